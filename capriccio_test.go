@@ -56,6 +56,22 @@ func TestEnvironmentIsUsedAndOptionsGoBefore(t *testing.T) {
 	}
 }
 
+// TestSpareLoops: there are more loops than processors only where those may become more.
+func TestSpareLoops(t *testing.T) {
+	for _, c := range []struct{ procs, all, want int }{{2, 2, 0}, {2, 64, 6}, {2, 4, 2}, {16, 64, 48}, {1, 1, 0}, {8, 4, 0}} {
+		if n := spareLoops(c.procs, c.all); n != c.want {
+			t.Errorf("%d of %d processors: %d loops to spare, want %d", c.procs, c.all, n, c.want)
+		}
+	}
+	for value, want := range map[string]int{"": spareLoops(runtime.GOMAXPROCS(0), runtime.NumCPU()), "1": 0} {
+		var o options
+		testenv.Must(t, o.readEnv(func(key string) (string, bool) { return map[string]string{"GOMAXPROCS": value}[key], true }))
+		if o.cfg.Spare != want {
+			t.Errorf("GOMAXPROCS=%q: %d loops to spare, want %d", value, o.cfg.Spare, want)
+		}
+	}
+}
+
 func TestDefaultScheduler(t *testing.T) {
 	policy := func(opts ...Option) string {
 		rt, err := New(append(opts, WithLoops(1))...)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // mallocs counts the allocations of f.
@@ -21,7 +23,7 @@ func mallocs(f func()) uint64 {
 }
 
 func TestReadsDoNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector allocates")
 	}
 	name := scratch(t, content(64<<10))

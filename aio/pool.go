@@ -16,9 +16,9 @@ type PoolLimits struct {
 	// Threads is how many there may be, at most 4096; 0: 4 per processor, at least 16 and at most 64.
 	Threads int
 	// PerDevice is how many of them may work for one file system at a time, so that one
-	// that is slow or gone leaves some to the others; 0: three in four. Operations that go
-	// by path count as one more file system, since which it is shows only when they are
-	// done.
+	// that is slow or gone leaves some to the others; 0: three in four. Which one a path leads
+	// to shows only when it has been followed: all paths below a folder that is open (OpenAt)
+	// count as one more file system, and so do all others together.
 	PerDevice int
 }
 
@@ -76,7 +76,7 @@ type device struct {
 
 // submit queues r, or starts a thread for it. It may be called from anywhere.
 func (p *pool) submit(r *request) {
-	var id uint64
+	id := 1<<63 | uint64(uint32(r.fd)) // of the folder
 	if r.file != nil {
 		id = r.file.device.Load()
 	}

@@ -3,11 +3,14 @@
 package aio
 
 import (
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
@@ -105,5 +108,52 @@ func TestThePoolServesDevicesInTurn(t *testing.T) {
 	}
 	if order != "036147258" {
 		t.Errorf("served in the order %s, want 036147258", order)
+	}
+}
+
+// What hangs in the kernel, in opens here, keeps neither all workers of a loop's ring nor the
+// threads for other folders.
+func TestOpensThatHangLeaveOthersAlone(t *testing.T) {
+	hanging := 4*runtime.NumCPU() + 2 // more than a ring has workers
+	must(t, SetPoolLimits(PoolLimits{Threads: hanging + 1, PerDevice: hanging - maxWorking}))
+	defer SetPoolLimits(PoolLimits{})
+	for _, s := range settings() {
+		if s.loops == 0 {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			s.loops = 1
+			rt := s.start(t)
+			folder, err := Open(t.TempDir())
+			must(t, err)
+			defer folder.Close()
+			must(t, unix.Mkfifoat(int(folder.fd), "fifo", 0o600))
+			// Without O_NONBLOCK an open waits until somebody opens the other end.
+			open := func() {
+				r := newRequest(opOpen, folder.fd)
+				r.setPath("fifo")
+				r.how = unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CREAT | unix.O_CLOEXEC, Mode: 0o600}
+				r.q = unsafe.Pointer(&r.how)
+				fd, err := r.perform()
+				must(t, err)
+				sysClose(int32(fd))
+			}
+			var begun, ended sync.WaitGroup
+			for range hanging {
+				begun.Add(1)
+				ended.Add(1)
+				rt.Go(func() { begun.Done(); open(); ended.Done() })
+			}
+			begun.Wait()
+			var made atomic.Bool
+			rt.Go(func() { must(t, Mkdir(filepath.Join(t.TempDir(), "new"), 0o700)); made.Store(true) })
+			defer func() {
+				fd, err := unix.Openat(int(folder.fd), "fifo", unix.O_RDWR, 0)
+				must(t, err)
+				ended.Wait()
+				sysClose(int32(fd))
+			}()
+			testenv.Until(t, "a folder is made", made.Load)
+		})
 	}
 }

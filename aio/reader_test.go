@@ -7,9 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"testing/iotest"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -43,5 +47,41 @@ func TestFS(t *testing.T) {
 		}
 		must(t, os.Symlink("one", filepath.Join(dir, "link")))
 		testenv.Check(t, fstest.TestFS(DirFS(dir), names...))
+	})
+}
+
+// What is sent once must not look used twice: it is fetched by advice, and read only if that has not brought it.
+func TestPrefetchDoesNotRead(t *testing.T) {
+	onDisk(t)
+	everywhere(t, func(t *testing.T) {
+		const size = 200_000
+		for _, refused := range []syscall.Errno{0, unix.EIO} {
+			f, err := Open(scratch(t, content(size)))
+			must(t, err)
+			defer f.Close()
+			must(t, f.Sync())
+			must(t, unix.Fadvise(int(f.fd), 0, 0, unix.FADV_DONTNEED))
+			if n := f.Resident(0, size); n >= size || noCachestat.Load() {
+				t.Skip("the page cache keeps the file, or does not tell")
+			}
+			var read atomic.Int64
+			withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+				if op == opFetch {
+					return n, refused
+				}
+				if op == opRead && n > 1 { // not a probe of Resident
+					read.Add(int64(n))
+				}
+				return n, 0
+			})
+			must(t, f.Prefetch(0, 1<<20))
+			faults.Store(nil)
+			if n := f.Resident(0, size); n != size {
+				t.Errorf("%v: after Prefetch %d bytes are in memory, want all", refused, n)
+			}
+			if (read.Load() > 0) != (refused != 0) {
+				t.Errorf("%v: %d bytes were read", refused, read.Load())
+			}
+		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
 // An opcode is what a request asks of the kernel.
@@ -21,6 +22,7 @@ type opcode uint8
 const (
 	opRead opcode = iota
 	opWrite
+	opFetch // n bytes into the page cache, the last of them to p
 	opSync
 	opDatasync
 	opTruncate
@@ -37,7 +39,7 @@ const (
 	opcodes
 )
 
-var opNames = [opcodes]string{"read", "write", "sync", "sync", "truncate", "allocate", "stat",
+var opNames = [opcodes]string{"read", "write", "read", "sync", "sync", "truncate", "allocate", "stat",
 	"open", "close", "remove", "rename", "link", "mkdir", "poll", "call"}
 
 func (o opcode) String() string { return opNames[o] }
@@ -65,6 +67,7 @@ type request struct {
 	firm  bool // no cancellation of the task ends it
 	cut   bool // it was asked to end early, as the task is cancelled
 	slow  bool // the ring has refused it, or there is none: to the pool of threads
+	works bool // the ring has it, and a worker of the kernel's: see maxWorking
 	fd    int32
 	fd2   int32
 	flags uint32
@@ -307,7 +310,7 @@ func (r *request) finish(res int, e syscall.Errno) {
 		res, e = 0, r.forced
 	}
 	if r.op == opRead && e == 0 {
-		raceRead(r.p, res)
+		kernel.RaceRead(unsafe.Slice((*byte)(r.p), res))
 	}
 	r.res, r.errno = res, e
 	r.w.WakeAhead()
@@ -330,11 +333,11 @@ func (r *request) call() {
 	n, e := inject(r.op, viaThread, r.fd, r.n)
 	if e == 0 {
 		if r.op == opWrite {
-			raceWrite(r.p, n)
+			kernel.RaceWrite(unsafe.Slice((*byte)(r.p), n))
 		}
 		n, e = r.system(n)
 		if r.op == opRead && e == 0 {
-			raceRead(r.p, n)
+			kernel.RaceRead(unsafe.Slice((*byte)(r.p), n))
 		}
 	}
 	if e != 0 {
@@ -360,6 +363,9 @@ func (r *request) system(n int) (int, syscall.Errno) {
 		} else {
 			v, _, e = syscall.Syscall6(unix.SYS_PWRITE64, fd, p, uintptr(n), uintptr(r.off), 0, 0)
 		}
+	case opFetch:
+		willNeed(fd, r.off, n)
+		v, _, e = syscall.Syscall6(unix.SYS_PREAD64, fd, p, 1, uintptr(r.off)+uintptr(n)-1, 0, 0)
 	case opSync:
 		_, _, e = syscall.Syscall(unix.SYS_FSYNC, fd, 0, 0)
 	case opDatasync:
@@ -391,6 +397,11 @@ func (r *request) system(n int) (int, syscall.Errno) {
 		r.fn()
 	}
 	return int(v), e
+}
+
+// willNeed has the kernel begin to read n bytes from off on. What can't be is no error: it is advice.
+func willNeed(fd uintptr, off int64, n int) {
+	syscall.Syscall6(unix.SYS_FADVISE64, fd, uintptr(off), uintptr(n), unix.FADV_WILLNEED, 0, 0)
 }
 
 // pollTime is how long, in milliseconds, a thread in poll does not see that it is to end.

@@ -156,20 +156,36 @@ func (f *File) Prefetch(off, n int64) error {
 		return f.fail("read", errNegativeOffset)
 	}
 	sink := copyBuffers.Get().(*[copySize]byte)
-	for n > 0 {
-		k, err := f.readSome(sink[:min(n, copySize)], off, false)
+	defer copyBuffers.Put(sink)
+	for done := f.fetch(sink[:1], off, n); done < n; {
+		k, err := f.readSome(sink[:min(n-done, copySize)], off+done, false)
 		if err != nil {
-			copyBuffers.Put(sink)
 			return f.fail("read", err)
 		}
 		if k == 0 {
 			break
 		}
-		off += int64(k)
-		n -= int64(k)
+		done += int64(k)
 	}
-	copyBuffers.Put(sink)
 	return nil
+}
+
+// fetch is Prefetch by advice, and returns how many of the n bytes need no reading any more, as far as the kernel
+// tells. To the kernel, what was read here and then sent would be in use, and drive out what is (ADR 0018).
+func (f *File) fetch(last []byte, off, n int64) int64 {
+	want := f.clamp(off, n)
+	if want <= 0 || want > maxTransfer || f.direct || noCachestat.Load() {
+		return 0
+	}
+	r := f.newTransfer(opFetch, last, off)
+	r.n = int(want)
+	if _, err := r.perform(); err != nil {
+		return 0
+	}
+	if have, _ := f.cachedPrefix(off, want); have < want {
+		return have
+	}
+	return n
 }
 
 // SyscallConn implements syscall.Conn. The functions given to it must not park, and must

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/internal/uring"
 )
 
@@ -27,7 +28,14 @@ type ring struct {
 	gathered []*request // reads of this turn, which may be merged
 	flush    func()     // sendGathered
 	spare    []*batch   // batches to use again
+	working  int        // of what the kernel has, how much takes a worker of its own
 }
+
+// maxWorking bounds ring.working. The kernel has at least four workers for what the thread of a
+// loop asks for (min(entries, 4 per processor), io_uring/io-wq.c), first come, first served: were
+// they all in a file system that does not answer, nothing else would be done. What is more goes to
+// the pool, which leaves threads to each file system.
+const maxWorking = 4
 
 // How many reads are gathered before the turn ends, if the next one is this many bytes away
 // that it will hardly be merged: a device that gets 64 reads at once has run dry
@@ -81,18 +89,57 @@ func (q *ring) submit(r *request) bool {
 
 // send gives r to the kernel by itself.
 func (q *ring) send(r *request) bool {
-	e, err := q.d.Entry()
+	works := r.takesWorker()
+	e, err := q.entry(works)
 	if err != nil {
 		return false
 	}
+	q.start(&r.works, works)
 	r.state = stateSubmitted
 	r.fill(e)
 	r.token = q.d.Track(e, r)
 	return true
 }
 
+// entry makes room for something to be sent, which takes a worker or not.
+func (q *ring) entry(works bool) (*uring.SubmissionQueueEntry, error) {
+	if works && q.working >= maxWorking {
+		return nil, uring.ErrFull
+	}
+	return q.d.Entry()
+}
+
+// start counts what is sent, if it takes a worker, and end no longer.
+func (q *ring) start(works *bool, really bool) {
+	if *works = really; really {
+		q.working++
+	}
+}
+
+func (q *ring) end(works *bool) {
+	if *works {
+		*works = false
+		q.working--
+	}
+}
+
+// takesWorker reports whether the kernel has a thread of its own wait for r: it has for all but the
+// reads and writes of file systems that can be asked not to wait.
+func (r *request) takesWorker() bool {
+	switch r.op {
+	case opPoll:
+		return false
+	case opRead, opFetch:
+		return r.file.traits.Load()&traitRefusesRead != 0
+	case opWrite:
+		return r.file.traits.Load()&traitRefusesWrite != 0
+	}
+	return true
+}
+
 // Complete implements uring.Completer.
 func (r *request) Complete(res int32, _ uint32) {
+	r.ring.end(&r.works)
 	r.state = stateIdle
 	if res < 0 {
 		r.finish(0, syscall.Errno(-res))
@@ -132,8 +179,11 @@ func (r *request) fill(e *uring.SubmissionQueueEntry) {
 	case opRead:
 		e.OpCode, e.Addr, e.Len, e.Off = uring.OpRead, p, uint32(n), uint64(r.off)
 	case opWrite:
-		raceWrite(r.p, n)
+		kernel.RaceWrite(unsafe.Slice((*byte)(r.p), n))
 		e.OpCode, e.Addr, e.Len, e.Off = uring.OpWrite, p, uint32(n), uint64(r.off)
+	case opFetch:
+		willNeed(uintptr(r.fd), r.off, n) // a read would begin as much from here
+		e.OpCode, e.Addr, e.Len, e.Off = uring.OpRead, p, 1, uint64(r.off)+uint64(n)-1
 	case opSync:
 		e.OpCode = uring.OpFsync
 	case opDatasync:
@@ -178,6 +228,7 @@ type batch struct {
 	ring  *ring
 	parts []*request
 	vecs  []unix.Iovec
+	works bool // takes a worker
 }
 
 // sendGathered sends the reads of this turn, those of neighbouring parts of a file as
@@ -235,7 +286,8 @@ func (q *ring) sendMerged(reads []*request) {
 		q.sendAlone(reads[0])
 		return
 	}
-	e, err := q.d.Entry()
+	works := reads[0].takesWorker()
+	e, err := q.entry(works)
 	if err != nil {
 		for _, r := range reads {
 			q.toThreads(r)
@@ -243,6 +295,7 @@ func (q *ring) sendMerged(reads []*request) {
 		return
 	}
 	b := q.newBatch()
+	q.start(&b.works, works)
 	for _, r := range reads {
 		r.state = stateMerged
 		b.parts = append(b.parts, r)
@@ -291,6 +344,7 @@ func (b *batch) bytes() int {
 // nothing has been, and all of them after an error, are tried again, each by itself, to
 // find out which of them is to blame.
 func (b *batch) Complete(res int32, _ uint32) {
+	b.ring.end(&b.works)
 	left := max(int(res), 0)
 	for _, r := range b.parts {
 		if n := min(left, r.n); n > 0 {

@@ -66,7 +66,7 @@ func readNow(fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) {
 	if e != 0 {
 		return 0, e
 	}
-	raceRead(unsafe.Pointer(v.Base), r)
+	kernel.RaceRead(p[:r])
 	return r, 0
 }
 
@@ -77,7 +77,7 @@ func writeNow(fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) 
 		return 0, e
 	}
 	v := unix.Iovec{Base: unsafe.SliceData(p), Len: uint64(n)}
-	raceWrite(unsafe.Pointer(v.Base), n)
+	kernel.RaceWrite(p[:n])
 	r, e := vectorNow(unix.SYS_PWRITEV2, fd, &v, off, flag)
 	if e != 0 {
 		return 0, e

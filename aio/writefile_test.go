@@ -80,7 +80,7 @@ func wantNames(t *testing.T, dir string, want ...string) {
 func TestWriteFileFails(t *testing.T) {
 	for _, unnamed := range []bool{true, false} {
 		for op := opRead; op < opcodes; op++ {
-			if op == opRead || op == opFunc || op == opClose || op == opStat || op == opUnlink {
+			if op == opRead || op == opFetch || op == opFunc || op == opClose || op == opStat || op == opUnlink {
 				continue
 			}
 			everywhere(t, func(t *testing.T) {

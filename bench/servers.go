@@ -102,6 +102,14 @@ func (r *run) startBeside(system string, command proc.Command) (s *server, err e
 	return s, err
 }
 
+type groupKey struct{}
+
+// groupOf is the folder of the cgroup that what is started with ctx has to be in; "": none.
+func groupOf(ctx context.Context) string {
+	dir, _ := ctx.Value(groupKey{}).(string)
+	return dir
+}
+
 // close ends a server; one of a plan was never started.
 func (s *server) close() {
 	if s.child != nil {
@@ -112,6 +120,7 @@ func (s *server) close() {
 func startCommand(ctx context.Context, system string, command proc.Command) (*server, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
 	defer cancel()
+	command.Group = groupOf(ctx)
 	child, err := proc.Start(command)
 	if err != nil {
 		return nil, err
@@ -239,7 +248,7 @@ func startConfigured(ctx context.Context, c configured, scratch string) (*server
 	if !c.sharesAddress {
 		reserved.Close()
 	}
-	child, err := proc.Start(proc.Command{Path: c.path, Args: c.args(dir, config), Core: serverCore})
+	child, err := proc.Start(proc.Command{Path: c.path, Args: c.args(dir, config), Core: serverCore, Group: groupOf(ctx)})
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ const (
 // Figure 9; Aspen, Figures 8 and 9).
 func runWeb(r *run) error {
 	folders, limit, length := coldFolders, int64(coldLimit), 4*time.Second
-	clients := []float64{1, 16, 256, 1024, 9000}
+	clients := []float64{16, 256, 1024, 9000, 16384}
 	if r.quick {
 		folders, limit, length, clients = 128, 100_000_000, 1500*time.Millisecond, []float64{16, 1024}
 	}
@@ -30,7 +30,7 @@ func runWeb(r *run) error {
 	}
 	servers := []launcher{
 		c.files("knot", nil, "-kind", "knot"), c.files("knot-no-cache", nil, "-kind", "knot", "-cache", "-1"),
-		c.files("knot-direct", nil, "-kind", "direct", "-cache", fmt.Sprint(limit/2), "-memory", fmt.Sprint(limit*9/10)),
+		c.files("knot-direct", []string{waitsEnv}, "-kind", "direct", "-cache", fmt.Sprint(limit/2), "-memory", fmt.Sprint(limit*9/10)),
 		c.files("knot-net-http", nil, "-kind", "adapted"), c.files("net-http", nil, "-kind", "net-http"),
 	}
 	servers = append(servers, c.webPeers()...)
@@ -40,7 +40,18 @@ func runWeb(r *run) error {
 		servers = append(servers, programServer("capriccio-flow", nil, path, "-addr", "127.0.0.1:0", "-root", c.root))
 	}
 	servers = append(servers, c.nginxFiles("nginx", "aio threads;")...)
-	if err := r.measure(pointsAt("web", clients...), c.contenders(servers), length); err != nil {
+	contenders := c.contenders(servers)
+	for i, s := range contenders {
+		if limit, ok := webMost[s.system]; ok {
+			contenders[i].lacks = func(p point) string {
+				if p.x > float64(limit.conns) {
+					return limit.why
+				}
+				return ""
+			}
+		}
+	}
+	if err := r.measure(pointsAt("web", clients...), contenders, length); err != nil {
 		return err
 	}
 	r.note("x: clients, each with %d requests on a connection, %v after each response; latency of the first one counts from before the connection", perConnection, betweenRequests)

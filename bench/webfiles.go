@@ -19,7 +19,7 @@ const (
 
 // The configuration of nginx is that of hello, but for the files, and for multi_accept: else
 // it takes one new client in each turn of its loop, in which it serves hundreds of others.
-const nginxFilesConfig = nginxProcess + `events { worker_connections 10000; multi_accept on; }
+const nginxFilesConfig = nginxProcess + `events { worker_connections 19900; multi_accept on; }
 ` + nginxHTTP + `	error_log %[1]s/error.log crit;
 	default_type text/plain;
 	sendfile on;
@@ -92,14 +92,11 @@ func (c *cold) sample(ctx context.Context, start func(context.Context) (*server,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, group.Close()) }()
-	s, err := start(ctx)
+	s, err := start(context.WithValue(ctx, groupKey{}, group.Dir()))
 	if err != nil {
 		return nil, err
 	}
 	defer s.child.Close()
-	if err := group.Add(s.child.PID()); err != nil {
-		return nil, err
-	}
 	samples, err = samplesOf(ctx, d, c.ownClient(append([]string{"fetch"}, flagPairs(append([]any{"addr", s.addr, "pid", s.child.PID(),
 		"conns", clients, "folders", c.tree.folders, "seed", seed, "warm", d / 3, "for", d - d/3}, c.more...)...)...)...))
 	if err != nil {

@@ -11,7 +11,7 @@ const lighttpdConfig = `server.document-root = "%[3]s"
 server.bind = "%[1]s"
 server.port = %[2]s
 server.errorlog = "%[4]s/error.log"
-server.max-fds = 19900
+server.max-fds = 20000
 server.max-connections = 9900
 server.max-keep-alive-requests = 1000000
 server.max-keep-alive-idle = 3600
@@ -51,6 +51,15 @@ Require all granted
 
 // apacheModules is where Debian's package has them.
 const apacheModules = "/usr/lib/apache2/modules"
+
+// webMost is how many connections some servers take at most, and why, of those that a process can have.
+var webMost = map[string]struct {
+	conns int
+	why   string
+}{
+	"lighttpd":     {9900, "of more than 9,900 clients: takes half as many connections as descriptors (server.max-connections)"},
+	"apache-event": {10_000, "of more than 10,000 clients: one process of 512 threads takes 10,752 connections (AsyncRequestWorkerFactor), more take more memory than there is"},
+}
 
 // webPeers are the servers of files besides nginx that this machine has or can build; the others
 // are skipped with the reason.

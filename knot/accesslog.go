@@ -141,7 +141,7 @@ func (l *AccessLog) line(b []byte, x *Ctx, host string, now *stamp) []byte {
 	if l.format == LogCombined {
 		for _, name := range [...]string{"referer", "user-agent"} {
 			b = append(b, ` "`...)
-			value, ok := x.head.find(x.headBytes(), name)
+			value, ok := x.head.Find(x.headBytes(), name)
 			if !ok {
 				value = viewBytes("-")
 			}
@@ -154,8 +154,8 @@ func (l *AccessLog) line(b []byte, x *Ctx, host string, now *stamp) []byte {
 
 // requestLine is the first line of the request as it came, however wrong.
 func (x *Ctx) requestLine() []byte {
-	from, to := x.headAt+x.head.start, x.w
-	if x.head.size > 0 {
+	from, to := x.headAt+x.head.Start, x.w
+	if x.head.Size > 0 {
 		to = x.bodyAt
 	}
 	line := x.in[min(from, to):to]

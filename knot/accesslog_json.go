@@ -14,10 +14,10 @@ func (x *Ctx) appendJSONLine(b []byte, host string, now *stamp) []byte {
 	if x.user != "" {
 		b = appendJSONField(b, "user", viewBytes(x.user))
 	}
-	if x.head.size > 0 {
+	if x.head.Size > 0 {
 		b = appendJSONField(b, "method", viewBytes(x.Method()))
-		b = appendJSONField(b, "target", x.head.target.of(x.headBytes()))
-		proto := protoText(int(x.head.minor))
+		b = appendJSONField(b, "target", x.head.Target.Of(x.headBytes()))
+		proto := protoText(int(x.head.Minor))
 		if x.c.stream != nil {
 			proto = "HTTP/2.0"
 		}
@@ -29,7 +29,7 @@ func (x *Ctx) appendJSONLine(b []byte, host string, now *stamp) []byte {
 	b = strconv.AppendInt(append(b, `,"status":`...), int64(x.resp.status), 10)
 	b = strconv.AppendInt(append(b, `,"bytes":`...), x.resp.written, 10)
 	for _, name := range [...][2]string{{"referer", "referer"}, {"user-agent", "user_agent"}} {
-		if value, ok := x.head.find(x.headBytes(), name[0]); ok {
+		if value, ok := x.head.Find(x.headBytes(), name[0]); ok {
 			b = appendJSONField(b, name[1], value)
 		}
 	}

@@ -8,45 +8,13 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/httpcases"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 const plainRequest = "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n"
 
-var benchRequests = []struct{ name, text string }{{"plain", plainRequest}, {"browser", browserRequest}}
-
-// BenchmarkParse parses a request head; its rival is net/http.ReadRequest.
-func BenchmarkParse(b *testing.B) {
-	for _, request := range benchRequests {
-		head := []byte(request.text)
-		b.Run("knot/"+request.name, func(b *testing.B) {
-			limits := headLimits{line: defaultMaxRequestLine, size: DefaultMaxHead, fields: defaultMaxFields}
-			var h parsedHead
-			b.SetBytes(int64(len(head)))
-			b.ReportAllocs()
-			for b.Loop() {
-				if f := h.parse(head, &limits); f != nil {
-					b.Fatal(f)
-				}
-			}
-		})
-		b.Run("net-http/"+request.name, func(b *testing.B) {
-			in := bytes.NewReader(head)
-			r := bufio.NewReader(in)
-			b.SetBytes(int64(len(head)))
-			b.ReportAllocs()
-			for b.Loop() {
-				in.Reset(head)
-				r.Reset(in)
-				if _, err := http.ReadRequest(r); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-type parsedHead = head
+var benchRequests = []struct{ name, text string }{{"plain", plainRequest}, {"browser", httpcases.Browser}}
 
 // BenchmarkRequest is a whole request on a connection in memory, a fixed
 // response of 13 bytes included; its rival does the least that net/http can:

@@ -5,62 +5,33 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
-const (
-	// maxChunkLine bounds a chunk size with its extensions, in bytes.
-	maxChunkLine = 1024
-	// maxChunkDigits keeps a chunk size inside int64.
-	maxChunkDigits = 15
-	// chunkAllowance is what each chunk may take for its framing, in bytes, besides twice
-	// what it carries. maxWaste bounds the sum of what chunks take beyond that, which is
-	// extensions that nobody reads. net/http has the same rule.
-	chunkAllowance = 16
-	maxWaste       = 16 << 10
-	// bodyRoom is the least room in the read buffer for body bytes.
-	bodyRoom = 4096
-)
-
-// bodyPhase is where the reader of a request body stands:
-//
-//	            Content-Length: data ─────────────────────────┐
-//	chunked: size ─→ data ─→ dataEnd ─→ size ... ─→ trailer ─→ done
-type bodyPhase uint8
-
-const (
-	bodyDone bodyPhase = iota
-	bodyData
-	bodySize
-	bodyDataEnd
-	bodyTrailer
-)
+// bodyRoom is the least room in the read buffer for body bytes.
+const bodyRoom = 4096
 
 // body is the state of the current request's body. Every field is loop-private.
 type body struct {
-	err     error
-	left    int64 // bytes left of the body or of the current chunk
-	read    int64 // bytes taken so far
-	framing int64 // bytes of chunked framing so far
-	waste   int64 // those of them that no honest client needs
-	trailer int   // bytes of trailer lines so far
-	phase   bodyPhase
-	chunked bool
+	h1.Framing
+	err error
 	// owed: the client waits for 100 Continue before it sends.
 	owed bool
 }
 
 func (x *Ctx) beginBody() {
 	h := &x.head
-	x.body = body{chunked: h.chunked}
+	x.body = body{Framing: h1.Framing{Chunked: h.Chunked}}
 	switch {
-	case h.chunked:
-		x.body.phase = bodySize
-	case h.length > 0:
-		x.body.phase, x.body.left = bodyData, h.length
+	case h.Chunked:
+		x.body.Phase = h1.BodySize
+	case h.Length > 0:
+		x.body.Phase, x.body.Left = h1.BodyData, h.Length
 	default:
 		return
 	}
-	x.body.owed = h.expect
+	x.body.owed = h.Expect
 }
 
 // nextBody returns the next piece of the body, at most most bytes, as a view
@@ -68,38 +39,24 @@ func (x *Ctx) beginBody() {
 func (x *Ctx) nextBody(most int) ([]byte, error) {
 	b := &x.body
 	for b.err == nil {
-		switch b.phase {
-		case bodyDone:
+		switch b.Phase {
+		case h1.BodyDone:
 			return nil, io.EOF
-		case bodyData:
+		case h1.BodyData:
 			if x.r == x.w {
 				b.err = x.fillBody()
 				continue
 			}
-			n := int(min(b.left, int64(x.w-x.r), int64(most)))
+			n := int(min(b.Left, int64(x.w-x.r), int64(most)))
 			piece := x.in[x.r : x.r+n : x.r+n]
 			x.r += n
-			x.tookBody(n)
+			x.body.Took(n)
 			return piece, nil
 		default:
 			b.err = x.chunkStep()
 		}
 	}
 	return nil, b.err
-}
-
-func (x *Ctx) tookBody(n int) { x.body.took(n) }
-
-func (b *body) took(n int) {
-	b.left -= int64(n)
-	b.read += int64(n)
-	if b.left > 0 {
-		return
-	}
-	b.phase = bodyDone
-	if b.chunked {
-		b.phase = bodyDataEnd
-	}
 }
 
 // fillBody reads more from the connection behind the head, which stays where
@@ -165,9 +122,9 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 		}
 		return n, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return 0, fmt.Errorf("%w: %w", bodyTimeout, err)
+		return 0, fmt.Errorf("%w: %w", (*fault)(h1.BodyTimeout), err)
 	case err == nil || err == io.EOF:
-		return 0, fmt.Errorf("%w: %w", bodyTorn, io.ErrUnexpectedEOF)
+		return 0, fmt.Errorf("%w: %w", (*fault)(h1.BodyTorn), io.ErrUnexpectedEOF)
 	}
 	return 0, err
 }
@@ -175,17 +132,17 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 // chunkStep takes one line of chunked framing.
 func (x *Ctx) chunkStep() error {
 	b := &x.body
-	most := maxChunkLine
-	if b.phase == bodyTrailer {
-		most = x.srv.limits.head.size - b.trailer
+	most := h1.MaxChunkLine
+	if b.Phase == h1.BodyTrailer {
+		most = x.srv.limits.head.Size - b.Trailer
 	}
 	line, err := x.chunkLine(most)
 	if err != nil {
 		return err
 	}
-	name, value, f := b.step(line, x.srv.limits.maxBody)
+	name, value, f := b.Step(line, x.srv.limits.maxBody)
 	if f != nil {
-		return f
+		return (*fault)(f)
 	}
 	if name == nil {
 		return nil
@@ -199,46 +156,6 @@ func (x *Ctx) chunkStep() error {
 	return nil
 }
 
-// step takes a line of chunked framing; its CR LF still follows it in the buffer. A line of the trailer is returned.
-func (b *body) step(line []byte, maxBody int64) (name, value []byte, f *fault) {
-	b.framing += int64(len(line)) + 2
-	switch b.phase {
-	case bodyDataEnd:
-		if len(line) != 0 {
-			return nil, nil, badChunk
-		}
-		b.phase = bodySize
-	case bodySize:
-		size, f := chunkSize(line)
-		if f != nil {
-			return nil, nil, f
-		}
-		if size > maxBody-b.read {
-			return nil, nil, bodyTooLarge
-		}
-		b.waste = max(0, b.waste+int64(len(line))+4-chunkAllowance-min(2*size, maxWaste))
-		if b.waste > maxWaste {
-			return nil, nil, tooMuchFraming
-		}
-		b.left, b.phase = size, bodyData
-		if size == 0 {
-			b.phase = bodyTrailer
-		}
-	case bodyTrailer:
-		if len(line) == 0 {
-			b.phase = bodyDone
-			return nil, nil, nil
-		}
-		b.trailer += len(line) + 2
-		one, _, f := scanField(line[:len(line)+2], 0)
-		if f != nil {
-			return nil, nil, badTrailer
-		}
-		return one.name.of(line), one.value.of(line), nil
-	}
-	return nil, nil, nil
-}
-
 // chunkLine returns the next line without its CR LF, which follow it in the
 // buffer.
 func (x *Ctx) chunkLine(most int) ([]byte, error) {
@@ -249,7 +166,7 @@ func (x *Ctx) chunkLine(most int) ([]byte, error) {
 				continue
 			}
 			if i == x.r || x.in[i-1] != '\r' {
-				return nil, badChunk
+				return nil, (*fault)(h1.BadChunk)
 			}
 			line := x.in[x.r : i-1]
 			x.r = i + 1
@@ -257,10 +174,10 @@ func (x *Ctx) chunkLine(most int) ([]byte, error) {
 		}
 		seen = x.w - x.r
 		if seen > most {
-			return nil, badChunk
+			return nil, (*fault)(h1.BadChunk)
 		}
-		if x.body.phase == bodyDataEnd && seen > 0 && (seen > 1 || x.in[x.r] != '\r') {
-			return nil, badChunk
+		if x.body.Phase == h1.BodyDataEnd && seen > 0 && (seen > 1 || x.in[x.r] != '\r') {
+			return nil, (*fault)(h1.BadChunk)
 		}
 		if err := x.fillBody(); err != nil {
 			return nil, err
@@ -268,39 +185,17 @@ func (x *Ctx) chunkLine(most int) ([]byte, error) {
 	}
 }
 
-// chunkSize reads the size before any extension (RFC 9112, 7.1).
-func chunkSize(line []byte) (int64, *fault) {
-	size, i := int64(0), 0
-	for ; i < len(line); i++ {
-		digit := hexValue(line[i])
-		if digit < 0 {
-			break
-		}
-		if i == maxChunkDigits {
-			return 0, badChunk
-		}
-		size = size<<4 | int64(digit)
-	}
-	if i == 0 {
-		return 0, badChunk
-	}
-	if !chunkExtensions(line[i:]) {
-		return 0, badChunk
-	}
-	return size, nil
-}
-
 // drainBody takes what the handler left of the body. It returns false when
 // that is too much, or can't be had: the connection must then be closed.
 func (x *Ctx) drainBody() bool {
-	if x.body.phase == bodyDone {
+	if x.body.Phase == h1.BodyDone {
 		return true
 	}
 	if x.body.owed || x.body.err != nil {
 		return false
 	}
 	b := &x.body
-	for before := b.read + b.framing; b.read+b.framing-before <= x.srv.limits.drain; {
+	for before := b.Read + b.Framed; b.Read+b.Framed-before <= x.srv.limits.drain; {
 		if _, err := x.nextBody(1 << 30); err != nil {
 			return err == io.EOF
 		}
@@ -324,11 +219,11 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	}
 	b := &x.body
 	// A large piece of plain body need not pass through the buffer.
-	if b.phase == bodyData && b.err == nil && x.r == x.w && !b.owed && len(p) >= bodyRoom {
+	if b.Phase == h1.BodyData && b.err == nil && x.r == x.w && !b.owed && len(p) >= bodyRoom {
 		if b.err = x.beforeRead(); b.err == nil {
 			var n int
-			n, b.err = x.readBody(p[:min(int64(len(p)), b.left)])
-			x.tookBody(n)
+			n, b.err = x.readBody(p[:min(int64(len(p)), b.Left)])
+			x.body.Took(n)
 			return n, b.err
 		}
 	}

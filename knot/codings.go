@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -258,27 +259,27 @@ func (x *Ctx) accepted(to []uint8, list []Coding) []uint8 {
 	}
 	b := x.headBytes()
 	any, identity, there := 0, 0, false
-	for i := range x.head.fields {
-		one := &x.head.fields[i]
-		if one.name.to-one.name.from != uint32(len("accept-encoding")) || !tokenIs(one.name.of(b), "accept-encoding") {
+	for i := range x.head.Fields {
+		one := &x.head.Fields[i]
+		if one.Name.To-one.Name.From != uint32(len("accept-encoding")) || !h1.TokenIs(one.Name.Of(b), "accept-encoding") {
 			continue
 		}
 		there = true
-		for text := one.value.of(b); len(text) > 0; {
+		for text := one.Value.Of(b); len(text) > 0; {
 			var element []byte
-			element, text = nextElement(text)
+			element, text = h1.NextElement(text)
 			name, weight := weighted(element)
 			switch {
 			case string(name) == "*":
 				any = weight
-			case textIs(name, "identity"):
+			case h1.TextIs(name, "identity"):
 				identity = weight
 			default:
-				if textIs(name, "x-gzip") {
+				if h1.TextIs(name, "x-gzip") {
 					name = name[2:]
 				}
 				for k := range list {
-					if textIs(name, list[k].Name) {
+					if h1.TextIs(name, list[k].Name) {
 						weights[k] = weight
 					}
 				}
@@ -309,7 +310,7 @@ func weighted(element []byte) (name []byte, weight int) {
 	if semicolon < 0 {
 		return element, 1000
 	}
-	name, rest := trimBlank(element[:semicolon]), trimBlank(element[semicolon+1:])
+	name, rest := h1.TrimBlank(element[:semicolon]), h1.TrimBlank(element[semicolon+1:])
 	if len(rest) < 3 || rest[0]|0x20 != 'q' || rest[1] != '=' {
 		return name, 0
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 func headerOf(answer, name string) string {
@@ -78,7 +79,7 @@ func TestAcceptedCodings(t *testing.T) {
 		x := newCtx()
 		head := "GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: " + test.header + "\r\n\r\n"
 		x.w = copy(x.in, head)
-		if f := x.head.parse(x.in[:x.w], &headLimits{line: 100, size: 1000, fields: 10}); f != nil {
+		if f := x.head.Parse(x.in[:x.w], &h1.HeadLimits{Line: 100, Size: 1000, Fields: 10}); f != nil {
 			t.Fatalf("%q: %v", head, f)
 		}
 		var got []string

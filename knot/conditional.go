@@ -3,6 +3,8 @@ package knot
 import (
 	"bytes"
 	"time"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // A verdict about the conditions of a request.
@@ -37,7 +39,7 @@ func (x *Ctx) condition(etag []byte, modified time.Time) condition {
 
 // headerTime is the date in the header line called lower, if there is one and it is a date.
 func (x *Ctx) headerTime(lower string) (t time.Time, ok bool) {
-	text, ok := x.head.find(x.headBytes(), lower)
+	text, ok := x.head.Find(x.headBytes(), lower)
 	if !ok {
 		return t, false
 	}
@@ -48,13 +50,13 @@ func (x *Ctx) headerTime(lower string) (t time.Time, ok bool) {
 // whether there are any. A weak tag matches only in the weak comparison (RFC 9110, 8.8.3.2).
 func (x *Ctx) listsTag(lower string, etag []byte, weak bool) (matches, there bool) {
 	b := x.headBytes()
-	for i := range x.head.fields {
-		one := &x.head.fields[i]
-		if int(one.name.to-one.name.from) != len(lower) || !tokenIs(one.name.of(b), lower) {
+	for i := range x.head.Fields {
+		one := &x.head.Fields[i]
+		if int(one.Name.To-one.Name.From) != len(lower) || !h1.TokenIs(one.Name.Of(b), lower) {
 			continue
 		}
 		there = true
-		matches = matches || matchesTag(one.value.of(b), etag, weak)
+		matches = matches || matchesTag(one.Value.Of(b), etag, weak)
 	}
 	return matches, there
 }
@@ -63,7 +65,7 @@ func (x *Ctx) listsTag(lower string, etag []byte, weak bool) (matches, there boo
 func matchesTag(list, etag []byte, weak bool) bool {
 	for len(list) > 0 {
 		var one []byte
-		one, list = nextElement(list)
+		one, list = h1.NextElement(list)
 		if weak {
 			one = bytes.TrimPrefix(one, []byte("W/"))
 		}

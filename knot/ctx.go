@@ -6,6 +6,8 @@ import (
 	"net"
 	"time"
 	"unsafe"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 const (
@@ -42,7 +44,7 @@ type Ctx struct {
 	out      []byte // gathered responses
 	writeErr error  // first failed write; nothing is written after it
 
-	head     head
+	head     h1.Head
 	path     []byte    // decoded and cleaned
 	scratch  []byte    // backing of path when it differs from the target
 	pathText string    // path as a string, kept for the next equal path
@@ -90,10 +92,10 @@ func (x *Ctx) headBytes() []byte { return x.in[x.headAt:] }
 // which is never served; and any other token.
 func (x *Ctx) Method() string {
 	h := &x.head
-	if h.method != methodUnknown || h.target.from == 0 {
-		return methodNames[h.method]
+	if h.Method != h1.MethodUnknown || h.Target.From == 0 {
+		return h1.MethodNames[h.Method]
 	}
-	return string(x.headBytes()[h.start : h.target.from-1])
+	return string(x.headBytes()[h.Start : h.Target.From-1])
 }
 
 // Path is the path of the request target, percent escapes decoded, "." and ".."
@@ -110,19 +112,19 @@ func (x *Ctx) PathBytes() []byte { return x.path }
 
 // Query is the query of the request target as it came, without its question
 // mark.
-func (x *Ctx) Query() string { return string(x.head.query.of(x.headBytes())) }
+func (x *Ctx) Query() string { return string(x.head.Query.Of(x.headBytes())) }
 
 // Target is the request target as it came.
-func (x *Ctx) Target() string { return string(x.head.target.of(x.headBytes())) }
+func (x *Ctx) Target() string { return string(x.head.Target.Of(x.headBytes())) }
 
 // Host is the authority that the request is for; it may be empty.
-func (x *Ctx) Host() string { return string(x.head.host.of(x.headBytes())) }
+func (x *Ctx) Host() string { return string(x.head.Host.Of(x.headBytes())) }
 
 // HostBytes is Host as a view, without a copy.
-func (x *Ctx) HostBytes() []byte { return x.head.host.of(x.headBytes()) }
+func (x *Ctx) HostBytes() []byte { return x.head.Host.Of(x.headBytes()) }
 
 // ProtoMinor is 0 for an HTTP/1.0 request, 1 or more otherwise.
-func (x *Ctx) ProtoMinor() int { return int(x.head.minor) }
+func (x *Ctx) ProtoMinor() int { return int(x.head.Minor) }
 
 // Header returns the value of the first header line with this name, in any
 // case, or "".
@@ -131,10 +133,10 @@ func (x *Ctx) Header(name string) string { return string(x.HeaderBytes(name)) }
 // HeaderBytes is Header as a view, without a copy; nil if there is none.
 func (x *Ctx) HeaderBytes(name string) []byte {
 	b := x.headBytes()
-	for i := range x.head.fields {
-		one := &x.head.fields[i]
-		if int(one.name.to-one.name.from) == len(name) && sameFold(one.name.of(b), name) {
-			return one.value.of(b)
+	for i := range x.head.Fields {
+		one := &x.head.Fields[i]
+		if int(one.Name.To-one.Name.From) == len(name) && sameFold(one.Name.Of(b), name) {
+			return one.Value.Of(b)
 		}
 	}
 	return nil
@@ -144,8 +146,8 @@ func (x *Ctx) HeaderBytes(name string) []byte {
 // returns false.
 func (x *Ctx) EachHeader(fn func(name, value []byte) bool) {
 	b := x.headBytes()
-	for _, one := range x.head.fields {
-		if !fn(one.name.of(b), one.value.of(b)) {
+	for _, one := range x.head.Fields {
+		if !fn(one.Name.Of(b), one.Value.Of(b)) {
 			return
 		}
 	}
@@ -170,10 +172,10 @@ func lowerByte(ch byte) byte {
 // ContentLength is the length of the request body in bytes, -1 if it is
 // chunked.
 func (x *Ctx) ContentLength() int64 {
-	if x.head.chunked {
+	if x.head.Chunked {
 		return -1
 	}
-	return x.head.length
+	return x.head.Length
 }
 
 // RemoteAddr is the client's address.
@@ -233,8 +235,8 @@ func (x *Ctx) busyReads() {
 func (x *Ctx) shed() {
 	bufferBytes.Release(x.counted)
 	x.counted, x.spoiled = 0, true
-	y := &Ctx{in: x.in, out: x.out[:0], head: head{fields: x.head.fields}}
-	x.in, x.out, x.head.fields, x.r, x.w = nil, nil, nil, 0, 0
+	y := &Ctx{in: x.in, out: x.out[:0], head: h1.Head{Fields: x.head.Fields}}
+	x.in, x.out, x.head.Fields, x.r, x.w = nil, nil, nil, 0, 0
 	y.recycle()
 	contexts.Put(y)
 }
@@ -242,7 +244,7 @@ func (x *Ctx) shed() {
 // recycle drops what a pooled Ctx must not hold.
 func (x *Ctx) recycle() {
 	x.c, x.srv, x.writeErr = nil, nil, nil
-	x.head.reset()
+	x.head.Reset()
 	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0
 	x.body = body{}
 	x.resp.forget()
@@ -264,7 +266,7 @@ func (x *Ctx) recycle() {
 	if cap(x.key) > keepSize {
 		x.key = nil
 	}
-	if cap(x.head.fields) > 256 {
-		x.head.fields = nil
+	if cap(x.head.Fields) > 256 {
+		x.head.Fields = nil
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // TestList shows what Serve would serve, and nothing else.
@@ -50,7 +51,7 @@ func TestList(t *testing.T) {
 			if one.Dir {
 				target += "/"
 			}
-			if status := statusOf(askFile(f, string(appendEscaped(nil, []byte(target))))); status != "200" && !one.Dir {
+			if status := statusOf(askFile(f, string(h1.AppendEscaped(nil, []byte(target))))); status != "200" && !one.Dir {
 				t.Errorf("%s is listed and gets %s", name, status)
 			}
 		}

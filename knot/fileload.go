@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
@@ -238,7 +239,7 @@ func (f *Files) describe(x *Ctx, e *entry, w want) {
 	name := "/" + string(x.name[:len(x.name)-1])
 	ctype := contentType(viewBytes(name))
 	for _, h := range f.headerOf(name) {
-		if textIs(viewBytes(h.Name), "content-type") {
+		if h1.TextIs(viewBytes(h.Name), "content-type") {
 			ctype = h.Value
 		}
 	}

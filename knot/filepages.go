@@ -42,9 +42,8 @@ const seenFor = 2 * clockTick
 func (p *entryPages) Prefetch(off, n int64) error { return p.e.slow().Prefetch(off, n) }
 
 const (
-	// aheadPiece is what one task reads ahead, in bytes. Package aio makes one read of
-	// those that begin together.
-	aheadPiece = 64 << 10
+	// aheadPiece is what one task has read ahead, in bytes.
+	aheadPiece = 256 << 10
 	// aheadMost is how many such tasks there are at a time, in the whole process.
 	aheadMost = 128
 )

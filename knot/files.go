@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 const allowFiles = "GET, HEAD, OPTIONS"
@@ -75,11 +77,11 @@ func CheckHeader(name, value string) error {
 		return fmt.Errorf("knot: header name %q is not a token", name)
 	}
 	for _, own := range ownHeaders {
-		if tokenIs(b, own) {
+		if h1.TokenIs(b, own) {
 			return fmt.Errorf("knot: header %s is set by the server", name)
 		}
 	}
-	if indexControl(viewBytes(value), 0) < len(value) {
+	if h1.IndexControl(viewBytes(value), 0) < len(value) {
 		return fmt.Errorf("knot: the value of header %s has control bytes", name)
 	}
 	return nil
@@ -254,9 +256,9 @@ func (f *Files) Serve(x *Ctx) error {
 	if x.resp.phase != respOpen {
 		return ErrSent
 	}
-	switch x.head.method {
-	case methodGet, methodHead:
-	case methodOptions:
+	switch x.head.Method {
+	case h1.MethodGet, h1.MethodHead:
+	case h1.MethodOptions:
 		x.AddHeader("Allow", allowFiles)
 		return x.Send(204, "", nil)
 	default:
@@ -323,8 +325,8 @@ func openStatus(err error) error {
 // links in the index work. A clean path has one leading slash, so the location
 // can't name another host.
 func (x *Ctx) redirectToSlash() error {
-	location := append(appendEscaped(nil, x.path), '/')
-	if query := x.head.query.of(x.headBytes()); len(query) > 0 {
+	location := append(h1.AppendEscaped(nil, x.path), '/')
+	if query := x.head.Query.Of(x.headBytes()); len(query) > 0 {
 		location = append(append(location, '?'), query...)
 	}
 	return x.Redirect(301, string(location))

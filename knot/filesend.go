@@ -11,12 +11,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
 // sendEntry answers GET and HEAD with the file, a part of it, or 304.
 func (x *Ctx) sendEntry(f *Files, e *entry) error {
-	if x.head.asks {
+	if x.head.Asks {
 		return x.sendAsked(f, e)
 	}
 	if e.full && x.pace.rate == 0 {
@@ -33,7 +34,7 @@ func (x *Ctx) sendFull(e *entry) error {
 	r := &x.resp
 	x.commitOpen()
 	r.length, r.written, r.phase = e.length, e.length, respDone
-	if x.head.method == methodHead {
+	if x.head.Method == h1.MethodHead {
 		r.written = 0
 		return x.emit(e.lines)
 	}
@@ -51,7 +52,7 @@ func (x *Ctx) sendAsked(f *Files, e *entry) error {
 		return Status(412)
 	}
 	var ranges []byteRange
-	if verdict == proceed && x.head.method == methodGet {
+	if verdict == proceed && x.head.Method == h1.MethodGet {
 		var ok bool
 		if ranges, ok = x.wantedRanges(h.tag, h.modified, e.length, f.maxRanges); !ok {
 			r.fields = strconv.AppendInt(append(r.fields, "Content-Range: bytes */"...), e.length, 10)
@@ -117,7 +118,7 @@ func (x *Ctx) sendRanges(f *Files, e *entry, ranges []byteRange) error {
 // sendBody commits the response and sends length bytes of the file.
 func (x *Ctx) sendBody(f *Files, e *entry, from, length int64) error {
 	x.beginBytes(length)
-	if x.head.method == methodHead {
+	if x.head.Method == h1.MethodHead {
 		x.resp.written, x.resp.phase = 0, respDone
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -17,22 +18,22 @@ import (
 var ErrNoHijack = errors.New("knot: a request of HTTP/2 has no connection to take over")
 
 // RawPath is the path of the request target as it came, escapes and all; a view. "*" for OPTIONS *.
-func (x *Ctx) RawPath() []byte { return x.head.path.of(x.headBytes()) }
+func (x *Ctx) RawPath() []byte { return x.head.Path.Of(x.headBytes()) }
 
 // ReadyBody returns the body if its length is known and all of it has come with the head: a view that is good
 // until the next call that may park. The body counts as read then. ok is true too if there is none.
 func (x *Ctx) ReadyBody() (body []byte, ok bool) {
 	b := &x.body
-	if b.phase == bodyDone && b.err == nil {
+	if b.Phase == h1.BodyDone && b.err == nil {
 		return nil, true
 	}
-	if b.chunked || b.err != nil || b.left > int64(x.w-x.r) {
+	if b.Chunked || b.err != nil || b.Left > int64(x.w-x.r) {
 		return nil, false
 	}
-	body = x.in[x.r : x.r+int(b.left)]
+	body = x.in[x.r : x.r+int(b.Left)]
 	x.r += len(body)
 	b.owed = false
-	b.took(len(body))
+	b.Took(len(body))
 	return body, true
 }
 
@@ -56,19 +57,19 @@ func (w *GoneWatch) Stop() bool {
 // server's own; lines that are about the connection, or frame the body, are left out.
 func (x *Ctx) CopyHeader(name, value []byte) {
 	for _, ch := range name {
-		if !tokenByte[ch] {
+		if !h1.TokenByte[ch] {
 			return
 		}
 	}
 	switch {
-	case len(name) == 0, tokenIs(name, "connection"), tokenIs(name, "transfer-encoding"), tokenIs(name, "content-length"):
+	case len(name) == 0, h1.TokenIs(name, "connection"), h1.TokenIs(name, "transfer-encoding"), h1.TokenIs(name, "content-length"):
 		return
-	case tokenIs(name, "date"):
+	case h1.TokenIs(name, "date"):
 		if x.resp.dated {
 			return
 		}
 		x.resp.dated = true
-	case tokenIs(name, "server"):
+	case h1.TokenIs(name, "server"):
 		x.resp.named = true
 	}
 	x.resp.fields = appendField(x.resp.fields, viewString(name), viewString(value))
@@ -77,7 +78,7 @@ func (x *Ctx) CopyHeader(name, value []byte) {
 // Inform sends an informational response, 102 to 199, before the response itself. A client of HTTP/1.0 gets
 // none. It may park.
 func (x *Ctx) Inform(status int, lines ...Header) error {
-	if status < 102 || status > 199 || x.head.minor == 0 || x.resp.phase != respOpen {
+	if status < 102 || status > 199 || x.head.Minor == 0 || x.resp.phase != respOpen {
 		return nil
 	}
 	x.out = append(x.out, statusLine(status)...)
@@ -109,7 +110,7 @@ func (x *Ctx) AddTrailer(name, value string) error {
 	if !isToken(name) || notTrailers[http.CanonicalHeaderKey(name)] {
 		return nil
 	}
-	if r.phase == respOpen && r.length < 0 && x.head.minor > 0 && x.head.method != methodHead && !bodyless(r.status) {
+	if r.phase == respOpen && r.length < 0 && x.head.Minor > 0 && x.head.Method != h1.MethodHead && !h1.Bodyless(r.status) {
 		if err := x.startStream(); err != nil {
 			return err
 		}

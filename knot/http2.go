@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 const protoHTTP2 = "h2"
@@ -72,9 +74,9 @@ func (s *Server) http2Limits() h2Limits {
 }
 
 // beginsHTTP2 reports whether the client speaks HTTP/2 without TLS, and may.
-func (x *Ctx) beginsHTTP2(f *fault) bool {
+func (x *Ctx) beginsHTTP2(f *h1.Fault) bool {
 	rest := x.in[x.r:x.w]
-	return f == unknownVersion && x.srv.H2C && !x.c.served && x.srv.secure == nil &&
+	return f == h1.UnknownVersion && x.srv.H2C && !x.c.served && x.srv.secure == nil &&
 		len(rest) >= len(preface) && string(rest[:len(preface)]) == preface
 }
 

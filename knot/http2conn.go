@@ -86,13 +86,13 @@ func newH2Conn(c *conn, prefix []byte) *h2Conn {
 	}
 	h.starts, _ = raw.(starter)
 	h.dec = hpack.NewDecoder(max(h.limits.table, h2TableSize), h.head.field) // until the client knows of a smaller one
-	h.dec.SetMaxStringLength(s.limits.head.size)
+	h.dec.SetMaxStringLength(s.limits.head.Size)
 	h.enc = hpack.NewEncoder(&h.encoded)
 	h.enc.SetMaxDynamicTableSizeLimit(h.limits.encoderTable)
 	h.frames = http2.NewFramer(&h.h2Output, nil)
 	settings := []http2.Setting{
 		{ID: http2.SettingMaxConcurrentStreams, Val: h.limits.streams},
-		{ID: http2.SettingMaxHeaderListSize, Val: uint32(s.limits.head.size)},
+		{ID: http2.SettingMaxHeaderListSize, Val: uint32(s.limits.head.Size)},
 		{ID: http2.SettingInitialWindowSize, Val: uint32(h.limits.window)},
 	}
 	if h.limits.frame != h2FrameSize {

@@ -278,7 +278,7 @@ const h2InFlight = 1 << 10
 func (h *h2Conn) headersFrame(f *http2.HeadersFrame) error {
 	id := f.StreamID
 	d := &h.head
-	d.reset(id, f.StreamEnded(), h.srv.limits.head.size)
+	d.reset(id, f.StreamEnded(), h.srv.limits.head.Size)
 	switch st := h.streams[id]; {
 	case id%2 == 0:
 		return http2.ConnectionError(http2.ErrCodeProtocol)

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // An h2Head is a head of HTTP/2 that is being received, and becomes one of HTTP/1.1: so all that Knot does
@@ -164,12 +166,12 @@ func (d *h2Head) request() []byte {
 		return []byte{}
 	case d.bad:
 		return nil
-	case d.method == methodNames[methodConnect]:
+	case d.method == h1.MethodNames[h1.MethodConnect]:
 		if d.pseudo != pseudoMethod|pseudoAuthority {
 			return nil
 		}
 		target = d.authority
-	case d.pseudo&all != all, d.path == "*" && d.method != methodNames[methodOptions], d.ends && d.length > 0:
+	case d.pseudo&all != all, d.path == "*" && d.method != h1.MethodNames[h1.MethodOptions], d.ends && d.length > 0:
 		return nil
 	}
 	host := d.authority

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"strconv"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 var errParts = errors.New("knot: a response that is none")
@@ -90,7 +92,7 @@ func (r *responseParts) framing(line []byte) error {
 	case partsChunkEnd:
 		r.phase = partsSize
 	case partsSize:
-		size, f := chunkSize(line)
+		size, f := h1.ChunkSize(line)
 		if f != nil {
 			return f
 		}
@@ -124,7 +126,7 @@ func (r *responseParts) head(text []byte) error {
 	r.phase = partsDone
 	if status < 200 {
 		r.phase = partsHead
-	} else if !bodyless(status) && !r.st.headOnly {
+	} else if !h1.Bodyless(status) && !r.st.headOnly {
 		if r.phase, err = r.bodyOf(text); err != nil {
 			return err
 		}
@@ -139,9 +141,9 @@ func (r *responseParts) bodyOf(text []byte) (partsPhase, error) {
 		var line []byte
 		line, text, _ = bytes.Cut(text, []byte("\r\n"))
 		switch name, value, _ := bytes.Cut(line, []byte(": ")); {
-		case tokenIs(name, "transfer-encoding"):
+		case h1.TokenIs(name, "transfer-encoding"):
 			return partsSize, nil
-		case tokenIs(name, "content-length"):
+		case h1.TokenIs(name, "content-length"):
 			length, err := strconv.ParseInt(string(value), 10, 64)
 			if err != nil || length < 0 {
 				return partsDone, errParts

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // A stream is one request of HTTP/2, to the rest of the package a connection of HTTP/1.1 on which
@@ -87,7 +88,7 @@ func (st *stream) serve() {
 	x := h.srv.borrow(c)
 	x.closing = true // no other request follows
 	if st.tooLarge {
-		x.refuse(headTooLarge)
+		x.refuse(h1.HeadTooLarge)
 		x.flush()
 	} else {
 		x.run()

@@ -256,7 +256,7 @@ func TestHTTP2LargeHeadsAreNotKept(t *testing.T) {
 	p.enc = hpack.NewEncoder(&p.block)
 	block := p.get("cookie", string(bytes.Repeat([]byte("c"), 10_000)), "x", string(bytes.Repeat([]byte("x"), 10_000)))
 	h.last = 1
-	h.head.reset(1, true, s.limits.head.size)
+	h.head.reset(1, true, s.limits.head.Size)
 	testenv.Check(t, h.fragment(block[:5000], false))
 	testenv.Check(t, h.fragment(block[5000:], true))
 	if st := h.streams[1]; st == nil || len(st.head) < 20_000 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -137,7 +138,7 @@ type describedServer struct {
 func describe(s *Server, h http.Handler) *describedServer {
 	return &describedServer{s, &http.Server{
 		Addr: s.Addr, Handler: h,
-		ReadHeaderTimeout: s.limits.headTime, IdleTimeout: s.limits.idle, MaxHeaderBytes: s.limits.head.size,
+		ReadHeaderTimeout: s.limits.headTime, IdleTimeout: s.limits.idle, MaxHeaderBytes: s.limits.head.Size,
 		ErrorLog: slog.NewLogLogger(s.errorLog().Handler(), slog.LevelError),
 	}}
 }
@@ -313,7 +314,7 @@ func (e *exchange) conclude(x *Ctx) {
 		return
 	}
 	r := &x.resp
-	if x.head.method == methodHead && r.phase == respOpen && r.length < 0 && r.written == 0 {
+	if x.head.Method == h1.MethodHead && r.phase == respOpen && r.length < 0 && r.written == 0 {
 		// The length is not known: a handler may not bother to write for HEAD.
 		x.commit(-1)
 		r.phase = respDone

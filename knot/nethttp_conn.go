@@ -239,7 +239,7 @@ func (x *Ctx) giveUp() (rest []byte) {
 	rest = bytes.Clone(x.in[x.r:x.w])
 	x.gone, x.closing, x.resp.phase = true, true, respDone
 	x.resp.status = http.StatusSwitchingProtocols // for the access log
-	x.srv.forget(x.c)
+	x.srv.handOn(x.c)
 	x.conclude()
 	x.tell()
 	x.shed()

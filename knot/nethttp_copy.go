@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 const (
@@ -124,7 +125,7 @@ func (e *exchange) sendPart(f osFile, from, size int64) (int64, error) {
 	}
 	r := &x.resp
 	nc, ok := x.c.nc.(fileSender)
-	if !ok || x.head.method == methodHead || bodyless(r.status) || size > r.length-r.written {
+	if !ok || x.head.Method == h1.MethodHead || h1.Bodyless(r.status) || size > r.length-r.written {
 		return 0, nil
 	}
 	file, err := secondFile(f)

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // The exchange as an http.Request.
@@ -22,24 +24,24 @@ func (e *exchange) request() error {
 	r := &e.r
 	*r = *blankRequest.WithContext(&e.ctx) // nothing else can set the context
 	b := x.headBytes()
-	text := string(b[:x.head.size]) // all strings are parts of this one
+	text := string(b[:x.head.Size]) // all strings are parts of this one
 	r.Method = x.methodOf(text)
-	r.RequestURI = part(text, x.head.target)
-	r.Host = part(text, x.head.host)
+	r.RequestURI = part(text, x.head.Target)
+	r.Host = part(text, x.head.Host)
 	if r.URL = e.parseTarget(r.RequestURI); r.URL == nil {
 		return Status(http.StatusBadRequest)
 	}
-	r.ProtoMajor, r.ProtoMinor = 1, int(x.head.minor)
+	r.ProtoMajor, r.ProtoMinor = 1, int(x.head.Minor)
 	r.Proto = protoText(r.ProtoMinor)
 	framed := x.c.stream != nil
 	if framed {
 		r.ProtoMajor, r.ProtoMinor, r.Proto = 2, 0, "HTTP/2.0"
 	}
 	r.ContentLength, r.Body = x.ContentLength(), http.NoBody
-	r.Close = !framed && !x.head.persistent()
+	r.Close = !framed && !x.head.Persistent()
 	if r.ContentLength != 0 {
 		r.Body = (*requestBody)(e)
-		if b := &x.body; b.chunked || b.left > int64(x.w-x.r) {
+		if b := &x.body; b.Chunked || b.Left > int64(x.w-x.r) {
 			// Reading the rest does not send the responses to earlier requests.
 			if err := x.flush(); err != nil {
 				return err
@@ -47,7 +49,7 @@ func (e *exchange) request() error {
 		}
 	}
 	r.Header = x.headerOf(text)
-	if x.head.hasCoding && !framed {
+	if x.head.HasCoding && !framed {
 		r.TransferEncoding = []string{"chunked"}
 	}
 	if v := r.Header["Pragma"]; len(v) > 0 && v[0] == "no-cache" && r.Header["Cache-Control"] == nil {
@@ -63,14 +65,14 @@ func (e *exchange) request() error {
 var blankRequest = new(http.Request)
 
 // part is the piece of the head that s says.
-func part(head string, s span) string { return head[s.from:s.to] }
+func part(head string, s h1.Span) string { return head[s.From:s.To] }
 
 func (x *Ctx) methodOf(head string) string {
 	h := &x.head
-	if h.method != methodUnknown {
-		return methodNames[h.method]
+	if h.Method != h1.MethodUnknown {
+		return h1.MethodNames[h.Method]
 	}
-	return head[h.start : h.target.from-1]
+	return head[h.Start : h.Target.From-1]
 }
 
 func protoText(minor int) string {
@@ -106,20 +108,20 @@ func (e *exchange) parseTarget(target string) *url.URL {
 }
 
 // plainInPath marks what stands in a path unescaped, however it is written (RFC 3986, 3.3).
-var plainInPath = byteSet("/-._~$&+,:;=@" + digits + letters)
+var plainInPath = h1.ByteSet("/-._~$&+,:;=@" + h1.Digits + h1.Letters)
 
 // headerOf is the header of the request as net/http has it: without Host and
 // Transfer-Encoding.
 func (x *Ctx) headerOf(head string) http.Header {
-	fields := x.head.fields
+	fields := x.head.Fields
 	values := make([]string, len(fields))
 	header := make(http.Header, len(fields))
 	for i := range fields {
-		key := headerKey(part(head, fields[i].name))
+		key := headerKey(part(head, fields[i].Name))
 		if key == "Host" || key == "Transfer-Encoding" {
 			continue
 		}
-		value := part(head, fields[i].value)
+		value := part(head, fields[i].Value)
 		if before, twice := header[key]; twice {
 			header[key] = append(before, value)
 			continue

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // The exchange as an http.ResponseWriter.
@@ -35,7 +37,7 @@ func (e *exchange) WriteHeader(code int) {
 
 // writeEarly sends an informational response, with the header as it is now. It needs mu.
 func (e *exchange) writeEarly(x *Ctx, code int) {
-	if x.head.minor == 0 { // they can't take it
+	if x.head.Minor == 0 { // they can't take it
 		return
 	}
 	if code == http.StatusContinue && e.reading.TryLock() { // else it is being sent
@@ -93,7 +95,7 @@ func (e *exchange) writeHead(x *Ctx, code int) {
 	}
 	x.resp.status = code
 	coding := e.header["Content-Encoding"] // Get would first see to the name
-	e.typed = bodyless(code) || len(coding) > 0 && coding[0] != ""
+	e.typed = h1.Bodyless(code) || len(coding) > 0 && coding[0] != ""
 	var few [fewNames]string
 	for _, name := range e.names(few[:0]) {
 		e.setHeader(x, name, e.header[name])
@@ -161,7 +163,7 @@ func (e *exchange) setConnection(x *Ctx, values []string) {
 
 func isToken(name string) bool {
 	for i := range len(name) {
-		if !tokenByte[name[i]] {
+		if !h1.TokenByte[name[i]] {
 			return false
 		}
 	}
@@ -178,7 +180,7 @@ func (e *exchange) Write(p []byte) (int, error) {
 		return 0, err
 	case len(p) == 0:
 		return 0, nil
-	case bodyless(x.resp.status):
+	case h1.Bodyless(x.resp.status):
 		return 0, http.ErrBodyNotAllowed
 	}
 	if !e.typed {
@@ -301,7 +303,7 @@ func (e *exchange) addTrailers(x *Ctx) error {
 	if len(lines) == 0 && len(e.announced) == 0 {
 		return nil
 	}
-	if r.phase == respOpen && r.length < 0 && x.head.minor > 0 && x.head.method != methodHead && !bodyless(r.status) {
+	if r.phase == respOpen && r.length < 0 && x.head.Minor > 0 && x.head.Method != h1.MethodHead && !h1.Bodyless(r.status) {
 		if err := x.startStream(); err != nil { // only chunks have a trailer
 			return err
 		}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"time"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // defaultMaxRanges is how many ranges of a file one response has at most.
@@ -19,7 +21,7 @@ type byteRange struct{ from, to int64 }
 // ranges, or whose If-Range does not hold, is ignored, as RFC 9110, 14.2 allows.
 func (x *Ctx) wantedRanges(etag []byte, modified time.Time, size int64, most int) ([]byteRange, bool) {
 	b := x.headBytes()
-	value, ok := x.head.find(b, "range")
+	value, ok := x.head.Find(b, "range")
 	if !ok || !x.ifRange(etag, modified) {
 		return nil, true
 	}
@@ -29,7 +31,7 @@ func (x *Ctx) wantedRanges(etag []byte, modified time.Time, size int64, most int
 // ifRange evaluates If-Range (RFC 9110, 13.1.5). A date is good for it only if the file had been
 // left alone for a second when it was last modified: it might have changed again within that.
 func (x *Ctx) ifRange(etag []byte, modified time.Time) bool {
-	condition, ok := x.head.find(x.headBytes(), "if-range")
+	condition, ok := x.head.Find(x.headBytes(), "if-range")
 	if !ok || bytes.Equal(condition, etag) {
 		return true
 	}
@@ -42,13 +44,13 @@ func (x *Ctx) ifRange(etag []byte, modified time.Time) bool {
 // header.
 func parseRanges(ranges []byteRange, value []byte, size int64, most int) ([]byteRange, bool) {
 	const unit = "bytes="
-	if len(value) < len(unit) || !textIs(value[:len(unit)], unit) {
+	if len(value) < len(unit) || !h1.TextIs(value[:len(unit)], unit) {
 		return nil, true
 	}
 	named := 0
 	for list := value[len(unit):]; len(list) > 0; {
 		var one []byte
-		if one, list = nextElement(list); len(one) == 0 {
+		if one, list = h1.NextElement(list); len(one) == 0 {
 			continue // RFC 9110, 5.6.1.2
 		}
 		part, good, inside := parseRange(one, size)

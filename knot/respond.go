@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/textproto"
 	"strconv"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // bodyHold is how many body bytes are held back to learn the Content-Length
@@ -106,17 +108,17 @@ func (x *Ctx) CloseAfter() { x.closing = true }
 func (x *Ctx) AddHeader(name, value string) {
 	b := viewBytes(name)
 	for i := range b {
-		if !tokenByte[b[i]] {
+		if !h1.TokenByte[b[i]] {
 			panic("knot: header name " + strconv.Quote(name) + " is not a token")
 		}
 	}
 	for _, own := range ownHeaders {
-		if len(name) == 0 || tokenIs(b, own) {
+		if len(name) == 0 || h1.TokenIs(b, own) {
 			panic("knot: header " + strconv.Quote(name) + " can't be set by AddHeader")
 		}
 	}
 	fields := x.resp.fields
-	if tokenIs(b, "upgrade") {
+	if h1.TokenIs(b, "upgrade") {
 		fields = append(fields, "Connection: Upgrade\r\n"...)
 	}
 	x.resp.fields = appendField(fields, name, value)
@@ -132,7 +134,7 @@ func appendField(dst []byte, name, value string) []byte {
 	dst, value = append(append(dst, name...), ": "...), textproto.TrimString(value)
 	from := len(dst)
 	dst = append(dst, value...)
-	for i := indexControl(dst, from); i < len(dst); i = indexControl(dst, i+1) {
+	for i := h1.IndexControl(dst, from); i < len(dst); i = h1.IndexControl(dst, i+1) {
 		dst[i] = ' '
 	}
 	return append(dst, "\r\n"...)
@@ -150,14 +152,14 @@ func (x *Ctx) Send(status int, ctype string, body []byte) error {
 		return ErrSent
 	}
 	r.ctype, r.held = ctype, r.held[:0]
-	if bodyless(status) && len(body) > 0 {
+	if h1.Bodyless(status) && len(body) > 0 {
 		return ErrNoBody
 	}
 	r.written = int64(len(body))
 	r.length = r.written
 	x.commit(r.length)
 	r.phase = respDone
-	if x.head.method == methodHead {
+	if x.head.Method == h1.MethodHead {
 		r.written = 0
 		return nil
 	}
@@ -172,7 +174,7 @@ func (x *Ctx) SendString(status int, ctype string, body string) error {
 // SendError sends the page for a status, of Server.ErrorPage or the standard one, keeping the
 // headers added so far; returning a Status from the handler drops them instead. It may park.
 func (x *Ctx) SendError(status int) error {
-	if pages := x.srv.ErrorPage; pages != nil && !bodyless(status) {
+	if pages := x.srv.ErrorPage; pages != nil && !h1.Bodyless(status) {
 		if ctype, page := pages(x, status); page != nil {
 			return x.Send(status, ctype, page)
 		}
@@ -197,14 +199,14 @@ func (x *Ctx) Write(p []byte) (int, error) {
 	if r.phase == respDone {
 		return 0, ErrSent
 	}
-	if bodyless(r.status) && len(p) > 0 {
+	if h1.Bodyless(r.status) && len(p) > 0 {
 		return 0, ErrNoBody
 	}
 	if r.length >= 0 && int64(len(p)) > r.length-r.written {
 		return 0, ErrTooLong
 	}
 	r.written += int64(len(p))
-	if x.head.method == methodHead {
+	if x.head.Method == h1.MethodHead {
 		return len(p), nil
 	}
 	if r.phase == respOpen {
@@ -230,7 +232,7 @@ func (x *Ctx) Flush() error {
 	r := &x.resp
 	switch {
 	case r.phase != respOpen:
-	case x.head.method == methodHead: // what is written does not count; the end may be far
+	case x.head.Method == h1.MethodHead: // what is written does not count; the end may be far
 		x.commit(r.length)
 		r.phase = respUntilClose
 	default:
@@ -245,11 +247,11 @@ func (x *Ctx) Flush() error {
 func (x *Ctx) startStream() error {
 	r := &x.resp
 	switch {
-	case bodyless(r.status):
+	case h1.Bodyless(r.status):
 		r.phase = respDone
 	case r.length >= 0:
 		r.phase = respFixed
-	case x.head.minor > 0:
+	case x.head.Minor > 0:
 		r.phase = respChunked
 	default:
 		r.phase, x.closing = respUntilClose, true
@@ -294,7 +296,7 @@ func (x *Ctx) commitOpen() {
 	switch {
 	case x.closing:
 		out = append(out, "Connection: close\r\n"...)
-	case x.head.minor == 0:
+	case x.head.Minor == 0:
 		out = append(out, "Connection: keep-alive\r\n"...)
 	}
 	x.out = append(out, r.fields...)
@@ -313,7 +315,7 @@ func (x *Ctx) commit(length int64) {
 		out = append(out, r.typeLine...)
 	}
 	switch {
-	case bodyless(r.status):
+	case h1.Bodyless(r.status):
 	case length >= 0:
 		out = append(out, "Content-Length: "...)
 		out = append(strconv.AppendInt(out, length, 10), "\r\n"...)
@@ -325,7 +327,7 @@ func (x *Ctx) commit(length int64) {
 
 // mustClose reports whether the connection can't outlive this response.
 func (x *Ctx) mustClose() bool {
-	if !x.head.persistent() || x.srv.stopping.Load() {
+	if !x.head.Persistent() || x.srv.stopping.Load() {
 		return true
 	}
 	if e := x.adapted; e != nil {
@@ -335,7 +337,7 @@ func (x *Ctx) mustClose() bool {
 		defer e.reading.Unlock()
 	}
 	b := &x.body
-	return b.phase != bodyDone && (b.owed || b.err != nil || b.left-int64(x.w-x.r) > x.srv.limits.drain)
+	return b.Phase != h1.BodyDone && (b.owed || b.err != nil || b.Left-int64(x.w-x.r) > x.srv.limits.drain)
 }
 
 // emit gathers p, or sends it behind what is gathered when it is large.
@@ -453,17 +455,17 @@ func (x *Ctx) complete() error {
 	case respDone:
 		return x.writeErr
 	case respUntilClose:
-		if x.head.method == methodHead {
+		if x.head.Method == h1.MethodHead {
 			r.written = 0
 		}
 	case respOpen:
-		if x.head.method == methodHead {
+		if x.head.Method == h1.MethodHead {
 			length := max(r.length, r.written)
 			r.written = 0
 			x.commit(length)
 			break
 		}
-		if bodyless(r.status) {
+		if h1.Bodyless(r.status) {
 			if len(r.held) > 0 {
 				return ErrNoBody
 			}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -50,7 +51,7 @@ func (s *Server) enlist(c *conn) (verdict admission, room context.Context) {
 	if s.closed {
 		return tooLate, nil
 	}
-	if max > 0 && s.count >= max+told(max) {
+	if max > 0 && s.count+s.hijacked >= max+told(max) {
 		if s.room == nil {
 			s.room, s.roomy = context.WithCancel(s.ctx)
 		}
@@ -63,7 +64,7 @@ func (s *Server) enlist(c *conn) (verdict admission, room context.Context) {
 	}
 	s.first = c
 	s.conns++
-	if max > 0 && s.count > max {
+	if max > 0 && s.count+s.hijacked > max {
 		return turnedAway, nil
 	}
 	return admitted, nil
@@ -164,7 +165,7 @@ func (s *Server) turnAway(c *conn) {
 	}
 	c.state.Store(connActive)
 	x := s.borrow(c)
-	x.refuse(overloaded)
+	x.refuse(h1.Overloaded)
 	err := x.flush()
 	giveBack(x)
 	if err != nil || !c.linger() {
@@ -178,10 +179,12 @@ func (s *Server) turnAway(c *conn) {
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.room != nil {
-		s.roomy()
-		s.room = nil
-	}
+	s.callIn()
+	s.unlist(c)
+}
+
+// unlist needs mu.
+func (s *Server) unlist(c *conn) {
 	if c.prev != nil {
 		c.prev.next = c.next
 	} else {
@@ -196,4 +199,35 @@ func (s *Server) forget(c *conn) {
 	c.next, c.prev = nil, nil
 	s.count--
 	s.checkDrained()
+}
+
+// callIn lets those try again that wait for there to be fewer connections. It needs mu.
+func (s *Server) callIn() {
+	if s.room != nil {
+		s.roomy()
+		s.room = nil
+	}
+}
+
+// handOn is forget for a connection that a handler has now. It counts until it is closed, if
+// that can be known of it.
+func (s *Server) handOn(c *conn) {
+	s.mu.Lock()
+	s.hijacked++
+	s.unlist(c)
+	s.mu.Unlock()
+	nc := c.nc
+	if secure := secureOf(nc); secure != nil {
+		nc = secure.raw
+	}
+	if own, ok := nc.(interface{ OnClose(fn func()) bool }); !ok || !own.OnClose(s.closedByHandler) {
+		s.closedByHandler()
+	}
+}
+
+func (s *Server) closedByHandler() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.callIn()
+	s.hijacked--
 }

@@ -3,12 +3,17 @@ package knot
 import (
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/netpoll"
 )
 
 // TestDefaultMaxConns: connections, what handlers have open besides, what the process has open anyway, and
@@ -82,6 +87,63 @@ func TestFarTooManyConnectionsWait(t *testing.T) {
 		if n := strings.Count(sv.log.String(), "too many connections"); n != 1 {
 			t.Errorf("%d lines in the log, want 1: %s", n, sv.log)
 		}
+	})
+}
+
+// TestHijackedConnectionsCount: what a handler has taken over counts for MaxConns until it is closed.
+func TestHijackedConnectionsCount(t *testing.T) {
+	serve := func(t *testing.T, start func(*Server) *served, raw bool) {
+		hijacked := make(chan net.Conn, 1)
+		srv := &Server{MaxConns: 1, Handler: func(x *Ctx) error {
+			nc, _, err := x.Hijack()
+			if err == nil {
+				hijacked <- nc
+			}
+			return err
+		}}
+		if !raw {
+			srv.Handler = AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				nc, _, err := http.NewResponseController(w).Hijack()
+				testenv.Check(t, err)
+				hijacked <- nc
+			}))
+		}
+		srv.ready()
+		srv.limits.linger = time.Hour // whoever has been told stays until it leaves
+		sv := start(srv)
+		ask := func() *peer {
+			p := sv.dial()
+			p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			return p
+		}
+		ask()
+		first := <-hijacked
+		if _, own := first.(*netpoll.Conn); !own {
+			first.Close()
+			return
+		}
+		if s := sv.Stats(); s.Conns != 1 || s.Hijacked != 1 {
+			t.Errorf("%+v; want 1 connection, which is hijacked", s)
+		}
+		refused := ask()
+		if resp, _ := refused.response("GET"); resp.StatusCode != 503 {
+			t.Errorf("beside a hijacked connection: %v, want 503", resp.StatusCode)
+		}
+		refused.nc.Close()
+		first.Close()
+		for { // the server notes later that the one it refused has left
+			if s := sv.Stats(); s.Conns == 0 && s.Hijacked == 0 {
+				break
+			}
+			runtime.Gosched()
+		}
+		ask()
+		second := <-hijacked
+		second.Close()
+	}
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		serve(t, start, true)
+		serve(t, start, false)
 	})
 }
 

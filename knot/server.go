@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // Defaults of Server.
@@ -99,7 +100,8 @@ type Server struct {
 	// Timed means that Stats is to count how long requests take: two readings of the clock for each.
 	Timed bool
 
-	// MaxConns is how many connections are served at a time. For a further one a connection is
+	// MaxConns is how many connections are served at a time; those that handlers have hijacked count until they
+	// are closed, unless they come from a listener of another package. For a further one a connection is
 	// closed that has waited for a request for a second; if there is none, the new one gets 503, over TLS
 	// an alert, and is closed. If more than an eighth of MaxConns and 8 are being told so, others
 	// wait to be accepted. Default: DefaultMaxConns, or, if that is less, what the limit on open
@@ -159,6 +161,7 @@ type Server struct {
 	first     *conn                     // all connections, the newest first; guarded by mu
 	hand      *conn                     // where makeRoom goes on looking; nil: at first; guarded by mu
 	count     int                       // guarded by mu
+	hijacked  int                       // connections that handlers have; guarded by mu
 	conns     uint64                    // taken up so far; guarded by mu
 	turned    uint64                    // of them, those that were told that there are too many; guarded by mu
 	evicted   uint64                    // of them, those that made room for others; guarded by mu
@@ -173,7 +176,7 @@ type Server struct {
 
 // limits is Server's fields with the defaults filled in. 0 means no limit.
 type limits struct {
-	head                        headLimits
+	head                        h1.HeadLimits
 	idle, headTime, body, write time.Duration
 	h2                          h2Limits
 	farewell                    time.Duration // for how long a client of HTTP/2 may take to know that it should go
@@ -251,10 +254,10 @@ func openDescriptors() int64 {
 func (s *Server) ready() {
 	s.once.Do(func() {
 		s.limits = limits{
-			head: headLimits{
-				line:   orDefault(s.MaxRequestLine, defaultMaxRequestLine, defaultMaxRequestLine),
-				size:   min(orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead), maxHead),
-				fields: orDefault(s.MaxFields, defaultMaxFields, defaultMaxFields),
+			head: h1.HeadLimits{
+				Line:   orDefault(s.MaxRequestLine, defaultMaxRequestLine, defaultMaxRequestLine),
+				Size:   min(orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead), maxHead),
+				Fields: orDefault(s.MaxFields, defaultMaxFields, defaultMaxFields),
 			},
 			idle:     timeout(s.IdleTimeout, DefaultIdleTimeout),
 			farewell: farewellMost,
@@ -366,7 +369,7 @@ func (s *Server) checkDrained() {
 	}
 }
 
-// Conns is the number of open connections. Safe from anywhere.
+// Conns is the number of open connections, without those that handlers have hijacked. Safe from anywhere.
 func (s *Server) Conns() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 const smallRequest = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -292,5 +294,34 @@ func TestAcceptErrorsDoNotEndTheServer(t *testing.T) {
 		if !strings.Contains(log.String(), err.Error()) {
 			t.Errorf("%v is not in the log: %s", err, &log)
 		}
+	}
+}
+
+// A handler that the end of the runtime ends is named, and not taken for one that left by itself.
+func TestHandlerEndedByTheRuntime(t *testing.T) {
+	checkLeaks(t)
+	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithGrace(10*time.Millisecond))
+	testenv.Must(t, err)
+	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+	testenv.Must(t, err)
+	log, under, ended := new(lockedBuffer), make(chan struct{}), make(chan error)
+	s := &Server{ErrorLog: slog.New(slog.NewTextHandler(log, nil)), Handler: func(*Ctx) error {
+		close(under)
+		for {
+			task.Sleep(time.Hour) // fails at once when the runtime ends
+		}
+	}}
+	go func() { ended <- s.Serve(ln) }()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	testenv.Must(t, err)
+	defer c.Close()
+	_, err = c.Write([]byte("GET /film HTTP/1.1\r\nHost: h\r\n\r\n"))
+	testenv.Must(t, err)
+	<-under
+	rt.Close() // on a slow machine the grace time is too short for the handler to end
+	<-ended
+	testenv.Until(t, "the log has the request", func() bool { return strings.Contains(log.String(), "/film") })
+	if got := log.String(); !strings.Contains(got, "the runtime ended before the handler") || strings.Contains(got, "Goexit") {
+		t.Errorf("the log says %s", got)
 	}
 }

@@ -97,9 +97,10 @@ type Stats struct {
 	Bytes uint64
 	// Accepted connections; TurnedAway ones of them, which got 503, or an alert of TLS, as there were
 	// MaxConns already; Evicted ones, which were closed between two requests to make room for
-	// others; and those that are open now, of MaxConns (0: no limit).
+	// others; and those that are open now, of MaxConns (0: no limit), with the Hijacked ones, which
+	// handlers have.
 	Accepted, TurnedAway, Evicted uint64
-	Conns, MaxConns               int
+	Conns, Hijacked, MaxConns     int
 	// Durations, if Server.Timed is set or the access log is LogJSON: how many requests took up
 	// to Limits[i]; Count and Sum of all. From the end of the head to the end of the response,
 	// as the server knows it: what the kernel still has to send has left.
@@ -146,7 +147,7 @@ func (s *Server) Stats() (sum Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sum.Accepted, sum.TurnedAway, sum.Evicted = s.conns, s.turned, s.evicted
-	sum.Conns, sum.MaxConns = s.count, s.limits.conns
+	sum.Conns, sum.Hijacked, sum.MaxConns = s.count+s.hijacked, s.hijacked, s.limits.conns
 	sum.Full = s.turnedAt != 0 && s.clock.now()-s.turnedAt < int64(fullFor)
 	sum.Stopping = s.stopping.Load()
 	return sum

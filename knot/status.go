@@ -62,11 +62,6 @@ var statusLines = func() (lines [widestStatus - firstStatus + 1]string) {
 // statusLine wants a code from firstStatus to widestStatus.
 func statusLine(code int) string { return statusLines[code-firstStatus] }
 
-// bodyless statuses have no body and no Content-Length (RFC 9110, 8.6).
-func bodyless(status int) bool {
-	return status == 204 || status == 304 || status < 200
-}
-
 const errorPageType = "text/html; charset=utf-8"
 
 // appendErrorPage appends the page for a status.

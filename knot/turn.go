@@ -8,6 +8,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -101,7 +102,7 @@ func (x *Ctx) fillHead(by int64) verdict {
 		return turnMore
 	case timedOut(err):
 		c.readBy = 0
-		x.refuse(headTimeout)
+		x.refuse(h1.HeadTimeout)
 		if x.flush() != nil {
 			return turnClose
 		}
@@ -121,13 +122,13 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 		if x.r == x.w {
 			return turnRest
 		}
-		if scanned > 0 && !x.headEnds(scanned) && x.w-x.r < x.srv.limits.head.size {
+		if scanned > 0 && !x.headEnds(scanned) && x.w-x.r < x.srv.limits.head.Size {
 			return turnMore
 		}
 		scanned = 0
-		switch f := x.head.parse(x.in[x.r:x.w], &x.srv.limits.head); f {
+		switch f := x.head.Parse(x.in[x.r:x.w], &x.srv.limits.head); f {
 		case nil:
-		case needMore:
+		case h1.NeedMore:
 			return turnMore
 		default:
 			if x.beginsHTTP2(f) {
@@ -139,7 +140,7 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 			return turnLinger
 		}
 		x.headAt = x.r
-		x.r += x.head.size
+		x.r += x.head.Size
 		x.bodyAt = x.r
 		x.serveRequest()
 		switch {
@@ -147,7 +148,7 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 			return turnGone
 		case x.torn || x.writeErr != nil:
 			return turnClose
-		case x.closing && (x.r < x.w || x.body.phase != bodyDone || x.srv.stopping.Load()):
+		case x.closing && (x.r < x.w || x.body.Phase != h1.BodyDone || x.srv.stopping.Load()):
 			return turnLinger
 		case x.closing:
 			return turnClose
@@ -181,19 +182,19 @@ func (x *Ctx) serveRequest() {
 	}
 	x.c.served = true
 	h := &x.head
-	var f *fault
-	x.path, x.scratch, f = cleanPath(h.path.of(x.headBytes()), x.scratch)
+	var f *h1.Fault
+	x.path, x.scratch, f = h1.CleanPath(h.Path.Of(x.headBytes()), x.scratch)
 	var err error
 	switch {
-	case h.refused != nil:
-		x.closing = x.closing || h.refused == badExpectation || h.method == methodConnect
-		err = Status(h.refused.status)
+	case h.Refused != nil:
+		x.closing = x.closing || h.Refused == h1.BadExpectation || h.Method == h1.MethodConnect
+		err = Status(h.Refused.Status)
 	case f != nil:
-		err = Status(f.status)
-	case h.length > x.srv.limits.maxBody:
+		err = Status(f.Status)
+	case h.Length > x.srv.limits.maxBody:
 		// The client may or may not send it: don't wait for it.
 		x.closing = true
-		err = bodyTooLarge
+		err = (*fault)(h1.BodyTooLarge)
 	case !x.mayEnter() || !x.mayGoOn():
 		x.srv.refusedAt.Store(x.srv.clock.now())
 		x.AddHeader("Retry-After", retryAfter())
@@ -255,7 +256,7 @@ func (c *conn) hungUp() bool {
 func (x *Ctx) route() uint32 {
 	h := uint32(2166136261)
 	add := func(b byte) { h = (h ^ uint32(b)) * 16777619 }
-	add(byte(x.head.method))
+	add(byte(x.head.Method))
 	start := h
 	digits := false
 	for i := 0; i < len(x.path) && i < maxRoute; i++ {
@@ -280,7 +281,7 @@ func (x *Ctx) detail() uint32 {
 	for _, b := range x.path[:min(len(x.path), maxRoute)] {
 		h = (h ^ uint32(b)) * 16777619
 	}
-	query := x.head.query.of(x.headBytes())
+	query := x.head.Query.Of(x.headBytes())
 	for _, b := range query[:min(len(query), maxRoute)] {
 		h = (h ^ uint32(b)) * 16777619
 	}
@@ -314,8 +315,8 @@ func (x *Ctx) settle(err error) {
 	var f *fault
 	switch {
 	case errors.As(err, &status) && status >= 200 && status <= lastStatus:
-	case errors.As(err, &f) && f.status != 0:
-		status = Status(f.status)
+	case errors.As(err, &f) && f.Status != 0:
+		status = Status(f.Status)
 	default:
 		status = 500
 	}
@@ -339,7 +340,7 @@ func (x *Ctx) settle(err error) {
 // replace answers with the standard page instead of what was prepared.
 func (x *Ctx) replace(status int) {
 	x.resp.begin()
-	if bodyless(status) {
+	if h1.Bodyless(status) {
 		x.Send(status, "", nil)
 		return
 	}
@@ -350,18 +351,18 @@ func (x *Ctx) replace(status int) {
 }
 
 // refuse answers a request that can't be parsed. The connection ends with it.
-func (x *Ctx) refuse(f *fault) {
+func (x *Ctx) refuse(f *h1.Fault) {
 	x.headAt = x.r
 	x.user, x.began = "", time.Time{}
-	method := x.head.method // an answer to HEAD has no body, whatever it says
-	x.head.reset()
-	x.head.method = method
-	x.head.refused = f
-	x.head.minor = 1
+	method := x.head.Method // an answer to HEAD has no body, whatever it says
+	x.head.Reset()
+	x.head.Method = method
+	x.head.Refused = f
+	x.head.Minor = 1
 	x.body = body{}
 	x.closing = true
 	x.resp.begin()
-	x.replace(f.status)
+	x.replace(f.Status)
 	x.conclude()
 }
 
@@ -376,7 +377,11 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	if goexit {
 		what = "handler left by runtime.Goexit"
 	}
-	x.logRequest(what, "panic", fmt.Sprint(p), "stack", string(task.PanicStack(p)))
+	if goexit && errors.Is(engine.Err(), engine.ErrShutdown) {
+		x.logRequest("the runtime ended before the handler")
+	} else {
+		x.logRequest(what, "panic", fmt.Sprint(p), "stack", string(task.PanicStack(p)))
+	}
 	if r := &x.resp; r.phase != respOpen && r.start >= 0 && !x.finished {
 		// The response is still ours to take back.
 		x.out = x.out[:r.start]

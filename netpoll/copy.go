@@ -138,7 +138,7 @@ func gather(vecs []unix.Iovec, bufs net.Buffers) ([]unix.Iovec, int) {
 		v.SetLen(len(b))
 		vecs = append(vecs, v)
 		size += len(b)
-		raceWrite(b)
+		kernel.RaceWrite(b)
 	}
 	return vecs, size
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // pingPong passes one byte to and fro, n times.
@@ -54,7 +55,7 @@ func pipeEnds(tb testing.TB) (a, b end, stop func()) {
 }
 
 func TestNoAllocation(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector allocates")
 	}
 	for _, x := range pollers {

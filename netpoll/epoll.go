@@ -99,7 +99,7 @@ func (p *epoll) poll(timeout time.Duration, resting bool) error {
 		}
 		return &pollError{"epoll_wait", p.fd, e}
 	}
-	if n > warmEvents && !raceEnabled {
+	if n > warmEvents && !kernel.Race {
 		p.warm(p.events[:n])
 	}
 	for i := range p.events[:n] {

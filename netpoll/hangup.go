@@ -57,3 +57,15 @@ func (c *Conn) Quiet() bool {
 	}
 	return !c.Unread()
 }
+
+// OnClose has fn called once, right before the descriptor is closed, wherever that happens: fn must neither
+// park nor block. It returns false, and does nothing, if the connection is closed already. It is for the
+// one that hands the connection on; it never parks.
+func (c *Conn) OnClose(fn func()) bool {
+	if c.d.use() != nil {
+		return false
+	}
+	c.d.onFree = fn // before unuse, and free comes after that
+	c.d.unuse()
+	return true
+}

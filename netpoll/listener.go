@@ -35,6 +35,8 @@ type Listener struct {
 	clones  map[*Listener]bool // guarded by mu: made by Serve, closed by Close
 	cloning int                // guarded by mu: calls of Serve that are making some
 	closed  bool               // guarded by mu
+	over    context.Context    // ends with Close; guarded by mu, nil: nobody has asked
+	end     context.CancelFunc // of over; guarded by mu
 
 	reported time.Time // when a failure to accept was logged last; guarded by mu
 	silent   int       // those since then; guarded by mu
@@ -218,7 +220,7 @@ func (ln *Listener) AcceptConn() (*Conn, error) {
 	if l == nil {
 		l = ln.d.loop.Runtime().NextLoop()
 	}
-	c, err := ln.accept(l)
+	c, err := ln.accept(func() *engine.Loop { return l })
 	if err != nil {
 		return nil, ln.acceptError(err)
 	}
@@ -252,7 +254,8 @@ func lasting(err error) bool {
 	return errors.As(err, new(*contextError))
 }
 
-func (ln *Listener) accept(l *engine.Loop) (*Conn, error) {
+// accept waits for a connection, which is going to belong to the loop that owner returns then.
+func (ln *Listener) accept(owner func() *engine.Loop) (*Conn, error) {
 	var (
 		rsa   unix.RawSockaddrAny
 		fd    int32
@@ -271,7 +274,7 @@ func (ln *Listener) accept(l *engine.Loop) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newConn(int(fd), ln.network, l, true)
+	c, err := newConn(int(fd), ln.network, owner(), true)
 	if err != nil {
 		sysClose(fd)
 		return nil, err
@@ -316,7 +319,11 @@ func (ln *Listener) Close() error {
 	ln.closed = true
 	clones := ln.clones
 	ln.clones = nil
+	end := ln.end
 	ln.mu.Unlock()
+	if end != nil {
+		end()
+	}
 	for c := range clones {
 		c.d.close()
 	}

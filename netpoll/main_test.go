@@ -100,15 +100,19 @@ func settings() []setting {
 }
 
 // start makes a runtime for the length of the test.
-func (s setting) start(t testing.TB) *engine.Runtime {
+func (s setting) start(t testing.TB, change ...func(*engine.Config)) *engine.Runtime {
 	t.Helper()
-	rt, err := engine.New(engine.Config{
+	cfg := engine.Config{
 		Loops:       s.loops,
 		NewPoller:   func(int) (engine.Poller, error) { return s.open() },
 		HoldLimit:   -1,
 		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
 		LockThreads: strings.HasPrefix(s.name, lockedUring),
-	})
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	rt, err := engine.New(cfg)
 	skipRefused(t, err)
 	testenv.Must(t, err)
 	t.Cleanup(func() {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestPackets(t *testing.T) {
@@ -133,7 +135,7 @@ func TestUnixgramFile(t *testing.T) {
 
 // A datagram takes no memory but the caller's, with the address in a netip.AddrPort.
 func TestDatagramsAllocateNothing(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector allocates")
 	}
 	both(t, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
 // ReadMsg receives one datagram with its ancillary data, and what it is cut off by: flags are those
@@ -87,7 +88,7 @@ func sysRecvMsg(fd int32, b, oob []byte, rsa *unix.RawSockaddrAny) (n, oobn, fla
 		r, _, e := syscall.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)),
 			unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 		if e == 0 {
-			raceRead(b, min(int(r), len(b)))
+			kernel.RaceRead(b[:min(int(r), len(b))])
 			return int(r), int(msg.Controllen), int(msg.Flags), msg.Namelen, 0
 		}
 		if e != unix.EINTR {
@@ -97,7 +98,7 @@ func sysRecvMsg(fd int32, b, oob []byte, rsa *unix.RawSockaddrAny) (n, oobn, fla
 }
 
 func sysSendMsgTo(fd int32, b, oob []byte, rsa *unix.RawSockaddrAny, salen uint32) syscall.Errno {
-	raceWrite(b)
+	kernel.RaceWrite(b)
 	for {
 		iov := unix.Iovec{Base: unsafe.SliceData(b)}
 		iov.SetLen(len(b))

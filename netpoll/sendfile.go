@@ -216,7 +216,7 @@ func (d *desc) sendPart(b []byte, more bool) (n int, err error) {
 		flags |= unix.MSG_MORE
 	}
 	sent, err := d.part(func() (int64, syscall.Errno) {
-		raceWrite(b)
+		kernel.RaceWrite(b)
 		if k := kernel.Net; k != nil {
 			n, e := k.Send(d.fd, kernel.Unseen(b))
 			return int64(n), e
@@ -236,7 +236,7 @@ func (d *desc) sendPart(b []byte, more bool) (n int, err error) {
 // from any call of more than 20 µs, which the loop then has to get back from another thread.
 func (d *desc) sendfilePart(fd int, off, n int64, hot bool) (int64, error) {
 	sent, err := d.part(func() (int64, syscall.Errno) {
-		raceWrite(nil)
+		kernel.RaceWrite(nil)
 		var r uintptr
 		var e syscall.Errno
 		if k := kernel.Net; k != nil {

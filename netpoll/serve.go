@@ -58,7 +58,11 @@ func (ln *Listener) serve(take func(*Conn), sv *serving) error {
 		if sv != nil {
 			o.Context = context.Background() // it goes on while sv drains
 		}
-		if tasks[i], err = rt.Spawn(o, func() { errs[i] = ln.acceptLoop(l, take) }); err != nil {
+		accept := func() { errs[i] = ln.acceptLoop(l, take) }
+		if l == nil {
+			accept = func() { errs[i] = ln.acceptLater(take) }
+		}
+		if tasks[i], err = rt.Spawn(o, accept); err != nil {
 			return err
 		}
 	}
@@ -76,28 +80,93 @@ func (ln *Listener) serve(take func(*Conn), sv *serving) error {
 	return errs[0]
 }
 
-// forLoops returns one listener for each loop; the one of ln's own loop is ln.
+// forLoops returns one listener for each loop, nil for those that don't work; the one of ln's own loop is ln.
 func (ln *Listener) forLoops(rt *engine.Runtime) ([]*Listener, error) {
 	ln.addCloning(1)
 	defer ln.addCloning(-1)
 	each := make([]*Listener, rt.Loops())
+	working := rt.Working()
 	for i := range each {
 		l := rt.Loop(i)
 		if l == ln.d.loop {
 			each[i] = ln
 			continue
 		}
-		c, err := ln.clone(l)
-		if err == nil {
-			each[i] = c
-			err = ln.keepClone(c)
+		if i >= working {
+			continue
 		}
+		c, err := ln.kept(l)
 		if err != nil {
 			ln.dropClones(each)
 			return nil, err
 		}
+		each[i] = c
 	}
 	return each, nil
+}
+
+// kept makes a clone that ln.Close closes too.
+func (ln *Listener) kept(l *engine.Loop) (*Listener, error) {
+	c, err := ln.clone(l)
+	if err != nil {
+		return nil, err
+	}
+	if err = ln.keepClone(c); err != nil {
+		c.d.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// acceptLater is acceptLoop for a loop that does not work yet.
+func (ln *Listener) acceptLater(take func(*Conn)) error {
+	loop := engine.CurrentLoop()
+	over := ln.untilClosed()
+	for {
+		grown := loop.Runtime().Grown() // before the look
+		if !loop.Works() {
+			either, stop := context.WithCancel(over)
+			unbind := context.AfterFunc(grown, stop)
+			engine.Await(either)
+			unbind()
+			stop()
+			switch cancelled := engine.Context().Err(); {
+			case over.Err() != nil:
+				return ln.acceptError(net.ErrClosed)
+			case cancelled != nil:
+				return ln.acceptError(&contextError{cancelled})
+			}
+			continue
+		}
+		ln.addCloning(1)
+		c, err := ln.kept(loop)
+		ln.addCloning(-1)
+		if err == nil {
+			defer ln.dropClones([]*Listener{c})
+			return ln.acceptLoop(c, take)
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		ln.reportAccept(err)
+		var p pause
+		if err := p.wait(loop, ln); err != nil {
+			return err
+		}
+	}
+}
+
+// untilClosed returns a context that ends when ln is closed.
+func (ln *Listener) untilClosed() context.Context {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.over == nil {
+		ln.over, ln.end = context.WithCancel(context.Background())
+	}
+	if ln.closed {
+		ln.end()
+	}
+	return ln.over
 }
 
 // clone makes a listener on the same address for loop l.
@@ -184,13 +253,18 @@ func (ln *Listener) dropClones(each []*Listener) {
 // acceptLoop is the accept task of one loop, on l, which is ln or a clone of it.
 func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 	loop := engine.CurrentLoop()
+	stead := loop.Stead
 	var p pause
 	for {
-		c, err := l.accept(loop)
+		c, err := l.accept(stead)
 		switch {
 		case err == nil:
 			p.reset()
-			take(c)
+			if c.d.loop == loop {
+				take(c)
+			} else {
+				passOn(c, take)
+			}
 		case lasting(err):
 			err = ln.acceptError(err)
 			if !errors.Is(err, net.ErrClosed) && engine.Context().Err() == nil {
@@ -204,6 +278,16 @@ func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 			}
 		}
 	}
+}
+
+// passOn has a task on the loop of c take it, and waits until it has: as many wait to be accepted as ever.
+func passOn(c *Conn, take func(*Conn)) {
+	t, err := c.d.loop.Runtime().Spawn(engine.Options{Loop: c.d.loop}, func() { take(c) })
+	if err != nil {
+		c.Close()
+		return
+	}
+	t.Join() // cancelled or not, the next accept knows
 }
 
 // acceptReportEvery is how often failures of a listener's accept loops are logged at most.

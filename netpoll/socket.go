@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,9 +21,6 @@ const (
 	defaultKeepAliveCount    = 9
 )
 
-// nextLoop hands out loops in turn to descriptors made by plain goroutines.
-var nextLoop atomic.Uint32
-
 // ownLoop is the loop that a descriptor made by the caller belongs to: that of the
 // calling task, else the loops of the default runtime in turn.
 func ownLoop() (*engine.Loop, error) {
@@ -35,7 +31,7 @@ func ownLoop() (*engine.Loop, error) {
 	if rt == nil {
 		return nil, errNoRuntime
 	}
-	return rt.Loop(int(nextLoop.Add(1) % uint32(rt.Loops()))), nil
+	return rt.NextLoop(), nil
 }
 
 func newSocket(family, typ int) (int, error) {

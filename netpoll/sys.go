@@ -36,7 +36,7 @@ func sysRecv(fd int32, b []byte, flags int) (int, syscall.Errno) {
 				uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(flags), 0, 0)
 		}
 		if e == 0 {
-			raceRead(b, int(r))
+			kernel.RaceRead(b[:r])
 			return int(r), 0
 		}
 		if e != unix.EINTR {
@@ -47,7 +47,7 @@ func sysRecv(fd int32, b []byte, flags int) (int, syscall.Errno) {
 
 func sysSend(fd int32, b []byte) (int, syscall.Errno) {
 	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
-	raceWrite(b)
+	kernel.RaceWrite(b)
 	for {
 		var r uintptr
 		var e syscall.Errno
@@ -84,7 +84,7 @@ func sysRead(fd int32, b []byte, raw bool) (int, syscall.Errno) {
 				uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 		}
 		if e == 0 {
-			raceRead(b, int(r))
+			kernel.RaceRead(b[:r])
 			return int(r), 0
 		}
 		if e != unix.EINTR {
@@ -94,7 +94,7 @@ func sysRead(fd int32, b []byte, raw bool) (int, syscall.Errno) {
 }
 
 func sysWrite(fd int32, b []byte, raw bool) (int, syscall.Errno) {
-	raceWrite(b)
+	kernel.RaceWrite(b)
 	for {
 		var r uintptr
 		var e syscall.Errno
@@ -126,7 +126,7 @@ func sysAccept(fd int32, rsa *unix.RawSockaddrAny) (nfd int32, salen uint32, e s
 				uintptr(unsafe.Pointer(&salen)), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
 		}
 		if e == 0 {
-			raceRead(nil, 0)
+			kernel.RaceRead(nil)
 			return int32(r), salen, 0
 		}
 		if e != unix.EINTR {

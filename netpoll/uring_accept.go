@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/internal/uring"
 )
 
@@ -107,6 +108,6 @@ func peerName(fd int32, rsa *unix.RawSockaddrAny) (salen uint32) {
 	if e != 0 {
 		return 0
 	}
-	raceRead(nil, 0)
+	kernel.RaceRead(nil)
 	return salen
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/internal/uring"
 )
 
@@ -188,7 +189,7 @@ func (r *requests) take(b []byte, own bool) (n int, dry bool, e syscall.Errno) {
 	if r.held == 0 {
 		return r.takeEmpty(b)
 	}
-	raceRead(nil, 0)
+	kernel.RaceRead(nil)
 	ring := &r.p.buffers
 	for n < len(b) && r.held > 0 {
 		h := &ring.chain[r.head]
@@ -209,7 +210,7 @@ func (r *requests) takeEmpty(b []byte) (n int, dry bool, e syscall.Errno) {
 	switch {
 	case r.ended:
 		r.ended = false
-		raceRead(nil, 0)
+		kernel.RaceRead(nil)
 		return 0, false, r.errno
 	case r.streaming:
 		return 0, false, unix.EAGAIN

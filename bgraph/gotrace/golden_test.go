@@ -2,6 +2,8 @@ package gotrace
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +21,7 @@ func TestGoldenTraces(t *testing.T) {
 	if err != nil || len(traces) < 7 {
 		t.Fatalf("%d traces, %v", len(traces), err)
 	}
+	var sums bytes.Buffer
 	for _, path := range traces {
 		data, err := os.ReadFile(path)
 		testenv.Must(t, err)
@@ -60,9 +63,12 @@ func TestGoldenTraces(t *testing.T) {
 		testenv.Golden(t, name+".txt", text.Bytes())
 		var dump bytes.Buffer
 		testenv.Must(t, s.Encode(&dump))
-		// Nodes and edges have a line each.
-		testenv.Golden(t, name+".dump", bytes.ReplaceAll(dump.Bytes(), []byte(`,{"`), []byte(",\n{\"")))
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(dump.Bytes()), name)
+		if name == "go1.27" { // whole, to see what changed, and for the page of bgdump: nodes and edges have a line each
+			testenv.Golden(t, name+".dump", bytes.ReplaceAll(dump.Bytes(), []byte(`,{"`), []byte(",\n{\"")))
+		}
 	}
+	testenv.Golden(t, "dumps.sha256", sums.Bytes())
 }
 
 // A sum of traces is one graph.

@@ -87,7 +87,7 @@ func (h *health) ready() error {
 	s := h.server()
 	switch {
 	case s.Stopping:
-		return fmt.Errorf("knot is stopping; connections left: %d", s.Conns)
+		return fmt.Errorf("knot is stopping; connections left: %d", s.Conns-s.Hijacked)
 	case s.Full:
 		return fmt.Errorf("clients are turned away: there are %d connections, with as many as there may be in use", s.Conns)
 	}

@@ -125,7 +125,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
 	upgrade := &handover{program: ownProgram(), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, done: end}
 	defer upgrade.onUpgrade()()
-	defer systemd.whenDone(ctx, stdout, set.quiet, func() int { return server.Stats().Conns })()
+	defer systemd.whenDone(ctx, stdout, set.quiet, server.Conns)()
 	err = capriccio.Run(context.Background(), func(context.Context) error {
 		return server.Run(ctx)
 	}, set.options(errorLog)...)

@@ -76,7 +76,7 @@ func TestFeatures(t *testing.T) {
 	}
 	overlay := "-overlay=" + filepath.Join(keep, "overlay.json")
 	testenv.Run(t, "", nil, "go", "vet", "-tags=special", overlay, features+"/...")
-	if testing.Short() || underRace || !testenv.HaveC() {
+	if testing.Short() || testenv.Race || !testenv.HaveC() {
 		t.Skip("go build -race needs a C compiler, and some time")
 	}
 	testenv.Run(t, "", nil, "go", "build", "-race", "-tags=special", overlay, "-o", bin, features)
@@ -86,7 +86,7 @@ func TestFeatures(t *testing.T) {
 // TestTests runs the tests of several packages, inside and outside of the package.
 func TestTests(t *testing.T) {
 	testenv.NeedsFull(t, "three builds of a test binary")
-	if testing.Short() || underRace {
+	if testing.Short() || testenv.Race {
 		t.Skip("loads a test binary, and builds it three times")
 	}
 	code, stdout, stderr := stackplan("test", "-v", "-maxpath", "512B", features+"/linked", features+"/withc", "--", "-v", "-count=1")
@@ -131,7 +131,7 @@ func otherModule(t *testing.T) (dir, root string) {
 // replaced, vendored, and in a workspace.
 func TestOtherModules(t *testing.T) {
 	testenv.NeedsFull(t, "four builds with a module cache of their own")
-	if testing.Short() || underRace {
+	if testing.Short() || testenv.Race {
 		t.Skip("loads a program four times")
 	}
 	dir, root := otherModule(t)

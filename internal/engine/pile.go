@@ -105,7 +105,8 @@ func (l *Loop) passDoors(x *extension) error {
 			p.goes(x)
 			continue
 		}
-		if p.door.n == 0 && p.room() && l.admission.Next(l.now, doorIndex+i, Queue{Waiting: 1, Inside: p.inside()}) != VerdictRefuse {
+		p.door.state = Queue{Waiting: 1, Inside: p.inside()}
+		if p.door.n == 0 && p.room() && l.admission.Next(l.now, doorIndex+i, &p.door.state) != VerdictRefuse {
 			p.heads(i, x)
 			continue
 		}

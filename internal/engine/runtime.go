@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -17,8 +16,13 @@ import (
 
 // A Config says how a Runtime is made. Every zero field has a default, except NewPoller.
 type Config struct {
-	// Loops is the number of event loops; 0: runtime.GOMAXPROCS.
+	// Loops is the number of event loops; 0: runtime.GOMAXPROCS, which is then followed while the watchdog
+	// runs: when it falls the last loops get no new work, and when it grows Spare ones do.
 	Loops int
+	// Spare is how many loops are made besides if Loops is 0, for when there are more processors.
+	Spare int
+	// Procs says how many processors there are, if Loops is 0; nil: runtime.GOMAXPROCS. Called by the watchdog.
+	Procs func() int
 	// NewPoller makes the poller of one loop. Required.
 	NewPoller func(loop int) (Poller, error)
 	// NewObserver makes the observer of one loop; nil: none.
@@ -80,6 +84,7 @@ type Runtime struct {
 	cancel    context.CancelCauseFunc
 	idleLoops atomic.Int32 // loops that wait in their pollers
 	nextLoop  atomic.Uint32
+	team      team
 	spawned   atomic.Uint64 // tasks numbered by spawn, see Loop.number
 	offload   offloader
 	watch     *watchdog
@@ -130,9 +135,6 @@ func New(cfg Config) (*Runtime, error) {
 	if !coro.Simulated() && cfg.Clock == nil && coro.ClockStands() {
 		return nil, errBubble
 	}
-	if cfg.Loops == 0 {
-		cfg.Loops = runtime.GOMAXPROCS(0)
-	}
 	if cfg.Loops < 0 || cfg.Loops > MaxLoops {
 		return nil, fmt.Errorf("task: Config.Loops is %d; want 1 to %d, or 0 for one per CPU", cfg.Loops, MaxLoops)
 	}
@@ -176,7 +178,7 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	rt.ctx, rt.cancel = context.WithCancelCause(context.Background())
 	rt.offload.limit = cfg.OffloadLimit
-	if err := rt.makeLoops(); err != nil {
+	if err := rt.makeLoops(rt.team.gather(&rt.cfg)); err != nil {
 		return nil, err
 	}
 	rt.watch = startWatchdog(rt)
@@ -191,8 +193,8 @@ func New(cfg Config) (*Runtime, error) {
 
 var errBubble = errors.New("task: a runtime can't be made in a bubble of testing/synctest: its loops wait in the kernel, for which the bubble's clock would stand still; make it before synctest.Test, or test with real time")
 
-func (rt *Runtime) makeLoops() error {
-	for i := range rt.cfg.Loops {
+func (rt *Runtime) makeLoops(n int) error {
+	for i := range n {
 		p, err := rt.cfg.NewPoller(i)
 		if err != nil {
 			for _, l := range rt.loops {
@@ -202,7 +204,7 @@ func (rt *Runtime) makeLoops() error {
 			rt.cancel(ErrShutdown) // what observers have made ends with it
 			return fmt.Errorf("task: making the poller of loop %d: %w", i, err)
 		}
-		l := &Loop{plugs: plugs{rt: rt, index: i, poller: p, lockThread: rt.cfg.LockThreads, shared: rt.cfg.Loops > 1}}
+		l := &Loop{plugs: plugs{rt: rt, index: i, poller: p, lockThread: rt.cfg.LockThreads, shared: n > 1}}
 		if !l.lockThread {
 			l.rester, _ = p.(Rester)
 		}
@@ -226,15 +228,15 @@ func (rt *Runtime) makeLoops() error {
 	return nil
 }
 
-// Loops is the number of loops.
+// Loops is the number of loops, whether they work or not.
 func (rt *Runtime) Loops() int { return len(rt.loops) }
 
 // Loop returns loop i, 0 ≤ i < Loops().
 func (rt *Runtime) Loop(i int) *Loop { return rt.loops[i] }
 
-// NextLoop returns the loops in turn, for spreading work that has no loop yet.
+// NextLoop returns the loops that work in turn, for spreading work that has no loop yet.
 func (rt *Runtime) NextLoop() *Loop {
-	return rt.loops[int(rt.nextLoop.Add(1)-1)%len(rt.loops)]
+	return rt.loops[int(rt.nextLoop.Add(1)-1)%rt.Working()]
 }
 
 // Log is where the runtime's reports go.

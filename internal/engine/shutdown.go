@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,9 +29,10 @@ func (rt *Runtime) Close() error {
 // as runtime.Goexit does, and waits for Config.Grace once more; at last it ends the loops
 // and closes the pollers. So it returns at the latest twice Config.Grace after ctx has
 // ended, whatever tasks do. After it, nothing of the runtime is left, except for tasks
-// that never wait or wait natively, and those whose offloaded function still runs, with their loops;
-// the error says how many there are, and where. It must be called on a plain
-// goroutine. Later calls wait for the first and return the same.
+// that never wait, wait natively or for what can't be broken off (a disk that does not answer), and
+// those whose offloaded function still runs, with their loops; the error says how many there are,
+// and where. It must be called on a plain goroutine. Later calls wait for the first and return the
+// same.
 func (rt *Runtime) Shutdown(ctx context.Context) error {
 	if comeBack() != nil {
 		return fmt.Errorf("task: Shutdown was called by a task; call it on a plain goroutine")
@@ -174,8 +176,30 @@ func (rt *Runtime) stuckError() error {
 	if some, n := rt.awayTasks(namedAtEnd); n > 0 {
 		natively = fmt.Sprintf("%d of them wait natively, which only what they wait for can end, so close the channel, or wait for task.Context().Done() too: %s; ", n, strings.Join(some, ", "))
 	}
-	return fmt.Errorf("task: shutdown: tasks are left (%s): %sof offloaded functions %d still run; the others never wait; their loops were left to them",
-		strings.Join(counts, ", "), natively, rt.offload.started())
+	firmly := ""
+	if why, n := rt.firmTasks(); n > 0 {
+		firmly = fmt.Sprintf("%d wait for what can't be broken off (%s); ", n, strings.Join(why, ", "))
+	}
+	return fmt.Errorf("task: shutdown: tasks are left (%s): %s%sof offloaded functions %d still run; the others never wait; their loops were left to them",
+		strings.Join(counts, ", "), natively, firmly, rt.offload.started())
+}
+
+// firmTasks counts the tasks that wait although every wait has ended that can be, offloaded
+// functions and native waits apart, and returns their reasons. Loops that don't answer are not
+// waited for.
+func (rt *Runtime) firmTasks() (why []string, n int) {
+	limit, stop := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer stop()
+	for _, t := range rt.tasks(limit.Done()) {
+		if t.State != stateNames[stateParked] || t.Reason == ReasonOffload || t.Reason == ReasonNative {
+			continue
+		}
+		n++
+		if r := t.Reason.String(); !slices.Contains(why, r) {
+			why = append(why, r)
+		}
+	}
+	return why, n
 }
 
 const namedAtEnd = 3 // tasks that stuckError names

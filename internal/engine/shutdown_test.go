@@ -334,6 +334,24 @@ func TestTaskThatNeverWaitsIsReported(t *testing.T) {
 	check()
 }
 
+// A disk that does not answer, for one: the kernel has the task's buffer.
+func TestAWaitThatCannotBeBrokenOffIsNamed(t *testing.T) {
+	rt, check := closing(t, 2, shortGrace)
+	var waiter atomic.Pointer[Waiter]
+	k := GoOn(rt.Loop(1), func() {
+		waiter.Store(Self())
+		Self().Wait(ReasonDisk, taken{})
+	})
+	waitFor(t, "the task waits", func() bool { return waiter.Load() != nil && rt.Loop(1).Tasks() == 1 })
+	err := rt.Close()
+	if err == nil || !strings.Contains(err.Error(), "1 wait for what can't be broken off (disk)") {
+		t.Errorf("Close returned %v", err)
+	}
+	waiter.Load().Wake()
+	testenv.Check(t, k.Join())
+	check()
+}
+
 func TestUseAfterClose(t *testing.T) {
 	rt, check := closing(t, 2)
 	l := rt.Loop(1)

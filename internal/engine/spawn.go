@@ -184,6 +184,9 @@ func (l *Loop) newStart(fn func()) *Task {
 // steal moves tasks that have not started from a busy loop to l, which is idle. It
 // returns whether there were any.
 func (rt *Runtime) steal(l *Loop) bool {
+	if !l.Works() {
+		return false
+	}
 	for i := 1; i < len(rt.loops); i++ {
 		victim := rt.loops[(l.index+i)%len(rt.loops)]
 		taken := victim.starts.steal(maxSteal)
@@ -205,8 +208,9 @@ func (rt *Runtime) wakeIdle(l *Loop) {
 	if rt.idleLoops.Load() == 0 {
 		return
 	}
-	for i := 1; i < len(rt.loops); i++ {
-		if other := rt.loops[(l.index+i)%len(rt.loops)]; other.sleeping.Load() {
+	n := rt.Working()
+	for i := 1; i <= n; i++ {
+		if other := rt.loops[(l.index+i)%n]; other != l && other.sleeping.Load() {
 			other.nudge()
 			return
 		}

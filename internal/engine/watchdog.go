@@ -33,6 +33,7 @@ type watchdog struct {
 
 	seen     []sighting    // private to the goroutine
 	looked   time.Time     // private to the goroutine: when it looked last; zero: it has dozed since
+	followed time.Time     // private to the goroutine: when it looked for the number of processors last
 	interval time.Duration // between two looks; fixed
 	reported atomic.Int64  // when the last report was made, loop clock
 	muted    atomic.Int64  // reports not made since then
@@ -71,6 +72,7 @@ type sighting struct {
 const (
 	minWatch       = 100 * time.Microsecond // between two looks
 	reportInterval = time.Second            // at most one watchdog report in that time
+	followEvery    = time.Second            // between two looks for the number of processors, as the Go runtime does
 	deadlockAfter  = time.Second            // of rest
 	stillHeld      = 100                    // multiple of the limit after which a step that goes on is reported
 	surelyHeld     = 10                     // multiple of the limit from which on a step is too long whatever had to wait
@@ -164,6 +166,10 @@ func (w *watchdog) forgive(now time.Time) {
 // look checks every loop. It reports whether one is awake, and whether a task was detached.
 func (w *watchdog) look(now time.Time) (busy, detached bool) {
 	w.forgive(now)
+	if now.Sub(w.followed) >= followEvery {
+		w.followed = now
+		w.rt.Follow()
+	}
 	for i, l := range w.rt.loops {
 		s := &w.seen[i]
 		step := coro.Peek(uintptr(unsafe.Pointer(&l.switches)))
@@ -217,12 +223,13 @@ func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
 		return
 	}
 	s.told = true
-	stack, name := "(too many goroutines to take it)", l.taskAt(s.step)
+	stack := "(too many goroutines to take it)"
+	name, from := l.taskAt(s.step)
 	if runtime.NumGoroutine() <= maxStackDump {
 		stack = runningStacks()
 	}
-	if l.observed {
-		l.observer.Overran(name, lasted, stack, false)
+	if l.observed && name != "" {
+		l.observer.Overran(name, from, lasted, stack, false)
 	}
 	w.rt.log.Warn("task: a task has held its loop for a long time and still does; "+holdAdvice(stack),
 		"task", name, "loop", l.index, "held", lasted.Round(time.Millisecond), "at", userFrame(stack), "doing", goroutineState(stack), "stack", l.logStack(stack))
@@ -262,7 +269,7 @@ func (l *Loop) reportOverrun() {
 		stack = string(debug.Stack()) + l.chunkCallers()
 	}
 	if l.observed {
-		l.observer.Overran(l.cur.String(), lasted, stack, true)
+		l.observer.Overran(l.cur.String(), NodeNone, lasted, stack, true)
 	}
 	if !report {
 		return

@@ -62,11 +62,11 @@ func newSelfWatch(l *sched.Ledger) (w *selfWatch, err error) {
 	return w, nil
 }
 
-// loops takes how long n loops have been idle, how much the program has got done
+// loops takes how long all loops have been idle, how many of them there are processors for, how much the program has got done
 // (ressched.Progress), and how many tasks there are.
-func (w *selfWatch) loops(now, idle time.Duration, loops int, done uint64, tasks int) {
+func (w *selfWatch) loops(now, idle time.Duration, loops, working int, done uint64, tasks int) {
 	if dt := now - w.at; w.at > 0 && dt > 0 {
-		w.share = 1 - min(max(float64(idle-w.idle)/float64(dt)/float64(loops), 0), 1)
+		w.share = min(max(float64(loops)-float64(idle-w.idle)/float64(dt), 0)/float64(working), 1)
 		w.ledger.Observe(now, w.busy, w.share)
 		w.ledger.SetIdle(w.share < idleLoops)
 	}
@@ -116,5 +116,5 @@ func (w *selfWatch) look(rt *engine.Runtime) {
 		idle += l.Idle()
 		tasks += l.Tasks()
 	}
-	w.loops(rt.Now(), idle, rt.Loops(), rt.Done(), tasks)
+	w.loops(rt.Now(), idle, rt.Loops(), rt.Working(), rt.Done(), tasks)
 }

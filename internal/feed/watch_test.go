@@ -49,7 +49,7 @@ func TestHowBusyTheLoopsAre(t *testing.T) {
 		{30 * time.Millisecond, 0, sched.Low}, // a reading that was torn
 	} {
 		for range 30 { // until the trend is forgotten
-			w.loops(now, idle, 2, 0, 1)
+			w.loops(now, idle, 2, 2, 0, 1)
 			now, idle = now+10*time.Millisecond, idle+c.idle
 		}
 		if got := state(processor); got.Used < c.want-0.001 || got.Used > c.want+0.001 || got.State != c.is {
@@ -91,7 +91,7 @@ func TestLostProductivity(t *testing.T) {
 		run := func(progress uint64, tasks int, busy bool) {
 			for range 200 { // 10 ms each
 				heap(now, 0.9)
-				w.loops(now, idle, 1, done, tasks)
+				w.loops(now, idle, 1, 1, done, tasks)
 				now, done = now+10*time.Millisecond, done+progress
 				if !busy {
 					idle += 5 * time.Millisecond
@@ -140,7 +140,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	s.mu.Lock()
 	s.loops = append(s.loops, &loopSide{loop: rt.Loop(0), admission: a})
 	s.mu.Unlock()
-	late := sched.Queue{Waiting: 1, Oldest: time.Hour}
+	late := &sched.Queue{Waiting: 1, Oldest: time.Hour}
 	lines := func() int { return strings.Count(out.String(), "work is refused") }
 	for i, want := range []int{0, 1, 1, 2} { // a second has to pass between two
 		now := time.Duration(i+1) * 600 * time.Millisecond

@@ -255,3 +255,16 @@ var files = []group{
 	{lists: "N", section: "9110 13.1.5", name: "range if changed", want: taken, send: ask + "Range: bytes=0-8\r\nIf-Range: %s\r\n\r\n", values: []string{"\"x\"", "W/{etag}", "Mon, 28 Sep 1970 06:00:00 GMT", "x"}, body: File},
 	{lists: "P", section: "9110 13.2.1", name: "a condition and an error", want: "404 keep", send: "GET /none HTTP/1.1\r\nHost: h\r\nIf-None-Match: *\r\nRange: bytes=0-1\r\n\r\n"},
 }
+
+// Browser is a request as a browser makes it.
+const Browser = "GET /articles/2026/runtime.html?from=feed HTTP/1.1\r\n" +
+	"Host: www.example.org\r\n" +
+	"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n" +
+	"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n" +
+	"Accept-Language: en-US,en;q=0.7,de;q=0.3\r\n" +
+	"Accept-Encoding: gzip, deflate, br, zstd\r\n" +
+	"Referer: https://www.example.org/articles/\r\n" +
+	"Connection: keep-alive\r\n" +
+	"Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\n" +
+	"If-Modified-Since: Sat, 01 Aug 2026 10:00:00 GMT\r\n" +
+	"Priority: u=0, i\r\n\r\n"

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 // A Gate knows how many tasks may be inside: between an entrance of the program, where they
@@ -27,7 +29,7 @@ import (
 //
 // Tasks inside may hold all that there is and wait for one that is yet to come in:
 //
-//	      a task asked in vain         no room for 200 ms, and the loops are idle
+//	      a task asked in vain         no room for 1 s, and the loops are idle
 //	open ────────────────────────▶ full ──────────────────────────────────────────▶ held up
 //	 ▲                              │                                                  │
 //	 ╰──────────────────────────────┴──────────────────────────────────────────────────╯
@@ -78,8 +80,9 @@ func (m Moments) Likely() float64 {
 
 // A share is one loop's part of what is inside.
 type share struct {
-	inside  atomic.Int64 // changed by its loop only
-	credit  atomic.Int64 // tasks it may let in without asking
+	inside  coro.Counter
+	granted atomic.Int64 // tasks that it might let in without asking when it last asked; others take it back
+	used    coro.Counter // of these
 	waiting atomic.Int64 // when it last asked in vain; 0: not since it was let in
 }
 
@@ -91,12 +94,13 @@ const (
 	leastWindow = 4
 	unknownGoal = 0.6         // pressure up to which the window grows at first; after
 	unknownFor  = time.Second // that and as long again it is 1
-	heldUpAfter = 200 * time.Millisecond
+	heldUpAfter = time.Second
 	scarceShare = 0.85                  // in use, and those inside may be waiting for more
 	unsureFor   = patience              // that they are held up, while less is in use
 	lookAfter   = 50 * time.Millisecond // until it is known where they wait
 	lookEvery   = time.Millisecond
 	lookRoom    = 1.08            // of the limit
+	lookMost    = 1.11            // of it, if what is let in is like those inside: just below GOMEMLIMIT
 	askedLately = 2 * time.Second // tasks that are refused at once ask less often
 )
 
@@ -121,7 +125,7 @@ func (g *Gate) begin() {
 	first := math.Inf(1)
 	for _, a := range *g.ledger.accounts.Load() {
 		if a.spec.Unknown > 0 && a.spec.Limit > 0 {
-			first = min(first, max(math.Floor(a.spec.Limit/a.spec.Unknown), leastWindow))
+			first = min(first, max(math.Floor((a.spec.Limit-a.observed)/a.spec.Unknown), leastWindow))
 		}
 	}
 	if !math.IsInf(first, 1) {
@@ -262,10 +266,13 @@ func (g *Gate) inside() (n int) {
 // given is how many are inside or may come in without asking.
 func (g *Gate) given() (n int) {
 	for _, s := range *g.shares.Load() {
-		n += int(s.inside.Load() + max(s.credit.Load(), 0))
+		n += int(s.inside.Load() + s.credit())
 	}
 	return n
 }
+
+// credit is how many tasks it may let in without asking.
+func (s *share) credit() int64 { return max(s.granted.Load()-s.used.Load(), 0) }
 
 // share returns the part of a loop.
 func (g *Gate) share(loop int) *share {
@@ -292,19 +299,17 @@ func (g *Gate) moves(now time.Duration) {
 
 // finished records that a task that was let in on that loop is done.
 func (g *Gate) finished(s *share) {
-	if s.inside.Load() > 0 {
+	if s.inside.Own() > 0 {
 		s.inside.Add(-1)
 	}
 }
 
 // admit lets a task of that loop in if it can.
 func (g *Gate) admit(now time.Duration, s *share) bool {
-	if s.credit.Load() > 0 {
-		if s.credit.Add(-1) >= 0 {
-			s.inside.Add(1)
-			return true
-		}
-		s.credit.Store(0) // taken back in the same moment
+	if s.used.Own() < s.granted.Load() {
+		s.used.Add(1)
+		s.inside.Add(1)
+		return true
 	}
 	return g.ask(now, s)
 }
@@ -336,7 +341,7 @@ func (g *Gate) ask(now time.Duration, s *share) bool {
 		g.peak = max(g.peak, given+1) // somebody wanted to be the next
 		for _, o := range *g.shares.Load() {
 			if o != s {
-				o.credit.Store(0) // what others have and do not use
+				o.granted.Store(0) // what others have and do not use
 			}
 		}
 		return false
@@ -347,7 +352,8 @@ func (g *Gate) ask(now time.Duration, s *share) bool {
 	}
 	s.inside.Add(1)
 	g.peak = max(g.peak, given+1)
-	s.credit.Store(int64(min((room-1)/(2*loops), mostCredit)))
+	s.used.Add(-s.used.Own())
+	s.granted.Store(int64(min((room-1)/(2*loops), mostCredit)))
 	return true
 }
 
@@ -382,6 +388,11 @@ func (g *Gate) looks(now time.Duration) bool {
 	}
 	if g.ledger.fullest() > lookRoom {
 		return false
+	}
+	for _, t := range g.takes {
+		if t.of.likely()+t.d.Likely() > lookMost*max(t.of.limit, t.of.spec.Limit) {
+			return false
+		}
 	}
 	g.asked, g.looked = now, now
 	return true

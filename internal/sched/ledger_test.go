@@ -118,7 +118,7 @@ func TestWatchedResourceDecidesNothing(t *testing.T) {
 	a := NewAdmission(0, false, func(int) *Gate { return g })
 	for now := time.Duration(0); now < 60*time.Millisecond; now += 10 * time.Millisecond {
 		l.Observe(now, r, 5)
-		for a.Next(now, 1, Queue{Waiting: 1}) == Admit {
+		for a.Next(now, 1, &Queue{Waiting: 1}) == Admit {
 		}
 		l.Tick(now)
 	}
@@ -126,6 +126,16 @@ func TestWatchedResourceDecidesNothing(t *testing.T) {
 	l.Report(&report)
 	if got := report.Resources[0]; got.State != AtLimit || g.window.Limit() < 80 {
 		t.Errorf("the resource is %v, the window %v; want at limit, and a window that grows", got.State, g.window.Limit())
+	}
+}
+
+// The first window has room for tasks of which nothing is known beside what is in use already.
+func TestFirstWindowLeavesWhatIsInUse(t *testing.T) {
+	l := NewLedger()
+	heap := mustAdd(t, l, Spec{Name: "heap", Limit: 160, Kind: Collected, Unknown: 16})
+	l.Observe(0, heap, 80)
+	if got := l.NewGate("requests").window.Limit(); got != 5 {
+		t.Errorf("the first window is %v with half in use, want 5", got)
 	}
 }
 
@@ -429,7 +439,7 @@ func TestWhatTasksInsideMayYetTake(t *testing.T) {
 			l.recount()
 			room := g.room(g.given())
 			l.mu.Unlock()
-			if room += int(g.share(0).credit.Load()); room != c.room {
+			if room += int(g.share(0).credit()); room != c.room {
 				t.Errorf("there is room for %d more, want %d", room, c.room)
 			}
 		})

@@ -14,7 +14,7 @@ var (
 )
 
 // quick reports whether less is to be tested.
-func quick() bool { return testing.Short() || raced || !testenv.Full() }
+func quick() bool { return testing.Short() || testenv.Race || !testenv.Full() }
 
 // eachSeed runs a random test with n seeds, of which a failure prints its own.
 func eachSeed(t *testing.T, n int, test func(t *testing.T, rng *rand.Rand)) {

@@ -24,6 +24,7 @@ type Memory struct {
 	cycles  uint64
 	gc      time.Duration // processor time of the collector
 	most    int           // the most that was ever live
+	forced  int           // collections by Collect
 	killed  time.Duration // when it was more than there is; 0: never
 }
 
@@ -48,12 +49,12 @@ func (m *Memory) Hold(n int) {
 	m.most = max(m.most, m.live)
 	goal := max(2*m.marked, leastHeap)
 	if m.limit > 0 {
-		goal = min(goal, m.limit)
+		goal = max(min(goal, m.limit), m.marked+m.marked/16) // so that it takes no more than half of the time
 		if m.live > m.limit && m.killed == 0 {
 			m.killed = m.w.Now()
 		}
 	}
-	if m.live+m.garbage > goal && m.garbage > 0 {
+	if m.live+m.garbage > goal {
 		m.collect()
 	}
 }
@@ -79,6 +80,7 @@ func (m *Memory) collect() {
 func (m *Memory) Collect() {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
+	m.forced++
 	m.collect()
 }
 

@@ -210,7 +210,7 @@ func (r *Result) String() string {
 }
 
 func eachOrdinary(t *testing.T, test func(*testing.T, row)) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("these are many requests; the seeds look for races")
 	}
 	for _, x := range ordinary {

@@ -14,7 +14,7 @@ import (
 
 // onMix runs a server with the handler Mix, whose backend has that many workers.
 func onMix(t *testing.T, cfg Config, workers int, play func(s *Server, m *Mix) time.Duration) *Result {
-	if raceEnabled && cfg.Change == nil {
+	if testenv.Race && cfg.Change == nil {
 		t.Skip("these are many requests; the seeds look for races")
 	}
 	var mix *Mix

@@ -83,7 +83,7 @@ func later(before, after timing) timing {
 // onRoutes has requests come to the given routes for so long, which differ in the letter behind the given
 // path. Each asks a remote of its own, but all wait for an answer in the same function.
 func onRoutes(t *testing.T, seed uint64, path string, lasts time.Duration, routes ...*route) *Result {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("these are many requests; the seeds look for races")
 	}
 	remotes := map[string]*remote{}

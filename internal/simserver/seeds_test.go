@@ -62,7 +62,7 @@ func run(t *testing.T, sc *Scenario, folder string) *Result {
 // is broken.
 func TestSeeds(t *testing.T) {
 	folder := t.TempDir()
-	if raceEnabled || testing.Short() {
+	if testenv.Race || testing.Short() {
 		*seeds = min(*seeds, 20)
 	}
 	if *oneSeed != 0 {
@@ -102,7 +102,7 @@ func TestSlowAnswersWhileLittleIsInUse(t *testing.T) {
 // handlers of net/http, whose goroutines run beside the loops, and with knot.Files, which asks
 // the real kernel what is in its caches, and the real clock how old a file is.
 func TestSeedsReplay(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("under the race detector pools are emptied by chance")
 	}
 	folder := t.TempDir()

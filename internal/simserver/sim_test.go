@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -38,7 +39,7 @@ func TestHello(t *testing.T) {
 }
 
 func TestSameSeedSameRun(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("under the race detector pools are emptied by chance")
 	}
 	run := func(seed uint64) uint64 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -66,8 +67,8 @@ type exchange struct {
 	r, w int
 	own  []byte             // in, at first
 	big  *[largeBuffer]byte // in, for long bodies
-	res  knot.ResponseHead
-	body knot.ResponseBody
+	res  h1.ResponseHead
+	body h1.ResponseBody
 	rec  records // of FastCGI
 
 	apart   *knot.BodyApart // while another task sends the body

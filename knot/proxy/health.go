@@ -9,7 +9,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 func (k *Check) defaults() {
@@ -86,7 +86,7 @@ func (b *backend) check(ctx context.Context) error {
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: knot-check\r\nConnection: close\r\n\r\n", k.Path, cmp.Or(k.Host, b.host())); err != nil {
 		return err
 	}
-	var head knot.ResponseHead
+	var head h1.ResponseHead
 	buf := make([]byte, 0, 4096)
 	for {
 		whole, err := head.Parse(buf)

@@ -114,6 +114,10 @@ func Files(cfg FilesConfig) (FilesResult, error) {
 func (f *fetcher) open() error {
 	for i := range f.cfg.Conns {
 		f.conns = append(f.conns, fetch{fd: -1})
+		if f.cfg.PerConn > 0 { // they come while others are served, as they do later
+			f.rest(i, f.now(), f.cfg.Warm/2*time.Duration(i)/time.Duration(f.cfg.Conns))
+			continue
+		}
 		if err := f.connect(i); err != nil {
 			return err
 		}
@@ -167,7 +171,7 @@ func (f *fetcher) rest(i int, now, pause time.Duration) {
 // askOn makes the next request of client i, on another connection if it is time for that.
 func (f *fetcher) askOn(i int, now time.Duration) error {
 	c := &f.conns[i]
-	if f.cfg.PerConn > 0 && c.made == f.cfg.PerConn {
+	if c.fd < 0 || f.cfg.PerConn > 0 && c.made == f.cfg.PerConn {
 		if err := f.connect(i); err != nil {
 			return err
 		}

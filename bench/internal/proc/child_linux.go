@@ -21,10 +21,13 @@ type Command struct {
 	Args []string
 	Env  []string // added to the driver's own
 	Core int      // the only core it may use, or AnyCore
+	// Group is the folder of a cgroup that it is in from the start: what it takes for its limits are the group's.
+	Group string
 }
 
 // Child is a running process. It belongs to one goroutine, Close apart.
 type Child struct {
+	name   string // the program's, for errors
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *bufio.Scanner
@@ -39,10 +42,13 @@ type Child struct {
 // until Close, so that a server can also see its end there.
 func Start(c Command) (*Child, error) {
 	cmd := exec.Command(c.Path, c.Args...)
+	if c.Group != "" {
+		cmd = exec.Command("/bin/sh", append([]string{"-c", `echo $$ >"$0"/cgroup.procs && exec "$@"`, c.Group, c.Path}, c.Args...)...)
+	}
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	child := &Child{cmd: cmd, stderr: &complaint{}, ended: make(chan struct{})}
+	child := &Child{name: filepath.Base(c.Path), cmd: cmd, stderr: &complaint{}, ended: make(chan struct{})}
 	cmd.Stderr = child.stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -68,9 +74,6 @@ func Start(c Command) (*Child, error) {
 	}()
 	return child, nil
 }
-
-// name is the program's, for errors.
-func (c *Child) name() string { return filepath.Base(c.cmd.Path) }
 
 // PID is the process id.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
@@ -126,7 +129,7 @@ func (c *Child) Line(ctx context.Context) (string, error) {
 	case <-ctx.Done():
 		c.Close()
 		<-got
-		return "", fmt.Errorf("%s: %w%s", c.name(), context.Cause(ctx), c.stderr.quoted())
+		return "", fmt.Errorf("%s: %w%s", c.name, context.Cause(ctx), c.stderr.quoted())
 	}
 }
 
@@ -140,7 +143,7 @@ func (c *Child) Wait(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		c.Close()
-		return fmt.Errorf("%s: %w%s", c.name(), context.Cause(ctx), c.stderr.quoted())
+		return fmt.Errorf("%s: %w%s", c.name, context.Cause(ctx), c.stderr.quoted())
 	}
 }
 
@@ -168,7 +171,7 @@ func (c *Child) failure(what string) error {
 	if c.err != nil {
 		status = c.err.Error()
 	}
-	return fmt.Errorf("%s %s (%s)%s", c.name(), what, status, c.stderr.quoted())
+	return fmt.Errorf("%s %s (%s)%s", c.name, what, status, c.stderr.quoted())
 }
 
 // Output runs a command to its end and returns the lines it printed. When ctx

@@ -75,7 +75,7 @@ func function(b *Blocking, place int) string {
 // The bounds of a server's tasks are stated, and where they may park.
 func TestReportOfAServer(t *testing.T) {
 	testenv.NeedsFull(t, "a server")
-	if testing.Short() || underRace {
+	if testing.Short() || testenv.Race {
 		t.Skip("loads a server")
 	}
 	p, err := Load(Config{Dir: filepath.Join("testdata", "blocking"), Rewrite: []string{"github.com/capriccio-go/capriccio/..."}})

@@ -43,7 +43,7 @@ const callerPart = 128
 // compression, handshakes, and calls by reflection.
 func TestBoundsOfTheLibrary(t *testing.T) {
 	testenv.NeedsFull(t, "a large program")
-	if testing.Short() || underRace {
+	if testing.Short() || testenv.Race {
 		t.Skip("loads a large program")
 	}
 	compared := measureDepths(t, "library", "-ldflags=-w", Config{}, 2, func(name string, line string, bound Bytes) {

@@ -1,4 +1,4 @@
-package knot
+package h1
 
 import (
 	"net/netip"
@@ -131,7 +131,7 @@ func blankEnd(b []byte, i int) int {
 }
 
 func tokenEnd(b []byte, i int) int {
-	for i < len(b) && tokenByte[b[i]] {
+	for i < len(b) && TokenByte[b[i]] {
 		i++
 	}
 	return i

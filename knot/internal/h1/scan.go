@@ -1,4 +1,4 @@
-package knot
+package h1
 
 import (
 	"encoding/binary"
@@ -10,18 +10,18 @@ const (
 	eachHigh = 0x8080808080808080
 )
 
-// tokenByte marks what may stand in a token (RFC 9110, 5.6.2).
-var tokenByte = byteSet("!#$%&'*+-.^_`|~" + digits + letters)
+// TokenByte marks what may stand in a token (RFC 9110, 5.6.2).
+var TokenByte = ByteSet("!#$%&'*+-.^_`|~" + Digits + Letters)
 
 // nameByte marks what stands unescaped in a name of a host (RFC 3986, 3.2.2: reg-name).
-var nameByte = byteSet("-._~!$&'()*+,;=" + digits + letters)
+var nameByte = ByteSet("-._~!$&'()*+,;=" + Digits + Letters)
 
 const (
-	digits  = "0123456789"
-	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	Digits  = "0123456789"
+	Letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
-func byteSet(members string) (set [256]bool) {
+func ByteSet(members string) (set [256]bool) {
 	for i := range len(members) {
 		set[members[i]] = true
 	}
@@ -37,9 +37,9 @@ func firstBelow(x uint64, limit uint64) uint64 {
 	return below | (del-eachLow)&^del&eachHigh
 }
 
-// indexControl returns the index of the first control byte of b at or after i,
+// IndexControl returns the index of the first control byte of b at or after i,
 // or len(b).
-func indexControl(b []byte, i int) int { return indexBelow(b, i, 0x20) }
+func IndexControl(b []byte, i int) int { return indexBelow(b, i, 0x20) }
 
 // indexBlank returns the index of the first control byte or space of b at or
 // after i, or len(b).
@@ -60,9 +60,9 @@ func indexBelow(b []byte, i int, limit byte) int {
 	return i
 }
 
-// tokenIs reports whether token is lower without regard to case. lower must be
+// TokenIs reports whether token is lower without regard to case. lower must be
 // lower case, and token made of token bytes.
-func tokenIs(token []byte, lower string) bool {
+func TokenIs(token []byte, lower string) bool {
 	if len(token) != len(lower) {
 		return false
 	}
@@ -74,8 +74,8 @@ func tokenIs(token []byte, lower string) bool {
 	return true
 }
 
-// textIs is tokenIs for any text.
-func textIs(text []byte, lower string) bool {
+// TextIs is TokenIs for any text.
+func TextIs(text []byte, lower string) bool {
 	if len(text) != len(lower) {
 		return false
 	}
@@ -90,8 +90,8 @@ func textIs(text []byte, lower string) bool {
 	return true
 }
 
-// trimBlank cuts spaces and tabs off both ends.
-func trimBlank(b []byte) []byte {
+// TrimBlank cuts spaces and tabs off both ends.
+func TrimBlank(b []byte) []byte {
 	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
 		b = b[1:]
 	}
@@ -101,13 +101,25 @@ func trimBlank(b []byte) []byte {
 	return b
 }
 
-// nextElement splits a comma separated list: the first element, trimmed, and
+// NextElement splits a comma separated list: the first element, trimmed, and
 // what follows the comma.
-func nextElement(list []byte) (element, rest []byte) {
+func NextElement(list []byte) (element, rest []byte) {
 	for i, ch := range list {
 		if ch == ',' {
-			return trimBlank(list[:i]), list[i+1:]
+			return TrimBlank(list[:i]), list[i+1:]
 		}
 	}
-	return trimBlank(list), nil
+	return TrimBlank(list), nil
+}
+
+func hexValue(ch byte) int {
+	switch {
+	case '0' <= ch && ch <= '9':
+		return int(ch - '0')
+	case 'a' <= ch && ch <= 'f':
+		return int(ch-'a') + 10
+	case 'A' <= ch && ch <= 'F':
+		return int(ch-'A') + 10
+	}
+	return -1
 }

@@ -1,4 +1,4 @@
-package knot
+package h1
 
 import "encoding/binary"
 
@@ -6,116 +6,116 @@ import "encoding/binary"
 type method uint8
 
 const (
-	methodUnknown method = iota
-	methodGet
-	methodHead
+	MethodUnknown method = iota
+	MethodGet
+	MethodHead
 	methodPost
 	methodPut
 	methodDelete
-	methodConnect
-	methodOptions
+	MethodConnect
+	MethodOptions
 	methodTrace
 	methodPatch
 )
 
-var methodNames = [...]string{"", "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
+var MethodNames = [...]string{"", "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
 
-// span is a piece of the request head, as offsets from its first byte, so that
+// Span is a piece of the request head, as offsets from its first byte, so that
 // it stays right when the buffer moves.
-type span struct{ from, to uint32 }
+type Span struct{ From, To uint32 }
 
-func (s span) of(head []byte) []byte { return head[s.from:s.to:s.to] }
+func (s Span) Of(head []byte) []byte { return head[s.From:s.To:s.To] }
 
 // field is one header line.
-type field struct{ name, value span }
+type field struct{ Name, Value Span }
 
-// headLimits bounds what parse takes. Sizes in bytes.
-type headLimits struct {
-	line   int // request line, without its CR LF
-	size   int // whole head, with the blank line
-	fields int // header lines
+// HeadLimits bounds what parse takes. Sizes in bytes.
+type HeadLimits struct {
+	Line   int // request line, without its CR LF
+	Size   int // whole head, with the blank line
+	Fields int // header lines
 }
 
-// head is one parsed request head. It holds offsets, not bytes, and is used
+// Head is one parsed request head. It holds offsets, not bytes, and is used
 // again for the next request. Every field is loop-private.
-type head struct {
-	fields []field
-	target span
-	host   span // value of Host, or the authority of an absolute target
-	path   span // still escaped
-	query  span // without its question mark
-	length int64
-	size   int // bytes, with leading empty lines and the blank line
-	start  int // offset of the request line: leading empty lines end here
+type Head struct {
+	Fields []field
+	Target Span
+	Host   Span // value of Host, or the authority of an absolute target
+	Path   Span // still escaped
+	Query  Span // without its question mark
+	Length int64
+	Size   int // bytes, with leading empty lines and the blank line
+	Start  int // offset of the request line: leading empty lines end here
 
-	method    method
-	minor     uint8 // HTTP/1.minor
+	Method    method
+	Minor     uint8 // HTTP/1.minor
 	hosts     uint8
-	chunked   bool
+	Chunked   bool
 	close     bool // Connection: close
 	keepAlive bool // Connection: keep-alive
-	expect    bool // Expect: 100-continue
+	Expect    bool // Expect: 100-continue
 	hasLength bool
-	hasCoding bool
-	asks      bool   // there is a condition or a range
-	refused   *fault // well formed, but not to be served
+	HasCoding bool
+	Asks      bool   // there is a condition or a range
+	Refused   *Fault // well formed, but not to be served
 }
 
-func (h *head) reset() {
-	*h = head{fields: h.fields[:0]}
+func (h *Head) Reset() {
+	*h = Head{Fields: h.Fields[:0]}
 }
 
-// parse reads the head that b begins with. It returns nil when it is complete
-// and right, needMore when b ends too early, or the fault. What is refused for
+// Parse reads the head that b begins with. It returns nil when it is complete
+// and right, NeedMore when b ends too early, or the fault. What is refused for
 // its meaning only (CONNECT) is in h.refused: framing is known then.
-func (h *head) parse(b []byte, limits *headLimits) *fault {
-	h.reset()
+func (h *Head) Parse(b []byte, limits *HeadLimits) *Fault {
+	h.Reset()
 	i, f := h.parseRequestLine(b, limits)
 	for f == nil {
 		if i < len(b) && b[i] == '\n' {
 			return badLineEnd
 		}
 		if i+1 >= len(b) {
-			f = needMore
+			f = NeedMore
 			break
 		}
 		if b[i] == '\r' {
 			if b[i+1] != '\n' {
 				return badLineEnd
 			}
-			if h.size = i + 2; h.size > limits.size {
-				return headTooLarge
+			if h.Size = i + 2; h.Size > limits.Size {
+				return HeadTooLarge
 			}
 			return h.check()
 		}
-		if len(h.fields) == limits.fields {
+		if len(h.Fields) == limits.Fields {
 			return tooManyFields
 		}
 		var one field
 		if one, i, f = scanField(b, i); f == nil {
-			h.fields = append(h.fields, one)
+			h.Fields = append(h.Fields, one)
 			f = h.note(b, one)
 		}
 	}
-	if f == needMore && len(b) >= limits.size {
-		return headTooLarge
+	if f == NeedMore && len(b) >= limits.Size {
+		return HeadTooLarge
 	}
 	return f
 }
 
 // parseRequestLine returns the offset of the line after it.
-func (h *head) parseRequestLine(b []byte, limits *headLimits) (int, *fault) {
+func (h *Head) parseRequestLine(b []byte, limits *HeadLimits) (int, *Fault) {
 	i := 0
 	for i+1 < len(b) && b[i] == '\r' && b[i+1] == '\n' {
 		i += 2
 	}
-	h.start = i
+	h.Start = i
 	line := i
 	if i+4 <= len(b) && binary.LittleEndian.Uint32(b[i:]) == 'G'|'E'<<8|'T'<<16|' '<<24 {
-		h.method = methodGet
+		h.Method = MethodGet
 		i += 3
 	} else {
-		for i < len(b) && tokenByte[b[i]] {
+		for i < len(b) && TokenByte[b[i]] {
 			i++
 		}
 		if i == len(b) {
@@ -123,62 +123,62 @@ func (h *head) parseRequestLine(b []byte, limits *headLimits) (int, *fault) {
 		}
 		if b[i] != ' ' || i == line {
 			if i == line && b[i] == '\r' && i+1 == len(b) {
-				return 0, needMore
+				return 0, NeedMore
 			}
 			return 0, badMethod
 		}
-		h.method = methodOf(b[line:i])
+		h.Method = methodOf(b[line:i])
 	}
 	i++
 	target := i
 	i = indexBlank(b, i)
-	if i-line > limits.line {
+	if i-line > limits.Line {
 		return 0, targetTooLong
 	}
 	if i == len(b) {
-		return 0, needMore
+		return 0, NeedMore
 	}
 	if b[i] != ' ' || i == target {
 		return 0, badTarget
 	}
-	h.target = span{uint32(target), uint32(i)}
+	h.Target = Span{uint32(target), uint32(i)}
 	i++
 	next, f := h.parseVersion(b, i)
 	if f != nil {
 		return 0, f
 	}
-	if next-2-line > limits.line {
+	if next-2-line > limits.Line {
 		return 0, targetTooLong
 	}
 	return next, h.splitTarget(b)
 }
 
-func lineTooShort(length int, limits *headLimits) *fault {
-	if length > limits.line {
+func lineTooShort(length int, limits *HeadLimits) *Fault {
+	if length > limits.Line {
 		return targetTooLong
 	}
-	return needMore
+	return NeedMore
 }
 
 func methodOf(name []byte) method {
-	for m := methodGet; int(m) < len(methodNames); m++ {
-		if string(name) == methodNames[m] {
+	for m := MethodGet; int(m) < len(MethodNames); m++ {
+		if string(name) == MethodNames[m] {
 			return m
 		}
 	}
-	return methodUnknown
+	return MethodUnknown
 }
 
 // parseVersion reads "HTTP/1.x" CR LF at b[i:] and returns the offset after it.
-func (h *head) parseVersion(b []byte, i int) (int, *fault) {
+func (h *Head) parseVersion(b []byte, i int) (int, *Fault) {
 	const form = "HTTP/d.d\r\n"
 	if i+len(form) <= len(b) && string(b[i:i+len(form)]) == "HTTP/1.1\r\n" {
-		h.minor = 1
+		h.Minor = 1
 		return i + len(form), nil
 	}
 	for k := range len(form) {
 		if i+k == len(b) {
-			return 0, needMore
+			return 0, NeedMore
 		}
 		ch := b[i+k]
 		switch {
@@ -196,20 +196,20 @@ func (h *head) parseVersion(b []byte, i int) (int, *fault) {
 		}
 	}
 	if b[i+5] != '1' {
-		return 0, unknownVersion
+		return 0, UnknownVersion
 	}
-	h.minor = b[i+7] - '0'
+	h.Minor = b[i+7] - '0'
 	return i + len(form), nil
 }
 
 // scanField reads the header line at b[i:] and returns the offset of the next.
-func scanField(b []byte, i int) (one field, next int, f *fault) {
+func scanField(b []byte, i int) (one field, next int, f *Fault) {
 	from := i
-	for i < len(b) && tokenByte[b[i]] {
+	for i < len(b) && TokenByte[b[i]] {
 		i++
 	}
 	if i == len(b) {
-		return one, 0, needMore
+		return one, 0, NeedMore
 	}
 	if b[i] != ':' || i == from {
 		switch {
@@ -220,16 +220,16 @@ func scanField(b []byte, i int) (one field, next int, f *fault) {
 		}
 		return one, 0, badName
 	}
-	one.name = span{uint32(from), uint32(i)}
+	one.Name = Span{uint32(from), uint32(i)}
 	i++
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t') {
 		i++
 	}
 	from = i
 	for {
-		i = indexControl(b, i)
+		i = IndexControl(b, i)
 		if i == len(b) || i+1 == len(b) && (b[i] == '\r' || b[i] == '\t') {
-			return one, 0, needMore
+			return one, 0, NeedMore
 		}
 		if b[i] != '\t' {
 			break
@@ -246,6 +246,6 @@ func scanField(b []byte, i int) (one field, next int, f *fault) {
 	for end > from && (b[end-1] == ' ' || b[end-1] == '\t') {
 		end--
 	}
-	one.value = span{uint32(from), uint32(end)}
+	one.Value = Span{uint32(from), uint32(end)}
 	return one, i + 2, nil
 }

@@ -1,4 +1,4 @@
-package knot
+package h1
 
 import (
 	"bufio"

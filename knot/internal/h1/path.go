@@ -1,13 +1,13 @@
-package knot
+package h1
 
 import "bytes"
 
-// cleanPath decodes the percent escapes of an absolute path, resolves "." and
+// CleanPath decodes the percent escapes of an absolute path, resolves "." and
 // ".." and joins runs of slashes. An escaped slash counts as a slash. A path
 // that needs none of this is returned as it is; otherwise the result is built
 // in scratch, which is returned too, grown. A path that climbs above the root
 // is a fault, not the root: no honest client sends one.
-func cleanPath(escaped, scratch []byte) (clean, grown []byte, f *fault) {
+func CleanPath(escaped, scratch []byte) (clean, grown []byte, f *Fault) {
 	if len(escaped) == 0 {
 		return append(scratch[:0], '/'), scratch, nil
 	}
@@ -36,7 +36,7 @@ func pathIsClean(path []byte) bool {
 	return true
 }
 
-func unescape(dst, escaped []byte) ([]byte, *fault) {
+func unescape(dst, escaped []byte) ([]byte, *Fault) {
 	for i := 0; i < len(escaped); i++ {
 		ch := escaped[i]
 		if ch == '%' {
@@ -58,21 +58,9 @@ func unescape(dst, escaped []byte) ([]byte, *fault) {
 	return dst, nil
 }
 
-func hexValue(ch byte) int {
-	switch {
-	case '0' <= ch && ch <= '9':
-		return int(ch - '0')
-	case 'a' <= ch && ch <= 'f':
-		return int(ch-'a') + 10
-	case 'A' <= ch && ch <= 'F':
-		return int(ch-'A') + 10
-	}
-	return -1
-}
-
 // resolveDots works in place: what is written never overtakes what is read,
 // since a slash stands before each segment.
-func resolveDots(p []byte) ([]byte, *fault) {
+func resolveDots(p []byte) ([]byte, *Fault) {
 	to := 0
 	for i := 0; i < len(p); {
 		for i < len(p) && p[i] == '/' {
@@ -108,10 +96,10 @@ func resolveDots(p []byte) ([]byte, *fault) {
 const upperHex = "0123456789ABCDEF"
 
 // pathByte marks what stands unescaped in a path (RFC 3986, 3.3).
-var pathByte = byteSet("/-._~!$&'()*+,;=:@" + digits + letters)
+var pathByte = ByteSet("/-._~!$&'()*+,;=:@" + Digits + Letters)
 
-// appendEscaped appends a decoded path with its escapes, as a Location has it.
-func appendEscaped(dst, path []byte) []byte {
+// AppendEscaped appends a decoded path with its escapes, as a Location has it.
+func AppendEscaped(dst, path []byte) []byte {
 	for _, ch := range path {
 		if pathByte[ch] {
 			dst = append(dst, ch)

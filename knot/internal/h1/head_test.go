@@ -1,19 +1,21 @@
-package knot
+package h1
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/httpcases"
 )
 
-var testLimits = headLimits{line: 200, size: 600, fields: 8}
+var testLimits = HeadLimits{Line: 200, Size: 600, Fields: 8}
 
 const testHost = "Host: a\r\n"
 
 // refusals has each fault at least once, and those that come before the head is whole; what else is refused is in httpcases.
 var refusals = []struct {
 	name, head string
-	want       *fault
+	want       *Fault
 }{
 	{"bare LF after request line", "GET / HTTP/1.1\n" + testHost + "\r\n", badLineEnd},
 	{"bare LF as the last byte", "GET / HTTP/1.1\r\n" + testHost + "\n", badLineEnd},
@@ -23,7 +25,7 @@ var refusals = []struct {
 	{"TLS client hello", "\x16\x03\x01\x02\x00\x01", badMethod},
 	{"two spaces before target", "GET  / HTTP/1.1\r\n", badTarget},
 	{"two spaces before version", "GET /  HTTP/1.1\r\n", badVersion},
-	{"HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", unknownVersion},
+	{"HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", UnknownVersion},
 	{"folded line", "GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n", badFold},
 	{"space before colon", "GET / HTTP/1.1\r\nHost : a\r\n\r\n", badName},
 	{"no Host", "GET / HTTP/1.1\r\n\r\n", noHost},
@@ -31,7 +33,7 @@ var refusals = []struct {
 	{"Host with path", "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", badHost},
 	{"equal lengths", "GET / HTTP/1.1\r\n" + testHost + "Content-Length: 1\r\ncontent-length: 1\r\n\r\n", twoLengths},
 	{"list of lengths", "GET / HTTP/1.1\r\n" + testHost + "Content-Length: 1, 1\r\n\r\n", badLength},
-	{"huge length", "GET / HTTP/1.1\r\n" + testHost + "Content-Length: 9223372036854775808\r\n\r\n", bodyTooLarge},
+	{"huge length", "GET / HTTP/1.1\r\n" + testHost + "Content-Length: 9223372036854775808\r\n\r\n", BodyTooLarge},
 	{"coding and length", "GET / HTTP/1.1\r\n" + testHost + "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n", codingAndLength},
 	{"coding in 1.0", "GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", codingBefore11},
 	{"two codings", "GET / HTTP/1.1\r\n" + testHost + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", twoCodings},
@@ -41,16 +43,16 @@ var refusals = []struct {
 	{"long target, not complete", "GET /" + strings.Repeat("a", 200), targetTooLong},
 	{"long method", strings.Repeat("A", 201), targetTooLong},
 	{"many fields", "GET / HTTP/1.1\r\n" + testHost + strings.Repeat("a: b\r\n", 8) + "\r\n", tooManyFields},
-	{"large head", "GET / HTTP/1.1\r\n" + testHost + "a: " + strings.Repeat("b", 600) + "\r\n\r\n", headTooLarge},
-	{"large head, not complete", "GET / HTTP/1.1\r\n" + testHost + "a: " + strings.Repeat("b", 600), headTooLarge},
-	{"blank lines only", strings.Repeat("\r\n", 300), headTooLarge},
+	{"large head", "GET / HTTP/1.1\r\n" + testHost + "a: " + strings.Repeat("b", 600) + "\r\n\r\n", HeadTooLarge},
+	{"large head, not complete", "GET / HTTP/1.1\r\n" + testHost + "a: " + strings.Repeat("b", 600), HeadTooLarge},
+	{"blank lines only", strings.Repeat("\r\n", 300), HeadTooLarge},
 }
 
 func TestParseRefuses(t *testing.T) {
 	for _, test := range refusals {
 		t.Run(test.name, func(t *testing.T) {
-			var h head
-			if f := h.parse([]byte(test.head), &testLimits); f != test.want {
+			var h Head
+			if f := h.Parse([]byte(test.head), &testLimits); f != test.want {
 				t.Fatalf("got fault %v, want %v", f, test.want)
 			}
 		})
@@ -84,19 +86,19 @@ func TestParseTakes(t *testing.T) {
 		{"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT 1.1 host=a path= query= length=0 keep refused=501"},
 		{"GET / HTTP/1.1\r\nHost: a\r\nExpect: tea\r\n\r\n", "GET 1.1 host=a path=/ query= length=0 keep refused=417"},
 	} {
-		var h head
+		var h Head
 		for cut := range len(test.head) {
-			if f := h.parse([]byte(test.head[:cut]), &testLimits); f != needMore {
-				t.Errorf("%q: got fault %v, want %v", test.head[:cut], f, needMore)
+			if f := h.Parse([]byte(test.head[:cut]), &testLimits); f != NeedMore {
+				t.Errorf("%q: got fault %v, want %v", test.head[:cut], f, NeedMore)
 			}
 		}
 		const rest = "GET /next"
-		if f := h.parse([]byte(test.head+rest), &testLimits); f != nil {
+		if f := h.Parse([]byte(test.head+rest), &testLimits); f != nil {
 			t.Errorf("%q: %v", test.head, f)
 			continue
 		}
-		if h.size != len(test.head) {
-			t.Errorf("%q: size %d, want %d", test.head, h.size, len(test.head))
+		if h.Size != len(test.head) {
+			t.Errorf("%q: size %d, want %d", test.head, h.Size, len(test.head))
 		}
 		if got := describeHead(&h, []byte(test.head)); got != test.want {
 			t.Errorf("%q:\n got %s\nwant %s", test.head, got, test.want)
@@ -104,23 +106,23 @@ func TestParseTakes(t *testing.T) {
 	}
 }
 
-func describeHead(h *head, b []byte) string {
-	s := fmt.Sprintf("%s 1.%d host=%s path=%s query=%s", methodNames[h.method], h.minor, h.host.of(b), h.path.of(b), h.query.of(b))
-	if h.chunked {
+func describeHead(h *Head, b []byte) string {
+	s := fmt.Sprintf("%s 1.%d host=%s path=%s query=%s", MethodNames[h.Method], h.Minor, h.Host.Of(b), h.Path.Of(b), h.Query.Of(b))
+	if h.Chunked {
 		s += " chunked"
 	} else {
-		s += fmt.Sprintf(" length=%d", h.length)
+		s += fmt.Sprintf(" length=%d", h.Length)
 	}
-	if h.persistent() {
+	if h.Persistent() {
 		s += " keep"
 	} else {
 		s += " close"
 	}
-	if h.expect {
+	if h.Expect {
 		s += " expect"
 	}
-	if h.refused != nil {
-		s += fmt.Sprintf(" refused=%d", h.refused.status)
+	if h.Refused != nil {
+		s += fmt.Sprintf(" refused=%d", h.Refused.Status)
 	}
 	return s
 }
@@ -138,7 +140,7 @@ func TestScannersAgreeWithNaive(t *testing.T) {
 				if at >= from && (ch < 0x20 || ch == 0x7f) {
 					want = at
 				}
-				if got := indexControl(b, from); got != want {
+				if got := IndexControl(b, from); got != want {
 					t.Fatalf("byte %#x at %d from %d: got %d, want %d", ch, at, from, got, want)
 				}
 				if ch == ' ' && at >= from {
@@ -153,23 +155,11 @@ func TestScannersAgreeWithNaive(t *testing.T) {
 }
 
 func TestParseAllocatesNothing(t *testing.T) {
-	request := []byte(browserRequest)
-	limits := headLimits{line: defaultMaxRequestLine, size: DefaultMaxHead, fields: defaultMaxFields}
-	var h head
-	h.parse(request, &limits)
-	if n := testing.AllocsPerRun(100, func() { h.parse(request, &limits) }); n != 0 {
+	request := []byte(httpcases.Browser)
+	limits := HeadLimits{Line: 8 << 10, Size: 32 << 10, Fields: 100}
+	var h Head
+	h.Parse(request, &limits)
+	if n := testing.AllocsPerRun(100, func() { h.Parse(request, &limits) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
-
-const browserRequest = "GET /articles/2026/runtime.html?from=feed HTTP/1.1\r\n" +
-	"Host: www.example.org\r\n" +
-	"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n" +
-	"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n" +
-	"Accept-Language: en-US,en;q=0.7,de;q=0.3\r\n" +
-	"Accept-Encoding: gzip, deflate, br, zstd\r\n" +
-	"Referer: https://www.example.org/articles/\r\n" +
-	"Connection: keep-alive\r\n" +
-	"Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\n" +
-	"If-Modified-Since: Sat, 01 Aug 2026 10:00:00 GMT\r\n" +
-	"Priority: u=0, i\r\n\r\n"

@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// A team says which loops of a runtime get new tasks and connections: those of the lowest index, as many
+// as there are processors. What is there stays with its loop, as tasks can't move; the rest of the loops
+// wait in their pollers.
+type team struct {
+	procs   func() int   // nil: all loops work, always; fixed
+	working atomic.Int32 // loops that get new work
+
+	mu    sync.Mutex
+	grown context.Context    // ends when more loops work than now; guarded by mu
+	grow  context.CancelFunc // of grown; guarded by mu
+}
+
+// gather sets up the team, and returns how many loops there are to be.
+func (m *team) gather(cfg *Config) (loops int) {
+	m.grown, m.grow = context.WithCancel(context.Background())
+	if loops = cfg.Loops; loops == 0 {
+		if m.procs = cfg.Procs; m.procs == nil {
+			m.procs = func() int { return runtime.GOMAXPROCS(0) }
+		}
+		cfg.Loops = min(max(m.procs(), 1), MaxLoops)
+		loops = min(cfg.Loops+max(cfg.Spare, 0), MaxLoops)
+	}
+	m.working.Store(int32(cfg.Loops))
+	return loops
+}
+
+// Working is how many loops get new tasks and connections, those of the lowest index: if Config.Loops is 0,
+// as many as GOMAXPROCS says.
+func (rt *Runtime) Working() int { return int(rt.team.working.Load()) }
+
+// Grown returns a context that ends when more loops work than now.
+func (rt *Runtime) Grown() context.Context {
+	rt.team.mu.Lock()
+	defer rt.team.mu.Unlock()
+	return rt.team.grown
+}
+
+// Follow looks how many processors there are, as the watchdog does once a second. One goroutine at a time may call it.
+func (rt *Runtime) Follow() {
+	m := &rt.team
+	if m.procs == nil {
+		return
+	}
+	n := int32(min(max(m.procs(), 1), len(rt.loops)))
+	was := m.working.Swap(n)
+	if n == was {
+		return
+	}
+	rt.log.Info("task: GOMAXPROCS has changed: another number of loops gets new work", "before", was, "loops", n)
+	if n > was {
+		m.mu.Lock()
+		grow := m.grow
+		m.grown, m.grow = context.WithCancel(context.Background())
+		m.mu.Unlock()
+		grow()
+	}
+}
+
+// Works reports whether l gets new work, see Runtime.Working.
+func (l *Loop) Works() bool { return l.index < l.rt.Working() }
+
+// Stead returns the loop that takes new work in place of l: l itself, if it works.
+func (l *Loop) Stead() *Loop {
+	if l.Works() {
+		return l
+	}
+	return l.rt.NextLoop()
+}

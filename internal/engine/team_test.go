@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// withProcs is a runtime for so many processors at first, with two loops to spare.
+func withProcs(t testing.TB, n int32, hold time.Duration) (*Runtime, *atomic.Int32) {
+	procs := new(atomic.Int32)
+	procs.Store(n)
+	rt, _ := newSimRuntime(t, 0, false, func(c *Config) {
+		c.Spare, c.HoldLimit = 2, hold
+		c.Procs = func() int { return int(procs.Load()) }
+	})
+	return rt, procs
+}
+
+// TestLoopsFollowTheProcessors: what comes new goes to as many loops as there are processors.
+func TestLoopsFollowTheProcessors(t *testing.T) {
+	rt, procs := withProcs(t, 2, -1)
+	if n := rt.Loops(); n != 4 {
+		t.Fatalf("%d loops, want 4", n)
+	}
+	for _, c := range []struct {
+		procs int32
+		want  int
+	}{{2, 2}, {1, 1}, {0, 1}, {4, 4}, {100, 4}, {3, 3}, {-1, 1}} {
+		procs.Store(c.procs)
+		before, grown := rt.Working(), rt.Grown()
+		rt.Follow()
+		if n := rt.Working(); n != c.want {
+			t.Errorf("%d processors: %d loops work, want %d", c.procs, n, c.want)
+		}
+		if more := rt.Working() > before; more != (grown.Err() != nil) {
+			t.Errorf("%d processors, %d loops worked before: that there are more is told: %v", c.procs, before, !more)
+		}
+		met := make(map[int]bool)
+		for range 4 * rt.Loops() {
+			met[rt.NextLoop().Index()] = true
+			for i := range rt.Loops() {
+				if stead := rt.Loop(i).Stead(); stead.Index() >= c.want || i < c.want && stead.Index() != i {
+					t.Errorf("%d loops work: loop %d stands for loop %d", c.want, stead.Index(), i)
+				}
+			}
+		}
+		for i := range met {
+			if i >= c.want {
+				t.Errorf("%d loops work, and loop %d gets work", c.want, i)
+			}
+		}
+		if len(met) != c.want {
+			t.Errorf("%d of %d loops get work", len(met), c.want)
+		}
+	}
+}
+
+// TestLoopsThatDoNotWorkStealNothing: tasks that are there stay, but no others come.
+func TestLoopsThatDoNotWorkStealNothing(t *testing.T) {
+	rt, procs := withProcs(t, 4, -1)
+	stays := GoOn(rt.Loop(3), func() { Await(rt.Grown()) })
+	waitParked(t, rt, 1, ReasonContext)
+	procs.Store(1)
+	rt.Follow()
+	run(t, rt, func() {
+		var all []*Task
+		for range 10 {
+			all = append(all, Go(func() {
+				if l := here(); l.index != 0 {
+					t.Errorf("a task runs on loop %d, which does not work", l.index)
+				}
+			}))
+		}
+		for i := 1; i < 4; i++ {
+			if rt.steal(rt.Loop(i)) {
+				t.Errorf("loop %d, which does not work, has stolen tasks", i)
+			}
+		}
+		for _, k := range all {
+			testenv.Check(t, k.Join())
+		}
+	})
+	procs.Store(2)
+	rt.Follow()
+	testenv.Check(t, stays.Join())
+}
+
+// TestWatchdogLooksForProcessors: once a second, while there is work.
+func TestWatchdogLooksForProcessors(t *testing.T) {
+	rt, procs := withProcs(t, 2, -1) // the test looks in its place
+	now := time.Now()
+	for _, c := range []struct {
+		after time.Duration
+		procs int32
+		want  int
+	}{{0, 3, 3}, {followEvery - 1, 1, 3}, {1, 1, 1}, {followEvery, 4, 4}} {
+		now = now.Add(c.after)
+		procs.Store(c.procs)
+		rt.watch.look(now)
+		if n := rt.Working(); n != c.want {
+			t.Errorf("%v later: %d loops work, want %d", c.after, n, c.want)
+		}
+	}
+	fixed := newRuntime(t, 3)
+	fixed.Follow()
+	if n := fixed.Working(); n != 3 {
+		t.Errorf("of three loops that were asked for %d work", n)
+	}
+	ended := fixed.Grown()
+	if context.Cause(ended) != nil {
+		t.Error("a number that is fixed has grown")
+	}
+}

@@ -1,0 +1,9 @@
+//go:build linux && !race
+
+package kernel
+
+const Race = false
+
+func RaceRead([]byte) {}
+
+func RaceWrite([]byte) {}
