@@ -13,10 +13,11 @@ func TestCPUGroupHoldsItsProcessesBack(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	child, err := Start(shell("read line; while :; do :; done"))
+	command := shell("read line; while :; do :; done")
+	command.Group = g.Dir()
+	child, err := Start(command)
 	testenv.Must(t, err)
 	defer child.Close()
-	testenv.Must(t, g.Add(child.PID()))
 	before, err := CPUTime(child.PID())
 	testenv.Must(t, err)
 	began := time.Now()

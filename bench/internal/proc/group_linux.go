@@ -115,11 +115,6 @@ func groupParents(own, mounts, controller string) []string {
 	return parents
 }
 
-// Add moves a process into the group. What it has used before stays where it is.
-func (g *group) Add(pid int) error {
-	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
-}
-
 // Dir is the group's folder.
 func (g *group) Dir() string { return g.dir }
 

@@ -35,10 +35,11 @@ func TestMemoryGroupHoldsAProcess(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	child, err := Start(shell("read line; head -c 8000000 /dev/zero | tail -c 8000000 | wc -c; read line"))
+	command := shell("read line; head -c 8000000 /dev/zero | tail -c 8000000 | wc -c; read line")
+	command.Group = g.Dir()
+	child, err := Start(command)
 	testenv.Must(t, err)
 	defer child.Close()
-	testenv.Must(t, g.Add(child.PID()))
 	used, err := g.Bytes()
 	if err != nil || used < 0 || used > 64<<20 {
 		t.Errorf("uses %d, %v", used, err)
