@@ -50,7 +50,7 @@ func (x *Ctx) nextBody(most int) ([]byte, error) {
 			n := int(min(b.Left, int64(x.w-x.r), int64(most)))
 			piece := x.in[x.r : x.r+n : x.r+n]
 			x.r += n
-			x.tookBody(n)
+			x.body.Took(n)
 			return piece, nil
 		default:
 			b.err = x.chunkStep()
@@ -58,8 +58,6 @@ func (x *Ctx) nextBody(most int) ([]byte, error) {
 	}
 	return nil, b.err
 }
-
-func (x *Ctx) tookBody(n int) { x.body.Took(n) }
 
 // fillBody reads more from the connection behind the head, which stays where
 // it is: the handler may still ask for it.
@@ -225,7 +223,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 		if b.err = x.beforeRead(); b.err == nil {
 			var n int
 			n, b.err = x.readBody(p[:min(int64(len(p)), b.Left)])
-			x.tookBody(n)
+			x.body.Took(n)
 			return n, b.err
 		}
 	}

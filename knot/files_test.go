@@ -238,6 +238,7 @@ func TestLargeFilePipelined(t *testing.T) {
 	})
 }
 
+// What the cases of package httpcases do not have, and one of each kind in every mode.
 func TestConditionalRequests(t *testing.T) {
 	everyFileMode(t, func(t *testing.T, sv *served, walks bool) {
 		p := sv.dial()
@@ -258,30 +259,19 @@ func TestConditionalRequests(t *testing.T) {
 			status        int
 		}{
 			{"If-None-Match: " + etag + "\r\n", "", 304},
-			{"If-None-Match: \"x\", W/" + etag + "\r\n", "", 304},
-			{"If-None-Match: *\r\n", "", 304},
-			{"If-None-Match: \"x\"\r\n", "0123456789", 200},
-			{"If-None-Match: \"x\"\r\nIf-Modified-Since: " + modified + "\r\n", "0123456789", 200},
 			{"If-Modified-Since: " + modified + "\r\n", "", 304},
 			{"If-Modified-Since: " + at.UTC().Format(time.RFC850) + "\r\n", "", 304},
 			{"If-Modified-Since: " + at.UTC().Format(time.ANSIC) + "\r\n", "", 304},
-			{"If-Modified-Since: " + earlier + "\r\n", "0123456789", 200},
-			{"If-Modified-Since: yesterday\r\n", "0123456789", 200},
 			{"If-None-Match: \"x\"\r\nIf-None-Match: " + etag + "\r\n", "", 304},
 			{"If-Match: " + etag + "\r\n", "0123456789", 200},
-			{"If-Match: *\r\n", "0123456789", 200},
-			{"If-Match: \"x\", " + etag + "\r\n", "0123456789", 200},
 			{"If-Match: \"x\"\r\nIf-Match: " + etag + "\r\n", "0123456789", 200},
 			{"If-Match: \"x\"\r\n", "*", 412},
-			{"If-Match: W/" + etag + "\r\n", "*", 412},
 			{"If-Match: \r\n", "*", 412},
 			{"If-Match: \"x\"\r\nIf-None-Match: " + etag + "\r\n", "*", 412},
 			{"If-Match: " + etag + "\r\nIf-None-Match: " + etag + "\r\n", "", 304},
 			{"If-Match: \"x\"\r\nRange: bytes=0-1\r\n", "*", 412},
 			{"If-Match: " + etag + "\r\nIf-Unmodified-Since: " + earlier + "\r\n", "0123456789", 200},
-			{"If-Unmodified-Since: " + modified + "\r\n", "0123456789", 200},
 			{"If-Unmodified-Since: " + earlier + "\r\n", "*", 412},
-			{"If-Unmodified-Since: yesterday\r\n", "0123456789", 200},
 			{"If-Unmodified-Since: " + modified + "\r\nIf-None-Match: " + etag + "\r\n", "", 304},
 			{"If-Unmodified-Since: " + modified + "\r\nRange: bytes=0-1\r\n", "01", 206},
 			{"Range: bytes=,0-1, \r\n", "01", 206},
@@ -292,25 +282,13 @@ func TestConditionalRequests(t *testing.T) {
 			{"Range: bytes=20-,30-\r\n", "*", 416},
 			{"Range: bytes=0-1,x\r\n", "0123456789", 200},
 			{"If-Range: " + etag + "\r\n", "0123456789", 200},
-			{"Range: bytes=0-1\r\nIf-Range: W/" + etag + "\r\n", "0123456789", 200},
 			{"Range: bytes=0-3\r\n", "0123", 206},
-			{"Range: bytes=3-\r\n", "3456789", 206},
-			{"Range: bytes=-3\r\n", "789", 206},
-			{"Range: bytes=-30\r\n", "0123456789", 206},
-			{"Range: bytes=8-30\r\n", "89", 206},
 			{"Range: bytes=10-\r\n", "*", 416},
-			{"Range: bytes=-0\r\n", "*", 416},
-			{"Range: bytes=3-2\r\n", "0123456789", 200},
 			{"Range: bytes=0-0,2-2\r\n", "0123456789", 200}, // the framing is longer than the file
-			{"Range: lines=0-1\r\n", "0123456789", 200},
-			{"Range: bytes=99999999999999999999-\r\n", "*", 416},
 			{"Range: bytes=2-99999999999999999999\r\n", "23456789", 206},
 			{"Range: bytes=-99999999999999999999\r\n", "0123456789", 206},
 			{"Range: bytes=9223372036854775807-9223372036854775808\r\n", "*", 416},
 			{"Range: bytes=0-1\r\nIf-Range: " + etag + "\r\n", "01", 206},
-			{"Range: bytes=0-1\r\nIf-Range: " + modified + "\r\n", "01", 206},
-			{"Range: bytes=0-1\r\nIf-Range: \"x\"\r\n", "0123456789", 200},
-			{"Range: bytes=0-1\r\nIf-Range: " + earlier + "\r\n", "0123456789", 200},
 		} {
 			resp := get(test.headers)
 			body, _ := io.ReadAll(resp.Body)

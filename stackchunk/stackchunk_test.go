@@ -8,45 +8,17 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
-
-// A bellPoller is a poller without descriptors: it waits for Wake or the timeout.
-type bellPoller chan struct{}
-
-func newBellPoller(int) (engine.Poller, error) { return make(bellPoller, 1), nil }
-
-func (p bellPoller) Poll(timeout time.Duration) error {
-	var late <-chan time.Time
-	if timeout >= 0 {
-		t := time.NewTimer(timeout)
-		defer t.Stop()
-		late = t.C
-	}
-	select {
-	case <-p:
-	case <-late:
-	}
-	return nil
-}
-
-func (p bellPoller) Wake() error {
-	select {
-	case p <- struct{}{}:
-	default:
-	}
-	return nil
-}
-
-func (p bellPoller) Active() bool { return false }
-func (p bellPoller) Close() error { return nil }
 
 // newRuntime makes a runtime that the test closes, and checks that nothing is left.
 func newRuntime(t testing.TB, loops int, change ...func(*engine.Config)) *engine.Runtime {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	cfg := engine.Config{Loops: loops, NewPoller: newBellPoller, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Grace: time.Minute}
+	cfg := engine.Config{Loops: loops, NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Grace: time.Minute}
 	for _, c := range change {
 		c(&cfg)
 	}

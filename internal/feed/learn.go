@@ -88,7 +88,7 @@ const likelyMost = 2
 
 // learntSteps is how often a task must have gone on from an entrance before what follows
 // is believed.
-const learntSteps = 32
+const learntSteps = 8
 
 // resources is how many resources there are in predictions.
 func (s *Feed) resources() int {

@@ -16,12 +16,6 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// everybody lets everybody in.
-type everybody struct{}
-
-func (everybody) Next(time.Duration, int, engine.Queue) engine.Verdict { return engine.VerdictAdmit }
-func (everybody) Left(time.Duration, int)                              {}
-
 func TestWhatThoseInsideHold(t *testing.T) {
 	e, err := engine.NewEntrance("meter")
 	testenv.Must(t, err)
@@ -54,7 +48,7 @@ func TestWhatThoseInsideHold(t *testing.T) {
 			g.Allocated = func() uint64 { return allocated }
 			g.Expect(c.expect)
 			rt := start(t, 1, g, func(cfg *engine.Config) {
-				cfg.NewAdmission = func(*engine.Loop) engine.Admission { return everybody{} }
+				cfg.NewAdmission = func(*engine.Loop) engine.Admission { return openDoor{} }
 			})
 			err := rt.Run(context.Background(), func(context.Context) error {
 				waiting := 0
@@ -117,7 +111,7 @@ func TestWhoIsNotMeasuredIsNotKnown(t *testing.T) {
 	for depth := range 24 { // one of them leaves little
 		g := recorder.New(bgraph.Config{})
 		rt := start(t, 1, g, func(cfg *engine.Config) {
-			cfg.NewAdmission = func(*engine.Loop) engine.Admission { return everybody{} }
+			cfg.NewAdmission = func(*engine.Loop) engine.Admission { return openDoor{} }
 		})
 		err := rt.Run(context.Background(), func(context.Context) error {
 			inside := func(n int, hold *engine.Chan[bool]) {

@@ -119,12 +119,13 @@ func TestHeldUp(t *testing.T) {
 		at, until time.Duration // held up; 0: never
 		most      int           // inside
 	}{
-		{name: "all inside wait", demand: 10, to: 700 * ms, at: 210 * ms, until: 2700 * ms, most: 11},
-		{name: "the loops have much to do", demand: 10, busy: true, to: 900 * ms, most: 10},
-		{name: "nobody asks any more", demand: 10, to: 100 * ms, at: 210 * ms, until: 2100 * ms, most: 10},
-		{name: "one leaves in time", demand: 10, to: 380 * ms, leaves: 150 * ms, at: 360 * ms, until: 2380 * ms, most: 10},
-		{name: "one leaves afterwards", demand: 10, to: 250 * ms, leaves: 240 * ms, at: 210 * ms, until: 240 * ms, most: 10},
-		{name: "one leaves and nobody asks any more", demand: 10, to: 230 * ms, leaves: 240 * ms, at: 210 * ms, until: 240 * ms, most: 10},
+		{name: "all inside wait", demand: 10, to: 1500 * ms, at: 1010 * ms, until: 3500 * ms, most: 11},
+		{name: "one more like them is too much", demand: 14, to: 1500 * ms, at: 1010 * ms, until: 3500 * ms, most: 7},
+		{name: "the loops have much to do", demand: 10, busy: true, to: 1900 * ms, most: 10},
+		{name: "nobody asks any more", demand: 10, to: 100 * ms, at: 1010 * ms, until: 2100 * ms, most: 10},
+		{name: "one leaves in time", demand: 10, to: 380 * ms, leaves: 150 * ms, at: 1160 * ms, until: 2380 * ms, most: 10},
+		{name: "one leaves afterwards", demand: 10, to: 1050 * ms, leaves: 1040 * ms, at: 1010 * ms, until: 1040 * ms, most: 10},
+		{name: "one leaves and nobody asks any more", demand: 10, to: 1030 * ms, leaves: 1040 * ms, at: 1010 * ms, until: 1040 * ms, most: 10},
 		{name: "the window still grows", to: 1900 * ms, most: 10},
 		{name: "half of it is only promised", demand: 10, promised: 0.5, to: 700 * ms, at: 2010 * ms, until: 2700 * ms, most: 10},
 	} {

@@ -27,7 +27,7 @@ import (
 //
 // Tasks inside may hold all that there is and wait for one that is yet to come in:
 //
-//	      a task asked in vain         no room for 200 ms, and the loops are idle
+//	      a task asked in vain         no room for 1 s, and the loops are idle
 //	open ────────────────────────▶ full ──────────────────────────────────────────▶ held up
 //	 ▲                              │                                                  │
 //	 ╰──────────────────────────────┴──────────────────────────────────────────────────╯
@@ -91,12 +91,13 @@ const (
 	leastWindow = 4
 	unknownGoal = 0.6         // pressure up to which the window grows at first; after
 	unknownFor  = time.Second // that and as long again it is 1
-	heldUpAfter = 200 * time.Millisecond
+	heldUpAfter = time.Second
 	scarceShare = 0.85                  // in use, and those inside may be waiting for more
 	unsureFor   = patience              // that they are held up, while less is in use
 	lookAfter   = 50 * time.Millisecond // until it is known where they wait
 	lookEvery   = time.Millisecond
 	lookRoom    = 1.08            // of the limit
+	lookMost    = 1.11            // of it, if what is let in is like those inside: just below GOMEMLIMIT
 	askedLately = 2 * time.Second // tasks that are refused at once ask less often
 )
 
@@ -121,7 +122,7 @@ func (g *Gate) begin() {
 	first := math.Inf(1)
 	for _, a := range *g.ledger.accounts.Load() {
 		if a.spec.Unknown > 0 && a.spec.Limit > 0 {
-			first = min(first, max(math.Floor(a.spec.Limit/a.spec.Unknown), leastWindow))
+			first = min(first, max(math.Floor((a.spec.Limit-a.observed)/a.spec.Unknown), leastWindow))
 		}
 	}
 	if !math.IsInf(first, 1) {
@@ -382,6 +383,11 @@ func (g *Gate) looks(now time.Duration) bool {
 	}
 	if g.ledger.fullest() > lookRoom {
 		return false
+	}
+	for _, t := range g.takes {
+		if t.of.likely()+t.d.Likely() > lookMost*max(t.of.limit, t.of.spec.Limit) {
+			return false
+		}
 	}
 	g.asked, g.looked = now, now
 	return true

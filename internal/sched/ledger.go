@@ -135,8 +135,12 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 		a.lost.add(now, min(max(1-used/taken, 0), 0.99))
 		l.recount()
 	}
+	none := a.pledged == 0 && a.pledges.Mean == 0
 	a.observed, a.pledged = max(used, 0), a.pledges.Mean
 	if a.spec.Kind == Collected {
+		if none { // all of it is held by others
+			a.excess = lowest{}
+		}
 		a.excess.add(now, a.observed-a.pledges.Mean)
 	}
 	a.sample(now)

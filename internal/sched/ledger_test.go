@@ -129,6 +129,16 @@ func TestWatchedResourceDecidesNothing(t *testing.T) {
 	}
 }
 
+// The first window has room for tasks of which nothing is known beside what is in use already.
+func TestFirstWindowLeavesWhatIsInUse(t *testing.T) {
+	l := NewLedger()
+	heap := mustAdd(t, l, Spec{Name: "heap", Limit: 160, Kind: Collected, Unknown: 16})
+	l.Observe(0, heap, 80)
+	if got := l.NewGate("requests").window.Limit(); got != 5 {
+		t.Errorf("the first window is %v with half in use, want 5", got)
+	}
+}
+
 func TestSignOfAResourceThatIsPlentiful(t *testing.T) {
 	l := NewLedger()
 	memory := mustAdd(t, l, Spec{Name: "memory", Limit: 1000})

@@ -24,6 +24,7 @@ type vain struct {
 }
 
 const (
+	vainAfter = 200 * time.Millisecond
 	vainRoom  = 0.02             // share of the limit that those may take who come in vain
 	vainAgain = 10 * time.Second // how long it is tried when others have come to hold more, at first
 	vainMost  = 4                // times that this becomes four times as long
@@ -55,7 +56,7 @@ func (v *vain) look(now time.Duration, others, limit float64, s *Spec, after tim
 // tryFor is how long holding up is tried before it is in vain. The ledger is locked, and recount has been called.
 func (l *Ledger) tryFor(a *account) time.Duration {
 	if l.idle && (a.known || l.empty()) {
-		return heldUpAfter
+		return vainAfter
 	}
 	return stuckAfter // those inside may yet give back what is not known to be theirs
 }

@@ -48,12 +48,12 @@ func (m *Memory) Hold(n int) {
 	m.most = max(m.most, m.live)
 	goal := max(2*m.marked, leastHeap)
 	if m.limit > 0 {
-		goal = min(goal, m.limit)
+		goal = max(min(goal, m.limit), m.marked+m.marked/16) // so that it takes no more than half of the time
 		if m.live > m.limit && m.killed == 0 {
 			m.killed = m.w.Now()
 		}
 	}
-	if m.live+m.garbage > goal && m.garbage > 0 {
+	if m.live+m.garbage > goal {
 		m.collect()
 	}
 }

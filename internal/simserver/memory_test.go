@@ -120,7 +120,39 @@ func (c *pollerCase) run(t *testing.T, seed uint64) {
 	if len(waits) >= 3 {
 		longest = max(waits[0], waits[1], waits[2])
 	}
-	want(t, len(r.Broken) == 0 && longest < 3*time.Second, "the one that releases the others waits up to", longest, r, r.Broken)
+	want(t, len(r.Broken) == 0 && !r.Killed && longest < 3*time.Second, r.Most>>20, "the one that releases the others waits up to", longest, r, r.Broken)
+}
+
+// 150 clients come at once, of which nothing is known, and each holds much for a while. They are served in turn.
+func TestAColdStartThatHoldsMuch(t *testing.T) {
+	for _, c := range []struct {
+		limit, ballast int // MiB
+		steps          string
+	}{
+		{110, 0, "h2000000.s1000000"}, {110, 0, "h8000000.s1000000"}, {110, 40, "h2000000.s1000000"},
+		{256, 0, "h15000000.s500000"}, {256, 40, "h2000000.s1000000"},
+	} {
+		for _, loops := range []int{1, 4} {
+			t.Run(fmt.Sprint(c, loops), func(t *testing.T) {
+				r := onMix(t, Config{Seed: 1, Loops: loops, Memory: c.limit << 20, Patience: time.Minute}, 1, func(s *Server, _ *Mix) time.Duration {
+					s.Memory.Hold(c.ballast << 20)
+					s.Memory.Collect()
+					start, until := s.Now()+490*time.Millisecond, s.Now()+500*time.Millisecond
+					left := 150
+					h := &Habit{Path: lan, KeepAlive: true, Make: func() *Request {
+						return &Request{Path: "/?" + c.steps, Done: func(*Request) {
+							if left--; left == 0 {
+								s.Memory.Release(c.ballast << 20)
+							}
+						}}
+					}}
+					s.At(start, func() { s.Clients.ClosedLoop(h, 150, 0, until) })
+					return until
+				})
+				want(t, !r.Killed && len(r.Broken) == 0 && r.Clients.Statuses[200] == 150, r.Most>>20, "MiB", r.Clients.Statuses, r.Broken)
+			})
+		}
+	}
 }
 
 // Responses of 1 KB to 8 MB to 400 slow readers, with 256 MiB. In most runs a sleep stands for the time

@@ -3,8 +3,8 @@ package h1
 const (
 	// MaxChunkLine bounds a chunk size with its extensions, in bytes.
 	MaxChunkLine = 1024
-	// MaxChunkDigits keeps a chunk size inside int64.
-	MaxChunkDigits = 15
+	// maxChunkDigits keeps a chunk size inside int64.
+	maxChunkDigits = 15
 	// chunkAllowance is what each chunk may take for its framing, in bytes, besides twice
 	// what it carries. maxWaste bounds the sum of what chunks take beyond that, which is
 	// extensions that nobody reads. net/http has the same rule.
@@ -97,7 +97,7 @@ func ChunkSize(line []byte) (int64, *Fault) {
 		if digit < 0 {
 			break
 		}
-		if i == MaxChunkDigits {
+		if i == maxChunkDigits {
 			return 0, BadChunk
 		}
 		size = size<<4 | int64(digit)

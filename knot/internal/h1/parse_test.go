@@ -175,3 +175,21 @@ func BenchmarkParse(b *testing.B) {
 		})
 	}
 }
+
+func TestChunkSizes(t *testing.T) {
+	for line, want := range map[string]int64{
+		"0": 0, "1f": 31, "1F": 31, "000a": 10, "fffffffffffffff": 1<<60 - 1,
+		"5;a": 5, "5;a=b": 5, "5 ; a = b": 5, "5\t;\ta\t=\tb;c;d=e": 5, `5;a="b"`: 5, `5;a="";b="c;\"d\\"`: 5, "5;a=\"\tb\xc3\"": 5,
+		"": -1, " 5": -1, "5 ": -1, "x": -1, "0x5": -1, "+5": -1, "5,": -1, "1000000000000000": -1,
+		"5;": -1, "5; ": -1, "5;;a": -1, "5;a;": -1, "5;=b": -1, "5;a=": -1, "5;a b": -1, "5;a=b ": -1, "5;bad[=x": -1, "5;a=b[": -1,
+		`5;a="b`: -1, `5;a="b\`: -1, `5;a="b\"`: -1, `5;a="b"c`: -1, `5;a"b"`: -1, "5;a=\"\x00\"": -1, "5;a=\"\\\x7f\"": -1, "5;a=\r": -1,
+	} {
+		got, f := ChunkSize([]byte(line))
+		if f != nil {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%q: %d, want %d", line, got, want)
+		}
+	}
+}
