@@ -40,7 +40,7 @@ func TestAStopThatWaitsIsExplained(t *testing.T) {
 	err := Run(context.Background(), func(ctx context.Context) error {
 		testenv.Must(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
 		held.Lock() // no context ends that
-		held.Unlock()
+		defer held.Unlock()
 		return ctx.Err()
 	}, WithLogger(slog.New(slog.NewTextHandler(log, nil))), WithHoldLimit(-1))
 	testenv.Check(t, err)

@@ -168,7 +168,10 @@ func (m *matrix) measureRows(contenders []contender) error {
 		}
 		points = append(points, point{metric: r.name, x: float64(r.number)})
 	}
-	steps := plan(rounds, points, contenders)
+	steps := slices.DeleteFunc(plan(rounds, points, contenders), func(s step) bool {
+		// Others refuse nobody in ordinary life: there is little to see.
+		return s.round >= quickRounds && s.point.x < overloadNumber && !report.Own(ours, s.contender.system)
+	})
 	out := map[string]bool{}
 	for i, s := range steps {
 		if err := context.Cause(m.ctx); err != nil {
@@ -244,7 +247,7 @@ func (r *row) takes(system string) time.Duration {
 			total += capacitySpan / 2
 		}
 		if system == oracleSystem {
-			total *= 1 + time.Duration(len(oracleLimits))/fullRounds
+			total += total * time.Duration(len(oracleLimits)) / fullRounds
 		}
 	case peopleLoad:
 		total += l.span + l.drain/4

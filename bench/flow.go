@@ -62,7 +62,7 @@ func runFlowAdapt(r *run) error {
 	if err != nil {
 		return err
 	}
-	rounds := r.rounds()
+	rounds := min(r.rounds(), quickRounds) // of three peaks each
 	if r.quick && r.asked == 0 {
 		rounds = 1
 	}

@@ -14,7 +14,7 @@ import (
 // webLoads are the loads of overload-web as multiples of capacity; a quick run puts the
 // main ones on every system and the others on the first only.
 var (
-	webLoads      = []float64{0.5, 0.8, 1, 2, 10}
+	webLoads      = []float64{0.8, 1, 2, 10}
 	webMainLoads  = []float64{0.8, 2, 10}
 	webOtherLoads = []float64{0.5, 1, 1.5, 5}
 )

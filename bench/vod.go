@@ -126,11 +126,16 @@ func (r *run) mostPlayers(system string, start func(context.Context) (*server, e
 }
 
 // searchFrom is where a search begins, and by which factor it goes up or down until it has passed the number: after
-// the first round with the median of those before.
+// the first round with the median of those before, and in it with that of another system.
 func (r *run) searchFrom(system, metric string, x float64, first int) (begin int, factor float64) {
 	rows := report.Report{Rows: r.samples.Rows()}
 	if before, ok := rows.Find(system, metric, x); ok && before.Value >= 1 {
-		return int(before.Value), 1.2
+		return int(before.Value), 1.1
+	}
+	for _, other := range r.offered {
+		if before, ok := rows.Find(other, metric, x); ok && before.Value >= 1 {
+			return int(before.Value), 1.5
+		}
 	}
 	return first, 2
 }
@@ -138,9 +143,9 @@ func (r *run) searchFrom(system, metric string, x float64, first int) (begin int
 // searching is about how long a search takes, of trials that take so long.
 func (r *run) searching(trial time.Duration) time.Duration {
 	if r.round == 0 {
-		return 8 * trial
+		return 6 * trial
 	}
-	return 4 * trial
+	return 3 * trial
 }
 
 // bisect finds about the largest number from 1 to most that is good, to 1/exact of it, beginning with first; 0 if

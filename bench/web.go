@@ -30,7 +30,7 @@ func runWeb(r *run) error {
 	}
 	servers := []launcher{
 		c.files("knot", nil, "-kind", "knot"), c.files("knot-no-cache", nil, "-kind", "knot", "-cache", "-1"),
-		c.files("knot-direct", nil, "-kind", "direct", "-cache", fmt.Sprint(limit/2), "-memory", fmt.Sprint(limit*9/10)),
+		c.files("knot-direct", []string{waitsEnv}, "-kind", "direct", "-cache", fmt.Sprint(limit/2), "-memory", fmt.Sprint(limit*9/10)),
 		c.files("knot-net-http", nil, "-kind", "adapted"), c.files("net-http", nil, "-kind", "net-http"),
 	}
 	servers = append(servers, c.webPeers()...)

@@ -35,18 +35,20 @@ func (j job) untilTime(per int, batch func()) float64 {
 
 // measureYield has j.x tasks yield in turns. follow yields until the flag is
 // set and returns how often; yield does so once. The caller is one of the tasks.
+// The clock starts when all have begun, which some schedulers are slow to let them.
 func measureYield(j job, spawn func(func()), yield func(), follow func(*atomic.Bool) int64) error {
 	var started, stop atomic.Bool
-	var total, ended atomic.Int64
+	var begun, total, ended atomic.Int64
 	for range j.x - 1 {
 		spawn(func() {
+			begun.Add(1)
 			follow(&started)
 			total.Add(follow(&stop))
 			ended.Add(1)
 		})
 	}
 	turns := clockInterval(j.x)
-	for range 2 {
+	for begun.Load() < int64(j.x-1) {
 		yield()
 	}
 	started.Store(true)

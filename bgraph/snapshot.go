@@ -135,7 +135,7 @@ type Node struct {
 	Departures uint64     `json:"departures"`
 	Wait       Times      `json:"wait"`             // from parking to being ready
 	Ready      Times      `json:"ready"`            // from being ready to running
-	Oldest     Nanos      `json:"oldest"`           // how long the one that has been there longest has waited
+	Oldest     Nanos      `json:"oldest"`           // how long the one that has been there longest has waited, or been ready after that
 	Loops      []NodeLoop `json:"loops"`            // those loops where it has been met, by index
 	Wakers     []Waker    `json:"wakers,omitempty"` // what ended its waits, the most frequent first
 }

@@ -94,7 +94,7 @@ func TestAnyOrderIsFirstInFirstOut(t *testing.T) {
 			{false, false, false, 7, []int{5, 3, 1, 4, 2, 0, 6}},
 			{true, true, false, 0, []int{0, 1, 2, 3, 4, 5, 6}},
 			{true, false, true, 0, []int{1, 3, 5, 0, 2, 4, 6}},  // by node, and as they came
-			{false, true, false, 7, []int{6, 4, 5, 2, 3, 0, 1}}, // by turns, as each node would have had them
+			{false, true, false, 7, []int{6, 4, 2, 0, 5, 3, 1}}, // node by node, as each would have had them
 			{true, false, false, 0, []int{1, 3, 5, 0, 2, 4, 6}},
 			{true, true, false, 7, []int{5, 3, 1, 4, 2, 0, 6}}, // not so soon again
 		} {

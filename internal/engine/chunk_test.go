@@ -64,14 +64,14 @@ type noteObserver struct {
 
 func (o *noteObserver) check(k *Task) {
 	if o.notes[k] == nil {
-		o.notes[k] = &Seat{Attend: true}
+		o.notes[k] = new(Seat)
 		k.SetSeat(o.notes[k])
 	}
 	if k.Seat() != o.notes[k] {
 		o.t.Errorf("%v has the note of another", k)
 	}
 	if k.loop.cur == k { // a new note each time, so that an old one is noticed
-		o.notes[k] = &Seat{Attend: true}
+		o.notes[k] = new(Seat)
 		k.SetSeat(o.notes[k])
 	}
 }

@@ -159,7 +159,7 @@ type overrunKeeper struct {
 	stacks chan string
 }
 
-func (o overrunKeeper) Overran(_ string, _ time.Duration, stack string, _ bool) {
+func (o overrunKeeper) Overran(_ string, _ NodeID, _ time.Duration, stack string, _ bool) {
 	if strings.Contains(stack, "engine.hold(") { // a report that is left out has none
 		select {
 		case o.stacks <- stack:

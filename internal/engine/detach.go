@@ -150,8 +150,8 @@ func (d *detachment) comeBack() {
 	d.unregister()
 	t := d.t
 	t.fixed, t.on = false, nil
-	if t.seen {
-		t.seen = false
+	if t.watch&watchWait != 0 {
+		t.watch &^= watchWait
 		t.tellResumed()
 	}
 }
@@ -327,7 +327,7 @@ func (l *Loop) noteDetached() {
 	t.why, t.on, t.fixed = ReasonNative, d, true
 	t.state = stateParked
 	if l.observed {
-		t.seen = true
+		t.watch |= watchWait
 		l.observeNative(d)
 		if l.piles != nil {
 			l.pileUp(t)

@@ -178,12 +178,12 @@ func (l *Loop) pass(t *Task, why Reason, name string) {
 		return
 	}
 	l.label = name
-	t.observe(why)
+	l.observe(t, why)
 	if l.overrun.Load() != 0 { // by what led here, not by what comes next
 		l.reportOverrun()
 	}
 	l.observer.Ready(t)
-	t.resumed()
+	l.resumed(t)
 }
 
 func (l *Loop) line(e *Entrance) *line {

@@ -62,21 +62,21 @@ type Observer interface {
 	// one of this loop's tasks that is away from it (see Config.DetachAfter).
 	Crossed(t *Task, from NodeID, loop int)
 	// Overran is called when a step has taken longer than Config.HoldLimit, on its loop and after Parked or
-	// Finished; or, with ended false, by the watchdog while it still goes on. stack is
-	// empty where it was not taken because the last report was too recent.
-	Overran(task string, lasted time.Duration, stack string, ended bool)
+	// Finished; or, with ended false, by the watchdog while it still goes on, and from is where the task
+	// last was. stack is empty where it was not taken because the last report was too recent.
+	Overran(task string, from NodeID, lasted time.Duration, stack string, ended bool)
 }
 
 // A DeafObserver knows one node, and does nothing with what it is told. Others are made of it.
 type DeafObserver struct{}
 
-func (DeafObserver) Turn()                                       {}
-func (DeafObserver) Parked(*Task, Reason, uint64) NodeID         { return 1 }
-func (DeafObserver) Ready(*Task)                                 {}
-func (DeafObserver) Resumed(*Task)                               {}
-func (DeafObserver) Finished(*Task)                              {}
-func (DeafObserver) Crossed(*Task, NodeID, int)                  {}
-func (DeafObserver) Overran(string, time.Duration, string, bool) {}
+func (DeafObserver) Turn()                                               {}
+func (DeafObserver) Parked(*Task, Reason, uint64) NodeID                 { return 1 }
+func (DeafObserver) Ready(*Task)                                         {}
+func (DeafObserver) Resumed(*Task)                                       {}
+func (DeafObserver) Finished(*Task)                                      {}
+func (DeafObserver) Crossed(*Task, NodeID, int)                          {}
+func (DeafObserver) Overran(string, NodeID, time.Duration, string, bool) {}
 
 // A Policy chooses which node of the graph runs next on one loop. Its methods are
 // called on that loop and must not park. The run queue itself is kept by the loop:
@@ -214,6 +214,9 @@ var reasonNames = [reasonCount]string{
 	"context", "offload", "loop", "read", "write", "accept", "connect", "disk", "entrance",
 	"descriptor", "close", "native", "mark",
 }
+
+// Waits reports whether a task that waits for r does not go on by itself.
+func (r Reason) Waits() bool { return r != ReasonYield && r != ReasonMark }
 
 func (r Reason) String() string {
 	if r < reasonCount {

@@ -305,9 +305,7 @@ func (l *Loop) makeReady(t *Task) {
 func (l *Loop) leaves(t *Task) {
 	t.state = stateQueued
 	if l.observed {
-		if s := t.worker.seat; s != nil && !s.Attend {
-			s.State = SeatReady
-		} else {
+		if t.watch&watchQuiet == 0 {
 			l.observer.Ready(t)
 		}
 		if l.piles != nil {

@@ -28,7 +28,7 @@ func (l *Loop) handOver(t *Task) *coro.Party {
 	if t1 == nil {
 		q.tail = nil
 	} else if t2 := t1.next; l.taskCount > coldTasks && t2 != nil && t1.worker != nil && t2.worker != nil {
-		lookAhead(t2.worker, t1.worker)
+		lookAhead(t2, t1)
 	}
 	next.next = nil
 	q.n--
@@ -148,7 +148,7 @@ func (l *Loop) takeAt(n NodeID) *Task {
 	t := q.take()
 	if l.taskCount > coldTasks { // as handOver does
 		if t1 := q.head; t1 != nil && t1.worker != nil && t1.next != nil && t1.next.worker != nil {
-			lookAhead(t1.next.worker, t1.worker)
+			lookAhead(t1.next, t1)
 		}
 	}
 	return t

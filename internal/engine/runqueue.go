@@ -177,11 +177,11 @@ func (l *Loop) TellPolicy() {
 	}
 }
 
-// toOneNode has the policy forget all tasks, which then are at one node, taken from theirs by turns.
+// toOneNode has the policy forget all tasks, which then are at one node, one node's behind another's: for long, tasks
+// that were made one after the other are so in memory, too.
 func (l *Loop) toOneNode() {
 	all := &l.nodes[NodeStart]
 	starts := l.queued
-	var from []*nodeQueue
 	for n := range l.nodes {
 		q := &l.nodes[n]
 		if q.n == 0 {
@@ -190,18 +190,10 @@ func (l *Loop) toOneNode() {
 		l.policy.Gone(NodeID(n), q.n)
 		starts -= q.n
 		if q != all {
-			from = append(from, q)
-		}
-	}
-	for len(from) > 0 {
-		left := from[:0]
-		for _, q := range from {
-			all.push(q.take())
-			if q.n > 0 {
-				left = append(left, q)
+			for q.n > 0 {
+				all.push(q.take())
 			}
 		}
-		from = left
 	}
 	l.policy.Gone(NodeStart, starts)
 	l.single, l.policy = true, fifo{}

@@ -19,11 +19,17 @@ func (o *seatObserver) Parked(t *Task, why Reason, print uint64) NodeID {
 		o.start.Out, o.at.Out = &o.hop, &o.hop
 	}
 	o.l.Tally().Left, o.l.Tally().Moves = 1000, o.l.Moves()
+	t.Quiet(true)
 	return t.node
+}
+func (o *seatObserver) seat(t *Task) {
+	o.l.Tally().Spots = []*Spot{0: &o.start, 7: &o.at}
+	t.SetSeat(new(Seat))
+	t.Quiet(true)
 }
 func (o *seatObserver) Resumed(t *Task) {
 	if t.Seat() == nil {
-		t.SetSeat(&Seat{At: &o.start})
+		o.seat(t)
 	}
 }
 
@@ -65,7 +71,7 @@ func TestLoopNotesKnownWaits(t *testing.T) {
 			const n = 20
 			run(t, rt, func() {
 				l := here()
-				l.cur.SetSeat(&Seat{At: &o.start})
+				o.seat(l.cur)
 				o.parked = 0
 				for i := range n {
 					tt.before(i)

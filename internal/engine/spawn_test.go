@@ -98,7 +98,7 @@ func TestNamesAndNumbers(t *testing.T) {
 		g, _ := NewGroup(t.Context())
 		g.Go(func() error { grouped = Current().Name(); return nil })
 		wg.Go(func() {
-			watched = CurrentLoop().taskAt(CurrentLoop().switches)
+			watched, _ = CurrentLoop().taskAt(CurrentLoop().switches)
 		})
 		g.Wait()
 		wg.Wait()

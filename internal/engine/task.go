@@ -43,6 +43,12 @@ const (
 
 var stateNames = [...]string{"ready", "running", "parked", "finished"}
 
+// Bits of Task.watch.
+const (
+	watchWait  = 1 << iota // the observer knows of the wait, not yet of its end
+	watchQuiet             // see Quiet
+)
+
 // A Task is one cooperative thread of control. It is made by Go and its relatives;
 // there is no other use of the zero value.
 //
@@ -59,7 +65,7 @@ type Task struct {
 	notified  bool         // woken since it last parked; see Waiter
 	cancelled bool         // its context has ended
 	fixed     bool         // parked where cancellation does not wake it
-	seen      bool         // the observer was told of the wait, not yet of its end
+	watch     uint8        // see watchWait
 	recycle   bool         // made by Loop.Start, and nobody has a pointer to it
 	startsAt  int8         // 1 + index of the Entrance at which it was let in, or minus that if refused, until it runs there
 	awaited   atomic.Int32 // see inherit.go
@@ -128,7 +134,7 @@ func (t *Task) reset() {
 	t.wait = Waiter{}
 	t.state, t.why, t.node = stateQueued, ReasonNone, 0
 	t.notified, t.cancelled, t.fixed, t.recycle = false, false, false, false
-	t.startsAt = 0
+	t.watch, t.startsAt = 0, 0
 	t.fn = nil
 	if e := t.ext.Load(); e != nil {
 		*e = extension{} // what starts such tasks needs it again
@@ -160,16 +166,16 @@ func nameOf(given string, code uintptr) string {
 	return "task"
 }
 
-// taskAt names the task that runs on l for the watchdog, empty if that step is over: before
-// that, nothing that is read here changes.
+// taskAt names the task that runs on l for the watchdog, and where it last was, empty if that step is over:
+// before that, nothing that is read here changes.
 //
 //go:norace
-func (l *Loop) taskAt(step uint64) string {
+func (l *Loop) taskAt(step uint64) (name string, at NodeID) {
 	t := l.cur
 	if t == nil {
-		return ""
+		return "", NodeNone
 	}
-	given, code, id := "", uintptr(0), t.id
+	given, code, id, at := "", uintptr(0), t.id, t.node
 	if e := *(**extension)(unsafe.Pointer(&t.ext)); e != nil {
 		given, code = e.name, e.code
 	}
@@ -177,9 +183,9 @@ func (l *Loop) taskAt(step uint64) string {
 		code = **(**uintptr)(unsafe.Pointer(&fn))
 	}
 	if coro.Peek(uintptr(unsafe.Pointer(&l.switches))) != step {
-		return ""
+		return "", NodeNone
 	}
-	return nameOf(given, code) + " #" + strconv.FormatUint(id, 10)
+	return nameOf(given, code) + " #" + strconv.FormatUint(id, 10), at
 }
 
 // String returns the name and the number of the task.
@@ -195,6 +201,16 @@ func (t *Task) Seat() *Seat { return t.worker.seat }
 
 // SetSeat puts s down, until the task has finished. For observers.
 func (t *Task) SetSeat(s *Seat) { t.worker.seat = s }
+
+// Quiet lets the loop note by itself what t does until it waits the next time, and that wait if it can;
+// or, with false, has the observer told of all. t must have a Seat, and its node a Spot. For observers.
+func (t *Task) Quiet(quiet bool) {
+	if quiet {
+		t.watch |= watchQuiet
+	} else {
+		t.watch &^= watchQuiet
+	}
+}
 
 // Current returns the calling task, nil on a plain goroutine. It never parks.
 func Current() *Task {

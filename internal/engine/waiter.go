@@ -212,7 +212,7 @@ func (l *Loop) notify(t *Task) {
 	if t.state == stateParked {
 		if l.taskCount > coldTasks {
 			if l.backlog() == 0 { // t runs next
-				lookAhead(t.worker, t.worker)
+				lookAhead(t, t)
 			} else {
 				coro.Prefetch(unsafe.Pointer(t.worker))
 			}
@@ -256,8 +256,8 @@ func (t *Task) beginPark(why Reason, at WaitPoint, cancellable bool) *coro.Party
 	t.fixed = !cancellable
 	t.why = why
 	if l.observed {
-		t.seen = true
-		t.observe(why)
+		t.watch |= watchWait
+		l.observe(t, why)
 		if l.piles != nil {
 			l.pileUp(t)
 		}
@@ -279,9 +279,9 @@ func (t *Task) givesWay() bool {
 // endPark reports how the wait that beginPark began has ended. What t waited for stays in
 // t.on until the next wait or the end.
 func (t *Task) endPark() error {
-	if t.seen {
-		t.seen = false
-		t.resumed()
+	if t.watch&watchWait != 0 {
+		t.watch &^= watchWait
+		t.loop.resumed(t)
 	}
 	if t.notified {
 		t.notified = false
@@ -325,7 +325,7 @@ func (t *Task) unwind() {
 	for !t.notified {
 		t.fixed = true
 		if l.observed {
-			t.observe(t.why)
+			l.observe(t, t.why)
 		}
 		t.state = stateParked
 		if to := l.handOver(t); to != nil {
@@ -366,16 +366,19 @@ func (l *Loop) Label() string { return l.label }
 // observe shows the observer that t, which runs, waits or passes where it is; or notes that itself, see Tally.
 //
 //go:noinline
-func (t *Task) observe(why Reason) {
-	l, w := t.loop, t.worker
+func (l *Loop) observe(t *Task, why Reason) {
+	w := t.worker
 	var print uint64
 	if w.onChunk() || l.label != "" {
 		print = l.labelled(w.fingerprint(l)) + uint64(why)
 	} else {
 		print = coro.Fingerprint(l.base) + uint64(why)
-		if s, y := w.seat, &l.tally; y.Left > 0 && y.Moves == l.accounts.moves && !s.Attend {
-			if h := s.At.Out; h != nil && h.Print == print {
-				t.node = y.arrive(s, h)
+		if y := &l.tally; y.Left > 0 && y.Moves == l.accounts.moves && t.watch&watchQuiet != 0 {
+			if h := y.Spots[t.node].Out; h != nil && h.Print == print {
+				t.node = y.arrive(h)
+				if s := w.seat; why.Waits() {
+					s.State, s.ID, s.Since = SeatWaiting, t.node, y.Turn
+				}
 				return
 			}
 		}
@@ -409,7 +412,7 @@ func Yield() {
 	}
 	t.why = ReasonYield
 	if l.observed {
-		t.observe(ReasonYield)
+		l.observe(t, ReasonYield)
 	}
 	t.state = stateQueued
 	l.enqueue(t)
@@ -418,7 +421,7 @@ func Yield() {
 		coro.Settle(&t.worker.Party)
 	}
 	if l.observed {
-		t.resumed()
+		l.departs(t)
 	}
 	if l.unwinding {
 		runtime.Goexit()

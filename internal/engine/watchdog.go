@@ -223,12 +223,13 @@ func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
 		return
 	}
 	s.told = true
-	stack, name := "(too many goroutines to take it)", l.taskAt(s.step)
+	stack := "(too many goroutines to take it)"
+	name, from := l.taskAt(s.step)
 	if runtime.NumGoroutine() <= maxStackDump {
 		stack = runningStacks()
 	}
-	if l.observed {
-		l.observer.Overran(name, lasted, stack, false)
+	if l.observed && name != "" {
+		l.observer.Overran(name, from, lasted, stack, false)
 	}
 	w.rt.log.Warn("task: a task has held its loop for a long time and still does; "+holdAdvice(stack),
 		"task", name, "loop", l.index, "held", lasted.Round(time.Millisecond), "at", userFrame(stack), "doing", goroutineState(stack), "stack", l.logStack(stack))
@@ -268,7 +269,7 @@ func (l *Loop) reportOverrun() {
 		stack = string(debug.Stack()) + l.chunkCallers()
 	}
 	if l.observed {
-		l.observer.Overran(l.cur.String(), lasted, stack, true)
+		l.observer.Overran(l.cur.String(), NodeNone, lasted, stack, true)
 	}
 	if !report {
 		return

@@ -313,7 +313,7 @@ func (o orderKeeper) Parked(_ *Task, why Reason, _ uint64) NodeID {
 	return 1
 }
 
-func (o orderKeeper) Overran(string, time.Duration, string, bool) {
+func (o orderKeeper) Overran(string, NodeID, time.Duration, string, bool) {
 	*o.told = append(*o.told, "too long")
 }
 

@@ -35,10 +35,13 @@ type crew struct {
 	spares    int
 }
 
-// lookAhead is coro.LookAhead, for the seat too.
-func lookAhead(soon, next *worker) {
-	coro.LookAhead(&soon.Party, &next.Party, soon.g, next.g)
-	coro.Prefetch(unsafe.Pointer(soon.seat))
+// lookAhead is coro.LookAhead for two tasks, and for the seat of one that has waited.
+func lookAhead(soon, next *Task) {
+	w, n := soon.worker, next.worker
+	coro.LookAhead(&w.Party, &n.Party, w.g, n.g)
+	if soon.why.Waits() {
+		coro.Prefetch(unsafe.Pointer(w.seat))
+	}
 }
 
 func (l *Loop) newWorker() *worker {

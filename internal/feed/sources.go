@@ -200,14 +200,14 @@ func fewTasks(rt *engine.Runtime) bool {
 const collectAfter = 100 * time.Millisecond
 
 // collectIfFull lets the garbage collector look what of a full heap is still in use: by
-// itself it would not while nobody is let in to allocate.
+// itself it would not while nobody is let in to allocate. Where holding up is in vain some are.
 func (s *Feed) collectIfFull(now time.Duration, readings []probe.Reading) {
 	for _, r := range readings {
 		if r.Name == probe.Heap && !r.Old {
 			s.collected = now
 		}
 	}
-	if now-s.collected < collectAfter {
+	if _, _, _, vain := s.ledger.InVain(s.memory); vain || now-s.collected < collectAfter {
 		return
 	}
 	var r sched.Report

@@ -76,7 +76,7 @@ const scaleBits = 32
 // Steps that take less than this, on average, are timed so much more seldom.
 const (
 	tinyStep      = 400 * time.Nanosecond
-	sparingFactor = 4
+	sparingFactor = 8
 )
 
 // Bounds of Config.MaxNodes and Config.MaxEdges.

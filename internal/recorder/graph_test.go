@@ -489,3 +489,43 @@ func TestStepsMeanOneThing(t *testing.T) {
 		t.Errorf("CPU of the process: %v", s.ProcessCPU)
 	}
 }
+
+// A task that runs, or only yields, is not shown as one that waits, also where the loop notes its waits by itself.
+func TestOldestIsOfThoseThatWait(t *testing.T) {
+	g := recorder.New(bgraph.Config{})
+	rt := start(t, 1, g)
+	oldest := func(of string) (max bgraph.Nanos) {
+		for _, n := range g.Snapshot().Nodes {
+			if n.Reason == of {
+				max = n.Oldest
+			}
+		}
+		return max
+	}
+	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
+		c := engine.NewChan[int](0)
+		engine.Go(func() {
+			for range 300 {
+				c.Recv()
+			}
+		})
+		for range 200 {
+			c.Send(0)
+			engine.Sleep(time.Millisecond)
+			if n := oldest("sleep"); n != 0 {
+				t.Fatalf("a task that runs has slept for %v", n)
+			}
+			engine.Yield()
+			if n := oldest("yield"); n != 0 {
+				t.Fatalf("a task has waited for %v in Yield", n)
+			}
+		}
+		if oldest("channel receive") == 0 {
+			t.Error("the other task does not wait for the channel")
+		}
+		for range 100 {
+			c.Send(0)
+		}
+		return nil
+	}))
+}

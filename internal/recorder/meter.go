@@ -53,9 +53,9 @@ func (g *Graph) MostHeld() (bytes uint64) {
 // Expect says how much a task that has come in is going to hold on average, in bytes.
 func (g *Graph) Expect(bytes uint64) { g.expected.Store(bytes) }
 
-// enter is called when a task comes to an entrance.
-func (s *shard) enter(o *note) {
-	again := nodeOf(o.At).entrance && o.metered > 0 // now it waits there
+// enter is called when a task comes to an entrance, from a node.
+func (s *shard) enter(o *note, from *node) {
+	again := from.entrance && o.metered > 0 // now it waits there
 	s.leave(o)
 	if again {
 		o.metered = meteredSteps

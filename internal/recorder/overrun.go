@@ -2,25 +2,17 @@ package recorder
 
 import (
 	"time"
-	"unsafe"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Overran implements engine.Observer.
-func (s *shard) Overran(name string, lasted time.Duration, stack string, ended bool) {
+func (s *shard) Overran(name string, from engine.NodeID, lasted time.Duration, stack string, ended bool) {
 	o := bgraph.Overrun{Loop: s.number, At: time.Now(), Held: bgraph.Nanos(lasted), Task: name, Stack: stack, To: bgraph.KeyStart}
 	if !ended { // on another thread
-		s.notes.each(func(n *note) {
-			if state, at := engine.SeatOf(coro.Peek(uintptr(unsafe.Pointer(n)))); state == engine.SeatRunning {
-				o.From = s.g.Key(at)
-			}
-		})
-		if o.From != 0 {
-			s.g.overran(o)
-		}
+		o.From = s.g.Key(from)
+		s.g.overran(o)
 		return
 	}
 	e := edgeOf(s.tally.Last)

@@ -32,7 +32,7 @@ const (
 
 // parking are the functions between the one in which a task waits and the observer.
 var parking = map[string]bool{
-	enginePath + "(*Task).observe":                   true,
+	enginePath + "(*Loop).observe":                   true,
 	enginePath + "(*Waiter).Wait":                    true,
 	enginePath + "(*Waiter).waitUntil":               true,
 	enginePath + "(*Waiter).waitFully":               true,

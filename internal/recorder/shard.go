@@ -23,7 +23,6 @@ type shard struct {
 
 	prints hashTable[node] // by fingerprint
 	pairs  hashTable[edge] // by the two nodes
-	byID   []*node         // nil: not met by this loop
 	nodes  paged[node]     // read by others
 	edges  paged[edge]     // read by others
 	notes  paged[note]     // read by others
@@ -64,7 +63,8 @@ type shard struct {
 //
 // It is one line of the processor's cache.
 type note struct {
-	engine.Seat // first, see noteOf; At of a note in shard.free is the next there
+	engine.Seat       // first, see noteOf
+	next        *note // in shard.free
 	// measured: something is measured of the step after this wait. timed: its time, and that of the wait.
 	measured, timed bool
 	first           bool   // if timed: because its node had hardly been met
@@ -99,13 +99,14 @@ func newShard(g *Graph, l *engine.Loop) *shard {
 
 // node returns the node with the given id.
 func (s *shard) node(id engine.NodeID) *node {
-	for int(id) >= len(s.byID) {
-		s.byID = append(s.byID, nil)
+	y := s.tally
+	for int(id) >= len(y.Spots) {
+		y.Spots = append(y.Spots, nil)
 	}
-	if s.byID[id] == nil {
-		s.byID[id] = s.nodes.add(func(n *node) { n.ID = id })
+	if y.Spots[id] == nil {
+		y.Spots[id] = &s.nodes.add(func(n *node) { n.ID = id }).Spot
 	}
-	return s.byID[id]
+	return nodeOf(y.Spots[id])
 }
 
 // draw returns a number around n, by chance, so that no rhythm of the program can keep
@@ -146,16 +147,16 @@ func (s *shard) Turn() {
 
 // Parked implements engine.Observer.
 func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.NodeID {
-	o := noteOf(t)
-	h := o.At.Out
+	o, from := noteOf(t), s.at(t)
+	h := from.Out
 	if h == nil || edgeOf(h).print != print {
-		h = &s.find(nodeOf(o.At), why, print).Hop
+		h = &s.find(from, why, print).Hop
 	}
 	s.ended(o, h)
 	to := h.To
 	if why == engine.ReasonEntrance {
 		s.reading.counts = false // what ends here was before
-		s.enter(o)
+		s.enter(o, from)
 		nodeOf(to).entrance = true
 	} else if to.Arrivals >= learning {
 		h.Print = print // what comes this way next need not be shown to s
@@ -164,15 +165,21 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 	if here := to.Arrivals - to.Departures; here > to.Peak {
 		to.Peak = here
 	}
-	o.State, o.At, o.ID, o.Since = engine.SeatWaiting, to, to.ID, s.tally.Turn
+	o.State, o.ID, o.Since = engine.SeatRunning, to.ID, s.tally.Turn
+	if why.Waits() {
+		o.State = engine.SeatWaiting
+	}
 	if due := s.due(); due > 0 || to.Arrivals <= learning {
 		s.time(o, due, to.Arrivals <= learning)
 	} else if o.metered > 0 {
 		o.measured = true
 	}
-	o.Attend = o.measured
+	t.Quiet(!o.measured)
 	return to.ID
 }
+
+// at is the node where t is, or last was.
+func (s *shard) at(t *engine.Task) *node { return nodeOf(s.tally.Spots[t.Node()]) }
 
 // ended is called when the task of o has ended a step along h.
 func (s *shard) ended(o *note, h *engine.Hop) {
@@ -321,15 +328,16 @@ func (s *shard) Resumed(t *engine.Task) {
 	if o == nil {
 		o = s.begin(t)
 	}
+	at := s.at(t)
 	if o.measured {
-		s.endWait(o)
+		s.endWait(o, at)
 	}
-	o.At.Departures++
+	at.Departures++
 	o.State = engine.SeatRunning
 }
 
 // endWait records the times of a wait, and begins to measure the step after it.
-func (s *shard) endWait(o *note) {
+func (s *shard) endWait(o *note, at *node) {
 	if !o.timed {
 		s.beginHeap(o)
 		return
@@ -341,11 +349,11 @@ func (s *shard) endWait(o *note) {
 	since := o.Since
 	s.blocks.reserve(2)
 	if o.State == engine.SeatReady {
-		s.measured(&nodeOf(o.At).stats.wait, s.nanos(o.ready-since), o)
+		s.measured(&at.stats.wait, s.nanos(o.ready-since), o)
 		since = o.ready
 	}
 	if o.State != engine.SeatFree {
-		s.measured(&nodeOf(o.At).stats.ready, s.nanos(now-since), o)
+		s.measured(&at.stats.ready, s.nanos(now-since), o)
 	}
 	o.Since = coro.Cycles() // what it took to record the wait is no part of the step
 	if s.heapIn--; s.heapIn <= 0 || o.first || o.metered > 0 {
@@ -357,36 +365,34 @@ func (s *shard) endWait(o *note) {
 func (s *shard) begin(t *engine.Task) *note {
 	o := s.free
 	if o != nil {
-		s.free = (*note)(unsafe.Pointer(o.At))
+		s.free = o.next
 	} else {
 		o = s.notes.add(func(*note) {})
 	}
 	t.SetSeat(&o.Seat)
-	start := s.byID[idStart]
+	start := s.node(idStart)
 	start.Arrivals++
-	*o = note{Seat: engine.Seat{At: &start.Spot, ID: idStart, Since: s.tally.Turn}}
+	*o = note{Seat: engine.Seat{ID: idStart, Since: s.tally.Turn}}
 	if due := s.due(); due > 0 || start.Arrivals <= learning {
 		o.timesNext(due, start.Arrivals <= learning)
 	}
-	o.Attend = o.measured
+	t.Quiet(!o.measured)
 	return o
 }
 
 // Finished implements engine.Observer.
 func (s *shard) Finished(t *engine.Task) {
-	o := noteOf(t)
-	end := s.byID[idEnd]
+	o, at, end := noteOf(t), s.at(t), s.node(idEnd)
 	s.leave(o) // and so the last step does not count for what it holds
-	h := o.At.Out
+	h := at.Out
 	if h == nil || h.To != &end.Spot {
-		h = &s.edge(nodeOf(o.At), end).Hop
+		h = &s.edge(at, end).Hop
 	}
 	s.ended(o, h)
 	end.Arrivals++
 	end.Departures++
 	o.State = engine.SeatFree
-	o.At = (*engine.Spot)(unsafe.Pointer(s.free))
-	s.free = o
+	o.next, s.free = s.free, o
 }
 
 // enoughStack is what reading the heap's size from runtime/metrics takes of the stack, in bytes. A task that

@@ -49,7 +49,7 @@ func TestTinyStepsAreTimedMoreSeldom(t *testing.T) {
 		tiny, step uint64 // cycles
 		every      int    // waits to one that is timed
 	}{
-		{400, 399, 80},
+		{400, 399, 160},
 		{400, 400, 20},
 		{0, 100, 20}, // Config.Sampling was given
 	} {

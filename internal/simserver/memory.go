@@ -24,6 +24,7 @@ type Memory struct {
 	cycles  uint64
 	gc      time.Duration // processor time of the collector
 	most    int           // the most that was ever live
+	forced  int           // collections by Collect
 	killed  time.Duration // when it was more than there is; 0: never
 }
 
@@ -79,6 +80,7 @@ func (m *Memory) collect() {
 func (m *Memory) Collect() {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
+	m.forced++
 	m.collect()
 }
 
