@@ -27,7 +27,7 @@ var layers = map[string]string{
 	"internal/httpcases":             "",
 	"internal/chunk":                 "internal/coro",
 	"internal/engine":                "internal/coro internal/chunk",
-	"internal/sched":                 "internal/engine",
+	"internal/sched":                 "internal/engine internal/coro",
 	"internal/sim":                   "internal/engine",
 	"internal/sim/programs":          "internal/sim stackchunk internal/engine",
 	"internal/simserver":             "internal/engine bgraph internal/poller internal/recorder netpoll knot aio ressched/probe internal/feed internal/kernel internal/coro golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix",

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/acme"
@@ -121,7 +122,7 @@ func (t *tlsSettings) open(errorLog *slog.Logger) (s secured, err error) {
 		s.reload, s.stop = t.keepFresh(keyring, errorLog)
 	}
 	if len(t.acmeHosts) > 0 {
-		s.config = t.withACME(s.config, keyring)
+		s.config = t.withACME(s.config, keyring, errorLog)
 	}
 	if s.config != nil && !t.http2 {
 		s.config.NextProtos = slices.DeleteFunc(append(knot.Protocols(), s.config.NextProtos...), func(p string) bool { return p == "h2" })
@@ -172,8 +173,11 @@ func warnOfExpiry(keyring *knot.TLSKeyring, errorLog *slog.Logger) {
 	}
 }
 
+// acmeErrorsApart is how long after an error of ACME no other is logged: each client has its own.
+const acmeErrorsApart = 10 * time.Second
+
 // withACME adds certificates that an authority gives. Those of files go before.
-func (t *tlsSettings) withACME(config *tls.Config, keyring *knot.TLSKeyring) *tls.Config {
+func (t *tlsSettings) withACME(config *tls.Config, keyring *knot.TLSKeyring, errorLog *slog.Logger) *tls.Config {
 	manager := &autocert.Manager{
 		Prompt: autocert.AcceptTOS, HostPolicy: autocert.HostWhitelist(t.acmeHosts...),
 		Cache: autocert.DirCache(t.acmeCache), Email: t.acmeEmail,
@@ -185,6 +189,7 @@ func (t *tlsSettings) withACME(config *tls.Config, keyring *knot.TLSKeyring) *tl
 		config = &tls.Config{MinVersion: t.version()}
 	}
 	config.NextProtos = append(knot.Protocols(), acme.ALPNProto)
+	var told atomic.Int64 // when an error was logged, of Unix, in ns; 0: none
 	config.GetCertificate = func(hello *tls.ClientHelloInfo) (cert *tls.Certificate, err error) {
 		challenge := len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == acme.ALPNProto
 		if keyring != nil && !challenge && keyring.Knows(hello.ServerName) {
@@ -192,6 +197,12 @@ func (t *tlsSettings) withACME(config *tls.Config, keyring *knot.TLSKeyring) *tl
 		}
 		// It reads files, and asks the authority if it has to.
 		task.Offload(func() { cert, err = manager.GetCertificate(hello) })
+		if err != nil && !challenge && slices.Contains(t.acmeHosts, hello.ServerName) {
+			now, last := time.Now().UnixNano(), told.Load()
+			if (last == 0 || now-last >= int64(acmeErrorsApart)) && told.CompareAndSwap(last, now) {
+				errorLog.Error("knot: no certificate by ACME", "host", hello.ServerName, "error", err)
+			}
+		}
 		return cert, err
 	}
 	return config

@@ -114,6 +114,22 @@ func TestServesHTTPS(t *testing.T) {
 	}
 }
 
+// What the authority does not give is in the error log, once for many clients.
+func TestACMEErrorsAreLogged(t *testing.T) {
+	p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", t.TempDir(), "-acme-directory", "https://127.0.0.1:1/")
+	for range 3 {
+		if nc, err := tls.Dial("tcp", strings.TrimPrefix(p.url, "https://"), &tls.Config{InsecureSkipVerify: true, ServerName: "acme.test"}); err == nil {
+			nc.Close()
+			t.Error("a certificate for acme.test")
+		}
+	}
+	p.stop()
+	p.code()
+	if log := p.stderr.all(); strings.Count(log, "no certificate by ACME") != 1 || !strings.Contains(log, "127.0.0.1:1") {
+		t.Errorf("the log says %s", log)
+	}
+}
+
 // TestACMECertificates: what the authority has given before is served, other names are not asked for.
 func TestACMECertificates(t *testing.T) {
 	dir := t.TempDir()
@@ -136,6 +152,9 @@ func TestACMECertificates(t *testing.T) {
 		t.Error("a certificate for other.test")
 	}
 	p.stop()
+	if log := p.stderr.all(); strings.Contains(log, "no certificate by ACME") {
+		t.Errorf("the log says %s", log) // of a name that nobody has asked for
+	}
 	if code := p.code(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, p.stderr.all())
 	}

@@ -133,18 +133,24 @@ type doors struct {
 // for tasks that are away.
 func (l *Loop) isOpen() bool { return l.admission == nil && !l.manyAway() && !l.anyInLine() }
 
-// verdict is what becomes of the next one at that entrance. Without an Admission nobody is refused.
-func (l *Loop) verdict(entrance int, q Queue) Verdict {
+// verdict is what becomes of the next one in q, whose state is up to date. Without an Admission nobody is refused.
+func (l *Loop) verdict(q *line) Verdict {
 	if l.admission != nil {
-		return l.admission.Next(l.now, entrance, q)
+		return l.admission.Next(l.now, q.index, &q.state)
 	}
 	switch {
-	case q.Left:
+	case q.state.Left:
 		return VerdictRefuse
-	case q.Full:
+	case q.state.Full:
 		return VerdictDefer
 	}
 	return VerdictAdmit
+}
+
+// verdictAtOnce is verdict for one that comes where nobody is in line.
+func (l *Loop) verdictAtOnce(q *line) Verdict {
+	q.state = Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}
+	return l.verdict(q)
 }
 
 // enter is EnterFrom for the running task of l. The entrance is a node of the blocking graph
@@ -162,7 +168,7 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 	q := l.line(e)
 	// Others that are ready may come here too: the order among all of them is the line's.
 	if q.n == 0 && !l.anyReady() {
-		switch l.verdict(e.index, Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}) {
+		switch l.verdictAtOnce(q) {
 		case VerdictAdmit, VerdictAdmitNewest:
 			return nil
 		case VerdictRefuse:
@@ -229,7 +235,7 @@ func (l *Loop) StartAt(e *Entrance, client uint32, waited time.Duration, k *Tick
 	t.loop = l
 	q := l.line(e)
 	if q.n == 0 {
-		if v := l.verdict(e.index, Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}); v != VerdictDefer && v != VerdictEnough {
+		if v := l.verdictAtOnce(q); v != VerdictDefer && v != VerdictEnough {
 			l.startAt(q, t, v)
 			return
 		}
@@ -283,14 +289,14 @@ func (l *Loop) serve(q *line) {
 		oldest := q.oldest()
 		if !l.cancelAll {
 			left := oldest.gone && l.now-oldest.since > goneAfter
-			inside := 0
+			s := &q.state
+			s.Waiting, s.Starting, s.Refusing = q.n, q.starting, q.refusing
+			s.Oldest, s.Front = l.now-oldest.since, l.now-q.top().oldest().since
+			s.Inside, s.Full, s.Gone, s.Left = 0, l.noRoom(q.index), q.gone, left
 			if q.index >= doorIndex {
-				inside = l.piles[q.index-doorIndex].inside()
+				s.Inside = l.piles[q.index-doorIndex].inside()
 			}
-			v = l.verdict(q.index, Queue{
-				Waiting: q.n, Inside: inside, Starting: q.starting, Refusing: q.refusing, Oldest: l.now - oldest.since, Front: l.now - q.top().oldest().since,
-				Full: l.noRoom(q.index), Gone: q.gone, Left: left,
-			})
+			v = l.verdict(q)
 			q.gone = 0
 			if left && v == VerdictRefuse {
 				q.gone = 1

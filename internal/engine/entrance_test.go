@@ -25,7 +25,7 @@ type room struct {
 	refusing []int // Queue.Refusing when somebody was refused
 }
 
-func (r *room) Next(_ time.Duration, _ int, q Queue) Verdict {
+func (r *room) Next(_ time.Duration, _ int, q *Queue) Verdict {
 	r.calls++
 	switch {
 	case q.Left:
@@ -39,7 +39,7 @@ func (r *room) Next(_ time.Duration, _ int, q Queue) Verdict {
 		return VerdictDefer
 	}
 	r.inside++
-	r.asked = append(r.asked, q)
+	r.asked = append(r.asked, *q)
 	if r.newest {
 		return VerdictAdmitNewest
 	}

@@ -125,8 +125,8 @@ type Policy interface {
 // Entrance. Its methods are called on that loop and must not park. now is the time of the
 // runtime's clock.
 type Admission interface {
-	// Next says what becomes of one of the tasks that wait at the entrance with that index.
-	Next(now time.Duration, entrance int, q Queue) Verdict
+	// Next says what becomes of one of the tasks that wait at the entrance with that index. q is the loop's.
+	Next(now time.Duration, entrance int, q *Queue) Verdict
 	// Left records that a task that was admitted there has left again.
 	Left(now time.Duration, entrance int)
 }

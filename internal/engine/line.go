@@ -9,10 +9,11 @@ import (
 // first, and among equals in the order that the Admission wants. Loop-private.
 type line struct {
 	index    int
-	n        int // tasks in it
-	starting int // tasks that were let in and have not run since
-	refusing int // tasks that were refused and have not run since
-	gone     int // see Queue.Gone
+	n        int   // tasks in it
+	state    Queue // what the Admission is shown
+	starting int   // tasks that were let in and have not run since
+	refusing int   // tasks that were refused and have not run since
+	gone     int   // see Queue.Gone
 	// With that number starting, the Admission let no more in during the turn that began at enoughAt; 0: no limit was given.
 	enough   int
 	enoughAt time.Duration
@@ -90,7 +91,9 @@ func (q *line) push(w *Waiter, t *Task, client uint32, since time.Duration, befo
 	} else {
 		x = new(inLine)
 	}
-	*x = inLine{line: q, w: w, t: t, client: client, level: uint8(t.extra().priority + 32), since: since, queued: true, before: before}
+	x.line, x.w, x.t, x.next = q, w, t, nil // the rest is zero
+	x.since, x.client, x.level = since, client, uint8(t.extra().priority+32)
+	x.queued, x.before = true, before
 	v := q.levels[x.level].list(x)
 	if x.prev = v.tail; v.tail == nil {
 		v.head = x

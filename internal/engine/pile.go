@@ -39,6 +39,7 @@ type pile struct {
 	heading  int   // tasks that were let in at the door and have not got there yet
 	limit    int   // of both, without the late; 0: none, below 0: nobody may come
 	departed int   // since the last look
+	lateGone int   // of the late, since then
 	waited   time.Duration
 	quickest time.Duration
 	quiet    time.Duration // since when few wait
@@ -70,7 +71,8 @@ type Bottlenecks interface {
 type PileQueue struct {
 	Afresh   bool          // what was said before was of something else
 	Waiting  int           // tasks there, without those that waited when the limit was set
-	Departed int           // tasks that have gone on since it was last said
+	Departed int           // tasks that have gone on since it was last said, without those that waited when the limit was set
+	Late     int           // of these
 	Waited   time.Duration // by these in all
 	Quickest time.Duration // by one of these
 	Out      int           // tasks that are kept out
@@ -103,7 +105,8 @@ func (l *Loop) passDoors(x *extension) error {
 			p.goes(x)
 			continue
 		}
-		if p.door.n == 0 && p.room() && l.admission.Next(l.now, doorIndex+i, Queue{Waiting: 1, Inside: p.inside()}) != VerdictRefuse {
+		p.door.state = Queue{Waiting: 1, Inside: p.inside()}
+		if p.door.n == 0 && p.room() && l.admission.Next(l.now, doorIndex+i, &p.door.state) != VerdictRefuse {
 			p.heads(i, x)
 			continue
 		}
@@ -213,11 +216,12 @@ func (l *Loop) pileDown(t *Task) {
 			continue
 		}
 		p.waiting--
-		p.departed++
 		p.turns++
 		if at := *t.worker.Stamp(); p.late > 0 && int32(at-stamp(p.since)) < 0 {
 			p.late--
+			p.lateGone++
 		} else {
+			p.departed++
 			d := time.Duration(stamp(l.now)-at) << stampBits
 			p.waited += d
 			p.quickest = min(p.quickest, d)
@@ -371,12 +375,12 @@ func (l *Loop) lookAtPiles() {
 		for i, p := range l.piles {
 			afresh := l.clarify(p)
 			limit := l.bottlenecks.Piled(l.now, i, PileQueue{
-				Afresh: afresh, Waiting: p.waiting - p.late, Departed: p.departed, Waited: p.waited, Quickest: p.quickest, Out: p.door.n,
+				Afresh: afresh, Waiting: p.waiting - p.late, Departed: p.departed, Late: p.lateGone, Waited: p.waited, Quickest: p.quickest, Out: p.door.n,
 			})
 			if limit > 0 && p.limit == 0 {
 				p.since, p.late = l.now, p.waiting
 			}
-			p.limit, p.departed, p.waited, p.quickest = limit, 0, 0, math.MaxInt64
+			p.limit, p.departed, p.lateGone, p.waited, p.quickest = limit, 0, 0, 0, math.MaxInt64
 			if p.waiting > pileFew || p.limit != 0 || p.door.n > 0 {
 				p.quiet = l.now
 			}

@@ -17,7 +17,7 @@ type limiter struct {
 	afresh  bool  // likewise, of the first pile
 }
 
-func (*limiter) Next(_ time.Duration, _ int, q Queue) Verdict {
+func (*limiter) Next(_ time.Duration, _ int, q *Queue) Verdict {
 	if q.Full {
 		return VerdictDefer
 	}

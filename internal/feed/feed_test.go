@@ -196,7 +196,7 @@ func TestPressureWhereMemoryIsPlentiful(t *testing.T) {
 		a := sched.NewAdmission(0, true, func(int) *sched.Gate { return gate })
 		s.tick(0, 1, heap(rt))
 		before := window()
-		for a.Next(0, 1, sched.Queue{Waiting: 1}) == sched.Admit {
+		for a.Next(0, 1, &sched.Queue{Waiting: 1}) == sched.Admit {
 		}
 		for i := range 5 {
 			s.tick(time.Duration(i+1)*20*time.Millisecond, uint64(i), append(heap(rt),

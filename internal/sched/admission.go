@@ -1,9 +1,9 @@
 package sched
 
 import (
-	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
@@ -57,9 +57,8 @@ type Admission struct {
 	piles []Pile
 	doors []entrance // of the piles, without gates
 
-	// Changed by the loop only.
-	admitted, deferred atomic.Uint64
-	refused            [causes]atomic.Uint64
+	admitted, deferred coro.Counter
+	refused            [causes]coro.Counter
 }
 
 // An entrance is one loop's view of a Gate. Loop-private.
@@ -104,7 +103,7 @@ func (a *Admission) at(index int) *entrance {
 }
 
 // Next is part of engine.Admission.
-func (a *Admission) Next(now time.Duration, index int, q Queue) Verdict {
+func (a *Admission) Next(now time.Duration, index int, q *Queue) Verdict {
 	if index >= engine.MaxEntrances {
 		return a.nextAtDoor(now, index-engine.MaxEntrances, q)
 	}
@@ -117,7 +116,7 @@ func (a *Admission) Next(now time.Duration, index int, q Queue) Verdict {
 
 // nextAtDoor is Next for those that are kept out because too many wait at a place inside, see
 // Piled.
-func (a *Admission) nextAtDoor(now time.Duration, pile int, q Queue) Verdict {
+func (a *Admission) nextAtDoor(now time.Duration, pile int, q *Queue) Verdict {
 	if pile >= len(a.doors) {
 		return unasked(q)
 	}
@@ -129,7 +128,7 @@ func (a *Admission) nextAtDoor(now time.Duration, pile int, q Queue) Verdict {
 }
 
 // unasked is the verdict where all are admitted.
-func unasked(q Queue) Verdict {
+func unasked(q *Queue) Verdict {
 	if q.Left {
 		return Refuse
 	}
@@ -146,9 +145,13 @@ func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
 		a.doors = append(a.doors, entrance{line: Line{atDoor: true}})
 	}
 	p, door := &a.piles[pile], &a.doors[pile]
+	before := p.Limit()
 	p.Update(now, q)
-	door.line.Departed(q.Departed)
-	if q.Departed > 0 {
+	if before == 0 && p.Limit() > 0 {
+		door.line.Opened(p.rate)
+	}
+	door.line.Departed(q.Departed + q.Late)
+	if q.Departed+q.Late > 0 {
 		door.progress, door.stuck = now, false
 	}
 	if q.Waiting > 0 && a.heldUp() {
@@ -158,7 +161,7 @@ func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
 }
 
 // next decides about the tasks that wait at e.
-func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Verdict {
+func (a *Admission) next(now time.Duration, e *entrance, q *Queue, tight bool) Verdict {
 	e.line.Gone(q.Gone)
 	e.line.Look(now, q.Waiting, q.Inside, tight)
 	if q.Left && e.line.LetsGo(q.Refusing) {
@@ -196,7 +199,7 @@ func (a *Admission) next(now time.Duration, e *entrance, q Queue, tight bool) Ve
 }
 
 // full is Next when there is no room inside. What counts is whether anybody moves, on any loop.
-func (a *Admission) full(now time.Duration, e *entrance, q Queue) Verdict {
+func (a *Admission) full(now time.Duration, e *entrance, q *Queue) Verdict {
 	after := stuckAfter
 	if e.gate != nil {
 		if !q.Full && !a.ledger.scarce.Load() {
@@ -231,16 +234,16 @@ func (a *Admission) Left(now time.Duration, index int) {
 }
 
 // Refused is how many tasks were refused for a cause. It may be called from any goroutine.
-func (a *Admission) Refused(c Cause) uint64 { return a.refused[c].Load() }
+func (a *Admission) Refused(c Cause) uint64 { return uint64(a.refused[c].Load()) }
 
 // Causes are all there are.
 func Causes() []Cause { return []Cause{CauseLine, CauseStuck, CauseWait, CausePile} }
 
 // Report adds the counters to r. It may be called from any goroutine.
 func (a *Admission) Report(r *Report) {
-	r.Admitted += a.admitted.Load()
-	r.Deferred += a.deferred.Load()
+	r.Admitted += uint64(a.admitted.Load())
+	r.Deferred += uint64(a.deferred.Load())
 	for i := range a.refused {
-		r.Refused += a.refused[i].Load()
+		r.Refused += uint64(a.refused[i].Load())
 	}
 }

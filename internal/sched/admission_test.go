@@ -27,7 +27,7 @@ func newGate(t *testing.T, loops int) (*Ledger, *Gate, ResourceID, []*Admission)
 func TestGateLetsInWhatIsPromised(t *testing.T) {
 	l, g, r, a := newGate(t, 1)
 	admitted := func() (n int) {
-		for a[0].Next(0, 1, Queue{Waiting: 1}) == Admit {
+		for a[0].Next(0, 1, &Queue{Waiting: 1}) == Admit {
 			n++
 		}
 		return n
@@ -76,7 +76,7 @@ func TestVariedDemandLeavesRoom(t *testing.T) {
 	_, g, _, a := newGate(t, 1)
 	g.SetDemand([]Moments{{Mean: 1, Variance: 1}})
 	n := 0
-	for a[0].Next(0, 1, Queue{Waiting: 1}) == Admit {
+	for a[0].Next(0, 1, &Queue{Waiting: 1}) == Admit {
 		n++
 	}
 	// The largest n with 2 n + 4 sqrt(n) <= 100: those inside may be the larger ones, see promise.sum.
@@ -92,16 +92,16 @@ func TestGateIsNeverQuiteClosed(t *testing.T) {
 	l.Observe(time.Second, r, 500)
 	l.Tick(time.Second)
 	now := time.Second
-	if got := a[0].Next(now, 1, Queue{Waiting: 1}); got != Admit {
+	if got := a[0].Next(now, 1, &Queue{Waiting: 1}); got != Admit {
 		t.Errorf("the first: %v", got)
 	}
 	for _, a := range a {
-		if got := a.Next(now, 1, Queue{Waiting: 1}); got != Defer {
+		if got := a.Next(now, 1, &Queue{Waiting: 1}); got != Defer {
 			t.Errorf("another: %v, want that it waits", got)
 		}
 	}
 	a[0].Left(now, 1)
-	if got := a[1].Next(now, 1, Queue{Waiting: 1}); got != Admit {
+	if got := a[1].Next(now, 1, &Queue{Waiting: 1}); got != Admit {
 		t.Errorf("when the first has finished: %v", got)
 	}
 }
@@ -144,7 +144,7 @@ func TestHeldUp(t *testing.T) {
 					a.Left(now, 1)
 				}
 				if now < c.to {
-					for a.Next(now+1, 1, Queue{Waiting: 1}) == Admit {
+					for a.Next(now+1, 1, &Queue{Waiting: 1}) == Admit {
 					}
 				}
 				most = max(most, g.Inside())
@@ -175,7 +175,7 @@ func TestLoopsShareAGate(t *testing.T) {
 	_, g, _, a := newGate(t, 3)
 	now := time.Second
 	fill := func(loop int) (n int) {
-		for a[loop].Next(now, 1, Queue{Waiting: 1}) == Admit {
+		for a[loop].Next(now, 1, &Queue{Waiting: 1}) == Admit {
 			n++
 		}
 		return n
@@ -212,7 +212,7 @@ func TestLoopsShareAGate(t *testing.T) {
 
 func TestWhatIsNoEntranceIsAdmitted(t *testing.T) {
 	a := NewAdmission(0, true, func(int) *Gate { return nil })
-	if got := a.Next(0, 7, Queue{Waiting: 1, Oldest: time.Hour}); got != Admit {
+	if got := a.Next(0, 7, &Queue{Waiting: 1, Oldest: time.Hour}); got != Admit {
 		t.Errorf("%v where there is no gate", got)
 	}
 	a.Left(0, 7)
@@ -236,7 +236,7 @@ func TestLedgerAndGatesFromManyGoroutines(t *testing.T) {
 				p.Tick(now)
 				p.Ready(1)
 				n, _ := p.Next()
-				if a.Next(now, int(n), Queue{Waiting: 1}) == Admit {
+				if a.Next(now, int(n), &Queue{Waiting: 1}) == Admit {
 					p.Charge(n, 10)
 					a.Left(now, int(n))
 				}

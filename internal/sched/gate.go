@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
 // A Gate knows how many tasks may be inside: between an entrance of the program, where they
@@ -78,8 +80,9 @@ func (m Moments) Likely() float64 {
 
 // A share is one loop's part of what is inside.
 type share struct {
-	inside  atomic.Int64 // changed by its loop only
-	credit  atomic.Int64 // tasks it may let in without asking
+	inside  coro.Counter
+	granted atomic.Int64 // tasks that it might let in without asking when it last asked; others take it back
+	used    coro.Counter // of these
 	waiting atomic.Int64 // when it last asked in vain; 0: not since it was let in
 }
 
@@ -263,10 +266,13 @@ func (g *Gate) inside() (n int) {
 // given is how many are inside or may come in without asking.
 func (g *Gate) given() (n int) {
 	for _, s := range *g.shares.Load() {
-		n += int(s.inside.Load() + max(s.credit.Load(), 0))
+		n += int(s.inside.Load() + s.credit())
 	}
 	return n
 }
+
+// credit is how many tasks it may let in without asking.
+func (s *share) credit() int64 { return max(s.granted.Load()-s.used.Load(), 0) }
 
 // share returns the part of a loop.
 func (g *Gate) share(loop int) *share {
@@ -293,19 +299,17 @@ func (g *Gate) moves(now time.Duration) {
 
 // finished records that a task that was let in on that loop is done.
 func (g *Gate) finished(s *share) {
-	if s.inside.Load() > 0 {
+	if s.inside.Own() > 0 {
 		s.inside.Add(-1)
 	}
 }
 
 // admit lets a task of that loop in if it can.
 func (g *Gate) admit(now time.Duration, s *share) bool {
-	if s.credit.Load() > 0 {
-		if s.credit.Add(-1) >= 0 {
-			s.inside.Add(1)
-			return true
-		}
-		s.credit.Store(0) // taken back in the same moment
+	if s.used.Own() < s.granted.Load() {
+		s.used.Add(1)
+		s.inside.Add(1)
+		return true
 	}
 	return g.ask(now, s)
 }
@@ -337,7 +341,7 @@ func (g *Gate) ask(now time.Duration, s *share) bool {
 		g.peak = max(g.peak, given+1) // somebody wanted to be the next
 		for _, o := range *g.shares.Load() {
 			if o != s {
-				o.credit.Store(0) // what others have and do not use
+				o.granted.Store(0) // what others have and do not use
 			}
 		}
 		return false
@@ -348,7 +352,8 @@ func (g *Gate) ask(now time.Duration, s *share) bool {
 	}
 	s.inside.Add(1)
 	g.peak = max(g.peak, given+1)
-	s.credit.Store(int64(min((room-1)/(2*loops), mostCredit)))
+	s.used.Add(-s.used.Own())
+	s.granted.Store(int64(min((room-1)/(2*loops), mostCredit)))
 	return true
 }
 

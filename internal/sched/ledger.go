@@ -202,7 +202,7 @@ func (l *Ledger) Tick(now time.Duration) {
 		g.window.Update(now, from, at, float64(g.peak), g.feels(now, pressure))
 		g.peak = g.counted
 		for _, s := range *g.shares.Load() {
-			s.credit.Store(0) // there may be less room now
+			s.granted.Store(0) // there may be less room now
 		}
 	}
 	l.version.Add(1)
@@ -216,12 +216,13 @@ const tightShare = 0.92
 // one that is yet to come in that they wait for.
 func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
 
-// Calm reports whether there was plenty of everything at the last Tick, and no gate without room.
+// Calm reports whether there was plenty of everything at the last Tick, but for what holding up wins nothing back
+// of, and no gate without room.
 func (l *Ledger) Calm() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range *l.accounts.Load() {
-		if a.counts() && a.state != Low {
+		if a.counts() && a.state != Low && !a.vain.on {
 			return false
 		}
 	}

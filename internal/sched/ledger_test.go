@@ -118,7 +118,7 @@ func TestWatchedResourceDecidesNothing(t *testing.T) {
 	a := NewAdmission(0, false, func(int) *Gate { return g })
 	for now := time.Duration(0); now < 60*time.Millisecond; now += 10 * time.Millisecond {
 		l.Observe(now, r, 5)
-		for a.Next(now, 1, Queue{Waiting: 1}) == Admit {
+		for a.Next(now, 1, &Queue{Waiting: 1}) == Admit {
 		}
 		l.Tick(now)
 	}
@@ -439,7 +439,7 @@ func TestWhatTasksInsideMayYetTake(t *testing.T) {
 			l.recount()
 			room := g.room(g.given())
 			l.mu.Unlock()
-			if room += int(g.share(0).credit.Load()); room != c.room {
+			if room += int(g.share(0).credit()); room != c.room {
 				t.Errorf("there is room for %d more, want %d", room, c.room)
 			}
 		})

@@ -88,7 +88,6 @@ const (
 	// What comes back within soon is likely to be the same overload.
 	soon         = 5 * time.Second
 	soonPatience = 500 * time.Millisecond
-	doorPatience = time.Second // those inside have become more and more before there was a door
 	// Where a quarter as many leave as are served the line grows only as long as clients are patient,
 	// and each that leaves costs as much as three that are refused (ADR 0037).
 	leaving = 4
@@ -204,6 +203,12 @@ func (q *Line) Admitted(now time.Duration, left int) {
 // Departed records that n of those inside have gone on, for a line at a door.
 func (q *Line) Departed(n int) { q.served += n }
 
+// Opened records that there is a door from now on, and how many go on in a second behind it.
+func (q *Line) Opened(rate float64) {
+	q.pace.mean = float64(time.Second) / rate
+	q.pace.square = q.pace.mean * q.pace.mean
+}
+
 // Refused records that one was refused.
 func (q *Line) Refused() { q.refused++ }
 
@@ -249,11 +254,8 @@ func (q *Line) Look(now time.Duration, waiting, inside int, tight bool) {
 		}
 	case Growing:
 		allowed := patience
-		if q.atDoor {
-			allowed = doorPatience
-		}
 		switch {
-		case tight:
+		case tight, q.atDoor && work > longestWait:
 			allowed = 0
 		case q.known(now), q.gone*leaving > q.served && q.gone > windowServed:
 			allowed = soonPatience

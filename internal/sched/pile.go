@@ -27,8 +27,8 @@ import (
 //
 // By Little's law those that wait are as many as go on in the time that they wait. The limit is
 // what goes on in the time that is short enough, Line.TooLong for the time between two. If the
-// node does several things at once that is too few: then fewer go on, so the limit goes back to
-// where it was and is not lowered for a while.
+// node does several things at once, and they are there meanwhile, that is too few: fewer go on. Then how long they
+// wait is how long it takes, and the limit becomes what goes on in that time.
 type Pile struct {
 	limit  float64       // 0: none
 	wanted time.Duration // when somebody was last kept out
@@ -43,17 +43,18 @@ type Pile struct {
 	was      pileWindow
 	inTurn   int // windows in a row in which they went on in turn
 	streak   int
-	// When the streak began: departures per second before, and how many waited.
+	// When the streak began: departures per second before, and how many waited. And departures since.
 	ref        float64
 	refWaiting int
+	since      time.Duration
+	gone       int
 
 	// The last decrease of the limit.
-	before float64 // the limit
-	rate   float64
-	wait   float64       // mean time that they had waited, before the first
-	tried  bool          // it is yet to be seen what comes of it
-	lost   float64       // share of the rate below which it was too much
-	hold   time.Duration // no other before
+	rate  float64
+	wait  float64       // mean time that they had waited, before the first
+	tried bool          // it is yet to be seen what comes of it
+	takes float64       // as long as they wait if they are too few, in seconds; 0: not known
+	hold  time.Duration // no other before
 }
 
 // A pileWindow is what a window has found.
@@ -68,14 +69,17 @@ const (
 	pileHold  = 2 * time.Second
 	pileLeast = 2.0
 	pileSome  = 4   // departures that say something of a slow node
-	pileLost  = 0.8 // share of the rate that remains: the decrease was too much
-	pileFirst = 0.6 // the same for the first, when the rate is not known so well
+	pileLost  = 0.9 // share of the rate that remains: the decrease was too much
+	pileFar   = 0.6 // the same, of which it is no pile
+	pileNone  = 0.8 // if this share of the wait remains as well
+	pileRoom  = 1.5 // times what goes on in the time it takes, so that it does all it can
 	// Times the wait: it has become longer.
 	pileLonger = 1.05
 	pileSame   = 1.25 // times the rate: no more go on than before
 	pileMore   = 1.5  // times those that wait: they have become more
 	// The same where they overtake each other.
 	pileOvertake = 8
+	pileRounds   = 4 // of all that wait in a window, once they are limited
 	pileShare    = 4 // a window is at least as long as the wait divided by this
 	pileLower    = 0.8
 	pileHigher   = 1.1
@@ -105,6 +109,9 @@ func (p *Pile) Update(now time.Duration, q engine.PileQueue) {
 		p.quickest = min(p.quickest, q.Quickest)
 		p.moved = now
 	}
+	if q.Late > 0 {
+		p.moved = now
+	}
 	if q.Out > 0 {
 		p.wanted = now
 	}
@@ -117,7 +124,7 @@ func (p *Pile) Update(now time.Duration, q engine.PileQueue) {
 		p.open(now, waiting)
 		return
 	}
-	if p.limit > 0 && float64(waiting) > p.limit+1 {
+	if p.limit > 0 && (float64(waiting) > p.limit+1 || q.Late > 0 && q.Departed == 0) {
 		p.open(now, waiting)
 		return // those that were too many are still there; what goes on now is not due to the limit
 	}
@@ -126,6 +133,9 @@ func (p *Pile) Update(now time.Duration, q engine.PileQueue) {
 	least, many, slow := max(windowTime, time.Duration(p.was.wait/pileShare*float64(time.Second))), windowServed, windowSlowTime
 	if p.tried { // what comes of a lower limit takes longer to see
 		least, many, slow = windowLong, windowMany, 2*windowSlowTime
+	}
+	if p.limit > 0 && p.departed < pileRounds*waiting && took < 2*windowLongest {
+		return // they may go on in bunches, as many as a node does at once
 	}
 	if took < least || p.departed < many && (more < windowGrowth || p.departed < pileSome) && (took < slow || p.departed < pileSome && took < windowLongest) {
 		return
@@ -163,6 +173,7 @@ func (p *Pile) suspect(now time.Duration, w *pileWindow, waiting, more int) bool
 		return false // it may yet turn out to have grown
 	}
 	p.inTurn++
+	p.gone += p.departed
 	came := float64(p.departed+more) * w.wait / (now - p.began).Seconds() // while those that went on waited
 	if 4*p.quickest.Seconds() < 3*min(w.wait, p.was.wait) || float64(waiting) > 2*came {
 		p.inTurn = 0
@@ -177,9 +188,11 @@ func (p *Pile) suspect(now time.Duration, w *pileWindow, waiting, more int) bool
 	}
 	if p.streak++; p.streak == 1 {
 		p.ref, p.refWaiting = p.was.rate, p.first
+		p.since, p.gone = p.began, p.departed
 	}
 	if p.streak > 1 && w.rate > pileSame*p.ref { // more go on than before, or the processor had been away then
 		p.streak, p.ref, p.refWaiting = 1, w.rate, waiting
+		p.since, p.gone = p.began, p.departed
 	}
 	much := pileMore
 	if p.inTurn < 2 {
@@ -189,8 +202,8 @@ func (p *Pile) suspect(now time.Duration, w *pileWindow, waiting, more int) bool
 		return true
 	}
 	p.wanted = now
-	p.before, p.rate, p.wait, p.lost, p.tried = float64(waiting), w.rate, w.wait, pileFirst, true
-	p.limit = max(min(float64(waiting), w.rate*short(w.rate)), pileLeast)
+	p.rate, p.wait, p.tried = float64(p.gone)/(now-p.since).Seconds(), w.wait, true
+	p.limit = max(min(float64(waiting), p.rate*short(p.rate)), pileLeast)
 	return true
 }
 
@@ -198,17 +211,21 @@ func (p *Pile) raise() { p.limit, p.tried = min(p.limit*pileHigher+1, 1e6), fals
 
 // adjust moves the limit.
 func (p *Pile) adjust(now time.Duration, w pileWindow, waiting int) {
-	aim := short(max(w.rate, 1))
-	wait := float64(waiting) / max(w.rate, 1) // by Little's law: those that have gone on may be the newest
+	if w.rate == 0 {
+		return // of those that came since
+	}
+	aim := max(short(w.rate), pileRoom*p.takes)
+	wait := float64(waiting) / w.rate // by Little's law: those that have gone on may be the newest
 	switch {
-	case p.tried && w.rate < p.lost*p.rate && w.wait > pileLost*p.wait:
+	case p.tried && w.rate < pileFar*p.rate && p.takes == 0 && wait > pileNone*p.wait:
 		*p = Pile{hold: now + pileHold, moved: now}
-	case p.tried && w.rate < p.lost*p.rate:
-		p.limit, p.tried, p.hold = p.before, false, now+pileHold
+	case p.tried && w.rate < pileLost*p.rate:
+		p.takes = wait
+		p.limit, p.tried, p.hold = max(p.limit, p.rate*max(short(p.rate), pileRoom*p.takes)), false, now+pileHold
 	case wait < aim:
 		p.raise()
 	case wait > 2*aim && now >= p.hold:
-		p.before, p.rate, p.lost, p.tried = p.limit, w.rate, pileLost, true
+		p.rate, p.tried = w.rate, true
 		p.limit = max(p.limit*pileLower, w.rate*aim, pileLeast)
 	default:
 		p.tried = false

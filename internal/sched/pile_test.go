@@ -275,10 +275,11 @@ func TestTwoKindsThatSleepAreNoPile(t *testing.T) {
 func TestALimitWithoutUseIsGivenUp(t *testing.T) {
 	n := &pileNode{service: func() time.Duration { return 500 * time.Millisecond }}
 	n.run(2*time.Second, 100)
-	n.pile = Pile{limit: 5, before: 50, rate: 100, wait: 0.5, lost: pileFirst, tried: true, began: n.now, wanted: n.now, moved: n.now}
-	n.run(2*time.Second, 100)
+	n.busy, n.began = nil, nil // they are late
+	n.pile = Pile{limit: 5, rate: 100, wait: 0.5, tried: true, began: n.now, wanted: n.now, moved: n.now}
+	n.run(3*time.Second, 100)
 	if n.pile.Limit() != 0 || len(n.outside) > 0 {
-		t.Errorf("after two seconds the limit is %d, and %d are kept out", n.pile.Limit(), len(n.outside))
+		t.Errorf("after three seconds the limit is %d, and %d are kept out", n.pile.Limit(), len(n.outside))
 	}
 	n.limited = false
 	n.run(8*time.Second, 100)

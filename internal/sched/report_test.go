@@ -15,7 +15,7 @@ func TestReport(t *testing.T) {
 	gate := l.NewGate("requests")
 	admission := NewAdmission(0, true, func(int) *Gate { return gate })
 	for range 6 {
-		admission.Next(time.Second, 3, Queue{Waiting: 1})
+		admission.Next(time.Second, 3, &Queue{Waiting: 1})
 	}
 	p := NewResource(ResourceConfig{Ledger: l})
 	p.Ready(3)

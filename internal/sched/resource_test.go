@@ -364,7 +364,7 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 				}
 			}
 		}
-		if admission.Next(w.now, 1, Queue{Waiting: 1, Oldest: time.Millisecond}) == Admit {
+		if admission.Next(w.now, 1, &Queue{Waiting: 1, Oldest: time.Millisecond}) == Admit {
 			admission.Left(w.now, 1)
 		}
 	}
@@ -418,7 +418,7 @@ func BenchmarkAdmission(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		now += 10 * time.Microsecond
-		if a.Next(now, 1, Queue{Waiting: 1, Oldest: time.Microsecond}) != Admit {
+		if a.Next(now, 1, &Queue{Waiting: 1, Oldest: time.Microsecond}) != Admit {
 			b.Fatal("not admitted")
 		}
 		a.Left(now, 1)

@@ -254,7 +254,7 @@ func (s *simLoop) step(n Node) {
 	nd := &s.nodes[n]
 	t := nd.queue[0]
 	if nd.entrance {
-		if s.admission.Next(s.now, int(n), Queue{Waiting: len(nd.queue), Oldest: s.now - t.since}) == Defer {
+		if s.admission.Next(s.now, int(n), &Queue{Waiting: len(nd.queue), Oldest: s.now - t.since}) == Defer {
 			nd.line++
 			return
 		}

@@ -48,6 +48,9 @@ func TestHoldingIsInVain(t *testing.T) {
 		if granted != x.granted || vain != x.vain {
 			t.Errorf("%v, %v MiB in use: %d are let go, in vain: %v; want %d, %v", now, x.used/mib, granted, vain, x.granted, x.vain)
 		}
+		if l.Calm() != vain {
+			t.Errorf("%v: calm is %v, in vain: %v", now, !vain, vain)
+		}
 		if p, _, _ := l.pressure(now); vain && p > 1 {
 			t.Errorf("%v: pressure is %v, although those inside are not the cause", now, p)
 		}

@@ -168,22 +168,8 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 		}
 		return c.w.Exp(time.Duration(1e9 / rate))
 	}
-	var next func()
-	next = func() {
-		if c.w.Now() >= until || c.over {
-			for _, s := range resting {
-				if len(s.waiting) == 0 {
-					s.Close("", false)
-				}
-			}
-			resting = nil
-			return
-		}
-		c.w.After(gap(), next)
-		if !h.KeepAlive {
-			c.Once(h, nil)
-			return
-		}
+	var send func(tries int)
+	send = func(tries int) {
 		for k := len(resting); k > 0 && (resting[k-1].gone || resting[k-1].lastOne); k-- {
 			resting = resting[:k-1]
 		}
@@ -208,12 +194,33 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 			default:
 				free(s)
 			}
+			if r.Status != 200 && tries > 0 && !c.over {
+				c.w.After(h.Pause, func() { send(tries - 1) })
+			}
 		}
 		if h.Timeout > 0 {
 			c.w.After(h.Timeout, func() { s.GiveUp(r, "timed out", h.Abort) })
 		}
 		s.Send(r)
 		free(s)
+	}
+	var next func()
+	next = func() {
+		if c.w.Now() >= until || c.over {
+			for _, s := range resting {
+				if len(s.waiting) == 0 {
+					s.Close("", false)
+				}
+			}
+			resting = nil
+			return
+		}
+		c.w.After(gap(), next)
+		if !h.KeepAlive {
+			c.Once(h, nil)
+			return
+		}
+		send(h.Retries)
 	}
 	c.w.After(gap(), next)
 }

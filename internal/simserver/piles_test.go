@@ -142,7 +142,7 @@ func TestASlowRouteBesideAQuickOne(t *testing.T) {
 			quick := &route{rate: 300, workers: 20, takes: always(fast)}
 			slow := &route{rate: 200, workers: 4, takes: later(always(fast), always(40*time.Millisecond))}
 			r := onRoutes(t, seed+1, path, 5*time.Second, quick, slow)
-			want(t, quick.good == quick.due && slow.done > 540 && slow.refused > 300, "quick", quick, "slow", slow, r)
+			want(t, quick.good == quick.due && slow.done > 540 && slow.refused > 250, "quick", quick, "slow", slow, r)
 		})
 	}
 }
@@ -170,7 +170,7 @@ func TestThreeSlowRoutesBesideAQuickOne(t *testing.T) {
 // 400 clients that come within some time, each of which asks again as soon as it has an answer, at a backend that serves 40
 // at a time: the line at the backend's door grows only until all are there, and nobody is refused.
 func TestClientsThatComeSlowlyToABackend(t *testing.T) {
-	for _, within := range []time.Duration{0, 300 * time.Millisecond, time.Second} {
+	for _, within := range []time.Duration{0, 300 * time.Millisecond, time.Second, 2 * time.Second} {
 		for _, takes := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
 			r := Run(t, Config{Seed: 1, Loops: 1, MayRefuse: true, Patience: time.Minute, Handler: func(w *World) knot.Handler {
 				backend := engine.NewSemaphore(40)
@@ -185,7 +185,7 @@ func TestClientsThatComeSlowlyToABackend(t *testing.T) {
 					return x.Send(200, "text/plain", nil)
 				}
 			}}, func(s *Server) time.Duration {
-				end := s.Now() + 4*time.Second
+				end := s.Now() + 5*time.Second
 				s.Clients.ClosedLoop(&Habit{Path: lan, KeepAlive: true, Make: func() *Request { return &Request{Path: "/"} }}, 400, within, end)
 				return end
 			})
@@ -205,7 +205,7 @@ func TestThreeRoutesToASlowRemote(t *testing.T) {
 			for _, x := range all[1:] {
 				refused, good = refused+x.refused, good+x.good
 			}
-			want(t, quick.good == quick.due && refused > 100, "quick", quick, "slow", all[1:], good, "in time", r)
+			want(t, quick.good == quick.due && refused > 50, "quick", quick, "slow", all[1:], good, "in time", r)
 		})
 	}
 }
@@ -251,4 +251,22 @@ func TestNoPileWhereNothingIsScarce(t *testing.T) {
 
 func (x *route) String() string {
 	return fmt.Sprintf("%d of %d in time, %d later, %d refused", x.good, x.due, x.done-x.good, x.refused)
+}
+
+// A backend that does many things at once, which wait for it at one place meanwhile, is asked for more than it can do: it
+// is never let run dry for long.
+func TestABackendThatDoesManyThingsAtOnceStaysBusy(t *testing.T) {
+	for _, x := range []struct {
+		workers int
+		takes   time.Duration
+	}{{100, 20 * time.Millisecond}, {100, 100 * time.Millisecond}, {12, 500 * time.Millisecond}} {
+		for seed := range uint64(testenv.Rounds(1, 5)) {
+			t.Run(fmt.Sprint(x.workers, "/", x.takes, "/", seed+1), func(t *testing.T) {
+				could := float64(x.workers) / x.takes.Seconds()
+				all := &route{rate: 2 * could, workers: x.workers, takes: always(x.takes)}
+				r := onRoutes(t, seed+1, "/", 10*time.Second, all)
+				want(t, float64(all.done) > 0.9*10*could, all, "of", int(10*could), "that it could do;", r)
+			})
+		}
+	}
 }

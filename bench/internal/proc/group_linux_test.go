@@ -2,7 +2,9 @@ package proc
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -48,6 +50,25 @@ func TestMemoryGroupHoldsAProcess(t *testing.T) {
 	testenv.Must(t, g.Close())
 	if _, err := os.Stat(g.dir); !os.IsNotExist(err) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestAChildStartsInItsGroup(t *testing.T) {
+	g, err := NewMemoryGroup(64 << 20)
+	if err != nil {
+		t.Skip(err)
+	}
+	command := shell("cat /proc/self/cgroup")
+	command.Group = g.Dir()
+	child, err := Start(command)
+	testenv.Must(t, err)
+	defer func() { child.Close(); testenv.Must(t, g.Close()) }()
+	for {
+		line, err := child.Line(t.Context())
+		testenv.Must(t, err)
+		if strings.HasSuffix(line, "/"+filepath.Base(g.Dir())) {
+			return
+		}
 	}
 }
 
