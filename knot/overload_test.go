@@ -26,7 +26,7 @@ type doorman struct {
 	closed             atomic.Bool
 }
 
-func (d *doorman) Next(_ time.Duration, _ int, q engine.Queue) engine.Verdict {
+func (d *doorman) Next(_ time.Duration, _ int, q *engine.Queue) engine.Verdict {
 	switch {
 	case d.closed.Load():
 		return engine.VerdictRefuse
