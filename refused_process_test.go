@@ -8,15 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -54,7 +53,7 @@ func refusedProgram() error {
 	if _, err := fmt.Sscan(os.Getenv(envErrno), &e); err != nil {
 		return err
 	}
-	if err := refuse(unix.SYS_IO_URING_SETUP, e); err != nil {
+	if err := testenv.Refuse(unix.SYS_IO_URING_SETUP, syscall.Errno(e)); err != nil {
 		fmt.Println(noSeccomp + err.Error())
 		return nil
 	}
@@ -74,29 +73,4 @@ func refusedProgram() error {
 		}
 		return writer.Join()
 	}, capriccio.WithLoops(2), capriccio.WithLogger(log))
-}
-
-// refuse makes a system call fail with errno e in all threads of the process, for good
-// (seccomp(2)).
-func refuse(call uintptr, e uint16) error {
-	statement := func(code uint16, jt, jf uint8, k uint32) unix.SockFilter {
-		return unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k}
-	}
-	filter := []unix.SockFilter{
-		statement(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, 0, 0, 0), // the number of the call
-		statement(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, 1, uint32(call)),
-		statement(unix.BPF_RET|unix.BPF_K, 0, 0, unix.SECCOMP_RET_ERRNO|uint32(e)),
-		statement(unix.BPF_RET|unix.BPF_K, 0, 0, unix.SECCOMP_RET_ALLOW),
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	runtime.LockOSThread() // the filter spreads from this thread
-	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }

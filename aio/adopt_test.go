@@ -57,7 +57,7 @@ func polled(f *File) func() bool {
 }
 
 // rested is eventually for tasks too.
-func rested(t *testing.T, reached func() bool) {
+func rested(reached func() bool) {
 	for !reached() {
 		if engine.Current() != nil {
 			engine.Yield()
@@ -77,7 +77,7 @@ func TestAnAdoptedDescriptorKeepsItsFlags(t *testing.T) {
 				t.Errorf("Read: %q, %v", b[:n], err)
 			}
 		})
-		rested(t, polled(f[0]))
+		rested(polled(f[0]))
 		wantNonBlocking(t, others[0])
 		_, err := unix.Write(others[1], []byte("hello"))
 		must(t, err)
@@ -89,7 +89,7 @@ func TestAnAdoptedDescriptorKeepsItsFlags(t *testing.T) {
 				t.Errorf("Write: %d, %v", n, err)
 			}
 		})
-		rested(t, polled(f[1]))
+		rested(polled(f[1]))
 		wantNonBlocking(t, others[1])
 		got := 0
 		buf := make([]byte, 64<<10)
@@ -122,7 +122,7 @@ func TestWaitForAnAdoptedDescriptorEnds(t *testing.T) {
 				}
 			})
 			must(t, err)
-			rested(t, polled(f[0]))
+			rested(polled(f[0]))
 			cancel()
 			must(t, reader.Join())
 		}
@@ -131,7 +131,7 @@ func TestWaitForAnAdoptedDescriptorEnds(t *testing.T) {
 				t.Errorf("Read of a closed file: %v, want fs.ErrClosed", err)
 			}
 		})
-		rested(t, polled(f[0]))
+		rested(polled(f[0]))
 		must(t, f[0].Close())
 		join()
 	})

@@ -131,7 +131,7 @@ func (p *pair) step() {
 		err := p.ours.Truncate(off)
 		p.same(fmt.Sprintf("truncate %d", off), 0, 0, err, p.oracle.Truncate(off), nil, nil)
 	case 10:
-		p.rarer(a, b, off)
+		p.rarer(a, off)
 	case 11:
 		if p.rnd.IntN(8) == 0 {
 			p.close()
@@ -148,7 +148,7 @@ func (p *pair) step() {
 	}
 }
 
-func (p *pair) rarer(a, b []byte, off int64) {
+func (p *pair) rarer(a []byte, off int64) {
 	switch p.rnd.IntN(4) {
 	case 0:
 		var x, y bytes.Buffer

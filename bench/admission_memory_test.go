@@ -11,7 +11,7 @@ import (
 
 func TestMemoryProgramRunsOnEverySystem(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	for _, s := range memorySystems {
 		t.Run(s.system, func(t *testing.T) {
 			samples, err := r.memoryContender(s.system, s.scheduler, s.flags).sample(t.Context(), point{metric: "ops"}, 10*time.Millisecond)
@@ -32,7 +32,7 @@ func TestMemoryProgramRunsOnEverySystem(t *testing.T) {
 
 func TestFixedLimitBoundsTheProducers(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	samples, err := r.memoryContender(fixedLimit, "fifo", nil).sample(t.Context(), point{metric: "ops", x: 2}, 100*time.Millisecond)
 	testenv.Must(t, err)
 	most := 2 / produceTime.Seconds()
@@ -67,7 +67,7 @@ func TestWorkerThatFailsIsNotTakenForKilled(t *testing.T) {
 }
 
 func TestShareOfTheBestFixedLimit(t *testing.T) {
-	r := testRun(t, true)
+	r := testRun(t)
 	for _, one := range []struct {
 		system   string
 		x, value float64

@@ -133,7 +133,7 @@ func TestToolsAreUnderstood(t *testing.T) {
 func testMatrix(t *testing.T) *matrix {
 	t.Helper()
 	needTwoCores(t)
-	m := &matrix{run: testRun(t, true), steps: 1000, known: map[string]*known{}, limits: map[string]int64{}}
+	m := &matrix{run: testRun(t), steps: 1000, known: map[string]*known{}, limits: map[string]int64{}}
 	testenv.Must(t, m.writeFiles())
 	return m
 }
@@ -236,7 +236,7 @@ func TestServerThatTakesTooMuchMemoryHasNoGoodput(t *testing.T) {
 }
 
 func TestRowsAreComparedWithFifoAndWithTheSameBelowCapacity(t *testing.T) {
-	m := &matrix{run: testRun(t, true), rows: []row{{name: "a", number: 1}, {name: "b-0.8x", number: 101}, {name: "b-2x", number: 102}}}
+	m := &matrix{run: testRun(t), rows: []row{{name: "a", number: 1}, {name: "b-0.8x", number: 101}, {name: "b-2x", number: 102}}}
 	m.remarks()
 	for _, s := range []struct {
 		system, metric string

@@ -98,14 +98,14 @@ func fake(system string, calls *[]string) contender {
 	}}
 }
 
-func testRun(t *testing.T, quick bool) *run {
+func testRun(t *testing.T) *run {
 	self, err := os.Executable()
 	testenv.Must(t, err)
-	return &run{ctx: t.Context(), quick: quick, began: time.Now(), progress: io.Discard, scratch: t.TempDir(), self: self}
+	return &run{ctx: t.Context(), quick: true, began: time.Now(), progress: io.Discard, scratch: t.TempDir(), self: self}
 }
 
 func TestRunsAreInterleaved(t *testing.T) {
-	r := testRun(t, true)
+	r := testRun(t)
 	var calls []string
 	b := fake("b", &calls)
 	b.lacks = func(p point) string {
@@ -141,7 +141,7 @@ func TestRivalThatFailsIsLeftOutAndOursFailsTheRun(t *testing.T) {
 		}}
 	}
 	for system, fails := range map[string]bool{"gnet": false, "capriccio": true, "knot": true} {
-		r := testRun(t, true)
+		r := testRun(t)
 		calls := 0
 		testenv.Must(t, r.measure([]point{{metric: "m", x: 1}}, []contender{broken(system, &calls)}, time.Millisecond))
 		if (r.failed != nil) != fails || calls != 1 || r.env.Skipped[system+" m x=1"] != "broken" {
@@ -151,7 +151,7 @@ func TestRivalThatFailsIsLeftOutAndOursFailsTheRun(t *testing.T) {
 }
 
 func TestInterruptEndsMeasuring(t *testing.T) {
-	r := testRun(t, true)
+	r := testRun(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	r.ctx = ctx
 	calls := 0
@@ -167,7 +167,7 @@ func TestInterruptEndsMeasuring(t *testing.T) {
 }
 
 func TestQuickRunOutOfTimeKeepsOneRound(t *testing.T) {
-	r := testRun(t, true)
+	r := testRun(t)
 	r.began = time.Now().Add(-time.Hour)
 	var calls []string
 	testenv.Must(t, r.measure([]point{{metric: "m", x: 1}}, []contender{fake("a", &calls)}, time.Hour))
@@ -282,7 +282,7 @@ func needTwoCores(t *testing.T) {
 // Every metric of both Go systems, as small as can be, in a process of its own.
 func TestWorkersMeasureEveryMetric(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	for _, c := range r.goContenders(bareSystem) {
 		metrics := goroutineMetrics
 		if c.system != "goroutine" {
@@ -310,7 +310,7 @@ func TestWorkersMeasureEveryMetric(t *testing.T) {
 
 func TestBareLoopMeasures(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	c := onServerCore("epoll-go", r.self, workerCommand, "epoll-go")
 	samples, err := c.sample(t.Context(), point{metric: "tokens", x: 5}, time.Millisecond)
 	if err != nil || samples[0].value <= 0 {
@@ -320,7 +320,7 @@ func TestBareLoopMeasures(t *testing.T) {
 
 func TestBaselinesMeasure(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	for system, metrics := range map[string][]string{
 		"pthread":       {"yield", "cond", "mutex", "create-finish", "ops", "ops-work-100ns", "ops-one-slot"},
 		"state-threads": {"yield", "cond", "mutex", "create-finish", "ops", "ops-work-100ns", "ops-one-slot"},
@@ -349,7 +349,7 @@ func TestBaselinesMeasure(t *testing.T) {
 
 func TestKnotAnswersTheLoad(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	s, err := startServer(t.Context(), "knot", r.self, workerCommand, "knot")
 	testenv.Must(t, err)
 	defer s.child.Close()
@@ -364,7 +364,7 @@ func TestKnotAnswersTheLoad(t *testing.T) {
 
 func TestNginxAnswersTheLoad(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	for _, l := range r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxConfig, dir, addr) }) {
 		s, err := l.start(t.Context())
 		testenv.Must(t, err)

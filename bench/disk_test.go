@@ -30,7 +30,7 @@ func smallDiskFiles(t *testing.T) diskFiles {
 func TestDiskWorkersReadWhatTheyShould(t *testing.T) {
 	needTwoCores(t)
 	files := smallDiskFiles(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	for _, c := range r.diskContenders(files) {
 		for _, p := range []point{
 			{metric: readsDirect, x: 1}, {metric: readsDirect, x: 5},

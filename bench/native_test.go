@@ -13,7 +13,7 @@ import (
 // Each mode on tasks, on goroutines and with loops that wait too, and the lock that many share.
 func TestNativeWaitsAreMeasured(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	for _, flag := range []string{"", "-holding", "-http"} {
 		s, err := r.own("native"+flag, nil, append([]string{"native"}, strings.Fields(flag)...)...).start(t.Context())
 		testenv.Must(t, err)

@@ -21,7 +21,7 @@ import (
 func overloadOf(t *testing.T, name string) (*matrix, admissionSystem) {
 	t.Helper()
 	needTwoCores(t)
-	m := &matrix{run: testRun(t, true), steps: 1000}
+	m := &matrix{run: testRun(t), steps: 1000}
 	system, err := m.overloadSystem(name)
 	if err != nil {
 		t.Skip(err)
@@ -234,7 +234,7 @@ func TestMemoryIsReadInBytes(t *testing.T) {
 }
 
 func TestUnknownSystemIsSkippedWithTheReason(t *testing.T) {
-	m := &matrix{run: testRun(t, true)}
+	m := &matrix{run: testRun(t)}
 	if _, err := m.contendersOf(nil, nil, "nobody"); err == nil || m.env.Skipped["nobody"] == "" {
 		t.Errorf("got %v, skipped %v", err, m.env.Skipped)
 	}

@@ -20,7 +20,7 @@ import (
 // Servers of files answer what the clients of the experiments files and tls ask.
 func TestServersOfFilesAndTheirClients(t *testing.T) {
 	t.Setenv(capriccio.EnvOverload, "wait") // a stalled machine is no overload
-	r := testRun(t, true)
+	r := testRun(t)
 	root, key := filepath.Join(r.scratch, "root"), filepath.Join(r.scratch, "key.pem")
 	asked, err := writeServed(root)
 	testenv.Must(t, err)

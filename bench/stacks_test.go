@@ -44,7 +44,7 @@ func TestPageIsRendered(t *testing.T) {
 
 func TestBigStackIsMeasured(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	for _, system := range []string{"capriccio", "goroutine"} {
 		samples, killed, err := r.bigSample(t.Context(), system, 20)
 		if err != nil || killed {
@@ -61,7 +61,7 @@ func TestBigStackIsMeasured(t *testing.T) {
 
 func TestStackWorkersMeasureEveryMetric(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	for kind, known := range map[string]map[string]metricFunc{
 		"stack-capriccio": chunkMetrics, "stack-goroutine": growMetrics,
 		"deep-capriccio": deepTaskMetrics(freshTasks), "deep-goroutine": deepTaskMetrics(freshGoroutines),
@@ -81,7 +81,7 @@ func TestStackWorkersMeasureEveryMetric(t *testing.T) {
 
 func TestDeepServersAreMeasured(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	for _, system := range []string{"capriccio", "goroutine"} {
 		for _, suffix := range []string{"", realSuffix} {
 			samples, err := r.deepSample(t.Context(), system, point{metric: "bytes-per-conn" + suffix, x: 40}, time.Second)
@@ -96,7 +96,7 @@ func TestDeepServersAreMeasured(t *testing.T) {
 
 func TestTaskServerAnswersTheLoad(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	s, err := startServer(t.Context(), "capriccio-task", r.self, workerCommand, "task-server")
 	testenv.Must(t, err)
 	defer s.child.Close()
@@ -107,7 +107,7 @@ func TestTaskServerAnswersTheLoad(t *testing.T) {
 
 func TestKnotOnAPollerAnswersTheLoad(t *testing.T) {
 	needTwoCores(t)
-	r := testRun(t, true)
+	r := testRun(t)
 	s, err := r.own("knot", []string{capriccio.EnvPoller + "=epoll"}, "knot").start(t.Context())
 	testenv.Must(t, err)
 	defer s.child.Close()

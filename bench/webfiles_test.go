@@ -73,7 +73,7 @@ func fetchSamples(ctx context.Context, r *run, s *server) ([]sample, error) {
 func TestServersSendTheFiles(t *testing.T) {
 	needTwoCores(t)
 	tree, root := writtenTree(t)
-	c := &cold{run: testRun(t, true), tree: tree, root: root, limit: coldLimit}
+	c := &cold{run: testRun(t), tree: tree, root: root, limit: coldLimit}
 	for _, kind := range []string{"knot", "net-http", "adapted", "direct"} {
 		s, err := startServer(t.Context(), kind, c.self, workerCommand, "files", "-kind", kind, "-root", root, "-cache", "300000")
 		testenv.Must(t, err)
@@ -96,7 +96,7 @@ func TestFileOfAnotherLengthIsNoticed(t *testing.T) {
 	for n := range tree.files() {
 		testenv.Must(t, os.WriteFile(filepath.Join(root, tree.path(n)), []byte("short"), 0o666))
 	}
-	r := testRun(t, true)
+	r := testRun(t)
 	s, err := startServer(t.Context(), "net-http", r.self, workerCommand, "files", "-kind", "net-http", "-root", root)
 	testenv.Must(t, err)
 	defer s.child.Close()
@@ -113,7 +113,7 @@ func TestColdSampleInAMemoryGroup(t *testing.T) {
 	}
 	testenv.Must(t, group.Close())
 	tree, root := writtenTree(t)
-	c := &cold{run: testRun(t, true), tree: tree, root: root, limit: coldLimit}
+	c := &cold{run: testRun(t), tree: tree, root: root, limit: coldLimit}
 	if err := os.Chmod(filepath.Dir(filepath.Dir(root)), 0o755); err != nil { // for Apache, which serves nothing as root
 		t.Fatal(err)
 	}

@@ -53,12 +53,12 @@ func askFile(f *Files, target string, headers ...string) string {
 	return string(nc.output)
 }
 
-// askBody is the body of the answer, which must have this status.
-func askBody(t testing.TB, f *Files, target, status string, headers ...string) string {
+// askBody is the body of the answer, which must have status 200.
+func askBody(t testing.TB, f *Files, target string) string {
 	t.Helper()
-	answer := askFile(f, target, headers...)
-	if got := statusOf(answer); got != status {
-		t.Fatalf("%s: status %s, want %s: %.200q", target, got, status, answer)
+	answer := askFile(f, target)
+	if got := statusOf(answer); got != "200" {
+		t.Fatalf("%s: status %s, want 200: %.200q", target, got, answer)
 	}
 	_, body, _ := strings.Cut(answer, "\r\n\r\n")
 	return body
@@ -106,7 +106,7 @@ func TestCacheBudgetIsNeverExceeded(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(w)))
 			for range 2000 {
 				i := r.IntN(files)
-				if got := askBody(t, f, fmt.Sprint("/f", i), "200"); got != string(contentOf(i, size(i))) {
+				if got := askBody(t, f, fmt.Sprint("/f", i)); got != string(contentOf(i, size(i))) {
 					t.Errorf("file %d: %d bytes that are not its content", i, len(got))
 				}
 				if r.IntN(20) == 0 {
@@ -177,7 +177,7 @@ func TestCacheForgetsTheLeastRecentlyUsed(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for range 2000 {
 		name := fmt.Sprint("/f", r.IntN(files))
-		askBody(t, f, name, "200")
+		askBody(t, f, name)
 		model = append(slices.DeleteFunc(model, func(m string) bool { return m == name }), name)
 		if len(model) > room {
 			model = model[1:]
@@ -256,7 +256,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	open := ressched.Descriptors.InUse()
 	for range 3 {
 		for i := range files {
-			if got := askBody(t, f, fmt.Sprint("/f", i), "200"); got != string(contentOf(i, 70_000)) {
+			if got := askBody(t, f, fmt.Sprint("/f", i)); got != string(contentOf(i, 70_000)) {
 				t.Fatalf("file %d is wrong", i)
 			}
 			if n := countFDs(); n > before+1+8 {
@@ -270,7 +270,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	if n := ressched.Descriptors.InUse() - open; n != 8 {
 		t.Errorf("%d descriptors are counted as open", n)
 	}
-	askBody(t, f, fmt.Sprint("/f", files-1), "200")
+	askBody(t, f, fmt.Sprint("/f", files-1))
 	if s := f.Stats(); s.OpenHits != 1 {
 		t.Errorf("the last one was opened again: %+v", s)
 	}
@@ -347,7 +347,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	root := layFiles(t, 20, func(int) int { return 50_000 })
 	f := openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 16})
 	for i := range 16 {
-		askBody(t, f, fmt.Sprint("/f", i), "200")
+		askBody(t, f, fmt.Sprint("/f", i))
 	}
 	var limit unix.Rlimit
 	testenv.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
@@ -371,7 +371,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		}
 		taken = append(taken, fd)
 	}
-	if got := askBody(t, f, "/f17", "200"); got != string(contentOf(17, 50_000)) {
+	if got := askBody(t, f, "/f17"); got != string(contentOf(17, 50_000)) {
 		t.Errorf("%d bytes", len(got))
 	}
 	f.caches.empty()
@@ -422,7 +422,7 @@ func TestReadErrorIsNotKept(t *testing.T) {
 		if s := f.Stats(); s.Files+s.Open != 0 || s.Bytes != 0 {
 			t.Errorf("%+v: kept after EIO: %+v", config, s)
 		}
-		if got := askBody(t, f, "/f0", "200"); got != string(contentOf(0, 40_000)) {
+		if got := askBody(t, f, "/f0"); got != string(contentOf(0, 40_000)) {
 			t.Errorf("%+v: %d bytes", config, len(got))
 		}
 	}

@@ -81,7 +81,7 @@ func TestRootIsLookedUpAnew(t *testing.T) {
 						t.Fatalf("at first: %q", got)
 					}
 					change.do(t, top, current)
-					asNobody(t, func() {
+					asNobody(func() {
 						now += int64(time.Second) - 1
 						if got := ask(); got != old {
 							t.Errorf("before it was looked up: %q", got)
@@ -112,7 +112,7 @@ func TestRootAtEveryRequest(t *testing.T) {
 	f := openWith(t, current, FilesConfig{Revalidate: -1})
 	for _, release := range []string{"1", "2", "1", "2"} {
 		switchLink(t, current, release)
-		if got := askBody(t, f, "/f", "200"); got != "release "+release {
+		if got := askBody(t, f, "/f"); got != "release "+release {
 			t.Errorf("%q after a switch to %s", got, release)
 		}
 	}
@@ -127,10 +127,10 @@ func TestFileOpenedBeforeTheSwitch(t *testing.T) {
 	f.now = func() int64 { return now }
 	f.root.checked.Store(now)
 	now += int64(time.Second) - 10
-	askBody(t, f, "/f", "200") // good until almost two seconds
+	askBody(t, f, "/f") // good until almost two seconds
 	switchLink(t, current, "2")
 	now += 10
-	if got := askBody(t, f, "/f", "200"); got != "release 2" {
+	if got := askBody(t, f, "/f"); got != "release 2" {
 		t.Errorf("%q after the root was looked up", got)
 	}
 }
@@ -143,7 +143,7 @@ func TestRootThatCannotBeUsed(t *testing.T) {
 		filepath.Join(top, "1/f"):  unix.ENOTDIR,
 		filepath.Join(top, "2"):    unix.EACCES,
 	} {
-		asNobody(t, func() {
+		asNobody(func() {
 			fds := countFDs()
 			f, err := OpenFiles(name)
 			if path := (*os.PathError)(nil); !errors.Is(err, want) || !errors.As(err, &path) || path.Path != name {

@@ -114,7 +114,7 @@ func (lc ListenConfig) listenOn(l *engine.Loop, network string, sa sockaddr) (*L
 	if err != nil {
 		return nil, err
 	}
-	ln, err := lc.setUp(fd, l, network, sa, family, v6only)
+	ln, err := lc.setUp(fd, l, sa, family, v6only)
 	if err != nil {
 		closeFD(fd)
 		return nil, err
@@ -123,7 +123,7 @@ func (lc ListenConfig) listenOn(l *engine.Loop, network string, sa sockaddr) (*L
 }
 
 // setUp binds and listens. If it fails, fd is still the caller's.
-func (lc ListenConfig) setUp(fd int, l *engine.Loop, network string, sa sockaddr, family int, v6only bool) (*Listener, error) {
+func (lc ListenConfig) setUp(fd int, l *engine.Loop, sa sockaddr, family int, v6only bool) (*Listener, error) {
 	if family != unix.AF_UNIX {
 		if family == unix.AF_INET6 {
 			if err := setInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, boolInt(v6only)); err != nil {

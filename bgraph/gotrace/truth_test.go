@@ -15,7 +15,7 @@ import (
 )
 
 // traced returns the graph of what program does, and of what the test framework does beside.
-func traced(t *testing.T, o Options, program func()) *bgraph.Snapshot {
+func traced(t *testing.T, program func()) *bgraph.Snapshot {
 	t.Helper()
 	var b bytes.Buffer
 	if err := trace.Start(&b); err != nil {
@@ -23,7 +23,7 @@ func traced(t *testing.T, o Options, program func()) *bgraph.Snapshot {
 	}
 	program()
 	trace.Stop()
-	s, err := Read(&b, o)
+	s, err := Read(&b, Options{})
 	testenv.Must(t, err)
 	testenv.Must(t, s.Validate())
 	if len(s.Notes) > 0 {
@@ -72,7 +72,7 @@ func ponger(ping, pong chan int) {
 // Every hand-over is there, with the waker and the woken, and what began has ended.
 func TestCountsOfAKnownProgram(t *testing.T) {
 	const rounds = 2000
-	s := traced(t, Options{}, func() {
+	s := traced(t, func() {
 		ping, pong := make(chan int), make(chan int)
 		var wg sync.WaitGroup
 		before := runtime.NumGoroutine()
@@ -153,7 +153,7 @@ func sleeper(n int, d time.Duration) {
 // Waits are as long as they were at least, steps take the CPU time that they were given.
 func TestTimesOfAKnownProgram(t *testing.T) {
 	const n, d = 40, 3 * time.Millisecond
-	s := traced(t, Options{}, func() {
+	s := traced(t, func() {
 		var wg sync.WaitGroup
 		wg.Go(func() { sleeper(n, d) })
 		wg.Wait()
@@ -200,7 +200,7 @@ func locker(n int) {
 
 // A lock is a lock, and its waker is the one that unlocks it.
 func TestReasons(t *testing.T) {
-	s := traced(t, Options{}, func() {
+	s := traced(t, func() {
 		locked.Lock()
 		var wg sync.WaitGroup
 		for range 4 {
@@ -242,7 +242,7 @@ func waitsInWaitAll(stacks string) bool {
 
 // Tasks and regions cut steps and have their times.
 func TestTasksAndRegions(t *testing.T) {
-	s := traced(t, Options{}, func() {
+	s := traced(t, func() {
 		for range 5 {
 			ctx, task := trace.NewTask(context.Background(), "order")
 			trace.WithRegion(ctx, "price", func() { spin(50 * time.Microsecond) })

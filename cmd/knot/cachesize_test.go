@@ -61,7 +61,7 @@ func TestCacheFlag(t *testing.T) {
 		if arg != "" {
 			args = append(args, arg)
 		}
-		set, err := parse(args, io.Discard, io.Discard)
+		set, err := parse(args, io.Discard)
 		if err != nil || set.files.CacheBytes != want {
 			t.Errorf("%q: %v, %v; want %d", arg, set, err, want)
 		}

@@ -26,7 +26,7 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "knot: want the name of a configuration file: knot check FILE")
 		return exitUsage
 	}
-	set, err := parse([]string{"-config", args[0]}, stdout, stderr)
+	set, err := parse([]string{"-config", args[0]}, stdout)
 	if err == nil {
 		err = errors.Join(set.usable(), tryOut(set))
 	}

@@ -246,7 +246,7 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 func TestFlagsGoBeforeTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "knot.toml")
 	writeConfig(t, file, "max-head = 1000\nlog-format = 'json'\nroot = '"+sampleSite+"'\nlisting = true\nidle-timeout = '5s'\n")
-	set, err := parse([]string{"-max-head", "2000", "-config", file}, io.Discard, io.Discard)
+	set, err := parse([]string{"-max-head", "2000", "-config", file}, io.Discard)
 	testenv.Must(t, err)
 	if set.server.MaxHead != 2000 || set.server.IdleTimeout.Seconds() != 5 || len(set.sites) != 1 || set.sites[0].Root != sampleSite || !set.sites[0].Listing {
 		t.Errorf("%+v, %+v", set.server, set.sites)
@@ -377,7 +377,7 @@ func TestExamplesOfTheDocuments(t *testing.T) {
 		}
 		file := filepath.Join(t.TempDir(), "knot.toml")
 		writeConfig(t, file, example)
-		set, err := parse([]string{"-config", file}, io.Discard, io.Discard)
+		set, err := parse([]string{"-config", file}, io.Discard)
 		if err != nil || len(set.sites) == 0 || set.admin == "" {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -107,7 +107,7 @@ const minMaxHead = 256
 
 // parse reads the command line. It returns flag.ErrHelp after printing the
 // help that was asked for.
-func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
+func parse(args []string, stdout io.Writer) (*settings, error) {
 	set := &settings{server: new(knot.Server)}
 	s := set.server
 	flags := flag.NewFlagSet("knot", flag.ContinueOnError)

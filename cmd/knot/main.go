@@ -44,7 +44,7 @@ const (
 // run is main with its surroundings as arguments: it serves until ctx ends and
 // returns the exit code. It must be called on a plain goroutine.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	set, err := parse(args, stdout, stderr)
+	set, err := parse(args, stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp), errors.Is(err, errVersion):
 		return exitOK

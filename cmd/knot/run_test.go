@@ -170,7 +170,7 @@ func TestVersion(t *testing.T) {
 
 // TestNoLimits: 0 is the natural word for none, and the library's for the default.
 func TestNoLimits(t *testing.T) {
-	set, err := parse([]string{"-root", filepath.Clean(sampleSite), "-idle-timeout", "0", "-grace", "0", "-max-head", "256"}, io.Discard, io.Discard)
+	set, err := parse([]string{"-root", filepath.Clean(sampleSite), "-idle-timeout", "0", "-grace", "0", "-max-head", "256"}, io.Discard)
 	testenv.Must(t, err)
 	s := set.server
 	if s.IdleTimeout >= 0 || s.ShutdownTimeout >= 0 || s.HeadTimeout != knot.DefaultHeadTimeout || s.MaxHead != 256 {

@@ -91,7 +91,7 @@ func (r *running) tooOften() (n uint64) {
 // wrong with it, what is served stays as it is. Of flags, which can't change while knot runs, it
 // says which ones would. set is what knot was started with, from args.
 func (r *running) reload(set *settings, args []string, log *slog.Logger) {
-	fresh, err := parse(args, io.Discard, io.Discard)
+	fresh, err := parse(args, io.Discard)
 	if err == nil {
 		err = r.load(fresh, log)
 	}

@@ -36,15 +36,13 @@ func embrace(t *testing.T, rt *Runtime) (release func()) {
 	}
 }
 
-// waitsFor makes a task that waits for something outside until it is released.
-func waitsFor(t *testing.T, rt *Runtime, why Reason) (release func()) {
+// waitsFor makes a task that waits for something outside.
+func waitsFor(t *testing.T, rt *Runtime, why Reason) {
 	t.Helper()
 	before := parked(rt, why)
-	w := make(chan *Waiter, 1)
-	k, err := rt.Spawn(Options{Name: why.String()}, func() { s := Self(); w <- s; s.Wait(why, anywhere{}); s.Release() })
+	_, err := rt.Spawn(Options{Name: why.String()}, func() { s := Self(); s.Wait(why, anywhere{}); s.Release() })
 	testenv.Must(t, err)
 	waitParked(t, rt, before+1, why)
-	return func() { (<-w).Wake(); k.Join() }
 }
 
 // TestDeadlockOfAServer: what is reported while somebody listens, and what is not.

@@ -14,7 +14,7 @@ import (
 // An openDoor lets everybody in.
 type openDoor struct{}
 
-func (openDoor) Next(time.Duration, int, engine.Queue) engine.Verdict { return engine.VerdictAdmit }
+func (openDoor) Next(time.Duration, int, *engine.Queue) engine.Verdict { return engine.VerdictAdmit }
 func (openDoor) Left(time.Duration, int)                              {}
 
 // Flows and Snapshot are two views of one graph.

@@ -370,7 +370,7 @@ func (s *shard) begin(t *engine.Task) *note {
 		o = s.notes.add(func(*note) {})
 	}
 	t.SetSeat(&o.Seat)
-	start := s.node(idStart)
+	start := nodeOf(s.tally.Spots[idStart])
 	start.Arrivals++
 	*o = note{Seat: engine.Seat{ID: idStart, Since: s.tally.Turn}}
 	if due := s.due(); due > 0 || start.Arrivals <= learning {
@@ -382,7 +382,7 @@ func (s *shard) begin(t *engine.Task) *note {
 
 // Finished implements engine.Observer.
 func (s *shard) Finished(t *engine.Task) {
-	o, at, end := noteOf(t), s.at(t), s.node(idEnd)
+	o, at, end := noteOf(t), s.at(t), nodeOf(s.tally.Spots[idEnd])
 	s.leave(o) // and so the last step does not count for what it holds
 	h := at.Out
 	if h == nil || h.To != &end.Spot {

@@ -131,8 +131,8 @@ func (w *World) Now() time.Duration {
 }
 
 // post has the conductor do fn at a time. The caller holds mu.
-func (w *World) post(at time.Duration, fn func()) *event {
-	return w.push(&event{at: at, fn: fn})
+func (w *World) post(at time.Duration, fn func()) {
+	w.push(&event{at: at, fn: fn})
 }
 
 func (w *World) push(e *event) *event {

@@ -65,7 +65,7 @@ func (d *Driver) unfinished() int {
 // dropAll completes what the kernel has not seen.
 func (d *Driver) dropAll() {
 	d.reaping = true
-	for _, t := range d.table.tokens(nil) {
+	for _, t := range d.table.tokens() {
 		d.complete(event{data: uint64(t), res: -int32(unix.ECANCELED)})
 	}
 	d.reaping = false
@@ -108,7 +108,7 @@ func (d *Driver) drain() error {
 
 // cancelEach cancels one by one, for kernels before Linux 5.19.
 func (d *Driver) cancelEach() {
-	for _, t := range d.table.tokens(nil) {
+	for _, t := range d.table.tokens() {
 		sqe, err := d.entry()
 		if err != nil {
 			return // the next round goes on

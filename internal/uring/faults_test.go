@@ -160,7 +160,7 @@ func TestNothingToDoIsNoSystemCall(t *testing.T) {
 	if k.enters != 0 {
 		t.Errorf("%d system calls with nothing to do", k.enters)
 	}
-	k.post(uint64(d.table.tokens(nil)[0]), 1, 0)
+	k.post(uint64(d.table.tokens()[0]), 1, 0)
 	must(t, d.Wait(-1))
 	if k.enters != 0 || !r.done() {
 		t.Errorf("%d system calls, completed %v, for a completion that was there; want 0, true", k.enters, r.done())

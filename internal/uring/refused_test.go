@@ -10,8 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"unsafe"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -46,7 +46,7 @@ func TestRefusedBySeccomp(t *testing.T) {
 
 func refusedChild(what string) int {
 	errno := map[string]syscall.Errno{"EPERM": unix.EPERM, "ENOSYS": unix.ENOSYS}[what]
-	if err := refuse(errno, unix.SYS_IO_URING_SETUP); err != nil {
+	if err := testenv.Refuse(unix.SYS_IO_URING_SETUP, errno); err != nil {
 		fmt.Println("no filter can be set here:", err)
 		return 0
 	}
@@ -57,32 +57,4 @@ func refusedChild(what string) int {
 	}
 	fmt.Println(err)
 	return 0
-}
-
-// refuse has all threads of the process get errno from a system call (seccomp(2)).
-func refuse(errno syscall.Errno, call uint32) error {
-	const (
-		loadNumber = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS // of the call, at offset 0
-		ifEqual    = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		answer     = unix.BPF_RET | unix.BPF_K
-		allow      = 0x7fff0000
-		fail       = 0x00050000
-		forThreads = 1
-		filter     = 1
-	)
-	program := []unix.SockFilter{
-		{Code: loadNumber},
-		{Code: ifEqual, K: call, Jf: 1},
-		{Code: answer, K: fail | uint32(errno)},
-		{Code: answer, K: allow},
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	prog := &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	_, _, e := syscall.Syscall(unix.SYS_SECCOMP, filter, forThreads, uintptr(unsafe.Pointer(prog)))
-	if e != 0 {
-		return e
-	}
-	return nil
 }

@@ -80,8 +80,8 @@ func (t *table) take(k Token, last bool) Completer {
 	return c
 }
 
-// tokens appends those in flight to list.
-func (t *table) tokens(list []Token) []Token {
+// tokens are those in flight.
+func (t *table) tokens() (list []Token) {
 	for i := range t.slots {
 		if s := &t.slots[i]; s.c != nil {
 			list = append(list, Token(s.generation)<<32|Token(i))

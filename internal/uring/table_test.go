@@ -44,8 +44,8 @@ func TestTable(t *testing.T) {
 			}
 		}
 	}
-	if table.used != len(model) || len(table.tokens(nil)) != len(model) || len(table.slots) != most {
-		t.Errorf("%d used, %d listed, %d places; want %d, %d, %d", table.used, len(table.tokens(nil)), len(table.slots), len(model), len(model), most)
+	if table.used != len(model) || len(table.tokens()) != len(model) || len(table.slots) != most {
+		t.Errorf("%d used, %d listed, %d places; want %d, %d, %d", table.used, len(table.tokens()), len(table.slots), len(model), len(model), most)
 	}
 }
 

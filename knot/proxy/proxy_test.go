@@ -164,9 +164,9 @@ func (f *front) request(method, target, body string, lines ...string) *http.Requ
 	return req
 }
 
-func (f *front) get(target string, lines ...string) (int, string) {
+func (f *front) get(target string) (int, string) {
 	f.t.Helper()
-	resp, body := f.do(f.request("GET", target, "", lines...))
+	resp, body := f.do(f.request("GET", target, ""))
 	return resp.StatusCode, body
 }
 

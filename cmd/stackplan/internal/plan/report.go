@@ -105,7 +105,7 @@ func (p *Program) Sweep(sizes []Bytes) ([]SweepRow, error) {
 }
 
 // bounds measures the whole program without checkpoints, rare paths included.
-func (p *Program) bounds() (*cutting, *paths) {
+func (p *Program) bounds() *paths {
 	g := p.graph
 	from := append([]int(nil), g.roots...)
 	for i := range g.nodes {
@@ -116,12 +116,12 @@ func (p *Program) bounds() (*cutting, *paths) {
 	c := g.newCutting(from)
 	c.full = true
 	c.breakCycles(withoutCheckpoints)
-	return c, c.measure(c.order(), 0)
+	return c.measure(c.order(), 0)
 }
 
 func (p *Program) reportEntries(r *Report) {
 	g := p.graph
-	_, full := p.bounds()
+	full := p.bounds()
 	fresh := g.newCutting(g.roots)
 	cyclic := fresh.components()
 	for _, reached := range fresh.reach {
@@ -382,7 +382,7 @@ func (p *Program) Bound(name string) (Bytes, error) {
 		return 0, fmt.Errorf("the binary has no function %s", name)
 	}
 	if p.measured == nil {
-		_, p.measured = p.bounds()
+		p.measured = p.bounds()
 	}
 	var most Bytes
 	for _, id := range ids {

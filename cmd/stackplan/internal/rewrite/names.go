@@ -177,18 +177,18 @@ func importable(from string, p *types.Package) bool {
 	if strings.HasPrefix(path, "vendor/") || strings.Contains(path, "/vendor/") {
 		return false
 	}
-	parent, _, isInternal := cutInternal(path)
+	parent, isInternal := cutInternal(path)
 	return !isInternal || from == parent || strings.HasPrefix(from, parent+"/")
 }
 
-func cutInternal(path string) (parent, rest string, found bool) {
+func cutInternal(path string) (parent string, found bool) {
 	if strings.HasPrefix(path, "internal/") || path == "internal" {
-		return "", "", true
+		return "", true
 	}
 	if i := strings.LastIndex(path+"/", "/internal/"); i >= 0 {
-		return path[:i], "", true
+		return path[:i], true
 	}
-	return path, "", false
+	return path, false
 }
 
 func (n *namer) named(obj *types.TypeName, args *types.TypeList, t types.Type) string {
