@@ -22,15 +22,19 @@ import (
 // net/http, as http.Serve does; nil stands for http.DefaultServeMux. It is Serve of a
 // Server whose Handler is AdaptHTTP(h) and which, like http.Serve, has no limit for request bodies: that is
 // the handler's affair (http.MaxBytesReader). HTTP/2 is served to clients that begin with it (Server.H2C), so that
-// programs with x/net's h2c.NewHandler, as many of gRPC have, work. It returns when ln is closed or fails, and
+// programs with x/net's h2c.NewHandler, as many of gRPC have, work. For connections of handlers, by an
+// http.Transport, say, it leaves half of the descriptors that it could use, 512 at most (Server.Outgoing). It returns when ln is closed or fails, and
 // when the context of the calling task ends: it then stops as Server.Run does, and returns the error of the
 // context if every request has been answered. It parks.
 func Serve(ln net.Listener, h http.Handler) error {
-	s := &Server{Handler: AdaptHTTP(h), MaxBody: -1, H2C: true}
+	s := &Server{Handler: AdaptHTTP(h), MaxBody: -1, H2C: true, Outgoing: serveOutgoing}
 	s.ready()
 	ctx := task.Context()
 	return cmp.Or(s.serveUntil(ctx, []net.Listener{ln}), ctx.Err())
 }
+
+// serveOutgoing is Server.Outgoing of Serve, whose callers don't say it.
+const serveOutgoing = 512
 
 // AdaptHTTP makes a Handler of one that was written for net/http: of a ServeMux, a router,
 // a framework. nil stands for http.DefaultServeMux.
