@@ -43,7 +43,8 @@ func TestAnyOrderForShortRounds(t *testing.T) {
 		{maxBudget, false, 12.1, false},
 		{maxBudget, true, 24.9, true},
 		{maxBudget, true, 25.1, false},
-		{briskBudget - 1, true, 1, false},
+		{anyBudget, true, 4.9, true},
+		{anyBudget - 1, true, 1, false},
 	} {
 		l := new(Loop)
 		l.full, l.single, l.queued = c.steps, c.single, 10

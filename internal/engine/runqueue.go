@@ -115,8 +115,13 @@ const (
 // that grows with their number.
 const nodesFor = 20 * time.Millisecond
 
+// anyBudget is how many steps a turn has at least for any order to do: with longer ones asking the policy is not
+// felt, and whose turn it is matters.
+const anyBudget = 4
+
 // shortRound reports whether steps are so short that asking the policy for each node would be felt, and
-// a round is short.
+// a round is short. Besides, what a policy charges to a node for a step in which the thread did not run, or
+// waited for memory, others have first, for as long: tasks that accept did nothing for 10 ms.
 func (l *Loop) shortRound() bool {
 	turns := int64(roundTurns)
 	if l.full == maxBudget {
@@ -125,7 +130,7 @@ func (l *Loop) shortRound() bool {
 			turns /= 2
 		}
 	}
-	return l.full >= briskBudget && int64(l.queued)*l.stats.stepCost <= turns*l.stats.turnLimit
+	return l.full >= anyBudget && int64(l.queued)*l.stats.stepCost <= turns*l.stats.turnLimit
 }
 
 // waitsAgain is called by a task that is about to wait for a Cond whose Mutex it holds. If it has come back

@@ -107,6 +107,10 @@ const (
 	// A refusal takes about 10 µs. When overload is found those that have waited too long may be thousands,
 	// and to refuse them all would hold up the others: so beside as many as come, one in this time.
 	drainEvery = 256 * time.Microsecond
+	// Tasks that may be under way from the line to their first step are a millisecond's, but no more than
+	// someStarting; those that take less than half as long may be half a millisecond's, and mostStarting.
+	someStarting = 16
+	mostStarting = 64
 	// atOnce is how many that are refused may be under way to where they learn it, for each that may be under
 	// way from the line to its first step, and is behind them.
 	atOnce = 16
@@ -156,13 +160,17 @@ func (q *Line) Starting() int {
 	if q.pace.mean <= 0 {
 		return 1
 	}
-	return int(min(max(float64(time.Millisecond)/q.pace.mean, 1), 16))
+	n := max(float64(time.Millisecond)/q.pace.mean, 1)
+	if n > someStarting {
+		n = min(max(n/2, someStarting), mostStarting)
+	}
+	return int(n)
 }
 
 // Refuses reports whether the one that has waited longest is to be refused. waiting is how many wait, refusing
 // how many refusals are under way.
 func (q *Line) Refuses(waited time.Duration, waiting, refusing int) bool {
-	if refusing >= atOnce*q.Starting() {
+	if refusing >= atOnce*min(q.Starting(), someStarting) {
 		return false
 	}
 	return q.state == Overloaded && waiting > q.keep && (waited > q.TooLong() || waiting > q.useful()) || waited > longestWait+q.stopped
@@ -175,9 +183,9 @@ func (q *Line) LetsGo(refusing int) bool {
 	case Calm:
 		return true
 	case Growing:
-		return refusing < goneAtOnce*q.Starting()
+		return refusing < goneAtOnce*min(q.Starting(), someStarting)
 	}
-	return refusing < atOnce*q.Starting()
+	return refusing < atOnce*min(q.Starting(), someStarting)
 }
 
 // useful is how many may wait in an overload: twice what is served before one has waited too long. As the newest go

@@ -85,6 +85,21 @@ func TestClientsThatHaveGoneAreLetGoInTurn(t *testing.T) {
 	}
 }
 
+// From the line to their first step as many are under way as a millisecond serves, or half a millisecond where that
+// is more than a few.
+func TestAsManyStartAsAreServedSoon(t *testing.T) {
+	for _, x := range []struct {
+		mean time.Duration // 0: not known
+		want int
+	}{{0, 1}, {5 * time.Millisecond, 1}, {100 * time.Microsecond, 10}, {60 * time.Microsecond, 16}, {20 * time.Microsecond, 25}, {time.Microsecond, mostStarting}} {
+		var q Line
+		q.pace.mean = float64(x.mean)
+		if n := q.Starting(); n != x.want {
+			t.Errorf("of tasks of %v each %d start at a time, want %d", x.mean, n, x.want)
+		}
+	}
+}
+
 // In an overload only as many wait as may yet be served in time.
 func TestWhoIsServedTooLateIsToldAtOnce(t *testing.T) {
 	for _, atDoor := range []bool{false, true} {
