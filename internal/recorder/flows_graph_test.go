@@ -15,7 +15,7 @@ import (
 type openDoor struct{}
 
 func (openDoor) Next(time.Duration, int, *engine.Queue) engine.Verdict { return engine.VerdictAdmit }
-func (openDoor) Left(time.Duration, int)                              {}
+func (openDoor) Left(time.Duration, int)                               {}
 
 // Flows and Snapshot are two views of one graph.
 func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
