@@ -170,6 +170,9 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 	}
 	var send func(tries int)
 	send = func(tries int) {
+		if c.over {
+			return
+		}
 		for k := len(resting); k > 0 && (resting[k-1].gone || resting[k-1].lastOne); k-- {
 			resting = resting[:k-1]
 		}
@@ -194,7 +197,7 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 			default:
 				free(s)
 			}
-			if r.Status != 200 && tries > 0 && !c.over {
+			if r.Status != 200 && tries > 0 {
 				c.w.After(h.Pause, func() { send(tries - 1) })
 			}
 		}
