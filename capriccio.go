@@ -166,11 +166,10 @@ func WithoutStopSignals() Option {
 //
 // The context of main ends when ctx does or when the process gets SIGINT or SIGTERM;
 // waits of main and of the tasks that it spawns then return the context's error. That
-// main returns this error, after a signal, is an orderly stop, for which Run returns nil. If main
-// has not returned after 5 s, the log tells what tasks wait for. A second signal ends the process at
-// once. SIGUSR2 writes a summary of the blocking
-// graph to the standard error and all of it to a file, see WithDumpPath. Run must be
-// called on a plain goroutine and blocks it.
+// main returns this error, after a signal, is an orderly stop, for which Run returns nil. If that takes
+// longer than 5 s, the log tells what tasks wait for. A second signal ends the process at once. SIGUSR2
+// writes a summary of the blocking graph to the standard error and all of it to a file, see
+// WithDumpPath. Run must be called on a plain goroutine and blocks it.
 func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Option) error {
 	if task.Current() != nil {
 		return errors.New("capriccio: Run was called by a task, whose runtime is there already: start tasks with task.Go, or call Run on a plain goroutine")
@@ -187,6 +186,7 @@ func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Opti
 		signals, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		returned, patience := make(chan struct{}), stopPatience
+		defer close(returned)
 		context.AfterFunc(signals, func() {
 			stop()
 			select {
@@ -196,7 +196,6 @@ func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Opti
 			}
 		})
 		return rt.Run(signals, func(under context.Context) error {
-			defer close(returned)
 			err := main(under)
 			if under.Err() != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
 				return nil

@@ -23,7 +23,7 @@ var layers = map[string]string{
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
 	"internal/kernel":                "golang.org/x/sys/unix",
-	"internal/testenv":               "golang.org/x/sys/unix",
+	"internal/testenv":               "internal/kernel golang.org/x/sys/unix",
 	"internal/httpcases":             "",
 	"internal/chunk":                 "internal/coro",
 	"internal/engine":                "internal/coro internal/chunk",

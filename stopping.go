@@ -1,7 +1,6 @@
 package capriccio
 
 import (
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -10,7 +9,7 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// stopPatience is how long after a signal main may go on without a word.
+// stopPatience is how long after a signal Run may go on without a word.
 var stopPatience = 5 * time.Second
 
 const namedTasks = 5 // at most, that tellWaits names
@@ -22,12 +21,7 @@ func tellWaits(rt *task.Runtime, log *slog.Logger) {
 	n := 0
 	for _, t := range (*engine.Runtime)(rt).Tasks() {
 		n++
-		line := fmt.Sprintf("\n  task %s #%d on loop %d", t.Name, t.ID, t.Loop)
-		if t.State == "parked" {
-			line += fmt.Sprintf(" waits: %v %s", t.Reason, t.On)
-		} else {
-			line += " is " + t.State
-		}
+		line := "\n  " + t.String()
 		switch {
 		case t.Name == "main":
 			waits = append([]string{line}, waits[:min(len(waits), namedTasks-1)]...)

@@ -21,30 +21,48 @@ func (l logLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A stop that takes long is explained.
+// A stop that takes long is explained, whether main waits or what it has left behind.
 func TestAStopThatWaitsIsExplained(t *testing.T) {
 	defer func(d time.Duration) { stopPatience = d }(stopPatience)
-	stopPatience = 0
-	var held task.Mutex
-	held.Lock()
-	log := make(logLines, 100)
-	var told string
-	go func() {
-		for told = range log {
-			if strings.Contains(told, "still stopping") {
-				held.Unlock()
-				return
+	stopPatience = time.Millisecond
+	stop := func() { testenv.Must(t, syscall.Kill(os.Getpid(), syscall.SIGINT)) }
+	for _, c := range []struct {
+		main func(ctx context.Context, told chan struct{}) error
+		want []string
+	}{
+		{func(ctx context.Context, told chan struct{}) error {
+			var held task.Mutex
+			held.Lock()
+			go func() { <-told; held.Unlock() }()
+			stop()
+			held.Lock() // no context ends that
+			defer held.Unlock()
+			return ctx.Err()
+		}, []string{`tasks=1 waits="\n  task main #`, "mutex Mutex"}},
+		{func(ctx context.Context, told chan struct{}) error {
+			begun, left := make(chan struct{}), make(chan struct{})
+			defer close(left)
+			task.Go(func() { task.Offload(func() { close(begun); <-left; stop(); <-told }) })
+			task.Offload(func() { <-begun })
+			return nil
+		}, []string{"offload"}},
+	} {
+		log, told := make(logLines, 100), make(chan struct{})
+		var said string
+		go func() {
+			for said = range log {
+				if strings.Contains(said, "still stopping") {
+					close(told)
+					return
+				}
+			}
+		}()
+		err := Run(context.Background(), func(ctx context.Context) error { return c.main(ctx, told) }, WithLogger(slog.New(slog.NewTextHandler(log, nil))), WithHoldLimit(-1))
+		testenv.Check(t, err)
+		for _, want := range c.want {
+			if !strings.Contains(said, want) {
+				t.Errorf("the log says %s, want %s in it", said, want)
 			}
 		}
-	}()
-	err := Run(context.Background(), func(ctx context.Context) error {
-		testenv.Must(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
-		held.Lock() // no context ends that
-		defer held.Unlock()
-		return ctx.Err()
-	}, WithLogger(slog.New(slog.NewTextHandler(log, nil))), WithHoldLimit(-1))
-	testenv.Check(t, err)
-	if !strings.Contains(told, `tasks=1 waits="\n  task main #`) || !strings.Contains(told, "mutex Mutex") {
-		t.Errorf("the log says %s", told)
 	}
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -156,8 +155,7 @@ func (t *Task) waiting() *waiting {
 		w.by = h.holder()
 		w.held, w.joins = w.by != nil, t.why == ReasonJoin
 	}
-	i := t.describe()
-	w.line = fmt.Sprintf("\n  task %s #%d on loop %d waits: %v %s", i.Name, i.ID, i.Loop, i.Reason, i.On)
+	w.line = "\n  " + t.describe().String()
 	return w
 }
 

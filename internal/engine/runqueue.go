@@ -120,8 +120,8 @@ const nodesFor = 20 * time.Millisecond
 const anyBudget = 4
 
 // shortRound reports whether steps are so short that asking the policy for each node would be felt, and
-// a round is short. Besides, what a policy charges to a node for a step in which the thread did not run, or
-// waited for memory, others have first, for as long: tasks that accept did nothing for 10 ms.
+// a round is short. Besides, a policy charges a node for all the time of a step, also if the thread was off the
+// processor meanwhile, and then passes it over for as long: tasks that accept did nothing for 10 ms.
 func (l *Loop) shortRound() bool {
 	turns := int64(roundTurns)
 	if l.full == maxBudget {

@@ -1,6 +1,9 @@
 package engine
 
-import "sync"
+import (
+	"fmt"
+	"sync"
+)
 
 // TaskInfo describes a task at one moment.
 type TaskInfo struct {
@@ -11,6 +14,15 @@ type TaskInfo struct {
 	Reason Reason // of the present or the last wait
 	On     string // what is waited for, if it can say; else empty
 	Node   NodeID
+}
+
+// String is what logs say of the task.
+func (i TaskInfo) String() string {
+	doing := "is " + i.State
+	if i.State == stateNames[stateParked] {
+		doing = fmt.Sprintf("waits: %v %s", i.Reason, i.On)
+	}
+	return fmt.Sprintf("task %s #%d on loop %d %s", i.Name, i.ID, i.Loop, doing)
 }
 
 // Tasks describes the tasks that have started, loop by loop. It must be called on a

@@ -9,7 +9,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// withProcs is a runtime for so many processors at first, with two loops to spare.
+// withProcs is a runtime for n processors at first, with two loops to spare.
 func withProcs(t testing.TB, n int32, hold time.Duration) (*Runtime, *atomic.Int32) {
 	procs := new(atomic.Int32)
 	procs.Store(n)
