@@ -28,6 +28,7 @@ var stricter = map[*Fault]string{
 	UnknownVersion:  "checked by net/http's server",
 	badName:         "checked by net/http's server",
 	badValue:        "checked by net/http's server, and before that in newer versions of Go only",
+	badLength:       "net/http unfolds lines; RFC 9112, 5.2",
 	badCoding:       "net/http unfolds lines, and ignores codings in HTTP/1.0; RFC 9112, 5.2 and 6.1",
 	BodyTooLarge:    "our own limit",
 	targetTooLong:   "our own limit",
