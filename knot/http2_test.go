@@ -256,12 +256,7 @@ func TestHTTP2Shutdown(t *testing.T) {
 	var began, goOn chan bool
 	eachHTTP2(t, func(s *Server) {
 		began, goOn = make(chan bool, 1), make(chan bool)
-		s.Handler = func(x *Ctx) error {
-			if x.Path() == "/slow" {
-				offload(func() { began <- true; <-goOn })
-			}
-			return echoHandler(x)
-		}
+		s.Handler = slowly(began, goOn)
 	}, func(t *testing.T, sv *served, client *http.Client, url string) {
 		answer := make(chan string, 1)
 		go func() { answer <- responseText(client.Get(url + "/slow")) }()

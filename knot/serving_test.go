@@ -229,6 +229,16 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
+// slowly is echoHandler, whose requests for /slow say that they have begun, and wait until they may go on.
+func slowly(began chan<- bool, goOn <-chan bool) Handler {
+	return func(x *Ctx) error {
+		if x.Path() == "/slow" {
+			offload(func() { began <- true; <-goOn })
+		}
+		return echoHandler(x)
+	}
+}
+
 // echoHandler tells what it was asked.
 func echoHandler(x *Ctx) error {
 	switch x.Path() {
