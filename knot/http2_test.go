@@ -15,8 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/net/http2"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // h2Clients are the ways that a client of net/http comes to HTTP/2, each with what the server needs.
@@ -292,7 +293,7 @@ func TestHTTP2AccessLog(t *testing.T) {
 		{LogCommon, []string{"127.0.0.1 - - ", `"GET /missing HTTP/2.0" 404 `}},
 		{LogJSON, []string{`"target":"/missing","proto":"HTTP/2.0",`, `"status":404`}},
 	} {
-		var log lockedBuffer
+		var log testenv.Buffer
 		eachHTTP2(t, func(s *Server) {
 			s.Handler = AdaptHTTP(sampleMux())
 			s.AccessLog = NewAccessLog(&log, c.format)

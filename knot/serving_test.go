@@ -45,13 +45,13 @@ type served struct {
 	*Server
 	t    *testing.T
 	addr string
-	log  *lockedBuffer // the error log
-	stop func()        // ends server and runtime; called by Cleanup at the latest
+	log  *testenv.Buffer // the error log
+	stop func()          // ends server and runtime; called by Cleanup at the latest
 }
 
 func startServer(t *testing.T, s *Server, loops int) *served {
 	t.Helper()
-	sv := &served{Server: s, t: t, log: new(lockedBuffer)}
+	sv := &served{Server: s, t: t, log: new(testenv.Buffer)}
 	if s.ErrorLog == nil {
 		s.ErrorLog = slog.New(slog.NewTextHandler(sv.log, nil))
 	}
@@ -209,24 +209,6 @@ func statusOf(response string) string {
 	_, rest, _ := strings.Cut(response, " ")
 	code, _, _ := strings.Cut(rest, " ")
 	return code
-}
-
-// lockedBuffer is a bytes.Buffer that a server may write to.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // slowly is echoHandler, whose requests for /slow say that they have begun, and wait until they may go on.
