@@ -328,7 +328,7 @@ func TestHandlerEndedByTheRuntime(t *testing.T) {
 
 // TestCutOffByTheStop: what the end of the grace time breaks is not laid to the handler.
 func TestCutOffByTheStop(t *testing.T) {
-	log, under := new(lockedBuffer), make(chan struct{})
+	log, under := new(testenv.Buffer), make(chan struct{})
 	sv := startServer(t, &Server{ErrorLog: slog.New(slog.NewTextHandler(log, nil)), Handler: func(x *Ctx) error {
 		close(under)
 		_, err := io.ReadAll(x.Body())
