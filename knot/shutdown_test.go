@@ -325,3 +325,25 @@ func TestHandlerEndedByTheRuntime(t *testing.T) {
 		t.Errorf("the log says %s", got)
 	}
 }
+
+// TestCutOffByTheStop: what the end of the grace time breaks is not laid to the handler.
+func TestCutOffByTheStop(t *testing.T) {
+	log, under := new(lockedBuffer), make(chan struct{})
+	sv := startServer(t, &Server{ErrorLog: slog.New(slog.NewTextHandler(log, nil)), Handler: func(x *Ctx) error {
+		close(under)
+		_, err := io.ReadAll(x.Body())
+		return err
+	}}, 1)
+	c := sv.dial()
+	io.WriteString(c.nc, "POST /film HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345")
+	<-under
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := sv.Shutdown(ctx); err == nil {
+		t.Error("Shutdown did not report that it cut a request off")
+	}
+	testenv.Until(t, "the log has the request", func() bool { return strings.Contains(log.String(), "/film") })
+	if got := log.String(); !strings.Contains(got, "the server has stopped before") || strings.Contains(got, "handler failed") {
+		t.Errorf("the log says %s", got)
+	}
+}
