@@ -127,6 +127,9 @@ func TestHTTP2AnswersLikeHTTP1(t *testing.T) {
 					if err == nil && url[len(url)-1] != 'x' && strings.HasPrefix(url, "http://"+reference.addr) != (resp.ProtoMajor == 1) {
 						t.Errorf("%s: version %s", line, resp.Proto)
 					}
+					if err != nil {
+						t.Log(line, err)
+					}
 					return responseText(resp, err)
 				}
 				want, got := ask(plain, "http://"+reference.addr), ask(client, url)
