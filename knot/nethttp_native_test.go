@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -55,7 +54,7 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 	mux.HandleFunc("/other", func(w http.ResponseWriter, r *http.Request) { where(w) })
 	ctx, cancel := context.WithCancel(context.Background())
 	up, ended := make(chan string, 1), make(chan error, 1)
-	log := new(lockedLog)
+	log := new(testenv.Buffer)
 	server := &knot.Server{Handler: knot.AdaptHTTP(mux), Addr: "127.0.0.1:0", ErrorLog: slog.New(slog.NewTextHandler(log, nil)), Listening: func(a net.Addr) { up <- a.String() }}
 	go func() { ended <- capriccio.Run(ctx, server.Run, capriccio.WithLoops(1), capriccio.WithoutSignals()) }()
 	defer func() {
@@ -123,22 +122,4 @@ func awaitDetached(t *testing.T, rt *engine.Runtime, n uint64) {
 			t.Fatal("the loop was not taken from a task that has waited natively for a minute")
 		}
 	}
-}
-
-// A lockedLog keeps what is logged.
-type lockedLog struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (l *lockedLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // temporary is what accept4(2) may fail with, once, and work the next time.
@@ -45,7 +46,7 @@ func TestServersGoOnAfterAcceptErrors(t *testing.T) {
 			"Serve":       func(ln *Listener) error { return Serve(ln, func(c *Conn) { io.WriteString(c, "hi"); c.Close() }) },
 			"ServeInline": func(ln *Listener) error { return ServeInline(ln, func(c *Conn) { io.WriteString(c, "hi"); c.Close() }) },
 		} {
-			var log lockedBuffer
+			var log testenv.Buffer
 			ln, err := ListenConfig{Log: slog.New(slog.NewTextHandler(&log, nil))}.Listen(context.Background(), "tcp", "127.0.0.1:0")
 			must(t, err)
 			met := failing(ln, temporary[:4]...)
@@ -156,7 +157,7 @@ func TestHTTPServerGoesOnAfterAcceptErrors(t *testing.T) {
 
 // What a listener has to say goes where the runtime's reports go, once for all loops.
 func TestAcceptErrorsAreLoggedByTheRuntime(t *testing.T) {
-	var log lockedBuffer
+	var log testenv.Buffer
 	rt, err := engine.New(engine.Config{Loops: 2, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	must(t, err)
 	defer rt.Close()
