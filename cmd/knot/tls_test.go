@@ -150,7 +150,7 @@ func TestACMEOverdue(t *testing.T) {
 		}
 		p.stop()
 		p.code()
-		if log := p.stderr.all(); strings.Count(log, "could not be renewed") != lines {
+		if log := p.stderr.String(); strings.Count(log, "could not be renewed") != lines {
 			t.Errorf("%v before its end the log says %s", left, log)
 		}
 	}
