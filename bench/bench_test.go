@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -71,6 +72,14 @@ func TestMistakesInTheCommandLineAreToldApart(t *testing.T) {
 		var usage *usageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want a usage error with %q", line, err, want)
+		}
+	}
+}
+
+func TestEveryCommandHasHelp(t *testing.T) {
+	for _, name := range []string{"list", "run", "lines", "report", "compare"} {
+		if err := command(t.Context(), []string{name, "-h"}, io.Discard, io.Discard); !errors.Is(err, flag.ErrHelp) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -28,6 +28,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
 
 func main() {
@@ -43,6 +45,8 @@ func main() {
 	cancel()
 	var usage *usageError
 	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Println(usageText)
 	case errors.As(err, &usage):
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(2)
@@ -73,8 +77,8 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	}
 	switch args[0] {
 	case "list":
-		if len(args) > 1 {
-			return &usageError{"list takes no arguments\n" + usageText}
+		if err := parseOnlyFlags(flag.NewFlagSet("list", flag.ContinueOnError), args[1:]); err != nil {
+			return err
 		}
 		return listExperiments(ctx, out)
 	case "run":
@@ -87,8 +91,8 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 		}
 		return runExperiment(ctx, o, out, progress)
 	case "lines":
-		if len(args) > 1 {
-			return &usageError{"lines takes no arguments\n" + usageText}
+		if err := parseOnlyFlags(flag.NewFlagSet("lines", flag.ContinueOnError), args[1:]); err != nil {
+			return err
 		}
 		folder, err := moduleFolder(ctx)
 		if err != nil {
@@ -96,19 +100,19 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 		}
 		return writeLines(ctx, folder, out)
 	case "report":
-		flags := newFlags("report")
+		flags := flag.NewFlagSet("report", flag.ContinueOnError)
 		from := flags.String("from", keptFolder, "file or folder of results, or a commit")
 		to := flags.String("to", filepath.Join("docs", "results.md"), "document whose tables are written")
-		if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
-			return &usageError{fmt.Sprintf("report: %v\n%s", errors.Join(err, extra(flags)), usageText)}
+		if err := parseOnlyFlags(flags, args[1:]); err != nil {
+			return err
 		}
 		return reportCommand(*from, *to, out)
 	case "compare":
 		var o options
-		flags := newFlags("compare")
+		flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 		flags.Float64Var(&o.threshold, "threshold", 0.05, "by how much a value may be worse, as a share")
 		flags.BoolVar(&o.all, "all", false, "the other systems, too")
-		names, err := parseAround(flags, args[1:])
+		names, err := parseFlags(flags, args[1:])
 		if err != nil {
 			return err
 		}
@@ -156,37 +160,28 @@ func (o options) args() string {
 	return strings.Join(args, " ")
 }
 
-func newFlags(name string) *flag.FlagSet {
-	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	return flags
+// parseFlags reads flags that stand before, between and after other arguments, and returns the latter.
+func parseFlags(flags *flag.FlagSet, args []string) ([]string, error) {
+	names, err := flaghelp.Parse(flags, args)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		err = &usageError{err.Error() + "\n" + usageText}
+	}
+	return names, err
 }
 
-// extra is the error of arguments that nothing takes.
-func extra(flags *flag.FlagSet) error {
-	if flags.NArg() > 0 {
-		return fmt.Errorf("nothing takes %q", flags.Args())
+// parseOnlyFlags reads the flags of a command that takes no other arguments.
+func parseOnlyFlags(flags *flag.FlagSet, args []string) error {
+	names, err := parseFlags(flags, args)
+	if len(names) > 0 {
+		err = &usageError{flags.Name() + " takes no arguments\n" + usageText}
 	}
-	return nil
-}
-
-// parseAround parses flags that stand before, between and after other arguments, and returns the latter.
-func parseAround(flags *flag.FlagSet, args []string) (names []string, err error) {
-	for rest := args; ; rest = flags.Args()[1:] {
-		if err := flags.Parse(rest); err != nil {
-			return nil, &usageError{err.Error() + "\n" + usageText}
-		}
-		if flags.NArg() == 0 {
-			return names, nil
-		}
-		names = append(names, flags.Arg(0))
-	}
+	return err
 }
 
 // parseRun reads the arguments of run; flags may stand before or after NAME.
 func parseRun(args []string) (options, error) {
 	var o options
-	flags := newFlags("run")
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	flags.BoolVar(&o.quick, "quick", false, "end within 45 s")
 	flags.Func("rounds", "how often each point is measured; 5 times if not given, 3 with -quick", func(text string) (err error) {
 		if o.rounds, err = strconv.Atoi(text); err != nil || o.rounds < 1 {
@@ -201,7 +196,7 @@ func parseRun(args []string) (options, error) {
 	}
 	flags.Func("rows", "rows of the experiment, with commas between", list(&o.rows))
 	flags.Func("systems", "systems, with commas between", list(&o.systems))
-	names, err := parseAround(flags, args)
+	names, err := parseFlags(flags, args)
 	if err != nil {
 		return o, err
 	}

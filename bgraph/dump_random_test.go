@@ -27,7 +27,7 @@ func randomSnapshot(r *rand.Rand, nodes, edges int) *Snapshot {
 		Overflow:  Overflow{MaxNodes: r.IntN(5000), MaxEdges: r.IntN(5000), Nodes: randomCount(r), Edges: randomCount(r)},
 	}
 	for i := range 1 + r.IntN(4) {
-		s.Loops = append(s.Loops, LoopStat{Index: 2*i + r.IntN(2), Tasks: r.Int64N(1000), Steps: randomCount(r)})
+		s.Loops = append(s.Loops, LoopStat{Index: 2*i + r.IntN(2), Tasks: r.Int64N(1000), Steps: randomCount(r), Rests: r.IntN(3) == 0})
 	}
 	for i := range r.IntN(5) {
 		s.Resources = append(s.Resources, Resource{

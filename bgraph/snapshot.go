@@ -73,8 +73,14 @@ type Program struct {
 // A LoopStat describes one event loop.
 type LoopStat struct {
 	Index int    `json:"index"`
-	Tasks int64  `json:"tasks"` // started and not finished
-	Steps uint64 `json:"steps"` // that ended there, as edges count them
+	Tasks int64  `json:"tasks"`           // started and not finished
+	Steps uint64 `json:"steps"`           // that ended there, as edges count them
+	Rests bool   `json:"rests,omitempty"` // it gets no new tasks, as there are fewer processors than loops
+}
+
+// Working returns the loops that do not rest.
+func (s *Snapshot) Working() []LoopStat {
+	return slices.DeleteFunc(slices.Clone(s.Loops), func(l LoopStat) bool { return l.Rests })
 }
 
 // A Resource is something that tasks take and give back, and that was counted while the runtime was there.

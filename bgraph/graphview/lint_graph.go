@@ -43,10 +43,11 @@ const busyLoop = 0.3
 // busyShare is how much of their time the loops ran tasks, below 0 if that is not known.
 func (l *linter) busyShare() float64 {
 	used := totalCPU(l.s) - taken(l.s)
-	if len(l.s.Loops) == 0 || l.s.Span <= 0 || used == 0 {
+	working := len(l.s.Working())
+	if working == 0 || l.s.Span <= 0 || used == 0 {
 		return -1
 	}
-	return min(used/(float64(l.s.Span)*float64(len(l.s.Loops))), 1)
+	return min(used/(float64(l.s.Span)*float64(working)), 1)
 }
 
 // busy reports how busy the loops were, as far as that is known.
@@ -55,7 +56,7 @@ func (l *linter) busy() string {
 	if share < 0 {
 		return ""
 	}
-	return fmt.Sprintf("The %s ran %s for %s of the time. ", plural(len(l.s.Loops), l.w.loop), l.w.tasks, percentText(share))
+	return fmt.Sprintf("The %s ran %s for %s of the time. ", loopsText(l.s), l.w.tasks, percentText(share))
 }
 
 // passedOver finds places where a task was ready far longer than tasks are elsewhere,
@@ -104,10 +105,11 @@ const leastSteps = 10_000
 
 // loops finds one that does much more than the others.
 func (l *linter) loops() {
-	if len(l.s.Loops) < 2 || l.s.Kind == bgraph.KindGoroutines { // goroutines move between Ps
+	working := l.s.Working()
+	if len(working) < 2 || l.s.Kind == bgraph.KindGoroutines { // goroutines move between Ps
 		return
 	}
-	most := slices.MaxFunc(l.s.Loops, func(a, b bgraph.LoopStat) int {
+	most := slices.MaxFunc(working, func(a, b bgraph.LoopStat) int {
 		switch {
 		case a.Steps < b.Steps:
 			return -1
@@ -117,13 +119,13 @@ func (l *linter) loops() {
 		return 0
 	})
 	var all uint64
-	for _, one := range l.s.Loops {
+	for _, one := range working {
 		all += one.Steps
 	}
-	if share := l.busyShare(); share >= 0 && share*ratio(float64(most.Steps), float64(all))*float64(len(l.s.Loops)) < busyLoop {
+	if share := l.busyShare(); share >= 0 && share*ratio(float64(most.Steps), float64(all))*float64(len(working)) < busyLoop {
 		return // none has so much to do that it would matter
 	}
-	others := float64(all-most.Steps) / float64(len(l.s.Loops)-1)
+	others := float64(all-most.Steps) / float64(len(working)-1)
 	if all < leastSteps || float64(most.Steps) <= l.o.Unbalance*others {
 		return
 	}

@@ -24,7 +24,7 @@ func WriteFindings(w io.Writer, s *bgraph.Snapshot, findings []Finding) error {
 	if s.Program.PID != 0 { // a trace does not tell
 		process = fmt.Sprintf("process %d, ", s.Program.PID)
 	}
-	what := fmt.Sprintf("%s (%s%s, %s)", cleanText(s.Program.Name), process, plural(len(s.Loops), wordsOf(s).loop), durationText(s.Span))
+	what := fmt.Sprintf("%s (%s%s, %s)", cleanText(s.Program.Name), process, loopsText(s), durationText(s.Span))
 	if len(findings) == 0 {
 		_, err := fmt.Fprintf(w, "Nothing found in %s.\n", what)
 		return err

@@ -122,8 +122,8 @@ func headLines(s *bgraph.Snapshot) []string {
 	}
 	cpu := totalCPU(s)
 	busy := ""
-	if s.Span > 0 && len(s.Loops) > 0 {
-		busy = fmt.Sprintf(" (%s of %s)", percentText(cpu/float64(s.Span)/float64(len(s.Loops))), plural(len(s.Loops), wordsOf(s).loop))
+	if working := len(s.Working()); s.Span > 0 && working > 0 {
+		busy = fmt.Sprintf(" (%s of %s)", percentText(cpu/float64(s.Span)/float64(working)), loopsText(s))
 	}
 	if s.ProcessCPU > 0 {
 		busy += fmt.Sprintf("; the process used %s", durationText(s.ProcessCPU))
@@ -232,8 +232,23 @@ func resourceTable(s *bgraph.Snapshot) *textTable[[]string] {
 	return t
 }
 
+// loopsText is how many loops there are to do work, and how many beside them rest.
+func loopsText(s *bgraph.Snapshot) string {
+	working := len(s.Working())
+	text := plural(working, wordsOf(s).loop)
+	if rest := len(s.Loops) - working; rest > 0 {
+		text += fmt.Sprintf(", %s more at rest", countText(rest))
+	}
+	return text
+}
+
 func loopTable(s *bgraph.Snapshot) *textTable[[]string] {
-	t := &textTable[[]string]{title: "LOOPS", columns: plainColumns(" loop", " tasks", " steps", " steps/s")}
+	heads := []string{" loop", " tasks", " steps", " steps/s"}
+	resting := len(s.Working()) < len(s.Loops)
+	if resting {
+		heads = append(heads, "new tasks")
+	}
+	t := &textTable[[]string]{title: "LOOPS", columns: plainColumns(heads...)}
 	trace := s.Kind == bgraph.KindGoroutines
 	if trace {
 		t.title, t.columns[0].head = "Ps, on which goroutines run", "P"
@@ -243,9 +258,11 @@ func loopTable(s *bgraph.Snapshot) *textTable[[]string] {
 		if trace {
 			tasks = "" // no P has goroutines of its own for long
 		}
-		t.rows = append(t.rows, []string{
-			countText(l.Index), tasks, countText(l.Steps), rateText(perSecond(s, l.Steps)),
-		})
+		row := []string{countText(l.Index), tasks, countText(l.Steps), rateText(perSecond(s, l.Steps))}
+		if resting {
+			row = append(row, map[bool]string{true: "no", false: "yes"}[l.Rests])
+		}
+		t.rows = append(t.rows, row)
 	}
 	return t
 }

@@ -61,6 +61,20 @@ func TestWriteTextNamesTheKnee(t *testing.T) {
 	}
 }
 
+// TestLoopsAtRest: they are told apart, and no part of what the loops could do.
+func TestLoopsAtRest(t *testing.T) {
+	s := sampleSnapshot()
+	share := regexp.MustCompile(`\((\S+%) of [^)]*\)`)
+	before := share.FindStringSubmatch(writeText(t, s, TextOptions{}))
+	s.Loops = append(s.Loops, bgraph.LoopStat{Index: 7, Rests: true}, bgraph.LoopStat{Index: 8, Rests: true})
+	got := writeText(t, s, TextOptions{})
+	after := share.FindStringSubmatch(got)
+	if before == nil || after == nil || after[1] != before[1] || !strings.Contains(after[0], " loops, 2 more at rest)") ||
+		strings.Count(got, "  no\n") != 2 || strings.Count(got, "  yes\n") != len(s.Loops)-2 {
+		t.Errorf("%q, %q before, in\n%s", after, before, got)
+	}
+}
+
 // A sum of dumps has no process of its own.
 func TestWriteTextOfSeveralProcesses(t *testing.T) {
 	s := sampleSnapshot()

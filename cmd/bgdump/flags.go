@@ -12,6 +12,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph/gotrace"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
 
 // A mode is what bgdump does with the graph.
@@ -89,8 +90,6 @@ var fits = func() map[string][]mode {
 // the map.
 func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags := flag.NewFlagSet("bgdump", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	flags.Usage = func() {}
 	wanted := map[mode]*bool{}
 	for _, f := range []struct {
 		mode mode
@@ -161,27 +160,14 @@ func setSeconds(to *time.Duration) func(string) error {
 func parse(args []string, stdout io.Writer) (*settings, error) {
 	set := new(settings)
 	flags, wanted := set.flags()
-	var after []string // "--" ends the flags
-	if i := slices.Index(args, "--"); i >= 0 {
-		args, after = args[:i], args[i+1:]
+	sources, err := flaghelp.Parse(flags, args)
+	if errors.Is(err, flag.ErrHelp) {
+		writeHelp(stdout, flags)
 	}
-	// Flags may stand before, between and behind the sources.
-	for rest := args; ; {
-		err := flags.Parse(rest)
-		if errors.Is(err, flag.ErrHelp) {
-			writeHelp(stdout, flags)
-			return nil, err
-		}
-		if err != nil {
-			return nil, err
-		}
-		if rest = flags.Args(); len(rest) == 0 {
-			break
-		}
-		set.sources = append(set.sources, rest[0])
-		rest = rest[1:]
+	if err != nil {
+		return nil, err
 	}
-	set.sources = append(set.sources, after...)
+	set.sources = sources
 	if set.version {
 		return set, nil
 	}

@@ -47,7 +47,9 @@ func TestVersion(t *testing.T) {
 func TestWrongCommandLines(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                   "say what to look at",
-		"-colour cpu x":                      "flag provided but not defined: -colour",
+		"-colour cpu x":                      "there is no flag -colour; did you mean -color?",
+		"-x x":                               "there is no flag -x\n",
+		"-prune little x":                    "want a number",
 		"-svg -dot x":                        "-dot and -svg exclude each other",
 		"-svg -http :1 x":                    "-http and -svg exclude each other",
 		"-lint -svg x":                       "-lint and -svg exclude each other",

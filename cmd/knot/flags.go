@@ -10,10 +10,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/ressched/probe"
 )
@@ -111,16 +112,14 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 	set := &settings{server: new(knot.Server)}
 	s := set.server
 	flags := flag.NewFlagSet("knot", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	flags.Usage = func() {}
 	flags.StringVar(&set.root, "root", "", "`folder` to serve (required without -config)")
 	flags.StringVar(&s.Addr, "addr", knot.DefaultAddr, "`host:port` to listen on, or unix:/path for a Unix socket; no host means every address of this machine, port 0 a free port")
 	flags.StringVar(&set.log, "log", "", "access log: a line per request is added to this `file`; - is the standard output; none by default")
-	format := flags.String("log-format", "combined", "form of the access log: combined, common or json")
+	format := flags.String("log-format", "combined", "`form` of the access log: combined, common or json")
 	flags.StringVar(&set.config, "config", "", "configuration `file`; flags on the command line override it")
 	one := set.siteFlags(flags)
 	flags.IntVar(&set.loops, "loops", 0, "`number` of event loops; 0 means one per processor core")
-	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network: epoll, uring or poll (default: epoll; poll if the kernel refuses it)")
+	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network, a `poller`: epoll, uring or poll (default: epoll; poll if the kernel refuses it)")
 	flags.StringVar(&set.admin, "admin", "", "`host:port` where operators can see what knot is doing: blocking graph and profiles; no host means only this machine; off by default")
 	flags.StringVar(&set.dump, "dump", "", "`file` or folder that SIGUSR2 writes the blocking graph to (default: knot-PID.bgraph in the folder for temporary files)")
 	flags.DurationVar(&s.IdleTimeout, "idle-timeout", knot.DefaultIdleTimeout, "how long a connection may wait for its next request; 0 means for ever")
@@ -139,14 +138,14 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 	flags.BoolVar(&s.H2C, "h2c", false, "serve HTTP/2 without TLS to clients that begin with it, as a proxy in front of knot may")
 	flags.BoolVar(&set.quiet, "quiet", false, "print nothing but the address and errors")
 	version := flags.Bool("version", false, "print the version and stop")
-	switch err := flags.Parse(args); {
+	others, err := flaghelp.Parse(flags, args)
+	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, usage)
-		flags.SetOutput(stdout)
-		flags.PrintDefaults()
+		flags.VisitAll(func(f *flag.Flag) { flaghelp.Write(stdout, flags, f.Name) })
 		return nil, err
 	case err != nil:
-		return nil, plainly(err, flags)
+		return nil, err
 	case *version:
 		fmt.Fprintln(stdout, versionText(debug.ReadBuildInfo()))
 		return nil, errVersion
@@ -158,40 +157,7 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 		one.Root = set.root
 		set.sites = []config.Site{*one}
 	}
-	return set, set.check(flags, *format)
-}
-
-// wanted is the text of err, or, where that is no more than "parse error", what is a value of f.
-func wanted(f *flag.Flag, err error) string {
-	if value, ok := f.Value.(flag.Getter); ok && strings.HasSuffix(err.Error(), "parse error") {
-		switch value.Get().(type) {
-		case time.Duration:
-			return "want a time like 30s or 1m30s"
-		case bool:
-			return "want true or false"
-		case int:
-			return "want a whole number"
-		}
-	}
-	return err.Error()
-}
-
-// plainly is an error of package flag with what is wanted.
-func plainly(err error, flags *flag.FlagSet) error {
-	text, vague := strings.CutSuffix(err.Error(), "parse error")
-	at := strings.LastIndex(text, " -")
-	if f := flags.Lookup(strings.TrimSuffix(text[at+len(" -"):], ": ")); vague && at >= 0 && f != nil {
-		return errors.New(text + wanted(f, err))
-	}
-	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
-		var known []string
-		flags.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
-		if near := config.Nearest(name, known); near != "" {
-			return fmt.Errorf("there is no flag -%s; did you mean -%s?", name, near)
-		}
-		return fmt.Errorf("there is no flag -%s", name)
-	}
-	return err
+	return set, set.check(others, *format)
 }
 
 // siteFlags are those of a server of one site.
@@ -236,7 +202,7 @@ func (set *settings) readConfig(flags *flag.FlagSet) error {
 			continue
 		}
 		if err := flags.Set(v.Name, v.Text); err != nil {
-			errs = append(errs, fmt.Errorf("%s:%d: %s = %q: %s", set.config, v.Line, v.Name, v.Text, wanted(flags.Lookup(v.Name), err)))
+			errs = append(errs, fmt.Errorf("%s:%d: %s = %q: %s", set.config, v.Line, v.Name, v.Text, flaghelp.Wanted(flags.Lookup(v.Name), err)))
 		}
 	}
 	set.values, set.sites = file.Values, file.Sites
@@ -311,16 +277,16 @@ func (set *settings) checkFiles() error {
 	return nil
 }
 
-func (set *settings) check(flags *flag.FlagSet, format string) error {
+func (set *settings) check(others []string, format string) error {
 	switch {
-	case flags.NArg() > 0 && set.root == "":
-		return fmt.Errorf("unexpected argument %q; the folder to serve goes behind -root", flags.Arg(0))
-	case flags.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case len(others) > 0 && set.root == "":
+		return fmt.Errorf("unexpected argument %q; the folder to serve goes behind -root", others[0])
+	case len(others) > 0:
+		return fmt.Errorf("unexpected argument %q", others[0])
 	case set.sites[0].Root == "" && set.config == "":
 		return errors.New("say which folder to serve: knot -root FOLDER")
-	case set.loops < 0:
-		return fmt.Errorf("-loops %d is negative", set.loops)
+	case set.loops < 0 || set.loops > engine.MaxLoops:
+		return fmt.Errorf("-loops %d; want 1 to %d, or 0 for one per processor core", set.loops, engine.MaxLoops)
 	}
 	if err := set.checkFiles(); err != nil {
 		return err

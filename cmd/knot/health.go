@@ -127,6 +127,8 @@ func (h *health) register(mux *http.ServeMux) {
 		err := h.ready()
 		answer(w, err)
 		if g := h.look(); g != nil && g.Sched != nil {
+			working := len(g.Working())
+			fmt.Fprintf(w, "loops: %d work, %d rest\n", working, len(g.Loops)-working)
 			for _, r := range g.Sched.Resources {
 				fmt.Fprintf(w, "%s: %s, %.0f %%\n", r.Name, r.State, 100*r.Utilisation)
 			}

@@ -17,7 +17,7 @@ import (
 
 func TestReadiness(t *testing.T) {
 	var stats knot.Stats
-	snapshot := &bgraph.Snapshot{Sched: &bgraph.Sched{Refusals: []bgraph.SchedRefusal{{Why: "a reason", Count: 3}}, Resources: []bgraph.SchedResource{{Name: "memory", State: "low"}, {Name: "disk", State: "rising", Utilisation: 0.87}}}}
+	snapshot := &bgraph.Snapshot{Loops: []bgraph.LoopStat{{}, {Index: 1, Rests: true}, {Index: 2, Rests: true}}, Sched: &bgraph.Sched{Refusals: []bgraph.SchedRefusal{{Why: "a reason", Count: 3}}, Resources: []bgraph.SchedResource{{Name: "memory", State: "low"}, {Name: "disk", State: "rising", Utilisation: 0.87}}}}
 	h := newHealth(func() knot.Stats { return stats })
 	h.snapshot = func() *bgraph.Snapshot { return snapshot }
 	mux := http.NewServeMux()
@@ -36,7 +36,7 @@ func TestReadiness(t *testing.T) {
 	}
 	expect(503, "does not listen yet")
 	h.listening.Store(true)
-	expect(200, "ok\nmemory: low, 0 %\ndisk: rising, 87 %\nrefused: 3, a reason\n")
+	expect(200, "ok\nloops: 1 work, 2 rest\nmemory: low, 0 %\ndisk: rising, 87 %\nrefused: 3, a reason\n")
 	snapshot.Sched.Resources[0].State = atLimit
 	expect(503, "at the limit: memory\n")
 	snapshot.Sched.Resources[0].State = "low"

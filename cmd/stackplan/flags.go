@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
 
 // settings is what the command line says.
@@ -69,8 +70,6 @@ func (set *settings) flags(c command) *flag.FlagSet {
 	all.BoolVar(&set.allocate, "allocate", false, "leave checkpoints for which a variable must be on the heap although the stack has room; others are chosen if not")
 
 	own := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	own.SetOutput(io.Discard)
-	own.Usage = func() {}
 	for name := range strings.FieldsSeq(c.flags) {
 		f := all.Lookup(name)
 		own.Var(f.Value, f.Name, f.Usage)
@@ -111,22 +110,15 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, command, error) 
 		set.goFlags = args[i+1:]
 		args = args[:i]
 	}
-	// Flags may stand before, between and behind the packages.
-	for rest := args; ; {
-		err := flags.Parse(rest)
-		switch {
-		case errors.Is(err, flag.ErrHelp):
-			writeCommandHelp(stdout, c, flags)
-			return nil, c, errHelp
-		case err != nil:
-			return nil, c, fmt.Errorf("stackplan %s: %w; stackplan help %s lists its flags", c.name, err, c.name)
-		}
-		if rest = flags.Args(); len(rest) == 0 {
-			break
-		}
-		set.patterns = append(set.patterns, rest[0])
-		rest = rest[1:]
+	patterns, err := flaghelp.Parse(flags, args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		writeCommandHelp(stdout, c, flags)
+		return nil, c, errHelp
+	case err != nil:
+		return nil, c, fmt.Errorf("stackplan %s: %w (stackplan help %s lists its flags)", c.name, err, c.name)
 	}
+	set.patterns = patterns
 	return set, c, set.check(flags)
 }
 

@@ -1,12 +1,70 @@
-// Package flaghelp explains the flags of commands.
+// Package flaghelp reads and explains the flags of commands.
 package flaghelp
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 )
+
+// Parse reads flags, which may stand before, between and behind other arguments, and returns the others;
+// all that is behind "--" belongs to them. An error says what is wanted; help is flag.ErrHelp.
+func Parse(flags *flag.FlagSet, args []string) (others []string, err error) {
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	var after []string
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, after = args[:i], args[i+1:]
+	}
+	for rest := args; ; rest = flags.Args()[1:] {
+		if err := flags.Parse(rest); err != nil {
+			return nil, plainly(err, flags)
+		}
+		if flags.NArg() == 0 {
+			return append(others, after...), nil
+		}
+		others = append(others, flags.Arg(0))
+	}
+}
+
+// plainly is an error of package flag with what is wanted.
+func plainly(err error, flags *flag.FlagSet) error {
+	text, vague := strings.CutSuffix(err.Error(), "parse error")
+	at := strings.LastIndex(text, " -")
+	if f := flags.Lookup(strings.TrimSuffix(text[at+len(" -"):], ": ")); vague && at >= 0 && f != nil {
+		return errors.New(text + Wanted(f, err))
+	}
+	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
+		var known []string
+		flags.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
+		if near := Nearest(name, known); near != "" {
+			return fmt.Errorf("there is no flag -%s; did you mean -%s?", name, near)
+		}
+		return fmt.Errorf("there is no flag -%s", name)
+	}
+	return err
+}
+
+// Wanted is the text of err, or, where that is no more than "parse error", what is a value of f.
+func Wanted(f *flag.Flag, err error) string {
+	if value, ok := f.Value.(flag.Getter); ok && strings.HasSuffix(err.Error(), "parse error") {
+		switch value.Get().(type) {
+		case time.Duration:
+			return "want a time like 30s or 1m30s"
+		case bool:
+			return "want true or false"
+		case int:
+			return "want a whole number"
+		case float64:
+			return "want a number"
+		}
+	}
+	return err.Error()
+}
 
 // Write explains the flags of these names, separated by blanks: each beside its name, in lines of 80
 // columns, with its default unless that is nothing.
@@ -23,6 +81,10 @@ func Write(w io.Writer, flags *flag.FlagSet, names string) {
 			text += " (default " + f.DefValue + ")"
 		}
 		line := fmt.Sprintf("%-*s", indent, head)
+		if len(line) > indent {
+			fmt.Fprintln(w, line)
+			line = strings.Repeat(" ", indent)
+		}
 		for word := range strings.FieldsSeq(text) {
 			if len(line)+1+len(word) > width {
 				fmt.Fprintln(w, line)

@@ -39,7 +39,7 @@ func (g *Graph) Snapshot() *bgraph.Snapshot {
 	for i, sh := range shards {
 		c.addCrossings(s, shards, i)
 		// If the graph was used for several runtimes, their loops are told apart.
-		s.Loops = append(s.Loops, bgraph.LoopStat{Index: i, Tasks: int64(sh.loop.Tasks())})
+		s.Loops = append(s.Loops, bgraph.LoopStat{Index: i, Tasks: int64(sh.loop.Tasks()), Rests: !sh.loop.Works()})
 		s.Loops[i].Steps = c.add(i, sh)
 	}
 	s.Chunks = chunksNow()

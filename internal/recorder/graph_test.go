@@ -403,3 +403,16 @@ func TestStepsMeanOneThing(t *testing.T) {
 		t.Errorf("CPU of the process: %v", s.ProcessCPU)
 	}
 }
+
+// TestLoopsAtRest: it shows which loops get new tasks.
+func TestLoopsAtRest(t *testing.T) {
+	g := recorder.New(bgraph.Config{})
+	start(t, 0, g, func(c *engine.Config) { c.Spare, c.Procs = 3, func() int { return 2 } })
+	var rest []bool
+	for _, l := range g.Snapshot().Loops {
+		rest = append(rest, l.Rests)
+	}
+	if want := []bool{false, false, true, true, true}; !slices.Equal(rest, want) {
+		t.Errorf("loops rest: %v, want %v", rest, want)
+	}
+}

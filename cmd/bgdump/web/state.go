@@ -30,7 +30,7 @@ type stateJSON struct {
 	Taken     int64             `json:"taken,omitempty"`
 	Span      bgraph.Nanos      `json:"span,omitempty"`
 	Sampling  int               `json:"sampling,omitempty"`
-	Loops     [][3]int64        `json:"loops"`
+	Loops     [][4]int64        `json:"loops"`
 	Resources []bgraph.Resource `json:"resources"`
 	Overflow  bgraph.Overflow   `json:"overflow"`
 	Era       uint64            `json:"era"`
@@ -198,7 +198,11 @@ func (p *Page) describe(out *stateJSON, v *view, reports bool) {
 	out.Kind, out.Collector = clean(s.Kind, 20), s.CollectorCPU
 	out.Taken, out.Span, out.Sampling = s.Taken.UnixMilli(), s.Span, s.Sampling
 	for i := range s.Loops {
-		out.Loops = append(out.Loops, [3]int64{int64(s.Loops[i].Index), s.Loops[i].Tasks, int64(s.Loops[i].Steps)})
+		row := [4]int64{int64(s.Loops[i].Index), s.Loops[i].Tasks, int64(s.Loops[i].Steps)}
+		if s.Loops[i].Rests {
+			row[3] = 1
+		}
+		out.Loops = append(out.Loops, row)
 	}
 	for _, r := range s.Resources {
 		r.Name, r.Unit = clean(r.Name, 100), clean(r.Unit, 20)

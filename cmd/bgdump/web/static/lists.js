@@ -67,7 +67,7 @@ export class Runtime {
     const loops = graph.state.loops || [];
     const most = Math.max(...loops.map(l => l[2]), 1);
     return h('section', {}, h('h2', {}, words(graph).loops.replace('loops', 'Loops')), table(words(graph).loop === 'P' ? 'What goroutines run on' : 'One event loop for each processor', [[words(graph).loop.replace('loop', 'Loop')], [words(graph).loop === 'P' ? '' : 'Tasks', true], ['Steps per second', true], [bar()]],
-      loops.slice(0, 256).map(l => [String(l[0]), words(graph).loop === 'P' ? '' : count(l[1]), rate(graph.seconds ? l[2] / graph.seconds : 0), meter(l[2] / most)])));
+      loops.slice(0, 256).map(l => [String(l[0]) + (l[3] ? ' (rests)' : ''), words(graph).loop === 'P' ? '' : count(l[1]), rate(graph.seconds ? l[2] / graph.seconds : 0), meter(l[2] / most)])));
   }
 
   starts(graph) {
@@ -142,9 +142,9 @@ function ran(graph, found) {
 
 // figures are the numbers at the top of the page.
 export function figures(app) {
-  const { graph } = app, { state } = graph, loops = state.loops || [];
+  const { graph } = app, { state } = graph, loops = state.loops || [], working = loops.filter(l => !l[3]).length;
   const tasks = loops.reduce((sum, l) => sum + l[1], 0);
-  const busy = graph.span && loops.length ? graph.cpuTotal / (graph.span * loops.length) : 0;
+  const busy = graph.span && working ? graph.cpuTotal / (graph.span * working) : 0;
   const worst = graph.nodes.reduce((a, b) => (b.ready.p99 > a.ready.p99 ? b : a), { ready: { p99: 0 }, name: '' });
   const heap = graph.edges.reduce((sum, e) => sum + e.heapMean * e.count, 0) / (graph.seconds || 1);
   const found = state.findings || [];
@@ -153,7 +153,7 @@ export function figures(app) {
   const { task, tasks: many, loop, loops: where } = words(graph), trace = task !== 'task';
   const now = trace ? state.moments.tasks[state.moments.id.indexOf(state.at)] || 0 : tasks;
   return [
-    { id: 'tasks', title: many[0].toUpperCase() + many.slice(1), value: count(now), hint: `on ${plural(loops.length, loop)}` },
+    { id: 'tasks', title: many[0].toUpperCase() + many.slice(1), value: count(now), hint: `on ${plural(working, loop)}${working < loops.length ? `, ${loops.length - working} more at rest` : ''}` },
     { id: 'steps', title: 'Steps per second', value: rate(graph.seconds ? steps / graph.seconds : 0), hint: `${count(steps)} in all` },
     { id: 'cpu', title: `CPU of the ${where}`, value: percent(busy), hint: trace ? ran(graph, found) : 'estimated' },
     { id: 'ready', title: 'Ready to running, p99', value: duration(worst.ready.p99), hint: worst.name || 'not measured' },

@@ -61,6 +61,7 @@ var (
 	utilisation = desc("resource_utilisation", "What is taken of a resource, in parts of what may be.", "resource")
 	state       = desc("resource_state", "1 for the state that a resource is in.", "resource", "state")
 	ready       = desc("ready", "1: new requests are welcome, as /readyz says.")
+	loops       = desc("loops", "Event loops: those that work get new tasks, as many as GOMAXPROCS says.", "state")
 	tasks       = desc("tasks", "Tasks of a loop.", "loop")
 
 	files            = desc("file_requests_total", "Requests for files by how they were answered.", "from")
@@ -197,6 +198,9 @@ func collectGraph(g *bgraph.Snapshot, count func(*prometheus.Desc, uint64, ...st
 			gauge(limit, float64(r.Limit), r.Name, r.Unit)
 		}
 	}
+	working := len(g.Working())
+	gauge(loops, float64(working), "working")
+	gauge(loops, float64(len(g.Loops)-working), "resting")
 	for _, l := range g.Loops {
 		gauge(tasks, float64(l.Tasks), strconv.Itoa(l.Index))
 	}
