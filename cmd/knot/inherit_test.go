@@ -285,7 +285,9 @@ func TestSystemd(t *testing.T) {
 }
 
 func underSystemd(t *testing.T, handOver bool) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	var plain net.ListenConfig
+	plain.SetMultipathTCP(false) // as systemd's; others have no filters
+	ln, err := plain.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	testenv.Must(t, err)
 	defer ln.Close()
 	socket, err := ln.(*net.TCPListener).File()
