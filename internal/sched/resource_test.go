@@ -213,20 +213,6 @@ func TestKeeperIsHeldAndReleased(t *testing.T) {
 	}
 }
 
-// A floor of any length is one: a node that is never to run while there is no room does not.
-func TestKeeperIsHeldForEver(t *testing.T) {
-	w := newWorld(t)
-	w.cfg.Floor = math.MaxInt64
-	w.at(1000)
-	w.Ready(4)
-	for range 10 {
-		w.at(1000)
-		if got := order(w, 1000); len(got) != 0 {
-			t.Fatalf("%v ran at %v, want nothing", got, w.now)
-		}
-	}
-}
-
 // Tasks that have been let in at an entrance are not held, for what holds them up holds up
 // what they will give back.
 func TestTasksInsideAreNotHeld(t *testing.T) {
