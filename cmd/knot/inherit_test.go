@@ -47,14 +47,16 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	testenv.Must(t, err)
 	config := filepath.Join(t.TempDir(), "knot.toml")
 	writeConfig(t, config, fmt.Sprintf("[[site]]\nroot = %q\n", root))
-	c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-quiet", "-grace", "20s", "-h2c")
-	out, err := c.StdoutPipe()
+	c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-grace", "20s", "-h2c")
+	out, said, err := os.Pipe() // more than one process writes to them
 	testenv.Must(t, err)
-	errorLog, logged, err := os.Pipe() // more than one process writes to it
+	defer out.Close()
+	errorLog, logged, err := os.Pipe()
 	testenv.Must(t, err)
 	defer errorLog.Close()
-	c.Stderr = logged
+	c.Stdout, c.Stderr = said, logged
 	testenv.Must(t, c.Start())
+	said.Close()
 	logged.Close()
 	lines := bufio.NewReader(out)
 	link := regexp.MustCompile(`127\.0\.0\.1:\d+`)
@@ -64,7 +66,11 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	if addr == "" || admin == "" {
 		t.Fatalf("%q, %q", first, second)
 	}
-	go io.Copy(io.Discard, lines)
+	rest := make(chan string, 1)
+	go func() {
+		all, _ := io.ReadAll(lines)
+		rest <- string(all)
+	}()
 	stop := make(chan struct{})
 	answers, failed := make(chan struct{}), make(chan struct{}, 8)
 	plain := new(http.Protocols)
@@ -130,6 +136,9 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	io.Copy(io.Discard, errors) // to the end of the last process
 	if _, err := net.Dial("tcp", addr); err == nil {
 		t.Error("somebody still listens")
+	}
+	if got := <-rest; strings.Count(got, "stopped; the new process serves on\n") != 2 || strings.Count(got, "stopped\n") != 1 {
+		t.Errorf("the processes say %s", got)
 	}
 	t.Logf("processes %v", pids)
 }

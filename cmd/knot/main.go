@@ -130,7 +130,11 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		return server.Run(ctx)
 	}, set.options(errorLog)...)
 	if err == nil && !set.quiet {
-		fmt.Fprintln(stdout, "stopped")
+		if context.Cause(ctx) == knot.ErrHandedOver {
+			fmt.Fprintln(stdout, "stopped; the new process serves on")
+		} else {
+			fmt.Fprintln(stdout, "stopped")
+		}
 	}
 	return err
 }

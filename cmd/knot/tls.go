@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -182,8 +184,9 @@ func (t *tlsSettings) withACME(config *tls.Config, keyring *knot.TLSKeyring, err
 		Prompt: autocert.AcceptTOS, HostPolicy: autocert.HostWhitelist(t.acmeHosts...),
 		Cache: autocert.DirCache(t.acmeCache), Email: t.acmeEmail,
 	}
-	if t.acmeDirectory != "" {
-		manager.Client = &acme.Client{DirectoryURL: t.acmeDirectory}
+	manager.Client = &acme.Client{
+		DirectoryURL: cmp.Or(t.acmeDirectory, autocert.DefaultACMEDirectory), UserAgent: "knot",
+		HTTPClient: &http.Client{Transport: &orderTracker{orders: make(map[string]string)}},
 	}
 	if config == nil {
 		config = &tls.Config{MinVersion: t.version()}

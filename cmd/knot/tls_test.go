@@ -125,7 +125,7 @@ func TestACMEErrorsAreLogged(t *testing.T) {
 	}
 	p.stop()
 	p.code()
-	if log := p.stderr.all(); strings.Count(log, "no certificate by ACME") != 1 || !strings.Contains(log, "127.0.0.1:1") {
+	if log := p.stderr.String(); strings.Count(log, "no certificate by ACME") != 1 || !strings.Contains(log, "127.0.0.1:1") {
 		t.Errorf("the log says %s", log)
 	}
 }
@@ -152,11 +152,11 @@ func TestACMECertificates(t *testing.T) {
 		t.Error("a certificate for other.test")
 	}
 	p.stop()
-	if log := p.stderr.all(); strings.Contains(log, "no certificate by ACME") {
+	if log := p.stderr.String(); strings.Contains(log, "no certificate by ACME") {
 		t.Errorf("the log says %s", log) // of a name that nobody has asked for
 	}
 	if code := p.code(); code != exitOK {
-		t.Errorf("exit code %d: %s", code, p.stderr.all())
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 }
 
@@ -235,7 +235,7 @@ func TestServesHTTP2(t *testing.T) {
 		test.transport.CloseIdleConnections()
 		p.stop()
 		if code := p.code(); code != exitOK {
-			t.Errorf("exit code %d: %s", code, p.stderr.all())
+			t.Errorf("exit code %d: %s", code, p.stderr.String())
 		}
 	}
 }

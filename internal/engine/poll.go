@@ -81,8 +81,9 @@ func (l *Loop) waitForEvents(timeout time.Duration) {
 // instantWait is longer than a Poll that finds events, and shorter than one that has to wait for them.
 const instantWait = 3 * time.Microsecond
 
-// restAfter is how long a wait for events must have taken for the next to be expected to take long.
-const restAfter = 200 * time.Microsecond
+// restAfter is how long a wait for events must have taken for the next to be expected to take long: the shortest nap
+// of the Go runtime's sysmon, which may find the processor of a system call that is longer, and take it away.
+const restAfter = 20 * time.Microsecond
 
 func (l *Loop) poll(timeout time.Duration) { l.reportPoll(l.poller.Poll(timeout)) }
 
