@@ -289,22 +289,6 @@ func TestNoNodeStarves(t *testing.T) {
 	})
 }
 
-func TestPolicyWithoutLedgerSharesEvenly(t *testing.T) {
-	p := NewResource(ResourceConfig{})
-	w := &world{Resource: p, t: t}
-	got := w.shares(1, 2, 3, 4)
-	for n, share := range got {
-		if math.Abs(share-0.25) > 0.01 {
-			t.Errorf("node %d has a share of %.3f, want a quarter", n, share)
-		}
-	}
-	var r Report
-	p.Report(&r)
-	if r.Policy != "resource" || len(r.Nodes) != 4 || r.Nodes[0].Tickets != DefaultTickets {
-		t.Errorf("%+v", r)
-	}
-}
-
 // Costly nodes get no more of the processor than cheap ones.
 func TestVariableQuantaAreCharged(t *testing.T) {
 	p := NewResource(ResourceConfig{Size: 8})
