@@ -224,10 +224,13 @@ func TestHandOverThatFails(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
 	addr := <-listening
-	for _, program := range []string{"/bin/false", "/none/knot"} {
-		h := &handover{program: program, server: server, notify: func(string) error { return nil }, done: func(error) { t.Error("ended") }}
-		if err := h.replace(time.Minute); err == nil {
-			t.Error(program, "has come to serve")
+	for program, c := range map[string]struct {
+		pid  int
+		want string
+	}{"/bin/false": {2, "did not come to serve"}, "/none/knot": {2, "no such file"}, "/bin/true": {1, "this is process 1"}} {
+		h := &handover{pid: c.pid, program: program, server: server, notify: func(string) error { return nil }, done: func(error) { t.Error("ended") }}
+		if err := h.replace(time.Minute); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", program, err, c.want)
 		}
 	}
 	if resp, err := http.Get("http://" + addr.String()); err != nil || resp.StatusCode != 404 {
