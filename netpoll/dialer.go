@@ -111,7 +111,7 @@ func (d *Dialer) reachable(network string, addrs []sockaddr) ([]sockaddr, error)
 	return fit, nil
 }
 
-// prepare does with a new socket what is to be done before it is connected to sa.
+// prepare makes a new socket ready to be connected to sa.
 func (x *dialing) prepare(fd int, sa *sockaddr) error {
 	if x.Control != nil {
 		network := x.network
