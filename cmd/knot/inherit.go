@@ -102,6 +102,7 @@ func (in *inheritance) serving() {
 
 // A handover replaces this process by another one that serves on the same sockets.
 type handover struct {
+	pid     int      // of this process
 	program string   // path
 	args    []string // without the program
 	server  *knot.Server
@@ -133,6 +134,9 @@ func (h *handover) onUpgrade() (stop func()) {
 
 // replace starts the successor and, when it serves, ends our own serving.
 func (h *handover) replace(patience time.Duration) error {
+	if h.pid == 1 {
+		return errors.New("this is process 1: its end is that of all others in the container, the new one too. Start another container, or this one with an init (podman run --init)")
+	}
 	sockets, err := h.server.Sockets()
 	if err != nil {
 		return err

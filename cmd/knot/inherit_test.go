@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -222,10 +224,13 @@ func TestHandOverThatFails(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
 	addr := <-listening
-	for _, program := range []string{"/bin/false", "/none/knot"} {
-		h := &handover{program: program, server: server, notify: func(string) error { return nil }, done: func(error) { t.Error("ended") }}
-		if err := h.replace(time.Minute); err == nil {
-			t.Error(program, "has come to serve")
+	for program, c := range map[string]struct {
+		pid  int
+		want string
+	}{"/bin/false": {2, "did not come to serve"}, "/none/knot": {2, "no such file"}, "/bin/true": {1, "this is process 1"}} {
+		h := &handover{pid: c.pid, program: program, server: server, notify: func(string) error { return nil }, done: func(error) { t.Error("ended") }}
+		if err := h.replace(time.Minute); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", program, err, c.want)
 		}
 	}
 	if resp, err := http.Get("http://" + addr.String()); err != nil || resp.StatusCode != 404 {
@@ -319,6 +324,24 @@ func TestSystemd(t *testing.T) {
 	nc, err := net.Dial("tcp", ln.Addr().String())
 	testenv.Must(t, err)
 	nc.Close()
+}
+
+// TestWatchdogStops: once stop has returned, nothing is told any more.
+func TestWatchdogStops(t *testing.T) {
+	asked, answer := make(chan bool), make(chan error)
+	var over atomic.Bool
+	stop := notifier{socket: "@nobody-listens"}.watchdog("60000000", func(time.Duration) error {
+		asked <- true
+		err := <-answer
+		over.Store(true)
+		return err
+	})
+	<-asked
+	go func() { answer <- errors.New("not alive") }()
+	stop()
+	if !over.Load() {
+		t.Error("stop returned while the service was asked whether it is alive")
+	}
 }
 
 // TestStopProgress: what is left is told while a slow client holds the end up.
