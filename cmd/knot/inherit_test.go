@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -352,6 +354,24 @@ func underSystemd(t *testing.T, handOver bool) {
 	nc, err := net.DialTimeout("tcp", ln.Addr().String(), 10*time.Second)
 	testenv.Must(t, err)
 	nc.Close()
+}
+
+// TestWatchdogStops: once stop has returned, nothing is told any more.
+func TestWatchdogStops(t *testing.T) {
+	asked, answer := make(chan bool), make(chan error)
+	var over atomic.Bool
+	stop := notifier{socket: "@nobody-listens"}.watchdog("60000000", func(time.Duration) error {
+		asked <- true
+		err := <-answer
+		over.Store(true)
+		return err
+	})
+	<-asked
+	go func() { answer <- errors.New("not alive") }()
+	stop()
+	if !over.Load() {
+		t.Error("stop returned while the service was asked whether it is alive")
+	}
 }
 
 // TestStopProgress: what is left is told while a slow client holds the end up.
