@@ -335,7 +335,7 @@ func newConnOf(fd int, network string, loop *engine.Loop, remote sockaddr) (*Con
 	c := &Conn{remote: remote}
 	c.d.owner = c
 	c.d.flags.Store(flagShared)
-	k := kindStream
+	k := kindUnix
 	if network == "tcp" {
 		k = kindTCP
 	}
