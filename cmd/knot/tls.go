@@ -69,7 +69,7 @@ func (t *tlsSettings) flags(flags *flag.FlagSet) {
 func (t *tlsSettings) check() error {
 	switch {
 	case len(t.certs) != len(t.keys):
-		return fmt.Errorf("-tls-cert names %d files, -tls-key %d; each certificate has its key", len(t.certs), len(t.keys))
+		return fmt.Errorf("files of -tls-cert: %d, of -tls-key: %d; each certificate has its key", len(t.certs), len(t.keys))
 	case t.min != "1.2" && t.min != "1.3":
 		return fmt.Errorf("-tls-min %q; want 1.2 or 1.3", t.min)
 	case t.reload < 0:

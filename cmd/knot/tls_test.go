@@ -198,7 +198,7 @@ func TestTLSFlags(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"-tls-cert", a[0]}, exitUsage, "-tls-cert names 1 files, -tls-key 0"},
+		{[]string{"-tls-cert", a[0]}, exitUsage, "files of -tls-cert: 1, of -tls-key: 0; each certificate has its key"},
 		{[]string{"-tls-cert", ","}, exitUsage, "an empty name"},
 		{[]string{"-tls-min", "1.1"}, exitUsage, `-tls-min "1.1"; want 1.2 or 1.3`},
 		{[]string{"-tls-reload", "-1s"}, exitUsage, "-tls-reload -1s is negative"},
