@@ -158,7 +158,7 @@ func diskResults(samples []sample, p point) []sample {
 
 // diskContender makes a contender of a command that reads by itself: METRIC READERS
 // MILLISECONDS MISSES SMALL LARGE.
-func (r *run) diskContender(system string, files diskFiles, env []string, path string, args ...string) contender {
+func (r *run) diskContender(system string, files diskFiles, path string, args ...string) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 		ctx, cancel := within(ctx, d+sampleTimeout)
 		defer cancel()
@@ -166,7 +166,7 @@ func (r *run) diskContender(system string, files diskFiles, env []string, path s
 		if err := prepareFiles(job, files); err != nil {
 			return nil, err
 		}
-		lines, err := proc.Output(ctx, onCore(serverCore, env, path, append(slices.Clone(args), job.metric, strconv.Itoa(job.readers),
+		lines, err := proc.Output(ctx, onCore(serverCore, nil, path, append(slices.Clone(args), job.metric, strconv.Itoa(job.readers),
 			strconv.FormatInt(max(d.Milliseconds(), 1), 10), strconv.Itoa(job.misses), files.small, files.large)...))
 		if err != nil {
 			return nil, err
@@ -192,14 +192,14 @@ func prepareFiles(job diskJob, files diskFiles) error {
 // diskContenders are those of both experiments.
 func (r *run) diskContenders(files diskFiles) []contender {
 	contenders := []contender{
-		r.diskContender("capriccio", files, nil, r.self, workerCommand, "disk-capriccio"),
-		r.diskContender("goroutine", files, nil, r.self, workerCommand, "disk-goroutine"),
+		r.diskContender("capriccio", files, r.self, workerCommand, "disk-capriccio"),
+		r.diskContender("goroutine", files, r.self, workerCommand, "disk-goroutine"),
 	}
 	path := ""
 	if err := r.prepare(0, func() (err error) { path, err = compileC(r.ctx, r.scratch, "pthread-disk"); return err }); err != nil {
 		r.skip("pthread", err)
 	} else {
-		contenders = append(contenders, r.diskContender("pthread", files, nil, path))
+		contenders = append(contenders, r.diskContender("pthread", files, path))
 	}
 	if path, err := exec.LookPath("fio"); err != nil {
 		r.skip("fio", err)

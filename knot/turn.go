@@ -218,7 +218,7 @@ func (x *Ctx) serveRequest() {
 	}
 }
 
-// mayEnter reports whether the request is to be served. If not, the program is overloaded,
+// mayEnter reports whether the request may be served. If not, the program is overloaded,
 // and it is turned away.
 func (x *Ctx) mayEnter() bool {
 	c := x.c

@@ -52,13 +52,17 @@ func (l *Loop) pollOnce() {
 	}
 	began := l.rt.clock.Now()
 	l.idleFrom = uint64(began) + 1
+	if l.switches != l.waitSteps { // otherwise it goes on with a wait that brought nothing
+		l.waitFrom = began
+	}
 	l.waitForEvents(timeout)
 	l.rt.idleLoops.Add(-1)
 	l.sleeping.Store(false)
 	l.switches++
 	l.now = l.rt.clock.Now()
+	l.waitSteps = l.switches
 	waited := max(l.now-began, 0)
-	l.restful, l.instant = waited >= restAfter, waited < instantWait && l.anyReady()
+	l.restful, l.instant = l.now-l.waitFrom >= restAfter, waited < instantWait && l.anyReady()
 	l.idleFrom, l.idled = 0, l.idled+uint64(waited)
 	l.wokeUp()
 }

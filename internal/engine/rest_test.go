@@ -57,6 +57,9 @@ func TestRest(t *testing.T) {
 				{instantWait, "wait"},
 				{50 * time.Microsecond, "wait rest"}, // longer than a nap of sysmon
 				{50 * time.Microsecond, "rest"},
+				{instantWait, "rest"},
+				{restAfter + instantWait, "wait rest"}, // long, though neither part is
+				{50 * time.Microsecond, "rest"},
 				{restAfter - 1, "rest"},
 			} {
 				p.asked = nil

@@ -11,3 +11,14 @@ const (
 
 // SizeOfNote is what one task takes, in bytes.
 const SizeOfNote = unsafe.Sizeof(note{})
+
+// Gauges is how many gauges the loops of g have made, and how many of them are in use.
+func (g *Graph) Gauges() (made, used int) {
+	for _, s := range g.shards {
+		made += int(s.gauges.n.Load())
+		for n := s.idle; n != 0; n = s.gauges.at(int64(n - 1)).next {
+			used--
+		}
+	}
+	return made, used + made
+}

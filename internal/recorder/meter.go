@@ -53,12 +53,12 @@ func (g *Graph) MostHeld() (bytes uint64) {
 // Expect says how much a task that has come in is going to hold on average, in bytes.
 func (g *Graph) Expect(bytes uint64) { g.expected.Store(bytes) }
 
-// enter is called when a task comes to an entrance, from a node.
+// enter is called when a task comes to an entrance, from a node. There must be room for a gauge.
 func (s *shard) enter(o *note, from *node) {
 	again := from.entrance && o.metered > 0 // now it waits there
 	s.leave(o)
 	if again {
-		o.metered = meteredSteps
+		s.watch(o)
 		return
 	}
 	if s.g.cfg.HeapEvery < 0 {
@@ -70,27 +70,39 @@ func (s *shard) enter(o *note, from *node) {
 	}
 	if m.paid <= s.tally.Turn {
 		m.paid += s.g.heapGap
-		o.metered = meteredSteps
+		s.watch(o)
 	}
+}
+
+func (s *shard) watch(o *note) {
+	o.metered = meteredSteps
+	s.gaugeOf(o)
 }
 
 // leave is called when a task has done what it came in for.
 func (s *shard) leave(o *note) {
-	if o.holds != 0 {
-		s.meter.stats.tasks--
-		s.meter.stats.bytes -= o.holds
+	o.metered = 0
+	if o.gauge == 0 {
+		return
 	}
-	o.metered, o.holds, o.held = 0, 0, 0
+	g := s.gaugeOf(o)
+	if g.holds != 0 {
+		s.meter.stats.tasks--
+		s.meter.stats.bytes -= g.holds
+	}
+	g.holds, g.held = 0, 0
+	s.release(o)
 }
 
 // holds is called when a task that is watched has allocated d bytes in a step.
 func (s *shard) holds(o *note, d uint64) {
+	g := s.gaugeOf(o)
 	o.metered--
-	if o.holds == 0 {
+	if g.holds == 0 {
 		s.meter.stats.tasks++
 	}
-	o.held += d
-	now := max(o.held, s.g.expected.Load(), 1)
-	s.meter.stats.bytes += now - o.holds
-	o.holds = now
+	g.held += d
+	now := max(g.held, s.g.expected.Load(), 1)
+	s.meter.stats.bytes += now - g.holds
+	g.holds = now
 }

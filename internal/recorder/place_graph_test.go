@@ -189,11 +189,40 @@ func TestMemoryOfNodesAndEdges(t *testing.T) {
 	if n := recorder.SizeOfEdge; n > 640 {
 		t.Errorf("an edge takes %d bytes for each loop, want at most 640", n)
 	}
-	if n := recorder.SizeOfNote; n != 64 {
-		t.Errorf("a note has %d bytes, want one line of the cache, 64", n)
+	if n := recorder.SizeOfNote; n > 24 {
+		t.Errorf("a note has %d bytes, want at most 24", n)
 	}
 	if n := unsafe.Sizeof(bgraph.Frame{}); n > 64 {
 		t.Errorf("a Frame has %d bytes", n)
+	}
+}
+
+// A task that waits has a gauge only if that wait is measured, and none once it has ended.
+func TestGaugesAreForWhatIsMeasured(t *testing.T) {
+	const tasks, rounds, sampling = 1000, 20, 50
+	g := recorder.New(bgraph.Config{Sampling: sampling, HeapEvery: 5})
+	rt := start(t, 1, g)
+	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
+		var all engine.WaitGroup
+		for range tasks {
+			all.Add(1)
+			task.Go(func() {
+				defer all.Done()
+				for range rounds {
+					task.Yield()
+				}
+			})
+		}
+		all.Wait()
+		return nil
+	}))
+	made, used := g.Gauges()
+	// Those of the first waits at three nodes, and of what sampling draws among all tasks at once.
+	if most := 3*64 + 3*tasks/sampling; made == 0 || made > most {
+		t.Errorf("%d gauges for %d tasks, want 1 to %d", made, tasks, most)
+	}
+	if used != 0 {
+		t.Errorf("%d of %d gauges are in use when all tasks have ended", used, made)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"slices"
-	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/coro"
@@ -27,13 +26,15 @@ type shard struct {
 	edges  paged[edge]     // read by others
 	notes  paged[note]     // read by others
 	blocks paged[block]    // read by others
+	gauges paged[gauge]
 
 	crossed   hashTable[crossing] // by what tells them apart
 	crossings paged[crossing]     // read by others
 	uncrossed uint64              // wakes from elsewhere that found no room; read by others
 
-	free   *note // notes to use again
-	lost   edge  // stands for the edges that found no room; read by others
+	free   []*note // to use again
+	idle   uint32  // 1 + the number of a gauge to use again, or 0
+	lost   edge    // stands for the edges that found no room; read by others
 	tally  *engine.Tally
 	heapIn int // timed waits until one measures the heap
 
@@ -57,26 +58,6 @@ type shard struct {
 	tasksLimited bool
 	pcs          [maxPath + 16]uintptr
 }
-
-// A note is what a shard knows about one task. The loop writes it; others read the
-// words. It is reused when the task has ended.
-//
-// It is one line of the processor's cache.
-type note struct {
-	engine.Seat       // first, see noteOf
-	next        *note // in shard.free
-	// measured: something is measured of the step after this wait. timed: its time, and that of the wait.
-	measured, timed bool
-	first           bool   // if timed: because its node had hardly been met
-	counts          uint8  // if timed: as how many samples
-	metered         uint8  // steps yet to be measured of what it has come in for
-	ready           uint64 // cycles when it became ready; only if timed
-	heap            uint64 // bytes allocated when its step began; 0: not measured
-	holds           uint64 // what it counts as in shard.meter; 0: not at all
-	held            uint64 // bytes allocated since it came in
-}
-
-func noteOf(t *engine.Task) *note { return (*note)(unsafe.Pointer(t.Seat())) }
 
 // learning is how many waits at a node are timed before sampling sets in.
 const learning = 64
@@ -137,6 +118,7 @@ func (s *shard) Turn() {
 	breathe.Turn()
 	s.blocks.reserve(pageSize)
 	s.notes.reserve(pageSize)
+	s.gauges.reserve(pageSize)
 	s.edges.reserve(pageSize / 4)
 	s.tally.Turn = coro.Cycles()
 	s.tally.Now = s.tally.Turn
@@ -156,6 +138,7 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 	to := h.To
 	if why == engine.ReasonEntrance {
 		s.reading.counts = false // what ends here was before
+		s.gauges.reserve(1)
 		s.enter(o, from)
 		nodeOf(to).entrance = true
 	} else if to.Arrivals >= learning {
@@ -170,6 +153,7 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 		o.State = engine.SeatWaiting
 	}
 	if due := s.due(); due > 0 || to.Arrivals <= learning {
+		s.gauges.reserve(1)
 		s.time(o, due, to.Arrivals <= learning)
 	} else if o.metered > 0 {
 		o.measured = true
@@ -220,18 +204,21 @@ func (s *shard) nextSamples() uint8 {
 
 // time lets the wait that begins, and the step after it, be timed.
 func (s *shard) time(o *note, counts uint8, isFirst bool) {
-	o.timesNext(counts, isFirst)
+	s.timed(o, counts, isFirst)
 	if s.tally.Now == 0 {
 		s.tally.Now = coro.Cycles()
 	}
 	o.Since = s.tally.Now
 }
 
-func (o *note) timesNext(counts uint8, isFirst bool) {
+// timed calls nothing, see gaugeOf.
+func (s *shard) timed(o *note, counts uint8, isFirst bool) {
 	if isFirst {
 		counts = 1
 	}
-	o.measured, o.timed, o.first, o.counts = true, true, isFirst, counts
+	o.measured, o.timed = true, true
+	g := s.gaugeOf(o)
+	g.first, g.counts = isFirst, counts
 }
 
 // endStep records what the step along e, already counted, has changed about resources,
@@ -244,17 +231,19 @@ func (s *shard) endStep(o *note, e *edge) {
 		return
 	}
 	o.measured = false
+	g := s.gaugeOf(o)
 	if o.timed {
 		o.timed = false
 		s.tally.Now = coro.Cycles()
 		ns := s.nanos(s.tally.Now - o.Since)
 		s.blocks.reserve(1)
-		s.measured(&e.stats.cpu, ns, o)
-		e.stats.recent.add(float64(ns), e.stats.cpu.count/uint64(o.counts))
+		s.measured(&e.stats.cpu, ns, g)
+		e.stats.recent.add(float64(ns), e.stats.cpu.count/uint64(g.counts))
 	}
-	if o.heap != 0 {
+	if g.heap != 0 {
 		s.readHeap(o, e)
 	}
+	s.release(o)
 }
 
 // find returns the edge from a node to the place with the given fingerprint.
@@ -318,7 +307,7 @@ func (s *shard) Ready(t *engine.Task) {
 	o := noteOf(t)
 	o.State = engine.SeatReady
 	if o.timed {
-		o.ready = coro.Cycles()
+		s.gaugeOf(o).ready = coro.Cycles()
 	}
 }
 
@@ -346,26 +335,26 @@ func (s *shard) endWait(o *note, at *node) {
 	if now == 0 {
 		now = coro.Cycles()
 	}
-	since := o.Since
+	since, g := o.Since, s.gaugeOf(o)
 	s.blocks.reserve(2)
 	if o.State == engine.SeatReady {
-		s.measured(&at.stats.wait, s.nanos(o.ready-since), o)
-		since = o.ready
+		s.measured(&at.stats.wait, s.nanos(g.ready-since), g)
+		since = g.ready
 	}
 	if o.State != engine.SeatFree {
-		s.measured(&at.stats.ready, s.nanos(now-since), o)
+		s.measured(&at.stats.ready, s.nanos(now-since), g)
 	}
 	o.Since = coro.Cycles() // what it took to record the wait is no part of the step
-	if s.heapIn--; s.heapIn <= 0 || o.first || o.metered > 0 {
+	if s.heapIn--; s.heapIn <= 0 || g.first || o.metered > 0 {
 		s.beginHeap(o)
 	}
 }
 
 // begin is called when t starts.
 func (s *shard) begin(t *engine.Task) *note {
-	o := s.free
-	if o != nil {
-		s.free = o.next
+	var o *note
+	if last := len(s.free) - 1; last >= 0 {
+		o, s.free = s.free[last], s.free[:last]
 	} else {
 		o = s.notes.add(func(*note) {})
 	}
@@ -374,7 +363,8 @@ func (s *shard) begin(t *engine.Task) *note {
 	start.Arrivals++
 	*o = note{Seat: engine.Seat{ID: idStart, Since: s.tally.Turn}}
 	if due := s.due(); due > 0 || start.Arrivals <= learning {
-		o.timesNext(due, start.Arrivals <= learning)
+		s.gauges.reserve(1)
+		s.timed(o, due, start.Arrivals <= learning)
 	}
 	t.Quiet(!o.measured)
 	return o
@@ -392,7 +382,7 @@ func (s *shard) Finished(t *engine.Task) {
 	end.Arrivals++
 	end.Departures++
 	o.State = engine.SeatFree
-	o.next, s.free = s.free, o
+	s.free = append(s.free, o)
 }
 
 // enoughStack is what reading the heap's size from runtime/metrics takes of the stack, in bytes. A task that
@@ -421,23 +411,25 @@ func (s *shard) readHeap(o *note, e *edge) {
 // haveRead notes how much had been allocated when a step of o began, or what it has allocated when it ends along e.
 func (s *shard) haveRead(o *note, e *edge, counts bool, allocated uint64) {
 	if e == nil {
-		o.heap = allocated
+		s.gaugeOf(o).heap = allocated
 		o.Since = coro.Cycles()
 		return
 	}
-	d := allocated - o.heap
-	o.heap = 0
+	g := s.gaugeOf(o)
+	d := allocated - g.heap
+	g.heap = 0
 	e.stats.heapN++
 	e.stats.heapSum += d
 	if counts {
 		s.holds(o, d)
 	}
-	s.meter.stats.most = max(s.meter.stats.most, o.held, d)
+	s.meter.stats.most = max(s.meter.stats.most, g.held, d)
 	e.stats.heap.addOf(float64(d), e.stats.heapN, heapWeight)
 	s.tally.Now = coro.Cycles()
 	if o.timed { // the wait that has begun meanwhile
 		o.Since = s.tally.Now
 	}
+	s.release(o)
 }
 
 func (s *shard) allocated() uint64 {

@@ -30,11 +30,11 @@ type block [blockSize]uint64
 
 const blockSize = 8
 
-// measured adds a duration that was measured of o's task to t. There must be room for a block. It calls nothing,
+// measured adds a duration that was measured with g to t. There must be room for a block. It calls nothing,
 // so it takes no stack that a task that waits might not have.
-func (s *shard) measured(t *timesStats, ns uint64, o *note) {
-	n := uint64(o.counts)
-	t.add(ns, n, o.first)
+func (s *shard) measured(t *timesStats, ns uint64, g *gauge) {
+	n := uint64(g.counts)
+	t.add(ns, n, g.first)
 	i := bgraph.FineOf(bgraph.Nanos(ns))
 	number := &t.fine[i/blockSize]
 	if *number == 0 {

@@ -18,11 +18,11 @@ func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
 	var stats timesStats
 	for range 64 {
 		s.blocks.reserve(1)
-		s.measured(&stats, 1_000_000, &note{first: true, counts: 1})
+		s.measured(&stats, 1_000_000, &gauge{first: true, counts: 1})
 	}
 	for range 50 {
 		s.blocks.reserve(1)
-		s.measured(&stats, 1_000, &note{counts: 1})
+		s.measured(&stats, 1_000, &gauge{counts: 1})
 	}
 	var times bgraph.Times
 	s.addTimes(&times, &stats)
@@ -63,7 +63,7 @@ func TestTinyStepsAreTimedMoreSeldom(t *testing.T) {
 			if n := s.due(); n > 0 {
 				timed++
 				s.blocks.reserve(1)
-				s.measured(&stats, c.step, &note{counts: n})
+				s.measured(&stats, c.step, &gauge{counts: n})
 			}
 		}
 		coro.SimulateCycles(nil)
@@ -94,7 +94,7 @@ func TestHistogramsTakeBlocksWhereNeeded(t *testing.T) {
 		var got, want bgraph.Times
 		for _, ns := range c.ns {
 			s.blocks.reserve(1)
-			s.measured(&stats, ns, &note{counts: 1})
+			s.measured(&stats, ns, &gauge{counts: 1})
 		}
 		for range 2 { // two loops' parts
 			s.addTimes(&got, &stats)
