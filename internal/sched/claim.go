@@ -28,7 +28,7 @@ func NewClaim(wake func(loop int)) *Claim { return &Claim{wake: wake} }
 type Stage struct {
 	Claim   *Claim        // nil: several loops may work at it
 	Waiting int           // ready tasks above which Cohort puts it in between; 0: any number
-	Longest time.Duration // for which it waits for its turn in Cohort; 0: CohortConfig.Overdue
+	Longest time.Duration // for which it waits for its turn in Cohort; 0: cohortOverdue
 	// Rank is the place that the program has given to the node among those to which it has given one,
 	// from 1; 0: none. Cohort keeps to that between them, in the places that the order of the graph gives
 	// to them all.
