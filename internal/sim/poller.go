@@ -63,6 +63,9 @@ func (p *Poller) After(d time.Duration, fn func()) {
 	}
 }
 
+// Hold makes the poller say that something could come (n = 1), or takes that back (-1).
+func (p *Poller) Hold(n int32) { p.active.Add(n) }
+
 // Fail makes the next Poll return err.
 func (p *Poller) Fail(err error) {
 	p.clock.mu.Lock()
