@@ -135,11 +135,7 @@ func TestRunReturnsTheErrorOfMain(t *testing.T) {
 	if !errors.Is(err, want) {
 		t.Errorf("Run returned %v", err)
 	}
-	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
-		}
-	}
+	testenv.WaitGoroutines(t, before)
 }
 
 // A signal ends the waits of main. That it says so is no error of Run; another error is.

@@ -14,8 +14,8 @@ var stopPatience = 5 * time.Second
 
 const namedTasks = 5 // at most, that tellWaits names
 
-// tellWaits logs what the tasks of rt wait for, the main one first: whoever has sent a signal, and
-// sees that nothing happens, wants to know. It blocks.
+// tellWaits logs what the tasks of rt wait for, the main one first, for the operator
+// whose signal seems to do nothing. It blocks.
 func tellWaits(rt *task.Runtime, log *slog.Logger) {
 	var waits []string
 	n := 0

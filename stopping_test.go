@@ -13,14 +13,6 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// logLines gets each line that is logged.
-type logLines chan string
-
-func (l logLines) Write(p []byte) (int, error) {
-	l <- string(p)
-	return len(p), nil
-}
-
 // A stop that takes long is explained, whether main waits or what it has left behind.
 func TestAStopThatWaitsIsExplained(t *testing.T) {
 	defer func(d time.Duration) { stopPatience = d }(stopPatience)
@@ -47,7 +39,7 @@ func TestAStopThatWaitsIsExplained(t *testing.T) {
 			return nil
 		}, []string{"offload"}},
 	} {
-		log, told := make(logLines, 100), make(chan struct{})
+		log, told := make(testenv.Records, 100), make(chan struct{})
 		var said string
 		go func() {
 			for said = range log {

@@ -133,7 +133,6 @@ func (f *File) nextEntry(d *dirReader) (fs.DirEntry, error) {
 		}
 		raw, rest, err := parseEntry(d.rest)
 		if err != nil {
-			d.rest, d.over = nil, true
 			return nil, err
 		}
 		d.rest = rest

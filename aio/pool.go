@@ -53,7 +53,7 @@ func init() {
 }
 
 // threads is the pool of the process, as the disks are the machine's: two runtimes that had a pool
-// each would ask twice as much of a disk as it is to be asked. Its threads are goroutines that end when there is
+// each would ask twice as much of a disk as is wanted. Its threads are goroutines that end when there is
 // nothing to do, so that an idle process has none.
 var threads = pool{devices: make(map[uint64]*device)}
 

@@ -202,7 +202,7 @@ func (r *request) perform() (int, error) {
 	}
 }
 
-// again reports whether r, which has failed, is to be tried once more.
+// again reports whether r, which has failed, should be tried once more.
 func (r *request) again() bool {
 	if r.op == opClose {
 		return r.closeAgain()

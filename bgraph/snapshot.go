@@ -42,7 +42,7 @@ type Snapshot struct {
 	Collections Times    `json:"collections,omitzero"` // cycles of the garbage collector
 	Starts      []Start  `json:"starts,omitempty"`     // goroutines by where they began
 	Spans       []Span   `json:"spans,omitempty"`      // regions and tasks by name
-	Notes       []string `json:"notes,omitempty"`      // what is to be known of how the graph was made
+	Notes       []string `json:"notes,omitempty"`      // what to know of how the graph was made
 }
 
 // Nanos is a duration in nanoseconds; in JSON it is a number.

@@ -2,7 +2,7 @@
 // between them (Aspen, PPoPP 2007).
 //
 // A module has one queue of things to do, of one type, and a function Run that takes from
-// it. What it has to say it sends to its outputs, and does not know what is behind them: that
+// it. It sends its results to its outputs, and does not know what is behind them: that
 // is said when the graph is put together, with Connect. Nothing is shared between modules but
 // what is sent, and the sender does not touch it any more.
 //
@@ -29,7 +29,7 @@
 //
 //   - ByTask: it runs beside the other modules, and never beside itself.
 //   - ByFlow: different flows side by side; what belongs to one flow in order, and one after
-//     the other. Its Run must not write to fields of the module; what is to be remembered from
+//     the other. Its Run must not write to fields of the module; what it must remember from
 //     one call to the next goes into Vars, of which each flow has its own.
 //   - ByElement: everything side by side, in any order. It has no state at all.
 //

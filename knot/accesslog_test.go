@@ -30,7 +30,7 @@ func TestAccessLogLines(t *testing.T) {
 		{"long line", "GET /" + strings.Repeat("a", 3000) + " HTTP/1.1\r\nHost: h\r\n\r\n", `"GET /` + strings.Repeat("a", 1019) + `" 200 3008 "-" "-"`, LogCombined},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var out lockedBuffer
+			var out testenv.Buffer
 			log := NewAccessLog(&out, test.format)
 			s := &Server{AccessLog: log, Handler: echoHandler}
 			s.ServeConn(newScriptConn([]byte(test.request), nil, 1))
@@ -91,7 +91,7 @@ func TestAccessLogDropsWhenTheDiskIsStuck(t *testing.T) {
 
 func TestAccessLogFromManyConnections(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		var out lockedBuffer
+		var out testenv.Buffer
 		log := NewAccessLog(&out, LogCommon)
 		sv := start(&Server{AccessLog: log, Handler: echoHandler})
 		const clients, requests = 8, 50
@@ -135,7 +135,7 @@ func TestLostLogLinesAreReported(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	log := NewAccessLog(w, LogCommon)
 	log.now = func() time.Time { return now }
-	var said lockedBuffer
+	var said testenv.Buffer
 	s := &Server{AccessLog: log, Handler: echoHandler, ErrorLog: slog.New(slog.NewTextHandler(&said, nil))}
 	defer s.Close()
 	request := func(lines int) {

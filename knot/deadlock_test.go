@@ -10,6 +10,7 @@ import (
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -43,7 +44,7 @@ func TestDeadlockOfHandlers(t *testing.T) {
 		first.Unlock()
 		return doneHandler(x)
 	}}
-	var log lockedBuffer
+	var log testenv.Buffer
 	ended := make(chan error, 1)
 	go func() {
 		ended <- capriccio.Run(context.Background(), func(context.Context) error { return s.Run(ctx) },

@@ -354,7 +354,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	lower := limit
 	lower.Cur = uint64(highestFD(t) + 1)
 	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-	// Below the limit every number is to be taken.
+	// Below the limit every number must be taken.
 	var taken []int
 	defer func() {
 		for _, fd := range taken {

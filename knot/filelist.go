@@ -85,7 +85,7 @@ func (f *Files) readFolder(fd int, path string, most int) (all []Listed, more bo
 	}
 }
 
-// listed reports whether d is to be shown, and how.
+// listed reports whether to show d, and how.
 func (f *Files) listed(dir int, path string, d fs.DirEntry) (one Listed, ok bool) {
 	name := d.Name()
 	if hiddenPath([]byte(path + name)) {
@@ -107,7 +107,7 @@ func (f *Files) listed(dir int, path string, d fs.DirEntry) (one Listed, ok bool
 	return one, false
 }
 
-// throughLink finds out what the link called name leads to, if that is to be served.
+// throughLink finds out what the link called name leads to, if that may be served.
 func (f *Files) throughLink(name string, st *unix.Stat_t) bool {
 	if f.walks {
 		return false

@@ -139,7 +139,7 @@ func (f *Files) fresh(x *Ctx, e *entry, now int64, w want) bool {
 }
 
 // stillThere compares e with what its path leads to now. While one does so, others use
-// e; but not if it is to be compared at every request.
+// e; but not if it must be compared at every request.
 func (f *Files) stillThere(x *Ctx, e *entry, now int64, w want) bool {
 	if e.young {
 		return false

@@ -64,7 +64,7 @@ func (m *fileMemory) used() int64 {
 // chunksFor is how many chunks size bytes take.
 func chunksFor(size int64) int { return int((size + chunkBytes - 1) / chunkBytes) }
 
-// take returns memory of size bytes, in parts; false if there is not so much.
+// take returns memory of size bytes, in parts; false if there is less.
 func (m *fileMemory) take(size int64) ([][]byte, bool) {
 	need := chunksFor(size)
 	if need > m.left {

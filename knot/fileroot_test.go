@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // layReleases makes two folders with the same files, and a link to the first.
@@ -68,7 +69,7 @@ func TestRootIsLookedUpAnew(t *testing.T) {
 					f.now = func() int64 { return now }
 					f.root.checked.Store(now)
 					fds := countFDs()
-					var log lockedBuffer
+					var log testenv.Buffer
 					s := &Server{Handler: f.Serve, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
 					defer s.Close()
 					ask := func() string {

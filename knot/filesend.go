@@ -217,8 +217,7 @@ func (x *Ctx) sendPages(nc fileSender, e *entry, from, length int64) (int64, err
 	x.c.armWrite(x.srv.limits.write)
 	sent, err := nc.SendFile(x.out, e.fd, from, length, p)
 	*p = entryPages{}
-	x.out = x.out[:0]
-	x.resp.start = -1
+	x.gatheredLeft()
 	switch {
 	case err == io.ErrUnexpectedEOF:
 		err = nil // the caller says it

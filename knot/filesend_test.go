@@ -52,7 +52,7 @@ func TestResponseCutOffByTheDisk(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 10})
-			var log lockedBuffer
+			var log testenv.Buffer
 			s := &Server{Handler: f.Serve, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
 			defer s.Close()
 			request := "GET /f HTTP/1.1\r\nHost: h\r\n\r\n"

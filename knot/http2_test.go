@@ -15,8 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/net/http2"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // h2Clients are the ways that a client of net/http comes to HTTP/2, each with what the server needs.
@@ -256,12 +257,7 @@ func TestHTTP2Shutdown(t *testing.T) {
 	var began, goOn chan bool
 	eachHTTP2(t, func(s *Server) {
 		began, goOn = make(chan bool, 1), make(chan bool)
-		s.Handler = func(x *Ctx) error {
-			if x.Path() == "/slow" {
-				offload(func() { began <- true; <-goOn })
-			}
-			return echoHandler(x)
-		}
+		s.Handler = slowly(began, goOn)
 	}, func(t *testing.T, sv *served, client *http.Client, url string) {
 		answer := make(chan string, 1)
 		go func() { answer <- responseText(client.Get(url + "/slow")) }()
@@ -297,7 +293,7 @@ func TestHTTP2AccessLog(t *testing.T) {
 		{LogCommon, []string{"127.0.0.1 - - ", `"GET /missing HTTP/2.0" 404 `}},
 		{LogJSON, []string{`"target":"/missing","proto":"HTTP/2.0",`, `"status":404`}},
 	} {
-		var log lockedBuffer
+		var log testenv.Buffer
 		eachHTTP2(t, func(s *Server) {
 			s.Handler = AdaptHTTP(sampleMux())
 			s.AccessLog = NewAccessLog(&log, c.format)

@@ -144,7 +144,7 @@ func (h *h2Conn) resume() {
 	h.end()
 }
 
-// turn reads what there is. It returns false when nothing more is to be read.
+// turn reads what there is. It returns false when there is nothing more to read.
 func (h *h2Conn) turn() bool {
 	h.in = h2Inputs.Get().(*h2Input)
 	bufferBytes.Acquire(h2InputSize)

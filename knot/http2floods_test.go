@@ -249,12 +249,7 @@ func TestHTTP2MakesRoom(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		everyMode(t, func(t *testing.T, start func(*Server) *served) {
 			entered, leave := make(chan bool), make(chan bool)
-			s := &Server{H2C: true, MaxConns: 2, Handler: func(x *Ctx) error {
-				if x.Path() == "/slow" {
-					offload(func() { entered <- true; <-leave })
-				}
-				return x.SendString(200, "text/plain", "done")
-			}}
+			s := &Server{H2C: true, MaxConns: 2, Handler: slowly(entered, leave)}
 			if secure {
 				s.TLS = ca.config(t)
 			}
@@ -304,12 +299,7 @@ func TestHTTP2MakesRoom(t *testing.T) {
 // and so is what comes on a connection that was accepted but had not spoken; then the last GOAWAY names the last one.
 func TestHTTP2Farewell(t *testing.T) {
 	began, goOn := make(chan bool), make(chan bool)
-	sv := startServer(t, &Server{H2C: true, HeadTimeout: -1, Handler: func(x *Ctx) error {
-		if x.Path() == "/slow" {
-			offload(func() { began <- true; <-goOn })
-		}
-		return echoHandler(x)
-	}}, 1)
+	sv := startServer(t, &Server{H2C: true, HeadTimeout: -1, Handler: slowly(began, goOn)}, 1)
 	p := sv.frames(wholePre)
 	p.WriteSettings()
 	p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/slow", ":authority", "h"), wholeHead)

@@ -106,15 +106,7 @@ func TestMaxConns(t *testing.T) {
 func TestRestingConnectionsMakeRoom(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		entered, leave := make(chan bool), make(chan bool)
-		srv := &Server{MaxConns: 2, Handler: func(x *Ctx) error {
-			if x.Path() == "/slow" {
-				offload(func() {
-					entered <- true
-					<-leave
-				})
-			}
-			return x.SendString(200, "text/plain", "done")
-		}}
+		srv := &Server{MaxConns: 2, Handler: slowly(entered, leave)}
 		srv.ready()
 		srv.limits.rest = 0
 		sv := start(srv)
@@ -138,7 +130,7 @@ func TestRestingConnectionsMakeRoom(t *testing.T) {
 			last = next
 		}
 		close(leave)
-		if resp, body := busy.response("GET"); resp.StatusCode != 200 || body != "done" {
+		if resp, body := busy.response("GET"); resp.StatusCode != 200 || body != "GET /slow? h" {
 			t.Errorf("the request under way: status %d, %q", resp.StatusCode, body)
 		}
 		if got := sv.Stats().Evicted; got < 3 {
@@ -193,15 +185,7 @@ func TestWhichConnectionMakesRoom(t *testing.T) {
 func TestShutdownWaitsForRequests(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		entered, leave := make(chan bool), make(chan bool)
-		sv := start(&Server{Handler: func(x *Ctx) error {
-			if x.Path() == "/slow" {
-				offload(func() {
-					entered <- true
-					<-leave
-				})
-			}
-			return x.SendString(200, "text/plain", "done")
-		}})
+		sv := start(&Server{Handler: slowly(entered, leave)})
 		idle, busy, fresh := sv.dial(), sv.dial(), sv.dial()
 		idle.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		idle.response("GET")
@@ -219,14 +203,14 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 		}()
 		idle.wantClosed()
 		fresh.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		if resp, body := fresh.response("GET"); body != "done" || !resp.Close {
+		if resp, body := fresh.response("GET"); body != "GET /? h" || !resp.Close {
 			t.Errorf("the first request of a connection: body %q, close %v", body, resp.Close)
 		}
 		fresh.wantClosed()
 		fresh.nc.Close()
 		leave <- true
 		resp, body := busy.response("GET")
-		if resp.StatusCode != 200 || body != "done" || !resp.Close {
+		if resp.StatusCode != 200 || body != "GET /slow? h" || !resp.Close {
 			t.Errorf("status %d, body %q, close %v", resp.StatusCode, body, resp.Close)
 		}
 		busy.wantClosed()

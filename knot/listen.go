@@ -132,7 +132,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	return fmt.Errorf("knot: serving %v: %w", ln.Addr(), err)
 }
 
-// take is ServeConn for a caller that is to be held up only if there are far too many connections: the
+// take is ServeConn for a caller that is held up only if there are far too many connections: the
 // task that accepts. A task is only started for a client that is turned away.
 func (s *Server) take(nc *netpoll.Conn) {
 	c := s.newConn(nc)
@@ -231,7 +231,7 @@ func (s *Server) acceptLoop(ln net.Listener) error {
 	}
 }
 
-// track lets Shutdown and Close close ln. It reports whether ln is to be served.
+// track lets Shutdown and Close close ln. It reports whether ln may be served.
 func (s *Server) track(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -343,14 +343,10 @@ func TestAdaptedFormsAreRemoved(t *testing.T) {
 		if len(name) == 0 {
 			t.Fatal("there was no file")
 		}
-		for begin := time.Now(); ; {
-			if _, err := os.Stat(string(name)); os.IsNotExist(err) {
-				break
-			}
-			if time.Since(begin) > time.Minute {
-				t.Fatalf("%s is still there", name)
-			}
-		}
+		testenv.Until(t, string(name)+" goes", func() bool {
+			_, err := os.Stat(string(name))
+			return os.IsNotExist(err)
+		})
 	})
 }
 

@@ -142,8 +142,7 @@ func (e *exchange) sendPart(f osFile, from, size int64) (int64, error) {
 		return 0, x.writeErr
 	}
 	sent, err := nc.SendFile(x.out, descriptorOf(file), from, size, &handlerPages{file, e, x})
-	x.out = x.out[:0]
-	r.start = -1
+	x.gatheredLeft()
 	r.written += sent
 	switch {
 	case err == io.ErrUnexpectedEOF: // it has become shorter: the caller finds out

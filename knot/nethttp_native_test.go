@@ -7,11 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -55,7 +52,7 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 	mux.HandleFunc("/other", func(w http.ResponseWriter, r *http.Request) { where(w) })
 	ctx, cancel := context.WithCancel(context.Background())
 	up, ended := make(chan string, 1), make(chan error, 1)
-	log := new(lockedLog)
+	log := new(testenv.Buffer)
 	server := &knot.Server{Handler: knot.AdaptHTTP(mux), Addr: "127.0.0.1:0", ErrorLog: slog.New(slog.NewTextHandler(log, nil)), Listening: func(a net.Addr) { up <- a.String() }}
 	go func() { ended <- capriccio.Run(ctx, server.Run, capriccio.WithLoops(1), capriccio.WithoutSignals()) }()
 	defer func() {
@@ -108,37 +105,11 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 	if got := <-first; got != "hijacked" {
 		t.Errorf("from the connection that the handler took: %q", got)
 	}
-	for began := time.Now(); ask("/wait/4") == "goroutine"; {
-		if time.Since(began) > time.Minute {
-			t.Fatal("its requests have been short for a minute, and still run on goroutines")
-		}
-	}
+	testenv.Until(t, "short requests run in tasks again", func() bool { return ask("/wait/4") != "goroutine" })
 }
 
 // awaitDetached waits until loops have been taken from tasks n times.
 func awaitDetached(t *testing.T, rt *engine.Runtime, n uint64) {
 	t.Helper()
-	for began := time.Now(); rt.Detached() < n; runtime.Gosched() {
-		if time.Since(began) > time.Minute {
-			t.Fatal("the loop was not taken from a task that has waited natively for a minute")
-		}
-	}
-}
-
-// A lockedLog keeps what is logged.
-type lockedLog struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (l *lockedLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	testenv.Until(t, "the loop is taken from a task that waits natively", func() bool { return rt.Detached() >= n })
 }

@@ -16,7 +16,7 @@ const defaultMaxRanges = 16
 // byteRange is the part [from, to) of a file.
 type byteRange struct{ from, to int64 }
 
-// wantedRanges reads the Range header. It returns none if the whole file is to be sent, and false
+// wantedRanges reads the Range header. It returns none if the whole file must be sent, and false
 // if every range lies outside the file (416). A header that is malformed or has more than most
 // ranges, or whose If-Range does not hold, is ignored, as RFC 9110, 14.2 allows.
 func (x *Ctx) wantedRanges(etag []byte, modified time.Time, size int64, most int) ([]byteRange, bool) {

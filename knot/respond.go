@@ -2,7 +2,6 @@ package knot
 
 import (
 	"errors"
-	"net"
 	"net/textproto"
 	"strconv"
 
@@ -49,6 +48,7 @@ type response struct {
 	length  int64  // declared, or -1
 	written int64  // body bytes from the handler
 	start   int    // offset of the head in Ctx.out, -1 once some of it has left
+	chunk   int    // bytes of the chunk that ends Ctx.out, 0 if none does
 	trailer []byte // trailer lines
 	status  int
 	phase   respPhase
@@ -63,7 +63,7 @@ type response struct {
 func (r *response) begin() {
 	r.ctype, r.fields, r.held, r.trailer = "", r.fields[:0], r.held[:0], nil
 	r.dated, r.named = false, false
-	r.length, r.written, r.start = -1, 0, -1
+	r.length, r.written, r.start, r.chunk = -1, 0, -1, 0
 	r.status, r.phase = 200, respOpen
 }
 
@@ -260,21 +260,6 @@ func (x *Ctx) startStream() error {
 	return x.stream(r.held)
 }
 
-func (x *Ctx) stream(p []byte) error {
-	if len(p) == 0 {
-		return x.writeErr
-	}
-	if x.resp.phase != respChunked {
-		return x.emit(p)
-	}
-	x.out = append(strconv.AppendInt(x.out, int64(len(p)), 16), "\r\n"...)
-	if err := x.emit(p); err != nil {
-		return err
-	}
-	x.out = append(x.out, "\r\n"...)
-	return nil
-}
-
 // commitOpen appends the head but for its last lines: what the body is, and the blank
 // line.
 func (x *Ctx) commitOpen() {
@@ -338,113 +323,6 @@ func (x *Ctx) mustClose() bool {
 	}
 	b := &x.body
 	return b.Phase != h1.BodyDone && (b.owed || b.err != nil || b.Left-int64(x.w-x.r) > x.srv.limits.drain)
-}
-
-// emit gathers p, or sends it behind what is gathered when it is large.
-func (x *Ctx) emit(p []byte) error {
-	if len(x.out)+len(p) <= cap(x.out) {
-		x.out = append(x.out, p...)
-		return x.writeErr
-	}
-	return x.emitLarge(p)
-}
-
-// emitParts is emit for size bytes in parts.
-func (x *Ctx) emitParts(parts [][]byte, size int64) error {
-	if int64(len(x.out))+size <= int64(cap(x.out)) {
-		for _, p := range parts {
-			x.out = append(x.out, p...)
-		}
-		return x.writeErr
-	}
-	return x.emitLarge(parts...)
-}
-
-// emitLarge sends what does not fit, and keeps none of parts.
-func (x *Ctx) emitLarge(parts ...[]byte) error {
-	size := 0
-	for _, p := range parts {
-		size += len(p)
-	}
-	if size < outSize/2 {
-		if err := x.flush(); err != nil {
-			return err
-		}
-		for _, p := range parts {
-			x.out = append(x.out, p...)
-		}
-		return nil
-	}
-	if x.writeErr != nil {
-		return x.writeErr
-	}
-	return x.writeWith(parts)
-}
-
-// armWrite sets the deadline for a write.
-func (x *Ctx) armWrite() {
-	if e := x.adapted; e != nil {
-		e.armWrite(x)
-		return
-	}
-	x.c.armWrite(x.srv.limits.write)
-}
-
-// flush sends all that is gathered.
-func (x *Ctx) flush() error {
-	x.tell()
-	if len(x.out) == 0 || x.writeErr != nil {
-		return x.writeErr
-	}
-	x.armWrite()
-	_, x.writeErr = x.c.nc.Write(x.out)
-	x.out = x.out[:0]
-	x.resp.start = -1
-	return x.writeErr
-}
-
-// vectorWriter is a connection with writev.
-type vectorWriter interface {
-	WriteBuffers(*net.Buffers) (int64, error)
-}
-
-// writeWith sends what is gathered and then parts, in one system call where it can.
-func (x *Ctx) writeWith(parts [][]byte) error {
-	w, ok := x.c.nc.(vectorWriter)
-	switch {
-	case len(parts) == 1 && (!ok || len(x.out) == 0):
-		if err := x.flush(); err != nil {
-			return err
-		}
-		x.armWrite()
-		_, x.writeErr = x.c.nc.Write(parts[0])
-		return x.writeErr
-	case !ok: // TLS, for instance, would send a record for each
-		return x.writeGathered(parts)
-	}
-	x.armWrite()
-	x.vector = append(append(x.vectors[:0], x.out), parts...)
-	_, x.writeErr = w.WriteBuffers(&x.vector)
-	x.vector, x.vectors = nil, [len(x.vectors)][]byte{}
-	x.out = x.out[:0]
-	x.resp.start = -1
-	return x.writeErr
-}
-
-// writeGathered sends parts through the output buffer.
-func (x *Ctx) writeGathered(parts [][]byte) error {
-	for _, p := range parts {
-		for len(p) > 0 {
-			if len(x.out) == cap(x.out) {
-				if err := x.flush(); err != nil {
-					return err
-				}
-			}
-			n := copy(x.out[len(x.out):cap(x.out)], p)
-			x.out, p = x.out[:len(x.out)+n], p[n:]
-		}
-	}
-	return nil
 }
 
 // complete ends the response that the handler left. If it returns an error

@@ -131,7 +131,7 @@ type rareReport struct {
 
 const reportEvery = 10 * time.Second
 
-// due notes one more at now, a reading of the clock, and reports whether it is to be logged, and how many
+// due notes one more at now, a reading of the clock, and reports whether to log it, and how many
 // have not been.
 func (r *rareReport) due(now int64) (untold int64, due bool) {
 	last := r.last.Load()

@@ -57,7 +57,7 @@ func TestFarTooManyConnectionsWait(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		srv := &Server{Handler: echoHandler, MaxConns: 1}
 		srv.ready()
-		srv.limits.rest, srv.limits.linger = time.Hour, time.Hour // whoever has been told stays until it leaves
+		srv.limits.rest, srv.limits.linger = time.Hour, time.Hour // a client that has been told stays until it leaves
 		sv := start(srv)
 		first := sv.dial()
 		first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -109,7 +109,7 @@ func TestHijackedConnectionsCount(t *testing.T) {
 			}))
 		}
 		srv.ready()
-		srv.limits.linger = time.Hour // whoever has been told stays until it leaves
+		srv.limits.linger = time.Hour // a client that has been told stays until it leaves
 		sv := start(srv)
 		ask := func() *peer {
 			p := sv.dial()

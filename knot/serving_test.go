@@ -45,13 +45,13 @@ type served struct {
 	*Server
 	t    *testing.T
 	addr string
-	log  *lockedBuffer // the error log
-	stop func()        // ends server and runtime; called by Cleanup at the latest
+	log  *testenv.Buffer // the error log
+	stop func()          // ends server and runtime; called by Cleanup at the latest
 }
 
 func startServer(t *testing.T, s *Server, loops int) *served {
 	t.Helper()
-	sv := &served{Server: s, t: t, log: new(lockedBuffer)}
+	sv := &served{Server: s, t: t, log: new(testenv.Buffer)}
 	if s.ErrorLog == nil {
 		s.ErrorLog = slog.New(slog.NewTextHandler(sv.log, nil))
 	}
@@ -211,22 +211,14 @@ func statusOf(response string) string {
 	return code
 }
 
-// lockedBuffer is a bytes.Buffer that a server may write to.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
+// slowly is echoHandler, whose requests for /slow say that they have begun, and wait until they may go on.
+func slowly(began chan<- bool, goOn <-chan bool) Handler {
+	return func(x *Ctx) error {
+		if x.Path() == "/slow" {
+			offload(func() { began <- true; <-goOn })
+		}
+		return echoHandler(x)
+	}
 }
 
 // echoHandler tells what it was asked.

@@ -276,7 +276,7 @@ func (l *failing) Accept() (net.Conn, error) {
 func TestAcceptErrorsDoNotEndTheServer(t *testing.T) {
 	errs := []error{syscall.EIO, syscall.EPERM, syscall.EMFILE}
 	ln := &failing{queued: queued{clients: make(chan net.Conn), closed: make(chan struct{})}, errs: errs}
-	var log lockedBuffer
+	var log testenv.Buffer
 	s := &Server{Handler: doneHandler, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ln) }()
@@ -304,7 +304,7 @@ func TestHandlerEndedByTheRuntime(t *testing.T) {
 	testenv.Must(t, err)
 	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
 	testenv.Must(t, err)
-	log, under, ended := new(lockedBuffer), make(chan struct{}), make(chan error)
+	log, under, ended := new(testenv.Buffer), make(chan struct{}), make(chan error)
 	s := &Server{ErrorLog: slog.New(slog.NewTextHandler(log, nil)), Handler: func(*Ctx) error {
 		close(under)
 		for {
@@ -322,6 +322,28 @@ func TestHandlerEndedByTheRuntime(t *testing.T) {
 	<-ended
 	testenv.Until(t, "the log has the request", func() bool { return strings.Contains(log.String(), "/film") })
 	if got := log.String(); !strings.Contains(got, "the runtime ended before the handler") || strings.Contains(got, "Goexit") {
+		t.Errorf("the log says %s", got)
+	}
+}
+
+// TestCutOffByTheStop: what the end of the grace time breaks is not laid to the handler.
+func TestCutOffByTheStop(t *testing.T) {
+	log, under := new(testenv.Buffer), make(chan struct{})
+	sv := startServer(t, &Server{ErrorLog: slog.New(slog.NewTextHandler(log, nil)), Handler: func(x *Ctx) error {
+		close(under)
+		_, err := io.ReadAll(x.Body())
+		return err
+	}}, 1)
+	c := sv.dial()
+	io.WriteString(c.nc, "POST /film HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345")
+	<-under
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := sv.Shutdown(ctx); err == nil {
+		t.Error("Shutdown did not report that it cut a request off")
+	}
+	testenv.Until(t, "the log has the request", func() bool { return strings.Contains(log.String(), "/film") })
+	if got := log.String(); !strings.Contains(got, "the server has stopped before") || strings.Contains(got, "handler failed") {
 		t.Errorf("the log says %s", got)
 	}
 }

@@ -66,7 +66,7 @@ func TestJSONLog(t *testing.T) {
 		{"GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: \xe2\x80\xa8\xc2\x80\x7f\r\n\r\n", map[string]any{"status": 400.0}},
 		{"GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: \xe2\x80\xa8\xc2\x80\r\n\r\n", map[string]any{"user_agent": "\u2028\u0080"}},
 	} {
-		var out lockedBuffer
+		var out testenv.Buffer
 		s := &Server{AccessLog: NewAccessLog(&out, LogJSON), Handler: func(x *Ctx) error {
 			x.SetUser("al \"ice")
 			return x.SendString(200, "", "ok")
@@ -94,7 +94,7 @@ func TestJSONLog(t *testing.T) {
 
 // TestUserInTheLog stands where the two common forms have it.
 func TestUserInTheLog(t *testing.T) {
-	var out lockedBuffer
+	var out testenv.Buffer
 	s := &Server{AccessLog: NewAccessLog(&out, LogCommon), Handler: func(x *Ctx) error {
 		if x.Path() == "/a" {
 			x.SetUser("al\"i ce\n")

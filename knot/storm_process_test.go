@@ -38,7 +38,7 @@ type knotProcess struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	addr   *net.TCPAddr
-	stderr *lockedBuffer
+	stderr *testenv.Buffer
 	ended  chan error // gets what Wait returned
 	stop   func()     // SIGTERM, and wait for the end; called by Cleanup at the latest
 }
@@ -47,7 +47,7 @@ type knotProcess struct {
 func startKnot(t *testing.T, program, root string, files int, args []string) *knotProcess {
 	t.Helper()
 	args = append([]string{"-root", root, "-addr", "127.0.0.1:0", "-quiet"}, args...)
-	k := &knotProcess{t: t, stderr: new(lockedBuffer), ended: make(chan error, 1)}
+	k := &knotProcess{t: t, stderr: new(testenv.Buffer), ended: make(chan error, 1)}
 	k.cmd = exec.Command(program, args...)
 	if files > 0 {
 		shell, err := exec.LookPath("sh")

@@ -180,12 +180,7 @@ func TestTLSShutdown(t *testing.T) {
 	ca := newTestCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		began, goOn := make(chan bool), make(chan bool)
-		sv := start(&Server{TLS: ca.config(t), Handler: func(x *Ctx) error {
-			if x.Path() == "/slow" {
-				offload(func() { began <- true; <-goOn })
-			}
-			return echoHandler(x)
-		}})
+		sv := start(&Server{TLS: ca.config(t), Handler: slowly(began, goOn)})
 		idle, idleIn := sv.dialTLS(ca.client())
 		io.WriteString(idle, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
 		wantBody(t, idleIn, "GET /a? h")

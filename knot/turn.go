@@ -219,7 +219,7 @@ func (x *Ctx) serveRequest() {
 	}
 }
 
-// mayEnter reports whether the request is to be served. If not, the program is overloaded,
+// mayEnter reports whether the request may be served. If not, the program is overloaded,
 // and it is turned away.
 func (x *Ctx) mayEnter() bool {
 	c := x.c
@@ -326,7 +326,10 @@ func (x *Ctx) settle(err error) {
 		if before, due := x.srv.scarcity.due(x.srv.clock.now()); due {
 			x.logRequest("handler failed for want of descriptors", "error", err, "unreported", before)
 		}
-	case status >= 500 && err != error(status):
+	case status < 500 || err == error(status):
+	case x.srv.ctx.Err() != nil || errors.Is(err, engine.ErrShutdown):
+		x.logRequest("the server has stopped before the response was complete", "error", err)
+	default:
 		x.logRequest("handler failed", "error", err)
 	}
 	if x.resp.phase == respOpen {

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // temporary is what accept4(2) may fail with, once, and work the next time.
@@ -45,7 +45,7 @@ func TestServersGoOnAfterAcceptErrors(t *testing.T) {
 			"Serve":       func(ln *Listener) error { return Serve(ln, func(c *Conn) { io.WriteString(c, "hi"); c.Close() }) },
 			"ServeInline": func(ln *Listener) error { return ServeInline(ln, func(c *Conn) { io.WriteString(c, "hi"); c.Close() }) },
 		} {
-			var log lockedBuffer
+			var log testenv.Buffer
 			ln, err := ListenConfig{Log: slog.New(slog.NewTextHandler(&log, nil))}.Listen(context.Background(), "tcp", "127.0.0.1:0")
 			must(t, err)
 			met := failing(ln, temporary[:4]...)
@@ -156,7 +156,7 @@ func TestHTTPServerGoesOnAfterAcceptErrors(t *testing.T) {
 
 // What a listener has to say goes where the runtime's reports go, once for all loops.
 func TestAcceptErrorsAreLoggedByTheRuntime(t *testing.T) {
-	var log lockedBuffer
+	var log testenv.Buffer
 	rt, err := engine.New(engine.Config{Loops: 2, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	must(t, err)
 	defer rt.Close()
@@ -192,12 +192,7 @@ func TestWaitBeforeAccept(t *testing.T) {
 		t.Error("the accepted connection is not fresh, or the other one is")
 	}
 	const want = 20 * time.Millisecond
-	for began := time.Now(); sinceReceived(int(s.d.fd)) < want; {
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("after %v the byte has been there for %v", time.Since(began), sinceReceived(int(s.d.fd)))
-		}
-		runtime.Gosched()
-	}
+	testenv.Until(t, "the byte has been there for 20 ms", func() bool { return sinceReceived(int(s.d.fd)) >= want })
 	if got := sinceReceived(-1); got != 0 {
 		t.Errorf("of a descriptor that is none: %v, want 0", got)
 	}

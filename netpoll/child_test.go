@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,7 +41,7 @@ func runChild(what string) int {
 	if what == sendfileChild {
 		return runSendfileChild()
 	}
-	var logs lockedBuffer
+	var logs testenv.Buffer
 	what, on, _ := strings.Cut(what, " ")
 	open := newEpoll
 	for _, x := range pollers {
@@ -98,23 +97,6 @@ func cpuTime() time.Duration {
 	var u unix.Rusage
 	check(unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (l *lockedBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // A server with 20 descriptors and 60 clients serves those that fit, does not spin, and

@@ -33,7 +33,7 @@ type connAddrs struct{ local, remote net.Addr }
 func newConn(fd int, network string, l *engine.Loop, connected bool) (*Conn, error) {
 	c := &Conn{}
 	c.d.owner = c
-	k := kindStream
+	k := kindUnix
 	if network != "unix" {
 		k = kindTCP
 	}

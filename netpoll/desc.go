@@ -20,7 +20,8 @@ type kind uint8
 
 const (
 	kindTCP      kind = iota
-	kindStream        // another stream socket: unix
+	kindUnix          // a unix stream socket
+	kindStream        // another stream socket, or one that is not known: of File, listeners
 	kindDatagram      // udp, unixgram
 	kindPipe          // a pipe or FIFO in byte mode
 	kindFile          // anything else that can be polled
@@ -31,7 +32,7 @@ func (k kind) stream() bool { return k != kindDatagram }
 
 // drains means that a transfer shorter than asked for leaves nothing to try for. That
 // holds for TCP and byte pipes (epoll(7), questions and answers, 9). A unix socket
-// stops a read at a message with other credentials, so it goes on to EAGAIN.
+// stops a read at some messages, see sysRecvUnix.
 func (k kind) drains() bool { return k == kindTCP || k == kindPipe }
 
 // Bits of desc.flags.
@@ -218,12 +219,15 @@ func (d *desc) receive(b []byte) (n int, err error) {
 		if r := d.requests; r != nil && d.kind == kindTCP {
 			n, dry, e = r.take(b, own)
 		} else {
-			if d.kind <= kindDatagram {
+			drains := d.kind.drains()
+			if d.kind == kindUnix {
+				n, drains, e = sysRecvUnix(d.fd, b)
+			} else if d.kind <= kindDatagram {
 				n, e = sysRecv(d.fd, b, 0)
 			} else {
 				n, e = sysRead(d.fd, b, d.raw)
 			}
-			dry = 0 < n && n < len(b) && d.kind.drains() && d.flags.Load()&flagHangup == 0
+			dry = 0 < n && n < len(b) && drains && d.flags.Load()&flagHangup == 0
 		}
 		if e == unix.EAGAIN {
 			own = d.exhausted(&d.read, own)

@@ -111,7 +111,7 @@ func (d *Dialer) reachable(network string, addrs []sockaddr) ([]sockaddr, error)
 	return fit, nil
 }
 
-// prepare does with a new socket what is to be done before it is connected to sa.
+// prepare makes a new socket ready to be connected to sa.
 func (x *dialing) prepare(fd int, sa *sockaddr) error {
 	if x.Control != nil {
 		network := x.network
@@ -335,7 +335,7 @@ func newConnOf(fd int, network string, loop *engine.Loop, remote sockaddr) (*Con
 	c := &Conn{remote: remote}
 	c.d.owner = c
 	c.d.flags.Store(flagShared)
-	k := kindStream
+	k := kindUnix
 	if network == "tcp" {
 		k = kindTCP
 	}

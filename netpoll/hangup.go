@@ -48,7 +48,7 @@ func (d *desc) tellHangup() {
 }
 
 // Quiet reports whether nothing has come since the last Read took all there was: neither bytes nor the
-// end. A connection that is to be used again should be. Mostly it costs no system call, and
+// end. Only such a connection may be used again. Mostly it costs no system call, and
 // then tells what the loop has been told so far. It never parks.
 func (c *Conn) Quiet() bool {
 	d := &c.d

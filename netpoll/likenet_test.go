@@ -56,7 +56,7 @@ func likeNet(t *testing.T, name string, do func(n library, note func(format stri
 	}
 }
 
-// shape describes an error as far as it is to be that of package net, without what it is
+// shape describes an error as far as it must be that of package net, without what it is
 // besides: ports, which differ, are left out by hide.
 func shape(err error, hide ...string) string {
 	if err == nil {

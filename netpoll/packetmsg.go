@@ -97,6 +97,18 @@ func sysRecvMsg(fd int32, b, oob []byte, rsa *unix.RawSockaddrAny) (n, oobn, fla
 	}
 }
 
+// sysRecvUnix is sysRecv on a unix stream socket. drains reports whether a read shorter than asked for leaves
+// nothing: the kernel stops at a message with descriptors, or with other credentials if they were asked for
+// (SO_PASSCRED), of which MSG_CTRUNC tells here, where there is room for neither (recvmsg(2), unix(7)).
+func sysRecvUnix(fd int32, b []byte) (n int, drains bool, e syscall.Errno) {
+	if len(b) > rawMax || kernel.Net != nil {
+		n, e = sysRecv(fd, b, 0)
+		return n, false, e
+	}
+	n, _, flags, _, e := sysRecvMsg(fd, b, nil, nil)
+	return n, flags&unix.MSG_CTRUNC == 0, e
+}
+
 func sysSendMsgTo(fd int32, b, oob []byte, rsa *unix.RawSockaddrAny, salen uint32) syscall.Errno {
 	kernel.RaceWrite(b)
 	for {

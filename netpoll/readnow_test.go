@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
@@ -57,4 +59,44 @@ func readNowSoon(c *Conn, b []byte) (int, error) {
 			return n, err
 		}
 	}
+}
+
+// A short read of a unix socket leaves nothing to try for, but at a message that comes with a descriptor, or may
+// come with credentials: there the kernel stops though more is there.
+func TestShortUnixRead(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c, s := connPair(t, "unix")
+		defer c.Close()
+		defer s.Close()
+		send := func(text string, oob []byte) {
+			must(t, unix.Sendmsg(int(s.d.fd), []byte(text), oob, nil, 0))
+		}
+		read := func(want string) (dry bool) {
+			var b [8]byte
+			n, err := c.Read(b[:])
+			if must(t, err); string(b[:n]) != want {
+				t.Errorf("read %q, want %q", b[:n], want)
+			}
+			return c.d.read.p.Load() == drained
+		}
+		tries := 0
+		for dry := false; !dry; tries++ { // the event may come after the read
+			if tries == 1000 {
+				t.Fatal("short reads leave the socket to be read again")
+			}
+			send("a", nil)
+			dry = read("a")
+		}
+		send("b", unix.UnixRights(0))
+		send("c", nil)
+		if read("b") {
+			t.Fatal("nothing is said to be left where a descriptor came")
+		}
+		read("c")
+		must(t, unix.SetsockoptInt(int(c.d.fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
+		send("d", nil)
+		if read("d") {
+			t.Fatal("nothing is said to be left where credentials may come")
+		}
+	})
 }

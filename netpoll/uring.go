@@ -111,7 +111,7 @@ func (p *uringPoller) Driver() (*uring.Driver, error) {
 // RefuseDriver makes Driver fail with err.
 func (p *uringPoller) RefuseDriver(err error) { p.refusal = err }
 
-// Poll implements engine.Poller: one system call, or none if nothing is to be handed over
+// Poll implements engine.Poller: one system call, or none if there is nothing to hand over
 // and timeout is 0.
 func (p *uringPoller) Poll(timeout time.Duration) error {
 	if !p.watching {

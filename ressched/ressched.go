@@ -52,7 +52,7 @@ func (e *Entrance) Name() string { return (*engine.Entrance)(e).Name() }
 
 // Enter asks to be let in. It returns nil when the calling task is in, at once or after
 // it has parked until it was its turn; then it must call Leave when its work is done. It
-// returns ErrRefused if the work is to be turned away, and the context's error if the
+// returns ErrRefused if the work is turned away, and the context's error if the
 // task is cancelled while it waits. A plain goroutine is let in at once.
 func (e *Entrance) Enter() error { return (*engine.Entrance)(e).Enter() }
 

@@ -303,11 +303,7 @@ func randomTrees(t *testing.T, seed uint64) {
 			t.Errorf("on chunks:\n%s\nwithout:\n%s", strings.Join(r.actor.trace, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines are left, %d were there before", runtime.NumGoroutine(), before)
-		}
-	}
+	testenv.WaitGoroutines(t, before)
 }
 
 // However the runtime is closed, the deferred functions of all tasks run, and nothing is
@@ -359,11 +355,7 @@ func TestShutdownAmongRandomCallTrees(t *testing.T) {
 		if entered.Load() != left.Load() {
 			t.Errorf("%d calls, of which %d ended", entered.Load(), left.Load())
 		}
-		for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d goroutines are left, %d were there before", runtime.NumGoroutine(), before)
-			}
-		}
+		testenv.WaitGoroutines(t, before)
 		if t.Failed() {
 			t.Fatalf("replay with -seed=%d", seed)
 		}

@@ -61,7 +61,7 @@ func (s *Site) Room() bool {
 	return false
 }
 
-// linked counts that c is linked for a caller with so much headroom.
+// linked counts that c is linked for a caller with that much headroom.
 func (s *Site) linked(c *chunk.Chunk, left uintptr) {
 	s.links.Add(1)
 	s.internal.Add(chunk.InternalWaste(left))

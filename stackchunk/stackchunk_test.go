@@ -28,12 +28,7 @@ func newRuntime(t testing.TB, loops int, change ...func(*engine.Config)) *engine
 		if err := rt.Close(); err != nil && cfg.Grace >= time.Minute { // a short one is over soon on a slow machine
 			t.Error(err)
 		}
-		for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
-			if time.Now().After(deadline) {
-				buf := make([]byte, 1<<16)
-				t.Fatalf("%d goroutines, want %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
-			}
-		}
+		testenv.WaitGoroutines(t, before)
 	})
 	return rt
 }

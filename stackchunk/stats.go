@@ -102,7 +102,7 @@ func GetLimits() Limits {
 // maxLimit keeps sums of limits in range.
 const maxLimit = 1 << 50
 
-// SetMinChunk makes every chunk that is linked from now on have at least so much room,
+// SetMinChunk makes every chunk that is linked from now on have at least this much room,
 // whatever is needed (MinChunk in section 3.4 of the paper): larger chunks waste more
 // memory, but a function called on one links another less often. The default is 0. More
 // than the largest chunk has is as much as that has.

@@ -123,7 +123,7 @@ func (l *linter) loops() {
 		all += one.Steps
 	}
 	if share := l.busyShare(); share >= 0 && share*ratio(float64(most.Steps), float64(all))*float64(len(working)) < busyLoop {
-		return // none has so much to do that it would matter
+		return // none does enough to matter
 	}
 	others := float64(all-most.Steps) / float64(len(working)-1)
 	if all < leastSteps || float64(most.Steps) <= l.o.Unbalance*others {

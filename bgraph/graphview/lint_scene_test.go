@@ -110,7 +110,7 @@ func (sc scene) node(k bgraph.Key, reason string, arrivals uint64, now int64, wa
 	sc.Nodes = append(sc.Nodes, n)
 }
 
-// edge adds an edge; each step changes the resources so much.
+// edge adds an edge; each step changes the resources by that.
 func (sc scene) edge(from, to bgraph.Key, count uint64, cpu time.Duration, changes ...float64) {
 	e := bgraph.Edge{From: from, To: to, Count: count, CPU: timesOf(count, cpu)}
 	for _, each := range changes {

@@ -11,7 +11,7 @@ import (
 type words struct {
 	task, tasks string            // what waits
 	loop, loops string            // what it runs on
-	advice      map[string]string // by check, where other advice is to be given
+	advice      map[string]string // by check, where the advice differs
 }
 
 func wordsOf(s *bgraph.Snapshot) words {

@@ -137,7 +137,7 @@ listing = true
 	http.DefaultClient.CloseIdleConnections()
 	p.stop()
 	if code := p.code(); code != exitOK {
-		t.Errorf("exit code %d, %s", code, p.stderr.all())
+		t.Errorf("exit code %d, %s", code, p.stderr.String())
 	}
 }
 
@@ -210,7 +210,7 @@ to = [%q]
 	http.DefaultClient.CloseIdleConnections()
 	p.stop()
 	if code := p.code(); code != exitOK {
-		t.Errorf("exit code %d, %s", code, p.stderr.all())
+		t.Errorf("exit code %d, %s", code, p.stderr.String())
 	}
 }
 
@@ -238,7 +238,7 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	p.stop()
 	if code := p.code(); code != exitOK {
-		t.Errorf("exit code %d, %s", code, p.stderr.all())
+		t.Errorf("exit code %d, %s", code, p.stderr.String())
 	}
 }
 
@@ -358,7 +358,7 @@ func TestOneSiteFlags(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	p.stop()
 	if code := p.code(); code != exitOK {
-		t.Errorf("exit code %d, %s", code, p.stderr.all())
+		t.Errorf("exit code %d, %s", code, p.stderr.String())
 	}
 }
 

@@ -22,8 +22,8 @@ const (
 	// firstInherited is the first descriptor behind standard input, output and error.
 	firstInherited = 3
 	// inheritVariable is how a knot tells the one that follows it what it has inherited: "1" or
-	// "0" for a socket of the admin address, a comma, and the number of sockets to serve. They
-	// begin behind a pipe for the answer.
+	// "0" for a socket of the admin address, a comma, the number of sockets to serve, and ",shared"
+	// if they are systemd's. They begin behind a pipe for the answer.
 	inheritVariable = "KNOT_INHERIT"
 	// successorPatience is how long a successor may take until it serves.
 	successorPatience = 30 * time.Second
@@ -46,7 +46,9 @@ func inherit(getenv func(string) string, unsetenv func(string) error, pid int) (
 	}
 	next, count := firstInherited, 0
 	if given != "" {
-		admin, sockets, _ := strings.Cut(given, ",")
+		numbers, shared := strings.CutSuffix(given, ",shared")
+		in.shared = shared
+		admin, sockets, _ := strings.Cut(numbers, ",")
 		count, err = strconv.Atoi(sockets)
 		if err != nil || count < 1 || admin != "0" && admin != "1" {
 			return in, fmt.Errorf("%s=%q is not what a knot hands over", inheritVariable, given)
@@ -102,6 +104,8 @@ func (in *inheritance) serving() {
 
 // A handover replaces this process by another one that serves on the same sockets.
 type handover struct {
+	pid     int      // of this process
+	shared  bool     // the sockets are systemd's
 	program string   // path
 	args    []string // without the program
 	server  *knot.Server
@@ -133,6 +137,9 @@ func (h *handover) onUpgrade() (stop func()) {
 
 // replace starts the successor and, when it serves, ends our own serving.
 func (h *handover) replace(patience time.Duration) error {
+	if h.pid == 1 {
+		return errors.New("this is process 1: its end is that of all others in the container, the new one too. Start another container, or this one with an init (podman run --init)")
+	}
 	sockets, err := h.server.Sockets()
 	if err != nil {
 		return err
@@ -154,13 +161,17 @@ func (h *handover) replace(patience time.Duration) error {
 		}
 		admin, files = "1", append([]*os.File{write, file}, sockets...)
 	}
+	shared := ""
+	if h.shared {
+		shared = ",shared"
+	}
 	descriptors := []uintptr{0, 1, 2}
 	for _, f := range files {
 		descriptors = append(descriptors, descriptor(f))
 	}
 	// Not by package os, which would make the sockets blocking, for us too.
 	pid, err := syscall.ForkExec(h.program, append([]string{h.program}, h.args...), &syscall.ProcAttr{
-		Env:   append(os.Environ(), fmt.Sprintf("%s=%s,%d", inheritVariable, admin, len(sockets))),
+		Env:   append(os.Environ(), fmt.Sprintf("%s=%s,%d%s", inheritVariable, admin, len(sockets), shared)),
 		Files: descriptors,
 	})
 	for _, f := range files {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -47,14 +49,16 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	testenv.Must(t, err)
 	config := filepath.Join(t.TempDir(), "knot.toml")
 	writeConfig(t, config, fmt.Sprintf("[[site]]\nroot = %q\n", root))
-	c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-quiet", "-grace", "20s", "-h2c")
-	out, err := c.StdoutPipe()
+	c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-grace", "20s", "-h2c")
+	out, said, err := os.Pipe() // more than one process writes to them
 	testenv.Must(t, err)
-	errorLog, logged, err := os.Pipe() // more than one process writes to it
+	defer out.Close()
+	errorLog, logged, err := os.Pipe()
 	testenv.Must(t, err)
 	defer errorLog.Close()
-	c.Stderr = logged
+	c.Stdout, c.Stderr = said, logged
 	testenv.Must(t, c.Start())
+	said.Close()
 	logged.Close()
 	lines := bufio.NewReader(out)
 	link := regexp.MustCompile(`127\.0\.0\.1:\d+`)
@@ -64,7 +68,11 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	if addr == "" || admin == "" {
 		t.Fatalf("%q, %q", first, second)
 	}
-	go io.Copy(io.Discard, lines)
+	rest := make(chan string, 1)
+	go func() {
+		all, _ := io.ReadAll(lines)
+		rest <- string(all)
+	}()
 	stop := make(chan struct{})
 	answers, failed := make(chan struct{}), make(chan struct{}, 8)
 	plain := new(http.Protocols)
@@ -130,6 +138,9 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	io.Copy(io.Discard, errors) // to the end of the last process
 	if _, err := net.Dial("tcp", addr); err == nil {
 		t.Error("somebody still listens")
+	}
+	if got := <-rest; strings.Count(got, "stopped; the new process serves on\n") != 2 || strings.Count(got, "stopped\n") != 1 {
+		t.Errorf("the processes say %s", got)
 	}
 	t.Logf("processes %v", pids)
 }
@@ -213,10 +224,13 @@ func TestHandOverThatFails(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
 	addr := <-listening
-	for _, program := range []string{"/bin/false", "/none/knot"} {
-		h := &handover{program: program, server: server, notify: func(string) error { return nil }, done: func(error) { t.Error("ended") }}
-		if err := h.replace(time.Minute); err == nil {
-			t.Error(program, "has come to serve")
+	for program, c := range map[string]struct {
+		pid  int
+		want string
+	}{"/bin/false": {2, "did not come to serve"}, "/none/knot": {2, "no such file"}, "/bin/true": {1, "this is process 1"}} {
+		h := &handover{pid: c.pid, program: program, server: server, notify: func(string) error { return nil }, done: func(error) { t.Error("ended") }}
+		if err := h.replace(time.Minute); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", program, err, c.want)
 		}
 	}
 	if resp, err := http.Get("http://" + addr.String()); err != nil || resp.StatusCode != 404 {
@@ -244,6 +258,7 @@ func TestInherit(t *testing.T) {
 		{env: map[string]string{"LISTEN_PID": "7", "LISTEN_FDS": "0"}, bad: true},
 		{env: map[string]string{"KNOT_INHERIT": "0,2"}, sockets: "[4 5]"},
 		{env: map[string]string{"KNOT_INHERIT": "1,1"}, sockets: "[5]", admin: true},
+		{env: map[string]string{"KNOT_INHERIT": "0,1,shared"}, sockets: "[4]", shared: true},
 		{env: map[string]string{"KNOT_INHERIT": "2,1"}, bad: true},
 		{env: map[string]string{"KNOT_INHERIT": "1,0"}, bad: true},
 		{env: map[string]string{"KNOT_INHERIT": "x"}, bad: true},
@@ -263,9 +278,18 @@ var forgotten []*os.File
 
 func forget(files ...*os.File) { forgotten = append(forgotten, files...) }
 
-// TestSystemd: a socket of systemd's is served, and it hears how the service is.
+// TestSystemd: a socket of systemd's is served, and it hears how the service is, also from the process that another one
+// has handed over to.
 func TestSystemd(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	for _, handOver := range []bool{false, true} {
+		t.Run(fmt.Sprint("handed over: ", handOver), func(t *testing.T) { underSystemd(t, handOver) })
+	}
+}
+
+func underSystemd(t *testing.T, handOver bool) {
+	var plain net.ListenConfig
+	plain.SetMultipathTCP(false) // as systemd's; others have no filters
+	ln, err := plain.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	testenv.Must(t, err)
 	defer ln.Close()
 	socket, err := ln.(*net.TCPListener).File()
@@ -280,9 +304,13 @@ func TestSystemd(t *testing.T) {
 	c := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, self, "-root", sampleSite, "-quiet", "-loops", "2", "-addr", "127.0.0.1:1")
 	c.Env = append(os.Environ(), "KNOT_TEST_MAIN=1", "LISTEN_FDS=1", "NOTIFY_SOCKET="+notify, "WATCHDOG_USEC=100000")
 	c.ExtraFiles = []*os.File{socket}
-	c.Stderr = os.Stderr
+	errorLog, logged, err := os.Pipe()
+	testenv.Must(t, err)
+	defer errorLog.Close()
+	c.Stderr = logged
 	testenv.Must(t, c.Start())
-	heard := func(want string) {
+	logged.Close()
+	heard := func(want string) string {
 		t.Helper()
 		said.SetReadDeadline(time.Now().Add(time.Minute))
 		for buf := make([]byte, 4096); ; {
@@ -291,25 +319,59 @@ func TestSystemd(t *testing.T) {
 				t.Fatalf("waiting for %s: %v", want, err)
 			}
 			if strings.Contains(string(buf[:n]), want) {
-				return
+				return string(buf[:n])
 			}
 		}
 	}
 	heard("READY=1")
-	resp, err := http.Get("http://" + ln.Addr().String() + "/notes.txt")
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatal(err)
+	serves := func() {
+		t.Helper()
+		resp, err := http.Get("http://" + ln.Addr().String() + "/notes.txt")
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatal(resp, err)
+		}
+		resp.Body.Close()
+		http.DefaultClient.CloseIdleConnections()
 	}
-	resp.Body.Close()
+	serves()
 	heard("WATCHDOG=1")
-	http.DefaultClient.CloseIdleConnections()
-	c.Process.Signal(syscall.SIGTERM)
+	pid := c.Process.Pid
+	if handOver {
+		syscall.Kill(pid, syscall.SIGUSR1)
+		fmt.Sscanf(heard("MAINPID="), "MAINPID=%d", &pid)
+		testenv.Check(t, c.Wait())
+		serves()
+	}
+	syscall.Kill(pid, syscall.SIGTERM)
 	heard("STOPPING=1")
-	testenv.Check(t, c.Wait())
+	if !handOver {
+		testenv.Check(t, c.Wait())
+	}
+	if log, _ := io.ReadAll(errorLog); strings.Contains(string(log), "level=ERROR") { // to the end of the last process
+		t.Errorf("the log says %s", log)
+	}
 	// The socket is as it was: a client that comes now waits for the next start.
-	nc, err := net.Dial("tcp", ln.Addr().String())
+	nc, err := net.DialTimeout("tcp", ln.Addr().String(), 10*time.Second)
 	testenv.Must(t, err)
 	nc.Close()
+}
+
+// TestWatchdogStops: once stop has returned, nothing is told any more.
+func TestWatchdogStops(t *testing.T) {
+	asked, answer := make(chan bool), make(chan error)
+	var over atomic.Bool
+	stop := notifier{socket: "@nobody-listens"}.watchdog("60000000", func(time.Duration) error {
+		asked <- true
+		err := <-answer
+		over.Store(true)
+		return err
+	})
+	<-asked
+	go func() { answer <- errors.New("not alive") }()
+	stop()
+	if !over.Load() {
+		t.Error("stop returned while the service was asked whether it is alive")
+	}
 }
 
 // TestStopProgress: what is left is told while a slow client holds the end up.

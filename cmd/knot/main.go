@@ -123,14 +123,18 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		})
 	}
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
-	upgrade := &handover{program: ownProgram(), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, done: end}
+	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, done: end}
 	defer upgrade.onUpgrade()()
 	defer systemd.whenDone(ctx, stdout, set.quiet, server.Conns)()
 	err = capriccio.Run(context.Background(), func(context.Context) error {
 		return server.Run(ctx)
 	}, set.options(errorLog)...)
 	if err == nil && !set.quiet {
-		fmt.Fprintln(stdout, "stopped")
+		if context.Cause(ctx) == knot.ErrHandedOver {
+			fmt.Fprintln(stdout, "stopped; the new process serves on")
+		} else {
+			fmt.Fprintln(stdout, "stopped")
+		}
 	}
 	return err
 }

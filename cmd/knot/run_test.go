@@ -47,7 +47,7 @@ func start(t *testing.T, args ...string) *program {
 	line, err := out.ReadString('\n')
 	p.url = regexp.MustCompile(`https?://127\.0\.0\.1:[1-9]\d*`).FindString(line)
 	if err != nil || p.url == "" {
-		t.Fatalf("first line %q, %v; %s", line, err, p.stderr.all())
+		t.Fatalf("first line %q, %v; %s", line, err, p.stderr.String())
 	}
 	go io.Copy(io.Discard, out)
 	return p
@@ -61,25 +61,16 @@ func (p *program) get(path string) string {
 
 // lines takes what is written, and passes it on write by write, but for the warnings of the runtime.
 type lines struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
+	testenv.Buffer
 	each chan string
 }
 
 func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	l.text.Write(p)
-	l.mu.Unlock()
+	l.Buffer.Write(p)
 	if complaints(string(p)) != "" {
 		l.each <- string(p)
 	}
 	return len(p), nil
-}
-
-func (l *lines) all() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // TestAccessLogThatFails: it is said while knot runs, and it is what it exits with.
@@ -91,8 +82,8 @@ func TestAccessLogThatFails(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	p.stop()
-	if code := p.code(); code != exitFailed || !strings.Contains(p.stderr.all(), "knot: write /dev/full: no space left on device\n") {
-		t.Errorf("exit code %d, %s", code, p.stderr.all())
+	if code := p.code(); code != exitFailed || !strings.Contains(p.stderr.String(), "knot: write /dev/full: no space left on device\n") {
+		t.Errorf("exit code %d, %s", code, p.stderr.String())
 	}
 }
 
@@ -110,7 +101,7 @@ func TestHangupWithoutALogFile(t *testing.T) {
 		http.DefaultClient.CloseIdleConnections()
 		p.stop()
 		if code := p.code(); code != exitOK {
-			t.Errorf("%q: exit code %d, %s", args, code, p.stderr.all())
+			t.Errorf("%q: exit code %d, %s", args, code, p.stderr.String())
 		}
 	}
 }
@@ -149,16 +140,16 @@ func TestErrorsNameKnotOnce(t *testing.T) {
 	var stderr lines
 	stderr.each = make(chan string, 10)
 	args := []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-cache", "1000000000GB", "-cache-file-max", "1KB"}
-	if code := run(context.Background(), args, io.Discard, &stderr); code != exitFailed || !strings.HasPrefix(stderr.all(), "knot: no address space") {
-		t.Errorf("exit code %d, %q", code, stderr.all())
+	if code := run(context.Background(), args, io.Discard, &stderr); code != exitFailed || !strings.HasPrefix(stderr.String(), "knot: no address space") {
+		t.Errorf("exit code %d, %q", code, stderr.String())
 	}
 }
 
 func TestVersion(t *testing.T) {
 	var stdout, stderr lines
 	stdout.each = make(chan string, 10)
-	if code := run(context.Background(), []string{"-version"}, &stdout, &stderr); code != exitOK || !strings.HasPrefix(stdout.all(), "knot ") || !strings.Contains(stdout.all(), ", go") {
-		t.Errorf("exit code %d, %q, %q", code, stdout.all(), stderr.all())
+	if code := run(context.Background(), []string{"-version"}, &stdout, &stderr); code != exitOK || !strings.HasPrefix(stdout.String(), "knot ") || !strings.Contains(stdout.String(), ", go") {
+		t.Errorf("exit code %d, %q, %q", code, stdout.String(), stderr.String())
 	}
 	info := &debug.BuildInfo{GoVersion: "go1.2", Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
 		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"},
@@ -198,8 +189,8 @@ func TestStopAnswersWhoHasConnected(t *testing.T) {
 		}
 		nc.Close()
 	}
-	if code := p.code(); code != exitOK || complaints(p.stderr.all()) != "" {
-		t.Errorf("exit code %d, %s", code, p.stderr.all())
+	if code := p.code(); code != exitOK || complaints(p.stderr.String()) != "" {
+		t.Errorf("exit code %d, %s", code, p.stderr.String())
 	}
 }
 

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -173,8 +176,19 @@ func warnOfExpiry(keyring *knot.TLSKeyring, errorLog *slog.Logger) {
 	}
 }
 
-// acmeErrorsApart is how long after an error of ACME no other is logged: each client has its own.
-const acmeErrorsApart = 10 * time.Second
+const (
+	// acmeErrorsApart is how long after an error of ACME no other is logged: each client has its own.
+	acmeErrorsApart = 10 * time.Second
+	// overdueApart is the same for certificates that were not renewed.
+	overdueApart = time.Hour
+)
+
+// overdue reports whether a certificate should have been renewed long ago: autocert begins when a third of its
+// life is left, or 30 days, tries again every hour, and says nothing.
+func overdue(leaf *x509.Certificate) bool {
+	life := leaf.NotAfter.Sub(leaf.NotBefore)
+	return time.Until(leaf.NotAfter) < min(life/6, 15*24*time.Hour)
+}
 
 // withACME adds certificates that an authority gives. Those of files go before.
 func (t *tlsSettings) withACME(config *tls.Config, keyring *knot.TLSKeyring, errorLog *slog.Logger) *tls.Config {
@@ -182,14 +196,19 @@ func (t *tlsSettings) withACME(config *tls.Config, keyring *knot.TLSKeyring, err
 		Prompt: autocert.AcceptTOS, HostPolicy: autocert.HostWhitelist(t.acmeHosts...),
 		Cache: autocert.DirCache(t.acmeCache), Email: t.acmeEmail,
 	}
-	if t.acmeDirectory != "" {
-		manager.Client = &acme.Client{DirectoryURL: t.acmeDirectory}
+	manager.Client = &acme.Client{
+		DirectoryURL: cmp.Or(t.acmeDirectory, autocert.DefaultACMEDirectory), UserAgent: "knot",
+		HTTPClient: &http.Client{Transport: &orderTracker{orders: make(map[string]string)}},
 	}
 	if config == nil {
 		config = &tls.Config{MinVersion: t.version()}
 	}
 	config.NextProtos = append(knot.Protocols(), acme.ALPNProto)
-	var told atomic.Int64 // when an error was logged, of Unix, in ns; 0: none
+	var told, warned atomic.Int64 // when an error was logged, of Unix, in ns; 0: none
+	due := func(at *atomic.Int64, apart time.Duration) bool {
+		now, last := time.Now().UnixNano(), at.Load()
+		return (last == 0 || now-last >= int64(apart)) && at.CompareAndSwap(last, now)
+	}
 	config.GetCertificate = func(hello *tls.ClientHelloInfo) (cert *tls.Certificate, err error) {
 		challenge := len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == acme.ALPNProto
 		if keyring != nil && !challenge && keyring.Knows(hello.ServerName) {
@@ -197,11 +216,14 @@ func (t *tlsSettings) withACME(config *tls.Config, keyring *knot.TLSKeyring, err
 		}
 		// It reads files, and asks the authority if it has to.
 		task.Offload(func() { cert, err = manager.GetCertificate(hello) })
-		if err != nil && !challenge && slices.Contains(t.acmeHosts, hello.ServerName) {
-			now, last := time.Now().UnixNano(), told.Load()
-			if (last == 0 || now-last >= int64(acmeErrorsApart)) && told.CompareAndSwap(last, now) {
+		switch {
+		case challenge:
+		case err != nil:
+			if slices.Contains(t.acmeHosts, hello.ServerName) && due(&told, acmeErrorsApart) {
 				errorLog.Error("knot: no certificate by ACME", "host", hello.ServerName, "error", err)
 			}
+		case overdue(cert.Leaf) && due(&warned, overdueApart):
+			errorLog.Error("knot: a certificate by ACME could not be renewed", "host", hello.ServerName, "expires", cert.Leaf.NotAfter)
 		}
 		return cert, err
 	}

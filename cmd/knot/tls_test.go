@@ -25,12 +25,17 @@ import (
 
 // selfSigned makes a certificate for name, and its key, in PEM.
 func selfSigned(t *testing.T, name string, serial int64) (cert, key []byte) {
+	return selfSignedFor(t, name, serial, 80*24*time.Hour)
+}
+
+// selfSignedFor makes one of whose life, 90 days, the given time is left.
+func selfSignedFor(t *testing.T, name string, serial int64, left time.Duration) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	testenv.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), DNSNames: []string{name}, IPAddresses: []net.IP{{127, 0, 0, 1}},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(80 * 24 * time.Hour),
+		NotBefore: time.Now().Add(left - 90*24*time.Hour), NotAfter: time.Now().Add(left),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	testenv.Must(t, err)
@@ -125,8 +130,29 @@ func TestACMEErrorsAreLogged(t *testing.T) {
 	}
 	p.stop()
 	p.code()
-	if log := p.stderr.all(); strings.Count(log, "no certificate by ACME") != 1 || !strings.Contains(log, "127.0.0.1:1") {
+	if log := p.stderr.String(); strings.Count(log, "no certificate by ACME") != 1 || !strings.Contains(log, "127.0.0.1:1") {
 		t.Errorf("the log says %s", log)
+	}
+}
+
+// TestACMEOverdue: a certificate that the authority does not renew is in the log long before it ends, once for many
+// clients; one that is being renewed is not.
+func TestACMEOverdue(t *testing.T) {
+	for left, lines := range map[time.Duration]int{14 * 24 * time.Hour: 1, 16 * 24 * time.Hour: 0} {
+		dir := t.TempDir()
+		cert, key := selfSignedFor(t, "acme.test", 7, left)
+		write(t, filepath.Join(dir, "acme.test"), append(bytes.Clone(key), cert...))
+		p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", dir, "-acme-directory", "https://127.0.0.1:1/")
+		for range 3 {
+			if got := serial(t, p.url, "acme.test"); got != 7 {
+				t.Errorf("certificate %d for acme.test", got)
+			}
+		}
+		p.stop()
+		p.code()
+		if log := p.stderr.String(); strings.Count(log, "could not be renewed") != lines {
+			t.Errorf("%v before its end the log says %s", left, log)
+		}
 	}
 }
 
@@ -152,11 +178,11 @@ func TestACMECertificates(t *testing.T) {
 		t.Error("a certificate for other.test")
 	}
 	p.stop()
-	if log := p.stderr.all(); strings.Contains(log, "no certificate by ACME") {
+	if log := p.stderr.String(); strings.Contains(log, "no certificate by ACME") {
 		t.Errorf("the log says %s", log) // of a name that nobody has asked for
 	}
 	if code := p.code(); code != exitOK {
-		t.Errorf("exit code %d: %s", code, p.stderr.all())
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 }
 
@@ -235,7 +261,7 @@ func TestServesHTTP2(t *testing.T) {
 		test.transport.CloseIdleConnections()
 		p.stop()
 		if code := p.code(); code != exitOK {
-			t.Errorf("exit code %d: %s", code, p.stderr.all())
+			t.Errorf("exit code %d: %s", code, p.stderr.String())
 		}
 	}
 }

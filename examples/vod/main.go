@@ -66,7 +66,7 @@ type movie struct {
 	first, chunk time.Duration // of playing time: at once, and then at a time
 }
 
-// due is when the byte after the first sent ones is to be sent, after the start of the
+// due is when the byte after the first sent ones must be sent, after the start of the
 // connection.
 func (m *movie) due(sent int64) time.Duration {
 	ahead := time.Duration(float64(sent)/m.rate*float64(time.Second)) - m.first

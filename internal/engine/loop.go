@@ -42,9 +42,13 @@ type Loop struct {
 	sleeping atomic.Bool // in, or about to enter, a Poll that waits
 	restful  bool        // the last of those took long
 	instant  bool        // the last of those did not have to wait
-	alarm    *time.Timer // rouses the watchdog; nil if there is none
-	alarmed  bool        // alarm has been set since the last long wait
-	rang     atomic.Bool // and has gone off
+
+	waitFrom  time.Duration // when the last of those began, or the first of some with no step between them
+	waitSteps uint64        // switches at its end
+
+	alarm   *time.Timer // rouses the watchdog; nil if there is none
+	alarmed bool        // alarm has been set since the last long wait
+	rang    atomic.Bool // and has gone off
 	overruns
 	ending
 	stats loopStats

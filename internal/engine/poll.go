@@ -52,13 +52,17 @@ func (l *Loop) pollOnce() {
 	}
 	began := l.rt.clock.Now()
 	l.idleFrom = uint64(began) + 1
+	if l.switches != l.waitSteps { // otherwise it goes on with a wait that brought nothing
+		l.waitFrom = began
+	}
 	l.waitForEvents(timeout)
 	l.rt.idleLoops.Add(-1)
 	l.sleeping.Store(false)
 	l.switches++
 	l.now = l.rt.clock.Now()
+	l.waitSteps = l.switches
 	waited := max(l.now-began, 0)
-	l.restful, l.instant = waited >= restAfter, waited < instantWait && l.anyReady()
+	l.restful, l.instant = l.now-l.waitFrom >= restAfter, waited < instantWait && l.anyReady()
 	l.idleFrom, l.idled = 0, l.idled+uint64(waited)
 	l.wokeUp()
 }
@@ -81,8 +85,9 @@ func (l *Loop) waitForEvents(timeout time.Duration) {
 // instantWait is longer than a Poll that finds events, and shorter than one that has to wait for them.
 const instantWait = 3 * time.Microsecond
 
-// restAfter is how long a wait for events must have taken for the next to be expected to take long.
-const restAfter = 200 * time.Microsecond
+// restAfter is how long a wait for events must have taken for the next to be expected to take long: the shortest nap
+// of the Go runtime's sysmon, which may find the processor of a system call that is longer, and take it away.
+const restAfter = 20 * time.Microsecond
 
 func (l *Loop) poll(timeout time.Duration) { l.reportPoll(l.poller.Poll(timeout)) }
 

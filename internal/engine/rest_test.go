@@ -55,7 +55,11 @@ func TestRest(t *testing.T) {
 				{0, "look"},
 				{instantWait, "look wait"},
 				{instantWait, "wait"},
-				{2 * restAfter, "wait rest"},
+				{50 * time.Microsecond, "wait rest"}, // longer than a nap of sysmon
+				{50 * time.Microsecond, "rest"},
+				{instantWait, "rest"},
+				{restAfter + instantWait, "wait rest"}, // long, though neither part is
+				{50 * time.Microsecond, "rest"},
 				{restAfter - 1, "rest"},
 			} {
 				p.asked = nil

@@ -64,13 +64,12 @@ type Feed struct {
 	patience time.Duration    // fixed: explainTimeout, but in tests
 
 	// Owned by the goroutine of run, once that runs.
-	readings   map[string]sched.ResourceID  // of the probe
-	sources    []source                     // declared by the program
-	resource   []int                        // ResourceID by index in engine.Resources, -1: none
-	limits     map[sched.ResourceID]float64 // as they were last set
-	learnt     time.Duration                // when the graph was last looked at
-	flows      uint64                       // and how many steps the loops had made
-	counts     bool                         // tasks inside take what is counted
+	readings   map[string]sched.ResourceID // of the probe
+	sources    []source                    // declared by the program
+	resource   []int                       // ResourceID by index in engine.Resources, -1: none
+	learnt     time.Duration               // when the graph was last looked at
+	flows      uint64                      // and how many steps the loops had made
+	counts     bool                        // tasks inside take what is counted
 	complained bool
 	self       *selfWatch
 	refusals   refusalLog
@@ -101,7 +100,6 @@ func New(cfg Config) (s *Feed, err error) {
 		}
 		s.ledger = sched.NewLedger()
 		s.ledger.Meter(cfg.Graph.Held)
-		s.limits = map[sched.ResourceID]float64{}
 		if err := s.addHeap(); err != nil {
 			return nil, err
 		}

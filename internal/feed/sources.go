@@ -50,12 +50,8 @@ func (s *Feed) observe(now time.Duration, readings []probe.Reading) error {
 				return err
 			}
 			s.readings[r.Name] = id
-			s.limits[id] = r.Limit
 		}
-		if s.limits[id] != r.Limit {
-			s.limits[id] = r.Limit
-			s.ledger.SetLimit(id, r.Limit)
-		}
+		s.ledger.SetLimit(id, r.Limit)
 		if !r.Old {
 			s.ledger.Observe(now, id, r.Value)
 		}
@@ -72,12 +68,9 @@ func (s *Feed) addDeclared() error {
 		}
 		limit := float64(r.Limit())
 		switch {
-		case s.resource[i] >= 0 && limit > 0:
-			if id := sched.ResourceID(s.resource[i]); s.limits[id] != limit {
-				s.limits[id] = limit
-				s.ledger.SetLimit(id, limit)
-			}
-		case s.resource[i] < 0 && limit != 0 && s.rt.Counts(r):
+		case s.resource[i] >= 0:
+			s.ledger.SetLimit(sched.ResourceID(s.resource[i]), limit)
+		case limit != 0 && s.rt.Counts(r):
 			spec := sched.Spec{Name: r.Name(), Limit: max(limit, 0)}
 			if r == engine.Descriptors {
 				spec.Kind = sched.Kept
@@ -89,7 +82,6 @@ func (s *Feed) addDeclared() error {
 			if err != nil {
 				return err
 			}
-			s.limits[id] = limit
 			s.resource[i] = int(id)
 			s.sources = append(s.sources, source{id, r})
 		}

@@ -15,8 +15,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 )
+
+// BlankBeforeExtension is what net/http refuses although the grammar has it (RFC 9112, 7.1.1: BWS before the semicolon).
+var BlankBeforeExtension = regexp.MustCompile("(?m)^[0-9A-Fa-f]+[ \t]+;")
 
 // Letters of the lists that a case is in.
 const (

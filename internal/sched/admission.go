@@ -54,8 +54,7 @@ type Admission struct {
 	ledger    *Ledger    // of the gates; nil: there is none
 	entrances []entrance // by index; without gate: not an entrance, or nothing has come there yet
 
-	piles []Pile
-	doors []entrance // of the piles, without gates
+	doors []door
 
 	admitted, deferred coro.Counter
 	refused            [causes]coro.Counter
@@ -71,6 +70,20 @@ type entrance struct {
 	progress time.Duration // when somebody was last let in, or left, or the line began
 	stuck    bool
 	deferred bool // the task that comes next has been counted as deferred
+}
+
+// moved notes that somebody was let in, or left.
+func (e *entrance) moved(now time.Duration) {
+	e.progress, e.stuck = now, false
+	if e.gate != nil {
+		e.gate.moves(now)
+	}
+}
+
+// A door is before a pile, for those that are kept out of it. It has no gate.
+type door struct {
+	entrance
+	pile Pile
 }
 
 // NewAdmission returns an Admission for the loop with that number. refuse means that tasks may be
@@ -120,11 +133,11 @@ func (a *Admission) nextAtDoor(now time.Duration, pile int, q *Queue) Verdict {
 	if pile >= len(a.doors) {
 		return unasked(q)
 	}
-	door := &a.doors[pile]
-	if a.heldUp() || a.piles[pile].Limit() == 0 {
-		door.stuck = a.refuse && a.heldUp()
+	d := &a.doors[pile]
+	if a.heldUp() || d.pile.Limit() == 0 {
+		d.stuck = a.refuse && a.heldUp()
 	}
-	return a.next(now, door, q, false)
+	return a.next(now, &d.entrance, q, false)
 }
 
 // unasked is the verdict where all are admitted.
@@ -140,24 +153,23 @@ func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() 
 // Piled is part of engine.Bottlenecks. While a gate is held up, nobody else may come to where tasks wait: those that would are refused at once.
 // Others may be what they wait for.
 func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
-	for pile >= len(a.piles) {
-		a.piles = append(a.piles, Pile{})
-		a.doors = append(a.doors, entrance{line: Line{atDoor: true}})
+	for pile >= len(a.doors) {
+		a.doors = append(a.doors, door{entrance: entrance{line: Line{atDoor: true}}})
 	}
-	p, door := &a.piles[pile], &a.doors[pile]
-	before := p.Limit()
-	p.Update(now, q)
-	if before == 0 && p.Limit() > 0 {
-		door.line.Opened(p.rate)
+	d := &a.doors[pile]
+	before := d.pile.Limit()
+	d.pile.Update(now, q)
+	if before == 0 && d.pile.Limit() > 0 {
+		d.line.Opened(d.pile.rate)
 	}
-	door.line.Departed(q.Departed + q.Late)
-	if q.Departed+q.Late > 0 {
-		door.progress, door.stuck = now, false
+	if n := q.Departed + q.Late; n > 0 {
+		d.line.Departed(n)
+		d.moved(now)
 	}
 	if q.Waiting > 0 && a.heldUp() {
 		return -1
 	}
-	return p.Limit()
+	return d.pile.Limit()
 }
 
 // next decides about the tasks that wait at e.
@@ -172,7 +184,7 @@ func (a *Admission) next(now time.Duration, e *entrance, q *Queue, tight bool) V
 		switch {
 		case e.gate == nil:
 			cause = CausePile
-		case e.line.State() != Overloaded:
+		case e.line.state != Overloaded:
 			cause = CauseWait
 		}
 		e.line.Refused()
@@ -186,9 +198,8 @@ func (a *Admission) next(now time.Duration, e *entrance, q *Queue, tight bool) V
 		return a.full(now, e, q)
 	}
 	e.deferred = false
-	e.progress, e.stuck = now, false
+	e.moved(now)
 	if e.gate != nil {
-		e.gate.moves(now)
 		a.admitted.Add(1)
 	}
 	e.line.Admitted(now, q.Waiting-1)
@@ -224,13 +235,10 @@ func (a *Admission) full(now time.Duration, e *entrance, q *Queue) Verdict {
 
 // Left is part of engine.Admission.
 func (a *Admission) Left(now time.Duration, index int) {
-	e := a.at(index)
-	if e == nil {
-		return
+	if e := a.at(index); e != nil {
+		e.gate.finished(e.share)
+		e.moved(now)
 	}
-	e.gate.finished(e.share)
-	e.gate.moves(now)
-	e.progress, e.stuck = now, false
 }
 
 // Refused is how many tasks were refused for a cause. It may be called from any goroutine.

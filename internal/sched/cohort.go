@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"fmt"
 	"iter"
 	"math/bits"
 	"slices"
@@ -11,27 +10,25 @@ import (
 // CohortConfig configures a Cohort policy. Zero fields have the defaults named.
 type CohortConfig struct {
 	Loop int // number of the loop
-	// Cycles is how many cycles the processor counts per second; all durations below are
-	// measured in cycles charged. 1e9, so that cycles are nanoseconds.
+	// Cycles is how many cycles the processor counts per second. 1e9, so that cycles are nanoseconds.
 	Cycles float64
 	// Size is how many tasks of a node run in one go at most; 0: all that were there
 	// when the cohort began.
 	Size int
-	// Quantum is for how long the tasks of a node run in one go; the task that is
-	// running then ends its step. 0: without limit.
-	Quantum time.Duration
 	// OldestFirst has the tasks of a node run in the order in which they became ready, see
 	// Policy.NewestFirst.
 	OldestFirst bool
-	// Overdue is how long a node waits for its turn before it is put in between. 20 ms.
-	Overdue time.Duration
 	// Edges lists the edges of the graph, from which the order of the nodes is drawn
-	// once in Refresh; nil: nodes come in the order of their numbers.
-	Edges   iter.Seq2[Node, Node]
-	Refresh time.Duration // 1 s
+	// once in cohortRefresh; nil: nodes come in the order of their numbers.
+	Edges iter.Seq2[Node, Node]
 	// Stage returns what is particular about a node. It is asked once for each. nil: nothing.
 	Stage func(Node) Stage
 }
+
+const (
+	cohortOverdue = 20 * time.Millisecond // how long a node waits for its turn, in time charged, before it is put in between
+	cohortRefresh = time.Second
+)
 
 // Cohort runs all tasks that wait at one node before it turns to another, so that what
 // they share is in the caches (Cohort Scheduling, sections 2 and 4.1). It goes through
@@ -41,7 +38,6 @@ type CohortConfig struct {
 type Cohort struct {
 	cfg     CohortConfig
 	overdue uint64 // cycles
-	quantum uint64
 
 	nodes   []cohortNode
 	order   []Node   // by place
@@ -63,27 +59,21 @@ type Cohort struct {
 
 // A run is a cohort that is being run.
 type run struct {
-	node  Node
-	left  int    // tasks
-	until uint64 // clock
-	on    bool
+	node Node
+	left int // tasks
+	on   bool
 }
 
 type cohortNode struct {
-	ready   int
+	node
 	place   int
 	due     uint64 // clock when it has waited too long for its turn
 	overdue uint64 // cycles: how long that is
 	crowd   int    // ready tasks above which it is put in between; 0: none
 	rank    int    // see Stage
-	turns   Turns
-	herd    herd
-	prev    int32 // in the list of those that wait, by due
+	prev    int32  // in the list of those that wait, by due
 	next    int32
 	waiting bool // is in that list
-	known   bool // Stage has been asked
-	mine    bool // holds claim
-	claim   *Claim
 }
 
 const noNode = -1
@@ -93,19 +83,7 @@ func NewCohort(cfg CohortConfig) *Cohort {
 	if cfg.Cycles <= 0 {
 		cfg.Cycles = 1e9
 	}
-	if cfg.Overdue <= 0 {
-		cfg.Overdue = 20 * time.Millisecond
-	}
-	if cfg.Refresh <= 0 {
-		cfg.Refresh = time.Second
-	}
-	c := &Cohort{cfg: cfg, first: noNode, last: noNode, refreshed: -cfg.Refresh}
-	c.overdue = cyclesIn(cfg.Overdue, cfg.Cycles)
-	c.quantum = noKey
-	if cfg.Quantum > 0 {
-		c.quantum = cyclesIn(cfg.Quantum, cfg.Cycles)
-	}
-	return c
+	return &Cohort{cfg: cfg, first: noNode, last: noNode, refreshed: -cohortRefresh, overdue: cyclesIn(cohortOverdue, cfg.Cycles)}
 }
 
 func cyclesIn(d time.Duration, perSecond float64) uint64 {
@@ -138,11 +116,11 @@ func (c *Cohort) Gone(n Node, k int) {
 
 // Next is part of Policy.
 func (c *Cohort) Next() (Node, bool) {
-	if !c.inBetween && (c.crowd || c.first != noNode && c.clock > c.nodes[c.first].due) {
+	if !c.inBetween && (c.crowd || c.clock > c.due()) {
 		c.interrupt()
 	}
 	r := &c.current
-	if !r.on || r.left == 0 || c.clock >= r.until || c.nodes[r.node].ready == 0 {
+	if !c.goesOn() {
 		c.end()
 		if !r.on && !c.advance() {
 			return 0, false
@@ -165,9 +143,9 @@ func (c *Cohort) NewestFirst() bool { return !c.cfg.OldestFirst }
 func (c *Cohort) Grant() (tasks int, cycles uint64) {
 	r := &c.current
 	nd := &c.nodes[r.node]
-	until := r.until
-	if c.first != noNode && !c.inBetween {
-		until = min(until, c.nodes[c.first].due)
+	until := uint64(noKey)
+	if !c.inBetween {
+		until = c.due()
 	}
 	switch {
 	case c.crowds || c.clock >= until: // with a crowd Next is to see every Ready
@@ -211,10 +189,10 @@ func (c *Cohort) Charge(_ Node, cycles uint64) { c.clock += cycles }
 
 // Tick is part of Policy.
 func (c *Cohort) Tick(now time.Duration) {
-	if r := &c.current; r.on && (r.left == 0 || c.clock >= r.until || c.nodes[r.node].ready == 0) {
+	if !c.goesOn() {
 		c.end()
 	}
-	if c.cfg.Edges != nil && now-c.refreshed >= c.cfg.Refresh {
+	if c.cfg.Edges != nil && now-c.refreshed >= cohortRefresh {
 		c.refreshed = now
 		c.reorder(Wavefront(c.cfg.Edges))
 	}
@@ -248,10 +226,7 @@ func (c *Cohort) end() {
 	}
 	nd := &c.nodes[r.node]
 	r.on = false
-	if nd.mine {
-		nd.mine = false
-		nd.claim.release()
-	}
+	nd.release()
 	if nd.ready > 0 && !nd.waiting {
 		c.wait(r.node)
 	}
@@ -263,7 +238,7 @@ func (c *Cohort) end() {
 		*r = s
 		c.suspended.on = false
 		c.unwait(r.node)
-		if r.left == 0 || c.clock >= r.until || c.nodes[r.node].ready == 0 {
+		if !c.goesOn() {
 			c.end()
 		}
 	}
@@ -326,24 +301,13 @@ func (c *Cohort) begin(n Node) {
 	if c.cfg.Size > 0 {
 		left = min(left, c.cfg.Size)
 	}
-	until := c.clock + c.quantum
-	if until < c.clock {
-		until = noKey
-	}
-	c.current = run{node: n, left: left, until: until, on: true}
+	c.current = run{node: n, left: left, on: true}
 	c.nodes[n].turns.Cohorts++
 	c.unwait(n)
 }
 
-// claim returns whether tasks of n may run here.
-func (c *Cohort) claim(n Node) bool {
-	nd := &c.nodes[n]
-	if nd.claim == nil || nd.mine {
-		return true
-	}
-	nd.mine = nd.claim.take(c.cfg.Loop)
-	return nd.mine
-}
+// claim reports whether tasks of n may run here.
+func (c *Cohort) claim(n Node) bool { return c.nodes[n].take(c.cfg.Loop) }
 
 // appear notes that a node has ready tasks.
 func (c *Cohort) appear(nd *cohortNode) {
@@ -366,42 +330,48 @@ func (c *Cohort) wait(n Node) {
 	for nd.prev != noNode && c.nodes[nd.prev].due > nd.due {
 		nd.prev, nd.next = c.nodes[nd.prev].prev, nd.prev
 	}
-	if nd.prev == noNode {
-		c.first = int32(n)
-	} else {
-		c.nodes[nd.prev].next = int32(n)
-	}
-	if nd.next == noNode {
-		c.last = int32(n)
-	} else {
-		c.nodes[nd.next].prev = int32(n)
-	}
+	c.link(nd, int32(n), int32(n))
 }
 
 func (c *Cohort) unwait(n Node) {
-	nd := &c.nodes[n]
-	if !nd.waiting {
-		return
+	if nd := &c.nodes[n]; nd.waiting {
+		nd.waiting = false
+		c.link(nd, nd.next, nd.prev)
 	}
-	nd.waiting = false
+}
+
+// link has after follow on the node before nd, and before precede the one that follows on it.
+func (c *Cohort) link(nd *cohortNode, after, before int32) {
 	if nd.prev == noNode {
-		c.first = nd.next
+		c.first = after
 	} else {
-		c.nodes[nd.prev].next = nd.next
+		c.nodes[nd.prev].next = after
 	}
 	if nd.next == noNode {
-		c.last = nd.prev
+		c.last = before
 	} else {
-		c.nodes[nd.next].prev = nd.prev
+		c.nodes[nd.next].prev = before
 	}
+}
+
+// due is when a node is to be put in between as it has waited too long for its turn.
+func (c *Cohort) due() uint64 {
+	if c.first == noNode {
+		return noKey
+	}
+	return c.nodes[c.first].due
+}
+
+// goesOn reports whether the current cohort has more tasks.
+func (c *Cohort) goesOn() bool {
+	r := &c.current
+	return r.on && r.left > 0 && c.nodes[r.node].ready > 0
 }
 
 // node returns the state of n; new ones come last in the order.
 func (c *Cohort) node(n Node) *cohortNode {
 	if int(n) >= len(c.nodes) {
-		if n >= MaxNodes {
-			panic(fmt.Sprintf("sched: node %d; want a number below %d", n, MaxNodes))
-		}
+		mustBeNode(n)
 		for int(n) >= len(c.nodes) {
 			c.nodes = append(c.nodes, cohortNode{place: len(c.order)})
 			c.order = append(c.order, Node(len(c.nodes)-1))
@@ -477,7 +447,7 @@ func (c *Cohort) Report(r *Report) {
 			continue
 		}
 		held := ""
-		if nd.ready > 0 && nd.claim != nil && !nd.mine && nd.claim.owner.Load() != 0 {
+		if nd.ready > 0 && nd.elsewhere() {
 			held = reasonExclusive
 		}
 		r.Nodes = append(r.Nodes, NodeReport{Node: Node(n), Ready: int64(nd.ready), Held: held, Turns: nd.turns})

@@ -16,7 +16,11 @@
 // loop it belongs to. No call parks.
 package sched
 
-import "github.com/capriccio-go/capriccio/internal/engine"
+import (
+	"fmt"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+)
 
 // A Node is the number of a node of the blocking graph. Numbers should be small:
 // tables have an element for each up to the largest. They must be below MaxNodes.
@@ -24,6 +28,40 @@ type Node = engine.NodeID
 
 // MaxNodes is how many nodes there can be.
 const MaxNodes = 1 << nodeBits
+
+func mustBeNode(n Node) {
+	if n >= MaxNodes {
+		panic(fmt.Sprintf("sched: node %d; want a number below %d", n, MaxNodes))
+	}
+}
+
+// A node is what each policy knows of one. Loop-private.
+type node struct {
+	ready int  // tasks
+	known bool // Stage has been asked
+	mine  bool // holds claim
+	claim *Claim
+	herd  herd
+	turns Turns
+}
+
+// take reports whether tasks of it may run on that loop now.
+func (n *node) take(loop int) bool {
+	if n.claim != nil && !n.mine {
+		n.mine = n.claim.take(loop)
+	}
+	return n.claim == nil || n.mine
+}
+
+func (n *node) release() {
+	if n.mine {
+		n.mine = false
+		n.claim.release()
+	}
+}
+
+// elsewhere reports whether another loop works at it, which is exclusive.
+func (n *node) elsewhere() bool { return n.claim != nil && !n.mine && n.claim.owner.Load() != 0 }
 
 // A Policy is an engine.Policy that says what it does. Shares are most exact if a step is charged
 // before the next is chosen.

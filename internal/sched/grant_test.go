@@ -50,18 +50,16 @@ func TestGrantsKeepToTheThresholds(t *testing.T) {
 	}{
 		"rest of the cohort":      {NewCohort(CohortConfig{}), []Node{1, 1, 1, 2}, 10, 2, 20e6 - 10},
 		"size":                    {NewCohort(CohortConfig{Size: 2}), []Node{1, 1, 1, 2}, 10, 1, 20e6 - 10},
-		"quantum":                 {NewCohort(CohortConfig{Quantum: 100}), []Node{1, 1, 2}, 10, 1, 90},
-		"quantum is over":         {NewCohort(CohortConfig{Quantum: 100}), []Node{1, 1, 2}, 100, 0, 0},
-		"another is soon overdue": {NewCohort(CohortConfig{Overdue: 100}), []Node{1, 1, 2}, 10, 1, 90},
-		"another is overdue":      {NewCohort(CohortConfig{Overdue: 100}), []Node{1, 1, 2}, 100, 0, 0},
+		"another is soon overdue": {impatient(100, CohortConfig{}), []Node{1, 1, 2}, 10, 1, 90},
+		"another is overdue":      {impatient(100, CohortConfig{}), []Node{1, 1, 2}, 100, 0, 0},
 		"a crowd is to be seen":   {NewCohort(CohortConfig{Stage: func(Node) Stage { return Stage{Waiting: 5} }}), []Node{1, 1, 2}, 10, 0, 0},
-		"alone":                   {NewCohort(CohortConfig{Quantum: 100}), []Node{1}, 10, aloneTasks, 90},
+		"alone":                   {NewCohort(CohortConfig{}), []Node{1}, 10, aloneTasks, noKey - 10},
 		"alone, but exclusive":    {NewCohort(CohortConfig{Stage: func(Node) Stage { return Stage{Claim: NewClaim(nil)} }}), []Node{1, 1}, 10, 1, noKey - 10},
-		"resource":                {NewResource(ResourceConfig{Quantum: 100}), []Node{1, 1, 1, 2}, 10, 2, 90},
-		"resource, size":          {NewResource(ResourceConfig{Size: 2, Quantum: 100}), []Node{1, 1, 1, 2}, 10, 1, 90},
-		"resource, time is over":  {NewResource(ResourceConfig{Quantum: 100}), []Node{1, 1, 1, 2}, 100, 0, 0},
-		"resource, alone":         {NewResource(ResourceConfig{Quantum: 100}), []Node{1}, 10, aloneTasks, 90},
-		"resource, exclusive":     {NewResource(ResourceConfig{Quantum: 100, Stage: func(Node) Stage { return Stage{Claim: NewClaim(nil)} }}), []Node{1, 1}, 10, 1, 90},
+		"resource":                {NewResource(ResourceConfig{}), []Node{1, 1, 1, 2}, 10, 2, 200e3 - 10},
+		"resource, size":          {NewResource(ResourceConfig{Size: 2}), []Node{1, 1, 1, 2}, 10, 1, 200e3 - 10},
+		"resource, time is over":  {NewResource(ResourceConfig{}), []Node{1, 1, 1, 2}, 200e3, 0, 0},
+		"resource, alone":         {NewResource(ResourceConfig{}), []Node{1}, 10, aloneTasks, 200e3 - 10},
+		"resource, exclusive":     {NewResource(ResourceConfig{Stage: func(Node) Stage { return Stage{Claim: NewClaim(nil)} }}), []Node{1, 1}, 10, 1, 200e3 - 10},
 	} {
 		p := c.policy
 		ready(p, c.ready...)

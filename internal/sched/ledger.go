@@ -101,12 +101,12 @@ func (l *Ledger) Add(s Spec) (ResourceID, error) {
 }
 
 // SetLimit changes the limit of r, which must be above 0, as when the memory limit of a
-// container is changed. What is not above 0 is ignored.
+// container is changed. What is not above 0 is ignored, and so is what is the limit already.
 func (l *Ledger) SetLimit(r ResourceID, limit float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.account(r)
-	if a == nil || !(limit > 0) || math.IsInf(limit, 1) {
+	if a == nil || !(limit > 0) || math.IsInf(limit, 1) || limit == a.spec.Limit {
 		return
 	}
 	a.spec.Limit, a.limit = limit, limit

@@ -144,9 +144,6 @@ func (q *Line) known(now time.Duration) bool {
 	return q.over != 0 && now-q.over < soon
 }
 
-// State is what is found out at present.
-func (q *Line) State() LineState { return q.state }
-
 // TooLong is how long one may wait in an overload: about as long as one in a hundred waits
 // at 0.8 times the capacity, which for requests of any kind is ten times the mean square of
 // their service time divided by its mean (Pollaczek and Khinchine).

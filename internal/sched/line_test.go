@@ -15,8 +15,8 @@ func TestALineThatClientsLeaveGrows(t *testing.T) {
 		q.Admitted(now, waiting)
 		q.Gone(1) // and two come
 	}
-	if q.State() != Overloaded {
-		t.Errorf("a line that as many leave as are served, while twice as many come, is %v", q.State())
+	if q.state != Overloaded {
+		t.Errorf("a line that as many leave as are served, while twice as many come, is %v", q.state)
 	}
 }
 
@@ -42,17 +42,17 @@ func TestALineThatStandsMayStillGrow(t *testing.T) {
 	}{{2000, 0, 400 * time.Millisecond, 700 * time.Millisecond}, {2000, 1, 100 * time.Millisecond, 250 * time.Millisecond},
 		{900, 0, 100 * time.Millisecond, 250 * time.Millisecond}} {
 		q, now, waiting := grownLine(x.length)
-		if q.State() != Growing {
-			t.Fatalf("a line that has grown for %v is %v", now, q.State())
+		if q.state != Growing {
+			t.Fatalf("a line that has grown for %v is %v", now, q.state)
 		}
 		began := now
-		for ; q.State() == Growing && now < began+2*time.Second; now += time.Millisecond {
+		for ; q.state == Growing && now < began+2*time.Second; now += time.Millisecond {
 			waiting -= x.fewer
 			q.Look(now, waiting, 0, false)
 			q.Admitted(now, waiting)
 		}
-		if took := now - began; q.State() != Calm || took < x.from || took > x.to {
-			t.Errorf("a line of %d that gets shorter by %d a millisecond is %v after %v, want calm after %v to %v", x.length, x.fewer, q.State(), took, x.from, x.to)
+		if took := now - began; q.state != Calm || took < x.from || took > x.to {
+			t.Errorf("a line of %d that gets shorter by %d a millisecond is %v after %v, want calm after %v to %v", x.length, x.fewer, q.state, took, x.from, x.to)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestClientsThatHaveGoneAreLetGoInTurn(t *testing.T) {
 	var calm Line
 	growing, _, _ := grownLine(2000)
 	q, now, waiting := grownLine(2000)
-	for ; q.State() == Growing; now += time.Millisecond {
+	for ; q.state == Growing; now += time.Millisecond {
 		waiting++
 		q.Look(now, waiting, 0, false)
 		q.Admitted(now, waiting)
@@ -76,7 +76,7 @@ func TestClientsThatHaveGoneAreLetGoInTurn(t *testing.T) {
 			n++
 		}
 		if n != x.most || x.q.Starting() != 1 {
-			t.Errorf("%v: %d are let go at once, want %d beside one that starts", x.q.State(), n, x.most)
+			t.Errorf("%v: %d are let go at once, want %d beside one that starts", x.q.state, n, x.most)
 		}
 	}
 	a := NewAdmission(0, true, func(int) *Gate { return NewLedger().NewGate("requests") })
@@ -111,14 +111,14 @@ func TestWhoIsServedTooLateIsToldAtOnce(t *testing.T) {
 			q.Admitted(now, waiting)
 			q.Departed(1)
 			waiting--
-			if q.State() == Overloaded && overloaded == 0 {
+			if q.state == Overloaded && overloaded == 0 {
 				overloaded = now
 			}
 			for q.Refuses(20*time.Millisecond, waiting, 0) { // less than TooLong
 				q.Refused()
 				waiting--
 			}
-			if q.State() == Overloaded { // until a trial
+			if q.state == Overloaded { // until a trial
 				most = waiting
 			}
 		}

@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -32,7 +31,7 @@ type memoryServer struct {
 	late     float64 // share of hold after which memory is taken
 	low      int     // the fewest inside since record, as of the ticks
 	high     int     // and the most
-	events   eventHeap
+	events   timeline[event]
 	latency  []time.Duration // of what finished since record
 	record   time.Duration
 	byClient []int
@@ -55,18 +54,6 @@ type event struct {
 	since  time.Duration
 	size   float64
 	take   bool // else it is the end
-}
-
-type eventHeap []event
-
-func (h eventHeap) Len() int           { return len(h) }
-func (h eventHeap) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h eventHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)        { *h = append(*h, x.(event)) }
-func (h *eventHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
 }
 
 const mib = 1 << 20
@@ -105,7 +92,7 @@ func (m *memoryServer) run(d time.Duration) {
 		}
 		m.now = m.tick
 		for len(m.events) > 0 && m.events[0].at <= m.tick {
-			e := heap.Pop(&m.events).(event)
+			e := m.events.pop()
 			m.now = e.at
 			if e.take {
 				m.use(1, e.size)
@@ -149,10 +136,10 @@ func (m *memoryServer) admit(i int) {
 		if m.late == 0 {
 			m.use(1, size)
 		} else {
-			heap.Push(&m.events, e)
+			m.events.push(e.at, e)
 		}
 		e.at, e.take = m.now+time.Duration(hold), false
-		heap.Push(&m.events, e)
+		m.events.push(e.at, e)
 	}
 }
 

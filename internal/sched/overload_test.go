@@ -418,32 +418,6 @@ func TestImportantTasksAreServedInASpike(t *testing.T) {
 	}
 }
 
-// With three levels, of which the upper two are more than the capacity, the lowest gets
-// nothing and the highest all it wants.
-func TestLevelOfRefusalFindsItsPlace(t *testing.T) {
-	w := newWebServer(*seedFlag, always(time.Millisecond))
-	w.priority = func() int { return w.rng.IntN(3) }
-	w.poisson(2000, 60*time.Second)
-	var done, refused [3]int
-	for _, s := range w.done {
-		done[s.p]++
-	}
-	for _, s := range w.refused {
-		refused[s.p]++
-	}
-	share := func(i int) float64 { return float64(done[i]) / float64(done[i]+refused[i]) }
-	t.Logf("served: %.3f, %.3f, %.3f", share(0), share(1), share(2))
-	if share(2) < 0.99 {
-		t.Errorf("%.3f of the most important were served, want nearly all", share(2))
-	}
-	if share(1) < 0.3 || share(1) > 0.6 {
-		t.Errorf("%.3f of those in the middle were served, want about a half", share(1))
-	}
-	if share(0) > 0.12 {
-		t.Errorf("%.3f of the least important were served, want hardly any", share(0))
-	}
-}
-
 // Clients that return and were taken for an overload are found out in the end.
 func TestACrowdThatWasRefusedIsServedAgain(t *testing.T) {
 	w := newWebServer(*seedFlag, always(time.Millisecond))

@@ -207,7 +207,7 @@ func (p *Pile) suspect(now time.Duration, w *pileWindow, waiting, more int) bool
 	return true
 }
 
-func (p *Pile) raise() { p.limit, p.tried = min(p.limit*pileHigher+1, 1e6), false }
+func (p *Pile) raise() { p.limit, p.tried = p.limit*pileHigher+1, false }
 
 // adjust moves the limit.
 func (p *Pile) adjust(now time.Duration, w pileWindow, waiting int) {

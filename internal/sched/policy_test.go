@@ -11,16 +11,23 @@ import (
 	"time"
 )
 
+// impatient makes a policy whose nodes wait for that many cycles at most.
+func impatient(cycles uint64, cfg CohortConfig) *Cohort {
+	c := NewCohort(cfg)
+	c.overdue = cycles
+	return c
+}
+
 // policies makes one of each kind.
 func policies(rng *rand.Rand) map[string]Policy {
 	exclusive := map[Node]*Claim{2: NewClaim(nil), 5: NewClaim(nil)}
 	claim := func(n Node) *Claim { return exclusive[n] }
 	return map[string]Policy{
 		"cohort":       NewCohort(CohortConfig{}),
-		"cohort small": NewCohort(CohortConfig{Size: 1 + rng.IntN(4), Quantum: 50 * time.Microsecond, Overdue: 100 * time.Microsecond, Stage: func(n Node) Stage { return Stage{Waiting: 5, Claim: claim(n)} }}),
-		"cohort edges": NewCohort(CohortConfig{Refresh: time.Millisecond, Edges: seq([2]Node{7, 3}, [2]Node{3, 9}, [2]Node{9, 0}, [2]Node{200, 1})}),
+		"cohort small": impatient(100_000, CohortConfig{Size: 1 + rng.IntN(4), Stage: func(n Node) Stage { return Stage{Waiting: 5, Claim: claim(n)} }}),
+		"cohort edges": NewCohort(CohortConfig{Edges: seq([2]Node{7, 3}, [2]Node{3, 9}, [2]Node{9, 0}, [2]Node{200, 1})}),
 		"resource":     NewResource(ResourceConfig{Stage: func(n Node) Stage { return Stage{Claim: claim(n)} }}),
-		"resource 1":   NewResource(ResourceConfig{Size: 1, Rank: time.Nanosecond}),
+		"resource 1":   NewResource(ResourceConfig{Size: 1}),
 	}
 }
 
@@ -63,7 +70,7 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 						total -= k
 					}
 				case 1:
-					now += time.Duration(rng.IntN(int(2 * time.Millisecond)))
+					now += time.Duration(rng.IntN(int(cohortRefresh)))
 					p.Tick(now)
 				case 2, 3, 4, 5, 6, 7, 8:
 					next()
@@ -153,21 +160,16 @@ func TestCohortIsWhatWasThereWhenItBegan(t *testing.T) {
 	}
 }
 
-func TestCohortSizeAndQuantum(t *testing.T) {
+func TestCohortSize(t *testing.T) {
 	c := NewCohort(CohortConfig{Size: 2})
 	ready(c, 1, 1, 1, 1, 1, 2)
 	if got, want := order(c, 1), []Node{1, 1, 2, 1, 1, 1}; !slices.Equal(got, want) {
-		t.Errorf("by size: order %v, want %v", got, want)
-	}
-	c = NewCohort(CohortConfig{Quantum: 25 * time.Nanosecond})
-	ready(c, 1, 1, 1, 1, 1, 2)
-	if got, want := order(c, 10), []Node{1, 1, 1, 2, 1, 1}; !slices.Equal(got, want) {
-		t.Errorf("by time: order %v, want %v", got, want)
+		t.Errorf("order %v, want %v", got, want)
 	}
 }
 
 func TestOverdueNodeIsPutInBetween(t *testing.T) {
-	c := NewCohort(CohortConfig{Overdue: 45 * time.Nanosecond})
+	c := impatient(45, CohortConfig{})
 	ready(c, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3)
 	// After five steps of 10 ns nodes 2 and 3 have waited for 50. Node 2 runs as a whole,
 	// then node 1 gets on by one, then node 3.
@@ -230,7 +232,7 @@ func TestExclusiveNodeRunsOnOneLoopAtATime(t *testing.T) {
 // An overdue node that another loop works at is left out, and asked for later.
 func TestOverdueExclusiveNode(t *testing.T) {
 	claim := NewClaim(nil)
-	c := NewCohort(CohortConfig{Overdue: 25 * time.Nanosecond, Stage: func(n Node) Stage {
+	c := impatient(25, CohortConfig{Stage: func(n Node) Stage {
 		if n == 2 {
 			return Stage{Claim: claim}
 		}

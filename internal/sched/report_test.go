@@ -43,27 +43,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestNamesOfPolicies(t *testing.T) {
-	for want, p := range map[string]Policy{"cohort": NewCohort(CohortConfig{}), "resource": NewResource(ResourceConfig{})} {
-		p.Ready(2)
-		p.Ready(7)
-		p.Ready(2)
-		p.Gone(2, 1)
-		var r Report
-		p.Report(&r)
-		if r.Policy != want {
-			t.Errorf("%T says it is %q, want %q", p, r.Policy, want)
-		}
-		ready := map[Node]int64{}
-		for _, n := range r.Nodes {
-			ready[n.Node] = n.Ready
-		}
-		if ready[2] != 1 || ready[7] != 1 {
-			t.Errorf("%s: %v are ready, want 1 at 2 and 1 at 7", want, ready)
-		}
-	}
-}
-
 // Each turn of a node is a cohort, of as many steps as were taken, whether one by one or by a grant.
 func TestReportOfCohorts(t *testing.T) {
 	for name, p := range map[string]Policy{"cohort": NewCohort(CohortConfig{}), "resource": NewResource(ResourceConfig{})} {
@@ -82,6 +61,9 @@ func TestReportOfCohorts(t *testing.T) {
 		}
 		var r Report
 		p.Report(&r)
+		if r.Policy != name {
+			t.Errorf("%T says it is %q, want %q", p, r.Policy, name)
+		}
 		got := map[Node]Turns{}
 		for _, n := range r.Nodes {
 			got[n.Node] = n.Turns

@@ -16,22 +16,21 @@ type ResourceConfig struct {
 	// asked every time the nodes are ranked, and must not change what it has returned.
 	Predictions func() []Prediction
 
-	// Size and Quantum bound a cohort: the tasks of one node that run in one go. 64
-	// tasks, 200 µs.
-	Size    int
-	Quantum time.Duration
+	// Size bounds a cohort, the tasks of one node that run in one go, besides cohortTime. 64.
+	Size int
 	// OldestFirst has the tasks of a node run in the order in which they became ready, see
 	// Policy.NewestFirst.
 	OldestFirst bool
-	// Rank is how often the nodes are ranked anew, unless the state of a resource changes
-	// before. 20 ms.
-	Rank time.Duration
-	// Floor is how long a node is held at most before one of its tasks runs. 1 s.
-	Floor time.Duration
 	// Stage returns what is particular about a node: if it is exclusive. It is asked once for each.
 	// nil: nothing.
 	Stage func(Node) Stage
 }
+
+const (
+	cohortTime  = 200 * time.Microsecond
+	rankEvery   = 20 * time.Millisecond // unless the state of a resource changes before
+	longestHeld = time.Second           // before one of the tasks of a node runs in any case
+)
 
 // Resource is the resource-aware policy (Capriccio, section 4.2): stride scheduling
 // over the nodes, cohorts within a node. A node's tickets follow from what a task there
@@ -78,17 +77,12 @@ const (
 
 // A resourceNode is loop-private.
 type resourceNode struct {
-	ready    int
+	node
 	where    uint8
 	gated    bool // ask mayRun before it runs
-	known    bool // Stage has been asked
-	mine     bool // holds claim
 	why      reason
 	due      time.Duration // if held: when one task runs nevertheless; noTime: it was not held since it ran
 	priority float64
-	claim    *Claim
-	herd     herd
-	turns    Turns
 }
 
 const noTime = time.Duration(math.MinInt64)
@@ -120,16 +114,7 @@ func NewResource(cfg ResourceConfig) *Resource {
 	if cfg.Size <= 0 {
 		cfg.Size = 64
 	}
-	if cfg.Quantum <= 0 {
-		cfg.Quantum = 200 * time.Microsecond
-	}
-	if cfg.Rank <= 0 {
-		cfg.Rank = 20 * time.Millisecond
-	}
-	if cfg.Floor <= 0 {
-		cfg.Floor = time.Second
-	}
-	return &Resource{cfg: cfg, quantum: cyclesIn(cfg.Quantum, cfg.Cycles), ranked: -cfg.Rank}
+	return &Resource{cfg: cfg, quantum: cyclesIn(cohortTime, cfg.Cycles), ranked: -rankEvery}
 }
 
 // Ready is part of Policy.
@@ -245,7 +230,7 @@ func (p *Resource) Tick(now time.Duration) {
 	if p.left == 0 || p.nodes[p.current].ready == 0 {
 		p.endCohort()
 	}
-	if p.lookAtLedger() || p.now-p.ranked >= p.cfg.Rank {
+	if p.lookAtLedger() || p.now-p.ranked >= rankEvery {
 		p.rank()
 	}
 	for _, n := range p.held {
@@ -315,9 +300,6 @@ func (p *Resource) choose() (Node, bool) {
 				continue
 			}
 		}
-		if nd.why.kind != takesAtLimit {
-			nd.why = reason{}
-		}
 		p.current, p.left = n, size
 		nd.turns.Cohorts++
 		p.until = p.clock + p.quantum
@@ -330,10 +312,7 @@ func (p *Resource) endCohort() {
 	p.loans = p.loans[:0]
 	p.left = 0
 	if int(p.current) < len(p.nodes) {
-		if nd := &p.nodes[p.current]; nd.mine {
-			nd.mine = false
-			nd.claim.release()
-		}
+		p.nodes[p.current].release()
 	}
 }
 
@@ -350,11 +329,9 @@ func (p *Resource) hold(n Node) {
 // must not be any longer, and none if another loop works at it.
 func (p *Resource) mayRun(n Node, ready int) int {
 	nd := &p.nodes[n]
-	if nd.claim != nil {
-		if nd.mine = nd.claim.take(p.cfg.Loop); !nd.mine {
-			nd.why = reason{kind: exclusiveElsewhere}
-			return 0
-		}
+	if !nd.take(p.cfg.Loop) {
+		nd.why = reason{kind: exclusiveElsewhere}
+		return 0
 	}
 	size := ready
 	tight := ResourceID(0)
@@ -374,7 +351,7 @@ func (p *Resource) mayRun(n Node, ready int) int {
 	switch {
 	case size > 0:
 	case nd.due == noTime:
-		nd.due = p.now + min(p.cfg.Floor, math.MaxInt64-p.now)
+		nd.due = p.now + longestHeld
 	case p.now >= nd.due:
 		size = 1
 		p.loans = p.loans[:0]
@@ -385,10 +362,7 @@ func (p *Resource) mayRun(n Node, ready int) int {
 	}
 	p.loans = p.loans[:0]
 	nd.why = reason{kind: keepsAtLimit, resource: tight}
-	if nd.mine {
-		nd.mine = false
-		nd.claim.release()
-	}
+	nd.release()
 	return 0
 }
 
@@ -412,9 +386,7 @@ var unknown Prediction
 // node returns the state of n.
 func (p *Resource) node(n Node) *resourceNode {
 	if int(n) >= len(p.nodes) {
-		if n >= MaxNodes {
-			panic(fmt.Sprintf("sched: node %d; want a number below %d", n, MaxNodes))
-		}
+		mustBeNode(n)
 		for int(n) >= len(p.nodes) {
 			p.nodes = append(p.nodes, resourceNode{due: noTime})
 		}

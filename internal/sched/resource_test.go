@@ -213,20 +213,6 @@ func TestKeeperIsHeldAndReleased(t *testing.T) {
 	}
 }
 
-// A floor of any length is one: a node that is never to run while there is no room does not.
-func TestKeeperIsHeldForEver(t *testing.T) {
-	w := newWorld(t)
-	w.cfg.Floor = math.MaxInt64
-	w.at(1000)
-	w.Ready(4)
-	for range 10 {
-		w.at(1000)
-		if got := order(w, 1000); len(got) != 0 {
-			t.Fatalf("%v ran at %v, want nothing", got, w.now)
-		}
-	}
-}
-
 // Tasks that have been let in at an entrance are not held, for what holds them up holds up
 // what they will give back.
 func TestTasksInsideAreNotHeld(t *testing.T) {
@@ -301,22 +287,6 @@ func TestNoNodeStarves(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestPolicyWithoutLedgerSharesEvenly(t *testing.T) {
-	p := NewResource(ResourceConfig{})
-	w := &world{Resource: p, t: t}
-	got := w.shares(1, 2, 3, 4)
-	for n, share := range got {
-		if math.Abs(share-0.25) > 0.01 {
-			t.Errorf("node %d has a share of %.3f, want a quarter", n, share)
-		}
-	}
-	var r Report
-	p.Report(&r)
-	if r.Policy != "resource" || len(r.Nodes) != 4 || r.Nodes[0].Tickets != DefaultTickets {
-		t.Errorf("%+v", r)
-	}
 }
 
 // Costly nodes get no more of the processor than cheap ones.

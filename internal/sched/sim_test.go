@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -27,7 +26,7 @@ type simLoop struct {
 	nextTick  time.Duration
 	nextLook  time.Duration // at the resources
 	nextLearn time.Duration
-	sleeping  simSleepers
+	sleeping  timeline[*simTask]
 	used      []float64
 	over      []time.Duration // since when used exceeds the limit; -1: it does not
 	completed int
@@ -78,23 +77,6 @@ type learnedEdge struct {
 	count         float64
 	sumCPU, sqCPU float64
 	sum, square   []float64
-}
-
-type simSleeper struct {
-	at   time.Duration
-	task *simTask
-}
-
-type simSleepers []simSleeper
-
-func (h simSleepers) Len() int           { return len(h) }
-func (h simSleepers) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h simSleepers) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *simSleepers) Push(x any)        { *h = append(*h, x.(simSleeper)) }
-func (h *simSleepers) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
 }
 
 // The end of a task is the node after the last.
@@ -161,8 +143,8 @@ func (s *simLoop) goOn(n Node) {
 func (s *simLoop) run(d time.Duration) {
 	for end := s.now + d; s.now < end; {
 		for len(s.sleeping) > 0 && s.sleeping[0].at <= s.now {
-			w := heap.Pop(&s.sleeping).(simSleeper)
-			s.ready(w.task, w.task.node)
+			task := s.sleeping.pop()
+			s.ready(task, task.node)
 		}
 		if s.now >= s.nextLook {
 			s.look()
@@ -295,10 +277,10 @@ func (s *simLoop) step(n Node) {
 				break
 			}
 		}
-		heap.Push(&s.sleeping, simSleeper{s.now + e.wait, t})
+		s.sleeping.push(s.now+e.wait, t)
 	case e.wait > 0:
 		t.node = e.to
-		heap.Push(&s.sleeping, simSleeper{s.now + e.wait, t})
+		s.sleeping.push(s.now+e.wait, t)
 	default:
 		s.ready(t, e.to)
 	}

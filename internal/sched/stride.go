@@ -1,7 +1,5 @@
 package sched
 
-import "fmt"
-
 // Stride is stride scheduling (Waldspurger and Weihl, 1995) with quanta of any length.
 // Among the nodes that take part, it names the one that has had least for its tickets.
 // The zero value is ready to use.
@@ -214,9 +212,7 @@ func (s *Stride) node(n Node) *strideNode {
 }
 
 func (s *Stride) grow(n Node) {
-	if n >= MaxNodes {
-		panic(fmt.Sprintf("sched: node %d; want a number below %d", n, MaxNodes))
-	}
+	mustBeNode(n)
 	old := s.nodes
 	size := max(len(old), 8)
 	for size <= int(n) {

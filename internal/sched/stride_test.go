@@ -206,68 +206,6 @@ func TestStrideWithoutNodes(t *testing.T) {
 	if s.Tickets(1000) != DefaultTickets || s.Pass(1000) != 0 {
 		t.Error("a node never heard of is not neutral")
 	}
-	defer func() {
-		if recover() == nil {
-			t.Error("node 1<<20 was accepted")
-		}
-	}()
-	s.Join(MaxNodes)
-}
-
-func TestStrideGrowsWhileInUse(t *testing.T) {
-	var s Stride
-	s.Join(0) // keeps the virtual time at 0
-	for n := range Node(100) {
-		if n > 0 {
-			s.Charge(n, uint64(100_000-int(n)*100))
-			s.Join(n)
-		}
-	}
-	s.Charge(0, 100_000)
-	for n := 99; n >= 0; n-- {
-		if got, _ := s.Min(); got != Node(n) {
-			t.Fatalf("chose %d, want %d", got, n)
-		}
-		s.Leave(Node(n))
-	}
-}
-
-// heapOf is the textbook alternative: a binary heap of passes with positions.
-type heapOf struct {
-	heap          []strideEntry
-	at            []int
-	rest, tickets []uint64
-}
-
-type strideEntry struct {
-	pass uint64
-	n    Node
-}
-
-func (h *heapOf) charge(n Node, cycles uint64) {
-	work := cycles*passScale + h.rest[n]
-	strides := work / h.tickets[n]
-	h.rest[n] = work - strides*h.tickets[n]
-	i := h.at[n]
-	e := h.heap[i]
-	e.pass += strides
-	for {
-		c := 2*i + 1
-		if c >= len(h.heap) {
-			break
-		}
-		if c+1 < len(h.heap) && h.heap[c+1].pass < h.heap[c].pass {
-			c++
-		}
-		if h.heap[c].pass >= e.pass {
-			break
-		}
-		h.heap[i] = h.heap[c]
-		h.at[h.heap[i].n] = i
-		i = c
-	}
-	h.heap[i] = e
-	h.at[n] = i
 }
 
 func quanta() []uint64 {
@@ -279,11 +217,11 @@ func quanta() []uint64 {
 	return q
 }
 
-// BenchmarkStride is one choice and one charge, beside a binary heap.
+// BenchmarkStride is one choice and one charge.
 func BenchmarkStride(b *testing.B) {
 	q := quanta()
 	for _, nodes := range []int{10, 100, 1000} {
-		b.Run(fmt.Sprintf("tournament/nodes=%d", nodes), func(b *testing.B) {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
 			rng := rand.New(rand.NewPCG(2, 0))
 			var s Stride
 			for n := range Node(nodes) {
@@ -294,38 +232,6 @@ func BenchmarkStride(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				n, _ := s.Min()
 				s.Charge(n, q[i&4095])
-			}
-		})
-		b.Run(fmt.Sprintf("heap/nodes=%d", nodes), func(b *testing.B) {
-			rng := rand.New(rand.NewPCG(2, 0))
-			h := &heapOf{}
-			for n := range nodes {
-				h.heap = append(h.heap, strideEntry{0, Node(n)})
-				h.at = append(h.at, n)
-				h.rest = append(h.rest, 0)
-				h.tickets = append(h.tickets, uint64(16+rng.IntN(4096)))
-			}
-			for i := 0; b.Loop(); i++ {
-				h.charge(h.heap[0].n, q[i&4095])
-			}
-		})
-	}
-}
-
-// BenchmarkStrideLeaveAndJoin is what a node with a single task costs besides.
-func BenchmarkStrideLeaveAndJoin(b *testing.B) {
-	q := quanta()
-	for _, nodes := range []int{10, 1000} {
-		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			var s Stride
-			for n := range Node(nodes) {
-				s.Join(n)
-			}
-			for i := 0; b.Loop(); i++ {
-				n, _ := s.Min()
-				s.Leave(n)
-				s.Charge(n, q[i&4095])
-				s.Join(n)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ func nextOf(t *testing.T, c *Cohort, cycles uint64) Node {
 }
 
 func TestANodeMayBeMoreImpatientThanTheOthers(t *testing.T) {
-	c := NewCohort(CohortConfig{Overdue: 1000, Stage: func(n Node) Stage {
+	c := impatient(1000, CohortConfig{Stage: func(n Node) Stage {
 		if n == 3 {
 			return Stage{Longest: 100}
 		}

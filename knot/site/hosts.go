@@ -163,7 +163,7 @@ func (h *Hosts) retireIfUnused() {
 	}
 }
 
-// OnRetire says what is to be done, once, when h was replaced in a Switch and serves nobody any
+// OnRetire says what to do, once, when h was replaced in a Switch and serves nobody any
 // more: close the Files of its sites, say. It may be called on a loop, and must not block for long.
 func (h *Hosts) OnRetire(fn func()) { h.onRetire = fn }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -95,13 +94,8 @@ func TestEndedContextKillsTheChildAndItsChildren(t *testing.T) {
 		t.Errorf("Line returned %v, want the context's cause", err)
 	}
 	for _, pid := range []int{child.PID(), grandchild} {
-		deadline := time.Now().Add(time.Minute) // the kernel ends it when it gets to it
-		for state := stateOf(pid); state != "" && state != "Z"; state = stateOf(pid) {
-			if time.Now().After(deadline) {
-				t.Fatalf("process %d still runs: state %s", pid, state)
-			}
-			runtime.Gosched()
-		}
+		// The kernel ends it when it gets to it.
+		testenv.Until(t, fmt.Sprint("process ", pid, " ends"), func() bool { return strings.Trim(stateOf(pid), "Z") == "" })
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 //go:embed annotations.txt
 var builtin string
 
-// Annotations are what is to be trusted about functions that the analysis can't see
+// Annotations are what to assume about functions that the analysis can't see
 // through. Later lines win over earlier ones.
 type Annotations struct {
 	rules []rule

@@ -64,7 +64,7 @@ type Config struct {
 	All bool
 }
 
-// A Checkpoint is a call in the source that is to be made through stackchunk.
+// A Checkpoint is a call in the source that should go through stackchunk.
 type Checkpoint struct {
 	File        string `json:"file"`   // absolute
 	Offset      int    `json:"offset"` // of the call expression, in bytes

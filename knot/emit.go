@@ -1,0 +1,160 @@
+package knot
+
+import (
+	"net"
+	"slices"
+	"strconv"
+)
+
+// stream adds p to the body of a committed response.
+func (x *Ctx) stream(p []byte) error {
+	if len(p) == 0 {
+		return x.writeErr
+	}
+	if x.resp.phase != respChunked {
+		return x.emit(p)
+	}
+	if x.extendChunk(p) {
+		return x.writeErr
+	}
+	x.out = append(strconv.AppendInt(x.out, int64(len(p)), 16), "\r\n"...)
+	x.resp.chunk = len(p)
+	if err := x.emit(p); err != nil {
+		return err
+	}
+	x.out = append(x.out, "\r\n"...)
+	return nil
+}
+
+// extendChunk reports whether p now belongs to the chunk that ends what is gathered. Templates and
+// encoders write a few bytes at a time, and framing a chunk of them takes six.
+func (x *Ctx) extendChunk(p []byte) bool {
+	r := &x.resp
+	if r.chunk == 0 || len(x.out)+len(p)+1 > cap(x.out) {
+		return false
+	}
+	var digits, before [16]byte
+	size := strconv.AppendInt(digits[:0], int64(r.chunk+len(p)), 16)
+	old := len(strconv.AppendInt(before[:0], int64(r.chunk), 16))
+	body := len(x.out) - r.chunk - 2
+	x.out = append(x.out[:len(x.out)-2], p...)
+	if at := body - 2 - old; len(size) == old {
+		copy(x.out[at:], size)
+	} else {
+		x.out = slices.Replace(x.out, at, body-2, size...)
+	}
+	x.out = append(x.out, "\r\n"...)
+	r.chunk += len(p)
+	return true
+}
+
+// emit gathers p, or sends it behind what is gathered when it is large.
+func (x *Ctx) emit(p []byte) error {
+	if len(x.out)+len(p) <= cap(x.out) {
+		x.out = append(x.out, p...)
+		return x.writeErr
+	}
+	return x.emitLarge(p)
+}
+
+// emitParts is emit for size bytes in parts.
+func (x *Ctx) emitParts(parts [][]byte, size int64) error {
+	if int64(len(x.out))+size <= int64(cap(x.out)) {
+		for _, p := range parts {
+			x.out = append(x.out, p...)
+		}
+		return x.writeErr
+	}
+	return x.emitLarge(parts...)
+}
+
+// emitLarge sends what does not fit, and keeps none of parts.
+func (x *Ctx) emitLarge(parts ...[]byte) error {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	if size < outSize/2 {
+		if err := x.flush(); err != nil {
+			return err
+		}
+		for _, p := range parts {
+			x.out = append(x.out, p...)
+		}
+		return nil
+	}
+	if x.writeErr != nil {
+		return x.writeErr
+	}
+	return x.writeWith(parts)
+}
+
+// armWrite sets the deadline for a write.
+func (x *Ctx) armWrite() {
+	if e := x.adapted; e != nil {
+		e.armWrite(x)
+		return
+	}
+	x.c.armWrite(x.srv.limits.write)
+}
+
+// flush sends all that is gathered.
+func (x *Ctx) flush() error {
+	x.tell()
+	if len(x.out) == 0 || x.writeErr != nil {
+		return x.writeErr
+	}
+	x.armWrite()
+	_, x.writeErr = x.c.nc.Write(x.out)
+	x.gatheredLeft()
+	return x.writeErr
+}
+
+// gatheredLeft is called when what was gathered has been sent.
+func (x *Ctx) gatheredLeft() {
+	x.out = x.out[:0]
+	x.resp.start, x.resp.chunk = -1, 0
+}
+
+// vectorWriter is a connection with writev.
+type vectorWriter interface {
+	WriteBuffers(*net.Buffers) (int64, error)
+}
+
+// writeWith sends what is gathered and then parts, in one system call where it can.
+func (x *Ctx) writeWith(parts [][]byte) error {
+	w, ok := x.c.nc.(vectorWriter)
+	switch {
+	case len(parts) == 1 && (!ok || len(x.out) == 0):
+		if err := x.flush(); err != nil {
+			return err
+		}
+		x.armWrite()
+		_, x.writeErr = x.c.nc.Write(parts[0])
+		return x.writeErr
+	case !ok: // TLS, for instance, would send a record for each
+		return x.writeGathered(parts)
+	}
+	x.armWrite()
+	x.vector = append(append(x.vectors[:0], x.out), parts...)
+	_, x.writeErr = w.WriteBuffers(&x.vector)
+	x.vector, x.vectors = nil, [len(x.vectors)][]byte{}
+	x.gatheredLeft()
+	return x.writeErr
+}
+
+// writeGathered sends parts through the output buffer.
+func (x *Ctx) writeGathered(parts [][]byte) error {
+	for _, p := range parts {
+		for len(p) > 0 {
+			if len(x.out) == cap(x.out) {
+				if err := x.flush(); err != nil {
+					return err
+				}
+			}
+			n := copy(x.out[len(x.out):cap(x.out)], p)
+			x.out, p = x.out[:len(x.out)+n], p[n:]
+		}
+	}
+	return nil
+}
