@@ -31,10 +31,8 @@ type Intake struct {
 	live   float64       // of the heap, when that was last known
 	since  float64       // bytes that were read since
 	known  time.Duration // when it was
-	share  float64       // that is held of what was read
 	given  float64       // bytes read by bodies that have ended since
-	sample shareSample
-	forced float64 // room when one was last let go for which there is not enough
+	forced float64       // room when one was last let go for which there is not enough
 }
 
 // Bodies is the Intake of the process, as memory is of the process.
@@ -55,11 +53,6 @@ type asked struct {
 	held       time.Duration // since when; 0: it is not
 }
 
-// A shareSample is what has become of what was read since the heap was sampled, in bytes.
-type shareSample struct {
-	live, read, given float64
-}
-
 const (
 	bodyStep  = 64 << 10               // bytes that are counted at once
 	bodyHolds = 2.5                    // bytes that a handler holds at most for each that it has read, while it copies them
@@ -69,9 +62,6 @@ const (
 	bodyMore  = 0.1                    // share of the limit that one may take for which there is no room before the newest are shed
 	bodyLooks = 100 * time.Millisecond // until it is worth a collection to know more of the heap
 	bodyGiven = 1.0 / 16               // or that share of the limit has ended
-	bodySeen  = 4 << 20                // bytes read, from which on it shows how much of them is held
-	bodyShare = 0.05                   // that is held at least
-	bodyKept  = 0.5                    // more is all, as handlers copy what they hold now and then
 	bodyPause = 10 * time.Millisecond
 )
 
@@ -148,19 +138,17 @@ func (in *Intake) Tick(now time.Duration, limit, live float64, fresh bool) (held
 	in.now, in.limit = now, limit
 	if in.told.Load() {
 		taken := float64(in.set - in.free.Load())
-		in.sample.read += taken
 		if fresh {
 			in.since = 0
 		}
 		in.since += taken
 	}
-	if fresh || in.share == 0 {
-		in.learn(live)
+	if fresh || !in.told.Load() {
 		in.live, in.known, in.given = live, now, 0
 	}
-	room := in.limit - in.live - bodyHolds*in.share*in.since
+	room := in.limit - in.live - bodyHolds*in.since
 	easy := max(room-(1-bodyEasy)*in.limit, 0)
-	in.set = int64(easy / bodyHolds / in.share)
+	in.set = int64(easy / bodyHolds)
 	if in.set == 0 {
 		in.set = -1
 	}
@@ -168,25 +156,6 @@ func (in *Intake) Tick(now time.Duration, limit, live float64, fresh bool) (held
 	in.told.Store(true)
 	held = in.set < 0 && in.order(room, fresh)
 	return held, held && (in.given >= bodyGiven*in.limit || now-in.known >= bodyLooks)
-}
-
-// learn finds out how much is held of what is read: handlers that pass it on hold little.
-func (in *Intake) learn(live float64) {
-	s := &in.sample
-	s.given += in.given
-	switch {
-	case len(in.asked) == 0:
-		in.share = 1
-	case s.read < bodySeen:
-		return
-	default:
-		seen := (live - s.live + in.share*s.given) / s.read
-		if seen > bodyKept {
-			seen = 1
-		}
-		in.share = max((in.share+seen)/2, bodyShare)
-	}
-	*s = shareSample{live: live}
 }
 
 // order says which go on, and reports whether any is held. One goes on in any case: if it turns out that it takes memory that
@@ -225,7 +194,7 @@ func (in *Intake) needs(a *asked) float64 {
 	if left < 0 {
 		left = max(a.read, bodyLeast)
 	}
-	return bodyHolds * in.share * float64(left)
+	return bodyHolds * float64(left)
 }
 
 // Open lets all go on until Tick is called again.
@@ -233,5 +202,4 @@ func (in *Intake) Open() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.told.Store(false)
-	in.share = 0
 }
