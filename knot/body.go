@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
@@ -18,6 +19,7 @@ type body struct {
 	err error
 	// owed: the client waits for 100 Continue before it sends.
 	owed bool
+	held engine.Body
 }
 
 func (x *Ctx) beginBody() {
@@ -120,13 +122,31 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 		if x.w < len(x.in) && &p[0] == &x.in[x.w] {
 			x.w += n
 		}
-		return n, nil
+		return n, x.heldUp(n)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return 0, fmt.Errorf("%w: %w", (*fault)(h1.BodyTimeout), err)
 	case err == nil || err == io.EOF:
 		return 0, fmt.Errorf("%w: %w", (*fault)(h1.BodyTorn), io.ErrUnexpectedEOF)
 	}
 	return 0, err
+}
+
+// heldUp counts n bytes that were read of the body, and parks while memory is short and others go first.
+func (x *Ctx) heldUp(n int) error {
+	b := &x.body
+	if x.finished { // nobody keeps it
+		return nil
+	}
+	left := int64(-1)
+	if !b.Chunked {
+		left = max(b.Left-int64(n), 0)
+	}
+	err := engine.Bodies.Took(&b.held, n, left)
+	if refused(err) {
+		x.srv.refusedAt.Store(x.srv.clock.now())
+		return Status(503)
+	}
+	return err
 }
 
 // chunkStep takes one line of chunked framing.

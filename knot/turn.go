@@ -201,6 +201,7 @@ func (x *Ctx) serveRequest() {
 		err = x.SendError(503)
 	default:
 		err = engine.Outside(x.srv.handler, x)
+		engine.Bodies.End(&x.body.held)
 		if x.gone {
 			return
 		}
@@ -372,6 +373,7 @@ func (x *Ctx) refuse(f *h1.Fault) {
 // abandon cleans up after a handler that panicked with p, or, with goexit, left by
 // runtime.Goexit: then the caller's frames are gone and all is done here.
 func (x *Ctx) abandon(p any, goexit bool) verdict {
+	engine.Bodies.End(&x.body.held)
 	if x.gone {
 		return turnGone
 	}

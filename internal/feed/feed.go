@@ -76,6 +76,7 @@ type Feed struct {
 	full       fullLog
 	piles      map[pileKey]pileSeen
 	collected  time.Duration // when there was last something new about the heap
+	heap       probe.Reading // of it, the last
 }
 
 // A loopSide is what belongs to one loop.

@@ -124,6 +124,7 @@ func (s *Feed) Start(rt *engine.Runtime) {
 func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 	defer p.Close()
 	defer limit.release()
+	defer engine.Bodies.Open()
 	tick := time.NewTimer(busy)
 	defer tick.Stop()
 	var pace pace
@@ -142,11 +143,15 @@ func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 		s.watchAnswers(now)
 		s.tick(now, steps, readings)
 		s.collectIfFull(now, readings)
+		held := s.holdBodies(now, readings)
 		s.reportRefusals(now)
 		s.reportFullHeap(now)
 		s.watchPiles(rt)
 		woken = rt.Woken()
 		pause := pace.next(steps, s.ledger.Calm(), woken != nil && fewTasks(rt))
+		if held {
+			pause = busy
+		}
 		tick.Reset(pause)
 	}
 }
@@ -210,6 +215,25 @@ func (s *Feed) collectIfFull(now time.Duration, readings []probe.Reading) {
 		}
 	}
 	s.collected = now
+}
+
+// holdBodies has large bodies read in an order while the heap is short, unless that is in vain. It reports whether any is held.
+func (s *Feed) holdBodies(now time.Duration, readings []probe.Reading) bool {
+	fresh := false
+	for _, r := range readings {
+		if r.Name == probe.Heap {
+			s.heap, fresh = r, !r.Old
+		}
+	}
+	if _, _, _, vain := s.ledger.InVain(s.memory); vain || s.heap.Limit == 0 {
+		engine.Bodies.Open()
+		return false
+	}
+	held, collect := engine.Bodies.Tick(now, s.heap.Limit, s.heap.Value, fresh)
+	if collect {
+		s.cfg.Collect()
+	}
+	return held
 }
 
 // tick is the regular work.

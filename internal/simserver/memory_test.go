@@ -189,6 +189,23 @@ func TestMixedResponsesInLittleMemory(t *testing.T) {
 	want(t, over == 0 && held/looks > 180<<20, over, "of", seeds, "runs took more than there is, the most was", most>>20, "MiB;", held/looks>>20, "MiB were in use on average")
 }
 
+// 150 clients upload 1 MiB each at once, which handlers keep, with 64 MiB. Those that began first are read to
+// their ends, so that no more than about half of the memory is ever held, and nearly all are served.
+func TestUploadsThatDoNotFitAtOnce(t *testing.T) {
+	for seed := range uint64(3) {
+		slow := lan
+		slow.Rate = 1 << 20
+		r := onMix(t, Config{Seed: seed, Memory: 64 << 20, Patience: time.Minute, Forgetful: time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
+			h := &Habit{Path: slow, Make: func() *Request { return &Request{Path: "/?u1048576.s20000", Body: 1 << 20} }}
+			for range 150 {
+				s.Clients.Once(h, nil)
+			}
+			return s.Now() + time.Second
+		})
+		want(t, r.Most <= 36<<20 && len(r.Broken) == 0 && r.Clients.Statuses[200] >= 145, "seed", seed, "at most", r.Most>>20, "MiB", r.Clients.Statuses, r.Broken)
+	}
+}
+
 // 60 clients come at once with 5 requests each, at the same connection, for a slow backend. Before any of
 // them has had all its answers it has not been seen that they ever end: that they go round is no reason to
 // think that they will hold all of the memory, and to refuse those that come later.

@@ -30,7 +30,7 @@ import (
 //	k  sleeps under it               j  the same under another lock
 //	r  reads bytes of a file         p  writes them to one
 //	e  reads the body, of that size  c  sends pieces, 100 ms apart
-//	   bytes (0: not known)
+//	   bytes (0: not known)        u  the same, and holds it
 //	x  panics
 type Mix struct {
 	w       *World
@@ -196,8 +196,8 @@ func (t *mixTask) step(what byte, n int) error {
 		return t.readFile(n)
 	case 'p':
 		return t.writeFile(n)
-	case 'e':
-		return t.readBody(n)
+	case 'e', 'u':
+		return t.readBody(n, what == 'u')
 	case 'c':
 		return t.stream(n)
 	case 'x':
@@ -207,7 +207,7 @@ func (t *mixTask) step(what byte, n int) error {
 }
 
 // readBody reads a body, of n bytes if that is not 0, which must be those of pattern.
-func (t *mixTask) readBody(n int) error {
+func (t *mixTask) readBody(n int, hold bool) error {
 	var got int
 	b := make([]byte, 32<<10)
 	for {
@@ -216,6 +216,10 @@ func (t *mixTask) readBody(n int) error {
 			t.m.w.fault("%d bytes of the body of %s are wrong from %d on", k, t.x.Query(), got)
 		}
 		got += k
+		if hold {
+			t.held += k
+			t.m.w.Memory.Hold(k)
+		}
 		switch {
 		case err == io.EOF && n > 0 && got != n:
 			t.m.w.fault("the body of %s ended after %d bytes", t.x.Query(), got)

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+)
+
+// An upload is a body of the tests, and what its handler holds of it.
+type upload struct {
+	body       Body
+	size, read int64
+	keeps      bool
+	shed       bool
+}
+
+// uploading reads bodies by 1 MiB a tick each, with a collection every fifth, and returns the most that was held and how
+// many have come to their ends.
+func uploading(in *Intake, limit, ballast float64, all []*upload) (most float64, done int, took time.Duration) {
+	const step = 1 << 20
+	under := len(all)
+	for ; under > 0 && took < time.Minute; took += bodyPause {
+		live := ballast
+		for _, u := range all {
+			if u.keeps && u.read < u.size && !u.shed {
+				live += float64(u.read)
+			}
+		}
+		most = max(most, live)
+		in.Tick(took, limit, live, took%(5*bodyPause) == 0)
+		for _, u := range all {
+			if u.read == u.size || u.shed {
+				continue
+			}
+			if u.body.number == 0 {
+				u.body.number = in.last.Add(1)
+			}
+			place, err := in.ask(&u.body, 0, u.size-u.read)
+			if err == nil && place > 0 {
+				continue
+			}
+			if err == nil {
+				u.read += step
+				in.free.Add(-step)
+				in.ask(&u.body, step, u.size-u.read)
+			}
+			if u.shed = errors.Is(err, ErrRefused); u.shed || u.read == u.size {
+				in.End(&u.body)
+				under--
+				if !u.shed {
+					done++
+				}
+			}
+		}
+	}
+	return most, done, took
+}
+
+func uploads(n int, size int64, keeps bool) (all []*upload) {
+	for range n {
+		all = append(all, &upload{size: size << 20, keeps: keeps})
+	}
+	return all
+}
+
+func TestIntakeKeepsBodiesWithinTheLimit(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		limit, ballast float64 // MiB
+		n              int
+		size           int64
+		keeps          bool
+		least          int // that come to their ends
+		within         time.Duration
+	}{
+		{"100 of 20 MB", 200, 10, 100, 20, true, 100, time.Minute},
+		{"too large beside others", 200, 10, 20, 90, true, 1, time.Minute},
+		{"beside a cache", 200, 120, 50, 10, true, 50, time.Minute},
+		{"memory to spare", 20_000, 10, 100, 20, true, 100, 21 * bodyPause},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := new(Intake)
+			most, done, took := uploading(in, c.limit*(1<<20), c.ballast*(1<<20), uploads(c.n, c.size, c.keeps))
+			if most > c.limit*(1<<20) || done < c.least || took > c.within || len(in.asked) > 0 {
+				t.Errorf("%v MiB were held, limit %v; %d of %d in %v; %d left", math.Round(most/(1<<20)), c.limit, done, c.n, took, len(in.asked))
+			}
+			t.Log(most/(1<<20), done, took)
+		})
+	}
+}
