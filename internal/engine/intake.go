@@ -32,7 +32,10 @@ type Intake struct {
 	since  float64       // bytes that were read since
 	known  time.Duration // when it was
 	given  float64       // bytes read by bodies that have ended since
-	forced float64       // room when one was last let go for which there is not enough
+	forced float64       // live when one was last let go for which there is not enough
+	share  float64       // that is held of what is read, at most
+	base   float64       // of live, what is not of those asked, at most
+	were   float64       // bytes that those asked had read when live was last known
 }
 
 // Bodies is the Intake of the process, as memory is of the process.
@@ -42,6 +45,7 @@ var Bodies Intake
 type Body struct {
 	number uint64 // 0: not large yet
 	fresh  int64  // bytes that have been read and not been counted yet
+	read   int64  // bytes that have been counted
 	asked  *asked // nil: it was never asked for while memory was short
 }
 
@@ -62,6 +66,9 @@ const (
 	bodyMore  = 0.1                    // share of the limit that one may take for which there is no room before the newest are shed
 	bodyLooks = 100 * time.Millisecond // until it is worth a collection to know more of the heap
 	bodyGiven = 1.0 / 16               // or that share of the limit has ended
+	bodySeen  = 4 << 20                // bytes read, from which on it shows how much of them is held
+	bodyShare = 0.05                   // that is held at least
+	bodyKept  = 0.5                    // more is all, as handlers copy what they hold now and then
 	bodyPause = 10 * time.Millisecond
 )
 
@@ -76,6 +83,7 @@ func (in *Intake) Took(b *Body, n int, left int64) error {
 		b.number = in.last.Add(1)
 	}
 	n, b.fresh = int(b.fresh), 0
+	b.read += int64(n)
 	if in.free.Add(-int64(n)) >= 0 && b.asked == nil {
 		return nil
 	}
@@ -95,8 +103,9 @@ func (in *Intake) ask(b *Body, n, left int64) (place int, err error) {
 	defer in.mu.Unlock()
 	a := b.asked
 	if a == nil {
-		a = &asked{number: b.number}
+		a = &asked{number: b.number, read: b.read - n}
 		b.asked = a
+		in.base -= float64(a.read) // as it may be part of live
 		i, _ := slices.BinarySearchFunc(in.asked, a.number, func(o *asked, number uint64) int {
 			if o.number < number {
 				return -1
@@ -144,11 +153,12 @@ func (in *Intake) Tick(now time.Duration, limit, live float64, fresh bool) (held
 		in.since += taken
 	}
 	if fresh || !in.told.Load() {
+		in.learn(live)
 		in.live, in.known, in.given = live, now, 0
 	}
-	room := in.limit - in.live - bodyHolds*in.since
-	easy := max(room-(1-bodyEasy)*in.limit, 0)
-	in.set = int64(easy / bodyHolds)
+	room := in.limit - in.live - bodyHolds*in.share*in.since
+	easy := max(room-(1-bodyEasy)*in.share*in.limit, 0)
+	in.set = int64(easy / bodyHolds / in.share)
 	if in.set == 0 {
 		in.set = -1
 	}
@@ -156,6 +166,27 @@ func (in *Intake) Tick(now time.Duration, limit, live float64, fresh bool) (held
 	in.told.Store(true)
 	held = in.set < 0 && in.order(room, fresh)
 	return held, held && (in.given >= bodyGiven*in.limit || now-in.known >= bodyLooks)
+}
+
+// learn finds out how much is held of what is read: handlers that pass it on hold little. What those that are asked
+// held at the last collection is all that they had read at the one before, but for those that have ended, or less.
+func (in *Intake) learn(live float64) {
+	if len(in.asked) == 0 {
+		in.share, in.base, in.were = 1, live, 0
+		return
+	}
+	in.base = min(in.base, live)
+	if read := in.were - in.given; read >= bodySeen {
+		if seen := (live - in.base) / read; seen < bodyKept {
+			in.share = max((in.share+seen)/2, bodyShare)
+		} else {
+			in.share = 1
+		}
+	}
+	in.were = 0
+	for _, a := range in.asked {
+		in.were += float64(a.read)
+	}
 }
 
 // order says which go on, and reports whether any is held. One goes on in any case: if it turns out that it takes memory that
@@ -174,7 +205,7 @@ func (in *Intake) order(room float64, fresh bool) (held bool) {
 			continue
 		}
 		if left -= in.needs(a); left >= 0 || going == 0 {
-			a.goes, in.forced = true, room
+			a.goes, in.forced = true, in.live
 			going++
 			continue
 		}
@@ -182,7 +213,7 @@ func (in *Intake) order(room float64, fresh bool) (held bool) {
 		a.shed = a.shed || in.now-a.held >= bodyWaits
 		newest = a
 	}
-	if held && fresh && left < 0 && room < in.forced-bodyMore*in.limit {
+	if held && fresh && left < 0 && in.live > in.forced+bodyMore*in.limit {
 		newest.shed = true
 	}
 	return held
@@ -194,7 +225,7 @@ func (in *Intake) needs(a *asked) float64 {
 	if left < 0 {
 		left = max(a.read, bodyLeast)
 	}
-	return bodyHolds * float64(left)
+	return bodyHolds * in.share * float64(left)
 }
 
 // Open lets all go on until Tick is called again.

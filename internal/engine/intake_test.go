@@ -77,6 +77,8 @@ func TestIntakeKeepsBodiesWithinTheLimit(t *testing.T) {
 		{"100 of 20 MB", 200, 10, 100, 20, true, 100, time.Minute},
 		{"too large beside others", 200, 10, 20, 90, true, 1, time.Minute},
 		{"beside a cache", 200, 120, 50, 10, true, 50, time.Minute},
+		{"passed on beside a cache", 200, 120, 100, 100, false, 100, 5 * time.Second},
+		{"passed on beside a large cache", 200, 170, 100, 100, false, 100, 5 * time.Second},
 		{"memory to spare", 20_000, 10, 100, 20, true, 100, 21 * bodyPause},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -206,6 +206,23 @@ func TestUploadsThatDoNotFitAtOnce(t *testing.T) {
 	}
 }
 
+// 100 clients upload 1 MiB each over slow lines, which handlers pass on, beside a cache that takes two thirds of the
+// memory. Nobody is refused.
+func TestUploadsThatArePassedOnBesideACache(t *testing.T) {
+	slow := lan
+	slow.Rate = 300 << 10
+	r := onMix(t, Config{Seed: 1, Memory: 6 << 20, Patience: time.Minute, Forgetful: time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
+		s.Memory.Hold(4 << 20)
+		s.After(59*time.Second, func() { s.Memory.Release(4 << 20) })
+		h := &Habit{Path: slow, Make: func() *Request { return &Request{Path: "/?e1048576", Body: 1 << 20} }}
+		for range 100 {
+			s.Clients.Once(h, nil)
+		}
+		return s.Now() + time.Minute
+	})
+	want(t, r.Clients.Statuses[200] == 100 && len(r.Broken) == 0, r.Clients.Statuses, r.Broken)
+}
+
 // 60 clients come at once with 5 requests each, at the same connection, for a slow backend. Before any of
 // them has had all its answers it has not been seen that they ever end: that they go round is no reason to
 // think that they will hold all of the memory, and to refuse those that come later.
