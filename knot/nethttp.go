@@ -23,7 +23,8 @@ import (
 // Server whose Handler is AdaptHTTP(h) and which, like http.Serve, has no limit for request bodies: that is
 // the handler's affair (http.MaxBytesReader). HTTP/2 is served to clients that begin with it (Server.H2C), so that
 // programs with x/net's h2c.NewHandler, as many of gRPC have, work. For connections of handlers, by an
-// http.Transport, say, it leaves half of the descriptors that it could use, 512 at most (Server.Outgoing). It returns when ln is closed or fails, and
+// http.Transport, say, it leaves half of the descriptors that it could use, 512 at most (Server.Outgoing). Outside of
+// capriccio.Run requests are served by goroutines, and nothing protects the server from overload. It returns when ln is closed or fails, and
 // when the context of the calling task ends: it then stops as Server.Run does, and returns the error of the
 // context if every request has been answered. It parks.
 func Serve(ln net.Listener, h http.Handler) error {
