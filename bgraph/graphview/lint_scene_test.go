@@ -34,6 +34,14 @@ func busy(sc scene) {
 	}
 }
 
+// busyBesideResting has six more loops, which rest.
+func busyBesideResting(sc scene) {
+	busy(sc)
+	for i := range 6 {
+		sc.Loops = append(sc.Loops, bgraph.LoopStat{Index: 2 + i, Rests: true})
+	}
+}
+
 var sceneBegan = time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 
 // healthy is the graph of a busy server after an hour: 2 loops, 1,000 connections,
