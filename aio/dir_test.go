@@ -133,6 +133,30 @@ func TestOpenAtStaysBeneath(t *testing.T) {
 	})
 }
 
+// What is opened with O_PATH stands for a path only: it can be looked at, and opened from.
+func TestOpenPath(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o600))
+		folder, err := OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+		must(t, err)
+		defer folder.Close()
+		raw, err := folder.SyscallConn()
+		must(t, err)
+		at := -1
+		must(t, raw.Control(func(fd uintptr) { at = int(fd) }))
+		f, err := OpenAt(at, "file", &unix.OpenHow{Flags: unix.O_PATH, Resolve: unix.RESOLVE_BENEATH})
+		must(t, err)
+		defer f.Close()
+		if info, err := f.Stat(); err != nil || info.Size() != 7 {
+			t.Errorf("Stat: %v, %v; want 7 bytes", info, err)
+		}
+		if n, err := f.Read(make([]byte, 1)); !errors.Is(err, unix.EBADF) {
+			t.Errorf("Read: %d, %v; want EBADF", n, err)
+		}
+	})
+}
+
 // record is one entry as the kernel writes it.
 func record(inode uint64, kind byte, name string) []byte {
 	b := make([]byte, (19+len(name)+1+7)&^7)

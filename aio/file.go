@@ -73,9 +73,9 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
 }
 
 // OpenAt is openat2(2): it opens a path below the folder with descriptor dir, or
-// unix.AT_FDCWD, as how says. O_CLOEXEC and O_NONBLOCK are added to the flags. It parks
-// unless the path is in memory (RESOLVE_CACHED is tried first, on the loop) and nothing
-// is made or emptied.
+// unix.AT_FDCWD, as how says. O_CLOEXEC is added to the flags, and, without O_PATH, O_NONBLOCK.
+// It parks unless the path is in memory (RESOLVE_CACHED is tried first, on the loop) and
+// nothing is made or emptied.
 func OpenAt(dir int, name string, how *unix.OpenHow) (*File, error) {
 	return openAt(int32(dir), name, *how)
 }
@@ -116,7 +116,10 @@ func openAt(dir int32, name string, how unix.OpenHow) (*File, error) {
 		r.free()
 		return nil, pathError("open", name, unix.EINVAL)
 	}
-	how.Flags |= unix.O_CLOEXEC | unix.O_NONBLOCK
+	how.Flags |= unix.O_CLOEXEC
+	if how.Flags&unix.O_PATH == 0 { // which waits for nobody, and which openat2 takes with few other flags
+		how.Flags |= unix.O_NONBLOCK
+	}
 	r.how = how
 	r.q = unsafe.Pointer(&r.how)
 	refused := false
