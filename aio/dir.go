@@ -33,7 +33,7 @@ type rawEntry struct {
 }
 
 // parseEntry takes the first record off b, which is not empty. The name is empty for
-// "." and "..", and for entries that were removed.
+// "." and "..". On Linux 0 is a number of an inode like any other: some file systems (FUSE) have it.
 func parseEntry(b []byte) (e rawEntry, rest []byte, err error) {
 	const header = 19 // inode 8, offset 8, length of the record 2, kind 1
 	if len(b) < header {
@@ -48,7 +48,7 @@ func parseEntry(b []byte) (e rawEntry, rest []byte, err error) {
 	if end < 0 || bytes.IndexByte(name[:end], '/') >= 0 {
 		return e, nil, errBadRecord
 	}
-	if name = name[:end]; binary.NativeEndian.Uint64(b) != 0 && string(name) != "." && string(name) != ".." {
+	if name = name[:end]; string(name) != "." && string(name) != ".." {
 		e.name = string(name)
 	}
 	e.kind = b[18]

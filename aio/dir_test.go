@@ -169,7 +169,7 @@ func record(inode uint64, kind byte, name string) []byte {
 
 func FuzzParseEntry(f *testing.F) {
 	f.Add(record(1, unix.DT_REG, "name"))
-	f.Add(append(record(1, unix.DT_DIR, "."), record(0, unix.DT_REG, "gone")...))
+	f.Add(append(record(1, unix.DT_DIR, "."), record(0, unix.DT_REG, "zero")...))
 	f.Add(record(1, 77, strings.Repeat("n", 255)))
 	f.Add([]byte{19: 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -197,6 +197,9 @@ func TestParseEntry(t *testing.T) {
 	}
 	if e, b, err = parseEntry(b); e != (rawEntry{"link", unix.DT_LNK}) || err != nil || len(b) != 0 {
 		t.Errorf("got %+v, %v, %d bytes left; want link", e, err, len(b))
+	}
+	if e, _, err := parseEntry(record(0, unix.DT_REG, "zero")); e.name != "zero" || err != nil {
+		t.Errorf("with inode 0: %+v, %v; want a file like others", e, err)
 	}
 	for _, bad := range [][]byte{{1}, make([]byte, 24), record(1, 0, "a/b"), record(1, 0, "long name")[:24]} {
 		if e, _, err := parseEntry(bad); err == nil {
