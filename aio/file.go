@@ -27,6 +27,7 @@ type File struct {
 	writes  bool          // constant: open for writing
 	direct  bool          // constant: O_DIRECT
 	appends bool          // constant: O_APPEND
+	synced  bool          // constant: O_DSYNC or O_SYNC, and not O_DIRECT
 	adopted bool          // constant: made by NewFile, others may use the descriptor too
 	traits  atomic.Uint32 // the bits below; they are only ever set
 	align   atomic.Uint64 // for O_DIRECT, see align.go; 0: not known
@@ -95,12 +96,19 @@ func NewFile(fd int, name string) (*File, error) {
 
 func newFile(fd int32, name string, flags uint64) *File {
 	engine.Descriptors.Acquire(1)
-	return &File{
+	f := &File{
 		fd: fd, name: name,
 		writes:  flags&unix.O_ACCMODE != unix.O_RDONLY,
 		appends: flags&unix.O_APPEND != 0,
+		synced:  flags&(unix.O_DSYNC|unix.O_DIRECT) == unix.O_DSYNC, // which is a bit of O_SYNC
 		direct:  flags&unix.O_DIRECT != 0,
 	}
+	if f.synced {
+		// RWF_NOWAIT is about the page cache only: what it has taken the kernel then writes to the
+		// disk, and waits (generic_write_sync).
+		f.traits.Store(traitRefusesWrite)
+	}
+	return f
 }
 
 // noCached is set once the kernel turns out to know no RESOLVE_CACHED (before 5.12).
