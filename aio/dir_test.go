@@ -157,6 +157,37 @@ func TestOpenPath(t *testing.T) {
 	})
 }
 
+// The name of a folder that was opened from another does not lead to it: what is in it is found all the
+// same, and nothing else.
+func TestEntriesOfAFolderBelowAnother(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		dir := t.TempDir()
+		must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, "sub", "file"), []byte("content"), 0o600))
+		root, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+		must(t, err)
+		defer unix.Close(root)
+		sub, err := OpenAt(root, "sub", &unix.OpenHow{Flags: unix.O_DIRECTORY})
+		must(t, err)
+		list, err := sub.ReadDir(-1)
+		must(t, err)
+		if len(list) != 1 {
+			t.Fatalf("%d entries, want 1", len(list))
+		}
+		if info, err := list[0].Info(); err != nil || info.Name() != "file" || info.Size() != 7 {
+			t.Errorf("Info: %v, %v; want a file of 7 bytes", info, err)
+		}
+		must(t, os.Remove(filepath.Join(dir, "sub", "file")))
+		if _, err := list[0].Info(); !errors.Is(err, fs.ErrNotExist) || !contains(err, "sub/file") {
+			t.Errorf("Info of what is gone: %v, want ErrNotExist", err)
+		}
+		must(t, sub.Close())
+		if _, err := list[0].Info(); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("Info when the folder is closed: %v, want ErrClosed", err)
+		}
+	})
+}
+
 // record is one entry as the kernel writes it.
 func record(inode uint64, kind byte, name string) []byte {
 	b := make([]byte, (19+len(name)+1+7)&^7)

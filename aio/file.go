@@ -29,6 +29,7 @@ type File struct {
 	appends bool          // constant: O_APPEND
 	synced  bool          // constant: O_DSYNC or O_SYNC, and not O_DIRECT
 	adopted bool          // constant: made by NewFile, others may use the descriptor too
+	below   bool          // constant: name is no path from the working directory, see OpenAt
 	traits  atomic.Uint32 // the bits below; they are only ever set
 	align   atomic.Uint64 // for O_DIRECT, see align.go; 0: not known
 	device  atomic.Uint64 // of the file system; 0: not known
@@ -76,7 +77,8 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
 // OpenAt is openat2(2): it opens a path below the folder with descriptor dir, or
 // unix.AT_FDCWD, as how says. O_CLOEXEC is added to the flags, and, without O_PATH, O_NONBLOCK.
 // It parks unless the path is in memory (RESOLVE_CACHED is tried first, on the loop) and
-// nothing is made or emptied.
+// nothing is made or emptied. If it opens a folder, Info of what its ReadDir returns works until
+// it is closed.
 func OpenAt(dir int, name string, how *unix.OpenHow) (*File, error) {
 	return openAt(int32(dir), name, *how)
 }
@@ -111,6 +113,14 @@ func newFile(fd int32, name string, flags uint64) *File {
 	return f
 }
 
+// newFileAt is newFile for what was opened from the folder dir.
+func newFileAt(fd, dir int32, name string, how *unix.OpenHow) *File {
+	f := newFile(fd, name, how.Flags)
+	absolute := name != "" && name[0] == '/'
+	f.below = how.Resolve&unix.RESOLVE_IN_ROOT != 0 || dir != unix.AT_FDCWD && !absolute
+	return f
+}
+
 // noCached is set once the kernel turns out to know no RESOLVE_CACHED (before 5.12).
 var noCached atomic.Bool
 
@@ -136,7 +146,7 @@ func openAt(dir int32, name string, how unix.OpenHow) (*File, error) {
 		switch e {
 		case 0:
 			r.free()
-			return newFile(int32(fd), name, how.Flags), nil
+			return newFileAt(int32(fd), dir, name, &how), nil
 		case unix.EAGAIN, unix.EINTR, unix.ENOSYS, unix.EPERM, unix.EOPNOTSUPP:
 		case unix.EINVAL:
 			refused = true
@@ -152,7 +162,7 @@ func openAt(dir int32, name string, how unix.OpenHow) (*File, error) {
 			if refused {
 				noCached.Store(true)
 			}
-			return newFile(int32(fd), name, how.Flags), nil
+			return newFileAt(int32(fd), dir, name, &how), nil
 		}
 		// EAGAIN with RESOLVE_BENEATH or RESOLVE_IN_ROOT: something was renamed meanwhile.
 		if err != unix.EAGAIN || tries == 8 {
