@@ -179,8 +179,8 @@ func (ln *Listener) removeFile() {
 	}
 }
 
-// SetUnlinkOnClose sets whether Close removes the file of a unix socket; by default it does. It
-// never parks.
+// SetUnlinkOnClose sets whether Close removes the file of a unix socket; by default it does if Listen
+// has made it. It never parks.
 func (ln *Listener) SetUnlinkOnClose(unlink bool) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
