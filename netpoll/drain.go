@@ -28,7 +28,8 @@ const (
 //
 // Clients that try to connect to a TCP listener meanwhile get no answer: they try again
 // after a second, and are refused or come to the process that listens there then. That takes a
-// filter on the socket (SO_ATTACH_FILTER, socket(7)). Where it can't be had, and with unix
+// filter on the socket (SO_ATTACH_FILTER, socket(7)), which goes when ln is closed, so that a
+// process that has got the socket (Files) can go on with it. Where it can't be had, and with unix
 // sockets, whose file is removed first, clients may go on coming in, and Drain waits for a
 // second at most.
 //
@@ -113,9 +114,21 @@ func (ln *Listener) refuseNew() bool {
 		return true // closed
 	}
 	defer ln.d.unuse()
-	return unix.SetsockoptSockFprog(int(ln.d.fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
+	refused := unix.SetsockoptSockFprog(int(ln.d.fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
 		Len: uint16(len(onlyBegun)), Filter: &onlyBegun[0],
 	}) == nil
+	if refused {
+		ln.filtered.Store(true)
+	}
+	return refused
+}
+
+// admitNew undoes refuseNew if others may have the socket too, whose clients would be kept out for as long as it
+// lives. Its caller is about to close the descriptor, and its only user.
+func (ln *Listener) admitNew() {
+	if ln.filtered.Load() && ln.d.flags.Load()&flagShared != 0 {
+		unix.SetsockoptInt(int(ln.d.fd), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
+	}
 }
 
 // backlogEmpty reports whether nobody waits to be accepted. A closed listener is empty.

@@ -53,7 +53,7 @@ func ListenOn(fd int, shared bool) (*Listener, error) {
 		return fail(err)
 	}
 	ln.d.owner = ln
-	ln.d.onFree = ln.removeFile
+	ln.d.onFree = ln.leaveSocket
 	ln.d.flags.Store(ln.sharedFlags())
 	if err := ln.d.init(fd, kindStream, l, true); err != nil {
 		return fail(err)

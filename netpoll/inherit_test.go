@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -137,6 +138,27 @@ func TestListenOnRemovesTheFileIfToldTo(t *testing.T) {
 			t.Errorf("told to remove the file: %v; and of the file: %v", remove, err)
 		}
 	}
+}
+
+// TestDrainLeavesTheSocketToOthers: what keeps new clients out belongs to the socket, which may be that of
+// another process by then. It goes in the end.
+func TestDrainLeavesTheSocketToOthers(t *testing.T) {
+	if !testenv.SocketFilters() {
+		t.Skip("no socket filter can be had here")
+	}
+	rt := newRuntime(t, 1)
+	defer rt.Close()
+	first, err := Listen("tcp", "127.0.0.1:0")
+	testenv.Must(t, err)
+	second, err := ListenOn(handedOver(t, first), true)
+	testenv.Must(t, err)
+	defer second.Close()
+	testenv.Check(t, first.Drain(context.Background()))
+	nc, err := net.DialTimeout("tcp", second.Addr().String(), 10*time.Second)
+	if err != nil {
+		t.Fatal("new clients are kept out for good:", err)
+	}
+	nc.Close()
 }
 
 // handedOver is a duplicate of the only socket of ln, as another process would get it.
