@@ -58,7 +58,7 @@ func (ln *Listener) drain(ctx context.Context) error {
 		empty, alone := complete, true
 		for _, each := range all {
 			alone = each.refuseNew() && alone
-			empty = each.d.backlogEmpty() && empty
+			empty = !each.d.acceptNoneAhead() && each.d.backlogEmpty() && empty
 		}
 		quiet++
 		if !empty {

@@ -85,6 +85,7 @@ func (ln *Listener) Files() (files []*os.File, err error) {
 			break
 		}
 		each.d.flags.Or(flagShared)
+		each.d.acceptNoneAhead() // it would be lost to the others
 		fd, dupErr := unix.FcntlInt(uintptr(each.d.fd), unix.F_DUPFD_CLOEXEC, 0)
 		each.d.unuse()
 		if err = dupErr; err != nil {
