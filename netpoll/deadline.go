@@ -45,9 +45,13 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 	if d.life.Load()&lifeClosed != 0 {
 		return net.ErrClosed
 	}
-	var at int64
+	var at, now int64
 	if !t.IsZero() {
-		at = max(int64(t.Sub(epoch())), 1)
+		// By the distance from now, as some times have only what the clock on the wall shows, and that may
+		// have been set since epoch. In this order: see arm.
+		left := time.Until(t)
+		now = int64(time.Since(epoch()))
+		at = max(int64(later(time.Duration(now), left)), 1)
 	}
 	d.mu.Lock()
 	dl := d.deadlines
@@ -66,7 +70,7 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 			d.mu.Lock()
 			which = flagReadExpired
 		}
-		at = dl.last
+		at, now = dl.last, int64(time.Since(epoch()))
 	}
 	if which&flagReadExpired != 0 {
 		dl.read = at
@@ -75,7 +79,7 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 		dl.write = at
 	}
 	// Also with an alarm that rings earlier, which may be overdue: the clock tells.
-	if at != 0 && at <= int64(time.Since(epoch())) {
+	if at != 0 && at <= now {
 		d.expire(which)
 		return nil
 	}
