@@ -45,13 +45,14 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 	if d.life.Load()&lifeClosed != 0 {
 		return net.ErrClosed
 	}
-	var at, now int64
+	var at int64
 	if !t.IsZero() {
-		// By the distance from now, as some times have only what the clock on the wall shows, and that may
-		// have been set since epoch. In this order: see arm.
-		left := time.Until(t)
-		now = int64(time.Since(epoch()))
-		at = max(int64(later(time.Duration(now), left)), 1)
+		after := t.Sub(epoch())
+		if t == t.Round(0) { // only what the clock on the wall shows, which may have been set since epoch
+			left := time.Until(t) // in this order: see arm
+			after = later(time.Since(epoch()), left)
+		}
+		at = max(int64(after), 1)
 	}
 	d.mu.Lock()
 	dl := d.deadlines
@@ -70,7 +71,7 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 			d.mu.Lock()
 			which = flagReadExpired
 		}
-		at, now = dl.last, int64(time.Since(epoch()))
+		at = dl.last
 	}
 	if which&flagReadExpired != 0 {
 		dl.read = at
@@ -79,7 +80,7 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 		dl.write = at
 	}
 	// Also with an alarm that rings earlier, which may be overdue: the clock tells.
-	if at != 0 && at <= now {
+	if at != 0 && at <= int64(time.Since(epoch())) {
 		d.expire(which)
 		return nil
 	}

@@ -110,8 +110,8 @@ func (ln *Listener) refuseNew() bool {
 	if ln.family == unix.AF_UNIX {
 		return false
 	}
-	if ln.d.use() != nil {
-		return true // closed
+	if ln.copied || ln.d.use() != nil {
+		return true // the socket is that of another, or closed
 	}
 	defer ln.d.unuse()
 	refused := unix.SetsockoptSockFprog(int(ln.d.fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
@@ -123,8 +123,8 @@ func (ln *Listener) refuseNew() bool {
 	return refused
 }
 
-// admitNew undoes refuseNew if others may have the socket too, whose clients would be kept out for as long as it
-// lives. Its caller is about to close the descriptor, and its only user.
+// admitNew undoes refuseNew if others may have the socket too, whose clients would be kept out for
+// as long as it lives. Its caller is about to close the descriptor, and its only user.
 func (ln *Listener) admitNew() {
 	if ln.filtered.Load() && ln.d.flags.Load()&flagShared != 0 {
 		unix.SetsockoptInt(int(ln.d.fd), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)

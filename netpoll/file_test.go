@@ -166,6 +166,7 @@ func TestRecords(t *testing.T) {
 			_, err := w.Write([]byte(record))
 			must(t, err)
 		}
+		must(t, r.SetDeadline(time.Now().Add(time.Minute)))
 		if n, err := r.Read(nil); n != 0 || err != nil {
 			t.Errorf("Read of nothing: %d, %v", n, err)
 		}

@@ -100,8 +100,8 @@ func (d *desc) accept(rsa *unix.RawSockaddrAny) (fd int32, salen uint32, e sysca
 	return sysAccept(d.fd, rsa)
 }
 
-// acceptNoneAhead has the kernel accept only when it is asked to, for good, and reports whether it may still have
-// accepted connections that the loop has not been told of. It never parks.
+// acceptNoneAhead has the kernel accept only when it is asked to, for good, and reports whether it
+// may still have accepted connections that the loop has not been told of. It never parks.
 func (d *desc) acceptNoneAhead() (ahead bool) {
 	r := d.requests
 	if r == nil || r.accepted == nil || d.use() != nil {
