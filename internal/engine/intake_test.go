@@ -91,3 +91,19 @@ func TestIntakeKeepsBodiesWithinTheLimit(t *testing.T) {
 		})
 	}
 }
+
+// A body that is held goes on when nobody has a use for it any more.
+func TestIntakeLetsGoWhatIsOfNoUse(t *testing.T) {
+	in := new(Intake)
+	in.Tick(0, 1<<20, 1<<20, true)
+	var b Body
+	asked := 0
+	err := in.Took(&b, bodyStep, 1<<20, func() bool { asked++; return asked > 1 })
+	if err != nil || asked != 2 {
+		t.Errorf("%v after %d questions; want to wait once", err, asked)
+	}
+	in.End(&b)
+	if len(in.asked) > 0 {
+		t.Error("the body stands in the order after its end")
+	}
+}
