@@ -118,7 +118,7 @@ func (in *Intake) ask(b *Body, n, left int64) (place int, err error) {
 	a.left = left
 	switch {
 	case a.goes || left == 0 || in.free.Load() >= 0 || !in.told.Load():
-		a.held = 0
+		a.held, a.shed = 0, false
 		return 0, nil
 	case a.held == 0:
 		a.held = max(in.now, 1)

@@ -107,3 +107,29 @@ func TestIntakeLetsGoWhatIsOfNoUse(t *testing.T) {
 		t.Error("the body stands in the order after its end")
 	}
 }
+
+// A body that was to be shed, and went on as there was memory again before its reader looked, is held as long as any
+// other the next time.
+func TestIntakeForgetsThatItWouldHaveShed(t *testing.T) {
+	const heap = 1 << 20
+	in := new(Intake)
+	var bodies [2]Body // the first goes on all the time
+	ask := func(when string, now time.Duration, live float64, want ...int) {
+		t.Helper()
+		in.Tick(now, heap, live, true)
+		for i := range bodies {
+			if place, err := in.ask(&bodies[i], 0, 1<<30); place != want[i] || err != nil {
+				t.Errorf("%s: body %d has %d before it, %v; want %d", when, i, place, err, want[i])
+			}
+		}
+	}
+	for i := range bodies {
+		bodies[i].number = uint64(i + 1)
+	}
+	ask("short", 0, heap, 1, 2)
+	ask("the first goes on", time.Second, heap, 0, 2)
+	in.Tick(time.Minute, heap, heap, true)
+	ask("plenty", time.Minute, 0, 0, 0)
+	ask("short again", time.Minute, heap, 0, 2)
+	ask("still short", time.Minute+time.Second, heap, 0, 2)
+}
