@@ -37,9 +37,10 @@ func (t *Ticker) Reset(every time.Duration) {
 	if every <= 0 {
 		panic(fmt.Sprintf("task: a Ticker with %v between ticks; want more than 0", every))
 	}
-	t.Stop()
+	engine.CurrentLoop() // AfterFunc brings a task back that is away from its loop, whose other tasks may want mu
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.stop()
 	t.every = every
 	run := t.runs
 	t.timer = AfterFunc(every, func() { t.tick(run) })
@@ -50,6 +51,11 @@ func (t *Ticker) Reset(every time.Duration) {
 func (t *Ticker) Stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.stop()
+}
+
+// stop needs mu.
+func (t *Ticker) stop() {
 	t.runs++
 	if t.timer != nil {
 		t.timer.Stop()
