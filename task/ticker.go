@@ -71,10 +71,8 @@ func (t *Ticker) tick(run uint64) {
 		return
 	}
 	now := (*engine.Timer)(t.timer).Now()
-	for t.next <= now {
-		missed := max((now-t.next)/t.every, 1)
-		t.next = engine.After(t.next, missed*t.every)
-	}
+	// The first may be early, as its time was reckoned after the timer was set.
+	t.next = engine.After(t.next, max((now-t.next)/t.every+1, 1)*t.every)
 	t.timer = AfterFunc(t.next-now, func() { t.tick(run) })
 	t.mu.Unlock()
 	t.C.TrySend(time.Now())
