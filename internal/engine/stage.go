@@ -156,7 +156,7 @@ func Invoke[T any](c *Children, s *Stage, fn func() T) (*Result[T], error) {
 	s.gate.Unlock()
 	r := &Result[T]{err: fmt.Errorf("task: an operation of stage %q has not returned", s.name)}
 	c.left.Add(1)
-	t, err := Spawn(Options{Name: s.name, dropped: c.left.Done}, func() {
+	t, err := Spawn(Options{Name: s.name, Dropped: c.left.Done}, func() {
 		defer c.left.Done()
 		s.Do(func() {
 			r.value = fn()
