@@ -1,0 +1,31 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// TestHintsForNobody: a client that does not take early hints is no failure of the backend.
+func TestHintsForNobody(t *testing.T) {
+	backend := script(t, func(_ int, c net.Conn, _ string) {
+		hints := "HTTP/1.1 103 Early Hints\r\nLink: <" + strings.Repeat("x", 50_000) + ">\r\n\r\n"
+		for err := error(nil); err == nil; {
+			_, err = io.WriteString(c, hints)
+		}
+	})
+	f := serve(t, Config{Backends: []string{backend}}, 1, func(s *knot.Server) { s.WriteTimeout = 100 * time.Millisecond })
+	f.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	testenv.Until(t, "the end", func() bool {
+		s := f.p.Stats()[0]
+		return s.Dials == 1 && s.Outstanding == 0
+	})
+	if s := f.p.Stats()[0]; s.Failures["client gone"] != 1 || s.Failures["broken"] != 0 || f.p.backends[0].fails.Load() != 0 {
+		t.Errorf("%v", s.Failures)
+	}
+}
