@@ -210,25 +210,27 @@ func (p *Proxy) pick(tried uint64) *backend {
 	return nil
 }
 
-// worked notes that it has answered.
-func (b *backend) worked() {
+// worked notes that it has answered. That ends a row of failures, whose number it returns for failed: the answer may
+// break off yet.
+func (b *backend) worked() (row int64) {
 	if b.downUntil.Load() == 0 && b.fails.Load() == 0 {
-		return
+		return 0
 	}
 	b.mu.Lock()
-	b.fails.Store(0)
+	row = b.fails.Swap(0)
 	was := b.downUntil.Swap(0)
 	b.mu.Unlock()
 	if was != 0 {
 		b.p.Log.Info("knot: a backend answers again", "backend", b.name)
 	}
+	return row
 }
 
-// failed notes that it has not.
-func (b *backend) failed() {
+// failed notes that it has not, or has not to the end; then row is what worked has returned.
+func (b *backend) failed(row int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	fails := int(b.fails.Add(1))
+	fails := int(b.fails.Add(row + 1))
 	if b.p.MaxFails <= 0 || fails < b.p.MaxFails || b.p.FailTime <= 0 || len(b.p.backends) == 1 {
 		return
 	}

@@ -49,6 +49,7 @@ type exchange struct {
 	b      *backend
 	u      *upstream
 	method string
+	row    int64     // failures of b that its answer has ended, see backend.worked
 	until  time.Time // for all of it; zero: no limit
 	stop   *stopper
 
@@ -179,7 +180,7 @@ func (e *exchange) try(b *backend) error {
 	if b.http2 != nil {
 		return e.tryHTTP2(b)
 	}
-	e.b, e.u, e.used = b, nil, false
+	e.b, e.u, e.used, e.row = b, nil, false, 0
 	u, err := b.get()
 	if err != nil {
 		b.leave(nil, false)
@@ -213,7 +214,7 @@ func (e *exchange) try(b *backend) error {
 		return err
 	}
 	b.counts.status[e.res.Status/100].Add(1)
-	b.worked()
+	e.row = b.worked()
 	if err := e.passBack(); err != nil {
 		return err
 	}

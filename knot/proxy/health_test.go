@@ -3,6 +3,7 @@ package proxy
 import (
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -27,5 +28,25 @@ func TestHintsForNobody(t *testing.T) {
 	})
 	if s := f.p.Stats()[0]; s.Failures["client gone"] != 1 || s.Failures["broken"] != 0 || f.p.backends[0].fails.Load() != 0 {
 		t.Errorf("%v", s.Failures)
+	}
+}
+
+// TestAnswersThatBreakOff: a backend that begins each answer and breaks off is taken out as one that gives none.
+func TestAnswersThatBreakOff(t *testing.T) {
+	cut := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		io.WriteString(w, "begin")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	good := behind(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "good") })
+	for _, http2 := range []bool{false, true} {
+		f := serve(t, Config{Backends: []string{cut, good}, HTTP2: http2, MaxFails: 3, FailTime: time.Hour}, 1)
+		for range 10 {
+			f.raw("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+		}
+		if s := f.p.Stats()[0]; s.Up || s.Failures["broken"] != 3 {
+			t.Errorf("HTTP/2 %v: after 10 requests to two backends it is up: %v, with %v", http2, s.Up, s.Failures)
+		}
 	}
 }

@@ -175,7 +175,7 @@ func outside(fn func()) {
 
 // tryHTTP2 is try for a backend that speaks HTTP/2.
 func (e *exchange) tryHTTP2(b *backend) error {
-	e.b, e.u, e.used = b, nil, false
+	e.b, e.u, e.used, e.row = b, nil, false, 0
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	if !e.until.IsZero() {
@@ -212,7 +212,7 @@ func (e *exchange) tryHTTP2(b *backend) error {
 	defer resp.Body.Close()
 	defer cancel(nil)
 	b.counts.status[resp.StatusCode/100].Add(1)
-	b.worked()
+	e.row = b.worked()
 	return e.passBackHTTP2(ctx, resp, patient)
 }
 
