@@ -28,7 +28,8 @@ type Atomic struct {
 // blockingCalls are functions of the standard library that block the thread's goroutine. System calls are not among
 // them: nothing says which take long.
 var blockingCalls = []string{
-	"(*sync.Mutex).Lock", "(*sync.RWMutex).Lock", "(*sync.RWMutex).RLock", "(*sync.WaitGroup).Wait", "(*sync.Cond).Wait", "time.Sleep",
+	"(*sync.Mutex).Lock", "(*sync.RWMutex).Lock", "(*sync.RWMutex).RLock", "(*sync.rlocker).Lock", "(*sync.WaitGroup).Wait", "(*sync.Cond).Wait",
+	"time.Sleep",
 }
 
 // Atomics looks into each function that has an AtomicMark. A mark that is above nothing but a function
@@ -161,10 +162,31 @@ func (fl *flow) nativeWaits(f *ssa.Function) (waits []string) {
 				add("receive from a Go channel", in.Pos())
 			}
 		case *ssa.Call, *ssa.Defer:
-			if to := in.(ssa.CallInstruction).Common().StaticCallee(); to != nil && slices.Contains(blockingCalls, to.String()) {
-				add(to.String(), in.Pos())
+			for _, name := range fl.blocking(f, in.(ssa.CallInstruction)) {
+				add(name, in.Pos())
 			}
 		}
 	}
 	return waits
+}
+
+// blocking are those of blockingCalls that a call of f may be: by name, as a sync.Locker, as a method value, or through
+// the wrapper of a method that a struct has from an embedded field.
+func (fl *flow) blocking(f *ssa.Function, call ssa.CallInstruction) (names []string) {
+	reached := closure(slices.Values(fl.callees(f, call)), func(to *ssa.Function, add func(*ssa.Function)) {
+		if packageOf(to) != "" {
+			return // not a wrapper, which has no source
+		}
+		for next := range callsOf(to) {
+			for _, behind := range fl.callees(to, next) {
+				add(behind)
+			}
+		}
+	})
+	for to := range reached {
+		if slices.Contains(blockingCalls, to.String()) {
+			names = append(names, to.String())
+		}
+	}
+	return names
 }

@@ -18,11 +18,13 @@ func TestAtomicIsProvenOrTheWaitIsNamed(t *testing.T) {
 	found, err := p.Atomics()
 	testenv.Must(t, err)
 	want := map[string][]string{ // what each wait must name, in this order
-		"main.(*bank).move":   nil,
-		"main.(*bank).locks":  {"main.(*bank).locks → main.(*bank).under → ", "Mutex).Lock"},
-		"main.(*bank).calls":  {"main.(*bank).calls → main.main.1 → ", "Yield"},
-		"main.(*bank).blocks": {"(*sync.Mutex).Lock (main.go:", "receive from a Go channel (main.go:"},
-		"main.(*bank).starts": nil,
+		"main.(*bank).move":      nil,
+		"main.(*bank).locks":     {"main.(*bank).locks → main.(*bank).under → ", "Mutex).Lock"},
+		"main.(*bank).calls":     {"main.(*bank).calls → main.main.1 → ", "Yield"},
+		"main.(*bank).blocks":    {"(*sync.Mutex).Lock (main.go:", "receive from a Go channel (main.go:"},
+		"main.(*bank).starts":    nil,
+		"main.(*bank).abstracts": {"main.(*bank).abstracts → (*sync.Mutex).Lock (main.go:"},
+		"main.(*bank).values":    {"→ (*sync.Mutex).Lock (main.go:", "→ (*sync.rlocker).Lock (main.go:"},
 	}
 	for _, a := range found {
 		if strings.HasSuffix(a.Function, "unused") {
