@@ -114,22 +114,41 @@ func (fl *flow) atomic(a Atomic, forms []*ssa.Function) Atomic {
 		for _, wait := range fl.nativeWaits(f) {
 			a.Waits = append(a.Waits, way(f, wait))
 		}
+		called := fl.reflected(f)
 		for call := range callsOf(f) {
-			for _, to := range fl.callees(f, call) {
-				if _, known := from[to]; known {
-					continue
-				}
-				from[to] = f
-				if fl.p.src.parker(to) {
-					a.Waits = append(a.Waits, way(f, linkName(to)))
-					continue
-				}
-				work = append(work, to)
+			called = append(called, fl.callees(f, call)...)
+		}
+		for _, to := range called {
+			if _, known := from[to]; known {
+				continue
 			}
+			from[to] = f
+			if fl.p.src.parker(to) {
+				a.Waits = append(a.Waits, way(f, linkName(to)))
+				continue
+			}
+			work = append(work, to)
 		}
 	}
 	slices.Sort(a.Waits)
 	return a
+}
+
+// reflected are what f may call by reflection, in the same order each time; see addReflected.
+func (fl *flow) reflected(f *ssa.Function) []*ssa.Function {
+	if linkName(f) != reflectCall {
+		return nil
+	}
+	s := fl.p.src
+	if r := fl.p.notes.find(reflectCall, "calls"); r != nil {
+		return slices.DeleteFunc(slices.Clone(s.ordered), func(f *ssa.Function) bool {
+			return !slices.ContainsFunc(r.targets, func(pattern string) bool { return match(pattern, linkName(f)) })
+		})
+	}
+	funcs, methods := s.reflected()
+	all := slices.DeleteFunc(append(funcs, methods...), func(f *ssa.Function) bool { return !s.used[f] })
+	slices.SortFunc(all, func(a, b *ssa.Function) int { return strings.Compare(a.String(), b.String()) })
+	return all
 }
 
 // ofTaskRuntime reports whether a package is one of this project's that wait for other threads for short times only, if

@@ -23,6 +23,7 @@ func TestAtomicIsProvenOrTheWaitIsNamed(t *testing.T) {
 		"main.(*bank).calls":     {"main.(*bank).calls → main.main.1 → ", "Yield"},
 		"main.(*bank).blocks":    {"(*sync.Mutex).Lock (main.go:", "receive from a Go channel (main.go:"},
 		"main.(*bank).starts":    nil,
+		"main.(*bank).reflects":  {"main.(*bank).reflects → reflect.Value.Call → reflect.Value.call → "},
 		"main.(*bank).abstracts": {"main.(*bank).abstracts → (*sync.Mutex).Lock (main.go:"},
 		"main.(*bank).values":    {"→ (*sync.Mutex).Lock (main.go:", "→ (*sync.rlocker).Lock (main.go:"},
 	}

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"os"
+	"reflect"
 	"sync"
 
 	capriccio "github.com/capriccio-go/capriccio"
@@ -80,6 +81,14 @@ func (b *bank) values() {
 	lock()
 }
 
+// reflects waits in what it calls by reflection.
+//
+//capriccio:atomic
+func (b *bank) reflects() { reflect.ValueOf(b).MethodByName("Settle").Call(nil) }
+
+// Settle is called by reflection only.
+func (b *bank) Settle() { b.under(0) }
+
 // starts has a task of its own wait, and does not.
 //
 //capriccio:atomic
@@ -98,6 +107,7 @@ func main() {
 		b.any = &vault{}
 		b.abstracts()
 		b.values()
+		b.reflects()
 		b.done <- 1
 		b.starts()
 		os.Exit(b.blocks())
