@@ -321,6 +321,9 @@ func (p *Program) collect() error {
 	packages.Visit([]*packages.Package{p.main}, nil, func(pkg *packages.Package) { p.all[pkg.ID] = pkg })
 	p.modules = make(map[string]bool)
 	for _, pkg := range p.all {
+		if pkg.PkgPath == "command-line-arguments" && pkg.Module == nil { // go list knows no module of files that it is given
+			pkg.Module = &packages.Module{Main: true}
+		}
 		p.modules[pkg.PkgPath] = pkg.Module != nil
 		if pkg.Name == "main" {
 			p.modules["main"] = true
