@@ -143,7 +143,7 @@ func errorLines(text []byte) string {
 }
 
 // remark matches what the compiler says with -m=2.
-var remark = regexp.MustCompile(`^[^ ]+:\d+:\d+: (  |can inline|cannot inline|inlining|leaking|moved to heap|parameter|mark |.* escapes to heap|.* does not escape|.* capturing by|.*ignoring self-assignment)`)
+var remark = regexp.MustCompile(`^.+?:\d+:\d+: (  |can inline|cannot inline|inlining|leaking|moved to heap|parameter|mark |.* escapes to heap|.* does not escape|.* capturing by|.*ignoring self-assignment)`)
 
 // overlay writes the changed sources to a folder, which remove takes away again.
 func (set *settings) overlay(r *rewriting, part string) (file string, remove func(), err error) {

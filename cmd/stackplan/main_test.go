@@ -67,6 +67,13 @@ func TestWrongCommandLines(t *testing.T) {
 	}
 }
 
+func TestErrorsAreToldFromRemarksInFoldersWithBlanks(t *testing.T) {
+	said := "# example.com/x\n../my folder/x.go:1:6: can inline f with cost 3 as: func() {}\n../my folder/x.go:2:1:   from y\n../my folder/x.go:9:2: undefined: z\n"
+	if got, want := errorLines([]byte(said)), "# example.com/x\n../my folder/x.go:9:2: undefined: z"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // A link, a pipe and a device are what they were, also if root writes to them.
 func TestWriteFileLeavesWhatIsNoFile(t *testing.T) {
 	write := func(name string) {
