@@ -89,6 +89,12 @@ func TestItemsExpireAndAreFlushedInTime(t *testing.T) {
 	if got := talk(s, "get long\r\nset new 0 0 1\r\nc\r\nget new\r\n"); got != "END\r\nSTORED\r\nVALUE new 0 1\r\nc\r\nEND\r\n" {
 		t.Errorf("after 50 s: %q", got)
 	}
+	// What a flush has let go does not come back with the next one, whether it has been asked for or not.
+	talk(s, "set old 0 0 1\r\nd\r\nflush_all 10\r\n")
+	now = now.Add(20 * time.Second)
+	if got := talk(s, "flush_all 100\r\nget old new\r\n"); got != "OK\r\nEND\r\n" {
+		t.Errorf("after a flush that came and one that will come: %q", got)
+	}
 }
 
 func TestWhatWasUsedLeastRecentlyGoes(t *testing.T) {
