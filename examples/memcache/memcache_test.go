@@ -156,6 +156,23 @@ func TestAnswersDoNotWaitForData(t *testing.T) {
 	}
 }
 
+// A talker is a client that has sent all at once.
+type talker struct {
+	io.Reader
+	io.Writer
+	deadlines int
+}
+
+func (t *talker) SetReadDeadline(time.Time) error { t.deadlines++; return nil }
+
+func TestClientsThatSendWithoutAPauseAreNotIdle(t *testing.T) {
+	s := &server{store: newStore(10_000, 100, time.Now), idle: time.Hour}
+	c := &talker{Reader: strings.NewReader("version\r\nversion\r\nversion\r\n"), Writer: io.Discard}
+	if err := s.converse(c, pool.Get().(*buffers)); err != nil || c.deadlines != 2 {
+		t.Errorf("%v, and %d deadlines; want one before each command but the first, for which wait has set it", err, c.deadlines)
+	}
+}
+
 func TestServerOverAConnection(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	err := capriccio.Run(context.Background(), func(context.Context) error {
