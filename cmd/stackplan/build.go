@@ -16,19 +16,17 @@ import (
 
 // config is how the sources are loaded.
 func (set *settings) config(patterns []string, tests bool) plan.Config {
-	cfg := plan.Config{
+	return plan.Config{
 		Patterns: patterns, Tests: tests, BuildFlags: set.buildFlags(),
 		Rewrite: set.rewrite, Annotations: set.annotations, All: set.all,
 	}
-	return cfg
 }
 
 func (set *settings) buildFlags() []string {
-	var flags []string
-	if set.tags != "" {
-		flags = append(flags, "-tags="+set.tags)
+	if set.tags == "" {
+		return nil
 	}
-	return flags
+	return []string{"-tags=" + set.tags}
 }
 
 // A rewriting is a plan and the sources that were changed for it.
@@ -77,7 +75,7 @@ func (set *settings) place(prog *plan.Program, rw *rewrite.Rewriter, patterns []
 		rw.SetBefore(text, dir)
 	}
 	for round := 1; ; round++ {
-		setRewriter(prog, rw)
+		prog.Refuse(rw.Refused)
 		p, err := prog.Place(set.maxPath, set.minChunk)
 		if err != nil || set.allocate || round > maxRounds {
 			return p, err
