@@ -34,10 +34,9 @@ type Program struct {
 	own     []*packages.Package // that may be rewritten
 	modules map[string]bool     // by import path: in a module, and not of the standard library
 
-	bin      *frames.Binary
-	src      *source
-	graph    *graph
-	measured *paths // by bounds, once it is asked for
+	bin   *frames.Binary
+	src   *source
+	graph *graph
 }
 
 // LoadContext loads and, unless there is a binary, builds the program. It returns what

@@ -393,23 +393,3 @@ func (p *Program) reportTrust(r *Report) {
 	}
 	sort.Slice(r.Unknown, func(i, j int) bool { return r.Unknown[i].Signature < r.Unknown[j].Signature })
 }
-
-// Bound is how much stack a function with a linker's name takes at most, under the same
-// conditions as Entry.Bound.
-func (p *Program) Bound(name string) (Bytes, error) {
-	ids := p.graph.byName[name]
-	if len(ids) == 0 {
-		return 0, fmt.Errorf("the binary has no function %s", name)
-	}
-	if p.measured == nil {
-		p.measured = p.bounds()
-	}
-	var most Bytes
-	for _, id := range ids {
-		if p.measured.next[id] == 0 && p.measured.length[id] == 0 && p.graph.nodes[id].frame > 0 {
-			return 0, fmt.Errorf("%s is not reached from where stacks begin", name)
-		}
-		most = max(most, p.measured.length[id])
-	}
-	return most, nil
-}
