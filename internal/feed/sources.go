@@ -67,8 +67,10 @@ func (s *Feed) addDeclared() error {
 		}
 		limit := float64(r.Limit())
 		switch {
-		case s.resource[i] >= 0:
+		case s.resource[i] >= 0 && limit > 0:
 			s.ledger.SetLimit(sched.ResourceID(s.resource[i]), limit)
+		case s.resource[i] >= 0: // the program has taken it back, or there was none
+			s.ledger.Unlimit(sched.ResourceID(s.resource[i]), limit < 0)
 		case limit != 0 && s.rt.Counts(r):
 			spec := sched.Spec{Name: r.Name(), Limit: max(limit, 0)}
 			if r == engine.Descriptors {
