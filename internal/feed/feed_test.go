@@ -141,6 +141,40 @@ func TestALimitMayBeTakenBack(t *testing.T) {
 	}
 }
 
+// A resource that has the name of something that is watched already is left out, and nothing else.
+func TestANameThatIsTaken(t *testing.T) {
+	same, err := engine.NewResource(probe.Heap, "")
+	testenv.Must(t, err)
+	other, err := engine.NewResource("after a taken name", "")
+	testenv.Must(t, err)
+	for _, r := range []*engine.Resource{same, other} {
+		r.SetLimit(10)
+		defer r.SetLimit(0)
+	}
+	rt, s := fed(t, 1, 1, Config{Policy: Resource})
+	defer rt.Close()
+	testenv.Must(t, rt.Go(func() {
+		for _, r := range []*engine.Resource{same, other} {
+			r.Acquire(1)
+			r.Release(1)
+		}
+	}).Join())
+	s.tick(rt.Now()+learnEvery, 1, nil)
+	watched(t, s, other)
+	_, err = s.ledger.Add(sched.Spec{Name: probe.GC, Limit: 1})
+	testenv.Must(t, err)
+	readings := heap(rt)
+	slices.Reverse(readings)
+	if err := s.observe(rt.Now()+2*learnEvery, readings); err == nil {
+		t.Error("no error although a reading has the name of a resource")
+	}
+	var r sched.Report
+	s.ledger.Report(&r)
+	if used := r.Resources[s.memory].Used; used != 1<<20 {
+		t.Errorf("%v of the heap are in use, want %v: it was read after what can't be watched", used, 1<<20)
+	}
+}
+
 // watched is where a resource is in predictions.
 func watched(t *testing.T, s *Feed, r *engine.Resource) int {
 	t.Helper()

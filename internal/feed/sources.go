@@ -27,8 +27,8 @@ func (s *Feed) addHeap() error {
 	return err
 }
 
-// observe takes what the probe has read.
-func (s *Feed) observe(now time.Duration, readings []probe.Reading) error {
+// observe takes what the probe has read. What can't be watched does not keep it from the others.
+func (s *Feed) observe(now time.Duration, readings []probe.Reading) (err error) {
 	for _, r := range readings {
 		id, known := s.readings[r.Name]
 		if !known {
@@ -44,9 +44,10 @@ func (s *Feed) observe(now time.Duration, readings []probe.Reading) error {
 					spec.Of = probe.Memory
 				}
 			}
-			var err error
-			if id, err = s.ledger.Add(spec); err != nil {
-				return err
+			var wrong error
+			if id, wrong = s.ledger.Add(spec); wrong != nil {
+				err = errors.Join(err, wrong)
+				continue
 			}
 			s.readings[r.Name] = id
 		}
@@ -55,12 +56,13 @@ func (s *Feed) observe(now time.Duration, readings []probe.Reading) error {
 			s.ledger.Observe(now, id, r.Value)
 		}
 	}
-	return nil
+	return err
 }
 
 // addDeclared takes up the resources that the program has declared, if they have a limit and have not been
-// taken up yet. A limit below 0 is to be found. Those that only other runtimes take of are left alone.
-func (s *Feed) addDeclared() error {
+// taken up yet. A limit below 0 is to be found. Those that only other runtimes take of are left alone, and so are
+// those that can't be watched, as they have the name of something that is.
+func (s *Feed) addDeclared() (err error) {
 	for i, r := range engine.Resources() {
 		if i == len(s.resource) {
 			s.resource = append(s.resource, -1)
@@ -79,15 +81,16 @@ func (s *Feed) addDeclared() error {
 					spec.Target, spec.Margin = descriptorsTarget(r.Limit())
 				}
 			}
-			id, err := s.ledger.Add(spec)
-			if err != nil {
-				return err
+			id, wrong := s.ledger.Add(spec)
+			if wrong != nil {
+				err = errors.Join(err, wrong)
+				continue
 			}
 			s.resource[i] = int(id)
 			s.sources = append(s.sources, source{id, r})
 		}
 	}
-	return nil
+	return err
 }
 
 // descriptorsTarget is how far to go with descriptors, and how much less lets go again, as
