@@ -93,6 +93,20 @@ func (s *Feed) addDeclared() (err error) {
 	return err
 }
 
+// followDescriptors takes up how many descriptors the process may have, unless the program has said how many.
+func (s *Feed) followDescriptors() {
+	if s.cfg.Descriptors == nil {
+		return
+	}
+	n, limit := s.cfg.Descriptors(), engine.Descriptors.Limit()
+	if n > 0 && (limit == 0 || limit == n || limit == s.followed) { // n: another runtime has been faster
+		if limit != n {
+			engine.Descriptors.SetLimit(n)
+		}
+		s.followed = n
+	}
+}
+
 // descriptorsTarget is how far to go with descriptors, and how much less lets go again, as
 // shares of the limit: 95 and 90 %, but, where they are many, not before the connections that a
 // server takes by itself have used what is theirs (engine.SpareDescriptors).
@@ -248,6 +262,7 @@ func (s *Feed) tick(now time.Duration, steps uint64, readings []probe.Reading) {
 	}
 	if now-s.learnt >= learnEvery && steps != s.flows {
 		s.learnt, s.flows = now, steps
+		s.followDescriptors()
 		err = errors.Join(err, s.addDeclared())
 		s.learn()
 		total, count := s.cfg.Graph.ReadyDelays()
