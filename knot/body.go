@@ -124,12 +124,15 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 		}
 		return n, x.heldUp(n)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return 0, fmt.Errorf("%w: %w", (*fault)(h1.BodyTimeout), err)
+		return 0, lateBody(err)
 	case err == nil || err == io.EOF:
 		return 0, fmt.Errorf("%w: %w", (*fault)(h1.BodyTorn), io.ErrUnexpectedEOF)
 	}
 	return 0, err
 }
+
+// lateBody is the error for a read that has met its deadline.
+func lateBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTimeout), err) }
 
 // heldUp counts n bytes that were read of the body, and parks while memory is short and others go first.
 func (x *Ctx) heldUp(n int) error {
