@@ -116,6 +116,20 @@ func (x *Ctx) gatheredLeft() {
 	x.resp.start, x.resp.chunk = -1, 0
 }
 
+// takeBack drops what is gathered of a response that is not to be completed. If none of it has left it is open again;
+// otherwise the client must not get more of it: that might be its end.
+func (x *Ctx) takeBack() {
+	r := &x.resp
+	switch {
+	case r.phase == respOpen: // what is gathered is of responses before
+	case r.start >= 0:
+		x.out = x.out[:r.start]
+		r.phase, r.start, r.chunk = respOpen, -1, 0
+	default:
+		x.out, r.chunk = x.out[:0], 0
+	}
+}
+
 // vectorWriter is a connection with writev.
 type vectorWriter interface {
 	WriteBuffers(*net.Buffers) (int64, error)

@@ -387,10 +387,8 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	} else {
 		x.logRequest(what, "panic", fmt.Sprint(p), "stack", string(task.PanicStack(p)))
 	}
-	if r := &x.resp; r.phase != respOpen && r.start >= 0 && !x.finished {
-		// The response is still ours to take back.
-		x.out = x.out[:r.start]
-		r.phase = respOpen
+	if !x.finished {
+		x.takeBack()
 	}
 	x.closing = true
 	if x.resp.phase == respOpen && x.writeErr == nil && !x.finished {
