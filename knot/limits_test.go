@@ -302,6 +302,20 @@ func TestBodyThatIsReset(t *testing.T) {
 	})
 }
 
+// TestGoexitGivesBuffersBack: a handler that leaves by runtime.Goexit leaves no buffers in use behind, as they are counted.
+func TestGoexitGivesBuffersBack(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler})
+		before := bufferBytes.InUse()
+		for range 3 {
+			if got := sv.exchange("GET /goexit HTTP/1.1\r\nHost: h\r\n\r\n"); statusOf(got) != "500" {
+				t.Fatalf("%q", got)
+			}
+		}
+		testenv.Until(t, "no more buffers are in use than before", func() bool { return bufferBytes.InUse() <= before })
+	})
+}
+
 func TestIdleConnectionIsSmall(t *testing.T) {
 	const most = 200
 	size := unsafe.Sizeof(conn{}) + 2*unsafe.Sizeof(uintptr(0)) // and the closure of again

@@ -400,7 +400,8 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	if !goexit && err == nil {
 		return turnLinger
 	}
-	if goexit {
+	if goexit { // the caller's frames are gone
+		giveBack(x)
 		x.c.leave()
 		x.c.end(err == nil)
 	}
