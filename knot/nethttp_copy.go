@@ -125,7 +125,7 @@ func (e *exchange) sendPart(f osFile, from, size int64) (int64, error) {
 	}
 	r := &x.resp
 	nc, ok := x.c.nc.(fileSender)
-	if !ok || x.head.Method == h1.MethodHead || h1.Bodyless(r.status) || size > r.length-r.written {
+	if !ok || x.head.Method == h1.MethodHead || h1.Bodyless(r.status) || size > r.length-r.written || x.pace.rate > 0 {
 		return 0, nil
 	}
 	file, err := secondFile(f)
