@@ -259,3 +259,19 @@ func (e *exchange) leave(c *conn) {
 	// The conn's own task does not touch it while the handler runs, and does the same later.
 	engine.Spawn(engine.Options{Loop: e.loop, Context: context.Background()}, c.leave)
 }
+
+// stepOut is leave while the handler goes on writing, maybe on a goroutine.
+func (e *exchange) stepOut(c *conn) {
+	if e.loop == nil || engine.CurrentLoop() == e.loop {
+		c.leave()
+		return
+	}
+	engine.Spawn(engine.Options{Loop: e.loop, Context: context.Background()}, func() {
+		e.control.Lock()
+		over := e.over
+		e.control.Unlock()
+		if !over { // else c may soon be at another request; it is not yet, as its task is one of this loop
+			c.leave()
+		}
+	})
+}
