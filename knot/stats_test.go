@@ -44,10 +44,21 @@ func TestStats(t *testing.T) {
 	})
 }
 
+// TestStatsWithoutTimes: also not of requests of another server, whose Ctx has come to this one.
 func TestStatsWithoutTimes(t *testing.T) {
-	s := &Server{Handler: func(x *Ctx) error { return nil }}
-	serveScript(s, newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1))
-	if d := s.Stats().Durations; d.Count != 0 || s.Stats().Responses[2] != 1 {
+	handler := func(x *Ctx) error { return nil }
+	timed, s := &Server{Handler: handler, Timed: true}, &Server{Handler: handler}
+	defer timed.Close()
+	defer s.Close()
+	for range 10 {
+		for _, one := range []*Server{timed, s} {
+			one.ServeConn(newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1))
+		}
+	}
+	if d := timed.Stats().Durations; d.Count != 10 {
+		t.Errorf("timed: %+v", d)
+	}
+	if d := s.Stats().Durations; d.Count != 0 || s.Stats().Responses[2] != 10 {
 		t.Errorf("%+v", d)
 	}
 }
