@@ -178,9 +178,10 @@ type handlerPages struct {
 	x *Ctx
 }
 
-// Resident implements netpoll.Pages. SendFile asks before each piece that it sends, so
-// this is also where the time that the client has for it begins.
+// Moved and Resident are those of entryPages.
+func (p *handlerPages) Moved() { p.e.armWrite(p.x) }
+
 func (p *handlerPages) Resident(off, n int64) int64 {
-	p.e.armWrite(p.x)
+	p.Moved()
 	return p.File.Resident(off, n)
 }

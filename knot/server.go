@@ -86,9 +86,9 @@ type Server struct {
 	// after half of it at the earliest); then it gets 408. Default: DefaultBodyTimeout.
 	// Negative: for ever.
 	BodyTimeout time.Duration
-	// WriteTimeout is how long one write of a response, of 256 KB or, from a file, 1 MB at most, may be
-	// held up by a client that does not read (noticed after twice as long at the latest). The connection is
-	// closed then. Default: DefaultWriteTimeout. Negative: for ever.
+	// WriteTimeout is how long one write of a response, of 256 KB at most, may be held up by a client
+	// that does not read (noticed after twice as long at the latest). The connection is closed then.
+	// Default: DefaultWriteTimeout. Negative: for ever.
 	WriteTimeout time.Duration
 
 	// ShutdownTimeout is how long Run waits for requests under way, and for the first ones of
