@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/knot"
 )
 
 // TestMain lets the test's program be knot.
@@ -217,18 +216,12 @@ func askUntil(stop chan struct{}, addr string, answers chan<- struct{}) error {
 
 // TestHandOverThatFails: the new program does not come to serve, and the old one goes on.
 func TestHandOverThatFails(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
-	listening := make(chan net.Addr, 1)
-	server := &knot.Server{Listening: func(addr net.Addr) { listening <- addr }}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ln) }()
-	addr := <-listening
+	server, addr := servesNothing(t)
 	for program, c := range map[string]struct {
 		pid  int
 		want string
 	}{"/bin/false": {2, "did not come to serve"}, "/none/knot": {2, "no such file"}, "/bin/true": {1, "this is process 1"}} {
-		h := &handover{pid: c.pid, program: program, server: server, notify: func(string) error { return nil }, done: func(error) { t.Error("ended") }}
+		h := &handover{pid: c.pid, program: program, server: server, notify: func(string) error { return nil }, ctx: t.Context(), done: func(error) { t.Error("ended") }}
 		if err := h.replace(time.Minute); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", program, err, c.want)
 		}
@@ -239,8 +232,6 @@ func TestHandOverThatFails(t *testing.T) {
 		resp.Body.Close()
 	}
 	http.DefaultClient.CloseIdleConnections()
-	server.Close()
-	<-ended
 }
 
 func TestInherit(t *testing.T) {

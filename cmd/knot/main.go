@@ -99,6 +99,8 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 			return err
 		}
 		defer admin.stop()
+	} else {
+		from.admin.Close() // else clients would wait there for ever
 	}
 	if len(from.sockets) == 0 {
 		if err := removeStale(server.Addr); err != nil {
@@ -118,12 +120,15 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		once.Do(func() {
 			set.announce(stdout, addr, admin)
 			state.listening.Store(true)
+			if admin != nil {
+				admin.start()
+			}
 			from.serving()
 			systemd.notify("READY=1\nSTATUS=serving")
 		})
 	}
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
-	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, done: end}
+	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
 	defer upgrade.onUpgrade()()
 	defer systemd.whenDone(ctx, stdout, set.quiet, server.Conns)()
 	err = capriccio.Run(context.Background(), func(context.Context) error {
