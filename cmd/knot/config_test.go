@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -380,6 +382,37 @@ func TestExamplesOfTheDocuments(t *testing.T) {
 		set, err := parse([]string{"-config", file}, io.Discard)
 		if err != nil || len(set.sites) == 0 || set.admin == "" {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestChangedValues: what a reload does not bring is told, and nothing else.
+func TestChangedValues(t *testing.T) {
+	values := func(texts ...string) (all []config.Value) {
+		for i := 0; i < len(texts); i += 2 {
+			all = append(all, config.Value{Name: texts[i], Text: texts[i+1]})
+		}
+		return all
+	}
+	before := values("addr", ":80", "cache", "8MB", "grace", "5s", "log", "x", "root", "a")
+	after := values("addr", ":80", "cache", "9MB", "grace", "6s", "listing", "true", "max-conns", "7", "open-files", "10", "root", "b")
+	if got, want := changedValues(before, after), []string{"grace", "log", "max-conns"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestReloadOfTheCache: its size is that of the file, from the reading on.
+func TestReloadOfTheCache(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	var served running
+	defer served.close()
+	for _, size := range []int64{8, 2} {
+		writeConfig(t, file, fmt.Sprintf("cache = '%dMB'\nroot = '%s'\n", size, sampleSite))
+		set, err := parse([]string{"-config", file}, io.Discard)
+		testenv.Must(t, err)
+		testenv.Must(t, served.load(set, slog.New(slog.DiscardHandler)))
+		if got := served.stats().MaxBytes; got > size<<20 || got < size<<19 {
+			t.Errorf("%d bytes, want %d MB", got, size)
 		}
 	}
 }

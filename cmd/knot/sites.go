@@ -118,7 +118,10 @@ func (r *running) reloading(set *settings, args []string, log *slog.Logger, secu
 	}
 }
 
-// changedValues are the names whose values differ, but for those of the sites.
+// ofFiles are flags about files, which sites take up when they are opened: at each reading of the configuration.
+var ofFiles = []string{"cache", "cache-file-max", "open-files", "revalidate"}
+
+// changedValues are the names whose values differ, but for those that the sites go by.
 func changedValues(before, after []config.Value) (names []string) {
 	values := make(map[string]string)
 	for _, v := range before {
@@ -132,7 +135,9 @@ func changedValues(before, after []config.Value) (names []string) {
 	}
 	names = append(names, slices.Collect(maps.Keys(values))...)
 	slices.Sort(names)
-	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(ofOneSite, name) })
+	return slices.DeleteFunc(names, func(name string) bool {
+		return slices.Contains(ofOneSite, name) || slices.Contains(ofFiles, name)
+	})
 }
 
 // build opens the sites. The error is about all that is wrong with them.
