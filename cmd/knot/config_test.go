@@ -17,6 +17,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
@@ -413,6 +414,33 @@ func TestReloadOfTheCache(t *testing.T) {
 		testenv.Must(t, served.load(set, slog.New(slog.DiscardHandler)))
 		if got := served.stats().MaxBytes; got > size<<20 || got < size<<19 {
 			t.Errorf("%d bytes, want %d MB", got, size)
+		}
+	}
+}
+
+// TestOpenFilesAreDivided among the sites, those of the default too.
+func TestOpenFilesAreDivided(t *testing.T) {
+	one, err := knot.OpenFiles(sampleSite)
+	testenv.Must(t, err)
+	defer one.Close()
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	text := ""
+	for _, host := range []string{"a", "b", "c", "d"} {
+		text += fmt.Sprintf("[[site]]\nhosts = ['%s']\nroot = '%s'\n", host, sampleSite)
+	}
+	for flags, want := range map[string]int{"": one.Stats().MaxOpen, "open-files = 64\n": 64, "open-files = 0\n": 0} {
+		writeConfig(t, file, flags+text)
+		set, err := parse([]string{"-config", file}, io.Discard)
+		testenv.Must(t, err)
+		b, err := build(set, slog.New(slog.DiscardHandler))
+		testenv.Must(t, err)
+		sum := 0
+		for _, f := range b.files {
+			sum += f.Stats().MaxOpen
+		}
+		b.close()
+		if sum > want+15 || sum < want/2 { // parts are rounded
+			t.Errorf("%q: %d files of four sites are kept open, want about %d", flags, sum, want)
 		}
 	}
 }

@@ -216,7 +216,7 @@ func openFiles(set *settings, c *config.Site, rules []site.HeaderRule) (*knot.Fi
 	fc := set.files
 	if n := len(set.sites); n > 1 {
 		fc.CacheBytes = divided(fc.CacheBytes, int64(n))
-		fc.OpenFiles = int(divided(int64(fc.OpenFiles), int64(n)))
+		fc.OpenFiles = int(divided(int64(openFilesOf(fc.OpenFiles)), int64(n)))
 		if fc.CacheBytes > 0 {
 			fc.CacheFileMax = min(fc.CacheFileMax, fc.CacheBytes)
 		}
@@ -247,6 +247,16 @@ func openFiles(set *settings, c *config.Site, rules []site.HeaderRule) (*knot.Fi
 		return nil, fmt.Errorf("the files of %s can't be opened: this user has no right to %s", c.Root, from)
 	}
 	return nil, err
+}
+
+// openFilesOf is how many files all sites together keep open: 0 is the default, which is that of one site
+// (knot.FilesConfig).
+func openFilesOf(given int) int {
+	var limit syscall.Rlimit
+	if given != 0 || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return given
+	}
+	return int(max(16, min(limit.Cur/64, 4096)))
 }
 
 // divided is the n-th part of a limit, of which what is not positive stands for something else.
