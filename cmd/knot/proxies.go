@@ -110,6 +110,9 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
 		p.Check = &proxy.Check{Path: k.Path, Host: k.Host, Fall: k.Fall, Rise: k.Rise}
 		take("check.every", k.Every, &p.Check.Every)
 		take("check.timeout", k.Timeout, &p.Check.Timeout)
+		if p.Check.Every < 0 || p.Check.Timeout < 0 {
+			errs = append(errs, errors.New("check: every and timeout must be above 0"))
+		}
 	}
 	if f := c.FastCGI; f != nil {
 		p.FastCGI = &proxy.FastCGI{Root: f.Root, Index: f.Index, Split: f.Split, Set: f.Set}
