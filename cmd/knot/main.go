@@ -23,14 +23,14 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 {
+		if command := commands[os.Args[1]]; command != nil {
+			os.Exit(command(os.Args[2:], os.Stdin, os.Stdout, os.Stderr)) // a signal ends these
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
-	if len(os.Args) > 1 {
-		if command := commands[os.Args[1]]; command != nil {
-			os.Exit(command(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
-		}
-	}
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
