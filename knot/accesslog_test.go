@@ -173,6 +173,9 @@ func TestLostLogLinesAreReported(t *testing.T) {
 	log.mu.Unlock()
 	request(1)
 	reported("too slow", `level=WARN msg="knot: the access log is written too slowly, lines are lost" lines_lost=7`)
+	if n := log.Dropped(); n != 2+3+7 {
+		t.Errorf("%d lines are lost, want 12", n)
+	}
 	if err := log.Close(); err != syscall.ENOSPC {
 		t.Errorf("Close: %v", err)
 	}

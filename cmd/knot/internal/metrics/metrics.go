@@ -20,7 +20,7 @@ type Source struct {
 	Server   func() knot.Stats
 	Files    func() knot.FilesStats
 	TooOften func() uint64 // requests refused as their clients ask too often
-	LogLost  func() uint64 // lines of the access log that were dropped
+	LogLost  func() uint64 // lines of the access log that were lost
 	Backends func() []proxy.BackendStats
 	Graph    func() *bgraph.Snapshot // nil while there is none
 	Ready    func() error            // nil: new requests are welcome
@@ -82,7 +82,7 @@ var (
 	backendTunnels   = desc("backend_tunnels", "Tunnels of those.", "backend")
 	backendUp        = desc("backend_up", "1: it gets requests.", "backend")
 
-	logLost = desc("access_log_lost_lines_total", "Lines of the access log that were dropped because it could not be written fast enough.")
+	logLost = desc("access_log_lost_lines_total", "Lines of the access log that were lost because it could not be written, or not fast enough.")
 )
 
 // States are those of a resource.
