@@ -43,7 +43,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	responses  = desc("responses_total", "Responses by the class of their status.", "class")
-	errorsSent = desc("errors_total", "Responses that report an error, by status; only those that the server sends itself.", "status")
+	errorsSent = desc("errors_total", "Responses that report an error, by status: those statuses that the server uses itself. Responses of backends count too.", "status")
 	bodyBytes  = desc("response_body_bytes_total", "Bytes of response bodies.")
 	durations  = desc("request_duration_seconds", "Time from the end of a request's head to the end of its response.")
 
