@@ -140,11 +140,33 @@ func outgoing(sites []config.Site) (sum int) {
 	return sum
 }
 
-// proxyStats are those of the backends of all sites.
+// over reports whether its backends have nothing under way any more.
+func (b *built) over() bool {
+	return b.retired.Load() && !slices.ContainsFunc(b.proxies, func(p *proxy.Proxy) bool {
+		return slices.ContainsFunc(p.Stats(), func(s proxy.BackendStats) bool { return s.Outstanding > 0 })
+	})
+}
+
+// proxyStats are those of the backends of all sites, with what is under way since before a reload.
 func (r *running) proxyStats() (all []proxy.BackendStats) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if now := r.now.Load(); now != nil {
 		for _, p := range now.proxies {
 			all = append(all, p.Stats()...)
+		}
+	}
+	r.before = slices.DeleteFunc(r.before, (*built).over)
+	for _, b := range r.before {
+		for _, p := range b.proxies {
+			for _, s := range p.Stats() {
+				if s.Outstanding > 0 {
+					gets := slices.ContainsFunc(all, func(o proxy.BackendStats) bool { return o.Name == s.Name && o.Up })
+					all = append(all, proxy.BackendStats{
+						Name: s.Name, Failures: make(map[string]uint64), Outstanding: s.Outstanding, Tunnels: s.Tunnels, Up: gets,
+					})
+				}
+			}
 		}
 	}
 	return all

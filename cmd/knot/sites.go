@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -26,6 +27,8 @@ type built struct {
 	files   []*knot.Files   // of each site
 	clients []*site.Clients // of those sites that have a limit
 	proxies []*proxy.Proxy
+
+	retired atomic.Bool // nobody is served by them any more; tunnels may go on; atomic
 }
 
 func (b *built) close() {
@@ -40,7 +43,10 @@ func (b *built) close() {
 // A running is what is served at the moment. Safe from anywhere.
 type running struct {
 	sites site.Switch
-	now   atomic.Pointer[built]
+	now   atomic.Pointer[built] // changed with mu held
+
+	mu     sync.Mutex
+	before []*built // those whose proxies may have something under way; guarded by mu
 }
 
 // load serves what set says from now on. What was served is closed when nobody is by it any more.
@@ -49,11 +55,19 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	b.hosts.OnRetire(func() { go b.close() }) // not on a loop
+	b.hosts.OnRetire(func() {
+		b.retired.Store(true)
+		go b.close() // not on a loop
+	})
 	for _, p := range b.proxies {
 		p.Start()
 	}
-	r.now.Store(b)
+	r.mu.Lock()
+	r.before = slices.DeleteFunc(r.before, (*built).over)
+	if before := r.now.Swap(b); before != nil && len(before.proxies) > 0 {
+		r.before = append(r.before, before)
+	}
+	r.mu.Unlock()
 	r.sites.Set(b.hosts)
 	return nil
 }
