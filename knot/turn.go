@@ -393,8 +393,10 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 		r.phase = respOpen
 	}
 	x.closing = true
-	if x.resp.phase == respOpen && x.writeErr == nil && !x.finished {
-		x.replace(500)
+	if !x.finished {
+		if x.resp.phase == respOpen && x.writeErr == nil {
+			x.replace(500)
+		}
 		x.conclude()
 	}
 	x.spoiled = true
