@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -136,7 +137,9 @@ func openSocket(addr string) (int, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		network, addr = "unix", path
 	}
-	ln, err := net.Listen(network, addr)
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // it has no filters (SO_ATTACH_FILTER), and so no stop without resets: netpoll.Listener.Drain
+	ln, err := config.Listen(context.Background(), network, addr)
 	if err != nil {
 		return -1, err
 	}

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -59,6 +61,16 @@ func TestUser(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	c.Process.Signal(syscall.SIGTERM)
 	testenv.Check(t, c.Wait())
+}
+
+// TestSocketOpenedBefore: the socket for another user is one of plain TCP, on which a stop can keep new clients out.
+func TestSocketOpenedBefore(t *testing.T) {
+	fd, err := openSocket("127.0.0.1:0")
+	testenv.Must(t, err)
+	defer unix.Close(fd)
+	if protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL); err != nil || protocol != unix.IPPROTO_TCP {
+		t.Errorf("protocol %d, %v; want %d", protocol, err, unix.IPPROTO_TCP)
+	}
 }
 
 func TestIdentities(t *testing.T) {
