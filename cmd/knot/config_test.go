@@ -421,6 +421,35 @@ func TestReloadOfTheCache(t *testing.T) {
 	}
 }
 
+// TestReloadAtTheStart: a SIGHUP that comes before anything is served brings what the file says then, and not in between
+// what it said before.
+func TestReloadAtTheStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	log := slog.New(slog.DiscardHandler)
+	text := "root = '" + sampleSite + "'\ncache = "
+	writeConfig(t, file, text+"'8MB'\n")
+	args := []string{"-config", file}
+	set, err := parse(args, io.Discard)
+	testenv.Must(t, err)
+	var served running
+	defer served.close()
+	writeConfig(t, file, text+"'2MB'\n")
+	served.reload(set, args, log)
+	if served.now.Load() != nil {
+		t.Error("something is served before the start is over")
+	}
+	testenv.Must(t, served.load(set, log))
+	served.catchUp(set, args, log)
+	if got := served.stats().MaxBytes; got > 2<<20 {
+		t.Errorf("the cache has %d bytes, want 2 MB", got)
+	}
+	now := served.now.Load()
+	served.catchUp(set, args, log)
+	if served.now.Load() != now {
+		t.Error("it was read again twice")
+	}
+}
+
 // TestOpenFilesAreDivided among the sites, those of the default too.
 func TestOpenFilesAreDivided(t *testing.T) {
 	one, err := knot.OpenFiles(sampleSite)

@@ -114,6 +114,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	if err := served.load(set, errorLog); err != nil {
 		return err
 	}
+	served.catchUp(set, args, errorLog)
 	systemd := notifier{os.Getenv("NOTIFY_SOCKET")}
 	var once sync.Once
 	server.Listening = func(addr net.Addr) {

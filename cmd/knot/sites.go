@@ -47,6 +47,9 @@ type running struct {
 
 	mu     sync.Mutex
 	before []*built // those whose proxies may have something under way; guarded by mu
+	again  bool     // a reload was asked for before the first load; guarded by mu
+
+	reloads sync.Mutex // held by reload
 }
 
 // load serves what set says from now on. What was served is closed when nobody is by it any more.
@@ -67,8 +70,8 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 	if before := r.now.Swap(b); before != nil && len(before.proxies) > 0 {
 		r.before = append(r.before, before)
 	}
-	r.mu.Unlock()
 	r.sites.Set(b.hosts)
+	r.mu.Unlock()
 	return nil
 }
 
@@ -103,8 +106,18 @@ func (r *running) tooOften() (n uint64) {
 
 // reload reads the configuration file again and serves the sites that it has now. If something is
 // wrong with it, what is served stays as it is. Of flags, which can't change while knot runs, it
-// says which ones would. set is what knot was started with, from args.
+// says which ones would. set is what knot was started with, from args. Before anything is served, when root's
+// rights may not be given up yet, it only notes for catchUp that it was called.
 func (r *running) reload(set *settings, args []string, log *slog.Logger) {
+	r.reloads.Lock()
+	defer r.reloads.Unlock()
+	r.mu.Lock()
+	early := r.now.Load() == nil
+	r.again = r.again || early
+	r.mu.Unlock()
+	if early {
+		return
+	}
 	fresh, err := parse(args, io.Discard)
 	if err == nil {
 		err = r.load(fresh, log)
@@ -116,6 +129,17 @@ func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 	log.Info("knot: the configuration was read again", "file", set.config, "sites", len(fresh.sites))
 	if changed := changedValues(set.values, fresh.values); len(changed) > 0 {
 		log.Warn("knot: these keys of the configuration take effect when knot is started anew", "keys", strings.Join(changed, ", "))
+	}
+}
+
+// catchUp does what reload was called for before the first load.
+func (r *running) catchUp(set *settings, args []string, log *slog.Logger) {
+	r.mu.Lock()
+	again := r.again
+	r.again = false
+	r.mu.Unlock()
+	if again {
+		r.reload(set, args, log)
 	}
 }
 
