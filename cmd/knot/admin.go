@@ -94,8 +94,11 @@ func listenAdmin(addr string, socket *os.File, log *slog.Logger, stats func() kn
 	return a, nil
 }
 
-// start starts serving unless that has been done.
+// start starts serving unless that has been done. a may be nil, as for stop.
 func (a *adminServer) start() {
+	if a == nil {
+		return
+	}
 	a.begun.Do(func() {
 		go func() {
 			defer close(a.ended)
@@ -117,6 +120,9 @@ func (a *adminServer) socket() (*os.File, error) {
 
 // stop ends the server; requests under way have a moment to end. It may be called more than once.
 func (a *adminServer) stop() {
+	if a == nil {
+		return
+	}
 	a.begun.Do(func() { close(a.ended) })
 	a.ln.Close() // what is accepted is served; Shutdown alone may pass over the last one
 	<-a.ended

@@ -178,9 +178,7 @@ func (h *handover) replace(patience time.Duration) error {
 		return errStopping
 	}
 	h.notify(fmt.Sprintf("MAINPID=%d\nREADY=1", pid))
-	if h.admin != nil {
-		h.admin.stop() // the successor answers for the service
-	}
+	h.admin.stop() // the successor answers for the service
 	h.log.Info("knot: handed over; the requests under way are answered here", "pid", pid)
 	successor.Release()
 	return nil

@@ -92,16 +92,11 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	}
 	defer onHangup(out, served.reloading(set, args, errorLog, secure.reload), errorLog, cancel)()
 	state := newHealth(server.Stats)
-	var admin *adminServer
-	if set.admin != "" {
-		server.Timed = true
-		if admin, err = listenAdmin(set.admin, from.admin, errorLog, served.stats, state.register, metricsPage(server, &served, state)); err != nil {
-			return err
-		}
-		defer admin.stop()
-	} else {
-		from.admin.Close() // else clients would wait there for ever
+	admin, err := set.openAdmin(&from, &served, state, errorLog)
+	if err != nil {
+		return err
 	}
+	defer admin.stop()
 	if len(from.sockets) == 0 {
 		if err := removeStale(server.Addr); err != nil {
 			return err
@@ -121,9 +116,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		once.Do(func() {
 			set.announce(stdout, addr, admin)
 			state.listening.Store(true)
-			if admin != nil {
-				admin.start()
-			}
+			admin.start()
 			from.serving()
 			systemd.notify("READY=1\nSTATUS=serving")
 		})
@@ -143,6 +136,16 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		}
 	}
 	return err
+}
+
+// openAdmin serves the admin address, if there is to be one.
+func (set *settings) openAdmin(from *inheritance, served *running, state *health, log *slog.Logger) (*adminServer, error) {
+	if set.admin == "" {
+		from.admin.Close() // else clients would wait there for ever
+		return nil, nil
+	}
+	set.server.Timed = true
+	return listenAdmin(set.admin, from.admin, log, served.stats, state.register, metricsPage(set.server, served, state))
 }
 
 // options are those of the runtime.
