@@ -35,8 +35,7 @@ func servesNothing(t *testing.T) (*knot.Server, net.Addr) {
 	return server, <-listening
 }
 
-// TestHandOverWhileStopping: a process hands over once, and not at all when it is to stop: the successor would have
-// sockets that no client is let in by any more.
+// TestHandOverWhileStopping: a process hands over once, and not at all when it is to stop.
 func TestHandOverWhileStopping(t *testing.T) {
 	server, _ := servesNothing(t)
 	begun := filepath.Join(t.TempDir(), "begun")

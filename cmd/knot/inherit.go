@@ -116,8 +116,8 @@ type handover struct {
 	done    context.CancelCauseFunc // ends ctx
 }
 
-// errStopping is why a process that stops is not handed over any more: what it does to its sockets in the
-// end is done to those of a successor.
+// errStopping is why a process that is to end is not handed over: one that was told to stop would leave a successor
+// that serves on, and one that has been handed over a second one.
 var errStopping = errors.New("this process has handed over already, or was told to stop")
 
 // onUpgrade answers SIGUSR1 until stop is called.

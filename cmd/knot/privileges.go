@@ -28,12 +28,11 @@ func identityOf(text string) (id identity, err error) {
 	name, group, hasGroup := strings.Cut(text, ":")
 	account, err := user.Lookup(name)
 	if err != nil {
-		if account, err = user.LookupId(name); err != nil {
-			if id.uid, err = number(name); err != nil {
-				return id, fmt.Errorf("there is no user %q", name)
-			}
-			id.gid = id.uid
+		if id.uid, err = number(name); err != nil { // user.LookupId would cut it off, perhaps to root's
+			return id, fmt.Errorf("there is no user %q", name)
 		}
+		id.gid = id.uid
+		account, _ = user.LookupId(name)
 	}
 	if account != nil {
 		id.uid, _ = strconv.Atoi(account.Uid)
