@@ -83,6 +83,23 @@ func TestHandOverWhileStopping(t *testing.T) {
 	}
 }
 
+// TestAdminAddressOfAnother: while the process that it comes from may answer there, this one does not.
+func TestAdminAddressOfAnother(t *testing.T) {
+	socket, err := testenv.Listen(t).(*net.TCPListener).File()
+	testenv.Must(t, err)
+	a, err := listenAdmin("", socket, slog.New(slog.DiscardHandler), func() (none knot.FilesStats) { return none })
+	testenv.Must(t, err)
+	waits := false
+	a.begun.Do(func() {
+		waits = true
+		close(a.ended)
+	})
+	a.stop()
+	if !waits {
+		t.Error("it has begun to answer")
+	}
+}
+
 // TestHandOverOfTheAdminAddress: what asks there hears of the new process, and not of the old one's end, which may be
 // long in coming; and nobody listens any more when the new one is not to have such an address.
 func TestHandOverOfTheAdminAddress(t *testing.T) {
