@@ -230,6 +230,13 @@ func TestSelectWithOneCaseTwice(t *testing.T) {
 	})
 }
 
+func TestDoneCaseOfNoContext(t *testing.T) {
+	mustPanic(t, "DoneCase of a nil context", func() {
+		var none context.Context
+		DoneCase(none)
+	})
+}
+
 // A hookedContext counts what waits for its end, which does not come.
 type hookedContext struct {
 	context.Context
