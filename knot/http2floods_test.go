@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -241,6 +242,60 @@ func TestHTTP2Patience(t *testing.T) {
 		h.heard -= int64(time.Minute)
 		h.mu.Unlock()
 	}
+}
+
+// TestHTTP2HeadsWait: a client that does not read for a while, and meanwhile gets the heads of many responses, is not taken for
+// one that floods: the heads wait, as bodies do.
+func TestHTTP2HeadsWait(t *testing.T) {
+	const many = defaultMaxStreams - 1
+	s := &Server{H2C: true, ErrorLog: quietLog(), Handler: func(x *Ctx) error {
+		if x.Path() != "/large" {
+			x.AddHeader("X-Own", strings.Repeat(x.Path(), 2000))
+			return x.Send(200, "", nil)
+		}
+		return echoHandler(x)
+	}}
+	near, far := net.Pipe() // without a buffer
+	near.SetDeadline(time.Now().Add(time.Minute))
+	go s.ServeConn(far)
+	p := &framePeer{t: t, nc: near, Framer: http2.NewFramer(near, near), dec: hpack.NewDecoder(4096, nil)}
+	p.enc = hpack.NewEncoder(&p.block)
+	io.WriteString(near, wholePre)
+	p.WriteSettings()
+	for acked := false; !acked; {
+		f, err := p.ReadFrame()
+		testenv.Must(t, err)
+		settings, is := f.(*http2.SettingsFrame)
+		acked = is && settings.IsAck()
+	}
+	p.ask(0, "/large")
+	for i := range many {
+		p.ask(i+1, fmt.Sprint("/", i))
+	}
+	s.mu.Lock()
+	h := s.first.h2
+	s.mu.Unlock()
+	testenv.Until(t, "all are answered, or wait; one may be sending", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.failed || h.last == 2*many+1 && h.starting == 0 && h.handlers-len(h.writers) <= 1
+	})
+	p.WritePing(false, [8]byte{})
+	for heads, pinged := 0, false; heads <= many || !pinged; {
+		switch v := p.verdict(); {
+		case v == "200":
+			heads++
+		case v == "ping":
+			pinged = true
+		case !strings.HasPrefix(v, "data "):
+			t.Fatalf("%s after %d heads", v, heads)
+		}
+	}
+	near.Close()
+	for s.Conns() > 0 {
+		runtime.Gosched()
+	}
+	s.Close()
 }
 
 // TestHTTP2MakesRoom: a connection without a request makes room for a new one, and is told so; one with a request does not.

@@ -303,8 +303,14 @@ func (st *stream) WriteBuffers(all *net.Buffers) (total int64, err error) {
 	return total, err
 }
 
-// sendHead sends the head of a response, or the trailer. It needs mu.
+// sendHead sends the head of a response, or the trailer; it waits while much has been gathered that the client
+// does not take. It needs mu.
 func (st *stream) sendHead(status int, text []byte, ends bool) error {
+	for len(st.h.out) >= h2OutMost && !st.dropped && !st.h.over {
+		if err := st.waitToSend(); err != nil {
+			return err
+		}
+	}
 	if st.dropped || st.h.over {
 		return errReset
 	}
@@ -337,18 +343,26 @@ func (st *stream) sendData(p []byte, ends bool) error {
 				return nil
 			}
 			continue
-		case !h.writing && len(h.out) > 0:
-			h.flush()
-			continue
 		}
-		if !st.queued {
-			st.queued = true
-			h.writers = append(h.writers, st)
-		}
-		if err := st.wait(&st.writer, engine.ReasonWrite, st.writeBy); err != nil {
+		if err := st.waitToSend(); err != nil {
 			return err
 		}
 	}
+}
+
+// waitToSend sends what has been gathered, or waits until there may be room for more. It needs mu, which it
+// leaves meanwhile.
+func (st *stream) waitToSend() error {
+	h := st.h
+	if !h.writing && len(h.out) > 0 {
+		h.flush()
+		return nil
+	}
+	if !st.queued {
+		st.queued = true
+		h.writers = append(h.writers, st)
+	}
+	return st.wait(&st.writer, engine.ReasonWrite, st.writeBy)
 }
 
 // Close implements net.Conn.
