@@ -268,6 +268,26 @@ func TestHTTP2LargeHeadsAreNotKept(t *testing.T) {
 	}
 }
 
+// TestHTTP2LongLine: one line that is longer than a head may be is answered as many are, and the connection goes on.
+func TestHTTP2LongLine(t *testing.T) {
+	sv := startServer(t, &Server{H2C: true, Handler: echoHandler, MaxHead: 1000}, 1)
+	p := sv.frames(wholePre)
+	p.WriteSettings()
+	for i, c := range []struct {
+		length int
+		status string
+	}{{1001, "431"}, {10_000, "431"}, {100, "200"}} {
+		p.headers(uint32(2*i+1), p.get("cookie", strings.Repeat("\xfe", c.length)), wholeHead) // which no code makes shorter
+		got := p.verdict()
+		for strings.HasPrefix(got, "data") {
+			got = p.verdict()
+		}
+		if got != c.status {
+			t.Errorf("a line of %d bytes: %s, want %s", c.length, got, c.status)
+		}
+	}
+}
+
 // TestHTTP2SlowReader: a reader that is always a frame behind what comes does not have all of the body kept.
 func TestHTTP2SlowReader(t *testing.T) {
 	s := &Server{}
