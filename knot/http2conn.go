@@ -50,6 +50,7 @@ type h2Conn struct {
 	handlers   int       // requests that are being served, those that the client has reset included
 	starting   int       // ... whose tasks have not begun
 	last       uint32    // highest number of a stream so far
+	cut        []uint32  // see cutOff
 	patience   int       // see nuisance
 	sendWindow int64
 	newWindow  int64 // what streams may send at first

@@ -22,6 +22,13 @@ import (
 
 // floods are what clients did to bring servers down, each a frame or two at a time. Each ends with its connection.
 var floods = map[string]func(p *framePeer, i int) error{
+	"trailers that nobody wants": func(p *framePeer, i int) error {
+		if i == 0 {
+			p.headers(1, p.post("X-Y", "z"), endsHeaders)
+		}
+		p.headers(1, p.head("a", "b"), wholeHead)
+		return nil
+	},
 	"rapid reset": func(p *framePeer, i int) error {
 		p.ask(i, "/wait")
 		return p.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel)
@@ -407,6 +414,10 @@ func TestHTTP2Farewell(t *testing.T) {
 	late.nc.Close()
 	p.WritePing(true, known)
 	expect(p, "answer 5", "away 5 NO_ERROR")
+	p.headers(7, p.post(), endsHeaders) // too late, all of it, and no error
+	p.headers(7, p.head("a", "b"), wholeHead)
+	p.WritePing(false, [8]byte{})
+	expect(p, "ping")
 	goOn <- true
 	expect(p, "answer 1")
 	p.nc.Close()
