@@ -380,8 +380,8 @@ func (h *h2Conn) request(text []byte) error {
 	case h.handlers >= int(h.limits.streams): // requests that were reset count, until their handlers have returned
 		return streamError(id, http2.ErrCodeRefusedStream)
 	}
-	if h.handlers == 0 && !h.c.awake() { // it is being closed to make room
-		return nil
+	if h.handlers == 0 && !h.c.awake() { // it is being closed to make room; the GOAWAY of that names this one too
+		return streamError(id, http2.ErrCodeRefusedStream)
 	}
 	st := newStream(h, text)
 	h.streams[id] = st
