@@ -299,9 +299,7 @@ func TestHTTP2HeadsWait(t *testing.T) {
 		}
 	}
 	near.Close()
-	for s.Conns() > 0 {
-		runtime.Gosched()
-	}
+	testenv.Until(t, "the end of the connection", func() bool { return s.Conns() == 0 })
 	s.Close()
 }
 
