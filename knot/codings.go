@@ -94,13 +94,6 @@ type want struct {
 	beside bool    // a file beside it, not one made from it
 }
 
-func (w *want) suffix() string {
-	if w.beside {
-		return w.coding.Suffix
-	}
-	return ""
-}
-
 // cacheKey is the name under which the cache knows what is wanted. A path has no NUL.
 func (x *Ctx) cacheKey(w *want) []byte {
 	if w.coding == nil {
@@ -151,9 +144,9 @@ func (f *Files) mayCompress(e *entry) bool {
 	return k.compresses && e.kept && e.head.text && e.length >= k.least && e.length <= k.most
 }
 
-// besides finds out which files compressed beforehand stand beside the one that x asks for. It may
-// park.
-func (f *Files) besides(x *Ctx, plain *identity, ctype string) (set uint32) {
+// besides finds out which files compressed beforehand stand beside the one called name, an entry.name,
+// that x asks for. It may park.
+func (f *Files) besides(x *Ctx, name string, plain *identity, ctype string) (set uint32) {
 	if !f.codings.suffixes || !compressible(ctype) && ctype != unknownType {
 		return 0
 	}
@@ -162,7 +155,7 @@ func (f *Files) besides(x *Ctx, plain *identity, ctype string) (set uint32) {
 		if suffix == "" {
 			continue
 		}
-		fd, file, err := f.open(x, &toLook, suffix)
+		fd, file, err := f.openBeside(x, &toLook, name, suffix)
 		if err != nil {
 			continue
 		}

@@ -159,6 +159,42 @@ func TestPrecompressed(t *testing.T) {
 	}
 }
 
+// TestPrecompressedIndex: what stands beside one that could be the index of a folder is not sent for
+// another one that is.
+func TestPrecompressedIndex(t *testing.T) {
+	root := t.TempDir()
+	html, text := strings.Repeat("html ", 1000), strings.Repeat("text ", 1000)
+	writeFile(t, filepath.Join(root, "both/index.html"), html)
+	writeFile(t, filepath.Join(root, "both/index.txt"), text)
+	writeFile(t, filepath.Join(root, "both/index.txt.gz"), "text gzipped")
+	writeFile(t, filepath.Join(root, "left/index.html.gz"), "html gzipped")
+	writeFile(t, filepath.Join(root, "left/index.txt"), text)
+	writeFile(t, filepath.Join(root, "second/index.txt"), text)
+	writeFile(t, filepath.Join(root, "second/index.txt.gz"), "text gzipped")
+	for name, config := range map[string]FilesConfig{"memory": {}, "open": {CacheFileMax: -1}, "always": {Revalidate: -1}, "none": {CacheBytes: -1, OpenFiles: -1}} {
+		for _, walks := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, walks), func(t *testing.T) {
+				config.Codings, config.Index = Precompressed(), []string{"index.html", "index.txt"}
+				f := openWith(t, root, config)
+				f.walks = f.walks || walks
+				for _, test := range []struct{ path, coding, body string }{
+					{"/both/", "", html},
+					{"/both/index.txt", "gzip", "text gzipped"},
+					{"/left/", "", text},
+					{"/second/", "gzip", "text gzipped"},
+				} {
+					for range 2 {
+						answer := askFile(f, test.path, "Accept-Encoding: gzip\r\n")
+						if statusOf(answer) != "200" || headerOf(answer, "Content-Encoding") != test.coding || bodyOf(answer) != test.body {
+							t.Errorf("%s: %.300q, want %.20q", test.path, answer, test.body)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
 func tagOf(f *Files, path, coding string) string {
 	return headerOf(askFile(f, path, "Accept-Encoding: "+coding+"\r\n"), "ETag")
 }

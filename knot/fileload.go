@@ -147,14 +147,14 @@ func (f *Files) stillThere(x *Ctx, e *entry, now int64, w want) bool {
 	if f.revalidate > 0 {
 		e.checked.Store(now)
 	}
-	fd, file, err := f.open(x, &toLook, w.suffix())
+	fd, file, err := f.openWanted(x, &toLook, &w)
 	if err != nil {
 		return false
 	}
 	var id identity
 	err = id.read(fd)
 	closeEither(fd, file)
-	if err != nil || id != e.id || w.coding == nil && f.besides(x, &id, e.head.ctype) != e.beside {
+	if err != nil || id != e.id || w.coding == nil && f.besides(x, e.name, &id, e.head.ctype) != e.beside {
 		return false
 	}
 	e.checked.Store(now)
@@ -194,10 +194,10 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 		openHook()
 	}
 	began := f.now()
-	fd, file, err := f.open(x, &toRead, w.suffix())
+	fd, file, err := f.openWanted(x, &toRead, &w)
 	if scarce(err) && f.caches != nil {
 		f.caches.closeIdle(began + 1)
-		fd, file, err = f.open(x, &toRead, w.suffix())
+		fd, file, err = f.openWanted(x, &toRead, &w)
 	}
 	if err != nil {
 		return nil, false, err
@@ -243,7 +243,7 @@ func (f *Files) describe(x *Ctx, e *entry, w want) {
 			ctype = h.Value
 		}
 	}
-	e.beside = f.besides(x, &e.id, ctype)
+	e.beside = f.besides(x, name, &e.id, ctype)
 	e.describe(f, name, ctype, &w, 0)
 }
 
