@@ -337,3 +337,40 @@ func TestLargeFileAfterAPause(t *testing.T) {
 		})
 	})
 }
+
+// TestTagsWithoutATime: where all files are given the same time, as reproducible builds do, two of the same size have
+// different validators. Where the time says something, copies of a file on two machines have the same.
+func TestTagsWithoutATime(t *testing.T) {
+	root := t.TempDir()
+	path := filepath.Join(root, "f")
+	f := openWith(t, root, FilesConfig{Revalidate: -1})
+	// put makes content the file's, at another moment than what was there.
+	put := func(content string, mtime time.Time) {
+		var before, after unix.Stat_t
+		unix.Stat(path, &before)
+		for after.Ctim == before.Ctim || after.Ctim == (unix.Timespec{}) {
+			rename(t, path, content)
+			testenv.Must(t, os.Chtimes(path, mtime, mtime))
+			testenv.Must(t, unix.Stat(path, &after))
+		}
+	}
+	for name, test := range map[string]struct {
+		mtime  time.Time
+		status string
+	}{
+		"the first second":  {time.Unix(1, 0), "200"},
+		"zip":               {time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC), "200"},
+		"before there were": {time.Unix(-1000, 0), "200"},
+		"one that counts":   {time.Date(2001, 2, 3, 4, 5, 6, 7, time.UTC), "304"},
+	} {
+		put("one", test.mtime)
+		first := askFile(f, "/f")
+		put("two", test.mtime)
+		for _, header := range []string{"If-None-Match: " + headerOf(first, "ETag"), "If-Modified-Since: " + test.mtime.UTC().Format(httpTime)} {
+			answer := askFile(f, "/f", header+"\r\n")
+			if statusOf(answer) != test.status || test.status == "200" && bodyOf(answer) != "two" {
+				t.Errorf("%s: %q: %q, want %s", name, header, answer, test.status)
+			}
+		}
+	}
+}

@@ -52,6 +52,20 @@ func (id *identity) read(fd int) error {
 	return nil
 }
 
+// timeless is a time, in nanoseconds since 1970, before which mtime says nothing: no file of a site is from
+// before 1981, but package managers and builds that are to be the same each time give all files one such
+// time (the first second of 1970, or of 1980, the oldest of zip).
+const timeless = int64(11 * 365 * 24 * time.Hour)
+
+// changed is when the content was changed, as far as can be told, in nanoseconds since 1970. By mtime servers
+// with copies of a file say the same of it; but two versions must not be told apart by their size alone.
+func (id *identity) changed() int64 {
+	if id.mtime < timeless {
+		return id.ctime
+	}
+	return id.mtime
+}
+
 // young reports whether the file was changed so shortly before that another change may look the
 // same.
 func (id *identity) young() bool {
@@ -302,7 +316,7 @@ func (e *entry) describe(f *Files, name, ctype string, w *want, sum uint32) {
 	h := &e.head
 	e.name, h.ctype = name, ctype
 	h.text = compressible(ctype)
-	h.modified = time.Unix(0, e.id.mtime).UTC()
+	h.modified = time.Unix(0, e.id.changed()).UTC()
 	b := make([]byte, 0, 192+len(ctype))
 	b = h.modified.AppendFormat(append(b, "Last-Modified: "...), httpTime)
 	b = append(b, "\r\nETag: "...)
@@ -338,10 +352,10 @@ func (f *Files) headerOf(name string) []Header {
 	return f.header(name)
 }
 
-// appendTag makes a strong validator of size and nanosecond time of change; and of the coding,
+// appendTag makes a strong validator of size and nanosecond time of change, see changed; and of the coding,
 // with a sum of the content if another version of the program might code it differently.
 func appendTag(dst []byte, id *identity, w *want, sum uint32) []byte {
-	dst = strconv.AppendInt(append(dst, '"'), id.mtime, 36)
+	dst = strconv.AppendInt(append(dst, '"'), id.changed(), 36)
 	dst = strconv.AppendInt(append(dst, '-'), id.size, 36)
 	if w.coding != nil {
 		dst = append(append(dst, '-'), w.coding.Name...)
