@@ -57,7 +57,6 @@ type codings struct {
 	compresses bool // one of list has Compress
 	least      int64
 	most       int64
-	busy       *task.Semaphore // taken while compressing
 }
 
 func (f *Files) configureCodings(config *FilesConfig) error {
@@ -65,7 +64,6 @@ func (f *Files) configureCodings(config *FilesConfig) error {
 	k.list = config.Codings
 	k.least = orDefault(config.CompressMin, defaultCompressMin, 0)
 	k.most = orDefault(config.CompressMax, defaultCompressMax, 1<<40)
-	k.busy = task.NewSemaphore(maxBusy())
 	if len(k.list) > maxCodings {
 		return fmt.Errorf("knot: %d codings; there may be %d", len(k.list), maxCodings)
 	}
@@ -84,8 +82,11 @@ func (f *Files) configureCodings(config *FilesConfig) error {
 	return nil
 }
 
-// maxBusy is how many files are compressed at a time: a processor is left for the loops.
-func maxBusy() int64 { return int64(max(1, runtime.GOMAXPROCS(0)-1)) }
+// compressing is taken while a file is compressed, by whichever Files: a processor is left for the loops.
+var (
+	compressing     = task.NewSemaphore(mostCompressing)
+	mostCompressing = int64(max(1, runtime.GOMAXPROCS(0)-1))
+)
 
 // A want says what is looked for under the path of a request.
 type want struct {
@@ -173,11 +174,11 @@ func (f *Files) besides(x *Ctx, name string, plain *identity, ctype string) (set
 func (f *Files) compress(x *Ctx, fl *flight, w want) (e *entry, err error) {
 	err = errLost // if the runtime is closing
 	defer func() { fl.land(e, err, e != nil, f.now()) }()
-	if !f.codings.busy.TryAcquire(1) {
+	if !compressing.TryAcquire(1) {
 		err = errNotKept
 		return nil, err
 	}
-	defer f.codings.busy.Release(1)
+	defer compressing.Release(1)
 	e, err = f.makeCoded(x, fl, w)
 	return e, err
 }

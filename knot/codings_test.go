@@ -3,7 +3,6 @@ package knot
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -286,47 +285,6 @@ func TestCompressOnTheFly(t *testing.T) {
 	checkCache(t, f)
 	if stats := f.Stats(); stats.Hits+stats.OpenHits+stats.Misses < 10 || stats.Misses > 12 {
 		t.Errorf("a request counts more than once: %+v", stats)
-	}
-}
-
-// TestCompressionThatDoesNotPay is not tried again, nor one that fails.
-func TestCompressionThatDoesNotPay(t *testing.T) {
-	settleFiles(t)
-	root := t.TempDir()
-	writeFile(t, filepath.Join(root, "a.css"), strings.Repeat("plain ", 1000))
-	for name, compress := range map[string]func(src []byte) ([]byte, error){
-		"dull":  func(src []byte) ([]byte, error) { return src[:len(src)-len(src)/32], nil },
-		"fails": func(src []byte) ([]byte, error) { return nil, errors.New("no") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := 0
-			f := openWith(t, root, FilesConfig{Codings: []Coding{{Name: "gzip", Compress: func(src []byte) ([]byte, error) { n++; return compress(src) }}}})
-			for range 3 {
-				if answer := askFile(f, "/a.css", "Accept-Encoding: gzip\r\n"); headerOf(answer, "Content-Encoding") != "" || len(bodyOf(answer)) != 6000 {
-					t.Errorf("%.300q", answer)
-				}
-			}
-			if n != 1 {
-				t.Errorf("tried %d times", n)
-			}
-		})
-	}
-}
-
-// TestCompressionIsBounded: while as many compress as may, others get the file as it is.
-func TestCompressionIsBounded(t *testing.T) {
-	settleFiles(t)
-	root := t.TempDir()
-	writeFile(t, filepath.Join(root, "a.css"), strings.Repeat("plain ", 1000))
-	var count atomic.Int32
-	f := openWith(t, root, FilesConfig{Codings: []Coding{squeeze("gzip", &count)}})
-	f.codings.busy.Acquire(maxBusy())
-	if answer := askFile(f, "/a.css", "Accept-Encoding: gzip\r\n"); len(bodyOf(answer)) != 6000 || count.Load() != 0 {
-		t.Errorf("%.300q", answer)
-	}
-	f.codings.busy.Release(maxBusy())
-	if answer := askFile(f, "/a.css", "Accept-Encoding: gzip\r\n"); bodyOf(answer) != "gzip of 6000 bytes" {
-		t.Errorf("%.300q", answer)
 	}
 }
 
