@@ -75,3 +75,24 @@ func TestCompressionIsBoundedForAllSites(t *testing.T) {
 		t.Errorf("%d compress at a time, want %d", made, mostCompressing)
 	}
 }
+
+// TestCompressionThatDoesNotFit into the cache, though the welcome was for less, is not made again for every request.
+func TestCompressionThatDoesNotFit(t *testing.T) {
+	settleFiles(t)
+	root := t.TempDir()
+	const size = 400_000
+	writeFile(t, filepath.Join(root, "a.css"), strings.Repeat("plain   ", size/8))
+	made := 0
+	most := func(src []byte) ([]byte, error) { made++; return src[:3*len(src)/4], nil }
+	codings := []Coding{{Name: "br", Compress: most}, {Name: "gzip", Compress: most}}
+	f := openWith(t, root, FilesConfig{CacheBytes: 256 << 10, CacheFileMax: 8 << 10, OpenFiles: 16, Codings: codings})
+	for range 3 {
+		if answer := askFile(f, "/a.css", "Accept-Encoding: br, gzip\r\n"); headerOf(answer, "Content-Encoding") != "" || len(bodyOf(answer)) != size {
+			t.Errorf("%.300q", answer)
+		}
+	}
+	if made != len(codings) {
+		t.Errorf("made %d times, want once with each coding", made)
+	}
+	checkCache(t, f)
+}

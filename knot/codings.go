@@ -46,7 +46,7 @@ const (
 )
 
 var (
-	errDull    = errors.New("knot: the file does not get smaller")
+	errDull    = errors.New("knot: the file does not get smaller, or not small enough to be kept")
 	errNotKept = errors.New("knot: there is no room or no time to compress the file")
 )
 
@@ -209,6 +209,9 @@ func (f *Files) makeCoded(x *Ctx, fl *flight, w want) (*entry, error) {
 	made.users.Store(1)
 	made.checked.Store(f.now())
 	made.describe(f, plain.name, plain.head.ctype, &w, crc32.ChecksumIEEE(coded))
+	if !fl.shard.fits(made) {
+		return nil, errDull
+	}
 	if !fl.shard.reserve(made, hash) {
 		return nil, errNotKept
 	}

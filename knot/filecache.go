@@ -67,7 +67,7 @@ type entry struct {
 	// look the same.
 	young bool
 
-	// dull has a bit for each coding that does not make the file smaller. atomic
+	// dull has a bit for each coding that does not make the file smaller, or not small enough. atomic
 	dull       atomic.Uint32
 	users      atomic.Int32
 	checked    atomic.Int64 // reading of the clock when id was last compared
