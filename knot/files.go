@@ -309,7 +309,8 @@ func openStatus(err error) error {
 	switch {
 	case errors.As(err, &status):
 		return err
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG):
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG),
+		errors.Is(err, unix.EILSEQ), errors.Is(err, unix.EINVAL): // a file system that has no such names
 		return Status(404)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM),
 		errors.Is(err, unix.EXDEV), errors.Is(err, unix.ELOOP), // a link that leads out
