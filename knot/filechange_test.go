@@ -374,3 +374,54 @@ func TestTagsWithoutATime(t *testing.T) {
 		}
 	}
 }
+
+// exhaust takes every descriptor that is left, and returns what gives them back.
+func exhaust(t *testing.T, fd int) (giveBack func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	testenv.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	lower := limit
+	lower.Cur = uint64(highestFD(t) + 1)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lower); err != nil {
+		t.Skip(err)
+	}
+	var taken []int
+	for { // below the limit every number must be taken
+		one, err := unix.Dup(fd)
+		if err != nil {
+			break
+		}
+		taken = append(taken, one)
+	}
+	return func() {
+		for _, one := range taken {
+			unix.Close(one)
+		}
+		unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	}
+}
+
+// TestContentWithoutDescriptors: while none is left what is in memory can't be compared with the file, and is served
+// and kept nevertheless, unless it is to be compared at every request. Then the change shows.
+func TestContentWithoutDescriptors(t *testing.T) {
+	for revalidate, want := range map[time.Duration]string{0: "200", -1: "503"} {
+		settleFiles(t)
+		root, path := changing(t)
+		f := openWith(t, root, FilesConfig{Revalidate: revalidate})
+		now := int64(1)
+		f.now = func() int64 { return now }
+		old := askBody(t, f, "/d/f")
+		rename(t, path, "new")
+		now += int64(time.Hour)
+		giveBack := exhaust(t, f.root.fd)
+		answer := askFile(f, "/d/f")
+		giveBack()
+		if statusOf(answer) != want || want == "200" && bodyOf(answer) != old {
+			t.Errorf("revalidate %v: without a descriptor: %.300q", revalidate, answer)
+		}
+		now += int64(time.Hour)
+		if got := askBody(t, f, "/d/f"); got != "new" {
+			t.Errorf("revalidate %v: with descriptors again: %.20q", revalidate, got)
+		}
+	}
+}

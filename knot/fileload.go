@@ -162,6 +162,9 @@ func (f *Files) stillThere(x *Ctx, e *entry, now int64, w want) bool {
 		e.checked.Store(now)
 	}
 	fd, file, err := f.openWanted(x, &toLook, &w)
+	if scarce(err) && e.full && f.revalidate > 0 {
+		return true // nothing is known of a change, and to send it no descriptor is needed
+	}
 	if err != nil {
 		return false
 	}
@@ -209,10 +212,6 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 	}
 	began := f.now()
 	fd, file, err := f.openWanted(x, &toRead, &w)
-	if scarce(err) && f.caches != nil {
-		f.caches.closeIdle(began + 1)
-		fd, file, err = f.openWanted(x, &toRead, &w)
-	}
 	if err != nil {
 		return nil, false, err
 	}
