@@ -425,3 +425,26 @@ func TestContentWithoutDescriptors(t *testing.T) {
 		}
 	}
 }
+
+// TestFolderThatMayOnlyBeSearched: that it may not be read matters to listings, not to the slash behind its name, nor to
+// what is in it.
+func TestFolderThatMayOnlyBeSearched(t *testing.T) {
+	root, path := changing(t)
+	folder := filepath.Dir(path)
+	writeFile(t, filepath.Join(folder, "index.html"), "index")
+	testenv.Must(t, os.Chmod(folder, 0o111))
+	t.Cleanup(func() { os.Chmod(folder, 0o755) })
+	for _, kept := range keepings {
+		f := openWith(t, root, kept.config)
+		if f.walks {
+			t.Skip("without openat2 folders are opened to be read")
+		}
+		asNobody(func() {
+			for target, want := range map[string]string{"/d": "301", "/d/": "200", "/d/f": "200", "/d/none": "404"} {
+				if answer := askFile(f, target); statusOf(answer) != want {
+					t.Errorf("%s: %s: %.200q, want %s", kept.name, target, answer, want)
+				}
+			}
+		})
+	}
+}

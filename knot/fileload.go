@@ -212,6 +212,9 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 	}
 	began := f.now()
 	fd, file, err := f.openWanted(x, &toRead, &w)
+	if errors.Is(err, unix.EACCES) && f.kindOf(x, &w) == errDirectory {
+		err = errDirectory // which nobody wants to read
+	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -241,6 +244,20 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 		made.kept = f.keep(made)
 	}
 	return made, made.kept, nil
+}
+
+// kindOf is the kind of what is wanted, which need not be readable, or what opening it met. It may park.
+func (f *Files) kindOf(x *Ctx, w *want) error {
+	fd, file, err := f.openWanted(x, &toLook, w)
+	if err != nil {
+		return err
+	}
+	defer closeEither(fd, file)
+	var id identity
+	if err := id.read(fd); err != nil {
+		return err
+	}
+	return id.kind()
 }
 
 // describe prepares the header of a file that was just opened. It may park.
