@@ -279,8 +279,11 @@ func (f *Files) Serve(x *Ctx) error {
 }
 
 // ServeAs is Serve as if the client had asked for path, which must begin with a slash and be
-// clean: no escapes, no "." and "..", no double slashes.
+// clean: no escapes, no "." and "..", no double slashes. One with a NUL names no file (404).
 func (f *Files) ServeAs(x *Ctx, path string) error {
+	if strings.IndexByte(path, 0) >= 0 {
+		return Status(404) // the system would read as far as there
+	}
 	x.path = viewBytes(path)
 	return f.Serve(x)
 }

@@ -393,3 +393,21 @@ func TestStatusOfNames(t *testing.T) {
 		}
 	}
 }
+
+// TestServeAsWithNUL: the system takes a name to end there, and the cache what follows for a coding.
+func TestServeAsWithNUL(t *testing.T) {
+	root := t.TempDir()
+	writeFile(t, filepath.Join(root, "a.js"), strings.Repeat("plain ", 1000))
+	writeFile(t, filepath.Join(root, "a.js.br"), "coded")
+	f := openWith(t, root, FilesConfig{Codings: Precompressed()})
+	path := "/a.js"
+	server := &Server{Handler: func(x *Ctx) error { return f.ServeAs(x, path) }}
+	for _, test := range []struct{ path, status string }{{"/a.js", "200"}, {"/a.js\x00.png", "404"}, {"/a.js\x00br", "404"}} {
+		path = test.path
+		nc := newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: br\r\n\r\n"), nil, 1)
+		serveScript(server, nc)
+		if got := statusOf(string(nc.output)); got != test.status {
+			t.Errorf("%q: %s, want %s", test.path, got, test.status)
+		}
+	}
+}
