@@ -50,6 +50,7 @@ type h2Conn struct {
 	handlers   int       // requests that are being served, those that the client has reset included
 	starting   int       // ... whose tasks have not begun
 	last       uint32    // highest number of a stream so far
+	cut        []uint32  // see cutOff
 	patience   int       // see nuisance
 	sendWindow int64
 	newWindow  int64 // what streams may send at first
@@ -85,8 +86,9 @@ func newH2Conn(c *conn, prefix []byte) *h2Conn {
 		raw = secure.raw
 	}
 	h.starts, _ = raw.(starter)
-	h.dec = hpack.NewDecoder(max(h.limits.table, h2TableSize), h.head.field) // until the client knows of a smaller one
-	h.dec.SetMaxStringLength(s.limits.head.Size)
+	// The size is that until the client knows of a smaller one. The length of a string has no limit besides fragment's for
+	// a block: the decoder's would end the connection, and a head that is too large has an answer.
+	h.dec = hpack.NewDecoder(max(h.limits.table, h2TableSize), h.head.field)
 	h.enc = hpack.NewEncoder(&h.encoded)
 	h.enc.SetMaxDynamicTableSizeLimit(h.limits.encoderTable)
 	h.frames = http2.NewFramer(&h.h2Output, nil)
@@ -298,20 +300,11 @@ func (h *h2Conn) due() int64 {
 	switch {
 	case h.closing:
 	case h.handlers == 0:
-		least(h.idleSince, h.idleLimit())
+		least(h.idleSince, h.srv.limits.idle)
 	default:
-		least(h.srv.clock.now(), h.idleLimit()) // then it looks again
+		least(h.srv.clock.now(), h.srv.limits.idle) // then it looks again
 	}
 	return due
-}
-
-// idleLimit is how long there may be no request. It needs mu.
-func (h *h2Conn) idleLimit() time.Duration {
-	idle, first := h.srv.limits.idle, h.srv.limits.headTime
-	if h.last == 0 && first > 0 && (idle <= 0 || first < idle) {
-		return first
-	}
-	return idle
 }
 
 // arm leaves an earlier deadline alone, as conn.armIdle does. It needs mu.
@@ -341,7 +334,7 @@ func (h *h2Conn) overslept() bool {
 		return false
 	case h.headBy != 0 && now >= h.headBy:
 		return false
-	case h.handlers == 0 && passed(h.idleSince, h.idleLimit()):
+	case h.handlers == 0 && passed(h.idleSince, h.srv.limits.idle):
 		h.close()
 	case h.pinged == 0 && passed(h.heard, h.limits.pingAfter):
 		h.pinged = now
