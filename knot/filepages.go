@@ -19,7 +19,8 @@ func (p *entryPages) ReadAt(b []byte, off int64) (int, error) { return p.e.readA
 func (p *entryPages) Resident(off, n int64) int64 {
 	p.x.c.armWrite(p.x.srv.limits.write)
 	e, now := p.e, p.x.srv.clock.now()
-	if seen := e.seen.Load(); seen != 0 && now-seen < int64(seenFor) {
+	// Another Server may have seen it, by a clock that began earlier.
+	if seen := e.seen.Load(); seen != 0 && seen <= now && now-seen < int64(seenFor) {
 		return n
 	}
 	have := e.slow().Resident(off, n)
