@@ -22,7 +22,8 @@ func (p *entryPages) Moved() { p.x.c.armWrite(p.x.srv.limits.write) }
 func (p *entryPages) Resident(off, n int64) int64 {
 	p.Moved()
 	e, now := p.e, p.x.srv.clock.now()
-	if seen := e.seen.Load(); seen != 0 && now-seen < int64(seenFor) {
+	// Another Server may have seen it, by a clock that began earlier.
+	if seen := e.seen.Load(); seen != 0 && seen <= now && now-seen < int64(seenFor) {
 		return n
 	}
 	have := e.slow().Resident(off, n)

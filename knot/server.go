@@ -102,7 +102,7 @@ type Server struct {
 	// MaxConns is how many connections are served at a time; those that handlers have hijacked count until they
 	// are closed, unless they come from a listener of another package. For a further one a connection is
 	// closed that has waited for a request for a second; if there is none, the new one gets 503, over TLS
-	// an alert, and is closed. If more than an eighth of MaxConns and 8 are being told so, others
+	// an alert, and is closed. If more than an eighth of MaxConns and 8, or 256, are being told so, others
 	// wait to be accepted. Default: DefaultMaxConns, or, if that is less, what the limit on open
 	// descriptors (getrlimit(2)) leaves besides those that are open at the start, some for files and
 	// the rest, and Outgoing. Negative: no limit.

@@ -391,8 +391,10 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 		x.takeBack()
 	}
 	x.closing = true
-	if x.resp.phase == respOpen && x.writeErr == nil && !x.finished {
-		x.replace(500)
+	if !x.finished {
+		if x.resp.phase == respOpen && x.writeErr == nil {
+			x.replace(500)
+		}
 		x.conclude()
 	}
 	x.spoiled = true
