@@ -39,7 +39,7 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 }
 
 // usable looks for what the start would fail on besides what tryOut opens: addresses, the user, and the
-// folder of the log.
+// folders of the log and of the dump.
 func (set *settings) usable() error {
 	var errs []error
 	if addr := set.server.Addr; !strings.HasPrefix(addr, "unix:") {
@@ -59,6 +59,9 @@ func (set *settings) usable() error {
 		if _, err := os.Stat(filepath.Dir(set.log)); err != nil {
 			errs = append(errs, fmt.Errorf("log: %w", err))
 		}
+	}
+	if _, err := set.dumpFolder(); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -108,6 +108,9 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	if err := set.dropRights(&from); err != nil {
 		return err
 	}
+	if err := set.checkDump(); err != nil {
+		return err
+	}
 	server.Listeners = from.listeners(server.Addr)
 	if err := served.load(set, errorLog); err != nil {
 		return err
