@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
 	"github.com/capriccio-go/capriccio/knot/site"
 )
 
@@ -34,8 +35,9 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, strings.TrimPrefix(err.Error(), "knot: "))
 		return exitFailed
 	}
-	fmt.Fprintf(stdout, "%s is all right; sites: %d\n", args[0], len(set.sites))
-	return exitOK
+	out := &flaghelp.Output{Writer: stdout}
+	fmt.Fprintf(out, "%s is all right; sites: %d\n", args[0], len(set.sites))
+	return written(out, stderr)
 }
 
 // usable looks for what the start would fail on besides what tryOut opens: addresses, the user, and the
@@ -109,8 +111,9 @@ func hashCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "knot:", err)
 		return exitFailed
 	}
-	fmt.Fprintln(stdout, line)
-	return exitOK
+	out := &flaghelp.Output{Writer: stdout}
+	fmt.Fprintln(out, line)
+	return written(out, stderr)
 }
 
 func isTerminal(file *os.File) bool {

@@ -36,6 +36,19 @@ func TestHelp(t *testing.T) {
 	testenv.Golden(t, "help.txt", all.Bytes())
 }
 
+// What was asked for and could not be written is no success.
+func TestHelpThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	testenv.Must(t, err)
+	defer full.Close()
+	for _, args := range [][]string{{"-help"}, {"help", "report"}, {"version"}} {
+		var stderr bytes.Buffer
+		if code := run(context.Background(), args, full, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("%q: exit status %d, %q", args, code, &stderr)
+		}
+	}
+}
+
 func TestWrongCommandLines(t *testing.T) {
 	for _, c := range []struct {
 		args string
