@@ -68,11 +68,15 @@ func TestWrongCommandLines(t *testing.T) {
 		{"build -rewrite= ./x", "want one or more"},
 		{"static -dump testdata/no-such-file ./x", "no such file"},
 		{"build ./no-such-folder", "no-such-folder"},
+		{"report ./no-such-folder", "stackplan report: "},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, stdout, stderr := stackplan(strings.Fields(c.args)...)
 			if code != exitFailed || stdout != "" || !strings.Contains(stderr, c.want) {
 				t.Errorf("exit status %d; it said %q and %q, want %q in the latter", code, stdout, stderr, c.want)
+			}
+			if strings.Contains(stderr, " -: ") {
+				t.Errorf("it names a place where it knows none: %q", stderr)
 			}
 		})
 	}
