@@ -359,6 +359,20 @@ func TestDiffRefuses(t *testing.T) {
 	}
 }
 
+// Span is from a clock that nobody sets.
+func TestDiffAcrossAClockSetBack(t *testing.T) {
+	before, after := smallSnapshot(), smallSnapshot()
+	after.Taken = before.Taken.Add(-time.Hour)
+	after.Span += Nanos(time.Second)
+	late := after.Overruns[0]
+	late.At = after.Taken.Add(-1)
+	after.Overruns = append(after.Overruns, late)
+	d, err := Diff(before, after)
+	if err != nil || d.Span != Nanos(time.Second) || len(d.Overruns) != 1 || d.Overruns[0] != late {
+		t.Errorf("got %+v (%v), want a difference of a second with %+v", d, err, late)
+	}
+}
+
 func TestDiffKeepsLaterOverruns(t *testing.T) {
 	before, after := smallSnapshot(), smallSnapshot()
 	after.Taken = after.Taken.Add(time.Minute)
