@@ -97,7 +97,7 @@ func execute(ctx context.Context, set *settings, sur *surroundings) (int, error)
 	sources := make([]source, len(set.sources))
 	for i, arg := range set.sources {
 		var err error
-		if sources[i], err = openSource(arg, sur, set); err != nil {
+		if sources[i], err = openSource(ctx, arg, sur, set); err != nil {
 			return exitFailed, err
 		}
 	}

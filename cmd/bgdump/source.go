@@ -46,7 +46,7 @@ func (e endedError) Unwrap() error { return e.error }
 // openSource finds out what kind of source an argument of the command line names.
 // step is how long a recorded snapshot stands for the present when a folder is
 // replayed.
-func openSource(arg string, sur *surroundings, set *settings) (source, error) {
+func openSource(ctx context.Context, arg string, sur *surroundings, set *settings) (source, error) {
 	timeout, step := set.timeout, set.interval
 	if arg == "" {
 		return nil, errors.New("the name of a source is empty")
@@ -60,7 +60,7 @@ func openSource(arg string, sur *surroundings, set *settings) (source, error) {
 			return nil, fmt.Errorf("%s is not the id of a process; for a file of that name, write ./%s", arg, arg)
 		}
 		if set.probe {
-			u, err := probe(context.Background(), int(pid), sur)
+			u, err := probe(ctx, int(pid), sur)
 			if err != nil {
 				return nil, err
 			}
