@@ -183,7 +183,7 @@ func parseRun(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	flags.BoolVar(&o.quick, "quick", false, "end within 45 s")
-	flags.Func("rounds", "how often each point is measured; 5 times if not given, 3 with -quick", func(text string) (err error) {
+	flags.Func("rounds", "how often each point is measured; 4 times if not given, 3 with -quick", func(text string) (err error) {
 		if o.rounds, err = strconv.Atoi(text); err != nil || o.rounds < 1 {
 			return errors.New("want a number from 1")
 		}
