@@ -80,6 +80,7 @@ func (d *difference) subtract() error {
 				d.count("sched.refusals", &now.Count, was.Count)
 			}
 		}
+		s.Sched.Refusals = orNil(slices.DeleteFunc(s.Sched.Refusals, func(r SchedRefusal) bool { return r.Count == 0 }))
 		s.Sched.subtractTurns(b.Sched)
 	}
 	at := matchResources(s.Resources, b.Resources)

@@ -3,6 +3,7 @@ package bgraph
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -356,6 +357,16 @@ func TestDiffRefuses(t *testing.T) {
 	}
 	if _, err := Diff(smallSnapshot(), nil); err == nil {
 		t.Error("the difference of nil is no error")
+	}
+}
+
+func TestDiffLeavesOutCausesThatRefusedNobody(t *testing.T) {
+	before, after := smallSnapshot(), smallSnapshot()
+	before.Sched.Refusals = []SchedRefusal{{"a", 2}, {"b", 1}}
+	after.Sched.Refusals = []SchedRefusal{{"a", 2}, {"b", 4}, {"c", 1}}
+	d, err := Diff(before, after)
+	if err != nil || !slices.Equal(d.Sched.Refusals, []SchedRefusal{{"b", 3}, {"c", 1}}) {
+		t.Errorf("got %+v (%v), want b 3 and c 1", d, err)
 	}
 }
 
