@@ -4,6 +4,7 @@
 //	go run ./bench list
 //	go run ./bench run NAME [-quick] [-rounds N] [-systems A,B] [-out DIR]
 //	go run ./bench run admission [-quick] [-rows A,B] [-systems A,B] [-out DIR]
+//	go run ./bench run soak [-quick] [-for 4h] [-out DIR]
 //	go run ./bench run NAME NAME... [-quick] [-rounds N] [-out RESULTS]
 //	go run ./bench run all [-quick] [-rounds N] [-out RESULTS]
 //	go run ./bench report [-from RESULTS] [-to FILE]
@@ -64,6 +65,7 @@ func (e *usageError) Error() string { return e.text }
 const usageText = `usage: bench list
        bench run NAME [-quick] [-rounds N] [-systems A,B] [-out DIR]
        bench run admission [-quick] [-rows A,B] [-systems A,B] [-out DIR]
+       bench run soak [-quick] [-for 4h] [-out DIR]
        bench run NAME NAME... [-quick] [-rounds N] [-out RESULTS]
        bench run all [-quick] [-rounds N] [-out RESULTS]
        bench report [-from RESULTS] [-to FILE]
