@@ -85,7 +85,7 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestATraceThroughAPipe, as a shell makes one for <(zcat trace.gz).
+// TestATraceThroughAPipe, as a shell makes one for <(zcat FILE).
 func TestATraceThroughAPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	noErr(t, err)
