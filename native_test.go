@@ -69,6 +69,49 @@ func TestNativeWaitsWithAllDefaults(t *testing.T) {
 	}
 }
 
+// What belongs to the loop of a task is found by it also after a native wait, when it may still be away.
+func TestWhatBelongsToALoopAfterANativeWait(t *testing.T) {
+	err := capriccio.Run(context.Background(), func(context.Context) error {
+		home := engine.CurrentLoop()
+		if !home.Runtime().Detaches() {
+			return errStays
+		}
+		// goAway waits for another task of the loop, which can run only when the loop has been taken from this one.
+		goAway := func() error {
+			back := make(chan bool)
+			_, err := task.Spawn(task.Options{OnLoop: func(int) int { return home.Index() }}, func() { close(back) })
+			if err == nil {
+				<-back
+			}
+			return err
+		}
+		var per task.PerLoop[int]
+		own := per.Get()
+		if err := goAway(); err != nil {
+			return err
+		}
+		if per.Get() != own {
+			t.Error("a PerLoop has another value after a native wait")
+		}
+		on := task.NewChan[*engine.Loop](0)
+		for range 2 * home.Runtime().Loops() { // one after the other, if it is not this one
+			if err := goAway(); err != nil {
+				return err
+			}
+			task.AfterFunc(0, func() { on.Send(engine.CurrentLoop()) })
+			l, err := on.Recv()
+			if err != nil {
+				return err
+			}
+			if l != home {
+				t.Errorf("a function of AfterFunc runs on loop %d, and its caller on loop %d", l.Index(), home.Index())
+			}
+		}
+		return nil
+	}, capriccio.WithLoops(2))
+	check(t, err)
+}
+
 // errStays is what a test returns where no task is detached.
 var errStays = errors.New("nothing is detached here, see Runtime.Detaches")
 

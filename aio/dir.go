@@ -33,7 +33,7 @@ type rawEntry struct {
 }
 
 // parseEntry takes the first record off b, which is not empty. The name is empty for
-// "." and "..", and for entries that were removed.
+// "." and "..". On Linux 0 is a number of an inode like any other: some file systems (FUSE) have it.
 func parseEntry(b []byte) (e rawEntry, rest []byte, err error) {
 	const header = 19 // inode 8, offset 8, length of the record 2, kind 1
 	if len(b) < header {
@@ -48,7 +48,7 @@ func parseEntry(b []byte) (e rawEntry, rest []byte, err error) {
 	if end < 0 || bytes.IndexByte(name[:end], '/') >= 0 {
 		return e, nil, errBadRecord
 	}
-	if name = name[:end]; binary.NativeEndian.Uint64(b) != 0 && string(name) != "." && string(name) != ".." {
+	if name = name[:end]; string(name) != "." && string(name) != ".." {
 		e.name = string(name)
 	}
 	e.kind = b[18]
@@ -58,6 +58,7 @@ func parseEntry(b []byte) (e rawEntry, rest []byte, err error) {
 // A dirEntry is what ReadDir returns.
 type dirEntry struct {
 	folder string
+	in     *File // the folder, if its name does not lead to it; else nil
 	name   string
 	mode   fs.FileMode // type bits
 	info   fs.FileInfo // nil: not known yet
@@ -70,10 +71,18 @@ func (e *dirEntry) String() string    { return fs.FormatDirEntry(e) }
 
 // Info is Lstat; it may park.
 func (e *dirEntry) Info() (fs.FileInfo, error) {
-	if e.info != nil {
+	path := join(e.folder, e.name)
+	switch {
+	case e.info != nil:
 		return e.info, nil
+	case e.in == nil:
+		return Lstat(path)
 	}
-	return Lstat(join(e.folder, e.name))
+	if _, ok := e.in.enter(); !ok {
+		return nil, pathError("lstat", path, errClosed)
+	}
+	defer e.in.exit()
+	return statPath("lstat", e.in.fd, e.name, path, unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // join is filepath.Join without cleaning, which would change what a path with links and
@@ -140,6 +149,9 @@ func (f *File) nextEntry(d *dirReader) (fs.DirEntry, error) {
 			continue
 		}
 		e := &dirEntry{folder: f.name, name: raw.name}
+		if f.below {
+			e.in = f
+		}
 		if raw.kind != unix.DT_UNKNOWN {
 			e.mode = goMode(uint32(raw.kind) << 12).Type()
 			return e, nil

@@ -133,6 +133,61 @@ func TestOpenAtStaysBeneath(t *testing.T) {
 	})
 }
 
+// What is opened with O_PATH stands for a path only: it can be looked at, and opened from.
+func TestOpenPath(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o600))
+		folder, err := OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+		must(t, err)
+		defer folder.Close()
+		raw, err := folder.SyscallConn()
+		must(t, err)
+		at := -1
+		must(t, raw.Control(func(fd uintptr) { at = int(fd) }))
+		f, err := OpenAt(at, "file", &unix.OpenHow{Flags: unix.O_PATH, Resolve: unix.RESOLVE_BENEATH})
+		must(t, err)
+		defer f.Close()
+		if info, err := f.Stat(); err != nil || info.Size() != 7 {
+			t.Errorf("Stat: %v, %v; want 7 bytes", info, err)
+		}
+		if n, err := f.Read(make([]byte, 1)); !errors.Is(err, unix.EBADF) {
+			t.Errorf("Read: %d, %v; want EBADF", n, err)
+		}
+	})
+}
+
+// The name of a folder that was opened from another does not lead to it: what is in it is found all the
+// same, and nothing else.
+func TestEntriesOfAFolderBelowAnother(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		dir := t.TempDir()
+		must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, "sub", "file"), []byte("content"), 0o600))
+		root, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+		must(t, err)
+		defer unix.Close(root)
+		sub, err := OpenAt(root, "sub", &unix.OpenHow{Flags: unix.O_DIRECTORY})
+		must(t, err)
+		list, err := sub.ReadDir(-1)
+		must(t, err)
+		if len(list) != 1 {
+			t.Fatalf("%d entries, want 1", len(list))
+		}
+		if info, err := list[0].Info(); err != nil || info.Name() != "file" || info.Size() != 7 {
+			t.Errorf("Info: %v, %v; want a file of 7 bytes", info, err)
+		}
+		must(t, os.Remove(filepath.Join(dir, "sub", "file")))
+		if _, err := list[0].Info(); !errors.Is(err, fs.ErrNotExist) || !contains(err, "sub/file") {
+			t.Errorf("Info of what is gone: %v, want ErrNotExist", err)
+		}
+		must(t, sub.Close())
+		if _, err := list[0].Info(); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("Info when the folder is closed: %v, want ErrClosed", err)
+		}
+	})
+}
+
 // record is one entry as the kernel writes it.
 func record(inode uint64, kind byte, name string) []byte {
 	b := make([]byte, (19+len(name)+1+7)&^7)
@@ -145,7 +200,7 @@ func record(inode uint64, kind byte, name string) []byte {
 
 func FuzzParseEntry(f *testing.F) {
 	f.Add(record(1, unix.DT_REG, "name"))
-	f.Add(append(record(1, unix.DT_DIR, "."), record(0, unix.DT_REG, "gone")...))
+	f.Add(append(record(1, unix.DT_DIR, "."), record(0, unix.DT_REG, "zero")...))
 	f.Add(record(1, 77, strings.Repeat("n", 255)))
 	f.Add([]byte{19: 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -173,6 +228,9 @@ func TestParseEntry(t *testing.T) {
 	}
 	if e, b, err = parseEntry(b); e != (rawEntry{"link", unix.DT_LNK}) || err != nil || len(b) != 0 {
 		t.Errorf("got %+v, %v, %d bytes left; want link", e, err, len(b))
+	}
+	if e, _, err := parseEntry(record(0, unix.DT_REG, "zero")); e.name != "zero" || err != nil {
+		t.Errorf("with inode 0: %+v, %v; want a file like others", e, err)
 	}
 	for _, bad := range [][]byte{{1}, make([]byte, 24), record(1, 0, "a/b"), record(1, 0, "long name")[:24]} {
 		if e, _, err := parseEntry(bad); err == nil {

@@ -27,7 +27,9 @@ type File struct {
 	writes  bool          // constant: open for writing
 	direct  bool          // constant: O_DIRECT
 	appends bool          // constant: O_APPEND
+	synced  bool          // constant: O_DSYNC or O_SYNC, and not O_DIRECT
 	adopted bool          // constant: made by NewFile, others may use the descriptor too
+	below   bool          // constant: name is no path from the working directory, see OpenAt
 	traits  atomic.Uint32 // the bits below; they are only ever set
 	align   atomic.Uint64 // for O_DIRECT, see align.go; 0: not known
 	device  atomic.Uint64 // of the file system; 0: not known
@@ -73,9 +75,10 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
 }
 
 // OpenAt is openat2(2): it opens a path below the folder with descriptor dir, or
-// unix.AT_FDCWD, as how says. O_CLOEXEC and O_NONBLOCK are added to the flags. It parks
-// unless the path is in memory (RESOLVE_CACHED is tried first, on the loop) and nothing
-// is made or emptied.
+// unix.AT_FDCWD, as how says. O_CLOEXEC is added to the flags, and, without O_PATH, O_NONBLOCK.
+// It parks unless the path is in memory (RESOLVE_CACHED is tried first, on the loop) and
+// nothing is made or emptied. If it opens a folder, Info of what its ReadDir returns works until
+// it is closed.
 func OpenAt(dir int, name string, how *unix.OpenHow) (*File, error) {
 	return openAt(int32(dir), name, *how)
 }
@@ -95,12 +98,27 @@ func NewFile(fd int, name string) (*File, error) {
 
 func newFile(fd int32, name string, flags uint64) *File {
 	engine.Descriptors.Acquire(1)
-	return &File{
+	f := &File{
 		fd: fd, name: name,
 		writes:  flags&unix.O_ACCMODE != unix.O_RDONLY,
 		appends: flags&unix.O_APPEND != 0,
+		synced:  flags&(unix.O_DSYNC|unix.O_DIRECT) == unix.O_DSYNC, // which is a bit of O_SYNC
 		direct:  flags&unix.O_DIRECT != 0,
 	}
+	if f.synced {
+		// RWF_NOWAIT is about the page cache only: what it has taken the kernel then writes to the
+		// disk, and waits (generic_write_sync).
+		f.traits.Store(traitRefusesWrite)
+	}
+	return f
+}
+
+// newFileAt is newFile for what was opened from the folder dir.
+func newFileAt(fd, dir int32, name string, how *unix.OpenHow) *File {
+	f := newFile(fd, name, how.Flags)
+	absolute := name != "" && name[0] == '/'
+	f.below = how.Resolve&unix.RESOLVE_IN_ROOT != 0 || dir != unix.AT_FDCWD && !absolute
+	return f
 }
 
 // noCached is set once the kernel turns out to know no RESOLVE_CACHED (before 5.12).
@@ -116,7 +134,10 @@ func openAt(dir int32, name string, how unix.OpenHow) (*File, error) {
 		r.free()
 		return nil, pathError("open", name, unix.EINVAL)
 	}
-	how.Flags |= unix.O_CLOEXEC | unix.O_NONBLOCK
+	how.Flags |= unix.O_CLOEXEC
+	if how.Flags&unix.O_PATH == 0 { // which waits for nobody, and which openat2 takes with few other flags
+		how.Flags |= unix.O_NONBLOCK
+	}
 	r.how = how
 	r.q = unsafe.Pointer(&r.how)
 	refused := false
@@ -125,7 +146,7 @@ func openAt(dir int32, name string, how unix.OpenHow) (*File, error) {
 		switch e {
 		case 0:
 			r.free()
-			return newFile(int32(fd), name, how.Flags), nil
+			return newFileAt(int32(fd), dir, name, &how), nil
 		case unix.EAGAIN, unix.EINTR, unix.ENOSYS, unix.EPERM, unix.EOPNOTSUPP:
 		case unix.EINVAL:
 			refused = true
@@ -141,7 +162,7 @@ func openAt(dir int32, name string, how unix.OpenHow) (*File, error) {
 			if refused {
 				noCached.Store(true)
 			}
-			return newFile(int32(fd), name, how.Flags), nil
+			return newFileAt(int32(fd), dir, name, &how), nil
 		}
 		// EAGAIN with RESOLVE_BENEATH or RESOLVE_IN_ROOT: something was renamed meanwhile.
 		if err != unix.EAGAIN || tries == 8 {

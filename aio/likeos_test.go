@@ -331,6 +331,23 @@ var likeOS = map[string]func(s *scene){
 			s.note(fmt.Sprint("after Close ", what), do())
 		}
 	},
+	"appending": func(s *scene) {
+		f := s.open("file", os.O_RDWR|os.O_APPEND)
+		defer f.Close()
+		b := make([]byte, 3)
+		for _, add := range []string{"", "more", ""} {
+			n, err := f.Read(b)
+			s.note("Read", err, n, string(b[:n]))
+			n, err = f.WriteString(add)
+			s.note("WriteString", err, n)
+		}
+		at, err := f.Seek(1, io.SeekStart)
+		s.note("Seek", err, at)
+		n, err := f.Write(nil)
+		s.note("Write nothing", err, n)
+		n, err = f.Read(b)
+		s.note("Read", err, n, string(b[:n]))
+	},
 	"what it was not opened for": func(s *scene) {
 		r, w := s.open("file", os.O_RDONLY), s.open("file", os.O_WRONLY)
 		dir, add := s.open("folder", os.O_RDONLY), s.open("file", os.O_WRONLY|os.O_APPEND)

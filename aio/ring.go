@@ -181,6 +181,9 @@ func (r *request) fill(e *uring.SubmissionQueueEntry) {
 	case opWrite:
 		kernel.RaceWrite(unsafe.Slice((*byte)(r.p), n))
 		e.OpCode, e.Addr, e.Len, e.Off = uring.OpWrite, p, uint32(n), uint64(r.off)
+		if r.file.synced {
+			e.Flags = uring.SqeAsync // the first attempt would be made by the loop's thread, and wait
+		}
 	case opFetch:
 		willNeed(uintptr(r.fd), r.off, n) // a read would begin as much from here
 		e.OpCode, e.Addr, e.Len, e.Off = uring.OpRead, p, 1, uint64(r.off)+uint64(n)-1

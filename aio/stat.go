@@ -107,19 +107,22 @@ func (f *File) stat() (*fileInfo, error) {
 
 // Stat describes the file with that name; of a symbolic link, what it leads to. It parks
 // unless memory knows it.
-func Stat(name string) (fs.FileInfo, error) { return statPath("stat", name, 0) }
+func Stat(name string) (fs.FileInfo, error) {
+	return statPath("stat", unix.AT_FDCWD, name, name, 0)
+}
 
 // Lstat is Stat that describes a symbolic link itself.
 func Lstat(name string) (fs.FileInfo, error) {
-	return statPath("lstat", name, unix.AT_SYMLINK_NOFOLLOW)
+	return statPath("lstat", unix.AT_FDCWD, name, name, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-func statPath(op, name string, flags uint32) (fs.FileInfo, error) {
+// statPath describes name below the folder dir; path is its name in errors.
+func statPath(op string, dir int32, name, path string, flags uint32) (fs.FileInfo, error) {
 	st := statBuffers.Get().(*unix.Statx_t)
-	i, err := statAt(unix.AT_FDCWD, name, name, flags, nil, st)
+	i, err := statAt(dir, name, name, flags, nil, st)
 	statBuffers.Put(st)
 	if err != nil {
-		return nil, pathError(op, name, err)
+		return nil, pathError(op, path, err)
 	}
 	return i, nil
 }

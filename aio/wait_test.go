@@ -32,6 +32,32 @@ func fifo(t testing.TB) *File {
 	return f
 }
 
+// A write to a file opened with O_DSYNC waits for the disk even where it is asked not to wait: it
+// is not made on the loop.
+func TestSynchronousWritesLeaveTheLoop(t *testing.T) {
+	onDisk(t)
+	everywhere(t, func(t *testing.T) {
+		name := scratch(t, content(100))
+		f, err := OpenFile(name, os.O_RDWR|unix.O_DSYNC, 0)
+		must(t, err)
+		defer f.Close()
+		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+			if op == opWrite && where == viaLoop {
+				t.Error("a write that waits for the disk is made on the loop")
+			}
+			return n, 0
+		})
+		_, err = f.Write([]byte("first"))
+		must(t, err)
+		_, err = f.WriteAt([]byte("second"), 5)
+		must(t, err)
+		faults.Store(nil)
+		if b, err := os.ReadFile(name); err != nil || len(b) != 100 || string(b[:11]) != "firstsecond" {
+			t.Errorf("the file has %.20q, %v", b, err)
+		}
+	})
+}
+
 // busyRequests counts what is under way on f.
 func busyRequests(f *File) int {
 	f.mu.Lock()

@@ -112,7 +112,7 @@ func (f *File) writeHere(p []byte, n int) (int, error) {
 	if f.appends || at == currentOffset {
 		// The kernel finds the end by itself.
 		m, err := f.writeAll(p, n, at)
-		if f.appends {
+		if f.appends && m > n {
 			f.lseek(0, io.SeekEnd)
 		}
 		return m, err

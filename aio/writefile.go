@@ -21,7 +21,9 @@ const maxTempTries = 10000
 // (fsync), gives it the name, and waits until the disk has the folder.
 //
 // A file that exists keeps its mode, a new one gets perm before umask; the owner is the
-// caller. A symbolic link is replaced, not followed. If the process is killed between the
+// caller. A symbolic link is replaced, not followed. What exists and is no regular file, a device or a
+// FIFO, is written where it is, as by os.WriteFile: then nothing of the above holds, and a FIFO without a
+// reader is waited for even if the task is cancelled. If the process is killed between the
 // last steps, or at any time on a file system without O_TMPFILE, a file .NAME.tmp-NUMBER
 // may be left in the folder. It parks.
 func WriteFile(name string, data []byte, perm fs.FileMode) error {
@@ -31,8 +33,12 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 			return pathError("open", name, unix.EISDIR)
 		}
 		w.exists = true
-		if info.Mode().IsRegular() {
+		switch info.Mode().Type() {
+		case 0:
 			w.perm, w.keep = info.Mode(), true
+		case fs.ModeSymlink:
+		default:
+			return aside("open", name, func() error { return overwrite(name, data) })
 		}
 	}
 	err := w.create()
@@ -47,6 +53,19 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 	}
 	if err == nil {
 		err = syncFolder(w.folder)
+	}
+	return err
+}
+
+// overwrite writes to what is there. It is for a plain goroutine.
+func overwrite(name string, data []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if closed := f.Close(); err == nil {
+		err = closed
 	}
 	return err
 }

@@ -63,6 +63,35 @@ func TestWriteFile(t *testing.T) {
 	})
 }
 
+// What is no regular file stays what it is.
+func TestWriteFileInPlace(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		dir := t.TempDir()
+		name := filepath.Join(dir, "fifo")
+		must(t, unix.Mkfifo(name, 0o600))
+		reader, err := unix.Open(name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		must(t, err)
+		defer unix.Close(reader)
+		want := content(3000) // for which a pipe has room
+		must(t, WriteFile(name, want, 0o600))
+		got := make([]byte, 4000)
+		if n, err := unix.Read(reader, got); err != nil || !bytes.Equal(got[:max(n, 0)], want) {
+			t.Errorf("through the FIFO came %d bytes, %v; want the %d written", n, err, len(want))
+		}
+		info, err := os.Lstat(name)
+		must(t, err)
+		if info.Mode().Type() != fs.ModeNamedPipe {
+			t.Errorf("the FIFO is %v now", info.Mode())
+		}
+		socket := filepath.Join(dir, "socket")
+		must(t, unix.Mknod(socket, unix.S_IFSOCK|0o600, 0))
+		if err := WriteFile(socket, want, 0o600); !errors.Is(err, unix.ENXIO) {
+			t.Errorf("writing to a socket: %v, want ENXIO", err)
+		}
+		wantNames(t, dir, "fifo", "socket")
+	})
+}
+
 func wantNames(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	list, err := ReadDir(dir)

@@ -178,8 +178,7 @@ func (g *Graph) Start() error {
 	}
 	if adaptive {
 		g.left.Add(1)
-		if _, err := g.rt.Spawn(engine.Options{Name: g.name + "/monitor", Context: ctx}, g.monitor); err != nil {
-			g.left.Done()
+		if _, err := g.rt.Spawn(engine.Options{Name: g.name + "/monitor", Context: ctx, Dropped: g.left.Done}, g.monitor); err != nil {
 			return err
 		}
 	}
@@ -190,12 +189,14 @@ func (g *Graph) Start() error {
 func (g *Graph) spawn(in instance) error {
 	g.left.Add(1)
 	g.servlets.Add(1)
-	_, err := g.rt.Spawn(engine.Options{Name: in.core().name, Loop: g.rt.NextLoop(), Context: context.Background()}, in.serve)
-	if err != nil {
-		g.servlets.Add(-1)
-		g.left.Done()
-	}
+	_, err := g.rt.Spawn(engine.Options{Name: in.core().name, Loop: g.rt.NextLoop(), Context: context.Background(), Dropped: g.gone}, in.serve)
 	return err
+}
+
+// gone takes a servlet off the count.
+func (g *Graph) gone() {
+	g.servlets.Add(-1)
+	g.left.Done()
 }
 
 // cycle returns the names along a cycle of connections that Back has not made, "" if there
@@ -297,11 +298,13 @@ func (g *Graph) Shutdown(ctx context.Context) error {
 	unwatch := context.AfterFunc(ctx, g.announce)
 	defer unwatch()
 	g.mu.Lock()
-	for g.inside.Load() > 0 && ctx.Err() == nil {
+	left := g.inside.Load() > 0 // a Put that will be refused may be among them
+	for left && ctx.Err() == nil {
 		g.changed.Wait()
+		left = g.inside.Load() > 0
 	}
 	g.mu.Unlock()
-	if g.inside.Load() > 0 {
+	if left {
 		g.state.Store(aborted)
 	} else {
 		g.state.Store(ended)

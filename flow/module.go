@@ -165,9 +165,16 @@ func (in *Instance[In]) Put(f *Flow, v In) error {
 	return in.put(f, v, nil)
 }
 
-// put queues v, which has come over via, nil: from outside.
+// put queues v, which has come over via, nil: from outside. What may panic is done before the lock is taken.
 func (in *Instance[In]) put(f *Flow, v In, via *connection) error {
 	c := &in.c
+	switch {
+	case f == nil:
+	case c.by == ByFlow && f.g != c.g:
+		panic(fmt.Sprintf("flow: a flow of graph %s was sent to %s", f.g.name, c.name))
+	case f.refs.Load() <= 0:
+		f.Hold() // panics
+	}
 	c.mu.Lock()
 	for c.queued >= c.opt.Queue && (via == nil || !via.back) && c.g.state.Load() < ended {
 		c.senders++
@@ -190,6 +197,14 @@ func (in *Instance[In]) put(f *Flow, v In, via *connection) error {
 		return ErrClosed
 	}
 	c.g.inside.Add(1)
+	if via == nil && c.g.state.Load() != running { // Shutdown may have found nothing inside
+		if c.senders > 0 {
+			c.room.Signal() // what this one was woken for, perhaps
+		}
+		c.mu.Unlock()
+		c.g.finished(1)
+		return ErrClosed
+	}
 	c.queued++
 	wake := true
 	e := element[In]{f, v}
@@ -226,9 +241,6 @@ func (in *Instance[In]) put(f *Flow, v In, via *connection) error {
 func (in *Instance[In]) box(f *Flow) *mailbox[In] {
 	if f == nil {
 		return new(mailbox[In])
-	}
-	if f.g != in.c.g {
-		panic(fmt.Sprintf("flow: a flow of graph %s was sent to %s", f.g.name, in.c.name))
 	}
 	box, _ := f.boxes[in.c.index].(*mailbox[In])
 	if box == nil {

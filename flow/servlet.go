@@ -52,7 +52,7 @@ func (in *Instance[In]) serve() {
 // leave takes the calling servlet off the count. Another takes its place if a panic has ended it.
 func (in *Instance[In]) leave(clean bool) {
 	c := &in.c
-	c.g.servlets.Add(-1)
+	defer c.g.gone()
 	if !clean {
 		c.mu.Lock()
 		c.stats.panicked++
@@ -62,7 +62,6 @@ func (in *Instance[In]) leave(clean bool) {
 			c.g.spawn(in) // fails only if the runtime has ended, too
 		}
 	}
-	c.g.left.Done()
 }
 
 // take waits for something to do and takes it. It reports whether there is anything.
@@ -166,10 +165,18 @@ func (in *Instance[In]) done(call *Call[In], taken, began time.Duration) {
 
 // release lets go of elements that have been worked off or dropped.
 func release[In any](g *Graph, es []element[In]) {
+	done := 0
+	defer func() {
+		if done < len(es) { // the end of a flow has panicked
+			done++
+			defer release(g, es[done:])
+		}
+		g.finished(done)
+	}()
 	for _, e := range es {
 		if e.f != nil {
 			e.f.Release()
 		}
+		done++
 	}
-	g.finished(len(es))
 }

@@ -141,12 +141,24 @@ func (x *Ctx) heldUp(n int) error {
 	if !b.Chunked {
 		left = max(b.Left-int64(n), 0)
 	}
-	err := engine.Bodies.Took(&b.held, n, left)
+	err := engine.Bodies.Took(&b.held, n, left, x.readsOver)
 	if refused(err) {
 		x.srv.refusedAt.Store(x.srv.clock.now())
 		return Status(503)
 	}
 	return err
+}
+
+// readsOver reports whether the handler has returned, or has no use for its body any more, while another task or
+// goroutine reads it.
+func (x *Ctx) readsOver() bool {
+	switch {
+	case x.adapted != nil:
+		return x.adapted.stoppedReading()
+	case x.apart != nil:
+		return x.apart.stoppedReading()
+	}
+	return false
 }
 
 // chunkStep takes one line of chunked framing.

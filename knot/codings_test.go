@@ -193,6 +193,21 @@ func TestPrecompressedChanges(t *testing.T) {
 	checkCache(t, f)
 }
 
+// TestPrecompressedNotInMemory: one that the kernel has to ask the disk for is found as well.
+func TestPrecompressedNotInMemory(t *testing.T) {
+	root := t.TempDir()
+	writeFile(t, filepath.Join(root, "a.css"), strings.Repeat("plain ", 1000))
+	writeFile(t, filepath.Join(root, "a.css.gz"), "packed")
+	f := openWith(t, root, FilesConfig{Codings: Precompressed(), Revalidate: -1})
+	f.cached = false // nothing is taken to be in memory
+	for range 2 {    // the second time it is compared with what is there
+		if got := bodyOf(askFile(f, "/a.css", "Accept-Encoding: gzip\r\n")); got != "packed" {
+			t.Errorf("%.20q, want the file that was compressed beforehand", got)
+		}
+	}
+	checkCache(t, f)
+}
+
 // settle makes files that were written just now pass for older ones.
 func settleFiles(t *testing.T) {
 	was := coarse

@@ -248,7 +248,7 @@ func (x *Ctx) recycle() {
 	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0
 	x.body = body{}
 	x.resp.forget()
-	x.path, x.closing, x.torn, x.gone = nil, false, false, false
+	x.path, x.closing, x.torn, x.gone, x.finished = nil, false, false, false, false
 	x.pace, x.user = pace{}, ""
 	x.out = x.out[:0]
 	if len(x.in) > keepSize {

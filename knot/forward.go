@@ -227,6 +227,13 @@ func (b *BodyApart) End() {
 	giveBack(y)
 }
 
+// stoppedReading reports whether End waits for the reader.
+func (b *BodyApart) stoppedReading() bool {
+	b.control.Lock()
+	defer b.control.Unlock()
+	return b.stopped
+}
+
 // rejoin ends what BodyApart has begun, if nobody has.
 func (x *Ctx) rejoin() {
 	if x.apart != nil {

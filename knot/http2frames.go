@@ -256,8 +256,7 @@ func (h *h2Conn) dataFrame(f *http2.DataFrame) error {
 		return streamError(f.StreamID, http2.ErrCodeFlowControl)
 	}
 	h.give(st, size-int64(len(data)))
-	st.body = append(st.body, data...)
-	st.bodySize += int64(len(data))
+	st.keep(data)
 	switch ends := f.StreamEnded(); {
 	case st.length >= 0 && (st.bodySize > st.length || ends && st.bodySize != st.length):
 		return streamError(f.StreamID, http2.ErrCodeProtocol)

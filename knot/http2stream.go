@@ -227,6 +227,16 @@ func (st *stream) Read(p []byte) (int, error) {
 	}
 }
 
+// keep puts data behind what has come and has not been read. That is a window at most, but what has been read
+// must make room: a reader that never catches up would have all of the body kept. It needs mu.
+func (st *stream) keep(data []byte) {
+	if unread := len(st.body) - st.at; st.at >= unread && len(st.body)+len(data) > cap(st.body) {
+		st.body, st.at = append(st.body[:0], st.body[st.at:]...), 0
+	}
+	st.body = append(st.body, data...)
+	st.bodySize += int64(len(data))
+}
+
 // take is Read without a wait. It needs mu.
 func (st *stream) take(p []byte) (n int) {
 	for n < len(p) {

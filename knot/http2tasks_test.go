@@ -268,6 +268,36 @@ func TestHTTP2LargeHeadsAreNotKept(t *testing.T) {
 	}
 }
 
+// TestHTTP2SlowReader: a reader that is always a frame behind what comes does not have all of the body kept.
+func TestHTTP2SlowReader(t *testing.T) {
+	s := &Server{}
+	s.ready()
+	h := newH2Conn(&conn{nc: newScriptConn(nil, nil, 1), srv: s}, nil)
+	st := &stream{h: h, id: 1, length: -1, recvWindow: h.limits.window}
+	h.last, h.streams[1] = 1, st
+	var wire bytes.Buffer
+	frames := http2.NewFramer(&wire, &wire)
+	piece := make([]byte, h2FrameSize)
+	const many = 1000
+	for i := range many {
+		testenv.Must(t, frames.WriteData(1, false, bytes.Repeat([]byte{byte(i)}, h2FrameSize)))
+		f, err := frames.ReadFrame()
+		testenv.Must(t, err)
+		h.mu.Lock()
+		err = h.dataFrame(f.(*http2.DataFrame))
+		if i > 0 {
+			if n := st.take(piece); n != len(piece) || piece[0] != byte(i-1) || piece[n-1] != byte(i-1) {
+				t.Errorf("%d bytes of frame %d are read, which begin with %d and end with %d", n, i-1, piece[0], piece[n-1])
+			}
+		}
+		h.mu.Unlock()
+		testenv.Must(t, err)
+	}
+	if unread := len(st.body) - st.at; unread != h2FrameSize || st.bodySize != many*h2FrameSize || cap(st.body) > 16*h2FrameSize {
+		t.Errorf("of %d bytes that have come %d have not been read, and %d are kept", st.bodySize, unread, cap(st.body))
+	}
+}
+
 // A writeHook is a connection that does something during each write.
 type writeHook struct {
 	*scriptConn

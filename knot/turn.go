@@ -201,11 +201,11 @@ func (x *Ctx) serveRequest() {
 		err = x.SendError(503)
 	default:
 		err = engine.Outside(x.srv.handler, x)
+		x.rejoin()
 		engine.Bodies.End(&x.body.held)
 		if x.gone {
 			return
 		}
-		x.rejoin()
 	}
 	if err == nil {
 		err = x.complete()
@@ -373,11 +373,11 @@ func (x *Ctx) refuse(f *h1.Fault) {
 // abandon cleans up after a handler that panicked with p, or, with goexit, left by
 // runtime.Goexit: then the caller's frames are gone and all is done here.
 func (x *Ctx) abandon(p any, goexit bool) verdict {
+	x.rejoin()
 	engine.Bodies.End(&x.body.held)
 	if x.gone {
 		return turnGone
 	}
-	x.rejoin()
 	what := "handler panicked"
 	if goexit {
 		what = "handler left by runtime.Goexit"

@@ -166,9 +166,17 @@ func (c *Conn) SetKeepAlive(on bool) error {
 }
 
 // SetKeepAlivePeriod sets after what time without traffic the first keep-alive message is sent, in whole
-// seconds, rounded up.
+// seconds, rounded up; as in package net 0 means 15 s, and less leaves the setting alone.
 func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
-	return c.setOption(unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int((d+time.Second-1)/time.Second))
+	if d == 0 {
+		d = defaultKeepAliveIdle
+	}
+	return c.control("set", "setsockopt", func(fd int) error {
+		if d < 0 {
+			return nil
+		}
+		return setOption(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds(d))
+	})
 }
 
 // SetReadBuffer sets the size in bytes of the kernel's receive buffer (socket(7)).

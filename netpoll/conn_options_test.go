@@ -86,6 +86,15 @@ func TestOptions(t *testing.T) {
 		if get(c, unix.SOL_SOCKET, unix.SO_KEEPALIVE) == 0 || get(c, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE) != 7 {
 			t.Error("SetKeepAlive or SetKeepAlivePeriod had no effect")
 		}
+		for _, x := range []struct {
+			period time.Duration
+			want   int
+		}{{-1, 7}, {0, 15}} {
+			must(t, look.SetKeepAlivePeriod(x.period))
+			if got := get(c, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE); got != x.want {
+				t.Errorf("after SetKeepAlivePeriod(%v) it is %d s, want %d", x.period, got, x.want)
+			}
+		}
 	})
 }
 

@@ -47,7 +47,12 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 	}
 	var at int64
 	if !t.IsZero() {
-		at = max(int64(t.Sub(epoch())), 1)
+		after := t.Sub(epoch())
+		if t == t.Round(0) { // only what the clock on the wall shows, which may have been set since epoch
+			left := time.Until(t) // in this order: see arm
+			after = later(time.Since(epoch()), left)
+		}
+		at = max(int64(after), 1)
 	}
 	d.mu.Lock()
 	dl := d.deadlines

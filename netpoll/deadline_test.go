@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -68,6 +69,41 @@ func TestDeadlineTakenBackIsNotTheEnd(t *testing.T) {
 		}
 		must(t, join())
 	})
+}
+
+// A deadline that has only the time on the wall is as far away as it is now, however that clock was set since
+// the process began.
+func TestDeadlineAfterTheClockWasSet(t *testing.T) {
+	was := started
+	t.Cleanup(func() { started = was }) // after the end of the runtime
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		// What started says if the clock has been put forward since: its part of the wall, in seconds from
+		// bit 30 on, is changed, that of the monotonic clock is not.
+		started = was
+		*(*uint64)(unsafe.Pointer(&started)) -= uint64(int64(by/time.Second)) << 30
+		if got := time.Now().Round(0).Sub(started.Round(0)) - time.Since(started); got.Round(time.Minute) != by {
+			t.Skipf("the layout of time.Time is another: the clock was set by %v, want %v", got, by)
+		}
+		t.Run(by.String(), func(t *testing.T) {
+			rt := onOne(t, 1).start(t)
+			inTask(t, rt, func() {
+				c, s := connPair(t, "tcp")
+				defer c.Close()
+				_, err := s.Write([]byte("x"))
+				must(t, err)
+				buf := make([]byte, 1)
+				must(t, c.SetReadDeadline(time.Now().Add(time.Minute).Round(0)))
+				if n, err := c.Read(buf); n != 1 || err != nil {
+					t.Errorf("Read a minute before the deadline: %d, %v", n, err)
+				}
+				must(t, s.Close()) // a Read that does not end with the deadline ends with this
+				must(t, c.SetReadDeadline(time.Now().Add(-time.Second).Round(0)))
+				if _, err := c.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("Read a second after the deadline: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // A deadline further away than the clocks count is none that passes: the connection works,

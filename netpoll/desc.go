@@ -22,6 +22,7 @@ const (
 	kindTCP      kind = iota
 	kindUnix          // a unix stream socket
 	kindStream        // another stream socket, or one that is not known: of File, listeners
+	kindRecords       // a socket with records and an end (SOCK_SEQPACKET), of File
 	kindDatagram      // udp, unixgram
 	kindPipe          // a pipe or FIFO in byte mode
 	kindFile          // anything else that can be polled
@@ -357,9 +358,9 @@ func (d *desc) send(b []byte) (sent int, err error) {
 // room as fast as the kernel fills it, the call does not come back before all is sent.
 const pieceMax = 1 << 20
 
-// piece is how much of b to send at once. A datagram is one piece.
+// piece is how much of b to send at once. A record or a datagram is one piece.
 func (d *desc) piece(b []byte) []byte {
-	if len(b) > pieceMax && d.kind != kindDatagram {
+	if len(b) > pieceMax && d.kind != kindDatagram && d.kind != kindRecords {
 		return b[:pieceMax]
 	}
 	return b

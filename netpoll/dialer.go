@@ -368,6 +368,7 @@ func (c *PacketConn) File() (*os.File, error) {
 
 // File is like that of Conn.
 func (ln *Listener) File() (*os.File, error) {
+	ln.d.acceptNoneAhead()
 	f, err := ln.d.file(ln.network + ":" + ln.local.String())
 	if err != nil {
 		return nil, ln.opError("file", "fcntl", err)

@@ -28,7 +28,8 @@ const (
 //
 // Clients that try to connect to a TCP listener meanwhile get no answer: they try again
 // after a second, and are refused or come to the process that listens there then. That takes a
-// filter on the socket (SO_ATTACH_FILTER, socket(7)). Where it can't be had, and with unix
+// filter on the socket (SO_ATTACH_FILTER, socket(7)), which goes when ln is closed, so that a
+// process that has got the socket (Files) can go on with it. Where it can't be had, and with unix
 // sockets, whose file is removed first, clients may go on coming in, and Drain waits for a
 // second at most.
 //
@@ -57,7 +58,7 @@ func (ln *Listener) drain(ctx context.Context) error {
 		empty, alone := complete, true
 		for _, each := range all {
 			alone = each.refuseNew() && alone
-			empty = each.d.backlogEmpty() && empty
+			empty = !each.d.acceptNoneAhead() && each.d.backlogEmpty() && empty
 		}
 		quiet++
 		if !empty {
@@ -109,13 +110,25 @@ func (ln *Listener) refuseNew() bool {
 	if ln.family == unix.AF_UNIX {
 		return false
 	}
-	if ln.d.use() != nil {
-		return true // closed
+	if ln.copied || ln.d.use() != nil {
+		return true // the socket is that of another, or closed
 	}
 	defer ln.d.unuse()
-	return unix.SetsockoptSockFprog(int(ln.d.fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
+	refused := unix.SetsockoptSockFprog(int(ln.d.fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
 		Len: uint16(len(onlyBegun)), Filter: &onlyBegun[0],
 	}) == nil
+	if refused {
+		ln.filtered.Store(true)
+	}
+	return refused
+}
+
+// admitNew undoes refuseNew if others may have the socket too, whose clients would be kept out for
+// as long as it lives. Its caller is about to close the descriptor, and its only user.
+func (ln *Listener) admitNew() {
+	if ln.filtered.Load() && ln.d.flags.Load()&flagShared != 0 {
+		unix.SetsockoptInt(int(ln.d.fd), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
+	}
 }
 
 // backlogEmpty reports whether nobody waits to be accepted. A closed listener is empty.

@@ -94,8 +94,11 @@ func kindOf(fd int) (kind, error) {
 		if err != nil {
 			return 0, err
 		}
-		if typ == unix.SOCK_STREAM {
+		switch typ {
+		case unix.SOCK_STREAM:
 			return kindStream, nil
+		case unix.SOCK_SEQPACKET:
+			return kindRecords, nil
 		}
 		return kindDatagram, nil
 	}

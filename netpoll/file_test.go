@@ -152,6 +152,44 @@ func TestNewFileKinds(t *testing.T) {
 	}
 }
 
+// A socket with records has an end, unlike one of datagrams, and a short record is not it.
+func TestRecords(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		must(t, err)
+		r, err := NewFile(p[0], "r")
+		must(t, err)
+		w, err := NewFile(p[1], "w")
+		must(t, err)
+		buf := make([]byte, 100)
+		for _, record := range []string{"one", "three"} {
+			_, err := w.Write([]byte(record))
+			must(t, err)
+		}
+		must(t, r.SetDeadline(time.Now().Add(time.Minute)))
+		if n, err := r.Read(nil); n != 0 || err != nil {
+			t.Errorf("Read of nothing: %d, %v", n, err)
+		}
+		for _, want := range []string{"one", "three"} {
+			n, err := r.Read(buf)
+			must(t, err)
+			if string(buf[:n]) != want {
+				t.Errorf("got %q, want %q", buf[:n], want)
+			}
+		}
+		reader := spawn(func() {
+			for range 2 {
+				if n, err := r.Read(buf); n != 0 || err != io.EOF {
+					t.Errorf("Read when the peer has closed: %d, %v; want io.EOF", n, err)
+				}
+			}
+		})
+		must(t, w.Close())
+		must(t, reader())
+		must(t, r.Close())
+	})
+}
+
 // In packet mode a pipe gives one packet a read, however much room there is.
 func TestPacketPipe(t *testing.T) {
 	both(t, func(t *testing.T) {

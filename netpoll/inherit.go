@@ -14,7 +14,7 @@ import (
 // (sd_listen_fds(3)), or one that another process has handed over. It takes fd over, if there is no
 // error, and belongs to the caller's loop. shared means that others have the socket too and go on
 // listening: then Drain closes ln at once, and what waits to be accepted is left to them. All loops
-// accept from the one socket. A file of a unix socket is not removed.
+// accept from the one socket. A file of a unix socket is not removed, unless SetUnlinkOnClose says so.
 func ListenOn(fd int, shared bool) (*Listener, error) {
 	fail := func(err error) (*Listener, error) {
 		return nil, opError("listen", "", nil, nil, fmt.Errorf("descriptor %d: %w", fd, err))
@@ -53,6 +53,7 @@ func ListenOn(fd int, shared bool) (*Listener, error) {
 		return fail(err)
 	}
 	ln.d.owner = ln
+	ln.d.onFree = ln.leaveSocket
 	ln.d.flags.Store(ln.sharedFlags())
 	if err := ln.d.init(fd, kindStream, l, true); err != nil {
 		return fail(err)
@@ -84,6 +85,7 @@ func (ln *Listener) Files() (files []*os.File, err error) {
 			break
 		}
 		each.d.flags.Or(flagShared)
+		each.d.acceptNoneAhead() // it would be lost to the others
 		fd, dupErr := unix.FcntlInt(uintptr(each.d.fd), unix.F_DUPFD_CLOEXEC, 0)
 		each.d.unuse()
 		if err = dupErr; err != nil {

@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -114,6 +116,63 @@ func TestSharedListenerLeavesTheQueue(t *testing.T) {
 		testenv.Must(t, err)
 		c.Close()
 	}
+}
+
+// TestListenOnRemovesTheFileIfToldTo: by itself it leaves the file of a unix socket.
+func TestListenOnRemovesTheFileIfToldTo(t *testing.T) {
+	rt := newRuntime(t, 1)
+	defer rt.Close()
+	for _, remove := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "s")
+		first, err := Listen("unix", path)
+		testenv.Must(t, err)
+		first.SetUnlinkOnClose(false)
+		second, err := ListenOn(handedOver(t, first), false)
+		testenv.Must(t, err)
+		if remove {
+			second.SetUnlinkOnClose(true)
+		}
+		testenv.Check(t, first.Close())
+		testenv.Check(t, second.Close())
+		if _, err := os.Lstat(path); (err == nil) == remove {
+			t.Errorf("told to remove the file: %v; and of the file: %v", remove, err)
+		}
+	}
+}
+
+// TestDrainLeavesTheSocketToOthers: what keeps new clients out belongs to the socket, which may be that of
+// another process by then. It goes in the end.
+func TestDrainLeavesTheSocketToOthers(t *testing.T) {
+	if !testenv.SocketFilters() {
+		t.Skip("no socket filter can be had here")
+	}
+	rt := newRuntime(t, 1)
+	defer rt.Close()
+	first, err := Listen("tcp", "127.0.0.1:0")
+	testenv.Must(t, err)
+	second, err := ListenOn(handedOver(t, first), true)
+	testenv.Must(t, err)
+	defer second.Close()
+	testenv.Check(t, first.Drain(context.Background()))
+	nc, err := net.DialTimeout("tcp", second.Addr().String(), 10*time.Second)
+	if err != nil {
+		t.Fatal("new clients are kept out for good:", err)
+	}
+	nc.Close()
+}
+
+// handedOver is a duplicate of the only socket of ln, as another process would get it.
+func handedOver(t *testing.T, ln *Listener) (fd int) {
+	t.Helper()
+	files, err := ln.Files()
+	testenv.Must(t, err)
+	if len(files) != 1 {
+		t.Fatalf("%d sockets, want 1", len(files))
+	}
+	defer files[0].Close()
+	fd, err = unix.FcntlInt(numberOf(files[0]), unix.F_DUPFD_CLOEXEC, 0)
+	testenv.Must(t, err)
+	return fd
 }
 
 func TestListenOnWhatDoesNotListen(t *testing.T) {

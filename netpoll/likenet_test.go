@@ -205,6 +205,22 @@ func dialWildcard(n library, network, listen, dial string, note func(string, ...
 	s.Close()
 }
 
+// What ListenPacket can't have it names, as package net does.
+func TestPacketListenErrorsAreLikeNets(t *testing.T) {
+	withEpoll(t)
+	taken, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	must(t, err)
+	defer taken.Close()
+	for _, x := range [][2]string{
+		{"udp", taken.LocalAddr().String()}, {"udp4", "192.0.2.1:0"}, {"unixgram", "/does/not/exist"}, {"nonsense", "127.0.0.1:0"},
+	} {
+		likeNet(t, x[0]+" "+x[1], func(n library, note func(string, ...any)) {
+			c, err := n.listenPacket(x[0], x[1])
+			note("%v %s", c, shape(err))
+		})
+	}
+}
+
 // A socket connected to a peer reads, writes and fails as that of package net.
 func TestConnectedPacketsAreLikeNets(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {

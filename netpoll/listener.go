@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -42,6 +43,8 @@ type Listener struct {
 	silent   int       // those since then; guarded by mu
 
 	unlink bool // guarded by mu: Close removes the unix socket's file
+
+	filtered atomic.Bool // new clients were kept out, see refuseNew
 
 	fault func() syscall.Errno // by tests, in place of accept4 unless 0; constant
 }
@@ -162,11 +165,17 @@ func (lc ListenConfig) setUp(fd int, l *engine.Loop, sa sockaddr, family int, v6
 		ln.unlink = sa.path != "" && sa.path[0] != '@'
 	}
 	ln.d.owner = ln
-	ln.d.onFree = ln.removeFile
+	ln.d.onFree = ln.leaveSocket
 	if family != unix.AF_UNIX {
 		ln.d.flags.Store(flagListens)
 	}
 	return ln, ln.d.init(fd, kindStream, l, true)
+}
+
+// leaveSocket is called right before the descriptor is closed.
+func (ln *Listener) leaveSocket() {
+	ln.removeFile()
+	ln.admitNew()
 }
 
 // removeFile removes the file of a unix socket.
@@ -179,8 +188,8 @@ func (ln *Listener) removeFile() {
 	}
 }
 
-// SetUnlinkOnClose sets whether Close removes the file of a unix socket; by default it does. It
-// never parks.
+// SetUnlinkOnClose sets whether Close removes the file of a unix socket; by default it does if Listen
+// has made it. It never parks.
 func (ln *Listener) SetUnlinkOnClose(unlink bool) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()

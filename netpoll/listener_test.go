@@ -300,6 +300,30 @@ func TestServeInline(t *testing.T) {
 	})
 }
 
+// An abstract name may begin with NUL, as to package net.
+func TestAbstractNamesAsInC(t *testing.T) {
+	withEpoll(t)
+	name := testAddress(t, "unix")[1:]
+	ln, err := Listen("unix", "\x00"+name)
+	must(t, err)
+	defer ln.Close()
+	if got := ln.Addr().String(); got != "@"+name {
+		t.Errorf("listens on %q, want @%s", got, name)
+	}
+	for what, dial := range map[string]func() (net.Conn, error){
+		"package net":          func() (net.Conn, error) { return net.Dial("unix", "@"+name) },
+		"package net, NUL":     func() (net.Conn, error) { return net.Dial("unix", "\x00"+name) },
+		"this package, by NUL": func() (net.Conn, error) { return Dial("unix", "\x00"+name) },
+	} {
+		c, err := dial()
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		must(t, c.Close())
+	}
+}
+
 // awaitClones returns when ln listens on all loops: what comes earlier goes to one.
 func awaitClones(ln *Listener) {
 	for {

@@ -31,8 +31,9 @@ type PacketConn struct {
 // and unixgram (a path, or @name). It belongs to the caller's loop. It parks if a name
 // must be looked up. Errors are *net.OpError.
 func ListenPacket(network, address string) (*PacketConn, error) {
+	var at net.Addr
 	fail := func(err error) (*PacketConn, error) {
-		return nil, opError("listen", network, nil, nil, err)
+		return nil, opError("listen", network, nil, at, err)
 	}
 	if network != "unixgram" && (len(network) < 3 || network[:3] != "udp") {
 		return fail(net.UnknownNetworkError(network))
@@ -42,6 +43,7 @@ func ListenPacket(network, address string) (*PacketConn, error) {
 		return fail(err)
 	}
 	sa := firstIPv4(addrs)
+	at = sa.addr(network)
 	loop, err := ownLoop()
 	if err != nil {
 		return fail(err)

@@ -39,7 +39,13 @@ func (sa *sockaddr) wildcard() bool { return !sa.ip.IsValid() || sa.ip.IsUnspeci
 
 var loopback6 = netip.IPv6Loopback()
 
-func unixSockaddr(path string) sockaddr { return sockaddr{family: unix.AF_UNIX, path: path} }
+// unixSockaddr takes an abstract name with @ in front, or, as for C, with NUL.
+func unixSockaddr(path string) sockaddr {
+	if path != "" && path[0] == 0 {
+		path = "@" + path[1:]
+	}
+	return sockaddr{family: unix.AF_UNIX, path: path}
+}
 
 // port in network byte order.
 func networkPort(p uint16) uint16 { return p<<8 | p>>8 }

@@ -100,6 +100,24 @@ func (d *desc) accept(rsa *unix.RawSockaddrAny) (fd int32, salen uint32, e sysca
 	return sysAccept(d.fd, rsa)
 }
 
+// acceptNoneAhead has the kernel accept only when it is asked to, for good, and reports whether it
+// may still have accepted connections that the loop has not been told of. It never parks.
+func (d *desc) acceptNoneAhead() (ahead bool) {
+	r := d.requests
+	if r == nil || r.accepted == nil || d.use() != nil {
+		return false
+	}
+	defer d.unuse()
+	r.mu.Lock()
+	r.plain = true
+	ahead = r.streaming
+	r.mu.Unlock()
+	if ahead {
+		r.p.post(r)
+	}
+	return ahead
+}
+
 // peerName asks for the peer's address, which a multishot accept has no room for. It is
 // not known any more if the connection has been reset meanwhile.
 func peerName(fd int32, rsa *unix.RawSockaddrAny) (salen uint32) {

@@ -4,11 +4,13 @@ package netpoll
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -376,6 +378,89 @@ func TestUringListenerClose(t *testing.T) {
 				must(t, c.Close())
 			}
 		})
+	})
+}
+
+// acceptsAhead reports whether the kernel accepts before anybody asks.
+func acceptsAhead(ln *Listener) bool {
+	r := ln.d.requests
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.streaming
+}
+
+// What is accepted ahead would be lost to another process that gets the socket.
+func TestUringSocketsForOthers(t *testing.T) {
+	onUring(t, uringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
+		inTask(t, rt, func() {
+			ln, err := Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			must(t, ln.SetDeadline(time.Now().Add(time.Millisecond)))
+			if _, err := ln.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("Accept: %v, want a time-out", err)
+			}
+			if !acceptsAhead(ln) {
+				t.Error("the kernel does not accept ahead")
+			}
+			other, err := ListenOn(handedOver(t, ln), true)
+			must(t, err)
+			until(t, "the kernel accepts nothing ahead", func() bool { return !acceptsAhead(ln) })
+			c, err := Dial("tcp", ln.Addr().String())
+			must(t, err)
+			must(t, ln.Close())
+			must(t, other.SetDeadline(time.Now().Add(time.Minute)))
+			s, err := other.Accept()
+			must(t, err)
+			must(t, s.Close())
+			must(t, c.Close())
+			must(t, other.Close())
+		})
+	})
+}
+
+// What the kernel has accepted while the loop computes has not been seen by the loop, and is in no backlog any more:
+// Drain waits for it nevertheless.
+func TestUringDrainWaitsForTheLoop(t *testing.T) {
+	onUring(t, uringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
+		var ln *Listener
+		inTask(t, rt, func() {
+			var err error
+			ln, err = Listen("tcp", "127.0.0.1:0") // in a task: for goroutines the kernel accepts nothing ahead
+			must(t, err)
+		})
+		served, drained := make(chan error, 1), make(chan error, 1)
+		rt.Go(func() {
+			served <- Serve(ln, func(c *Conn) {
+				defer c.Close()
+				io.WriteString(c, "hello")
+			})
+		})
+		testenv.Until(t, "the kernel accepts ahead", func() bool { return acceptsAhead(ln) })
+		var held, free atomic.Bool
+		rt.Go(func() {
+			for held.Store(true); !free.Load(); {
+			}
+		})
+		testenv.Until(t, "the loop is held", held.Load)
+		nc, err := net.Dial("tcp", ln.Addr().String())
+		testenv.Must(t, err)
+		defer nc.Close()
+		testenv.Until(t, "the kernel has accepted", func() bool {
+			return p.driver.Ring().CQReady() > 0 && ln.d.backlogEmpty()
+		})
+		go func() { drained <- ln.Drain(context.Background()) }()
+		for n := 0; n < 50 && ln.d.life.Load()&lifeClosed == 0; n++ {
+			breathe(time.Millisecond)
+		}
+		free.Store(true)
+		must(t, nc.SetReadDeadline(time.Now().Add(time.Minute)))
+		if got, err := io.ReadAll(nc); string(got) != "hello" {
+			t.Errorf("%q, %v; want an answer to what was accepted before", got, err)
+		}
+		testenv.Check(t, <-drained)
+		if err := <-served; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Serve: %v, want net.ErrClosed", err)
+		}
 	})
 }
 

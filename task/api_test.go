@@ -156,3 +156,12 @@ func TestAFinalizerThatWaits(t *testing.T) {
 		}
 	}).Join()
 }
+
+// The error of main is returned as it is: it may be compared, or be of a type that is looked for.
+func TestRunReturnsTheErrorOfMain(t *testing.T) {
+	for _, want := range []error{nil, errors.New("of main")} {
+		if err := newRuntime(t, 1).Run(context.Background(), func(context.Context) error { return want }); err != want {
+			t.Errorf("Run returned %#v, want %#v", err, want)
+		}
+	}
+}

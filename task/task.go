@@ -122,9 +122,10 @@ func OffloadContext(ctx context.Context, fn func(ctx context.Context) error) err
 // time.Sleep and returns nil. The resolution is about 66 µs.
 func Sleep(d time.Duration) error { return engine.Sleep(d) }
 
-// Yield lets every task of the loop that is ready run before the caller goes on; but of
-// several that a disk has served at once some may follow. On a plain goroutine it is
-// runtime.Gosched.
+// Yield lets other tasks of the loop run that are ready, before the caller goes on: with the
+// scheduler fifo every one, but of several that a disk has served at once some may follow; with
+// others those that are before it in their order, in which each has its turn. On a plain goroutine
+// it is runtime.Gosched.
 func Yield() { engine.Yield() }
 
 // Await parks until ctx ends and returns its error, or, if that comes first, the error

@@ -37,9 +37,10 @@ func (t *Ticker) Reset(every time.Duration) {
 	if every <= 0 {
 		panic(fmt.Sprintf("task: a Ticker with %v between ticks; want more than 0", every))
 	}
-	t.Stop()
+	engine.CurrentLoop() // AfterFunc brings a task back that is away from its loop, whose other tasks may want mu
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.stop()
 	t.every = every
 	run := t.runs
 	t.timer = AfterFunc(every, func() { t.tick(run) })
@@ -50,6 +51,11 @@ func (t *Ticker) Reset(every time.Duration) {
 func (t *Ticker) Stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.stop()
+}
+
+// stop needs mu.
+func (t *Ticker) stop() {
 	t.runs++
 	if t.timer != nil {
 		t.timer.Stop()
@@ -65,10 +71,8 @@ func (t *Ticker) tick(run uint64) {
 		return
 	}
 	now := (*engine.Timer)(t.timer).Now()
-	for t.next <= now {
-		missed := max((now-t.next)/t.every, 1)
-		t.next = engine.After(t.next, missed*t.every)
-	}
+	// The first may be early, as its time was reckoned after the timer was set.
+	t.next = engine.After(t.next, max((now-t.next)/t.every+1, 1)*t.every)
 	t.timer = AfterFunc(t.next-now, func() { t.tick(run) })
 	t.mu.Unlock()
 	t.C.TrySend(time.Now())

@@ -1,11 +1,14 @@
 package task_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -50,4 +53,43 @@ func TestTicker(t *testing.T) {
 		}()
 		task.NewTicker(0)
 	}).Join()
+}
+
+// A slowClock moves on by step after each reading: whoever reads it then loses the processor.
+type slowClock struct {
+	*sim.Clock
+	step atomic.Int64 // nanoseconds
+}
+
+func (c *slowClock) Now() time.Duration {
+	now := c.Clock.Now()
+	c.Advance(time.Duration(c.step.Load()))
+	return now
+}
+
+// The first tick is not followed by another one at once, however long NewTicker has taken.
+func TestTheFirstTickComesOnce(t *testing.T) {
+	clock := new(slowClock)
+	rt := programs.Simulated(t, 1, 0, func(c *engine.Config) {
+		clock.Clock = c.Clock.(*sim.Clock)
+		c.Clock = clock
+	})
+	defer rt.Close()
+	testenv.Check(t, rt.Go(func() {
+		l := engine.CurrentLoop()
+		clock.step.Store(int64(5 * time.Millisecond))
+		tick := task.NewTicker(10 * time.Millisecond)
+		clock.step.Store(0)
+		defer tick.Stop()
+		var at [2]time.Duration
+		for i := range at {
+			if _, err := tick.C.Recv(); err != nil {
+				t.Error(err)
+			}
+			at[i] = l.Now()
+		}
+		if d := at[1] - at[0]; d < 9*time.Millisecond {
+			t.Errorf("the second tick came %v after the first, want 10ms", d)
+		}
+	}).Join())
 }

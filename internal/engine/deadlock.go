@@ -142,6 +142,8 @@ func (t *Task) waiting() *waiting {
 	switch {
 	case t.state != stateParked || t.notified || !t.fixed && t.hasDeadline():
 		return w
+	case t.on == nil: // see absorb: the Wake is under way
+		return w
 	case t.why == ReasonSelect && t.on.(*selection).timed:
 		return w
 	case t.why == ReasonAccept || t.why == ReasonContext, t.why == ReasonSelect && t.on.(*selection).context:

@@ -202,3 +202,30 @@ func TestALateAnswerToTheDeadlockCheck(t *testing.T) {
 	wg.Done()
 	waits.Join()
 }
+
+// A Select that was served and then cancelled waits for the Wake that is under way.
+func TestDeadlockCheckMeetsACancelledSelect(t *testing.T) {
+	rt := newRuntime(t, 1, holdLimit(-1))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	served := make(chan *Waiter, 1)
+	k := rt.Go(func() {
+		w, s := Self(), new(selection)
+		s.claim(0) // as somebody does that wakes w next
+		served <- w
+		if err := Under(ctx, func() error { return w.Wait(ReasonSelect, s) }); err != nil {
+			t.Errorf("a Select that was served returned %v", err)
+		}
+	})
+	w := <-served
+	waitParked(t, rt, 1, ReasonSelect)
+	cancel()
+	waitFor(t, "the Select has found that it was served", func() bool {
+		return onLoop(rt.Loop(0), func(*Loop) bool { return w.task.state == stateParked && w.task.on == nil })
+	})
+	if all, order := rt.waits(nil); len(order) != 1 || all[order[0]].ends != endsByItself {
+		t.Errorf("%d tasks wait; want one, for a Wake that is under way", len(order))
+	}
+	w.Wake()
+	testenv.Check(t, k.Join())
+}

@@ -62,7 +62,7 @@ func (g *Group) start(fn func() error) {
 		g.fail(ErrShutdown)
 		g.done()
 	}
-	t, spawnErr := Spawn(Options{scope: g.scope, dropped: dropped, inner: fn}, func() {
+	t, spawnErr := Spawn(Options{scope: g.scope, Dropped: dropped, inner: fn}, func() {
 		defer func() {
 			if err != nil {
 				g.fail(err)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -65,6 +66,60 @@ func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
 	testenv.Check(t, rt.Close())
 	if ended != 10 {
 		t.Errorf("%d tasks ran, want 10", ended)
+	}
+}
+
+// heldTurns is longer than Shutdown takes to look whether there are tasks.
+const heldTurns = 50
+
+// A lateOpener lets nobody in for heldTurns turns.
+type lateOpener struct{ asked int }
+
+func (a *lateOpener) Next(time.Duration, int, *Queue) Verdict {
+	if a.asked++; a.asked > heldTurns {
+		return VerdictAdmit
+	}
+	return VerdictDefer
+}
+
+func (*lateOpener) Left(time.Duration, int) {}
+
+// Tasks that have not started, as they are held back, are waited for and run as others are.
+func TestAShutdownWaitsForWhatIsHeldBack(t *testing.T) {
+	e := entrance(t, "test")
+	for name, c := range map[string]struct {
+		change func(*Config)
+		start  func(l *Loop, fn func())
+	}{
+		"by a policy": {
+			func(c *Config) {
+				c.NewPolicy = func(*Loop) Policy {
+					return &withholder{may: func(_ NodeID, ticks int) bool { return ticks > heldTurns }}
+				}
+			},
+			func(l *Loop, fn func()) { GoOn(l, fn) },
+		},
+		"at an entrance": {
+			func(c *Config) { c.NewAdmission = func(*Loop) Admission { return new(lateOpener) } },
+			func(l *Loop, fn func()) { l.Post(func() { l.StartAt(e, 0, 0, nil, fn) }) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := newRuntime(t, 1, c.change)
+			ran := 0
+			for range 10 {
+				c.start(rt.Loop(0), func() {
+					testenv.Check(t, e.Enter())
+					testenv.Check(t, Err())
+					e.Leave()
+					ran++
+				})
+			}
+			testenv.Check(t, rt.Shutdown(context.Background()))
+			if ran != 10 {
+				t.Errorf("%d tasks ran, want 10", ran)
+			}
+		})
 	}
 }
 

@@ -73,9 +73,9 @@ const (
 )
 
 // Took counts n bytes that have been read of b, of which left are yet to come, below 0 if that is not known. It parks
-// while memory is short and others go first. The error is ErrRefused if that takes too long, or the task's when that is
-// cancelled.
-func (in *Intake) Took(b *Body, n int, left int64) error {
+// while memory is short and others go first, until over, which is asked now and then, reports that the request has no
+// use for its body any more. The error is ErrRefused if that takes too long, or the task's when that is cancelled.
+func (in *Intake) Took(b *Body, n int, left int64, over func() bool) error {
 	if b.fresh += int64(n); b.fresh < bodyStep || !in.told.Load() {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (in *Intake) Took(b *Body, n int, left int64) error {
 		return nil
 	}
 	place, err := in.ask(b, int64(n), left)
-	for ; place > 0 && err == nil; place, err = in.ask(b, 0, left) {
+	for ; place > 0 && err == nil && !over(); place, err = in.ask(b, 0, left) {
 		// Those far behind need not look often.
 		if err := Sleep(bodyPause * time.Duration(1+min(place, 100)/8)); err != nil {
 			return err
@@ -118,7 +118,7 @@ func (in *Intake) ask(b *Body, n, left int64) (place int, err error) {
 	a.left = left
 	switch {
 	case a.goes || left == 0 || in.free.Load() >= 0 || !in.told.Load():
-		a.held = 0
+		a.held, a.shed = 0, false
 		return 0, nil
 	case a.held == 0:
 		a.held = max(in.now, 1)

@@ -91,3 +91,45 @@ func TestIntakeKeepsBodiesWithinTheLimit(t *testing.T) {
 		})
 	}
 }
+
+// A body that is held goes on when nobody has a use for it any more.
+func TestIntakeLetsGoWhatIsOfNoUse(t *testing.T) {
+	in := new(Intake)
+	in.Tick(0, 1<<20, 1<<20, true)
+	var b Body
+	asked := 0
+	err := in.Took(&b, bodyStep, 1<<20, func() bool { asked++; return asked > 1 })
+	if err != nil || asked != 2 {
+		t.Errorf("%v after %d questions; want to wait once", err, asked)
+	}
+	in.End(&b)
+	if len(in.asked) > 0 {
+		t.Error("the body stands in the order after its end")
+	}
+}
+
+// A body that was to be shed, and went on as there was memory again before its reader looked, is held as long as any
+// other the next time.
+func TestIntakeForgetsThatItWouldHaveShed(t *testing.T) {
+	const heap = 1 << 20
+	in := new(Intake)
+	var bodies [2]Body // the first goes on all the time
+	ask := func(when string, now time.Duration, live float64, want ...int) {
+		t.Helper()
+		in.Tick(now, heap, live, true)
+		for i := range bodies {
+			if place, err := in.ask(&bodies[i], 0, 1<<30); place != want[i] || err != nil {
+				t.Errorf("%s: body %d has %d before it, %v; want %d", when, i, place, err, want[i])
+			}
+		}
+	}
+	for i := range bodies {
+		bodies[i].number = uint64(i + 1)
+	}
+	ask("short", 0, heap, 1, 2)
+	ask("the first goes on", time.Second, heap, 0, 2)
+	in.Tick(time.Minute, heap, heap, true)
+	ask("plenty", time.Minute, 0, 0, 0)
+	ask("short again", time.Minute, heap, 0, 2)
+	ask("still short", time.Minute+time.Second, heap, 0, 2)
+}

@@ -13,7 +13,7 @@ type PerLoop[T any] struct {
 
 // Get returns the value of the calling task's loop.
 func (p *PerLoop[T]) Get() *T {
-	l := here()
+	l := comeBack()
 	if v, ok := p.values.Load(l); ok {
 		return v.(*T)
 	}

@@ -257,6 +257,9 @@ func (rt *Runtime) Run(ctx context.Context, main func(ctx context.Context) error
 		err = t.Join()
 	}
 	closeErr := rt.Close()
+	if err == nil && closeErr == nil {
+		return mainErr // itself, as callers may compare it
+	}
 	return errors.Join(err, mainErr, closeErr)
 }
 

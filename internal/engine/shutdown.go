@@ -148,7 +148,7 @@ func (rt *Runtime) countTasks(ctx context.Context) int {
 	counts := make(chan int, len(rt.loops))
 	rt.onLoops(ctx.Done(), func(l *Loop) {
 		n := int(l.taskCount)
-		if l.anyReady() || l.inbox.pending.Load() {
+		if l.anyReady() || l.holdsBack() || l.inbox.pending.Load() {
 			n++
 		}
 		counts <- n

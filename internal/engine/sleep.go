@@ -203,7 +203,7 @@ const (
 // AfterFunc runs fn as a new task once d has passed: on the loop of the caller, or, if that is
 // a plain goroutine, on a loop of the Default runtime, without which it panics.
 func AfterFunc(d time.Duration, fn func()) *Timer {
-	l := here()
+	l := comeBack()
 	if l == nil {
 		rt := Default()
 		if rt == nil {

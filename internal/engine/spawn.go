@@ -21,10 +21,11 @@ type Options struct {
 	// Priority says how important the task is, from -32 to 31; of tasks that wait at an
 	// Entrance, the least important are refused first. 0: neither.
 	Priority int
+	// Dropped is called if the task ends without having been started, or nil; also if Spawn returns ErrShutdown.
+	Dropped func()
 
-	scope   *scope // of a Group
-	dropped func() // see extension
-	inner   any    // the function that fn wraps, whose name the task has; nil: fn
+	scope *scope // of a Group
+	inner any    // the function that fn wraps, whose name the task has; nil: fn
 }
 
 // Go runs fn as a new task. Called by a task, the new one starts on the same loop and belongs to the
@@ -89,9 +90,9 @@ func (rt *Runtime) Go(fn func()) *Task {
 func (rt *Runtime) spawn(from *Loop, o Options, fn func()) (*Task, error) {
 	t := &Task{fn: fn, state: stateQueued}
 	t.wait.task = t
-	if o.Name != "" || o.dropped != nil || o.Priority != 0 {
+	if o.Name != "" || o.Dropped != nil || o.Priority != 0 {
 		e := t.extend()
-		e.name, e.dropped, e.priority = o.Name, o.dropped, clampPriority(o.Priority)
+		e.name, e.dropped, e.priority = o.Name, o.Dropped, clampPriority(o.Priority)
 		if o.inner != nil {
 			e.code = reflect.ValueOf(o.inner).Pointer()
 		}

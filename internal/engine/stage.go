@@ -156,14 +156,17 @@ func Invoke[T any](c *Children, s *Stage, fn func() T) (*Result[T], error) {
 	s.gate.Unlock()
 	r := &Result[T]{err: fmt.Errorf("task: an operation of stage %q has not returned", s.name)}
 	c.left.Add(1)
-	if _, err := Spawn(Options{Name: s.name}, func() {
+	t, err := Spawn(Options{Name: s.name, Dropped: c.left.Done}, func() {
 		defer c.left.Done()
 		s.Do(func() {
 			r.value = fn()
 			r.err = nil
 		})
-	}); err != nil {
-		c.left.Done()
+	})
+	if err != nil {
+		if t == nil { // else it was dropped
+			c.left.Done()
+		}
 		return nil, err
 	}
 	return r, nil

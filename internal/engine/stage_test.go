@@ -112,6 +112,31 @@ func TestAnOperationThatPanicsHasAnError(t *testing.T) {
 	}
 }
 
+// Nobody waits for ever for an operation that has not begun when the runtime ends.
+func TestAnOperationThatIsDroppedIsDone(t *testing.T) {
+	s := newStage(t)
+	rt, check := closing(t, 1, shortGrace)
+	held, release := make(chan bool), make(chan bool)
+	GoOn(rt.Loop(0), func() { close(held); <-release })
+	<-held
+	var c Children
+	r, err := Invoke(&c, s, func() int { t.Error("ran"); return 1 })
+	testenv.Must(t, err)
+	if err := rt.Close(); err == nil { // by now the loop has been told to end what has not begun
+		t.Error("Close returned no error although a task holds the loop")
+	}
+	close(release)
+	<-rt.Loop(0).stopped
+	if c.left.count != 0 {
+		t.Errorf("%d operations are left of a runtime that has ended", c.left.count)
+	}
+	c.Wait()
+	if _, err := r.Get(); err == nil {
+		t.Error("Get of an operation that was dropped has no error")
+	}
+	check()
+}
+
 func TestInvokeWaitsWhileTheStageHasEnough(t *testing.T) {
 	s := newStage(t)
 	rt := newRuntime(t, 1)

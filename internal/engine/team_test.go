@@ -105,6 +105,12 @@ func TestWatchdogLooksForProcessors(t *testing.T) {
 			t.Errorf("%v later: %d loops work, want %d", c.after, n, c.want)
 		}
 	}
+	run(t, rt, func() {})
+	procs.Store(3)
+	var steps uint64 // while loops are awake for moments only it does not look at them
+	if !rt.watch.worked(&steps, now.Add(followEvery)) || rt.Working() != 3 {
+		t.Errorf("work for moments: %d loops work, want 3", rt.Working())
+	}
 	fixed := newRuntime(t, 3)
 	fixed.Follow()
 	if n := fixed.Working(); n != 3 {

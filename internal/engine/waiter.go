@@ -398,8 +398,8 @@ func (l *Loop) labelled(print uint64) uint64 {
 	return print
 }
 
-// Yield lets every task of the loop that is ready run before the caller goes on; but of several
-// that a disk has served at once some may follow.
+// Yield lets other tasks of the loop run that are ready, before the caller goes on: without a Policy every
+// one, but of several that a disk has served at once some may follow.
 func Yield() {
 	l := comeBack()
 	if l == nil || l.cur == nil {

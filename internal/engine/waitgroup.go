@@ -51,7 +51,7 @@ func (wg *WaitGroup) Wait() {
 // Go runs fn as a new task that the group waits for, see the function Go.
 func (wg *WaitGroup) Go(fn func()) {
 	wg.Add(1)
-	goWith(Options{dropped: wg.Done, inner: fn}, func() {
+	goWith(Options{Dropped: wg.Done, inner: fn}, func() {
 		defer wg.Done()
 		Outside(callPlain, fn)
 	})

@@ -166,10 +166,7 @@ func (w *watchdog) forgive(now time.Time) {
 // look checks every loop. It reports whether one is awake, and whether a task was detached.
 func (w *watchdog) look(now time.Time) (busy, detached bool) {
 	w.forgive(now)
-	if now.Sub(w.followed) >= followEvery {
-		w.followed = now
-		w.rt.Follow()
-	}
+	w.follow(now)
 	for i, l := range w.rt.loops {
 		s := &w.seen[i]
 		step := coro.Peek(uintptr(unsafe.Pointer(&l.switches)))
@@ -203,6 +200,14 @@ func (w *watchdog) look(now time.Time) (busy, detached bool) {
 		}
 	}
 	return busy, detached
+}
+
+// follow looks for the number of processors, if it is time.
+func (w *watchdog) follow(now time.Time) {
+	if now.Sub(w.followed) >= followEvery {
+		w.followed = now
+		w.rt.Follow()
+	}
 }
 
 // detaches reports whether tasks of any loop can be detached.
@@ -323,9 +328,7 @@ func (w *watchdog) doze(settle time.Duration) bool {
 			w.chase(runtime.GOMAXPROCS(0))
 			return true
 		case now := <-rest.C:
-			if s := w.rt.Steps(); s != steps {
-				steps = s
-				w.lookBusy(now)
+			if w.worked(&steps, now) {
 				rest.Reset(deadlockAfter)
 				continue
 			}
@@ -343,6 +346,19 @@ func (w *watchdog) doze(settle time.Duration) bool {
 			mode = dozing
 		}
 	}
+}
+
+// worked reports whether the loops have made steps since there were that many, and does what is due at times while
+// they do.
+func (w *watchdog) worked(steps *uint64, now time.Time) bool {
+	s := w.rt.Steps()
+	if s == *steps {
+		return false
+	}
+	*steps = s
+	w.follow(now)
+	w.lookBusy(now)
+	return true
 }
 
 func (w *watchdog) allSleep() bool {

@@ -3,8 +3,10 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,6 +78,35 @@ type upstream struct {
 	raw   net.Conn                  // Conn, or what is below its TLS
 	quiet interface{ Quiet() bool } // raw, if it can tell
 	used  bool                      // it has had a request
+	gate  *gate                     // between raw and its TLS; nil: without
+}
+
+// A gate is what is below the TLS of a backend. While it is shut nothing is read from the connection.
+type gate struct {
+	net.Conn
+	shut bool // of the task that has the upstream
+	one  [1]byte
+}
+
+// Read implements net.Conn.
+func (g *gate) Read(p []byte) (int, error) {
+	if g.shut {
+		return 0, os.ErrDeadlineExceeded // to crypto/tls one that passes
+	}
+	return g.Conn.Read(p)
+}
+
+// unasked reports whether crypto/tls has something that the backend has said behind its response. It reads ahead, and
+// Quiet knows only of what it has not read.
+func (u *upstream) unasked() bool {
+	g := u.gate
+	if g == nil {
+		return false
+	}
+	g.shut = true
+	_, err := u.Conn.Read(g.one[:])
+	g.shut = false
+	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // NetConn tells the pool which connection it is.
@@ -95,7 +126,8 @@ func (b *backend) dial(context.Context) (net.Conn, error) {
 	if b.p.ConnectTimeout > 0 {
 		c.SetDeadline(time.Now().Add(b.p.ConnectTimeout))
 	}
-	secure := tls.Client(c, b.tls)
+	u.gate = &gate{Conn: c}
+	secure := tls.Client(u.gate, b.tls)
 	if err := secure.HandshakeContext(context.Background()); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("TLS: %w", err)

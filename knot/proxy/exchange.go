@@ -218,7 +218,7 @@ func (e *exchange) try(b *backend) error {
 		return err
 	}
 	e.join()
-	keep = e.sent && e.r == e.w && e.p.wire.reusable(e)
+	keep = e.sent && e.r == e.w && e.p.wire.reusable(e) && !u.unasked()
 	return nil
 }
 

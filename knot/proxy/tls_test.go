@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"io"
@@ -93,5 +94,67 @@ func TestBackendTLS(t *testing.T) {
 	c.(*net.TCPConn).CloseWrite()
 	if rest, err := io.ReadAll(in); len(rest) > 0 || err != nil {
 		t.Errorf("%q %v at the end of the tunnel", rest, err)
+	}
+}
+
+// A gathering gathers what is written between cork and uncork.
+type gathering struct {
+	net.Conn
+	corked bool
+	text   bytes.Buffer
+}
+
+func (g *gathering) Write(p []byte) (int, error) {
+	if g.corked {
+		return g.text.Write(p)
+	}
+	return g.Conn.Write(p)
+}
+
+func (g *gathering) uncork() error {
+	g.corked = false
+	_, err := g.text.WriteTo(g.Conn)
+	return err
+}
+
+// TestBackendSaysMore: what a backend says behind its response is nobody's, in a record of its own too, which crypto/tls
+// has read with that of the response.
+func TestBackendSaysMore(t *testing.T) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	cert := s.TLS.Certificates[0]
+	s.Close()
+	const head = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"
+	backend := testenv.Serve(t, func(raw net.Conn) {
+		g := &gathering{Conn: raw}
+		c := tls.Server(g, &tls.Config{Certificates: []tls.Certificate{cert}})
+		in := bufio.NewReader(c)
+		for {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			g.corked = true
+			io.WriteString(c, head)
+			if r.Method == "HEAD" { // as some do
+				io.WriteString(c, head+"bad")
+			} else {
+				io.WriteString(c, "yes")
+			}
+			if g.uncork() != nil {
+				return
+			}
+		}
+	})
+	f := serve(t, Config{Backends: []string{"https://" + backend}, TLS: &tls.Config{InsecureSkipVerify: true}}, 1)
+	for range 3 {
+		for _, method := range []string{"HEAD", "GET"} {
+			got := f.raw(method + " / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+			if want := map[string]string{"HEAD": "\r\n\r\n", "GET": "\r\n\r\nyes"}[method]; !strings.HasPrefix(got, "HTTP/1.1 200 ") || !strings.HasSuffix(got, want) {
+				t.Errorf("%s: %q", method, got)
+			}
+		}
+	}
+	if n := f.p.Stats()[0].Dials; n != 4 { // the first, and one behind each HEAD
+		t.Errorf("%d connections", n)
 	}
 }

@@ -1,0 +1,147 @@
+package knot
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+)
+
+// shortOfMemory has large bodies read in an order until the test ends: one goes on at a time, and what is held for ten
+// seconds, of a clock that moves on by one each millisecond, is refused.
+func shortOfMemory(t *testing.T) {
+	const heap = 1 << 20
+	engine.Bodies.Tick(0, heap, heap, true)
+	done, over := make(chan bool), make(chan bool)
+	go func() {
+		defer close(over)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for now := time.Second; ; now += time.Second {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				engine.Bodies.Tick(now, heap, heap, false)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(done)
+		<-over
+		engine.Bodies.Open()
+	})
+}
+
+const uploadSize = 1 << 20
+
+func newUpload() *scriptConn {
+	head := fmt.Sprintf("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", uploadSize)
+	return newScriptConn([]byte(head), make([]byte, uploadSize), 32<<10)
+}
+
+// The body of a request whose handler has returned is none any more before which others wait, also if it was read
+// apart, and the server has ended that.
+func TestABodyReadApartGivesBackItsTurn(t *testing.T) {
+	shortOfMemory(t)
+	for i, status := range []string{"200", "500", "200"} {
+		nc := newUpload()
+		serveScript(&Server{MaxBody: uploadSize, ErrorLog: quietLog(), Handler: func(x *Ctx) error {
+			b, err := x.BodyApart()
+			if err == nil {
+				_, err = io.CopyN(io.Discard, b, uploadSize/2)
+			}
+			if status == "500" {
+				panic("of a test")
+			}
+			return err
+		}}, nc)
+		if got := string(nc.output); !strings.HasPrefix(got, "HTTP/1.1 "+status+" ") {
+			t.Errorf("request %d: %.40q, want status %s", i, got, status)
+		}
+	}
+}
+
+// A Ctx that has served a request is no other for the next body that is read by it.
+func TestAUsedCtxCountsBodies(t *testing.T) {
+	x := newCtx()
+	x.finished = true
+	x.recycle()
+	if x.finished {
+		t.Error("what is read of a body by a Ctx that was used before would not be counted")
+	}
+}
+
+// A tellingConn tells once how much it has handed out.
+type tellingConn struct {
+	*scriptConn
+	at   int
+	once sync.Once
+	told chan struct{} // closed when it is at least at
+}
+
+func (c *tellingConn) Read(p []byte) (int, error) {
+	n, err := c.scriptConn.Read(p)
+	if c.taken >= c.at {
+		c.once.Do(func() { close(c.told) })
+	}
+	return n, err
+}
+
+// A request does not wait for a reader of its body that is held up beside its handler.
+func TestAReaderThatIsHeldEndsWithTheHandler(t *testing.T) {
+	for name, handler := range map[string]func(read <-chan struct{}, ended chan<- bool) Handler{
+		"apart": func(read <-chan struct{}, ended chan<- bool) Handler {
+			return func(x *Ctx) error {
+				b, err := x.BodyApart()
+				if err != nil {
+					return err
+				}
+				go func() {
+					io.Copy(io.Discard, b)
+					ended <- true
+				}()
+				<-read
+				b.End()
+				return nil
+			}
+		},
+		"net/http": func(read <-chan struct{}, ended chan<- bool) Handler {
+			return AdaptHTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				go func() {
+					io.Copy(io.Discard, r.Body)
+					ended <- true
+				}()
+				<-read
+			}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const heap = 1 << 20
+			engine.Bodies.Tick(0, heap, heap, true) // and never again: nobody lets go what is held
+			defer engine.Bodies.Open()
+			ended, served := make(chan bool, 1), make(chan bool, 1)
+			nc := &tellingConn{scriptConn: newUpload(), at: 64 << 10, told: make(chan struct{})} // what is counted at once
+			go func() {
+				serveScript(&Server{MaxBody: uploadSize, Handler: handler(nc.told, ended)}, nc)
+				served <- true
+			}()
+			select {
+			case <-served:
+			case <-time.After(time.Minute):
+				t.Error("the request waits for the reader of its body")
+				engine.Bodies.Open()
+				<-served
+			}
+			<-ended
+			if got := string(nc.output); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
+				t.Errorf("%.40q, want status 200", got)
+			}
+		})
+	}
+}
