@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,6 +81,40 @@ func TestWrongCommandLines(t *testing.T) {
 				t.Errorf("it names a place where it knows none: %q", stderr)
 			}
 		})
+	}
+}
+
+func TestErrorsAreToldFromRemarksInFoldersWithBlanks(t *testing.T) {
+	said := "# example.com/x\n../my folder/x.go:1:6: can inline f with cost 3 as: func() {}\n../my folder/x.go:2:1:   from y\n../my folder/x.go:9:2: undefined: z\n"
+	if got, want := errorLines([]byte(said)), "# example.com/x\n../my folder/x.go:9:2: undefined: z"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A link, a pipe and a device are what they were, also if root writes to them.
+func TestWriteFileLeavesWhatIsNoFile(t *testing.T) {
+	write := func(name string) {
+		t.Helper()
+		testenv.Must(t, writeFile(name, func(w io.Writer) error { _, err := io.WriteString(w, "text"); return err }))
+	}
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	testenv.Must(t, os.WriteFile(file, []byte("a longer one"), 0o644))
+	testenv.Must(t, os.Symlink("file", link))
+	write(link)
+	if text, err := os.ReadFile(file); err != nil || string(text) != "text" {
+		t.Errorf("what the link leads to holds %q, %v", text, err)
+	}
+	r, w, err := os.Pipe()
+	testenv.Must(t, err)
+	defer r.Close()
+	write(fmt.Sprintf("/proc/self/fd/%d", w.Fd()))
+	testenv.Must(t, w.Close())
+	if text, err := io.ReadAll(r); err != nil || string(text) != "text" {
+		t.Errorf("through the pipe came %q, %v", text, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("%v are in the folder, %v", left, err)
 	}
 }
 

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // A backend is one server that requests go to.
@@ -22,7 +24,8 @@ type backend struct {
 	tls              *tls.Config // nil: without
 	bit              uint64      // in masks of backends
 	pool             netpoll.Pool
-	http2            *http2 // nil: HTTP/1.1 or FastCGI, over connections of the pool
+	http2            *http.Transport // nil: HTTP/1.1 or FastCGI, over connections of the pool
+	units            *task.Semaphore // requests and tunnels at a time; nil: any number
 
 	// outstanding are the requests that are here, those that wait for a connection too; atomic.
 	outstanding atomic.Int64
@@ -63,6 +66,9 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 		}
 	}
 	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: max(p.KeepConns, 1), IdleTimeout: p.KeepTimeout, Patience: p.QueueTimeout, Dial: b.dial}
+	if p.MaxConns > 0 {
+		b.units = task.NewSemaphore(int64(p.MaxConns))
+	}
 	if !p.keeps() {
 		b.pool.IdleTimeout = time.Nanosecond
 	}
@@ -147,17 +153,11 @@ func (b *backend) enter() bool {
 	return true
 }
 
-// get returns a connection: one that rests and of which nothing has come since, or a new one. It parks.
+// get returns a connection: one that rests and of which nothing has come since, or a new one. The request has one of units,
+// so that there is one for it. It parks.
 func (b *backend) get() (*upstream, error) {
-	ctx := context.Background()
-	if most := b.p.MaxConns; most > 0 && b.outstanding.Load() > int64(most) && b.p.QueueTimeout > 0 {
-		b.counts.queued.Add(1)
-		bounded, cancel := context.WithTimeout(ctx, b.p.QueueTimeout)
-		defer cancel()
-		ctx = bounded
-	}
 	for {
-		c, err := b.pool.Get(ctx)
+		c, err := b.pool.Get(context.Background())
 		if err != nil {
 			return nil, err
 		}
@@ -169,11 +169,14 @@ func (b *backend) get() (*upstream, error) {
 	}
 }
 
-// leave gives the connection back, if there is one, and ends what enter has begun.
+// leave gives the connection back, if there is one, and ends what enter and admit have begun.
 func (b *backend) leave(u *upstream, keep bool) {
 	if u != nil {
 		u.used = true
 		b.pool.Put(u, !keep)
+	}
+	if b.units != nil {
+		b.units.Release(1)
 	}
 	b.outstanding.Add(-1)
 }
@@ -210,25 +213,27 @@ func (p *Proxy) pick(tried uint64) *backend {
 	return nil
 }
 
-// worked notes that it has answered.
-func (b *backend) worked() {
+// worked notes that it has answered. That ends a row of failures, whose number it returns for failed: the answer may
+// break off yet.
+func (b *backend) worked() (row int64) {
 	if b.downUntil.Load() == 0 && b.fails.Load() == 0 {
-		return
+		return 0
 	}
 	b.mu.Lock()
-	b.fails.Store(0)
+	row = b.fails.Swap(0)
 	was := b.downUntil.Swap(0)
 	b.mu.Unlock()
 	if was != 0 {
 		b.p.Log.Info("knot: a backend answers again", "backend", b.name)
 	}
+	return row
 }
 
-// failed notes that it has not.
-func (b *backend) failed() {
+// failed notes that it has not, or has not to the end; then row is what worked has returned.
+func (b *backend) failed(row int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	fails := int(b.fails.Add(1))
+	fails := int(b.fails.Add(row + 1))
 	if b.p.MaxFails <= 0 || fails < b.p.MaxFails || b.p.FailTime <= 0 || len(b.p.backends) == 1 {
 		return
 	}

@@ -49,6 +49,7 @@ type exchange struct {
 	b      *backend
 	u      *upstream
 	method string
+	row    int64     // failures of b that its answer has ended, see backend.worked
 	until  time.Time // for all of it; zero: no limit
 	stop   *stopper
 
@@ -174,12 +175,50 @@ func (e *exchange) arm(set func(time.Time) error, limit time.Duration) error {
 	return set(by)
 }
 
+// admit waits until b may have another request, for QueueTimeout, as long as there is time for this one, and until its client
+// goes: those behind it are not to wait for what nobody wants any more. It parks.
+func (e *exchange) admit(b *backend) error {
+	if b.units == nil || b.units.TryAcquire(1) {
+		return nil
+	}
+	b.counts.queued.Add(1)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	by := e.until
+	if limit := b.p.QueueTimeout; limit > 0 {
+		if end := time.Now().Add(limit); by.IsZero() || end.Before(by) {
+			by = end
+		}
+	}
+	if !by.IsZero() {
+		var drop context.CancelFunc
+		ctx, drop = context.WithDeadline(ctx, by)
+		defer drop()
+	}
+	defer e.stop.attach(nil)
+	err := e.stop.attach(canceller(cancel))
+	if err == nil {
+		err = b.units.AcquireContext(ctx, 1)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueued, unsent: true}
+	}
+	return e.broken(err, true, true)
+}
+
 // try sends the request to b and the response back.
 func (e *exchange) try(b *backend) error {
+	e.b, e.u, e.used, e.row = b, nil, false, 0
+	if err := e.admit(b); err != nil {
+		b.outstanding.Add(-1)
+		return err
+	}
 	if b.http2 != nil {
 		return e.tryHTTP2(b)
 	}
-	e.b, e.u, e.used = b, nil, false
 	u, err := b.get()
 	if err != nil {
 		b.leave(nil, false)
@@ -213,7 +252,7 @@ func (e *exchange) try(b *backend) error {
 		return err
 	}
 	b.counts.status[e.res.Status/100].Add(1)
-	b.worked()
+	e.row = b.worked()
 	if err := e.passBack(); err != nil {
 		return err
 	}

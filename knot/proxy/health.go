@@ -56,7 +56,7 @@ func (p *Proxy) Close() {
 	for _, b := range p.backends {
 		b.pool.Close()
 		if b.http2 != nil {
-			b.http2.transport.CloseIdleConnections()
+			b.http2.CloseIdleConnections()
 		}
 	}
 }

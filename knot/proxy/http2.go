@@ -21,19 +21,14 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// http2 sends requests to a backend by net/http's Transport, which shares connections among them (RFC 9113). Its
-// calls wait natively: goroutines make them, and the request's task waits for those.
-type http2 struct {
-	transport http.Transport
-	units     *task.Semaphore // requests at a time; nil: any number
-}
-
 // A dialError is one of making a connection.
 type dialError struct{ error }
 
 func (e dialError) Unwrap() error { return e.error }
 
-func (b *backend) newHTTP2() *http2 {
+// newHTTP2 makes what sends requests to b in HTTP/2: net/http's Transport, which shares connections among them (RFC 9113). Its
+// calls wait natively: goroutines make them, and the request's task waits for those.
+func (b *backend) newHTTP2() *http.Transport {
 	c := b.p
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		u, err := b.dial(ctx)
@@ -42,8 +37,7 @@ func (b *backend) newHTTP2() *http2 {
 		}
 		return u.(*upstream).Conn, nil
 	}
-	h := &http2{}
-	t := &h.transport
+	t := &http.Transport{}
 	t.DialContext, t.DialTLSContext, t.Protocols = dial, dial, new(http.Protocols)
 	t.Protocols.SetHTTP1(b.tls != nil)
 	t.Protocols.SetHTTP2(b.tls != nil)
@@ -52,10 +46,7 @@ func (b *backend) newHTTP2() *http2 {
 	t.DisableKeepAlives = !c.keeps()
 	t.MaxIdleConnsPerHost, t.IdleConnTimeout = c.KeepConns, c.KeepTimeout
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: c.IdleTimeout, PingTimeout: cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)}
-	if c.MaxConns > 0 {
-		h.units = task.NewSemaphore(int64(c.MaxConns))
-	}
-	return h
+	return t
 }
 
 // check is what a Check asks.
@@ -66,7 +57,7 @@ func (b *backend) checkHTTP2(ctx context.Context) (status int, err error) {
 	}
 	r.Host = cmp.Or(b.p.Check.Host, r.Host)
 	r.Header.Set("User-Agent", "knot-check")
-	resp, err := b.http2.transport.RoundTrip(r)
+	resp, err := b.http2.RoundTrip(r)
 	if err != nil {
 		return 0, err
 	}
@@ -175,7 +166,7 @@ func outside(fn func()) {
 
 // tryHTTP2 is try for a backend that speaks HTTP/2.
 func (e *exchange) tryHTTP2(b *backend) error {
-	e.b, e.u, e.used = b, nil, false
+	defer b.leave(nil, false)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	if !e.until.IsZero() {
@@ -187,14 +178,8 @@ func (e *exchange) tryHTTP2(b *backend) error {
 	defer patient.timer.Stop()
 	defer e.stop.attach(nil)
 	if why := e.stop.attach(canceller(cancel)); why != nil {
-		b.leave(nil, false)
 		return e.broken(why, true, true)
 	}
-	if err := e.admit(ctx, b, patient); err != nil {
-		b.leave(nil, false)
-		return err
-	}
-	defer b.leaveHTTP2()
 	req, body, err := e.http2Request(ctx, patient)
 	if err != nil {
 		return err
@@ -204,7 +189,7 @@ func (e *exchange) tryHTTP2(b *backend) error {
 	}
 	var resp *http.Response
 	patient.wait(b.p.ResponseTimeout)
-	outside(func() { resp, err = b.http2.transport.RoundTrip(req) })
+	outside(func() { resp, err = b.http2.RoundTrip(req) })
 	if err != nil {
 		return e.failedHTTP2(ctx, err)
 	}
@@ -212,32 +197,8 @@ func (e *exchange) tryHTTP2(b *backend) error {
 	defer resp.Body.Close()
 	defer cancel(nil)
 	b.counts.status[resp.StatusCode/100].Add(1)
-	b.worked()
+	e.row = b.worked()
 	return e.passBackHTTP2(ctx, resp, patient)
-}
-
-// admit waits until the backend may have another request.
-func (e *exchange) admit(ctx context.Context, b *backend, patient *patience) error {
-	units := b.http2.units
-	if units == nil || units.TryAcquire(1) {
-		return nil
-	}
-	b.counts.queued.Add(1)
-	patient.wait(b.p.QueueTimeout)
-	if units.AcquireContext(ctx, 1) == nil {
-		return nil
-	}
-	if errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded) {
-		return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueued, unsent: true}
-	}
-	return e.broken(context.Cause(ctx), true, true)
-}
-
-func (b *backend) leaveHTTP2() {
-	if b.http2.units != nil {
-		b.http2.units.Release(1)
-	}
-	b.leave(nil, false)
 }
 
 // http2Request is the request as the Transport wants it: that of HTTP/1.1 read again, so that there is one set of rules for

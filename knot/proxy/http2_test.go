@@ -124,7 +124,7 @@ func TestHTTP2Queue(t *testing.T) {
 	f.p.Start()
 	testenv.Until(t, "checks", func() bool { return checks.Load() > 1 })
 	answered := f.fiveRequests()
-	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 && inside.Load() == 2 })
+	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Queued == 3 && inside.Load() == 2 })
 	close(release)
 	answered()
 	if most.Load() > 2 || f.p.Stats()[0].Queued != 3 {

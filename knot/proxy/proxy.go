@@ -114,7 +114,7 @@ func (e *exchange) serve() error {
 		}
 		stale := f.silent && e.used
 		if !stale && f.cause != CauseQueue {
-			b.failed()
+			b.failed(e.row)
 		}
 		if try >= p.Tries || e.x.ResponseBegun() || e.bodyTaken || !f.unsent && !(f.silent && e.repeatable) {
 			return f

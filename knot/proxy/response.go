@@ -36,7 +36,7 @@ func (e *exchange) receiveHead() error {
 				return true
 			})
 			if err := e.x.Inform(e.res.Status, lines...); err != nil {
-				return e.broken(errGone, false, false)
+				return e.broken(e.clientLost(), false, false)
 			}
 		}
 		e.r += e.res.Size

@@ -62,7 +62,7 @@ func TestQueue(t *testing.T) {
 	})
 	f := serve(t, Config{Backends: []string{backend}, MaxConns: 2, Queue: 3, QueueTimeout: time.Hour}, 2)
 	answered := f.fiveRequests()
-	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 })
+	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Queued == 3 })
 	if status, body := f.get("/"); status != 503 || !strings.Contains(f.log.String(), "as many requests wait as may") {
 		t.Errorf("the sixth: %d %s", status, body)
 	}
