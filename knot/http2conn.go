@@ -50,6 +50,7 @@ type h2Conn struct {
 	handlers   int       // requests that are being served, those that the client has reset included
 	starting   int       // ... whose tasks have not begun
 	last       uint32    // highest number of a stream so far
+	cut        []uint32  // see cutOff
 	patience   int       // see nuisance
 	sendWindow int64
 	newWindow  int64 // what streams may send at first
@@ -85,8 +86,9 @@ func newH2Conn(c *conn, prefix []byte) *h2Conn {
 		raw = secure.raw
 	}
 	h.starts, _ = raw.(starter)
-	h.dec = hpack.NewDecoder(max(h.limits.table, h2TableSize), h.head.field) // until the client knows of a smaller one
-	h.dec.SetMaxStringLength(s.limits.head.Size)
+	// The size is that until the client knows of a smaller one. The length of a string has no limit besides fragment's for
+	// a block: the decoder's would end the connection, and a head that is too large has an answer.
+	h.dec = hpack.NewDecoder(max(h.limits.table, h2TableSize), h.head.field)
 	h.enc = hpack.NewEncoder(&h.encoded)
 	h.enc.SetMaxDynamicTableSizeLimit(h.limits.encoderTable)
 	h.frames = http2.NewFramer(&h.h2Output, nil)

@@ -247,12 +247,12 @@ func (e *exchange) unwind(v any, goexit bool) {
 	if x == nil {
 		return // hijacked
 	}
-	switch {
-	case v == http.ErrAbortHandler:
-		x.closing, x.torn = true, true
+	x.closing = true
+	x.takeBack()
+	if v == http.ErrAbortHandler {
+		x.torn = true
 		x.resp.phase = respDone
-	default:
-		x.closing = true
+	} else {
 		e.failure = Status(http.StatusInternalServerError)
 	}
 	e.part(x)

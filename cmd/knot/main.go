@@ -24,14 +24,14 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 {
+		if command := commands[os.Args[1]]; command != nil {
+			os.Exit(command(os.Args[2:], os.Stdin, os.Stdout, os.Stderr)) // a signal ends these
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
-	if len(os.Args) > 1 {
-		if command := commands[os.Args[1]]; command != nil {
-			os.Exit(command(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
-		}
-	}
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -103,14 +103,11 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	}
 	defer onHangup(out, served.reloading(set, args, errorLog, secure.reload), errorLog, cancel)()
 	state := newHealth(server.Stats)
-	var admin *adminServer
-	if set.admin != "" {
-		server.Timed = true
-		if admin, err = listenAdmin(set.admin, from.admin, errorLog, served.stats, state.register, metricsPage(server, &served, state)); err != nil {
-			return err
-		}
-		defer admin.stop()
+	admin, err := set.openAdmin(&from, &served, state, errorLog)
+	if err != nil {
+		return err
 	}
+	defer admin.stop()
 	if len(from.sockets) == 0 {
 		if err := removeStale(server.Addr); err != nil {
 			return err
@@ -126,18 +123,20 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	if err := served.load(set, errorLog); err != nil {
 		return err
 	}
+	served.catchUp(set, args, errorLog)
 	systemd := notifier{os.Getenv("NOTIFY_SOCKET")}
 	var once sync.Once
 	server.Listening = func(addr net.Addr) {
 		once.Do(func() {
 			set.announce(stdout, addr, admin)
 			state.listening.Store(true)
+			admin.start()
 			from.serving()
 			systemd.notify("READY=1\nSTATUS=serving")
 		})
 	}
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
-	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, done: end}
+	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
 	defer upgrade.onUpgrade()()
 	defer systemd.whenDone(ctx, stdout, set.quiet, server.Conns)()
 	err = capriccio.Run(context.Background(), func(context.Context) error {
@@ -151,6 +150,16 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		}
 	}
 	return err
+}
+
+// openAdmin serves the admin address, if there is to be one.
+func (set *settings) openAdmin(from *inheritance, served *running, state *health, log *slog.Logger) (*adminServer, error) {
+	if set.admin == "" {
+		from.admin.Close() // else clients would wait there for ever
+		return nil, nil
+	}
+	set.server.Timed = true
+	return listenAdmin(set.admin, from.admin, log, served.stats, state.register, metricsPage(set.server, served, state))
 }
 
 // options are those of the runtime.

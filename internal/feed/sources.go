@@ -2,7 +2,6 @@ package feed
 
 import (
 	"errors"
-	"os"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -113,8 +112,7 @@ func (s *Feed) Start(rt *engine.Runtime) {
 		}
 	}
 	p := probe.New(cfg)
-	_, given := os.LookupEnv("GOMEMLIMIT")
-	limit := newHeapLimit(s.cfg.Log, &ofProcess, given)
+	limit := newHeapLimit(s.cfg.Log, &ofProcess, limitGiven())
 	// What there is of memory is known before anybody is let in.
 	s.tick(rt.Now(), 0, p.Read(rt.Now()))
 	limit.follow(p.ContainerLimit())
