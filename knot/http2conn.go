@@ -28,7 +28,7 @@ type h2Conn struct {
 	srv    *Server   // fixed
 	limits *h2Limits // fixed
 	starts starter   // c.nc, or what is below; nil if it can't; fixed
-	again  func()    // resume, made once
+	again  func()    // readClient, made once
 	later  func()    // flushLater, made once
 
 	// The reader's.
@@ -80,7 +80,7 @@ func newH2Conn(c *conn, prefix []byte) *h2Conn {
 		sendWindow: firstWindow, newWindow: firstWindow, recvWindow: s.limits.h2.connWindow,
 		patience: h2Patience, idleSince: s.clock.now(), heard: s.clock.now(),
 	}
-	h.again, h.later = h.resume, h.flushLater
+	h.again, h.later = h.readClient, h.flushLater
 	raw := c.nc
 	if secure := secureOf(raw); secure != nil {
 		raw = secure.raw
@@ -131,9 +131,9 @@ func (h *h2Conn) start(e *ressched.Entrance, fn func()) {
 	}
 }
 
-// resume is the reader: a task that starts when there is something to read. On what can't rest it
+// readClient is the reader: a task that starts when there is something to read. On what can't rest it
 // stays until the end.
-func (h *h2Conn) resume() {
+func (h *h2Conn) readClient() {
 	for h.turn() {
 		if h.c.waiter == nil {
 			continue

@@ -19,6 +19,7 @@ import (
 	"syscall"
 
 	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -44,10 +45,11 @@ const (
 // run is main with its surroundings as arguments: it serves until ctx ends and
 // returns the exit code. It must be called on a plain goroutine.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	set, err := parse(args, stdout)
+	out := &flaghelp.Output{Writer: stdout}
+	set, err := parse(args, out)
 	switch {
 	case errors.Is(err, flag.ErrHelp), errors.Is(err, errVersion):
-		return exitOK
+		return written(out, stderr)
 	case err != nil:
 		fmt.Fprintf(stderr, "knot: %v\nTry knot -help.\n", err)
 		return exitUsage
@@ -55,6 +57,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := serve(ctx, set, args, stdout, stderr); err != nil {
 		// The library's errors name their package, which is called as the program is.
 		fmt.Fprintln(stderr, "knot:", strings.TrimPrefix(explain(err, set), "knot: "))
+		return exitFailed
+	}
+	return exitOK
+}
+
+// written is the exit code after all that was asked for has been written to out.
+func written(out *flaghelp.Output, stderr io.Writer) int {
+	if out.Err != nil {
+		fmt.Fprintln(stderr, "knot:", out.Err)
 		return exitFailed
 	}
 	return exitOK
@@ -103,6 +114,9 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		}
 	}
 	if err := set.dropRights(&from); err != nil {
+		return err
+	}
+	if err := set.checkDump(); err != nil {
 		return err
 	}
 	server.Listeners = from.listeners(server.Addr)

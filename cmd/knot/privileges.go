@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,6 +129,38 @@ func (set *settings) dropRights(from *inheritance) error {
 		return fmt.Errorf("can't run as %s (-user): %w", set.user, err)
 	}
 	return nil
+}
+
+// checkDump reports early that the graph can't be written where -dump wants it. It is asked after the rights
+// are given up.
+func (set *settings) checkDump() error {
+	folder, err := set.dumpFolder()
+	if err != nil || folder == "" {
+		return err
+	}
+	if err := unix.Access(folder, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("-dump: %w", &os.PathError{Op: "write to", Path: folder, Err: err})
+	}
+	return nil
+}
+
+// dumpFolder is the folder that -dump wants the graph in, "" if it does not say; it must exist.
+func (set *settings) dumpFolder() (string, error) {
+	if set.dump == "" {
+		return "", nil
+	}
+	folder := filepath.Dir(set.dump)
+	if info, err := os.Stat(set.dump); err == nil && info.IsDir() {
+		folder = set.dump
+	}
+	info, err := os.Stat(folder)
+	if err == nil && !info.IsDir() {
+		err = &os.PathError{Op: "open", Path: folder, Err: syscall.ENOTDIR}
+	}
+	if err != nil {
+		return "", fmt.Errorf("-dump: %w", err)
+	}
+	return folder, nil
 }
 
 // openSocket listens on an address of -addr without a runtime.

@@ -175,6 +175,25 @@ func TestErrorsNameKnotOnce(t *testing.T) {
 	}
 }
 
+// TestOutputThatFails: what was asked for and could not be written is no success.
+func TestOutputThatFails(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	testenv.Must(t, err)
+	defer full.Close()
+	for _, args := range [][]string{{"-help"}, {"-version"}, {"hash", "ann"}} {
+		var stderr testenv.Buffer
+		code := exitOK
+		if command := commands[args[0]]; command != nil {
+			code = command(args[1:], strings.NewReader("secret\n"), full, &stderr)
+		} else {
+			code = run(context.Background(), args, full, &stderr)
+		}
+		if code != exitFailed || !strings.Contains(stderr.String(), "knot: write /dev/full: no space left on device") {
+			t.Errorf("%q: exit code %d, %q", args, code, stderr.String())
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	var stdout, stderr lines
 	stdout.each = make(chan string, 10)

@@ -38,6 +38,19 @@ func TestHelp(t *testing.T) {
 	testenv.Golden(t, "help.txt", all.Bytes())
 }
 
+// What was asked for and could not be written is no success.
+func TestHelpThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	testenv.Must(t, err)
+	defer full.Close()
+	for _, args := range [][]string{{"-help"}, {"help", "report"}, {"version"}} {
+		var stderr bytes.Buffer
+		if code := run(context.Background(), args, full, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("%q: exit status %d, %q", args, code, &stderr)
+		}
+	}
+}
+
 func TestWrongCommandLines(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -57,11 +70,15 @@ func TestWrongCommandLines(t *testing.T) {
 		{"build -rewrite= ./x", "want one or more"},
 		{"static -dump testdata/no-such-file ./x", "no such file"},
 		{"build ./no-such-folder", "no-such-folder"},
+		{"report ./no-such-folder", "stackplan report: "},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, stdout, stderr := stackplan(strings.Fields(c.args)...)
 			if code != exitFailed || stdout != "" || !strings.Contains(stderr, c.want) {
 				t.Errorf("exit status %d; it said %q and %q, want %q in the latter", code, stdout, stderr, c.want)
+			}
+			if strings.Contains(stderr, " -: ") {
+				t.Errorf("it names a place where it knows none: %q", stderr)
 			}
 		})
 	}

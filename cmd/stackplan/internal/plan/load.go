@@ -233,11 +233,19 @@ func (p *Program) load() ([]*packages.Package, error) {
 	packages.Visit(roots, nil, func(p *packages.Package) {
 		for _, e := range p.Errors {
 			if len(errs) < 10 {
-				errs = append(errs, e)
+				errs = append(errs, placed(e))
 			}
 		}
 	})
 	return roots, errors.Join(errs...)
+}
+
+// placed is e without the "-" that package packages puts where it knows no place in a file.
+func placed(e packages.Error) error {
+	if e.Pos == "" || e.Pos == "-" {
+		return errors.New(e.Msg)
+	}
+	return e
 }
 
 // choose finds the one program among what the patterns match.
