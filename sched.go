@@ -80,7 +80,7 @@ func (o *options) schedule(cfg *engine.Config, graph *recorder.Graph) (*feed.Fee
 	if c.Policy == "" || c.Policy == feed.FIFO {
 		return nil, nil
 	}
-	c.Graph, c.Log = graph, o.log()
+	c.Graph, c.Log, c.Descriptors = graph, o.log(), descriptorLimit
 	s, err := feed.New(c)
 	if err != nil {
 		return nil, fmt.Errorf("capriccio: scheduler: %w", err)
@@ -91,8 +91,16 @@ func (o *options) schedule(cfg *engine.Config, graph *recorder.Graph) (*feed.Fee
 
 // limitDescriptors says how many descriptors there may be, unless the program has.
 func limitDescriptors() {
-	var limit unix.Rlimit
-	if ressched.Descriptors.Limit() == 0 && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < 1<<40 {
-		ressched.Descriptors.SetLimit(int64(limit.Cur))
+	if ressched.Descriptors.Limit() == 0 {
+		ressched.Descriptors.SetLimit(descriptorLimit())
 	}
+}
+
+// descriptorLimit is how many descriptors the process may have at present; 0: any number.
+func descriptorLimit() int64 {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur >= 1<<40 {
+		return 0
+	}
+	return int64(limit.Cur)
 }

@@ -167,6 +167,10 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) (err
 	if r.env.Others = others(); r.env.Disturbed() {
 		r.note("THE MACHINE WAS BUSY: other programs had %.0f %% of its time. A server of one thread then has a smaller share of a core than one of many: compare CPU per request, not throughput or latency", r.env.Others)
 	}
+	unknown := o.unknownSystem(r.offered)
+	if done = unknown != nil && len(r.samples.Rows()) == 0; done { // there is nothing to go on with
+		return unknown
+	}
 	result := report.Report{Name: o.experiment.name, Commit: revision, Env: r.env, Rows: r.samples.Rows(), Details: r.details,
 		Took: time.Since(r.began).Seconds() + before, Charts: r.charts, Profiles: r.profiles}
 	if err := result.WriteTable(out, ours...); err != nil {
@@ -179,15 +183,22 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) (err
 	if err := writeFiles(&result, r.charts, dir, files); err != nil {
 		return err
 	}
-	if o.systems != nil && len(r.offered) > 0 {
-		for _, name := range o.systems {
-			if !slices.Contains(r.offered, name) {
-				return &usageError{fmt.Sprintf("%s has no system %q: choose from %s", o.experiment.name, name, strings.Join(r.offered, ", "))}
-			}
-		}
+	if unknown != nil {
+		return unknown
 	}
 	done = r.failed == nil // otherwise the same command again does what has failed
 	return r.failed
+}
+
+// unknownSystem is about the first of the systems asked for that is not offered; nil if there is none, or if
+// the experiment does not pick systems.
+func (o options) unknownSystem(offered []string) error {
+	for _, name := range o.systems {
+		if len(offered) > 0 && !slices.Contains(offered, name) {
+			return &usageError{fmt.Sprintf("%s has no system %q: choose from %s", o.experiment.name, name, strings.Join(offered, ", "))}
+		}
+	}
+	return nil
 }
 
 // resultFolder makes the folder for the results: the one asked for, or a new

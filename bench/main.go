@@ -4,6 +4,7 @@
 //	go run ./bench list
 //	go run ./bench run NAME [-quick] [-rounds N] [-systems A,B] [-out DIR]
 //	go run ./bench run admission [-quick] [-rows A,B] [-systems A,B] [-out DIR]
+//	go run ./bench run soak [-quick] [-for 4h] [-out DIR]
 //	go run ./bench run NAME NAME... [-quick] [-rounds N] [-out RESULTS]
 //	go run ./bench run all [-quick] [-rounds N] [-out RESULTS]
 //	go run ./bench report [-from RESULTS] [-to FILE]
@@ -64,6 +65,7 @@ func (e *usageError) Error() string { return e.text }
 const usageText = `usage: bench list
        bench run NAME [-quick] [-rounds N] [-systems A,B] [-out DIR]
        bench run admission [-quick] [-rows A,B] [-systems A,B] [-out DIR]
+       bench run soak [-quick] [-for 4h] [-out DIR]
        bench run NAME NAME... [-quick] [-rounds N] [-out RESULTS]
        bench run all [-quick] [-rounds N] [-out RESULTS]
        bench report [-from RESULTS] [-to FILE]
@@ -183,7 +185,7 @@ func parseRun(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	flags.BoolVar(&o.quick, "quick", false, "end within 45 s")
-	flags.Func("rounds", "how often each point is measured; 5 times if not given, 3 with -quick", func(text string) (err error) {
+	flags.Func("rounds", "how often each point is measured; 4 times if not given, 3 with -quick", func(text string) (err error) {
 		if o.rounds, err = strconv.Atoi(text); err != nil || o.rounds < 1 {
 			return errors.New("want a number from 1")
 		}

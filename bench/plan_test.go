@@ -154,3 +154,27 @@ func TestFailedRunDoesTheRestTheNextTime(t *testing.T) {
 		t.Errorf("ran %q, %v; want what has failed", f.calls, err)
 	}
 }
+
+// A system that there is not leaves no file, and takes nothing from the others.
+func TestUnknownSystemIsNoResult(t *testing.T) {
+	o := options{dir: t.TempDir(), rounds: 1, systems: []string{"nope"}}
+	f := &interruptible{}
+	var usage *usageError
+	err := f.call(t, o, 0)
+	if err != nil && !errors.As(err, &usage) {
+		t.Skipf("no experiments here: %v", err)
+	}
+	if err == nil || !strings.Contains(err.Error(), `no system "nope": choose from capriccio, goroutine`) || f.calls != nil {
+		t.Errorf("ran %q, %v", f.calls, err)
+	}
+	if left, err := os.ReadDir(o.dir); err != nil || len(left) > 0 {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+	o.systems = []string{"nope", "goroutine"}
+	if err := f.call(t, o, 0); !errors.As(err, &usage) {
+		t.Errorf("%v, want a usage error", err)
+	}
+	if got, err := readReport(filepath.Join(o.dir, "fake.json")); err != nil || len(got.Rows) != 2 {
+		t.Errorf("what it measured is not kept: %+v, %v", got, err)
+	}
+}

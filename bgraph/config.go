@@ -3,7 +3,7 @@ package bgraph
 // A Config says how much of the blocking graph a runtime learns; see capriccio.WithGraph. Every zero field has a default.
 type Config struct {
 	// Sampling is N to time one wait in N, and the step after it; counts are always
-	// exact. 0: 20, the ratio of the paper (section 5.2), but 80, each of which counts as four,
+	// exact. 0: 20, the ratio of the paper (section 5.2), but 160, each of which counts as eight,
 	// where steps take less than 400 ns. 1: all.
 	Sampling int
 	// HeapEvery is N to measure the heap that a step allocates on about one wait in N,

@@ -17,8 +17,8 @@ import (
 // waits are left out, except start and end. Overruns are those since before was taken.
 //
 // It is an error if one of them is not valid, if they are not of the same run (PID, Host
-// and Started), and if after was taken earlier or has counted less. What it returns
-// shares nothing with its arguments.
+// and Started), and if after was taken earlier or has counted less. A clock that was set back in
+// between does no harm. What it returns shares nothing with its arguments.
 func Diff(before, after *Snapshot) (*Snapshot, error) {
 	if err := before.check(); err != nil {
 		return nil, fmt.Errorf("bgraph: no difference: the earlier snapshot is not valid: %w", err)
@@ -32,7 +32,7 @@ func Diff(before, after *Snapshot) (*Snapshot, error) {
 	if before.Kind == KindGoroutines || after.Kind == KindGoroutines {
 		return nil, errors.New("bgraph: no difference: a trace covers a time of its own, and nothing is to be subtracted from it; compare them instead")
 	}
-	if after.Taken.Before(before.Taken) {
+	if after.Taken.Before(before.Taken) && after.Span <= before.Span { // else somebody has set the clock back
 		return nil, errors.New("bgraph: no difference: the second snapshot was taken before the first; exchange them")
 	}
 	d := difference{out: after.Clone(), before: before}
@@ -80,6 +80,7 @@ func (d *difference) subtract() error {
 				d.count("sched.refusals", &now.Count, was.Count)
 			}
 		}
+		s.Sched.Refusals = orNil(slices.DeleteFunc(s.Sched.Refusals, func(r SchedRefusal) bool { return r.Count == 0 }))
 		s.Sched.subtractTurns(b.Sched)
 	}
 	at := matchResources(s.Resources, b.Resources)
@@ -110,10 +111,17 @@ func (d *difference) subtract() error {
 		return err
 	}
 	s.Crossings = slices.DeleteFunc(s.Crossings, func(c Crossing) bool { return c.Count == 0 })
-	s.Overruns = slices.DeleteFunc(s.Overruns, func(o Overrun) bool { return !o.At.After(b.Taken) })
+	s.Overruns = slices.DeleteFunc(s.Overruns, func(o Overrun) bool { return slices.ContainsFunc(b.Overruns, o.is) })
 	s.dropIdle()
 	s.dropEmpty()
 	return nil
+}
+
+// is reports whether b is the same report. The times that they tell may be those of a clock that was set.
+func (o Overrun) is(b Overrun) bool {
+	same := o.At.Equal(b.At)
+	b.At = o.At
+	return same && o == b
 }
 
 // subtractTurns leaves the cohorts since b. A loop that was stuck then or now has not told.

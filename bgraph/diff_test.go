@@ -3,6 +3,7 @@ package bgraph
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -356,6 +357,30 @@ func TestDiffRefuses(t *testing.T) {
 	}
 	if _, err := Diff(smallSnapshot(), nil); err == nil {
 		t.Error("the difference of nil is no error")
+	}
+}
+
+func TestDiffLeavesOutCausesThatRefusedNobody(t *testing.T) {
+	before, after := smallSnapshot(), smallSnapshot()
+	before.Sched.Refusals = []SchedRefusal{{"a", 2}, {"b", 1}}
+	after.Sched.Refusals = []SchedRefusal{{"a", 2}, {"b", 4}, {"c", 1}}
+	d, err := Diff(before, after)
+	if err != nil || !slices.Equal(d.Sched.Refusals, []SchedRefusal{{"b", 3}, {"c", 1}}) {
+		t.Errorf("got %+v (%v), want b 3 and c 1", d, err)
+	}
+}
+
+// Span is from a clock that nobody sets.
+func TestDiffAcrossAClockSetBack(t *testing.T) {
+	before, after := smallSnapshot(), smallSnapshot()
+	after.Taken = before.Taken.Add(-time.Hour)
+	after.Span += Nanos(time.Second)
+	late := after.Overruns[0]
+	late.At = after.Taken.Add(-1)
+	after.Overruns = append(after.Overruns, late)
+	d, err := Diff(before, after)
+	if err != nil || d.Span != Nanos(time.Second) || len(d.Overruns) != 1 || d.Overruns[0] != late {
+		t.Errorf("got %+v (%v), want a difference of a second with %+v", d, err, late)
 	}
 }
 

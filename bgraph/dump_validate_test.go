@@ -134,6 +134,7 @@ var changes = []struct {
 	{"sched.knee.took", func(s *Snapshot) { s.Sched.Knee.Took = -1 }},
 	{"sched.knee.slowed", func(s *Snapshot) { s.Sched.Knee.Slowed = -1 }},
 	{"sched.refusals", func(s *Snapshot) { s.Sched.Refusals = make([]SchedRefusal, MaxDumpResources+1) }},
+	{`sched.refusals[1]: the cause "x" is there twice`, func(s *Snapshot) { s.Sched.Refusals = []SchedRefusal{{"x", 2}, {"x", 1}} }},
 	{"sched.refusals[0]: count", func(s *Snapshot) { s.Sched.Refusals = []SchedRefusal{{Count: 1<<62 + 1}} }},
 	{"sched.resources", func(s *Snapshot) { s.Sched.Resources = make([]SchedResource, MaxDumpResources+1) }},
 	{"sched.nodes", func(s *Snapshot) { s.Sched.Nodes = make([]SchedNode, MaxDumpEdges+1) }},

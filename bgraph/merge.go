@@ -27,9 +27,9 @@ const several = "several"
 // the order of the arguments.
 //
 // One Snapshot alone is returned as it is. What is returned shares nothing with the
-// arguments. It is an error if there is none, if one is not valid, if two are of the same
-// run, as what they both cover would count twice (see Diff), and if together they exceed
-// a limit.
+// arguments. It is an error if there is none, if one is not valid, if they are of different
+// kinds (Snapshot.Kind), if two are of the same run, as what they both cover would count
+// twice (see Diff), and if together they exceed a limit.
 func Merge(all ...*Snapshot) (*Snapshot, error) {
 	if len(all) == 0 {
 		return nil, errors.New("bgraph: nothing to merge; want at least one snapshot")
@@ -38,6 +38,9 @@ func Merge(all ...*Snapshot) (*Snapshot, error) {
 	for i, s := range all {
 		if err := s.check(); err != nil {
 			return nil, fmt.Errorf("bgraph: number %d of %d to be merged is not valid: %w", i+1, len(all), err)
+		}
+		if s.Kind != all[0].Kind {
+			return nil, fmt.Errorf("bgraph: numbers 1 and %d to be merged are of different kinds: one is of tasks, the other of goroutines", i+1)
 		}
 		r := runOf(s)
 		if j, ok := seen[r]; ok && r.pid != 0 {

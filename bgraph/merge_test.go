@@ -304,6 +304,7 @@ func TestMergeRefuses(t *testing.T) {
 		{[]*Snapshot{nil}, "number 1 of 1"},
 		{[]*Snapshot{smallSnapshot(), bad}, "number 2 of 2 to be merged is not valid: nodes[0]"},
 		{[]*Snapshot{smallSnapshot(), otherSnapshot(), smallSnapshot()}, `numbers 1 and 3 to be merged are both of process 4711 on "web-1"`},
+		{[]*Snapshot{smallSnapshot(), {Kind: KindGoroutines}}, "numbers 1 and 2 to be merged are of different kinds"},
 		{many[:2], "too much together: nodes[0]"},
 		{many, "too much together: nodes[0]"},
 		{[]*Snapshot{wide(1, 1), wide(2, 2)}, "too much together: nodes: 65537 is too many"},

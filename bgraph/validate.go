@@ -30,7 +30,7 @@ var errNoSnapshot = errors.New("the Snapshot is nil")
 // Validate reports what is wrong with s, nil if nothing is. A valid Snapshot
 //   - keeps the limits MaxDumpNodes to MaxDumpNumber;
 //   - has its nodes, edges, crossings, loops and the loops of each node in order and none twice,
-//     and no node with key 0;
+//     no cause of refusals twice, and no node with key 0;
 //   - has edges between its own nodes only, and refers to its own loops only (Overrun
 //     and SchedNode may refer to nodes that Filter has left out);
 //   - has no negative count, time or variance, no number that is not finite, no
@@ -320,7 +320,11 @@ func (s *Snapshot) checkSched() error {
 		return err
 	}
 	for i, r := range s.Sched.Refusals {
-		if err := first(nameRule.check("why", r.Why), checkCount("count", r.Count)); err != nil {
+		err := first(nameRule.check("why", r.Why), checkCount("count", r.Count))
+		if err == nil && s.Sched.refusal(r.Why) != &s.Sched.Refusals[i] {
+			err = fmt.Errorf("the cause %q is there twice", shortened(r.Why, 100))
+		}
+		if err != nil {
 			return fmt.Errorf("sched.refusals[%d]: %w", i, err)
 		}
 	}

@@ -55,7 +55,8 @@ type AccessLog struct {
 	timer   *time.Timer // guarded by mu
 	armed   bool        // timer is running; guarded by mu
 	urgent  bool        // ... without delay; guarded by mu
-	dropped uint64      // guarded by mu
+	dropped uint64      // lines for which there was no room; guarded by mu
+	failed  uint64      // lines lost in writes that failed; guarded by mu
 	err     error       // first failed write; guarded by mu
 
 	errorLog *slog.Logger // of the server that has recorded last; guarded by mu
@@ -200,16 +201,21 @@ func (l *AccessLog) Flush() error {
 	l.armed, l.urgent = false, false
 	l.mu.Unlock()
 	var err error
+	lost := uint64(0) // lines
 	if len(full) > 0 {
 		var n int
 		n, err = l.w.Write(full)
 		if err == nil && n < len(full) {
 			err = io.ErrShortWrite
 		}
-		l.report(full[min(max(n, 0), len(full)):], err)
+		if err != nil {
+			lost = uint64(bytes.Count(full[min(max(n, 0), len(full)):], []byte{'\n'}))
+		}
+		l.report(lost, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.failed += lost
 	if cap(full) <= 2*logFlushSize {
 		l.spare = full[:0]
 	}
@@ -220,16 +226,14 @@ func (l *AccessLog) Flush() error {
 }
 
 // report puts a line into the error log when access log lines begin to get lost, at most once
-// a minute while more do, and when they are written again. lost is what a Write that failed
-// with err has left. The caller holds writing.
-func (l *AccessLog) report(lost []byte, err error) {
+// a minute while more do, and when they are written again. lost are the lines that a Write that
+// failed with err has left. The caller holds writing.
+func (l *AccessLog) report(lost uint64, err error) {
 	l.mu.Lock()
 	dropped, log := l.dropped, l.errorLog
 	l.mu.Unlock()
 	t := &l.trouble
-	if err != nil {
-		t.failed += uint64(bytes.Count(lost, []byte{'\n'}))
-	}
+	t.failed += lost
 	now, slow := l.now(), dropped-t.dropped
 	switch {
 	case log == nil:
@@ -246,11 +250,11 @@ func (l *AccessLog) report(lost []byte, err error) {
 	}
 }
 
-// Dropped is how many lines were lost because w was too slow.
+// Dropped is how many lines were lost because w has failed or was too slow.
 func (l *AccessLog) Dropped() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.dropped
+	return l.dropped + l.failed
 }
 
 // Close writes what is buffered and returns the first error there was. Call it

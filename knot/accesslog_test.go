@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,13 +27,15 @@ func TestAccessLogLines(t *testing.T) {
 		{"escapes", "GET /\"\\\x80 HTTP/1.1\r\nHost: h\r\nUser-Agent: \x1b\"\t\xff\r\n\r\n", `"GET /\"\\\x80 HTTP/1.1" 400 95 "-" "-"`, LogCombined},
 		{"more escapes", "GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: \"\t\\\xff\r\n\r\n", `"GET / HTTP/1.1" 200 8 "-" "\"\x09\\\xff"`, LogCombined},
 		{"garbage", "\x16\x03\x01\"\r\n", `"\x16\x03\x01\"" 400 95 "-" "-"`, LogCombined},
+		{"a handler that panics", "GET /panic HTTP/1.1\r\nHost: h\r\n\r\n", `"GET /panic HTTP/1.1" 500 ` + strconv.Itoa(len(appendErrorPage(nil, 500))), LogCommon},
+		{"in the middle", "GET /half HTTP/1.1\r\nHost: h\r\n\r\n", `"GET /half HTTP/1.1" 200 10`, LogCommon},
 		{"status page", "GET /404 HTTP/1.1\r\nHost: h\r\n\r\n", `"GET /404 HTTP/1.1" 404 91 "-" "-"`, LogCombined},
 		{"long line", "GET /" + strings.Repeat("a", 3000) + " HTTP/1.1\r\nHost: h\r\n\r\n", `"GET /` + strings.Repeat("a", 1019) + `" 200 3008 "-" "-"`, LogCombined},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out testenv.Buffer
 			log := NewAccessLog(&out, test.format)
-			s := &Server{AccessLog: log, Handler: echoHandler}
+			s := &Server{AccessLog: log, Handler: echoHandler, ErrorLog: slog.New(slog.DiscardHandler)}
 			s.ServeConn(newScriptConn([]byte(test.request), nil, 1))
 			s.Close()
 			testenv.Must(t, log.Close())
@@ -173,6 +176,9 @@ func TestLostLogLinesAreReported(t *testing.T) {
 	log.mu.Unlock()
 	request(1)
 	reported("too slow", `level=WARN msg="knot: the access log is written too slowly, lines are lost" lines_lost=7`)
+	if n := log.Dropped(); n != 2+3+7 {
+		t.Errorf("%d lines are lost, want 12", n)
+	}
 	if err := log.Close(); err != syscall.ENOSPC {
 		t.Errorf("Close: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
@@ -124,12 +125,26 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 		}
 		return n, x.heldUp(n)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return 0, fmt.Errorf("%w: %w", (*fault)(h1.BodyTimeout), err)
+		return 0, lateBody(err)
 	case err == nil || err == io.EOF:
-		return 0, fmt.Errorf("%w: %w", (*fault)(h1.BodyTorn), io.ErrUnexpectedEOF)
+		return 0, tornBody(io.ErrUnexpectedEOF)
+	case cutOff(err):
+		return 0, tornBody(err)
 	}
 	return 0, err
 }
+
+// tornBody is the error for a body that has ended too early.
+func tornBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTorn), err) }
+
+// cutOff reports whether an error of reading is that the client has gone without a word: has reset the connection, say.
+func cutOff(err error) bool {
+	var errno syscall.Errno
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &errno) && ofSocket(errno) // the first: in a record of TLS
+}
+
+// lateBody is the error for a read that has met its deadline.
+func lateBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTimeout), err) }
 
 // heldUp counts n bytes that were read of the body, and parks while memory is short and others go first.
 func (x *Ctx) heldUp(n int) error {

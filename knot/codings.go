@@ -46,7 +46,7 @@ const (
 )
 
 var (
-	errDull    = errors.New("knot: the file does not get smaller")
+	errDull    = errors.New("knot: the file does not get smaller, or not small enough to be kept")
 	errNotKept = errors.New("knot: there is no room or no time to compress the file")
 )
 
@@ -57,7 +57,6 @@ type codings struct {
 	compresses bool // one of list has Compress
 	least      int64
 	most       int64
-	busy       *task.Semaphore // taken while compressing
 }
 
 func (f *Files) configureCodings(config *FilesConfig) error {
@@ -65,7 +64,6 @@ func (f *Files) configureCodings(config *FilesConfig) error {
 	k.list = config.Codings
 	k.least = orDefault(config.CompressMin, defaultCompressMin, 0)
 	k.most = orDefault(config.CompressMax, defaultCompressMax, 1<<40)
-	k.busy = task.NewSemaphore(maxBusy())
 	if len(k.list) > maxCodings {
 		return fmt.Errorf("knot: %d codings; there may be %d", len(k.list), maxCodings)
 	}
@@ -84,21 +82,17 @@ func (f *Files) configureCodings(config *FilesConfig) error {
 	return nil
 }
 
-// maxBusy is how many files are compressed at a time: a processor is left for the loops.
-func maxBusy() int64 { return int64(max(1, runtime.GOMAXPROCS(0)-1)) }
+// compressing is taken while a file is compressed, by whichever Files: a processor is left for the loops.
+var (
+	compressing     = task.NewSemaphore(mostCompressing)
+	mostCompressing = int64(max(1, runtime.GOMAXPROCS(0)-1))
+)
 
 // A want says what is looked for under the path of a request.
 type want struct {
 	coding *Coding // nil: the file itself
 	plain  *entry  // the file itself, if coding is set
 	beside bool    // a file beside it, not one made from it
-}
-
-func (w *want) suffix() string {
-	if w.beside {
-		return w.coding.Suffix
-	}
-	return ""
 }
 
 // cacheKey is the name under which the cache knows what is wanted. A path has no NUL.
@@ -151,9 +145,9 @@ func (f *Files) mayCompress(e *entry) bool {
 	return k.compresses && e.kept && e.head.text && e.length >= k.least && e.length <= k.most
 }
 
-// besides finds out which files compressed beforehand stand beside the one that x asks for. It may
-// park.
-func (f *Files) besides(x *Ctx, plain *identity, ctype string) (set uint32) {
+// besides finds out which files compressed beforehand stand beside the one called name, an entry.name,
+// that x asks for. It may park.
+func (f *Files) besides(x *Ctx, name string, plain *identity, ctype string) (set uint32) {
 	if !f.codings.suffixes || !compressible(ctype) && ctype != unknownType {
 		return 0
 	}
@@ -162,7 +156,7 @@ func (f *Files) besides(x *Ctx, plain *identity, ctype string) (set uint32) {
 		if suffix == "" {
 			continue
 		}
-		fd, file, err := f.open(x, &toLook, suffix)
+		fd, file, err := f.openBeside(x, &toLook, name, suffix)
 		if err != nil {
 			continue
 		}
@@ -180,11 +174,11 @@ func (f *Files) besides(x *Ctx, plain *identity, ctype string) (set uint32) {
 func (f *Files) compress(x *Ctx, fl *flight, w want) (e *entry, err error) {
 	err = errLost // if the runtime is closing
 	defer func() { fl.land(e, err, e != nil, f.now()) }()
-	if !f.codings.busy.TryAcquire(1) {
+	if !compressing.TryAcquire(1) {
 		err = errNotKept
 		return nil, err
 	}
-	defer f.codings.busy.Release(1)
+	defer compressing.Release(1)
 	e, err = f.makeCoded(x, fl, w)
 	return e, err
 }
@@ -215,6 +209,9 @@ func (f *Files) makeCoded(x *Ctx, fl *flight, w want) (*entry, error) {
 	made.users.Store(1)
 	made.checked.Store(f.now())
 	made.describe(f, plain.name, plain.head.ctype, &w, crc32.ChecksumIEEE(coded))
+	if !fl.shard.fits(made) {
+		return nil, errDull
+	}
 	if !fl.shard.reserve(made, hash) {
 		return nil, errNotKept
 	}

@@ -3,7 +3,6 @@ package knot
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -159,6 +158,42 @@ func TestPrecompressed(t *testing.T) {
 	}
 }
 
+// TestPrecompressedIndex: what stands beside one that could be the index of a folder is not sent for
+// another one that is.
+func TestPrecompressedIndex(t *testing.T) {
+	root := t.TempDir()
+	html, text := strings.Repeat("html ", 1000), strings.Repeat("text ", 1000)
+	writeFile(t, filepath.Join(root, "both/index.html"), html)
+	writeFile(t, filepath.Join(root, "both/index.txt"), text)
+	writeFile(t, filepath.Join(root, "both/index.txt.gz"), "text gzipped")
+	writeFile(t, filepath.Join(root, "left/index.html.gz"), "html gzipped")
+	writeFile(t, filepath.Join(root, "left/index.txt"), text)
+	writeFile(t, filepath.Join(root, "second/index.txt"), text)
+	writeFile(t, filepath.Join(root, "second/index.txt.gz"), "text gzipped")
+	for name, config := range map[string]FilesConfig{"memory": {}, "open": {CacheFileMax: -1}, "always": {Revalidate: -1}, "none": {CacheBytes: -1, OpenFiles: -1}} {
+		for _, walks := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, walks), func(t *testing.T) {
+				config.Codings, config.Index = Precompressed(), []string{"index.html", "index.txt"}
+				f := openWith(t, root, config)
+				f.walks = f.walks || walks
+				for _, test := range []struct{ path, coding, body string }{
+					{"/both/", "", html},
+					{"/both/index.txt", "gzip", "text gzipped"},
+					{"/left/", "", text},
+					{"/second/", "gzip", "text gzipped"},
+				} {
+					for range 2 {
+						answer := askFile(f, test.path, "Accept-Encoding: gzip\r\n")
+						if statusOf(answer) != "200" || headerOf(answer, "Content-Encoding") != test.coding || bodyOf(answer) != test.body {
+							t.Errorf("%s: %.300q, want %.20q", test.path, answer, test.body)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
 func tagOf(f *Files, path, coding string) string {
 	return headerOf(askFile(f, path, "Accept-Encoding: "+coding+"\r\n"), "ETag")
 }
@@ -265,47 +300,6 @@ func TestCompressOnTheFly(t *testing.T) {
 	checkCache(t, f)
 	if stats := f.Stats(); stats.Hits+stats.OpenHits+stats.Misses < 10 || stats.Misses > 12 {
 		t.Errorf("a request counts more than once: %+v", stats)
-	}
-}
-
-// TestCompressionThatDoesNotPay is not tried again, nor one that fails.
-func TestCompressionThatDoesNotPay(t *testing.T) {
-	settleFiles(t)
-	root := t.TempDir()
-	writeFile(t, filepath.Join(root, "a.css"), strings.Repeat("plain ", 1000))
-	for name, compress := range map[string]func(src []byte) ([]byte, error){
-		"dull":  func(src []byte) ([]byte, error) { return src[:len(src)-len(src)/32], nil },
-		"fails": func(src []byte) ([]byte, error) { return nil, errors.New("no") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := 0
-			f := openWith(t, root, FilesConfig{Codings: []Coding{{Name: "gzip", Compress: func(src []byte) ([]byte, error) { n++; return compress(src) }}}})
-			for range 3 {
-				if answer := askFile(f, "/a.css", "Accept-Encoding: gzip\r\n"); headerOf(answer, "Content-Encoding") != "" || len(bodyOf(answer)) != 6000 {
-					t.Errorf("%.300q", answer)
-				}
-			}
-			if n != 1 {
-				t.Errorf("tried %d times", n)
-			}
-		})
-	}
-}
-
-// TestCompressionIsBounded: while as many compress as may, others get the file as it is.
-func TestCompressionIsBounded(t *testing.T) {
-	settleFiles(t)
-	root := t.TempDir()
-	writeFile(t, filepath.Join(root, "a.css"), strings.Repeat("plain ", 1000))
-	var count atomic.Int32
-	f := openWith(t, root, FilesConfig{Codings: []Coding{squeeze("gzip", &count)}})
-	f.codings.busy.Acquire(maxBusy())
-	if answer := askFile(f, "/a.css", "Accept-Encoding: gzip\r\n"); len(bodyOf(answer)) != 6000 || count.Load() != 0 {
-		t.Errorf("%.300q", answer)
-	}
-	f.codings.busy.Release(maxBusy())
-	if answer := askFile(f, "/a.css", "Accept-Encoding: gzip\r\n"); bodyOf(answer) != "gzip of 6000 bytes" {
-		t.Errorf("%.300q", answer)
 	}
 }
 

@@ -66,7 +66,7 @@ type conn struct {
 	nc     net.Conn
 	waiter readable // nc, if it can
 	srv    *Server
-	again  func()  // resume, made once
+	again  func()  // serveClient, made once
 	stream *stream // nc, if that is one: then the server has not admitted it
 	h2     *h2Conn // that speaks HTTP/2 on it; guarded by srv.mu
 	next   *conn   // guarded by srv.mu
@@ -95,9 +95,9 @@ func (c *conn) start() {
 	c.since.Store(c.srv.clock.now())
 	secure := secureOf(c.nc)
 	if c.waiter != nil {
-		c.again = c.resume
+		c.again = c.serveClient
 		if c.unshaken = secure != nil; c.unshaken {
-			c.again = c.greet
+			c.again = c.shakeHands
 		}
 		c.rest()
 		return
@@ -109,8 +109,8 @@ func (c *conn) start() {
 	}
 }
 
-// resume is the task that starts when the connection is readable.
-func (c *conn) resume() {
+// serveClient is the task that starts when the connection is readable.
+func (c *conn) serveClient() {
 	if c.turn() {
 		c.rest()
 	}

@@ -249,7 +249,7 @@ func (x *Ctx) recycle() {
 	x.body = body{}
 	x.resp.forget()
 	x.path, x.closing, x.torn, x.gone, x.finished = nil, false, false, false, false
-	x.pace, x.user = pace{}, ""
+	x.pace, x.user, x.began = pace{}, "", time.Time{}
 	x.out = x.out[:0]
 	if len(x.in) > keepSize {
 		x.in = make([]byte, inSize)

@@ -7,8 +7,8 @@
 // read buffer are answered in order and their responses leave in one write.
 //
 // HTTP/2 is spoken on the same connections (docs/http2.md), with a task for each request. The package
-// never starts a goroutine per request; it never writes into what a
-// handler may keep, and never guesses the framing of a message: what RFC 9112
+// starts a goroutine for a request only where handlers of net/http wait natively (docs/net-http.md).
+// It never writes into what a handler may keep, and never guesses the framing of a message: what RFC 9112
 // calls an error is answered with an error and the connection is closed.
 //
 // Where RFC 9112 leaves a choice:

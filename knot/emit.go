@@ -116,10 +116,28 @@ func (x *Ctx) gatheredLeft() {
 	x.resp.start, x.resp.chunk = -1, 0
 }
 
+// takeBack drops what is gathered of a response that is not to be completed. If none of it has left it is open again;
+// otherwise the client must not get more of it: that might be its end.
+func (x *Ctx) takeBack() {
+	r := &x.resp
+	switch {
+	case r.phase == respOpen: // what is gathered is of responses before
+	case r.start >= 0:
+		x.out = x.out[:r.start]
+		r.phase, r.start, r.chunk = respOpen, -1, 0
+	default:
+		x.out, r.chunk = x.out[:0], 0
+	}
+}
+
 // vectorWriter is a connection with writev.
 type vectorWriter interface {
 	WriteBuffers(*net.Buffers) (int64, error)
 }
+
+// writeMost is how much is written under one deadline, in bytes: a client that takes a large body slowly is not one that
+// takes nothing.
+const writeMost = 256 << 10
 
 // writeWith sends what is gathered and then parts, in one system call where it can.
 func (x *Ctx) writeWith(parts [][]byte) error {
@@ -129,14 +147,40 @@ func (x *Ctx) writeWith(parts [][]byte) error {
 		if err := x.flush(); err != nil {
 			return err
 		}
-		x.armWrite()
-		_, x.writeErr = x.c.nc.Write(parts[0])
-		return x.writeErr
+		return x.writeAlone(parts[0])
 	case !ok: // TLS, for instance, would send a record for each
 		return x.writeGathered(parts)
 	}
+	x.vector = append(x.vectors[:0], x.out)
+	room := max(writeMost-len(x.out), 0)
+	for _, p := range parts {
+		for len(p) > room {
+			x.vector = append(x.vector, p[:room])
+			if err := x.writeVector(w); err != nil {
+				return err
+			}
+			p, room = p[room:], writeMost
+		}
+		x.vector = append(x.vector, p)
+		room -= len(p)
+	}
+	return x.writeVector(w)
+}
+
+// writeAlone sends p when nothing is gathered.
+func (x *Ctx) writeAlone(p []byte) error {
+	for len(p) > 0 && x.writeErr == nil {
+		n := min(len(p), writeMost)
+		x.armWrite()
+		_, x.writeErr = x.c.nc.Write(p[:n])
+		p = p[n:]
+	}
+	return x.writeErr
+}
+
+// writeVector sends the vector, whose first element is what is gathered, if that has not been sent yet.
+func (x *Ctx) writeVector(w vectorWriter) error {
 	x.armWrite()
-	x.vector = append(append(x.vectors[:0], x.out), parts...)
 	_, x.writeErr = w.WriteBuffers(&x.vector)
 	x.vector, x.vectors = nil, [len(x.vectors)][]byte{}
 	x.gatheredLeft()

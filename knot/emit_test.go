@@ -3,6 +3,7 @@ package knot
 import (
 	"bytes"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"testing"
 )
@@ -55,4 +56,62 @@ func TestSmallWritesShareChunks(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A vectorConn is a scriptConn with writev, which notes the largest one.
+type vectorConn struct {
+	*scriptConn
+	most int
+}
+
+func (c *vectorConn) Write(p []byte) (int, error) {
+	c.most = max(c.most, len(p))
+	return c.scriptConn.Write(p)
+}
+
+func (c *vectorConn) WriteBuffers(all *net.Buffers) (int64, error) {
+	size := 0
+	for _, p := range *all {
+		size += len(p)
+		c.output = append(c.output, p...)
+	}
+	*all = nil
+	c.writes++
+	c.most = max(c.most, size)
+	return int64(size), nil
+}
+
+// TestLargeWritesAreCut: what leaves under one deadline is bounded, and nothing gets lost between two pieces.
+func TestLargeWritesAreCut(t *testing.T) {
+	all := make([]byte, 3*writeMost+5)
+	for i := range all {
+		all[i] = byte(i % 251)
+	}
+	for name, cuts := range map[string][]int{
+		"one part":          nil,
+		"several":           {10, 20_000, writeMost},
+		"at the end of one": {writeMost - outSize, writeMost, 2 * writeMost, 2*writeMost + 1},
+	} {
+		nc := &vectorConn{scriptConn: newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)}
+		serveScript(&Server{Handler: func(x *Ctx) error {
+			var parts [][]byte
+			from := 0
+			for _, to := range append(cuts[:len(cuts):len(cuts)], len(all)) {
+				parts = append(parts, all[from:to])
+				from = to
+			}
+			x.beginBytes(int64(len(all)))
+			return x.emitParts(parts, int64(len(all)))
+		}}, nc)
+		for range 2 {
+			_, rest, _ := bytes.Cut(nc.output, []byte("\r\n\r\n"))
+			if len(rest) < len(all) || !bytes.Equal(rest[:len(all)], all) {
+				t.Fatalf("%s: other bytes than were written", name)
+			}
+			nc.output = rest[len(all):]
+		}
+		if len(nc.output) > 0 || nc.most > writeMost {
+			t.Errorf("%s: %d bytes too many; %d bytes in one write, want at most %d", name, len(nc.output), nc.most, writeMost)
+		}
+	}
 }

@@ -67,11 +67,11 @@ type entry struct {
 	// look the same.
 	young bool
 
-	// dull has a bit for each coding that does not make the file smaller. atomic
+	// dull has a bit for each coding that does not make the file smaller, or not small enough. atomic
 	dull       atomic.Uint32
 	users      atomic.Int32
 	checked    atomic.Int64 // reading of the clock when id was last compared
-	seen       atomic.Int64 // reading of the clock when all of fd was last seen in memory; 0: never
+	seen       atomic.Int64 // reading of a server's clock when all of fd was last seen in memory; 0: never
 	used       int64        // reading of the clock; guarded by shard.mu
 	next, prev *entry       // guarded by shard.mu
 	in         *entryList   // guarded by shard.mu; nil: evicted, or not published

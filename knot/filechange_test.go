@@ -337,3 +337,114 @@ func TestLargeFileAfterAPause(t *testing.T) {
 		})
 	})
 }
+
+// TestTagsWithoutATime: where all files are given the same time, as reproducible builds do, two of the same size have
+// different validators. Where the time says something, copies of a file on two machines have the same.
+func TestTagsWithoutATime(t *testing.T) {
+	root := t.TempDir()
+	path := filepath.Join(root, "f")
+	f := openWith(t, root, FilesConfig{Revalidate: -1})
+	// put makes content the file's, at another moment than what was there.
+	put := func(content string, mtime time.Time) {
+		var before, after unix.Stat_t
+		unix.Stat(path, &before)
+		for after.Ctim == before.Ctim || after.Ctim == (unix.Timespec{}) {
+			rename(t, path, content)
+			testenv.Must(t, os.Chtimes(path, mtime, mtime))
+			testenv.Must(t, unix.Stat(path, &after))
+		}
+	}
+	for name, test := range map[string]struct {
+		mtime  time.Time
+		status string
+	}{
+		"the first second":  {time.Unix(1, 0), "200"},
+		"zip":               {time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC), "200"},
+		"before there were": {time.Unix(-1000, 0), "200"},
+		"one that counts":   {time.Date(2001, 2, 3, 4, 5, 6, 7, time.UTC), "304"},
+	} {
+		put("one", test.mtime)
+		first := askFile(f, "/f")
+		put("two", test.mtime)
+		for _, header := range []string{"If-None-Match: " + headerOf(first, "ETag"), "If-Modified-Since: " + test.mtime.UTC().Format(httpTime)} {
+			answer := askFile(f, "/f", header+"\r\n")
+			if statusOf(answer) != test.status || test.status == "200" && bodyOf(answer) != "two" {
+				t.Errorf("%s: %q: %q, want %s", name, header, answer, test.status)
+			}
+		}
+	}
+}
+
+// exhaust takes every descriptor that is left, and returns what gives them back.
+func exhaust(t *testing.T, fd int) (giveBack func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	testenv.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	lower := limit
+	lower.Cur = uint64(highestFD(t) + 1)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lower); err != nil {
+		t.Skip(err)
+	}
+	var taken []int
+	for { // below the limit every number must be taken
+		one, err := unix.Dup(fd)
+		if err != nil {
+			break
+		}
+		taken = append(taken, one)
+	}
+	return func() {
+		for _, one := range taken {
+			unix.Close(one)
+		}
+		unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	}
+}
+
+// TestContentWithoutDescriptors: while none is left what is in memory can't be compared with the file, and is served
+// and kept nevertheless, unless it is to be compared at every request. Then the change shows.
+func TestContentWithoutDescriptors(t *testing.T) {
+	for revalidate, want := range map[time.Duration]string{0: "200", -1: "503"} {
+		settleFiles(t)
+		root, path := changing(t)
+		f := openWith(t, root, FilesConfig{Revalidate: revalidate})
+		now := int64(1)
+		f.now = func() int64 { return now }
+		old := askBody(t, f, "/d/f")
+		rename(t, path, "new")
+		now += int64(time.Hour)
+		giveBack := exhaust(t, f.root.fd)
+		answer := askFile(f, "/d/f")
+		giveBack()
+		if statusOf(answer) != want || want == "200" && bodyOf(answer) != old {
+			t.Errorf("revalidate %v: without a descriptor: %.300q", revalidate, answer)
+		}
+		now += int64(time.Hour)
+		if got := askBody(t, f, "/d/f"); got != "new" {
+			t.Errorf("revalidate %v: with descriptors again: %.20q", revalidate, got)
+		}
+	}
+}
+
+// TestFolderThatMayOnlyBeSearched: that it may not be read matters to listings, not to the slash behind its name, nor to
+// what is in it.
+func TestFolderThatMayOnlyBeSearched(t *testing.T) {
+	root, path := changing(t)
+	folder := filepath.Dir(path)
+	writeFile(t, filepath.Join(folder, "index.html"), "index")
+	testenv.Must(t, os.Chmod(folder, 0o111))
+	t.Cleanup(func() { os.Chmod(folder, 0o755) })
+	for _, kept := range keepings {
+		f := openWith(t, root, kept.config)
+		if f.walks {
+			t.Skip("without openat2 folders are opened to be read")
+		}
+		asNobody(func() {
+			for target, want := range map[string]string{"/d": "301", "/d/": "200", "/d/f": "200", "/d/none": "404"} {
+				if answer := askFile(f, target); statusOf(answer) != want {
+					t.Errorf("%s: %s: %.200q, want %s", kept.name, target, answer, want)
+				}
+			}
+		})
+	}
+}

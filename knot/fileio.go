@@ -76,26 +76,47 @@ func openat2(dir int, name []byte, how *unix.OpenHow) (int, error) {
 	}
 }
 
-// open opens what the path of x names, or what stands beside it with that suffix, and leaves the
-// name in x.name, with a NUL. A path that ends with a slash names the first index that is there.
-// The file is nil if it did not have to wait for a disk; it may park to do so.
-func (f *Files) open(x *Ctx, how *openWays, suffix string) (fd int, file *aio.File, err error) {
+// openWanted opens what is wanted under the path of x, if need be with a descriptor that is kept for something
+// else. The file is nil if it did not have to wait for a disk; it may park to do so.
+func (f *Files) openWanted(x *Ctx, how *openWays, w *want) (fd int, file *aio.File, err error) {
+	fd, file, err = f.openOnce(x, how, w)
+	if scarce(err) && f.caches != nil {
+		f.caches.closeIdle(f.now() + 1)
+		fd, file, err = f.openOnce(x, how, w)
+	}
+	return fd, file, err
+}
+
+func (f *Files) openOnce(x *Ctx, how *openWays, w *want) (fd int, file *aio.File, err error) {
+	if w.beside {
+		return f.openBeside(x, how, w.plain.name, w.coding.Suffix)
+	}
+	return f.open(x, how)
+}
+
+// open is openOnce for what the path of x names, and leaves the name in x.name, with a NUL. A path
+// that ends with a slash names the first index that is there.
+func (f *Files) open(x *Ctx, how *openWays) (fd int, file *aio.File, err error) {
 	if x.path[len(x.path)-1] != '/' {
-		return f.openName(x, how, "", suffix)
+		return f.openName(x, how, "")
 	}
 	for _, index := range f.index {
-		if fd, file, err = f.openName(x, how, index, suffix); !errors.Is(err, unix.ENOENT) {
+		if fd, file, err = f.openName(x, how, index); !errors.Is(err, unix.ENOENT) {
 			break
 		}
 	}
 	return fd, file, err
 }
 
-func (f *Files) openName(x *Ctx, how *openWays, index, suffix string) (fd int, file *aio.File, err error) {
-	x.name = append(append(append(append(x.name[:0], x.path[1:]...), index...), suffix...), 0)
-	defer func() { // the name without the suffix
-		x.name = append(x.name[:len(x.name)-1-len(suffix)], 0)
-	}()
+func (f *Files) openName(x *Ctx, how *openWays, index string) (fd int, file *aio.File, err error) {
+	x.name = append(append(append(x.name[:0], x.path[1:]...), index...), 0)
+	return f.openPlain(x, how)
+}
+
+// openBeside is openOnce for what stands, with that suffix, beside the file called name, an
+// entry.name. It goes by that and not by the path of x: a folder may have several that an index could be.
+func (f *Files) openBeside(x *Ctx, how *openWays, name, suffix string) (fd int, file *aio.File, err error) {
+	x.name = append(append(append(x.name[:0], name[1:]...), suffix...), 0)
 	return f.openPlain(x, how)
 }
 

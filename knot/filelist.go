@@ -3,7 +3,6 @@ package knot
 import (
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"time"
 
@@ -65,9 +64,11 @@ func (f *Files) readFolder(fd int, path string, most int) (all []Listed, more bo
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close()
 	for {
-		names, err := dir.ReadDir(listBatch)
-		for _, d := range names {
-			one, ok := f.listed(fd, path, d)
+		// Not ReadDir: where the kernel tells no types, that of Go 1.25.0 looks for the files below path, the
+		// URL's.
+		names, err := dir.Readdirnames(listBatch)
+		for _, name := range names {
+			one, ok := f.listed(fd, path, name)
 			if !ok {
 				continue
 			}
@@ -85,9 +86,8 @@ func (f *Files) readFolder(fd int, path string, most int) (all []Listed, more bo
 	}
 }
 
-// listed reports whether to show d, and how.
-func (f *Files) listed(dir int, path string, d fs.DirEntry) (one Listed, ok bool) {
-	name := d.Name()
+// listed reports whether to show what is called name in the folder dir, and how.
+func (f *Files) listed(dir int, path, name string) (one Listed, ok bool) {
 	if hiddenPath([]byte(path + name)) {
 		return one, false
 	}

@@ -52,6 +52,20 @@ func (id *identity) read(fd int) error {
 	return nil
 }
 
+// timeless is a time, in nanoseconds since 1970, before which mtime says nothing: no file of a site is from
+// before 1981, but package managers and builds that are to be the same each time give all files one such
+// time (the first second of 1970, or of 1980, the oldest of zip).
+const timeless = int64(11 * 365 * 24 * time.Hour)
+
+// changed is when the content was changed, as far as can be told, in nanoseconds since 1970. By mtime servers
+// with copies of a file say the same of it; but two versions must not be told apart by their size alone.
+func (id *identity) changed() int64 {
+	if id.mtime < timeless {
+		return id.ctime
+	}
+	return id.mtime
+}
+
 // young reports whether the file was changed so shortly before that another change may look the
 // same.
 func (id *identity) young() bool {
@@ -147,14 +161,17 @@ func (f *Files) stillThere(x *Ctx, e *entry, now int64, w want) bool {
 	if f.revalidate > 0 {
 		e.checked.Store(now)
 	}
-	fd, file, err := f.open(x, &toLook, w.suffix())
+	fd, file, err := f.openWanted(x, &toLook, &w)
+	if scarce(err) && e.full && f.revalidate > 0 {
+		return true // nothing is known of a change, and to send it no descriptor is needed
+	}
 	if err != nil {
 		return false
 	}
 	var id identity
 	err = id.read(fd)
 	closeEither(fd, file)
-	if err != nil || id != e.id || w.coding == nil && f.besides(x, &id, e.head.ctype) != e.beside {
+	if err != nil || id != e.id || w.coding == nil && f.besides(x, e.name, &id, e.head.ctype) != e.beside {
 		return false
 	}
 	e.checked.Store(now)
@@ -194,10 +211,9 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 		openHook()
 	}
 	began := f.now()
-	fd, file, err := f.open(x, &toRead, w.suffix())
-	if scarce(err) && f.caches != nil {
-		f.caches.closeIdle(began + 1)
-		fd, file, err = f.open(x, &toRead, w.suffix())
+	fd, file, err := f.openWanted(x, &toRead, &w)
+	if errors.Is(err, unix.EACCES) && f.kindOf(x, &w) == errDirectory {
+		err = errDirectory // which nobody wants to read
 	}
 	if err != nil {
 		return nil, false, err
@@ -230,6 +246,20 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 	return made, made.kept, nil
 }
 
+// kindOf is the kind of what is wanted, which need not be readable, or what opening it met. It may park.
+func (f *Files) kindOf(x *Ctx, w *want) error {
+	fd, file, err := f.openWanted(x, &toLook, w)
+	if err != nil {
+		return err
+	}
+	defer closeEither(fd, file)
+	var id identity
+	if err := id.read(fd); err != nil {
+		return err
+	}
+	return id.kind()
+}
+
 // describe prepares the header of a file that was just opened. It may park.
 func (f *Files) describe(x *Ctx, e *entry, w want) {
 	if w.coding != nil {
@@ -243,7 +273,7 @@ func (f *Files) describe(x *Ctx, e *entry, w want) {
 			ctype = h.Value
 		}
 	}
-	e.beside = f.besides(x, &e.id, ctype)
+	e.beside = f.besides(x, name, &e.id, ctype)
 	e.describe(f, name, ctype, &w, 0)
 }
 
@@ -302,7 +332,7 @@ func (e *entry) describe(f *Files, name, ctype string, w *want, sum uint32) {
 	h := &e.head
 	e.name, h.ctype = name, ctype
 	h.text = compressible(ctype)
-	h.modified = time.Unix(0, e.id.mtime).UTC()
+	h.modified = time.Unix(0, e.id.changed()).UTC()
 	b := make([]byte, 0, 192+len(ctype))
 	b = h.modified.AppendFormat(append(b, "Last-Modified: "...), httpTime)
 	b = append(b, "\r\nETag: "...)
@@ -338,10 +368,10 @@ func (f *Files) headerOf(name string) []Header {
 	return f.header(name)
 }
 
-// appendTag makes a strong validator of size and nanosecond time of change; and of the coding,
+// appendTag makes a strong validator of size and nanosecond time of change, see changed; and of the coding,
 // with a sum of the content if another version of the program might code it differently.
 func appendTag(dst []byte, id *identity, w *want, sum uint32) []byte {
-	dst = strconv.AppendInt(append(dst, '"'), id.mtime, 36)
+	dst = strconv.AppendInt(append(dst, '"'), id.changed(), 36)
 	dst = strconv.AppendInt(append(dst, '-'), id.size, 36)
 	if w.coding != nil {
 		dst = append(append(dst, '-'), w.coding.Name...)

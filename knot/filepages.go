@@ -14,12 +14,16 @@ type entryPages struct {
 // ReadAt implements io.ReaderAt as far as SendFile needs it.
 func (p *entryPages) ReadAt(b []byte, off int64) (int, error) { return p.e.readAt(b, off) }
 
-// Resident implements netpoll.Pages. SendFile asks before each piece that it sends, so
-// this is also where the time that the client has for it begins.
+// Moved is called by SendFile: the client has time for another part.
+func (p *entryPages) Moved() { p.x.c.armWrite(p.x.srv.limits.write) }
+
+// Resident implements netpoll.Pages. SendFile asks before each piece that it sends, and after each wait for the disk, so
+// time that the client has begins here too.
 func (p *entryPages) Resident(off, n int64) int64 {
-	p.x.c.armWrite(p.x.srv.limits.write)
+	p.Moved()
 	e, now := p.e, p.x.srv.clock.now()
-	if seen := e.seen.Load(); seen != 0 && now-seen < int64(seenFor) {
+	// Another Server may have seen it, by a clock that began earlier.
+	if seen := e.seen.Load(); seen != 0 && seen <= now && now-seen < int64(seenFor) {
 		return n
 	}
 	have := e.slow().Resident(off, n)

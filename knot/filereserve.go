@@ -11,6 +11,12 @@ const evictTries = 64
 // collector lets that grow to twice what is in use.
 func (e *entry) overhead() int64 { return 2 * int64(entryBytes+cap(e.lines)+len(e.key)+len(e.name)) }
 
+// charged is what is charged to the shard for e.
+func (e *entry) charged() int64 { return int64(chunksFor(e.length))*chunkBytes + e.overhead() }
+
+// fits reports whether there would be room for the content of e if there was nothing else.
+func (s *cacheShard) fits(e *entry) bool { return e.charged() <= s.most }
+
 // reserve gives e memory for the content of its file, at the cost of what has not been
 // used for longest; hash is that of its path. It refuses a file that is asked for the
 // first time when others would have to go for it, so that files that are asked for once,
@@ -18,12 +24,12 @@ func (e *entry) overhead() int64 { return 2 * int64(entryBytes+cap(e.lines)+len(
 func (s *cacheShard) reserve(e *entry, hash uint64) bool {
 	var out *entry
 	defer func() { releaseAll(out) }()
-	size := int64(chunksFor(e.length))*chunkBytes + e.overhead()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if size > s.most {
+	if !s.fits(e) {
 		return false
 	}
+	size := e.charged()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.bytes+size > s.most && !s.known(hash) {
 		s.stats.Refused++
 		return false

@@ -279,8 +279,11 @@ func (f *Files) Serve(x *Ctx) error {
 }
 
 // ServeAs is Serve as if the client had asked for path, which must begin with a slash and be
-// clean: no escapes, no "." and "..", no double slashes.
+// clean: no escapes, no "." and "..", no double slashes. One with a NUL names no file (404).
 func (f *Files) ServeAs(x *Ctx, path string) error {
+	if strings.IndexByte(path, 0) >= 0 {
+		return Status(404) // the system would read as far as there
+	}
 	x.path = viewBytes(path)
 	return f.Serve(x)
 }
@@ -309,7 +312,8 @@ func openStatus(err error) error {
 	switch {
 	case errors.As(err, &status):
 		return err
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG):
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG),
+		errors.Is(err, unix.EILSEQ), errors.Is(err, unix.EINVAL): // a file system that has no such names
 		return Status(404)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM),
 		errors.Is(err, unix.EXDEV), errors.Is(err, unix.ELOOP), // a link that leads out

@@ -2,8 +2,10 @@ package knot
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -372,4 +374,40 @@ func TestCurl(t *testing.T) {
 			t.Errorf("got %q, %v; want %q", out, err, want)
 		}
 	})
+}
+
+// TestStatusOfNames: what a file system says of a name that it can't have is no failure of the server.
+func TestStatusOfNames(t *testing.T) {
+	for err, want := range map[error]Status{
+		unix.ENOENT: 404, unix.ENOTDIR: 404, unix.ENAMETOOLONG: 404,
+		unix.EILSEQ: 404, // not UTF-8: ZFS with utf8only, /%ff
+		unix.EINVAL: 404, // not of its characters: exFAT, ext4 with folders that ignore case
+		unix.EACCES: 403, unix.ELOOP: 403, unix.EXDEV: 403,
+		unix.EMFILE: 503, unix.EIO: 0,
+	} {
+		var got Status
+		for _, wrapped := range []error{err, &fs.PathError{Op: "open", Path: "f", Err: err}} {
+			if errors.As(openStatus(wrapped), &got) != (want != 0) || got != want {
+				t.Errorf("%v: status %d, want %d", wrapped, got, want)
+			}
+		}
+	}
+}
+
+// TestServeAsWithNUL: the system takes a name to end there, and the cache what follows for a coding.
+func TestServeAsWithNUL(t *testing.T) {
+	root := t.TempDir()
+	writeFile(t, filepath.Join(root, "a.js"), strings.Repeat("plain ", 1000))
+	writeFile(t, filepath.Join(root, "a.js.br"), "coded")
+	f := openWith(t, root, FilesConfig{Codings: Precompressed()})
+	path := "/a.js"
+	server := &Server{Handler: func(x *Ctx) error { return f.ServeAs(x, path) }}
+	for _, test := range []struct{ path, status string }{{"/a.js", "200"}, {"/a.js\x00.png", "404"}, {"/a.js\x00br", "404"}} {
+		path = test.path
+		nc := newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: br\r\n\r\n"), nil, 1)
+		serveScript(server, nc)
+		if got := statusOf(string(nc.output)); got != test.status {
+			t.Errorf("%q: %s, want %s", test.path, got, test.status)
+		}
+	}
 }

@@ -237,16 +237,21 @@ func ofDisk(err error) bool {
 	if errors.As(err, &path) {
 		return true
 	}
-	// sendfile(2) has errors of both sides. What a socket reports is in ip(7), tcp(7) and
-	// unix(7).
+	// sendfile(2) has errors of both sides.
 	var errno syscall.Errno
 	errors.As(err, &errno)
+	return errno != 0 && !ofSocket(errno)
+}
+
+// ofSocket reports whether errno is what a socket reports of the other end, and of what is in between: ip(7), tcp(7) and
+// unix(7).
+func ofSocket(errno syscall.Errno) bool {
 	switch errno {
-	case 0, unix.EPIPE, unix.ECONNRESET, unix.ECONNABORTED, unix.ECONNREFUSED, unix.ENOTCONN, unix.ETIMEDOUT, unix.ENETDOWN,
+	case unix.EPIPE, unix.ECONNRESET, unix.ECONNABORTED, unix.ECONNREFUSED, unix.ENOTCONN, unix.ETIMEDOUT, unix.ENETDOWN,
 		unix.ENETUNREACH, unix.ENETRESET, unix.EHOSTDOWN, unix.EHOSTUNREACH, unix.ENOPROTOOPT, unix.EPROTO, unix.ENOBUFS, unix.EPERM:
-		return false
+		return true
 	}
-	return true
+	return false
 }
 
 // sendCopied sends through a buffer.

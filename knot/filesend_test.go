@@ -126,3 +126,31 @@ func TestPagesAreNotLookedForWhileAFileIsHot(t *testing.T) {
 		})
 	}
 }
+
+// TestPagesOfTwoServers: the clock of each counts from its own start, and what one has seen by its own is not hot for
+// the other until that one is as old.
+func TestPagesOfTwoServers(t *testing.T) {
+	const size = 100_000
+	path := filepath.Join(layFiles(t, 1, func(int) int { return size }), "f0")
+	file, err := aio.Open(path)
+	testenv.Must(t, err)
+	defer file.Close()
+	e := &entry{length: size}
+	e.file.Store(file)
+	pages := func(age time.Duration) *entryPages {
+		server := &Server{}
+		server.ready()
+		server.clock.close() // it stands
+		server.clock.passed.Store(1 + int64(age))
+		x := newCtx()
+		x.c, x.srv = &conn{nc: newScriptConn(nil, nil, 1), srv: server}, server
+		return &entryPages{x: x, e: e}
+	}
+	if pages(time.Hour).Resident(0, size) != size || e.seen.Load() == 0 {
+		t.Skip("what was just written is not in memory here")
+	}
+	testenv.Must(t, os.Truncate(path, 10))
+	if n := pages(0).Resident(0, size); n == size {
+		t.Error("a younger server does not look whether the file is in memory")
+	}
+}

@@ -28,7 +28,7 @@ type h2Conn struct {
 	srv    *Server   // fixed
 	limits *h2Limits // fixed
 	starts starter   // c.nc, or what is below; nil if it can't; fixed
-	again  func()    // resume, made once
+	again  func()    // readClient, made once
 	later  func()    // flushLater, made once
 
 	// The reader's.
@@ -50,6 +50,7 @@ type h2Conn struct {
 	handlers   int       // requests that are being served, those that the client has reset included
 	starting   int       // ... whose tasks have not begun
 	last       uint32    // highest number of a stream so far
+	cut        []uint32  // see cutOff
 	patience   int       // see nuisance
 	sendWindow int64
 	newWindow  int64 // what streams may send at first
@@ -79,14 +80,15 @@ func newH2Conn(c *conn, prefix []byte) *h2Conn {
 		sendWindow: firstWindow, newWindow: firstWindow, recvWindow: s.limits.h2.connWindow,
 		patience: h2Patience, idleSince: s.clock.now(), heard: s.clock.now(),
 	}
-	h.again, h.later = h.resume, h.flushLater
+	h.again, h.later = h.readClient, h.flushLater
 	raw := c.nc
 	if secure := secureOf(raw); secure != nil {
 		raw = secure.raw
 	}
 	h.starts, _ = raw.(starter)
-	h.dec = hpack.NewDecoder(max(h.limits.table, h2TableSize), h.head.field) // until the client knows of a smaller one
-	h.dec.SetMaxStringLength(s.limits.head.Size)
+	// The size is that until the client knows of a smaller one. The length of a string has no limit besides fragment's for
+	// a block: the decoder's would end the connection, and a head that is too large has an answer.
+	h.dec = hpack.NewDecoder(max(h.limits.table, h2TableSize), h.head.field)
 	h.enc = hpack.NewEncoder(&h.encoded)
 	h.enc.SetMaxDynamicTableSizeLimit(h.limits.encoderTable)
 	h.frames = http2.NewFramer(&h.h2Output, nil)
@@ -129,9 +131,9 @@ func (h *h2Conn) start(e *ressched.Entrance, fn func()) {
 	}
 }
 
-// resume is the reader: a task that starts when there is something to read. On what can't rest it
+// readClient is the reader: a task that starts when there is something to read. On what can't rest it
 // stays until the end.
-func (h *h2Conn) resume() {
+func (h *h2Conn) readClient() {
 	for h.turn() {
 		if h.c.waiter == nil {
 			continue

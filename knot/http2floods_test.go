@@ -15,12 +15,20 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // floods are what clients did to bring servers down, each a frame or two at a time. Each ends with its connection.
 var floods = map[string]func(p *framePeer, i int) error{
+	"trailers that nobody wants": func(p *framePeer, i int) error {
+		if i == 0 {
+			p.headers(1, p.post("X-Y", "z"), endsHeaders)
+		}
+		p.headers(1, p.head("a", "b"), wholeHead)
+		return nil
+	},
 	"rapid reset": func(p *framePeer, i int) error {
 		p.ask(i, "/wait")
 		return p.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel)
@@ -243,6 +251,58 @@ func TestHTTP2Patience(t *testing.T) {
 	}
 }
 
+// TestHTTP2HeadsWait: a client that does not read for a while, and meanwhile gets the heads of many responses, is not taken for
+// one that floods: the heads wait, as bodies do.
+func TestHTTP2HeadsWait(t *testing.T) {
+	const many = defaultMaxStreams - 1
+	s := &Server{H2C: true, ErrorLog: quietLog(), Handler: func(x *Ctx) error {
+		if x.Path() != "/large" {
+			x.AddHeader("X-Own", strings.Repeat(x.Path(), 2000))
+			return x.Send(200, "", nil)
+		}
+		return echoHandler(x)
+	}}
+	near, far := net.Pipe() // without a buffer
+	near.SetDeadline(time.Now().Add(time.Minute))
+	go s.ServeConn(far)
+	p := &framePeer{t: t, nc: near, Framer: http2.NewFramer(near, near), dec: hpack.NewDecoder(4096, nil)}
+	p.enc = hpack.NewEncoder(&p.block)
+	io.WriteString(near, wholePre)
+	p.WriteSettings()
+	for acked := false; !acked; {
+		f, err := p.ReadFrame()
+		testenv.Must(t, err)
+		settings, is := f.(*http2.SettingsFrame)
+		acked = is && settings.IsAck()
+	}
+	p.ask(0, "/large")
+	for i := range many {
+		p.ask(i+1, fmt.Sprint("/", i))
+	}
+	s.mu.Lock()
+	h := s.first.h2
+	s.mu.Unlock()
+	testenv.Until(t, "all are answered, or wait; one may be sending", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.failed || h.last == 2*many+1 && h.starting == 0 && h.handlers-len(h.writers) <= 1
+	})
+	p.WritePing(false, [8]byte{})
+	for heads, pinged := 0, false; heads <= many || !pinged; {
+		switch v := p.verdict(); {
+		case v == "200":
+			heads++
+		case v == "ping":
+			pinged = true
+		case !strings.HasPrefix(v, "data "):
+			t.Fatalf("%s after %d heads", v, heads)
+		}
+	}
+	near.Close()
+	testenv.Until(t, "the end of the connection", func() bool { return s.Conns() == 0 })
+	s.Close()
+}
+
 // TestHTTP2MakesRoom: a connection without a request makes room for a new one, and is told so; one with a request does not.
 func TestHTTP2MakesRoom(t *testing.T) {
 	ca := newTestCA(t)
@@ -352,6 +412,10 @@ func TestHTTP2Farewell(t *testing.T) {
 	late.nc.Close()
 	p.WritePing(true, known)
 	expect(p, "answer 5", "away 5 NO_ERROR")
+	p.headers(7, p.post(), endsHeaders) // too late, all of it, and no error
+	p.headers(7, p.head("a", "b"), wholeHead)
+	p.WritePing(false, [8]byte{})
+	expect(p, "ping")
 	goOn <- true
 	expect(p, "answer 1")
 	p.nc.Close()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -84,7 +85,7 @@ func (h *h2Conn) frame() bool {
 			delete(h.streams, torn.StreamID)
 			st.drop()
 		}
-		h.frames.WriteRSTStream(torn.StreamID, torn.Code)
+		h.cutOff(torn.StreamID, torn.Code)
 		err = h.nuisance()
 		h.unlock()
 		if err != nil {
@@ -283,10 +284,12 @@ func (h *h2Conn) headersFrame(f *http2.HeadersFrame) error {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	case st != nil:
 		d.trailer = true
-	case id <= h.last:
-		return http2.ConnectionError(http2.ErrCodeStreamClosed)
-	default:
+	case id > h.last:
 		h.last = id
+	case h.closing || slices.Contains(h.cut, id): // the end of a request of which the client could not know
+		d.trailer = true
+	default:
+		return http2.ConnectionError(http2.ErrCodeStreamClosed)
 	}
 	if limit := h.srv.limits.headTime; limit > 0 && !f.HeadersEnded() {
 		h.headBy = h.srv.clock.now() + int64(limit)
@@ -349,8 +352,8 @@ func (h *h2Conn) trailer() error {
 	d.id = 0
 	st := h.streams[id]
 	switch {
-	case st == nil: // it has been answered
-		return nil
+	case st == nil: // it has been answered, or refused
+		return h.nuisance()
 	case st.received:
 		return streamError(id, http2.ErrCodeStreamClosed)
 	case !d.ends, d.bad, d.pseudo != 0, st.length >= 0 && st.bodySize != st.length:
@@ -377,8 +380,8 @@ func (h *h2Conn) request(text []byte) error {
 	case h.handlers >= int(h.limits.streams): // requests that were reset count, until their handlers have returned
 		return streamError(id, http2.ErrCodeRefusedStream)
 	}
-	if h.handlers == 0 && !h.c.awake() { // it is being closed to make room
-		return nil
+	if h.handlers == 0 && !h.c.awake() { // it is being closed to make room; the GOAWAY of that names this one too
+		return streamError(id, http2.ErrCodeRefusedStream)
 	}
 	st := newStream(h, text)
 	h.streams[id] = st

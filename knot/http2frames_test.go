@@ -247,6 +247,19 @@ var frameCases = []struct {
 		p.headers(1, p.post(), endsHeaders)
 		p.headers(1, p.head(":method", "GET"), wholeHead)
 	}, "reset PROTOCOL_ERROR|away PROTOCOL_ERROR"},
+	{"trailers behind a response that has come early", func(p *framePeer) {
+		p.headers(1, p.head(":method", "POST", ":scheme", "http", ":path", "/nothing", ":authority", "h"), endsHeaders)
+		for v := ""; v != "reset NO_ERROR" && v != "end"; v = p.verdict() {
+		}
+		p.headers(1, p.head("a", "b"), wholeHead)
+		p.WritePing(false, [8]byte{1})
+	}, "ping"},
+	{"trailers of a request that was malformed", func(p *framePeer) {
+		p.headers(1, p.post("X-Y", "z"), endsHeaders)
+		p.verdict()
+		p.headers(1, p.head("a", "b"), wholeHead)
+		p.WritePing(false, [8]byte{1})
+	}, "ping"},
 	{"a path that climbs", func(p *framePeer) {
 		p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/../etc/passwd", ":authority", "h"), wholeHead)
 	}, "400"},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -110,9 +111,9 @@ func (st *stream) end() {
 		delete(h.streams, st.id)
 		switch {
 		case !st.sent: // it can't be completed
-			h.frames.WriteRSTStream(st.id, http2.ErrCodeInternal)
+			h.cutOff(st.id, http2.ErrCodeInternal)
 		case !st.received: // nor is the rest of the request wanted (RFC 9113, 8.1)
-			h.frames.WriteRSTStream(st.id, http2.ErrCodeNo)
+			h.cutOff(st.id, http2.ErrCodeNo)
 		default:
 			h.use(1)
 		}
@@ -145,6 +146,22 @@ func (st *stream) drop() {
 		h.gone = append(h.gone, *st.hangup)
 		st.hangup = nil
 	}
+}
+
+// h2Cut is how many streams are remembered that cutOff has reset: the last ones.
+const h2Cut = 128
+
+// cutOff resets a stream of which the client may still be sending: what is on its way is to be dropped then, trailers
+// too, and no error (RFC 9113, 5.1). It needs mu.
+func (h *h2Conn) cutOff(id uint32, code http2.ErrCode) {
+	h.frames.WriteRSTStream(id, code)
+	switch {
+	case slices.Contains(h.cut, id):
+		return
+	case len(h.cut) == h2Cut:
+		h.cut = slices.Delete(h.cut, 0, h2Cut/2)
+	}
+	h.cut = append(h.cut, id)
 }
 
 // give counts bytes that have been received and used: the client may send as many more, on st too if that
@@ -303,8 +320,14 @@ func (st *stream) WriteBuffers(all *net.Buffers) (total int64, err error) {
 	return total, err
 }
 
-// sendHead sends the head of a response, or the trailer. It needs mu.
+// sendHead sends the head of a response, or the trailer; it waits while much has been gathered that the client
+// does not take. It needs mu.
 func (st *stream) sendHead(status int, text []byte, ends bool) error {
+	for len(st.h.out) >= h2OutMost && !st.dropped && !st.h.over {
+		if err := st.waitToSend(); err != nil {
+			return err
+		}
+	}
 	if st.dropped || st.h.over {
 		return errReset
 	}
@@ -337,18 +360,26 @@ func (st *stream) sendData(p []byte, ends bool) error {
 				return nil
 			}
 			continue
-		case !h.writing && len(h.out) > 0:
-			h.flush()
-			continue
 		}
-		if !st.queued {
-			st.queued = true
-			h.writers = append(h.writers, st)
-		}
-		if err := st.wait(&st.writer, engine.ReasonWrite, st.writeBy); err != nil {
+		if err := st.waitToSend(); err != nil {
 			return err
 		}
 	}
+}
+
+// waitToSend sends what has been gathered, or waits until there may be room for more. It needs mu, which it
+// leaves meanwhile.
+func (st *stream) waitToSend() error {
+	h := st.h
+	if !h.writing && len(h.out) > 0 {
+		h.flush()
+		return nil
+	}
+	if !st.queued {
+		st.queued = true
+		h.writers = append(h.writers, st)
+	}
+	return st.wait(&st.writer, engine.ReasonWrite, st.writeBy)
 }
 
 // Close implements net.Conn.

@@ -2,6 +2,7 @@ package knot
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -265,6 +266,47 @@ func TestHTTP2LargeHeadsAreNotKept(t *testing.T) {
 	h.head.rest()
 	if d := &h.head; cap(d.text)+cap(d.cookie)+cap(d.block)+cap(h.text) > 0 {
 		t.Errorf("%d, %d, %d and %d bytes are kept", cap(d.text), cap(d.cookie), cap(d.block), cap(h.text))
+	}
+}
+
+// TestHTTP2RefusedForRoom: a request that comes on a connection that has just been chosen to make room is refused, so that the
+// client knows that it may send it again.
+func TestHTTP2RefusedForRoom(t *testing.T) {
+	s := &Server{}
+	s.ready()
+	c := &conn{nc: newScriptConn(nil, nil, 1), srv: s}
+	c.state.Store(connClosed)
+	h := newH2Conn(c, nil)
+	p := &framePeer{}
+	p.enc = hpack.NewEncoder(&p.block)
+	h.last = 1
+	h.head.reset(1, true, s.limits.head.Size)
+	var torn http2.StreamError
+	if err := h.fragment(p.get(), true); !errors.As(err, &torn) || torn.StreamID != 1 || torn.Code != http2.ErrCodeRefusedStream {
+		t.Errorf("%v, want the stream refused", err)
+	}
+	if len(h.streams) != 0 || h.handlers != 0 {
+		t.Errorf("%d streams, %d handlers", len(h.streams), h.handlers)
+	}
+}
+
+// TestHTTP2LongLine: one line that is longer than a head may be is answered as many are, and the connection goes on.
+func TestHTTP2LongLine(t *testing.T) {
+	sv := startServer(t, &Server{H2C: true, Handler: echoHandler, MaxHead: 1000}, 1)
+	p := sv.frames(wholePre)
+	p.WriteSettings()
+	for i, c := range []struct {
+		length int
+		status string
+	}{{1001, "431"}, {10_000, "431"}, {100, "200"}} {
+		p.headers(uint32(2*i+1), p.get("cookie", strings.Repeat("\xfe", c.length)), wholeHead) // which no code makes shorter
+		got := p.verdict()
+		for strings.HasPrefix(got, "data") {
+			got = p.verdict()
+		}
+		if got != c.status {
+			t.Errorf("a line of %d bytes: %s, want %s", c.length, got, c.status)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -175,5 +176,20 @@ func TestPipelinedRequestsShareOneWrite(t *testing.T) {
 	}
 	if n := bytes.Count(nc.output, []byte("200 OK")); n != 16 {
 		t.Errorf("%d responses", n)
+	}
+}
+
+// TestPipelinedRequestsOfNetHTTP: what was answered has been sent when the next handler begins, as it may wait long.
+func TestPipelinedRequestsOfNetHTTP(t *testing.T) {
+	nc, calls := newScriptConn(bytes.Repeat([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), 3), nil, 1), 0
+	serveScript(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if n := bytes.Count(nc.output, []byte("200 OK")); n != calls {
+			t.Errorf("%d responses sent before request %d", n, calls+1)
+		}
+		calls++
+		io.WriteString(w, "answer")
+	}))}, nc)
+	if calls != 3 || nc.writes != 3 {
+		t.Errorf("%d calls, %d writes, want 3 and 3", calls, nc.writes)
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -258,6 +260,59 @@ func TestClientsThatVanish(t *testing.T) {
 		if got := sv.exchange("GET /a HTTP/1.0\r\n\r\n"); statusOf(got) != "200" {
 			t.Errorf("afterwards: %q", got)
 		}
+	})
+}
+
+// TestBodyThatIsReset: the handler learns why, and hands on what is answered as a fault of the client; nothing is logged.
+func TestBodyThatIsReset(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		began, got := make(chan bool, 1), make(chan error, 1)
+		read := func(body io.Reader) error {
+			if _, err := io.ReadFull(body, make([]byte, 1)); err != nil {
+				return err
+			}
+			began <- true
+			_, err := io.ReadAll(body)
+			got <- err
+			return err
+		}
+		for name, handler := range map[string]Handler{
+			"native":   func(x *Ctx) error { return read(x.Body()) },
+			"net/http": AdaptHTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { read(r.Body) })),
+		} {
+			sv := start(&Server{Handler: handler})
+			p := sv.dial()
+			p.send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc")
+			<-began
+			p.nc.SetLinger(0)
+			p.nc.Close()
+			err := <-got
+			_, plain := err.(net.Error)
+			if !errors.Is(err, syscall.ECONNRESET) || plain != (name == "net/http") || plain == errors.Is(err, Status(400)) {
+				t.Errorf("%s: Read: %v", name, err)
+			}
+			sv.stop()
+			if log := sv.log.String(); log != "" {
+				t.Errorf("%s: the log says %s", name, log)
+			}
+			if counts := sv.Stats().Errors; counts[400] != 1 || counts[500] != 0 {
+				t.Errorf("%s: errors by status: %v, want one 400", name, counts)
+			}
+		}
+	})
+}
+
+// TestGoexitGivesBuffersBack: a handler that leaves by runtime.Goexit leaves no buffers in use behind, as they are counted.
+func TestGoexitGivesBuffersBack(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler})
+		before := bufferBytes.InUse()
+		for range 3 {
+			if got := sv.exchange("GET /goexit HTTP/1.1\r\nHost: h\r\n\r\n"); statusOf(got) != "500" {
+				t.Fatalf("%q", got)
+			}
+		}
+		testenv.Until(t, "no more buffers are in use than before", func() bool { return bufferBytes.InUse() <= before })
 	})
 }
 

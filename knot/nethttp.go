@@ -69,6 +69,9 @@ func AdaptHTTP(h http.Handler) Handler {
 			d = describe(x.srv, h)
 			likeness.Store(d)
 		}
+		if x.resp.phase == respOpen && x.flush() != nil { // as net/http does: h may wait, for this client even
+			return x.writeErr
+		}
 		e := &exchange{x: x, srv: x.srv, described: d, task: task.Context(), loop: engine.CurrentLoop(), connControl: connControl{nc: x.c.nc}}
 		if err := e.request(); err != nil {
 			e.ctx.end()
@@ -247,12 +250,12 @@ func (e *exchange) unwind(v any, goexit bool) {
 	if x == nil {
 		return // hijacked
 	}
-	switch {
-	case v == http.ErrAbortHandler:
-		x.closing, x.torn = true, true
+	x.closing = true
+	x.takeBack()
+	if v == http.ErrAbortHandler {
+		x.torn = true
 		x.resp.phase = respDone
-	default:
-		x.closing = true
+	} else {
 		e.failure = Status(http.StatusInternalServerError)
 	}
 	e.part(x)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type connControl struct {
 	over    bool      // the handler has no say any more; guarded by control
 	ownIn   bool      // the handler has set the read deadline; guarded by control
 	ownOut  bool      // ... the write deadline; guarded by control
+	readBy  time.Time // the read deadline that it has set; guarded by control
 	left    bool      // the client has; guarded by control
 	notify  chan bool // of CloseNotify; guarded by control
 }
@@ -57,11 +59,13 @@ func (e *exchange) stoppedReading() bool {
 func (e *exchange) armRead(x *Ctx) error {
 	e.control.Lock()
 	defer e.control.Unlock()
-	if e.stopped {
+	switch {
+	case e.stopped:
 		return errReturned
-	}
-	if !e.ownIn {
+	case !e.ownIn:
 		x.c.armRead(x.srv.limits.body)
+	case !e.readBy.IsZero() && time.Until(e.readBy) <= 0: // not every connection looks at it while there is something to read
+		return lateBody(os.ErrDeadlineExceeded)
 	}
 	return nil
 }
@@ -83,7 +87,7 @@ func (e *exchange) SetReadDeadline(t time.Time) error {
 	if e.over {
 		return errReturned
 	}
-	e.ownIn = true
+	e.ownIn, e.readBy = true, t
 	if e.stopped {
 		return nil
 	}
@@ -254,4 +258,20 @@ func (e *exchange) leave(c *conn) {
 	}
 	// The conn's own task does not touch it while the handler runs, and does the same later.
 	engine.Spawn(engine.Options{Loop: e.loop, Context: context.Background()}, c.leave)
+}
+
+// stepOut is leave while the handler goes on writing, maybe on a goroutine.
+func (e *exchange) stepOut(c *conn) {
+	if e.loop == nil || engine.CurrentLoop() == e.loop {
+		c.leave()
+		return
+	}
+	engine.Spawn(engine.Options{Loop: e.loop, Context: context.Background()}, func() {
+		e.control.Lock()
+		over := e.over
+		e.control.Unlock()
+		if !over { // else c may soon be at another request; it is not yet, as its task is one of this loop
+			c.leave()
+		}
+	})
 }

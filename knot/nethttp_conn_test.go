@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -301,6 +302,58 @@ func TestAdaptedDeadlines(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A timelyConn is a scriptConn that looks at its read deadline before all else, as sockets do.
+type timelyConn struct {
+	*scriptConn
+	by time.Time
+}
+
+func (c *timelyConn) SetReadDeadline(t time.Time) error {
+	c.by = t
+	return nil
+}
+
+func (c *timelyConn) Read(p []byte) (int, error) {
+	if !c.by.IsZero() && time.Until(c.by) <= 0 {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return c.scriptConn.Read(p)
+}
+
+// ReadNow is that of netpoll.Conn.
+func (c *timelyConn) ReadNow(p []byte) (int, error) { return c.scriptConn.Read(p) }
+
+// TestAdaptedDeadlineBeforeMoreBody: however fast a body comes, it ends at the deadline that the handler has set, and stays
+// ended.
+func TestAdaptedDeadlineBeforeMoreBody(t *testing.T) {
+	const head, body = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n", "0123456789"
+	for name, wrap := range map[string]func(*scriptConn) net.Conn{
+		"a socket":              func(c *scriptConn) net.Conn { return &timelyConn{scriptConn: c} },
+		"a stream, or the like": func(c *scriptConn) net.Conn { return c }, // what has come goes before the deadline
+	} {
+		var got []byte
+		var errs []error
+		serveScript(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			control := http.NewResponseController(w)
+			errs = append(errs, control.SetReadDeadline(time.Now().Add(time.Hour)))
+			one := make([]byte, 1)
+			n, err := r.Body.Read(one)
+			got, errs = append(got, one[:n]...), append(errs, err)
+			errs = append(errs, control.SetReadDeadline(time.Now().Add(-time.Second)))
+			for range 2 {
+				n, err := r.Body.Read(one)
+				got = append(got, one[:n]...)
+				if !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("%s: Read: %d bytes, %v, want %v", name, n, err, os.ErrDeadlineExceeded)
+				}
+			}
+		}))}, wrap(newScriptConn([]byte(head), []byte(body), 1)))
+		if string(got) != "0" || errors.Join(errs...) != nil {
+			t.Errorf("%s: read %q, %v", name, got, errs)
+		}
+	}
 }
 
 // TestAdaptedCloseNotify: deprecated, and used all the same.

@@ -125,7 +125,7 @@ func (e *exchange) sendPart(f osFile, from, size int64) (int64, error) {
 	}
 	r := &x.resp
 	nc, ok := x.c.nc.(fileSender)
-	if !ok || x.head.Method == h1.MethodHead || h1.Bodyless(r.status) || size > r.length-r.written {
+	if !ok || x.head.Method == h1.MethodHead || h1.Bodyless(r.status) || size > r.length-r.written || x.pace.rate > 0 {
 		return 0, nil
 	}
 	file, err := secondFile(f)
@@ -178,9 +178,10 @@ type handlerPages struct {
 	x *Ctx
 }
 
-// Resident implements netpoll.Pages. SendFile asks before each piece that it sends, so
-// this is also where the time that the client has for it begins.
+// Moved and Resident are those of entryPages.
+func (p *handlerPages) Moved() { p.e.armWrite(p.x) }
+
 func (p *handlerPages) Resident(off, n int64) int64 {
-	p.e.armWrite(p.x)
+	p.Moved()
 	return p.File.Resident(off, n)
 }

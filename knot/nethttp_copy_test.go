@@ -140,6 +140,33 @@ func TestAdaptedCopies(t *testing.T) {
 	})
 }
 
+// TestAdaptedCopiesAreSlowedDown: SetRate is for files that a handler of net/http copies, too.
+func TestAdaptedCopiesAreSlowedDown(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
+	name := filepath.Join(t.TempDir(), "file")
+	testenv.Must(t, os.WriteFile(name, content, 0o600))
+	adapted := AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, name) }))
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		var sent atomic.Int64
+		sv := start(&Server{Handler: func(x *Ctx) error {
+			if nc, ok := x.c.nc.(*netpoll.Conn); ok {
+				x.c.nc = sendCounter{nc, &sent}
+				defer func() { x.c.nc = nc }()
+			}
+			x.SetRate(1<<40, 0)
+			return adapted(x)
+		}})
+		p := sv.dial()
+		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		if _, body := p.response("GET"); body != string(content) {
+			t.Errorf("%d bytes, want %d", len(body), len(content))
+		}
+		if n := sent.Load(); n > 0 {
+			t.Errorf("%d bytes left at once", n)
+		}
+	})
+}
+
 // TestAdaptedContextDerives: contexts made of a request's end with it, and do not take a
 // goroutine each.
 func TestAdaptedContextDerives(t *testing.T) {

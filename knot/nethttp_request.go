@@ -225,14 +225,14 @@ func (b *requestBody) Read(p []byte) (int, error) {
 // plainError is err as the body of a net/http server would have it: callers there compare
 // it as it is, and don't look into what it wraps.
 func plainError(err error, maxBody int64) error {
-	var timeout net.Error
+	var ofConn net.Error // a timeout, a reset
 	switch {
 	case errors.Is(err, Status(http.StatusRequestEntityTooLarge)):
 		return &http.MaxBytesError{Limit: maxBody}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return io.ErrUnexpectedEOF
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return timeout
+	case errors.As(err, &ofConn):
+		return ofConn
 	}
 	return err
 }

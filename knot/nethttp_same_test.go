@@ -109,8 +109,12 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET /after"},
 	{request: "GET /abort"},
 	{request: "GET /abort?flush"},
+	{request: "GET /abort?whole"},
+	{request: "GET /abort?most"},
 	{request: "GET /panic", ours: "500", theirs: "EOF"},
 	{request: "GET /panic?flush"},
+	{request: "GET /panic?whole", ours: "500", theirs: "EOF"},
+	{request: "GET /panic?most"},
 	{request: "GET /hijack"},
 	{request: "POST /hijack HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcdef"},
 	{request: "GET /hijack?flush"},
@@ -317,13 +321,25 @@ func promiseResponses(mux *http.ServeMux) {
 	})
 }
 
-func promiseEnds(mux *http.ServeMux) {
-	flushIf := func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.RawQuery == "flush" {
-			io.WriteString(w, "some")
-			w.(http.Flusher).Flush()
-		}
+// writeSome writes a part of the response, or what its Content-Length says, as the query wants.
+func writeSome(w http.ResponseWriter, r *http.Request) {
+	const large = 40_000 // leaves at once
+	switch r.URL.RawQuery {
+	case "flush":
+		io.WriteString(w, "some")
+		w.(http.Flusher).Flush()
+	case "whole":
+		w.Header().Set("Content-Length", "4")
+		io.WriteString(w, "some")
+	case "most":
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("Content-Length", fmt.Sprint(large+4))
+		w.Write([]byte(strings.Repeat("x", large)))
+		io.WriteString(w, "some")
 	}
+}
+
+func promiseEnds(mux *http.ServeMux) {
 	mux.HandleFunc("/short", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "10")
 		if r.URL.RawQuery == "" {
@@ -332,7 +348,7 @@ func promiseEnds(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("/long", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "4")
-		flushIf(w, r)
+		writeSome(w, r)
 		_, err := io.WriteString(w, "too long")
 		if err == http.ErrContentLength && r.URL.RawQuery == "" {
 			io.WriteString(w, "fits")
@@ -350,15 +366,15 @@ func promiseEnds(mux *http.ServeMux) {
 		io.WriteString(w, "body")
 	})
 	mux.HandleFunc("/abort", func(w http.ResponseWriter, r *http.Request) {
-		flushIf(w, r)
+		writeSome(w, r)
 		panic(http.ErrAbortHandler)
 	})
 	mux.HandleFunc("/panic", func(w http.ResponseWriter, r *http.Request) {
-		flushIf(w, r)
+		writeSome(w, r)
 		panic("a handler's panic")
 	})
 	mux.HandleFunc("/hijack", func(w http.ResponseWriter, r *http.Request) {
-		flushIf(w, r)
+		writeSome(w, r)
 		if r.URL.RawQuery == "wrote" {
 			w.Header().Set("Content-Length", "8")
 			io.WriteString(w, "some")

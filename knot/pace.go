@@ -48,7 +48,7 @@ func (p *pace) next(x *Ctx, left int64) (int64, error) {
 		if err := x.flush(); err != nil {
 			return 0, err
 		}
-		x.c.leave() // others may come in while it sleeps
+		x.stepOut() // others may come in while it sleeps
 		if err := paceSleep(wait); err != nil {
 			return 0, err
 		}
@@ -58,6 +58,15 @@ func (p *pace) next(x *Ctx, left int64) (int64, error) {
 	n := min(left, min(max(p.rate/pacePieces, paceLeast), paceMost))
 	p.due = p.due.Add(time.Duration(float64(n) / float64(p.rate) * float64(time.Second)))
 	return n, nil
+}
+
+// stepOut leaves, though the response goes on.
+func (x *Ctx) stepOut() {
+	if e := x.adapted; e != nil {
+		e.stepOut(x.c)
+		return
+	}
+	x.c.leave()
 }
 
 // streamPaced is stream at the pace of the response.

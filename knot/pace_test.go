@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,5 +85,28 @@ func TestPaceIsOfOneResponse(t *testing.T) {
 	}}, nc)
 	if n != 2 || len(*steps) != 39 {
 		t.Errorf("%d requests, %d waits; want 2 and 39", n, len(*steps))
+	}
+}
+
+// TestSlowResponsesLeave: a response that is slowed down keeps nobody out, also of a handler of net/http that runs on a
+// goroutine.
+func TestSlowResponsesLeave(t *testing.T) {
+	const size = 50_000
+	for way, adapt := range adapters {
+		t.Run(way, func(t *testing.T) {
+			fakePace(t, func() int { return 0 })
+			handler := adapt(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(contentOf(1, size)) }))
+			addr := guarded(t, &doorman{room: 10}, &Server{Handler: func(x *Ctx) error {
+				x.SetRate(8000, 0)
+				return handler(x)
+			}})
+			client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
+			defer client.CloseIdleConnections()
+			for range 5 {
+				if _, body := testenv.Get(t, client, "http://"+addr); len(body) != size {
+					t.Errorf("%d bytes", len(body))
+				}
+			}
+		})
 	}
 }

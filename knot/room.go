@@ -40,8 +40,9 @@ func (s *Server) admit(c *conn) admission {
 	return verdict
 }
 
-// told is how many connections above the limit may be told so at a time.
-func told(limit int) int { return limit/8 + 8 }
+// told is how many connections above the limit may be told so at a time. By default they have what is left besides
+// the others (engine.SpareDescriptors), and half of that, where it is most, is for files.
+func told(limit int) int { return min(limit/8+8, 256) }
 
 // enlist is admit, but where that waits it returns a context that ends when it is time to try again.
 func (s *Server) enlist(c *conn) (verdict admission, room context.Context) {

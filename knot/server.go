@@ -86,9 +86,9 @@ type Server struct {
 	// after half of it at the earliest); then it gets 408. Default: DefaultBodyTimeout.
 	// Negative: for ever.
 	BodyTimeout time.Duration
-	// WriteTimeout is how long one write of a response may be held up by a client that does not
-	// read (noticed after twice as long at the latest). The connection is closed then. Default:
-	// DefaultWriteTimeout. Negative: for ever.
+	// WriteTimeout is how long one write of a response, of 256 KB at most, may be held up by a client
+	// that does not read (noticed after twice as long at the latest). The connection is closed then.
+	// Default: DefaultWriteTimeout. Negative: for ever.
 	WriteTimeout time.Duration
 
 	// ShutdownTimeout is how long Run waits for requests under way, and for the first ones of
@@ -102,7 +102,7 @@ type Server struct {
 	// MaxConns is how many connections are served at a time; those that handlers have hijacked count until they
 	// are closed, unless they come from a listener of another package. For a further one a connection is
 	// closed that has waited for a request for a second; if there is none, the new one gets 503, over TLS
-	// an alert, and is closed. If more than an eighth of MaxConns and 8 are being told so, others
+	// an alert, and is closed. If more than an eighth of MaxConns and 8, or 256, are being told so, others
 	// wait to be accepted. Default: DefaultMaxConns, or, if that is less, what the limit on open
 	// descriptors (getrlimit(2)) leaves besides those that are open at the start, some for files and
 	// the rest, and Outgoing. Negative: no limit.

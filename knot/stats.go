@@ -91,7 +91,8 @@ const fullFor = 10 * time.Second
 type Stats struct {
 	// Responses by the class of their status: [2] counts 200 to 299.
 	Responses [6]uint64
-	// Errors by status: those that Knot and its packages send themselves, as far as they were sent.
+	// Errors by status, for the statuses that Knot and its packages use themselves, as far as there were any.
+	// Responses of handlers count too.
 	Errors map[int]uint64
 	// Bytes of bodies that were sent.
 	Bytes uint64

@@ -12,12 +12,17 @@ import (
 func TestStats(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{Timed: true, Handler: func(x *Ctx) error {
-			if x.Path() == "/none" {
+			switch x.Path() {
+			case "/none":
 				return Status(404)
+			case "/own":
+				return x.SendString(404, "text/plain", "no")
 			}
 			return x.SendString(200, "text/plain", "12345")
 		}})
 		p := sv.dial()
+		p.send("GET /own HTTP/1.1\r\nHost: h\r\n\r\n")
+		p.response("GET")
 		for range 3 {
 			p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 			p.response("GET")
@@ -26,14 +31,14 @@ func TestStats(t *testing.T) {
 		p.response("GET")
 		p.response("GET")
 		s := sv.Stats()
-		if s.Responses != [6]uint64{2: 3, 4: 1, 5: 1} || len(s.Errors) != 2 || s.Errors[404] != 1 || s.Errors[505] != 1 || s.Bytes < 15 || s.Accepted != 1 || s.MaxConns == 0 || s.Stopping {
+		if s.Responses != [6]uint64{2: 3, 4: 2, 5: 1} || len(s.Errors) != 2 || s.Errors[404] != 2 || s.Errors[505] != 1 || s.Bytes < 15 || s.Accepted != 1 || s.MaxConns == 0 || s.Stopping {
 			t.Errorf("%+v", s)
 		}
 		var sum uint64
 		for _, n := range s.Durations.Counts {
 			sum += n
 		}
-		if d := s.Durations; d.Count != 4 || sum > 4 || d.Sum <= 0 || d.Sum > time.Hour {
+		if d := s.Durations; d.Count != 5 || sum > 5 || d.Sum <= 0 || d.Sum > time.Hour {
 			t.Errorf("%+v", d)
 		}
 		p.nc.Close() // else the server would go on reading for a while after its 505
@@ -44,10 +49,21 @@ func TestStats(t *testing.T) {
 	})
 }
 
+// TestStatsWithoutTimes: also not of requests of another server, whose Ctx has come to this one.
 func TestStatsWithoutTimes(t *testing.T) {
-	s := &Server{Handler: func(x *Ctx) error { return nil }}
-	serveScript(s, newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1))
-	if d := s.Stats().Durations; d.Count != 0 || s.Stats().Responses[2] != 1 {
+	handler := func(x *Ctx) error { return nil }
+	timed, s := &Server{Handler: handler, Timed: true}, &Server{Handler: handler}
+	defer timed.Close()
+	defer s.Close()
+	for range 10 {
+		for _, one := range []*Server{timed, s} {
+			one.ServeConn(newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1))
+		}
+	}
+	if d := timed.Stats().Durations; d.Count != 10 {
+		t.Errorf("timed: %+v", d)
+	}
+	if d := s.Stats().Durations; d.Count != 0 || s.Stats().Responses[2] != 10 {
 		t.Errorf("%+v", d)
 	}
 }

@@ -180,6 +180,40 @@ func TestWriteTimeout(t *testing.T) {
 	})
 }
 
+// TestSlowReaderOfOneWrite: WriteTimeout is for a client that takes nothing, however long one that takes something needs for
+// all that a handler writes at once.
+func TestSlowReaderOfOneWrite(t *testing.T) {
+	payload := bytes.Repeat([]byte("0123456789"), 1<<20)
+	for name, handler := range map[string]Handler{
+		"Send": func(x *Ctx) error { return x.Send(200, "", payload) },
+		"chunked": func(x *Ctx) error {
+			_, err := x.Write(payload)
+			return err
+		},
+		"net/http": AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(payload) })),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nc, r := pipeServer(t, &Server{WriteTimeout: 10 * time.Second, Handler: handler})
+				io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+				resp, err := http.ReadResponse(r, nil)
+				testenv.Must(t, err)
+				begin, got := time.Now(), 0
+				piece := make([]byte, 64<<10)
+				for err == nil {
+					var n int
+					n, err = resp.Body.Read(piece)
+					got += n
+					time.Sleep(time.Second)
+				}
+				if err != io.EOF || got != len(payload) {
+					t.Errorf("%d of %d bytes in %v, %v", got, len(payload), time.Since(begin), err)
+				}
+			})
+		})
+	}
+}
+
 // TestSlowReader: one that reads slowly but steadily gets everything.
 func TestSlowReader(t *testing.T) {
 	payload := bytes.Repeat([]byte("0123456789"), 1<<20)

@@ -78,10 +78,10 @@ func checkTLS(c *tls.Config) error {
 	return nil
 }
 
-// greet is the task that starts when a new client of TLS has sent something.
-func (c *conn) greet() {
+// shakeHands is the task that starts when a new client of TLS has sent something.
+func (c *conn) shakeHands() {
 	if c.shake(secureOf(c.nc)) {
-		c.unshaken, c.again = false, c.resume
+		c.unshaken, c.again = false, c.serveClient
 		c.rest()
 	}
 }

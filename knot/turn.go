@@ -387,14 +387,14 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	} else {
 		x.logRequest(what, "panic", fmt.Sprint(p), "stack", string(task.PanicStack(p)))
 	}
-	if r := &x.resp; r.phase != respOpen && r.start >= 0 && !x.finished {
-		// The response is still ours to take back.
-		x.out = x.out[:r.start]
-		r.phase = respOpen
+	if !x.finished {
+		x.takeBack()
 	}
 	x.closing = true
-	if x.resp.phase == respOpen && x.writeErr == nil && !x.finished {
-		x.replace(500)
+	if !x.finished {
+		if x.resp.phase == respOpen && x.writeErr == nil {
+			x.replace(500)
+		}
 		x.conclude()
 	}
 	x.spoiled = true
@@ -402,7 +402,8 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	if !goexit && err == nil {
 		return turnLinger
 	}
-	if goexit {
+	if goexit { // the caller's frames are gone
+		giveBack(x)
 		x.c.leave()
 		x.c.end(err == nil)
 	}

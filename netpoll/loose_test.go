@@ -237,8 +237,12 @@ func TestGoroutineReadsWhileATaskWrites(t *testing.T) {
 			awaitWaiter(&c.d.write)
 			if !readerFirst {
 				read()
-			} else if c.d.flags.Load()&flagLoose == 0 {
-				t.Error("the task has bound the connection, whose reader then needs the loop")
+			} else {
+				c.d.mu.Lock() // while it finds out that there is a reader, bind takes the flag away
+				if c.d.flags.Load()&flagLoose == 0 {
+					t.Error("the task has bound the connection, whose reader then needs the loop")
+				}
+				c.d.mu.Unlock()
 			}
 			readSize(t, peer, size)
 			must(t, writer.Join())

@@ -46,6 +46,11 @@ type eagerPages interface {
 	Ahead(off, n int64)
 }
 
+// movingPages besides hear of what goes on: each time that another sendfileRaw bytes have been sent. It never parks.
+type movingPages interface {
+	Moved()
+}
+
 // SendFile sends head and then n bytes of the file fd from offset off on (sendfile(2)),
 // and returns how many bytes of the file it sent. What is not in memory is waited for
 // by parking, not by stopping the loop, and read a little ahead of what is sent. With
@@ -58,6 +63,7 @@ type eagerPages interface {
 func (c *Conn) SendFile(head []byte, fd int, off, n int64, pages Pages) (int64, error) {
 	s := fileSend{c: c, pages: pages, fd: fd, off: off, left: max(n, 0), ahead: firstAhead}
 	s.eager, _ = pages.(eagerPages)
+	s.moving, _ = pages.(movingPages)
 	for len(head) > 0 {
 		k, err := c.d.sendPart(head, s.left > 0)
 		if err != nil {
@@ -76,17 +82,19 @@ func (c *Conn) SendFile(head []byte, fd int, off, n int64, pages Pages) (int64, 
 
 // A fileSend is one SendFile under way. Only its caller touches it.
 type fileSend struct {
-	c     *Conn
-	pages Pages
-	eager eagerPages // pages, if they can
-	fd    int
-	off   int64 // next byte to send
-	left  int64
-	sent  int64
-	asked int64 // end of what has been asked for ahead
-	ahead int64 // how far to go ahead next
-	burst int64 // sent since others had a turn
-	blind bool  // nobody can tell what is in memory
+	c      *Conn
+	pages  Pages
+	eager  eagerPages  // pages, if they can
+	moving movingPages // the same
+	fd     int
+	off    int64 // next byte to send
+	left   int64
+	sent   int64
+	asked  int64 // end of what has been asked for ahead
+	ahead  int64 // how far to go ahead next
+	burst  int64 // sent since others had a turn
+	told   int64 // sent when moving was told
+	blind  bool  // nobody can tell what is in memory
 }
 
 func (s *fileSend) run() error {
@@ -142,6 +150,10 @@ func (s *fileSend) took(k int64) {
 	s.off += k
 	s.sent += k
 	s.left -= k
+	if s.moving != nil && s.sent-s.told >= sendfileRaw {
+		s.told = s.sent
+		s.moving.Moved()
+	}
 	if s.burst += k; k == 0 {
 		s.burst = 0
 	} else if s.burst >= sendfileRaw && s.left > 0 {

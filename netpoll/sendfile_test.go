@@ -31,6 +31,7 @@ type scriptedPages struct {
 	fetched  int64 // end of what Prefetch has read
 	reads    int
 	ahead    atomic.Int64 // end of what Ahead was asked for
+	moved    int
 	err      error
 }
 
@@ -41,6 +42,8 @@ func (p *scriptedPages) Prefetch(off, n int64) error {
 	engine.Yield()
 	return p.err
 }
+
+func (p *scriptedPages) Moved() { p.moved++ }
 
 func (p *scriptedPages) Ahead(off, n int64) { p.ahead.Store(off + n) }
 
@@ -119,6 +122,9 @@ func TestSendFileOfPages(t *testing.T) {
 			})
 			if err != nil || sent != size || !bytes.Equal(got, want) {
 				t.Errorf("%s: %d sent, %d arrived, %v", name, sent, len(got), err)
+			}
+			if moved := p.moved; moved < size/sendfileMax || moved > size/sendfileRaw {
+				t.Errorf("%s: told %d times that the client has taken a part", name, moved)
 			}
 			copied := name == "none" || name == "unknown"
 			// Now and then what was fetched is gone again at once, and copied.

@@ -76,7 +76,8 @@ func Select(cases ...Case) (int, error) { return engine.Select(cases...) }
 func TrySelect(cases ...Case) (int, error) { return engine.TrySelect(cases...) }
 
 // DoneCase is a Case that can go on when ctx has ended; the error of Select is then that of ctx, and
-// its cause. The end of the calling task's own context needs no case: it ends every Select.
+// its cause. The end of the calling task's own context needs no case: it ends every Select. It panics
+// if ctx is nil.
 func DoneCase(ctx context.Context) Case { return engine.DoneCase(ctx) }
 
 // AfterCase is a Case that can go on when the Select has waited for d, of the runtime's clock and with

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"flag"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +44,20 @@ func TestHelpIsAsDocumented(t *testing.T) {
 func TestVersion(t *testing.T) {
 	if out := command(t, "-version").ok(t); !strings.HasPrefix(out, "bgdump ") || !strings.Contains(out, "go1.") {
 		t.Errorf("got %q", out)
+	}
+}
+
+// What was asked for and could not be written is no success.
+func TestHelpThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	testenv.Must(t, err)
+	defer full.Close()
+	for _, flag := range []string{"-help", "-version"} {
+		var stderr bytes.Buffer
+		code := run(context.Background(), []string{flag}, &surroundings{stdin: strings.NewReader(""), stdout: full, stderr: &stderr, clock: newFakeClock()})
+		if code != exitFailed || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("%s: exit status %d, %q", flag, code, &stderr)
+		}
 	}
 }
 

@@ -5,8 +5,10 @@ package main
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +17,11 @@ import (
 // listening returns the TCP addresses where a process listens and that this machine reaches by
 // its loopback interface, as HOST:PORT, in the order of the ports. proc(5) has the format.
 func (k *kernel) listening(pid int) ([]string, error) {
+	theirs, err := os.Readlink(k.path(pid, "ns/net"))
+	ours, err2 := os.Readlink(filepath.Join(k.proc, "self", "ns", "net"))
+	if err == nil && err2 == nil && theirs != ours { // at the same addresses here, others answer
+		return nil, errors.New("it has a network of its own, as in a container; ask by its URL")
+	}
 	entries, err := os.ReadDir(k.path(pid, "fd"))
 	if err != nil {
 		return nil, err

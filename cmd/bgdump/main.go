@@ -19,6 +19,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web"
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
 
 func main() {
@@ -48,16 +49,17 @@ const (
 
 // run does what the command line says and returns the exit code.
 func run(ctx context.Context, args []string, sur *surroundings) int {
-	set, err := parse(args, sur.stdout)
+	out := &flaghelp.Output{Writer: sur.stdout}
+	set, err := parse(args, out)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return exitOK
+		return written(out, sur)
 	case err != nil:
 		fmt.Fprintf(sur.stderr, "bgdump: %v\nTry bgdump -help.\n", err)
 		return exitFailed
 	case set.version:
-		fmt.Fprintln(sur.stdout, version())
-		return exitOK
+		fmt.Fprintln(out, version())
+		return written(out, sur)
 	}
 	code, err := execute(ctx, set, sur)
 	if err != nil {
@@ -65,6 +67,15 @@ func run(ctx context.Context, args []string, sur *surroundings) int {
 		return exitFailed
 	}
 	return code
+}
+
+// written is the exit code after all that was asked for has been written to out.
+func written(out *flaghelp.Output, sur *surroundings) int {
+	if out.Err != nil {
+		fmt.Fprintln(sur.stderr, "bgdump:", out.Err)
+		return exitFailed
+	}
+	return exitOK
 }
 
 // explain is the text of an error without the names of packages in it.
@@ -86,7 +97,7 @@ func execute(ctx context.Context, set *settings, sur *surroundings) (int, error)
 	sources := make([]source, len(set.sources))
 	for i, arg := range set.sources {
 		var err error
-		if sources[i], err = openSource(arg, sur, set); err != nil {
+		if sources[i], err = openSource(ctx, arg, sur, set); err != nil {
 			return exitFailed, err
 		}
 	}

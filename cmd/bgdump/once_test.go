@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -81,6 +82,22 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 	noErr(t, err)
 	if a == b || len(b.Nodes) != len(a.Nodes) || &a.Nodes[0] == &b.Nodes[0] {
 		t.Error("want two snapshots that are equal and share nothing")
+	}
+}
+
+// TestATraceThroughAPipe, as a shell makes one for <(zcat FILE).
+func TestATraceThroughAPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	noErr(t, err)
+	defer r.Close()
+	text, err := os.ReadFile(goldenTrace)
+	noErr(t, err)
+	go func() {
+		w.Write(text)
+		w.Close()
+	}()
+	if out := command(t, fmt.Sprintf("/proc/self/fd/%d", r.Fd())).ok(t); !strings.Contains(out, "an execution trace of") {
+		t.Errorf("got %.300s", out)
 	}
 }
 

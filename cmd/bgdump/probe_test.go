@@ -4,10 +4,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -39,6 +43,36 @@ func TestProbe(t *testing.T) {
 	if _, err := probe(t.Context(), 1<<22+1, sur); err == nil || !strings.Contains(err.Error(), "not known") {
 		t.Errorf("of no process: %v", err)
 	}
+}
+
+// TestProbeOfAContainer: where a process of a network of its own listens, somebody else may answer here.
+func TestProbeOfAContainer(t *testing.T) {
+	f := newFakeProc(t)
+	server := httptest.NewServer(newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace"))
+	defer server.Close()
+	port := server.Listener.Addr().(*net.TCPAddr).Port
+	noErr(t, os.Mkdir(filepath.Join(f.root, "4711", "net"), 0o755))
+	f.write("net/tcp", fmt.Sprintf("   0: 0100007F:%04X 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 123 1\n", port))
+	sur := &surroundings{clock: systemClock{}, kernel: f.source().kernel, stderr: io.Discard}
+	for _, own := range []string{"net:[1]", "net:[2]"} {
+		f.link("self", "ns/net", "net:[1]")
+		f.link("4711", "ns/net", own)
+		u, err := probe(t.Context(), 4711, sur)
+		switch {
+		case own == "net:[1]" && err != nil:
+			t.Errorf("in the same network: %v", err)
+		case own == "net:[2]" && (err == nil || !strings.Contains(err.Error(), "network of its own")):
+			t.Errorf("in another network it found %v, %v", u, err)
+		}
+	}
+}
+
+func TestProbeIsInterrupted(t *testing.T) {
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	commandIn(t, ctx, realSurroundings(), "-probe", strconv.Itoa(os.Getpid())).fails(t, "interrupted")
 }
 
 func TestParseSocket(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,9 @@ func (p *processSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) 
 		return nil, fmt.Errorf("%s has %d runtimes, whose graphs do not fit together: %w", p.Name(), len(graphs), err)
 	}
 	s.Program.PID = graphs[0].Program.PID // which Merge leaves out
+	// Each of them tells these of the whole process, since it began.
+	oldest := slices.MinFunc(graphs, func(a, b *bgraph.Snapshot) int { return a.Program.Started.Compare(b.Program.Started) })
+	s.ProcessCPU, s.CollectorCPU, s.Chunks = oldest.ProcessCPU, oldest.CollectorCPU, oldest.Chunks
 	return s, nil
 }
 

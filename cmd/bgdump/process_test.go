@@ -181,15 +181,20 @@ func TestTwoRuntimesAreAddedUp(t *testing.T) {
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	f.announce(12, marks(b))
 	f.announce(7, marks(a))
-	second := later(shop(t), time.Second)
+	first, second := shop(t), later(shop(t), time.Second)
 	second.Program.Started = second.Program.Started.Add(time.Second)
+	first.ProcessCPU, first.CollectorCPU, first.Chunks.Links = 7e9, 2e9, 5
+	second.ProcessCPU, second.CollectorCPU, second.Chunks.Links = 6e9, 1e9, 4
 	f.process.onSignal = func() error {
-		return errors.Join(bgraph.WriteFile(a, shop(t)), bgraph.WriteFile(b, second))
+		return errors.Join(bgraph.WriteFile(a, first), bgraph.WriteFile(b, second))
 	}
 	s, err := f.source().Snapshot(context.Background())
 	noErr(t, err)
 	if len(s.Loops) != 4 || s.Program.PID != 4711 {
 		t.Errorf("%d loops, process %d", len(s.Loops), s.Program.PID)
+	}
+	if s.ProcessCPU != 7e9 || s.CollectorCPU != 2e9 || s.Chunks.Links != 5 {
+		t.Errorf("CPU %v, collector %v, %d links: both tell of the whole process", s.ProcessCPU, s.CollectorCPU, s.Chunks.Links)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -46,7 +47,7 @@ func (e endedError) Unwrap() error { return e.error }
 // openSource finds out what kind of source an argument of the command line names.
 // step is how long a recorded snapshot stands for the present when a folder is
 // replayed.
-func openSource(arg string, sur *surroundings, set *settings) (source, error) {
+func openSource(ctx context.Context, arg string, sur *surroundings, set *settings) (source, error) {
 	timeout, step := set.timeout, set.interval
 	if arg == "" {
 		return nil, errors.New("the name of a source is empty")
@@ -60,7 +61,7 @@ func openSource(arg string, sur *surroundings, set *settings) (source, error) {
 			return nil, fmt.Errorf("%s is not the id of a process; for a file of that name, write ./%s", arg, arg)
 		}
 		if set.probe {
-			u, err := probe(context.Background(), int(pid), sur)
+			u, err := probe(ctx, int(pid), sur)
 			if err != nil {
 				return nil, err
 			}
@@ -134,12 +135,13 @@ type fileSource struct {
 func (f fileSource) Name() string { return printable(f.path) }
 
 func (f fileSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
-	head, err := headOf(f.path)
-	if err != nil || !gotrace.IsTrace(head) && !compressed(head) {
+	head, plain, err := headOf(f.path)
+	if err != nil || plain && !gotrace.IsTrace(head) && !compressed(head) {
 		s, err := bgraph.ReadFile(f.path) // its errors name the file
 		return s, norTrace(err, head)
 	}
-	in, err := os.Open(f.path)
+	// Opening a pipe that nobody writes to would wait for ever.
+	in, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -155,21 +157,20 @@ func (f fileSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
 // headLength is how many bytes tell what a source is.
 const headLength = 16
 
-// headOf returns the first bytes of a file; none of what is not a plain file: to look would use
-// it up.
-func headOf(path string) ([]byte, error) {
+// headOf returns the first bytes of a plain file; none of what is not one: to look would use it up.
+func headOf(path string) (head []byte, plain bool, err error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
-		return nil, err
+		return nil, false, err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, true, err
 	}
 	defer f.Close()
-	head := make([]byte, headLength)
+	head = make([]byte, headLength)
 	n, _ := io.ReadFull(f, head)
-	return head[:n], nil
+	return head[:n], true, nil
 }
 
 // compressed reports whether what begins with head was written by gzip.

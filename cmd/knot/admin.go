@@ -14,6 +14,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph/graphhttp"
@@ -27,6 +28,8 @@ type adminServer struct {
 	ln     net.Listener
 	addr   net.Addr
 	cancel context.CancelFunc // ends the requests that wait for time to pass
+	log    *slog.Logger
+	begun  sync.Once
 	ended  chan struct{}
 }
 
@@ -47,7 +50,8 @@ func (e *adminError) Error() string { return e.err.Error() }
 func (e *adminError) Unwrap() error { return e.err }
 
 // listenAdmin starts serving on addr. Without a host that is this machine only.
-// socket, if not nil, listens on it already. stats is what the page shows of the caches; more adds pages.
+// socket, if not nil, listens on it already: then the process that it comes from answers until start is
+// called. stats is what the page shows of the caches; more adds pages.
 func listenAdmin(addr string, socket *os.File, log *slog.Logger, stats func() knot.FilesStats, more ...func(*http.ServeMux)) (*adminServer, error) {
 	if strings.HasPrefix(addr, ":") {
 		addr = "127.0.0.1" + addr
@@ -61,7 +65,7 @@ func listenAdmin(addr string, socket *os.File, log *slog.Logger, stats func() kn
 	if err != nil {
 		return nil, &adminError{addr, err}
 	}
-	a := &adminServer{ln: ln, addr: ln.Addr(), ended: make(chan struct{})}
+	a := &adminServer{ln: ln, addr: ln.Addr(), log: log, ended: make(chan struct{})}
 	pages := adminPages(stats)
 	for _, add := range more {
 		add(pages)
@@ -84,13 +88,25 @@ func listenAdmin(addr string, socket *os.File, log *slog.Logger, stats func() kn
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
-	go func() {
-		defer close(a.ended)
-		if err := a.server.Serve(ln); !errors.Is(err, net.ErrClosed) {
-			log.Error("knot: the admin server has ended", "error", err)
-		}
-	}()
+	if socket == nil {
+		a.start()
+	}
 	return a, nil
+}
+
+// start starts serving unless that has been done. a may be nil, as for stop.
+func (a *adminServer) start() {
+	if a == nil {
+		return
+	}
+	a.begun.Do(func() {
+		go func() {
+			defer close(a.ended)
+			if err := a.server.Serve(a.ln); !errors.Is(err, net.ErrClosed) {
+				a.log.Error("knot: the admin server has ended", "error", err)
+			}
+		}()
+	})
 }
 
 // socket is a duplicate of the listening socket.
@@ -102,8 +118,12 @@ func (a *adminServer) socket() (*os.File, error) {
 	return ln.File()
 }
 
-// stop ends the server; requests under way have a moment to end.
+// stop ends the server; requests under way have a moment to end. It may be called more than once.
 func (a *adminServer) stop() {
+	if a == nil {
+		return
+	}
+	a.begun.Do(func() { close(a.ended) })
 	a.ln.Close() // what is accepted is served; Shutdown alone may pass over the last one
 	<-a.ended
 	a.cancel()

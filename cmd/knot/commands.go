@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
 	"github.com/capriccio-go/capriccio/knot/site"
 )
 
@@ -34,12 +35,13 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, strings.TrimPrefix(err.Error(), "knot: "))
 		return exitFailed
 	}
-	fmt.Fprintf(stdout, "%s is all right; sites: %d\n", args[0], len(set.sites))
-	return exitOK
+	out := &flaghelp.Output{Writer: stdout}
+	fmt.Fprintf(out, "%s is all right; sites: %d\n", args[0], len(set.sites))
+	return written(out, stderr)
 }
 
 // usable looks for what the start would fail on besides what tryOut opens: addresses, the user, and the
-// folder of the log.
+// folders of the log and of the dump.
 func (set *settings) usable() error {
 	var errs []error
 	if addr := set.server.Addr; !strings.HasPrefix(addr, "unix:") {
@@ -59,6 +61,9 @@ func (set *settings) usable() error {
 		if _, err := os.Stat(filepath.Dir(set.log)); err != nil {
 			errs = append(errs, fmt.Errorf("log: %w", err))
 		}
+	}
+	if _, err := set.dumpFolder(); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -106,8 +111,9 @@ func hashCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "knot:", err)
 		return exitFailed
 	}
-	fmt.Fprintln(stdout, line)
-	return exitOK
+	out := &flaghelp.Output{Writer: stdout}
+	fmt.Fprintln(out, line)
+	return written(out, stderr)
 }
 
 func isTerminal(file *os.File) bool {

@@ -5,16 +5,19 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
@@ -283,6 +286,7 @@ func TestCheckCommand(t *testing.T) {
 		{"admin = '9090'\nuser = 'no such user'\nlog = '/none/log'\n" + site, "Did you mean -admin :9090?", exitFailed},
 		{"admin = '9090'\nuser = 'no such user'\nlog = '/none/log'\n" + site, `user: there is no user "no such user"`, exitFailed},
 		{"admin = '9090'\nuser = 'no such user'\nlog = '/none/log'\n" + site, "log: stat /none: no such file", exitFailed},
+		{"dump = '/none/x'\n" + site, "-dump: stat /none: no such file", exitFailed},
 		{"poller = 'kqueue'\n" + site, `-poller "kqueue"; want epoll, uring or poll`, exitFailed},
 		{"config = 'x'\n" + site, `there is no key "config" here`, exitFailed},
 		{site + "rate = 'fast'", "site 1: rate: want a size like", exitFailed},
@@ -309,6 +313,9 @@ func TestCheckCommand(t *testing.T) {
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ntls = { insecure = true }", "no backend begins with https://", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nforwarded = 'z'", `forwarded: "z" is unknown`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { pat = '/' }", `there is no key "pat" in site.proxy.check; did you mean path?`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { every = '0s' }", "check: every and timeout must be above 0", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { timeout = '0' }", "check: every and timeout must be above 0", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { every = 'often' }", `check.every: "often" is not a time`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nfastcgi = { root = 'x' }", "is not the absolute path", exitFailed},
 		{site + "[[site.password]]\nmatch = '*'", "password: users: say which file", exitFailed},
 		{site + "[[site.password]]\nmatch = '*'\nusers = '/none'", "password: users: open /none", exitFailed},
@@ -380,6 +387,93 @@ func TestExamplesOfTheDocuments(t *testing.T) {
 		set, err := parse([]string{"-config", file}, io.Discard)
 		if err != nil || len(set.sites) == 0 || set.admin == "" {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestChangedValues: what a reload does not bring is told, and nothing else.
+func TestChangedValues(t *testing.T) {
+	values := func(texts ...string) (all []config.Value) {
+		for i := 0; i < len(texts); i += 2 {
+			all = append(all, config.Value{Name: texts[i], Text: texts[i+1]})
+		}
+		return all
+	}
+	before := values("addr", ":80", "cache", "8MB", "grace", "5s", "log", "x", "root", "a")
+	after := values("addr", ":80", "cache", "9MB", "grace", "6s", "listing", "true", "max-conns", "7", "open-files", "10", "root", "b")
+	if got, want := changedValues(before, after), []string{"grace", "log", "max-conns"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestReloadOfTheCache: its size is that of the file, from the reading on.
+func TestReloadOfTheCache(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	var served running
+	defer served.close()
+	for _, size := range []int64{8, 2} {
+		writeConfig(t, file, fmt.Sprintf("cache = '%dMB'\nroot = '%s'\n", size, sampleSite))
+		set, err := parse([]string{"-config", file}, io.Discard)
+		testenv.Must(t, err)
+		testenv.Must(t, served.load(set, slog.New(slog.DiscardHandler)))
+		if got := served.stats().MaxBytes; got > size<<20 || got < size<<19 {
+			t.Errorf("%d bytes, want %d MB", got, size)
+		}
+	}
+}
+
+// TestReloadAtTheStart: a SIGHUP that comes before anything is served brings what the file says then, and not in between
+// what it said before.
+func TestReloadAtTheStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	log := slog.New(slog.DiscardHandler)
+	text := "root = '" + sampleSite + "'\ncache = "
+	writeConfig(t, file, text+"'8MB'\n")
+	args := []string{"-config", file}
+	set, err := parse(args, io.Discard)
+	testenv.Must(t, err)
+	var served running
+	defer served.close()
+	writeConfig(t, file, text+"'2MB'\n")
+	served.reload(set, args, log)
+	if served.now.Load() != nil {
+		t.Error("something is served before the start is over")
+	}
+	testenv.Must(t, served.load(set, log))
+	served.catchUp(set, args, log)
+	if got := served.stats().MaxBytes; got > 2<<20 {
+		t.Errorf("the cache has %d bytes, want 2 MB", got)
+	}
+	now := served.now.Load()
+	served.catchUp(set, args, log)
+	if served.now.Load() != now {
+		t.Error("it was read again twice")
+	}
+}
+
+// TestOpenFilesAreDivided among the sites, those of the default too.
+func TestOpenFilesAreDivided(t *testing.T) {
+	one, err := knot.OpenFiles(sampleSite)
+	testenv.Must(t, err)
+	defer one.Close()
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	text := ""
+	for _, host := range []string{"a", "b", "c", "d"} {
+		text += fmt.Sprintf("[[site]]\nhosts = ['%s']\nroot = '%s'\n", host, sampleSite)
+	}
+	for flags, want := range map[string]int{"": one.Stats().MaxOpen, "open-files = 64\n": 64, "open-files = 0\n": 0} {
+		writeConfig(t, file, flags+text)
+		set, err := parse([]string{"-config", file}, io.Discard)
+		testenv.Must(t, err)
+		b, err := build(set, slog.New(slog.DiscardHandler))
+		testenv.Must(t, err)
+		sum := 0
+		for _, f := range b.files {
+			sum += f.Stats().MaxOpen
+		}
+		b.close()
+		if sum > want+15 || sum < want/2 { // parts are rounded
+			t.Errorf("%q: %d files of four sites are kept open, want about %d", flags, sum, want)
 		}
 	}
 }

@@ -84,8 +84,9 @@ so in the log. With CAPRICCIO_OVERLOAD=wait in the environment they wait instead
 Knot stops on Ctrl-C or SIGTERM: for the time that -grace says it answers the requests
 under way and the first one of each client that has connected already, and takes no new
 connections. A second signal stops it at once. On SIGHUP it opens the file of -log
-anew: rename the old one first. Without such a file SIGHUP stops it only when its terminal
-is gone. Certificates are read again on SIGHUP, and when they have changed (-tls-reload).
+anew: rename the old one first. Certificates are read again on SIGHUP, and when they have changed
+(-tls-reload). With neither log file, certificates nor -config it stops on SIGHUP if its
+terminal is gone.
 
 On SIGUSR1 knot starts its program anew, which may be another one by then, hands over its sockets,
 and answers the requests under way: no request is lost. It takes sockets from systemd and tells

@@ -112,8 +112,13 @@ type handover struct {
 	admin   *adminServer // nil: none
 	log     *slog.Logger
 	notify  func(state string) error
-	done    context.CancelCauseFunc // ends our own serving
+	ctx     context.Context         // ends when this process is to stop
+	done    context.CancelCauseFunc // ends ctx
 }
+
+// errStopping is why a process that is to end is not handed over: one that was told to stop would leave a successor
+// that serves on, and one that has been handed over a second one.
+var errStopping = errors.New("this process has handed over already, or was told to stop")
 
 // onUpgrade answers SIGUSR1 until stop is called.
 func (h *handover) onUpgrade() (stop func()) {
@@ -123,7 +128,11 @@ func (h *handover) onUpgrade() (stop func()) {
 	go func() {
 		defer close(ended)
 		for range signals {
-			if err := h.replace(successorPatience); err != nil {
+			switch err := h.replace(successorPatience); {
+			case err == nil:
+			case h.ctx.Err() != nil:
+				h.log.Warn("knot: it is not handed over", "error", err)
+			default:
 				h.log.Error("knot: it could not be handed over; this process serves on", "program", h.program, "error", err)
 			}
 		}
@@ -137,30 +146,72 @@ func (h *handover) onUpgrade() (stop func()) {
 
 // replace starts the successor and, when it serves, ends our own serving.
 func (h *handover) replace(patience time.Duration) error {
-	if h.pid == 1 {
+	switch {
+	case h.pid == 1:
 		return errors.New("this is process 1: its end is that of all others in the container, the new one too. Start another container, or this one with an init (podman run --init)")
+	case h.ctx.Err() != nil:
+		return errStopping
 	}
-	sockets, err := h.server.Sockets()
-	if err != nil {
-		return err
-	}
-	if len(sockets) == 0 {
-		return errors.New("there is nothing to hand over: it is not listening")
-	}
-	answer, write, err := os.Pipe()
+	pid, answer, err := h.start()
 	if err != nil {
 		return err
 	}
 	defer answer.Close()
-	files := append([]*os.File{write}, sockets...)
+	successor, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	answer.SetReadDeadline(time.Now().Add(patience))
+	defer context.AfterFunc(h.ctx, func() { answer.SetReadDeadline(time.Unix(1, 0)) })()
+	said, err := io.ReadAll(answer)
+	if string(said) != "ok" {
+		successor.Kill()
+		_, waited := successor.Wait()
+		if h.ctx.Err() != nil {
+			return errStopping
+		}
+		return errors.Join(errors.New("the new process did not come to serve"), err, waited)
+	}
+	if h.done(knot.ErrHandedOver); context.Cause(h.ctx) != knot.ErrHandedOver {
+		successor.Signal(syscall.SIGTERM) // it serves already, and stops as we do
+		successor.Release()
+		return errStopping
+	}
+	h.notify(fmt.Sprintf("MAINPID=%d\nREADY=1", pid))
+	h.admin.stop() // the successor answers for the service
+	h.log.Info("knot: handed over; the requests under way are answered here", "pid", pid)
+	successor.Release()
+	return nil
+}
+
+// start starts the successor, with the sockets. It says on answer that it serves.
+func (h *handover) start() (pid int, answer *os.File, err error) {
+	sockets, err := h.server.Sockets()
+	if err != nil {
+		return 0, nil, err
+	}
+	files := sockets
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	if len(sockets) == 0 {
+		return 0, nil, errors.New("there is nothing to hand over: it is not listening")
+	}
 	admin := "0"
 	if h.admin != nil {
 		file, err := h.admin.socket()
 		if err != nil {
-			return err
+			return 0, nil, err
 		}
-		admin, files = "1", append([]*os.File{write, file}, sockets...)
+		admin, files = "1", append([]*os.File{file}, files...)
 	}
+	answer, write, err := os.Pipe()
+	if err != nil {
+		return 0, nil, err
+	}
+	files = append([]*os.File{write}, files...)
 	shared := ""
 	if h.shared {
 		shared = ",shared"
@@ -170,32 +221,15 @@ func (h *handover) replace(patience time.Duration) error {
 		descriptors = append(descriptors, descriptor(f))
 	}
 	// Not by package os, which would make the sockets blocking, for us too.
-	pid, err := syscall.ForkExec(h.program, append([]string{h.program}, h.args...), &syscall.ProcAttr{
+	pid, err = syscall.ForkExec(h.program, append([]string{h.program}, h.args...), &syscall.ProcAttr{
 		Env:   append(os.Environ(), fmt.Sprintf("%s=%s,%d%s", inheritVariable, admin, len(sockets), shared)),
 		Files: descriptors,
 	})
-	for _, f := range files {
-		f.Close()
-	}
 	if err != nil {
-		return err
+		answer.Close()
+		return 0, nil, err
 	}
-	successor, err := os.FindProcess(pid)
-	if err != nil {
-		return err
-	}
-	answer.SetReadDeadline(time.Now().Add(patience))
-	said, err := io.ReadAll(answer)
-	if string(said) != "ok" {
-		successor.Kill()
-		_, waited := successor.Wait()
-		return errors.Join(errors.New("the new process did not come to serve"), err, waited)
-	}
-	h.notify(fmt.Sprintf("MAINPID=%d\nREADY=1", pid))
-	h.log.Info("knot: handed over; the requests under way are answered here", "pid", pid)
-	successor.Release()
-	h.done(knot.ErrHandedOver)
-	return nil
+	return pid, answer, nil
 }
 
 // descriptor is that of f, as it is: File.Fd would make it blocking.

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/knot"
 )
 
 // TestMain lets the test's program be knot.
@@ -217,18 +216,12 @@ func askUntil(stop chan struct{}, addr string, answers chan<- struct{}) error {
 
 // TestHandOverThatFails: the new program does not come to serve, and the old one goes on.
 func TestHandOverThatFails(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
-	listening := make(chan net.Addr, 1)
-	server := &knot.Server{Listening: func(addr net.Addr) { listening <- addr }}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ln) }()
-	addr := <-listening
+	server, addr := servesNothing(t)
 	for program, c := range map[string]struct {
 		pid  int
 		want string
 	}{"/bin/false": {2, "did not come to serve"}, "/none/knot": {2, "no such file"}, "/bin/true": {1, "this is process 1"}} {
-		h := &handover{pid: c.pid, program: program, server: server, notify: func(string) error { return nil }, done: func(error) { t.Error("ended") }}
+		h := &handover{pid: c.pid, program: program, server: server, notify: func(string) error { return nil }, ctx: t.Context(), done: func(error) { t.Error("ended") }}
 		if err := h.replace(time.Minute); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", program, err, c.want)
 		}
@@ -239,8 +232,6 @@ func TestHandOverThatFails(t *testing.T) {
 		resp.Body.Close()
 	}
 	http.DefaultClient.CloseIdleConnections()
-	server.Close()
-	<-ended
 }
 
 func TestInherit(t *testing.T) {
@@ -386,61 +377,4 @@ func TestStopProgress(t *testing.T) {
 	}
 	stop()
 	notifier{}.whenDone(context.Background(), &out, false, nil)() // it never ends
-}
-
-// TestUser: the port is open, and root's rights are gone.
-func TestUser(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can become somebody else")
-	}
-	public := t.TempDir()
-	for _, dir := range []string{public, filepath.Dir(public)} {
-		testenv.Must(t, os.Chmod(dir, 0o755))
-	}
-	os.WriteFile(filepath.Join(public, "open.txt"), []byte("open"), 0o644)
-	os.WriteFile(filepath.Join(public, "closed.txt"), []byte("closed"), 0o600)
-	c := knotCommand(t, "-root", public, "-addr", "127.0.0.1:0", "-quiet", "-loops", "2", "-user", "65534:65534")
-	out, err := c.StdoutPipe()
-	testenv.Must(t, err)
-	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
-		t.Skip("the test's program can't be run: ", err)
-	}
-	line, _ := bufio.NewReader(out).ReadString('\n')
-	url := regexp.MustCompile(`http://\S+`).FindString(line)
-	if url == "" {
-		t.Fatalf("%q, %v", line, c.Wait())
-	}
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
-	for _, want := range []string{"Uid:\t65534\t65534\t65534\t65534", "Gid:\t65534\t65534\t65534\t65534", "Groups:\t65534"} {
-		if !strings.Contains(string(status), want) {
-			t.Errorf("%q is not in %s", want, status)
-		}
-	}
-	for path, want := range map[string]int{"/open.txt": 200, "/closed.txt": 403} {
-		resp, err := http.Get(url + path)
-		if err != nil || resp.StatusCode != want {
-			t.Errorf("%s: %v, %v", path, resp, err)
-			continue
-		}
-		resp.Body.Close()
-	}
-	http.DefaultClient.CloseIdleConnections()
-	c.Process.Signal(syscall.SIGTERM)
-	testenv.Check(t, c.Wait())
-}
-
-func TestIdentities(t *testing.T) {
-	for _, test := range []struct {
-		text string
-		want identity
-		bad  bool
-	}{
-		{"root", identity{0, 0}, false}, {"0", identity{0, 0}, false}, {"54321", identity{54321, 54321}, false}, {"54321:7", identity{54321, 7}, false},
-		{"nobody-of-this-name", identity{}, true}, {"root:no-such-group", identity{}, true}, {"-5", identity{}, true}, {"", identity{}, true},
-	} {
-		if got, err := identityOf(test.text); (err != nil) != test.bad || !test.bad && got != test.want {
-			t.Errorf("%q: %v, %v", test.text, got, err)
-		}
-	}
 }

@@ -19,18 +19,19 @@ import (
 	"syscall"
 
 	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
 func main() {
+	if len(os.Args) > 1 {
+		if command := commands[os.Args[1]]; command != nil {
+			os.Exit(command(os.Args[2:], os.Stdin, os.Stdout, os.Stderr)) // a signal ends these
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
-	if len(os.Args) > 1 {
-		if command := commands[os.Args[1]]; command != nil {
-			os.Exit(command(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
-		}
-	}
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -44,10 +45,11 @@ const (
 // run is main with its surroundings as arguments: it serves until ctx ends and
 // returns the exit code. It must be called on a plain goroutine.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	set, err := parse(args, stdout)
+	out := &flaghelp.Output{Writer: stdout}
+	set, err := parse(args, out)
 	switch {
 	case errors.Is(err, flag.ErrHelp), errors.Is(err, errVersion):
-		return exitOK
+		return written(out, stderr)
 	case err != nil:
 		fmt.Fprintf(stderr, "knot: %v\nTry knot -help.\n", err)
 		return exitUsage
@@ -55,6 +57,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := serve(ctx, set, args, stdout, stderr); err != nil {
 		// The library's errors name their package, which is called as the program is.
 		fmt.Fprintln(stderr, "knot:", strings.TrimPrefix(explain(err, set), "knot: "))
+		return exitFailed
+	}
+	return exitOK
+}
+
+// written is the exit code after all that was asked for has been written to out.
+func written(out *flaghelp.Output, stderr io.Writer) int {
+	if out.Err != nil {
+		fmt.Fprintln(stderr, "knot:", out.Err)
 		return exitFailed
 	}
 	return exitOK
@@ -92,14 +103,11 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	}
 	defer onHangup(out, served.reloading(set, args, errorLog, secure.reload), errorLog, cancel)()
 	state := newHealth(server.Stats)
-	var admin *adminServer
-	if set.admin != "" {
-		server.Timed = true
-		if admin, err = listenAdmin(set.admin, from.admin, errorLog, served.stats, state.register, metricsPage(server, &served, state)); err != nil {
-			return err
-		}
-		defer admin.stop()
+	admin, err := set.openAdmin(&from, &served, state, errorLog)
+	if err != nil {
+		return err
 	}
+	defer admin.stop()
 	if len(from.sockets) == 0 {
 		if err := removeStale(server.Addr); err != nil {
 			return err
@@ -108,22 +116,27 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	if err := set.dropRights(&from); err != nil {
 		return err
 	}
+	if err := set.checkDump(); err != nil {
+		return err
+	}
 	server.Listeners = from.listeners(server.Addr)
 	if err := served.load(set, errorLog); err != nil {
 		return err
 	}
+	served.catchUp(set, args, errorLog)
 	systemd := notifier{os.Getenv("NOTIFY_SOCKET")}
 	var once sync.Once
 	server.Listening = func(addr net.Addr) {
 		once.Do(func() {
 			set.announce(stdout, addr, admin)
 			state.listening.Store(true)
+			admin.start()
 			from.serving()
 			systemd.notify("READY=1\nSTATUS=serving")
 		})
 	}
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
-	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, done: end}
+	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
 	defer upgrade.onUpgrade()()
 	defer systemd.whenDone(ctx, stdout, set.quiet, server.Conns)()
 	err = capriccio.Run(context.Background(), func(context.Context) error {
@@ -137,6 +150,16 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		}
 	}
 	return err
+}
+
+// openAdmin serves the admin address, if there is to be one.
+func (set *settings) openAdmin(from *inheritance, served *running, state *health, log *slog.Logger) (*adminServer, error) {
+	if set.admin == "" {
+		from.admin.Close() // else clients would wait there for ever
+		return nil, nil
+	}
+	set.server.Timed = true
+	return listenAdmin(set.admin, from.admin, log, served.stats, state.register, metricsPage(set.server, served, state))
 }
 
 // options are those of the runtime.

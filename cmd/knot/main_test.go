@@ -135,6 +135,23 @@ func TestErrorsAreClear(t *testing.T) {
 	}
 }
 
+// TestDumpThatCouldNotBeWritten: it is told at the start, and not to the one who sends the signal.
+func TestDumpThatCouldNotBeWritten(t *testing.T) {
+	ended, end := context.WithCancel(context.Background())
+	end() // so that it stops if it starts
+	for path, want := range map[string]string{
+		"/nonexist/x":               "knot: -dump: stat /nonexist: no such file or directory",
+		"/nonexist/":                "knot: -dump: stat /nonexist: no such file or directory",
+		sampleSite + "/notes.txt/x": "/notes.txt: not a directory",
+	} {
+		var stderr bytes.Buffer
+		code := run(ended, []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-dump", path}, io.Discard, &stderr)
+		if code != exitFailed || !strings.Contains(stderr.String(), want) {
+			t.Errorf("-dump %s: code %d, %q; want %q", path, code, &stderr, want)
+		}
+	}
+}
+
 func TestTooFewDescriptorsAreExplained(t *testing.T) {
 	set := &settings{server: &knot.Server{Addr: ":80"}}
 	err := &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("socket", syscall.EMFILE)}

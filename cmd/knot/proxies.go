@@ -110,6 +110,9 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
 		p.Check = &proxy.Check{Path: k.Path, Host: k.Host, Fall: k.Fall, Rise: k.Rise}
 		take("check.every", k.Every, &p.Check.Every)
 		take("check.timeout", k.Timeout, &p.Check.Timeout)
+		if p.Check.Every < 0 || p.Check.Timeout < 0 {
+			errs = append(errs, errors.New("check: every and timeout must be above 0"))
+		}
 	}
 	if f := c.FastCGI; f != nil {
 		p.FastCGI = &proxy.FastCGI{Root: f.Root, Index: f.Index, Split: f.Split, Set: f.Set}
@@ -137,11 +140,33 @@ func outgoing(sites []config.Site) (sum int) {
 	return sum
 }
 
-// proxyStats are those of the backends of all sites.
+// over reports whether its backends have nothing under way any more.
+func (b *built) over() bool {
+	return b.retired.Load() && !slices.ContainsFunc(b.proxies, func(p *proxy.Proxy) bool {
+		return slices.ContainsFunc(p.Stats(), func(s proxy.BackendStats) bool { return s.Outstanding > 0 })
+	})
+}
+
+// proxyStats are those of the backends of all sites, with what is under way since before a reload.
 func (r *running) proxyStats() (all []proxy.BackendStats) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if now := r.now.Load(); now != nil {
 		for _, p := range now.proxies {
 			all = append(all, p.Stats()...)
+		}
+	}
+	r.before = slices.DeleteFunc(r.before, (*built).over)
+	for _, b := range r.before {
+		for _, p := range b.proxies {
+			for _, s := range p.Stats() {
+				if s.Outstanding > 0 {
+					gets := slices.ContainsFunc(all, func(o proxy.BackendStats) bool { return o.Name == s.Name && o.Up })
+					all = append(all, proxy.BackendStats{
+						Name: s.Name, Failures: make(map[string]uint64), Outstanding: s.Outstanding, Tunnels: s.Tunnels, Up: gets,
+					})
+				}
+			}
 		}
 	}
 	return all

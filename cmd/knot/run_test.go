@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -106,25 +107,54 @@ func TestHangupWithoutALogFile(t *testing.T) {
 	}
 }
 
-// TestTerminalGone: only a terminal that was hung up is one.
-func TestTerminalGone(t *testing.T) {
+// openTerminal opens a pseudo-terminal.
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Skip("no pseudo-terminals here:", err)
 	}
-	defer master.Close()
+	t.Cleanup(func() { master.Close() })
 	fd := int(master.Fd())
 	testenv.Must(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-	slave, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY)
+	number, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY)
 	if errno != 0 {
 		t.Skip("TIOCGPTPEER:", errno)
 	}
-	defer unix.Close(int(slave))
-	if terminalGone(int(slave)) {
+	slave = os.NewFile(number, "terminal")
+	t.Cleanup(func() { slave.Close() })
+	return master, slave
+}
+
+// TestHashEndsOnSignal: one is enough while knot waits for the password.
+func TestHashEndsOnSignal(t *testing.T) {
+	_, terminal := openTerminal(t)
+	c := knotCommand(t, "hash", "alice")
+	c.Stdin = terminal
+	stderr, err := c.StderrPipe()
+	testenv.Must(t, err)
+	testenv.Must(t, c.Start())
+	if line, err := bufio.NewReader(stderr).ReadString('\n'); !strings.Contains(line, "Password") {
+		t.Errorf("it says %q, %v", line, err)
+	}
+	c.Process.Signal(syscall.SIGTERM)
+	patience := time.AfterFunc(time.Minute, func() { c.Process.Kill() })
+	defer patience.Stop()
+	c.Wait()
+	if status := c.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGTERM {
+		t.Errorf("it ends with %v", c.ProcessState)
+	}
+}
+
+// TestTerminalGone: only a terminal that was hung up is one.
+func TestTerminalGone(t *testing.T) {
+	master, terminal := openTerminal(t)
+	slave := int(terminal.Fd())
+	if terminalGone(slave) {
 		t.Error("gone while it is there")
 	}
 	master.Close()
-	if !terminalGone(int(slave)) {
+	if !terminalGone(slave) {
 		t.Error("not gone after a hang-up")
 	}
 	null, err := os.Open(os.DevNull)
@@ -142,6 +172,25 @@ func TestErrorsNameKnotOnce(t *testing.T) {
 	args := []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-cache", "1000000000GB", "-cache-file-max", "1KB"}
 	if code := run(context.Background(), args, io.Discard, &stderr); code != exitFailed || !strings.HasPrefix(stderr.String(), "knot: no address space") {
 		t.Errorf("exit code %d, %q", code, stderr.String())
+	}
+}
+
+// TestOutputThatFails: what was asked for and could not be written is no success.
+func TestOutputThatFails(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	testenv.Must(t, err)
+	defer full.Close()
+	for _, args := range [][]string{{"-help"}, {"-version"}, {"hash", "ann"}} {
+		var stderr testenv.Buffer
+		code := exitOK
+		if command := commands[args[0]]; command != nil {
+			code = command(args[1:], strings.NewReader("secret\n"), full, &stderr)
+		} else {
+			code = run(context.Background(), args, full, &stderr)
+		}
+		if code != exitFailed || !strings.Contains(stderr.String(), "knot: write /dev/full: no space left on device") {
+			t.Errorf("%q: exit code %d, %q", args, code, stderr.String())
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -26,6 +27,8 @@ type built struct {
 	files   []*knot.Files   // of each site
 	clients []*site.Clients // of those sites that have a limit
 	proxies []*proxy.Proxy
+
+	retired atomic.Bool // nobody is served by them any more; tunnels may go on; atomic
 }
 
 func (b *built) close() {
@@ -40,7 +43,13 @@ func (b *built) close() {
 // A running is what is served at the moment. Safe from anywhere.
 type running struct {
 	sites site.Switch
-	now   atomic.Pointer[built]
+	now   atomic.Pointer[built] // changed with mu held
+
+	mu     sync.Mutex
+	before []*built // those whose proxies may have something under way; guarded by mu
+	again  bool     // a reload was asked for before the first load; guarded by mu
+
+	reloads sync.Mutex // held by reload
 }
 
 // load serves what set says from now on. What was served is closed when nobody is by it any more.
@@ -49,12 +58,20 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	b.hosts.OnRetire(func() { go b.close() }) // not on a loop
+	b.hosts.OnRetire(func() {
+		b.retired.Store(true)
+		go b.close() // not on a loop
+	})
 	for _, p := range b.proxies {
 		p.Start()
 	}
-	r.now.Store(b)
+	r.mu.Lock()
+	r.before = slices.DeleteFunc(r.before, (*built).over)
+	if before := r.now.Swap(b); before != nil && len(before.proxies) > 0 {
+		r.before = append(r.before, before)
+	}
 	r.sites.Set(b.hosts)
+	r.mu.Unlock()
 	return nil
 }
 
@@ -89,8 +106,18 @@ func (r *running) tooOften() (n uint64) {
 
 // reload reads the configuration file again and serves the sites that it has now. If something is
 // wrong with it, what is served stays as it is. Of flags, which can't change while knot runs, it
-// says which ones would. set is what knot was started with, from args.
+// says which ones would. set is what knot was started with, from args. Before anything is served, when root's
+// rights may not be given up yet, it only notes for catchUp that it was called.
 func (r *running) reload(set *settings, args []string, log *slog.Logger) {
+	r.reloads.Lock()
+	defer r.reloads.Unlock()
+	r.mu.Lock()
+	early := r.now.Load() == nil
+	r.again = r.again || early
+	r.mu.Unlock()
+	if early {
+		return
+	}
 	fresh, err := parse(args, io.Discard)
 	if err == nil {
 		err = r.load(fresh, log)
@@ -102,6 +129,17 @@ func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 	log.Info("knot: the configuration was read again", "file", set.config, "sites", len(fresh.sites))
 	if changed := changedValues(set.values, fresh.values); len(changed) > 0 {
 		log.Warn("knot: these keys of the configuration take effect when knot is started anew", "keys", strings.Join(changed, ", "))
+	}
+}
+
+// catchUp does what reload was called for before the first load.
+func (r *running) catchUp(set *settings, args []string, log *slog.Logger) {
+	r.mu.Lock()
+	again := r.again
+	r.again = false
+	r.mu.Unlock()
+	if again {
+		r.reload(set, args, log)
 	}
 }
 
@@ -118,7 +156,10 @@ func (r *running) reloading(set *settings, args []string, log *slog.Logger, secu
 	}
 }
 
-// changedValues are the names whose values differ, but for those of the sites.
+// ofFiles are flags about files, which sites take up when they are opened: at each reading of the configuration.
+var ofFiles = []string{"cache", "cache-file-max", "open-files", "revalidate"}
+
+// changedValues are the names whose values differ, but for those that the sites go by.
 func changedValues(before, after []config.Value) (names []string) {
 	values := make(map[string]string)
 	for _, v := range before {
@@ -132,7 +173,9 @@ func changedValues(before, after []config.Value) (names []string) {
 	}
 	names = append(names, slices.Collect(maps.Keys(values))...)
 	slices.Sort(names)
-	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(ofOneSite, name) })
+	return slices.DeleteFunc(names, func(name string) bool {
+		return slices.Contains(ofOneSite, name) || slices.Contains(ofFiles, name)
+	})
 }
 
 // build opens the sites. The error is about all that is wrong with them.
@@ -211,7 +254,7 @@ func openFiles(set *settings, c *config.Site, rules []site.HeaderRule) (*knot.Fi
 	fc := set.files
 	if n := len(set.sites); n > 1 {
 		fc.CacheBytes = divided(fc.CacheBytes, int64(n))
-		fc.OpenFiles = int(divided(int64(fc.OpenFiles), int64(n)))
+		fc.OpenFiles = int(divided(int64(openFilesOf(fc.OpenFiles)), int64(n)))
 		if fc.CacheBytes > 0 {
 			fc.CacheFileMax = min(fc.CacheFileMax, fc.CacheBytes)
 		}
@@ -242,6 +285,16 @@ func openFiles(set *settings, c *config.Site, rules []site.HeaderRule) (*knot.Fi
 		return nil, fmt.Errorf("the files of %s can't be opened: this user has no right to %s", c.Root, from)
 	}
 	return nil, err
+}
+
+// openFilesOf is how many files all sites together keep open: 0 is the default, which is that of one site
+// (knot.FilesConfig).
+func openFilesOf(given int) int {
+	var limit syscall.Rlimit
+	if given != 0 || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return given
+	}
+	return int(max(16, min(limit.Cur/64, 4096)))
 }
 
 // divided is the n-th part of a limit, of which what is not positive stands for something else.

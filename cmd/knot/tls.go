@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -120,7 +121,6 @@ func (t *tlsSettings) open(errorLog *slog.Logger) (s secured, err error) {
 		if keyring, err = knot.LoadTLS(files); err != nil {
 			return secured{}, err
 		}
-		warnOfExpiry(keyring, errorLog)
 		s.config = keyring.Config()
 		s.reload, s.stop = t.keepFresh(keyring, errorLog)
 	}
@@ -135,44 +135,32 @@ func (t *tlsSettings) open(errorLog *slog.Logger) (s secured, err error) {
 
 // keepFresh reads the files again from time to time, until stop is called, and on reload.
 func (t *tlsSettings) keepFresh(keyring *knot.TLSKeyring, errorLog *slog.Logger) (reload, stop func()) {
+	expiry := &expiryLog{expires: keyring.Expires, log: errorLog}
+	expiry.look(time.Now(), true)
 	report := func(err error) {
 		if err != nil {
 			errorLog.Error("knot: the certificates can't be read again; the old ones stay in use", "error", err)
 			return
 		}
 		errorLog.Info("knot: the certificates have changed")
-		warnOfExpiry(keyring, errorLog)
+		expiry.look(time.Now(), true)
 	}
 	reload = func() {
 		if changed, err := keyring.Reload(); changed || err != nil {
 			report(err)
 		}
 	}
-	if t.reload == 0 {
-		return reload, func() {}
-	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		keyring.Watch(ctx, t.reload, report)
-	}()
+	tick := time.NewTicker(expiryEvery)
+	var all sync.WaitGroup
+	all.Go(func() { expiry.watch(ctx, tick.C) })
+	if t.reload > 0 {
+		all.Go(func() { keyring.Watch(ctx, t.reload, report) })
+	}
 	return reload, func() {
 		cancel()
-		<-ended
-	}
-}
-
-// soon is how long before its end a certificate is warned of: authorities that give them for 90 days
-// renew them 30 days before.
-const soon = 14 * 24 * time.Hour
-
-func warnOfExpiry(keyring *knot.TLSKeyring, errorLog *slog.Logger) {
-	switch end := keyring.Expires(); {
-	case time.Now().After(end):
-		errorLog.Error("knot: a certificate has expired", "at", end)
-	case time.Until(end) < soon:
-		errorLog.Warn("knot: a certificate expires soon", "at", end)
+		tick.Stop()
+		all.Wait()
 	}
 }
 

@@ -16,19 +16,17 @@ import (
 
 // config is how the sources are loaded.
 func (set *settings) config(patterns []string, tests bool) plan.Config {
-	cfg := plan.Config{
+	return plan.Config{
 		Patterns: patterns, Tests: tests, BuildFlags: set.buildFlags(),
 		Rewrite: set.rewrite, Annotations: set.annotations, All: set.all,
 	}
-	return cfg
 }
 
 func (set *settings) buildFlags() []string {
-	var flags []string
-	if set.tags != "" {
-		flags = append(flags, "-tags="+set.tags)
+	if set.tags == "" {
+		return nil
 	}
-	return flags
+	return []string{"-tags=" + set.tags}
 }
 
 // A rewriting is a plan and the sources that were changed for it.
@@ -77,7 +75,7 @@ func (set *settings) place(prog *plan.Program, rw *rewrite.Rewriter, patterns []
 		rw.SetBefore(text, dir)
 	}
 	for round := 1; ; round++ {
-		setRewriter(prog, rw)
+		prog.Refuse(rw.Refused)
 		p, err := prog.Place(set.maxPath, set.minChunk)
 		if err != nil || set.allocate || round > maxRounds {
 			return p, err
@@ -143,7 +141,7 @@ func errorLines(text []byte) string {
 }
 
 // remark matches what the compiler says with -m=2.
-var remark = regexp.MustCompile(`^[^ ]+:\d+:\d+: (  |can inline|cannot inline|inlining|leaking|moved to heap|parameter|mark |.* escapes to heap|.* does not escape|.* capturing by|.*ignoring self-assignment)`)
+var remark = regexp.MustCompile(`^.+?:\d+:\d+: (  |can inline|cannot inline|inlining|leaking|moved to heap|parameter|mark |.* escapes to heap|.* does not escape|.* capturing by|.*ignoring self-assignment)`)
 
 // overlay writes the changed sources to a folder, which remove takes away again.
 func (set *settings) overlay(r *rewriting, part string) (file string, remove func(), err error) {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
 
 // Exit codes.
@@ -45,8 +46,12 @@ func leaveLinks() {
 
 // run does what the command line says and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	set, c, err := parse(args, stdout, stderr)
+	out := &flaghelp.Output{Writer: stdout}
+	set, c, err := parse(args, out, stderr)
 	switch {
+	case errors.Is(err, errHelp) && out.Err != nil:
+		fmt.Fprintln(stderr, "stackplan:", out.Err)
+		return exitFailed
 	case errors.Is(err, errHelp):
 		return exitOK
 	case err != nil:
@@ -54,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "Try stackplan -help.")
 		return exitFailed
 	}
-	set.ctx = ctx
+	set.ctx, set.stdout = ctx, stdout // as it is: the go command may write to it as well
 	code := exitFailed
 	if c.name != "build" { // go build makes the folder, and a file in a folder
 		err = set.checkOutputs()

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +38,19 @@ func TestHelp(t *testing.T) {
 	testenv.Golden(t, "help.txt", all.Bytes())
 }
 
+// What was asked for and could not be written is no success.
+func TestHelpThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	testenv.Must(t, err)
+	defer full.Close()
+	for _, args := range [][]string{{"-help"}, {"help", "report"}, {"version"}} {
+		var stderr bytes.Buffer
+		if code := run(context.Background(), args, full, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("%q: exit status %d, %q", args, code, &stderr)
+		}
+	}
+}
+
 func TestWrongCommandLines(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -55,13 +70,51 @@ func TestWrongCommandLines(t *testing.T) {
 		{"build -rewrite= ./x", "want one or more"},
 		{"static -dump testdata/no-such-file ./x", "no such file"},
 		{"build ./no-such-folder", "no-such-folder"},
+		{"report ./no-such-folder", "stackplan report: "},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, stdout, stderr := stackplan(strings.Fields(c.args)...)
 			if code != exitFailed || stdout != "" || !strings.Contains(stderr, c.want) {
 				t.Errorf("exit status %d; it said %q and %q, want %q in the latter", code, stdout, stderr, c.want)
 			}
+			if strings.Contains(stderr, " -: ") {
+				t.Errorf("it names a place where it knows none: %q", stderr)
+			}
 		})
+	}
+}
+
+func TestErrorsAreToldFromRemarksInFoldersWithBlanks(t *testing.T) {
+	said := "# example.com/x\n../my folder/x.go:1:6: can inline f with cost 3 as: func() {}\n../my folder/x.go:2:1:   from y\n../my folder/x.go:9:2: undefined: z\n"
+	if got, want := errorLines([]byte(said)), "# example.com/x\n../my folder/x.go:9:2: undefined: z"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A link, a pipe and a device are what they were, also if root writes to them.
+func TestWriteFileLeavesWhatIsNoFile(t *testing.T) {
+	write := func(name string) {
+		t.Helper()
+		testenv.Must(t, writeFile(name, func(w io.Writer) error { _, err := io.WriteString(w, "text"); return err }))
+	}
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	testenv.Must(t, os.WriteFile(file, []byte("a longer one"), 0o644))
+	testenv.Must(t, os.Symlink("file", link))
+	write(link)
+	if text, err := os.ReadFile(file); err != nil || string(text) != "text" {
+		t.Errorf("what the link leads to holds %q, %v", text, err)
+	}
+	r, w, err := os.Pipe()
+	testenv.Must(t, err)
+	defer r.Close()
+	write(fmt.Sprintf("/proc/self/fd/%d", w.Fd()))
+	testenv.Must(t, w.Close())
+	if text, err := io.ReadAll(r); err != nil || string(text) != "text" {
+		t.Errorf("through the pipe came %q, %v", text, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("%v are in the folder, %v", left, err)
 	}
 }
 

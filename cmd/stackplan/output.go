@@ -32,8 +32,19 @@ func (set *settings) write(f func(io.Writer) error) error {
 	return writeFile(set.out, f)
 }
 
-// writeFile writes a file, which is replaced only if all goes well.
+// writeFile writes a file, which is replaced only if all goes well. Of a link, what it leads to is replaced; a device
+// or a pipe is written to.
 func writeFile(name string, f func(io.Writer) error) error {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		to, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(to), to.Close())
+	}
+	if final, err := filepath.EvalSymlinks(name); err == nil {
+		name = final
+	}
 	part, err := os.CreateTemp(filepath.Dir(name), ".stackplan-")
 	if err != nil {
 		return err

@@ -8,9 +8,6 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/rewrite"
 )
 
-// setRewriter tells the planner which calls can't be rewritten.
-func setRewriter(prog *plan.Program, rw *rewrite.Rewriter) { prog.Refuse(rw.Refused) }
-
 func runReport(set *settings) (int, error) {
 	prog, err := plan.LoadContext(set.ctx, set.config(set.patterns, false))
 	if err != nil {
@@ -39,6 +36,6 @@ func runReport(set *settings) (int, error) {
 		if set.json {
 			return report.WriteJSON(w)
 		}
-		return report.WriteText(w, plan.TextOptions{Verbose: set.verbose})
+		return report.WriteText(w, set.verbose)
 	})
 }

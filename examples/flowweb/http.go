@@ -16,7 +16,7 @@ import (
 func request(head []byte) (req *http.Request, status int) {
 	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
 	switch {
-	case err != nil || req.ContentLength > 0:
+	case err != nil || req.ContentLength != 0: // what comes behind it would be taken for a request
 		return nil, http.StatusBadRequest
 	case req.Method != "GET" && req.Method != "HEAD":
 		return nil, http.StatusMethodNotAllowed

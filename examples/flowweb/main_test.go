@@ -88,6 +88,7 @@ func client(t *testing.T, url, big string) {
 	}
 	for request, status := range map[string]string{
 		"nonsense\r\n\r\n": "400",
+		"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n":                             "400",
 		"GET / HTTP/1.1\r\n" + strings.Repeat("X: y\r\n", 4000):                                       "431",
 		"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /none HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n": "200",
 	} {

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"strings"
@@ -79,9 +80,7 @@ type conn struct {
 
 // wait has commands called when there is something to read.
 func (c *conn) wait() {
-	if c.server.idle > 0 {
-		c.c.SetReadDeadline(time.Now().Add(c.server.idle))
-	}
+	c.server.await(c.c)
 	if err := c.c.OnReadable(c.run); err != nil {
 		c.close()
 	}
@@ -109,15 +108,7 @@ var pool = sync.Pool{New: func() any {
 // commands is a task: it carries out what has been sent, and gives the buffers back.
 func (c *conn) commands() {
 	b := pool.Get().(*buffers)
-	b.r.Reset(c.c)
-	b.w.Reset(c.c)
-	var err error
-	for first := true; err == nil && (first || b.r.Buffered() > 0); first = false {
-		err = b.p.command(c.server.store, b.r, b.w)
-	}
-	if flushed := b.w.Flush(); err == nil {
-		err = flushed
-	}
+	err := c.server.converse(c.c, b)
 	b.r.Reset(nil)
 	b.w.Reset(nil)
 	pool.Put(b)
@@ -126,4 +117,33 @@ func (c *conn) commands() {
 		return
 	}
 	c.wait()
+}
+
+// A stream is what a conversation takes of a connection.
+type stream interface {
+	io.ReadWriter
+	SetReadDeadline(time.Time) error
+}
+
+// await lets the client be idle from now on.
+func (s *server) await(c stream) {
+	if s.idle > 0 {
+		c.SetReadDeadline(time.Now().Add(s.idle))
+	}
+}
+
+// converse carries out commands until there is none in the buffer. An error ends the connection.
+func (s *server) converse(c stream, b *buffers) (err error) {
+	b.r.Reset(c)
+	b.w.Reset(c)
+	for first := true; err == nil && (first || b.r.Buffered() > 0); first = false {
+		if !first {
+			s.await(c) // a client that sends without a pause is not idle
+		}
+		err = b.p.command(s.store, b.r, b.w)
+	}
+	if flushed := b.w.Flush(); err == nil {
+		err = flushed
+	}
+	return err
 }

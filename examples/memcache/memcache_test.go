@@ -57,6 +57,15 @@ func TestCommands(t *testing.T) {
 		{"set a 0 0 3\r\ntoo long\r\n", "CLIENT_ERROR bad data chunk\r\n"},
 		{"set a 0 0 1\r\na\r\nset a 0 0 101\r\n" + strings.Repeat("x", 101) + "\r\nget a\r\n",
 			"STORED\r\nSERVER_ERROR object too large for cache\r\nEND\r\n"},
+		{"set a 0 0 1\r\na\r\nadd a 0 0 101\r\n" + strings.Repeat("x", 101) + "\r\nget a\r\n",
+			"STORED\r\nSERVER_ERROR object too large for cache\r\nVALUE a 0 1\r\na\r\nEND\r\n"},
+		{"set a 0 0 1\r\na\r\nreplace a 0 0 101\r\n" + strings.Repeat("x", 101) + "\r\nget a\r\n",
+			"STORED\r\nSERVER_ERROR object too large for cache\r\nVALUE a 0 1\r\na\r\nEND\r\n"},
+		{"set a 0 0 1\r\na\r\nappend a 0 0 101\r\n" + strings.Repeat("x", 101) + "\r\nget a\r\n",
+			"STORED\r\nSERVER_ERROR object too large for cache\r\nVALUE a 0 1\r\na\r\nEND\r\n"},
+		{"set a 0 0 1\r\na\r\ncas a 0 0 101 1\r\n" + strings.Repeat("x", 101) + "\r\nget a\r\n",
+			"STORED\r\nSERVER_ERROR object too large for cache\r\nVALUE a 0 1\r\na\r\nEND\r\n"},
+		{"set a 0 0 101 noreply\r\n" + strings.Repeat("x", 101) + "\r\nget a\r\n", "END\r\n"},
 		{"set a 0 0 100\r\n" + strings.Repeat("x", 100) + "\r\nappend a 0 0 1\r\ny\r\n", "STORED\r\nSERVER_ERROR object too large for cache\r\n"},
 		{"get " + strings.Repeat("k", 251) + "\r\n", "CLIENT_ERROR bad command line format\r\n"},
 		{"get " + strings.Repeat("k", maxLine) + "\r\nversion\r\n", fmt.Sprintf("CLIENT_ERROR line of more than %d bytes\r\n", maxLine)},
@@ -79,6 +88,12 @@ func TestItemsExpireAndAreFlushedInTime(t *testing.T) {
 	now = now.Add(40 * time.Second)
 	if got := talk(s, "get long\r\nset new 0 0 1\r\nc\r\nget new\r\n"); got != "END\r\nSTORED\r\nVALUE new 0 1\r\nc\r\nEND\r\n" {
 		t.Errorf("after 50 s: %q", got)
+	}
+	// What a flush has let go does not come back with the next one, whether it has been asked for or not.
+	talk(s, "set old 0 0 1\r\nd\r\nflush_all 10\r\n")
+	now = now.Add(20 * time.Second)
+	if got := talk(s, "flush_all 100\r\nget old new\r\n"); got != "OK\r\nEND\r\n" {
+		t.Errorf("after a flush that came and one that will come: %q", got)
 	}
 }
 
@@ -138,6 +153,23 @@ func TestAnswersDoNotWaitForData(t *testing.T) {
 				t.Errorf("before the data came %q, %v; want %q", got, err, c.want)
 			}
 		})
+	}
+}
+
+// A talker is a client that has sent all at once.
+type talker struct {
+	io.Reader
+	io.Writer
+	deadlines int
+}
+
+func (t *talker) SetReadDeadline(time.Time) error { t.deadlines++; return nil }
+
+func TestClientsThatSendWithoutAPauseAreNotIdle(t *testing.T) {
+	s := &server{store: newStore(10_000, 100, time.Now), idle: time.Hour}
+	c := &talker{Reader: strings.NewReader("version\r\nversion\r\nversion\r\n"), Writer: io.Discard}
+	if err := s.converse(c, pool.Get().(*buffers)); err != nil || c.deadlines != 2 {
+		t.Errorf("%v, and %d deadlines; want one before each command but the first, for which wait has set it", err, c.deadlines)
 	}
 }
 

@@ -141,8 +141,12 @@ func (p *protocol) write(s *store, r *bufio.Reader, w *bufio.Writer, name string
 		return errQuit
 	}
 	if size > int64(s.largest) {
-		s.remove(args[0]) // what was there before is not true any more
-		w.WriteString("SERVER_ERROR object too large for cache\r\n")
+		if name == "set" {
+			s.remove(args[0]) // what was there before is not true any more
+		}
+		if !quiet {
+			w.WriteString("SERVER_ERROR object too large for cache\r\n")
+		}
 		return skip(r, w, size+2)
 	}
 	if err := answerFirst(r, w, size+2); err != nil {

@@ -73,12 +73,16 @@ func (sh *shard) find(key []byte, now time.Time) *item {
 	if i == nil {
 		return nil
 	}
-	flushed := !sh.flush.IsZero() && !now.Before(sh.flush) && i.stored.Before(sh.flush)
-	if flushed || !now.Before(i.expires) {
+	if sh.flushed(i, now) || !now.Before(i.expires) {
 		sh.drop(i)
 		return nil
 	}
 	return i
+}
+
+// flushed reports whether a flush that has come covers i. Caller holds mu.
+func (sh *shard) flushed(i *item, now time.Time) bool {
+	return !sh.flush.IsZero() && !now.Before(sh.flush) && i.stored.Before(sh.flush)
 }
 
 // use puts i where the item is that was used last. Caller holds mu.
@@ -204,17 +208,19 @@ func (s *store) remove(key []byte) bool {
 	return i != nil
 }
 
-// flush lets everything that has been stored go, after a time.
+// flush lets everything that has been stored go, after a time. It takes the place of a flush that has not come yet.
 func (s *store) flush(after time.Duration) {
-	at := s.now().Add(after)
-	for i := range s.shards {
-		sh := &s.shards[i]
+	now := s.now()
+	for n := range s.shards {
+		sh := &s.shards[n]
 		sh.mu.Lock()
-		if sh.flush = at; after == 0 {
-			sh.flush = time.Time{}
-			for sh.list.next != &sh.list {
-				sh.drop(sh.list.next)
+		for i := sh.list.next; i != &sh.list; i = i.next {
+			if after == 0 || sh.flushed(i, now) {
+				sh.drop(i)
 			}
+		}
+		if sh.flush = now.Add(after); after == 0 {
+			sh.flush = time.Time{}
 		}
 		sh.mu.Unlock()
 	}

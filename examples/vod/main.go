@@ -78,7 +78,7 @@ func (m *movie) due(sent int64) time.Duration {
 
 // at is where in the file a connection is that began with from and has got sent.
 func (m *movie) at(from, sent int64) int64 {
-	return (from/pieceSize*pieceSize + sent) % m.size
+	return (from/pieceSize*pieceSize%m.size + sent) % m.size
 }
 
 const responseHead = "HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nConnection: close\r\n\r\n"

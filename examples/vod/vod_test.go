@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -37,6 +38,9 @@ func TestWhenWhatIsDue(t *testing.T) {
 	}
 	if got := m.at(pieceSize+5, 6*pieceSize); got != 3*pieceSize {
 		t.Errorf("at is %d, want %d: whole pieces, round and round", got, 3*pieceSize)
+	}
+	if got := m.at(math.MaxInt64, 2*pieceSize); got != pieceSize {
+		t.Errorf("at is %d, want %d: far behind the end too", got, pieceSize)
 	}
 }
 

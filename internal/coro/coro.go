@@ -152,6 +152,15 @@ func (c *Coro) Enter(yield func(struct{}) bool) {
 // to it that this is to, and that the one that was there is parked where to was. Besides,
 // iter.Pull passes a Goexit on to a goroutine that waits in next but not to one that
 // waits in yield; if next is due, the leaving goroutine first takes that turn itself.
+//
+// With L for the leaving one, and Z for the one that waits in L's own slot:
+//
+//	                  own slot of L     slot q         running
+//	at first               Z              to              L
+//	L enters q             Z              L               to    finds a note (bounce) in q: on to own
+//	to enters own          to             L               Z     finds a note in own: on to q
+//	Z enters q             to             Z               L
+//	L returns              ─              Z               to
 func (c *Coro) Leave(to *Party, goexit bool) {
 	q := to.at
 	if q == &c.own {

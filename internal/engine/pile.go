@@ -101,7 +101,7 @@ func (e *Entrance) As(kind, detail uint32) error {
 
 func (l *Loop) passDoors(x *extension) error {
 	for i, p := range l.piles {
-		if p.limit == 0 || !p.leads(x) {
+		if p.limit == 0 || !p.leads(x) || x.heading&(1<<i) != 0 { // the last: it has been let in before
 			p.goes(x)
 			continue
 		}
@@ -363,7 +363,7 @@ func (l *Loop) clarify(p *pile) (afresh bool) {
 	if !p.isMost() {
 		return afresh
 	}
-	p.kind, p.waiting = p.most, 0
+	p.kind, p.waiting, p.late = p.most, 0, 0 // late are of all kinds, from a limit before
 	l.eachOf(p, math.MaxInt, func(*Task) { p.waiting++ })
 	return true
 }

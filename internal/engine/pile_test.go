@@ -266,6 +266,108 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 	}
 }
 
+// When one kind of work has become most of what waits at a node that was limited as a whole before, those of all kinds
+// that came too late for that limit count no more.
+func TestAKindOfWorkIsCountedAfreshAfterALimitOnAll(t *testing.T) {
+	e := entrance(t, "test")
+	a := &limiter{}
+	withLimiter(t, a, func(l *Loop, look func()) {
+		var wg WaitGroup
+		var things []*WaitGroup // that tasks wait for, each for its own
+		come := func(n int, kinds ...uint32) {
+			for range n {
+				for _, k := range kinds {
+					wg.Go(func() {
+						e.Enter()
+						defer e.Leave()
+						if err := e.As(k, 0); err != nil {
+							t.Error(err)
+							return
+						}
+						thing := new(WaitGroup)
+						thing.Add(1)
+						things = append(things, thing)
+						thing.Wait()
+					})
+				}
+			}
+			look()
+		}
+		come(9, 1) // nothing is known of these
+		l.Watch(NodeID(ReasonWaitGroup))
+		look()
+		come(10, 1, 2, 3, 4, 5)
+		p := l.piles[0]
+		if p.kind != 0 || p.waiting != 59 {
+			t.Fatalf("kind %d is watched, %d wait; want all, 59", p.kind, p.waiting)
+		}
+		a.limit = 1
+		look()
+		look() // without those that have been there
+		if a.waiting[0] != 0 {
+			t.Errorf("%d wait that came in time, want 0", a.waiting[0])
+		}
+		a.limit = 0
+		look()
+		come(30, 2)
+		if p.kind != 2 || a.waiting[0] != 49 || p.late != 0 {
+			t.Errorf("kind %d is watched, %d wait that came in time, %d late; want kind 2, 49 and none", p.kind, a.waiting[0], p.late)
+		}
+		for _, thing := range things {
+			thing.Done()
+		}
+		wg.Wait()
+	})
+}
+
+// A task that says twice what it does, as it knows more of it by then, has one place on the way to where there is a limit.
+func TestATaskHasOnePlaceOnItsWayToAPile(t *testing.T) {
+	e := entrance(t, "test")
+	a := &limiter{}
+	withLimiter(t, a, func(l *Loop, look func()) {
+		var lock Mutex
+		var wg WaitGroup
+		come := func(n int, do func()) {
+			for range n {
+				wg.Go(func() {
+					e.Enter()
+					defer e.Leave()
+					do()
+				})
+			}
+			look()
+		}
+		waits := func() {
+			if err := e.As(7, 0); err != nil {
+				t.Error(err)
+			}
+			lock.Lock()
+			lock.Unlock()
+		}
+		lock.Lock()
+		come(20, waits)
+		l.Watch(NodeID(ReasonMutex))
+		come(20, waits) // so it is known where they go
+		a.limit = 100
+		look()
+		come(5, func() {
+			for _, detail := range []uint32{0, 8} {
+				if err := e.As(7, detail); err != nil {
+					t.Error(err)
+				}
+			}
+			if x := l.cur.extra(); x.heading != 1 {
+				t.Errorf("the piles that it is on the way to are %b, want the first", x.heading)
+			}
+		})
+		if p := l.piles[0]; p.heading != 0 {
+			t.Errorf("%d are on the way after all have left, want 0", p.heading)
+		}
+		lock.Unlock()
+		wg.Wait()
+	})
+}
+
 // Of very many tasks only the newest are looked at: then all of the node is watched, once.
 func TestWatchingDoesNotLookAtAllTasks(t *testing.T) {
 	withLimiter(t, &limiter{limit: 1}, func(l *Loop, look func()) {

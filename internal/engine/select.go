@@ -69,14 +69,23 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 	}
 	s := new(selection)
 	w := selfOn(l)
-	defer w.Release()
 	var few [8]any
-	nodes := few[:0]
+	nodes, waits := few[:0], false
+	defer func() {
+		if waits { // it ends the task, or panics: nothing of it may stay with a channel, a context or the wheel
+			for i, c := range cases {
+				c.dequeue(l, nodes[i], false)
+			}
+		}
+		w.Release()
+	}()
 	for i, c := range cases {
 		nodes = append(nodes, c.enqueue(w, s, i))
 	}
 	exitAll(l, guards)
+	waits = true
 	err := w.Wait(ReasonSelect, s)
+	waits = false
 	fired := int(s.fired.Load()) - 1
 	for i, c := range cases {
 		if e := c.dequeue(l, nodes[i], i == fired); i == fired {

@@ -3,11 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -226,4 +228,59 @@ func TestSelectWithOneCaseTwice(t *testing.T) {
 			t.Errorf("TrySend = %v, %v", ok, err)
 		}
 	})
+}
+
+func TestDoneCaseOfNoContext(t *testing.T) {
+	mustPanic(t, "DoneCase of a nil context", func() {
+		var none context.Context
+		DoneCase(none)
+	})
+}
+
+// A hookedContext counts what waits for its end, which does not come.
+type hookedContext struct {
+	context.Context
+	done  chan struct{}
+	hooks atomic.Int32
+}
+
+func (c *hookedContext) Done() <-chan struct{} { return c.done }
+
+func (c *hookedContext) AfterFunc(func()) (stop func() bool) {
+	c.hooks.Add(1)
+	return func() bool { c.hooks.Add(-1); return true }
+}
+
+// A Select that does not return leaves nothing behind: one that panics, as the task has locked its thread, and one
+// that the end of the runtime ends.
+func TestASelectThatDoesNotReturnLeavesNothing(t *testing.T) {
+	rt, check := closing(t, 1, shortGrace)
+	ctx := &hookedContext{Context: context.Background(), done: make(chan struct{})}
+	c := NewChan[int](0)
+	wait := func() { Select(c.RecvCase(nil), AfterCase(time.Hour), DoneCase(ctx)) }
+	left := func(when string, wheel int) {
+		t.Helper()
+		if n := ctx.hooks.Load(); n != 0 || wheel != 0 || c.recvq.head != nil {
+			t.Errorf("%s: %d timers and %d watches over the context are left, in the channel: %v", when, wheel, n, c.recvq.head != nil)
+		}
+	}
+	if coro.Exact { // thread locks are seen
+		testenv.Check(t, rt.Go(func() {
+			mustPanic(t, "a Select with a locked thread", func() {
+				runtime.LockOSThread()
+				wait()
+			})
+			left("refused", CurrentLoop().wheel.count)
+		}).Join())
+	}
+	rt.Go(func() {
+		for {
+			wait() // and ignores that it is cancelled
+		}
+	})
+	waitParked(t, rt, 1, ReasonSelect)
+	rt.Close()
+	<-rt.Loop(0).stopped
+	left("ended", rt.Loop(0).wheel.count)
+	check()
 }

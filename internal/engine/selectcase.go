@@ -8,8 +8,14 @@ import (
 // Cases of a Select that are no communications.
 
 // DoneCase is a Case that can go on when ctx has ended; the error of Select is then that of ctx, and
-// its cause. The end of the calling task's own context needs no case: it ends every Select.
-func DoneCase(ctx context.Context) Case { return doneCase{ctx} }
+// its cause. The end of the calling task's own context needs no case: it ends every Select. It panics
+// if ctx is nil.
+func DoneCase(ctx context.Context) Case {
+	if ctx == nil {
+		panic("task: DoneCase of a nil context") // Select would find out where its channels are locked
+	}
+	return doneCase{ctx}
+}
 
 type doneCase struct{ ctx context.Context }
 

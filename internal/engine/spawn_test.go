@@ -72,6 +72,10 @@ func TestCurrentByKindOfCaller(t *testing.T) {
 	<-done
 }
 
+type errand struct{}
+
+func (*errand) run() {}
+
 func TestNamesAndNumbers(t *testing.T) {
 	rt := newRuntime(t, 2)
 	seen := map[uint64]bool{}
@@ -91,6 +95,11 @@ func TestNamesAndNumbers(t *testing.T) {
 	}
 	if n := fromTask.Name(); !strings.Contains(n, "TestNamesAndNumbers") {
 		t.Errorf("unnamed task is called %q, want the name of its function", n)
+	}
+	method := rt.Go(new(errand).run)
+	method.Join()
+	if n := method.Name(); n != "engine.(*errand).run" {
+		t.Errorf("the task of a method is called %q", n)
 	}
 	var grouped, watched string
 	run(t, rt, func() {

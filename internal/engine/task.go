@@ -7,11 +7,13 @@ import (
 	"reflect"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // ErrShutdown is the cause with which the tasks of a runtime are cancelled when it is
@@ -155,13 +157,14 @@ func (t *Task) Name() string {
 	return nameOf(e.name, reflect.ValueOf(t.fn).Pointer())
 }
 
-// nameOf is given, or else the name of the function with that code.
+// nameOf is given, or else the name of the function with that code: without the folders of its package, and
+// without what the compiler puts behind that of a method value.
 func nameOf(given string, code uintptr) string {
 	if given != "" {
 		return given
 	}
 	if f := runtime.FuncForPC(code); f != nil {
-		return f.Name()
+		return funcname.Short(strings.TrimSuffix(f.Name(), "-fm"))
 	}
 	return "task"
 }

@@ -42,3 +42,30 @@ func TestDescriptorsAgreeWithTheConnectionsOfAServer(t *testing.T) {
 		}
 	}
 }
+
+// When the limit of the process is changed from outside all runtimes go by the new one, unless the program has set its own.
+func TestDescriptorsFollowTheProcess(t *testing.T) {
+	defer engine.Descriptors.SetLimit(engine.Descriptors.Limit())
+	engine.Descriptors.SetLimit(1000) // as it was at the start
+	process := int64(1000)
+	var all [2]Feed
+	for i := range all {
+		all[i].cfg.Descriptors = func() int64 { return process }
+	}
+	const nothing = -2
+	for i, c := range []struct{ process, program, want int64 }{
+		{1000, nothing, 1000}, {4000, nothing, 4000}, {2000, nothing, 2000}, {0, nothing, 2000},
+		{2000, 500, 500}, {3000, nothing, 500}, {3000, -1, -1}, {3000, 0, 3000}, {5000, nothing, 5000},
+	} {
+		process = c.process
+		if c.program != nothing {
+			engine.Descriptors.SetLimit(c.program)
+		}
+		for k := range all {
+			all[k].followDescriptors()
+			if got := engine.Descriptors.Limit(); got != c.want {
+				t.Errorf("step %d, runtime %d: the limit is %d, want %d", i, k, got, c.want)
+			}
+		}
+	}
+}

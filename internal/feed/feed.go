@@ -41,6 +41,9 @@ type Config struct {
 	// Probe says where what is known of memory is read. The zero value: of this process
 	// and this machine.
 	Probe probe.Config
+	// Descriptors is how many descriptors the process may have at present, 0 if any number: others may change that
+	// (prlimit(1)). nil: their limit is not followed.
+	Descriptors func() int64
 	// Collect is what runs the garbage collector when nothing else does; nil: runtime.GC.
 	Collect func()
 }
@@ -69,6 +72,7 @@ type Feed struct {
 	resource   []int                       // ResourceID by index in engine.Resources, -1: none
 	learnt     time.Duration               // when the graph was last looked at
 	flows      uint64                      // and how many steps the loops had made
+	followed   int64                       // what followDescriptors has found last; 0: nothing
 	counts     bool                        // tasks inside take what is counted
 	complained bool
 	self       *selfWatch

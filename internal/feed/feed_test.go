@@ -110,6 +110,71 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	}
 }
 
+// A limit that the program takes back holds nobody up any more, be it that none is known or that it is to be found; and
+// it may be set again.
+func TestALimitMayBeTakenBack(t *testing.T) {
+	slots, err := engine.NewResource("taken back", "")
+	testenv.Must(t, err)
+	defer slots.SetLimit(0)
+	rt, s := fed(t, 1, 1, Config{Policy: Resource})
+	defer rt.Close()
+	testenv.Must(t, rt.Go(func() { slots.Acquire(10) }).Join())
+	defer slots.Release(10)
+	for i, c := range []struct {
+		set   int64
+		limit float64
+		state sched.State
+	}{
+		{10, 10, sched.AtLimit}, {0, 0, sched.Low}, {10, 10, sched.AtLimit}, {-1, 0, sched.Low}, {0, 0, sched.Low},
+		{-1, 0, sched.Low}, {40, 40, sched.Low}, {10, 10, sched.AtLimit},
+	} {
+		slots.SetLimit(c.set)
+		for k := range 2 { // it is watched from the first on
+			n := 2*i + k + 1
+			s.tick(rt.Now()+time.Duration(n)*learnEvery, uint64(n), heap(rt))
+		}
+		var r sched.Report
+		s.ledger.Report(&r)
+		if got := r.Resources[watched(t, s, slots)]; got.Limit != c.limit || got.State != c.state || got.Used != 10 {
+			t.Errorf("step %d, after SetLimit(%d): %+v; want 10 of %v in use, %v", i, c.set, got, c.limit, c.state)
+		}
+	}
+}
+
+// A resource that has the name of something that is watched already is left out, and nothing else.
+func TestANameThatIsTaken(t *testing.T) {
+	same, err := engine.NewResource(probe.Heap, "")
+	testenv.Must(t, err)
+	other, err := engine.NewResource("after a taken name", "")
+	testenv.Must(t, err)
+	for _, r := range []*engine.Resource{same, other} {
+		r.SetLimit(10)
+		defer r.SetLimit(0)
+	}
+	rt, s := fed(t, 1, 1, Config{Policy: Resource})
+	defer rt.Close()
+	testenv.Must(t, rt.Go(func() {
+		for _, r := range []*engine.Resource{same, other} {
+			r.Acquire(1)
+			r.Release(1)
+		}
+	}).Join())
+	s.tick(rt.Now()+learnEvery, 1, nil)
+	watched(t, s, other)
+	_, err = s.ledger.Add(sched.Spec{Name: probe.GC, Limit: 1})
+	testenv.Must(t, err)
+	readings := heap(rt)
+	slices.Reverse(readings)
+	if err := s.observe(rt.Now()+2*learnEvery, readings); err == nil {
+		t.Error("no error although a reading has the name of a resource")
+	}
+	var r sched.Report
+	s.ledger.Report(&r)
+	if used := r.Resources[s.memory].Used; used != 1<<20 {
+		t.Errorf("%v of the heap are in use, want %v: it was read after what can't be watched", used, 1<<20)
+	}
+}
+
 // watched is where a resource is in predictions.
 func watched(t *testing.T, s *Feed, r *engine.Resource) int {
 	t.Helper()

@@ -3,6 +3,7 @@ package feed
 import (
 	"log/slog"
 	"math"
+	"os"
 	"runtime/debug"
 	"sync"
 )
@@ -31,6 +32,10 @@ type processLimit struct {
 }
 
 var ofProcess = processLimit{set: debug.SetMemoryLimit}
+
+// limitGiven reports whether the environment has a memory limit, or says that there is to be none. To the Go runtime an
+// empty GOMEMLIMIT is as good as none.
+func limitGiven() bool { return os.Getenv("GOMEMLIMIT") != "" }
 
 func newHeapLimit(log *slog.Logger, of *processLimit, given bool) *heapLimit {
 	of.mu.Lock()

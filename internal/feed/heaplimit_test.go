@@ -50,6 +50,16 @@ func TestHeapLimitFollowsTheContainer(t *testing.T) {
 	}
 }
 
+// An empty GOMEMLIMIT, as from a variable of a compose file that nobody has set, is none.
+func TestAnEmptyLimitIsNone(t *testing.T) {
+	for value, want := range map[string]bool{"": false, "off": true, "512MiB": true} {
+		t.Setenv("GOMEMLIMIT", value)
+		if got := limitGiven(); got != want {
+			t.Errorf("GOMEMLIMIT=%q is a limit: %v, want %v", value, got, want)
+		}
+	}
+}
+
 // What the program sets while it runs is its own from then on.
 func TestHeapLimitGivesWay(t *testing.T) {
 	limit := int64(math.MaxInt64)

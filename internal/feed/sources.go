@@ -2,7 +2,6 @@ package feed
 
 import (
 	"errors"
-	"os"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -28,8 +27,8 @@ func (s *Feed) addHeap() error {
 	return err
 }
 
-// observe takes what the probe has read.
-func (s *Feed) observe(now time.Duration, readings []probe.Reading) error {
+// observe takes what the probe has read. What can't be watched does not keep it from the others.
+func (s *Feed) observe(now time.Duration, readings []probe.Reading) (err error) {
 	for _, r := range readings {
 		id, known := s.readings[r.Name]
 		if !known {
@@ -45,9 +44,10 @@ func (s *Feed) observe(now time.Duration, readings []probe.Reading) error {
 					spec.Of = probe.Memory
 				}
 			}
-			var err error
-			if id, err = s.ledger.Add(spec); err != nil {
-				return err
+			var wrong error
+			if id, wrong = s.ledger.Add(spec); wrong != nil {
+				err = errors.Join(err, wrong)
+				continue
 			}
 			s.readings[r.Name] = id
 		}
@@ -56,20 +56,23 @@ func (s *Feed) observe(now time.Duration, readings []probe.Reading) error {
 			s.ledger.Observe(now, id, r.Value)
 		}
 	}
-	return nil
+	return err
 }
 
 // addDeclared takes up the resources that the program has declared, if they have a limit and have not been
-// taken up yet. A limit below 0 is to be found. Those that only other runtimes take of are left alone.
-func (s *Feed) addDeclared() error {
+// taken up yet. A limit below 0 is to be found. Those that only other runtimes take of are left alone, and so are
+// those that can't be watched, as they have the name of something that is.
+func (s *Feed) addDeclared() (err error) {
 	for i, r := range engine.Resources() {
 		if i == len(s.resource) {
 			s.resource = append(s.resource, -1)
 		}
 		limit := float64(r.Limit())
 		switch {
-		case s.resource[i] >= 0:
+		case s.resource[i] >= 0 && limit > 0:
 			s.ledger.SetLimit(sched.ResourceID(s.resource[i]), limit)
+		case s.resource[i] >= 0: // the program has taken it back, or there was none
+			s.ledger.Unlimit(sched.ResourceID(s.resource[i]), limit < 0)
 		case limit != 0 && s.rt.Counts(r):
 			spec := sched.Spec{Name: r.Name(), Limit: max(limit, 0)}
 			if r == engine.Descriptors {
@@ -78,15 +81,30 @@ func (s *Feed) addDeclared() error {
 					spec.Target, spec.Margin = descriptorsTarget(r.Limit())
 				}
 			}
-			id, err := s.ledger.Add(spec)
-			if err != nil {
-				return err
+			id, wrong := s.ledger.Add(spec)
+			if wrong != nil {
+				err = errors.Join(err, wrong)
+				continue
 			}
 			s.resource[i] = int(id)
 			s.sources = append(s.sources, source{id, r})
 		}
 	}
-	return nil
+	return err
+}
+
+// followDescriptors takes up how many descriptors the process may have, unless the program has said how many.
+func (s *Feed) followDescriptors() {
+	if s.cfg.Descriptors == nil {
+		return
+	}
+	n, limit := s.cfg.Descriptors(), engine.Descriptors.Limit()
+	if n > 0 && (limit == 0 || limit == n || limit == s.followed) { // n: another runtime has been faster
+		if limit != n {
+			engine.Descriptors.SetLimit(n)
+		}
+		s.followed = n
+	}
 }
 
 // descriptorsTarget is how far to go with descriptors, and how much less lets go again, as
@@ -113,8 +131,7 @@ func (s *Feed) Start(rt *engine.Runtime) {
 		}
 	}
 	p := probe.New(cfg)
-	_, given := os.LookupEnv("GOMEMLIMIT")
-	limit := newHeapLimit(s.cfg.Log, &ofProcess, given)
+	limit := newHeapLimit(s.cfg.Log, &ofProcess, limitGiven())
 	// What there is of memory is known before anybody is let in.
 	s.tick(rt.Now(), 0, p.Read(rt.Now()))
 	limit.follow(p.ContainerLimit())
@@ -245,6 +262,7 @@ func (s *Feed) tick(now time.Duration, steps uint64, readings []probe.Reading) {
 	}
 	if now-s.learnt >= learnEvery && steps != s.flows {
 		s.learnt, s.flows = now, steps
+		s.followDescriptors()
 		err = errors.Join(err, s.addDeclared())
 		s.learn()
 		total, count := s.cfg.Graph.ReadyDelays()

@@ -66,6 +66,21 @@ func Wanted(f *flag.Flag, err error) string {
 	return err.Error()
 }
 
+// An Output notes the first error of what is written through it: a text that was asked for, like the help, and
+// could not be written is no success. It is used by one goroutine.
+type Output struct {
+	io.Writer
+	Err error
+}
+
+func (o *Output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.Err == nil {
+		o.Err = err
+	}
+	return n, err
+}
+
 // Write explains the flags of these names, separated by blanks: each beside its name, in lines of 80
 // columns, with its default unless that is nothing.
 func Write(w io.Writer, flags *flag.FlagSet, names string) {

@@ -176,6 +176,7 @@ func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
 func (a *Admission) next(now time.Duration, e *entrance, q *Queue, tight bool) Verdict {
 	e.line.Gone(q.Gone)
 	e.line.Look(now, q.Waiting, q.Inside, tight)
+	e.line.stopped = min(e.line.stopped, q.Oldest) // what was before counts for nobody, be it that none was in line
 	if q.Left && e.line.LetsGo(q.Refusing) {
 		return Refuse
 	}

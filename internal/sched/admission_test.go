@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // newGate returns a gate to a resource of 100, of which each task holds 10.
@@ -259,5 +261,36 @@ func TestLedgerAndGatesFromManyGoroutines(t *testing.T) {
 	l.Tick(time.Hour)
 	if got := stateOf(l, r); math.Abs(got.Used-49) > 0.5 {
 		t.Errorf("%+v, want what was observed last", got)
+	}
+}
+
+// Nobody waits for longer than longestWait, also if nobody came for an hour after the last that was in line had been
+// turned away or had given up. A pause of the process does not count.
+func TestTimeWithoutAnybodyInLineIsNoPause(t *testing.T) {
+	for _, pause := range []time.Duration{0, 12 * time.Second} {
+		a := NewAdmission(0, true, nil)
+		now := time.Second
+		next := func(waited time.Duration) Verdict {
+			a.Piled(now, 0, engine.PileQueue{Waiting: 1, Departed: 1, Quickest: time.Millisecond}) // somebody moves
+			return a.Next(now, engine.MaxEntrances, &Queue{Waiting: 1, Full: true, Oldest: waited})
+		}
+		if v := next(0); v != Defer {
+			t.Fatalf("there is no room, and the verdict is %v, want %v", v, Defer)
+		}
+		now += time.Hour
+		came, paused := now, time.Duration(0)
+		const step = 100 * time.Millisecond
+		for refused := false; !refused; now += step {
+			waited := now - came
+			if pause > 0 && paused == 0 && waited >= time.Second {
+				paused, now = step+pause, now+pause // since the last look
+				waited += pause
+			}
+			refused = next(waited) == Refuse
+			if late := waited > longestWait+paused; refused != late {
+				t.Errorf("one that has waited %v, and the process stood still for %v of it, is refused: %v, want %v", waited, paused, refused, late)
+				break
+			}
+		}
 	}
 }

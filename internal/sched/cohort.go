@@ -50,6 +50,7 @@ type Cohort struct {
 	crowded   Node
 	crowd     bool // crowded is to be put in between
 	crowds    bool // some node may be
+	claims    bool // some node is exclusive
 
 	clock     uint64 // cycles charged
 	refreshed time.Duration
@@ -185,7 +186,25 @@ func (c *Cohort) PassOver(n Node) {
 func (c *Cohort) AnyOrder() bool { return false }
 
 // Charge is part of Policy.
-func (c *Cohort) Charge(_ Node, cycles uint64) { c.clock += cycles }
+func (c *Cohort) Charge(_ Node, cycles uint64) {
+	c.clock += cycles
+	if c.claims {
+		c.giveUp(&c.current)
+		c.giveUp(&c.suspended)
+	}
+}
+
+// giveUp ends a cohort at an exclusive node that has no more ready tasks: the loop may sleep before the next Tick, and
+// others may wait for the node.
+func (c *Cohort) giveUp(r *run) {
+	if !r.on {
+		return
+	}
+	if nd := &c.nodes[r.node]; nd.ready == 0 && nd.mine {
+		r.left = 0
+		nd.release()
+	}
+}
 
 // Tick is part of Policy.
 func (c *Cohort) Tick(now time.Duration) {
@@ -388,6 +407,7 @@ func (c *Cohort) node(n Node) *cohortNode {
 			s := c.cfg.Stage(n)
 			nd.claim, nd.rank, nd.crowd = s.Claim, s.Rank, s.Waiting
 			c.crowds = c.crowds || s.Waiting > 0
+			c.claims = c.claims || s.Claim != nil
 			if s.Longest > 0 {
 				nd.overdue = cyclesIn(s.Longest, c.cfg.Cycles)
 			}

@@ -120,6 +120,23 @@ func (l *Ledger) SetLimit(r ResourceID, limit float64) {
 	l.version.Add(1)
 }
 
+// Unlimit takes the given limit of r back: nobody knows any more how much there is of it. find: it is to be found from
+// now on, or goes on to be.
+func (l *Ledger) Unlimit(r ResourceID, find bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(r)
+	if a == nil || a.spec.Limit == 0 && find == (a.knee != nil) {
+		return
+	}
+	a.spec.Limit, a.limit, a.trend, a.knee = 0, math.Inf(1), 0, nil
+	if find {
+		a.knee = &Knee{}
+	}
+	a.judge()
+	l.version.Add(1)
+}
+
 // Observe records that at the time now so much of r was in use; less than 0 counts as 0.
 // What is not a finite number is ignored, and so is a time before the last.
 func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {

@@ -229,6 +229,42 @@ func TestExclusiveNodeRunsOnOneLoopAtATime(t *testing.T) {
 	}
 }
 
+// A loop whose tasks at an exclusive node have run gives it up with the last step, as it may sleep then.
+func TestExclusiveNodeIsGivenUpWithItsLastStep(t *testing.T) {
+	for name, make := range map[string]func(loop int, of func(Node) Stage) Policy{
+		"cohort":   func(loop int, of func(Node) Stage) Policy { return NewCohort(CohortConfig{Loop: loop, Stage: of}) },
+		"resource": func(loop int, of func(Node) Stage) Policy { return NewResource(ResourceConfig{Loop: loop, Stage: of}) },
+	} {
+		var woken []int
+		claim := NewClaim(func(loop int) { woken = append(woken, loop) })
+		of := func(n Node) Stage {
+			if n == 1 {
+				return Stage{Claim: claim}
+			}
+			return Stage{}
+		}
+		a, b := make(0, of), make(1, of)
+		ready(a, 1, 1)
+		ready(b, 1)
+		for left := 1; left >= 0; left-- {
+			if n, ok := a.Next(); n != 1 || !ok {
+				t.Fatalf("%s: loop 0 runs %d, %v; want 1", name, n, ok)
+			}
+			if n, ok := b.Next(); ok {
+				t.Errorf("%s: loop 1 runs %d while loop 0 works there", name, n)
+			}
+			a.Charge(1, 10)
+			if (len(woken) > 0) != (left == 0) {
+				t.Errorf("%s: woken %v when loop 0 has %d more tasks there", name, woken, left)
+			}
+		}
+		b.Tick(time.Second)
+		if n, ok := b.Next(); n != 1 || !ok {
+			t.Errorf("%s: loop 1 runs %d, %v while loop 0 sleeps; want 1", name, n, ok)
+		}
+	}
+}
+
 // An overdue node that another loop works at is left out, and asked for later.
 func TestOverdueExclusiveNode(t *testing.T) {
 	claim := NewClaim(nil)

@@ -54,6 +54,7 @@ type Resource struct {
 	left    int // tasks of the cohort
 	loans   []loan
 	passed  bool // current is not to be next
+	claims  bool // some node is exclusive
 	until   uint64
 	pending uint64 // cycles that current has used and is yet to be charged for
 	clock   uint64 // cycles charged in all
@@ -191,6 +192,9 @@ func (p *Resource) Charge(n Node, cycles uint64) {
 	p.clock += cycles
 	if n == p.current {
 		p.pending += cycles
+		if p.claims && int(n) < len(p.nodes) && p.nodes[n].mine && p.nodes[n].ready == 0 {
+			p.endCohort() // the loop may sleep before the next Tick, and others wait for the node
+		}
 		return
 	}
 	p.stride.Charge(n, cycles)
@@ -397,6 +401,7 @@ func (p *Resource) node(n Node) *resourceNode {
 		if p.cfg.Stage != nil {
 			nd.claim = p.cfg.Stage(n).Claim
 			nd.gated = nd.claim != nil
+			p.claims = p.claims || nd.gated
 		}
 	}
 	return nd

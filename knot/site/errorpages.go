@@ -22,7 +22,8 @@ const (
 )
 
 // ErrorPages are files of a site that are sent as the pages of errors. They are kept in memory and
-// read again while they are used, at most once a second, so a change shows from the second use on.
+// read again while they are used, at most once a second and by one goroutine for each, so a change
+// shows from the second use on.
 // Links in them are followed as far as they stay below the root. Safe from anywhere.
 type ErrorPages struct {
 	root  string
@@ -35,6 +36,7 @@ type errorPage struct {
 	ctype   string
 	content atomic.Pointer[[]byte] // atomic
 	read    atomic.Int64           // when it was read last, in nanoseconds since 1970; atomic
+	reading atomic.Bool            // somebody reads it, for which a disk may take any time; atomic
 	failing atomic.Bool            // it could not be read; atomic
 }
 
@@ -50,6 +52,7 @@ func OpenErrorPages(root string, files map[string]string, log *slog.Logger) (*Er
 			return nil, fmt.Errorf("%q is not the status of an error; want 400 to 599, 4xx, 5xx or default", status)
 		}
 		page := &errorPage{name: strings.TrimPrefix(path, "/"), ctype: knot.ContentType(path)}
+		page.read.Store(time.Now().UnixNano())
 		if err := page.load(root); err != nil {
 			return nil, fmt.Errorf("error page for %s: %w", status, err)
 		}
@@ -69,7 +72,6 @@ func errorStatus(text string) bool {
 
 // load reads the page. It blocks.
 func (e *errorPage) load(root string) error {
-	e.read.Store(time.Now().UnixNano())
 	file, err := os.OpenInRoot(root, e.name)
 	if err != nil {
 		return err
@@ -101,7 +103,8 @@ func (p *ErrorPages) page(status int) (ctype string, content []byte) {
 		}
 	}
 	now, last := time.Now().UnixNano(), e.read.Load()
-	if now-last > int64(errorPageAge) && e.read.CompareAndSwap(last, now) {
+	if now-last > int64(errorPageAge) && !e.reading.Load() && e.read.CompareAndSwap(last, now) {
+		e.reading.Store(true) // nobody else gets here within a second
 		go p.refresh(e)
 	}
 	return e.ctype, *e.content.Load()
@@ -109,6 +112,7 @@ func (p *ErrorPages) page(status int) (ctype string, content []byte) {
 
 // refresh reads a page again; the old one stays in use if that fails.
 func (p *ErrorPages) refresh(e *errorPage) {
+	defer e.reading.Store(false)
 	err := e.load(p.root)
 	if failed := err != nil; e.failing.Swap(failed) != failed && failed {
 		p.log.Error("knot: an error page can't be read any more; the old one is still sent", "page", e.name, "error", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"golang.org/x/sys/unix"
 )
 
 // lay writes files below a new folder.
@@ -245,6 +246,28 @@ func TestErrorPages(t *testing.T) {
 			t.Errorf("%v is taken", bad)
 		}
 	}
+}
+
+// TestErrorPageOnAFolderThatHangs: there is one goroutine, and so one thread, that waits for it.
+func TestErrorPageOnAFolderThatHangs(t *testing.T) {
+	root := lay(t, map[string]string{"404.html": "not here"})
+	pages, err := OpenErrorPages(root, map[string]string{"404": "/404.html"}, slog.New(slog.DiscardHandler))
+	testenv.Must(t, err)
+	page, path := pages.pages["404"], filepath.Join(root, "404.html")
+	testenv.Must(t, os.Remove(path))
+	testenv.Must(t, unix.Mkfifo(path, 0o600)) // opening it waits for one that writes
+	for i := range 3 {
+		page.read.Store(0) // long ago
+		if _, text := pages.page(404); string(text) != "not here" {
+			t.Errorf("%q", text)
+		}
+		if begun := page.read.Load() != 0; begun != (i == 0) {
+			t.Errorf("use %d: it is being read once more: %v", i, begun)
+		}
+	}
+	writer, err := os.OpenFile(path, os.O_WRONLY, 0)
+	testenv.Must(t, err)
+	writer.Close()
 }
 
 func TestFallback(t *testing.T) {

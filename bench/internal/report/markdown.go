@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ func (r *Report) WriteMarkdown(w io.Writer, picture string, ours ...string) erro
 		}
 		fmt.Fprintf(&b, "- %s\n", note)
 	}
-	for _, what := range sortedKeys(r.Env.Skipped) {
+	for _, what := range slices.Sorted(maps.Keys(r.Env.Skipped)) {
 		reason, _, _ := strings.Cut(r.Env.Skipped[what], "\n")
 		fmt.Fprintf(&b, "- skipped: %s: %s\n", what, reason)
 	}

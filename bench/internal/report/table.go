@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -25,7 +26,7 @@ func (r *Report) WriteTable(w io.Writer, ours ...string) error {
 	for _, note := range r.Env.Notes {
 		fmt.Fprintf(w, "\nnote: %s", note)
 	}
-	for _, what := range sortedKeys(r.Env.Skipped) {
+	for _, what := range slices.Sorted(maps.Keys(r.Env.Skipped)) {
 		reason, more, _ := strings.Cut(r.Env.Skipped[what], "\n")
 		if more != "" {
 			reason += " …"
@@ -145,13 +146,4 @@ func Number(v float64) string {
 		rest = "." + rest
 	}
 	return sign + whole + rest
-}
-
-func sortedKeys(m map[string]string) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

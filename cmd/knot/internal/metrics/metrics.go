@@ -20,7 +20,7 @@ type Source struct {
 	Server   func() knot.Stats
 	Files    func() knot.FilesStats
 	TooOften func() uint64 // requests refused as their clients ask too often
-	LogLost  func() uint64 // lines of the access log that were dropped
+	LogLost  func() uint64 // lines of the access log that were lost
 	Backends func() []proxy.BackendStats
 	Graph    func() *bgraph.Snapshot // nil while there is none
 	Ready    func() error            // nil: new requests are welcome
@@ -43,7 +43,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	responses  = desc("responses_total", "Responses by the class of their status.", "class")
-	errorsSent = desc("errors_total", "Responses that report an error, by status; only those that the server sends itself.", "status")
+	errorsSent = desc("errors_total", "Responses that report an error, by status: those statuses that the server uses itself. Responses of backends count too.", "status")
 	bodyBytes  = desc("response_body_bytes_total", "Bytes of response bodies.")
 	durations  = desc("request_duration_seconds", "Time from the end of a request's head to the end of its response.")
 
@@ -82,7 +82,7 @@ var (
 	backendTunnels   = desc("backend_tunnels", "Tunnels of those.", "backend")
 	backendUp        = desc("backend_up", "1: it gets requests.", "backend")
 
-	logLost = desc("access_log_lost_lines_total", "Lines of the access log that were dropped because it could not be written fast enough.")
+	logLost = desc("access_log_lost_lines_total", "Lines of the access log that were lost because it could not be written, or not fast enough.")
 )
 
 // States are those of a resource.

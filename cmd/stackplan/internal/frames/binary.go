@@ -28,15 +28,12 @@ type Func struct {
 	Frame     int  // the most bytes that it takes below the stack pointer at its entry
 	Calls     []Call
 	Inlined   []Inlined // each function once
-	Lines     []Line    // by PC; where the call instructions stand in the source
 }
 
 // A Call is a direct call or a jump to another function.
 type Call struct {
-	PC     uint64
 	Target int // index in Binary.Funcs
 	Depth  int // bytes between the stack pointers at the entries of caller and target
-	Tail   bool
 	In     int // index in Func.Inlined of the function whose source it is, -1: Func's own
 	Line   int // in the file of that function
 }
@@ -46,12 +43,6 @@ type Inlined struct {
 	Name      string
 	File      string
 	StartLine int
-}
-
-// A Line is a line of which a Func has code.
-type Line struct {
-	In   int // see Call
-	Line int
 }
 
 // ErrNotGo is returned for files that hold no Go program in a format that is known.

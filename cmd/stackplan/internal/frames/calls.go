@@ -111,7 +111,7 @@ func (s *scanner) found(pc, target uint64, tail bool, push int) {
 	if tail {
 		push = 0
 	}
-	c := Call{PC: s.f.Entry + pc, Target: to, Tail: tail, In: -1}
+	c := Call{Target: to, In: -1}
 	c.Depth = int(valueAt(s.sp, pc, int32(s.f.Frame))) + push
 	c.Line = int(valueAt(s.lines, pc, 0))
 	if call := valueAt(s.inl, pc, -1); call >= 0 {

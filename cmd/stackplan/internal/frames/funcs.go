@@ -63,10 +63,6 @@ func (t *table) readPlaces(f *Func, raw *rawFunc, size uint64) error {
 	if err != nil {
 		return fmt.Errorf("inlined calls: %w", err)
 	}
-	lines, err := t.pcvalues(raw.fields[fieldPCLine], size, nil)
-	if err != nil {
-		return fmt.Errorf("lines: %w", err)
-	}
 	if len(files) > 0 {
 		f.File = t.file(raw, files[0].value)
 	}
@@ -74,10 +70,10 @@ func (t *table) readPlaces(f *Func, raw *rawFunc, size uint64) error {
 	if off, ok := raw.funcdata(funcdataInlTree); ok {
 		p.tree = t.im.at(t.im.funcdata + uint64(off))
 	}
-	return p.walk(inl, lines)
+	return p.walk(inl)
 }
 
-// places collects the inlined functions and the lines of one function.
+// places collects the inlined functions of one function.
 type places struct {
 	t      *table
 	f      *Func
@@ -89,21 +85,12 @@ type places struct {
 	byFunc map[Inlined]int
 }
 
-// walk goes through the code in steps in which neither line nor function changes.
-func (p *places) walk(inl, lines []span) error {
-	seen := make(map[Line]bool)
-	for pc := uint64(0); pc < p.size; {
-		next := min(p.size, endOf(inl, pc), endOf(lines, pc), endOf(p.files, pc))
-		in, err := p.inlined(valueAt(inl, pc, -1), pc)
-		if err != nil {
+// walk goes through the code in steps in which neither file nor function changes.
+func (p *places) walk(inl []span) error {
+	for pc := uint64(0); pc < p.size; pc = min(p.size, endOf(inl, pc), endOf(p.files, pc)) {
+		if _, err := p.inlined(valueAt(inl, pc, -1), pc); err != nil {
 			return err
 		}
-		l := Line{In: in, Line: int(valueAt(lines, pc, 0))}
-		if !seen[l] {
-			seen[l] = true
-			p.f.Lines = append(p.f.Lines, l)
-		}
-		pc = next
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ type Atomic struct {
 // blockingCalls are functions of the standard library that block the thread's goroutine. System calls are not among
 // them: nothing says which take long.
 var blockingCalls = []string{
-	"(*sync.Mutex).Lock", "(*sync.RWMutex).Lock", "(*sync.RWMutex).RLock", "(*sync.WaitGroup).Wait", "(*sync.Cond).Wait", "time.Sleep",
+	"(*sync.Mutex).Lock", "(*sync.RWMutex).Lock", "(*sync.RWMutex).RLock", "(*sync.rlocker).Lock", "(*sync.WaitGroup).Wait", "(*sync.Cond).Wait",
+	"time.Sleep",
 }
 
 // Atomics looks into each function that has an AtomicMark. A mark that is above nothing but a function
@@ -113,22 +114,41 @@ func (fl *flow) atomic(a Atomic, forms []*ssa.Function) Atomic {
 		for _, wait := range fl.nativeWaits(f) {
 			a.Waits = append(a.Waits, way(f, wait))
 		}
+		called := fl.reflected(f)
 		for call := range callsOf(f) {
-			for _, to := range fl.callees(f, call) {
-				if _, known := from[to]; known {
-					continue
-				}
-				from[to] = f
-				if fl.p.src.parker(to) {
-					a.Waits = append(a.Waits, way(f, linkName(to)))
-					continue
-				}
-				work = append(work, to)
+			called = append(called, fl.callees(f, call)...)
+		}
+		for _, to := range called {
+			if _, known := from[to]; known {
+				continue
 			}
+			from[to] = f
+			if fl.p.src.parker(to) {
+				a.Waits = append(a.Waits, way(f, linkName(to)))
+				continue
+			}
+			work = append(work, to)
 		}
 	}
 	slices.Sort(a.Waits)
 	return a
+}
+
+// reflected are what f may call by reflection, in the same order each time; see addReflected.
+func (fl *flow) reflected(f *ssa.Function) []*ssa.Function {
+	if linkName(f) != reflectCall {
+		return nil
+	}
+	s := fl.p.src
+	if r := fl.p.notes.find(reflectCall, "calls"); r != nil {
+		return slices.DeleteFunc(slices.Clone(s.ordered), func(f *ssa.Function) bool {
+			return !slices.ContainsFunc(r.targets, func(pattern string) bool { return match(pattern, linkName(f)) })
+		})
+	}
+	funcs, methods := s.reflected()
+	all := slices.DeleteFunc(append(funcs, methods...), func(f *ssa.Function) bool { return !s.used[f] })
+	slices.SortFunc(all, func(a, b *ssa.Function) int { return strings.Compare(a.String(), b.String()) })
+	return all
 }
 
 // ofTaskRuntime reports whether a package is one of this project's that wait for other threads for short times only, if
@@ -161,10 +181,31 @@ func (fl *flow) nativeWaits(f *ssa.Function) (waits []string) {
 				add("receive from a Go channel", in.Pos())
 			}
 		case *ssa.Call, *ssa.Defer:
-			if to := in.(ssa.CallInstruction).Common().StaticCallee(); to != nil && slices.Contains(blockingCalls, to.String()) {
-				add(to.String(), in.Pos())
+			for _, name := range fl.blocking(f, in.(ssa.CallInstruction)) {
+				add(name, in.Pos())
 			}
 		}
 	}
 	return waits
+}
+
+// blocking are those of blockingCalls that a call of f may be: by name, as a sync.Locker, as a method value, or through
+// the wrapper of a method that a struct has from an embedded field.
+func (fl *flow) blocking(f *ssa.Function, call ssa.CallInstruction) (names []string) {
+	reached := closure(slices.Values(fl.callees(f, call)), func(to *ssa.Function, add func(*ssa.Function)) {
+		if packageOf(to) != "" {
+			return // not a wrapper, which has no source
+		}
+		for next := range callsOf(to) {
+			for _, behind := range fl.callees(to, next) {
+				add(behind)
+			}
+		}
+	})
+	for to := range reached {
+		if slices.Contains(blockingCalls, to.String()) {
+			names = append(names, to.String())
+		}
+	}
+	return names
 }

@@ -3,8 +3,11 @@ package plan
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/tools/go/packages"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -18,11 +21,14 @@ func TestAtomicIsProvenOrTheWaitIsNamed(t *testing.T) {
 	found, err := p.Atomics()
 	testenv.Must(t, err)
 	want := map[string][]string{ // what each wait must name, in this order
-		"main.(*bank).move":   nil,
-		"main.(*bank).locks":  {"main.(*bank).locks → main.(*bank).under → ", "Mutex).Lock"},
-		"main.(*bank).calls":  {"main.(*bank).calls → main.main.1 → ", "Yield"},
-		"main.(*bank).blocks": {"(*sync.Mutex).Lock (main.go:", "receive from a Go channel (main.go:"},
-		"main.(*bank).starts": nil,
+		"main.(*bank).move":      nil,
+		"main.(*bank).locks":     {"main.(*bank).locks → main.(*bank).under → ", "Mutex).Lock"},
+		"main.(*bank).calls":     {"main.(*bank).calls → main.main.1 → ", "Yield"},
+		"main.(*bank).blocks":    {"(*sync.Mutex).Lock (main.go:", "receive from a Go channel (main.go:"},
+		"main.(*bank).starts":    nil,
+		"main.(*bank).reflects":  {"main.(*bank).reflects → reflect.Value.Call → reflect.Value.call → "},
+		"main.(*bank).abstracts": {"main.(*bank).abstracts → (*sync.Mutex).Lock (main.go:"},
+		"main.(*bank).values":    {"→ (*sync.Mutex).Lock (main.go:", "→ (*sync.rlocker).Lock (main.go:"},
 	}
 	for _, a := range found {
 		if strings.HasSuffix(a.Function, "unused") {
@@ -45,6 +51,21 @@ func TestAtomicIsProvenOrTheWaitIsNamed(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("not looked into: %v", want)
+	}
+}
+
+// A program may be named by its files, of which the go command does not say that they are in a module.
+func TestAtomicFunctionsOfFiles(t *testing.T) {
+	testenv.NeedsFull(t, "one more program")
+	p, err := Load(Config{Dir: realDir(t, "testdata", "atomic"), Patterns: []string{"main.go"}})
+	testenv.Must(t, err)
+	found, err := p.Atomics()
+	testenv.Must(t, err)
+	if !slices.ContainsFunc(found, func(a Atomic) bool { return a.Function == "main.(*bank).locks" && len(a.Waits) > 0 }) {
+		t.Errorf("main.(*bank).locks is not found to wait: %+v", found)
+	}
+	if !slices.ContainsFunc(p.Packages(), func(pkg *packages.Package) bool { return pkg.Name == "main" }) {
+		t.Error("the package of the file may not be rewritten")
 	}
 }
 

@@ -244,7 +244,9 @@ func TestLoadErrors(t *testing.T) {
 // The analysis does not depend on the machine that it runs on.
 func TestArm64(t *testing.T) {
 	testenv.NeedsFull(t, "a standard library for another processor")
-	p, err := Load(Config{Dir: filepath.Join("testdata", "calls"), Env: append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")})
+	t.Setenv("GOARCH", "arm64")
+	t.Setenv("CGO_ENABLED", "0")
+	p, err := loadCallsAnew()
 	testenv.Must(t, err)
 	if p.Arch != "arm64" {
 		t.Errorf("Arch is %s, want arm64", p.Arch)

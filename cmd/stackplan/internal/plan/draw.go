@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // The drawing of a sweep, in pixels.
@@ -66,17 +67,4 @@ func WriteSweepSVG(w io.Writer, title string, rows []SweepRow) error {
 	return err
 }
 
-func escape(s string) string {
-	var b bytes.Buffer
-	for _, c := range s {
-		switch c {
-		case '<':
-			b.WriteString("&lt;")
-		case '&':
-			b.WriteString("&amp;")
-		default:
-			b.WriteRune(c)
-		}
-	}
-	return b.String()
-}
+var escape = strings.NewReplacer("<", "&lt;", "&", "&amp;").Replace

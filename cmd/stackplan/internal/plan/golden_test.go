@@ -35,8 +35,8 @@ func scene() *Report {
 func TestGolden(t *testing.T) {
 	r := scene()
 	for name, write := range map[string]func(io.Writer) error{
-		"report.txt":         func(w io.Writer) error { return r.WriteText(w, TextOptions{}) },
-		"report-verbose.txt": func(w io.Writer) error { return r.WriteText(w, TextOptions{Verbose: true}) },
+		"report.txt":         func(w io.Writer) error { return r.WriteText(w, false) },
+		"report-verbose.txt": func(w io.Writer) error { return r.WriteText(w, true) },
 		"report.json":        r.WriteJSON,
 		"sweep.svg":          func(w io.Writer) error { return WriteSweepSVG(w, "Checkpoints in <shop> & co", r.Sweep) },
 	} {

@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -35,10 +34,9 @@ type Program struct {
 	own     []*packages.Package // that may be rewritten
 	modules map[string]bool     // by import path: in a module, and not of the standard library
 
-	bin      *frames.Binary
-	src      *source
-	graph    *graph
-	measured *paths // by bounds, once it is asked for
+	bin   *frames.Binary
+	src   *source
+	graph *graph
 }
 
 // LoadContext loads and, unless there is a binary, builds the program. It returns what
@@ -174,13 +172,7 @@ func (p *Program) Refuse(refuse func(file string, offset, end int) (reason strin
 // sources are found under their names.
 var SourceFlags = []string{"-trimpath=false", "-buildvcs=false"}
 
-func (c *Config) env() []string {
-	env := c.Env
-	if env == nil {
-		env = os.Environ()
-	}
-	return append(slices.Clip(env), "PWD="+c.Dir)
-}
+func (c *Config) env() []string { return append(os.Environ(), "PWD="+c.Dir) }
 
 // RealDir is dir, "" for the working directory, without symbolic links. The go command
 // names files by the way on which it came, which is that of its PWD; the compiler names the
@@ -225,14 +217,10 @@ func (p *Program) binary() (*frames.Binary, string, error) {
 // load loads the sources.
 func (p *Program) load() ([]*packages.Package, error) {
 	c := &p.cfg
-	overlay, err := c.overlay()
-	if err != nil {
-		return nil, err
-	}
 	pc := &packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps |
 			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedTypesSizes | packages.NeedModule | packages.NeedForTest,
-		Context: p.ctx, Dir: c.Dir, Env: c.env(), Tests: c.Tests, BuildFlags: slices.Concat(SourceFlags, c.BuildFlags), Overlay: overlay,
+		Context: p.ctx, Dir: c.Dir, Env: c.env(), Tests: c.Tests, BuildFlags: slices.Concat(SourceFlags, c.BuildFlags),
 	}
 	roots, err := packages.Load(pc, c.Patterns...)
 	if err != nil {
@@ -245,44 +233,19 @@ func (p *Program) load() ([]*packages.Package, error) {
 	packages.Visit(roots, nil, func(p *packages.Package) {
 		for _, e := range p.Errors {
 			if len(errs) < 10 {
-				errs = append(errs, e)
+				errs = append(errs, placed(e))
 			}
 		}
 	})
 	return roots, errors.Join(errs...)
 }
 
-// overlay reads what -overlay=FILE among the flags replaces.
-func (c *Config) overlay() (map[string][]byte, error) {
-	file := ""
-	for i, flag := range c.BuildFlags {
-		if name, value, ok := strings.Cut(strings.TrimLeft(flag, "-"), "="); ok && name == "overlay" {
-			file = value
-		} else if name == "overlay" && i+1 < len(c.BuildFlags) {
-			file = c.BuildFlags[i+1]
-		}
+// placed is e without the "-" that package packages puts where it knows no place in a file.
+func placed(e packages.Error) error {
+	if e.Pos == "" || e.Pos == "-" {
+		return errors.New(e.Msg)
 	}
-	if file == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	var replaced struct{ Replace map[string]string }
-	if err := json.Unmarshal(text, &replaced); err != nil {
-		return nil, fmt.Errorf("overlay %s: %w", file, err)
-	}
-	overlay := make(map[string][]byte)
-	for path, by := range replaced.Replace {
-		if by == "" || !strings.HasSuffix(path, ".go") {
-			continue
-		}
-		if overlay[path], err = os.ReadFile(by); err != nil {
-			return nil, err
-		}
-	}
-	return overlay, nil
+	return e
 }
 
 // choose finds the one program among what the patterns match.
@@ -321,6 +284,9 @@ func (p *Program) collect() error {
 	packages.Visit([]*packages.Package{p.main}, nil, func(pkg *packages.Package) { p.all[pkg.ID] = pkg })
 	p.modules = make(map[string]bool)
 	for _, pkg := range p.all {
+		if pkg.PkgPath == "command-line-arguments" && pkg.Module == nil { // go list knows no module of files that it is given
+			pkg.Module = &packages.Module{Main: true}
+		}
 		p.modules[pkg.PkgPath] = pkg.Module != nil
 		if pkg.Name == "main" {
 			p.modules["main"] = true

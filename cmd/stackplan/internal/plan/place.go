@@ -2,36 +2,20 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
+
+	"github.com/capriccio-go/capriccio/internal/scc"
 )
 
 // order returns the nodes that are reached, callees before callers. There must be no
 // cycle left.
-func (c *cutting) order() []int {
-	done := make([]bool, len(c.g.nodes))
-	var order []int
-	type frame struct{ node, edge int }
-	for root := range c.g.nodes {
-		if !c.reach[root] || done[root] {
-			continue
-		}
-		path := []frame{{root, 0}}
-		done[root] = true
-		for len(path) > 0 {
-			top := &path[len(path)-1]
-			out := c.g.nodes[top.node].out
-			if top.edge >= len(out) {
-				order = append(order, top.node)
-				path = path[:len(path)-1]
-				continue
-			}
-			e := &out[top.edge]
-			top.edge++
-			if !done[e.to] && c.follows(top.node, e) {
-				done[e.to] = true
-				path = append(path, frame{e.to, 0})
-			}
+func (c *cutting) order() (order []int) {
+	for _, part := range scc.Of(len(c.g.nodes), c.leadsTo) {
+		if c.reach[part[0]] {
+			order = append(order, part[0])
 		}
 	}
 	return order
@@ -204,10 +188,5 @@ func (p *Program) callSites(c *cutting) int {
 }
 
 func names(set map[string]bool) string {
-	var all []string
-	for name := range set {
-		all = append(all, name)
-	}
-	sort.Strings(all)
-	return strings.Join(all, ", ")
+	return strings.Join(slices.Sorted(maps.Keys(set)), ", ")
 }

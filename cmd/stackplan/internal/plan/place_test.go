@@ -87,6 +87,18 @@ func TestRecursionThroughOthersCode(t *testing.T) {
 	}
 }
 
+// What is called on the way to a panic only, as for its message, does not count in the bound, but in that with a panic.
+func TestWayToAPanicIsInTheBoundWithAPanic(t *testing.T) {
+	p := handmade([]int{100, 50, 3000, 700}, [][3]int{{0, 1, 0}, {0, 2, 0}, {2, 3, 0}}, 0)
+	p.graph.nodes[1].why = "panics"
+	p.graph.nodes[0].out[1].fatal = true
+	r := &Report{Plan: new(Plan)}
+	p.reportEntries(r)
+	if e := r.Entries[0]; e.Bound != 100 || e.Panic != 3000+8+700+8 {
+		t.Errorf("%+v; want a bound of 100, and 3,716 more with a panic", e)
+	}
+}
+
 func TestRefusedCallsAreNoCheckpoints(t *testing.T) {
 	p := handmade([]int{1000, 1000, 1000}, [][3]int{{0, 1, 1}, {1, 2, 1}}, 0)
 	p.Refuse(func(file string, offset, end int) string { return map[bool]string{true: "not wanted"}[offset == 1] })

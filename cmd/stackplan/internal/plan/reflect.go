@@ -33,9 +33,22 @@ func (g *graph) addReflected(i int) {
 }
 
 func (g *graph) reflected() (targets []int) {
+	funcs, methods := g.p.src.reflected()
+	for _, f := range funcs {
+		targets = append(targets, g.codes(f, false)...)
+	}
+	for _, f := range methods {
+		targets = append(targets, g.codes(f, true)...)
+	}
+	slices.Sort(targets)
+	return slices.Compact(targets)
+}
+
+// reflected are the functions that reflection may call, and the methods.
+func (s *source) reflected() (funcs, methods []*ssa.Function) {
 	kinds := make(map[types.Type]bool)
 	signatures := make(map[string]bool)
-	for _, f := range g.p.src.ordered {
+	for _, f := range s.ordered {
 		if ofRuntime(packageOf(f)) {
 			continue
 		}
@@ -49,22 +62,18 @@ func (g *graph) reflected() (targets []int) {
 		}
 	}
 	for sig := range signatures {
-		for _, f := range g.p.src.valued[sig] {
-			targets = append(targets, g.codes(f, false)...)
-		}
+		funcs = append(funcs, s.valued[sig]...)
 	}
-	prog := g.p.src.prog
 	for kind := range kinds {
-		for sel := range prog.MethodSets.MethodSet(kind).Methods() {
+		for sel := range s.prog.MethodSets.MethodSet(kind).Methods() {
 			if token.IsExported(sel.Obj().Name()) {
-				if f := prog.MethodValue(sel); f != nil {
-					targets = append(targets, g.codes(f, true)...)
+				if f := s.prog.MethodValue(sel); f != nil {
+					methods = append(methods, f)
 				}
 			}
 		}
 	}
-	slices.Sort(targets)
-	return slices.Compact(targets)
+	return funcs, methods
 }
 
 // madeByReflection are the functions that stand for one that reflect.MakeFunc has made or

@@ -32,7 +32,7 @@ type Entry struct {
 	// without checkpoints, if there is no panic and no recursion goes round more than once more.
 	Bound     Bytes  `json:"bound"`
 	Recursive bool   `json:"recursive"` // it can reach a recursion
-	Panic     Bytes  `json:"panic"`     // that a panic adds: the runtime's part and the deepest deferred function
+	Panic     Bytes  `json:"panic"`     // that a panic adds: the runtime's part or the way to it, and the deepest deferred function
 	First     Bytes  `json:"first"`     // needed down to the first checkpoints of Plan
 	Path      []Step `json:"path"`      // the deepest one
 }
@@ -105,18 +105,48 @@ func (p *Program) Sweep(sizes []Bytes) ([]SweepRow, error) {
 }
 
 // bounds measures the whole program without checkpoints, rare paths included.
-func (p *Program) bounds() *paths {
-	g := p.graph
+func (p *Program) bounds() *paths { return p.graph.measureAll(p.graph.withPanics()) }
+
+// withPanics are the roots and the functions that start panics.
+func (g *graph) withPanics() []int {
 	from := append([]int(nil), g.roots...)
 	for i := range g.nodes {
 		if g.nodes[i].why == "panics" {
 			from = append(from, i)
 		}
 	}
+	return from
+}
+
+// measureAll measures what some nodes lead to, without checkpoints, rare paths included.
+func (g *graph) measureAll(from []int) *paths {
 	c := g.newCutting(from)
 	c.full = true
 	c.breakCycles(withoutCheckpoints)
 	return c.measure(c.order(), 0)
+}
+
+// panics is what a panic adds to any bound before a deferred function runs: the runtime's part, or what is called on the
+// way to it, as for its message. What is called nowhere else has no length in full, and is measured apart, so that
+// recursions are entered where they were.
+func (g *graph) panics(full *paths) (most Bytes) {
+	var messages []int
+	for i, reached := range g.reachable(g.withPanics()) {
+		n := &g.nodes[i]
+		if n.why == "panics" {
+			most = max(most, full.length[i]+Bytes(g.push))
+		}
+		for _, e := range n.out {
+			if reached && e.fatal && g.nodes[e.to].why == "" {
+				messages = append(messages, e.to)
+			}
+		}
+	}
+	apart := g.measureAll(messages)
+	for _, m := range messages {
+		most = max(most, apart.length[m]+Bytes(g.push))
+	}
+	return most
 }
 
 func (p *Program) reportEntries(r *Report) {
@@ -129,17 +159,7 @@ func (p *Program) reportEntries(r *Report) {
 			r.Reached++
 		}
 	}
-	var panics Bytes
-	for i := range g.nodes {
-		if g.nodes[i].why == "panics" {
-			panics = max(panics, full.length[i]+Bytes(g.push))
-		}
-		for _, e := range g.nodes[i].out {
-			if e.fatal && g.nodes[e.to].why == "" { // a message
-				panics = max(panics, full.length[e.to]+Bytes(g.push))
-			}
-		}
-	}
+	panics := g.panics(full)
 	first := make(map[string]Bytes)
 	for _, e := range r.Plan.Entries {
 		first[e.Function] = max(first[e.Function], e.First)
@@ -372,24 +392,4 @@ func (p *Program) reportTrust(r *Report) {
 		r.Unknown = append(r.Unknown, *u)
 	}
 	sort.Slice(r.Unknown, func(i, j int) bool { return r.Unknown[i].Signature < r.Unknown[j].Signature })
-}
-
-// Bound is how much stack a function with a linker's name takes at most, under the same
-// conditions as Entry.Bound.
-func (p *Program) Bound(name string) (Bytes, error) {
-	ids := p.graph.byName[name]
-	if len(ids) == 0 {
-		return 0, fmt.Errorf("the binary has no function %s", name)
-	}
-	if p.measured == nil {
-		p.measured = p.bounds()
-	}
-	var most Bytes
-	for _, id := range ids {
-		if p.measured.next[id] == 0 && p.measured.length[id] == 0 && p.graph.nodes[id].frame > 0 {
-			return 0, fmt.Errorf("%s is not reached from where stacks begin", name)
-		}
-		most = max(most, p.measured.length[id])
-	}
-	return most, nil
 }

@@ -9,17 +9,13 @@ import (
 	"strings"
 )
 
-// TextOptions say how much WriteText writes.
-type TextOptions struct {
-	Verbose bool // all checkpoints, parking calls, trusted functions, steps of all paths
-}
-
 // pathSteps is how many steps of a path are written, and of the members of a recursion.
 const pathSteps = 24
 
-// WriteText writes the report for people, in plain text.
-func (r *Report) WriteText(w io.Writer, o TextOptions) error {
-	t := &textWriter{all: o.Verbose}
+// WriteText writes the report for people, in plain text; with all set, it has all checkpoints, parking calls, trusted
+// functions, and steps of all paths.
+func (r *Report) WriteText(w io.Writer, all bool) error {
+	t := &textWriter{all: all}
 	t.f("Stacks of %s (%s, %s)\n", r.Package, r.Go, r.Arch)
 	t.f("%d of %d functions are reached.\n", r.Reached, r.Functions)
 	t.entries(r)

@@ -49,8 +49,7 @@ type Config struct {
 	Dir        string   // where the go command runs; empty: the current folder
 	Patterns   []string // of the main package, or with Tests of the one package that is tested; empty: "."
 	Tests      bool     // the program is the test binary of the package
-	BuildFlags []string // for go build: -tags, -race, -overlay …
-	Env        []string // replaces the environment of the go command; nil: that of this process
+	BuildFlags []string // for go build: -tags, -race …
 	Binary     string   // built already, with the same sources and flags; empty: built in a temporary folder
 
 	// Rewrite are import path patterns, as in "example.com/mod/...", of the packages

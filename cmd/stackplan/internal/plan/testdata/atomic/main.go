@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"os"
+	"reflect"
 	"sync"
 
 	capriccio "github.com/capriccio-go/capriccio"
@@ -16,7 +17,12 @@ type bank struct {
 	sums   map[string]int
 	log    func(string)
 	done   chan int
+	any    sync.Locker
+	shared sync.RWMutex
 }
+
+// A vault has the methods of its lock.
+type vault struct{ sync.Mutex }
 
 // move has nothing to wait for.
 //
@@ -59,6 +65,30 @@ func (b *bank) blocks() int {
 	return <-b.done
 }
 
+// abstracts waits natively for a lock that is known by its methods only.
+//
+//capriccio:atomic
+func (b *bank) abstracts() { b.any.Lock() }
+
+// values waits natively in a method value.
+//
+//capriccio:atomic
+func (b *bank) values() {
+	lock := b.native.Lock
+	if b.sums["last"] > 0 {
+		lock = b.shared.RLocker().Lock
+	}
+	lock()
+}
+
+// reflects waits in what it calls by reflection.
+//
+//capriccio:atomic
+func (b *bank) reflects() { reflect.ValueOf(b).MethodByName("Settle").Call(nil) }
+
+// Settle is called by reflection only.
+func (b *bank) Settle() { b.under(0) }
+
 // starts has a task of its own wait, and does not.
 //
 //capriccio:atomic
@@ -74,6 +104,10 @@ func main() {
 		b.move("a", "b", len(os.Args))
 		b.locks(1)
 		b.calls()
+		b.any = &vault{}
+		b.abstracts()
+		b.values()
+		b.reflects()
 		b.done <- 1
 		b.starts()
 		os.Exit(b.blocks())

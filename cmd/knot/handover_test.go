@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// servesNothing is a server that listens, and has nothing to serve.
+func servesNothing(t *testing.T) (*knot.Server, net.Addr) {
+	t.Helper()
+	listening := make(chan net.Addr, 1)
+	server := &knot.Server{Listening: func(addr net.Addr) { listening <- addr }}
+	ended := make(chan error, 1)
+	ln := testenv.Listen(t)
+	go func() { ended <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		server.Close()
+		<-ended
+	})
+	return server, <-listening
+}
+
+// TestHandOverWhileStopping: a process hands over once, and not at all when it is to stop.
+func TestHandOverWhileStopping(t *testing.T) {
+	server, _ := servesNothing(t)
+	begun := filepath.Join(t.TempDir(), "begun")
+	testenv.Must(t, syscall.Mkfifo(begun, 0o600))
+	notify := func(string) error { return nil }
+	hand := func(script string) (h *handover, end context.CancelCauseFunc) {
+		ctx, end := context.WithCancelCause(t.Context())
+		return &handover{pid: 2, program: "/bin/sh", args: []string{"-c", script}, server: server, log: slog.New(slog.DiscardHandler), notify: notify, ctx: ctx, done: end}, end
+	}
+	// Two signals in a row.
+	h, end := hand("printf ok >&3")
+	if err := h.replace(time.Minute); err != nil || context.Cause(h.ctx) != knot.ErrHandedOver {
+		t.Errorf("%v, the context ends with %v", err, context.Cause(h.ctx))
+	}
+	if err := h.replace(time.Minute); err != errStopping {
+		t.Errorf("handed over twice: %v", err)
+	}
+	end(nil)
+	// A stop signal while the successor starts.
+	h, end = hand("echo > " + begun + "; kill -STOP $$")
+	go func() {
+		os.ReadFile(begun)
+		end(nil)
+	}()
+	if err := h.replace(time.Hour); err != errStopping {
+		t.Errorf("told to stop meanwhile: %v", err)
+	}
+	// A stop signal when the successor has just come to serve.
+	h, end = hand("echo $$ > " + begun + "; printf ok >&3; exec 3>&-; read x < " + begun)
+	h.done = func(error) { end(nil) }
+	pid := make(chan string, 1)
+	go func() {
+		text, _ := os.ReadFile(begun)
+		pid <- strings.TrimSpace(string(text))
+	}()
+	if err := h.replace(time.Minute); err != errStopping {
+		t.Errorf("told to stop at the last moment: %v", err)
+	}
+	number, err := strconv.Atoi(<-pid)
+	testenv.Must(t, err)
+	successor, err := os.FindProcess(number)
+	testenv.Must(t, err)
+	if state, err := successor.Wait(); err != nil || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+		t.Errorf("the successor ends with %v, %v", state, err)
+	}
+}
+
+// TestAdminAddressOfAnother: while the process that it comes from may answer there, this one does not.
+func TestAdminAddressOfAnother(t *testing.T) {
+	socket, err := testenv.Listen(t).(*net.TCPListener).File()
+	testenv.Must(t, err)
+	a, err := listenAdmin("", socket, slog.New(slog.DiscardHandler), func() (none knot.FilesStats) { return none })
+	testenv.Must(t, err)
+	waits := false
+	a.begun.Do(func() {
+		waits = true
+		close(a.ended)
+	})
+	a.stop()
+	if !waits {
+		t.Error("it has begun to answer")
+	}
+}
+
+// TestHandOverOfTheAdminAddress: what asks there hears of the new process, and not of the old one's end, which may be
+// long in coming; and nobody listens any more when the new one is not to have such an address.
+func TestHandOverOfTheAdminAddress(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "knot.toml")
+	writeConfig(t, config, "root = '"+sampleSite+"'\nadmin = '127.0.0.1:0'\n")
+	c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-quiet", "-loops", "1", "-grace", "1h")
+	out, said, err := os.Pipe() // more than one process writes to them
+	testenv.Must(t, err)
+	defer out.Close()
+	errorLog, logged, err := os.Pipe()
+	testenv.Must(t, err)
+	defer errorLog.Close()
+	c.Stdout, c.Stderr = said, logged
+	testenv.Must(t, c.Start())
+	said.Close()
+	logged.Close()
+	lines, link := bufio.NewReader(out), regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	first, _ := lines.ReadString('\n')
+	second, _ := lines.ReadString('\n')
+	addr, admin := link.FindString(first), link.FindString(second)
+	nc := testenv.Dial(t, addr)
+	io.WriteString(nc, "GET /notes.txt HTTP/1.1\r\nHost: h\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+	testenv.Must(t, err)
+	io.Copy(io.Discard, resp.Body) // it may send one more, and so the process stays
+	log := bufio.NewReader(errorLog)
+	handOver := func(pid int) (successor int) {
+		t.Helper()
+		testenv.Must(t, syscall.Kill(pid, syscall.SIGUSR1))
+		for {
+			line, err := log.ReadString('\n')
+			testenv.Must(t, err)
+			if m := regexp.MustCompile(`handed over.* pid=(\d+)`).FindStringSubmatch(line); m != nil {
+				successor, err = strconv.Atoi(m[1])
+				testenv.Must(t, err)
+				return successor
+			}
+		}
+	}
+	pid := handOver(c.Process.Pid)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
+	for range 50 {
+		if resp, body := testenv.Get(t, client, "http://"+admin+"/readyz"); resp.StatusCode != 200 && !strings.Contains(body, "at the limit") {
+			t.Fatalf("%d %s", resp.StatusCode, body)
+		}
+	}
+	nc.Close()
+	testenv.Check(t, c.Wait())
+	writeConfig(t, config, "root = '"+sampleSite+"'\n")
+	pid = handOver(pid)
+	if nc, err := net.Dial("tcp", admin); err == nil {
+		nc.Close()
+		t.Error("somebody listens on the admin address, and nobody answers there")
+	}
+	testenv.Check(t, syscall.Kill(pid, syscall.SIGTERM))
+	io.Copy(io.Discard, log) // until the last process has ended
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// TestUser: the port is open, and root's rights are gone.
+func TestUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become somebody else")
+	}
+	public := t.TempDir()
+	for _, dir := range []string{public, filepath.Dir(public)} {
+		testenv.Must(t, os.Chmod(dir, 0o755))
+	}
+	os.WriteFile(filepath.Join(public, "open.txt"), []byte("open"), 0o644)
+	os.WriteFile(filepath.Join(public, "closed.txt"), []byte("closed"), 0o600)
+	c := knotCommand(t, "-root", public, "-addr", "127.0.0.1:0", "-quiet", "-loops", "2", "-user", "65534:65534")
+	out, err := c.StdoutPipe()
+	testenv.Must(t, err)
+	c.Stderr = os.Stderr
+	if err := c.Start(); err != nil {
+		t.Skip("the test's program can't be run: ", err)
+	}
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	url := regexp.MustCompile(`http://\S+`).FindString(line)
+	if url == "" {
+		t.Fatalf("%q, %v", line, c.Wait())
+	}
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
+	for _, want := range []string{"Uid:\t65534\t65534\t65534\t65534", "Gid:\t65534\t65534\t65534\t65534", "Groups:\t65534"} {
+		if !strings.Contains(string(status), want) {
+			t.Errorf("%q is not in %s", want, status)
+		}
+	}
+	for path, want := range map[string]int{"/open.txt": 200, "/closed.txt": 403} {
+		resp, err := http.Get(url + path)
+		if err != nil || resp.StatusCode != want {
+			t.Errorf("%s: %v, %v", path, resp, err)
+			continue
+		}
+		resp.Body.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
+	c.Process.Signal(syscall.SIGTERM)
+	testenv.Check(t, c.Wait())
+}
+
+// TestSocketOpenedBefore: the socket for another user is one of plain TCP, on which a stop can keep new clients out.
+func TestSocketOpenedBefore(t *testing.T) {
+	fd, err := openSocket("127.0.0.1:0")
+	testenv.Must(t, err)
+	defer unix.Close(fd)
+	if protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL); err != nil || protocol != unix.IPPROTO_TCP {
+		t.Errorf("protocol %d, %v; want %d", protocol, err, unix.IPPROTO_TCP)
+	}
+}
+
+func TestIdentities(t *testing.T) {
+	for _, test := range []struct {
+		text     string
+		uid, gid int
+		bad      bool
+	}{
+		{"root", 0, 0, false}, {"0", 0, 0, false}, {"54321", 54321, 54321, false}, {"54321:7", 54321, 7, false},
+		{"nobody-of-this-name", 0, 0, true}, {"root:no-such-group", 0, 0, true}, {"-5", 0, 0, true}, {"", 0, 0, true},
+		{"4294967296", 0, 0, true}, {"54321:4294967296", 0, 0, true},
+	} {
+		if got, err := identityOf(test.text); (err != nil) != test.bad || !test.bad && (got.uid != test.uid || got.gid != test.gid) {
+			t.Errorf("%q: %v, %v", test.text, got, err)
+		}
+	}
+}
+
+// TestFurtherGroups: an account has those that name it, and its own group only if no other is asked for.
+func TestFurtherGroups(t *testing.T) {
+	web := &user.User{Uid: "33", Gid: "33", Username: "web"}
+	members := func(u *user.User) ([]string, error) { return []string{u.Gid, "8", "7", "8", u.Gid}, nil }
+	for gid, want := range map[int][]int{33: {8, 7}, 50: {8, 7}, 7: {8}} {
+		if got, err := furtherGroups(web, gid, members); err != nil || !slices.Equal(got, want) {
+			t.Errorf("in group %d: %v, %v; want %v", gid, got, err, want)
+		}
+	}
+	if web.Gid != "33" {
+		t.Error("the account has changed")
+	}
+	for _, test := range []struct {
+		ids  []string
+		err  error
+		want string
+	}{
+		{nil, &fs.PathError{Op: "open", Path: "/etc/group", Err: syscall.ENOENT}, ""},
+		{nil, errors.New("too many"), `the groups of the user "web": too many`},
+		{[]string{"x"}, nil, `the user "web" has a group "x"`},
+	} {
+		got, err := furtherGroups(web, 33, func(*user.User) ([]string, error) { return test.ids, test.err })
+		if len(got) > 0 || (err != nil) != (test.want != "") || err != nil && err.Error() != test.want {
+			t.Errorf("%v, %v; want %q", got, err, test.want)
+		}
+	}
+	text, err := os.ReadFile("/etc/group")
+	if err != nil {
+		t.Skip(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Split(strings.TrimSpace(line), ":")
+		if len(fields) != 4 || fields[3] == "" {
+			continue
+		}
+		member, _, _ := strings.Cut(fields[3], ",")
+		gid, err := strconv.Atoi(fields[2])
+		if _, unknown := user.Lookup(member); err != nil || unknown != nil {
+			continue
+		}
+		if id, err := identityOf(member + ":54321"); err != nil || id.gid != 54321 || !slices.Contains(id.groups, gid) {
+			t.Errorf("%s in %s: %+v, %v", member, fields[0], id, err)
+		}
+	}
+}
