@@ -53,13 +53,13 @@ func run(ctx context.Context, args []string, sur *surroundings) int {
 	set, err := parse(args, out)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return written(out, sur)
+		return out.Code(exitFailed, sur.stderr, "bgdump")
 	case err != nil:
 		fmt.Fprintf(sur.stderr, "bgdump: %v\nTry bgdump -help.\n", err)
 		return exitFailed
 	case set.version:
 		fmt.Fprintln(out, version())
-		return written(out, sur)
+		return out.Code(exitFailed, sur.stderr, "bgdump")
 	}
 	code, err := execute(ctx, set, sur)
 	if err != nil {
@@ -67,15 +67,6 @@ func run(ctx context.Context, args []string, sur *surroundings) int {
 		return exitFailed
 	}
 	return code
-}
-
-// written is the exit code after all that was asked for has been written to out.
-func written(out *flaghelp.Output, sur *surroundings) int {
-	if out.Err != nil {
-		fmt.Fprintln(sur.stderr, "bgdump:", out.Err)
-		return exitFailed
-	}
-	return exitOK
 }
 
 // explain is the text of an error without the names of packages in it.

@@ -37,7 +37,7 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	}
 	out := &flaghelp.Output{Writer: stdout}
 	fmt.Fprintf(out, "%s is all right; sites: %d\n", args[0], len(set.sites))
-	return written(out, stderr)
+	return out.Code(exitFailed, stderr, "knot")
 }
 
 // usable looks for what the start would fail on besides what tryOut opens: addresses, the user, and the
@@ -113,7 +113,7 @@ func hashCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	out := &flaghelp.Output{Writer: stdout}
 	fmt.Fprintln(out, line)
-	return written(out, stderr)
+	return out.Code(exitFailed, stderr, "knot")
 }
 
 func isTerminal(file *os.File) bool {

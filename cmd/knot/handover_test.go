@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -105,55 +104,27 @@ func TestAdminAddressOfAnother(t *testing.T) {
 func TestHandOverOfTheAdminAddress(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "knot.toml")
 	writeConfig(t, config, "root = '"+sampleSite+"'\nadmin = '127.0.0.1:0'\n")
-	c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-quiet", "-loops", "1", "-grace", "1h")
-	out, said, err := os.Pipe() // more than one process writes to them
-	testenv.Must(t, err)
-	defer out.Close()
-	errorLog, logged, err := os.Pipe()
-	testenv.Must(t, err)
-	defer errorLog.Close()
-	c.Stdout, c.Stderr = said, logged
-	testenv.Must(t, c.Start())
-	said.Close()
-	logged.Close()
-	lines, link := bufio.NewReader(out), regexp.MustCompile(`127\.0\.0\.1:\d+`)
-	first, _ := lines.ReadString('\n')
-	second, _ := lines.ReadString('\n')
-	addr, admin := link.FindString(first), link.FindString(second)
-	nc := testenv.Dial(t, addr)
+	k := startHandingOver(t, "-config", config, "-quiet", "-loops", "1", "-grace", "1h")
+	nc := testenv.Dial(t, k.addr)
 	io.WriteString(nc, "GET /notes.txt HTTP/1.1\r\nHost: h\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
 	testenv.Must(t, err)
 	io.Copy(io.Discard, resp.Body) // it may send one more, and so the process stays
-	log := bufio.NewReader(errorLog)
-	handOver := func(pid int) (successor int) {
-		t.Helper()
-		testenv.Must(t, syscall.Kill(pid, syscall.SIGUSR1))
-		for {
-			line, err := log.ReadString('\n')
-			testenv.Must(t, err)
-			if m := regexp.MustCompile(`handed over.* pid=(\d+)`).FindStringSubmatch(line); m != nil {
-				successor, err = strconv.Atoi(m[1])
-				testenv.Must(t, err)
-				return successor
-			}
-		}
-	}
-	pid := handOver(c.Process.Pid)
+	pid := k.handOver(t, k.command.Process.Pid)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	for range 50 {
-		if resp, body := testenv.Get(t, client, "http://"+admin+"/readyz"); resp.StatusCode != 200 && !strings.Contains(body, "at the limit") {
+		if resp, body := testenv.Get(t, client, "http://"+k.admin+"/readyz"); resp.StatusCode != 200 && !strings.Contains(body, "at the limit") {
 			t.Fatalf("%d %s", resp.StatusCode, body)
 		}
 	}
 	nc.Close()
-	testenv.Check(t, c.Wait())
+	testenv.Check(t, k.command.Wait())
 	writeConfig(t, config, "root = '"+sampleSite+"'\n")
-	pid = handOver(pid)
-	if nc, err := net.Dial("tcp", admin); err == nil {
+	pid = k.handOver(t, pid)
+	if nc, err := net.Dial("tcp", k.admin); err == nil {
 		nc.Close()
 		t.Error("somebody listens on the admin address, and nobody answers there")
 	}
 	testenv.Check(t, syscall.Kill(pid, syscall.SIGTERM))
-	io.Copy(io.Discard, log) // until the last process has ended
+	io.Copy(io.Discard, k.log) // until the last process has ended
 }

@@ -41,6 +41,56 @@ func knotCommand(t *testing.T, args ...string) *exec.Cmd {
 	return c
 }
 
+// A handingOver is command knot with an admin address, whose first process hands over to others, which write to the same
+// pipes.
+type handingOver struct {
+	command     *exec.Cmd
+	out, log    *bufio.Reader
+	addr, admin string
+}
+
+func startHandingOver(t *testing.T, args ...string) *handingOver {
+	t.Helper()
+	k := &handingOver{command: knotCommand(t, append(args, "-addr", "127.0.0.1:0")...)}
+	pipe := func() (*bufio.Reader, *os.File) {
+		r, w, err := os.Pipe()
+		testenv.Must(t, err)
+		t.Cleanup(func() { r.Close() })
+		return bufio.NewReader(r), w
+	}
+	var said, logged *os.File
+	k.out, said = pipe()
+	k.log, logged = pipe()
+	k.command.Stdout, k.command.Stderr = said, logged
+	testenv.Must(t, k.command.Start())
+	said.Close()
+	logged.Close()
+	link := regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	first, _ := k.out.ReadString('\n')
+	second, _ := k.out.ReadString('\n')
+	if k.addr, k.admin = link.FindString(first), link.FindString(second); k.addr == "" || k.admin == "" {
+		t.Fatalf("%q, %q", first, second)
+	}
+	return k
+}
+
+var handedOverTo = regexp.MustCompile(`handed over.* pid=(\d+)`)
+
+// handOver has the process with that id hand over, and returns the id of its successor.
+func (k *handingOver) handOver(t *testing.T, pid int) (successor int) {
+	t.Helper()
+	testenv.Must(t, syscall.Kill(pid, syscall.SIGUSR1))
+	for {
+		line, err := k.log.ReadString('\n')
+		testenv.Must(t, err)
+		if m := handedOverTo.FindStringSubmatch(line); m != nil {
+			fmt.Sscan(m[1], &successor)
+			return successor
+		}
+		t.Log(strings.TrimSpace(line))
+	}
+}
+
 // TestHandOverLosesNoRequest: while clients ask without a pause, on connections that they keep as
 // long as they may, the server reads its configuration again, is replaced, both once more, and is stopped.
 func TestHandOverLosesNoRequest(t *testing.T) {
@@ -48,25 +98,8 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	testenv.Must(t, err)
 	config := filepath.Join(t.TempDir(), "knot.toml")
 	writeConfig(t, config, fmt.Sprintf("[[site]]\nroot = %q\n", root))
-	c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-grace", "20s", "-h2c")
-	out, said, err := os.Pipe() // more than one process writes to them
-	testenv.Must(t, err)
-	defer out.Close()
-	errorLog, logged, err := os.Pipe()
-	testenv.Must(t, err)
-	defer errorLog.Close()
-	c.Stdout, c.Stderr = said, logged
-	testenv.Must(t, c.Start())
-	said.Close()
-	logged.Close()
-	lines := bufio.NewReader(out)
-	link := regexp.MustCompile(`127\.0\.0\.1:\d+`)
-	first, _ := lines.ReadString('\n')
-	second, _ := lines.ReadString('\n')
-	addr, admin := link.FindString(first), link.FindString(second)
-	if addr == "" || admin == "" {
-		t.Fatalf("%q, %q", first, second)
-	}
+	k := startHandingOver(t, "-config", config, "-admin", "127.0.0.1:0", "-loops", "2", "-grace", "20s", "-h2c")
+	c, lines, addr, admin := k.command, k.out, k.addr, k.admin
 	rest := make(chan string, 1)
 	go func() {
 		all, _ := io.ReadAll(lines)
@@ -102,23 +135,13 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 			}
 		}
 	}
-	errors := bufio.NewReader(errorLog)
-	pid, successor := c.Process.Pid, regexp.MustCompile(`handed over.* pid=(\d+)`)
+	pid := c.Process.Pid
 	pids := []int{pid}
 	for range 2 {
 		await(100)
 		syscall.Kill(pid, syscall.SIGHUP)
 		await(100)
-		syscall.Kill(pid, syscall.SIGUSR1)
-		for {
-			line, err := errors.ReadString('\n')
-			testenv.Must(t, err)
-			if m := successor.FindStringSubmatch(line); m != nil {
-				fmt.Sscan(m[1], &pid)
-				break
-			}
-			t.Log(strings.TrimSpace(line))
-		}
+		pid = k.handOver(t, pid)
 		pids = append(pids, pid)
 	}
 	await(200)
@@ -134,7 +157,7 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	close(stop)
 	syscall.Kill(pid, syscall.SIGTERM)
 	clients.Wait()
-	io.Copy(io.Discard, errors) // to the end of the last process
+	io.Copy(io.Discard, k.log) // to the end of the last process
 	if _, err := net.Dial("tcp", addr); err == nil {
 		t.Error("somebody still listens")
 	}

@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	set, err := parse(args, out)
 	switch {
 	case errors.Is(err, flag.ErrHelp), errors.Is(err, errVersion):
-		return written(out, stderr)
+		return out.Code(exitFailed, stderr, "knot")
 	case err != nil:
 		fmt.Fprintf(stderr, "knot: %v\nTry knot -help.\n", err)
 		return exitUsage
@@ -57,15 +57,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := serve(ctx, set, args, stdout, stderr); err != nil {
 		// The library's errors name their package, which is called as the program is.
 		fmt.Fprintln(stderr, "knot:", strings.TrimPrefix(explain(err, set), "knot: "))
-		return exitFailed
-	}
-	return exitOK
-}
-
-// written is the exit code after all that was asked for has been written to out.
-func written(out *flaghelp.Output, stderr io.Writer) int {
-	if out.Err != nil {
-		fmt.Fprintln(stderr, "knot:", out.Err)
 		return exitFailed
 	}
 	return exitOK

@@ -49,11 +49,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out := &flaghelp.Output{Writer: stdout}
 	set, c, err := parse(args, out, stderr)
 	switch {
-	case errors.Is(err, errHelp) && out.Err != nil:
-		fmt.Fprintln(stderr, "stackplan:", out.Err)
-		return exitFailed
 	case errors.Is(err, errHelp):
-		return exitOK
+		return out.Code(exitFailed, stderr, "stackplan")
 	case err != nil:
 		fmt.Fprintln(stderr, "stackplan:", strings.TrimPrefix(err.Error(), "stackplan "))
 		fmt.Fprintln(stderr, "Try stackplan -help.")

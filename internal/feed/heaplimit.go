@@ -33,8 +33,8 @@ type processLimit struct {
 
 var ofProcess = processLimit{set: debug.SetMemoryLimit}
 
-// limitGiven reports whether the environment has a memory limit, or says that there is to be none. To the Go runtime an
-// empty GOMEMLIMIT is as good as none.
+// limitGiven reports whether the environment sets GOMEMLIMIT; "off" counts. To the Go runtime an empty one is as good
+// as none.
 func limitGiven() bool { return os.Getenv("GOMEMLIMIT") != "" }
 
 func newHeapLimit(log *slog.Logger, of *processLimit, given bool) *heapLimit {

@@ -81,6 +81,15 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Code is 0, the exit code of a program that has written all that was asked for; or else failed, and stderr says why.
+func (o *Output) Code(failed int, stderr io.Writer, program string) int {
+	if o.Err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", program, o.Err)
+	return failed
+}
+
 // Write explains the flags of these names, separated by blanks: each beside its name, in lines of 80
 // columns, with its default unless that is nothing.
 func Write(w io.Writer, flags *flag.FlagSet, names string) {
