@@ -37,10 +37,9 @@ func (c *conn) at() (at readableAt, ok bool) {
 //
 //	connFresh ←─→ connActive   the connection's own task
 //	connIdle ←──→ connActive   the connection's own task
-//	connIdle ───→ connClosed   Shutdown; the task only cleans up
-//	both ───────→ connClosed   makeRoom; the same
+//	both ───────→ connClosed   Shutdown, makeRoom; the task only cleans up
 //
-// A lingering connection stays active: Shutdown waits for it. For a fresh one too: its
+// A lingering connection stays active: Shutdown waits for it. For a fresh one too, for a while: its
 // request may be on the way.
 const (
 	connFresh uint32 = iota // waits for its first request with nothing buffered
@@ -141,7 +140,7 @@ func (c *conn) onReadable() error {
 	return c.waiter.OnReadable(c.again)
 }
 
-// idle marks the connection as closable by Shutdown, once it has had a request. If the
+// idle marks the connection as closable by Shutdown, at once if it has had a request. If the
 // server is stopping such a connection lingers instead, or is closed; then idle returns
 // false.
 func (c *conn) idle() bool {
@@ -227,13 +226,9 @@ func (c *conn) finish() {
 	c.srv.forget(c)
 }
 
-// idleUntil is when the connection has been idle for too long. A new client
-// has only as long to send its first request as a request head may take.
+// idleUntil is when the connection has been idle for too long.
 func (c *conn) idleUntil() int64 {
 	limit := c.srv.limits.idle
-	if !c.served && (limit <= 0 || c.srv.limits.headTime > 0 && c.srv.limits.headTime < limit) {
-		limit = c.srv.limits.headTime
-	}
 	if limit <= 0 {
 		return 0
 	}

@@ -300,20 +300,11 @@ func (h *h2Conn) due() int64 {
 	switch {
 	case h.closing:
 	case h.handlers == 0:
-		least(h.idleSince, h.idleLimit())
+		least(h.idleSince, h.srv.limits.idle)
 	default:
-		least(h.srv.clock.now(), h.idleLimit()) // then it looks again
+		least(h.srv.clock.now(), h.srv.limits.idle) // then it looks again
 	}
 	return due
-}
-
-// idleLimit is how long there may be no request. It needs mu.
-func (h *h2Conn) idleLimit() time.Duration {
-	idle, first := h.srv.limits.idle, h.srv.limits.headTime
-	if h.last == 0 && first > 0 && (idle <= 0 || first < idle) {
-		return first
-	}
-	return idle
 }
 
 // arm leaves an earlier deadline alone, as conn.armIdle does. It needs mu.
@@ -343,7 +334,7 @@ func (h *h2Conn) overslept() bool {
 		return false
 	case h.headBy != 0 && now >= h.headBy:
 		return false
-	case h.handlers == 0 && passed(h.idleSince, h.idleLimit()):
+	case h.handlers == 0 && passed(h.idleSince, h.srv.limits.idle):
 		h.close()
 	case h.pinged == 0 && passed(h.heard, h.limits.pingAfter):
 		h.pinged = now

@@ -141,7 +141,7 @@ func TestHTTP2Silence(t *testing.T) {
 		do   func(p *framePeer)
 		want []string // verdicts
 	}{
-		"no request":            {&Server{HeadTimeout: short}, func(p *framePeer) {}, []string{"away NO_ERROR", "end"}},
+		"no request":            {&Server{IdleTimeout: short}, func(p *framePeer) {}, []string{"away NO_ERROR", "end"}},
 		"no further request":    {&Server{IdleTimeout: short}, func(p *framePeer) { get(p, "/nothing") }, []string{"200", "away NO_ERROR", "end"}},
 		"no answer to a ping":   {&Server{HeadTimeout: -1, IdleTimeout: -1, HTTP2: &http.HTTP2Config{SendPingTimeout: short, PingTimeout: short}}, func(p *framePeer) {}, []string{"end"}},
 		"a window that is shut": {&Server{WriteTimeout: short}, func(p *framePeer) { p.narrow(0); get(p, "/large") }, []string{"200", "reset INTERNAL_ERROR"}},

@@ -142,7 +142,7 @@ func TestWaitingRequestsKeepTheirDeadline(t *testing.T) {
 		release := sync.OnceFunc(func() { close(held) })
 		defer release()
 		addr := guarded(t, &doorman{room: 1}, &Server{
-			HeadTimeout: limit,
+			IdleTimeout: limit,
 			Handler: func(x *Ctx) error {
 				task.Offload(func() { <-held })
 				return x.SendString(200, "text/plain", "done")

@@ -76,12 +76,11 @@ type Server struct {
 	// the server does not change what it returns.
 	ErrorPage func(x *Ctx, status int) (ctype string, page []byte)
 
-	// IdleTimeout is how long a connection may wait for its next request. It is then closed
-	// without a word. Default: DefaultIdleTimeout. Negative: for ever.
+	// IdleTimeout is how long a connection may wait for its next request, or for its first: clients
+	// connect ahead. It is then closed without a word. Default: DefaultIdleTimeout. Negative: for ever.
 	IdleTimeout time.Duration
-	// HeadTimeout is how long a request head may take from its first byte, and a new connection
-	// until its first byte; one that takes longer gets 408. Default: DefaultHeadTimeout.
-	// Negative: for ever.
+	// HeadTimeout is how long a request head may take from its first byte; one that takes longer
+	// gets 408. Default: DefaultHeadTimeout. Negative: for ever.
 	HeadTimeout time.Duration
 	// BodyTimeout is how long a client may stop in the middle of a request body (it is noticed
 	// after half of it at the earliest); then it gets 408. Default: DefaultBodyTimeout.

@@ -35,16 +35,24 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
+// freshFor is how long a client that has connected may take to ask before Shutdown takes its connection for one of
+// those that are made ahead and not used. net/http has the same.
+const freshFor = 5 * time.Second
+
 // awaitDrained reports whether no listener and no connection was left before ctx ended. It blocks.
 func (s *Server) awaitDrained(ctx context.Context) bool {
 	s.mu.Lock()
 	s.checkDrained()
 	s.mu.Unlock()
-	select {
-	case <-s.drained:
-		return true
-	case <-ctx.Done():
-		return false
+	for old := time.After(freshFor); ; {
+		select {
+		case <-s.drained:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-old:
+			s.closeIdle()
+		}
 	}
 }
 
@@ -100,20 +108,26 @@ func (s *Server) drain(ctx context.Context, ln net.Listener) {
 	}
 }
 
-// closeIdle closes the connections that wait for another request, but not those on which one
-// has come and is about to be read, nor those of HTTP/2, see farewell.
+// closeIdle closes the connections that wait for another request, or have waited for the first for freshFor, but not
+// those on which one has come and is about to be read, nor those of HTTP/2, see farewell.
 func (s *Server) closeIdle() {
+	type resting struct {
+		c     *conn
+		state uint32
+	}
+	now := s.clock.now()
 	s.mu.Lock()
-	var idle []*conn
+	var idle []resting
 	for c := s.first; c != nil; c = c.next {
-		if c.state.Load() == connIdle && c.h2 == nil {
-			idle = append(idle, c)
+		state, since := c.state.Load(), c.since.Load() // 0: not started yet
+		if c.h2 == nil && (state == connIdle || state == connFresh && since > 0 && now-since >= int64(freshFor)) {
+			idle = append(idle, resting{c, state})
 		}
 	}
 	s.mu.Unlock()
-	for _, c := range idle {
-		if !unread(c.nc) && c.state.CompareAndSwap(connIdle, connClosed) {
-			c.nc.Close() // its task, which that wakes, does the rest
+	for _, r := range idle {
+		if !unread(r.c.nc) && r.c.state.CompareAndSwap(r.state, connClosed) {
+			r.c.nc.Close() // its task, which that wakes, does the rest
 		}
 	}
 }

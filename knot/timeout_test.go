@@ -51,18 +51,42 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
+// TestNewConnectionWithoutRequest: browsers, proxies and pools connect ahead.
 func TestNewConnectionWithoutRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nc, r := pipeServer(t, &Server{Handler: echoHandler, HeadTimeout: 10 * time.Second})
+		nc, r := pipeServer(t, &Server{Handler: echoHandler, IdleTimeout: time.Minute, HeadTimeout: 10 * time.Second})
 		begin := time.Now()
 		if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
 			t.Fatalf("got %q, %v; want a close without a word", rest, err)
 		}
-		if took := time.Since(begin); took < 10*time.Second || took > 11*time.Second {
+		if took := time.Since(begin); took < time.Minute || took > time.Minute+time.Second {
 			t.Errorf("closed after %v", took)
 		}
 		nc.Close()
 	})
+}
+
+// TestShutdownWaitsALittleForFirstRequests: for those that are on their way, not for connections made ahead.
+func TestShutdownWaitsALittleForFirstRequests(t *testing.T) {
+	for name, asks := range map[string]bool{"a client that asks": true, "one that does not": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &Server{Handler: doneHandler}
+				nc, _ := pipeServer(t, s)
+				synctest.Wait()
+				begin, down := time.Now(), make(chan error)
+				go func() { down <- s.Shutdown(t.Context()) }()
+				time.Sleep(freshFor - time.Second)
+				if asks {
+					testenv.Check(t, wantLast(nc))
+				}
+				testenv.Check(t, <-down)
+				if took := time.Since(begin); took > freshFor+time.Second {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
 }
 
 // TestBlankLinesDoNotKeepAConnection: only requests do.

@@ -301,7 +301,7 @@ func TestTLSSlowHandshake(t *testing.T) {
 	ca := newTestCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{TLS: ca.config(t), Handler: echoHandler, HeadTimeout: 30 * time.Millisecond})
-		for _, begin := range []string{"", "\x16", "\x16\x03\x01\x02\x00\x01"} {
+		for _, begin := range []string{"\x16", "\x16\x03\x01\x02\x00\x01"} {
 			p := sv.dial()
 			p.send(begin)
 			if _, err := io.ReadAll(p.r); err != nil && !strings.Contains(err.Error(), "reset") {
