@@ -217,6 +217,7 @@ func (a *Admission) full(now time.Duration, e *entrance, q *Queue) Verdict {
 		if !q.Full && !a.ledger.scarce.Load() {
 			after = unsureFor
 		}
+		after += 2 * lookAfter // by then those that wait are looked at, if the gate is held up
 		if at := time.Duration(e.gate.moved.Load()); at > e.progress {
 			e.progress, e.stuck = at, false
 		}
@@ -238,6 +239,7 @@ func (a *Admission) full(now time.Duration, e *entrance, q *Queue) Verdict {
 func (a *Admission) Left(now time.Duration, index int) {
 	if e := a.at(index); e != nil {
 		e.gate.finished(e.share)
+		note(&e.gate.left, now)
 		e.moved(now)
 	}
 }

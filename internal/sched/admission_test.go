@@ -118,6 +118,7 @@ func TestHeldUp(t *testing.T) {
 		busy      bool
 		to        time.Duration // until when somebody asks
 		leaves    time.Duration // when one leaves; 0: nobody does
+		grows     time.Duration // when the window grows by one; 0: it does not
 		at, until time.Duration // held up; 0: never
 		most      int           // inside
 	}{
@@ -129,6 +130,7 @@ func TestHeldUp(t *testing.T) {
 		{name: "one leaves afterwards", demand: 10, to: 1050 * ms, leaves: 1040 * ms, at: 1010 * ms, until: 1040 * ms, most: 10},
 		{name: "one leaves and nobody asks any more", demand: 10, to: 1030 * ms, leaves: 1040 * ms, at: 1010 * ms, until: 1040 * ms, most: 10},
 		{name: "the window still grows", to: 1900 * ms, most: 10},
+		{name: "the window grows by little", demand: 8, grows: 500 * ms, to: 1500 * ms, at: 1010 * ms, until: 3500 * ms, most: 13},
 		{name: "half of it is only promised", demand: 10, promised: 0.5, to: 700 * ms, at: 2010 * ms, until: 2700 * ms, most: 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -144,6 +146,9 @@ func TestHeldUp(t *testing.T) {
 			for now := time.Duration(0); now < 4*time.Second; now += ms {
 				if c.leaves != 0 && now == c.leaves {
 					a.Left(now, 1)
+				}
+				if c.grows != 0 && now == c.grows {
+					g.window = Knee{Start: 11, Min: 1, Max: 11}
 				}
 				if now < c.to {
 					for a.Next(now+1, 1, &Queue{Waiting: 1}) == Admit {

@@ -38,7 +38,7 @@ import (
 // As long as much is left of every resource it takes 2 s: those inside may just be slow, and were promised more than
 // they have taken.
 // A window that is still growing as little is known of the demand makes no gate full.
-// While a gate is held up, one task a millisecond is let in beyond the room there is, to see what it
+// While a gate is held up, a task every lookEvery is let in beyond the room there is, to see what it
 // comes for: a task on the way to where the others wait goes no further, see Admission.Piled.
 //
 // A loop is given room for several tasks at a time, its credit, so that it need not lock the
@@ -48,6 +48,7 @@ type Gate struct {
 	name   string
 	shares atomic.Pointer[[]*share] // by loop; replaced under ledger.mu
 	moved  atomic.Int64             // about when somebody was last let in or left, on any loop
+	left   atomic.Int64             // about when somebody last left, on any loop
 
 	// guarded by ledger.mu:
 	takes   []take // what a task takes, where that is not 0
@@ -98,7 +99,7 @@ const (
 	scarceShare = 0.85                  // in use, and those inside may be waiting for more
 	unsureFor   = patience              // that they are held up, while less is in use
 	lookAfter   = 50 * time.Millisecond // until it is known where they wait
-	lookEvery   = time.Millisecond
+	lookEvery   = 200 * time.Microsecond
 	lookRoom    = 1.08            // of the limit
 	lookMost    = 1.11            // of it, if what is let in is like those inside: just below GOMEMLIMIT
 	askedLately = 2 * time.Second // tasks that are refused at once ask less often
@@ -289,11 +290,13 @@ func (g *Gate) share(loop int) *share {
 	return all[loop]
 }
 
-// moves notes that somebody was let in, or left. It is exact to 10 ms, so that loops hardly ever write
-// to what all of them read.
-func (g *Gate) moves(now time.Duration) {
-	if int64(now)-g.moved.Load() > int64(10*time.Millisecond) {
-		g.moved.Store(int64(now))
+// moves notes that somebody was let in, or left.
+func (g *Gate) moves(now time.Duration) { note(&g.moved, now) }
+
+// note is exact to 10 ms, so that loops hardly ever write to what all of them read.
+func note(at *atomic.Int64, now time.Duration) {
+	if int64(now)-at.Load() > int64(10*time.Millisecond) {
+		at.Store(int64(now))
 	}
 }
 
@@ -328,7 +331,7 @@ func (g *Gate) ask(now time.Duration, s *share) bool {
 		room = 0
 	case room == 0 && (l.empty() || g.looks(now)):
 		room = 1
-	case room > 0 && g.full != 0:
+	case g.hasOpened(room, given):
 		g.full = 0
 		l.heldUp.Store(false)
 	}
@@ -355,6 +358,15 @@ func (g *Gate) ask(now time.Duration, s *share) bool {
 	s.used.Add(-s.used.Own())
 	s.granted.Store(int64(min((room-1)/(2*loops), mostCredit)))
 	return true
+}
+
+// hasOpened reports whether the gate was full and is no longer. That its window grows by a little, while nobody leaves,
+// does not make it so. The ledger is locked.
+func (g *Gate) hasOpened(room, given int) bool {
+	if room == 0 || g.full == 0 {
+		return false
+	}
+	return g.ledger.heldUp.Load() || room > given/8 || time.Duration(g.left.Load()) > g.full
 }
 
 // heldUp reports whether there has been no room for a while, although the loops have little to do. The

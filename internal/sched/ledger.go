@@ -195,7 +195,7 @@ func (l *Ledger) Tick(now time.Duration) {
 	}
 	l.scarce.Store(l.fullest() >= scarceShare)
 	for _, g := range l.gates {
-		if g.full != 0 && g.room(g.given()) > 0 {
+		if given := g.given(); g.hasOpened(g.room(given), given) {
 			g.full = 0
 		}
 		heldUp = heldUp || g.heldUp(now)
