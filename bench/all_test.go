@@ -155,9 +155,20 @@ func TestReportsOfEachProcessorCount(t *testing.T) {
 	one := func(cpu, time string, quick bool) *report.Report {
 		return &report.Report{Name: "pipes", Env: report.Env{CPU: cpu, Time: time, Quick: quick}}
 	}
-	got := newest("pipes", []*report.Report{one("a", "1", false), one("a", "2", true), one("b", "1", true), one("b", "3", true), one("a", "0", false)})
-	if len(got) != 2 || got[0].Env.Time != "3" || got[1].Env.Time != "1" {
-		t.Errorf("got %+v", got)
+	full := []*report.Report{one("a", "1", false), one("a", "2", true), one("b", "1", true), one("c", "2", false), one("a", "0", false)}
+	quick := []*report.Report{one("a", "1", true), one("a", "2", true), one("b", "3", true)}
+	for _, c := range []struct {
+		name  string
+		from  []*report.Report
+		times []string
+	}{{"full ones only, where there are some", full, []string{"2", "1"}}, {"quick ones", quick, []string{"3", "2"}}} {
+		var times []string
+		for _, r := range newest("pipes", c.from) {
+			times = append(times, r.Env.Time)
+		}
+		if !slices.Equal(times, c.times) {
+			t.Errorf("%s: those of %v; want of %v", c.name, times, c.times)
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 
 // reportCommand writes the tables and plots of a document from kept results and from those that it
 // was made from before, which stay beside its plots. Of each experiment the newest full run on each
-// kind of processor counts, or, without one, the newest quick run.
+// kind of processor counts. Quick runs count where there is no full one on any.
 func reportCommand(from, document string, out io.Writer) error {
 	data, err := os.ReadFile(document)
 	if err != nil {
@@ -80,9 +80,11 @@ func reportCommand(from, document string, out io.Writer) error {
 
 // newest are the reports of an experiment that count, one for each kind of processor, the newest first.
 func newest(name string, reports []*report.Report) []*report.Report {
+	isFull := func(r *report.Report) bool { return r.Name == name && !r.Env.Quick }
+	full := slices.ContainsFunc(reports, isFull)
 	var best []*report.Report
 	for _, r := range reports {
-		if r.Name != name {
+		if r.Name != name || full && !isFull(r) {
 			continue
 		}
 		i := 0
@@ -91,7 +93,7 @@ func newest(name string, reports []*report.Report) []*report.Report {
 		}
 		if i == len(best) {
 			best = append(best, r)
-		} else if b := best[i]; b.Env.Quick && !r.Env.Quick || b.Env.Quick == r.Env.Quick && b.Env.Time < r.Env.Time {
+		} else if best[i].Env.Time < r.Env.Time {
 			best[i] = r
 		}
 	}

@@ -101,6 +101,7 @@ func (r *Report) WriteAims(w io.Writer, aims []Aim) error {
 func WriteMissed(w io.Writer, reports []*Report, aims map[string][]Aim) error {
 	var b strings.Builder
 	reached, measured := 0, 0
+	processor := processors(reports)
 	for _, r := range reports {
 		for _, a := range aims[r.Name] {
 			got, ok, known := r.result(a)
@@ -113,7 +114,7 @@ func WriteMissed(w io.Writer, reports []*Report, aims map[string][]Aim) error {
 				continue
 			}
 			what, limit := r.text(a)
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.Name, what, limit, Number(got))
+			fmt.Fprintf(&b, "| %s%s | %s | %s | %s |\n", r.Name, processor(r), what, limit, Number(got))
 		}
 	}
 	head := fmt.Sprintf("Of %d aims that were measured %d are reached.\n", measured, reached)

@@ -36,4 +36,12 @@ func TestAims(t *testing.T) {
 	if text := missed.String(); !strings.HasPrefix(text, "Of 4 aims that were measured 2 are reached. These are not:\n") || strings.Count(text, "| example |") != 2 {
 		t.Errorf("got:\n%s", text)
 	}
+
+	other := *r
+	other.Env.CPU = "another"
+	missed.Reset()
+	testenv.Must(t, WriteMissed(&missed, []*Report{r, &other}, map[string][]Aim{"example": aims}))
+	if text := missed.String(); strings.Count(text, "| example, "+r.Env.CPU+" |") != 2 || strings.Count(text, "| example, another |") != 2 {
+		t.Errorf("of two processors:\n%s", text)
+	}
 }

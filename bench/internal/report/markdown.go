@@ -244,6 +244,7 @@ func WriteLosses(w io.Writer, reports []*Report, ours ...string) error {
 	b.WriteString("What was lost to the best of the peers, by more than the spread: each of our runs was worse than each of theirs.\n\n" +
 		"| experiment | metric | x | ours | the peer's | ratio | command, date |\n|---|---|---|---|---|---|---|\n")
 	lines := 0
+	processor := processors(reports)
 	for _, r := range reports {
 		disturbed := ""
 		if r.Env.Disturbed() {
@@ -251,8 +252,8 @@ func WriteLosses(w io.Writer, reports []*Report, ours ...string) error {
 		}
 		for _, d := range r.Losses(ours...) {
 			lines++
-			fmt.Fprintf(&b, "| %s | %s [%s] | %s | %s: %s %s | %s: %s %s | %.2f | `%s`, %.10s%s |\n", r.Name, d.Our.Metric, d.Our.Unit, r.label(d.Our.X),
-				d.Our.System, Number(d.Our.Value), spread(d.Our), d.Peer.System, Number(d.Peer.Value), spread(d.Peer), d.Ratio, r.command(), r.Env.Time, disturbed)
+			fmt.Fprintf(&b, "| %s | %s [%s] | %s | %s: %s %s | %s: %s %s | %.2f | `%s`, %.10s%s%s |\n", r.Name, d.Our.Metric, d.Our.Unit, r.label(d.Our.X),
+				d.Our.System, Number(d.Our.Value), spread(d.Our), d.Peer.System, Number(d.Peer.Value), spread(d.Peer), d.Ratio, r.command(), r.Env.Time, processor(r), disturbed)
 		}
 		for _, p := range r.Profiles {
 			fmt.Fprintf(&profiles, "- %s, %s: %s\n", r.Name, p.Of, strings.Join(p.Functions, ", "))
@@ -267,6 +268,17 @@ func WriteLosses(w io.Writer, reports []*Report, ours ...string) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// processors returns what names the processor of a report among others: nothing, if all have the same.
+func processors(reports []*Report) func(*Report) string {
+	same := !slices.ContainsFunc(reports, func(r *Report) bool { return r.Env.CPU != reports[0].Env.CPU })
+	return func(r *Report) string {
+		if same {
+			return ""
+		}
+		return ", " + r.Env.CPU
+	}
 }
 
 // The marks of the part of a document that belongs to an experiment.
