@@ -157,8 +157,8 @@ func (w *http2Wire) fault(format string, args ...any) {
 // flush sends what has been gathered.
 func (w *http2Wire) flush() {
 	if w.out.Len() > 0 {
-		w.s.transmit(bytes.Clone(w.out.Bytes()))
-		w.out.Reset()
+		w.s.transmit(w.out.Bytes())
+		w.out = bytes.Buffer{}
 	}
 }
 

@@ -175,6 +175,9 @@ func (l *Link) pump() {
 			return
 		}
 	}
+	if len(l.unsent) == 0 {
+		l.unsent = nil // the memory, too
+	}
 	if l.fin && !l.finned {
 		l.finned = true
 		l.arrive(now, func() {

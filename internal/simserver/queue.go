@@ -42,11 +42,16 @@ func (q *queue) add(b []byte) {
 	q.buf = append(q.buf, b...)
 }
 
-// drop takes the first k bytes away.
+// drop takes the first k bytes away. Of connections that have ended nothing is kept: there are thousands in a second.
 func (q *queue) drop(k int) {
-	if q.at += k; q.at == len(q.buf) {
-		q.buf, q.at = q.buf[:0], 0
+	if q.at += k; q.at < len(q.buf) {
+		return
 	}
+	if cap(q.buf) >= spareSize {
+		reuse(q.buf)
+		q.buf = nil
+	}
+	q.buf, q.at = q.buf[:0], 0
 }
 
 // take is drop of all, which stay where they are until they are given to reuse.
