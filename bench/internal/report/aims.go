@@ -101,7 +101,7 @@ func (r *Report) WriteAims(w io.Writer, aims []Aim) error {
 func WriteMissed(w io.Writer, reports []*Report, aims map[string][]Aim) error {
 	var b strings.Builder
 	reached, measured := 0, 0
-	processor := processors(reports)
+	usual, processor := processors(reports)
 	for _, r := range reports {
 		for _, a := range aims[r.Name] {
 			got, ok, known := r.result(a)
@@ -119,7 +119,7 @@ func WriteMissed(w io.Writer, reports []*Report, aims map[string][]Aim) error {
 	}
 	head := fmt.Sprintf("Of %d aims that were measured %d are reached.\n", measured, reached)
 	if b.Len() > 0 {
-		head = strings.TrimSuffix(head, "\n") + " These are not:\n\n| experiment | aim | | here |\n|---|---|---|---|\n"
+		head = strings.TrimSuffix(head, "\n") + " These are not:\n" + usual + "\n| experiment | aim | | here |\n|---|---|---|---|\n"
 	}
 	_, err := io.WriteString(w, head+b.String())
 	return err

@@ -241,10 +241,10 @@ func (r *Report) Losses(ours ...string) []Duel {
 // if that is known.
 func WriteLosses(w io.Writer, reports []*Report, ours ...string) error {
 	var b, profiles strings.Builder
-	b.WriteString("What was lost to the best of the peers, by more than the spread: each of our runs was worse than each of theirs.\n\n" +
-		"| experiment | metric | x | ours | the peer's | ratio | command, date |\n|---|---|---|---|---|---|---|\n")
+	usual, processor := processors(reports)
+	b.WriteString("What was lost to the best of the peers, by more than the spread: each of our runs was worse than each of theirs.\n" + usual +
+		"\n| experiment | metric | x | ours | the peer's | ratio | command, date |\n|---|---|---|---|---|---|---|\n")
 	lines := 0
-	processor := processors(reports)
 	for _, r := range reports {
 		disturbed := ""
 		if r.Env.Disturbed() {
@@ -270,11 +270,21 @@ func WriteLosses(w io.Writer, reports []*Report, ours ...string) error {
 	return err
 }
 
-// processors returns what names the processor of a report among others: nothing, if all have the same.
-func processors(reports []*Report) func(*Report) string {
-	same := !slices.ContainsFunc(reports, func(r *Report) bool { return r.Env.CPU != reports[0].Env.CPU })
-	return func(r *Report) string {
-		if same {
+// processors tells apart the processors of reports, if there are several: usual says which one goes unnamed, as most have
+// it, and name what another is called behind what it is about.
+func processors(reports []*Report) (usual string, name func(*Report) string) {
+	count := map[string]int{}
+	most := ""
+	for _, r := range reports {
+		if count[r.Env.CPU]++; count[r.Env.CPU] > count[most] {
+			most = r.Env.CPU
+		}
+	}
+	if len(count) > 1 {
+		usual = fmt.Sprintf("Where no processor is named it was an %s.\n", most)
+	}
+	return usual, func(r *Report) string {
+		if r.Env.CPU == most {
 			return ""
 		}
 		return ", " + r.Env.CPU
