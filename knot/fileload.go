@@ -92,6 +92,7 @@ type fileHead struct {
 	validators int    // length of the header lines that a 304 has, in lines
 	coded      int    // ... with Content-Encoding
 	text       bool   // files of this type get smaller by compression
+	varies     bool   // the file has other forms, whose dates may be the same
 }
 
 // coarse is the resolution of the times of files, in nanoseconds, with something to
@@ -340,7 +341,7 @@ func (e *entry) describe(f *Files, name, ctype string, w *want, sum uint32) {
 	b = appendTag(b, &e.id, w, sum)
 	end := len(b)
 	b = append(b, "\r\nAccept-Ranges: bytes\r\n"...)
-	if len(f.codings.list) > 0 && (h.text || e.beside != 0 || w.coding != nil) {
+	if h.varies = len(f.codings.list) > 0 && (h.text || e.beside != 0 || w.coding != nil); h.varies {
 		b = append(b, "Vary: Accept-Encoding\r\n"...)
 	}
 	for _, one := range f.headerOf(name) {

@@ -54,7 +54,7 @@ func (x *Ctx) sendAsked(f *Files, e *entry) error {
 	var ranges []byteRange
 	if verdict == proceed && x.head.Method == h1.MethodGet {
 		var ok bool
-		if ranges, ok = x.wantedRanges(h.tag, h.modified, e.length, f.maxRanges); !ok {
+		if ranges, ok = x.wantedRanges(h, e.length, f.maxRanges); !ok {
 			r.fields = strconv.AppendInt(append(r.fields, "Content-Range: bytes */"...), e.length, 10)
 			r.fields = append(r.fields, "\r\n"...)
 			return x.SendError(416)
