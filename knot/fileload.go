@@ -89,6 +89,7 @@ type fileHead struct {
 	modified   time.Time
 	ctype      string
 	tag        []byte // within lines
+	own        int    // where the lines of FilesConfig.Header begin, in lines; they end at validators
 	validators int    // length of the header lines that a 304 has, in lines
 	coded      int    // ... with Content-Encoding
 	text       bool   // files of this type get smaller by compression
@@ -344,6 +345,7 @@ func (e *entry) describe(f *Files, name, ctype string, w *want, sum uint32) {
 	if h.varies = len(f.codings.list) > 0 && (h.text || e.beside != 0 || w.coding != nil); h.varies {
 		b = append(b, "Vary: Accept-Encoding\r\n"...)
 	}
+	h.own = len(b)
 	for _, one := range f.headerOf(name) {
 		if CheckHeader(one.Name, one.Value) == nil {
 			b = appendField(b, one.Name, one.Value)

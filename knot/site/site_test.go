@@ -192,8 +192,11 @@ func TestHeaderRules(t *testing.T) {
 		{Match: pattern(t, "/assets/**"), Set: []knot.Header{{Name: "x-b", Value: "2"}}, Always: true},
 		{Match: pattern(t, "/**"), Set: []knot.Header{{Name: "Cache-Control", Value: "no-cache"}}},
 		{Match: pattern(t, "*.js"), Set: []knot.Header{{Name: "cache-control", Value: "max-age=31536000, immutable"}}},
+		{Match: pattern(t, "/both/**"), Set: []knot.Header{{Name: "Cache-Control", Value: "private"}}, Always: true},
+		{Match: pattern(t, "/both/*.txt"), Set: []knot.Header{{Name: "cache-control", Value: "max-age=60"}}},
+		{Match: pattern(t, "/both/b.txt"), Set: []knot.Header{{Name: "Cache-Control", Value: "no-store"}}, Always: true},
 	}
-	root := lay(t, map[string]string{"index.html": "index", "assets/a.js": "js", "list/x": "x"})
+	root := lay(t, map[string]string{"index.html": "index", "assets/a.js": "js", "list/x": "x", "both/a.txt": "a", "both/b.txt": "b"})
 	addr := serve(t, only(&Site{Files: open(t, root, rules...), Headers: rules, Listing: true}))
 	for _, test := range []struct {
 		target, cache, b string
@@ -205,6 +208,11 @@ func TestHeaderRules(t *testing.T) {
 		{"/none", "", "1", 404},
 		{"/list/", "no-cache", "1", 200},
 		{"/list", "", "1", 301},
+		// Rules of both kinds that set the same line.
+		{"/both/a.txt", "max-age=60", "1", 200},
+		{"/both/b.txt", "no-store", "1", 200},
+		{"/both/none", "private", "1", 404},
+		{"/both/", "private", "1", 200},
 	} {
 		a := ask(t, addr, "GET", test.target)
 		if a.status != test.status || a.header.Get("X-Frame-Options") != "DENY" || strings.Join(a.header.Values("X-B"), "|") != test.b || strings.Join(a.header.Values("Cache-Control"), "|") != test.cache {
