@@ -157,7 +157,7 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s does not get %s", host, want)
 		}
 	}
-	for _, bad := range []string{"example.org", "Example.ORG.", "*.example.org", "*", "a.*.org", "a b", "", "*.", "a/b", "h:80", "a@b"} {
+	for _, bad := range []string{"example.org", "Example.ORG.", "*.example.org", "*", "a.*.org", "a b", "", "*.", "a/b", "h:80", "a@b", "münchen.de"} {
 		if err := h.Add(new(Site), bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
