@@ -225,13 +225,18 @@ func TestErrorPages(t *testing.T) {
 	root := lay(t, map[string]string{"404.html": "not here", "4xx.txt": "client", "big": strings.Repeat("x", maxErrorPage+1), "dir/x": ""})
 	pages, err := OpenErrorPages(root, map[string]string{"404": "/404.html", "4xx": "4xx.txt", "default": "404.html"}, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	testenv.Must(t, err)
-	addr := serve(t, only(&Site{Files: open(t, root), Errors: pages}))
+	half := Route{Match: pattern(t, "/half"), Handler: func(x *knot.Ctx) error {
+		x.WriteString("half of a page")
+		return knot.Status(404)
+	}}
+	addr := serve(t, only(&Site{Files: open(t, root), Errors: pages, Routes: []Route{half}}))
 	for _, test := range []struct {
 		method, target, ctype, body string
 		status                      int
 	}{
 		{"GET", "/none", "text/html; charset=utf-8", "not here", 404},
 		{"HEAD", "/none", "text/html; charset=utf-8", "", 404},
+		{"GET", "/half", "text/html; charset=utf-8", "not here", 404},
 		{"POST", "/none", "text/plain; charset=utf-8", "client", 405},
 		{"CONNECT", "/none", "text/html; charset=utf-8", "not here", 501},
 	} {
@@ -248,6 +253,11 @@ func TestErrorPages(t *testing.T) {
 	testenv.Must(t, os.Remove(filepath.Join(root, "404.html")))
 	if pages.refresh(page); !page.failing.Load() || ask(t, addr, "GET", "/none").body != "other" {
 		t.Error("a page that is gone is not sent any more")
+	}
+	ahead := time.Now().Add(time.Hour).UnixNano() // when the clock is set back
+	page.read.Store(ahead)
+	if pages.page(404); page.read.Load() == ahead {
+		t.Error("the page is not read again for an hour")
 	}
 	for _, bad := range []map[string]string{{"404": "/none"}, {"200": "/4xx.txt"}, {"4x": "/4xx.txt"}, {"0404": "/4xx.txt"}, {"404": "/big"}, {"404": "/dir"}, {"404": "/../x"}} {
 		if _, err := OpenErrorPages(root, bad, nil); err == nil {
