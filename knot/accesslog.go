@@ -48,6 +48,7 @@ type AccessLog struct {
 	format LogFormat
 
 	writing sync.Mutex // held while w is written to
+	torn    bool       // the last Write that failed has left a part of a line; guarded by writing
 
 	mu      sync.Mutex
 	buf     []byte      // guarded by mu
@@ -201,16 +202,9 @@ func (l *AccessLog) Flush() error {
 	l.armed, l.urgent = false, false
 	l.mu.Unlock()
 	var err error
-	lost := uint64(0) // lines
+	var lost uint64 // lines
 	if len(full) > 0 {
-		var n int
-		n, err = l.w.Write(full)
-		if err == nil && n < len(full) {
-			err = io.ErrShortWrite
-		}
-		if err != nil {
-			lost = uint64(bytes.Count(full[min(max(n, 0), len(full)):], []byte{'\n'}))
-		}
+		lost, err = l.write(full)
 		l.report(lost, err)
 	}
 	l.mu.Lock()
@@ -223,6 +217,28 @@ func (l *AccessLog) Flush() error {
 		l.err = err
 	}
 	return l.err
+}
+
+// write writes lines, and returns how many are lost. The caller holds writing.
+func (l *AccessLog) write(lines []byte) (lost uint64, err error) {
+	n := 0
+	if l.torn { // the next line is not to be lost as well
+		if _, err = l.w.Write([]byte{'\n'}); err == nil {
+			l.torn = false
+		}
+	}
+	if err == nil {
+		n, err = l.w.Write(lines)
+	}
+	if err == nil && n < len(lines) {
+		err = io.ErrShortWrite
+	}
+	if err == nil {
+		return 0, nil
+	}
+	n = min(max(n, 0), len(lines))
+	l.torn = l.torn || n > 0 && lines[n-1] != '\n'
+	return uint64(bytes.Count(lines[n:], []byte{'\n'})), err
 }
 
 // report puts a line into the error log when access log lines begin to get lost, at most once

@@ -183,3 +183,45 @@ func TestLostLogLinesAreReported(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 }
+
+// fullDisk takes room bytes.
+type fullDisk struct {
+	text []byte
+	room int
+}
+
+func (w *fullDisk) Write(p []byte) (n int, err error) {
+	if n = len(p); n > w.room {
+		n, err = w.room, syscall.ENOSPC
+	}
+	w.text = append(w.text, p[:n]...)
+	w.room -= n
+	return n, err
+}
+
+// TestLogLineAfterAFullDisk: what a full disk has left of a line does not spoil the first one that has room again.
+func TestLogLineAfterAFullDisk(t *testing.T) {
+	w := &fullDisk{room: 100}
+	log := NewAccessLog(w, LogCommon)
+	s := &Server{AccessLog: log, Handler: echoHandler, ErrorLog: slog.New(slog.DiscardHandler)}
+	defer s.Close()
+	request := func(path string) {
+		s.ServeConn(newScriptConn([]byte("GET "+path+" HTTP/1.0\r\n\r\n"), nil, 1))
+	}
+	for range 3 {
+		request("/lost")
+	}
+	log.Flush()
+	request("/a") // there is still no room, not for a line break either
+	log.Flush()
+	w.room = 1000
+	request("/b")
+	log.Flush()
+	lines := strings.Split(string(w.text), "\n")
+	if n := len(lines); n != 4 || !strings.HasPrefix(lines[2], "192.0.2.1 - - [") || !strings.Contains(lines[2], `"GET /b HTTP/1.0" 200 `) || lines[3] != "" {
+		t.Errorf("%q", lines)
+	}
+	if n := log.Dropped(); n != 3 {
+		t.Errorf("%d lines are lost, want 3", n)
+	}
+}

@@ -89,9 +89,11 @@ type fileHead struct {
 	modified   time.Time
 	ctype      string
 	tag        []byte // within lines
+	own        int    // where the lines of FilesConfig.Header begin, in lines; they end at validators
 	validators int    // length of the header lines that a 304 has, in lines
 	coded      int    // ... with Content-Encoding
 	text       bool   // files of this type get smaller by compression
+	varies     bool   // the file has other forms, whose dates may be the same
 }
 
 // coarse is the resolution of the times of files, in nanoseconds, with something to
@@ -340,9 +342,10 @@ func (e *entry) describe(f *Files, name, ctype string, w *want, sum uint32) {
 	b = appendTag(b, &e.id, w, sum)
 	end := len(b)
 	b = append(b, "\r\nAccept-Ranges: bytes\r\n"...)
-	if len(f.codings.list) > 0 && (h.text || e.beside != 0 || w.coding != nil) {
+	if h.varies = len(f.codings.list) > 0 && (h.text || e.beside != 0 || w.coding != nil); h.varies {
 		b = append(b, "Vary: Accept-Encoding\r\n"...)
 	}
+	h.own = len(b)
 	for _, one := range f.headerOf(name) {
 		if CheckHeader(one.Name, one.Value) == nil {
 			b = appendField(b, one.Name, one.Value)

@@ -59,7 +59,8 @@ type FilesConfig struct {
 	// fly. Default: 512 and 4 MiB. Negative: any.
 	CompressMin, CompressMax int64
 	// Header, if set, returns header lines that the responses 200, 206 and 304 about a file
-	// carry; a Content-Type replaces that of the file. name is its path below the root, with a
+	// carry, in place of those with the same names that AddHeader has added; a Content-Type
+	// replaces that of the file. name is its path below the root, with a
 	// leading slash; for a folder that of its index. It is called when a file is opened, may
 	// be called by several at a time, and must not park. Lines that CheckHeader refuses are
 	// dropped.

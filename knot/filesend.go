@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -23,15 +24,45 @@ func (x *Ctx) sendEntry(f *Files, e *entry) error {
 	if e.full && x.pace.rate == 0 {
 		return x.sendFull(e)
 	}
-	x.resp.fields = append(x.resp.fields, e.lines[:e.head.validators]...)
+	x.addLines(e)
 	x.describe(e)
 	return x.sendBody(f, e, 0, e.length)
+}
+
+// addLines adds the header lines that a 304 has, too.
+func (x *Ctx) addLines(e *entry) {
+	x.giveWay(e)
+	x.resp.fields = append(x.resp.fields, e.lines[:e.head.validators]...)
+}
+
+// giveWay drops the header lines of the response in whose place the file has others.
+func (x *Ctx) giveWay(e *entry) {
+	if len(x.resp.fields) > 0 && e.head.own < e.head.validators {
+		x.resp.fields = without(x.resp.fields, e.lines[e.head.own:e.head.validators])
+	}
+}
+
+// without is fields without those that are named in lines, too. Both are header lines with their CR LF.
+func without(fields, lines []byte) []byte {
+	kept := fields[:0]
+	for line := range bytes.Lines(fields) {
+		name := line[:bytes.IndexByte(line, ':')]
+		named := false
+		for other := range bytes.Lines(lines) {
+			named = named || len(other) > len(name) && other[len(name)] == ':' && bytes.EqualFold(other[:len(name)], name)
+		}
+		if !named {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
 }
 
 // sendFull answers from memory: the prepared header lines and the content leave in one
 // system call.
 func (x *Ctx) sendFull(e *entry) error {
 	r := &x.resp
+	x.giveWay(e)
 	x.commitOpen()
 	r.length, r.written, r.phase = e.length, e.length, respDone
 	if x.head.Method == h1.MethodHead {
@@ -54,13 +85,13 @@ func (x *Ctx) sendAsked(f *Files, e *entry) error {
 	var ranges []byteRange
 	if verdict == proceed && x.head.Method == h1.MethodGet {
 		var ok bool
-		if ranges, ok = x.wantedRanges(h.tag, h.modified, e.length, f.maxRanges); !ok {
+		if ranges, ok = x.wantedRanges(h, e.length, f.maxRanges); !ok {
 			r.fields = strconv.AppendInt(append(r.fields, "Content-Range: bytes */"...), e.length, 10)
 			r.fields = append(r.fields, "\r\n"...)
 			return x.SendError(416)
 		}
 	}
-	r.fields = append(r.fields, e.lines[:h.validators]...)
+	x.addLines(e)
 	if verdict == notModified {
 		r.status = 304
 		return nil

@@ -243,6 +243,9 @@ func (x *Ctx) giveUp() (rest []byte) {
 	rest = bytes.Clone(x.in[x.r:x.w])
 	x.gone, x.closing, x.resp.phase = true, true, respDone
 	x.resp.status = http.StatusSwitchingProtocols // for the access log
+	if s := secureOf(x.c.nc); s != nil {
+		s.record.leave()
+	}
 	x.srv.handOn(x.c)
 	x.conclude()
 	x.tell()

@@ -18,25 +18,27 @@ type byteRange struct{ from, to int64 }
 
 // wantedRanges reads the Range header. It returns none if the whole file must be sent, and false
 // if every range lies outside the file (416). A header that is malformed or has more than most
-// ranges, or whose If-Range does not hold, is ignored, as RFC 9110, 14.2 allows.
-func (x *Ctx) wantedRanges(etag []byte, modified time.Time, size int64, most int) ([]byteRange, bool) {
+// ranges, or whose If-Range does not hold, is ignored, as RFC 9110, 14.2 allows; so is one of an empty file, for clients
+// that ask for bytes=0- in any case.
+func (x *Ctx) wantedRanges(h *fileHead, size int64, most int) ([]byteRange, bool) {
 	b := x.headBytes()
 	value, ok := x.head.Find(b, "range")
-	if !ok || !x.ifRange(etag, modified) {
+	if !ok || size == 0 || !x.ifRange(h) {
 		return nil, true
 	}
 	return parseRanges(x.ranges[:0], value, size, most)
 }
 
 // ifRange evaluates If-Range (RFC 9110, 13.1.5). A date is good for it only if the file had been
-// left alone for a second when it was last modified: it might have changed again within that.
-func (x *Ctx) ifRange(etag []byte, modified time.Time) bool {
+// left alone for a second when it was last modified, as it might have changed again within that, and has no other form, a
+// part of which the client may have.
+func (x *Ctx) ifRange(h *fileHead) bool {
 	condition, ok := x.head.Find(x.headBytes(), "if-range")
-	if !ok || bytes.Equal(condition, etag) {
+	if !ok || bytes.Equal(condition, h.tag) {
 		return true
 	}
 	t, ok := parseHTTPTime(condition)
-	return ok && modified.Truncate(time.Second).Equal(t) && modified.Unix()+1 < x.srv.clock.stamp().unix
+	return ok && !h.varies && h.modified.Truncate(time.Second).Equal(t) && h.modified.Unix()+1 < x.srv.clock.stamp().unix
 }
 
 // parseRanges appends what a Range header asks of a file to ranges, in its order. Ranges that

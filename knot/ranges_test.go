@@ -189,6 +189,30 @@ func TestIfRangeWithAFreshDate(t *testing.T) {
 	}
 }
 
+// TestIfRangeWithADateOfTwoForms: a client may have the beginning of the other form.
+func TestIfRangeWithADateOfTwoForms(t *testing.T) {
+	root := t.TempDir()
+	writeFile(t, filepath.Join(root, "a.css"), strings.Repeat("plain ", 100))
+	writeFile(t, filepath.Join(root, "a.css.gz"), strings.Repeat("zipped ", 10))
+	f := openWith(t, root, FilesConfig{Codings: Precompressed()})
+	answer := askFile(f, "/a.css", "Accept-Encoding: gzip\r\n")
+	for condition, want := range map[string]string{headerOf(answer, "ETag"): "206", headerOf(answer, "Last-Modified"): "200"} {
+		if got := statusOf(askFile(f, "/a.css", "Range: bytes=5-\r\nIf-Range: "+condition+"\r\nAccept-Encoding: gzip\r\n")); got != want {
+			t.Errorf("If-Range: %s: %s, want %s", condition, got, want)
+		}
+	}
+}
+
+// TestRangesOfAnEmptyFile: there is none that a header could name, and clients ask for bytes=0- in any case.
+func TestRangesOfAnEmptyFile(t *testing.T) {
+	f := openWith(t, layFiles(t, 1, func(int) int { return 0 }), FilesConfig{})
+	for _, ranges := range []string{"0-", "-5", "3-4"} {
+		if answer := askFile(f, "/f0", "Range: bytes="+ranges+"\r\n"); statusOf(answer) != "200" || headerOf(answer, "Content-Length") != "0" {
+			t.Errorf("%s: %q", ranges, answer)
+		}
+	}
+}
+
 // TestCurlResumes a transfer that was cut off.
 func TestCurlResumes(t *testing.T) {
 	curl, err := exec.LookPath("curl")

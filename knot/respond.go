@@ -176,6 +176,7 @@ func (x *Ctx) SendString(status int, ctype string, body string) error {
 func (x *Ctx) SendError(status int) error {
 	if pages := x.srv.ErrorPage; pages != nil && !h1.Bodyless(status) {
 		if ctype, page := pages(x, status); page != nil {
+			x.resp.held = x.resp.held[:0]
 			return x.Send(status, ctype, page)
 		}
 	}

@@ -16,6 +16,7 @@ type recordConn struct {
 	buf  *[recordBuffer]byte // nil when empty
 	r, w int                 // buf[r:w] has been read and not handed over
 	left int                 // bytes left of the record that is being handed over; 0: a header comes
+	away bool                // see leave
 }
 
 const (
@@ -61,7 +62,9 @@ func (c *recordConn) length() int {
 func (c *recordConn) fill() error {
 	if c.buf == nil {
 		c.buf = recordBuffers.Get().(*[recordBuffer]byte)
-		bufferBytes.Acquire(recordBuffer)
+		if !c.away {
+			bufferBytes.Acquire(recordBuffer)
+		}
 	}
 	if c.r > 0 {
 		c.w = copy(c.buf[:], c.buf[c.r:c.w])
@@ -83,8 +86,19 @@ func (c *recordConn) release() {
 		return
 	}
 	recordBuffers.Put(c.buf)
-	bufferBytes.Release(recordBuffer)
+	if !c.away {
+		bufferBytes.Release(recordBuffer)
+	}
 	c.buf, c.r, c.w = nil, 0, 0
+}
+
+// leave is for a connection that a handler has from now on: its buffer does not count any more, as a handler closes with
+// something in it, and nobody gives that back.
+func (c *recordConn) leave() {
+	if c.buf != nil {
+		bufferBytes.Release(recordBuffer)
+	}
+	c.away = true
 }
 
 // whole reports whether a whole record, or the rest of one, is in the buffer: reading

@@ -202,6 +202,41 @@ func TestTLSShutdown(t *testing.T) {
 	})
 }
 
+// TestTLSHijackGivesBuffersBack: a handler that closes the connection with records unread leaves no buffer in use behind,
+// as they are counted.
+func TestTLSHijackGivesBuffersBack(t *testing.T) {
+	ca := newTestCA(t)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		before := bufferBytes.InUse()
+		closed := make(chan struct{})
+		sv := start(&Server{TLS: ca.config(t), Handler: func(x *Ctx) error {
+			nc, _, err := x.Hijack()
+			if err == nil {
+				nc.Write([]byte("go on\n"))
+				nc.Read(make([]byte, 3))
+				nc.Close()
+				close(closed)
+			}
+			return err
+		}})
+		raw, err := net.Dial("tcp", sv.addr)
+		testenv.Must(t, err)
+		gather := &gatheringConn{Conn: raw, hold: 1000}
+		nc := tls.Client(gather, ca.client())
+		defer raw.Close()
+		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		if line, err := bufio.NewReader(nc).ReadString('\n'); line != "go on\n" {
+			t.Fatal(line, err)
+		}
+		gather.hold = 0 // both records in one piece
+		io.WriteString(nc, "one")
+		io.WriteString(nc, "two")
+		gather.flush()
+		<-closed
+		testenv.Until(t, "no more buffers are in use than before", func() bool { return bufferBytes.InUse() <= before })
+	})
+}
+
 // TestTLSHandlersOfNetHTTP: what they see of TLS, and a hijacked connection that rests.
 func TestTLSHandlersOfNetHTTP(t *testing.T) {
 	ca := newTestCA(t)

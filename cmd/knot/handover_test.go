@@ -82,6 +82,25 @@ func TestHandOverWhileStopping(t *testing.T) {
 	}
 }
 
+// TestProgramBehindALink: a link that a new version is put behind is what the successor is started by.
+func TestProgramBehindALink(t *testing.T) {
+	self, err := os.Executable()
+	testenv.Must(t, err)
+	folder := t.TempDir()
+	testenv.Must(t, os.Symlink(filepath.Dir(self), filepath.Join(folder, "current")))
+	link := filepath.Join(folder, "current", filepath.Base(self))
+	t.Setenv("PATH", filepath.Dir(link))
+	t.Chdir(folder)
+	for called, want := range map[string]string{
+		link: link, filepath.Join("current", filepath.Base(self)): link, filepath.Base(self): link,
+		"/bin/sh": self, "no such program": self,
+	} {
+		if got := ownProgram(called); got != want {
+			t.Errorf("called as %s: %s, want %s", called, got, want)
+		}
+	}
+}
+
 // TestAdminAddressOfAnother: while the process that it comes from may answer there, this one does not.
 func TestAdminAddressOfAnother(t *testing.T) {
 	socket, err := testenv.Listen(t).(*net.TCPListener).File()

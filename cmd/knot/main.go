@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -127,7 +128,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		})
 	}
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
-	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
+	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(os.Args[0]), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
 	defer upgrade.onUpgrade()()
 	defer systemd.whenDone(ctx, stdout, set.quiet, server.Conns)()
 	err = capriccio.Run(context.Background(), func(context.Context) error {
@@ -193,11 +194,23 @@ func (set *settings) announce(stdout io.Writer, addr net.Addr, admin *adminServe
 	}
 }
 
-func ownProgram() string {
-	if program, err := os.Executable(); err == nil {
-		return program
+// ownProgram is the path of this program, which was called by that name: with its links, of which one may lead to another
+// version later. os.Executable has resolved them.
+func ownProgram(called string) string {
+	resolved, err := os.Executable()
+	if err != nil {
+		return called
 	}
-	return os.Args[0]
+	found, err := exec.LookPath(called)
+	if err == nil {
+		found, err = filepath.Abs(found)
+	}
+	this, thisErr := os.Stat(resolved)
+	other, otherErr := os.Stat(found)
+	if err == nil && thisErr == nil && otherErr == nil && os.SameFile(this, other) {
+		return found
+	}
+	return resolved
 }
 
 // address is addr as something to click on.

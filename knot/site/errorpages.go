@@ -103,7 +103,8 @@ func (p *ErrorPages) page(status int) (ctype string, content []byte) {
 		}
 	}
 	now, last := time.Now().UnixNano(), e.read.Load()
-	if now-last > int64(errorPageAge) && !e.reading.Load() && e.read.CompareAndSwap(last, now) {
+	due := now-last > int64(errorPageAge) || now < last // the clock has been set back
+	if due && !e.reading.Load() && e.read.CompareAndSwap(last, now) {
 		e.reading.Store(true) // nobody else gets here within a second
 		go p.refresh(e)
 	}

@@ -22,12 +22,23 @@ type HeaderRule struct {
 func FileHeaders(rules []HeaderRule) func(name string) []knot.Header {
 	return func(name string) (all []knot.Header) {
 		for i := range rules {
-			if r := &rules[i]; !r.Always && r.Match.Match(name) {
-				all = setHeaders(all, r.Set)
+			r := &rules[i]
+			if !r.Match.Match(name) {
+				continue
 			}
+			lines := r.Set
+			if r.Always { // the response has its lines, but not where one of all takes their place
+				lines = slices.DeleteFunc(slices.Clone(lines), func(h knot.Header) bool { return !sets(all, h.Name) })
+			}
+			all = setHeaders(all, lines)
 		}
 		return all
 	}
+}
+
+// sets reports whether a line of all has this name.
+func sets(all []knot.Header, name string) bool {
+	return slices.ContainsFunc(all, func(h knot.Header) bool { return strings.EqualFold(h.Name, name) })
 }
 
 // setHeaders adds lines to all, in place of those with the same names.
@@ -38,9 +49,8 @@ func setHeaders(all, lines []knot.Header) []knot.Header {
 	return append(all, lines...)
 }
 
-// addAlways adds the lines that are on every response.
-func addAlways(x *knot.Ctx, rules []HeaderRule) {
-	var all []knot.Header
+// always are the lines that are on every response.
+func always(x *knot.Ctx, rules []HeaderRule) (all []knot.Header) {
 	matched := 0
 	for i := range rules {
 		if r := &rules[i]; r.Always && r.Match.MatchBytes(x.PathBytes()) {
@@ -51,7 +61,12 @@ func addAlways(x *knot.Ctx, rules []HeaderRule) {
 			all = setHeaders(slices.Clone(all), r.Set)
 		}
 	}
-	for _, h := range all {
+	return all
+}
+
+// addAlways adds them.
+func addAlways(x *knot.Ctx, rules []HeaderRule) {
+	for _, h := range always(x, rules) {
 		if knot.CheckHeader(h.Name, h.Value) == nil {
 			x.AddHeader(h.Name, h.Value)
 		}

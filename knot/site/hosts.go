@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -47,6 +48,9 @@ func (h *Hosts) Add(s *Site, names ...string) error {
 		}
 		if bare := strings.TrimPrefix(name, "*."); bare == "" || len(name) > maxHost || strings.ContainsAny(bare, "*/ \t@") || strings.Contains(bare, ":") && bare[0] != '[' {
 			return fmt.Errorf("%q is not the name of a host; want one like example.org or *.example.org, without a port", given)
+		}
+		if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
+			return fmt.Errorf("no client asks for the host %q; want its form in ASCII, as xn--mnchen-3ya.de for münchen.de", given)
 		}
 		if to[key] != nil {
 			return fmt.Errorf("two sites have the host %s", given)

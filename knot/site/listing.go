@@ -36,7 +36,9 @@ func (s *Site) list(x *knot.Ctx) error {
 	l := listing{path: x.Path(), all: all, more: more, sort: query.Get("sort"), desc: query.Get("order") == "desc"}
 	l.order()
 	x.AddHeader("Vary", "Accept")
-	x.AddHeader("Cache-Control", "no-cache")
+	if !sets(always(x, s.Headers), "Cache-Control") {
+		x.AddHeader("Cache-Control", "no-cache")
+	}
 	accept := strings.ToLower(x.Header("Accept"))
 	if query.Get("format") == "json" || strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
 		return x.Send(200, "application/json", l.json())

@@ -157,7 +157,7 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s does not get %s", host, want)
 		}
 	}
-	for _, bad := range []string{"example.org", "Example.ORG.", "*.example.org", "*", "a.*.org", "a b", "", "*.", "a/b", "h:80", "a@b"} {
+	for _, bad := range []string{"example.org", "Example.ORG.", "*.example.org", "*", "a.*.org", "a b", "", "*.", "a/b", "h:80", "a@b", "münchen.de"} {
 		if err := h.Add(new(Site), bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
@@ -192,8 +192,11 @@ func TestHeaderRules(t *testing.T) {
 		{Match: pattern(t, "/assets/**"), Set: []knot.Header{{Name: "x-b", Value: "2"}}, Always: true},
 		{Match: pattern(t, "/**"), Set: []knot.Header{{Name: "Cache-Control", Value: "no-cache"}}},
 		{Match: pattern(t, "*.js"), Set: []knot.Header{{Name: "cache-control", Value: "max-age=31536000, immutable"}}},
+		{Match: pattern(t, "/both/**"), Set: []knot.Header{{Name: "Cache-Control", Value: "private"}}, Always: true},
+		{Match: pattern(t, "/both/*.txt"), Set: []knot.Header{{Name: "cache-control", Value: "max-age=60"}}},
+		{Match: pattern(t, "/both/b.txt"), Set: []knot.Header{{Name: "Cache-Control", Value: "no-store"}}, Always: true},
 	}
-	root := lay(t, map[string]string{"index.html": "index", "assets/a.js": "js", "list/x": "x"})
+	root := lay(t, map[string]string{"index.html": "index", "assets/a.js": "js", "list/x": "x", "both/a.txt": "a", "both/b.txt": "b"})
 	addr := serve(t, only(&Site{Files: open(t, root, rules...), Headers: rules, Listing: true}))
 	for _, test := range []struct {
 		target, cache, b string
@@ -205,6 +208,11 @@ func TestHeaderRules(t *testing.T) {
 		{"/none", "", "1", 404},
 		{"/list/", "no-cache", "1", 200},
 		{"/list", "", "1", 301},
+		// Rules of both kinds that set the same line.
+		{"/both/a.txt", "max-age=60", "1", 200},
+		{"/both/b.txt", "no-store", "1", 200},
+		{"/both/none", "private", "1", 404},
+		{"/both/", "private", "1", 200},
 	} {
 		a := ask(t, addr, "GET", test.target)
 		if a.status != test.status || a.header.Get("X-Frame-Options") != "DENY" || strings.Join(a.header.Values("X-B"), "|") != test.b || strings.Join(a.header.Values("Cache-Control"), "|") != test.cache {
@@ -217,13 +225,18 @@ func TestErrorPages(t *testing.T) {
 	root := lay(t, map[string]string{"404.html": "not here", "4xx.txt": "client", "big": strings.Repeat("x", maxErrorPage+1), "dir/x": ""})
 	pages, err := OpenErrorPages(root, map[string]string{"404": "/404.html", "4xx": "4xx.txt", "default": "404.html"}, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	testenv.Must(t, err)
-	addr := serve(t, only(&Site{Files: open(t, root), Errors: pages}))
+	half := Route{Match: pattern(t, "/half"), Handler: func(x *knot.Ctx) error {
+		x.WriteString("half of a page")
+		return knot.Status(404)
+	}}
+	addr := serve(t, only(&Site{Files: open(t, root), Errors: pages, Routes: []Route{half}}))
 	for _, test := range []struct {
 		method, target, ctype, body string
 		status                      int
 	}{
 		{"GET", "/none", "text/html; charset=utf-8", "not here", 404},
 		{"HEAD", "/none", "text/html; charset=utf-8", "", 404},
+		{"GET", "/half", "text/html; charset=utf-8", "not here", 404},
 		{"POST", "/none", "text/plain; charset=utf-8", "client", 405},
 		{"CONNECT", "/none", "text/html; charset=utf-8", "not here", 501},
 	} {
@@ -240,6 +253,11 @@ func TestErrorPages(t *testing.T) {
 	testenv.Must(t, os.Remove(filepath.Join(root, "404.html")))
 	if pages.refresh(page); !page.failing.Load() || ask(t, addr, "GET", "/none").body != "other" {
 		t.Error("a page that is gone is not sent any more")
+	}
+	ahead := time.Now().Add(time.Hour).UnixNano() // when the clock is set back
+	page.read.Store(ahead)
+	if pages.page(404); page.read.Load() == ahead {
+		t.Error("the page is not read again for an hour")
 	}
 	for _, bad := range []map[string]string{{"404": "/none"}, {"200": "/4xx.txt"}, {"4x": "/4xx.txt"}, {"0404": "/4xx.txt"}, {"404": "/big"}, {"404": "/dir"}, {"404": "/../x"}} {
 		if _, err := OpenErrorPages(root, bad, nil); err == nil {
