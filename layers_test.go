@@ -57,7 +57,7 @@ var layers = map[string]string{
 	"knot":                           "knot/internal/h1 . internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix",
 	"knot/internal/h1":               "",
 	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd",
-	"knot/proxy":                     "knot knot/internal/h1 internal/engine task netpoll",
+	"knot/proxy":                     "knot knot/internal/h1 internal/engine task netpoll aio",
 	"knot/site":                      "knot task golang.org/x/crypto/bcrypt",
 	"cmd/knot/internal/config":       "internal/flaghelp github.com/pelletier/go-toml/v2",
 	"cmd/knot/internal/metrics":      "knot knot/proxy bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",

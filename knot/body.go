@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"syscall"
 
@@ -197,7 +198,7 @@ func (x *Ctx) chunkStep() error {
 	if x.adapted != nil {
 		x.adapted.noteTrailer(name, value)
 	}
-	if x.apart != nil {
+	if x.apart != nil && !notTrailers[http.CanonicalHeaderKey(viewString(name))] {
 		x.apart.trailer = appendField(x.apart.trailer, viewString(name), viewString(value))
 	}
 	return nil

@@ -188,8 +188,8 @@ func (b *BodyApart) Read(p []byte) (int, error) {
 	return (*bodyReader)(b.y).Read(p)
 }
 
-// Trailer returns the lines of the trailer, each with its CR LF, once Read has returned io.EOF. It
-// may park.
+// Trailer returns the lines of the trailer, each with its CR LF, once Read has returned io.EOF, but for those that may not
+// stand in one (RFC 9110, 6.5.1). It may park.
 func (b *BodyApart) Trailer() []byte {
 	b.reading.Lock()
 	defer b.reading.Unlock()

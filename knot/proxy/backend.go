@@ -65,12 +65,9 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 			b.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 		}
 	}
-	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: max(p.KeepConns, 1), IdleTimeout: p.KeepTimeout, Patience: p.QueueTimeout, Dial: b.dial}
+	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: p.KeepConns, IdleTimeout: p.KeepTimeout, Patience: p.QueueTimeout, Dial: b.dial}
 	if p.MaxConns > 0 {
 		b.units = task.NewSemaphore(int64(p.MaxConns))
-	}
-	if !p.keeps() {
-		b.pool.IdleTimeout = time.Nanosecond
 	}
 	if p.HTTP2 {
 		b.http2 = b.newHTTP2()
@@ -118,9 +115,15 @@ func (u *upstream) unasked() bool {
 // NetConn tells the pool which connection it is.
 func (u *upstream) NetConn() net.Conn { return u.raw }
 
-func (b *backend) dial(context.Context) (net.Conn, error) {
+// dial takes no longer than ConnectTimeout, and the deadline of ctx, allow for a connection that a request can be sent on.
+func (b *backend) dial(ctx context.Context) (net.Conn, error) {
 	b.counts.dials.Add(1)
-	c, err := b.p.Dial(b.network, b.address, b.p.ConnectTimeout)
+	until, _ := ctx.Deadline()
+	by, limit := sooner(until, b.p.ConnectTimeout), time.Duration(0)
+	if !by.IsZero() {
+		limit = max(time.Until(by), 1) // 0 would be none
+	}
+	c, err := b.p.Dial(b.network, b.address, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -129,9 +132,7 @@ func (b *backend) dial(context.Context) (net.Conn, error) {
 	if b.tls == nil {
 		return u, nil
 	}
-	if b.p.ConnectTimeout > 0 {
-		c.SetDeadline(time.Now().Add(b.p.ConnectTimeout))
-	}
+	c.SetDeadline(by)
 	u.gate = &gate{Conn: c}
 	secure := tls.Client(u.gate, b.tls)
 	if err := secure.HandshakeContext(context.Background()); err != nil {
@@ -153,11 +154,17 @@ func (b *backend) enter() bool {
 	return true
 }
 
-// get returns a connection: one that rests and of which nothing has come since, or a new one. The request has one of units,
-// so that there is one for it. It parks.
-func (b *backend) get() (*upstream, error) {
+// get returns a connection: one that rests and of which nothing has come since, or a new one, by until at the latest; zero:
+// no limit. The request has one of units, so that there is one for it. It parks.
+func (b *backend) get(until time.Time) (*upstream, error) {
+	ctx := context.Background()
+	if !until.IsZero() {
+		var drop context.CancelFunc
+		ctx, drop = context.WithDeadline(ctx, until)
+		defer drop()
+	}
 	for {
-		c, err := b.pool.Get(context.Background())
+		c, err := b.pool.Get(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -58,7 +58,7 @@ type Config struct {
 	// Trust are the addresses of proxies before this server. What others say of whom they forward for is dropped.
 	Trust []netip.Prefix
 
-	ConnectTimeout  time.Duration // until a connection stands
+	ConnectTimeout  time.Duration // until a connection stands, TLS and all
 	ResponseTimeout time.Duration // from the end of the request to the head of the response
 	IdleTimeout     time.Duration // between two pieces of a body, either way
 	TotalTimeout    time.Duration // for all of a request; 0: none
@@ -84,7 +84,8 @@ type Config struct {
 
 	// Log gets changes of health, and what FastCGI programs write to stderr; nil: slog.Default.
 	Log *slog.Logger
-	// Dial makes connections; nil: netpoll.DialTimeout, with HTTP2 net.DialTimeout. It is called with ConnectTimeout.
+	// Dial makes connections; nil: netpoll.DialTimeout, with HTTP2 net.DialTimeout. It is called with what is
+	// left of ConnectTimeout and TotalTimeout; 0: no limit.
 	Dial func(network, address string, timeout time.Duration) (net.Conn, error)
 	// Now is the clock of FailTime; nil: time.Now.
 	Now func() time.Time
@@ -114,7 +115,7 @@ type Check struct {
 // FastCGI says what a program is told (RFC 3875, 4.1).
 type FastCGI struct {
 	Root  string            // folder of the scripts, as the backend has it
-	Index string            // script of paths that end in a slash; "": index.php
+	Index string            // script of paths that name none; "": index.php
 	Split string            // what the name of a script ends in; the rest of the path is PATH_INFO; "": .php
 	Set   map[string]string // further parameters
 }

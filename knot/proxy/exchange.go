@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"strings"
@@ -25,7 +26,7 @@ const (
 
 var largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 
-// A wire is a protocol that backends speak. Its methods never park.
+// A wire is a protocol that backends speak. Its methods never park, but request may.
 type wire interface {
 	// request appends the request to e.out, with its body if that is ready.
 	request(e *exchange, body []byte, ready bool) error
@@ -76,7 +77,7 @@ type exchange struct {
 	sending task.WaitGroup
 	done    atomic.Bool   // that task has ended; atomic
 	sent    bool          // all of the body has been; written by that task, read after sending.Wait
-	moved   atomic.Int64  // when that task last sent something, in nanoseconds since 1970; atomic
+	moved   atomic.Int64  // when that task last sent something, in nanoseconds since 1970; MaxInt64: it waits for the client; atomic
 	trailer []knot.Header // of the response
 }
 
@@ -158,15 +159,22 @@ func (s *stopper) attach(u interrupted) error {
 	return s.why
 }
 
+// sooner is until, or when limit from now is over if that comes first. Of either zero is none.
+func sooner(until time.Time, limit time.Duration) time.Time {
+	if limit > 0 {
+		if by := time.Now().Add(limit); until.IsZero() || by.Before(until) {
+			return by
+		}
+	}
+	return until
+}
+
+// late reports whether there is no time left for all of the request.
+func (e *exchange) late() bool { return !e.until.IsZero() && !time.Now().Before(e.until) }
+
 // arm sets a deadline, unless there is no point in waiting.
 func (e *exchange) arm(set func(time.Time) error, limit time.Duration) error {
-	var by time.Time
-	if limit > 0 {
-		by = time.Now().Add(limit)
-	}
-	if !e.until.IsZero() && (by.IsZero() || e.until.Before(by)) {
-		by = e.until
-	}
+	by := sooner(e.until, limit)
 	e.stop.mu.Lock()
 	defer e.stop.mu.Unlock()
 	if e.stop.why != nil {
@@ -184,13 +192,7 @@ func (e *exchange) admit(b *backend) error {
 	b.counts.queued.Add(1)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	by := e.until
-	if limit := b.p.QueueTimeout; limit > 0 {
-		if end := time.Now().Add(limit); by.IsZero() || end.Before(by) {
-			by = end
-		}
-	}
-	if !by.IsZero() {
+	if by := sooner(e.until, b.p.QueueTimeout); !by.IsZero() {
 		var drop context.CancelFunc
 		ctx, drop = context.WithDeadline(ctx, by)
 		defer drop()
@@ -204,7 +206,7 @@ func (e *exchange) admit(b *backend) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueued, unsent: true}
+		return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueued}
 	}
 	return e.broken(err, true, true)
 }
@@ -219,11 +221,11 @@ func (e *exchange) try(b *backend) error {
 	if b.http2 != nil {
 		return e.tryHTTP2(b)
 	}
-	u, err := b.get()
+	u, err := b.get(e.until)
 	if err != nil {
 		b.leave(nil, false)
-		if errors.Is(err, context.DeadlineExceeded) && b.p.QueueTimeout > 0 && !errors.As(err, new(*net.OpError)) {
-			return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueued, unsent: true}
+		if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*net.OpError)) {
+			return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueued}
 		}
 		status := knot.Status(502)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -257,7 +259,7 @@ func (e *exchange) try(b *backend) error {
 		return err
 	}
 	e.join()
-	keep = e.sent && e.r == e.w && e.p.wire.reusable(e) && !u.unasked()
+	keep = e.p.keeps() && e.sent && e.r == e.w && e.p.wire.reusable(e) && !u.unasked()
 	return nil
 }
 
@@ -314,7 +316,9 @@ func (e *exchange) sendBody() {
 	defer largeBuffers.Put(buf)
 	var out []byte
 	for {
+		e.moved.Store(math.MaxInt64) // a client that is slow is no fault of the backend
 		n, err := e.apart.Read(buf[:largeBuffer/2])
+		e.moved.Store(time.Now().UnixNano())
 		out = out[:0]
 		if n > 0 {
 			out = e.p.wire.frame(e, out, buf[:n])
@@ -357,7 +361,7 @@ func (e *exchange) join() {
 	e.apart = nil
 }
 
-// fill reads more. It waits for limit, or as long as the request's body makes progress.
+// fill reads more. It waits for limit, or as long as the request's body makes progress, or the client lets that wait.
 func (e *exchange) fill(limit time.Duration) error {
 	if e.r == e.w {
 		e.r, e.w = 0, 0
@@ -389,7 +393,7 @@ func (e *exchange) fill(limit time.Duration) error {
 		switch {
 		case n > 0:
 			return nil
-		case errors.Is(err, os.ErrDeadlineExceeded) && e.apart != nil && e.moved.Load() > began.UnixNano() && (e.until.IsZero() || time.Now().Before(e.until)):
+		case errors.Is(err, os.ErrDeadlineExceeded) && e.apart != nil && e.moved.Load() > began.UnixNano() && !e.late():
 			continue
 		case err == nil:
 			return io.ErrUnexpectedEOF

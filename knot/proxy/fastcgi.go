@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
+	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -114,7 +117,8 @@ func (f *fastCGI) request(e *exchange, body []byte, ready bool) error {
 	return nil
 }
 
-// script splits a path into the name of a script and what follows it. Other paths are for the index.
+// script splits a path into the name of a script and what follows it. Other paths are for the index: that of the folder, if it
+// has one, else that of the root. It may park.
 func (f *fastCGI) script(path string) (name, info string) {
 	for at := 0; ; {
 		i := strings.Index(path[at:], f.Split)
@@ -125,10 +129,20 @@ func (f *fastCGI) script(path string) (name, info string) {
 			return path[:at], path[at:]
 		}
 	}
-	if strings.HasSuffix(path, "/") {
+	if path == "/" || strings.HasSuffix(path, "/") && !f.isMissing(path+f.Index) {
 		return path + f.Index, ""
 	}
 	return "/" + f.Index, path
+}
+
+// isMissing reports whether there is no script of that name for certain: a root that is not seen from here tells nothing.
+func (f *fastCGI) isMissing(name string) bool {
+	_, err := aio.Stat(f.Root + name)
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		return false
+	}
+	_, err = aio.Stat(f.Root + "/")
+	return err == nil
 }
 
 func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
@@ -143,8 +157,12 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	add("SERVER_SOFTWARE", "knot")
 	add("SERVER_PROTOCOL", "HTTP/1."+strconv.Itoa(min(x.ProtoMinor(), 1)))
 	add("REQUEST_METHOD", e.method)
-	add("REQUEST_URI", x.Target())
-	add("QUERY_STRING", x.Query())
+	uri, query := cmp.Or(string(x.RawPath()), "/"), x.Query() // not the target, which may have a host in front
+	if query != "" {
+		uri += "?" + query
+	}
+	add("REQUEST_URI", uri)
+	add("QUERY_STRING", query)
 	add("DOCUMENT_ROOT", f.Root)
 	add("DOCUMENT_URI", path)
 	add("SCRIPT_NAME", name)
@@ -177,6 +195,9 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 		add("CONTENT_LENGTH", strconv.FormatInt(length, 10))
 	}
 	add("CONTENT_TYPE", x.Header("Content-Type"))
+	if host != "" || e.p.Host != "" {
+		add("HTTP_HOST", e.host())
+	}
 	b = f.headerParams(b, e)
 	for _, name := range f.set {
 		add(name, f.Set[name])
@@ -192,7 +213,7 @@ func (f *fastCGI) headerParams(b []byte, e *exchange) []byte {
 	named := connectionNames(e.x.EachHeader)
 	var seen []string
 	e.x.EachHeader(func(name, _ []byte) bool {
-		if hopByHop(name) || contains(named, name) || !trusted && aboutClient(name) || is(name, "proxy") || is(name, "content-length") || is(name, "content-type") {
+		if hopByHop(name) || contains(named, name) || is(name, "host") || !trusted && aboutClient(name) || is(name, "proxy") || is(name, "content-length") || is(name, "content-type") {
 			return true
 		}
 		key := "HTTP_"
@@ -325,4 +346,4 @@ func (f *fastCGI) next(e *exchange) (piece []byte, used int, err error) {
 func (*fastCGI) ended(*exchange) error { return io.ErrUnexpectedEOF }
 
 // reusable implements wire.
-func (*fastCGI) reusable(e *exchange) bool { return e.p.keeps() && e.rec.over && e.rec.status == 0 }
+func (*fastCGI) reusable(e *exchange) bool { return e.rec.over && e.rec.status == 0 }

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/fcgi"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -110,6 +112,44 @@ func TestFastCGIProgramWithFewProcesses(t *testing.T) {
 		})
 	}
 	clients.Wait()
+}
+
+// TestFastCGIIndex: a path that ends in a slash is for the script of its folder, if that has one, else for that of the root.
+func TestFastCGIIndex(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"/index.php", "/admin/index.php", "/empty/other", "/file"} {
+		testenv.Must(t, os.MkdirAll(filepath.Dir(root+name), 0o755))
+		testenv.Must(t, os.WriteFile(root+name, nil, 0o644))
+	}
+	backend := fastCGIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		env := fcgi.ProcessEnv(r)
+		fmt.Fprint(w, strings.TrimPrefix(env["SCRIPT_FILENAME"], env["DOCUMENT_ROOT"]), strings.TrimPrefix(env["PATH_TRANSLATED"], env["DOCUMENT_ROOT"]))
+	})
+	const index = "/index.php"
+	for dir, want := range map[string]map[string]string{
+		root:           {"/": index, "/admin/": "/admin" + index, "/2026/11/a-post/": index + "/2026/11/a-post/", "/empty/": index + "/empty/", "/file/": index + "/file/"},
+		root + "/none": {"/": index, "/admin/": "/admin" + index}, // it is not seen from here
+	} {
+		f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: dir}}, 1)
+		for path, script := range want {
+			if _, got := f.get(path); got != script {
+				t.Errorf("%s is for %s, want %s", path, got, script)
+			}
+		}
+	}
+}
+
+// TestFastCGIHost: what a program is told that a request is for, when its target has a host in front, and when the settings
+// name one.
+func TestFastCGIHost(t *testing.T) {
+	backend := fastCGIServer(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host, " ", r.URL.RequestURI()) })
+	for host, want := range map[string]string{"": "a.test:81 /x%2Fy?q", "app.internal": "app.internal /x%2Fy?q"} {
+		f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/srv"}, Host: host}, 1)
+		got := f.raw("GET http://a.test:81/x%2Fy?q HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n")
+		if !strings.HasSuffix(got, "\r\n\r\n"+want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }
 
 // TestFastCGIRecords: how a program's output is cut into records does not matter; what is wrong becomes 502, and what it

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"io"
 	"strconv"
 	"unsafe"
@@ -11,28 +12,33 @@ import (
 // http1 is HTTP/1.1.
 type http1 struct{}
 
+// host is what the backend is told that the request is for.
+func (e *exchange) host() string {
+	host := text(e.x.HostBytes())
+	switch {
+	case e.p.Host == "backend", e.p.Host == "" && host == "":
+		return e.b.host()
+	case e.p.Host == "":
+		return host
+	}
+	return e.p.Host
+}
+
 // request implements wire.
 func (http1) request(e *exchange, body []byte, ready bool) error {
 	x, p := e.x, e.p
 	out := append(append(append(e.out, e.method...), ' '), p.target(x)...)
-	out = append(out, " HTTP/1.1\r\nHost: "...)
-	switch host := x.HostBytes(); {
-	case p.Host == "backend", p.Host == "" && len(host) == 0:
-		out = append(out, e.b.host()...)
-	case p.Host == "":
-		out = append(out, host...)
-	default:
-		out = append(out, p.Host...)
-	}
-	out = append(out, "\r\n"...)
+	out = append(append(append(out, " HTTP/1.1\r\nHost: "...), e.host()...), "\r\n"...)
 	var named [][]byte
 	if x.HeaderBytes("Connection") != nil {
 		named = connectionNames(x.EachHeader)
 	}
-	e.upgrade = false
-	if upgrade := x.HeaderBytes("Upgrade"); upgrade != nil && x.ProtoMinor() > 0 && contains(named, []byte("upgrade")) && mayUpgrade(upgrade) {
-		e.upgrade = true
+	upgrade := x.HeaderBytes("Upgrade")
+	e.upgrade = upgrade != nil && x.ProtoMinor() > 0 && contains(named, []byte("upgrade")) && mayUpgrade(upgrade)
+	if e.upgrade {
 		out = append(append(append(out, "Connection: Upgrade\r\nUpgrade: "...), upgrade...), "\r\n"...)
+	} else if !p.keeps() {
+		out = append(out, "Connection: close\r\n"...)
 	}
 	trusted := p.trusts(x)
 	x.EachHeader(func(name, value []byte) bool {
@@ -91,7 +97,13 @@ func (http1) finish(e *exchange, out, trailer []byte) []byte {
 	if !e.chunked {
 		return out
 	}
-	return append(append(append(out, "0\r\n"...), trailer...), "\r\n"...)
+	out = append(out, "0\r\n"...)
+	for line := range bytes.Lines(trailer) {
+		if name, _, _ := bytes.Cut(line, []byte(":")); !hopByHop(name) && !aboutClient(name) {
+			out = append(out, line...)
+		}
+	}
+	return append(out, "\r\n"...)
 }
 
 // head implements wire.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -111,6 +112,7 @@ type http2Body struct {
 }
 
 func (b *http2Body) Read(p []byte) (int, error) {
+	b.patience.timer.Stop() // the client has its own time
 	n, err := b.apart.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -120,16 +122,14 @@ func (b *http2Body) Read(p []byte) (int, error) {
 	case err == io.EOF:
 		for line := range strings.SplitSeq(string(b.apart.Trailer()), "\r\n") {
 			name, value, _ := strings.Cut(line, ":")
-			if name = http.CanonicalHeaderKey(name); b.announced(name) {
+			if name = http.CanonicalHeaderKey(name); b.announced(name) && !aboutClient([]byte(name)) {
 				b.trailer[name] = append(b.trailer[name], strings.Trim(value, " \t"))
 			}
 		}
 	case err != nil:
 		b.stop.stop(&clientError{err})
 	}
-	if n > 0 {
-		b.patience.progress()
-	}
+	b.patience.progress()
 	return n, err
 }
 
@@ -196,6 +196,9 @@ func (e *exchange) tryHTTP2(b *backend) error {
 	// Before the body is closed, or the Transport would wait to send the rest of the request.
 	defer resp.Body.Close()
 	defer cancel(nil)
+	if resp.StatusCode < 200 || resp.StatusCode > 599 {
+		return e.malformed(fmt.Errorf("status %d is not in 200 to 599", resp.StatusCode))
+	}
 	b.counts.status[resp.StatusCode/100].Add(1)
 	e.row = b.worked()
 	return e.passBackHTTP2(ctx, resp, patient)
@@ -283,6 +286,9 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 	if resp.StatusCode == 204 || resp.StatusCode == 304 || e.method == "HEAD" {
 		return x.SendHead()
 	}
+	if resp.ContentLength < 0 && x.Flush() != nil { // a stream may be silent at first
+		return e.broken(e.clientLost(), false, false)
+	}
 	buf := largeBuffers.Get().(*[largeBuffer]byte)
 	defer largeBuffers.Put(buf)
 	for passed := int64(0); ; {
@@ -290,6 +296,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 		var err error
 		patient.wait(e.p.IdleTimeout)
 		outside(func() { n, err = resp.Body.Read(buf[:]) })
+		patient.wait(0) // the client has its own time to take it
 		passed += int64(n)
 		lost := false
 		if n > 0 {

@@ -59,6 +59,8 @@ func TestHTTP2Failures(t *testing.T) {
 			left <- true
 		case "/broken":
 			panic(http.ErrAbortHandler)
+		case "/600":
+			w.WriteHeader(600)
 		case "/cut":
 			w.Header().Set("Content-Length", "10")
 			io.WriteString(w, "begin")
@@ -79,6 +81,9 @@ func TestHTTP2Failures(t *testing.T) {
 	f = serve(t, Config{Backends: []string{backend}, HTTP2: true, ResponseTimeout: time.Hour}, 1)
 	if got := get(f, "/broken"); !strings.HasPrefix(got, "HTTP/1.1 502 ") {
 		t.Errorf("broken: %q", got)
+	}
+	if got := get(f, "/600"); !strings.HasPrefix(got, "HTTP/1.1 502 ") || f.p.Stats()[0].Failures["malformed"] != 1 {
+		t.Errorf("a status that is none: %q %v", got, f.p.Stats()[0].Failures)
 	}
 	if got := get(f, "/cut"); !strings.HasSuffix(got, "\r\n\r\nbegin") {
 		t.Errorf("cut: %q", got)
@@ -137,4 +142,76 @@ func TestHTTP2Queue(t *testing.T) {
 		t.Errorf("a request that has waited too long: %d, %s", status, late.log.String())
 	}
 	hangs.Close()
+}
+
+// TestHTTP2SlowClient: how long a backend may be silent does not bound how long a client may take for what has come.
+func TestHTTP2SlowClient(t *testing.T) {
+	const size, silence = 32 << 20, 500 * time.Millisecond
+	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(size))
+		for piece := make([]byte, 1<<20); ; {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	})
+	f := serve(t, Config{Backends: []string{backend}, HTTP2: true, IdleTimeout: silence}, 1)
+	_, in := f.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	resp, err := http.ReadResponse(in, nil)
+	testenv.Must(t, err)
+	<-time.After(2 * silence)
+	if n, err := io.Copy(io.Discard, resp.Body); n != size || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// TestTrailerLines: what is not to stand in a trailer is not passed on in one, nor what a client says of whom it forwards for.
+func TestTrailerLines(t *testing.T) {
+	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, r.Trailer["Sum"], r.Trailer["X-Forwarded-For"], r.Trailer["Upgrade"], r.Trailer["Content-Length"])
+	})
+	for _, http2 := range []bool{false, true} {
+		f := serve(t, Config{Backends: []string{backend}, HTTP2: http2}, 1)
+		got := f.raw("POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTrailer: Sum, X-Forwarded-For\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			"1\r\nx\r\n0\r\nSum: s\r\nX-Forwarded-For: 6.6.6.6\r\nUpgrade: h2c\r\nContent-Length: 7\r\n\r\n")
+		if !strings.HasSuffix(got, "\r\n\r\n[s] [] [] []") {
+			t.Errorf("HTTP/2 %v: %q", http2, got)
+		}
+	}
+}
+
+// TestSlowUpload: how long a backend may take for its response counts from the end of the request, however slowly that comes.
+func TestSlowUpload(t *testing.T) {
+	const limit = 500 * time.Millisecond
+	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	})
+	for _, http2 := range []bool{false, true} {
+		f := serve(t, Config{Backends: []string{backend}, HTTP2: http2, ResponseTimeout: limit}, 1)
+		c, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 5\r\n\r\n1")
+		<-time.After(3 * limit)
+		io.WriteString(c, "2345")
+		if all, _ := io.ReadAll(in); !strings.HasSuffix(string(all), "\r\n\r\n5") {
+			t.Errorf("HTTP/2 %v: %q", http2, all)
+		}
+	}
+}
+
+// TestHeadOfAStream: the head of a response is passed on when it comes, though nothing of the body has.
+func TestHeadOfAStream(t *testing.T) {
+	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	for _, http2 := range []bool{false, true} {
+		f := serve(t, Config{Backends: []string{backend}, HTTP2: http2}, 1)
+		c, in := f.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		c.SetReadDeadline(time.Now().Add(time.Minute))
+		if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != 200 {
+			t.Errorf("HTTP/2 %v: %v", http2, err)
+		}
+		c.Close()
+	}
 }

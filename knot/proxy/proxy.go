@@ -97,7 +97,6 @@ func (e *exchange) serve() error {
 		}
 		if !b.enter() {
 			b.counts.failures[CauseQueue].Add(1)
-			e.x.AddHeader("Retry-After", "1")
 			return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueueFull}
 		}
 		err := e.try(b)
@@ -109,24 +108,24 @@ func (e *exchange) serve() error {
 			return err // the client's
 		}
 		b.counts.failures[f.cause].Add(1)
-		if f.cause == CauseGone {
+		switch f.cause {
+		case CauseGone:
 			return f.status
-		}
-		stale := f.silent && e.used
-		if !stale && f.cause != CauseQueue {
-			b.failed(e.row)
-		}
-		if try >= p.Tries || e.x.ResponseBegun() || e.bodyTaken || !f.unsent && !(f.silent && e.repeatable) {
+		case CauseQueue: // it has waited for as long as it may
 			return f
 		}
-		b.counts.retries.Add(1)
-		if !stale && len(p.backends) > 1 {
-			tried |= b.bit
-			if p.pick(tried) == nil {
-				return f
-			}
-		} else if !stale {
-			return f // the only one
+		stale := f.silent && e.used
+		if !stale {
+			b.failed(e.row)
 		}
+		if try >= p.Tries || e.late() || e.x.ResponseBegun() || e.bodyTaken || !f.unsent && !(f.silent && e.repeatable) {
+			return f
+		}
+		if !stale {
+			if tried |= b.bit; p.pick(tried) == nil {
+				return f // there is no other
+			}
+		}
+		b.counts.retries.Add(1)
 	}
 }

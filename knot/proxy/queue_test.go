@@ -1,8 +1,12 @@
 package proxy
 
 import (
+	"io"
+	"net"
 	"net/http"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,7 +64,7 @@ func (fn asked) Quiet() bool {
 // TestStaleAndQueued: a request that draws a stale connection keeps its turn while others wait for theirs.
 func TestStaleAndQueued(t *testing.T) {
 	f, b := occupied(t, Config{QueueTimeout: time.Hour})
-	u, err := b.get()
+	u, err := b.get(time.Time{})
 	testenv.Must(t, err)
 	turn := make(chan bool, 1)
 	u.quiet = asked(func() {
@@ -81,4 +85,90 @@ func TestStaleAndQueued(t *testing.T) {
 	}
 	<-turn
 	b.leave(nil, false)
+}
+
+// TestQueueTimeIsOver: a request that has waited for as long as it may does not wait for another backend.
+func TestQueueTimeIsOver(t *testing.T) {
+	var backends []string
+	for range 2 {
+		backends = append(backends, behind(t, func(http.ResponseWriter, *http.Request) {}))
+	}
+	f := serve(t, Config{Backends: backends, MaxConns: 1, QueueTimeout: time.Millisecond}, 1)
+	for _, b := range f.p.backends {
+		b.enter()
+		b.units.TryAcquire(1)
+		defer b.leave(nil, false)
+	}
+	got := f.raw(aRequest)
+	if s := f.p.Stats(); !strings.HasPrefix(got, "HTTP/1.1 503 ") || s[0].Queued+s[1].Queued != 1 {
+		t.Errorf("%q: %+v", got, s)
+	}
+}
+
+// TestNothingRests: with no connections at rest each is closed behind its response, and the backend is told so.
+func TestNothingRests(t *testing.T) {
+	var closed atomic.Int32
+	backend := script(t, func(_ int, c net.Conn, head string) {
+		if !strings.Contains(head, "\r\nConnection: close\r\n") {
+			t.Errorf("the head %q", head)
+		}
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		if _, err := io.Copy(io.Discard, c); err == nil {
+			closed.Add(1)
+		}
+	})
+	for _, c := range []Config{{KeepConns: -1}, {KeepTimeout: -1}} {
+		c.Backends = []string{backend}
+		closed.Store(0)
+		f := serve(t, c, 1)
+		if got := f.raw(aRequest); !strings.HasSuffix(got, "ok") {
+			t.Errorf("%q", got)
+		}
+		testenv.Until(t, "the end of the connection", func() bool { return closed.Load() == 1 })
+	}
+}
+
+// TestTotalTimeForConnections: the time that there is for all of a request bounds that of a connection too.
+func TestTotalTimeForConnections(t *testing.T) {
+	var limit atomic.Int64
+	f := serve(t, Config{
+		Backends: []string{"http://a:1", "http://b:1"}, ConnectTimeout: time.Hour, TotalTimeout: time.Minute,
+		Dial: func(_, _ string, most time.Duration) (net.Conn, error) {
+			limit.Store(int64(most))
+			return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
+		},
+	}, 1)
+	if got := f.raw(aRequest); !strings.HasPrefix(got, "HTTP/1.1 504 ") || limit.Load() <= 0 || limit.Load() > int64(time.Minute) {
+		t.Errorf("a connection may take %v: %q", time.Duration(limit.Load()), got)
+	}
+}
+
+// TestNoTryWithoutTime: when the time for all of a request is over no other backend is asked.
+func TestNoTryWithoutTime(t *testing.T) {
+	var dials atomic.Int32
+	f := serve(t, Config{
+		Backends: []string{"http://a:1", "http://b:1"}, TotalTimeout: time.Millisecond,
+		Dial: func(_, _ string, most time.Duration) (net.Conn, error) {
+			dials.Add(1)
+			<-time.After(10 * time.Millisecond)
+			return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
+		},
+	}, 1)
+	if got := f.raw(aRequest); dials.Load() > 1 {
+		t.Errorf("%d connections: %q", dials.Load(), got)
+	}
+}
+
+// TestRetries: what counts as one is a request that another backend is asked for.
+func TestRetries(t *testing.T) {
+	good := script(t, func(_ int, c net.Conn, _ string) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") })
+	bad := "http://" + refusing(t)
+	for want, backends := range [][]string{{bad}, {bad, good}} {
+		f := serve(t, Config{Backends: backends}, 1)
+		f.p.next.Store(^uint32(0)) // the first one first
+		f.raw(aRequest)
+		if s := f.p.Stats()[0]; s.Retries != uint64(want) || s.Failures["connect"] != 1 {
+			t.Errorf("of %d backends the first: %+v", len(backends), s)
+		}
+	}
 }
