@@ -402,7 +402,7 @@ func (s *Snapshot) dropEmpty() {
 	}
 	s.eachTimes(func(_ string, t *Times) { t.dropEmpty() })
 	if s.Sched != nil {
-		s.Sched.Resources, s.Sched.Nodes = orNil(s.Sched.Resources), orNil(s.Sched.Nodes)
+		s.Sched.Resources, s.Sched.Nodes, s.Sched.Refusals = orNil(s.Sched.Resources), orNil(s.Sched.Nodes), orNil(s.Sched.Refusals)
 	}
 }
 

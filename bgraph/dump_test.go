@@ -242,6 +242,14 @@ func TestDecodeAcceptsWhatLaterVersionsAdd(t *testing.T) {
 	}
 }
 
+func TestDecodeOfEmptyLists(t *testing.T) {
+	got := decoded(t, []byte(dumpTitle+`1
+{"nodes":[],"sched":{"refusals":[],"resources":[],"nodes":[]},"starts":[]}`))
+	if want := (&Snapshot{Sched: &Sched{}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestTextsAreMadePrintable(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"plain, with <b>&amp;\" and 日本語 é 😀", ""},

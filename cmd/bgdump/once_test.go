@@ -101,6 +101,27 @@ func TestATraceThroughAPipe(t *testing.T) {
 	}
 }
 
+// A page asks for a file again and again, and a trace takes long to read.
+func TestAFileIsReadAgainIfItHasChanged(t *testing.T) {
+	path := writeDump(t, shop(t))
+	src := &fileSource{path: path}
+	first, err := src.Snapshot(context.Background())
+	noErr(t, err)
+	first.Nodes = nil // it is the caller's
+	info, err := os.Stat(path)
+	noErr(t, err)
+	noErr(t, os.WriteFile(path, make([]byte, info.Size()), 0o600))
+	noErr(t, os.Chtimes(path, time.Time{}, info.ModTime()))
+	again, err := src.Snapshot(context.Background())
+	if noErr(t, err); len(again.Nodes) == 0 {
+		t.Error("no nodes; want what was read")
+	}
+	noErr(t, os.Chtimes(path, time.Time{}, info.ModTime().Add(time.Second)))
+	if _, err := src.Snapshot(context.Background()); err == nil {
+		t.Error("a file that has changed was not read again")
+	}
+}
+
 func TestProfileIsOneForPprof(t *testing.T) {
 	p, err := profile.Parse(strings.NewReader(command(t, "-pprof", shopFile).ok(t)))
 	noErr(t, err)

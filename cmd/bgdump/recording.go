@@ -68,6 +68,7 @@ type folderSource struct {
 	begun time.Time // when the first was asked for
 	step  time.Duration
 	last  bool // the last is all that is wanted
+	file  *fileSource
 }
 
 func openFolder(dir string, c clock, step time.Duration) (*folderSource, error) {
@@ -100,7 +101,10 @@ func (f *folderSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
 }
 
 func (f *folderSource) read(ctx context.Context, name string) (*bgraph.Snapshot, error) {
-	return fileSource{path: filepath.Join(f.dir, name)}.Snapshot(ctx)
+	if path := filepath.Join(f.dir, name); f.file == nil || f.file.path != path {
+		f.file = &fileSource{path: path}
+	}
+	return f.file.Snapshot(ctx)
 }
 
 // span returns the last recording and the latest that was made at least d before it.

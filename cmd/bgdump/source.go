@@ -88,7 +88,7 @@ func openSource(ctx context.Context, arg string, sur *surroundings, set *setting
 	case info.IsDir():
 		return openFolder(arg, sur.clock, step)
 	}
-	return fileSource{arg, set.tracing()}, nil
+	return &fileSource{path: arg, o: set.tracing()}, nil
 }
 
 func allDigits(s string) bool {
@@ -126,15 +126,36 @@ func asURL(arg string) (u *url.URL, ok bool, err error) {
 	return u, true, nil
 }
 
-// A fileSource is a dump or a trace in a file. It is read each time, since it may be replaced.
+// A fileSource is a dump or a trace in a file. It is read again when it has been replaced; a pipe is
+// read once.
 type fileSource struct {
 	path string
 	o    gotrace.Options
+	last *bgraph.Snapshot // what was read; nil: nothing yet
+	info fs.FileInfo      // of the file at that time
 }
 
-func (f fileSource) Name() string { return printable(f.path) }
+func (f *fileSource) Name() string { return printable(f.path) }
 
-func (f fileSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
+func (f *fileSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
+	info, err := os.Stat(f.path)
+	if err == nil && f.last != nil && (!info.Mode().IsRegular() || sameContent(info, f.info)) {
+		return f.last.Clone(), nil
+	}
+	s, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	f.last, f.info = s, info
+	return s.Clone(), nil
+}
+
+// sameContent reports whether two looks at a name found the same file, and nobody wrote to it in between.
+func sameContent(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+}
+
+func (f *fileSource) read() (*bgraph.Snapshot, error) {
 	head, plain, err := headOf(f.path)
 	if err != nil || plain && !gotrace.IsTrace(head) && !compressed(head) {
 		s, err := bgraph.ReadFile(f.path) // its errors name the file
@@ -146,8 +167,9 @@ func (f fileSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
 		return nil, err
 	}
 	defer in.Close()
-	f.o.Name = filepath.Base(f.path)
-	s, err := readGraph(in, f.o)
+	o := f.o
+	o.Name = filepath.Base(f.path)
+	s, err := readGraph(in, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}

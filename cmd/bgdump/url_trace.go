@@ -47,8 +47,9 @@ func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snaps
 			s.Notes = append(s.Notes, what+bgraph.CleanText(explain(err)))
 		}
 	}
-	if s.Taken.IsZero() {
+	if s.Taken.IsZero() { // traces of Go 1.24 and older have no clock
 		s.Taken = u.clock.Now()
+		s.Program.Started = s.Taken.Add(-s.Span.Duration())
 	}
 	note("there is no CPU profile: ", <-profiled)
 	if u.pause == 0 {

@@ -262,6 +262,23 @@ func TestNoCPUProfile(t *testing.T) {
 	}
 }
 
+// Traces of Go 1.24 and older have no clock. Of a running program each is a run of its own all the same.
+func TestTracesWithoutAClock(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/trace", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFile(w, r, "../../bgraph/gotrace/testdata/releases/go1.24.trace")
+	})
+	u, err := url.Parse(serving(t, mux) + "/debug/pprof/")
+	noErr(t, err)
+	clock := newFakeClock()
+	src := newURLSource(u, &surroundings{clock: clock, stderr: io.Discard}, &settings{timeout: time.Minute, mode: modeHTTP})
+	s, err := src.Snapshot(context.Background())
+	noErr(t, err)
+	if s.Span <= 0 || !s.Taken.Equal(clock.Now()) || s.Taken.Sub(s.Program.Started) != s.Span.Duration() {
+		t.Errorf("a trace of %v, begun at %v, ended at %v; the clock stands at %v", s.Span, s.Program.Started, s.Taken, clock.Now())
+	}
+}
+
 // A reader that looks at a page all the time gets a trace of one second, and the next not before ten are over.
 func TestLiveTracesArePaced(t *testing.T) {
 	p := newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace")

@@ -46,8 +46,8 @@
 //	at, base   identities of moments; live: whether "at" is the latest
 //	kind, collector         as in bgraph.Snapshot: "goroutines", and the CPU time of the
 //	           garbage collector's workers
-//	taken, span, sampling   of what is shown
-//	loops      [index, tasks, steps]
+//	taken, span, sampling   of what is shown; a trace need not tell when it was taken
+//	loops      [index, tasks, steps, 1 if it rests]
 //	resources  as in bgraph.Resource
 //	overflow   as in bgraph.Overflow
 //	era        changes if the program was started anew; ids of places and moments mean
@@ -69,7 +69,7 @@
 //	           advice, stack
 //	overruns   how many; reports: as in bgraph.Overrun, from and to being ids of places
 //	starts, spans   of a trace, as in bgraph.Start: function, now, created, ended, mean life,
-//	           oldest, leaked; as in bgraph.Span: name, kind, count, mean, p99, longest
+//	           oldest, leaked, CPU; as in bgraph.Span: name, kind, count, mean, p99, longest
 //	pauses     of a trace: collections, how often the world stopped, for how long in all, at most;
 //	           how often goroutines had a P for so long that the kernel must have taken its
 //	           processor, for how long in all
@@ -81,7 +81,8 @@
 // bgraph.Histogram without the zeros at its end.
 //
 // GET /api/layout?n=N answers where to draw the N busiest nodes, 3 to 500, and one that
-// stands for all others, as graphview.Layout does: width, height, hidden (edges left out);
+// stands for all others, as graphview.Layout does: width, height, hidden (edges left out),
+// rare (nodes that no other edge joins);
 // nodes: id (0: the others), x, y (of the left upper corner), w, h, now, lines: [text,
 // size, bold]; edges: from, to, path, arrow, width, label: [x, y] of its middle. Nodes
 // where nothing happened in the period are placed, too, so that a layout is good for as

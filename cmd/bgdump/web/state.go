@@ -196,7 +196,10 @@ func (p *Page) describe(out *stateJSON, v *view, reports bool) {
 	}
 	out.Note = clean(v.note, 500)
 	out.Kind, out.Collector = clean(s.Kind, 20), s.CollectorCPU
-	out.Taken, out.Span, out.Sampling = s.Taken.UnixMilli(), s.Span, s.Sampling
+	out.Span, out.Sampling = s.Span, s.Sampling
+	if !s.Taken.IsZero() {
+		out.Taken = s.Taken.UnixMilli()
+	}
 	for i := range s.Loops {
 		row := [4]int64{int64(s.Loops[i].Index), s.Loops[i].Tasks, int64(s.Loops[i].Steps)}
 		if s.Loops[i].Rests {

@@ -53,6 +53,14 @@ func TestStateBeforeAnythingHasCome(t *testing.T) {
 	}
 }
 
+func TestStateOfATraceWithoutAClock(t *testing.T) {
+	p := New(sample.Shop(), Options{})
+	p.history.add(&bgraph.Snapshot{Kind: bgraph.KindGoroutines, Span: 1e9}, time.Now())
+	if s := get[stateJSON](t, p, "/api/state"); s.Taken != 0 || s.Span != 1e9 {
+		t.Errorf("a trace of %v, taken at %d; want no time", s.Span, s.Taken)
+	}
+}
+
 func TestStateSinceTheStartIsTheSnapshot(t *testing.T) {
 	prog := sample.Shop()
 	p := pageOf(t, prog, 5, Options{})

@@ -2,7 +2,7 @@
 //
 //	GOTOOLCHAIN=go1.26.8 go run main.go >../go1.26.trace # again if it has more than 50 KB: some sweeps yield all the time
 //
-// and likewise for other releases of Go, of which 1.21 is the oldest.
+// and likewise for other releases of Go. Those in the folder releases are of an older, smaller program.
 package main
 
 import (

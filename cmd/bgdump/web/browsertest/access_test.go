@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
 )
@@ -48,7 +46,7 @@ func TestAccessible(t *testing.T) {
 			src := shop()
 			b := open(t, src, l)
 			b.until("document.querySelectorAll('.node').length > 10 && Number(document.querySelector('.track .at').max) >= 12000")
-			src.hold()
+			b.settle(src)
 			check := func(where string) {
 				t.Helper()
 				for _, fault := range eval[[]string](b, faults) {
@@ -132,7 +130,7 @@ func TestNothingIsCutAt1400(t *testing.T) {
 	src := &ticking{Program: sample.Wide(60)}
 	b := open(t, src, look{width: 1400, height: 900, still: true, hash: "#tab=edges"})
 	b.until("document.querySelectorAll('#panel-edges td.spark rect, #panel-edges td.spark path').length > 20")
-	src.hold()
+	b.settle(src)
 	const long = "for (const e of document.querySelectorAll('.figure small')) e.textContent = 'channel receive wide.(*service).backgroundRead via wide.(*service).Serve'; "
 	if texts := eval[[]string](b, "(() => { "+long+"return "+cut+"; })()"); len(texts) > 0 {
 		t.Errorf("cut in tiles: %q", texts)
@@ -151,7 +149,7 @@ func TestNothingIsCutAt1400(t *testing.T) {
 func TestLinesEndAtTheirBoxes(t *testing.T) {
 	b := open(t, shop(), look{still: true})
 	b.until("document.querySelectorAll('.node').length > 10")
-	b.run(chromedp.Focus(".node", chromedp.ByQuery)) // nothing is arranged anew under somebody's hands
+	b.focus(".node") // nothing is arranged anew under somebody's hands
 	b.until("[...document.querySelectorAll('.node')].some(n => Math.abs(n.drawn.scale - 1) > 0.05)")
 	off := eval[[]string](b, `(() => {
 		const boxOf = id => [...document.querySelectorAll('.node')].find(n => n.drawn.id === id).getBoundingClientRect();

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -104,6 +105,14 @@ func (s *ticking) hold() {
 	s.held = true
 }
 
+// settle makes time stand still for the program, and waits until the page has its last answer:
+// what is compared, or clicked, stays as it is from then on.
+func (b *tab) settle(src *ticking) {
+	b.t.Helper()
+	src.hold()
+	b.until("document.querySelector('#status').dataset.level === 'still'")
+}
+
 // serve shows src on a port of its own until the test ends, or stop is called.
 func serve(t *testing.T, src web.Source, addr string) (url string, stop func()) {
 	t.Helper()
@@ -165,7 +174,7 @@ func needBrowser(t *testing.T) {
 func openURL(t *testing.T, url string, l look) *tab {
 	t.Helper()
 	ctx, closeTab := chromedp.NewContext(browser.ctx)
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*patience) // a thousand nodes take minutes on a busy machine
 	b := &tab{t: t, ctx: ctx, url: url}
 	chromedp.ListenTarget(ctx, b.event)
 	t.Cleanup(func() {
@@ -284,25 +293,56 @@ func (b *tab) press(keys ...string) {
 	}
 }
 
-func (b *tab) click(selector string) {
+// focus gives the focus to an element, in one go: the page may make it anew at any time.
+func (b *tab) focus(selector string) {
 	b.t.Helper()
-	b.run(chromedp.Click(selector, chromedp.ByQuery, chromedp.NodeVisible))
+	eval[bool](b, fmt.Sprintf("document.querySelector(%s).focus() === undefined", quote(selector)))
 }
 
-// clickNode clicks a box of the graph that can be seen: a large graph is drawn larger than its frame.
+// click clicks the middle of an element. If that is no longer there by then, as figures above it
+// take more room, it is looked for again.
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf("document.querySelector(%s).checkVisibility()", quote(selector)))
+	for range 10 {
+		at := eval[[]float64](b, fmt.Sprintf(`(() => {
+			const e = document.querySelector(%[1]s);
+			e.scrollIntoView({ block: 'nearest' });
+			const box = e.getBoundingClientRect();
+			window.hit = false;
+			document.addEventListener('click', c => { window.hit = Boolean(c.target.closest(%[1]s)); }, { capture: true, once: true });
+			return [box.x + box.width / 2, box.y + box.height / 2];
+		})()`, quote(selector)))
+		b.run(chromedp.MouseClickXY(at[0], at[1]))
+		if eval[bool](b, "window.hit") {
+			return
+		}
+	}
+	b.shot("failed")
+	b.t.Fatalf("%s: no click gets there", selector)
+}
+
+// clickNode clicks the busiest box of the graph that can be seen: a large graph is drawn larger than its frame.
 func (b *tab) clickNode() {
 	b.t.Helper()
-	at := eval[[]float64](b, `(() => {
-		for (const node of document.querySelectorAll('.node[data-key]:not(.end)')) {
-			const box = node.getBoundingClientRect(), x = box.x + box.width / 2, y = box.y + box.height / 2;
-			if (node.contains(document.elementFromPoint(x, y))) return [x, y];
+	middle := func() (x, y float64) {
+		b.t.Helper()
+		at := eval[[]float64](b, `(() => {
+			for (const node of [...document.querySelectorAll('.node[data-key]:not(.end)')].sort((a, b) => b.drawn.node.in - a.drawn.node.in)) {
+				const box = node.getBoundingClientRect(), x = box.x + box.width / 2, y = box.y + box.height / 2;
+				if (node.contains(document.elementFromPoint(x, y))) return [x, y];
+			}
+			return [];
+		})()`)
+		if len(at) != 2 {
+			b.t.Fatal("no box of the graph can be clicked")
 		}
-		return [];
-	})()`)
-	if len(at) != 2 {
-		b.t.Fatal("no box of the graph can be clicked")
+		return at[0], at[1]
 	}
-	b.run(chromedp.MouseClickXY(at[0], at[1]))
+	x, y := middle()
+	b.run(chromedp.MouseEvent(input.MouseMoved, x, y)) // nothing is arranged anew under somebody's hands
+	x, y = middle()
+	b.run(chromedp.MouseClickXY(x, y))
 }
 
 func (b *tab) text(selector string) string {

@@ -12,7 +12,7 @@ func TestFlameGraphZoomAndSearch(t *testing.T) {
 	src := shop()
 	b := open(t, src, look{hash: "#tab=flame", still: true})
 	b.until("document.querySelectorAll('.frame').length > 10")
-	src.hold()
+	b.settle(src)
 	frame := func(name string) string {
 		return fmt.Sprintf("[...document.querySelectorAll('.frame')].find(f => f.getAttribute('aria-label').startsWith(%s))", quote(name+":"))
 	}
@@ -37,7 +37,7 @@ func TestFlameGraphZoomAndSearch(t *testing.T) {
 	b.click(".crumbs button")
 	b.until("!document.querySelector('.crumbs').checkVisibility()")
 
-	b.run(chromedp.Focus(".frame[tabindex='0']", chromedp.ByQuery))
+	b.focus(".frame[tabindex='0']")
 	b.press("Home", "ArrowDown", "ArrowDown", "ArrowDown")
 	b.until("document.activeElement.matches('.frame') && Number(document.activeElement.getAttribute('aria-level')) === 4")
 	b.press("Enter")
@@ -58,9 +58,35 @@ func TestFlameGraphZoomAndSearch(t *testing.T) {
 		t.Errorf("found %q; want a share", got)
 	}
 	b.shot("searched")
+	const label = "document.querySelector('.frame').getAttribute('aria-label')"
+	cpu := eval[string](b, label)
 	b.click(".flame input[value=wait]")
-	b.until("document.querySelector('.frame').getAttribute('aria-label').match(/all: .*(s|m|h)/)")
-	if got := eval[string](b, "location.hash"); !strings.Contains(got, "metric=wait") {
-		t.Errorf("address %q; want the metric", got)
+	b.until("location.hash.includes('metric=wait') && " + label + " !== " + quote(cpu))
+}
+
+// Frames are the same if their names are: the next answer may number functions otherwise.
+func TestTheFocusStaysOnAFunction(t *testing.T) {
+	src := shop()
+	b := open(t, src, look{hash: "#tab=flame", still: true})
+	const render = "[...document.querySelectorAll('.frame')].find(f => f.getAttribute('aria-label').startsWith('web.(*page).render:'))"
+	b.until(render)
+	b.settle(src)
+	eval[bool](b, render+".focus() === undefined")
+	eval[bool](b, "(document.querySelector('#ignore').value = 'sessions') && document.querySelector('#ignore').dispatchEvent(new Event('input'))")
+	b.until("![...document.querySelectorAll('.frame')].some(f => f.getAttribute('aria-label').includes('sessions'))")
+	if got := eval[string](b, "document.activeElement.getAttribute('aria-label') || document.activeElement.tagName"); !strings.HasPrefix(got, "web.(*page).render:") {
+		t.Errorf("the focus is on %q; want it where it was", got)
 	}
+}
+
+// When all of the flame graph is shown, Escape is for what else is open.
+func TestEscapeLeavesTheFlameGraph(t *testing.T) {
+	b := open(t, shop(), look{hash: "#tab=flame&node=0000000000000002", still: true})
+	b.until("document.querySelectorAll('.frame').length > 10 && document.querySelector('#panel .close').checkVisibility()")
+	b.press("g")
+	b.until("document.activeElement.matches('.frame') && !document.querySelector('#tip').hidden")
+	b.press("Escape")
+	b.until("document.querySelector('#tip').hidden")
+	b.press("Escape")
+	b.until("!document.querySelector('#panel .close').checkVisibility()")
 }

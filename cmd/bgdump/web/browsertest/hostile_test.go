@@ -9,7 +9,8 @@ import (
 
 // A name that is more than text would be an element, an attribute or a script.
 func TestNamesAreText(t *testing.T) {
-	b := open(t, &ticking{Program: sample.Hostile()}, look{still: true})
+	src := &ticking{Program: sample.Hostile()}
+	b := open(t, src, look{still: true})
 	inert := func(where string) {
 		t.Helper()
 		if eval[bool](b, "window.stolen !== undefined") {
@@ -40,7 +41,9 @@ func TestNamesAreText(t *testing.T) {
 		inert(view)
 		b.shot(view)
 	}
-	eval[bool](b, "(location.hash = '#focus=<img src=x onerror=window.stolen=7>&tab=<script>&node=\"><img>') && (location.reload(), true)")
-	b.until("document.body.classList.contains('ready')")
+	b = open(t, src, look{still: true, hash: "#focus=<img src=x onerror=window.stolen=7>&tab=<script>&node=\"><img>"})
+	if got := eval[string](b, "document.querySelector('#focus').value"); got != "<img src=x onerror=window.stolen=7>" {
+		t.Errorf("the filter is %q; want that of the address", got)
+	}
 	inert("address")
 }

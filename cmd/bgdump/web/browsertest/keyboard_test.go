@@ -8,6 +8,8 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
+
+	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
 )
 
 // stop describes what has the focus.
@@ -46,8 +48,7 @@ func walk(t *testing.T, view string, l look) {
 	src := shop()
 	b := open(t, src, l)
 	b.until("Number(document.querySelector('.track .at').max) >= 3000")
-	src.hold()
-	b.until("document.querySelector('#status').dataset.level === 'still'")
+	b.settle(src)
 	seen := map[string]bool{}
 	var path []string
 	for range 120 {
@@ -84,15 +85,16 @@ func walk(t *testing.T, view string, l look) {
 }
 
 // openGraph shows the graph of the sample, and some seconds of its history.
-func openGraph(t *testing.T) *tab {
+func openGraph(t *testing.T) (*ticking, *tab) {
 	t.Helper()
-	b := open(t, shop(), look{still: true})
+	src := shopAfterAMinute()
+	b := open(t, src, look{still: true})
 	b.until("document.querySelectorAll('.node').length > 10 && Number(document.querySelector('.track .at').max) >= 3000")
-	return b
+	return src, b
 }
 
 func TestTheGraphWithoutAMouse(t *testing.T) {
-	b := openGraph(t)
+	src, b := openGraph(t)
 	focused := func() string {
 		return eval[string](b, "document.activeElement.getAttribute('aria-description') || document.activeElement.getAttribute('aria-label') || ''")
 	}
@@ -131,6 +133,8 @@ func TestTheGraphWithoutAMouse(t *testing.T) {
 	scale := func() float64 {
 		return eval[float64](b, "new DOMMatrix(document.querySelector('.stage').style.transform).a")
 	}
+	b.settle(src)
+	b.press("0")
 	before := scale()
 	b.press("+")
 	if got := scale(); got <= before {
@@ -140,12 +144,11 @@ func TestTheGraphWithoutAMouse(t *testing.T) {
 	if got := scale(); got != before {
 		t.Errorf("scale %g; want %g again", got, before)
 	}
-
 }
 
 func TestTablesAndHelpWithoutAMouse(t *testing.T) {
-	b := openGraph(t)
-	b.run(chromedp.Focus("#tab-graph", chromedp.ByQuery))
+	src, b := openGraph(t)
+	b.focus("#tab-graph")
 	b.press("ArrowRight")
 	b.until("document.activeElement.id === 'tab-nodes' && document.querySelector('#panel-nodes').checkVisibility()")
 	b.press("g", "End")
@@ -157,6 +160,7 @@ func TestTablesAndHelpWithoutAMouse(t *testing.T) {
 	}
 
 	// The help, and that single keys can be switched off.
+	b.settle(src) // a row that is sorted elsewhere is described again
 	b.press("?")
 	b.until("document.querySelector('#help').open")
 	b.shot("help")
@@ -177,7 +181,7 @@ func TestTablesAndHelpWithoutAMouse(t *testing.T) {
 	// A finding leads to where it was found.
 	b.press("5")
 	b.until("document.querySelector('#panel-findings .plain')")
-	b.run(chromedp.Focus("#panel-findings .plain", chromedp.ByQuery))
+	b.focus("#panel-findings .plain")
 	b.press("Enter")
 	b.until("document.activeElement.matches('#panel h2')")
 }
@@ -218,5 +222,35 @@ func TestNothingIsNameless(t *testing.T) {
 	}
 	if twice := eval[[]string](b, "[...document.querySelectorAll('[id]')].map(e => e.id).filter((id, i, all) => all.indexOf(id) !== i)"); len(twice) > 0 {
 		t.Errorf("ids that are there twice: %v", twice)
+	}
+}
+
+// What is made anew with each answer stays as somebody has left it.
+func TestListsStayAsTheyAre(t *testing.T) {
+	anew := func(b *tab, element string) {
+		b.t.Helper()
+		eval[bool](b, "(window.was = "+element+", true)")
+		b.until("!window.was.isConnected")
+	}
+	b := open(t, shop(), look{width: 400, height: 800, hash: "#tab=runtime", still: true})
+	const wide = "[...document.querySelectorAll('#panel-runtime .scroll')].find(e => e.scrollWidth > e.clientWidth && !e.querySelector('button'))"
+	b.until(wide)
+	eval[bool](b, "("+wide+".focus(), "+wide+".scrollLeft = 10) === 10")
+	anew(b, wide)
+	if left := eval[float64](b, wide+".scrollLeft"); left != 10 {
+		t.Errorf("a table is scrolled aside by %g pixels; want 10, as it was", left)
+	}
+	if !eval[bool](b, "document.activeElement === "+wide) {
+		t.Error("the table that is scrolled has lost the focus")
+	}
+
+	b = open(t, &ticking{Program: sample.Hostile()}, look{hash: "#tab=findings", still: true})
+	const open = "document.querySelector('#panel-findings details[open]')"
+	b.until("document.querySelector('#panel-findings summary')")
+	b.click("#panel-findings summary")
+	b.until(open)
+	anew(b, open)
+	if !eval[bool](b, open+" !== null") {
+		t.Error("a stack is folded; want it open, as it was")
 	}
 }

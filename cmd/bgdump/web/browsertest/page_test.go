@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/input"
@@ -22,6 +23,14 @@ const (
 )
 
 func shop() *ticking { return &ticking{Program: sample.Shop()} }
+
+// shopAfterAMinute has taken each of its steps, also the rare ones, so that no edge comes that the
+// graph would be arranged anew for.
+func shopAfterAMinute() *ticking {
+	src := shop()
+	src.Advance(time.Minute)
+	return src
+}
 
 func TestThePageShowsTheGraph(t *testing.T) {
 	b := open(t, shop(), look{})
@@ -51,12 +60,75 @@ func TestNodesStayWhereTheyAre(t *testing.T) {
 	b.until(fmt.Sprintf("document.querySelectorAll('.node').length === %d", shopNodes))
 	b.until("document.querySelectorAll('.edge:not(.idle)').length >= 21")
 	const corners = "[...document.querySelectorAll('.node')].map(n => n.dataset.key + n.style.transform.replace(/ scale.*/, '')).join()"
-	b.run(chromedp.Focus(".node", chromedp.ByQuery)) // nothing is arranged anew under somebody's hands
+	b.focus(".node") // nothing is arranged anew under somebody's hands
 	before, shown := eval[string](b, corners), b.text(".caption")
 	b.until("document.querySelector('.caption').textContent !== " + quote(shown))
 	if after := eval[string](b, corners); after != before {
 		t.Errorf("boxes have moved:\n%s\n%s", before, after)
 	}
+}
+
+// A new arrangement that comes when somebody is at work in the graph by then is not shown.
+func TestNothingMovesUnderSomebodysHands(t *testing.T) {
+	b := open(t, shop(), look{still: true})
+	b.until(fmt.Sprintf("document.querySelectorAll('.node').length === %d", shopNodes))
+	eval[bool](b, `(() => {
+		const ask = window.fetch;
+		window.fetch = async (url, ...rest) => {
+			const answer = await ask(url, ...rest);
+			if (url.startsWith('api/layout')) await new Promise(go => { window.letGo = go; });
+			return answer;
+		};
+		return true;
+	})()`)
+	b.until("window.letGo") // edges have come
+	const corners = "[...document.querySelectorAll('.node')].map(n => n.dataset.key + n.style.transform.replace(/ scale.*/, '')).join()"
+	b.focus(".node")
+	before, shown := eval[string](b, corners), b.text(".caption")
+	eval[bool](b, "(window.letGo(), window.letGo = null, true)")
+	b.until("document.querySelector('.caption').textContent !== " + quote(shown))
+	if after := eval[string](b, corners); after != before {
+		t.Errorf("boxes have moved:\n%s\n%s", before, after)
+	}
+	b.focus("#tab-graph")
+	b.until("window.letGo") // now it may come
+}
+
+// Every trace, and every restart, is another graph to the page, but not to those who look at a part of it.
+func TestZoomStaysWhenTheProgramIsStartedAnew(t *testing.T) {
+	src := shop()
+	b := open(t, src, look{still: true})
+	b.until(fmt.Sprintf("document.querySelectorAll('.node').length === %d", shopNodes))
+	const layouts = "performance.getEntriesByType('resource').filter(e => e.name.includes('api/layout')).length"
+	const scale = "new DOMMatrix(document.querySelector('.stage').style.transform).a"
+	b.focus(".node")
+	b.press("+", "+")
+	before, asked := eval[float64](b, scale), eval[int](b, layouts)
+	src.Restart()
+	b.until(fmt.Sprintf("document.querySelector('#run').textContent.includes('process 4712') && %s > %d", layouts, asked))
+	shown := b.text(".caption")
+	b.until("document.querySelector('.caption').textContent !== " + quote(shown))
+	if got := eval[float64](b, scale); got != before {
+		t.Errorf("scale %g; want %g, as it was", got, before)
+	}
+}
+
+// What somebody has asked for is not left out because a request has failed.
+func TestAnArrangementIsAskedForAgain(t *testing.T) {
+	b := open(t, &ticking{Program: sample.Wide(60)}, look{still: true})
+	b.until("document.querySelectorAll('.node').length === 40")
+	b.focus(".node")
+	eval[bool](b, `(() => {
+		const ask = window.fetch;
+		window.fetch = (url, ...rest) => {
+			if (!url.startsWith('api/layout')) return ask(url, ...rest);
+			window.fetch = ask;
+			return Promise.reject(new Error('lost'));
+		};
+		document.querySelector('#show').value = '80';
+		return document.querySelector('#show').dispatchEvent(new Event('change'));
+	})()`)
+	b.until("document.querySelectorAll('.node').length === 62")
 }
 
 func TestTheColourCanBeSwitched(t *testing.T) {
@@ -73,7 +145,7 @@ func TestTheColourCanBeSwitched(t *testing.T) {
 	if !strings.Contains(hot, "find") && !strings.Contains(hot, "readHead") && !strings.Contains(hot, "refresh") {
 		t.Errorf("hottest by wait is %q; want one where tasks wait long", hot)
 	}
-	b.run(chromedp.Focus("#tab-graph", chromedp.ByQuery))
+	b.focus("#tab-graph")
 	b.press("c")
 	b.until("document.querySelector('.legend').textContent.includes('CPU')")
 	if !strings.Contains(b.text(".node.heat-5"), "render page") {
@@ -107,8 +179,7 @@ func TestTablesAreSortedByClickAndByKeyboard(t *testing.T) {
 	src := shop()
 	b := open(t, src, look{hash: "#tab=nodes"})
 	b.until(fmt.Sprintf("document.querySelectorAll('#panel-nodes tbody tr').length === %d", shopNodes))
-	src.hold()
-	b.until("document.querySelector('#status').dataset.level === 'still'")
+	b.settle(src)
 	sorted := func(id, how string) {
 		t.Helper()
 		b.until(fmt.Sprintf("document.querySelector('#panel-nodes th[data-column=%s]').getAttribute('aria-sort') === '%s'", id, how))
@@ -130,7 +201,7 @@ func TestTablesAreSortedByClickAndByKeyboard(t *testing.T) {
 		t.Errorf("per second: first %v, then %v; want one the reverse of the other", down, up)
 	}
 
-	b.run(chromedp.Focus("#panel-nodes th[data-column=name] button", chromedp.ByQuery))
+	b.focus("#panel-nodes th[data-column=name] button")
 	b.press("Enter")
 	sorted("name", "ascending")
 	names := column(b, "nodes", "name")
@@ -153,7 +224,7 @@ func TestTablesAreSortedByClickAndByKeyboard(t *testing.T) {
 func TestFilter(t *testing.T) {
 	b := open(t, shop(), look{})
 	b.until(fmt.Sprintf("document.querySelectorAll('.node').length === %d", shopNodes))
-	b.run(chromedp.Focus("#tab-graph", chromedp.ByQuery))
+	b.focus("#tab-graph")
 	b.press("/", "a", "c", "c", "e", "s", "s", "L", "o", "g")
 	b.until("document.querySelectorAll('.node').length === 3 && document.querySelector('#panel-graph').textContent.includes('accessLog')")
 	b.press("Escape")
@@ -196,8 +267,10 @@ func TestPause(t *testing.T) {
 }
 
 func TestHistogramsOnHoverAndFocus(t *testing.T) {
-	b := open(t, shop(), look{hash: "#tab=nodes", still: true})
+	src := shop()
+	b := open(t, src, look{hash: "#tab=nodes", still: true})
 	b.until("document.querySelectorAll('#panel-nodes tbody tr').length > 10")
+	b.settle(src)
 	b.run(chromedp.ActionFunc(func(ctx context.Context) error { return hover(ctx, "#panel-nodes tbody tr:nth-child(2)") }))
 	b.until("!document.querySelector('#tip').hidden && document.querySelectorAll('#tip .chart rect').length > 5")
 	name := b.text("#panel-nodes tbody tr:nth-child(2) bdi")
@@ -207,7 +280,7 @@ func TestHistogramsOnHoverAndFocus(t *testing.T) {
 	b.press("Escape")
 	b.until("document.querySelector('#tip').hidden")
 
-	b.run(chromedp.Focus("#panel-nodes th[data-column=oldest] button", chromedp.ByQuery))
+	b.focus("#panel-nodes th[data-column=oldest] button")
 	b.press("Tab")
 	b.until("document.activeElement.matches('#panel-nodes tbody tr') && !document.querySelector('#tip').hidden")
 	b.press("ArrowDown")

@@ -30,8 +30,7 @@ func TestComparedWithAnEarlierMoment(t *testing.T) {
 	src := shop()
 	b := open(t, src, look{hash: "#tab=edges&base=start"})
 	b.until("Number(document.querySelector('.track .at').max) >= 6000") // six seconds have passed for the program
-	src.hold()
-	b.until("document.querySelector('#status').dataset.level === 'still'")
+	b.settle(src)
 	all := shown(b)
 	if !strings.Contains(b.text(".caption"), "everything since the start") {
 		t.Errorf("caption %q; want that it is since the start", b.text(".caption"))
@@ -44,7 +43,7 @@ func TestComparedWithAnEarlierMoment(t *testing.T) {
 	eval[bool](b, "document.querySelector('#period').dispatchEvent(new Event('change'))")
 	b.until("document.querySelector('.track .base').checkVisibility() && document.querySelector('.caption').textContent.includes('since 03:11:46')")
 	later := shown(b)
-	b.run(chromedp.Focus(".track .base", chromedp.ByQuery))
+	b.focus(".track .base")
 	b.press("ArrowRight", "ArrowRight", "ArrowRight")
 	b.until("document.querySelector('.caption').textContent.includes('since 03:11:49')")
 	three := shown(b)
@@ -53,7 +52,7 @@ func TestComparedWithAnEarlierMoment(t *testing.T) {
 	}
 
 	// What is shown is what the difference of the two snapshots says.
-	b.run(chromedp.Focus(".track .at", chromedp.ByQuery))
+	b.focus(".track .at")
 	b.press("Home", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight")
 	b.until("document.querySelector('.caption').textContent.includes('Moment 03:11:50: what happened in the 1 s since 03:11:49')")
 	prog := sample.Shop()
@@ -90,7 +89,7 @@ func TestMarkAndStepThroughMoments(t *testing.T) {
 	src := shop()
 	b := open(t, src, look{})
 	b.until("Number(document.querySelector('.track .at').max) >= 4000")
-	b.run(chromedp.Focus("#tab-graph", chromedp.ByQuery))
+	b.focus("#tab-graph")
 	const shows = "document.querySelector('.track .at').getAttribute('aria-valuetext')"
 	b.press("[")
 	b.until("document.querySelector('#status').dataset.level === 'paused'")

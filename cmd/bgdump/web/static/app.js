@@ -75,7 +75,7 @@ class App {
   render() {
     const { state } = this.graph, p = state.program;
     setText($('program'), p.name);
-    setText($('run'), state.kind === 'goroutines' ? `a trace of ${span(state.span)}, up to ${day(state.taken)} ${clock(state.taken)}`
+    setText($('run'), state.kind === 'goroutines' ? `a trace of ${span(state.span)}${state.taken ? `, up to ${day(state.taken)} ${clock(state.taken)}` : ''}`
       : `process ${p.pid} on ${p.host} · ${p.go} · since ${day(Date.parse(p.started))} ${clock(Date.parse(p.started))}${state.source.still ? `, as it was at ${clock(state.taken)}` : ''}`);
     setText($('source'), state.source.name);
     document.title = `${p.name} — blocking graph`;

@@ -88,9 +88,24 @@ function place(parent, e, before) {
   if (focused && document.activeElement !== focused) focused.focus({ preventScroll: true });
 }
 
-export function clear(e) {
-  e.replaceChildren();
-  e.synced = undefined;
+// renew gives e other children, and reports whether it did: not while somebody has text selected
+// there. What has a data-ref keeps the focus, and how far it was scrolled aside.
+export function renew(e, parts) {
+  const selection = getSelection();
+  if (!selection.isCollapsed && e.contains(selection.anchorNode)) return false;
+  const focused = e.contains(document.activeElement) ? document.activeElement.dataset.ref : null;
+  const aside = new Map([...e.querySelectorAll('.scroll, pre')].map(x => [x.dataset.ref, x.scrollLeft]));
+  e.replaceChildren(...parts);
+  for (const x of e.querySelectorAll('[data-ref]')) {
+    if (aside.get(x.dataset.ref)) x.scrollLeft = aside.get(x.dataset.ref);
+    if (x.dataset.ref === focused) x.focus({ preventScroll: true });
+  }
+  return true;
+}
+
+// folding makes a part that can be folded; open holds the ids of those that are not.
+export function folding(open, id, summary, ...content) {
+  return h('details', { open: open.has(id), onToggle: e => open[e.target.open ? 'add' : 'delete'](id) }, summary, ...content);
 }
 
 export const stillness = matchMedia('(prefers-reduced-motion: reduce)');

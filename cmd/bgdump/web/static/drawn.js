@@ -26,7 +26,10 @@ export function fold(layout, graph) {
     }
   }
   let most = 1;
-  for (const e of sums.values()) most = Math.max(most, e.count);
+  for (const e of sums.values()) {
+    most = Math.max(most, e.count);
+    if (!e.id) e.cpu = { ...none, mean: e.total / e.count || 0 };
+  }
   const edges = layout.edges.map(e => {
     const edge = sums.get(`${e.from}-${e.to}`);
     return { ...e, id: `${e.from}-${e.to}`, edge, width: edge ? 1.4 + 5.6 * Math.sqrt(edge.count / most) : 1 };

@@ -81,17 +81,22 @@ export class Flame {
     };
     if (zoomed[1] > 0) add(zoomed, path.slice(0, -1), 0, path.length - 1);
     for (const d of drawn) {
-      d.id = d.path.map(f => f[0]).join('/');
+      d.id = this.idOf(d.path);
       d.hit = hit(d.frame[0]);
     }
     this.drawn = new Map(drawn.map(d => [d.id, d]));
-    if (!this.drawn.has(this.current)) this.current = path.map(f => f[0]).join('/');
+    if (!this.drawn.has(this.current)) this.current = this.idOf(path);
     sync(this.frames, drawn, d => d.id, d => this.make(d), (e, d) => this.place(e, d));
     this.frames.style.height = `${(Math.max(depth, path.length - 1) + 1) * rowHeight}px`;
     this.none.hidden = this.total > 0;
     setText(this.none, this.total > 0 ? '' : 'Nothing was measured in this period.');
     this.showFound(text, hit, zoomed);
     this.drawCrumbs(path);
+  }
+
+  // idOf tells a frame by the names on its path: their numbers are others in the next answer.
+  idOf(path) {
+    return path.map(f => this.tree.names[f[0]]).join(';');
   }
 
   findZoomed() {
@@ -149,7 +154,7 @@ export class Flame {
 
   drawCrumbs(path) {
     this.crumbs.hidden = path.length < 2;
-    const key = path.map(f => f[0]).join('/');
+    const key = this.idOf(path);
     if (this.crumbsFor === key) return;
     this.crumbsFor = key;
     this.crumbs.replaceChildren(h('button', { type: 'button', onClick: () => this.zoomOut(0) }, 'Show all'),
@@ -166,7 +171,7 @@ export class Flame {
 
   // zoomOut goes to a number of levels below the root.
   zoomOut(levels) {
-    if (this.zoomed.length <= levels) return false;
+    if (levels < 0 || this.zoomed.length <= levels) return false;
     this.zoomed = this.zoomed.slice(0, levels);
     this.draw();
     this.focusCurrent();
@@ -191,7 +196,7 @@ export class Flame {
     else if (e.key === 'Escape' || e.key === 'Backspace') {
       if (!this.zoomOut(this.zoomed.length - 1)) return;
     } else if (e.key === 'Home') to = [...this.drawn.keys()][0];
-    else if (e.key === 'ArrowUp') to = d.path.slice(0, -1).map(f => f[0]).join('/');
+    else if (e.key === 'ArrowUp') to = this.idOf(d.path.slice(0, -1));
     else if (e.key === 'ArrowDown') to = [...this.drawn.values()].find(o => o.level === d.level + 1 && o.path[d.level] === d.frame)?.id;
     else if (e.key === 'ArrowLeft' || e.key === 'ArrowRight') {
       const row = [...this.drawn.values()].filter(o => o.level === d.level).sort((a, b) => a.x - b.x);

@@ -61,24 +61,29 @@ export class Graph {
   // arrange fetches the layout if nodes or edges have come or gone, or if it is asked for.
   async arrange(force) {
     const { app } = this, { state } = app.graph;
-    const asked = JSON.stringify([state.era, app.params.focus, app.params.ignore, app.show.graph]);
+    const wish = JSON.stringify([app.params.focus, app.params.ignore, app.show.graph]), asked = `${state.era} ${wish}`;
     const shape = `${asked} ${state.shape}`;
     if (!force && shape === this.wanted && !this.outgrown) return;
     const changed = force || asked !== this.asked;
     const since = Date.now() - this.arranged;
     if (!changed && (since < (shape === this.wanted ? endurance : patience) || this.busy())) return;
+    const another = force || wish !== this.wish; // and not the same of the next trace, or after a restart
     this.wanted = shape;
-    this.asked = asked;
+    [this.asked, this.wish] = [asked, wish];
     this.arranged = Date.now();
     this.outgrown = false;
     try {
       const layout = await ask('layout', { ...app.params, n: app.show.graph });
       if (this.wanted !== shape) return;
+      if (!changed && this.busy()) { // by now
+        this.wanted = '';
+        return;
+      }
       this.layout = layout;
       this.draw();
-      if (changed || !this.view.touched) this.view.fit();
+      if (another || !this.view.touched) this.view.fit();
     } catch {
-      this.wanted = ''; // tried again with the next answer
+      this.wanted = this.asked = this.wish = ''; // tried again with the next answer, whatever somebody does in the graph
     }
   }
 

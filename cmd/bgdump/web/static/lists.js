@@ -1,36 +1,36 @@
 // The lists: what looks wrong, and what the runtime says of itself.
 
-import { h, named, clear } from './dom.js';
+import { h, named, renew, folding } from './dom.js';
 import { duration, count, rate, percent, plural, amount, clock, bytes, words } from './format.js';
 
 export class Findings {
   constructor(app) {
     this.app = app;
     this.element = h('div', { class: 'findings list' });
+    this.open = new Set();
   }
 
   update() {
     const { app } = this, all = app.graph.state.findings || [];
     const key = JSON.stringify(all);
     if (this.key === key) return;
-    this.key = key;
-    const ref = document.activeElement?.dataset?.ref;
-    clear(this.element);
-    if (!all.length) {
-      this.element.append(h('div', { class: 'all-well' }, h('strong', {}, 'Nothing looks wrong.'),
-        h('p', {}, 'Checked were: long steps, lock convoys, tasks that pile up or are stuck, leaks, ready tasks that wait, the balance of the loops, and the limits of the graph.')));
-    }
-    all.forEach((f, i) => this.element.append(h('article', { class: `finding ${f.severity}` },
+    const parts = all.length ? all.map(f => this.finding(f)) : [h('div', { class: 'all-well' }, h('strong', {}, 'Nothing looks wrong.'),
+      h('p', {}, 'Checked were: long steps, lock convoys, tasks that pile up or are stuck, leaks, ready tasks that wait, the balance of the loops, and the limits of the graph.'))];
+    if (renew(this.element, parts)) this.key = key;
+  }
+
+  finding(f) {
+    const id = `${f.check} ${f.from} ${f.to}`;
+    return h('article', { class: `finding ${f.severity}` },
       h('header', {}, h('span', { class: 'severity' }, f.severity), h('h2', {}, f.check), named(f.name)),
       h('p', {}, f.message), h('p', { class: 'advice' }, f.advice),
-      f.stack ? h('details', {}, h('summary', {}, 'Stack at its end'), h('pre', {}, f.stack)) : null,
-      f.from ? h('button', { type: 'button', class: 'plain', 'data-ref': `show ${i}`, onClick: () => app.showFinding(f) }, f.to ? 'Show this step' : 'Show this node') : null)));
-    if (ref) [...this.element.querySelectorAll('[data-ref]')].find(e => e.dataset.ref === ref)?.focus({ preventScroll: true });
+      f.stack ? folding(this.open, id, h('summary', { 'data-ref': `fold ${id}` }, 'Stack at its end'), h('pre', { 'data-ref': `stack ${id}` }, f.stack)) : null,
+      f.from ? h('button', { type: 'button', class: 'plain', 'data-ref': `show ${id}`, onClick: () => this.app.showFinding(f) }, f.to ? 'Show this step' : 'Show this node') : null);
   }
 }
 
 function table(caption, heads, rows) {
-  return h('div', { class: 'scroll' }, h('table', {}, h('caption', {}, caption), h('thead', {}, h('tr', {}, ...heads.map(([text, number]) => h('th', { scope: 'col', class: number ? 'number' : '' }, text)))),
+  return h('div', { class: 'scroll', 'data-ref': `table ${caption}` }, h('table', {}, h('caption', {}, caption), h('thead', {}, h('tr', {}, ...heads.map(([text, number]) => h('th', { scope: 'col', class: number ? 'number' : '' }, text)))),
     h('tbody', {}, ...rows.map(cells => h('tr', {}, ...cells.map((c, i) => h(i ? 'td' : 'th', { scope: i ? undefined : 'row', class: heads[i][1] ? 'number' : '' }, c)))))));
 }
 
@@ -54,13 +54,8 @@ export class Runtime {
 
   update() {
     const { app } = this, { graph } = app, { state } = graph;
-    const focused = this.element.contains(document.activeElement) ? document.activeElement.dataset.ref : null;
-    const selection = getSelection();
-    if (!selection.isCollapsed && this.element.contains(selection.anchorNode)) return;
-    clear(this.element);
-    this.element.append(this.loops(graph), ...(state.kind === 'goroutines' ? [this.starts(graph), this.spans(state), this.pauses(state)]
-      : [this.resources(state), this.limits(state), this.sched(state, graph), this.overruns(state, graph)]));
-    if (focused) [...this.element.querySelectorAll('[data-ref]')].find(e => e.dataset.ref === focused)?.focus({ preventScroll: true });
+    renew(this.element, [this.loops(graph), ...(state.kind === 'goroutines' ? [this.starts(graph), this.spans(state), this.pauses(state)]
+      : [this.resources(state), this.limits(state), this.sched(state, graph), this.overruns(state, graph)])]);
   }
 
   loops(graph) {
@@ -72,7 +67,7 @@ export class Runtime {
 
   starts(graph) {
     const each = n => rate(graph.seconds ? n / graph.seconds : 0);
-    const all = graph.state.starts || [], known = all.some(start => start[6] > 0); // who leaked, of most programs nobody knows
+    const all = graph.state.starts || [], known = all.some(start => start[6] > 0); // of most programs nobody knows what leaked
     return h('section', {}, h('h2', {}, 'Goroutines'), table('By the function with which they began', [['Function'], ['Now', true], ['Created per s', true], ['Ended per s', true], ['CPU', true], ['Mean life', true], ['Oldest', true], ...known ? [['Leaked', true]] : []],
       all.map(([name, now, created, ended, life, oldest, leaked, cpu]) => [named(name), count(now), each(created), each(ended), duration(cpu), duration(life), duration(oldest), ...known ? [count(leaked)] : []])));
   }
@@ -112,9 +107,9 @@ export class Runtime {
       table('Resources that it watches', [['Resource'], ['Utilisation', true], [bar()], ['Per second', true], ['State']],
         (sched.resources || []).map(r => [named(r.name), percent(r.utilisation), meter(r.utilisation, r.state === 'at limit' ? 'full' : r.state === 'rising' ? 'rising' : ''), (r.trend > 0 ? '+' : '') + percent(r.trend), named(r.state)])),
       table('How it ranks nodes', [['Node'], ['Loop', true], ['Priority', true], ['Tickets', true], ['Pass', true], ['Ready', true], ['Held back']],
-        (sched.nodes || []).slice(0, 200).map((n, i) => {
+        (sched.nodes || []).slice(0, 200).map(n => {
           const place = graph.placeOf(n[0]);
-          return [h('button', { type: 'button', class: 'plain', 'data-ref': `sched ${i}`, onClick: () => this.app.select({ node: place.key }) }, named(place.name)), String(n[1]), rate(n[2]), count(n[3]), count(n[4]), count(n[5]), named(n[6] || '')];
+          return [h('button', { type: 'button', class: 'plain', 'data-ref': `sched ${n[0]} ${n[1]}`, onClick: () => this.app.select({ node: place.key }) }, named(place.name)), String(n[1]), rate(n[2]), count(n[3]), count(n[4]), count(n[5]), named(n[6] || '')];
         })));
   }
 
@@ -124,11 +119,9 @@ export class Runtime {
     for (const r of reports) {
       const id = `${r.at} ${r.loop} ${r.held}`;
       const from = graph.placeOf(r.from), to = graph.placeOf(r.to);
-      const details = h('details', { open: this.open.has(id) },
+      section.append(folding(this.open, id,
         h('summary', { 'data-ref': `report ${id}` }, h('strong', {}, duration(r.held)), ` at ${clock(r.at)} on loop ${r.loop}, task `, named(r.task), ': ', named(from.name), ' → ', named(r.to && to.key !== '0000000000000001' ? to.name : 'not ended yet')),
-        h('pre', {}, r.stack));
-      details.addEventListener('toggle', () => this.open[details.open ? 'add' : 'delete'](id));
-      section.append(details);
+        h('pre', { 'data-ref': `stack ${id}` }, r.stack)));
     }
     return section;
   }

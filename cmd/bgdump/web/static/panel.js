@@ -1,7 +1,7 @@
 // The panel beside the graph: the details of a node or an edge, or, if none is chosen,
 // where to look first.
 
-import { h, s, named, setText } from './dom.js';
+import { h, s, named, setText, renew, folding } from './dom.js';
 import { duration, count, rate, percent, plural, amount, bytes, signed, words } from './format.js';
 import { chart } from './hist.js';
 import { share } from './tips.js';
@@ -30,18 +30,8 @@ export class Panel {
     else [title, parts] = ['Where to look first', this.first()];
     setText(this.title, title);
     this.title.title = title;
-    this.replace(parts);
-  }
-
-  // replace shows parts, unless the user is in the middle of something here that would
-  // be lost: text that is selected. The focus is kept by its place.
-  replace(parts) {
-    const selection = getSelection();
-    if (!selection.isCollapsed && this.content.contains(selection.anchorNode)) return;
-    const focused = this.content.contains(document.activeElement) ? document.activeElement.dataset.ref : null;
     const top = this.element.scrollTop;
-    this.content.replaceChildren(...parts.flat().filter(Boolean));
-    if (focused) [...this.content.querySelectorAll('[data-ref]')].find(e => e.dataset.ref === focused)?.focus({ preventScroll: true });
+    renew(this.content, parts.flat().filter(Boolean));
     this.element.scrollTop = top;
   }
 
@@ -52,8 +42,8 @@ export class Panel {
     const steps = graph.edges.filter(e => e.cpu.max > 0).sort((a, b) => b.cpu.max - a.cpu.max).slice(0, 4);
     const findings = (graph.state.findings || []).slice(0, 3);
     return [
-      findings.length ? h('section', {}, h('h3', {}, 'What looks wrong'), h('ul', { class: 'links findings' }, ...findings.map((f, i) => h('li', { class: f.severity },
-        h('button', { type: 'button', 'data-ref': `finding${i}`, onClick: () => this.app.showFinding(f) }, named(`${f.check}: ${f.name}`)))))) : null,
+      findings.length ? h('section', {}, h('h3', {}, 'What looks wrong'), h('ul', { class: 'links findings' }, ...findings.map(f => h('li', { class: f.severity },
+        h('button', { type: 'button', 'data-ref': `finding ${f.check} ${f.from} ${f.to}`, onClick: () => this.app.showFinding(f) }, named(`${f.check}: ${f.name}`)))))) : null,
       list(`Most ${words(graph).tasks} waiting`, best(n => n.now), n => count(n.now)),
       list('Most CPU', best(n => n.cpu), n => percent(share(n.cpu, graph.cpuTotal))),
       list('Longest from ready to running', best(n => n.ready.p99), n => `p99 ${duration(n.ready.p99)}`),
@@ -180,9 +170,7 @@ export class Panel {
 
   stack(id, title, frames) {
     if (!frames.length) return null;
-    const details = h('details', { open: this.open.has(id) }, h('summary', { 'data-ref': `stack ${id}` }, `${title} (${plural(frames.length, 'call')})`),
+    return folding(this.open, id, h('summary', { 'data-ref': `stack ${id}` }, `${title} (${plural(frames.length, 'call')})`),
       h('ol', { class: 'stack' }, ...frames.map(([f, file, line]) => h('li', {}, h('code', {}, named(f)), h('small', {}, h('bdi', {}, `${file}:${line}`))))));
-    details.addEventListener('toggle', () => this.open[details.open ? 'add' : 'delete'](id));
-    return details;
   }
 }

@@ -75,7 +75,7 @@ export class Timeline {
     this.drawChart(all, at, base);
     const compared = base >= 0 ? `what happened in the ${span(state.span)} since ${clock(this.moments.taken[base])}` : `everything since the start, ${span(state.span)} ago`;
     const rest = base >= 0 || !/^last/.test(app.params.base) ? '' : ' (no earlier moment to compare with yet)';
-    if (state.kind === 'goroutines') setText(this.caption, `A trace of ${span(state.span)} up to ${clock(state.taken)}. ${state.source.lazy ? 'While this page is seen, one second in ten is traced.' : ''}`);
+    if (state.kind === 'goroutines') setText(this.caption, `A trace of ${span(state.span)}${state.taken ? ` up to ${clock(state.taken)}` : ''}. ${state.source.lazy ? 'While this page is seen, one second in ten is traced.' : ''}`);
     else setText(this.caption, `${!state.live ? 'Moment' : state.source.state === 'ok' && !state.source.still ? 'Live' : 'Latest'} ${clock(state.taken)}: ${compared}${rest}.`);
   }
 

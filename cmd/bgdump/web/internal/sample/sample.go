@@ -151,9 +151,9 @@ func (p *Program) Fail(text string) {
 
 // Restart begins the program anew under another process id.
 func (p *Program) Restart() {
-	again := NewProgram(p.name, len(p.snap.Loops), p.snap.Resources, p.places, p.steps)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	again := NewProgram(p.name, len(p.snap.Loops), p.snap.Resources, p.places, p.steps)
 	again.snap.Program.PID = p.snap.Program.PID + 1
 	again.snap.Program.Started = p.snap.Taken
 	again.snap.Taken = p.snap.Taken
