@@ -114,7 +114,7 @@ func TestOffloadIsNotEndedByCancellation(t *testing.T) {
 // A fieldContext can't be compared, as contexts of programs need not be.
 type fieldContext struct {
 	context.Context
-	fields map[string]string
+	_ map[string]string
 }
 
 func TestOffloadUnderAContextThatCannotBeCompared(t *testing.T) {
