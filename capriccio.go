@@ -76,7 +76,7 @@ func WithLoops(n int) Option {
 // which needs Linux 6.0. Where io_uring is refused, as containers often do, that is logged and epoll is taken.
 func WithPoller(name string) Option {
 	return func(o *options) error {
-		if _, err := pollerNamed(name); err != nil {
+		if err := knownPoller(name); err != nil {
 			return fmt.Errorf("capriccio: WithPoller: %w", err)
 		}
 		o.poller = name
@@ -262,7 +262,7 @@ func (o *options) readEnv(lookup func(string) (string, bool)) error {
 		o.cfg.Loops = n
 	}
 	if v, ok := lookup(EnvPoller); ok && v != "" {
-		if _, err := pollerNamed(v); err != nil {
+		if err := knownPoller(v); err != nil {
 			return fmt.Errorf("capriccio: %s: %w", EnvPoller, err)
 		}
 		o.poller = v

@@ -138,7 +138,6 @@ func TestRunReturnsTheErrorOfMain(t *testing.T) {
 	testenv.WaitGoroutines(t, before)
 }
 
-// A signal ends the waits of main. That it says so is no error of Run; another error is.
 func TestRunInATaskIsAnErrorAtOnce(t *testing.T) {
 	err := Run(t.Context(), func(context.Context) error {
 		return Run(t.Context(), func(context.Context) error {
@@ -151,6 +150,7 @@ func TestRunInATaskIsAnErrorAtOnce(t *testing.T) {
 	}
 }
 
+// A signal ends the waits of main. That it says so is no error of Run; another error is.
 func TestSignalEndsTheWaitsOfMain(t *testing.T) {
 	broken := errors.New("broken")
 	for _, poller := range []string{"epoll", "poll", "uring"} {

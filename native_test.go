@@ -15,6 +15,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -121,6 +122,65 @@ func check(t *testing.T, err error) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Error(err)
+	}
+}
+
+// What the packages of this module call may wait natively for a task of the same loop.
+func TestNativeWaitsInWhatIsCalled(t *testing.T) {
+	meet := func() {
+		c := make(chan bool)
+		task.Go(func() { close(c) })
+		<-c
+	}
+	for name, do := range map[string]func() error{
+		"an operation of a stage": func() error {
+			s, err := ressched.NewStage("native")
+			if err != nil {
+				return err
+			}
+			var all ressched.Children
+			r, err := ressched.Invoke(&all, s, func() bool { meet(); return true })
+			if err == nil {
+				all.Wait()
+				_, err = r.Get()
+			}
+			return err
+		},
+		"a value of a loop": func() error {
+			per := task.PerLoop[int]{New: func() int { meet(); return 1 }}
+			per.Get()
+			return nil
+		},
+		"a method of package sync": func() error {
+			var wg sync.WaitGroup
+			wg.Add(1)
+			waits := task.Go(wg.Wait)
+			task.Go(wg.Done)
+			return waits.Join()
+		},
+		"the lock of a Cond": func() error {
+			var mu sync.Mutex
+			c := task.NewCond(&mu)
+			mu.Lock()
+			defer mu.Unlock()
+			task.Go(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				c.Signal()
+				task.Yield()
+			})
+			c.Wait()
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check(t, capriccio.Run(context.Background(), func(context.Context) error {
+				if !engine.CurrentLoop().Runtime().Detaches() {
+					return errStays
+				}
+				return do() // the test's time limit ends this
+			}, capriccio.WithLoops(1)))
+		})
 	}
 }
 

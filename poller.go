@@ -3,6 +3,7 @@ package capriccio
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -29,15 +30,15 @@ var pollerKinds = []pollerKind{
 	{pollerUring, poller.Uring},
 }
 
-func pollerNamed(name string) (pollerKind, error) {
+func knownPoller(name string) error {
 	var known []string
 	for _, p := range pollerKinds {
 		if p.name == name {
-			return p, nil
+			return nil
 		}
 		known = append(known, p.name)
 	}
-	return pollerKind{}, unknown("poller", name, known)
+	return unknown("poller", name, known)
 }
 
 // Values of CAPRICCIO_AIO.
@@ -58,26 +59,23 @@ func unknown(what, name string, known []string) error {
 	return fmt.Errorf("unknown %s %q; want %s or %s", what, name, strings.Join(known[:last], ", "), known[last])
 }
 
-// newRuntime makes the runtime and its graph, on the poller that was asked for or, if
-// none was, on the first that the kernel lets us have. A ring that was asked for and is
-// refused gives way to the others.
+// toTry are the pollers to try, in that order: the one that was asked for, or, if none was or it is a ring, which
+// the kernel may refuse, all of them.
+func (o *options) toTry() []pollerKind {
+	at := slices.IndexFunc(pollerKinds, func(p pollerKind) bool { return p.name == o.poller })
+	switch {
+	case at < 0:
+		return pollerKinds
+	case o.poller == pollerUring:
+		return slices.Concat(pollerKinds[at:], pollerKinds[:at])
+	}
+	return pollerKinds[at : at+1]
+}
+
+// newRuntime makes the runtime and its graph, on the first poller of toTry that the kernel lets us have.
 func (o *options) newRuntime() (*task.Runtime, *recorder.Graph, error) {
 	var failed []error
-	if o.poller != "" {
-		kind, err := pollerNamed(o.poller)
-		if err != nil {
-			return nil, nil, err
-		}
-		rt, graph, err := o.newRuntimeOn(kind)
-		if err == nil || o.poller != pollerUring {
-			return rt, graph, err
-		}
-		failed = append(failed, fmt.Errorf("%s: %w", o.poller, err))
-	}
-	for _, p := range pollerKinds {
-		if p.name == o.poller {
-			continue
-		}
+	for _, p := range o.toTry() {
 		rt, graph, err := o.newRuntimeOn(p)
 		if err == nil {
 			if failed != nil {
@@ -86,7 +84,7 @@ func (o *options) newRuntime() (*task.Runtime, *recorder.Graph, error) {
 			return rt, graph, nil
 		}
 		failed = append(failed, fmt.Errorf("%s: %w", p.name, err))
-		if !errors.Is(err, syscall.ENOSYS) && !errors.Is(err, syscall.EPERM) {
+		if p.name != pollerUring && !errors.Is(err, syscall.ENOSYS) && !errors.Is(err, syscall.EPERM) {
 			break
 		}
 	}

@@ -3,7 +3,6 @@ package capriccio
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -17,7 +16,7 @@ var schedulers = []string{feed.FIFO, feed.Cohort, feed.Resource}
 
 func knownScheduler(name string) error {
 	if !slices.Contains(schedulers, name) {
-		return fmt.Errorf("unknown scheduler %q; want %s", name, strings.Join(schedulers, ", "))
+		return unknown("scheduler", name, schedulers)
 	}
 	return nil
 }

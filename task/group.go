@@ -68,6 +68,7 @@ type Timer engine.Timer
 func (a *Timer) Stop() bool { return (*engine.Timer)(a).Stop() }
 
 // AfterFunc runs fn as a new task once d has passed: on the loop of the caller, or, if
-// that is a plain goroutine, on a loop of the Default runtime, without which it
-// panics. With d ≤ 0 that is as soon as the loop gets to it. The resolution is about 66 µs. It never parks.
+// that is a plain goroutine, on a loop of the Default runtime. It panics if there has been
+// no runtime; once that has been shut down fn is never run. With d ≤ 0 that is as soon as
+// the loop gets to it. The resolution is about 66 µs. It never parks.
 func AfterFunc(d time.Duration, fn func()) *Timer { return (*Timer)(engine.AfterFunc(d, fn)) }

@@ -25,8 +25,9 @@ func (rt *Runtime) Close() error { return (*engine.Runtime)(rt).Close() }
 // functions, as runtime.Goexit does, and waits for that time once more; at last it ends the
 // loops and closes the pollers. So it returns at the latest twice the grace time after ctx has
 // ended, whatever tasks do. After it, nothing of the runtime is left, except for tasks that
-// never wait and those whose offloaded function still runs, with their loops; the error says
-// how many there are, and where. It must be called on a plain goroutine; in a task it only
+// never wait, wait natively or for what can't be broken off (a disk that does not answer), and
+// those whose offloaded function still runs, with their loops; the error says how many there
+// are, and where. It must be called on a plain goroutine; in a task it only
 // returns an error. Later calls wait for the first and return the same.
 func (rt *Runtime) Shutdown(ctx context.Context) error { return (*engine.Runtime)(rt).Shutdown(ctx) }
 

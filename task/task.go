@@ -33,7 +33,7 @@ func Current() *Task { return (*Task)(engine.Current()) }
 
 // Go runs fn as a new task. Called by a task, the new one starts on the same loop and
 // belongs to the same context; called by a plain goroutine, it starts on a loop of the
-// Default runtime. It never parks. It panics if there is no runtime; if the runtime
+// Default runtime. It never parks. It panics if there has been no runtime; if the runtime
 // has been shut down, the task never runs and Join returns ErrShutdown.
 func Go(fn func()) *Task { return (*Task)(engine.Go(fn)) }
 
@@ -73,7 +73,7 @@ func (o *Options) on(rt *engine.Runtime) (engine.Options, error) {
 }
 
 // Spawn is Go with options. It never parks. It returns ErrShutdown, and a task that has ended, if
-// the runtime has been shut down; an error and no task if there is no runtime, or if
+// the runtime has been shut down; an error and no task if there has been none, or if
 // Options.OnLoop returned a loop that there is not.
 func Spawn(o Options, fn func()) (*Task, error) {
 	if o.NoHandle && o.Name == "" && o.OnLoop == nil && o.Context == nil && o.Priority == 0 {
@@ -105,7 +105,7 @@ func Context() context.Context { return engine.Context() }
 // caller's variables and buffers; only what has not begun when the runtime is shut down is never
 // run. If 512 functions, see capriccio.WithOffloadLimit, are running already, fn waits for its
 // turn, of which the log warns, once in ten seconds. A panic of fn panics in the caller, with a
-// *PanicError. fn is not part of the task: Current is nil in it. On a plain goroutine Offload just
+// *PanicError, and so does runtime.Goexit in fn, with that of ErrGoexit. fn is not part of the task: Current is nil in it. On a plain goroutine Offload just
 // calls fn.
 func Offload(fn func()) { engine.Offload(fn) }
 

@@ -22,7 +22,7 @@ type Ticker struct {
 }
 
 // NewTicker returns a Ticker that ticks on the caller's loop, or, if that is a plain goroutine, on
-// one of the Default runtime, without which it panics; so it does if every is not
+// one of the Default runtime. It panics if there has been none, and if every is not
 // more than 0. The resolution is about 66 µs. It never parks.
 func NewTicker(every time.Duration) *Ticker {
 	t := &Ticker{C: NewChan[time.Time](1)}
@@ -47,7 +47,8 @@ func (t *Ticker) Reset(every time.Duration) {
 	t.next = engine.After((*engine.Timer)(t.timer).Now(), every)
 }
 
-// Stop ends the ticks. C is not closed: a task that waits for it goes on waiting. It never parks.
+// Stop ends the ticks, but for one that another loop is just sending. C is not closed: a task that
+// waits for it goes on waiting. It never parks.
 func (t *Ticker) Stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -64,8 +64,11 @@ func header(req *http.Request, status int, kind string, length int64) []byte {
 	if kind != "" {
 		b = fmt.Appendf(b, "Content-Type: %s\r\n", kind)
 	}
-	if req == nil || req.Close {
+	switch {
+	case req == nil || req.Close:
 		b = append(b, "Connection: close\r\n"...)
+	case !req.ProtoAtLeast(1, 1): // such a client waits for the end of the connection otherwise
+		b = append(b, "Connection: keep-alive\r\n"...)
 	}
 	return append(b, "\r\n"...)
 }

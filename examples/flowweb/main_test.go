@@ -100,4 +100,11 @@ func client(t *testing.T, url, big string) {
 		}
 		conn.Close()
 	}
+	conn := testenv.Dial(t, strings.TrimPrefix(url, "http://"))
+	defer conn.Close()
+	io.WriteString(conn, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.Header.Get("Connection") != "keep-alive" {
+		t.Errorf("a client of HTTP/1.0 is not told that the connection stays: %v, %v", resp, err)
+	}
 }

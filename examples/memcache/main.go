@@ -98,7 +98,7 @@ type buffers struct {
 	p protocol
 }
 
-// maxLine is how long a command may be without its data, in bytes.
+// maxLine is how long a command may be without its data, in bytes; see maxGet.
 const maxLine = 16 << 10
 
 var pool = sync.Pool{New: func() any {

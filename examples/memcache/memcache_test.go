@@ -68,7 +68,11 @@ func TestCommands(t *testing.T) {
 		{"set a 0 0 101 noreply\r\n" + strings.Repeat("x", 101) + "\r\nget a\r\n", "END\r\n"},
 		{"set a 0 0 100\r\n" + strings.Repeat("x", 100) + "\r\nappend a 0 0 1\r\ny\r\n", "STORED\r\nSERVER_ERROR object too large for cache\r\n"},
 		{"get " + strings.Repeat("k", 251) + "\r\n", "CLIENT_ERROR bad command line format\r\n"},
-		{"get " + strings.Repeat("k", maxLine) + "\r\nversion\r\n", fmt.Sprintf("CLIENT_ERROR line of more than %d bytes\r\n", maxLine)},
+		{"set a\u3000b 0 0 1\r\nx\r\nget a\u3000b a\r\n", "STORED\r\nVALUE a\u3000b 0 1\r\nx\r\nEND\r\n"},
+		{"set a 0 0 1\r\nx\r\ngets" + strings.Repeat(" other", maxLine) + " a\r\nget a\r\n", "STORED\r\nVALUE a 0 1 1\r\nx\r\nEND\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},
+		{"get " + strings.Repeat("k", maxLine) + "\r\nget b\r\n", "CLIENT_ERROR bad command line format\r\nEND\r\n"},
+		{"set " + strings.Repeat("k", maxLine) + "\r\nversion\r\n", "CLIENT_ERROR line too long\r\n"},
+		{"get " + strings.Repeat("k ", maxGet) + "\r\nversion\r\n", "CLIENT_ERROR line too long\r\n"},
 	} {
 		s := newStore(1<<20, 100, func() time.Time { return now })
 		if got := talk(s, c.said); got != c.answer {

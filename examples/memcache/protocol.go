@@ -17,6 +17,7 @@ import (
 type protocol struct {
 	fields [][]byte
 	data   []byte
+	long   []byte // a line that the reader has no room for
 }
 
 // errQuit ends a connection.
@@ -31,14 +32,17 @@ const maxKey = 250
 func (p *protocol) command(s *store, r *bufio.Reader, w *bufio.Writer) error {
 	line, err := r.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
-		fmt.Fprintf(w, "CLIENT_ERROR line of more than %d bytes\r\n", maxLine)
+		line, err = p.readLong(r, line)
+	}
+	if err == bufio.ErrBufferFull {
+		w.WriteString("CLIENT_ERROR line too long\r\n")
 		return errQuit
 	}
 	if err != nil {
 		return err
 	}
 	p.fields = p.fields[:0]
-	for field := range bytes.FieldsSeq(line) {
+	for field := range bytes.FieldsFuncSeq(line, separates) {
 		p.fields = append(p.fields, field)
 	}
 	if len(p.fields) == 0 {
@@ -71,6 +75,25 @@ func (p *protocol) command(s *store, r *bufio.Reader, w *bufio.Writer) error {
 		}
 	}
 	return nil
+}
+
+// separates reports whether c stands between words. Other white space, U+3000 say, may be in a key.
+func separates(c rune) bool { return c == ' ' || c == '\r' || c == '\n' }
+
+// maxGet is how long a get or gets may be, in bytes: clients ask for all keys that they want in one line.
+const maxGet = 1 << 20
+
+// readLong reads the rest of a line that begins with begun. ErrBufferFull: it is longer than its command may be.
+func (p *protocol) readLong(r *bufio.Reader, begun []byte) (line []byte, err error) {
+	if !bytes.HasPrefix(begun, []byte("get ")) && !bytes.HasPrefix(begun, []byte("gets ")) {
+		return nil, bufio.ErrBufferFull
+	}
+	p.long = append(p.long[:0], begun...)
+	for err = bufio.ErrBufferFull; err == bufio.ErrBufferFull && len(p.long) < maxGet; {
+		line, err = r.ReadSlice('\n')
+		p.long = append(p.long, line...)
+	}
+	return p.long, err
 }
 
 // noreply cuts the word off that asks for no answer.

@@ -40,7 +40,7 @@ func (c *Cond) WaitWith(m *Mutex) {
 		c.L.Unlock()
 		w.waitFully(ReasonCond, (*condPoint)(c))
 		w.Release()
-		c.L.Lock()
+		c.lock()
 		return
 	}
 	t := l.current()
@@ -92,9 +92,12 @@ func (c *Cond) waitUntil(ctx context.Context) error {
 	c.L.Unlock()
 	err := w.waitUntil(ctx, ReasonCond, (*condPoint)(c))
 	w.Release()
-	c.L.Lock()
+	c.lock()
 	return err
 }
+
+// lock locks L, for which a task waits natively if it is a sync.Mutex: the one that holds it may be of the same loop.
+func (c *Cond) lock() { Outside(callLock, c.L) }
 
 func (c *Cond) enqueue() *Waiter {
 	l := comeBack()

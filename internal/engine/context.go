@@ -85,11 +85,16 @@ func within(inner *scope, fn func() error) error {
 	return Outside(call, fn)
 }
 
-// call calls fn, as does callPlain, for Outside.
-func call(fn func() error) error { return fn() }
+// call calls fn, as do the two that follow, for Outside.
+func call[R any](fn func() R) R { return fn() }
 
 func callPlain(fn func()) struct{} {
 	fn()
+	return struct{}{}
+}
+
+func callLock(l sync.Locker) struct{} {
+	l.Lock()
 	return struct{}{}
 }
 

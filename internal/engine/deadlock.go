@@ -154,8 +154,10 @@ func (t *Task) waiting() *waiting {
 		w.ends = endsByTasks
 	}
 	if h, ok := t.on.(holder); ok && w.ends == endsByTasks {
-		w.by = h.holder()
-		w.held, w.joins = w.by != nil, t.why == ReasonJoin
+		w.by, w.joins = h.holder(), t.why == ReasonJoin
+		if w.held = w.by != nil; w.held && !w.joins && w.by.loop.rt != t.loop.rt {
+			return new(waiting) // of another runtime, and what goes on there is not known
+		}
 	}
 	w.line = "\n  " + t.describe().String()
 	return w
@@ -188,11 +190,11 @@ func (t *Task) hasDeadline() bool {
 func stuckTasks(all map[*Task]*waiting, order []*Task, idle bool) (stuck []*Task) {
 	found := make(map[*Task]bool)
 	for _, t := range order {
-		locked := false // a lock is on the way: by joining alone servers wait too
+		locked, last := false, false // a lock is on the way, and the last of it: by joining alone servers wait too
 		var way []*Task
 		for at := t; ; at = all[at].by {
 			w := all[at]
-			ended := w == nil && locked // else a Join is about to return
+			ended := w == nil && last // after a Join, it is about to return, or at has not begun
 			idles := idle && locked && w != nil && !w.held && w.ends == endsByTasks
 			if idles {
 				way = append(way, at)
@@ -207,7 +209,8 @@ func stuckTasks(all map[*Task]*waiting, order []*Task, idle bool) (stuck []*Task
 				break
 			}
 			way = append(way, at)
-			locked = locked || !w.joins
+			last = !w.joins
+			locked = locked || last
 		}
 	}
 	for _, t := range order {

@@ -90,6 +90,18 @@ func TestDeadlockOfAServer(t *testing.T) {
 				Under(ctx, func() error { recv(); return nil })
 			})
 		}, nil, ""},
+		{"the holder is of another runtime", func(s scene) {
+			var m Mutex
+			locked := make(chan bool)
+			oneOfMany(s.t, 1).Go(func() { m.Lock(); locked <- true; recv() })
+			<-locked
+			s.rt.Go(m.Lock)
+			waitParked(s.t, s.rt, 1, ReasonMutex)
+		}, nil, ""},
+		{"the holder joins a task of another runtime", func(s scene) {
+			k := oneOfMany(s.t, 1).Go(recv)
+			heldBy(s, ReasonJoin, func() { k.Join() })
+		}, nil, ""},
 		{"the holder reads", func(s scene) { heldBy(s, ReasonRead, park(ReasonRead)) }, nil, ""},
 		{"the holder accepts", func(s scene) { heldBy(s, ReasonAccept, park(ReasonAccept)) }, nil, ""},
 		{"a Join of a task that accepts", func(s scene) {

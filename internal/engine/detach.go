@@ -48,7 +48,7 @@ import (
 // if the stacks of other goroutines can't be read (coro.CanStack), nothing is detached.
 //
 // While it is detached, the goroutine of the task is a plain one for whatever needs no task:
-// it unlocks, sends and wakes. It comes back (comeBack) before it waits as a task does, when
+// it unlocks, closes and wakes. It comes back (comeBack) before it waits as a task does, when
 // it asks which task it is, and when its function returns. It must never be locked out by
 // what it holds itself, so nothing that holds a lock of these packages calls comeBack.
 

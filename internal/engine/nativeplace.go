@@ -89,10 +89,11 @@ func judge(pcs []uintptr) *nativePlace {
 	frames := runtime.CallersFrames(pcs)
 	waits := false // a function that waits, and not one that allocates, say, was called
 	at := &nativePlace{}
+	name, below := "", "" // of a frame, and of the one that it has called
 	for more := true; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
-		name := f.Function
+		name, below = f.Function, name
 		switch {
 		case name == "":
 			return nil
@@ -111,6 +112,9 @@ func judge(pcs []uintptr) *nativePlace {
 		if rest, ok := strings.CutPrefix(name, module); ok && isOurs(rest) {
 			if !callsOut(rest) {
 				return nil
+			}
+			if at.name == "" && strings.HasPrefix(rest, "internal/engine.") {
+				at.name = below // all that the program has it call is a method of package sync, say
 			}
 			if at.name == "" {
 				return nil
@@ -147,10 +151,10 @@ func isOurs(name string) bool {
 // loop when that returns, or does nothing any more but return to one that does.
 func callsOut(name string) bool {
 	switch name {
-	case "internal/engine.(*worker).runTasks", "internal/engine.call", "internal/engine.callPlain", "netpoll.(*served).run.func1", "knot.exchangeOf.run", "knot.accept":
+	case "internal/engine.(*worker).runTasks", "internal/engine.callPlain", "internal/engine.callLock", "netpoll.(*served).run.func1", "knot.exchangeOf.run", "knot.accept":
 		return true
 	}
-	return strings.HasPrefix(name, "internal/engine.Outside[")
+	return strings.HasPrefix(name, "internal/engine.Outside[") || strings.HasPrefix(name, "internal/engine.call[")
 }
 
 // nativeWaits are the functions by which a program waits for other goroutines, or for the time.

@@ -72,7 +72,7 @@ func (t *Task) mergedContext(ctx context.Context) (context.Context, func()) {
 	merged, cancel := context.WithCancelCause(ctx)
 	stops := []func() bool{}
 	with := func(other context.Context) {
-		if other != ctx {
+		if other.Done() != ctx.Done() { // a context need not be comparable
 			stops = append(stops, context.AfterFunc(other, func() { cancel(contextError(other)) }))
 		}
 	}

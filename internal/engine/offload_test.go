@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"strings"
@@ -108,4 +109,26 @@ func TestOffloadIsNotEndedByCancellation(t *testing.T) {
 		}
 	})
 	testenv.Check(t, k.Join())
+}
+
+// A fieldContext can't be compared, as contexts of programs need not be.
+type fieldContext struct {
+	context.Context
+	_ map[string]string
+}
+
+func TestOffloadUnderAContextThatCannotBeCompared(t *testing.T) {
+	rt := newRuntime(t, 1, panicsPass)
+	run(t, rt, func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		err := OffloadContext(fieldContext{Context: ctx}, func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if err != context.Canceled {
+			t.Errorf("OffloadContext returned %v", err)
+		}
+	})
 }

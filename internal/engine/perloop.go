@@ -19,7 +19,7 @@ func (p *PerLoop[T]) Get() *T {
 	}
 	v := new(T)
 	if p.New != nil {
-		*v = p.New()
+		*v = Outside(call, p.New)
 	}
 	got, _ := p.values.LoadOrStore(l, v)
 	return got.(*T)

@@ -100,11 +100,21 @@ var defaultRuntimes struct {
 	mu    sync.Mutex
 	stack []*Runtime // guarded by mu
 	top   atomic.Pointer[Runtime]
+	last  atomic.Pointer[Runtime] // the one that ended last, when none was left; nil: one has been made since
 }
 
 // Default returns the runtime that plain goroutines use: the one most recently made
 // and not closed; nil if there is none.
 func Default() *Runtime { return defaultRuntimes.top.Load() }
+
+// startsFor is the runtime that starts what a plain goroutine asks for: Default or, so that one that is late does no
+// harm, the last that there was, which starts nothing any more. nil: there was none.
+func startsFor() *Runtime {
+	if rt := Default(); rt != nil {
+		return rt
+	}
+	return defaultRuntimes.last.Load()
+}
 
 func (rt *Runtime) setDefault(present bool) {
 	d := &defaultRuntimes
@@ -120,9 +130,12 @@ func (rt *Runtime) setDefault(present bool) {
 			}
 		}
 	}
-	d.top.Store(nil)
 	if n := len(d.stack); n > 0 {
 		d.top.Store(d.stack[n-1])
+		d.last.Store(nil)
+	} else {
+		d.last.Store(rt) // before there is no Default
+		d.top.Store(nil)
 	}
 }
 

@@ -201,11 +201,11 @@ const (
 )
 
 // AfterFunc runs fn as a new task once d has passed: on the loop of the caller, or, if that is
-// a plain goroutine, on a loop of the Default runtime, without which it panics.
+// a plain goroutine, on a loop of the Default runtime. It panics if there has been none.
 func AfterFunc(d time.Duration, fn func()) *Timer {
 	l := comeBack()
 	if l == nil {
-		rt := Default()
+		rt := startsFor()
 		if rt == nil {
 			panic("task: AfterFunc was called, but no runtime runs")
 		}

@@ -56,7 +56,7 @@ func goWith(o Options, fn func()) *Task {
 }
 
 // Spawn is Go with options. It returns ErrShutdown, and a task that has ended, if the
-// runtime has been shut down, and an error and no task if there is no runtime.
+// runtime has been shut down, and an error and no task if there has been none.
 func Spawn(o Options, fn func()) (*Task, error) {
 	if o.Loop != nil {
 		return o.Loop.rt.spawn(comeBack(), o, fn)
@@ -64,7 +64,7 @@ func Spawn(o Options, fn func()) (*Task, error) {
 	if l := comeBack(); l != nil {
 		return l.rt.spawn(l, o, fn)
 	}
-	rt := Default()
+	rt := startsFor()
 	if rt == nil {
 		return nil, errors.New("task: Go was called, but no runtime runs; start one with capriccio.Run or capriccio.New")
 	}

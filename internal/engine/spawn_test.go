@@ -249,38 +249,6 @@ func TestIdleLoopsTakeTasksFromABusyOne(t *testing.T) {
 	waitFor(t, "the end", func() bool { return rt.Loop(0).Tasks()+rt.Loop(1).Tasks() == 0 })
 }
 
-func TestGoWithoutRuntime(t *testing.T) {
-	if Default() != nil {
-		t.Fatal("a runtime is left from another test")
-	}
-	if _, err := Spawn(Options{}, func() {}); err == nil || !strings.Contains(err.Error(), "no runtime") {
-		t.Errorf("Spawn: %v", err)
-	}
-	mustPanic(t, "Go without runtime", func() { Go(func() {}) })
-	mustPanic(t, "AfterFunc without runtime", func() { AfterFunc(0, func() {}) })
-}
-
-func TestDefaultIsTheLatestThatRuns(t *testing.T) {
-	a := newRuntime(t, 1)
-	if Default() != a {
-		t.Error("not the only one")
-	}
-	b, err := New(Config{Loops: 1, NewPoller: newChanPoller})
-	testenv.Must(t, err)
-	if Default() != b {
-		t.Error("not the latest")
-	}
-	var in *Runtime
-	Go(func() { in = CurrentLoop().Runtime() }).Join()
-	if in != b {
-		t.Error("Go of a plain goroutine does not use the latest")
-	}
-	b.Close()
-	if Default() != a {
-		t.Error("not the one left")
-	}
-}
-
 func TestRunEndsWithMain(t *testing.T) {
 	for _, want := range []error{nil, errors.New("from main")} {
 		rt, err := New(Config{Loops: 2, NewPoller: newChanPoller, Log: quiet(), Grace: time.Minute})

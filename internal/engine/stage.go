@@ -159,7 +159,7 @@ func Invoke[T any](c *Children, s *Stage, fn func() T) (*Result[T], error) {
 	t, err := Spawn(Options{Name: s.name, Dropped: c.left.Done}, func() {
 		defer c.left.Done()
 		s.Do(func() {
-			r.value = fn()
+			r.value = Outside(call, fn)
 			r.err = nil
 		})
 	})
