@@ -21,11 +21,8 @@ func sharedPipe(t *testing.T) (f [2]*File, others [2]int) {
 	var p [2]int
 	must(t, unix.Pipe2(p[:], unix.O_NONBLOCK|unix.O_CLOEXEC))
 	for i := range p {
-		var err error
-		others[i], err = unix.FcntlInt(uintptr(p[i]), unix.F_DUPFD_CLOEXEC, 0)
-		must(t, err)
-		f[i], err = NewFile(p[i], "pipe")
-		must(t, err)
+		others[i] = need(unix.FcntlInt(uintptr(p[i]), unix.F_DUPFD_CLOEXEC, 0))(t)
+		f[i] = need(NewFile(p[i], "pipe"))(t)
 	}
 	t.Cleanup(func() {
 		unix.Close(others[0])
@@ -79,8 +76,7 @@ func TestAnAdoptedDescriptorKeepsItsFlags(t *testing.T) {
 		})
 		rested(polled(f[0]))
 		wantNonBlocking(t, others[0])
-		_, err := unix.Write(others[1], []byte("hello"))
-		must(t, err)
+		need(unix.Write(others[1], []byte("hello")))(t)
 		join()
 		// The other way round: more than the pipe takes.
 		data := content(300_000)
@@ -94,8 +90,7 @@ func TestAnAdoptedDescriptorKeepsItsFlags(t *testing.T) {
 		got := 0
 		buf := make([]byte, 64<<10)
 		for got < len(data) {
-			n, err := f[0].Read(buf)
-			must(t, err)
+			n := need(f[0].Read(buf))(t)
 			if string(buf[:n]) != string(data[got:got+n]) {
 				t.Fatalf("after %d bytes the pipe has others than were written", got)
 			}
@@ -116,12 +111,11 @@ func TestWaitForAnAdoptedDescriptorEnds(t *testing.T) {
 		defer f[1].Close()
 		if engine.Current() != nil {
 			ctx, cancel := context.WithCancel(context.Background())
-			reader, err := engine.Spawn(engine.Options{Context: ctx}, func() {
+			reader := need(engine.Spawn(engine.Options{Context: ctx}, func() {
 				if _, err := f[0].Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
 					t.Errorf("Read in a cancelled task: %v, want context.Canceled", err)
 				}
-			})
-			must(t, err)
+			}))(t)
 			rested(polled(f[0]))
 			cancel()
 			must(t, reader.Join())
@@ -141,17 +135,13 @@ func TestWaitForAnAdoptedDescriptorEnds(t *testing.T) {
 func TestAnAdoptedFile(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		name := scratch(t, []byte("content"))
-		fd, err := unix.Open(name, os.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-		must(t, err)
-		f, err := NewFile(fd, name)
-		must(t, err)
+		fd := need(unix.Open(name, os.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0))(t)
+		f := need(NewFile(fd, name))(t)
 		b := make([]byte, 7)
-		_, err = f.ReadAt(b, 0)
-		must(t, err)
+		need(f.ReadAt(b, 0))(t)
 		must(t, f.Sync()) // waits
 		wantNonBlocking(t, fd)
-		_, err = f.WriteAt([]byte("C"), 0)
-		must(t, err)
+		need(f.WriteAt([]byte("C"), 0))(t)
 		if string(b) != "content" || polled(f)() {
 			t.Errorf("read %q; waits for it like a pipe: %v", b, polled(f)())
 		}

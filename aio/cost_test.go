@@ -28,20 +28,16 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	}
 	name := scratch(t, content(64<<10))
 	everywhere(t, func(t *testing.T) {
-		f, err := OpenFile(name, os.O_RDONLY, 0)
-		must(t, err)
+		f := need(OpenFile(name, os.O_RDONLY, 0))(t)
 		defer f.Close()
 		p := make([]byte, 4096)
 		read := func() {
 			for i := range 1000 {
-				_, err := f.ReadAt(p, int64(i%15)*4096)
-				must(t, err)
+				need(f.ReadAt(p, int64(i%15)*4096))(t)
 				if i%15 == 0 {
-					_, err = f.Seek(0, 0)
-					must(t, err)
+					need(f.Seek(0, 0))(t)
 				}
-				_, err = f.Read(p)
-				must(t, err)
+				need(f.Read(p))(t)
 			}
 		}
 		read()

@@ -25,8 +25,7 @@ func TestReadDir(t *testing.T) {
 		want += name + "\n"
 	}
 	everywhere(t, func(t *testing.T) {
-		list, err := ReadDir(dir)
-		must(t, err)
+		list := need(ReadDir(dir))(t)
 		got := ""
 		for _, e := range list {
 			got += e.Name() + "\n"
@@ -118,12 +117,10 @@ func TestOpenAtStaysBeneath(t *testing.T) {
 		dir := t.TempDir()
 		must(t, WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600))
 		must(t, os.Symlink("/etc", filepath.Join(dir, "out")))
-		root, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
-		must(t, err)
+		root := need(unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0))(t)
 		defer unix.Close(root)
 		how := unix.OpenHow{Resolve: unix.RESOLVE_BENEATH}
-		f, err := OpenAt(root, "file", &how)
-		must(t, err)
+		f := need(OpenAt(root, "file", &how))(t)
 		must(t, f.Close())
 		for _, name := range []string{"../x", "/etc/passwd", "out/passwd"} {
 			if f, err := OpenAt(root, name, &how); !errors.Is(err, unix.EXDEV) {
@@ -138,15 +135,12 @@ func TestOpenPath(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		dir := t.TempDir()
 		must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o600))
-		folder, err := OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
-		must(t, err)
+		folder := need(OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0))(t)
 		defer folder.Close()
-		raw, err := folder.SyscallConn()
-		must(t, err)
+		raw := need(folder.SyscallConn())(t)
 		at := -1
 		must(t, raw.Control(func(fd uintptr) { at = int(fd) }))
-		f, err := OpenAt(at, "file", &unix.OpenHow{Flags: unix.O_PATH, Resolve: unix.RESOLVE_BENEATH})
-		must(t, err)
+		f := need(OpenAt(at, "file", &unix.OpenHow{Flags: unix.O_PATH, Resolve: unix.RESOLVE_BENEATH}))(t)
 		defer f.Close()
 		if info, err := f.Stat(); err != nil || info.Size() != 7 {
 			t.Errorf("Stat: %v, %v; want 7 bytes", info, err)
@@ -164,13 +158,10 @@ func TestEntriesOfAFolderBelowAnother(t *testing.T) {
 		dir := t.TempDir()
 		must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
 		must(t, os.WriteFile(filepath.Join(dir, "sub", "file"), []byte("content"), 0o600))
-		root, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
-		must(t, err)
+		root := need(unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0))(t)
 		defer unix.Close(root)
-		sub, err := OpenAt(root, "sub", &unix.OpenHow{Flags: unix.O_DIRECTORY})
-		must(t, err)
-		list, err := sub.ReadDir(-1)
-		must(t, err)
+		sub := need(OpenAt(root, "sub", &unix.OpenHow{Flags: unix.O_DIRECTORY}))(t)
+		list := need(sub.ReadDir(-1))(t)
 		if len(list) != 1 {
 			t.Fatalf("%d entries, want 1", len(list))
 		}

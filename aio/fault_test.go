@@ -20,8 +20,7 @@ import (
 
 func TestErrorsOfTheDisk(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
-		f, err := OpenFile(scratch(t, content(100)), os.O_RDWR, 0)
-		must(t, err)
+		f := need(OpenFile(scratch(t, content(100)), os.O_RDWR, 0))(t)
 		defer f.Close()
 		b := make([]byte, 10)
 		for op, do := range map[opcode]func() error{
@@ -58,8 +57,7 @@ func TestErrorsOfTheDisk(t *testing.T) {
 // A write that fails in the middle says how much it has written.
 func TestAWriteThatFailsInTheMiddle(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
-		f, err := Create(filepath.Join(t.TempDir(), "file"))
-		must(t, err)
+		f := need(Create(filepath.Join(t.TempDir(), "file")))(t)
 		defer f.Close()
 		var calls atomic.Int32
 		withFault(t, func(op opcode, _ via, _ int32, n int) (int, syscall.Errno) {
@@ -85,8 +83,7 @@ func TestAWriteThatFailsInTheMiddle(t *testing.T) {
 
 func TestDevFull(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
-		f, err := OpenFile("/dev/full", os.O_WRONLY, 0)
-		must(t, err)
+		f := need(OpenFile("/dev/full", os.O_WRONLY, 0))(t)
 		defer f.Close()
 		if n, err := f.Write(make([]byte, 10)); n != 0 || !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("writing to /dev/full: %d, %v; want ENOSPC", n, err)
@@ -103,8 +100,7 @@ func TestAFullFileSystem(t *testing.T) {
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	everywhere(t, func(t *testing.T) {
 		name := filepath.Join(dir, "file")
-		f, err := Create(name)
-		must(t, err)
+		f := need(Create(name))(t)
 		n, err := f.Write(make([]byte, 2*size))
 		if n > size || !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("wrote %d bytes where there is room for %d: %v; want ENOSPC", n, size, err)
@@ -137,8 +133,7 @@ func TestAFileSystemInMemory(t *testing.T) {
 		want := content(100_000)
 		name := filepath.Join(dir, "file")
 		must(t, os.WriteFile(name, want, 0o600))
-		f, err := OpenFile(name, os.O_RDWR, 0)
-		must(t, err)
+		f := need(OpenFile(name, os.O_RDWR, 0))(t)
 		defer f.Close()
 		var waits atomic.Int32
 		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
@@ -174,12 +169,10 @@ func TestAFileIsTruncatedOrReplacedWhileItIsRead(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		want := content(100_000)
 		name := scratch(t, want)
-		f, err := Open(name)
-		must(t, err)
+		f := need(Open(name))(t)
 		defer f.Close()
 		b := make([]byte, 50_000)
-		_, err = io.ReadFull(f, b)
-		must(t, err)
+		need(io.ReadFull(f, b))(t)
 		must(t, os.Truncate(name, 60_000))
 		if n, err := io.ReadFull(f, b); n != 10_000 || err != io.ErrUnexpectedEOF || !bytes.Equal(b[:n], want[50_000:60_000]) {
 			t.Errorf("after the file was truncated: %d, %v; want the 10,000 bytes that are left", n, err)
@@ -199,8 +192,7 @@ func TestAFileSystemThatRefusesNoWait(t *testing.T) {
 	onDisk(t)
 	everywhere(t, func(t *testing.T) {
 		want := content(10_000)
-		f, err := Open(scratch(t, want))
-		must(t, err)
+		f := need(Open(scratch(t, want)))(t)
 		defer f.Close()
 		tries := 0
 		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
@@ -235,8 +227,7 @@ func TestNeighbouringReadsAreMerged(t *testing.T) {
 	rt := oneLoop(t)
 	const parts, size = 48, 4096
 	want := content(parts*size + 100)
-	f, err := Open(scratch(t, want))
-	must(t, err)
+	f := need(Open(scratch(t, want)))(t)
 	defer f.Close()
 	var requests atomic.Int32
 	withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
@@ -276,8 +267,7 @@ func TestAMergedReadFails(t *testing.T) {
 	rt := oneLoop(t)
 	const parts, size = 8, 4096
 	want := content(parts * size)
-	f, err := Open(scratch(t, want))
-	must(t, err)
+	f := need(Open(scratch(t, want)))(t)
 	defer f.Close()
 	withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
 		if op == opRead && where == viaLoop {
@@ -346,10 +336,8 @@ func TestDirect(t *testing.T) {
 			t.Errorf("read %d bytes in sequence, want %d", len(all), len(want))
 		}
 		copy(b, want[5000:])
-		_, err = f.WriteAt(b[:4096], 8192)
-		must(t, err)
-		got, err := os.ReadFile(name)
-		must(t, err)
+		need(f.WriteAt(b[:4096], 8192))(t)
+		got := need(os.ReadFile(name))(t)
 		if len(got) != 12288 || !bytes.Equal(got[8192:], b[:4096]) {
 			t.Errorf("after a direct write the file has %d bytes, want 12288", len(got))
 		}
@@ -361,8 +349,7 @@ func TestResidentAndPrefetch(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		const size = 1 << 20
 		name := scratch(t, content(size+100))
-		f, err := Open(name)
-		must(t, err)
+		f := need(Open(name))(t)
 		defer f.Close()
 		must(t, f.Sync())
 		if n := f.Resident(0, 2*size); n != size+100 {
@@ -406,8 +393,7 @@ func TestResidentOfAnotherUsersFile(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to be another user for a moment")
 	}
-	f, err := Open(scratch(t, content(10_000)))
-	must(t, err)
+	f := need(Open(scratch(t, content(10_000))))(t)
 	defer f.Close()
 	const nobody = 65534
 	runtime.LockOSThread() // the user for files is a thread's
@@ -452,8 +438,7 @@ func TestACloseIsNotRepeated(t *testing.T) {
 func TestACancelledCloseIsRepeated(t *testing.T) {
 	onLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		inTask(t, rt, func() {
-			f, err := OpenFile(scratch(t, nil), os.O_RDWR, 0)
-			must(t, err)
+			f := need(OpenFile(scratch(t, nil), os.O_RDWR, 0))(t)
 			var calls atomic.Int32
 			withFault(t, func(op opcode, _ via, _ int32, n int) (int, syscall.Errno) {
 				if op == opClose && calls.Add(1) == 1 {

@@ -113,8 +113,7 @@ func (s *scene) note(what string, err error, results ...any) {
 
 // open opens a file of the scene, which is to work.
 func (s *scene) open(name string, flag int) libraryFile {
-	f, err := s.openFile(s.path(name), flag, 0o644)
-	must(s.t, err)
+	f := need(s.openFile(s.path(name), flag, 0o644))(s.t)
 	return f
 }
 

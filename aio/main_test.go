@@ -97,14 +97,13 @@ func (s setting) start(t testing.TB) *engine.Runtime {
 	} else {
 		p.Close()
 	}
-	rt, err := engine.New(engine.Config{
+	rt := testenv.Need(engine.New(engine.Config{
 		Loops:       s.loops,
 		NewPoller:   func(int) (engine.Poller, error) { return s.open() },
 		HoldLimit:   -1,
 		LockThreads: s.locked,
 		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
-	testenv.Must(t, err)
+	}))(t)
 	t.Cleanup(func() {
 		if err := rt.Close(); err != nil {
 			t.Errorf("closing the runtime: %v", err)
@@ -167,6 +166,15 @@ func must(t testing.TB, err error) {
 		t.Helper()
 		t.Error(err)
 		panic(err)
+	}
+}
+
+// need is what a call returns that must not fail: f := need(Open(name))(t).
+func need[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
 	}
 }
 

@@ -33,10 +33,8 @@ func TestASlowFileSystemLeavesThreadsToOthers(t *testing.T) {
 	must(t, SetPoolLimits(PoolLimits{Threads: 4, PerDevice: 3}))
 	defer SetPoolLimits(PoolLimits{})
 	rt := setting{"threads", openThreads, 2, false}.start(t)
-	slow, err := Open(scratch(t, content(10)))
-	must(t, err)
-	fast, err := Open(scratch(t, content(10)))
-	must(t, err)
+	slow := need(Open(scratch(t, content(10))))(t)
+	fast := need(Open(scratch(t, content(10))))(t)
 	for _, f := range []*File{slow, fast} {
 		f.settle()
 	}
@@ -60,8 +58,7 @@ func TestASlowFileSystemLeavesThreadsToOthers(t *testing.T) {
 		slowReaders.Add(1)
 		rt.Go(func() {
 			defer slowReaders.Done()
-			_, err := slow.ReadAt(make([]byte, 10), 0)
-			must(t, err)
+			need(slow.ReadAt(make([]byte, 10), 0))(t)
 			done.Add(1)
 		})
 	}
@@ -70,8 +67,7 @@ func TestASlowFileSystemLeavesThreadsToOthers(t *testing.T) {
 		fastReaders.Add(1)
 		rt.Go(func() {
 			defer fastReaders.Done()
-			_, err := fast.ReadAt(make([]byte, 10), 0)
-			must(t, err)
+			need(fast.ReadAt(make([]byte, 10), 0))(t)
 		})
 	}
 	fastReaders.Wait()
@@ -124,8 +120,7 @@ func TestOpensThatHangLeaveOthersAlone(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			s.loops = 1
 			rt := s.start(t)
-			folder, err := Open(t.TempDir())
-			must(t, err)
+			folder := need(Open(t.TempDir()))(t)
 			defer folder.Close()
 			must(t, unix.Mkfifoat(int(folder.fd), "fifo", 0o600))
 			// Without O_NONBLOCK an open waits until somebody opens the other end.
@@ -134,8 +129,7 @@ func TestOpensThatHangLeaveOthersAlone(t *testing.T) {
 				r.setPath("fifo")
 				r.how = unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CREAT | unix.O_CLOEXEC, Mode: 0o600}
 				r.q = unsafe.Pointer(&r.how)
-				fd, err := r.perform()
-				must(t, err)
+				fd := need(r.perform())(t)
 				sysClose(int32(fd))
 			}
 			var begun, ended sync.WaitGroup
@@ -148,8 +142,7 @@ func TestOpensThatHangLeaveOthersAlone(t *testing.T) {
 			var made atomic.Bool
 			rt.Go(func() { must(t, Mkdir(filepath.Join(t.TempDir(), "new"), 0o700)); made.Store(true) })
 			defer func() {
-				fd, err := unix.Openat(int(folder.fd), "fifo", unix.O_RDWR, 0)
-				must(t, err)
+				fd := need(unix.Openat(int(folder.fd), "fifo", unix.O_RDWR, 0))(t)
 				ended.Wait()
 				sysClose(int32(fd))
 			}()

@@ -23,8 +23,7 @@ import (
 func testSeed(t testing.TB) uint64 {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("AIO_SEED"); s != "" {
-		v, err := strconv.ParseUint(s, 10, 64)
-		must(t, err)
+		v := need(strconv.ParseUint(s, 10, 64))(t)
 		seed = v
 	}
 	t.Logf("AIO_SEED=%d", seed)
@@ -57,11 +56,8 @@ func (p *pair) open() {
 	if p.rnd.IntN(8) == 0 {
 		flag |= os.O_TRUNC
 	}
-	var err error
-	p.ours, err = OpenFile(p.oursName, flag, 0o600)
-	must(p.t, err)
-	p.oracle, err = os.OpenFile(p.oracleName, flag, 0o600)
-	must(p.t, err)
+	p.ours = need(OpenFile(p.oursName, flag, 0o600))(p.t)
+	p.oracle = need(os.OpenFile(p.oracleName, flag, 0o600))(p.t)
 	p.steps = append(p.steps, fmt.Sprintf("open %x", flag))
 }
 
@@ -137,10 +133,8 @@ func (p *pair) step() {
 			p.close()
 			p.open()
 		}
-		i, err := p.ours.Stat()
-		must(p.t, err)
-		j, err := p.oracle.Stat()
-		must(p.t, err)
+		i := need(p.ours.Stat())(p.t)
+		j := need(p.oracle.Stat())(p.t)
 		p.same("stat", i.Size(), j.Size(), nil, nil, nil, nil)
 		if i.Mode() != j.Mode() {
 			p.t.Errorf("mode %v, want %v", i.Mode(), j.Mode())
@@ -177,10 +171,8 @@ func (p *pair) fill(b []byte) {
 
 // compare reads both from start to end.
 func (p *pair) compare() {
-	got, err := ReadFile(p.oursName)
-	must(p.t, err)
-	want, err := os.ReadFile(p.oracleName)
-	must(p.t, err)
+	got := need(ReadFile(p.oursName))(p.t)
+	want := need(os.ReadFile(p.oracleName))(p.t)
 	if !bytes.Equal(got, want) {
 		p.t.Errorf("in the end the contents differ: %d bytes, want %d", len(got), len(want))
 	}

@@ -22,12 +22,10 @@ func TestReaderAndFS(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		want := content(70_001)
 		name := scratch(t, want)
-		f, err := Open(name)
-		must(t, err)
+		f := need(Open(name))(t)
 		defer f.Close()
 		testenv.Check(t, iotest.TestReader(f, want))
-		_, err = f.Seek(0, io.SeekStart)
-		must(t, err)
+		need(f.Seek(0, io.SeekStart))(t)
 		var b bytes.Buffer
 		n, err := io.Copy(&b, f)
 		if err != nil || n != int64(len(want)) || !bytes.Equal(b.Bytes(), want) {
@@ -56,8 +54,7 @@ func TestPrefetchDoesNotRead(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		const size = 200_000
 		for _, refused := range []syscall.Errno{0, unix.EIO} {
-			f, err := Open(scratch(t, content(size)))
-			must(t, err)
+			f := need(Open(scratch(t, content(size))))(t)
 			defer f.Close()
 			must(t, f.Sync())
 			must(t, unix.Fadvise(int(f.fd), 0, 0, unix.FADV_DONTNEED))

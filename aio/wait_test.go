@@ -27,9 +27,7 @@ func fifo(t testing.TB) *File {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "fifo")
 	must(t, unix.Mkfifo(name, 0o600))
-	f, err := OpenFile(name, os.O_RDWR, 0)
-	must(t, err)
-	return f
+	return need(OpenFile(name, os.O_RDWR, 0))(t)
 }
 
 // A write to a file opened with O_DSYNC waits for the disk even where it is asked not to wait: it
@@ -38,8 +36,7 @@ func TestSynchronousWritesLeaveTheLoop(t *testing.T) {
 	onDisk(t)
 	everywhere(t, func(t *testing.T) {
 		name := scratch(t, content(100))
-		f, err := OpenFile(name, os.O_RDWR|unix.O_DSYNC, 0)
-		must(t, err)
+		f := need(OpenFile(name, os.O_RDWR|unix.O_DSYNC, 0))(t)
 		defer f.Close()
 		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
 			if op == opWrite && where == viaLoop {
@@ -47,10 +44,8 @@ func TestSynchronousWritesLeaveTheLoop(t *testing.T) {
 			}
 			return n, 0
 		})
-		_, err = f.Write([]byte("first"))
-		must(t, err)
-		_, err = f.WriteAt([]byte("second"), 5)
-		must(t, err)
+		need(f.Write([]byte("first")))(t)
+		need(f.WriteAt([]byte("second"), 5))(t)
 		faults.Store(nil)
 		if b, err := os.ReadFile(name); err != nil || len(b) != 100 || string(b[:11]) != "firstsecond" {
 			t.Errorf("the file has %.20q, %v", b, err)
@@ -97,8 +92,7 @@ func TestCancellingAReadThatWaits(t *testing.T) {
 		inTask(t, rt, func() { f = fifo(t) })
 		ctx, cancel := context.WithCancel(context.Background())
 		var got error
-		reader, err := rt.Spawn(engine.Options{Context: ctx}, func() { _, got = f.Read(make([]byte, 10)) })
-		must(t, err)
+		reader := need(rt.Spawn(engine.Options{Context: ctx}, func() { _, got = f.Read(make([]byte, 10)) }))(t)
 		testenv.Until(t, "the read waits", func() bool { return busyRequests(f) == 1 })
 		cancel()
 		must(t, reader.Join())
@@ -106,8 +100,7 @@ func TestCancellingAReadThatWaits(t *testing.T) {
 			t.Errorf("a read whose task was cancelled returned %v; want context.Canceled", got)
 		}
 		inTask(t, rt, func() { // nothing is left that would take what comes next
-			_, err := f.Write([]byte("later"))
-			must(t, err)
+			need(f.Write([]byte("later")))(t)
 			b := make([]byte, 10)
 			if n, err := f.Read(b); err != nil || string(b[:n]) != "later" {
 				t.Errorf("the next read returned %q, %v; want all that was written since", b[:n], err)
@@ -191,8 +184,7 @@ func blocked(t *testing.T, f *File) (n *atomic.Int32, release func()) {
 func TestCloseWaitsForAThread(t *testing.T) {
 	want := content(100)
 	onLoops(t, func(t *testing.T, rt *engine.Runtime) {
-		f, err := Open(scratch(t, want))
-		must(t, err)
+		f := need(Open(scratch(t, want)))(t)
 		n, release := blocked(t, f)
 		b := make([]byte, len(want))
 		var readErr error
@@ -219,15 +211,13 @@ func TestAReadQueuedForAThreadIsCancelled(t *testing.T) {
 	must(t, SetPoolLimits(PoolLimits{Threads: 1, PerDevice: 1}))
 	defer SetPoolLimits(PoolLimits{})
 	onLoops(t, func(t *testing.T, rt *engine.Runtime) {
-		f, err := Open(scratch(t, content(100)))
-		must(t, err)
+		f := need(Open(scratch(t, content(100))))(t)
 		n, release := blocked(t, f)
 		first := rt.Go(func() { f.ReadAt(make([]byte, 10), 0) })
 		testenv.Until(t, "a thread reads", func() bool { return n.Load() == 1 })
 		ctx, cancel := context.WithCancel(context.Background())
 		var got error
-		second, err := rt.Spawn(engine.Options{Context: ctx}, func() { _, got = f.ReadAt(make([]byte, 10), 0) })
-		must(t, err)
+		second := need(rt.Spawn(engine.Options{Context: ctx}, func() { _, got = f.ReadAt(make([]byte, 10), 0) }))(t)
 		testenv.Until(t, "the second read is queued", func() bool { return busyRequests(f) == 2 })
 		cancel()
 		must(t, second.Join())
@@ -263,8 +253,7 @@ func TestOnAScriptedPoller(t *testing.T) {
 			name := filepath.Join(dir, string(rune('a'+i)))
 			want := content(10_000 + i)
 			must(t, WriteFile(name, want, 0o600))
-			got, err := ReadFile(name)
-			must(t, err)
+			got := need(ReadFile(name))(t)
 			if !bytes.Equal(got, want) {
 				t.Errorf("read %d bytes, want %d", len(got), len(want))
 			}
@@ -275,10 +264,8 @@ func TestOnAScriptedPoller(t *testing.T) {
 
 func TestAfterClose(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
-		f, err := Create(filepath.Join(t.TempDir(), "file"))
-		must(t, err)
-		raw, err := f.SyscallConn()
-		must(t, err)
+		f := need(Create(filepath.Join(t.TempDir(), "file")))(t)
+		raw := need(f.SyscallConn())(t)
 		must(t, f.Close())
 		b := make([]byte, 10)
 		for what, do := range map[string]func() error{
@@ -318,8 +305,7 @@ func TestCloseWhileMuchGoesOn(t *testing.T) {
 		name := scratch(t, content(50_000))
 		inTask(t, rt, func() {
 			for range 20 {
-				f, err := OpenFile(name, os.O_RDWR, 0)
-				must(t, err)
+				f := need(OpenFile(name, os.O_RDWR, 0))(t)
 				all(t, 12, func(i int) {
 					b := make([]byte, 1000)
 					for k := range 30 {
@@ -350,14 +336,12 @@ func TestACancelledTask(t *testing.T) {
 		dir := t.TempDir()
 		name := filepath.Join(dir, "file")
 		var f *File
-		var err error
 		inTask(t, rt, func() {
 			must(t, WriteFile(name, content(100), 0o600))
-			f, err = OpenFile(name, os.O_RDWR, 0)
-			must(t, err)
+			f = need(OpenFile(name, os.O_RDWR, 0))(t)
 		})
 		ctx, cancel := context.WithCancel(context.Background())
-		done, err := rt.Spawn(engine.Options{Context: ctx}, func() {
+		done := need(rt.Spawn(engine.Options{Context: ctx}, func() {
 			cancel()
 			for engine.Context().Err() == nil || !errors.Is(engine.Sleep(1), context.Canceled) {
 				engine.Yield() // until the loop knows
@@ -371,8 +355,7 @@ func TestACancelledTask(t *testing.T) {
 			if err := f.Close(); err != nil || isOpen(f) {
 				t.Errorf("Close: %v; want the descriptor closed", err)
 			}
-		})
-		must(t, err)
+		}))(t)
 		must(t, done.Join())
 		if info, err := os.Stat(name); err != nil || info.Size() != 100 {
 			t.Errorf("after WriteFile was given up: %v, %v; want the old file", info, err)

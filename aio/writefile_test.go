@@ -30,14 +30,12 @@ func TestWriteFile(t *testing.T) {
 		for _, n := range []int{0, 1, 100_000, 10} {
 			want := content(n)
 			must(t, WriteFile(name, want, 0o640))
-			got, err := os.ReadFile(name)
-			must(t, err)
+			got := need(os.ReadFile(name))(t)
 			if !bytes.Equal(got, want) {
 				t.Errorf("read %d bytes, want the %d written", len(got), n)
 			}
 		}
-		info, err := os.Stat(name)
-		must(t, err)
+		info := need(os.Stat(name))(t)
 		if info.Mode() != 0o640 {
 			t.Errorf("mode %v, want 0640", info.Mode())
 		}
@@ -69,8 +67,7 @@ func TestWriteFileInPlace(t *testing.T) {
 		dir := t.TempDir()
 		name := filepath.Join(dir, "fifo")
 		must(t, unix.Mkfifo(name, 0o600))
-		reader, err := unix.Open(name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-		must(t, err)
+		reader := need(unix.Open(name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0))(t)
 		defer unix.Close(reader)
 		want := content(3000) // for which a pipe has room
 		must(t, WriteFile(name, want, 0o600))
@@ -78,8 +75,7 @@ func TestWriteFileInPlace(t *testing.T) {
 		if n, err := unix.Read(reader, got); err != nil || !bytes.Equal(got[:max(n, 0)], want) {
 			t.Errorf("through the FIFO came %d bytes, %v; want the %d written", n, err, len(want))
 		}
-		info, err := os.Lstat(name)
-		must(t, err)
+		info := need(os.Lstat(name))(t)
 		if info.Mode().Type() != fs.ModeNamedPipe {
 			t.Errorf("the FIFO is %v now", info.Mode())
 		}
@@ -94,8 +90,7 @@ func TestWriteFileInPlace(t *testing.T) {
 
 func wantNames(t *testing.T, dir string, want ...string) {
 	t.Helper()
-	list, err := ReadDir(dir)
-	must(t, err)
+	list := need(ReadDir(dir))(t)
 	var got []string
 	for _, e := range list {
 		got = append(got, e.Name())
@@ -184,8 +179,7 @@ func TestWriteFileIsKilled(t *testing.T) {
 		dir := t.TempDir()
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), childVariable+"="+dir)
-		out, err := child.StdoutPipe()
-		must(t, err)
+		out := need(child.StdoutPipe())(t)
 		must(t, child.Start())
 		if _, err := out.Read(make([]byte, 3)); err != nil {
 			t.Fatalf("the child process failed: %v", err)
@@ -193,13 +187,11 @@ func TestWriteFileIsKilled(t *testing.T) {
 		<-time.After(time.Duration(rand.IntN(30_000)) * time.Microsecond)
 		must(t, child.Process.Signal(syscall.SIGKILL))
 		child.Wait()
-		got, err := os.ReadFile(filepath.Join(dir, "file"))
-		must(t, err)
+		got := need(os.ReadFile(filepath.Join(dir, "file")))(t)
 		if len(got) < sha256.Size || sha256.Sum256(got[sha256.Size:]) != [sha256.Size]byte(got) {
 			t.Errorf("the file has %d bytes that nobody has written as a whole", len(got))
 		}
-		list, err := os.ReadDir(dir)
-		must(t, err)
+		list := need(os.ReadDir(dir))(t)
 		for _, e := range list {
 			if e.Name() != "file" && !strings.HasPrefix(e.Name(), ".file.tmp-") || len(list) > 2 {
 				t.Errorf("left in the folder: %v", list)

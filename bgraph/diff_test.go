@@ -175,8 +175,7 @@ func TestDiffGivesTheIncrementBack(t *testing.T) {
 
 func TestDiffSharesNothing(t *testing.T) {
 	s := smallSnapshot()
-	d, err := Diff(s, s)
-	testenv.Must(t, err)
+	d := testenv.Need(Diff(s, s))(t)
 	d.Nodes[1].Stack[0].Function = "spoilt"
 	d.Sched.Nodes[0].Held = "spoilt"
 	d.Loops[0].Steps = 99

@@ -15,8 +15,7 @@ import (
 
 // The document describes every member, and the limits as they are.
 func TestDumpFormatIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/dump-format.md")
-	testenv.Must(t, err)
+	text := testenv.Need(os.ReadFile("../docs/dump-format.md"))(t)
 	doc := string(text)
 	seen := map[reflect.Type]bool{}
 	var visit func(reflect.Type)

@@ -70,16 +70,13 @@ func encoded(t testing.TB, s *Snapshot) []byte {
 
 func decoded(t testing.TB, dump []byte) *Snapshot {
 	t.Helper()
-	s, err := Decode(bytes.NewReader(dump))
-	testenv.Must(t, err)
-	return s
+	return testenv.Need(Decode(bytes.NewReader(dump)))(t)
 }
 
 // A dump of format 1 stays readable, and means the same.
 func TestDumpFormatIsStable(t *testing.T) {
 	testenv.Golden(t, "dump_format1.golden", encoded(t, smallSnapshot()))
-	old, err := ReadFile("testdata/dump_format1.golden")
-	testenv.Must(t, err)
+	old := testenv.Need(ReadFile("testdata/dump_format1.golden"))(t)
 	if !reflect.DeepEqual(old, smallSnapshot()) {
 		t.Errorf("decoded to\n%+v\nwant\n%+v", old, smallSnapshot())
 	}
@@ -114,8 +111,7 @@ func TestDumpIsWhatEncodingJSONWrites(t *testing.T) {
 		all = append(all, randomSnapshot(r, i, 2*i))
 	}
 	for _, s := range all {
-		want, err := json.Marshal(s)
-		testenv.Must(t, err)
+		want := testenv.Need(json.Marshal(s))(t)
 		if got := string(encoded(t, s)); got != "capriccio blocking graph 1\n"+string(want)+"\n" {
 			t.Fatalf("got\n%s\nwant\n%s", got, want)
 		}
@@ -324,11 +320,9 @@ func TestNoTextIsForgotten(t *testing.T) {
 			t.Errorf("valid, though text %d cannot be printed", only)
 		}
 	}
-	foreign, err := json.Marshal(s)
-	testenv.Must(t, err)
+	foreign := testenv.Need(json.Marshal(s))(t)
 	for how, dump := range map[string][]byte{"encoded": encoded(t, s), "foreign": append([]byte(dumpTitle+"1\n"), foreign...)} {
-		got, err := json.Marshal(decoded(t, dump))
-		testenv.Must(t, err)
+		got := testenv.Need(json.Marshal(decoded(t, dump)))(t)
 		if strings.Contains(string(got), `\u001b`) || strings.Count(string(got), "bad\ufffdtext") != texts {
 			t.Errorf("%s: %s", how, got)
 		}
@@ -382,8 +376,7 @@ func TestSizesOfElements(t *testing.T) {
 		if int(c.size) > size {
 			t.Errorf("%T has %d bytes; listLimits says %d", c.zero, c.size, size)
 		}
-		text, err := json.Marshal(c.zero)
-		testenv.Must(t, err)
+		text := testenv.Need(json.Marshal(c.zero))(t)
 		if ratio := float64(size) / float64(len(text)+len(",")); ratio > maxDecodedBytes/MaxDumpBytes {
 			t.Errorf("%T: %d bytes of JSON count as %d", c.zero, len(text)+1, size)
 		}

@@ -17,8 +17,7 @@ import (
 // leftOver returns the names in a folder apart from those expected.
 func leftOver(t *testing.T, dir string, expected ...string) (names []string) {
 	t.Helper()
-	all, err := os.ReadDir(dir)
-	testenv.Must(t, err)
+	all := testenv.Need(os.ReadDir(dir))(t)
 	want := map[string]bool{}
 	for _, name := range expected {
 		want[name] = true
@@ -36,8 +35,7 @@ func TestWriteFile(t *testing.T) {
 	path := filepath.Join(dir, "shop.4711.dump")
 	for _, s := range []*Snapshot{new(Snapshot), smallSnapshot()} {
 		testenv.Must(t, WriteFile(path, s))
-		info, err := os.Lstat(path)
-		testenv.Must(t, err)
+		info := testenv.Need(os.Lstat(path))(t)
 		if info.Mode() != 0o600 {
 			t.Errorf("mode %v, want 0600", info.Mode())
 		}
@@ -68,8 +66,7 @@ func TestWriteFileReplacesWhatLiesInWait(t *testing.T) {
 			testenv.Must(t, os.WriteFile(victim, []byte("precious"), 0o644))
 			testenv.Must(t, prepare(dir, path))
 			testenv.Must(t, WriteFile(path, smallSnapshot()))
-			info, err := os.Lstat(path)
-			testenv.Must(t, err)
+			info := testenv.Need(os.Lstat(path))(t)
 			if info.Mode() != 0o600 {
 				t.Errorf("what is at the path has mode %v; want a file with 0600", info.Mode())
 			}
@@ -262,8 +259,7 @@ func TestReadFileOfWhatIsNoFile(t *testing.T) {
 func TestReadFileOfAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	testenv.Must(t, syscall.Mkfifo(path, 0o600))
-	w, err := os.OpenFile(path, os.O_RDWR, 0)
-	testenv.Must(t, err)
+	w := testenv.Need(os.OpenFile(path, os.O_RDWR, 0))(t)
 	s := randomSnapshot(seeded(t, 5), 300, 900) // more than a pipe holds
 	dump := encoded(t, s)
 	go func() {

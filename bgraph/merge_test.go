@@ -75,8 +75,7 @@ func renumber(s *Snapshot, number []int) {
 
 func mustMerge(t *testing.T, all ...*Snapshot) *Snapshot {
 	t.Helper()
-	m, err := Merge(all...)
-	testenv.Must(t, err)
+	m := testenv.Need(Merge(all...))(t)
 	testenv.Must(t, m.Validate())
 	return m
 }

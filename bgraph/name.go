@@ -2,6 +2,7 @@ package bgraph
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/internal/funcname"
@@ -54,12 +55,7 @@ func plumbing(function string) bool {
 	if strings.HasPrefix(function, "net.(*Resolver).") {
 		return false // that names are looked up says much
 	}
-	for _, prefix := range []string{"runtime.", "internal/", "syscall.", "sync.", "net.", "os.", "io.", "bufio.", "context.", "time.", "crypto/tls."} {
-		if strings.HasPrefix(function, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"runtime.", "internal/", "syscall.", "sync.", "net.", "os.", "io.", "bufio.", "context.", "time.", "crypto/tls."}, func(prefix string) bool { return strings.HasPrefix(function, prefix) })
 }
 
 // exported reports whether a function, or the one that a closure stands in, can be called by
@@ -128,10 +124,5 @@ func (n *Node) matches(re *regexp.Regexp) bool {
 	if re.MatchString(n.Name()) || re.MatchString(n.Reason) {
 		return true
 	}
-	for i := range n.Stack {
-		if re.MatchString(n.Stack[i].Function) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Stack, func(f Frame) bool { return re.MatchString(f.Function) })
 }

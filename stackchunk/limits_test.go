@@ -363,8 +363,7 @@ func TestSitesCount(t *testing.T) {
 
 func siteStats(t *testing.T, name string) (found stackchunk.SiteStats) {
 	t.Helper()
-	b, err := json.Marshal(stackchunk.ReadStats())
-	testenv.Must(t, err)
+	b := testenv.Need(json.Marshal(stackchunk.ReadStats()))(t)
 	var s stackchunk.Stats
 	testenv.Must(t, json.Unmarshal(b, &s))
 	for _, site := range s.Sites {
@@ -380,7 +379,6 @@ func TestNestedLinksAreCounted(t *testing.T) {
 	needChunks(t)
 	name := siteNames()
 	rt := newRuntime(t, 1)
-	defer rt.Close()
 	outer, inner := stackchunk.NewSite(name(1), 40<<10), stackchunk.NewSite(name(2), 200<<10)
 	run(t, rt, func() {
 		outer.Call(func() { inner.Call(func() {}) })

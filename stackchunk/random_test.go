@@ -195,7 +195,7 @@ func endOf(err error) (end string, v any) {
 	return "end: error", err
 }
 
-// Call trees do the same with chunks as without.
+// Call trees do the same with chunks as without: panics go on in the caller, Goexit ends the task, deferred functions run.
 func TestRandomCallTrees(t *testing.T) {
 	rounds := 30
 	if testing.Short() {
@@ -338,9 +338,7 @@ func TestShutdownAmongRandomCallTrees(t *testing.T) {
 					})
 				},
 			}
-			if _, err := rt.Spawn(engine.Options{Context: ctx}, func() { begun.Add(1); a.run(tr, 1) }); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Need(rt.Spawn(engine.Options{Context: ctx}, func() { begun.Add(1); a.run(tr, 1) }))(t)
 		}
 		if rnd.IntN(2) == 0 {
 			for begun.Load() == 0 {

@@ -64,33 +64,6 @@ func TestAPlainGoroutineCallsInPlace(t *testing.T) {
 	}
 }
 
-func TestAPanicGoesOnInTheCaller(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *engine.Runtime) {
-		want := &struct{ int }{1}
-		run(t, rt, func() {
-			after := false
-			func() {
-				defer func() {
-					if v := recover(); v != want {
-						t.Errorf("recovered %v, want %v", v, want)
-					}
-				}()
-				stackchunk.Call(large, func() {
-					stackchunk.Call(4*large, func() { panic(want) })
-				})
-				after = true
-			}()
-			if after {
-				t.Error("the caller went on")
-			}
-			stackchunk.Call(large, func() { after = true })
-			if !after {
-				t.Error("no call after the panic")
-			}
-		})
-	})
-}
-
 func TestTheReportOfAPanicShowsTheWholeStack(t *testing.T) {
 	reports := make(chan *engine.PanicError, 1)
 	rt := newRuntime(t, 1, func(c *engine.Config) { c.OnPanic = func(p *engine.PanicError) { reports <- p } })
@@ -152,33 +125,6 @@ func betweenChunks() { stackchunk.Call(4*large, panicsOnChunk) }
 //go:noinline
 func panicsOnChunk() { panic("deep") }
 
-func TestGoexitEndsTheTask(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *engine.Runtime) {
-		for range 20 {
-			var trace []string
-			err := rt.Go(func() {
-				defer func() { trace = append(trace, "task") }()
-				stackchunk.Call(large, func() {
-					defer func() { trace = append(trace, "first") }()
-					stackchunk.Call(4*large, func() {
-						defer func() { trace = append(trace, "second"); engine.Yield() }()
-						runtime.Goexit()
-					})
-					t.Error("the first call went on")
-				})
-				t.Error("the task went on")
-			}).Join()
-			if err != engine.ErrGoexit {
-				t.Errorf("Join returned %v, want %v", err, engine.ErrGoexit)
-			}
-			if got := strings.Join(trace, " "); got != "second first task" {
-				t.Errorf("deferred functions ran: %s", got)
-			}
-		}
-		run(t, rt, func() { stackchunk.Call(large, func() {}) })
-	})
-}
-
 func TestATaskOnAChunkParksAndIsCancelled(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -186,7 +132,7 @@ func TestATaskOnAChunkParksAndIsCancelled(t *testing.T) {
 		var tasks []*engine.Task
 		parked := make(chan struct{}, 50)
 		for range cap(parked) {
-			tk, err := rt.Spawn(engine.Options{Context: ctx}, func() {
+			tk := testenv.Need(rt.Spawn(engine.Options{Context: ctx}, func() {
 				var err error
 				stackchunk.Call(large, func() {
 					engine.Yield()
@@ -204,8 +150,7 @@ func TestATaskOnAChunkParksAndIsCancelled(t *testing.T) {
 				if !errors.Is(err, cause) {
 					t.Errorf("Sleep on a chunk returned %v, want %v", err, cause)
 				}
-			})
-			testenv.Must(t, err)
+			}))(t)
 			tasks = append(tasks, tk)
 		}
 		for range cap(parked) {
@@ -216,43 +161,6 @@ func TestATaskOnAChunkParksAndIsCancelled(t *testing.T) {
 			testenv.Check(t, tk.Join())
 		}
 	})
-}
-
-func TestShutdownUnwindsTasksOnChunks(t *testing.T) {
-	for _, loops := range []int{1, 2, 8} {
-		rt := newRuntime(t, loops, func(c *engine.Config) { c.Grace = 200 * time.Millisecond })
-		const n = 100
-		parked, unwound := make(chan struct{}, n), make(chan int, n)
-		for range n {
-			rt.Go(func() {
-				depth := 0
-				defer func() { unwound <- depth }()
-				var on engine.Cond
-				var mu engine.Mutex
-				on.L = &mu
-				mu.Lock()
-				stackchunk.Call(large, func() {
-					defer func() { depth++ }()
-					stackchunk.Call(2*large, func() {
-						defer func() { depth++ }()
-						parked <- struct{}{}
-						for {
-							on.Wait()
-						}
-					})
-				})
-			})
-		}
-		for range n {
-			<-parked
-		}
-		rt.Close() // on a slow machine the grace time is too short for all to end
-		for range n {
-			if d := <-unwound; d != 2 {
-				t.Errorf("%d deferred functions ran on chunks, want 2", d)
-			}
-		}
-	}
 }
 
 func TestAThreadLockIsRefused(t *testing.T) {
@@ -303,21 +211,6 @@ func TestAThreadLockIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	run(t, rt, func() { stackchunk.Call(large, func() {}) })
-}
-
-func TestLoopsThatAreLockedToThreads(t *testing.T) {
-	rt := newRuntime(t, 2, func(c *engine.Config) { c.LockThreads = true })
-	for range 20 {
-		rt.Go(func() {
-			for range 10 {
-				stackchunk.Call(large, func() { engine.Yield() })
-			}
-		})
-	}
-	run(t, rt, func() { stackchunk.Call(large, func() {}) })
-	if err := rt.Go(func() { stackchunk.Call(large, runtime.Goexit) }).Join(); err != engine.ErrGoexit {
-		t.Error(err)
-	}
 }
 
 // The goroutines of an only loop enroll when a second one comes.

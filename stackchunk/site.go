@@ -2,6 +2,7 @@ package stackchunk
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -85,14 +86,9 @@ func (s *Site) notLinked() {
 func allSites() []*Site {
 	sites.mu.Lock()
 	defer sites.mu.Unlock()
-	all := make([]*Site, 0, len(sites.all))
-	for _, s := range sites.all {
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b *Site) int {
+	return slices.SortedFunc(maps.Values(sites.all), func(a, b *Site) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.need, b.need))
 	})
-	return all
 }
 
 func (s *Site) read() SiteStats {

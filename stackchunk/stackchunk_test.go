@@ -22,8 +22,7 @@ func newRuntime(t testing.TB, loops int, change ...func(*engine.Config)) *engine
 	for _, c := range change {
 		c(&cfg)
 	}
-	rt, err := engine.New(cfg)
-	testenv.Must(t, err)
+	rt := testenv.Need(engine.New(cfg))(t)
 	t.Cleanup(func() {
 		if err := rt.Close(); err != nil && cfg.Grace >= time.Minute { // a short one is over soon on a slow machine
 			t.Error(err)

@@ -42,9 +42,7 @@ func TestAges(t *testing.T) {
 	}
 	s := st.m.snapshot()
 	testenv.Must(t, AddAges(s, strings.NewReader("goroutine 99 [running]:\nmain.other()\n\tmain.go:1\n\n"+list.String())))
-	if err := s.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, s.Validate())
 	before := bgraph.Nanos(len(waits))
 	for i, w := range waits {
 		start := fmt.Sprintf("main.start%d", i)

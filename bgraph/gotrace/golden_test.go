@@ -49,10 +49,8 @@ func TestGoldenTraces(t *testing.T) {
 	}
 	var sums bytes.Buffer
 	for _, path := range traces {
-		data, err := os.ReadFile(path)
-		testenv.Must(t, err)
-		s, err := Read(bytes.NewReader(data), Options{Name: filepath.Base(path)})
-		testenv.Must(t, err)
+		data := testenv.Need(os.ReadFile(path))(t)
+		s := testenv.Need(Read(bytes.NewReader(data), Options{Name: filepath.Base(path)}))(t)
 		testenv.Must(t, s.Validate())
 		// How often it waits for locks and the like depends on who came first.
 		for _, want := range []struct {
@@ -101,14 +99,11 @@ func TestGoldenTraces(t *testing.T) {
 func TestMergeOfTraces(t *testing.T) {
 	var all []*bgraph.Snapshot
 	for _, path := range []string{"testdata/go1.26.trace", "testdata/go1.27.trace"} {
-		data, err := os.ReadFile(path)
-		testenv.Must(t, err)
-		s, err := Read(bytes.NewReader(data), Options{})
-		testenv.Must(t, err)
+		data := testenv.Need(os.ReadFile(path))(t)
+		s := testenv.Need(Read(bytes.NewReader(data), Options{}))(t)
 		all = append(all, s)
 	}
-	sum, err := bgraph.Merge(all...)
-	testenv.Must(t, err)
+	sum := testenv.Need(bgraph.Merge(all...))(t)
 	sleep := at(t, sum, "sleep", "main.worker")
 	var woken uint64
 	for _, w := range sleep.Wakers {

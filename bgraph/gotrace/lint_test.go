@@ -44,8 +44,7 @@ func (s *script) change(at time.Duration, p trace.ProcID, by, g trace.GoID, from
 func (s *script) phase(at, span time.Duration, g trace.GoID, name string) {
 	for i, kind := range []trace.EventKind{trace.EventRangeBegin, trace.EventRangeEnd} {
 		r := trace.Range{Name: name, Scope: trace.MakeResourceID(g)}
-		e, err := trace.MakeEvent(trace.EventConfig[trace.Range]{Time: trace.Time(at + time.Duration(i)*span), Kind: kind, Goroutine: g, Proc: 0, Details: r})
-		testenv.Must(s.t, err)
+		e := testenv.Need(trace.MakeEvent(trace.EventConfig[trace.Range]{Time: trace.Time(at + time.Duration(i)*span), Kind: kind, Goroutine: g, Proc: 0, Details: r}))(s.t)
 		s.events = append(s.events, e)
 	}
 }

@@ -61,8 +61,7 @@ func TestLogs(t *testing.T) {
 	s.change(5, none, 1, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.main"))
 	s.task(trace.EventTaskBegin, 9)
 	for i, l := range []trace.Log{{Task: 7, Category: "stage", Message: "priced"}, {Task: 7, Category: "stage", Message: "sent"}, {Task: 7, Message: "x"}, {Task: trace.BackgroundTask}, {Task: 99, Category: "of no task"}} {
-		e, err := trace.MakeEvent(trace.EventConfig[trace.Log]{Time: trace.Time(20 + 10*i), Kind: trace.EventLog, Goroutine: 1, Proc: 0, Details: l})
-		testenv.Must(t, err)
+		e := testenv.Need(trace.MakeEvent(trace.EventConfig[trace.Log]{Time: trace.Time(20 + 10*i), Kind: trace.EventLog, Goroutine: 1, Proc: 0, Details: l}))(t)
 		s.event(e)
 	}
 	got := map[string]bgraph.Times{}

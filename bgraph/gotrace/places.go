@@ -6,6 +6,7 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,12 +50,7 @@ func trim(frames []bgraph.Frame) []bgraph.Frame {
 // belowWaits reports whether the stack of a goroutine that waits has the function when the
 // runtime looks at it from outside, but not when the goroutine says itself that it blocks.
 func belowWaits(function string) bool {
-	for _, prefix := range [...]string{"internal/poll.runtime_", "internal/poll.(*pollDesc).", "sync.runtime_", "internal/sync."} {
-		if strings.HasPrefix(function, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"internal/poll.runtime_", "internal/poll.(*pollDesc).", "sync.runtime_", "internal/sync."}, func(prefix string) bool { return strings.HasPrefix(function, prefix) })
 }
 
 func ofRuntime(function string) bool {

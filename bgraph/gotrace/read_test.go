@@ -39,8 +39,7 @@ func TestBrokenTraces(t *testing.T) {
 	if whole == nil {
 		t.Skip("no trace can be taken")
 	}
-	full, err := Read(bytes.NewReader(whole), Options{})
-	testenv.Must(t, err)
+	full := testenv.Need(Read(bytes.NewReader(whole), Options{}))(t)
 	check := func(what string, data []byte) {
 		s, err := Read(bytes.NewReader(data), Options{})
 		if err != nil {

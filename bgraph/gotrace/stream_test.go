@@ -41,10 +41,9 @@ func (s *stream) change(at time.Duration, by, g trace.GoID, from, to trace.GoSta
 	st := trace.MakeGoStateTransition(g, from, to)
 	st.Reason, st.Stack = reason, stack
 	p := trace.ProcID(0)
-	e, err := trace.MakeEvent(trace.EventConfig[trace.StateTransition]{
+	e := testenv.Need(trace.MakeEvent(trace.EventConfig[trace.StateTransition]{
 		Time: trace.Time(at), Kind: trace.EventStateTransition, Goroutine: by, Proc: p, Stack: stack, Details: st,
-	})
-	testenv.Must(s.t, err)
+	}))(s.t)
 	s.event(e)
 }
 
@@ -289,8 +288,7 @@ func TestLimitsOfLists(t *testing.T) {
 		s.change(now+2, none, 1, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
 		s.change(now+3, 2, trace.GoID(i+3), trace.GoNotExist, trace.GoRunnable, "", stackOf(name))
 		for i, kind := range []trace.EventKind{trace.EventRegionBegin, trace.EventRegionEnd} {
-			e, err := trace.MakeEvent(trace.EventConfig[trace.Region]{Time: trace.Time(now) + trace.Time(i+4), Kind: kind, Goroutine: 2, Proc: 0, Details: trace.Region{Type: name}})
-			testenv.Must(t, err)
+			e := testenv.Need(trace.MakeEvent(trace.EventConfig[trace.Region]{Time: trace.Time(now) + trace.Time(i+4), Kind: kind, Goroutine: 2, Proc: 0, Details: trace.Region{Type: name}}))(t)
 			s.event(e)
 		}
 	}

@@ -23,8 +23,7 @@ func traced(t *testing.T, program func()) *bgraph.Snapshot {
 	}
 	program()
 	trace.Stop()
-	s, err := Read(&b, Options{})
-	testenv.Must(t, err)
+	s := testenv.Need(Read(&b, Options{}))(t)
 	testenv.Must(t, s.Validate())
 	if len(s.Notes) > 0 {
 		t.Errorf("notes: %q", s.Notes)

@@ -138,8 +138,7 @@ func TestHandlerMethods(t *testing.T) {
 	server := httptest.NewServer(handlerFor(sampleSnapshot))
 	defer server.Close()
 	get, body := testenv.Get(t, http.DefaultClient, server.URL+"/?format=dump")
-	head, err := http.Head(server.URL + "/?format=dump")
-	testenv.Must(t, err)
+	head := testenv.Need(http.Head(server.URL + "/?format=dump"))(t)
 	head.Body.Close()
 	if head.StatusCode != 200 || head.ContentLength != int64(len(body)) || head.Header.Get("Content-Disposition") != get.Header.Get("Content-Disposition") {
 		t.Errorf("HEAD: %d, %v; GET has %d bytes, %v", head.StatusCode, head.Header, len(body), get.Header)
@@ -176,8 +175,7 @@ func TestIndexLinksWork(t *testing.T) {
 			t.Fatalf("%s: %d links, want %d", path, len(links), len(forms))
 		}
 		for _, link := range links {
-			to, err := at.Parse(strings.ReplaceAll(link[1], "&amp;", "&"))
-			testenv.Must(t, err)
+			to := testenv.Need(at.Parse(strings.ReplaceAll(link[1], "&amp;", "&")))(t)
 			if to.Path != path || to.Query().Get("focus") != "read|accept" {
 				t.Errorf("%s links to %v", path, to)
 			}
@@ -247,8 +245,7 @@ func TestHandlerDifference(t *testing.T) {
 		paused = append(paused, d)
 		return nil
 	}, before, after)
-	got, err := bgraph.Decode(w.Body)
-	testenv.Must(t, err)
+	got := testenv.Need(bgraph.Decode(w.Body))(t)
 	if n := got.Node(kRead); n == nil || n.Arrivals != 70 || got.Span != bgraph.Nanos(10*time.Second) {
 		t.Errorf("span %v, node %+v; want 70 arrivals in 10 s", got.Span, n)
 	}
@@ -288,8 +285,7 @@ func TestDifferenceLongerThanTheServerAllows(t *testing.T) {
 	server.Config.WriteTimeout = 30 * time.Second
 	server.Start()
 	defer server.Close()
-	resp, err := http.Get(server.URL + "/?seconds=30")
-	testenv.Must(t, err)
+	resp := testenv.Need(http.Get(server.URL + "/?seconds=30"))(t)
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
 	if resp.StatusCode != 400 || !strings.Contains(string(body), "ends answers after 30s") {
@@ -298,8 +294,7 @@ func TestDifferenceLongerThanTheServerAllows(t *testing.T) {
 }
 
 func TestPauseParksATask(t *testing.T) {
-	rt, err := engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() }})
-	testenv.Must(t, err)
+	rt := testenv.Need(engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() }}))(t)
 	defer rt.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := rt.Go(func() {
@@ -318,8 +313,7 @@ func TestPauseParksATask(t *testing.T) {
 func TestHandlerOfARuntime(t *testing.T) {
 	rt := func(c engine.Config) *task.Runtime {
 		c.Loops, c.NewPoller = 1, func(int) (engine.Poller, error) { return poller.Epoll() }
-		rt, err := engine.New(c)
-		testenv.Must(t, err)
+		rt := testenv.Need(engine.New(c))(t)
 		t.Cleanup(func() { rt.Close() })
 		return (*task.Runtime)(rt)
 	}

@@ -89,9 +89,7 @@ func TestNotesOfTasksOnChunks(t *testing.T) {
 	run(t, rt, func() {
 		var all WaitGroup
 		for range 5 {
-			all.Add(1)
-			Go(func() {
-				defer all.Done()
+			all.Go(func() {
 				for range 3 {
 					callOnChunk(func() {
 						Yield()
@@ -138,7 +136,6 @@ func panicsDeepBelow() { panic("deep below") }
 // A task that recovers a panic that came over a link sees where it began.
 func TestPanicStackShowsTheChunk(t *testing.T) {
 	rt := newRuntime(t, 1)
-	defer rt.Close()
 	run(t, rt, func() {
 		defer func() {
 			stack := string(PanicStack(recover()))

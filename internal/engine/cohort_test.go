@@ -255,45 +255,6 @@ func TestNobodyStarvesInACohort(t *testing.T) {
 	}
 }
 
-// Within a grant, too, a turn ends soon when steps become long.
-func TestLongStepsEndAGrant(t *testing.T) {
-	var p *grantPolicy
-	rt := newRuntime(t, 1, inCohorts(t, &p, true, 1000))
-	l := rt.Loop(0)
-	run(t, rt, func() {
-		var wg, all WaitGroup
-		long, seen, steps := false, false, 0
-		all.Add(4)
-		for range 4 {
-			wg.Go(func() {
-				all.Done()
-				all.Wait() // those that yield would go before those that have not started
-				for !seen {
-					if long {
-						steps++
-						spinUntil(lasted(2 * turnTime))
-					}
-					Yield()
-				}
-			})
-		}
-		all.Wait()
-		for range 1000 {
-			shortSteps(l)
-			Yield()
-		}
-		long = true
-		l.Post(func() { seen = true })
-		wg.Wait()
-		if steps > 2*(budgetCheck+1)+4 {
-			t.Errorf("a message was seen after %d long steps, want at most %d or so", steps, budgetCheck+1)
-		}
-	})
-	if p.grants == 0 {
-		t.Error("there were no grants")
-	}
-}
-
 // shortSteps makes the loop take its steps for short ones, however slow the machine is, for some turns.
 func shortSteps(l *Loop) { l.stats.stepCost = -1 << 50 }
 

@@ -203,27 +203,6 @@ func TestSemaphoreMisuse(t *testing.T) {
 	mustPanic(t, "negative size", func() { NewSemaphore(-1) })
 }
 
-// One that wants all is not overtaken for ever by those that want little.
-func TestSemaphoreLargeRequestIsServed(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		s := NewSemaphore(4)
-		var stop atomic.Bool
-		joined := spread(t, rt, 8, func(int) {
-			for !stop.Load() {
-				s.Acquire(1)
-				Yield()
-				s.Release(1)
-			}
-		})
-		everyone(t, rt, 6, func(int) {
-			testenv.Check(t, s.Acquire(4))
-			s.Release(4)
-		})
-		stop.Store(true)
-		joined()
-	})
-}
-
 // When a large request gives up, those behind it that fit are served.
 func TestSemaphoreGivesWayAfterCancellation(t *testing.T) {
 	rt := newRuntime(t, 2)

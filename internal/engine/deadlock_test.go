@@ -17,13 +17,12 @@ func embrace(t *testing.T, rt *Runtime) (release func()) {
 	both.Add(2)
 	var tasks []*Task
 	for i, locks := range [][2]*Mutex{{&a, &b}, {&b, &a}} {
-		k, err := rt.Spawn(Options{Name: []string{"one", "two"}[i], Loop: rt.Loop(i % rt.Loops())}, func() {
+		k := testenv.Need(rt.Spawn(Options{Name: []string{"one", "two"}[i], Loop: rt.Loop(i % rt.Loops())}, func() {
 			locks[0].Lock()
 			both.Done()
 			both.Wait()
 			locks[1].Lock()
-		})
-		testenv.Must(t, err)
+		}))(t)
 		tasks = append(tasks, k)
 	}
 	waitParked(t, rt, 2, ReasonMutex)
@@ -40,8 +39,7 @@ func embrace(t *testing.T, rt *Runtime) (release func()) {
 func waitsFor(t *testing.T, rt *Runtime, why Reason) {
 	t.Helper()
 	before := parked(rt, why)
-	_, err := rt.Spawn(Options{Name: why.String()}, func() { s := Self(); s.Wait(why, anywhere{}); s.Release() })
-	testenv.Must(t, err)
+	testenv.Need(rt.Spawn(Options{Name: why.String()}, func() { s := Self(); s.Wait(why, anywhere{}); s.Release() }))(t)
 	waitParked(t, rt, before+1, why)
 }
 

@@ -63,9 +63,7 @@ func inTasks(rt *Runtime, n int, fn func(i int)) {
 
 func entrance(t *testing.T, name string) *Entrance {
 	t.Helper()
-	e, err := NewEntrance(name)
-	testenv.Must(t, err)
-	return e
+	return testenv.Need(NewEntrance(name))(t)
 }
 
 func withRoom(t *testing.T, r *room) (*Runtime, *sim.Clock) {
@@ -76,7 +74,6 @@ func TestEntranceLetsInWhoFits(t *testing.T) {
 	e := entrance(t, "test")
 	r := &room{size: 3}
 	rt, _ := withRoom(t, r)
-	defer rt.Close()
 	inside, most := 0, 0
 	var order []int
 	inTasks(rt, 20, func(i int) {
@@ -112,7 +109,7 @@ func TestStartAtAnEntrance(t *testing.T) {
 	rt, _ := withRoom(t, r)
 	inside, most := 0, 0
 	var order []int
-	err := rt.Go(func() {
+	run(t, rt, func() {
 		l := CurrentLoop()
 		var wg WaitGroup
 		const tasks = 500
@@ -145,8 +142,7 @@ func TestStartAtAnEntrance(t *testing.T) {
 		if n := l.Unstarted(); n != 0 {
 			t.Errorf("in the end %d wait", n)
 		}
-	}).Join()
-	testenv.Must(t, err)
+	})
 	if most != 3 && most != 2 || !slices.IsSorted(order) {
 		t.Errorf("at most %d were inside, in the order %v; want 3, first come, first served", most, order)
 	}
@@ -161,25 +157,21 @@ func TestAnEntranceIsAskedOnceForEach(t *testing.T) {
 	e := entrance(t, "test")
 	r := &room{size: 1000, starts: 4}
 	rt, _ := withRoom(t, r)
-	defer rt.Close()
 	const tasks = 200
 	var order []int
-	err := rt.Go(func() {
+	run(t, rt, func() {
 		var wg WaitGroup
 		wg.Add(tasks)
 		for i := range tasks {
 			CurrentLoop().StartAt(e, 0, 0, nil, func() {
 				defer wg.Done()
-				if err := e.Enter(); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, e.Enter())
 				order = append(order, i)
 				e.Leave()
 			})
 		}
 		wg.Wait()
-	}).Join()
-	testenv.Must(t, err)
+	})
 	if len(order) != tasks || !slices.IsSorted(order) {
 		t.Errorf("let in in the order %v, want first come, first served", order)
 	}
@@ -192,7 +184,6 @@ func TestStartAtAnEntranceThatRefuses(t *testing.T) {
 	e := entrance(t, "test")
 	r := &room{}
 	rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
-	defer rt.Close()
 	refused := 0
 	err := rt.Go(func() {
 		var wg WaitGroup
@@ -222,7 +213,6 @@ func TestRefusalsUnderWay(t *testing.T) {
 	e := entrance(t, "test")
 	r := &room{closed: true}
 	rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
-	defer rt.Close()
 	err := rt.Go(func() {
 		for _, n := range []int{5, 1} {
 			var wg WaitGroup
@@ -245,12 +235,11 @@ func TestAShutdownStartsWhoWaitsAtAnEntrance(t *testing.T) {
 	e := entrance(t, "test")
 	rt, _ := newSimRuntime(t, 2, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return &room{} } })
 	started := 0
-	err := rt.Go(func() {
+	run(t, rt, func() {
 		for range 10 {
 			CurrentLoop().StartAt(e, 0, 0, nil, func() { started++ })
 		}
-	}).Join()
-	testenv.Must(t, err)
+	})
 	testenv.Check(t, rt.Close())
 	if started != 10 {
 		t.Errorf("%d tasks were started, want 10: a task that began something has to end it", started)
@@ -261,8 +250,7 @@ func TestEntranceRefuses(t *testing.T) {
 	e := entrance(t, "test")
 	r := &room{size: 1, closed: true}
 	rt, _ := withRoom(t, r)
-	defer rt.Close()
-	err := rt.Go(func() {
+	run(t, rt, func() {
 		if err := e.Enter(); !errors.Is(err, ErrRefused) {
 			t.Errorf("Enter: %v, want ErrRefused", err)
 		}
@@ -271,8 +259,7 @@ func TestEntranceRefuses(t *testing.T) {
 			t.Errorf("Enter when it is open: %v", err)
 		}
 		e.Leave()
-	}).Join()
-	testenv.Must(t, err)
+	})
 }
 
 // lineUp has n tasks stand in line while one is inside, sets each up before, and returns in
@@ -281,14 +268,11 @@ func lineUp(t *testing.T, r *room, n int, enter func(e *Entrance, i int) error) 
 	t.Helper()
 	e := entrance(t, "test")
 	rt, _ := withRoom(t, r)
-	defer rt.Close()
-	err := rt.Go(func() {
+	run(t, rt, func() {
 		e.Enter()
 		var wg WaitGroup
-		wg.Add(n)
 		for i := range n {
-			Go(func() {
-				defer wg.Done()
+			wg.Go(func() {
 				if err := enter(e, i); err != nil {
 					t.Error(err)
 					return
@@ -300,8 +284,7 @@ func lineUp(t *testing.T, r *room, n int, enter func(e *Entrance, i int) error) 
 		Yield() // now they stand in line
 		e.Leave()
 		wg.Wait()
-	}).Join()
-	testenv.Must(t, err)
+	})
 	if len(order) != n || r.inside != 0 {
 		t.Errorf("%d were let in, %d are inside; want %d and 0", len(order), r.inside, n)
 	}
@@ -379,7 +362,7 @@ func TestEntranceForgetsTheCancelled(t *testing.T) {
 		r := &room{size: 1}
 		rt, _ := withRoom(t, r)
 		var in []int
-		err := rt.Go(func() {
+		run(t, rt, func() {
 			e.Enter()
 			var tasks []*Task
 			var end func()
@@ -409,8 +392,7 @@ func TestEntranceForgetsTheCancelled(t *testing.T) {
 			for _, k := range tasks {
 				k.Join()
 			}
-		}).Join()
-		testenv.Must(t, err)
+		})
 		want := slices.Delete([]int{0, 1, 2}, which, which+1)
 		if !slices.Equal(in, want) || r.inside != 0 {
 			t.Errorf("%d was cancelled: %v were let in and %d are inside, want %v and 0", which, in, r.inside, want)
@@ -438,7 +420,6 @@ func TestEntranceWithoutAdmission(t *testing.T) {
 	}
 	e.Leave()
 	rt, _ := newSimRuntime(t, 1, true)
-	defer rt.Close()
 	inTasks(rt, 3, func(int) {
 		testenv.Check(t, e.Enter())
 		e.Leave()

@@ -71,36 +71,49 @@ func TestBudgetBoundsTheSteps(t *testing.T) {
 }
 
 // A turn that was given many steps, because the last ones were short, ends soon when they
-// become long.
+// become long; within a grant, too.
 func TestLongStepsEndTheTurn(t *testing.T) {
-	rt := newRuntime(t, 1)
-	l := rt.Loop(0)
-	run(t, rt, func() {
-		var wg WaitGroup
-		long := false
-		seen := false
-		steps := 0
-		for range 4 {
-			wg.Go(func() {
-				for n := 0; !seen; n++ {
-					if long {
-						steps++
-						spinUntil(lasted(2 * turnTime))
+	for _, granted := range []bool{false, true} {
+		var p *grantPolicy
+		rt := newRuntime(t, 1, func(c *Config) {
+			if granted {
+				inCohorts(t, &p, true, 1000)(c)
+			}
+		})
+		l := rt.Loop(0)
+		run(t, rt, func() {
+			var wg, all WaitGroup
+			long, seen, steps := false, false, 0
+			all.Add(4)
+			for range 4 {
+				wg.Go(func() {
+					all.Done()
+					all.Wait() // those that yield would go before those that have not started
+					for !seen {
+						if long {
+							steps++
+							spinUntil(lasted(2 * turnTime))
+						}
+						Yield()
 					}
-					Yield()
-				}
-			})
+				})
+			}
+			all.Wait()
+			for range 1000 {
+				shortSteps(l)
+				Yield()
+			}
+			long = true
+			l.Post(func() { seen = true })
+			wg.Wait()
+			if steps > 2*(budgetCheck+1)+4 {
+				t.Errorf("granted %v: a message was seen after %d long steps, want at most %d or so", granted, steps, budgetCheck+1)
+			}
+		})
+		if granted && p.grants == 0 {
+			t.Error("there were no grants")
 		}
-		for range 10_000 { // short steps
-			Yield()
-		}
-		long = true
-		l.Post(func() { seen = true })
-		wg.Wait()
-		if steps > 2*(budgetCheck+1)+4 {
-			t.Errorf("a message was seen after %d long steps, want at most %d or so", steps, budgetCheck+1)
-		}
-	})
+	}
 }
 
 // lasted returns a function that reports whether d has passed since.

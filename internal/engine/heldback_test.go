@@ -131,7 +131,6 @@ func TestNewcomersWaitWhileManyAreAway(t *testing.T) {
 	for name, admission := range map[string]func(*Loop) Admission{"open": nil, "limiter": func(*Loop) Admission { return &limiter{limit: 100} }} {
 		t.Run(name, func(t *testing.T) {
 			rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission, c.DetachLimit = admission, limit })
-			defer rt.Close()
 			newcomersWait(t, rt, e, limit)
 		})
 	}

@@ -54,25 +54,41 @@ func TestMutexIsHandedOverInOrder(t *testing.T) {
 	})
 }
 
-// One that keeps taking the lock again at once does not keep another from it.
-func TestMutexStarvesNobody(t *testing.T) {
+// Those that keep taking a lock again at once do not keep another from it: not a writer, nor one that wants all units.
+func TestLocksStarveNobody(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		var mu Mutex
-		var stop atomic.Bool
-		hog := GoOn(rt.Loop(0), func() {
-			for !stop.Load() {
-				mu.Lock()
+		var rw RWMutex
+		s := NewSemaphore(4)
+		for _, x := range []struct {
+			hogs       int
+			hold, wait func()
+		}{
+			{1, func() { mu.Lock(); Yield(); mu.Unlock() }, func() { pass(&mu) }},
+			{4, func() { // one or the other reads at any time
+				rw.RLock()
 				Yield()
-				mu.Unlock()
-			}
-		})
-		everyone(t, rt, 6, func(int) {
-			for range 10 {
-				pass(&mu)
-			}
-		})
-		stop.Store(true)
-		hog.Join()
+				rw.RUnlock()
+				if rt.Loops() == 1 {
+					Yield()
+				}
+			}, func() { pass(&rw) }},
+			{8, func() { s.Acquire(1); Yield(); s.Release(1) }, func() { testenv.Check(t, s.Acquire(4)); s.Release(4) }},
+		} {
+			var stop atomic.Bool
+			joined := spread(t, rt, x.hogs, func(int) {
+				for !stop.Load() {
+					x.hold()
+				}
+			})
+			everyone(t, rt, 6, func(int) {
+				for range 5 {
+					x.wait()
+				}
+			})
+			stop.Store(true)
+			joined()
+		}
 	})
 }
 
@@ -185,34 +201,9 @@ func TestRWMutexOrder(t *testing.T) {
 	mustPanic(t, "RUnlock without RLock", rw.RUnlock)
 }
 
-func TestWritersAndReadersDoNotStarve(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		var rw RWMutex
-		var stop atomic.Bool
-		joined := spread(t, rt, 4, func(int) { // one or the other reads at any time
-			for !stop.Load() {
-				rw.RLock()
-				Yield()
-				rw.RUnlock()
-				if rt.Loops() == 1 {
-					Yield()
-				}
-			}
-		})
-		everyone(t, rt, 6, func(int) {
-			for range 5 {
-				pass(&rw)
-			}
-		})
-		stop.Store(true)
-		joined()
-	})
-}
-
 // Several objects are biased towards a loop that ends before others use them.
 func TestGuardOfALoopThatHasEnded(t *testing.T) {
-	rt, err := New(Config{Loops: 1, NewPoller: newChanPoller, Log: quiet()})
-	testenv.Must(t, err)
+	rt := testenv.Need(New(Config{Loops: 1, NewPoller: newChanPoller, Log: quiet()}))(t)
 	var mu Mutex
 	c := NewChan[int](1)
 	run(t, rt, func() { pass(&mu); c.Send(1) })

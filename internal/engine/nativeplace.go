@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -139,12 +140,7 @@ func judge(pcs []uintptr) *nativePlace {
 }
 
 func isOurs(name string) bool {
-	for _, p := range ours {
-		if strings.HasPrefix(name, p) && !strings.Contains(name, "_test.") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ours, func(p string) bool { return strings.HasPrefix(name, p) && !strings.Contains(name, "_test.") })
 }
 
 // callsOut reports whether a function of these packages calls the program's code, and comes back to the
@@ -184,10 +180,5 @@ func inSystem(name string) bool {
 
 // systems are packages that do not say much about where a program waits.
 func systems(name string) bool {
-	for _, p := range []string{"runtime.", "sync.", "internal/", "time.", "syscall.", "golang.org/x/sys/unix.", "os."} {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"runtime.", "sync.", "internal/", "time.", "syscall.", "golang.org/x/sys/unix.", "os."}, func(p string) bool { return strings.HasPrefix(name, p) })
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A limiter lets everybody in and sends the same number to each pile.
@@ -44,11 +42,9 @@ func withLimiter(t *testing.T, a *limiter, main func(l *Loop, look func())) {
 		c.NewAdmission = func(*Loop) Admission { return a }
 		c.NewObserver = func(*Loop) Observer { return newReasonObserver(t) }
 	})
-	defer rt.Close()
-	err := rt.Go(func() {
+	run(t, rt, func() {
 		main(rt.Loop(0), func() { Sleep(2 * pileEvery) })
-	}).Join()
-	testenv.Must(t, err)
+	})
 }
 
 // Those that wait when a lock turns out to limit the program are too late. Later ones go first, but for one
@@ -83,9 +79,7 @@ func TestTheNewestGetALockThatLimits(t *testing.T) {
 				var wg WaitGroup
 				come := func(from, to int) {
 					for i := from; i < to; i++ {
-						wg.Add(1)
-						Go(func() {
-							defer wg.Done()
+						wg.Go(func() {
 							take()
 							order = append(order, i)
 							give()
@@ -129,9 +123,7 @@ func TestALockOfManyThatLimits(t *testing.T) {
 		got := [2]int{}
 		come := func(k int, n int) {
 			for range n {
-				wg.Add(1)
-				Go(func() {
-					defer wg.Done()
+				wg.Go(func() {
 					e.Enter()
 					defer e.Leave()
 					if err := e.As(7, uint32(k+1)); err != nil {
@@ -376,12 +368,8 @@ func TestWatchingDoesNotLookAtAllTasks(t *testing.T) {
 		open.Add(1)
 		lock.Lock()
 		start := func(n int, wait func()) {
-			wg.Add(n)
 			for range n {
-				Go(func() {
-					defer wg.Done()
-					wait()
-				})
+				wg.Go(wait)
 			}
 			look()
 		}
@@ -404,12 +392,8 @@ func TestWaitsForContextsAreWatched(t *testing.T) {
 	withLimiter(t, &limiter{limit: 1}, func(l *Loop, look func()) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg WaitGroup
-		wg.Add(20)
 		for range 20 {
-			Go(func() {
-				defer wg.Done()
-				Await(ctx)
-			})
+			wg.Go(func() { Await(ctx) })
 		}
 		look()
 		l.Watch(NodeID(ReasonContext))

@@ -311,11 +311,10 @@ func TestOffloadContext(t *testing.T) {
 func TestOffloadAtItsLimit(t *testing.T) {
 	var log bytes.Buffer
 	clock := sim.NewJumpingClock()
-	rt, err := New(Config{
+	rt := testenv.Need(New(Config{
 		Loops: 1, Clock: clock, OffloadLimit: 1, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		NewPoller: func(int) (Poller, error) { return clock.NewPoller(0), nil },
-	})
-	testenv.Must(t, err)
+	}))(t)
 	release := make(chan struct{})
 	rt.Go(func() {
 		first := Go(func() { Offload(func() { <-release }) })

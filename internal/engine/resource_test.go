@@ -11,9 +11,7 @@ import (
 
 func resource(t *testing.T, name string) *Resource {
 	t.Helper()
-	r, err := NewResource(name, "")
-	testenv.Must(t, err)
-	return r
+	return testenv.Need(NewResource(name, ""))(t)
 }
 
 // What tasks of several loops and plain goroutines take adds up, while the loops run

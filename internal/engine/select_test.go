@@ -52,8 +52,7 @@ func TestSelectByKindOfCaller(t *testing.T) {
 					b.Send("text")
 				}
 			}()
-			which, err := reply.Recv()
-			testenv.Must(t, err)
+			which := testenv.Need(reply.Recv())(t)
 			count[which]++
 		}
 		a.Close()

@@ -73,8 +73,7 @@ func newRuntime(t testing.TB, loops int, change ...func(*Config)) *Runtime {
 	for _, c := range change {
 		c(&cfg)
 	}
-	rt, err := New(cfg)
-	testenv.Must(t, err)
+	rt := testenv.Need(New(cfg))(t)
 	t.Cleanup(func() {
 		if err := rt.Close(); err != nil && rt.cfg.Grace >= time.Minute { // a short one is over soon on a slow machine
 			t.Error(err)
@@ -87,8 +86,7 @@ func newRuntime(t testing.TB, loops int, change ...func(*Config)) *Runtime {
 // oneOfMany is newRuntime for tests with several at once, each of which has goroutines.
 func oneOfMany(t testing.TB, loops int) *Runtime {
 	t.Helper()
-	rt, err := New(Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: time.Minute})
-	testenv.Must(t, err)
+	rt := testenv.Need(New(Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: time.Minute}))(t)
 	t.Cleanup(func() { testenv.Check(t, rt.Close()) })
 	return rt
 }
@@ -118,6 +116,9 @@ func waitCtx(t testing.TB, d time.Duration) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// PlainPolicy is for tests in package engine_test.
+type PlainPolicy = plainPolicy
 
 // NativePlaces is for tests in package engine_test, as what waits in this package is not detached.
 type NativePlaces = nativePlaces

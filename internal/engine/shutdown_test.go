@@ -21,8 +21,7 @@ func closing(t *testing.T, loops int, change ...func(*Config)) (rt *Runtime, che
 	for _, c := range change {
 		c(&cfg)
 	}
-	rt, err := New(cfg)
-	testenv.Must(t, err)
+	rt = testenv.Need(New(cfg))(t)
 	return rt, func() {
 		t.Helper()
 		testenv.WaitGoroutines(t, before)

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
@@ -55,6 +54,7 @@ func (reasons) Parked(_ *engine.Task, why engine.Reason, _ uint64) engine.NodeID
 
 // randomPolicy takes any node with a ready task, by chance.
 type randomPolicy struct {
+	engine.PlainPolicy
 	t     testing.TB
 	rnd   *rand.Rand
 	ready []engine.NodeID
@@ -82,14 +82,6 @@ func (p *randomPolicy) Next() (engine.NodeID, bool) {
 	p.ready = slices.Delete(p.ready, i, i+1)
 	return n, true
 }
-
-func (p *randomPolicy) Charge(engine.NodeID, uint64)    {}
-func (p *randomPolicy) Tick(time.Duration)              {}
-func (p *randomPolicy) NewestFirst() bool               { return false }
-func (p *randomPolicy) Grant() (int, uint64)            { return 0, 0 }
-func (p *randomPolicy) Granted(engine.NodeID, int, int) {}
-func (p *randomPolicy) PassOver(engine.NodeID)          {}
-func (p *randomPolicy) AnyOrder() bool                  { return false }
 
 // randomCohorts is a randomPolicy that grants tasks of the node it has chosen.
 type randomCohorts struct {

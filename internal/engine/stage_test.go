@@ -43,9 +43,7 @@ func TestStagesHaveNames(t *testing.T) {
 
 // newStage makes a stage for one test.
 func newStage(t *testing.T) *Stage {
-	s, err := NewStage(t.Name())
-	testenv.Must(t, err)
-	return s
+	return testenv.Need(NewStage(t.Name()))(t)
 }
 
 // readyCount counts how often the task of a name has become ready. Loop-private.
@@ -65,10 +63,8 @@ func (r *readyCount) Ready(t *Task) {
 func TestACallerWithTwoChildrenResumesOnce(t *testing.T) {
 	s := newStage(t)
 	seen := &readyCount{name: "caller"}
-	rt, err := New(Config{Loops: 1, NewPoller: newChanPoller, NewObserver: func(*Loop) Observer { return seen }})
-	testenv.Must(t, err)
-	defer rt.Close()
-	caller, err := rt.Spawn(Options{Name: "caller"}, func() {
+	rt := newRuntime(t, 1, func(c *Config) { c.NewObserver = func(*Loop) Observer { return seen } })
+	caller := testenv.Need(rt.Spawn(Options{Name: "caller"}, func() {
 		var c Children
 		order := ""
 		a, err1 := Invoke(&c, s, func() int { Yield(); order += "a"; return 1 })
@@ -86,17 +82,14 @@ func TestACallerWithTwoChildrenResumesOnce(t *testing.T) {
 		if n := seen.count - before; n != 1 {
 			t.Errorf("the caller became ready %d times, want once", n)
 		}
-	})
-	testenv.Must(t, err)
+	}))(t)
 	testenv.Must(t, caller.Join())
 }
 
 func TestAnOperationThatPanicsHasAnError(t *testing.T) {
 	s := newStage(t)
-	rt, err := New(Config{Loops: 2, NewPoller: newChanPoller, OnPanic: func(*PanicError) {}})
-	testenv.Must(t, err)
-	defer rt.Close()
-	if err := rt.Go(func() {
+	rt := newRuntime(t, 2, panicsPass)
+	run(t, rt, func() {
 		var c Children
 		bad, _ := Invoke(&c, s, func() int { panic("of a test") })
 		good, _ := Invoke(&c, s, func() int { return 1 })
@@ -107,9 +100,7 @@ func TestAnOperationThatPanicsHasAnError(t *testing.T) {
 		if n, err := good.Get(); n != 1 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
-	}).Join(); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 // Nobody waits for ever for an operation that has not begun when the runtime ends.
@@ -120,8 +111,7 @@ func TestAnOperationThatIsDroppedIsDone(t *testing.T) {
 	GoOn(rt.Loop(0), func() { close(held); <-release })
 	<-held
 	var c Children
-	r, err := Invoke(&c, s, func() int { t.Error("ran"); return 1 })
-	testenv.Must(t, err)
+	r := testenv.Need(Invoke(&c, s, func() int { t.Error("ran"); return 1 }))(t)
 	if err := rt.Close(); err == nil { // by now the loop has been told to end what has not begun
 		t.Error("Close returned no error although a task holds the loop")
 	}
@@ -140,8 +130,7 @@ func TestAnOperationThatIsDroppedIsDone(t *testing.T) {
 func TestInvokeWaitsWhileTheStageHasEnough(t *testing.T) {
 	s := newStage(t)
 	rt := newRuntime(t, 1)
-	defer rt.Close()
-	if err := rt.Go(func() {
+	run(t, rt, func() {
 		s.Enough(true)
 		var c Children
 		started := false
@@ -166,9 +155,7 @@ func TestInvokeWaitsWhileTheStageHasEnough(t *testing.T) {
 		if err := Under(ctx, func() error { _, err := Invoke(&c, s, func() int { return 1 }); return err }); !errors.Is(err, context.Canceled) {
 			t.Errorf("a cancelled task: %v", err)
 		}
-	}).Join(); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 // A runtime knows the stages that its own tasks have come to, and of two with one name the first.

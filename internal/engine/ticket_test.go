@@ -12,9 +12,7 @@ import (
 func TestTickets(t *testing.T) {
 	e := entrance(t, "test")
 	r := &room{}
-	rt, clock := withRoom(t, r)
-	defer rt.Close()
-	_ = clock
+	rt, _ := withRoom(t, r)
 	refused := []int(nil)
 	err := rt.Go(func() {
 		l := CurrentLoop()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -49,15 +50,7 @@ func userFrame(stack string) string {
 
 func ofProgram(function, file string) bool {
 	if own, ok := strings.CutPrefix(function, ownModule); ok {
-		if strings.Contains(file, "_test.go:") {
-			return true
-		}
-		for _, p := range ownPackages {
-			if strings.HasPrefix(own, p) {
-				return false
-			}
-		}
-		return true
+		return strings.Contains(file, "_test.go:") || !slices.ContainsFunc(ownPackages, func(p string) bool { return strings.HasPrefix(own, p) })
 	}
 	if root := libraryRoot(); root != "" {
 		return !strings.HasPrefix(file, root)

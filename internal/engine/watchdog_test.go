@@ -110,8 +110,7 @@ func TestHoldThatGoesOnBesideManyTasks(t *testing.T) {
 			}
 		})
 		var stop atomic.Bool
-		k, err := rt.Spawn(Options{Name: "hog"}, func() { spinUntil(stop.Load) })
-		testenv.Must(t, err)
+		k := testenv.Need(rt.Spawn(Options{Name: "hog"}, func() { spinUntil(stop.Load) }))(t)
 		contains(t, log.Next(t, "still does", "task=\"hog #"), c.want)
 		stop.Store(true)
 		testenv.Check(t, k.Join())

@@ -24,8 +24,7 @@ func fed(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime, *Fe
 	if cfg.Graph == nil {
 		cfg.Graph = recorder.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
 	}
-	s, err := New(cfg)
-	testenv.Must(t, err)
+	s := testenv.Need(New(cfg))(t)
 	return programs.Simulated(t, loops, seed, func(c *engine.Config) {
 		c.NewObserver = cfg.Graph.Observe
 		s.Plug(c)
@@ -65,15 +64,13 @@ func TestUnknownPolicies(t *testing.T) {
 // An Entrance where every task goes on to allocate 1 MiB and to take 2 tokens: the demand
 // that is predicted there is that.
 func TestDemandIsLearntFromTheGraph(t *testing.T) {
-	e, err := engine.NewEntrance("learn")
-	testenv.Must(t, err)
-	tokens, err := engine.NewResource("learn tokens", "")
-	testenv.Must(t, err)
+	e := testenv.Need(engine.NewEntrance("learn"))(t)
+	tokens := testenv.Need(engine.NewResource("learn tokens", ""))(t)
 	tokens.SetLimit(100)
 	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
 	var sink []byte
-	err = rt.Go(func() {
+	testenv.Must(t, rt.Go(func() {
 		for range 100 {
 			engine.Go(func() {
 				if err := e.Enter(); err != nil {
@@ -88,8 +85,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 				engine.Yield()
 			}).Join()
 		}
-	}).Join()
-	testenv.Must(t, err)
+	}).Join())
 	_ = sink
 	s.tick(rt.Now()+learnEvery, 1, heap(rt))
 	var entrance engine.NodeID
@@ -113,8 +109,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 // A limit that the program takes back holds nobody up any more, be it that none is known or that it is to be found; and
 // it may be set again.
 func TestALimitMayBeTakenBack(t *testing.T) {
-	slots, err := engine.NewResource("taken back", "")
-	testenv.Must(t, err)
+	slots := testenv.Need(engine.NewResource("taken back", ""))(t)
 	defer slots.SetLimit(0)
 	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
@@ -143,10 +138,8 @@ func TestALimitMayBeTakenBack(t *testing.T) {
 
 // A resource that has the name of something that is watched already is left out, and nothing else.
 func TestANameThatIsTaken(t *testing.T) {
-	same, err := engine.NewResource(probe.Heap, "")
-	testenv.Must(t, err)
-	other, err := engine.NewResource("after a taken name", "")
-	testenv.Must(t, err)
+	same := testenv.Need(engine.NewResource(probe.Heap, ""))(t)
+	other := testenv.Need(engine.NewResource("after a taken name", ""))(t)
 	for _, r := range []*engine.Resource{same, other} {
 		r.SetLimit(10)
 		defer r.SetLimit(0)
@@ -161,8 +154,7 @@ func TestANameThatIsTaken(t *testing.T) {
 	}).Join())
 	s.tick(rt.Now()+learnEvery, 1, nil)
 	watched(t, s, other)
-	_, err = s.ledger.Add(sched.Spec{Name: probe.GC, Limit: 1})
-	testenv.Must(t, err)
+	testenv.Need(s.ledger.Add(sched.Spec{Name: probe.GC, Limit: 1}))(t)
 	readings := heap(rt)
 	slices.Reverse(readings)
 	if err := s.observe(rt.Now()+2*learnEvery, readings); err == nil {
@@ -187,14 +179,13 @@ func watched(t *testing.T, s *Feed, r *engine.Resource) int {
 
 // Tasks and stack chunks are counted by the engine, and learnt as what a program declares is.
 func TestTasksAndStackSpaceAreLearnt(t *testing.T) {
-	e, err := engine.NewEntrance("learn tasks")
-	testenv.Must(t, err)
+	e := testenv.Need(engine.NewEntrance("learn tasks"))(t)
 	engine.Tasks.SetLimit(1000)
 	defer engine.Tasks.SetLimit(0)
 	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
 	before := engine.Tasks.InUse()
-	err = rt.Go(func() {
+	testenv.Must(t, rt.Go(func() {
 		for range 100 {
 			engine.Go(func() {
 				if err := e.Enter(); err != nil {
@@ -211,8 +202,7 @@ func TestTasksAndStackSpaceAreLearnt(t *testing.T) {
 		if n := engine.Tasks.InUse() - before; n != 1 {
 			t.Errorf("%d tasks are left, want this one", n)
 		}
-	}).Join()
-	testenv.Must(t, err)
+	}).Join())
 	if n := engine.Tasks.InUse(); n != before {
 		t.Errorf("%d tasks are left, want %d", n, before)
 	}
@@ -293,10 +283,8 @@ func TestNoTaskIsExpectedToHoldMoreThanAnyIsLikelyTo(t *testing.T) {
 // once it is known what they take.
 func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 	const limit = 20
-	e, err := engine.NewEntrance("room")
-	testenv.Must(t, err)
-	slots, err := engine.NewResource("slots", "")
-	testenv.Must(t, err)
+	e := testenv.Need(engine.NewEntrance("room"))(t)
+	slots := testenv.Need(engine.NewResource("slots", ""))(t)
 	slots.SetLimit(limit)
 	defer slots.SetLimit(1 << 40)
 	rt, s := fed(t, 1, 1, Config{Policy: Resource, NoRefusals: true})
@@ -316,7 +304,7 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 		slots.Release(1)
 		e.Leave()
 	}
-	err = rt.Run(context.Background(), func(context.Context) error {
+	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
 		for range 100 { // learns
 			engine.Go(work).Join()
 		}
@@ -340,8 +328,7 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 		}
 		stop = true
 		return nil
-	})
-	testenv.Must(t, err)
+	}))
 	if served != 600 {
 		t.Errorf("%d were served, want all 600", served)
 	}
@@ -381,8 +368,7 @@ func TestExplain(t *testing.T) {
 func TestExplainWithALoopThatIsStuck(t *testing.T) {
 	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
-	gate, err := engine.NewEntrance("stuck")
-	testenv.Must(t, err)
+	gate := testenv.Need(engine.NewEntrance("stuck"))(t)
 	const admitted = 5
 	for range admitted {
 		rt.Go(func() { testenv.Check(t, gate.Enter()); gate.Leave() }).Join()
@@ -401,8 +387,7 @@ func TestExplainWithALoopThatIsStuck(t *testing.T) {
 func TestExplainNamesTheKnee(t *testing.T) {
 	rt, s := fed(t, 1, 1, Config{Policy: Resource, NoRefusals: true})
 	defer rt.Close()
-	gate, err := engine.NewEntrance("knee")
-	testenv.Must(t, err)
+	gate := testenv.Need(engine.NewEntrance("knee"))(t)
 	before := engine.Descriptors.InUse()
 	now := time.Second
 	testenv.Must(t, rt.Go(func() {
@@ -442,8 +427,7 @@ func TestStagesAreExclusiveNodes(t *testing.T) {
 	for _, policy := range []string{Cohort, Resource} {
 		stageTests++
 		name := fmt.Sprint("stage ", stageTests)
-		stage, err := engine.NewStage(name)
-		testenv.Must(t, err)
+		stage := testenv.Need(engine.NewStage(name))(t)
 		testenv.Must(t, engine.OrderStages([]*engine.Stage{stage}))
 		rt, s := fed(t, 2, 1, Config{Policy: policy})
 		inside, done := 0, 0 // in the stage only

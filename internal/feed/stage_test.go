@@ -14,8 +14,7 @@ func TestALoopThatSleepsKeepsNoStage(t *testing.T) {
 	for _, policy := range []string{Cohort, Resource} {
 		for seed := range uint64(8) {
 			stageTests++
-			stage, err := engine.NewStage(fmt.Sprint("stage ", stageTests))
-			testenv.Must(t, err)
+			stage := testenv.Need(engine.NewStage(fmt.Sprint("stage ", stageTests)))(t)
 			rt, _ := fed(t, 2, seed, Config{Policy: policy})
 			over := engine.NewChan[int](0)
 			sleeper := engine.GoOn(rt.Loop(0), func() {

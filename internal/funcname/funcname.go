@@ -2,7 +2,10 @@
 // them.
 package funcname
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Runtime are the packages of the runtime itself: a place is named after their caller.
 var Runtime = []string{
@@ -16,12 +19,7 @@ var Runtime = []string{
 
 // OfRuntime reports whether a function is in one of the packages of Runtime.
 func OfRuntime(function string) bool {
-	for _, prefix := range Runtime {
-		if strings.HasPrefix(function, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(Runtime, func(prefix string) bool { return strings.HasPrefix(function, prefix) })
 }
 
 // OfStandardLibrary goes by the rule that an import path whose first element has no

@@ -19,15 +19,13 @@ func (openDoor) Left(time.Duration, int)                               {}
 
 // Flows and Snapshot are two views of one graph.
 func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
-	res, err := engine.NewResource("flow tokens", "")
-	testenv.Must(t, err)
-	e, err := engine.NewEntrance("flow")
-	testenv.Must(t, err)
+	res := testenv.Need(engine.NewResource("flow tokens", ""))(t)
+	e := testenv.Need(engine.NewEntrance("flow"))(t)
 	g := recorder.New(bgraph.Config{Sampling: 1})
 	rt := start(t, 2, g, func(c *engine.Config) {
 		c.NewAdmission = func(*engine.Loop) engine.Admission { return openDoor{} }
 	})
-	err = rt.Run(context.Background(), func(context.Context) error {
+	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
 		var all []*engine.Task
 		for i := range 20 {
 			all = append(all, engine.GoOn(rt.Loop(i%2), func() {
@@ -47,8 +45,7 @@ func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
 			k.Join()
 		}
 		return nil
-	})
-	testenv.Must(t, err)
+	}))
 	s := g.Snapshot()
 	flows := g.Flows()
 	var ready, times = bgraph.Nanos(0), uint64(0)

@@ -216,8 +216,7 @@ func TestCPUOfProgrammedSteps(t *testing.T) {
 }
 
 func TestResourcesAlongEdges(t *testing.T) {
-	res, err := engine.NewResource("test tokens", "")
-	testenv.Must(t, err)
+	res := testenv.Need(engine.NewResource("test tokens", ""))(t)
 	const rounds = 100
 	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		for range rounds {
@@ -264,8 +263,7 @@ func TestResourcesAlongEdges(t *testing.T) {
 
 // What was spawned while there was no limit on tasks is not taken for what the first step under a limit has spawned.
 func TestTasksCountFromTheLimitOn(t *testing.T) {
-	res, err := engine.NewResource("test moves", "")
-	testenv.Must(t, err)
+	res := testenv.Need(engine.NewResource("test moves", ""))(t)
 	defer engine.Tasks.SetLimit(engine.Tasks.Limit())
 	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		engine.Tasks.SetLimit(0)

@@ -17,8 +17,7 @@ import (
 )
 
 func TestWhatThoseInsideHold(t *testing.T) {
-	e, err := engine.NewEntrance("meter")
-	testenv.Must(t, err)
+	e := testenv.Need(engine.NewEntrance("meter"))(t)
 	for _, c := range []struct {
 		name   string
 		cfg    bgraph.Config
@@ -50,7 +49,7 @@ func TestWhatThoseInsideHold(t *testing.T) {
 			rt := start(t, 1, g, func(cfg *engine.Config) {
 				cfg.NewAdmission = func(*engine.Loop) engine.Admission { return openDoor{} }
 			})
-			err := rt.Run(context.Background(), func(context.Context) error {
+			testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
 				waiting := 0
 				done := engine.NewChan[bool](0)
 				var all []*engine.Task
@@ -91,8 +90,7 @@ func TestWhatThoseInsideHold(t *testing.T) {
 					t.Errorf("%d hold %v bytes when all have ended", seen, bytes)
 				}
 				return nil
-			})
-			testenv.Must(t, err)
+			}))
 		})
 	}
 }
@@ -100,8 +98,7 @@ func TestWhatThoseInsideHold(t *testing.T) {
 // A task whose stack has little left when it comes in is not measured, lest the stack grows. What it holds is not
 // known then, although the steps after that one are measured.
 func TestWhoIsNotMeasuredIsNotKnown(t *testing.T) {
-	e, err := engine.NewEntrance("meter")
-	testenv.Must(t, err)
+	e := testenv.Need(engine.NewEntrance("meter"))(t)
 	var cycles atomic.Uint64
 	cycles.Store(uint64(time.Hour))
 	coro.SimulateCycles(&cycles)

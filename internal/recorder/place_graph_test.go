@@ -205,9 +205,7 @@ func TestGaugesAreForWhatIsMeasured(t *testing.T) {
 	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
 		var all engine.WaitGroup
 		for range tasks {
-			all.Add(1)
-			task.Go(func() {
-				defer all.Done()
+			all.Go(func() {
 				for range rounds {
 					task.Yield()
 				}
@@ -234,9 +232,7 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 	var steps, taken atomic.Int64
 	stop := make(chan struct{})
 	for range 3 {
-		readers.Add(1)
-		go func() {
-			defer readers.Done()
+		readers.Go(func() {
 			for last := uint64(0); ; {
 				select {
 				case <-stop:
@@ -261,7 +257,7 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 				}
 				last = n
 			}
-		}()
+		})
 	}
 	err := rt.Run(context.Background(), func(context.Context) error {
 		var wg task.WaitGroup

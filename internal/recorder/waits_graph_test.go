@@ -17,9 +17,7 @@ func TestTimesOfAWait(t *testing.T) {
 		sem := engine.NewSemaphore(1)
 		sem.Acquire(1)
 		var wg engine.WaitGroup
-		wg.Add(1)
-		engine.Go(func() {
-			defer wg.Done()
+		wg.Go(func() {
 			sem.Acquire(1)
 		})
 		engine.YieldAt("let it park")

@@ -3,18 +3,13 @@ package sched
 import (
 	"testing"
 	"time"
-
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestCalm(t *testing.T) {
 	l := NewLedger()
-	scarce, err := l.Add(Spec{Name: "scarce", Limit: 10})
-	testenv.Must(t, err)
-	sign, err := l.Add(Spec{Name: "sign", Limit: 1, Kind: Sign, Of: "scarce"})
-	testenv.Must(t, err)
-	shown, err := l.Add(Spec{Name: "shown", Limit: 1, Kind: Shown})
-	testenv.Must(t, err)
+	scarce := mustAdd(t, l, Spec{Name: "scarce", Limit: 10})
+	sign := mustAdd(t, l, Spec{Name: "sign", Limit: 1, Kind: Sign, Of: "scarce"})
+	shown := mustAdd(t, l, Spec{Name: "shown", Limit: 1, Kind: Shown})
 	g := l.NewGate("gate")
 	for i, c := range []struct {
 		used, sign float64

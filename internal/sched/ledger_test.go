@@ -12,9 +12,7 @@ import (
 
 func mustAdd(t *testing.T, l *Ledger, s Spec) ResourceID {
 	t.Helper()
-	r, err := l.Add(s)
-	testenv.Must(t, err)
-	return r
+	return testenv.Need(l.Add(s))(t)
 }
 
 // stateOf is what the Ledger reports of a resource.
@@ -108,7 +106,6 @@ func TestOldSignsAreForgotten(t *testing.T) {
 	}
 }
 
-// A busy collector is no reason to let in less while there is memory.
 // What is only watched has a state, but nothing is held back for it.
 func TestWatchedResourceDecidesNothing(t *testing.T) {
 	l := NewLedger()
@@ -276,8 +273,7 @@ func TestStateNames(t *testing.T) {
 // nothing new is known, there is room again.
 func TestLateObservationsAreOutdated(t *testing.T) {
 	l := NewLedger()
-	heap, err := l.Add(Spec{Name: "heap", Limit: 100, Kind: Collected})
-	testenv.Must(t, err)
+	heap := mustAdd(t, l, Spec{Name: "heap", Limit: 100, Kind: Collected})
 	g := l.NewGate("door")
 	g.SetDemand([]Moments{{Mean: 10}})
 	now := time.Duration(0)
@@ -313,8 +309,7 @@ func TestLateObservationsAreOutdated(t *testing.T) {
 // really in use. Tasks are let in as if that were not there.
 func TestWhatCollectionsCountTooMuchKeepsNobodyOut(t *testing.T) {
 	l := NewLedger()
-	heap, err := l.Add(Spec{Name: "heap", Limit: 1000, Kind: Collected})
-	testenv.Must(t, err)
+	heap := mustAdd(t, l, Spec{Name: "heap", Limit: 1000, Kind: Collected})
 	g := l.NewGate("door")
 	g.SetDemand([]Moments{{Mean: 10}})
 	rng := rand.New(rand.NewPCG(*seedFlag, 5))
@@ -450,10 +445,8 @@ func TestWhatTasksInsideMayYetTake(t *testing.T) {
 // help: it collects at twice what is reachable, wherever that is.
 func TestABusyCollectorDoesNotCloseAnEmptyHeap(t *testing.T) {
 	l := NewLedger()
-	heap, err := l.Add(Spec{Name: "heap", Limit: 1000, Find: true})
-	testenv.Must(t, err)
-	gc, err := l.Add(Spec{Name: "gc", Limit: 0.25, Kind: Sign, Of: "heap"})
-	testenv.Must(t, err)
+	heap := mustAdd(t, l, Spec{Name: "heap", Limit: 1000, Find: true})
+	gc := mustAdd(t, l, Spec{Name: "gc", Limit: 0.25, Kind: Sign, Of: "heap"})
 	now := time.Duration(0)
 	for range 1000 {
 		now += 10 * time.Millisecond

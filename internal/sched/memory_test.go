@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A memoryServer is simulated event by event: closed-loop clients whose requests each
@@ -62,9 +60,7 @@ func newMemoryServer(t *testing.T, loops, clients int, hold time.Duration) *memo
 	m := &memoryServer{rng: rand.New(rand.NewPCG(*seedFlag, 11)), hold: hold, others: 20 * mib}
 	m.size = func() float64 { return mib }
 	m.ledger = NewLedger()
-	var err error
-	m.memory, err = m.ledger.Add(Spec{Name: "memory", Limit: 512 * mib, Unknown: 16 * mib})
-	testenv.Must(t, err)
+	m.memory = mustAdd(t, m.ledger, Spec{Name: "memory", Limit: 512 * mib, Unknown: 16 * mib})
 	m.gate = m.ledger.NewGate("requests")
 	for i := range loops {
 		m.loops = append(m.loops, &memoryLoop{admission: NewAdmission(i, false, func(int) *Gate { return m.gate })})

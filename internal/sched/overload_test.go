@@ -279,7 +279,7 @@ func TestManyThatHaveWaitedTooLongHoldUpNobody(t *testing.T) {
 	}
 }
 
-// Whatever happens below the capacity, nobody is refused.
+// Whatever happens below the capacity, nobody is refused. Pauses of the process are in package simserver.
 func TestOrdinaryLifeRefusesNobody(t *testing.T) {
 	none := func(t *testing.T, w *webServer) {
 		t.Helper()
@@ -317,41 +317,6 @@ func TestOrdinaryLifeRefusesNobody(t *testing.T) {
 				none(t, w)
 			})
 		}
-		for _, pause := range []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second} {
-			t.Run(fmt.Sprintf("stopped=%v", pause), func(t *testing.T) {
-				w := newWebServer(*seedFlag, l.service)
-				for range 3 {
-					w.poisson(0.4*l.capacity(), 3*pause)
-					stopped := w.now + pause
-					real := w.service
-					w.service = func() time.Duration { // the next takes so much longer
-						w.service = real
-						return stopped - w.now + real()
-					}
-					w.poisson(0.4*l.capacity(), 6*pause)
-				}
-				none(t, w)
-			})
-		}
-		t.Run("a share of the processor", func(t *testing.T) {
-			// 20 ms of every 100 are its own; the load is 0.75 of that.
-			w := newWebServer(*seedFlag, l.service)
-			real := w.service
-			w.service = func() time.Duration {
-				d := real()
-				for left := d; left > 0; {
-					at := (w.now + d - left) % (100 * time.Millisecond)
-					if at >= 20*time.Millisecond {
-						d += 100*time.Millisecond - at
-						continue
-					}
-					left -= min(left, 20*time.Millisecond-at)
-				}
-				return d
-			}
-			w.poisson(0.15*l.capacity(), 20*time.Second)
-			none(t, w)
-		})
 	})
 }
 

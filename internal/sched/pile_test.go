@@ -176,46 +176,8 @@ func TestWhatServersSawIsFound(t *testing.T) {
 	}
 }
 
-// A backend that does twelve things at once keeps all of them busy.
-func TestABackendWithSeveralWorkersStaysBusy(t *testing.T) {
-	for _, service := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
-		n := &pileNode{servers: 12, service: func() time.Duration { return service }}
-		best := 12 / service.Seconds()
-		n.run(5*time.Second, 3*best)
-		before := n.done
-		n.run(20*time.Second, 3*best)
-		rate := float64(n.done-before) / 20
-		t.Logf("%v each: limit %d, %.0f of %.0f a second", service, n.pile.Limit(), rate, best)
-		if n.pile.Limit() == 0 || rate < 0.9*best {
-			t.Errorf("%v each: limit %d, %.0f a second of %.0f", service, n.pile.Limit(), rate, best)
-		}
-	}
-}
-
-// Tasks that wait for time to pass are many, but no bottleneck.
-func TestTasksThatSleepAreNoPile(t *testing.T) {
-	rng := rand.New(rand.NewPCG(*seedFlag, 3))
-	for name, service := range map[string]func() time.Duration{
-		"50 ms": func() time.Duration { return 50 * time.Millisecond },
-		"1 s":   func() time.Duration { return time.Second },
-		"1 s or 30 s": func() time.Duration {
-			if rng.IntN(2) == 0 {
-				return time.Second
-			}
-			return 30 * time.Second
-		},
-		"exponential": func() time.Duration { return time.Duration(rng.ExpFloat64() * 1e9) },
-	} {
-		n := &pileNode{service: service}
-		n.run(20*time.Second, 200)
-		if n.limited {
-			t.Errorf("%s: taken for a bottleneck", name)
-		}
-	}
-}
-
-// Nor are they if for how long differs widely, and how many come: then more of them may wait longer than
-// before, and fewer go on, by chance.
+// Tasks that wait for time to pass are many, but no bottleneck, not even if for how long differs widely, and how many come:
+// then more of them may wait longer than before, and fewer go on, by chance.
 func TestTasksThatOvertakeEachOtherAreNoPile(t *testing.T) {
 	found := 0
 	for seed := range uint64(testenv.Rounds(20, 100)) {

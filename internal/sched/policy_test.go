@@ -178,91 +178,82 @@ func TestOverdueNodeIsPutInBetween(t *testing.T) {
 	}
 }
 
-func TestExclusiveNodeRunsOnOneLoopAtATime(t *testing.T) {
-	for name, make := range map[string]func(loop int, claim func(Node) *Claim) Policy{
-		"cohort": func(loop int, claim func(Node) *Claim) Policy {
-			return NewCohort(CohortConfig{Loop: loop, Stage: func(n Node) Stage { return Stage{Claim: claim(n)} }, Size: 3})
-		},
-		"resource": func(loop int, claim func(Node) *Claim) Policy {
-			return NewResource(ResourceConfig{Loop: loop, Stage: func(n Node) Stage { return Stage{Claim: claim(n)} }, Size: 3})
-		},
-	} {
-		var woken []int
-		claim := NewClaim(func(loop int) { woken = append(woken, loop) })
-		of := func(n Node) *Claim {
-			if n == 1 {
-				return claim
+// eachExclusive runs a test with the policies of two loops, of each kind, to which node 1 is exclusive, and with the loops
+// that have been woken for it.
+func eachExclusive(t *testing.T, test func(t *testing.T, a, b Policy, woken *[]int)) {
+	for _, name := range []string{"cohort", "resource"} {
+		t.Run(name, func(t *testing.T) {
+			var woken []int
+			claims := map[Node]*Claim{1: NewClaim(func(loop int) { woken = append(woken, loop) })}
+			stage := func(n Node) Stage { return Stage{Claim: claims[n]} }
+			policy := func(loop int) Policy {
+				if name == "cohort" {
+					return NewCohort(CohortConfig{Loop: loop, Stage: stage})
+				}
+				return NewResource(ResourceConfig{Loop: loop, Stage: stage})
 			}
-			return nil
-		}
-		a, b := make(0, of), make(1, of)
+			test(t, policy(0), policy(1), &woken)
+		})
+	}
+}
+
+func TestExclusiveNodeRunsOnOneLoopAtATime(t *testing.T) {
+	eachExclusive(t, func(t *testing.T, a, b Policy, woken *[]int) {
 		ready(a, 1, 1)
 		ready(b, 1, 2)
 		if n, ok := a.Next(); n != 1 || !ok {
-			t.Fatalf("%s: loop 0 does not get the node", name)
+			t.Fatal("loop 0 does not get the node")
 		}
 		if n, ok := b.Next(); n != 2 || !ok {
-			t.Errorf("%s: loop 1 runs node %d, %v; want 2, as loop 0 works at 1", name, n, ok)
+			t.Errorf("loop 1 runs node %d, %v; want 2, as loop 0 works at 1", n, ok)
 		}
 		b.Charge(2, 10)
 		if n, ok := b.Next(); ok {
-			t.Errorf("%s: loop 1 runs node %d, while loop 0 works there", name, n)
+			t.Errorf("loop 1 runs node %d, while loop 0 works there", n)
 		}
 		var r Report
 		b.Report(&r)
 		if i := slices.IndexFunc(r.Nodes, func(n NodeReport) bool { return n.Node == 1 }); r.Nodes[i].Held != reasonExclusive {
-			t.Errorf("%s: reported as %q", name, r.Nodes[i].Held)
+			t.Errorf("reported as %q", r.Nodes[i].Held)
 		}
 		a.Charge(1, 10)
 		if n, ok := a.Next(); n != 1 || !ok {
-			t.Errorf("%s: loop 0 cannot go on", name)
+			t.Error("loop 0 cannot go on")
 		}
 		a.Charge(1, 10)
 		a.Tick(time.Second)
-		if !slices.Equal(woken, []int{1}) {
-			t.Errorf("%s: woken %v, want loop 1", name, woken)
+		if !slices.Equal(*woken, []int{1}) {
+			t.Errorf("woken %v, want loop 1", *woken)
 		}
 		b.Tick(time.Second)
 		if n, ok := b.Next(); n != 1 || !ok {
-			t.Errorf("%s: loop 1 runs %d, %v after the release, want 1", name, n, ok)
+			t.Errorf("loop 1 runs %d, %v after the release, want 1", n, ok)
 		}
-	}
+	})
 }
 
 // A loop whose tasks at an exclusive node have run gives it up with the last step, as it may sleep then.
 func TestExclusiveNodeIsGivenUpWithItsLastStep(t *testing.T) {
-	for name, make := range map[string]func(loop int, of func(Node) Stage) Policy{
-		"cohort":   func(loop int, of func(Node) Stage) Policy { return NewCohort(CohortConfig{Loop: loop, Stage: of}) },
-		"resource": func(loop int, of func(Node) Stage) Policy { return NewResource(ResourceConfig{Loop: loop, Stage: of}) },
-	} {
-		var woken []int
-		claim := NewClaim(func(loop int) { woken = append(woken, loop) })
-		of := func(n Node) Stage {
-			if n == 1 {
-				return Stage{Claim: claim}
-			}
-			return Stage{}
-		}
-		a, b := make(0, of), make(1, of)
+	eachExclusive(t, func(t *testing.T, a, b Policy, woken *[]int) {
 		ready(a, 1, 1)
 		ready(b, 1)
 		for left := 1; left >= 0; left-- {
 			if n, ok := a.Next(); n != 1 || !ok {
-				t.Fatalf("%s: loop 0 runs %d, %v; want 1", name, n, ok)
+				t.Fatalf("loop 0 runs %d, %v; want 1", n, ok)
 			}
 			if n, ok := b.Next(); ok {
-				t.Errorf("%s: loop 1 runs %d while loop 0 works there", name, n)
+				t.Errorf("loop 1 runs %d while loop 0 works there", n)
 			}
 			a.Charge(1, 10)
-			if (len(woken) > 0) != (left == 0) {
-				t.Errorf("%s: woken %v when loop 0 has %d more tasks there", name, woken, left)
+			if (len(*woken) > 0) != (left == 0) {
+				t.Errorf("woken %v when loop 0 has %d more tasks there", *woken, left)
 			}
 		}
 		b.Tick(time.Second)
 		if n, ok := b.Next(); n != 1 || !ok {
-			t.Errorf("%s: loop 1 runs %d, %v while loop 0 sleeps; want 1", name, n, ok)
+			t.Errorf("loop 1 runs %d, %v while loop 0 sleeps; want 1", n, ok)
 		}
-	}
+	})
 }
 
 // An overdue node that another loop works at is left out, and asked for later.

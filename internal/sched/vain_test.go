@@ -3,16 +3,13 @@ package sched
 import (
 	"testing"
 	"time"
-
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A heap at its limit because of what was not let in: a task that keeps some of it is held until that has
 // been tried, and again when others hold much more; not any more when there is room again.
 func TestHoldingIsInVain(t *testing.T) {
 	l := NewLedger()
-	heap, err := l.Add(Spec{Name: "heap", Limit: 100 * mib, Kind: Collected})
-	testenv.Must(t, err)
+	heap := mustAdd(t, l, Spec{Name: "heap", Limit: 100 * mib, Kind: Collected})
 	l.NewGate("requests")
 	l.SetIdle(true)
 	now := time.Duration(0)

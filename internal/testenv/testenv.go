@@ -35,6 +35,17 @@ func Must(t testing.TB, err error) {
 	}
 }
 
+// Need is what a call returns that the test can't do without. It ends the test if there is an error, as Must does:
+//
+//	f := testenv.Need(os.Open(name))(t)
+func Need[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Must(t, err)
+		return v
+	}
+}
+
 // Check fails the test if err is not nil, and lets it go on: it is for any goroutine or task.
 func Check(t testing.TB, err error) {
 	if err != nil {

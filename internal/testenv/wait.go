@@ -14,12 +14,13 @@ import (
 // plain goroutines: a task that calls it holds its loop.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	if !soon(ok) {
+	if !Soon(ok) {
 		t.Fatal("not within a minute: " + what)
 	}
 }
 
-func soon(ok func() bool) bool {
+// Soon waits for ok, at most a minute, and reports whether that has come about; otherwise it is as Until.
+func Soon(ok func() bool) bool {
 	deadline := time.Now().Add(time.Minute)
 	for n := 0; !ok(); n++ {
 		if time.Now().After(deadline) {
@@ -37,7 +38,7 @@ func soon(ok func() bool) bool {
 // WaitGoroutines ends the test if there are not soon as few goroutines as wanted.
 func WaitGoroutines(t testing.TB, want int) {
 	t.Helper()
-	if !soon(func() bool { return runtime.NumGoroutine() <= want }) {
+	if !Soon(func() bool { return runtime.NumGoroutine() <= want }) {
 		t.Fatalf("%d goroutines, want %d\n%s", runtime.NumGoroutine(), want, stacks())
 	}
 }
@@ -54,7 +55,7 @@ func RunAndCheckLeaks(m *testing.M, clean func() bool) int {
 	if code := m.Run(); code != 0 {
 		return code
 	}
-	if soon(func() bool {
+	if Soon(func() bool {
 		runtime.GC()
 		return runtime.NumGoroutine() <= goroutines && len(OpenFiles()) <= len(before) && (clean == nil || clean())
 	}) {

@@ -29,8 +29,7 @@ func TestClose(t *testing.T) {
 		var all []*record
 		add := func(prepare func(e *SubmissionQueueEntry, r *record)) {
 			r := &record{buf: make([]byte, 64)}
-			e, err := d.Entry()
-			must(t, err)
+			e := need(d.Entry())(t)
 			prepare(e, r)
 			d.Track(e, r)
 			all = append(all, r)
@@ -95,10 +94,8 @@ func afterClose(t *testing.T, d *Driver) {
 
 // openRings counts descriptors of this process, and mappings of rings in it.
 func openRings(t testing.TB) (fds, maps int) {
-	text, err := os.ReadFile("/proc/self/maps")
-	must(t, err)
-	names, err := filepath.Glob("/proc/self/fd/*")
-	must(t, err)
+	text := need(os.ReadFile("/proc/self/maps"))(t)
+	names := need(filepath.Glob("/proc/self/fd/*"))(t)
 	for _, n := range names {
 		if target, _ := os.Readlink(n); strings.Contains(target, "io_uring") {
 			fds++

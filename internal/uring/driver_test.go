@@ -28,8 +28,7 @@ func TestSubmissionQueueFull(t *testing.T) {
 func trackAll(t *testing.T, d *Driver, r *record, n int, prepare func(*SubmissionQueueEntry)) {
 	t.Helper()
 	for range n {
-		e, err := d.Entry()
-		must(t, err)
+		e := need(d.Entry())(t)
 		prepare(e)
 		d.Track(e, r)
 	}
@@ -69,8 +68,7 @@ func pipe(t testing.TB) [2]int {
 }
 
 func socketpair(t testing.TB) [2]int {
-	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	p := need(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	t.Cleanup(func() { unix.Close(p[0]); unix.Close(p[1]) })
 	return p
 }
@@ -95,8 +93,7 @@ func TestCancel(t *testing.T) {
 		for name, f := range prepare {
 			for _, handedOver := range []bool{false, true} {
 				r := &record{buf: make([]byte, 8)}
-				e, err := d.Entry()
-				must(t, err)
+				e := need(d.Entry())(t)
 				f(e, r)
 				token := d.Track(e, r)
 				if handedOver {
@@ -119,8 +116,7 @@ func TestCancelOfWhatAThreadDoes(t *testing.T) {
 		p := pipe(t)
 		for range 3000 {
 			r := &record{buf: make([]byte, 8)}
-			e, err := d.Entry()
-			must(t, err)
+			e := need(d.Entry())(t)
 			e.PrepareRead(p[0], address(r.buf), 8, ^uint64(0))
 			e.SetFlags(uint32(SqeAsync))
 			k := d.Track(e, r)
@@ -145,8 +141,7 @@ func TestChurn(t *testing.T) {
 		left := operations
 		var tokens []Token
 		for range operations {
-			e, err := d.Entry()
-			must(t, err)
+			e := need(d.Entry())(t)
 			c := &ending{left: &left}
 			switch rnd.IntN(3) {
 			case 0:
@@ -207,8 +202,7 @@ func TestBeforeFlush(t *testing.T) {
 	again = func() {
 		calls++
 		for range 20 { // more than the queue holds
-			e, err := d.Entry()
-			must(t, err)
+			e := need(d.Entry())(t)
 			e.PrepareNop()
 			d.Track(e, &r)
 		}
@@ -254,8 +248,7 @@ type chain struct {
 }
 
 func (c *chain) ask() {
-	e, err := c.d.Entry()
-	must(c.t, err)
+	e := need(c.d.Entry())(c.t)
 	e.PrepareNop()
 	c.d.Track(e, c)
 }

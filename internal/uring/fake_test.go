@@ -51,8 +51,7 @@ func (k *fakeKernel) driver(cfg Config) (*Driver, error) {
 }
 
 func (k *fakeKernel) mustDriver(cfg Config) *Driver {
-	d, err := k.driver(cfg)
-	must(k.t, err)
+	d := need(k.driver(cfg))(k.t)
 	return d
 }
 

@@ -15,8 +15,7 @@ import (
 func nops(t testing.TB, d *Driver, n int) *int {
 	left := n
 	for range n {
-		e, err := d.Entry()
-		must(t, err)
+		e := need(d.Entry())(t)
 		e.PrepareNop()
 		d.Track(e, countdown{&left})
 	}
@@ -29,8 +28,7 @@ func (c countdown) Complete(int32, uint32) { *c.left-- }
 
 func never(t testing.TB, d *Driver) *record {
 	r := new(record)
-	e, err := d.Entry()
-	must(t, err)
+	e := need(d.Entry())(t)
 	e.PreparePollAdd(0, unix.POLLIN)
 	d.Track(e, r)
 	return r
@@ -363,8 +361,7 @@ func TestErrorsOfSetup(t *testing.T) {
 func TestCloseOfAnUnusedRing(t *testing.T) {
 	k := newFakeKernel(t)
 	d := k.mustDriver(Config{SingleIssuer: true})
-	br, err := d.SetupBufRing(4, 1)
-	must(t, err)
+	br := need(d.SetupBufRing(4, 1))(t)
 	br.BufRingAdvance(1)
 	r := never(t, d)
 	must(t, d.Close())
@@ -384,7 +381,6 @@ func TestTrackOfNobodyPanics(t *testing.T) {
 		}
 		must(t, d.Close())
 	}()
-	e, err := d.Entry()
-	must(t, err)
+	e := need(d.Entry())(t)
 	d.Track(e, nil)
 }

@@ -36,6 +36,8 @@ func must(t testing.TB, err error) {
 	testenv.Must(t, err)
 }
 
+func need[T any](v T, err error) func(testing.TB) T { return testenv.Need(v, err) }
+
 // bothIssuers runs the test in each of the ways to work for completions.
 func bothIssuers(t *testing.T, cfg Config, f func(t *testing.T, d *Driver)) {
 	for _, name := range []string{"any", "cooperative", "single"} {
@@ -66,8 +68,7 @@ func (r *record) done() bool {
 // request prepares, tracks, and waits for the last completion.
 func request(t testing.TB, d *Driver, r *record, prepare func(e *SubmissionQueueEntry)) {
 	t.Helper()
-	e, err := d.Entry()
-	must(t, err)
+	e := need(d.Entry())(t)
 	prepare(e)
 	d.Track(e, r)
 	until(t, d, r.done)
@@ -87,8 +88,7 @@ func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(
 
 func TestReadWrite(t *testing.T) {
 	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
-		f, err := os.CreateTemp(t.TempDir(), "")
-		must(t, err)
+		f := need(os.CreateTemp(t.TempDir(), ""))(t)
 		defer f.Close()
 		fd := int(f.Fd())
 		w := &record{buf: []byte("hello, ring")}

@@ -26,12 +26,10 @@ func want(t testing.TB, what string, got, want int32) {
 
 func TestMultishotPoll(t *testing.T) {
 	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
-		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-		must(t, err)
+		fd := need(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t)
 		defer unix.Close(fd)
 		var r record
-		e, err := d.Entry()
-		must(t, err)
+		e := need(d.Entry())(t)
 		e.PreparePollMultishot(fd, unix.POLLIN)
 		token := d.Track(e, &r)
 		must(t, d.Flush())

@@ -14,8 +14,7 @@ import (
 // What both rings can do, without a Driver.
 func TestRing(t *testing.T) {
 	newTestDriver(t, Config{}) // skips
-	ring, err := CreateRing(8)
-	must(t, err)
+	ring := need(CreateRing(8))(t)
 	defer ring.QueueExit()
 	if n, err := ring.Submit(); n != 0 || err != nil {
 		t.Errorf("Submit of nothing: %d, %v", n, err)
@@ -35,13 +34,11 @@ func TestRing(t *testing.T) {
 	if e := ring.GetSQE(); e != nil || ring.SQReady() != 8 {
 		t.Errorf("full: entry %v, ready %d; want nil, 8", e, ring.SQReady())
 	}
-	n, err := ring.SubmitAndWait(3)
-	must(t, err)
+	n := need(ring.SubmitAndWait(3))(t)
 	if n != 8 || ring.SQReady() != 0 || ring.CQReady() != 8 {
 		t.Errorf("submitted %d, ready %d, completed %d; want 8, 0, 8", n, ring.SQReady(), ring.CQReady())
 	}
-	cqe, err := ring.WaitCQE()
-	must(t, err)
+	cqe := need(ring.WaitCQE())(t)
 	if cqe.UserData != 100 {
 		t.Errorf("first completion: %d, want 100", cqe.UserData)
 	}
@@ -60,8 +57,7 @@ func TestRingIsGivenUp(t *testing.T) {
 	newTestDriver(t, Config{}).Close()
 	fds, maps := openRings(t)
 	for range 20 {
-		ring, err := CreateRing(4)
-		must(t, err)
+		ring := need(CreateRing(4))(t)
 		ring.QueueExit()
 	}
 	if f, m := openRings(t); f != fds || m != maps {

@@ -33,8 +33,7 @@ func TestProvidedBuffers(t *testing.T) {
 		}
 		p := socketpair(t)
 		r := &record{keep: memory}
-		e, err := d.Entry()
-		must(t, err)
+		e := need(d.Entry())(t)
 		e.PrepareRecvMultishot(p[0], 0, 0, 0)
 		e.SetFlags(uint32(SqeBufferSelect))
 		e.BufIG = group
