@@ -95,15 +95,21 @@ func lookUp(ctx context.Context, network, host, service string) ([]sockaddr, err
 		}
 		return []sockaddr{sa}, nil
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil, err
+	var found []sockaddr
+	add := func(ip netip.Addr) { found = append(found, ipSockaddr(netip.AddrPortFrom(ip, uint16(port)))) }
+	if network[len(network)-1] == '4' { // no server is asked for IPv6 addresses
+		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", host)
+		for _, ip := range ips {
+			add(ip.Unmap())
+		}
+		return found, err
 	}
-	found := make([]sockaddr, 0, len(ips))
-	for _, ip := range ips {
-		found = append(found, ipSockaddr(netip.AddrPortFrom(ip.Unmap(), uint16(port))))
+	ips, err := net.DefaultResolver.LookupIPAddr(ctx, host) // LookupNetIP loses zones
+	for _, a := range ips {
+		ip, _ := netip.AddrFromSlice(a.IP)
+		add(ip.Unmap().WithZone(a.Zone))
 	}
-	return found, nil
+	return found, err
 }
 
 var (
