@@ -37,7 +37,7 @@ const (
 func (ln *Listener) Drain(ctx context.Context) error {
 	var err error
 	if !ln.shared {
-		engine.Offload(func() { err = ln.drain(ctx) })
+		err = engine.Shield(ctx, func() error { return engine.OffloadContext(ctx, ln.drain) })
 	}
 	if closed := ln.Close(); err == nil {
 		err = closed

@@ -39,26 +39,21 @@ func resolve(ctx context.Context, network, address string, deadline time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	own := engine.Context()
-	if engine.Current() != nil {
-		// The look-up is not a wait of the task, which its context would end.
-		bounded, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(own, cancel)()
-		ctx = bounded
-	}
 	if !deadline.IsZero() {
 		bounded, cancel := context.WithDeadline(ctx, deadline)
 		defer cancel()
 		ctx = bounded
 	}
 	var found []sockaddr
-	engine.Offload(func() { found, err = lookUp(ctx, network, host, service) })
-	switch {
+	err = engine.OffloadContext(ctx, func(ctx context.Context) (err error) {
+		found, err = lookUp(ctx, network, host, service)
+		return err
+	})
+	switch cancelled := engine.Err(); {
 	case err == nil:
 		return fitting(network, address, found)
-	case own.Err() != nil:
-		return nil, lookUpEnded(host, own.Err())
+	case cancelled != nil:
+		return nil, lookUpEnded(host, cancelled)
 	case ctx.Err() != nil:
 		return nil, lookUpEnded(host, ctx.Err())
 	}
