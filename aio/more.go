@@ -3,6 +3,7 @@
 package aio
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"math/rand/v2"
@@ -20,11 +21,15 @@ import (
 // plain goroutine they are those of package os.
 
 // aside calls fn there.
-func aside(op, name string, fn func() error) (err error) {
-	if err := engine.Err(); err != nil {
+func aside(op, name string, fn func() error) error {
+	begun := false
+	err := engine.OffloadContext(context.Background(), func(context.Context) error {
+		begun = true
+		return fn()
+	})
+	if !begun {
 		return pathError(op, name, &contextError{err})
 	}
-	engine.Offload(func() { err = fn() })
 	return err
 }
 
@@ -48,10 +53,11 @@ func Chtimes(name string, access, change time.Time) error {
 // Symlink makes a symbolic link at name that leads to target. Errors are *os.LinkError
 // (os.Symlink). It parks.
 func Symlink(target, name string) error {
-	if err := engine.Err(); err != nil {
-		return linkError("symlink", target, name, &contextError{err})
+	err := aside("symlink", name, func() error { return os.Symlink(target, name) })
+	if cancelled, ok := err.(*fs.PathError); ok {
+		return linkError("symlink", target, name, cancelled.Err)
 	}
-	return aside("symlink", name, func() error { return os.Symlink(target, name) })
+	return err
 }
 
 // Readlink returns where a symbolic link leads to (os.Readlink). It parks.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -362,4 +363,53 @@ func TestACancelledTask(t *testing.T) {
 		}
 		wantNames(t, dir, "file")
 	})
+}
+
+// What is done on another thread is not done any more if its task is cancelled before its turn comes.
+func TestCancelledBeforeItsTurnAside(t *testing.T) {
+	rt, err := engine.New(engine.Config{
+		Loops: 1, OffloadLimit: 1, NewPoller: func(int) (engine.Poller, error) { return openThreads() },
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	must(t, err)
+	defer rt.Close()
+	hold, held := make(chan struct{}), make(chan bool, 1)
+	defer close(hold)
+	rt.Go(func() { engine.Offload(func() { held <- true; <-hold }) })
+	<-held
+	folder := t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	var errs [2]error
+	var ended atomic.Int32
+	for i, call := range []func() error{
+		func() error { return Chmod(folder, 0) },
+		func() error { return Symlink("nowhere", filepath.Join(folder, "link")) },
+	} {
+		_, err := rt.Spawn(engine.Options{Context: ctx}, func() {
+			errs[i] = call()
+			ended.Add(1)
+		})
+		must(t, err)
+	}
+	testenv.Until(t, "both wait for their turn", func() bool {
+		waiting := int32(0)
+		for _, k := range rt.Tasks() {
+			if k.State == "parked" && k.Reason == engine.ReasonOffload {
+				waiting++
+			}
+		}
+		return waiting == 3 // the holder too
+	})
+	cancel()
+	testenv.Until(t, "both end", func() bool { return ended.Load() == 2 })
+	for i, err := range errs {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("call %d: %v, want context.Canceled", i, err)
+		}
+	}
+	var link *os.LinkError
+	if !errors.As(errs[1], &link) {
+		t.Errorf("Symlink: %v, want a *os.LinkError", errs[1])
+	}
+	wantNames(t, folder)
 }

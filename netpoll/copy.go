@@ -78,9 +78,6 @@ func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
 		return 0, err
 	}
 	defer d.unlock(writeSide)
-	if err := d.failed(flagWriteExpired); err != nil {
-		return 0, err
-	}
 	vecs := iovecPool.Get().(*[]unix.Iovec)
 	defer func() {
 		clear((*vecs)[:cap(*vecs)])
@@ -94,6 +91,9 @@ func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
 		if size == 0 {
 			*bufs = nil
 			return total, nil
+		}
+		if err := d.failed(flagWriteExpired); err != nil {
+			return total, err
 		}
 		if !d.write.begin(own) {
 			if err := d.wait(&d.write, flagWriteExpired, engine.ReasonWrite, own, 0); err != nil {

@@ -70,17 +70,19 @@ func (d *Dialer) dial(ctx context.Context, network, address string, deadline tim
 	return c, nil
 }
 
-// inTurn tries one address after the other. failed is the one that err, the first, is of.
+// inTurn tries one address after the other. failed is the one that err, the first, is of; or the last, if a
+// context has ended.
 func (x *dialing) inTurn(ctx context.Context, addrs []sockaddr) (c net.Conn, failed *sockaddr, err error) {
 	for i := range addrs {
 		c, one := x.dialAddr(ctx, addrs[i], len(addrs)-i)
 		if one == nil {
 			return c, nil, nil
 		}
-		if err == nil {
+		over := ctx.Err() != nil || engine.Err() != nil
+		if err == nil || over {
 			failed, err = &addrs[i], one
 		}
-		if ctx.Err() != nil || engine.Context().Err() != nil {
+		if over {
 			break
 		}
 	}

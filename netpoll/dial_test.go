@@ -3,12 +3,17 @@
 package netpoll
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
 	"strconv"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -211,5 +216,120 @@ func TestSockaddr(t *testing.T) {
 		if back := decode(&rsa, salen); back.path != want {
 			t.Errorf("path %q becomes %q", path, back.path)
 		}
+	}
+}
+
+// What a context has ended does not wait for its turn to be offloaded.
+func TestEndedWhileNothingCanBeOffloaded(t *testing.T) {
+	rt := onOne(t, 1).start(t, func(c *engine.Config) { c.OffloadLimit = 1 })
+	inTask(t, rt, func() {
+		hold, held := make(chan struct{}), engine.NewChan[bool](1)
+		holder := engine.Go(func() { engine.Offload(func() { held.Send(true); <-hold }) })
+		held.Recv()
+		ln, err := Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		ended := 0
+		var all []*engine.Task
+		for name, call := range map[string]func() error{
+			"Dial":  func() error { _, err := DialContext(ctx, "tcp", "localhost:1"); return err },
+			"Drain": func() error { return ln.Drain(ctx) },
+		} {
+			all = append(all, engine.Go(func() {
+				if err := call(); !errors.Is(err, context.Canceled) {
+					t.Errorf("%s: %v, want context.Canceled", name, err)
+				}
+				ended++
+			}))
+		}
+		for range 100 {
+			engine.Yield()
+		}
+		if ended != len(all) {
+			t.Errorf("%d of %d have ended", ended, len(all))
+		}
+		close(hold)
+		for _, k := range append(all, holder) {
+			must(t, k.Join())
+		}
+	})
+}
+
+// An address that failed before does not hide that the context has ended.
+func TestDialEndsAtALaterAddress(t *testing.T) {
+	both(t, func(t *testing.T) {
+		loop, err := ownLoop()
+		must(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		tries := 0
+		x := &dialing{loop: loop, network: "tcp", Dialer: &Dialer{Control: func(string, string, syscall.RawConn) error {
+			if tries++; tries == 2 {
+				cancel()
+			}
+			return nil
+		}}}
+		refused, mute := ipSockaddr(netip.MustParseAddrPort(boundAddress(t))), silent(t)
+		if c, failed, err := x.inTurn(ctx, []sockaddr{refused, mute}); !errors.Is(err, context.Canceled) || *failed != mute {
+			t.Errorf("%v, %v of %v; want context.Canceled of the second", c, err, failed)
+		}
+	})
+}
+
+// The zone of an address counts, without which a link-local one is of no use.
+func TestZones(t *testing.T) {
+	withEpoll(t)
+	all, err := net.Interfaces()
+	must(t, err)
+	for _, i := range all {
+		for zone, address := range map[string]string{i.Name: "[fe80::1%" + i.Name + "]:80", strconv.Itoa(i.Index): fmt.Sprintf("[fe80::1%%%d]:80", i.Index)} {
+			for _, network := range []string{"tcp", "udp6"} {
+				addrs, err := resolve(context.Background(), network, address, time.Time{})
+				if err != nil || len(addrs) != 1 || addrs[0].scope != uint32(i.Index) {
+					t.Errorf("%s in zone %s: %+v, %v; want scope %d", network, zone, addrs, err, i.Index)
+				}
+			}
+		}
+	}
+}
+
+// A silentServer of names notes what it is asked, and hangs up.
+type silentServer struct {
+	net.Conn
+	asked func(query []byte)
+}
+
+func (s *silentServer) Write(b []byte) (int, error)   { s.asked(b); return len(b), nil }
+func (s *silentServer) Read([]byte) (int, error)      { return 0, io.EOF }
+func (s *silentServer) Close() error                  { return nil }
+func (s *silentServer) SetDeadline(t time.Time) error { return nil }
+
+// Only IPv4 addresses are asked for where no other will do: a server may not answer about IPv6.
+func TestNamesOfIPv4(t *testing.T) {
+	withEpoll(t)
+	defer func(r *net.Resolver) { net.DefaultResolver = r }(net.DefaultResolver)
+	var mu sync.Mutex
+	var ipv4, ipv6 int
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return &silentServer{asked: func(query []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			ipv4 += bytes.Count(query, []byte("\x07invalid\x00\x00\x01")) // the type that is asked for, RFC 1035
+			ipv6 += bytes.Count(query, []byte("\x07invalid\x00\x00\x1c"))
+		}}, nil
+	}}
+	for _, network := range []string{"tcp4", "udp4", "tcp"} {
+		mu.Lock()
+		ipv4, ipv6 = 0, 0
+		mu.Unlock()
+		if c, err := Dial(network, "name.invalid.:1"); err == nil {
+			t.Errorf("%s: connected to %v", network, c)
+		}
+		mu.Lock()
+		if ipv4 == 0 || (ipv6 > 0) != (network == "tcp") {
+			t.Errorf("%s: asked for %d IPv4 and %d IPv6 addresses", network, ipv4, ipv6)
+		}
+		mu.Unlock()
 	}
 }

@@ -37,7 +37,7 @@ const (
 func (ln *Listener) Drain(ctx context.Context) error {
 	var err error
 	if !ln.shared {
-		engine.Offload(func() { err = ln.drain(ctx) })
+		err = engine.Shield(ctx, func() error { return engine.OffloadContext(ctx, ln.drain) })
 	}
 	if closed := ln.Close(); err == nil {
 		err = closed
@@ -150,8 +150,8 @@ func (d *desc) backlogEmpty() bool {
 	return err == nil && look[0].Revents&unix.POLLIN == 0
 }
 
-// Unread reports whether the peer has sent something, or has ended its side, that nobody has
-// read yet. It never parks.
+// Unread reports whether the peer has sent something, or has ended its side or reset the connection,
+// that nobody has read yet. It never parks.
 func (c *Conn) Unread() bool {
 	if c.d.use() != nil {
 		return false
@@ -165,7 +165,7 @@ func (c *Conn) Unread() bool {
 			return true
 		}
 	}
-	var b [1]byte
+	var b [1]byte // also while the kernel streams, as it may not have told yet
 	_, e := sysRecv(c.d.fd, b[:], unix.MSG_PEEK)
-	return e == 0
+	return e != unix.EAGAIN
 }

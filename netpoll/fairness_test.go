@@ -4,10 +4,12 @@ package netpoll
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
@@ -232,5 +234,24 @@ func TestLongWritesArePieces(t *testing.T) {
 			}
 			must(t, join())
 		}
+	})
+}
+
+// A WriteBuffers that never has to wait for room notices between two calls that its time is over.
+func TestWriteBuffersMeetsItsDeadline(t *testing.T) {
+	inTask(t, onOne(t, 1).start(t), func() {
+		c, s := connPair(t, "unix")
+		defer c.Close()
+		defer s.Close()
+		must(t, c.SetWriteBuffer(1<<20))
+		bufs := make(net.Buffers, 80*maxIovecs) // more calls than a task makes without a turn of others
+		for i := range bufs {
+			bufs[i] = []byte{1}
+		}
+		late := engine.Go(func() { must(t, c.SetWriteDeadline(time.Unix(1, 0))) })
+		if n, err := c.WriteBuffers(&bufs); !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 {
+			t.Errorf("wrote %d bytes, %v; want some and os.ErrDeadlineExceeded", n, err)
+		}
+		must(t, late.Join())
 	})
 }

@@ -73,19 +73,20 @@ func (c *Conn) Ended() bool { return c.d.hook.ended }
 func (c *Conn) Client() uint32 { return c.d.hook.client }
 
 func (d *desc) onReadable(e *engine.Entrance, fn func()) error {
-	return d.onReadableProbing(e, fn, func() syscall.Errno {
-		if d.kind == kindTCP && d.requests != nil {
-			return d.requests.peek()
-		}
-		var b [1]byte
-		_, e := sysRecv(d.fd, b[:], unix.MSG_PEEK)
-		return e
-	})
+	return d.onReadableProbing(e, fn, d.peek)
 }
 
-// onReadableProbing is onReadable with probe, which returns EAGAIN if there is nothing
-// to read.
-func (d *desc) onReadableProbing(e *engine.Entrance, fn func(), probe func() syscall.Errno) error {
+// peek returns what a read of one byte would that takes nothing; an error of the socket it takes.
+func (d *desc) peek() (n int, e syscall.Errno) {
+	if d.kind == kindTCP && d.requests != nil {
+		return d.requests.peek()
+	}
+	var b [1]byte
+	return sysRecv(d.fd, b[:], unix.MSG_PEEK)
+}
+
+// onReadableProbing is onReadable with probe in place of peek.
+func (d *desc) onReadableProbing(e *engine.Entrance, fn func(), probe func() (int, syscall.Errno)) error {
 	ok, err := d.tryLock(readSide)
 	if err != nil {
 		return err
@@ -104,11 +105,15 @@ func (d *desc) onReadableProbing(e *engine.Entrance, fn func(), probe func() sys
 		case ready:
 			// It may be a false alarm, for which fn is not to be bothered.
 			d.read.begin(own)
-			if probe() == unix.EAGAIN {
+			n, errno := probe()
+			if errno == unix.EAGAIN {
 				own = d.exhausted(&d.read, own)
 				continue
 			}
 			d.read.more()
+			if n == 0 { // the end, or an error
+				e = nil
+			}
 			d.startHook(e, fn)
 			return nil
 		case drained:
@@ -160,9 +165,8 @@ func (d *desc) start(e *engine.Entrance, hook func()) {
 
 // over reports whether there is nothing to read any more, after a hangup.
 func (d *desc) over() bool {
-	var b [1]byte
-	n, e := sysRecv(d.fd, b[:], unix.MSG_PEEK)
-	return n == 0 && e == 0 || e != 0 && e != unix.EAGAIN
+	n, e := d.peek()
+	return n == 0 && e != unix.EAGAIN
 }
 
 // giveUp starts the task that waits at an entrance, if there is one, without letting it in:

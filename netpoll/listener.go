@@ -162,7 +162,7 @@ func (lc ListenConfig) setUp(fd int, l *engine.Loop, sa sockaddr, family int, v6
 	ln := &Listener{network: "tcp", local: local, family: family, cfg: lc}
 	if family == unix.AF_UNIX {
 		ln.network = "unix"
-		ln.unlink = sa.path != "" && sa.path[0] != '@'
+		ln.unlink = sa.file() != ""
 	}
 	ln.d.owner = ln
 	ln.d.onFree = ln.leaveSocket
@@ -193,7 +193,7 @@ func (ln *Listener) removeFile() {
 func (ln *Listener) SetUnlinkOnClose(unlink bool) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
-	ln.unlink = unlink && ln.family == unix.AF_UNIX && ln.local.path[0] != '@'
+	ln.unlink = unlink && ln.local.file() != ""
 }
 
 // describe names it in dumps of what tasks wait for.

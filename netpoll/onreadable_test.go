@@ -162,3 +162,47 @@ func TestStartAt(t *testing.T) {
 		})
 	}).Join()
 }
+
+// What is started because the peer has gone says so, whether that was known before OnReadableAt or not.
+func TestEnded(t *testing.T) {
+	e, err := ressched.NewEntrance(t.Name())
+	must(t, err)
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
+		inTask(t, rt, func() {
+			for _, x := range []struct {
+				name          string
+				before, after func(c *Conn)
+				ended         bool
+			}{
+				{name: "bytes", after: func(c *Conn) { c.Write([]byte("x")) }},
+				{name: "bytes before", before: func(c *Conn) { c.Write([]byte("x")) }},
+				{name: "the end", after: func(c *Conn) { c.CloseWrite() }, ended: true},
+				{name: "the end before", before: func(c *Conn) { c.CloseWrite() }, ended: true},
+				{name: "bytes and the end before", before: func(c *Conn) { c.Write([]byte("x")); c.CloseWrite() }},
+			} {
+				c, s := connPair(t, "tcp")
+				talkOnce(t, c, s)
+				if x.before != nil {
+					x.before(c)
+					until(t, "the loop knows", func() bool { return s.d.read.p.Load() == ready })
+				}
+				ended := engine.NewChan[bool](1)
+				must(t, s.OnReadableAt(e, func() {
+					is := s.Ended()
+					if !is && e.Enter() == nil {
+						e.Leave()
+					}
+					ended.Send(is)
+				}))
+				if x.after != nil {
+					x.after(c)
+				}
+				if got, _ := ended.Recv(); got != x.ended {
+					t.Errorf("%s: Ended is %v, want %v", x.name, got, x.ended)
+				}
+				must(t, c.Close())
+				must(t, s.Close())
+			}
+		})
+	})
+}

@@ -24,7 +24,6 @@ type PacketConn struct {
 	family  int      // constant: of the socket
 	local   sockaddr // constant
 	remote  sockaddr // constant: what it is connected to, the zero value: nothing
-	unlink  bool     // constant: the file of a unix socket goes with it
 }
 
 // ListenPacket opens a datagram socket bound to address. Networks are udp, udp4, udp6
@@ -64,9 +63,7 @@ func ListenPacket(network, address string) (*PacketConn, error) {
 // bindPacket makes a PacketConn of fd. If it fails, fd is still the caller's.
 func bindPacket(fd int, loop *engine.Loop, network string, sa sockaddr, family int, v6only bool) (*PacketConn, error) {
 	c := &PacketConn{network: network, family: family}
-	if family == unix.AF_UNIX {
-		c.unlink = sa.path != "" && sa.path[0] != '@'
-	} else {
+	if family != unix.AF_UNIX {
 		if family == unix.AF_INET6 {
 			if err := setInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, boolInt(v6only)); err != nil {
 				return nil, err
@@ -85,8 +82,8 @@ func bindPacket(fd int, loop *engine.Loop, network string, sa sockaddr, family i
 	}
 	c.local = local
 	c.d.owner = c
-	if c.unlink {
-		c.d.onFree = func() { unix.Unlink(c.local.path) }
+	if file := sa.file(); file != "" {
+		c.d.onFree = func() { unix.Unlink(file) }
 	}
 	return c, c.d.init(fd, kindDatagram, loop, true)
 }
@@ -104,6 +101,9 @@ func (x *dialing) dialPacket(ctx context.Context, sa sockaddr, deadline time.Tim
 	if err == nil {
 		err = x.prepare(fd, &sa)
 	}
+	if local, _ := x.localFor(x.network); err == nil && local != nil && local.file() != "" {
+		c.d.onFree = func() { unix.Unlink(local.file()) }
+	}
 	if err == nil {
 		err = wrapErrno("connect", startConnect(ctx, fd, &sa, deadline))
 	}
@@ -117,12 +117,12 @@ func (x *dialing) dialPacket(ctx context.Context, sa sockaddr, deadline time.Tim
 			c.remote = peer
 		}
 		c.d.owner = c
-		if c.unlink = c.family == unix.AF_UNIX && x.LocalAddr != nil && c.local.path != "" && c.local.path[0] != '@'; c.unlink {
-			c.d.onFree = func() { unix.Unlink(c.local.path) }
-		}
 		err = c.d.init(fd, kindDatagram, x.loop, true)
 	}
 	if err != nil {
+		if c.d.onFree != nil {
+			c.d.onFree()
+		}
 		unix.Close(fd)
 		return nil, err
 	}

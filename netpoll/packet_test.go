@@ -158,3 +158,18 @@ func TestDatagramsAllocateNothing(t *testing.T) {
 		}
 	})
 }
+
+// A Dial that fails leaves no file of the address that it came from: the next could not have it.
+func TestFailedDialLeavesNoFile(t *testing.T) {
+	withEpoll(t)
+	from := filepath.Join(t.TempDir(), "from")
+	d := &Dialer{LocalAddr: &net.UnixAddr{Name: from, Net: "unixgram"}}
+	for range 2 {
+		if c, err := d.Dial("unixgram", from+"-nobody"); !errors.Is(err, unix.ENOENT) {
+			t.Errorf("%v, %v; want ENOENT", c, err)
+		}
+	}
+	if _, err := os.Lstat(from); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file %s: %v; want none", from, err)
+	}
+}

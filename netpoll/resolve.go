@@ -39,26 +39,21 @@ func resolve(ctx context.Context, network, address string, deadline time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	own := engine.Context()
-	if engine.Current() != nil {
-		// The look-up is not a wait of the task, which its context would end.
-		bounded, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(own, cancel)()
-		ctx = bounded
-	}
 	if !deadline.IsZero() {
 		bounded, cancel := context.WithDeadline(ctx, deadline)
 		defer cancel()
 		ctx = bounded
 	}
 	var found []sockaddr
-	engine.Offload(func() { found, err = lookUp(ctx, network, host, service) })
-	switch {
+	err = engine.OffloadContext(ctx, func(ctx context.Context) (err error) {
+		found, err = lookUp(ctx, network, host, service)
+		return err
+	})
+	switch cancelled := engine.Err(); {
 	case err == nil:
 		return fitting(network, address, found)
-	case own.Err() != nil:
-		return nil, lookUpEnded(host, own.Err())
+	case cancelled != nil:
+		return nil, lookUpEnded(host, cancelled)
 	case ctx.Err() != nil:
 		return nil, lookUpEnded(host, ctx.Err())
 	}
@@ -95,15 +90,21 @@ func lookUp(ctx context.Context, network, host, service string) ([]sockaddr, err
 		}
 		return []sockaddr{sa}, nil
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil, err
+	var found []sockaddr
+	add := func(ip netip.Addr) { found = append(found, ipSockaddr(netip.AddrPortFrom(ip, uint16(port)))) }
+	if network[len(network)-1] == '4' { // no server is asked for IPv6 addresses
+		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", host)
+		for _, ip := range ips {
+			add(ip.Unmap())
+		}
+		return found, err
 	}
-	found := make([]sockaddr, 0, len(ips))
-	for _, ip := range ips {
-		found = append(found, ipSockaddr(netip.AddrPortFrom(ip.Unmap(), uint16(port))))
+	ips, err := net.DefaultResolver.LookupIPAddr(ctx, host) // LookupNetIP loses zones
+	for _, a := range ips {
+		ip, _ := netip.AddrFromSlice(a.IP)
+		add(ip.Unmap().WithZone(a.Zone))
 	}
-	return found, nil
+	return found, err
 }
 
 var (

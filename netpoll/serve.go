@@ -130,7 +130,7 @@ func (ln *Listener) acceptLater(take func(*Conn)) error {
 			engine.Await(either)
 			unbind()
 			stop()
-			switch cancelled := engine.Context().Err(); {
+			switch cancelled := engine.Err(); {
 			case over.Err() != nil:
 				return ln.acceptError(net.ErrClosed)
 			case cancelled != nil:
@@ -267,7 +267,7 @@ func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 			}
 		case lasting(err):
 			err = ln.acceptError(err)
-			if !errors.Is(err, net.ErrClosed) && engine.Context().Err() == nil {
+			if !errors.Is(err, net.ErrClosed) && engine.Err() == nil {
 				ln.Close()
 			}
 			return err

@@ -37,6 +37,14 @@ func ipSockaddr(ap netip.AddrPort) sockaddr {
 // wildcard reports whether sa, of an IP network, is every address of this machine.
 func (sa *sockaddr) wildcard() bool { return !sa.ip.IsValid() || sa.ip.IsUnspecified() }
 
+// file is the path of the file of a unix socket bound to sa, "" if it has none.
+func (sa *sockaddr) file() string {
+	if sa.family != unix.AF_UNIX || sa.path == "" || sa.path[0] == '@' {
+		return ""
+	}
+	return sa.path
+}
+
 var loopback6 = netip.IPv6Loopback()
 
 // unixSockaddr takes an abstract name with @ in front, or, as for C, with NUL.

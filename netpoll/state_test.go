@@ -155,11 +155,11 @@ func (s *supply) use(t *testing.T, i int, rng *rand.Rand, hooks *atomic.Int64) {
 		}
 		if i == 0 && rng.IntN(8) == 0 {
 			hooks.Add(1)
-			if s.d.onReadableProbing(nil, func() { hooks.Add(-1) }, func() syscall.Errno {
+			if s.d.onReadableProbing(nil, func() { hooks.Add(-1) }, func() (int, syscall.Errno) {
 				if s.available[0].Load() == 0 {
-					return unix.EAGAIN
+					return 0, unix.EAGAIN
 				}
-				return 0
+				return 1, 0
 			}) != nil {
 				hooks.Add(-1)
 			}

@@ -123,3 +123,25 @@ func TestServeEndsBeforeLoopsWork(t *testing.T) {
 		})
 	}
 }
+
+// TestAcceptLaterAtShutdown: which cancels the accept task, though its context goes on.
+func TestAcceptLaterAtShutdown(t *testing.T) {
+	rt := onOne(t, 0).start(t, func(c *engine.Config) {
+		c.Loops, c.Spare, c.Procs, c.Grace = 0, 1, func() int { return 1 }, 50*time.Millisecond
+	})
+	ln, err := Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	_, err = rt.Spawn(engine.Options{Context: ctx, Loop: rt.Loop(1)}, func() { ended <- ln.acceptLater(func(*Conn) {}) })
+	must(t, err)
+	must(t, rt.Close())
+	select {
+	case err = <-ended:
+	default: // it went on until it was unwound
+	}
+	if !errors.Is(err, engine.ErrShutdown) {
+		t.Errorf("acceptLater returned %v, want %v", err, engine.ErrShutdown)
+	}
+}

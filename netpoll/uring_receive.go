@@ -109,14 +109,14 @@ func (q *receiving) Complete(res int32, flags uint32) {
 			p.buffers.add(bid)
 		}
 	}
-	tell := res > 0
+	tell, over := res > 0, false
 	again := tell && r.d.read.awaited() // the reader keeps up: go on when the limit is reached
 	if !more {
 		r.streaming = false
 		switch e := syscall.Errno(-res); {
 		case res > 0:
 		case res == 0:
-			r.ended, r.errno, tell = true, 0, true
+			r.ended, r.errno, tell, over = true, 0, true, true
 		case e == unix.ECANCELED || e == unix.EINTR || e == unix.EAGAIN:
 			tell = r.plain || r.loose
 		case e == unix.ENOBUFS:
@@ -124,7 +124,7 @@ func (q *receiving) Complete(res int32, flags uint32) {
 		case e == unix.EINVAL && p.capped:
 			p.capped = false
 		default:
-			r.ended, r.errno, tell = true, e, true
+			r.ended, r.errno, tell, over = true, e, true, true
 		}
 	}
 	tooMany := more && !p.capped && r.held >= maxHeld
@@ -133,7 +133,7 @@ func (q *receiving) Complete(res int32, flags uint32) {
 		p.stopReading(r)
 	}
 	if tell {
-		r.d.deliver(true, false, false)
+		r.d.deliver(true, false, over)
 	}
 	if !more {
 		p.finish(r, askedRead, again)
@@ -221,17 +221,18 @@ func (r *requests) takeEmpty(b []byte) (n int, dry bool, e syscall.Errno) {
 	return n, 0 < n && n < len(b) && r.d.flags.Load()&flagHangup == 0, e
 }
 
-// peek reports whether take would have something: 0, EAGAIN or what is wrong.
-func (r *requests) peek() syscall.Errno {
+// peek is desc.peek for take.
+func (r *requests) peek() (n int, e syscall.Errno) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.held > 0 || r.ended:
-		return 0
+	case r.held > 0:
+		return 1, 0
+	case r.ended:
+		return 0, r.errno
 	case r.streaming:
-		return unix.EAGAIN
+		return 0, unix.EAGAIN
 	}
 	var b [1]byte
-	_, e := sysRecv(r.d.fd, b[:], unix.MSG_PEEK)
-	return e
+	return sysRecv(r.d.fd, b[:], unix.MSG_PEEK)
 }
