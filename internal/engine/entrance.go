@@ -149,7 +149,7 @@ func (l *Loop) verdict(q *line) Verdict {
 
 // verdictAtOnce is verdict for one that comes where nobody is in line.
 func (l *Loop) verdictAtOnce(q *line) Verdict {
-	q.state = Queue{Waiting: 1, Starting: q.starting, Refusing: q.refusing, Full: l.manyAway()}
+	q.state = Queue{Waiting: 1, Starting: q.underWay(l), Refusing: q.refusing, Full: l.manyAway()}
 	return l.verdict(q)
 }
 
@@ -170,6 +170,7 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 	if q.n == 0 && !l.anyReady() {
 		switch l.verdictAtOnce(q) {
 		case VerdictAdmit, VerdictAdmitNewest:
+			q.letIn(l)
 			return nil
 		case VerdictRefuse:
 			return ErrRefused
@@ -290,7 +291,7 @@ func (l *Loop) serve(q *line) {
 		if !l.cancelAll {
 			left := oldest.gone && l.now-oldest.since > goneAfter
 			s := &q.state
-			s.Waiting, s.Starting, s.Refusing = q.n, q.starting, q.refusing
+			s.Waiting, s.Starting, s.Refusing = q.n, q.underWay(l), q.refusing
 			s.Oldest, s.Front = l.now-oldest.since, l.now-q.top().oldest().since
 			s.Inside, s.Full, s.Gone, s.Left = 0, l.noRoom(q.index), q.gone, left
 			if q.index >= doorIndex {

@@ -135,7 +135,7 @@ type Admission interface {
 type Queue struct {
 	Waiting  int           // tasks, one at least
 	Inside   int           // tasks where they would go, or on the way, if it is the door of a pile
-	Starting int           // tasks that were let in and have not run yet
+	Starting int           // tasks that were let in and have not run yet, or before all that was ready then has run
 	Refusing int           // tasks that were refused and have not run yet
 	Oldest   time.Duration // how long the one has waited that has waited longest
 	Front    time.Duration // the same among the most important

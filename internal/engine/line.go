@@ -13,7 +13,8 @@ type line struct {
 	state    Queue // what the Admission is shown
 	starting int   // tasks that were let in and have not run since
 	refusing int   // tasks that were refused and have not run since
-	gone     int   // see Queue.Gone
+	round    round
+	gone     int // see Queue.Gone
 	// With that number starting, the Admission let no more in during the turn that began at enoughAt; 0: no limit was given.
 	enough   int
 	enoughAt time.Duration
@@ -23,6 +24,47 @@ type line struct {
 	frees    int
 	shares   [clientShares]uint32 // tasks let in lately, by client
 	shared   int                  // sum of shares
+}
+
+// A round is as many steps as were ready when the first task was let in in it. What is inside and has become ready
+// after a wait is to run before more work is begun: if the two only shared the processor, as many would get in as the first
+// steps of their work allow, and wait inside for a turn until they are too late. Of work that is cut into steps by waits
+// none was served in time under overload, for ever.
+type round struct {
+	ends  uint64 // Loop.switches
+	began time.Duration
+	let   int // tasks let in in it
+}
+
+// longestRound is for tasks that compute for long and yield now and then: a newcomer need not wait for a turn of all of them.
+const longestRound = 10 * time.Millisecond
+
+// over reports whether another one begins with the next task that is let in: also where most tasks of the loop wait, as
+// then a turn takes less time than their waits, and what is let in now is going to be work when those that are ready have
+// long run.
+func (r *round) over(l *Loop) bool {
+	return l.switches >= r.ends || 2*l.backlog() <= l.workers-len(l.idle)
+}
+
+// underWay is how many tasks were let in lately, and have not run yet, or in this round.
+func (q *line) underWay(l *Loop) int {
+	if q.index >= doorIndex || q.round.over(l) || l.now-q.round.began >= longestRound {
+		return q.starting
+	}
+	return max(q.starting, q.round.let)
+}
+
+// letIn is called when a task is let in.
+func (q *line) letIn(l *Loop) {
+	r := &q.round
+	switch {
+	case r.over(l):
+		*r = round{ends: l.switches + uint64(l.backlog()), began: l.now}
+	case l.now-r.began >= longestRound: // one more
+		r.began = l.now
+	}
+	r.let++
+	r.ends++
 }
 
 // A level is the tasks that are equally important: those in the order in which they came here, and those
@@ -142,6 +184,9 @@ func (q *line) recycle(x *inLine) {
 
 // starts marks t as on its way to Enter.
 func (q *line) starts(t *Task, v Verdict) {
+	if v != VerdictRefuse {
+		q.letIn(t.loop)
+	}
 	t.startsAt = int8(q.index + 1)
 	if v == VerdictRefuse {
 		t.startsAt = -t.startsAt

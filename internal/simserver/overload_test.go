@@ -119,6 +119,40 @@ func TestOverloadThatLasts(t *testing.T) {
 	}
 }
 
+// Work that is cut into steps by waits, as most is: what has begun goes on before more begins, so that twice as much as can
+// be served costs nobody but those that are refused. The processor alone is scarce, and inside of the entrance is
+// where it is waited for.
+func TestOverloadOfWorkThatWaits(t *testing.T) {
+	const rate, warm, lasts = 2000.0, 1250 * time.Millisecond, 1500 * time.Millisecond
+	for _, work := range []string{"w500.s5000.w500", "w900.s5000.w100", "w100.s5000.w900"} {
+		t.Run(work, func(t *testing.T) {
+			all, good := 0, 0
+			r := onMix(t, Config{Seed: 1, Forgetful: time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
+				from := s.Now() + warm
+				s.Clients.OpenLoop(asking(work, from, &all, &good), rate, from+lasts)
+				return from + lasts
+			})
+			r.check(t, 1)
+			share := float64(good) / (rate / 2) / lasts.Seconds()
+			want(t, share > 0.85, share, "of the capacity is answered within 100 ms;", r)
+		})
+	}
+}
+
+// Work that is long after it was let in holds nobody up at the entrance, though a burst of it may be ready: that would make
+// a burst of those that are kept out, again and again.
+func TestWorkThatComesLater(t *testing.T) {
+	const rate, lasts = 800, 4 * time.Second
+	r := onMix(t, Config{Seed: 1, Forgetful: time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
+		until := s.Now() + lasts
+		s.Clients.OpenLoop(&Habit{Path: lan, KeepAlive: true, Timeout: time.Second, Make: asks("w20.s500000.w480.s1000.w500")}, rate, until)
+		return until
+	})
+	r.check(t, 1)
+	p99 := r.Clients.Quantile(0.99)
+	want(t, len(r.Clients.Failures) == 0 && r.Clients.Statuses[200] > rate*3 && p99 < 600*time.Millisecond, "p99", p99, r)
+}
+
 // Nine clients with a tenth of the capacity each, or a little less, hardly notice one that has all of it.
 func TestTenTenants(t *testing.T) {
 	const warm, lasts = time.Second, 5 * time.Second
