@@ -19,8 +19,11 @@ func overloadRows(d spans) []row {
 		for _, c := range classes {
 			most += x * c.share
 		}
-		if most > 1.01 { // for the first second the client has to connect for each request too many, and those that waited are refused
+		switch {
+		case most > 1.5: // for the first second the client has to connect for each request too many, and those that waited are refused
 			warm = 1500 * ms
+		case most > 1.01: // a line that grows as slowly as this is taken for a burst for twice as long
+			warm = 3 * sec
 		}
 		return openLoad{
 			classes: classes, phases: []phase{{span: warm + span, times: x}}, from: warm,
@@ -44,6 +47,13 @@ func overloadRows(d spans) []row {
 	rows = append(rows, importantRows(at)...)
 	rows = append(rows, timeRows(d)...)
 	rows = append(rows, memoryRows(d, at)...)
+	// Handlers that wait in the middle, as for a database: what has begun is to be finished.
+	for _, x := range []float64{0.8, 1.2, 2, 10} {
+		rows = append(rows, row{name: times("waits", x), load: at(x, class{path: "/do?cpu=1ms&sleep=5ms", share: 1})})
+	}
+	for _, x := range []float64{1.2, 2, 10} {
+		rows = append(rows, row{name: times("waits-early", x), load: at(x, class{path: "/do?cpu=1ms&sleep=5ms&first=10", share: 1})})
+	}
 	for i := range rows {
 		rows[i].overload = true
 	}

@@ -82,8 +82,10 @@ var aims = map[string][]report.Aim{
 		limit("cpu-error", "gotrace", 3, 100), limit("cpu-error", "gotrace", 20, 10), limit("cpu-error", "capriccio", 10, 10, 100),
 	),
 	admissionName: slices.Concat(
-		rows("goodput-share", 98, "cpu-200us-2x", "cpu-1ms-2x", "cpu-5ms-2x", "mix-2x", "lock-sleep-2x", "lock-cpu-2x"),
-		rows("goodput-share", 90, "cpu-200us-10x", "cpu-1ms-10x", "cpu-5ms-10x", "mix-10x", "lock-sleep-10x", "lock-cpu-10x"),
+		rows("goodput-share", 98, "cpu-200us-2x", "cpu-1ms-2x", "cpu-5ms-2x", "mix-2x", "lock-sleep-2x", "lock-cpu-2x",
+			"waits-2x", "waits-early-2x"),
+		rows("goodput-share", 90, "cpu-200us-10x", "cpu-1ms-10x", "cpu-5ms-10x", "mix-10x", "lock-sleep-10x", "lock-cpu-10x",
+			"waits-1.2x", "waits-10x", "waits-early-1.2x", "waits-early-10x"),
 		rows("p99-to-0.8x", 2, "cpu-200us-2x", "cpu-200us-10x", "cpu-1ms-2x", "cpu-1ms-10x", "cpu-5ms-2x", "cpu-5ms-10x", "mix-2x", "mix-10x",
 			"lock-sleep-2x", "lock-sleep-10x", "lock-cpu-2x", "lock-cpu-10x"),
 		rows("least-class-share", 98, "mix-2x"), rows("least-class-share", 90, "mix-10x"),

@@ -24,7 +24,7 @@ import (
 // with those.
 const (
 	HelloPath   = "/hello"   // a short text
-	DoPath      = "/do"      // ?cpu=1ms&sleep=1ms&alloc=65536: memory, half the work, the sleep, the rest
+	DoPath      = "/do"      // ?cpu=1ms&sleep=1ms&first=50&alloc=65536: memory, percent of the work (half if not given), the sleep, the rest
 	LockPath    = "/lock"    // ?n=0 and as DoPath, all of it under lock n
 	BackendPath = "/backend" // one of a few workers, for as long as they take at the moment
 	WaitPath    = "/wait"    // ?alloc=65536: until somebody asks for ReleasePath
@@ -192,10 +192,11 @@ func (h *Host) Serve(x Exchange) error {
 // order is what a query asks for.
 type order struct {
 	cpu, sleep, every time.Duration
-	alloc, n          int
+	alloc, n, first   int
 }
 
 func parse(query string) (o order, err error) {
+	o.first = 50
 	for query != "" {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
@@ -211,6 +212,8 @@ func parse(query string) (o order, err error) {
 			o.alloc, err = strconv.Atoi(value)
 		case "n":
 			o.n, err = strconv.Atoi(value)
+		case "first":
+			o.first, err = strconv.Atoi(value)
 		default:
 			err = fmt.Errorf("chores: query %q", url.QueryEscape(name))
 		}
@@ -218,8 +221,8 @@ func parse(query string) (o order, err error) {
 			return o, err
 		}
 	}
-	if o.alloc < 0 || o.n < 0 || o.alloc > 1<<30 || o.n > 1<<30 {
-		return o, fmt.Errorf("chores: alloc=%d, n=%d", o.alloc, o.n)
+	if o.alloc < 0 || o.n < 0 || o.alloc > 1<<30 || o.n > 1<<30 || o.first < 0 || o.first > 100 {
+		return o, fmt.Errorf("chores: alloc=%d, n=%d, first=%d", o.alloc, o.n, o.first)
 	}
 	return o, nil
 }
@@ -231,9 +234,10 @@ func (h *Host) do(o order) {
 	}
 	steps := int(int64(h.Steps) * int64(o.cpu) / int64(time.Millisecond))
 	if o.sleep > 0 {
-		Work(steps / 2)
+		first := steps * o.first / 100
+		Work(first)
 		h.Sleep(o.sleep)
-		steps -= steps / 2
+		steps -= first
 	}
 	Work(steps)
 	runtime.KeepAlive(held)

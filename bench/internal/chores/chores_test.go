@@ -54,7 +54,7 @@ func TestChoresAnswer(t *testing.T) {
 			t.Errorf("%s %s: %d %q, want %d %q", c.method, c.target, got.Code, got.Body, c.status, c.want)
 		}
 	}
-	for _, query := range []string{"cpu=1", "sleep=x", "alloc=-1", "n=1.5", "fly=1", "alloc=2000000000"} {
+	for _, query := range []string{"cpu=1", "sleep=x", "alloc=-1", "n=1.5", "fly=1", "alloc=2000000000", "first=101"} {
 		if got := ask(h, "GET", DoPath+"?"+query, ""); got.Code != 400 {
 			t.Errorf("%s: %d %q, want 400", query, got.Code, got.Body)
 		}
