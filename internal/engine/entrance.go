@@ -94,6 +94,9 @@ func (e *Entrance) Leave() {
 
 func (l *Loop) left(entrance int) {
 	l.admission.Left(l.now, entrance)
+	if entrance < len(l.lines) {
+		l.lines[entrance].left()
+	}
 	if entrance < len(l.lines) && l.lines[entrance].n > 0 {
 		l.serve(l.lines[entrance])
 	}

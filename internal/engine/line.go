@@ -9,12 +9,13 @@ import (
 // first, and among equals in the order that the Admission wants. Loop-private.
 type line struct {
 	index    int
-	n        int   // tasks in it
-	state    Queue // what the Admission is shown
-	starting int   // tasks that were let in and have not run since
-	refusing int   // tasks that were refused and have not run since
-	round    round
-	gone     int // see Queue.Gone
+	n        int           // tasks in it
+	state    Queue         // what the Admission is shown
+	starting int           // tasks that were let in and have not run since
+	refusing int           // tasks that were refused and have not run since
+	surplus  int           // see underWay
+	letInAt  time.Duration // when one was last let in
+	gone     int           // see Queue.Gone
 	// With that number starting, the Admission let no more in during the turn that began at enoughAt; 0: no limit was given.
 	enough   int
 	enoughAt time.Duration
@@ -26,46 +27,35 @@ type line struct {
 	shared   int                  // sum of shares
 }
 
-// A round is as many steps as were ready when the first task was let in in it. What is inside and has become ready
-// after a wait is to run before more work is begun: if the two only shared the processor, as many would get in as the first
-// steps of their work allow, and wait inside for a turn until they are too late. Of work that is cut into steps by waits
-// none was served in time under overload, for ever.
-type round struct {
-	ends  uint64 // Loop.switches
-	began time.Duration
-	let   int // tasks let in in it
-}
+// longestHold is for tasks that compute for long and yield now and then: a newcomer need not wait until one of them is done.
+const longestHold = 10 * time.Millisecond
 
-// longestRound is for tasks that compute for long and yield now and then: a newcomer need not wait for a turn of all of them.
-const longestRound = 10 * time.Millisecond
-
-// over reports whether another one begins with the next task that is let in: also where most tasks of the loop wait, as
-// then a turn takes less time than their waits, and what is let in now is going to be work when those that are ready have
-// long run.
-func (r *round) over(l *Loop) bool {
-	return l.switches >= r.ends || 2*l.backlog() <= l.workers-len(l.idle)
-}
-
-// underWay is how many tasks were let in lately, and have not run yet, or in this round.
+// underWay is how many tasks were let in lately and have not run yet; or if that is more, and the loop has had something to do
+// since, how many more were let in than have left. So while the loop is busy what has begun is finished before more is:
+// if the two shared the processor, as many would get in as the first steps of their work allow, and wait inside for a
+// turn until they are too late. Of work that is cut into steps by waits none was served in time under overload, for ever.
+// Tasks that only wait, such as streams of events, do not count, however many there are.
 func (q *line) underWay(l *Loop) int {
-	if q.index >= doorIndex || q.round.over(l) || l.now-q.round.began >= longestRound {
+	if q.index >= doorIndex {
 		return q.starting
 	}
-	return max(q.starting, q.round.let)
+	if l.backlog() == 0 {
+		q.surplus = 0
+	}
+	if l.now-q.letInAt >= longestHold {
+		return q.starting
+	}
+	return max(q.starting, q.surplus)
 }
 
 // letIn is called when a task is let in.
 func (q *line) letIn(l *Loop) {
-	r := &q.round
-	switch {
-	case r.over(l):
-		*r = round{ends: l.switches + uint64(l.backlog()), began: l.now}
-	case l.now-r.began >= longestRound: // one more
-		r.began = l.now
-	}
-	r.let++
-	r.ends++
+	q.surplus++
+	q.letInAt = l.now
 }
+
+// left is called when a task leaves that was let in.
+func (q *line) left() { q.surplus = max(q.surplus-1, 0) }
 
 // A level is the tasks that are equally important: those in the order in which they came here, and those
 // that had waited elsewhere before. Both lists have the oldest first.
