@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/chores"
 	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/people"
 )
@@ -54,10 +56,26 @@ func overloadRows(d spans) []row {
 	for _, x := range []float64{1.2, 2, 10} {
 		rows = append(rows, row{name: times("waits-early", x), load: at(x, class{path: "/do?cpu=1ms&sleep=5ms&first=10", share: 1})})
 	}
+	rows = append(rows, row{name: "waits-streams-2x", load: at(2, class{path: "/do?cpu=1ms&sleep=5ms", share: 1}), acts: []act{{0, streams}}})
 	for i := range rows {
 		rows[i].overload = true
 	}
 	return rows
+}
+
+// streams opens a thousand streams of events, in which there is hardly ever one.
+func streams(_ *matrix, s *site) error {
+	for range 1000 {
+		c, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			return err
+		}
+		s.conns = append(s.conns, c)
+		if _, err := fmt.Fprintf(c, "GET %s?every=1m HTTP/1.1\r\nHost: test\r\n\r\n", chores.EventsPath); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loadAt is an open loop at a multiple of capacity.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,6 +50,7 @@ type site struct {
 	group  *proc.MemoryGroup // nil if it is in none
 	quota  *proc.CPUGroup    // likewise
 	beside []*proc.Child     // what acts have started
+	conns  []net.Conn        // what acts have opened
 	others float64           // what else ran on the server core meanwhile, %; negative if not known
 	dead   bool              // it was killed for the memory that it took
 	watch  *memoryWatch      // nil if nobody watches its memory
@@ -67,6 +69,9 @@ func (s *site) pids() []int {
 }
 
 func (s *site) close() error {
+	for _, c := range s.conns {
+		c.Close()
+	}
 	s.child.Close()
 	for _, child := range s.beside {
 		child.Close()

@@ -83,7 +83,7 @@ var aims = map[string][]report.Aim{
 	),
 	admissionName: slices.Concat(
 		rows("goodput-share", 98, "cpu-200us-2x", "cpu-1ms-2x", "cpu-5ms-2x", "mix-2x", "lock-sleep-2x", "lock-cpu-2x",
-			"waits-2x", "waits-early-2x"),
+			"waits-2x", "waits-early-2x", "waits-streams-2x"),
 		rows("goodput-share", 90, "cpu-200us-10x", "cpu-1ms-10x", "cpu-5ms-10x", "mix-10x", "lock-sleep-10x", "lock-cpu-10x",
 			"waits-1.2x", "waits-10x", "waits-early-1.2x", "waits-early-10x"),
 		rows("p99-to-0.8x", 2, "cpu-200us-2x", "cpu-200us-10x", "cpu-1ms-2x", "cpu-1ms-10x", "cpu-5ms-2x", "cpu-5ms-10x", "mix-2x", "mix-10x",
