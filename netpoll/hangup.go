@@ -2,11 +2,7 @@
 
 package netpoll
 
-import (
-	"golang.org/x/sys/unix"
-
-	"github.com/capriccio-go/capriccio/internal/kernel"
-)
+import "github.com/capriccio-go/capriccio/internal/kernel"
 
 // OnHangup has *fn called once, when the peer has closed the connection or ended its side, though
 // nobody reads and bytes before that may be unread (EPOLLRDHUP, epoll_ctl(2)); or if that was so before. fn is
@@ -30,16 +26,9 @@ func (c *Conn) OnHangup(fn *func()) bool {
 	return true
 }
 
-// tellHangup calls what OnHangup has registered, if the peer is gone: the event may have been about
-// urgent data.
+// tellHangup calls what OnHangup has registered.
 func (d *desc) tellHangup() {
-	if d.hangup.Load() == nil || d.use() != nil {
-		return
-	}
-	look := []unix.PollFd{{Fd: d.fd, Events: unix.POLLRDHUP}}
-	n, err := unix.Poll(look, 0)
-	d.unuse()
-	if n == 0 || err != nil {
+	if d.hangup.Load() == nil { // mostly
 		return
 	}
 	if fn := d.hangup.Swap(nil); fn != nil {
