@@ -2,7 +2,11 @@
 
 package netpoll
 
-import "github.com/capriccio-go/capriccio/internal/kernel"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/kernel"
+)
 
 // OnHangup has *fn called once, when the peer has closed the connection or ended its side, though
 // nobody reads and bytes before that may be unread (EPOLLRDHUP, epoll_ctl(2)); or if that was so before. fn is
@@ -34,6 +38,20 @@ func (d *desc) tellHangup() {
 	if fn := d.hangup.Swap(nil); fn != nil {
 		(*fn)()
 	}
+}
+
+// gone reports whether the peer has ended its side, or d is closed.
+func (d *desc) gone() bool {
+	if d.use() != nil {
+		return true
+	}
+	defer d.unuse()
+	if kernel.Net != nil {
+		return d.flags.Load()&flagHangup != 0
+	}
+	look := []unix.PollFd{{Fd: d.fd, Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(look, 0)
+	return n > 0 && err == nil
 }
 
 // Quiet reports whether nothing has come since the last Read took all there was: neither bytes nor the

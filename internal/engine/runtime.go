@@ -322,7 +322,13 @@ func (l *Loop) taskPanicked(t *Task, v any) {
 			(&PanicError{Task: p.Task + ", in OnPanic for " + fmt.Sprint(p.Value), Value: v, Stack: debug.Stack()}).crash()
 		}
 	}()
-	l.rt.cfg.OnPanic(p)
+	Outside(p.tell, l.rt.cfg.OnPanic)
+}
+
+// tell is for Outside.
+func (p *PanicError) tell(fn func(*PanicError)) struct{} {
+	fn(p)
+	return struct{}{}
 }
 
 // crash ends the process by a panic of a goroutine of its own, which no coroutine hands on. It is the Go
