@@ -205,10 +205,10 @@ func (d *desc) receive(b []byte) (n int, err error) {
 	}
 	own := d.own()
 	for {
-		if err = d.failed(flagReadExpired); err != nil {
+		if len(b) == 0 && d.kind.stream() {
 			break
 		}
-		if len(b) == 0 && d.kind.stream() {
+		if err = d.failed(flagReadExpired); err != nil {
 			break
 		}
 		if !d.read.begin(own) {
