@@ -103,7 +103,7 @@ func WithHoldLimit(d time.Duration) Option {
 }
 
 // WithPanicHandler sets what is called when a task panics; if it returns, only the task
-// has ended. Without it, a panic ends the process, as that of a goroutine does.
+// has ended. Without it, a panic ends the process, as that of a goroutine does. fn is called on the task, and may park.
 func WithPanicHandler(fn func(*task.PanicError)) Option {
 	return func(o *options) error { o.cfg.OnPanic = fn; return nil }
 }

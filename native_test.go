@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"math/rand/v2"
+	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -151,6 +154,20 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 			per.Get()
 			return nil
 		},
+		"Dial of a pool": func() error {
+			p := netpoll.Pool{Dial: func(context.Context) (net.Conn, error) { meet(); return nil, io.EOF }}
+			if _, err := p.Get(context.Background()); err != io.EOF {
+				return err
+			}
+			return nil
+		},
+		"a handler of panics": func() error {
+			var p *task.PanicError
+			if err := task.Go(func() { panic("for the handler") }).Join(); !errors.As(err, &p) {
+				return err
+			}
+			return nil
+		},
 		"a method of package sync": func() error {
 			var wg sync.WaitGroup
 			wg.Add(1)
@@ -179,7 +196,7 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 					return errStays
 				}
 				return do() // the test's time limit ends this
-			}, capriccio.WithLoops(1)))
+			}, capriccio.WithLoops(1), capriccio.WithPanicHandler(func(*task.PanicError) { meet() })))
 		})
 	}
 }

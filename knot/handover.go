@@ -19,8 +19,8 @@ const lastAnswers = time.Second
 
 // Sockets returns duplicates of the sockets that the server listens on, to be handed to another
 // process, which makes listeners of them by netpoll.ListenOn. It is an error if one of the listeners
-// has none. The caller closes them,
-// and must not use their method Fd, see netpoll.Listener.Files. Safe from anywhere.
+// has none. The caller closes them. The method Fd of one that a listener of package net has makes the socket
+// blocking, for all that have it: take its number by SyscallConn. Safe from anywhere.
 func (s *Server) Sockets() (files []*os.File, err error) {
 	for _, ln := range s.tracked() {
 		var some []*os.File

@@ -35,6 +35,9 @@ func TestUrgentData(t *testing.T) {
 		if string(got) != "abcd" {
 			t.Errorf("got %q, want abcd", got)
 		}
+		if s.HungUp() || c.HungUp() {
+			t.Error("urgent data is taken for a hang-up")
+		}
 	})
 }
 

@@ -26,11 +26,17 @@ var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
+	var n int64
+	var err error
 	if src, ok := r.(*Conn); ok {
-		n, _, err := c.relay(src, buf[:])
-		return n, err
+		n, _, err = c.relay(src, buf[:])
+	} else {
+		n, err = copyThrough(c, r, buf[:])
 	}
-	return copyThrough(c, r, buf[:])
+	if err != nil {
+		err = c.opError("readfrom", "", err) // as package net
+	}
+	return n, err
 }
 
 // WriteTo implements io.WriterTo: it gives w what it reads until the end of the
@@ -38,11 +44,17 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
+	var n int64
+	var err error
 	if dst, ok := w.(*Conn); ok {
-		n, _, err := dst.relay(c, buf[:])
-		return n, err
+		n, _, err = dst.relay(c, buf[:])
+	} else {
+		n, err = copyThrough(w, c, buf[:])
 	}
-	return copyThrough(w, c, buf[:])
+	if err != nil {
+		err = c.opError("writeto", "", err)
+	}
+	return n, err
 }
 
 // copyThrough copies through buf, without the ways back into ReadFrom and WriteTo.

@@ -41,7 +41,7 @@ const (
 	flagClosing      = 1 << iota // Close was called
 	flagReadExpired              // the read deadline has passed
 	flagWriteExpired             // the write deadline has passed
-	flagHangup                   // RDHUP, HUP, ERR or PRI was seen: a short read proves nothing
+	flagHangup                   // RDHUP, HUP or ERR was seen: a short read proves nothing
 	flagShared                   // the fd may have been duplicated: deregister before closing
 	flagExclusive                // a listener that several loops accept from
 	flagListens                  // a listener that one loop accepts from
@@ -50,6 +50,7 @@ const (
 	flagPlainReads               // a plain goroutine waits to read
 	flagPlainWrites              // a plain goroutine waits to write
 	flagMeasured                 // the size of its segments was looked at, see spare
+	flagUrgent                   // PRI was seen: a short read proves nothing
 )
 
 // A registrar is what descriptors need of a poller. All methods may be called from any
@@ -148,19 +149,19 @@ func (d *desc) exhausted(s *slot, own bool) bool {
 	return own
 }
 
-// deliver takes an event from the poller of d. Own loop only.
-func (d *desc) deliver(in, out, hangup bool) {
-	if hangup {
-		if d.flags.Load()&flagHangup == 0 {
-			d.flags.Or(flagHangup)
-		}
+// deliver takes an event from the poller of d; news are flags that it sets. Own loop only.
+func (d *desc) deliver(in, out bool, news uint32) {
+	if news != 0 && d.flags.Load()&news != news {
+		d.flags.Or(news)
+	}
+	if news&flagHangup != 0 {
 		d.hook.ticket.Hangup()
 		d.tellHangup()
 	}
 	if in {
 		if w := d.read.event(); w == hooked {
 			fn, e := d.takeHook()
-			if e != nil && hangup && d.over() {
+			if e != nil && news&flagHangup != 0 && d.over() {
 				e = nil
 			}
 			d.start(e, fn)
@@ -204,10 +205,10 @@ func (d *desc) receive(b []byte) (n int, err error) {
 	}
 	own := d.own()
 	for {
-		if err = d.failed(flagReadExpired); err != nil {
+		if len(b) == 0 && d.kind.stream() {
 			break
 		}
-		if len(b) == 0 && d.kind.stream() {
+		if err = d.failed(flagReadExpired); err != nil {
 			break
 		}
 		if !d.read.begin(own) {
@@ -228,7 +229,7 @@ func (d *desc) receive(b []byte) (n int, err error) {
 			} else {
 				n, e = sysRead(d.fd, b, d.raw)
 			}
-			dry = 0 < n && n < len(b) && drains && d.flags.Load()&flagHangup == 0
+			dry = 0 < n && n < len(b) && drains && d.flags.Load()&(flagHangup|flagUrgent) == 0
 		}
 		if e == unix.EAGAIN {
 			own = d.exhausted(&d.read, own)

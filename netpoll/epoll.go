@@ -113,19 +113,25 @@ func (p *epoll) poll(timeout time.Duration, resting bool) error {
 		if d == nil {
 			continue
 		}
-		d.deliver(epollReady(ev.Events))
+		d.deliver(readiness(ev.Events))
 	}
 	return err
 }
 
-// epollReady reports what events mean for a descriptor.
-func epollReady(events uint32) (in, out, hangup bool) {
+// readiness reports what events, of epoll(7) or poll(2), mean for a descriptor. news are flags.
+func readiness(events uint32) (in, out bool, news uint32) {
 	const (
-		end = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR | unix.EPOLLPRI
-		rd  = unix.EPOLLIN | end
+		end = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
+		rd  = unix.EPOLLIN | unix.EPOLLPRI | end
 		wr  = unix.EPOLLOUT | unix.EPOLLHUP | unix.EPOLLERR
 	)
-	return events&rd != 0, events&wr != 0, events&end != 0
+	if events&end != 0 {
+		news = flagHangup
+	}
+	if events&unix.EPOLLPRI != 0 {
+		news |= flagUrgent
+	}
+	return events&rd != 0, events&wr != 0, news
 }
 
 // epollEvents is what d is registered for.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
@@ -163,8 +165,13 @@ func givesWay(t *testing.T, rt *engine.Runtime, x steady, at int) {
 
 // A long file is sent in turns, to where there is always room, and is not looked for in memory again after each.
 func TestLongFilesAreSentInTurns(t *testing.T) {
-	const size = 4*sendfileMax + 1
-	f, _ := patternFile(t, size)
+	const cut = 100
+	const size = cut + 4*sendfileMax + 1
+	fd, err := unix.MemfdCreate("long", unix.MFD_CLOEXEC) // of another file the kernel may have a part in memory only
+	must(t, err)
+	f := os.NewFile(uintptr(fd), "long")
+	defer f.Close()
+	must(t, f.Truncate(size))
 	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	must(t, err)
 	defer nowhere.Close()
@@ -176,7 +183,8 @@ func TestLongFilesAreSentInTurns(t *testing.T) {
 			c := new(Conn)
 			c.d.fd, c.d.kind, c.d.loop, c.d.poller = int32(nowhere.Fd()), kindFile, rt.Loop(0), nullRegistrar{}
 			c.d.write.p.Store(ready)
-			s := &fileSend{c: c, pages: pages, fd: int(f.Fd()), left: size}
+			// As after a call that has sent less than it was given.
+			s := &fileSend{c: c, pages: pages, fd: fd, off: cut, sent: cut, burst: cut, left: size - cut}
 			var most, before int64
 			other := engine.GoOn(rt.Loop(0), func() {
 				for s.left > 0 {
@@ -195,7 +203,7 @@ func TestLongFilesAreSentInTurns(t *testing.T) {
 			}
 		}).Join())
 	}
-	if asked != size/sendfileMax+1 {
+	if asked != (size-cut)/sendfileMax+1 {
 		t.Errorf("asked %d times what is in memory", asked)
 	}
 }

@@ -44,6 +44,23 @@ func TestPipe(t *testing.T) {
 	})
 }
 
+// The ends of a pipe are not to be confused, and that does not hang.
+func TestWrongEndOfAPipe(t *testing.T) {
+	both(t, func(t *testing.T) {
+		r, w, err := Pipe()
+		must(t, err)
+		defer r.Close()
+		defer w.Close()
+		must(t, w.SetReadDeadline(time.Now().Add(10*time.Second)))
+		if _, err := w.Read(make([]byte, 1)); !errors.Is(err, unix.EBADF) {
+			t.Errorf("reading from the end that is written: %v", err)
+		}
+		if _, err := r.Write([]byte("x")); !errors.Is(err, unix.EBADF) {
+			t.Errorf("writing to the end that is read: %v", err)
+		}
+	})
+}
+
 func TestBrokenPipe(t *testing.T) {
 	both(t, func(t *testing.T) {
 		r, w, err := Pipe()

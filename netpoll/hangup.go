@@ -30,21 +30,28 @@ func (c *Conn) OnHangup(fn *func()) bool {
 	return true
 }
 
-// tellHangup calls what OnHangup has registered, if the peer is gone: the event may have been about
-// urgent data.
+// tellHangup calls what OnHangup has registered.
 func (d *desc) tellHangup() {
-	if d.hangup.Load() == nil || d.use() != nil {
-		return
-	}
-	look := []unix.PollFd{{Fd: d.fd, Events: unix.POLLRDHUP}}
-	n, err := unix.Poll(look, 0)
-	d.unuse()
-	if n == 0 || err != nil {
+	if d.hangup.Load() == nil { // mostly
 		return
 	}
 	if fn := d.hangup.Swap(nil); fn != nil {
 		(*fn)()
 	}
+}
+
+// gone reports whether the peer has ended its side, or d is closed.
+func (d *desc) gone() bool {
+	if d.use() != nil {
+		return true
+	}
+	defer d.unuse()
+	if kernel.Net != nil {
+		return d.flags.Load()&flagHangup != 0
+	}
+	look := []unix.PollFd{{Fd: d.fd, Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(look, 0)
+	return n > 0 && err == nil
 }
 
 // Quiet reports whether nothing has come since the last Read took all there was: neither bytes nor the

@@ -73,8 +73,7 @@ func (ln *Listener) sharedFlags() uint32 {
 
 // Files returns duplicates of the listening sockets, of which Serve may have made several, for
 // another process to go on with: see ListenOn. Connections that wait to be accepted wait for
-// the next to accept. The caller closes them, and must not use their method Fd, which makes the
-// sockets blocking for all processes that have them: take the number by SyscallConn.
+// the next to accept. The caller closes them.
 func (ln *Listener) Files() (files []*os.File, err error) {
 	all, _ := ln.all()
 	for _, each := range all {

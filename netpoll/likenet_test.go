@@ -224,6 +224,26 @@ func TestPacketListenErrorsAreLikeNets(t *testing.T) {
 	}
 }
 
+// Several may listen to one port of a multicast group, as with package net.
+func TestMulticastIsLikeNets(t *testing.T) {
+	withEpoll(t)
+	for _, network := range networks("udp", "udp4", "udp6") {
+		group := map[string]string{"udp": "224.0.0.251", "udp4": "224.0.0.251", "udp6": "ff02::fb"}[network]
+		likeNet(t, network, func(n library, note func(string, ...any)) {
+			first, err := n.listenPacket(network, net.JoinHostPort(group, "0"))
+			must(t, err)
+			defer first.Close()
+			host, port, err := net.SplitHostPort(first.LocalAddr().String())
+			must(t, err)
+			second, err := n.listenPacket(network, net.JoinHostPort(group, port))
+			note("on %s; a second one: %s", host, shape(err, port))
+			if err == nil {
+				second.Close()
+			}
+		})
+	}
+}
+
 // A socket connected to a peer reads, writes and fails as that of package net.
 func TestConnectedPacketsAreLikeNets(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {

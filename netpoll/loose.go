@@ -137,22 +137,22 @@ func (s *looseSet) deliver(events []unix.EpollEvent) {
 	s.mu.Unlock()
 	for i, d := range found[:len(events)] {
 		if d != nil {
-			d.deliverLoose(epollReady(events[i].Events))
+			d.deliverLoose(readiness(events[i].Events))
 		}
 	}
 }
 
 // deliverLoose is deliver for an event of looseSet.
-func (d *desc) deliverLoose(in, out, hangup bool) {
-	if hangup {
-		d.flags.Or(flagHangup)
+func (d *desc) deliverLoose(in, out bool, news uint32) {
+	d.flags.Or(news)
+	if news&flagHangup != 0 {
 		if d.flags.Load()&flagEnters != 0 {
 			d.loop.Post(d.hook.ticket.Hangup)
 		}
 		d.tellHangup()
 	}
 	if in {
-		d.take(d.read.event(), hangup)
+		d.take(d.read.event(), news&flagHangup != 0)
 	}
 	if out {
 		d.take(d.write.event(), false)

@@ -5,6 +5,7 @@ package netpoll
 import (
 	"context"
 	"net"
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -28,7 +29,8 @@ type PacketConn struct {
 
 // ListenPacket opens a datagram socket bound to address. Networks are udp, udp4, udp6
 // and unixgram (a path, or @name). It belongs to the caller's loop. It parks if a name
-// must be looked up. Errors are *net.OpError.
+// must be looked up. Errors are *net.OpError. With the address of a multicast group it is bound to the port alone, which others
+// may have too; it does not join the group.
 func ListenPacket(network, address string) (*PacketConn, error) {
 	var at net.Addr
 	fail := func(err error) (*PacketConn, error) {
@@ -71,6 +73,12 @@ func bindPacket(fd int, loop *engine.Loop, network string, sa sockaddr, family i
 		}
 		if err := setInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 1); err != nil {
 			return nil, err
+		}
+		if sa.ip.IsMulticast() { // as package net does it
+			if err := setInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+				return nil, err
+			}
+			sa.ip = netip.Addr{}
 		}
 	}
 	if err := bindTo(fd, &sa, family); err != nil {

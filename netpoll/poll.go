@@ -74,15 +74,10 @@ func (p *pollPoller) Poll(timeout time.Duration) error {
 		if ev == 0 || p.table.find(d.token) != d {
 			continue
 		}
-		const (
-			end = unix.POLLRDHUP | unix.POLLHUP | unix.POLLERR
-			in  = unix.POLLIN | end
-			out = unix.POLLOUT | unix.POLLHUP | unix.POLLERR
-		)
 		if ev&unix.POLLNVAL != 0 {
 			continue // closed since it was collected
 		}
-		d.deliver(ev&in != 0, ev&out != 0, ev&end != 0)
+		d.deliver(readiness(uint32(uint16(ev))))
 	}
 	return err
 }

@@ -21,13 +21,14 @@ import (
 // The zero value with Dial set is ready. It must not be copied, nor its fields be changed after the
 // first Get. It may be used by tasks and plain goroutines.
 type Pool struct {
-	// Dial makes a connection, on the caller's loop.
+	// Dial makes a connection, on the caller's loop. It may wait natively.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// MaxConns is how many connections there may be at once, those at rest included; 0: any number.
 	MaxConns int
 	// MaxIdle is how many may rest on each loop; 0: 64.
 	MaxIdle int
-	// IdleTimeout is after how long at rest a connection is not used again; 0: 60 s; negative: never.
+	// IdleTimeout is after how long at rest a connection is closed; 0: 60 s; negative: never. One that the peer has
+	// closed meanwhile goes within 5 s.
 	IdleTimeout time.Duration
 	// Patience is how long Get waits for a connection that is put back, if the process or the system has no
 	// descriptor left for another one (EMFILE, ENFILE); then it fails with context.DeadlineExceeded. 0: it fails at once.
@@ -42,6 +43,8 @@ type Pool struct {
 	out    map[net.Conn]struct{} // guarded by mu: in use, those that are not of this package
 	open   int                   // guarded by mu: at rest, in use, and being dialled
 	closed bool                  // guarded by mu
+	look   *time.Timer           // calls sweep; guarded by mu
+	looks  bool                  // look is set; guarded by mu
 }
 
 // restingConns are the connections of a loop that are at rest, the last used at the end.
@@ -61,13 +64,14 @@ var ErrPoolClosed = errors.New("netpoll: the pool is closed")
 const (
 	defaultMaxIdle     = 64
 	defaultIdleTimeout = 60 * time.Second
+	sweepEvery         = 5 * time.Second
 )
 
 // Get returns a connection, which is the caller's until Put: one of the caller's loop that rests, or a new
 // one, or, if there may be no more, one of another loop. A plain goroutine gets one of any loop. With MaxConns in use it waits for
 // one, first come, first served, until ctx ends. A peer may have closed a connection that
 // has rested: if the first thing that is done with it fails, Put it as broken and Get another. It parks.
-func (p *Pool) Get(ctx context.Context) (net.Conn, error) {
+func (p *Pool) Get(ctx context.Context) (c net.Conn, err error) {
 	units := p.limit()
 	if units != nil {
 		if ctx.Err() != nil || !units.TryAcquire(1) {
@@ -76,12 +80,14 @@ func (p *Pool) Get(ctx context.Context) (net.Conn, error) {
 			}
 		}
 	}
-	c, err := p.get(ctx, false)
+	defer func() {
+		if c == nil && units != nil { // Dial may have panicked
+			units.Release(1)
+		}
+	}()
+	c, err = p.get(ctx, false)
 	if err == errShort || p.Patience > 0 && scarce(err) {
 		c, err = p.getFreed(ctx)
-	}
-	if err != nil && units != nil {
-		units.Release(1)
 	}
 	return c, err
 }
@@ -205,21 +211,45 @@ func (p *Pool) get(ctx context.Context, any bool) (net.Conn, error) {
 	if c != nil || err != nil {
 		return c, err
 	}
-	c, err = p.Dial(ctx)
+	return p.dial(ctx)
+}
+
+// dial makes the connection that take has counted.
+func (p *Pool) dial(ctx context.Context) (net.Conn, error) {
+	d, lent := poolDial{p: p, ctx: ctx}, false
+	defer func() {
+		if !lent { // Dial may have panicked
+			p.mu.Lock()
+			p.open--
+			p.mu.Unlock()
+		}
+	}()
+	if err := engine.Outside(callDial, &d); err != nil || d.c == nil {
+		return nil, err
+	}
 	p.mu.Lock()
-	closed := p.closed
-	switch {
-	case err != nil || closed:
-		p.open--
-	default:
-		p.lend(c)
+	if lent = !p.closed; lent {
+		p.lend(d.c)
 	}
 	p.mu.Unlock()
-	if err == nil && closed {
-		c.Close()
+	if !lent {
+		d.c.Close()
 		return nil, ErrPoolClosed
 	}
-	return c, err
+	return d.c, nil
+}
+
+// A poolDial is a call of Dial.
+type poolDial struct {
+	p   *Pool
+	ctx context.Context
+	c   net.Conn
+}
+
+// callDial is for engine.Outside.
+func callDial(d *poolDial) (err error) {
+	d.c, err = d.p.Dial(d.ctx)
+	return err
 }
 
 // take returns a connection that rests, or none if the caller is to dial one. old are to be closed.
@@ -259,10 +289,7 @@ func (p *Pool) take(l *engine.Loop, any bool) (c net.Conn, old []idleConn, err e
 
 // expired takes out the connections of a loop that have rested for too long. Caller holds mu.
 func (p *Pool) expired(r *restingConns, now time.Time) (old []idleConn) {
-	timeout := p.IdleTimeout
-	if timeout == 0 {
-		timeout = defaultIdleTimeout
-	}
+	timeout := p.idleTimeout()
 	list, n := r.conns, 0
 	for timeout > 0 && n < len(list) && now.Sub(list[n].since) > timeout {
 		n++
@@ -274,6 +301,55 @@ func (p *Pool) expired(r *restingConns, now time.Time) (old []idleConn) {
 	r.conns = slices.Delete(list, 0, n)
 	p.open -= n
 	return old
+}
+
+func (p *Pool) idleTimeout() time.Duration {
+	if p.IdleTimeout == 0 {
+		return defaultIdleTimeout
+	}
+	return p.IdleTimeout
+}
+
+// watch has sweep called later. Caller holds mu.
+func (p *Pool) watch() {
+	every := sweepEvery
+	if timeout := p.idleTimeout(); timeout > 0 {
+		every = min(every, timeout)
+	}
+	if p.look == nil {
+		p.look = time.AfterFunc(every, p.sweep)
+	} else if !p.looks {
+		p.look.Reset(every)
+	}
+	p.looks = true
+}
+
+// sweep closes the connections that have rested for too long, and those that the peer has closed, and comes again as long
+// as some rest.
+func (p *Pool) sweep() {
+	p.mu.Lock()
+	p.looks = false
+	var old []idleConn
+	now := time.Now()
+	for _, r := range p.idle {
+		old = append(old, p.expired(r, now)...)
+		kept := slices.DeleteFunc(r.conns, func(o idleConn) bool {
+			own := lentConn(o.c)
+			gone := own != nil && own.d.gone()
+			if gone {
+				old = append(old, o)
+				p.open--
+			}
+			return gone
+		})
+		if r.conns = kept; len(kept) > 0 {
+			p.watch()
+		}
+	}
+	p.mu.Unlock()
+	for _, o := range old {
+		o.c.Close()
+	}
 }
 
 // Put gives back a connection that Get has returned. If it is broken, or in the middle of something,
@@ -298,6 +374,7 @@ func (p *Pool) Put(c net.Conn, broken bool) {
 		p.open--
 	} else {
 		rest.conns = append(rest.conns, idleConn{c, time.Now()})
+		p.watch()
 	}
 	units, tell := p.units, !drop && p.tells()
 	p.mu.Unlock()

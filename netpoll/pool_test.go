@@ -171,3 +171,63 @@ func TestPoolWithoutDescriptors(t *testing.T) {
 		must(t, p.Close())
 	})
 }
+
+// A Dial that panics, or ends its task, leaves its place to others.
+func TestPoolOfADialThatPanics(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p, _ := poolOf(t, 1)
+		dial := p.Dial
+		p.Dial = func(context.Context) (net.Conn, error) { panic("in Dial") }
+		func() {
+			defer func() { recover() }()
+			p.Get(context.Background())
+		}()
+		p.Dial = dial
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		c, err := p.Get(ctx)
+		must(t, err)
+		if p.open != 1 {
+			t.Errorf("%d open, want 1", p.open)
+		}
+		p.Put(c, false)
+		must(t, p.Close())
+	})
+}
+
+// What rests is closed when its time is over, or its peer has closed it, without a Get.
+func TestPoolAtRest(t *testing.T) {
+	both(t, func(t *testing.T) {
+		open := func(p *Pool) int {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.open
+		}
+		p, _ := poolOf(t, 0)
+		p.IdleTimeout = time.Millisecond
+		c, err := p.Get(context.Background())
+		must(t, err)
+		p.Put(c, false)
+		for open(p) > 0 {
+			must(t, engine.Sleep(time.Millisecond))
+		}
+
+		end := make(chan bool)
+		addr := testenv.Serve(t, func(c net.Conn) { <-end })
+		p = &Pool{IdleTimeout: -1, Dial: func(ctx context.Context) (net.Conn, error) { return DialContext(ctx, "tcp", addr) }}
+		c, err = p.Get(context.Background())
+		must(t, err)
+		p.Put(c, false)
+		if p.sweep(); open(p) != 1 {
+			t.Error("a connection is closed that nothing has happened to")
+		}
+		close(end)
+		for p.sweep(); open(p) > 0; p.sweep() {
+			must(t, engine.Sleep(time.Millisecond))
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Read: %v, want net.ErrClosed", err)
+		}
+		must(t, p.Close())
+	})
+}

@@ -124,12 +124,12 @@ func (s *fileSend) run() error {
 // send sends n bytes, or less if what is known of them may not be true any more.
 func (s *fileSend) send(n int64) error {
 	// What had to be read a moment ago may still be being read in places.
-	hot, most := s.pages != nil && s.asked == 0, int64(sendfileMax)
+	hot, most := s.pages != nil && s.asked == 0, int64(sendfileMax) // most: between two turns of others; a call may send less than asked for
 	if hot {
 		most = sendfileRaw
 	}
 	for n > 0 {
-		k, err := s.c.d.sendfilePart(s.fd, s.off, min(n, most), hot)
+		k, err := s.c.d.sendfilePart(s.fd, s.off, min(n, most-s.burst), hot)
 		if err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP {
 			return s.copy(n)
 		}

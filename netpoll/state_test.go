@@ -208,7 +208,7 @@ func (s *supply) deliverRandomly(rng *rand.Rand, done *sync.WaitGroup) {
 }
 
 func (s *supply) announce(in, out bool) {
-	s.d.loop.Post(func() { s.d.deliver(in, out, false) })
+	s.d.loop.Post(func() { s.d.deliver(in, out, 0) })
 }
 
 // Every registered descriptor is counted, and counted off when it is closed.

@@ -67,7 +67,7 @@ func (q *accepting) Complete(res int32, flags uint32) {
 		r.p.stopReading(r)
 	}
 	if tell {
-		r.d.deliver(true, false, false)
+		r.d.deliver(true, false, 0)
 	}
 	if !more {
 		r.p.finish(r, askedRead, false)

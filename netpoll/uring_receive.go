@@ -109,14 +109,14 @@ func (q *receiving) Complete(res int32, flags uint32) {
 			p.buffers.add(bid)
 		}
 	}
-	tell, over := res > 0, false
+	tell, over := res > 0, uint32(0)
 	again := tell && r.d.read.awaited() // the reader keeps up: go on when the limit is reached
 	if !more {
 		r.streaming = false
 		switch e := syscall.Errno(-res); {
 		case res > 0:
 		case res == 0:
-			r.ended, r.errno, tell, over = true, 0, true, true
+			r.ended, r.errno, tell, over = true, 0, true, flagHangup
 		case e == unix.ECANCELED || e == unix.EINTR || e == unix.EAGAIN:
 			tell = r.plain || r.loose
 		case e == unix.ENOBUFS:
@@ -124,7 +124,7 @@ func (q *receiving) Complete(res int32, flags uint32) {
 		case e == unix.EINVAL && p.capped:
 			p.capped = false
 		default:
-			r.ended, r.errno, tell, over = true, e, true, true
+			r.ended, r.errno, tell, over = true, e, true, flagHangup
 		}
 	}
 	tooMany := more && !p.capped && r.held >= maxHeld
@@ -218,7 +218,7 @@ func (r *requests) takeEmpty(b []byte) (n int, dry bool, e syscall.Errno) {
 	n, e = sysRecv(r.d.fd, b, 0)
 	// What a short read may not prove (urgent data, the end), the next that waits has the
 	// kernel find out, unless by a poll that is in flight already.
-	return n, 0 < n && n < len(b) && r.d.flags.Load()&flagHangup == 0, e
+	return n, 0 < n && n < len(b) && r.d.flags.Load()&(flagHangup|flagUrgent) == 0, e
 }
 
 // peek is desc.peek for take.

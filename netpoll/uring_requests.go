@@ -221,16 +221,11 @@ func (q *writable) Complete(res int32, flags uint32) {
 }
 
 func (r *requests) polled(which uint32, res int32, flags uint32) {
-	const (
-		end = unix.POLLRDHUP | unix.POLLHUP | unix.POLLERR | unix.POLLPRI
-		in  = unix.POLLIN | end
-		out = unix.POLLOUT | unix.POLLHUP | unix.POLLERR
-	)
 	switch {
 	case res >= 0:
-		r.d.deliver(res&in != 0, res&out != 0, res&end != 0)
+		r.d.deliver(readiness(uint32(res)))
 	case res != -int32(unix.ECANCELED):
-		r.d.deliver(which == askedRead, which == askedWrite, false) // the attempt will tell
+		r.d.deliver(which == askedRead, which == askedWrite, 0) // the attempt will tell
 	}
 	if flags&uring.CQEFMore == 0 {
 		r.p.finish(r, which, false)

@@ -30,7 +30,9 @@ type goroutine struct {
 	timed   bool          // the beginning of the wait is in the trace
 
 	assisting bool
-	callStack trace.Stack // of the system call
+	regions   []trace.Time // when those began that it is in
+	unseen    uint64       // how many more it is in, inside of those
+	callStack trace.Stack  // of the system call
 
 	trail   uint64     // number of its latest piece; 0: none
 	trailed trace.Time // up to where that goes
@@ -105,6 +107,7 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 	switch {
 	case to == trace.GoNotExist:
 		m.end(g, e)
+		m.inside -= len(g.regions)
 		m.all.remove(id, g)
 	case to == trace.GoSyscall:
 		m.account(g)

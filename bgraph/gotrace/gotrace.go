@@ -34,7 +34,8 @@ type Options struct {
 	Raw bool
 	// LongCall is from how long on a system call is a wait of its own. 0: 1 ms.
 	LongCall time.Duration
-	// MaxNodes and MaxEdges bound the graph, MaxGoroutines those alive at a time. What
+	// MaxNodes and MaxEdges bound the graph, MaxGoroutines those alive at a time, and the tasks and
+	// regions that have not ended. What
 	// finds no room is counted in Snapshot.Overflow, or in a note. 0: 4096, 65536 and a
 	// million.
 	MaxNodes, MaxEdges, MaxGoroutines int

@@ -29,7 +29,7 @@ type model struct {
 	unknown *node // not in the graph: where goroutines wait whose stack the trace has not told yet
 	starts  map[startKey]*start
 	spans   map[[2]string]*bgraph.Times
-	regions map[regionKey][]trace.Time
+	inside  int // regions that are followed
 	tasks   map[trace.TaskID]openTask
 	trails  trails
 	paths   map[string]map[*node]*bgraph.PathPart // by type of task
@@ -53,11 +53,6 @@ type model struct {
 type procStat struct {
 	seen  bool
 	steps uint64 // that ended there
-}
-
-type regionKey struct {
-	g    trace.GoID
-	name string
 }
 
 type openTask struct {
@@ -105,7 +100,7 @@ type place struct {
 func newModel(o Options) *model {
 	m := &model{
 		o: o, all: newGoroutines(), nodes: map[bgraph.Key]*node{}, edges: map[[2]*node]*edge{},
-		starts: map[startKey]*start{}, spans: map[[2]string]*bgraph.Times{}, regions: map[regionKey][]trace.Time{},
+		starts: map[startKey]*start{}, spans: map[[2]string]*bgraph.Times{},
 		tasks: map[trace.TaskID]openTask{}, places: map[place]*place{}, paths: map[string]map[*node]*bgraph.PathPart{}, open: map[string]trace.Time{},
 	}
 	m.unknown = new(node)
@@ -166,6 +161,8 @@ func (m *model) event(e *trace.Event) {
 		t := e.Task()
 		if len(m.tasks) < m.o.MaxGoroutines {
 			m.tasks[t.ID] = openTask{t.Type, m.now}
+		} else {
+			m.note("there were more tasks at a time than are followed")
 		}
 		m.cut(e, "task begins", t.Type)
 	case trace.EventTaskEnd:
@@ -184,18 +181,37 @@ func (m *model) event(e *trace.Event) {
 			m.span("log", strings.TrimSuffix(begun.name+": "+l.Category, ": "), m.now.Sub(begun.begun))
 		}
 	case trace.EventRegionBegin:
-		k := regionKey{e.Goroutine(), e.Region().Type}
-		if len(m.regions) < m.o.MaxGoroutines {
-			m.regions[k] = append(m.regions[k], m.now)
+		if g := m.all.get(e.Goroutine()); g != nil {
+			m.beginRegion(g)
 		}
 	case trace.EventRegionEnd:
-		k := regionKey{e.Goroutine(), e.Region().Type}
-		if open := m.regions[k]; len(open) > 0 {
-			m.span("region", k.name, m.now.Sub(open[len(open)-1]))
-			if m.regions[k] = open[:len(open)-1]; len(open) == 1 {
-				delete(m.regions, k)
-			}
+		if g := m.all.get(e.Goroutine()); g != nil {
+			m.endRegion(g, e.Region().Type)
 		}
+	}
+}
+
+// beginRegion begins a region of g. They are nested, which package trace sees to.
+func (m *model) beginRegion(g *goroutine) {
+	if g.unseen > 0 || m.inside >= m.o.MaxGoroutines {
+		g.unseen++
+		m.note("there were more regions at a time than are followed")
+		return
+	}
+	m.inside++
+	g.regions = append(g.regions, m.now)
+}
+
+// endRegion ends the region of g that has begun last.
+func (m *model) endRegion(g *goroutine, name string) {
+	last := len(g.regions) - 1
+	switch {
+	case g.unseen > 0:
+		g.unseen--
+	case last >= 0: // else it began before the trace
+		m.span("region", name, m.now.Sub(g.regions[last]))
+		g.regions = g.regions[:last]
+		m.inside--
 	}
 }
 

@@ -231,7 +231,7 @@ func (a *goroutines) add(id trace.GoID) *goroutine {
 	var g *goroutine
 	if last := len(a.ended) - 1; last >= 0 {
 		g, a.ended = a.ended[last], a.ended[:last]
-		*g = goroutine{sampled: g.sampled[:0]}
+		*g = goroutine{sampled: g.sampled[:0], regions: g.regions[:0]}
 	} else {
 		g = new(goroutine)
 	}

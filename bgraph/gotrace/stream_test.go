@@ -47,6 +47,11 @@ func (s *stream) change(at time.Duration, by, g trace.GoID, from, to trace.GoSta
 	s.event(e)
 }
 
+func (s *stream) region(at time.Duration, g trace.GoID, kind trace.EventKind, name string) {
+	s.t.Helper()
+	s.event(testenv.Need(trace.MakeEvent(trace.EventConfig[trace.Region]{Time: trace.Time(at), Kind: kind, Goroutine: g, Proc: 0, Details: trace.Region{Type: name}}))(s.t))
+}
+
 // at is a stack, innermost function first; its lines are all 7.
 func stackOf(functions ...string) trace.Stack {
 	var frames []trace.StackFrame
@@ -288,8 +293,7 @@ func TestLimitsOfLists(t *testing.T) {
 		s.change(now+2, none, 1, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
 		s.change(now+3, 2, trace.GoID(i+3), trace.GoNotExist, trace.GoRunnable, "", stackOf(name))
 		for i, kind := range []trace.EventKind{trace.EventRegionBegin, trace.EventRegionEnd} {
-			e := testenv.Need(trace.MakeEvent(trace.EventConfig[trace.Region]{Time: trace.Time(now) + trace.Time(i+4), Kind: kind, Goroutine: 2, Proc: 0, Details: trace.Region{Type: name}}))(t)
-			s.event(e)
+			s.region(now+time.Duration(i+4), 2, kind, name)
 		}
 	}
 	got := s.m.snapshot()
@@ -310,6 +314,36 @@ func TestLimitsOfLists(t *testing.T) {
 	}
 	if len(s.m.starts) > bgraph.MaxStarts || begun != many {
 		t.Errorf("%d starts, %d goroutines; want %d at most, %d", len(got.Starts), begun, bgraph.MaxStarts, many)
+	}
+}
+
+// Regions that are not ended are followed up to a number, until their goroutine ends; those outside of what is not
+// followed have their times all the same.
+func TestRegionsThatAreNotEnded(t *testing.T) {
+	const many = 10
+	s := newStream(t)
+	s.m.o.MaxGoroutines = many
+	for id := trace.GoID(1); id <= 2; id++ {
+		s.change(0, none, id, trace.GoNotExist, trace.GoRunnable, "", stackOf("main.work"))
+		s.change(0, none, id, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+	}
+	s.region(1, 2, trace.EventRegionBegin, "outer")
+	for range 3 * many {
+		s.region(2, 1, trace.EventRegionBegin, "for ever")
+	}
+	s.region(3, 2, trace.EventRegionBegin, "inner")
+	if s.m.inside != many {
+		t.Errorf("%d regions are followed, want %d", s.m.inside, many)
+	}
+	s.change(4, 1, 1, trace.GoRunning, trace.GoNotExist, "", trace.NoStack)
+	s.region(5, 2, trace.EventRegionEnd, "inner")
+	s.region(6, 2, trace.EventRegionEnd, "outer")
+	got := s.m.snapshot()
+	if s.m.inside != 0 || len(got.Spans) != 1 || got.Spans[0].Name != "outer" || got.Spans[0].Times.Sum != 5 {
+		t.Errorf("%d regions are followed at the end; %+v; want outer, 5 ns", s.m.inside, got.Spans)
+	}
+	if !slices.ContainsFunc(got.Notes, func(note string) bool { return strings.Contains(note, "regions at a time") }) {
+		t.Errorf("notes %q", got.Notes)
 	}
 }
 

@@ -192,9 +192,10 @@ func (t *tlsSettings) withACME(config *tls.Config, keyring *knot.TLSKeyring, err
 		config = &tls.Config{MinVersion: t.version()}
 	}
 	config.NextProtos = append(knot.Protocols(), acme.ALPNProto)
-	var told, warned atomic.Int64 // when an error was logged, of Unix, in ns; 0: none
+	began := time.Now()
+	var told, warned atomic.Int64 // when an error was logged, in ns since began; 0: none
 	due := func(at *atomic.Int64, apart time.Duration) bool {
-		now, last := time.Now().UnixNano(), at.Load()
+		now, last := int64(time.Since(began)), at.Load()
 		return (last == 0 || now-last >= int64(apart)) && at.CompareAndSwap(last, now)
 	}
 	config.GetCertificate = func(hello *tls.ClientHelloInfo) (cert *tls.Certificate, err error) {

@@ -44,6 +44,8 @@ func TestCommands(t *testing.T) {
 		{"cas a 0 0 1 1\r\nx\r\nset a 0 0 1\r\na\r\ngets a\r\ncas a 0 0 1 1\r\nb\r\ncas a 0 0 1 1\r\nc\r\nget a\r\n",
 			"NOT_FOUND\r\nSTORED\r\nVALUE a 0 1 1\r\na\r\nEND\r\nSTORED\r\nEXISTS\r\nVALUE a 0 1\r\nb\r\nEND\r\n"},
 		{"delete a\r\nset a 0 0 1\r\na\r\ndelete a\r\nget a\r\n", "NOT_FOUND\r\nSTORED\r\nDELETED\r\nEND\r\n"},
+		{"set noreply 0 0 1\r\na\r\ndelete noreply noreply\r\nget noreply\r\nset noreply 0 0 1 noreply\r\na\r\ndelete noreply\r\ndelete noreply 0 noreply\r\n",
+			"STORED\r\nEND\r\nDELETED\r\n"},
 		{"incr n 1\r\nset n 0 0 2\r\n10\r\nincr n 5\r\ndecr n 100\r\nincr n 18446744073709551615\r\nincr n 2\r\nincr n x\r\nset n 0 0 1\r\nx\r\nincr n 1\r\n",
 			"NOT_FOUND\r\nSTORED\r\n15\r\n0\r\n18446744073709551615\r\n1\r\nCLIENT_ERROR invalid numeric delta argument\r\nSTORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n"},
 		{"set a 0 -1 1\r\na\r\nget a\r\ntouch a 1\r\n", "STORED\r\nEND\r\nNOT_FOUND\r\n"},

@@ -69,7 +69,10 @@ func (p *protocol) command(s *store, r *bufio.Reader, w *bufio.Writer) error {
 	case "quit":
 		return errQuit
 	default:
-		args, quiet := noreply(args)
+		quiet := false
+		if name != "delete" || len(args) > 1 { // else it is a key
+			args, quiet = noreply(args)
+		}
 		if answer := p.simple(s, w, name, args); !quiet {
 			w.WriteString(answer)
 		}

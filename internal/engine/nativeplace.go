@@ -147,7 +147,7 @@ func isOurs(name string) bool {
 // loop when that returns, or does nothing any more but return to one that does.
 func callsOut(name string) bool {
 	switch name {
-	case "internal/engine.(*worker).runTasks", "internal/engine.callPlain", "internal/engine.callLock", "netpoll.(*served).run.func1", "knot.exchangeOf.run", "knot.accept":
+	case "internal/engine.(*worker).runTasks", "internal/engine.callPlain", "internal/engine.callLock", "internal/engine.(*PanicError).tell", "netpoll.(*served).run.func1", "netpoll.callDial", "knot.exchangeOf.run", "knot.accept":
 		return true
 	}
 	return strings.HasPrefix(name, "internal/engine.Outside[") || strings.HasPrefix(name, "internal/engine.call[")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,8 @@ type Config struct {
 	NewAdmission func(l *Loop) Admission
 	// Clock is the source of time; nil: the system's monotonic clock.
 	Clock Clock
+	// Random is the source of randomness; nil: math/rand/v2. Loops call it at the same time.
+	Random func() uint64
 	// NoHandOver lets tasks switch to each other only through the loop's own goroutine,
 	// at twice the cost. It is for comparison, and for a Go release with which direct
 	// switches do not work: New then sets it, and says so in the log.
@@ -174,6 +177,9 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	if cfg.Grace == 0 {
 		cfg.Grace = time.Second
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Uint64
 	}
 	canBarrier() // registering takes milliseconds once in a process, which no loop is to be held for
 	rt := &Runtime{cfg: cfg, clock: cfg.Clock, log: cfg.Log}
@@ -316,7 +322,13 @@ func (l *Loop) taskPanicked(t *Task, v any) {
 			(&PanicError{Task: p.Task + ", in OnPanic for " + fmt.Sprint(p.Value), Value: v, Stack: debug.Stack()}).crash()
 		}
 	}()
-	l.rt.cfg.OnPanic(p)
+	Outside(p.tell, l.rt.cfg.OnPanic)
+}
+
+// tell is for Outside.
+func (p *PanicError) tell(fn func(*PanicError)) struct{} {
+	fn(p)
+	return struct{}{}
 }
 
 // crash ends the process by a panic of a goroutine of its own, which no coroutine hands on. It is the Go

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -50,18 +51,13 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 	var room [8]heldGuard
 	guards := guardsOf(cases, room[:0])
 	enterAll(l, guards)
-	if len(cases) > 0 {
-		start := rand.IntN(len(cases))
-		for k := range cases {
-			i := (start + k) % len(cases)
-			if done, w, err := cases[i].try(); done {
-				exitAll(l, guards)
-				if w != nil {
-					w.wakeFrom(l)
-				}
-				return i, err
-			}
+	i, other, err := tryEach(l, cases)
+	if i >= 0 {
+		exitAll(l, guards)
+		if other != nil {
+			other.wakeFrom(l)
 		}
+		return i, err
 	}
 	if !wait {
 		exitAll(l, guards)
@@ -84,7 +80,7 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 	}
 	exitAll(l, guards)
 	waits = true
-	err := w.Wait(ReasonSelect, s)
+	err = w.Wait(ReasonSelect, s)
 	waits = false
 	fired := int(s.fired.Load()) - 1
 	for i, c := range cases {
@@ -96,6 +92,34 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 		fired = -1
 	}
 	return fired, err
+}
+
+// tryEach tries the cases in random order, so that of those that can go on each has the same chance, until one does; -1: none
+// can. It stands apart for the sake of the stacks of tasks that wait.
+//
+//go:noinline
+func tryEach(l *Loop, cases []Case) (int, *Waiter, error) {
+	random := rand.Uint64
+	if l != nil {
+		random = l.rt.cfg.Random
+	}
+	var few [8]int
+	left := few[:0]
+	for i := range cases {
+		left = append(left, i)
+	}
+	for n := len(left); n > 0; n-- {
+		at := uint64(0)
+		if n > 1 {
+			at, _ = bits.Mul64(random(), uint64(n))
+		}
+		i := left[at]
+		left[at] = left[n-1]
+		if done, w, err := cases[i].try(); done {
+			return i, w, err
+		}
+	}
+	return -1, nil, nil
 }
 
 // guardsOf appends the guards of the cases, each once, in the order of their addresses.

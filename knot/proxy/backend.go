@@ -31,7 +31,7 @@ type backend struct {
 	outstanding atomic.Int64
 	// sick: checks say so; atomic.
 	sick atomic.Bool
-	// downUntil is when it may be tried again, in nanoseconds since 1970; 0: it may; atomic.
+	// downUntil is when it may be tried again, by Proxy.clock; 0: it may; atomic.
 	downUntil atomic.Int64
 
 	// fails are failures in a row; atomic, changed with mu held.
@@ -203,7 +203,7 @@ func (p *Proxy) pick(tried uint64) *backend {
 			}
 			if until := b.downUntil.Load(); !desperate && until != 0 {
 				if now == 0 {
-					now = p.Now().UnixNano()
+					now = p.clock()
 				}
 				if until > now {
 					continue
@@ -244,7 +244,7 @@ func (b *backend) failed(row int64) {
 	if b.p.MaxFails <= 0 || fails < b.p.MaxFails || b.p.FailTime <= 0 || len(b.p.backends) == 1 {
 		return
 	}
-	if b.downUntil.Swap(b.p.Now().Add(b.p.FailTime).UnixNano()) == 0 {
+	if b.downUntil.Swap(b.p.clock()+int64(b.p.FailTime)) == 0 {
 		b.p.Log.Warn("knot: a backend fails; it gets no requests for a while", "backend", b.name, "failures", fails, "for", b.p.FailTime)
 	}
 }

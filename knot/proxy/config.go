@@ -135,7 +135,7 @@ func def[T int | time.Duration](v *T, standard T) {
 func New(c Config) (*Proxy, error) {
 	c.setDefaults()
 	errs := c.faults()
-	p := &Proxy{Config: c, wire: http1{}}
+	p := &Proxy{Config: c, wire: http1{}, began: c.Now()}
 	if c.FastCGI != nil {
 		f, err := newFastCGI(*c.FastCGI)
 		if err != nil {

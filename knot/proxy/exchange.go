@@ -77,7 +77,7 @@ type exchange struct {
 	sending task.WaitGroup
 	done    atomic.Bool   // that task has ended; atomic
 	sent    bool          // all of the body has been; written by that task, read after sending.Wait
-	moved   atomic.Int64  // when that task last sent something, in nanoseconds since 1970; MaxInt64: it waits for the client; atomic
+	moved   atomic.Int64  // when that task last sent something, see elapsed; MaxInt64: it waits for the client; atomic
 	trailer []knot.Header // of the response
 }
 
@@ -318,7 +318,7 @@ func (e *exchange) sendBody() {
 	for {
 		e.moved.Store(math.MaxInt64) // a client that is slow is no fault of the backend
 		n, err := e.apart.Read(buf[:largeBuffer/2])
-		e.moved.Store(time.Now().UnixNano())
+		e.moved.Store(elapsed())
 		out = out[:0]
 		if n > 0 {
 			out = e.p.wire.frame(e, out, buf[:n])
@@ -335,7 +335,7 @@ func (e *exchange) sendBody() {
 		if _, werr := e.u.Write(out); werr != nil {
 			return // there may be a response all the same; the reader finds out
 		}
-		if e.moved.Store(time.Now().UnixNano()); err == io.EOF {
+		if e.moved.Store(elapsed()); err == io.EOF {
 			e.sent = true
 			return
 		}
@@ -379,9 +379,9 @@ func (e *exchange) fill(limit time.Duration) error {
 		e.in = bigger
 	}
 	for {
-		var began time.Time
+		began := int64(0)
 		if e.apart != nil {
-			began = time.Now()
+			began = elapsed()
 		}
 		if e.armed {
 			e.armed = false
@@ -393,7 +393,7 @@ func (e *exchange) fill(limit time.Duration) error {
 		switch {
 		case n > 0:
 			return nil
-		case errors.Is(err, os.ErrDeadlineExceeded) && e.apart != nil && e.moved.Load() > began.UnixNano() && !e.late():
+		case errors.Is(err, os.ErrDeadlineExceeded) && e.apart != nil && e.moved.Load() > began && !e.late():
 			continue
 		case err == nil:
 			return io.ErrUnexpectedEOF

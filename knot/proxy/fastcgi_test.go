@@ -114,6 +114,29 @@ func TestFastCGIProgramWithFewProcesses(t *testing.T) {
 	clients.Wait()
 }
 
+// TestFastCGIHeadFirst: the head of a response leaves before its program ends, that to a HEAD too.
+func TestFastCGIHeadFirst(t *testing.T) {
+	ends := map[string]chan bool{"GET": make(chan bool), "HEAD": make(chan bool)}
+	backend := fastCGIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(201)
+		w.Write(nil) // which is what package fcgi sends the head at
+		w.(http.Flusher).Flush()
+		<-ends[r.Method]
+	})
+	f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/srv"}, IdleTimeout: 10 * time.Second}, 1)
+	for method, end := range ends {
+		resp, err := http.DefaultTransport.RoundTrip(f.request(method, "/", ""))
+		under := f.p.Stats()[0].Outstanding
+		close(end)
+		testenv.Must(t, err)
+		resp.Body.Close()
+		if resp.StatusCode != 201 || under != 1 {
+			t.Errorf("%s: %s, with %d requests under way; want 1", method, resp.Status, under)
+		}
+		testenv.Until(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
+	}
+}
+
 // TestFastCGIIndex: a path that ends in a slash is for the script of its folder, if that has one, else for that of the root.
 func TestFastCGIIndex(t *testing.T) {
 	root := t.TempDir()

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -17,10 +18,20 @@ type Proxy struct {
 	wire     wire
 	backends []*backend
 	next     atomic.Uint32 // where pick begins
+	began    time.Time     // by Now
 	ctx      context.Context
 	cancel   context.CancelFunc
 	checks   sync.WaitGroup
 }
+
+// clock is Now as nanoseconds since the beginning: the system's clock may be set.
+func (p *Proxy) clock() int64 { return int64(p.Now().Sub(p.began)) }
+
+// loaded is what elapsed counts from.
+var loaded = time.Now()
+
+// elapsed is like clock, by the system.
+func elapsed() int64 { return int64(time.Since(loaded)) }
 
 // A failure is why a request could not be passed on, or its response not be passed back.
 type failure struct {

@@ -85,8 +85,12 @@ func behind(t *testing.T, h http.HandlerFunc) string {
 
 // script is a backend that answers connection by connection, with whatever answers says, after it has read a request's head.
 func script(t *testing.T, answer func(n int, c net.Conn, head string)) string {
+	return "http://" + testenv.Serve(t, scripted(answer))
+}
+
+func scripted(answer func(n int, c net.Conn, head string)) func(net.Conn) {
 	var conns atomic.Int32
-	return "http://" + testenv.Serve(t, func(c net.Conn) {
+	return func(c net.Conn) {
 		n := int(conns.Add(1)) - 1
 		in := bufio.NewReader(c)
 		head := ""
@@ -98,7 +102,7 @@ func script(t *testing.T, answer func(n int, c net.Conn, head string)) string {
 			head += line
 		}
 		answer(n, c, head)
-	})
+	}
 }
 
 // raw sends text and returns all that comes until the connection ends.

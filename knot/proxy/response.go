@@ -97,7 +97,7 @@ func (e *exchange) passBody() error {
 		case used > 0 || len(piece) > 0:
 			continue
 		}
-		if !drop && x.Flush() != nil {
+		if x.Flush() != nil {
 			return e.broken(e.clientLost(), false, false)
 		}
 		e.grow()

@@ -59,7 +59,7 @@ func (s *BackendStats) Add(o BackendStats) {
 
 // Stats returns the counters of each backend. Safe from anywhere; it never parks.
 func (p *Proxy) Stats() []BackendStats {
-	now := p.Now().UnixNano()
+	now := p.clock()
 	all := make([]BackendStats, 0, len(p.backends))
 	for _, b := range p.backends {
 		c := &b.counts

@@ -40,7 +40,7 @@ func (e *exchange) switchProtocols() error {
 	e.stop.attach(nil)
 	e.taken = true
 	t := &tunnel{b: e.b, u: e.u, client: client}
-	t.moved.Store(time.Now().UnixNano())
+	t.moved.Store(elapsed())
 	t.up, t.down = pipe{t: t, from: client, to: e.u}, pipe{t: t, from: e.u, to: client}
 	e.b.counts.status[1].Add(1)
 	e.b.counts.tunnels.Add(1)
@@ -56,7 +56,7 @@ type tunnel struct {
 	u        *upstream
 	client   net.Conn
 	up, down pipe
-	moved    atomic.Int64 // when bytes moved last, in nanoseconds since 1970; atomic
+	moved    atomic.Int64 // when bytes moved last, see elapsed; atomic
 	ended    atomic.Int32 // directions that have; atomic
 	closed   atomic.Bool
 }
@@ -65,6 +65,7 @@ type tunnel struct {
 type pipe struct {
 	t        *tunnel
 	from, to net.Conn
+	gate     *gate // below the TLS of from; nil: without
 }
 
 // open sends what is there already, and lets bytes flow.
@@ -87,7 +88,12 @@ func (t *tunnel) open(head, rest []byte) {
 		}
 	}
 	t.up.wait()
-	t.down.wait()
+	if t.down.gate = t.u.gate; t.down.gate == nil {
+		t.down.wait()
+		return
+	}
+	t.down.gate.shut = true // crypto/tls may have read more than the head
+	spawn(t.down.pump)
 }
 
 // limit is when the tunnel has been silent for too long.
@@ -95,7 +101,7 @@ func (t *tunnel) limit() time.Time {
 	if t.b.p.TunnelTimeout <= 0 {
 		return time.Time{}
 	}
-	return time.Unix(0, t.moved.Load()).Add(t.b.p.TunnelTimeout)
+	return loaded.Add(time.Duration(t.moved.Load())).Add(t.b.p.TunnelTimeout)
 }
 
 // close ends both connections, once.
@@ -115,7 +121,7 @@ type readable interface{ OnReadable(fn func()) error }
 func (p *pipe) wait() {
 	from := p.from
 	if u, ok := from.(*upstream); ok {
-		from = u.Conn
+		from = u.raw
 	}
 	if on, ok := from.(readable); ok {
 		if on.OnReadable(p.pump) != nil {
@@ -141,7 +147,7 @@ func (p *pipe) pump() {
 	for {
 		n, err := p.from.Read(buf[:])
 		if n > 0 {
-			p.t.moved.Store(time.Now().UnixNano())
+			p.t.moved.Store(elapsed())
 			if limit := p.t.limit(); !limit.IsZero() {
 				p.to.SetWriteDeadline(limit)
 			}
@@ -151,8 +157,13 @@ func (p *pipe) pump() {
 			}
 		}
 		switch {
+		case err == nil && p.gate != nil:
+			p.gate.shut = true // look for more of what crypto/tls has read
+			continue
 		case err == nil && n == len(buf):
 			continue
+		case p.gate != nil && p.gate.shut && errors.Is(err, os.ErrDeadlineExceeded):
+			p.gate.shut = false // it has no more
 		case err == io.EOF:
 			p.end()
 			return

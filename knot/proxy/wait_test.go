@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -368,7 +370,7 @@ func TestChecks(t *testing.T) {
 
 // TestTunnel: after 101 bytes go both ways, those that come with the heads too; ends are passed on; in silence it holds no task.
 func TestTunnel(t *testing.T) {
-	backend := script(t, func(_ int, c net.Conn, head string) {
+	answer := func(_ int, c net.Conn, head string) {
 		if !strings.Contains(head, "\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n") {
 			io.WriteString(c, "HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n")
 			return
@@ -376,8 +378,21 @@ func TestTunnel(t *testing.T) {
 		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\nX-A: b\r\n\r\nhello ")
 		io.Copy(c, c)
 		io.WriteString(c, " bye")
+	}
+	s := httptest.NewTLSServer(nil)
+	cert := s.TLS.Certificates[0]
+	s.Close()
+	secure := testenv.Serve(t, func(raw net.Conn) {
+		c := tls.Server(raw, &tls.Config{Certificates: []tls.Certificate{cert}})
+		defer c.Close()
+		scripted(answer)(c)
 	})
-	f := serve(t, Config{Backends: []string{backend}}, 2)
+	t.Run("TCP", func(t *testing.T) { tunnel20(t, script(t, answer)) })
+	t.Run("TLS", func(t *testing.T) { tunnel20(t, "https://"+secure) })
+}
+
+func tunnel20(t *testing.T, backend string) {
+	f := serve(t, Config{Backends: []string{backend}, TLS: &tls.Config{InsecureSkipVerify: true}}, 2)
 	const ask = "GET /t HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n"
 	loops := func() (n int) {
 		rt := engine.Default()
@@ -422,7 +437,7 @@ func TestTunnel(t *testing.T) {
 			t.Errorf("%q: %q", head, got)
 		}
 	}
-	short := serve(t, Config{Backends: []string{backend}, TunnelTimeout: 100 * time.Millisecond}, 1)
+	short := serve(t, Config{Backends: []string{backend}, TLS: &tls.Config{InsecureSkipVerify: true}, TunnelTimeout: 100 * time.Millisecond}, 1)
 	c, in := short.dial(ask)
 	io.Copy(io.Discard, in)
 	c.Close()

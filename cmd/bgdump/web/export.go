@@ -58,7 +58,11 @@ func (p *Page) serveExport(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	name := fileName(v.whole.Program.Name) + v.whole.Taken.UTC().Format("-20060102T150405.") + f.ending
+	name := fileName(v.whole.Program.Name)
+	if at := v.whole.Taken; !at.IsZero() { // else of a trace without a clock
+		name += at.UTC().Format("-20060102T150405")
+	}
+	name += "." + f.ending
 	w.Header().Set("Content-Type", f.kind)
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 	w.Write(content.Bytes())

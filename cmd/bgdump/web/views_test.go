@@ -125,7 +125,14 @@ func TestExports(t *testing.T) {
 	w := answerTo(p, request("GET", "localhost", "/api/export?format=dump&base=last:1"))
 	s, err := bgraph.Decode(w.Body)
 	if err != nil || s.Span != bgraph.Nanos(time.Second) {
-		t.Errorf("the dump of a period: %v, %v; want one second", s, err)
+		t.Fatalf("the dump of a period: %v, %v; want one second", s, err)
+	}
+	s.Taken, s.Program.Started = time.Time{}, time.Time{} // as of a trace without a clock
+	p = New(sample.Shop(), Options{})
+	p.history.add(s, time.Now())
+	w = answerTo(p, request("GET", "localhost", "/api/export?format=json"))
+	if got, want := w.Header().Get("Content-Disposition"), "attachment; filename=shop.json"; got != want {
+		t.Errorf("without a time: %s; want %s", got, want)
 	}
 }
 

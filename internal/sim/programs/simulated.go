@@ -3,6 +3,8 @@ package programs
 import (
 	"io"
 	"log/slog"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ func Simulated(t testing.TB, loops int, seed uint64, change ...func(*engine.Conf
 		Loops:     loops,
 		NewPoller: func(i int) (engine.Poller, error) { return clock.NewPoller(seed + uint64(i)), nil },
 		Clock:     clock,
+		Random:    (&seeded{src: *rand.NewPCG(seed, 1)}).Uint64,
 		OnPanic:   func(*engine.PanicError) {},
 		HoldLimit: -1,
 		Grace:     5 * time.Minute,
@@ -32,4 +35,16 @@ func Simulated(t testing.TB, loops int, seed uint64, change ...func(*engine.Conf
 		t.Fatal(err)
 	}
 	return rt
+}
+
+// A seeded is a source of randomness for all loops.
+type seeded struct {
+	mu  sync.Mutex
+	src rand.PCG // guarded by mu
+}
+
+func (s *seeded) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.src.Uint64()
 }
