@@ -135,7 +135,7 @@ func (t *Task) reset() {
 	t.state, t.why, t.node = stateQueued, ReasonNone, 0
 	t.notified, t.cancelled, t.fixed, t.recycle = false, false, false, false
 	t.watch, t.startsAt = 0, 0
-	t.on, t.code = nil, 0
+	t.code = 0
 	if e := t.ext.Load(); e != nil {
 		*e = extension{} // what starts such tasks needs it again
 	}

@@ -152,13 +152,16 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 	if why.Waits() {
 		o.State = engine.SeatWaiting
 	}
+	quiet := false
 	if due := s.due(); due > 0 || to.Arrivals <= learning {
 		s.gauges.reserve(1)
 		s.time(o, due, to.Arrivals <= learning)
 	} else if g := s.gaugeOf(o); g != nil && g.metered > 0 {
 		g.measured = true
+	} else {
+		quiet = true
 	}
-	t.Quiet(!s.measures(o))
+	t.Quiet(quiet)
 	return to.ID
 }
 
@@ -363,11 +366,13 @@ func (s *shard) begin(t *engine.Task) *note {
 	start := nodeOf(s.tally.Spots[idStart])
 	start.Arrivals++
 	*o = note{Seat: engine.Seat{ID: idStart, Since: s.tally.Turn}}
-	if due := s.due(); due > 0 || start.Arrivals <= learning {
+	due := s.due()
+	quiet := due == 0 && start.Arrivals > learning
+	if !quiet {
 		s.gauges.reserve(1)
 		s.timed(o, due, start.Arrivals <= learning)
 	}
-	t.Quiet(!s.measures(o))
+	t.Quiet(quiet)
 	return o
 }
 
