@@ -22,13 +22,13 @@ type Conn struct {
 	endpoint
 	remote sockaddr                  // constant
 	addrs  atomic.Pointer[connAddrs] // made when first asked for; until then that of the listener, nil if dialled
-	lender atomic.Pointer[Pool]      // that has given it out
 }
 
 // connAddrs holds the addresses as package net spells them.
 type connAddrs struct {
 	local, remote net.Addr
-	bound         *sockaddr // of a listener, which has no others: all its connections share this
+	bound         *sockaddr            // of a listener, which has no others: all its connections share this
+	lender        atomic.Pointer[Pool] // that has given the connection out
 }
 
 // newConn makes a Conn of fd on loop l. If it fails, fd is still the caller's.

@@ -185,7 +185,7 @@ func (ln *Listener) removeFile() {
 	defer ln.mu.Unlock()
 	if ln.unlink {
 		ln.unlink = false
-		unix.Unlink(ln.local.path)
+		unix.Unlink(ln.local.path())
 	}
 }
 
