@@ -24,12 +24,18 @@ type readableAt interface {
 	HungUp() bool
 }
 
-// at is c.waiter if that is a readableAt. Most are a *netpoll.Conn, for which no table is looked up.
+// waiter is c.nc if that is a readable, else nil.
+func (c *conn) waiter() readable {
+	w, _ := c.nc.(readable)
+	return w
+}
+
+// at is c.nc if that is a readableAt. Most are a *netpoll.Conn, for which no table is looked up.
 func (c *conn) at() (at readableAt, ok bool) {
-	if nc, ok := c.waiter.(*netpoll.Conn); ok {
+	if nc, ok := c.nc.(*netpoll.Conn); ok {
 		return nc, true
 	}
-	at, ok = c.waiter.(readableAt)
+	at, ok = c.nc.(readableAt)
 	return at, ok
 }
 
@@ -64,7 +70,6 @@ const (
 // loop-private: only the connection's one task at a time touches them.
 type conn struct {
 	nc     net.Conn
-	waiter readable // nc, if it can
 	srv    *Server
 	again  func()  // serveClient, made once
 	stream *stream // nc, if that is one: then the server has not admitted it
@@ -94,7 +99,7 @@ type conn struct {
 func (c *conn) start() {
 	c.since.Store(c.srv.clock.now())
 	secure := secureOf(c.nc)
-	if c.waiter != nil {
+	if c.waiter() != nil {
 		c.again = c.serveClient
 		if c.unshaken = secure != nil; c.unshaken {
 			c.again = c.shakeHands
@@ -129,15 +134,15 @@ func (c *conn) rest() {
 // onReadable lets a task start when there is something to read, and room for a request.
 func (c *conn) onReadable() error {
 	if c.unshaken {
-		if at, ok := c.waiter.(readableAt); ok {
+		if at, ok := c.at(); ok {
 			return at.OnReadableAt(handshakes, c.again)
 		}
-		return c.waiter.OnReadable(c.again)
+		return c.waiter().OnReadable(c.again)
 	}
 	if at, ok := c.at(); ok && c.srv.Priority == nil && !c.lingering {
 		return at.OnReadableAt(requests, c.again)
 	}
-	return c.waiter.OnReadable(c.again)
+	return c.waiter().OnReadable(c.again)
 }
 
 // idle marks the connection as closable by Shutdown, at once if it has had a request. If the
@@ -206,7 +211,7 @@ func (c *conn) entersFirst() bool {
 // end closes the connection in place of a task that is going away: after a
 // last answer if answered.
 func (c *conn) end(answered bool) {
-	if answered && c.waiter != nil && c.linger() {
+	if answered && c.waiter() != nil && c.linger() {
 		c.rest()
 		return
 	}

@@ -135,10 +135,11 @@ func (h *h2Conn) start(e *ressched.Entrance, fn func()) {
 // stays until the end.
 func (h *h2Conn) readClient() {
 	for h.turn() {
-		if h.c.waiter == nil {
+		w := h.c.waiter()
+		if w == nil {
 			continue
 		}
-		if h.c.waiter.OnReadable(h.again) == nil {
+		if w.OnReadable(h.again) == nil {
 			return // h may have another reader already
 		}
 		break

@@ -350,9 +350,7 @@ func (s *Server) newConn(nc net.Conn) *conn {
 			nc = secure
 		}
 	}
-	c := &conn{nc: nc, srv: s}
-	c.waiter, _ = nc.(readable)
-	return c
+	return &conn{nc: nc, srv: s}
 }
 
 // checkDrained needs mu.

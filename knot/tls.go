@@ -89,7 +89,7 @@ func (c *conn) shakeHands() {
 // shake does the handshake. It returns false if the connection is closed, or somebody else's.
 func (c *conn) shake(secure *secureConn) bool {
 	s := c.srv
-	if at, ok := c.waiter.(readableAt); ok && at.Ended() && !c.overdue() || !c.awakeNew() {
+	if at, ok := c.at(); ok && at.Ended() && !c.overdue() || !c.awakeNew() {
 		c.finish()
 		return false
 	}
@@ -141,7 +141,7 @@ func (c *conn) overdue() bool {
 
 // awakeNew is awake for a connection that has not had its handshake.
 func (c *conn) awakeNew() bool {
-	return c.waiter == nil || c.state.CompareAndSwap(connFresh, connActive)
+	return c.waiter() == nil || c.state.CompareAndSwap(connFresh, connActive)
 }
 
 // mayShake asks to be let in, which may park. It reports whether c is in, and whether it may

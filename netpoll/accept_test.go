@@ -188,7 +188,7 @@ func TestWaitBeforeAccept(t *testing.T) {
 	must(t, err)
 	s, err := ln.AcceptConn()
 	must(t, err)
-	if !s.d.hook.fresh || c.(*Conn).d.hook.fresh {
+	if !s.d.fresh || c.(*Conn).d.fresh {
 		t.Error("the accepted connection is not fresh, or the other one is")
 	}
 	const want = 20 * time.Millisecond

@@ -21,13 +21,15 @@ import (
 type Conn struct {
 	endpoint
 	remote sockaddr                  // constant
-	bound  *sockaddr                 // of the listener that accepted it; constant, nil if dialled
-	addrs  atomic.Pointer[connAddrs] // made when first asked for
-	lender atomic.Pointer[Pool]      // that has given it out
+	addrs  atomic.Pointer[connAddrs] // made when first asked for; until then that of the listener, nil if dialled
 }
 
 // connAddrs holds the addresses as package net spells them.
-type connAddrs struct{ local, remote net.Addr }
+type connAddrs struct {
+	local, remote net.Addr
+	bound         *sockaddr            // of a listener, which has no others: all its connections share this
+	lender        atomic.Pointer[Pool] // that has given the connection out
+}
 
 // newConn makes a Conn of fd on loop l. If it fails, fd is still the caller's.
 func newConn(fd int, network string, l *engine.Loop, connected bool) (*Conn, error) {
@@ -118,22 +120,26 @@ func (c *Conn) RemoteAddr() net.Addr { return c.addresses().remote }
 // addresses makes the addresses when they are first asked for; most connections of a
 // server never are.
 func (c *Conn) addresses() *connAddrs {
-	if a := c.addrs.Load(); a != nil {
-		return a
+	old := c.addrs.Load()
+	var bound *sockaddr
+	if old != nil {
+		if bound = old.bound; bound == nil {
+			return old
+		}
 	}
 	var local sockaddr
 	switch {
-	case c.bound != nil && (c.bound.family == unix.AF_UNIX || !c.bound.ip.IsUnspecified()):
-		local = *c.bound
+	case bound != nil && (bound.family == unix.AF_UNIX || !bound.ip.IsUnspecified()):
+		local = *bound
 	case c.d.use() == nil:
 		local, _ = localOf(c.d.fd)
 		c.d.unuse()
 	}
-	if local.family == 0 && c.bound != nil {
-		local = *c.bound // closed before anybody asked; the interface is not known any more
+	if local.family == 0 && bound != nil {
+		local = *bound // closed before anybody asked; the interface is not known any more
 	}
 	a := &connAddrs{local: local.addr(c.network()), remote: c.remote.addr(c.network())}
-	if !c.addrs.CompareAndSwap(nil, a) {
+	if !c.addrs.CompareAndSwap(old, a) {
 		return c.addrs.Load()
 	}
 	return a

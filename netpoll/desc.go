@@ -80,7 +80,10 @@ type desc struct {
 	flags       atomic.Uint32
 	fd          int32 // constant until the last user closes it
 	kind        kind
-	raw         bool // the file is a pipe: reading and writing it never hold up
+	raw         bool   // the file is a pipe: reading and writing it never hold up
+	fresh       bool   // the connection has been accepted, and no hook has been started
+	ended       bool   // the last hook was started for another reason than bytes; loop-private
+	client      uint32 // hash of the peer's address; constant
 	loop        *engine.Loop
 	poller      registrar
 	token       uint64    // constant while registered
@@ -88,13 +91,12 @@ type desc struct {
 	hook        hook      // of OnReadable, see hook.go
 
 	mu        sync.Mutex // held for a few instructions, never while parked
-	queue     lockQueue  // guarded by mu
+	queue     lockQueue  // guarded by mu; once closed: of the one that waits in Close for the last user
 	deadlines *deadlines // pointer constant once set, guarded by mu
 
-	closer atomic.Pointer[engine.Waiter] // waits in Close for the last user
-	owner  owner                         // constant; nil in some tests
-	onFree func()                        // runs right before close(2); may be nil
-	hangup atomic.Pointer[func()]        // of Conn.OnHangup; the caller that swaps it out calls it
+	owner  owner                  // constant; nil in some tests
+	onFree func()                 // runs right before close(2); may be nil
+	hangup atomic.Pointer[func()] // of Conn.OnHangup; the caller that swaps it out calls it
 }
 
 // init makes d ready for use on loop l. Writing counts as worthwhile until a write

@@ -213,8 +213,8 @@ func TestSockaddr(t *testing.T) {
 		if want == "" {
 			want = "@"
 		}
-		if back := decode(&rsa, salen); back.path != want {
-			t.Errorf("path %q becomes %q", path, back.path)
+		if back := decode(&rsa, salen); back.path() != want {
+			t.Errorf("path %q becomes %q", path, back.path())
 		}
 	}
 }

@@ -17,9 +17,6 @@ import (
 type hook struct {
 	fn       func()
 	entrance *engine.Entrance // where it comes in, nil: nowhere
-	client   uint32           // hash of the peer's address; constant
-	fresh    bool             // the connection has been accepted, and no hook has been started
-	ended    bool             // the last was started for another reason than bytes; loop-private
 	ticket   engine.Ticket    // of its task while that waits at the entrance; loop-private
 }
 
@@ -58,7 +55,7 @@ func (c *Conn) StartAt(e *ressched.Entrance, fn func()) bool {
 	case e == nil:
 		on.Start(fn)
 	default:
-		on.StartAt((*engine.Entrance)(e), c.d.hook.client, 0, nil, fn)
+		on.StartAt((*engine.Entrance)(e), c.d.client, 0, nil, fn)
 	}
 	return true
 }
@@ -66,11 +63,11 @@ func (c *Conn) StartAt(e *ressched.Entrance, fn func()) bool {
 // Ended reports whether the function given to OnReadableAt was started for another reason than bytes
 // to read: the end of the stream, an error, the deadline or Close. It then has not come through
 // the entrance. It is for that function, and tells a likelihood: bytes may have come since.
-func (c *Conn) Ended() bool { return c.d.hook.ended }
+func (c *Conn) Ended() bool { return c.d.ended }
 
 // Client is a number for the host at the other end of an accepted connection, for
 // ressched.Entrance.EnterFrom; 0 if it has no address. Two hosts may have the same number.
-func (c *Conn) Client() uint32 { return c.d.hook.client }
+func (c *Conn) Client() uint32 { return c.d.client }
 
 func (d *desc) onReadable(e *engine.Entrance, fn func()) error {
 	return d.onReadableProbing(e, fn, d.peek)
@@ -156,8 +153,8 @@ func (d *desc) startHook(e *engine.Entrance, fn func()) {
 
 // start runs a hook as a new task of d's loop. Own loop only.
 func (d *desc) start(e *engine.Entrance, hook func()) {
-	if d.hook.ended = e == nil; !d.hook.ended {
-		d.loop.StartAt(e, d.hook.client, d.waited(e), &d.hook.ticket, hook)
+	if d.ended = e == nil; !d.ended {
+		d.loop.StartAt(e, d.client, d.waited(e), &d.hook.ticket, hook)
 		return
 	}
 	d.loop.Start(hook)
@@ -196,10 +193,10 @@ func (d *desc) interrupted(w *engine.Waiter) {
 // waited is how long the first bytes on d have been there if others wait at e, else 0: for as long the
 // connection has waited to be accepted, behind many others it may be. Of later bytes the poller tells at once.
 func (d *desc) waited(e *engine.Entrance) time.Duration {
-	if !d.hook.fresh {
+	if !d.fresh {
 		return 0
 	}
-	d.hook.fresh = false
+	d.fresh = false
 	if d.kind != kindTCP || d.loop.InLine(e) == 0 {
 		return 0
 	}

@@ -52,7 +52,7 @@ func ListenOn(fd int, shared bool) (*Listener, error) {
 	if err != nil {
 		return fail(err)
 	}
-	ln.d.owner = ln
+	ln.own()
 	ln.d.onFree = ln.leaveSocket
 	ln.d.flags.Store(ln.sharedFlags())
 	if err := ln.d.init(fd, kindStream, l, true); err != nil {

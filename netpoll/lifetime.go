@@ -36,8 +36,8 @@ const (
 // queued is the bit that says that others queue for the side's lock.
 func (sd side) queued() uint64 { return uint64(sd) << 2 }
 
-// lockQueue holds those that wait for a lock of one desc, first in, first out.
-type lockQueue struct{ head, tail *lockWaiter }
+// lockQueue holds those that wait for a lock of one desc, first in, first out: a ring.
+type lockQueue struct{ last *lockWaiter } // its next is the first
 
 type lockWaiter struct {
 	d       *desc
@@ -48,39 +48,45 @@ type lockWaiter struct {
 }
 
 func (q *lockQueue) push(e *lockWaiter) {
-	if q.tail == nil {
-		q.head = e
-	} else {
-		q.tail.next = e
+	if q.last == nil {
+		q.last = e
 	}
-	q.tail = e
+	e.next, q.last.next = q.last.next, e
+	q.last = e
 }
 
 // remove unlinks the first entry that match accepts.
 func (q *lockQueue) remove(match func(*lockWaiter) bool) *lockWaiter {
-	var prev *lockWaiter
-	for e := q.head; e != nil; prev, e = e, e.next {
-		if !match(e) {
+	for prev := q.last; prev != nil; prev = prev.next {
+		e := prev.next
+		switch {
+		case !match(e):
+			if e == q.last {
+				return nil
+			}
 			continue
+		case e == prev:
+			q.last = nil
+		case e == q.last:
+			q.last = prev
 		}
-		if prev == nil {
-			q.head = e.next
-		} else {
-			prev.next = e.next
-		}
-		if q.tail == e {
-			q.tail = prev
-		}
+		prev.next = e.next
 		e.next = nil
 		return e
 	}
 	return nil
 }
 
+// pop removes the first, nil if there is none.
+func (q *lockQueue) pop() *lockWaiter { return q.remove(func(*lockWaiter) bool { return true }) }
+
 func (q *lockQueue) has(sd side) bool {
-	for e := q.head; e != nil; e = e.next {
-		if e.sd == sd {
+	for e := q.last; e != nil; e = e.next {
+		if e.next.sd == sd {
 			return true
+		}
+		if e.next == q.last {
+			break
 		}
 	}
 	return false
@@ -262,10 +268,8 @@ func (d *desc) shut() error {
 	d.queue = lockQueue{}
 	d.life.And(^(readSide.queued() | writeSide.queued()))
 	d.mu.Unlock()
-	for e := q.head; e != nil; {
-		next := e.next // e belongs to its owner once woken
+	for e := q.pop(); e != nil; e = q.pop() {
 		e.w.Wake()
-		e = next
 	}
 	d.interrupted(d.read.interrupt())
 	d.giveUp()
@@ -279,21 +283,14 @@ func (d *desc) awaitFree() {
 		d.unuse() // the loop's own goroutine must not wait
 		return
 	}
-	w := engine.Self()
-	d.closer.Store(w)
+	e := &lockWaiter{d: d, w: engine.Self()}
+	d.mu.Lock()
+	d.queue.push(e)
+	d.mu.Unlock()
 	d.unuse()
-	w.Wait(engine.ReasonClose, (*waitFree)(d)) // cancelled or not, there is nothing to undo
-	w.Release()
+	e.w.Wait(engine.ReasonClose, e) // cancelled or not, there is nothing to undo
+	e.w.Release()
 }
-
-// A waitFree is a desc whose last user is waited for.
-type waitFree desc
-
-// Withdraw implements engine.WaitPoint.
-func (d *waitFree) Withdraw(w *engine.Waiter) bool { return d.closer.CompareAndSwap(w, nil) }
-
-// DescribeWait implements engine.WaitDescriber.
-func (d *waitFree) DescribeWait() string { return (*desc)(d).DescribeWait() }
 
 // free closes the fd. Its caller was the last user.
 func (d *desc) free() {
@@ -313,8 +310,11 @@ func (d *desc) free() {
 		sysClose(d.fd)
 	}
 	fdFreed()
-	if w := d.closer.Swap(nil); w != nil {
-		w.Wake()
+	d.mu.Lock()
+	closer := d.queue.pop()
+	d.mu.Unlock()
+	if closer != nil {
+		closer.w.Wake()
 	}
 }
 

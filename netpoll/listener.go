@@ -24,9 +24,10 @@ import (
 // several loops. Its methods may be called from any goroutine.
 type Listener struct {
 	d       desc
-	network string   // constant: "tcp" or "unix"
-	local   sockaddr // constant
-	family  int      // constant: of the socket
+	network string    // constant: "tcp" or "unix"
+	local   sockaddr  // constant
+	addrs   connAddrs // constant; see there
+	family  int       // constant: of the socket
 	cfg     ListenConfig
 	adopted bool // constant: somebody else has made the socket
 	shared  bool // constant: and goes on listening
@@ -164,7 +165,7 @@ func (lc ListenConfig) setUp(fd int, l *engine.Loop, sa sockaddr, family int, v6
 		ln.network = "unix"
 		ln.unlink = sa.file() != ""
 	}
-	ln.d.owner = ln
+	ln.own()
 	ln.d.onFree = ln.leaveSocket
 	if family != unix.AF_UNIX {
 		ln.d.flags.Store(flagListens)
@@ -184,7 +185,7 @@ func (ln *Listener) removeFile() {
 	defer ln.mu.Unlock()
 	if ln.unlink {
 		ln.unlink = false
-		unix.Unlink(ln.local.path)
+		unix.Unlink(ln.local.path())
 	}
 }
 
@@ -194,6 +195,12 @@ func (ln *Listener) SetUnlinkOnClose(unlink bool) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	ln.unlink = unlink && ln.local.file() != ""
+}
+
+// own is called once local is known.
+func (ln *Listener) own() {
+	ln.d.owner = ln
+	ln.addrs.bound = &ln.local
 }
 
 // describe names it in dumps of what tasks wait for.
@@ -295,8 +302,8 @@ func (ln *Listener) accept(owner func() *engine.Loop) (*Conn, error) {
 			c.remote.ip = netip.IPv6Unspecified()
 		}
 	}
-	c.bound = &ln.local
-	c.d.hook.client, c.d.hook.fresh = c.remote.client(), true
+	c.addrs.Store(&ln.addrs)
+	c.d.client, c.d.fresh = c.remote.client(), true
 	ln.d.pace(own, 0) // not before fd belongs to somebody: the turn of others may be the end of the task
 	return c, nil
 }

@@ -317,7 +317,8 @@ func TestTable(t *testing.T) {
 	}
 	// The generation skips zero when it wraps.
 	d := new(desc)
-	tab.entry(tab.free[len(tab.free)-1]).generation = 1<<32 - 1
+	c, at := tab.entry(tab.free[len(tab.free)-1])
+	c.generation[at] = 1<<32 - 1
 	must(t, tab.add(d, ok))
 	if d.token>>32 != 1 {
 		t.Errorf("generation after the last is %d, want 1", d.token>>32)

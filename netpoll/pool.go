@@ -116,7 +116,7 @@ func (p *Pool) of(l *engine.Loop) *restingConns {
 // lend notes that c is in use. Caller holds mu.
 func (p *Pool) lend(c net.Conn) {
 	if own := lentConn(c); own != nil {
-		own.lender.Store(p)
+		own.addresses().lender.Store(p)
 		return
 	}
 	if p.out == nil {
@@ -128,7 +128,7 @@ func (p *Pool) lend(c net.Conn) {
 // takeBack ends what lend has begun, and reports whether that was so. Caller holds mu.
 func (p *Pool) takeBack(c net.Conn) bool {
 	if own := lentConn(c); own != nil {
-		return own.lender.CompareAndSwap(p, nil)
+		return own.addresses().lender.CompareAndSwap(p, nil)
 	}
 	_, ok := p.out[c]
 	delete(p.out, c)

@@ -207,7 +207,7 @@ func (ln *Listener) share(l *engine.Loop) (*Listener, error) {
 	}
 	ln.d.flags.Or(flagShared)
 	c := &Listener{network: ln.network, local: ln.local, family: ln.family, cfg: ln.cfg, copied: true}
-	c.d.owner = c
+	c.own()
 	c.d.flags.Store(ln.sharedFlags())
 	if err := c.d.init(fd, kindStream, l, true); err != nil {
 		unix.Close(fd)

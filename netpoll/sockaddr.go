@@ -20,8 +20,19 @@ type sockaddr struct {
 	ip     netip.Addr // without zone; the zero value is the wildcard of the family
 	scope  uint32     // IPv6 scope id
 	port   uint16
-	family uint16 // unix.AF_*
-	path   string // AF_UNIX; an abstract name begins with @
+	family uint16  // unix.AF_*
+	name   *string // AF_UNIX, see path; nil: none
+}
+
+// unnamed is the path of a unix socket that is bound to none.
+var unnamed = "@"
+
+// path is the name of a unix socket, "" if it has none; an abstract one begins with @.
+func (sa *sockaddr) path() string {
+	if sa.name == nil {
+		return ""
+	}
+	return *sa.name
 }
 
 func ipSockaddr(ap netip.AddrPort) sockaddr {
@@ -39,10 +50,11 @@ func (sa *sockaddr) wildcard() bool { return !sa.ip.IsValid() || sa.ip.IsUnspeci
 
 // file is the path of the file of a unix socket bound to sa, "" if it has none.
 func (sa *sockaddr) file() string {
-	if sa.family != unix.AF_UNIX || sa.path == "" || sa.path[0] == '@' {
+	path := sa.path()
+	if path == "" || path[0] == '@' {
 		return ""
 	}
-	return sa.path
+	return path
 }
 
 var loopback6 = netip.IPv6Loopback()
@@ -52,7 +64,7 @@ func unixSockaddr(path string) sockaddr {
 	if path != "" && path[0] == 0 {
 		path = "@" + path[1:]
 	}
-	return sockaddr{family: unix.AF_UNIX, path: path}
+	return sockaddr{family: unix.AF_UNIX, name: &path}
 }
 
 // port in network byte order.
@@ -117,13 +129,14 @@ func (sa *sockaddr) encode(rsa *unix.RawSockaddrAny, family int) (uint32, error)
 func (sa *sockaddr) encodeUnix(rsa *unix.RawSockaddrAny) (uint32, error) {
 	p := (*unix.RawSockaddrUnix)(unsafe.Pointer(rsa))
 	*p = unix.RawSockaddrUnix{Family: unix.AF_UNIX}
-	n := len(sa.path)
-	abstract := n > 0 && sa.path[0] == '@'
+	path := sa.path()
+	n := len(path)
+	abstract := n > 0 && path[0] == '@'
 	if n > len(p.Path) || n == len(p.Path) && !abstract {
 		return 0, unix.EINVAL
 	}
 	for i := range n {
-		p.Path[i] = int8(sa.path[i])
+		p.Path[i] = int8(path[i])
 	}
 	size := uint32(2 + n)
 	if abstract {
@@ -156,7 +169,7 @@ func decode(rsa *unix.RawSockaddrAny, salen uint32) sockaddr {
 		}
 		switch {
 		case len(name) == 0:
-			name = append(name, '@')
+			return sockaddr{family: unix.AF_UNIX, name: &unnamed}
 		case name[0] == 0:
 			name[0] = '@'
 		default:
@@ -187,7 +200,7 @@ func (sa *sockaddr) addr(network string) net.Addr {
 	case sa.family == 0:
 		return nil
 	case sa.family == unix.AF_UNIX:
-		return &net.UnixAddr{Name: sa.path, Net: network}
+		return &net.UnixAddr{Name: sa.path(), Net: network}
 	case network[0] == 'u':
 		return net.UDPAddrFromAddrPort(sa.addrPort())
 	}
@@ -199,7 +212,7 @@ func (sa *sockaddr) String() string {
 	case sa.family == 0:
 		return "?"
 	case sa.family == unix.AF_UNIX:
-		return sa.path
+		return sa.path()
 	case !sa.ip.IsValid():
 		return ":" + strconv.Itoa(int(sa.port))
 	}

@@ -16,7 +16,7 @@ var errPollerClosed = errors.New("netpoll: the poller is closed")
 // and is dropped. Tokens are never zero.
 //
 // Finding takes no lock. The table grows to the largest number of descriptors that were
-// registered at once (at most RLIMIT_NOFILE) and keeps 16 bytes for each.
+// registered at once (at most RLIMIT_NOFILE) and keeps 12 bytes for each.
 type table struct {
 	chunks atomic.Pointer[[]*tableChunk] // replaced as a whole, under mu
 	active atomic.Int64                  // descriptors registered
@@ -29,11 +29,10 @@ type table struct {
 
 const tableChunkSize = 256
 
-type tableChunk [tableChunkSize]tableEntry
-
-type tableEntry struct {
-	d          atomic.Pointer[desc]
-	generation uint32 // guarded by table.mu
+// With what the allocator adds, it just fits one of its size classes.
+type tableChunk struct {
+	d          [tableChunkSize]atomic.Pointer[desc]
+	generation [tableChunkSize]uint32 // guarded by table.mu
 }
 
 // add gives d a token and calls arm, which tells the kernel; if that fails, d is not
@@ -55,14 +54,14 @@ func (t *table) add(d *desc, arm func() error) error {
 		}
 		t.used++
 	}
-	e := t.entry(i)
-	if e.generation++; e.generation == 0 {
-		e.generation = 1
+	c, at := t.entry(i)
+	if c.generation[at]++; c.generation[at] == 0 {
+		c.generation[at] = 1
 	}
-	d.token = uint64(e.generation)<<32 | uint64(i)
-	e.d.Store(d)
+	d.token = uint64(c.generation[at])<<32 | uint64(i)
+	c.d[at].Store(d)
 	if err := arm(); err != nil {
-		e.d.Store(nil)
+		c.d[at].Store(nil)
 		t.free = append(t.free, i)
 		return err
 	}
@@ -80,21 +79,22 @@ func (t *table) grow() {
 	t.chunks.Store(&chunks)
 }
 
-func (t *table) entry(i uint32) *tableEntry {
+// entry returns where slot i is; nil: nowhere.
+func (t *table) entry(i uint32) (c *tableChunk, at uint32) {
 	chunks := t.chunks.Load()
 	if chunks == nil || i/tableChunkSize >= uint32(len(*chunks)) {
-		return nil
+		return nil, 0
 	}
-	return &(*chunks)[i/tableChunkSize][i%tableChunkSize]
+	return (*chunks)[i/tableChunkSize], i % tableChunkSize
 }
 
 // find returns the descriptor of a token, nil if it is not registered any more.
 func (t *table) find(token uint64) *desc {
-	e := t.entry(uint32(token))
-	if e == nil {
+	c, at := t.entry(uint32(token))
+	if c == nil {
 		return nil
 	}
-	if d := e.d.Load(); d != nil && d.token == token {
+	if d := c.d[at].Load(); d != nil && d.token == token {
 		return d
 	}
 	return nil
@@ -104,11 +104,11 @@ func (t *table) find(token uint64) *desc {
 func (t *table) remove(d *desc, disarm func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.entry(uint32(d.token))
-	if e == nil || e.d.Load() != d {
+	c, at := t.entry(uint32(d.token))
+	if c == nil || c.d[at].Load() != d {
 		return
 	}
-	e.d.Store(nil)
+	c.d[at].Store(nil)
 	t.free = append(t.free, uint32(d.token))
 	t.active.Add(-1)
 	disarm()
@@ -121,8 +121,8 @@ func (t *table) each(f func(*desc)) {
 		return
 	}
 	for _, c := range *chunks {
-		for i := range c {
-			if d := c[i].d.Load(); d != nil {
+		for i := range c.d {
+			if d := c.d[i].Load(); d != nil {
 				f(d)
 			}
 		}

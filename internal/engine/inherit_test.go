@@ -287,7 +287,8 @@ func TestResetTask(t *testing.T) {
 	v := reflect.ValueOf(&used).Elem()
 	used.fixed, used.recycle, used.cancelled, used.notified = true, true, true, true
 	used.why, used.state, used.node, used.startsAt, used.id = ReasonRead, stateFinished, 7, 1, 9
-	used.wait.tag, used.wait.task, used.fn = 3, &used, func() {}
+	used.wait.tag, used.wait.task = 3, &used
+	used.code = 1
 	used.extend().kind = 7
 	used.awaited.Store(1)
 	used.reset()

@@ -27,9 +27,10 @@ type Tally struct {
 //	           │    ◀────╮        ▲
 //	           ╰──────▶ waiting ──╯
 type Seat struct {
-	State uint8  // SeatFree, ...
-	ID    NodeID // where it waits or last waited
-	Since uint64 // cycles: when it began to wait, to be ready, or to run
+	State uint8    // SeatFree, ...
+	Own   [3]uint8 // the observer's own
+	ID    NodeID   // where it waits or last waited
+	Since uint64   // cycles: when it began to wait, to be ready, or to run
 }
 
 // SeatOf takes apart the first word of a Seat, which others may have read while the loop wrote it.

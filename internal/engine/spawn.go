@@ -88,14 +88,15 @@ func (rt *Runtime) Go(fn func()) *Task {
 
 // spawn makes a task. from is the loop on which the caller runs, or nil.
 func (rt *Runtime) spawn(from *Loop, o Options, fn func()) (*Task, error) {
-	t := &Task{fn: fn, state: stateQueued}
+	t := &Task{state: stateQueued}
 	t.wait.task = t
+	t.toRun(fn)
+	if o.inner != nil {
+		t.code = reflect.ValueOf(o.inner).Pointer()
+	}
 	if o.Name != "" || o.Dropped != nil || o.Priority != 0 {
 		e := t.extend()
 		e.name, e.dropped, e.priority = o.Name, o.Dropped, clampPriority(o.Priority)
-		if o.inner != nil {
-			e.code = reflect.ValueOf(o.inner).Pointer()
-		}
 	}
 	s := o.scope
 	if s == nil {
@@ -142,7 +143,7 @@ func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
 
 // drop ends t, which will never start.
 func (l *Loop) drop(t *Task) {
-	t.state = stateFinished
+	t.state, t.on = stateFinished, nil
 	l.rt.books.dropped.Add(1)
 	if s := t.extra().scope; s != nil {
 		s.remove(t)
@@ -177,7 +178,7 @@ func (l *Loop) newStart(fn func()) *Task {
 	}
 	t.wait.task = t
 	t.recycle = true
-	t.fn = fn
+	t.toRun(fn)
 	l.number(t)
 	return t
 }

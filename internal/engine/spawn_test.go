@@ -44,6 +44,28 @@ func TestGoOnRunsWhereItIsTold(t *testing.T) {
 	})
 }
 
+// As a goroutine does.
+func TestTaskLetsGoOfWhatItsFunctionNoLongerUses(t *testing.T) {
+	rt := newRuntime(t, 1)
+	var open WaitGroup
+	open.Add(1)
+	var gone atomic.Bool
+	start := func(captured *[1 << 10]byte) *Task {
+		runtime.AddCleanup(captured, func(gone *atomic.Bool) { gone.Store(true) }, &gone)
+		return rt.Go(func() {
+			captured[0]++
+			open.Wait()
+		})
+	}
+	waits := start(new([1 << 10]byte))
+	testenv.Until(t, "what the function has captured is collected", func() bool {
+		runtime.GC()
+		return gone.Load()
+	})
+	open.Done()
+	testenv.Check(t, waits.Join())
+}
+
 func TestCurrentByKindOfCaller(t *testing.T) {
 	rt := newRuntime(t, 2)
 	if Current() != nil || CurrentLoop() != nil || Err() != nil || Context() != context.Background() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -74,8 +73,8 @@ type Task struct {
 	node      NodeID
 
 	loop *Loop     // fixed once started
-	on   WaitPoint // what it waits for while parked, or nil
-	fn   func()    // what it runs
+	on   WaitPoint // what it waits for while parked, or nil; before the start: what it is to run, see toRun
+	code uintptr   // of the function that names it; fixed before the start
 
 	allPrev, allNext *Task // in Loop.tasks
 	ext              atomic.Pointer[extension]
@@ -87,7 +86,6 @@ type Task struct {
 // before the start.
 type extension struct {
 	name     string
-	code     uintptr     // of the function that names the task; 0: its own
 	scope    *scope      // whose context cancels the task, or nil
 	index    int32       // in scope.in; guarded by scope.mu
 	priority int8        // loop-private once started
@@ -137,7 +135,7 @@ func (t *Task) reset() {
 	t.state, t.why, t.node = stateQueued, ReasonNone, 0
 	t.notified, t.cancelled, t.fixed, t.recycle = false, false, false, false
 	t.watch, t.startsAt = 0, 0
-	t.fn = nil
+	t.code = 0
 	if e := t.ext.Load(); e != nil {
 		*e = extension{} // what starts such tasks needs it again
 	}
@@ -149,13 +147,20 @@ func (t *Task) ID() uint64 { return t.id }
 
 // Name is the name given to the task, else that of its function. It does not change
 // after the start.
-func (t *Task) Name() string {
-	e := t.extra()
-	if e.code != 0 {
-		return nameOf(e.name, e.code)
-	}
-	return nameOf(e.name, reflect.ValueOf(t.fn).Pointer())
-}
+func (t *Task) Name() string { return nameOf(t.extra().name, t.code) }
+
+// toRun is the function of a task that has not started. The task lets go of it then: what a function has captured
+// lives for as long as it uses that, as with a goroutine.
+type toRun func()
+
+// Withdraw implements WaitPoint; it is not called.
+func (toRun) Withdraw(*Waiter) bool { return false }
+
+// toRun has t run fn.
+func (t *Task) toRun(fn func()) { t.on, t.code = toRun(fn), codeOf(&fn) }
+
+// codeOf is where the code of a function begins.
+func codeOf(fn *func()) uintptr { return **(**uintptr)(unsafe.Pointer(fn)) }
 
 // nameOf is given, or else the name of the function with that code: without the folders of its package, and
 // without what the compiler puts behind that of a method value.
@@ -178,12 +183,9 @@ func (l *Loop) taskAt(step uint64) (name string, at NodeID) {
 	if t == nil {
 		return "", NodeNone
 	}
-	given, code, id, at := "", uintptr(0), t.id, t.node
+	given, code, id, at := "", t.code, t.id, t.node
 	if e := *(**extension)(unsafe.Pointer(&t.ext)); e != nil {
-		given, code = e.name, e.code
-	}
-	if fn := t.fn; fn != nil && code == 0 {
-		code = **(**uintptr)(unsafe.Pointer(&fn))
+		given = e.name
 	}
 	if coro.Peek(uintptr(unsafe.Pointer(&l.switches))) != step {
 		return "", NodeNone

@@ -197,21 +197,23 @@ func (w *worker) runTasks(l *Loop) (again bool) {
 		if l.base == 0 {
 			l.base = coro.Depth()
 		}
-		if err := w.begins(l); err == nil {
-			w.task.fn()
+		if fn := w.begins(l); fn != nil {
+			fn()
 			w.ended(l, nil)
 		} else {
-			w.ended(l, err)
+			w.ended(l, ErrShutdown)
 		}
 	}
 	return false
 }
 
-// begins is called when the task of w starts. It returns ErrShutdown if it is not to run any more.
+// begins is called when the task of w starts, and returns what it is to run; nil if it is not to run any more.
 //
 //go:noinline
-func (w *worker) begins(l *Loop) error {
+func (w *worker) begins(l *Loop) func() {
 	t := w.task
+	fn := t.on.(toRun)
+	t.on = nil
 	if l.overrun.Load() != 0 {
 		l.overrun.Store(0)
 	}
@@ -223,12 +225,12 @@ func (w *worker) begins(l *Loop) error {
 	}
 	t.cancelled = t.endedContext() != nil
 	if !l.unwinding {
-		return nil
+		return fn
 	}
 	if dropped := t.extra().dropped; dropped != nil {
 		dropped()
 	}
-	return ErrShutdown
+	return nil
 }
 
 // ended is called when the function of the task of w has returned.

@@ -55,7 +55,8 @@ func (g *Graph) Expect(bytes uint64) { g.expected.Store(bytes) }
 
 // enter is called when a task comes to an entrance, from a node. There must be room for a gauge.
 func (s *shard) enter(o *note, from *node) {
-	again := from.entrance && o.metered > 0 // now it waits there
+	g := s.gaugeOf(o)
+	again := from.entrance && g != nil && g.metered > 0 // now it waits there
 	s.leave(o)
 	if again {
 		s.watch(o)
@@ -74,18 +75,15 @@ func (s *shard) enter(o *note, from *node) {
 	}
 }
 
-func (s *shard) watch(o *note) {
-	o.metered = meteredSteps
-	s.gaugeOf(o)
-}
+func (s *shard) watch(o *note) { s.giveGauge(o).metered = meteredSteps }
 
 // leave is called when a task has done what it came in for.
 func (s *shard) leave(o *note) {
-	o.metered = 0
-	if o.gauge == 0 {
+	g := s.gaugeOf(o)
+	if g == nil {
 		return
 	}
-	g := s.gaugeOf(o)
+	g.metered = 0
 	if g.holds != 0 {
 		s.meter.stats.tasks--
 		s.meter.stats.bytes -= g.holds
@@ -97,7 +95,7 @@ func (s *shard) leave(o *note) {
 // holds is called when a task that is watched has allocated d bytes in a step.
 func (s *shard) holds(o *note, d uint64) {
 	g := s.gaugeOf(o)
-	o.metered--
+	g.metered--
 	if g.holds == 0 {
 		s.meter.stats.tasks++
 	}

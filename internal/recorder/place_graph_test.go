@@ -189,8 +189,8 @@ func TestMemoryOfNodesAndEdges(t *testing.T) {
 	if n := recorder.SizeOfEdge; n > 640 {
 		t.Errorf("an edge takes %d bytes for each loop, want at most 640", n)
 	}
-	if n := recorder.SizeOfNote; n > 24 {
-		t.Errorf("a note has %d bytes, want at most 24", n)
+	if n := recorder.SizeOfNote; n > 16 {
+		t.Errorf("a note has %d bytes, want at most 16", n)
 	}
 	if n := unsafe.Sizeof(bgraph.Frame{}); n > 64 {
 		t.Errorf("a Frame has %d bytes", n)

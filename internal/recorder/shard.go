@@ -152,13 +152,16 @@ func (s *shard) Parked(t *engine.Task, why engine.Reason, print uint64) engine.N
 	if why.Waits() {
 		o.State = engine.SeatWaiting
 	}
+	quiet := false
 	if due := s.due(); due > 0 || to.Arrivals <= learning {
 		s.gauges.reserve(1)
 		s.time(o, due, to.Arrivals <= learning)
-	} else if o.metered > 0 {
-		o.measured = true
+	} else if g := s.gaugeOf(o); g != nil && g.metered > 0 {
+		g.measured = true
+	} else {
+		quiet = true
 	}
-	t.Quiet(!o.measured)
+	t.Quiet(quiet)
 	return to.ID
 }
 
@@ -169,7 +172,7 @@ func (s *shard) at(t *engine.Task) *node { return nodeOf(s.tally.Spots[t.Node()]
 func (s *shard) ended(o *note, h *engine.Hop) {
 	s.tally.Last, s.tally.Now = h, 0
 	h.Count++
-	if o.measured || s.loop.Moves() != s.tally.Moves {
+	if s.measures(o) || s.loop.Moves() != s.tally.Moves {
 		s.endStep(o, edgeOf(h))
 	}
 }
@@ -211,13 +214,13 @@ func (s *shard) time(o *note, counts uint8, isFirst bool) {
 	o.Since = s.tally.Now
 }
 
-// timed calls nothing, see gaugeOf.
+// timed calls nothing, see giveGauge.
 func (s *shard) timed(o *note, counts uint8, isFirst bool) {
 	if isFirst {
 		counts = 1
 	}
-	o.measured, o.timed = true, true
-	g := s.gaugeOf(o)
+	g := s.giveGauge(o)
+	g.measured, g.timed = true, true
 	g.first, g.counts = isFirst, counts
 }
 
@@ -227,13 +230,13 @@ func (s *shard) endStep(o *note, e *edge) {
 	if s.loop.Moves() != s.tally.Moves {
 		s.settle(e)
 	}
-	if !o.measured {
+	g := s.gaugeOf(o)
+	if g == nil || !g.measured {
 		return
 	}
-	o.measured = false
-	g := s.gaugeOf(o)
-	if o.timed {
-		o.timed = false
+	g.measured = false
+	if g.timed {
+		g.timed = false
 		s.tally.Now = coro.Cycles()
 		ns := s.nanos(s.tally.Now - o.Since)
 		s.blocks.reserve(1)
@@ -306,8 +309,8 @@ func (s *shard) Crossed(t *engine.Task, from engine.NodeID, loop int) {
 func (s *shard) Ready(t *engine.Task) {
 	o := noteOf(t)
 	o.State = engine.SeatReady
-	if o.timed {
-		s.gaugeOf(o).ready = coro.Cycles()
+	if g := s.gaugeOf(o); g != nil && g.timed {
+		g.ready = coro.Cycles()
 	}
 }
 
@@ -318,7 +321,7 @@ func (s *shard) Resumed(t *engine.Task) {
 		o = s.begin(t)
 	}
 	at := s.at(t)
-	if o.measured {
+	if s.measures(o) {
 		s.endWait(o, at)
 	}
 	at.Departures++
@@ -327,7 +330,8 @@ func (s *shard) Resumed(t *engine.Task) {
 
 // endWait records the times of a wait, and begins to measure the step after it.
 func (s *shard) endWait(o *note, at *node) {
-	if !o.timed {
+	g := s.gaugeOf(o)
+	if !g.timed {
 		s.beginHeap(o)
 		return
 	}
@@ -335,7 +339,7 @@ func (s *shard) endWait(o *note, at *node) {
 	if now == 0 {
 		now = coro.Cycles()
 	}
-	since, g := o.Since, s.gaugeOf(o)
+	since := o.Since
 	s.blocks.reserve(2)
 	if o.State == engine.SeatReady {
 		s.measured(&at.stats.wait, s.nanos(g.ready-since), g)
@@ -345,7 +349,7 @@ func (s *shard) endWait(o *note, at *node) {
 		s.measured(&at.stats.ready, s.nanos(now-since), g)
 	}
 	o.Since = coro.Cycles() // what it took to record the wait is no part of the step
-	if s.heapIn--; s.heapIn <= 0 || g.first || o.metered > 0 {
+	if s.heapIn--; s.heapIn <= 0 || g.first || g.metered > 0 {
 		s.beginHeap(o)
 	}
 }
@@ -362,11 +366,13 @@ func (s *shard) begin(t *engine.Task) *note {
 	start := nodeOf(s.tally.Spots[idStart])
 	start.Arrivals++
 	*o = note{Seat: engine.Seat{ID: idStart, Since: s.tally.Turn}}
-	if due := s.due(); due > 0 || start.Arrivals <= learning {
+	due := s.due()
+	quiet := due == 0 && start.Arrivals > learning
+	if !quiet {
 		s.gauges.reserve(1)
 		s.timed(o, due, start.Arrivals <= learning)
 	}
-	t.Quiet(!o.measured)
+	t.Quiet(quiet)
 	return o
 }
 
@@ -400,22 +406,23 @@ func (s *shard) beginHeap(o *note) {
 
 // readHeap reads how much has been allocated, now or as soon as the observer has returned.
 func (s *shard) readHeap(o *note, e *edge) {
+	counts := s.gaugeOf(o).metered > 0
 	if s.g.Allocated == nil && coro.Headroom() < enoughStack {
-		s.reading.o, s.reading.e, s.reading.counts = o, e, o.metered > 0
+		s.reading.o, s.reading.e, s.reading.counts = o, e, counts
 		s.loop.Aside(s.reading.read)
 		return
 	}
-	s.haveRead(o, e, o.metered > 0, s.allocated())
+	s.haveRead(o, e, counts, s.allocated())
 }
 
 // haveRead notes how much had been allocated when a step of o began, or what it has allocated when it ends along e.
 func (s *shard) haveRead(o *note, e *edge, counts bool, allocated uint64) {
+	g := s.gaugeOf(o)
 	if e == nil {
-		s.gaugeOf(o).heap = allocated
+		g.heap = allocated
 		o.Since = coro.Cycles()
 		return
 	}
-	g := s.gaugeOf(o)
 	d := allocated - g.heap
 	g.heap = 0
 	e.stats.heapN++
@@ -426,7 +433,7 @@ func (s *shard) haveRead(o *note, e *edge, counts bool, allocated uint64) {
 	s.meter.stats.most = max(s.meter.stats.most, g.held, d)
 	e.stats.heap.addOf(float64(d), e.stats.heapN, heapWeight)
 	s.tally.Now = coro.Cycles()
-	if o.timed { // the wait that has begun meanwhile
+	if g.timed { // the wait that has begun meanwhile
 		o.Since = s.tally.Now
 	}
 	s.release(o)
