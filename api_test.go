@@ -41,18 +41,15 @@ var pages = []struct {
 func TestTheAPIIsAFewPages(t *testing.T) {
 	for _, p := range pages {
 		fset := token.NewFileSet()
-		paths, err := filepath.Glob(p.of + "/*.go")
-		testenv.Must(t, err)
+		paths := testenv.Need(filepath.Glob(p.of + "/*.go"))(t)
 		var files []*ast.File
 		for _, path := range paths {
 			if !strings.HasSuffix(path, "_test.go") {
-				f, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
-				testenv.Must(t, err)
+				f := testenv.Need(parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution))(t)
 				files = append(files, f)
 			}
 		}
-		page, err := doc.NewFromFiles(fset, files, "github.com/capriccio-go/capriccio/"+p.of)
-		testenv.Must(t, err)
+		page := testenv.Need(doc.NewFromFiles(fset, files, "github.com/capriccio-go/capriccio/"+p.of))(t)
 		names, methods := 0, 0
 		values := func(all []*doc.Value) {
 			for _, v := range all {

@@ -37,8 +37,7 @@ func BenchmarkDefault(b *testing.B) {
 					if system == "bare" {
 						options = append(options, capriccio.WithoutGraph())
 					}
-					rt, err := capriccio.New(options...)
-					testenv.Must(b, err)
+					rt := testenv.Need(capriccio.New(options...))(b)
 					defer rt.Close()
 					testenv.Check(b, rt.Go(func() { op.run(b, tasks) }).Join())
 					b.StopTimer()

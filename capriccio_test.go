@@ -47,11 +47,8 @@ func TestEnvironmentIsUsedAndOptionsGoBefore(t *testing.T) {
 	t.Setenv(EnvPoller, "poll")
 	t.Setenv(EnvSched, "fifo")
 	for want, opts := range map[int][]Option{3: nil, 2: {WithLoops(2)}} {
-		rt, err := New(opts...)
-		testenv.Must(t, err)
-		if rt.Loops() != want {
-			t.Errorf("%d loops, want %d", rt.Loops(), want)
-		}
+		rt := testenv.Need(New(opts...))(t)
+		testenv.Equal(t, rt.Loops(), want, "loops")
 		testenv.Check(t, rt.Close())
 	}
 }
@@ -59,23 +56,18 @@ func TestEnvironmentIsUsedAndOptionsGoBefore(t *testing.T) {
 // TestSpareLoops: there are more loops than processors only where those may become more.
 func TestSpareLoops(t *testing.T) {
 	for _, c := range []struct{ procs, all, want int }{{2, 2, 0}, {2, 64, 6}, {2, 4, 2}, {16, 64, 48}, {1, 1, 0}, {8, 4, 0}} {
-		if n := spareLoops(c.procs, c.all); n != c.want {
-			t.Errorf("%d of %d processors: %d loops to spare, want %d", c.procs, c.all, n, c.want)
-		}
+		testenv.Equal(t, spareLoops(c.procs, c.all), c.want, "%d of %d processors: N loops to spare", c.procs, c.all)
 	}
 	for value, want := range map[string]int{"": spareLoops(runtime.GOMAXPROCS(0), runtime.NumCPU()), "1": 0} {
 		var o options
 		testenv.Must(t, o.readEnv(func(key string) (string, bool) { return map[string]string{"GOMAXPROCS": value}[key], true }))
-		if o.cfg.Spare != want {
-			t.Errorf("GOMAXPROCS=%q: %d loops to spare, want %d", value, o.cfg.Spare, want)
-		}
+		testenv.Equal(t, o.cfg.Spare, want, "GOMAXPROCS=%q: N loops to spare", value)
 	}
 }
 
 func TestDefaultScheduler(t *testing.T) {
 	policy := func(opts ...Option) string {
-		rt, err := New(append(opts, WithLoops(1))...)
-		testenv.Must(t, err)
+		rt := testenv.Need(New(append(opts, WithLoops(1))...))(t)
 		defer rt.Close()
 		s := Snapshot(rt)
 		if s == nil {
@@ -87,19 +79,13 @@ func TestDefaultScheduler(t *testing.T) {
 		return "none"
 	}
 	t.Setenv(EnvSched, "")
-	if got := policy(); got != "resource" {
-		t.Errorf("by default: %s", got)
-	}
+	testenv.Equal(t, policy(), "resource", "by default")
 	if got := policy(WithoutGraph()); got != "no graph" { // and the scheduler does without
 		t.Errorf("without graph: %s", got)
 	}
 	t.Setenv(EnvSched, "cohort")
-	if got := policy(); got != "cohort" {
-		t.Errorf("from the environment: %s", got)
-	}
-	if got := policy(WithScheduler("fifo")); got != "none" {
-		t.Errorf("fifo: %s", got)
-	}
+	testenv.Equal(t, policy(), "cohort", "from the environment")
+	testenv.Equal(t, policy(WithScheduler("fifo")), "none", "fifo")
 }
 
 // Whether work is refused under overload is the program's or the operator's choice.
@@ -132,9 +118,7 @@ func TestRunReturnsTheErrorOfMain(t *testing.T) {
 	want := errors.New("no")
 	before := runtime.NumGoroutine()
 	err := Run(context.Background(), func(context.Context) error { return want }, WithLoops(1), WithoutSignals())
-	if !errors.Is(err, want) {
-		t.Errorf("Run returned %v", err)
-	}
+	testenv.ErrorIs(t, err, want, "Run")
 	testenv.WaitGoroutines(t, before)
 }
 
@@ -145,9 +129,7 @@ func TestRunInATaskIsAnErrorAtOnce(t *testing.T) {
 			return nil
 		})
 	})
-	if err == nil || !strings.Contains(err.Error(), "Run was called by a task") {
-		t.Errorf("Run in a task returned %v", err)
-	}
+	testenv.ErrorSays(t, err, "Run was called by a task", "Run in a task")
 }
 
 // A signal ends the waits of main. That it says so is no error of Run; another error is.
@@ -179,7 +161,5 @@ func TestRunTellsOfTheEndOfItsContext(t *testing.T) {
 		cancel()
 		return task.Sleep(time.Hour)
 	}, WithLoops(1))
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("Run returned %v, want context.Canceled", err)
-	}
+	testenv.ErrorIs(t, err, context.Canceled, "Run")
 }

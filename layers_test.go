@@ -157,9 +157,7 @@ func TestImportsFollowTheLayers(t *testing.T) {
 // a library for profiles with it.
 func TestTheRootPackageIsLight(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
+	testenv.Must(t, err, "go list")
 	deps := strings.Fields(string(out))
 	if !slices.Contains(deps, module+"/bgraph") {
 		t.Fatalf("go list names %d packages, and not %s/bgraph", len(deps), module)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
@@ -94,9 +95,7 @@ func TestWhatBelongsToALoopAfterANativeWait(t *testing.T) {
 		if err := goAway(); err != nil {
 			return err
 		}
-		if per.Get() != own {
-			t.Error("a PerLoop has another value after a native wait")
-		}
+		testenv.Equal(t, per.Get(), own, "a PerLoop has another value after a native wait")
 		on := task.NewChan[*engine.Loop](0)
 		for range 2 * home.Runtime().Loops() { // one after the other, if it is not this one
 			if err := goAway(); err != nil {

@@ -17,10 +17,8 @@ import (
 
 // The servers that the README shows compile, and exit with 0 on Ctrl-C.
 func TestReadmeServersStop(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	testenv.Must(t, err)
-	here, err := os.Getwd()
-	testenv.Must(t, err)
+	text := testenv.Need(os.ReadFile("README.md"))(t)
+	here := testenv.Need(os.Getwd())(t)
 	anyPort := regexp.MustCompile(`127\.0\.0\.1:\d+`)
 	servers := 0
 	for i, block := range strings.Split(string(text), "```go\npackage main\n")[1:] {
@@ -30,8 +28,7 @@ func TestReadmeServersStop(t *testing.T) {
 		code = anyPort.ReplaceAllString("package main\n"+code, "127.0.0.1:0")
 		testenv.Must(t, os.WriteFile(source, []byte(code), 0o600))
 		inModule := filepath.Join(here, fmt.Sprintf("readme%d", i), "main.go")
-		overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{inModule: source}})
-		testenv.Must(t, err)
+		overlay := testenv.Need(json.Marshal(map[string]any{"Replace": map[string]string{inModule: source}}))(t)
 		testenv.Must(t, os.WriteFile(filepath.Join(dir, "overlay"), overlay, 0o600))
 		build := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay"), "-o", program, fmt.Sprintf("./readme%d", i))
 		if out, err := build.CombinedOutput(); err != nil {
@@ -43,9 +40,7 @@ func TestReadmeServersStop(t *testing.T) {
 			stopsWell(t, program)
 		}
 	}
-	if servers < 2 {
-		t.Errorf("the README has %d servers, want 2 or more", servers)
-	}
+	testenv.AtLeast(t, servers, 2, "the README has N servers")
 }
 
 // stopsWell sends a signal as soon as the program listens.

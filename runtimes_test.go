@@ -20,12 +20,9 @@ type library struct {
 }
 
 func newLibrary(t *testing.T, name string) library {
-	in, err := ressched.NewEntrance(name)
-	testenv.Must(t, err)
-	slots, err := ressched.NewResource(name, "")
-	testenv.Must(t, err)
-	log, err := ressched.NewStage(name)
-	testenv.Must(t, err)
+	in := testenv.Need(ressched.NewEntrance(name))(t)
+	slots := testenv.Need(ressched.NewResource(name, ""))(t)
+	log := testenv.Need(ressched.NewStage(name))(t)
 	testenv.Must(t, ressched.OrderStages(log))
 	return library{in, slots, log}
 }
@@ -45,8 +42,7 @@ func (l library) work(t *testing.T, rt *task.Runtime, n int64) {
 // the same names.
 func TestRuntimesShowNothingOfEachOther(t *testing.T) {
 	start := func() *task.Runtime {
-		rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithoutSignals(), capriccio.WithScheduler("resource"))
-		testenv.Must(t, err)
+		rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithoutSignals(), capriccio.WithScheduler("resource")))(t)
 		t.Cleanup(func() { rt.Close() })
 		return rt
 	}
@@ -65,9 +61,7 @@ func TestRuntimesShowNothingOfEachOther(t *testing.T) {
 			if listed != (n == name) || listed && got != taken {
 				t.Errorf("of %q %d taken, listed: %v", n, got, listed)
 			}
-			if scheduled(s, n) != (n == name) {
-				t.Errorf("the scheduler of %q lists %q: %v; %+v", name, n, scheduled(s, n), s.Sched.Resources)
-			}
+			testenv.Equal(t, scheduled(s, n), n == name, "the scheduler of %q lists %q; %+v", name, n, s.Sched.Resources)
 			if label := slices.ContainsFunc(s.Nodes, func(x bgraph.Node) bool { return x.Label == n }); label != (n == name) {
 				t.Errorf("a place of %q: %v", n, label)
 			}
@@ -88,9 +82,7 @@ func TestRuntimesShowNothingOfEachOther(t *testing.T) {
 
 	second := start() // after the first, with the same names
 	check(second, "", 0)
-	if n := capriccio.Snapshot(second).Chunks.Links; n != 0 {
-		t.Errorf("%d links", n)
-	}
+	testenv.Equal(t, capriccio.Snapshot(second).Chunks.Links, 0, "links")
 	newLibrary(t, "mine").work(t, second, 3)
 	check(second, "mine", 3)
 

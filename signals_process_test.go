@@ -129,8 +129,7 @@ func start(t *testing.T, name string, env ...string) (p *program, line string) {
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := p.cmd.StdoutPipe()
-	testenv.Must(t, err)
+	out := testenv.Need(p.cmd.StdoutPipe())(t)
 	p.out = bufio.NewReader(out)
 	testenv.Must(t, p.cmd.Start())
 	t.Cleanup(func() { p.cmd.Process.Kill() })
@@ -151,16 +150,12 @@ func (p *program) line() string {
 func (p *program) say(text string) {
 	p.t.Helper()
 	fmt.Fprintln(p.in, text)
-	if got := p.line(); got != "done "+text {
-		p.t.Fatalf("the program says %q to %q", got, text)
-	}
+	testenv.MustEqual(p.t, p.line(), "done "+text, "what the program says to %q", text)
 }
 
 func (p *program) signal() {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGUSR2); err != nil {
-		p.t.Fatal(err)
-	}
+	testenv.Must(p.t, p.cmd.Process.Signal(syscall.SIGUSR2))
 }
 
 // end waits for the program, which must end well, and returns its standard error.
@@ -201,8 +196,7 @@ func awaitFile(t *testing.T, path string, before os.FileInfo) (*bgraph.Snapshot,
 	if info.Mode() != 0o600 {
 		t.Errorf("mode of the dump is %v, want 0600", info.Mode())
 	}
-	s, err := bgraph.ReadFile(path)
-	testenv.Must(t, err)
+	s := testenv.Need(bgraph.ReadFile(path))(t)
 	return s, info
 }
 
@@ -314,9 +308,7 @@ func TestSignalWithoutAGraph(t *testing.T) {
 	p.signal()
 	p.say("hello")
 	stderr := p.end()
-	if _, err := os.Stat(p.dump); err == nil {
-		t.Error("a dump was written")
-	}
+	testenv.Fails(t, testenv.Err(os.Stat(p.dump)), "a dump was written")
 	if stderr != "" && !strings.Contains(stderr, capriccio.EnvGraph+"=on") {
 		t.Errorf("standard error: %s", stderr)
 	}

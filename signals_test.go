@@ -41,8 +41,7 @@ func TestGraphIsOnByDefault(t *testing.T) {
 		{"7", []Option{WithoutGraph()}, 0},
 	} {
 		t.Setenv(EnvGraph, c.env)
-		rt, err := New(append(c.opts, WithLoops(1))...)
-		testenv.Must(t, err)
+		rt := testenv.Need(New(append(c.opts, WithLoops(1))...))(t)
 		got := 0
 		if s := Snapshot(rt); s != nil {
 			got = s.Sampling
@@ -57,8 +56,7 @@ func TestGraphIsOnByDefault(t *testing.T) {
 func TestGraphSeesTheTasksOfItsRuntime(t *testing.T) {
 	var all [2]*task.Runtime
 	for i := range all {
-		rt, err := New(WithLoops(1))
-		testenv.Must(t, err)
+		rt := testenv.Need(New(WithLoops(1)))(t)
 		defer rt.Close()
 		all[i] = rt
 		rt.Go(func() { ressched.YieldAt(fmt.Sprint("place ", i)) }).Join()
@@ -70,14 +68,10 @@ func TestGraphSeesTheTasksOfItsRuntime(t *testing.T) {
 			for k := range s.Nodes {
 				found = found || s.Nodes[k].Label == fmt.Sprint("place ", j)
 			}
-			if found != (i == j) {
-				t.Errorf("graph %d has the place of runtime %d: %v", i, j, found)
-			}
+			testenv.Equal(t, found, i == j, "graph %d has the place of runtime %d", i, j)
 		}
 	}
-	if s := Snapshot(new(task.Runtime)); s != nil {
-		t.Error("a graph for a runtime that is not ours")
-	}
+	testenv.Equal(t, Snapshot(new(task.Runtime)), nil, "a graph for a runtime that is not ours")
 }
 
 func TestDumpPath(t *testing.T) {
@@ -98,24 +92,18 @@ func TestDumpPath(t *testing.T) {
 		if c.opt != "" {
 			opts = append(opts, WithDumpPath(c.opt))
 		}
-		o, err := gather(opts)
-		testenv.Must(t, err)
-		if got, err := o.dumpPath(); got != c.want || err != nil {
-			t.Errorf("%s=%q, option %q: %s, %v; want %s", EnvDump, c.env, c.opt, got, err, c.want)
-		}
+		o := testenv.Need(gather(opts))(t)
+		testenv.Got(o.dumpPath())(t, c.want, "%s=%q, option %q", EnvDump, c.env, c.opt)
 	}
 	for path, want := range map[string]string{"/t/a.bgraph": "/t/a-2.bgraph", "/t.x/a": "/t.x/a-2", "/t/a.b.c": "/t/a.b-2.c"} {
-		if got := numbered(path, 2); got != want {
-			t.Errorf("second to %s is %s, want %s", path, got, want)
-		}
+		testenv.Equal(t, numbered(path, 2), want, "second to %s", path)
 	}
 }
 
 // markers are the texts of the memfds that announce runtimes of this process.
 func markers(t *testing.T) (texts []string) {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	testenv.Must(t, err)
+	entries := testenv.Need(os.ReadDir("/proc/self/fd"))(t)
 	for _, e := range entries {
 		name := filepath.Join("/proc/self/fd", e.Name())
 		if link, _ := os.Readlink(name); link != "/memfd:capriccio-bgraph (deleted)" {
@@ -134,23 +122,20 @@ func markers(t *testing.T) (texts []string) {
 func TestRuntimesAnnounceThemselves(t *testing.T) {
 	testenv.Until(t, "the runtimes of other tests have gone", func() bool { return len(markers(t)) == 0 })
 	path := filepath.Join(t.TempDir(), `a "b".bgraph`)
-	first, err := New(WithLoops(1), WithDumpPath(path))
-	testenv.Must(t, err)
+	first := testenv.Need(New(WithLoops(1), WithDumpPath(path)))(t)
 	defer first.Close()
 	want := fmt.Sprintf("capriccio-bgraph 1\npid %d\npath %q\n", os.Getpid(), path)
 	if got := markers(t); len(got) != 1 || got[0] != want {
 		t.Fatalf("markers %q, want %q", got, want)
 	}
 	for _, opt := range []Option{WithoutGraph(), WithoutSignals()} {
-		silent, err := New(WithLoops(1), WithDumpPath(path), opt)
-		testenv.Must(t, err)
+		silent := testenv.Need(New(WithLoops(1), WithDumpPath(path), opt))(t)
 		defer silent.Close()
 	}
 	if got := markers(t); len(got) != 1 {
 		t.Errorf("markers %q, want only one", got)
 	}
-	second, err := New(WithLoops(1), WithDumpPath(path), WithoutStopSignals())
-	testenv.Must(t, err)
+	second := testenv.Need(New(WithLoops(1), WithDumpPath(path), WithoutStopSignals()))(t)
 	if got := strings.Join(markers(t), ""); strings.Count(got, "pid ") != 2 || !strings.Contains(got, `a \"b\"-2.bgraph`) {
 		t.Errorf("markers %q, want a second with -2", got)
 	}
@@ -171,8 +156,7 @@ func TestNoSummaryForBgdump(t *testing.T) {
 	var stderr bytes.Buffer
 	m := &member{graph: recorder.New(bgraph.Config{}), path: path, answers: true}
 	ms := newMembership(t, &stderr, m)
-	lock, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", m.announce.Fd()))
-	testenv.Must(t, err)
+	lock := testenv.Need(os.Open(fmt.Sprintf("/proc/self/fd/%d", m.announce.Fd())))(t)
 	defer lock.Close()
 	testenv.Must(t, unix.Flock(int(lock.Fd()), unix.LOCK_SH))
 	ms.dumpAll()
@@ -201,9 +185,7 @@ func TestDumpThatFailsIsReported(t *testing.T) {
 func TestSignalWithoutGraph(t *testing.T) {
 	var stderr bytes.Buffer
 	newMembership(t, &stderr, &member{answers: true}).dumpAll()
-	if got := stderr.String(); !strings.Contains(got, "CAPRICCIO_GRAPH=on") {
-		t.Errorf("standard error: %q", got)
-	}
+	testenv.Contains(t, stderr.String(), "CAPRICCIO_GRAPH=on", "standard error")
 }
 
 func TestFaultInADumpDoesNotEndTheProgram(t *testing.T) {
@@ -268,9 +250,7 @@ func TestAnsweringLeavesNoGoroutine(t *testing.T) {
 	testenv.Until(t, "nobody answers for other tests", func() bool { return answering() == 0 })
 	first := ms.join(&member{answers: true}, slog.Default())
 	second := ms.join(&member{answers: true}, slog.Default())
-	if n := answering(); n != 1 {
-		t.Errorf("%d goroutines answer, want 1", n)
-	}
+	testenv.Equal(t, answering(), 1, "goroutines answer")
 	first()
 	second()
 	second() // again: nothing
@@ -279,8 +259,7 @@ func TestAnsweringLeavesNoGoroutine(t *testing.T) {
 
 func TestNoGoroutineIsLeftByRuntimes(t *testing.T) {
 	one := func() {
-		rt, err := New(WithLoops(2))
-		testenv.Must(t, err)
+		rt := testenv.Need(New(WithLoops(2)))(t)
 		testenv.Check(t, rt.Close())
 		testenv.Until(t, "it is forgotten", func() bool { return !Runs(rt) })
 	}

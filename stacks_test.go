@@ -73,8 +73,7 @@ func TestTheStatisticsOfStackChunksAreWritten(t *testing.T) {
 func TestTheStatisticsAreThereWhenNewsRuntimeIsClosed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stacks.json")
 	t.Setenv(capriccio.EnvStacks, path)
-	rt, err := capriccio.New(capriccio.WithLoops(1))
-	testenv.Must(t, err)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1)))(t)
 	testenv.Must(t, rt.Close())
 	if s, err := readStacks(path); err != nil || s.PID != os.Getpid() {
 		t.Errorf("%+v, %v", s, err)

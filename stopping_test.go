@@ -52,9 +52,7 @@ func TestAStopThatWaitsIsExplained(t *testing.T) {
 		err := Run(context.Background(), func(ctx context.Context) error { return c.main(ctx, told) }, WithLogger(slog.New(slog.NewTextHandler(log, nil))), WithHoldLimit(-1))
 		testenv.Check(t, err)
 		for _, want := range c.want {
-			if !strings.Contains(said, want) {
-				t.Errorf("the log says %s, want %s in it", said, want)
-			}
+			testenv.Contains(t, said, want, "the log")
 		}
 	}
 }

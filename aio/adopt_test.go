@@ -4,7 +4,6 @@ package aio
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"os"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // sharedPipe is a pipe of which the ends in f are adopted, and have duplicates that others
@@ -81,9 +81,7 @@ func TestAnAdoptedDescriptorKeepsItsFlags(t *testing.T) {
 		// The other way round: more than the pipe takes.
 		data := content(300_000)
 		join = beside(func() {
-			if n, err := f[1].Write(data); n != len(data) || err != nil {
-				t.Errorf("Write: %d, %v", n, err)
-			}
+			testenv.Got(f[1].Write(data))(t, len(data), "Write")
 		})
 		rested(polled(f[1]))
 		wantNonBlocking(t, others[1])
@@ -91,9 +89,7 @@ func TestAnAdoptedDescriptorKeepsItsFlags(t *testing.T) {
 		buf := make([]byte, 64<<10)
 		for got < len(data) {
 			n := need(f[0].Read(buf))(t)
-			if string(buf[:n]) != string(data[got:got+n]) {
-				t.Fatalf("after %d bytes the pipe has others than were written", got)
-			}
+			testenv.MustEqual(t, string(buf[:n]), string(data[got:got+n]), "after %d bytes the pipe has others than were written", got)
 			got += n
 		}
 		join()
@@ -112,18 +108,14 @@ func TestWaitForAnAdoptedDescriptorEnds(t *testing.T) {
 		if engine.Current() != nil {
 			ctx, cancel := context.WithCancel(context.Background())
 			reader := need(engine.Spawn(engine.Options{Context: ctx}, func() {
-				if _, err := f[0].Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
-					t.Errorf("Read in a cancelled task: %v, want context.Canceled", err)
-				}
+				testenv.ErrorIs(t, testenv.Err(f[0].Read(make([]byte, 1))), context.Canceled, "Read in a cancelled task")
 			}))(t)
 			rested(polled(f[0]))
 			cancel()
 			must(t, reader.Join())
 		}
 		join := beside(func() {
-			if _, err := f[0].Read(make([]byte, 1)); !errors.Is(err, fs.ErrClosed) {
-				t.Errorf("Read of a closed file: %v, want fs.ErrClosed", err)
-			}
+			testenv.ErrorIs(t, testenv.Err(f[0].Read(make([]byte, 1))), fs.ErrClosed, "Read of a closed file")
 		})
 		rested(polled(f[0]))
 		must(t, f[0].Close())

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -78,32 +79,20 @@ func TestPaths(t *testing.T) {
 			"of no name":  second(Open("")),
 			"stat nobody": second(Stat("")),
 		} {
-			if !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s: %v; want ErrNotExist", what, err)
-			}
+			testenv.ErrorIs(t, err, fs.ErrNotExist, what)
 		}
-		if err := Mkdir(at("a"), 0o700); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("Mkdir of what is there: %v, want ErrExist", err)
-		}
-		if err := MkdirAll(at("a/b/moved/x"), 0o700); !errors.Is(err, unix.ENOTDIR) {
-			t.Errorf("MkdirAll below a file: %v, want ENOTDIR", err)
-		}
-		if err := Remove(at("a")); !errors.Is(err, unix.ENOTEMPTY) {
-			t.Errorf("Remove of a folder with something in it: %v, want ENOTEMPTY", err)
-		}
-		if _, err := Open("a\x00b"); !errors.Is(err, unix.EINVAL) {
-			t.Errorf("a name with NUL: %v, want EINVAL", err)
-		}
+		testenv.ErrorIs(t, Mkdir(at("a"), 0o700), fs.ErrExist, "Mkdir of what is there")
+		testenv.ErrorIs(t, MkdirAll(at("a/b/moved/x"), 0o700), unix.ENOTDIR, "MkdirAll below a file")
+		testenv.ErrorIs(t, Remove(at("a")), unix.ENOTEMPTY, "Remove of a folder with something in it")
+		testenv.ErrorIs(t, testenv.Err(Open("a\x00b")), unix.EINVAL, "a name with NUL")
 		must(t, Remove(at("a/b/moved")))
 		must(t, Remove(at("a/b/c/d")))
 		must(t, os.Symlink("nowhere", at("link")))
 		if i, err := Lstat(at("link")); err != nil || i.Mode()&fs.ModeSymlink == 0 {
 			t.Errorf("Lstat of a link: %v, %v", i, err)
 		}
-		want, err := os.Stat(dir)
-		must(t, err)
-		got, err := Stat(dir)
-		must(t, err)
+		want := need(os.Stat(dir))(t)
+		got := need(Stat(dir))(t)
 		if got.Name() != want.Name() || got.Mode() != want.Mode() || !got.ModTime().Equal(want.ModTime()) || fmt.Sprint(got.Sys()) == "" {
 			t.Errorf("Stat: %v, want %v", got, want)
 		}
@@ -162,9 +151,7 @@ func TestEntriesOfAFolderBelowAnother(t *testing.T) {
 		defer unix.Close(root)
 		sub := need(OpenAt(root, "sub", &unix.OpenHow{Flags: unix.O_DIRECTORY}))(t)
 		list := need(sub.ReadDir(-1))(t)
-		if len(list) != 1 {
-			t.Fatalf("%d entries, want 1", len(list))
-		}
+		testenv.MustEqual(t, len(list), 1, "entries")
 		if info, err := list[0].Info(); err != nil || info.Name() != "file" || info.Size() != 7 {
 			t.Errorf("Info: %v, %v; want a file of 7 bytes", info, err)
 		}
@@ -173,9 +160,7 @@ func TestEntriesOfAFolderBelowAnother(t *testing.T) {
 			t.Errorf("Info of what is gone: %v, want ErrNotExist", err)
 		}
 		must(t, sub.Close())
-		if _, err := list[0].Info(); !errors.Is(err, fs.ErrClosed) {
-			t.Errorf("Info when the folder is closed: %v, want ErrClosed", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(list[0].Info()), fs.ErrClosed, "Info when the folder is closed")
 	})
 }
 

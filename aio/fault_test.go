@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestErrorsOfTheDisk(t *testing.T) {
@@ -46,9 +47,7 @@ func TestErrorsOfTheDisk(t *testing.T) {
 			if !errors.Is(err, unix.EIO) || !contains(err, f.Name()) {
 				t.Errorf("%v: %v; want EIO with the file's name", op, err)
 			}
-			if calls.Load() != 1 {
-				t.Errorf("%v was tried %d times; want once", op, calls.Load())
-			}
+			testenv.Equal(t, calls.Load(), 1, "%v was tried N times", op)
 		}
 		faults.Store(nil)
 	})
@@ -105,14 +104,10 @@ func TestAFullFileSystem(t *testing.T) {
 		if n > size || !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("wrote %d bytes where there is room for %d: %v; want ENOSPC", n, size, err)
 		}
-		if err := f.Allocate(0, 2*size); !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("Allocate: %v; want ENOSPC", err)
-		}
+		testenv.ErrorIs(t, f.Allocate(0, 2*size), unix.ENOSPC, "Allocate")
 		must(t, f.Close())
 		must(t, os.WriteFile(name, []byte("old"), 0o600))
-		if err := WriteFile(name, make([]byte, 2*size), 0o600); !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("WriteFile: %v; want ENOSPC", err)
-		}
+		testenv.ErrorIs(t, WriteFile(name, make([]byte, 2*size), 0o600), unix.ENOSPC, "WriteFile")
 		if b, err := ReadFile(name); err != nil || string(b) != "old" {
 			t.Errorf("after a failed WriteFile the file has %d bytes, %v; want the old content", len(b), err)
 		}
@@ -156,12 +151,8 @@ func TestAFileSystemInMemory(t *testing.T) {
 		if _, err = f.Read(b); err != io.EOF {
 			t.Errorf("Read at the end: %v, want EOF", err)
 		}
-		if n := f.Resident(10, 1<<20); n != int64(len(want))-10 {
-			t.Errorf("Resident: %d, want all", n)
-		}
-		if n := waits.Load(); n != 0 {
-			t.Errorf("%d requests waited, want none", n)
-		}
+		testenv.Equal(t, f.Resident(10, 1<<20), int64(len(want))-10, "Resident")
+		testenv.Equal(t, waits.Load(), 0, "requests waited")
 	})
 }
 
@@ -208,9 +199,7 @@ func TestAFileSystemThatRefusesNoWait(t *testing.T) {
 				t.Errorf("%d, %v", n, err)
 			}
 		}
-		if tries != 1 {
-			t.Errorf("tried %d times; want once", tries)
-		}
+		testenv.Equal(t, tries, 1, "tried N times")
 	})
 }
 
@@ -352,9 +341,7 @@ func TestResidentAndPrefetch(t *testing.T) {
 		f := need(Open(name))(t)
 		defer f.Close()
 		must(t, f.Sync())
-		if n := f.Resident(0, 2*size); n != size+100 {
-			t.Errorf("a file just written has %d bytes in memory, want all", n)
-		}
+		testenv.Equal(t, f.Resident(0, 2*size), size+100, "a file just written has N bytes in memory")
 		must(t, unix.Fadvise(int(f.fd), 0, 0, unix.FADV_DONTNEED))
 		if n := f.Resident(0, size); n >= size {
 			t.Skip("the page cache keeps the file")
@@ -363,13 +350,9 @@ func TestResidentAndPrefetch(t *testing.T) {
 		if n := f.Resident(0, 300_000); n != 300_000 {
 			t.Errorf("after Prefetch %d bytes are in memory, want 300,000", n)
 		}
-		if n := f.Resident(10_000, 100); n != 100 {
-			t.Errorf("of 100 bytes in the middle %d are in memory", n)
-		}
+		testenv.Equal(t, f.Resident(10_000, 100), 100, "of 100 bytes in the middle N are in memory")
 		must(t, unix.Fadvise(int(f.fd), 200<<10, 64<<10, unix.FADV_DONTNEED))
-		if n := f.Resident(5, 300_000); n != 200<<10-5 {
-			t.Errorf("before the gap %d bytes are in memory, want %d", n, 200<<10-5)
-		}
+		testenv.Equal(t, f.Resident(5, 300_000), 200<<10-5, "before the gap N bytes are in memory")
 		noCachestat.Store(true)
 		defer noCachestat.Store(false)
 		// Asking by reading may set off readahead, after which the gap is smaller, or gone.
@@ -377,13 +360,9 @@ func TestResidentAndPrefetch(t *testing.T) {
 			t.Errorf("without cachestat: %d, want %d, or little less, or more", n, 200<<10-5)
 		}
 		must(t, f.Prefetch(0, 300_000))
-		if n := f.Resident(5, 300_000); n != 300_000 {
-			t.Errorf("without cachestat, after Prefetch: %d", n)
-		}
+		testenv.Equal(t, f.Resident(5, 300_000), 300_000, "without cachestat, after Prefetch")
 		must(t, f.Prefetch(size, 1<<20))
-		if n := f.Resident(size+10, size); n != 90 {
-			t.Errorf("without cachestat, at the end: %d bytes, want 90", n)
-		}
+		testenv.Equal(t, f.Resident(size+10, size), 90, "without cachestat, at the end: N bytes")
 	})
 }
 

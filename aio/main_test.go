@@ -105,9 +105,7 @@ func (s setting) start(t testing.TB) *engine.Runtime {
 		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}))(t)
 	t.Cleanup(func() {
-		if err := rt.Close(); err != nil {
-			t.Errorf("closing the runtime: %v", err)
-		}
+		testenv.Check(t, rt.Close(), "closing the runtime")
 	})
 	return rt
 }

@@ -102,9 +102,7 @@ func TestThePoolServesDevicesInTurn(t *testing.T) {
 	for r, d := p.next(nil); r != nil; r, d = p.next(d) {
 		order += strconv.Itoa(r.n)
 	}
-	if order != "036147258" {
-		t.Errorf("served in the order %s, want 036147258", order)
-	}
+	testenv.Equal(t, order, "036147258", "served in the order")
 }
 
 // What hangs in the kernel, in opens here, keeps neither all workers of a loop's ring nor the

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -136,9 +137,7 @@ func (p *pair) step() {
 		i := need(p.ours.Stat())(p.t)
 		j := need(p.oracle.Stat())(p.t)
 		p.same("stat", i.Size(), j.Size(), nil, nil, nil, nil)
-		if i.Mode() != j.Mode() {
-			p.t.Errorf("mode %v, want %v", i.Mode(), j.Mode())
-		}
+		testenv.Equal(p.t, i.Mode(), j.Mode(), "mode")
 	}
 }
 

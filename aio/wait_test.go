@@ -97,9 +97,7 @@ func TestCancellingAReadThatWaits(t *testing.T) {
 		testenv.Until(t, "the read waits", func() bool { return busyRequests(f) == 1 })
 		cancel()
 		must(t, reader.Join())
-		if !errors.Is(got, context.Canceled) {
-			t.Errorf("a read whose task was cancelled returned %v; want context.Canceled", got)
-		}
+		testenv.ErrorIs(t, got, context.Canceled, "a read whose task was cancelled")
 		inTask(t, rt, func() { // nothing is left that would take what comes next
 			need(f.Write([]byte("later")))(t)
 			b := make([]byte, 10)
@@ -127,13 +125,9 @@ func TestCloseEndsAReadThatWaits(t *testing.T) {
 		}
 		for i, r := range readers {
 			must(t, r.Join())
-			if !errors.Is(errs[i], fs.ErrClosed) {
-				t.Errorf("reader %d got %v; want fs.ErrClosed", i, errs[i])
-			}
+			testenv.ErrorIs(t, errs[i], fs.ErrClosed, "reader %d", i)
 		}
-		if err := f.Close(); !errors.Is(err, fs.ErrClosed) {
-			t.Errorf("the second Close returned %v; want fs.ErrClosed", err)
-		}
+		testenv.ErrorIs(t, f.Close(), fs.ErrClosed, "the second Close")
 	})
 }
 
@@ -222,20 +216,14 @@ func TestAReadQueuedForAThreadIsCancelled(t *testing.T) {
 		testenv.Until(t, "the second read is queued", func() bool { return busyRequests(f) == 2 })
 		cancel()
 		must(t, second.Join())
-		if !errors.Is(got, context.Canceled) {
-			t.Errorf("a queued read whose task was cancelled returned %v; want context.Canceled", got)
-		}
-		if n.Load() != 1 {
-			t.Errorf("%d reads have begun; want 1", n.Load())
-		}
+		testenv.ErrorIs(t, got, context.Canceled, "a queued read whose task was cancelled")
+		testenv.Equal(t, n.Load(), 1, "reads have begun")
 		var closed error
 		third := rt.Go(func() { _, closed = f.ReadAt(make([]byte, 10), 0) })
 		testenv.Until(t, "the third read is queued", func() bool { return busyRequests(f) == 2 })
 		closer := rt.Go(func() { must(t, f.Close()) })
 		must(t, third.Join())
-		if !errors.Is(closed, fs.ErrClosed) {
-			t.Errorf("a queued read whose file was closed returned %v; want fs.ErrClosed", closed)
-		}
+		testenv.ErrorIs(t, closed, fs.ErrClosed, "a queued read whose file was closed")
 		release()
 		must(t, first.Join())
 		must(t, closer.Join())
@@ -292,9 +280,7 @@ func TestAfterClose(t *testing.T) {
 				t.Errorf("%s: %v; want a PathError with fs.ErrClosed", what, err)
 			}
 		}
-		if n := f.Resident(0, 1); n != 0 {
-			t.Errorf("Resident: %d, want 0", n)
-		}
+		testenv.Equal(t, f.Resident(0, 1), 0, "Resident")
 	})
 }
 
@@ -347,12 +333,8 @@ func TestACancelledTask(t *testing.T) {
 			for engine.Context().Err() == nil || !errors.Is(engine.Sleep(1), context.Canceled) {
 				engine.Yield() // until the loop knows
 			}
-			if n, err := f.ReadAt(make([]byte, 100), 0); n != 100 || err != nil {
-				t.Errorf("a read from memory: %d, %v; want all", n, err)
-			}
-			if err := WriteFile(name, []byte("new"), 0o600); !errors.Is(err, context.Canceled) {
-				t.Errorf("WriteFile: %v; want context.Canceled", err)
-			}
+			testenv.Got(f.ReadAt(make([]byte, 100), 0))(t, 100, "a read from memory")
+			testenv.ErrorIs(t, WriteFile(name, []byte("new"), 0o600), context.Canceled, "WriteFile")
 			if err := f.Close(); err != nil || isOpen(f) {
 				t.Errorf("Close: %v; want the descriptor closed", err)
 			}
@@ -403,9 +385,7 @@ func TestCancelledBeforeItsTurnAside(t *testing.T) {
 	cancel()
 	testenv.Until(t, "both end", func() bool { return ended.Load() == 2 })
 	for i, err := range errs {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("call %d: %v, want context.Canceled", i, err)
-		}
+		testenv.ErrorIs(t, err, context.Canceled, "call %d", i)
 	}
 	var link *os.LinkError
 	if !errors.As(errs[1], &link) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/poller"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 )
 
@@ -51,12 +52,8 @@ func TestWriteFile(t *testing.T) {
 		if info, _ := os.Lstat(link); !info.Mode().IsRegular() {
 			t.Errorf("the link is %v now, want it replaced by a file", info.Mode())
 		}
-		if err := WriteFile(dir, nil, 0o600); !errors.Is(err, unix.EISDIR) {
-			t.Errorf("writing to a folder: %v, want EISDIR", err)
-		}
-		if err := WriteFile(filepath.Join(dir, "no/file"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("writing below what does not exist: %v, want ErrNotExist", err)
-		}
+		testenv.ErrorIs(t, WriteFile(dir, nil, 0o600), unix.EISDIR, "writing to a folder")
+		testenv.ErrorIs(t, WriteFile(filepath.Join(dir, "no/file"), nil, 0o600), fs.ErrNotExist, "writing below what does not exist")
 		wantNames(t, dir, "file", "link")
 	})
 }
@@ -81,9 +78,7 @@ func TestWriteFileInPlace(t *testing.T) {
 		}
 		socket := filepath.Join(dir, "socket")
 		must(t, unix.Mknod(socket, unix.S_IFSOCK|0o600, 0))
-		if err := WriteFile(socket, want, 0o600); !errors.Is(err, unix.ENXIO) {
-			t.Errorf("writing to a socket: %v, want ENXIO", err)
-		}
+		testenv.ErrorIs(t, WriteFile(socket, want, 0o600), unix.ENXIO, "writing to a socket")
 		wantNames(t, dir, "fifo", "socket")
 	})
 }
@@ -129,8 +124,7 @@ func TestWriteFileFails(t *testing.T) {
 				})
 				err := WriteFile(name, []byte("new"), 0o600)
 				faults.Store(nil)
-				got, readErr := os.ReadFile(name)
-				must(t, readErr)
+				got := need(os.ReadFile(name))(t)
 				used := op == opOpen || op == opWrite || op == opSync || op == opRename || op == opLink && unnamed
 				if used && (!errors.Is(err, unix.EIO) || string(got) != "old") || !used && (err != nil || string(got) != "new") {
 					t.Errorf("with %v failing: %v, and the file has %q", op, err, got)
@@ -181,9 +175,7 @@ func TestWriteFileIsKilled(t *testing.T) {
 		child.Env = append(os.Environ(), childVariable+"="+dir)
 		out := need(child.StdoutPipe())(t)
 		must(t, child.Start())
-		if _, err := out.Read(make([]byte, 3)); err != nil {
-			t.Fatalf("the child process failed: %v", err)
-		}
+		testenv.Must(t, testenv.Err(out.Read(make([]byte, 3))), "the child process failed")
 		<-time.After(time.Duration(rand.IntN(30_000)) * time.Microsecond)
 		must(t, child.Process.Signal(syscall.SIGKILL))
 		child.Wait()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -54,16 +53,12 @@ func TestWhoExceedsTheCapIsKilled(t *testing.T) {
 		}
 		delete(want, one.metric)
 	}
-	if len(want) > 0 {
-		t.Errorf("got %v, lacks %v", samples, want)
-	}
+	testenv.Equal(t, len(want), 0, "got %v, lacks %v", samples, want)
 }
 
 func TestWorkerThatFailsIsNotTakenForKilled(t *testing.T) {
 	_, err := runBelowCap(t.Context(), proc.Command{Path: "/bin/sh", Args: []string{"-c", "echo broken >&2; exit 1"}, Core: proc.AnyCore}, 1<<30, 0, time.Second)
-	if err == nil || !strings.Contains(err.Error(), "broken") {
-		t.Errorf("got %v, want what the worker said", err)
-	}
+	testenv.ErrorSays(t, err, "broken")
 }
 
 func TestShareOfTheBestFixedLimit(t *testing.T) {
@@ -82,7 +77,5 @@ func TestShareOfTheBestFixedLimit(t *testing.T) {
 }
 
 func TestMemoryWorkerRefusesNonsense(t *testing.T) {
-	if err := runWorker([]string{"memory", "-declare", "everything", "-for", "1ms"}, nil); err == nil || !strings.Contains(err.Error(), "entrance or resource") {
-		t.Errorf("got %v", err)
-	}
+	testenv.ErrorSays(t, runWorker([]string{"memory", "-declare", "everything", "-for", "1ms"}, nil), "entrance or resource")
 }

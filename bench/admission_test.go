@@ -18,8 +18,7 @@ import (
 
 func TestRowsAreNumberedAndPicked(t *testing.T) {
 	for _, quick := range []bool{true, false} {
-		all, err := pickRows(admissionRows(quick), nil)
-		testenv.Must(t, err)
+		all := testenv.Need(pickRows(admissionRows(quick), nil))(t)
 		seen := map[any]bool{}
 		for _, r := range all {
 			if seen[r.name] || seen[r.number] {
@@ -31,8 +30,7 @@ func TestRowsAreNumberedAndPicked(t *testing.T) {
 			}
 		}
 	}
-	picked, err := pickRows(admissionRows(true), []string{"cpu-1ms-*", "deploy"})
-	testenv.Must(t, err)
+	picked := testenv.Need(pickRows(admissionRows(true), []string{"cpu-1ms-*", "deploy"}))(t)
 	if len(picked) != 6 || picked[0].name != "deploy" || picked[1].name != "cpu-1ms-0.8x" || picked[1].number <= overloadNumber {
 		t.Errorf("picked %d rows, the first %+v", len(picked), picked[0])
 	}
@@ -89,9 +87,7 @@ func TestLoadIsMultiplesOfCapacity(t *testing.T) {
 	if could := (500.0 + 1000 + 200) / 3.5; math.Abs(e.could-could) > 1e-6 || e.most != 2000 {
 		t.Errorf("could %v, at most %v; want %v and 2000", e.could, e.most, could)
 	}
-	if got.Requests[1] != "POST /b HTTP/1.1\r\nHost: 127.0.0.1\r\nPriority: u=1\r\n\r\n" {
-		t.Errorf("request %q", got.Requests[1])
-	}
+	testenv.Equal(t, got.Requests[1], "POST /b HTTP/1.1\r\nHost: 127.0.0.1\r\nPriority: u=1\r\n\r\n", "request")
 	mix, clients := (&row{load: l}).capacityMix()
 	if len(mix) != 1 || mix[0].path != "/a" || clients != capacityClients {
 		t.Errorf("capacity is of %+v with %d clients", mix, clients)
@@ -123,9 +119,7 @@ func TestToolsAreUnderstood(t *testing.T) {
 		if all.Served != c.served || all.Refused != c.refused || all.Failed != c.failed || all.TimedOut != c.timeout || all.P99 != c.p99 || got.Span != c.span {
 			t.Errorf("%s: got %+v", tool, got)
 		}
-		if _, err := toolResults[tool]("nonsense", time.Second); err == nil {
-			t.Errorf("%s: nonsense is no error", tool)
-		}
+		testenv.Fails(t, testenv.Err(toolResults[tool]("nonsense", time.Second)), "%s: nonsense is no error", tool)
 	}
 }
 
@@ -146,8 +140,7 @@ func TestServersOfTheMatrixDoTheirChores(t *testing.T) {
 			if err != nil {
 				t.Skip(err)
 			}
-			s, err := system.start(t.Context(), needs{})
-			testenv.Must(t, err)
+			s := testenv.Need(system.start(t.Context(), needs{}))(t)
 			defer s.close()
 			want := map[string]string{chores.HelloPath: chores.HelloText, fileOf100KB: strings.Repeat("\x00", 100_000)}
 			if system.family != fileFamily {
@@ -185,16 +178,11 @@ func TestRowsOfEachKindAreMeasured(t *testing.T) {
 			[]string{"goodput-share", "capacity"}},
 	} {
 		for _, name := range []string{"capriccio-fifo", "net-http"} {
-			system, err := m.system(name)
-			testenv.Must(t, err)
+			system := testenv.Need(m.system(name))(t)
 			samples, err := m.sample(t.Context(), system, c.row)
-			if err != nil {
-				t.Fatalf("%s, %s: %v", c.row.name, name, err)
-			}
+			testenv.Must(t, err, "%s, %s", c.row.name, name)
 			for _, metric := range c.want {
-				if _, err := value(samples, metric); err != nil {
-					t.Errorf("%s, %s: %v", c.row.name, name, err)
-				}
+				testenv.Check(t, testenv.Err(value(samples, metric)), "%s, %s", c.row.name, name)
 			}
 			if n, err := value(samples, "ordinary-refused"); err == nil && n != 0 {
 				t.Errorf("%s, %s: refused %v", c.row.name, name, n)
@@ -205,8 +193,7 @@ func TestRowsOfEachKindAreMeasured(t *testing.T) {
 
 func TestOracleFindsALimit(t *testing.T) {
 	m := testMatrix(t)
-	system, err := m.system(oracleSystem)
-	testenv.Must(t, err)
+	system := testenv.Need(m.system(oracleSystem))(t)
 	r := row{name: "x", overload: true, load: openLoad{
 		classes: at("/do?sleep=1ms"), phases: []phase{{span: 100 * ms, rate: 100}}, patience: 200 * ms,
 	}}
@@ -214,20 +201,16 @@ func TestOracleFindsALimit(t *testing.T) {
 	if err != nil || !slices.Contains(oracleLimits, limit) || m.limits["x"] != limit {
 		t.Errorf("limit %d, %v", limit, err)
 	}
-	if again, err := m.bestLimit(t.Context(), system, r, extent{}); err != nil || again != limit {
-		t.Errorf("asked again: %d, %v; want %d", again, err, limit)
-	}
+	testenv.Got(m.bestLimit(t.Context(), system, r, extent{}))(t, limit, "asked again")
 }
 
 func TestServerThatTakesTooMuchMemoryHasNoGoodput(t *testing.T) {
 	m := testMatrix(t)
-	system, err := m.system("net-http")
-	testenv.Must(t, err)
+	system := testenv.Need(m.system("net-http"))(t)
 	r := row{name: "x", number: overloadNumber + 1, overload: true, extra: released, needs: needs{watch: 1}, load: openLoad{
 		classes: at("/do?sleep=1ms"), phases: []phase{{span: 300 * ms, times: 1}}, patience: 200 * ms,
 	}}
-	samples, err := m.sample(t.Context(), system, r)
-	testenv.Must(t, err)
+	samples := testenv.Need(m.sample(t.Context(), system, r))(t)
 	killed, err := value(samples, "killed")
 	goodput, missing := value(samples, "goodput-share")
 	if err != nil || missing != nil || killed != 1 || goodput != 0 {
@@ -256,9 +239,7 @@ func TestRowsAreComparedWithFifoAndWithTheSameBelowCapacity(t *testing.T) {
 	for name, want := range map[string]float64{
 		"capriccio ordinary-slower 1": 3, "capriccio-fifo ordinary-slower 1": 1, "capriccio p99-to-0.8x 102": 2.5,
 	} {
-		if got[name] != want {
-			t.Errorf("%s is %v, want %v", name, got[name], want)
-		}
+		testenv.Equal(t, got[name], want, name)
 	}
 }
 
@@ -268,11 +249,7 @@ func TestTheBackendIsNormalAgainWhenAllIsServedToTheEnd(t *testing.T) {
 		r.Windows[i] = window{Due: 100, InTime: 100}
 	}
 	r.Windows[5].InTime, r.Windows[13].InTime, r.Windows[20].InTime = 0, 94, 0 // the last one is not whole
-	if got, err := value(recovered(time.Second)(nil, r, extent{}), "normal-after"); err != nil || got != 0.4 {
-		t.Errorf("normal after %v s, %v; want 0.4", got, err)
-	}
+	testenv.Got(value(recovered(time.Second)(nil, r, extent{}), "normal-after"))(t, 0.4, "seconds until all is normal")
 	r.Windows[13].InTime = 95
-	if got, err := value(recovered(time.Second)(nil, r, extent{}), "normal-after"); err != nil || got != 0 {
-		t.Errorf("normal after %v s, %v; want 0", got, err)
-	}
+	testenv.Got(value(recovered(time.Second)(nil, r, extent{}), "normal-after"))(t, 0, "seconds until all is normal")
 }

@@ -47,16 +47,12 @@ func TestRunAllKeepsWhatIsDoneAndDoesTheRestTheNextTime(t *testing.T) {
 	if err := runAll(t.Context(), o, fakeRun(100, "", &ran), io.Discard, &progress); err != nil || len(ran) != 1 || ran[0] != "pipes" {
 		t.Errorf("the second time it ran %q, %v; want pipes only", ran, err)
 	}
-	if !strings.Contains(progress.String(), "[1/1] pipes, about 38s; about 38s left") {
-		t.Errorf("progress:\n%s", &progress)
-	}
+	testenv.Contains(t, progress.String(), "[1/1] pipes, about 38s; about 38s left", "progress")
 	entries, err := os.ReadDir(filepath.Join(dir, keptName(commit(t.Context()), true)))
 	if err != nil || len(entries) != 2*len(experiments) {
 		t.Errorf("%d files are kept, %v; want JSON and SVG of each", len(entries), err)
 	}
-	if got := usualTimes(dir, o)(experiment{name: "pipes"}).Seconds(); got != 60 {
-		t.Errorf("pipes usually takes %v s, want 60", got)
-	}
+	testenv.Equal(t, usualTimes(dir, o)(experiment{name: "pipes"}).Seconds(), 60, "pipes usually takes")
 	ctx, cancel := context.WithCancel(t.Context())
 	interrupted := func(ctx context.Context, o options, out, progress io.Writer) error {
 		if o.experiment.name == "pipes" {
@@ -105,9 +101,7 @@ func TestCompareFailsOnARegressionOnly(t *testing.T) {
 		t.Errorf("2 %% more with a spread of 2 %%: %v\n%s", err, &out)
 	}
 	err := command(t.Context(), []string{"compare", before, worse}, &out, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "worse by more than 5 %") {
-		t.Errorf("20 %% more: %v", err)
-	}
+	testenv.ErrorSays(t, err, "worse by more than 5 %", "20 % more")
 	if err := command(t.Context(), []string{"compare", before, worse, "-threshold", "0.5"}, &out, io.Discard); err != nil {
 		t.Errorf("20 %% more under a threshold of 50 %%: %v", err)
 	}
@@ -132,23 +126,18 @@ func TestReportLeavesWhatIsWrittenByHand(t *testing.T) {
 	for _, from := range []string{kept, t.TempDir()} { // the second time, without results, changes nothing
 		testenv.Must(t, command(t.Context(), []string{"report", "-from", from, "-to", document}, io.Discard, io.Discard))
 	}
-	data, err := os.ReadFile(document)
-	testenv.Must(t, err)
+	data := testenv.Need(os.ReadFile(document))(t)
 	text := string(data)
 	if at := strings.Index(text, "## losses"); at < 0 || at > strings.Index(text, "## Pipes") {
 		t.Errorf("losses do not stand first:\n%.400s", text)
 	}
 	for _, want := range []string{"By hand.", "A finding.", "`go run ./bench run pipes`, ", "![pipes](results/pipes.svg)", "## hello"} {
-		if strings.Count(text, want) != 1 {
-			t.Errorf("%d times %q in the document", strings.Count(text, want), want)
-		}
+		testenv.Equal(t, strings.Count(text, want), 1, "times %q in the document", want)
 	}
 	if !strings.Contains(text, "| 1 | 100 ±1% |") || strings.Contains(text, "\nold\n") || strings.Contains(text, "-quick") {
 		t.Error("the old table, or a quick one where there is a full one, is there")
 	}
-	if _, err := os.Stat(filepath.Join(folder, "results", "pipes.svg")); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, testenv.Err(os.Stat(filepath.Join(folder, "results", "pipes.svg"))))
 }
 
 func TestReportsOfEachProcessorCount(t *testing.T) {
@@ -183,17 +172,11 @@ func TestWhatIsPublishedOrAimedAtBelongsToExperiments(t *testing.T) {
 
 func TestProfileNamesTheGreatestFunctions(t *testing.T) {
 	text := "# Overhead|Symbol|IPC\n\n 12.50% |[k] tcp_sendmsg |-  -\n  6.25%|[.] runtime.findRunnable |-  -\n"
-	if got := topFunctions(text); !slices.Equal(got, []string{"12.50 % tcp_sendmsg [k]", "6.25 % runtime.findRunnable"}) {
-		t.Errorf("got %q", got)
-	}
+	testenv.EqualSlices(t, topFunctions(text), []string{"12.50 % tcp_sendmsg [k]", "6.25 % runtime.findRunnable"})
 }
 
 func TestCPUNameTellsGenerationsApart(t *testing.T) {
 	const info = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\nprocessor\t: 1\n"
-	if got := cpuName(info); got != "AMD EPYC (family 25, model 17)" {
-		t.Errorf("%q", got)
-	}
-	if got := cpuName("CPU implementer\t: 0x41\n"); got != "0x41" {
-		t.Errorf("%q", got)
-	}
+	testenv.Equal(t, cpuName(info), "AMD EPYC (family 25, model 17)")
+	testenv.Equal(t, cpuName("CPU implementer\t: 0x41\n"), "0x41")
 }

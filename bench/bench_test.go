@@ -78,9 +78,7 @@ func TestMistakesInTheCommandLineAreToldApart(t *testing.T) {
 
 func TestEveryCommandHasHelp(t *testing.T) {
 	for _, name := range []string{"list", "run", "lines", "report", "compare"} {
-		if err := command(t.Context(), []string{name, "-h"}, io.Discard, io.Discard); !errors.Is(err, flag.ErrHelp) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testenv.ErrorIs(t, command(t.Context(), []string{name, "-h"}, io.Discard, io.Discard), flag.ErrHelp, name)
 	}
 }
 
@@ -89,13 +87,9 @@ func TestListNamesEveryExperimentOnce(t *testing.T) {
 	testenv.Must(t, command(t.Context(), []string{"list"}, &out, io.Discard))
 	names := experimentNames()
 	slices.Sort(names)
-	if len(slices.Compact(names)) != len(experiments) {
-		t.Errorf("a name is there twice: %v", names)
-	}
+	testenv.Equal(t, len(slices.Compact(names)), len(experiments), "a name is there twice: %v", names)
 	for _, name := range names {
-		if !strings.Contains(out.String(), name+" ") {
-			t.Errorf("list does not name %s:\n%s", name, out.String())
-		}
+		testenv.Contains(t, out.String(), name+" ", "list does not name %s", name)
 	}
 }
 
@@ -108,8 +102,7 @@ func fake(system string, calls *[]string) contender {
 }
 
 func testRun(t *testing.T) *run {
-	self, err := os.Executable()
-	testenv.Must(t, err)
+	self := testenv.Need(os.Executable())(t)
 	return &run{ctx: t.Context(), quick: true, began: time.Now(), progress: io.Discard, scratch: t.TempDir(), self: self}
 }
 
@@ -123,19 +116,14 @@ func TestRunsAreInterleaved(t *testing.T) {
 		}
 		return ""
 	}
-	err := r.measure([]point{{metric: "m", x: 1}, {metric: "m", x: 2}}, []contender{fake("a", &calls), b}, time.Millisecond)
-	testenv.Must(t, err)
+	testenv.Must(t, r.measure([]point{{metric: "m", x: 1}, {metric: "m", x: 2}}, []contender{fake("a", &calls), b}, time.Millisecond))
 	want := []string{
 		"a/m/1", "b/m/1", "a/m/2",
 		"b/m/1", "a/m/1", "a/m/2",
 		"a/m/1", "b/m/1", "a/m/2",
 	}
-	if !slices.Equal(calls, want) {
-		t.Errorf("order %v, want %v", calls, want)
-	}
-	if r.env.Skipped["b m"] != "does not like 2" {
-		t.Errorf("skipped %v", r.env.Skipped)
-	}
+	testenv.EqualSlices(t, calls, want, "order")
+	testenv.Equal(t, r.env.Skipped["b m"], "does not like 2", "skipped %v", r.env.Skipped)
 	rows := r.samples.Rows()
 	if len(rows) != 3 || rows[0].Value != 5 || rows[0].Min != 1 || rows[0].Max != 7 || rows[0].N != quickRounds {
 		t.Errorf("rows %+v", rows)
@@ -187,19 +175,11 @@ func TestQuickRunOutOfTimeKeepsOneRound(t *testing.T) {
 
 func TestPaceSharesTheTimeThatIsLeft(t *testing.T) {
 	var p pace
-	if got := p.next(time.Second, 10*time.Second, 20); got != 500*time.Millisecond {
-		t.Errorf("without overhead %v", got)
-	}
+	testenv.Equal(t, p.next(time.Second, 10*time.Second, 20), 500*time.Millisecond, "without overhead")
 	p.spent(100 * time.Millisecond)
-	if got := p.next(time.Second, 10*time.Second, 20); got != 400*time.Millisecond {
-		t.Errorf("with overhead %v", got)
-	}
-	if got := p.next(time.Second, time.Hour, 20); got != time.Second {
-		t.Errorf("with all the time %v", got)
-	}
-	if got := p.next(time.Second, -time.Second, 1); got != shortestSample {
-		t.Errorf("with none %v", got)
-	}
+	testenv.Equal(t, p.next(time.Second, 10*time.Second, 20), 400*time.Millisecond, "with overhead")
+	testenv.Equal(t, p.next(time.Second, time.Hour, 20), time.Second, "with all the time")
+	testenv.Equal(t, p.next(time.Second, -time.Second, 1), shortestSample, "with none")
 }
 
 func TestSampleLines(t *testing.T) {
@@ -213,9 +193,7 @@ func TestSampleLines(t *testing.T) {
 			t.Errorf("%q gave %v", line, got)
 		}
 	}
-	if _, err := parseSamples(nil); err == nil {
-		t.Error("no lines are no error")
-	}
+	testenv.Fails(t, testenv.Err(parseSamples(nil)), "no lines are no error")
 }
 
 func TestTracersTotals(t *testing.T) {
@@ -223,12 +201,8 @@ func TestTracersTotals(t *testing.T) {
 		" 60.00    0.600000           2       300           read\n" +
 		"------ ----------- ----------- --------- --------- ----------------\n" +
 		"100.00    1.000000           1       912        12 total\n"
-	if got, err := straceCalls(table); got != 912 || err != nil {
-		t.Errorf("strace: %d, %v", got, err)
-	}
-	if got, err := perfCalls("# started\n\n1234,,raw_syscalls:sys_enter,5678,100.00,,\n"); got != 1234 || err != nil {
-		t.Errorf("perf: %d, %v", got, err)
-	}
+	testenv.Got(straceCalls(table))(t, 912, "strace")
+	testenv.Got(perfCalls("# started\n\n1234,,raw_syscalls:sys_enter,5678,100.00,,\n"))(t, 1234, "perf")
 	if got, err := straceCalls("strace: gone"); err == nil {
 		t.Errorf("strace: %d of nothing", got)
 	}
@@ -242,24 +216,16 @@ func TestTracersTotals(t *testing.T) {
 func TestPlainLoadCountsAsDepthAndAsConnections(t *testing.T) {
 	samples := []sample{{"rps", "req/s", 1, 5}, {"requests", "1", 1, 9}}
 	got := helloSamples(samples, point{metric: "depth", x: 1}, 64)
-	if want := []sample{{"rps", "req/s", 1, 5}, {"rps-conns", "req/s", 64, 5}}; !slices.Equal(got, want) {
-		t.Errorf("plain: %v", got)
-	}
+	testenv.EqualSlices(t, got, []sample{{"rps", "req/s", 1, 5}, {"rps-conns", "req/s", 64, 5}}, "plain")
 	got = helloSamples([]sample{{"rps", "req/s", 16, 5}}, point{metric: "depth", x: 16}, 64)
-	if want := []sample{{"rps", "req/s", 16, 5}}; !slices.Equal(got, want) {
-		t.Errorf("pipelined: %v", got)
-	}
+	testenv.EqualSlices(t, got, []sample{{"rps", "req/s", 16, 5}}, "pipelined")
 	got = helloSamples(samples, point{metric: "conns", x: 8}, 8)
-	if want := []sample{{"rps-conns", "req/s", 8, 5}}; !slices.Equal(got, want) {
-		t.Errorf("connections: %v", got)
-	}
+	testenv.EqualSlices(t, got, []sample{{"rps-conns", "req/s", 8, 5}}, "connections")
 }
 
 func TestTokensFollowThePaper(t *testing.T) {
 	for pipes, want := range map[int]int{1: 1, 4: 1, 64: 16, 127: 31, 128: 128, 16384: 128} {
-		if got := tokensFor(pipes); got != want {
-			t.Errorf("%d pipes have %d tokens, want %d", pipes, got, want)
-		}
+		testenv.Equal(t, tokensFor(pipes), want, "%d pipes have N tokens", pipes)
 	}
 }
 
@@ -268,17 +234,11 @@ func TestBadJobsAreRefused(t *testing.T) {
 		"", "yield", "yield 2", "yield 0 10", "yield 2 0", "yield two 10", "yield 2 -1", "yield 2 10 x", "yield 2 10 0 0", "fly 2 10", "chan 1 10",
 	} {
 		for _, kind := range []string{"goroutine", "capriccio"} {
-			if err := runWorker(append([]string{kind}, strings.Fields(line)...), io.Discard); err == nil {
-				t.Errorf("%s took %q", kind, line)
-			}
+			testenv.Fails(t, runWorker(append([]string{kind}, strings.Fields(line)...), io.Discard), "%s took %q", kind, line)
 		}
 	}
-	if err := runWorker([]string{"stranger"}, io.Discard); err == nil {
-		t.Error("an unknown kind was taken")
-	}
-	if err := runWorker(nil, io.Discard); err == nil {
-		t.Error("no kind was taken")
-	}
+	testenv.Fails(t, runWorker([]string{"stranger"}, io.Discard), "an unknown kind was taken")
+	testenv.Fails(t, runWorker(nil, io.Discard), "no kind was taken")
 }
 
 func needTwoCores(t *testing.T) {
@@ -301,8 +261,7 @@ func TestWorkersMeasureEveryMetric(t *testing.T) {
 			t.Run(c.system+" "+metric, func(t *testing.T) {
 				t.Parallel()
 				for _, x := range []float64{2, 5} {
-					samples, err := c.sample(t.Context(), point{metric: metric, x: x}, time.Millisecond)
-					testenv.Must(t, err)
+					samples := testenv.Need(c.sample(t.Context(), point{metric: metric, x: x}, time.Millisecond))(t)
 					for _, s := range samples {
 						if s.x != x || metric != "parked" && (!strings.HasSuffix(s.metric, metric) || s.value < 0) {
 							t.Errorf("x=%v: got %+v", x, s)
@@ -359,12 +318,10 @@ func TestBaselinesMeasure(t *testing.T) {
 func TestKnotAnswersTheLoad(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t)
-	s, err := startServer(t.Context(), "knot", r.self, workerCommand, "knot")
-	testenv.Must(t, err)
+	s := testenv.Need(startServer(t.Context(), "knot", r.self, workerCommand, "knot"))(t)
 	defer s.child.Close()
 	for _, depth := range []int{1, helloPipeline} {
-		samples, err := r.load(t.Context(), s, 2, depth, 0, 5*time.Millisecond)
-		testenv.Must(t, err)
+		samples := testenv.Need(r.load(t.Context(), s, 2, depth, 0, 5*time.Millisecond))(t)
 		if s := samples[0]; s.metric != "rps" || s.x != float64(depth) || s.value <= 0 {
 			t.Errorf("depth %d: %+v", depth, samples)
 		}
@@ -375,12 +332,9 @@ func TestNginxAnswersTheLoad(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t)
 	for _, l := range r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxConfig, dir, addr) }) {
-		s, err := l.start(t.Context())
-		testenv.Must(t, err)
+		s := testenv.Need(l.start(t.Context()))(t)
 		defer s.child.Close()
-		if _, err := r.load(t.Context(), s, 2, 1, 0, 5*time.Millisecond); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, testenv.Err(r.load(t.Context(), s, 2, 1, 0, 5*time.Millisecond)))
 	}
 }
 
@@ -397,9 +351,7 @@ func TestServerThatDoesNotStartTellsWhy(t *testing.T) {
 }
 
 func TestCBaselineOfNoNameIsAnError(t *testing.T) {
-	if _, err := compileC(t.Context(), t.TempDir(), "nothing"); err == nil {
-		t.Error("compiled")
-	}
+	testenv.Fails(t, testenv.Err(compileC(t.Context(), t.TempDir(), "nothing")), "compiled")
 }
 
 func TestResultFolderIsMade(t *testing.T) {
@@ -415,8 +367,7 @@ func TestResultFolderIsMade(t *testing.T) {
 
 // The table of the papers' systems in the README names experiments that there are.
 func TestReadmeNamesExperiments(t *testing.T) {
-	text, err := os.ReadFile("../README.md")
-	testenv.Must(t, err)
+	text := testenv.Need(os.ReadFile("../README.md"))(t)
 	named := 0
 	for _, row := range regexp.MustCompile(`(?m)^\|.*\| (.*go run \./bench run .*) \|$`).FindAllStringSubmatch(string(text), -1) {
 		for _, command := range regexp.MustCompile("`(?:go run \\./bench run )?([a-z-]+)`").FindAllStringSubmatch(row[1], -1) {
@@ -425,7 +376,5 @@ func TestReadmeNamesExperiments(t *testing.T) {
 			}
 		}
 	}
-	if named < 25 {
-		t.Errorf("%d names were found, want 25 or more", named)
-	}
+	testenv.AtLeast(t, named, 25, "names were found")
 }

@@ -77,8 +77,7 @@ func measureReads(t *testing.T, metric string, blocks int64, read readFunc, slee
 	d.miss = diskFile{read, int(blocks)}
 	err := d.measure(job{metric: metric, x: 1, duration: time.Nanosecond, emit: emitAt(&out, 1)}, goSpawn, func(time.Duration) { sleep() })
 	testenv.Must(t, err)
-	samples, err := parseSamples(strings.Split(strings.TrimSpace(out.String()), "\n"))
-	testenv.Must(t, err)
+	samples := testenv.Need(parseSamples(strings.Split(strings.TrimSpace(out.String()), "\n")))(t)
 	return samples
 }
 
@@ -127,9 +126,7 @@ func TestDiskWorkerRefuses(t *testing.T) {
 	} {
 		line = strings.NewReplacer("SMALL", files.small, "LARGE", files.large).Replace(line)
 		for _, kind := range []string{"disk-goroutine", "disk-capriccio"} {
-			if err := runWorker(append([]string{kind}, strings.Fields(line)...), io.Discard); err == nil {
-				t.Errorf("%s took %q", kind, line)
-			}
+			testenv.Fails(t, runWorker(append([]string{kind}, strings.Fields(line)...), io.Discard), "%s took %q", kind, line)
 		}
 	}
 }
@@ -141,9 +138,7 @@ func TestWrongBlockIsNoticed(t *testing.T) {
 	}
 	for _, kind := range []string{"disk-goroutine", "disk-capriccio"} {
 		err := runWorker([]string{kind, readsBuffered, "2", "10", "100", files.small, files.large}, io.Discard)
-		if err == nil || !strings.Contains(err.Error(), "begins with 0") {
-			t.Errorf("%s: got %v", kind, err)
-		}
+		testenv.ErrorSays(t, err, "begins with 0", kind)
 	}
 }
 
@@ -153,9 +148,7 @@ func TestEachBlockIsReadOnce(t *testing.T) {
 	for i := 1; i <= n; i++ {
 		seen[scattered(i, n)] = true
 	}
-	if len(seen) != n {
-		t.Errorf("%d numbers went to %d places", n, len(seen))
-	}
+	testenv.Equal(t, len(seen), n, "%d numbers went to N places", n)
 }
 
 func TestFioIsReadAndToldWhatToDo(t *testing.T) {
@@ -176,9 +169,7 @@ func TestFioIsReadAndToldWhatToDo(t *testing.T) {
 	} {
 		line := fmt.Sprint(fioArgs(job, files, 500*time.Millisecond))
 		for _, flag := range append(strings.Fields(want), "--runtime=400ms", "--ramp_time=100ms") {
-			if !strings.Contains(line, flag) {
-				t.Errorf("%+v: no %s in %s", job, flag, line)
-			}
+			testenv.Contains(t, line, flag, "%+v", job)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/google/pprof/profile"
 )
 
@@ -13,13 +14,9 @@ func TestPhasesGoUpAndDown(t *testing.T) {
 		0: 100, 10 * time.Second: 100, 11 * time.Second: 200, 12 * time.Second: 300, 17 * time.Second: 300, 18 * time.Second: 200,
 		19 * time.Second: 100, 30 * time.Second: 200,
 	} {
-		if got := p.rate(at); got != want {
-			t.Errorf("after %v: %v a second, want %v", at, got, want)
-		}
+		testenv.Equal(t, p.rate(at), want, "a second after %v", at)
 	}
-	if p.length() != 48*time.Second {
-		t.Errorf("length %v, want 48s", p.length())
-	}
+	testenv.Equal(t, p.length(), 48*time.Second, "length")
 }
 
 func TestSharesOfAFlowGraph(t *testing.T) {
@@ -41,8 +38,6 @@ func TestSharesOfAFlowGraph(t *testing.T) {
 		got[s.metric] = s.value
 	}
 	for metric, want := range map[string]float64{"enqueue": 10, "statistics": 20, "give-back": 0, "per-flow": 40, "all": 70} {
-		if got[metric] != want {
-			t.Errorf("%s: %v %%, want %v", metric, got[metric], want)
-		}
+		testenv.Equal(t, got[metric], want, "%s in %%", metric)
 	}
 }

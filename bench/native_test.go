@@ -16,8 +16,7 @@ func TestNativeWaitsAreMeasured(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t)
 	for _, flag := range []string{"", "-holding", "-http"} {
-		s, err := r.own("native"+flag, nil, append([]string{"native"}, strings.Fields(flag)...)...).start(t.Context())
-		testenv.Must(t, err)
+		s := testenv.Need(r.own("native"+flag, nil, append([]string{"native"}, strings.Fields(flag)...)...).start(t.Context()))(t)
 		holding := flag == "-holding"
 		modes := nativeModes[:len(nativeModes):len(nativeModes)]
 		if !holding {

@@ -32,8 +32,7 @@ func overloadOf(t *testing.T, name string) (*matrix, admissionSystem) {
 // serverOf starts a server that ends with the test.
 func serverOf(t *testing.T, system admissionSystem, n needs) *site {
 	t.Helper()
-	s, err := system.start(t.Context(), n)
-	testenv.Must(t, err)
+	s := testenv.Need(system.start(t.Context(), n))(t)
 	t.Cleanup(func() { testenv.Must(t, s.close()) })
 	return s
 }
@@ -107,10 +106,8 @@ func TestServerReportsItsCounts(t *testing.T) {
 	for _, name := range []string{"capriccio-fifo", "net-http"} {
 		m, system := overloadOf(t, name)
 		s := serverOf(t, system, needs{counted: true, env: []string{"GOGC=1"}})
-		before, err := s.askCounts(t.Context())
-		testenv.Must(t, err)
-		_, err = capacities{}.measure(t.Context(), m, name, s, "/do?alloc=262144", 200*ms)
-		testenv.Must(t, err)
+		before := testenv.Need(s.askCounts(t.Context()))(t)
+		testenv.Need(capacities{}.measure(t.Context(), m, name, s, "/do?alloc=262144", 200*ms))(t)
 		after, err := s.askCounts(t.Context())
 		if err != nil || after.gc <= before.gc || after.all-before.all < after.gc-before.gc {
 			t.Errorf("%s: from %+v to %+v, %v: want the collector to have worked", name, before, after, err)
@@ -181,12 +178,10 @@ func TestGroupSample(t *testing.T) {
 
 // A process that has ended before anybody could look at it was not killed.
 func TestWatchOfWhatHasEnded(t *testing.T) {
-	child, err := proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", "exit 1"}, Core: proc.AnyCore})
-	testenv.Must(t, err)
+	child := testenv.Need(proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", "exit 1"}, Core: proc.AnyCore}))(t)
 	defer child.Close()
 	<-child.Ended()
-	w, err := watchMemory(child, 1)
-	testenv.Must(t, err)
+	w := testenv.Need(watchMemory(child, 1))(t)
 	w.end()
 	if w.killed.Load() {
 		t.Error("said to be killed")
@@ -195,13 +190,10 @@ func TestWatchOfWhatHasEnded(t *testing.T) {
 
 func TestKilledServersAreKnown(t *testing.T) {
 	for command, want := range map[string]bool{"kill -KILL $$": true, "kill -TERM $$": false, "exit 9": false} {
-		child, err := proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", command}, Core: proc.AnyCore})
-		testenv.Must(t, err)
+		child := testenv.Need(proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", command}, Core: proc.AnyCore}))(t)
 		<-child.Ended()
 		s := &site{server: &server{child: child}}
-		if got := s.killedBy(syscall.SIGKILL, io.EOF); got != want {
-			t.Errorf("%s: killed is %v, want %v", command, got, want)
-		}
+		testenv.Equal(t, s.killedBy(syscall.SIGKILL, io.EOF), want, "%s: killed", command)
 		child.Close()
 	}
 }
@@ -223,8 +215,7 @@ func TestMemoryIsReadInBytes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "statm")
 	for content, want := range map[string]int64{"100 3 2 1 0 4 0\n": int64(3 * os.Getpagesize()), "": -1, "100": -1, "1 x": -1} {
 		testenv.Must(t, os.WriteFile(path, []byte(content), 0o666))
-		f, err := os.Open(path)
-		testenv.Must(t, err)
+		f := testenv.Need(os.Open(path))(t)
 		got, err := residentBytes(f)
 		f.Close()
 		if want < 0 && err == nil || want >= 0 && (got != want || err != nil) {

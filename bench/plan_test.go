@@ -27,18 +27,12 @@ func TestFullRunsAreNotTooLong(t *testing.T) {
 		if e.name == admissionName {
 			most = 47 * time.Minute
 		}
-		if d > most {
-			t.Errorf("%s: %v, want at most %v", e.name, d, most)
-		}
+		testenv.AtMost(t, d, most, e.name)
 		quick, _ := planOf(t.Context(), e, options{quick: true})
-		if quick > d+10*time.Second {
-			t.Errorf("%s: %v quick, %v full", e.name, quick, d)
-		}
+		testenv.AtMost(t, quick, d+10*time.Second, "%s: quick, for %v full", e.name, d)
 		total += d
 	}
-	if total > 210*time.Minute {
-		t.Errorf("%v in all", total)
-	}
+	testenv.AtMost(t, total, 210*time.Minute, "in all")
 }
 
 func TestPlanCountsRoundsPointsAndSystems(t *testing.T) {
@@ -111,8 +105,7 @@ func TestInterruptedRunGoesOnWhereItWas(t *testing.T) {
 	if err := f.call(t, o, 0); err != nil || len(f.calls) != 4*fullRounds-7-2 {
 		t.Fatalf("ran %q, %v; want the others of %d", f.calls, err, 4*fullRounds)
 	}
-	got, err := readReport(filepath.Join(o.dir, "fake.json"))
-	testenv.Must(t, err)
+	got := testenv.Need(readReport(filepath.Join(o.dir, "fake.json")))(t)
 	for _, row := range got.Rows {
 		var want []float64
 		for round := range fullRounds {

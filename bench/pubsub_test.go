@@ -66,9 +66,7 @@ func TestMatchingFindsWhatTheNaiveMatcherFinds(t *testing.T) {
 		if !slices.Equal(e.found, want) {
 			t.Fatalf("event %d: found %v, want %v", i, e.found, want)
 		}
-		if touched != len(want) {
-			t.Fatalf("event %d: the model finds %d, want %d", i, touched, len(want))
-		}
+		testenv.MustEqual(t, touched, len(want), "event %d: the model finds", i)
 		if i%2 == 0 && !slices.Contains(want, uint32(i*300)) {
 			t.Fatalf("event %d does not satisfy the subscription that it was made for", i)
 		}
@@ -126,9 +124,7 @@ func TestModelCacheForgetsWhatWasNotUsedForLongest(t *testing.T) {
 		}
 		*set = append(*set, line)
 		c.touch(line)
-		if c.misses != misses {
-			t.Fatalf("line %d: %d misses, want %d", line, c.misses, misses)
-		}
+		testenv.MustEqual(t, c.misses, misses, "line %d: N misses", line)
 	}
 	if misses < 5000 || misses > 15_000 {
 		t.Errorf("%d misses: the test does not test", misses)
@@ -164,8 +160,6 @@ func TestPubsubWorkersMeasure(t *testing.T) {
 
 func TestPubsubWorkerRefusesNonsense(t *testing.T) {
 	for _, line := range []string{"-flight 0", "-size -1", "-subscriptions 0", "-events 0", "-for 0"} {
-		if err := runWorker(append([]string{"pubsub"}, strings.Fields(line)...), &bytes.Buffer{}); err == nil {
-			t.Errorf("took %q", line)
-		}
+		testenv.Fails(t, runWorker(append([]string{"pubsub"}, strings.Fields(line)...), &bytes.Buffer{}), "took %q", line)
 	}
 }

@@ -22,13 +22,11 @@ func TestServersOfFilesAndTheirClients(t *testing.T) {
 	t.Setenv(capriccio.EnvOverload, "wait") // a stalled machine is no overload
 	r := testRun(t)
 	root, key := filepath.Join(r.scratch, "root"), filepath.Join(r.scratch, "key.pem")
-	asked, err := writeServed(root)
-	testenv.Must(t, err)
+	asked := testenv.Need(writeServed(root))(t)
 	testenv.Must(t, writeKey(key))
 	for x, files := range asked {
 		name, size, _ := strings.Cut(files[len(files)-1], "=")
-		info, err := os.Stat(filepath.Join(root, name))
-		testenv.Must(t, err)
+		info := testenv.Need(os.Stat(filepath.Join(root, name)))(t)
 		if fmt.Sprint(info.Size()) != size {
 			t.Errorf("x=%d: %s has %d bytes", x, files[len(files)-1], info.Size())
 		}
@@ -63,12 +61,7 @@ func TestHandshakesAreTheSameForAll(t *testing.T) {
 		w.Write(make([]byte, 1<<10))
 	}))
 	defer server.Close()
-	c, err := askTLS(server.Listener.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testenv.Need(askTLS(server.Listener.Addr().String(), nil))(t)
 	defer c.Close()
-	if got := tls.CurveID(curve.Load()); got != tls.X25519 {
-		t.Errorf("key exchange by %v", got)
-	}
+	testenv.Equal(t, tls.CurveID(curve.Load()), tls.X25519, "key exchange by")
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -18,11 +17,7 @@ func TestFlat(t *testing.T) {
 	}
 	testenv.Check(t, flat(looks("resident", 0)))
 	for name := range soakUnits {
-		if err := flat(looks(name, 2)); err == nil || !strings.Contains(err.Error(), name+" have grown") {
-			t.Errorf("%s grow: %v", name, err)
-		}
+		testenv.ErrorSays(t, flat(looks(name, 2)), name+" have grown", name)
 	}
-	if err := flat(looks("resident", 0)[:3]); err == nil {
-		t.Error("three looks are enough")
-	}
+	testenv.Fails(t, flat(looks("resident", 0)[:3]), "three looks are enough")
 }

@@ -97,23 +97,17 @@ func TestDeepServersAreMeasured(t *testing.T) {
 func TestTaskServerAnswersTheLoad(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t)
-	s, err := startServer(t.Context(), "capriccio-task", r.self, workerCommand, "task-server")
-	testenv.Must(t, err)
+	s := testenv.Need(startServer(t.Context(), "capriccio-task", r.self, workerCommand, "task-server"))(t)
 	defer s.child.Close()
-	if _, err := r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, testenv.Err(r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond)))
 }
 
 func TestKnotOnAPollerAnswersTheLoad(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t)
-	s, err := r.own("knot", []string{capriccio.EnvPoller + "=epoll"}, "knot").start(t.Context())
-	testenv.Must(t, err)
+	s := testenv.Need(r.own("knot", []string{capriccio.EnvPoller + "=epoll"}, "knot").start(t.Context()))(t)
 	defer s.child.Close()
-	if _, err := r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, testenv.Err(r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond)))
 	if s, err := r.own("knot", []string{capriccio.EnvPoller + "=pigeon"}, "knot").start(t.Context()); err == nil || !strings.Contains(err.Error(), "pigeon") {
 		t.Errorf("got %v, %v", s, err)
 	}

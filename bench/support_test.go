@@ -17,14 +17,12 @@ func TestSupportServerHasFilesAndPages(t *testing.T) {
 	testenv.Must(t, c.tree.write(t.Context(), c.root))
 	var pages []string
 	for range responders {
-		s, err := startServer(t.Context(), "responder", r.self, workerCommand, "fcgi")
-		testenv.Must(t, err)
+		s := testenv.Need(startServer(t.Context(), "responder", r.self, workerCommand, "fcgi"))(t)
 		defer s.child.Close()
 		pages = append(pages, s.addr)
 	}
 	for _, l := range c.supportServers(pages) {
-		s, err := l.start(t.Context())
-		testenv.Must(t, err)
+		s := testenv.Need(l.start(t.Context()))(t)
 		defer s.child.Close()
 		for path, want := range map[string]int64{"page.php": supportPage, c.tree.path(30): c.tree.size(30)} {
 			resp, body := testenv.Get(t, http.DefaultClient, "http://"+s.addr+"/"+path)

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestSurgeDrawsWhatItSays(t *testing.T) {
 	tree := newSurgeTree(100)
-	if same := newSurgeTree(100); same.bytes() != tree.bytes() {
-		t.Error("server and client have different trees")
-	}
+	testenv.Equal(t, newSurgeTree(100).bytes(), tree.bytes(), "server and client have different trees")
 	small := 0
 	for _, size := range tree.sizes {
 		if size < 1 || size > surgeMost {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestBisectFindsTheLargestThatIsGood(t *testing.T) {
@@ -44,10 +46,6 @@ func TestPlayerStarvesWhenItRunsOutOfFilm(t *testing.T) {
 }
 
 func TestBodyOf(t *testing.T) {
-	if n, err := bodyOf([]byte("HTTP/1.1 200 OK\r\nA: b\r\n\r\nbody")); n != 4 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
-	if _, err := bodyOf([]byte("HTTP/1.1 404 Not Found\r\n\r\n")); err == nil {
-		t.Error("404 was taken for a film")
-	}
+	testenv.Got(bodyOf([]byte("HTTP/1.1 200 OK\r\nA: b\r\n\r\nbody")))(t, 4)
+	testenv.Fails(t, testenv.Err(bodyOf([]byte("HTTP/1.1 404 Not Found\r\n\r\n"))), "404 was taken for a film")
 }

@@ -97,12 +97,9 @@ func TestFileOfAnotherLengthIsNoticed(t *testing.T) {
 		testenv.Must(t, os.WriteFile(filepath.Join(root, tree.path(n)), []byte("short"), 0o666))
 	}
 	r := testRun(t)
-	s, err := startServer(t.Context(), "net-http", r.self, workerCommand, "files", "-kind", "net-http", "-root", root)
-	testenv.Must(t, err)
+	s := testenv.Need(startServer(t.Context(), "net-http", r.self, workerCommand, "files", "-kind", "net-http", "-root", root))(t)
 	defer s.child.Close()
-	if _, err := fetchSamples(t.Context(), r, s); err == nil || !strings.Contains(err.Error(), "Content-Length") {
-		t.Errorf("got %v", err)
-	}
+	testenv.ErrorSays(t, testenv.Err(fetchSamples(t.Context(), r, s)), "Content-Length")
 }
 
 func TestColdSampleInAMemoryGroup(t *testing.T) {

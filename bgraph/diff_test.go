@@ -158,12 +158,8 @@ func TestDiffGivesTheIncrementBack(t *testing.T) {
 		want.Program, want.Taken = after.Program, after.Taken
 		keepBefore, keepAfter := before.Clone(), after.Clone()
 		got, err := Diff(before, after)
-		if err != nil {
-			t.Fatalf("round %d: %v", i, err)
-		}
-		if err := got.Validate(); err != nil {
-			t.Fatalf("round %d: %v", i, err)
-		}
+		testenv.Must(t, err, "round %d", i)
+		testenv.Must(t, got.Validate(), "round %d", i)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("round %d: got\n%+v\nwant\n%+v", i, got, want)
 		}
@@ -351,12 +347,8 @@ func TestDiffRefuses(t *testing.T) {
 			t.Errorf("error %v; want one with %q", err, c.want)
 		}
 	}
-	if _, err := Diff(nil, smallSnapshot()); err == nil {
-		t.Error("the difference to nil is no error")
-	}
-	if _, err := Diff(smallSnapshot(), nil); err == nil {
-		t.Error("the difference of nil is no error")
-	}
+	testenv.Fails(t, testenv.Err(Diff(nil, smallSnapshot())), "the difference to nil is no error")
+	testenv.Fails(t, testenv.Err(Diff(smallSnapshot(), nil)), "the difference of nil is no error")
 }
 
 func TestDiffLeavesOutCausesThatRefusedNobody(t *testing.T) {

@@ -36,9 +36,7 @@ func TestDumpFormatIsDocumented(t *testing.T) {
 		}
 	}
 	visit(reflect.TypeFor[Snapshot]())
-	if len(seen) < 15 {
-		t.Errorf("only %d types were visited", len(seen))
-	}
+	testenv.AtLeast(t, len(seen), 15, "only N types were visited")
 	for _, limit := range []string{
 		"64 MiB", grouped(MaxDumpNodes), grouped(MaxDumpEdges), grouped(MaxDumpLoops), fmt.Sprint(MaxDumpFrames),
 		fmt.Sprint(MaxDumpResources), fmt.Sprint(MaxOverruns), grouped(MaxDumpText), grouped(MaxDumpStack), fmt.Sprint(Buckets), "2^62",

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // Whatever is decoded is valid, and comes back the same when it is encoded again; what
@@ -23,9 +25,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := s.Validate(); err != nil {
-			t.Fatalf("decoded, but: %v", err)
-		}
+		testenv.Must(t, s.Validate(), "decoded, but")
 		again := encoded(t, s)
 		got := decoded(t, again)
 		if !reflect.DeepEqual(got, s) {
@@ -116,19 +116,13 @@ func useHostile(t *testing.T, s *Snapshot) {
 			}
 		}
 	}
-	if err := d.Validate(); err != nil {
-		t.Fatalf("the difference is not valid: %v", err)
-	}
+	testenv.Must(t, d.Validate(), "the difference is not valid")
 	other := s.Clone()
 	other.Program.PID = s.Program.PID/2 + 1
 	other.Program.Host = "other"
 	if m, err := Merge(s, other); err == nil {
-		if err := m.Validate(); err != nil {
-			t.Fatalf("merged it is not valid: %v", err)
-		}
-		if _, err := m.dump(); err != nil {
-			t.Fatalf("merged it cannot be written: %v", err)
-		}
+		testenv.Must(t, m.Validate(), "merged it is not valid")
+		testenv.Must(t, testenv.Err(m.dump()), "merged it cannot be written")
 	}
 }
 
@@ -159,17 +153,13 @@ func BenchmarkDump(b *testing.B) {
 	b.Run("encode", func(b *testing.B) {
 		b.SetBytes(int64(len(dump)))
 		for b.Loop() {
-			if _, err := s.dump(); err != nil {
-				b.Fatal(err)
-			}
+			testenv.Need(s.dump())(b)
 		}
 	})
 	b.Run("decode", func(b *testing.B) {
 		b.SetBytes(int64(len(dump)))
 		for b.Loop() {
-			if _, err := Decode(bytes.NewReader(dump)); err != nil {
-				b.Fatal(err)
-			}
+			testenv.Need(Decode(bytes.NewReader(dump)))(b)
 		}
 	})
 }

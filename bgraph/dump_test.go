@@ -197,9 +197,7 @@ func TestDecodePassesReadErrorsOn(t *testing.T) {
 	dump := encoded(t, smallSnapshot())
 	for _, n := range []int{0, 5, 100, len(dump) - 1} {
 		_, err := Decode(io.MultiReader(bytes.NewReader(dump[:n]), iotest.ErrReader(broken)))
-		if !errors.Is(err, broken) {
-			t.Errorf("after %d bytes: error %v; want %v", n, err, broken)
-		}
+		testenv.ErrorIs(t, err, broken, "after %d bytes: error", n)
 	}
 	if got, err := Decode(iotest.OneByteReader(bytes.NewReader(dump))); err != nil || !reflect.DeepEqual(got, smallSnapshot()) {
 		t.Errorf("byte by byte: %+v, %v", got, err)
@@ -266,19 +264,13 @@ func TestTextsAreMadePrintable(t *testing.T) {
 		if c.want == "" {
 			c.want = c.text
 		}
-		if got := nameRule.clean(c.text); got != c.want {
-			t.Errorf("%.50q became %.50q, want %.50q", c.text, got, c.want)
-		}
-		if nameRule.fits(c.text) != (c.text == c.want) {
-			t.Errorf("%.50q fits: %v", c.text, nameRule.fits(c.text))
-		}
+		testenv.Equal(t, nameRule.clean(c.text), c.want, "%.50q became", c.text)
+		testenv.Equal(t, nameRule.fits(c.text), c.text == c.want, "%.50q fits", c.text)
 		if !nameRule.fits(c.want) {
 			t.Errorf("%.50q does not fit", c.want)
 		}
 	}
-	if got := stackRule.clean("a\n\tb\x1b\r"); got != "a\n\tb\ufffd\ufffd" {
-		t.Errorf("stack became %q", got)
-	}
+	testenv.Equal(t, stackRule.clean("a\n\tb\x1b\r"), "a\n\tb\ufffd\ufffd", "stack became")
 }
 
 // Every text field is cleaned, whether by the encoder or, where another program wrote
@@ -316,9 +308,7 @@ func TestNoTextIsForgotten(t *testing.T) {
 		texts, only = 0, i+1
 		s := smallSnapshot()
 		spoil(reflect.ValueOf(s).Elem())
-		if err := s.Validate(); err == nil {
-			t.Errorf("valid, though text %d cannot be printed", only)
-		}
+		testenv.Fails(t, s.Validate(), "valid, though text %d cannot be printed", only)
 	}
 	foreign := testenv.Need(json.Marshal(s))(t)
 	for how, dump := range map[string][]byte{"encoded": encoded(t, s), "foreign": append([]byte(dumpTitle+"1\n"), foreign...)} {
@@ -373,9 +363,7 @@ func TestSizesOfElements(t *testing.T) {
 		{"overruns", unsafe.Sizeof(Overrun{}), Overrun{}},
 	} {
 		most, size := listLimits(c.key)
-		if int(c.size) > size {
-			t.Errorf("%T has %d bytes; listLimits says %d", c.zero, c.size, size)
-		}
+		testenv.AtMost(t, int(c.size), size, "%T has %d bytes; listLimits says %d", c.zero, c.size, size)
 		text := testenv.Need(json.Marshal(c.zero))(t)
 		if ratio := float64(size) / float64(len(text)+len(",")); ratio > maxDecodedBytes/MaxDumpBytes {
 			t.Errorf("%T: %d bytes of JSON count as %d", c.zero, len(text)+1, size)
@@ -400,9 +388,7 @@ func TestEncodeRefusesWhatIsTooLarge(t *testing.T) {
 		t.Errorf("nil: error %v, %d bytes written", err, b.Len())
 	}
 	broken := errors.New("disk full")
-	if err := smallSnapshot().Encode(writerFunc(func([]byte) (int, error) { return 0, broken })); !errors.Is(err, broken) {
-		t.Errorf("error %v, want %v", err, broken)
-	}
+	testenv.ErrorIs(t, smallSnapshot().Encode(writerFunc(func([]byte) (int, error) { return 0, broken })), broken, "error")
 }
 
 type writerFunc func([]byte) (int, error)

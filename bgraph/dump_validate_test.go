@@ -163,16 +163,12 @@ func TestValidateRefuses(t *testing.T) {
 		c.spoil(s)
 		err := s.Validate()
 		if c.want == "text" {
-			if err == nil {
-				t.Errorf("valid: %+v", s)
-			}
+			testenv.Fails(t, err, "valid: %+v", s)
 			encoded(t, s)
 			continue
 		}
 		if c.want == "" {
-			if err != nil {
-				t.Errorf("refused: %v", err)
-			}
+			testenv.Check(t, err, "refused")
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "bgraph: ") {
@@ -183,12 +179,8 @@ func TestValidateRefuses(t *testing.T) {
 			t.Errorf("%s: encoded into %d bytes, error %v", c.want, b.Len(), err)
 		}
 		if foreign, err := json.Marshal(s); err == nil {
-			if _, err := Decode(strings.NewReader(dumpTitle + "1\n" + string(foreign))); err == nil {
-				t.Errorf("%s: decoded", c.want)
-			}
+			testenv.Fails(t, testenv.Err(Decode(strings.NewReader(dumpTitle+"1\n"+string(foreign)))), "%s: decoded", c.want)
 		}
 	}
-	if err := (*Snapshot)(nil).Validate(); err == nil {
-		t.Error("nil is valid")
-	}
+	testenv.Fails(t, (*Snapshot)(nil).Validate(), "nil is valid")
 }

@@ -101,9 +101,7 @@ func TestWriteFileSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%q: error %v; want %v and %q", c.path, err, c.is, c.want)
 		}
 	}
-	if err := WriteFile(filepath.Join(dir, "dump"), &Snapshot{Span: -1}); err == nil || !strings.Contains(err.Error(), "span_ns is -1") {
-		t.Errorf("error %v", err)
-	}
+	testenv.ErrorSays(t, WriteFile(filepath.Join(dir, "dump"), &Snapshot{Span: -1}), "span_ns is -1", "error")
 	if names := leftOver(t, dir, "file", "folder"); names != nil {
 		t.Errorf("left over: %v", names)
 	}
@@ -250,9 +248,7 @@ func TestReadFileOfWhatIsNoFile(t *testing.T) {
 			t.Errorf("%s: error %v; want one with %q", c.path, err, c.want)
 		}
 	}
-	if _, err := ReadFile(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v is not fs.ErrNotExist", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(ReadFile(filepath.Join(dir, "missing"))), fs.ErrNotExist, "error")
 }
 
 // As in: bgdump <(ssh web-1 cat dump)
@@ -264,9 +260,7 @@ func TestReadFileOfAPipe(t *testing.T) {
 	dump := encoded(t, s)
 	go func() {
 		defer w.Close()
-		if _, err := w.Write(dump); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, testenv.Err(w.Write(dump)))
 	}()
 	if got, err := ReadFile(path); err != nil || !reflect.DeepEqual(got, s) {
 		t.Errorf("read %+v, error %v", got, err)

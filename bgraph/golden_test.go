@@ -45,9 +45,7 @@ func TestSampleAddsUp(t *testing.T) {
 		}
 		waiting += n.Now
 	}
-	if waiting != tasks {
-		t.Errorf("%d tasks wait, %d are on the loops", waiting, tasks)
-	}
+	testenv.Equal(t, waiting, tasks, "tasks wait, of those on the loops")
 	for i := range s.Edges {
 		e := &s.Edges[i]
 		if s.Node(e.From) == nil || s.Node(e.To) == nil {

@@ -143,9 +143,7 @@ func TestMergeLosesNothing(t *testing.T) {
 	}
 	for i := range 50 {
 		a, b, c := randomSnapshot(r, 10, 40), randomSnapshot(r, 10, 40), randomSnapshot(r, 10, 40)
-		if got, want := totals(mustMerge(t, a, b, c)), totals(a, b, c); got != want {
-			t.Fatalf("round %d: got %v, want %v", i, got, want)
-		}
+		testenv.MustEqual(t, totals(mustMerge(t, a, b, c)), totals(a, b, c), "round %d", i)
 	}
 }
 
@@ -253,9 +251,7 @@ func TestMergeAddsLimits(t *testing.T) {
 	}{
 		{[]int64{5, 7}, 12}, {[]int64{5, 0}, 0}, {[]int64{0, 5}, 0}, {[]int64{0, 5, 5}, 0}, {[]int64{-1, 5}, 5}, {[]int64{5, -1}, 5},
 	} {
-		if got := limits(c.limits...); got != c.want {
-			t.Errorf("limits %v (-1: no such resource): got %d, want %d", c.limits, got, c.want)
-		}
+		testenv.Equal(t, limits(c.limits...), c.want, "limits %v (-1: no such resource)", c.limits)
 	}
 }
 
@@ -268,9 +264,7 @@ func TestMergeKeepsTheLatestOverruns(t *testing.T) {
 		b.Overruns = append(b.Overruns, Overrun{At: at.Add(time.Duration(2*i + 1))})
 	}
 	m := mustMerge(t, a, b)
-	if len(m.Overruns) != MaxOverruns {
-		t.Fatalf("%d overruns", len(m.Overruns))
-	}
+	testenv.MustEqual(t, len(m.Overruns), MaxOverruns, "overruns")
 	for i, o := range m.Overruns {
 		if want := at.Add(time.Duration(MaxOverruns + i)); !o.At.Equal(want) || o.Loop != i%2 {
 			t.Errorf("overrun %d: at %v on loop %d, want %v on loop %d", i, o.At, o.Loop, want, i%2)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestNodesAreNamedAfterTheProgram(t *testing.T) {
@@ -23,8 +24,6 @@ func TestNodesAreNamedAfterTheProgram(t *testing.T) {
 		for _, f := range stack {
 			n.Stack = append(n.Stack, bgraph.Frame{Function: f})
 		}
-		if got := n.Name(); got != want {
-			t.Errorf("stack %q: named %q, want %q", stack, got, want)
-		}
+		testenv.Equal(t, n.Name(), want, "stack %q: named", stack)
 	}
 }

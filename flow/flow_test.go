@@ -2,7 +2,6 @@ package flow_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -133,9 +132,7 @@ func TestOrderWithinAFlowIsKeptWhileServletsComeAndGo(t *testing.T) {
 			for _, s := range g.Stats() {
 				changes += s.Spawned + s.Retired
 			}
-			if changes < 20 {
-				t.Errorf("%d loops: %d servlets came and went; the test says nothing", loops, changes)
-			}
+			testenv.AtLeast(t, changes, 20, "%d loops: N servlets came and went; the test says nothing", loops)
 		})
 	}
 }
@@ -178,9 +175,7 @@ func TestNoMoreServletsThatWouldWaitForRoom(t *testing.T) {
 			in.Put(nil, v)
 		}
 		stop(t, g)
-		if s := g.Stats()[0]; s.Most > 5 {
-			t.Errorf("%d servlets before a module that was too slow", s.Most)
-		}
+		testenv.AtMost(t, g.Stats()[0].Most, 5, "servlets before a module that was too slow")
 	})
 }
 
@@ -201,9 +196,7 @@ func TestByTaskIsNeverBesideItself(t *testing.T) {
 			in.Put(nil, v)
 		}
 		stop(t, g)
-		if next != 100 {
-			t.Errorf("%d elements, want 100", next)
-		}
+		testenv.Equal(t, next, 100, "elements")
 	})
 }
 
@@ -227,9 +220,7 @@ func TestSendersWaitForRoomButNotOnTheWayBack(t *testing.T) {
 				t.Errorf("%d queued after %d", q, i)
 			}
 		}
-		if rt.Now() < 5*time.Second {
-			t.Errorf("10 elements were taken within %v by a queue of 2", rt.Now())
-		}
+		testenv.AtLeast(t, rt.Now(), 5*time.Second, "10 elements were taken by a queue of 2 within")
 		stop(t, g)
 		if s := g.Stats()[0]; s.Handled != 40 || s.Queued != 0 {
 			t.Errorf("%+v; want 40 handled", s)
@@ -251,13 +242,9 @@ func TestPutEndsWithItsTask(t *testing.T) {
 				}
 			}
 		})
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Put to a full queue under a context that has ended: %v", err)
-		}
+		testenv.ErrorIs(t, err, context.DeadlineExceeded, "Put to a full queue under a context that has ended")
 		stop(t, g)
-		if err := in.Put(nil, 0); err != flow.ErrClosed {
-			t.Errorf("Put after Shutdown: %v", err)
-		}
+		testenv.Equal(t, in.Put(nil, 0), flow.ErrClosed, "Put after Shutdown")
 	})
 }
 
@@ -283,9 +270,7 @@ func TestShutdownThatMayNotWaitDropsAndReleases(t *testing.T) {
 			task.Sleep(time.Second)
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
-			if err := g.Shutdown(ctx); !errors.Is(err, context.Canceled) {
-				t.Errorf("Shutdown: %v", err)
-			}
+			testenv.ErrorIs(t, g.Shutdown(ctx), context.Canceled, "Shutdown")
 			goOn.Close()
 			task.Sleep(time.Hour)
 			if s := g.Stats()[0]; ended != 3 || s.Queued != 0 {
@@ -303,9 +288,7 @@ func TestAFlowEndsOnceWhenNothingIsLeftOfIt(t *testing.T) {
 		g := flow.New("end")
 		ended := 0
 		m := &each{do: func(f *flow.Flow, v int, out *flow.Out[int]) {
-			if ended != 0 {
-				t.Error("ended while it was worked on")
-			}
+			testenv.Equal(t, ended, 0, "ended while it was worked on")
 			task.Sleep(time.Second)
 			if v > 0 {
 				out.Send(f, v-1)
@@ -321,9 +304,7 @@ func TestAFlowEndsOnceWhenNothingIsLeftOfIt(t *testing.T) {
 			t.Errorf("Value is %v", f.Value())
 		}
 		task.Sleep(time.Minute)
-		if ended != 1 {
-			t.Errorf("ended %d times", ended)
-		}
+		testenv.Equal(t, ended, 1, "ended N times")
 		for what, fn := range map[string]func(){"Hold": f.Hold, "Release": f.Release} {
 			func() {
 				defer func() {
@@ -438,15 +419,12 @@ func TestMistakesInAGraphAreNamed(t *testing.T) {
 	} {
 		g := flow.New("g")
 		build(g)
-		if err := g.Start(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Start: %v; want %q", err, want)
-		}
+		testenv.ErrorSays(t, g.Start(), want, "Start")
 	}
 }
 
 func TestTheBlockingGraphAndTheDrawingNameTheModules(t *testing.T) {
-	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithoutSignals())
-	testenv.Must(t, err)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithoutSignals()))(t)
 	defer rt.Close()
 	var text strings.Builder
 	if err := rt.Go(func() {
@@ -464,9 +442,7 @@ func TestTheBlockingGraphAndTheDrawingNameTheModules(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"drawn/a" -> "drawn/b" [label="Out 5"]`, "by flow, 1 servlets", "by task"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("the drawing has no %q:\n%s", want, &text)
-		}
+		testenv.Contains(t, text.String(), want, "the drawing")
 	}
 	s := capriccio.Snapshot(nil)
 	if s == nil {

@@ -87,9 +87,7 @@ func TestAccessLogDropsWhenTheDiskIsStuck(t *testing.T) {
 	}
 	<-w.entered
 	close(w.leave)
-	if err := log.Close(); err == nil || !strings.Contains(err.Error(), "disk full") {
-		t.Errorf("Close returned %v", err)
-	}
+	testenv.ErrorSays(t, log.Close(), "disk full", "Close")
 }
 
 func TestAccessLogFromManyConnections(t *testing.T) {
@@ -116,9 +114,7 @@ func TestAccessLogFromManyConnections(t *testing.T) {
 		wg.Wait()
 		sv.stop()
 		log.Close()
-		if n := strings.Count(out.String(), "\" 200 "); n != clients*requests {
-			t.Errorf("%d lines, want %d", n, clients*requests)
-		}
+		testenv.Equal(t, strings.Count(out.String(), "\" 200 "), clients*requests, "lines")
 	})
 }
 
@@ -176,9 +172,7 @@ func TestLostLogLinesAreReported(t *testing.T) {
 	log.mu.Unlock()
 	request(1)
 	reported("too slow", `level=WARN msg="knot: the access log is written too slowly, lines are lost" lines_lost=7`)
-	if n := log.Dropped(); n != 2+3+7 {
-		t.Errorf("%d lines are lost, want 12", n)
-	}
+	testenv.Equal(t, log.Dropped(), 2+3+7, "lines are lost")
 	if err := log.Close(); err != syscall.ENOSPC {
 		t.Errorf("Close: %v", err)
 	}
@@ -221,7 +215,5 @@ func TestLogLineAfterAFullDisk(t *testing.T) {
 	if n := len(lines); n != 4 || !strings.HasPrefix(lines[2], "192.0.2.1 - - [") || !strings.Contains(lines[2], `"GET /b HTTP/1.0" 200 `) || lines[3] != "" {
 		t.Errorf("%q", lines)
 	}
-	if n := log.Dropped(); n != 3 {
-		t.Errorf("%d lines are lost, want 3", n)
-	}
+	testenv.Equal(t, log.Dropped(), 3, "lines are lost")
 }

@@ -69,8 +69,7 @@ func benchNetHTTP(b *testing.B, row []byte, depth int, payload []byte) {
 			in.Reset(row)
 			r.Reset(in)
 		}
-		req, err := http.ReadRequest(r)
-		testenv.Must(b, err)
+		req := testenv.Need(http.ReadRequest(r))(b)
 		resp := http.Response{
 			StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, Request: req,
 			Header:        http.Header{"Content-Type": {"text/plain"}, "Date": {"Sat, 01 Aug 2026 10:00:00 GMT"}},
@@ -85,8 +84,7 @@ func benchNetHTTP(b *testing.B, row []byte, depth int, payload []byte) {
 
 // BenchmarkFile serves a small cached file on a connection in memory.
 func BenchmarkFile(b *testing.B) {
-	files, err := OpenFiles("testdata/site")
-	testenv.Must(b, err)
+	files := testenv.Need(OpenFiles("testdata/site"))(b)
 	defer files.Close()
 	s := &Server{Handler: files.Serve}
 	s.ready()

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestFramingHasALimit: a client can't send without end what no limit on bodies counts.
@@ -35,12 +37,8 @@ func TestFramingHasALimit(t *testing.T) {
 			defer s.Close()
 			nc := &endlessConn{scriptConn: *newScriptConn([]byte("PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"), nil, 1), chunk: test.chunk}
 			s.ServeConn(nc)
-			if nc.sent > test.most {
-				t.Errorf("%d bytes were taken", nc.sent)
-			}
-			if got := statusOf(string(nc.output)); got != test.status {
-				t.Errorf("status %s, want %s", got, test.status)
-			}
+			testenv.AtMost(t, nc.sent, test.most, "bytes were taken")
+			testenv.Equal(t, statusOf(string(nc.output)), test.status, "status")
 		})
 	}
 }
@@ -99,9 +97,7 @@ func TestBadLineEndsInPieces(t *testing.T) {
 				s := &Server{Handler: echoHandler}
 				nc := newScriptConn([]byte(text[:cut]), []byte(text[cut:]), step)
 				s.ServeConn(nc)
-				if got := statusOf(string(nc.output)); got != "400" {
-					t.Errorf("%q, cut at %d, then steps of %d: status %q, want 400", text, cut, step, got)
-				}
+				testenv.Equal(t, statusOf(string(nc.output)), "400", "%q, cut at %d, then steps of %d: status", text, cut, step)
 				s.Close()
 			}
 		}

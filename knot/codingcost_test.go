@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // What compression on the fly may cost.
@@ -27,9 +29,7 @@ func TestCompressionThatDoesNotPay(t *testing.T) {
 					t.Errorf("%.300q", answer)
 				}
 			}
-			if n != 1 {
-				t.Errorf("tried %d times", n)
-			}
+			testenv.Equal(t, n, 1, "tried N times")
 		})
 	}
 }
@@ -71,9 +71,7 @@ func TestCompressionIsBoundedForAllSites(t *testing.T) {
 		sites = append(sites, openWith(t, root, FilesConfig{CacheBytes: 1 << 20, Codings: []Coding{gzip}}))
 	}
 	ask()
-	if int64(made) != mostCompressing {
-		t.Errorf("%d compress at a time, want %d", made, mostCompressing)
-	}
+	testenv.Equal(t, int64(made), mostCompressing, "%d compress at a time", made)
 }
 
 // TestCompressionThatDoesNotFit into the cache, though the welcome was for less, is not made again for every request.

@@ -78,16 +78,12 @@ func TestAcceptedCodings(t *testing.T) {
 		x := newCtx()
 		head := "GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: " + test.header + "\r\n\r\n"
 		x.w = copy(x.in, head)
-		if f := x.head.Parse(x.in[:x.w], &h1.HeadLimits{Line: 100, Size: 1000, Fields: 10}); f != nil {
-			t.Fatalf("%q: %v", head, f)
-		}
+		testenv.MustEqual(t, x.head.Parse(x.in[:x.w], &h1.HeadLimits{Line: 100, Size: 1000, Fields: 10}), nil, "%q", head)
 		var got []string
 		for _, i := range x.accepted(nil, list) {
 			got = append(got, list[i].Name)
 		}
-		if strings.Join(got, " ") != test.want {
-			t.Errorf("%q: %q, want %q", test.header, got, test.want)
-		}
+		testenv.Equal(t, strings.Join(got, " "), test.want, "%q: %q", test.header, got)
 	}
 }
 
@@ -136,9 +132,7 @@ func TestPrecompressed(t *testing.T) {
 						tags[headerOf(answer, "ETag")] = test.path + " " + test.coding
 					}
 				}
-				if len(tags) != 8 {
-					t.Errorf("entity tags: %v", tags)
-				}
+				testenv.Equal(t, len(tags), 8, "entity tags: %v", tags)
 				for _, test := range []struct{ headers, status, body string }{
 					{"Range: bytes=1-3\r\n", "206", "rot"},
 					{"Range: bytes=100-\r\n", "416", "*"},
@@ -207,9 +201,7 @@ func TestPrecompressedChanges(t *testing.T) {
 	ask := func() string { return bodyOf(askFile(f, "/a.css", "Accept-Encoding: gzip\r\n"))[:5] }
 	expect := func(what, want string) {
 		t.Helper()
-		if got := ask(); got != want {
-			t.Errorf("%s: %q, want %q", what, got, want)
-		}
+		testenv.Equal(t, ask(), want, what)
 	}
 	expect("none", "plain")
 	writeFile(t, gz, "first")
@@ -269,9 +261,7 @@ func TestCompressOnTheFly(t *testing.T) {
 		if bodyOf(answer) != "br of 6000 bytes" || headerOf(answer, "Content-Encoding") != "br" || headerOf(answer, "Vary") == "" {
 			t.Fatalf("%.300q", answer)
 		}
-		if got := bodyOf(ask("/large.css", "gzip")); got != "gzip of 70000 bytes" {
-			t.Fatalf("from an open file: %.100q", got)
-		}
+		testenv.MustEqual(t, bodyOf(ask("/large.css", "gzip")), "gzip of 70000 bytes", "from an open file")
 	}
 	if brs.Load() != 1 || gzips.Load() != 1 {
 		t.Errorf("compressed %d and %d times, want once each", brs.Load(), gzips.Load())
@@ -294,9 +284,7 @@ func TestCompressOnTheFly(t *testing.T) {
 		t.Errorf("after a change: %.300q", answer)
 	}
 	writeFile(t, path+".br", "beside")
-	if got := bodyOf(ask("/a.css", "br")); got != "beside" {
-		t.Errorf("one beside it goes first: %q", got)
-	}
+	testenv.Equal(t, bodyOf(ask("/a.css", "br")), "beside", "one beside it goes first")
 	checkCache(t, f)
 	if stats := f.Stats(); stats.Hits+stats.OpenHits+stats.Misses < 10 || stats.Misses > 12 {
 		t.Errorf("a request counts more than once: %+v", stats)

@@ -59,9 +59,7 @@ func TestDeadlockOfHandlers(t *testing.T) {
 	for !strings.Contains(log.String(), "task: deadlock: tasks hold each other up for ever") { // the test's time limit ends this
 		runtime.Gosched()
 	}
-	if n := strings.Count(log.String(), "held by task"); n != 2 {
-		t.Errorf("%d tasks are named: %s", n, &log)
-	}
+	testenv.Equal(t, strings.Count(log.String(), "held by task"), 2, "tasks are named: %s", &log)
 	for found := false; !found; runtime.Gosched() {
 		for _, f := range graphview.Lint(capriccio.Snapshot(nil)) {
 			found = found || f.Check == graphview.CheckStuck && f.Severity == graphview.SeverityError && strings.Contains(f.Message, "deadlock")

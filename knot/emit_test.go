@@ -6,6 +6,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestSmallWritesShareChunks: what a template writes word by word does not travel word by word, and
@@ -44,9 +46,7 @@ func TestSmallWritesShareChunks(t *testing.T) {
 			return mixed(x)
 		}})
 		got := sv.exchange("GET /words HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-		if len(got) > 101_000 {
-			t.Errorf("100,000 bytes of body took %d", len(got))
-		}
+		testenv.AtMost(t, len(got), 101_000, "100,000 bytes of body took")
 		for seed := range 30 {
 			p := sv.dial()
 			p.send("GET /mixed?" + strings.Repeat("s", seed) + " HTTP/1.1\r\nHost: h\r\n\r\n")

@@ -40,8 +40,7 @@ func contentOf(i, size int) []byte {
 
 func openWith(t testing.TB, root string, c FilesConfig) *Files {
 	t.Helper()
-	f, err := OpenFilesWith(root, c)
-	testenv.Must(t, err)
+	f := testenv.Need(OpenFilesWith(root, c))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -199,8 +198,7 @@ func zipf(r *rand.Rand, n int) int { return int(math.Pow(float64(n), r.Float64()
 // that are asked for often. The rival is the same cache without that rule.
 func TestScanLeavesTheCacheAlone(t *testing.T) {
 	hits := func(choosy bool) float64 {
-		c, err := newFileCache(64<<20, 256<<10, 0)
-		testenv.Must(t, err)
+		c := testenv.Need(newFileCache(64<<20, 256<<10, 0))(t)
 		defer c.close()
 		if !choosy {
 			for i := range c.shards {
@@ -226,9 +224,7 @@ func TestScanLeavesTheCacheAlone(t *testing.T) {
 	}
 	plain, choosy := hits(false), hits(true)
 	t.Logf("of the requests for popular files %.1f %% were answered from memory, without the rule %.1f %%", choosy, plain)
-	if choosy < plain+1 {
-		t.Errorf("%.2f %% of hits with the rule, %.2f %% without", choosy, plain)
-	}
+	testenv.AtLeast(t, choosy, plain+1, "%% of hits with the rule, %.2f %% without it", plain)
 }
 
 // simulate asks for a file that is on no disk.
@@ -251,14 +247,11 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	const files = 60
 	root := layFiles(t, files, func(int) int { return 70_000 })
 	before := countFDs()
-	f, err := OpenFilesWith(root, FilesConfig{CacheFileMax: 1000, OpenFiles: 8})
-	testenv.Must(t, err)
+	f := testenv.Need(OpenFilesWith(root, FilesConfig{CacheFileMax: 1000, OpenFiles: 8}))(t)
 	open := ressched.Descriptors.InUse()
 	for range 3 {
 		for i := range files {
-			if got := askBody(t, f, fmt.Sprint("/f", i)); got != string(contentOf(i, 70_000)) {
-				t.Fatalf("file %d is wrong", i)
-			}
+			testenv.MustEqual(t, askBody(t, f, fmt.Sprint("/f", i)), string(contentOf(i, 70_000)), "file %d is wrong", i)
 			if n := countFDs(); n > before+1+8 {
 				t.Fatalf("%d descriptors more than before", n-before)
 			}
@@ -267,18 +260,14 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	if s := f.Stats(); s.Open != 8 || s.MaxOpen != 8 || s.OpenEvictions != 3*files-8 {
 		t.Errorf("%+v", s)
 	}
-	if n := ressched.Descriptors.InUse() - open; n != 8 {
-		t.Errorf("%d descriptors are counted as open", n)
-	}
+	testenv.Equal(t, ressched.Descriptors.InUse()-open, 8, "descriptors are counted as open")
 	askBody(t, f, fmt.Sprint("/f", files-1))
 	if s := f.Stats(); s.OpenHits != 1 {
 		t.Errorf("the last one was opened again: %+v", s)
 	}
 	// Nobody asks for them any more.
 	f.caches.closeIdle(f.now() + 1)
-	if n := countFDs(); n > before+1 {
-		t.Errorf("%d descriptors when idle, before %d", n, before)
-	}
+	testenv.AtMost(t, countFDs(), before+1, "descriptors when idle, before %d", before)
 	f.Close()
 	if n := countFDs(); n > before || ressched.Descriptors.InUse() != open {
 		t.Errorf("%d descriptors after Close, before %d", n, before)
@@ -294,8 +283,7 @@ func TestOneReadForManyRequests(t *testing.T) {
 		t.Run(fmt.Sprint("up to ", kept), func(t *testing.T) {
 			root := layFiles(t, 1, func(int) int { return size })
 			f := openWith(t, root, FilesConfig{CacheFileMax: kept})
-			rt, err := capriccio.New(capriccio.WithLoops(3), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-			testenv.Must(t, err)
+			rt := testenv.Need(capriccio.New(capriccio.WithLoops(3), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
 			defer rt.Close()
 			s, _ := f.caches.shard([]byte("/f0"))
 			var reads atomic.Int32
@@ -386,9 +374,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	server.ErrorLog = quietLog()
 	nc := newScriptConn([]byte("GET /f18 HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)
 	serveScript(server, nc)
-	if got := statusOf(string(nc.output)); got != "503" {
-		t.Errorf("status %s without any descriptor", got)
-	}
+	testenv.Equal(t, statusOf(string(nc.output)), "503", "status without any descriptor")
 }
 
 func highestFD(t *testing.T) int {
@@ -416,9 +402,7 @@ func TestReadErrorIsNotKept(t *testing.T) {
 		nc := newScriptConn([]byte("GET /f0 HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)
 		serveScript(server, nc)
 		readFault = nil
-		if len(nc.output) > 10_000 {
-			t.Errorf("%+v: %d bytes in spite of EIO", config, len(nc.output))
-		}
+		testenv.AtMost(t, len(nc.output), 10_000, "%+v: N bytes in spite of EIO", config)
 		if s := f.Stats(); s.Files+s.Open != 0 || s.Bytes != 0 {
 			t.Errorf("%+v: kept after EIO: %+v", config, s)
 		}
@@ -435,8 +419,7 @@ func TestColdFile(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		f := openWith(t, root, FilesConfig{})
 		sv := start(&Server{Handler: f.Serve})
-		file, err := os.Open(filepath.Join(root, "f0"))
-		testenv.Must(t, err)
+		file := testenv.Need(os.Open(filepath.Join(root, "f0")))(t)
 		defer file.Close()
 		for range 2 {
 			file.Sync()

@@ -95,8 +95,7 @@ func asNobody(fn func()) {
 
 // changing makes a folder for all users with one file in a folder below it.
 func changing(t *testing.T) (root, path string) {
-	root, err := os.MkdirTemp("", "knot")
-	testenv.Must(t, err)
+	root = testenv.Need(os.MkdirTemp("", "knot"))(t)
 	t.Cleanup(func() { os.RemoveAll(root) })
 	path = filepath.Join(root, "d", "f")
 	if err := errors.Join(os.Chmod(root, 0o755), os.Mkdir(filepath.Dir(path), 0o755),
@@ -157,8 +156,7 @@ func TestYoungFileIsReadAgain(t *testing.T) {
 		t.Errorf("a file just written is trusted: %+v", s)
 	}
 	aged(t, path) // changes ctime, but not the times that are compared for age
-	e, err := loadOnce(f)
-	testenv.Must(t, err)
+	e := testenv.Need(loadOnce(f))(t)
 	if !e.young {
 		t.Error("its time of change is not looked at")
 	}
@@ -190,8 +188,7 @@ func TestFileThatChangesWhileItIsServed(t *testing.T) {
 					sv := start(&Server{Handler: f.Serve})
 					p := sv.dial()
 					p.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n")
-					resp, err := http.ReadResponse(p.r, nil)
-					testenv.Must(t, err)
+					resp := testenv.Need(http.ReadResponse(p.r, nil))(t)
 					// The server is stuck in the middle: nobody has read the body.
 					switch change {
 					case "replaced":
@@ -297,9 +294,7 @@ func compareAnswers(t *testing.T, p *peer, oracle http.Handler, r *rand.Rand, na
 	oracle.ServeHTTP(want, req)
 	p.send(head + "\r\n")
 	got, body := p.response(method)
-	if got.StatusCode != want.Code {
-		t.Fatalf("%q: status %d, want %d", head, got.StatusCode, want.Code)
-	}
+	testenv.MustEqual(t, got.StatusCode, want.Code, "%q: status", head)
 	if want.Code >= 400 {
 		return
 	}
@@ -420,9 +415,7 @@ func TestContentWithoutDescriptors(t *testing.T) {
 			t.Errorf("revalidate %v: without a descriptor: %.300q", revalidate, answer)
 		}
 		now += int64(time.Hour)
-		if got := askBody(t, f, "/d/f"); got != "new" {
-			t.Errorf("revalidate %v: with descriptors again: %.20q", revalidate, got)
-		}
+		testenv.Equal(t, askBody(t, f, "/d/f"), "new", "revalidate %v: with descriptors again", revalidate)
 	}
 }
 

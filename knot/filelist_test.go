@@ -40,9 +40,7 @@ func TestList(t *testing.T) {
 			want = append(want, "inside", "through-git", "to-wk")
 		}
 		slices.Sort(want)
-		if got := slices.Sorted(maps.Keys(top)); !slices.Equal(got, want) {
-			t.Errorf("walks %v: %q, want %q", walks, got, want)
-		}
+		testenv.EqualSlices(t, slices.Sorted(maps.Keys(top)), want, "walks %v", walks)
 		if a := top["a.txt"]; a.Dir || a.Size != 10 || a.Modified.IsZero() || !top["sub"].Dir || !walks && top["inside"].Size != 10 {
 			t.Errorf("%+v, %+v, %+v", a, top["sub"], top["inside"])
 		}
@@ -88,7 +86,5 @@ func TestListClosesWhatItOpens(t *testing.T) {
 			return nil
 		}}, nc)
 	}
-	if after := countFDs(); after > before {
-		t.Errorf("%d descriptors, before %d", after, before)
-	}
+	testenv.AtMost(t, countFDs(), before, "descriptors, before %d", before)
 }

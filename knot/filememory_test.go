@@ -131,9 +131,7 @@ func TestMemoryOfTheCacheStaysWithinTheBudget(t *testing.T) {
 		return 10
 	})
 	f := openWith(t, root, FilesConfig{CacheBytes: budget, CacheFileMax: 100_000})
-	if len(f.caches.shards) != 1 {
-		t.Fatal("the budget is that of several shards")
-	}
+	testenv.MustEqual(t, len(f.caches.shards), 1, "the budget is that of several shards")
 	s := &f.caches.shards[0]
 	s.seen = nil
 	heap := func() (n int64) {
@@ -160,17 +158,14 @@ func TestMemoryOfTheCacheStaysWithinTheBudget(t *testing.T) {
 // being sent out of it.
 func TestMemoryGoesWithItsLastUser(t *testing.T) {
 	root := layFiles(t, 1, func(int) int { return 30_000 })
-	f, err := OpenFiles(root)
-	testenv.Must(t, err)
+	f := testenv.Need(OpenFiles(root))(t)
 	askFile(f, "/f0")
 	e, _, _ := f.caches.get([]byte("/f0"), 1, true)
 	if e == nil || !e.full {
 		t.Fatal("f0 is not in memory")
 	}
 	testenv.Must(t, f.Close())
-	if got := bytes.Join(e.parts, nil); string(got) != string(contentOf(0, 30_000)) {
-		t.Error("the content has changed")
-	}
+	testenv.Equal(t, string(bytes.Join(e.parts, nil)), string(contentOf(0, 30_000)), "the content has changed")
 	m := &e.shard.memory
 	if m.mem == nil {
 		t.Error("unmapped while in use")
@@ -187,12 +182,8 @@ func TestMemoryGoesWithItsLastUser(t *testing.T) {
 func TestNoAddressSpace(t *testing.T) {
 	before := countFDs()
 	_, err := OpenFilesWith(t.TempDir(), FilesConfig{CacheBytes: 1 << 60})
-	if err == nil || !strings.Contains(err.Error(), "no address space") {
-		t.Errorf("got %v", err)
-	}
-	if n := countFDs(); n > before {
-		t.Errorf("%d descriptors, before %d", n, before)
-	}
+	testenv.ErrorSays(t, err, "no address space")
+	testenv.AtMost(t, countFDs(), before, "descriptors, before %d", before)
 }
 
 // slowReader takes one response to each of the requests for files[i], with a pause in which

@@ -78,29 +78,21 @@ func TestRootIsLookedUpAnew(t *testing.T) {
 						_, body, _ := strings.Cut(string(nc.output), "\r\n\r\n")
 						return body
 					}
-					if got := ask(); got != old {
-						t.Fatalf("at first: %q", got)
-					}
+					testenv.MustEqual(t, ask(), old, "at first")
 					change.do(t, top, current)
 					asNobody(func() {
 						now += int64(time.Second) - 1
-						if got := ask(); got != old {
-							t.Errorf("before it was looked up: %q", got)
-						}
+						testenv.Equal(t, ask(), old, "before it was looked up")
 						now++
 						for range 3 {
-							if got := ask(); got != change.want {
-								t.Errorf("got %q, want %q", got, change.want)
-							}
+							testenv.Equal(t, ask(), change.want)
 							now += int64(time.Second)
 						}
 					})
 					if said := log.String(); strings.Count(said, "\n") != min(1, len(change.says)) || !strings.Contains(said, change.says) {
 						t.Errorf("it says %q, want one line with %q", said, change.says)
 					}
-					if n := countFDs(); n > fds+1 {
-						t.Errorf("%d descriptors, before %d", n, fds)
-					}
+					testenv.AtMost(t, countFDs(), fds+1, "descriptors, before %d", fds)
 				})
 			}
 		}
@@ -113,9 +105,7 @@ func TestRootAtEveryRequest(t *testing.T) {
 	f := openWith(t, current, FilesConfig{Revalidate: -1})
 	for _, release := range []string{"1", "2", "1", "2"} {
 		switchLink(t, current, release)
-		if got := askBody(t, f, "/f"); got != "release "+release {
-			t.Errorf("%q after a switch to %s", got, release)
-		}
+		testenv.Equal(t, askBody(t, f, "/f"), "release "+release, "after a switch to %s", release)
 	}
 }
 
@@ -131,9 +121,7 @@ func TestFileOpenedBeforeTheSwitch(t *testing.T) {
 	askBody(t, f, "/f") // good until almost two seconds
 	switchLink(t, current, "2")
 	now += 10
-	if got := askBody(t, f, "/f"); got != "release 2" {
-		t.Errorf("%q after the root was looked up", got)
-	}
+	testenv.Equal(t, askBody(t, f, "/f"), "release 2", "after the root was looked up")
 }
 
 func TestRootThatCannotBeUsed(t *testing.T) {
@@ -153,12 +141,9 @@ func TestRootThatCannotBeUsed(t *testing.T) {
 			if err == nil {
 				f.Close()
 			}
-			if n := countFDs(); n > fds {
-				t.Errorf("%s: %d descriptors, before %d", name, n, fds)
-			}
+			testenv.AtMost(t, countFDs(), fds, "%s: N descriptors, before %d", name, fds)
 		})
 	}
-	f, err := OpenFiles(current)
-	testenv.Must(t, err)
+	f := testenv.Need(OpenFiles(current))(t)
 	f.Close()
 }

@@ -80,8 +80,7 @@ func makeSite(t *testing.T) string {
 
 func openTestFiles(t *testing.T, root string, walks bool) *Files {
 	t.Helper()
-	f, err := OpenFiles(root)
-	testenv.Must(t, err)
+	f := testenv.Need(OpenFiles(root))(t)
 	if f.walks {
 		t.Log("this kernel has no openat2")
 	}
@@ -158,9 +157,7 @@ func TestFiles(t *testing.T) {
 		} {
 			p.send("GET " + test.target + " HTTP/1.1\r\nHost: h\r\n\r\n")
 			resp, body := p.response("GET")
-			if fmt.Sprint(resp.StatusCode) != test.status {
-				t.Errorf("%s: status %d, want %s", test.target, resp.StatusCode, test.status)
-			}
+			testenv.Equal(t, fmt.Sprint(resp.StatusCode), test.status, "%s: status %d", test.target, resp.StatusCode)
 			if test.ctype != "" && (resp.Header.Get("Content-Type") != test.ctype || body != test.body) {
 				t.Errorf("%s: %q of type %q", test.target, body, resp.Header.Get("Content-Type"))
 			}
@@ -253,8 +250,7 @@ func TestConditionalRequests(t *testing.T) {
 		}
 		first := get("")
 		etag, modified := first.Header.Get("ETag"), first.Header.Get("Last-Modified")
-		at, err := http.ParseTime(modified)
-		testenv.Must(t, err)
+		at := testenv.Need(http.ParseTime(modified))(t)
 		earlier := at.Add(-time.Hour).Format(httpTime)
 		for _, test := range []struct {
 			headers, body string
@@ -313,8 +309,7 @@ func TestFileThatShrinks(t *testing.T) {
 		sv := start(&Server{Handler: files.Serve})
 		p := sv.dial()
 		p.send("GET /shrinking.bin HTTP/1.1\r\nHost: h\r\n\r\n")
-		resp, err := http.ReadResponse(p.r, nil)
-		testenv.Must(t, err)
+		resp := testenv.Need(http.ReadResponse(p.r, nil))(t)
 		// The server is stuck in the middle: nobody has read the body.
 		testenv.Must(t, os.Truncate(path, 10))
 		n, err := io.Copy(io.Discard, resp.Body)
@@ -322,17 +317,14 @@ func TestFileThatShrinks(t *testing.T) {
 			t.Errorf("got %d bytes and %v", n, err)
 		}
 		sv.stop()
-		if log := sv.log.String(); !strings.Contains(log, "shrank") {
-			t.Errorf("the log does not say so: %s", log)
-		}
+		testenv.Contains(t, sv.log.String(), "shrank", "the log does not say so")
 	})
 }
 
 func TestFilesKeepNoDescriptor(t *testing.T) {
 	root := makeSite(t)
 	before := countFDs()
-	files, err := OpenFiles(root)
-	testenv.Must(t, err)
+	files := testenv.Need(OpenFiles(root))(t)
 	s := &Server{Handler: files.Serve}
 	defer s.Close()
 	for range 3 {
@@ -344,9 +336,7 @@ func TestFilesKeepNoDescriptor(t *testing.T) {
 		t.Errorf("%d descriptors, before %d", after, before)
 	}
 	files.Close()
-	if after := countFDs(); after > before {
-		t.Errorf("%d descriptors, before %d", after, before)
-	}
+	testenv.AtMost(t, countFDs(), before, "descriptors, before %d", before)
 }
 
 func TestOpenFilesFails(t *testing.T) {
@@ -406,8 +396,6 @@ func TestServeAsWithNUL(t *testing.T) {
 		path = test.path
 		nc := newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: br\r\n\r\n"), nil, 1)
 		serveScript(server, nc)
-		if got := statusOf(string(nc.output)); got != test.status {
-			t.Errorf("%q: %s, want %s", test.path, got, test.status)
-		}
+		testenv.Equal(t, statusOf(string(nc.output)), test.status, "%q", test.path)
 	}
 }

@@ -58,9 +58,7 @@ func TestResponseCutOffByTheDisk(t *testing.T) {
 			request := "GET /f HTTP/1.1\r\nHost: h\r\n\r\n"
 			nc := failingSender{newScriptConn([]byte(request+request), nil, 1), test.err}
 			s.ServeConn(nc)
-			if n := strings.Count(string(nc.output), "HTTP/1.1"); n != 1 {
-				t.Errorf("%d responses", n)
-			}
+			testenv.Equal(t, strings.Count(string(nc.output), "HTTP/1.1"), 1, "responses")
 			said := log.String()
 			if strings.Count(said, "\n") != min(1, len(test.said)) || !strings.Contains(said, test.said) {
 				t.Errorf("the log says %q", said)
@@ -97,8 +95,7 @@ func TestPagesAreNotLookedForWhileAFileIsHot(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(layFiles(t, 1, func(int) int { return size }), "f0")
-			file, err := aio.Open(path)
-			testenv.Must(t, err)
+			file := testenv.Need(aio.Open(path))(t)
 			defer file.Close()
 			server := &Server{}
 			server.ready()
@@ -132,8 +129,7 @@ func TestPagesAreNotLookedForWhileAFileIsHot(t *testing.T) {
 func TestPagesOfTwoServers(t *testing.T) {
 	const size = 100_000
 	path := filepath.Join(layFiles(t, 1, func(int) int { return size }), "f0")
-	file, err := aio.Open(path)
-	testenv.Must(t, err)
+	file := testenv.Need(aio.Open(path))(t)
 	defer file.Close()
 	e := &entry{length: size}
 	e.file.Store(file)

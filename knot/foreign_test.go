@@ -2,7 +2,6 @@ package knot
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -24,8 +23,7 @@ func TestServesListenersOfPackageNet(t *testing.T) {
 	for name, wrap := range wraps {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			testenv.Must(t, err)
+			ln := testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 			ctx, stop := context.WithCancel(context.Background())
 			for way, serve := range map[string]func() error{
 				"Serve":        func() error { return Serve(wrap(ln), http.NotFoundHandler()) },
@@ -36,20 +34,16 @@ func TestServesListenersOfPackageNet(t *testing.T) {
 					ended <- capriccio.Run(ctx, func(context.Context) error { return serve() },
 						capriccio.WithoutSignals(), capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
 				}()
-				silent, err := net.Dial("tcp", ln.Addr().String())
-				testenv.Must(t, err)
+				silent := testenv.Need(net.Dial("tcp", ln.Addr().String()))(t)
 				if resp, _ := testenv.Get(t, http.DefaultClient, "http://"+ln.Addr().String()); resp.StatusCode != 404 {
 					t.Errorf("%s: status %d", way, resp.StatusCode)
 				}
 				http.DefaultClient.CloseIdleConnections()
 				silent.Close()
 				stop()
-				if err := <-ended; !errors.Is(err, context.Canceled) {
-					t.Errorf("%s: %v", way, err)
-				}
+				testenv.ErrorIs(t, <-ended, context.Canceled, way)
 				ctx, stop = context.WithCancel(context.Background())
-				ln, err = net.Listen("tcp", "127.0.0.1:0")
-				testenv.Must(t, err)
+				ln = testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 			}
 			stop()
 			ln.Close()

@@ -24,12 +24,9 @@ func TestTimeoutsNearTheEndOfTime(t *testing.T) {
 				for range 3 {
 					for _, part := range []string{"PUT /echo HTTP/1.1\r\nHost: h\r\n", "Content-Length: 2\r\n\r\n", "a", "b"} {
 						time.Sleep(time.Hour)
-						if _, err := io.WriteString(nc, part); err != nil {
-							t.Fatal(err)
-						}
+						testenv.Need(io.WriteString(nc, part))(t)
 					}
-					resp, err := http.ReadResponse(r, nil)
-					testenv.Must(t, err)
+					resp := testenv.Need(http.ReadResponse(r, nil))(t)
 					if body, err := io.ReadAll(resp.Body); string(body) != "ab" || err != nil {
 						t.Fatalf("body %q, %v", body, err)
 					}

@@ -84,8 +84,7 @@ func TestHTTP2ValuesAreTrimmed(t *testing.T) {
 			return x.Send(200, " text/plain ", nil)
 		}
 	}, func(t *testing.T, _ *served, client *http.Client, url string) {
-		resp, err := client.Get(url)
-		testenv.Must(t, err)
+		resp := testenv.Need(client.Get(url))(t)
 		resp.Body.Close()
 		if a, ctype := resp.Header.Get("A"), resp.Header.Get("Content-Type"); a != "b" || ctype != "text/plain" {
 			t.Errorf("%q and %q", a, ctype)
@@ -119,8 +118,7 @@ func TestHTTP2AnswersLikeHTTP1(t *testing.T) {
 							body = io.MultiReader(body) // of a length that nobody knows
 						}
 					}
-					r, err := http.NewRequest(method, url+target, body)
-					testenv.Must(t, err)
+					r := testenv.Need(http.NewRequest(method, url+target, body))(t)
 					r.Host = "h"
 					r.Header.Set("X-Own", "y")
 					resp, err := client.Do(r)
@@ -134,9 +132,7 @@ func TestHTTP2AnswersLikeHTTP1(t *testing.T) {
 				}
 				want, got := ask(plain, "http://"+reference.addr), ask(client, url)
 				want, got = strings.Replace(want, "length -1,", "length ?,", 1), strings.Replace(got, "length -1,", "length ?,", 1)
-				if want != got {
-					t.Errorf("%s %s\nHTTP/1.1 %s\nHTTP/2   %s", name, line, want, got)
-				}
+				testenv.Equal(t, got, want, "%s %s: HTTP/2 beside HTTP/1.1", name, line)
 			}
 		})
 		reference.stop()
@@ -161,8 +157,7 @@ func TestHTTP2Files(t *testing.T) {
 				if part != "" {
 					r.Header.Set("Range", part)
 				}
-				resp, err := client.Do(r)
-				testenv.Must(t, err)
+				resp := testenv.Need(client.Do(r))(t)
 				body, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
 				if err != nil || !bytes.Equal(body, want) || resp.ContentLength != int64(len(want)) {
@@ -217,15 +212,11 @@ func TestHTTP2StreamsBothWays(t *testing.T) {
 			in, out := io.Pipe()
 			r, _ := http.NewRequest("POST", url+"/", in)
 			go out.Write([]byte("a"))
-			resp, err := client.Do(r)
-			testenv.Must(t, err)
+			resp := testenv.Need(client.Do(r))(t)
 			one := make([]byte, 1)
 			for _, next := range "bcde" {
-				if _, err := io.ReadFull(resp.Body, one); err != nil {
-					t.Fatal(err)
-				}
-				other, err := client.Post(url+"/", "text/plain", strings.NewReader("other"))
-				testenv.Must(t, err)
+				testenv.Need(io.ReadFull(resp.Body, one))(t)
+				other := testenv.Need(client.Post(url+"/", "text/plain", strings.NewReader("other")))(t)
 				if body, _ := io.ReadAll(other.Body); string(body) != "other" {
 					t.Errorf("%q", body)
 				}
@@ -237,14 +228,11 @@ func TestHTTP2StreamsBothWays(t *testing.T) {
 				t.Errorf("the rest is %q, %v", rest, err)
 			}
 			resp.Body.Close()
-			if n := sv.Conns(); n != 1 {
-				t.Errorf("%d connections", n)
-			}
+			testenv.Equal(t, sv.Conns(), 1, "connections")
 			if name == "net/http" {
 				ctx, cancel := context.WithCancel(context.Background())
 				r, _ := http.NewRequestWithContext(ctx, "GET", url+"/cancel", nil)
-				resp, err := client.Do(r)
-				testenv.Must(t, err)
+				resp := testenv.Need(client.Do(r))(t)
 				cancel()
 				resp.Body.Close()
 				if err := <-cancelled; err != context.Canceled {
@@ -281,9 +269,7 @@ func TestHTTP2Shutdown(t *testing.T) {
 			t.Error(got)
 		}
 		testenv.Check(t, <-ended)
-		if n := sv.Conns(); n != 0 {
-			t.Errorf("%d connections", n)
-		}
+		testenv.Equal(t, sv.Conns(), 0, "connections")
 	})
 }
 
@@ -306,9 +292,7 @@ func TestHTTP2AccessLog(t *testing.T) {
 			}
 			sv.AccessLog.Flush()
 			for _, want := range c.want {
-				if !strings.Contains(log.String(), want) {
-					t.Errorf("there is no %q in\n%s", want, log.String())
-				}
+				testenv.Contains(t, log.String(), want)
 			}
 		})
 	}
@@ -318,17 +302,14 @@ func TestHTTP2AccessLog(t *testing.T) {
 func TestHTTP2OnlyWhereItIsWanted(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{Handler: echoHandler})
-		if got := statusOf(sv.exchange(preface + "\r\nSM\r\n\r\n")); got != "505" {
-			t.Errorf("status %s", got)
-		}
+		testenv.Equal(t, statusOf(sv.exchange(preface+"\r\nSM\r\n\r\n")), "505", "status")
 		ca := newTestCA(t)
 		config := ca.config(t)
 		config.NextProtos = []string{"http/1.1"}
 		sv = start(&Server{Handler: echoHandler, TLS: config})
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.client(), ForceAttemptHTTP2: true}}
 		defer client.CloseIdleConnections()
-		resp, err := client.Get("https://" + sv.addr)
-		testenv.Must(t, err)
+		resp := testenv.Need(client.Get("https://" + sv.addr))(t)
 		resp.Body.Close()
 		if resp.ProtoMajor != 1 {
 			t.Error(resp.Proto)

@@ -138,9 +138,7 @@ func TestHTTP2Floods(t *testing.T) {
 		p := sv.frames(wholePre)
 		p.WriteSettings()
 		p.ask(0, "/")
-		if got := p.verdict(); got != "200" {
-			t.Errorf("%s: another client got %s", name, got)
-		}
+		testenv.Equal(t, p.verdict(), "200", "%s: another client", name)
 		p.nc.Close()
 	}
 	for name, flood := range floods {
@@ -157,15 +155,11 @@ func TestHTTP2Floods(t *testing.T) {
 		if begun == nil {
 			p.nc.(*net.TCPConn).CloseWrite() // so that a server that bears all of that ends, too
 		}
-		if got := <-said; got != "away ENHANCE_YOUR_CALM" {
-			t.Errorf("%s: %s", name, got)
-		}
+		testenv.Equal(t, <-said, "away ENHANCE_YOUR_CALM", name)
 		p.nc.Close()
 		other(name)
 	}
-	if n := most.Load(); n > 4*defaultMaxStreams {
-		t.Errorf("%d handlers at a time of four connections", n)
-	}
+	testenv.AtMost(t, most.Load(), 4*defaultMaxStreams, "handlers at a time of four connections")
 	close(release)
 	// One that does not read what it has asked for is not read from either, but for what is dropped at the end.
 	s := &Server{H2C: true, Handler: echoHandler}
@@ -270,8 +264,7 @@ func TestHTTP2HeadsWait(t *testing.T) {
 	io.WriteString(near, wholePre)
 	p.WriteSettings()
 	for acked := false; !acked; {
-		f, err := p.ReadFrame()
-		testenv.Must(t, err)
+		f := testenv.Need(p.ReadFrame())(t)
 		settings, is := f.(*http2.SettingsFrame)
 		acked = is && settings.IsAck()
 	}
@@ -348,9 +341,7 @@ func TestHTTP2MakesRoom(t *testing.T) {
 			if got := busy.verdict(); got != "200" {
 				t.Error("the request under way: ", got)
 			}
-			if got := sv.Stats().Evicted; got < 3 {
-				t.Errorf("%d connections were closed to make room, want at least 3", got)
-			}
+			testenv.AtLeast(t, sv.Stats().Evicted, 3, "connections were closed to make room")
 		})
 	}
 }

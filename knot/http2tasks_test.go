@@ -46,8 +46,7 @@ func TestHTTP2Admission(t *testing.T) {
 			want = 503
 		}
 		d.closed.Store(want == 503)
-		resp, err := client.Get("http://" + addr)
-		testenv.Must(t, err)
+		resp := testenv.Need(client.Get("http://" + addr))(t)
 		resp.Body.Close()
 		if after := resp.Header.Get("Retry-After"); resp.StatusCode != want || (want == 503) != (after != "") || resp.ProtoMajor != 2 {
 			t.Errorf("request %d: %s %d, Retry-After %q, want %d", i, resp.Proto, resp.StatusCode, after, want)
@@ -120,8 +119,7 @@ func TestHTTP2Trailers(t *testing.T) {
 			early += fmt.Sprint(code, h.Get("Link"))
 			return nil
 		}}))
-		resp, err := client.Do(r)
-		testenv.Must(t, err)
+		resp := testenv.Need(client.Do(r))(t)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
 		if got := fmt.Sprint(resp.StatusCode, string(body), err, resp.Trailer.Get("X-Sum"), resp.Trailer.Get("X-More"), early); got != "200body<nil>summore103</a>" {
@@ -160,9 +158,7 @@ func TestHTTP2Silence(t *testing.T) {
 			p.WriteSettings()
 			c.do(p)
 			for _, want := range c.want {
-				if got := p.verdict(); got != want {
-					t.Errorf("%s: %s, want %s", name, got, want)
-				}
+				testenv.Equal(t, p.verdict(), want, name)
 			}
 			p.nc.Close()
 		})
@@ -237,8 +233,7 @@ func TestHTTP2CloseEndsReads(t *testing.T) {
 		for range 10 {
 			body, more := io.Pipe()
 			go more.Write([]byte("a"))
-			resp, err := client.Post(url, "", body)
-			testenv.Must(t, err)
+			resp := testenv.Need(client.Post(url, "", body))(t)
 			if got, err := io.ReadAll(resp.Body); string(got) != http.ErrBodyReadAfterClose.Error() || err != nil {
 				t.Errorf("%q, %v", got, err)
 			}
@@ -304,9 +299,7 @@ func TestHTTP2LongLine(t *testing.T) {
 		for strings.HasPrefix(got, "data") {
 			got = p.verdict()
 		}
-		if got != c.status {
-			t.Errorf("a line of %d bytes: %s, want %s", c.length, got, c.status)
-		}
+		testenv.Equal(t, got, c.status, "a line of %d bytes", c.length)
 	}
 }
 
@@ -385,9 +378,7 @@ func TestHTTP2SmallTable(t *testing.T) {
 		for strings.HasPrefix(got, "data") {
 			got = p.verdict()
 		}
-		if got != want {
-			t.Errorf("request %d: %s, want %s", id-2, got, want)
-		}
+		testenv.Equal(t, got, want, "request %d", id-2)
 	}
 	ask("200")
 	ask("200") // which refers to what the table has

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestStatusCodes has what depends on the server's settings and its handlers; TestConformance has the rest.
@@ -34,9 +36,7 @@ func TestStatusCodes(t *testing.T) {
 				p.t = t
 				p.send(test.request)
 				resp, _ := p.response(strings.Fields(test.request)[0])
-				if got := fmt.Sprint(resp.StatusCode); got != test.status {
-					t.Fatalf("status %s, want %s", got, test.status)
-				}
+				testenv.MustEqual(t, fmt.Sprint(resp.StatusCode), test.status, "status")
 				if resp.Header.Get("Date") == "" {
 					t.Error("no Date")
 				}
@@ -81,9 +81,7 @@ func TestResponses(t *testing.T) {
 			if body != test.body || resp.ContentLength != test.length {
 				t.Errorf("%s: length %d, body of %d bytes; want %d, %d", test.request, resp.ContentLength, len(body), test.length, len(test.body))
 			}
-			if resp.Header.Get("Server") != "knot" {
-				t.Errorf("%s: Server is %q", test.request, resp.Header.Get("Server"))
-			}
+			testenv.Equal(t, resp.Header.Get("Server"), "knot", "%s: Server", test.request)
 		}
 		all := sv.exchange("GET /stream HTTP/1.0\r\n\r\n")
 		if !strings.HasSuffix(all, strings.Repeat("0123456789abcdef", 4000)) || strings.Contains(all, "chunked") {
@@ -158,9 +156,7 @@ func TestSplitReads(t *testing.T) {
 				bodies = append(bodies, body)
 			}
 			got := strings.Join(bodies, "|")
-			if want := "GET /1? h|body|chunks|GET /2? h|GET /3? h|GET /4? h"; got != want {
-				t.Fatalf("cut at %d, step %d: %q", cut, step, got)
-			}
+			testenv.MustEqual(t, got, "GET /1? h|body|chunks|GET /2? h|GET /3? h|GET /4? h", "cut at %d, step %d", cut, step)
 			s.Close()
 		}
 	}
@@ -174,18 +170,14 @@ func TestPipelinedRequestsShareOneWrite(t *testing.T) {
 	if nc.reads != 1 || nc.writes != 1 {
 		t.Errorf("%d reads and %d writes for 16 pipelined requests, want 1 and 1", nc.reads, nc.writes)
 	}
-	if n := bytes.Count(nc.output, []byte("200 OK")); n != 16 {
-		t.Errorf("%d responses", n)
-	}
+	testenv.Equal(t, bytes.Count(nc.output, []byte("200 OK")), 16, "responses")
 }
 
 // TestPipelinedRequestsOfNetHTTP: what was answered has been sent when the next handler begins, as it may wait long.
 func TestPipelinedRequestsOfNetHTTP(t *testing.T) {
 	nc, calls := newScriptConn(bytes.Repeat([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), 3), nil, 1), 0
 	serveScript(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if n := bytes.Count(nc.output, []byte("200 OK")); n != calls {
-			t.Errorf("%d responses sent before request %d", n, calls+1)
-		}
+		testenv.Equal(t, bytes.Count(nc.output, []byte("200 OK")), calls, "responses sent before request %d", calls+1)
 		calls++
 		io.WriteString(w, "answer")
 	}))}, nc)

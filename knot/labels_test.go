@@ -71,8 +71,7 @@ func TestProfilesByRoute(t *testing.T) {
 		<-ended
 	}
 	pprof.StopCPUProfile()
-	got, err := profile.Parse(&buf)
-	testenv.Must(t, err)
+	got := testenv.Need(profile.Parse(&buf))(t)
 	met := make(map[string]int)
 	for _, s := range got.Sample {
 		for _, at := range s.Location {

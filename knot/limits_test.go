@@ -33,17 +33,14 @@ func TestTenMegabyteHead(t *testing.T) {
 				}
 			}
 		}()
-		resp, err := http.ReadResponse(p.r, nil)
-		testenv.Must(t, err)
+		resp := testenv.Need(http.ReadResponse(p.r, nil))(t)
 		if resp.StatusCode != 431 || !resp.Close {
 			t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
 		}
 		io.Copy(io.Discard, p.r)
 		runtime.ReadMemStats(&after)
 		// What is dropped comes in thousands of pieces, each of which may start a task.
-		if grown := after.TotalAlloc - before.TotalAlloc; grown > 8<<20 {
-			t.Errorf("%d bytes allocated", grown)
-		}
+		testenv.AtMost(t, after.TotalAlloc-before.TotalAlloc, 8<<20, "bytes allocated")
 	})
 }
 
@@ -53,18 +50,12 @@ func TestZeroLengthLines(t *testing.T) {
 		if got := sv.exchange("\r\n\r\n\r\nGET / HTTP/1.0\r\n\r\n"); statusOf(got) != "200" {
 			t.Errorf("after empty lines: %q", got)
 		}
-		if got := sv.exchange("\r\n\r\n"); got != "" {
-			t.Errorf("only empty lines: %q", got)
-		}
+		testenv.Equal(t, sv.exchange("\r\n\r\n"), "", "only empty lines")
 		if got := sv.exchange("\n\n"); statusOf(got) != "400" {
 			t.Errorf("bare LF: %q", got)
 		}
-		if got := sv.exchange(""); got != "" {
-			t.Errorf("nothing: %q", got)
-		}
-		if got := sv.exchange("GET / HT"); got != "" {
-			t.Errorf("half a head and the end: %q", got)
-		}
+		testenv.Equal(t, sv.exchange(""), "", "nothing")
+		testenv.Equal(t, sv.exchange("GET / HT"), "", "half a head and the end")
 	})
 }
 
@@ -135,9 +126,7 @@ func TestRestingConnectionsMakeRoom(t *testing.T) {
 		if resp, body := busy.response("GET"); resp.StatusCode != 200 || body != "GET /slow? h" {
 			t.Errorf("the request under way: status %d, %q", resp.StatusCode, body)
 		}
-		if got := sv.Stats().Evicted; got < 3 {
-			t.Errorf("%d connections were closed to make room, want at least 3", got)
-		}
+		testenv.AtLeast(t, sv.Stats().Evicted, 3, "connections were closed to make room")
 	})
 }
 
@@ -217,9 +206,7 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 		}
 		busy.wantClosed()
 		busy.nc.Close()
-		if err := <-down; err != nil {
-			t.Errorf("Shutdown: %v", err)
-		}
+		testenv.Check(t, <-down, "Shutdown")
 	})
 }
 
@@ -239,9 +226,7 @@ func TestShutdownGivesUp(t *testing.T) {
 		<-entered
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
-		if err := sv.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Shutdown: %v", err)
-		}
+		testenv.ErrorIs(t, sv.Shutdown(ctx), context.DeadlineExceeded, "Shutdown")
 		io.Copy(io.Discard, p.r)
 	})
 }
@@ -292,9 +277,7 @@ func TestBodyThatIsReset(t *testing.T) {
 				t.Errorf("%s: Read: %v", name, err)
 			}
 			sv.stop()
-			if log := sv.log.String(); log != "" {
-				t.Errorf("%s: the log says %s", name, log)
-			}
+			testenv.Equal(t, sv.log.String(), "", "%s: the log says", name)
 			if counts := sv.Stats().Errors; counts[400] != 1 || counts[500] != 0 {
 				t.Errorf("%s: errors by status: %v, want one 400", name, counts)
 			}
@@ -319,9 +302,7 @@ func TestGoexitGivesBuffersBack(t *testing.T) {
 func TestIdleConnectionIsSmall(t *testing.T) {
 	const most = 128 + 16                                       // size classes of the allocator
 	size := unsafe.Sizeof(conn{}) + 2*unsafe.Sizeof(uintptr(0)) // and the closure of again
-	if size > most {
-		t.Errorf("%d bytes per idle connection, want at most %d", size, most)
-	}
+	testenv.AtMost(t, size, most, "bytes per idle connection")
 	t.Logf("%d bytes per idle connection besides net.Conn", size)
 }
 
@@ -341,9 +322,7 @@ func TestFixedResponseAllocatesNothing(t *testing.T) {
 		x.run()
 		x.recycle()
 	})
-	if n != 0 {
-		t.Errorf("%v allocations per request", n)
-	}
+	testenv.Equal(t, n, 0, "allocations per request")
 }
 
 // A client that is still sending what was refused gets to read the answer: its connection is not reset.
@@ -356,9 +335,7 @@ func TestLargeBodyRefusedWhileItComes(t *testing.T) {
 		const length = 16 << 20 // more than sockets hold
 		p := sv.dial()
 		p.send(fmt.Sprintf("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", length))
-		if _, err := io.CopyN(p.nc, endless{}, length); err != nil {
-			t.Errorf("sending the body: %v", err)
-		}
+		testenv.Check(t, testenv.Err(io.CopyN(p.nc, endless{}, length)), "sending the body")
 		if resp, _ := p.response("PUT"); resp.StatusCode != 413 {
 			t.Errorf("status %d", resp.StatusCode)
 		}

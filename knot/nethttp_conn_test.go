@@ -49,8 +49,7 @@ func TestAdaptedProxyTearsWhatIsTorn(t *testing.T) {
 		sv := start(&Server{Handler: adaptBlocking(proxy)})
 		for _, path := range []string{"/chunked", "/length"} {
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
-			resp, err := client.Get("http://" + sv.addr + path)
-			testenv.Must(t, err)
+			resp := testenv.Need(client.Get("http://" + sv.addr + path))(t)
 			body, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if err != io.ErrUnexpectedEOF || len(body) == 0 {
@@ -106,12 +105,8 @@ func TestAdaptedProxyPassesAnUpgrade(t *testing.T) {
 		// A server does not wait for connections that it has given away.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := front.Shutdown(ctx); err != nil {
-			t.Errorf("Shutdown: %v", err)
-		}
-		if n := front.Conns(); n != 0 {
-			t.Errorf("%d connections", n)
-		}
+		testenv.Check(t, front.Shutdown(ctx), "Shutdown")
+		testenv.Equal(t, front.Conns(), 0, "connections")
 		if line, err := p.r.ReadString('\n'); line != "\n" {
 			t.Errorf("after Shutdown: %q, %v", line, err)
 		}
@@ -148,9 +143,7 @@ func TestAdaptedHijackKeepsTheOrder(t *testing.T) {
 		}
 		ctx := <-taken
 		sv.Close()
-		if err := ctx.Err(); err != nil {
-			t.Errorf("the context of a hijacked request: %v", err)
-		}
+		testenv.Check(t, ctx.Err(), "the context of a hijacked request")
 		p.send("!")
 		got := make([]byte, len("taken: all!"))
 		if _, err := io.ReadFull(p.r, got); err != nil || string(got) != "taken: all!" {
@@ -193,8 +186,7 @@ func TestAdaptedFullDuplex(t *testing.T) {
 			}))})
 			p := sv.dial()
 			p.send("POST / HTTP/1.1\r\nHost: h\r\n" + framing + "x")
-			resp, err := http.ReadResponse(p.r, nil)
-			testenv.Must(t, err)
+			resp := testenv.Need(http.ReadResponse(p.r, nil))(t)
 			if resp.Close {
 				t.Error("the response says Connection: close")
 			}
@@ -245,9 +237,7 @@ func TestAdaptedReaderIsLeftBehind(t *testing.T) {
 			if resp.StatusCode != 200 || body != "done" {
 				t.Errorf("%d %q", resp.StatusCode, body)
 			}
-			if err := <-read; err != http.ErrBodyReadAfterClose {
-				t.Errorf("Read: %v, want %v", err, http.ErrBodyReadAfterClose)
-			}
+			testenv.Equal(t, <-read, http.ErrBodyReadAfterClose, "Read")
 			p.nc.Close()
 		}
 	})
@@ -345,9 +335,7 @@ func TestAdaptedDeadlineBeforeMoreBody(t *testing.T) {
 			for range 2 {
 				n, err := r.Body.Read(one)
 				got = append(got, one[:n]...)
-				if !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("%s: Read: %d bytes, %v, want %v", name, n, err, os.ErrDeadlineExceeded)
-				}
+				testenv.ErrorIs(t, err, os.ErrDeadlineExceeded, "%s: Read: %d bytes", name, n)
 			}
 		}))}, wrap(newScriptConn([]byte(head), []byte(body), 1)))
 		if string(got) != "0" || errors.Join(errs...) != nil {
@@ -388,8 +376,7 @@ func TestAdaptedFormsAreRemoved(t *testing.T) {
 	parts.Close()
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{MaxBody: 64 << 20, Handler: AdaptHTTP(promiseMux())})
-		resp, err := http.Post("http://"+sv.addr+"/form", parts.FormDataContentType(), bytes.NewReader(form.Bytes()))
-		testenv.Must(t, err)
+		resp := testenv.Need(http.Post("http://"+sv.addr+"/form", parts.FormDataContentType(), bytes.NewReader(form.Bytes())))(t)
 		name, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		http.DefaultClient.CloseIdleConnections()
@@ -432,9 +419,7 @@ func TestAdaptedHijackAfter101(t *testing.T) {
 			if line, err := p.r.ReadString('\n'); line != "true hello\n" {
 				t.Errorf("%s: %q, %v", way, line, err)
 			}
-			if log := sv.log.String(); log != "" {
-				t.Errorf("%s: %s", way, log)
-			}
+			testenv.Equal(t, sv.log.String(), "", way)
 		}
 	})
 }

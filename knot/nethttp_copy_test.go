@@ -125,8 +125,7 @@ func TestAdaptedCopies(t *testing.T) {
 			}
 			r, err := http.NewRequestWithContext(context.Background(), method, "http://"+sv.addr+"/"+strings.ReplaceAll(c.name, " ", "-"), body)
 			testenv.Must(t, err)
-			resp, err := http.DefaultClient.Do(r)
-			testenv.Must(t, err)
+			resp := testenv.Need(http.DefaultClient.Do(r))(t)
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if err != nil || string(got) != c.want {
@@ -161,9 +160,7 @@ func TestAdaptedCopiesAreSlowedDown(t *testing.T) {
 		if _, body := p.response("GET"); body != string(content) {
 			t.Errorf("%d bytes, want %d", len(body), len(content))
 		}
-		if n := sent.Load(); n > 0 {
-			t.Errorf("%d bytes left at once", n)
-		}
+		testenv.AtMost(t, sent.Load(), 0, "bytes left at once")
 	})
 }
 
@@ -205,15 +202,10 @@ func TestServeFunction(t *testing.T) {
 	ln := httptest.NewUnstartedServer(nil).Listener
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ln, http.NotFoundHandler()) }()
-	resp, err := http.Get("http://" + ln.Addr().String())
-	testenv.Must(t, err)
+	resp := testenv.Need(http.Get("http://" + ln.Addr().String()))(t)
 	resp.Body.Close()
-	if resp.StatusCode != 404 {
-		t.Errorf("status %d", resp.StatusCode)
-	}
+	testenv.Equal(t, resp.StatusCode, 404, "status")
 	http.DefaultClient.CloseIdleConnections()
 	ln.Close()
-	if err := <-ended; err == nil {
-		t.Error("no error when the listener is closed")
-	}
+	testenv.Fails(t, <-ended, "no error when the listener is closed")
 }

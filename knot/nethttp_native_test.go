@@ -73,9 +73,7 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 		text, _ := io.ReadAll(resp.Body)
 		return string(text)
 	}
-	if got := ask("/wait/1"); got != "task" {
-		t.Errorf("at first: in a %s", got)
-	}
+	testenv.Equal(t, ask("/wait/1"), "task", "at first: in a")
 	first := make(chan string)
 	go func() { first <- ask("/wait/2?block") }()
 	rt := <-blocked
@@ -85,26 +83,16 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 		t.Skip("loops can't be taken from tasks here")
 	}
 	awaitDetached(t, rt, 1)
-	if got := ask("/other"); got != "task" {
-		t.Errorf("another route, while one waits natively: in a %s", got)
-	}
+	testenv.Equal(t, ask("/other"), "task", "another route, while one waits natively: in a")
 	release <- true
-	if got := <-first; got != "task" {
-		t.Errorf("the one that waited: in a %s", got)
-	}
-	if got := ask("/wait/3"); got != "goroutine" {
-		t.Errorf("after that: in a %s", got)
-	}
-	if got := ask("/other"); got != "task" {
-		t.Errorf("another route: in a %s", got)
-	}
+	testenv.Equal(t, <-first, "task", "the one that waited: in a")
+	testenv.Equal(t, ask("/wait/3"), "goroutine", "after that: in a")
+	testenv.Equal(t, ask("/other"), "task", "another route: in a")
 	go func() { first <- ask("/hijack") }()
 	<-blocked
 	awaitDetached(t, rt, 2)
 	release <- true
-	if got := <-first; got != "hijacked" {
-		t.Errorf("from the connection that the handler took: %q", got)
-	}
+	testenv.Equal(t, <-first, "hijacked", "from the connection that the handler took")
 	testenv.Until(t, "short requests run in tasks again", func() bool { return ask("/wait/4") != "goroutine" })
 }
 

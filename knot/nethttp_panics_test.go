@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestAdaptedPanics(t *testing.T) {
@@ -37,9 +39,7 @@ func testPanics(t *testing.T, adapt func(http.Handler) Handler) {
 			}
 		}))})
 		for target, want := range map[string]string{"/panic": "500", "/abort": "", "/600": "600", "/101": "500", "/twice": "200"} {
-			if got := statusOf(sv.exchange("GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")); got != want {
-				t.Errorf("%s: status %q, want %q", target, got, want)
-			}
+			testenv.Equal(t, statusOf(sv.exchange("GET "+target+" HTTP/1.1\r\nHost: h\r\n\r\n")), want, "%s: status", target)
 		}
 		for _, target := range []string{"/panic?half", "/abort?half"} {
 			if all := sv.exchange("GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n"); !strings.HasSuffix(all, "half of it\r\n") {
@@ -48,9 +48,7 @@ func testPanics(t *testing.T, adapt func(http.Handler) Handler) {
 		}
 		log := sv.log.String()
 		for _, text := range []string{"a handler's panic", "panicsInHandler", "status=101", "superfluous"} {
-			if !strings.Contains(log, text) {
-				t.Errorf("the log does not say %q:\n%s", text, log)
-			}
+			testenv.Contains(t, log, text, "the log")
 		}
 		if strings.Contains(log, "abort Handler") {
 			t.Errorf("http.ErrAbortHandler was logged:\n%s", log)
@@ -65,9 +63,7 @@ func TestAdaptedGoexit(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		for way, adapt := range adapters {
 			sv := start(&Server{Handler: adapt(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runtime.Goexit() }))})
-			if got := statusOf(sv.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n")); got != "500" {
-				t.Errorf("%s: status %q, want 500", way, got)
-			}
+			testenv.Equal(t, statusOf(sv.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n")), "500", "%s: status", way)
 			if log := sv.log.String(); strings.Count(log, "handler left by") != 1 {
 				t.Errorf("%s: the log says %s", way, log)
 			}
@@ -92,9 +88,7 @@ func TestPanicsWithNil(t *testing.T) {
 			panic(nil)
 		}})
 		for _, target := range []string{"/", "/adapted", "/offloaded"} {
-			if got := statusOf(sv.exchange("GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")); got != "500" {
-				t.Errorf("%s: status %q, want 500", target, got)
-			}
+			testenv.Equal(t, statusOf(sv.exchange("GET "+target+" HTTP/1.1\r\nHost: h\r\n\r\n")), "500", "%s: status", target)
 		}
 		if log := sv.log.String(); strings.Count(log, "handler panicked") != 3 || strings.Contains(log, "Goexit\"") {
 			t.Errorf("want three panics in the log:\n%s", log)
@@ -115,7 +109,5 @@ func TestOffloadedOnALockedThread(t *testing.T) {
 	if got := statusOf(sv.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n")); got != "500" || began.Load() {
 		t.Errorf("status %q, want 500; the handler began: %v", got, began.Load())
 	}
-	if log := sv.log.String(); !strings.Contains(log, "runtime.LockOSThread") {
-		t.Errorf("the log does not say why:\n%s", log)
-	}
+	testenv.Contains(t, sv.log.String(), "runtime.LockOSThread", "the log does not say why")
 }

@@ -47,9 +47,7 @@ func comparePromises(t *testing.T, way, theirs, ours string) {
 			}
 			continue
 		}
-		if got != want {
-			t.Errorf("%s: %s\n ours %s\nnet/http %s", way, probe.request, got, want)
-		}
+		testenv.Equal(t, got, want, "%s: %s\n ours\nnet/http %s", way, probe.request, want)
 	}
 }
 

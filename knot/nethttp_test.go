@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -91,9 +90,7 @@ func TestAdaptedAnswersLikeNetHTTP(t *testing.T) {
 				line, _, _ := strings.Cut(request, "\r\n")
 				want := answer(t, reference.Listener.Addr().String(), request, method)
 				got := answer(t, sv.addr, request, method)
-				if got != want {
-					t.Errorf("%s: %s\n got %s\nwant %s", way, line, got, want)
-				}
+				testenv.Equal(t, got, want, "%s: %s", way, line)
 			}
 		}
 	})
@@ -136,8 +133,7 @@ func TestAdaptedStreamsBothWays(t *testing.T) {
 		}))})
 		in, out := io.Pipe()
 		go fmt.Fprintln(out, "one")
-		resp, err := http.Post("http://"+sv.addr, "text/plain", in)
-		testenv.Must(t, err)
+		resp := testenv.Need(http.Post("http://"+sv.addr, "text/plain", in))(t)
 		defer resp.Body.Close()
 		lines := bufio.NewReader(resp.Body)
 		for _, word := range []string{"one", "two", "three"} {
@@ -220,9 +216,7 @@ func wait(t *testing.T, ended <-chan error, what string) {
 	t.Helper()
 	select {
 	case err := <-ended:
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", what, err)
-		}
+		testenv.ErrorIs(t, err, context.Canceled, what)
 	case <-time.After(time.Minute):
 		t.Fatalf("%s; a minute later the context has not ended", what)
 	}
@@ -245,16 +239,10 @@ func TestAdaptedAfterTheHandler(t *testing.T) {
 		p.send("POST /one HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
 		p.response("POST")
 		old := <-kept
-		if _, err := old.w.Write([]byte("x")); err == nil {
-			t.Error("Write works after the handler")
-		}
-		if err := http.NewResponseController(old.w).Flush(); err == nil {
-			t.Error("Flush works after the handler")
-		}
+		testenv.Fails(t, testenv.Err(old.w.Write([]byte("x"))), "Write works after the handler")
+		testenv.Fails(t, http.NewResponseController(old.w).Flush(), "Flush works after the handler")
 		old.w.WriteHeader(500)
-		if _, err := old.r.Body.Read(make([]byte, 10)); err != http.ErrBodyReadAfterClose {
-			t.Errorf("Read after the handler: %v, want %v", err, http.ErrBodyReadAfterClose)
-		}
+		testenv.Equal(t, testenv.Err(old.r.Body.Read(make([]byte, 10))), http.ErrBodyReadAfterClose, "Read after the handler")
 		p.send("GET /two HTTP/1.1\r\nHost: h\r\n\r\n")
 		if resp, body := p.response("GET"); resp.StatusCode != 200 || body != "/two" {
 			t.Errorf("next response: %d %q", resp.StatusCode, body)
@@ -271,9 +259,7 @@ func TestAdaptedBodyTooLarge(t *testing.T) {
 		}))})
 		const chunks = " HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n"
 		for target, want := range map[string]string{"/": "413", "/says": "400"} {
-			if got := statusOf(sv.exchange("PUT " + target + chunks)); got != want {
-				t.Errorf("%s: status %s, want %s", target, got, want)
-			}
+			testenv.Equal(t, statusOf(sv.exchange("PUT "+target+chunks)), want, "%s: status", target)
 		}
 	})
 }
@@ -306,11 +292,9 @@ func TestCloseCutsResponsesOff(t *testing.T) {
 
 // TestServe: large bodies, as http.Serve takes them, with a length and without, over both versions of HTTP.
 func TestServe(t *testing.T) {
-	rt, err := capriccio.New(capriccio.WithLoops(1))
-	testenv.Must(t, err)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1)))(t)
 	defer rt.Close()
-	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	served := rt.Go(func() {
 		Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n, err := io.Copy(io.Discard, r.Body)
@@ -322,8 +306,7 @@ func TestServe(t *testing.T) {
 	for proto, transport := range map[string]*http.Transport{"HTTP/1.1": {}, "HTTP/2.0": {Protocols: two}} {
 		client := &http.Client{Transport: transport}
 		for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", DefaultMaxBody+1)), io.LimitReader(endless{}, DefaultMaxBody+1)} {
-			resp, err := client.Post("http://"+ln.Addr().String(), "", body)
-			testenv.Must(t, err)
+			resp := testenv.Need(client.Post("http://"+ln.Addr().String(), "", body))(t)
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if want := fmt.Sprint(proto, DefaultMaxBody+1, nil); err != nil || string(got) != want {
@@ -363,9 +346,7 @@ func TestServeStops(t *testing.T) {
 	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "answered <nil>" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testenv.ErrorIs(t, <-ended, context.Canceled)
 }
 
 // endless is a body of any length.
@@ -412,9 +393,7 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 		p.send("GET /debug/bgraph/?format=json HTTP/1.1\r\nHost: h\r\n\r\n")
 		resp, body := p.response("GET")
 		if capriccio.Snapshot(nil) == nil {
-			if resp.StatusCode != 503 {
-				t.Errorf("without a runtime: status %d", resp.StatusCode)
-			}
+			testenv.Equal(t, resp.StatusCode, 503, "without a runtime: status")
 			return
 		}
 		var s bgraph.Snapshot
@@ -432,11 +411,9 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 func TestAdaptedOverTLS(t *testing.T) {
 	checkLeaks(t)
 	cert, pool := testenv.SelfSigned()
-	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-	testenv.Must(t, err)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
 	defer rt.Close()
-	inner, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	inner := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	began, ended := make(chan bool), make(chan error)
 	s := &Server{Handler: adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began <- r.TLS != nil && r.TLS.HandshakeComplete
@@ -447,8 +424,7 @@ func TestAdaptedOverTLS(t *testing.T) {
 	rt.Go(func() {
 		served <- s.Serve(tls.NewListener(inner, &tls.Config{Certificates: []tls.Certificate{cert}}))
 	})
-	nc, err := tls.Dial("tcp", inner.Addr().String(), &tls.Config{RootCAs: pool})
-	testenv.Must(t, err)
+	nc := testenv.Need(tls.Dial("tcp", inner.Addr().String(), &tls.Config{RootCAs: pool}))(t)
 	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 	if !<-began {
 		t.Error("the handler does not know of TLS")
@@ -456,7 +432,5 @@ func TestAdaptedOverTLS(t *testing.T) {
 	nc.Close() // sends an alert before the end of the stream
 	wait(t, ended, "the client has gone")
 	s.Close()
-	if err := <-served; err != ErrServerClosed {
-		t.Errorf("Serve returned %v", err)
-	}
+	testenv.Equal(t, <-served, ErrServerClosed, "Serve")
 }

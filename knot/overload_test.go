@@ -46,12 +46,8 @@ func guarded(t *testing.T, d *doorman, s *Server) (addr string) {
 	addr, stop := servingOn(t, s, engine.Config{NewAdmission: func(*engine.Loop) engine.Admission { return d }})
 	t.Cleanup(func() {
 		stop()
-		if d.most > d.room {
-			t.Errorf("%d were inside at a time, want at most %d", d.most, d.room)
-		}
-		if d.inside != 0 {
-			t.Errorf("%d are still inside at the end", d.inside)
-		}
+		testenv.AtMost(t, d.most, d.room, "were inside at a time")
+		testenv.Equal(t, d.inside, 0, "are still inside at the end")
 	})
 	return addr
 }
@@ -60,8 +56,7 @@ func guarded(t *testing.T, d *doorman, s *Server) (addr string) {
 func servingOn(t *testing.T, s *Server, cfg engine.Config) (addr string, stop func()) {
 	t.Helper()
 	cfg.Loops, cfg.NewPoller = 1, func(int) (engine.Poller, error) { return poller.Epoll() }
-	rt, err := engine.New(cfg)
-	testenv.Must(t, err)
+	rt := testenv.Need(engine.New(cfg))(t)
 	up := make(chan string, 1)
 	s.Addr = "127.0.0.1:0"
 	s.Listening = func(a net.Addr) { up <- a.String() }
@@ -91,13 +86,11 @@ func TestConnectionsStartNoTask(t *testing.T) {
 	defer stop()
 	const n = 20
 	for range n {
-		nc, err := net.Dial("tcp", addr)
-		testenv.Must(t, err)
+		nc := testenv.Need(net.Dial("tcp", addr))(t)
 		defer nc.Close()
 	}
 	// They are accepted in turn: when this one is served, all have been.
-	resp, err := http.Get("http://" + addr)
-	testenv.Must(t, err)
+	resp := testenv.Need(http.Get("http://" + addr))(t)
 	resp.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
 	if ended := e.n.Load(); s.Conns() < n || ended > 2 {
@@ -120,8 +113,7 @@ func TestRefusedRequests(t *testing.T) {
 		}
 		d.closed.Store(want == 503)
 		fmt.Fprint(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		resp, err := http.ReadResponse(in, nil)
-		testenv.Must(t, err)
+		resp := testenv.Need(http.ReadResponse(in, nil))(t)
 		resp.Body.Close()
 		after := resp.Header.Get("Retry-After")
 		if resp.StatusCode != want || resp.Close || (want == 503) != (after != "") {
@@ -149,15 +141,13 @@ func TestWaitingRequestsKeepTheirDeadline(t *testing.T) {
 			},
 		})
 		ask := func() (net.Conn, *bufio.Reader) {
-			nc, err := net.Dial("tcp", addr)
-			testenv.Must(t, err)
+			nc := testenv.Need(net.Dial("tcp", addr))(t)
 			fmt.Fprint(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 			return nc, bufio.NewReader(nc)
 		}
 		first, firstIn := ask()
 		defer first.Close()
-		idle, err := net.Dial("tcp", addr)
-		testenv.Must(t, err)
+		idle := testenv.Need(net.Dial("tcp", addr))(t)
 		defer idle.Close()
 		for range 3 {
 			nc, in := ask()
@@ -204,15 +194,11 @@ func TestRequestsWaitForRoom(t *testing.T) {
 		conns = append(conns, nc)
 	}
 	for i, nc := range conns {
-		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
-		testenv.Must(t, err)
+		resp := testenv.Need(http.ReadResponse(bufio.NewReader(nc), nil))(t)
 		resp.Body.Close()
-		if want := 200 + 300*(max(0, 1-i%5)); resp.StatusCode != want {
-			t.Errorf("request %d: %d, want %d", i, resp.StatusCode, want)
-		}
+		testenv.Equal(t, resp.StatusCode, 200+300*(max(0, 1-i%5)), "request %d", i)
 	}
 	fmt.Fprint(slow, "st: h\r\n\r\n")
-	resp, err := http.ReadResponse(bufio.NewReader(slow), nil)
-	testenv.Must(t, err)
+	resp := testenv.Need(http.ReadResponse(bufio.NewReader(slow), nil))(t)
 	resp.Body.Close()
 }

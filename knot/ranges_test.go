@@ -46,9 +46,7 @@ func parts(t *testing.T, answer, content string) (ranges []byteRange) {
 		testenv.Must(t, err)
 		var one byteRange
 		var size int
-		if _, err := fmt.Sscanf(part.Header.Get("Content-Range"), "bytes %d-%d/%d", &one.from, &one.to, &size); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Need(fmt.Sscanf(part.Header.Get("Content-Range"), "bytes %d-%d/%d", &one.from, &one.to, &size))(t)
 		one.to++
 		text, err := io.ReadAll(part)
 		if err != nil || string(text) != content[one.from:one.to] || size != len(content) || part.Header.Get("Content-Type") != "application/octet-stream" {
@@ -95,9 +93,7 @@ func TestSeveralRanges(t *testing.T) {
 		})
 	}
 	one := openWith(t, root, FilesConfig{MaxRanges: -1})
-	if status := statusOf(askFile(one, "/f", "Range: bytes=0-1,5-6\r\n")); status != "200" {
-		t.Errorf("two ranges where one is allowed: %s", status)
-	}
+	testenv.Equal(t, statusOf(askFile(one, "/f", "Range: bytes=0-1,5-6\r\n")), "200", "two ranges where one is allowed")
 }
 
 // TestSeveralRangesOverSendfile: the framing and the pieces leave in order.
@@ -115,8 +111,7 @@ func TestSeveralRangesOverSendfile(t *testing.T) {
 			_, params, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 			r := multipart.NewReader(strings.NewReader(body), params["boundary"])
 			for _, want := range [][]byte{content[10:700_001], content[800_000:800_010], content[1_500_000:]} {
-				part, err := r.NextPart()
-				testenv.Must(t, err)
+				part := testenv.Need(r.NextPart())(t)
 				if got, err := io.ReadAll(part); err != nil || !bytes.Equal(got, want) {
 					t.Fatalf("%d bytes, %v; want %d", len(got), err, len(want))
 				}

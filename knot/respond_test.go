@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestStatusWithoutBody: a length that the handler has declared does no harm.
@@ -161,7 +163,5 @@ func TestEveryMethodReachesTheHandler(t *testing.T) {
 }
 
 func TestFieldsAreTrimmed(t *testing.T) {
-	if got := string(appendField(nil, "A", " \tb\rc \r\n")); got != "A: b c\r\n" {
-		t.Errorf("%q", got)
-	}
+	testenv.Equal(t, string(appendField(nil, "A", " \tb\rc \r\n")), "A: b c\r\n")
 }

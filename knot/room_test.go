@@ -47,9 +47,7 @@ func TestDefaultMaxConns(t *testing.T) {
 			}
 		}
 	}
-	if n := openDescriptors(); n < 3 {
-		t.Errorf("%d descriptors are open, want at least 3", n)
-	}
+	testenv.AtLeast(t, openDescriptors(), 3, "descriptors are open")
 }
 
 // TestFarTooManyConnectionsWait: of clients that are far too many each is told, by and by.

@@ -42,9 +42,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	if _, body := testenv.Get(t, http.DefaultClient, "http://"+<-addr); body != "in time" {
 		t.Errorf("body %q", body)
 	}
-	if err := <-ended; err != nil {
-		t.Errorf("Run returned %v", err)
-	}
+	testenv.Check(t, <-ended, "Run")
 	http.DefaultClient.CloseIdleConnections()
 }
 

@@ -19,18 +19,15 @@ import (
 // TestServeLeavesDescriptorsToHandlers: where descriptors are few, no more requests are served at a time than can
 // have a connection of their own each.
 func TestServeLeavesDescriptorsToHandlers(t *testing.T) {
-	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithoutRefusals())
-	testenv.Must(t, err)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithoutRefusals()))(t)
 	defer func() { testenv.Check(t, rt.Close()) }()
-	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	inside := make(chan bool, 1)
 	until, goOn := context.WithCancel(context.Background())
 	defer goOn()
 	var limit unix.Rlimit
 	testenv.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	open, err := os.ReadDir("/proc/self/fd")
-	testenv.Must(t, err)
+	open := testenv.Need(os.ReadDir("/proc/self/fd"))(t)
 	const room = 100
 	few := limit
 	few.Cur = uint64(len(open) + room)
@@ -44,8 +41,7 @@ func TestServeLeavesDescriptorsToHandlers(t *testing.T) {
 	})
 	answers := make(chan int, 2*room)
 	one := func() bool { // reports whether the request has come in
-		nc, err := net.Dial("tcp", ln.Addr().String())
-		testenv.Must(t, err)
+		nc := testenv.Need(net.Dial("tcp", ln.Addr().String()))(t)
 		go func() {
 			defer nc.Close()
 			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
@@ -61,9 +57,7 @@ func TestServeLeavesDescriptorsToHandlers(t *testing.T) {
 		case <-inside:
 			return true
 		case status := <-answers:
-			if status != 503 {
-				t.Errorf("a client that did not come in got %d, want 503", status)
-			}
+			testenv.Equal(t, status, 503, "a client that did not come in")
 			return false
 		}
 	}
@@ -78,9 +72,7 @@ func TestServeLeavesDescriptorsToHandlers(t *testing.T) {
 	}
 	goOn()
 	for range n {
-		if status := <-answers; status != 200 {
-			t.Errorf("got %d, want 200", status)
-		}
+		testenv.Equal(t, <-answers, 200)
 	}
 	ln.Close()
 	<-ended

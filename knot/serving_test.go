@@ -61,10 +61,7 @@ func startServer(t *testing.T, s *Server, loops int) *served {
 	if loops == 0 {
 		ln, err = net.Listen("tcp", "127.0.0.1:0")
 	} else {
-		rt, rtErr := capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-		if rtErr != nil {
-			t.Fatal(rtErr)
-		}
+		rt := testenv.Need(capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
 		closeRuntime = rt.Close
 		ln, err = netpoll.Listen("tcp", "127.0.0.1:0")
 	}
@@ -75,18 +72,10 @@ func startServer(t *testing.T, s *Server, loops int) *served {
 	sv.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Errorf("Shutdown: %v", err)
-		}
-		if err := <-ended; err != ErrServerClosed {
-			t.Errorf("Serve returned %v, want %v", err, ErrServerClosed)
-		}
-		if n := s.Conns(); n != 0 {
-			t.Errorf("%d connections left", n)
-		}
-		if err := closeRuntime(); err != nil {
-			t.Errorf("closing the runtime: %v", err)
-		}
+		testenv.Check(t, s.Shutdown(ctx), "Shutdown")
+		testenv.Equal(t, <-ended, ErrServerClosed, "Serve")
+		testenv.Equal(t, s.Conns(), 0, "connections left")
+		testenv.Check(t, closeRuntime(), "closing the runtime")
 	})
 	t.Cleanup(sv.stop)
 	return sv
@@ -146,22 +135,16 @@ type peer struct {
 
 func (p *peer) send(text string) {
 	p.t.Helper()
-	if _, err := io.WriteString(p.nc, text); err != nil {
-		p.t.Fatalf("sending: %v", err)
-	}
+	testenv.Must(p.t, testenv.Err(io.WriteString(p.nc, text)), "sending")
 }
 
 // response reads one response with its body.
 func (p *peer) response(method string) (*http.Response, string) {
 	p.t.Helper()
 	resp, err := http.ReadResponse(p.r, &http.Request{Method: method})
-	if err != nil {
-		p.t.Fatalf("reading the response: %v", err)
-	}
+	testenv.Must(p.t, err, "reading the response")
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		p.t.Fatalf("reading the body: %v", err)
-	}
+	testenv.Must(p.t, err, "reading the body")
 	return resp, string(body)
 }
 
@@ -182,9 +165,7 @@ func (sv *served) exchange(request string) string {
 	p.send(request)
 	p.nc.CloseWrite()
 	all, err := io.ReadAll(p.r)
-	if err != nil {
-		sv.t.Fatalf("reading: %v", err)
-	}
+	testenv.Must(sv.t, err, "reading")
 	return string(all)
 }
 

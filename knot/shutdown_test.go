@@ -3,7 +3,6 @@ package knot
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -84,12 +83,8 @@ func TestShutdownAnswersWhoHasConnected(t *testing.T) {
 				for _, nc := range all {
 					nc.Close()
 				}
-				if err := <-down; err != nil {
-					t.Errorf("Shutdown: %v", err)
-				}
-				if _, err := net.Dial("tcp", sv.addr); !errors.Is(err, syscall.ECONNREFUSED) {
-					t.Errorf("a client after the shutdown: %v", err)
-				}
+				testenv.Check(t, <-down, "Shutdown")
+				testenv.ErrorIs(t, testenv.Err(net.Dial("tcp", sv.addr)), syscall.ECONNREFUSED, "a client after the shutdown")
 			})
 		}
 	}
@@ -121,9 +116,7 @@ func TestShutdownWhileClientsConnect(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := <-down; err != nil {
-		t.Errorf("Shutdown: %v", err)
-	}
+	testenv.Check(t, <-down, "Shutdown")
 }
 
 // TestShutdownReadsWhatHasCome: a connection that waited for another request is not closed
@@ -174,9 +167,7 @@ func TestShutdownReadsWhatHasCome(t *testing.T) {
 		t.Error("the response that was under way does not say that it is the last")
 	}
 	holder.nc.Close()
-	if err := <-down; err != nil {
-		t.Errorf("Shutdown: %v", err)
-	}
+	testenv.Check(t, <-down, "Shutdown")
 }
 
 // TestShutdownOfSilentClients: at its end they are no requests under way.
@@ -189,9 +180,7 @@ func TestShutdownOfSilentClients(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
-		if err := sv.Shutdown(ctx); err != nil {
-			t.Errorf("Shutdown: %v", err)
-		}
+		testenv.Check(t, sv.Shutdown(ctx), "Shutdown")
 		p.wantClosed()
 	})
 }
@@ -247,12 +236,8 @@ func TestShutdownOfAnyListener(t *testing.T) {
 	case <-ln.closed:
 	}
 	testenv.Check(t, wantLast(first))
-	if err := <-down; err != nil {
-		t.Errorf("Shutdown: %v", err)
-	}
-	if err := <-ended; err != ErrServerClosed {
-		t.Errorf("Serve: %v", err)
-	}
+	testenv.Check(t, <-down, "Shutdown")
+	testenv.Equal(t, <-ended, ErrServerClosed, "Serve")
 }
 
 var _ interface{ Drain(context.Context) error } = (*netpoll.Listener)(nil)
@@ -284,26 +269,18 @@ func TestAcceptErrorsDoNotEndTheServer(t *testing.T) {
 	ln.clients <- server
 	down := startDown(&served{Server: s})
 	testenv.Check(t, wantLast(client))
-	if err := <-down; err != nil {
-		t.Errorf("Shutdown: %v", err)
-	}
-	if err := <-ended; err != ErrServerClosed {
-		t.Errorf("Serve: %v", err)
-	}
+	testenv.Check(t, <-down, "Shutdown")
+	testenv.Equal(t, <-ended, ErrServerClosed, "Serve")
 	for _, err := range errs {
-		if !strings.Contains(log.String(), err.Error()) {
-			t.Errorf("%v is not in the log: %s", err, &log)
-		}
+		testenv.Contains(t, log.String(), err.Error(), "%v is not in the log", err)
 	}
 }
 
 // A handler that the end of the runtime ends is named, and not taken for one that left by itself.
 func TestHandlerEndedByTheRuntime(t *testing.T) {
 	checkLeaks(t)
-	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithGrace(10*time.Millisecond))
-	testenv.Must(t, err)
-	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithGrace(10*time.Millisecond)))(t)
+	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	log, under, ended := new(testenv.Buffer), make(chan struct{}), make(chan error)
 	s := &Server{ErrorLog: slog.New(slog.NewTextHandler(log, nil)), Handler: func(*Ctx) error {
 		close(under)
@@ -312,11 +289,9 @@ func TestHandlerEndedByTheRuntime(t *testing.T) {
 		}
 	}}
 	go func() { ended <- s.Serve(ln) }()
-	c, err := net.Dial("tcp", ln.Addr().String())
-	testenv.Must(t, err)
+	c := testenv.Need(net.Dial("tcp", ln.Addr().String()))(t)
 	defer c.Close()
-	_, err = c.Write([]byte("GET /film HTTP/1.1\r\nHost: h\r\n\r\n"))
-	testenv.Must(t, err)
+	testenv.Need(c.Write([]byte("GET /film HTTP/1.1\r\nHost: h\r\n\r\n")))(t)
 	<-under
 	rt.Close() // on a slow machine the grace time is too short for the handler to end
 	<-ended
@@ -339,9 +314,7 @@ func TestCutOffByTheStop(t *testing.T) {
 	<-under
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := sv.Shutdown(ctx); err == nil {
-		t.Error("Shutdown did not report that it cut a request off")
-	}
+	testenv.Fails(t, sv.Shutdown(ctx), "Shutdown did not report that it cut a request off")
 	testenv.Until(t, "the log has the request", func() bool { return strings.Contains(log.String(), "/film") })
 	if got := log.String(); !strings.Contains(got, "the server has stopped before") || strings.Contains(got, "handler failed") {
 		t.Errorf("the log says %s", got)

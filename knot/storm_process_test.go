@@ -75,8 +75,7 @@ func startKnot(t *testing.T, program, root string, files int, args []string) *kn
 	if host == "" {
 		t.Fatalf("knot says %q, %v\n%s", line, err, k.stderr)
 	}
-	k.addr, err = net.ResolveTCPAddr("tcp", host)
-	testenv.Must(t, err)
+	k.addr = testenv.Need(net.ResolveTCPAddr("tcp", host))(t)
 	return k
 }
 
@@ -159,10 +158,7 @@ func (k *knotProcess) await(what string, cond func() bool) {
 
 // files is how many descriptors the process has open.
 func (k *knotProcess) files() int {
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", k.cmd.Process.Pid))
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	entries := testenv.Need(os.ReadDir(fmt.Sprintf("/proc/%d/fd", k.cmd.Process.Pid)))(k.t)
 	return len(entries)
 }
 
@@ -189,10 +185,7 @@ func (k *knotProcess) resident() int {
 	if err != nil || len(fields) < 2 {
 		k.t.Fatalf("statm: %q, %v", statm, err)
 	}
-	pages, err := strconv.Atoi(fields[1])
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	pages := testenv.Need(strconv.Atoi(fields[1]))(k.t)
 	return pages * os.Getpagesize()
 }
 
@@ -207,8 +200,6 @@ func (k *knotProcess) cpu() time.Duration {
 	}
 	user, err1 := strconv.Atoi(fields[11])
 	system, err2 := strconv.Atoi(fields[12])
-	if err := errors.Join(err1, err2); err != nil {
-		k.t.Fatal(err)
-	}
+	testenv.Must(k.t, errors.Join(err1, err2))
 	return time.Duration(user+system) * tick
 }

@@ -247,14 +247,12 @@ func (k *knotProcess) askForEver(path string, answered func(n int)) error {
 // either: closing with unread input resets the connection.
 func stormOfPipelining(t *testing.T, start func(*testing.T, int, ...string) *knotProcess) {
 	k := start(t, 0, "-grace", "30s")
-	nc, err := k.dial()
-	testenv.Must(t, err)
+	nc := testenv.Need(k.dial())(t)
 	defer nc.Close()
 	nc.SetReadBuffer(256 << 10)
 	io.WriteString(nc, strings.Replace(stormRequest, "small", "huge", 1))
 	r := bufio.NewReader(nc)
-	resp, err := http.ReadResponse(r, nil)
-	testenv.Must(t, err)
+	resp := testenv.Need(http.ReadResponse(r, nil))(t)
 	stopped := make(chan bool)
 	go func() {
 		k.stop()
@@ -312,15 +310,10 @@ func stormOfResets(t *testing.T, start func(*testing.T, int, ...string) *knotPro
 	k := start(t, 0)
 	whole, files := k.wholeResponse(), k.settledFiles()
 	cut := func(request string, read int) {
-		nc, err := k.dial()
-		testenv.Must(t, err)
+		nc := testenv.Need(k.dial())(t)
 		defer reset(nc)
-		if _, err := io.WriteString(nc, request); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.CopyN(io.Discard, nc, int64(read)); err != nil {
-			t.Fatalf("reading %d bytes: %v", read, err)
-		}
+		testenv.Need(io.WriteString(nc, request))(t)
+		testenv.Must(t, testenv.Err(io.CopyN(io.Discard, nc, int64(read))), "reading %d bytes", read)
 	}
 	for n := range len(stormRequest) + 1 {
 		cut(stormRequest[:n], 0)
@@ -347,10 +340,7 @@ func stormOfResets(t *testing.T, start func(*testing.T, int, ...string) *knotPro
 
 // wholeResponse is the size in bytes of the answer to stormRequest.
 func (k *knotProcess) wholeResponse() int {
-	nc, err := k.dial()
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	nc := testenv.Need(k.dial())(k.t)
 	defer nc.Close()
 	io.WriteString(nc, stormRequest)
 	nc.CloseWrite()
@@ -370,8 +360,7 @@ func stormOfSilence(t *testing.T, start func(*testing.T, int, ...string) *knotPr
 	var silent, slow []*net.TCPConn
 	for range clients {
 		for _, kind := range []*[]*net.TCPConn{&silent, &slow} {
-			nc, err := k.dial()
-			testenv.Must(t, err)
+			nc := testenv.Need(k.dial())(t)
 			defer reset(nc)
 			*kind = append(*kind, nc)
 		}
@@ -408,8 +397,7 @@ func stormOfDescriptors(t *testing.T, start func(*testing.T, int, ...string) *kn
 			before := k.settledFiles()
 			var crowd []*net.TCPConn
 			for range clients {
-				nc, err := k.dial()
-				testenv.Must(t, err)
+				nc := testenv.Need(k.dial())(t)
 				defer nc.Close()
 				crowd = append(crowd, nc)
 			}
@@ -429,9 +417,7 @@ func stormOfDescriptors(t *testing.T, start func(*testing.T, int, ...string) *kn
 			}
 			k.awaitFiles(before)
 			k.mustServe("afterwards")
-			if n := strings.Count(k.stderr.String(), "accept fails"); n > 100 {
-				t.Errorf("it wrote %d lines about the lack of descriptors", n)
-			}
+			testenv.AtMost(t, strings.Count(k.stderr.String(), "accept fails"), 100, "it wrote N lines about the lack of descriptors")
 		})
 	}
 }

@@ -34,9 +34,7 @@ func TestIdleTimeout(t *testing.T) {
 		for range 5 {
 			time.Sleep(9 * time.Second)
 			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-			if _, err := http.ReadResponse(r, nil); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Need(http.ReadResponse(r, nil))(t)
 			r.Discard(r.Buffered())
 			time.Sleep(50 * time.Second)
 		}
@@ -81,9 +79,7 @@ func TestShutdownWaitsALittleForFirstRequests(t *testing.T) {
 					testenv.Check(t, wantLast(nc))
 				}
 				testenv.Check(t, <-down)
-				if took := time.Since(begin); took > freshFor+time.Second {
-					t.Errorf("took %v", took)
-				}
+				testenv.AtMost(t, time.Since(begin), freshFor+time.Second, "took")
 			})
 		})
 	}
@@ -100,17 +96,14 @@ func TestBlankLinesDoNotKeepAConnection(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if took := time.Since(begin); took > 12*time.Second {
-			t.Errorf("closed after %v", took)
-		}
+		testenv.AtMost(t, time.Since(begin), 12*time.Second, "closed after")
 	})
 }
 
 // wantTimeout reads the answer to a request that came too slowly.
 func wantTimeout(t *testing.T, r *bufio.Reader, begin time.Time, least, most time.Duration) {
 	t.Helper()
-	resp, err := http.ReadResponse(r, nil)
-	testenv.Must(t, err)
+	resp := testenv.Need(http.ReadResponse(r, nil))(t)
 	if resp.StatusCode != 408 || !resp.Close {
 		t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
 	}
@@ -222,8 +215,7 @@ func TestSlowReader(t *testing.T) {
 		p := sv.dial()
 		p.nc.SetReadBuffer(64 << 10)
 		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		resp, err := http.ReadResponse(p.r, nil)
-		testenv.Must(t, err)
+		resp := testenv.Need(http.ReadResponse(p.r, nil))(t)
 		var got []byte
 		piece := make([]byte, 3000)
 		for {

@@ -19,10 +19,8 @@ func TestFilesOverTLS(t *testing.T) {
 	root := layFiles(t, 2, func(i int) int { return 1000 + i*(size-1000) })
 	for _, kept := range keepings {
 		f := openWith(t, root, kept.config)
-		rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-		testenv.Must(t, err)
-		inner, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		testenv.Must(t, err)
+		rt := testenv.Need(capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
+		inner := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 		s := &Server{Handler: f.Serve}
 		ended := make(chan error, 1)
 		rt.Go(func() {
@@ -37,9 +35,7 @@ func TestFilesOverTLS(t *testing.T) {
 		}
 		transport.CloseIdleConnections()
 		s.Close()
-		if err := <-ended; err != ErrServerClosed {
-			t.Errorf("Serve returned %v", err)
-		}
+		testenv.Equal(t, <-ended, ErrServerClosed, "Serve")
 		testenv.Check(t, rt.Close())
 	}
 }

@@ -35,8 +35,7 @@ func newTestCA(t *testing.T) *testCA {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	testenv.Must(t, err)
+	der := testenv.Need(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
 	ca := &testCA{key: key, pool: x509.NewCertPool(), next: 2}
 	if ca.cert, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
@@ -48,8 +47,7 @@ func newTestCA(t *testing.T) *testCA {
 // pem makes a certificate for names, and its key.
 func (ca *testCA) pem(t *testing.T, names ...string) (cert, key []byte) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testenv.Must(t, err)
+	private := testenv.Need(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	ca.next++
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(ca.next), Subject: pkix.Name{CommonName: names[0]},
@@ -57,10 +55,8 @@ func (ca *testCA) pem(t *testing.T, names ...string) (cert, key []byte) {
 		DNSNames: names, IPAddresses: []net.IP{{127, 0, 0, 1}},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &private.PublicKey, ca.key)
-	testenv.Must(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	testenv.Must(t, err)
+	der := testenv.Need(x509.CreateCertificate(rand.Reader, template, ca.cert, &private.PublicKey, ca.key))(t)
+	keyDER := testenv.Need(x509.MarshalPKCS8PrivateKey(private))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
@@ -77,8 +73,7 @@ func (ca *testCA) files(t *testing.T, dir string, names ...string) CertificatePa
 }
 
 func (ca *testCA) config(t *testing.T) *tls.Config {
-	k, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{ca.files(t, t.TempDir(), "knot.test")}})
-	testenv.Must(t, err)
+	k := testenv.Need(LoadTLS(TLSFiles{Pairs: []CertificatePair{ca.files(t, t.TempDir(), "knot.test")}}))(t)
 	return k.Config()
 }
 

@@ -27,9 +27,7 @@ func TestCertificatesByName(t *testing.T) {
 			"first.test": "first.test", "X.a.test": "x.a.test", "y.a.test": "star", "a.test": "first.test", "z.y.a.test": "first.test", "": "first.test",
 		} {
 			nc, _ := sv.dialTLS(&tls.Config{InsecureSkipVerify: true, ServerName: name})
-			if got := nc.ConnectionState().PeerCertificates[0].Subject.CommonName; got != want {
-				t.Errorf("%q: the certificate of %s, want %s", name, got, want)
-			}
+			testenv.Equal(t, nc.ConnectionState().PeerCertificates[0].Subject.CommonName, want, "%q: the certificate of", name)
 			nc.Close()
 		}
 	})
@@ -46,8 +44,7 @@ func TestCertificatesByName(t *testing.T) {
 func TestCertificatesReload(t *testing.T) {
 	ca, dir := newTestCA(t), t.TempDir()
 	pair := ca.files(t, dir, "knot.test")
-	k, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}})
-	testenv.Must(t, err)
+	k := testenv.Need(LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}}))(t)
 	sv := startServer(t, &Server{TLS: k.Config(), Handler: echoHandler}, 1)
 	tickets := ca.client()
 	tickets.ClientSessionCache = tls.NewLRUClientSessionCache(4)
@@ -66,9 +63,7 @@ func TestCertificatesReload(t *testing.T) {
 	}
 	cert, key := ca.pem(t, "knot.test")
 	os.WriteFile(pair.Cert, cert, 0o600)
-	if _, err := k.Reload(); err == nil || !strings.Contains(err.Error(), pair.Cert) {
-		t.Errorf("a certificate with the key of another: %v", err)
-	}
+	testenv.ErrorSays(t, testenv.Err(k.Reload()), pair.Cert, "a certificate with the key of another")
 	if got, _ := serial(ca.client()); got != before {
 		t.Error("half of a change is served")
 	}
@@ -83,24 +78,17 @@ func TestCertificatesReload(t *testing.T) {
 		t.Error("a ticket from before was not taken")
 	}
 	os.Remove(pair.Key)
-	if _, err := k.Reload(); err == nil || !strings.Contains(err.Error(), pair.Key) {
-		t.Errorf("without the key: %v", err)
-	}
+	testenv.ErrorSays(t, testenv.Err(k.Reload()), pair.Key, "without the key")
 	os.WriteFile(pair.Cert, []byte("no PEM"), 0o600)
-	if _, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}}); err == nil {
-		t.Error("loaded garbage")
-	}
-	if _, err := LoadTLS(TLSFiles{}); err == nil {
-		t.Error("loaded nothing")
-	}
+	testenv.Fails(t, testenv.Err(LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}})), "loaded garbage")
+	testenv.Fails(t, testenv.Err(LoadTLS(TLSFiles{})), "loaded nothing")
 }
 
 // TestCertificatesWatch: a change is found, an error told once.
 func TestCertificatesWatch(t *testing.T) {
 	ca, dir := newTestCA(t), t.TempDir()
 	pair := ca.files(t, dir, "knot.test")
-	k, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}})
-	testenv.Must(t, err)
+	k := testenv.Need(LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	told := make(chan error)
 	ended := make(chan bool)
@@ -130,13 +118,11 @@ func TestClientCertificates(t *testing.T) {
 	os.WriteFile(authority, pemOf(ca), 0o600)
 	certOf := func(ca *testCA) tls.Certificate {
 		cert, key := ca.pem(t, "client")
-		c, err := tls.X509KeyPair(cert, key)
-		testenv.Must(t, err)
+		c := testenv.Need(tls.X509KeyPair(cert, key))(t)
 		return c
 	}
 	for _, optional := range []bool{false, true} {
-		k, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}, ClientCA: authority, ClientOptional: optional})
-		testenv.Must(t, err)
+		k := testenv.Need(LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}, ClientCA: authority, ClientOptional: optional}))(t)
 		sv := startServer(t, &Server{TLS: k.Config(), Handler: func(x *Ctx) error {
 			name := "nobody"
 			if certs := x.TLS().PeerCertificates; len(certs) > 0 {
@@ -168,23 +154,15 @@ func TestClientCertificates(t *testing.T) {
 		if optional {
 			without = "nobody"
 		}
-		if got := ask(); got != without {
-			t.Errorf("optional %v, without: %s", optional, got)
-		}
-		if got := ask(certOf(ca)); got != "client" {
-			t.Errorf("optional %v, ours: %s", optional, got)
-		}
-		if got := ask(certOf(other)); got != "refused" {
-			t.Errorf("optional %v, of another authority: %s", optional, got)
-		}
+		testenv.Equal(t, ask(), without, "optional %v, without", optional)
+		testenv.Equal(t, ask(certOf(ca)), "client", "optional %v, ours", optional)
+		testenv.Equal(t, ask(certOf(other)), "refused", "optional %v, of another authority", optional)
 		if !optional {
 			os.WriteFile(authority, pemOf(other), 0o600)
 			if changed, err := k.Reload(); !changed || err != nil {
 				t.Error(changed, err)
 			}
-			if got := ask(certOf(other)); got != "client" {
-				t.Errorf("after a reload: %s", got)
-			}
+			testenv.Equal(t, ask(certOf(other)), "client", "after a reload")
 			os.WriteFile(authority, pemOf(ca), 0o600)
 		}
 	}

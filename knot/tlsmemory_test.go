@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // heldByTLS is the capacity of the input buffers of a connection that rests, in bytes; -1 if it reads.
@@ -41,16 +43,10 @@ func TestTLSInputIsLetGo(t *testing.T) {
 	server := newSecureConn(near, config)
 	said := make(chan error, 1)
 	go func() { said <- client.Handshake() }()
-	if err := server.handshake(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-said; err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, server.handshake())
+	testenv.Must(t, <-said)
 	secure := server.tls.Load()
-	if held := heldByTLS(secure); held != 0 {
-		t.Errorf("%d bytes after the handshake, want none", held)
-	}
+	testenv.Equal(t, heldByTLS(secure), 0, "bytes after the handshake")
 	for _, size := range []int{200, 16 << 10, 900, 16 << 10} {
 		sent := strings.Repeat("x", size)
 		go func() { _, err := io.WriteString(client, sent); said <- err }()
@@ -60,9 +56,7 @@ func TestTLSInputIsLetGo(t *testing.T) {
 		if _, err := io.ReadFull(server, got[size/2:]); err != nil || string(got) != sent {
 			t.Fatalf("%d bytes: %v, or what has come was let go of", size, err)
 		}
-		if err := <-said; err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, <-said)
 		shedTLS(secure, tlsKept)
 		if held := heldByTLS(secure); held > tlsKept || size < 1000 && held == 0 {
 			t.Errorf("%d bytes after %d were read, want at most %d, and what a small request needs", held, size, tlsKept)

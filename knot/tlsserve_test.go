@@ -24,10 +24,7 @@ import (
 // dialTLS connects a client with its handshake done.
 func (sv *served) dialTLS(config *tls.Config) (*tls.Conn, *bufio.Reader) {
 	sv.t.Helper()
-	nc, err := tls.Dial("tcp", sv.addr, config)
-	if err != nil {
-		sv.t.Fatal(err)
-	}
+	nc := testenv.Need(tls.Dial("tcp", sv.addr, config))(sv.t)
 	sv.t.Cleanup(func() { nc.Close() })
 	nc.SetDeadline(time.Now().Add(time.Minute))
 	return nc, bufio.NewReader(nc)
@@ -35,8 +32,7 @@ func (sv *served) dialTLS(config *tls.Config) (*tls.Conn, *bufio.Reader) {
 
 func wantBody(t *testing.T, r *bufio.Reader, want string) {
 	t.Helper()
-	resp, err := http.ReadResponse(r, nil)
-	testenv.Must(t, err)
+	resp := testenv.Need(http.ReadResponse(r, nil))(t)
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || string(body) != want {
 		t.Fatalf("%d bytes of body (%.60q), %v; want %.60q", len(body), body, err, want)
@@ -90,8 +86,7 @@ func TestTLSRequestBehindTheHandshake(t *testing.T) {
 	ca := newTestCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{TLS: ca.config(t), Handler: echoHandler})
-		raw, err := net.Dial("tcp", sv.addr)
-		testenv.Must(t, err)
+		raw := testenv.Need(net.Dial("tcp", sv.addr))(t)
 		raw.SetDeadline(time.Now().Add(time.Minute))
 		gather := &gatheringConn{Conn: raw}
 		nc := tls.Client(gather, ca.client())
@@ -137,11 +132,9 @@ func (c *gatheringConn) flush() {
 func TestTLSConnectionsRestWithoutTask(t *testing.T) {
 	checkLeaks(t)
 	ca := newTestCA(t)
-	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-	testenv.Must(t, err)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
 	defer rt.Close()
-	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &Server{TLS: ca.config(t), Handler: echoHandler}
 	ended := make(chan error, 1)
 	rt.Go(func() { ended <- s.Serve(ln) })
@@ -219,8 +212,7 @@ func TestTLSHijackGivesBuffersBack(t *testing.T) {
 			}
 			return err
 		}})
-		raw, err := net.Dial("tcp", sv.addr)
-		testenv.Must(t, err)
+		raw := testenv.Need(net.Dial("tcp", sv.addr))(t)
 		gather := &gatheringConn{Conn: raw, hold: 1000}
 		nc := tls.Client(gather, ca.client())
 		defer raw.Close()
@@ -370,8 +362,7 @@ func TestTLSWhileTheLoopStandsStill(t *testing.T) {
 				return x.SendString(200, "text/plain", "served")
 			},
 		})}
-		raw, err := net.Dial("tcp", sv.addr)
-		testenv.Must(t, err)
+		raw := testenv.Need(net.Dial("tcp", sv.addr))(t)
 		defer raw.Close()
 		fresh, freshIn := tls.Client(raw, ca.client()), bufio.NewReader(raw)
 		freshIn.Reset(fresh)
@@ -427,9 +418,7 @@ func TestTLSWhileTheLoopStandsStill(t *testing.T) {
 func TestTLSWithoutCertificate(t *testing.T) {
 	s := &Server{TLS: &tls.Config{}}
 	for _, err := range []error{s.ListenAndServe(), s.Run(context.Background())} {
-		if !errors.Is(err, errNoCertificate) {
-			t.Error(err)
-		}
+		testenv.ErrorIs(t, err, errNoCertificate)
 	}
 }
 
@@ -449,8 +438,7 @@ func TestRecordsOneByOne(t *testing.T) {
 			end, buf := 0, make([]byte, most)
 			for _, size := range sizes {
 				for end += recordHeader + size; len(got) < end; {
-					n, err := c.Read(buf)
-					testenv.Must(t, err)
+					n := testenv.Need(c.Read(buf))(t)
 					if got = append(got, buf[:n]...); len(got) > end {
 						t.Fatalf("pieces of %d: %d bytes, over the end of a record at %d", piece, len(got), end)
 					}

@@ -42,9 +42,7 @@ func TestWrappedConnsKeepTheirTasks(t *testing.T) {
 			task.Offload(func() {
 				got, err = getText("http://" + ln.Addr().String())
 			})
-			if got != strconv.FormatBool(own) {
-				t.Errorf("netpoll's: %v, served in a task: %s, %v", own, got, err)
-			}
+			testenv.Equal(t, got, strconv.FormatBool(own), "netpoll's: %v, served in a task:, %v", own, err)
 			s.Close()
 			served.Join()
 			return nil

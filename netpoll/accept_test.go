@@ -52,24 +52,19 @@ func TestServersGoOnAfterAcceptErrors(t *testing.T) {
 			var served error
 			server := rt.Go(func() { served = serve(ln) })
 			for i := range 10 {
-				c, err := net.Dial("tcp", ln.Addr().String())
-				must(t, err)
+				c := need(net.Dial("tcp", ln.Addr().String()))(t)
 				if b, err := io.ReadAll(c); string(b) != "hi" {
 					t.Errorf("%s: client %d got %q, %v", name, i, b, err)
 				}
 				c.Close()
 			}
-			if met.Load() < 4 {
-				t.Errorf("%s: accept4 failed %d times, want 4", name, met.Load())
-			}
+			testenv.AtLeast(t, met.Load(), 4, "%s: accept4 failed N times", name)
 			if !strings.Contains(log.String(), "accept fails for now") || !strings.Contains(log.String(), "addr") && !strings.Contains(log.String(), ln.Addr().String()) {
 				t.Errorf("%s: the log says %q, want the failure and the listener", name, log.String())
 			}
 			must(t, ln.Close())
 			must(t, server.Join())
-			if !errors.Is(served, net.ErrClosed) {
-				t.Errorf("%s returned %v, want net.ErrClosed", name, served)
-			}
+			testenv.ErrorIs(t, served, net.ErrClosed, name)
 		}
 	})
 }
@@ -78,18 +73,13 @@ func TestServersGoOnAfterAcceptErrors(t *testing.T) {
 func TestServersEndWithALastingError(t *testing.T) {
 	both(t, func(t *testing.T) {
 		for _, e := range []syscall.Errno{unix.EBADF, unix.EINVAL, unix.ENOTSOCK, unix.EOPNOTSUPP} {
-			ln, err := Listen("tcp", "127.0.0.1:0")
-			must(t, err)
+			ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 			failing(ln, e)
 			c, err := net.Dial("tcp", ln.Addr().String()) // something to accept
 			must(t, err)
-			if err := Serve(ln, nil); !errors.Is(err, e) {
-				t.Errorf("Serve after %v returned %v", e, err)
-			}
+			testenv.ErrorIs(t, Serve(ln, nil), e, "Serve after %v", e)
 			c.Close()
-			if err := ln.Close(); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("Close after %v: %v, want that it is closed already", e, err)
-			}
+			testenv.ErrorIs(t, ln.Close(), net.ErrClosed, "Close after %v", e)
 		}
 	})
 }
@@ -97,8 +87,7 @@ func TestServersEndWithALastingError(t *testing.T) {
 // Accept's errors tell whether they pass, which is what http.Server goes by.
 func TestAcceptErrorsSayIfTheyPass(t *testing.T) {
 	both(t, func(t *testing.T) {
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 		c, err := net.Dial("tcp", ln.Addr().String()) // something to accept
 		must(t, err)
 		defer c.Close()
@@ -125,9 +114,7 @@ func TestAcceptErrorsSayIfTheyPass(t *testing.T) {
 		// Connections that died in the queue are nobody's error.
 		met := failing(ln, unix.ECONNABORTED, unix.ECONNRESET, unix.ETIMEDOUT, unix.EPROTO, unix.EHOSTUNREACH, unix.EIO)
 		check(unix.EIO, true)
-		if met.Load() != 6 {
-			t.Errorf("Accept tried %d times, want 6", met.Load())
-		}
+		testenv.Equal(t, met.Load(), 6, "Accept tried N times")
 		must(t, ln.Close())
 		check(net.ErrClosed, false)
 	})
@@ -135,8 +122,7 @@ func TestAcceptErrorsSayIfTheyPass(t *testing.T) {
 
 func TestHTTPServerGoesOnAfterAcceptErrors(t *testing.T) {
 	withEpoll(t)
-	ln, err := Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 	failing(ln, unix.EIO, unix.EPERM, unix.ENOBUFS)
 	server := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	done := make(chan error)
@@ -149,9 +135,7 @@ func TestHTTPServerGoesOnAfterAcceptErrors(t *testing.T) {
 		resp.Body.Close()
 	}
 	must(t, server.Close())
-	if err := <-done; err != http.ErrServerClosed {
-		t.Errorf("Serve returned %v, want http.ErrServerClosed", err)
-	}
+	testenv.Equal(t, <-done, http.ErrServerClosed, "Serve")
 }
 
 // What a listener has to say goes where the runtime's reports go, once for all loops.
@@ -161,12 +145,10 @@ func TestAcceptErrorsAreLoggedByTheRuntime(t *testing.T) {
 	must(t, err)
 	defer rt.Close()
 	inTask(t, rt, func() {
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 		failing(ln, unix.EMFILE, unix.EMFILE, unix.EMFILE, unix.EMFILE)
 		server := rt.Go(func() { Serve(ln, func(c *Conn) { c.Close() }) })
-		c, err := Dial("tcp", ln.Addr().String())
-		must(t, err)
+		c := need(Dial("tcp", ln.Addr().String()))(t)
 		io.ReadAll(c)
 		c.Close()
 		must(t, ln.Close())
@@ -180,22 +162,16 @@ func TestAcceptErrorsAreLoggedByTheRuntime(t *testing.T) {
 // What a client has sent while its connection waited to be accepted has waited for as long.
 func TestWaitBeforeAccept(t *testing.T) {
 	withEpoll(t)
-	ln, err := Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	c, err := Dial("tcp", ln.Addr().String())
-	must(t, err)
-	_, err = c.Write([]byte("x"))
-	must(t, err)
-	s, err := ln.AcceptConn()
-	must(t, err)
+	ln := need(Listen("tcp", "127.0.0.1:0"))(t)
+	c := need(Dial("tcp", ln.Addr().String()))(t)
+	need(c.Write([]byte("x")))(t)
+	s := need(ln.AcceptConn())(t)
 	if !s.d.fresh || c.(*Conn).d.fresh {
 		t.Error("the accepted connection is not fresh, or the other one is")
 	}
 	const want = 20 * time.Millisecond
 	testenv.Until(t, "the byte has been there for 20 ms", func() bool { return sinceReceived(int(s.d.fd)) >= want })
-	if got := sinceReceived(-1); got != 0 {
-		t.Errorf("of a descriptor that is none: %v, want 0", got)
-	}
+	testenv.Equal(t, sinceReceived(-1), 0, "of a descriptor that is none")
 	must(t, s.Close())
 	must(t, c.Close())
 	must(t, ln.Close())

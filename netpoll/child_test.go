@@ -117,10 +117,8 @@ func TestOutOfDescriptors(t *testing.T) {
 func starve(t *testing.T, what string) {
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), childVariable+"="+what)
-	in, err := child.StdinPipe()
-	must(t, err)
-	out, err := child.StdoutPipe()
-	must(t, err)
+	in := need(child.StdinPipe())(t)
+	out := need(child.StdoutPipe())(t)
 	var stderr bytes.Buffer
 	child.Stderr = &stderr
 	must(t, child.Start())
@@ -131,8 +129,7 @@ func starve(t *testing.T, what string) {
 		}
 	}()
 	lines := bufio.NewReader(out)
-	address, err := lines.ReadString('\n')
-	must(t, err)
+	address := need(lines.ReadString('\n'))(t)
 	address = strings.TrimSpace(address)
 	began := time.Now()
 	const n = 60
@@ -142,11 +139,9 @@ func starve(t *testing.T, what string) {
 	}
 	answered := make(chan net.Conn, n)
 	for range n {
-		c, err := net.Dial("tcp", address)
-		must(t, err)
+		c := need(net.Dial("tcp", address))(t)
 		defer c.Close()
-		_, err = io.WriteString(c, request)
-		must(t, err)
+		need(io.WriteString(c, request))(t)
 		go func() {
 			if _, err := c.Read(make([]byte, 200)); err == nil {
 				answered <- c
@@ -179,9 +174,7 @@ func starve(t *testing.T, what string) {
 	io.WriteString(in, "end\n")
 	var report childReport
 	must(t, json.NewDecoder(lines).Decode(&report))
-	if report.CPU > 500*time.Millisecond {
-		t.Errorf("the server used %v of CPU time while descriptors were short: it spins", report.CPU)
-	}
+	testenv.AtMost(t, report.CPU, 500*time.Millisecond, "the server used of CPU time while descriptors were short: it spins")
 	took := time.Since(began)
 	t.Logf("%v of CPU time, %d lines logged in %v", report.CPU, report.Logs, took)
 	if strings.HasPrefix(what, "serve") && (report.Logs == 0 || report.Logs > 20+2*int(took.Seconds())) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,8 +19,7 @@ func TestUrgentData(t *testing.T) {
 		c, s := connPair(t, "tcp")
 		defer c.Close()
 		defer s.Close()
-		raw, err := c.SyscallConn()
-		must(t, err)
+		raw := need(c.SyscallConn())(t)
 		must(t, raw.Control(func(fd uintptr) {
 			unix.Send(int(fd), []byte("ab!"), unix.MSG_OOB)
 			unix.Send(int(fd), []byte("cd"), 0)
@@ -28,13 +28,10 @@ func TestUrgentData(t *testing.T) {
 		for len(got) < 4 {
 			must(t, s.SetReadDeadline(time.Now().Add(time.Minute)))
 			buf := make([]byte, 10)
-			n, err := s.Read(buf)
-			must(t, err)
+			n := need(s.Read(buf))(t)
 			got = append(got, buf[:n]...)
 		}
-		if string(got) != "abcd" {
-			t.Errorf("got %q, want abcd", got)
-		}
+		testenv.Equal(t, string(got), "abcd")
 		if s.HungUp() || c.HungUp() {
 			t.Error("urgent data is taken for a hang-up")
 		}
@@ -48,8 +45,7 @@ func TestOptions(t *testing.T) {
 		defer c.Close()
 		defer s.Close()
 		get := func(c *Conn, level, opt int) int {
-			v, err := unix.GetsockoptInt(int(c.d.fd), level, opt)
-			must(t, err)
+			v := need(unix.GetsockoptInt(int(c.d.fd), level, opt))(t)
 			return v
 		}
 		for _, conn := range []*Conn{c, s} { // dialled and accepted
@@ -58,12 +54,9 @@ func TestOptions(t *testing.T) {
 				{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15}, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15},
 				{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 9},
 			} {
-				if got := get(conn, x.level, x.opt); got != x.want {
-					t.Errorf("option %d of a new connection is %d, want %d", x.opt, got, x.want)
-				}
+				testenv.Equal(t, get(conn, x.level, x.opt), x.want, "option %d of a new connection", x.opt)
 			}
-			flags, err := unix.FcntlInt(uintptr(conn.d.fd), unix.F_GETFD, 0)
-			must(t, err)
+			flags := need(unix.FcntlInt(uintptr(conn.d.fd), unix.F_GETFD, 0))(t)
 			if flags&unix.FD_CLOEXEC == 0 {
 				t.Error("a connection without FD_CLOEXEC")
 			}
@@ -94,9 +87,7 @@ func TestOptions(t *testing.T) {
 			want   int
 		}{{-1, 7}, {0, 15}} {
 			must(t, look.SetKeepAlivePeriod(x.period))
-			if got := get(c, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE); got != x.want {
-				t.Errorf("after SetKeepAlivePeriod(%v) it is %d s, want %d", x.period, got, x.want)
-			}
+			testenv.Equal(t, get(c, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE), x.want, "after SetKeepAlivePeriod(%v) it is N s", x.period)
 		}
 	})
 }
@@ -127,15 +118,13 @@ func TestWriteBuffers(t *testing.T) {
 				want = append(want, b...)
 			}
 			writer := spawn(func() {
-				n, err := c.WriteBuffers(&bufs)
-				must(t, err)
+				n := need(c.WriteBuffers(&bufs))(t)
 				if n != int64(len(want)) || len(bufs) != 0 {
 					t.Errorf("WriteBuffers wrote %d of %d bytes and left %d buffers", n, len(want), len(bufs))
 				}
 				must(t, c.Close())
 			})
-			got, err := io.ReadAll(s)
-			must(t, err)
+			got := need(io.ReadAll(s))(t)
 			must(t, writer())
 			if !bytes.Equal(got, want) {
 				t.Errorf("got %d bytes that differ from the %d sent", len(got), len(want))

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // spawn runs f as a task if the caller is one, else as a goroutine.
@@ -55,18 +56,10 @@ func TestCloseWakesReader(t *testing.T) {
 			must(t, c.Close())
 			must(t, reader())
 			must(t, second())
-			if !errors.Is(err, net.ErrClosed) {
-				t.Errorf("Read during Close: %v, want net.ErrClosed", err)
-			}
-			if err := c.Close(); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("second Close: %v, want net.ErrClosed", err)
-			}
-			if _, err := c.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("Write after Close: %v, want net.ErrClosed", err)
-			}
-			if err := c.SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("SetDeadline after Close: %v, want net.ErrClosed", err)
-			}
+			testenv.ErrorIs(t, err, net.ErrClosed, "Read during Close")
+			testenv.ErrorIs(t, c.Close(), net.ErrClosed, "second Close")
+			testenv.ErrorIs(t, testenv.Err(c.Write([]byte("x"))), net.ErrClosed, "Write after Close")
+			testenv.ErrorIs(t, c.SetDeadline(time.Now()), net.ErrClosed, "SetDeadline after Close")
 			s.Close()
 		}
 	})
@@ -101,21 +94,13 @@ func TestHalfClose(t *testing.T) {
 					t.Errorf("Read after the peer's CloseWrite: %d, %v, want io.EOF", n, err)
 				}
 			}
-			_, err := s.Write([]byte("still open"))
-			must(t, err)
+			need(s.Write([]byte("still open")))(t)
 			buf := make([]byte, 20)
-			n, err := c.Read(buf)
-			must(t, err)
-			if string(buf[:n]) != "still open" {
-				t.Errorf("got %q", buf[:n])
-			}
-			if _, err := c.Write([]byte("x")); !errors.Is(err, unix.EPIPE) {
-				t.Errorf("Write after CloseWrite: %v, want EPIPE", err)
-			}
+			n := need(c.Read(buf))(t)
+			testenv.Equal(t, string(buf[:n]), "still open")
+			testenv.ErrorIs(t, testenv.Err(c.Write([]byte("x"))), unix.EPIPE, "Write after CloseWrite")
 			reader := spawn(func() {
-				if _, err := c.Read(buf); err != io.EOF {
-					t.Errorf("Read during CloseRead: %v, want io.EOF", err)
-				}
+				testenv.Equal(t, testenv.Err(c.Read(buf)), io.EOF, "Read during CloseRead")
 			})
 			awaitWaiter(&c.d.read)
 			must(t, c.CloseRead())
@@ -145,11 +130,8 @@ func TestDeadlines(t *testing.T) {
 		_, err = c.Read(buf) // although bytes are there
 		timedOut(err)
 		must(t, c.SetReadDeadline(time.Time{}))
-		n, err := io.ReadFull(c, buf[:5])
-		must(t, err)
-		if string(buf[:n]) != "hello" {
-			t.Errorf("after the deadline: %q, want hello", buf[:n])
-		}
+		n := need(io.ReadFull(c, buf[:5]))(t)
+		testenv.Equal(t, string(buf[:n]), "hello", "after the deadline")
 		start := time.Now()
 		must(t, c.SetReadDeadline(start.Add(time.Hour)))
 		must(t, c.SetReadDeadline(start.Add(20*time.Millisecond)))
@@ -186,12 +168,8 @@ func TestReset(t *testing.T) {
 		must(t, c.SetLinger(0))
 		must(t, c.Close())
 		must(t, reader())
-		if !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("Read: %v, want ECONNRESET", err)
-		}
-		if _, err := s.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
-			t.Errorf("Write: %v, want EPIPE", err)
-		}
+		testenv.ErrorIs(t, err, syscall.ECONNRESET, "Read")
+		testenv.ErrorIs(t, testenv.Err(s.Write([]byte("x"))), syscall.EPIPE, "Write")
 		var oe *net.OpError
 		if !errors.As(err, &oe) || oe.Op != "read" || oe.Net != "tcp" || oe.Addr == nil || oe.Source == nil {
 			t.Errorf("error %#v, want a *net.OpError with operation, network and both addresses", err)
@@ -204,21 +182,17 @@ func TestCloseWithUnreadBytesResets(t *testing.T) {
 	both(t, func(t *testing.T) {
 		for _, takeSome := range []bool{false, true} {
 			c, s := connPair(t, "tcp")
-			_, err := c.Write([]byte("for nobody"))
-			must(t, err)
+			need(c.Write([]byte("for nobody")))(t)
 			ran := make(chan bool, 1)
 			must(t, s.OnReadable(func() { ran <- true }))
 			for len(ran) == 0 {
 				rest(100 * time.Microsecond)
 			}
 			if takeSome {
-				_, err := s.Read(make([]byte, 3))
-				must(t, err)
+				need(s.Read(make([]byte, 3)))(t)
 			}
 			must(t, s.Close())
-			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-				t.Errorf("the peer reads %v, want ECONNRESET", err)
-			}
+			testenv.ErrorIs(t, testenv.Err(c.Read(make([]byte, 1))), syscall.ECONNRESET, "the peer reads")
 			must(t, c.Close())
 		}
 	})
@@ -276,8 +250,7 @@ func TestLingerThatWasSetPastUsIsTakenBack(t *testing.T) {
 				}))
 				must(t, err)
 				must(t, c.Close())
-				l, err := unix.GetsockoptLinger(kept, unix.SOL_SOCKET, unix.SO_LINGER)
-				must(t, err)
+				l := need(unix.GetsockoptLinger(kept, unix.SOL_SOCKET, unix.SO_LINGER))(t)
 				if want := int32(boolInt(seconds == 0)); l.Onoff != want {
 					t.Errorf("SO_LINGER of %d s: it is %+v when the connection is closed, want %d", seconds, *l, want)
 				}
@@ -299,9 +272,7 @@ func TestZeroLength(t *testing.T) {
 		}
 		must(t, s.Close())
 		must(t, c.Close())
-		if _, err := c.Read(nil); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Read(nil) after Close: %v, want net.ErrClosed", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(c.Read(nil)), net.ErrClosed, "Read(nil) after Close")
 	})
 }
 
@@ -312,12 +283,9 @@ func TestContextEndsWait(t *testing.T) {
 		inTask(t, rt, func() { c, s = connPair(t, "tcp") })
 		reader, err := rt.Spawn(engine.Options{Context: ctx}, func() {
 			buf := make([]byte, 10)
-			if _, err := c.Read(buf); !errors.Is(err, context.Canceled) {
-				t.Errorf("Read: %v, want context.Canceled", err)
-			}
+			testenv.ErrorIs(t, testenv.Err(c.Read(buf)), context.Canceled, "Read")
 			// What needs no wait still works.
-			_, err := s.Write([]byte("x"))
-			must(t, err)
+			need(s.Write([]byte("x")))(t)
 			must(t, c.Close())
 			must(t, s.Close())
 		})

@@ -20,18 +20,14 @@ func pingPong(tb testing.TB, a, b io.ReadWriter, n int) {
 	other := spawn(func() {
 		var buf [64]byte
 		for range n {
-			_, err := b.Read(buf[:])
-			must(tb, err)
-			_, err = b.Write(buf[:1])
-			must(tb, err)
+			need(b.Read(buf[:]))(tb)
+			need(b.Write(buf[:1]))(tb)
 		}
 	})
 	var buf [64]byte
 	for range n {
-		_, err := a.Write(buf[:1])
-		must(tb, err)
-		_, err = a.Read(buf[:])
-		must(tb, err)
+		need(a.Write(buf[:1]))(tb)
+		need(a.Read(buf[:]))(tb)
 	}
 	must(tb, other())
 }
@@ -79,9 +75,7 @@ func noAllocation(t *testing.T, rt *engine.Runtime) {
 			must(t, s.SetReadDeadline(far.Add(time.Duration(i))))
 		}
 		runtime.ReadMemStats(&after)
-		if per := float64(after.Mallocs-before.Mallocs) / n; per > 0.1 {
-			t.Errorf("%.2f allocations a round trip, want none", per)
-		}
+		testenv.AtMost(t, float64(after.Mallocs-before.Mallocs)/n, 0.1, "allocations a round trip")
 	})
 }
 
@@ -97,9 +91,7 @@ func TestOneReadPerToken(t *testing.T) {
 			const n = 1000
 			before := readCalls(t)
 			pingPong(t, a, b, n)
-			if reads := readCalls(t) - before; reads > 2*n+50 {
-				t.Errorf("%d reads for %d tokens", reads, 2*n)
-			}
+			testenv.AtMost(t, readCalls(t)-before, 2*n+50, "reads for %d tokens", 2*n)
 		})
 	}
 }
@@ -111,8 +103,7 @@ func readCalls(t *testing.T) int {
 	}
 	for _, line := range strings.Split(string(b), "\n") {
 		if s, ok := strings.CutPrefix(line, "syscr: "); ok {
-			n, err := strconv.Atoi(s)
-			must(t, err)
+			n := need(strconv.Atoi(s))(t)
 			return n
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // An alarm that rings too early, as it may when the clocks of loop and deadline were read
@@ -34,9 +35,7 @@ func TestAlarmThatRingsEarlyIsSetAgain(t *testing.T) {
 			d.Ring()
 			close(rang)
 		})
-		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("Read returned %v, want os.ErrDeadlineExceeded", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(c.Read(make([]byte, 1))), os.ErrDeadlineExceeded, "Read")
 		<-rang
 	})
 }
@@ -89,18 +88,13 @@ func TestDeadlineAfterTheClockWasSet(t *testing.T) {
 			inTask(t, rt, func() {
 				c, s := connPair(t, "tcp")
 				defer c.Close()
-				_, err := s.Write([]byte("x"))
-				must(t, err)
+				need(s.Write([]byte("x")))(t)
 				buf := make([]byte, 1)
 				must(t, c.SetReadDeadline(time.Now().Add(time.Minute).Round(0)))
-				if n, err := c.Read(buf); n != 1 || err != nil {
-					t.Errorf("Read a minute before the deadline: %d, %v", n, err)
-				}
+				testenv.Got(c.Read(buf))(t, 1, "Read a minute before the deadline")
 				must(t, s.Close()) // a Read that does not end with the deadline ends with this
 				must(t, c.SetReadDeadline(time.Now().Add(-time.Second).Round(0)))
-				if _, err := c.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("Read a second after the deadline: %v", err)
-				}
+				testenv.ErrorIs(t, testenv.Err(c.Read(buf)), os.ErrDeadlineExceeded, "Read a second after the deadline")
 			})
 		})
 	}
@@ -125,9 +119,7 @@ func TestDeadlineFarAhead(t *testing.T) {
 			c.d.loop.Post(func() { c.d.bind(); close(bound) })
 			<-bound
 			reader := engine.GoOn(c.d.loop, func() {
-				if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
-					t.Errorf("Read with the deadline %v: %d, %v", at, n, err)
-				}
+				testenv.Got(c.Read(make([]byte, 1)))(t, 1, "Read with the deadline %v", at)
 			}).Join
 			awaitWaiter(&c.d.read)
 			// The loop's own goroutine is all that runs: a deadline that rings too early and is set
@@ -151,8 +143,7 @@ func TestDeadlineFarAhead(t *testing.T) {
 			}
 			c.d.loop.Post(turn)
 			<-done
-			_, err := s.Write([]byte("x"))
-			must(t, err)
+			need(s.Write([]byte("x")))(t)
 			must(t, reader())
 		}
 	})
@@ -166,8 +157,7 @@ func TestPastDeadlineAfterAnOverdueAlarm(t *testing.T) {
 			c, s := connPair(t, "tcp")
 			defer c.Close()
 			defer s.Close()
-			_, err := s.Write([]byte("data"))
-			must(t, err)
+			need(s.Write([]byte("data")))(t)
 			buf := make([]byte, 1)
 			for _, set := range []func(time.Time) error{c.SetDeadline, c.SetReadDeadline} {
 				near := time.Now().Add(time.Millisecond)
@@ -188,9 +178,7 @@ func TestTimesTooLongForAnOption(t *testing.T) {
 	for d, want := range map[time.Duration]int{
 		-1: -1, 0: 0, 1: 1, time.Second: 1, time.Second + 1: 2, math.MaxInt64: math.MaxInt32,
 	} {
-		if got := seconds(d); got != want {
-			t.Errorf("%v is %d s for the kernel, want %d", d, got, want)
-		}
+		testenv.Equal(t, seconds(d), want, "%v is N s for the kernel", d)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestDialErrors(t *testing.T) {
@@ -56,12 +57,10 @@ func TestDialErrors(t *testing.T) {
 
 // boundAddress returns an address that nobody listens on and nobody else can get.
 func boundAddress(t *testing.T) string {
-	fd, err := newSocket(unix.AF_INET, unix.SOCK_STREAM)
-	must(t, err)
+	fd := need(newSocket(unix.AF_INET, unix.SOCK_STREAM))(t)
 	t.Cleanup(func() { unix.Close(fd) })
 	must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	at, err := unix.Getsockname(fd)
-	must(t, err)
+	at := need(unix.Getsockname(fd))(t)
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(at.(*unix.SockaddrInet4).Port))
 }
 
@@ -80,17 +79,13 @@ func TestDialTimeout(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 			defer cancel()
-			if _, err := DialContext(ctx, "tcp", address); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("DialContext: %v, want context.DeadlineExceeded", err)
-			}
+			testenv.ErrorIs(t, testenv.Err(DialContext(ctx, "tcp", address)), context.DeadlineExceeded, "DialContext")
 			if _, err := DialContext(ctx, "tcp", address); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("DialContext after the deadline: %v, want context.DeadlineExceeded", err)
 			}
 			ctx, cancel = context.WithCancel(context.Background())
 			time.AfterFunc(10*time.Millisecond, cancel)
-			if _, err := DialContext(ctx, "tcp", address); !errors.Is(err, context.Canceled) {
-				t.Errorf("DialContext: %v, want context.Canceled", err)
-			}
+			testenv.ErrorIs(t, testenv.Err(DialContext(ctx, "tcp", address)), context.Canceled, "DialContext")
 		}
 		check()
 		inTask(t, rt, check)
@@ -98,9 +93,7 @@ func TestDialTimeout(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
 		dialer, err := rt.Spawn(engine.Options{Context: ctx}, func() {
-			if _, err := Dial("tcp", address); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Dial in a task whose context ends: %v, want context.DeadlineExceeded", err)
-			}
+			testenv.ErrorIs(t, testenv.Err(Dial("tcp", address)), context.DeadlineExceeded, "Dial in a task whose context ends")
 		})
 		must(t, err)
 		must(t, dialer.Join())
@@ -110,27 +103,22 @@ func TestDialTimeout(t *testing.T) {
 // A unix listener with a full queue tells a connecting socket EAGAIN.
 func TestDialFullUnix(t *testing.T) {
 	both(t, func(t *testing.T) {
-		ln, err := ListenConfig{Backlog: 1}.Listen(context.Background(), "unix", testAddress(t, "unix"))
-		must(t, err)
+		ln := need(ListenConfig{Backlog: 1}.Listen(context.Background(), "unix", testAddress(t, "unix")))(t)
 		var queued []net.Conn
 		for {
 			c, err := DialTimeout("unix", ln.Addr().String(), 10*time.Millisecond)
 			if err != nil {
-				if !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("Dial with a full queue: %v, want a timeout", err)
-				}
+				testenv.ErrorIs(t, err, os.ErrDeadlineExceeded, "Dial with a full queue")
 				break
 			}
 			queued = append(queued, c)
 		}
 		dialer := spawn(func() {
-			c, err := Dial("unix", ln.Addr().String())
-			must(t, err)
+			c := need(Dial("unix", ln.Addr().String()))(t)
 			must(t, c.Close())
 		})
 		for range len(queued) + 1 {
-			s, err := ln.Accept()
-			must(t, err)
+			s := need(ln.Accept())(t)
 			must(t, s.Close())
 		}
 		must(t, dialer())
@@ -143,8 +131,7 @@ func TestDialFullUnix(t *testing.T) {
 
 func TestDialName(t *testing.T) {
 	both(t, func(t *testing.T) {
-		ln, err := Listen("tcp4", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp4", "127.0.0.1:0"))(t)
 		_, port, _ := net.SplitHostPort(ln.Addr().String())
 		c, err := Dial("tcp", "localhost:"+port) // ::1 refuses first
 		must(t, err)
@@ -157,9 +144,7 @@ func TestShareOfDeadline(t *testing.T) {
 	if d, err := shareOf(time.Time{}, 3); !d.IsZero() || err != nil {
 		t.Errorf("no deadline: %v, %v", d, err)
 	}
-	if _, err := shareOf(time.Now().Add(-time.Second), 3); err != errDialTimeout {
-		t.Errorf("passed: %v", err)
-	}
+	testenv.Equal(t, testenv.Err(shareOf(time.Now().Add(-time.Second), 3)), errDialTimeout, "passed")
 	for _, x := range []struct {
 		left, want time.Duration
 		n          int
@@ -181,8 +166,7 @@ func TestSockaddr(t *testing.T) {
 	for _, s := range []string{"127.0.0.1:80", "[::1]:443", "[2001:db8::7]:65535", "0.0.0.0:0"} {
 		sa := ipSockaddr(netip.MustParseAddrPort(s))
 		var rsa unix.RawSockaddrAny
-		salen, err := sa.encode(&rsa, int(sa.family))
-		must(t, err)
+		salen := need(sa.encode(&rsa, int(sa.family)))(t)
 		back := decode(&rsa, salen)
 		if back != sa || back.addr("tcp").String() != s || back.addr("udp").Network() != "udp" {
 			t.Errorf("%s becomes %v", s, &back)
@@ -190,32 +174,25 @@ func TestSockaddr(t *testing.T) {
 	}
 	four := ipSockaddr(netip.MustParseAddrPort("192.0.2.1:7"))
 	var rsa unix.RawSockaddrAny
-	salen, err := four.encode(&rsa, unix.AF_INET6)
-	must(t, err)
+	salen := need(four.encode(&rsa, unix.AF_INET6))(t)
 	if back := decode(&rsa, salen); back.String() != "192.0.2.1:7" || !back.ip.Is4In6() {
 		t.Errorf("an IPv4 address on an IPv6 socket becomes %v", &back)
 	}
 	six := ipSockaddr(netip.MustParseAddrPort("[::1]:7"))
-	if _, err := six.encode(&rsa, unix.AF_INET); err == nil {
-		t.Error("an IPv6 address fits an IPv4 socket")
-	}
+	testenv.Fails(t, testenv.Err(six.encode(&rsa, unix.AF_INET)), "an IPv6 address fits an IPv4 socket")
 	zoned := ipSockaddr(netip.MustParseAddrPort("[fe80::1%lo]:7"))
-	salen, err = zoned.encode(&rsa, unix.AF_INET6)
-	must(t, err)
-	if back := decode(&rsa, salen); back.String() != "[fe80::1%lo]:7" {
-		t.Errorf("a zone becomes %v", &back)
-	}
+	salen = need(zoned.encode(&rsa, unix.AF_INET6))(t)
+	back := decode(&rsa, salen)
+	testenv.Equal(t, back.String(), "[fe80::1%lo]:7", "a zone becomes")
 	for _, path := range []string{"/tmp/x", "@abstract", string(make([]byte, 0))} {
 		sa := unixSockaddr(path)
-		salen, err := sa.encode(&rsa, unix.AF_UNIX)
-		must(t, err)
+		salen := need(sa.encode(&rsa, unix.AF_UNIX))(t)
 		want := path
 		if want == "" {
 			want = "@"
 		}
-		if back := decode(&rsa, salen); back.path() != want {
-			t.Errorf("path %q becomes %q", path, back.path())
-		}
+		back := decode(&rsa, salen)
+		testenv.Equal(t, back.path(), want, "path %q becomes", path)
 	}
 }
 
@@ -226,8 +203,7 @@ func TestEndedWhileNothingCanBeOffloaded(t *testing.T) {
 		hold, held := make(chan struct{}), engine.NewChan[bool](1)
 		holder := engine.Go(func() { engine.Offload(func() { held.Send(true); <-hold }) })
 		held.Recv()
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		ended := 0
@@ -237,18 +213,14 @@ func TestEndedWhileNothingCanBeOffloaded(t *testing.T) {
 			"Drain": func() error { return ln.Drain(ctx) },
 		} {
 			all = append(all, engine.Go(func() {
-				if err := call(); !errors.Is(err, context.Canceled) {
-					t.Errorf("%s: %v, want context.Canceled", name, err)
-				}
+				testenv.ErrorIs(t, call(), context.Canceled, name)
 				ended++
 			}))
 		}
 		for range 100 {
 			engine.Yield()
 		}
-		if ended != len(all) {
-			t.Errorf("%d of %d have ended", ended, len(all))
-		}
+		testenv.Equal(t, ended, len(all), "of %d have ended", len(all))
 		close(hold)
 		for _, k := range append(all, holder) {
 			must(t, k.Join())
@@ -259,8 +231,7 @@ func TestEndedWhileNothingCanBeOffloaded(t *testing.T) {
 // An address that failed before does not hide that the context has ended.
 func TestDialEndsAtALaterAddress(t *testing.T) {
 	both(t, func(t *testing.T) {
-		loop, err := ownLoop()
-		must(t, err)
+		loop := need(ownLoop())(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		tries := 0
@@ -280,8 +251,7 @@ func TestDialEndsAtALaterAddress(t *testing.T) {
 // The zone of an address counts, without which a link-local one is of no use.
 func TestZones(t *testing.T) {
 	withEpoll(t)
-	all, err := net.Interfaces()
-	must(t, err)
+	all := need(net.Interfaces())(t)
 	for _, i := range all {
 		for zone, address := range map[string]string{i.Name: "[fe80::1%" + i.Name + "]:80", strconv.Itoa(i.Index): fmt.Sprintf("[fe80::1%%%d]:80", i.Index)} {
 			for _, network := range []string{"tcp", "udp6"} {

@@ -22,21 +22,17 @@ import (
 
 func TestDialerLocalAddress(t *testing.T) {
 	both(t, func(t *testing.T) {
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 		defer ln.Close()
 		d := &Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: time.Minute}
-		c, err := d.Dial("tcp", ln.Addr().String())
-		must(t, err)
+		c := need(d.Dial("tcp", ln.Addr().String()))(t)
 		defer c.Close()
-		s, err := ln.Accept()
-		must(t, err)
+		s := need(ln.Accept())(t)
 		defer s.Close()
 		if got := s.RemoteAddr().String(); !strings.HasPrefix(got, "127.0.0.2:") || got != c.LocalAddr().String() {
 			t.Errorf("connected from %v, its own address is %v; want 127.0.0.2", got, c.LocalAddr())
 		}
-		udp, err := (&Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 3)}}).Dial("udp", "127.0.0.1:9")
-		must(t, err)
+		udp := need((&Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 3)}}).Dial("udp", "127.0.0.1:9"))(t)
 		defer udp.Close()
 		if got := udp.LocalAddr().String(); !strings.HasPrefix(got, "127.0.0.3:") {
 			t.Errorf("udp from %v, want 127.0.0.3", got)
@@ -67,8 +63,7 @@ func TestDialerMismatchIsLikeNets(t *testing.T) {
 
 func TestDialerControl(t *testing.T) {
 	both(t, func(t *testing.T) {
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 		defer ln.Close()
 		seen := ""
 		no := errors.New("no")
@@ -78,14 +73,10 @@ func TestDialerControl(t *testing.T) {
 			must(t, c.Control(func(fd uintptr) { must(t, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PRIORITY, 3)) }))
 			return fail
 		}}
-		c, err := d.DialContext(context.Background(), "tcp", ln.Addr().String())
-		must(t, err)
+		c := need(d.DialContext(context.Background(), "tcp", ln.Addr().String()))(t)
 		defer c.Close()
-		if seen != "tcp4 "+ln.Addr().String() {
-			t.Errorf("Control was called with %q", seen)
-		}
-		raw, err := c.(*Conn).SyscallConn()
-		must(t, err)
+		testenv.Equal(t, seen, "tcp4 "+ln.Addr().String(), "Control was called")
+		raw := need(c.(*Conn).SyscallConn())(t)
 		must(t, raw.Control(func(fd uintptr) {
 			priority, _ := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PRIORITY)
 			alive, _ := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE)
@@ -105,18 +96,15 @@ func TestDialerControl(t *testing.T) {
 // silent is an address where a connect gets no answer: the backlog of a listener is full. It is
 // no Listener, as a uring poller accepts ahead.
 func silent(t *testing.T) sockaddr {
-	fd, err := newSocket(unix.AF_INET, unix.SOCK_STREAM)
-	must(t, err)
+	fd := need(newSocket(unix.AF_INET, unix.SOCK_STREAM))(t)
 	t.Cleanup(func() { unix.Close(fd) })
 	sa := ipSockaddr(netip.MustParseAddrPort("127.0.0.1:0"))
 	must(t, bindTo(fd, &sa, unix.AF_INET))
 	must(t, unix.Listen(fd, 1))
-	sa, err = localOf(int32(fd))
-	must(t, err)
+	sa = need(localOf(int32(fd)))(t)
 	var queued []int
 	for range 4 {
-		c, err := newSocket(unix.AF_INET, unix.SOCK_STREAM)
-		must(t, err)
+		c := need(newSocket(unix.AF_INET, unix.SOCK_STREAM))(t)
 		t.Cleanup(func() { unix.Close(c) })
 		unix.Connect(c, &unix.SockaddrInet4{Port: int(sa.port), Addr: sa.ip.As4()})
 		queued = append(queued, c)
@@ -142,11 +130,9 @@ func fullListener(t *testing.T) string {
 // The addresses of the other IP version have their turn when the first ones do not answer, or fail.
 func TestDialerFallsBack(t *testing.T) {
 	both(t, func(t *testing.T) {
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 		defer ln.Close()
-		gone, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		gone := need(Listen("tcp", "127.0.0.1:0"))(t)
 		must(t, gone.Close())
 		good, refused := []sockaddr{ln.local}, []sockaddr{gone.local}
 		mute := []sockaddr{silent(t)}
@@ -162,24 +148,20 @@ func TestDialerFallsBack(t *testing.T) {
 			{"the second is refused", good, refused, time.Nanosecond, nil},
 			{"both are refused", refused, refused, time.Hour, unix.ECONNREFUSED},
 		} {
-			loop, err := ownLoop()
-			must(t, err)
+			loop := need(ownLoop())(t)
 			d := &dialing{Dialer: &Dialer{FallbackDelay: x.delay}, loop: loop, network: "tcp"}
 			c, failed, err := d.race(context.Background(), x.first, x.second)
 			if !errors.Is(err, x.want) || err != nil && failed == nil {
 				t.Errorf("%s: %v, want %v", x.name, err, x.want)
 			}
 			if c != nil {
-				if got := c.RemoteAddr().String(); got != ln.Addr().String() {
-					t.Errorf("%s: connected to %v", x.name, got)
-				}
+				testenv.Equal(t, c.RemoteAddr().String(), ln.Addr().String(), "%s: connected to", x.name)
 				c.Close()
 			}
 		}
 		// The end of the context ends it.
 		ctx, cancel := context.WithCancel(context.Background())
-		loop, err := ownLoop()
-		must(t, err)
+		loop := need(ownLoop())(t)
 		d := &dialing{Dialer: &Dialer{FallbackDelay: time.Millisecond}, loop: loop, network: "tcp"}
 		stop := engine.AfterFunc(5*time.Millisecond, cancel)
 		defer stop.Stop()
@@ -204,11 +186,9 @@ func TestFileAndFileConn(t *testing.T) {
 	both(t, func(t *testing.T) {
 		for _, network := range []string{"tcp", "unix"} {
 			c, s := connPair(t, network)
-			f, err := c.File()
-			must(t, err)
+			f := need(c.File())(t)
 			must(t, c.Close())
-			again, err := FileConn(f)
-			must(t, err)
+			again := need(FileConn(f))(t)
 			must(t, f.Close())
 			if again.RemoteAddr().String() != s.LocalAddr().String() || again.RemoteAddr().Network() != network {
 				t.Errorf("%s: connected to %v, want %v", network, again.RemoteAddr(), s.LocalAddr())
@@ -217,30 +197,21 @@ func TestFileAndFileConn(t *testing.T) {
 			must(t, again.Close())
 			must(t, s.Close())
 		}
-		p, err := ListenPacket("udp", "127.0.0.1:0")
-		must(t, err)
-		f, err := p.File()
-		must(t, err)
+		p := need(ListenPacket("udp", "127.0.0.1:0"))(t)
+		f := need(p.File())(t)
 		must(t, p.Close())
-		again, err := FileConn(f)
-		must(t, err)
+		again := need(FileConn(f))(t)
 		must(t, f.Close())
-		c, err := Dial("udp", again.LocalAddr().String())
-		must(t, err)
+		c := need(Dial("udp", again.LocalAddr().String()))(t)
 		talkOnce(t, c, again)
 		must(t, c.Close())
 		must(t, again.Close())
 
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		f, err = ln.File()
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
+		f = need(ln.File())(t)
 		must(t, ln.Close())
-		if _, err := FileConn(f); err == nil {
-			t.Error("FileConn takes a listener")
-		}
-		nets, err := net.FileListener(f)
-		must(t, err)
+		testenv.Fails(t, testenv.Err(FileConn(f)), "FileConn takes a listener")
+		nets := need(net.FileListener(f))(t)
 		must(t, f.Close())
 		must(t, nets.Close())
 		if f, err := ln.File(); !errors.Is(err, net.ErrClosed) {
@@ -250,16 +221,13 @@ func TestFileAndFileConn(t *testing.T) {
 		must(t, err)
 		defer r.Close()
 		defer w.Close()
-		if _, err := FileConn(r); !errors.Is(err, unix.ENOTSOCK) {
-			t.Errorf("FileConn of a pipe: %v, want ENOTSOCK", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(FileConn(r)), unix.ENOTSOCK, "FileConn of a pipe")
 	})
 }
 
 func talkOnce(t *testing.T, from io.Writer, to io.Reader) {
 	t.Helper()
-	_, err := from.Write([]byte("word"))
-	must(t, err)
+	need(from.Write([]byte("word")))(t)
 	buf := make([]byte, 10)
 	if n, err := to.Read(buf); string(buf[:n]) != "word" || err != nil {
 		t.Errorf("read %q, %v", buf[:n], err)
@@ -271,13 +239,11 @@ func TestMessages(t *testing.T) {
 		a, err := ListenPacket("udp4", "127.0.0.1:0")
 		must(t, err)
 		defer a.Close()
-		b, err := ListenPacket("udp4", "127.0.0.1:0")
-		must(t, err)
+		b := need(ListenPacket("udp4", "127.0.0.1:0"))(t)
 		defer b.Close()
 		must(t, b.SetReadBuffer(100_000))
 		must(t, b.SetWriteBuffer(100_000))
-		raw, err := b.SyscallConn()
-		must(t, err)
+		raw := need(b.SyscallConn())(t)
 		must(t, raw.Control(func(fd uintptr) {
 			must(t, unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_PKTINFO, 1))
 			if n, _ := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF); n != 200_000 {
@@ -296,8 +262,7 @@ func TestMessages(t *testing.T) {
 			t.Errorf("WriteMsg: %d, %v", n, err)
 		}
 		must(t, reader())
-		c, err := Dial("udp4", b.LocalAddr().String())
-		must(t, err)
+		c := need(Dial("udp4", b.LocalAddr().String()))(t)
 		defer c.Close()
 		if _, _, err := c.(*PacketConn).WriteMsg([]byte("x"), nil, to); !errors.Is(err, net.ErrWriteToConnected) {
 			t.Errorf("WriteMsg to an address on a connected socket: %v", err)
@@ -316,16 +281,14 @@ func passDescriptor(t *testing.T) {
 	in, err := ListenPacket("unixgram", testAddress(t, "unixgram"))
 	must(t, err)
 	defer in.Close()
-	out, err := Dial("unixgram", in.LocalAddr().String())
-	must(t, err)
+	out := need(Dial("unixgram", in.LocalAddr().String()))(t)
 	defer out.Close()
 	_, _, err = out.(*PacketConn).WriteMsg([]byte("fd"), unix.UnixRights(0), netip.AddrPort{})
 	must(t, err)
 	oob := make([]byte, 100)
 	_, oobn, _, _, err := in.ReadMsg(make([]byte, 10), oob)
 	must(t, err)
-	all, err := unix.ParseSocketControlMessage(oob[:oobn])
-	must(t, err)
+	all := need(unix.ParseSocketControlMessage(oob[:oobn]))(t)
 	fds, err := unix.ParseUnixRights(&all[0])
 	if len(fds) != 1 || err != nil {
 		t.Errorf("received descriptors %v, %v", fds, err)

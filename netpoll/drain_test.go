@@ -26,13 +26,11 @@ func TestDrain(t *testing.T) {
 				if network == "unix" {
 					address = filepath.Join(t.TempDir(), "s")
 				}
-				ln, err := Listen(network, address)
-				testenv.Must(t, err)
+				ln := testenv.Need(Listen(network, address))(t)
 				address = ln.Addr().String()
 				var all []net.Conn
 				for range clients {
-					nc, err := net.Dial(network, address)
-					testenv.Must(t, err)
+					nc := testenv.Need(net.Dial(network, address))(t)
 					defer nc.Close()
 					all = append(all, nc)
 				}
@@ -50,12 +48,8 @@ func TestDrain(t *testing.T) {
 						t.Errorf("%q, %v", got, err)
 					}
 				}
-				if err := <-drained; err != nil {
-					t.Errorf("Drain: %v", err)
-				}
-				if err := <-served; !errors.Is(err, net.ErrClosed) {
-					t.Errorf("Serve: %v", err)
-				}
+				testenv.Check(t, <-drained, "Drain")
+				testenv.ErrorIs(t, <-served, net.ErrClosed, "Serve")
 				if nc, err := net.Dial(network, address); err == nil {
 					nc.Close()
 					t.Error("a client after Drain")
@@ -75,15 +69,13 @@ func TestDrainKeepsNewClientsOut(t *testing.T) {
 		if address[0] == '[' && !haveIPv6() {
 			continue
 		}
-		ln, err := Listen("tcp", address)
-		testenv.Must(t, err)
+		ln := testenv.Need(Listen("tcp", address))(t)
 		to := ln.Addr().String()
 		if address == ":0" {
 			_, port, _ := net.SplitHostPort(to)
 			to = net.JoinHostPort("127.0.0.1", port)
 		}
-		first, err := net.Dial("tcp", to)
-		testenv.Must(t, err)
+		first := testenv.Need(net.Dial("tcp", to))(t)
 		defer first.Close()
 		testenv.Until(t, "the first is in the backlog", func() bool { return !ln.d.backlogEmpty() })
 		ctx, cancel := context.WithCancel(context.Background())
@@ -100,13 +92,9 @@ func TestDrainKeepsNewClientsOut(t *testing.T) {
 			}
 		}
 		cancel()
-		if err := <-drained; err != context.Canceled {
-			t.Errorf("Drain: %v", err)
-		}
+		testenv.Equal(t, <-drained, context.Canceled, "Drain")
 		// Nobody has accepted the first, which is reset.
-		if _, err := first.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("a client whom nobody accepts: %v", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(first.Read(make([]byte, 1))), syscall.ECONNRESET, "a client whom nobody accepts")
 	}
 }
 
@@ -119,9 +107,7 @@ func TestUnread(t *testing.T) {
 		}
 		buf := make([]byte, 10)
 		for _, text := range []string{"a", "bc"} {
-			if _, err := io.WriteString(theirs, text); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Need(io.WriteString(theirs, text))(t)
 			for !ours.Unread() {
 				breathe(time.Millisecond)
 			}

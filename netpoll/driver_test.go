@@ -32,8 +32,7 @@ func eachHost(t *testing.T, f func(t *testing.T, p driven, d *uring.Driver)) {
 	for name, open := range hosts {
 		t.Run(name, func(t *testing.T) {
 			before := rings()
-			made, err := open()
-			must(t, err)
+			made := need(open())(t)
 			p := made.(driven)
 			d, err := p.Driver()
 			if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOMEM) {
@@ -46,9 +45,7 @@ func eachHost(t *testing.T, f func(t *testing.T, p driven, d *uring.Driver)) {
 			}
 			f(t, p, d)
 			must(t, p.Close())
-			if after := rings(); after != before {
-				t.Errorf("descriptors and mappings of rings: %d, want %d", after, before)
-			}
+			testenv.Equal(t, rings(), before, "descriptors and mappings of rings")
 		})
 	}
 }
@@ -81,8 +78,7 @@ func (o *outcome) Complete(res int32, flags uint32) {
 }
 
 func pollIn(t testing.TB, d *uring.Driver, fd int) *outcome {
-	e, err := d.Entry()
-	must(t, err)
+	e := need(d.Entry())(t)
 	o := new(outcome)
 	e.PreparePollAdd(fd, unix.POLLIN)
 	d.Track(e, o)
@@ -122,8 +118,7 @@ func TestCompletionEndsThePoll(t *testing.T) {
 // What completes while it is handed over must not be waited for.
 func TestImmediateCompletionDoesNotWait(t *testing.T) {
 	eachHost(t, func(t *testing.T, p driven, d *uring.Driver) {
-		e, err := d.Entry()
-		must(t, err)
+		e := need(d.Entry())(t)
 		o := new(outcome)
 		e.PrepareNop()
 		d.Track(e, o)
@@ -173,8 +168,7 @@ func TestDriverIsKept(t *testing.T) {
 func TestCloseEndsRequests(t *testing.T) {
 	for name, open := range hosts {
 		t.Run(name, func(t *testing.T) {
-			made, err := open()
-			must(t, err)
+			made := need(open())(t)
 			p := made.(driven)
 			d, err := p.Driver()
 			if err != nil {
@@ -238,8 +232,7 @@ func TestRingInARuntime(t *testing.T) {
 					return
 				}
 				for range 3 {
-					e, err := d.Entry()
-					must(t, err)
+					e := need(d.Entry())(t)
 					o := &outcome{waiter: engine.Self(), ts: unix.NsecToTimespec(int64(2 * time.Millisecond))}
 					uring.PrepareTimeout(e, &o.ts, 0, 0)
 					d.Track(e, o)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // steady is an operation that never has to wait: more is there, or more room, than the test uses.
@@ -35,8 +36,7 @@ func steadies() []steady {
 	}
 	var small [16]byte
 	reads := func(c, s *Conn) func() error {
-		_, err := c.Write(make([]byte, steadyCalls*len(small)))
-		must(nil, err)
+		need(c.Write(make([]byte, steadyCalls*len(small))))(nil)
 		return func() error { _, err := s.Read(small[:]); return err }
 	}
 	writes := func(c, s *Conn) func() error {
@@ -59,8 +59,7 @@ func steadies() []steady {
 		{"unix write", stream("unix", writes)},
 		{"tcp writev", stream("tcp", vectors)},
 		{"pipe read", pipe(func(r, w *File) func() error {
-			_, err := w.Write(make([]byte, steadyCalls*len(small)))
-			must(nil, err)
+			need(w.Write(make([]byte, steadyCalls*len(small))))(nil)
 			return func() error { _, err := r.Read(small[:]); return err }
 		})},
 		{"pipe write", pipe(func(r, w *File) func() error {
@@ -70,18 +69,15 @@ func steadies() []steady {
 		{"udp send", func(t *testing.T) (func() error, func()) { return datagrams(t, false) }},
 		{"accept", accepts},
 		{"raw", stream("tcp", func(c, s *Conn) func() error {
-			raw, err := s.SyscallConn()
-			must(nil, err)
+			raw := need(s.SyscallConn())(nil)
 			return func() error { return raw.Read(func(uintptr) bool { return true }) }
 		})},
 	}
 }
 
 func datagrams(t *testing.T, receive bool) (func() error, func()) {
-	a, err := ListenPacket("udp", "127.0.0.1:0")
-	must(t, err)
-	b, err := ListenPacket("udp", "127.0.0.1:0")
-	must(t, err)
+	a := need(ListenPacket("udp", "127.0.0.1:0"))(t)
+	b := need(ListenPacket("udp", "127.0.0.1:0"))(t)
 	var small [16]byte
 	send := func() error { _, err := a.WriteTo(small[:], b.LocalAddr()); return err }
 	do := send
@@ -95,12 +91,10 @@ func datagrams(t *testing.T, receive bool) (func() error, func()) {
 }
 
 func accepts(t *testing.T) (func() error, func()) {
-	ln, err := Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 	var all []net.Conn
 	for range steadyCalls {
-		c, err := Dial("tcp", ln.Addr().String())
-		must(t, err)
+		c := need(Dial("tcp", ln.Addr().String()))(t)
 		all = append(all, c)
 	}
 	do := func() error {
@@ -203,9 +197,7 @@ func TestLongFilesAreSentInTurns(t *testing.T) {
 			}
 		}).Join())
 	}
-	if asked != (size-cut)/sendfileMax+1 {
-		t.Errorf("asked %d times what is in memory", asked)
-	}
+	testenv.Equal(t, asked, (size-cut)/sendfileMax+1, "asked N times what is in memory")
 }
 
 // What is too much for one system call arrives in order, and a datagram is never cut.
@@ -215,9 +207,7 @@ func TestLongWritesArePieces(t *testing.T) {
 		all[i] = byte(i * 7 >> 3)
 	}
 	for k, want := range map[kind]int{kindTCP: pieceMax, kindStream: pieceMax, kindPipe: pieceMax, kindDatagram: len(all)} {
-		if got := len((&desc{kind: k}).piece(all)); got != want {
-			t.Errorf("a piece of %d bytes for kind %d, want %d", got, k, want)
-		}
+		testenv.Equal(t, len((&desc{kind: k}).piece(all)), want, "a piece of N bytes for kind %d", k)
 	}
 	both(t, func(t *testing.T) {
 		c, s := connPair(t, "tcp")
@@ -231,15 +221,12 @@ func TestLongWritesArePieces(t *testing.T) {
 		} {
 			join := spawn(func() {
 				got := make([]byte, len(all))
-				_, err := io.ReadFull(s, got)
-				must(t, err)
+				need(io.ReadFull(s, got))(t)
 				if !bytes.Equal(got, all) {
 					t.Errorf("%s: other bytes arrived", name)
 				}
 			})
-			if n, err := write(); n != int64(len(all)) || err != nil {
-				t.Errorf("%s: %d of %d, %v", name, n, len(all), err)
-			}
+			testenv.Got(write())(t, int64(len(all)), "%s: N of %d", name, len(all))
 			must(t, join())
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,15 +23,11 @@ func TestPipe(t *testing.T) {
 		must(t, err)
 		want := pattern(1 << 20)
 		writer := spawn(func() {
-			n, err := w.Write(want)
-			must(t, err)
-			if n != len(want) {
-				t.Errorf("%d of %d bytes written", n, len(want))
-			}
+			n := need(w.Write(want))(t)
+			testenv.Equal(t, n, len(want), "of %d bytes written", len(want))
 			must(t, w.Close())
 		})
-		got, err := io.ReadAll(r)
-		must(t, err)
+		got := need(io.ReadAll(r))(t)
 		must(t, writer())
 		if !bytes.Equal(got, want) {
 			t.Errorf("got %d bytes that differ from the %d written", len(got), len(want))
@@ -66,9 +63,7 @@ func TestBrokenPipe(t *testing.T) {
 		r, w, err := Pipe()
 		must(t, err)
 		writer := spawn(func() {
-			if _, err := w.Write(make([]byte, 1<<20)); !errors.Is(err, unix.EPIPE) {
-				t.Errorf("Write without a reader: %v, want EPIPE", err)
-			}
+			testenv.ErrorIs(t, testenv.Err(w.Write(make([]byte, 1<<20))), unix.EPIPE, "Write without a reader")
 		})
 		awaitWaiter(&w.d.write)
 		must(t, r.Close())
@@ -82,13 +77,9 @@ func TestFileDeadline(t *testing.T) {
 		r, w, err := Pipe()
 		must(t, err)
 		must(t, r.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
-		if _, err := r.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("Read: %v, want os.ErrDeadlineExceeded", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(r.Read(make([]byte, 1))), os.ErrDeadlineExceeded, "Read")
 		must(t, w.SetWriteDeadline(time.Now().Add(5*time.Millisecond)))
-		if _, err := w.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("Write: %v, want os.ErrDeadlineExceeded", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(w.Write(make([]byte, 1<<20))), os.ErrDeadlineExceeded, "Write")
 		must(t, r.Close())
 		must(t, w.Close())
 	})
@@ -98,25 +89,21 @@ func TestFileDeadline(t *testing.T) {
 func TestNewFile(t *testing.T) {
 	both(t, func(t *testing.T) {
 		fd := openFIFO(t)
-		f, err := NewFile(fd, "fifo")
-		must(t, err)
+		f := need(NewFile(fd, "fifo"))(t)
 		reader := spawn(func() {
 			buf := make([]byte, 10)
 			for i := range 100 {
-				n, err := f.Read(buf)
-				must(t, err)
+				n := need(f.Read(buf))(t)
 				if n != 1 || buf[0] != byte(i) {
 					t.Errorf("token %d is %v", i, buf[:n])
 				}
 				if i < 99 {
-					_, err = f.Write([]byte{byte(i + 1)})
-					must(t, err)
+					need(f.Write([]byte{byte(i + 1)}))(t)
 				}
 			}
 		})
 		awaitWaiter(&f.d.read)
-		_, err = f.Write([]byte{0})
-		must(t, err)
+		need(f.Write([]byte{0}))(t)
 		must(t, reader())
 		must(t, f.Close())
 	})
@@ -125,46 +112,35 @@ func TestNewFile(t *testing.T) {
 func openFIFO(t testing.TB) int {
 	path := filepath.Join(t.TempDir(), "fifo")
 	must(t, unix.Mkfifo(path, 0o600))
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	must(t, err)
+	fd := need(unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0))(t)
 	must(t, os.Remove(path))
 	return fd
 }
 
 func TestNewFileKinds(t *testing.T) {
 	withEpoll(t)
-	dir, err := os.Open(".")
-	must(t, err)
+	dir := need(os.Open("."))(t)
 	defer dir.Close()
-	if _, err := NewFile(int(dir.Fd()), "dir"); !errors.Is(err, errNotPollable) {
-		t.Errorf("a directory: %v, want errNotPollable", err)
-	}
-	null, err := os.Open(os.DevNull)
-	must(t, err)
+	testenv.ErrorIs(t, testenv.Err(NewFile(int(dir.Fd()), "dir")), errNotPollable, "a directory")
+	null := need(os.Open(os.DevNull))(t)
 	defer null.Close()
 	if f, err := NewFile(int(null.Fd()), "null"); *pollerFlag == "epoll" && !errors.Is(err, unix.EPERM) {
 		t.Errorf("the null device: %v, want EPERM", err) // epoll_ctl(2)
 	} else if err == nil {
 		must(t, f.Close())
 	}
-	if _, err := NewFile(1<<20, "bad"); !errors.Is(err, unix.EBADF) {
-		t.Errorf("a bad descriptor: %v, want EBADF", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(NewFile(1<<20, "bad")), unix.EBADF, "a bad descriptor")
 	var p [2]int
 	must(t, unix.Pipe2(p[:], unix.O_DIRECT|unix.O_CLOEXEC))
-	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	must(t, err)
+	event := need(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 	stream, peer := bareSocketpair(t)
 	fifo := openFIFO(t)
 	for _, x := range []struct {
 		fd   int
 		want kind
 	}{{p[0], kindFile}, {p[1], kindFile}, {event, kindFile}, {stream, kindStream}, {peer, kindStream}, {fifo, kindPipe}} {
-		f, err := NewFile(x.fd, "x")
-		must(t, err)
-		if f.d.kind != x.want {
-			t.Errorf("fd %d is of kind %d, want %d", x.fd, f.d.kind, x.want)
-		}
+		f := need(NewFile(x.fd, "x"))(t)
+		testenv.Equal(t, f.d.kind, x.want, "fd %d is of kind", x.fd)
 		must(t, f.Close())
 	}
 }
@@ -172,27 +148,18 @@ func TestNewFileKinds(t *testing.T) {
 // A socket with records has an end, unlike one of datagrams, and a short record is not it.
 func TestRecords(t *testing.T) {
 	both(t, func(t *testing.T) {
-		p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-		must(t, err)
-		r, err := NewFile(p[0], "r")
-		must(t, err)
-		w, err := NewFile(p[1], "w")
-		must(t, err)
+		p := need(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
+		r := need(NewFile(p[0], "r"))(t)
+		w := need(NewFile(p[1], "w"))(t)
 		buf := make([]byte, 100)
 		for _, record := range []string{"one", "three"} {
-			_, err := w.Write([]byte(record))
-			must(t, err)
+			need(w.Write([]byte(record)))(t)
 		}
 		must(t, r.SetDeadline(time.Now().Add(time.Minute)))
-		if n, err := r.Read(nil); n != 0 || err != nil {
-			t.Errorf("Read of nothing: %d, %v", n, err)
-		}
+		testenv.Got(r.Read(nil))(t, 0, "Read of nothing")
 		for _, want := range []string{"one", "three"} {
-			n, err := r.Read(buf)
-			must(t, err)
-			if string(buf[:n]) != want {
-				t.Errorf("got %q, want %q", buf[:n], want)
-			}
+			n := need(r.Read(buf))(t)
+			testenv.Equal(t, string(buf[:n]), want)
 		}
 		reader := spawn(func() {
 			for range 2 {
@@ -212,21 +179,15 @@ func TestPacketPipe(t *testing.T) {
 	both(t, func(t *testing.T) {
 		var p [2]int
 		must(t, unix.Pipe2(p[:], unix.O_DIRECT|unix.O_CLOEXEC))
-		r, err := NewFile(p[0], "r")
-		must(t, err)
-		w, err := NewFile(p[1], "w")
-		must(t, err)
+		r := need(NewFile(p[0], "r"))(t)
+		w := need(NewFile(p[1], "w"))(t)
 		for range 3 {
-			_, err := w.Write([]byte("packet"))
-			must(t, err)
+			need(w.Write([]byte("packet")))(t)
 		}
 		for range 3 {
 			buf := make([]byte, 100)
-			n, err := r.Read(buf)
-			must(t, err)
-			if string(buf[:n]) != "packet" {
-				t.Errorf("got %q", buf[:n])
-			}
+			n := need(r.Read(buf))(t)
+			testenv.Equal(t, string(buf[:n]), "packet")
 		}
 		must(t, r.Close())
 		must(t, w.Close())

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -26,8 +27,7 @@ func TestOnHangup(t *testing.T) {
 			if !on("first") {
 				return // this poller does not tell
 			}
-			_, err := c.Write([]byte("bytes that nobody reads"))
-			must(t, err)
+			need(c.Write([]byte("bytes that nobody reads")))(t)
 			if !s.OnHangup(nil) || s.OnHangup(nil) {
 				t.Error("what was registered is taken back once")
 			}
@@ -63,13 +63,11 @@ func TestQuiet(t *testing.T) {
 			if !s.Quiet() {
 				t.Error(network, "nothing has come, and it is not quiet")
 			}
-			_, err := c.Write([]byte("x"))
-			must(t, err)
+			need(c.Write([]byte("x")))(t)
 			for s.Quiet() { // until the loop has been told
 				must(t, task.Sleep(time.Millisecond))
 			}
-			_, err = s.Read(make([]byte, 10))
-			must(t, err)
+			need(s.Read(make([]byte, 10)))(t)
 			if !s.Quiet() {
 				t.Error(network, "all has been read, and it is not quiet")
 			}
@@ -86,20 +84,16 @@ func TestPoolOfGoroutines(t *testing.T) {
 	both(t, func(t *testing.T) {
 		p, dials := poolOf(t, 0)
 		for range 3 {
-			c, err := p.Get(context.Background())
-			must(t, err)
+			c := need(p.Get(context.Background()))(t)
 			p.Put(c, false)
 		}
 		task.Offload(func() {
 			for range 3 {
-				c, err := p.Get(context.Background())
-				must(t, err)
+				c := need(p.Get(context.Background()))(t)
 				p.Put(c, false)
 			}
 		})
-		if n := dials.Load(); n != 1 {
-			t.Errorf("%d connections for one at a time", n)
-		}
+		testenv.Equal(t, dials.Load(), 1, "connections for one at a time")
 		must(t, p.Close())
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // An httpServed is an http.Server under test, and what has been seen of it.
@@ -242,14 +243,10 @@ func TestHTTPServerOptions(t *testing.T) {
 		for name, o := range httpServerOptions {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				theirs, err := net.Listen("tcp", "127.0.0.1:0")
-				must(t, err)
-				ours, err := Listen("tcp", "127.0.0.1:0")
-				must(t, err)
+				theirs := need(net.Listen("tcp", "127.0.0.1:0"))(t)
+				ours := need(Listen("tcp", "127.0.0.1:0"))(t)
 				want := runHTTPServer(theirs, o.set, o.seen)
-				if got := runHTTPServer(ours, o.set, o.seen); got != want {
-					t.Errorf("got  %.500s\nwant %.500s", got, want)
-				}
+				testenv.Equal(t, runHTTPServer(ours, o.set, o.seen), want)
 			})
 		}
 	})

@@ -22,20 +22,16 @@ import (
 func TestListenOnAnothersSocket(t *testing.T) {
 	for _, loops := range []int{1, 3} {
 		rt := newRuntime(t, loops)
-		first, err := Listen("tcp", "127.0.0.1:0")
-		testenv.Must(t, err)
+		first := testenv.Need(Listen("tcp", "127.0.0.1:0"))(t)
 		echo := func(c *Conn) { defer c.Close(); io.Copy(c, c) }
 		ended := make(chan error, 8)
 		go func() { ended <- Serve(first, echo) }()
 		try := func() {
 			t.Helper()
-			nc, err := net.Dial("tcp", first.Addr().String())
-			testenv.Must(t, err)
+			nc := testenv.Need(net.Dial("tcp", first.Addr().String()))(t)
 			defer nc.Close()
 			nc.Write([]byte("x"))
-			if _, err := io.ReadFull(nc, make([]byte, 1)); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Need(io.ReadFull(nc, make([]byte, 1)))(t)
 		}
 		for range 20 {
 			try()
@@ -46,28 +42,21 @@ func TestListenOnAnothersSocket(t *testing.T) {
 		}
 		var second []*Listener
 		for _, f := range files {
-			fd, err := unix.FcntlInt(numberOf(f), unix.F_DUPFD_CLOEXEC, 0)
-			testenv.Must(t, err)
+			fd := testenv.Need(unix.FcntlInt(numberOf(f), unix.F_DUPFD_CLOEXEC, 0))(t)
 			f.Close()
-			ln, err := ListenOn(fd, false)
-			testenv.Must(t, err)
+			ln := testenv.Need(ListenOn(fd, false))(t)
 			second = append(second, ln)
-			if ln.Addr().String() != first.Addr().String() {
-				t.Errorf("listens on %v, want %v", ln.Addr(), first.Addr())
-			}
+			testenv.Equal(t, ln.Addr().String(), first.Addr().String(), "listens on")
 		}
 		// Nobody accepts from the second ones yet: a client that comes now waits for them.
 		first.Close()
 		<-ended
-		waiting, err := net.Dial("tcp", second[0].Addr().String())
-		testenv.Must(t, err)
+		waiting := testenv.Need(net.Dial("tcp", second[0].Addr().String()))(t)
 		for _, ln := range second {
 			go func() { ended <- Serve(ln, echo) }()
 		}
 		waiting.Write([]byte("x"))
-		if _, err := io.ReadFull(waiting, make([]byte, 1)); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, testenv.Err(io.ReadFull(waiting, make([]byte, 1))))
 		waiting.Close()
 		for range 20 {
 			try()
@@ -81,9 +70,7 @@ func TestListenOnAnothersSocket(t *testing.T) {
 			testenv.Check(t, ln.Drain(context.Background()))
 			<-ended
 		}
-		if _, err := net.Dial("tcp", first.Addr().String()); err == nil {
-			t.Error("somebody still listens")
-		}
+		testenv.Fails(t, testenv.Err(net.Dial("tcp", first.Addr().String())), "somebody still listens")
 		rt.Close()
 	}
 }
@@ -92,18 +79,13 @@ func TestListenOnAnothersSocket(t *testing.T) {
 func TestSharedListenerLeavesTheQueue(t *testing.T) {
 	rt := newRuntime(t, 1)
 	defer rt.Close()
-	owner, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	owner := testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer owner.Close()
-	file, err := owner.(*net.TCPListener).File()
-	testenv.Must(t, err)
-	fd, err := unix.FcntlInt(numberOf(file), unix.F_DUPFD_CLOEXEC, 0)
-	testenv.Must(t, err)
+	file := testenv.Need(owner.(*net.TCPListener).File())(t)
+	fd := testenv.Need(unix.FcntlInt(numberOf(file), unix.F_DUPFD_CLOEXEC, 0))(t)
 	file.Close()
-	ln, err := ListenOn(fd, true)
-	testenv.Must(t, err)
-	nc, err := net.Dial("tcp", ln.Addr().String())
-	testenv.Must(t, err)
+	ln := testenv.Need(ListenOn(fd, true))(t)
+	nc := testenv.Need(net.Dial("tcp", ln.Addr().String()))(t)
 	defer nc.Close()
 	testenv.Check(t, ln.Drain(context.Background()))
 	later, err := net.Dial("tcp", owner.Addr().String())
@@ -112,8 +94,7 @@ func TestSharedListenerLeavesTheQueue(t *testing.T) {
 	}
 	defer later.Close()
 	for range 2 {
-		c, err := owner.Accept()
-		testenv.Must(t, err)
+		c := testenv.Need(owner.Accept())(t)
 		c.Close()
 	}
 }
@@ -124,11 +105,9 @@ func TestListenOnRemovesTheFileIfToldTo(t *testing.T) {
 	defer rt.Close()
 	for _, remove := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "s")
-		first, err := Listen("unix", path)
-		testenv.Must(t, err)
+		first := testenv.Need(Listen("unix", path))(t)
 		first.SetUnlinkOnClose(false)
-		second, err := ListenOn(handedOver(t, first), false)
-		testenv.Must(t, err)
+		second := testenv.Need(ListenOn(handedOver(t, first), false))(t)
 		if remove {
 			second.SetUnlinkOnClose(true)
 		}
@@ -148,10 +127,8 @@ func TestDrainLeavesTheSocketToOthers(t *testing.T) {
 	}
 	rt := newRuntime(t, 1)
 	defer rt.Close()
-	first, err := Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
-	second, err := ListenOn(handedOver(t, first), true)
-	testenv.Must(t, err)
+	first := testenv.Need(Listen("tcp", "127.0.0.1:0"))(t)
+	second := testenv.Need(ListenOn(handedOver(t, first), true))(t)
 	defer second.Close()
 	testenv.Check(t, first.Drain(context.Background()))
 	nc, err := net.DialTimeout("tcp", second.Addr().String(), 10*time.Second)
@@ -164,14 +141,10 @@ func TestDrainLeavesTheSocketToOthers(t *testing.T) {
 // handedOver is a duplicate of the only socket of ln, as another process would get it.
 func handedOver(t *testing.T, ln *Listener) (fd int) {
 	t.Helper()
-	files, err := ln.Files()
-	testenv.Must(t, err)
-	if len(files) != 1 {
-		t.Fatalf("%d sockets, want 1", len(files))
-	}
+	files := testenv.Need(ln.Files())(t)
+	testenv.MustEqual(t, len(files), 1, "sockets")
 	defer files[0].Close()
-	fd, err = unix.FcntlInt(numberOf(files[0]), unix.F_DUPFD_CLOEXEC, 0)
-	testenv.Must(t, err)
+	fd = testenv.Need(unix.FcntlInt(numberOf(files[0]), unix.F_DUPFD_CLOEXEC, 0))(t)
 	return fd
 }
 
@@ -182,11 +155,9 @@ func TestListenOnWhatDoesNotListen(t *testing.T) {
 	testenv.Must(t, err)
 	defer r.Close()
 	defer w.Close()
-	stream, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
-	testenv.Must(t, err)
+	stream := testenv.Need(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0))(t)
 	defer unix.Close(stream)
-	datagram, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	testenv.Must(t, err)
+	datagram := testenv.Need(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0))(t)
 	defer unix.Close(datagram)
 	for _, fd := range []int{int(r.Fd()), stream, datagram, 9999, -1} {
 		if ln, err := ListenOn(fd, false); err == nil {
@@ -198,8 +169,7 @@ func TestListenOnWhatDoesNotListen(t *testing.T) {
 
 func newRuntime(t *testing.T, loops int) *engine.Runtime {
 	t.Helper()
-	rt, err := engine.New(engine.Config{Loops: loops, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }})
-	testenv.Must(t, err)
+	rt := testenv.Need(engine.New(engine.Config{Loops: loops, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }}))(t)
 	return rt
 }
 

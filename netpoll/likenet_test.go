@@ -211,8 +211,7 @@ func dialWildcard(n library, network, listen, dial string, note func(string, ...
 // What ListenPacket can't have it names, as package net does.
 func TestPacketListenErrorsAreLikeNets(t *testing.T) {
 	withEpoll(t)
-	taken, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	must(t, err)
+	taken := need(net.ListenPacket("udp4", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	for _, x := range [][2]string{
 		{"udp", taken.LocalAddr().String()}, {"udp4", "192.0.2.1:0"}, {"unixgram", "/does/not/exist"}, {"nonsense", "127.0.0.1:0"},
@@ -259,12 +258,10 @@ func TestConnectedPacketsAreLikeNets(t *testing.T) {
 
 // talk connects to a peer and does what can be done with the connection.
 func talk(t *testing.T, n library, network string, note func(string, ...any)) {
-	peer, err := n.listenPacket(network, testAddress(t, network))
-	must(t, err)
+	peer := need(n.listenPacket(network, testAddress(t, network)))(t)
 	defer peer.Close()
 	to := peer.LocalAddr()
-	c, err := n.dial(context.Background(), network, to.String())
-	must(t, err)
+	c := need(n.dial(context.Background(), network, to.String()))(t)
 	hide := []string{to.String(), c.LocalAddr().String()}
 	errorOf := func(what string, n int, err error) { note("%s: %d %s", what, n, shape(err, hide...)) }
 	note("%s %s, peer %v %v", c.LocalAddr().Network(), c.RemoteAddr().Network(), c.RemoteAddr().String() == to.String(), peer.(net.Conn).RemoteAddr())
@@ -303,11 +300,9 @@ func talk(t *testing.T, n library, network string, note func(string, ...any)) {
 	errorOf("write after close", k, err)
 	errorOf("second close", 0, c.Close())
 	// One of package net, whose socket is gone when Close returns: poll(2) may hold on to it.
-	peer, err = net.ListenPacket(network, testAddress(t, network))
-	must(t, err)
+	peer = need(net.ListenPacket(network, testAddress(t, network)))(t)
 	defer peer.Close()
-	c, err = n.dial(context.Background(), network, peer.LocalAddr().String())
-	must(t, err)
+	c = need(n.dial(context.Background(), network, peer.LocalAddr().String()))(t)
 	defer c.Close()
 	must(t, peer.Close())
 	hide = []string{peer.LocalAddr().String(), c.LocalAddr().String()}
@@ -362,15 +357,14 @@ func TestConnectedPacketWaits(t *testing.T) {
 	both(t, func(t *testing.T) {
 		peer, err := net.ListenPacket("udp", "127.0.0.1:0") // gone at once when it is closed
 		must(t, err)
-		nc, err := Dial("udp", peer.LocalAddr().String())
-		must(t, err)
+		nc := need(Dial("udp", peer.LocalAddr().String()))(t)
 		c := nc.(*PacketConn)
 		for _, x := range []struct {
 			end  func()
 			want error
 		}{
-			{func() { _, err := peer.WriteTo([]byte("x"), c.LocalAddr()); must(t, err) }, nil},
-			{func() { must(t, peer.Close()); _, err := c.Write(nil); must(t, err) }, unix.ECONNREFUSED},
+			{func() { need(peer.WriteTo([]byte("x"), c.LocalAddr()))(t) }, nil},
+			{func() { must(t, peer.Close()); need(c.Write(nil))(t) }, unix.ECONNREFUSED},
 			{func() { must(t, c.Close()) }, net.ErrClosed},
 		} {
 			reader := spawn(func() {
@@ -390,8 +384,7 @@ func TestWriteToNoAddress(t *testing.T) {
 	withEpoll(t)
 	for _, network := range networks("udp4", "udp6", "udp") {
 		likeNet(t, network, func(n library, note func(string, ...any)) {
-			c, err := n.listenPacket(network, ":0")
-			must(t, err)
+			c := need(n.listenPacket(network, ":0"))(t)
 			defer c.Close()
 			port := c.LocalAddr().(*net.UDPAddr).Port
 			k, err := c.WriteTo([]byte("x"), &net.UDPAddr{Port: port})

@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestListenErrors(t *testing.T) {
 	rt := withEpoll(t)
-	ln, err := Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 	for _, x := range []struct {
 		network, address string
 		want             error
@@ -46,16 +46,11 @@ func TestListenErrors(t *testing.T) {
 	}
 	addr := ln.Addr().String()
 	must(t, ln.Close())
-	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Accept after Close: %v, want net.ErrClosed", err)
-	}
-	if err := ln.Close(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("second Close: %v, want net.ErrClosed", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(ln.Accept()), net.ErrClosed, "Accept after Close")
+	testenv.ErrorIs(t, ln.Close(), net.ErrClosed, "second Close")
 	inTask(t, rt, func() { // the address is free as soon as Close has returned
 		for range 20 {
-			ln, err := Listen("tcp", addr)
-			must(t, err)
+			ln := need(Listen("tcp", addr))(t)
 			acceptor := spawn(func() { ln.Accept() })
 			awaitWaiter(&ln.d.read)
 			must(t, ln.Close())
@@ -65,9 +60,7 @@ func TestListenErrors(t *testing.T) {
 }
 
 func TestListenWithoutRuntime(t *testing.T) {
-	if _, err := Listen("tcp", "127.0.0.1:0"); !errors.Is(err, errNoRuntime) {
-		t.Errorf("Listen: %v, want errNoRuntime", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(Listen("tcp", "127.0.0.1:0")), errNoRuntime, "Listen")
 	if _, _, err := Pipe(); !errors.Is(err, errNoRuntime) {
 		t.Errorf("Pipe: %v, want errNoRuntime", err)
 	}
@@ -82,13 +75,10 @@ func TestWildcardTakesBothVersions(t *testing.T) {
 		if !haveIPv6() && strings.Contains(x.dial, ":") {
 			continue
 		}
-		ln, err := Listen(x.network, x.address)
-		must(t, err)
+		ln := need(Listen(x.network, x.address))(t)
 		_, port, _ := net.SplitHostPort(ln.Addr().String())
-		c, err := Dial("tcp", x.dial+":"+port)
-		must(t, err)
-		s, err := ln.Accept()
-		must(t, err)
+		c := need(Dial("tcp", x.dial+":"+port))(t)
+		s := need(ln.Accept())(t)
 		if s.LocalAddr().String() != c.RemoteAddr().String() || s.RemoteAddr().String() != c.LocalAddr().String() {
 			t.Errorf("%v: addresses %v, %v and %v, %v do not agree", x, s.LocalAddr(), s.RemoteAddr(), c.LocalAddr(), c.RemoteAddr())
 		}
@@ -102,33 +92,24 @@ func TestUnixSocketFile(t *testing.T) {
 	withEpoll(t)
 	path := filepath.Join(t.TempDir(), "socket")
 	for range 2 {
-		ln, err := Listen("unix", path)
-		must(t, err)
+		ln := need(Listen("unix", path))(t)
 		if ln.Addr().String() != path || ln.Addr().Network() != "unix" {
 			t.Errorf("address %v %v, want unix %s", ln.Addr().Network(), ln.Addr(), path)
 		}
 		must(t, ln.Close())
-		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the file of a closed listener is still there: %v", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(os.Stat(path)), os.ErrNotExist, "the file of a closed listener is still there")
 	}
-	ln, err := Listen("unix", path)
-	must(t, err)
+	ln := need(Listen("unix", path))(t)
 	ln.SetUnlinkOnClose(false)
 	must(t, ln.Close())
-	if _, err := os.Stat(path); err != nil {
-		t.Errorf("the file is gone although SetUnlinkOnClose(false): %v", err)
-	}
+	testenv.Check(t, testenv.Err(os.Stat(path)), "the file is gone although SetUnlinkOnClose(false)")
 }
 
 func TestAcceptDeadline(t *testing.T) {
 	both(t, func(t *testing.T) {
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 		must(t, ln.SetDeadline(time.Now().Add(10*time.Millisecond)))
-		if _, err := ln.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("Accept: %v, want os.ErrDeadlineExceeded", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(ln.Accept()), os.ErrDeadlineExceeded, "Accept")
 		must(t, ln.Close())
 	})
 }
@@ -139,20 +120,15 @@ func TestAcceptAfterReset(t *testing.T) {
 }
 
 func acceptAfterReset(t *testing.T) {
-	ln, err := Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 	for range 10 {
-		c, err := Dial("tcp", ln.Addr().String())
-		must(t, err)
+		c := need(Dial("tcp", ln.Addr().String()))(t)
 		must(t, c.(*Conn).SetLinger(0))
 		must(t, c.Close())
 	}
 	for range 10 {
-		c, err := ln.Accept()
-		must(t, err)
-		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
-			t.Errorf("Read: %v, want ECONNRESET", err)
-		}
+		c := need(ln.Accept())(t)
+		testenv.ErrorIs(t, testenv.Err(c.Read(make([]byte, 1))), unix.ECONNRESET, "Read")
 		if addr := c.RemoteAddr(); addr == nil || addr.Network() != "tcp" || addr.String() == "" {
 			t.Errorf("remote address %v of a connection that was reset", addr)
 		}
@@ -163,14 +139,11 @@ func acceptAfterReset(t *testing.T) {
 
 func TestAcceptedConnBelongsToCaller(t *testing.T) {
 	rt := onOne(t, 3).start(t)
-	ln, err := Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 	for i := range 3 {
 		engine.GoOn(rt.Loop(i), func() {
-			c, err := Dial("tcp", ln.Addr().String())
-			must(t, err)
-			s, err := ln.AcceptConn()
-			must(t, err)
+			c := need(Dial("tcp", ln.Addr().String()))(t)
+			s := need(ln.AcceptConn())(t)
 			if s.home() != rt.Loop(i) || c.(*Conn).home() != rt.Loop(i) {
 				t.Errorf("connections of a task on loop %d belong to %d and %d", i, s.home().Index(), c.(*Conn).home().Index())
 			}
@@ -180,32 +153,25 @@ func TestAcceptedConnBelongsToCaller(t *testing.T) {
 	}
 	seen := make(map[*engine.Loop]bool)
 	for range 3 {
-		c, err := Dial("tcp", ln.Addr().String())
-		must(t, err)
-		s, err := ln.AcceptConn()
-		must(t, err)
+		c := need(Dial("tcp", ln.Addr().String()))(t)
+		s := need(ln.AcceptConn())(t)
 		seen[s.home()] = true
 		must(t, c.Close())
 		must(t, s.Close())
 	}
-	if len(seen) != 3 {
-		t.Errorf("three connections accepted by a plain goroutine are on %d loops, want 3", len(seen))
-	}
+	testenv.Equal(t, len(seen), 3, "three connections accepted by a plain goroutine are on N loops")
 	must(t, ln.Close())
 }
 
 func TestServe(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		for _, network := range networks("tcp", "tcp6", "unix") {
-			ln, err := Listen(network, testAddress(t, network))
-			must(t, err)
+			ln := need(Listen(network, testAddress(t, network)))(t)
 			var handled [8]atomic.Int32
 			var served error
 			server := rt.Go(func() {
 				served = Serve(ln, func(c *Conn) {
-					if c.home() != engine.CurrentLoop() {
-						t.Error("handler and connection are on different loops")
-					}
+					testenv.Equal(t, c.home(), engine.CurrentLoop(), "handler and connection are on different loops")
 					handled[c.home().Index()].Add(1)
 					io.Copy(c, c)
 					c.Close()
@@ -218,14 +184,11 @@ func TestServe(t *testing.T) {
 				clients.Add(1)
 				go func() {
 					defer clients.Done()
-					c, err := net.Dial(network, ln.Addr().String())
-					must(t, err)
+					c := need(net.Dial(network, ln.Addr().String()))(t)
 					defer c.Close()
-					_, err = c.Write([]byte{byte(i)})
-					must(t, err)
+					need(c.Write([]byte{byte(i)}))(t)
 					var b [1]byte
-					_, err = io.ReadFull(c, b[:])
-					must(t, err)
+					need(io.ReadFull(c, b[:]))(t)
 					if b[0] != byte(i) {
 						t.Errorf("got %d, want %d", b[0], i)
 					}
@@ -244,12 +207,8 @@ func TestServe(t *testing.T) {
 			}
 			must(t, ln.Close())
 			must(t, server.Join())
-			if !errors.Is(served, net.ErrClosed) {
-				t.Errorf("Serve returned %v, want net.ErrClosed", served)
-			}
-			if err := Serve(ln, nil); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("Serve after Close returned %v, want net.ErrClosed", err)
-			}
+			testenv.ErrorIs(t, served, net.ErrClosed, "Serve")
+			testenv.ErrorIs(t, Serve(ln, nil), net.ErrClosed, "Serve after Close")
 		}
 	})
 }
@@ -257,8 +216,7 @@ func TestServe(t *testing.T) {
 // Connections are taken by the tasks that accept, one on each loop, and on their loop.
 func TestServeInline(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 		var mu sync.Mutex
 		takers := map[*engine.Loop]*engine.Task{}
 		answer := func(c *Conn) {
@@ -282,10 +240,8 @@ func TestServeInline(t *testing.T) {
 			})
 		})
 		for i := range 50 {
-			c, err := net.Dial("tcp", ln.Addr().String())
-			must(t, err)
-			_, err = c.Write([]byte{byte(i)})
-			must(t, err)
+			c := need(net.Dial("tcp", ln.Addr().String()))(t)
+			need(c.Write([]byte{byte(i)}))(t)
 			var b [1]byte
 			if _, err := io.ReadFull(c, b[:]); err != nil || b[0] != byte(i) {
 				t.Errorf("got %d, %v, want %d", b[0], err, i)
@@ -304,8 +260,7 @@ func TestServeInline(t *testing.T) {
 func TestAbstractNamesAsInC(t *testing.T) {
 	withEpoll(t)
 	name := testAddress(t, "unix")[1:]
-	ln, err := Listen("unix", "\x00"+name)
-	must(t, err)
+	ln := need(Listen("unix", "\x00"+name))(t)
 	defer ln.Close()
 	if got := ln.Addr().String(); got != "@"+name {
 		t.Errorf("listens on %q, want @%s", got, name)
@@ -341,10 +296,8 @@ func awaitClones(ln *Listener) {
 func TestServeWildcard(t *testing.T) {
 	withEpoll(t)
 	for _, network := range networks("tcp", "tcp4", "tcp6") {
-		ln, err := Listen(network, ":0")
-		must(t, err)
-		clone, err := ln.clone(ln.d.loop)
-		must(t, err)
+		ln := need(Listen(network, ":0"))(t)
+		clone := need(ln.clone(ln.d.loop))(t)
 		if clone.local != ln.local || clone.family != ln.family || clone.d.flags.Load()&flagShared != 0 {
 			t.Errorf("%s: the clone listens on %v, want %v on a socket of its own", network, clone.Addr(), ln.Addr())
 		}
@@ -358,18 +311,14 @@ func TestServeEndsWithContext(t *testing.T) {
 }
 
 func serveEndsWithContext(t *testing.T, rt *engine.Runtime) {
-	ln, err := ListenConfig{DrainLimit: -1}.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	ln := need(ListenConfig{DrainLimit: -1}.Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var served error
-	server, err := rt.Spawn(engine.Options{Context: ctx}, func() { served = Serve(ln, func(c *Conn) { c.Close() }) })
-	must(t, err)
+	server := need(rt.Spawn(engine.Options{Context: ctx}, func() { served = Serve(ln, func(c *Conn) { c.Close() }) }))(t)
 	awaitWaiter(&ln.d.read)
 	cancel()
 	must(t, server.Join())
-	if !errors.Is(served, context.Canceled) {
-		t.Errorf("Serve returned %v, want context.Canceled", served)
-	}
+	testenv.ErrorIs(t, served, context.Canceled, "Serve")
 	c, err := Dial("tcp", ln.Addr().String()) // the listener itself is still open
 	must(t, err)
 	must(t, c.Close())

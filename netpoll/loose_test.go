@@ -4,7 +4,6 @@ package netpoll
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -53,10 +52,8 @@ func natively(f func()) {
 func pairHere(t *testing.T) (ours *Conn, theirs net.Conn) {
 	ln := testenv.Listen(t)
 	defer ln.Close()
-	c, err := Dial("tcp", ln.Addr().String())
-	must(t, err)
-	theirs, err = ln.Accept()
-	must(t, err)
+	c := need(Dial("tcp", ln.Addr().String()))(t)
+	theirs = need(ln.Accept())(t)
 	return c.(*Conn), theirs
 }
 
@@ -70,7 +67,7 @@ func TestGoroutinesDoNotNeedHeldLoops(t *testing.T) {
 		buf := make([]byte, 1)
 		t.Run("bytes that come later", func(t *testing.T) {
 			natively(func() {
-				reader := spawn(func() { _, err := c.Read(buf); must(t, err) })
+				reader := spawn(func() { need(c.Read(buf))(t) })
 				awaitWaiter(&c.d.read)
 				peer.Write([]byte("x"))
 				must(t, reader())
@@ -78,18 +75,14 @@ func TestGoroutinesDoNotNeedHeldLoops(t *testing.T) {
 		})
 		t.Run("bytes that are there", func(t *testing.T) {
 			peer.Write([]byte("x"))
-			natively(func() { _, err := c.Read(buf); must(t, err) })
+			natively(func() { need(c.Read(buf))(t) })
 		})
 		t.Run("deadline", func(t *testing.T) {
 			must(t, c.SetReadDeadline(time.Now().Add(5*time.Millisecond))) // by the task
 			natively(func() {
-				if _, err := c.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("Read: %v, want %v", err, os.ErrDeadlineExceeded)
-				}
+				testenv.ErrorIs(t, testenv.Err(c.Read(buf)), os.ErrDeadlineExceeded, "Read")
 				must(t, c.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
-				if _, err := c.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("Read: %v, want %v", err, os.ErrDeadlineExceeded)
-				}
+				testenv.ErrorIs(t, testenv.Err(c.Read(buf)), os.ErrDeadlineExceeded, "Read")
 			})
 			must(t, c.SetReadDeadline(time.Time{}))
 		})
@@ -97,19 +90,16 @@ func TestGoroutinesDoNotNeedHeldLoops(t *testing.T) {
 			const size = 8 << 20
 			read := spawn(func() {
 				for n, buf := 0, make([]byte, 64<<10); n < size; {
-					k, err := peer.Read(buf)
-					must(t, err)
+					k := need(peer.Read(buf))(t)
 					n += k
 				}
 			})
-			natively(func() { _, err := c.Write(make([]byte, size)); must(t, err); must(t, read()) })
+			natively(func() { need(c.Write(make([]byte, size)))(t); must(t, read()) })
 		})
 		t.Run("close", func(t *testing.T) {
 			natively(func() {
 				reader := spawn(func() {
-					if _, err := c.Read(buf); !errors.Is(err, net.ErrClosed) {
-						t.Errorf("Read: %v, want %v", err, net.ErrClosed)
-					}
+					testenv.ErrorIs(t, testenv.Err(c.Read(buf)), net.ErrClosed, "Read")
 				})
 				awaitWaiter(&c.d.read)
 				must(t, c.Close())
@@ -121,35 +111,26 @@ func TestGoroutinesDoNotNeedHeldLoops(t *testing.T) {
 
 func TestGoroutinesDialAndAcceptOnHeldLoops(t *testing.T) {
 	holding(t, func(t *testing.T, rt *engine.Runtime) {
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 		defer ln.Close()
 		natively(func() {
 			for range 4 { // each loop has its turn
 				accepted := spawn(func() {
-					s, err := ln.AcceptConn()
-					must(t, err)
+					s := need(ln.AcceptConn())(t)
 					s.Write([]byte("x"))
 					must(t, s.Close())
 				})
 				awaitWaiter(&ln.d.read)
-				c, err := DialContext(context.Background(), "tcp", ln.Addr().String())
-				must(t, err)
-				if _, err := c.Read(make([]byte, 1)); err != nil {
-					t.Error(err)
-				}
+				c := need(DialContext(context.Background(), "tcp", ln.Addr().String()))(t)
+				testenv.Check(t, testenv.Err(c.Read(make([]byte, 1))))
 				must(t, accepted())
 				must(t, c.Close())
 			}
 			full := fullListener(t)
-			if _, err := DialTimeout("tcp", full, 10*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("DialTimeout: %v, want %v", err, os.ErrDeadlineExceeded)
-			}
+			testenv.ErrorIs(t, testenv.Err(DialTimeout("tcp", full, 10*time.Millisecond)), os.ErrDeadlineExceeded, "DialTimeout")
 			ctx, cancel := context.WithCancel(context.Background())
 			time.AfterFunc(10*time.Millisecond, cancel)
-			if _, err := DialContext(ctx, "tcp", full); !errors.Is(err, context.Canceled) {
-				t.Errorf("DialContext: %v, want %v", err, context.Canceled)
-			}
+			testenv.ErrorIs(t, testenv.Err(DialContext(ctx, "tcp", full)), context.Canceled, "DialContext")
 		})
 	})
 }
@@ -166,8 +147,7 @@ func TestGoroutinesUsePipesOnHeldLoops(t *testing.T) {
 				readSize(t, r, size)
 			})
 			awaitWaiter(&r.d.read)
-			_, err := w.Write(make([]byte, size))
-			must(t, err)
+			need(w.Write(make([]byte, size)))(t)
 			must(t, read())
 		})
 	})
@@ -184,18 +164,14 @@ func TestTasksAndGoroutinesTakeTurns(t *testing.T) {
 		echo := rt.Go(func() {
 			for range rounds {
 				var b [1]byte
-				_, err := s.Read(b[:])
-				must(t, err)
-				_, err = s.Write(b[:])
-				must(t, err)
+				need(s.Read(b[:]))(t)
+				need(s.Write(b[:]))(t)
 			}
 		})
 		talk := func() {
 			var b [1]byte
-			_, err := c.Write(b[:])
-			must(t, err)
-			_, err = c.Read(b[:])
-			must(t, err)
+			need(c.Write(b[:]))(t)
+			need(c.Read(b[:]))(t)
 		}
 		var looseSeen, boundSeen bool
 		for i := range rounds {
@@ -227,13 +203,13 @@ func TestGoroutineReadsWhileATaskWrites(t *testing.T) {
 			var reader func() error
 			var writer *engine.Task
 			read := func() {
-				reader = spawn(func() { _, err := c.Read(make([]byte, 1)); must(t, err) })
+				reader = spawn(func() { need(c.Read(make([]byte, 1)))(t) })
 				awaitWaiter(&c.d.read)
 			}
 			if readerFirst {
 				read()
 			}
-			writer = engine.GoOn(c.d.loop, func() { _, err := c.Write(make([]byte, size)); must(t, err) })
+			writer = engine.GoOn(c.d.loop, func() { need(c.Write(make([]byte, size)))(t) })
 			awaitWaiter(&c.d.write)
 			if !readerFirst {
 				read()
@@ -254,8 +230,7 @@ func TestGoroutineReadsWhileATaskWrites(t *testing.T) {
 
 // readSize reads that many bytes.
 func readSize(t *testing.T, r io.Reader, size int64) {
-	_, err := io.CopyN(io.Discard, r, size)
-	must(t, err)
+	need(io.CopyN(io.Discard, r, size))(t)
 }
 
 // The set goes with the last poller, and comes again.

@@ -116,9 +116,7 @@ func (s setting) start(t testing.TB, change ...func(*engine.Config)) *engine.Run
 	skipRefused(t, err)
 	testenv.Must(t, err)
 	t.Cleanup(func() {
-		if err := rt.Close(); err != nil {
-			t.Errorf("closing the runtime: %v", err)
-		}
+		testenv.Check(t, rt.Close(), "closing the runtime")
 	})
 	return rt
 }
@@ -156,9 +154,7 @@ func withEpoll(t testing.TB) *engine.Runtime { return onOne(t, 2).start(t) }
 // inTask runs f as a task and waits for it.
 func inTask(t testing.TB, rt *engine.Runtime, f func()) {
 	t.Helper()
-	if err := rt.Go(f).Join(); err != nil {
-		t.Fatalf("task: %v", err)
-	}
+	testenv.Must(t, rt.Go(f).Join(), "task")
 }
 
 // must fails the test from any goroutine or task.
@@ -170,16 +166,24 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// need is what a call returns that must not fail: c := need(Dial(network, address))(t).
+func need[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		if err != nil {
+			t.Helper()
+			must(t, err)
+		}
+		return v
+	}
+}
+
 // connPair makes a connected pair: the client's end and the accepted one.
 func connPair(t testing.TB, network string) (client, server *Conn) {
 	t.Helper()
-	ln, err := Listen(network, testAddress(t, network))
-	must(t, err)
+	ln := need(Listen(network, testAddress(t, network)))(t)
 	defer ln.Close()
-	c, err := Dial(network, ln.Addr().String())
-	must(t, err)
-	s, err := ln.AcceptConn()
-	must(t, err)
+	c := need(Dial(network, ln.Addr().String()))(t)
+	s := need(ln.AcceptConn())(t)
 	return c.(*Conn), s
 }
 

@@ -26,15 +26,12 @@ func TestServeNativeWaits(t *testing.T) {
 		const clients = 10
 		var meet sync.WaitGroup // all handlers wait for each other
 		meet.Add(clients)
-		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		testenv.Must(t, err)
+		ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 		served := rt.Go(func() {
 			netpoll.Serve(ln, func(c *netpoll.Conn) {
 				defer c.Close()
 				var b [1]byte
-				if _, err := c.Read(b[:]); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, testenv.Err(c.Read(b[:])))
 				meet.Done()
 				meet.Wait()
 				c.Write(b[:])
@@ -65,8 +62,7 @@ func TestServeNativeWaits(t *testing.T) {
 // use our connections.
 func TestHTTPClientInTasks(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
-		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		testenv.Must(t, err)
+		ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b, _ := io.ReadAll(r.Body)
 			w.Write(b)
@@ -120,9 +116,7 @@ func TestWritesOfADetachedTask(t *testing.T) {
 				end := make(chan bool)
 				engine.GoOn(l, func() { close(end) })
 				<-end
-				if err := write(c, make([]byte, 10)); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
+				testenv.Check(t, write(c, make([]byte, 10)), name)
 				if l.Runs() {
 					t.Errorf("%s: a write that need not wait has brought the task back", name)
 				}
@@ -166,15 +160,11 @@ func TestBackgroundReader(t *testing.T) {
 			for range 3 {
 				done := make(chan error, 1)
 				go func() { _, err := io.CopyN(io.Discard, c, size); done <- err }()
-				if _, err := c.Write(make([]byte, size)); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, testenv.Err(c.Write(make([]byte, size))))
 				testenv.Check(t, <-done)
 				var b [1]byte // and now the task itself reads
 				c.Write(b[:])
-				if _, err := c.Read(b[:]); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, testenv.Err(c.Read(b[:])))
 			}
 		})
 	})
@@ -184,8 +174,7 @@ func TestBackgroundReader(t *testing.T) {
 // natively, and write under a sync.Mutex.
 func TestSharedConnectionWithAReader(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
-		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-		testenv.Must(t, err)
+		ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 		server := rpc.NewServer()
 		testenv.Must(t, server.RegisterName("Twice", new(Twice)))
 		rt.Go(func() {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
@@ -45,18 +46,12 @@ func TestOnReadable(t *testing.T) {
 			// Bytes that come later, bytes that are there, then nothing for a while.
 			for range 3 {
 				wait := hookedConn(t, s, read("one", nil))
-				if err := s.OnReadable(func() {}); !errors.Is(err, ErrBusy) {
-					t.Errorf("second OnReadable: %v, want ErrBusy", err)
-				}
-				if _, err := s.Read(buf); !errors.Is(err, ErrBusy) {
-					t.Errorf("Read while registered: %v, want ErrBusy", err)
-				}
-				_, err := c.Write([]byte("one"))
-				must(t, err)
+				testenv.ErrorIs(t, s.OnReadable(func() {}), ErrBusy, "second OnReadable")
+				testenv.ErrorIs(t, testenv.Err(s.Read(buf)), ErrBusy, "Read while registered")
+				need(c.Write([]byte("one")))(t)
 				wait()
 			}
-			_, err := c.Write([]byte("two"))
-			must(t, err)
+			need(c.Write([]byte("two")))(t)
 			hookedConn(t, s, read("two", nil))()
 			// The deadline.
 			wait := hookedConn(t, s, read("", os.ErrDeadlineExceeded))
@@ -71,15 +66,11 @@ func TestOnReadable(t *testing.T) {
 			hookedConn(t, s, read("", io.EOF))()
 			// Close.
 			wait = hookedConn(t, c, func() {
-				if _, err := c.Read(buf); !errors.Is(err, net.ErrClosed) {
-					t.Errorf("Read after Close: %v, want net.ErrClosed", err)
-				}
+				testenv.ErrorIs(t, testenv.Err(c.Read(buf)), net.ErrClosed, "Read after Close")
 			})
 			must(t, c.Close())
 			wait()
-			if err := c.OnReadable(func() { t.Error("ran after Close") }); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("OnReadable after Close: %v, want net.ErrClosed", err)
-			}
+			testenv.ErrorIs(t, c.OnReadable(func() { t.Error("ran after Close") }), net.ErrClosed, "OnReadable after Close")
 			must(t, s.Close())
 		}
 	})
@@ -90,9 +81,7 @@ func TestOnReadableWhileReading(t *testing.T) {
 		c, s := connPair(t, "tcp")
 		reader := spawn(func() { s.Read(make([]byte, 1)) })
 		awaitWaiter(&s.d.read)
-		if err := s.OnReadable(func() {}); !errors.Is(err, ErrBusy) {
-			t.Errorf("OnReadable during Read: %v, want ErrBusy", err)
-		}
+		testenv.ErrorIs(t, s.OnReadable(func() {}), ErrBusy, "OnReadable during Read")
 		must(t, c.Close())
 		must(t, reader())
 		must(t, s.Close())
@@ -115,22 +104,16 @@ func TestOnReadableAtShutdown(t *testing.T) {
 			c, peer = connPair(t, "tcp")
 			return c.OnReadable(func() {})
 		}))
-		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Read after the runtime was closed: %v, want net.ErrClosed", err)
-		}
-		if err := peer.Close(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Close after the runtime was closed: %v, want net.ErrClosed", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(c.Read(make([]byte, 1))), net.ErrClosed, "Read after the runtime was closed")
+		testenv.ErrorIs(t, peer.Close(), net.ErrClosed, "Close after the runtime was closed")
 	}
 }
 
 // StartAt starts a task on the connection's loop for a caller that is there, and for no other.
 func TestStartAt(t *testing.T) {
-	rt, err := engine.New(engine.Config{Loops: 2, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }})
-	must(t, err)
+	rt := need(engine.New(engine.Config{Loops: 2, NewPoller: func(int) (engine.Poller, error) { return newEpoll() }}))(t)
 	defer rt.Close()
-	e, err := ressched.NewEntrance("StartAt")
-	must(t, err)
+	e := need(ressched.NewEntrance("StartAt"))(t)
 	engine.GoOn(rt.Loop(0), func() {
 		c, s := connPair(t, "tcp")
 		defer c.Close()
@@ -165,8 +148,7 @@ func TestStartAt(t *testing.T) {
 
 // What is started because the peer has gone says so, whether that was known before OnReadableAt or not.
 func TestEnded(t *testing.T) {
-	e, err := ressched.NewEntrance(t.Name())
-	must(t, err)
+	e := need(ressched.NewEntrance(t.Name()))(t)
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		inTask(t, rt, func() {
 			for _, x := range []struct {

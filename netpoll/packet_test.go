@@ -19,18 +19,13 @@ import (
 func TestPackets(t *testing.T) {
 	both(t, func(t *testing.T) {
 		for _, network := range networks("udp", "udp4", "udp6", "unixgram") {
-			a, err := ListenPacket(network, testAddress(t, network))
-			must(t, err)
-			b, err := ListenPacket(network, testAddress(t, network))
-			must(t, err)
+			a := need(ListenPacket(network, testAddress(t, network)))(t)
+			b := need(ListenPacket(network, testAddress(t, network)))(t)
 			for _, size := range []int{0, 1, 1000, 30_000} {
 				want := pattern(size)
 				sender := spawn(func() {
-					n, err := a.WriteTo(want, b.LocalAddr())
-					must(t, err)
-					if n != size {
-						t.Errorf("%s: %d of %d bytes sent", network, n, size)
-					}
+					n := need(a.WriteTo(want, b.LocalAddr()))(t)
+					testenv.Equal(t, n, size, "%s: N of %d bytes sent", network, size)
 				})
 				buf := make([]byte, 40_000)
 				n, from, err := b.ReadFrom(buf)
@@ -61,15 +56,12 @@ func TestPackets(t *testing.T) {
 // The sender of unix datagrams waits for a receiver whose queue is full.
 func TestUnixgramFullQueue(t *testing.T) {
 	both(t, func(t *testing.T) {
-		a, err := ListenPacket("unixgram", testAddress(t, "unixgram"))
-		must(t, err)
-		b, err := ListenPacket("unixgram", testAddress(t, "unixgram"))
-		must(t, err)
+		a := need(ListenPacket("unixgram", testAddress(t, "unixgram")))(t)
+		b := need(ListenPacket("unixgram", testAddress(t, "unixgram")))(t)
 		const n = 1000 // more than net.unix.max_dgram_qlen
 		sender := spawn(func() {
 			for i := range n {
-				_, err := a.WriteTo([]byte{byte(i)}, b.LocalAddr())
-				must(t, err)
+				need(a.WriteTo([]byte{byte(i)}, b.LocalAddr()))(t)
 			}
 		})
 		for i := range n {
@@ -88,8 +80,7 @@ func TestUnixgramFullQueue(t *testing.T) {
 
 func TestMappedPacketsAndErrors(t *testing.T) {
 	withEpoll(t)
-	a, err := ListenPacket("udp", "127.0.0.1:0")
-	must(t, err)
+	a := need(ListenPacket("udp", "127.0.0.1:0"))(t)
 	b, err := ListenPacket("udp", ":0") // both versions: IPv4 addresses are mapped
 	must(t, err)
 	defer b.Close()
@@ -104,33 +95,22 @@ func TestMappedPacketsAndErrors(t *testing.T) {
 	must(t, err)
 	_, _, err = a.ReadFrom(buf)
 	must(t, err)
-	if _, err := a.WriteTo(nil, &net.TCPAddr{}); !errors.Is(err, unix.EINVAL) {
-		t.Errorf("WriteTo of a TCP address: %v, want EINVAL", err)
-	}
-	if _, err := a.WriteTo(nil, &net.UnixAddr{Name: "/x"}); !errors.Is(err, unix.EINVAL) {
-		t.Errorf("WriteTo of a unix address: %v, want EINVAL", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(a.WriteTo(nil, &net.TCPAddr{})), unix.EINVAL, "WriteTo of a TCP address")
+	testenv.ErrorIs(t, testenv.Err(a.WriteTo(nil, &net.UnixAddr{Name: "/x"})), unix.EINVAL, "WriteTo of a unix address")
 	if _, err := a.WriteTo(nil, &net.UDPAddr{IP: net.IPv6loopback, Port: 1}); err == nil {
 		t.Error("an IPv4 socket sent to an IPv6 address")
 	}
-	if _, err := a.WriteTo(make([]byte, 1<<17), a.LocalAddr()); !errors.Is(err, unix.EMSGSIZE) {
-		t.Errorf("a datagram of 128 KiB: %v, want EMSGSIZE", err)
-	}
-	if _, err := ListenPacket("tcp", "127.0.0.1:0"); !errors.Is(err, net.UnknownNetworkError("tcp")) {
-		t.Errorf("ListenPacket of tcp: %v", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(a.WriteTo(make([]byte, 1<<17), a.LocalAddr())), unix.EMSGSIZE, "a datagram of 128 KiB")
+	testenv.ErrorIs(t, testenv.Err(ListenPacket("tcp", "127.0.0.1:0")), net.UnknownNetworkError("tcp"), "ListenPacket of tcp")
 	must(t, a.Close())
 }
 
 func TestUnixgramFile(t *testing.T) {
 	withEpoll(t)
 	path := filepath.Join(t.TempDir(), "socket")
-	c, err := ListenPacket("unixgram", path)
-	must(t, err)
+	c := need(ListenPacket("unixgram", path))(t)
 	must(t, c.Close())
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file of a closed socket is still there: %v", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(os.Stat(path)), os.ErrNotExist, "the file of a closed socket is still there")
 }
 
 // A datagram takes no memory but the caller's, with the address in a netip.AddrPort.
@@ -139,11 +119,9 @@ func TestDatagramsAllocateNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	both(t, func(t *testing.T) {
-		a, err := ListenPacket("udp4", "127.0.0.1:0")
-		must(t, err)
+		a := need(ListenPacket("udp4", "127.0.0.1:0"))(t)
 		defer a.Close()
-		b, err := ListenPacket("udp4", "127.0.0.1:0")
-		must(t, err)
+		b := need(ListenPacket("udp4", "127.0.0.1:0"))(t)
 		defer b.Close()
 		to, buf := b.LocalAddr().(*net.UDPAddr).AddrPort(), make([]byte, 8)
 		if n := testing.AllocsPerRun(100, func() {
@@ -169,7 +147,5 @@ func TestFailedDialLeavesNoFile(t *testing.T) {
 			t.Errorf("%v, %v; want ENOENT", c, err)
 		}
 	}
-	if _, err := os.Lstat(from); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file %s: %v; want none", from, err)
-	}
+	testenv.ErrorIs(t, testenv.Err(os.Lstat(from)), os.ErrNotExist, "the file %s", from)
 }

@@ -44,8 +44,7 @@ func bareDesc(t testing.TB, p engine.Poller, fd int) *desc {
 }
 
 func bareSocketpair(t testing.TB) (a, b int) {
-	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	p := need(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0))(t)
 	return p[0], p[1]
 }
 
@@ -74,9 +73,7 @@ func TestPollTimeout(t *testing.T) {
 			e.noPwait2 = true // as on a kernel before 5.11
 			check(300 * time.Microsecond)
 			for d, want := range map[time.Duration]int{1: 1, 1e6: 1, 1e6 + 1: 2, math.MaxInt64: math.MaxInt32} {
-				if ms := milliseconds(d); ms != want {
-					t.Errorf("%v becomes %d ms, want %d", d, ms, want)
-				}
+				testenv.Equal(t, milliseconds(d), want, "%v becomes N ms", d)
 			}
 		}
 	})
@@ -110,9 +107,7 @@ func TestWakeAfterClose(t *testing.T) {
 		must(t, p.Close())
 		must(t, p.Wake())
 		d := &desc{fd: -1, poller: p.(registrar)}
-		if err := d.poller.register(d); !errors.Is(err, errPollerClosed) {
-			t.Errorf("register after Close: %v, want errPollerClosed", err)
-		}
+		testenv.ErrorIs(t, d.poller.register(d), errPollerClosed, "register after Close")
 	}
 }
 
@@ -147,13 +142,11 @@ func TestInterruptedPoll(t *testing.T) {
 // behind our back, and its event comes when its slot, and even its number, belong to
 // somebody else.
 func TestStaleEvent(t *testing.T) {
-	p, err := newEpoll()
-	must(t, err)
+	p := need(newEpoll())(t)
 	defer p.Close()
 	a, b := bareSocketpair(t)
 	old := bareDesc(t, p, a)
-	duplicate, err := unix.Dup(a)
-	must(t, err)
+	duplicate := need(unix.Dup(a))(t)
 	must(t, p.Poll(0)) // the event that comes with registering
 	must(t, old.shut())
 	old.unuse()
@@ -167,26 +160,18 @@ func TestStaleEvent(t *testing.T) {
 	}
 	must(t, p.Poll(0))
 	d.read.p.Store(drained)
-	_, err = unix.Write(b, []byte("for the dead"))
-	must(t, err)
+	need(unix.Write(b, []byte("for the dead")))(t)
 	var raw [4]unix.EpollEvent
-	n, err := unix.EpollWait(p.(*epoll).fd, raw[:], 0)
-	must(t, err)
+	n := need(unix.EpollWait(p.(*epoll).fd, raw[:], 0))(t)
 	if n != 1 || uint64(uint32(raw[0].Pad)) != old.token>>32 {
 		t.Fatalf("%d events, the first with generation %d; want one with generation %d", n, raw[0].Pad, old.token>>32)
 	}
-	_, err = unix.Write(b, []byte("again"))
-	must(t, err)
+	need(unix.Write(b, []byte("again")))(t)
 	must(t, p.Poll(0))
-	if d.read.p.Load() != drained {
-		t.Error("an event for a closed descriptor reached the one that has its slot now")
-	}
-	_, err = unix.Write(b2, []byte("for the living"))
-	must(t, err)
+	testenv.Equal(t, d.read.p.Load(), drained, "an event for a closed descriptor reached the one that has its slot now")
+	need(unix.Write(b2, []byte("for the living")))(t)
 	must(t, p.Poll(0))
-	if d.read.p.Load() != ready {
-		t.Error("an event for the descriptor did not reach it")
-	}
+	testenv.Equal(t, d.read.p.Load(), ready, "an event for the descriptor did not reach it")
 	for _, fd := range []int{b, b2, duplicate} {
 		unix.Close(fd)
 	}
@@ -203,8 +188,7 @@ func TestManyEvents(t *testing.T) {
 			a, b := bareSocketpair(t)
 			descs = append(descs, bareDesc(t, p, a))
 			peers = append(peers, b)
-			_, err := unix.Write(b, []byte("x"))
-			must(t, err)
+			need(unix.Write(b, []byte("x")))(t)
 		}
 		if !p.Active() {
 			t.Error("not Active with descriptors registered")
@@ -263,14 +247,10 @@ func TestPollerCloseClosesDescriptors(t *testing.T) {
 		a, b := bareSocketpair(t)
 		d := bareDesc(t, p, a)
 		must(t, p.Close())
-		if err := d.use(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("use after the poller was closed: %v, want net.ErrClosed", err)
-		}
+		testenv.ErrorIs(t, d.use(), net.ErrClosed, "use after the poller was closed")
 		unix.Close(b)
 	}
-	if after := len(testenv.OpenFiles()); after > before {
-		t.Errorf("%d descriptors are open, %d were before", after, before)
-	}
+	testenv.AtMost(t, len(testenv.OpenFiles()), before, "descriptors are open, %d were before", before)
 }
 
 // The table uses slots again, grows by chunks, and finds nothing under an old token.
@@ -293,24 +273,16 @@ func TestTable(t *testing.T) {
 			t.Fatalf("%d active in %d slots, want %d in %d", tab.active.Load(), tab.used, n, n)
 		}
 		for _, d := range descs {
-			if tab.find(d.token) != d {
-				t.Fatalf("token %#x does not lead to its descriptor", d.token)
-			}
+			testenv.MustEqual(t, tab.find(d.token), d, "token %#x does not lead to its descriptor", d.token)
 			tab.remove(d, func() {})
 			tab.remove(d, func() { t.Fatal("removed twice") })
-			if tab.find(d.token) != nil {
-				t.Fatalf("token %#x leads somewhere after removal", d.token)
-			}
+			testenv.MustEqual(t, tab.find(d.token), nil, "token %#x leads somewhere after removal", d.token)
 		}
 	}
 	for token := range seen {
-		if tab.find(token) != nil {
-			t.Fatalf("token %#x leads somewhere after removal", token)
-		}
+		testenv.MustEqual(t, tab.find(token), nil, "token %#x leads somewhere after removal", token)
 	}
-	if tab.find(1<<32|99999) != nil {
-		t.Error("a token beyond the table leads somewhere")
-	}
+	testenv.Equal(t, tab.find(1<<32|99999), nil, "a token beyond the table leads somewhere")
 	failure := errors.New("no")
 	if err := tab.add(new(desc), func() error { return failure }); err != failure || tab.active.Load() != 0 {
 		t.Errorf("a failed registration: %v, %d active", err, tab.active.Load())
@@ -320,7 +292,5 @@ func TestTable(t *testing.T) {
 	c, at := tab.entry(tab.free[len(tab.free)-1])
 	c.generation[at] = 1<<32 - 1
 	must(t, tab.add(d, ok))
-	if d.token>>32 != 1 {
-		t.Errorf("generation after the last is %d, want 1", d.token>>32)
-	}
+	testenv.Equal(t, d.token>>32, 1, "generation after the last")
 }

@@ -4,7 +4,6 @@ package netpoll
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -38,8 +37,7 @@ func TestPool(t *testing.T) {
 		for i := range 8 * rt.Loops() {
 			all = append(all, engine.GoOn(rt.Loop(i%rt.Loops()), func() {
 				for range 20 {
-					c, err := p.Get(context.Background())
-					must(t, err)
+					c := need(p.Get(context.Background()))(t)
 					if n := out.Add(1); n > most.Load() {
 						most.Store(n)
 					}
@@ -62,28 +60,22 @@ func TestPool(t *testing.T) {
 			t.Errorf("%d uses of another loop's connection", foreign.Load())
 		}
 		must(t, p.Close())
-		if _, err := p.Get(context.Background()); !errors.Is(err, ErrPoolClosed) {
-			t.Errorf("Get after Close: %v", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(p.Get(context.Background())), ErrPoolClosed, "Get after Close")
 	})
 }
 
 func TestPoolLimits(t *testing.T) {
 	both(t, func(t *testing.T) {
 		p, dials := poolOf(t, 1)
-		c, err := p.Get(context.Background())
-		must(t, err)
+		c := need(p.Get(context.Background()))(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		waiting := spawn(func() {
-			if _, err := p.Get(ctx); !errors.Is(err, context.Canceled) {
-				t.Errorf("Get with all in use: %v", err)
-			}
+			testenv.ErrorIs(t, testenv.Err(p.Get(ctx)), context.Canceled, "Get with all in use")
 		})
 		cancel()
 		must(t, waiting())
 		p.Put(c, true) // broken: the next is a new one
-		again, err := p.Get(context.Background())
-		must(t, err)
+		again := need(p.Get(context.Background()))(t)
 		if again == c || dials.Load() != 2 {
 			t.Errorf("a broken connection is used again; %d dials", dials.Load())
 		}
@@ -99,16 +91,13 @@ func TestPoolLimits(t *testing.T) {
 		p.Put(again, false)
 		refuses(p, "a second Put")
 		p.IdleTimeout = time.Nanosecond
-		c, err = p.Get(context.Background())
-		must(t, err)
+		c = need(p.Get(context.Background()))(t)
 		if c == again || p.open != 1 {
 			t.Errorf("a connection that has rested for too long is used again; %d open", p.open)
 		}
 		must(t, p.Close())
 		p.Put(c, false)
-		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("put back after Close: %v, want net.ErrClosed", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(c.Read(make([]byte, 1))), net.ErrClosed, "put back after Close")
 		fails := &Pool{MaxConns: 1, Dial: func(context.Context) (net.Conn, error) { return nil, io.EOF }}
 		for range 2 {
 			if _, err := fails.Get(context.Background()); err != io.EOF {
@@ -136,8 +125,7 @@ func TestPoolWithoutDescriptors(t *testing.T) {
 		for i := range 8 * rt.Loops() {
 			all = append(all, engine.GoOn(rt.Loop(i%rt.Loops()), func() {
 				for round := range 10 {
-					c, err := p.Get(context.Background())
-					must(t, err)
+					c := need(p.Get(context.Background()))(t)
 					talkOnce(t, c, c)
 					broken := round == i%10
 					if broken {
@@ -156,18 +144,13 @@ func TestPoolWithoutDescriptors(t *testing.T) {
 		}
 		left.Store(0)
 		for p.open > 0 { // nothing rests
-			c, err := p.Get(context.Background())
-			must(t, err)
+			c := need(p.Get(context.Background()))(t)
 			p.Put(c, true)
 		}
 		p.Patience = time.Millisecond
-		if _, err := p.Get(context.Background()); err != context.DeadlineExceeded {
-			t.Errorf("when it has waited long enough: %v", err)
-		}
+		testenv.Equal(t, testenv.Err(p.Get(context.Background())), context.DeadlineExceeded, "when it has waited long enough")
 		p.Patience = 0
-		if _, err := p.Get(context.Background()); !errors.Is(err, syscall.EMFILE) {
-			t.Errorf("without patience: %v", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(p.Get(context.Background())), syscall.EMFILE, "without patience")
 		must(t, p.Close())
 	})
 }
@@ -225,9 +208,8 @@ func TestPoolAtRest(t *testing.T) {
 		for p.sweep(); open(p) > 0; p.sweep() {
 			must(t, engine.Sleep(time.Millisecond))
 		}
-		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Read: %v, want net.ErrClosed", err)
-		}
+		_, err = c.Read(make([]byte, 1))
+		testenv.ErrorIs(t, err, net.ErrClosed)
 		must(t, p.Close())
 	})
 }

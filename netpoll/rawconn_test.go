@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestSyscallConn(t *testing.T) {
 	both(t, func(t *testing.T) {
 		c, s := connPair(t, "unix")
-		raw, err := s.SyscallConn()
-		must(t, err)
+		raw := need(s.SyscallConn())(t)
 		buf := make([]byte, 10)
 		var calls atomic.Int32
 		var got int
@@ -34,8 +34,7 @@ func TestSyscallConn(t *testing.T) {
 			}))
 		})
 		awaitWaiter(&s.d.read)
-		_, err = c.Write([]byte("raw"))
-		must(t, err)
+		need(c.Write([]byte("raw")))(t)
 		must(t, reader())
 		if string(buf[:got]) != "raw" || calls.Load() < 2 {
 			t.Errorf("raw read %q in %d calls, want \"raw\" in at least 2", buf[:got], calls.Load())
@@ -43,9 +42,7 @@ func TestSyscallConn(t *testing.T) {
 		must(t, raw.Write(func(uintptr) bool { return true }))
 		must(t, c.Close())
 		must(t, s.Close())
-		if err := raw.Control(func(uintptr) {}); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Control after Close: %v, want net.ErrClosed", err)
-		}
+		testenv.ErrorIs(t, raw.Control(func(uintptr) {}), net.ErrClosed, "Control after Close")
 	})
 }
 
@@ -53,20 +50,16 @@ func TestSyscallConn(t *testing.T) {
 func TestRawConnOfClosed(t *testing.T) {
 	both(t, func(t *testing.T) {
 		c, s := connPair(t, "tcp")
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		packets, err := ListenPacket("udp", "127.0.0.1:0")
-		must(t, err)
-		connected, err := Dial("udp", packets.LocalAddr().String())
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
+		packets := need(ListenPacket("udp", "127.0.0.1:0"))(t)
+		connected := need(Dial("udp", packets.LocalAddr().String()))(t)
 		r, w, err := Pipe()
 		must(t, err)
 		for _, x := range []interface {
 			syscall.Conn
 			io.Closer
 		}{c, s, ln, packets, connected.(*PacketConn), r, w} {
-			raw, err := x.SyscallConn()
-			must(t, err)
+			raw := need(x.SyscallConn())(t)
 			if _, ok := x.(*Listener); ok {
 				never := func(uintptr) bool { t.Error("the function was called"); return true }
 				if e1, e2 := raw.Read(never), raw.Write(never); e1 != unix.EINVAL || e2 != unix.EINVAL {
@@ -83,13 +76,9 @@ func TestRawConnOfClosed(t *testing.T) {
 				if _, ok := x.(*Listener); ok && name != "Control" {
 					continue
 				}
-				if !errors.Is(err, net.ErrClosed) {
-					t.Errorf("%T: %s after Close: %v, want net.ErrClosed", x, name, err)
-				}
+				testenv.ErrorIs(t, err, net.ErrClosed, "%T: %s after Close", x, name)
 			}
-			if _, err := x.SyscallConn(); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("%T: SyscallConn after Close: %v, want net.ErrClosed", x, err)
-			}
+			testenv.ErrorIs(t, testenv.Err(x.SyscallConn()), net.ErrClosed, "%T: SyscallConn after Close", x)
 		}
 	})
 }
@@ -100,8 +89,7 @@ func TestRawConnClosedBetweenCalls(t *testing.T) {
 	everywhere(t, func(t *testing.T, _ *engine.Runtime) {
 		c, s := connPair(t, "unix")
 		defer s.Close()
-		raw, err := c.SyscallConn()
-		must(t, err)
+		raw := need(c.SyscallConn())(t)
 		var closed func() error
 		for _, x := range []struct {
 			end  func()

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestReadNowTakesWhatIsThereAfterTheDeadline(t *testing.T) {
@@ -46,9 +47,7 @@ func readNow(t *testing.T) {
 		t.Errorf("at the end: %d, %v", n, err)
 	}
 	here.Close()
-	if _, err := here.ReadNow(b[:]); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(here.ReadNow(b[:])), net.ErrClosed, "after Close")
 }
 
 // readNowSoon calls ReadNow until there is something.

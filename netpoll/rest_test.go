@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func openedResting(t *testing.T) restingEpoll {
 	t.Helper()
-	p, err := newResting()
-	must(t, err)
+	p := need(newResting())(t)
 	t.Cleanup(func() { must(t, p.Close()) })
 	return p.(restingEpoll)
 }
@@ -28,9 +28,7 @@ func TestRestIsTheGoRuntimes(t *testing.T) {
 	for range 3 {
 		start := time.Now()
 		must(t, p.Poll(rest))
-		if took := time.Since(start); took < rest-restSlack {
-			t.Errorf("a rest of %v was over after %v", rest, took)
-		}
+		testenv.AtLeast(t, time.Since(start), rest-restSlack, "a rest of %v was over after", rest)
 		must(t, p.Wake())
 		must(t, p.Poll(-1))
 		if p.rest.conn == nil || p.rest.armed {
@@ -38,9 +36,7 @@ func TestRestIsTheGoRuntimes(t *testing.T) {
 		}
 		var events [1]unix.EpollEvent
 		must(t, p.Wake())
-		if n, err := unix.EpollWait(p.rest.set, events[:], 0); n != 0 || err != nil {
-			t.Errorf("outside of a rest the set has %d events (%v), want none", n, err)
-		}
+		testenv.Got(unix.EpollWait(p.rest.set, events[:], 0))(t, 0, "outside of a rest the set has N events ()")
 		must(t, p.Poll(-1))
 	}
 }
@@ -69,9 +65,7 @@ func TestRestEndsAsAnEventComes(t *testing.T) {
 		must(t, p.Wake())
 		start := time.Now()
 		must(t, p.Poll(10*time.Second))
-		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("the next event was told after %v", took)
-		}
+		testenv.AtMost(t, time.Since(start), 5*time.Second, "the next event was told after")
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // scriptedPages is a file of which as much is in memory as a test says. Only one task at
@@ -57,8 +58,7 @@ func patternFile(t *testing.T, size int) (*os.File, []byte) {
 	want := pattern(size)
 	path := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(path, want, 0o600))
-	f, err := os.Open(path)
-	must(t, err)
+	f := need(os.Open(path))(t)
 	t.Cleanup(func() { f.Close() })
 	return f, want
 }
@@ -72,8 +72,7 @@ func sendAndRead(t *testing.T, network string, send func(c *Conn) (int64, error)
 		sent, err = send(c)
 		c.Close()
 	})
-	got, readErr := io.ReadAll(s)
-	must(t, readErr)
+	got = need(io.ReadAll(s))(t)
 	must(t, join())
 	return got, sent, err
 }
@@ -178,9 +177,7 @@ func TestSendFileErrors(t *testing.T) {
 			t.Errorf("closed meanwhile: %d sent, %v", sent, err)
 		}
 		must(t, join())
-		if _, err := c.SendFile([]byte("head"), int(f.Fd()), 0, 1, nil); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("closed: %v", err)
-		}
+		testenv.ErrorIs(t, testenv.Err(c.SendFile([]byte("head"), int(f.Fd()), 0, 1, nil)), net.ErrClosed, "closed")
 	})
 }
 
@@ -198,8 +195,7 @@ func TestSendFileReadFails(t *testing.T) {
 			t.Errorf("%d sent, %q arrived, %v", sent, got, err)
 		}
 		// sendfile(2) refuses a directory, and so does read(2).
-		d, err := os.Open(t.TempDir())
-		must(t, err)
+		d := need(os.Open(t.TempDir()))(t)
 		defer d.Close()
 		if _, _, err := sendAndRead(t, "tcp", func(c *Conn) (int64, error) {
 			return c.SendFile(nil, int(d.Fd()), 0, 1000, nil)
@@ -281,8 +277,7 @@ func runSendfileChild() int {
 // hundred bytes are as dear as large ones.
 func TestTinySegmentsDoNotFillTheSendBuffer(t *testing.T) {
 	both(t, func(t *testing.T) {
-		ln, err := Listen("tcp4", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp4", "127.0.0.1:0"))(t)
 		defer ln.Close()
 		f, data := patternFile(t, 4<<20)
 		for _, send := range []struct {
@@ -298,12 +293,10 @@ func TestTinySegmentsDoNotFillTheSendBuffer(t *testing.T) {
 				return c.WriteBuffers(&net.Buffers{data[:2<<20], data[2<<20:]})
 			}},
 		} {
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-			must(t, err)
+			fd := need(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 			must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1))
 			must(t, unix.Connect(fd, &unix.SockaddrInet4{Port: ln.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}))
-			c, err := ln.AcceptConn()
-			must(t, err)
+			c := need(ln.AcceptConn())(t)
 			must(t, c.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
 			n, err := send.do(c)
 			if !errors.Is(err, os.ErrDeadlineExceeded) || n > 256<<10 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // When the context of Serve's task ends, what is under way is finished, a handler that waits for
@@ -22,8 +23,7 @@ func TestServeDrains(t *testing.T) {
 }
 
 func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
-	ln, err := ListenConfig{DrainLimit: time.Hour}.Listen(context.Background(), network, testAddress(t, network))
-	must(t, err)
+	ln := need(ListenConfig{DrainLimit: time.Hour}.Listen(context.Background(), network, testAddress(t, network)))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	working, release := make(chan bool, 10), engine.NewChan[bool](0)
 	waits := make(chan error, 10)
@@ -51,22 +51,15 @@ func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
 			t.Error("Serve returned before a request was answered")
 		}
 	})
-	busy, err := Dial(network, ln.Addr().String())
-	must(t, err)
+	busy := need(Dial(network, ln.Addr().String()))(t)
 	defer busy.Close()
-	idle, err := Dial(network, ln.Addr().String())
-	must(t, err)
+	idle := need(Dial(network, ln.Addr().String()))(t)
 	defer idle.Close()
-	_, err = busy.Write([]byte("request"))
-	must(t, err)
+	need(busy.Write([]byte("request")))(t)
 	<-working
 	cancel()
-	if err := <-waits; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a handler that waits for a request: %v, want os.ErrDeadlineExceeded", err)
-	}
-	if _, err := idle.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("the client of that: %v, want EOF", err)
-	}
+	testenv.ErrorIs(t, <-waits, os.ErrDeadlineExceeded, "a handler that waits for a request")
+	testenv.Equal(t, testenv.Err(idle.Read(make([]byte, 1))), io.EOF, "the client of that")
 	finished = true
 	release.Close()
 	if got, err := io.ReadAll(busy); string(got) != "request" || err != nil {
@@ -80,8 +73,7 @@ func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
 func TestServeDrainsForSoLong(t *testing.T) {
 	for _, limit := range []time.Duration{time.Millisecond, -1} {
 		everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-			ln, err := ListenConfig{DrainLimit: limit}.Listen(context.Background(), "tcp", "127.0.0.1:0")
-			must(t, err)
+			ln := need(ListenConfig{DrainLimit: limit}.Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
 			defer ln.Close()
 			ctx, cancel := context.WithCancel(context.Background())
 			stuck, release := make(chan bool), engine.NewChan[bool](0)
@@ -95,8 +87,7 @@ func TestServeDrainsForSoLong(t *testing.T) {
 					c.Close()
 				})
 			})
-			c, err := Dial("tcp", ln.Addr().String())
-			must(t, err)
+			c := need(Dial("tcp", ln.Addr().String()))(t)
 			defer c.Close()
 			<-stuck
 			cancel()

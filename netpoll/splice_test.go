@@ -36,8 +36,7 @@ func TestRelay(t *testing.T) {
 			if networks[0] == "tcp" {
 				begin = 1
 			}
-			_, err := from.Write(want[:begin])
-			must(t, err)
+			need(from.Write(want[:begin]))(t)
 			relay := spawn(func() {
 				n, spliced, err := out.relay(in, make([]byte, copySize))
 				must(t, err)
@@ -52,14 +51,12 @@ func TestRelay(t *testing.T) {
 			writer := spawn(func() {
 				rnd := rand.New(rand.NewPCG(1, 2))
 				for rest := want[begin:]; len(rest) > 0; {
-					n, err := from.Write(rest[:min(1+rnd.IntN(300_000), len(rest))])
-					must(t, err)
+					n := need(from.Write(rest[:min(1+rnd.IntN(300_000), len(rest))]))(t)
 					rest = rest[n:]
 				}
 				must(t, from.CloseWrite())
 			})
-			got, err := io.ReadAll(to)
-			must(t, err)
+			got := need(io.ReadAll(to))(t)
 			must(t, relay())
 			must(t, writer())
 			if !bytes.Equal(got, want) {
@@ -90,8 +87,7 @@ func TestRelayToOneThatGoes(t *testing.T) {
 			}
 			must(t, in.Close())
 		})
-		_, err := io.ReadFull(to, make([]byte, 1<<20))
-		must(t, err)
+		need(io.ReadFull(to, make([]byte, 1<<20)))(t)
 		must(t, to.SetLinger(0))
 		must(t, to.Close())
 		must(t, relay())

@@ -55,8 +55,7 @@ func (s *supply) take(i int) syscall.Errno {
 
 // newSupply makes one whose fd is an idle eventfd, so that closing it is real.
 func newSupply(t testing.TB, l *engine.Loop) *supply {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	must(t, err)
+	fd := need(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
 	s := &supply{}
 	s.d.fd, s.d.kind, s.d.loop, s.d.poller = int32(fd), kindFile, l, nullRegistrar{}
 	return s
@@ -123,9 +122,7 @@ func stateRound(t *testing.T, rt *engine.Runtime, rng *rand.Rand) {
 		breathe(time.Millisecond)
 	}
 	for i := range 2 {
-		if got := s.taken[i].Load(); got != s.given[i] {
-			t.Fatalf("direction %d: %d units taken, want %d", i, got, s.given[i])
-		}
+		testenv.MustEqual(t, s.taken[i].Load(), s.given[i], "direction %d: N units taken", i)
 	}
 	if life := s.d.life.Load(); life != lifeClosed {
 		t.Fatalf("life is %#x after the last user, want %#x", life, lifeClosed)
@@ -217,13 +214,9 @@ func TestDescriptorsAreCounted(t *testing.T) {
 		before := engine.Descriptors.InUse()
 		r, w, err := Pipe()
 		must(t, err)
-		if n := engine.Descriptors.InUse() - before; n != 2 {
-			t.Errorf("a pipe counts for %d descriptors, want 2", n)
-		}
+		testenv.Equal(t, engine.Descriptors.InUse()-before, 2, "a pipe counts for N descriptors")
 		must(t, r.Close())
 		must(t, w.Close())
-		if n := engine.Descriptors.InUse() - before; n != 0 {
-			t.Errorf("%d descriptors are counted after all are closed", n)
-		}
+		testenv.Equal(t, engine.Descriptors.InUse()-before, 0, "descriptors are counted after all are closed")
 	})
 }

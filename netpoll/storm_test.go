@@ -23,8 +23,7 @@ import (
 func TestStorm(t *testing.T) {
 	rng := testenv.Rand(t, *seedFlag)
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 		var all sync.WaitGroup
 		start := func(rng *rand.Rand, f func()) {
 			all.Add(1)
@@ -40,11 +39,9 @@ func TestStorm(t *testing.T) {
 			conns = 10
 		}
 		for range conns {
-			d, err := Dial("tcp", ln.Addr().String())
-			must(t, err)
+			d := need(Dial("tcp", ln.Addr().String()))(t)
 			c := d.(*Conn)
-			s, err := ln.AcceptConn()
-			must(t, err)
+			s := need(ln.AcceptConn())(t)
 			sudden := rng.IntN(3) == 0
 			size := rng.IntN(300_000)
 			seed := rng.Uint64()

@@ -4,7 +4,6 @@ package netpoll
 
 import (
 	"context"
-	"errors"
 	"net"
 	"runtime"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestServeFollowsTheProcessors: loops that begin to work accept, and what loops that have ceased to accept goes
@@ -32,8 +32,7 @@ func serveFollows(t *testing.T, s setting, network string, inline bool) {
 	rt := s.start(t, func(c *engine.Config) {
 		c.Loops, c.Spare, c.Procs = 0, 2, func() int { return int(procs.Load()) }
 	})
-	ln, err := ListenConfig{DrainLimit: -1}.Listen(context.Background(), network, testAddress(t, network))
-	must(t, err)
+	ln := need(ListenConfig{DrainLimit: -1}.Listen(context.Background(), network, testAddress(t, network)))(t)
 	on := make(chan int, 1)
 	take := func(c *Conn) {
 		if here := engine.CurrentLoop(); here != c.d.loop {
@@ -53,8 +52,7 @@ func serveFollows(t *testing.T, s setting, network string, inline bool) {
 		}).Join()
 	}()
 	one := func() int {
-		c, err := net.Dial(network, ln.Addr().String())
-		must(t, err)
+		c := need(net.Dial(network, ln.Addr().String()))(t)
 		defer c.Close()
 		return <-on
 	}
@@ -78,9 +76,7 @@ func serveFollows(t *testing.T, s setting, network string, inline bool) {
 	rt.Follow()
 	among(1)
 	must(t, ln.Close())
-	if err := <-ended; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Serve returned %v, want %v", err, net.ErrClosed)
-	}
+	testenv.ErrorIs(t, <-ended, net.ErrClosed, "Serve")
 }
 
 // TestServeEndsBeforeLoopsWork: accept tasks of loops that never worked end too.
@@ -89,8 +85,7 @@ func TestServeEndsBeforeLoopsWork(t *testing.T) {
 		t.Run(end, func(t *testing.T) {
 			s := onOne(t, 0)
 			rt := s.start(t, func(c *engine.Config) { c.Loops, c.Spare, c.Procs = 0, 2, func() int { return 1 } })
-			ln, err := ListenConfig{DrainLimit: time.Hour}.Listen(context.Background(), "tcp", "127.0.0.1:0")
-			must(t, err)
+			ln := need(ListenConfig{DrainLimit: time.Hour}.Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			ended := make(chan error, 1)
@@ -116,9 +111,7 @@ func TestServeEndsBeforeLoopsWork(t *testing.T) {
 			} else {
 				cancel()
 			}
-			if err := <-ended; !errors.Is(err, want) {
-				t.Errorf("Serve returned %v, want %v", err, want)
-			}
+			testenv.ErrorIs(t, <-ended, want, "Serve")
 			ln.Close()
 		})
 	}
@@ -134,14 +127,11 @@ func TestAcceptLaterAtShutdown(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan error, 1)
-	_, err = rt.Spawn(engine.Options{Context: ctx, Loop: rt.Loop(1)}, func() { ended <- ln.acceptLater(func(*Conn) {}) })
-	must(t, err)
+	need(rt.Spawn(engine.Options{Context: ctx, Loop: rt.Loop(1)}, func() { ended <- ln.acceptLater(func(*Conn) {}) }))(t)
 	must(t, rt.Close())
 	select {
 	case err = <-ended:
 	default: // it went on until it was unwound
 	}
-	if !errors.Is(err, engine.ErrShutdown) {
-		t.Errorf("acceptLater returned %v, want %v", err, engine.ErrShutdown)
-	}
+	testenv.ErrorIs(t, err, engine.ErrShutdown, "acceptLater")
 }

@@ -88,8 +88,7 @@ func TestTLSInTasks(t *testing.T) {
 			server := engine.Go(func() {
 				conn := tls.Server(s, serverConfig)
 				defer conn.Close()
-				_, err := io.Copy(conn, conn)
-				must(t, err)
+				need(io.Copy(conn, conn))(t)
 			})
 			conn := tls.Client(c, clientConfig)
 			defer conn.Close()
@@ -98,17 +97,13 @@ func TestTLSInTasks(t *testing.T) {
 			want := make([]byte, 100_000)
 			rand.Read(want)
 			writer := engine.Go(func() {
-				_, err := conn.Write(want)
-				must(t, err)
+				need(conn.Write(want))(t)
 				must(t, conn.CloseWrite())
 			})
-			got, err := io.ReadAll(conn)
-			must(t, err)
+			got := need(io.ReadAll(conn))(t)
 			must(t, writer.Join())
 			must(t, server.Join())
-			if string(got) != string(want) {
-				t.Errorf("got %d bytes that differ from the %d sent", len(got), len(want))
-			}
+			testenv.Equal(t, string(got), string(want), "got %d bytes that differ from the %d sent", len(got), len(want))
 		})
 	})
 }

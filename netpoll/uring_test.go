@@ -102,20 +102,16 @@ func TestUringSlowConsumer(t *testing.T) {
 			}
 			must(t, c.SetWriteDeadline(time.Time{}))
 			writer := engine.Go(func() {
-				_, err := c.Write(want[sent:])
-				must(t, err)
+				need(c.Write(want[sent:]))(t)
 				must(t, c.Close())
 			})
-			got, err := io.ReadAll(s)
-			must(t, err)
+			got := need(io.ReadAll(s))(t)
 			must(t, writer.Join())
 			if !bytes.Equal(got, want) {
 				t.Errorf("got %d bytes that differ from the %d sent", len(got), len(want))
 			}
 			must(t, s.Close())
-			if p.buffers.free != buffers {
-				t.Errorf("%d buffers are free after all is closed, want %d", p.buffers.free, buffers)
-			}
+			testenv.Equal(t, p.buffers.free, buffers, "buffers are free after all is closed")
 		})
 	})
 }
@@ -128,8 +124,7 @@ func TestUringFewBytesShareBuffers(t *testing.T) {
 			must(t, s.OnReadable(func() {}))
 			want := pattern(150)
 			for i := range want {
-				_, err := c.Write(want[i : i+1])
-				must(t, err)
+				need(c.Write(want[i : i+1]))(t)
 				engine.Yield()
 			}
 			for n := 0; n < len(want); _, n = s.d.requests.holds() {
@@ -140,8 +135,7 @@ func TestUringFewBytesShareBuffers(t *testing.T) {
 			}
 			got := make([]byte, len(want))
 			for at := 0; at < len(got); at += 10 { // a part of a buffer at a time
-				_, err := io.ReadFull(s, got[at:at+10])
-				must(t, err)
+				need(io.ReadFull(s, got[at:at+10]))(t)
 			}
 			if !bytes.Equal(got, want) {
 				t.Errorf("got % x, want % x", got, want)
@@ -165,28 +159,23 @@ func TestUringOutOfBuffers(t *testing.T) {
 				clients, servers = append(clients, c), append(servers, s)
 			}
 			for _, c := range clients {
-				_, err := c.Write(want)
-				must(t, err)
+				need(c.Write(want))(t)
 			}
 			until(t, "none of the buffers is free", func() bool { return p.buffers.free == 0 })
 			c, s := connPair(t, "tcp")
 			pingPong(t, c, s, 100)
 			clients, servers = append(clients, c), append(servers, s)
-			_, err := c.Write(want)
-			must(t, err)
+			need(c.Write(want))(t)
 			for i, s := range servers {
 				got := make([]byte, len(want))
-				_, err := io.ReadFull(s, got)
-				must(t, err)
+				need(io.ReadFull(s, got))(t)
 				if !bytes.Equal(got, want) {
 					t.Errorf("connection %d got other bytes than were sent", i)
 				}
 				must(t, clients[i].Close())
 				must(t, s.Close())
 			}
-			if p.buffers.free != 2 {
-				t.Errorf("%d buffers are free after all is closed, want 2", p.buffers.free)
-			}
+			testenv.Equal(t, p.buffers.free, 2, "buffers are free after all is closed")
 		})
 	})
 }
@@ -195,19 +184,15 @@ func TestUringOutOfBuffers(t *testing.T) {
 // file, and what still completes does not reach the connection that has the number now.
 func TestUringCloseAndReuse(t *testing.T) {
 	both := func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
-		ln, err := Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 		for range 100 {
-			d, err := Dial("tcp", ln.Addr().String())
-			must(t, err)
-			old, err := ln.AcceptConn()
-			must(t, err)
+			d := need(Dial("tcp", ln.Addr().String()))(t)
+			old := need(ln.AcceptConn())(t)
 			reader := spawn(func() { old.Read(make([]byte, 1)) })
 			awaitWaiter(&old.d.read)
 			rest(20 * time.Microsecond) // the request may be in the ring by now
 			number, token := old.d.fd, old.d.token
-			_, err = d.Write([]byte("for the dead"))
-			must(t, err)
+			need(d.Write([]byte("for the dead")))(t)
 			must(t, old.Close())
 			must(t, reader())
 			// Closed with bytes that nobody has read or not: the end, or a reset.
@@ -246,29 +231,23 @@ func TestUringChurn(t *testing.T) {
 	onUring(t, uringOptions{buffers: buffers}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		before := len(testenv.OpenFiles())
 		inTask(t, rt, func() {
-			ln, err := Listen("tcp", "127.0.0.1:0")
-			must(t, err)
+			ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 			buf := make([]byte, 8)
 			for i := range *churn {
-				d, err := Dial("tcp", ln.Addr().String())
-				must(t, err)
+				d := need(Dial("tcp", ln.Addr().String()))(t)
 				c := d.(*Conn)
-				s, err := ln.AcceptConn()
-				must(t, err)
+				s := need(ln.AcceptConn())(t)
 				must(t, c.SetLinger(0)) // no TIME_WAIT, of which there is room for few
 				switch i % 4 {
 				case 0: // bytes in a buffer
 					must(t, s.OnReadable(func() {}))
-					_, err := c.Write(buf)
-					must(t, err)
+					need(c.Write(buf))(t)
 					engine.Yield()
 				case 1: // a receive in flight
 					must(t, s.OnReadable(func() {}))
 				case 2: // a reader
-					_, err := c.Write(buf)
-					must(t, err)
-					_, err = s.Read(buf)
-					must(t, err)
+					need(c.Write(buf))(t)
+					need(s.Read(buf))(t)
 				}
 				if i%2 == 0 {
 					must(t, s.SetLinger(0))
@@ -298,8 +277,7 @@ func TestUringChurn(t *testing.T) {
 func TestUringSurrender(t *testing.T) {
 	test := func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		c, s := connPair(t, "tcp")
-		raw, err := s.SyscallConn()
-		must(t, err)
+		raw := need(s.SyscallConn())(t)
 		buf := make([]byte, 10)
 		rawRead := func() (string, error) {
 			var n int
@@ -316,28 +294,21 @@ func TestUringSurrender(t *testing.T) {
 			t.Errorf("Read: %v, want a time-out", err)
 		}
 		must(t, s.SetReadDeadline(time.Time{}))
-		_, err = c.Write([]byte("ab"))
-		must(t, err)
+		need(c.Write([]byte("ab")))(t)
 		for n := 0; n == 0; n, _ = s.d.requests.holds() {
 			rest(time.Millisecond)
 		}
 		if got, err := rawRead(); !errors.Is(err, errUnread) {
 			t.Errorf("raw read %q, %v, past bytes that were not read; want errUnread", got, err)
 		}
-		n, err := s.Read(buf)
-		must(t, err)
-		if string(buf[:n]) != "ab" {
-			t.Errorf("Read %q, want \"ab\"", buf[:n])
-		}
+		n := need(s.Read(buf))(t)
+		testenv.Equal(t, string(buf[:n]), "ab", "Read")
 		for _, word := range []string{"one", "two", "three"} {
 			reader := spawn(func() {
-				if got, err := rawRead(); got != word || err != nil {
-					t.Errorf("raw read %q, %v, want %q", got, err, word)
-				}
+				testenv.Got(rawRead())(t, word, "raw read")
 			})
 			awaitWaiter(&s.d.read)
-			_, err = c.Write([]byte(word))
-			must(t, err)
+			need(c.Write([]byte(word)))(t)
 			must(t, reader())
 		}
 		pingPong(t, c, s, 10) // Read still works
@@ -356,25 +327,21 @@ func TestUringSurrender(t *testing.T) {
 func TestUringListenerClose(t *testing.T) {
 	onUring(t, uringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() {
-			ln, err := Listen("tcp", "127.0.0.1:0")
-			must(t, err)
+			ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 			must(t, ln.SetDeadline(time.Now().Add(time.Millisecond)))
 			if _, err := ln.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("Accept: %v, want a time-out", err)
 			}
 			var clients []net.Conn
 			for range 10 {
-				c, err := Dial("tcp", ln.Addr().String())
-				must(t, err)
+				c := need(Dial("tcp", ln.Addr().String()))(t)
 				clients = append(clients, c)
 			}
 			rest(time.Millisecond)
 			must(t, ln.Close())
 			for _, c := range clients {
 				must(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
-				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
-					t.Errorf("Read: %v, want ECONNRESET", err)
-				}
+				testenv.ErrorIs(t, testenv.Err(c.Read(make([]byte, 1))), unix.ECONNRESET, "Read")
 				must(t, c.Close())
 			}
 		})
@@ -393,8 +360,7 @@ func acceptsAhead(ln *Listener) bool {
 func TestUringSocketsForOthers(t *testing.T) {
 	onUring(t, uringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
 		inTask(t, rt, func() {
-			ln, err := Listen("tcp", "127.0.0.1:0")
-			must(t, err)
+			ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 			must(t, ln.SetDeadline(time.Now().Add(time.Millisecond)))
 			if _, err := ln.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("Accept: %v, want a time-out", err)
@@ -402,15 +368,12 @@ func TestUringSocketsForOthers(t *testing.T) {
 			if !acceptsAhead(ln) {
 				t.Error("the kernel does not accept ahead")
 			}
-			other, err := ListenOn(handedOver(t, ln), true)
-			must(t, err)
+			other := need(ListenOn(handedOver(t, ln), true))(t)
 			until(t, "the kernel accepts nothing ahead", func() bool { return !acceptsAhead(ln) })
-			c, err := Dial("tcp", ln.Addr().String())
-			must(t, err)
+			c := need(Dial("tcp", ln.Addr().String()))(t)
 			must(t, ln.Close())
 			must(t, other.SetDeadline(time.Now().Add(time.Minute)))
-			s, err := other.Accept()
-			must(t, err)
+			s := need(other.Accept())(t)
 			must(t, s.Close())
 			must(t, c.Close())
 			must(t, other.Close())
@@ -442,8 +405,7 @@ func TestUringDrainWaitsForTheLoop(t *testing.T) {
 			}
 		})
 		testenv.Until(t, "the loop is held", held.Load)
-		nc, err := net.Dial("tcp", ln.Addr().String())
-		testenv.Must(t, err)
+		nc := testenv.Need(net.Dial("tcp", ln.Addr().String()))(t)
 		defer nc.Close()
 		testenv.Until(t, "the kernel has accepted", func() bool {
 			return p.driver.Ring().CQReady() > 0 && ln.d.backlogEmpty()
@@ -458,9 +420,7 @@ func TestUringDrainWaitsForTheLoop(t *testing.T) {
 			t.Errorf("%q, %v; want an answer to what was accepted before", got, err)
 		}
 		testenv.Check(t, <-drained)
-		if err := <-served; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Serve: %v, want net.ErrClosed", err)
-		}
+		testenv.ErrorIs(t, <-served, net.ErrClosed, "Serve")
 	})
 }
 

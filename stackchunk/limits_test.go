@@ -81,16 +81,10 @@ func TestAtALimitCallsRunInPlace(t *testing.T) {
 			}
 			// What waits idle makes room for another size, or stands in for a smaller one.
 			s := during(func() { hold(t, rt.Loop(0), 3, 10<<10)() })
-			if s.Links != 3 {
-				t.Errorf("%d small chunks linked, want 3", s.Links)
-			}
+			testenv.Equal(t, s.Links, 3, "small chunks linked")
 			s = during(func() { hold(t, rt.Loop(0), 1, 80<<10)() })
-			if s.Links != 1 {
-				t.Errorf("%d large chunks linked, want 1", s.Links)
-			}
-			if all := stackchunk.ReadStats(); all.Idle > 3*size+size/2 {
-				t.Errorf("%d bytes are idle, above the limit", all.Idle)
-			}
+			testenv.Equal(t, s.Links, 1, "large chunks linked")
+			testenv.AtMost(t, stackchunk.ReadStats().Idle, 3*size+size/2, "bytes are idle, above the limit")
 		})
 	}
 }
@@ -102,9 +96,7 @@ func TestThePoolKeepsSoMuch(t *testing.T) {
 	setLimits(t, stackchunk.Limits{Process: math.MaxInt, Loop: math.MaxInt, Idle: 4 * size})
 	before := runtime.NumGoroutine()
 	hold(t, rt.Loop(0), 20, need)()
-	if c := class(size); c.Idle != 4 {
-		t.Errorf("%d idle chunks, want 4", c.Idle)
-	}
+	testenv.Equal(t, class(size).Idle, 4, "idle chunks")
 	if n := runtime.NumGoroutine() - before; n > 4+1+20 { // chunks, one seed, workers
 		t.Errorf("%d goroutines more than before", n)
 	}
@@ -170,9 +162,7 @@ func TestAChunkThatTheCollectorHasHalved(t *testing.T) {
 	run(t, rt, func() {
 		before := class(size)
 		stackchunk.Call(need, func() {
-			if n := stackSize(); n != size {
-				t.Errorf("the stack has %d bytes, want %d", n, size)
-			}
+			testenv.Equal(t, stackSize(), size, "the stack has N bytes")
 			engine.Offload(func() { runtime.GC(); runtime.GC() })
 			if stackchunk.Room(need) {
 				t.Error("the stack of a parked task is as large as before two collections")
@@ -183,13 +173,9 @@ func TestAChunkThatTheCollectorHasHalved(t *testing.T) {
 		})
 		engine.Offload(func() { runtime.GC(); runtime.GC() })
 		stackchunk.Call(need, func() {
-			if n := stackSize(); n != size {
-				t.Errorf("the stack of a chunk linked again has %d bytes, want %d", n, size)
-			}
+			testenv.Equal(t, stackSize(), size, "the stack of a chunk linked again has N bytes")
 		})
-		if n := class(size).Regrown - before.Regrown; n != 2 {
-			t.Errorf("the stack was made to grow %d times, want 2", n)
-		}
+		testenv.Equal(t, class(size).Regrown-before.Regrown, 2, "the stack was made to grow N times")
 	})
 }
 
@@ -213,9 +199,7 @@ func TestAFunctionMayNeedMoreThanItSays(t *testing.T) {
 		stackchunk.Call(40<<10, func() { useStack(200 << 10) })
 		stackchunk.Call(40<<10, func() { useStack(200 << 10) }) // it still has the room
 		stackchunk.Call(40<<10, func() {})
-		if c := class(64 << 10); c.Grown-before.Grown != 1 {
-			t.Errorf("%d calls that needed more are counted, want 1", c.Grown-before.Grown)
-		}
+		testenv.Equal(t, class(64<<10).Grown-before.Grown, 1, "calls that needed more are counted")
 		for range 4 {
 			engine.Offload(runtime.GC)
 		}
@@ -253,9 +237,7 @@ func TestAChunkServesOnAfterAPanic(t *testing.T) {
 	if c.Made-before.Made != 3 || c.Ended != before.Ended || c.Links-before.Links != 13 || c.InUse != before.InUse || c.Grown != before.Grown {
 		t.Errorf("3 calls at a time and 10 in turn, of which 5 panic: %+v; want 3 made, none ended, 13 links, none grown; before: %+v", c, before)
 	}
-	if c.Peak-before.Peak != 3 {
-		t.Errorf("peak %d more, want 3", c.Peak-before.Peak)
-	}
+	testenv.Equal(t, c.Peak-before.Peak, 3, "peak: more than before")
 }
 
 func TestMinChunk(t *testing.T) {
@@ -269,13 +251,9 @@ func TestMinChunk(t *testing.T) {
 				t.Error("the chunk is smaller than MinChunk")
 			}
 			s := during(func() { stackchunk.Call(100<<10, func() {}) })
-			if s.Links != 0 {
-				t.Error("a call that fits into what is left was linked")
-			}
+			testenv.Equal(t, s.Links, 0, "a call that fits into what is left was linked")
 		})
-		if s := during(func() { useRoom(t) }); s.Links != 0 {
-			t.Error("MinChunk makes a call with room link")
-		}
+		testenv.Equal(t, during(func() { useRoom(t) }).Links, 0, "MinChunk makes a call with room link")
 		stackchunk.SetMinChunk(math.MaxInt)
 		if s := during(func() { stackchunk.Call(40<<10, func() {}) }); s.Links != 1 {
 			t.Error("a MinChunk above the largest chunk keeps all from being linked")
@@ -316,9 +294,7 @@ func TestSitesCount(t *testing.T) {
 	name := siteNames()
 	rt := newRuntime(t, 1)
 	small, big := stackchunk.NewSite(name(1), 32), stackchunk.NewSite(name(2), 40<<10)
-	if stackchunk.NewSite(name(2), 40<<10) != big {
-		t.Error("the second site of a name is another")
-	}
+	testenv.Equal(t, stackchunk.NewSite(name(2), 40<<10), big, "the second site of a name is another")
 	big.Call(func() {}) // may have room, or not
 	outside := siteStats(t, name(2))
 	run(t, rt, func() {
@@ -356,9 +332,7 @@ func TestSitesCount(t *testing.T) {
 	if s := siteStats(t, name(3)); s.InPlace != 1 {
 		t.Errorf("at the limit: %+v; want 1 in place", s)
 	}
-	if s := stackchunk.ReadStats(); s.Direct < 5 {
-		t.Errorf("%d direct calls in all, want at least 5", s.Direct)
-	}
+	testenv.AtLeast(t, stackchunk.ReadStats().Direct, 5, "direct calls in all")
 }
 
 func siteStats(t *testing.T, name string) (found stackchunk.SiteStats) {

@@ -217,9 +217,7 @@ func TestRandomCallTrees(t *testing.T) {
 			randomTrees(t, seed)
 		})
 		links += s.Links
-		if s.Links != s.Unlinks {
-			t.Errorf("%d links, %d unlinks", s.Links, s.Unlinks)
-		}
+		testenv.Equal(t, s.Links, s.Unlinks, "links, %d unlinks", s.Unlinks)
 		if t.Failed() {
 			t.Fatalf("replay with -seed=%d", seed)
 		}
@@ -283,9 +281,7 @@ func randomTrees(t *testing.T, seed uint64) {
 				} else {
 					stackchunk.Call(need, f)
 				}
-				if engine.Current() != me {
-					t.Error("after a call another task runs")
-				}
+				testenv.Equal(t, engine.Current(), me, "after a call another task runs")
 			},
 		}
 		r.task = rt.Go(func() { r.actor.note("end: result", r.actor.run(r.tree, 1)) })

@@ -69,13 +69,9 @@ func TestTheReportOfAPanicShowsTheWholeStack(t *testing.T) {
 	rt := newRuntime(t, 1, func(c *engine.Config) { c.OnPanic = func(p *engine.PanicError) { reports <- p } })
 	err := rt.Go(callsDeep).Join()
 	p := <-reports
-	if !errors.Is(err, p) {
-		t.Errorf("Join returned %v", err)
-	}
+	testenv.ErrorIs(t, err, p, "Join")
 	for _, f := range []string{"panicsOnChunk", "betweenChunks", "callsDeep"} {
-		if !strings.Contains(string(p.Stack), f) {
-			t.Errorf("the report lacks %s:\n%s", f, p.Stack)
-		}
+		testenv.Contains(t, string(p.Stack), f, "the report")
 	}
 	if at, below := strings.Index(string(p.Stack), "panicsOnChunk"), strings.Index(string(p.Stack), "callsDeep"); at > below {
 		t.Errorf("the innermost function is not first:\n%s", p.Stack)
@@ -104,9 +100,7 @@ func TestTheReportOfAPanicThroughManyChunksIsBounded(t *testing.T) {
 	if n := strings.Count(string(p.Stack), "on a linked stack chunk"); n != 8 {
 		t.Errorf("the stacks of %d chunks are shown, want those of the innermost 8", n)
 	}
-	if !strings.Contains(string(p.Stack), "panicsOnChunk") {
-		t.Errorf("the report lacks where the panic was:\n%s", p.Stack)
-	}
+	testenv.Contains(t, string(p.Stack), "panicsOnChunk", "the report lacks where the panic")
 }
 
 func chunkOnChunk(n int, need stackchunk.Bytes) {
@@ -138,18 +132,14 @@ func TestATaskOnAChunkParksAndIsCancelled(t *testing.T) {
 					engine.Yield()
 					me := engine.Current()
 					stackchunk.Call(2*large, func() {
-						if engine.Current() != me {
-							t.Error("another task runs on the chunk")
-						}
+						testenv.Equal(t, engine.Current(), me, "another task runs on the chunk")
 						engine.Yield()
 						parked <- struct{}{}
 						err = engine.Sleep(time.Hour)
 					})
 					engine.Yield()
 				})
-				if !errors.Is(err, cause) {
-					t.Errorf("Sleep on a chunk returned %v, want %v", err, cause)
-				}
+				testenv.ErrorIs(t, err, cause, "Sleep on a chunk")
 			}))(t)
 			tasks = append(tasks, tk)
 		}
@@ -224,9 +214,7 @@ func TestARuntimeIsMadeWhileChunksAreInUse(t *testing.T) {
 				me := engine.Current()
 				close(reached)
 				engine.Offload(func() { <-goOn })
-				if engine.Current() != me {
-					t.Error("the task on the chunk is not known")
-				}
+				testenv.Equal(t, engine.Current(), me, "the task on the chunk is not known")
 				engine.Yield()
 			})
 			engine.Yield()

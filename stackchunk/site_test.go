@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strconv"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestSitesInExcessWork(t *testing.T) {
@@ -25,7 +27,5 @@ func TestSitesInExcessWork(t *testing.T) {
 			}
 		}
 	}
-	if n := len(allSites()); n != MaxSites {
-		t.Errorf("%d sites are in the statistics, want %d", n, MaxSites)
-	}
+	testenv.Equal(t, len(allSites()), MaxSites, "sites are in the statistics")
 }

@@ -52,7 +52,5 @@ func TestACallWithoutRoomRunsOnAChunk(t *testing.T) {
 		}
 	})
 	after := stackchunk.ReadStats()
-	if n := after.Links - before.Links; n != 1 {
-		t.Errorf("%d links, want 1", n)
-	}
+	testenv.Equal(t, after.Links-before.Links, 1, "links")
 }

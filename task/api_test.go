@@ -27,8 +27,7 @@ func TestOnLoop(t *testing.T) {
 	for key := range 9 {
 		loop := -1
 		o := task.Options{OnLoop: func(loops int) int { return key % loops }}
-		k, err := rt.Spawn(o, func() { loop = engine.CurrentLoop().Index() })
-		testenv.Must(t, err)
+		k := testenv.Need(rt.Spawn(o, func() { loop = engine.CurrentLoop().Index() }))(t)
 		if err := k.Join(); err != nil || loop != key%3 {
 			t.Errorf("key %d ran on loop %d: %v", key, loop, err)
 		}
@@ -65,9 +64,7 @@ func TestNoHandle(t *testing.T) {
 	}).Join()
 	rt.Close()
 	for _, o := range []task.Options{{}, {NoHandle: true}} {
-		if _, err := rt.Spawn(o, func() { t.Error("ran") }); !errors.Is(err, task.ErrShutdown) {
-			t.Errorf("%+v after the end: %v", o, err)
-		}
+		testenv.ErrorIs(t, testenv.Err(rt.Spawn(o, func() { t.Error("ran") })), task.ErrShutdown, "%+v after the end", o)
 	}
 }
 
@@ -89,9 +86,7 @@ func TestContextsEndWaits(t *testing.T) {
 		var err error
 		check := func(where string, want error) {
 			t.Helper()
-			if !errors.Is(err, want) {
-				t.Errorf("%s on a %s: %v, want %v", name, where, err, want)
-			}
+			testenv.ErrorIs(t, err, want, "%s on a %s", name, where)
 		}
 		short := func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)

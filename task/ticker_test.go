@@ -20,9 +20,7 @@ func TestTicker(t *testing.T) {
 		from := l.Now()
 		tick := task.NewTicker(10 * time.Millisecond)
 		for i := 1; i <= 5; i++ {
-			if _, err := tick.C.Recv(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, testenv.Err(tick.C.Recv()))
 			want := time.Duration(i) * 10 * time.Millisecond
 			if d := l.Now() - from - want; d < 0 || d > 5*time.Millisecond {
 				t.Errorf("tick %d after %v, want %v", i, l.Now()-from, want)
@@ -38,14 +36,10 @@ func TestTicker(t *testing.T) {
 		tick.Reset(time.Second)
 		from = l.Now()
 		tick.C.Recv()
-		if d := l.Now() - from; d < time.Second {
-			t.Errorf("after Reset a tick came after %v", d)
-		}
+		testenv.AtLeast(t, l.Now()-from, time.Second, "after Reset a tick came after")
 		tick.Stop()
 		tick.Stop()
-		if i, err := task.Select(tick.C.RecvCase(nil), task.AfterCase(5*time.Second)); i != 1 || err != nil {
-			t.Errorf("a tick after Stop: %d, %v", i, err)
-		}
+		testenv.Got(task.Select(tick.C.RecvCase(nil), task.AfterCase(5*time.Second)))(t, 1, "a tick after Stop")
 		defer func() {
 			if recover() == nil {
 				t.Error("NewTicker(0) does not panic")
@@ -83,9 +77,7 @@ func TestTheFirstTickComesOnce(t *testing.T) {
 		defer tick.Stop()
 		var at [2]time.Duration
 		for i := range at {
-			if _, err := tick.C.Recv(); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, testenv.Err(tick.C.Recv()))
 			at[i] = l.Now()
 		}
 		if d := at[1] - at[0]; d < 9*time.Millisecond {

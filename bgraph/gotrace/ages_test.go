@@ -63,9 +63,7 @@ func TestAges(t *testing.T) {
 				}
 			}
 		}
-		if found != 2 {
-			t.Errorf("%s: %d nodes and starts of it, want 2", w.listed, found)
-		}
+		testenv.Equal(t, found, 2, "%s: N nodes and starts of it", w.listed)
 	}
 }
 

@@ -16,11 +16,9 @@ import (
 // Whatever is handed on in batches is what was read, however it is asked for.
 func TestBatchesLeaveATraceAsItIs(t *testing.T) {
 	var all [][]byte
-	files, err := filepath.Glob("testdata/releases/*.trace")
-	testenv.Must(t, err)
+	files := testenv.Need(filepath.Glob("testdata/releases/*.trace"))(t)
 	for _, f := range append(files, "testdata/go1.26.trace") {
-		data, err := os.ReadFile(f)
-		testenv.Must(t, err)
+		data := testenv.Need(os.ReadFile(f))(t)
 		all = append(all, data)
 	}
 	batch := func(length int) []byte {
@@ -71,8 +69,7 @@ func TestMemoryOfATrace(t *testing.T) {
 		for range 3 { // others may allocate meanwhile
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := Read(bytes.NewReader(whole), Options{})
-			testenv.Must(t, err)
+			testenv.Need(Read(bytes.NewReader(whole), Options{}))(t)
 			runtime.ReadMemStats(&after)
 			least = min(least, int64(after.TotalAlloc-before.TotalAlloc))
 		}

@@ -18,13 +18,11 @@ import (
 // a lock held, each written by another release of Go, in the format that its first line names.
 func TestTracesOfAllReleases(t *testing.T) {
 	for release, format := range map[string]string{"1.21": "1.21", "1.22": "1.22", "1.23": "1.23", "1.24": "1.23", "1.25": "1.25", "1.26": "1.26", "1.27": "1.26"} {
-		data, err := os.ReadFile("testdata/releases/go" + release + ".trace")
-		testenv.Must(t, err)
+		data := testenv.Need(os.ReadFile("testdata/releases/go" + release + ".trace"))(t)
 		if head := "go " + format + " trace"; !bytes.HasPrefix(data, []byte(head)) {
 			t.Errorf("Go %s: the trace begins with %q, want %q", release, data[:16], head)
 		}
-		s, err := Read(bytes.NewReader(data), Options{})
-		testenv.Must(t, err)
+		s := testenv.Need(Read(bytes.NewReader(data), Options{}))(t)
 		testenv.Must(t, s.Validate())
 		for reason, function := range map[string]string{"sleep": "main.worker", "task begins": "main.main", "task ends": "main.main"} {
 			if n := at(t, s, reason, function); n.Arrivals != 60 || n.Departures != 60 {

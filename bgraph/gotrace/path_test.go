@@ -15,9 +15,7 @@ func (s *stream) task(kind trace.EventKind, at time.Duration) {
 	s.t.Helper()
 	task := trace.Task{ID: 7, Parent: trace.BackgroundTask, Type: "order"}
 	e, err := trace.MakeEvent(trace.EventConfig[trace.Task]{Time: trace.Time(at), Kind: kind, Goroutine: 1, Proc: 0, Stack: stackOf("main.main"), Details: task})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Must(s.t, err)
 	s.m.event(&e)
 }
 

@@ -48,15 +48,11 @@ func TestBrokenTraces(t *testing.T) {
 			}
 			return
 		}
-		if err := s.Validate(); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		testenv.Must(t, s.Validate(), what)
 		if s.Span == 0 {
 			t.Errorf("%s: nothing was read of %d bytes, and that is no error", what, len(data))
 		}
-		if len(s.Edges) > len(full.Edges)+100 {
-			t.Errorf("%s: %d edges", what, len(s.Edges))
-		}
+		testenv.AtMost(t, len(s.Edges), len(full.Edges)+100, "%s: N edges", what)
 	}
 	step := max(len(whole)/200, 1)
 	for n := 0; n < len(whole); n += step {
@@ -106,9 +102,7 @@ func TestIsTrace(t *testing.T) {
 		"go 1.2":                        false,
 		"":                              false,
 	} {
-		if IsTrace([]byte(head)) != want {
-			t.Errorf("%q: want %v", head, want)
-		}
+		testenv.Equal(t, IsTrace([]byte(head)), want, "%q", head)
 	}
 }
 

@@ -196,9 +196,7 @@ func TestStepsThatTheTraceCutsOff(t *testing.T) {
 		"running main.serve.func2 → channel receive main.serve.func2: 1, 46ms",
 		"running main.sums → running main.sums: 1, 52ms, main.add 5",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q; want %q", got, want)
-	}
+	testenv.EqualSlices(t, got, want)
 }
 
 // What sockets of datagrams, and programs that read a socket by themselves, wait for is known, too.
@@ -217,9 +215,7 @@ func TestWaitsForADescriptor(t *testing.T) {
 		for _, f := range strings.Fields(functions) {
 			frames = append(frames, bgraph.Frame{Function: "internal/poll.(*" + f})
 		}
-		if got := refine("sync", append(frames, bgraph.Frame{Function: "main.serve"})); got != want {
-			t.Errorf("%s: %s, want %s", functions, got, want)
-		}
+		testenv.Equal(t, refine("sync", append(frames, bgraph.Frame{Function: "main.serve"})), want, functions)
 	}
 }
 

@@ -25,9 +25,7 @@ func traced(t *testing.T, program func()) *bgraph.Snapshot {
 	trace.Stop()
 	s := testenv.Need(Read(&b, Options{}))(t)
 	testenv.Must(t, s.Validate())
-	if len(s.Notes) > 0 {
-		t.Errorf("notes: %q", s.Notes)
-	}
+	testenv.Equal(t, len(s.Notes), 0, "notes: %q", s.Notes)
 	return s
 }
 
@@ -174,9 +172,7 @@ func TestTimesOfAKnownProgram(t *testing.T) {
 	for i := range s.Edges {
 		e := &s.Edges[i]
 		if e.From == sleep.Key && e.To == sleep.Key {
-			if e.Count != n-1 {
-				t.Errorf("%d steps, want %d", e.Count, n-1)
-			}
+			testenv.Equal(t, e.Count, n-1, "steps")
 			// spin ends by the wall clock, so what others took of the time is in the parts.
 			if mean := (e.CPU.Sum + e.Parts.Preempted).Duration() / (n - 1); mean < 190*time.Microsecond {
 				t.Errorf("mean step %v, want 200 µs", mean)
@@ -254,9 +250,7 @@ func TestTasksAndRegions(t *testing.T) {
 			delete(want, sp.Name)
 		}
 	}
-	if len(want) > 0 {
-		t.Errorf("missing %v in %+v", want, s.Spans)
-	}
+	testenv.Equal(t, len(want), 0, "missing %v in %+v", want, s.Spans)
 	begins := at(t, s, "task begins", "TestTasksAndRegions.func1")
 	if begins.Label != "order" || begins.Arrivals != 5 || begins.Departures != 5 {
 		t.Errorf("%+v", begins)

@@ -34,8 +34,7 @@ type encoder map[string]byte // types of events, by name
 // encoderOf learns the types from the constants of the package.
 func encoderOf(t *testing.T, folder string) encoder {
 	t.Helper()
-	source, err := os.ReadFile(filepath.Join(folder, "internal/tracev2/events.go"))
-	testenv.Must(t, err)
+	source := testenv.Need(os.ReadFile(filepath.Join(folder, "internal/tracev2/events.go")))(t)
 	e := encoder{}
 	for _, name := range regexp.MustCompile(`(?m)^\tEv(\w+)( EventType = iota)?(\s*//.*)?$`).FindAllSubmatch(source, -1) {
 		e[string(name[1])] = byte(len(e))
@@ -56,8 +55,7 @@ func (e encoder) encode(t *testing.T, text string) []byte {
 			continue
 		}
 		if data, ok := strings.CutPrefix(fields[0], "data="); ok {
-			data, err := strconv.Unquote(strings.TrimPrefix(strings.TrimSpace(line), "data="))
-			testenv.Must(t, err)
+			data := testenv.Need(strconv.Unquote(strings.TrimPrefix(strings.TrimSpace(line), "data=")))(t)
 			out = append(binary.AppendUvarint(out, uint64(len(data))), data...)
 			continue
 		} else if data != fields[0] {
@@ -72,8 +70,7 @@ func (e encoder) encode(t *testing.T, text string) []byte {
 		}
 		for _, field := range fields {
 			_, number, _ := strings.Cut(field, "=")
-			v, err := strconv.ParseUint(number, 10, 64)
-			testenv.Must(t, err)
+			v := testenv.Need(strconv.ParseUint(number, 10, 64))(t)
 			out = binary.AppendUvarint(out, v)
 		}
 	}
@@ -90,8 +87,7 @@ func TestGoTestData(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		testenv.Must(t, err)
+		text := testenv.Need(os.ReadFile(file))(t)
 		expect, text2, _ := strings.Cut(string(text), "-- trace --\n")
 		data := e.encode(t, text2)
 		s, err := Read(bytes.NewReader(data), Options{})
@@ -121,15 +117,13 @@ func TestGoFuzzData(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		testenv.Must(t, err)
+		text := testenv.Need(os.ReadFile(file))(t)
 		literal := regexp.MustCompile(`\[\]byte\((".*")\)`).FindSubmatch(text)
 		if literal == nil {
 			t.Errorf("%s has no bytes", file)
 			continue
 		}
-		data, err := strconv.Unquote(string(literal[1]))
-		testenv.Must(t, err)
+		data := testenv.Need(strconv.Unquote(string(literal[1])))(t)
 		if s, err := Read(strings.NewReader(data), Options{}); err == nil {
 			testenv.Must(t, s.Validate())
 		}
@@ -161,8 +155,7 @@ func batchEnds(t *testing.T, data []byte) (ends []int) {
 // Cut off after any batch, or within one, a trace shows what came before: the more of it, the more.
 func TestCutsAtEveryBatch(t *testing.T) {
 	for version, all := range map[string]uint64{"releases/go1.22": 302, "releases/go1.23": 302, "releases/go1.24": 302, "releases/go1.25": 302, "releases/go1.27": 302, "go1.26": 790} {
-		data, err := os.ReadFile("testdata/" + version + ".trace")
-		testenv.Must(t, err)
+		data := testenv.Need(os.ReadFile("testdata/" + version + ".trace"))(t)
 		var last uint64
 		for _, end := range batchEnds(t, data) {
 			for _, cut := range []int{end - 1, end} {
@@ -178,15 +171,11 @@ func TestCutsAtEveryBatch(t *testing.T) {
 				if cut < len(data) && len(s.Notes) == 0 {
 					t.Errorf("%s: %d of %d bytes: no note", version, cut, len(data))
 				}
-				if steps < last {
-					t.Errorf("%s: %d of %d bytes: %d steps, with fewer bytes %d", version, cut, len(data), steps, last)
-				}
+				testenv.AtLeast(t, steps, last, "%s: %d of %d bytes: N steps, with fewer bytes %d", version, cut, len(data), last)
 				last = steps
 			}
 		}
-		if last < all {
-			t.Errorf("%s: %d steps at the end", version, last)
-		}
+		testenv.AtLeast(t, last, all, "%s: N steps at the end", version)
 	}
 }
 

@@ -83,9 +83,7 @@ func TestHandlerFormats(t *testing.T) {
 			want["Content-Disposition"] = `attachment; filename="` + c.file + `"`
 		}
 		for name, value := range want {
-			if h.Get(name) != value {
-				t.Errorf("%s: %s is %q, want %q", c.format, name, h.Get(name), value)
-			}
+			testenv.Equal(t, h.Get(name), value, "%s: %s", c.format, name)
 		}
 	}
 }
@@ -171,9 +169,7 @@ func TestIndexLinksWork(t *testing.T) {
 		page := fetch(t, server.URL+path+"?focus=read|accept&sort=now")
 		at, _ := url.Parse(server.URL + path)
 		links := regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1)
-		if len(links) != len(forms) {
-			t.Fatalf("%s: %d links, want %d", path, len(links), len(forms))
-		}
+		testenv.MustEqual(t, len(links), len(forms), "%s: N links", path)
 		for _, link := range links {
 			to := testenv.Need(at.Parse(strings.ReplaceAll(link[1], "&amp;", "&")))(t)
 			if to.Path != path || to.Query().Get("focus") != "read|accept" {
@@ -190,9 +186,7 @@ func TestIndexLinksWork(t *testing.T) {
 func fetch(t *testing.T, url string) string {
 	t.Helper()
 	resp, body := testenv.Get(t, http.DefaultClient, url)
-	if resp.StatusCode != 200 {
-		t.Errorf("%s: status %d, %s", url, resp.StatusCode, body)
-	}
+	testenv.Equal(t, resp.StatusCode, 200, "%s: status N, %s", url, body)
 	return body
 }
 
@@ -223,9 +217,7 @@ func TestHandlerFilters(t *testing.T) {
 			t.Errorf("%s: %d nodes, %v; want %d", query, len(got.Nodes), err, want)
 		}
 	}
-	if len(s.Nodes) != len(small().Nodes) {
-		t.Error("the snapshot itself was changed")
-	}
+	testenv.Equal(t, len(s.Nodes), len(small().Nodes), "the snapshot itself was changed")
 	all := strings.Count(ask("GET", "/?format=text", s).Body.String(), "\n")
 	if few := strings.Count(ask("GET", "/?format=text&limit=2", s).Body.String(), "\n"); few >= all {
 		t.Errorf("%d lines with limit=2, %d without", few, all)
@@ -298,14 +290,10 @@ func TestPauseParksATask(t *testing.T) {
 	defer rt.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := rt.Go(func() {
-		if err := pause(ctx, time.Millisecond); err != nil {
-			t.Errorf("pause returned %v", err)
-		}
+		testenv.Check(t, pause(ctx, time.Millisecond), "pause")
 		// The loop is free meanwhile, or nobody would cancel.
 		engine.Go(cancel)
-		if err := pause(ctx, time.Hour); !errors.Is(err, context.Canceled) {
-			t.Errorf("pause returned %v, want context.Canceled", err)
-		}
+		testenv.ErrorIs(t, pause(ctx, time.Hour), context.Canceled, "pause")
 	})
 	testenv.Check(t, ended.Join())
 }

@@ -104,9 +104,7 @@ func TestCompareRates(t *testing.T) {
 	if first := c.Edges[0]; first.Before[0] != sampleRender {
 		t.Errorf("the first edge is %+v", first)
 	}
-	if _, err := json.Marshal(c); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, testenv.Err(json.Marshal(c)))
 }
 
 // Nodes that are the same but for their lines are matched only if that is unambiguous.
@@ -148,9 +146,7 @@ func TestCompareMatchesMovedNodes(t *testing.T) {
 		sortPairs := func(a, b [2]bgraph.Key) int { return slices.Compare(a[:], b[:]) }
 		slices.SortFunc(got, sortPairs)
 		slices.SortFunc(c.want, sortPairs)
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%d: got %v, want %v", i, got, c.want)
-		}
+		testenv.EqualSlices(t, got, c.want, "%d", i)
 	}
 }
 
@@ -162,9 +158,7 @@ func TestGrowthText(t *testing.T) {
 		{Pair{0, 0}, "-"}, {Pair{0, 1}, "new"}, {Pair{1, 0}, "gone"}, {Pair{1000, 1004}, "="}, {Pair{100, 142}, "+42%"},
 		{Pair{100, 58}, "-42%"}, {Pair{1, 10.9}, "+990%"}, {Pair{1, 12.5}, "×12.5"}, {Pair{1, 1e12}, "×1.00T"},
 	} {
-		if got := growthText(c.p); got != c.want {
-			t.Errorf("%v: %q, want %q", c.p, got, c.want)
-		}
+		testenv.Equal(t, growthText(c.p), c.want, "%v", c.p)
 	}
 }
 
@@ -178,9 +172,7 @@ func TestCompareTextIsClean(t *testing.T) {
 	if i := strings.IndexFunc(b.String(), func(r rune) bool { return r < ' ' && r != '\n' || r == 0x7f }); i >= 0 {
 		t.Errorf("%q", b.String()[i:])
 	}
-	if lines := strings.Count(b.String(), "\n"); lines != 16 {
-		t.Errorf("%d lines:\n%s", lines, b.String())
-	}
+	testenv.Equal(t, strings.Count(b.String(), "\n"), 16, "lines:\n%s", b.String())
 }
 
 // Dumps of one program from before and after a change of the compiler, with other keys as
@@ -197,8 +189,6 @@ func TestSuccessorsOfRenamedLiterals(t *testing.T) {
 	after := snapshot(0x40, "main.inl.func1.1", "main.two.func1", "main.two.func3", "main.same")
 	got := successors(before, after)
 	for from, to := range map[bgraph.Key]bgraph.Key{0x20: 0x40, 0x21: 0x41, 0x22: 0x42, 0x23: 0x43} {
-		if got[from] != to {
-			t.Errorf("%v has the successor %v, want %v", from, got[from], to)
-		}
+		testenv.Equal(t, got[from], to, "%v has the successor", from)
 	}
 }

@@ -31,9 +31,7 @@ func TestWriteSVG(t *testing.T) {
 		drawn, _, _ := bytes.Cut(svg, []byte("<defs>"))
 		return colors.ReplaceAllString(string(drawn), "")
 	}
-	if shapes(cpu) != shapes(wait) {
-		t.Error("by wait, other things are drawn than by CPU")
-	}
+	testenv.Equal(t, shapes(cpu), shapes(wait), "by wait, other things are drawn than by CPU")
 	if a, b := colors.FindAll(cpu, -1), colors.FindAll(wait, -1); reflect.DeepEqual(a, b) || !bytes.Contains(wait, []byte(">colour: mean wait<")) {
 		t.Error("by wait, the colours or what is said of them are the same as by CPU")
 	}
@@ -63,9 +61,7 @@ func readSVG(t *testing.T, text []byte) svgDocument {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatalf("not well-formed: %v", err)
-		}
+		testenv.Must(t, err, "not well-formed")
 		switch token := token.(type) {
 		case xml.StartElement:
 			within = append(within, token.Name.Local)
@@ -103,22 +99,14 @@ func TestSVGIsWellFormedAndStandsForItself(t *testing.T) {
 		var b bytes.Buffer
 		testenv.Must(t, WriteSVG(&b, s, DrawOptions{}))
 		doc := readSVG(t, b.Bytes())
-		if doc.XMLName.Space != "http://www.w3.org/2000/svg" {
-			t.Errorf("%s: %v is no SVG", what, doc.XMLName)
-		}
+		testenv.Equal(t, doc.XMLName.Space, "http://www.w3.org/2000/svg", "%s: %v is no SVG", what, doc.XMLName)
 		d := Layout(s, DrawOptions{})
-		if want := 2 * len(d.Edges); doc.Paths != want {
-			t.Errorf("%s: %d paths, want %d: two for each edge", what, doc.Paths, want)
-		}
-		if doc.Rects < len(d.Nodes)+1 {
-			t.Errorf("%s: %d boxes for %d nodes and the legend", what, doc.Rects, len(d.Nodes))
-		}
+		testenv.Equal(t, doc.Paths, 2*len(d.Edges), "%s: N paths: two for each edge", what)
+		testenv.AtLeast(t, doc.Rects, len(d.Nodes)+1, "%s: N boxes for %d nodes and the legend", what, len(d.Nodes))
 		if len(doc.Titles) < len(d.Nodes)+len(d.Edges)+1 {
 			t.Errorf("%s: %d titles for %d nodes and %d edges", what, len(doc.Titles), len(d.Nodes), len(d.Edges))
 		}
-		if bad := regexp.MustCompile(`NaN|Inf|e\+`).FindString(pathsOf(d)); bad != "" {
-			t.Errorf("%s: %s among the coordinates", what, bad)
-		}
+		testenv.Equal(t, regexp.MustCompile(`NaN|Inf|e\+`).FindString(pathsOf(d)), "", "%s: among the coordinates", what)
 	}
 }
 
@@ -147,13 +135,9 @@ func TestUnknownColor(t *testing.T) {
 		"SVG": WriteSVG(io.Discard, s, DrawOptions{Color: "heat"}),
 		"DOT": WriteDOT(io.Discard, s, DrawOptions{Color: "heat"}),
 	} {
-		if err == nil || !strings.Contains(err.Error(), `"heat"; there are cpu, wait`) {
-			t.Errorf("%s: error %v", name, err)
-		}
+		testenv.ErrorSays(t, err, `"heat"; there are cpu, wait`, "%s: error", name)
 	}
-	if d := Layout(s, DrawOptions{Color: "heat"}); d.Color != colorCPU {
-		t.Errorf("Layout took the colours for %q", d.Color)
-	}
+	testenv.Equal(t, Layout(s, DrawOptions{Color: "heat"}).Color, colorCPU, "Layout took the colours for")
 }
 
 // Graphviz takes what is written, whatever names there are, and finds all nodes and
@@ -198,9 +182,7 @@ func TestQuoted(t *testing.T) {
 		"a\nb\\n": `"a\nb\\n"`,
 		"\x1b":    "\"\ufffd\"",
 	} {
-		if got := quoted(in); got != want {
-			t.Errorf("quoted(%q) = %s, want %s", in, got, want)
-		}
+		testenv.Equal(t, quoted(in), want, "quoted(%q)", in)
 	}
 }
 
@@ -225,9 +207,7 @@ func TestColors(t *testing.T) {
 		}
 	}
 	for _, page := range []string{"#ffffff", "#0d1117"} {
-		if c := contrast(svgMuted, page); c < 3.9 {
-			t.Errorf("text in %s on %s has contrast %.2f", svgMuted, page, c)
-		}
+		testenv.AtLeast(t, contrast(svgMuted, page), 3.9, "text in %s on %s has contrast", svgMuted, page)
 	}
 }
 
@@ -239,8 +219,6 @@ func TestHeat(t *testing.T) {
 		{cpu.heat(0.5, 0), 1}, {cpu.heat(0.125, 0), 0.5}, {cpu.heat(0, 1e9), 0}, {heatScale{color: colorCPU}.heat(0, 0), 0},
 		{wait.heat(1, 0), 0}, {wait.heat(0, 1e7), 0.5}, {wait.heat(0, 1e18), 1}, {wait.heat(0, 1), 0},
 	} {
-		if c.got != c.want {
-			t.Errorf("got %v, want %v", c.got, c.want)
-		}
+		testenv.Equal(t, c.got, c.want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestDurationText(t *testing.T) {
@@ -22,9 +23,7 @@ func TestDurationText(t *testing.T) {
 		{3600e9, "1h00m"}, {86400e9, "24h00m"}, {2 * 86400e9, "2d"}, {400 * 86400e9, "400d"},
 		{math.MaxInt64, "292y"}, {math.MinInt64, "-292y"}, {-1500, "-1.50µs"},
 	} {
-		if got := durationText(c.n); got != c.want {
-			t.Errorf("durationText(%d) = %q, want %q", int64(c.n), got, c.want)
-		}
+		testenv.Equal(t, durationText(c.n), c.want, "durationText(%d)", int64(c.n))
 	}
 	for range 10_000 {
 		n := bgraph.Nanos(rand.Int64N(math.MaxInt64) >> rand.IntN(63))
@@ -39,13 +38,9 @@ func TestCountText(t *testing.T) {
 		0: "0", 999: "999", 1000: "1,000", 999_999: "999,999", 1_000_000: "1.00M", 12_345_678: "12.3M",
 		-5000: "-5,000", 1e18: "1.00E", math.MaxInt64: "9.22E", math.MinInt64: "-9.22E",
 	} {
-		if got := countText(n); got != want {
-			t.Errorf("countText(%d) = %q, want %q", n, got, want)
-		}
+		testenv.Equal(t, countText(n), want, "countText(%d)", n)
 	}
-	if got := countText(uint64(math.MaxUint64)); got != "18.4E" {
-		t.Errorf("countText(MaxUint64) = %q", got)
-	}
+	testenv.Equal(t, countText(uint64(math.MaxUint64)), "18.4E", "countText(MaxUint64)")
 }
 
 func TestRateText(t *testing.T) {
@@ -53,9 +48,7 @@ func TestRateText(t *testing.T) {
 		0: "0", 0.004: "0.004", 0.2: "0.20", 12.34: "12.3", 999.4: "999", 999.6: "1,000", 7583.3: "7,583",
 		999_999.4: "999,999", 1.5e6: "1.50M", -2: "-2.00", 1e30: "999E", math.Inf(1): "?",
 	} {
-		if got := rateText(v); got != want {
-			t.Errorf("rateText(%g) = %q, want %q", v, got, want)
-		}
+		testenv.Equal(t, rateText(v), want, "rateText(%g)", v)
 	}
 }
 
@@ -69,9 +62,7 @@ func TestAmountText(t *testing.T) {
 		{1 << 30, "bytes", "1.00 GiB"}, {1e30, "bytes", "999 EiB"}, {12, "", "12"}, {0.25, "", "0.25"},
 		{3, "files", "3 files"}, {3, "a unit far too long", "3 a unit… long"}, {math.NaN(), "", "?"},
 	} {
-		if got := amountText(c.v, c.unit); got != c.want {
-			t.Errorf("amountText(%g, %q) = %q, want %q", c.v, c.unit, got, c.want)
-		}
+		testenv.Equal(t, amountText(c.v, c.unit), c.want, "amountText(%g, %q)", c.v, c.unit)
 	}
 }
 
@@ -80,9 +71,7 @@ func TestPercentText(t *testing.T) {
 		0: "0%", 0.0001: "<0.1%", 0.0151: "1.5%", 0.593: "59.3%", 0.9994: "99.9%", 0.9996: "100%", 1: "100%",
 		1.672: "167%", -0.002: "-0.2%", 1e9: ">9999%", math.Inf(1): "?",
 	} {
-		if got := percentText(v); got != want {
-			t.Errorf("percentText(%g) = %q, want %q", v, got, want)
-		}
+		testenv.Equal(t, percentText(v), want, "percentText(%g)", v)
 	}
 }
 
@@ -95,9 +84,7 @@ func TestShorten(t *testing.T) {
 		{"short", 5, "short"}, {"abcdefgh", 5, "ab…gh"}, {"abcdefgh", 4, "ab…h"}, {"abcdefgh", 1, "…"},
 		{"abcdefgh", 0, ""}, {"日本語の名前", 7, "日本…前"}, {"ae\u0301iouxyz", 4, "ae\u0301…z"},
 	} {
-		if got := shorten(c.in, c.width); got != c.want {
-			t.Errorf("shorten(%q, %d) = %q, want %q", c.in, c.width, got, c.want)
-		}
+		testenv.Equal(t, shorten(c.in, c.width), c.want, "shorten(%q, %d)", c.in, c.width)
 	}
 	text := "read example.com/日本語/web.(*conn).readHe\u0301ad🙂…"
 	for width := range textWidth(text) + 2 {
@@ -117,9 +104,7 @@ func TestCleanText(t *testing.T) {
 		"\u0085\u200b\u00ad\ue000\ufffe\u2028日本": "\ufffd\ufffd\ufffd\ufffd\ufffd 日本",
 	} {
 		got := cleanText(in)
-		if got != want {
-			t.Errorf("cleanText(%q) = %q, want %q", in, got, want)
-		}
+		testenv.Equal(t, got, want, "cleanText(%q)", in)
 		for _, r := range got {
 			if !unicode.IsPrint(r) && r != utf8.RuneError {
 				t.Errorf("cleanText(%q) left %U", in, r)

@@ -12,8 +12,7 @@ import (
 
 // Whatever can be decoded can be shown.
 func FuzzViews(f *testing.F) {
-	sample, err := os.ReadFile(sampleFile)
-	testenv.Must(f, err)
+	sample := testenv.Need(os.ReadFile(sampleFile))(f)
 	f.Add(sample)
 	f.Fuzz(func(t *testing.T, dump []byte) {
 		s, err := bgraph.Decode(bytes.NewReader(dump))
@@ -22,9 +21,7 @@ func FuzzViews(f *testing.F) {
 		}
 		for name, write := range allWriters() {
 			var b bytes.Buffer
-			if err := write(s, &b); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			testenv.Must(t, write(s, &b), name)
 		}
 		testenv.Must(t, WriteFindings(io.Discard, s, Lint(s)))
 		testenv.Must(t, Compare(s, sampleSnapshot()).WriteText(io.Discard))

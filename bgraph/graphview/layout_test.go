@@ -210,9 +210,7 @@ func TestLayoutKeepsTheBusiest(t *testing.T) {
 		s.Edges[i].CPU = bgraph.Times{}
 	}
 	d := Layout(s, DrawOptions{MaxNodes: 10})
-	if len(d.Nodes) != 10 {
-		t.Fatalf("%d nodes, want 10", len(d.Nodes))
-	}
+	testenv.MustEqual(t, len(d.Nodes), 10, "nodes")
 	var now int64
 	var count uint64
 	kinds := map[bgraph.Key]bool{}
@@ -223,9 +221,7 @@ func TestLayoutKeepsTheBusiest(t *testing.T) {
 			t.Errorf("the others: %+v", n)
 		}
 	}
-	if want := int64(99 * 100 / 2); now != want {
-		t.Errorf("%d tasks in all, want %d", now, want)
-	}
+	testenv.Equal(t, now, int64(99*100/2), "tasks in all")
 	for _, k := range []bgraph.Key{KeyOthers, bgraph.KeyStart, bgraph.KeyEnd, 100, 99} {
 		if !kinds[k] {
 			t.Errorf("node %v is not there", k)
@@ -243,17 +239,13 @@ func TestLayoutKeepsTheBusiest(t *testing.T) {
 			all += e.Count
 		}
 	}
-	if count != all {
-		t.Errorf("%d steps are drawn, want %d", count, all)
-	}
+	testenv.Equal(t, count, all, "steps are drawn")
 }
 
 func TestMaxNodesHasBounds(t *testing.T) {
 	s := randomGraph(rand.New(rand.NewPCG(11, 12)), 520, 600)
 	for o, want := range map[int]int{-1: defaultDrawn, 0: defaultDrawn, 1: leastDrawn, 4: 4, 1e9: mostDrawn} {
-		if got := len(Layout(s, DrawOptions{MaxNodes: o}).Nodes); got != want {
-			t.Errorf("MaxNodes %d: %d nodes, want %d", o, got, want)
-		}
+		testenv.Equal(t, len(Layout(s, DrawOptions{MaxNodes: o}).Nodes), want, "MaxNodes %d: N nodes", o)
 	}
 }
 
@@ -273,15 +265,12 @@ func TestTooManyEdgesAreCounted(t *testing.T) {
 			rarer++
 		}
 	}
-	if rarer > 100 {
-		t.Errorf("%d edges are rarer than all that are drawn, only 100 are hidden", rarer)
-	}
+	testenv.AtMost(t, rarer, 100, "edges are rarer than all that are drawn, only 100 are hidden")
 }
 
 func TestDrawingIsJSON(t *testing.T) {
 	d := Layout(sampleSnapshot(), DrawOptions{})
-	text, err := json.Marshal(d)
-	testenv.Must(t, err)
+	text := testenv.Need(json.Marshal(d))(t)
 	var back Drawing
 	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(&back, d) {
 		t.Errorf("the Drawing changed on its way through JSON: %v", err)
@@ -345,9 +334,7 @@ func TestInversions(t *testing.T) {
 				}
 			}
 		}
-		if got := inversions(list, 20); got != want {
-			t.Fatalf("inversions(%v) = %d, want %d", list, got, want)
-		}
+		testenv.MustEqual(t, inversions(list, 20), want, "inversions(%v)", list)
 	}
 }
 
@@ -375,9 +362,7 @@ func TestOrderHasFewCrossings(t *testing.T) {
 	}
 	g = before(tree)
 	g.orderSlots()
-	if n := g.crossings(); n != 0 {
-		t.Errorf("%d crossings in a tree", n)
-	}
+	testenv.Equal(t, g.crossings(), 0, "crossings in a tree")
 }
 
 // cpuTime is the processor time that the tests have used so far. Other programs that take
@@ -403,9 +388,7 @@ func TestLayoutIsFast(t *testing.T) {
 			Layout(s, DrawOptions{MaxNodes: c.nodes})
 			best = min(best, cpuTime(t)-before)
 		}
-		if best > c.limit {
-			t.Errorf("%d nodes, %d edges take %v, more than %v", c.nodes, c.edges, best, c.limit)
-		}
+		testenv.AtMost(t, best, c.limit, "%d nodes, %d edges take, more than %v", c.nodes, c.edges, c.limit)
 	}
 }
 

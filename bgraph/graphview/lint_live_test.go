@@ -91,8 +91,7 @@ func TestLintOfALongStep(t *testing.T) {
 }
 
 func TestLintOfALeak(t *testing.T) {
-	things, err := engine.NewResource("things that leak", "")
-	testenv.Must(t, err)
+	things := testenv.Need(engine.NewResource("things that leak", ""))(t)
 	defer things.Release(500) // as they are counted for the whole process
 	f := only(t, lintOf(t, graphview.LintOptions{LeakShare: 0.001}, func() {
 		for i := range 2000 {
@@ -112,8 +111,7 @@ func TestLintOfALeak(t *testing.T) {
 func TestLintOfAHealthyProgram(t *testing.T) {
 	work := engine.NewChan[int](8)
 	done := engine.NewChan[int](8)
-	things, err := engine.NewResource("things that come back", "")
-	testenv.Must(t, err)
+	things := testenv.Need(engine.NewResource("things that come back", ""))(t)
 	const jobs = 3000
 	program := []func(){
 		func() {
@@ -124,9 +122,7 @@ func TestLintOfAHealthyProgram(t *testing.T) {
 		},
 		func() {
 			for range jobs {
-				if _, err := done.Recv(); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, testenv.Err(done.Recv()))
 			}
 		},
 	}
@@ -150,9 +146,7 @@ func TestLintOfAHealthyProgram(t *testing.T) {
 		})
 	}
 	defer func() {
-		if last < 0 {
-			t.Error("nothing was done")
-		}
+		testenv.AtLeast(t, last, 0, "nothing was done")
 	}()
 	for _, f := range lintOf(t, graphview.LintOptions{StepLimit: time.Minute, StarveLimit: time.Minute, ReadyLimit: time.Minute}, program...) {
 		t.Errorf("found %+v", f)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestHealthyGraphHasNoFindings(t *testing.T) {
@@ -46,9 +47,7 @@ func (c lintCase) run(t *testing.T) {
 			t.Fatalf("found %+v; want %s at %v and nothing else", found, c.want, c.node)
 		}
 		for _, text := range c.says {
-			if !strings.Contains(found[0].Message, text) {
-				t.Errorf("the message does not say %q: %s", text, found[0].Message)
-			}
+			testenv.Contains(t, found[0].Message, text, "the message")
 		}
 		if found[0].Advice == "" || found[0].Name == "" {
 			t.Errorf("without advice or name: %+v", found[0])
@@ -372,9 +371,7 @@ func TestLongStepExplainsTheWaitBehindIt(t *testing.T) {
 	sc.at(kLock).Ready.Max = bgraph.Nanos(2 * time.Second)
 	sc.step(kRead, kRead).CPU.Max = bgraph.Nanos(1900 * time.Millisecond)
 	for _, f := range Lint(sc.Snapshot) {
-		if f.Check != CheckLongStep {
-			t.Errorf("found %+v", f)
-		}
+		testenv.Equal(t, f.Check, CheckLongStep, "found %+v", f)
 	}
 }
 
@@ -455,15 +452,9 @@ func TestLintIsOrderedAndBounded(t *testing.T) {
 			t.Errorf("%s %s before %s %s", a.Severity, a.Name, b.Severity, b.Name)
 		}
 	}
-	if steps != 20 {
-		t.Errorf("%d findings of one check, want 20", steps)
-	}
-	if n := len(LintWith(sc.Snapshot, LintOptions{PerCheck: 3})); n != 4 {
-		t.Errorf("%d findings with PerCheck 3, want 4", n)
-	}
-	if n := len(LintWith(sc.Snapshot, LintOptions{StepLimit: time.Minute})); n != 1 {
-		t.Errorf("%d findings with a step limit of a minute, want 1", n)
-	}
+	testenv.Equal(t, steps, 20, "findings of one check")
+	testenv.Equal(t, len(LintWith(sc.Snapshot, LintOptions{PerCheck: 3})), 4, "findings with PerCheck 3")
+	testenv.Equal(t, len(LintWith(sc.Snapshot, LintOptions{StepLimit: time.Minute})), 1, "findings with a step limit of a minute")
 }
 
 // TestLintSurvivesAnything: a dump may come from anywhere.

@@ -221,9 +221,7 @@ func TestPruned(t *testing.T) {
 		var b bytes.Buffer
 		testenv.Must(t, WriteText(&b, s, TextOptions{Prune: share}))
 		for _, text := range want {
-			if !strings.Contains(b.String(), text) {
-				t.Errorf("prune %v: no %q in\n%s", share, text, b.String())
-			}
+			testenv.Contains(t, b.String(), text, "prune %v", share)
 		}
 		if share > 0 && strings.Contains(b.String(), "→ rare") {
 			t.Errorf("prune %v: the rare edge is there:\n%s", share, b.String())
@@ -248,9 +246,7 @@ func TestTextOfTraces(t *testing.T) {
 	testenv.Must(t, WriteSpans(&b, s, "task", 0))
 	for _, want := range []string{"a step: 4 samples in all\n", "in main.sum:12 75.0%, main.add:5 25.0%", "leaked\n", " 321\n",
 		"WHERE THE TIME OF order GOES", "request    90.0%  45.0µs  30.0µs       0            15.0µs", "not known   2.0%", "8.0% of the time is not known"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
-		}
+		testenv.Contains(t, b.String(), want)
 	}
 }
 
@@ -280,9 +276,7 @@ func TestMostThatWait(t *testing.T) {
 	})
 	var b bytes.Buffer
 	testenv.Must(t, WriteText(&b, s, TextOptions{}))
-	if !strings.Contains(b.String(), "waiting: 32 goroutines at request") {
-		t.Errorf("got\n%.800s", b.String())
-	}
+	testenv.Contains(t, b.String(), "waiting: 32 goroutines at request")
 }
 
 // One in a hundred is said of a hundred and more.

@@ -40,9 +40,7 @@ func TestFindingsAsText(t *testing.T) {
 	testenv.Must(t, WriteFindings(&out, s, Lint(s)))
 	testenv.Golden(t, "lint.txt", out.Bytes())
 	for _, line := range strings.Split(out.String(), "\n") {
-		if utf8.RuneCountInString(line) > 100 {
-			t.Errorf("line of %d columns: %s", utf8.RuneCountInString(line), line)
-		}
+		testenv.AtMost(t, utf8.RuneCountInString(line), 100, "line of N columns: %s", line)
 	}
 }
 
@@ -61,9 +59,7 @@ func TestNoFindingsAsText(t *testing.T) {
 	s := healthy().Snapshot
 	var out bytes.Buffer
 	testenv.Must(t, WriteFindings(&out, s, nil))
-	if got, want := out.String(), "Nothing found in shop (process 4711, 2 loops, 1h00m).\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testenv.Equal(t, out.String(), "Nothing found in shop (process 4711, 2 loops, 1h00m).\n")
 }
 
 // TestFindingsDoNotControlTheTerminal: names in a dump may be chosen by an attacker.
@@ -95,10 +91,6 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestFindingsReportAWriteError(t *testing.T) {
 	s := healthy().Snapshot
-	if err := WriteFindings(brokenWriter{}, s, nil); err != errBroken {
-		t.Errorf("nothing found: error %v, want %v", err, errBroken)
-	}
-	if err := WriteFindings(brokenWriter{}, s, []Finding{{Message: "x"}}); err != errBroken {
-		t.Errorf("one finding: error %v, want %v", err, errBroken)
-	}
+	testenv.Equal(t, WriteFindings(brokenWriter{}, s, nil), errBroken, "nothing found: error")
+	testenv.Equal(t, WriteFindings(brokenWriter{}, s, []Finding{{Message: "x"}}), errBroken, "one finding: error")
 }

@@ -33,9 +33,7 @@ func TestWriteFolded(t *testing.T) {
 
 func TestWriteFoldedUnknownMetric(t *testing.T) {
 	err := WriteFolded(&bytes.Buffer{}, sampleSnapshot(), "speed")
-	if err == nil || !strings.Contains(err.Error(), `"speed"; there are cpu, wait, ready, count, heap`) {
-		t.Errorf("error %v", err)
-	}
+	testenv.ErrorSays(t, err, `"speed"; there are cpu, wait, ready, count, heap`, "error")
 }
 
 // Whatever the names are, each line is frames, a blank and a number, and no frame is
@@ -66,8 +64,7 @@ func TestFoldedAddsUp(t *testing.T) {
 	for metric, want := range map[string]float64{"cpu": totalCPU(s), "count": float64(arrivals)} {
 		var sum float64
 		for l := range strings.Lines(writeFolded(t, s, metric)) {
-			n, err := strconv.ParseInt(strings.TrimSpace(l[strings.LastIndexByte(l, ' '):]), 10, 64)
-			testenv.Must(t, err)
+			n := testenv.Need(strconv.ParseInt(strings.TrimSpace(l[strings.LastIndexByte(l, ' '):]), 10, 64))(t)
 			sum += float64(n)
 		}
 		if sum < want-20 || sum > want+20 { // each line is rounded
@@ -99,9 +96,7 @@ func TestCommonStack(t *testing.T) {
 		for _, f := range commonStack(s, c.from, c.to) {
 			got = append(got, f.Function)
 		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("%d to %d: %q, want %q", c.from, c.to, got, c.want)
-		}
+		testenv.Equal(t, strings.Join(got, " "), c.want, "%d to %d: %q", c.from, c.to, got)
 	}
 }
 
@@ -109,8 +104,7 @@ func readProfile(t *testing.T, s *bgraph.Snapshot) (*profile.Profile, []byte) {
 	t.Helper()
 	var b bytes.Buffer
 	testenv.Must(t, WriteProfile(&b, s))
-	p, err := profile.ParseData(b.Bytes())
-	testenv.Must(t, err)
+	p := testenv.Need(profile.ParseData(b.Bytes()))(t)
 	testenv.Must(t, p.CheckValid())
 	return p, b.Bytes()
 }

@@ -86,9 +86,7 @@ func TestWriteTextOfSeveralProcesses(t *testing.T) {
 
 func TestWriteTextWithoutAnything(t *testing.T) {
 	got := writeText(t, &bgraph.Snapshot{}, TextOptions{})
-	if !strings.Contains(got, "Nothing has waited yet.") {
-		t.Errorf("got %q", got)
-	}
+	testenv.Contains(t, got, "Nothing has waited yet.")
 }
 
 func TestWriteTextUnknownColumn(t *testing.T) {
@@ -175,9 +173,7 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 			text := writeText(t, s, TextOptions{Width: width, Stacks: true})
 			checkPlain(t, text)
 			for line := range strings.Lines(text) {
-				if n := textWidth(strings.TrimSuffix(line, "\n")); n > width {
-					t.Errorf("%s, width %d: %d columns: %q", what, width, n, line)
-				}
+				testenv.AtMost(t, textWidth(strings.TrimSuffix(line, "\n")), width, "%s, width %d: N columns: %q", what, width, line)
 			}
 		}
 	}
@@ -199,9 +195,7 @@ func TestColumnsAreAligned(t *testing.T) {
 	from := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "NODES") })
 	width := textWidth(lines[from+1])
 	for _, l := range lines[from+1 : from+10] {
-		if textWidth(l) != width {
-			t.Errorf("%q ends in column %d, the head in %d", l, textWidth(l), width)
-		}
+		testenv.Equal(t, textWidth(l), width, "%q ends in column N, the head in %d", l, width)
 	}
 }
 
@@ -228,9 +222,7 @@ func TestDistinctNames(t *testing.T) {
 		s := &bgraph.Snapshot{Nodes: c.nodes}
 		names := distinctNames(s)
 		for i, n := range c.nodes {
-			if names[n.Key] != c.want[i] {
-				t.Errorf("node %d of %d: %q, want %q", i, len(c.nodes), names[n.Key], c.want[i])
-			}
+			testenv.Equal(t, names[n.Key], c.want[i], "node %d of %d", i, len(c.nodes))
 		}
 	}
 	s := hostileSnapshot()
@@ -291,13 +283,9 @@ func TestLinesAreCutWhereItDoesNotMatter(t *testing.T) {
 	whole := strings.Join(headLines(s), " ")
 	for width := 90; width < 200; width += 10 {
 		lines := headsWithin(s, width)
-		if got := strings.ReplaceAll(strings.Join(lines, " "), ";  ", "; "); got != whole {
-			t.Errorf("in %d columns: %q; want %q", width, got, whole)
-		}
+		testenv.Equal(t, strings.ReplaceAll(strings.Join(lines, " "), ";  ", "; "), whole, "in %d columns", width)
 		for _, line := range lines {
-			if textWidth(line) > width {
-				t.Errorf("in %d columns: %q", width, line)
-			}
+			testenv.AtMost(t, textWidth(line), width, "in %d columns: %q", width, line)
 		}
 	}
 	e := edgeRow{Edge: &bgraph.Edge{Count: 12}}
@@ -311,14 +299,10 @@ func TestLinesAreCutWhereItDoesNotMatter(t *testing.T) {
 func TestTraceOf(t *testing.T) {
 	got := traceOf(sampleTrace)
 	want := []string{"web.(*page).sortOffers  page.go:212", "web.(*page).render  page.go:91", "web.(*conn).serve  conn.go:64"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testenv.EqualSlices(t, got, want)
 	interrupted := "goroutine 7 [runnable]:\nruntime.asyncPreempt2()\n\t/go/preempt.go:308 +0x39\nruntime.asyncPreempt()\n\t/go/preempt_amd64.s:53 +0xdb\n" +
 		strings.TrimPrefix(sampleTrace, "goroutine 57 [running]:\n")
-	if got := traceOf(interrupted); !slices.Equal(got, want) {
-		t.Errorf("interrupted: %q, want %q", got, want)
-	}
+	testenv.EqualSlices(t, traceOf(interrupted), want, "interrupted")
 	ended := "goroutine 7 [running]:\nruntime/debug.Stack()\n\t/go/stack.go:26 +0x5e\ngithub.com/capriccio-go/capriccio/internal/engine.(*Loop).finish(0x1)\n\tw/worker.go:297 +0x1\n" +
 		"iter.Pull[...].func1()\n\t/go/iter.go:301 +0xe5\ncreated by iter.Pull[...] in goroutine 35\n\t/go/iter.go:271 +0x90\n"
 	if got := traceOf(ended); len(got) != 0 {
@@ -352,13 +336,9 @@ func TestSummaryFitsTheScreen(t *testing.T) {
 		testenv.Must(t, WriteSummary(&b, s))
 		checkPlain(t, b.String())
 		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-		if len(lines) > 40 {
-			t.Errorf("%s: %d lines, more than 40", what, len(lines))
-		}
+		testenv.AtMost(t, len(lines), 40, "%s: N lines, more than 40", what)
 		for _, l := range lines {
-			if textWidth(l) > summaryWidth {
-				t.Errorf("%s: %d columns: %q", what, textWidth(l), l)
-			}
+			testenv.AtMost(t, textWidth(l), summaryWidth, "%s: N columns: %q", what, l)
 		}
 	}
 }
@@ -420,9 +400,7 @@ func TestMeansAreOfAllWaits(t *testing.T) {
 	var b bytes.Buffer
 	testenv.Must(t, WriteText(&b, s, TextOptions{}))
 	for _, want := range []string{", 1.00ms each\n", "at lock, for 47.6ms on average\n"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("%q is missing in\n%s", want, b.String())
-		}
+		testenv.Contains(t, b.String(), want)
 	}
 }
 

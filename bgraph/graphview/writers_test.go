@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // Snapshots that no collector would make, and what all writers must keep to with them.
@@ -134,9 +135,7 @@ func (fullWriter) Write([]byte) (int, error) { return 0, errFull }
 
 func TestWritersReturnErrorsOfTheWriter(t *testing.T) {
 	for name, write := range allWriters() {
-		if err := write(sampleSnapshot(), fullWriter{}); !errors.Is(err, errFull) {
-			t.Errorf("%s: error %v, want that of the writer", name, err)
-		}
+		testenv.ErrorIs(t, write(sampleSnapshot(), fullWriter{}), errFull, "%s: error", name)
 	}
 }
 
@@ -144,12 +143,8 @@ func TestWritersAreDeterministicAndLeaveTheSnapshotAlone(t *testing.T) {
 	s := sampleSnapshot()
 	for name, write := range allWriters() {
 		var first, second strings.Builder
-		if err := errors.Join(write(s, &first), write(sampleSnapshot(), &second)); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if first.String() != second.String() {
-			t.Errorf("%s: two equal Snapshots are written differently", name)
-		}
+		testenv.Check(t, errors.Join(write(s, &first), write(sampleSnapshot(), &second)), name)
+		testenv.Equal(t, first.String(), second.String(), "%s: two equal Snapshots are written differently", name)
 	}
 	if !reflect.DeepEqual(s, sampleSnapshot()) {
 		t.Errorf("a writer changed the Snapshot")
@@ -159,9 +154,7 @@ func TestWritersAreDeterministicAndLeaveTheSnapshotAlone(t *testing.T) {
 func TestWritersSurviveOddSnapshots(t *testing.T) {
 	for what, s := range oddSnapshots() {
 		for name, write := range allWriters() {
-			if err := write(s, io.Discard); err != nil {
-				t.Errorf("%s, %s: %v", what, name, err)
-			}
+			testenv.Check(t, write(s, io.Discard), "%s, %s", what, name)
 		}
 	}
 }

@@ -72,11 +72,6 @@ func (c *fakeClock) set(to time.Time) {
 	})
 }
 
-func noErr(t *testing.T, err error) {
-	t.Helper()
-	testenv.Must(t, err)
-}
-
 // A result is what a command did.
 type result struct {
 	code        int
@@ -116,8 +111,6 @@ func (r result) fails(t *testing.T, want ...string) {
 		t.Errorf("exit code %d, errors:\n%s\noutput:\n%s", r.code, r.errOut, r.out)
 	}
 	for _, w := range want {
-		if !strings.Contains(r.errOut, w) {
-			t.Errorf("the error is\n%s\nwant it to say %q", r.errOut, w)
-		}
+		testenv.Contains(t, r.errOut, w, "the error")
 	}
 }

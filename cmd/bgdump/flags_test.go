@@ -20,9 +20,7 @@ func TestHelpIsAsDocumented(t *testing.T) {
 		testenv.Golden(t, "help.txt", []byte(command(t, help).ok(t)))
 	}
 	for line := range strings.Lines(command(t, "-help").ok(t)) {
-		if n := len(strings.TrimRight(line, "\n")); n > 80 {
-			t.Errorf("%d columns: %s", n, line)
-		}
+		testenv.AtMost(t, len(strings.TrimRight(line, "\n")), 80, "columns: %s", line)
 	}
 	flags, _ := new(settings).flags()
 	told := map[string]int{}
@@ -35,9 +33,7 @@ func TestHelpIsAsDocumented(t *testing.T) {
 		}
 	}
 	flags.VisitAll(func(f *flag.Flag) {
-		if told[f.Name] != 1 {
-			t.Errorf("the help tells of -%s %d times", f.Name, told[f.Name])
-		}
+		testenv.Equal(t, told[f.Name], 1, "the help tells of -%s N times", f.Name)
 	})
 }
 
@@ -49,8 +45,7 @@ func TestVersion(t *testing.T) {
 
 // What was asked for and could not be written is no success.
 func TestHelpThatCannotBeWritten(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	testenv.Must(t, err)
+	full := testenv.Need(os.OpenFile("/dev/full", os.O_WRONLY, 0))(t)
 	defer full.Close()
 	for _, flag := range []string{"-help", "-version"} {
 		var stderr bytes.Buffer
@@ -122,38 +117,27 @@ func TestFlagsMayStandBehindTheSource(t *testing.T) {
 	if err != nil || !slices.Equal(set.sources, []string{"a", "b", "-c"}) || !set.merge {
 		t.Fatalf("got %+v, %v; want a, b and -c to be added up", set, err)
 	}
-	set, err = parse([]string{"-timeout", "3s", "a", "-limit=4", "-", "-stacks"}, nil)
-	noErr(t, err)
+	set = testenv.Need(parse([]string{"-timeout", "3s", "a", "-limit=4", "-", "-stacks"}, nil))(t)
 	if set.timeout != 3*time.Second || set.limit != 4 || !set.stacks || !slices.Equal(set.sources, []string{"a", "-"}) || set.mode != modeText {
 		t.Errorf("got %+v", set)
 	}
-	set, err = parse([]string{"--", "-x"}, nil)
-	noErr(t, err)
-	if !slices.Equal(set.sources, []string{"-x"}) {
-		t.Errorf("behind --: got %q", set.sources)
-	}
+	set = testenv.Need(parse([]string{"--", "-x"}, nil))(t)
+	testenv.EqualSlices(t, set.sources, []string{"-x"}, "behind --")
 }
 
 func TestDefaultsDependOnTheMode(t *testing.T) {
 	for args, want := range map[string]time.Duration{"-record d 1": 10 * time.Second, "-http :0 1": time.Second, "-http :0 -interval 3s 1": 3 * time.Second} {
-		set, err := parse(strings.Fields(args), nil)
-		noErr(t, err)
-		if set.interval != want {
-			t.Errorf("%s: interval %s, want %s", args, set.interval, want)
-		}
+		set := testenv.Need(parse(strings.Fields(args), nil))(t)
+		testenv.Equal(t, set.interval, want, "%s: interval", args)
 	}
 	for args, want := range map[string]mode{"1": modeText, "-svg=false 1": modeText, "-svg 1": modeSVG, "-lint -json 1": modeLint, "-json 1": modeJSON} {
-		set, err := parse(strings.Fields(args), nil)
-		noErr(t, err)
+		set := testenv.Need(parse(strings.Fields(args), nil))(t)
 		if set.mode != want || set.json != (args == "-lint -json 1") {
 			t.Errorf("%s: mode %s, json %v; want %s", args, set.mode, set.json, want)
 		}
 	}
 	for text, want := range map[string]time.Duration{"10": 10 * time.Second, "0.5": 500 * time.Millisecond, "2m": 2 * time.Minute} {
-		set, err := parse([]string{"-seconds", text, "1"}, nil)
-		noErr(t, err)
-		if set.seconds != want {
-			t.Errorf("-seconds %s: %s, want %s", text, set.seconds, want)
-		}
+		set := testenv.Need(parse([]string{"-seconds", text, "1"}, nil))(t)
+		testenv.Equal(t, set.seconds, want, "-seconds %s", text)
 	}
 }

@@ -38,8 +38,7 @@ func TestMain(m *testing.M) {
 // shop is the graph in testdata: that of a web shop after a minute under load.
 func shop(t *testing.T) *bgraph.Snapshot {
 	t.Helper()
-	s, err := bgraph.ReadFile(shopFile)
-	testenv.Must(t, err)
+	s := testenv.Need(bgraph.ReadFile(shopFile))(t)
 	return s
 }
 
@@ -136,7 +135,6 @@ func (s *scripted) count() int {
 
 func readAll(t *testing.T, r io.Reader) string {
 	t.Helper()
-	b, err := io.ReadAll(r)
-	noErr(t, err)
+	b := testenv.Need(io.ReadAll(r))(t)
 	return string(b)
 }

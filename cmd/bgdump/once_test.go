@@ -56,7 +56,7 @@ func TestOutputs(t *testing.T) {
 		"-dump -focus page":    func(w io.Writer) error { return only("page", "").Encode(w) },
 	} {
 		var b bytes.Buffer
-		noErr(t, want(&b))
+		testenv.Must(t, want(&b))
 		if got := command(t, append(strings.Fields(args), shopFile)...).ok(t); got != b.String() {
 			t.Errorf("%s writes\n%s\nwant\n%s", args, got, &b)
 		}
@@ -76,10 +76,8 @@ func TestDumpsCanBeReadAgain(t *testing.T) {
 
 func TestStandardInputIsReadOnce(t *testing.T) {
 	src := &stdinSource{in: bytes.NewReader(shopDump(t))}
-	a, err := src.Snapshot(context.Background())
-	noErr(t, err)
-	b, err := src.Snapshot(context.Background())
-	noErr(t, err)
+	a := testenv.Need(src.Snapshot(context.Background()))(t)
+	b := testenv.Need(src.Snapshot(context.Background()))(t)
 	if a == b || len(b.Nodes) != len(a.Nodes) || &a.Nodes[0] == &b.Nodes[0] {
 		t.Error("want two snapshots that are equal and share nothing")
 	}
@@ -88,56 +86,46 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 // TestATraceThroughAPipe, as a shell makes one for <(zcat FILE).
 func TestATraceThroughAPipe(t *testing.T) {
 	r, w, err := os.Pipe()
-	noErr(t, err)
+	testenv.Must(t, err)
 	defer r.Close()
-	text, err := os.ReadFile(goldenTrace)
-	noErr(t, err)
+	text := testenv.Need(os.ReadFile(goldenTrace))(t)
 	go func() {
 		w.Write(text)
 		w.Close()
 	}()
-	if out := command(t, fmt.Sprintf("/proc/self/fd/%d", r.Fd())).ok(t); !strings.Contains(out, "an execution trace of") {
-		t.Errorf("got %.300s", out)
-	}
+	testenv.Contains(t, command(t, fmt.Sprintf("/proc/self/fd/%d", r.Fd())).ok(t), "an execution trace of")
 }
 
 // A page asks for a file again and again, and a trace takes long to read.
 func TestAFileIsReadAgainIfItHasChanged(t *testing.T) {
 	path := writeDump(t, shop(t))
 	src := &fileSource{path: path}
-	first, err := src.Snapshot(context.Background())
-	noErr(t, err)
+	first := testenv.Need(src.Snapshot(context.Background()))(t)
 	first.Nodes = nil // it is the caller's
-	info, err := os.Stat(path)
-	noErr(t, err)
-	noErr(t, os.WriteFile(path, make([]byte, info.Size()), 0o600))
-	noErr(t, os.Chtimes(path, time.Time{}, info.ModTime()))
+	info := testenv.Need(os.Stat(path))(t)
+	testenv.Must(t, os.WriteFile(path, make([]byte, info.Size()), 0o600))
+	testenv.Must(t, os.Chtimes(path, time.Time{}, info.ModTime()))
 	again, err := src.Snapshot(context.Background())
-	if noErr(t, err); len(again.Nodes) == 0 {
+	if testenv.Must(t, err); len(again.Nodes) == 0 {
 		t.Error("no nodes; want what was read")
 	}
-	noErr(t, os.Chtimes(path, time.Time{}, info.ModTime().Add(time.Second)))
-	if _, err := src.Snapshot(context.Background()); err == nil {
-		t.Error("a file that has changed was not read again")
-	}
+	testenv.Must(t, os.Chtimes(path, time.Time{}, info.ModTime().Add(time.Second)))
+	testenv.Fails(t, testenv.Err(src.Snapshot(context.Background())), "a file that has changed was not read again")
 }
 
 func TestProfileIsOneForPprof(t *testing.T) {
-	p, err := profile.Parse(strings.NewReader(command(t, "-pprof", shopFile).ok(t)))
-	noErr(t, err)
+	p := testenv.Need(profile.Parse(strings.NewReader(command(t, "-pprof", shopFile).ok(t))))(t)
 	var types []string
 	for _, s := range p.SampleType {
 		types = append(types, s.Type)
 	}
-	if got := strings.Join(types, " "); got != "cpu wait ready count heap" {
-		t.Errorf("sample types %s", got)
-	}
+	testenv.Equal(t, strings.Join(types, " "), "cpu wait ready count heap", "sample types")
 }
 
 func TestSourcesThatAreNoDump(t *testing.T) {
 	file := func(content string) string {
 		path := filepath.Join(t.TempDir(), "x")
-		noErr(t, os.WriteFile(path, []byte(content), 0o600))
+		testenv.Must(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	command(t, file("")).fails(t, "empty", "/x")
@@ -167,9 +155,7 @@ func TestLintTellsByItsExitCode(t *testing.T) {
 	s.Nodes, s.Edges, s.Overruns, s.Resources, s.Sched, s.Overflow = nil, nil, nil, nil, nil, bgraph.Overflow{}
 	clean := writeDump(t, s)
 	for _, f := range graphview.Lint(s) {
-		if f.Severity != graphview.SeverityInfo {
-			t.Fatalf("this should be no finding: %+v", f)
-		}
+		testenv.MustEqual(t, f.Severity, graphview.SeverityInfo, "this should be no finding: %+v", f)
 	}
 	command(t, "-lint", clean).ok(t)
 	if out := command(t, "-lint", "-json", writeDump(t, new(bgraph.Snapshot))).ok(t); !strings.HasPrefix(out, "[") {
@@ -181,9 +167,7 @@ func TestLintTellsByItsExitCode(t *testing.T) {
 func TestTwoMomentsOfOneRun(t *testing.T) {
 	after := writeDump(t, later(shop(t), 10*time.Second))
 	testenv.Golden(t, "diff.txt", []byte(command(t, shopFile, after).ok(t)))
-	if got := command(t, "-dump", shopFile, after).ok(t); !strings.Contains(got, `"span_ns":10000000000`) {
-		t.Errorf("this is not the difference: %.300s", got)
-	}
+	testenv.Contains(t, command(t, "-dump", shopFile, after).ok(t), `"span_ns":10000000000`, "this is not the difference")
 	command(t, after, shopFile).fails(t, "second snapshot was taken before the first; exchange them")
 }
 
@@ -194,7 +178,7 @@ func TestTwoRuns(t *testing.T) {
 	path := writeDump(t, other)
 	testenv.Golden(t, "compare.txt", []byte(command(t, "-limit", "3", shopFile, path).ok(t)))
 	var c graphview.Comparison
-	noErr(t, json.Unmarshal([]byte(command(t, "-json", "-focus", "session", shopFile, path).ok(t)), &c))
+	testenv.Must(t, json.Unmarshal([]byte(command(t, "-json", "-focus", "session", shopFile, path).ok(t)), &c))
 	if c.Before.Program.PID != 4711 || c.After.Program.PID != 815 || len(c.Nodes) == 0 {
 		t.Errorf("got %+v", c)
 	}
@@ -213,8 +197,7 @@ func TestSecondsShowTheDifference(t *testing.T) {
 	src := new(scripted)
 	first := shop(t)
 	src.gives(first, nil)
-	set, err := parse([]string{"-seconds", "10", "1"}, nil)
-	noErr(t, err)
+	set := testenv.Need(parse([]string{"-seconds", "10", "1"}, nil))(t)
 	done := make(chan *bgraph.Snapshot)
 	go func() {
 		s, err := take(context.Background(), set, src, &surroundings{clock: clk})
@@ -247,27 +230,19 @@ func TestSecondsOfARestart(t *testing.T) {
 		return &again, nil
 	})
 	_, err := take(context.Background(), &settings{seconds: time.Second}, src, &surroundings{clock: clk})
-	if err == nil || !strings.Contains(err.Error(), "started anew") {
-		t.Errorf("got %v", err)
-	}
+	testenv.ErrorSays(t, err, "started anew")
 }
 
 func TestOutputToAFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "graph.txt")
 	want := command(t, shopFile).ok(t)
-	if out := command(t, "-o", path, shopFile).ok(t); out != "" {
-		t.Errorf("also written: %q", out)
-	}
+	testenv.Equal(t, command(t, "-o", path, shopFile).ok(t), "", "also written")
 	check := func(path string) {
 		t.Helper()
-		got, err := os.ReadFile(path)
-		noErr(t, err)
-		if string(got) != want {
-			t.Errorf("%s has\n%s", path, got)
-		}
-		entries, err := os.ReadDir(dir)
-		noErr(t, err)
+		got := testenv.Need(os.ReadFile(path))(t)
+		testenv.Equal(t, string(got), want, path)
+		entries := testenv.Need(os.ReadDir(dir))(t)
 		for _, e := range entries {
 			if strings.HasSuffix(e.Name(), ".tmp") {
 				t.Errorf("left over: %s", e.Name())
@@ -275,7 +250,7 @@ func TestOutputToAFile(t *testing.T) {
 		}
 	}
 	check(path)
-	noErr(t, os.Chmod(path, 0o640))
+	testenv.Must(t, os.Chmod(path, 0o640))
 	want = command(t, "-limit", "1", shopFile).ok(t)
 	command(t, "-o", path, "-limit", "1", shopFile).ok(t)
 	check(path)
@@ -285,13 +260,11 @@ func TestOutputToAFile(t *testing.T) {
 	command(t, "-o", path, "-focus", "nothing", shopFile).fails(t)
 	check(path) // as it was
 	link := filepath.Join(dir, "link")
-	noErr(t, os.Symlink(path, link))
+	testenv.Must(t, os.Symlink(path, link))
 	want = command(t, "-limit", "2", shopFile).ok(t)
 	command(t, "-o", link, "-limit", "2", shopFile).ok(t)
 	check(path)
-	if got := command(t, "-o", "-", "-limit", "2", shopFile).ok(t); got != want {
-		t.Errorf("-o -: got %q", got)
-	}
+	testenv.Equal(t, command(t, "-o", "-", "-limit", "2", shopFile).ok(t), want, "-o -")
 	command(t, "-o", os.DevNull, shopFile).ok(t)
 	command(t, "-o", dir, shopFile).fails(t, "is a folder")
 	path = filepath.Join(dir, "no", "such")

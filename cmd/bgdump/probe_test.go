@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // This process listens with two servers, of which one has net/http/pprof.
@@ -37,12 +39,8 @@ func TestProbe(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := probe(ctx, os.Getpid(), sur); err == nil {
-		t.Error("goes on after the end")
-	}
-	if _, err := probe(t.Context(), 1<<22+1, sur); err == nil || !strings.Contains(err.Error(), "not known") {
-		t.Errorf("of no process: %v", err)
-	}
+	testenv.Fails(t, testenv.Err(probe(ctx, os.Getpid(), sur)), "goes on after the end")
+	testenv.ErrorSays(t, testenv.Err(probe(t.Context(), 1<<22+1, sur)), "not known", "of no process")
 }
 
 // TestProbeOfAContainer: where a process of a network of its own listens, somebody else may answer here.
@@ -51,7 +49,7 @@ func TestProbeOfAContainer(t *testing.T) {
 	server := httptest.NewServer(newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace"))
 	defer server.Close()
 	port := server.Listener.Addr().(*net.TCPAddr).Port
-	noErr(t, os.Mkdir(filepath.Join(f.root, "4711", "net"), 0o755))
+	testenv.Must(t, os.Mkdir(filepath.Join(f.root, "4711", "net"), 0o755))
 	f.write("net/tcp", fmt.Sprintf("   0: 0100007F:%04X 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 123 1\n", port))
 	sur := &surroundings{clock: systemClock{}, kernel: f.source().kernel, stderr: io.Discard}
 	for _, own := range []string{"net:[1]", "net:[2]"} {

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A fakeProcess is one that is held; what signals do to it the test says.
@@ -56,29 +57,28 @@ func newFakeProc(t *testing.T) *fakeProc {
 	f := &fakeProc{t: t, root: t.TempDir(), process: &fakeProcess{onSignal: func() error { return nil }}, clock: newFakeClock()}
 	f.clock.short = time.Second
 	for _, pid := range []string{"self", "4711"} {
-		noErr(t, os.MkdirAll(filepath.Join(f.root, pid, "ns"), 0o755))
+		testenv.Must(t, os.MkdirAll(filepath.Join(f.root, pid, "ns"), 0o755))
 		f.link(pid, "ns/mnt", "mnt:[1]")
 		f.link(pid, "root", "/")
 	}
 	uid := os.Getuid()
 	f.write("status", fmt.Sprintf(goodStatus, uid, uid, uid, uid))
-	exe, err := os.Executable()
-	noErr(t, err)
+	exe := testenv.Need(os.Executable())(t)
 	f.link("4711", "exe", exe)
-	noErr(t, os.MkdirAll(filepath.Join(f.root, "4711", "fd"), 0o755))
+	testenv.Must(t, os.MkdirAll(filepath.Join(f.root, "4711", "fd"), 0o755))
 	f.link("4711", "fd/0", "/dev/null")
 	f.link("4711", "fd/1", "socket:[123]")
 	return f
 }
 
 func (f *fakeProc) write(name, content string) {
-	noErr(f.t, os.WriteFile(filepath.Join(f.root, "4711", name), []byte(content), 0o644))
+	testenv.Must(f.t, os.WriteFile(filepath.Join(f.root, "4711", name), []byte(content), 0o644))
 }
 
 func (f *fakeProc) link(pid, name, to string) {
 	path := filepath.Join(f.root, pid, name)
 	os.Remove(path)
-	noErr(f.t, os.Symlink(to, path))
+	testenv.Must(f.t, os.Symlink(to, path))
 }
 
 // announce gives the process a marker with that content. What a descriptor leads to
@@ -92,9 +92,7 @@ func (f *fakeProc) source() *processSource {
 	return &processSource{pid: 4711, clock: f.clock, timeout: 5 * time.Second, kernel: &kernel{
 		proc: f.root,
 		hold: func(pid int) (process, error) {
-			if pid != 4711 {
-				f.t.Errorf("process %d was asked for", pid)
-			}
+			testenv.Equal(f.t, pid, 4711, "process N was asked for")
 			return f.process, f.held
 		},
 		open: func(path string) (*os.File, error) {
@@ -115,9 +113,7 @@ func (f *fakeProc) refuses(signals int, want ...string) error {
 			f.t.Errorf("got %q, want it to say %q", err, w)
 		}
 	}
-	if f.process.signalled != signals {
-		f.t.Errorf("%d signals were sent, want %d", f.process.signalled, signals)
-	}
+	testenv.Equal(f.t, f.process.signalled, signals, "signals were sent")
 	if f.held == nil && f.process.closed != 1 {
 		f.t.Error("the process is still held")
 	}
@@ -135,8 +131,7 @@ func TestAProcessThatAnnouncesIsAsked(t *testing.T) {
 	for round := range 3 { // the file is there from the second round on
 		want := later(shop(t), time.Duration(round)*time.Second)
 		f.process.onSignal = func() error { return bgraph.WriteFile(path, want) }
-		got, err := f.source().Snapshot(context.Background())
-		noErr(t, err)
+		got := testenv.Need(f.source().Snapshot(context.Background()))(t)
 		if !got.Taken.Equal(want.Taken) || f.process.signalled != round+1 {
 			t.Errorf("round %d: taken %v, want %v; %d signals", round, got.Taken, want.Taken, f.process.signalled)
 		}
@@ -147,16 +142,15 @@ func TestTheAnswerMayTakeAWhile(t *testing.T) {
 	f := newFakeProc(t)
 	path := filepath.Join(t.TempDir(), "x")
 	f.announce(7, marks(path))
-	noErr(t, bgraph.WriteFile(path, shop(t)))
+	testenv.Must(t, bgraph.WriteFile(path, shop(t)))
 	src := f.source()
 	polls := 0
 	src.clock = pollClock{f.clock, func() {
 		if polls++; polls == 5 {
-			noErr(t, bgraph.WriteFile(path, later(shop(t), time.Second)))
+			testenv.Must(t, bgraph.WriteFile(path, later(shop(t), time.Second)))
 		}
 	}}
-	s, err := src.Snapshot(context.Background())
-	noErr(t, err)
+	s := testenv.Need(src.Snapshot(context.Background()))(t)
 	if polls < 5 || !s.Taken.Equal(later(shop(t), time.Second).Taken) {
 		t.Errorf("after %d polls: taken %v", polls, s.Taken)
 	}
@@ -188,8 +182,7 @@ func TestTwoRuntimesAreAddedUp(t *testing.T) {
 	f.process.onSignal = func() error {
 		return errors.Join(bgraph.WriteFile(a, first), bgraph.WriteFile(b, second))
 	}
-	s, err := f.source().Snapshot(context.Background())
-	noErr(t, err)
+	s := testenv.Need(f.source().Snapshot(context.Background()))(t)
 	if len(s.Loops) != 4 || s.Program.PID != 4711 {
 		t.Errorf("%d loops, process %d", len(s.Loops), s.Program.PID)
 	}
@@ -212,14 +205,13 @@ func TestNobodyElseGetsTheSignal(t *testing.T) {
 	})
 	t.Run("another Go program", func(t *testing.T) {
 		f := newFakeProc(t)
-		tool, err := exec.LookPath("go")
-		noErr(t, err)
+		tool := testenv.Need(exec.LookPath("go"))(t)
 		f.link("4711", "exe", tool)
 		f.refuses(0, "Go program without the module")
 	})
 	t.Run("no program", func(t *testing.T) { // as of a thread of the kernel
 		f := newFakeProc(t)
-		noErr(t, os.Remove(filepath.Join(f.root, "4711", "exe")))
+		testenv.Must(t, os.Remove(filepath.Join(f.root, "4711", "exe")))
 		f.refuses(0, "its program cannot be read")
 	})
 	t.Run("a marker of another process", func(t *testing.T) {
@@ -281,11 +273,11 @@ func TestProcessesThatCannotBeReached(t *testing.T) {
 	f.process.onSignal = func() error { return unix.EPERM }
 	f.refuses(1, "protected")
 	f = newFakeProc(t)
-	noErr(t, os.RemoveAll(filepath.Join(f.root, "4711")))
+	testenv.Must(t, os.RemoveAll(filepath.Join(f.root, "4711")))
 	f.refuses(0, "there is no process 4711")
 	if os.Getuid() != 0 { // root may look everywhere
 		f = newFakeProc(t)
-		noErr(t, os.Chmod(filepath.Join(f.root, "4711", "fd"), 0))
+		testenv.Must(t, os.Chmod(filepath.Join(f.root, "4711", "fd"), 0))
 		f.refuses(0, "protected")
 	}
 	src := f.source()
@@ -311,9 +303,7 @@ func TestNoAnswer(t *testing.T) {
 	f.clock.short = 0
 	ctx, cancel := context.WithCancel(context.Background())
 	f.process.onSignal = func() error { cancel(); return nil }
-	if _, err := f.source().Snapshot(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("interrupted: got %v", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(f.source().Snapshot(ctx)), context.Canceled, "interrupted")
 }
 
 func TestAnswersThatAreNone(t *testing.T) {
@@ -328,8 +318,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 	other := shop(t)
 	other.Program.PID = 1
 	answer(func() error { return bgraph.WriteFile(path, other) }).refuses(1, "calls itself 1, not 4711")
-	noErr(t, os.Remove(path))
-	noErr(t, unix.Mkfifo(path, 0o600))
+	testenv.Must(t, os.Remove(path))
+	testenv.Must(t, unix.Mkfifo(path, 0o600))
 	answer(nil).refuses(0, "not a file")
 }
 
@@ -337,9 +327,9 @@ func TestAnswersThatAreNone(t *testing.T) {
 func TestAProcessInAContainer(t *testing.T) {
 	f := newFakeProc(t)
 	container := t.TempDir()
-	noErr(t, os.MkdirAll(filepath.Join(container, "run"), 0o755))
-	noErr(t, os.MkdirAll(filepath.Join(container, "var"), 0o755))
-	noErr(t, os.Symlink("/run", filepath.Join(container, "var", "run"))) // its own /run
+	testenv.Must(t, os.MkdirAll(filepath.Join(container, "run"), 0o755))
+	testenv.Must(t, os.MkdirAll(filepath.Join(container, "var"), 0o755))
+	testenv.Must(t, os.Symlink("/run", filepath.Join(container, "var", "run"))) // its own /run
 	f.link("4711", "ns/mnt", "mnt:[2]")
 	f.link("4711", "root", container)
 	uid := os.Getuid()
@@ -348,15 +338,12 @@ func TestAProcessInAContainer(t *testing.T) {
 	s := shop(t)
 	s.Program.PID = 12
 	f.process.onSignal = func() error { return bgraph.WriteFile(filepath.Join(container, "run", "x.bgraph"), s) }
-	got, err := f.source().Snapshot(context.Background())
-	noErr(t, err)
-	if got.Program.PID != 12 {
-		t.Errorf("got the graph of %d", got.Program.PID)
-	}
+	got := testenv.Need(f.source().Snapshot(context.Background()))(t)
+	testenv.Equal(t, got.Program.PID, 12, "got the graph of")
 	// What a link in there leads to outside is not for us.
 	outside := writeDump(t, s)
-	noErr(t, os.Remove(filepath.Join(container, "run", "x.bgraph")))
-	noErr(t, os.Symlink("../../../../../../../../.."+outside, filepath.Join(container, "run", "x.bgraph")))
+	testenv.Must(t, os.Remove(filepath.Join(container, "run", "x.bgraph")))
+	testenv.Must(t, os.Symlink("../../../../../../../../.."+outside, filepath.Join(container, "run", "x.bgraph")))
 	f.process.onSignal = func() error { return bgraph.WriteFile(outside, s) }
 	if got, err := f.source().Snapshot(context.Background()); err == nil {
 		t.Errorf("read a file outside: %v", got.Program)
@@ -402,11 +389,9 @@ func start(t *testing.T, role string, args ...string) (cmd *exec.Cmd, out *bufio
 	cmd = exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	noErr(t, err)
-	pipe, err := cmd.StdoutPipe()
-	noErr(t, err)
-	noErr(t, cmd.Start())
+	in := testenv.Need(cmd.StdinPipe())(t)
+	pipe := testenv.Need(cmd.StdoutPipe())(t)
+	testenv.Must(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill(); in.Close(); cmd.Wait() })
 	r := bufio.NewReader(pipe)
 	if line, err := r.ReadString('\n'); err != nil || line != "ready\n" {
@@ -425,20 +410,17 @@ func TestARealProcess(t *testing.T) {
 	pid := strconv.Itoa(cmd.Process.Pid)
 	for range 3 {
 		out := commandIn(t, context.Background(), realSurroundings(), "-timeout", "30s", "-json", pid).ok(t)
-		if !strings.Contains(out, `"quiet=true"`) {
-			t.Errorf("it does not know that it is asked by a program:\n%.300s", out)
-		}
+		testenv.Contains(t, out, `"quiet=true"`, "it does not know that it is asked by a program")
 	}
-	before, err := os.ReadFile(path)
-	noErr(t, err)
-	noErr(t, cmd.Process.Signal(syscall.SIGUSR2))
+	before := testenv.Need(os.ReadFile(path))(t)
+	testenv.Must(t, cmd.Process.Signal(syscall.SIGUSR2))
 	for again, err := before, error(nil); string(again) == string(before); again, err = os.ReadFile(path) {
-		noErr(t, err)
+		testenv.Must(t, err)
 	}
 	if s, err := bgraph.ReadFile(path); err != nil || s.Program.Name != "quiet=false" {
 		t.Errorf("nobody has asked any more, and yet: %+v, %v", s, err)
 	}
-	noErr(t, cmd.Process.Kill())
+	testenv.Must(t, cmd.Process.Kill())
 	cmd.Wait()
 	commandIn(t, context.Background(), realSurroundings(), pid).fails(t, "there is no process "+pid)
 }
@@ -447,17 +429,14 @@ func TestARealProcessThatIsNotMeantSurvives(t *testing.T) {
 	cmd, out, closeIn := start(t, "silent")
 	pid := cmd.Process.Pid
 	commandIn(t, context.Background(), realSurroundings(), strconv.Itoa(pid)).fails(t, "was not asked", "built with")
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	noErr(t, err)
+	tasks := testenv.Need(os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)))(t)
 	for _, task := range tasks {
 		if task.Name() != strconv.Itoa(pid) {
 			commandIn(t, context.Background(), realSurroundings(), task.Name()).fails(t, "is a thread of process "+strconv.Itoa(pid))
 		}
 	}
-	noErr(t, closeIn())
-	if rest := readAll(t, out); rest != "still here\n" {
-		t.Errorf("it says %q", rest)
-	}
+	testenv.Must(t, closeIn())
+	testenv.Equal(t, readAll(t, out), "still here\n", "it says")
 }
 
 func TestProcessOne(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphhttp"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -74,8 +75,7 @@ func TestAProgramOnTheRuntime(t *testing.T) {
 	dump := filepath.Join(t.TempDir(), "odd name.bgraph")
 	t.Setenv(capriccio.EnvDump, dump)
 	cmd, out, closeIn := start(t, "coffee", "1")
-	line, err := out.ReadString('\n')
-	noErr(t, err)
+	line := testenv.Need(out.ReadString('\n'))(t)
 	pid, url := strconv.Itoa(cmd.Process.Pid), strings.TrimSpace(line)
 	ask := func(args ...string) string {
 		t.Helper()
@@ -84,31 +84,25 @@ func TestAProgramOnTheRuntime(t *testing.T) {
 	for _, source := range []string{pid, url, url + handlerPath} {
 		text := ask(source)
 		for _, want := range []string{"pid " + pid, "grind", "sleep ", "coffee"} {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s: there is no %q:\n%s", source, want, text)
-			}
+			testenv.Contains(t, text, want, source)
 		}
 	}
-	if _, err := os.Stat(dump); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, testenv.Err(os.Stat(dump)))
 	// What has happened in between is a difference, wherever it comes from.
 	before := filepath.Join(t.TempDir(), "before.bgraph")
-	noErr(t, os.WriteFile(before, []byte(ask("-dump", url)), 0o600))
+	testenv.Must(t, os.WriteFile(before, []byte(ask("-dump", url)), 0o600))
 	for range 5 {
 		ask(pid)
 	}
 	var s bgraph.Snapshot
-	noErr(t, json.Unmarshal([]byte(ask("-json", before, pid)), &s))
+	testenv.Must(t, json.Unmarshal([]byte(ask("-json", before, pid)), &s))
 	if whole, err := bgraph.ReadFile(before); err != nil || s.Span <= 0 || s.Span >= bgraph.Nanos(s.Taken.Sub(whole.Program.Started)) {
 		t.Errorf("the difference covers %v, %v", s.Span, err)
 	}
-	noErr(t, json.Unmarshal([]byte(ask("-json", "-seconds", "0.05", pid)), &s))
-	if s.Span < bgraph.Nanos(50*time.Millisecond) {
-		t.Errorf("-seconds 0.05 covers %v", s.Span)
-	}
-	noErr(t, closeIn())
-	noErr(t, cmd.Wait())
+	testenv.Must(t, json.Unmarshal([]byte(ask("-json", "-seconds", "0.05", pid)), &s))
+	testenv.AtLeast(t, s.Span, bgraph.Nanos(50*time.Millisecond), "-seconds 0.05 covers")
+	testenv.Must(t, closeIn())
+	testenv.Must(t, cmd.Wait())
 	commandIn(t, context.Background(), realSurroundings(), pid).fails(t, "there is no process "+pid)
 	commandIn(t, context.Background(), realSurroundings(), url).fails(t, "nobody listens there")
 }
@@ -117,27 +111,22 @@ func TestAProgramWithTwoRuntimes(t *testing.T) {
 	t.Setenv(capriccio.EnvDump, t.TempDir())
 	cmd, _, _ := start(t, "coffee", "2")
 	src := &processSource{pid: cmd.Process.Pid, kernel: systemKernel(), clock: systemClock{}, timeout: 30 * time.Second}
-	first, err := src.Snapshot(context.Background())
-	noErr(t, err)
-	second, err := src.Snapshot(context.Background())
-	noErr(t, err)
+	first := testenv.Need(src.Snapshot(context.Background()))(t)
+	second := testenv.Need(src.Snapshot(context.Background()))(t)
 	if len(first.Loops) != 2 || first.Program.PID != cmd.Process.Pid {
 		t.Errorf("%d loops, process %d", len(first.Loops), first.Program.PID)
 	}
-	if _, err := bgraph.Diff(first, second); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, testenv.Err(bgraph.Diff(first, second)))
 }
 
 func TestAProgramWithoutGraph(t *testing.T) {
 	t.Setenv(capriccio.EnvGraph, "off")
 	cmd, out, closeIn := start(t, "coffee", "1")
-	line, err := out.ReadString('\n')
-	noErr(t, err)
+	line := testenv.Need(out.ReadString('\n'))(t)
 	commandIn(t, context.Background(), realSurroundings(), strconv.Itoa(cmd.Process.Pid)).fails(t, "was not asked", "no runtime at work")
 	commandIn(t, context.Background(), realSurroundings(), strings.TrimSpace(line)).fails(t, "503", "switched off")
-	noErr(t, closeIn())
-	noErr(t, cmd.Wait())
+	testenv.Must(t, closeIn())
+	testenv.Must(t, cmd.Wait())
 }
 
 // The page itself is tested where it is made.
@@ -150,20 +139,16 @@ func TestThePageIsServed(t *testing.T) {
 		ended <- commandIn(t, ctx, &surroundings{stdout: w, clock: newFakeClock()}, "-http", ":0", "-focus", "session", shopFile)
 		w.Close()
 	}()
-	line, err := bufio.NewReader(r).ReadString('\n')
-	noErr(t, err)
+	line := testenv.Need(bufio.NewReader(r).ReadString('\n'))(t)
 	go io.Copy(io.Discard, r)
 	url := regexp.MustCompile(`http://127\.0\.0\.1:[1-9][0-9]*`).FindString(line)
 	if url == "" || !strings.Contains(line, shopFile) {
 		t.Fatalf("the first line is %q", line)
 	}
 	get := func(path string) string {
-		resp, err := http.Get(url + path)
-		noErr(t, err)
+		resp := testenv.Need(http.Get(url + path))(t)
 		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %s", path, resp.Status)
-		}
+		testenv.MustEqual(t, resp.StatusCode, http.StatusOK, "%s: %s", path, resp.Status)
 		return readAll(t, resp.Body)
 	}
 	if page := get("/"); !strings.Contains(strings.ToLower(page), "<!doctype html>") {

@@ -9,18 +9,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	noErr(t, err)
+	entries := testenv.Need(os.ReadDir(dir))(t)
 	for _, e := range entries {
 		all = append(all, e.Name())
 	}
@@ -77,16 +76,16 @@ func (u *underWay) rounds(n int) {
 func (u *underWay) stop() string {
 	u.t.Helper()
 	u.cancel()
-	noErr(u.t, <-u.done)
+	testenv.Must(u.t, <-u.done)
 	return u.stderr.String()
 }
 
 func TestRecordingIsBounded(t *testing.T) {
 	u := record(t, 3)
 	u.rounds(0)
-	noErr(t, os.WriteFile(filepath.Join(u.dir, "20260314T031200.000Z-other-1.bgraph"), nil, 0o600))
-	noErr(t, os.WriteFile(filepath.Join(u.dir, "20260314T031200.000Z-shop-12.bgraph"), nil, 0o600)) // an earlier run
-	noErr(t, os.WriteFile(filepath.Join(u.dir, "notes.txt"), nil, 0o600))
+	testenv.Must(t, os.WriteFile(filepath.Join(u.dir, "20260314T031200.000Z-other-1.bgraph"), nil, 0o600))
+	testenv.Must(t, os.WriteFile(filepath.Join(u.dir, "20260314T031200.000Z-shop-12.bgraph"), nil, 0o600)) // an earlier run
+	testenv.Must(t, os.WriteFile(filepath.Join(u.dir, "notes.txt"), nil, 0o600))
 	u.rounds(4)
 	said := u.stop()
 	want := []string{
@@ -96,18 +95,13 @@ func TestRecordingIsBounded(t *testing.T) {
 		"20260314T031250.000Z-shop-4711.bgraph",
 		"notes.txt",
 	}
-	if got := names(t, u.dir); !slices.Equal(got, want) {
-		t.Errorf("the folder has %q", got)
-	}
+	testenv.EqualSlices(t, names(t, u.dir), want, "the folder")
 	if !strings.Contains(said, "recording a script every 1m0s") || !strings.Contains(said, "5 snapshots written to "+u.dir) {
 		t.Errorf("it said:\n%s", said)
 	}
 	for _, name := range want[1:4] {
-		info, err := os.Stat(filepath.Join(u.dir, name))
-		noErr(t, err)
-		if info.Mode() != 0o600 {
-			t.Errorf("%s: mode %v", name, info.Mode())
-		}
+		info := testenv.Need(os.Stat(filepath.Join(u.dir, name)))(t)
+		testenv.Equal(t, info.Mode(), 0o600, "%s: mode", name)
 	}
 }
 
@@ -127,11 +121,11 @@ func TestRecordingSurvivesFailures(t *testing.T) {
 	u.rounds(3)
 	u.answers(nil)
 	u.rounds(2)
-	noErr(t, os.Chmod(u.dir, 0o500))
-	noErr(t, os.Rename(u.dir, u.dir+"2")) // root may write whatever the mode
+	testenv.Must(t, os.Chmod(u.dir, 0o500))
+	testenv.Must(t, os.Rename(u.dir, u.dir+"2")) // root may write whatever the mode
 	u.rounds(2)
-	noErr(t, os.Rename(u.dir+"2", u.dir))
-	noErr(t, os.Chmod(u.dir, 0o700))
+	testenv.Must(t, os.Rename(u.dir+"2", u.dir))
+	testenv.Must(t, os.Chmod(u.dir, 0o700))
 	u.rounds(1)
 	said := u.stop()
 	if got := names(t, u.dir); len(got) != 5 {
@@ -165,10 +159,8 @@ func TestRecordingEndsWithTheProcess(t *testing.T) {
 	u.rounds(1)
 	u.answers(endedError{errors.New("there is no process 4711")})
 	u.clock.advance(time.Minute)
-	noErr(t, <-u.done)
-	if said := u.stderr.String(); !strings.Contains(said, "there is no process 4711; 2 snapshots written") {
-		t.Errorf("it said:\n%s", said)
-	}
+	testenv.Must(t, <-u.done)
+	testenv.Contains(t, u.stderr.String(), "there is no process 4711; 2 snapshots written", "it said")
 }
 
 func TestNamesOfRecordings(t *testing.T) {
@@ -192,23 +184,19 @@ func recordings(t *testing.T, n int) string {
 	dir := t.TempDir()
 	for i := range n {
 		s := later(shop(t), time.Duration(i)*time.Minute)
-		noErr(t, bgraph.WriteFile(filepath.Join(dir, nameRecording(s)), s))
+		testenv.Must(t, bgraph.WriteFile(filepath.Join(dir, nameRecording(s)), s))
 	}
 	return dir
 }
 
 func TestFolderAsSource(t *testing.T) {
 	dir := recordings(t, 4)
-	noErr(t, os.WriteFile(filepath.Join(dir, "20260314T999999.000Z-x-1.bgraph.tmp"), nil, 0o600))
-	noErr(t, os.Mkdir(filepath.Join(dir, "20990314T000000.000Z-folder-1.bgraph"), 0o700))
+	testenv.Must(t, os.WriteFile(filepath.Join(dir, "20260314T999999.000Z-x-1.bgraph.tmp"), nil, 0o600))
+	testenv.Must(t, os.Mkdir(filepath.Join(dir, "20990314T000000.000Z-folder-1.bgraph"), 0o700))
 	want := command(t, writeDump(t, later(shop(t), 3*time.Minute))).ok(t)
-	if got := command(t, dir).ok(t); got != want {
-		t.Errorf("the last one is not shown:\n%s", got)
-	}
+	testenv.Equal(t, command(t, dir).ok(t), want, "the last one is not shown")
 	for seconds, span := range map[string]string{"1": `"span_ns":60000000000`, "60": `"span_ns":60000000000`, "61": `"span_ns":120000000000`, "180": `"span_ns":180000000000`} {
-		if got := command(t, "-dump", "-seconds", seconds, dir).ok(t); !strings.Contains(got, span) {
-			t.Errorf("-seconds %s: %.300s", seconds, got)
-		}
+		testenv.Contains(t, command(t, "-dump", "-seconds", seconds, dir).ok(t), span, "-seconds %s", seconds)
 	}
 	command(t, "-seconds", "181", dir).fails(t, "cover 3m0s only")
 	command(t, "-record", "x", dir).fails(t, "-record needs a running program")
@@ -219,15 +207,13 @@ func TestFolderAsSource(t *testing.T) {
 
 func TestFolderIsReplayed(t *testing.T) {
 	clk := newFakeClock()
-	src, err := openFolder(recordings(t, 3), clk, time.Second)
-	noErr(t, err)
+	src := testenv.Need(openFolder(recordings(t, 3), clk, time.Second))(t)
 	ages := []time.Duration{0, 500 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Hour}
 	for i, want := range []int{0, 0, 1, 2, 2} {
 		clk.mu.Lock()
 		clk.now = clk.now.Add(ages[i])
 		clk.mu.Unlock()
-		s, err := src.Snapshot(context.Background())
-		noErr(t, err)
+		s := testenv.Need(src.Snapshot(context.Background()))(t)
 		if got := s.Taken.Sub(shop(t).Taken); got != time.Duration(want)*time.Minute {
 			t.Errorf("step %d: the recording of minute %v, want %d", i, got, want)
 		}
@@ -236,11 +222,9 @@ func TestFolderIsReplayed(t *testing.T) {
 
 func TestFolderWithFilesThatAreNoDumps(t *testing.T) {
 	dir := t.TempDir()
-	noErr(t, os.WriteFile(filepath.Join(dir, "20260314T031200.000Z-a-1.bgraph"), []byte("x"), 0o600))
+	testenv.Must(t, os.WriteFile(filepath.Join(dir, "20260314T031200.000Z-a-1.bgraph"), []byte("x"), 0o600))
 	command(t, dir).fails(t, "not a dump", "20260314T031200.000Z-a-1.bgraph")
-	noErr(t, os.WriteFile(filepath.Join(dir, "99999999T999999.999Z-a-1.bgraph"), []byte("x"), 0o600))
+	testenv.Must(t, os.WriteFile(filepath.Join(dir, "99999999T999999.999Z-a-1.bgraph"), []byte("x"), 0o600))
 	command(t, "-seconds", "1", dir).fails(t)
-	if _, err := openFolder(filepath.Join(dir, "no"), newFakeClock(), time.Second); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(openFolder(filepath.Join(dir, "no"), newFakeClock(), time.Second)), fs.ErrNotExist)
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // onTerminal runs fn with a terminal of 80 columns, and returns what was written to it.
@@ -23,12 +25,10 @@ func onTerminal(t *testing.T, fn func(terminal *os.File)) string {
 	}
 	defer master.Close()
 	fd := int(master.Fd())
-	noErr(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	noErr(t, err)
-	noErr(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}))
-	slave, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
-	noErr(t, err)
+	testenv.Must(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	n := testenv.Need(unix.IoctlGetInt(fd, unix.TIOCGPTN))(t)
+	testenv.Must(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}))
+	slave := testenv.Need(os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0))(t)
 	written := make(chan string)
 	go func() {
 		var b bytes.Buffer

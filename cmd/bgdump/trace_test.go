@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A trace comes from a file, the standard input, or net/http/pprof, and is shown in all forms.
@@ -34,7 +36,7 @@ func TestTraces(t *testing.T) {
 	}
 	trace.Stop()
 	path := filepath.Join(t.TempDir(), "trace.out")
-	noErr(t, os.WriteFile(path, b.Bytes(), 0o600))
+	testenv.Must(t, os.WriteFile(path, b.Bytes(), 0o600))
 	const golden127 = "../../bgraph/gotrace/testdata/go1.27.trace"
 	for args, want := range map[string]string{
 		path:                       "an execution trace of",
@@ -57,7 +59,7 @@ func TestTraces(t *testing.T) {
 		"-": "standard input, an execution trace",
 	} {
 		if strings.HasSuffix(args, "x") {
-			noErr(t, os.WriteFile(path+"x", b.Bytes(), 0o600))
+			testenv.Must(t, os.WriteFile(path+"x", b.Bytes(), 0o600))
 			want = "NODES. goroutines:"
 		}
 		var out, errs bytes.Buffer
@@ -103,9 +105,7 @@ func TestTracesOfAURL(t *testing.T) {
 		if aged := strings.Contains(out.String(), "1h39m"); aged != (listed.Load() > 1) {
 			t.Errorf("%s: an age of 99 min is there: %v\n%s", args, aged, out.String())
 		}
-		if !strings.Contains(errs.String(), "for 1 s; meanwhile that costs it") {
-			t.Errorf("%s: the price is not named: %q", args, errs.String())
-		}
+		testenv.Contains(t, errs.String(), "for 1 s; meanwhile that costs it", "%s: the price is not named", args)
 	}
 }
 
@@ -113,19 +113,18 @@ func TestTracesOfAURL(t *testing.T) {
 func TestWhatIsWrongWithASource(t *testing.T) {
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
-	whole, err := os.ReadFile(goldenTrace)
-	noErr(t, err)
+	whole := testenv.Need(os.ReadFile(goldenTrace))(t)
 	folder := t.TempDir()
 	file := func(name string, content []byte) string {
 		path := filepath.Join(folder, name)
-		noErr(t, os.WriteFile(path, content, 0o600))
+		testenv.Must(t, os.WriteFile(path, content, 0o600))
 		return path
 	}
 	zip := func(content []byte) []byte {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
 		z.Write(content)
-		noErr(t, z.Close())
+		testenv.Must(t, z.Close())
 		return b.Bytes()
 	}
 	zipped := zip(whole)
@@ -148,13 +147,9 @@ func TestWhatIsWrongWithASource(t *testing.T) {
 			t.Errorf("%s: %d, want %d and %q in\n%.300s%s", c.source, code, c.code, c.want, out.String(), errs.String())
 		}
 	}
-	u, err := url.Parse("http://192.0.2.1:6060")
-	noErr(t, err)
-	proxy, err := url.Parse(closed.URL)
-	noErr(t, err)
+	u := testenv.Need(url.Parse("http://192.0.2.1:6060"))(t)
+	proxy := testenv.Need(url.Parse(closed.URL))(t)
 	source := newURLSource(u, &surroundings{clock: systemClock{}, stderr: io.Discard}, &settings{timeout: 5 * time.Minute})
 	source.transport.Proxy = http.ProxyURL(proxy)
-	if _, err := source.Snapshot(context.Background()); err == nil || !strings.Contains(err.Error(), "the proxy "+closed.URL+" does not answer") {
-		t.Error(err)
-	}
+	testenv.ErrorSays(t, testenv.Err(source.Snapshot(context.Background())), "the proxy "+closed.URL+" does not answer")
 }

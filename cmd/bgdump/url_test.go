@@ -30,7 +30,7 @@ func serveHTTP(t *testing.T, handler http.HandlerFunc) (url string, asked *[]str
 
 func shopDump(t *testing.T) []byte {
 	var b bytes.Buffer
-	noErr(t, shop(t).Encode(&b))
+	testenv.Must(t, shop(t).Encode(&b))
 	return b.Bytes()
 }
 
@@ -54,9 +54,7 @@ func TestAdminAddressOrHandler(t *testing.T) {
 		strings.TrimPrefix(admin, "http://127.0.0.1"): "/debug/bgraph/?format=dump",
 	} {
 		*asked = nil
-		if got := command(t, source).ok(t); got != want {
-			t.Errorf("%s: got\n%s", source, got)
-		}
+		testenv.Equal(t, command(t, source).ok(t), want, source)
 		if got := strings.Join(*asked, ", "); got != "GET "+path {
 			t.Errorf("%s: asked for %s, want %s", source, got, path)
 		}
@@ -72,12 +70,10 @@ func TestHandlerAtTheRoot(t *testing.T) {
 		}
 		w.Write(dump)
 	})
-	u, err := url.Parse(admin)
-	noErr(t, err)
+	u := testenv.Need(url.Parse(admin))(t)
 	src := newURLSource(u, &surroundings{clock: newFakeClock(), stderr: io.Discard}, &settings{timeout: time.Second})
 	for range 2 {
-		_, err = src.Snapshot(context.Background())
-		noErr(t, err)
+		testenv.Need(src.Snapshot(context.Background()))(t)
 	}
 	if got := strings.Join(*asked, ", "); got != "GET /debug/bgraph/?format=dump, GET /?format=dump, GET /?format=dump" {
 		t.Errorf("asked for %s; what has answered once is asked later on", got)

@@ -207,7 +207,7 @@ func TestTraceOfAUnixSocket(t *testing.T) {
 		t.Errorf("%s\n%.200s", r.errOut, r.out)
 	}
 	server.Close()
-	noErr(t, keepSocket(file))
+	testenv.Must(t, keepSocket(file))
 	commandIn(t, context.Background(), &surroundings{clock: systemClock{}}, file).fails(t, file, "nobody listens there")
 }
 
@@ -268,12 +268,10 @@ func TestTracesWithoutAClock(t *testing.T) {
 	mux.HandleFunc("/debug/pprof/trace", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, "../../bgraph/gotrace/testdata/releases/go1.24.trace")
 	})
-	u, err := url.Parse(serving(t, mux) + "/debug/pprof/")
-	noErr(t, err)
+	u := testenv.Need(url.Parse(serving(t, mux) + "/debug/pprof/"))(t)
 	clock := newFakeClock()
 	src := newURLSource(u, &surroundings{clock: clock, stderr: io.Discard}, &settings{timeout: time.Minute, mode: modeHTTP})
-	s, err := src.Snapshot(context.Background())
-	noErr(t, err)
+	s := testenv.Need(src.Snapshot(context.Background()))(t)
 	if s.Span <= 0 || !s.Taken.Equal(clock.Now()) || s.Taken.Sub(s.Program.Started) != s.Span.Duration() {
 		t.Errorf("a trace of %v, begun at %v, ended at %v; the clock stands at %v", s.Span, s.Program.Started, s.Taken, clock.Now())
 	}
@@ -282,22 +280,17 @@ func TestTracesWithoutAClock(t *testing.T) {
 // A reader that looks at a page all the time gets a trace of one second, and the next not before ten are over.
 func TestLiveTracesArePaced(t *testing.T) {
 	p := newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace")
-	u, err := url.Parse(serving(t, p) + "/debug/pprof/")
-	noErr(t, err)
+	u := testenv.Need(url.Parse(serving(t, p) + "/debug/pprof/"))(t)
 	clock := newFakeClock()
 	var told bytes.Buffer
 	src := newURLSource(u, &surroundings{clock: clock, stderr: &told}, &settings{timeout: time.Minute, mode: modeHTTP})
 	for range 3 {
-		s, err := src.Snapshot(context.Background())
-		noErr(t, err)
+		s := testenv.Need(src.Snapshot(context.Background()))(t)
 		s.Nodes = nil // it is the caller's
 	}
-	if got := fmt.Sprint(p.seconds()); got != "[1]" {
-		t.Errorf("within ten seconds: traces of %s seconds", got)
-	}
+	testenv.Equal(t, fmt.Sprint(p.seconds()), "[1]", "within ten seconds: traces of seconds")
 	src.next = clock.Now()
-	s, err := src.Snapshot(context.Background())
-	noErr(t, err)
+	s := testenv.Need(src.Snapshot(context.Background()))(t)
 	if got := fmt.Sprint(p.seconds()); got != "[1 1]" || len(s.Nodes) == 0 || len(p.asked) != 3 || strings.Count(told.String(), "\n") != 1 {
 		t.Errorf("after that: traces of %s seconds, %d nodes, %v, %q", got, len(s.Nodes), p.asked, told.String())
 	}

@@ -55,26 +55,19 @@ func TestACMEOrderWithoutLocation(t *testing.T) {
 		}
 	}))
 	defer authority.Close()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testenv.Must(t, err)
+	key := testenv.Need(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	tracker := &orderTracker{orders: make(map[string]string)}
 	client := &acme.Client{DirectoryURL: authority.URL, Key: key, HTTPClient: &http.Client{Transport: tracker}}
 	ctx := context.Background()
-	_, err = client.Register(ctx, &acme.Account{}, acme.AcceptTOS)
-	testenv.Must(t, err)
+	testenv.Need(client.Register(ctx, &acme.Account{}, acme.AcceptTOS))(t)
 	for i := range maxOrders { // given up
 		tracker.orders[fmt.Sprint(i)] = ""
 	}
-	order, err := client.AuthorizeOrder(ctx, acme.DomainIDs("acme.test"))
-	testenv.Must(t, err)
-	if len(tracker.orders) != 1 {
-		t.Errorf("%d orders are known", len(tracker.orders))
-	}
+	order := testenv.Need(client.AuthorizeOrder(ctx, acme.DomainIDs("acme.test")))(t)
+	testenv.Equal(t, len(tracker.orders), 1, "orders are known")
 	chain, _, err := client.CreateOrderCert(ctx, order.FinalizeURL, []byte("request"), true)
 	if err != nil || len(chain) != 1 || polls != 1 {
 		t.Errorf("%d certificates, asked %d times, %v", len(chain), polls, err)
 	}
-	if len(tracker.orders) != 0 {
-		t.Errorf("%d orders are kept", len(tracker.orders))
-	}
+	testenv.Equal(t, len(tracker.orders), 0, "orders are kept")
 }

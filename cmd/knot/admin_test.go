@@ -60,14 +60,11 @@ func TestAdminPages(t *testing.T) {
 	client := &http.Client{Transport: new(http.Transport)}
 	ask := func(target, host string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequest("GET", target, nil)
-		testenv.Must(t, err)
+		r := testenv.Need(http.NewRequest("GET", target, nil))(t)
 		r.Host = host
-		resp, err := client.Do(r)
-		testenv.Must(t, err)
+		resp := testenv.Need(client.Do(r))(t)
 		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		testenv.Must(t, err)
+		body := testenv.Need(io.ReadAll(resp.Body))(t)
 		return resp.StatusCode, string(body)
 	}
 	ask(sampleSite+"/", "")
@@ -111,9 +108,7 @@ func TestAdminPages(t *testing.T) {
 	if code != exitOK || strings.Contains(stderr, "other machines") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
-	if _, err := client.Get(page); err == nil {
-		t.Error("it still answers after the end")
-	}
+	testenv.Fails(t, testenv.Err(client.Get(page)), "it still answers after the end")
 }
 
 func TestAdminForAllIsWarnedOf(t *testing.T) {
@@ -145,14 +140,11 @@ func TestAdminStopsInTime(t *testing.T) {
 	testenv.Dial(t, a.addr.String())
 	began := time.Now()
 	a.stop()
-	if took := time.Since(began); took > time.Minute {
-		t.Errorf("stopping took %v", took)
-	}
+	testenv.AtMost(t, time.Since(began), time.Minute, "stopping took")
 }
 
 func TestAdminErrorsAreClear(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	ln := testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	used := ln.Addr().String()
 	for addr, want := range map[string]string{

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
 
 func TestByteSize(t *testing.T) {
 	for text, want := range map[string]int64{
@@ -14,8 +18,6 @@ func TestByteSize(t *testing.T) {
 		}
 	}
 	for b, want := range map[byteSize]string{0: "0", 1: "1B", 1 << 10: "1KB", 1000: "1000B", 64 << 20: "64MB", 5 << 30: "5GB", 3 << 9: "1536B"} {
-		if b.String() != want {
-			t.Errorf("%d prints as %s, want %s", int64(b), b, want)
-		}
+		testenv.Equal(t, b.String(), want, "%d prints as", int64(b))
 	}
 }

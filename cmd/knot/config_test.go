@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,24 +42,15 @@ func twoSites(t *testing.T) (a, b string) {
 
 func (p *program) ask(host, path string, headers ...string) (*http.Response, string) {
 	p.t.Helper()
-	req, err := http.NewRequest("GET", p.url+path, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	req := testenv.Need(http.NewRequest("GET", p.url+path, nil))(p.t)
 	req.Host = host
 	for _, line := range headers {
 		name, value, _ := strings.Cut(line, ": ")
 		req.Header.Set(name, value)
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	resp := testenv.Need(http.DefaultTransport.RoundTrip(req))(p.t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	body := testenv.Need(io.ReadAll(resp.Body))(p.t)
 	return resp, string(body)
 }
 
@@ -129,9 +119,7 @@ listing = true
 	text = strings.Replace(strings.Replace(text, "a.example", "c.example", 1), `"20s"`, `"30s"`, 1)
 	writeConfig(t, file, text)
 	syscall.Kill(os.Getpid(), syscall.SIGHUP)
-	if line := <-p.stderr.each; !strings.Contains(line, "was read again") {
-		t.Errorf("%q", line)
-	}
+	testenv.Contains(t, <-p.stderr.each, "was read again")
 	if line := <-p.stderr.each; !strings.Contains(line, "started anew") || !strings.Contains(line, "keys=idle-timeout") {
 		t.Errorf("%q", line)
 	}
@@ -182,9 +170,7 @@ to = [%q]
 			t.Errorf("%s: %q, want %q", path, body, want)
 		}
 	}
-	if line := <-p.stderr.each; !strings.Contains(line, "a backend is not well") {
-		t.Errorf("%q", line)
-	}
+	testenv.Contains(t, <-p.stderr.each, "a backend is not well")
 	for range 4 {
 		expect("/api/x", "one GET /x")
 	}
@@ -205,9 +191,7 @@ to = [%q]
 	// The first check may come before the reload is told of.
 	lines := <-p.stderr.each + <-p.stderr.each
 	for _, want := range []string{"was read again", "a backend is not well"} {
-		if !strings.Contains(lines, want) {
-			t.Errorf("%q has no %q", lines, want)
-		}
+		testenv.Contains(t, lines, want)
 	}
 	expect("/v2/x", "one GET /x")
 	http.DefaultClient.CloseIdleConnections()
@@ -249,8 +233,7 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 func TestFlagsGoBeforeTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "knot.toml")
 	writeConfig(t, file, "max-head = 1000\nlog-format = 'json'\nroot = '"+sampleSite+"'\nlisting = true\nidle-timeout = '5s'\n")
-	set, err := parse([]string{"-max-head", "2000", "-config", file}, io.Discard)
-	testenv.Must(t, err)
+	set := testenv.Need(parse([]string{"-max-head", "2000", "-config", file}, io.Discard))(t)
 	if set.server.MaxHead != 2000 || set.server.IdleTimeout.Seconds() != 5 || len(set.sites) != 1 || set.sites[0].Root != sampleSite || !set.sites[0].Listing {
 		t.Errorf("%+v, %+v", set.server, set.sites)
 	}
@@ -375,8 +358,7 @@ func TestExamplesOfTheDocuments(t *testing.T) {
 		"../../docs/knot-config.md":           {"```toml\n", "```"},
 		"../../examples/knot/kubernetes.yaml": {"knot.toml: |\n", "---"},
 	} {
-		text, err := os.ReadFile(name)
-		testenv.Must(t, err)
+		text := testenv.Need(os.ReadFile(name))(t)
 		_, example, found := strings.Cut(string(text), cut[0])
 		example, _, ended := strings.Cut(example, cut[1])
 		if !found || !ended {
@@ -401,9 +383,7 @@ func TestChangedValues(t *testing.T) {
 	}
 	before := values("addr", ":80", "cache", "8MB", "grace", "5s", "log", "x", "root", "a")
 	after := values("addr", ":80", "cache", "9MB", "grace", "6s", "listing", "true", "max-conns", "7", "open-files", "10", "root", "b")
-	if got, want := changedValues(before, after), []string{"grace", "log", "max-conns"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	testenv.EqualSlices(t, changedValues(before, after), []string{"grace", "log", "max-conns"})
 }
 
 // TestReloadOfTheCache: its size is that of the file, from the reading on.
@@ -413,8 +393,7 @@ func TestReloadOfTheCache(t *testing.T) {
 	defer served.close()
 	for _, size := range []int64{8, 2} {
 		writeConfig(t, file, fmt.Sprintf("cache = '%dMB'\nroot = '%s'\n", size, sampleSite))
-		set, err := parse([]string{"-config", file}, io.Discard)
-		testenv.Must(t, err)
+		set := testenv.Need(parse([]string{"-config", file}, io.Discard))(t)
 		testenv.Must(t, served.load(set, slog.New(slog.DiscardHandler)))
 		if got := served.stats().MaxBytes; got > size<<20 || got < size<<19 {
 			t.Errorf("%d bytes, want %d MB", got, size)
@@ -430,15 +409,12 @@ func TestReloadAtTheStart(t *testing.T) {
 	text := "root = '" + sampleSite + "'\ncache = "
 	writeConfig(t, file, text+"'8MB'\n")
 	args := []string{"-config", file}
-	set, err := parse(args, io.Discard)
-	testenv.Must(t, err)
+	set := testenv.Need(parse(args, io.Discard))(t)
 	var served running
 	defer served.close()
 	writeConfig(t, file, text+"'2MB'\n")
 	served.reload(set, args, log)
-	if served.now.Load() != nil {
-		t.Error("something is served before the start is over")
-	}
+	testenv.Equal(t, served.now.Load(), nil, "something is served before the start is over")
 	testenv.Must(t, served.load(set, log))
 	served.catchUp(set, args, log)
 	if got := served.stats().MaxBytes; got > 2<<20 {
@@ -446,15 +422,12 @@ func TestReloadAtTheStart(t *testing.T) {
 	}
 	now := served.now.Load()
 	served.catchUp(set, args, log)
-	if served.now.Load() != now {
-		t.Error("it was read again twice")
-	}
+	testenv.Equal(t, served.now.Load(), now, "it was read again twice")
 }
 
 // TestOpenFilesAreDivided among the sites, those of the default too.
 func TestOpenFilesAreDivided(t *testing.T) {
-	one, err := knot.OpenFiles(sampleSite)
-	testenv.Must(t, err)
+	one := testenv.Need(knot.OpenFiles(sampleSite))(t)
 	defer one.Close()
 	file := filepath.Join(t.TempDir(), "knot.toml")
 	text := ""
@@ -463,10 +436,8 @@ func TestOpenFilesAreDivided(t *testing.T) {
 	}
 	for flags, want := range map[string]int{"": one.Stats().MaxOpen, "open-files = 64\n": 64, "open-files = 0\n": 0} {
 		writeConfig(t, file, flags+text)
-		set, err := parse([]string{"-config", file}, io.Discard)
-		testenv.Must(t, err)
-		b, err := build(set, slog.New(slog.DiscardHandler))
-		testenv.Must(t, err)
+		set := testenv.Need(parse([]string{"-config", file}, io.Discard))(t)
+		b := testenv.Need(build(set, slog.New(slog.DiscardHandler)))(t)
 		sum := 0
 		for _, f := range b.files {
 			sum += f.Stats().MaxOpen
@@ -491,8 +462,6 @@ func TestOutgoing(t *testing.T) {
 		{[]config.Site{site(config.Proxy{To: two, MaxConns: 7}, config.Proxy{To: two[:1], HTTP2: true}), site(config.Proxy{To: two[:1], MaxConns: 1})}, 2*7 + connsHTTP2 + 1},
 		{[]config.Site{site(config.Proxy{To: two, MaxConns: 7}), site(config.Proxy{To: two, MaxConns: -1})}, -1},
 	} {
-		if got := outgoing(c.sites); got != c.want {
-			t.Errorf("%+v: %d, want %d", c.sites, got, c.want)
-		}
+		testenv.Equal(t, outgoing(c.sites), c.want, "%+v", c.sites)
 	}
 }

@@ -49,9 +49,7 @@ func TestHandOverWhileStopping(t *testing.T) {
 	if err := h.replace(time.Minute); err != nil || context.Cause(h.ctx) != knot.ErrHandedOver {
 		t.Errorf("%v, the context ends with %v", err, context.Cause(h.ctx))
 	}
-	if err := h.replace(time.Minute); err != errStopping {
-		t.Errorf("handed over twice: %v", err)
-	}
+	testenv.Equal(t, h.replace(time.Minute), errStopping, "handed over twice")
 	end(nil)
 	// A stop signal while the successor starts.
 	h, end = hand("echo > " + begun + "; kill -STOP $$")
@@ -59,9 +57,7 @@ func TestHandOverWhileStopping(t *testing.T) {
 		os.ReadFile(begun)
 		end(nil)
 	}()
-	if err := h.replace(time.Hour); err != errStopping {
-		t.Errorf("told to stop meanwhile: %v", err)
-	}
+	testenv.Equal(t, h.replace(time.Hour), errStopping, "told to stop meanwhile")
 	// A stop signal when the successor has just come to serve.
 	h, end = hand("echo $$ > " + begun + "; printf ok >&3; exec 3>&-; read x < " + begun)
 	h.done = func(error) { end(nil) }
@@ -70,13 +66,9 @@ func TestHandOverWhileStopping(t *testing.T) {
 		text, _ := os.ReadFile(begun)
 		pid <- strings.TrimSpace(string(text))
 	}()
-	if err := h.replace(time.Minute); err != errStopping {
-		t.Errorf("told to stop at the last moment: %v", err)
-	}
-	number, err := strconv.Atoi(<-pid)
-	testenv.Must(t, err)
-	successor, err := os.FindProcess(number)
-	testenv.Must(t, err)
+	testenv.Equal(t, h.replace(time.Minute), errStopping, "told to stop at the last moment")
+	number := testenv.Need(strconv.Atoi(<-pid))(t)
+	successor := testenv.Need(os.FindProcess(number))(t)
 	if state, err := successor.Wait(); err != nil || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
 		t.Errorf("the successor ends with %v, %v", state, err)
 	}
@@ -84,8 +76,7 @@ func TestHandOverWhileStopping(t *testing.T) {
 
 // TestProgramBehindALink: a link that a new version is put behind is what the successor is started by.
 func TestProgramBehindALink(t *testing.T) {
-	self, err := os.Executable()
-	testenv.Must(t, err)
+	self := testenv.Need(os.Executable())(t)
 	folder := t.TempDir()
 	testenv.Must(t, os.Symlink(filepath.Dir(self), filepath.Join(folder, "current")))
 	link := filepath.Join(folder, "current", filepath.Base(self))
@@ -95,18 +86,14 @@ func TestProgramBehindALink(t *testing.T) {
 		link: link, filepath.Join("current", filepath.Base(self)): link, filepath.Base(self): link,
 		"/bin/sh": self, "no such program": self,
 	} {
-		if got := ownProgram(called); got != want {
-			t.Errorf("called as %s: %s, want %s", called, got, want)
-		}
+		testenv.Equal(t, ownProgram(called), want, "called as %s", called)
 	}
 }
 
 // TestAdminAddressOfAnother: while the process that it comes from may answer there, this one does not.
 func TestAdminAddressOfAnother(t *testing.T) {
-	socket, err := testenv.Listen(t).(*net.TCPListener).File()
-	testenv.Must(t, err)
-	a, err := listenAdmin("", socket, slog.New(slog.DiscardHandler), func() (none knot.FilesStats) { return none })
-	testenv.Must(t, err)
+	socket := testenv.Need(testenv.Listen(t).(*net.TCPListener).File())(t)
+	a := testenv.Need(listenAdmin("", socket, slog.New(slog.DiscardHandler), func() (none knot.FilesStats) { return none }))(t)
 	waits := false
 	a.begun.Do(func() {
 		waits = true
@@ -126,8 +113,7 @@ func TestHandOverOfTheAdminAddress(t *testing.T) {
 	k := startHandingOver(t, "-config", config, "-quiet", "-loops", "1", "-grace", "1h")
 	nc := testenv.Dial(t, k.addr)
 	io.WriteString(nc, "GET /notes.txt HTTP/1.1\r\nHost: h\r\n\r\n")
-	resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
-	testenv.Must(t, err)
+	resp := testenv.Need(http.ReadResponse(bufio.NewReader(nc), nil))(t)
 	io.Copy(io.Discard, resp.Body) // it may send one more, and so the process stays
 	pid := k.handOver(t, k.command.Process.Pid)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}

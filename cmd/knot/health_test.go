@@ -52,8 +52,7 @@ func TestReadiness(t *testing.T) {
 
 // TestAlive: a loop that does not run what it is given is noticed.
 func TestAlive(t *testing.T) {
-	rt, err := capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1))
-	testenv.Must(t, err)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1)))(t)
 	defer rt.Close()
 	h := newHealth(func() knot.Stats { return knot.Stats{} })
 	h.runtime = func() *task.Runtime { return rt }

@@ -34,8 +34,7 @@ func TestMain(m *testing.M) {
 // knotCommand runs knot as a process of its own.
 func knotCommand(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	testenv.Must(t, err)
+	self := testenv.Need(os.Executable())(t)
 	c := exec.Command(self, args...)
 	c.Env = append(os.Environ(), "KNOT_TEST_MAIN=1")
 	return c
@@ -81,8 +80,7 @@ func (k *handingOver) handOver(t *testing.T, pid int) (successor int) {
 	t.Helper()
 	testenv.Must(t, syscall.Kill(pid, syscall.SIGUSR1))
 	for {
-		line, err := k.log.ReadString('\n')
-		testenv.Must(t, err)
+		line := testenv.Need(k.log.ReadString('\n'))(t)
 		if m := handedOverTo.FindStringSubmatch(line); m != nil {
 			fmt.Sscan(m[1], &successor)
 			return successor
@@ -94,8 +92,7 @@ func (k *handingOver) handOver(t *testing.T, pid int) (successor int) {
 // TestHandOverLosesNoRequest: while clients ask without a pause, on connections that they keep as
 // long as they may, the server reads its configuration again, is replaced, both once more, and is stopped.
 func TestHandOverLosesNoRequest(t *testing.T) {
-	root, err := filepath.Abs(sampleSite)
-	testenv.Must(t, err)
+	root := testenv.Need(filepath.Abs(sampleSite))(t)
 	config := filepath.Join(t.TempDir(), "knot.toml")
 	writeConfig(t, config, fmt.Sprintf("[[site]]\nroot = %q\n", root))
 	k := startHandingOver(t, "-config", config, "-admin", "127.0.0.1:0", "-loops", "2", "-grace", "20s", "-h2c")
@@ -158,9 +155,7 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	syscall.Kill(pid, syscall.SIGTERM)
 	clients.Wait()
 	io.Copy(io.Discard, k.log) // to the end of the last process
-	if _, err := net.Dial("tcp", addr); err == nil {
-		t.Error("somebody still listens")
-	}
+	testenv.Fails(t, testenv.Err(net.Dial("tcp", addr)), "somebody still listens")
 	if got := <-rest; strings.Count(got, "stopped; the new process serves on\n") != 2 || strings.Count(got, "stopped\n") != 1 {
 		t.Errorf("the processes say %s", got)
 	}
@@ -245,9 +240,7 @@ func TestHandOverThatFails(t *testing.T) {
 		want string
 	}{"/bin/false": {2, "did not come to serve"}, "/none/knot": {2, "no such file"}, "/bin/true": {1, "this is process 1"}} {
 		h := &handover{pid: c.pid, program: program, server: server, notify: func(string) error { return nil }, ctx: t.Context(), done: func(error) { t.Error("ended") }}
-		if err := h.replace(time.Minute); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %s", program, err, c.want)
-		}
+		testenv.ErrorSays(t, h.replace(time.Minute), c.want, program)
 	}
 	if resp, err := http.Get("http://" + addr.String()); err != nil || resp.StatusCode != 404 {
 		t.Error("it does not serve any more:", err)
@@ -303,15 +296,12 @@ func TestSystemd(t *testing.T) {
 func underSystemd(t *testing.T, handOver bool) {
 	var plain net.ListenConfig
 	plain.SetMultipathTCP(false) // as systemd's; others have no filters
-	ln, err := plain.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	ln := testenv.Need(plain.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
-	socket, err := ln.(*net.TCPListener).File()
-	testenv.Must(t, err)
+	socket := testenv.Need(ln.(*net.TCPListener).File())(t)
 	defer socket.Close()
 	notify := filepath.Join(t.TempDir(), "notify")
-	said, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
-	testenv.Must(t, err)
+	said := testenv.Need(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"}))(t)
 	defer said.Close()
 	// systemd sets LISTEN_PID after fork and before exec; here a shell does, which execs knot.
 	self, _ := os.Executable()
@@ -329,9 +319,7 @@ func underSystemd(t *testing.T, handOver bool) {
 		said.SetReadDeadline(time.Now().Add(time.Minute))
 		for buf := make([]byte, 4096); ; {
 			n, err := said.Read(buf)
-			if err != nil {
-				t.Fatalf("waiting for %s: %v", want, err)
-			}
+			testenv.Must(t, err, "waiting for %s", want)
 			if strings.Contains(string(buf[:n]), want) {
 				return string(buf[:n])
 			}
@@ -365,8 +353,7 @@ func underSystemd(t *testing.T, handOver bool) {
 		t.Errorf("the log says %s", log)
 	}
 	// The socket is as it was: a client that comes now waits for the next start.
-	nc, err := net.DialTimeout("tcp", ln.Addr().String(), 10*time.Second)
-	testenv.Must(t, err)
+	nc := testenv.Need(net.DialTimeout("tcp", ln.Addr().String(), 10*time.Second))(t)
 	nc.Close()
 }
 
@@ -395,9 +382,7 @@ func TestStopProgress(t *testing.T) {
 	ctx, end := context.WithCancel(context.Background())
 	stop := notifier{}.whenDone(ctx, &out, false, func() int { return 3 })
 	end()
-	if line := <-out.each; line != "stopping; connections left: 3\n" {
-		t.Errorf("%q", line)
-	}
+	testenv.Equal(t, <-out.each, "stopping; connections left: 3\n")
 	stop()
 	notifier{}.whenDone(context.Background(), &out, false, nil)() // it never ends
 }

@@ -29,8 +29,7 @@ func TestHangupOpensTheLogAnew(t *testing.T) {
 		code <- run(ctx, []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-log", log, "-loops", "1", "-quiet"}, w, &stderr)
 		w.Close()
 	}()
-	line, err := bufio.NewReader(r).ReadString('\n')
-	testenv.Must(t, err)
+	line := testenv.Need(bufio.NewReader(r).ReadString('\n'))(t)
 	url := regexp.MustCompile(`http://\S+`).FindString(line)
 	get := func(path string) {
 		testenv.Get(t, http.DefaultClient, url+path)
@@ -62,12 +61,9 @@ func TestHangupOpensTheLogAnew(t *testing.T) {
 func TestLogThatCannotBeOpenedAnew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	testenv.Must(t, os.Mkdir(dir, 0o755))
-	l, err := openLog(filepath.Join(dir, "log"), nil)
-	testenv.Must(t, err)
+	l := testenv.Need(openLog(filepath.Join(dir, "log"), nil))(t)
 	testenv.Must(t, os.Rename(dir, dir+"2"))
-	if err := l.(*logFile).reopen(); err == nil {
-		t.Error("opened in a folder that is gone")
-	}
+	testenv.Fails(t, l.(*logFile).reopen(), "opened in a folder that is gone")
 	io.WriteString(l, "still\n")
 	l.Close()
 	if data, err := os.ReadFile(filepath.Join(dir+"2", "log")); string(data) != "still\n" {

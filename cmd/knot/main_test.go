@@ -51,12 +51,8 @@ func TestServesTheSampleSite(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	stop()
-	if got := <-code; got != exitOK {
-		t.Errorf("exit code %d, %s", got, &stderr)
-	}
-	if got := <-rest; got != "stop with Ctrl-C\nstopped\n" {
-		t.Errorf("then it printed %q", got)
-	}
+	testenv.Equal(t, <-code, exitOK, "exit code N, %s", &stderr)
+	testenv.Equal(t, <-rest, "stop with Ctrl-C\nstopped\n", "then it printed")
 	lines, err := os.ReadFile(log)
 	if n := bytes.Count(lines, []byte("\n")); err != nil || n != 6 {
 		t.Errorf("access log has %d lines, want 6: %s", n, lines)
@@ -73,19 +69,15 @@ func TestSiteLinks(t *testing.T) {
 		t.Fatalf("pages: %q", pages)
 	}
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		testenv.Must(t, err)
+		text := testenv.Need(os.ReadFile(page))(t)
 		for _, match := range link.FindAllSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(match[1]))); err != nil {
-				t.Errorf("%s: %v", page, err)
-			}
+			testenv.Check(t, testenv.Err(os.Stat(filepath.Join(filepath.Dir(page), string(match[1])))), page)
 		}
 	}
 }
 
 func TestErrorsAreClear(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	ln := testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	used := ln.Addr().String()
 	for _, test := range []struct {
@@ -174,8 +166,6 @@ func TestAddressesToClickOn(t *testing.T) {
 		"https://localhost:443 (every address of this machine, port 443)": &net.TCPAddr{IP: net.IPv4zero, Port: 443},
 		"unix:/run/knot.sock": &net.UnixAddr{Name: "/run/knot.sock", Net: "unix"},
 	} {
-		if got := address("https", addr); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		testenv.Equal(t, address("https", addr), want)
 	}
 }

@@ -33,8 +33,7 @@ func TestUser(t *testing.T) {
 	os.WriteFile(filepath.Join(public, "open.txt"), []byte("open"), 0o644)
 	os.WriteFile(filepath.Join(public, "closed.txt"), []byte("closed"), 0o600)
 	c := knotCommand(t, "-root", public, "-addr", "127.0.0.1:0", "-quiet", "-loops", "2", "-user", "65534:65534")
-	out, err := c.StdoutPipe()
-	testenv.Must(t, err)
+	out := testenv.Need(c.StdoutPipe())(t)
 	c.Stderr = os.Stderr
 	if err := c.Start(); err != nil {
 		t.Skip("the test's program can't be run: ", err)
@@ -46,9 +45,7 @@ func TestUser(t *testing.T) {
 	}
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
 	for _, want := range []string{"Uid:\t65534\t65534\t65534\t65534", "Gid:\t65534\t65534\t65534\t65534", "Groups:\t65534"} {
-		if !strings.Contains(string(status), want) {
-			t.Errorf("%q is not in %s", want, status)
-		}
+		testenv.Contains(t, string(status), want)
 	}
 	for path, want := range map[string]int{"/open.txt": 200, "/closed.txt": 403} {
 		resp, err := http.Get(url + path)
@@ -65,12 +62,9 @@ func TestUser(t *testing.T) {
 
 // TestSocketOpenedBefore: the socket for another user is one of plain TCP, on which a stop can keep new clients out.
 func TestSocketOpenedBefore(t *testing.T) {
-	fd, err := openSocket("127.0.0.1:0")
-	testenv.Must(t, err)
+	fd := testenv.Need(openSocket("127.0.0.1:0"))(t)
 	defer unix.Close(fd)
-	if protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL); err != nil || protocol != unix.IPPROTO_TCP {
-		t.Errorf("protocol %d, %v; want %d", protocol, err, unix.IPPROTO_TCP)
-	}
+	testenv.Got(unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL))(t, unix.IPPROTO_TCP, "protocol")
 }
 
 func TestIdentities(t *testing.T) {
@@ -98,9 +92,7 @@ func TestFurtherGroups(t *testing.T) {
 			t.Errorf("in group %d: %v, %v; want %v", gid, got, err, want)
 		}
 	}
-	if web.Gid != "33" {
-		t.Error("the account has changed")
-	}
+	testenv.Equal(t, web.Gid, "33", "the account has changed")
 	for _, test := range []struct {
 		ids  []string
 		err  error

@@ -27,8 +27,7 @@ func TestUnderWaySinceBeforeAReload(t *testing.T) {
 		<-leave
 	}))
 	defer backend.Close()
-	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-	testenv.Must(t, err)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
 	defer rt.Close()
 	var served running
 	defer served.close()
@@ -36,13 +35,11 @@ func TestUnderWaySinceBeforeAReload(t *testing.T) {
 	load := func(to string) {
 		t.Helper()
 		writeConfig(t, file, fmt.Sprintf("[[site]]\n[[site.proxy]]\nto = [%q]\n", to))
-		set, err := parse([]string{"-config", file}, io.Discard)
-		testenv.Must(t, err)
+		set := testenv.Need(parse([]string{"-config", file}, io.Discard))(t)
 		testenv.Must(t, served.load(set, slog.New(slog.DiscardHandler)))
 	}
 	load(backend.URL)
-	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	server := &knot.Server{Handler: served.sites.Serve, ErrorLog: slog.New(slog.DiscardHandler)}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()

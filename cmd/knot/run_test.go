@@ -93,9 +93,7 @@ func TestHangupWithoutALogFile(t *testing.T) {
 	for _, args := range [][]string{{"-root", sampleSite}, {"-root", sampleSite, "-log", "-"}} {
 		p := start(t, args...)
 		syscall.Kill(os.Getpid(), syscall.SIGHUP)
-		if line := <-p.stderr.each; !strings.Contains(line, "no log file") {
-			t.Errorf("%q: it says %q", args, line)
-		}
+		testenv.Contains(t, <-p.stderr.each, "no log file", "%q: it", args)
 		if !strings.Contains(p.get("/notes.txt"), "Bowline") {
 			t.Errorf("%q: it does not serve any more", args)
 		}
@@ -131,8 +129,7 @@ func TestHashEndsOnSignal(t *testing.T) {
 	_, terminal := openTerminal(t)
 	c := knotCommand(t, "hash", "alice")
 	c.Stdin = terminal
-	stderr, err := c.StderrPipe()
-	testenv.Must(t, err)
+	stderr := testenv.Need(c.StderrPipe())(t)
 	testenv.Must(t, c.Start())
 	if line, err := bufio.NewReader(stderr).ReadString('\n'); !strings.Contains(line, "Password") {
 		t.Errorf("it says %q, %v", line, err)
@@ -141,9 +138,7 @@ func TestHashEndsOnSignal(t *testing.T) {
 	patience := time.AfterFunc(time.Minute, func() { c.Process.Kill() })
 	defer patience.Stop()
 	c.Wait()
-	if status := c.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGTERM {
-		t.Errorf("it ends with %v", c.ProcessState)
-	}
+	testenv.Equal(t, c.ProcessState.Sys().(syscall.WaitStatus).Signal(), syscall.SIGTERM, "it ends with %v", c.ProcessState)
 }
 
 // TestTerminalGone: only a terminal that was hung up is one.
@@ -157,8 +152,7 @@ func TestTerminalGone(t *testing.T) {
 	if !terminalGone(slave) {
 		t.Error("not gone after a hang-up")
 	}
-	null, err := os.Open(os.DevNull)
-	testenv.Must(t, err)
+	null := testenv.Need(os.Open(os.DevNull))(t)
 	defer null.Close()
 	if terminalGone(int(null.Fd())) {
 		t.Error(os.DevNull + " is a terminal")
@@ -177,8 +171,7 @@ func TestErrorsNameKnotOnce(t *testing.T) {
 
 // TestOutputThatFails: what was asked for and could not be written is no success.
 func TestOutputThatFails(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	testenv.Must(t, err)
+	full := testenv.Need(os.OpenFile("/dev/full", os.O_WRONLY, 0))(t)
 	defer full.Close()
 	for _, args := range [][]string{{"-help"}, {"-version"}, {"hash", "ann"}} {
 		var stderr testenv.Buffer
@@ -224,8 +217,7 @@ func TestStopAnswersWhoHasConnected(t *testing.T) {
 	p := start(t, "-root", sampleSite)
 	var all []net.Conn
 	for range 64 {
-		nc, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
-		testenv.Must(t, err)
+		nc := testenv.Need(net.Dial("tcp", strings.TrimPrefix(p.url, "http://")))(t)
 		defer nc.Close()
 		all = append(all, nc)
 	}

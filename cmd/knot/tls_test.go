@@ -31,16 +31,13 @@ func selfSigned(t *testing.T, name string, serial int64) (cert, key []byte) {
 // selfSignedFor makes one of whose life, 90 days, the given time is left.
 func selfSignedFor(t *testing.T, name string, serial int64, left time.Duration) (cert, key []byte) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testenv.Must(t, err)
+	private := testenv.Need(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), DNSNames: []string{name}, IPAddresses: []net.IP{{127, 0, 0, 1}},
 		NotBefore: time.Now().Add(left - 90*24*time.Hour), NotAfter: time.Now().Add(left),
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	testenv.Must(t, err)
-	keyDER, err := x509.MarshalECPrivateKey(private)
-	testenv.Must(t, err)
+	der := testenv.Need(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
+	keyDER := testenv.Need(x509.MarshalECPrivateKey(private))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
@@ -108,13 +105,9 @@ func TestServesHTTPS(t *testing.T) {
 					break
 				}
 			}
-			if a := serial(t, p.url, "a.test"); a != 1 {
-				t.Errorf("after a reload that failed: certificate %d", a)
-			}
+			testenv.Equal(t, serial(t, p.url, "a.test"), 1, "after a reload that failed: certificate")
 			p.stop()
-			if code := p.code(); code != exitOK {
-				t.Errorf("exit code %d", code)
-			}
+			testenv.Equal(t, p.code(), exitOK, "exit code")
 		})
 	}
 }
@@ -144,9 +137,7 @@ func TestACMEOverdue(t *testing.T) {
 		write(t, filepath.Join(dir, "acme.test"), append(bytes.Clone(key), cert...))
 		p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", dir, "-acme-directory", "https://127.0.0.1:1/")
 		for range 3 {
-			if got := serial(t, p.url, "acme.test"); got != 7 {
-				t.Errorf("certificate %d for acme.test", got)
-			}
+			testenv.Equal(t, serial(t, p.url, "acme.test"), 7, "certificate N for acme.test")
 		}
 		p.stop()
 		p.code()
@@ -166,12 +157,8 @@ func TestACMECertificates(t *testing.T) {
 	write(t, filepath.Join(dir, "own.key"), ownKey)
 	p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", dir, "-acme-directory", "https://127.0.0.1:1/",
 		"-tls-cert", filepath.Join(dir, "own.crt"), "-tls-key", filepath.Join(dir, "own.key"))
-	if got := serial(t, p.url, "acme.test"); got != 7 {
-		t.Errorf("certificate %d for acme.test", got)
-	}
-	if got := serial(t, p.url, "own.test"); got != 8 {
-		t.Errorf("certificate %d for own.test", got)
-	}
+	testenv.Equal(t, serial(t, p.url, "acme.test"), 7, "certificate N for acme.test")
+	testenv.Equal(t, serial(t, p.url, "own.test"), 8, "certificate N for own.test")
 	addr := strings.TrimPrefix(p.url, "https://")
 	if nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "other.test"}); err == nil {
 		nc.Close()
@@ -251,8 +238,7 @@ func TestServesHTTP2(t *testing.T) {
 	} {
 		p := start(t, test.args...)
 		test.transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
-		resp, err := (&http.Client{Transport: test.transport, Timeout: time.Minute}).Get(p.url + "/notes.txt")
-		testenv.Must(t, err)
+		resp := testenv.Need((&http.Client{Transport: test.transport, Timeout: time.Minute}).Get(p.url + "/notes.txt"))(t)
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || !strings.Contains(string(body), "Bowline") || resp.ProtoMajor != test.want {

@@ -24,8 +24,7 @@ func TestUnixSocket(t *testing.T) {
 	testenv.Must(t, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "s")
-	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	testenv.Must(t, err)
+	left := testenv.Need(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	left.SetUnlinkOnClose(false)
 	left.Close()
 
@@ -33,8 +32,7 @@ func TestUnixSocket(t *testing.T) {
 	errorLog, logged, err := os.Pipe() // more than one process writes to it
 	testenv.Must(t, err)
 	defer errorLog.Close()
-	out, err := c.StdoutPipe()
-	testenv.Must(t, err)
+	out := testenv.Need(c.StdoutPipe())(t)
 	c.Stderr = logged
 	testenv.Must(t, c.Start())
 	logged.Close()
@@ -61,8 +59,7 @@ func TestUnixSocket(t *testing.T) {
 	var successor []string
 	lines := bufio.NewReader(errorLog)
 	for successor == nil {
-		line, err := lines.ReadString('\n')
-		testenv.Must(t, err)
+		line := testenv.Need(lines.ReadString('\n'))(t)
 		successor = regexp.MustCompile(`handed over.* pid=(\d+)`).FindStringSubmatch(line)
 	}
 	testenv.Check(t, c.Wait())

@@ -31,17 +31,14 @@ func TestHelp(t *testing.T) {
 		all.WriteString(strings.Repeat("=", 80) + "\n" + stdout)
 	}
 	for line := range strings.Lines(all.String()) {
-		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 88 {
-			t.Errorf("a line of %d columns: %s", n, line)
-		}
+		testenv.AtMost(t, len([]rune(strings.TrimRight(line, "\n"))), 88, "a line of N columns: %s", line)
 	}
 	testenv.Golden(t, "help.txt", all.Bytes())
 }
 
 // What was asked for and could not be written is no success.
 func TestHelpThatCannotBeWritten(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	testenv.Must(t, err)
+	full := testenv.Need(os.OpenFile("/dev/full", os.O_WRONLY, 0))(t)
 	defer full.Close()
 	for _, args := range [][]string{{"-help"}, {"help", "report"}, {"version"}} {
 		var stderr bytes.Buffer
@@ -86,9 +83,7 @@ func TestWrongCommandLines(t *testing.T) {
 
 func TestErrorsAreToldFromRemarksInFoldersWithBlanks(t *testing.T) {
 	said := "# example.com/x\n../my folder/x.go:1:6: can inline f with cost 3 as: func() {}\n../my folder/x.go:2:1:   from y\n../my folder/x.go:9:2: undefined: z\n"
-	if got, want := errorLines([]byte(said)), "# example.com/x\n../my folder/x.go:9:2: undefined: z"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testenv.Equal(t, errorLines([]byte(said)), "# example.com/x\n../my folder/x.go:9:2: undefined: z")
 }
 
 // A link, a pipe and a device are what they were, also if root writes to them.
@@ -123,23 +118,18 @@ const sample = "./testdata/sample"
 func TestBuild(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "sample")
 	keep := filepath.Join(t.TempDir(), "kept")
-	source, err := os.ReadFile(sample + "/main.go")
-	testenv.Must(t, err)
+	source := testenv.Need(os.ReadFile(sample + "/main.go"))(t)
 	code, stdout, stderr := stackplan("build", "-v", "-o", bin, "-keep", keep, sample)
 	if code != exitOK || stdout != "" {
 		t.Fatalf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 	for _, want := range []string{"checkpoints at", "main.go:", "main.handshake", "round 1"} {
-		if !strings.Contains(stderr, want) {
-			t.Errorf("it does not say %q:\n%s", want, stderr)
-		}
+		testenv.Contains(t, stderr, want)
 	}
 	if after, err := os.ReadFile(sample + "/main.go"); err != nil || !bytes.Equal(after, source) {
 		t.Errorf("the source has changed: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(keep, "overlay.json")); err != nil {
-		t.Error(err)
-	}
+	testenv.Check(t, testenv.Err(os.Stat(filepath.Join(keep, "overlay.json"))))
 	text, err := exec.Command(bin).CombinedOutput()
 	if want := "deep: 39\nlinked: true\n"; err != nil || string(text) != want {
 		t.Errorf("the program says %q, %v; want %q", text, err, want)

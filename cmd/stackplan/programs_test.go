@@ -35,9 +35,7 @@ func TestFeatures(t *testing.T) {
 	plain, bin, keep := filepath.Join(temp, "plain"), filepath.Join(temp, "bin"), filepath.Join(temp, "keep")
 	testenv.Run(t, "", nil, "go", "build", "-tags=special", "-o", plain, features)
 	code, _, stderr := stackplan("build", "-v", "-tags", "special", "-maxpath", "512B", "-keep", keep, "-o", bin, features)
-	if code != exitOK {
-		t.Fatalf("exit status %d\n%s", code, stderr)
-	}
+	testenv.MustEqual(t, code, exitOK, "exit status N\n%s", stderr)
 	compare := func(how, bin string) {
 		t.Helper()
 		want, _ := says(t, plain)
@@ -45,9 +43,7 @@ func TestFeatures(t *testing.T) {
 		if got != want || strings.Count(want, "\n") < 35 {
 			t.Errorf("%s, with checkpoints it says\n%s\nwithout\n%s", how, got, want)
 		}
-		if linked != "linked: true\n" {
-			t.Errorf("%s, it says %q of its chunks", how, linked)
-		}
+		testenv.Equal(t, linked, "linked: true\n", "%s, it says of its chunks", how)
 	}
 	compare("built", bin)
 	// Every kind of file has checkpoints, or it is said why not.
@@ -110,10 +106,8 @@ func write(t *testing.T, dir string, files map[string]string) {
 // otherModule writes a program in a module of its own that uses another one.
 func otherModule(t *testing.T) (dir, root string) {
 	t.Helper()
-	root, err := filepath.Abs("../..")
-	testenv.Must(t, err)
-	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	testenv.Must(t, err)
+	root = testenv.Need(filepath.Abs("../.."))(t)
+	sums := testenv.Need(os.ReadFile(filepath.Join(root, "go.sum")))(t)
 	dir = t.TempDir()
 	write(t, dir, map[string]string{
 		"go.sum": string(sums),
@@ -205,8 +199,7 @@ func TestWrongPrograms(t *testing.T) {
 
 // TestSignal ends stackplan while the go command runs for it.
 func TestSignal(t *testing.T) {
-	real, err := exec.LookPath("go")
-	testenv.Must(t, err)
+	real := testenv.Need(exec.LookPath("go"))(t)
 	dir, temp := t.TempDir(), t.TempDir()
 	started := filepath.Join(dir, "started")
 	if text, err := exec.Command("mkfifo", started).CombinedOutput(); err != nil {
@@ -219,9 +212,7 @@ func TestSignal(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer cancel()
-		if _, err := os.ReadFile(started); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, testenv.Err(os.ReadFile(started)))
 	}()
 	var out, stderr bytes.Buffer
 	if code := run(ctx, []string{"report", sample}, &out, &stderr); code != exitEnded || out.Len() > 0 {

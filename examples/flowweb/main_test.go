@@ -72,8 +72,7 @@ func client(t *testing.T, url, big string) {
 		{"POST", "/", "", "", 405},
 		{"GET", "/index.html", "<p>hello", "text/html; charset=utf-8", 200},
 	} {
-		req, err := http.NewRequest(want.method, url+want.path, nil)
-		testenv.Must(t, err)
+		req := testenv.Need(http.NewRequest(want.method, url+want.path, nil))(t)
 		resp, err := c.Do(req)
 		if err != nil {
 			t.Errorf("%s %s: %v", want.method, want.path, err)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -77,9 +76,7 @@ func TestCommands(t *testing.T) {
 		{"get " + strings.Repeat("k ", maxGet) + "\r\nversion\r\n", "CLIENT_ERROR line too long\r\n"},
 	} {
 		s := newStore(1<<20, 100, func() time.Time { return now })
-		if got := talk(s, c.said); got != c.answer {
-			t.Errorf("%.200q:\n got %q\nwant %q", c.said, got, c.answer)
-		}
+		testenv.Equal(t, talk(s, c.said), c.answer, "%.200q", c.said)
 	}
 }
 
@@ -88,9 +85,7 @@ func TestItemsExpireAndAreFlushedInTime(t *testing.T) {
 	s := newStore(1<<20, 100, func() time.Time { return now })
 	talk(s, "set short 0 10 1\r\na\r\nset long 0 100 1\r\nb\r\nflush_all 50\r\n")
 	now = now.Add(10 * time.Second)
-	if got := talk(s, "get short long\r\n"); got != "VALUE long 0 1\r\nb\r\nEND\r\n" {
-		t.Errorf("after 10 s: %q", got)
-	}
+	testenv.Equal(t, talk(s, "get short long\r\n"), "VALUE long 0 1\r\nb\r\nEND\r\n", "after 10 s")
 	now = now.Add(40 * time.Second)
 	if got := talk(s, "get long\r\nset new 0 0 1\r\nc\r\nget new\r\n"); got != "END\r\nSTORED\r\nVALUE new 0 1\r\nc\r\nEND\r\n" {
 		t.Errorf("after 50 s: %q", got)
@@ -98,9 +93,7 @@ func TestItemsExpireAndAreFlushedInTime(t *testing.T) {
 	// What a flush has let go does not come back with the next one, whether it has been asked for or not.
 	talk(s, "set old 0 0 1\r\nd\r\nflush_all 10\r\n")
 	now = now.Add(20 * time.Second)
-	if got := talk(s, "flush_all 100\r\nget old new\r\n"); got != "OK\r\nEND\r\n" {
-		t.Errorf("after a flush that came and one that will come: %q", got)
-	}
+	testenv.Equal(t, talk(s, "flush_all 100\r\nget old new\r\n"), "OK\r\nEND\r\n", "after a flush that came and one that will come")
 }
 
 func TestWhatWasUsedLeastRecentlyGoes(t *testing.T) {
@@ -123,15 +116,11 @@ func TestLargeItemsFillTheMemoryBeforeOneGoes(t *testing.T) {
 	for i := range 40 { // of the 63 that there is room for
 		talk(s, fmt.Sprintf("set k%d 0 0 %d\r\n%s\r\n", i, len(value), value))
 	}
-	if total := s.totals(); total.items < 32 {
-		t.Errorf("%d of 40 items are left, though they take two thirds of the memory", total.items)
-	}
+	testenv.AtLeast(t, s.totals().items, 32, "of 40 items are left, though they take two thirds of the memory")
 	for i := range 40 {
 		talk(s, fmt.Sprintf("set l%d 0 0 %d\r\n%s\r\n", i, len(value), value))
 	}
-	if total := s.totals(); total.bytes > s.limit {
-		t.Errorf("%d bytes with a limit of %d", total.bytes, s.limit)
-	}
+	testenv.AtMost(t, s.totals().bytes, s.limit, "bytes with a limit of %d", s.limit)
 }
 
 // What has been answered is sent before the data of a later command, which may come long after.
@@ -150,9 +139,7 @@ func TestAnswersDoNotWaitForData(t *testing.T) {
 				for s := newStore(10_000, 100, time.Now); p.command(s, r, w) == nil; {
 				}
 			}()
-			if _, err := io.WriteString(mine, c.ask); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Need(io.WriteString(mine, c.ask))(t)
 			got := make([]byte, len(c.want))
 			mine.SetReadDeadline(time.Now().Add(5 * time.Second))
 			if _, err := io.ReadFull(mine, got); err != nil || string(got) != c.want {
@@ -188,9 +175,7 @@ func TestServerOverAConnection(t *testing.T) {
 		}
 		s := &server{store: newStore(64<<20, 1<<20, time.Now)}
 		served := task.Go(func() {
-			if err := s.serve(ln); !errors.Is(err, net.ErrClosed) {
-				t.Error(err)
-			}
+			testenv.ErrorIs(t, s.serve(ln), net.ErrClosed)
 		})
 		task.Offload(func() {
 			done := make(chan bool)

@@ -32,16 +32,10 @@ func TestWhenWhatIsDue(t *testing.T) {
 	for sent, want := range map[int64]time.Duration{
 		0: 0, 9999: 0, 10000: 2 * time.Second, 11999: 2 * time.Second, 12000: 4 * time.Second, 110000: 102 * time.Second,
 	} {
-		if got := m.due(sent); got != want {
-			t.Errorf("due(%d) is %v, want %v", sent, got, want)
-		}
+		testenv.Equal(t, m.due(sent), want, "due(%d)", sent)
 	}
-	if got := m.at(pieceSize+5, 6*pieceSize); got != 3*pieceSize {
-		t.Errorf("at is %d, want %d: whole pieces, round and round", got, 3*pieceSize)
-	}
-	if got := m.at(math.MaxInt64, 2*pieceSize); got != pieceSize {
-		t.Errorf("at is %d, want %d: far behind the end too", got, pieceSize)
-	}
+	testenv.Equal(t, m.at(pieceSize+5, 6*pieceSize), 3*pieceSize, "at is N: whole pieces, round and round")
+	testenv.Equal(t, m.at(math.MaxInt64, 2*pieceSize), pieceSize, "at is N: far behind the end too")
 }
 
 func TestEachServerSendsTheFilmInTime(t *testing.T) {
@@ -56,8 +50,7 @@ func TestEachServerSendsTheFilmInTime(t *testing.T) {
 		server := exec.Command(os.Args[0])
 		server.Env = append(os.Environ(), fmt.Sprintf("VOD_TEST_SERVER=-by %s -film %s -addr 127.0.0.1:0 -rate %v -first 3500ms -chunk 1h", by, name, pieceSize*8/1e6))
 		server.Stderr = os.Stderr
-		out, err := server.StdoutPipe()
-		testenv.Must(t, err)
+		out := testenv.Need(server.StdoutPipe())(t)
 		testenv.Must(t, server.Start())
 		var addr string
 		if _, err := fmt.Fscanf(out, "listening %s\n", &addr); err != nil {
@@ -77,9 +70,7 @@ func watch(t *testing.T, by, addr string, film []byte) {
 	defer c.Close()
 	io.WriteString(c, fmt.Sprintf("GET /?from=%d HTTP/1.1\r\nHost: x\r\n\r\n", pieceSize))
 	got := make([]byte, len(responseHead)+4*pieceSize)
-	if _, err := io.ReadFull(c, got); err != nil {
-		t.Fatalf("%s: %v", by, err)
-	}
+	testenv.Must(t, testenv.Err(io.ReadFull(c, got)), by)
 	want := append([]byte(responseHead), film[pieceSize:]...)
 	want = append(append(want, film...), film...)[:len(got)]
 	if !bytes.Equal(got, want) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A world serves Poisson arrivals with workers whose number a Sizer decides: 50 a second,
@@ -162,9 +164,7 @@ func TestWorkersGoWhenNothingArrivesAnyMore(t *testing.T) {
 		t.Fatalf("%d workers at the peak", w.workers)
 	}
 	w.run(45*time.Second, false)
-	if w.workers != 1 {
-		t.Errorf("%d workers after 30 s without work, want 1", w.workers)
-	}
+	testenv.Equal(t, w.workers, 1, "workers after 30 s without work")
 }
 
 func TestMinimumAndMaximumHold(t *testing.T) {
@@ -177,13 +177,9 @@ func TestMinimumAndMaximumHold(t *testing.T) {
 	}
 	s := New(Config{Min: 3, Max: 7})
 	for workers, want := range map[int]int{1: 1, 2: 1, 3: 0, 5: -1, 7: -1, 8: -1, 9: -1} {
-		if got := s.Decide(0, workers, 0, Still); got != want {
-			t.Errorf("%d workers and no work: %+d, want %+d", workers, got, want)
-		}
+		testenv.Equal(t, s.Decide(0, workers, 0, Still), want, "%d workers and no work", workers)
 	}
-	if got := s.Decide(0, 9, 1000, Still); got != -1 {
-		t.Errorf("more workers than the maximum and much to do: %+d, want -1", got)
-	}
+	testenv.Equal(t, s.Decide(0, 9, 1000, Still), -1, "more workers than the maximum and much to do")
 }
 
 func TestNoMoreWorkersWhereTheProcessorIsShort(t *testing.T) {
@@ -191,22 +187,16 @@ func TestNoMoreWorkersWhereTheProcessorIsShort(t *testing.T) {
 	for range 2 * samples {
 		s.Served(time.Millisecond, 2*time.Millisecond)
 	}
-	if got := s.Decide(time.Second, 4, 1000, Still); got != 0 {
-		t.Errorf("workers wait longer than they work: %+d, want 0", got)
-	}
+	testenv.Equal(t, s.Decide(time.Second, 4, 1000, Still), 0, "workers wait longer than they work")
 	for range 2 * samples {
 		s.Served(time.Millisecond, time.Microsecond)
 	}
-	if got := s.Decide(time.Second, 4, 1000, Still); got != 1 {
-		t.Errorf("workers hardly wait: %+d, want 1", got)
-	}
+	testenv.Equal(t, s.Decide(time.Second, 4, 1000, Still), 1, "workers hardly wait")
 }
 
 func TestViscosityIsFiniteAndEnds(t *testing.T) {
 	var d Damper
-	if v := d.Tick(0, 5); v != Still {
-		t.Errorf("at first %v, want %v", v, Still)
-	}
+	testenv.Equal(t, d.Tick(0, 5), Still, "at first")
 	up := d.Tick(100*time.Millisecond, 5000)
 	if math.IsInf(up.Spawn, 0) || up.Spawn < 1e8 || up.Kill > 1.1 {
 		t.Errorf("after a leap up %v; want much for spawns, little for kills, nothing infinite", up)

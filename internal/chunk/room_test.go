@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // What has Room does not make the stack grow, wherever on a stack it is called.
@@ -34,9 +35,7 @@ func descend(t *testing.T, pad int) (tried int) {
 	}
 	before := size()
 	growers[0]() // has that frame
-	if after := size(); after != before {
-		t.Errorf("with room the stack has grown from %d to %d bytes", before, after)
-	}
+	testenv.Equal(t, size(), before, "with room the stack has grown from %d to N bytes", before)
 	if pad&1 != 0 {
 		return 1 + descendWide(t, pad>>1)
 	}

@@ -190,18 +190,14 @@ func TestThreadLockedIsSeen(t *testing.T) {
 		t.Skip("the portable stubs do not know the thread lock")
 	}
 	g := [2]uintptr{G()}
-	if Running(&g[0])&ThreadLocked != 0 {
-		t.Fatal("locked before LockOSThread")
-	}
+	testenv.MustEqual(t, Running(&g[0])&ThreadLocked, 0, "locked before LockOSThread")
 	runtime.LockOSThread()
 	locked := Running(&g[0])
 	runtime.UnlockOSThread()
 	if locked&ThreadLocked == 0 {
 		t.Error("not seen as locked after LockOSThread")
 	}
-	if Running(&g[0])&ThreadLocked != 0 {
-		t.Error("locked after UnlockOSThread")
-	}
+	testenv.Equal(t, Running(&g[0])&ThreadLocked, 0, "locked after UnlockOSThread")
 }
 
 //go:noinline
@@ -275,17 +271,13 @@ func TestHeadroomShrinksWithDepth(t *testing.T) {
 	if outer == 0 || outer > 1<<30 {
 		t.Errorf("Headroom() = %d", outer)
 	}
-	if inner > outer+1<<12 {
-		t.Errorf("deeper call has more room: %d after %d", inner, outer)
-	}
+	testenv.AtMost(t, inner, outer+1<<12, "deeper call has more room: N after %d", outer)
 }
 
 func TestCyclesAdvance(t *testing.T) {
 	a := Cycles()
 	b := Cycles()
-	if b < a {
-		t.Errorf("Cycles went from %d to %d", a, b)
-	}
+	testenv.AtLeast(t, b, a, "Cycles went back from %d", a)
 	if r := CyclesPerSecond(); r < 1e6 || r > 1e11 {
 		t.Errorf("CyclesPerSecond() = %g", r)
 	}
@@ -380,8 +372,6 @@ func TestPlainCoroutines(t *testing.T) {
 	for i := range members {
 		Switch(&loop, &members[i].Party)
 	}
-	if ran != 30 {
-		t.Errorf("they ran %d times, want 30", ran)
-	}
+	testenv.Equal(t, ran, 30, "they ran N times")
 	testenv.WaitGoroutines(t, before)
 }

@@ -156,9 +156,7 @@ func TestGrantThatMeetsUnwindingIsTaken(t *testing.T) {
 				l.makeReady(k)
 			}
 		})
-		if err := k.Join(); !errors.Is(err, ErrGoexit) {
-			t.Error(err)
-		}
+		testenv.ErrorIs(t, k.Join(), ErrGoexit)
 		if !inside || !mu.TryLock() {
 			t.Errorf("in mail %v: inside %v, or the lock is lost", inMail, inside)
 		}

@@ -1,9 +1,10 @@
 package engine
 
 import (
-	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A holdingPolicy holds all tasks back while *hold.
@@ -49,9 +50,7 @@ func TestAnyOrderForShortRounds(t *testing.T) {
 		l := new(Loop)
 		l.full, l.single, l.queued = c.steps, c.single, 10
 		l.stats = loopStats{stepCost: int64(c.turns * limit / 10), turnLimit: limit}
-		if got := l.shortRound(); got != c.want {
-			t.Errorf("%v: any order would do: %v", c, got)
-		}
+		testenv.Equal(t, l.shortRound(), c.want, "%v: any order would do", c)
 	}
 }
 
@@ -116,9 +115,7 @@ func TestAnyOrderIsFirstInFirstOut(t *testing.T) {
 				w.Wake()
 			}
 			wg.Go(func() { order = append(order, 6) }) // a task that has not started
-			if known() != c.known {
-				t.Errorf("%v: the policy knows of %d tasks, want %d", c, known(), c.known)
-			}
+			testenv.Equal(t, known(), c.known, "%v: the policy knows of N tasks", c)
 			lenient = c.after
 			if c.tell {
 				l.Post(func() {
@@ -129,9 +126,7 @@ func TestAnyOrderIsFirstInFirstOut(t *testing.T) {
 			}
 			newTurn()
 			wg.Wait()
-			if !slices.Equal(order, c.want) {
-				t.Errorf("%v: order %v, want %v", c, order, c.want)
-			}
+			testenv.EqualSlices(t, order, c.want, "%v: order", c)
 		}
 	})
 }
@@ -144,13 +139,9 @@ func TestATurnWithoutTheProcessorDoesNotCount(t *testing.T) {
 		s.noteTurn(maxBudget/16, 100*limit)
 		s.noteTurn(maxBudget, 200*maxBudget)
 	}
-	if s.stepCost != 200 {
-		t.Errorf("steps of 200 cycles count as %d after turns that were interrupted", s.stepCost)
-	}
+	testenv.Equal(t, s.stepCost, 200, "steps of 200 cycles count as N after turns that were interrupted")
 	for range 20 { // but not if all are like that
 		s.noteTurn(1, 100*limit)
 	}
-	if s.stepCost < limit {
-		t.Errorf("steps of 100 turns count as %d cycles, want %d at least", s.stepCost, limit)
-	}
+	testenv.AtLeast(t, s.stepCost, limit, "steps of 100 turns count as N cycles")
 }

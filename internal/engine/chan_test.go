@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestChanIsFirstInFirstOut(t *testing.T) {
@@ -18,14 +20,10 @@ func TestChanIsFirstInFirstOut(t *testing.T) {
 			})
 			next := 0
 			for v := range c.All() {
-				if v != next {
-					t.Fatalf("received %d, want %d", v, next)
-				}
+				testenv.MustEqual(t, v, next, "received")
 				next++
 			}
-			if next != 200 {
-				t.Errorf("%d values", next)
-			}
+			testenv.Equal(t, next, 200, "values")
 		}
 	})
 }
@@ -39,9 +37,7 @@ func TestChanWaitersAreServedInOrder(t *testing.T) {
 		waitParked(t, rt, i+1, ReasonChanSend)
 	}
 	for i := range 10 {
-		if v, err := c.Recv(); v != i || err != nil {
-			t.Errorf("received %d, %v; want %d", v, err, i)
-		}
+		testenv.Got(c.Recv())(t, i, "received")
 	}
 	var got [10]int
 	var tasks []*Task
@@ -54,9 +50,7 @@ func TestChanWaitersAreServedInOrder(t *testing.T) {
 	}
 	for i, k := range tasks {
 		k.Join()
-		if got[i] != i+100 {
-			t.Errorf("receivers got %v", got)
-		}
+		testenv.Equal(t, got[i], i+100, "receivers got %v", got)
 	}
 }
 
@@ -66,9 +60,7 @@ func TestChanTryAndLen(t *testing.T) {
 		t.Error("received out of nothing")
 	}
 	for i, want := range []bool{true, true, false} {
-		if ok, err := c.TrySend("x"); ok != want || err != nil {
-			t.Errorf("TrySend %d: %v, %v", i, ok, err)
-		}
+		testenv.Got(c.TrySend("x"))(t, want, "TrySend %d", i)
 	}
 	if c.Len() != 2 || c.Cap() != 2 {
 		t.Errorf("len %d, cap %d", c.Len(), c.Cap())
@@ -106,9 +98,7 @@ func TestCloseWakesSendersAndReceivers(t *testing.T) {
 				} else {
 					err = out.Send(i)
 				}
-				if err != ErrChanClosed {
-					t.Errorf("caller %d: %v", i, err)
-				}
+				testenv.Equal(t, err, ErrChanClosed, "caller %d", i)
 				closed.Add(1)
 			})
 		})
@@ -117,14 +107,10 @@ func TestCloseWakesSendersAndReceivers(t *testing.T) {
 		in.Close()
 		out.Close()
 		all.Wait()
-		if v, err := out.Recv(); v != 0 || err != nil {
-			t.Errorf("the value in the buffer is lost: %v, %v", v, err)
-		}
+		testenv.Got(out.Recv())(t, 0, "the value in the buffer is lost")
 		if _, err := out.Recv(); err != ErrChanClosed {
 			t.Error(err)
 		}
-		if closed.Load() != 12 {
-			t.Errorf("%d woken", closed.Load())
-		}
+		testenv.Equal(t, closed.Load(), 12, "woken")
 	})
 }

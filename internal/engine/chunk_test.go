@@ -67,9 +67,7 @@ func (o *noteObserver) check(k *Task) {
 		o.notes[k] = new(Seat)
 		k.SetSeat(o.notes[k])
 	}
-	if k.Seat() != o.notes[k] {
-		o.t.Errorf("%v has the note of another", k)
-	}
+	testenv.Equal(o.t, k.Seat(), o.notes[k], "%v has the note of another", k)
 	if k.loop.cur == k { // a new note each time, so that an old one is noticed
 		o.notes[k] = new(Seat)
 		k.SetSeat(o.notes[k])
@@ -109,9 +107,7 @@ func TestPathsToLinksAreForgottenBeyondALimit(t *testing.T) {
 	for i := range 2 * maxLinkPaths {
 		p.meet(uint64(i))
 	}
-	if len(p.known) != maxLinkPaths {
-		t.Errorf("%d paths are known, want %d", len(p.known), maxLinkPaths)
-	}
+	testenv.Equal(t, len(p.known), maxLinkPaths, "paths are known")
 }
 
 // A task that has 2 KB of stack shall not outgrow them in order to spare stack.
@@ -125,9 +121,7 @@ func TestLinkingTakesLittleStack(t *testing.T) {
 		stackchunk.Call(muchStack, func() {})
 		after = coro.Depth() + coro.Headroom()
 	})
-	if before != after {
-		t.Errorf("a stack of %d bytes has grown to %d", before, after)
-	}
+	testenv.Equal(t, before, after, "a stack of N bytes has grown to %d", after)
 }
 
 //go:noinline
@@ -145,7 +139,5 @@ func TestPanicStackShowsTheChunk(t *testing.T) {
 		}()
 		stackchunk.Call(1<<20, panicsDeepBelow)
 	})
-	if stack := string(PanicStack("nothing")); !strings.Contains(stack, "TestPanicStackShowsTheChunk") {
-		t.Errorf("on a plain goroutine:\n%s", stack)
-	}
+	testenv.Contains(t, string(PanicStack("nothing")), "TestPanicStackShowsTheChunk", "on a plain goroutine")
 }

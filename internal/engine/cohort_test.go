@@ -158,9 +158,7 @@ func TestTasksOfANodeRunNewestLocalFirst(t *testing.T) {
 			if !c.newest { // 8 comes when 3 runs, after 2 has woken 7
 				want = []int{1, 4, 5, 2, 3, 7, 8, 6}
 			}
-			if !slices.Equal(order, want) {
-				t.Errorf("order %v, want %v", order, want)
-			}
+			testenv.EqualSlices(t, order, want, "order")
 			if c.most == 0 && p.grants > 0 {
 				t.Errorf("%d grants were used", p.grants)
 			}
@@ -347,7 +345,5 @@ func TestShutdownOfTasksInACohort(t *testing.T) {
 	})
 	<-done
 	testenv.Check(t, rt.Close())
-	if ended != 20 {
-		t.Errorf("%d tasks ended, want 20", ended)
-	}
+	testenv.Equal(t, ended, 20, "tasks ended")
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -43,9 +42,7 @@ func TestSignalWakesOneAtATime(t *testing.T) {
 		at := func(v *int) int { l.Lock(); defer l.Unlock(); return *v }
 		waitFor(t, "all wait", func() bool { return at(&waiting) == n })
 		for i := range n {
-			if got := at(&awake); got != i {
-				t.Fatalf("%d awake after %d signals", got, i)
-			}
+			testenv.MustEqual(t, at(&awake), i, "awake after %d signals", i)
 			c.Signal()
 			waitFor(t, "one more is awake", func() bool { return at(&awake) > i })
 		}
@@ -120,9 +117,7 @@ func TestWaitGroupWaitsForAll(t *testing.T) {
 			waiters.Go(func() {
 				everyone(t, rt, 6, func(int) {
 					wg.Wait()
-					if done.Load() != 12 {
-						t.Errorf("Wait came back after %d of 12", done.Load())
-					}
+					testenv.Equal(t, done.Load(), 12, "Wait came back after N of 12")
 				})
 			})
 			everyone(t, rt, 12, func(int) { done.Add(1); wg.Done() })
@@ -177,9 +172,7 @@ func TestSemaphoreAdmitsItsUnits(t *testing.T) {
 				} else if err := s.Acquire(n); err != nil {
 					t.Error(err)
 				}
-				if got := in.Add(n); got > size {
-					t.Errorf("%d units taken", got)
-				}
+				testenv.AtMost(t, in.Add(n), size, "units taken")
 				if k%3 == 0 {
 					Yield()
 				}
@@ -210,9 +203,7 @@ func TestSemaphoreGivesWayAfterCancellation(t *testing.T) {
 	s.Acquire(2)
 	ctx, cancel := context.WithCancel(context.Background())
 	large := goWith(Options{Context: ctx}, func() {
-		if err := s.Acquire(4); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		testenv.ErrorIs(t, s.Acquire(4), context.Canceled)
 	})
 	waitParked(t, rt, 1, ReasonSemaphore)
 	behind := rt.Go(func() { s.Acquire(2) })
@@ -230,9 +221,7 @@ func TestSemaphoreContext(t *testing.T) {
 	body := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
-		if err := s.AcquireContext(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("AcquireContext returned %v", err)
-		}
+		testenv.ErrorIs(t, s.AcquireContext(ctx, 1), context.DeadlineExceeded, "AcquireContext")
 	}
 	body()
 	run(t, rt, body)

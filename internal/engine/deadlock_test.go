@@ -126,13 +126,9 @@ func TestDeadlockOfAServer(t *testing.T) {
 					reports += line
 				}
 			}
-			if strings.Count(reports, "\n") != min(1, len(test.want)) {
-				t.Errorf("reports: %q", reports)
-			}
+			testenv.Equal(t, strings.Count(reports, "\n"), min(1, len(test.want)), "reports: %q", reports)
 			for _, want := range test.want {
-				if !strings.Contains(reports, want) {
-					t.Errorf("no %q in %q", want, reports)
-				}
+				testenv.Contains(t, reports, want)
 			}
 			if test.not != "" && strings.Contains(reports, "waits: "+test.not) {
 				t.Errorf("%q is in %q", test.not, reports)
@@ -150,9 +146,7 @@ func TestDeadlockOfABusyRuntime(t *testing.T) {
 	for look, want := range []int{0, 0, 1, 0} {
 		rt.watch.lookBusy(now)
 		rt.watch.lookBusy(now.Add(busyCheck / 2))
-		if got := len(log); got != want {
-			t.Errorf("look %d: %d reports, want %d", look, got, want)
-		}
+		testenv.Equal(t, len(log), want, "look %d: N reports", look)
 		for len(log) > 0 {
 			contains(t, <-log, "hold each other up")
 		}
@@ -223,9 +217,7 @@ func TestDeadlockCheckMeetsACancelledSelect(t *testing.T) {
 		w, s := Self(), new(selection)
 		s.claim(0) // as somebody does that wakes w next
 		served <- w
-		if err := Under(ctx, func() error { return w.Wait(ReasonSelect, s) }); err != nil {
-			t.Errorf("a Select that was served returned %v", err)
-		}
+		testenv.Check(t, Under(ctx, func() error { return w.Wait(ReasonSelect, s) }), "a Select that was served")
 	})
 	w := <-served
 	waitParked(t, rt, 1, ReasonSelect)

@@ -1,37 +1,26 @@
 package engine
 
 import (
-	"errors"
-	"strings"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestGoWithoutRuntime(t *testing.T) {
-	if Default() != nil {
-		t.Fatal("a runtime is left from another test")
-	}
+	testenv.MustEqual(t, Default(), nil, "a runtime is left from another test")
 	defaultRuntimes.last.Store(nil)
-	if _, err := Spawn(Options{}, func() {}); err == nil || !strings.Contains(err.Error(), "no runtime") {
-		t.Errorf("Spawn: %v", err)
-	}
+	testenv.ErrorSays(t, testenv.Err(Spawn(Options{}, func() {})), "no runtime", "Spawn")
 	mustPanic(t, "Go without runtime", func() { Go(func() {}) })
 	mustPanic(t, "AfterFunc without runtime", func() { AfterFunc(0, func() {}) })
 }
 
 // A goroutine that goes on after the end, as one of an http.Server may, does not take the process down.
 func TestPlainGoroutinesAfterTheLastRuntime(t *testing.T) {
-	rt, err := New(Config{Loops: 1, NewPoller: newChanPoller})
-	testenv.Must(t, err)
+	rt := testenv.Need(New(Config{Loops: 1, NewPoller: newChanPoller}))(t)
 	rt.Close()
 	never := func() { t.Error("ran") }
-	if err := Go(never).Join(); !errors.Is(err, ErrShutdown) {
-		t.Errorf("Join returned %v", err)
-	}
-	if err := Start(never); !errors.Is(err, ErrShutdown) {
-		t.Errorf("Start returned %v", err)
-	}
+	testenv.ErrorIs(t, Go(never).Join(), ErrShutdown, "Join")
+	testenv.ErrorIs(t, Start(never), ErrShutdown, "Start")
 	if !AfterFunc(0, never).Stop() {
 		t.Error("a timer has fired")
 	}
@@ -40,9 +29,7 @@ func TestPlainGoroutinesAfterTheLastRuntime(t *testing.T) {
 	wg.Wait()
 	var g Group
 	g.Go(func() error { never(); return nil })
-	if err := g.Wait(); !errors.Is(err, ErrShutdown) {
-		t.Errorf("Group.Wait returned %v", err)
-	}
+	testenv.ErrorIs(t, g.Wait(), ErrShutdown, "Group.Wait")
 }
 
 // While one runtime runs, plain goroutines find it, whatever others come and go.
@@ -69,28 +56,17 @@ func TestDefaultIsThereWhileOthersComeAndGo(t *testing.T) {
 		default:
 		}
 	}
-	if missing > 0 {
-		t.Errorf("there was no default runtime %d times", missing)
-	}
+	testenv.AtMost(t, missing, 0, "there was no default runtime N times")
 }
 
 func TestDefaultIsTheLatestThatRuns(t *testing.T) {
 	a := newRuntime(t, 1)
-	if Default() != a {
-		t.Error("not the only one")
-	}
-	b, err := New(Config{Loops: 1, NewPoller: newChanPoller})
-	testenv.Must(t, err)
-	if Default() != b {
-		t.Error("not the latest")
-	}
+	testenv.Equal(t, Default(), a, "not the only one")
+	b := testenv.Need(New(Config{Loops: 1, NewPoller: newChanPoller}))(t)
+	testenv.Equal(t, Default(), b, "not the latest")
 	var in *Runtime
 	Go(func() { in = CurrentLoop().Runtime() }).Join()
-	if in != b {
-		t.Error("Go of a plain goroutine does not use the latest")
-	}
+	testenv.Equal(t, in, b, "Go of a plain goroutine does not use the latest")
 	b.Close()
-	if Default() != a {
-		t.Error("not the one left")
-	}
+	testenv.Equal(t, Default(), a, "not the one left")
 }

@@ -88,15 +88,11 @@ func TestEntranceLetsInWhoFits(t *testing.T) {
 		inside--
 		e.Leave()
 	})
-	if most != 3 {
-		t.Errorf("at most %d were inside, want 3", most)
-	}
+	testenv.Equal(t, most, 3, "at most N were inside")
 	if len(order) != 20 || !slices.IsSorted(order) {
 		t.Errorf("let in in the order %v, want first come, first served", order)
 	}
-	if r.inside != 0 {
-		t.Errorf("%d are still inside", r.inside)
-	}
+	testenv.Equal(t, r.inside, 0, "are still inside")
 	if last := r.asked[len(r.asked)-1].Oldest; last < 5*time.Millisecond {
 		t.Errorf("the last has waited for %v, want 6ms", last)
 	}
@@ -139,16 +135,12 @@ func TestStartAtAnEntrance(t *testing.T) {
 			t.Errorf("%d tasks have started, want those only that there is room for; %d wait, of %d", n, waiting, tasks)
 		}
 		wg.Wait()
-		if n := l.Unstarted(); n != 0 {
-			t.Errorf("in the end %d wait", n)
-		}
+		testenv.Equal(t, l.Unstarted(), 0, "in the end N wait")
 	})
 	if most != 3 && most != 2 || !slices.IsSorted(order) {
 		t.Errorf("at most %d were inside, in the order %v; want 3, first come, first served", most, order)
 	}
-	if r.inside != 0 {
-		t.Errorf("%d are still inside", r.inside)
-	}
+	testenv.Equal(t, r.inside, 0, "are still inside")
 	rt.Close()
 }
 
@@ -175,9 +167,7 @@ func TestAnEntranceIsAskedOnceForEach(t *testing.T) {
 	if len(order) != tasks || !slices.IsSorted(order) {
 		t.Errorf("let in in the order %v, want first come, first served", order)
 	}
-	if r.calls > tasks+2*r.starts {
-		t.Errorf("asked %d times about %d tasks", r.calls, tasks)
-	}
+	testenv.AtMost(t, r.calls, tasks+2*r.starts, "asked N times about %d tasks", tasks)
 }
 
 func TestStartAtAnEntranceThatRefuses(t *testing.T) {
@@ -197,9 +187,7 @@ func TestStartAtAnEntranceThatRefuses(t *testing.T) {
 			})
 		}
 		Sleep(10 * time.Millisecond)
-		if refused != 0 {
-			t.Errorf("%d have started, want none yet", refused)
-		}
+		testenv.Equal(t, refused, 0, "have started")
 		r.closed = true
 		wg.Wait()
 	}).Join()
@@ -251,13 +239,9 @@ func TestEntranceRefuses(t *testing.T) {
 	r := &room{size: 1, closed: true}
 	rt, _ := withRoom(t, r)
 	run(t, rt, func() {
-		if err := e.Enter(); !errors.Is(err, ErrRefused) {
-			t.Errorf("Enter: %v, want ErrRefused", err)
-		}
+		testenv.ErrorIs(t, e.Enter(), ErrRefused, "Enter")
 		r.closed = false
-		if err := e.Enter(); err != nil {
-			t.Errorf("Enter when it is open: %v", err)
-		}
+		testenv.Check(t, e.Enter(), "Enter when it is open")
 		e.Leave()
 	})
 }
@@ -297,18 +281,14 @@ func TestTheMostImportantGoFirst(t *testing.T) {
 		SetPriority(priorities[i])
 		return e.Enter()
 	})
-	if want := []int{5, 1, 3, 0, 4, 2, 6}; !slices.Equal(got, want) {
-		t.Errorf("let in in the order %v, want %v", got, want)
-	}
+	testenv.EqualSlices(t, got, []int{5, 1, 3, 0, 4, 2, 6}, "let in in the order")
 }
 
 // The newest go first when the Admission says so, unless other clients have had clearly less.
 func TestTheNewestGoFirst(t *testing.T) {
 	r := &room{size: 1, newest: true}
 	got := lineUp(t, r, 5, func(e *Entrance, i int) error { return e.Enter() })
-	if want := []int{4, 3, 2, 1, 0}; !slices.Equal(got, want) {
-		t.Errorf("let in in the order %v, want %v", got, want)
-	}
+	testenv.EqualSlices(t, got, []int{4, 3, 2, 1, 0}, "let in in the order")
 	r = &room{size: 1, newest: true}
 	got = lineUp(t, r, 40, func(e *Entrance, i int) error {
 		if i%10 == 0 {
@@ -370,9 +350,7 @@ func TestEntranceForgetsTheCancelled(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				k, err := Spawn(Options{Context: ctx}, func() {
 					if err := e.Enter(); err != nil {
-						if !errors.Is(err, context.Canceled) {
-							t.Errorf("Enter: %v, want context.Canceled", err)
-						}
+						testenv.ErrorIs(t, err, context.Canceled, "Enter")
 						return
 					}
 					in = append(in, i)
@@ -415,9 +393,7 @@ func TestEntranceWhileTheRuntimeEnds(t *testing.T) {
 
 func TestEntranceWithoutAdmission(t *testing.T) {
 	e := entrance(t, "test")
-	if err := e.Enter(); err != nil {
-		t.Errorf("on a plain goroutine: %v", err)
-	}
+	testenv.Check(t, e.Enter(), "on a plain goroutine")
 	e.Leave()
 	rt, _ := newSimRuntime(t, 1, true)
 	inTasks(rt, 3, func(int) {
@@ -441,7 +417,5 @@ func TestAsManyEntrancesAsThereMayBe(t *testing.T) {
 	if _, err := NewEntrance("one too many"); err == nil {
 		t.Errorf("entrance %d is accepted, want at most %d", MaxEntrances+1, MaxEntrances)
 	}
-	if _, err := NewEntrance(""); err == nil {
-		t.Error("an entrance without a name is accepted")
-	}
+	testenv.Fails(t, testenv.Err(NewEntrance("")), "an entrance without a name is accepted")
 }

@@ -182,9 +182,7 @@ func TestPollerErrorsAreReportedButNotAFlood(t *testing.T) {
 	}
 	line := log.Next(t, "poller failed", "ring on fire")
 	contains(t, line, "loop=0")
-	if len(log) > 0 {
-		t.Errorf("%d more reports in no time", len(log))
-	}
+	testenv.Equal(t, len(log), 0, "more reports in no time")
 	clock.Advance(2 * time.Second)
 	p.Fail(errors.New("ring on ice"))
 	onLoop(rt.Loop(0), func(l *Loop) bool { l.poll(0); return true })
@@ -216,9 +214,7 @@ func TestStartUsesTasksAgain(t *testing.T) {
 			Yield()
 		}
 	})
-	if len(seen) > 60 {
-		t.Errorf("200 tasks needed %d structs", len(seen))
-	}
+	testenv.AtMost(t, len(seen), 60, "200 tasks needed N structs")
 	if err := kept.Join(); err == nil {
 		t.Error("Join of the one that was kept returned nil, want its panic")
 	}
@@ -232,7 +228,5 @@ func TestReasonsHaveNames(t *testing.T) {
 		}
 		names[r.String()] = true
 	}
-	if reasonCount.String() != "unknown" {
-		t.Error("a reason too many has a name")
-	}
+	testenv.Equal(t, reasonCount.String(), "unknown", "a reason too many has a name")
 }

@@ -37,9 +37,7 @@ func TestGuardIsRevokedInUse(t *testing.T) {
 			go work()
 			done.Wait()
 			mu.Lock()
-			if count != users*each {
-				t.Fatalf("count is %d, want %d", count, users*each)
-			}
+			testenv.MustEqual(t, count, users*each, "count")
 			mu.Unlock()
 		}
 	})

@@ -48,9 +48,7 @@ func TestTasksThatAPolicyHoldsBackRunLater(t *testing.T) {
 		Yield()
 		ran++
 	})
-	if ran != 100 {
-		t.Errorf("%d tasks ran, want 100", ran)
-	}
+	testenv.Equal(t, ran, 100, "tasks ran")
 	testenv.Check(t, rt.Close())
 }
 
@@ -64,9 +62,7 @@ func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
 		rt.Go(func() { ended++ })
 	}
 	testenv.Check(t, rt.Close())
-	if ended != 10 {
-		t.Errorf("%d tasks ran, want 10", ended)
-	}
+	testenv.Equal(t, ended, 10, "tasks ran")
 }
 
 // heldTurns is longer than Shutdown takes to look whether there are tasks.
@@ -116,9 +112,7 @@ func TestAShutdownWaitsForWhatIsHeldBack(t *testing.T) {
 				})
 			}
 			testenv.Check(t, rt.Shutdown(context.Background()))
-			if ran != 10 {
-				t.Errorf("%d tasks ran, want 10", ran)
-			}
+			testenv.Equal(t, ran, 10, "tasks ran")
 		})
 	}
 }
@@ -160,9 +154,7 @@ func newcomersWait(t *testing.T, rt *Runtime, e *Entrance, limit int32) {
 			}
 			l.detached.Add(-away)
 			Sleep(time.Second)
-			if in != 3 {
-				t.Errorf("all are back, and %d of 3 newcomers were let in", in)
-			}
+			testenv.Equal(t, in, 3, "all are back, and N of 3 newcomers were let in")
 			for _, k := range tasks {
 				k.Join()
 			}

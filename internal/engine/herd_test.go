@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A task that has come back from a Cond, and waits for one again without having unlocked its lock or woken
@@ -62,9 +64,7 @@ func TestWokenForNothing(t *testing.T) {
 							if waiting++; waiting == 2 {
 								c.between()
 							}
-							if err := fn(cond); err != nil {
-								t.Error(err)
-							}
+							testenv.Check(t, fn(cond))
 						}
 						c.l.Unlock()
 					})
@@ -79,9 +79,7 @@ func TestWokenForNothing(t *testing.T) {
 					}
 					wg.Wait()
 					want := slices.Repeat([]NodeID{NodeID(ReasonCond)}, c.want)
-					if !slices.Equal(p.passed, want) {
-						t.Errorf("nodes passed over: %v, want %v", p.passed, want)
-					}
+					testenv.EqualSlices(t, p.passed, want, "nodes passed over")
 				})
 			})
 		}

@@ -120,13 +120,9 @@ func testAwaited(t *testing.T, kind lockKind, from string, before bool) {
 		waitFor(t, "the holder is awaited", func() bool { return holder.awaited.Load() == 1 })
 		wake()
 	}
-	if d := <-waited; d > 100*time.Millisecond {
-		t.Errorf("waited for %v", d)
-	}
+	testenv.AtMost(t, <-waited, 100*time.Millisecond, "waited for")
 	testenv.Check(t, holder.Join())
-	if n := holder.awaited.Load(); n != 0 {
-		t.Errorf("awaited for %d locks in the end, want 0", n)
-	}
+	testenv.Equal(t, holder.awaited.Load(), 0, "awaited for N locks in the end")
 }
 
 // A task that nobody waits for any more, or that has given the lock away, is held back again.
@@ -154,9 +150,7 @@ func TestAwaitedNoMore(t *testing.T) {
 				Sleep(3 * time.Millisecond)
 				parked.Wake()
 				holder.Join()
-				if d := rt.clock.Now(); d < heldFor {
-					t.Errorf("held back until %v, want %v", d, heldFor)
-				}
+				testenv.AtLeast(t, rt.clock.Now(), heldFor, "held back until")
 			})
 		})
 	}
@@ -244,9 +238,7 @@ func TestAwaitedCountsAreEven(t *testing.T) {
 			}
 		})
 		tasks.Range(func(k, _ any) bool {
-			if n := k.(*Task).awaited.Load(); n != 0 {
-				t.Errorf("a task is awaited for %d locks in the end", n)
-			}
+			testenv.Equal(t, k.(*Task).awaited.Load(), 0, "a task is awaited for N locks in the end")
 			return true
 		})
 		rt.Close()
@@ -274,9 +266,7 @@ func TestALockLeftLocked(t *testing.T) {
 		}
 		mu.Unlock()
 		waiter.Join()
-		if n := first.awaited.Load(); n != 0 {
-			t.Errorf("awaited for %d locks in the end", n)
-		}
+		testenv.Equal(t, first.awaited.Load(), 0, "awaited for N locks in the end")
 		parked.Wake()
 	})
 }
@@ -300,7 +290,5 @@ func TestResetTask(t *testing.T) {
 			t.Errorf("%s is %v", name, v.Field(i))
 		}
 	}
-	if used.awaited.Load() != 1 {
-		t.Error("the count is gone")
-	}
+	testenv.Equal(t, used.awaited.Load(), 1, "the count is gone")
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // An upload is a body of the tests, and what its handler holds of it.
@@ -103,9 +105,7 @@ func TestIntakeLetsGoWhatIsOfNoUse(t *testing.T) {
 		t.Errorf("%v after %d questions; want to wait once", err, asked)
 	}
 	in.End(&b)
-	if len(in.asked) > 0 {
-		t.Error("the body stands in the order after its end")
-	}
+	testenv.Equal(t, len(in.asked), 0, "the body stands in the order after its end")
 }
 
 // A body that was to be shed, and went on as there was memory again before its reader looked, is held as long as any
@@ -118,9 +118,7 @@ func TestIntakeForgetsThatItWouldHaveShed(t *testing.T) {
 		t.Helper()
 		in.Tick(now, heap, live, true)
 		for i := range bodies {
-			if place, err := in.ask(&bodies[i], 0, 1<<30); place != want[i] || err != nil {
-				t.Errorf("%s: body %d has %d before it, %v; want %d", when, i, place, err, want[i])
-			}
+			testenv.Got(in.ask(&bodies[i], 0, 1<<30))(t, want[i], "%s: body %d has N before it", when, i)
 		}
 	}
 	for i := range bodies {

@@ -48,9 +48,7 @@ func TestJoinTellsHowTheTaskEnded(t *testing.T) {
 			check(name, k.Join())
 		})
 	}
-	if handled.Load() != 4 {
-		t.Errorf("OnPanic was called %d times, want 4", handled.Load())
-	}
+	testenv.Equal(t, handled.Load(), 4, "OnPanic was called N times")
 	run(t, rt, func() {}) // the loops live on
 }
 
@@ -72,9 +70,7 @@ func TestManyJoiners(t *testing.T) {
 		waitParked(t, rt, 40, ReasonJoin)
 		gate.Done()
 		all.Wait()
-		if woken.Load() != 60 {
-			t.Errorf("%d joiners came back", woken.Load())
-		}
+		testenv.Equal(t, woken.Load(), 60, "joiners came back")
 	})
 }
 
@@ -85,9 +81,7 @@ func TestCancelledJoinLeavesTheTaskAlone(t *testing.T) {
 	k := rt.Go(gate.Wait)
 	ctx, cancel := context.WithCancel(context.Background())
 	j := goWith(Options{Context: ctx}, func() {
-		if err := k.Join(); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		testenv.ErrorIs(t, k.Join(), context.Canceled)
 	})
 	waitParked(t, rt, 1, ReasonJoin)
 	cancel()
@@ -105,12 +99,8 @@ func TestGroupReturnsTheFirstErrorAndCancels(t *testing.T) {
 				g.Go(func() error { return Sleep(time.Hour) })
 			}
 			g.Go(func() error { Yield(); return first })
-			if err := g.Wait(); err != first {
-				t.Errorf("Wait returned %v", err)
-			}
-			if !errors.Is(context.Cause(ctx), first) {
-				t.Errorf("cause %v", context.Cause(ctx))
-			}
+			testenv.Equal(t, g.Wait(), first, "Wait")
+			testenv.ErrorIs(t, context.Cause(ctx), first, "cause")
 		}
 		body()
 		run(t, rt, body)
@@ -164,9 +154,7 @@ func TestGroupGoWhileCancelled(t *testing.T) {
 		cancel()
 		g.Go(func() error { t.Error("ran"); return nil })
 		gate.Done()
-		if err := g.Wait(); !errors.Is(err, context.Canceled) {
-			t.Errorf("Wait returned %v", err)
-		}
+		testenv.ErrorIs(t, g.Wait(), context.Canceled, "Wait")
 	})
 	testenv.Check(t, k.Join())
 }
@@ -200,9 +188,7 @@ func TestAwait(t *testing.T) {
 	own := errors.New("own")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	k := goWith(Options{Context: ctx}, func() {
-		if err := Await(context.Background()); !errors.Is(err, own) {
-			t.Errorf("Await of a cancelled task returned %v", err)
-		}
+		testenv.ErrorIs(t, Await(context.Background()), own, "Await of a cancelled task")
 	})
 	waitParked(t, rt, 1, ReasonContext)
 	cancel(own)
@@ -217,17 +203,11 @@ func TestUnder(t *testing.T) {
 		want := errors.New("returned")
 		got := Under(ctx, func() error {
 			cancel(inner)
-			if err := Sleep(time.Hour); !errors.Is(err, inner) {
-				t.Errorf("Sleep under an ended context returned %v", err)
-			}
-			if !errors.Is(Err(), inner) {
-				t.Errorf("Err is %v", Err())
-			}
+			testenv.ErrorIs(t, Sleep(time.Hour), inner, "Sleep under an ended context")
+			testenv.ErrorIs(t, Err(), inner, "Err")
 			return want
 		})
-		if got != want {
-			t.Errorf("Under returned %v", got)
-		}
+		testenv.Equal(t, got, want, "Under")
 		if Err() != nil || Sleep(0) != nil {
 			t.Errorf("still cancelled after Under: %v", Err())
 		}
@@ -253,19 +233,13 @@ func TestNestedUnder(t *testing.T) {
 		Under(a, func() error {
 			Under(b, func() error {
 				Go(cancelA)
-				if err := Sleep(time.Hour); !errors.Is(err, context.Canceled) {
-					t.Errorf("the outer context ended: Sleep returned %v", err)
-				}
+				testenv.ErrorIs(t, Sleep(time.Hour), context.Canceled, "the outer context ended: Sleep")
 				return nil
 			})
-			if Err() == nil {
-				t.Error("not cancelled by the outer context after the inner Under")
-			}
+			testenv.Fails(t, Err(), "not cancelled by the outer context after the inner Under")
 			return nil
 		})
-		if Err() != nil {
-			t.Errorf("cancelled after all: %v", Err())
-		}
+		testenv.Check(t, Err(), "cancelled after all")
 	})
 }
 
@@ -283,9 +257,7 @@ func TestUnderLeftWhileItsContextEnds(t *testing.T) {
 				return nil
 			})
 			for range 5 {
-				if err := Sleep(0); err != nil {
-					t.Fatalf("round %d: %v", i, err)
-				}
+				testenv.Must(t, Sleep(0), "round %d", i)
 			}
 		}
 	})

@@ -22,9 +22,7 @@ func TestMutexMisuse(t *testing.T) {
 	}
 	mu.Unlock()
 	rt := newRuntime(t, 1, panicsPass)
-	if err := rt.Go(mu.Unlock).Join(); err == nil {
-		t.Error("Unlock of an unlocked Mutex in a task passed")
-	}
+	testenv.Fails(t, rt.Go(mu.Unlock).Join(), "Unlock of an unlocked Mutex in a task passed")
 }
 
 func TestMutexIsHandedOverInOrder(t *testing.T) {
@@ -47,9 +45,7 @@ func TestMutexIsHandedOverInOrder(t *testing.T) {
 			k.Join()
 		}
 		for i, got := range order {
-			if i != got {
-				t.Fatalf("order %v", order)
-			}
+			testenv.MustEqual(t, i, got, "order %v", order)
 		}
 	})
 }
@@ -99,9 +95,7 @@ func TestLockIsNotEndedByCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	k := goWith(Options{Context: ctx}, func() {
 		mu.Lock()
-		if ctx.Err() == nil {
-			t.Error("locked too early")
-		}
+		testenv.Fails(t, ctx.Err(), "locked too early")
 		mu.Unlock()
 	})
 	waitParked(t, rt, 1, ReasonMutex)
@@ -214,9 +208,7 @@ func TestGuardOfALoopThatHasEnded(t *testing.T) {
 	rt.Close()
 	racing.Wait()
 	pass(&mu)
-	if v, err := c.Recv(); v != 1 || err != nil {
-		t.Error(v, err)
-	}
+	testenv.Got(c.Recv())(t, 1)
 	other := newRuntime(t, 1)
 	run(t, other, func() { pass(&mu) })
 }

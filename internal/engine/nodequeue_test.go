@@ -3,6 +3,8 @@ package engine
 import (
 	"slices"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A naiveNodeQueue is a nodeQueue of slices.
@@ -59,20 +61,14 @@ func TestNodeQueueAgainstSlices(t *testing.T) {
 				model.local, model.yielded = append(model.local, last), last
 			default:
 				got, want := q.take(), model.take()
-				if got != want {
-					t.Fatal("not the task that the model takes")
-				}
+				testenv.MustEqual(t, got, want, "not the task that the model takes")
 				if last = got; got == nil {
 					continue
 				}
-				if got.next != nil {
-					t.Fatal("still linked")
-				}
+				testenv.MustEqual(t, got.next, nil, "still linked")
 				idle = append(idle, got)
 			}
-			if q.n != model.size() {
-				t.Fatalf("n = %d, want %d", q.n, model.size())
-			}
+			testenv.MustEqual(t, q.n, model.size(), "n")
 		}
 	}
 }
@@ -116,7 +112,5 @@ func TestNobodyIsOvertakenThriceInANodeQueue(t *testing.T) {
 			push(x)
 		}
 	}
-	if most != 2 {
-		t.Errorf("at most %d times; the bound is 2 and should have been met", most)
-	}
+	testenv.Equal(t, most, 2, "at most N times; the bound is 2 and should have been met")
 }

@@ -23,9 +23,7 @@ func TestOffloadLetsTheLoopGoOn(t *testing.T) {
 			}
 			<-release
 		})
-		if CurrentLoop() != l {
-			t.Error("came back elsewhere")
-		}
+		testenv.Equal(t, CurrentLoop(), l, "came back elsewhere")
 	})
 	run(t, rt, func() { close(release) }) // would never run if the loop were blocked
 	testenv.Check(t, blocked.Join())
@@ -127,8 +125,6 @@ func TestOffloadUnderAContextThatCannotBeCompared(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if err != context.Canceled {
-			t.Errorf("OffloadContext returned %v", err)
-		}
+		testenv.Equal(t, err, context.Canceled, "OffloadContext")
 	})
 }

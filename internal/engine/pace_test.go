@@ -1,6 +1,10 @@
 package engine
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
 
 // Pace yields after a number of operations or bytes, and begins anew after each wait.
 func TestPaceYields(t *testing.T) {
@@ -30,9 +34,7 @@ func TestPaceYields(t *testing.T) {
 				}
 				l.Pace(c.bytes)
 			}
-			if got := turns - before; got != c.turns {
-				t.Errorf("%d operations of %d bytes gave way %d times, want %d", c.calls, c.bytes, got, c.turns)
-			}
+			testenv.Equal(t, turns-before, c.turns, "%d operations of %d bytes gave way N times", c.calls, c.bytes)
 		}
 		done = true
 		other.Join()

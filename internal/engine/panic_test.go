@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // The test binary, run again with this variable set, crashes in the way it names.
@@ -75,9 +76,7 @@ func TestPanicWithoutHandlerEndsTheProcess(t *testing.T) {
 			t.Errorf("%s: the process ended with %v, want status 2", how, err)
 		}
 		for _, w := range want {
-			if !strings.Contains(text.String(), w) {
-				t.Errorf("%s: no %q in its report:\n%s", how, w, text.String())
-			}
+			testenv.Contains(t, text.String(), w, "%s: its report", how)
 		}
 	}
 }
@@ -207,9 +206,7 @@ func TestLockOSThreadIsRefused(t *testing.T) {
 		Offload(func() { runtime.LockOSThread(); runtime.UnlockOSThread() })
 	})
 	for name, n := range runs {
-		if n != 1 {
-			t.Errorf("%s: the function ran %d times", name, n)
-		}
+		testenv.Equal(t, n, 1, "%s: the function ran N times", name)
 	}
 }
 
@@ -230,9 +227,7 @@ func TestRefusedWaitIsTakenBack(t *testing.T) {
 			}()
 			c := NewChan[int](0)
 			Go(func() { mu.Unlock(); Yield(); c.Send(7) })
-			if v, err := c.Recv(); v != 7 || err != nil {
-				t.Errorf("received %d, %v", v, err)
-			}
+			testenv.Got(c.Recv())(t, 7, "received")
 			if !mu.TryLock() {
 				t.Error("the lock went to one that had given up")
 			}
@@ -253,9 +248,7 @@ func TestPanicWithNil(t *testing.T) {
 	if err := rt.Go(func() { Offload(func() { panic(nil) }) }).Join(); !errors.As(err, &p) || errors.Is(err, ErrGoexit) {
 		t.Errorf("offloaded: Join returned %v", err)
 	}
-	if err := rt.Go(runtime.Goexit).Join(); err != ErrGoexit {
-		t.Errorf("Goexit: Join returned %v", err)
-	}
+	testenv.Equal(t, rt.Go(runtime.Goexit).Join(), ErrGoexit, "Goexit: Join")
 	err := rt.Go(func() { defer func() { recover(); runtime.Goexit() }(); panic(1) }).Join()
 	if err != ErrGoexit || seen.Load() != 2 {
 		t.Errorf("Goexit after a panic: Join returned %v, the handler ran %d times", err, seen.Load())

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A limiter lets everybody in and sends the same number to each pile.
@@ -95,13 +97,9 @@ func TestTheNewestGetALockThatLimits(t *testing.T) {
 				}
 				l.Watch(NodeID(why))
 				look()
-				if a.waiting[0] != 0 {
-					t.Errorf("%d wait that came in time, want 0", a.waiting[0])
-				}
+				testenv.Equal(t, a.waiting[0], 0, "wait that came in time")
 				come(late, late+fresh)
-				if a.waiting[0] != fresh {
-					t.Errorf("%d wait that came in time, want %d", a.waiting[0], fresh)
-				}
+				testenv.Equal(t, a.waiting[0], fresh, "wait that came in time")
 				give()
 				wg.Wait()
 			})
@@ -157,9 +155,7 @@ func TestALockOfManyThatLimits(t *testing.T) {
 		}
 		locks[0].Unlock()
 		wg.Wait()
-		if got[0] != 60 {
-			t.Errorf("%d had the first lock, want 60", got[0])
-		}
+		testenv.Equal(t, got[0], 60, "had the first lock")
 	})
 }
 
@@ -234,14 +230,10 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 				before := maps.Clone(waits)
 				come(5, append(x.out, x.in...)...)
 				for _, k := range x.out {
-					if n := waits[k] - before[k]; n > 1 {
-						t.Errorf("%d of %v were let in, want 1 at most", n, k)
-					}
+					testenv.AtMost(t, waits[k]-before[k], 1, "of %v were let in", k)
 				}
 				for _, k := range x.in {
-					if n := waits[k] - before[k]; n != 5 {
-						t.Errorf("%d of %v were let in, want all 5", n, k)
-					}
+					testenv.Equal(t, waits[k]-before[k], 5, "of %v were let in", k)
 				}
 				a.limit = 0
 				look()
@@ -296,9 +288,7 @@ func TestAKindOfWorkIsCountedAfreshAfterALimitOnAll(t *testing.T) {
 		a.limit = 1
 		look()
 		look() // without those that have been there
-		if a.waiting[0] != 0 {
-			t.Errorf("%d wait that came in time, want 0", a.waiting[0])
-		}
+		testenv.Equal(t, a.waiting[0], 0, "wait that came in time")
 		a.limit = 0
 		look()
 		come(30, 2)
@@ -330,9 +320,7 @@ func TestATaskHasOnePlaceOnItsWayToAPile(t *testing.T) {
 			look()
 		}
 		waits := func() {
-			if err := e.As(7, 0); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, e.As(7, 0))
 			lock.Lock()
 			lock.Unlock()
 		}
@@ -344,17 +332,13 @@ func TestATaskHasOnePlaceOnItsWayToAPile(t *testing.T) {
 		look()
 		come(5, func() {
 			for _, detail := range []uint32{0, 8} {
-				if err := e.As(7, detail); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, e.As(7, detail))
 			}
 			if x := l.cur.extra(); x.heading != 1 {
 				t.Errorf("the piles that it is on the way to are %b, want the first", x.heading)
 			}
 		})
-		if p := l.piles[0]; p.heading != 0 {
-			t.Errorf("%d are on the way after all have left, want 0", p.heading)
-		}
+		testenv.Equal(t, l.piles[0].heading, 0, "are on the way after all have left")
 		lock.Unlock()
 		wg.Wait()
 	})

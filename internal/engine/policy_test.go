@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A plainPolicy is the part of a policy that says nothing of costs, order and grants; others are made of it.
@@ -137,9 +138,7 @@ func TestObserverSeesAWellFormedLife(t *testing.T) {
 		})
 		rt.Close()
 		for _, o := range observers {
-			if len(o.state) != 0 {
-				t.Errorf("%d tasks never finished", len(o.state))
-			}
+			testenv.Equal(t, len(o.state), 0, "tasks never finished")
 			if o.counts["parked"] == 0 || o.counts["finished"] == 0 {
 				t.Errorf("saw %v", o.counts)
 			}
@@ -174,9 +173,7 @@ func TestPolicyChoosesTheOrder(t *testing.T) {
 		wg.Wait()
 	})
 	// The node numbers are the reasons: semaphore after cond after start.
-	if want := []string{"semaphore", "cond", "cond", "new"}; !slices.Equal(order, want) {
-		t.Errorf("order %v, want %v", order, want)
-	}
+	testenv.EqualSlices(t, order, []string{"semaphore", "cond", "cond", "new"}, "order")
 	rt.Close()
 	if len(p.charged) == 0 {
 		t.Error("nothing was charged")
@@ -201,9 +198,7 @@ func TestOldestOfNodeStartRunsFirstUnderAPolicy(t *testing.T) {
 		wg.Go(successor)
 		GoOn(CurrentLoop(), func() { ran = true })
 		wg.Wait()
-		if before > 3 {
-			t.Errorf("a task bound to the loop let %d new ones go before", before)
-		}
+		testenv.AtMost(t, before, 3, "a task bound to the loop let N new ones go before")
 	})
 }
 
@@ -241,9 +236,7 @@ func TestPolicyIsToldOfStolenTasks(t *testing.T) {
 		for _, n := range p.ready {
 			left += n
 		}
-		if left != 0 {
-			t.Errorf("loop %d: %d tasks announced but neither taken nor gone", i, left)
-		}
+		testenv.Equal(t, left, 0, "loop %d: N tasks announced but neither taken nor gone", i)
 	}
 	if policies[0].gone == 0 {
 		t.Log("no theft went through Gone: all were chosen before the message came")
@@ -289,9 +282,7 @@ func TestWorkersThatSwitchThroughTheLoopArePlain(t *testing.T) {
 	for _, hub := range []bool{false, true} {
 		rt := newRuntime(t, 1, func(c *Config) { c.NoHandOver = hub })
 		run(t, rt, func() {
-			if got := rt.Loop(0).cur.worker.Plain(); got != hub {
-				t.Errorf("NoHandOver %v: plain %v", hub, got)
-			}
+			testenv.Equal(t, rt.Loop(0).cur.worker.Plain(), hub, "NoHandOver %v: plain", hub)
 		})
 	}
 }

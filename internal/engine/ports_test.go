@@ -28,14 +28,10 @@ func TestSelectWithNilChan(t *testing.T) {
 		if i, err := TrySelect(none.RecvCase(nil), none.SendCase(1)); i != -1 || err != nil {
 			t.Errorf("TrySelect: %d, %v; want -1 and no error", i, err)
 		}
-		if i, err := Select(none.RecvCase(nil), c.SendCase(7), none.SendCase(1)); i != 1 || err != nil {
-			t.Errorf("Select: %d, %v; want 1", i, err)
-		}
+		testenv.Got(Select(none.RecvCase(nil), c.SendCase(7), none.SendCase(1)))(t, 1, "Select")
 		back := NewChan[int](0)
 		go func() { // on a plain goroutine, so that the caller waits
-			if v, err := c.Recv(); v != 7 || err != nil {
-				t.Errorf("received %d, %v", v, err)
-			}
+			testenv.Got(c.Recv())(t, 7, "received")
 			back.Send(8)
 		}()
 		got := 0
@@ -158,9 +154,7 @@ func TestBubbleIsRefused(t *testing.T) {
 			t.Error("a poller was made")
 			return nil, errors.ErrUnsupported
 		}})
-		if err == nil || !strings.Contains(err.Error(), "testing/synctest") {
-			t.Errorf("New: %v", err)
-		}
+		testenv.ErrorSays(t, err, "testing/synctest", "New")
 	})
 	if coro.ClockStands() {
 		t.Error("the clock stands still outside of a bubble")
@@ -172,19 +166,11 @@ func selectCases(t *testing.T) {
 	c := NewChan[int](1)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	why := errors.New("why")
-	if i, err := TrySelect(DoneCase(ctx), AfterCase(0), c.RecvCase(nil)); i != -1 || err != nil {
-		t.Errorf("nothing is ready: %d, %v", i, err)
-	}
-	if i, err := Select(DoneCase(ctx), AfterCase(time.Millisecond), c.RecvCase(nil)); i != 1 || err != nil {
-		t.Errorf("time: %d, %v", i, err)
-	}
+	testenv.Got(TrySelect(DoneCase(ctx), AfterCase(0), c.RecvCase(nil)))(t, -1, "nothing is ready")
+	testenv.Got(Select(DoneCase(ctx), AfterCase(time.Millisecond), c.RecvCase(nil)))(t, 1, "time")
 	stop := AfterCase(time.Hour)
-	if i, err := Select(c.SendCase(1), stop, DoneCase(ctx)); i != 0 || err != nil {
-		t.Errorf("room: %d, %v", i, err)
-	}
-	if i, err := Select(stop, c.RecvCase(nil), stop, DoneCase(ctx)); i != 1 || err != nil {
-		t.Errorf("a value: %d, %v", i, err)
-	}
+	testenv.Got(Select(c.SendCase(1), stop, DoneCase(ctx)))(t, 0, "room")
+	testenv.Got(Select(stop, c.RecvCase(nil), stop, DoneCase(ctx)))(t, 1, "a value")
 	AfterFunc(time.Millisecond, func() { cancel(why) })
 	for range 2 { // while it waits, and at once
 		if i, err := Select((*Chan[int])(nil).SendCase(1), c.RecvCase(nil), DoneCase(ctx)); i != 2 || !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
@@ -198,9 +184,7 @@ func TestSelectOnTimeAndContext(t *testing.T) {
 		rt, _ := newSimRuntime(t, loops, true)
 		rt.Go(func() { selectCases(t) }).Join()
 		for _, l := range rt.loops {
-			if n := l.wheel.count; n != 0 {
-				t.Errorf("%d timers are left on loop %d", n, l.index)
-			}
+			testenv.Equal(t, l.wheel.count, 0, "timers are left on loop %d", l.index)
 		}
 		selectCases(t)
 	}
@@ -212,33 +196,25 @@ func TestShield(t *testing.T) {
 		rt, _ := newSimRuntime(t, loops, true)
 		ctx, cancel := context.WithCancel(context.Background())
 		k := goWith(Options{Context: ctx}, func() {
-			if err := Sleep(time.Hour); !errors.Is(err, context.Canceled) {
-				t.Errorf("Sleep: %v", err)
-			}
+			testenv.ErrorIs(t, Sleep(time.Hour), context.Canceled, "Sleep")
 			var inner *Task
 			err := Shield(context.Background(), func() error {
 				inner = Go(func() {
-					if err := Sleep(time.Millisecond); err != nil {
-						t.Errorf("a task spawned in a Shield: %v", err)
-					}
+					testenv.Check(t, Sleep(time.Millisecond), "a task spawned in a Shield")
 				})
 				if Err() != nil || Context().Err() != nil {
 					t.Error("cancelled inside of the Shield")
 				}
 				return Sleep(time.Millisecond)
 			})
-			if err != nil {
-				t.Errorf("Sleep in a Shield: %v", err)
-			}
+			testenv.Check(t, err, "Sleep in a Shield")
 			inner.Join()
 			short, stop := context.WithTimeout(context.Background(), time.Millisecond)
 			defer stop()
 			if err := Shield(short, func() error { _, err := NewChan[int](0).Recv(); return err }); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Sleep in a Shield with a limit: %v", err)
 			}
-			if err := Err(); !errors.Is(err, context.Canceled) {
-				t.Errorf("after it: %v", err)
-			}
+			testenv.ErrorIs(t, Err(), context.Canceled, "after it")
 		})
 		cancel()
 		k.Join()
@@ -257,9 +233,7 @@ func TestShield(t *testing.T) {
 		})
 		k.Join()
 	}
-	if err := Shield(context.Background(), func() error { return io.EOF }); err != io.EOF {
-		t.Errorf("on a plain goroutine: %v", err)
-	}
+	testenv.Equal(t, Shield(context.Background(), func() error { return io.EOF }), io.EOF, "on a plain goroutine")
 }
 
 func TestOffloadContext(t *testing.T) {
@@ -288,9 +262,7 @@ func TestOffloadContext(t *testing.T) {
 		rt.Go(func() {
 			end, cancel := context.WithCancel(context.Background())
 			go cancel()
-			if err := how(end); !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %v, want context.Canceled", name, err)
-			}
+			testenv.ErrorIs(t, how(end), context.Canceled, name)
 		}).Join()
 	}
 	rt.Go(func() {
@@ -300,9 +272,7 @@ func TestOffloadContext(t *testing.T) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		err := OffloadContext(ended, func(context.Context) error { t.Error("it ran"); return nil })
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want context.Canceled", err)
-		}
+		testenv.ErrorIs(t, err, context.Canceled)
 	}).Join()
 }
 
@@ -322,9 +292,7 @@ func TestOffloadAtItsLimit(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		second := Go(func() {
 			err := OffloadContext(ctx, func(context.Context) error { t.Error("it ran"); return nil })
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v, want context.Canceled", err)
-			}
+			testenv.ErrorIs(t, err, context.Canceled)
 		})
 		Yield()
 		cancel()
@@ -354,16 +322,10 @@ func TestPerLoop(t *testing.T) {
 			}
 		}).Join()
 	}
-	if got := *p.Get(); got != 10 {
-		t.Errorf("plain goroutines have %d, want 10", got)
-	}
-	if one, other := p.Get(), p.Get(); one != other {
-		t.Error("two values for plain goroutines")
-	}
+	testenv.Equal(t, *p.Get(), 10, "plain goroutines have")
+	testenv.Equal(t, p.Get(), p.Get(), "two values for plain goroutines")
 	var zero PerLoop[[4]byte]
-	if *zero.Get() != [4]byte{} {
-		t.Error("without New it is not the zero value")
-	}
+	testenv.Equal(t, *zero.Get(), [4]byte{}, "without New it is not the zero value")
 }
 
 // outerKey is the key of a value in a context.

@@ -34,9 +34,7 @@ func TestPullOfAnIteratorThatWaits(t *testing.T) {
 			self := Current()
 			next, stop := iter.Pull(func(yield func(int) bool) {
 				for v := range c.All() {
-					if Current() != self {
-						t.Error("the iterator does not run as its task")
-					}
+					testenv.Equal(t, Current(), self, "the iterator does not run as its task")
 					Sleep(1)
 					mu.Lock()
 					Yield()
@@ -132,9 +130,7 @@ func TestPullEndsWithItsTask(t *testing.T) {
 			}
 		}
 		err := rt.Go(pullFrom(func(func(int) bool) { Yield(); runtime.Goexit() })).Join()
-		if err != ErrGoexit {
-			t.Errorf("Goexit: Join returned %v", err)
-		}
+		testenv.Equal(t, err, ErrGoexit, "Goexit: Join")
 		var p *PanicError
 		err = rt.Go(pullFrom(func(func(int) bool) { Yield(); panic("oops") })).Join()
 		if !errors.As(err, &p) || p.Value != "oops" {
@@ -142,16 +138,12 @@ func TestPullEndsWithItsTask(t *testing.T) {
 		}
 		err = goWith(Options{Context: waitCtx(t, time.Millisecond)}, func() {
 			next, stop := iter.Pull(func(yield func(int) bool) {
-				if err := Sleep(time.Hour); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("Sleep returned %v", err)
-				}
+				testenv.ErrorIs(t, Sleep(time.Hour), context.DeadlineExceeded, "Sleep")
 			})
 			defer stop()
 			next()
 		}).Join()
-		if err != nil {
-			t.Errorf("cancelled: Join returned %v", err)
-		}
+		testenv.Check(t, err, "cancelled: Join")
 		run(t, rt, Yield)
 	})
 }
@@ -190,9 +182,7 @@ func TestPullWithoutHandOverIsRefused(t *testing.T) {
 		defer stop()
 		next()
 	}).Join()
-	if err == nil || !strings.Contains(err.Error(), "iter.Pull") {
-		t.Errorf("Join returned %v", err)
-	}
+	testenv.ErrorSays(t, err, "iter.Pull", "Join")
 }
 
 // What blocks natively in an iterator is shown by the watchdog.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestStartQueueAgainstASlice(t *testing.T) {
@@ -17,14 +19,10 @@ func TestStartQueueAgainstASlice(t *testing.T) {
 		check := func(got *Task) {
 			t.Helper()
 			if len(model) == 0 {
-				if got != nil {
-					t.Error("a task out of nothing")
-				}
+				testenv.Equal(t, got, nil, "a task out of nothing")
 				return
 			}
-			if got != model[0] {
-				t.Error("not the oldest")
-			}
+			testenv.Equal(t, got, model[0], "not the oldest")
 			model = model[1:]
 		}
 		for range 5000 {
@@ -33,9 +31,7 @@ func TestStartQueueAgainstASlice(t *testing.T) {
 				beside.push(new(Task))
 				x := new(Task)
 				model = append(model, x)
-				if n := q.push(x, &beside); n != len(model) {
-					t.Fatalf("push says %d, want %d", n, len(model))
-				}
+				testenv.MustEqual(t, q.push(x, &beside), len(model), "push says")
 			case 3:
 				check(q.pop())
 			case 4:
@@ -45,9 +41,7 @@ func TestStartQueueAgainstASlice(t *testing.T) {
 				limit := 1 + rnd.IntN(8)
 				want := min((len(model)+1)/2, limit)
 				taken := q.steal(limit)
-				if taken.n != want {
-					t.Fatalf("stole %d of %d, want %d", taken.n, len(model), want)
-				}
+				testenv.MustEqual(t, taken.n, want, "stole N of %d", len(model))
 				for x := taken.pop(); x != nil; x = taken.pop() {
 					check(x)
 				}
@@ -56,9 +50,7 @@ func TestStartQueueAgainstASlice(t *testing.T) {
 			if len(model) > 0 {
 				want = model[0].wait.tag
 			}
-			if q.oldest() != want {
-				t.Fatalf("oldest %d, want %d", q.oldest(), want)
-			}
+			testenv.MustEqual(t, q.oldest(), want, "oldest")
 		}
 	}
 }
@@ -80,9 +72,7 @@ func TestTaskQueueAgainstASlice(t *testing.T) {
 		} else if x != nil {
 			t.Fatal("a task out of nothing")
 		}
-		if q.n != len(model) {
-			t.Fatalf("n = %d, want %d", q.n, len(model))
-		}
+		testenv.MustEqual(t, q.n, len(model), "n")
 	}
 }
 
@@ -99,14 +89,10 @@ func TestWaiterListAgainstASlice(t *testing.T) {
 		case k < 6:
 			w := q.pop()
 			if len(model) == 0 {
-				if w != nil {
-					t.Fatal("a waiter out of nothing")
-				}
+				testenv.MustEqual(t, w, nil, "a waiter out of nothing")
 				continue
 			}
-			if w != model[0] {
-				t.Fatal("not the oldest")
-			}
+			testenv.MustEqual(t, w, model[0], "not the oldest")
 			out, model = append(out, w), model[1:]
 		case k < 8 && len(model) > 0:
 			i := rnd.IntN(len(model))
@@ -117,9 +103,7 @@ func TestWaiterListAgainstASlice(t *testing.T) {
 		case k == 8 && rnd.IntN(20) == 0:
 			c := q.takeAll()
 			for i, w := 0, c.first; w != nil; i, w = i+1, w.next {
-				if w != model[i] {
-					t.Fatal("takeAll changed the order")
-				}
+				testenv.MustEqual(t, w, model[i], "takeAll changed the order")
 				if q.remove(w) {
 					t.Fatal("removed one that was taken")
 				}
@@ -139,9 +123,7 @@ func TestRegistryEntryHalfWritten(t *testing.T) {
 	const g = 0x1234500
 	l := new(Loop)
 	r.table.Load().slot(g).value.Store(l) // as if an entry were half written
-	if r.find(g) != nil {
-		t.Error("took another's entry for its own")
-	}
+	testenv.Equal(t, r.find(g), nil, "took another's entry for its own")
 }
 
 func TestRegistryAgainstAMap(t *testing.T) {
@@ -189,9 +171,7 @@ func TestIdentityUnderLoad(t *testing.T) {
 			wg.Go(func() {
 				me := Current()
 				Yield()
-				if Current() != me {
-					t.Error("a task is taken for another")
-				}
+				testenv.Equal(t, Current(), me, "a task is taken for another")
 				runtime.Goexit()
 			})
 		}
@@ -223,14 +203,10 @@ func TestTwoQueuesAreOneFIFO(t *testing.T) {
 			default:
 				got := l.pick()
 				if len(model) == 0 {
-					if got != nil {
-						t.Fatal("a task out of nothing")
-					}
+					testenv.MustEqual(t, got, nil, "a task out of nothing")
 					continue
 				}
-				if got != model[0] {
-					t.Fatal("not the oldest")
-				}
+				testenv.MustEqual(t, got, model[0], "not the oldest")
 				model = model[1:]
 			}
 		}

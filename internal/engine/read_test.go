@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -20,9 +19,7 @@ func TestServedByADisk(t *testing.T) {
 			for ; reads < 50; reads++ {
 				parked = Self()
 				testenv.Check(t, parked.Wait(ReasonDisk, anywhere{}))
-				if steps > 2 {
-					t.Errorf("read %d: %d steps of others before its own", reads, steps)
-				}
+				testenv.AtMost(t, steps, 2, "read %d: N steps of others before its own", reads)
 			}
 			stop = true
 		})
@@ -123,8 +120,6 @@ func TestWakeAheadFromElsewhere(t *testing.T) {
 		if fifo {
 			want = []string{"served", "a", "b"}
 		}
-		if !slices.Equal(order, want) {
-			t.Errorf("fifo %v: order %v, want %v", fifo, order, want)
-		}
+		testenv.EqualSlices(t, order, want, "fifo %v: order", fifo)
 	}
 }

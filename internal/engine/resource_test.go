@@ -59,22 +59,14 @@ func TestResourceCountsAreNotNegative(t *testing.T) {
 			call(-1)
 		}()
 	}
-	if r.InUse() != 0 {
-		t.Errorf("%d in use", r.InUse())
-	}
+	testenv.Equal(t, r.InUse(), 0, "in use")
 }
 
 func TestResourceNames(t *testing.T) {
 	r := resource(t, "once")
-	if resource(t, "once") != r {
-		t.Error("a second resource of the same name")
-	}
-	if _, err := NewResource("once", "bytes"); err == nil {
-		t.Error("the same name with another unit is accepted")
-	}
-	if _, err := NewResource("", ""); err == nil {
-		t.Error("an empty name is accepted")
-	}
+	testenv.Equal(t, resource(t, "once"), r, "a second resource of the same name")
+	testenv.Fails(t, testenv.Err(NewResource("once", "bytes")), "the same name with another unit is accepted")
+	testenv.Fails(t, testenv.Err(NewResource("", "")), "an empty name is accepted")
 	if r.SetLimit(7); r.Limit() != 7 || r.Name() != "once" || r.Unit() != "" {
 		t.Errorf("name %q, unit %q, limit %d", r.Name(), r.Unit(), r.Limit())
 	}
@@ -127,9 +119,7 @@ func TestARuntimeCountsForItself(t *testing.T) {
 	want(two, 9, 0) // 6 are left
 	r.Release(9)
 	want(two, 9, 9)
-	if r.InUse() != 0 {
-		t.Errorf("%d in use", r.InUse())
-	}
+	testenv.Equal(t, r.InUse(), 0, "in use")
 	three := oneOfMany(t, 1)
 	want(three, 0, 0)
 	if three.Counts(r) || !two.Counts(r) || !three.Counts(Tasks) {

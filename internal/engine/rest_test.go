@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,9 +69,7 @@ func TestRest(t *testing.T) {
 				if locked {
 					want = strings.Fields(strings.ReplaceAll(strings.ReplaceAll(x.want, "wait rest", "wait"), "rest", "wait"))
 				}
-				if !slices.Equal(p.asked, want) {
-					t.Errorf("locked %v, an event after %v: the loop did %q, want %q", locked, x.comes, p.asked, want)
-				}
+				testenv.EqualSlices(t, p.asked, want, "locked %v, an event after %v: the loop did", locked, x.comes)
 			}
 		}).Join()
 		testenv.Must(t, rt.Close())

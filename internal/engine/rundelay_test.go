@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestParseSchedstat(t *testing.T) {
@@ -50,8 +52,6 @@ func TestWhatAStepWasHeldUp(t *testing.T) {
 		{200 * ms, delays{"1": 5 * ms, "2": 7 * ms, "3": 50 * ms}, 150 * ms},
 		{200 * ms, nil, 200 * ms},
 	} {
-		if got := ownHold(c.lasted, 10*ms, before, c.now); got != c.want {
-			t.Errorf("%v, %v: %v, want %v", c.lasted, c.now, got, c.want)
-		}
+		testenv.Equal(t, ownHold(c.lasted, 10*ms, before, c.now), c.want, "%v, %v", c.lasted, c.now)
 	}
 }

@@ -1,6 +1,10 @@
 package engine
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
 
 // A seatObserver gives seats, lets the loop note waits by itself, and counts what it is told.
 type seatObserver struct {
@@ -36,10 +40,7 @@ func (o *seatObserver) Resumed(t *Task) {
 // A loop notes by itself that a task waits once more where it has waited; but of what has another
 // label, has moved resources, or is another place, the observer is told.
 func TestLoopNotesKnownWaits(t *testing.T) {
-	taken, err := NewResource("taken by TestLoopNotesKnownWaits", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := testenv.Need(NewResource("taken by TestLoopNotesKnownWaits", ""))(t)
 	for _, tt := range []struct {
 		name   string
 		before func(i int) // each wait
@@ -77,9 +78,7 @@ func TestLoopNotesKnownWaits(t *testing.T) {
 					tt.before(i)
 					Yield()
 				}
-				if o.parked != tt.told {
-					t.Errorf("the observer was told of %d waits, want %d", o.parked, tt.told)
-				}
+				testenv.Equal(t, o.parked, tt.told, "the observer was told of N waits")
 				known := uint64(n)
 				if tt.name == "resources" {
 					known -= uint64(tt.told - 1)

@@ -89,18 +89,12 @@ func TestSelectIsFair(t *testing.T) {
 func TestTrySelect(t *testing.T) {
 	c := NewChan[int](1)
 	v := 0
-	if i, err := TrySelect(c.RecvCase(&v)); i != -1 || err != nil {
-		t.Error(i, err)
-	}
-	if i, err := TrySelect(c.RecvCase(&v), c.SendCase(5)); i != 1 || err != nil {
-		t.Error(i, err)
-	}
+	testenv.Got(TrySelect(c.RecvCase(&v)))(t, -1)
+	testenv.Got(TrySelect(c.RecvCase(&v), c.SendCase(5)))(t, 1)
 	if i, err := TrySelect(c.SendCase(6), c.RecvCase(&v)); i != 1 || err != nil || v != 5 {
 		t.Error(i, err, v)
 	}
-	if i, err := TrySelect(); i != -1 || err != nil {
-		t.Error(i, err)
-	}
+	testenv.Got(TrySelect())(t, -1)
 	c.Close()
 	if i, err := TrySelect(c.SendCase(6)); i != 0 || err != ErrChanClosed {
 		t.Error(i, err)
@@ -152,9 +146,7 @@ func TestSelectInOppositeOrders(t *testing.T) {
 				cases = append(cases, c.SendCase(k), c.RecvCase(nil))
 			}
 			for range 200 {
-				if _, err := Select(cases...); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, testenv.Err(Select(cases...)))
 			}
 		})
 	})
@@ -200,16 +192,12 @@ func TestSelectWithOneCaseTwice(t *testing.T) {
 		var senders []*Task
 		for range 3 {
 			senders = append(senders, rt.Go(func() {
-				if _, err := Select(send, send); err != nil {
-					t.Error(err)
-				}
+				testenv.Check(t, testenv.Err(Select(send, send)))
 			}))
 		}
 		waitParked(t, rt, 3, ReasonSelect)
 		for range 3 {
-			if got, err := c.Recv(); got != 7 || err != nil {
-				t.Errorf("received %d, %v", got, err)
-			}
+			testenv.Got(c.Recv())(t, 7, "received")
 		}
 		for _, k := range senders {
 			k.Join()

@@ -50,9 +50,7 @@ func TestShutdownWaitsForTheTasks(t *testing.T) {
 		})
 	}
 	testenv.Check(t, rt.Shutdown(context.Background()))
-	if ended.Load() != 40 {
-		t.Errorf("%d of 40 tasks had ended", ended.Load())
-	}
+	testenv.Equal(t, ended.Load(), 40, "of 40 tasks had ended")
 	if err := rt.Shutdown(context.Background()); err != nil {
 		t.Error("a second Shutdown:", err)
 	}
@@ -183,9 +181,7 @@ func TestShutdownUnwinds(t *testing.T) {
 				t.Errorf("wait %d: Join returned %v", i%len(waits), err)
 			}
 		}
-		if got := int(deferred.Load()); got != 2*len(tasks) {
-			t.Errorf("%d deferred functions ran, want %d", got, 2*len(tasks))
-		}
+		testenv.Equal(t, int(deferred.Load()), 2*len(tasks), "deferred functions ran")
 		o.held.Unlock()
 		<-plain
 		close(release)
@@ -237,9 +233,7 @@ func TestShutdownWhileOffloaded(t *testing.T) {
 		})
 	}
 	<-running
-	if err := rt.Close(); err == nil || !strings.Contains(err.Error(), "offloaded functions 1 still run") {
-		t.Errorf("Close returned %v", err)
-	}
+	testenv.ErrorSays(t, rt.Close(), "offloaded functions 1 still run", "Close")
 	close(release)
 	check()
 	if second.Load() {
@@ -327,9 +321,7 @@ func TestTaskThatNeverWaitsIsReported(t *testing.T) {
 	}
 	free.Store(true)
 	testenv.Check(t, hog.Join())
-	if err := queued.Join(); !errors.Is(err, ErrShutdown) {
-		t.Errorf("a task that never started: Join returned %v", err)
-	}
+	testenv.ErrorIs(t, queued.Join(), ErrShutdown, "a task that never started: Join")
 	check()
 }
 
@@ -343,9 +335,7 @@ func TestAWaitThatCannotBeBrokenOffIsNamed(t *testing.T) {
 	})
 	waitFor(t, "the task waits", func() bool { return waiter.Load() != nil && rt.Loop(1).Tasks() == 1 })
 	err := rt.Close()
-	if err == nil || !strings.Contains(err.Error(), "1 wait for what can't be broken off (disk)") {
-		t.Errorf("Close returned %v", err)
-	}
+	testenv.ErrorSays(t, err, "1 wait for what can't be broken off (disk)", "Close")
 	waiter.Load().Wake()
 	testenv.Check(t, k.Join())
 	check()
@@ -356,13 +346,9 @@ func TestUseAfterClose(t *testing.T) {
 	l := rt.Loop(1)
 	rt.Close()
 	k, err := rt.Spawn(Options{}, func() { t.Error("ran") })
-	if !errors.Is(err, ErrShutdown) {
-		t.Errorf("Spawn returned %v", err)
-	}
+	testenv.ErrorIs(t, err, ErrShutdown, "Spawn")
 	for _, k := range []*Task{k, rt.Go(func() { t.Error("ran") }), GoOn(l, func() { t.Error("ran") })} {
-		if err := k.Join(); !errors.Is(err, ErrShutdown) {
-			t.Errorf("Join returned %v", err)
-		}
+		testenv.ErrorIs(t, k.Join(), ErrShutdown, "Join")
 	}
 	if l.Post(func() { t.Error("ran") }) {
 		t.Error("Post was accepted")
@@ -376,15 +362,11 @@ func TestUseAfterClose(t *testing.T) {
 	if rt.Tasks() == nil {
 		t.Error("Tasks is nil on a plain goroutine")
 	}
-	if rt.Context().Err() == nil {
-		t.Error("the runtime's context goes on")
-	}
+	testenv.Fails(t, rt.Context().Err(), "the runtime's context goes on")
 	check()
 	other := newRuntime(t, 1)
 	run(t, other, func() { // a task of another runtime
-		if err := GoOn(l, func() { t.Error("ran") }).Join(); !errors.Is(err, ErrShutdown) {
-			t.Errorf("Join returned %v", err)
-		}
+		testenv.ErrorIs(t, GoOn(l, func() { t.Error("ran") }).Join(), ErrShutdown, "Join")
 	})
 }
 
@@ -403,14 +385,10 @@ func TestGroupsOfTasksThatNeverStart(t *testing.T) {
 	<-started
 	wg.Go(func() { t.Error("ran") })
 	g.Go(func() error { t.Error("ran"); return nil })
-	if first.Close() == nil {
-		t.Error("no report of the task that holds the loop")
-	}
+	testenv.Fails(t, first.Close(), "no report of the task that holds the loop")
 	free.Store(true)
 	wg.Wait()
-	if err := g.Wait(); !errors.Is(err, ErrShutdown) {
-		t.Errorf("Group.Wait returned %v", err)
-	}
+	testenv.ErrorIs(t, g.Wait(), ErrShutdown, "Group.Wait")
 	checkFirst()
 }
 

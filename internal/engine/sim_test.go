@@ -104,9 +104,7 @@ func (p *randomCohorts) Grant() (int, uint64) {
 }
 
 func (p *randomCohorts) Granted(n engine.NodeID, taken, came int) {
-	if n != p.node {
-		p.t.Errorf("the grant was of node %d, not %d", p.node, n)
-	}
+	testenv.Equal(p.t, n, p.node, "the grant was of node")
 	for range came {
 		p.Ready(n)
 	}

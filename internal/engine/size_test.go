@@ -3,6 +3,8 @@ package engine
 import (
 	"testing"
 	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A million parked tasks are a figure of the project; these two are its part in it.
@@ -13,7 +15,5 @@ func TestTasksAreSmall(t *testing.T) {
 	if at := unsafe.Offsetof(Task{}.loop); at != 64 {
 		t.Errorf("what a step touches of a Task takes %d bytes, want one line of the cache, 64", at)
 	}
-	if s := unsafe.Sizeof(worker{}); s > 64 {
-		t.Errorf("a worker has %d bytes, want at most 64", s)
-	}
+	testenv.AtMost(t, unsafe.Sizeof(worker{}), 64, "a worker has N bytes")
 }

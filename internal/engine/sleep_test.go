@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"math"
 	"runtime"
 	"sync/atomic"
@@ -48,22 +47,14 @@ func TestSleepIsEndedByCancellation(t *testing.T) {
 	rt, clock := newSimRuntime(t, 1, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	sleeper := goWith(Options{Context: ctx}, func() {
-		if err := Sleep(time.Hour); !errors.Is(err, context.Canceled) {
-			t.Errorf("Sleep returned %v", err)
-		}
-		if err := Sleep(time.Hour); !errors.Is(err, context.Canceled) {
-			t.Errorf("a second Sleep returned %v", err)
-		}
-		if err := Sleep(0); !errors.Is(err, context.Canceled) {
-			t.Errorf("Sleep(0) returned %v", err)
-		}
+		testenv.ErrorIs(t, Sleep(time.Hour), context.Canceled, "Sleep")
+		testenv.ErrorIs(t, Sleep(time.Hour), context.Canceled, "a second Sleep")
+		testenv.ErrorIs(t, Sleep(0), context.Canceled, "Sleep(0)")
 	})
 	waitParked(t, rt, 1, ReasonSleep)
 	cancel()
 	testenv.Check(t, sleeper.Join())
-	if clock.Now() != 0 {
-		t.Error("time passed")
-	}
+	testenv.Equal(t, clock.Now(), 0, "time passed")
 	waitFor(t, "no timer is left", func() bool { return onLoop(rt.Loop(0), func(l *Loop) bool { return l.wheel.count == 0 }) })
 }
 
@@ -81,9 +72,7 @@ func TestSleepForEverDoesNotOverflow(t *testing.T) {
 	defer cancel()
 	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 200 * 365 * 24 * time.Hour} {
 		goWith(Options{Context: ctx}, func() {
-			if Sleep(d) == nil {
-				t.Errorf("Sleep(%v) has ended", d)
-			}
+			testenv.Fails(t, Sleep(d), "Sleep(%v) has ended", d)
 		})
 	}
 	fired := false
@@ -125,9 +114,7 @@ func TestAfterFuncRunsATaskOnTheCallersLoop(t *testing.T) {
 		if got := <-ran; got != l {
 			t.Errorf("ran on loop %d, want %d", got.index, l.index)
 		}
-		if clock.Now() < at {
-			t.Error("ran early")
-		}
+		testenv.AtLeast(t, clock.Now(), at, "ran early")
 	}
 	ran := make(chan struct{})
 	AfterFunc(time.Millisecond, func() { close(ran) }) // from a plain goroutine
@@ -218,9 +205,7 @@ func TestAlarmMovedAndStopped(t *testing.T) {
 	step := func(d time.Duration) { clock.Advance(d); settle() }
 	expect := func(n int, what string) {
 		t.Helper()
-		if len(fired) != n {
-			t.Errorf("%s: fired %d times, want %d", what, len(fired), n)
-		}
+		testenv.Equal(t, len(fired), n, "%s: fired N times", what)
 		for len(fired) > 0 {
 			<-fired
 		}
@@ -238,9 +223,7 @@ func TestAlarmMovedAndStopped(t *testing.T) {
 	step(200 * time.Millisecond)
 	set(clock.Now() + 10*time.Millisecond)
 	a.Stop()
-	if a.Deadline() != 0 {
-		t.Error("a stopped Alarm has a deadline")
-	}
+	testenv.Equal(t, a.Deadline(), 0, "a stopped Alarm has a deadline")
 	for len(fired) > 0 {
 		<-fired
 	}
@@ -279,9 +262,7 @@ func TestAlarmFromSeveralLoops(t *testing.T) {
 			}
 		}).Join()
 		got := <-c.fired
-		if c.due.Load() != 0 {
-			t.Fatal("fired although nothing was due")
-		}
+		testenv.MustEqual(t, c.due.Load(), 0, "fired although nothing was due")
 		_ = got
 	}
 }
@@ -326,9 +307,7 @@ func TestASleepThatIsRefusedLeavesNoTimer(t *testing.T) {
 			defer cancel()
 			Await(ctx)
 		})
-		if l.wheel.count != 0 {
-			t.Errorf("%d timers are left", l.wheel.count)
-		}
+		testenv.Equal(t, l.wheel.count, 0, "timers are left")
 		Yield() // what cancel has sent would arrive now
 		if l.cur.notified {
 			t.Error("a wait that is over has woken the task")

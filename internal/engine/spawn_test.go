@@ -18,9 +18,7 @@ func TestGoInheritsTheLoopOfTheSpawner(t *testing.T) {
 	run(t, rt, func() {
 		home := CurrentLoop()
 		child := Go(func() {
-			if CurrentLoop() != home {
-				t.Error("the child runs elsewhere")
-			}
+			testenv.Equal(t, CurrentLoop(), home, "the child runs elsewhere")
 		})
 		testenv.Check(t, child.Join())
 	})
@@ -75,14 +73,10 @@ func TestCurrentByKindOfCaller(t *testing.T) {
 	body := rt.Go(func() {
 		self = Current()
 		Yield()
-		if Current() != self {
-			t.Error("Current changed")
-		}
+		testenv.Equal(t, Current(), self, "Current changed")
 	})
 	testenv.Must(t, body.Join())
-	if self != body {
-		t.Errorf("Current is %v, want %v", self, body)
-	}
+	testenv.Equal(t, self, body, "Current")
 	done := make(chan struct{})
 	rt.Loop(1).Post(func() {
 		defer close(done)
@@ -120,9 +114,7 @@ func TestNamesAndNumbers(t *testing.T) {
 	}
 	method := rt.Go(new(errand).run)
 	method.Join()
-	if n := method.Name(); n != "engine.(*errand).run" {
-		t.Errorf("the task of a method is called %q", n)
-	}
+	testenv.Equal(t, method.Name(), "engine.(*errand).run", "the task of a method is called")
 	var grouped, watched string
 	run(t, rt, func() {
 		var wg WaitGroup
@@ -171,9 +163,7 @@ func TestNewTasksAndReadyTasksShareOneQueue(t *testing.T) {
 		Yield()
 		order = append(order, "spawner")
 	})
-	if got := strings.Join(order, " "); got != "new pinned new spawner" {
-		t.Errorf("order %q", got)
-	}
+	testenv.Equal(t, strings.Join(order, " "), "new pinned new spawner", "order")
 }
 
 func TestTasksSpawnedByATaskAreCancelledWithIt(t *testing.T) {
@@ -205,9 +195,7 @@ func TestTasksSpawnedByATaskAreCancelledWithIt(t *testing.T) {
 func TestBackgroundDetaches(t *testing.T) {
 	rt := newRuntime(t, 1)
 	goWith(Options{Context: cancelled()}, func() {
-		if Err() == nil {
-			t.Error("not cancelled under an ended context")
-		}
+		testenv.Fails(t, Err(), "not cancelled under an ended context")
 		detached, err := Spawn(Options{Context: context.Background()}, func() {
 			testenv.Check(t, Sleep(time.Nanosecond))
 		})
@@ -259,9 +247,7 @@ func TestIdleLoopsTakeTasksFromABusyOne(t *testing.T) {
 		}
 	})
 	for range 7 { // the last one queued alone does not call for help
-		if i := <-ran; i != 1 {
-			t.Errorf("ran on loop %d while a task held that", i)
-		}
+		testenv.Equal(t, <-ran, 1, "ran on loop N while a task held that")
 		if len(ran) == 0 && rt.Loop(0).starts.oldest() == 0 {
 			break
 		}
@@ -284,9 +270,7 @@ func TestRunEndsWithMain(t *testing.T) {
 		if !errors.Is(err, want) || want == nil && err != nil {
 			t.Errorf("Run returned %v, want %v", err, want)
 		}
-		if err := <-left; !errors.Is(err, ErrShutdown) {
-			t.Errorf("the task left over got %v, want ErrShutdown", err)
-		}
+		testenv.ErrorIs(t, <-left, ErrShutdown, "the task left over")
 	}
 }
 
@@ -298,9 +282,7 @@ func TestRunUnderAContext(t *testing.T) {
 		cancel()
 		return Sleep(time.Hour)
 	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("Run returned %v", err)
-	}
+	testenv.ErrorIs(t, err, context.Canceled, "Run")
 }
 
 func TestBadConfig(t *testing.T) {
@@ -328,9 +310,7 @@ func TestBadConfig(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if closed != 2 {
-		t.Errorf("%d pollers closed after a failure, want 2", closed)
-	}
+	testenv.Equal(t, closed, 2, "pollers closed after a failure")
 }
 
 type closeCounter struct{ n *int }
@@ -345,9 +325,7 @@ func TestLocalIsPerTask(t *testing.T) {
 	number := NewLocal(7)
 	failure := NewLocal[error](nil)
 	mustPanic(t, "Set on a plain goroutine", func() { number.Set(1) })
-	if number.Get() != 7 {
-		t.Error("no initial value on a plain goroutine")
-	}
+	testenv.Equal(t, number.Get(), 7, "no initial value on a plain goroutine")
 	run(t, rt, func() {
 		number.Set(8)
 		failure.Set(nil)
@@ -355,9 +333,7 @@ func TestLocalIsPerTask(t *testing.T) {
 			t.Errorf("got %d, %v", number.Get(), failure.Get())
 		}
 		Go(func() {
-			if number.Get() != 7 {
-				t.Error("inherited")
-			}
+			testenv.Equal(t, number.Get(), 7, "inherited")
 		}).Join()
 	})
 	for range 3 { // Loop.Start uses its tasks again
@@ -365,9 +341,7 @@ func TestLocalIsPerTask(t *testing.T) {
 		rt.Loop(0).Post(func() {
 			rt.Loop(0).Start(func() {
 				defer close(done)
-				if number.Get() != 7 {
-					t.Error("left over from another task")
-				}
+				testenv.Equal(t, number.Get(), 7, "left over from another task")
 				number.Set(9)
 			})
 		})
@@ -405,9 +379,7 @@ func TestStartedTasksAreTasks(t *testing.T) {
 			wg.Wait()
 		})
 		rt.Close()
-		if ran.Load() != 600 {
-			t.Errorf("%d loops: %d of 600 ran", loops, ran.Load())
-		}
+		testenv.Equal(t, ran.Load(), 600, "%d loops: N of 600 ran", loops)
 	}
 }
 
@@ -421,9 +393,7 @@ func TestStartBelongsToTheContext(t *testing.T) {
 		Yield()
 		cancel()
 	})
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want that the context was cancelled", err)
-	}
+	testenv.ErrorIs(t, <-ended, context.Canceled)
 }
 
 func TestStartAllocatesNothing(t *testing.T) {

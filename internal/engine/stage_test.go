@@ -36,9 +36,7 @@ func TestStageLetsOneInAtATime(t *testing.T) {
 }
 
 func TestStagesHaveNames(t *testing.T) {
-	if _, err := NewStage(""); err == nil {
-		t.Error("a stage without name")
-	}
+	testenv.Fails(t, testenv.Err(NewStage("")), "a stage without name")
 }
 
 // newStage makes a stage for one test.
@@ -79,9 +77,7 @@ func TestACallerWithTwoChildrenResumesOnce(t *testing.T) {
 		if x != 1 || y != "two" || errA != nil || errB != nil || order != "ab" {
 			t.Errorf("%v %v, %v %v, order %q", x, errA, y, errB, order)
 		}
-		if n := seen.count - before; n != 1 {
-			t.Errorf("the caller became ready %d times, want once", n)
-		}
+		testenv.Equal(t, seen.count-before, 1, "the caller became ready N times")
 	}))(t)
 	testenv.Must(t, caller.Join())
 }
@@ -94,12 +90,8 @@ func TestAnOperationThatPanicsHasAnError(t *testing.T) {
 		bad, _ := Invoke(&c, s, func() int { panic("of a test") })
 		good, _ := Invoke(&c, s, func() int { return 1 })
 		c.Wait()
-		if _, err := bad.Get(); err == nil || !strings.Contains(err.Error(), s.name) {
-			t.Errorf("Get of the one that panicked: %v", err)
-		}
-		if n, err := good.Get(); n != 1 || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
+		testenv.ErrorSays(t, testenv.Err(bad.Get()), s.name, "Get of the one that panicked")
+		testenv.Got(good.Get())(t, 1)
 	})
 }
 
@@ -117,13 +109,9 @@ func TestAnOperationThatIsDroppedIsDone(t *testing.T) {
 	}
 	close(release)
 	<-rt.Loop(0).stopped
-	if c.left.count != 0 {
-		t.Errorf("%d operations are left of a runtime that has ended", c.left.count)
-	}
+	testenv.Equal(t, c.left.count, 0, "operations are left of a runtime that has ended")
 	c.Wait()
-	if _, err := r.Get(); err == nil {
-		t.Error("Get of an operation that was dropped has no error")
-	}
+	testenv.Fails(t, testenv.Err(r.Get()), "Get of an operation that was dropped has no error")
 	check()
 }
 
@@ -135,9 +123,7 @@ func TestInvokeWaitsWhileTheStageHasEnough(t *testing.T) {
 		var c Children
 		started := false
 		caller := Go(func() {
-			if _, err := Invoke(&c, s, func() int { return 1 }); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, testenv.Err(Invoke(&c, s, func() int { return 1 })))
 			started = true
 		})
 		for range 5 {

@@ -23,9 +23,7 @@ func withProcs(t testing.TB, n int32, hold time.Duration) (*Runtime, *atomic.Int
 // TestLoopsFollowTheProcessors: what comes new goes to as many loops as there are processors.
 func TestLoopsFollowTheProcessors(t *testing.T) {
 	rt, procs := withProcs(t, 2, -1)
-	if n := rt.Loops(); n != 4 {
-		t.Fatalf("%d loops, want 4", n)
-	}
+	testenv.MustEqual(t, rt.Loops(), 4, "loops")
 	for _, c := range []struct {
 		procs int32
 		want  int
@@ -33,9 +31,7 @@ func TestLoopsFollowTheProcessors(t *testing.T) {
 		procs.Store(c.procs)
 		before, grown := rt.Working(), rt.Grown()
 		rt.Follow()
-		if n := rt.Working(); n != c.want {
-			t.Errorf("%d processors: %d loops work, want %d", c.procs, n, c.want)
-		}
+		testenv.Equal(t, rt.Working(), c.want, "%d processors: N loops work", c.procs)
 		if more := rt.Working() > before; more != (grown.Err() != nil) {
 			t.Errorf("%d processors, %d loops worked before: that there are more is told: %v", c.procs, before, !more)
 		}
@@ -53,9 +49,7 @@ func TestLoopsFollowTheProcessors(t *testing.T) {
 				t.Errorf("%d loops work, and loop %d gets work", c.want, i)
 			}
 		}
-		if len(met) != c.want {
-			t.Errorf("%d of %d loops get work", len(met), c.want)
-		}
+		testenv.Equal(t, len(met), c.want, "loops that get work")
 	}
 }
 
@@ -70,9 +64,7 @@ func TestLoopsThatDoNotWorkStealNothing(t *testing.T) {
 		var all []*Task
 		for range 10 {
 			all = append(all, Go(func() {
-				if l := here(); l.index != 0 {
-					t.Errorf("a task runs on loop %d, which does not work", l.index)
-				}
+				testenv.Equal(t, here().index, 0, "a task runs on loop N, which does not work")
 			}))
 		}
 		for i := 1; i < 4; i++ {
@@ -101,9 +93,7 @@ func TestWatchdogLooksForProcessors(t *testing.T) {
 		now = now.Add(c.after)
 		procs.Store(c.procs)
 		rt.watch.look(now)
-		if n := rt.Working(); n != c.want {
-			t.Errorf("%v later: %d loops work, want %d", c.after, n, c.want)
-		}
+		testenv.Equal(t, rt.Working(), c.want, "%v later: N loops work", c.after)
 	}
 	run(t, rt, func() {})
 	procs.Store(3)
@@ -113,9 +103,7 @@ func TestWatchdogLooksForProcessors(t *testing.T) {
 	}
 	fixed := newRuntime(t, 3)
 	fixed.Follow()
-	if n := fixed.Working(); n != 3 {
-		t.Errorf("of three loops that were asked for %d work", n)
-	}
+	testenv.Equal(t, fixed.Working(), 3, "of three loops that were asked for N work")
 	ended := fixed.Grown()
 	if context.Cause(ended) != nil {
 		t.Error("a number that is fixed has grown")

@@ -2,9 +2,10 @@ package engine
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // One that gives up is started and refused, at any place in the line, and so is one whose client
@@ -34,20 +35,14 @@ func TestTickets(t *testing.T) {
 		tickets[2].GiveUp() // it stands for nothing any more
 		tickets[0].Hangup()
 		Sleep(10 * time.Millisecond)
-		if want := []int{2}; !slices.Equal(refused, want) {
-			t.Errorf("%v were refused, want %v", refused, want)
-		}
+		testenv.EqualSlices(t, refused, []int{2}, "were refused")
 		Sleep(2 * goneAfter)
-		if want := []int{2, 0}; !slices.Equal(refused, want) {
-			t.Errorf("%v were refused, want %v", refused, want)
-		}
+		testenv.EqualSlices(t, refused, []int{2, 0}, "were refused")
 		r.size = n
 		wg.Wait()
 	}).Join()
 	if err != nil || len(refused) != 2 {
 		t.Errorf("%v were refused, error %v", refused, err)
 	}
-	if r.inside != 0 {
-		t.Errorf("%d are inside", r.inside)
-	}
+	testenv.Equal(t, r.inside, 0, "are inside")
 }

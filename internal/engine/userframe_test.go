@@ -26,20 +26,14 @@ func TestUserFrame(t *testing.T) {
 		"":                         "",
 		"goroutine 1 [running]:\n": "",
 	} {
-		if got := userFrame(what); got != want {
-			t.Errorf("%q: %q, want %q", what, got, want)
-		}
+		testenv.Equal(t, userFrame(what), want, "%q", what)
 	}
 	if root := libraryRoot(); root != "" && !strings.HasSuffix(root, "/src/") {
 		t.Errorf("the standard library is in %q", root)
 	}
 	library := "goroutine 7 [sleep]:\ntime.Sleep(0x1)\n\t" + libraryRoot() + "time/sleep.go:1 +0x1\nmain.main()\n\t/src/x.go:7\n"
-	if got, want := userFrame(library), "main.main /src/x.go:7"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if got := goroutineState(own); got != "chan receive" {
-		t.Errorf("the state is %q", got)
-	}
+	testenv.Equal(t, userFrame(library), "main.main /src/x.go:7")
+	testenv.Equal(t, goroutineState(own), "chan receive", "the state")
 }
 
 // The report of a step that goes on tells where in the program the task is, and what it does there.

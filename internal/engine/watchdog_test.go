@@ -2,7 +2,6 @@ package engine
 
 import (
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -85,9 +84,7 @@ func TestHoldsAreCountedButReportsAreLimited(t *testing.T) {
 	rt := newRuntime(t, 1, logTo(log), holdLimit(200*time.Microsecond))
 	run(t, rt, func() { hold(rt, 20) })
 	rt.Close()
-	if n := rt.Overruns(); n < 20 {
-		t.Errorf("%d overruns counted, want 20 or more", n)
-	}
+	testenv.AtLeast(t, rt.Overruns(), 20, "overruns counted")
 	most := int(time.Since(start)/reportInterval) + 1
 	if n := len(log); n == 0 || n > most {
 		t.Errorf("%d reports, want 1 to %d", n, most)
@@ -234,9 +231,7 @@ func TestDeadlockCheck(t *testing.T) {
 				got++
 			}
 		}
-		if got != want {
-			t.Errorf("%s: %d reports, want %d", what, got, want)
-		}
+		testenv.Equal(t, got, want, "%s: N reports", what)
 	}
 	check("no tasks", 0)
 	c := NewChan[int](0)
@@ -330,9 +325,7 @@ func TestALongStepUpToAMark(t *testing.T) {
 		Mark("here")
 		Yield()
 	})
-	if want := []string{ReasonMark.String(), "too long", ReasonYield.String()}; !slices.Equal(told, want) {
-		t.Errorf("%q, want %q", told, want)
-	}
+	testenv.EqualSlices(t, told, []string{ReasonMark.String(), "too long", ReasonYield.String()})
 }
 
 // A check for deadlocks may swallow the signal once.

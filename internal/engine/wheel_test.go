@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A wheelModel is a wheel as a plain list.
@@ -39,9 +41,7 @@ func (x *modelTimer) expire() {
 	if !ok {
 		m.t.Error("a timer fired that was not set")
 	}
-	if at > m.now {
-		m.t.Errorf("a timer for %v fired at %v", at, m.now)
-	}
+	testenv.AtMost(m.t, at, m.now, "a timer fired at %v, before its time", m.now)
 	delete(m.armed, x)
 	if x.again > 0 {
 		x.again--
@@ -76,13 +76,9 @@ func (m *wheelModel) step(d time.Duration) {
 			m.t.Fatalf("a timer for %v has not fired at %v", at, m.now)
 		}
 	}
-	if m.w.count != len(m.armed) {
-		m.t.Fatalf("count %d, want %d", m.w.count, len(m.armed))
-	}
+	testenv.MustEqual(m.t, m.w.count, len(m.armed), "count")
 	next, ok := m.w.next()
-	if ok != (len(m.armed) > 0) {
-		m.t.Fatalf("next says %v with %d timers", ok, len(m.armed))
-	}
+	testenv.MustEqual(m.t, ok, len(m.armed) > 0, "what next says with %d timers", len(m.armed))
 	for _, at := range m.armed {
 		if next > max(at, m.now)+2*tickLength {
 			m.t.Fatalf("the next look is at %v, but a timer is due at %v (now %v)", next, at, m.now)
@@ -142,17 +138,11 @@ func TestWheelWrapsRound(t *testing.T) {
 		t.Errorf("next look at %v, want %v or before", at, 6*block)
 	}
 	w.advance(7 * block)
-	if fired != "near " {
-		t.Errorf("fired %q", fired)
-	}
+	testenv.Equal(t, fired, "near ", "fired")
 	w.advance(999 * block)
-	if fired != "near " {
-		t.Errorf("fired %q before its time", fired)
-	}
+	testenv.Equal(t, fired, "near ", "fired before its time")
 	w.advance(1001 * block)
-	if fired != "near far " {
-		t.Errorf("fired %q", fired)
-	}
+	testenv.Equal(t, fired, "near far ", "fired")
 }
 
 func TestWheelThatIsEmptySkipsLongGaps(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sched"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // With as many connections as a server takes by default nothing is held back, whatever the
@@ -16,9 +17,7 @@ func TestDescriptorsAgreeWithTheConnectionsOfAServer(t *testing.T) {
 		spec := sched.Spec{Name: "descriptors", Limit: float64(limit)}
 		spec.Target, spec.Margin = descriptorsTarget(limit)
 		id, err := l.Add(spec)
-		if err != nil {
-			t.Fatalf("limit %d: %v", limit, err)
-		}
+		testenv.Must(t, err, "limit %d", limit)
 		now := time.Duration(0)
 		state := func(used int64) sched.State {
 			for range 50 { // until there is no trend
@@ -34,9 +33,7 @@ func TestDescriptorsAgreeWithTheConnectionsOfAServer(t *testing.T) {
 		if s := state(conns); s == sched.AtLimit {
 			t.Errorf("with %d of %d descriptors new connections are held back, and a server would take them", conns, limit)
 		}
-		if s := state(limit); s != sched.AtLimit {
-			t.Errorf("with all %d descriptors in use the state is %v", limit, s)
-		}
+		testenv.Equal(t, state(limit), sched.AtLimit, "with all %d descriptors in use the state", limit)
 		if s := state(conns); s == sched.AtLimit {
 			t.Errorf("after all %d descriptors were used %d hold new connections back", limit, conns)
 		}
@@ -63,9 +60,7 @@ func TestDescriptorsFollowTheProcess(t *testing.T) {
 		}
 		for k := range all {
 			all[k].followDescriptors()
-			if got := engine.Descriptors.Limit(); got != c.want {
-				t.Errorf("step %d, runtime %d: the limit is %d, want %d", i, k, got, c.want)
-			}
+			testenv.Equal(t, engine.Descriptors.Limit(), c.want, "step %d, runtime %d: the limit", i, k)
 		}
 	}
 }

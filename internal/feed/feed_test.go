@@ -98,9 +98,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	if mem := p.Peak[s.memory].Mean; mem < 1<<20 || mem > 1.3*(1<<20) {
 		t.Errorf("a task is expected to hold %.0f bytes, want 1 MiB or a little more", mem)
 	}
-	if net := p.Net[s.memory]; net > 0.2*(1<<20) {
-		t.Errorf("in the end a task is expected to have taken %.0f bytes, want none", net)
-	}
+	testenv.AtMost(t, p.Net[s.memory], 0.2*(1<<20), "bytes that a task is expected to have taken in the end")
 	if took := p.Peak[watched(t, s, tokens)].Mean; took < 1.9 || took > 2.1 {
 		t.Errorf("a task is expected to hold %.2f tokens, want 2", took)
 	}
@@ -157,14 +155,10 @@ func TestANameThatIsTaken(t *testing.T) {
 	testenv.Need(s.ledger.Add(sched.Spec{Name: probe.GC, Limit: 1}))(t)
 	readings := heap(rt)
 	slices.Reverse(readings)
-	if err := s.observe(rt.Now()+2*learnEvery, readings); err == nil {
-		t.Error("no error although a reading has the name of a resource")
-	}
+	testenv.Fails(t, s.observe(rt.Now()+2*learnEvery, readings), "no error although a reading has the name of a resource")
 	var r sched.Report
 	s.ledger.Report(&r)
-	if used := r.Resources[s.memory].Used; used != 1<<20 {
-		t.Errorf("%v of the heap are in use, want %v: it was read after what can't be watched", used, 1<<20)
-	}
+	testenv.Equal(t, r.Resources[s.memory].Used, 1<<20, "of the heap are in use: it was read after what can't be watched")
 }
 
 // watched is where a resource is in predictions.
@@ -203,9 +197,7 @@ func TestTasksAndStackSpaceAreLearnt(t *testing.T) {
 			t.Errorf("%d tasks are left, want this one", n)
 		}
 	}).Join())
-	if n := engine.Tasks.InUse(); n != before {
-		t.Errorf("%d tasks are left, want %d", n, before)
-	}
+	testenv.Equal(t, engine.Tasks.InUse(), before, "tasks are left")
 	s.tick(rt.Now()+learnEvery, 1, heap(rt))
 	for id, name := range s.cfg.Graph.Entrances() {
 		if name != "learn tasks" {
@@ -273,9 +265,7 @@ func TestNoTaskIsExpectedToHoldMoreThanAnyIsLikelyTo(t *testing.T) {
 		{sched.Moments{Mean: 1000, Variance: 1}, sched.Moments{Mean: 100}},
 		{sched.Moments{}, sched.Moments{}},
 	} {
-		if got := atMost(c.is, 100); got != c.want {
-			t.Errorf("%v, of which no task takes more than 100: %v, want %v", c.is, got, c.want)
-		}
+		testenv.Equal(t, atMost(c.is, 100), c.want, "%v, of which no task takes more than 100", c.is)
 	}
 }
 
@@ -329,15 +319,9 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 		stop = true
 		return nil
 	}))
-	if served != 600 {
-		t.Errorf("%d were served, want all 600", served)
-	}
-	if most > limit {
-		t.Errorf("%d were inside at a time, there is room for %d", most, limit)
-	}
-	if most < limit*7/10 {
-		t.Errorf("at most %d were inside at a time, though there is room for %d", most, limit)
-	}
+	testenv.Equal(t, served, 600, "were served")
+	testenv.AtMost(t, most, limit, "were inside at a time, there is room for %d", limit)
+	testenv.AtLeast(t, most, limit*7/10, "at most N were inside at a time, though there is room for %d", limit)
 }
 
 func TestExplain(t *testing.T) {
@@ -459,9 +443,7 @@ func TestStagesAreExclusiveNodes(t *testing.T) {
 			if s.cfg.Graph.Label(n) != name {
 				continue
 			}
-			if s.stage(n).Rank != 1 {
-				t.Errorf("%s: the node of the stage has rank %d, want 1", policy, s.stage(n).Rank)
-			}
+			testenv.Equal(t, s.stage(n).Rank, 1, "%s: the node of the stage has rank", policy)
 			for _, x := range explained.Nodes {
 				if x.Key == s.cfg.Graph.Key(n) {
 					cohorts, ran = cohorts+x.Cohorts, ran+x.Ran

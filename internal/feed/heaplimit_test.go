@@ -3,6 +3,8 @@ package feed
 import (
 	"math"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestHeapLimitFollowsTheContainer(t *testing.T) {
@@ -40,9 +42,7 @@ func TestHeapLimitFollowsTheContainer(t *testing.T) {
 				t.Errorf("%s: set again, though nothing has changed", c.name)
 			}
 		}
-		if limit != c.want {
-			t.Errorf("%s: limit %d, want %d", c.name, limit, c.want)
-		}
+		testenv.Equal(t, limit, c.want, "%s: limit", c.name)
 		h.release()
 		if h.follow(1000); limit != c.end {
 			t.Errorf("%s: limit %d in the end, want %d", c.name, limit, c.end)
@@ -54,9 +54,7 @@ func TestHeapLimitFollowsTheContainer(t *testing.T) {
 func TestAnEmptyLimitIsNone(t *testing.T) {
 	for value, want := range map[string]bool{"": false, "off": true, "512MiB": true} {
 		t.Setenv("GOMEMLIMIT", value)
-		if got := limitGiven(); got != want {
-			t.Errorf("GOMEMLIMIT=%q is a limit: %v, want %v", value, got, want)
-		}
+		testenv.Equal(t, limitGiven(), want, "GOMEMLIMIT=%q is a limit", value)
 	}
 }
 
@@ -90,9 +88,7 @@ func TestHeapLimitOfSeveralRuntimes(t *testing.T) {
 	process := limitIn(&limit)
 	want := func(v int64) {
 		t.Helper()
-		if limit != v {
-			t.Errorf("limit %d, want %d", limit, v)
-		}
+		testenv.Equal(t, limit, v, "limit")
 	}
 	first, second := newHeapLimit(nil, process, false), newHeapLimit(nil, process, false)
 	first.follow(1000)

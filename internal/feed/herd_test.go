@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // Producers and consumers that share a bounded buffer take turns: each fills or empties the buffer in a step. Not
@@ -33,9 +34,7 @@ func TestProducersAndConsumersTakeTurns(t *testing.T) {
 				}
 				wg.Wait()
 			})
-			if err := all.Join(); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(t, all.Join())
 			if got := float64(b.steps) / (bufferMessages * 3 / 4); got > 0.5 {
 				t.Errorf("%.2f steps for a message, want less than half a step", got)
 			}
@@ -62,9 +61,7 @@ func newBuffer(t *testing.T, l *engine.Loop, cancellable bool) *buffer {
 	b := &buffer{l: l, wait: (*engine.Cond).Wait}
 	if cancellable {
 		b.wait = func(c *engine.Cond) {
-			if err := c.WaitContext(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testenv.Check(t, c.WaitContext(t.Context()))
 		}
 	}
 	b.notEmpty, b.notFull = engine.NewCond(&b.mu), engine.NewCond(&b.mu)

@@ -144,9 +144,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	lines := func() int { return strings.Count(out.String(), "work is refused") }
 	for i, want := range []int{0, 1, 1, 2} { // a second has to pass between two
 		now := time.Duration(i+1) * 600 * time.Millisecond
-		if v := a.Next(now, 0, late); v != sched.Refuse {
-			t.Fatalf("verdict %v, want that it is refused", v)
-		}
+		testenv.MustEqual(t, a.Next(now, 0, late), sched.Refuse, "verdict")
 		s.reportRefusals(now)
 		if got := lines(); got != want {
 			t.Errorf("after %v: %d lines, want %d:\n%s", now, got, want, out.String())
@@ -155,7 +153,5 @@ func TestRefusalsAreLogged(t *testing.T) {
 	if s.reportRefusals(time.Hour); lines() != 2 {
 		t.Errorf("a line although nothing was refused:\n%s", out.String())
 	}
-	if !strings.Contains(out.String(), "waited too long") {
-		t.Errorf("the cause is not named:\n%s", out.String())
-	}
+	testenv.Contains(t, out.String(), "waited too long", "the cause is not named")
 }

@@ -38,8 +38,7 @@ func newRuntime(t *testing.T, loops int, set ...func(*engine.Config)) *engine.Ru
 	for _, s := range set {
 		s(&cfg)
 	}
-	rt, err := engine.New(cfg)
-	testenv.Must(t, err)
+	rt := testenv.Need(engine.New(cfg))(t)
 	t.Cleanup(func() {
 		testenv.Check(t, rt.Close())
 	})
@@ -111,9 +110,7 @@ func TestAFunctionCalledFromCThatDoesNotWait(t *testing.T) {
 		}
 		fromc.Call(runtime.Goexit)
 	})
-	if err := k.Join(); err != engine.ErrGoexit {
-		t.Errorf("Join returned %v", err)
-	}
+	testenv.Equal(t, k.Join(), engine.ErrGoexit, "Join")
 }
 
 // A task that is away from its loop, since it has waited natively, comes back inside of such a function: the

@@ -41,9 +41,7 @@ func TestNativeWaitsThatHoldALoopAreNamed(t *testing.T) {
 		tasks = append(tasks, engine.GoOn(rt.Loop(0), func() { call(func() { holdsHere(end) }) }))
 		found, _, _ := strings.Cut(log.Next(t, "still does", "natively"), " stack=")
 		for _, want := range []string{what, "task.Offload", "fromc_test.holdsHere ", `doing="chan receive"`} {
-			if !strings.Contains(found, want) {
-				t.Errorf("%q is not in %s", want, found)
-			}
+			testenv.Contains(t, found, want)
 		}
 		close(end)
 		for _, k := range tasks {

@@ -1,6 +1,10 @@
 package funcname
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
 
 func TestShortFunction(t *testing.T) {
 	for function, want := range map[string]string{
@@ -15,8 +19,6 @@ func TestShortFunction(t *testing.T) {
 		"example.com/v.F":                                  "v.F",
 		"":                                                 "",
 	} {
-		if got := Short(function); got != want {
-			t.Errorf("%s: got %s, want %s", function, got, want)
-		}
+		testenv.Equal(t, Short(function), want, function)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/funcname"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
@@ -75,9 +76,7 @@ func TestAWaitOnAStackChunkShowsTheWholePath(t *testing.T) {
 			t.Errorf("%d waits by the path %s, want %d; there are %v", got[path], path, n, got)
 		}
 	}
-	if k := len(nodes(s, "waitOnChunk")); k != len(want) {
-		t.Errorf("%d nodes, want %d: the size of a chunk must not matter", k, len(want))
-	}
+	testenv.Equal(t, len(nodes(s, "waitOnChunk")), len(want), "nodes: the size of a chunk must not matter")
 }
 
 func TestStackChunksAreAResource(t *testing.T) {

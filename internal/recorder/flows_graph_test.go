@@ -88,7 +88,5 @@ func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
 		}
 		found++
 	}
-	if found != 1 {
-		t.Errorf("%d entrances, want 1", found)
-	}
+	testenv.Equal(t, found, 1, "entrances")
 }

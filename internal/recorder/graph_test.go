@@ -83,9 +83,7 @@ func wantEdges(t *testing.T, s *bgraph.Snapshot, want map[string]uint64) {
 	t.Helper()
 	got := edges(s)
 	for name, n := range want {
-		if got[name] != n {
-			t.Errorf("%s: %d times, want %d", name, got[name], n)
-		}
+		testenv.Equal(t, got[name], n, "%s: N times", name)
 	}
 	for name, n := range got {
 		if _, ok := want[name]; !ok && !strings.Contains(name, "_test.Test") /* the main task */ {
@@ -175,9 +173,7 @@ func TestSamplingTimesOneInN(t *testing.T) {
 		}
 	})
 	n := one(t, s, "loop")
-	if n.Arrivals != waits {
-		t.Errorf("%d arrivals, want %d: counts are exact", n.Arrivals, waits)
-	}
+	testenv.Equal(t, n.Arrivals, waits, "arrivals: counts are exact")
 	if timed := n.Ready.Count; timed < waits/50*8/10 || timed > waits/50*12/10+100 {
 		t.Errorf("%d of %d waits were timed, want about one in 50", timed, waits)
 	}
@@ -245,9 +241,7 @@ func TestResourcesAlongEdges(t *testing.T) {
 			if index < len(e.Changes) {
 				c = e.Changes[index]
 			}
-			if c.Sum != want.sum {
-				t.Errorf("%s → %s changes the resource by %d, want %d", want.from, want.to, c.Sum, want.sum)
-			}
+			testenv.Equal(t, c.Sum, want.sum, "%s → %s changes the resource by", want.from, want.to)
 			if mean := float64(want.sum) / float64(e.Count); want.sum != 0 && (c.Recent.Mean < mean-0.1 || c.Recent.Mean > mean+0.1) {
 				t.Errorf("%s → %s: recent mean %.2f, want %.2f", want.from, want.to, c.Recent.Mean, mean)
 			}
@@ -310,9 +304,7 @@ func TestHeapOfASteppedAllocation(t *testing.T) {
 				t.Errorf("a step that allocates 1 MiB seems to allocate %.0f bytes", mean)
 			}
 		case "small large":
-			if mean > 64<<10 {
-				t.Errorf("a step that allocates nothing seems to allocate %.0f bytes", mean)
-			}
+			testenv.AtMost(t, mean, 64<<10, "bytes that a step seems to allocate that allocates nothing")
 		}
 	}
 }
@@ -410,7 +402,5 @@ func TestLoopsAtRest(t *testing.T) {
 	for _, l := range g.Snapshot().Loops {
 		rest = append(rest, l.Rests)
 	}
-	if want := []bool{false, false, true, true, true}; !slices.Equal(rest, want) {
-		t.Errorf("loops rest: %v, want %v", rest, want)
-	}
+	testenv.EqualSlices(t, rest, []bool{false, false, true, true, true}, "loops rest")
 }

@@ -79,9 +79,7 @@ func TestWhatThoseInsideHold(t *testing.T) {
 				if seen, bytes := g.Held(); seen != c.seen || bytes != c.bytes {
 					t.Errorf("%d are known to hold %v bytes, want %d and %v", seen, bytes, c.seen, c.bytes)
 				}
-				if most := g.MostHeld(); most != c.most {
-					t.Errorf("one has been seen to allocate %d bytes, want %d", most, c.most)
-				}
+				testenv.Equal(t, g.MostHeld(), c.most, "one has been seen to allocate N bytes")
 				done.Close()
 				for _, k := range all {
 					k.Join()

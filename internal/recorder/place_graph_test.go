@@ -57,9 +57,7 @@ func TestTwoPathsToOneWaitAreTwoNodes(t *testing.T) {
 			t.Fatalf("stack %v; want it to begin with task.Yield", n.Stack)
 		}
 		ways = append(ways, funcname.Short(n.Stack[2].Function))
-		if n.Arrivals != 10 {
-			t.Errorf("%d arrivals, want 10", n.Arrivals)
-		}
+		testenv.Equal(t, n.Arrivals, 10, "arrivals")
 	}
 	if len(ways) != 2 || ways[0] == ways[1] {
 		t.Errorf("nodes by way: %v; want the two ways", ways)
@@ -183,18 +181,10 @@ func TestLimitsOfNodesAndEdges(t *testing.T) {
 }
 
 func TestMemoryOfNodesAndEdges(t *testing.T) {
-	if n := recorder.SizeOfNode; n > 1024 {
-		t.Errorf("a node takes %d bytes for each loop, want at most 1024", n)
-	}
-	if n := recorder.SizeOfEdge; n > 640 {
-		t.Errorf("an edge takes %d bytes for each loop, want at most 640", n)
-	}
-	if n := recorder.SizeOfNote; n > 16 {
-		t.Errorf("a note has %d bytes, want at most 16", n)
-	}
-	if n := unsafe.Sizeof(bgraph.Frame{}); n > 64 {
-		t.Errorf("a Frame has %d bytes", n)
-	}
+	testenv.AtMost(t, recorder.SizeOfNode, 1024, "a node takes N bytes for each loop")
+	testenv.AtMost(t, recorder.SizeOfEdge, 640, "an edge takes N bytes for each loop")
+	testenv.AtMost(t, recorder.SizeOfNote, 16, "a note has N bytes")
+	testenv.AtMost(t, unsafe.Sizeof(bgraph.Frame{}), 64, "a Frame has N bytes")
 }
 
 // A task that waits has a gauge only if that wait is measured, and none once it has ended.
@@ -219,9 +209,7 @@ func TestGaugesAreForWhatIsMeasured(t *testing.T) {
 	if most := 3*64 + 3*tasks/sampling; made == 0 || made > most {
 		t.Errorf("%d gauges for %d tasks, want 1 to %d", made, tasks, most)
 	}
-	if used != 0 {
-		t.Errorf("%d of %d gauges are in use when all tasks have ended", used, made)
-	}
+	testenv.Equal(t, used, 0, "of %d gauges are in use when all tasks have ended", made)
 }
 
 // Snapshots are taken while the loops write; under the race detector too.
@@ -252,9 +240,7 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 						t.Error("an edge without its nodes")
 					}
 				}
-				if n < last {
-					t.Errorf("%d steps after %d", n, last)
-				}
+				testenv.AtLeast(t, n, last, "steps after %d", last)
 				last = n
 			}
 		})
@@ -288,9 +274,7 @@ func TestOf(t *testing.T) {
 	}
 	ra.Close()
 	rb.Close()
-	if recorder.Of(ra) != a {
-		t.Error("a closed runtime has lost its graph")
-	}
+	testenv.Equal(t, recorder.Of(ra), a, "a closed runtime has lost its graph")
 	none := start(t, 1, a, func(c *engine.Config) { c.NewObserver = nil })
 	defer none.Close()
 	if recorder.Of(none) != nil || recorder.Of(nil) != nil {

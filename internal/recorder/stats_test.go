@@ -9,6 +9,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // The first durations are slow, those of the sample fast: the estimate is not the mean of
@@ -27,9 +28,7 @@ func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
 	var times bgraph.Times
 	s.addTimes(&times, &stats)
 	const n = 64 + 1000
-	if got, want := times.Estimate(n), float64(64*1_000_000+1000*1_000); got != want {
-		t.Errorf("estimate %v, want %v", got, want)
-	}
+	testenv.Equal(t, times.Estimate(n), float64(64*1_000_000+1000*1_000), "estimate")
 	e := bgraph.Edge{Count: n, CPU: times}
 	if got := e.TotalCPU(); got != 65_000_000 {
 		t.Errorf("TotalCPU %v, want 65 ms", got)
@@ -37,9 +36,7 @@ func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
 	if got := times.Estimate(10); got < 5e6 { // fewer than were measured: the plain mean
 		t.Errorf("estimate of 10: %v", got)
 	}
-	if got := new(bgraph.Times).Estimate(5); got != 0 {
-		t.Errorf("estimate of nothing: %v", got)
-	}
+	testenv.Equal(t, new(bgraph.Times).Estimate(5), 0, "estimate of nothing")
 }
 
 // Where steps are tiny fewer waits are timed, and each counts for more: all together as many as one in Sampling.
@@ -105,9 +102,7 @@ func TestHistogramsTakeBlocksWhereNeeded(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%v: %+v, want %+v", c.ns, got, want)
 		}
-		if n := s.blocks.n.Load() - before; n != c.blocks {
-			t.Errorf("%v: %d blocks, want %d", c.ns, n, c.blocks)
-		}
+		testenv.Equal(t, s.blocks.n.Load()-before, c.blocks, "%v: N blocks", c.ns)
 		before = s.blocks.n.Load()
 	}
 }
@@ -123,9 +118,7 @@ func TestWhatWaitsTakeIsReserved(t *testing.T) {
 		}
 		pages := len(*p.pages.Load())
 		p.add(func(*block) {})
-		if len(*p.pages.Load()) != pages {
-			t.Fatalf("element %d has taken a page", n)
-		}
+		testenv.MustEqual(t, len(*p.pages.Load()), pages, "element %d has taken a page", n)
 	}
 }
 
@@ -142,9 +135,7 @@ func TestLongListsGrowInLinearTime(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		sum := 0
 		p.each(func(*uint64) { sum++ })
-		if sum != n {
-			t.Errorf("%d elements, want %d", sum, n)
-		}
+		testenv.Equal(t, sum, n, "elements")
 		return after.TotalAlloc - before.TotalAlloc
 	}
 	if a, b := allocated(100_000), allocated(400_000); b > 8*a {

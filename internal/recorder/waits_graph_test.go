@@ -33,9 +33,7 @@ func TestTimesOfAWait(t *testing.T) {
 	if n.Ready.Count != 1 || n.Ready.Sum < 5e6 {
 		t.Errorf("was ready for %v in %d waits; want 5ms or a little more in one", n.Ready.Sum, n.Ready.Count)
 	}
-	if n.Peak != 1 {
-		t.Errorf("peak %d, want 1", n.Peak)
-	}
+	testenv.Equal(t, n.Peak, 1, "peak")
 }
 
 func TestNowPeakAndOldest(t *testing.T) {
@@ -117,13 +115,9 @@ func TestOldestIsOfThoseThatWait(t *testing.T) {
 		for range 200 {
 			c.Send(0)
 			engine.Sleep(time.Millisecond)
-			if n := oldest("sleep"); n != 0 {
-				t.Fatalf("a task that runs has slept for %v", n)
-			}
+			testenv.MustEqual(t, oldest("sleep"), 0, "a task that runs has slept for")
 			engine.Yield()
-			if n := oldest("yield"); n != 0 {
-				t.Fatalf("a task has waited for %v in Yield", n)
-			}
+			testenv.MustEqual(t, oldest("yield"), 0, "a task waits in Yield")
 		}
 		if oldest("channel receive") == 0 {
 			t.Error("the other task does not wait for the channel")

@@ -5,6 +5,8 @@ import (
 	"math/rand"
 	"slices"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestComponentsAgainstReachability(t *testing.T) {
@@ -37,9 +39,7 @@ func TestComponentsAgainstReachability(t *testing.T) {
 				part[k] = i
 			}
 		}
-		if total != n {
-			t.Fatalf("seed %d: %d nodes in components, want %d", seed, total, n)
-		}
+		testenv.MustEqual(t, total, n, "seed %d: N nodes in components", seed)
 		for i := range n {
 			for j := range n {
 				if same := reach[i][j] && reach[j][i]; same != (part[i] == part[j]) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // newGate returns a gate to a resource of 100, of which each task holds 10.
@@ -34,9 +35,7 @@ func TestGateLetsInWhatIsPromised(t *testing.T) {
 		}
 		return n
 	}
-	if n := admitted(); n != 10 {
-		t.Errorf("%d tasks were let in, want 10", n)
-	}
+	testenv.Equal(t, admitted(), 10, "tasks were let in")
 	a[0].Left(0, 1)
 	a[0].Left(0, 1)
 	if n := admitted(); n != 2 || g.Inside() != 10 {
@@ -45,23 +44,17 @@ func TestGateLetsInWhatIsPromised(t *testing.T) {
 	for range 20 {
 		a[0].Left(0, 1) // more often than it was let in
 	}
-	if g.Inside() != 0 {
-		t.Errorf("%d are inside, want none", g.Inside())
-	}
+	testenv.Equal(t, g.Inside(), 0, "are inside")
 	// What others use is not there for tasks.
 	l.Observe(9*time.Second, r, 45)
-	if n := admitted(); n != 5 {
-		t.Errorf("with 45 in use by others %d were let in, want 5", n)
-	}
+	testenv.Equal(t, admitted(), 5, "with 45 in use by others N were let in")
 	// What the tasks themselves take is not counted twice.
 	l.Ahead(5, nil)
 	l.Observe(9001*time.Millisecond, r, 95)
 	a[0].Left(0, 1)
 	l.Ahead(4, nil)
 	l.Observe(9002*time.Millisecond, r, 85)
-	if n := admitted(); n != 1 {
-		t.Errorf("after one finished %d were let in, want 1", n)
-	}
+	testenv.Equal(t, admitted(), 1, "after one finished N were let in")
 	var report Report
 	a[0].Report(&report)
 	l.Report(&report)
@@ -82,9 +75,7 @@ func TestVariedDemandLeavesRoom(t *testing.T) {
 		n++
 	}
 	// The largest n with 2 n + 4 sqrt(n) <= 100: those inside may be the larger ones, see promise.sum.
-	if want := 37; n != want {
-		t.Errorf("%d were let in, want %d", n, want)
-	}
+	testenv.Equal(t, n, 37, "were let in")
 }
 
 // If nobody is inside, one is let in whatever the resources say: else it would be for
@@ -94,18 +85,12 @@ func TestGateIsNeverQuiteClosed(t *testing.T) {
 	l.Observe(time.Second, r, 500)
 	l.Tick(time.Second)
 	now := time.Second
-	if got := a[0].Next(now, 1, &Queue{Waiting: 1}); got != Admit {
-		t.Errorf("the first: %v", got)
-	}
+	testenv.Equal(t, a[0].Next(now, 1, &Queue{Waiting: 1}), Admit, "the first")
 	for _, a := range a {
-		if got := a.Next(now, 1, &Queue{Waiting: 1}); got != Defer {
-			t.Errorf("another: %v, want that it waits", got)
-		}
+		testenv.Equal(t, a.Next(now, 1, &Queue{Waiting: 1}), Defer, "another")
 	}
 	a[0].Left(now, 1)
-	if got := a[1].Next(now, 1, &Queue{Waiting: 1}); got != Admit {
-		t.Errorf("when the first has finished: %v", got)
-	}
+	testenv.Equal(t, a[1].Next(now, 1, &Queue{Waiting: 1}), Admit, "when the first has finished")
 }
 
 // Ten are inside, which is all there is room for; the others wait.
@@ -187,9 +172,7 @@ func TestLoopsShareAGate(t *testing.T) {
 		}
 		return n
 	}
-	if n := fill(0); n != 10 {
-		t.Fatalf("loop 0 alone gets %d", n)
-	}
+	testenv.MustEqual(t, fill(0), 10, "loop 0 alone gets")
 	inside := []int{10, 0, 0}
 	for range 100 { // each millisecond one task of each loop finishes, and all want more
 		now += time.Millisecond
@@ -219,16 +202,12 @@ func TestLoopsShareAGate(t *testing.T) {
 
 func TestWhatIsNoEntranceIsAdmitted(t *testing.T) {
 	a := NewAdmission(0, true, func(int) *Gate { return nil })
-	if got := a.Next(0, 7, &Queue{Waiting: 1, Oldest: time.Hour}); got != Admit {
-		t.Errorf("%v where there is no gate", got)
-	}
+	testenv.Equal(t, a.Next(0, 7, &Queue{Waiting: 1, Oldest: time.Hour}), Admit, "where there is no gate")
 	a.Left(0, 7)
 	a.Left(0, 99)
 	var r Report
 	a.Report(&r)
-	if r.Admitted != 0 {
-		t.Errorf("%d counted as admitted", r.Admitted)
-	}
+	testenv.Equal(t, r.Admitted, 0, "counted as admitted")
 }
 
 func TestLedgerAndGatesFromManyGoroutines(t *testing.T) {
@@ -260,9 +239,7 @@ func TestLedgerAndGatesFromManyGoroutines(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	if g.Inside() != 0 {
-		t.Errorf("%d are inside in the end", g.Inside())
-	}
+	testenv.Equal(t, g.Inside(), 0, "are inside in the end")
 	l.Tick(time.Hour)
 	if got := stateOf(l, r); math.Abs(got.Used-49) > 0.5 {
 		t.Errorf("%+v, want what was observed last", got)
@@ -279,9 +256,7 @@ func TestTimeWithoutAnybodyInLineIsNoPause(t *testing.T) {
 			a.Piled(now, 0, engine.PileQueue{Waiting: 1, Departed: 1, Quickest: time.Millisecond}) // somebody moves
 			return a.Next(now, engine.MaxEntrances, &Queue{Waiting: 1, Full: true, Oldest: waited})
 		}
-		if v := next(0); v != Defer {
-			t.Fatalf("there is no room, and the verdict is %v, want %v", v, Defer)
-		}
+		testenv.MustEqual(t, next(0), Defer, "there is no room, and the verdict")
 		now += time.Hour
 		came, paused := now, time.Duration(0)
 		const step = 100 * time.Millisecond

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // watchClients shows a Bend a server with each of these numbers of clients for five seconds. rest is the time from an
@@ -98,14 +100,10 @@ func TestBendLeavesOutWhatSaysNothing(t *testing.T) {
 		now := time.Duration(i) * 20 * time.Millisecond
 		b.Observe(now, float64(10+i%50*10), 100, uint64(i*100))
 	}
-	if len(b.bins) > 0 {
-		t.Errorf("of connections that come: %d bins", len(b.bins))
-	}
+	testenv.Equal(t, len(b.bins), 0, "of connections that come: N bins")
 	b = Bend{}
 	for i := range 1000 {
 		b.Observe(time.Duration(i)*20*time.Millisecond, 100, 100, uint64(i/50*(bendAnswers-1)))
 	}
-	if len(b.bins) > 0 {
-		t.Errorf("of few answers: %d bins", len(b.bins))
-	}
+	testenv.Equal(t, len(b.bins), 0, "of few answers: N bins")
 }

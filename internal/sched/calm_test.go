@@ -3,6 +3,8 @@ package sched
 import (
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestCalm(t *testing.T) {
@@ -31,8 +33,6 @@ func TestCalm(t *testing.T) {
 		if g.full = 0; c.full {
 			g.full = now
 		}
-		if got := l.Calm(); got != c.want {
-			t.Errorf("%d, %+v: calm is %v", i, c, got)
-		}
+		testenv.Equal(t, l.Calm(), c.want, "%d, %+v: calm", i, c)
 	}
 }

@@ -2,32 +2,26 @@ package sched
 
 import (
 	"math"
-	"slices"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A cohort of a node at which a task was woken for nothing is one task, then two, and so on, until it is as
 // large as any again.
 func TestHerdGrowsAgain(t *testing.T) {
 	var h herd
-	if got := h.begin(1000); got != 1000 {
-		t.Errorf("a cohort of %d tasks although none was woken for nothing", got)
-	}
+	testenv.Equal(t, h.begin(1000), 1000, "a cohort of N tasks although none was woken for nothing")
 	for range 2 {
 		h.inVain()
 		for limit := 1; limit < herdEnd; limit *= 2 {
 			for range herdTrials {
-				if got := h.begin(1000); got != limit {
-					t.Fatalf("a cohort of %d tasks, want %d", got, limit)
-				}
-				if got := h; got.begin(0) != 0 {
-					t.Fatal("a cohort of more tasks than are ready")
-				}
+				testenv.MustEqual(t, h.begin(1000), limit, "a cohort of N tasks")
+				got := h
+				testenv.MustEqual(t, got.begin(0), 0, "a cohort of more tasks than are ready")
 			}
 		}
-		if got := h.begin(1000); got != 1000 {
-			t.Fatalf("a cohort of %d tasks after all these", got)
-		}
+		testenv.MustEqual(t, h.begin(1000), 1000, "a cohort of N tasks after all these")
 		h.begin(1000)
 	}
 }
@@ -48,15 +42,11 @@ func TestPassOver(t *testing.T) {
 		}
 		c.p.PassOver(7) // it was not there that a task was taken
 		c.p.PassOver(1)
-		if got := order(c.p, 0); !slices.Equal(got, c.want) {
-			t.Errorf("%s: order %v after node 1 was passed over, want %v", name, got, c.want)
-		}
+		testenv.EqualSlices(t, order(c.p, 0), c.want, "%s: order after node 1 was passed over", name)
 		ready(c.p, 1, 1)
 		c.p.Next()
 		c.p.PassOver(1)
-		if got := order(c.p, 0); !slices.Equal(got, []Node{1}) {
-			t.Errorf("%s: order %v where there is no other node", name, got)
-		}
+		testenv.EqualSlices(t, order(c.p, 0), []Node{1}, "%s: order where there is no other node", name)
 	}
 }
 

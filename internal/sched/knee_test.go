@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A plant turns load into pressure; its knee is where that is 1.
@@ -67,9 +69,7 @@ func TestKneeIsFoundAndHeld(t *testing.T) {
 					var now time.Duration
 					var history []float64
 					limits := settle(k, p, &now, 200, delay, noise, rng, &history)
-					if got := limits[len(limits)-1]; got < p.low-0.1 {
-						t.Errorf("after 2 s the limit is %.2f of the knee", got)
-					}
+					testenv.AtLeast(t, limits[len(limits)-1], p.low-0.1, "after 2 s the limit is of the knee")
 					low, high, sum, beyond := 1.0, 0.0, 0.0, 0
 					limits = settle(k, p, &now, 3000, delay, noise, rng, &history)
 					for _, x := range limits {
@@ -127,15 +127,11 @@ func TestKneeThatLoadDoesNotReach(t *testing.T) {
 		now := time.Duration(i) * step
 		k.Update(now, now-step, now, 10, 0.1)
 	}
-	if k.Limit() != 16 {
-		t.Errorf("the limit became %v although the load is only 10", k.Limit())
-	}
+	testenv.Equal(t, k.Limit(), 16, "the limit became although the load is only 10")
 	// A blow that has nothing to do with the load takes the limit down by and by only.
 	k = &Knee{Start: 5000}
 	k.Update(step, 0, step, 10, 3)
-	if k.Limit() != 3500 {
-		t.Errorf("the limit became %v at once although the load was only 10, want 3500", k.Limit())
-	}
+	testenv.Equal(t, k.Limit(), 3500, "the limit became at once although the load was only 10")
 }
 
 // Pressure that has nothing to do with the load: the limit is lowered, to no avail, and
@@ -159,19 +155,13 @@ func TestPressureFromElsewhere(t *testing.T) {
 		t.Errorf("the limit fell to %v, want about an eighth of the load", least)
 	}
 	run(100, 1.5, 1000)
-	if k.Limit() < 1000 {
-		t.Errorf("the limit is %v, want that it grows with the load", k.Limit())
-	}
+	testenv.AtLeast(t, k.Limit(), 1000, "the limit")
 	run(10, 3, 1000)
-	if k.Limit() > 900 {
-		t.Errorf("the limit is %v, although pressure doubled", k.Limit())
-	}
+	testenv.AtMost(t, k.Limit(), 900, "the limit is, although pressure doubled")
 	// From the very beginning, too.
 	k = &Knee{Start: 4, Min: 1}
 	run(300, 2, 200)
-	if k.Limit() < 200 {
-		t.Errorf("from the beginning: the limit is %v, want 200", k.Limit())
-	}
+	testenv.AtLeast(t, k.Limit(), 200, "from the beginning: the limit")
 }
 
 // As long as the load is more than the limit, because what is inside takes its time, it
@@ -236,12 +226,8 @@ func TestProductivity(t *testing.T) {
 		}
 		return behind
 	}
-	if got := run(1000, 50); got != 0 {
-		t.Errorf("at the beginning it is %.2f behind", got)
-	}
-	if got := run(2000, 100); got != 0 {
-		t.Errorf("with more load and more work it is %.2f behind", got)
-	}
+	testenv.Equal(t, run(1000, 50), 0, "at the beginning it is behind")
+	testenv.Equal(t, run(2000, 100), 0, "with more load and more work it is behind")
 	if got := run(1000, 200); got < 1.7 || got > 2 {
 		t.Errorf("with more load and half the work it is %.2f behind, want nearly 2", got)
 	}
@@ -251,9 +237,7 @@ func TestProductivity(t *testing.T) {
 	for range 20 {
 		run(1000, 200)
 	}
-	if got := run(1000, 200); got > 1.1 {
-		t.Errorf("after 20 s of the same it is still %.2f behind: work has become heavier", got)
-	}
+	testenv.AtMost(t, run(1000, 200), 1.1, "after 20 s of the same it is still behind: work has become heavier")
 	if got := run(0, 200); math.IsInf(got, 0) || got < 50 {
 		t.Errorf("without any work done it is %.2f behind", got)
 	}

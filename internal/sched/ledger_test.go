@@ -37,9 +37,7 @@ func TestStatesHaveHysteresis(t *testing.T) {
 	for i, s := range steps {
 		now += 10 * time.Second // so slowly that there is no trend to speak of
 		l.Observe(now, r, s.used)
-		if got := stateOf(l, r); got.State != s.want {
-			t.Errorf("step %d: %v used: %v, want %v", i, s.used, got.State, s.want)
-		}
+		testenv.Equal(t, stateOf(l, r).State, s.want, "step %d: %v used", i, s.used)
 	}
 	if got := stateOf(l, r); got.Utilisation != 0 || got.Limit != 1000 {
 		t.Errorf("in the end %+v", got)
@@ -131,9 +129,7 @@ func TestFirstWindowLeavesWhatIsInUse(t *testing.T) {
 	l := NewLedger()
 	heap := mustAdd(t, l, Spec{Name: "heap", Limit: 160, Kind: Collected, Unknown: 16})
 	l.Observe(0, heap, 80)
-	if got := l.NewGate("requests").window.Limit(); got != 5 {
-		t.Errorf("the first window is %v with half in use, want 5", got)
-	}
+	testenv.Equal(t, l.NewGate("requests").window.Limit(), 5, "the first window is with half in use")
 }
 
 func TestSignOfAResourceThatIsPlentiful(t *testing.T) {
@@ -159,9 +155,7 @@ func TestHeapWithoutALimit(t *testing.T) {
 		l.Observe(time.Duration(i)*step, files, 36)
 		l.Tick(time.Duration(i) * step)
 	}
-	if got := stateOf(l, heap); got.Limit != 0 {
-		t.Errorf("a limit of %v was found", got.Limit)
-	}
+	testenv.Equal(t, stateOf(l, heap).Limit, 0, "a limit of was found")
 }
 
 // A resource whose limit nobody knows gets one from the signs of thrashing.
@@ -238,34 +232,20 @@ func TestGrantsAddUp(t *testing.T) {
 	l := NewLedger()
 	r := mustAdd(t, l, Spec{Name: "memory", Limit: 100, Target: 0.9, Plenty: 0.5})
 	l.Observe(time.Second, r, 60)
-	if got := l.grant(r, 4, 5); got != 5 {
-		t.Errorf("granted %d, want 5", got)
-	}
-	if got := l.grant(r, 4, 5); got != 2 {
-		t.Errorf("granted %d, want 2", got)
-	}
-	if got := l.grant(r, 4, 5); got != 0 {
-		t.Errorf("granted %d, want none", got)
-	}
+	testenv.Equal(t, l.grant(r, 4, 5), 5, "granted")
+	testenv.Equal(t, l.grant(r, 4, 5), 2, "granted")
+	testenv.Equal(t, l.grant(r, 4, 5), 0, "granted")
 	l.Observe(2*time.Second, r, 60)
-	if got := l.grant(r, 4, 5); got != 5 {
-		t.Errorf("after a sample granted %d, want 5", got)
-	}
-	if got := l.grant(9, 4, 5); got != 5 {
-		t.Errorf("of an unknown resource granted %d, want all 5", got)
-	}
+	testenv.Equal(t, l.grant(r, 4, 5), 5, "after a sample granted")
+	testenv.Equal(t, l.grant(9, 4, 5), 5, "of an unknown resource granted")
 }
 
 func TestStateNames(t *testing.T) {
 	for s, want := range map[State]string{Low: "low", Rising: "rising", AtLimit: "at limit", 7: "state 7"} {
-		if s.String() != want {
-			t.Errorf("%v, want %v", s, want)
-		}
+		testenv.Equal(t, s.String(), want)
 	}
 	for v, want := range map[Verdict]string{Admit: "admit", Defer: "defer", Refuse: "refuse"} {
-		if v.String() != want {
-			t.Errorf("%v, want %v", v, want)
-		}
+		testenv.Equal(t, v.String(), want)
 	}
 }
 
@@ -300,9 +280,7 @@ func TestLateObservationsAreOutdated(t *testing.T) {
 		l.Report(&r)
 		t.Errorf("there is no room though nobody is inside: %+v", r.Resources)
 	}
-	if u := l.account(heap).util; u > 0.5 {
-		t.Errorf("utilisation %v, want that of an empty heap", u)
-	}
+	testenv.AtMost(t, l.account(heap).util, 0.5, "utilisation")
 }
 
 // A collection counts what is allocated while it goes on, sometimes as much as what is

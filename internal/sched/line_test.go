@@ -3,6 +3,8 @@ package sched
 import (
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // Clients that leave a line that is not served do not make it one that has stopped growing.
@@ -15,9 +17,7 @@ func TestALineThatClientsLeaveGrows(t *testing.T) {
 		q.Admitted(now, waiting)
 		q.Gone(1) // and two come
 	}
-	if q.state != Overloaded {
-		t.Errorf("a line that as many leave as are served, while twice as many come, is %v", q.state)
-	}
+	testenv.Equal(t, q.state, Overloaded, "a line that as many leave as are served, while twice as many come")
 }
 
 // grownLine is one that has grown for half a second to that length, with a millisecond of work each: while one is
@@ -42,9 +42,7 @@ func TestALineThatStandsMayStillGrow(t *testing.T) {
 	}{{2000, 0, 400 * time.Millisecond, 700 * time.Millisecond}, {2000, 1, 100 * time.Millisecond, 250 * time.Millisecond},
 		{900, 0, 100 * time.Millisecond, 250 * time.Millisecond}} {
 		q, now, waiting := grownLine(x.length)
-		if q.state != Growing {
-			t.Fatalf("a line that has grown for %v is %v", now, q.state)
-		}
+		testenv.MustEqual(t, q.state, Growing, "a line that has grown for %v", now)
 		began := now
 		for ; q.state == Growing && now < began+2*time.Second; now += time.Millisecond {
 			waiting -= x.fewer
@@ -94,9 +92,7 @@ func TestAsManyStartAsAreServedSoon(t *testing.T) {
 	}{{0, 1}, {5 * time.Millisecond, 1}, {100 * time.Microsecond, 10}, {60 * time.Microsecond, 16}, {20 * time.Microsecond, 25}, {time.Microsecond, mostStarting}} {
 		var q Line
 		q.pace.mean = float64(x.mean)
-		if n := q.Starting(); n != x.want {
-			t.Errorf("of tasks of %v each %d start at a time, want %d", x.mean, n, x.want)
-		}
+		testenv.Equal(t, q.Starting(), x.want, "of tasks of %v each N start at a time", x.mean)
 	}
 }
 

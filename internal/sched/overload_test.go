@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A webServer is a loop that serves requests one after another, simulated event by
@@ -245,9 +247,7 @@ func TestOverloadKeepsGoodput(t *testing.T) {
 			case free < 0.7: // nor do refusals leave what follows a trial, when many of them are due
 				least = 0.95
 			}
-			if want := least * min(x, free); got < want {
-				t.Errorf("%v × capacity: goodput %.3f of capacity, want %.3f", x, got, want)
-			}
+			testenv.AtLeast(t, got, least*min(x, free), "%v × capacity: goodput of capacity", x)
 			if x < 1 && len(w.refused) > 0 {
 				t.Errorf("%v × capacity: %d were refused", x, len(w.refused))
 			}
@@ -377,9 +377,7 @@ func TestImportantTasksAreServedInASpike(t *testing.T) {
 		if part := float64(good) / float64(good+bad); part < 0.999 {
 			t.Errorf("%.3f %% of the important requests succeed, want 99.9 %%", 100*part)
 		}
-		if got := w.goodput(0, w.now); got < 0.88*1000 {
-			t.Errorf("goodput %.0f of 1000; the others (%d served) are to have what is left", got, low)
-		}
+		testenv.AtLeast(t, w.goodput(0, w.now), 0.88*1000, "goodput of 1000; the others (%d served) are to have what is left", low)
 	}
 }
 
@@ -417,18 +415,14 @@ func TestACrowdThatWasRefusedIsServedAgain(t *testing.T) {
 	if len(w.refused) == 0 {
 		t.Skip("it was not taken for overload")
 	}
-	if n := w.refusedAfter(w.now - 10*time.Second); n > 0 {
-		t.Errorf("%d are still refused after 14 s", n)
-	}
+	testenv.AtMost(t, w.refusedAfter(w.now-10*time.Second), 0, "are still refused after 14 s")
 }
 
 func TestNobodyIsRefusedUnlessRefusalsAreOn(t *testing.T) {
 	w := newWebServer(*seedFlag, always(time.Millisecond))
 	w.admission = NewAdmission(0, false, func(int) *Gate { return w.gate })
 	w.poisson(3000, 15*time.Second)
-	if len(w.refused) > 0 {
-		t.Errorf("%d were refused", len(w.refused))
-	}
+	testenv.Equal(t, len(w.refused), 0, "were refused")
 	var r Report
 	w.admission.Report(&r)
 	if r.Admitted != uint64(len(w.done)) || r.Refused != 0 {

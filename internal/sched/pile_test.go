@@ -117,9 +117,7 @@ func TestALockThatLimitsIsFound(t *testing.T) {
 		}
 		n.outside = nil
 		n.run(3*time.Second, 100)
-		if n.pile.Limit() != 0 {
-			t.Errorf("%v ×: still a limit of %d when the load is gone", times, n.pile.Limit())
-		}
+		testenv.Equal(t, n.pile.Limit(), 0, "%v ×: still a limit of N when the load is gone", times)
 	}
 }
 
@@ -228,9 +226,7 @@ func TestTwoKindsThatSleepAreNoPile(t *testing.T) {
 			}
 		}
 	}
-	if taken > servers/1000 {
-		t.Errorf("%d of %d servers are taken for bottlenecks", taken, servers)
-	}
+	testenv.AtMost(t, taken, servers/1000, "of %d servers are taken for bottlenecks", servers)
 }
 
 // If tasks that sleep are taken for a pile nevertheless, that is noticed: they wait no shorter if they are few.

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // impatient makes a policy whose nodes wait for that many cycles at most.
@@ -83,9 +85,7 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 			var r Report
 			p.Report(&r)
 			for _, n := range r.Nodes {
-				if int(n.Ready) != ready[n.Node] {
-					t.Fatalf("%s: reports %d ready tasks at %d, want %d", name, n.Ready, n.Node, ready[n.Node])
-				}
+				testenv.MustEqual(t, int(n.Ready), ready[n.Node], "%s: reports %d ready tasks at %d", name, n.Ready, n.Node)
 				delete(ready, n.Node)
 			}
 			maps.DeleteFunc(ready, func(_ Node, k int) bool { return k == 0 })
@@ -131,15 +131,11 @@ func ready(p Policy, nodes ...Node) {
 func TestCohortRunsNodesInWavefrontOrder(t *testing.T) {
 	c := NewCohort(CohortConfig{Edges: seq([2]Node{1, 3}, [2]Node{3, 2}, [2]Node{2, 4})})
 	ready(c, 4, 3, 2, 1)
-	if got, want := order(c, 1), []Node{1, 2, 3, 4}; !slices.Equal(got, want) {
-		t.Errorf("before the graph is known: %v, want %v", got, want)
-	}
+	testenv.EqualSlices(t, order(c, 1), []Node{1, 2, 3, 4}, "before the graph is known")
 	c.Tick(time.Second) // it is at 4 now, the last also of the graph
 	for i, want := range [][]Node{{2, 2, 3, 1, 1}, {3, 2, 2, 4}, {2, 3, 1, 1}, {3, 4, 4}} {
 		ready(c, want...)
-		if got := order(c, 1); !slices.Equal(got, want) {
-			t.Errorf("wave %d: %v, want %v", i, got, want)
-		}
+		testenv.EqualSlices(t, order(c, 1), want, "wave %d", i)
 	}
 }
 
@@ -155,17 +151,13 @@ func TestCohortIsWhatWasThereWhenItBegan(t *testing.T) {
 			c.Ready(1) // it comes back at once
 		}
 	}
-	if want := []Node{1, 1, 2, 1, 1, 1, 1, 1}; !slices.Equal(got, want) {
-		t.Errorf("order %v, want %v", got, want)
-	}
+	testenv.EqualSlices(t, got, []Node{1, 1, 2, 1, 1, 1, 1, 1}, "order")
 }
 
 func TestCohortSize(t *testing.T) {
 	c := NewCohort(CohortConfig{Size: 2})
 	ready(c, 1, 1, 1, 1, 1, 2)
-	if got, want := order(c, 1), []Node{1, 1, 2, 1, 1, 1}; !slices.Equal(got, want) {
-		t.Errorf("order %v, want %v", got, want)
-	}
+	testenv.EqualSlices(t, order(c, 1), []Node{1, 1, 2, 1, 1, 1}, "order")
 }
 
 func TestOverdueNodeIsPutInBetween(t *testing.T) {
@@ -173,9 +165,7 @@ func TestOverdueNodeIsPutInBetween(t *testing.T) {
 	ready(c, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3)
 	// After five steps of 10 ns nodes 2 and 3 have waited for 50. Node 2 runs as a whole,
 	// then node 1 gets on by one, then node 3.
-	if got, want := order(c, 10), []Node{1, 1, 1, 1, 1, 2, 2, 1, 3, 1, 1}; !slices.Equal(got, want) {
-		t.Errorf("order %v, want %v", got, want)
-	}
+	testenv.EqualSlices(t, order(c, 10), []Node{1, 1, 1, 1, 1, 2, 2, 1, 3, 1, 1}, "order")
 }
 
 // eachExclusive runs a test with the policies of two loops, of each kind, to which node 1 is exclusive, and with the loops
@@ -311,9 +301,7 @@ func TestClaimUnderContention(t *testing.T) {
 						<-wake[loop]
 						continue
 					}
-					if inside.Add(1) != 1 {
-						t.Error("two loops run tasks of an exclusive node")
-					}
+					testenv.Equal(t, inside.Add(1), 1, "two loops run tasks of an exclusive node")
 					inside.Add(-1)
 					c.Charge(n, 1)
 					run++
@@ -324,9 +312,7 @@ func TestClaimUnderContention(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if done.Load() != loops {
-		t.Errorf("%d loops are done, want %d", done.Load(), loops)
-	}
+	testenv.Equal(t, done.Load(), loops, "loops are done")
 }
 
 func TestNodeBeyondTheLimit(t *testing.T) {

@@ -3,8 +3,9 @@ package sched
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 0.01*math.Max(1, math.Abs(b)) }
@@ -26,9 +27,7 @@ func webEdges() []Edge {
 
 func TestPredict(t *testing.T) {
 	p := Predict(webEdges(), 1, func(n Node) bool { return n == 1 || n == 5 })
-	if len(p) != 6 {
-		t.Fatalf("%d predictions, want 6", len(p))
-	}
+	testenv.MustEqual(t, len(p), 6, "predictions")
 	// Node 2: a mixture of 0 and 300 in the proportion 3 to 1.
 	if got := p[2]; !near(got.CPU.Mean, 25) || !near(got.CPU.Variance, 75) || !near(got.Changes[0].Mean, 75) || !near(got.Changes[0].Variance, 300*300*3./16) {
 		t.Errorf("node 2: %+v", got)
@@ -53,9 +52,7 @@ func TestPredict(t *testing.T) {
 		t.Errorf("variance of the peak %v, want %v", p[1].Peak[0].Variance, want)
 	}
 	for n := range p {
-		if p[n].Inside != (n > 0) {
-			t.Errorf("node %d: inside is %v, want that all after the entrance are", n, p[n].Inside)
-		}
+		testenv.Equal(t, p[n].Inside, n > 0, "node %d: inside", n)
 	}
 	if p[5].Steps != 0 {
 		t.Errorf("the end: %+v, want that nothing is known", p[5])
@@ -158,9 +155,7 @@ func TestWavefront(t *testing.T) {
 		{[][2]Node{{0, 1}, {1, 0}}, []Node{0, 1}},                       // and nothing else
 		{[][2]Node{{1, 1}, {1, 0}}, []Node{1, 0}},                       // to itself
 	} {
-		if got := Wavefront(seq(c.edges...)); !slices.Equal(got, c.want) {
-			t.Errorf("%v: order %v, want %v", c.edges, got, c.want)
-		}
+		testenv.EqualSlices(t, Wavefront(seq(c.edges...)), c.want, "%v: order", c.edges)
 	}
 }
 

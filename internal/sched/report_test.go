@@ -1,9 +1,10 @@
 package sched
 
 import (
-	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A report is made of what all of them say; each adds its part.
@@ -35,9 +36,7 @@ func TestReport(t *testing.T) {
 		{Name: "unknown"},
 		{Name: "requests", Used: leastWindow, Limit: leastWindow, Utilisation: 1, State: AtLimit},
 	}
-	if !slices.Equal(r.Resources, want) {
-		t.Errorf("resources %+v, want %+v", r.Resources, want)
-	}
+	testenv.EqualSlices(t, r.Resources, want, "resources")
 	if len(r.Nodes) != 2 || r.Nodes[0].Node != 1 || r.Nodes[1].Node != 3 || r.Nodes[1].Ready != 2 || r.Nodes[0].Tickets != DefaultTickets {
 		t.Errorf("nodes %+v", r.Nodes)
 	}
@@ -61,9 +60,7 @@ func TestReportOfCohorts(t *testing.T) {
 		}
 		var r Report
 		p.Report(&r)
-		if r.Policy != name {
-			t.Errorf("%T says it is %q, want %q", p, r.Policy, name)
-		}
+		testenv.Equal(t, r.Policy, name, "%T says it", p)
 		got := map[Node]Turns{}
 		for _, n := range r.Nodes {
 			got[n.Node] = n.Turns

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // world is a policy with one resource of 1000 and four nodes of the same cost: 1 takes
@@ -144,9 +146,7 @@ func TestAnyOrderUnlessSomethingIsScarce(t *testing.T) {
 			ledger.Observe(now*time.Second, memory, c.used)
 			p.Tick(now * time.Second)
 		}
-		if got := p.AnyOrder(); got != c.anyOrder {
-			t.Errorf("%s: any order will do: %v, want %v", name, got, c.anyOrder)
-		}
+		testenv.Equal(t, p.AnyOrder(), c.anyOrder, "%s: any order will do", name)
 	}
 }
 
@@ -183,9 +183,7 @@ func TestKeeperIsHeldAndReleased(t *testing.T) {
 	for range 10 {
 		w.Ready(4)
 	}
-	if got := order(w, 1000); !slices.Equal(got, []Node{4, 4}) {
-		t.Errorf("with room for two %v ran", got)
-	}
+	testenv.EqualSlices(t, order(w, 1000), []Node{4, 4}, "with room for two ran")
 	if r := w.report(4); !strings.HasPrefix(r.Held, "held: takes memory") || r.Ready != 8 {
 		t.Errorf("%+v", r)
 	}
@@ -208,9 +206,7 @@ func TestKeeperIsHeldAndReleased(t *testing.T) {
 	if got := order(w, 1000); len(got) != 8-ran {
 		t.Errorf("with enough room %v ran, want all %d", got, 8-ran)
 	}
-	if r := w.report(4); r.Held != "" {
-		t.Errorf("when nothing holds it, it is %q", r.Held)
-	}
+	testenv.Equal(t, w.report(4).Held, "", "when nothing holds it, it")
 }
 
 // Tasks that have been let in at an entrance are not held, for what holds them up holds up
@@ -341,9 +337,7 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 	for range 1000 {
 		work()
 	}
-	if n := testing.AllocsPerRun(1000, work); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	testenv.Equal(t, testing.AllocsPerRun(1000, work), 0, "allocations")
 }
 
 // BenchmarkRank is what ranking costs, once every 10 ms.

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A simLoop simulates one loop: tasks walk over the nodes of a graph, take and give back
@@ -385,9 +387,7 @@ func TestRandomGraphs(t *testing.T) {
 			if s.longestOver > longest || s.worstOver > most {
 				t.Errorf("a resource was over its limit for %v at a time, %.2f of it", s.longestOver, s.worstOver)
 			}
-			if s.longestWait > maxWait {
-				t.Errorf("a node with ready tasks had to wait for %v", s.longestWait)
-			}
+			testenv.AtMost(t, s.longestWait, maxWait, "a node with ready tasks had to wait for")
 			s.longestOver, s.worstOver = 0, 0
 		}
 		s.run(learning)
@@ -435,17 +435,9 @@ func TestProducersAndConsumers(t *testing.T) {
 		}
 		rate := (s.edges[[2]Node{2, 2}].count - consumed) / 5
 		t.Logf("%s: %.0f items per second of %.0f, pool %.0f to %.0f of %.0f, worst %.2f", c.name, rate, c.best, least, most, limit, s.worstOver)
-		if rate < 0.9*c.best {
-			t.Errorf("%s: %.0f items per second, want %.0f", c.name, rate, 0.9*c.best)
-		}
-		if s.worstOver > 1 {
-			t.Errorf("%s: the pool exceeded its limit, %.3f times", c.name, s.worstOver)
-		}
-		if least < 0.5*limit {
-			t.Errorf("%s: the pool fell to %.0f of %.0f", c.name, least, limit)
-		}
-		if s.longestWait > 1200*time.Millisecond {
-			t.Errorf("%s: a node was held for %v, longer than the floor", c.name, s.longestWait)
-		}
+		testenv.AtLeast(t, rate, 0.9*c.best, "%s: items per second", c.name)
+		testenv.AtMost(t, s.worstOver, 1, "%s: the pool exceeded its limit, times", c.name)
+		testenv.AtLeast(t, least, 0.5*limit, "%s: of %.0f the pool fell to", c.name, limit)
+		testenv.AtMost(t, s.longestWait, 1200*time.Millisecond, "%s: a node was held for, longer than the floor", c.name)
 	}
 }

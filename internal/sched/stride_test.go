@@ -5,6 +5,8 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // exactStride is stride scheduling in rational numbers, with the rules that Stride's
@@ -183,9 +185,7 @@ func TestStrideRenormalises(t *testing.T) {
 	if times < 5 {
 		t.Errorf("renormalised %d times, want more", times)
 	}
-	if counts != [3]int{50, 50, 0} {
-		t.Errorf("quanta %v", counts)
-	}
+	testenv.Equal(t, counts, [3]int{50, 50, 0}, "quanta")
 	s.Join(2)
 	if n, _ := s.Min(); s.Pass(2) != s.Pass(n) {
 		t.Errorf("joined with pass %d, want %d", s.Pass(2), s.Pass(n))

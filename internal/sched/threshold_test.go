@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // next runs one task: the node that is next, and what it takes.
@@ -60,17 +62,13 @@ func TestANodeMayHaveACrowdOfItsOwn(t *testing.T) {
 	for range 3 {
 		c.Ready(2)
 	}
-	if n := nextOf(t, c, 1); n != 1 {
-		t.Fatalf("node %d with three at node 2, want 1", n)
-	}
+	testenv.MustEqual(t, nextOf(t, c, 1), 1, "node N with three at node 2")
 	if tasks, _ := c.Grant(); tasks != 0 {
 		t.Errorf("a grant of %d, though a crowd is to be seen", tasks)
 	}
 	c.Granted(1, 0, 0)
 	c.Ready(2)
-	if n := nextOf(t, c, 1); n != 2 {
-		t.Fatalf("node %d with four at node 2, want 2", n)
-	}
+	testenv.MustEqual(t, nextOf(t, c, 1), 2, "node N with four at node 2")
 }
 
 // The program's order holds between the nodes that it names; the graph's order gives them their places, and all

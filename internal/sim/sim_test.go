@@ -20,9 +20,7 @@ func TestPollWaitsForTheDeadline(t *testing.T) {
 	done := poll(p, 10*time.Millisecond)
 	testenv.Until(t, "the poller waits", func() bool { return c.Waiting() == 1 })
 	c.Advance(9 * time.Millisecond)
-	if c.Waiting() != 1 {
-		t.Error("returned before the deadline")
-	}
+	testenv.Equal(t, c.Waiting(), 1, "returned before the deadline")
 	c.Advance(time.Millisecond)
 	testenv.Check(t, <-done)
 }
@@ -43,13 +41,9 @@ func TestJumpsToTheFirstDeadlineWhenAllWait(t *testing.T) {
 	p, q := c.NewPoller(0), c.NewPoller(0)
 	a := poll(p, time.Hour)
 	testenv.Until(t, "the first waits", func() bool { return c.Waiting() == 1 })
-	if c.Now() != 0 {
-		t.Error("time passed while one poller was busy")
-	}
+	testenv.Equal(t, c.Now(), 0, "time passed while one poller was busy")
 	<-poll(q, time.Minute)
-	if c.Now() != time.Minute {
-		t.Errorf("now %v, want 1m", c.Now())
-	}
+	testenv.Equal(t, c.Now(), time.Minute, "now")
 	b := poll(q, 2*time.Hour)
 	<-a
 	if c.Now() != time.Hour {
@@ -57,9 +51,7 @@ func TestJumpsToTheFirstDeadlineWhenAllWait(t *testing.T) {
 	}
 	p.Close()
 	<-b
-	if want := 2*time.Hour + time.Minute; c.Now() != want {
-		t.Errorf("now %v, want %v: the closed poller holds the clock", c.Now(), want)
-	}
+	testenv.Equal(t, c.Now(), 2*time.Hour+time.Minute, "now: the closed poller holds the clock")
 }
 
 func TestEventsComeInOrder(t *testing.T) {
@@ -84,14 +76,8 @@ func TestFailureIsReturnedOnce(t *testing.T) {
 	p := NewClock().NewPoller(0)
 	broken := errors.New("broken")
 	p.Fail(broken)
-	if err := p.Poll(-1); err != broken {
-		t.Errorf("got %v, want %v", err, broken)
-	}
-	if err := p.Poll(0); err != nil {
-		t.Errorf("again %v", err)
-	}
+	testenv.Equal(t, p.Poll(-1), broken)
+	testenv.Check(t, p.Poll(0), "again")
 	testenv.Check(t, p.Close())
-	if p.Wake() == nil {
-		t.Error("Wake of a closed poller succeeds")
-	}
+	testenv.Fails(t, p.Wake(), "Wake of a closed poller succeeds")
 }

@@ -4,7 +4,6 @@ package simserver
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/feed"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -77,9 +77,7 @@ func starve(t *testing.T, scheduler string, loops int, work time.Duration) {
 				return
 			}
 			err = netpoll.Serve(ln, func(c *netpoll.Conn) { answerLines(s.World, c, work, &read) })
-			if !errors.Is(err, net.ErrClosed) {
-				t.Error(err)
-			}
+			testenv.ErrorIs(t, err, net.ErrClosed)
 		})
 		all := bytes.Repeat([]byte("x"), 40<<20)
 		var links []*Link
@@ -114,9 +112,7 @@ func starve(t *testing.T, scheduler string, loops int, work time.Duration) {
 		t.Errorf("the third client was answered %d times, after %v at worst; want %v at most", third.rounds, third.worst, patience)
 	}
 	for i, d := range late {
-		if d > patience {
-			t.Errorf("a sleep on loop %d was %v late, want %v at most", i, d, patience)
-		}
+		testenv.AtMost(t, d, patience, "a sleep on loop %d was late", i)
 	}
 	t.Logf("%d bytes read; third client %d answers, %v at worst; sleeps %v late", read.Load(), third.rounds, third.worst, late)
 }

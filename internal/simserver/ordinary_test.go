@@ -190,8 +190,7 @@ func (x row) run(t *testing.T, scheduler string) *Result {
 	var mix *Mix
 	cfg.Done = func() { mix.close() }
 	cfg.Handler = func(w *World) knot.Handler {
-		m, err := newMix(w, folder, 1)
-		testenv.Must(t, err)
+		m := testenv.Need(newMix(w, folder, 1))(t)
 		mix = m
 		if x.adapted {
 			return knot.AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") }))

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestQueue compares a queue with a naive one, and what was taken with what it was.
@@ -39,8 +41,6 @@ func TestQueue(t *testing.T) {
 	for range 2 * sparesMost {
 		reuse(make([]byte, 0, spareSize))
 	}
-	if len(spare) > sparesMost {
-		t.Errorf("%d spare buffers, want at most %d", len(spare), sparesMost)
-	}
+	testenv.AtMost(t, len(spare), sparesMost, "spare buffers")
 	spare = nil
 }

@@ -28,10 +28,11 @@ func Rounds(few, all int) int {
 }
 
 // Must ends the test if err is not nil. Like t.Fatal it is for the goroutine of the test.
-func Must(t testing.TB, err error) {
+// What is said begins with what, as it does with Equal.
+func Must(t testing.TB, err error, what ...any) {
 	if err != nil {
 		t.Helper()
-		t.Fatal(err)
+		t.Fatalf("%s%v", prefix(what), err)
 	}
 }
 
@@ -47,9 +48,9 @@ func Need[T any](v T, err error) func(testing.TB) T {
 }
 
 // Check fails the test if err is not nil, and lets it go on: it is for any goroutine or task.
-func Check(t testing.TB, err error) {
+func Check(t testing.TB, err error, what ...any) {
 	if err != nil {
 		t.Helper()
-		t.Error(err)
+		t.Errorf("%s%v", prefix(what), err)
 	}
 }

@@ -3,13 +3,13 @@
 package uring
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -56,9 +56,7 @@ func TestClose(t *testing.T) {
 		flushed := 0
 		d.BeforeFlush(func() {
 			flushed++
-			if _, err := d.Entry(); !errors.Is(err, ErrClosed) {
-				t.Errorf("Entry in Close: %v, want ErrClosed", err)
-			}
+			testenv.ErrorIs(t, testenv.Err(d.Entry()), ErrClosed, "Entry in Close")
 		})
 		must(t, d.Close())
 		for i, r := range all {
@@ -66,9 +64,7 @@ func TestClose(t *testing.T) {
 				t.Errorf("request %d: completions %v; want one, cancelled", i, r.res)
 			}
 		}
-		if flushed != 1 {
-			t.Errorf("the function of BeforeFlush was called %d times", flushed)
-		}
+		testenv.Equal(t, flushed, 1, "the function of BeforeFlush was called N times")
 		if f, m := openRings(t); f != fds || m != maps {
 			t.Errorf("descriptors %d, mappings %d; want %d, %d as before", f, m, fds, maps)
 		}
@@ -81,9 +77,7 @@ func afterClose(t *testing.T, d *Driver) {
 	_, buffers := d.SetupBufRing(8, 1)
 	for name, err := range map[string]error{"Entry": entry, "SetupBufRing": buffers, "Flush": d.Flush(),
 		"Wait": d.Wait(-1)} {
-		if !errors.Is(err, ErrClosed) {
-			t.Errorf("%s after Close: %v, want ErrClosed", name, err)
-		}
+		testenv.ErrorIs(t, err, ErrClosed, "%s after Close", name)
 	}
 	must(t, d.Close())
 	must(t, d.Cancel(1<<32))

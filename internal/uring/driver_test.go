@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -14,13 +15,9 @@ func TestSubmissionQueueFull(t *testing.T) {
 	bothIssuers(t, Config{Entries: 8}, func(t *testing.T, d *Driver) {
 		var r record
 		trackAll(t, d, &r, 1000, (*SubmissionQueueEntry).PrepareNop)
-		if n := d.Pending(); n > 8 {
-			t.Errorf("%d entries in a queue for 8", n)
-		}
+		testenv.AtMost(t, d.Pending(), 8, "entries in a queue for 8")
 		until(t, d, func() bool { return len(r.res) == 1000 })
-		if d.InFlight() != 0 {
-			t.Errorf("%d in flight", d.InFlight())
-		}
+		testenv.Equal(t, d.InFlight(), 0, "in flight")
 	})
 }
 
@@ -39,9 +36,7 @@ func TestCompletionQueueFull(t *testing.T) {
 		var r record
 		trackAll(t, d, &r, 1000, (*SubmissionQueueEntry).PrepareNop)
 		must(t, d.Flush())
-		if n := d.Ring().CQReady(); n > 8 {
-			t.Errorf("%d completions in a queue for 8", n)
-		}
+		testenv.AtMost(t, d.Ring().CQReady(), 8, "completions in a queue for 8")
 		until(t, d, func() bool { return len(r.res) == 1000 })
 	})
 }
@@ -53,9 +48,7 @@ func TestPollsOverflow(t *testing.T) {
 		var r record
 		trackAll(t, d, &r, 100, func(e *SubmissionQueueEntry) { e.PreparePollAdd(p[0], unix.POLLIN) })
 		must(t, d.Flush())
-		if _, err := unix.Write(p[1], []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Need(unix.Write(p[1], []byte("x")))(t)
 		until(t, d, func() bool { return len(r.res) == 100 })
 	})
 }
@@ -215,9 +208,7 @@ func TestBeforeFlush(t *testing.T) {
 		t.Fatalf("pending %d, %d calls; want 1, 0", d.Pending(), calls)
 	}
 	must(t, d.Wait(time.Second))
-	if calls != 1 {
-		t.Fatalf("%d calls, want 1", calls)
-	}
+	testenv.MustEqual(t, calls, 1, "calls")
 	until(t, d, func() bool { return len(r.res) == 40 })
 	if calls != 2 || d.Pending() != 0 {
 		t.Errorf("%d calls, %d pending; want 2, 0", calls, d.Pending())
@@ -262,9 +253,7 @@ func (c *chain) Complete(int32, uint32) {
 			c.ask()
 		}
 	}
-	if n := c.d.Reap(); n != 0 {
-		c.t.Errorf("Reap in Complete: %d", n)
-	}
+	testenv.Equal(c.t, c.d.Reap(), 0, "Reap in Complete")
 	c.inside = false
 }
 

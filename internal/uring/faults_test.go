@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -77,9 +78,7 @@ func TestEnterErrorIsReported(t *testing.T) {
 	} {
 		nops(t, d, 1)
 		k.script = []fault{{e: unix.EBADR}}
-		if err := call(); !errors.Is(err, unix.EBADR) {
-			t.Errorf("%s: got %v, want EBADR", name, err)
-		}
+		testenv.ErrorIs(t, call(), unix.EBADR, name)
 		must(t, d.Wait(0))
 	}
 	must(t, d.Close())
@@ -97,9 +96,7 @@ func TestFullQueueThatIsNotTaken(t *testing.T) {
 		t.Errorf("pending %d, refused %d; want 4, 1", d.Pending(), d.Stats().Refused)
 	}
 	must(t, d.Wait(0))
-	if *left != 0 {
-		t.Errorf("%d not completed", *left)
-	}
+	testenv.Equal(t, *left, 0, "not completed")
 	must(t, d.Close())
 }
 
@@ -112,15 +109,11 @@ func TestBusyInEntryCallsNobody(t *testing.T) {
 	must(t, d.Flush())
 	nops(t, d, 4)
 	k.script = []fault{{e: unix.EBUSY}}
-	if _, err := d.Entry(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Need(d.Entry())(t)
 	if *left != 4 {
 		t.Fatalf("Entry has completed %d requests", 4-*left)
 	}
-	if n := d.Reap(); n != 8 {
-		t.Errorf("Reap: got %d, want 8", n)
-	}
+	testenv.Equal(t, d.Reap(), 8, "Reap")
 	must(t, d.Close())
 }
 
@@ -135,9 +128,7 @@ func TestOverflowOfTheCompletionQueue(t *testing.T) {
 	for range 20 {
 		must(t, d.Wait(0))
 	}
-	if *left != 0 {
-		t.Errorf("%d not completed", *left)
-	}
+	testenv.Equal(t, *left, 0, "not completed")
 	must(t, d.Close())
 }
 
@@ -146,18 +137,14 @@ func TestNothingToDoIsNoSystemCall(t *testing.T) {
 	d := k.mustDriver(Config{})
 	r := never(t, d)
 	must(t, d.Wait(0))
-	if k.enters != 1 {
-		t.Fatalf("handing over one entry: %d system calls, want 1", k.enters)
-	}
+	testenv.MustEqual(t, k.enters, 1, "handing over one entry: N system calls")
 	k.enters = 0
 	for range 10 {
 		must(t, d.Wait(0))
 		must(t, d.Flush())
 		d.Reap()
 	}
-	if k.enters != 0 {
-		t.Errorf("%d system calls with nothing to do", k.enters)
-	}
+	testenv.Equal(t, k.enters, 0, "system calls with nothing to do")
 	k.post(uint64(d.table.tokens()[0]), 1, 0)
 	must(t, d.Wait(-1))
 	if k.enters != 0 || !r.done() {
@@ -165,9 +152,7 @@ func TestNothingToDoIsNoSystemCall(t *testing.T) {
 	}
 	*k.at(mapSQ, k.p.sqOff.flags) = SQTaskrun
 	must(t, d.Wait(0))
-	if k.enters != 1 {
-		t.Errorf("%d system calls, when the kernel has work that waits for one; want 1", k.enters)
-	}
+	testenv.Equal(t, k.enters, 1, "system calls, when the kernel has work that waits for one")
 	must(t, d.Close())
 }
 
@@ -206,9 +191,7 @@ func TestStaleCompletionIsDropped(t *testing.T) {
 	never(t, d) // in the place of the cancellation
 	r := never(t, d)
 	must(t, d.Flush())
-	if uint32(k.pending[1]) != uint32(token) {
-		t.Fatalf("place %d is not used again, but %d", uint32(token), uint32(k.pending[1]))
-	}
+	testenv.MustEqual(t, uint32(k.pending[1]), uint32(token), "the place that is used again")
 	k.post(token, 7, 0)
 	k.post(token, 7, CQEFMore)
 	k.post(uint64(99), 7, 0)        // a place that never was
@@ -218,9 +201,7 @@ func TestStaleCompletionIsDropped(t *testing.T) {
 	if len(old.res) != 1 || len(r.res) != 0 || d.InFlight() != 2 {
 		t.Errorf("completions of the old request %v, of the new one %v, in flight %d; want one, none, 2", old.res, r.res, d.InFlight())
 	}
-	if n := d.Stats().Stale; n != 4 {
-		t.Errorf("stale: %d, want 4", n)
-	}
+	testenv.Equal(t, d.Stats().Stale, 4, "stale")
 	must(t, d.Close())
 	if !r.done() {
 		t.Error("Close did not complete what was in flight")
@@ -285,13 +266,9 @@ func TestCloseGivesUp(t *testing.T) {
 		before := len(abandoned.slots)
 		abandoned.mu.Unlock()
 		err := d.Close()
-		if err == nil {
-			t.Error("no error")
-		}
+		testenv.Fails(t, err, "no error")
 		abandoned.mu.Lock()
-		if len(abandoned.slots) != before+1 {
-			t.Error("the memory is not kept")
-		}
+		testenv.Equal(t, len(abandoned.slots), before+1, "the memory is not kept")
 		abandoned.slots = nil
 		abandoned.mu.Unlock()
 		k.allGone()
@@ -319,32 +296,24 @@ func TestSetupOfOldKernels(t *testing.T) {
 				t.Errorf("%s, %+v: %v", name, cfg, err)
 				continue
 			}
-			if got := k.p.flags&SetupSingleIssuer != 0; got != (cfg.SingleIssuer && c.deferred) {
-				t.Errorf("%s, %+v: SINGLE_ISSUER %v", name, cfg, got)
-			}
+			testenv.Equal(t, k.p.flags&SetupSingleIssuer != 0, cfg.SingleIssuer && c.deferred, "%s, %+v: SINGLE_ISSUER", name, cfg)
 			if got, asked := k.p.flags&SetupCoopTaskrun != 0, cfg.Cooperative || cfg.SingleIssuer; got && !asked || !got && cfg.Cooperative && c.knows&SetupCoopTaskrun != 0 {
 				t.Errorf("%s, %+v: COOP_TASKRUN %v", name, cfg, got)
 			}
 			left := nops(t, d, 3)
 			must(t, d.Wait(0))
-			if *left != 0 {
-				t.Errorf("%s, %+v: %d not completed", name, cfg, *left)
-			}
+			testenv.Equal(t, *left, 0, "%s, %+v: N not completed", name, cfg)
 			must(t, d.Close())
 			k.allGone()
 		}
 	}
 	k := newFakeKernel(t)
 	k.features &^= FeatExtArg
-	if _, err := k.driver(Config{}); err == nil {
-		t.Error("Linux 5.10: no error")
-	}
+	testenv.Fails(t, testenv.Err(k.driver(Config{})), "Linux 5.10: no error")
 	k.allGone()
 	k = newFakeKernel(t)
 	k.rings = nil // mmap fails
-	if _, err := k.driver(Config{}); !errors.Is(err, unix.ENOMEM) {
-		t.Errorf("no memory: %v, want ENOMEM", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(k.driver(Config{})), unix.ENOMEM, "no memory")
 	k.allGone()
 }
 
@@ -352,9 +321,7 @@ func TestErrorsOfSetup(t *testing.T) {
 	for _, e := range []syscall.Errno{unix.ENOSYS, unix.EPERM, unix.ENOMEM, unix.EMFILE, unix.EINVAL, unix.EIO} {
 		k := newFakeKernel(t)
 		k.setupErr = e
-		if _, err := k.driver(Config{}); !errors.Is(err, e) {
-			t.Errorf("%v: got %v", e, err)
-		}
+		testenv.ErrorIs(t, testenv.Err(k.driver(Config{})), e, "%v", e)
 	}
 }
 

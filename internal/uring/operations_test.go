@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,9 +35,7 @@ func TestMultishotPoll(t *testing.T) {
 		token := d.Track(e, &r)
 		must(t, d.Flush())
 		for i := range 20 {
-			if _, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Need(unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}))(t)
 			until(t, d, func() bool { return len(r.res) > i })
 		}
 		if r.done() || d.InFlight() != 1 {

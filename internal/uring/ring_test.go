@@ -3,11 +3,11 @@
 package uring
 
 import (
-	"errors"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,16 +16,10 @@ func TestRing(t *testing.T) {
 	newTestDriver(t, Config{}) // skips
 	ring := need(CreateRing(8))(t)
 	defer ring.QueueExit()
-	if n, err := ring.Submit(); n != 0 || err != nil {
-		t.Errorf("Submit of nothing: %d, %v", n, err)
-	}
+	testenv.Got(ring.Submit())(t, 0, "Submit of nothing")
 	ts := syscall.NsecToTimespec(int64(time.Millisecond))
-	if _, err := ring.SubmitAndWaitTimeout(1, &ts, nil); !errors.Is(err, unix.ETIME) {
-		t.Errorf("SubmitAndWaitTimeout: %v, want ETIME", err)
-	}
-	if _, err := ring.WaitCQETimeout(&ts); !errors.Is(err, unix.ETIME) {
-		t.Errorf("WaitCQETimeout: %v, want ETIME", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(ring.SubmitAndWaitTimeout(1, &ts, nil)), unix.ETIME, "SubmitAndWaitTimeout")
+	testenv.ErrorIs(t, testenv.Err(ring.WaitCQETimeout(&ts)), unix.ETIME, "WaitCQETimeout")
 	for i := range uint64(8) {
 		e := ring.GetSQE()
 		e.PrepareNop()
@@ -39,9 +33,7 @@ func TestRing(t *testing.T) {
 		t.Errorf("submitted %d, ready %d, completed %d; want 8, 0, 8", n, ring.SQReady(), ring.CQReady())
 	}
 	cqe := need(ring.WaitCQE())(t)
-	if cqe.UserData != 100 {
-		t.Errorf("first completion: %d, want 100", cqe.UserData)
-	}
+	testenv.Equal(t, cqe.UserData, 100, "first completion")
 	ring.CQESeen(cqe)
 	batch := make([]*CompletionQueueEvent, 5)
 	if n := ring.PeekBatchCQE(batch); n != 5 || batch[0].UserData != 101 || batch[4].UserData != 105 {
@@ -63,7 +55,5 @@ func TestRingIsGivenUp(t *testing.T) {
 	if f, m := openRings(t); f != fds || m != maps {
 		t.Errorf("descriptors %d, mappings %d; want %d, %d as before", f, m, fds, maps)
 	}
-	if _, err := CreateRing(1 << 20); !errors.Is(err, unix.EINVAL) {
-		t.Errorf("too many entries: %v, want EINVAL", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(CreateRing(1<<20)), unix.EINVAL, "too many entries")
 }

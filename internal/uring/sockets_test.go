@@ -5,6 +5,7 @@ package uring
 import (
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,12 +18,8 @@ func TestProvidedBuffers(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		if _, err := d.SetupBufRing(entries, group); err == nil {
-			t.Error("the same number twice: no error")
-		}
-		if _, err := d.SetupBufRing(3, group+1); err == nil {
-			t.Error("three entries: no error; the number must be a power of two")
-		}
+		testenv.Fails(t, testenv.Err(d.SetupBufRing(entries, group)), "the same number twice: no error")
+		testenv.Fails(t, testenv.Err(d.SetupBufRing(3, group+1)), "three entries: no error; the number must be a power of two")
 		memory := make([]byte, entries*size)
 		give := func(bid uint16) {
 			br.BufRingAdd(address(memory)+uintptr(bid)*size, size, bid, entries-1, 0)
@@ -40,9 +37,7 @@ func TestProvidedBuffers(t *testing.T) {
 		d.Track(e, r)
 		must(t, d.Flush())
 		for i := range byte(entries + 1) {
-			if _, err := unix.Write(p[1], []byte{'a' + i}); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Need(unix.Write(p[1], []byte{'a' + i}))(t)
 			until(t, d, func() bool { return len(r.res) == int(i)+1 })
 		}
 		for i, res := range r.res[:entries] {

@@ -22,14 +22,11 @@ func TestRoundTrip(t *testing.T) {
 		"zstd": func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r, zstd.WithDecoderMaxWindow(zstdWindow)) },
 	}
 	all := Codings()
-	if len(all) != len(undo) {
-		t.Fatalf("%d codings", len(all))
-	}
+	testenv.MustEqual(t, len(all), len(undo), "codings")
 	for _, c := range all {
 		for _, size := range []int{0, 1, 1000, 3_000_000} {
 			src := bytes.Repeat([]byte("Bowline, sheet bend. "), size/21+1)[:size]
-			first, err := c.Compress(src)
-			testenv.Must(t, err)
+			first := testenv.Need(c.Compress(src))(t)
 			var workers sync.WaitGroup
 			for range 4 {
 				workers.Go(func() {

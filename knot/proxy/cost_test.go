@@ -35,12 +35,9 @@ func TestNoGarbagePerRequest(t *testing.T) {
 	c := testenv.Dial(t, f.addr)
 	buf := make([]byte, 4096)
 	ask := func() {
-		if _, err := io.WriteString(c, "GET /x HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Need(io.WriteString(c, "GET /x HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n"))(t)
 		for got := ""; !strings.HasSuffix(got, "hello"); {
-			n, err := c.Read(buf)
-			testenv.Must(t, err)
+			n := testenv.Need(c.Read(buf))(t)
 			got = string(buf[max(0, n-5):n])
 		}
 	}
@@ -52,9 +49,7 @@ func TestNoGarbagePerRequest(t *testing.T) {
 	for range requests {
 		ask()
 	}
-	if each := float64(allocations("proxy.(*Proxy).Serve")-before) / requests; each > 0.5 {
-		t.Errorf("%.2f allocations a request; want none but now and then", each)
-	}
+	testenv.AtMost(t, float64(allocations("proxy.(*Proxy).Serve")-before)/requests, 0.5, "allocations a request")
 }
 
 // allocations is how many there have been under a function.

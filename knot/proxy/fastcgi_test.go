@@ -72,9 +72,7 @@ func TestFastCGI(t *testing.T) {
 		if test.method == "HEAD" || test.status == 204 {
 			content = ""
 		}
-		if body != content {
-			t.Errorf("%s %s: %.100q", test.method, test.target, body)
-		}
+		testenv.Equal(t, body, content, "%s %s", test.method, test.target)
 	}
 	if s := f.p.Stats()[0]; s.Dials > 3 || s.Outstanding != 0 {
 		t.Errorf("%+v", s)
@@ -89,8 +87,7 @@ func TestFastCGI(t *testing.T) {
 // TestFastCGIProgramWithFewProcesses: php-fpm's processes serve one connection each, for as long as it stands. More requests
 // than there are processes wait for one another, and not for connections at rest.
 func TestFastCGIProgramWithFewProcesses(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	ln := testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	go fcgi.Serve(netutil.LimitListener(ln, 2), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }))
 	f := serve(t, Config{Backends: []string{ln.Addr().String()}, FastCGI: &FastCGI{Root: "/srv"}, ResponseTimeout: 20 * time.Second}, 2)
@@ -170,9 +167,7 @@ func TestFastCGIHost(t *testing.T) {
 		f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/srv"}, Host: host}, 1)
 		_, in := f.dial("GET http://a.test:81/x%2Fy?q HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n")
 		resp, err := http.ReadResponse(in, nil) // in chunks, if the head was sent ahead of the output
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		if got, err := io.ReadAll(resp.Body); string(got) != want || err != nil {
 			t.Errorf("%q %v, want %q", got, err, want)
 		}

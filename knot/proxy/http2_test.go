@@ -40,9 +40,7 @@ func TestHTTP2Backends(t *testing.T) {
 				t.Errorf("%s: %q, want %s", c.name, got, c.want)
 			}
 		}
-		if n := f.p.Stats()[0].Dials; n != 1 {
-			t.Errorf("%s: %d connections", c.name, n)
-		}
+		testenv.Equal(t, f.p.Stats()[0].Dials, 1, "%s: N connections", c.name)
 	}
 }
 
@@ -157,12 +155,9 @@ func TestHTTP2SlowClient(t *testing.T) {
 	})
 	f := serve(t, Config{Backends: []string{backend}, HTTP2: true, IdleTimeout: silence}, 1)
 	_, in := f.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	resp, err := http.ReadResponse(in, nil)
-	testenv.Must(t, err)
+	resp := testenv.Need(http.ReadResponse(in, nil))(t)
 	<-time.After(2 * silence)
-	if n, err := io.Copy(io.Discard, resp.Body); n != size || err != nil {
-		t.Errorf("%d bytes, %v", n, err)
-	}
+	testenv.Got(io.Copy(io.Discard, resp.Body))(t, size, "bytes")
 }
 
 // TestTrailerLines: what is not to stand in a trailer is not passed on in one, nor what a client says of whom it forwards for.

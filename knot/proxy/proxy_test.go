@@ -41,13 +41,10 @@ func serve(t *testing.T, c Config, loops int, change ...func(*knot.Server)) *fro
 	t.Helper()
 	f := &front{t: t}
 	c.Log = slog.New(slog.NewTextHandler(&f.log, nil))
-	p, err := New(c)
-	testenv.Must(t, err)
+	p := testenv.Need(New(c))(t)
 	f.p = p
-	rt, err := capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-	testenv.Must(t, err)
-	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
+	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	f.addr = ln.Addr().String()
 	s := &knot.Server{ErrorLog: c.Log, H2C: true, Handler: func(x *knot.Ctx) error {
 		if strings.HasPrefix(x.Path(), "/static/") {
@@ -117,24 +114,16 @@ func (f *front) raw(text string) string {
 
 func (f *front) do(req *http.Request) (*http.Response, string) {
 	f.t.Helper()
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	resp := testenv.Need(http.DefaultTransport.RoundTrip(req))(f.t)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		f.t.Fatalf("%s %s: %v", req.Method, req.URL, err)
-	}
+	testenv.Must(f.t, err, "%s %s", req.Method, req.URL)
 	return resp, string(body)
 }
 
 func (f *front) request(method, target, body string, lines ...string) *http.Request {
 	f.t.Helper()
-	req, err := http.NewRequest(method, "http://"+f.addr+target, strings.NewReader(body))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	req := testenv.Need(http.NewRequest(method, "http://"+f.addr+target, strings.NewReader(body)))(f.t)
 	if body == "" {
 		req.Body = nil
 	}
@@ -296,37 +285,29 @@ func TestLines(t *testing.T) {
 		f := serve(t, test.c, 1)
 		answer := f.raw("GET " + test.target + " HTTP/1.1\r\nHost: h\r\n" + test.lines + "\r\n" + "GET /static/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
 		resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(answer)), nil)
-		if err != nil {
-			t.Fatalf("%s: %v", test.name, err)
-		}
+		testenv.Must(t, err, test.name)
 		body, _ := io.ReadAll(resp.Body)
 		got := strings.ReplaceAll(string(body), "Te: trailers\n", "")
 		if resp.StatusCode != 200 {
 			got = fmt.Sprint(resp.StatusCode)
 		}
-		if got != test.want {
-			t.Errorf("%s: %s\nwant %s", test.name, got, test.want)
-		}
+		testenv.Equal(t, got, test.want, test.name)
 		if resp.StatusCode == 200 && (resp.Header.Get("X-Secret") != "" || resp.Header.Get("Keep-Alive") != "" || resp.Header.Get("X-Kept") != "k" || resp.Close) {
 			t.Errorf("%s: %v", test.name, resp.Header)
 		}
 	}
 	f := serve(t, Config{Backends: []string{backend}}, 1)
 	for line, want := range map[string]string{"TRACE / HTTP/1.1": " 405 ", "OPTIONS * HTTP/1.1\r\nMax-Forwards: 0": " 204 ", "OPTIONS / HTTP/1.1\r\nMax-Forwards: 7": "Max-Forwards: 6", "GET / HTTP/1.1\r\nMax-Forwards: 7": "Max-Forwards: 7"} {
-		if got := f.raw(line + "\r\nHost: h\r\nConnection: close\r\n\r\n"); !strings.Contains(got, want) {
-			t.Errorf("%s: %s", line, got)
-		}
+		testenv.Contains(t, f.raw(line+"\r\nHost: h\r\nConnection: close\r\n\r\n"), want, line)
 	}
 }
 
 // refusing returns an address that nobody listens on, and nobody else gets while the test runs.
 func refusing(t *testing.T) string {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	testenv.Must(t, err)
+	fd := testenv.Need(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	t.Cleanup(func() { unix.Close(fd) })
 	testenv.Must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	name, err := unix.Getsockname(fd)
-	testenv.Must(t, err)
+	name := testenv.Need(unix.Getsockname(fd))(t)
 	return fmt.Sprint("127.0.0.1:", name.(*unix.SockaddrInet4).Port)
 }
 
@@ -426,8 +407,7 @@ func TestStale(t *testing.T) {
 // The backend is behind a unix socket, and one of the clients speaks HTTP/2.
 func TestUnixSocketAndHTTP2(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	ln, err := net.Listen("unix", path)
-	testenv.Must(t, err)
+	ln := testenv.Need(net.Listen("unix", path))(t)
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "Sum")
 		http.NewResponseController(w).EnableFullDuplex()
@@ -449,8 +429,7 @@ func TestUnixSocketAndHTTP2(t *testing.T) {
 				if length < 0 {
 					req.Trailer = http.Header{"Up": {"2"}}
 				}
-				resp, err := rt.RoundTrip(req)
-				testenv.Must(t, err)
+				resp := testenv.Need(rt.RoundTrip(req))(t)
 				body, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
 				if want := map[bool]string{true: "12", false: "1"}[length < 0]; err != nil || string(body) != content || resp.Trailer.Get("Sum") != want {

@@ -39,9 +39,7 @@ func TestGoneInTheQueue(t *testing.T) {
 		return s.Outstanding == 1 && s.Failures["client gone"] == 1
 	})
 	b.leave(nil, false)
-	if log := f.log.String(); log != "" {
-		t.Errorf("the log has %s", log)
-	}
+	testenv.Equal(t, f.log.String(), "", "the log")
 }
 
 // TestTotalTimeInTheQueue: the time that there is for all of a request ends in the queue too, if that has no limit of its own.
@@ -64,8 +62,7 @@ func (fn asked) Quiet() bool {
 // TestStaleAndQueued: a request that draws a stale connection keeps its turn while others wait for theirs.
 func TestStaleAndQueued(t *testing.T) {
 	f, b := occupied(t, Config{QueueTimeout: time.Hour})
-	u, err := b.get(time.Time{})
-	testenv.Must(t, err)
+	u := testenv.Need(b.get(time.Time{}))(t)
 	turn := make(chan bool, 1)
 	u.quiet = asked(func() {
 		waits := false // of the one loop

@@ -60,9 +60,7 @@ func TestBackendTLS(t *testing.T) {
 					t.Errorf("%q", got)
 				}
 			}
-			if !strings.Contains(f.log.String(), c.says) {
-				t.Errorf("no %q in the log: %s", c.says, f.log.String())
-			}
+			testenv.Contains(t, f.log.String(), c.says, "in the log")
 			if dials := f.p.Stats()[0].Dials; c.status == "200" && dials != 1 {
 				t.Errorf("%d connections for 3 requests", dials)
 			}

@@ -43,9 +43,7 @@ func (f *front) fiveRequests() (answered func()) {
 	return func() {
 		f.t.Helper()
 		for range 5 {
-			if status := <-answers; status != 200 {
-				f.t.Errorf("status %d", status)
-			}
+			testenv.Equal(f.t, <-answers, 200, "status")
 		}
 	}
 }
@@ -129,9 +127,7 @@ func TestClientGone(t *testing.T) {
 		first.Close()
 		testenv.Until(t, "the end", func() bool { s := f.p.Stats()[0]; return s.Outstanding == 0 && s.Failures["client gone"] == 2 })
 		testenv.Until(t, "the backend to be told", func() bool { return left.Load() >= 1 })
-		if log := f.log.String(); log != "" {
-			t.Errorf("the log has %s", log)
-		}
+		testenv.Equal(t, f.log.String(), "", "the log")
 	}
 }
 
@@ -139,8 +135,7 @@ func TestClientGone(t *testing.T) {
 func TestSlowBackend(t *testing.T) {
 	slow := script(t, func(_ int, c net.Conn, _ string) { io.Copy(io.Discard, c) })
 	good := behind(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "good") })
-	other, err := New(Config{Backends: []string{good}})
-	testenv.Must(t, err)
+	other := testenv.Need(New(Config{Backends: []string{good}}))(t)
 	defer other.Close()
 	f := serve(t, Config{Backends: []string{slow}, MaxConns: 100, Queue: 300, ResponseTimeout: time.Hour}, 1, func(s *knot.Server) {
 		inner := s.Handler
@@ -175,8 +170,7 @@ func TestEarlyAnswer(t *testing.T) {
 	})
 	f := serve(t, Config{Backends: []string{backend}}, 1)
 	c, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000000\r\n\r\nbegins")
-	resp, err := http.ReadResponse(in, nil)
-	testenv.Must(t, err)
+	resp := testenv.Need(http.ReadResponse(in, nil))(t)
 	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != 413 || string(body) != "large" {
 		t.Errorf("%d %q", resp.StatusCode, body)
 	}
@@ -212,9 +206,7 @@ func uploads(t *testing.T, f *front) {
 		}
 	}
 	testenv.Until(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
-	if log := f.log.String(); log != "" {
-		t.Errorf("the log has %s", log)
-	}
+	testenv.Equal(t, f.log.String(), "", "the log")
 }
 
 // TestEvents: what a backend sends is not held back until there is more.
@@ -233,8 +225,7 @@ func TestEvents(t *testing.T) {
 }
 
 func events(t *testing.T, f *front, next chan bool) {
-	resp, err := http.Get("http://" + f.addr)
-	testenv.Must(t, err)
+	resp := testenv.Need(http.Get("http://" + f.addr))(t)
 	defer resp.Body.Close()
 	in := bufio.NewReader(resp.Body)
 	for i := range 3 {
@@ -269,9 +260,7 @@ func TestReaderHoldsUpWriter(t *testing.T) {
 		before = now
 		return still
 	})
-	if before > size/4 {
-		t.Errorf("%d bytes are on their way to a client that does not read", before)
-	}
+	testenv.AtMost(t, before, size/4, "bytes are on their way to a client that does not read")
 	c.Close()
 }
 
@@ -309,18 +298,14 @@ func TestHealth(t *testing.T) {
 		}
 		return asked[0].Load() - before
 	}
-	if n := ask(10); n != 5 {
-		t.Errorf("of 10 requests %d went to the first", n)
-	}
+	testenv.Equal(t, ask(10), 5, "of 10 requests N went to the first")
 	bad.Store(true)
 	ask(20)
 	if n := ask(10); n != 0 || f.p.Stats()[0].Up || !strings.Contains(f.log.String(), "a backend fails") {
 		t.Errorf("%d requests to one that fails: %s", n, f.log.String())
 	}
 	now.Add(61)
-	if n := ask(10); n != 1 {
-		t.Errorf("after the time, %d requests to one that still fails, want 1", n)
-	}
+	testenv.Equal(t, ask(10), 1, "after the time, N requests to one that still fails")
 	bad.Store(false)
 	now.Add(61)
 	if n := ask(10); n != 5 || !strings.Contains(f.log.String(), "answers again") {
@@ -333,14 +318,10 @@ func TestHealth(t *testing.T) {
 	f.p.Start()
 	bad.Store(true)
 	testenv.Until(t, "that it is not well", func() bool { return !f.p.Stats()[0].Up })
-	if n := ask(10); n != 0 {
-		t.Errorf("%d requests to one that is not well", n)
-	}
+	testenv.Equal(t, ask(10), 0, "requests to one that is not well")
 	bad.Store(false)
 	testenv.Until(t, "that it is well", func() bool { return f.p.Stats()[0].Up })
-	if n := ask(10); n != 5 {
-		t.Errorf("%d requests to one that is well again", n)
-	}
+	testenv.Equal(t, ask(10), 5, "requests to one that is well again")
 }
 
 // TestChecks: what counts as well.
@@ -356,8 +337,7 @@ func TestChecks(t *testing.T) {
 				io.WriteString(c, answer)
 			}
 		})
-		p, err := New(Config{Backends: []string{backend}, Check: &Check{Host: "x", Timeout: time.Minute}})
-		testenv.Must(t, err)
+		p := testenv.Need(New(Config{Backends: []string{backend}, Check: &Check{Host: "x", Timeout: time.Minute}}))(t)
 		if answer == "wait" {
 			p.Check.Timeout = 50 * time.Millisecond
 		}
@@ -426,16 +406,12 @@ func tunnel20(t *testing.T, backend string) {
 			c.(*net.TCPConn).CloseWrite()
 		})
 		expect(t, readers[i], large+" bye")
-		if _, err := readers[i].ReadByte(); err != io.EOF {
-			t.Errorf("at the end: %v", err)
-		}
+		testenv.Equal(t, testenv.Err(readers[i].ReadByte()), io.EOF, "at the end")
 		wg.Wait()
 	}
 	testenv.Until(t, "the end", func() bool { s := f.p.Stats()[0]; return s.Tunnels == 0 && s.Outstanding == 0 })
 	for _, head := range []string{"GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: echo/1\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\nUpgrade: echo/1\r\nConnection: close\r\n\r\n"} {
-		if got := f.raw(head); !strings.Contains(got, " 400 ") {
-			t.Errorf("%q: %q", head, got)
-		}
+		testenv.Contains(t, f.raw(head), " 400 ", "%q", head)
 	}
 	short := serve(t, Config{Backends: []string{backend}, TLS: &tls.Config{InsecureSkipVerify: true}, TunnelTimeout: 100 * time.Millisecond}, 1)
 	c, in := short.dial(ask)
@@ -468,9 +444,7 @@ func TestConfig(t *testing.T) {
 		"want host:port or unix:/p": {Backends: []string{"http://a:1"}, FastCGI: &FastCGI{Root: "/srv"}},
 		"want one of them":          {Backends: []string{"a:1"}, FastCGI: &FastCGI{Root: "/srv"}, HTTP2: true},
 	} {
-		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
+		testenv.ErrorSays(t, testenv.Err(New(c)), want)
 	}
 }
 
@@ -483,8 +457,7 @@ func TestEarlyAnswerHTTP2(t *testing.T) {
 	h2 := &http.Transport{Protocols: new(http.Protocols)}
 	h2.Protocols.SetUnencryptedHTTP2(true)
 	defer h2.CloseIdleConnections()
-	resp, err := h2.RoundTrip(f.request("POST", "/", strings.Repeat("x", 5_000_000)))
-	testenv.Must(t, err)
+	resp := testenv.Need(h2.RoundTrip(f.request("POST", "/", strings.Repeat("x", 5_000_000))))(t)
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); resp.StatusCode != 413 || string(body) != "large" || err != nil {
 		t.Errorf("%d %q %v", resp.StatusCode, body, err)

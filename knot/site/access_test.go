@@ -15,10 +15,8 @@ import (
 )
 
 func TestPasswords(t *testing.T) {
-	hash, err := bcrypt.GenerateFromPassword([]byte("päss:word"), bcrypt.MinCost)
-	testenv.Must(t, err)
-	users, err := ReadUsers(strings.NewReader("# comment\n\nalice:" + string(hash) + "\n"))
-	testenv.Must(t, err)
+	hash := testenv.Need(bcrypt.GenerateFromPassword([]byte("päss:word"), bcrypt.MinCost))(t)
+	users := testenv.Need(ReadUsers(strings.NewReader("# comment\n\nalice:" + string(hash) + "\n")))(t)
 	root := lay(t, map[string]string{"index.html": "open", "private/index.html": "secret"})
 	addr := serve(t, only(&Site{Files: open(t, root), Realms: []Realm{{pattern(t, "/private/**"), `The "vault"`, users}}}))
 	askAs := func(credentials string) answer {
@@ -29,9 +27,7 @@ func TestPasswords(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	if n := users.remembered(); n != 1 {
-		t.Errorf("%d passwords are remembered", n)
-	}
+	testenv.Equal(t, users.remembered(), 1, "passwords are remembered")
 	for _, credentials := range []string{"Basic YWxpY2U6d3Jvbmc=", "Basic Ym9iOnDDpHNzOndvcmQ=", "Basic ###", "Basic", "Bearer YWxpY2U6cMOkc3M6d29yZA==", "Basic YWxpY2U="} {
 		a := askAs(credentials)
 		if a.status != 401 || a.header.Get("WWW-Authenticate") != `Basic realm="The \"vault\"", charset="UTF-8"` || strings.Contains(a.body, "secret") {
@@ -45,28 +41,20 @@ func TestPasswords(t *testing.T) {
 		t.Errorf("%q, %v", all, err)
 	}
 	for target, want := range map[string]int{"/": 200, "/private/": 401, "/%70rivate/": 401, "//private//": 401, "/x/../private/": 401, "/private": 301} {
-		if a := ask(t, addr, "GET", target); a.status != want {
-			t.Errorf("%s: %d, want %d", target, a.status, want)
-		}
+		testenv.Equal(t, ask(t, addr, "GET", target).status, want, target)
 	}
 	for i := range maxVerified + 10 {
 		users.remember(users.sum("u", fmt.Sprint(i)))
 	}
-	if n := users.remembered(); n > maxVerified {
-		t.Errorf("%d passwords are remembered", n)
-	}
+	testenv.AtMost(t, users.remembered(), maxVerified, "passwords are remembered")
 	users.waiting.Store(maxChecking)
-	if a := askAs("Basic YWxpY2U6d3Jvbmc="); a.status != 503 {
-		t.Errorf("too many wait: %d", a.status)
-	}
+	testenv.Equal(t, askAs("Basic YWxpY2U6d3Jvbmc=").status, 503, "too many wait")
 	users.waiting.Store(0)
 }
 
 func TestUsersFile(t *testing.T) {
-	line, err := HashPassword("alice", []byte("secret"))
-	testenv.Must(t, err)
-	u, err := ReadUsers(strings.NewReader(line))
-	testenv.Must(t, err)
+	line := testenv.Need(HashPassword("alice", []byte("secret")))(t)
+	u := testenv.Need(ReadUsers(strings.NewReader(line)))(t)
 	if right, err := u.check("alice", "secret"); !right || err != nil {
 		t.Error(right, err)
 	}
@@ -74,30 +62,21 @@ func TestUsersFile(t *testing.T) {
 		t.Error("a long password", right, err)
 	}
 	for _, bad := range []string{"", "# nobody", "alice", ":x", "alice:{SHA}xxx", "alice:$apr1$x", line + "\n" + line} {
-		if _, err := ReadUsers(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q is taken", bad)
-		}
+		testenv.Fails(t, testenv.Err(ReadUsers(strings.NewReader(bad))), "%q is taken", bad)
 	}
 	for _, bad := range []string{"", "a:b", " a", "#a", "a\nb"} {
-		if _, err := HashPassword(bad, []byte("x")); err == nil {
-			t.Errorf("%q is taken", bad)
-		}
+		testenv.Fails(t, testenv.Err(HashPassword(bad, []byte("x"))), "%q is taken", bad)
 	}
-	if _, err := HashPassword("a", nil); err == nil {
-		t.Error("an empty password is taken")
-	}
+	testenv.Fails(t, testenv.Err(HashPassword("a", nil)), "an empty password is taken")
 }
 
 func TestClientRate(t *testing.T) {
-	c, err := NewClients(2, 3, 4)
-	testenv.Must(t, err)
+	c := testenv.Need(NewClients(2, 3, 4))(t)
 	now := time.Unix(1, 0)
 	c.now = func() time.Time { return now }
 	a := netip.MustParseAddr("192.0.2.1")
 	for i := range 3 {
-		if wait := c.takeFrom(a); wait != 0 {
-			t.Fatalf("request %d waits %v", i, wait)
-		}
+		testenv.MustEqual(t, c.takeFrom(a), 0, "request %d waits", i)
 	}
 	if wait := c.takeFrom(a); wait != time.Second/2 {
 		t.Errorf("wait %v, want half a second", wait)
@@ -124,19 +103,14 @@ func TestClientRate(t *testing.T) {
 			t.Fatalf("%d clients are known, %d in the list", c.Known(), c.recent.Len())
 		}
 	}
-	if c.Refused() != 4 {
-		t.Errorf("%d refused, want 4", c.Refused())
-	}
+	testenv.Equal(t, c.Refused(), 4, "refused")
 	for _, bad := range [][3]float64{{0, 1, 1}, {-1, 1, 1}, {1, -1, 1}, {1, 1, -1}} {
-		if _, err := NewClients(bad[0], bad[1], int(bad[2])); err == nil {
-			t.Errorf("%v is taken", bad)
-		}
+		testenv.Fails(t, testenv.Err(NewClients(bad[0], bad[1], int(bad[2]))), "%v is taken", bad)
 	}
 }
 
 func TestClientRateOverHTTP(t *testing.T) {
-	c, err := NewClients(0.1, 2, 0)
-	testenv.Must(t, err)
+	c := testenv.Need(NewClients(0.1, 2, 0))(t)
 	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"index.html": "x"})), Clients: c}))
 	for range 2 {
 		if a := ask(t, addr, "GET", "/"); a.status != 200 {
@@ -164,8 +138,7 @@ func TestCurlWithAPassword(t *testing.T) {
 		t.Skip("curl is not installed")
 	}
 	hash, _ := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
-	users, err := ReadUsers(strings.NewReader("alice:" + string(hash)))
-	testenv.Must(t, err)
+	users := testenv.Need(ReadUsers(strings.NewReader("alice:" + string(hash))))(t)
 	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"a.txt": "text"})), Realms: []Realm{{pattern(t, "/**"), "r", users}}}))
 	var all sync.WaitGroup
 	for _, test := range []struct{ user, want string }{{"alice:secret", "text200"}, {"alice:wrong", "401"}} {

@@ -34,26 +34,22 @@ func lay(t *testing.T, files map[string]string) string {
 
 func open(t *testing.T, root string, rules ...HeaderRule) *knot.Files {
 	t.Helper()
-	f, err := knot.OpenFilesWith(root, knot.FilesConfig{Header: FileHeaders(rules)})
-	testenv.Must(t, err)
+	f := testenv.Need(knot.OpenFilesWith(root, knot.FilesConfig{Header: FileHeaders(rules)}))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
 
 func pattern(t *testing.T, text string) Pattern {
 	t.Helper()
-	p, err := NewPattern(text)
-	testenv.Must(t, err)
+	p := testenv.Need(NewPattern(text))(t)
 	return p
 }
 
 // serve runs s on a loop, and returns its address.
 func serve(t *testing.T, h *Hosts) string {
 	t.Helper()
-	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals())
-	testenv.Must(t, err)
-	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
+	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	var sw Switch
 	sw.Set(h)
 	s := &knot.Server{Handler: sw.Serve, ErrorPage: sw.ErrorPage, ErrorLog: slog.New(slog.NewTextHandler(io.Discard, nil))}
@@ -81,8 +77,7 @@ type answer struct {
 // ask sends a request; extra is "Name: value" lines. Redirects are not followed.
 func ask(t *testing.T, addr, method, target string, extra ...string) answer {
 	t.Helper()
-	req, err := http.NewRequest(method, "http://"+addr+target, nil)
-	testenv.Must(t, err)
+	req := testenv.Need(http.NewRequest(method, "http://"+addr+target, nil))(t)
 	for _, line := range extra {
 		name, value, _ := strings.Cut(line, ": ")
 		if name == "Host" {
@@ -91,11 +86,9 @@ func ask(t *testing.T, addr, method, target string, extra ...string) answer {
 			req.Header.Add(name, value)
 		}
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	testenv.Must(t, err)
+	resp := testenv.Need(http.DefaultTransport.RoundTrip(req))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	testenv.Must(t, err)
+	body := testenv.Need(io.ReadAll(resp.Body))(t)
 	return answer{resp.StatusCode, resp.Header, string(body)}
 }
 
@@ -130,9 +123,7 @@ func TestPatterns(t *testing.T) {
 		t.Error("a line break ends a match")
 	}
 	for _, bad := range []string{"", "a/b"} {
-		if _, err := NewPattern(bad); err == nil {
-			t.Errorf("%q is taken", bad)
-		}
+		testenv.Fails(t, testenv.Err(NewPattern(bad)), "%q is taken", bad)
 	}
 	if (Pattern{}).Match("/") {
 		t.Error("the zero pattern matches")
@@ -153,22 +144,17 @@ func TestHosts(t *testing.T) {
 		"deep.example.org": "*.example.org", "x.deep.example.org": "*.deep.example.org", "[::1]:8080": "[::1]", "[::1]": "[::1]",
 		"": "*", "org": "*", "xexample.org": "*", ".example.org": "*", "127.0.0.1:80": "*", strings.Repeat("a", 400) + ".example.org": "*",
 	} {
-		if got := h.Site([]byte(host)); got != sites[want] {
-			t.Errorf("%s does not get %s", host, want)
-		}
+		testenv.Equal(t, h.Site([]byte(host)), sites[want], "%s does not get %s", host, want)
 	}
 	for _, bad := range []string{"example.org", "Example.ORG.", "*.example.org", "*", "a.*.org", "a b", "", "*.", "a/b", "h:80", "a@b", "münchen.de"} {
-		if err := h.Add(new(Site), bad); err == nil {
-			t.Errorf("%q is taken", bad)
-		}
+		testenv.Fails(t, h.Add(new(Site), bad), "%q is taken", bad)
 	}
 }
 
 // TestVirtualHosts: each serves its own files and pages; a host that nobody has gets 421.
 func TestVirtualHosts(t *testing.T) {
 	one, two := lay(t, map[string]string{"index.html": "one", "e.html": "one's error"}), lay(t, map[string]string{"index.html": "two"})
-	pages, err := OpenErrorPages(one, map[string]string{"4xx": "/e.html"}, nil)
-	testenv.Must(t, err)
+	pages := testenv.Need(OpenErrorPages(one, map[string]string{"4xx": "/e.html"}, nil))(t)
 	var h Hosts
 	testenv.Must(t, h.Add(&Site{Files: open(t, one), Errors: pages}, "one.example"))
 	testenv.Must(t, h.Add(&Site{Files: open(t, two)}, "two.example"))
@@ -260,17 +246,14 @@ func TestErrorPages(t *testing.T) {
 		t.Error("the page is not read again for an hour")
 	}
 	for _, bad := range []map[string]string{{"404": "/none"}, {"200": "/4xx.txt"}, {"4x": "/4xx.txt"}, {"0404": "/4xx.txt"}, {"404": "/big"}, {"404": "/dir"}, {"404": "/../x"}} {
-		if _, err := OpenErrorPages(root, bad, nil); err == nil {
-			t.Errorf("%v is taken", bad)
-		}
+		testenv.Fails(t, testenv.Err(OpenErrorPages(root, bad, nil)), "%v is taken", bad)
 	}
 }
 
 // TestErrorPageOnAFolderThatHangs: there is one goroutine, and so one thread, that waits for it.
 func TestErrorPageOnAFolderThatHangs(t *testing.T) {
 	root := lay(t, map[string]string{"404.html": "not here"})
-	pages, err := OpenErrorPages(root, map[string]string{"404": "/404.html"}, slog.New(slog.DiscardHandler))
-	testenv.Must(t, err)
+	pages := testenv.Need(OpenErrorPages(root, map[string]string{"404": "/404.html"}, slog.New(slog.DiscardHandler)))(t)
 	page, path := pages.pages["404"], filepath.Join(root, "404.html")
 	testenv.Must(t, os.Remove(path))
 	testenv.Must(t, unix.Mkfifo(path, 0o600)) // opening it waits for one that writes
@@ -279,12 +262,9 @@ func TestErrorPageOnAFolderThatHangs(t *testing.T) {
 		if _, text := pages.page(404); string(text) != "not here" {
 			t.Errorf("%q", text)
 		}
-		if begun := page.read.Load() != 0; begun != (i == 0) {
-			t.Errorf("use %d: it is being read once more: %v", i, begun)
-		}
+		testenv.Equal(t, page.read.Load() != 0, i == 0, "use %d: it is being read once more", i)
 	}
-	writer, err := os.OpenFile(path, os.O_WRONLY, 0)
-	testenv.Must(t, err)
+	writer := testenv.Need(os.OpenFile(path, os.O_WRONLY, 0))(t)
 	writer.Close()
 }
 
@@ -319,9 +299,7 @@ func TestListing(t *testing.T) {
 		t.Fatalf("%d %v\n%s", a.status, a.header, a.body)
 	}
 	for _, want := range []string{`<a href="../">`, `<a href="./sub/">sub/</a>`, `<a href="./javascript:alert%281%29">`, `<a href="./%3Ci%3E&amp;%22%27.html">&lt;i&gt;&amp;&#34;&#39;.html</a>`, `<a href="./a%20b%2541%3F%23%C3%A9">`} {
-		if !strings.Contains(a.body, want) {
-			t.Errorf("%s is not in\n%s", want, a.body)
-		}
+		testenv.Contains(t, a.body, want)
 	}
 	if b := ask(t, addr, "GET", "/d/a%20b%2541%3F%23%C3%A9"); b.status != 200 {
 		t.Error("a link of the listing leads nowhere:", b.status)
@@ -350,20 +328,14 @@ func TestListing(t *testing.T) {
 		"/d/?format=json&sort=size":            "[sub <i>&\"'.html a b%41?#é javascript:alert(1) a.txt b.txt]",
 		"/d/?format=json&sort=size&order=desc": "[sub b.txt a.txt javascript:alert(1) a b%41?#é <i>&\"'.html]",
 	} {
-		if got := fmt.Sprint(names(target)); got != want {
-			t.Errorf("%s: %s, want %s", target, got, want)
-		}
+		testenv.Equal(t, fmt.Sprint(names(target)), want, target)
 	}
 	if got := names("/d/", "Accept: application/json"); len(got) != 6 {
 		t.Errorf("%q", got)
 	}
-	if a := ask(t, addr, "GET", "/i/"); a.body != "index" {
-		t.Errorf("%q", a.body)
-	}
+	testenv.Equal(t, ask(t, addr, "GET", "/i/").body, "index")
 	for target, want := range map[string]int{"/none/": 404, "/.git/": 404, "/d": 301} {
-		if a := ask(t, addr, "GET", target); a.status != want {
-			t.Errorf("%s: %d", target, a.status)
-		}
+		testenv.Equal(t, ask(t, addr, "GET", target).status, want, target)
 	}
 	if a := ask(t, addr, "HEAD", "/d/"); a.status != 200 || a.body != "" {
 		t.Errorf("%+v", a)
@@ -371,9 +343,7 @@ func TestListing(t *testing.T) {
 	for i := range 4 {
 		os.WriteFile(filepath.Join(root, "d", fmt.Sprint("more", i)), nil, 0o644)
 	}
-	if a := ask(t, addr, "GET", "/d/"); !strings.Contains(a.body, "There are more than these 7.") {
-		t.Error(a.body)
-	}
+	testenv.Contains(t, ask(t, addr, "GET", "/d/").body, "There are more than these 7.")
 	if off := serve(t, only(&Site{Files: open(t, root)})); ask(t, off, "GET", "/d/").status != 404 {
 		t.Error("a listing where there should be none")
 	}
@@ -406,7 +376,5 @@ func TestSwitch(t *testing.T) {
 	expect("nobody is served by the first", 1, 1, 0)
 	s.Set(hosts[2])
 	expect("set again", 1, 1, 0)
-	if s.enter() != hosts[2] {
-		t.Error("not the last")
-	}
+	testenv.Equal(t, s.enter(), hosts[2], "not the last")
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestHeap(t *testing.T) {
@@ -83,7 +85,5 @@ func TestCollectorsShare(t *testing.T) {
 		r.Cycles, r.GC, r.CPU = r.Cycles+1, r.GC+0.1, r.CPU+1
 		got, _ = find(p.Read(4), GC)
 	}
-	if math.Abs(got.Value-0.1) > 0.001 {
-		t.Errorf("%.4f after 10 s with a share of 0.1", got.Value)
-	}
+	testenv.AtMost(t, math.Abs(got.Value-0.1), 0.001, "%.4f after 10 s with a share of 0.1", got.Value)
 }

@@ -3,6 +3,8 @@ package probe
 import (
 	"math"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestMemoryLimit(t *testing.T) {
@@ -25,9 +27,7 @@ func TestMemoryLimit(t *testing.T) {
 		{"only GOMEMLIMIT says", unlimited, 1 << 20, 1 << 20},
 	} {
 		got := MemoryLimit(Config{Root: c.tree.write(t), Runtime: func() Runtime { return Runtime{MemoryLimit: c.goes, Percent: 100} }})
-		if got != c.want {
-			t.Errorf("%s: %d, want %d", c.name, got, c.want)
-		}
+		testenv.Equal(t, got, c.want, c.name)
 	}
 	if MemoryLimit(Config{}) <= 0 {
 		t.Error("this machine has no memory")

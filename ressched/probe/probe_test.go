@@ -185,9 +185,7 @@ func TestContainerLimit(t *testing.T) {
 	} {
 		p, _ := newProbe(t, c.tree.write(t), nil)
 		p.Read(0)
-		if got := p.ContainerLimit(); got != c.want {
-			t.Errorf("%s: %.0f, want %.0f", c.name, got, c.want)
-		}
+		testenv.Equal(t, p.ContainerLimit(), c.want, c.name)
 	}
 }
 
@@ -370,9 +368,7 @@ func TestThisMachine(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { p.Read(2 * time.Second) }); n > 40 {
-		t.Errorf("%v allocations for a Read", n)
-	}
+	testenv.AtMost(t, testing.AllocsPerRun(100, func() { p.Read(2 * time.Second) }), 40, "allocations for a Read")
 }
 
 func FuzzParse(f *testing.F) {

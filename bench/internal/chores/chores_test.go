@@ -70,9 +70,7 @@ func TestOrdersChangeTheBackend(t *testing.T) {
 		t.Errorf("slept %v, want 7ms", slept)
 	}
 	for _, line := range []string{"backend", "backend fast", "sing"} {
-		if err := h.Order(line); err == nil {
-			t.Errorf("%q is no error", line)
-		}
+		testenv.Fails(t, h.Order(line), "%q is no error", line)
 	}
 }
 
@@ -95,9 +93,7 @@ func TestWaitersAreReleasedAndHoldWhatTheyHave(t *testing.T) {
 	}
 	ask(handler, "POST", ReleasePath, "")
 	for range 3 {
-		if code := <-ended; code != 200 {
-			t.Errorf("status %d", code)
-		}
+		testenv.Equal(t, <-ended, 200, "status")
 	}
 }
 
@@ -122,16 +118,12 @@ func TestLimitRefusesWhoeverIsTooMuch(t *testing.T) {
 		go func() { ended <- ask(handler, "GET", DoPath+"?sleep=1s", "").Code }()
 		<-inside
 	}
-	if got := ask(handler, "GET", HelloPath, ""); got.Code != 503 {
-		t.Errorf("the third got %d, want 503", got.Code)
-	}
+	testenv.Equal(t, ask(handler, "GET", HelloPath, "").Code, 503, "the third")
 	close(leave)
 	if a, b := <-ended, <-ended; a != 200 || b != 200 {
 		t.Errorf("the first two got %d and %d", a, b)
 	}
-	if got := ask(handler, "GET", HelloPath, ""); got.Code != 200 {
-		t.Errorf("after them: %d, want 200", got.Code)
-	}
+	testenv.Equal(t, ask(handler, "GET", HelloPath, "").Code, 200, "after them")
 }
 
 func TestEventsComeUntilTheClientLeaves(t *testing.T) {
@@ -140,10 +132,8 @@ func TestEventsComeUntilTheClientLeaves(t *testing.T) {
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, "GET", server.URL+EventsPath+"?every=1ms", nil)
-	testenv.Must(t, err)
-	response, err := http.DefaultClient.Do(request)
-	testenv.Must(t, err)
+	request := testenv.Need(http.NewRequestWithContext(ctx, "GET", server.URL+EventsPath+"?every=1ms", nil))(t)
+	response := testenv.Need(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close()
 	const event = "data: tick\n\n"
 	got := make([]byte, 3*len(event))

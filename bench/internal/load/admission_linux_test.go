@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,9 +25,7 @@ func TestBurstsComeTogetherAtEvenDistances(t *testing.T) {
 	}
 	want := []time.Duration{0, 0, 0, 30 * ms, 30 * ms, 30 * ms, 60 * ms, 60 * ms, 60 * ms, 90 * ms, 90 * ms, 90 * ms,
 		100 * ms, 110 * ms, 120 * ms, 130 * ms, 140 * ms}
-	if !slices.Equal(got, want) {
-		t.Errorf("due at %v, want %v", got, want)
-	}
+	testenv.EqualSlices(t, got, want, "due at")
 }
 
 // tries are how many attempts had which number.
@@ -45,11 +42,8 @@ func TestRefusedRequestsAreSentAgain(t *testing.T) {
 	cfg := openTo(serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
 	cfg.Phases = []Phase{{For: 10 * ms, Rates: []float64{500}, Burst: 5}}
 	cfg.Retries = 2
-	got, err := Open(cfg)
-	testenv.Must(t, err)
-	if n := tries(got.Outcomes, Refused); n != [4]int{5, 5, 5, 0} {
-		t.Errorf("refused at first, second and third attempt: %v", n)
-	}
+	got := testenv.Need(Open(cfg))(t)
+	testenv.Equal(t, tries(got.Outcomes, Refused), [4]int{5, 5, 5, 0}, "refused at first, second and third attempt")
 	for i, o := range got.Outcomes {
 		if o.Tries > 0 && o.Scheduled < retryPause {
 			t.Errorf("attempt %d at %v, less than %v after a refusal", i, o.Scheduled, retryPause)
@@ -61,11 +55,8 @@ func TestRequestsWithoutAnswerAreSentAgain(t *testing.T) {
 	cfg := openTo(serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	cfg.Phases = []Phase{{For: 10 * ms, Rates: []float64{300}, Burst: 3}}
 	cfg.Patience, cfg.Retries = 20*ms, 3
-	got, err := Open(cfg)
-	testenv.Must(t, err)
-	if n := tries(got.Outcomes, Abandoned); n != [4]int{3, 3, 3, 3} {
-		t.Errorf("given up at each attempt: %v", n)
-	}
+	got := testenv.Need(Open(cfg))(t)
+	testenv.Equal(t, tries(got.Outcomes, Abandoned), [4]int{3, 3, 3, 3}, "given up at each attempt")
 }
 
 func TestClassesComeFromTheirSources(t *testing.T) {
@@ -83,18 +74,14 @@ func TestClassesComeFromTheirSources(t *testing.T) {
 	cfg.Requests = [][]byte{[]byte("GET /a HTTP/1.1\r\nHost: x\r\n\r\n"), []byte("GET /b HTTP/1.1\r\nHost: x\r\n\r\n")}
 	cfg.Phases[0].Rates = []float64{500, 500}
 	cfg.Sources = [][4]byte{{127, 0, 1, 1}, {127, 0, 1, 2}}
-	if _, err := Open(cfg); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Need(Open(cfg))(t)
 	mu.Lock()
 	defer mu.Unlock()
 	if seen["/a"] != "127.0.1.1" || seen["/b"] != "127.0.1.2" {
 		t.Errorf("sources %v", seen)
 	}
 	cfg.Sources = cfg.Sources[:1]
-	if _, err := Open(cfg); err == nil {
-		t.Error("one source for two classes is no error")
-	}
+	testenv.Fails(t, testenv.Err(Open(cfg)), "one source for two classes is no error")
 }
 
 func TestClosedLoopDrawsFromItsMix(t *testing.T) {
@@ -111,12 +98,9 @@ func TestClosedLoopDrawsFromItsMix(t *testing.T) {
 	cfg.Mix = []Share{{Request: plain, Weight: 0}, {Request: plain, Weight: 1}}
 	givenTime(t, func(d time.Duration) (bool, any) {
 		cfg.For = d
-		got, err := Closed(cfg)
-		testenv.Must(t, err)
+		got := testenv.Need(Closed(cfg))(t)
 		for _, r := range got.Outcomes {
-			if r.Class != 1 {
-				t.Fatalf("class %d, which has no weight", r.Class)
-			}
+			testenv.MustEqual(t, r.Class, 1, "class N, which has no weight")
 		}
 		return len(got.Outcomes) > 10, len(got.Outcomes)
 	})

@@ -74,8 +74,7 @@ func keepsBusy(t *testing.T, conns int) {
 			requests.add(-1)
 		}))
 		cfg.Warm, cfg.For, cfg.Conns = 20*ms, d, conns
-		got, err := Closed(cfg)
-		testenv.Must(t, err)
+		got := testenv.Need(Closed(cfg))(t)
 		n, seen := fates(got.Outcomes), 0
 		clients.Range(func(any, any) bool { seen++; return true })
 		if seen > max(conns, 5) {
@@ -100,8 +99,7 @@ func TestPatientClientsStayAway(t *testing.T) {
 		givenTime(t, func(d time.Duration) (bool, any) {
 			cfg := closedTo(addr)
 			cfg.Patient, cfg.For = patient, d
-			got, err := Closed(cfg)
-			testenv.Must(t, err)
+			got := testenv.Need(Closed(cfg))(t)
 			n := fates(got.Outcomes)[Refused]
 			if patient && n > 5 {
 				t.Fatalf("refused %d times", n)
@@ -120,8 +118,7 @@ func TestClientsComeBackAfterABrokenConnection(t *testing.T) {
 			}
 		}))
 		cfg.For = d
-		got, err := Closed(cfg)
-		testenv.Must(t, err)
+		got := testenv.Need(Closed(cfg))(t)
 		n := fates(got.Outcomes)
 		if n[Lost] > 5 {
 			t.Fatalf("fates %v, want at most 5 lost", n)
@@ -132,9 +129,7 @@ func TestClientsComeBackAfterABrokenConnection(t *testing.T) {
 
 func TestServerThatIsGoneEndsTheLoop(t *testing.T) {
 	addr := nobody(t)
-	if _, err := Closed(closedTo(addr)); !errors.Is(err, ErrGone) {
-		t.Errorf("got %v, want ErrGone", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(Closed(closedTo(addr))), ErrGone)
 	for _, change := range []func(*ClosedConfig){
 		func(c *ClosedConfig) { c.Clients = 0 },
 		func(c *ClosedConfig) { c.Clients = MaxConns + 1 },
@@ -171,8 +166,7 @@ func TestCrowdIsServedAndHangsUp(t *testing.T) {
 			Target: Target{Addr: netip.MustParseAddrPort(ln.Addr().String()), PIDs: []int{os.Getpid()}}, Request: plain,
 			Clients: 100, Jam: jam, Keep: 10 * ms, Limit: time.Minute,
 		}
-		got, err := Crowd(cfg)
-		testenv.Must(t, err)
+		got := testenv.Need(Crowd(cfg))(t)
 		if n := fates(got.Outcomes); n[Served] != 100 {
 			t.Fatalf("fates %v", n)
 		}
@@ -181,7 +175,5 @@ func TestCrowdIsServedAndHangsUp(t *testing.T) {
 		}
 		return conns.seen() == 100, conns.seen() // all are kept during the jam
 	})
-	if _, err := Crowd(CrowdConfig{Request: plain, Clients: 100, Limit: time.Minute}); err == nil {
-		t.Error("no jam is no error")
-	}
+	testenv.Fails(t, testenv.Err(Crowd(CrowdConfig{Request: plain, Clients: 100, Limit: time.Minute})), "no jam is no error")
 }

@@ -93,16 +93,13 @@ func TestSurprisesAreErrors(t *testing.T) {
 			t.Errorf("%.40q: got %v, want %q", answer, err, want)
 		}
 	}
-	if _, err := Files(FilesConfig{}); err == nil {
-		t.Error("nothing to do is no error")
-	}
+	testenv.Fails(t, testenv.Err(Files(FilesConfig{})), "nothing to do is no error")
 }
 
 // A server may close a connection that is idle; one that answers nothing on a new connection is an error.
 func TestConnectionsThatWereIdleAreOpenedAgain(t *testing.T) {
 	server := func(answers int) Target {
-		ln, err := net.Listen("tcp4", "127.0.0.1:0")
-		testenv.Must(t, err)
+		ln := testenv.Need(net.Listen("tcp4", "127.0.0.1:0"))(t)
 		t.Cleanup(func() { ln.Close() })
 		go func() {
 			for {

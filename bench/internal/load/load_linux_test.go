@@ -38,9 +38,7 @@ func TestHistogramQuantilesAgainstSorting(t *testing.T) {
 
 func TestHistogramHoldsAnyDuration(t *testing.T) {
 	var h histogram
-	if got := h.quantile(0.5); got != 0 {
-		t.Errorf("quantile of nothing is %v", got)
-	}
+	testenv.Equal(t, h.quantile(0.5), 0, "quantile of nothing")
 	h.add(-1)
 	h.add(1000 * time.Hour)
 	if low, high := h.quantile(0.1), h.quantile(1); low > 1 || high < time.Hour {
@@ -62,12 +60,10 @@ func serve(t *testing.T, handler http.HandlerFunc) netip.AddrPort {
 // taken, but nobody listens.
 func nobody(t *testing.T) netip.AddrPort {
 	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	testenv.Must(t, err)
+	fd := testenv.Need(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	t.Cleanup(func() { unix.Close(fd) })
 	testenv.Must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	name, err := unix.Getsockname(fd)
-	testenv.Must(t, err)
+	name := testenv.Need(unix.Getsockname(fd))(t)
 	own := name.(*unix.SockaddrInet4)
 	return netip.AddrPortFrom(netip.AddrFrom4(own.Addr), uint16(own.Port))
 }
@@ -138,17 +134,12 @@ func TestHoldKeepsConnectionsThatWereUsed(t *testing.T) {
 		requests <- r.RemoteAddr
 		hello(w, r)
 	})
-	held, err := Hold(addr, 5)
-	testenv.Must(t, err)
+	held := testenv.Need(Hold(addr, 5))(t)
 	defer held.Close()
 	different := map[string]bool{}
 	for range 5 {
 		different[<-requests] = true
 	}
-	if len(different) != 5 {
-		t.Errorf("requests came on %d connections, want 5", len(different))
-	}
-	if _, err := Hold(addr, 0); err == nil {
-		t.Error("holding no connection is no error")
-	}
+	testenv.Equal(t, len(different), 5, "requests came on N connections")
+	testenv.Fails(t, testenv.Err(Hold(addr, 0)), "holding no connection is no error")
 }

@@ -35,11 +35,8 @@ func fates(all []Outcome) map[Fate]int {
 func TestOpenLoopSendsWhatIsDue(t *testing.T) {
 	cfg := openTo(serve(t, hello))
 	began := time.Now()
-	got, err := Open(cfg)
-	testenv.Must(t, err)
-	if took := time.Since(began); took > cfg.Drain {
-		t.Errorf("took %v: waited with nothing under way", took)
-	}
+	got := testenv.Need(Open(cfg))(t)
+	testenv.AtMost(t, time.Since(began), cfg.Drain, "waited with nothing under way: took")
 	// 200 requests are expected; the standard deviation is 14.
 	if n := len(got.Outcomes); n < 130 || n > 270 {
 		t.Errorf("%d requests, want about 200", n)
@@ -109,8 +106,7 @@ func TestOpenLoopDoesNotWaitForAnswers(t *testing.T) {
 			<-stuck
 		}))
 		cfg.Conns, cfg.Patience = 60, d+100*ms
-		got, err := Open(cfg)
-		testenv.Must(t, err)
+		got := testenv.Need(Open(cfg))(t)
 		n := fates(got.Outcomes)
 		if n[Abandoned]+n[Unsent] != len(got.Outcomes) {
 			t.Fatalf("fates %v: want all given up or unsent", n)
@@ -137,8 +133,7 @@ func TestOpenLoopTellsRefusalsAndBrokenConnectionsApart(t *testing.T) {
 		}
 	})
 	cfg := openTo(addr)
-	got, err := Open(cfg)
-	testenv.Must(t, err)
+	got := testenv.Need(Open(cfg))(t)
 	if n := fates(got.Outcomes); n[Served] == 0 || n[Refused] == 0 || n[Lost] == 0 {
 		t.Errorf("fates %v", n)
 	}
@@ -146,8 +141,7 @@ func TestOpenLoopTellsRefusalsAndBrokenConnectionsApart(t *testing.T) {
 
 func TestOpenLoopToNobodyLosesAll(t *testing.T) {
 	cfg := openTo(nobody(t))
-	got, err := Open(cfg)
-	testenv.Must(t, err)
+	got := testenv.Need(Open(cfg))(t)
 	if n := fates(got.Outcomes); n[Lost] != len(got.Outcomes) {
 		t.Errorf("fates %v", n)
 	}

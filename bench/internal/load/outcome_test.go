@@ -3,6 +3,8 @@ package load
 import (
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 const ms = time.Millisecond
@@ -14,12 +16,8 @@ func TestLongestCountsThoseWhoStillWait(t *testing.T) {
 		{Scheduled: 150 * ms, Done: 400 * ms, Fate: Served},  // after it
 		{Scheduled: 30 * ms, Fate: Unsent},
 	}
-	if got := Longest(all, 100*ms, 200*ms); got != 60*ms {
-		t.Errorf("longest wait is %v, want 60 ms", got)
-	}
-	if got := Longest(append(all, Outcome{Scheduled: 10 * ms}), 100*ms, 200*ms); got != 190*ms {
-		t.Errorf("with one that is never served %v, want 190 ms", got)
-	}
+	testenv.Equal(t, Longest(all, 100*ms, 200*ms), 60*ms, "longest wait")
+	testenv.Equal(t, Longest(append(all, Outcome{Scheduled: 10 * ms}), 100*ms, 200*ms), 190*ms, "with one that is never served")
 }
 
 // steady makes a request every millisecond whose latency is that of the time it is answered.

@@ -3,6 +3,8 @@ package load
 import (
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestCountTellsFatesApart(t *testing.T) {
@@ -19,9 +21,7 @@ func TestCountTellsFatesApart(t *testing.T) {
 	}
 	got := Count(all, 0, 10*ms, 20*ms, 10*ms)
 	want := Tally{Due: 7, Again: 1, Served: 2, InTime: 1, Refused: 1, Failed: 2, TimedOut: 1, Pending: 1, P50: 20 * ms, P99: 20 * ms, Loaded: ms}
-	if got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	testenv.Equal(t, got, want)
 	if got := Count(all, -1, 10*ms, 20*ms, 10*ms); got.Due != 8 || got.Served != 3 || got.InTime != 2 {
 		t.Errorf("all classes: %+v", got)
 	}

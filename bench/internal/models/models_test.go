@@ -15,9 +15,7 @@ func TestParseModel(t *testing.T) {
 	for name, want := range map[string]Model{
 		"sped": {}, "seda-2-4": {2, 4, false}, "seda-s-3": {3, 3, true}, "amped-0-2": {0, 2, false}, "amped-1-2": {1, 2, false}, "symped-4": {4, 0, false},
 	} {
-		if got, err := ParseModel(name); err != nil || got != want {
-			t.Errorf("%s: %+v, %v; want %+v", name, got, err, want)
-		}
+		testenv.Got(ParseModel(name))(t, want, name)
 	}
 	for _, name := range []string{"", "spe", "sped-1", "seda", "seda-2", "seda-0-1", "seda-s-0", "seda-s-1-2", "amped-2-2", "amped-1-0", "symped-0", "symped-x", "symped-99"} {
 		if m, err := ParseModel(name); err == nil || !strings.Contains(err.Error(), "want sped") {
@@ -29,8 +27,7 @@ func TestParseModel(t *testing.T) {
 func TestEveryModelAnswersEveryRequest(t *testing.T) {
 	for _, name := range []string{"sped", "seda-2-2", "seda-s-2", "amped-0-2", "amped-1-2", "symped-2", "stream"} {
 		path := filepath.Join(t.TempDir(), "s")
-		ln, err := net.Listen("unix", path)
-		testenv.Must(t, err)
+		ln := testenv.Need(net.Listen("unix", path))(t)
 		defer ln.Close()
 		store := NewStore()
 		store.Fill()
@@ -45,10 +42,8 @@ func TestEveryModelAnswersEveryRequest(t *testing.T) {
 				}
 			}()
 		} else {
-			m, err := ParseModel(name)
-			testenv.Must(t, err)
-			file, err := ln.(*net.UnixListener).File()
-			testenv.Must(t, err)
+			m := testenv.Need(ParseModel(name))(t)
+			file := testenv.Need(ln.(*net.UnixListener).File())(t)
 			defer runtime.KeepAlive(file)
 			go Serve(int(file.Fd()), m, store) // until the test program ends
 		}
@@ -62,15 +57,12 @@ func TestEveryModelAnswersEveryRequest(t *testing.T) {
 
 func TestPipelinedAndBrokenRequests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	ln, err := net.Listen("unix", path)
-	testenv.Must(t, err)
+	ln := testenv.Need(net.Listen("unix", path))(t)
 	defer ln.Close()
-	file, err := ln.(*net.UnixListener).File()
-	testenv.Must(t, err)
+	file := testenv.Need(ln.(*net.UnixListener).File())(t)
 	defer runtime.KeepAlive(file)
 	go Serve(int(file.Fd()), Model{1, 1, false}, NewStore())
-	c, err := net.Dial("unix", path)
-	testenv.Must(t, err)
+	c := testenv.Need(net.Dial("unix", path))(t)
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(time.Minute))
 	all := appendRequest(nil, opSet, "k", []byte("value"))
@@ -82,13 +74,10 @@ func TestPipelinedAndBrokenRequests(t *testing.T) {
 	}
 	got := make([]byte, len(want))
 	for n := 0; n < len(got); {
-		k, err := c.Read(got[n:])
-		testenv.Must(t, err)
+		k := testenv.Need(c.Read(got[n:]))(t)
 		n += k
 	}
-	if string(got) != string(want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testenv.Equal(t, string(got), string(want))
 	c.Write([]byte("nonsense"))
 	if n, err := c.Read(got); err == nil {
 		t.Errorf("after nonsense: %d bytes; want the end", n)

@@ -29,8 +29,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 
 func run(t *testing.T, cfg Config) Result {
 	t.Helper()
-	got, err := Run(cfg)
-	testenv.Must(t, err)
+	got := testenv.Need(Run(cfg))(t)
 	return got
 }
 
@@ -70,9 +69,7 @@ func TestPeopleAskOnce(t *testing.T) {
 			t.Errorf("group %d: %v, want 5 of %v", i, n, want)
 		}
 	}
-	if got.Bytes != 25 {
-		t.Errorf("%d bytes, want 25", got.Bytes)
-	}
+	testenv.Equal(t, got.Bytes, 25, "bytes")
 }
 
 func TestWhatIsUnansweredAtTheEndIsPending(t *testing.T) {
@@ -159,9 +156,7 @@ func TestUploadsAndSlowReaders(t *testing.T) {
 	if uploaded.Load() != 240_000 || got.Bytes != 240_000+6*20_000 {
 		t.Errorf("uploaded %d, %d bytes in all", uploaded.Load(), got.Bytes)
 	}
-	if took := time.Since(began); took < 150*ms {
-		t.Errorf("took %v, which is faster than the slow ones are", took)
-	}
+	testenv.AtLeast(t, time.Since(began), 150*ms, "faster than the slow ones are: took")
 }
 
 // A server closes a connection that nothing is under way on, as one does that is replaced.
@@ -180,8 +175,6 @@ func TestRequestOnAConnectionThatWasClosedMeanwhileIsMadeAgain(t *testing.T) {
 
 func TestNonsenseIsAnError(t *testing.T) {
 	for _, g := range []Group{{Path: "/", Patience: 1}, {Count: 1, Patience: 1}, {Count: 1, Path: "/"}} {
-		if _, err := Run(Config{Groups: []Group{g}}); err == nil {
-			t.Errorf("%+v is no error", g)
-		}
+		testenv.Fails(t, testenv.Err(Run(Config{Groups: []Group{g}})), "%+v is no error", g)
 	}
 }

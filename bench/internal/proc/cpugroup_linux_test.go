@@ -15,23 +15,18 @@ func TestCPUGroupHoldsItsProcessesBack(t *testing.T) {
 	}
 	command := shell("read line; while :; do :; done")
 	command.Group = g.Dir()
-	child, err := Start(command)
-	testenv.Must(t, err)
+	child := testenv.Need(Start(command))(t)
 	defer child.Close()
-	before, err := CPUTime(child.PID())
-	testenv.Must(t, err)
+	before := testenv.Need(CPUTime(child.PID()))(t)
 	began := time.Now()
 	testenv.Must(t, child.Tell("go"))
 	// A period gives 10 ms and a little more, as the kernel looks at every tick.
 	used := time.Duration(0)
 	for used < 45*time.Millisecond {
-		now, err := CPUTime(child.PID())
-		testenv.Must(t, err)
+		now := testenv.Need(CPUTime(child.PID()))(t)
 		used = now - before
 	}
-	if took := time.Since(began); took < 150*time.Millisecond {
-		t.Errorf("%v of CPU time within %v, in a group that gets a tenth", used, took)
-	}
+	testenv.AtLeast(t, time.Since(began), 150*time.Millisecond, "%v of CPU time, in a group that gets a tenth, within", used)
 	child.Close()
 	testenv.Must(t, g.Close())
 	if _, err := os.Stat(g.Dir()); !os.IsNotExist(err) {

@@ -3,7 +3,6 @@ package proc
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,9 +23,7 @@ func TestGroupsAreMadeWhereTheMemoryControllerIs(t *testing.T) {
 		{"0::/\n", mountV2, []string{"/sys/fs/cgroup"}},
 		{"0::/\n", "proc /proc proc rw 0 0\n", nil},
 	} {
-		if got := groupParents(c.own, c.mounts, "memory"); !slices.Equal(got, c.want) {
-			t.Errorf("%q: got %v, want %v", c.own, got, c.want)
-		}
+		testenv.EqualSlices(t, groupParents(c.own, c.mounts, "memory"), c.want, "%q", c.own)
 	}
 }
 
@@ -37,8 +34,7 @@ func TestMemoryGroupHoldsAProcess(t *testing.T) {
 	}
 	command := shell("read line; head -c 8000000 /dev/zero | tail -c 8000000 | wc -c; read line")
 	command.Group = g.Dir()
-	child, err := Start(command)
-	testenv.Must(t, err)
+	child := testenv.Need(Start(command))(t)
 	defer child.Close()
 	used, err := g.Bytes()
 	if err != nil || used < 0 || used > 64<<20 {
@@ -61,12 +57,10 @@ func TestAChildStartsInItsGroup(t *testing.T) {
 	}
 	command := shell("cat /proc/self/cgroup")
 	command.Group = g.Dir()
-	child, err := Start(command)
-	testenv.Must(t, err)
+	child := testenv.Need(Start(command))(t)
 	defer func() { child.Close(); testenv.Must(t, g.Close()) }()
 	for {
-		line, err := child.Line(t.Context())
-		testenv.Must(t, err)
+		line := testenv.Need(child.Line(t.Context()))(t)
 		if strings.HasSuffix(line, "/"+filepath.Base(g.Dir())) {
 			return
 		}

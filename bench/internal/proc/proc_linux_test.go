@@ -18,13 +18,11 @@ func shell(script string) Command {
 }
 
 func TestChildIsPinnedBeforeItRuns(t *testing.T) {
-	cores, err := Cores()
-	testenv.Must(t, err)
+	cores := testenv.Need(Cores())(t)
 	last := cores[len(cores)-1]
 	c := shell("grep Cpus_allowed_list /proc/self/status")
 	c.Core = last
-	lines, err := Output(t.Context(), c)
-	testenv.Must(t, err)
+	lines := testenv.Need(Output(t.Context(), c))(t)
 	if want := fmt.Sprintf("Cpus_allowed_list:\t%d", last); len(lines) != 1 || lines[0] != want {
 		t.Errorf("child says %q, want %q", lines, want)
 	}
@@ -36,9 +34,7 @@ func TestChildIsPinnedBeforeItRuns(t *testing.T) {
 func TestUnusableCoreIsAnError(t *testing.T) {
 	c := shell("true")
 	c.Core = 1000
-	if _, err := Output(t.Context(), c); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("got %v, want EINVAL", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(Output(t.Context(), c)), syscall.EINVAL)
 }
 
 func TestFailureTellsWhatTheChildSaid(t *testing.T) {
@@ -53,13 +49,10 @@ func TestFailureTellsWhatTheChildSaid(t *testing.T) {
 }
 
 func TestLineReadsUntilTheEnd(t *testing.T) {
-	child, err := Start(shell("echo one; echo two"))
-	testenv.Must(t, err)
+	child := testenv.Need(Start(shell("echo one; echo two")))(t)
 	defer child.Close()
 	for _, want := range []string{"one", "two"} {
-		if got, err := child.Line(t.Context()); got != want || err != nil {
-			t.Errorf("got %q, %v, want %q", got, err, want)
-		}
+		testenv.Got(child.Line(t.Context()))(t, want)
 	}
 	if got, err := child.Line(t.Context()); err == nil {
 		t.Errorf("after the end got %q", got)
@@ -67,26 +60,19 @@ func TestLineReadsUntilTheEnd(t *testing.T) {
 }
 
 func TestCloseInputEndsAChildThatReads(t *testing.T) {
-	child, err := Start(shell("cat; echo end"))
-	testenv.Must(t, err)
+	child := testenv.Need(Start(shell("cat; echo end")))(t)
 	defer child.Close()
 	child.CloseInput()
-	if got, err := child.Line(t.Context()); got != "end" || err != nil {
-		t.Errorf("got %q, %v", got, err)
-	}
+	testenv.Got(child.Line(t.Context()))(t, "end")
 	testenv.Check(t, child.Wait(t.Context()))
 }
 
 func TestEndedContextKillsTheChildAndItsChildren(t *testing.T) {
-	child, err := Start(shell("sleep 1000 & echo $!; wait"))
-	testenv.Must(t, err)
+	child := testenv.Need(Start(shell("sleep 1000 & echo $!; wait")))(t)
 	defer child.Close()
-	line, err := child.Line(t.Context())
-	testenv.Must(t, err)
+	line := testenv.Need(child.Line(t.Context()))(t)
 	var grandchild int
-	if _, err := fmt.Sscan(line, &grandchild); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Need(fmt.Sscan(line, &grandchild))(t)
 	reason := errors.New("time is up")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(reason)
@@ -111,8 +97,7 @@ func stateOf(pid int) string {
 
 func TestUsageOfThisProcess(t *testing.T) {
 	pid := os.Getpid()
-	first, err := CPUTime(pid)
-	testenv.Must(t, err)
+	first := testenv.Need(CPUTime(pid))(t)
 	second, err := CPUTime(pid)
 	if err != nil || first <= 0 || second < first {
 		t.Errorf("CPU time %v, then %v, error %v", first, second, err)
@@ -144,9 +129,7 @@ func TestUsageOfNobodyIsAnError(t *testing.T) {
 
 func TestKilobyteField(t *testing.T) {
 	const data = "Name:\tx\nPss:                 12 kB\nPss_Dirty: 5 kB\nBad: many kB\n"
-	if got, err := kilobyteField([]byte(data), "Pss:"); got != 12<<10 || err != nil {
-		t.Errorf("got %d, %v", got, err)
-	}
+	testenv.Got(kilobyteField([]byte(data), "Pss:"))(t, 12<<10)
 	for _, name := range []string{"Bad:", "None:"} {
 		if got, err := kilobyteField([]byte(data), name); err == nil {
 			t.Errorf("%s gave %d", name, got)
@@ -182,7 +165,5 @@ func TestSwitchesAreThoseOfAllThreads(t *testing.T) {
 		done <- true
 	}()
 	<-done
-	if _, err := Switches(1 << 27); err == nil {
-		t.Error("a process that is not there")
-	}
+	testenv.Fails(t, testenv.Err(Switches(1<<27)), "a process that is not there")
 }

@@ -28,9 +28,7 @@ func TestAims(t *testing.T) {
 		"| capriccio: rate, x = seventeen | ≥ 1 ops/s | – | not measured |",
 		"| pthread: yield, x = 1,000 | ≤ 1 ns | – | not measured |",
 	} {
-		if lines := strings.Split(strings.TrimSpace(table.String()), "\n"); lines[i+2] != want {
-			t.Errorf("line %d is %q, want %q", i, lines[i+2], want)
-		}
+		testenv.Equal(t, strings.Split(strings.TrimSpace(table.String()), "\n")[i+2], want, "line %d", i)
 	}
 	testenv.Must(t, WriteMissed(&missed, []*Report{r}, map[string][]Aim{"example": aims, "other": aims}))
 	if text := missed.String(); !strings.HasPrefix(text, "Of 4 aims that were measured 2 are reached. These are not:\n") || strings.Count(text, "| example |") != 2 {

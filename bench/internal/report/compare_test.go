@@ -86,9 +86,7 @@ func TestWhichDirectionIsGood(t *testing.T) {
 		{"lost", "req/s", -1}, {"refused", "req/s", -1}, {"server-busy", "%", 0}, {"read-from-disk", "MB/s", 0}, {"requests-served", "%", 1},
 		{"newcomers-answered", "%", 1}, {"pollers-released", "%", 1}, {"passed", "cases", 1}, {"failed", "cases", -1},
 	} {
-		if got := Direction(m.metric, m.unit); got != m.want {
-			t.Errorf("%s [%s]: direction %d, want %d", m.metric, m.unit, got, m.want)
-		}
+		testenv.Equal(t, Direction(m.metric, m.unit), m.want, "%s [%s]: direction", m.metric, m.unit)
 	}
 }
 
@@ -115,9 +113,7 @@ func TestWorseIsByDirection(t *testing.T) {
 			t.Errorf("%s from %v to %v: %d worse, %v\n%s", c.metric, c.before, c.after, n, err, &out)
 		}
 	}
-	if len(Compare(one("p99", "ms", 1), one("p99", "ms", 1), []string{"nginx"})) != 0 {
-		t.Error("a system that was not asked for")
-	}
+	testenv.Equal(t, len(Compare(one("p99", "ms", 1), one("p99", "ms", 1), []string{"nginx"})), 0, "a system that was not asked for")
 }
 
 func TestReplaceBlock(t *testing.T) {
@@ -132,9 +128,7 @@ func TestReplaceBlock(t *testing.T) {
 	if doc, err = ReplaceBlock("# A\n\n## B\n", "x", "one\n", true); err != nil || doc != "# A\n\n## x\n\n<!-- bench x -->\none\n<!-- end of x -->\n\n## B\n" {
 		t.Errorf("first: %q, %v", doc, err)
 	}
-	if _, err := ReplaceBlock("<!-- bench x -->\n", "x", "", false); err == nil || !strings.Contains(err.Error(), "end of x") {
-		t.Errorf("no end: %v", err)
-	}
+	testenv.ErrorSays(t, testenv.Err(ReplaceBlock("<!-- bench x -->\n", "x", "", false)), "end of x", "no end")
 }
 
 func TestVerdictOfTheMarkdownTable(t *testing.T) {
@@ -183,9 +177,7 @@ func TestMarkdownPutsTogetherWhatFits(t *testing.T) {
 		add("knot", "refused", "1", float64(x), max(float64(x)-3, 0))
 	}
 	var out strings.Builder
-	if err := r.WriteMarkdown(&out, "", "knot"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, r.WriteMarkdown(&out, "", "knot"))
 	_, got, _ := strings.Cut(out.String(), "\n")
 	if want := `A full run, each point measured 1 times.
 

@@ -91,9 +91,7 @@ func TestTableNamesWhatIsOnlyNumberedAndLeavesOutDetails(t *testing.T) {
 func TestReportWithoutRowsHasAnEmptyList(t *testing.T) {
 	var out bytes.Buffer
 	testenv.Must(t, new(Report).WriteJSON(&out))
-	if !strings.Contains(out.String(), `"rows": []`) {
-		t.Errorf("got %s", out.String())
-	}
+	testenv.Contains(t, out.String(), `"rows": []`)
 }
 
 func TestSVGIsWellFormed(t *testing.T) {
@@ -160,29 +158,19 @@ func TestMedian(t *testing.T) {
 	}{
 		{nil, 0}, {[]float64{7}, 7}, {[]float64{3, 1, 2}, 2}, {[]float64{4, 1, 3, 2}, 2.5},
 	} {
-		if got := Median(c.values); got != c.want {
-			t.Errorf("Median(%v) = %v, want %v", c.values, got, c.want)
-		}
+		testenv.Equal(t, Median(c.values), c.want, "Median(%v)", c.values)
 	}
 	values := []float64{3, 1, 2}
 	Median(values)
-	if values[0] != 3 {
-		t.Errorf("Median sorted its argument: %v", values)
-	}
+	testenv.Equal(t, values[0], 3, "Median sorted its argument: %v", values)
 }
 
 func TestSamplesRefuseWhatIsNoNumberOrChangesUnit(t *testing.T) {
 	var s Samples
-	if err := s.Add("a", "m", "ns", 1, math.NaN()); err == nil {
-		t.Error("NaN was taken")
-	}
-	if err := s.Add("a", "m", "ns", 1, math.Inf(1)); err == nil {
-		t.Error("infinity was taken")
-	}
+	testenv.Fails(t, s.Add("a", "m", "ns", 1, math.NaN()), "NaN was taken")
+	testenv.Fails(t, s.Add("a", "m", "ns", 1, math.Inf(1)), "infinity was taken")
 	testenv.Check(t, s.Add("a", "m", "ns", 1, 5))
-	if err := s.Add("a", "m", "µs", 1, 5); err == nil {
-		t.Error("another unit was taken")
-	}
+	testenv.Fails(t, s.Add("a", "m", "µs", 1, 5), "another unit was taken")
 	if rows := s.Rows(); len(rows) != 1 || rows[0].N != 1 {
 		t.Errorf("rows %+v, want one of one value", rows)
 	}
@@ -193,8 +181,6 @@ func TestNumber(t *testing.T) {
 		0: "0", 2: "2", 1000: "1,000", 1290000: "1,290,000", 0.5123: "0.512", 4.567: "4.57",
 		63.14: "63.1", 782.4: "782", 12345.6: "12,346", -1234567: "-1,234,567",
 	} {
-		if got := Number(v); got != want {
-			t.Errorf("Number(%v) = %q, want %q", v, got, want)
-		}
+		testenv.Equal(t, Number(v), want, "Number(%v)", v)
 	}
 }

@@ -30,12 +30,8 @@ func TestOnLoopbackOnlyItsNamesAreAnswered(t *testing.T) {
 		"localhost:8080": 200, "localhost": 200, "LocalHost:1": 200, "127.0.0.1:8080": 200, "127.9.8.7": 200, "[::1]:8080": 200, "[::1]": 200,
 		"evil.example:8080": 403, "evil.example": 403, "localhost.evil.example": 403, "127.0.0.1.evil.example:8080": 403, "192.168.1.4:8080": 403, "": 403, "[fe80::1]:80": 403,
 	} {
-		if got := answerTo(p, request("GET", host, "/")).Code; got != want {
-			t.Errorf("Host %q: status %d; want %d", host, got, want)
-		}
-		if got := answerTo(p, request("GET", host, "/api/state")).Code; got != want {
-			t.Errorf("Host %q: status %d of the state; want %d", host, got, want)
-		}
+		testenv.Equal(t, answerTo(p, request("GET", host, "/")).Code, want, "Host %q: status", host)
+		testenv.Equal(t, answerTo(p, request("GET", host, "/api/state")).Code, want, "Host %q: status N of the state", host)
 	}
 	open := New(sample.Shop(), Options{})
 	if got := answerTo(open, request("GET", "metrics.internal:8080", "/")).Code; got != 200 {
@@ -63,15 +59,11 @@ func TestOtherSitesMayNotAskForFigures(t *testing.T) {
 	for site, want := range map[string]int{"": 200, "same-origin": 200, "none": 200, "cross-site": 403, "same-site": 403} {
 		r := request("GET", "localhost", "/api/state")
 		r.Header.Set("Sec-Fetch-Site", site)
-		if got := answerTo(p, r).Code; got != want {
-			t.Errorf("Sec-Fetch-Site %q: status %d; want %d", site, got, want)
-		}
+		testenv.Equal(t, answerTo(p, r).Code, want, "Sec-Fetch-Site %q: status", site)
 	}
 	r := request("GET", "localhost", "/")
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	if got := answerTo(p, r).Code; got != 200 {
-		t.Errorf("following a link to the page: status %d; want 200", got)
-	}
+	testenv.Equal(t, answerTo(p, r).Code, 200, "following a link to the page: status")
 }
 
 func TestEveryAnswerCarriesThePolicy(t *testing.T) {
@@ -82,9 +74,7 @@ func TestEveryAnswerCarriesThePolicy(t *testing.T) {
 			t.Errorf("%s %s: policy %q; want default-src 'self' without exceptions", r.Method, r.URL, policy)
 		}
 		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY", "Cross-Origin-Resource-Policy": "same-origin"} {
-			if got := h.Get(name); got != want {
-				t.Errorf("%s %s: %s %q; want %q", r.Method, r.URL, name, got, want)
-			}
+			testenv.Equal(t, h.Get(name), want, "%s %s: %s", r.Method, r.URL, name)
 		}
 	}
 }
@@ -112,12 +102,10 @@ func TestStaticFiles(t *testing.T) {
 // The policy of the page forbids these, and a parser of HTML is how names would become
 // more than names.
 func TestThePageParsesNoHTMLAndLoadsNothingFromElsewhere(t *testing.T) {
-	entries, err := embedded.ReadDir("static")
-	testenv.Must(t, err)
+	entries := testenv.Need(embedded.ReadDir("static"))(t)
 	forbidden := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\(|new Function|style="|\son[a-z]+="|https?://|@import`)
 	for _, e := range entries {
-		content, err := embedded.ReadFile("static/" + e.Name())
-		testenv.Must(t, err)
+		content := testenv.Need(embedded.ReadFile("static/" + e.Name()))(t)
 		text := strings.ReplaceAll(string(content), "http://www.w3.org/2000/svg", "")
 		if found := forbidden.FindString(text); found != "" {
 			t.Errorf("%s has %q", e.Name(), found)

@@ -13,8 +13,7 @@ import (
 // snapshotOf fails the test if the program has none.
 func snapshotOf(t *testing.T, p *sample.Program) *bgraph.Snapshot {
 	t.Helper()
-	s, err := p.Snapshot(t.Context())
-	testenv.Must(t, err)
+	s := testenv.Need(p.Snapshot(t.Context()))(t)
 	return s
 }
 
@@ -69,15 +68,11 @@ func TestHistoryStaysWithinItsBytes(t *testing.T) {
 	p := sample.Wide(200)
 	fill(t, h, p, 60)
 	moments, _ := h.all()
-	if h.bytes > most {
-		t.Errorf("%d bytes; want at most %d", h.bytes, most)
-	}
+	testenv.AtMost(t, h.bytes, most, "bytes")
 	if len(moments) < 5 || len(moments) == 60 {
 		t.Errorf("%d moments; want some of 60", len(moments))
 	}
-	if again := chargedTwice(moments); again != h.bytes {
-		t.Errorf("counted %d bytes while moments came and went, %d afterwards", h.bytes, again)
-	}
+	testenv.Equal(t, chargedTwice(moments), h.bytes, "counted %d bytes while moments came and went, N afterwards", h.bytes)
 }
 
 func TestHistoryHoldsTwoMomentsHoweverLarge(t *testing.T) {
@@ -119,9 +114,7 @@ func TestHistoryBeginsAnewWithTheProgram(t *testing.T) {
 	if len(moments) != 2 || era != 2 || moments[0].id != 4 {
 		t.Errorf("%d moments of era %d from id %d; want 2 of era 2 from 4", len(moments), era, moments[0].id)
 	}
-	if again := chargedTwice(moments); again != h.bytes {
-		t.Errorf("%d bytes counted; there are %d", h.bytes, again)
-	}
+	testenv.Equal(t, chargedTwice(moments), h.bytes, "%d bytes counted; there are", h.bytes)
 }
 
 func TestHistoryPassesOverARepeatedSnapshot(t *testing.T) {

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"runtime"
@@ -71,9 +70,7 @@ func (s *scripted) Name() string                                           { ret
 func TestASourceGoesAwayAndComesBack(t *testing.T) {
 	prog := sample.Shop()
 	p := New(prog, Options{})
-	if got := p.sourceState(time.Now()).State; got != "new" {
-		t.Errorf("state %q before the first answer; want new", got)
-	}
+	testenv.Equal(t, p.sourceState(time.Now()).State, "new", "state before the first answer")
 	prog.Advance(time.Second)
 	p.ask(t.Context())
 	if got := p.sourceState(time.Now()); got.State != "ok" || got.Error != "" {
@@ -120,20 +117,14 @@ func TestNoTraceWhileNobodyLooks(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { p.Run(ctx); close(ended) }()
 		<-time.After(10 * time.Minute)
-		if n := src.asked.Load(); n != 0 {
-			t.Errorf("asked %d times before anybody looked", n)
-		}
+		testenv.Equal(t, src.asked.Load(), 0, "asked N times before anybody looked")
 		p.look()
 		<-time.After(time.Second / 2)
-		if n := src.asked.Load(); n != 1 {
-			t.Errorf("asked %d times at the first look; want once", n)
-		}
+		testenv.Equal(t, src.asked.Load(), 1, "asked N times at the first look")
 		<-time.After(lookFor)
 		before := src.asked.Load()
 		<-time.After(10 * time.Minute)
-		if n := src.asked.Load() - before; n > 0 {
-			t.Errorf("asked %d times after the last look", n)
-		}
+		testenv.AtMost(t, src.asked.Load()-before, 0, "asked N times after the last look")
 		cancel()
 		<-ended
 	})
@@ -196,9 +187,7 @@ func TestServeLeavesNothingBehind(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("Serve returned %v; want nil after its context is done", err)
 	}
-	if _, err := net.Dial("tcp", ln.Addr().String()); err == nil {
-		t.Error("the listener is still open")
-	}
+	testenv.Fails(t, testenv.Err(net.Dial("tcp", ln.Addr().String())), "the listener is still open")
 	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); {
 		if runtime.NumGoroutine() <= before {
 			return
@@ -212,7 +201,5 @@ func TestServeLeavesNothingBehind(t *testing.T) {
 func TestServeSaysThatItsListenerFails(t *testing.T) {
 	ln := testenv.Listen(t)
 	ln.Close()
-	if err := Serve(t.Context(), ln, sample.Shop(), Options{}); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("error %v; want that the listener is closed", err)
-	}
+	testenv.ErrorIs(t, Serve(t.Context(), ln, sample.Shop(), Options{}), net.ErrClosed, "error")
 }

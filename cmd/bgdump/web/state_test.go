@@ -30,13 +30,9 @@ func pageOf(t *testing.T, prog *sample.Program, n int, o Options) *Page {
 func get[T any](t *testing.T, p *Page, path string) T {
 	t.Helper()
 	w := answerTo(p, request("GET", "localhost", path))
-	if w.Code != 200 {
-		t.Fatalf("%s: status %d: %s", path, w.Code, w.Body)
-	}
+	testenv.MustEqual(t, w.Code, 200, "%s: status N: %s", path, w.Body)
 	var out T
-	if err := json.NewDecoder(w.Body).Decode(&out); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
+	testenv.Must(t, json.NewDecoder(w.Body).Decode(&out), path)
 	return out
 }
 
@@ -74,9 +70,7 @@ func TestStateSinceTheStartIsTheSnapshot(t *testing.T) {
 	}
 	keys := map[int]bgraph.Key{}
 	for i, place := range s.Places {
-		if place.ID != i+1 {
-			t.Fatalf("place %d has id %d", i, place.ID)
-		}
+		testenv.MustEqual(t, place.ID, i+1, "place %d has id", i)
 		keys[place.ID] = place.Key
 		if n := want.Node(place.Key); n == nil || place.Reason != n.Reason || len(place.Stack) != len(n.Stack) {
 			t.Errorf("place %+v is not %+v", place, n)
@@ -112,8 +106,7 @@ func TestStateComparedIsTheDifference(t *testing.T) {
 			t.Errorf("%s: compared with %d; want %d", path, s.Base, base)
 			continue
 		}
-		want, err := bgraph.Diff(moments[s.Base-1].snap, moments[s.At-1].snap)
-		testenv.Must(t, err)
+		want := testenv.Need(bgraph.Diff(moments[s.Base-1].snap, moments[s.At-1].snap))(t)
 		if s.Span != want.Span || s.Note != "" {
 			t.Errorf("%s: span %v, note %q; want %v and none", path, s.Span, s.Note, want.Span)
 		}
@@ -235,13 +228,9 @@ func TestNamesFromADumpAreCleaned(t *testing.T) {
 		strings.Repeat("ä", 99):     strings.Repeat("ä", 99),
 		strings.Repeat("long", 100): strings.Repeat("long", 25) + "…",
 	} {
-		if got := clean(text, 100); got != want {
-			t.Errorf("clean(%.20q) = %q; want %q", text, got, want)
-		}
+		testenv.Equal(t, clean(text, 100), want, "clean(%.20q)", text)
 	}
-	if got := cleanLines("a\n\tb\x1b[31m", 100); got != "a\n    b\uFFFD[31m" {
-		t.Errorf("cleanLines = %q", got)
-	}
+	testenv.Equal(t, cleanLines("a\n\tb\x1b[31m", 100), "a\n    b\uFFFD[31m", "cleanLines")
 }
 
 func TestHostileNamesStayJSON(t *testing.T) {

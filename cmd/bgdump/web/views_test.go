@@ -67,17 +67,10 @@ func TestLayoutDrawsSoManyNodesAndOneForTheOthers(t *testing.T) {
 func TestFlameAddsUp(t *testing.T) {
 	f := newFlame()
 	f.read([]byte("main;a;b 10\nmain;a 5\nmain;c d 7\nnonsense\nmain;x -3\nmain;y 0\n\nmain 1\n"))
-	text, err := json.Marshal(f.root.list(1))
-	testenv.Must(t, err)
-	if want := `[0,23,[1,23,[2,15,[3,10]],[4,7]]]`; string(text) != want {
-		t.Errorf("tree %s; want %s", text, want)
-	}
-	if got := strings.Join(f.names, "|"); got != "all|main|a|b|c d" {
-		t.Errorf("names %s", got)
-	}
-	if pruned := fmt.Sprint(f.root.list(8)); pruned != "[0 23 [1 23 [2 15 [3 10]]]]" {
-		t.Errorf("without the narrow frames: %s", pruned)
-	}
+	text := testenv.Need(json.Marshal(f.root.list(1)))(t)
+	testenv.Equal(t, string(text), `[0,23,[1,23,[2,15,[3,10]],[4,7]]]`, "tree")
+	testenv.Equal(t, strings.Join(f.names, "|"), "all|main|a|b|c d", "names")
+	testenv.Equal(t, fmt.Sprint(f.root.list(8)), "[0 23 [1 23 [2 15 [3 10]]]]", "without the narrow frames")
 }
 
 func TestFlameOfEveryMetric(t *testing.T) {
@@ -118,9 +111,7 @@ func TestExports(t *testing.T) {
 		if w.Code != 200 || !strings.HasPrefix(w.Body.String(), begins[name]) || w.Body.Len() < 100 {
 			t.Errorf("%s: status %d, %d bytes %.40q", name, w.Code, w.Body.Len(), w.Body)
 		}
-		if got, want := w.Header().Get("Content-Disposition"), "attachment; filename=shop-20260314T031148."+f.ending; got != want {
-			t.Errorf("%s: %s; want %s", name, got, want)
-		}
+		testenv.Equal(t, w.Header().Get("Content-Disposition"), "attachment; filename=shop-20260314T031148."+f.ending, name)
 	}
 	w := answerTo(p, request("GET", "localhost", "/api/export?format=dump&base=last:1"))
 	s, err := bgraph.Decode(w.Body)
@@ -141,11 +132,8 @@ func TestAnswersAreCompressedIfThatIsWanted(t *testing.T) {
 	r := request("GET", "localhost", "/api/state")
 	r.Header.Set("Accept-Encoding", "br, gzip")
 	w := answerTo(p, r)
-	if w.Header().Get("Content-Encoding") != "gzip" {
-		t.Fatalf("Content-Encoding %q; want gzip", w.Header().Get("Content-Encoding"))
-	}
-	z, err := gzip.NewReader(w.Body)
-	testenv.Must(t, err)
+	testenv.MustEqual(t, w.Header().Get("Content-Encoding"), "gzip", "Content-Encoding")
+	z := testenv.Need(gzip.NewReader(w.Body))(t)
 	var s stateJSON
 	if err := json.NewDecoder(z).Decode(&s); err != nil || len(s.Nodes) == 0 {
 		t.Errorf("%d nodes, error %v", len(s.Nodes), err)
@@ -158,13 +146,9 @@ func TestViewsAreRemembered(t *testing.T) {
 		get[stateJSON](t, p, "/api/state?base=2")
 		get[layoutJSON](t, p, "/api/layout?base=2")
 	}
-	if n := len(p.views.asked); n != 1 {
-		t.Errorf("%d views are remembered of one that was asked for again and again; want 1", n)
-	}
+	testenv.Equal(t, len(p.views.asked), 1, "views are remembered of one that was asked for again and again")
 	for i := range 3 * viewsKept {
 		get[stateJSON](t, p, fmt.Sprintf("/api/state?focus=x%d", i))
 	}
-	if n := len(p.views.asked); n != viewsKept {
-		t.Errorf("%d views are remembered; want at most %d", n, viewsKept)
-	}
+	testenv.Equal(t, len(p.views.asked), viewsKept, "views are remembered")
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/httpcases"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var testLimits = HeadLimits{Line: 200, Size: 600, Fields: 8}
@@ -52,9 +53,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, test := range refusals {
 		t.Run(test.name, func(t *testing.T) {
 			var h Head
-			if f := h.Parse([]byte(test.head), &testLimits); f != test.want {
-				t.Fatalf("got fault %v, want %v", f, test.want)
-			}
+			testenv.MustEqual(t, h.Parse([]byte(test.head), &testLimits), test.want, "got fault")
 		})
 	}
 }
@@ -97,12 +96,8 @@ func TestParseTakes(t *testing.T) {
 			t.Errorf("%q: %v", test.head, f)
 			continue
 		}
-		if h.Size != len(test.head) {
-			t.Errorf("%q: size %d, want %d", test.head, h.Size, len(test.head))
-		}
-		if got := describeHead(&h, []byte(test.head)); got != test.want {
-			t.Errorf("%q:\n got %s\nwant %s", test.head, got, test.want)
-		}
+		testenv.Equal(t, h.Size, len(test.head), "%q: size", test.head)
+		testenv.Equal(t, describeHead(&h, []byte(test.head)), test.want, "%q", test.head)
 	}
 }
 
@@ -140,15 +135,11 @@ func TestScannersAgreeWithNaive(t *testing.T) {
 				if at >= from && (ch < 0x20 || ch == 0x7f) {
 					want = at
 				}
-				if got := IndexControl(b, from); got != want {
-					t.Fatalf("byte %#x at %d from %d: got %d, want %d", ch, at, from, got, want)
-				}
+				testenv.MustEqual(t, IndexControl(b, from), want, "byte %#x at %d from %d", ch, at, from)
 				if ch == ' ' && at >= from {
 					want = at
 				}
-				if got := indexBlank(b, from); got != want {
-					t.Fatalf("blank: byte %#x at %d from %d: got %d, want %d", ch, at, from, got, want)
-				}
+				testenv.MustEqual(t, indexBlank(b, from), want, "blank: byte %#x at %d from %d", ch, at, from)
 			}
 		}
 	}
@@ -159,7 +150,5 @@ func TestParseAllocatesNothing(t *testing.T) {
 	limits := HeadLimits{Line: 8 << 10, Size: 32 << 10, Fields: 100}
 	var h Head
 	h.Parse(request, &limits)
-	if n := testing.AllocsPerRun(100, func() { h.Parse(request, &limits) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	testenv.Equal(t, testing.AllocsPerRun(100, func() { h.Parse(request, &limits) }), 0, "allocations")
 }

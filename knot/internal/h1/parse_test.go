@@ -102,24 +102,17 @@ func compareHeads(t *testing.T, b []byte, h *Head, r *http.Request) {
 	if h.Method != MethodUnknown && MethodNames[h.Method] != r.Method {
 		t.Fatalf("method %q, net/http has %q", MethodNames[h.Method], r.Method)
 	}
-	if got := string(h.Target.Of(b)); got != r.RequestURI {
-		t.Fatalf("target %q, net/http has %q", got, r.RequestURI)
-	}
-	if h.Chunked != (len(r.TransferEncoding) > 0) {
-		t.Fatalf("chunked %v, net/http has %q", h.Chunked, r.TransferEncoding)
-	}
+	testenv.MustEqual(t, string(h.Target.Of(b)), r.RequestURI, "target, net/http has %q", r.RequestURI)
+	testenv.MustEqual(t, h.Chunked, len(r.TransferEncoding) > 0, "chunked, net/http has %q", r.TransferEncoding)
 	if !h.Chunked && h.Length != r.ContentLength && h.Refused == nil {
 		t.Fatalf("length %d, net/http has %d", h.Length, r.ContentLength)
 	}
 	if got := string(h.Host.Of(b)); h.hosts > 0 && h.Method != MethodConnect {
 		if r.URL.Host != "" { // net/url decodes it, which RFC 9110, 4.2.3 leaves to comparisons
-			u, err := url.Parse("http://" + got)
-			testenv.Must(t, err)
+			u := testenv.Need(url.Parse("http://" + got))(t)
 			got = u.Host
 		}
-		if got != r.Host {
-			t.Fatalf("host %q, net/http has %q", got, r.Host)
-		}
+		testenv.MustEqual(t, got, r.Host, "host, net/http has %q", r.Host)
 	}
 	if h.Persistent() == r.Close && h.Refused == nil {
 		t.Fatalf("persistent %v, net/http has close %v", h.Persistent(), r.Close)
@@ -192,9 +185,7 @@ func BenchmarkParse(b *testing.B) {
 			for b.Loop() {
 				in.Reset(text)
 				r.Reset(in)
-				if _, err := http.ReadRequest(r); err != nil {
-					b.Fatal(err)
-				}
+				testenv.Need(http.ReadRequest(r))(b)
 			}
 		})
 	}
@@ -212,8 +203,6 @@ func TestChunkSizes(t *testing.T) {
 		if f != nil {
 			got = -1
 		}
-		if got != want {
-			t.Errorf("%q: %d, want %d", line, got, want)
-		}
+		testenv.Equal(t, got, want, "%q", line)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/httpcases"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // takeResponse parses b as a proxy does whose reads give it step bytes at a time. closed: the body is as long as the connection.
@@ -133,9 +134,7 @@ func TestCGIHeads(t *testing.T) {
 		} else if whole {
 			got = fmt.Sprintf("%d %s %s", h.Status, h.Find([]byte(text), "content-type"), text[h.Size:])
 		}
-		if !strings.Contains(got, want) {
-			t.Errorf("%.60q: %s, want %s", text, got, want)
-		}
+		testenv.Contains(t, got, want, "%.60q", text)
 	}
 }
 
@@ -167,9 +166,7 @@ func FuzzResponse(f *testing.F) {
 		if std != nil && badTrailerKey(std) && h.head.Chunked {
 			return
 		}
-		if std != nil {
-			t.Fatalf("net/http refuses what is taken: %v", std)
-		}
+		testenv.Must(t, std, "net/http refuses what is taken")
 		if resp.StatusCode != h.Status || resp.ProtoMinor != h.Minor {
 			t.Fatalf("status %d, minor %d; net/http has %d, %d", h.Status, h.Minor, resp.StatusCode, resp.ProtoMinor)
 		}
@@ -186,9 +183,7 @@ func FuzzResponse(f *testing.F) {
 			t.Fatalf("%s: %q; net/http has %q", name, value, resp.Header.Values(key))
 			return true
 		})
-		if closes := !h.Persistent() || h.Body(method).UntilClose; closes != resp.Close {
-			t.Fatalf("closes %v; net/http has %v", closes, resp.Close)
-		}
+		testenv.MustEqual(t, !h.Persistent() || h.Body(method).UntilClose, resp.Close, "closes; net/http has %v", resp.Close)
 		all, stdErr := io.ReadAll(resp.Body)
 		if stdErr != nil && httpcases.BlankBeforeExtension.Match(b) {
 			return

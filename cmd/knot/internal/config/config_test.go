@@ -86,9 +86,7 @@ func TestWhatIsWrong(t *testing.T) {
 		{"site = 1", "f:1:"},
 	} {
 		_, err := Read("f", []byte(test.text), flags)
-		if err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%q: %v, want %s", test.text, err, test.want)
-		}
+		testenv.ErrorSays(t, err, test.want, "%q", test.text)
 		if err != nil && strings.Contains(err.Error(), "config.") {
 			t.Errorf("%q: the error has names of Go: %v", test.text, err)
 		}
@@ -119,8 +117,7 @@ func Example() {
 // TestEveryKeyIsDocumented, and every one that is documented is there.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	documented := func(page, heading string) (keys map[string]string) {
-		text, err := os.ReadFile(filepath.Join("../../../../docs", page))
-		testenv.Must(t, err)
+		text := testenv.Need(os.ReadFile(filepath.Join("../../../../docs", page)))(t)
 		_, section, found := strings.Cut(string(text), "\n"+heading+"\n")
 		if !found {
 			t.Fatalf("%s has no section %q", page, heading)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
-	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -55,17 +54,14 @@ func run(t testing.TB, goarch string, args ...string) string {
 
 func open(t testing.TB, path string) *Binary {
 	t.Helper()
-	b, err := Open(path)
-	testenv.Must(t, err)
+	b := testenv.Need(Open(path))(t)
 	return b
 }
 
 func (b *Binary) one(t testing.TB, name string) *Func {
 	t.Helper()
 	ids := b.Named(name)
-	if len(ids) != 1 {
-		t.Fatalf("%d functions are named %s, want 1", len(ids), name)
-	}
+	testenv.MustEqual(t, len(ids), 1, "functions are named %s", name)
 	return &b.Funcs[ids[0]]
 }
 
@@ -74,13 +70,10 @@ func TestFrameSizesAreTheCompilers(t *testing.T) {
 	stext := regexp.MustCompile(`(?m)^(main\.\S+) STEXT .*locals=0x([0-9a-f]+)`)
 	for _, goarch := range architectures() {
 		b := open(t, build(t, goarch))
-		if b.Arch != goarch {
-			t.Errorf("Arch is %s, want %s", b.Arch, goarch)
-		}
+		testenv.Equal(t, b.Arch, goarch, "Arch")
 		checked := 0
 		for _, m := range stext.FindAllStringSubmatch(run(t, goarch, "build", "-gcflags=-S", "-o", os.DevNull, "testdata/frames/main.go"), -1) {
-			locals, err := strconv.ParseInt(m[2], 16, 32)
-			testenv.Must(t, err)
+			locals := testenv.Need(strconv.ParseInt(m[2], 16, 32))(t)
 			if len(b.Named(m[1])) == 0 {
 				continue // inlined everywhere
 			}
@@ -98,9 +91,7 @@ func TestFrameSizesAreTheCompilers(t *testing.T) {
 			}
 			checked++
 		}
-		if checked < 8 {
-			t.Errorf("%s: %d functions compared, want 8 or more", goarch, checked)
-		}
+		testenv.AtLeast(t, checked, 8, "%s: N functions compared", goarch)
 	}
 }
 
@@ -135,13 +126,9 @@ func TestCallsAreThoseOfTheDisassembler(t *testing.T) {
 				got[f.Name][b.Funcs[c.Target].Name] = true
 			}
 		}
-		if len(want) < 30 {
-			t.Errorf("%s: %d functions compared, want 30 or more", goarch, len(want))
-		}
+		testenv.AtLeast(t, len(want), 30, "%s: N functions compared", goarch)
 		for name, calls := range want {
-			if g, w := list(got[name]), list(calls); g != w {
-				t.Errorf("%s: %s calls\n got %s\nwant %s", goarch, name, g, w)
-			}
+			testenv.Equal(t, list(got[name]), list(calls), "%s: %s calls", goarch, name)
 		}
 	}
 }
@@ -193,14 +180,11 @@ func TestAssembly(t *testing.T) {
 }
 
 func TestNoGoProgram(t *testing.T) {
-	if _, err := Read(bytes.NewReader([]byte("#!/bin/sh\necho no\n"))); !errors.Is(err, ErrNotGo) {
-		t.Errorf("a script: %v, want ErrNotGo", err)
-	}
+	testenv.ErrorIs(t, testenv.Err(Read(bytes.NewReader([]byte("#!/bin/sh\necho no\n")))), ErrNotGo, "a script")
 	if _, err := Open(build(t, "amd64", "-ldflags=-s")); err == nil || !strings.Contains(err.Error(), "-s") {
 		t.Errorf("a stripped program: %v, want an error that names -s", err)
 	}
-	foreign, err := os.ReadFile(build(t, "amd64"))
-	testenv.Must(t, err)
+	foreign := testenv.Need(os.ReadFile(build(t, "amd64")))(t)
 	binary.LittleEndian.PutUint16(foreign[18:], uint16(elf.EM_RISCV))
 	if _, err := Read(bytes.NewReader(foreign)); err == nil || !strings.Contains(err.Error(), "amd64") {
 		t.Errorf("a program for RISC-V: %v, want an error that lists what is supported", err)
@@ -210,8 +194,7 @@ func TestNoGoProgram(t *testing.T) {
 // pclntab is where the table of functions is in the file.
 func pclntab(t testing.TB, data []byte) (at, size uint64) {
 	t.Helper()
-	f, err := elf.NewFile(bytes.NewReader(data))
-	testenv.Must(t, err)
+	f := testenv.Need(elf.NewFile(bytes.NewReader(data)))(t)
 	s := f.Section(".gopclntab")
 	if s == nil {
 		t.Fatal("no .gopclntab")
@@ -220,8 +203,7 @@ func pclntab(t testing.TB, data []byte) (at, size uint64) {
 }
 
 func TestDamagedTables(t *testing.T) {
-	data, err := os.ReadFile(build(t, "amd64"))
-	testenv.Must(t, err)
+	data := testenv.Need(os.ReadFile(build(t, "amd64")))(t)
 	at, _ := pclntab(t, data)
 	set := func(off, value uint64) []byte {
 		bad := bytes.Clone(data)
@@ -236,16 +218,13 @@ func TestDamagedTables(t *testing.T) {
 		"cut in the header": data[:at+16],
 		"cut in the middle": data[:len(data)/3],
 	} {
-		if _, err := Read(bytes.NewReader(bad)); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		testenv.Fails(t, testenv.Err(Read(bytes.NewReader(bad))), "%s: no error", name)
 	}
 }
 
 // FuzzRead changes bytes of a binary, those of the table of functions above all.
 func FuzzRead(f *testing.F) {
-	data, err := os.ReadFile(build(f, "amd64"))
-	testenv.Must(f, err)
+	data := testenv.Need(os.ReadFile(build(f, "amd64")))(f)
 	at, size := pclntab(f, data)
 	f.Add(uint32(0), []byte{1, 2, 3, 4}, false)
 	f.Add(uint32(8), []byte{255, 255, 255, 255, 255, 255, 255, 255}, false)

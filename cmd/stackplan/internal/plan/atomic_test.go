@@ -16,10 +16,8 @@ func TestAtomicIsProvenOrTheWaitIsNamed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loads a program")
 	}
-	p, err := Load(Config{Dir: realDir(t, "testdata", "atomic")})
-	testenv.Must(t, err)
-	found, err := p.Atomics()
-	testenv.Must(t, err)
+	p := testenv.Need(Load(Config{Dir: realDir(t, "testdata", "atomic")}))(t)
+	found := testenv.Need(p.Atomics())(t)
 	want := map[string][]string{ // what each wait must name, in this order
 		"main.(*bank).move":      nil,
 		"main.(*bank).locks":     {"main.(*bank).locks → main.(*bank).under → ", "Mutex).Lock"},
@@ -43,24 +41,18 @@ func TestAtomicIsProvenOrTheWaitIsNamed(t *testing.T) {
 		}
 		text := strings.Join(a.Waits, "\n")
 		for _, name := range names {
-			if !strings.Contains(text, name) {
-				t.Errorf("%s: no %q in\n%s", a.Function, name, text)
-			}
+			testenv.Contains(t, text, name, a.Function)
 		}
 		delete(want, a.Function)
 	}
-	if len(want) > 0 {
-		t.Errorf("not looked into: %v", want)
-	}
+	testenv.Equal(t, len(want), 0, "not looked into: %v", want)
 }
 
 // A program may be named by its files, of which the go command does not say that they are in a module.
 func TestAtomicFunctionsOfFiles(t *testing.T) {
 	testenv.NeedsFull(t, "one more program")
-	p, err := Load(Config{Dir: realDir(t, "testdata", "atomic"), Patterns: []string{"main.go"}})
-	testenv.Must(t, err)
-	found, err := p.Atomics()
-	testenv.Must(t, err)
+	p := testenv.Need(Load(Config{Dir: realDir(t, "testdata", "atomic"), Patterns: []string{"main.go"}}))(t)
+	found := testenv.Need(p.Atomics())(t)
 	if !slices.ContainsFunc(found, func(a Atomic) bool { return a.Function == "main.(*bank).locks" && len(a.Waits) > 0 }) {
 		t.Errorf("main.(*bank).locks is not found to wait: %+v", found)
 	}
@@ -80,8 +72,7 @@ func TestAtomicMarkElsewhereIsAnError(t *testing.T) {
 	} {
 		testenv.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
 	}
-	p, err := Load(Config{Dir: dir})
-	testenv.Must(t, err)
+	p := testenv.Need(Load(Config{Dir: dir}))(t)
 	if _, err := p.Atomics(); err == nil || !strings.Contains(err.Error(), "main.go:3") || !strings.Contains(err.Error(), "right above a function") {
 		t.Errorf("got %v", err)
 	}

@@ -20,10 +20,8 @@ func TestBlockingGraphHoldsTheRun(t *testing.T) {
 	binary, dump := filepath.Join(temp, "blocking"), filepath.Join(temp, "dump")
 	testenv.Run(t, dir, nil, "go", "build", "-o", binary, ".")
 	testenv.Run(t, "", nil, binary, dump)
-	snapshot, err := bgraph.ReadFile(dump)
-	testenv.Must(t, err)
-	p, err := Load(Config{Dir: dir, Binary: binary})
-	testenv.Must(t, err)
+	snapshot := testenv.Need(bgraph.ReadFile(dump))(t)
+	p := testenv.Need(Load(Config{Dir: dir, Binary: binary}))(t)
 	b := p.Blocking()
 	possible := len(b.Edges)
 	b.Compare(dump, snapshot, p)
@@ -57,9 +55,7 @@ func TestBlockingGraphHoldsTheRun(t *testing.T) {
 	}
 	bad := p.Blocking()
 	bad.Compare(dump, snapshot, p)
-	if bad.Unexpected < 10 {
-		t.Errorf("%d unexpected steps in a dump with other lines, want 10 or more", bad.Unexpected)
-	}
+	testenv.AtLeast(t, bad.Unexpected, 10, "unexpected steps in a dump with other lines")
 }
 
 func function(b *Blocking, place int) string {
@@ -85,8 +81,7 @@ func TestReportOfAServer(t *testing.T) {
 			t.Errorf("%s may be rewritten, although checkpoints are made of it", pkg.PkgPath)
 		}
 	}
-	r, err := p.Report(4<<10, 4<<10)
-	testenv.Must(t, err)
+	r := testenv.Need(p.Report(4<<10, 4<<10))(t)
 	entries := make(map[string]Entry)
 	for _, e := range r.Entries {
 		entries[e.Function[strings.LastIndexByte(e.Function, '/')+1:]] = e
@@ -101,9 +96,7 @@ func TestReportOfAServer(t *testing.T) {
 		for _, s := range e.Path {
 			sum += s.Takes
 		}
-		if sum != e.Bound {
-			t.Errorf("the path from %s takes %v, its bound is %v", name, sum, e.Bound)
-		}
+		testenv.Equal(t, sum, e.Bound, "the path from %s takes, its bound is %v", name, e.Bound)
 	}
 	parks := make(map[string]bool)
 	for _, c := range r.Parks {
@@ -121,9 +114,7 @@ func TestReportOfAServer(t *testing.T) {
 	}
 	last := 2.0
 	for _, row := range r.Sweep {
-		if row.Share > last+0.1 {
-			t.Errorf("at %v, %.2f of the calls are checkpoints, more than at less", row.MaxPath, row.Share)
-		}
+		testenv.AtMost(t, row.Share, last+0.1, "at %v, of the calls are checkpoints, more than at less", row.MaxPath)
 		last = row.Share
 	}
 }

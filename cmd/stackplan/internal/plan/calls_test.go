@@ -27,15 +27,13 @@ func loadCallsAnew() (*Program, error) {
 
 func program(t *testing.T) *Program {
 	t.Helper()
-	p, err := loadCalls()
-	testenv.Must(t, err)
+	p := testenv.Need(loadCalls())(t)
 	return p
 }
 
 // wanted reads the comments in testdata/calls/main.go.
 func wanted(t *testing.T) map[string]string {
-	f, err := os.Open(filepath.Join("testdata", "calls", "main.go"))
-	testenv.Must(t, err)
+	f := testenv.Need(os.Open(filepath.Join("testdata", "calls", "main.go")))(t)
 	defer f.Close()
 	comment := regexp.MustCompile(`// calls: (.*)$`)
 	function := regexp.MustCompile(`^func (?:\((?:\w+ )?(\*?)(\w+)\) )?(\w+)`)
@@ -115,15 +113,12 @@ func TestCallsOfEveryKind(t *testing.T) {
 			all = append(all, to)
 		}
 		sort.Strings(all)
-		if g := strings.Join(all, " "); g != calls {
-			t.Errorf("main.%s calls\n got %s\nwant %s", name, g, calls)
-		}
+		testenv.Equal(t, strings.Join(all, " "), calls, "main.%s calls", name)
 	}
 }
 
 func TestRecursionIsFound(t *testing.T) {
-	r, err := program(t).Report(2<<10, 4<<10)
-	testenv.Must(t, err)
+	r := testenv.Need(program(t).Report(2<<10, 4<<10))(t)
 	var got []string
 	for _, x := range r.Recursion {
 		if strings.HasPrefix(x.Functions[0], "main.") {
@@ -155,10 +150,8 @@ func TestRootsAreMainAndGoroutines(t *testing.T) {
 // Every checkpoint is a call expression of the source, and large is far enough away from
 // everything for the calls of it to be checkpoints.
 func TestCheckpointsAreCalls(t *testing.T) {
-	plan, err := program(t).Place(2<<10, 4<<10)
-	testenv.Must(t, err)
-	text, err := os.ReadFile(filepath.Join("testdata", "calls", "main.go"))
-	testenv.Must(t, err)
+	plan := testenv.Need(program(t).Place(2<<10, 4<<10))(t)
+	text := testenv.Need(os.ReadFile(filepath.Join("testdata", "calls", "main.go")))(t)
 	got := make(map[string]Checkpoint)
 	for _, c := range plan.Checkpoints {
 		if filepath.Base(c.File) != "main.go" || c.End > len(text) {
@@ -168,9 +161,7 @@ func TestCheckpointsAreCalls(t *testing.T) {
 		if !strings.HasSuffix(expr, ")") {
 			t.Errorf("%s is %q, want a call", c.Site, expr)
 		}
-		if line := strings.Count(string(text[:c.Offset]), "\n") + 1; line != c.Line {
-			t.Errorf("%s is on line %d, says %d", expr, line, c.Line)
-		}
+		testenv.Equal(t, strings.Count(string(text[:c.Offset]), "\n")+1, c.Line, "%s is on line N, says %d", expr, c.Line)
 		got[expr] = c
 	}
 	for _, expr := range []string{"recursive(n-1)", "large(n)", "large(1)", "twice(large, n)"} {
@@ -195,8 +186,7 @@ func TestCheckpointsAreCalls(t *testing.T) {
 func TestCallsThatBeginInOnePlace(t *testing.T) {
 	p := program(t)
 	links := func() (ends []int) {
-		plan, err := p.Place(256, 0)
-		testenv.Must(t, err)
+		plan := testenv.Need(p.Place(256, 0))(t)
 		sites := make(map[string]bool)
 		for _, c := range plan.Checkpoints {
 			if sites[c.Site] {
@@ -221,12 +211,8 @@ func TestCallsThatBeginInOnePlace(t *testing.T) {
 }
 
 func TestBadSizes(t *testing.T) {
-	if _, err := program(t).Place(0, 0); err == nil {
-		t.Error("MaxPath 0: no error")
-	}
-	if _, err := program(t).Place(1, -1); err == nil {
-		t.Error("MinChunk -1: no error")
-	}
+	testenv.Fails(t, testenv.Err(program(t).Place(0, 0)), "MaxPath 0: no error")
+	testenv.Fails(t, testenv.Err(program(t).Place(1, -1)), "MinChunk -1: no error")
 }
 
 func TestLoadErrors(t *testing.T) {
@@ -246,13 +232,9 @@ func TestArm64(t *testing.T) {
 	testenv.NeedsFull(t, "a standard library for another processor")
 	t.Setenv("GOARCH", "arm64")
 	t.Setenv("CGO_ENABLED", "0")
-	p, err := loadCallsAnew()
-	testenv.Must(t, err)
-	if p.Arch != "arm64" {
-		t.Errorf("Arch is %s, want arm64", p.Arch)
-	}
-	plan, err := p.Place(2<<10, 4<<10)
-	testenv.Must(t, err)
+	p := testenv.Need(loadCallsAnew())(t)
+	testenv.Equal(t, p.Arch, "arm64", "Arch")
+	plan := testenv.Need(p.Place(2<<10, 4<<10))(t)
 	callers := make(map[string]Bytes)
 	for _, c := range plan.Checkpoints {
 		callers[c.Caller+" "+c.Callee] = c.Need
@@ -267,8 +249,7 @@ func TestArm64(t *testing.T) {
 
 func realDir(t *testing.T, path ...string) string {
 	t.Helper()
-	dir, err := RealDir(filepath.Join(path...))
-	testenv.Must(t, err)
+	dir := testenv.Need(RealDir(filepath.Join(path...)))(t)
 	return dir
 }
 
@@ -281,12 +262,9 @@ func TestFolderBehindALink(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Setenv("PWD", link)
-	p, err := Load(Config{Dir: filepath.Join(link, "cmd", "stackplan", "internal", "plan", "testdata", "calls")})
-	testenv.Must(t, err)
-	got, err := p.Place(512, 4096)
-	testenv.Must(t, err)
-	want, err := program(t).Place(512, 4096)
-	testenv.Must(t, err)
+	p := testenv.Need(Load(Config{Dir: filepath.Join(link, "cmd", "stackplan", "internal", "plan", "testdata", "calls")}))(t)
+	got := testenv.Need(p.Place(512, 4096))(t)
+	want := testenv.Need(program(t).Place(512, 4096))(t)
 	// Some tests refuse calls of the program that they share.
 	if n := len(want.Checkpoints); n == 0 || len(got.Checkpoints) < n {
 		t.Errorf("%d checkpoints, without the link %d", len(got.Checkpoints), n)

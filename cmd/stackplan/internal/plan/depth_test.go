@@ -15,9 +15,7 @@ func TestBoundsAreNeverExceeded(t *testing.T) {
 	// Package wrap counts as code of others.
 	compared := measureDepths(t, "depth", "-ldflags=", Config{Rewrite: []string{"example.com/depth"}}, 4, func(name string, line string, bound Bytes) {
 		var sp, paint Bytes
-		if _, err := fmt.Sscan(line, &sp, &paint); err != nil {
-			t.Fatalf("%s %q: %v", name, line, err)
-		}
+		testenv.Must(t, testenv.Err(fmt.Sscan(line, &sp, &paint)), "%s %q", name, line)
 		// What is measured begins at a variable of the caller.
 		bound += callerPart
 		if sp > bound || paint > bound {
@@ -30,9 +28,7 @@ func TestBoundsAreNeverExceeded(t *testing.T) {
 			t.Errorf("%s has a bound of %v, want less than 3 KB", name, bound)
 		}
 	})
-	if compared != 4*(12+19+4) {
-		t.Errorf("%d bounds compared, want 140", compared)
-	}
+	testenv.Equal(t, compared, 4*(12+19+4), "bounds compared")
 }
 
 // callerPart is what the frame of the measuring function holds below its variable, and
@@ -48,16 +44,12 @@ func TestBoundsOfTheLibrary(t *testing.T) {
 	}
 	compared := measureDepths(t, "library", "-ldflags=-w", Config{}, 2, func(name string, line string, bound Bytes) {
 		var paint Bytes
-		if _, err := fmt.Sscan(line, &paint); err != nil {
-			t.Fatalf("%s %q: %v", name, line, err)
-		}
+		testenv.Must(t, testenv.Err(fmt.Sscan(line, &paint)), "%s %q", name, line)
 		if paint > bound+callerPart || paint < 2000 {
 			t.Errorf("%s took %v by paint, bound %v", name, paint, bound)
 		}
 	})
-	if compared != 2*8 {
-		t.Errorf("%d bounds compared, want 16", compared)
-	}
+	testenv.Equal(t, compared, 2*8, "bounds compared")
 }
 
 // measureDepths runs a program of testdata with each seed, and has each line of what it prints compared: the
@@ -66,8 +58,7 @@ func measureDepths(t *testing.T, program, flag string, c Config, seeds int, comp
 	t.Helper()
 	c.Dir, c.Binary = realDir(t, "testdata", program), filepath.Join(t.TempDir(), program)
 	testenv.Run(t, c.Dir, nil, "go", "build", flag, "-o", c.Binary, ".")
-	p, err := Load(c)
-	testenv.Must(t, err)
+	p := testenv.Need(Load(c))(t)
 	full := p.bounds()
 	// A stack that moves can't be measured, nor is there a bound for what the
 	// runtime puts there by force only if there is room.

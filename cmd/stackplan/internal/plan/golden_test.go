@@ -50,9 +50,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestSweepNeedsTwoSizes(t *testing.T) {
-	if err := WriteSweepSVG(io.Discard, "one", scene().Sweep[:1]); err == nil {
-		t.Error("a sweep of one size was drawn")
-	}
+	testenv.Fails(t, WriteSweepSVG(io.Discard, "one", scene().Sweep[:1]), "a sweep of one size was drawn")
 }
 
 // Reports are in the same order each time.
@@ -60,9 +58,7 @@ func TestOrderOfSites(t *testing.T) {
 	sorted := []string{"a/b.go:2:9", "a/b.go:10:3", "a/b.go:10:12", "a/b2.go:1:1", "a/b10.go:1:1", "a/c.go:1:1", "a/c.go:1:1x"}
 	for i, a := range sorted {
 		for k, b := range sorted {
-			if got := siteLess(a, b); got != (i < k) {
-				t.Errorf("%s before %s: %v", a, b, got)
-			}
+			testenv.Equal(t, siteLess(a, b), i < k, "%s before %s", a, b)
 		}
 	}
 }

@@ -36,8 +36,7 @@ func TestFigure5(t *testing.T) {
 	const main, a, b, c, d, e = 0, 1, 2, 3, 4, 5
 	p := handmade([]int{200, 800, 1000, 200, 200, 300},
 		[][3]int{{main, a, 1}, {main, c, 1}, {a, b, 1}, {a, d, 1}, {c, d, 1}, {c, e, 1}, {e, c, 1}}, main)
-	plan, err := p.Place(1100, 0)
-	testenv.Must(t, err)
+	plan := testenv.Need(p.Place(1100, 0))(t)
 	got := make(map[string]Checkpoint)
 	for _, x := range plan.Checkpoints {
 		got[x.Caller+x.Callee] = x
@@ -67,21 +66,16 @@ func TestFigure5(t *testing.T) {
 func TestRecursionWithoutCheckpoints(t *testing.T) {
 	p := handmade([]int{100, 100, 100}, [][3]int{{0, 1, 1}, {1, 2, 0}, {2, 1, 0}}, 0)
 	c, longest := p.place(10_000)
-	if len(c.broken) != 1 {
-		t.Errorf("%d edges given up, want 1", len(c.broken))
-	}
+	testenv.Equal(t, len(c.broken), 1, "edges given up")
 	// It goes round once more than it need.
-	if want := Bytes(5 * 108); longest.length[0] != want {
-		t.Errorf("the longest path takes %d, want %d", longest.length[0], want)
-	}
+	testenv.Equal(t, longest.length[0], Bytes(5*108), "the longest path takes")
 }
 
 // If one call of a recursion may be a checkpoint, that one is, though the search finds
 // the recursion at another.
 func TestRecursionThroughOthersCode(t *testing.T) {
 	p := handmade([]int{100, 100, 100}, [][3]int{{0, 1, 0}, {1, 2, 1}, {2, 0, 0}}, 0)
-	plan, err := p.Place(10_000, 0)
-	testenv.Must(t, err)
+	plan := testenv.Need(p.Place(10_000, 0))(t)
 	if len(plan.Checkpoints) != 1 || plan.Checkpoints[0].Caller != "B" || !plan.Checkpoints[0].BackEdge {
 		t.Errorf("checkpoints are %v, want one on the call of C by B", plan.Checkpoints)
 	}
@@ -102,8 +96,7 @@ func TestWayToAPanicIsInTheBoundWithAPanic(t *testing.T) {
 func TestRefusedCallsAreNoCheckpoints(t *testing.T) {
 	p := handmade([]int{1000, 1000, 1000}, [][3]int{{0, 1, 1}, {1, 2, 1}}, 0)
 	p.Refuse(func(file string, offset, end int) string { return map[bool]string{true: "not wanted"}[offset == 1] })
-	plan, err := p.Place(500, 0)
-	testenv.Must(t, err)
+	plan := testenv.Need(p.Place(500, 0))(t)
 	if len(plan.Checkpoints) != 1 || plan.Checkpoints[0].Need != 2008 {
 		t.Errorf("checkpoints are %v, want one of 2008 B", plan.Checkpoints)
 	}
@@ -181,9 +174,7 @@ func TestAnnotations(t *testing.T) {
 	if r := a.find("b.Q.xyz", "bound", "ends"); r == nil || r.verb != "ends" {
 		t.Errorf("b.Q.xyz: %+v, want ends", r)
 	}
-	if r := a.find("b.xz", "ends"); r != nil {
-		t.Errorf("b.xz: %+v, want no rule", r)
-	}
+	testenv.Equal(t, a.find("b.xz", "ends"), nil, "b.xz")
 	if r := a.find("(int, string) error", "unknown"); r == nil || r.bound != 512 {
 		t.Errorf("(int, string) error: %+v, want 512", r)
 	}
@@ -199,9 +190,7 @@ func TestAnnotations(t *testing.T) {
 
 func TestBytes(t *testing.T) {
 	for text, want := range map[string]Bytes{"0": 0, "512B": 512, "2KB": 2048, "2k": 2048, " 1MB ": 1 << 20, "3KiB": 3072} {
-		if got, err := ParseBytes(text); err != nil || got != want {
-			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
-		}
+		testenv.Got(ParseBytes(text))(t, want, "%q", text)
 	}
 	for _, text := range []string{"", "B", "-1", "1.5KB", "2KMB", "99999999999"} {
 		if got, err := ParseBytes(text); err == nil {
@@ -209,8 +198,6 @@ func TestBytes(t *testing.T) {
 		}
 	}
 	for b, want := range map[Bytes]string{0: "0 B", 1000: "1000 B", 2048: "2 KB", 10368: "10.1 KB"} {
-		if s := b.String(); s != want {
-			t.Errorf("%d is written %s, want %s", int64(b), s, want)
-		}
+		testenv.Equal(t, b.String(), want, "%d is written", int64(b))
 	}
 }

@@ -16,8 +16,7 @@ func compiled(t testing.TB, r *Rewriter, res *Result, pkg string) ([]byte, strin
 	if res != nil {
 		args = append(args, "-overlay", overlayOf(t, res))
 	}
-	dir, err := os.Getwd()
-	testenv.Must(t, err)
+	dir := testenv.Need(os.Getwd())(t)
 	return []byte(testenv.Run(t, "", nil, "go", append(args, pkg)...)), dir
 }
 
@@ -26,8 +25,7 @@ func settle(t testing.TB, r *Rewriter, pkg string) {
 	t.Helper()
 	r.SetBefore(compiled(t, r, nil, pkg))
 	for round := 0; ; round++ {
-		res, err := r.FilesForBlame(everyCall(r, always))
-		testenv.Must(t, err)
+		res := testenv.Need(r.FilesForBlame(everyCall(r, always)))(t)
 		text, dir := compiled(t, r, res, pkg)
 		n := r.Blame(text, dir, res)
 		t.Logf("round %d: %d checkpoints, %d move something to the heap", round, len(res.Calls), n)
@@ -47,34 +45,26 @@ func TestNothingMovesToTheHeap(t *testing.T) {
 	const pkg = "./testdata/escapes"
 	r := rewriterOf(load(t, nil, false, pkg), nil)
 	settle(t, r, pkg)
-	res, err := r.Files(everyCall(r, always))
-	testenv.Must(t, err)
-	if len(res.Calls) < 12 {
-		t.Errorf("%d checkpoints are left", len(res.Calls))
-	}
+	res := testenv.Need(r.Files(everyCall(r, always)))(t)
+	testenv.AtLeast(t, len(res.Calls), 12, "checkpoints are left")
 	want, plain, _ := strings.Cut(output(t, build(t, nil, pkg, "plain")), "ns: ")
 	got, checked, _ := strings.Cut(output(t, build(t, res, pkg, "rewritten")), "ns: ")
 	same(t, got, want)
 	ns := number(t, checked) - number(t, plain)
 	t.Logf("a checkpoint with room takes %.2f ns", ns)
 	// It takes 2 ns on a machine that does nothing else; 3 are the aim.
-	if ns > 12 {
-		t.Errorf("a checkpoint with room takes %.1f ns", ns)
-	}
+	testenv.AtMost(t, ns, 12, "ns that a checkpoint with room takes")
 	at := map[string]bool{} // that move something to the heap
 	for _, c := range res.Refused {
 		if strings.HasPrefix(c.Reason, "something that is handed over") {
 			at[c.Site] = true
 		}
 	}
-	if len(at) < 4 {
-		t.Errorf("only %v are left out as they move something to the heap", at)
-	}
+	testenv.AtLeast(t, len(at), 4, "only %v are left out as they move something to the heap", at)
 }
 
 func number(t *testing.T, text string) float64 {
 	t.Helper()
-	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	testenv.Must(t, err)
+	n := testenv.Need(strconv.ParseFloat(strings.TrimSpace(text), 64))(t)
 	return n
 }

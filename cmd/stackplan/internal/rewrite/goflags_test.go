@@ -14,8 +14,7 @@ import (
 func TestVetLikesRewrittenPrograms(t *testing.T) {
 	testenv.NeedsFull(t, "go vet, twice")
 	r := loadPrograms(t)
-	done, err := r.Files(everyCall(r, mixed))
-	testenv.Must(t, err)
+	done := testenv.Need(r.Files(everyCall(r, mixed)))(t)
 	// The sources have a self-made list of arguments to append to, and so on; what is
 	// compared is what vet says of them without checkpoints.
 	plain, _ := exec.Command("go", "vet", programsDir).CombinedOutput()
@@ -31,8 +30,7 @@ func TestRaceDetectorIsQuiet(t *testing.T) {
 		t.Skip("go build -race needs a C compiler, and some time")
 	}
 	r := loadPrograms(t)
-	done, err := r.Files(everyCall(r, never))
-	testenv.Must(t, err)
+	done := testenv.Need(r.Files(everyCall(r, never)))(t)
 	want := output(t, build(t, nil, programsDir, "plain"))
 	bin := build(t, done, programsDir, "race", "-race")
 	same(t, output(t, bin), want)
@@ -44,16 +42,14 @@ func TestRaceDetectorIsQuiet(t *testing.T) {
 func TestLinesStay(t *testing.T) {
 	testenv.NeedsFull(t, "builds with coverage")
 	r := loadPrograms(t)
-	done, err := r.Files(everyCall(r, always))
-	testenv.Must(t, err)
+	done := testenv.Need(r.Files(everyCall(r, always)))(t)
 	covered := func(res *Result) string {
 		bin := build(t, res, programsDir, "cover", "-cover")
 		dir := t.TempDir()
 		testenv.Run(t, "", []string{"GOCOVERDIR=" + dir}, bin)
 		profile := filepath.Join(dir, "profile")
 		testenv.Run(t, "", nil, "go", "tool", "covdata", "textfmt", "-i", dir, "-o", profile)
-		text, err := os.ReadFile(profile)
-		testenv.Must(t, err)
+		text := testenv.Need(os.ReadFile(profile))(t)
 		return string(text)
 	}
 	// Blocks are file:line.column,line.column statements count.
@@ -81,7 +77,5 @@ func TestLinesStay(t *testing.T) {
 			missing++
 		}
 	}
-	if missing > len(without)/20 {
-		t.Errorf("%d of %d blocks are at other lines with checkpoints", missing, len(without))
-	}
+	testenv.AtMost(t, missing, len(without)/20, "of %d blocks are at other lines with checkpoints", len(without))
 }

@@ -10,11 +10,8 @@ import (
 // TestGolden shows what rewritten code looks like.
 func TestGolden(t *testing.T) {
 	r := rewriterOf(load(t, nil, false, "./testdata/golden"), nil)
-	res, err := r.Files(everyCall(r, func(string) plan.Bytes { return 1000 }))
-	testenv.Must(t, err)
-	if len(res.Files) != 1 {
-		t.Fatalf("%d files were rewritten", len(res.Files))
-	}
+	res := testenv.Need(r.Files(everyCall(r, func(string) plan.Bytes { return 1000 })))(t)
+	testenv.MustEqual(t, len(res.Files), 1, "files were rewritten")
 	for _, got := range res.Files {
 		testenv.Golden(t, "golden/golden.txt", got)
 	}

@@ -20,8 +20,7 @@ func TestSuites(t *testing.T) {
 		t.Run(suite, func(t *testing.T) {
 			path := modulePath + "/" + suite
 			r := rewriterOf(load(t, nil, true, path), nil)
-			done, err := r.Files(everyCall(r, mixed))
-			testenv.Must(t, err)
+			done := testenv.Need(r.Files(everyCall(r, mixed)))(t)
 			t.Logf("%d checkpoints, %d calls refused", len(done.Calls), len(done.Refused))
 			text, err := exec.Command("go", "test", "-overlay", overlayOf(t, done), path).CombinedOutput()
 			if err != nil {

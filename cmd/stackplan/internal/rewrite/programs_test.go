@@ -27,8 +27,7 @@ const loadMode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledG
 // not be there.
 func load(t testing.TB, overlay map[string][]byte, tests bool, patterns ...string) []*packages.Package {
 	t.Helper()
-	pkgs, err := packages.Load(&packages.Config{Mode: loadMode, Overlay: overlay, Tests: tests}, patterns...)
-	testenv.Must(t, err)
+	pkgs := testenv.Need(packages.Load(&packages.Config{Mode: loadMode, Overlay: overlay, Tests: tests}, patterns...))(t)
 	for _, p := range pkgs {
 		for _, e := range p.Errors {
 			t.Fatal(e)
@@ -88,8 +87,7 @@ func build(t testing.TB, r *Result, pkg, name string, flags ...string) string {
 
 func overlayOf(t testing.TB, r *Result) string {
 	t.Helper()
-	name, err := r.WriteOverlay(t.TempDir())
-	testenv.Must(t, err)
+	name := testenv.Need(r.WriteOverlay(t.TempDir()))(t)
 	return name
 }
 
@@ -113,8 +111,7 @@ var programs = sync.OnceValues(func() ([]*packages.Package, error) {
 
 func loadPrograms(t testing.TB) *Rewriter {
 	t.Helper()
-	pkgs, err := programs()
-	testenv.Must(t, err)
+	pkgs := testenv.Need(programs())(t)
 	if n := packages.PrintErrors(pkgs); n > 0 {
 		t.Fatalf("%d errors in the programs", n)
 	}
@@ -157,8 +154,7 @@ func TestProgramsSayTheSame(t *testing.T) {
 				testenv.NeedsFull(t, "one more build")
 			}
 			r.cfg.Profile = c.profile
-			done, err := r.Files(everyCall(r, c.need))
-			testenv.Must(t, err)
+			done := testenv.Need(r.Files(everyCall(r, c.need)))(t)
 			if len(done.Calls) < 350 {
 				t.Errorf("%d calls were rewritten, want most", len(done.Calls))
 			}
@@ -210,7 +206,5 @@ func TestMarkedCalls(t *testing.T) {
 			}
 		}
 	}
-	if found < 80 {
-		t.Errorf("%d marks were found", found)
-	}
+	testenv.AtLeast(t, found, 80, "marks were found")
 }

@@ -252,8 +252,7 @@ func (g *generator) statement() {
 // randomPrograms writes a package of programs that exists only in an overlay.
 func randomPrograms(t testing.TB, first uint64, n int) map[string][]byte {
 	t.Helper()
-	dir, err := filepath.Abs("testdata/random")
-	testenv.Must(t, err)
+	dir := testenv.Need(filepath.Abs("testdata/random"))(t)
 	files := map[string][]byte{filepath.Join(dir, "main.go"): []byte(randomFrame)}
 	for i := range n {
 		g := &generator{rnd: rand.New(rand.NewPCG(first+uint64(i), 1)), p: fmt.Sprintf("p%d", i)}
@@ -276,11 +275,8 @@ func TestRandomPrograms(t *testing.T) {
 	files := randomPrograms(t, first, *count)
 	r := rewriterOf(load(t, files, false, "./testdata/random"), files)
 	want := output(t, build(t, &Result{Files: files}, "./testdata/random", "plain"))
-	if strings.Count(want, "\n") < 20**count {
-		t.Errorf("the programs say only %d lines", strings.Count(want, "\n"))
-	}
-	done, err := r.Files(everyCall(r, mixed))
-	testenv.Must(t, err)
+	testenv.AtLeast(t, strings.Count(want, "\n"), 20**count, "the programs say only N lines")
+	done := testenv.Need(r.Files(everyCall(r, mixed)))(t)
 	for name, text := range files {
 		if done.Files[name] == nil {
 			done.Files[name] = text

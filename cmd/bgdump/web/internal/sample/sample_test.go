@@ -13,8 +13,7 @@ func TestProgramsGiveValidSnapshotsThatCanBeSubtracted(t *testing.T) {
 		var before *bgraph.Snapshot
 		for i := range 20 {
 			p.Advance(time.Second)
-			s, err := p.Snapshot(t.Context())
-			testenv.Must(t, err)
+			s := testenv.Need(p.Snapshot(t.Context()))(t)
 			if err := s.Validate(); err != nil {
 				t.Fatalf("%s after %d s: %v", p.Name(), i+1, err)
 			}
@@ -39,12 +38,10 @@ func TestFailAndRestart(t *testing.T) {
 		t.Errorf("error %v; want gone", err)
 	}
 	p.Fail("")
-	a, err := p.Snapshot(t.Context())
-	testenv.Must(t, err)
+	a := testenv.Need(p.Snapshot(t.Context()))(t)
 	p.Advance(time.Second)
 	p.Restart()
-	b, err := p.Snapshot(t.Context())
-	testenv.Must(t, err)
+	b := testenv.Need(p.Snapshot(t.Context()))(t)
 	if a.Program.PID == b.Program.PID || a.Program.Started.Equal(b.Program.Started) {
 		t.Error("a program started anew is the same run")
 	}
