@@ -50,7 +50,7 @@ func TestChanWaitersAreServedInOrder(t *testing.T) {
 	}
 	for i, k := range tasks {
 		k.Join()
-		testenv.Equal(t, got[i], i+100, "receivers got %v", got)
+		testenv.Equal(t, got[i], i+100, "receiver %d", i)
 	}
 }
 
