@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,9 @@ type body struct {
 	err error
 	// owed: the client waits for 100 Continue before it sends.
 	owed bool
-	held engine.Body
+	// trails: a trailer may come behind it, though its length is known, as in HTTP/2.
+	trails bool
+	held   engine.Body
 }
 
 func (x *Ctx) beginBody() {
@@ -32,6 +35,9 @@ func (x *Ctx) beginBody() {
 		x.body.Phase = h1.BodySize
 	case h.Length > 0:
 		x.body.Phase, x.body.Left = h1.BodyData, h.Length
+		if x.c.stream != nil {
+			_, x.body.trails = h.Find(x.headBytes(), "trailer")
+		}
 	default:
 		return
 	}
@@ -45,7 +51,11 @@ func (x *Ctx) nextBody(most int) ([]byte, error) {
 	for b.err == nil {
 		switch b.Phase {
 		case h1.BodyDone:
-			return nil, io.EOF
+			if !b.trails {
+				return nil, io.EOF
+			}
+			b.trails = false
+			b.err = x.awaitTrailer()
 		case h1.BodyData:
 			if x.r == x.w {
 				b.err = x.fillBody()
@@ -192,16 +202,40 @@ func (x *Ctx) chunkStep() error {
 	if f != nil {
 		return (*fault)(f)
 	}
-	if name == nil {
-		return nil
+	if name != nil {
+		x.noteTrailer(name, value)
 	}
+	return nil
+}
+
+// awaitTrailer waits for the end of a request of HTTP/2 whose body has come, as net/http does if its client has announced a
+// trailer.
+func (x *Ctx) awaitTrailer() error {
+	if err := x.beforeRead(); err != nil {
+		return err
+	}
+	_, err := x.readBody(make([]byte, 1)) // nothing comes but the end
+	st := x.c.stream
+	st.h.mu.Lock()
+	received, lines := st.received, st.trailer
+	st.h.unlock()
+	if !received {
+		return err
+	}
+	for line := range bytes.Lines(lines) {
+		name, value, _ := bytes.Cut(bytes.TrimSuffix(line, []byte("\r\n")), []byte(": "))
+		x.noteTrailer(name, value)
+	}
+	return nil
+}
+
+func (x *Ctx) noteTrailer(name, value []byte) {
 	if x.adapted != nil {
 		x.adapted.noteTrailer(name, value)
 	}
 	if x.apart != nil && !notTrailers[http.CanonicalHeaderKey(viewString(name))] {
 		x.apart.trailer = appendField(x.apart.trailer, viewString(name), viewString(value))
 	}
-	return nil
 }
 
 // chunkLine returns the next line without its CR LF, which follow it in the

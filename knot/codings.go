@@ -208,6 +208,7 @@ func (f *Files) makeCoded(x *Ctx, fl *flight, w want) (*entry, error) {
 	made := &entry{shard: fl.shard, key: fl.key, id: plain.id, length: int64(len(coded)), fd: -1, full: true, kept: true}
 	made.users.Store(1)
 	made.checked.Store(f.now())
+	made.head.modified = plain.head.modified
 	made.describe(f, plain.name, plain.head.ctype, &w, crc32.ChecksumIEEE(coded))
 	if !fl.shard.fits(made) {
 		return nil, errDull

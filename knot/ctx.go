@@ -123,7 +123,15 @@ func (x *Ctx) Host() string { return string(x.head.Host.Of(x.headBytes())) }
 // HostBytes is Host as a view, without a copy.
 func (x *Ctx) HostBytes() []byte { return x.head.Host.Of(x.headBytes()) }
 
-// ProtoMinor is 0 for an HTTP/1.0 request, 1 or more otherwise.
+// ProtoMajor is 2 for an HTTP/2 request, else 1.
+func (x *Ctx) ProtoMajor() int {
+	if x.c.stream != nil {
+		return 2
+	}
+	return 1
+}
+
+// ProtoMinor is 0 for an HTTP/1.0 request, 1 or more otherwise, for HTTP/2 too.
 func (x *Ctx) ProtoMinor() int { return int(x.head.Minor) }
 
 // Header returns the value of the first header line with this name, in any

@@ -333,6 +333,26 @@ func TestLargeFileAfterAPause(t *testing.T) {
 	})
 }
 
+// TestModifiedInTheFuture: the file of a machine whose clock is ahead is not said to be younger than the response, and a copy of
+// it is as good as any.
+func TestModifiedInTheFuture(t *testing.T) {
+	root := t.TempDir()
+	path, future := filepath.Join(root, "f"), time.Now().Add(time.Hour)
+	rename(t, path, "one")
+	testenv.Must(t, os.Chtimes(path, future, future))
+	f := openWith(t, root, FilesConfig{})
+	first := askFile(f, "/f")
+	date, _ := parseHTTPTime([]byte(headerOf(first, "Date")))
+	if modified, ok := parseHTTPTime([]byte(headerOf(first, "Last-Modified"))); !ok || modified.After(date) {
+		t.Errorf("%q", first)
+	}
+	for _, header := range []string{"If-None-Match: " + headerOf(first, "ETag"), "If-Modified-Since: " + headerOf(first, "Last-Modified")} {
+		if answer := askFile(f, "/f", header+"\r\n"); statusOf(answer) != "304" {
+			t.Errorf("%s: %q", header, answer)
+		}
+	}
+}
+
 // TestTagsWithoutATime: where all files are given the same time, as reproducible builds do, two of the same size have
 // different validators. Where the time says something, copies of a file on two machines have the same.
 func TestTagsWithoutATime(t *testing.T) {

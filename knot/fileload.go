@@ -240,6 +240,8 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 		return nil, false, err
 	}
 	made.length = made.id.size
+	// A Last-Modified is not later than the Date beside it (RFC 9110, 8.8.2.1).
+	made.head.modified = time.Unix(0, min(made.id.changed(), x.srv.clock.stamp().unix*int64(time.Second))).UTC()
 	f.describe(x, made, w)
 	if fl != nil {
 		made.shard, made.key = fl.shard, fl.key
@@ -328,13 +330,12 @@ func (e *entry) readWhole() bool {
 	return true
 }
 
-// describe prepares the header lines that go with what w says of the file called name; sum is one
-// of its content if that was made on the fly.
+// describe prepares the header lines that go with what w says of the file called name, which was last modified as its head
+// says; sum is one of its content if that was made on the fly.
 func (e *entry) describe(f *Files, name, ctype string, w *want, sum uint32) {
 	h := &e.head
 	e.name, h.ctype = name, ctype
 	h.text = compressible(ctype)
-	h.modified = time.Unix(0, e.id.changed()).UTC()
 	b := make([]byte, 0, 192+len(ctype))
 	b = h.modified.AppendFormat(append(b, "Last-Modified: "...), httpTime)
 	b = append(b, "\r\nETag: "...)

@@ -20,14 +20,14 @@ var ErrNoHijack = errors.New("knot: a request of HTTP/2 has no connection to tak
 // RawPath is the path of the request target as it came, escapes and all; a view. "*" for OPTIONS *.
 func (x *Ctx) RawPath() []byte { return x.head.Path.Of(x.headBytes()) }
 
-// ReadyBody returns the body if its length is known and all of it has come with the head: a view that is good
-// until the next call that may park. The body counts as read then. ok is true too if there is none.
+// ReadyBody returns the body if its length is known, all of it has come with the head, and no trailer is to come: a view that
+// is good until the next call that may park. The body counts as read then. ok is true too if there is none.
 func (x *Ctx) ReadyBody() (body []byte, ok bool) {
 	b := &x.body
 	if b.Phase == h1.BodyDone && b.err == nil {
 		return nil, true
 	}
-	if b.Chunked || b.err != nil || b.Left > int64(x.w-x.r) {
+	if b.Chunked || b.trails || b.err != nil || b.Left > int64(x.w-x.r) {
 		return nil, false
 	}
 	body = x.in[x.r : x.r+int(b.Left)]

@@ -112,18 +112,20 @@ func TestHTTP2Trailers(t *testing.T) {
 			w.Header().Set(http.TrailerPrefix+"X-More", "more")
 		}))
 	}, func(t *testing.T, sv *served, client *http.Client, url string) {
-		r, _ := http.NewRequest("POST", url, io.MultiReader(bytes.NewReader(make([]byte, 100))))
-		r.Trailer = http.Header{"X-Asked": {"sum"}}
-		early := ""
-		r = r.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-			early += fmt.Sprint(code, h.Get("Link"))
-			return nil
-		}}))
-		resp := testenv.Need(client.Do(r))(t)
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if got := fmt.Sprint(resp.StatusCode, string(body), err, resp.Trailer.Get("X-Sum"), resp.Trailer.Get("X-More"), early); got != "200body<nil>summore103</a>" {
-			t.Error(got)
+		for _, sent := range []io.Reader{bytes.NewReader(make([]byte, 100)), io.MultiReader(bytes.NewReader(make([]byte, 100)))} { // of a length that is known, or not
+			r, _ := http.NewRequest("POST", url, sent)
+			r.Trailer = http.Header{"X-Asked": {"sum"}}
+			early := ""
+			r = r.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+				early += fmt.Sprint(code, h.Get("Link"))
+				return nil
+			}}))
+			resp := testenv.Need(client.Do(r))(t)
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if got := fmt.Sprint(resp.StatusCode, string(body), err, resp.Trailer.Get("X-Sum"), resp.Trailer.Get("X-More"), early); got != "200body<nil>summore103</a>" {
+				t.Errorf("of length %d: %s", r.ContentLength, got)
+			}
 		}
 	})
 }

@@ -55,7 +55,7 @@ func (e *exchange) request() error {
 	if v := r.Header["Pragma"]; len(v) > 0 && v[0] == "no-cache" && r.Header["Cache-Control"] == nil {
 		r.Header["Cache-Control"] = []string{"no-cache"}
 	}
-	if r.ContentLength < 0 && !announceTrailers(r) {
+	if (r.ContentLength < 0 || x.body.trails) && !announceTrailers(r) {
 		return Status(http.StatusBadRequest)
 	}
 	r.RemoteAddr, r.TLS = x.c.facts()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -41,7 +42,7 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 }
 
 // usable looks for what the start would fail on besides what tryOut opens: addresses, the user, and the
-// folders of the log and of the dump.
+// folders of the log, of the dump and of ACME.
 func (set *settings) usable() error {
 	var errs []error
 	if addr := set.server.Addr; !strings.HasPrefix(addr, "unix:") {
@@ -64,6 +65,11 @@ func (set *settings) usable() error {
 	}
 	if _, err := set.dumpFolder(); err != nil {
 		errs = append(errs, err)
+	}
+	if cache := set.tls.acmeCache; cache != "" { // it need not be there
+		if _, err := os.ReadDir(cache); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("acme-cache: %w", err))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -120,10 +120,8 @@ type handover struct {
 // that serves on, and one that has been handed over a second one.
 var errStopping = errors.New("this process has handed over already, or was told to stop")
 
-// onUpgrade answers SIGUSR1 until stop is called.
-func (h *handover) onUpgrade() (stop func()) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGUSR1)
+// onUpgrade answers signals until stop is called.
+func (h *handover) onUpgrade(signals chan os.Signal) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -73,6 +73,49 @@ func startHandingOver(t *testing.T, args ...string) *handingOver {
 	return k
 }
 
+// TestSignalsAtTheStart: those that come while the configuration is read do not end knot, and are answered once it serves.
+func TestSignalsAtTheStart(t *testing.T) {
+	for _, test := range []struct {
+		signal syscall.Signal
+		reads  int // of the configuration
+		says   string
+	}{{syscall.SIGUSR2, 1, ""}, {syscall.SIGHUP, 2, "was read again"}, {syscall.SIGUSR1, 2, "handed over"}} {
+		config := filepath.Join(t.TempDir(), "knot.toml")
+		c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-loops", "1", "-grace", "0")
+		stderr, err := c.StderrPipe()
+		testenv.Must(t, err)
+		testenv.Must(t, syscall.Mkfifo(config, 0o600))
+		testenv.Must(t, c.Start())
+		for i := range test.reads {
+			var file *os.File
+			testenv.Until(t, fmt.Sprint("knot reads its configuration, of ", test.signal), func() bool {
+				file, err = os.OpenFile(config, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+				return err == nil
+			})
+			if i == 0 {
+				c.Process.Signal(test.signal)
+			}
+			testenv.Must(t, os.Remove(config)) // the next time it is another one
+			testenv.Must(t, syscall.Mkfifo(config, 0o600))
+			fmt.Fprintf(file, "root = %q\n", sampleSite)
+			file.Close()
+		}
+		log, pid := bufio.NewReader(stderr), c.Process.Pid
+		for line := ""; !strings.Contains(line, test.says); {
+			line, err = log.ReadString('\n')
+			testenv.Must(t, err)
+			if m := handedOverTo.FindStringSubmatch(line); m != nil {
+				fmt.Sscan(m[1], &pid)
+			}
+		}
+		testenv.Check(t, syscall.Kill(pid, syscall.SIGTERM))
+		rest, _ := io.ReadAll(log) // until the last process has ended
+		if err := c.Wait(); err != nil {
+			t.Errorf("%v: %v, %s", test.signal, err, rest)
+		}
+	}
+}
+
 var handedOverTo = regexp.MustCompile(`handed over.* pid=(\d+)`)
 
 // handOver has the process with that id hand over, and returns the id of its successor.

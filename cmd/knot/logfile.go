@@ -20,7 +20,13 @@ func openLog(name string, stdout io.Writer) (io.WriteCloser, error) {
 		return keepOpen{stdout}, nil
 	}
 	l := &logFile{name: name}
-	return l, l.reopen()
+	if err := l.reopen(); err != nil {
+		return nil, err
+	}
+	if info, err := l.file.Stat(); err == nil && !info.Mode().IsRegular() {
+		return l.file, nil // a pipe, of which there is no other to be opened
+	}
+	return l, nil
 }
 
 // A logFile is a file that can be opened anew under its name, after somebody has renamed it to
@@ -59,21 +65,19 @@ func (l *logFile) Close() error {
 	return l.file.Close()
 }
 
-// onHangup decides what SIGHUP does until stop is called; by itself it would end the process at
-// once. If log is a file, that is opened anew, and reload is called unless it is nil. If there is
-// neither, there is nothing to do, unless the terminal is gone that knot was started from: then end
-// is called.
-func onHangup(log io.Writer, reload func(), errorLog *slog.Logger, end func()) (stop func()) {
+// onHangup decides what SIGHUP does until stop is called. If log is a file, that is opened anew, and
+// reload is called unless it is nil. If there is neither, there is nothing to do, unless the terminal
+// is gone that knot was started from: then end is called.
+func (c *caught) onHangup(log io.Writer, reload func(), errorLog *slog.Logger, end func()) (stop func()) {
 	file, _ := log.(*logFile)
-	if file == nil && reload == nil && signal.Ignored(syscall.SIGHUP) {
-		return func() {} // nohup(1)
+	if file == nil && reload == nil && c.nohup {
+		signal.Ignore(syscall.SIGHUP)
+		return func() {}
 	}
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for range hangups {
+		for range c.hangups {
 			if file == nil && reload == nil {
 				if terminalGone(int(os.Stdin.Fd())) {
 					end()
@@ -93,8 +97,8 @@ func onHangup(log io.Writer, reload func(), errorLog *slog.Logger, end func()) (
 		}
 	}()
 	return func() {
-		signal.Stop(hangups)
-		close(hangups)
+		signal.Stop(c.hangups)
+		close(c.hangups)
 		<-ended
 	}
 }

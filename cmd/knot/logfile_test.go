@@ -57,6 +57,21 @@ func TestHangupOpensTheLogAnew(t *testing.T) {
 	}
 }
 
+// TestLogThatIsAPipe is not opened anew, for which SIGHUP would have to wait for its reader.
+func TestLogThatIsAPipe(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	testenv.Must(t, syscall.Mkfifo(fifo, 0o600))
+	reader, err := os.OpenFile(fifo, os.O_RDWR, 0) // so that opening it need not wait
+	testenv.Must(t, err)
+	defer reader.Close()
+	l, err := openLog(fifo, nil)
+	testenv.Must(t, err)
+	defer l.Close()
+	if _, reopens := l.(*logFile); reopens {
+		t.Error("it is opened anew")
+	}
+}
+
 // TestLogThatCannotBeOpenedAnew goes on in the old file.
 func TestLogThatCannotBeOpenedAnew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
@@ -46,6 +47,8 @@ const (
 // run is main with its surroundings as arguments: it serves until ctx ends and
 // returns the exit code. It must be called on a plain goroutine.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	caught := catchSignals()
+	defer caught.release()
 	out := &flaghelp.Output{Writer: stdout}
 	set, err := parse(args, out)
 	switch {
@@ -55,7 +58,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "knot: %v\nTry knot -help.\n", err)
 		return exitUsage
 	}
-	if err := serve(ctx, set, args, stdout, stderr); err != nil {
+	over, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- serve(ctx, set, args, stdout, stderr, caught, func() { close(over) }) }()
+	if err := theEnd(ended, over); err != nil {
 		// The library's errors name their package, which is called as the program is.
 		fmt.Fprintln(stderr, "knot:", strings.TrimPrefix(explain(err, set), "knot: "))
 		return exitFailed
@@ -63,7 +68,50 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.Writer) (err error) {
+// endPatience is how long it may take to write what is left, once nothing is served any more.
+var endPatience = 5 * time.Second // for tests to change
+
+var errStuck = errors.New("what was left of the access log or the output could not be written: nobody takes it")
+
+// theEnd is what comes from ended. From over on it waits no longer than endPatience: nobody may read a pipe that knot
+// writes to.
+func theEnd(ended <-chan error, over <-chan struct{}) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-over:
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(endPatience):
+		return errStuck
+	}
+}
+
+// caught are the signals that are no reason to stop, and would end a process that does not expect them. They are
+// caught before anything else is done, and wait until there is somebody to answer them.
+type caught struct {
+	hangups, upgrades, sink chan os.Signal
+	nohup                   bool // knot was started by nohup(1)
+}
+
+func catchSignals() *caught {
+	c := &caught{make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1), signal.Ignored(syscall.SIGHUP)}
+	signal.Notify(c.hangups, syscall.SIGHUP)
+	signal.Notify(c.upgrades, syscall.SIGUSR1)
+	signal.Notify(c.sink, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2) // when nobody answers them, at the end too
+	return c
+}
+
+func (c *caught) release() {
+	signal.Stop(c.hangups)
+	signal.Stop(c.upgrades)
+	signal.Stop(c.sink)
+}
+
+// serve serves until ctx ends, and calls over when it does not any more and only what is left is to be written.
+func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.Writer, caught *caught, over func()) (err error) {
 	errorLog := slog.New(slog.NewTextHandler(stderr, nil))
 	from, err := inherit(os.Getenv, os.Unsetenv, os.Getpid())
 	if err != nil {
@@ -93,7 +141,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		// those of the program.
 		defer func() { err = errors.Join(err, server.AccessLog.Close(), out.Close()) }()
 	}
-	defer onHangup(out, served.reloading(set, args, errorLog, secure.reload), errorLog, cancel)()
+	defer caught.onHangup(out, served.reloading(set, args, errorLog, secure.reload), errorLog, cancel)()
 	state := newHealth(server.Stats)
 	admin, err := set.openAdmin(&from, &served, state, errorLog)
 	if err != nil {
@@ -108,7 +156,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	if err := set.dropRights(&from); err != nil {
 		return err
 	}
-	if err := set.checkDump(); err != nil {
+	if err := errors.Join(set.checkDump(), set.tls.checkCache()); err != nil {
 		return err
 	}
 	server.Listeners = from.listeners(server.Addr)
@@ -129,11 +177,12 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	}
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
 	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(os.Args[0]), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
-	defer upgrade.onUpgrade()()
+	defer upgrade.onUpgrade(caught.upgrades)()
 	defer systemd.whenDone(ctx, stdout, set.quiet, server.Conns)()
 	err = capriccio.Run(context.Background(), func(context.Context) error {
 		return server.Run(ctx)
 	}, set.options(errorLog)...)
+	over()
 	if err == nil && !set.quiet {
 		if context.Cause(ctx) == knot.ErrHandedOver {
 			fmt.Fprintln(stdout, "stopped; the new process serves on")

@@ -127,8 +127,9 @@ func TestErrorsAreClear(t *testing.T) {
 	}
 }
 
-// TestDumpThatCouldNotBeWritten: it is told at the start, and not to the one who sends the signal.
-func TestDumpThatCouldNotBeWritten(t *testing.T) {
+// TestFoldersThatCouldNotBeWritten: that is told at the start, and not to the one who sends the signal, nor to the first client
+// that needs a certificate.
+func TestFoldersThatCouldNotBeWritten(t *testing.T) {
 	ended, end := context.WithCancel(context.Background())
 	end() // so that it stops if it starts
 	for path, want := range map[string]string{
@@ -141,6 +142,11 @@ func TestDumpThatCouldNotBeWritten(t *testing.T) {
 		if code != exitFailed || !strings.Contains(stderr.String(), want) {
 			t.Errorf("-dump %s: code %d, %q; want %q", path, code, &stderr, want)
 		}
+	}
+	var stderr bytes.Buffer
+	code := run(ended, []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-acme", "a.test", "-acme-cache", sampleSite + "/notes.txt/x"}, io.Discard, &stderr)
+	if want := "knot: -acme-cache: mkdir " + sampleSite + "/notes.txt: not a directory"; code != exitFailed || !strings.Contains(stderr.String(), want) {
+		t.Errorf("code %d, %q; want %q", code, &stderr, want)
 	}
 }
 

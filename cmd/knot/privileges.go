@@ -138,8 +138,24 @@ func (set *settings) checkDump() error {
 	if err != nil || folder == "" {
 		return err
 	}
+	return writable("-dump", folder)
+}
+
+// checkCache makes the folder of -acme-cache, as ACME would with the first certificate, and reports early that none could
+// be written there. It is asked after the rights are given up.
+func (t *tlsSettings) checkCache() error {
+	if t.acmeCache == "" {
+		return nil
+	}
+	if err := os.MkdirAll(t.acmeCache, 0o700); err != nil {
+		return fmt.Errorf("-acme-cache: %w", err)
+	}
+	return writable("-acme-cache", t.acmeCache)
+}
+
+func writable(flag, folder string) error {
 	if err := unix.Access(folder, unix.W_OK|unix.X_OK); err != nil {
-		return fmt.Errorf("-dump: %w", &os.PathError{Op: "write to", Path: folder, Err: err})
+		return fmt.Errorf("%s: %w", flag, &os.PathError{Op: "write to", Path: folder, Err: err})
 	}
 	return nil
 }

@@ -60,6 +60,23 @@ func TestUser(t *testing.T) {
 	testenv.Check(t, c.Wait())
 }
 
+// TestUserWithoutACacheOfACME: what root may write is not asked, but what the user may.
+func TestUserWithoutACacheOfACME(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become somebody else")
+	}
+	cache := t.TempDir()
+	for _, dir := range []string{cache, filepath.Dir(cache)} {
+		testenv.Must(t, os.Chmod(dir, 0o755))
+	}
+	for dir, want := range map[string]string{cache: "write to " + cache, cache + "/new": "mkdir " + cache + "/new"} {
+		out, err := knotCommand(t, "-root", sampleSite, "-addr", "127.0.0.1:0", "-user", "65534:65534", "-acme", "a.test", "-acme-cache", dir).CombinedOutput()
+		if want = "knot: -acme-cache: " + want + ": permission denied\n"; err == nil || string(out) != want {
+			t.Errorf("%v, %q; want %q", err, out, want)
+		}
+	}
+}
+
 // TestSocketOpenedBefore: the socket for another user is one of plain TCP, on which a stop can keep new clients out.
 func TestSocketOpenedBefore(t *testing.T) {
 	fd := testenv.Need(openSocket("127.0.0.1:0"))(t)

@@ -88,6 +88,28 @@ func TestAccessLogThatFails(t *testing.T) {
 	}
 }
 
+// TestEndWithALogThatIsStuck: nobody reads the output any more, and the end is not put off for ever.
+func TestEndWithALogThatIsStuck(t *testing.T) {
+	defer func(before time.Duration) { endPatience = before }(endPatience)
+	endPatience = 10 * time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	stderr := &lines{each: make(chan string, 1000)}
+	code := make(chan int)
+	go func() {
+		code <- run(ctx, []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-loops", "1", "-log", "-", "-quiet"}, w, stderr)
+	}()
+	line, err := bufio.NewReader(r).ReadString('\n')
+	testenv.Must(t, err)
+	testenv.Get(t, http.DefaultClient, regexp.MustCompile(`http://\S+`).FindString(line)+"/notes.txt")
+	http.DefaultClient.CloseIdleConnections()
+	stop()
+	if got := <-code; got != exitFailed || !strings.Contains(stderr.String(), "nobody takes it") {
+		t.Errorf("exit code %d, %s", got, stderr.String())
+	}
+	r.Close() // what waits there ends
+}
+
 // TestHangupWithoutALogFile is no reason to stop.
 func TestHangupWithoutALogFile(t *testing.T) {
 	for _, args := range [][]string{{"-root", sampleSite}, {"-root", sampleSite, "-log", "-"}} {

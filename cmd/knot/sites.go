@@ -212,17 +212,24 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) []error {
 	note("rate", err)
 	s.RateAfter, err = size(c.RateAfter)
 	note("rate-after", err)
+	if c.RateAfter != "" && c.Rate == "" {
+		note("rate-after", errors.New(`there is no rate that it puts off; want one too, as rate = "2MB"`))
+	}
 	if c.Fallback != "" && (c.Fallback[0] != '/' || path.Clean(c.Fallback) != c.Fallback || c.Fallback == "/") {
 		note("fallback", fmt.Errorf("%q is not the path of a file below the root, as /index.html", c.Fallback))
 	}
 	if c.ListingMax < 0 {
 		note("listing-max", fmt.Errorf("%d is negative", c.ListingMax))
+	} else if c.ListingMax > 0 && !c.Listing {
+		note("listing-max", errors.New("there are no listings; want listing = true too"))
 	}
 	s.Headers, err = headerRules(c.Headers)
 	note("header", err)
 	s.Realms, err = realms(c.Passwords)
 	note("password", err)
-	if c.RequestsPerSecond != 0 || c.Burst != 0 {
+	if c.RequestsPerSecond == 0 && (c.Burst != 0 || c.MaxClients != 0) {
+		note("requests-per-second", errors.New("it is missing, and burst and max-clients are about it; want one, as requests-per-second = 20"))
+	} else if c.RequestsPerSecond != 0 {
 		s.Clients, err = site.NewClients(c.RequestsPerSecond, c.Burst, c.MaxClients)
 		note("requests-per-second", err)
 	}
@@ -235,7 +242,11 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) []error {
 	if s.Clients != nil {
 		b.clients = append(b.clients, s.Clients)
 	}
-	if c.Root == "" && len(c.Proxies) > 0 && len(c.ErrorPages) == 0 { // nothing but a proxy
+	needsRoot := len(c.ErrorPages) > 0 || len(c.Index) > 0 || c.Listing || c.Fallback != "" || c.MaxRanges != 0
+	if c.Root == "" && len(c.Proxies) > 0 && !needsRoot { // nothing but a proxy
+		if slices.ContainsFunc(c.Headers, func(h config.Header) bool { return !h.Always }) {
+			note("header", errors.New("there is no root, and no file that a header could be added to; want always = true"))
+		}
 		return errs
 	}
 	if s.Files, err = openFiles(set, c, s.Headers); err != nil {
@@ -323,6 +334,9 @@ func headerRules(given []config.Header) (rules []site.HeaderRule, err error) {
 		}
 		rule := site.HeaderRule{Match: match, Always: h.Always}
 		for _, name := range slices.Sorted(maps.Keys(h.Set)) {
+			if slices.ContainsFunc(rule.Set, func(before knot.Header) bool { return strings.EqualFold(before.Name, name) }) {
+				return nil, fmt.Errorf("set has %s twice", name)
+			}
 			// The type of a file can be set with the file; everything else of the server's own
 			// can't.
 			if err := knot.CheckHeader(name, h.Set[name]); err != nil && (h.Always || !strings.EqualFold(name, "Content-Type")) {

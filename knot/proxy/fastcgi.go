@@ -155,7 +155,7 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	add := func(name, value string) { b = appendParam(b, name, value) }
 	add("GATEWAY_INTERFACE", "CGI/1.1")
 	add("SERVER_SOFTWARE", "knot")
-	add("SERVER_PROTOCOL", "HTTP/1."+strconv.Itoa(min(x.ProtoMinor(), 1)))
+	add("SERVER_PROTOCOL", "HTTP/"+protocol(x))
 	add("REQUEST_METHOD", e.method)
 	uri, query := cmp.Or(string(x.RawPath()), "/"), x.Query() // not the target, which may have a host in front
 	if query != "" {

@@ -24,6 +24,17 @@ func (e *exchange) host() string {
 	return e.p.Host
 }
 
+// protocol is the version of HTTP that the request came by.
+func protocol(x *knot.Ctx) string {
+	switch {
+	case x.ProtoMajor() == 2:
+		return "2.0"
+	case x.ProtoMinor() == 0:
+		return "1.0"
+	}
+	return "1.1"
+}
+
 // request implements wire.
 func (http1) request(e *exchange, body []byte, ready bool) error {
 	x, p := e.x, e.p
@@ -67,8 +78,7 @@ func (http1) request(e *exchange, body []byte, ready bool) error {
 		}
 		return true
 	})
-	out = append(out, "1."...)
-	out = append(strconv.AppendInt(out, int64(x.ProtoMinor()), 10), " knot\r\n"...)
+	out = append(append(out, protocol(x)...), " knot\r\n"...)
 	out = p.appendForwarded(out, x, trusted)
 	e.chunked = !ready && x.ContentLength() < 0
 	switch {

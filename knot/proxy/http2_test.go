@@ -160,6 +160,38 @@ func TestHTTP2SlowClient(t *testing.T) {
 	testenv.Got(io.Copy(io.Discard, resp.Body))(t, size, "bytes")
 }
 
+// TestProtocolOfTheClient is what Via and SERVER_PROTOCOL name, and not what the backend is spoken to in; and a trailer behind a
+// body of known length, which only HTTP/2 has, goes on to a backend of HTTP/2.
+func TestProtocolOfTheClient(t *testing.T) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %v %s %v %v", r.Proto, r.Header["Via"], body, err, r.Trailer["Sum"])
+	}
+	plain := new(http.Protocols)
+	plain.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{Protocols: plain}}
+	defer client.CloseIdleConnections()
+	backend := behind(t, answer)
+	for _, test := range []struct {
+		c    Config
+		want string
+	}{
+		{Config{Backends: []string{backend}}, "HTTP/1.1 [2.0 knot] body <nil> []"},
+		{Config{Backends: []string{backend}, HTTP2: true}, "HTTP/2.0 [2.0 knot] body <nil> [s]"},
+		{Config{Backends: []string{fastCGIServer(t, answer)}, FastCGI: &FastCGI{Root: "/srv"}}, "HTTP/2.0 [] body <nil> []"},
+	} {
+		r, err := http.NewRequest("POST", "http://"+serve(t, test.c, 1).addr, strings.NewReader("body"))
+		testenv.Must(t, err)
+		r.Trailer = http.Header{"Sum": {"s"}}
+		resp, err := client.Do(r)
+		testenv.Must(t, err)
+		got, err := io.ReadAll(resp.Body)
+		if resp.Body.Close(); string(got) != test.want || err != nil {
+			t.Errorf("%q, %v; want %q", got, err, test.want)
+		}
+	}
+}
+
 // TestTrailerLines: what is not to stand in a trailer is not passed on in one, nor what a client says of whom it forwards for.
 func TestTrailerLines(t *testing.T) {
 	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {

@@ -81,11 +81,15 @@ func (p *Proxy) Serve(x *knot.Ctx) error {
 	return err
 }
 
+// allow are the methods that a backend may know.
+const allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+
 // refuse answers what is not for backends.
 func refuse(x *knot.Ctx) (handled bool, err error) {
 	switch x.Method() {
 	case "TRACE": // it would show what was added on the way
-		return true, knot.Status(405)
+		x.AddHeader("Allow", allow)
+		return true, x.SendError(405)
 	case "OPTIONS": // RFC 9110, 7.6.2
 		if text := x.HeaderBytes("Max-Forwards"); text != nil {
 			if n, err := strconv.ParseUint(string(text), 10, 31); err == nil && n == 0 {

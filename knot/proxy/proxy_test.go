@@ -297,7 +297,7 @@ func TestLines(t *testing.T) {
 		}
 	}
 	f := serve(t, Config{Backends: []string{backend}}, 1)
-	for line, want := range map[string]string{"TRACE / HTTP/1.1": " 405 ", "OPTIONS * HTTP/1.1\r\nMax-Forwards: 0": " 204 ", "OPTIONS / HTTP/1.1\r\nMax-Forwards: 7": "Max-Forwards: 6", "GET / HTTP/1.1\r\nMax-Forwards: 7": "Max-Forwards: 7"} {
+	for line, want := range map[string]string{"TRACE / HTTP/1.1": "\r\nAllow: GET, HEAD, POST, ", "OPTIONS * HTTP/1.1\r\nMax-Forwards: 0": " 204 ", "OPTIONS / HTTP/1.1\r\nMax-Forwards: 7": "Max-Forwards: 6", "GET / HTTP/1.1\r\nMax-Forwards: 7": "Max-Forwards: 7"} {
 		testenv.Contains(t, f.raw(line+"\r\nHost: h\r\nConnection: close\r\n\r\n"), want, line)
 	}
 }

@@ -40,8 +40,11 @@ type bucket struct {
 // NewClients makes a Clients. burst 0 means one second's worth, and at least 1; most 0 means
 // DefaultMaxClients.
 func NewClients(perSecond, burst float64, most int) (*Clients, error) {
-	if !(perSecond > 0) || math.IsInf(perSecond, 0) || burst < 0 || math.IsNaN(burst) || math.IsInf(burst, 0) || most < 0 {
+	if !(perSecond > 0) || math.IsInf(perSecond, 0) || burst < 0 || math.IsNaN(burst) || math.IsInf(burst, 0) {
 		return nil, fmt.Errorf("a client can't have %v requests a second in bursts of %v", perSecond, burst)
+	}
+	if most < 0 {
+		return nil, fmt.Errorf("%d clients can't be remembered", most)
 	}
 	if burst == 0 {
 		burst = max(1, perSecond)

@@ -100,10 +100,13 @@ func (s *Site) serve(x *knot.Ctx) error {
 	if m := x.Method(); s.Files != nil && m != "GET" && m != "HEAD" {
 		err = s.Files.Serve(x)
 	}
+	path := x.PathBytes()
+	if s.Files == nil && len(path) == 1 && path[0] == '*' {
+		return x.Send(204, "", nil) // OPTIONS *, which is about no backend (RFC 9110, 9.3.7)
+	}
 	if err != error(knot.Status(404)) || s.Files == nil {
 		return err
 	}
-	path := x.PathBytes()
 	if s.Listing && path[len(path)-1] == '/' {
 		if err := s.list(x); err != error(knot.Status(404)) {
 			return err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -203,6 +204,19 @@ func TestHeaderRules(t *testing.T) {
 		a := ask(t, addr, "GET", test.target)
 		if a.status != test.status || a.header.Get("X-Frame-Options") != "DENY" || strings.Join(a.header.Values("X-B"), "|") != test.b || strings.Join(a.header.Values("Cache-Control"), "|") != test.cache {
 			t.Errorf("%s: %d %v", test.target, a.status, a.header)
+		}
+	}
+}
+
+// TestOptionsOfTheServer: OPTIONS * is answered by a site that has nothing but a proxy, too.
+func TestOptionsOfTheServer(t *testing.T) {
+	proxy := Route{Match: pattern(t, "/**"), Handler: func(x *knot.Ctx) error { return knot.Status(502) }}
+	for _, s := range []*Site{{Files: open(t, lay(t, nil))}, {Routes: []Route{proxy}}} {
+		resp, err := http.DefaultTransport.RoundTrip(&http.Request{Method: "OPTIONS", URL: &url.URL{Scheme: "http", Host: serve(t, only(s)), Opaque: "*"}})
+		testenv.Must(t, err)
+		resp.Body.Close()
+		if resp.StatusCode != 204 {
+			t.Errorf("status %d", resp.StatusCode)
 		}
 	}
 }
