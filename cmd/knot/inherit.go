@@ -120,11 +120,16 @@ type handover struct {
 // that serves on, and one that has been handed over a second one.
 var errStopping = errors.New("this process has handed over already, or was told to stop")
 
-// onUpgrade answers signals until stop is called.
-func (h *handover) onUpgrade(signals chan os.Signal) (stop func()) {
-	ended := make(chan struct{})
+// onUpgrade answers signals, once there is something to hand over, until stop is called.
+func (h *handover) onUpgrade(signals chan os.Signal, listening <-chan struct{}) (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
+		select {
+		case <-listening:
+		case <-quit:
+			return
+		}
 		for range signals {
 			switch err := h.replace(successorPatience); {
 			case err == nil:
@@ -137,6 +142,7 @@ func (h *handover) onUpgrade(signals chan os.Signal) (stop func()) {
 	}()
 	return func() {
 		signal.Stop(signals)
+		close(quit)
 		close(signals)
 		<-ended
 	}

@@ -166,8 +166,10 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	served.catchUp(set, args, errorLog)
 	systemd := notifier{os.Getenv("NOTIFY_SOCKET")}
 	var once sync.Once
+	listening := make(chan struct{})
 	server.Listening = func(addr net.Addr) {
 		once.Do(func() {
+			defer close(listening)
 			set.announce(stdout, addr, admin)
 			state.listening.Store(true)
 			admin.start()
@@ -177,7 +179,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	}
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
 	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(os.Args[0]), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
-	defer upgrade.onUpgrade(caught.upgrades)()
+	defer upgrade.onUpgrade(caught.upgrades, listening)()
 	defer systemd.whenDone(ctx, stdout, set.quiet, server.Conns)()
 	err = capriccio.Run(context.Background(), func(context.Context) error {
 		return server.Run(ctx)
