@@ -164,6 +164,7 @@ func TestYoungFileIsReadAgain(t *testing.T) {
 
 func loadOnce(f *Files) (*entry, error) {
 	x := newCtx()
+	x.srv = new(Server)
 	x.path = []byte("/d/f")
 	f.caches.empty()
 	e, err := f.find(x)

@@ -240,8 +240,12 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 		return nil, false, err
 	}
 	made.length = made.id.size
-	// A Last-Modified is not later than the Date beside it (RFC 9110, 8.8.2.1).
-	made.head.modified = time.Unix(0, min(made.id.changed(), x.srv.clock.stamp().unix*int64(time.Second))).UTC()
+	// A Last-Modified is not later than the Date beside it (RFC 9110, 8.8.2.1); our clock may be late by a second.
+	made.head.modified = time.Unix(0, made.id.changed()).UTC()
+	x.srv.clock.now()
+	if now := x.srv.clock.stamp().unix; made.head.modified.Unix() > now+1 {
+		made.head.modified = time.Unix(now, 0).UTC()
+	}
 	f.describe(x, made, w)
 	if fl != nil {
 		made.shard, made.key = fl.shard, fl.key

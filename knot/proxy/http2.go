@@ -220,7 +220,19 @@ func (e *exchange) http2Request(ctx context.Context, patient *patience) (*http.R
 	if e.b.tls != nil {
 		r.URL.Scheme = "https"
 	}
-	for _, name := range [...]string{"Connection", "Upgrade", "Content-Length"} {
+	if r.Trailer == nil && !e.ready { // package http looks for the trailers of chunked bodies only
+		for name := range strings.SplitSeq(strings.Join(r.Header["Trailer"], ","), ",") {
+			switch name = http.CanonicalHeaderKey(strings.Trim(name, " \t")); name {
+			case "", "Transfer-Encoding", "Trailer", "Content-Length":
+			default:
+				if r.Trailer == nil {
+					r.Trailer = http.Header{}
+				}
+				r.Trailer[name] = nil
+			}
+		}
+	}
+	for _, name := range [...]string{"Connection", "Upgrade", "Content-Length", "Trailer"} {
 		r.Header.Del(name)
 	}
 	if r.Header["User-Agent"] == nil {
