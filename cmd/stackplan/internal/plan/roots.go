@@ -49,7 +49,7 @@ func taskFuncs[T any](s *source, targets func(*ssa.Function, ssa.CallInstruction
 			continue
 		}
 		for call := range callsOf(f) {
-			if field(call.Common().Value) == "fn" {
+			if _, made := call.Common().Value.(*ssa.Call); made { // what begins returns
 				all = append(all, targets(f, call)...)
 			}
 		}
