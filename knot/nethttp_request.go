@@ -55,8 +55,12 @@ func (e *exchange) request() error {
 	if v := r.Header["Pragma"]; len(v) > 0 && v[0] == "no-cache" && r.Header["Cache-Control"] == nil {
 		r.Header["Cache-Control"] = []string{"no-cache"}
 	}
-	if (r.ContentLength < 0 || x.body.trails) && !announceTrailers(r) {
-		return Status(http.StatusBadRequest)
+	if r.ContentLength < 0 || x.body.trails {
+		var ok bool
+		if r.Trailer, ok = h1.AnnouncedTrailers(r.Header["Trailer"]); !ok {
+			return Status(http.StatusBadRequest)
+		}
+		delete(r.Header, "Trailer")
 	}
 	r.RemoteAddr, r.TLS = x.c.facts()
 	return nil
@@ -166,27 +170,6 @@ func (c *conn) facts() (remote string, secure *tls.ConnectionState) {
 		c.known = f
 	}
 	return c.known.remote, c.known.tls
-}
-
-// announceTrailers puts the names that the Trailer header lists into r.Trailer, and
-// reports whether all of them may stand there.
-func announceTrailers(r *http.Request) bool {
-	for _, list := range r.Header["Trailer"] {
-		for name := range strings.SplitSeq(list, ",") {
-			switch name = http.CanonicalHeaderKey(strings.TrimSpace(name)); name {
-			case "":
-				continue
-			case "Transfer-Encoding", "Trailer", "Content-Length":
-				return false
-			}
-			if r.Trailer == nil {
-				r.Trailer = make(http.Header)
-			}
-			r.Trailer[name] = nil
-		}
-	}
-	delete(r.Header, "Trailer")
-	return true
 }
 
 // noteTrailer takes up a trailer line of the request. It is called by the reader of the

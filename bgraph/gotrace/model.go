@@ -191,30 +191,6 @@ func (m *model) event(e *trace.Event) {
 	}
 }
 
-// beginRegion begins a region of g. They are nested, which package trace sees to.
-func (m *model) beginRegion(g *goroutine) {
-	if g.unseen > 0 || m.inside >= m.o.MaxGoroutines {
-		g.unseen++
-		m.note("there were more regions at a time than are followed")
-		return
-	}
-	m.inside++
-	g.regions = append(g.regions, m.now)
-}
-
-// endRegion ends the region of g that has begun last.
-func (m *model) endRegion(g *goroutine, name string) {
-	last := len(g.regions) - 1
-	switch {
-	case g.unseen > 0:
-		g.unseen--
-	case last >= 0: // else it began before the trace
-		m.span("region", name, m.now.Sub(g.regions[last]))
-		g.regions = g.regions[:last]
-		m.inside--
-	}
-}
-
 // proc is what is known of P p; nil if it is none, or beyond the limit.
 func (m *model) proc(p trace.ProcID) *procStat {
 	if p < 0 || p >= bgraph.MaxDumpLoops {

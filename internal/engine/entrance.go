@@ -95,10 +95,11 @@ func (e *Entrance) Leave() {
 func (l *Loop) left(entrance int) {
 	l.admission.Left(l.now, entrance)
 	if entrance < len(l.lines) {
-		l.lines[entrance].left()
-	}
-	if entrance < len(l.lines) && l.lines[entrance].n > 0 {
-		l.serve(l.lines[entrance])
+		q := l.lines[entrance]
+		q.left()
+		if q.n > 0 {
+			l.serve(q)
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ const longestHold = 10 * time.Millisecond
 // since, how many more were let in than have left. So while the loop is busy what has begun is finished before more is:
 // if the two shared the processor, as many would get in as the first steps of their work allow, and wait inside for a
 // turn until they are too late. Of work that is cut into steps by waits none was served in time under overload, for ever.
-// Tasks that only wait, such as streams of events, do not count, however many there are.
+// Those that were there when it last had nothing to do, such as streams of events, do not count, however many they are.
 func (q *line) underWay(l *Loop) int {
 	if q.index >= doorIndex {
 		return q.starting

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -221,15 +222,9 @@ func (e *exchange) http2Request(ctx context.Context, patient *patience) (*http.R
 		r.URL.Scheme = "https"
 	}
 	if r.Trailer == nil && !e.ready { // package http looks for the trailers of chunked bodies only
-		for name := range strings.SplitSeq(strings.Join(r.Header["Trailer"], ","), ",") {
-			switch name = http.CanonicalHeaderKey(strings.Trim(name, " \t")); name {
-			case "", "Transfer-Encoding", "Trailer", "Content-Length":
-			default:
-				if r.Trailer == nil {
-					r.Trailer = http.Header{}
-				}
-				r.Trailer[name] = nil
-			}
+		var ok bool
+		if r.Trailer, ok = h1.AnnouncedTrailers(r.Header["Trailer"]); !ok {
+			return nil, nil, knot.Status(400)
 		}
 	}
 	for _, name := range [...]string{"Connection", "Upgrade", "Content-Length", "Trailer"} {

@@ -1,6 +1,10 @@
 package h1
 
-import "bytes"
+import (
+	"bytes"
+	"net/textproto"
+	"strings"
+)
 
 // maxLengthDigits keeps a Content-Length inside int64.
 const maxLengthDigits = 18
@@ -227,4 +231,24 @@ func (h *Head) Find(b []byte, lower string) ([]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// AnnouncedTrailers are the names that the values of Trailer header lines list, as keys without values; nil: none. ok is false
+// if one may not stand in a trailer.
+func AnnouncedTrailers(lists []string) (names map[string][]string, ok bool) {
+	for _, list := range lists {
+		for name := range strings.SplitSeq(list, ",") {
+			switch name = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)); name {
+			case "":
+				continue
+			case "Transfer-Encoding", "Trailer", "Content-Length":
+				return nil, false
+			}
+			if names == nil {
+				names = make(map[string][]string)
+			}
+			names[name] = nil
+		}
+	}
+	return names, true
 }
