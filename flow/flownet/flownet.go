@@ -175,7 +175,7 @@ type Sent struct{ Err error }
 
 // OutputOptions say how connections are written to. The zero value has the defaults named.
 type OutputOptions struct {
-	// Stall is how long a chunk may take; 0: 60 s; negative: for ever.
+	// Stall is how long the Bytes of a chunk may take, and then each 256 KiB of its file; 0: 60 s; negative: for ever.
 	Stall time.Duration
 	// Servlets is how many chunks are written at a time at most, as slow clients each take one;
 	// 0: 16,384.
@@ -221,9 +221,8 @@ func (o *Output) Run(c *flow.Call[Chunk]) {
 }
 
 func (o *Output) write(conn *netpoll.Conn, chunk *Chunk) error {
-	if o.stall > 0 {
-		conn.SetWriteDeadline(time.Now().Add(o.stall))
-	}
+	p := pages{File: chunk.File, o: o, conn: conn}
+	p.Moved()
 	if chunk.File == nil {
 		_, err := conn.Write(chunk.Bytes)
 		return err
@@ -236,9 +235,25 @@ func (o *Output) write(conn *netpoll.Conn, chunk *Chunk) error {
 	if err := raw.Control(func(p uintptr) { fd = int(p) }); err != nil {
 		return err
 	}
-	_, err = conn.SendFile(chunk.Bytes, fd, chunk.Off, chunk.Len, chunk.File)
+	_, err = conn.SendFile(chunk.Bytes, fd, chunk.Off, chunk.Len, p)
 	return err
 }
+
+// pages are a file that is sent.
+type pages struct {
+	*aio.File
+	o    *Output
+	conn *netpoll.Conn
+}
+
+// Moved gives the client time for another part; SendFile calls it after each.
+func (p pages) Moved() {
+	if p.o.stall > 0 {
+		p.conn.SetWriteDeadline(now().Add(p.o.stall))
+	}
+}
+
+var now = time.Now // but in tests
 
 // Ended reports whether an error of Serve is the regular end.
 func Ended(err error) bool { return errors.Is(err, net.ErrClosed) }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,6 +195,22 @@ func TestShutdownEndsIdleConnections(t *testing.T) {
 		t.Errorf("Read after the shutdown: %v; want the end", err)
 	}
 	c.Close()
+}
+
+// A large file may take longer than Stall, as long as it goes on.
+func TestTheTimeForAFileBeginsAnewAsItGoesOn(t *testing.T) {
+	var times atomic.Int32
+	defer flownet.SetNow(func() time.Time { times.Add(1); return time.Now() })()
+	folder := t.TempDir()
+	const size = 4 << 20
+	testenv.Must(t, os.WriteFile(filepath.Join(folder, "large"), make([]byte, size), 0o666))
+	serving(t, folder, flownet.InputOptions{}, func(addr string) {
+		c := testenv.Dial(t, addr)
+		defer c.Close()
+		io.WriteString(c, "large\nquit\n")
+		testenv.Got(io.Copy(io.Discard, c))(t, int64(len("4194304\n")+size), "read")
+	})
+	testenv.AtLeast(t, times.Load(), size>>20, "deadlines")
 }
 
 func TestAClientThatGoesEndsItsFlow(t *testing.T) {
