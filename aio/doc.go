@@ -19,5 +19,5 @@
 //
 // The package starts a goroutine only for the pool, while there is something to do,
 // and reads no environment variable. It needs Linux. Errors are *fs.PathError, or
-// *os.LinkError from Rename; they satisfy fs.ErrNotExist, fs.ErrClosed and so on.
+// *os.LinkError from Rename and Symlink; they satisfy fs.ErrNotExist, fs.ErrClosed and so on.
 package aio

@@ -22,7 +22,7 @@ const maxTempTries = 10000
 //
 // A file that exists keeps its mode, a new one gets perm before umask; the owner is the
 // caller. A symbolic link is replaced, not followed. What exists and is no regular file, a device or a
-// FIFO, is written where it is, as by os.WriteFile: then nothing of the above holds, and a FIFO without a
+// FIFO, or is below /proc, /sys or the like, is written where it is, as by os.WriteFile: then nothing of the above holds, and a FIFO without a
 // reader is waited for even if the task is cancelled. If the process is killed between the
 // last steps, or at any time on a file system without O_TMPFILE, a file .NAME.tmp-NUMBER
 // may be left in the folder. It parks.
@@ -42,6 +42,14 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 		}
 	}
 	err := w.create()
+	if err != nil && w.keep {
+		return aside("open", name, func() error {
+			if unreal(w.folder) {
+				return overwrite(name, data)
+			}
+			return err
+		})
+	}
 	if err == nil {
 		err = w.fill(data)
 	}
@@ -55,6 +63,13 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 		err = syncFolder(w.folder)
 	}
 	return err
+}
+
+// unreal reports whether a folder is in a file system that stores nothing, and makes no new files: that of /proc, /sys
+// or control groups. It is for a plain goroutine.
+func unreal(folder string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(folder, &st) == nil && st.Blocks == 0
 }
 
 // overwrite writes to what is there. It is for a plain goroutine.
@@ -92,25 +107,21 @@ func (w *fileWriter) tempName() string {
 // create opens the new file, without a name if that is possible.
 func (w *fileWriter) create() error {
 	f, err := OpenFile(w.folder, os.O_WRONLY|unix.O_TMPFILE, w.perm)
-	if err == nil {
-		w.file = f
-		return nil
+	if is(err, unix.EOPNOTSUPP) || is(err, unix.EISDIR) || is(err, unix.ENOENT) || is(err, unix.EINVAL) {
+		for range maxTempTries {
+			w.temp = w.tempName()
+			if f, err = OpenFile(w.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, w.perm); !is(err, unix.EEXIST) {
+				break
+			}
+		}
 	}
-	if !is(err, unix.EOPNOTSUPP) && !is(err, unix.EISDIR) && !is(err, unix.ENOENT) && !is(err, unix.EINVAL) {
+	if err != nil {
+		w.temp = ""
 		return pathError("open", w.name, err.(*fs.PathError).Err)
 	}
-	for range maxTempTries {
-		temp := w.tempName()
-		w.file, err = OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, w.perm)
-		if err == nil {
-			w.temp = temp
-			return nil
-		}
-		if !is(err, unix.EEXIST) {
-			break
-		}
-	}
-	return err
+	f.name = w.name // for errors
+	w.file = f
+	return nil
 }
 
 // fill writes data to the disk. If that fails, the file is closed.
@@ -131,16 +142,15 @@ func (w *fileWriter) fill(data []byte) error {
 	return err
 }
 
-// chmod sets the mode, which the page cache takes in.
+// chmod sets the mode, on a thread, as the file system's journal may be full.
 func (f *File) chmod(m fs.FileMode) error {
-	if _, ok := f.enter(); !ok {
-		return f.fail("chmod", errClosed)
+	var err error
+	r := newRequest(opFunc, f.fd)
+	r.fn = func() { err = unix.Fchmod(int(f.fd), uint32(modeBits(m))) }
+	if e := f.change("chmod", r); e != nil || err == nil {
+		return e
 	}
-	defer f.exit()
-	if err := unix.Fchmod(int(f.fd), uint32(modeBits(m))); err != nil {
-		return f.fail("chmod", err)
-	}
-	return nil
+	return f.fail("chmod", err)
 }
 
 // publish gives the file its name, and closes it.
@@ -150,7 +160,7 @@ func (w *fileWriter) publish() error {
 		if w.temp == "" {
 			return w.file.Close()
 		}
-		if err = Rename(w.temp, w.name); err == nil {
+		if err = wrapPath("rename", w.name, onPaths(opRename, unix.AT_FDCWD, w.temp, w.name, 0)); err == nil {
 			w.temp = ""
 			return w.file.Close()
 		}
@@ -172,7 +182,7 @@ func (w *fileWriter) link() error {
 			return nil
 		}
 		if err != unix.EEXIST {
-			return linkError("link", self, w.name, err)
+			return pathError("link", w.name, err)
 		}
 	}
 	for range maxTempTries {
@@ -183,10 +193,10 @@ func (w *fileWriter) link() error {
 			return nil
 		}
 		if err != unix.EEXIST {
-			return linkError("link", self, temp, err)
+			return pathError("link", w.name, err)
 		}
 	}
-	return linkError("link", self, w.name, unix.EEXIST)
+	return pathError("link", w.name, unix.EEXIST)
 }
 
 // syncFolder waits until the disk has the folder's entries. Some file systems can't.

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -53,8 +54,28 @@ func TestWriteFile(t *testing.T) {
 			t.Errorf("the link is %v now, want it replaced by a file", info.Mode())
 		}
 		testenv.ErrorIs(t, WriteFile(dir, nil, 0o600), unix.EISDIR, "writing to a folder")
-		testenv.ErrorIs(t, WriteFile(filepath.Join(dir, "no/file"), nil, 0o600), fs.ErrNotExist, "writing below what does not exist")
+		none := filepath.Join(dir, "no/file")
+		if err := WriteFile(none, nil, 0o600); !errors.Is(err, fs.ErrNotExist) || err.(*fs.PathError).Path != none {
+			t.Errorf("writing below what does not exist: %v", err)
+		}
 		wantNames(t, dir, "file", "link")
+	})
+}
+
+// The mode, too, is changed by a thread: a file system may have to wait for that.
+func TestWriteFileLeavesTheLoopForTheMode(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		name := scratch(t, nil)
+		must(t, WriteFile(name, nil, 0)) // it is known of the file system whether it is in memory
+		changes := atomic.Int32{}
+		withFault(t, func(op opcode, _ via, _ int32, n int) (int, syscall.Errno) {
+			if op == opFunc {
+				changes.Add(1)
+			}
+			return n, 0
+		})
+		must(t, WriteFile(name, []byte("new"), 0))
+		testenv.Equal(t, changes.Load(), 1, "N changes of the mode")
 	})
 }
 
@@ -80,6 +101,16 @@ func TestWriteFileInPlace(t *testing.T) {
 		must(t, unix.Mknod(socket, unix.S_IFSOCK|0o600, 0))
 		testenv.ErrorIs(t, WriteFile(socket, want, 0o600), unix.ENXIO, "writing to a socket")
 		wantNames(t, dir, "fifo", "socket")
+	})
+}
+
+// The kernel's own file systems have regular files, but make no new ones.
+func TestWriteFileOfTheKernel(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		const name = "/proc/self/oom_score_adj"
+		was := need(ReadFile(name))(t)
+		must(t, WriteFile(name, was, 0o600))
+		testenv.ErrorIs(t, WriteFile(name, []byte("much"), 0o600), unix.EINVAL, "writing what is no number")
 	})
 }
 
@@ -126,6 +157,10 @@ func TestWriteFileFails(t *testing.T) {
 				faults.Store(nil)
 				got := need(os.ReadFile(name))(t)
 				used := op == opOpen || op == opWrite || op == opSync || op == opRename || op == opLink && unnamed
+				var failed *fs.PathError
+				if used && (!errors.As(err, &failed) || failed.Path != name) {
+					t.Errorf("with %v failing: %v; want an error with the name of the file", op, err)
+				}
 				if used && (!errors.Is(err, unix.EIO) || string(got) != "old") || !used && (err != nil || string(got) != "new") {
 					t.Errorf("with %v failing: %v, and the file has %q", op, err, got)
 				}
