@@ -59,7 +59,7 @@ func (f *File) explainDirect(err error) error {
 // a sequence of reads ends is not aligned if the file's length is not, and at the end
 // there is nothing to read.
 func (f *File) directEnd(off int64, err error) (int, error) {
-	if info, e := f.stat(); e == nil && off >= info.Size() {
+	if info, e := f.stat(); e == nil && info.Mode().IsRegular() && off >= info.Size() {
 		return 0, nil
 	}
 	return 0, err

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -333,6 +334,18 @@ func TestDirect(t *testing.T) {
 	})
 }
 
+// What is not aligned on a device, which has no length, is not its end.
+func TestADirectReadOfADeviceIsNotAligned(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		fd := need(unix.Open("/dev/zero", unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)
+		f := newFile(int32(fd), "/dev/zero", unix.O_RDONLY|unix.O_DIRECT)
+		defer f.Close()
+		f.align.Store(512<<32 | 512)
+		_, err := f.ReadAt(AlignedBuffer(100), 0)
+		testenv.ErrorIs(t, err, unix.EINVAL, "a read of 100 bytes")
+	})
+}
+
 func TestResidentAndPrefetch(t *testing.T) {
 	onDisk(t)
 	everywhere(t, func(t *testing.T) {
@@ -342,6 +355,7 @@ func TestResidentAndPrefetch(t *testing.T) {
 		defer f.Close()
 		must(t, f.Sync())
 		testenv.Equal(t, f.Resident(0, 2*size), size+100, "a file just written has N bytes in memory")
+		testenv.Equal(t, f.Resident(50, math.MaxInt64), size+50, "of all from 50 on N bytes are in memory")
 		must(t, unix.Fadvise(int(f.fd), 0, 0, unix.FADV_DONTNEED))
 		if n := f.Resident(0, size); n >= size {
 			t.Skip("the page cache keeps the file")

@@ -3,6 +3,7 @@
 package aio
 
 import (
+	"math"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -10,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const pageSize = 4096 // of the page cache's accounts; both architectures' usual
+// pageSize is that of the page cache's accounts, in bytes: 4 KiB, or, on some kernels of arm64, 16 or 64.
+var pageSize = int64(unix.Getpagesize())
 
 // noCachestat is set once the kernel turns out to lack cachestat(2) (before 6.5).
 var noCachestat atomic.Bool
@@ -30,6 +32,7 @@ func (f *File) Resident(off, n int64) int64 {
 		return 0
 	}
 	defer f.exit()
+	n = min(n, math.MaxInt64-off)
 	if f.traits.Load()&traitMemory != 0 {
 		return max(f.clamp(off, n), 0)
 	}
@@ -108,13 +111,12 @@ func (f *File) cachedPrefix(off, n int64) (have int64, told bool) {
 	return min(max(low*pageSize-off, 0), n), true
 }
 
-const (
-	// sampleStep is the distance of the pages that sampled tries, in bytes. A try takes half
-	// a microsecond, in which a processor copies four pages.
-	sampleStep = 4 * pageSize
-	// sampleMost bounds what it looks at, in bytes.
-	sampleMost = 1 << 20
-)
+// sampleStep is the distance of the pages that sampled tries, in bytes. A try takes half
+// a microsecond, in which a processor copies 16 KiB.
+var sampleStep = max(16<<10, pageSize)
+
+// sampleMost bounds what sampled looks at, in bytes.
+const sampleMost = 1 << 20
 
 // sampled is Resident by trying to read some of the pages. What lies between two that are
 // in memory was mostly read together with them, and goes together with them.
