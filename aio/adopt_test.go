@@ -3,7 +3,9 @@
 package aio
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"io/fs"
 	"os"
 	"sync"
@@ -119,6 +121,24 @@ func TestWaitForAnAdoptedDescriptorEnds(t *testing.T) {
 		})
 		rested(polled(f[0]))
 		must(t, f[0].Close())
+		join()
+	})
+}
+
+// What has no place has none for reads either, although lseek(2) says that it is at 0.
+func TestAnAdoptedEvent(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		f := need(NewFile(need(unix.Eventfd(0, unix.EFD_CLOEXEC))(t), "event"))(t)
+		defer f.Close()
+		one := binary.NativeEndian.AppendUint64(nil, 1)
+		join := beside(func() {
+			b := make([]byte, 8)
+			if n, err := f.Read(b); n != 8 || err != nil || !bytes.Equal(b, one) {
+				t.Errorf("Read: %d, %v, %v; want 1", n, err, b)
+			}
+		})
+		rested(func() bool { return busyRequests(f) == 1 || engine.Current() == nil })
+		need(unix.Write(int(f.fd), one))(t)
 		join()
 	})
 }

@@ -51,6 +51,7 @@ const (
 	traitRegular                  // a regular file; known once settled
 	traitMemory                   // the file system has no disk
 	traitDisk                     // it has, as far as is known
+	traitStream                   // what it gives has no place, though lseek(2) may say 0
 	traitPolled                   // the kernel does not wait for what it has not: O_NONBLOCK, not a file
 )
 
@@ -230,6 +231,9 @@ func (f *File) settleNow() {
 			waits = false
 		case unix.S_IFDIR:
 			waits = false
+		case unix.S_IFBLK:
+		default:
+			traits |= traitStream
 		}
 		if st.Mask&unix.STATX_DIOALIGN != 0 {
 			f.align.Store(uint64(st.Dio_mem_align)<<32 | uint64(st.Dio_offset_align))
@@ -268,7 +272,7 @@ func (f *File) Close() error {
 		return nil
 	}
 	r := newRequest(opClose, f.fd)
-	r.firm = true
+	r.firm, r.off = true, int64(f.device.Load())
 	if _, err := r.perform(); err != nil {
 		return f.fail("close", err)
 	}

@@ -77,7 +77,9 @@ type device struct {
 // submit queues r, or starts a thread for it. It may be called from anywhere.
 func (p *pool) submit(r *request) {
 	id := 1<<63 | uint64(uint32(r.fd)) // of the folder
-	if r.file != nil {
+	if r.op == opClose {
+		id = uint64(r.off)
+	} else if r.file != nil {
 		id = r.file.device.Load()
 	}
 	r.state = statePooled

@@ -18,7 +18,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 		return 0, f.fail("read", errClosed)
 	}
 	if off >= 0 && !f.direct && f.traits.Load()&traitRefusesRead == 0 {
-		n, e := readNow(f.fd, p, off, unix.RWF_NOWAIT)
+		n, e := quick(readNow, f.fd, p, off, unix.RWF_NOWAIT)
 		if n == len(p) && e == 0 {
 			f.exit()
 			if uses%paceUses == 0 || n >= paceBytes {
@@ -76,7 +76,7 @@ func (f *File) readSome(p []byte, off int64, try bool) (int, error) {
 			return f.directEnd(off, err)
 		}
 	} else if flag, ok := f.quickFlag(traitRefusesRead); ok && (try || flag == 0) {
-		if n, e := readNow(f.fd, p, off, flag); e == 0 {
+		if n, e := quick(readNow, f.fd, p, off, flag); e == 0 {
 			return n, nil
 		}
 	}
@@ -100,7 +100,7 @@ func (f *File) Read(p []byte) (int, error) {
 	}
 	n, e := 0, syscall.Errno(unix.EAGAIN)
 	if !f.direct && f.traits.Load()&traitRefusesRead == 0 {
-		if n, e = readNow(f.fd, p, currentOffset, unix.RWF_NOWAIT); e != 0 {
+		if n, e = quick(readNow, f.fd, p, currentOffset, unix.RWF_NOWAIT); e != 0 {
 			f.noteRefusal(traitRefusesRead, e)
 		}
 	}
@@ -136,11 +136,13 @@ func (f *File) readHere(p []byte) (int, error) {
 // waits is given the position and moves it by itself, because io_uring does not move it
 // if the disk takes its time. The caller holds f.pos.
 func (f *File) position() int64 {
-	at, e := f.lseek(0, io.SeekCurrent)
-	if e != 0 {
-		return currentOffset
+	f.settle()
+	if f.traits.Load()&traitStream == 0 {
+		if at, e := f.lseek(0, io.SeekCurrent); e == 0 {
+			return at
+		}
 	}
-	return at
+	return currentOffset
 }
 
 // advance moves the position from at by n bytes.

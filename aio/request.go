@@ -29,7 +29,7 @@ const (
 	opAllocate
 	opStat   // of the path p below fd, or of fd itself
 	opOpen   // with the unix.OpenHow in q
-	opClose  //
+	opClose  // off: the device
 	opUnlink // flags: AT_REMOVEDIR
 	opRename // from p below fd to q below fd2
 	opLink   // likewise

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
@@ -20,6 +21,9 @@ const rawMax = 64 << 10
 // maxTransfer is the most that one request asks for, in bytes: the kernel's own limit
 // is 4 KiB less than 2 GiB.
 const maxTransfer = 1 << 30
+
+// maxAtOnce is how much the loop copies without a turn for other tasks, in bytes.
+const maxAtOnce = 1 << 20
 
 // currentOffset is the offset that stands for the file's own position.
 const currentOffset = -1
@@ -83,6 +87,26 @@ func writeNow(fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) 
 		return 0, e
 	}
 	return r, 0
+}
+
+// quick moves p by readNow or writeNow, and lets others run after each maxAtOnce bytes. There is an error only if
+// nothing was moved.
+func quick(now func(int32, []byte, int64, uintptr) (int, syscall.Errno), fd int32, p []byte, off int64, flag uintptr) (n int, e syscall.Errno) {
+	for {
+		var k int
+		part := p[n:min(len(p), n+maxAtOnce)]
+		k, e = now(fd, part, off, flag)
+		if n += k; n == len(p) || k < len(part) {
+			if n > 0 {
+				e = 0
+			}
+			return n, e
+		}
+		if off != currentOffset {
+			off += int64(k)
+		}
+		engine.Yield()
+	}
 }
 
 // vectorNow needs no high half of the offset: both architectures have 64 bits. Without a flag

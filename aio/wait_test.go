@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -52,6 +53,74 @@ func TestSynchronousWritesLeaveTheLoop(t *testing.T) {
 			t.Errorf("the file has %.20q, %v", b, err)
 		}
 	})
+}
+
+// A loop that copies a lot gives its other tasks a turn now and then.
+func TestWhatIsInMemoryIsMovedInPieces(t *testing.T) {
+	rt := setting{"threads", openThreads, 1, false}.start(t)
+	want := content(4*maxAtOnce + 5)
+	f := need(OpenFile(scratch(t, want), os.O_RDWR, 0))(t)
+	withFault(t, func(_ opcode, where via, _ int32, n int) (int, syscall.Errno) {
+		if where == viaLoop && n > maxAtOnce {
+			t.Errorf("%d bytes are moved at once", n)
+		}
+		return n, 0
+	})
+	inTask(t, rt, func() {
+		turns, over := 0, false
+		other := engine.Go(func() {
+			for ; !over; engine.Yield() {
+				turns++
+			}
+		})
+		b := make([]byte, len(want))
+		for i, do := range []func() (int, error){
+			func() (int, error) { return f.ReadAt(b, 0) },
+			func() (int, error) { return io.ReadFull(f, b) },
+			func() (int, error) { return f.WriteAt(want, 0) },
+			func() (int, error) { return f.Write(want[:maxAtOnce+1]) },
+		} {
+			turns = 0
+			if n, err := do(); err != nil || n != len(want) && i != 3 || !bytes.Equal(b, want) {
+				t.Errorf("%d: %d, %v", i, n, err)
+			}
+			if i < 2 {
+				testenv.AtLeast(t, turns, 4, "turns of the other task")
+			}
+		}
+		over = true
+		must(t, other.Join())
+		must(t, f.Close())
+	})
+}
+
+// Closes of files of one file system, which may wait for it, leave threads to others.
+func TestClosesThatHangLeaveThreadsToOthers(t *testing.T) {
+	must(t, SetPoolLimits(PoolLimits{Threads: 3, PerDevice: 2}))
+	defer SetPoolLimits(PoolLimits{})
+	rt := setting{"threads", openThreads, 1, false}.start(t)
+	gate := make(chan struct{})
+	release := sync.OnceFunc(func() { close(gate) })
+	defer release()
+	withFault(t, func(op opcode, _ via, _ int32, n int) (int, syscall.Errno) {
+		if op == opClose {
+			<-gate
+		}
+		return n, 0
+	})
+	var closers []*engine.Task
+	for range 4 {
+		f := need(OpenFile(scratch(t, nil), os.O_RDWR, 0))(t)
+		f.device.Store(1 << 40)
+		closers = append(closers, rt.Go(func() { must(t, f.Close()) }))
+	}
+	var made atomic.Bool
+	rt.Go(func() { must(t, Mkdir(filepath.Join(t.TempDir(), "new"), 0o700)); made.Store(true) })
+	testenv.Until(t, "a folder is made", made.Load)
+	release()
+	for _, c := range closers {
+		must(t, c.Join())
+	}
 }
 
 // busyRequests counts what is under way on f.

@@ -39,7 +39,7 @@ func (f *File) writeQuick(p []byte, off int64) int {
 	if f.direct || len(p) == 0 || f.traits.Load()&traitRefusesWrite != 0 {
 		return 0
 	}
-	n, e := writeNow(f.fd, p, off, unix.RWF_NOWAIT)
+	n, e := quick(writeNow, f.fd, p, off, unix.RWF_NOWAIT)
 	if e != 0 {
 		f.noteRefusal(traitRefusesWrite, e)
 		return 0
@@ -66,7 +66,7 @@ func (f *File) writeAll(p []byte, n int, off int64) (int, error) {
 			}
 		}
 		if flag, ok := f.quickFlag(traitRefusesWrite); ok && flag == 0 && !f.direct {
-			if k, e := writeNow(f.fd, p[n:], at, 0); e == 0 && k > 0 {
+			if k, e := quick(writeNow, f.fd, p[n:], at, 0); e == 0 && k > 0 {
 				n += k
 				continue
 			}
