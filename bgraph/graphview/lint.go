@@ -194,11 +194,14 @@ func (l *linter) sorted() []Finding {
 	return kept
 }
 
-// isDiff reports whether s covers less than the time since the program began to be
-// watched: then arrivals less departures are what changed, not what is there.
+// isDiff reports whether tasks were there before the time that s covers: then arrivals less departures are what
+// changed, not what is there. Clocks don't tell, as they may be set in between. A trace is no difference.
 func (l *linter) isDiff() bool {
-	all := l.s.Taken.Sub(l.s.Program.Started)
-	return all-l.s.Span.Duration() > max(all/100, time.Second)
+	return l.s.Kind != bgraph.KindGoroutines && slices.ContainsFunc(l.s.Nodes, func(n bgraph.Node) bool {
+		return slices.ContainsFunc(n.Loops, func(on bgraph.NodeLoop) bool {
+			return on.Now > 0 && on.Now != int64(on.Arrivals-on.Departures)
+		})
+	})
 }
 
 // from returns the steps that leave a node.

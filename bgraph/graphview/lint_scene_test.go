@@ -174,6 +174,7 @@ func (sc scene) diff() {
 		n := &sc.Nodes[i]
 		n.Departures /= 60
 		n.Arrivals = n.Departures
+		n.Loops[0].Arrivals, n.Loops[0].Departures = n.Arrivals, n.Departures
 	}
 	for i := range sc.Edges {
 		sc.Edges[i].Count /= 60
