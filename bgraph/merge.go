@@ -150,7 +150,7 @@ func (m *merger) addProgram(s *Snapshot, isFirst bool) {
 	if s.Taken.After(out.Taken) {
 		out.Taken = s.Taken
 	}
-	out.Span = max(out.Span, s.Span)
+	out.Span, out.Period = max(out.Span, s.Span), out.Period || s.Period
 	out.Sampling = max(out.Sampling, s.Sampling)
 	out.HeapEvery = max(out.HeapEvery, s.HeapEvery)
 	out.Overflow.MaxNodes = max(out.Overflow.MaxNodes, s.Overflow.MaxNodes)

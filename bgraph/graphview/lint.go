@@ -194,16 +194,6 @@ func (l *linter) sorted() []Finding {
 	return kept
 }
 
-// isDiff reports whether tasks were there before the time that s covers: then arrivals less departures are what
-// changed, not what is there. Clocks don't tell, as they may be set in between. A trace is no difference.
-func (l *linter) isDiff() bool {
-	return l.s.Kind != bgraph.KindGoroutines && slices.ContainsFunc(l.s.Nodes, func(n bgraph.Node) bool {
-		return slices.ContainsFunc(n.Loops, func(on bgraph.NodeLoop) bool {
-			return on.Now > 0 && on.Now != int64(on.Arrivals-on.Departures)
-		})
-	})
-}
-
 // from returns the steps that leave a node.
 func (l *linter) from(k bgraph.Key) []bgraph.Edge {
 	edges := l.s.Edges

@@ -138,7 +138,6 @@ func (l *linter) wokenForNothing(n *bgraph.Node) {
 
 // piles finds places where tasks gather.
 func (l *linter) piles() {
-	diff := l.isDiff()
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
 		if !isPlace(n.Key) || l.convoys[n.Key] {
@@ -150,7 +149,7 @@ func (l *linter) piles() {
 		expected := l.perSecond(n.Departures) * stay.Seconds()
 		f := Finding{Severity: SeverityWarning, Check: CheckPileUp, Node: n.Key, Advice: pileAdvice(n.Reason)}
 		switch {
-		case diff && grown >= l.o.PileTasks && float64(grown) >= 0.1*float64(n.Arrivals):
+		case l.s.Period && grown >= l.o.PileTasks && float64(grown) >= 0.1*float64(n.Arrivals):
 			f.Message = fmt.Sprintf("In %v %s {tasks} came and %s left: %s more than before, now %s.",
 				l.s.Span, countText(n.Arrivals), countText(n.Departures), countText(grown), countText(n.Now))
 			if !queue {

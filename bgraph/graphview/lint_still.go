@@ -59,7 +59,7 @@ func (l *linter) isMain(n *bgraph.Node) bool {
 // fromTheBeginning reports whether a task has been at n for nearly as long as there is a graph.
 func (l *linter) fromTheBeginning(n *bgraph.Node) bool {
 	age := l.s.Span
-	if l.isDiff() {
+	if l.s.Period {
 		age = max(age, bgraph.Nanos(l.s.Taken.Sub(l.s.Program.Started)))
 	}
 	return n.Oldest >= age/10*9

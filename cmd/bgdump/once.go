@@ -104,7 +104,7 @@ func compareTwo(ctx context.Context, set *settings, sources []source, sur *surro
 			return exitFailed, err
 		}
 	}
-	if snaps[0].Kind != bgraph.KindGoroutines && sameRun(snaps[0], snaps[1]) {
+	if snaps[0].Kind != bgraph.KindGoroutines && sameRun(snaps[0], snaps[1]) && !snaps[0].Period && !snaps[1].Period {
 		s, err := bgraph.Diff(snaps[0], snaps[1])
 		if err != nil {
 			return exitFailed, err
@@ -114,15 +114,19 @@ func compareTwo(ctx context.Context, set *settings, sources []source, sur *surro
 	return compareRuns(set, snaps[0], snaps[1], sur)
 }
 
-// compareRuns sets two runs side by side.
+// compareRuns sets two runs, or periods of one, side by side.
 func compareRuns(set *settings, before, after *bgraph.Snapshot, sur *surroundings) (int, error) {
+	why := ""
 	switch {
 	case set.mode != modeText && set.mode != modeJSON:
-		return exitFailed, fmt.Errorf("these are two runs, %s and %s, which only a table (without -%s) or -json can compare", runName(before), runName(after), set.mode)
+		why = fmt.Sprintf("only a table (without -%s) or -json can compare them", set.mode)
 	case set.sort != "":
-		return exitFailed, fmt.Errorf("these are two runs, %s and %s; what has changed most comes first, so -sort has no meaning", runName(before), runName(after))
+		why = "what has changed most comes first, so -sort has no meaning"
 	case set.stacks:
-		return exitFailed, fmt.Errorf("these are two runs, %s and %s, whose comparison has no stacks", runName(before), runName(after))
+		why = "their comparison has no stacks"
+	}
+	if why != "" {
+		return exitFailed, fmt.Errorf("these are two runs, or periods of one, %s and %s; %s", runName(before), runName(after), why)
 	}
 	c := graphview.Compare(before.Filter(set.focus, set.ignore), after.Filter(set.focus, set.ignore))
 	if set.limit > 0 {

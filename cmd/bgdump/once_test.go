@@ -192,6 +192,18 @@ func TestTwoRuns(t *testing.T) {
 	command(t, "-stacks", shopFile, path).fails(t, "no stacks")
 }
 
+// Dumps of -seconds stand for a period each: to subtract one from the other means nothing.
+func TestTwoPeriodsOfARun(t *testing.T) {
+	period := func(from, to time.Duration) string {
+		return writeDump(t, testenv.Need(bgraph.Diff(later(shop(t), from), later(shop(t), to)))(t))
+	}
+	short, long := period(0, 10*time.Second), period(10*time.Second, 30*time.Second)
+	for _, two := range [][2]string{{short, long}, {long, short}, {short, writeDump(t, later(shop(t), time.Minute))}} {
+		testenv.Contains(t, command(t, two[0], two[1]).ok(t), "before: shop", "the comparison")
+		command(t, "-svg", two[0], two[1]).fails(t, "periods of one", "without -svg")
+	}
+}
+
 func TestSecondsShowTheDifference(t *testing.T) {
 	clk := newFakeClock()
 	src := new(scripted)
