@@ -177,6 +177,10 @@ func show(set *settings, s *bgraph.Snapshot, sur *surroundings) (int, error) {
 }
 
 func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) error {
+	width := 0
+	if set.out == "" || set.out == "-" {
+		width = terminalWidth(sur.stdout)
+	}
 	drawing := graphview.DrawOptions{Color: set.color, MaxNodes: set.limit}
 	if s.Kind == bgraph.KindGoroutines {
 		drawing.Prune = set.prune / 100
@@ -197,11 +201,11 @@ func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) er
 	case modeDump:
 		return s.Encode(w)
 	case modeStages:
-		return graphview.WriteStages(w, s, set.limit, terminalWidth(sur.stdout))
+		return graphview.WriteStages(w, s, set.limit, width)
 	case modeTasks, modeRegion:
 		return graphview.WriteSpans(w, s, strings.TrimSuffix(string(set.mode), "s"), set.limit)
 	}
-	return graphview.WriteText(w, s, graphview.TextOptions{Prune: drawing.Prune, Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Width: terminalWidth(sur.stdout)})
+	return graphview.WriteText(w, s, graphview.TextOptions{Prune: drawing.Prune, Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Width: width})
 }
 
 // writeLint writes what was found, and reports whether it was more than remarks.
