@@ -117,7 +117,15 @@ func TestHandlerRefuses(t *testing.T) {
 		"format=dot&color=red":    "wait",
 		"format=folded&metric=no": "heap",
 	} {
-		w := ask("GET", "/?"+query, sampleSnapshot())
+		target := "/?" + query
+		if !strings.HasPrefix(query, "seconds=") {
+			target += "&seconds=300"
+		}
+		w := httptest.NewRecorder()
+		askWith(w, httptest.NewRequest("GET", target, nil), func(context.Context, time.Duration) error {
+			t.Errorf("%s: it is told later only", query)
+			return nil
+		}, sampleSnapshot())
 		if w.Code != 400 || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: status %d, %q; want 400 and %q", query, w.Code, w.Body, want)
 		}
