@@ -46,7 +46,7 @@ func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string
 		fmt.Fprintln(b, shorten(cleanText(fmt.Sprintf("  %s %s: %s", f.Severity, f.Check, f.Name)), width))
 		room--
 		var message bytes.Buffer
-		writeWrapped(&message, f.Message)
+		writeWrapped(&message, f.Message, min(width, findingWidth))
 		if lines := bytes.Count(message.Bytes(), []byte("\n")); room >= lines+rest {
 			b.Write(message.Bytes())
 			room -= lines

@@ -205,13 +205,5 @@ func (l *linter) from(k bgraph.Key) []bgraph.Edge {
 	return edges[lo:hi]
 }
 
-// perSecond is a count as a rate.
-func (l *linter) perSecond(count uint64) float64 {
-	if l.s.Span <= 0 {
-		return 0
-	}
-	return float64(count) / l.s.Span.Duration().Seconds()
-}
-
 // isPlace reports whether k is where tasks wait, and one place.
 func isPlace(k bgraph.Key) bool { return k > bgraph.KeyOverflow }

@@ -179,6 +179,14 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 	}
 }
 
+// Tables need 100 columns and more; what stands above them does not.
+func TestFirstLinesKeepToANarrowTerminal(t *testing.T) {
+	first, _, _ := strings.Cut(writeText(t, sampleSnapshot(), TextOptions{Width: 60}), "\nNODES")
+	for line := range strings.Lines(first) {
+		testenv.AtMost(t, textWidth(strings.TrimSuffix(line, "\n")), 60, "N columns: %q", line)
+	}
+}
+
 func TestTextLimitSaysHowManyRowsAreLeftOut(t *testing.T) {
 	text := writeText(t, sampleSnapshot(), TextOptions{Limit: 4})
 	if !strings.Contains(text, "… and 8 more\n\nEDGES: 19") || !strings.Contains(text, "… and 15 more") {
