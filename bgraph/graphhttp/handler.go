@@ -120,8 +120,8 @@ var forms = []form{
 	{"pprof", "a profile for go tool pprof", "application/octet-stream", ".pb.gz",
 		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return graphview.WriteProfile(w, s) }},
 	{"lint", "what looks wrong", plainText, "",
-		func(w io.Writer, s *bgraph.Snapshot, _ *query) error {
-			return graphview.WriteFindings(w, s, graphview.Lint(s))
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error {
+			return graphview.WriteFindings(w, s, graphview.LintPart(q.whole, s))
 		}},
 }
 
@@ -142,6 +142,7 @@ type query struct {
 	text          graphview.TextOptions
 	draw          graphview.DrawOptions
 	metric        string
+	whole         *bgraph.Snapshot // of which focus and ignore leave a part
 }
 
 var parameters = []string{"format", "seconds", "focus", "ignore", "sort", "limit", "color", "metric"}
@@ -159,7 +160,7 @@ func parseQuery(raw string) (*query, error) {
 			return nil, fmt.Errorf("%s is given %d times", name, len(all))
 		}
 	}
-	q := &query{values: values, metric: "cpu"}
+	q := &query{values: values, metric: "cpu", whole: new(bgraph.Snapshot)}
 	if name := values.Get("format"); name != "" {
 		i := slices.IndexFunc(forms, func(f form) bool { return f.name == name })
 		if i < 0 {
@@ -188,7 +189,7 @@ func parseQuery(raw string) (*query, error) {
 	if m := values.Get("metric"); m != "" {
 		q.metric = m
 	}
-	if err := q.render(io.Discard, new(bgraph.Snapshot)); err != nil { // now, not after seconds
+	if err := q.render(io.Discard, q.whole); err != nil { // now, not after seconds
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "bgraph: "))
 	}
 	return q, nil
@@ -255,6 +256,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// the loop, if this is a task, as a large graph takes some milliseconds.
 	var out bytes.Buffer
 	engine.Offload(func() {
+		q.whole = s
 		if q.focus != nil || q.ignore != nil {
 			s = s.Filter(q.focus, q.ignore)
 		}

@@ -232,6 +232,19 @@ func TestHandlerFilters(t *testing.T) {
 	}
 }
 
+// What a filter leaves out goes on all the same.
+func TestHandlerLintsTheWhole(t *testing.T) {
+	s := sampleSnapshot()
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Reason == "mutex" {
+			n.Oldest = bgraph.Nanos(3 * time.Second)
+		}
+	}
+	if text := ask("GET", "/?format=lint&focus=^mutex", s).Body.String(); strings.Contains(text, "deadlock") {
+		t.Error(text)
+	}
+}
+
 func TestHandlerDifference(t *testing.T) {
 	before, after := small(), small()
 	after.Taken = after.Taken.Add(10 * time.Second)

@@ -2,6 +2,7 @@ package graphview
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -124,6 +125,16 @@ func LintWith(s *bgraph.Snapshot, o LintOptions) []Finding {
 	l.trace()
 	l.trust()
 	return l.sorted()
+}
+
+// LintPart is Lint of whole, of which what concerns the nodes of part is kept, and the program as a whole: what
+// a Filter leaves does not tell by itself whether anything else goes on.
+func LintPart(whole, part *bgraph.Snapshot) []Finding {
+	if whole == part {
+		return Lint(whole)
+	}
+	hidden := func(k bgraph.Key) bool { return whole.Node(k) != nil && part.Node(k) == nil }
+	return slices.DeleteFunc(LintWith(whole, LintOptions{PerCheck: math.MaxInt}), func(f Finding) bool { return hidden(f.Node) || hidden(f.To) })
 }
 
 // A linter holds what one run of the checks has found.

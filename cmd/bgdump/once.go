@@ -153,6 +153,7 @@ func runName(s *bgraph.Snapshot) string {
 
 // show writes s in the format that is asked for.
 func show(set *settings, s *bgraph.Snapshot, sur *surroundings) (int, error) {
+	whole := s
 	if set.focus != nil || set.ignore != nil {
 		s = s.Filter(set.focus, set.ignore)
 		if !slices.ContainsFunc(s.Nodes, func(n bgraph.Node) bool { return n.Key > bgraph.KeyOverflow }) {
@@ -162,7 +163,7 @@ func show(set *settings, s *bgraph.Snapshot, sur *surroundings) (int, error) {
 	code := exitOK
 	err := output(set, sur, func(w io.Writer) error {
 		if set.mode == modeLint {
-			found, err := writeLint(set, s, w)
+			found, err := writeLint(set, whole, s, w)
 			if found {
 				code = exitFound
 			}
@@ -208,9 +209,9 @@ func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) er
 	return graphview.WriteText(w, s, graphview.TextOptions{Prune: drawing.Prune, Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Width: width})
 }
 
-// writeLint writes what was found, and reports whether it was more than remarks.
-func writeLint(set *settings, s *bgraph.Snapshot, w io.Writer) (found bool, err error) {
-	findings := graphview.Lint(s)
+// writeLint writes what was found of s, a part of whole, and reports whether it was more than remarks.
+func writeLint(set *settings, whole, s *bgraph.Snapshot, w io.Writer) (found bool, err error) {
+	findings := graphview.LintPart(whole, s)
 	for _, f := range findings {
 		found = found || f.Severity != graphview.SeverityInfo
 	}

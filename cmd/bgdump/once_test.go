@@ -162,6 +162,16 @@ func TestLintTellsByItsExitCode(t *testing.T) {
 		t.Errorf("no findings in JSON: %s", out)
 	}
 	command(t, "-lint", "no-such-file").fails(t)
+
+	busy := shop(t) // where much goes on, but not at its locks
+	for i := range busy.Nodes {
+		if n := &busy.Nodes[i]; n.Reason == "mutex" {
+			n.Oldest = bgraph.Nanos(3 * time.Second)
+		}
+	}
+	if r := command(t, "-lint", "-focus", "^mutex", writeDump(t, busy)); r.code != exitFound || strings.Contains(r.out, "deadlock") || strings.Contains(r.out, "long-step") || !strings.Contains(r.out, "convoy") {
+		t.Errorf("got %+v; want what is known of the locks, and no deadlock", r)
+	}
 }
 
 func TestTwoMomentsOfOneRun(t *testing.T) {
