@@ -256,7 +256,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// the loop, if this is a task, as a large graph takes some milliseconds.
 	var out bytes.Buffer
 	engine.Offload(func() {
-		q.whole = s
+		q.whole, q.text.Whole = s, s
 		if q.focus != nil || q.ignore != nil {
 			s = s.Filter(q.focus, q.ignore)
 		}

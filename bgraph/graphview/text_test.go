@@ -37,7 +37,7 @@ func TestWriteStages(t *testing.T) {
 	testenv.Must(t, WriteStages(&b, sampleSnapshot(), 0, 0))
 	testenv.Golden(t, "stages.golden", b.Bytes())
 	b.Reset()
-	testenv.Must(t, WriteMarkdown(&b, sampleSnapshot(), 1))
+	testenv.Must(t, WriteMarkdown(&b, sampleSnapshot(), TextOptions{Limit: 1}))
 	if md := b.String(); !strings.Contains(md, "| 61,203 |") || strings.Contains(md, "58,877") {
 		t.Errorf("as Markdown with one row:\n%s", b.String())
 	}

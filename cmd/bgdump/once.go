@@ -169,7 +169,7 @@ func show(set *settings, s *bgraph.Snapshot, sur *surroundings) (int, error) {
 			}
 			return err
 		}
-		return write(set, s, sur, w)
+		return write(set, whole, s, sur, w)
 	})
 	if err != nil {
 		return exitFailed, err
@@ -177,7 +177,7 @@ func show(set *settings, s *bgraph.Snapshot, sur *surroundings) (int, error) {
 	return code, nil
 }
 
-func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) error {
+func write(set *settings, whole, s *bgraph.Snapshot, sur *surroundings, w io.Writer) error {
 	width := 0
 	if set.out == "" || set.out == "-" {
 		width = terminalWidth(sur.stdout)
@@ -188,7 +188,7 @@ func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) er
 	}
 	switch set.mode {
 	case modeMD:
-		return graphview.WriteMarkdown(w, s, set.limit)
+		return graphview.WriteMarkdown(w, s, graphview.TextOptions{Limit: set.limit, Whole: whole})
 	case modeDOT:
 		return graphview.WriteDOT(w, s, drawing)
 	case modeSVG:
@@ -206,7 +206,7 @@ func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) er
 	case modeTasks, modeRegion:
 		return graphview.WriteSpans(w, s, strings.TrimSuffix(string(set.mode), "s"), set.limit)
 	}
-	return graphview.WriteText(w, s, graphview.TextOptions{Prune: drawing.Prune, Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Width: width})
+	return graphview.WriteText(w, s, graphview.TextOptions{Prune: drawing.Prune, Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Whole: whole, Width: width})
 }
 
 // writeLint writes what was found of s, a part of whole, and reports whether it was more than remarks.

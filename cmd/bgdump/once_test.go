@@ -39,7 +39,7 @@ func TestOutputs(t *testing.T) {
 	}
 	for args, want := range map[string]func(io.Writer) error{
 		"-sort -wait -limit 3 -stacks -focus session|page -ignore query": func(w io.Writer) error {
-			return graphview.WriteText(w, only("session|page", "query"), graphview.TextOptions{Sort: "-wait", Limit: 3, Stacks: true})
+			return graphview.WriteText(w, only("session|page", "query"), graphview.TextOptions{Sort: "-wait", Limit: 3, Stacks: true, Whole: shop(t)})
 		},
 		"-dot": func(w io.Writer) error { return graphview.WriteDOT(w, shop(t), graphview.DrawOptions{Color: "cpu"}) },
 		"-dot -color wait -limit 5": func(w io.Writer) error {
@@ -171,6 +171,11 @@ func TestLintTellsByItsExitCode(t *testing.T) {
 	}
 	if r := command(t, "-lint", "-focus", "^mutex", writeDump(t, busy)); r.code != exitFound || strings.Contains(r.out, "deadlock") || strings.Contains(r.out, "long-step") || !strings.Contains(r.out, "convoy") {
 		t.Errorf("got %+v; want what is known of the locks, and no deadlock", r)
+	}
+	for _, flag := range []string{"-stacks", "-md"} {
+		if text := command(t, flag, "-focus", "^mutex", writeDump(t, busy)).ok(t); strings.Contains(text, "deadlock") || strings.Contains(text, "stuck") {
+			t.Errorf("%s: got %s", flag, text)
+		}
 	}
 }
 
