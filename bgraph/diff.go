@@ -17,7 +17,7 @@ import (
 // waits are left out, except start and end. Overruns are those since before was taken.
 //
 // It is an error if one of them is not valid, if they are not of the same run (PID, Host
-// and Started), and if after was taken earlier or has counted less. A clock that was set back in
+// and Started), if one is a difference itself, and if after was taken earlier or has counted less. A clock that was set back in
 // between does no harm. What it returns shares nothing with its arguments.
 func Diff(before, after *Snapshot) (*Snapshot, error) {
 	if err := before.check(); err != nil {
@@ -31,6 +31,9 @@ func Diff(before, after *Snapshot) (*Snapshot, error) {
 	}
 	if before.Kind == KindGoroutines || after.Kind == KindGoroutines {
 		return nil, errors.New("bgraph: no difference: a trace covers a time of its own, and nothing is to be subtracted from it; compare them instead")
+	}
+	if before.Period || after.Period {
+		return nil, errors.New("bgraph: no difference: one of the two is a difference itself, and covers a time of its own; compare them instead")
 	}
 	if after.Taken.Before(before.Taken) && after.Span <= before.Span { // else somebody has set the clock back
 		return nil, errors.New("bgraph: no difference: the second snapshot was taken before the first; exchange them")
@@ -64,6 +67,7 @@ type difference struct {
 
 func (d *difference) subtract() error {
 	s, b := d.out, d.before
+	s.Period = true
 	d.nanos("span_ns", &s.Span, b.Span)
 	d.nanos("process_cpu_ns", &s.ProcessCPU, min(b.ProcessCPU, s.ProcessCPU))
 	d.nanos("collector_cpu_ns", &s.CollectorCPU, min(b.CollectorCPU, s.CollectorCPU))

@@ -17,7 +17,7 @@ func evolve(before, inc *Snapshot) *Snapshot {
 	after := inc.Clone()
 	after.Program = before.Program
 	after.Taken = before.Taken.Add(inc.Span.Duration())
-	after.Span += before.Span
+	after.Span, after.Period = after.Span+before.Span, before.Period
 	after.Overflow.Nodes += before.Overflow.Nodes
 	after.Overflow.Edges += before.Overflow.Edges
 	after.Overflow.Wakes += before.Overflow.Wakes
@@ -90,7 +90,7 @@ func evolveTimes(t *Times, b Times) {
 // ones. Everywhere the longest times rise.
 func increment(r *rand.Rand, before *Snapshot) *Snapshot {
 	inc := before.Clone()
-	inc.Span = Nanos(1 + r.Int64N(1e12))
+	inc.Span, inc.Period = Nanos(1+r.Int64N(1e12)), true
 	inc.Overflow.Nodes, inc.Overflow.Edges, inc.Overflow.Wakes = randomCount(r), randomCount(r), randomCount(r)
 	inc.Overruns = nil
 	if r.IntN(2) == 0 {
@@ -310,6 +310,8 @@ func TestDiffRefuses(t *testing.T) {
 		{"only two snapshots of the same run", func(_, a *Snapshot) { a.Program.Host = "web-2" }},
 		{"only two snapshots of the same run", func(_, a *Snapshot) { a.Program.Started = a.Program.Started.Add(1) }},
 		{"taken before the first; exchange them", func(_, a *Snapshot) { a.Taken = a.Taken.Add(-1) }},
+		{"is a difference itself", func(b, _ *Snapshot) { b.Period = true }},
+		{"is a difference itself", func(_, a *Snapshot) { a.Period = true }},
 		{"span_ns is less", func(b, _ *Snapshot) { b.Span++ }},
 		{"steps is less", func(b, _ *Snapshot) { b.Loops[0].Steps++ }},
 		{"loops: 5 is only in the earlier", func(b, _ *Snapshot) { b.Loops = append(b.Loops, LoopStat{Index: 5}) }},

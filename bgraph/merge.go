@@ -16,7 +16,7 @@ const several = "several"
 //
 // Counts, sums, histograms, tasks and resources in use are added, and peaks, which gives
 // an upper bound. Max, Oldest, Span, Sampling, HeapEvery and the limits in Overflow are
-// the greatest, Taken is the latest, Started the earliest. Moments are weighted by the
+// the greatest, Period is set if it is in one, Taken is the latest, Started the earliest. Moments are weighted by the
 // steps that they were taken from. Loops are numbered anew, in the order of the
 // arguments. Resources are the same if name and unit are, and are sorted by them; the
 // limit of one is the sum, 0 if one of them is not known. Name, Host, Go and Policy are
@@ -150,7 +150,7 @@ func (m *merger) addProgram(s *Snapshot, isFirst bool) {
 	if s.Taken.After(out.Taken) {
 		out.Taken = s.Taken
 	}
-	out.Span = max(out.Span, s.Span)
+	out.Span, out.Period = max(out.Span, s.Span), out.Period || s.Period
 	out.Sampling = max(out.Sampling, s.Sampling)
 	out.HeapEvery = max(out.HeapEvery, s.HeapEvery)
 	out.Overflow.MaxNodes = max(out.Overflow.MaxNodes, s.Overflow.MaxNodes)

@@ -17,6 +17,7 @@ type Snapshot struct {
 	Program   Program    `json:"program"`
 	Taken     time.Time  `json:"taken"`
 	Span      Nanos      `json:"span_ns"`             // the time that the counts cover
+	Period    bool       `json:"period,omitempty"`    // a difference: there was a time before it that the counts don't cover
 	Sampling  int        `json:"sampling"`            // one wait in this many was timed; counts are exact
 	HeapEvery int        `json:"heap_every"`          // heap was measured on one timed step in this many; 0: never
 	Loops     []LoopStat `json:"loops"`               // by index

@@ -7,6 +7,7 @@ package graphhttp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -99,30 +100,29 @@ type form struct {
 	mime  string
 	file  string // end of the file's name; empty: it is for reading in the browser
 	write func(w io.Writer, s *bgraph.Snapshot, q *query) error
-	takes bool // options of the query that it may refuse
 }
 
 var forms = []form{
 	{"dump", "the whole graph, for bgdump and to keep", "application/octet-stream", ".bgraph",
-		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return s.Encode(w) }, false},
+		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return s.Encode(w) }},
 	{"text", "tables of nodes and steps", plainText, "",
-		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return graphview.WriteText(w, s, q.text) }, true},
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return graphview.WriteText(w, s, q.text) }},
 	{"summary", "the most important on one screen", plainText, "",
-		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return graphview.WriteSummary(w, s) }, false},
+		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return graphview.WriteSummary(w, s) }},
 	{"json", "the whole graph as JSON", "application/json", "",
-		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return graphview.WriteJSON(w, s) }, false},
+		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return graphview.WriteJSON(w, s) }},
 	{"dot", "a drawing for Graphviz", "text/vnd.graphviz; charset=utf-8", "",
-		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return graphview.WriteDOT(w, s, q.draw) }, true},
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return graphview.WriteDOT(w, s, q.draw) }},
 	{"svg", "a drawing", "image/svg+xml", "",
-		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return graphview.WriteSVG(w, s, q.draw) }, true},
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return graphview.WriteSVG(w, s, q.draw) }},
 	{"folded", "stacks for a flame graph", plainText, "",
-		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return graphview.WriteFolded(w, s, q.metric) }, true},
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return graphview.WriteFolded(w, s, q.metric) }},
 	{"pprof", "a profile for go tool pprof", "application/octet-stream", ".pb.gz",
-		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return graphview.WriteProfile(w, s) }, false},
+		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return graphview.WriteProfile(w, s) }},
 	{"lint", "what looks wrong", plainText, "",
-		func(w io.Writer, s *bgraph.Snapshot, _ *query) error {
-			return graphview.WriteFindings(w, s, graphview.Lint(s))
-		}, false},
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error {
+			return graphview.WriteFindings(w, s, graphview.LintPart(q.whole, s))
+		}},
 }
 
 func formNames() string {
@@ -142,6 +142,7 @@ type query struct {
 	text          graphview.TextOptions
 	draw          graphview.DrawOptions
 	metric        string
+	whole         *bgraph.Snapshot // of which focus and ignore leave a part
 }
 
 var parameters = []string{"format", "seconds", "focus", "ignore", "sort", "limit", "color", "metric"}
@@ -159,7 +160,7 @@ func parseQuery(raw string) (*query, error) {
 			return nil, fmt.Errorf("%s is given %d times", name, len(all))
 		}
 	}
-	q := &query{values: values, metric: "cpu"}
+	q := &query{values: values, metric: "cpu", whole: new(bgraph.Snapshot)}
 	if name := values.Get("format"); name != "" {
 		i := slices.IndexFunc(forms, func(f form) bool { return f.name == name })
 		if i < 0 {
@@ -187,6 +188,9 @@ func parseQuery(raw string) (*query, error) {
 	q.draw = graphview.DrawOptions{Color: values.Get("color"), MaxNodes: limit}
 	if m := values.Get("metric"); m != "" {
 		q.metric = m
+	}
+	if err := q.render(io.Discard, q.whole); err != nil { // now, not after seconds
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "bgraph: "))
 	}
 	return q, nil
 }
@@ -252,16 +256,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// the loop, if this is a task, as a large graph takes some milliseconds.
 	var out bytes.Buffer
 	engine.Offload(func() {
+		q.whole, q.text.Whole = s, s
 		if q.focus != nil || q.ignore != nil {
 			s = s.Filter(q.focus, q.ignore)
 		}
 		err = q.render(&out, s)
 	})
-	switch {
-	case err != nil && (q.form == nil || q.form.takes):
-		refuse(w, refusal{http.StatusBadRequest, strings.TrimPrefix(err.Error(), "bgraph: ")})
-		return
-	case err != nil:
+	if err != nil {
 		refuse(w, refusal{http.StatusInternalServerError, err.Error()})
 		return
 	}

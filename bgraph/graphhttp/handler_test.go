@@ -117,7 +117,15 @@ func TestHandlerRefuses(t *testing.T) {
 		"format=dot&color=red":    "wait",
 		"format=folded&metric=no": "heap",
 	} {
-		w := ask("GET", "/?"+query, sampleSnapshot())
+		target := "/?" + query
+		if !strings.HasPrefix(query, "seconds=") {
+			target += "&seconds=300"
+		}
+		w := httptest.NewRecorder()
+		askWith(w, httptest.NewRequest("GET", target, nil), func(context.Context, time.Duration) error {
+			t.Errorf("%s: it is told later only", query)
+			return nil
+		}, sampleSnapshot())
 		if w.Code != 400 || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: status %d, %q; want 400 and %q", query, w.Code, w.Body, want)
 		}
@@ -221,6 +229,19 @@ func TestHandlerFilters(t *testing.T) {
 	all := strings.Count(ask("GET", "/?format=text", s).Body.String(), "\n")
 	if few := strings.Count(ask("GET", "/?format=text&limit=2", s).Body.String(), "\n"); few >= all {
 		t.Errorf("%d lines with limit=2, %d without", few, all)
+	}
+}
+
+// What a filter leaves out goes on all the same.
+func TestHandlerLintsTheWhole(t *testing.T) {
+	s := sampleSnapshot()
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Reason == "mutex" {
+			n.Oldest = bgraph.Nanos(3 * time.Second)
+		}
+	}
+	if text := ask("GET", "/?format=lint&focus=^mutex", s).Body.String(); strings.Contains(text, "deadlock") {
+		t.Error(text)
 	}
 }
 

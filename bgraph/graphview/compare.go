@@ -60,7 +60,7 @@ type NodeComparison struct {
 	Name   string     `json:"name"`       // where it is gone, that in before
 	Before bgraph.Key `json:"before_key"` // 0: it was not there
 	After  bgraph.Key `json:"after_key"`  // 0: it is not there any more
-	Tasks  Pair       `json:"tasks"`      // waiting or ready on average: visits times the mean of wait and ready
+	Tasks  Pair       `json:"tasks"`      // waiting or ready on average: visits times the mean of wait and ready, or those there now if fewer have left
 	Visits Pair       `json:"visits"`     // that ended, per second
 	Wait   Pair       `json:"wait"`       // mean, nanoseconds
 	Ready  Pair       `json:"ready"`      // mean, nanoseconds
@@ -203,16 +203,16 @@ func (s *sides) nodes() (out []NodeComparison) {
 			nc.Visits.Before = perSecond(before, b.Departures)
 			nc.Wait.Before, nc.Ready.Before = float64(b.MeanWait()), float64(b.Ready.Mean())
 			nc.P99.Before = float64(b.Wait.Quantile(0.99))
-			nc.Tasks.Before = nc.Visits.Before * (nc.Wait.Before + nc.Ready.Before) / 1e9
+			nc.Tasks.Before = tasksAt(b, nc.Visits.Before*(nc.Wait.Before+nc.Ready.Before)/1e9)
 		}
 		if a != nil {
 			nc.Name, nc.After = s.namesAfter[a.Key], a.Key
 			nc.Visits.After = perSecond(after, a.Departures)
 			nc.Wait.After, nc.Ready.After = float64(a.MeanWait()), float64(a.Ready.Mean())
 			nc.P99.After = float64(a.Wait.Quantile(0.99))
-			nc.Tasks.After = nc.Visits.After * (nc.Wait.After + nc.Ready.After) / 1e9
+			nc.Tasks.After = tasksAt(a, nc.Visits.After*(nc.Wait.After+nc.Ready.After)/1e9)
 		}
-		if nc.Visits != (Pair{}) || nc.Wait != (Pair{}) {
+		if nc.Visits != (Pair{}) || nc.Wait != (Pair{}) || nc.Tasks.Before != nc.Tasks.After {
 			out = append(out, nc)
 		}
 	}
@@ -231,6 +231,15 @@ func (s *sides) nodes() (out []NodeComparison) {
 		}
 	}
 	return out
+}
+
+// tasksAt is how many tasks are at n on average: left says of those that left how many were, which says
+// nothing where more are there than have ever left.
+func tasksAt(n *bgraph.Node, left float64) float64 {
+	if float64(n.Now) > float64(n.Departures) {
+		return max(left, float64(n.Now))
+	}
+	return left
 }
 
 func (s *sides) edges() (out []EdgeComparison) {

@@ -107,6 +107,15 @@ func TestCompareRates(t *testing.T) {
 	testenv.Check(t, testenv.Err(json.Marshal(c)))
 }
 
+// Where none gets on any more, no wait has ended that could be compared.
+func TestCompareShowsWhereTasksAreStuck(t *testing.T) {
+	after := deployed()
+	after.Nodes = append(after.Nodes, bgraph.Node{Key: 0x9b, Reason: "mutex", Label: "stuck", Arrivals: 5000, Now: 5000})
+	if first := Compare(sampleSnapshot(), after).Nodes[0]; first.After != 0x9b || first.Tasks != (Pair{0, 5000}) {
+		t.Errorf("the first node is %+v", first)
+	}
+}
+
 // Nodes that are the same but for their lines are matched only if that is unambiguous.
 func TestCompareMatchesMovedNodes(t *testing.T) {
 	snapshot := func(nodes ...bgraph.Node) *bgraph.Snapshot {

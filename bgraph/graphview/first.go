@@ -26,11 +26,11 @@ const (
 
 // writeFirst writes findings, the worst of them with what they say, and facts: as much as makes
 // firstLines together with the heads that stand above.
-func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string, heads, width int) {
+func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string, heads int, o TextOptions) {
 	if len(s.Nodes) == 0 && len(s.Edges) == 0 {
 		return
 	}
-	findings, facts := Lint(s), factsOf(s, names)
+	findings, facts := LintPart(cmp.Or(o.Whole, s), s), factsOf(s, names)
 	found := "nothing looks wrong"
 	if len(findings) > 0 {
 		found = plural(len(findings), "finding") + ", -lint tells more"
@@ -43,17 +43,17 @@ func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string
 			fmt.Fprintf(b, "  … and %s more\n", countText(len(findings)-i))
 			break
 		}
-		fmt.Fprintln(b, shorten(cleanText(fmt.Sprintf("  %s %s: %s", f.Severity, f.Check, f.Name)), width))
+		fmt.Fprintln(b, shorten(cleanText(fmt.Sprintf("  %s %s: %s", f.Severity, f.Check, f.Name)), o.Width))
 		room--
 		var message bytes.Buffer
-		writeWrapped(&message, f.Message)
+		writeWrapped(&message, f.Message, min(o.Width, findingWidth))
 		if lines := bytes.Count(message.Bytes(), []byte("\n")); room >= lines+rest {
 			b.Write(message.Bytes())
 			room -= lines
 		}
 	}
 	for _, fact := range facts {
-		fmt.Fprintln(b, shorten("  "+fact, width))
+		fmt.Fprintln(b, shorten("  "+fact, o.Width))
 	}
 }
 

@@ -2,6 +2,7 @@ package graphview
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -126,6 +127,16 @@ func LintWith(s *bgraph.Snapshot, o LintOptions) []Finding {
 	return l.sorted()
 }
 
+// LintPart is Lint of whole, of which what concerns the nodes of part is kept, and the program as a whole: what
+// a Filter leaves does not tell by itself whether anything else goes on.
+func LintPart(whole, part *bgraph.Snapshot) []Finding {
+	if whole == part {
+		return Lint(whole)
+	}
+	hidden := func(k bgraph.Key) bool { return whole.Node(k) != nil && part.Node(k) == nil }
+	return slices.DeleteFunc(LintWith(whole, LintOptions{PerCheck: math.MaxInt}), func(f Finding) bool { return hidden(f.Node) || hidden(f.To) })
+}
+
 // A linter holds what one run of the checks has found.
 type linter struct {
 	s       *bgraph.Snapshot
@@ -194,13 +205,6 @@ func (l *linter) sorted() []Finding {
 	return kept
 }
 
-// isDiff reports whether s covers less than the time since the program began to be
-// watched: then arrivals less departures are what changed, not what is there.
-func (l *linter) isDiff() bool {
-	all := l.s.Taken.Sub(l.s.Program.Started)
-	return all-l.s.Span.Duration() > max(all/100, time.Second)
-}
-
 // from returns the steps that leave a node.
 func (l *linter) from(k bgraph.Key) []bgraph.Edge {
 	edges := l.s.Edges
@@ -210,14 +214,6 @@ func (l *linter) from(k bgraph.Key) []bgraph.Edge {
 		hi++
 	}
 	return edges[lo:hi]
-}
-
-// perSecond is a count as a rate.
-func (l *linter) perSecond(count uint64) float64 {
-	if l.s.Span <= 0 {
-		return 0
-	}
-	return float64(count) / l.s.Span.Duration().Seconds()
 }
 
 // isPlace reports whether k is where tasks wait, and one place.

@@ -1,6 +1,7 @@
 package graphview
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -109,15 +110,7 @@ func (l *linter) loops() {
 	if len(working) < 2 || l.s.Kind == bgraph.KindGoroutines { // goroutines move between Ps
 		return
 	}
-	most := slices.MaxFunc(working, func(a, b bgraph.LoopStat) int {
-		switch {
-		case a.Steps < b.Steps:
-			return -1
-		case a.Steps > b.Steps:
-			return 1
-		}
-		return 0
-	})
+	most := slices.MaxFunc(working, func(a, b bgraph.LoopStat) int { return cmp.Compare(a.Steps, b.Steps) })
 	var all uint64
 	for _, one := range working {
 		all += one.Steps

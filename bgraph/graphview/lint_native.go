@@ -26,7 +26,7 @@ func (l *linter) native() {
 		return cmp.Or(cmp.Compare(b.Arrivals, a.Arrivals), cmp.Compare(a.Key, b.Key))
 	})
 	for _, n := range at[:min(len(at), nativePlaces)] {
-		rate := l.perSecond(n.Arrivals)
+		rate := perSecond(l.s, n.Arrivals)
 		f := Finding{
 			Severity: SeverityInfo, Check: CheckNative, Node: n.Key,
 			Message: fmt.Sprintf("tasks wait natively here: a loop went on without one %s times, %.3g a second", countText(n.Arrivals), rate),

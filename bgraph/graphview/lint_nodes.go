@@ -1,6 +1,7 @@
 package graphview
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func (l *linter) convoy(n *bgraph.Node) {
 		steps += float64(out[i].Count)
 	}
 	wait := n.MeanWait()
-	queued := l.perSecond(n.Departures) * wait.Duration().Seconds() // Little's law
+	queued := perSecond(l.s, n.Departures) * wait.Duration().Seconds() // Little's law
 	if steps == 0 || queued < l.o.ConvoyTasks || float64(wait) < l.o.ConvoyFactor*ran/steps {
 		return
 	}
@@ -102,15 +103,7 @@ func (l *linter) holders(out []bgraph.Edge) []holder {
 		h.share = float64(e.Count) * float64(e.MeanCPU()+h.over)
 		all = append(all, h)
 	}
-	slices.SortStableFunc(all, func(a, b holder) int {
-		switch {
-		case a.share > b.share:
-			return -1
-		case a.share < b.share:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(all, func(a, b holder) int { return cmp.Compare(b.share, a.share) })
 	return all
 }
 
@@ -124,21 +117,20 @@ func (l *linter) wokenForNothing(n *bgraph.Node) {
 			back += e.Count - min(e.Count, e.Parts.Calls) // a step with a system call did something
 		}
 	}
-	if back < all/2+1 || float64(n.Peak) < l.o.ConvoyTasks || l.perSecond(back) < 100 {
+	if back < all/2+1 || float64(n.Peak) < l.o.ConvoyTasks || perSecond(l.s, back) < 100 {
 		return
 	}
 	l.convoys[n.Key] = true
 	l.add(float64(back), Finding{
 		Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key,
 		Message: fmt.Sprintf("Of %s wake-ups %s (%s) led straight back to this wait: the {tasks} were woken for nothing, %s times a second. At most %s waited at a time.",
-			countText(all), countText(back), percentText(ratio(float64(back), float64(all))), rateText(l.perSecond(back)), countText(n.Peak)),
+			countText(all), countText(back), percentText(ratio(float64(back), float64(all))), rateText(perSecond(l.s, back)), countText(n.Peak)),
 		Advice: "Use Signal instead of Broadcast where one {task} can go on, or a condition variable for each thing that is waited for.",
 	})
 }
 
 // piles finds places where tasks gather.
 func (l *linter) piles() {
-	diff := l.isDiff()
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
 		if !isPlace(n.Key) || l.convoys[n.Key] {
@@ -147,10 +139,10 @@ func (l *linter) piles() {
 		queue := slices.Contains(queueWaits, n.Reason)
 		grown := int64(n.Arrivals - n.Departures)
 		stay := (n.MeanWait() + n.Ready.Mean()).Duration()
-		expected := l.perSecond(n.Departures) * stay.Seconds()
+		expected := perSecond(l.s, n.Departures) * stay.Seconds()
 		f := Finding{Severity: SeverityWarning, Check: CheckPileUp, Node: n.Key, Advice: pileAdvice(n.Reason)}
 		switch {
-		case diff && grown >= l.o.PileTasks && float64(grown) >= 0.1*float64(n.Arrivals):
+		case l.s.Period && grown >= l.o.PileTasks && float64(grown) >= 0.1*float64(n.Arrivals):
 			f.Message = fmt.Sprintf("In %v %s {tasks} came and %s left: %s more than before, now %s.",
 				l.s.Span, countText(n.Arrivals), countText(n.Departures), countText(grown), countText(n.Now))
 			if !queue {
@@ -160,10 +152,10 @@ func (l *linter) piles() {
 			f.Message = fmt.Sprintf("%s {tasks} wait here, and in %v none has left.", countText(n.Now), l.s.Span)
 		case n.Reason == "channel send" && expected >= float64(l.o.PileTasks) && stay >= sendLimit:
 			f.Message = fmt.Sprintf("%s {tasks} queue here on average, each for %v: the receivers take %s values a second.",
-				rateText(expected), bgraph.Nanos(stay), rateText(l.perSecond(n.Departures)))
+				rateText(expected), bgraph.Nanos(stay), rateText(perSecond(l.s, n.Departures)))
 		case queue && n.Now >= l.o.PileTasks && n.Wait.Count > 0 && float64(n.Now) >= l.o.PileFactor*max(expected, 1):
 			f.Message = fmt.Sprintf("%s {tasks} wait here. Those that left, %s a second, had been here for %v on average: at that pace %s would be here at a time.",
-				countText(n.Now), rateText(l.perSecond(n.Departures)), bgraph.Nanos(stay), rateText(expected))
+				countText(n.Now), rateText(perSecond(l.s, n.Departures)), bgraph.Nanos(stay), rateText(expected))
 		default:
 			continue
 		}

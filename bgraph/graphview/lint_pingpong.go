@@ -31,7 +31,7 @@ func (l *linter) acrossLoops() {
 			trips /= 2
 		}
 		a, b := l.s.Node(from), l.s.Node(to)
-		if a == nil || b == nil || trips < leastTrips || l.perSecond(trips) < l.o.PingPongRate {
+		if a == nil || b == nil || trips < leastTrips || perSecond(l.s, trips) < l.o.PingPongRate {
 			continue
 		}
 		shareA, shareB := ratio(float64(back), float64(a.Departures)), ratio(float64(there), float64(b.Departures))
@@ -46,7 +46,7 @@ func (l *linter) acrossLoops() {
 		l.add(float64(trips), Finding{
 			Severity: SeverityWarning, Check: CheckPingPong, Node: from,
 			Message: fmt.Sprintf("{Tasks} here and %s wake each other across {loops}, to and fro %s times a second: that ends %s of the waits here and %s there. A step in between takes %v on average, and each such wake a lock, and a system call if the {loop} sleeps.",
-				other, rateText(l.perSecond(trips)), percentText(min(shareA, 1)), percentText(min(shareB, 1)), step),
+				other, rateText(perSecond(l.s, trips)), percentText(min(shareA, 1)), percentText(min(shareB, 1)), step),
 			Advice: "Let what takes turns run on one {loop} (task.Options.OnLoop; what a {task} spawns starts where it runs), give each {loop} its own part of what is shared (task.PerLoop), or hand over several things at a time: a task.Chan with room, a batch for each wake.",
 		})
 	}

@@ -169,7 +169,7 @@ func (sc scene) step(from, to bgraph.Key) *bgraph.Edge {
 
 // diff makes sc the difference over its last minute.
 func (sc scene) diff() {
-	sc.Span = bgraph.Nanos(time.Minute)
+	sc.Span, sc.Period = bgraph.Nanos(time.Minute), true
 	for i := range sc.Nodes {
 		n := &sc.Nodes[i]
 		n.Departures /= 60

@@ -58,5 +58,9 @@ func (l *linter) isMain(n *bgraph.Node) bool {
 
 // fromTheBeginning reports whether a task has been at n for nearly as long as there is a graph.
 func (l *linter) fromTheBeginning(n *bgraph.Node) bool {
-	return n.Oldest >= max(l.s.Span, bgraph.Nanos(l.s.Taken.Sub(l.s.Program.Started)))/10*9 // a trace may have no clock
+	age := l.s.Span
+	if l.s.Period {
+		age = max(age, bgraph.Nanos(l.s.Taken.Sub(l.s.Program.Started)))
+	}
+	return n.Oldest >= age/10*9
 }

@@ -258,6 +258,16 @@ func TestLintPiles(t *testing.T) {
 			n := sc.at(kRead)
 			n.Arrivals, n.Departures, n.Now = 34_000, 30_000, 5000
 		}, "info pile-up", kRead, []string{"4,000 more"}},
+		{"more clients, and the clock was set back meanwhile", func(sc scene) {
+			sc.diff()
+			sc.Taken = sceneBegan.Add(-time.Hour)
+			n := sc.at(kRead)
+			n.Arrivals, n.Departures, n.Now = 34_000, 30_000, 5000
+		}, "info pile-up", kRead, []string{"4,000 more"}},
+		{"idle connections, and the clock was set forward", func(sc scene) {
+			sc.Taken = sc.Taken.Add(time.Hour)
+			pile(kRead, 100_000)(sc)
+		}, "", 0, nil},
 		{"growing a little", func(sc scene) {
 			sc.diff()
 			n := sc.at(kOffload)

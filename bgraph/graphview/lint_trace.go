@@ -129,7 +129,7 @@ func (l *linter) begun() {
 // pingPong finds short steps that mostly run on another P than the one before: for each the
 // Go runtime woke a thread, and the caches of the other processor were cold.
 func (l *linter) pingPong(e *bgraph.Edge, room float64) bool {
-	rate, moves := l.perSecond(e.Count), ratio(float64(e.Parts.Moves), float64(e.Count))
+	rate, moves := perSecond(l.s, e.Count), ratio(float64(e.Parts.Moves), float64(e.Count))
 	n := l.s.Node(e.From)
 	if rate < pingRate || moves < pingMoves || e.MeanCPU() > bgraph.Nanos(pingStep) || !wokenInProgram(n) {
 		return false
@@ -170,7 +170,7 @@ func (l *linter) handedOver(e *bgraph.Edge) {
 	l.add(float64(e.Count), Finding{
 		Severity: SeverityInfo, Check: CheckPingPong, Node: e.From, To: e.To,
 		Message: fmt.Sprintf("A step takes %v, and %s of them a second begin with being woken by %s: to hand the work over costs as much as the work.",
-			e.MeanCPU(), rateText(l.perSecond(e.Count)), ShortWaker(&by)),
+			e.MeanCPU(), rateText(perSecond(l.s, e.Count)), ShortWaker(&by)),
 		Advice: handAdvice,
 	})
 }
@@ -178,7 +178,7 @@ func (l *linter) handedOver(e *bgraph.Edge) {
 // handsOver reports whether much time goes into very short steps that other goroutines wake.
 func (l *linter) handsOver(e *bgraph.Edge, room float64) bool {
 	n := l.s.Node(e.From)
-	return l.perSecond(e.Count) >= handRate && e.MeanCPU() <= bgraph.Nanos(handStep) && cpuTotal(e) >= handShare*room &&
+	return perSecond(l.s, e.Count) >= handRate && e.MeanCPU() <= bgraph.Nanos(handStep) && cpuTotal(e) >= handShare*room &&
 		wokenInProgram(n)
 }
 

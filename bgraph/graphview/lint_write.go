@@ -34,9 +34,9 @@ func WriteFindings(w io.Writer, s *bgraph.Snapshot, findings []Finding) error {
 	for i := range findings {
 		f := &findings[i]
 		fmt.Fprintf(out, "\n%-7s  %s: %s\n", f.Severity, f.Check, cleanText(f.Name))
-		writeWrapped(out, f.Message)
+		writeWrapped(out, f.Message, findingWidth)
 		if f.Advice != "" && !advised[f.Advice] { // once: several findings of a check have the same
-			writeWrapped(out, "→ "+f.Advice)
+			writeWrapped(out, "→ "+f.Advice, findingWidth)
 			advised[f.Advice] = true
 		}
 		writeStack(out, f)
@@ -73,7 +73,7 @@ func ofProgram(line string) bool {
 }
 
 // writeWrapped writes text as an indented paragraph.
-func writeWrapped(out *bytes.Buffer, text string) {
+func writeWrapped(out *bytes.Buffer, text string, width int) {
 	const indent = "    "
 	column := 0
 	for _, word := range strings.Fields(text) {
@@ -83,7 +83,7 @@ func writeWrapped(out *bytes.Buffer, text string) {
 		case column == 0:
 			out.WriteString(indent)
 			column = len(indent)
-		case column+1+n > findingWidth:
+		case column+1+n > width:
 			out.WriteString("\n" + indent)
 			column = len(indent)
 		default:

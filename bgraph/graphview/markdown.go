@@ -2,6 +2,7 @@ package graphview
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -13,9 +14,10 @@ import (
 const markdownRows = 10
 
 // WriteMarkdown writes what is most important as Markdown, for an issue: what program it is,
-// the findings of Lint, where most time goes, and the first rows of the tables of nodes, edges and crossings; limit rows, 0: 10.
-// It does not park.
-func WriteMarkdown(w io.Writer, s *bgraph.Snapshot, limit int) error {
+// the findings of Lint, where most time goes, and the first rows of the tables of nodes, edges and crossings.
+// Of the options it knows Limit (0: 10) and Whole. It does not park.
+func WriteMarkdown(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
+	limit := o.Limit
 	if limit <= 0 {
 		limit = markdownRows
 	}
@@ -23,7 +25,7 @@ func WriteMarkdown(w io.Writer, s *bgraph.Snapshot, limit int) error {
 	for _, line := range headLines(s) {
 		fmt.Fprintf(&b, "%s  \n", markdownText(line))
 	}
-	for _, f := range Lint(s) {
+	for _, f := range LintPart(cmp.Or(o.Whole, s), s) {
 		fmt.Fprintf(&b, "\n- **%s %s**, %s: %s %s\n", f.Severity, f.Check, markdownText(f.Name), markdownText(f.Message), markdownText(f.Advice))
 	}
 	names := distinctNames(s)

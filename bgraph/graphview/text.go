@@ -27,6 +27,9 @@ type TextOptions struct {
 	// Prune is the share of all steps and of all CPU time from which on an edge of a trace is
 	// written, with the nodes that it links; nodes where somebody waits always are. 0: all.
 	Prune float64
+	// Whole is the Snapshot of which the one to write is a part, by Filter: what looks wrong is told from it, see
+	// LintPart. nil: there is no other.
+	Whole *bgraph.Snapshot
 	// Width is how many columns of a terminal a line may take. Where it takes more,
 	// names are cut in the middle, though not to less than 16 columns; figures are
 	// never cut. 0: 160.
@@ -66,7 +69,7 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o TextOptions) error {
 	if len(nodes.rows) == 0 && len(edges.rows) == 0 {
 		fmt.Fprintln(&b, "\nNothing has waited yet.")
 	}
-	writeFirst(&b, s, names, len(headLines(s)), o.Width)
+	writeFirst(&b, s, names, len(headLines(s)), o)
 	nodes.title = fmt.Sprintf("NODES: %s, sorted by %s", countText(places), byNode)
 	nodes.width, nodes.limit = o.Width, o.Limit
 	if o.Stacks {

@@ -37,7 +37,7 @@ func TestWriteStages(t *testing.T) {
 	testenv.Must(t, WriteStages(&b, sampleSnapshot(), 0, 0))
 	testenv.Golden(t, "stages.golden", b.Bytes())
 	b.Reset()
-	testenv.Must(t, WriteMarkdown(&b, sampleSnapshot(), 1))
+	testenv.Must(t, WriteMarkdown(&b, sampleSnapshot(), TextOptions{Limit: 1}))
 	if md := b.String(); !strings.Contains(md, "| 61,203 |") || strings.Contains(md, "58,877") {
 		t.Errorf("as Markdown with one row:\n%s", b.String())
 	}
@@ -176,6 +176,14 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 				testenv.AtMost(t, textWidth(strings.TrimSuffix(line, "\n")), width, "%s, width %d: N columns: %q", what, width, line)
 			}
 		}
+	}
+}
+
+// Tables need 100 columns and more; what stands above them does not.
+func TestFirstLinesKeepToANarrowTerminal(t *testing.T) {
+	first, _, _ := strings.Cut(writeText(t, sampleSnapshot(), TextOptions{Width: 60}), "\nNODES")
+	for line := range strings.Lines(first) {
+		testenv.AtMost(t, textWidth(strings.TrimSuffix(line, "\n")), 60, "N columns: %q", line)
 	}
 }
 

@@ -98,6 +98,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"http://":                            "want a URL with a host",
 		"http://h:port":                      "this is not a URL",
 		"-seconds 1 testdata/shop.bgraph":    "-seconds needs a running program or a folder",
+		"-cpu testdata/shop.bgraph":          "-cpu takes a profile beside a trace, and so needs the URL",
 		"-record d testdata/shop.bgraph":     "-record needs a running program",
 		"-http nowhere testdata/shop.bgraph": "want an address like :8000",
 		"-merge a":                           "-merge wants two sources or more",

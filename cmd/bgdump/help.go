@@ -64,7 +64,8 @@ request; "now" is how many tasks are there, "wait" how long they wait there, and
 one wait to the next; "CPU" is what these steps cost.
 
 If both sources are of the same run of a program, what happened between the two
-moments is shown, in any format. If not, a table compares them, or -json does.
+moments is shown, in any format. If not, or if one is a dump that -seconds made,
+a table compares them, or -json does.
 
 In a trace, waits for the collector, preemptions and system calls under 1 ms are
 parts of steps. Goroutines of the Go runtime are left out. Tasks of Capriccio

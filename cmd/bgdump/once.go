@@ -104,7 +104,7 @@ func compareTwo(ctx context.Context, set *settings, sources []source, sur *surro
 			return exitFailed, err
 		}
 	}
-	if snaps[0].Kind != bgraph.KindGoroutines && sameRun(snaps[0], snaps[1]) {
+	if snaps[0].Kind != bgraph.KindGoroutines && sameRun(snaps[0], snaps[1]) && !snaps[0].Period && !snaps[1].Period {
 		s, err := bgraph.Diff(snaps[0], snaps[1])
 		if err != nil {
 			return exitFailed, err
@@ -114,15 +114,19 @@ func compareTwo(ctx context.Context, set *settings, sources []source, sur *surro
 	return compareRuns(set, snaps[0], snaps[1], sur)
 }
 
-// compareRuns sets two runs side by side.
+// compareRuns sets two runs, or periods of one, side by side.
 func compareRuns(set *settings, before, after *bgraph.Snapshot, sur *surroundings) (int, error) {
+	why := ""
 	switch {
 	case set.mode != modeText && set.mode != modeJSON:
-		return exitFailed, fmt.Errorf("these are two runs, %s and %s, which only a table (without -%s) or -json can compare", runName(before), runName(after), set.mode)
+		why = fmt.Sprintf("only a table (without -%s) or -json can compare them", set.mode)
 	case set.sort != "":
-		return exitFailed, fmt.Errorf("these are two runs, %s and %s; what has changed most comes first, so -sort has no meaning", runName(before), runName(after))
+		why = "what has changed most comes first, so -sort has no meaning"
 	case set.stacks:
-		return exitFailed, fmt.Errorf("these are two runs, %s and %s, whose comparison has no stacks", runName(before), runName(after))
+		why = "their comparison has no stacks"
+	}
+	if why != "" {
+		return exitFailed, fmt.Errorf("these are two runs, or periods of one, %s and %s; %s", runName(before), runName(after), why)
 	}
 	c := graphview.Compare(before.Filter(set.focus, set.ignore), after.Filter(set.focus, set.ignore))
 	if set.limit > 0 {
@@ -149,6 +153,7 @@ func runName(s *bgraph.Snapshot) string {
 
 // show writes s in the format that is asked for.
 func show(set *settings, s *bgraph.Snapshot, sur *surroundings) (int, error) {
+	whole := s
 	if set.focus != nil || set.ignore != nil {
 		s = s.Filter(set.focus, set.ignore)
 		if !slices.ContainsFunc(s.Nodes, func(n bgraph.Node) bool { return n.Key > bgraph.KeyOverflow }) {
@@ -158,13 +163,13 @@ func show(set *settings, s *bgraph.Snapshot, sur *surroundings) (int, error) {
 	code := exitOK
 	err := output(set, sur, func(w io.Writer) error {
 		if set.mode == modeLint {
-			found, err := writeLint(set, s, w)
+			found, err := writeLint(set, whole, s, w)
 			if found {
 				code = exitFound
 			}
 			return err
 		}
-		return write(set, s, sur, w)
+		return write(set, whole, s, sur, w)
 	})
 	if err != nil {
 		return exitFailed, err
@@ -172,14 +177,18 @@ func show(set *settings, s *bgraph.Snapshot, sur *surroundings) (int, error) {
 	return code, nil
 }
 
-func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) error {
+func write(set *settings, whole, s *bgraph.Snapshot, sur *surroundings, w io.Writer) error {
+	width := 0
+	if set.out == "" || set.out == "-" {
+		width = terminalWidth(sur.stdout)
+	}
 	drawing := graphview.DrawOptions{Color: set.color, MaxNodes: set.limit}
 	if s.Kind == bgraph.KindGoroutines {
 		drawing.Prune = set.prune / 100
 	}
 	switch set.mode {
 	case modeMD:
-		return graphview.WriteMarkdown(w, s, set.limit)
+		return graphview.WriteMarkdown(w, s, graphview.TextOptions{Limit: set.limit, Whole: whole})
 	case modeDOT:
 		return graphview.WriteDOT(w, s, drawing)
 	case modeSVG:
@@ -193,16 +202,16 @@ func write(set *settings, s *bgraph.Snapshot, sur *surroundings, w io.Writer) er
 	case modeDump:
 		return s.Encode(w)
 	case modeStages:
-		return graphview.WriteStages(w, s, set.limit, terminalWidth(sur.stdout))
+		return graphview.WriteStages(w, s, set.limit, width)
 	case modeTasks, modeRegion:
 		return graphview.WriteSpans(w, s, strings.TrimSuffix(string(set.mode), "s"), set.limit)
 	}
-	return graphview.WriteText(w, s, graphview.TextOptions{Prune: drawing.Prune, Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Width: terminalWidth(sur.stdout)})
+	return graphview.WriteText(w, s, graphview.TextOptions{Prune: drawing.Prune, Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Whole: whole, Width: width})
 }
 
-// writeLint writes what was found, and reports whether it was more than remarks.
-func writeLint(set *settings, s *bgraph.Snapshot, w io.Writer) (found bool, err error) {
-	findings := graphview.Lint(s)
+// writeLint writes what was found of s, a part of whole, and reports whether it was more than remarks.
+func writeLint(set *settings, whole, s *bgraph.Snapshot, w io.Writer) (found bool, err error) {
+	findings := graphview.LintPart(whole, s)
 	for _, f := range findings {
 		found = found || f.Severity != graphview.SeverityInfo
 	}

@@ -39,7 +39,7 @@ func TestOutputs(t *testing.T) {
 	}
 	for args, want := range map[string]func(io.Writer) error{
 		"-sort -wait -limit 3 -stacks -focus session|page -ignore query": func(w io.Writer) error {
-			return graphview.WriteText(w, only("session|page", "query"), graphview.TextOptions{Sort: "-wait", Limit: 3, Stacks: true})
+			return graphview.WriteText(w, only("session|page", "query"), graphview.TextOptions{Sort: "-wait", Limit: 3, Stacks: true, Whole: shop(t)})
 		},
 		"-dot": func(w io.Writer) error { return graphview.WriteDOT(w, shop(t), graphview.DrawOptions{Color: "cpu"}) },
 		"-dot -color wait -limit 5": func(w io.Writer) error {
@@ -162,6 +162,21 @@ func TestLintTellsByItsExitCode(t *testing.T) {
 		t.Errorf("no findings in JSON: %s", out)
 	}
 	command(t, "-lint", "no-such-file").fails(t)
+
+	busy := shop(t) // where much goes on, but not at its locks
+	for i := range busy.Nodes {
+		if n := &busy.Nodes[i]; n.Reason == "mutex" {
+			n.Oldest = bgraph.Nanos(3 * time.Second)
+		}
+	}
+	if r := command(t, "-lint", "-focus", "^mutex", writeDump(t, busy)); r.code != exitFound || strings.Contains(r.out, "deadlock") || strings.Contains(r.out, "long-step") || !strings.Contains(r.out, "convoy") {
+		t.Errorf("got %+v; want what is known of the locks, and no deadlock", r)
+	}
+	for _, flag := range []string{"-stacks", "-md"} {
+		if text := command(t, flag, "-focus", "^mutex", writeDump(t, busy)).ok(t); strings.Contains(text, "deadlock") || strings.Contains(text, "stuck") {
+			t.Errorf("%s: got %s", flag, text)
+		}
+	}
 }
 
 func TestTwoMomentsOfOneRun(t *testing.T) {
@@ -190,6 +205,18 @@ func TestTwoRuns(t *testing.T) {
 	command(t, "-svg", shopFile, path).fails(t, "two runs", "without -svg")
 	command(t, "-sort", "now", shopFile, path).fails(t, "-sort")
 	command(t, "-stacks", shopFile, path).fails(t, "no stacks")
+}
+
+// Dumps of -seconds stand for a period each: to subtract one from the other means nothing.
+func TestTwoPeriodsOfARun(t *testing.T) {
+	period := func(from, to time.Duration) string {
+		return writeDump(t, testenv.Need(bgraph.Diff(later(shop(t), from), later(shop(t), to)))(t))
+	}
+	short, long := period(0, 10*time.Second), period(10*time.Second, 30*time.Second)
+	for _, two := range [][2]string{{short, long}, {long, short}, {short, writeDump(t, later(shop(t), time.Minute))}} {
+		testenv.Contains(t, command(t, two[0], two[1]).ok(t), "before: shop", "the comparison")
+		command(t, "-svg", two[0], two[1]).fails(t, "periods of one", "without -svg")
+	}
 }
 
 func TestSecondsShowTheDifference(t *testing.T) {

@@ -184,8 +184,11 @@ func (p *processSource) await(ctx context.Context, held process, path string, be
 		if err := wait(ctx, p.clock, pause); err != nil {
 			var late noAnswer
 			if errors.As(err, &late) {
-				return fmt.Errorf(`%s was sent SIGUSR2 and has not written %s: %w.
-If it cannot write there, its standard error says why`, p.Name(), printable(path), err)
+				hint := "If it cannot write there, its standard error says why"
+				if st, err := p.kernel.status(p.pid); err == nil && st.stopped {
+					hint = fmt.Sprintf("It is stopped, by a signal or a debugger, and answers once it goes on (kill -CONT %d)", p.pid)
+				}
+				return fmt.Errorf("%s was sent SIGUSR2 and has not written %s: %w.\n%s", p.Name(), printable(path), err, hint)
 			}
 			return err
 		}

@@ -293,6 +293,11 @@ func TestNoAnswer(t *testing.T) {
 
 	f = newFakeProc(t)
 	f.announce(7, marks("/no/such/folder/x.bgraph"))
+	f.write("status", strings.NewReplacer("S (sleeping)", "T (stopped)", "%d", "0").Replace(goodStatus))
+	f.refuses(1, "no answer within 5s", "It is stopped", "kill -CONT 4711")
+
+	f = newFakeProc(t)
+	f.announce(7, marks("/no/such/folder/x.bgraph"))
 	f.process.onSignal = func() error { f.process.ended = true; return nil }
 	if err := f.refuses(1, "ended before"); !isEnded(err) {
 		t.Error("it does not count as ended")

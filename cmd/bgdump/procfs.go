@@ -102,9 +102,10 @@ func onlyRegular(f *os.File) (*os.File, error) {
 type status struct {
 	name    string
 	zombie  bool
-	leader  int // id of the process, if the id asked for is that of a thread
-	uid     int // effective
-	own     int // id of the process as it sees itself
+	stopped bool // by a signal or a debugger
+	leader  int  // id of the process, if the id asked for is that of a thread
+	uid     int  // effective
+	own     int  // id of the process as it sees itself
 	catches uint64
 }
 
@@ -129,7 +130,7 @@ func (k *kernel) status(pid int) (status, error) {
 		case "Name":
 			st.name = printable(value)
 		case "State":
-			st.zombie = fields[0] == "Z" || fields[0] == "X"
+			st.zombie, st.stopped = fields[0] == "Z" || fields[0] == "X", strings.EqualFold(fields[0], "t")
 		case "Tgid":
 			st.leader, err = strconv.Atoi(fields[0])
 		case "Uid":

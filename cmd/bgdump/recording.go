@@ -107,12 +107,13 @@ func (f *folderSource) read(ctx context.Context, name string) (*bgraph.Snapshot,
 	return f.file.Snapshot(ctx)
 }
 
-// span returns the last recording and the latest that was made at least d before it.
+// span returns the last recording and the latest that was made at least d before it, with a little grace: they are
+// not made exactly on time.
 func (f *folderSource) span(ctx context.Context, d time.Duration) (before, after *bgraph.Snapshot, err error) {
 	last := f.names[len(f.names)-1]
 	end := recordedAt(last)
 	for _, name := range slices.Backward(f.names) {
-		if end.Sub(recordedAt(name)) < d {
+		if end.Sub(recordedAt(name)) < d-min(d/10, time.Second/2) {
 			continue
 		}
 		if before, err = f.read(ctx, name); err != nil {

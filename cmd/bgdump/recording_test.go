@@ -195,7 +195,7 @@ func TestFolderAsSource(t *testing.T) {
 	testenv.Must(t, os.Mkdir(filepath.Join(dir, "20990314T000000.000Z-folder-1.bgraph"), 0o700))
 	want := command(t, writeDump(t, later(shop(t), 3*time.Minute))).ok(t)
 	testenv.Equal(t, command(t, dir).ok(t), want, "the last one is not shown")
-	for seconds, span := range map[string]string{"1": `"span_ns":60000000000`, "60": `"span_ns":60000000000`, "61": `"span_ns":120000000000`, "180": `"span_ns":180000000000`} {
+	for seconds, span := range map[string]string{"1": `"span_ns":60000000000`, "60": `"span_ns":60000000000`, "60.4": `"span_ns":60000000000`, "61": `"span_ns":120000000000`, "180": `"span_ns":180000000000`} {
 		testenv.Contains(t, command(t, "-dump", "-seconds", seconds, dir).ok(t), span, "-seconds %s", seconds)
 	}
 	command(t, "-seconds", "181", dir).fails(t, "cover 3m0s only")

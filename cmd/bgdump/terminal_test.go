@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -45,6 +46,16 @@ func TestAProfileIsNotForTerminals(t *testing.T) {
 		sur := &surroundings{stdout: terminal, clock: newFakeClock()}
 		commandIn(t, context.Background(), sur, "-pprof", shopFile).fails(t, "write it to a file with -o FILE")
 	})
+}
+
+func TestTablesInAFileDoNotFitTheTerminal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "table")
+	onTerminal(t, func(terminal *os.File) {
+		commandIn(t, context.Background(), &surroundings{stdout: terminal, clock: newFakeClock()}, "-o", path, shopFile).ok(t)
+	})
+	if got, want := string(testenv.Need(os.ReadFile(path))(t)), command(t, shopFile).ok(t); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
 }
 
 func TestTablesFitTheTerminal(t *testing.T) {
