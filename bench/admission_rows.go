@@ -14,12 +14,7 @@ import (
 // admissionRows are all rows of the matrix, ordinary life first. The order within a half
 // is that of their numbers: append to a half, so that figures of different days compare.
 func admissionRows(quick bool) []row {
-	d := func(short, long time.Duration) time.Duration {
-		if quick {
-			return short
-		}
-		return long
-	}
+	d := func(short, long time.Duration) time.Duration { return choose(quick, short, long) }
 	rows := slices.Concat(waitingRows(d), burstRows(d), toolRows(d), slowRows(d), disturbedRows(d))
 	return append(rows, overloadRows(d)...)
 }
@@ -40,6 +35,11 @@ func at(path string) []class { return []class{{path: path, share: 1}} }
 // poisson is an open loop of ordinary life at a rate per second.
 func poisson(rate float64, path string, span time.Duration) openLoad {
 	return openLoad{classes: at(path), phases: []phase{{span: span, rate: rate}}, patience: lifePatience}
+}
+
+// below is likewise, at a multiple of capacity.
+func below(times float64, span time.Duration, classes ...class) openLoad {
+	return openLoad{classes: classes, phases: []phase{{span: span, times: times}}, patience: lifePatience}
 }
 
 // bursts is a number of requests at once, every so often.
@@ -94,9 +94,6 @@ func releasedLoad(n, alloc int, at, span time.Duration) peopleLoad {
 
 // burstRows are loads well below capacity that come unevenly, or in uneven sizes.
 func burstRows(d spans) []row {
-	below := func(times float64, span time.Duration, classes ...class) openLoad {
-		return openLoad{classes: classes, phases: []phase{{span: span, times: times}}, patience: lifePatience}
-	}
 	waves := openLoad{classes: at("/do?cpu=1ms"), patience: lifePatience}
 	for range int(d(1, 4)) {
 		waves.phases = append(waves.phases, phase{span: d(sec, 2*sec), times: 1.2}, phase{span: d(sec, 2*sec), times: 0.4})
@@ -181,14 +178,12 @@ func stopped(from, until time.Duration) []act {
 
 // disturbedRows are servers that do not get all of their core, or are replaced.
 func disturbedRows(d spans) []row {
-	working := func(times float64, span time.Duration) openLoad {
-		return openLoad{classes: at("/do?cpu=1ms"), phases: []phase{{span: span, times: times}}, patience: lifePatience}
-	}
+	working := func(times float64, span time.Duration) openLoad { return below(times, span, at("/do?cpu=1ms")...) }
 	pause := func(name string, times float64, pause time.Duration) row {
 		return row{name: name, load: working(times, 500*ms+pause+sec), acts: stopped(500*ms, 500*ms+pause)}
 	}
-	spinner := func(m *matrix, s *site) error {
-		child, err := m.spinner()
+	spinner := func(_ *matrix, s *site) error {
+		child, err := proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", "while :; do :; done"}, Core: serverCore})
 		if err == nil {
 			s.beside = append(s.beside, child)
 		}

@@ -26,9 +26,7 @@ func runIdleConns(r *run) error {
 		})
 	}
 	points := []point{{metric: "bytes-per-conn", x: idleConns}}
-	if err := r.measure(points, slower(1500*time.Millisecond, contenders), 2*time.Second); err != nil {
-		return err
-	}
+	r.measure(points, slower(1500*time.Millisecond, contenders), 2*time.Second)
 	r.note("bytes-per-conn is what %d connections add to the process, divided by them; process-bytes is all it holds then (what nginx lays out for them at its start is in there only)", idleConns)
 	r.note("a connection of knot that waits for its next request has no task; one of capriccio-task has one that waits in Read, with a buffer of 256 bytes")
 	r.note("a connection of knot-upgraded was taken over by its handler, as for a WebSocket, and waits with OnReadable")
@@ -70,23 +68,31 @@ func (r *run) idleSample(ctx context.Context, l launcher, conns int, settle time
 // holding has a worker hold connections to a server, and returns what the server's process holds, after letting it
 // settle, and how long it took to open them.
 func (r *run) holding(ctx context.Context, s *server, conns int, settle time.Duration, worker string) (bytes int64, opened time.Duration, err error) {
-	client, err := proc.Start(r.ownClient(worker, "-addr", s.addr, "-conns", strconv.Itoa(conns)))
+	opened, err = whileHeld(ctx, r.ownClient(worker, "-addr", s.addr, "-conns", strconv.Itoa(conns)), func() (err error) {
+		select {
+		case <-time.After(settle):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		bytes, err = proc.Memory(s.child.PID())
+		return err
+	})
+	return bytes, opened, err
+}
+
+// whileHeld runs f while a worker holds connections, and returns how long it took to open them.
+func whileHeld(ctx context.Context, worker proc.Command, f func() error) (opened time.Duration, err error) {
+	client, err := proc.Start(worker)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	defer client.Close()
 	began := time.Now()
 	opening, cancel := within(ctx, sampleTimeout)
 	defer cancel()
-	if _, err := client.Line(opening); err != nil {
-		return 0, 0, fmt.Errorf("opening connections: %w", err)
+	if line, err := client.Line(opening); err != nil || line != "holding" {
+		return 0, fmt.Errorf("opening connections: %q, %w", line, err)
 	}
 	opened = time.Since(began)
-	select {
-	case <-time.After(settle):
-	case <-ctx.Done():
-		return 0, 0, context.Cause(ctx)
-	}
-	bytes, err = proc.Memory(s.child.PID())
-	return bytes, opened, err
+	return opened, f()
 }

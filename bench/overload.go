@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -53,7 +54,7 @@ func (m *matrix) contendersOf(measure func(context.Context, admissionSystem, poi
 func (m *matrix) overloadSystem(name string) (admissionSystem, error) {
 	switch name {
 	case memlimitSystem:
-		return m.program(name, httpFamily, m.self, nil, workerCommand, "admission", "net-http"), nil
+		return m.program(name, httpFamily, m.self, nil, workerCommand, "chores-net-http"), nil
 	case "nginx":
 		return m.limitedSystem()
 	}
@@ -90,7 +91,7 @@ func (m *matrix) limitedSystem() (admissionSystem, error) {
 	if err != nil {
 		return behind, err
 	}
-	path, err := findNginx()
+	path, err := findProgram("nginx")
 	return admissionSystem{"nginx", httpFamily, func(ctx context.Context, n needs) (*site, error) {
 		b, err := behind.start(ctx, n)
 		if err != nil {
@@ -108,8 +109,8 @@ func (m *matrix) limitedSystem() (admissionSystem, error) {
 
 // open has clients of an open loop load a server.
 func (m *matrix) open(ctx context.Context, s *site, spec admissionOpen) (*admissionResult, error) {
-	spec.Addr, spec.PIDs = s.addr, s.pids()
-	spec.Patience, spec.Drain, spec.Target = patience, patience, latencyTarget
+	spec.Target, spec.Conns = s.target(s.pids()...), load.MaxConns
+	spec.Patience, spec.Drain, spec.Within = patience, patience, latencyTarget
 	span := patience
 	for _, p := range spec.Phases {
 		span += p.For
@@ -162,7 +163,7 @@ type counts struct {
 func (s *site) askCounts(ctx context.Context) (counts, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("no answer after %v", serverStart))
 	defer cancel()
-	if err := s.order("counts"); err != nil {
+	if err := s.child.Tell("counts"); err != nil {
 		return counts{}, err
 	}
 	line, err := s.child.Line(ctx)
@@ -189,7 +190,7 @@ func flagPairs(pairs ...any) []string {
 func (r *run) calibrateBurn() (int, error) {
 	steps := 0.0
 	err := r.prepare(usualOverhead, func() error {
-		samples, err := samplesOf(r.ctx, 0, r.ownOnServerCore(nil, "admission", "calibrate"))
+		samples, err := samplesOf(r.ctx, 0, r.ownOnServerCore(nil, "calibrate"))
 		if err == nil {
 			steps, err = value(samples, "steps")
 		}

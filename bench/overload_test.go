@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -155,11 +154,9 @@ func TestMemorySampleHasEveryMetric(t *testing.T) {
 }
 
 func TestGroupSample(t *testing.T) {
-	group, err := proc.NewMemoryGroup(groupLimit)
-	if err != nil {
+	if err := memoryGroupThere(groupLimit); err != nil {
 		t.Skip(err)
 	}
-	testenv.Must(t, group.Close())
 	m, system := overloadOf(t, "net-http")
 	givenTime(t, func(time.Duration) error {
 		samples, err := m.groupSample(t.Context(), system, point{metric: "hold", x: 8})
@@ -243,14 +240,14 @@ func TestCapacityIsTheMedianOfTheLatest(t *testing.T) {
 
 func TestAdmissionWorkersRefuseNonsense(t *testing.T) {
 	for _, line := range []string{
-		"", "fly", "knot -steps x", "net-http -counted=x", "open -spec {}", `open -spec {"Addr":"127.0.0.1:1","Phases":1}`,
+		"", "fly", "chores-knot -steps x", "chores-net-http -counted=x", "open -spec {}", `open -spec {"Addr":"127.0.0.1:1","Phases":1}`,
 		`closed -spec {"Addr":"127.0.0.1:1"}`, `crowd -spec {"Addr":"127.0.0.1:1"}`, "people -spec x",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		self, err := os.Executable()
 		testenv.Must(t, err)
 		_, err = proc.Output(ctx, proc.Command{Path: self, Core: proc.AnyCore,
-			Args: slices.Concat([]string{workerCommand, "admission"}, strings.Fields(line))})
+			Args: append([]string{workerCommand}, strings.Fields(line)...)})
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), "status 1") {
 			t.Errorf("%q: got %v, want an end with status 1", line, err)

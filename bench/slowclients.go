@@ -54,15 +54,9 @@ func runSlowClients(r *run) error {
 					continue
 				}
 				name := fmt.Sprintf("%s, %s", l.system, mode.name)
-				_, err := r.once(l.system, fmt.Sprint(name, " round ", round), time.Duration(length)*time.Second+serverOverhead, func() ([]sample, error) {
+				r.try(l.system, name, fmt.Sprint(name, " round ", round), time.Duration(length)*time.Second+serverOverhead, func() ([]sample, error) {
 					return r.slowSample(tool, l, x, length)
 				})
-				if r.ctx.Err() != nil {
-					return context.Cause(r.ctx)
-				}
-				if err != nil {
-					r.fail(l.system, name, err)
-				}
 			}
 		}
 	}

@@ -5,9 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // grown is the size of the stack of a new goroutine that has called f.
@@ -59,12 +57,12 @@ func TestBigStackIsMeasured(t *testing.T) {
 	}
 }
 
-func TestStackWorkersMeasureEveryMetric(t *testing.T) {
+func TestOtherWorkersMeasureEveryMetric(t *testing.T) {
 	needTwoCores(t)
 	r := testRun(t)
 	for kind, known := range map[string]map[string]metricFunc{
 		"stack-capriccio": chunkMetrics, "stack-goroutine": growMetrics,
-		"deep-capriccio": deepTaskMetrics(freshTasks), "deep-goroutine": deepTaskMetrics(freshGoroutines),
+		"epoll-go": epollMetrics, "deep-capriccio": deepTaskMetrics(freshTasks), "deep-goroutine": deepTaskMetrics(freshGoroutines),
 	} {
 		for metric := range known {
 			x := 2.0
@@ -91,24 +89,5 @@ func TestDeepServersAreMeasured(t *testing.T) {
 				t.Errorf("%s%s: %+v", system, suffix, samples)
 			}
 		}
-	}
-}
-
-func TestTaskServerAnswersTheLoad(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
-	s := testenv.Need(startServer(t.Context(), "capriccio-task", r.self, workerCommand, "task-server"))(t)
-	defer s.child.Close()
-	testenv.Check(t, testenv.Err(r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond)))
-}
-
-func TestKnotOnAPollerAnswersTheLoad(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
-	s := testenv.Need(r.own("knot", []string{capriccio.EnvPoller + "=epoll"}, "knot").start(t.Context()))(t)
-	defer s.child.Close()
-	testenv.Check(t, testenv.Err(r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond)))
-	if s, err := r.own("knot", []string{capriccio.EnvPoller + "=pigeon"}, "knot").start(t.Context()); err == nil || !strings.Contains(err.Error(), "pigeon") {
-		t.Errorf("got %v, %v", s, err)
 	}
 }

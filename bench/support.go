@@ -35,10 +35,7 @@ var (
 
 // runWebSupport finds how many sessions of a site with dynamic pages a server can serve in time (Aspen, Figure 7).
 func runWebSupport(r *run) error {
-	shape := supportFull
-	if r.quick {
-		shape = supportQuick
-	}
+	shape := choose(r.quick, supportQuick, supportFull)
 	if r.quick && r.asked == 0 {
 		r.asked = 1
 	}
@@ -62,15 +59,10 @@ func runWebSupport(r *run) error {
 				if !r.wants(l.system) {
 					continue
 				}
-				_, err := r.once(l.system, fmt.Sprintf("%s at %v round %d", l.system, alpha, r.round), r.searching(shape.trial+time.Second), func() ([]sample, error) {
+				name := fmt.Sprintf("%s at %v", l.system, alpha)
+				r.try(l.system, name, fmt.Sprint(name, " round ", r.round), r.searching(shape.trial+time.Second), func() ([]sample, error) {
 					return c.mostSessions(l, alpha, shape)
 				})
-				if r.ctx.Err() != nil {
-					return context.Cause(r.ctx)
-				}
-				if err != nil {
-					r.fail(l.system, fmt.Sprintf("%s at %v", l.system, alpha), err)
-				}
 			}
 		}
 	}

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,15 +29,12 @@ var (
 // runVod finds how many players of a film a server can serve so that none ever runs out of
 // film (Aspen, Figures 10 and 11).
 func runVod(r *run) error {
-	shape := vodFull
-	if r.quick {
-		shape = vodQuick
-	}
+	shape := choose(r.quick, vodQuick, vodFull)
 	if r.quick && r.asked == 0 {
 		r.asked = 1
 	}
 	film := filepath.Join(r.scratch, "film")
-	if err := r.prepare(writing(shape.film), func() error { return writeNoise(film, shape.film) }); err != nil {
+	if err := r.prepare(writing(shape.film), func() error { return writeBlocks(r.ctx, film, shape.film) }); err != nil {
 		return err
 	}
 	path, err := r.buildCommand("examples/vod")
@@ -65,15 +60,10 @@ func runVod(r *run) error {
 				if !r.wants(l.system) {
 					continue
 				}
-				_, err := r.once(l.system, fmt.Sprintf("%s at %v round %d", l.system, rate, r.round), r.searching(shape.trial*3/2+time.Second), func() ([]sample, error) {
+				name := fmt.Sprintf("%s at %v Mbit/s", l.system, rate)
+				r.try(l.system, name, fmt.Sprint(name, " round ", r.round), r.searching(shape.trial*3/2+time.Second), func() ([]sample, error) {
 					return r.mostPlayers(l.system, l.start, rate, shape)
 				})
-				if r.ctx.Err() != nil {
-					return context.Cause(r.ctx)
-				}
-				if err != nil {
-					r.fail(l.system, fmt.Sprintf("%s at %v Mbit/s", l.system, rate), err)
-				}
 			}
 		}
 	}
@@ -172,29 +162,6 @@ func bisect(first, most, exact int, factor float64, good func(int) (bool, error)
 		}
 	}
 	return low, nil
-}
-
-// writeNoise makes a file of the given size in bytes, on the disk and not in the page cache.
-func writeNoise(name string, size int64) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	block := make([]byte, 1<<20)
-	random := newLot(3)
-	for at := int64(0); at < size; at += int64(len(block)) {
-		for i := 0; i < len(block); i += 64 {
-			copy(block[i:], strconv.Itoa(random.below(1<<30)))
-		}
-		if _, err := f.Write(block[:min(int64(len(block)), size-at)]); err != nil {
-			return err
-		}
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	return uncache(name)
 }
 
 // A player plays a film as it comes in: it begins when it has a first part of it.

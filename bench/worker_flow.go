@@ -17,7 +17,7 @@ import (
 // goes up and down. It prints samples whose parameter is the time in seconds, 0 for all of it.
 func runPhases(args []string, out io.Writer) error {
 	var p phases
-	flags := flag.NewFlagSet("phases", flag.ContinueOnError)
+	flags := flag.NewFlagSet("phases", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	path := flags.String("path", "/", "what is asked for")
 	pid := flags.Int("pid", 0, "process of the server")
@@ -27,9 +27,7 @@ func runPhases(args []string, out io.Writer) error {
 	flags.Float64Var(&p.low, "low", 1, "requests a second at rest")
 	flags.Float64Var(&p.high, "high", 1, "requests a second at the peak")
 	flags.IntVar(&p.times, "times", 1, "peaks")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	const bin = 250 * time.Millisecond
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 10_000}}
 	var mu sync.Mutex

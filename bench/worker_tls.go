@@ -52,14 +52,12 @@ type tlsConn struct {
 
 // runTLSLoad makes requests over TLS for some time, and prints samples.
 func runTLSLoad(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("tls-load", flag.ContinueOnError)
+	flags := flag.NewFlagSet("tls-load", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	pid := flags.Int("pid", 0, "process of the server")
 	span := flags.Duration("for", time.Second, "how long; the first fifth is not measured")
 	fresh := flags.Bool("fresh", false, "each on a connection of its own")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	var count atomic.Int64
 	var stop atomic.Bool
 	errs := make([]error, tlsClients)
@@ -99,11 +97,9 @@ func runTLSLoad(args []string, out io.Writer) error {
 // runTLSHold opens connections, has one request on each, says "holding", and keeps them until its standard
 // input ends.
 func runTLSHold(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("tls-hold", flag.ContinueOnError)
+	flags := flag.NewFlagSet("tls-hold", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	conns := flags.Int("conns", 1, "connections")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	return hold(out, *conns, func(int) (*tlsConn, error) { return askTLS(*addr, nil) })
 }

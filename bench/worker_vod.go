@@ -14,7 +14,7 @@ import (
 // runPlayers is the client process of vod: it plays films and prints how many players ran
 // out of film, then samples, whose parameter is the rate in Mbit/s.
 func runPlayers(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("players", flag.ContinueOnError)
+	flags := flag.NewFlagSet("players", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	path := flags.String("path", "", "of the film; empty: as examples/vod has it")
 	pid := flags.Int("pid", 0, "process of the server")
@@ -23,9 +23,7 @@ func runPlayers(args []string, out io.Writer) error {
 	first := flags.Duration("first", time.Second, "of film before a player begins")
 	length := flags.Duration("for", time.Second, "that they play")
 	film := flags.Int64("film", 0, "bytes of the film")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	bytes := *rate * 1e6 / 8
 	before, err := proc.CPUTime(*pid)
 	if err != nil {

@@ -151,7 +151,7 @@ func TestSlowResponseIsWaitedFor(t *testing.T) {
 		<-time.After(pause)
 		hello(w, r)
 	})
-	result, err := Run(Config{Addr: page, Conns: 1, Depth: 1, For: time.Millisecond, PID: os.Getpid()})
+	result, err := Run(Config{Target: Target{Addr: page, PIDs: []int{os.Getpid()}}, Conns: 1, Depth: 1, For: time.Millisecond})
 	if err != nil || result.Requests < 1 {
 		t.Errorf("one page: %+v, %v", result, err)
 	}
