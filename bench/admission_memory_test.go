@@ -15,10 +15,7 @@ func TestMemoryProgramRunsOnEverySystem(t *testing.T) {
 		t.Run(s.system, func(t *testing.T) {
 			samples, err := r.memoryContender(s.system, s.scheduler, s.flags).sample(t.Context(), point{metric: "ops"}, 10*time.Millisecond)
 			testenv.Must(t, err)
-			found := map[string]float64{}
-			for _, one := range samples {
-				found[one.metric] = one.value
-			}
+			found := valuesOf(samples)
 			if _, ok := found["ops"]; !ok || found["rss-mb"] <= 1 {
 				t.Errorf("got %v", samples)
 			}

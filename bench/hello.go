@@ -88,22 +88,20 @@ func closeAll(servers []*server) {
 }
 
 // loadSample loads one server for a while from the client core.
-func (r *run) loadSample(s *server) sampler {
-	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		conns, depth := helloConns, int(p.x)
-		if p.metric != "depth" {
-			conns, depth = int(p.x), 1
-		}
-		warm := d / 5
-		if p.metric == pausePoint {
-			return r.pausedSample(ctx, s, time.Duration(p.x)*time.Millisecond, warm, d-warm)
-		}
-		samples, err := r.load(ctx, s, conns, depth, warm, d-warm)
-		if err != nil {
-			return nil, err
-		}
-		return helloSamples(samples, p, conns), nil
+func (r *run) loadSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
+	conns, depth := helloConns, int(p.x)
+	if p.metric != "depth" {
+		conns, depth = int(p.x), 1
 	}
+	warm := d / 5
+	if p.metric == pausePoint {
+		return r.pausedSample(ctx, s, time.Duration(p.x)*time.Millisecond, warm, d-warm)
+	}
+	samples, err := r.load(ctx, s, conns, depth, warm, d-warm)
+	if err != nil {
+		return nil, err
+	}
+	return helloSamples(samples, p, conns), nil
 }
 
 // pausedSample loads one server by one client that pauses after each response.

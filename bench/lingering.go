@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -146,12 +147,11 @@ func setLinger(c net.Conn, linger *unix.Linger) error {
 	if err != nil {
 		return err
 	}
-	failed := raw.Control(func(fd uintptr) { err = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, linger) })
-	if failed != nil {
-		return failed
-	}
-	if err != nil {
-		return fmt.Errorf("SO_LINGER: %w", err)
-	}
-	return nil
+	return onFD(raw, func(fd int) error { return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, linger) })
+}
+
+// onFD calls f with a descriptor.
+func onFD(raw syscall.RawConn, f func(fd int) error) (err error) {
+	failed := raw.Control(func(fd uintptr) { err = f(int(fd)) })
+	return errors.Join(failed, err)
 }

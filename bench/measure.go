@@ -76,10 +76,30 @@ func slower(by time.Duration, contenders []contender) []contender {
 	return contenders
 }
 
+// serverSampler is sampler for a server.
+type serverSampler = func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error)
+
 // serving are contenders that are running servers.
-func serving(servers []*server, sample func(*server) sampler) (all []contender) {
+func serving(servers []*server, measure serverSampler) (all []contender) {
 	for _, s := range servers {
-		all = append(all, contender{system: s.system, sample: sample(s)})
+		all = append(all, contender{system: s.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			return measure(ctx, s, p, d)
+		}})
+	}
+	return all
+}
+
+// starting are contenders that are servers, which start for each sample.
+func starting(launchers []launcher, measure serverSampler) (all []contender) {
+	for _, l := range launchers {
+		all = append(all, contender{system: l.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			s, err := l.start(ctx)
+			if err != nil {
+				return nil, err
+			}
+			defer s.child.Close()
+			return measure(ctx, s, p, d)
+		}})
 	}
 	return all
 }

@@ -63,31 +63,29 @@ func runNative(r *run) error {
 const noneAnswered = "no request was answered whose handler does not wait"
 
 // nativeSample loads a server of which a share of the handlers waits in the mode that the metric names.
-func (r *run) nativeSample(s *server) sampler {
-	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		clients, conns, path := nativeClients, 0, "/"+p.metric
-		if p.metric == manyMetric {
-			clients, conns, path = manyClients, manyConns, "/sleep"
-		}
-		spec := closedSpec(s.target(s.child.PID()), []class{{path: "/", share: 100 - p.x}, {path: path, share: p.x}}, clients, 1)
-		spec.Conns, spec.Warm, spec.For = conns, d/4, d-d/4
-		seen, err := r.runLoad(ctx, "closed", spec, d, nil)
-		if err != nil {
-			return nil, err
-		}
-		all, others := seen.All, seen.Classes[0]
-		if all.Failed > 0 || all.Refused > 0 {
-			return nil, fmt.Errorf("%d requests lost, %d refused", all.Failed, all.Refused)
-		}
-		if others.Served == 0 {
-			return nil, errors.New(noneAnswered)
-		}
-		return []sample{
-			{"rps-" + p.metric, "req/s", p.x, seen.rate(others.Served)},
-			{"p99-" + p.metric, "ms", p.x, milliseconds(others.P99)},
-			{"cpu-per-request-" + p.metric, "ns", p.x, float64(seen.Usage.Server) / float64(all.Served)},
-		}, nil
+func (r *run) nativeSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
+	clients, conns, path := nativeClients, 0, "/"+p.metric
+	if p.metric == manyMetric {
+		clients, conns, path = manyClients, manyConns, "/sleep"
 	}
+	spec := closedSpec(s.target(s.child.PID()), []class{{path: "/", share: 100 - p.x}, {path: path, share: p.x}}, clients, 1)
+	spec.Conns, spec.Warm, spec.For = conns, d/4, d-d/4
+	seen, err := r.runLoad(ctx, "closed", spec, d, nil)
+	if err != nil {
+		return nil, err
+	}
+	all, others := seen.All, seen.Classes[0]
+	if all.Failed > 0 || all.Refused > 0 {
+		return nil, fmt.Errorf("%d requests lost, %d refused", all.Failed, all.Refused)
+	}
+	if others.Served == 0 {
+		return nil, errors.New(noneAnswered)
+	}
+	return []sample{
+		{"rps-" + p.metric, "req/s", p.x, seen.rate(others.Served)},
+		{"p99-" + p.metric, "ms", p.x, milliseconds(others.P99)},
+		{"cpu-per-request-" + p.metric, "ns", p.x, float64(seen.Usage.Server) / float64(all.Served)},
+	}, nil
 }
 
 // lockedReads has thousands of tasks, and of goroutines, share a lock and a connection.

@@ -23,7 +23,7 @@ func TestNativeWaitsAreMeasured(t *testing.T) {
 			modes = append(modes, manyMetric)
 		}
 		for _, mode := range modes {
-			samples, err := r.nativeSample(s)(t.Context(), point{metric: mode, x: 50}, 20*time.Millisecond)
+			samples, err := r.nativeSample(t.Context(), s, point{metric: mode, x: 50}, 20*time.Millisecond)
 			if err != nil && !strings.Contains(err.Error(), noneAnswered) { // a loop that waits may answer none in that time
 				t.Errorf("%s %s: %v", s.system, mode, err)
 			} else if err == nil && (len(samples) != 3 || samples[1].metric != "p99-"+mode || samples[1].value <= 0) {

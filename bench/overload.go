@@ -145,12 +145,19 @@ func (a *admissionResult) late(x float64) sample {
 
 // value finds a metric among samples.
 func value(samples []sample, metric string) (float64, error) {
-	for _, one := range samples {
-		if one.metric == metric {
-			return one.value, nil
-		}
+	if v, ok := valuesOf(samples)[metric]; ok {
+		return v, nil
 	}
 	return 0, fmt.Errorf("no sample of %s", metric)
+}
+
+// valuesOf are samples by metric.
+func valuesOf(samples []sample) map[string]float64 {
+	values := map[string]float64{}
+	for _, one := range samples {
+		values[one.metric] = one.value
+	}
+	return values
 }
 
 // counts are what a server of ours reports of itself.

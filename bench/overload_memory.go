@@ -177,9 +177,9 @@ func (m *matrix) memoryLoad(ctx context.Context, system admissionSystem, n needs
 // that wait longest are not seen otherwise.
 func fairness(samples []sample, clients float64, loaded time.Duration) []sample {
 	const means = 2.5
-	goodput, err := value(samples, "goodput")
-	p99, missing := value(samples, "p99")
-	if err != nil || missing != nil || goodput*loaded.Seconds() < means*clients {
+	values := valuesOf(samples)
+	goodput, p99 := values["goodput"], values["p99"]
+	if p99 == 0 || goodput*loaded.Seconds() < means*clients {
 		return nil
 	}
 	return []sample{{"p99-to-mean", "1", clients, p99 / 1e3 * goodput / clients}}

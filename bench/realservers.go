@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
@@ -191,24 +193,23 @@ func (t *tracedServer) sample(ctx context.Context, p point, _ time.Duration) ([]
 		return nil, err
 	}
 	defer read.Close()
-	graph := make(chan []sample, 1)
-	failed := make(chan error, 1)
-	go func() {
-		one, err := t.graph(read, p.x)
-		graph <- one
-		failed <- err
-	}()
+	var graph []sample
+	var failed error
+	var reading sync.WaitGroup
+	reading.Go(func() { graph, failed = t.graph(read, p.x) })
 	traced, err := t.during(ctx, p.x, "-traced", func() error {
 		defer write.Close()
-		return fetch(ctx, http.DefaultClient, fmt.Sprintf("%s/debug/pprof/trace?seconds=%d", t.profiles, int(p.x)), write)
+		status, err := fetch(ctx, http.DefaultClient, http.MethodGet, fmt.Sprintf("%s/debug/pprof/trace?seconds=%d", t.profiles, int(p.x)), nil, write)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("asked for a trace: status %d", status)
+		}
+		return err
 	})
-	out = append(append(out, traced...), <-graph...)
-	if failed := <-failed; err == nil {
-		err = failed
-	}
-	if err != nil {
+	reading.Wait()
+	if err = cmp.Or(err, failed); err != nil {
 		return nil, err
 	}
+	out = append(append(out, traced...), graph...)
 	shown, err := t.show(ctx, p.x, span)
 	return append(out, shown...), err
 }

@@ -104,21 +104,19 @@ func runFiles(r *run) error {
 }
 
 // compareServers starts the servers and measures them at points, whose parameters take the place of the client's.
-func (r *run) compareServers(launchers []launcher, points []point, client func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error)) error {
+func (r *run) compareServers(launchers []launcher, points []point, client serverSampler) error {
 	launchers = slices.DeleteFunc(launchers, func(l launcher) bool { return !r.wants(l.system) })
 	servers, err := r.startAll(launchers)
 	if err != nil {
 		return err
 	}
 	defer closeAll(servers)
-	r.measure(points, serving(servers, func(s *server) sampler {
-		return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-			samples, err := client(ctx, s, p, d)
-			for i := range samples {
-				samples[i].x = p.x
-			}
-			return samples, err
+	r.measure(points, serving(servers, func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
+		samples, err := client(ctx, s, p, d)
+		for i := range samples {
+			samples[i].x = p.x
 		}
+		return samples, err
 	}), 2*time.Second)
 	return nil
 }
@@ -150,17 +148,11 @@ func runTLS(r *run) error {
 		return err
 	}
 	r.reserved = 0
-	var holders []contender
-	for _, l := range launchers {
-		holders = append(holders, contender{system: l.system, sample: func(ctx context.Context, p point, settle time.Duration) ([]sample, error) {
-			return r.idleTLS(ctx, l, int(p.x), settle)
-		}})
-	}
 	rounds := r.asked
 	if r.quick {
 		r.asked = 1
 	}
-	r.measure([]point{{metric: "bytes-per-conn", x: tlsIdleConns}}, slower(3*time.Second, holders), time.Second)
+	r.measure([]point{{metric: "bytes-per-conn", x: tlsIdleConns}}, slower(3*time.Second, starting(launchers, r.idleTLS)), time.Second)
 	r.asked = rounds
 	r.note("x: %d a file of 1 KB on 16 connections that are kept alive, %d on a new connection each time, without tickets (P-256, TLS 1.3); %d idle connections", tlsKeptAlive, tlsHandshakes, tlsIdleConns)
 	r.note("the client is crypto/tls on core %d, and busier than most servers: compare cpu-per-request; it offers X25519 only, "+
@@ -170,18 +162,13 @@ func runTLS(r *run) error {
 }
 
 // idleTLS measures what connections hold that have made one request.
-func (r *run) idleTLS(ctx context.Context, l launcher, conns int, settle time.Duration) ([]sample, error) {
-	s, err := l.start(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.child.Close()
+func (r *run) idleTLS(ctx context.Context, s *server, p point, settle time.Duration) ([]sample, error) {
 	before, _, err := r.holding(ctx, s, 50, settle, "tls-hold")
 	if err != nil {
 		return nil, err
 	}
-	after, _, err := r.holding(ctx, s, conns, settle, "tls-hold")
-	return []sample{{"bytes-per-conn", "B", float64(conns), float64(after-before) / float64(conns-50)}}, err
+	after, _, err := r.holding(ctx, s, int(p.x), settle, "tls-hold")
+	return []sample{{"bytes-per-conn", "B", p.x, float64(after-before) / (p.x - 50)}}, err
 }
 
 // writeKey writes a self-signed certificate and its key to a file.
@@ -213,22 +200,19 @@ func runHTTP2(r *run) error {
 	const conns = 8
 	err = r.compareServers(launchers, []point{{metric: "streams", x: 1}, {metric: "streams", x: 16}},
 		func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
-			before, err := proc.CPUTime(s.child.PID())
-			if err != nil {
-				return nil, err
-			}
+			used := cpuSince(s.child.PID())
 			lines, err := linesOf(ctx, d, proc.Command{Path: tool, Core: clientCore, Args: []string{
 				"-t1", "-c" + strconv.Itoa(conns), "-m" + strconv.Itoa(int(p.x)), "-D", fmt.Sprint(d.Milliseconds(), "ms"), "http://" + s.addr + "/"}})
 			if err != nil {
 				return nil, err
 			}
-			after, err := proc.CPUTime(s.child.PID())
+			cpu, err := used()
 			text := strings.Join(lines, "\n")
 			done, failed := number(text, `status codes: (\d+) 2xx`), number(text, `(\d+) errored`)
 			if done == 0 || failed > 0 {
 				return nil, fmt.Errorf("h2load: %.0f requests answered, %.0f failed", done, failed)
 			}
-			return []sample{{"rps", "req/s", p.x, done / d.Seconds()}, {"cpu-per-request", "µs", p.x, float64((after - before).Nanoseconds()) / 1e3 / done}}, err
+			return []sample{{"rps", "req/s", p.x, done / d.Seconds()}, {"cpu-per-request", "µs", p.x, float64(cpu.Nanoseconds()) / 1e3 / done}}, err
 		})
 	r.note("x: requests under way on each of %d connections of h2load; HTTP/2 without TLS (prior knowledge); server on core %d, client on core %d", conns, serverCore, clientCore)
 	r.note("knot-http and net-http have the same handler of net/http")

@@ -246,20 +246,12 @@ func (s *soaked) ask(ctx context.Context, client *http.Client, dice *rand.Rand) 
 	if t.method == "POST" {
 		body = strings.NewReader(strings.Repeat("x", dice.IntN(200_000)))
 	}
-	req, err := http.NewRequestWithContext(ctx, t.method, "http://"+s.addr+t.path, body)
-	if err != nil {
-		return err
+	status, err := fetch(ctx, client, t.method, "http://"+s.addr+t.path, body, io.Discard)
+	if err == nil && status != t.status && status != http.StatusServiceUnavailable { // overload is no failure
+		err = fmt.Errorf("status %d, want %d", status, t.status)
 	}
-	resp, err := client.Do(req)
 	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return fmt.Errorf("%s %s: %w", t.method, t.path, err)
-	}
-	if resp.StatusCode != t.status && resp.StatusCode != http.StatusServiceUnavailable { // overload is no failure
-		return fmt.Errorf("%s %s: status %d, want %d", t.method, t.path, resp.StatusCode, t.status)
 	}
 	return nil
 }

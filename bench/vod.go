@@ -30,9 +30,6 @@ var (
 // film (Aspen, Figures 10 and 11).
 func runVod(r *run) error {
 	shape := choose(r.quick, vodQuick, vodFull)
-	if r.quick && r.asked == 0 {
-		r.asked = 1
-	}
 	film := filepath.Join(r.scratch, "film")
 	if err := r.prepare(writing(shape.film), func() error { return writeBlocks(r.ctx, film, shape.film) }); err != nil {
 		return err
@@ -41,32 +38,24 @@ func runVod(r *run) error {
 	if err != nil {
 		return err
 	}
-	for r.round = range r.rounds() {
-		for _, rate := range shape.rates {
-			var servers []launcher
-			for _, by := range []string{"flow", "task", "goroutine"} {
-				system := map[string]string{"flow": "capriccio-flow", "task": "capriccio", "goroutine": "goroutine"}[by]
-				servers = append(servers, programServer(system, nil, path, "-addr", "127.0.0.1:0", "-by", by, "-film", film,
-					"-rate", fmt.Sprint(rate), "-first", shape.first.String(), "-chunk", shape.chunk.String()))
-			}
-			servers = append(servers, r.nginx("nginx", func(dir, addr string) string {
-				bytes := rate * 1e6 / 8
-				// A tenth more than is played: it counts in whole seconds.
-				option := fmt.Sprintf("aio threads; directio 512; limit_rate_after %d; limit_rate %d;",
-					int64(bytes*shape.first.Seconds()), int64(bytes*1.1))
-				return fmt.Sprintf(nginxFilesConfig, dir, addr, filepath.Dir(film), option)
-			})...)
-			for _, l := range servers {
-				if !r.wants(l.system) {
-					continue
-				}
-				name := fmt.Sprintf("%s at %v Mbit/s", l.system, rate)
-				r.try(l.system, name, fmt.Sprint(name, " round ", r.round), r.searching(shape.trial*3/2+time.Second), func() ([]sample, error) {
-					return r.mostPlayers(l.system, l.start, rate, shape)
-				})
-			}
+	servers := func(rate float64) []launcher {
+		var found []launcher
+		for _, by := range []string{"flow", "task", "goroutine"} {
+			system := map[string]string{"flow": "capriccio-flow", "task": "capriccio", "goroutine": "goroutine"}[by]
+			found = append(found, programServer(system, nil, path, "-addr", "127.0.0.1:0", "-by", by, "-film", film,
+				"-rate", fmt.Sprint(rate), "-first", shape.first.String(), "-chunk", shape.chunk.String()))
 		}
+		return append(found, r.nginx("nginx", func(dir, addr string) string {
+			bytes := rate * 1e6 / 8
+			// A tenth more than is played: it counts in whole seconds.
+			option := fmt.Sprintf("aio threads; directio 512; limit_rate_after %d; limit_rate %d;",
+				int64(bytes*shape.first.Seconds()), int64(bytes*1.1))
+			return fmt.Sprintf(nginxFilesConfig, dir, addr, filepath.Dir(film), option)
+		})...)
 	}
+	r.search(shape.rates, shape.trial*3/2+time.Second, servers, func(l launcher, rate float64) ([]sample, error) {
+		return r.mostPlayers(l.system, l.start, rate, shape)
+	})
 	r.note("clients: the most that played for %v without one running out of film, found by bisection to %d %%, two trials to fail; %v of film at once, then %v at a time; x: Mbit/s",
 		shape.trial, 100/shape.exact, shape.first, shape.chunk)
 	r.note("one film of %d MB, each client from a place of its own; all read past the page cache; at most %d clients were tried", shape.film/1e6, shape.most)
@@ -113,6 +102,24 @@ func (r *run) mostPlayers(system string, start func(context.Context) (*server, e
 		return ok, err
 	})
 	return append(best, sample{"clients", "1", rate, float64(most)}), err
+}
+
+// search has most find the most that each server can do at each x, by trials that take so long: once in a quick run.
+func (r *run) search(xs []float64, trial time.Duration, servers func(x float64) []launcher, most func(l launcher, x float64) ([]sample, error)) {
+	if r.quick && r.asked == 0 {
+		r.asked = 1
+	}
+	for r.round = range r.rounds() {
+		for _, x := range xs {
+			for _, l := range servers(x) {
+				if !r.wants(l.system) {
+					continue
+				}
+				name := fmt.Sprintf("%s at %v", l.system, x)
+				r.try(l.system, name, fmt.Sprint(name, " round ", r.round), r.searching(trial), func() ([]sample, error) { return most(l, x) })
+			}
+		}
+	}
 }
 
 // searchFrom is where a search begins, and by which factor it goes up or down until it has passed the number: after

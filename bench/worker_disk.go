@@ -216,12 +216,8 @@ func openDisk[F interface {
 	if err != nil {
 		return err
 	}
-	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = unix.Fadvise(int(fd), 0, 0, unix.FADV_RANDOM) }); err != nil {
-		return err
-	}
-	if failed != nil {
-		return fmt.Errorf("fadvise: %w", failed)
+	if err := onFD(raw, func(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM) }); err != nil {
+		return fmt.Errorf("fadvise: %w", err)
 	}
 	if d.misses == 100 {
 		return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/load"
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
 )
 
 // runLoad is the client process of hello: it loads a server and prints samples
@@ -41,6 +43,15 @@ func runLoad(args []string, out io.Writer) error {
 	emit("client-busy", "%", 100*result.Usage.Client.Seconds()/seconds)
 	emit("requests", "1", float64(result.Requests))
 	return nil
+}
+
+// cpuSince returns a function that says how much CPU time a process has used since then.
+func cpuSince(pid int) func() (time.Duration, error) {
+	before, err := proc.CPUTime(pid)
+	return func() (time.Duration, error) {
+		now, later := proc.CPUTime(pid)
+		return now - before, errors.Join(err, later)
+	}
 }
 
 // runHold is the client process of idle-conns: it opens connections, says

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 )
 
 // tlsClients is how many ask at a time.
@@ -75,13 +73,9 @@ func runTLSLoad(args []string, out io.Writer) error {
 		})
 	}
 	time.Sleep(*span / 5)
-	began, done := time.Now(), count.Load()
-	before, err := proc.CPUTime(*pid)
-	if err != nil {
-		return err
-	}
+	began, done, used := time.Now(), count.Load(), cpuSince(*pid)
 	time.Sleep(*span - *span/5)
-	after, err := proc.CPUTime(*pid)
+	cpu, err := used()
 	took, requests := time.Since(began), float64(count.Load()-done)
 	stop.Store(true)
 	clients.Wait()
@@ -90,7 +84,7 @@ func runTLSLoad(args []string, out io.Writer) error {
 	}
 	emit := emitAt(out, 0)
 	emit("rps", "req/s", requests/took.Seconds())
-	emit("cpu-per-request", "µs", float64((after-before).Nanoseconds())/1e3/max(requests, 1))
+	emit("cpu-per-request", "µs", float64(cpu.Nanoseconds())/1e3/max(requests, 1))
 	return nil
 }
 

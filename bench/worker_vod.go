@@ -7,8 +7,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 )
 
 // runPlayers is the client process of vod: it plays films and prints how many players ran
@@ -25,11 +23,7 @@ func runPlayers(args []string, out io.Writer) error {
 	film := flags.Int64("film", 0, "bytes of the film")
 	flags.Parse(args)
 	bytes := *rate * 1e6 / 8
-	before, err := proc.CPUTime(*pid)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
+	began, used := time.Now(), cpuSince(*pid)
 	end := began.Add(*length)
 	var all sync.WaitGroup
 	players := make([]player, *clients)
@@ -43,7 +37,7 @@ func runPlayers(args []string, out io.Writer) error {
 		})
 	}
 	all.Wait()
-	used, err := proc.CPUTime(*pid)
+	cpu, err := used()
 	if err != nil {
 		return err
 	}
@@ -59,7 +53,7 @@ func runPlayers(args []string, out io.Writer) error {
 	}
 	emit := emitAt(out, *rate)
 	emit("starved", "1", float64(starved))
-	emit("cpu-per-client", "ms/s", (used-before).Seconds()*1000/time.Since(began).Seconds()/float64(*clients))
+	emit("cpu-per-client", "ms/s", cpu.Seconds()*1000/time.Since(began).Seconds()/float64(*clients))
 	emit("throughput", "MB/s", received/1e6/time.Since(began).Seconds())
 	return nil
 }
