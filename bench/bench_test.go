@@ -249,10 +249,15 @@ func needTwoCores(t *testing.T) {
 	}
 }
 
+// measuringRun is testRun for processes on both cores.
+func measuringRun(t *testing.T) *run {
+	needTwoCores(t)
+	return testRun(t)
+}
+
 // Every metric of both Go systems, as small as can be, in a process of its own.
 func TestWorkersMeasureEveryMetric(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for _, c := range r.goContenders(bareSystem) {
 		metrics := goroutineMetrics
 		if c.system != "goroutine" {
@@ -278,8 +283,7 @@ func TestWorkersMeasureEveryMetric(t *testing.T) {
 }
 
 func TestBaselinesMeasure(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for system, metrics := range map[string][]string{
 		"pthread":       {"yield", "cond", "mutex", "create-finish", "ops", "ops-work-100ns", "ops-one-slot"},
 		"state-threads": {"yield", "cond", "mutex", "create-finish", "ops", "ops-work-100ns", "ops-one-slot"},
@@ -307,8 +311,7 @@ func TestBaselinesMeasure(t *testing.T) {
 }
 
 func TestServersAnswerTheLoad(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	knotOn := func(poller string) launcher {
 		return r.own("knot-"+poller, []string{capriccio.EnvPoller + "=" + poller}, "knot")
 	}

@@ -105,10 +105,7 @@ func runConformance(r *run) error {
 	if err != nil {
 		return err
 	}
-	servers, err := r.startAll(launchers)
-	if err != nil {
-		return err
-	}
+	servers := r.startAll(launchers)
 	defer closeAll(servers)
 	if err := r.prepare(10*time.Second, func() error { return r.countCases(servers) }); err != nil {
 		return err

@@ -53,10 +53,7 @@ func runGraphOverhead(r *run) error {
 
 // graphServers loads Knot with and without a graph.
 func (r *run) graphServers() error {
-	servers, err := r.startAll([]launcher{r.own(knotBare, nil, "knot", "-bare"), r.own("knot-traced", nil, "knot", "-graph")})
-	if err != nil {
-		return err
-	}
+	servers := r.startAll([]launcher{r.own(knotBare, nil, "knot", "-bare"), r.own("knot-traced", nil, "knot", "-graph")})
 	defer closeAll(servers)
 	r.measure(pointsAt("depth", 1, helloPipeline), serving(servers, r.loadSample), 2*time.Second)
 	for _, s := range servers {

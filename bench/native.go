@@ -23,13 +23,10 @@ const (
 // runNative measures what tasks cost the others that wait without the runtime: in a Go channel, a
 // mutex, a sync.Cond, time.Sleep.
 func runNative(r *run) error {
-	servers, err := r.startAll([]launcher{
+	servers := r.startAll([]launcher{
 		r.own("knot", nil, "native"), r.own("knot-uring", []string{capriccio.EnvPoller + "=uring"}, "native"),
 		r.own("knot-holding", nil, "native", "-holding"), r.own("net-http", nil, "native", "-http"),
 	})
-	if err != nil {
-		return err
-	}
 	defer closeAll(servers)
 	contenders := serving(servers, r.nativeSample)
 	if r.quick {

@@ -13,8 +13,7 @@ import (
 // Each mode on tasks, on goroutines and with loops that wait too, and the lock that many share. As in the experiment, of
 // loops that wait nothing else is asked: they have yet to serve what clients that have gone had asked for.
 func TestNativeWaitsAreMeasured(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for _, flag := range []string{"", "-holding", "-http"} {
 		s := testenv.Need(r.own("native"+flag, nil, append([]string{"native"}, strings.Fields(flag)...)...).start(t.Context()))(t)
 		holding := flag == "-holding"

@@ -19,10 +19,7 @@ func runOverloadCgroup(r *run) error {
 		return err
 	}
 	m := &matrix{run: r}
-	contenders, err := m.contendersOf(m.groupSample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
-	if err != nil {
-		return err
-	}
+	contenders := m.contendersOf(m.groupSample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
 	r.measure(pointsAt("hold", memoryMain...), contenders, time.Second)
 	r.note("x: clients of a closed loop; each request allocates 1 MiB, touches it and holds it for 50 ms; requests wait rather than be refused")
 	r.note("the server is in a memory cgroup of %d MiB, GOMEMLIMIT is not set, but to nine tenths of it for %s; killed: 1 if the kernel has killed it, then its goodput is 0", groupLimit>>20, memlimitSystem)

@@ -22,12 +22,9 @@ const (
 func runOverloadFDs(r *run) error {
 	jam, limit := choose(r.quick, time.Second, 2*time.Second), choose(r.quick, 10*time.Second, 20*time.Second)
 	m := &matrix{run: r}
-	contenders, err := m.contendersOf(func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+	contenders := m.contendersOf(func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
 		return m.fdsSample(ctx, system, p, fdsLimit, jam, limit)
 	}, func(string, point) time.Duration { return jam + limit/4 }, "capriccio", "capriccio-fifo", "net-http")
-	if err != nil {
-		return err
-	}
 	r.measure([]point{{metric: "clients", x: fdsClients}}, contenders, time.Second)
 	r.note("%d clients connect at once, ask once, and keep their connection; the server may have %d descriptors; "+
 		"after %v, they hang up %v after their answer", fdsClients, fdsLimit, jam, fdsKeep)

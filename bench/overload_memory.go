@@ -24,10 +24,7 @@ var memoryMain = []float64{512, 4096, 16_384}
 // runOverloadMemory has many clients ask for something that takes memory.
 func runOverloadMemory(r *run) error {
 	m := &matrix{run: r}
-	all, err := m.contendersOf(m.memorySample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http")
-	if err != nil {
-		return err
-	}
+	all := m.contendersOf(m.memorySample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http")
 	first := all[:1]
 	type part struct {
 		metric     string

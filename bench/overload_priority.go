@@ -23,10 +23,7 @@ func runPriority(r *run) error {
 	if err != nil {
 		return err
 	}
-	contenders, err := w.contendersOf(w.prioritySample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go")
-	if err != nil {
-		return err
-	}
+	contenders := w.contendersOf(w.prioritySample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go")
 	r.measure([]point{{metric: "spike", x: spike}, {metric: "spike", x: 1}}, contenders, time.Second)
 	r.note("urgent requests come at %g times capacity, others at %g, both by Poisson processes; in the spike the others come %g times as often; a header says which (Priority: %s or %s)",
 		urgentLoad, leisurelyLoad, spike, urgent, leisurely)

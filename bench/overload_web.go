@@ -61,10 +61,7 @@ func runOverloadWeb(r *run) error {
 	if err != nil {
 		return err
 	}
-	contenders, err := w.contendersOf(w.sample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
-	if err != nil {
-		return err
-	}
+	contenders := w.contendersOf(w.sample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
 	main, others := choose(r.quick, webMainLoads, []float64{0.8, 1, 2, 10}), choose(r.quick, []float64{0.5, 1, 1.5, 5}, nil)
 	stepTime := time.Duration(len(contenders)) * (w.lead + w.webTimes.capacity + time.Duration(w.webTimes.steps)*(w.highFor+w.lowFor))
 	otherTime := time.Duration(len(others)) * (w.webTimes.capacity + w.warm + w.span)

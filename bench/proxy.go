@@ -16,10 +16,7 @@ func runProxy(r *run) error {
 	defer backend.close()
 	launchers := []launcher{r.own("knot", nil, "knot", "-proxy", backend.addr), r.own("net-http", nil, "reverse-proxy", backend.addr)}
 	launchers = append(launchers, r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxProxy, dir, addr, backend.addr) })...)
-	servers, err := r.startAll(launchers)
-	if err != nil {
-		return err
-	}
+	servers := r.startAll(launchers)
 	defer closeAll(servers)
 	r.reserved = tracedBudget
 	r.measure([]point{{metric: "depth", x: 1}, {metric: "conns", x: 1}, {metric: "conns", x: 8}}, serving(servers, r.loadSample), 2*time.Second)

@@ -87,13 +87,10 @@ func runFiles(r *run) error {
 	for _, kb := range servedKB {
 		points = append(points, point{metric: "file", x: float64(kb)})
 	}
-	err = r.compareServers(r.fileServers(root, ""), points, func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
+	r.compareServers(r.fileServers(root, ""), points, func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
 		return samplesOf(ctx, d, r.ownClient(slices.Concat([]string{"fetch"}, flagPairs("addr", s.addr, "pid", s.child.PID(),
 			"conns", choose(p.x > 1000, 8, helloConns), "warm", d/5, "for", d-d/5), asked[int(p.x)])...))
 	})
-	if err != nil {
-		return err
-	}
 	r.note("x: KB of the file that all ask for; 0: one of %d of 0.6 to 32 KB; %d connections, 8 for the largest file; all in memory", mixFiles, helloConns)
 	r.note("nginx: sendfile, tcp_nopush, open_file_cache; all others as they come; server on core %d, client on core %d", serverCore, clientCore)
 	if control, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control"); err == nil {
@@ -104,12 +101,9 @@ func runFiles(r *run) error {
 }
 
 // compareServers starts the servers and measures them at points, whose parameters take the place of the client's.
-func (r *run) compareServers(launchers []launcher, points []point, client serverSampler) error {
+func (r *run) compareServers(launchers []launcher, points []point, client serverSampler) {
 	launchers = slices.DeleteFunc(launchers, func(l launcher) bool { return !r.wants(l.system) })
-	servers, err := r.startAll(launchers)
-	if err != nil {
-		return err
-	}
+	servers := r.startAll(launchers)
 	defer closeAll(servers)
 	r.measure(points, serving(servers, func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
 		samples, err := client(ctx, s, p, d)
@@ -118,7 +112,6 @@ func (r *run) compareServers(launchers []launcher, points []point, client server
 		}
 		return samples, err
 	}), 2*time.Second)
-	return nil
 }
 
 // The loads of the experiment tls.
@@ -140,13 +133,10 @@ func runTLS(r *run) error {
 	}
 	launchers := r.fileServers(root, key)
 	r.reserved = 12 * time.Second
-	err = r.compareServers(launchers, []point{{metric: "kept-alive", x: tlsKeptAlive}, {metric: "handshakes", x: tlsHandshakes}},
+	r.compareServers(launchers, []point{{metric: "kept-alive", x: tlsKeptAlive}, {metric: "handshakes", x: tlsHandshakes}},
 		func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
 			return samplesOf(ctx, d, r.ownClient(append([]string{"tls-load"}, flagPairs("addr", s.addr, "pid", s.child.PID(), "for", d, "fresh", p.x == tlsHandshakes)...)...))
 		})
-	if err != nil {
-		return err
-	}
 	r.reserved = 0
 	rounds := r.asked
 	if r.quick {
@@ -158,7 +148,7 @@ func runTLS(r *run) error {
 	r.note("the client is crypto/tls on core %d, and busier than most servers: compare cpu-per-request; it offers X25519 only, "+
 		"as not every OpenSSL has X25519MLKEM768, which Go's servers would take", clientCore)
 	r.charts = []report.Chart{{Title: "CPU time of a server per request", Metric: "cpu-per-request", XLabel: "load", Bars: true}}
-	return err
+	return nil
 }
 
 // idleTLS measures what connections hold that have made one request.
@@ -198,7 +188,7 @@ func runHTTP2(r *run) error {
 		return strings.Replace(fmt.Sprintf(nginxConfig, dir, addr), "reuseport;", "reuseport http2;", 1)
 	})...)
 	const conns = 8
-	err = r.compareServers(launchers, []point{{metric: "streams", x: 1}, {metric: "streams", x: 16}},
+	r.compareServers(launchers, []point{{metric: "streams", x: 1}, {metric: "streams", x: 16}},
 		func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
 			used := cpuSince(s.child.PID())
 			lines, err := linesOf(ctx, d, proc.Command{Path: tool, Core: clientCore, Args: []string{
@@ -217,5 +207,5 @@ func runHTTP2(r *run) error {
 	r.note("x: requests under way on each of %d connections of h2load; HTTP/2 without TLS (prior knowledge); server on core %d, client on core %d", conns, serverCore, clientCore)
 	r.note("knot-http and net-http have the same handler of net/http")
 	r.charts = []report.Chart{{Title: "Requests", Metric: "rps", XLabel: "streams", Bars: true}, {Title: "CPU time per request", Metric: "cpu-per-request", XLabel: "streams", Bars: true}}
-	return err
+	return nil
 }

@@ -41,8 +41,7 @@ func TestPageIsRendered(t *testing.T) {
 }
 
 func TestBigStackIsMeasured(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for _, system := range []string{"capriccio", "goroutine"} {
 		samples, killed, err := r.bigSample(t.Context(), system, 20)
 		if err != nil || killed {
@@ -58,8 +57,7 @@ func TestBigStackIsMeasured(t *testing.T) {
 }
 
 func TestOtherWorkersMeasureEveryMetric(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for kind, known := range map[string]map[string]metricFunc{
 		"stack-capriccio": chunkMetrics, "stack-goroutine": growMetrics,
 		"epoll-go": epollMetrics, "deep-capriccio": deepTaskMetrics(freshTasks), "deep-goroutine": deepTaskMetrics(freshGoroutines),
@@ -78,8 +76,7 @@ func TestOtherWorkersMeasureEveryMetric(t *testing.T) {
 }
 
 func TestDeepServersAreMeasured(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for _, system := range []string{"capriccio", "goroutine"} {
 		for _, suffix := range []string{"", realSuffix} {
 			samples, err := r.deepSample(t.Context(), system, point{metric: "bytes-per-conn" + suffix, x: 40}, time.Second)

@@ -47,6 +47,9 @@ func (r *run) chooseCounter(s *server) (string, counter, error) {
 // countSystemCalls adds syscalls-per-request of each server, from a short run
 // of its own.
 func (r *run) countSystemCalls(servers []*server) {
+	if len(servers) == 0 {
+		return
+	}
 	tool, count, err := r.chooseCounter(servers[0])
 	if err != nil {
 		r.skip("syscalls-per-request", err)
