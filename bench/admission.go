@@ -312,10 +312,9 @@ func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *e
 		defer s.watch.end()
 	}
 	others := s.watchCore()
-	switch l := r.load.(type) {
-	case toolLoad:
+	if l, ok := r.load.(toolLoad); ok {
 		seen, err = m.runTool(ctx, s, l)
-	default:
+	} else {
 		kind, spec, span := m.spec(s, r, e, seed)
 		seen, err = m.runClient(ctx, s, kind, spec, span, r.acts)
 	}

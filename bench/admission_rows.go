@@ -60,6 +60,8 @@ func waitingRows(d spans) []row {
 			Count: n, Spread: 100 * ms, Path: "/do?sleep=1s", Repeat: true, Back: sec, Patience: lifePatience,
 		}}}
 	}
+	asleep := poisson(100, "/do?sleep=30s", d(1500*ms, 10*sec))
+	asleep.patience, asleep.drain = time.Minute, d(500*ms, 35*sec) // in a quick run nobody sees the end
 	return []row{
 		{name: "pollers-200", load: pollers(200)},
 		{name: "pollers-5000", load: once(5000, "/do?sleep=1s")},
@@ -67,7 +69,7 @@ func waitingRows(d spans) []row {
 		{name: "cold-adapt-5000", load: once(5000, chores.AdaptPrefix+"/hello")},
 		{name: "sleep-100ms", load: poisson(1000, "/do?sleep=100ms", d(1500*ms, 6*sec))},
 		{name: "sleep-1s", load: poisson(500, "/do?sleep=1s", d(1500*ms, 6*sec))},
-		{name: "sleep-30s", load: patientLoad(poisson(100, "/do?sleep=30s", d(1500*ms, 10*sec)), d)},
+		{name: "sleep-30s", load: asleep},
 		{name: "pollers-released", load: releasedLoad(300, 0, sec, 1500*ms)},
 		{name: "sse-1000", bytes: true, load: peopleLoad{span: d(2*sec, 6*sec), drain: 100 * ms, groups: []people.Group{{
 			Count: 1000, Path: "/events?every=1s", Stream: true, Patience: lifePatience,
@@ -76,12 +78,6 @@ func waitingRows(d spans) []row {
 			Count: 1000, Spread: 100 * ms, Path: chores.UpgradePath, Upgrade: true, Pause: 100 * ms, Patience: lifePatience,
 		}}}},
 	}
-}
-
-// patientLoad has clients that wait for half a minute; in a quick run nobody sees the end.
-func patientLoad(l openLoad, d spans) openLoad {
-	l.patience, l.drain = time.Minute, d(500*ms, 35*sec)
-	return l
 }
 
 // releasedLoad is people who wait until one more comes.

@@ -266,12 +266,12 @@ func (r *run) rounds() int {
 	return choose(r.quick, quickRounds, fullRounds)
 }
 
-// choose is what a quick run has, or a full one.
-func choose[T any](quick bool, short, long T) T {
-	if quick {
-		return short
+// choose is one or the other, as of a quick run or a full one.
+func choose[T any](first bool, one, other T) T {
+	if first {
+		return one
 	}
-	return long
+	return other
 }
 
 // skip notes that something was left out, and why.

@@ -132,9 +132,7 @@ func clockGHz() float64 {
 func (r *run) addStep(s *server) error {
 	ctx, cancel := context.WithTimeoutCause(r.ctx, serverStart, fmt.Errorf("no answer after %v", serverStart))
 	defer cancel()
-	if err := syscall.Kill(s.child.PID(), syscall.SIGUSR1); err != nil {
-		return fmt.Errorf("asking %s: %w", s.system, err)
-	}
+	s.child.Signal(syscall.SIGUSR1)
 	line, err := s.child.Line(ctx)
 	if err != nil {
 		return err

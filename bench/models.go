@@ -49,7 +49,8 @@ func runModels(r *run) error {
 			continue
 		}
 		add(peer.system, peer.system, func(ctx context.Context, socket string, p point) (*server, error) {
-			return startOnSocket(ctx, peer.system, socket, onCores(p, path, peer.args(socket, p)...))
+			os.Remove(socket) // of the time before
+			return startUntil(ctx, peer.system, onCores(p, path, peer.args(socket, p)...), accepting("unix", socket))
 		})
 	}
 	r.measure(points, contenders, time.Second)
@@ -93,12 +94,6 @@ func coresOf(p point) int {
 // onCores is a command that may use as many.
 func onCores(p point, path string, args ...string) proc.Command {
 	return proc.Command{Path: path, Core: choose(coresOf(p) > 1, proc.AnyCore, serverCore), Args: args, Env: []string{fmt.Sprint("GOMAXPROCS=", coresOf(p))}}
-}
-
-// startOnSocket starts a server that does not say when it is ready.
-func startOnSocket(ctx context.Context, system, socket string, command proc.Command) (*server, error) {
-	os.Remove(socket) // of the time before
-	return startUntil(ctx, system, command, accepting("unix", socket))
 }
 
 // sampleModel starts a server and loads it.

@@ -19,12 +19,6 @@ const waitsEnv = capriccio.EnvOverload + "=wait"
 // memlimitSystem is net/http as somebody who knows of GOMEMLIMIT would start it.
 const memlimitSystem = "net-http-memlimit"
 
-// newOverload is a matrix without rows: its systems and clients are wanted.
-func newOverload(r *run) (*matrix, error) {
-	steps, err := r.calibrateBurn()
-	return &matrix{run: r, steps: steps}, err
-}
-
 // serverOverhead is what a sample takes beside measuring that starts a server of chores, and ends it.
 const serverOverhead = 400 * time.Millisecond
 

@@ -50,8 +50,8 @@ type web struct {
 }
 
 func newWeb(r *run) (*web, error) {
-	m, err := newOverload(r)
-	return &web{matrix: m, webTimes: choose(r.quick, webQuick, webFull), known: capacities{}}, err
+	steps, err := r.calibrateBurn()
+	return &web{matrix: &matrix{run: r, steps: steps}, webTimes: choose(r.quick, webQuick, webFull), known: capacities{}}, err
 }
 
 // runOverloadWeb offers servers whose handler takes 1 ms of CPU multiples of what they

@@ -116,7 +116,7 @@ func (r *run) search(xs []float64, trial time.Duration, servers func(x float64) 
 					continue
 				}
 				name := fmt.Sprintf("%s at %v", l.system, x)
-				r.try(l.system, name, fmt.Sprint(name, " round ", r.round), r.searching(trial), func() ([]sample, error) { return most(l, x) })
+				r.try(l.system, name, fmt.Sprint(name, " round ", r.round), choose(r.round == 0, 6*trial, 3*trial), func() ([]sample, error) { return most(l, x) })
 			}
 		}
 	}
@@ -135,14 +135,6 @@ func (r *run) searchFrom(system, metric string, x float64, first int) (begin int
 		}
 	}
 	return first, 2
-}
-
-// searching is about how long a search takes, of trials that take so long.
-func (r *run) searching(trial time.Duration) time.Duration {
-	if r.round == 0 {
-		return 6 * trial
-	}
-	return 3 * trial
 }
 
 // bisect finds about the largest number from 1 to most that is good, to 1/exact of it, beginning with first; 0 if

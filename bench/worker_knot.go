@@ -14,6 +14,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/proxy"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -58,9 +59,11 @@ func runKnot(args []string, out io.Writer) error {
 		server.Handler = serveUpgraded
 	}
 	if *backend != "" {
-		if server.Handler, err = proxyTo(*backend); err != nil {
+		p, err := proxy.New(proxy.Config{Backends: []string{"http://" + *backend}})
+		if err != nil {
 			return err
 		}
+		server.Handler = p.Serve
 	}
 	return serveKnot(rt, server, out)
 }

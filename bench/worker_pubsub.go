@@ -13,7 +13,6 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/ressched"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // pubsub is the state of a worker that matches events: a number at a time, each by a task
@@ -74,7 +73,8 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	runtime.GC()
 	spawn, boundary := func(fn func()) { go fn() }, func(string) {}
 	if *system != "goroutine" {
-		rt, err := pubsubRuntime(*system, *size)
+		rt, err := oneLoopWith(capriccio.WithScheduler(choose(*system == "capriccio", "cohort", "fifo")),
+			capriccio.WithCohortSize(*size), capriccio.WithHoldLimit(-1))
 		if err != nil {
 			return err
 		}
@@ -92,14 +92,6 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	emit("events", "events/s", float64(r.events)/r.took.Seconds())
 	emit("cpu-per-event", "us", r.cpu.Seconds()*1e6/float64(r.events))
 	return nil
-}
-
-func pubsubRuntime(system string, size int) (*task.Runtime, error) {
-	scheduler := "fifo"
-	if system == "capriccio" {
-		scheduler = "cohort"
-	}
-	return oneLoopWith(capriccio.WithScheduler(scheduler), capriccio.WithCohortSize(size), capriccio.WithHoldLimit(-1))
 }
 
 // serve matches one event after the other.
