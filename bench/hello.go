@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
@@ -65,6 +66,9 @@ func (r *run) startAll(launchers []launcher) (servers []*server) {
 		} else if r.ctx.Err() == nil {
 			r.fail(l.system, l.system, err)
 		}
+	}
+	if len(servers) == 0 && r.failed == nil {
+		r.failed = errors.New("no server could be started")
 	}
 	return servers
 }
