@@ -55,10 +55,8 @@ func runAdmission(r *run) error {
 		m.rows = slices.DeleteFunc(m.rows, func(r row) bool { return r.between() })
 	}
 	names := r.systems
-	if len(names) == 0 && (r.quick || usual) {
-		names = admissionQuick
-	} else if len(names) == 0 {
-		names = admissionSystems
+	if len(names) == 0 {
+		names = choose(r.quick || usual, admissionQuick, admissionSystems)
 	}
 	if m.steps, err = r.calibrateBurn(); err != nil {
 		return err
@@ -88,9 +86,7 @@ func runAdmission(r *run) error {
 		}
 		contenders = append(contenders, c)
 	}
-	if err := m.measureRows(contenders); err != nil {
-		return err
-	}
+	m.measureRows(contenders)
 	m.remarks()
 	m.compare()
 	return nil
@@ -149,13 +145,10 @@ func (r *row) matches(pattern string) bool {
 }
 
 // measureRows is measure without a budget of time: how long each row takes is its own.
-func (m *matrix) measureRows(contenders []contender) error {
-	rounds := fullRounds
-	switch {
-	case m.asked > 0:
+func (m *matrix) measureRows(contenders []contender) {
+	rounds := choose(m.quick, 1, fullRounds)
+	if m.asked > 0 {
 		rounds = m.asked
-	case m.quick:
-		rounds = 1
 	}
 	var points []point
 	for i := range m.rows {
@@ -174,31 +167,22 @@ func (m *matrix) measureRows(contenders []contender) error {
 	})
 	out := map[string]bool{}
 	for i, s := range steps {
-		if err := context.Cause(m.ctx); err != nil {
-			return err
-		}
 		name := s.contender.system + " " + s.point.metric
 		if out[name] {
 			continue
 		}
 		m.round = s.round
 		var samples []sample
-		took, err := m.once(s.contender.system, fmt.Sprint(name, " round ", s.round), s.contender.length(s.point, 0), func() (_ []sample, err error) {
+		took, ok := m.try(s.contender.system, name, fmt.Sprint(name, " round ", s.round), s.contender.length(s.point, 0), func() (_ []sample, err error) {
 			samples, err = s.contender.sample(m.ctx, s.point, 0)
 			return samples, err
 		})
-		if err != nil && m.ctx.Err() != nil {
-			return context.Cause(m.ctx)
-		}
-		if err != nil {
-			out[name] = true
-			m.fail(s.contender.system, name, err)
+		if out[name] = !ok; !ok {
 			continue
 		}
 		fmt.Fprintf(m.progress, "[%*d/%d] %4.1f s  %-22s %-15s %s\n", len(fmt.Sprint(len(steps))), i+1, len(steps),
 			took.Seconds(), s.point.metric, s.contender.system, inShort(samples))
 	}
-	return nil
 }
 
 // admissionDetails are in the JSON only.
@@ -224,12 +208,7 @@ func (m *matrix) contender(system admissionSystem) contender {
 	}
 	return contender{
 		system: system.name,
-		lacks: func(p point) string {
-			if !byNumber[p.x].wants(system) {
-				return "not for this system"
-			}
-			return ""
-		},
+		lacks:  without("not for this system", func(p point) bool { return !byNumber[p.x].wants(system) }),
 		sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
 			return m.sample(ctx, system, *byNumber[p.x])
 		},
@@ -271,9 +250,7 @@ func (r *row) wants(s admissionSystem) bool {
 
 // sample puts a fresh server through a row.
 func (m *matrix) sample(ctx context.Context, system admissionSystem, r row) ([]sample, error) {
-	if err := m.withoutGroup(&r.needs); err != nil {
-		return nil, err
-	}
+	m.withoutGroup(&r.needs)
 	e := extent{x: float64(r.number)}
 	mix, clients := r.capacityMix()
 	if len(mix) > 0 {
@@ -300,18 +277,26 @@ func (m *matrix) sample(ctx context.Context, system admissionSystem, r row) ([]s
 }
 
 // withoutGroup changes needs that ask for a memory cgroup where there is none to be had.
-func (m *matrix) withoutGroup(n *needs) error {
+func (m *matrix) withoutGroup(n *needs) {
 	if n.memory == 0 {
-		return nil
+		return
 	}
-	group, err := proc.NewMemoryGroup(n.memory)
+	err := memoryGroupThere(n.memory)
 	if err == nil {
-		return group.Close()
+		return
 	}
 	m.skip("memory cgroup", err)
 	n.env = append(slices.Clone(n.env), fmt.Sprintf("GOMEMLIMIT=%d", n.memory*9/10))
 	n.watch, n.memory = n.memory, 0
-	return nil
+}
+
+// memoryGroupThere tells why there can be no memory cgroup with a limit.
+func memoryGroupThere(limit int64) error {
+	group, err := proc.NewMemoryGroup(limit)
+	if err != nil {
+		return err
+	}
+	return group.Close()
 }
 
 // loaded starts a server, loads it, and ends it.
@@ -327,10 +312,9 @@ func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *e
 		defer s.watch.end()
 	}
 	others := s.watchCore()
-	switch l := r.load.(type) {
-	case toolLoad:
+	if l, ok := r.load.(toolLoad); ok {
 		seen, err = m.runTool(ctx, s, l)
-	default:
+	} else {
 		kind, spec, span := m.spec(s, r, e, seed)
 		seen, err = m.runClient(ctx, s, kind, spec, span, r.acts)
 	}
@@ -388,7 +372,7 @@ func (r *run) runLoad(ctx context.Context, kind string, spec any, span time.Dura
 	if err != nil {
 		return nil, err
 	}
-	client, err := proc.Start(r.ownClient("admission", kind, "-spec="+string(text)))
+	client, err := proc.Start(r.ownClient(kind, "-spec="+string(text)))
 	if err != nil {
 		return nil, err
 	}
@@ -414,13 +398,10 @@ func (r *run) runLoad(ctx context.Context, kind string, spec any, span time.Dura
 
 // compare adds what is a comparison of rows or systems, out of the medians.
 func (m *matrix) compare() {
-	rows := m.samples.Rows()
+	rows := report.Report{Rows: m.samples.Rows()}
 	value := func(system, metric string, x float64) float64 {
-		i := slices.IndexFunc(rows, func(r report.Row) bool { return r.System == system && r.Metric == metric && r.X == x })
-		if i < 0 {
-			return 0
-		}
-		return rows[i].Value
+		row, _ := rows.Find(system, metric, x)
+		return row.Value
 	}
 	numbers := map[string]float64{}
 	for _, r := range m.rows {
@@ -432,8 +413,9 @@ func (m *matrix) compare() {
 		}
 	}
 	const fifo = "capriccio-fifo"
-	for _, r := range rows {
-		kind, _, named := cutLast(m.env.Names[int(r.X)], "-")
+	for _, r := range rows.Rows {
+		name := m.env.Names[int(r.X)]
+		dash := strings.LastIndex(name, "-")
 		switch {
 		case r.Metric == "throughput":
 			slower := value(fifo, r.Metric, r.X) / max(r.Value, tiny)
@@ -441,22 +423,14 @@ func (m *matrix) compare() {
 				slower = max(slower, value(r.System, "p99", r.X)/base)
 			}
 			add(r.System, "ordinary-slower", r.X, slower, 1)
-		case r.Metric == "p99" && r.X > overloadNumber && named:
-			add(r.System, "p99-to-0.8x", r.X, r.Value, value(r.System, "p99", numbers[kind+"-0.8x"]))
+		case r.Metric == "p99" && r.X > overloadNumber && dash >= 0:
+			add(r.System, "p99-to-0.8x", r.X, r.Value, value(r.System, "p99", numbers[name[:dash]+"-0.8x"]))
 		}
 	}
 }
 
 // tiny stands for nothing where it is divided by.
 const tiny = 1e-3
-
-// cutLast is strings.Cut at the last separator.
-func cutLast(s, separator string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, separator); i >= 0 {
-		return s[:i], s[i+len(separator):], true
-	}
-	return s, "", false
-}
 
 func (m *matrix) remarks() {
 	m.env.Names = map[int]string{}

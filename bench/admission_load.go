@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ type class struct {
 	aside   bool    // it does not use what is scarce: neither capacity nor goodput has it
 }
 
-func (c class) text() string {
+func (c class) text() []byte {
 	method, target, ok := strings.Cut(c.path, " ")
 	if !ok {
 		method, target = "GET", c.path
@@ -46,7 +47,7 @@ func (c class) text() string {
 	if c.urgency != "" {
 		urgency = "Priority: " + c.urgency + "\r\n"
 	}
-	return method + " " + target + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + urgency + "\r\n"
+	return []byte(method + " " + target + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + urgency + "\r\n")
 }
 
 // phase is a time with one rate: per second, or in multiples of capacity.
@@ -89,13 +90,13 @@ type closedLoad struct {
 func (m *matrix) spec(s *site, r row, e *extent, seed int) (kind string, spec any, span time.Duration) {
 	switch l := r.load.(type) {
 	case openLoad:
-		return "open", l.spec(s.addr, e, seed), l.span() + l.waits()
+		return "open", l.spec(s.target(), e, seed), l.span() + l.waits()
 	case peopleLoad:
 		return "people", admissionPeople{
-			Config: people.Config{Addr: s.addr, Groups: l.groups, For: l.span, Drain: l.drain}, Target: latencyTarget,
+			Config: people.Config{Addr: s.addr, Groups: l.groups, For: l.span, Drain: l.drain}, Within: latencyTarget,
 		}, l.span + l.drain
 	case closedLoad:
-		closed := closedSpec(s.addr, l.classes, l.clients, seed)
+		closed := closedSpec(s.target(), l.classes, l.clients, seed)
 		closed.Warm, closed.For, closed.Patient = l.warm, l.span, l.patient
 		if r.needs.counted {
 			closed.PIDs = s.pids()
@@ -115,26 +116,19 @@ func (l openLoad) span() time.Duration {
 }
 
 func (l openLoad) waits() time.Duration {
-	if l.drain > 0 {
-		return l.drain
-	}
-	return l.patience
+	return cmp.Or(l.drain, l.patience)
 }
 
 // spec also notes what of it could be served.
-func (l openLoad) spec(addr string, e *extent, seed int) admissionOpen {
-	spec := admissionOpen{
-		Addr: addr, From: l.from, Patience: l.patience, Drain: l.waits(), Target: latencyTarget,
-		Retries: l.retries, Seed: uint64(seed), Steps: l.steps,
-	}
+func (l openLoad) spec(server load.Target, e *extent, seed int) admissionOpen {
+	spec := admissionOpen{OpenConfig: load.OpenConfig{
+		Target: server, From: l.from, Patience: l.patience, Drain: l.waits(), Conns: load.MaxConns, Retries: l.retries, Seed: uint64(seed),
+	}, Within: cmp.Or(l.target, latencyTarget), Steps: l.steps}
 	for _, c := range l.classes {
 		spec.Requests = append(spec.Requests, c.text())
 		if c.source > 0 {
 			spec.Sources = append(spec.Sources, [4]byte{127, 0, 1, c.source})
 		}
-	}
-	if l.target > 0 {
-		spec.Target = l.target
 	}
 	could, at := 0.0, time.Duration(0)
 	for _, p := range l.phases {
@@ -157,11 +151,10 @@ func (l openLoad) spec(addr string, e *extent, seed int) admissionOpen {
 	return spec
 }
 
-func closedSpec(addr string, classes []class, clients, seed int) admissionClosed {
-	spec := admissionClosed{Addr: addr, Clients: clients, Target: latencyTarget, Seed: uint64(seed)}
+func closedSpec(server load.Target, classes []class, clients, seed int) admissionClosed {
+	spec := admissionClosed{load.ClosedConfig{Target: server, Clients: clients, Seed: uint64(seed)}, latencyTarget}
 	for _, c := range classes {
-		spec.Requests = append(spec.Requests, c.text())
-		spec.Weights = append(spec.Weights, c.share)
+		spec.Mix = append(spec.Mix, load.Share{Request: c.text(), Weight: c.share})
 	}
 	return spec
 }
@@ -271,7 +264,7 @@ func (m *matrix) capacityOf(ctx context.Context, plain admissionSystem, n needs,
 
 // served is what a server answers in a second to clients of a closed loop.
 func (m *matrix) served(ctx context.Context, s *site, mix []class, clients int, span time.Duration) (float64, error) {
-	spec := closedSpec(s.addr, mix, clients, 1)
+	spec := closedSpec(s.target(), mix, clients, 1)
 	spec.Warm, spec.For = span/4, span
 	seen, err := m.runClient(ctx, s, "closed", spec, 2*span, nil)
 	if err != nil {
@@ -349,11 +342,7 @@ func (r *row) inOrdinaryLife(s *site, seen *admissionResult, e extent) []sample 
 		{"broken", "1", e.x, float64(all.Failed)},
 		{"timed-out", "1", e.x, float64(all.TimedOut)},
 		{"unfinished", "1", e.x, float64(all.Pending)},
-	}
-	if r.bytes {
-		samples = append(samples, sample{"throughput", "/s", e.x, float64(seen.Bytes) / seen.Span.Seconds()})
-	} else {
-		samples = append(samples, sample{"throughput", "/s", e.x, float64(all.Served) / seen.Span.Seconds()})
+		{"throughput", "/s", e.x, float64(choose(r.bytes, seen.Bytes, int64(all.Served))) / seen.Span.Seconds()},
 	}
 	return append(samples, r.furtherSamples(s, seen, e)...)
 }
@@ -379,11 +368,7 @@ func (r *row) underOverload(s *site, seen *admissionResult, e extent) []sample {
 		seen.All.P99 = seen.All.Loaded
 	}
 	if r.needs.memory > 0 || r.needs.watch > 0 {
-		killed := 0.0
-		if s.dead {
-			killed = 1
-		}
-		samples = append(samples, sample{"killed", "1", e.x, killed})
+		samples = append(samples, sample{"killed", "1", e.x, choose(s.dead, 1.0, 0)})
 	}
 	samples = append(samples,
 		sample{"asked", "1", e.x, float64(seen.All.Due)},

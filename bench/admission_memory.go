@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	admissionLimit = 256 << 20     // GOMEMLIMIT
-	admissionCap   = 512 << 20     // above it a process is killed
-	memoryGrace    = sampleTimeout // for a process to start, and to end when its time is over
+	admissionLimit = 256 << 20 // GOMEMLIMIT
+	admissionCap   = 512 << 20 // above it a process is killed
 	fixedLimit     = "fixed-limit"
 )
 
@@ -33,26 +32,15 @@ var memorySystems = []struct {
 // runAdmissionMemory is the Capriccio paper's section 5.3: producers that would fill any
 // memory, and how many of them each system lets go on.
 func runAdmissionMemory(r *run) error {
-	limits := []float64{5, 10, 20, 22, 24, 40, 80}
-	if r.quick {
-		limits = []float64{10, 20, 22, 24, 40}
-	}
+	limits := choose(r.quick, []float64{10, 20, 22, 24, 40}, []float64{5, 10, 20, 22, 24, 40, 80})
 	r.reserved = quickBudget / 2
 	var systems []contender
 	for _, s := range memorySystems {
 		systems = append(systems, r.memoryContender(s.system, s.scheduler, s.flags))
 	}
-	if err := r.measure([]point{{metric: "ops"}}, systems, 2*time.Second); err != nil {
-		return err
-	}
+	r.measure([]point{{metric: "ops"}}, systems, 2*time.Second)
 	r.reserved = 0
-	var points []point
-	for _, limit := range limits {
-		points = append(points, point{metric: "ops", x: limit})
-	}
-	if err := r.measure(points, []contender{r.memoryContender(fixedLimit, "fifo", nil)}, 2*time.Second); err != nil {
-		return err
-	}
+	r.measure(pointsAt("ops", limits...), []contender{r.memoryContender(fixedLimit, "fifo", nil)}, 2*time.Second)
 	if err := r.prepare(0, r.addShareOfBest); err != nil {
 		return err
 	}
@@ -73,9 +61,6 @@ func runAdmissionMemory(r *run) error {
 // producers.
 func (r *run) memoryContender(system, scheduler string, flags []string) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		limit := memoryWarmUp + d + memoryGrace
-		ctx, cancel := within(ctx, limit)
-		defer cancel()
 		env := []string{"GOMEMLIMIT=" + strconv.Itoa(admissionLimit)}
 		if scheduler != "" {
 			env = append(env, capriccio.EnvSched+"="+scheduler)
@@ -85,45 +70,26 @@ func (r *run) memoryContender(system, scheduler string, flags []string) contende
 	}}
 }
 
-// runBelowCap runs a worker that prints how much it has consumed, and kills it if it takes
-// more memory than allowed.
+// runBelowCap runs a worker, see belowCap, that prints how much it has consumed.
 func runBelowCap(ctx context.Context, command proc.Command, most int64, x float64, d time.Duration) ([]sample, error) {
-	child, err := proc.Start(command)
-	if err != nil {
-		return nil, err
-	}
-	defer child.Close()
-	watch, err := watchMemory(child, most)
+	printed, peak, killed, err := belowCap(ctx, memoryWarmUp+d, command, most)
 	if err != nil {
 		return nil, err
 	}
 	var samples []sample
 	consumed := 0.0
-	for {
-		line, err := child.Line(ctx)
-		if err != nil {
-			child.Close()
-			watch.end()
-			killed := watch.killed.Load()
-			if ctx.Err() != nil || !killed && len(samples) == 0 {
-				return nil, err
-			}
-			samples = append(samples, sample{"rss-mb", "MB", x, float64(watch.most.Load()) / (1 << 20)})
-			if !killed {
-				return append(samples, sample{"killed", "1", x, 0}), nil
-			}
-			return append(samples, sample{"ops", "ops/s", x, consumed / d.Seconds()}, sample{"killed", "1", x, 1}), nil
-		}
-		got, err := parseSamples([]string{line})
-		if err != nil {
-			return nil, err
-		}
-		if got[0].metric == "consumed" {
-			consumed = got[0].value
+	for _, one := range printed {
+		if one.metric == "consumed" {
+			consumed = one.value
 		} else {
-			samples = append(samples, got[0])
+			samples = append(samples, one)
 		}
 	}
+	samples = append(samples, sample{"rss-mb", "MB", x, peak})
+	if killed {
+		samples = append(samples, sample{"ops", "ops/s", x, consumed / d.Seconds()})
+	}
+	return append(samples, sample{"killed", "1", x, choose(killed, 1.0, 0)}), nil
 }
 
 // addShareOfBest compares the systems without a limit with the best fixed one.

@@ -9,16 +9,12 @@ import (
 )
 
 func TestMemoryProgramRunsOnEverySystem(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for _, s := range memorySystems {
 		t.Run(s.system, func(t *testing.T) {
 			samples, err := r.memoryContender(s.system, s.scheduler, s.flags).sample(t.Context(), point{metric: "ops"}, 10*time.Millisecond)
 			testenv.Must(t, err)
-			found := map[string]float64{}
-			for _, one := range samples {
-				found[one.metric] = one.value
-			}
+			found := valuesOf(samples)
 			if _, ok := found["ops"]; !ok || found["rss-mb"] <= 1 {
 				t.Errorf("got %v", samples)
 			}
@@ -30,8 +26,7 @@ func TestMemoryProgramRunsOnEverySystem(t *testing.T) {
 }
 
 func TestFixedLimitBoundsTheProducers(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	samples, err := r.memoryContender(fixedLimit, "fifo", nil).sample(t.Context(), point{metric: "ops", x: 2}, 100*time.Millisecond)
 	testenv.Must(t, err)
 	most := 2 / produceTime.Seconds()

@@ -144,7 +144,7 @@ func timeRows(d spans) []row {
 		patience: patience, drain: 300 * ms, retries: 3,
 	}
 	order := func(text string) func(*matrix, *site) error {
-		return func(_ *matrix, s *site) error { return s.order(text) }
+		return func(_ *matrix, s *site) error { return s.child.Tell(text) }
 	}
 	return []row{
 		{name: "step-1.4x", load: step, extra: func(_ *site, r *admissionResult, e extent) []sample {

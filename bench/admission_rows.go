@@ -14,12 +14,7 @@ import (
 // admissionRows are all rows of the matrix, ordinary life first. The order within a half
 // is that of their numbers: append to a half, so that figures of different days compare.
 func admissionRows(quick bool) []row {
-	d := func(short, long time.Duration) time.Duration {
-		if quick {
-			return short
-		}
-		return long
-	}
+	d := func(short, long time.Duration) time.Duration { return choose(quick, short, long) }
 	rows := slices.Concat(waitingRows(d), burstRows(d), toolRows(d), slowRows(d), disturbedRows(d))
 	return append(rows, overloadRows(d)...)
 }
@@ -42,6 +37,11 @@ func poisson(rate float64, path string, span time.Duration) openLoad {
 	return openLoad{classes: at(path), phases: []phase{{span: span, rate: rate}}, patience: lifePatience}
 }
 
+// below is likewise, at a multiple of capacity.
+func below(times float64, span time.Duration, classes ...class) openLoad {
+	return openLoad{classes: classes, phases: []phase{{span: span, times: times}}, patience: lifePatience}
+}
+
 // bursts is a number of requests at once, every so often.
 func bursts(n int, every time.Duration, path string, span time.Duration) openLoad {
 	return openLoad{
@@ -60,6 +60,8 @@ func waitingRows(d spans) []row {
 			Count: n, Spread: 100 * ms, Path: "/do?sleep=1s", Repeat: true, Back: sec, Patience: lifePatience,
 		}}}
 	}
+	asleep := poisson(100, "/do?sleep=30s", d(1500*ms, 10*sec))
+	asleep.patience, asleep.drain = time.Minute, d(500*ms, 35*sec) // in a quick run nobody sees the end
 	return []row{
 		{name: "pollers-200", load: pollers(200)},
 		{name: "pollers-5000", load: once(5000, "/do?sleep=1s")},
@@ -67,7 +69,7 @@ func waitingRows(d spans) []row {
 		{name: "cold-adapt-5000", load: once(5000, chores.AdaptPrefix+"/hello")},
 		{name: "sleep-100ms", load: poisson(1000, "/do?sleep=100ms", d(1500*ms, 6*sec))},
 		{name: "sleep-1s", load: poisson(500, "/do?sleep=1s", d(1500*ms, 6*sec))},
-		{name: "sleep-30s", load: patientLoad(poisson(100, "/do?sleep=30s", d(1500*ms, 10*sec)), d)},
+		{name: "sleep-30s", load: asleep},
 		{name: "pollers-released", load: releasedLoad(300, 0, sec, 1500*ms)},
 		{name: "sse-1000", bytes: true, load: peopleLoad{span: d(2*sec, 6*sec), drain: 100 * ms, groups: []people.Group{{
 			Count: 1000, Path: "/events?every=1s", Stream: true, Patience: lifePatience,
@@ -76,12 +78,6 @@ func waitingRows(d spans) []row {
 			Count: 1000, Spread: 100 * ms, Path: chores.UpgradePath, Upgrade: true, Pause: 100 * ms, Patience: lifePatience,
 		}}}},
 	}
-}
-
-// patientLoad has clients that wait for half a minute; in a quick run nobody sees the end.
-func patientLoad(l openLoad, d spans) openLoad {
-	l.patience, l.drain = time.Minute, d(500*ms, 35*sec)
-	return l
 }
 
 // releasedLoad is people who wait until one more comes.
@@ -94,9 +90,6 @@ func releasedLoad(n, alloc int, at, span time.Duration) peopleLoad {
 
 // burstRows are loads well below capacity that come unevenly, or in uneven sizes.
 func burstRows(d spans) []row {
-	below := func(times float64, span time.Duration, classes ...class) openLoad {
-		return openLoad{classes: classes, phases: []phase{{span: span, times: times}}, patience: lifePatience}
-	}
 	waves := openLoad{classes: at("/do?cpu=1ms"), patience: lifePatience}
 	for range int(d(1, 4)) {
 		waves.phases = append(waves.phases, phase{span: d(sec, 2*sec), times: 1.2}, phase{span: d(sec, 2*sec), times: 0.4})
@@ -181,14 +174,12 @@ func stopped(from, until time.Duration) []act {
 
 // disturbedRows are servers that do not get all of their core, or are replaced.
 func disturbedRows(d spans) []row {
-	working := func(times float64, span time.Duration) openLoad {
-		return openLoad{classes: at("/do?cpu=1ms"), phases: []phase{{span: span, times: times}}, patience: lifePatience}
-	}
+	working := func(times float64, span time.Duration) openLoad { return below(times, span, at("/do?cpu=1ms")...) }
 	pause := func(name string, times float64, pause time.Duration) row {
 		return row{name: name, load: working(times, 500*ms+pause+sec), acts: stopped(500*ms, 500*ms+pause)}
 	}
-	spinner := func(m *matrix, s *site) error {
-		child, err := m.spinner()
+	spinner := func(_ *matrix, s *site) error {
+		child, err := proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", "while :; do :; done"}, Core: serverCore})
 		if err == nil {
 			s.beside = append(s.beside, child)
 		}

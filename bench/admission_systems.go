@@ -76,9 +76,15 @@ func (s *site) close() error {
 	for _, child := range s.beside {
 		child.Close()
 	}
-	var failed []error
 	if s.group != nil {
 		s.peak, s.peakErr = s.group.Peak()
+	}
+	return s.closeGroups()
+}
+
+func (s *site) closeGroups() error {
+	var failed []error
+	if s.group != nil {
 		failed = append(failed, s.group.Close())
 	}
 	if s.quota != nil {
@@ -114,9 +120,9 @@ func (m *matrix) system(name string) (admissionSystem, error) {
 	case "capriccio-fifo", oracleSystem:
 		return m.ours(name, []string{capriccio.EnvSched + "=fifo"}), nil
 	case "net-http":
-		return m.program(name, httpFamily, m.self, nil, workerCommand, "admission", "net-http"), nil
+		return m.program(name, httpFamily, m.self, nil, workerCommand, "chores-net-http"), nil
 	case "nginx":
-		path, err := findNginx()
+		path, err := findProgram("nginx")
 		return admissionSystem{name, fileFamily, func(ctx context.Context, _ needs) (*site, error) {
 			s, err := startNginxWith(ctx, path, m.scratch, func(dir, addr string) string {
 				return fmt.Sprintf(admissionNginx, dir, addr, m.root, chores.HelloText)
@@ -134,7 +140,7 @@ func (m *matrix) system(name string) (admissionSystem, error) {
 
 // ours is Knot, with all defaults but for one loop.
 func (m *matrix) ours(name string, env []string) admissionSystem {
-	return m.program(name, knotFamily, m.self, env, workerCommand, "admission", "knot")
+	return m.program(name, knotFamily, m.self, env, workerCommand, "chores-knot")
 }
 
 // program is a system that is one program, which takes the flags of chores.NewFlags.
@@ -151,40 +157,20 @@ func (m *matrix) program(name, family, path string, env []string, args ...string
 // watchCore returns a function that says what else has run on the server core since then,
 // in percent: to some ticks of 10 ms, and -1 if it can't be known, as the server has ended.
 func (s *site) watchCore() func() float64 {
-	used := func() (others time.Duration, err error) {
+	return watchUse(func() (others time.Duration, err error) {
 		server, err := proc.CPUTime(s.child.PID())
 		if err != nil {
 			return 0, err
 		}
 		busy, err := proc.CoreBusy(serverCore)
 		return busy - server, err
-	}
-	began := time.Now()
-	before, err := used()
-	return func() float64 {
-		now, later := used()
-		if err != nil || later != nil {
-			return -1
-		}
-		return 100 * max(0, now-before).Seconds() / time.Since(began).Seconds()
-	}
+	})
 }
 
 // startSite starts a program in the groups, and with the limit, that it needs: from its first instruction on, as
 // it may look at their limits when it starts.
 func startSite(ctx context.Context, name string, command proc.Command, n needs) (s *site, err error) {
 	s = &site{}
-	defer func() {
-		if err == nil {
-			return
-		}
-		if s.group != nil {
-			err = errors.Join(err, s.group.Close())
-		}
-		if s.quota != nil {
-			err = errors.Join(err, s.quota.Close())
-		}
-	}()
 	script := ""
 	if n.descriptors > 0 {
 		script = fmt.Sprintf("ulimit -n %d && ", n.descriptors)
@@ -197,7 +183,7 @@ func startSite(ctx context.Context, name string, command proc.Command, n needs) 
 	}
 	if n.quota > 0 {
 		if s.quota, err = proc.NewCPUGroup(n.quota); err != nil {
-			return nil, err
+			return nil, errors.Join(err, s.closeGroups())
 		}
 		script += goInto(s.quota.Dir())
 	}
@@ -206,7 +192,7 @@ func startSite(ctx context.Context, name string, command proc.Command, n needs) 
 		command.Path = "/bin/sh"
 	}
 	if s.server, err = startCommand(ctx, name, command); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.closeGroups())
 	}
 	return s, nil
 }
@@ -241,31 +227,22 @@ const (
 // writeFiles makes the folder that servers serve files of.
 func (m *matrix) writeFiles() error {
 	m.root = filepath.Join(m.scratch, "root")
-	if err := os.MkdirAll(m.root+chores.FilesPath, 0o777); err != nil {
-		return err
-	}
-	sizes := map[string]int{fileOf100KB: 100_000, fileOf8MB: 8 << 20, pagePath: 20_000}
+	files := map[string][]byte{fileOf100KB: make([]byte, 100_000), fileOf8MB: make([]byte, 8<<20), pagePath: make([]byte, 20_000)}
 	for i := range pageFiles { // from an icon to a picture
-		sizes[pagePath+"."+strconv.Itoa(i)] = 500 << (i % 9)
+		files[pagePath+"."+strconv.Itoa(i)] = make([]byte, 500<<(i%9))
 	}
-	for name, size := range sizes {
-		if err := os.WriteFile(filepath.Join(m.root, name), make([]byte, size), 0o666); err != nil {
+	return writeAll(m.root, files)
+}
+
+// writeAll writes files below a folder.
+func writeAll(root string, files map[string][]byte) error {
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, content, 0o666)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// order has a server of chores do something at once.
-func (s *site) order(text string) error {
-	return s.child.Tell(text)
-}
-
-// spinner is another program on the server core.
-func (m *matrix) spinner() (*proc.Child, error) {
-	return proc.Start(proc.Command{
-		Path: "/bin/sh", Args: []string{"-c", "while :; do :; done"}, Core: serverCore,
-	})
 }
 
 // afterAll is how long a client may take beside its load.

@@ -46,10 +46,7 @@ func (m *matrix) runTool(ctx context.Context, s *site, l toolLoad) (*admissionRe
 	if err != nil {
 		return nil, err
 	}
-	limit := l.span + afterAll
-	ctx, cancel := within(ctx, limit)
-	defer cancel()
-	lines, err := proc.Output(ctx, proc.Command{Path: path, Args: l.args(s.addr), Core: clientCore})
+	lines, err := linesOf(ctx, l.span, proc.Command{Path: path, Args: l.args(s.addr), Core: clientCore})
 	if err != nil {
 		return nil, err
 	}

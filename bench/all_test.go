@@ -30,7 +30,7 @@ func fakeRun(value float64, fails string, ran *[]string) func(context.Context, o
 		if o.experiment.name == fails {
 			return errors.New(fails + " failed")
 		}
-		return writeFiles(&r, r.Charts, o.dir, out)
+		return writeFiles(&r, o.dir, out)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,20 +34,9 @@ func (r *run) caseServers() ([]launcher, error) {
 }
 
 func writeCaseFiles(root string) error {
-	if err := os.MkdirAll(root, 0o777); err != nil {
-		return err
-	}
-	for name, content := range map[string]string{httpcases.FilePath: httpcases.File, largeFile: strings.Repeat(httpcases.File, 20_000)} {
-		path := filepath.Join(root, name)
-		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
-			return err
-		}
-		old := time.Now().Add(-time.Hour) // its date is then a strong validator
-		if err := os.Chtimes(path, old, old); err != nil {
-			return err
-		}
-	}
-	return nil
+	err := writeAll(root, map[string][]byte{httpcases.FilePath: []byte(httpcases.File), largeFile: []byte(strings.Repeat(httpcases.File, 20_000))})
+	old := time.Now().Add(-time.Hour) // their dates are then strong validators
+	return errors.Join(err, os.Chtimes(root+httpcases.FilePath, old, old), os.Chtimes(root+largeFile, old, old))
 }
 
 const nginxCases = nginxHead + `	server {
@@ -115,10 +105,7 @@ func runConformance(r *run) error {
 	if err != nil {
 		return err
 	}
-	servers, err := r.startAll(launchers)
-	if err != nil {
-		return err
-	}
+	servers := r.startAll(launchers)
 	defer closeAll(servers)
 	if err := r.prepare(10*time.Second, func() error { return r.countCases(servers) }); err != nil {
 		return err

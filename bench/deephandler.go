@@ -43,17 +43,10 @@ func runDeepHandler(r *run) error {
 	}
 	r.reserved = 27 * time.Second
 	tasks := []point{{metric: "ns-per-task", x: deepTasks}, {metric: "ns-per-task" + renderSuffix, x: deepTasks}}
-	if err := r.measure(tasks, workers, 500*time.Millisecond); err != nil {
-		return err
-	}
+	r.measure(tasks, workers, 500*time.Millisecond)
 	r.reserved = 0
-	conns := []point{{metric: "bytes-per-conn", x: deepConns}, {metric: "bytes-per-conn" + realSuffix, x: deepConns}}
-	if r.quick {
-		conns[1].x = deepQuickTLS
-	}
-	if err := r.measure(conns, slower(8*time.Second, holders), time.Second); err != nil {
-		return err
-	}
+	conns := []point{{metric: "bytes-per-conn", x: deepConns}, {metric: "bytes-per-conn" + realSuffix, x: choose[float64](r.quick, deepQuickTLS, deepConns)}}
+	r.measure(conns, slower(8*time.Second, holders), time.Second)
 	r.note("bytes-per-conn: what %d connections add to the process when the handler of each has once needed %d KiB of stack and waits for its next request; the handler makes no garbage, and there is no collection (GOGC=off)",
 		deepConns, deepBytes>>10)
 	r.note("in metrics named *%s the handler makes a TLS handshake, decodes JSON, executes a template and encodes JSON, and its TLS connection stays: memory of the heap beside the stacks, with garbage of it, and collections (which shrink goroutines' stacks) meanwhile", realSuffix)
@@ -84,8 +77,11 @@ func (r *run) deepSample(ctx context.Context, system string, p point, settle tim
 		return nil, err
 	}
 	defer s.child.Close()
+	client := func(conns int) proc.Command {
+		return r.ownClient("deep-client", "-addr", s.addr, "-tls="+deep, "-conns", strconv.Itoa(conns))
+	}
 	// What serving takes at all is not a connection's.
-	if err := r.deepClient(ctx, s, deep, 100, nil); err != nil {
+	if _, err := whileHeld(ctx, client(100), func() error { return nil }); err != nil {
 		return nil, err
 	}
 	before, err := askMemory(ctx, s, false)
@@ -93,11 +89,7 @@ func (r *run) deepSample(ctx context.Context, system string, p point, settle tim
 		return nil, err
 	}
 	var after, collected deepMemory
-	conns := int(p.x)
-	began := time.Now()
-	var opened time.Duration
-	err = r.deepClient(ctx, s, deep, conns, func() (err error) {
-		opened = time.Since(began)
+	opened, err := whileHeld(ctx, client(int(p.x)), func() (err error) {
 		if after, err = askMemory(ctx, s, false); err != nil {
 			return err
 		}
@@ -119,27 +111,6 @@ func (r *run) deepSample(ctx context.Context, system string, p point, settle tim
 		{"collections" + suffix, "1", p.x, float64(after.collections - before.collections)},
 		{"open-and-request" + suffix, "µs", p.x, float64(opened.Microseconds()) / p.x},
 	}, nil
-}
-
-// deepClient opens connections, each of which makes one request, and holds them while
-// held runs.
-func (r *run) deepClient(ctx context.Context, s *server, deep string, conns int, held func() error) error {
-	client, err := proc.Start(r.ownClient("deep-client", "-addr", s.addr, "-tls="+deep, "-conns", strconv.Itoa(conns)))
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	line, err := client.Line(ctx)
-	if err != nil {
-		return err
-	}
-	if line != "holding" {
-		return fmt.Errorf("client said %q, want \"holding\"", line)
-	}
-	if held != nil {
-		return held()
-	}
-	return nil
 }
 
 // deepMemory is what a process holds.

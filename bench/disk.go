@@ -72,11 +72,7 @@ func writeBlocks(ctx context.Context, path string, size int64) (err error) {
 		return fmt.Errorf("mmap: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Munmap(buffer)) }()
-	random := newLot(7)
-	for i := 0; i < chunk; i += 8 {
-		random = random*6364136223846793005 + 1442695040888963407
-		binary.LittleEndian.PutUint64(buffer[i:], uint64(random))
-	}
+	fillByLot(buffer, 7)
 	for at := int64(0); at < size; {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -93,6 +89,14 @@ func writeBlocks(ctx context.Context, path string, size int64) (err error) {
 	}
 	// What the file system has to write of its own is not to disturb the reads.
 	return unix.Fsync(fd)
+}
+
+// fillByLot fills a buffer, whose length is a multiple of 8.
+func fillByLot(buffer []byte, seed uint64) {
+	for i, random := 0, newLot(seed); i < len(buffer); i += 8 {
+		random = random*6364136223846793005 + 1442695040888963407
+		binary.LittleEndian.PutUint64(buffer[i:], uint64(random))
+	}
 }
 
 // uncache drops a file's clean pages from the page cache (posix_fadvise(2)).
@@ -156,24 +160,24 @@ func diskResults(samples []sample, p point) []sample {
 	return samples
 }
 
-// diskContender makes a contender of a command that reads by itself: METRIC READERS
-// MILLISECONDS MISSES SMALL LARGE.
-func (r *run) diskContender(system string, files diskFiles, path string, args ...string) contender {
+// diskContender is one that has read do a job.
+func diskContender(system string, files diskFiles, read func(ctx context.Context, job diskJob, d time.Duration) ([]sample, error)) contender {
 	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		ctx, cancel := within(ctx, d+sampleTimeout)
-		defer cancel()
 		job := diskJobAt(p)
 		if err := prepareFiles(job, files); err != nil {
 			return nil, err
 		}
-		lines, err := proc.Output(ctx, onCore(serverCore, nil, path, append(slices.Clone(args), job.metric, strconv.Itoa(job.readers),
-			strconv.FormatInt(max(d.Milliseconds(), 1), 10), strconv.Itoa(job.misses), files.small, files.large)...))
-		if err != nil {
-			return nil, err
-		}
-		samples, err := parseSamples(lines)
+		samples, err := read(ctx, job, d)
 		return diskResults(samples, p), err
 	}}
+}
+
+// diskProgram is a command that reads by itself: METRIC READERS MILLISECONDS MISSES SMALL LARGE.
+func diskProgram(system string, files diskFiles, path string, args ...string) contender {
+	return diskContender(system, files, func(ctx context.Context, job diskJob, d time.Duration) ([]sample, error) {
+		return samplesOf(ctx, d, onCore(serverCore, nil, path, append(slices.Clone(args), job.metric, strconv.Itoa(job.readers),
+			strconv.FormatInt(max(d.Milliseconds(), 1), 10), strconv.Itoa(job.misses), files.small, files.large)...))
+	})
 }
 
 // prepareFiles puts the page cache into the state in which a sample begins.
@@ -192,49 +196,35 @@ func prepareFiles(job diskJob, files diskFiles) error {
 // diskContenders are those of both experiments.
 func (r *run) diskContenders(files diskFiles) []contender {
 	contenders := []contender{
-		r.diskContender("capriccio", files, r.self, workerCommand, "disk-capriccio"),
-		r.diskContender("goroutine", files, r.self, workerCommand, "disk-goroutine"),
+		diskProgram("capriccio", files, r.self, workerCommand, "disk-capriccio"),
+		diskProgram("goroutine", files, r.self, workerCommand, "disk-goroutine"),
 	}
-	path := ""
-	if err := r.prepare(0, func() (err error) { path, err = compileC(r.ctx, r.scratch, "pthread-disk"); return err }); err != nil {
-		r.skip("pthread", err)
-	} else {
-		contenders = append(contenders, r.diskContender("pthread", files, path))
+	if path := r.baseline("pthread", "pthread-disk"); path != "" {
+		contenders = append(contenders, diskProgram("pthread", files, path))
 	}
 	if path, err := exec.LookPath("fio"); err != nil {
 		r.skip("fio", err)
 	} else {
-		contenders = append(contenders, r.fioContender(path, files))
+		contenders = append(contenders, fioContender(path, files))
 	}
 	return contenders
 }
 
 // fioContender has fio(1) read through io_uring, as many reads at a time as the others
 // have readers.
-func (r *run) fioContender(path string, files diskFiles) contender {
-	return contender{
-		system: "fio",
-		lacks: func(p point) string {
-			if job := diskJobAt(p); job.metric == readsBuffered || job.metric == readsMixed && job.misses%100 != 0 {
-				return "one job does not mix files"
-			}
-			return ""
-		},
-		sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-			ctx, cancel := within(ctx, d+sampleTimeout)
-			defer cancel()
-			job := diskJobAt(p)
-			if err := prepareFiles(job, files); err != nil {
-				return nil, err
-			}
-			lines, err := proc.Output(ctx, proc.Command{Path: path, Core: serverCore, Args: fioArgs(job, files, d)})
-			if err != nil {
-				return nil, err
-			}
-			samples, err := fioSamples(p.metric, strings.Join(lines, "\n"))
-			return diskResults(samples, p), err
-		},
-	}
+func fioContender(path string, files diskFiles) contender {
+	fio := diskContender("fio", files, func(ctx context.Context, job diskJob, d time.Duration) ([]sample, error) {
+		lines, err := linesOf(ctx, d, proc.Command{Path: path, Core: serverCore, Args: fioArgs(job, files, d)})
+		if err != nil {
+			return nil, err
+		}
+		return fioSamples(job.metric, strings.Join(lines, "\n"))
+	})
+	fio.lacks = without("one job does not mix files", func(p point) bool {
+		job := diskJobAt(p)
+		return job.metric == readsBuffered || job.metric == readsMixed && job.misses%100 != 0
+	})
+	return fio
 }
 
 func fioArgs(job diskJob, files diskFiles, d time.Duration) []string {
@@ -278,8 +268,6 @@ func fioSamples(metric, out string) ([]sample, error) {
 	}, nil
 }
 
-var directReaders = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}
-
 // runDiskDirect is Figure 3 of the Capriccio paper with a file that does not fit into
 // the disk's own memory: random reads that go to the disk.
 func runDiskDirect(r *run) error {
@@ -287,13 +275,8 @@ func runDiskDirect(r *run) error {
 	if err != nil {
 		return err
 	}
-	readers := directReaders
-	if r.quick {
-		readers = []float64{1, 4, 16, 64, 256}
-	}
-	if err := r.measure(pointsAt(readsDirect, readers...), r.diskContenders(files), time.Second); err != nil {
-		return err
-	}
+	readers := choose(r.quick, []float64{1, 4, 16, 64, 256}, []float64{1, 2, 4, 8, 16, 32, 64, 128, 256})
+	r.measure(pointsAt(readsDirect, readers...), r.diskContenders(files), time.Second)
 	r.note("x is the readers; each reads blocks of 4 KiB drawn by lot from a file of %d MiB opened with O_DIRECT; one core", diskLargeBytes>>20)
 	r.note("cpu-per-read is the process's CPU time; interrupts are in nobody's")
 	r.note("fio is one thread with this many reads under way (io_uring, iodepth=x), that takes no times and looks at no block")
@@ -310,14 +293,9 @@ func runDiskCached(r *run) error {
 	if err != nil {
 		return err
 	}
-	misses, buffered := []float64{0, 1, 2, 5, 10, 50, 100}, []float64{1, 10, 100}
-	if r.quick {
-		misses = []float64{0, 1, 5, 10, 50, 100}
-	}
-	points := append(pointsAt(readsMixed, misses...), pointsAt(readsBuffered, buffered...)...)
-	if err := r.measure(points, r.diskContenders(files), 1200*time.Millisecond); err != nil {
-		return err
-	}
+	misses := choose(r.quick, []float64{0, 1, 5, 10, 50, 100}, []float64{0, 1, 2, 5, 10, 50, 100})
+	points := append(pointsAt(readsMixed, misses...), pointsAt(readsBuffered, 1, 10, 100)...)
+	r.measure(points, r.diskContenders(files), 1200*time.Millisecond)
 	r.note("x is the miss rate in per cent; %d readers of blocks of 4 KiB drawn by lot; one core", diskReaders)
 	r.note("reads: hits are reads from a file of %d MiB in the page cache, misses from one of %d MiB opened with O_DIRECT, as in the paper",
 		diskSmallBytes>>20, diskLargeBytes>>20)

@@ -74,9 +74,9 @@ func commit(ctx context.Context) string {
 }
 
 // watchMachine returns a function that says how much of the time of both cores other programs have had
-// since then, in percent; 0 if it can't be known. Children count once they have ended.
+// since then, in percent; less than 0 if it can't be known. Children count once they have ended.
 func watchMachine() func() float64 {
-	others := func() (used time.Duration, err error) {
+	return watchUse(func() (used time.Duration, err error) {
 		for _, core := range []int{serverCore, clientCore} {
 			busy, err := proc.CoreBusy(core)
 			if err != nil {
@@ -91,15 +91,19 @@ func watchMachine() func() float64 {
 			}
 			used -= time.Duration(own.Utime.Nano() + own.Stime.Nano())
 		}
-		return used, nil
-	}
+		return used / 2, nil
+	})
+}
+
+// watchUse returns a function that says how much of the time since then was used, in percent; -1 if it can't be known.
+func watchUse(used func() (time.Duration, error)) func() float64 {
 	began := time.Now()
-	before, err := others()
+	before, err := used()
 	return func() float64 {
-		now, later := others()
+		now, later := used()
 		if err != nil || later != nil {
-			return 0
+			return -1
 		}
-		return 100 * max(0, now-before).Seconds() / (2 * time.Since(began).Seconds())
+		return 100 * max(0, now-before).Seconds() / time.Since(began).Seconds()
 	}
 }

@@ -25,16 +25,20 @@ func moduleFolder(ctx context.Context) (string, error) {
 }
 
 // buildCommand builds one program of this repository, such as examples/memcache, and returns its path.
-func (r *run) buildCommand(folder string) (string, error) {
+func (r *run) buildCommand(folder string) (string, error) { return r.build(".", folder) }
+
+// build builds the program in a folder of a module of this repository, and returns its path.
+func (r *run) build(module, folder string) (string, error) {
 	if r.planning() {
 		return folder, nil
 	}
-	module, err := moduleFolder(r.ctx)
+	root, err := moduleFolder(r.ctx)
 	if err != nil {
 		return "", err
 	}
-	file := filepath.Join(r.scratch, strings.ReplaceAll(folder, "/", "-"))
-	build := exec.CommandContext(r.ctx, "go", "build", "-C", module, "-o", file, "./"+folder)
+	file := filepath.Join(r.scratch, "built-"+strings.ReplaceAll(folder, "/", "-"))
+	build := exec.CommandContext(r.ctx, "go", "build", "-C", filepath.Join(root, module), "-o", file, "./"+folder)
+	build.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./%s: %w: %s", folder, err, lastLine(out))
 	}

@@ -161,12 +161,17 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) (err
 	}
 	before := r.journal.took
 	others := watchMachine()
-	if err := o.experiment.run(r); err != nil {
+	err = o.experiment.run(r)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", o.experiment.name, err)
 	}
-	if r.env.Others = others(); r.env.Disturbed() {
+	if r.env.Others = max(0, others()); r.env.Disturbed() {
 		r.note("THE MACHINE WAS BUSY: other programs had %.0f %% of its time. A server of one thread then has a smaller share of a core than one of many: compare CPU per request, not throughput or latency", r.env.Others)
 	}
+	r.env.Notes = slices.Compact(r.env.Notes) // each part of a run may say the same
 	unknown := o.unknownSystem(r.offered)
 	if done = unknown != nil && len(r.samples.Rows()) == 0; done { // there is nothing to go on with
 		return unknown
@@ -180,7 +185,7 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) (err
 	if len(o.several) > 0 {
 		files = io.Discard // they do not stay where they are
 	}
-	if err := writeFiles(&result, r.charts, dir, files); err != nil {
+	if err := writeFiles(&result, dir, files); err != nil {
 		return err
 	}
 	if unknown != nil {
@@ -210,26 +215,30 @@ func resultFolder(dir string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o777)
 }
 
-func writeFiles(result *report.Report, charts []report.Chart, dir string, out io.Writer) error {
+func writeFiles(result *report.Report, dir string, out io.Writer) error {
 	path := filepath.Join(dir, result.Name+".json")
 	if err := writeFile(path, result.WriteJSON); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "wrote %s\n", path)
 	path = filepath.Join(dir, result.Name+".svg")
-	drawn := false
-	err := writeFile(path, func(w io.Writer) (err error) {
-		drawn, err = result.WriteSVG(w, charts)
+	drawn, err := draw(result, path)
+	if drawn {
+		fmt.Fprintf(out, "wrote %s\n", path)
+	}
+	return err
+}
+
+// draw writes the charts of a report, if there is anything to draw.
+func draw(result *report.Report, path string) (drawn bool, err error) {
+	err = writeFile(path, func(w io.Writer) (err error) {
+		drawn, err = result.WriteSVG(w, result.Charts)
 		return err
 	})
-	if err != nil {
-		return err
+	if err == nil && !drawn {
+		err = os.Remove(path)
 	}
-	if !drawn {
-		return os.Remove(path)
-	}
-	fmt.Fprintf(out, "wrote %s\n", path)
-	return nil
+	return drawn && err == nil, err
 }
 
 // writeFile writes a file that is there whole or, after an error, as it was before.
@@ -254,10 +263,15 @@ func (r *run) rounds() int {
 	if r.asked > 0 {
 		return r.asked
 	}
-	if r.quick {
-		return quickRounds
+	return choose(r.quick, quickRounds, fullRounds)
+}
+
+// choose is one or the other, as of a quick run or a full one.
+func choose[T any](first bool, one, other T) T {
+	if first {
+		return one
 	}
-	return fullRounds
+	return other
 }
 
 // skip notes that something was left out, and why.

@@ -47,18 +47,13 @@ const adaptDelay = 20 * time.Millisecond
 
 // runFlowAdapt shows how the number of servlets follows the load.
 func runFlowAdapt(r *run) error {
-	shape := phasesFull
-	if r.quick {
-		shape = phasesQuick
-	}
+	shape := choose(r.quick, phasesQuick, phasesFull)
 	path, err := r.buildCommand("examples/flowweb")
 	if err != nil {
 		return err
 	}
 	root := filepath.Join(r.scratch, "site")
-	err = r.prepare(0, func() error {
-		return errors.Join(os.MkdirAll(root, 0o777), os.WriteFile(filepath.Join(root, "page"), make([]byte, 10_000), 0o666))
-	})
+	err = r.prepare(0, func() error { return writeAll(root, map[string][]byte{"page": make([]byte, 10_000)}) })
 	if err != nil {
 		return err
 	}
@@ -70,15 +65,9 @@ func runFlowAdapt(r *run) error {
 		for _, system := range []struct{ name, flag string }{
 			{"capriccio-flow", "-high=20"}, {"flow-high-5", "-high=5"}, {"flow-high-2", "-high=2"}, {"flow-1024-fixed", "-servlets=1024"},
 		} {
-			_, err := r.once(system.name, fmt.Sprint(system.name, " round ", round), shape.length()+time.Second, func() ([]sample, error) {
+			r.try(system.name, system.name, fmt.Sprint(system.name, " round ", round), shape.length()+time.Second, func() ([]sample, error) {
 				return r.adapt(system.name, path, shape, "-root", root, "-delay", adaptDelay.String(), system.flag)
 			})
-			if r.ctx.Err() != nil {
-				return context.Cause(r.ctx)
-			}
-			if err != nil {
-				r.fail(system.name, system.name, err)
-			}
 		}
 	}
 	r.note("examples/flowweb; each request waits %v; Poisson arrivals, %v to %v a second: %d times %v at rest, %v up, %v peak, %v down",
@@ -164,10 +153,7 @@ func runFlowOverhead(r *run) error {
 	if err := r.prepare(writing(tree.bytes()), func() error { return tree.write(r.ctx, root) }); err != nil {
 		return err
 	}
-	length := 10 * time.Second
-	if r.quick {
-		length = 4 * time.Second
-	}
+	length := choose(r.quick, 4*time.Second, 10*time.Second)
 	for round := range r.rounds() {
 		_, err := r.once("capriccio-flow", fmt.Sprint("round ", round), length*11/10+time.Second, func() ([]sample, error) {
 			return r.flowProfile(path, root, length, append([]string{"fetch"}, flagPairs("conns", clients, "folders", folders, "warm", length/10, "for", length)...))

@@ -28,15 +28,12 @@ func TestSharesOfAFlowGraph(t *testing.T) {
 		return s
 	}
 	const flow = "github.com/capriccio-go/capriccio/flow."
-	got := map[string]float64{}
-	for _, s := range flowShares(&profile.Profile{Sample: []*profile.Sample{
+	got := valuesOf(flowShares(&profile.Profile{Sample: []*profile.Sample{
 		stack(10, "runtime.mallocgc", flow+"(*Instance[go.shape.int]).put", flow+"(*Out[go.shape.int]).Send", "main.run"),
 		stack(20, "github.com/capriccio-go/capriccio/internal/adapt.(*Sizer).Served", flow+"(*Instance[...]).done"),
 		stack(30, "os.put", "main.run"),
 		stack(40, flow+"(*Vars[...]).Of", "main.run"),
-	}}) {
-		got[s.metric] = s.value
-	}
+	}}))
 	for metric, want := range map[string]float64{"enqueue": 10, "statistics": 20, "give-back": 0, "per-flow": 40, "all": 70} {
 		testenv.Equal(t, got[metric], want, "%s in %%", metric)
 	}

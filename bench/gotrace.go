@@ -29,10 +29,7 @@ import (
 // runGoTrace reads traces with our reader, up to the text of the graph, with go tool
 // trace, up to its first page, and with nothing but the decoder that ours stands on.
 func runGoTrace(r *run) error {
-	rounds, span := 150_000, time.Second
-	if !r.quick {
-		rounds, span = 5*rounds, 5*time.Second
-	}
+	rounds, span := choose(r.quick, 150_000, 750_000), choose(r.quick, time.Second, 5*time.Second)
 	points, of, requests, err := r.takeTraces(rounds, span)
 	if err != nil {
 		return err
@@ -76,9 +73,7 @@ func runGoTrace(r *run) error {
 	tool := contender{system: "go-tool-trace", sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
 		return firstPage(ctx, of[p], p)
 	}}
-	if err := r.measure(points, slower(2*span, append(contenders, tool)), time.Second); err != nil {
-		return err
-	}
+	r.measure(points, slower(2*span, append(contenders, tool)), time.Second)
 	for _, p := range points {
 		f := of[p]
 		r.note("%s: %d events in %.1f MB, of which the largest generation has %.1f MB", p.metric, f.events, float64(f.size)/1e6, float64(f.generation)/1e6)
@@ -130,40 +125,55 @@ type tracedFile struct {
 // traceServer writes a trace of a server of net/http in this process, which another one keeps busy,
 // and returns how many requests that was.
 func (r *run) traceServer(path string, span time.Duration) (requests int, err error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, stop, err := serveHere(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "Hello, World!") })
 	if err != nil {
 		return 0, err
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "Hello, World!") })}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ln) }()
-	defer func() { server.Close(); <-ended }()
-	f, err := os.Create(path)
+	defer stop()
+	end, err := startTrace(path)
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
-	if err := trace.Start(f); err != nil {
-		return 0, err
-	}
-	defer trace.Stop()
-	lines, err := proc.Output(r.ctx, r.ownClient(append([]string{"load"}, flagPairs("addr", ln.Addr(), "conns", 32, "for", span, "pid", os.Getpid())...)...))
+	defer end()
+	lines, err := proc.Output(r.ctx, r.ownClient(append([]string{"load"}, flagPairs("addr", addr, "conns", 32, "for", span, "pid", os.Getpid())...)...))
 	for _, line := range lines {
 		fmt.Sscanf(line, "requests 1 1 %d", &requests)
 	}
 	return requests, err
 }
 
+// serveHere serves by net/http in this process until stop is called.
+func serveHere(handler http.HandlerFunc) (addr net.Addr, stop func(), err error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	server := &http.Server{Handler: handler}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	return ln.Addr(), func() { server.Close(); <-ended }, nil
+}
+
+// startTrace traces this process into a file until end is called.
+func startTrace(path string) (end func(), err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := trace.Start(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { trace.Stop(); f.Close() }, nil
+}
+
 // traceChannels writes a trace of rounds of two goroutines.
 func traceChannels(path string, rounds int) error {
-	f, err := os.Create(path)
+	end, err := startTrace(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	if err := trace.Start(f); err != nil {
-		return err
-	}
+	defer end()
 	ping, pong := make(chan int), make(chan int)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -177,7 +187,6 @@ func traceChannels(path string, rounds int) error {
 	}
 	close(ping)
 	wg.Wait()
-	trace.Stop()
 	return nil
 }
 

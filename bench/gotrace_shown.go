@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -44,16 +43,13 @@ func (p *replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // shownAfter runs bgdump as a user does, and returns how long after the end of the trace it had shown all.
 func shownAfter(ctx context.Context, bgdump string, p *replay) (time.Duration, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, stop, err := serveHere(p.ServeHTTP)
 	if err != nil {
 		return 0, err
 	}
+	defer stop()
 	p.ended.Store(0)
-	server := &http.Server{Handler: p}
-	over := make(chan error, 1)
-	go func() { over <- server.Serve(ln) }()
-	defer func() { server.Close(); <-over }()
-	if out, err := exec.CommandContext(ctx, bgdump, "-timeout", "1m", "http://"+ln.Addr().String()).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, bgdump, "-timeout", "1m", "http://"+addr.String()).CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("bgdump: %w: %s", err, lastLine(out))
 	}
 	ended := p.ended.Load()

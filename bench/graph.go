@@ -26,21 +26,15 @@ func runGraphOverhead(r *run) error {
 		loops = append(loops, onServerCore(system, r.self, workerCommand, system))
 	}
 	r.reserved = quickBudget * 6 / 10 // for what follows
-	if err := r.measure([]point{{metric: "yield", x: 2}, {metric: "yield", x: 1000}, {metric: "chan", x: 1000}}, loops, 500*time.Millisecond); err != nil {
-		return err
-	}
+	r.measure([]point{{metric: "yield", x: 2}, {metric: "yield", x: 1000}, {metric: "chan", x: 1000}}, loops, 500*time.Millisecond)
 	r.reserved = quickBudget * 4 / 10
-	if err := r.measure([]point{{metric: "graph-size", x: 1000}}, []contender{onBothCores("capriccio-traced", r.self)}, 500*time.Millisecond); err != nil {
-		return err
-	}
+	r.measure([]point{{metric: "graph-size", x: 1000}}, []contender{onBothCores("capriccio-traced", r.self)}, 500*time.Millisecond)
 	r.reserved = quickBudget * 2 / 10
 	if err := r.graphServers(); err != nil {
 		return err
 	}
 	r.reserved = 0
-	if err := r.graphCaches(); err != nil {
-		return err
-	}
+	r.graphCaches()
 	if err := r.addEdgeCycles(clockGHz()); err != nil {
 		return err
 	}
@@ -59,14 +53,9 @@ func runGraphOverhead(r *run) error {
 
 // graphServers loads Knot with and without a graph.
 func (r *run) graphServers() error {
-	servers, err := r.startAll([]launcher{r.own(knotBare, nil, "knot", "-bare"), r.own("knot-traced", nil, "knot", "-graph")})
-	if err != nil {
-		return err
-	}
+	servers := r.startAll([]launcher{r.own(knotBare, nil, "knot", "-bare"), r.own("knot-traced", nil, "knot", "-graph")})
 	defer closeAll(servers)
-	if err := r.measure(pointsAt("depth", 1, helloPipeline), serving(servers, r.loadSample), 2*time.Second); err != nil {
-		return err
-	}
+	r.measure(pointsAt("depth", 1, helloPipeline), serving(servers, r.loadSample), 2*time.Second)
 	for _, s := range servers {
 		if s.system == "knot-traced" {
 			return r.prepare(0, func() error { return r.addStep(s) })
@@ -76,11 +65,11 @@ func (r *run) graphServers() error {
 }
 
 // graphCaches loads the example of a memory cache with and without a graph.
-func (r *run) graphCaches() error {
+func (r *run) graphCaches() {
 	path, err := r.buildCommand("examples/memcache")
 	if err != nil {
 		r.skip("memcache", err)
-		return nil
+		return
 	}
 	var contenders []contender
 	for system, graph := range map[string]string{"capriccio-memcache": "off", "capriccio-memcache-traced": "on"} {
@@ -100,7 +89,7 @@ func (r *run) graphCaches() error {
 		}})
 	}
 	slices.SortFunc(contenders, func(a, b contender) int { return strings.Compare(a.system, b.system) })
-	return r.measure([]point{{metric: "one", x: 60}}, contenders, 2*time.Second)
+	r.measure([]point{{metric: "one", x: 60}}, contenders, 2*time.Second)
 }
 
 // addEdgeCycles adds samples of what the graph costs at each step, in cycles of a clock of that many GHz (Capriccio, Table 2).
@@ -143,9 +132,7 @@ func clockGHz() float64 {
 func (r *run) addStep(s *server) error {
 	ctx, cancel := context.WithTimeoutCause(r.ctx, serverStart, fmt.Errorf("no answer after %v", serverStart))
 	defer cancel()
-	if err := syscall.Kill(s.child.PID(), syscall.SIGUSR1); err != nil {
-		return fmt.Errorf("asking %s: %w", s.system, err)
-	}
+	s.child.Signal(syscall.SIGUSR1)
 	line, err := s.child.Line(ctx)
 	if err != nil {
 		return err

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
@@ -23,10 +23,7 @@ func runHello(r *run) error {
 	knotOn := func(poller string) launcher {
 		return r.own("knot-"+poller, []string{capriccio.EnvPoller + "=" + poller}, "knot")
 	}
-	servers, err := r.startAll(append(r.launchers(), knotOn("uring"), knotOn("epoll"), r.own(knotBare, nil, "knot", "-bare")))
-	if err != nil {
-		return err
-	}
+	servers := r.startAll(append(r.launchers(), knotOn("uring"), knotOn("epoll"), r.own(knotBare, nil, "knot", "-bare")))
 	defer closeAll(servers)
 	points := []point{
 		{metric: "depth", x: 1},
@@ -37,9 +34,7 @@ func runHello(r *run) error {
 		{metric: pausePoint, x: 20},
 	}
 	r.reserved = tracedBudget + userBudget
-	if err := r.measure(points, serving(servers, r.loadSample), time.Second); err != nil {
-		return err
-	}
+	r.measure(points, serving(servers, r.loadSample), time.Second)
 	r.prepare(tracedBudget+userBudget, func() error { r.countSystemCalls(servers); r.sampleUserTime(servers); return nil })
 	r.note("knot and net-http, fasthttp, nginx parse HTTP; gnet's handler only looks for the blank line and sends fixed bytes")
 	r.note("%s: Knot without a blocking graph, first in, first out", knotBare)
@@ -59,28 +54,23 @@ func runHello(r *run) error {
 }
 
 // startAll starts the servers; one that does not start is left out.
-func (r *run) startAll(launchers []launcher) ([]*server, error) {
-	var servers []*server
+func (r *run) startAll(launchers []launcher) (servers []*server) {
 	for _, l := range launchers {
 		if r.planning() {
 			servers = append(servers, &server{system: l.system})
 			continue
 		}
 		s, err := l.start(r.ctx)
-		if err != nil {
-			if r.ctx.Err() != nil {
-				closeAll(servers)
-				return nil, context.Cause(r.ctx)
-			}
+		if err == nil {
+			servers = append(servers, s)
+		} else if r.ctx.Err() == nil {
 			r.fail(l.system, l.system, err)
-			continue
 		}
-		servers = append(servers, s)
 	}
-	if len(servers) == 0 {
-		return nil, fmt.Errorf("no server could be started")
+	if len(servers) == 0 && r.failed == nil {
+		r.failed = errors.New("no server could be started")
 	}
-	return servers, nil
+	return servers
 }
 
 func closeAll(servers []*server) {
@@ -90,22 +80,20 @@ func closeAll(servers []*server) {
 }
 
 // loadSample loads one server for a while from the client core.
-func (r *run) loadSample(s *server) sampler {
-	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		conns, depth := helloConns, int(p.x)
-		if p.metric != "depth" {
-			conns, depth = int(p.x), 1
-		}
-		warm := d / 5
-		if p.metric == pausePoint {
-			return r.pausedSample(ctx, s, time.Duration(p.x)*time.Millisecond, warm, d-warm)
-		}
-		samples, err := r.load(ctx, s, conns, depth, warm, d-warm)
-		if err != nil {
-			return nil, err
-		}
-		return helloSamples(samples, p, conns), nil
+func (r *run) loadSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
+	conns, depth := helloConns, int(p.x)
+	if p.metric != "depth" {
+		conns, depth = int(p.x), 1
 	}
+	warm := d / 5
+	if p.metric == pausePoint {
+		return r.pausedSample(ctx, s, time.Duration(p.x)*time.Millisecond, warm, d-warm)
+	}
+	samples, err := r.load(ctx, s, conns, depth, warm, d-warm)
+	if err != nil {
+		return nil, err
+	}
+	return helloSamples(samples, p, conns), nil
 }
 
 // pausedSample loads one server by one client that pauses after each response.

@@ -16,19 +16,8 @@ const idleConns = 19_000
 // runIdleConns measures what a server's process holds for each connection that
 // has made one request and is kept alive.
 func runIdleConns(r *run) error {
-	var contenders []contender
-	for _, l := range append(r.launchers(), r.own("capriccio-task", nil, "task-server"), r.own("knot-upgraded", nil, "knot", "-upgraded")) {
-		contenders = append(contenders, contender{
-			system: l.system,
-			sample: func(ctx context.Context, p point, settle time.Duration) ([]sample, error) {
-				return r.idleSample(ctx, l, int(p.x), settle)
-			},
-		})
-	}
-	points := []point{{metric: "bytes-per-conn", x: idleConns}}
-	if err := r.measure(points, slower(1500*time.Millisecond, contenders), 2*time.Second); err != nil {
-		return err
-	}
+	launchers := append(r.launchers(), r.own("capriccio-task", nil, "task-server"), r.own("knot-upgraded", nil, "knot", "-upgraded"))
+	r.measure(pointsAt("bytes-per-conn", idleConns), slower(1500*time.Millisecond, starting(launchers, r.idleSample)), 2*time.Second)
 	r.note("bytes-per-conn is what %d connections add to the process, divided by them; process-bytes is all it holds then (what nginx lays out for them at its start is in there only)", idleConns)
 	r.note("a connection of knot that waits for its next request has no task; one of capriccio-task has one that waits in Read, with a buffer of 256 bytes")
 	r.note("a connection of knot-upgraded was taken over by its handler, as for a WebSocket, and waits with OnReadable")
@@ -39,14 +28,8 @@ func runIdleConns(r *run) error {
 	return nil
 }
 
-// idleSample starts a server afresh, gives it idle connections and compares its
-// memory, after letting it settle both times.
-func (r *run) idleSample(ctx context.Context, l launcher, conns int, settle time.Duration) ([]sample, error) {
-	s, err := l.start(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.child.Close()
+// idleSample gives a fresh server idle connections and compares its memory, after letting it settle both times.
+func (r *run) idleSample(ctx context.Context, s *server, p point, settle time.Duration) ([]sample, error) {
 	// What serving takes at all is not a connection's.
 	if _, err := r.load(ctx, s, 1, 1, 0, settle/4); err != nil {
 		return nil, err
@@ -55,38 +38,45 @@ func (r *run) idleSample(ctx context.Context, l launcher, conns int, settle time
 	if err != nil {
 		return nil, err
 	}
-	after, opened, err := r.holding(ctx, s, conns, settle/2, "hold")
+	after, opened, err := r.holding(ctx, s, int(p.x), settle/2, "hold")
 	if err != nil {
 		return nil, err
 	}
-	x := float64(conns)
 	return []sample{
-		{"bytes-per-conn", "B", x, float64(after-before) / x},
-		{"process-bytes", "B", x, float64(after)},
-		{"open-and-request", "µs", x, float64(opened.Microseconds()) / x},
+		{"bytes-per-conn", "B", p.x, float64(after-before) / p.x},
+		{"process-bytes", "B", p.x, float64(after)},
+		{"open-and-request", "µs", p.x, float64(opened.Microseconds()) / p.x},
 	}, nil
 }
 
 // holding has a worker hold connections to a server, and returns what the server's process holds, after letting it
 // settle, and how long it took to open them.
 func (r *run) holding(ctx context.Context, s *server, conns int, settle time.Duration, worker string) (bytes int64, opened time.Duration, err error) {
-	client, err := proc.Start(r.ownClient(worker, "-addr", s.addr, "-conns", strconv.Itoa(conns)))
+	opened, err = whileHeld(ctx, r.ownClient(worker, "-addr", s.addr, "-conns", strconv.Itoa(conns)), func() (err error) {
+		select {
+		case <-time.After(settle):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		bytes, err = proc.Memory(s.child.PID())
+		return err
+	})
+	return bytes, opened, err
+}
+
+// whileHeld runs f while a worker holds connections, and returns how long it took to open them.
+func whileHeld(ctx context.Context, worker proc.Command, f func() error) (opened time.Duration, err error) {
+	client, err := proc.Start(worker)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	defer client.Close()
 	began := time.Now()
 	opening, cancel := within(ctx, sampleTimeout)
 	defer cancel()
-	if _, err := client.Line(opening); err != nil {
-		return 0, 0, fmt.Errorf("opening connections: %w", err)
+	if line, err := client.Line(opening); err != nil || line != "holding" {
+		return 0, fmt.Errorf("opening connections: %q, %w", line, err)
 	}
 	opened = time.Since(began)
-	select {
-	case <-time.After(settle):
-	case <-ctx.Done():
-		return 0, 0, context.Cause(ctx)
-	}
-	bytes, err = proc.Memory(s.child.PID())
-	return bytes, opened, err
+	return opened, f()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -24,17 +25,12 @@ var lingers = map[string]*unix.Linger{
 // runLingeringClose measures for how long nothing else runs while very many sockets are closed (Capriccio, section 5.4:
 // close(2) may take 5 ms).
 func runLingeringClose(r *run) error {
-	sockets := []float64{1, 100, 1000}
-	if r.quick {
-		sockets = []float64{1000}
-	}
+	sockets := choose(r.quick, []float64{1000}, []float64{1, 100, 1000})
 	var points []point
 	for _, how := range []string{"background", "reset", "waiting"} {
 		points = append(points, pointsAt(how, sockets...)...)
 	}
-	if err := r.measure(points, r.goContenders(), time.Second); err != nil {
-		return err
-	}
+	r.measure(points, r.goContenders(), time.Second)
 	r.note("x sockets with 16 KiB each that the client does not read, each closed by a task or goroutine of its own, all at once, on core %d", serverCore)
 	r.note("stall: the longest that a timer of 1 ms was late meanwhile; close: until all were closed, each")
 	r.note("background: as sockets are; reset: SO_LINGER of 0 s; waiting: SO_LINGER of 1 s, set past netpoll, whose SetLinger never has close(2) wait")
@@ -47,20 +43,20 @@ func runLingeringClose(r *run) error {
 // lingeringData is what each socket has to send, in bytes.
 const lingeringData = 16 << 10
 
-// lingering is what a system does differently.
-type lingering struct {
+// spawner is what a system does differently here and in relay.
+type spawner struct {
 	listen func() (net.Listener, error)
 	spawn  func(func())
 	sleep  func(time.Duration)
 }
 
 var (
-	taskLingering = lingering{func() (net.Listener, error) { return netpoll.Listen("tcp", "127.0.0.1:0") }, taskSpawn, func(d time.Duration) { task.Sleep(d) }}
-	goLingering   = lingering{func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }, goSpawn, time.Sleep}
+	taskSpawner = spawner{func() (net.Listener, error) { return netpoll.Listen("tcp", "127.0.0.1:0") }, taskSpawn, func(d time.Duration) { task.Sleep(d) }}
+	goSpawner   = spawner{func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }, goSpawn, time.Sleep}
 )
 
 // measureLingering closes j.x sockets at once.
-func measureLingering(j job, s lingering) error {
+func measureLingering(j job, s spawner) error {
 	ln, err := s.listen()
 	if err != nil {
 		return err
@@ -151,12 +147,11 @@ func setLinger(c net.Conn, linger *unix.Linger) error {
 	if err != nil {
 		return err
 	}
-	failed := raw.Control(func(fd uintptr) { err = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, linger) })
-	if failed != nil {
-		return failed
-	}
-	if err != nil {
-		return fmt.Errorf("SO_LINGER: %w", err)
-	}
-	return nil
+	return onFD(raw, func(fd int) error { return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, linger) })
+}
+
+// onFD calls f with a descriptor.
+func onFD(raw syscall.RawConn, f func(fd int) error) (err error) {
+	failed := raw.Control(func(fd uintptr) { err = f(int(fd)) })
+	return errors.Join(failed, err)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -21,7 +20,7 @@ const (
 
 // profileLosses measures the worst of what was lost to a peer once more, and notes where the time of the
 // server's core goes meanwhile. What perf can't do is left out.
-func (r *run) profileLosses(points []point, contenders []contender, length time.Duration) error {
+func (r *run) profileLosses(points []point, contenders []contender, length time.Duration) {
 	rows := report.Report{Rows: r.samples.Rows(), Details: r.details}
 	done := map[string]bool{}
 	for _, p := range r.profiles {
@@ -37,7 +36,7 @@ func (r *run) profileLosses(points []point, contenders []contender, length time.
 			continue
 		}
 		if len(done) >= lossesProfiled {
-			return nil
+			return
 		}
 		of := contenders[j].system + " " + points[i].String()
 		done[of] = true
@@ -47,7 +46,7 @@ func (r *run) profileLosses(points []point, contenders []contender, length time.
 			return err
 		})
 		if r.ctx.Err() != nil {
-			return context.Cause(r.ctx)
+			return
 		}
 		if err != nil {
 			r.skip("profile of "+of, err)
@@ -55,7 +54,6 @@ func (r *run) profileLosses(points []point, contenders []contender, length time.
 		}
 		r.profiles = append(r.profiles, report.Profile{Of: of, Functions: functions})
 	}
-	return nil
 }
 
 // profile samples the server core while f runs: the kernel's clock, as a virtual machine often has no

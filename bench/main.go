@@ -1,15 +1,6 @@
 // Command bench runs the project's experiments: each measures the runtime side
 // by side with what a user would pick instead, in one run on the same machine.
-//
-//	go run ./bench list
-//	go run ./bench run NAME [-quick] [-rounds N] [-systems A,B] [-out DIR]
-//	go run ./bench run admission [-quick] [-rows A,B] [-systems A,B] [-out DIR]
-//	go run ./bench run soak [-quick] [-for 4h] [-out DIR]
-//	go run ./bench run NAME NAME... [-quick] [-rounds N] [-out RESULTS]
-//	go run ./bench run all [-quick] [-rounds N] [-out RESULTS]
-//	go run ./bench report [-from RESULTS] [-to FILE]
-//	go run ./bench lines
-//	go run ./bench compare [-threshold 0.05] [-all] BEFORE AFTER
+// See usageText for the commands.
 //
 // A run prints a table and writes DIR/NAME.json and, where a picture helps,
 // DIR/NAME.svg. README.md tells how to read them and how to add an experiment.

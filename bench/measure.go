@@ -50,6 +50,16 @@ type contender struct {
 	takes func(p point, d time.Duration) time.Duration
 }
 
+// without says why a contender sits out the points of which out reports true.
+func without(why string, out func(p point) bool) func(point) string {
+	return func(p point) string {
+		if out(p) {
+			return why
+		}
+		return ""
+	}
+}
+
 // length is how long a sample takes in all.
 func (c *contender) length(p point, d time.Duration) time.Duration {
 	if c.takes == nil {
@@ -66,10 +76,30 @@ func slower(by time.Duration, contenders []contender) []contender {
 	return contenders
 }
 
+// serverSampler is sampler for a server.
+type serverSampler = func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error)
+
 // serving are contenders that are running servers.
-func serving(servers []*server, sample func(*server) sampler) (all []contender) {
+func serving(servers []*server, measure serverSampler) (all []contender) {
 	for _, s := range servers {
-		all = append(all, contender{system: s.system, sample: sample(s)})
+		all = append(all, contender{system: s.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			return measure(ctx, s, p, d)
+		}})
+	}
+	return all
+}
+
+// starting are contenders that are servers, which start for each sample.
+func starting(launchers []launcher, measure serverSampler) (all []contender) {
+	for _, l := range launchers {
+		all = append(all, contender{system: l.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			s, err := l.start(ctx)
+			if err != nil {
+				return nil, err
+			}
+			defer s.child.Close()
+			return measure(ctx, s, p, d)
+		}})
 	}
 	return all
 }
@@ -101,11 +131,11 @@ func plan(rounds int, points []point, contenders []contender) []step {
 
 // measure samples every point on every contender, for about wanted each time,
 // less where a quick run asks for it. A contender that fails at a point is left
-// out there; if it is one of ours the run fails in the end.
-func (r *run) measure(points []point, contenders []contender, wanted time.Duration) error {
+// out there; if it is one of ours the run fails in the end. An interrupted run measures nothing any more.
+func (r *run) measure(points []point, contenders []contender, wanted time.Duration) {
 	contenders = slices.DeleteFunc(slices.Clone(contenders), func(c contender) bool { return !r.wants(c.system) })
 	if len(contenders) == 0 {
-		return nil
+		return
 	}
 	for _, c := range contenders {
 		for _, p := range points {
@@ -120,7 +150,7 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 	steps := plan(r.rounds(), points, contenders)
 	if r.planning() {
 		r.addPlan(steps, wanted)
-		return nil
+		return
 	}
 	r.part++
 	out := map[string]bool{}
@@ -128,8 +158,8 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 	cut, start := false, time.Now()
 	var pace pace
 	for i, s := range steps {
-		if err := context.Cause(r.ctx); err != nil {
-			return err
+		if r.ctx.Err() != nil {
+			return
 		}
 		left := time.Hour
 		if r.quick {
@@ -148,26 +178,18 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 		if s.contender == &contenders[s.round%len(contenders)] {
 			fmt.Fprintf(r.progress, "[%*d/%d] %v%s\n", len(fmt.Sprint(len(steps))), i+1, len(steps), s.point, timeLeft(time.Since(start), i, len(steps)))
 		}
-		took, err := r.once(s.contender.system, fmt.Sprintf("%d %s round %d", r.part, name, s.round), 0, func() ([]sample, error) {
+		took, ok := r.try(s.contender.system, name, fmt.Sprintf("%d %s round %d", r.part, name, s.round), 0, func() ([]sample, error) {
 			return s.contender.sample(r.ctx, s.point, d)
 		})
-		needed[name] = took
+		needed[name], out[name] = took, !ok
 		pace.spent(took - d)
-		if err != nil && r.ctx.Err() != nil {
-			return context.Cause(r.ctx)
-		}
-		if err != nil {
-			out[name] = true
-			r.fail(s.contender.system, name, err)
-		}
 	}
 	if cut {
 		r.note("time ran out: some points have fewer than %d runs", r.rounds())
 	}
-	if r.quick {
-		return nil
+	if !r.quick {
+		r.profileLosses(points, contenders, wanted)
 	}
-	return r.profileLosses(points, contenders, wanted)
 }
 
 // addPlan adds what the steps take to a plan: in a quick run not more than there is time for.

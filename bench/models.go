@@ -20,10 +20,7 @@ const bothSuffix = "-both"
 // and goroutines with them.
 func runModels(r *run) error {
 	systems := []string{"capriccio", "goroutine", "sped", "symped-1", "symped-2", "amped-0-2", "amped-1-2", "seda-s-1", "seda-s-2", "seda-2-4"}
-	connections := []float64{20, 60, 200}
-	if r.quick {
-		connections = []float64{60}
-	}
+	connections := choose(r.quick, []float64{60}, []float64{20, 60, 200})
 	points := append(pointsAt("one", connections...), pointsAt("both", connections...)...)
 	var contenders []contender
 	add := func(system, protocol string, start func(ctx context.Context, socket string, p point) (*server, error)) {
@@ -52,12 +49,11 @@ func runModels(r *run) error {
 			continue
 		}
 		add(peer.system, peer.system, func(ctx context.Context, socket string, p point) (*server, error) {
-			return startOnSocket(ctx, peer.system, socket, onCores(p, path, peer.args(socket, p)...))
+			os.Remove(socket) // of the time before
+			return startUntil(ctx, peer.system, onCores(p, path, peer.args(socket, p)...), accepting("unix", socket))
 		})
 	}
-	if err := r.measure(points, contenders, time.Second); err != nil {
-		return err
-	}
+	r.measure(points, contenders, time.Second)
 	r.note("x: connections over a unix socket, each with one request under way; %d records of 10 to 1,000 bytes; %.0f %% of the requests read",
 		models.Records, 100*models.Reads)
 	r.note("server on core %d, in metrics named *%s on both; one client thread on core %d; but for memcached and redis all are Go programs, threads are locked goroutines over raw epoll; capriccio: tasks on as many loops as cores",
@@ -97,27 +93,7 @@ func coresOf(p point) int {
 
 // onCores is a command that may use as many.
 func onCores(p point, path string, args ...string) proc.Command {
-	core := serverCore
-	if coresOf(p) > 1 {
-		core = proc.AnyCore
-	}
-	return proc.Command{Path: path, Core: core, Args: args, Env: []string{fmt.Sprint("GOMAXPROCS=", coresOf(p))}}
-}
-
-// startOnSocket starts a server that does not say when it is ready.
-func startOnSocket(ctx context.Context, system, socket string, command proc.Command) (*server, error) {
-	os.Remove(socket) // of the time before
-	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
-	defer cancel()
-	child, err := proc.Start(command)
-	if err != nil {
-		return nil, err
-	}
-	if err := awaitAccept(ctx, child, "unix", socket); err != nil {
-		child.Close()
-		return nil, fmt.Errorf("%s: %w", system, err)
-	}
-	return &server{system: system, child: child, addr: socket}, nil
+	return proc.Command{Path: path, Core: choose(coresOf(p) > 1, proc.AnyCore, serverCore), Args: args, Env: []string{fmt.Sprint("GOMAXPROCS=", coresOf(p))}}
 }
 
 // sampleModel starts a server and loads it.

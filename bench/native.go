@@ -23,22 +23,17 @@ const (
 // runNative measures what tasks cost the others that wait without the runtime: in a Go channel, a
 // mutex, a sync.Cond, time.Sleep.
 func runNative(r *run) error {
-	servers, err := r.startAll([]launcher{
+	servers := r.startAll([]launcher{
 		r.own("knot", nil, "native"), r.own("knot-uring", []string{capriccio.EnvPoller + "=uring"}, "native"),
 		r.own("knot-holding", nil, "native", "-holding"), r.own("net-http", nil, "native", "-http"),
 	})
-	if err != nil {
-		return err
-	}
 	defer closeAll(servers)
 	contenders := serving(servers, r.nativeSample)
 	if r.quick {
 		r.reserved = quickBudget * 6 / 10
 	}
 	alive := slices.DeleteFunc(slices.Clone(contenders), func(c contender) bool { return c.system == "knot-holding" }) // it serves next to nothing
-	if err := r.measure(pointsAt(manyMetric, 0, 1), alive, 2*time.Second); err != nil {
-		return err
-	}
+	r.measure(pointsAt(manyMetric, 0, 1), alive, 2*time.Second)
 	// Without blockers one mode is like the other.
 	points := []point{{metric: "sleep", x: 0}}
 	for _, mode := range nativeModes {
@@ -47,9 +42,7 @@ func runNative(r *run) error {
 	if r.quick {
 		r.reserved = quickBudget / 4
 	}
-	if err := r.measure(points, contenders, 2*time.Second); err != nil {
-		return err
-	}
+	r.measure(points, contenders, 2*time.Second)
 	if err := r.lockedReads(); err != nil {
 		return err
 	}
@@ -67,32 +60,29 @@ func runNative(r *run) error {
 const noneAnswered = "no request was answered whose handler does not wait"
 
 // nativeSample loads a server of which a share of the handlers waits in the mode that the metric names.
-func (r *run) nativeSample(s *server) sampler {
-	return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-		clients, conns, path := nativeClients, 0, "/"+p.metric
-		if p.metric == manyMetric {
-			clients, conns, path = manyClients, manyConns, "/sleep"
-		}
-		spec := closedSpec(s.addr, []class{{path: "/", share: 100 - p.x}, {path: path, share: p.x}}, clients, 1)
-		spec.Conns = conns
-		spec.PIDs, spec.Warm, spec.For = []int{s.child.PID()}, d/4, d-d/4
-		seen, err := r.runLoad(ctx, "closed", spec, d, nil)
-		if err != nil {
-			return nil, err
-		}
-		all, others := seen.All, seen.Classes[0]
-		if all.Failed > 0 || all.Refused > 0 {
-			return nil, fmt.Errorf("%d requests lost, %d refused", all.Failed, all.Refused)
-		}
-		if others.Served == 0 {
-			return nil, errors.New(noneAnswered)
-		}
-		return []sample{
-			{"rps-" + p.metric, "req/s", p.x, seen.rate(others.Served)},
-			{"p99-" + p.metric, "ms", p.x, milliseconds(others.P99)},
-			{"cpu-per-request-" + p.metric, "ns", p.x, float64(seen.Usage.Server) / float64(all.Served)},
-		}, nil
+func (r *run) nativeSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
+	clients, conns, path := nativeClients, 0, "/"+p.metric
+	if p.metric == manyMetric {
+		clients, conns, path = manyClients, manyConns, "/sleep"
 	}
+	spec := closedSpec(s.target(s.child.PID()), []class{{path: "/", share: 100 - p.x}, {path: path, share: p.x}}, clients, 1)
+	spec.Conns, spec.Warm, spec.For = conns, d/4, d-d/4
+	seen, err := r.runLoad(ctx, "closed", spec, d, nil)
+	if err != nil {
+		return nil, err
+	}
+	all, others := seen.All, seen.Classes[0]
+	if all.Failed > 0 || all.Refused > 0 {
+		return nil, fmt.Errorf("%d requests lost, %d refused", all.Failed, all.Refused)
+	}
+	if others.Served == 0 {
+		return nil, errors.New(noneAnswered)
+	}
+	return []sample{
+		{"rps-" + p.metric, "req/s", p.x, seen.rate(others.Served)},
+		{"p99-" + p.metric, "ms", p.x, milliseconds(others.P99)},
+		{"cpu-per-request-" + p.metric, "ns", p.x, float64(seen.Usage.Server) / float64(all.Served)},
+	}, nil
 }
 
 // lockedReads has thousands of tasks, and of goroutines, share a lock and a connection.
@@ -103,10 +93,11 @@ func (r *run) lockedReads() error {
 		return err
 	}
 	defer echo.close()
-	return r.measure([]point{{metric: lockedMetric, x: nativeTasks}}, []contender{
+	r.measure([]point{{metric: lockedMetric, x: nativeTasks}}, []contender{
 		r.lockedReader("capriccio", echo.addr), r.lockedReader("capriccio-uring", echo.addr, capriccio.EnvPoller+"=uring"),
 		r.lockedReader("goroutine", echo.addr),
 	}, time.Second)
+	return nil
 }
 
 func (r *run) lockedReader(system, addr string, env ...string) contender {

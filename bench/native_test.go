@@ -13,8 +13,7 @@ import (
 // Each mode on tasks, on goroutines and with loops that wait too, and the lock that many share. As in the experiment, of
 // loops that wait nothing else is asked: they have yet to serve what clients that have gone had asked for.
 func TestNativeWaitsAreMeasured(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for _, flag := range []string{"", "-holding", "-http"} {
 		s := testenv.Need(r.own("native"+flag, nil, append([]string{"native"}, strings.Fields(flag)...)...).start(t.Context()))(t)
 		holding := flag == "-holding"
@@ -23,7 +22,7 @@ func TestNativeWaitsAreMeasured(t *testing.T) {
 			modes = append(modes, manyMetric)
 		}
 		for _, mode := range modes {
-			samples, err := r.nativeSample(s)(t.Context(), point{metric: mode, x: 50}, 20*time.Millisecond)
+			samples, err := r.nativeSample(t.Context(), s, point{metric: mode, x: 50}, 20*time.Millisecond)
 			if err != nil && !strings.Contains(err.Error(), noneAnswered) { // a loop that waits may answer none in that time
 				t.Errorf("%s %s: %v", s.system, mode, err)
 			} else if err == nil && (len(samples) != 3 || samples[1].metric != "p99-"+mode || samples[1].value <= 0) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -18,42 +19,29 @@ const waitsEnv = capriccio.EnvOverload + "=wait"
 // memlimitSystem is net/http as somebody who knows of GOMEMLIMIT would start it.
 const memlimitSystem = "net-http-memlimit"
 
-// newOverload is a matrix without rows: its systems and clients are wanted.
-func newOverload(r *run) (*matrix, error) {
-	steps, err := r.calibrateBurn()
-	return &matrix{run: r, steps: steps}, err
-}
-
 // serverOverhead is what a sample takes beside measuring that starts a server of chores, and ends it.
 const serverOverhead = 400 * time.Millisecond
 
 // contendersOf are those of the named systems that there are here; the others are skipped with
 // the reason. A sample takes as long as takes says.
-func (m *matrix) contendersOf(measure func(context.Context, admissionSystem, point) ([]sample, error), takes func(system string, p point) time.Duration, names ...string) ([]contender, error) {
-	var found []contender
+func (m *matrix) contendersOf(measure func(context.Context, admissionSystem, point) ([]sample, error), takes func(system string, p point) time.Duration, names ...string) (found []contender) {
 	for _, name := range names {
 		system, err := m.overloadSystem(name)
 		if err != nil {
-			m.skip(name, err)
+			m.fail(name, name, err)
 			continue
 		}
 		found = append(found, contender{system: name, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
 			return measure(ctx, system, p)
 		}, takes: func(p point, _ time.Duration) time.Duration { return serverOverhead + takes(name, p) }})
 	}
-	if m.ctx.Err() != nil {
-		return nil, context.Cause(m.ctx)
-	}
-	if len(found) == 0 {
-		return nil, errors.New("no server could be started")
-	}
-	return found, nil
+	return found
 }
 
 func (m *matrix) overloadSystem(name string) (admissionSystem, error) {
 	switch name {
 	case memlimitSystem:
-		return m.program(name, httpFamily, m.self, nil, workerCommand, "admission", "net-http"), nil
+		return m.program(name, httpFamily, m.self, nil, workerCommand, "chores-net-http"), nil
 	case "nginx":
 		return m.limitedSystem()
 	}
@@ -90,7 +78,7 @@ func (m *matrix) limitedSystem() (admissionSystem, error) {
 	if err != nil {
 		return behind, err
 	}
-	path, err := findNginx()
+	path, err := findProgram("nginx")
 	return admissionSystem{"nginx", httpFamily, func(ctx context.Context, n needs) (*site, error) {
 		b, err := behind.start(ctx, n)
 		if err != nil {
@@ -108,8 +96,8 @@ func (m *matrix) limitedSystem() (admissionSystem, error) {
 
 // open has clients of an open loop load a server.
 func (m *matrix) open(ctx context.Context, s *site, spec admissionOpen) (*admissionResult, error) {
-	spec.Addr, spec.PIDs = s.addr, s.pids()
-	spec.Patience, spec.Drain, spec.Target = patience, patience, latencyTarget
+	spec.Target, spec.Conns = s.target(s.pids()...), load.MaxConns
+	spec.Patience, spec.Drain, spec.Within = patience, patience, latencyTarget
 	span := patience
 	for _, p := range spec.Phases {
 		span += p.For
@@ -144,12 +132,19 @@ func (a *admissionResult) late(x float64) sample {
 
 // value finds a metric among samples.
 func value(samples []sample, metric string) (float64, error) {
-	for _, one := range samples {
-		if one.metric == metric {
-			return one.value, nil
-		}
+	if v, ok := valuesOf(samples)[metric]; ok {
+		return v, nil
 	}
 	return 0, fmt.Errorf("no sample of %s", metric)
+}
+
+// valuesOf are samples by metric.
+func valuesOf(samples []sample) map[string]float64 {
+	values := map[string]float64{}
+	for _, one := range samples {
+		values[one.metric] = one.value
+	}
+	return values
 }
 
 // counts are what a server of ours reports of itself.
@@ -162,7 +157,7 @@ type counts struct {
 func (s *site) askCounts(ctx context.Context) (counts, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("no answer after %v", serverStart))
 	defer cancel()
-	if err := s.order("counts"); err != nil {
+	if err := s.child.Tell("counts"); err != nil {
 		return counts{}, err
 	}
 	line, err := s.child.Line(ctx)
@@ -189,7 +184,7 @@ func flagPairs(pairs ...any) []string {
 func (r *run) calibrateBurn() (int, error) {
 	steps := 0.0
 	err := r.prepare(usualOverhead, func() error {
-		samples, err := samplesOf(r.ctx, 0, r.ownOnServerCore(nil, "admission", "calibrate"))
+		samples, err := samplesOf(r.ctx, 0, r.ownOnServerCore(nil, "calibrate"))
 		if err == nil {
 			steps, err = value(samples, "steps")
 		}

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -16,24 +15,12 @@ const groupLimit = 512 << 20
 // runOverloadCgroup is overload-memory as it comes to a container: a memory cgroup has the
 // limit, nobody has told the Go runtime, and the kernel kills the process that takes more.
 func runOverloadCgroup(r *run) error {
-	err := r.prepare(0, func() error {
-		group, err := proc.NewMemoryGroup(groupLimit)
-		if err != nil {
-			return err
-		}
-		return group.Close()
-	})
-	if err != nil {
+	if err := r.prepare(0, func() error { return memoryGroupThere(groupLimit) }); err != nil {
 		return err
 	}
 	m := &matrix{run: r}
-	contenders, err := m.contendersOf(m.groupSample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
-	if err != nil {
-		return err
-	}
-	if err := r.measure(pointsAt("hold", memoryMain...), contenders, time.Second); err != nil {
-		return err
-	}
+	contenders := m.contendersOf(m.groupSample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
+	r.measure(pointsAt("hold", memoryMain...), contenders, time.Second)
 	r.note("x: clients of a closed loop; each request allocates 1 MiB, touches it and holds it for 50 ms; requests wait rather than be refused")
 	r.note("the server is in a memory cgroup of %d MiB, GOMEMLIMIT is not set, but to nine tenths of it for %s; killed: 1 if the kernel has killed it, then its goodput is 0", groupLimit>>20, memlimitSystem)
 	r.note("group-mb: the most that the group has used, kernel memory included")

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/chores"
@@ -21,20 +20,12 @@ const (
 
 // runOverloadFDs has many clients connect to servers that may only have few connections.
 func runOverloadFDs(r *run) error {
-	jam, limit := 2*time.Second, 20*time.Second
-	if r.quick {
-		jam, limit = time.Second, 10*time.Second
-	}
+	jam, limit := choose(r.quick, time.Second, 2*time.Second), choose(r.quick, 10*time.Second, 20*time.Second)
 	m := &matrix{run: r}
-	contenders, err := m.contendersOf(func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+	contenders := m.contendersOf(func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
 		return m.fdsSample(ctx, system, p, fdsLimit, jam, limit)
 	}, func(string, point) time.Duration { return jam + limit/4 }, "capriccio", "capriccio-fifo", "net-http")
-	if err != nil {
-		return err
-	}
-	if err := r.measure([]point{{metric: "clients", x: fdsClients}}, contenders, time.Second); err != nil {
-		return err
-	}
+	r.measure([]point{{metric: "clients", x: fdsClients}}, contenders, time.Second)
 	r.note("%d clients connect at once, ask once, and keep their connection; the server may have %d descriptors; "+
 		"after %v, they hang up %v after their answer", fdsClients, fdsLimit, jam, fdsKeep)
 	r.note("knot: without its own limit of connections (MaxConns), which would turn clients away")
@@ -54,13 +45,8 @@ func (m *matrix) fdsSample(ctx context.Context, system admissionSystem, p point,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	addr, err := netip.ParseAddrPort(s.addr)
-	if err != nil {
-		return nil, err
-	}
 	seen, err := m.runClient(ctx, s, "crowd", load.CrowdConfig{
-		Target:  load.Target{Addr: addr, PIDs: s.pids(), Core: serverCore},
-		Request: []byte(class{path: chores.HelloPath}.text()), Clients: int(p.x), Jam: jam, Keep: fdsKeep, Limit: limit,
+		Target: s.target(s.pids()...), Request: class{path: chores.HelloPath}.text(), Clients: int(p.x), Jam: jam, Keep: fdsKeep, Limit: limit,
 	}, limit, nil)
 	if err != nil {
 		return nil, err

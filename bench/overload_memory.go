@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/report"
@@ -18,24 +17,14 @@ const (
 	retrySuffix = "-retry" // … of servers that may refuse, with clients that do as Retry-After says
 )
 
-// memoryClients are the numbers of clients. A quick run has all of them for the first
-// system only, and for requests that hold for a short time.
-var (
-	memoryClients     = []float64{64, 512, 4096, 16_384}
-	memoryFew         = []float64{64, 256, 1024}
-	memoryMain        = []float64{512, 4096, 16_384}
-	memoryLongQuick   = []float64{512, 4096}
-	memoryRetryQuick  = []float64{4096, 16_384}
-	memoryLongClients = []float64{64, 512, 4096}
-)
+// memoryMain are the numbers of clients. A quick run has more of them for the first system only, and for requests that
+// hold for a short time.
+var memoryMain = []float64{512, 4096, 16_384}
 
 // runOverloadMemory has many clients ask for something that takes memory.
 func runOverloadMemory(r *run) error {
 	m := &matrix{run: r}
-	all, err := m.contendersOf(m.memorySample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http")
-	if err != nil {
-		return err
-	}
+	all := m.contendersOf(m.memorySample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http")
 	first := all[:1]
 	type part struct {
 		metric     string
@@ -44,30 +33,27 @@ func runOverloadMemory(r *run) error {
 		reserved   time.Duration // in a quick run, for the parts after it
 	}
 	parts := []part{
-		{"hold", memoryClients, all, 0},
-		{"hold" + longSuffix, memoryLongClients, all, 0},
+		{"hold", []float64{64, 512, 4096, 16_384}, all, 0},
+		{"hold" + longSuffix, []float64{64, 512, 4096}, all, 0},
 		{"hold" + retrySuffix, memoryMain, first, 0},
 	}
 	if r.quick {
 		parts = []part{
 			{"hold", memoryMain, all, 19 * time.Second},
-			{"hold", memoryFew, first, 16 * time.Second},
-			{"hold" + longSuffix, memoryLongQuick, all, 6 * time.Second},
-			{"hold" + retrySuffix, memoryRetryQuick, first, 0},
+			{"hold", []float64{64, 256, 1024}, first, 16 * time.Second},
+			{"hold" + longSuffix, []float64{512, 4096}, all, 6 * time.Second},
+			{"hold" + retrySuffix, []float64{4096, 16_384}, first, 0},
 		}
 	}
 	for _, part := range parts {
 		r.reserved = part.reserved
-		if err := r.measure(pointsAt(part.metric, part.clients...), part.contenders, time.Second); err != nil {
-			return err
-		}
+		r.measure(pointsAt(part.metric, part.clients...), part.contenders, time.Second)
 	}
 	r.note("x: clients of a closed loop; each request allocates 1 MiB, touches it and holds it for 50 ms, in metrics named *%s for 1 s; GOMEMLIMIT=%s", longSuffix, memoryLimit)
 	r.note("a server of more than %d MiB resident is killed: its goodput is 0 (killed: 1)", memoryCap>>20)
 	r.note("requests wait rather than be refused, but in metrics named *%s, where clients do as Retry-After says and wait for up to as long again", retrySuffix)
 	r.note("p99-to-mean: 99th percentile divided by the mean that Little's law gives, clients ÷ goodput, where there was time for several means; longest: the longest wait of all, also of requests still waiting at the end")
 	r.note("gc-share: of the core's time, without what the collector does while nothing else is to be done")
-	r.env.Notes = slices.Compact(r.env.Notes)
 	r.charts = []report.Chart{
 		{Title: "Requests served, held 50 ms", Metric: "goodput", XLabel: "clients"},
 		{Title: "Requests served, held 1 s", Metric: "goodput" + longSuffix, XLabel: "clients"},
@@ -188,9 +174,9 @@ func (m *matrix) memoryLoad(ctx context.Context, system admissionSystem, n needs
 // that wait longest are not seen otherwise.
 func fairness(samples []sample, clients float64, loaded time.Duration) []sample {
 	const means = 2.5
-	goodput, err := value(samples, "goodput")
-	p99, missing := value(samples, "p99")
-	if err != nil || missing != nil || goodput*loaded.Seconds() < means*clients {
+	values := valuesOf(samples)
+	goodput, p99 := values["goodput"], values["p99"]
+	if p99 == 0 || goodput*loaded.Seconds() < means*clients {
 		return nil
 	}
 	return []sample{{"p99-to-mean", "1", clients, p99 / 1e3 * goodput / clients}}

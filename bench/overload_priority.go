@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/load"
@@ -24,20 +23,14 @@ func runPriority(r *run) error {
 	if err != nil {
 		return err
 	}
-	contenders, err := w.contendersOf(w.prioritySample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go")
-	if err != nil {
-		return err
-	}
-	if err := r.measure([]point{{metric: "spike", x: spike}, {metric: "spike", x: 1}}, contenders, time.Second); err != nil {
-		return err
-	}
+	contenders := w.contendersOf(w.prioritySample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go")
+	r.measure([]point{{metric: "spike", x: spike}, {metric: "spike", x: 1}}, contenders, time.Second)
 	r.note("urgent requests come at %g times capacity, others at %g, both by Poisson processes; in the spike the others come %g times as often; a header says which (Priority: %s or %s)",
 		urgentLoad, leisurelyLoad, spike, urgent, leisurely)
 	r.note("success: share of urgent requests answered 200 within %v, when clients give up; success-in-time: within %v; success-low: of the others; p99: of urgent ones served; goodput: of all, within %v",
 		patience, latencyTarget, latencyTarget)
 	r.note("the handler computes for 1 ms of CPU: %d steps of a loop; capacity is measured just before", w.matrix.steps)
 	r.note("failsafe-go: net/http and its prioritized adaptive limiter around the handler; the other peers know no priorities")
-	r.env.Notes = slices.Compact(r.env.Notes)
 	r.charts = []report.Chart{
 		{Title: "Urgent requests answered", Metric: "success", XLabel: "multiples of the normal number of others", Bars: true},
 		{Title: "99th percentile of urgent requests", Metric: "p99", XLabel: "multiples of the normal number of others", Bars: true},
@@ -69,14 +62,14 @@ func (w *web) prioritySample(ctx context.Context, system admissionSystem, p poin
 		return nil, err
 	}
 	warm, span := w.spikeTimes(p)
-	seen, err := w.open(ctx, s, admissionOpen{
-		Requests: []string{class{path: path, urgency: urgent}.text(), class{path: path, urgency: leisurely}.text()},
+	seen, err := w.open(ctx, s, admissionOpen{OpenConfig: load.OpenConfig{
+		Requests: [][]byte{class{path: path, urgency: urgent}.text(), class{path: path, urgency: leisurely}.text()},
 		Phases: []load.Phase{
 			{For: warm, Rates: []float64{urgentLoad * capacity, leisurelyLoad * capacity}},
 			{For: span, Rates: []float64{urgentLoad * capacity, p.x * leisurelyLoad * capacity}},
 		},
 		From: warm, Seed: uint64(w.round + 1),
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,6 +66,35 @@ func watchMemory(child *proc.Child, limit int64) (*memoryWatch, error) {
 func (w *memoryWatch) end() {
 	close(w.stop)
 	<-w.ended
+}
+
+// belowCap runs a worker, which takes about span, and kills it if it takes more memory than allowed. It returns what the
+// worker has printed and the most MiB that it had.
+func belowCap(ctx context.Context, span time.Duration, command proc.Command, limit int64) (printed []sample, most float64, killed bool, err error) {
+	ctx, cancel := within(ctx, span+sampleTimeout)
+	defer cancel()
+	child, err := proc.Start(command)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	defer child.Close()
+	watch, err := watchMemory(child, limit)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	var lines []string
+	for line, err := child.Line(ctx); err == nil; line, err = child.Line(ctx) {
+		lines = append(lines, line)
+	}
+	err = child.Wait(ctx)
+	watch.end()
+	if killed = watch.killed.Load(); killed {
+		err = nil
+	}
+	if err == nil && len(lines) > 0 {
+		printed, err = parseSamples(lines)
+	}
+	return printed, float64(watch.most.Load()) / (1 << 20), killed, err
 }
 
 // residentBytes reads the second number of statm, in pages (proc_pid_statm(5)).

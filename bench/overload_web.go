@@ -11,13 +11,9 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// webLoads are the loads of overload-web as multiples of capacity; a quick run puts the
-// main ones on every system and the others on the first only.
-var (
-	webLoads      = []float64{0.8, 1, 2, 10}
-	webMainLoads  = []float64{0.8, 2, 10}
-	webOtherLoads = []float64{0.5, 1, 1.5, 5}
-)
+// webMainLoads are loads of overload-web as multiples of capacity; a quick run puts them on every system and others on
+// the first only.
+var webMainLoads = []float64{0.8, 2, 10}
 
 const (
 	stepLow  = 0.5
@@ -54,12 +50,8 @@ type web struct {
 }
 
 func newWeb(r *run) (*web, error) {
-	m, err := newOverload(r)
-	w := &web{matrix: m, webTimes: webFull, known: capacities{}}
-	if r.quick {
-		w.webTimes = webQuick
-	}
-	return w, err
+	steps, err := r.calibrateBurn()
+	return &web{matrix: &matrix{run: r, steps: steps}, webTimes: choose(r.quick, webQuick, webFull), known: capacities{}}, err
 }
 
 // runOverloadWeb offers servers whose handler takes 1 ms of CPU multiples of what they
@@ -69,34 +61,18 @@ func runOverloadWeb(r *run) error {
 	if err != nil {
 		return err
 	}
-	contenders, err := w.contendersOf(w.sample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
-	if err != nil {
-		return err
-	}
-	main, others := webLoads, []float64(nil)
-	if r.quick {
-		main, others = webMainLoads, webOtherLoads
-	}
+	contenders := w.contendersOf(w.sample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
+	main, others := choose(r.quick, webMainLoads, []float64{0.8, 1, 2, 10}), choose(r.quick, []float64{0.5, 1, 1.5, 5}, nil)
 	stepTime := time.Duration(len(contenders)) * (w.lead + w.webTimes.capacity + time.Duration(w.webTimes.steps)*(w.highFor+w.lowFor))
 	otherTime := time.Duration(len(others)) * (w.webTimes.capacity + w.warm + w.span)
 	r.reserved = stepTime + otherTime
-	if err := r.measure(pointsAt("load", main...), contenders, w.span); err != nil {
-		return err
-	}
+	r.measure(pointsAt("load", main...), contenders, w.span)
 	r.reserved = stepTime
-	if len(others) > 0 {
-		if err := r.measure(pointsAt("load", others...), contenders[:1], w.span); err != nil {
-			return err
-		}
-	}
+	r.measure(pointsAt("load", others...), contenders[:1], w.span)
 	r.reserved = 0
-	if err := r.measure([]point{{metric: "step", x: stepHigh}}, contenders, w.span); err != nil {
-		return err
-	}
+	r.measure([]point{{metric: "step", x: stepHigh}}, contenders, w.span)
 	if !r.quick {
-		if err := r.measure(pointsAt("load"+waitsSuffix, webMainLoads...), contenders, w.span); err != nil {
-			return err
-		}
+		r.measure(pointsAt("load"+waitsSuffix, webMainLoads...), contenders, w.span)
 	}
 	w.remarks()
 	return nil
@@ -131,7 +107,7 @@ func (w *web) sample(ctx context.Context, system admissionSystem, p point) (samp
 	if err != nil {
 		return nil, err
 	}
-	spec := admissionOpen{Requests: []string{class{path: path}.text()}, Seed: uint64(w.round + 1)}
+	spec := admissionOpen{OpenConfig: load.OpenConfig{Requests: [][]byte{class{path: path}.text()}, Seed: uint64(w.round + 1)}}
 	if p.metric == "step" {
 		spec.Steps = &load.Steps{Target: latencyTarget, Lead: w.lead, High: w.highFor, Low: w.lowFor, Count: w.webTimes.steps}
 		spec.Phases = spec.Steps.Phases(stepLow*capacity, p.x*capacity)
@@ -173,7 +149,6 @@ func (w *web) remarks() {
 	w.note("failsafe-go: net/http and its adaptive limiter with default settings around the handler; it counts handlers that have begun, and on one core "+
 		"one that never waits ends before the next begins; in metrics named *%s handlers wait for %v in the middle (full runs only)", waitsSuffix, webPause)
 	w.note("others: what else ran on the server core, in ticks of 10 ms; with much of it the capacity is not what was measured before")
-	w.env.Notes = slices.Compact(w.env.Notes)
 	w.charts = []report.Chart{
 		{Title: "Goodput within 100 ms, share of capacity", Metric: "goodput-share", XLabel: "offered load, multiples of capacity"},
 		{Title: "99th percentile of what is served", Metric: "p99", XLabel: "offered load, multiples of capacity", LogY: true},

@@ -12,21 +12,15 @@ import (
 func runPairs(r *run) error {
 	points := r.pairPoints()
 	contenders := append(r.goContenders(bareSystem), r.baselines("pthread", "state-threads")...)
-	pthreadPairs, stateThreadsPairs := 4096.0, 1000.0
-	if r.quick {
-		pthreadPairs, stateThreadsPairs = 1000, 256
-	}
 	for i := range contenders {
 		switch contenders[i].system {
 		case "pthread":
-			contenders[i].lacks = above(pthreadPairs, "two kernel threads a pair")
+			contenders[i].lacks = above(choose(r.quick, 1000.0, 4096), "two kernel threads a pair")
 		case "state-threads":
-			contenders[i].lacks = above(stateThreadsPairs, "a wake-up searches a queue that grows with the threads")
+			contenders[i].lacks = above(choose(r.quick, 256.0, 1000), "a wake-up searches a queue that grows with the threads")
 		}
 	}
-	if err := r.measure(points, contenders, 500*time.Millisecond); err != nil {
-		return err
-	}
+	r.measure(points, contenders, 500*time.Millisecond)
 	r.note("x is the pairs: as many producers as consumers, one buffer of %d slots, one mutex and two conditions, on core %d", bufferSlots, serverCore)
 	r.note("in metrics named *%s* a consumer computes for so long on each message, outside the mutex", workInfix)
 	r.note("a producer fills the whole buffer before it waits, so a switch serves up to %d messages; %s has a buffer of one slot, where each message takes two switches", bufferSlots, oneSlotMetric)
@@ -41,22 +35,10 @@ func runPairs(r *run) error {
 // pairPoints go by powers of four without work, but for the 1,000 pairs that the project has
 // a goal for; with work, which makes the curves flat, and in a quick run there are fewer.
 func (r *run) pairPoints() []point {
-	counts := map[int][]float64{}
-	for _, work := range []int{0, 100, 1000} {
-		counts[work] = []float64{1, 16, 1000, 16_384}
-	}
-	counts[0] = []float64{1, 4, 16, 64, 256, 1000, 4096, 16_384}
-	if r.quick {
-		counts[0] = []float64{1, 16, 256, 1000, 4096, 16_384}
-	}
-	var points []point
-	for _, work := range []int{0, 100, 1000} {
-		metric := "ops"
-		if work > 0 {
-			metric = fmt.Sprintf("ops%s%dns", workInfix, work)
-		}
-		for _, x := range counts[work] {
-			points = append(points, point{metric: metric, x: x, work: work})
+	points := pointsAt("ops", choose(r.quick, []float64{1, 16, 256, 1000, 4096, 16_384}, []float64{1, 4, 16, 64, 256, 1000, 4096, 16_384})...)
+	for _, work := range []int{100, 1000} {
+		for _, x := range []float64{1, 16, 1000, 16_384} {
+			points = append(points, point{metric: fmt.Sprintf("ops%s%dns", workInfix, work), x: x, work: work})
 		}
 	}
 	return append(points, pointsAt(oneSlotMetric, 16, 1000, 16_384)...)
@@ -64,10 +46,5 @@ func (r *run) pairPoints() []point {
 
 // above makes a contender sit out points with a parameter above a limit.
 func above(limit float64, why string) func(point) string {
-	return func(p point) string {
-		if p.x > limit {
-			return fmt.Sprintf("left out above %s: %s", report.Number(limit), why)
-		}
-		return ""
-	}
+	return without(fmt.Sprintf("left out above %s: %s", report.Number(limit), why), func(p point) bool { return p.x > limit })
 }

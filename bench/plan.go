@@ -38,11 +38,14 @@ func (r *run) prepare(about time.Duration, f func() error) error {
 }
 
 // once adds samples of a system, which take about that long, and returns how long they took. What an interrupted run
-// has kept of the same key is not measured again.
+// has kept of the same key is not measured again; an interrupted one measures nothing any more.
 func (r *run) once(system, key string, about time.Duration, measure func() ([]sample, error)) (took time.Duration, err error) {
 	if r.planning() {
 		*r.planned += about
 		return about, nil
+	}
+	if err := context.Cause(r.ctx); err != nil {
+		return 0, err
 	}
 	if kept, ok := r.journal.find(key); ok {
 		samples, err := parseSamples(kept.Samples)
@@ -63,6 +66,15 @@ func (r *run) once(system, key string, about time.Duration, measure func() ([]sa
 		}
 	}
 	return took, err
+}
+
+// try is once for what is called so, and left out if it fails. It reports whether there are samples.
+func (r *run) try(system, what, key string, about time.Duration, measure func() ([]sample, error)) (took time.Duration, ok bool) {
+	took, err := r.once(system, key, about, measure)
+	if err != nil && r.ctx.Err() == nil {
+		r.fail(system, what, err)
+	}
+	return took, err == nil
 }
 
 // partEnding is of the names of journals.

@@ -15,17 +15,10 @@ func runPrimitives(r *run) error {
 	contenders := append(append(r.goContenders(bareSystem), onServerCore(holdingSystem, r.self, workerCommand, holdingSystem)), r.baselines("pthread", "state-threads")...)
 	for i := range contenders {
 		if system := contenders[i].system; system == "pthread" || system == "state-threads" {
-			contenders[i].lacks = func(p point) string {
-				if p.metric == "chan" {
-					return "has no channels; cond is its hand-off"
-				}
-				return ""
-			}
+			contenders[i].lacks = without("has no channels; cond is its hand-off", func(p point) bool { return p.metric == "chan" })
 		}
 	}
-	if err := r.measure(points, contenders, 500*time.Millisecond); err != nil {
-		return err
-	}
+	r.measure(points, contenders, 500*time.Millisecond)
 	r.note("everything runs on core %d; x is the tasks that take turns, for create-finish the tasks made before waiting for them all", serverCore)
 	r.note("chan and cond hand a token round a ring of x tasks, by unbuffered channels or by one condition for each")
 	r.note("%s: nothing is detached (WithDetaching): between it and capriccio lies what that costs those that never wait natively, but for a store at each entry, which both have", holdingSystem)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -20,7 +19,7 @@ const (
 // cohortSizes are the points of the experiment; 0 is unlimited. The paper's are those up to
 // 20; modelSizes are those of the model.
 var (
-	cohortSizes = []int{1, 4, 10, 20, 100, 400, 0}
+	cohortSizes = []float64{1, 4, 10, 20, 100, 400, 0}
 	modelSizes  = []int{20, 100, 0}
 )
 
@@ -33,15 +32,10 @@ const (
 // 5.2: what it gains to match many events against one part of the subscriptions after the
 // other.
 func runCohortPubsub(r *run) error {
-	var points []point
-	for _, size := range cohortSizes {
-		points = append(points, point{metric: "events", x: float64(size)})
-	}
+	points := pointsAt("events", cohortSizes...)
 	contenders := []contender{r.pubsubContender("capriccio"), r.pubsubContender("capriccio-fifo"), r.pubsubContender("goroutine")}
 	r.reserved = quickBudget * 6 / 10 // for the model, and the clients
-	if err := r.measure(points, slower(pubsubOverhead, contenders), 3*time.Second); err != nil {
-		return err
-	}
+	r.measure(points, slower(pubsubOverhead, contenders), 3*time.Second)
 	r.reserved = 0
 	if err := r.prepare(modelTime, r.addPubsubModel); err != nil {
 		return err
@@ -50,9 +44,7 @@ func runCohortPubsub(r *run) error {
 	if r.quick {
 		points = points[2:3]
 	}
-	if err := r.measure(points, slower(pubsubOverhead, contenders), time.Second); err != nil {
-		return err
-	}
+	r.measure(points, slower(pubsubOverhead, contenders), time.Second)
 	r.note("response: x clients, each with one event under way; capriccio-one-stage: cohorts, but all of the matching in one stage, so that nothing is put together by the part of the data that it needs")
 	r.note("%d subscriptions in 64 MB, %d events in flight; x is the size of a cohort, 0: unlimited", allSubscriptions, eventsInFlight)
 	r.note("capriccio-fifo has the same stages; goroutine has none and matches each event from beginning to end; neither has cohorts: one measurement stands at every x")
@@ -83,12 +75,7 @@ func (r *run) clientContenders() (found []contender) {
 func (r *run) pubsubContender(system string) contender {
 	c := contender{system: system}
 	if system != "capriccio" {
-		c.lacks = func(p point) string {
-			if p.x != 0 {
-				return "has no cohorts: its figure was measured once, at 0"
-			}
-			return ""
-		}
+		c.lacks = without("has no cohorts: its figure was measured once, at 0", func(p point) bool { return p.x != 0 })
 	}
 	c.sample = func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 		samples, err := r.pubsubSamples(ctx, d, "-system", system, "-size", strconv.FormatFloat(p.x, 'f', -1, 64), "-for", d.String())
@@ -98,7 +85,7 @@ func (r *run) pubsubContender(system string) contender {
 		var everywhere []sample
 		for _, size := range cohortSizes {
 			for _, one := range samples {
-				one.x = float64(size)
+				one.x = size
 				everywhere = append(everywhere, one)
 			}
 		}
@@ -108,18 +95,12 @@ func (r *run) pubsubContender(system string) contender {
 }
 
 func (r *run) pubsubSamples(ctx context.Context, d time.Duration, args ...string) ([]sample, error) {
-	return samplesOf(ctx, d, r.pubsubWorker(args...))
-}
-
-func (r *run) pubsubWorker(args ...string) proc.Command {
-	return r.ownOnServerCore(nil, append([]string{"pubsub"}, args...)...)
+	return samplesOf(ctx, d, r.ownOnServerCore(nil, append([]string{"pubsub"}, args...)...))
 }
 
 // addPubsubModel runs the model of caches.
 func (r *run) addPubsubModel() error {
-	ctx, cancel := within(r.ctx, time.Minute+sampleTimeout)
-	defer cancel()
-	lines, err := proc.Output(ctx, r.pubsubWorker("-model"))
+	lines, err := linesOf(r.ctx, time.Minute, r.ownOnServerCore(nil, "pubsub", "-model"))
 	if err != nil {
 		return err
 	}

@@ -147,8 +147,7 @@ func TestModelSeesWhatLargeCohortsSpare(t *testing.T) {
 }
 
 func TestPubsubWorkersMeasure(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for _, system := range []string{"capriccio", "capriccio-fifo", "goroutine"} {
 		samples, err := r.pubsubSamples(t.Context(), time.Second, "-system", system, "-size", "4", "-flight", "10",
 			"-subscriptions", "2000", "-events", "100", "-for", "1ms")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
@@ -85,14 +87,9 @@ func runRealServers(r *run) error {
 		t.bgdump, t.picture = bgdump, filepath.Join(r.folder, "graph-"+real.system+".svg")
 		contenders = append(contenders, contender{system: real.system, sample: t.sample})
 	}
-	seconds := 5.0
-	if r.quick {
-		seconds = 1
-	}
+	seconds := choose(r.quick, 1.0, 5)
 	r.began = time.Now() // without what it took to build
-	if err := r.measure([]point{{metric: "trace", x: seconds}}, slower(time.Duration(2*seconds)*time.Second, contenders), time.Second); err != nil {
-		return err
-	}
+	r.measure([]point{{metric: "trace", x: seconds}}, slower(time.Duration(2*seconds)*time.Second, contenders), time.Second)
 	r.note("x: seconds of trace; %d visitors, each of whom asks again when answered; shown-after: from the end of those seconds until the text of bgdump is complete; rate and cpu-per-op: of the server, with -traced while the trace is taken; graph-NAME.svg is its drawing", realVisitors)
 	return nil
 }
@@ -196,24 +193,23 @@ func (t *tracedServer) sample(ctx context.Context, p point, _ time.Duration) ([]
 		return nil, err
 	}
 	defer read.Close()
-	graph := make(chan []sample, 1)
-	failed := make(chan error, 1)
-	go func() {
-		one, err := t.graph(read, p.x)
-		graph <- one
-		failed <- err
-	}()
+	var graph []sample
+	var failed error
+	var reading sync.WaitGroup
+	reading.Go(func() { graph, failed = t.graph(read, p.x) })
 	traced, err := t.during(ctx, p.x, "-traced", func() error {
 		defer write.Close()
-		return fetch(ctx, http.DefaultClient, fmt.Sprintf("%s/debug/pprof/trace?seconds=%d", t.profiles, int(p.x)), write)
+		status, err := fetch(ctx, http.DefaultClient, http.MethodGet, fmt.Sprintf("%s/debug/pprof/trace?seconds=%d", t.profiles, int(p.x)), nil, write)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("asked for a trace: status %d", status)
+		}
+		return err
 	})
-	out = append(append(out, traced...), <-graph...)
-	if failed := <-failed; err == nil {
-		err = failed
-	}
-	if err != nil {
+	reading.Wait()
+	if err = cmp.Or(err, failed); err != nil {
 		return nil, err
 	}
+	out = append(append(out, traced...), graph...)
 	shown, err := t.show(ctx, p.x, span)
 	return append(out, shown...), err
 }

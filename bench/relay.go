@@ -16,7 +16,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
-	"github.com/capriccio-go/capriccio/netpoll"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,9 +28,7 @@ const (
 // runRelay measures what it costs to pass bulk data on from connection to connection, as a TCP proxy does.
 func runRelay(r *run) error {
 	points := append(pointsAt(relayedMetric, 1, 16), pointsAt(copiedMetric, 1, 16)...)
-	if err := r.measure(points, r.goContenders(), time.Second); err != nil {
-		return err
-	}
+	r.measure(points, r.goContenders(), time.Second)
 	r.note("x connections through which data are passed on at once by io.Copy, on core %d; another process sends and receives, on core %d", serverCore, clientCore)
 	r.note("cpu-%s: processor time for 10^9 bytes; cpu-%s: the same where neither connection is known to be one, so that nothing but Read and Write is left", relayedMetric, copiedMetric)
 	r.charts = []report.Chart{{Title: "CPU to pass on a gigabyte", Metric: "cpu-" + relayedMetric, XLabel: "connections"}}
@@ -41,25 +38,12 @@ func runRelay(r *run) error {
 // relayEnds is the worker that sends and receives.
 const relayEnds = "relay-ends"
 
-// relaying is what a system does differently.
-type relaying struct {
-	listen func() (net.Listener, error)
-	dial   func(addr string) (net.Conn, error)
-	spawn  func(func())
-	sleep  func(time.Duration)
-}
-
-var (
-	taskRelaying = relaying{taskLingering.listen, func(addr string) (net.Conn, error) { return netpoll.Dial("tcp", addr) }, taskSpawn, taskLingering.sleep}
-	goRelaying   = relaying{goLingering.listen, func(addr string) (net.Conn, error) { return net.Dial("tcp", addr) }, goSpawn, time.Sleep}
-)
-
 // relayPiece is how many bytes a sender sends, and a receiver takes, in a system call.
 const relayPiece = 256 << 10
 
 // measureRelay passes data on through j.x pairs of connections. What sends and receives is a process of its own, on
 // the other core: its threads would wait for the one processor of this one's Go runtime.
-func measureRelay(j job, s relaying) error {
+func measureRelay(j job, s spawner) error {
 	in, err := s.listen()
 	if err != nil {
 		return err
@@ -96,7 +80,7 @@ func measureRelay(j job, s relaying) error {
 			return errors.Join(err, failed)
 		}
 		if i == 0 {
-			before = processorTime()
+			before = processTime()
 		}
 		s.spawn(func() {
 			defer from.Close()
@@ -111,7 +95,7 @@ func measureRelay(j job, s relaying) error {
 	for !over.Load() {
 		s.sleep(time.Millisecond)
 	}
-	used := processorTime() - before
+	used := processTime() - before
 	if failed != nil {
 		return failed
 	}
@@ -194,13 +178,4 @@ func receiveAll(fd int) (total int64) {
 		}
 		total += int64(n)
 	}
-}
-
-// processorTime is what the process has used.
-func processorTime() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

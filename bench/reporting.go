@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -62,14 +61,10 @@ func reportCommand(from, document string, out io.Writer) error {
 	if len(used) == 0 {
 		return fmt.Errorf("%s has no results of experiments", from)
 	}
-	var losses, missed strings.Builder
-	if err := errors.Join(report.WriteLosses(&losses, used, ours...), report.WriteMissed(&missed, used, aims)); err != nil {
+	if text, err = report.ReplaceBlock(text, lossesName, report.LossesTable(used, ours...), true); err != nil {
 		return err
 	}
-	if text, err = report.ReplaceBlock(text, lossesName, losses.String(), true); err != nil {
-		return err
-	}
-	if text, err = report.ReplaceBlock(text, missedName, missed.String(), true); err != nil {
+	if text, err = report.ReplaceBlock(text, missedName, report.MissedTable(used, aims), true); err != nil {
 		return err
 	}
 	return writeFile(document, func(w io.Writer) error {
@@ -117,26 +112,14 @@ func reportBlock(text string, e experiment, reports []*report.Report, document, 
 		if i > 0 {
 			block.WriteString("\n")
 		}
-		path := filepath.Join(filepath.Dir(document), picture)
-		drawn := false
-		if err := writeFile(path, func(w io.Writer) (err error) {
-			drawn, err = r.WriteSVG(w, r.Charts)
-			return err
-		}); err != nil {
+		drawn, err := draw(r, filepath.Join(filepath.Dir(document), picture))
+		if err != nil {
 			return "", err
 		}
 		if !drawn {
 			picture = ""
-			if err := os.Remove(path); err != nil {
-				return "", err
-			}
 		}
-		if err := r.WriteMarkdown(&block, filepath.ToSlash(picture), ours...); err != nil {
-			return "", err
-		}
-		if err := errors.Join(r.WriteAims(&block, aims[e.name]), r.WriteClaims(&block, published[e.name])); err != nil {
-			return "", err
-		}
+		block.WriteString(r.Markdown(filepath.ToSlash(picture), ours...) + r.AimsTable(aims[e.name]) + r.ClaimsTable(published[e.name]))
 	}
 	return report.ReplaceBlock(text, e.name, block.String(), false)
 }

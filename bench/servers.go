@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"golang.org/x/sys/unix"
 )
@@ -67,7 +68,7 @@ func (r *run) peer(name string, args ...string) []launcher {
 
 // nginx is nginx with a configuration, see startNginxWith; there is none where it is not installed.
 func (r *run) nginx(system string, configure func(dir, addr string) string) []launcher {
-	path, err := findNginx()
+	path, err := findProgram("nginx")
 	if err != nil {
 		r.skip("nginx", err)
 		return nil
@@ -110,6 +111,12 @@ func groupOf(ctx context.Context) string {
 	return dir
 }
 
+// target is the server, and processes of which the CPU time is wanted, for a client.
+func (s *server) target(pids ...int) load.Target {
+	addr, _ := netip.ParseAddrPort(s.addr) // a client refuses what is none
+	return load.Target{Addr: addr, PIDs: pids, Core: serverCore}
+}
+
 // close ends a server; one of a plan was never started.
 func (s *server) close() {
 	if s.child != nil {
@@ -117,7 +124,20 @@ func (s *server) close() {
 	}
 }
 
+// startCommand starts a server that prints "listening ADDRESS" when it is ready.
 func startCommand(ctx context.Context, system string, command proc.Command) (*server, error) {
+	return startUntil(ctx, system, command, func(ctx context.Context, child *proc.Child) (string, error) {
+		line, err := child.Line(ctx)
+		addr, ok := strings.CutPrefix(line, "listening ")
+		if err == nil && !ok {
+			err = fmt.Errorf("said %q, want \"listening ADDRESS\"", line)
+		}
+		return addr, err
+	})
+}
+
+// startUntil starts a server and waits until ready returns its address.
+func startUntil(ctx context.Context, system string, command proc.Command, ready func(context.Context, *proc.Child) (addr string, err error)) (*server, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
 	defer cancel()
 	command.Group = groupOf(ctx)
@@ -125,51 +145,21 @@ func startCommand(ctx context.Context, system string, command proc.Command) (*se
 	if err != nil {
 		return nil, err
 	}
-	line, err := child.Line(ctx)
+	addr, err := ready(ctx, child)
 	if err != nil {
 		child.Close()
-		return nil, err
-	}
-	addr, ok := strings.CutPrefix(line, "listening ")
-	if !ok {
-		child.Close()
-		return nil, fmt.Errorf("%s: said %q, want \"listening ADDRESS\"", system, line)
+		return nil, fmt.Errorf("%s: %w", system, err)
 	}
 	return &server{system: system, child: child, addr: addr}, nil
 }
 
 // buildPeer builds one program of the peers' module and returns its path.
-func (r *run) buildPeer(name string) (string, error) {
-	if r.planning() {
-		return name, nil
-	}
-	tool, err := exec.LookPath("go")
-	if err != nil {
-		return "", err
-	}
-	mod, err := exec.CommandContext(r.ctx, tool, "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("go env GOMOD: %w", err)
-	}
-	module := filepath.Join(filepath.Dir(strings.TrimSpace(string(mod))), "bench", "peers")
-	if _, err := os.Stat(filepath.Join(module, "go.mod")); err != nil {
-		return "", fmt.Errorf("no peers beside this folder's module (run from inside the repository): %w", err)
-	}
-	path := filepath.Join(r.scratch, "peer-"+name)
-	build := exec.CommandContext(r.ctx, tool, "build", "-C", module, "-o", path, "./"+name)
-	build.Env = append(os.Environ(), "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w: %s", err, lastLine(out))
-	}
-	return path, nil
-}
+func (r *run) buildPeer(name string) (string, error) { return r.build("bench/peers", name) }
 
 func lastLine(out []byte) string {
 	text := strings.TrimSpace(string(out))
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
-
-func findNginx() (string, error) { return findProgram("nginx") }
 
 // findProgram looks on the path, and where Debian has what only root is thought to run.
 func findProgram(name string) (string, error) {
@@ -248,17 +238,7 @@ func startConfigured(ctx context.Context, c configured, scratch string) (*server
 	if !c.sharesAddress {
 		reserved.Close()
 	}
-	child, err := proc.Start(proc.Command{Path: c.path, Args: c.args(dir, config), Core: serverCore, Group: groupOf(ctx)})
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
-	defer cancel()
-	if err := awaitAccept(ctx, child, "tcp", addr); err != nil {
-		child.Close()
-		return nil, fmt.Errorf("%s: %w", c.system, err)
-	}
-	return &server{system: c.system, child: child, addr: addr}, nil
+	return startUntil(ctx, c.system, proc.Command{Path: c.path, Args: c.args(dir, config), Core: serverCore}, accepting("tcp", addr))
 }
 
 // reserveAddress is a loopback address that nobody gets before reserved is closed, except
@@ -282,22 +262,24 @@ func reserveAddress() (addr string, reserved io.Closer, err error) {
 	return netip.AddrPortFrom(loopback, uint16(port)).String(), reserved, nil
 }
 
-// awaitAccept waits until something accepts at addr or the child has ended.
-func awaitAccept(ctx context.Context, child *proc.Child, network, addr string) error {
-	var dialer net.Dialer
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		c, err := dialer.DialContext(ctx, network, addr)
-		if err == nil {
-			return c.Close()
-		}
-		select {
-		case <-tick.C:
-		case <-child.Ended():
-			return errors.Join(errors.New("ended at once"), child.Wait(ctx))
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
+// accepting waits until something accepts at addr or the child has ended.
+func accepting(network, addr string) func(context.Context, *proc.Child) (string, error) {
+	return func(ctx context.Context, child *proc.Child) (string, error) {
+		var dialer net.Dialer
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			c, err := dialer.DialContext(ctx, network, addr)
+			if err == nil {
+				return addr, c.Close()
+			}
+			select {
+			case <-tick.C:
+			case <-child.Ended():
+				return "", errors.Join(errors.New("ended at once"), child.Wait(ctx))
+			case <-ctx.Done():
+				return "", errors.Join(context.Cause(ctx), err)
+			}
 		}
 	}
 }

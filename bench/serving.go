@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/x509"
@@ -55,25 +56,18 @@ const mixFiles = 500
 // writeServed writes the files of the experiments, and returns by KB, 0 being the mix, what the worker fetch
 // is to be told of them.
 func writeServed(root string) (map[int][]string, error) {
-	if err := os.MkdirAll(root, 0o777); err != nil {
-		return nil, err
-	}
-	asked := map[int][]string{}
-	write := func(x int, name string, size int) error {
+	asked, files := map[int][]string{}, map[string][]byte{}
+	add := func(x int, name string, size int) {
 		asked[x] = append(asked[x], fmt.Sprintf("%s=%d", name, size))
-		return os.WriteFile(filepath.Join(root, name), []byte(strings.Repeat("x", size)), 0o666)
+		files[name] = bytes.Repeat([]byte("x"), size)
 	}
 	for _, kb := range servedKB {
-		if err := write(kb, fmt.Sprintf("%dk.txt", kb), kb<<10); err != nil {
-			return nil, err
-		}
+		add(kb, fmt.Sprintf("%dk.txt", kb), kb<<10)
 	}
 	for i := range mixFiles {
-		if err := write(0, fmt.Sprintf("mix%d.txt", i), 600+(32<<10-600)*i*i/mixFiles/mixFiles); err != nil {
-			return nil, err
-		}
+		add(0, fmt.Sprintf("mix%d.txt", i), 600+(32<<10-600)*i*i/mixFiles/mixFiles)
 	}
-	return asked, nil
+	return asked, writeAll(root, files)
 }
 
 var servedKB = []int{1, 16, 100, 10 << 10}
@@ -93,17 +87,10 @@ func runFiles(r *run) error {
 	for _, kb := range servedKB {
 		points = append(points, point{metric: "file", x: float64(kb)})
 	}
-	err = r.compareServers(r.fileServers(root, ""), points, func(ctx context.Context, s *server, p point, d time.Duration) ([]string, error) {
-		conns := helloConns
-		if p.x > 1000 {
-			conns = 8
-		}
-		return r.client(ctx, d, append([]string{"fetch", "-addr", s.addr, "-pid", strconv.Itoa(s.child.PID()), "-conns", strconv.Itoa(conns),
-			"-warm", (d / 5).String(), "-for", (d - d/5).String()}, asked[int(p.x)]...)...)
+	r.compareServers(r.fileServers(root, ""), points, func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
+		return samplesOf(ctx, d, r.ownClient(slices.Concat([]string{"fetch"}, flagPairs("addr", s.addr, "pid", s.child.PID(),
+			"conns", choose(p.x > 1000, 8, helloConns), "warm", d/5, "for", d-d/5), asked[int(p.x)])...))
 	})
-	if err != nil {
-		return err
-	}
 	r.note("x: KB of the file that all ask for; 0: one of %d of 0.6 to 32 KB; %d connections, 8 for the largest file; all in memory", mixFiles, helloConns)
 	r.note("nginx: sendfile, tcp_nopush, open_file_cache; all others as they come; server on core %d, client on core %d", serverCore, clientCore)
 	if control, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control"); err == nil {
@@ -114,33 +101,17 @@ func runFiles(r *run) error {
 }
 
 // compareServers starts the servers and measures them at points, whose parameters take the place of the client's.
-func (r *run) compareServers(launchers []launcher, points []point, client func(ctx context.Context, s *server, p point, d time.Duration) ([]string, error)) error {
+func (r *run) compareServers(launchers []launcher, points []point, client serverSampler) {
 	launchers = slices.DeleteFunc(launchers, func(l launcher) bool { return !r.wants(l.system) })
-	servers, err := r.startAll(launchers)
-	if err != nil {
-		return err
-	}
+	servers := r.startAll(launchers)
 	defer closeAll(servers)
-	return r.measure(points, serving(servers, func(s *server) sampler {
-		return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-			lines, err := client(ctx, s, p, d)
-			if err != nil {
-				return nil, err
-			}
-			samples, err := parseSamples(lines)
-			for i := range samples {
-				samples[i].x = p.x
-			}
-			return samples, err
+	r.measure(points, serving(servers, func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
+		samples, err := client(ctx, s, p, d)
+		for i := range samples {
+			samples[i].x = p.x
 		}
+		return samples, err
 	}), 2*time.Second)
-}
-
-// client runs a worker on the client's core, for about d.
-func (r *run) client(ctx context.Context, d time.Duration, args ...string) ([]string, error) {
-	ctx, cancel := within(ctx, d+sampleTimeout)
-	defer cancel()
-	return proc.Output(ctx, r.ownClient(args...))
 }
 
 // The loads of the experiment tls.
@@ -162,46 +133,32 @@ func runTLS(r *run) error {
 	}
 	launchers := r.fileServers(root, key)
 	r.reserved = 12 * time.Second
-	err = r.compareServers(launchers, []point{{metric: "kept-alive", x: tlsKeptAlive}, {metric: "handshakes", x: tlsHandshakes}},
-		func(ctx context.Context, s *server, p point, d time.Duration) ([]string, error) {
-			return r.client(ctx, d, "tls-load", "-addr", s.addr, "-pid", strconv.Itoa(s.child.PID()), "-for", d.String(), "-fresh="+strconv.FormatBool(p.x == tlsHandshakes))
+	r.compareServers(launchers, []point{{metric: "kept-alive", x: tlsKeptAlive}, {metric: "handshakes", x: tlsHandshakes}},
+		func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
+			return samplesOf(ctx, d, r.ownClient(append([]string{"tls-load"}, flagPairs("addr", s.addr, "pid", s.child.PID(), "for", d, "fresh", p.x == tlsHandshakes)...)...))
 		})
-	if err != nil {
-		return err
-	}
 	r.reserved = 0
-	var holders []contender
-	for _, l := range launchers {
-		holders = append(holders, contender{system: l.system, sample: func(ctx context.Context, p point, settle time.Duration) ([]sample, error) {
-			return r.idleTLS(ctx, l, int(p.x), settle)
-		}})
-	}
 	rounds := r.asked
 	if r.quick {
 		r.asked = 1
 	}
-	err = r.measure([]point{{metric: "bytes-per-conn", x: tlsIdleConns}}, slower(3*time.Second, holders), time.Second)
+	r.measure([]point{{metric: "bytes-per-conn", x: tlsIdleConns}}, slower(3*time.Second, starting(launchers, r.idleTLS)), time.Second)
 	r.asked = rounds
 	r.note("x: %d a file of 1 KB on 16 connections that are kept alive, %d on a new connection each time, without tickets (P-256, TLS 1.3); %d idle connections", tlsKeptAlive, tlsHandshakes, tlsIdleConns)
 	r.note("the client is crypto/tls on core %d, and busier than most servers: compare cpu-per-request; it offers X25519 only, "+
 		"as not every OpenSSL has X25519MLKEM768, which Go's servers would take", clientCore)
 	r.charts = []report.Chart{{Title: "CPU time of a server per request", Metric: "cpu-per-request", XLabel: "load", Bars: true}}
-	return err
+	return nil
 }
 
 // idleTLS measures what connections hold that have made one request.
-func (r *run) idleTLS(ctx context.Context, l launcher, conns int, settle time.Duration) ([]sample, error) {
-	s, err := l.start(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.child.Close()
+func (r *run) idleTLS(ctx context.Context, s *server, p point, settle time.Duration) ([]sample, error) {
 	before, _, err := r.holding(ctx, s, 50, settle, "tls-hold")
 	if err != nil {
 		return nil, err
 	}
-	after, _, err := r.holding(ctx, s, conns, settle, "tls-hold")
-	return []sample{{"bytes-per-conn", "B", float64(conns), float64(after-before) / float64(conns-50)}}, err
+	after, _, err := r.holding(ctx, s, int(p.x), settle, "tls-hold")
+	return []sample{{"bytes-per-conn", "B", p.x, float64(after-before) / (p.x - 50)}}, err
 }
 
 // writeKey writes a self-signed certificate and its key to a file.
@@ -231,29 +188,24 @@ func runHTTP2(r *run) error {
 		return strings.Replace(fmt.Sprintf(nginxConfig, dir, addr), "reuseport;", "reuseport http2;", 1)
 	})...)
 	const conns = 8
-	err = r.compareServers(launchers, []point{{metric: "streams", x: 1}, {metric: "streams", x: 16}},
-		func(ctx context.Context, s *server, p point, d time.Duration) ([]string, error) {
-			ctx, cancel := within(ctx, d+sampleTimeout)
-			defer cancel()
-			before, err := proc.CPUTime(s.child.PID())
-			if err != nil {
-				return nil, err
-			}
-			lines, err := proc.Output(ctx, proc.Command{Path: tool, Core: clientCore, Args: []string{
+	r.compareServers(launchers, []point{{metric: "streams", x: 1}, {metric: "streams", x: 16}},
+		func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
+			used := cpuSince(s.child.PID())
+			lines, err := linesOf(ctx, d, proc.Command{Path: tool, Core: clientCore, Args: []string{
 				"-t1", "-c" + strconv.Itoa(conns), "-m" + strconv.Itoa(int(p.x)), "-D", fmt.Sprint(d.Milliseconds(), "ms"), "http://" + s.addr + "/"}})
 			if err != nil {
 				return nil, err
 			}
-			after, err := proc.CPUTime(s.child.PID())
+			cpu, err := used()
 			text := strings.Join(lines, "\n")
 			done, failed := number(text, `status codes: (\d+) 2xx`), number(text, `(\d+) errored`)
 			if done == 0 || failed > 0 {
 				return nil, fmt.Errorf("h2load: %.0f requests answered, %.0f failed", done, failed)
 			}
-			return []string{fmt.Sprintf("rps req/s 0 %g", done/d.Seconds()), fmt.Sprintf("cpu-per-request µs 0 %g", float64((after-before).Nanoseconds())/1e3/done)}, err
+			return []sample{{"rps", "req/s", p.x, done / d.Seconds()}, {"cpu-per-request", "µs", p.x, float64(cpu.Nanoseconds()) / 1e3 / done}}, err
 		})
 	r.note("x: requests under way on each of %d connections of h2load; HTTP/2 without TLS (prior knowledge); server on core %d, client on core %d", conns, serverCore, clientCore)
 	r.note("knot-http and net-http have the same handler of net/http")
 	r.charts = []report.Chart{{Title: "Requests", Metric: "rps", XLabel: "streams", Bars: true}, {Title: "CPU time per request", Metric: "cpu-per-request", XLabel: "streams", Bars: true}}
-	return err
+	return nil
 }

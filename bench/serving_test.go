@@ -44,11 +44,10 @@ func TestServersOfFilesAndTheirClients(t *testing.T) {
 		s, err := startServer(r.ctx, load.kind, r.self, workerCommand, "files", "-kind", load.kind, "-root", root, "-tls", load.pem)
 		testenv.Must(t, err)
 		args := append([]string{load.client[0], "-addr", s.addr, "-pid", strconv.Itoa(s.child.PID())}, load.client[1:]...)
-		lines, err := r.client(r.ctx, span, args...)
+		samples, err := samplesOf(r.ctx, span, r.ownClient(args...))
 		s.child.Close()
-		testenv.Must(t, err)
-		if samples, err := parseSamples(lines); err != nil || samples[0].metric != "rps" {
-			t.Errorf("%s by %v: %q, %v", load.kind, load.client, lines, err)
+		if err != nil || samples[0].metric != "rps" {
+			t.Errorf("%s by %v: %v, %v", load.kind, load.client, samples, err)
 		}
 	}
 }

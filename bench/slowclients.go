@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -54,15 +53,9 @@ func runSlowClients(r *run) error {
 					continue
 				}
 				name := fmt.Sprintf("%s, %s", l.system, mode.name)
-				_, err := r.once(l.system, fmt.Sprint(name, " round ", round), time.Duration(length)*time.Second+serverOverhead, func() ([]sample, error) {
+				r.try(l.system, name, fmt.Sprint(name, " round ", round), time.Duration(length)*time.Second+serverOverhead, func() ([]sample, error) {
 					return r.slowSample(tool, l, x, length)
 				})
-				if r.ctx.Err() != nil {
-					return context.Cause(r.ctx)
-				}
-				if err != nil {
-					r.fail(l.system, name, err)
-				}
 			}
 		}
 	}
@@ -131,13 +124,13 @@ func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies [
 					transport.CloseIdleConnections()
 				}
 				sent := time.Now()
-				err := fetch(ctx, &client, "http://"+s.addr+"/file", io.Discard)
+				status, err := fetch(ctx, &client, http.MethodGet, "http://"+s.addr+"/file", nil, io.Discard)
 				took := time.Since(sent)
 				mu.Lock()
-				switch err {
-				case nil:
+				switch {
+				case err == nil && status == http.StatusOK:
 					latencies = append(latencies, took)
-				case errRefused:
+				case err == nil && status == http.StatusServiceUnavailable:
 					refused++
 				default:
 					failed++
@@ -160,27 +153,17 @@ func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies [
 	return latencies, refused, failed, r.ctx.Err()
 }
 
-var errRefused = errors.New("503")
-
-// fetch copies what a URL has, errRefused if it is 503.
-func fetch(ctx context.Context, client *http.Client, url string, to io.Writer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// fetch makes a request and copies the whole answer.
+func fetch(ctx context.Context, client *http.Client, method, url string, body io.Reader, to io.Writer) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer resp.Body.Close()
-	if _, err := io.Copy(to, resp.Body); err != nil {
-		return err
-	}
-	switch resp.StatusCode {
-	case http.StatusOK:
-		return nil
-	case http.StatusServiceUnavailable:
-		return errRefused
-	}
-	return fmt.Errorf("%s: %s", url, resp.Status)
+	_, err = io.Copy(to, resp.Body)
+	return resp.StatusCode, err
 }

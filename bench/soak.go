@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,9 +43,7 @@ type soaked struct {
 func runSoak(r *run) error {
 	length := r.length
 	if length == 0 {
-		if length = 4 * time.Minute; r.quick {
-			length = 25 * time.Second
-		}
+		length = choose(r.quick, 25*time.Second, 4*time.Minute)
 	}
 	if r.planning() {
 		*r.planned += length
@@ -114,8 +112,7 @@ func flat(looks []map[string]float64) error {
 		for _, look := range part {
 			all = append(all, look[name])
 		}
-		slices.Sort(all)
-		return all[len(all)/2]
+		return report.Median(all)
 	}
 	var errs []error
 	n := len(looks)
@@ -135,18 +132,14 @@ func (r *run) startSoaked(backend string) (*soaked, error) {
 		return nil, err
 	}
 	root := filepath.Join(r.scratch, "site")
-	if err := os.MkdirAll(root, 0o777); err != nil {
+	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	if err := writeAll(root, map[string][]byte{"small.txt": text[:1<<10], "middle.css": text[:64<<10], "large.bin": text}); err != nil {
 		return nil, err
 	}
-	for name, size := range map[string]int{"small.txt": 1 << 10, "middle.css": 64 << 10, "large.bin": 1 << 20} {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(strings.Repeat("0123456789abcdef", size/16)), 0o666); err != nil {
-			return nil, err
-		}
-	}
 	config := filepath.Join(r.scratch, "knot.toml")
-	text := fmt.Sprintf("addr = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\nlog = %q\n[[site]]\nroot = %q\n[[site.proxy]]\nmatch = '/app/**'\nto = ['http://%s']\ncheck = { every = '1s' }\n",
+	settings := fmt.Sprintf("addr = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\nlog = %q\n[[site]]\nroot = %q\n[[site.proxy]]\nmatch = '/app/**'\nto = ['http://%s']\ncheck = { every = '1s' }\n",
 		filepath.Join(r.scratch, "access.log"), root, backend)
-	if err := os.WriteFile(config, []byte(text), 0o666); err != nil {
+	if err := os.WriteFile(config, []byte(settings), 0o666); err != nil {
 		return nil, err
 	}
 	child, err := proc.Start(proc.Command{Path: path, Args: []string{"-config", config}, Core: proc.AnyCore})
@@ -253,20 +246,12 @@ func (s *soaked) ask(ctx context.Context, client *http.Client, dice *rand.Rand) 
 	if t.method == "POST" {
 		body = strings.NewReader(strings.Repeat("x", dice.IntN(200_000)))
 	}
-	req, err := http.NewRequestWithContext(ctx, t.method, "http://"+s.addr+t.path, body)
-	if err != nil {
-		return err
+	status, err := fetch(ctx, client, t.method, "http://"+s.addr+t.path, body, io.Discard)
+	if err == nil && status != t.status && status != http.StatusServiceUnavailable { // overload is no failure
+		err = fmt.Errorf("status %d, want %d", status, t.status)
 	}
-	resp, err := client.Do(req)
 	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return fmt.Errorf("%s %s: %w", t.method, t.path, err)
-	}
-	if resp.StatusCode != t.status && resp.StatusCode != http.StatusServiceUnavailable { // overload is no failure
-		return fmt.Errorf("%s %s: status %d, want %d", t.method, t.path, resp.StatusCode, t.status)
 	}
 	return nil
 }

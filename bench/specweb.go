@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
@@ -101,10 +100,7 @@ func search(sums []float64, l *lot) int {
 // write makes the tree below root, on the disk and not in the page cache.
 func (t *webTree) write(ctx context.Context, root string) error {
 	content := make([]byte, surgeMost)
-	for i, random := 0, newLot(9); i < len(content); i += 8 {
-		random = random*6364136223846793005 + 1442695040888963407
-		binary.LittleEndian.PutUint64(content[i:], uint64(random))
-	}
+	fillByLot(content, 9)
 	for folder := range t.folders {
 		if err := context.Cause(ctx); err != nil {
 			return err

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
+	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -21,15 +20,10 @@ const (
 // runBigStack is the program of section 3.5 of the Capriccio paper: many tasks, each of which
 // calls a function that needs much stack, and yields after each call.
 func runBigStack(r *run) error {
-	tasks := []float64{800, 1600, 3200, 6400, 12_500, 25_000, 50_000, 100_000}
-	if r.quick {
-		tasks = []float64{800, 3200, 12_500, 100_000}
-	}
+	tasks := choose(r.quick, []float64{800, 3200, 12_500, 100_000}, []float64{800, 1600, 3200, 6400, 12_500, 25_000, 50_000, 100_000})
 	points := pointsAt("bigstack", tasks...)
 	contenders := []contender{r.bigContender("capriccio"), r.bigContender("goroutine")}
-	if err := r.measure(points, contenders, time.Second); err != nil {
-		return err
-	}
+	r.measure(points, contenders, time.Second)
 	r.note("x tasks; each makes %d calls of a function with a frame of %d KiB of which it touches every page, and yields after each; one core", bigCalls, bigFrameBytes>>10)
 	r.note("seconds: from making the first task to the end of the last; rss-mb: the most that the process had resident")
 	r.note("a process of more than %d MiB resident is killed (killed: 1, and no seconds); with more tasks than that it is not tried again", bigCap>>20)
@@ -56,35 +50,10 @@ func (r *run) bigContender(system string) contender {
 
 // bigSample runs the program in a process of its own and keeps an eye on it.
 func (r *run) bigSample(ctx context.Context, system string, tasks int) (samples []sample, killed bool, err error) {
-	ctx, cancel := within(ctx, sampleTimeout)
-	defer cancel()
-	child, err := proc.Start(r.ownOnServerCore(nil, "bigstack", "-kind", system, "-tasks", strconv.Itoa(tasks)))
-	if err != nil {
-		return nil, false, err
-	}
-	defer child.Close()
-	watch, err := watchMemory(child, bigCap)
-	if err != nil {
-		return nil, false, err
-	}
-	end := sync.OnceFunc(watch.end)
-	defer end()
-	line, err := child.Line(ctx)
-	end()
+	samples, most, killed, err := belowCap(ctx, 0, r.ownOnServerCore(nil, "bigstack", "-kind", system, "-tasks", strconv.Itoa(tasks)), bigCap)
 	x := float64(tasks)
-	if watch.killed.Load() {
-		return []sample{{"rss-mb", "MiB", x, mebibytes(watch.most.Load())}, {"killed", "1", x, 1}}, true, nil
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	if samples, err = parseSamples([]string{line}); err != nil {
-		return nil, false, err
-	}
-	return append(samples, sample{"rss-mb", "MiB", x, mebibytes(watch.most.Load())}, sample{"killed", "1", x, 0}), false, nil
+	return append(samples, sample{"rss-mb", "MiB", x, most}, sample{"killed", "1", x, choose(killed, 1.0, 0)}), killed, err
 }
-
-func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
 
 // runStackCost measures what a checkpoint costs, and parking beyond one.
 func runStackCost(r *run) error {
@@ -94,15 +63,8 @@ func runStackCost(r *run) error {
 		onServerCore("capriccio", r.self, workerCommand, "stack-capriccio"),
 		onServerCore("goroutine", r.self, workerCommand, "stack-goroutine"),
 	}
-	contenders[1].lacks = func(p point) string {
-		if slices.Contains([]string{"room", "call-with-room"}, p.metric) {
-			return "the compiler has put the check into each function"
-		}
-		return ""
-	}
-	if err := r.measure(points, contenders, 300*time.Millisecond); err != nil {
-		return err
-	}
+	contenders[1].lacks = without("the compiler has put the check into each function", func(p point) bool { return strings.HasSuffix(p.metric, "room") })
+	r.measure(points, contenders, 300*time.Millisecond)
 	r.note("room: asking whether the stack has room, x=1; call-with-room: a Call that has it")
 	r.note("link-call-unlink: a Call of an empty function that says it needs x bytes; for goroutines, the way to get such a stack there: a fresh goroutine grows to it, touching every page, and ends")
 	r.note("yield-beyond: x tasks that yield beyond a checkpoint, each on a chunk of its own of 4 KiB; for goroutines, in a function with a frame of as much; yield: without")

@@ -5,9 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // grown is the size of the stack of a new goroutine that has called f.
@@ -43,8 +41,7 @@ func TestPageIsRendered(t *testing.T) {
 }
 
 func TestBigStackIsMeasured(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for _, system := range []string{"capriccio", "goroutine"} {
 		samples, killed, err := r.bigSample(t.Context(), system, 20)
 		if err != nil || killed {
@@ -59,12 +56,11 @@ func TestBigStackIsMeasured(t *testing.T) {
 	}
 }
 
-func TestStackWorkersMeasureEveryMetric(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+func TestOtherWorkersMeasureEveryMetric(t *testing.T) {
+	r := measuringRun(t)
 	for kind, known := range map[string]map[string]metricFunc{
 		"stack-capriccio": chunkMetrics, "stack-goroutine": growMetrics,
-		"deep-capriccio": deepTaskMetrics(freshTasks), "deep-goroutine": deepTaskMetrics(freshGoroutines),
+		"epoll-go": epollMetrics, "deep-capriccio": deepTaskMetrics(freshTasks), "deep-goroutine": deepTaskMetrics(freshGoroutines),
 	} {
 		for metric := range known {
 			x := 2.0
@@ -80,8 +76,7 @@ func TestStackWorkersMeasureEveryMetric(t *testing.T) {
 }
 
 func TestDeepServersAreMeasured(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for _, system := range []string{"capriccio", "goroutine"} {
 		for _, suffix := range []string{"", realSuffix} {
 			samples, err := r.deepSample(t.Context(), system, point{metric: "bytes-per-conn" + suffix, x: 40}, time.Second)
@@ -91,24 +86,5 @@ func TestDeepServersAreMeasured(t *testing.T) {
 				t.Errorf("%s%s: %+v", system, suffix, samples)
 			}
 		}
-	}
-}
-
-func TestTaskServerAnswersTheLoad(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
-	s := testenv.Need(startServer(t.Context(), "capriccio-task", r.self, workerCommand, "task-server"))(t)
-	defer s.child.Close()
-	testenv.Check(t, testenv.Err(r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond)))
-}
-
-func TestKnotOnAPollerAnswersTheLoad(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
-	s := testenv.Need(r.own("knot", []string{capriccio.EnvPoller + "=epoll"}, "knot").start(t.Context()))(t)
-	defer s.child.Close()
-	testenv.Check(t, testenv.Err(r.load(t.Context(), s, 3, 1, 0, 5*time.Millisecond)))
-	if s, err := r.own("knot", []string{capriccio.EnvPoller + "=pigeon"}, "knot").start(t.Context()); err == nil || !strings.Contains(err.Error(), "pigeon") {
-		t.Errorf("got %v, %v", s, err)
 	}
 }

@@ -35,13 +35,7 @@ var (
 
 // runWebSupport finds how many sessions of a site with dynamic pages a server can serve in time (Aspen, Figure 7).
 func runWebSupport(r *run) error {
-	shape := supportFull
-	if r.quick {
-		shape = supportQuick
-	}
-	if r.quick && r.asked == 0 {
-		r.asked = 1
-	}
+	shape := choose(r.quick, supportQuick, supportFull)
 	c, err := newCold(r, "web-support", newWebTree(shape.folders), shape.limit)
 	if c == nil {
 		return err
@@ -55,25 +49,10 @@ func runWebSupport(r *run) error {
 		defer s.close()
 		pages = append(pages, s.addr)
 	}
-	for r.round = range r.rounds() {
-		for _, alpha := range shape.alphas {
-			c.more = []any{"support", alpha}
-			for _, l := range c.supportServers(pages) {
-				if !r.wants(l.system) {
-					continue
-				}
-				_, err := r.once(l.system, fmt.Sprintf("%s at %v round %d", l.system, alpha, r.round), r.searching(shape.trial+time.Second), func() ([]sample, error) {
-					return c.mostSessions(l, alpha, shape)
-				})
-				if r.ctx.Err() != nil {
-					return context.Cause(r.ctx)
-				}
-				if err != nil {
-					r.fail(l.system, fmt.Sprintf("%s at %v", l.system, alpha), err)
-				}
-			}
-		}
-	}
+	r.search(shape.alphas, shape.trial+time.Second, func(alpha float64) []launcher {
+		c.more = []any{"support", alpha}
+		return c.supportServers(pages)
+	}, func(l launcher, alpha float64) ([]sample, error) { return c.mostSessions(l, alpha, shape) })
 	r.note("sessions: the most of which 99 %% of the requests are answered within %v, found by bisection to %d %%; x: exponent of Zipf's law for the folders (SPECweb2005: 1.2)", shape.patience, 100/shape.exact)
 	r.note("a session fetches a page made by FastCGI (12 KB, for which 2 MB are hashed), five files of %d MB in all, then thinks for 1 s on average; server and its pages may have %d MB", c.tree.bytes()/1e6, shape.limit/1e6)
 	r.note("%d responders of net/http/fcgi, server and responders on core %d, clients on core %d; cpu-per-request is the server's alone", responders, serverCore, clientCore)
@@ -137,13 +116,12 @@ func (c *cold) mostSessions(l launcher, alpha float64, shape supportShape) ([]sa
 		if err != nil {
 			return false, err
 		}
-		values := map[string]float64{}
 		for i := range samples {
-			values[samples[i].metric] = samples[i].value
 			samples[i].x = alpha
 		}
-		fmt.Fprintf(c.progress, "%s, popularity %v: %d sessions, 99th percentile %.0f ms\n", l.system, alpha, n, values["p99"])
-		if values["p99"] > float64(shape.patience.Milliseconds()) {
+		p99 := valuesOf(samples)["p99"]
+		fmt.Fprintf(c.progress, "%s, popularity %v: %d sessions, 99th percentile %.0f ms\n", l.system, alpha, n, p99)
+		if p99 > float64(shape.patience.Milliseconds()) {
 			return false, nil
 		}
 		best = samples

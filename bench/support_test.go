@@ -11,8 +11,7 @@ import (
 
 // A file and a page by FastCGI come from the one server.
 func TestSupportServerHasFilesAndPages(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	c := &cold{run: r, tree: newWebTree(1), root: t.TempDir()}
 	testenv.Must(t, c.tree.write(t.Context(), c.root))
 	var pages []string

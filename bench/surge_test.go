@@ -62,8 +62,7 @@ func TestSurgeDrawsWhatItSays(t *testing.T) {
 }
 
 func TestFileCachesByWay(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for _, way := range cacheWays {
 		samples, err := onBothCores(way, r.self).sample(t.Context(), point{metric: "per-request", x: 2}, time.Millisecond)
 		if err != nil || samples[0].value <= 0 || samples[1].metric != "crossings" || samples[1].value > 0 && way != "capriccio-partitioned" {
@@ -73,8 +72,7 @@ func TestFileCachesByWay(t *testing.T) {
 }
 
 func TestCohortsOfWritesBySystem(t *testing.T) {
-	needTwoCores(t)
-	r := testRun(t)
+	r := measuringRun(t)
 	for _, system := range writeSystems {
 		c := onServerCore(system, r.self, workerCommand, "cohort-writes", "-dir", r.scratch, "-system", system)
 		samples, err := c.sample(t.Context(), point{metric: "per-write", x: 3}, time.Millisecond)

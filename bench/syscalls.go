@@ -47,35 +47,42 @@ func (r *run) chooseCounter(s *server) (string, counter, error) {
 // countSystemCalls adds syscalls-per-request of each server, from a short run
 // of its own.
 func (r *run) countSystemCalls(servers []*server) {
+	if len(servers) == 0 {
+		return
+	}
 	tool, count, err := r.chooseCounter(servers[0])
 	if err != nil {
 		r.skip("syscalls-per-request", err)
 		return
 	}
+	r.perRequest("syscalls-per-request", "1", servers, func(s *server, depth int) (float64, []sample, error) {
+		calls, samples, err := count(r, tool, s, depth)
+		return float64(calls), samples, err
+	})
+}
+
+// perRequest adds a metric of each server, of which a short run of its own takes so much, and has these samples.
+func (r *run) perRequest(metric, unit string, servers []*server, measure func(s *server, depth int) (float64, []sample, error)) {
 	for _, depth := range []int{1, helloPipeline} {
 		for _, s := range servers {
 			if r.ctx.Err() != nil {
 				return
 			}
-			name := fmt.Sprintf("%s syscalls-per-request x=%d", s.system, depth)
+			name := fmt.Sprintf("%s %s x=%d", s.system, metric, depth)
 			fmt.Fprintln(r.progress, name)
-			calls, samples, err := count(r, tool, s, depth)
+			took, samples, err := measure(s, depth)
+			requests := 0.0
 			if err == nil {
-				err = r.addCalls(s.system, depth, calls, samples)
+				requests, err = tracedRequests(depth, samples)
+			}
+			if err == nil {
+				err = r.samples.Add(s.system, metric, unit, float64(depth), took/requests)
 			}
 			if err != nil {
 				r.fail(s.system, name, err)
 			}
 		}
 	}
-}
-
-func (r *run) addCalls(system string, depth, calls int, samples []sample) error {
-	requests, err := tracedRequests(depth, samples)
-	if err != nil {
-		return err
-	}
-	return r.samples.Add(system, "syscalls-per-request", "1", float64(depth), float64(calls)/requests)
 }
 
 // tracedRequests is how many requests a load has made in all.

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,52 +29,33 @@ var (
 // runVod finds how many players of a film a server can serve so that none ever runs out of
 // film (Aspen, Figures 10 and 11).
 func runVod(r *run) error {
-	shape := vodFull
-	if r.quick {
-		shape = vodQuick
-	}
-	if r.quick && r.asked == 0 {
-		r.asked = 1
-	}
+	shape := choose(r.quick, vodQuick, vodFull)
 	film := filepath.Join(r.scratch, "film")
-	if err := r.prepare(writing(shape.film), func() error { return writeNoise(film, shape.film) }); err != nil {
+	if err := r.prepare(writing(shape.film), func() error { return writeBlocks(r.ctx, film, shape.film) }); err != nil {
 		return err
 	}
 	path, err := r.buildCommand("examples/vod")
 	if err != nil {
 		return err
 	}
-	for r.round = range r.rounds() {
-		for _, rate := range shape.rates {
-			var servers []launcher
-			for _, by := range []string{"flow", "task", "goroutine"} {
-				system := map[string]string{"flow": "capriccio-flow", "task": "capriccio", "goroutine": "goroutine"}[by]
-				servers = append(servers, programServer(system, nil, path, "-addr", "127.0.0.1:0", "-by", by, "-film", film,
-					"-rate", fmt.Sprint(rate), "-first", shape.first.String(), "-chunk", shape.chunk.String()))
-			}
-			servers = append(servers, r.nginx("nginx", func(dir, addr string) string {
-				bytes := rate * 1e6 / 8
-				// A tenth more than is played: it counts in whole seconds.
-				option := fmt.Sprintf("aio threads; directio 512; limit_rate_after %d; limit_rate %d;",
-					int64(bytes*shape.first.Seconds()), int64(bytes*1.1))
-				return fmt.Sprintf(nginxFilesConfig, dir, addr, filepath.Dir(film), option)
-			})...)
-			for _, l := range servers {
-				if !r.wants(l.system) {
-					continue
-				}
-				_, err := r.once(l.system, fmt.Sprintf("%s at %v round %d", l.system, rate, r.round), r.searching(shape.trial*3/2+time.Second), func() ([]sample, error) {
-					return r.mostPlayers(l.system, l.start, rate, shape)
-				})
-				if r.ctx.Err() != nil {
-					return context.Cause(r.ctx)
-				}
-				if err != nil {
-					r.fail(l.system, fmt.Sprintf("%s at %v Mbit/s", l.system, rate), err)
-				}
-			}
+	servers := func(rate float64) []launcher {
+		var found []launcher
+		for _, by := range []string{"flow", "task", "goroutine"} {
+			system := map[string]string{"flow": "capriccio-flow", "task": "capriccio", "goroutine": "goroutine"}[by]
+			found = append(found, programServer(system, nil, path, "-addr", "127.0.0.1:0", "-by", by, "-film", film,
+				"-rate", fmt.Sprint(rate), "-first", shape.first.String(), "-chunk", shape.chunk.String()))
 		}
+		return append(found, r.nginx("nginx", func(dir, addr string) string {
+			bytes := rate * 1e6 / 8
+			// A tenth more than is played: it counts in whole seconds.
+			option := fmt.Sprintf("aio threads; directio 512; limit_rate_after %d; limit_rate %d;",
+				int64(bytes*shape.first.Seconds()), int64(bytes*1.1))
+			return fmt.Sprintf(nginxFilesConfig, dir, addr, filepath.Dir(film), option)
+		})...)
 	}
+	r.search(shape.rates, shape.trial*3/2+time.Second, servers, func(l launcher, rate float64) ([]sample, error) {
+		return r.mostPlayers(l.system, l.start, rate, shape)
+	})
 	r.note("clients: the most that played for %v without one running out of film, found by bisection to %d %%, two trials to fail; %v of film at once, then %v at a time; x: Mbit/s",
 		shape.trial, 100/shape.exact, shape.first, shape.chunk)
 	r.note("one film of %d MB, each client from a place of its own; all read past the page cache; at most %d clients were tried", shape.film/1e6, shape.most)
@@ -125,6 +104,24 @@ func (r *run) mostPlayers(system string, start func(context.Context) (*server, e
 	return append(best, sample{"clients", "1", rate, float64(most)}), err
 }
 
+// search has most find the most that each server can do at each x, by trials that take so long: once in a quick run.
+func (r *run) search(xs []float64, trial time.Duration, servers func(x float64) []launcher, most func(l launcher, x float64) ([]sample, error)) {
+	if r.quick && r.asked == 0 {
+		r.asked = 1
+	}
+	for r.round = range r.rounds() {
+		for _, x := range xs {
+			for _, l := range servers(x) {
+				if !r.wants(l.system) {
+					continue
+				}
+				name := fmt.Sprintf("%s at %v", l.system, x)
+				r.try(l.system, name, fmt.Sprint(name, " round ", r.round), choose(r.round == 0, 6*trial, 3*trial), func() ([]sample, error) { return most(l, x) })
+			}
+		}
+	}
+}
+
 // searchFrom is where a search begins, and by which factor it goes up or down until it has passed the number: after
 // the first round with the median of those before, and in it with that of another system.
 func (r *run) searchFrom(system, metric string, x float64, first int) (begin int, factor float64) {
@@ -138,14 +135,6 @@ func (r *run) searchFrom(system, metric string, x float64, first int) (begin int
 		}
 	}
 	return first, 2
-}
-
-// searching is about how long a search takes, of trials that take so long.
-func (r *run) searching(trial time.Duration) time.Duration {
-	if r.round == 0 {
-		return 6 * trial
-	}
-	return 3 * trial
 }
 
 // bisect finds about the largest number from 1 to most that is good, to 1/exact of it, beginning with first; 0 if
@@ -172,29 +161,6 @@ func bisect(first, most, exact int, factor float64, good func(int) (bool, error)
 		}
 	}
 	return low, nil
-}
-
-// writeNoise makes a file of the given size in bytes, on the disk and not in the page cache.
-func writeNoise(name string, size int64) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	block := make([]byte, 1<<20)
-	random := newLot(3)
-	for at := int64(0); at < size; at += int64(len(block)) {
-		for i := 0; i < len(block); i += 64 {
-			copy(block[i:], strconv.Itoa(random.below(1<<30)))
-		}
-		if _, err := f.Write(block[:min(int64(len(block)), size-at)]); err != nil {
-			return err
-		}
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	return uncache(name)
 }
 
 // A player plays a film as it comes in: it begins when it has a first part of it.

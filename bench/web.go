@@ -43,17 +43,10 @@ func runWeb(r *run) error {
 	contenders := c.contenders(servers)
 	for i, s := range contenders {
 		if limit, ok := webMost[s.system]; ok {
-			contenders[i].lacks = func(p point) string {
-				if p.x > float64(limit.conns) {
-					return limit.why
-				}
-				return ""
-			}
+			contenders[i].lacks = without(limit.why, func(p point) bool { return p.x > limit.conns })
 		}
 	}
-	if err := r.measure(pointsAt("web", clients...), contenders, length); err != nil {
-		return err
-	}
+	r.measure(pointsAt("web", clients...), contenders, length)
 	r.note("x: clients, each with %d requests on a connection, %v after each response; latency of the first one counts from before the connection", perConnection, betweenRequests)
 	r.note("%d files of %d MB in all, drawn as in SPECweb99's static part; server and pages may have %d MB; nothing is in memory at first; a third of each sample passes before measuring",
 		c.tree.files(), c.tree.bytes()/1e6, limit/1e6)

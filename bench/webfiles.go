@@ -44,14 +44,10 @@ type cold struct {
 func newCold(r *run, experiment string, tree *webTree, limit int64, more ...any) (*cold, error) {
 	c := &cold{run: r, tree: tree, root: filepath.Join(r.scratch, "tree"), limit: limit, more: more}
 	err := r.prepare(writing(tree.bytes()), func() error {
-		group, err := proc.NewMemoryGroup(limit)
-		if err != nil {
+		if err := memoryGroupThere(limit); err != nil {
 			r.skip(experiment, err)
 			c = nil
 			return nil
-		}
-		if err := group.Close(); err != nil {
-			return err
 		}
 		fmt.Fprintf(r.progress, "writing %d files, %d MB, to %s\n", tree.files(), tree.bytes()/1e6, c.root)
 		return tree.write(r.ctx, c.root)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -62,12 +61,8 @@ func TestFilesAreWritten(t *testing.T) {
 }
 
 func fetchSamples(ctx context.Context, r *run, s *server) ([]sample, error) {
-	lines, err := proc.Output(ctx, proc.Command{Path: r.self, Core: clientCore, Args: append([]string{workerCommand, "fetch", "-addr", s.addr},
-		flagPairs("pid", s.child.PID(), "conns", 20, "folders", 2, "warm", 5*time.Millisecond, "for", 200*time.Millisecond)...)})
-	if err != nil {
-		return nil, err
-	}
-	return parseSamples(lines)
+	return samplesOf(ctx, time.Second, r.ownClient(append([]string{"fetch"}, flagPairs("addr", s.addr, "pid", s.child.PID(),
+		"conns", 20, "folders", 2, "warm", 5*time.Millisecond, "for", 200*time.Millisecond)...)...))
 }
 
 func TestServersSendTheFiles(t *testing.T) {
@@ -104,11 +99,9 @@ func TestFileOfAnotherLengthIsNoticed(t *testing.T) {
 
 func TestColdSampleInAMemoryGroup(t *testing.T) {
 	needTwoCores(t)
-	group, err := proc.NewMemoryGroup(coldLimit)
-	if err != nil {
+	if err := memoryGroupThere(coldLimit); err != nil {
 		t.Skip(err)
 	}
-	testenv.Must(t, group.Close())
 	tree, root := writtenTree(t)
 	c := &cold{run: testRun(t), tree: tree, root: root, limit: coldLimit}
 	if err := os.Chmod(filepath.Dir(filepath.Dir(root)), 0o755); err != nil { // for Apache, which serves nothing as root

@@ -54,7 +54,7 @@ const apacheModules = "/usr/lib/apache2/modules"
 
 // webMost is how many connections some servers take at most, and why, of those that a process can have.
 var webMost = map[string]struct {
-	conns int
+	conns float64
 	why   string
 }{
 	"lighttpd":     {9900, "of more than 9,900 clients: takes half as many connections as descriptors (server.max-connections)"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/chores"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 )
 
@@ -32,7 +33,13 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"cases":           runCases,
 	"native":          runNativeServer,
 	"locked-read":     runLockedRead,
-	"admission":       runAdmissionWorker,
+	"chores-knot":     runChoresKnot,
+	"chores-net-http": func(args []string, out io.Writer) error { return chores.RunHTTP(args, out, chores.Limits{}) },
+	"open":            runAdmissionOpen,
+	"closed":          runAdmissionClosed,
+	"crowd":           runAdmissionCrowd,
+	"people":          runAdmissionPeople,
+	"calibrate":       runCalibrate,
 	"memory":          runMemoryWorker,
 	"pubsub":          runPubsubWorker,
 	"cohort-writes":   runWritesWorker,
@@ -178,13 +185,18 @@ func onCore(core int, env []string, path string, args ...string) proc.Command {
 
 // samplesOf runs a command to its end, which takes about span, and reads the samples that it prints.
 func samplesOf(ctx context.Context, span time.Duration, command proc.Command) ([]sample, error) {
-	ctx, cancel := within(ctx, span+sampleTimeout)
-	defer cancel()
-	lines, err := proc.Output(ctx, command)
+	lines, err := linesOf(ctx, span, command)
 	if err != nil {
 		return nil, err
 	}
 	return parseSamples(lines)
+}
+
+// linesOf is likewise for what it prints.
+func linesOf(ctx context.Context, span time.Duration, command proc.Command) ([]string, error) {
+	ctx, cancel := within(ctx, span+sampleTimeout)
+	defer cancel()
+	return proc.Output(ctx, command)
 }
 
 // within is ctx with a limit, which is named if it is reached.
@@ -225,14 +237,20 @@ func parseSamples(lines []string) ([]sample, error) {
 func (r *run) baselines(names ...string) []contender {
 	var built []contender
 	for _, name := range names {
-		path := name
-		if err := r.prepare(0, func() (err error) { path, err = compileC(r.ctx, r.scratch, name); return err }); err != nil {
-			r.skip(name, err)
-			continue
+		if path := r.baseline(name, name); path != "" {
+			built = append(built, onServerCore(name, path))
 		}
-		built = append(built, onServerCore(name, path))
 	}
 	return built
+}
+
+// baseline compiles the C program of a system; "" if that can't be done.
+func (r *run) baseline(system, program string) string {
+	path := program
+	if err := r.prepare(0, func() (err error) { path, err = compileC(r.ctx, r.scratch, program); return err }); err != nil {
+		r.skip(system, err)
+	}
+	return path
 }
 
 // goContenders are our tasks, goroutines and others, each a worker of this program.

@@ -18,30 +18,6 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// admissionWorkers are the processes of the experiments admission, overload-* and priority.
-var admissionWorkers = map[string]func(args []string, out io.Writer) error{
-	"knot": runChoresKnot,
-	"net-http": func(args []string, out io.Writer) error {
-		return chores.RunHTTP(args, out, chores.Limits{})
-	},
-	"open":      runAdmissionOpen,
-	"closed":    runAdmissionClosed,
-	"crowd":     runAdmissionCrowd,
-	"people":    runAdmissionPeople,
-	"calibrate": runCalibrate,
-}
-
-func runAdmissionWorker(args []string, out io.Writer) error {
-	if len(args) == 0 {
-		return errors.New("admission: no kind given")
-	}
-	work, ok := admissionWorkers[args[0]]
-	if !ok {
-		return fmt.Errorf("admission: unknown kind %q", args[0])
-	}
-	return work(args[1:], out)
-}
-
 // taskWorkers are those of a backend for tasks.
 type taskWorkers struct{ *task.Semaphore }
 

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/netip"
 	"runtime/debug"
 	"time"
 
@@ -29,39 +28,21 @@ func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
 // admissionOpen is what an open loop is told.
 type admissionOpen struct {
-	Addr     string
-	PIDs     []int // of the server, if its CPU time is wanted
-	Requests []string
-	Sources  [][4]byte
-	Phases   []load.Phase
-	From     time.Duration // what is due before is not counted
-	Patience time.Duration
-	Drain    time.Duration
-	Target   time.Duration
-	Retries  uint8
-	Seed     uint64
-	Steps    *load.Steps // whose times are wanted
+	load.OpenConfig               // what is due before From is not counted
+	Within          time.Duration // how soon an answer counts
+	Steps           *load.Steps   // whose times are wanted
 }
 
 // admissionClosed is what a closed loop is told.
 type admissionClosed struct {
-	Addr     string
-	PIDs     []int // of the server, if the CPU time is wanted
-	Requests []string
-	Weights  []float64
-	Clients  int
-	Conns    int
-	Warm     time.Duration
-	For      time.Duration
-	Target   time.Duration
-	Patient  bool
-	Seed     uint64
+	load.ClosedConfig
+	Within time.Duration
 }
 
 // admissionPeople is what people are told.
 type admissionPeople struct {
 	people.Config
-	Target time.Duration
+	Within time.Duration
 }
 
 // admissionResult is what a client has seen.
@@ -85,11 +66,9 @@ const windowTime = 100 * time.Millisecond
 
 // readSpec reads the one argument of a client.
 func readSpec(name string, args []string, into any) error {
-	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags := flag.NewFlagSet(name, flag.ExitOnError)
 	text := flags.String("spec", "", "what to do, as JSON")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	if err := json.Unmarshal([]byte(*text), into); err != nil {
 		return fmt.Errorf("%s: -spec=%q: %w", name, *text, err)
 	}
@@ -114,28 +93,17 @@ func runAdmissionOpen(args []string, out io.Writer) error {
 		return err
 	}
 	debug.SetGCPercent(-1) // the raw system calls of load leave a collector no chance
-	addr, err := netip.ParseAddrPort(spec.Addr)
-	if err != nil {
-		return err
-	}
-	cfg := load.OpenConfig{
-		Target: load.Target{Addr: addr, Core: serverCore, PIDs: spec.PIDs}, Phases: spec.Phases, From: spec.From, Patience: spec.Patience,
-		Drain: spec.Drain, Conns: load.MaxConns, Seed: spec.Seed, Sources: spec.Sources, Retries: spec.Retries,
-	}
-	for _, text := range spec.Requests {
-		cfg.Requests = append(cfg.Requests, []byte(text))
-	}
 	total := time.Duration(0)
 	for _, p := range spec.Phases {
 		total += p.For
 	}
 	fmt.Fprintln(out, admissionBegins)
-	seen, err := load.Open(cfg)
+	seen, err := load.Open(spec.OpenConfig)
 	if err != nil {
 		return err
 	}
 	r := admissionResult{Windows: make([]window, total/windowTime+1)}
-	r.count(seen.Outcomes, len(spec.Requests), spec.From, total, spec.Target)
+	r.count(seen.Outcomes, len(spec.Requests), spec.From, total, spec.Within)
 	r.Usage = seen.Usage
 	for i := range seen.Outcomes {
 		o := &seen.Outcomes[i]
@@ -144,7 +112,7 @@ func runAdmissionOpen(args []string, out io.Writer) error {
 		}
 		w := &r.Windows[o.Scheduled/windowTime]
 		w.Due++
-		if o.Fate == load.Served && o.Latency() <= spec.Target {
+		if o.Fate == load.Served && o.Latency() <= spec.Within {
 			w.InTime++
 		}
 	}
@@ -160,19 +128,8 @@ func runAdmissionClosed(args []string, out io.Writer) error {
 		return err
 	}
 	debug.SetGCPercent(-1)
-	addr, err := netip.ParseAddrPort(spec.Addr)
-	if err != nil {
-		return err
-	}
-	cfg := load.ClosedConfig{
-		Target: load.Target{Addr: addr, Core: serverCore, PIDs: spec.PIDs}, Clients: spec.Clients, Conns: spec.Conns,
-		Warm: spec.Warm, For: spec.For, Patient: spec.Patient, Seed: spec.Seed,
-	}
-	for i, text := range spec.Requests {
-		cfg.Mix = append(cfg.Mix, load.Share{Request: []byte(text), Weight: spec.Weights[i]})
-	}
 	fmt.Fprintln(out, admissionBegins)
-	seen, err := load.Closed(cfg)
+	seen, err := load.Closed(spec.ClosedConfig)
 	if err != nil {
 		return err
 	}
@@ -188,7 +145,7 @@ func runAdmissionClosed(args []string, out io.Writer) error {
 			o.Scheduled = -1
 		}
 	}
-	r.count(seen.Outcomes, len(spec.Requests), seen.From, seen.To, spec.Target)
+	r.count(seen.Outcomes, len(spec.Mix), seen.From, seen.To, spec.Within)
 	return r.print(out)
 }
 
@@ -219,6 +176,6 @@ func runAdmissionPeople(args []string, out io.Writer) error {
 		return err
 	}
 	r := admissionResult{Bytes: seen.Bytes}
-	r.count(seen.Outcomes, 2*len(spec.Groups), 0, spec.For, spec.Target)
+	r.count(seen.Outcomes, 2*len(spec.Groups), 0, spec.For, spec.Within)
 	return r.print(out)
 }

@@ -22,11 +22,11 @@ func taskMetrics(start func() (*task.Runtime, error)) map[string]metricFunc {
 		"ops":           onLoop(taskPairs),
 		oneSlotMetric:   onLoop(taskPairs),
 		"tokens":        onLoop(taskTokens),
-		"background":    onLoop(func(j job) error { return measureLingering(j, taskLingering) }),
-		"reset":         onLoop(func(j job) error { return measureLingering(j, taskLingering) }),
-		"waiting":       onLoop(func(j job) error { return measureLingering(j, taskLingering) }),
-		relayedMetric:   onLoop(func(j job) error { return measureRelay(j, taskRelaying) }),
-		copiedMetric:    onLoop(func(j job) error { return measureRelay(j, taskRelaying) }),
+		"background":    onLoop(func(j job) error { return measureLingering(j, taskSpawner) }),
+		"reset":         onLoop(func(j job) error { return measureLingering(j, taskSpawner) }),
+		"waiting":       onLoop(func(j job) error { return measureLingering(j, taskSpawner) }),
+		relayedMetric:   onLoop(func(j job) error { return measureRelay(j, taskSpawner) }),
+		copiedMetric:    onLoop(func(j job) error { return measureRelay(j, taskSpawner) }),
 		"parked": onLoop(func(j job) error {
 			var open task.WaitGroup
 			open.Add(1)

@@ -13,7 +13,6 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -36,12 +35,10 @@ type deepServer struct {
 // runDeepServer serves until its standard input ends. SIGUSR1 makes it say what memory it
 // has, SIGHUP does so after collecting. (At SIGUSR2 the runtime writes a dump into a file.)
 func runDeepServer(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("deep", flag.ContinueOnError)
+	flags := flag.NewFlagSet("deep", flag.ExitOnError)
 	kind := flags.String("kind", "", "capriccio or goroutine")
 	withTLS := flags.Bool("tls", false, "make a TLS handshake, decode JSON, execute a template")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	s := &deepServer{}
 	if *withTLS {
 		var err error
@@ -119,33 +116,27 @@ func selfSigned() (*tls.Config, error) {
 
 // reportMemory answers the signals.
 func reportMemory(out io.Writer) {
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGUSR1, syscall.SIGHUP)
-	go func() {
-		for s := range asked {
-			if s == syscall.SIGHUP {
-				for range 3 { // a stack is halved by each
-					runtime.GC()
-				}
-				debug.FreeOSMemory()
+	onSignal(func(s os.Signal) {
+		if s == syscall.SIGHUP {
+			for range 3 { // a stack is halved by each
+				runtime.GC()
 			}
-			values := []metrics.Sample{{Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}}
-			metrics.Read(values)
-			fmt.Fprintf(out, "memory %d %d\n", values[0].Value.Uint64(), values[1].Value.Uint64())
+			debug.FreeOSMemory()
 		}
-	}()
+		values := []metrics.Sample{{Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}}
+		metrics.Read(values)
+		fmt.Fprintf(out, "memory %d %d\n", values[0].Value.Uint64(), values[1].Value.Uint64())
+	}, syscall.SIGUSR1, syscall.SIGHUP)
 }
 
 // runDeepClient opens connections, some at a time, makes one request on each, says
 // "holding", and keeps them until its standard input ends.
 func runDeepClient(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("deep-client", flag.ContinueOnError)
+	flags := flag.NewFlagSet("deep-client", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	withTLS := flags.Bool("tls", false, "by TLS")
 	conns := flags.Int("conns", 1, "connections")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	var config *tls.Config
 	if *withTLS {
 		// The handshake's cost on this side is not what is measured.
@@ -183,11 +174,7 @@ func deepExchange(addr string, i int, config *tls.Config) (net.Conn, error) {
 	dialer := net.Dialer{
 		LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+i/5000))},
 		Control: func(_, _ string, c syscall.RawConn) error {
-			var failed error
-			err := c.Control(func(fd uintptr) {
-				failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
-			})
-			return errors.Join(err, failed)
+			return onFD(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) })
 		},
 	}
 	c, err := dialer.Dial("tcp", addr)

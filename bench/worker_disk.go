@@ -69,14 +69,6 @@ type diskReads struct {
 	ioText       [512]byte
 }
 
-// largeFlags are the flags to open the large file with.
-func (d *diskReads) largeFlags() int {
-	if d.once {
-		return os.O_RDONLY
-	}
-	return os.O_RDONLY | unix.O_DIRECT
-}
-
 // looked is how many reads a reader makes between two at whose result it looks: whether
 // it is the block that was asked for.
 const looked = 64
@@ -203,7 +195,7 @@ func openDisk[F interface {
 	syscall.Conn
 	Stat() (fs.FileInfo, error)
 }](d *diskReads, open func(path string, flags int, mode fs.FileMode) (F, error)) error {
-	large, err := open(d.large, d.largeFlags(), 0)
+	large, err := open(d.large, choose(d.once, os.O_RDONLY, os.O_RDONLY|unix.O_DIRECT), 0)
 	if err != nil {
 		return err
 	}
@@ -216,12 +208,8 @@ func openDisk[F interface {
 	if err != nil {
 		return err
 	}
-	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = unix.Fadvise(int(fd), 0, 0, unix.FADV_RANDOM) }); err != nil {
-		return err
-	}
-	if failed != nil {
-		return fmt.Errorf("fadvise: %w", failed)
+	if err := onFD(raw, func(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM) }); err != nil {
+		return fmt.Errorf("fadvise: %w", err)
 	}
 	if d.misses == 100 {
 		return nil

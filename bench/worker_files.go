@@ -12,14 +12,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/fcgi"
-	"net/netip"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/load"
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
@@ -27,7 +25,7 @@ import (
 // runFileServer serves the files below a folder, with Knot or with net/http. It ends with
 // its standard input.
 func runFileServer(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("files", flag.ContinueOnError)
+	flags := flag.NewFlagSet("files", flag.ExitOnError)
 	kind := flags.String("kind", "knot", "knot, net-http, adapted: the handler of net/http on Knot; direct: Knot past the page cache")
 	root := flags.String("root", "", "folder")
 	cache := flags.Int64("cache", 0, "bytes that Knot may keep contents of files in; 0: its default, negative: none")
@@ -35,9 +33,7 @@ func runFileServer(args []string, out io.Writer) error {
 	pages := flags.String("fastcgi", "", "addresses of responders that make *.php, with commas between; with knot only")
 	memory := flags.Int64("memory", math.MaxInt64, "bytes that the Go runtime tries to stay below")
 	pem := flags.String("tls", "", "certificate and key of TLS, in one `file`; with knot and net-http only")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	debug.SetMemoryLimit(*memory)
 	handler := http.FileServer(http.Dir(*root))
 	server := &knot.Server{}
@@ -150,7 +146,7 @@ func (u *supportUsers) think(user int) time.Duration {
 // place of the tree's, as PATH=BYTES: each is asked for as often as any other.
 func runFetch(args []string, out io.Writer) error {
 	var cfg load.FilesConfig
-	flags := flag.NewFlagSet("fetch", flag.ContinueOnError)
+	flags := flag.NewFlagSet("fetch", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	pid := flags.Int("pid", 0, "process of the server")
 	folders := flags.Int("folders", 1, "folders of the tree")
@@ -162,14 +158,8 @@ func runFetch(args []string, out io.Writer) error {
 	flags.DurationVar(&cfg.Pause, "pause", 0, "between a response and the next request")
 	support := flags.Float64("support", 0, "exponent of popularity: the clients are those of web-support")
 	surge := flags.Bool("surge", false, "the tree and the clients are SURGE's")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	var err error
-	if cfg.Addr, err = netip.ParseAddrPort(*addr); err != nil {
-		return err
-	}
-	cfg.PIDs, cfg.Core = []int{*pid}, serverCore
+	flags.Parse(args)
+	cfg.Target = (&server{addr: *addr}).target(*pid)
 	tree, l := newWebTree(*folders), newLot(*seed)
 	if *surge {
 		tree = newSurgeTree(*folders)
@@ -185,6 +175,7 @@ func runFetch(args []string, out io.Writer) error {
 		return requests[n], tree.size(n)
 	}
 	if files := flags.Args(); len(files) > 0 {
+		var err error
 		if cfg.Next, err = amongFiles(files, l); err != nil {
 			return err
 		}
@@ -203,7 +194,7 @@ func runFetch(args []string, out io.Writer) error {
 			return requests[n], popular.size(n)
 		}
 	}
-	return fetchAndPrint(cfg, *pid, out)
+	return fetchAndPrint(cfg, out)
 }
 
 // amongFiles draws from files, each PATH=BYTES.
@@ -223,16 +214,7 @@ func amongFiles(files []string, l lot) (func() ([]byte, int64), error) {
 	}, nil
 }
 
-func fetchAndPrint(cfg load.FilesConfig, pid int, out io.Writer) error {
-	var fetched [2]int64
-	cfg.Measuring = func(begins bool) (err error) {
-		if begins {
-			fetched[0], err = proc.FetchedBytes(pid)
-		} else {
-			fetched[1], err = proc.FetchedBytes(pid)
-		}
-		return err
-	}
+func fetchAndPrint(cfg load.FilesConfig, out io.Writer) error {
 	debug.SetGCPercent(-1) // the raw system calls of load leave a collector no chance
 	result, err := load.Files(cfg)
 	if err != nil {
@@ -254,6 +236,6 @@ func fetchAndPrint(cfg load.FilesConfig, pid int, out io.Writer) error {
 	emit("cpu-per-request", "µs", float64(result.Usage.Server)/1e3/requested)
 	emit("server-busy", "%", 100*result.Usage.Server.Seconds()/seconds)
 	emit("client-busy", "%", 100*result.Usage.Client.Seconds()/seconds)
-	emit("read-from-disk", "MB/s", float64(fetched[1]-fetched[0])/1e6/seconds)
+	emit("read-from-disk", "MB/s", float64(result.Fetched)/1e6/seconds)
 	return nil
 }

@@ -9,15 +9,13 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 )
 
 // runPhases is the client process of flow-adapt: requests come by a Poisson process whose rate
 // goes up and down. It prints samples whose parameter is the time in seconds, 0 for all of it.
 func runPhases(args []string, out io.Writer) error {
 	var p phases
-	flags := flag.NewFlagSet("phases", flag.ContinueOnError)
+	flags := flag.NewFlagSet("phases", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	path := flags.String("path", "/", "what is asked for")
 	pid := flags.Int("pid", 0, "process of the server")
@@ -27,9 +25,7 @@ func runPhases(args []string, out io.Writer) error {
 	flags.Float64Var(&p.low, "low", 1, "requests a second at rest")
 	flags.Float64Var(&p.high, "high", 1, "requests a second at the peak")
 	flags.IntVar(&p.times, "times", 1, "peaks")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	const bin = 250 * time.Millisecond
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 10_000}}
 	var mu sync.Mutex
@@ -37,10 +33,7 @@ func runPhases(args []string, out io.Writer) error {
 	bytes := make([]int64, p.length()/bin+1)
 	var failed []error
 	var all sync.WaitGroup
-	cpu, err := proc.CPUTime(*pid)
-	if err != nil {
-		return err
-	}
+	used := cpuSince(*pid)
 	random := rand.New(rand.NewPCG(1, 1))
 	began := time.Now()
 	for due := time.Duration(0); due < p.length(); due += time.Duration(random.ExpFloat64() / p.rate(due) * float64(time.Second)) {
@@ -64,7 +57,7 @@ func runPhases(args []string, out io.Writer) error {
 		})
 	}
 	all.Wait()
-	used, err := proc.CPUTime(*pid)
+	cpu, err := used()
 	if err = errors.Join(err, errors.Join(failed...)); err != nil {
 		return err
 	}
@@ -73,7 +66,7 @@ func runPhases(args []string, out io.Writer) error {
 	emit("p50", "ms", latencies[len(latencies)/2].Seconds()*1e3)
 	emit("p99", "ms", latencies[len(latencies)*99/100].Seconds()*1e3)
 	emit("longest", "ms", latencies[len(latencies)-1].Seconds()*1e3)
-	emit("cpu-per-request", "µs", (used-cpu).Seconds()*1e6/float64(len(latencies)))
+	emit("cpu-per-request", "µs", cpu.Seconds()*1e6/float64(len(latencies)))
 	for i, n := range bytes[:len(bytes)-1] {
 		emitAt(out, float64(i)*bin.Seconds())("bandwidth", "Mbit/s", float64(n)*8/1e6/bin.Seconds())
 	}

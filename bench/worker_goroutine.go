@@ -26,11 +26,11 @@ var goroutineMetrics = map[string]metricFunc{
 	"ops":           goPairs,
 	oneSlotMetric:   goPairs,
 	"tokens":        goTokens,
-	"background":    func(j job) error { return measureLingering(j, goLingering) },
-	"reset":         func(j job) error { return measureLingering(j, goLingering) },
-	"waiting":       func(j job) error { return measureLingering(j, goLingering) },
-	relayedMetric:   func(j job) error { return measureRelay(j, goRelaying) },
-	copiedMetric:    func(j job) error { return measureRelay(j, goRelaying) },
+	"background":    func(j job) error { return measureLingering(j, goSpawner) },
+	"reset":         func(j job) error { return measureLingering(j, goSpawner) },
+	"waiting":       func(j job) error { return measureLingering(j, goSpawner) },
+	relayedMetric:   func(j job) error { return measureRelay(j, goSpawner) },
+	copiedMetric:    func(j job) error { return measureRelay(j, goSpawner) },
 	"parked": func(j job) error {
 		var open sync.WaitGroup
 		open.Add(1)

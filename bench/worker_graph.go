@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/poller"
@@ -81,12 +81,9 @@ func dumpAgainAndAgain(j job, s *sizedGraph, suffix string) error {
 		time.Sleep(d)
 		idle = append(idle, float64(watch())/1e3)
 	}
-	for _, v := range [][]float64{took, stalls, idle} {
-		slices.Sort(v)
-	}
-	j.emit("dump"+suffix, "ms", took[len(took)/2])
-	j.emit("stall"+suffix, "us", stalls[len(stalls)/2])
-	j.emit("stall-without-dump"+suffix, "us", idle[len(idle)/2])
+	j.emit("dump"+suffix, "ms", report.Median(took))
+	j.emit("stall"+suffix, "us", report.Median(stalls))
+	j.emit("stall-without-dump"+suffix, "us", report.Median(idle))
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"flag"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/proxy"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -22,24 +22,20 @@ import (
 // runKnot is our server in hello and idle-conns: Knot's HTTP layer with a fixed
 // response, on one loop. It ends with its standard input.
 func runKnot(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("knot", flag.ContinueOnError)
+	flags := flag.NewFlagSet("knot", flag.ExitOnError)
 	graph := flags.Bool("graph", false, "learn the blocking graph, as a program does unless told otherwise")
 	bare := flags.Bool("bare", false, "no blocking graph, first in, first out")
 	patient := flags.Bool("patient", false, "let requests wait that would be refused; graph and scheduler as the environment says")
 	adapted := flags.Bool("http", false, "answer with the handler of net/http that the peer net-http has, in tasks")
 	backend := flags.String("proxy", "", "pass all requests on to this `address`")
 	upgrade := flags.Bool("upgraded", false, "take each connection over, and answer without the server")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	start := oneLoop
 	if *bare {
 		start = bareLoop
 	}
 	if *patient {
-		start = func() (*task.Runtime, error) {
-			return capriccio.New(capriccio.WithLoops(1), capriccio.WithoutRefusals(), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
-		}
+		start = func() (*task.Runtime, error) { return oneLoopWith(capriccio.WithoutRefusals()) }
 	}
 	if *graph {
 		learned := recorder.New(bgraph.Config{})
@@ -63,26 +59,35 @@ func runKnot(args []string, out io.Writer) error {
 		server.Handler = serveUpgraded
 	}
 	if *backend != "" {
-		if server.Handler, err = proxyTo(*backend); err != nil {
+		p, err := proxy.New(proxy.Config{Backends: []string{"http://" + *backend}})
+		if err != nil {
 			return err
 		}
+		server.Handler = p.Serve
 	}
 	return serveKnot(rt, server, out)
 }
 
 // reportStep prints, whenever the process gets SIGUSR1, the mean time between two waits.
 func reportStep(g *recorder.Graph, out io.Writer) {
+	onSignal(func(os.Signal) {
+		var steps uint64
+		var total bgraph.Nanos
+		for s, i := g.Snapshot(), 0; i < len(s.Edges); i++ {
+			steps += s.Edges[i].Count
+			total += s.Edges[i].TotalCPU()
+		}
+		emitAt(out, 1)("step", "ns", float64(total)/float64(max(steps, 1)))
+	}, syscall.SIGUSR1)
+}
+
+// onSignal calls answer for each of the signals that the process gets.
+func onSignal(answer func(os.Signal), signals ...os.Signal) {
 	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGUSR1)
+	signal.Notify(asked, signals...)
 	go func() {
-		for range asked {
-			var steps uint64
-			var total bgraph.Nanos
-			for s, i := g.Snapshot(), 0; i < len(s.Edges); i++ {
-				steps += s.Edges[i].Count
-				total += s.Edges[i].TotalCPU()
-			}
-			emitAt(out, 1)("step", "ns", float64(total)/float64(max(steps, 1)))
+		for s := range asked {
+			answer(s)
 		}
 	}()
 }

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -106,14 +105,12 @@ func (m *memoryProgram) consume() {
 // least, prints now and then how much it has
 // consumed, and at the end what it has measured.
 func runMemoryWorker(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("memory", flag.ContinueOnError)
+	flags := flag.NewFlagSet("memory", flag.ExitOnError)
 	goroutines := flags.Bool("goroutines", false, "use goroutines")
 	limit := flags.Int("producers", 0, "producers that may produce at a time; 0: all")
 	declare := flags.String("declare", "", "entrance, resource or nothing")
 	wanted := flags.Duration("for", time.Second, "measure so long")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	m := &memoryProgram{enter: func() bool { return true }, made: func() {}, leave: func() {}}
 	if *goroutines {
 		var mu sync.Mutex
@@ -140,7 +137,7 @@ func runMemoryWorker(args []string, out io.Writer) error {
 
 // onTasks makes the runtime and says what its tasks use.
 func (m *memoryProgram) onTasks(limit int, declare string) error {
-	rt, err := capriccio.New(capriccio.WithLoops(1), capriccio.WithoutRefusals(), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
+	rt, err := oneLoopWith(capriccio.WithoutRefusals())
 	if err != nil {
 		return err
 	}

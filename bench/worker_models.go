@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-
 	"time"
 
 	"github.com/capriccio-go/capriccio"
@@ -19,20 +18,14 @@ import (
 
 // runModelServer is the server of models. It ends with its standard input.
 func runModelServer(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("models", flag.ContinueOnError)
+	flags := flag.NewFlagSet("models", flag.ExitOnError)
 	model := flags.String("model", "sped", "arrangement of threads; or capriccio, goroutine")
 	socket := flags.String("socket", "", "path of the unix socket")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	os.Remove(*socket)
 	store := models.NewStore()
 	store.Fill()
 	failed := make(chan error, 2)
-	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
-		failed <- err
-	}()
 	listening := func() { fmt.Fprintln(out, "listening", *socket) }
 	if *model == "capriccio" {
 		go func() {
@@ -48,7 +41,7 @@ func runModelServer(args []string, out io.Writer) error {
 				})
 			})
 		}()
-		return <-failed
+		return untilInputEnds(failed)
 	}
 	ln, err := net.Listen("unix", *socket)
 	if err != nil {
@@ -64,7 +57,7 @@ func runModelServer(args []string, out io.Writer) error {
 			})
 		}()
 		listening()
-		return <-failed
+		return untilInputEnds(failed)
 	}
 	m, err := models.ParseModel(*model)
 	if err != nil {
@@ -79,22 +72,20 @@ func runModelServer(args []string, out io.Writer) error {
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), m.Threads()))
 	go func() { failed <- models.Serve(int(file.Fd()), m, store) }()
 	listening()
-	return <-failed
+	return untilInputEnds(failed)
 }
 
 // runModelLoad is the client process of models. Its samples' parameter is the number of
 // connections.
 func runModelLoad(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("models-load", flag.ContinueOnError)
+	flags := flag.NewFlagSet("models-load", flag.ExitOnError)
 	socket := flags.String("socket", "", "path of the unix socket")
 	pid := flags.Int("pid", 0, "process of the server")
 	conns := flags.Int("conns", 1, "connections")
 	warm := flags.Duration("warm", 0, "load before measuring")
 	length := flags.Duration("for", time.Second, "load measured")
 	protocol := flags.String("protocol", "own", "that the server speaks: own, memcached, redis")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	p, ok := models.Protocols[*protocol]
 	if !ok {
 		return fmt.Errorf("-protocol=%q, want own, memcached or redis", *protocol)

@@ -59,12 +59,10 @@ func waitIn(mode string) {
 // runNativeServer is a server whose handlers wait natively if the path says so. It ends with
 // its standard input.
 func runNativeServer(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("native", flag.ContinueOnError)
+	flags := flag.NewFlagSet("native", flag.ExitOnError)
 	http1 := flags.Bool("http", false, "net/http on goroutines")
 	holding := flags.Bool("holding", false, "a task that waits natively holds its loop")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	if *http1 {
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			waitIn(strings.TrimPrefix(r.URL.Path, "/"))
@@ -72,11 +70,11 @@ func runNativeServer(args []string, out io.Writer) error {
 		})}
 		return serveOnGoroutines(out, server.Serve)
 	}
-	options := []capriccio.Option{capriccio.WithLoops(1), capriccio.WithoutRefusals(), capriccio.WithLogger(slog.New(slog.DiscardHandler))}
+	options := []capriccio.Option{capriccio.WithoutRefusals()}
 	if *holding {
 		options = append(options, capriccio.WithDetaching(-1, 0))
 	}
-	rt, err := capriccio.New(options...)
+	rt, err := oneLoopWith(options...)
 	if err != nil {
 		return err
 	}
@@ -88,13 +86,11 @@ func runNativeServer(args []string, out io.Writer) error {
 
 // runLockedRead has many tasks, or goroutines, hold one sync.Mutex across a write and a read.
 func runLockedRead(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("locked-read", flag.ContinueOnError)
+	flags := flag.NewFlagSet("locked-read", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of a server that answers")
 	tasks := flags.Int("tasks", nativeTasks, "how many")
 	goroutines := flags.Bool("goroutines", false, "goroutines, not tasks")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	var took time.Duration
 	var err error
 	if *goroutines {

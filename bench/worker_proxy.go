@@ -8,17 +8,7 @@ import (
 	"net/url"
 
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/knot/proxy"
 )
-
-// proxyTo is a handler that passes all on to addr.
-func proxyTo(addr string) (knot.Handler, error) {
-	p, err := proxy.New(proxy.Config{Backends: []string{"http://" + addr}})
-	if err != nil {
-		return nil, err
-	}
-	return p.Serve, nil
-}
 
 // runReverseProxy is the standard library's proxy, to the address that is its argument. It ends with its standard input.
 func runReverseProxy(args []string, out io.Writer) error {

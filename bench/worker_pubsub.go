@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"runtime"
 	"strconv"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/ressched"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // pubsub is the state of a worker that matches events: a number at a time, each by a task
@@ -51,7 +49,7 @@ var stageNames = func() (names [pubsubAttributes / attributeGroup]string) {
 
 // runPubsubWorker measures one system; or, as -model, no system but a model of caches.
 func runPubsubWorker(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("pubsub", flag.ContinueOnError)
+	flags := flag.NewFlagSet("pubsub", flag.ExitOnError)
 	system := flags.String("system", "capriccio", "capriccio, capriccio-fifo or goroutine")
 	size := flags.Int("size", 0, "of a cohort; 0: unlimited")
 	flight := flags.Int("flight", eventsInFlight, "events in flight")
@@ -61,9 +59,7 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	byClients := flags.Bool("by-clients", false, "events in flight are clients: emit how long one waits for its response")
 	partless := flags.Bool("one-stage", false, "match all groups of attributes in one stage")
 	model := flags.Bool("model", false, "count misses in a model of caches")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	if *size < 0 || *flight < 1 || *subs < 1 || *events < 1 || *wanted < 1 {
 		return fmt.Errorf("arguments are %q, want numbers of at least 1", args)
 	}
@@ -77,7 +73,8 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	runtime.GC()
 	spawn, boundary := func(fn func()) { go fn() }, func(string) {}
 	if *system != "goroutine" {
-		rt, err := pubsubRuntime(*system, *size)
+		rt, err := oneLoopWith(capriccio.WithScheduler(choose(*system == "capriccio", "cohort", "fifo")),
+			capriccio.WithCohortSize(*size), capriccio.WithHoldLimit(-1))
 		if err != nil {
 			return err
 		}
@@ -95,15 +92,6 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	emit("events", "events/s", float64(r.events)/r.took.Seconds())
 	emit("cpu-per-event", "us", r.cpu.Seconds()*1e6/float64(r.events))
 	return nil
-}
-
-func pubsubRuntime(system string, size int) (*task.Runtime, error) {
-	scheduler := "fifo"
-	if system == "capriccio" {
-		scheduler = "cohort"
-	}
-	return capriccio.New(capriccio.WithLoops(1), capriccio.WithScheduler(scheduler), capriccio.WithCohortSize(size),
-		capriccio.WithHoldLimit(-1), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
 // serve matches one event after the other.

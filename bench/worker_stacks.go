@@ -19,12 +19,10 @@ const callSlack = 2 << 10
 
 // runBigStackWorker is the program of bigstack; it prints how long it took.
 func runBigStackWorker(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("bigstack", flag.ContinueOnError)
+	flags := flag.NewFlagSet("bigstack", flag.ExitOnError)
 	kind := flags.String("kind", "", "capriccio or goroutine")
 	tasks := flags.Int("tasks", 1, "tasks")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	var took time.Duration
 	switch *kind {
 	case "capriccio":

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 )
 
 // tlsClients is how many ask at a time.
@@ -52,14 +50,12 @@ type tlsConn struct {
 
 // runTLSLoad makes requests over TLS for some time, and prints samples.
 func runTLSLoad(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("tls-load", flag.ContinueOnError)
+	flags := flag.NewFlagSet("tls-load", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	pid := flags.Int("pid", 0, "process of the server")
 	span := flags.Duration("for", time.Second, "how long; the first fifth is not measured")
 	fresh := flags.Bool("fresh", false, "each on a connection of its own")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	var count atomic.Int64
 	var stop atomic.Bool
 	errs := make([]error, tlsClients)
@@ -77,13 +73,9 @@ func runTLSLoad(args []string, out io.Writer) error {
 		})
 	}
 	time.Sleep(*span / 5)
-	began, done := time.Now(), count.Load()
-	before, err := proc.CPUTime(*pid)
-	if err != nil {
-		return err
-	}
+	began, done, used := time.Now(), count.Load(), cpuSince(*pid)
 	time.Sleep(*span - *span/5)
-	after, err := proc.CPUTime(*pid)
+	cpu, err := used()
 	took, requests := time.Since(began), float64(count.Load()-done)
 	stop.Store(true)
 	clients.Wait()
@@ -92,18 +84,16 @@ func runTLSLoad(args []string, out io.Writer) error {
 	}
 	emit := emitAt(out, 0)
 	emit("rps", "req/s", requests/took.Seconds())
-	emit("cpu-per-request", "µs", float64((after-before).Nanoseconds())/1e3/max(requests, 1))
+	emit("cpu-per-request", "µs", float64(cpu.Nanoseconds())/1e3/max(requests, 1))
 	return nil
 }
 
 // runTLSHold opens connections, has one request on each, says "holding", and keeps them until its standard
 // input ends.
 func runTLSHold(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("tls-hold", flag.ContinueOnError)
+	flags := flag.NewFlagSet("tls-hold", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	conns := flags.Int("conns", 1, "connections")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	return hold(out, *conns, func(int) (*tlsConn, error) { return askTLS(*addr, nil) })
 }

@@ -7,14 +7,12 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 )
 
 // runPlayers is the client process of vod: it plays films and prints how many players ran
 // out of film, then samples, whose parameter is the rate in Mbit/s.
 func runPlayers(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("players", flag.ContinueOnError)
+	flags := flag.NewFlagSet("players", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	path := flags.String("path", "", "of the film; empty: as examples/vod has it")
 	pid := flags.Int("pid", 0, "process of the server")
@@ -23,15 +21,9 @@ func runPlayers(args []string, out io.Writer) error {
 	first := flags.Duration("first", time.Second, "of film before a player begins")
 	length := flags.Duration("for", time.Second, "that they play")
 	film := flags.Int64("film", 0, "bytes of the film")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	bytes := *rate * 1e6 / 8
-	before, err := proc.CPUTime(*pid)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
+	began, used := time.Now(), cpuSince(*pid)
 	end := began.Add(*length)
 	var all sync.WaitGroup
 	players := make([]player, *clients)
@@ -45,7 +37,7 @@ func runPlayers(args []string, out io.Writer) error {
 		})
 	}
 	all.Wait()
-	used, err := proc.CPUTime(*pid)
+	cpu, err := used()
 	if err != nil {
 		return err
 	}
@@ -61,7 +53,7 @@ func runPlayers(args []string, out io.Writer) error {
 	}
 	emit := emitAt(out, *rate)
 	emit("starved", "1", float64(starved))
-	emit("cpu-per-client", "ms/s", (used-before).Seconds()*1000/time.Since(began).Seconds()/float64(*clients))
+	emit("cpu-per-client", "ms/s", cpu.Seconds()*1000/time.Since(began).Seconds()/float64(*clients))
 	emit("throughput", "MB/s", received/1e6/time.Since(began).Seconds())
 	return nil
 }

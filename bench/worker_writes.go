@@ -19,6 +19,7 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"github.com/capriccio-go/capriccio/internal/uring"
 	"github.com/capriccio-go/capriccio/task"
 	"golang.org/x/sys/unix"
@@ -26,12 +27,10 @@ import (
 
 // runWritesWorker measures cohorts of writes by one system.
 func runWritesWorker(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("cohort-writes", flag.ContinueOnError)
+	flags := flag.NewFlagSet("cohort-writes", flag.ExitOnError)
 	dir := flags.String("dir", "", "folder for the file")
 	system := flags.String("system", "pwrite", strings.Join(writeSystems, ", "))
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags.Parse(args)
 	return measuring(map[string]metricFunc{"per-write": func(j job) error {
 		f, err := makeWriteFile(*dir)
 		if err != nil {
@@ -94,11 +93,9 @@ func (c *writeCohort) measure(j job, write func() error) error {
 		missed = append(missed, float64(misses.read()-missedBefore)/float64(c.n))
 		runtime.GC() // outside of what is measured
 	}
-	slices.Sort(costs)
-	slices.Sort(missed)
-	j.emit("per-write", "ns", costs[len(costs)/2])
+	j.emit("per-write", "ns", report.Median(costs))
 	if misses.fd >= 0 {
-		j.emit("misses-per-write", "1", missed[len(missed)/2])
+		j.emit("misses-per-write", "1", report.Median(missed))
 	}
 	return nil
 }

@@ -251,15 +251,9 @@ func measureTokens(j job, pipes []pipe, spawn func(func()), sleep func(time.Dura
 	return nil
 }
 
-// gate is what parked tasks wait for.
-type gate interface {
-	Wait()
-	Done()
-}
-
 // measureParked makes j.x tasks, lets each park, wakes them all and waits until
 // they have finished. yield lets the others run.
-func measureParked(j job, open gate, spawn func(func()), yield func()) error {
+func measureParked(j job, open waitGroup, spawn func(func()), yield func()) error {
 	self := os.Getpid()
 	before, err := proc.Memory(self)
 	if err != nil {

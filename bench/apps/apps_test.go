@@ -22,6 +22,7 @@ import (
 	echomiddleware "github.com/labstack/echo/v4/middleware"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
@@ -30,14 +31,8 @@ import (
 // serve runs h on Knot with the given number of loops, and returns its address.
 func serve(t *testing.T, loops int, h http.Handler, change ...func(*knot.Server)) string {
 	t.Helper()
-	rt, err := capriccio.New(capriccio.WithLoops(loops))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(loops)))(t)
+	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	server := &knot.Server{Handler: knot.AdaptHTTP(h), H2C: true}
 	for _, f := range change {
 		f(server)
@@ -48,9 +43,7 @@ func serve(t *testing.T, loops int, h http.Handler, change ...func(*knot.Server)
 		http.DefaultClient.CloseIdleConnections()
 		server.Close()
 		<-ended
-		if err := rt.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, rt.Close())
 	})
 	return ln.Addr().String()
 }
@@ -64,20 +57,11 @@ func onLoops(t *testing.T, fn func(t *testing.T, loops int)) {
 // ask returns status and body.
 func ask(t *testing.T, method, url, body string) string {
 	t.Helper()
-	r, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testenv.Need(http.NewRequest(method, url, strings.NewReader(body)))(t)
 	r.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testenv.Need(http.DefaultClient.Do(r))(t)
 	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testenv.Need(io.ReadAll(resp.Body))(t)
 	return fmt.Sprint(resp.StatusCode, " ", strings.TrimSpace(string(got)))
 }
 
@@ -230,17 +214,13 @@ func TestWebSockets(t *testing.T) {
 				var all []*gorilla.Conn
 				for range 50 {
 					c, _, err := gorilla.DefaultDialer.DialContext(ctx, "ws://"+addr+"/", nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testenv.Must(t, err)
 					defer c.Close()
 					all = append(all, c)
 				}
 				for _, message := range []string{"a", strings.Repeat("large ", 5000)} {
 					for _, c := range all {
-						if err := c.WriteMessage(gorilla.TextMessage, []byte(message)); err != nil {
-							t.Fatal(err)
-						}
+						testenv.Must(t, c.WriteMessage(gorilla.TextMessage, []byte(message)))
 					}
 					for _, c := range all {
 						_, got, err := c.ReadMessage()

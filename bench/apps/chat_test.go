@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 	gorilla "github.com/gorilla/websocket"
 
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -101,9 +102,7 @@ func chat(t *testing.T, r *room, url string, members, talkers int) {
 	all := make([]*gorilla.Conn, members)
 	for i := range all {
 		c, _, err := dialer.Dial(url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		defer c.Close()
 		c.SetReadDeadline(time.Now().Add(time.Minute))
 		all[i] = c
@@ -127,9 +126,7 @@ func chat(t *testing.T, r *room, url string, members, talkers int) {
 		})
 	}
 	for i := range talkers {
-		if err := all[i*members/talkers].WriteMessage(gorilla.TextMessage, fmt.Appendf(nil, "message %d", i)); err != nil {
-			t.Error(err)
-		}
+		testenv.Check(t, all[i*members/talkers].WriteMessage(gorilla.TextMessage, fmt.Appendf(nil, "message %d", i)))
 	}
 	listeners.Wait()
 }

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // echoes answers each message with itself, and "fail" with an error while the client goes on.
@@ -43,19 +45,12 @@ func TestGRPC(t *testing.T) {
 	onLoops(t, func(t *testing.T, loops int) {
 		g := grpc.NewServer()
 		g.RegisterService(&echoes, nil)
-		conn, err := grpc.NewClient("passthrough:///"+serve(t, loops, http.HandlerFunc(g.ServeHTTP)),
-			grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := testenv.Need(grpc.NewClient("passthrough:///"+serve(t, loops, http.HandlerFunc(g.ServeHTTP)),
+			grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 		defer conn.Close()
 		var all sync.WaitGroup
 		for i := range 30 {
-			all.Go(func() {
-				if err := converse(t.Context(), conn, i%7, i%2 == 0); err != nil {
-					t.Error(err)
-				}
-			})
+			all.Go(func() { testenv.Check(t, converse(t.Context(), conn, i%7, i%2 == 0)) })
 		}
 		all.Wait()
 	})

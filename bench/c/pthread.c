@@ -1,17 +1,25 @@
 // Table 1 and Figure 1 of the Capriccio paper with the system's own threads.
 #define _GNU_SOURCE
-#include "bench.h"
 #include <pthread.h>
 #include <sched.h>
-#include <unistd.h>
+
+typedef pthread_t thread_t;
+typedef pthread_mutex_t mutex_t;
+typedef pthread_cond_t cond_t;
+#define INIT_MUTEX(m) pthread_mutex_init(&(m), NULL)
+#define LOCK(m) pthread_mutex_lock(&(m))
+#define UNLOCK(m) pthread_mutex_unlock(&(m))
+#define INIT_COND(c) pthread_cond_init(&(c), NULL)
+#define WAIT(c, m) pthread_cond_wait(&(c), &(m))
+#define SIGNAL(c) pthread_cond_signal(&(c))
+#define JOIN(t) pthread_join(t, NULL)
+#include "threads.h"
 
 enum { STACK_BYTES = 32 << 10 };
 
-static struct args arg;
 static atomic_bool stop;
 static atomic_long total;
 static pthread_barrier_t gate;
-static int64_t started_ns, ended_ns;
 
 static pthread_t spawn(void *(*fn)(void *), void *p)
 {
@@ -60,11 +68,12 @@ static void *yield_body(void *p)
 	return NULL;
 }
 
-static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t *conds;
-static long turn, hand_offs;
+static void measure_yield(void)
+{
+	run_all(arg.x, yield_body);
+	emit("yield", "ns", arg.x, (double)(ended_ns - started_ns) / total);
+}
 
-// A token goes round the ring; holding it is having the turn.
 static void *cond_body(void *p)
 {
 	long me = (long)p, next = (me + 1) % arg.x, rounds = 0;
@@ -93,144 +102,8 @@ static void *cond_body(void *p)
 	return NULL;
 }
 
-static void measure_cond(void)
-{
-	conds = calloc(arg.x, sizeof *conds);
-	for (long i = 0; i < arg.x; i++)
-		pthread_cond_init(&conds[i], NULL);
-	run_all(arg.x, cond_body);
-	emit("cond", "ns", arg.x, (double)(ended_ns - started_ns) / hand_offs);
-}
-
-static void measure_mutex(void)
-{
-	int64_t start = now_ns(), took;
-	long n = 0;
-	do {
-		for (int i = 0; i < 10000; i++) {
-			pthread_mutex_lock(&mu);
-			pthread_mutex_unlock(&mu);
-		}
-		n += 10000;
-		took = now_ns() - start;
-	} while (took < arg.duration_ns);
-	emit("mutex", "ns", arg.x, (double)took / n);
-}
-
-static void *finish(void *p) { return p; }
-
-static void measure_create(void)
-{
-	pthread_t *threads = calloc(arg.x, sizeof *threads);
-	int64_t start = now_ns(), took;
-	long n = 0;
-	do {
-		for (long k = clock_interval(arg.x); k > 0; k--) {
-			for (long i = 0; i < arg.x; i++)
-				threads[i] = spawn(finish, NULL);
-			for (long i = 0; i < arg.x; i++)
-				pthread_join(threads[i], NULL);
-			n += arg.x;
-		}
-		took = now_ns() - start;
-	} while (took < arg.duration_ns);
-	emit("create-finish", "ns", arg.x, (double)took / n);
-}
-
-static pthread_cond_t not_empty = PTHREAD_COND_INITIALIZER;
-static pthread_cond_t not_full = PTHREAD_COND_INITIALIZER;
-static long slots, filled, ready, consumed;
-static int64_t began_ns;
-static uint64_t steps;
-
-static void *produce(void)
-{
-	pthread_mutex_lock(&mu);
-	ready++;
-	for (;;) {
-		while (filled == slots)
-			pthread_cond_wait(&not_full, &mu);
-		filled++;
-		pthread_cond_signal(&not_empty);
-		pthread_mutex_unlock(&mu);
-		pthread_mutex_lock(&mu);
-	}
-	return NULL;
-}
-
-// The threads are given so long to begin, all of them: with long work and many
-// threads not all get there.
-static const int64_t begin_limit_ns = 500000000;
-
-// The clock starts when every thread has begun.
-static void count_message(void)
-{
-	consumed++;
-	if (started_ns == 0) {
-		int64_t now = ready == 2 * arg.x || consumed % 256 == 0 ? now_ns() : 0;
-		if (now != 0 && (ready == 2 * arg.x || now - began_ns > begin_limit_ns)) {
-			started_ns = now;
-			consumed = 0;
-		}
-		return;
-	}
-	if (consumed % 256 != 0)
-		return;
-	int64_t took = now_ns() - started_ns;
-	if (took > arg.duration_ns) {
-		emit(arg.metric, "ops/s", arg.x, consumed * 1e9 / took);
-		_exit(0);
-	}
-}
-
-static void *consume(void)
-{
-	pthread_mutex_lock(&mu);
-	ready++;
-	for (;;) {
-		while (filled == 0)
-			pthread_cond_wait(&not_empty, &mu);
-		filled--;
-		count_message();
-		pthread_cond_signal(&not_full);
-		pthread_mutex_unlock(&mu);
-		if (steps > 0)
-			work_steps(steps);
-		pthread_mutex_lock(&mu);
-	}
-	return NULL;
-}
-
-static void *pair_body(void *p)
-{
-	return (long)p % 2 == 0 ? produce() : consume();
-}
-
-static void measure_pairs(void)
-{
-	steps = calibrate_work(arg.work_ns);
-	slots = strcmp(arg.metric, "ops-one-slot") == 0 ? 1 : 128;
-	began_ns = now_ns();
-	run_all(2 * arg.x, pair_body);
-}
-
 int main(int argc, char **argv)
 {
 	arg = parse_args(argc, argv);
-	if (strcmp(arg.metric, "yield") == 0) {
-		run_all(arg.x, yield_body);
-		emit("yield", "ns", arg.x, (double)(ended_ns - started_ns) / total);
-	} else if (strcmp(arg.metric, "cond") == 0) {
-		measure_cond();
-	} else if (strcmp(arg.metric, "mutex") == 0) {
-		measure_mutex();
-	} else if (strcmp(arg.metric, "create-finish") == 0) {
-		measure_create();
-	} else if (strncmp(arg.metric, "ops", 3) == 0) {
-		measure_pairs();
-	} else {
-		fprintf(stderr, "unknown metric %s\n", arg.metric);
-		return 2;
-	}
-	return 0;
+	return measure();
 }

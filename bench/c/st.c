@@ -1,14 +1,24 @@
 // Table 1 and Figure 1 of the Capriccio paper with the State Threads library.
-#include "bench.h"
 #include <st.h>
-#include <unistd.h>
+
+typedef st_thread_t thread_t;
+typedef st_mutex_t mutex_t;
+typedef st_cond_t cond_t;
+#define INIT_MUTEX(m) ((m) = st_mutex_new())
+#define LOCK(m) st_mutex_lock(m)
+#define UNLOCK(m) st_mutex_unlock(m)
+#define INIT_COND(c) ((c) = st_cond_new())
+// The library's condition variables know no mutex: unlock and wait are one step here because nothing else
+// runs in between.
+#define WAIT(c, m) (st_mutex_unlock(m), st_cond_wait(c), st_mutex_lock(m))
+#define SIGNAL(c) st_cond_signal(c)
+#define JOIN(t) st_thread_join(t, NULL)
+#include "threads.h"
 
 // What the library rounds a stack up to is its own affair.
 enum { STACK_BYTES = 16 << 10 };
 
-static struct args arg;
 static int stop;
-static int64_t started_ns, ended_ns;
 
 static st_thread_t spawn(void *(*fn)(void *), void *p)
 {
@@ -27,8 +37,6 @@ static void run_all(long n, void *(*fn)(void *))
 		st_thread_join(threads[i], NULL);
 	free(threads);
 }
-
-static long hand_offs;
 
 // look_at_clock is called by the first thread once a round.
 static void look_at_clock(long rounds)
@@ -64,8 +72,12 @@ static void *yield_body(void *p)
 	return NULL;
 }
 
-static st_cond_t *conds;
-static long turn;
+static void measure_yield(void)
+{
+	shared = st_cond_new();
+	run_all(arg.x, yield_body);
+	emit("yield", "ns", arg.x, (double)(ended_ns - started_ns) / hand_offs);
+}
 
 static void *cond_body(void *p)
 {
@@ -81,160 +93,10 @@ static void *cond_body(void *p)
 	return NULL;
 }
 
-static void measure_cond(void)
-{
-	conds = calloc(arg.x, sizeof *conds);
-	for (long i = 0; i < arg.x; i++)
-		conds[i] = st_cond_new();
-	run_all(arg.x, cond_body);
-	emit("cond", "ns", arg.x, (double)(ended_ns - started_ns) / hand_offs);
-}
-
-static void measure_mutex(void)
-{
-	st_mutex_t mu = st_mutex_new();
-	int64_t start = now_ns(), took;
-	long n = 0;
-	do {
-		for (int i = 0; i < 10000; i++) {
-			st_mutex_lock(mu);
-			st_mutex_unlock(mu);
-		}
-		n += 10000;
-		took = now_ns() - start;
-	} while (took < arg.duration_ns);
-	emit("mutex", "ns", arg.x, (double)took / n);
-}
-
-static void *finish(void *p) { return p; }
-
-static void measure_create(void)
-{
-	st_thread_t *threads = calloc(arg.x, sizeof *threads);
-	int64_t start = now_ns(), took;
-	long n = 0;
-	do {
-		for (long k = clock_interval(arg.x); k > 0; k--) {
-			for (long i = 0; i < arg.x; i++)
-				threads[i] = spawn(finish, NULL);
-			for (long i = 0; i < arg.x; i++)
-				st_thread_join(threads[i], NULL);
-			n += arg.x;
-		}
-		took = now_ns() - start;
-	} while (took < arg.duration_ns);
-	emit("create-finish", "ns", arg.x, (double)took / n);
-}
-
-static st_mutex_t mu;
-static st_cond_t not_empty, not_full;
-static long slots, filled, ready, consumed;
-static int64_t began_ns;
-static uint64_t steps;
-
-// The library's condition variables know no mutex: unlock and wait are one
-// step here because nothing else runs in between.
-static void wait_unlocked(st_cond_t c)
-{
-	st_mutex_unlock(mu);
-	st_cond_wait(c);
-	st_mutex_lock(mu);
-}
-
-static void *produce(void)
-{
-	st_mutex_lock(mu);
-	ready++;
-	for (;;) {
-		while (filled == slots)
-			wait_unlocked(not_full);
-		filled++;
-		st_cond_signal(not_empty);
-		st_mutex_unlock(mu);
-		st_mutex_lock(mu);
-	}
-	return NULL;
-}
-
-// The threads are given so long to begin, all of them: with long work and many
-// threads not all get there.
-static const int64_t begin_limit_ns = 500000000;
-
-// The clock starts when every thread has begun.
-static void count_message(void)
-{
-	consumed++;
-	if (started_ns == 0) {
-		int64_t now = ready == 2 * arg.x || consumed % 256 == 0 ? now_ns() : 0;
-		if (now != 0 && (ready == 2 * arg.x || now - began_ns > begin_limit_ns)) {
-			started_ns = now;
-			consumed = 0;
-		}
-		return;
-	}
-	if (consumed % 256 != 0)
-		return;
-	int64_t took = now_ns() - started_ns;
-	if (took > arg.duration_ns) {
-		emit(arg.metric, "ops/s", arg.x, consumed * 1e9 / took);
-		_exit(0);
-	}
-}
-
-static void *consume(void)
-{
-	st_mutex_lock(mu);
-	ready++;
-	for (;;) {
-		while (filled == 0)
-			wait_unlocked(not_empty);
-		filled--;
-		count_message();
-		st_cond_signal(not_full);
-		st_mutex_unlock(mu);
-		if (steps > 0)
-			work_steps(steps);
-		st_mutex_lock(mu);
-	}
-	return NULL;
-}
-
-static void *pair_body(void *p)
-{
-	return (long)p % 2 == 0 ? produce() : consume();
-}
-
-static void measure_pairs(void)
-{
-	steps = calibrate_work(arg.work_ns);
-	slots = strcmp(arg.metric, "ops-one-slot") == 0 ? 1 : 128;
-	began_ns = now_ns();
-	mu = st_mutex_new();
-	not_empty = st_cond_new();
-	not_full = st_cond_new();
-	run_all(2 * arg.x, pair_body);
-}
-
 int main(int argc, char **argv)
 {
 	arg = parse_args(argc, argv);
 	if (st_init() != 0)
 		die("st_init");
-	if (strcmp(arg.metric, "yield") == 0) {
-		shared = st_cond_new();
-		run_all(arg.x, yield_body);
-		emit("yield", "ns", arg.x, (double)(ended_ns - started_ns) / hand_offs);
-	} else if (strcmp(arg.metric, "cond") == 0) {
-		measure_cond();
-	} else if (strcmp(arg.metric, "mutex") == 0) {
-		measure_mutex();
-	} else if (strcmp(arg.metric, "create-finish") == 0) {
-		measure_create();
-	} else if (strncmp(arg.metric, "ops", 3) == 0) {
-		measure_pairs();
-	} else {
-		fprintf(stderr, "unknown metric %s\n", arg.metric);
-		return 2;
-	}
-	return 0;
+	return measure();
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,14 +17,7 @@ import (
 )
 
 // libraries are the rows, in the order of docs/libraries.md.
-var libraries = concat(plainLibraries, kvLibraries, sqlLibraries, webLibraries, rpcLibraries, localLibraries)
-
-func concat(parts ...[]library) (all []library) {
-	for _, p := range parts {
-		all = append(all, p...)
-	}
-	return all
-}
+var libraries = slices.Concat(plainLibraries, kvLibraries, sqlLibraries, webLibraries, rpcLibraries, localLibraries)
 
 // plainLibraries are patterns of package net and sync alone.
 var plainLibraries = []library{
@@ -194,15 +188,8 @@ func openMemcache(e *env) (*opened, error) {
 	}, func() { client.Close() })
 }
 
-// natsDialer is what nats.go asks for.
-type natsDialer struct{ e *env }
-
-func (d natsDialer) Dial(network, address string) (net.Conn, error) {
-	return d.e.dial(network, address)
-}
-
 func openNATS(e *env) (*opened, error) {
-	conn, err := nats.Connect("nats://"+e.Addr["nats"], nats.SetCustomDialer(natsDialer{e}))
+	conn, err := nats.Connect("nats://"+e.Addr["nats"], nats.SetCustomDialer(dialer{e}))
 	if err != nil {
 		return nil, err
 	}

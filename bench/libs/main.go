@@ -237,17 +237,10 @@ func try(ctx context.Context, c cell) outcome {
 	if err := json.Unmarshal(out.Bytes(), &o); err == nil && runErr == nil {
 		return o
 	}
-	name := filepath.Join(*stacks, "libs-"+strings.Map(inFileName, c.String())+".log")
+	name := filepath.Join(*stacks, "libs-"+strings.NewReplacer(" ", "-", "/", "-", ",", "-").Replace(c.String())+".log")
 	if err := os.WriteFile(name, log.Bytes(), 0o644); err != nil {
 		name = err.Error()
 	}
 	o.Error = fmt.Sprintf("%v; what it printed is in %s", errors.Join(runErr, ctx.Err()), name)
 	return o
-}
-
-func inFileName(r rune) rune {
-	if r == ' ' || r == '/' || r == ',' {
-		return '-'
-	}
-	return r
 }

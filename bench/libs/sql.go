@@ -28,13 +28,9 @@ var sqlLibraries = []library{
 func (e *env) pgxConfig() (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig("postgres://libs@" + e.Addr["postgres"] + "/postgres?sslmode=disable")
 	if err == nil {
-		cfg.DialFunc = pgDialer(e.dialer)
+		cfg.DialFunc = e.dialer
 	}
 	return cfg, err
-}
-
-func pgDialer(d func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
-	return d
 }
 
 // adds asks a server for n+1.
@@ -98,7 +94,7 @@ func openPgxPool(e *env) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.ConnConfig.DialFunc = pgDialer(e.dialer)
+	cfg.ConnConfig.DialFunc = e.dialer
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -113,16 +109,16 @@ func onDB(db *sql.DB, query string, connections int) (*opened, error) {
 	return shared(func(n int) error { return adds(n, db.QueryRow(query, n)) }, func() { db.Close() })
 }
 
-// pqDialer is what lib/pq asks for.
-type pqDialer struct{ e *env }
+// dialer is what lib/pq and nats.go ask for.
+type dialer struct{ e *env }
 
-func (d pqDialer) Dial(network, address string) (net.Conn, error) { return d.e.dial(network, address) }
-func (d pqDialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+func (d dialer) Dial(network, address string) (net.Conn, error) { return d.e.dial(network, address) }
+func (d dialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return d.e.dialer(ctx, network, address)
 }
-func (d pqDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return d.e.dialer(ctx, network, address)
 }
 
@@ -131,7 +127,7 @@ func openPq(e *env) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	connector.Dialer(pqDialer{e})
+	connector.Dialer(dialer{e})
 	return onDB(sql.OpenDB(connector), "select $1::int + 1", 20)
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -126,7 +127,7 @@ func work() {
 }
 
 func (e *env) run() (o outcome, err error) {
-	lib := libraryNamed(e.Lib)
+	lib := libraries[slices.IndexFunc(libraries, func(l library) bool { return l.name == e.Lib })]
 	opened, err := lib.open(e)
 	if err != nil {
 		return o, err
@@ -188,15 +189,6 @@ func (e *env) run() (o outcome, err error) {
 
 func cpu(r syscall.Rusage) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-}
-
-func libraryNamed(name string) library {
-	for _, l := range libraries {
-		if l.name == name {
-			return l
-		}
-	}
-	panic("no library " + name)
 }
 
 // want compares an answer with what it has to be.

@@ -133,6 +133,16 @@ func (c *client) drive(until time.Duration) error {
 	return nil
 }
 
+// usedBy lets the traffic happen until a time, and returns when that was over and what was used by then.
+func (c *client) usedBy(until time.Duration, t *Target) (u Usage, at time.Duration, err error) {
+	if err := c.drive(until); err != nil {
+		return u, 0, err
+	}
+	at = c.now()
+	u, err = t.usage()
+	return u, at, err
+}
+
 // wait is epoll_wait without the scheduler's part of a system call: nothing else in
 // this process has anything to do. In the coarse case it returns too early.
 func (c *client) wait(timeout time.Duration) (int, unix.Errno) {

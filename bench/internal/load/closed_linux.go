@@ -65,25 +65,12 @@ func Closed(cfg ClosedConfig) (ClosedResult, error) {
 	for i := range cfg.Clients { // ascending, so this is a heap
 		o.away = append(o.away, rest{until: cfg.Warm / 5 * time.Duration(i) / time.Duration(cfg.Clients)})
 	}
-	if err := o.c.drive(cfg.Warm); err != nil {
-		return ClosedResult{}, err
-	}
-	before, err := cfg.usage()
+	before, from, err := o.c.usedBy(cfg.Warm, &cfg.Target)
 	if err != nil {
 		return ClosedResult{}, err
 	}
-	result := ClosedResult{From: o.c.now()}
-	if err := o.c.drive(result.From + cfg.For); err != nil {
-		return ClosedResult{}, err
-	}
-	result.To = o.c.now()
-	after, err := cfg.usage()
-	if err != nil {
-		return ClosedResult{}, err
-	}
-	result.Usage = after.since(before)
-	result.Outcomes = o.outcomes
-	return result, nil
+	after, to, err := o.c.usedBy(from+cfg.For, &cfg.Target)
+	return ClosedResult{o.outcomes, from, to, after.since(before)}, err
 }
 
 func (o *closed) due(now time.Duration) (time.Duration, error) {

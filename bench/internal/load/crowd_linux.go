@@ -52,37 +52,20 @@ func Crowd(cfg CrowdConfig) (CrowdResult, error) {
 		return CrowdResult{}, err
 	}
 	defer o.c.close()
-	before, err := cfg.usage()
-	if err != nil {
-		return CrowdResult{}, err
+	var used [4]Usage
+	for i, until := range []time.Duration{0, cfg.Jam / 2, cfg.Jam, cfg.Limit} {
+		if used[i], _, err = o.c.usedBy(until, &cfg.Target); err != nil {
+			return CrowdResult{}, err
+		}
 	}
-	if err := o.c.drive(cfg.Jam / 2); err != nil {
-		return CrowdResult{}, err
-	}
-	jammed, err := cfg.usage()
-	if err != nil {
-		return CrowdResult{}, err
-	}
-	if err := o.c.drive(cfg.Jam); err != nil {
-		return CrowdResult{}, err
-	}
-	released, err := cfg.usage()
-	if err != nil {
-		return CrowdResult{}, err
-	}
-	if err := o.c.drive(cfg.Limit); err != nil {
-		return CrowdResult{}, err
-	}
-	result := CrowdResult{Outcomes: o.outcomes, Took: cfg.Limit, Jam: released.since(jammed)}
+	result := CrowdResult{Outcomes: o.outcomes, Took: cfg.Limit, Jam: used[2].since(used[1]), All: used[3].since(used[0])}
 	if o.open == 0 {
 		result.Took = 0
 		for i := range o.outcomes {
 			result.Took = max(result.Took, o.outcomes[i].Done)
 		}
 	}
-	after, err := cfg.usage()
-	result.All = after.since(before)
-	return result, err
+	return result, nil
 }
 
 func (o *crowd) due(now time.Duration) (time.Duration, error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,8 +30,6 @@ type FilesConfig struct {
 	// Think, if not nil, is called instead of Pause when a client has its response, and before its first request:
 	// how long it waits until the next one.
 	Think func(client int) time.Duration
-	// Measuring, if not nil, is called when measuring begins and when it ends.
-	Measuring func(begins bool) error
 }
 
 // FilesResult is what was measured. Latencies are from a request to the end of its response;
@@ -46,6 +45,7 @@ type FilesResult struct {
 	Unserved int // clients that got no response while it was measured
 	Reopened int64
 	Usage    Usage
+	Fetched  int64 // bytes that the kernel has read from disks for the first process
 }
 
 // fetch is a client: one connection, one file under way.
@@ -94,8 +94,8 @@ type fetcher struct {
 
 // Files runs the clients. Any surprise from the server is an error.
 func Files(cfg FilesConfig) (FilesResult, error) {
-	if cfg.Conns < 1 || cfg.Conns > MaxConns || cfg.For <= 0 || cfg.Next == nil {
-		return FilesResult{}, fmt.Errorf("load: %d connections (1 to %d), %v (more than 0)", cfg.Conns, MaxConns, cfg.For)
+	if cfg.Conns < 1 || cfg.Conns > MaxConns || cfg.For <= 0 || cfg.Next == nil || len(cfg.PIDs) == 0 {
+		return FilesResult{}, fmt.Errorf("load: %d connections (1 to %d), %v (more than 0), %d processes (at least 1)", cfg.Conns, MaxConns, cfg.For, len(cfg.PIDs))
 	}
 	f := &fetcher{cfg: cfg, conns: make([]fetch, 0, cfg.Conns)}
 	if err := f.begin(); err != nil {
@@ -205,13 +205,8 @@ func (f *fetcher) close() {
 }
 
 func (f *fetcher) measure() (FilesResult, error) {
-	tell := func(begins bool) error {
-		if f.cfg.Measuring == nil {
-			return nil
-		}
-		return f.cfg.Measuring(begins)
-	}
-	if err := tell(true); err != nil {
+	fetched, err := proc.FetchedBytes(f.cfg.PIDs[0])
+	if err != nil {
 		return FilesResult{}, err
 	}
 	before, err := f.cfg.usage()
@@ -229,10 +224,11 @@ func (f *fetcher) measure() (FilesResult, error) {
 	if err != nil {
 		return FilesResult{}, err
 	}
-	if err := tell(false); err != nil {
+	now, err := proc.FetchedBytes(f.cfg.PIDs[0])
+	if err != nil {
 		return FilesResult{}, err
 	}
-	f.result.Usage = after.since(before)
+	f.result.Usage, f.result.Fetched = after.since(before), now-fetched
 	for i := range f.conns {
 		c := &f.conns[i]
 		if c.sent > end { // it rests

@@ -99,27 +99,17 @@ func TestSurprisesAreErrors(t *testing.T) {
 // A server may close a connection that is idle; one that answers nothing on a new connection is an error.
 func TestConnectionsThatWereIdleAreOpenedAgain(t *testing.T) {
 	server := func(answers int) Target {
-		ln := testenv.Need(net.Listen("tcp4", "127.0.0.1:0"))(t)
-		t.Cleanup(func() { ln.Close() })
-		go func() {
-			for {
-				c, err := ln.Accept()
-				if err != nil {
+		addr := testenv.Serve(t, func(c net.Conn) {
+			defer c.Close()
+			in := bufio.NewReader(c)
+			for range answers {
+				if _, err := http.ReadRequest(in); err != nil {
 					return
 				}
-				go func() {
-					in := bufio.NewReader(c)
-					for range answers {
-						if _, err := http.ReadRequest(in); err != nil {
-							break
-						}
-						io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
-					}
-					c.Close()
-				}()
+				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
 			}
-		}()
-		return Target{Addr: netip.MustParseAddrPort(ln.Addr().String()), PIDs: []int{os.Getpid()}}
+		})
+		return Target{Addr: netip.MustParseAddrPort(addr), PIDs: []int{os.Getpid()}}
 	}
 	files := func(answers int) (result FilesResult, err error) {
 		// On a machine with much else to do some spans end before a client has asked three times.
@@ -151,7 +141,7 @@ func TestSlowResponseIsWaitedFor(t *testing.T) {
 		<-time.After(pause)
 		hello(w, r)
 	})
-	result, err := Run(Config{Addr: page, Conns: 1, Depth: 1, For: time.Millisecond, PID: os.Getpid()})
+	result, err := Run(Config{Target: Target{Addr: page, PIDs: []int{os.Getpid()}}, Conns: 1, Depth: 1, For: time.Millisecond})
 	if err != nil || result.Requests < 1 {
 		t.Errorf("one page: %+v, %v", result, err)
 	}

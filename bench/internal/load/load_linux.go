@@ -3,35 +3,30 @@ package load
 import (
 	"errors"
 	"fmt"
-	"net/netip"
-	"os"
 	"runtime"
 	"strings"
 	"time"
 	"unsafe"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
 // Config says what load to put on which server.
 type Config struct {
-	Addr  netip.AddrPort // IPv4 loopback
-	Conns int            // connections
-	Depth int            // requests under way on each
-	Pause time.Duration  // between responses and the next requests, for one connection; 0: none
-	Warm  time.Duration  // before measuring
-	For   time.Duration  // measured
-	PID   int            // the server's process, for its CPU time
+	Target
+	Conns int           // connections
+	Depth int           // requests under way on each
+	Pause time.Duration // between responses and the next requests, for one connection; 0: none
+	Warm  time.Duration // before measuring
+	For   time.Duration // measured
 }
 
 // Result is what was measured.
 type Result struct {
-	Requests  int64
-	Elapsed   time.Duration
-	P50, P99  time.Duration // from sending Depth requests to their last response
-	ServerCPU time.Duration
-	ClientCPU time.Duration
+	Requests int64
+	Elapsed  time.Duration
+	P50, P99 time.Duration // from sending Depth requests to their last response
+	Usage    Usage
 }
 
 // Limits of a Config.
@@ -164,11 +159,7 @@ func Run(cfg Config) (Result, error) {
 }
 
 func (d *driver) measure() (Result, error) {
-	server, err := proc.CPUTime(d.cfg.PID)
-	if err != nil {
-		return Result{}, err
-	}
-	client, err := proc.CPUTime(os.Getpid())
+	before, err := d.cfg.usage()
 	if err != nil {
 		return Result{}, err
 	}
@@ -178,19 +169,11 @@ func (d *driver) measure() (Result, error) {
 		return Result{}, err
 	}
 	elapsed := d.now() - start
-	serverNow, err := proc.CPUTime(d.cfg.PID)
-	if err != nil {
-		return Result{}, err
-	}
-	clientNow, err := proc.CPUTime(os.Getpid())
-	if err != nil {
-		return Result{}, err
-	}
+	after, err := d.cfg.usage()
 	return Result{
 		Requests: d.requests, Elapsed: elapsed,
-		P50: d.latency.quantile(0.50), P99: d.latency.quantile(0.99),
-		ServerCPU: serverNow - server, ClientCPU: clientNow - client,
-	}, nil
+		P50: d.latency.quantile(0.50), P99: d.latency.quantile(0.99), Usage: after.since(before),
+	}, err
 }
 
 // open connects, has one exchange on each connection, and starts them all.

@@ -73,13 +73,13 @@ func hello(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") 
 func TestRunCountsResponses(t *testing.T) {
 	for _, depth := range []int{1, 16} {
 		result, err := Run(Config{
-			Addr: serve(t, hello), Conns: 3, Depth: depth, For: 20 * time.Millisecond, PID: os.Getpid(),
+			Target: Target{Addr: serve(t, hello), PIDs: []int{os.Getpid()}}, Conns: 3, Depth: depth, For: 20 * time.Millisecond,
 		})
 		testenv.Must(t, err)
 		if result.Requests < int64(depth) || result.Requests%int64(depth) != 0 {
 			t.Errorf("depth %d: %d requests", depth, result.Requests)
 		}
-		if result.P50 <= 0 || result.P99 < result.P50 || result.ServerCPU <= 0 || result.ClientCPU <= 0 {
+		if result.P50 <= 0 || result.P99 < result.P50 || result.Usage.Server <= 0 || result.Usage.Client <= 0 {
 			t.Errorf("depth %d: %+v", depth, result)
 		}
 	}
@@ -88,7 +88,7 @@ func TestRunCountsResponses(t *testing.T) {
 func TestRunPauses(t *testing.T) {
 	const pause = 2 * time.Millisecond
 	result, err := Run(Config{
-		Addr: serve(t, hello), Conns: 1, Depth: 1, Pause: pause, For: 20 * pause, PID: os.Getpid(),
+		Target: Target{Addr: serve(t, hello), PIDs: []int{os.Getpid()}}, Conns: 1, Depth: 1, Pause: pause, For: 20 * pause,
 	})
 	testenv.Must(t, err)
 	if most := int64(result.Elapsed/pause) + 1; result.Requests < 1 || result.Requests > most {
@@ -97,7 +97,7 @@ func TestRunPauses(t *testing.T) {
 }
 
 func TestRunReportsWhatIsWrong(t *testing.T) {
-	valid := Config{Addr: serve(t, hello), Conns: 1, Depth: 1, For: time.Millisecond, PID: os.Getpid()}
+	valid := Config{Target: Target{Addr: serve(t, hello), PIDs: []int{os.Getpid()}}, Conns: 1, Depth: 1, For: time.Millisecond}
 	grows := ""
 	missing := serve(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) })
 	growing := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +118,7 @@ func TestRunReportsWhatIsWrong(t *testing.T) {
 		{"wrong status", func(c *Config) { c.Addr = missing }, "want 200"},
 		{"responses that grow", func(c *Config) { c.Addr = growing; c.For = time.Second }, "more than the responses have"},
 		{"no server", func(c *Config) { c.Addr = nobody(t) }, "refused"},
-		{"no process", func(c *Config) { c.PID = 1 << 29 }, "cpu clock"},
+		{"no process", func(c *Config) { c.PIDs = []int{1 << 29} }, "cpu clock"},
 	} {
 		cfg := valid
 		c.change(&cfg)

@@ -86,29 +86,17 @@ func Open(cfg OpenConfig) (OpenResult, error) {
 		o.c.pools[i].source = source
 	}
 	o.advance(0)
-	if err := o.c.drive(cfg.From); err != nil {
-		return OpenResult{}, err
-	}
-	result := OpenResult{From: o.c.now()}
-	before, err := cfg.usage()
+	before, from, err := o.c.usedBy(cfg.From, &cfg.Target)
 	if err != nil {
 		return OpenResult{}, err
 	}
-	if err := o.c.drive(total); err != nil {
-		return OpenResult{}, err
-	}
-	result.To = o.c.now()
-	after, err := cfg.usage()
+	after, to, err := o.c.usedBy(total, &cfg.Target)
 	if err != nil {
 		return OpenResult{}, err
 	}
-	result.Usage = after.since(before)
 	o.draining = true
-	if err := o.c.drive(total + cfg.Drain); err != nil {
-		return OpenResult{}, err
-	}
-	result.Outcomes = o.outcomes
-	return result, nil
+	err = o.c.drive(total + cfg.Drain)
+	return OpenResult{o.outcomes, from, to, after.since(before)}, err
 }
 
 // check looks for nonsense and returns about how many requests there will be, and the

@@ -36,14 +36,11 @@ func Load(path string, p Protocol, conns int, warm, length time.Duration, seed u
 	l := newLoader(p, seed)
 	clients := map[int32]*client{}
 	for range conns {
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		fd, err := dial(path)
 		if err != nil {
-			return 0, fmt.Errorf("socket: %w", err)
+			return 0, err
 		}
 		defer unix.Close(fd)
-		if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
-			return 0, fmt.Errorf("connect to %s: %w", path, err)
-		}
 		if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
 			return 0, fmt.Errorf("epoll_ctl: %w", err)
 		}
@@ -83,6 +80,18 @@ func Load(path string, p Protocol, conns int, warm, length time.Duration, seed u
 			return done, measuring(false)
 		}
 	}
+}
+
+func dial(path string) (int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("socket: %w", err)
+	}
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("connect to %s: %w", path, err)
+	}
+	return fd, nil
 }
 
 type loader struct {
@@ -127,14 +136,11 @@ func (l *loader) send(c *client, record int, get bool) error {
 
 // Fill stores all records in the server at a unix socket.
 func Fill(path string, p Protocol) error {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := dial(path)
 	if err != nil {
-		return fmt.Errorf("socket: %w", err)
+		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
-		return fmt.Errorf("connect to %s: %w", path, err)
-	}
 	l, c := newLoader(p, 1), &client{fd: fd}
 	for record := range Records {
 		if err := l.send(c, record, false); err != nil {

@@ -141,8 +141,11 @@ func (g *MemoryGroup) read(v1, v2 string) (int64, error) {
 }
 
 // Close removes the group. Its processes must have ended; the kernel may need a moment to
-// see that.
+// see that. There is nothing to remove of one that could not be made.
 func (g *group) Close() error {
+	if g.dir == "" {
+		return nil
+	}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		err := os.Remove(g.dir)
 		if err == nil || time.Now().After(end) {

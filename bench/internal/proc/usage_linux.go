@@ -37,22 +37,20 @@ func Memory(pid int) (int64, error) {
 	if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid)); err == nil {
 		return kilobyteField(data, "Pss:")
 	}
+	return statusField(pid, "VmRSS:")
+}
+
+func statusField(pid int, name string) (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
 	}
-	return kilobyteField(data, "VmRSS:")
+	return kilobyteField(data, name)
 }
 
 // PeakMemory is the most that process pid has ever had resident since it began its program, in bytes. (What
 // getrusage(2) says has the most of the process that started it, too.)
-func PeakMemory(pid int) (int64, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
-	}
-	return kilobyteField(data, "VmHWM:")
-}
+func PeakMemory(pid int) (int64, error) { return statusField(pid, "VmHWM:") }
 
 // Available is the memory the machine can still give, in bytes.
 func Available() (int64, error) {

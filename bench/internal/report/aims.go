@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -75,8 +74,8 @@ func (r *Report) text(a Aim) (what, limit string) {
 	return what, strings.TrimSpace(fmt.Sprintf("%s %s %s", sign, Number(a.Limit), unit))
 }
 
-// WriteAims writes a table of the aims of an experiment and what was measured.
-func (r *Report) WriteAims(w io.Writer, aims []Aim) error {
+// AimsTable is a table of the aims of an experiment and what was measured, in Markdown.
+func (r *Report) AimsTable(aims []Aim) string {
 	var b strings.Builder
 	for i, a := range aims {
 		if i == 0 {
@@ -93,12 +92,11 @@ func (r *Report) WriteAims(w io.Writer, aims []Aim) error {
 			fmt.Fprintf(&b, "| %s | %s | %s | **missed** |\n", what, limit, Number(got))
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
-// WriteMissed writes how many of the aims, by experiment, are reached, and a table of those that are not.
-func WriteMissed(w io.Writer, reports []*Report, aims map[string][]Aim) error {
+// MissedTable says how many of the aims, by experiment, are reached, with a table of those that are not.
+func MissedTable(reports []*Report, aims map[string][]Aim) string {
 	var b strings.Builder
 	reached, measured := 0, 0
 	usual, processor := processors(reports)
@@ -121,6 +119,5 @@ func WriteMissed(w io.Writer, reports []*Report, aims map[string][]Aim) error {
 	if b.Len() > 0 {
 		head = strings.TrimSuffix(head, "\n") + " These are not:\n" + usual + "\n| experiment | aim | | here |\n|---|---|---|---|\n"
 	}
-	_, err := io.WriteString(w, head+b.String())
-	return err
+	return head + b.String()
 }

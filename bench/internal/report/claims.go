@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strings"
 )
@@ -19,11 +18,11 @@ type Claim struct {
 	Published    float64
 }
 
-// WriteClaims writes a table of what was published beside what was measured. A ratio agrees if it
+// ClaimsTable is a table of what was published beside what was measured. A ratio agrees if it
 // is on the same side of 1, or within 5 % of 1 where the published one is; a value if it is no worse.
-func (r *Report) WriteClaims(w io.Writer, claims []Claim) error {
+func (r *Report) ClaimsTable(claims []Claim) string {
 	if len(claims) == 0 {
-		return nil
+		return ""
 	}
 	var b strings.Builder
 	b.WriteString("\n| published | by | there | here | verdict |\n|---|---|---|---|---|\n")
@@ -35,8 +34,7 @@ func (r *Report) WriteClaims(w io.Writer, claims []Claim) error {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.What, c.Source, Number(c.Published), here, verdict)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 func (r *Report) judge(c Claim) (float64, string) {

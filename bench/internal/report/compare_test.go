@@ -140,29 +140,17 @@ func TestVerdictOfTheMarkdownTable(t *testing.T) {
 	add("nginx", 140, 160)
 	add("net-http", 10, 12)
 	add("knot-2", 900, 1000) // ours, too, with a setting
-	var out strings.Builder
-	if err := r.WriteMarkdown(&out, "", "knot"); err != nil || !strings.Contains(out.String(), "0.67: **loses** to nginx") {
-		t.Errorf("%v\n%s", err, &out)
-	}
-	var losses strings.Builder
+	testenv.Contains(t, r.Markdown("", "knot"), "0.67: **loses** to nginx")
 	r.Profiles = []Profile{{"knot rps at 1", []string{"40 % tcp_sendmsg [k]"}}}
-	if err := WriteLosses(&losses, []*Report{r}, "knot"); err != nil || !strings.Contains(losses.String(), "| e | rps [req/s] | 1 | knot: 100 ±10% | nginx: 150 ±7% | 0.67 | `go run ./bench run e`") ||
-		!strings.Contains(losses.String(), "e, knot rps at 1: 40 % tcp_sendmsg [k]") {
-		t.Errorf("%v\n%s", err, &losses)
-	}
+	testenv.Contains(t, LossesTable([]*Report{r}, "knot"), "| e | rps [req/s] | 1 | knot: 100 ±10% | nginx: 150 ±7% | 0.67 | `go run ./bench run e`")
+	testenv.Contains(t, LossesTable([]*Report{r}, "knot"), "e, knot rps at 1: 40 % tcp_sendmsg [k]")
 	r.Env.Others = 60
-	losses.Reset()
-	if err := WriteLosses(&losses, []*Report{r}, "knot"); err != nil || !strings.Contains(losses.String(), "on a busy machine |") {
-		t.Errorf("others had much of the machine: %v\n%s", err, &losses)
-	}
+	testenv.Contains(t, LossesTable([]*Report{r}, "knot"), "on a busy machine |", "others had much of the machine")
 	r.Rows[0].Max = 145
 	if lost := r.Losses("knot"); len(lost) != 0 {
 		t.Errorf("spreads overlap: lost %+v", lost)
 	}
-	out.Reset()
-	if r.WriteMarkdown(&out, "", "knot"); !strings.Contains(out.String(), "0.67: like nginx") {
-		t.Errorf("spreads overlap:\n%s", &out)
-	}
+	testenv.Contains(t, r.Markdown("", "knot"), "0.67: like nginx", "spreads overlap")
 }
 
 func TestMarkdownPutsTogetherWhatFits(t *testing.T) {
@@ -176,9 +164,7 @@ func TestMarkdownPutsTogetherWhatFits(t *testing.T) {
 	for x := range 5 {
 		add("knot", "refused", "1", float64(x), max(float64(x)-3, 0))
 	}
-	var out strings.Builder
-	testenv.Must(t, r.WriteMarkdown(&out, "", "knot"))
-	_, got, _ := strings.Cut(out.String(), "\n")
+	_, got, _ := strings.Cut(r.Markdown("", "knot"), "\n")
 	if want := `A full run, each point measured 1 times.
 
 | | x | knot |

@@ -3,17 +3,16 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 )
 
-// WriteMarkdown writes the report as a part of a document: where, when and by which command it
+// Markdown is the report as a part of a document: where, when and by which command it
 // was measured, a table for each metric, notes and what was skipped. picture is a link to its
 // charts, "" if there is none.
-func (r *Report) WriteMarkdown(w io.Writer, picture string, ours ...string) error {
+func (r *Report) Markdown(picture string, ours ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "`%s`, %s, commit %.12s, on %s, %d cores, Linux %s, %s.\n",
 		r.command(), strings.Replace(r.Env.Time, "T", " ", 1), r.Commit, r.Env.CPU, r.Env.Cores, r.Env.Kernel, r.Env.Go)
@@ -42,8 +41,7 @@ func (r *Report) WriteMarkdown(w io.Writer, picture string, ours ...string) erro
 		reason, _, _ := strings.Cut(r.Env.Skipped[what], "\n")
 		fmt.Fprintf(&b, "- skipped: %s: %s\n", what, reason)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // command is what was typed.
@@ -237,9 +235,9 @@ func (r *Report) Losses(ours ...string) []Duel {
 	return lost
 }
 
-// WriteLosses writes a table of all that was lost to a peer, and below it where our time went then,
+// LossesTable is a table of all that was lost to a peer, and below it where our time went then,
 // if that is known.
-func WriteLosses(w io.Writer, reports []*Report, ours ...string) error {
+func LossesTable(reports []*Report, ours ...string) string {
 	var b, profiles strings.Builder
 	usual, processor := processors(reports)
 	b.WriteString("What was lost to the best of the peers, by more than the spread: each of our runs was worse than each of theirs.\n" + usual +
@@ -260,14 +258,12 @@ func WriteLosses(w io.Writer, reports []*Report, ours ...string) error {
 		}
 	}
 	if lines == 0 {
-		_, err := io.WriteString(w, "Nothing of what is kept was lost to a peer by more than the spread.\n")
-		return err
+		return "Nothing of what is kept was lost to a peer by more than the spread.\n"
 	}
 	if profiles.Len() > 0 {
 		b.WriteString("\nWhere the time of the server's core went then, the kernel's functions marked [k]:\n\n" + profiles.String())
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // processors tells apart the processors of reports, if there are several: usual says which one goes unnamed, as most have
