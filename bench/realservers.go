@@ -205,6 +205,7 @@ func (t *tracedServer) sample(ctx context.Context, p point, _ time.Duration) ([]
 		}
 		return err
 	})
+	write.Close() // if it has not come to that
 	reading.Wait()
 	if err = cmp.Or(err, failed); err != nil {
 		return nil, err
