@@ -167,10 +167,8 @@ func (q *Line) Starting() int {
 // Refuses reports whether the one that has waited longest is to be refused. waiting is how many wait, refusing
 // how many refusals are under way.
 func (q *Line) Refuses(waited time.Duration, waiting, refusing int) bool {
-	if refusing >= atOnce*min(q.Starting(), someStarting) {
-		return false
-	}
-	return q.state == Overloaded && waiting > q.keep && (waited > q.TooLong() || waiting > q.useful()) || waited > longestWait+q.stopped
+	late := q.state == Overloaded && waiting > q.keep && (waited > q.TooLong() || waiting > q.useful()) || waited > longestWait+q.stopped
+	return late && refusing < atOnce*min(q.Starting(), someStarting)
 }
 
 // LetsGo reports whether the one that has waited longest, whose client has gone, is to be let go now; refusing is
@@ -251,10 +249,9 @@ func (q *Line) Look(now time.Duration, waiting, inside int, tight bool) {
 		q.drains += time.Duration(n) * drainEvery
 	}
 	work := time.Duration(float64(waiting) * q.pace.mean) // until all that wait are served
-	short := work <= q.TooLong()
 	switch q.state {
 	case Calm:
-		if q.streak >= 2 && !short {
+		if q.streak >= 2 && work > q.TooLong() {
 			q.enter(Growing, now)
 		}
 	case Growing:

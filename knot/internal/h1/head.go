@@ -59,10 +59,12 @@ type Head struct {
 	HasCoding bool
 	Asks      bool   // there is a condition or a range
 	Refused   *Fault // well formed, but not to be served
+
+	lastHost []byte // of an earlier request, valid. Most have the same
 }
 
 func (h *Head) Reset() {
-	*h = Head{Fields: h.Fields[:0]}
+	*h = Head{Fields: h.Fields[:0], lastHost: h.lastHost}
 }
 
 // Parse reads the head that b begins with. It returns nil when it is complete

@@ -152,3 +152,15 @@ func TestParseAllocatesNothing(t *testing.T) {
 	h.Parse(request, &limits)
 	testenv.Equal(t, testing.AllocsPerRun(100, func() { h.Parse(request, &limits) }), 0, "allocations")
 }
+
+// That a Host is known from an earlier request does not let another pass, or make one invalid.
+func TestHostsAreCheckedEachByItself(t *testing.T) {
+	var h Head
+	limits := HeadLimits{Line: 1 << 10, Size: 1 << 10, Fields: 10}
+	for _, c := range []struct {
+		host string
+		want *Fault
+	}{{"a.example:80", nil}, {"a.example:80", nil}, {"a.example:8x", badHost}, {"a.example:8x", badHost}, {"", nil}, {"a.example:80", nil}} {
+		testenv.Equal(t, h.Parse([]byte("GET / HTTP/1.1\r\nHost: "+c.host+"\r\n\r\n"), &limits), c.want, "%q", c.host)
+	}
+}

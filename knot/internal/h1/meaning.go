@@ -61,8 +61,13 @@ func (h *Head) noteHost(b []byte, value Span) *Fault {
 	if h.hosts++; h.hosts > 1 {
 		return twoHosts
 	}
-	if text := value.Of(b); len(text) > 0 && !validAuthority(text) {
-		return badHost
+	if text := value.Of(b); len(text) > 0 && !bytes.Equal(text, h.lastHost) {
+		if !validAuthority(text) {
+			return badHost
+		}
+		if len(text) < 256 {
+			h.lastHost = append(h.lastHost[:0], text...)
+		}
 	}
 	// The authority of an absolute target overrides the field (RFC 9112, 3.2.2).
 	if h.Host == (Span{}) {
