@@ -18,7 +18,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 		return 0, f.fail("read", errClosed)
 	}
 	if off >= 0 && !f.direct && f.traits.Load()&traitRefusesRead == 0 {
-		n, e := quick(readNow, f.fd, p, off, unix.RWF_NOWAIT)
+		n, e := readNow(f.fd, atOnce(p), off, unix.RWF_NOWAIT)
 		if n == len(p) && e == 0 {
 			f.exit()
 			if uses%paceUses == 0 || n >= paceBytes {
@@ -100,12 +100,12 @@ func (f *File) Read(p []byte) (int, error) {
 	}
 	n, e := 0, syscall.Errno(unix.EAGAIN)
 	if !f.direct && f.traits.Load()&traitRefusesRead == 0 {
-		if n, e = quick(readNow, f.fd, p, currentOffset, unix.RWF_NOWAIT); e != 0 {
+		if n, e = readNow(f.fd, atOnce(p), currentOffset, unix.RWF_NOWAIT); e != 0 {
 			f.noteRefusal(traitRefusesRead, e)
 		}
 	}
-	if e != 0 {
-		return f.readHere(p)
+	if e != 0 || n == maxAtOnce && n < len(p) {
+		return f.readHere(p, n)
 	}
 	f.exit()
 	f.pos.Unlock()
@@ -116,10 +116,14 @@ func (f *File) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readHere is Read when it has to wait; it exits and unlocks.
-func (f *File) readHere(p []byte) (int, error) {
+// readHere is Read when it has to wait, or n bytes have been read and memory may have more; it exits and unlocks.
+func (f *File) readHere(p []byte, n int) (int, error) {
 	defer f.pos.Unlock()
 	defer f.exit()
+	if n > 0 {
+		more, _ := quick(readNow, f.fd, p[n:], currentOffset, unix.RWF_NOWAIT)
+		return n + more, nil
+	}
 	at := f.position()
 	n, err := f.readSome(p, at, false)
 	if err != nil {

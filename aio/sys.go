@@ -22,7 +22,7 @@ const rawMax = 64 << 10
 // is 4 KiB less than 2 GiB.
 const maxTransfer = 1 << 30
 
-// maxAtOnce is how much the loop copies without a turn for other tasks, in bytes.
+// maxAtOnce is how much the loop copies without a turn for other tasks, in bytes; twice that at first.
 const maxAtOnce = 1 << 20
 
 // currentOffset is the offset that stands for the file's own position.
@@ -89,12 +89,15 @@ func writeNow(fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) 
 	return r, 0
 }
 
+// atOnce is what of p may be moved without a turn for other tasks.
+func atOnce(p []byte) []byte { return p[:min(len(p), maxAtOnce)] }
+
 // quick moves p by readNow or writeNow, and lets others run after each maxAtOnce bytes. There is an error only if
-// nothing was moved.
+// nothing was moved. The task may end in between, so what is to be undone then is deferred.
 func quick(now func(int32, []byte, int64, uintptr) (int, syscall.Errno), fd int32, p []byte, off int64, flag uintptr) (n int, e syscall.Errno) {
 	for {
 		var k int
-		part := p[n:min(len(p), n+maxAtOnce)]
+		part := atOnce(p[n:])
 		k, e = now(fd, part, off, flag)
 		if n += k; n == len(p) || k < len(part) {
 			if n > 0 {

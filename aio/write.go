@@ -34,12 +34,12 @@ func (f *File) WriteAt(p []byte, off int64) (int, error) {
 	return f.writeOn(p, n, off)
 }
 
-// writeQuick writes what can be written without waiting.
+// writeQuick writes at once what can be written without waiting.
 func (f *File) writeQuick(p []byte, off int64) int {
 	if f.direct || len(p) == 0 || f.traits.Load()&traitRefusesWrite != 0 {
 		return 0
 	}
-	n, e := quick(writeNow, f.fd, p, off, unix.RWF_NOWAIT)
+	n, e := writeNow(f.fd, atOnce(p), off, unix.RWF_NOWAIT)
 	if e != 0 {
 		f.noteRefusal(traitRefusesWrite, e)
 		return 0
@@ -50,6 +50,10 @@ func (f *File) writeQuick(p []byte, off int64) int {
 // writeOn is WriteAt after the first n bytes. The caller has entered f; writeOn exits.
 func (f *File) writeOn(p []byte, n int, off int64) (int, error) {
 	defer f.exit()
+	if n > 0 {
+		more, _ := quick(writeNow, f.fd, p[n:], off+int64(n), unix.RWF_NOWAIT)
+		n += more
+	}
 	return f.writeAll(p, n, off)
 }
 
@@ -108,6 +112,10 @@ func (f *File) Write(p []byte) (int, error) {
 func (f *File) writeHere(p []byte, n int) (int, error) {
 	defer f.pos.Unlock()
 	defer f.exit()
+	if n > 0 {
+		more, _ := quick(writeNow, f.fd, p[n:], currentOffset, unix.RWF_NOWAIT)
+		n += more
+	}
 	at := f.position()
 	if f.appends || at == currentOffset {
 		// The kernel finds the end by itself.
