@@ -33,9 +33,9 @@ func (x *Ctx) appendJSONLine(b []byte, host string, now *stamp) []byte {
 			b = appendJSONField(b, name[1], value)
 		}
 	}
-	if !x.began.IsZero() {
+	if x.began != 0 {
 		b = append(b, `,"duration_ms":`...)
-		b = strconv.AppendFloat(b, float64(time.Since(x.began).Microseconds())/1000, 'f', -1, 64)
+		b = strconv.AppendFloat(b, float64((time.Since(x.srv.clock.base) - x.began).Microseconds())/1000, 'f', -1, 64)
 	}
 	return append(b, "}\n"...)
 }

@@ -45,12 +45,12 @@ type Ctx struct {
 	writeErr error  // first failed write; nothing is written after it
 
 	head     h1.Head
-	path     []byte    // decoded and cleaned
-	scratch  []byte    // backing of path when it differs from the target
-	pathText string    // path as a string, kept for the next equal path
-	user     string    // who the client is, for the access log
-	began    time.Time // when the request was complete, if somebody wants to know; else zero
-	shard    uint32    // of the counters of servers; fixed
+	path     []byte        // decoded and cleaned
+	scratch  []byte        // backing of path when it differs from the target
+	pathText string        // path as a string, kept for the next equal path
+	user     string        // who the client is, for the access log
+	began    time.Duration // since clock.base: when the request was complete, if somebody wants to know; else 0
+	shard    uint32        // of the counters of servers; fixed
 	answers  answers
 	body     body
 	resp     response
@@ -257,7 +257,7 @@ func (x *Ctx) recycle() {
 	x.body = body{}
 	x.resp.forget()
 	x.path, x.closing, x.torn, x.gone, x.finished = nil, false, false, false, false
-	x.pace, x.user, x.began = pace{}, "", time.Time{}
+	x.pace, x.user, x.began = pace{}, "", 0
 	x.out = x.out[:0]
 	if len(x.in) > keepSize {
 		x.in = make([]byte, inSize)

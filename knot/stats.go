@@ -72,10 +72,10 @@ func (x *Ctx) count() {
 			}
 		}
 	}
-	if x.began.IsZero() {
+	if x.began == 0 {
 		return
 	}
-	took := time.Since(x.began)
+	took := time.Since(x.srv.clock.base) - x.began
 	k.sum.Add(uint64(took))
 	i := 0
 	for i < len(tookLimits) && took > tookLimits[i] {

@@ -178,7 +178,7 @@ func (x *Ctx) serveRequest() {
 	x.beginBody()
 	x.pace, x.user = pace{}, ""
 	if x.srv.timed {
-		x.began = time.Now()
+		x.began = time.Since(x.srv.clock.base)
 	}
 	x.c.served = true
 	h := &x.head
@@ -357,7 +357,7 @@ func (x *Ctx) replace(status int) {
 // refuse answers a request that can't be parsed. The connection ends with it.
 func (x *Ctx) refuse(f *h1.Fault) {
 	x.headAt = x.r
-	x.user, x.began = "", time.Time{}
+	x.user, x.began = "", 0
 	method := x.head.Method // an answer to HEAD has no body, whatever it says
 	x.head.Reset()
 	x.head.Method = method
