@@ -55,7 +55,7 @@ type restingConns struct {
 
 type idleConn struct {
 	c     net.Conn
-	since time.Time
+	since time.Duration // epoch
 }
 
 // ErrPoolClosed is what Get returns after Close.
@@ -262,7 +262,7 @@ func (p *Pool) take(l *engine.Loop, any bool) (c net.Conn, old []idleConn, err e
 	if p.lack > 0 && !any {
 		return nil, nil, errShort
 	}
-	now := time.Now()
+	now := time.Since(epoch())
 	for _, r := range p.idle {
 		old = append(old, p.expired(r, now)...)
 	}
@@ -288,10 +288,10 @@ func (p *Pool) take(l *engine.Loop, any bool) (c net.Conn, old []idleConn, err e
 }
 
 // expired takes out the connections of a loop that have rested for too long. Caller holds mu.
-func (p *Pool) expired(r *restingConns, now time.Time) (old []idleConn) {
+func (p *Pool) expired(r *restingConns, now time.Duration) (old []idleConn) {
 	timeout := p.idleTimeout()
 	list, n := r.conns, 0
-	for timeout > 0 && n < len(list) && now.Sub(list[n].since) > timeout {
+	for timeout > 0 && n < len(list) && now-list[n].since > timeout {
 		n++
 	}
 	if n == 0 {
@@ -330,7 +330,7 @@ func (p *Pool) sweep() {
 	p.mu.Lock()
 	p.looks = false
 	var old []idleConn
-	now := time.Now()
+	now := time.Since(epoch())
 	for _, r := range p.idle {
 		old = append(old, p.expired(r, now)...)
 		kept := slices.DeleteFunc(r.conns, func(o idleConn) bool {
@@ -373,7 +373,7 @@ func (p *Pool) Put(c net.Conn, broken bool) {
 	if drop {
 		p.open--
 	} else {
-		rest.conns = append(rest.conns, idleConn{c, time.Now()})
+		rest.conns = append(rest.conns, idleConn{c, time.Since(epoch())})
 		p.watch()
 	}
 	units, tell := p.units, !drop && p.tells()
