@@ -90,7 +90,7 @@ func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
 	e.in = e.own
 	e.content, e.ready = x.ReadyBody()
 	if p.TotalTimeout > 0 {
-		e.until = time.Now().Add(p.TotalTimeout)
+		e.until = now().Add(p.TotalTimeout)
 	}
 	switch e.method {
 	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
@@ -162,7 +162,7 @@ func (s *stopper) attach(u interrupted) error {
 // sooner is until, or when limit from now is over if that comes first. Of either zero is none.
 func sooner(until time.Time, limit time.Duration) time.Time {
 	if limit > 0 {
-		if by := time.Now().Add(limit); until.IsZero() || by.Before(until) {
+		if by := now().Add(limit); until.IsZero() || by.Before(until) {
 			return by
 		}
 	}
@@ -170,7 +170,7 @@ func sooner(until time.Time, limit time.Duration) time.Time {
 }
 
 // late reports whether there is no time left for all of the request.
-func (e *exchange) late() bool { return !e.until.IsZero() && !time.Now().Before(e.until) }
+func (e *exchange) late() bool { return !e.until.IsZero() && !now().Before(e.until) }
 
 // arm sets a deadline, unless there is no point in waiting.
 func (e *exchange) arm(set func(time.Time) error, limit time.Duration) error {

@@ -169,7 +169,7 @@ func (p *pipe) pump() {
 			return
 		case errors.Is(err, os.ErrDeadlineExceeded) && !p.t.closed.Load():
 			limit := p.t.limit()
-			if !limit.IsZero() && !time.Now().Before(limit) {
+			if !limit.IsZero() && !now().Before(limit) {
 				p.t.close()
 				return
 			}
