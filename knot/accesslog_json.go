@@ -35,7 +35,7 @@ func (x *Ctx) appendJSONLine(b []byte, host string, now *stamp) []byte {
 	}
 	if x.began != 0 {
 		b = append(b, `,"duration_ms":`...)
-		b = strconv.AppendFloat(b, float64((time.Since(x.srv.clock.base) - x.began).Microseconds())/1000, 'f', -1, 64)
+		b = strconv.AppendFloat(b, float64((time.Since(x.srv.clock.base)-x.began).Microseconds())/1000, 'f', -1, 64)
 	}
 	return append(b, "}\n"...)
 }

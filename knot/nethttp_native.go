@@ -26,7 +26,8 @@ const (
 // run calls h for e, in the task of the request or on a goroutine. When h returns, e may have
 // been hijacked, and has no Ctx any more.
 func (n *nativeRoutes) run(e *exchange, h http.Handler) {
-	left := &n.left[e.x.route()%nativeRoutesMax]
+	route, _ := e.x.kind()
+	left := &n.left[route%nativeRoutesMax]
 	if n.marked.Load() > 0 && left.Load() > 0 {
 		began := time.Now()
 		offloadHTTP(h, e.writer(), &e.r)

@@ -237,7 +237,7 @@ func (x *Ctx) mayGoOn() bool {
 		return true
 	}
 	began := x.srv.clock.now()
-	if refused(requests.As(x.route(), x.detail())) {
+	if refused(requests.As(x.kind())) {
 		return false
 	}
 	return x.srv.clock.now()-began < int64(goneAfter) || !x.c.hungUp()
@@ -252,41 +252,32 @@ func (c *conn) hungUp() bool {
 	return ok && at.HungUp()
 }
 
-// route is a number for the requests that are likely to be handled alike: the method and the path,
-// without its parts that have digits in them, as they tend to name one thing of many.
-func (x *Ctx) route() uint32 {
-	h := uint32(2166136261)
-	add := func(b byte) { h = (h ^ uint32(b)) * 16777619 }
-	add(byte(x.head.Method))
-	start := h
-	digits := false
+// kind is two numbers for the requests that are likely to be handled alike: those of a route, which is the
+// method and the path, without its parts that have digits in them, as they tend to name one thing of many; and
+// those of one path and query.
+func (x *Ctx) kind() (route, detail uint32) {
+	add := func(h uint32, b byte) uint32 { return (h ^ uint32(b)) * 16777619 }
+	h := add(2166136261, byte(x.head.Method))
+	start, digits := h, false
 	for i := 0; i < len(x.path) && i < maxRoute; i++ {
-		switch b := x.path[i]; {
+		b := x.path[i]
+		detail = add(detail, b)
+		switch {
 		case b == '/':
 			start, digits = h, false
-			add(b)
+			h = add(h, b)
 		case digits:
 		case '0' <= b && b <= '9':
-			h, digits = start, true
-			add('#')
+			h, digits = add(start, '#'), true
 		default:
-			add(b)
+			h = add(h, b)
 		}
-	}
-	return h | 1 // not 0
-}
-
-// detail is a number for the requests of one route that are likely to be handled quite alike.
-func (x *Ctx) detail() uint32 {
-	h := x.route()
-	for _, b := range x.path[:min(len(x.path), maxRoute)] {
-		h = (h ^ uint32(b)) * 16777619
 	}
 	query := x.head.Query.Of(x.headBytes())
 	for _, b := range query[:min(len(query), maxRoute)] {
-		h = (h ^ uint32(b)) * 16777619
+		detail = add(detail, b)
 	}
-	return h | 1
+	return h | 1, add(detail, byte(x.head.Method)) | 1 // not 0
 }
 
 // maxRoute is how many bytes of a path, or a query, count.

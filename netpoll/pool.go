@@ -125,9 +125,9 @@ func (p *Pool) lend(c net.Conn) {
 	p.out[c] = struct{}{}
 }
 
-// takeBack ends what lend has begun, and reports whether that was so. Caller holds mu.
-func (p *Pool) takeBack(c net.Conn) bool {
-	if own := lentConn(c); own != nil {
+// takeBack ends what lend has begun, and reports whether that was so. own is lentConn(c). Caller holds mu.
+func (p *Pool) takeBack(c net.Conn, own *Conn) bool {
+	if own != nil {
 		return own.addresses().lender.CompareAndSwap(p, nil)
 	}
 	_, ok := p.out[c]
@@ -356,7 +356,8 @@ func (p *Pool) sweep() {
 // it is closed. Another connection panics. It does not park, but to close one.
 func (p *Pool) Put(c net.Conn, broken bool) {
 	var at *engine.Loop
-	if own := lentConn(c); own != nil {
+	own := lentConn(c)
+	if own != nil {
 		at = own.home()
 	}
 	maxIdle := p.MaxIdle
@@ -364,7 +365,7 @@ func (p *Pool) Put(c net.Conn, broken bool) {
 		maxIdle = defaultMaxIdle
 	}
 	p.mu.Lock()
-	if !p.takeBack(c) {
+	if !p.takeBack(c, own) {
 		p.mu.Unlock()
 		panic("netpoll: Pool.Put of a connection that is not out: it was put back before, or comes from elsewhere")
 	}

@@ -106,7 +106,7 @@ func (e *exchange) end() {
 	if said := e.rec.stderr; len(said) > 0 {
 		e.p.Log.Warn("knot: a FastCGI program complains", "backend", e.b.name, "text", strings.TrimSpace(string(said)))
 	}
-	own, out, res := e.own, e.out[:0], e.res
+	out := e.out[:0]
 	if cap(out) > largeBuffer {
 		out = nil
 	}
@@ -114,7 +114,7 @@ func (e *exchange) end() {
 	e.p, e.x, e.b, e.u, e.method, e.until, e.stop.why = nil, nil, nil, nil, "", time.Time{}, nil
 	e.content, e.trailer, e.big, e.in = nil, e.trailer[:0], nil, nil
 	e.repeatable, e.bodyTaken, e.upgrade, e.taken = false, false, false, false
-	e.own, e.out, e.res, e.rec = own, out, res, records{}
+	e.out, e.rec = out, records{}
 }
 
 // A stopper ends the waits for a backend when there is no point in them any more.

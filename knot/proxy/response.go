@@ -11,7 +11,10 @@ import (
 func (e *exchange) receiveHead() error {
 	silent := true
 	for {
-		whole, err := e.p.wire.head(e)
+		whole, err := false, error(nil)
+		if e.r < e.w {
+			whole, err = e.p.wire.head(e)
+		}
 		switch {
 		case err != nil:
 			return e.malformed(err)
