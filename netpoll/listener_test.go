@@ -310,6 +310,21 @@ func TestServeEndsWithContext(t *testing.T) {
 	everywhere(t, serveEndsWithContext)
 }
 
+// A clone may be dropped before the task that accepts from it hears that it is cancelled.
+func TestDroppingACloneLeavesTheListenerOpen(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
+		defer ln.Close()
+		clone := need(ln.kept(ln.d.loop))(t)
+		accepts := rt.Go(func() { ln.acceptLoop(clone, func(c *Conn) { c.Close() }) })
+		awaitWaiter(&clone.d.read)
+		ln.dropClones([]*Listener{clone})
+		must(t, accepts.Join())
+		c := need(Dial("tcp", ln.Addr().String()))(t)
+		must(t, c.Close())
+	})
+}
+
 func serveEndsWithContext(t *testing.T, rt *engine.Runtime) {
 	ln := need(ListenConfig{DrainLimit: -1}.Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -118,6 +118,13 @@ func (ln *Listener) kept(l *engine.Loop) (*Listener, error) {
 	return c, nil
 }
 
+// keeps reports whether dropClones has not been told to drop c.
+func (ln *Listener) keeps(c *Listener) bool {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	return ln.clones[c]
+}
+
 // acceptLater is acceptLoop for a loop that does not work yet.
 func (ln *Listener) acceptLater(take func(*Conn)) error {
 	loop := engine.CurrentLoop()
@@ -267,7 +274,7 @@ func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 			}
 		case lasting(err):
 			err = ln.acceptError(err)
-			if !errors.Is(err, net.ErrClosed) && engine.Err() == nil {
+			if !errors.Is(err, net.ErrClosed) && engine.Err() == nil && (l == ln || ln.keeps(l)) {
 				ln.Close()
 			}
 			return err
