@@ -125,7 +125,7 @@ func TestWaitForAnAdoptedDescriptorEnds(t *testing.T) {
 	})
 }
 
-// What has no place has none for reads either, although lseek(2) says that it is at 0.
+// A descriptor without a position, such as an eventfd, is read without one, although lseek(2) says 0.
 func TestAnAdoptedEvent(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		f := need(NewFile(need(unix.Eventfd(0, unix.EFD_CLOEXEC))(t), "event"))(t)

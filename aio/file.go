@@ -51,7 +51,7 @@ const (
 	traitRegular                  // a regular file; known once settled
 	traitMemory                   // the file system has no disk
 	traitDisk                     // it has, as far as is known
-	traitStream                   // what it gives has no place, though lseek(2) may say 0
+	traitStream                   // it has no position, though lseek(2) may say 0
 	traitPolled                   // the kernel does not wait for what it has not: O_NONBLOCK, not a file
 )
 
