@@ -20,6 +20,7 @@ type grantPolicy struct {
 	left   int
 	grants int
 	passed []NodeID // for which PassOver was called
+	gave   []NodeID // for which GaveWay was called
 }
 
 func (p *grantPolicy) NewestFirst() bool { return p.newest }
@@ -71,6 +72,11 @@ func (p *grantPolicy) Granted(n NodeID, taken, came int) {
 func (p *grantPolicy) PassOver(n NodeID) {
 	p.closed("PassOver")
 	p.passed = append(p.passed, n)
+}
+
+func (p *grantPolicy) GaveWay(n NodeID) {
+	p.closed("GaveWay")
+	p.gave = append(p.gave, n)
 }
 
 // inCohorts makes each policy of a runtime a grantPolicy, and every reason a node.

@@ -115,6 +115,9 @@ type Policy interface {
 	// PassOver is told that a task of n, the node that was last named, has been woken for nothing, as
 	// others there will most likely be: another node is to be next, if there is one.
 	PassOver(n NodeID)
+	// GaveWay is told, when the policy is to be asked again, that a task of n, whose step was the last, has
+	// yielded and is ready there again: once the cohort is over another node is next, if there is one.
+	GaveWay(n NodeID)
 	// AnyOrder, called after Tick, reports whether any order of tasks will do for now. The loop may then run
 	// what is ready first in, first out, until it calls AnyOrder again. It counts all tasks as
 	// gone meanwhile, and calls nothing but Tick.

@@ -98,6 +98,10 @@ func (l *Loop) pick() *Task {
 		}
 	}
 	l.endGrant()
+	if l.gaveWay {
+		l.gaveWay = false
+		l.policy.GaveWay(l.chargeNode)
+	}
 	if l.endStep(); int64(l.chargeFrom-l.turnStart) > l.stats.turnLimit && l.budget < l.full-1 { // not before the first step
 		l.budget = 0
 		return nil

@@ -21,6 +21,7 @@ func (plainPolicy) NewestFirst() bool        { return false }
 func (plainPolicy) Grant() (int, uint64)     { return 0, 0 }
 func (plainPolicy) Granted(NodeID, int, int) {}
 func (plainPolicy) PassOver(NodeID)          {}
+func (plainPolicy) GaveWay(NodeID)           {}
 func (plainPolicy) AnyOrder() bool           { return false }
 
 // A nodePolicy takes the ready node that comes last, and keeps accounts.

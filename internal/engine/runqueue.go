@@ -41,6 +41,7 @@ type runQueue struct {
 	forNothing int        // tasks that were woken for nothing in this turn
 	inVain     bool       // many were in the last
 	passOver   bool       // the last step was one of a task woken for nothing, and the policy is yet to be told
+	gaveWay    bool       // a task of chargeNode has yielded there, and the policy is yet to be told
 
 	charging   bool   // steps are running that Policy.Charge is yet to be told of
 	chargeNode NodeID // at which they were taken
@@ -89,6 +90,7 @@ func (fifo) NewestFirst() bool        { return false }
 func (fifo) Grant() (int, uint64)     { return math.MaxInt, math.MaxUint64 }
 func (fifo) Granted(NodeID, int, int) {}
 func (fifo) PassOver(NodeID)          {}
+func (fifo) GaveWay(NodeID)           {}
 func (fifo) AnyOrder() bool           { return true }
 
 // setPolicy makes the policy of l; with nil it is fifo.

@@ -416,6 +416,9 @@ func Yield() {
 	}
 	t.state = stateQueued
 	l.enqueue(t)
+	if t.node == l.chargeNode && !l.single {
+		l.gaveWay = true
+	}
 	if to := l.handOver(t); to != nil {
 		coro.Pass(&t.worker.Party, to)
 		coro.Settle(&t.worker.Party)

@@ -182,6 +182,9 @@ func (c *Cohort) PassOver(n Node) {
 	}
 }
 
+// GaveWay is part of Policy: the nodes have turns.
+func (c *Cohort) GaveWay(Node) {}
+
 // AnyOrder is part of Policy: the order is what Cohort is for.
 func (c *Cohort) AnyOrder() bool { return false }
 

@@ -50,6 +50,41 @@ func TestPassOver(t *testing.T) {
 	}
 }
 
+// A task that yields until others have done something has a step for each of their cohorts, not as much of the
+// processor as all of them; and all of it if there are no others.
+func TestATaskThatYieldsGivesWay(t *testing.T) {
+	const spins, works = 1, 2
+	for name, p := range map[string]Policy{"cohort": NewCohort(CohortConfig{}), "resource": NewResource(ResourceConfig{})} {
+		ready(p, spins)
+		steps := map[Node]int{}
+		step := func() {
+			n, _ := p.Next()
+			steps[n]++
+			if n == spins {
+				ready(p, spins)
+				p.GaveWay(spins)
+				p.Charge(spins, 100)
+				return
+			}
+			p.GaveWay(spins) // it was not there that a task was taken
+			p.Charge(works, 10_000)
+		}
+		for range 10 {
+			step()
+		}
+		testenv.Equal(t, steps[spins], 10, "%s: steps alone", name)
+		for range 10 {
+			ready(p, works)
+		}
+		for steps[works] < 10 {
+			step()
+		}
+		if extra := steps[spins] - 10; extra > 10 {
+			t.Errorf("%s: a task that yields had %d steps while others had 10, want 10 at most", name, extra)
+		}
+	}
+}
+
 // Two nodes at which tasks are woken for nothing run in turn, whatever their tickets.
 func TestHerdsAlternate(t *testing.T) {
 	p := NewResource(ResourceConfig{})

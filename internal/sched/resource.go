@@ -187,6 +187,10 @@ func (p *Resource) PassOver(n Node) {
 	}
 }
 
+// GaveWay is part of Policy. A task that yields until others have done something would have as much
+// of the processor as all that they do, for nothing.
+func (p *Resource) GaveWay(n Node) { p.passed = p.passed || n == p.current }
+
 // Charge is part of Policy.
 func (p *Resource) Charge(n Node, cycles uint64) {
 	p.clock += cycles
