@@ -77,20 +77,33 @@ func (p *epoll) Driver() (*uring.Driver, error) {
 
 // Poll implements engine.Poller: one system call, at most 512 events. A ring adds another if
 // there is something to hand over to it.
-func (p *epoll) Poll(timeout time.Duration) error { return p.poll(timeout, false) }
+func (p *epoll) Poll(timeout time.Duration) error { return p.poll(timeout, blocks) }
 
 // Rest implements engine.Rester.
-func (p *epoll) Rest(timeout time.Duration) error { return p.poll(timeout, true) }
+func (p *epoll) Rest(timeout time.Duration) error { return p.poll(timeout, rests) }
 
-func (p *epoll) poll(timeout time.Duration, resting bool) error {
+// Hold implements engine.Rester. What stops the world ends it, by a signal.
+func (p *epoll) Hold(timeout time.Duration) error { return p.poll(timeout, holds) }
+
+// A way is how to wait.
+type way uint8
+
+const (
+	blocks way = iota // in a system call, of which the Go runtime is told
+	rests             // in the Go runtime's poller
+	holds             // in a system call, of which it is not
+)
+
+func (p *epoll) poll(timeout time.Duration, how way) error {
 	timeout, err := p.ringHost.before(timeout)
 	var n int
 	var e syscall.Errno
-	if resting = resting && timeout != 0; resting {
-		n, e, resting = p.rest.wait(p, timeout)
+	done := false
+	if how == rests && timeout != 0 {
+		n, e, done = p.rest.wait(p, timeout)
 	}
-	if !resting {
-		n, e = p.wait(timeout)
+	if !done {
+		n, e = p.wait(timeout, how)
 	}
 	p.ringHost.after()
 	if e != 0 {
@@ -182,7 +195,7 @@ func eventToken(ev *unix.EpollEvent) uint64 {
 
 // wait is epoll_pwait2 where the timeout needs it. A poll that does not wait is done
 // without telling the Go scheduler.
-func (p *epoll) wait(timeout time.Duration) (int, syscall.Errno) {
+func (p *epoll) wait(timeout time.Duration, how way) (int, syscall.Errno) {
 	if k := kernel.Net; k != nil {
 		n, e := k.EpollWait(p.fd, kernel.Unseen(p.events[:]), timeout)
 		return int(n), e
@@ -196,7 +209,11 @@ func (p *epoll) wait(timeout time.Duration) (int, syscall.Errno) {
 	if timeout > 0 {
 		if !p.noPwait2 {
 			ts := unix.NsecToTimespec(int64(timeout))
-			n, _, e := syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), buf, maxEvents,
+			call := syscall.Syscall6
+			if how == holds {
+				call = syscall.RawSyscall6
+			}
+			n, _, e := call(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), buf, maxEvents,
 				uintptr(unsafe.Pointer(&ts)), 0, 0)
 			if e != unix.ENOSYS && e != unix.EPERM {
 				return int(n), e

@@ -75,7 +75,7 @@ func (r *resting) open(p *epoll) {
 	r.try = func(uintptr) bool {
 		if r.armed {
 			r.take()
-			if r.n, r.e = p.wait(0); r.n > 0 || r.e != 0 {
+			if r.n, r.e = p.wait(0, blocks); r.n > 0 || r.e != 0 {
 				return true
 			}
 		}
@@ -105,7 +105,7 @@ func (r *resting) disarm(p *epoll) {
 	r.take()
 	r.armed = false
 	if r.n == 0 {
-		r.n, r.e = p.wait(0)
+		r.n, r.e = p.wait(0, blocks)
 	}
 }
 

@@ -5,6 +5,8 @@ package netpoll
 import (
 	"errors"
 	"os"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,3 +138,34 @@ func TestRestRefused(t *testing.T) {
 }
 
 var _ engine.Rester = (*epoll)(nil)
+
+// A Hold ends with an event, a wake, its timeout, or a signal, as which the Go runtime asks for the processor; and it is
+// one: until then no other goroutine runs on the only processor.
+func TestHold(t *testing.T) {
+	procs := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(procs)
+	poller := need(newEpoll())(t)
+	defer func() { must(t, poller.Close()) }()
+	p := poller.(*epoll)
+	const hold = 100 * time.Microsecond
+	for whole := 0; whole < 3; {
+		var ran atomic.Bool
+		go ran.Store(true)
+		start := time.Now()
+		must(t, p.Hold(hold))
+		if p.noPwait2 {
+			t.Skip("the kernel lacks epoll_pwait2")
+		}
+		took, others := time.Since(start), ran.Load()
+		for !ran.Load() {
+			runtime.Gosched()
+		}
+		if took >= hold && !others {
+			whole++
+		}
+	}
+	must(t, p.Wake())
+	start := time.Now()
+	must(t, p.Hold(time.Minute))
+	testenv.AtMost(t, time.Since(start), 10*time.Second, "a hold that is woken was over after")
+}

@@ -31,11 +31,15 @@ type Poller interface {
 	Close() error
 }
 
-// A Rester is a Poller that can wait for long at a lower price.
+// A Rester is a Poller that can wait at a lower price if it is known how long that will take. The loop must not be
+// locked to its thread.
 type Rester interface {
 	Poller
-	// Rest is Poll for a wait that is expected to take long. The loop must not be locked to its thread.
+	// Rest is Poll for a wait that is expected to take long: the Go runtime has the processor meanwhile.
 	Rest(timeout time.Duration) error
+	// Hold is Poll for a wait that is expected to be brief, and has a timeout that is so: the Go runtime takes the
+	// processor for busy, and runs nothing else there.
+	Hold(timeout time.Duration) error
 }
 
 // An Observer is told of every wait, but for those that the loop notes itself (see Tally),

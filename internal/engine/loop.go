@@ -40,11 +40,7 @@ type Loop struct {
 
 	inbox    inbox
 	sleeping atomic.Bool // in, or about to enter, a Poll that waits
-	restful  bool        // the last of those took long
-	instant  bool        // the last of those did not have to wait
-
-	waitFrom  time.Duration // when the last of those began, or the first of some with no step between them
-	waitSteps uint64        // switches at its end
+	waits    waits       // those were like this
 
 	alarm   *time.Timer // rouses the watchdog; nil if there is none
 	alarmed bool        // alarm has been set since the last long wait

@@ -26,10 +26,14 @@ func (l *Loop) pollOnce() {
 		}
 		return
 	}
-	if l.instant { // what comes next is probably there already: no need to get ready for a wait
+	if l.waits.instant { // what comes next is probably there already: no need to get ready for a wait
 		if l.poll(0); l.anyReady() {
 			return
 		}
+	}
+	hold := l.mayHold()
+	if hold {
+		runtime.Gosched() // what else is ready does not wait for the end of that
 	}
 	// Another thread that sends or spawns something now sees that l is about to sleep.
 	l.sleeping.Store(true)
@@ -52,42 +56,85 @@ func (l *Loop) pollOnce() {
 	}
 	began := l.rt.clock.Now()
 	l.idleFrom = uint64(began) + 1
-	if l.switches != l.waitSteps { // otherwise it goes on with a wait that brought nothing
-		l.waitFrom = began
+	if !l.goesOn() {
+		l.waits.from = began
 	}
-	l.waitForEvents(timeout)
+	l.waitForEvents(timeout, hold)
 	l.rt.idleLoops.Add(-1)
 	l.sleeping.Store(false)
 	l.switches++
 	l.now = l.rt.clock.Now()
-	l.waitSteps = l.switches
 	waited := max(l.now-began, 0)
-	l.restful, l.instant = l.now-l.waitFrom >= restAfter, waited < instantWait && l.anyReady()
+	l.waits.ended(l.now, hold, l.anyReady())
+	l.waits.steps = l.switches
 	l.idleFrom, l.idled = 0, l.idled+uint64(waited)
 	l.wokeUp()
 }
 
-// waitForEvents waits in the way that suits how long it will take, most likely: as long as the last wait. If it
-// may rest, it waits for so long only in another way.
-func (l *Loop) waitForEvents(timeout time.Duration) {
-	if l.restful {
-		l.goesToSleep()
-		if l.rester != nil {
-			l.reportPoll(l.rester.Rest(timeout))
-			return
-		}
-	} else if l.rester != nil && (timeout < 0 || timeout > restAfter) {
-		timeout = restAfter
-	}
-	l.poll(timeout)
+// waits is what is known of the times that a loop has waited for events. Loop-private.
+type waits struct {
+	instant bool          // the last did not have to wait
+	long    int           // how likely one takes longer than holdFor, of 256, by the last of them
+	from    time.Duration // when the last began, or the first of some with no step between them
+	steps   uint64        // switches at its end
+	rested  time.Duration // when the loop rested last
 }
+
+// holdFor is how long a loop may keep its processor while it waits for events: half of what a turn may take anyway.
+const holdFor = 100 * time.Microsecond
+
+// mostlyLong is what makes waits.long too likely for a Hold, which costs more in vain than it saves.
+const mostlyLong = 256 * 6 / 10
+
+// restEvery is after how long a loop rests though its waits are brief: then the Go runtime looks for what its own poller has
+// for plain goroutines, which it does every 10 ms otherwise.
+const restEvery = time.Millisecond
 
 // instantWait is longer than a Poll that finds events, and shorter than one that has to wait for them.
 const instantWait = 3 * time.Microsecond
 
-// restAfter is how long a wait for events must have taken for the next to be expected to take long: the shortest nap
-// of the Go runtime's sysmon, which may find the processor of a system call that is longer, and take it away.
-const restAfter = 20 * time.Microsecond
+// ended notes that a wait is over, or, if the loop has held its processor for as long as it may, that it will go on.
+func (w *waits) ended(now time.Duration, held, ready bool) {
+	took := now - w.from
+	w.instant = ready && took < instantWait
+	switch {
+	case took < holdFor:
+		w.long -= w.long / 8
+	case !held:
+		w.long += (256 - w.long) / 8
+	}
+	if !held {
+		w.rested = now
+	}
+}
+
+// goesOn reports whether the next wait for events goes on with one that brought nothing.
+func (l *Loop) goesOn() bool { return l.switches == l.waits.steps }
+
+// mayHold reports whether the next wait for events is better done without leaving the processor to others.
+func (l *Loop) mayHold() bool {
+	w := &l.waits
+	return l.rester != nil && w.long < mostlyLong && !l.goesOn() && l.rt.clock.Now()-w.rested < restEvery && !l.rt.team.crowded.Load() && l.Works()
+}
+
+// waitForEvents waits in the way that suits how long it will take, most likely.
+func (l *Loop) waitForEvents(timeout time.Duration, hold bool) {
+	if hold {
+		if timeout < 0 || timeout > holdFor {
+			timeout = holdFor
+		}
+		l.reportPoll(l.rester.Hold(timeout))
+		return
+	}
+	if l.waits.long >= mostlyLong || l.goesOn() {
+		l.goesToSleep()
+	}
+	if l.rester != nil {
+		l.reportPoll(l.rester.Rest(timeout))
+	} else {
+		l.poll(timeout)
+	}
+}
 
 func (l *Loop) poll(timeout time.Duration) { l.reportPoll(l.poller.Poll(timeout)) }
 

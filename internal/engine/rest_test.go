@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -32,46 +33,70 @@ func (p *restingPoller) Rest(timeout time.Duration) error {
 	return p.Poller.Poll(timeout)
 }
 
-// How a loop waits depends on how long the last wait took: it rests after a long one, and after one that did not
-// have to wait looks first. It waits for no longer than makes a wait long. A loop that is locked to its thread never rests.
-func TestRest(t *testing.T) {
-	for _, locked := range []bool{false, true} {
+func (p *restingPoller) Hold(timeout time.Duration) error {
+	p.note("hold", timeout)
+	if timeout > holdFor {
+		p.asked = append(p.asked, "for "+timeout.String())
+	}
+	return p.Poller.Poll(timeout)
+}
+
+// How a loop waits depends on how long the last waits took: it holds its processor while most are brief, for as long as
+// is brief, and rests otherwise; after one that did not have to wait it looks first. It rests from time to time in any
+// case, always if there are more loops than processors, and never if it is locked to its thread.
+func TestHowALoopWaits(t *testing.T) {
+	const brief, long = holdFor - time.Microsecond, holdFor + time.Microsecond
+	for name, c := range map[string]struct {
+		locked, crowded bool
+		waits           []string
+	}{
+		"free":    {false, false, nil},
+		"locked":  {true, false, []string{"hold rest", "wait", "hold", "wait", "rest", "wait"}},
+		"crowded": {false, true, []string{"hold rest", "rest", "hold", "rest"}},
+	} {
 		clock := sim.NewJumpingClock()
 		p := &restingPoller{Poller: clock.NewPoller(0)}
-		rt, err := New(Config{Loops: 1, Clock: clock, LockThreads: locked, Log: quiet(), HoldLimit: -1,
+		rt, err := New(Config{Loops: 1, Clock: clock, LockThreads: c.locked, Log: quiet(), HoldLimit: -1,
 			NewPoller: func(int) (Poller, error) { return p, nil }})
 		testenv.Must(t, err)
+		rt.team.crowded.Store(c.crowded)
 		rt.Go(func() {
-			for _, x := range []struct {
-				comes time.Duration
-				want  string
-			}{
-				{restAfter, "wait"},
-				{restAfter, "rest"},
-				{restAfter - 1, "rest"},
-				{instantWait - 1, "wait"},
-				{0, "look"},
-				{0, "look"},
-				{instantWait, "look wait"},
-				{instantWait, "wait"},
-				{50 * time.Microsecond, "wait rest"}, // longer than a nap of sysmon
-				{50 * time.Microsecond, "rest"},
-				{instantWait, "rest"},
-				{restAfter + instantWait, "wait rest"}, // long, though neither part is
-				{50 * time.Microsecond, "rest"},
-				{restAfter - 1, "rest"},
-			} {
-				p.asked = nil
-				w := Self()
-				p.After(x.comes, w.Wake)
-				w.Wait(ReasonRead, anywhere{})
-				want := strings.Fields(x.want)
-				if locked {
-					want = strings.Fields(strings.ReplaceAll(strings.ReplaceAll(x.want, "wait rest", "wait"), "rest", "wait"))
+			l := CurrentLoop()
+			waits := func(times int, comes time.Duration, want string) {
+				want = strings.NewReplacer(c.waits...).Replace(want)
+				for i := range times {
+					p.asked = nil
+					w := Self()
+					p.After(comes, w.Wake)
+					w.Wait(ReasonRead, anywhere{})
+					testenv.Equal(t, strings.Join(p.asked, " "), want, "%s: event %d after %v: the loop did", name, i, comes)
 				}
-				testenv.EqualSlices(t, p.asked, want, "locked %v, an event after %v: the loop did", locked, x.comes)
 			}
+			l.waits.rested = l.Now()
+			waits(2, instantWait, "hold")
+			waits(1, 0, "hold")
+			waits(3, 0, "look")
+			waits(1, instantWait, "look hold")
+			waits(3, brief, "hold")
+			waits(7, long, "hold rest")
+			waits(3, long, "rest")
+			waits(2, brief, "rest") // until it is clear that this is no exception
+			waits(11, brief, "hold")
+			waits(1, brief, "rest") // for what the Go runtime has to do
+			waits(1, brief, "hold")
 		}).Join()
 		testenv.Must(t, rt.Close())
+	}
+}
+
+// A runtime that is given more loops than there are processors notices when it has as many.
+func TestCrowded(t *testing.T) {
+	procs := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(procs)
+	rt, _ := newSimRuntime(t, procs+1, true)
+	for _, n := range []int{procs, procs + 1, procs} {
+		runtime.GOMAXPROCS(n)
+		rt.Follow()
+		testenv.Equal(t, rt.team.crowded.Load(), n == procs, "crowded, with %d processors and %d loops", n, procs+1)
 	}
 }

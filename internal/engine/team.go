@@ -13,6 +13,7 @@ import (
 type team struct {
 	procs   func() int   // nil: all loops work, always; fixed
 	working atomic.Int32 // loops that get new work
+	crowded atomic.Bool  // these are more than there are processors
 
 	mu    sync.Mutex
 	grown context.Context    // ends when more loops work than now; guarded by mu
@@ -30,6 +31,7 @@ func (m *team) gather(cfg *Config) (loops int) {
 		loops = min(cfg.Loops+max(cfg.Spare, 0), MaxLoops)
 	}
 	m.working.Store(int32(cfg.Loops))
+	m.crowded.Store(cfg.Loops > runtime.GOMAXPROCS(0))
 	return loops
 }
 
@@ -47,6 +49,7 @@ func (rt *Runtime) Grown() context.Context {
 // Follow looks how many processors there are, as the watchdog does once a second. One goroutine at a time may call it.
 func (rt *Runtime) Follow() {
 	m := &rt.team
+	m.crowded.Store(rt.Working() > runtime.GOMAXPROCS(0))
 	if m.procs == nil {
 		return
 	}
