@@ -26,7 +26,7 @@ var layers = map[string]string{
 	"internal/testenv":               "internal/kernel golang.org/x/sys/unix",
 	"internal/httpcases":             "",
 	"internal/chunk":                 "internal/coro",
-	"internal/engine":                "internal/coro internal/chunk internal/funcname",
+	"internal/engine":                "internal/coro internal/chunk internal/funcname golang.org/x/sys/unix",
 	"internal/sched":                 "internal/engine internal/coro",
 	"internal/sim":                   "internal/engine",
 	"internal/sim/programs":          "internal/sim stackchunk internal/engine",

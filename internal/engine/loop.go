@@ -42,7 +42,7 @@ type Loop struct {
 	sleeping atomic.Bool // in, or about to enter, a Poll that waits
 	waits    waits       // those were like this
 
-	alarm   *time.Timer // rouses the watchdog; nil if there is none
+	alarm   *alarm      // rouses the watchdog; nil if there is none
 	alarmed bool        // alarm has been set since the last long wait
 	rang    atomic.Bool // and has gone off
 	overruns

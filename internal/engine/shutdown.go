@@ -214,6 +214,9 @@ func (l *Loop) finishLoop() {
 			m.fn()
 		}
 	}
+	if l.alarm != nil {
+		l.alarm.close()
+	}
 	if err := l.poller.Close(); err != nil {
 		l.rt.log.Error("task: closing the poller", "loop", l.index, "error", err)
 	}

@@ -90,8 +90,7 @@ func startWatchdog(rt *Runtime) *watchdog {
 		w.interval = max(after, minWatch)
 	}
 	for _, l := range rt.loops {
-		l.alarm = time.AfterFunc(w.interval, func() { l.ring(w) })
-		l.alarm.Stop()
+		l.alarm = newAlarm(func() { l.ring(w) })
 	}
 	go w.run()
 	return w
@@ -388,7 +387,7 @@ func (l *Loop) wokeUp() {
 		if !l.alarmed || l.rang.Load() {
 			l.alarmed = true
 			l.rang.Store(false)
-			l.alarm.Reset(w.interval)
+			l.alarm.set(w.interval)
 		}
 	case dozing:
 		w.rouse(dozing)
@@ -406,6 +405,6 @@ func (l *Loop) ring(w *watchdog) {
 func (l *Loop) goesToSleep() {
 	if l.alarmed {
 		l.alarmed = false
-		l.alarm.Stop()
+		l.alarm.stop()
 	}
 }

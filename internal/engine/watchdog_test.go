@@ -353,7 +353,7 @@ func TestWokenTellsThatThereIsWorkThatLasts(t *testing.T) {
 func TestAlarm(t *testing.T) {
 	l := &Loop{plugs: plugs{rt: &Runtime{watch: &watchdog{interval: time.Hour, kick: make(chan struct{}, 1)}}}}
 	w := l.rt.watch
-	l.alarm = time.AfterFunc(time.Hour, func() {})
+	l.alarm = &alarm{timer: time.AfterFunc(time.Hour, func() {})} // which tells if it was set
 	for _, c := range []struct {
 		from, to int32
 		set      bool
@@ -363,7 +363,7 @@ func TestAlarm(t *testing.T) {
 		{light, light, true, 0},
 		{dozing, watching, false, 1},
 	} {
-		l.alarm.Stop()
+		l.alarm.timer.Stop()
 		w.mode.Store(c.from)
 		l.wokeUp()
 		l.wokeUp()
@@ -375,19 +375,19 @@ func TestAlarm(t *testing.T) {
 			t.Errorf("from %d: to %d with %d kicks, alarm set: %v; want %d, %d, %v", c.from, to, kicks, l.alarmed, c.to, c.kicks, c.set)
 		}
 		l.goesToSleep()
-		if l.alarmed || l.alarm.Stop() {
+		if l.alarmed || l.alarm.timer.Stop() {
 			t.Errorf("from %d: the alarm is set while the loop sleeps", c.from)
 		}
 	}
 	// It goes off while the watchdog is at work, which then rests, all in short waits of the loop.
 	w.mode.Store(light)
 	l.wokeUp()
-	l.alarm.Stop()
+	l.alarm.timer.Stop()
 	w.mode.Store(watching)
 	l.ring(w)
 	w.mode.Store(light)
 	l.wokeUp()
-	if !l.alarm.Stop() {
+	if !l.alarm.timer.Stop() {
 		t.Error("no alarm is set after one that went off")
 	}
 	for from, want := range map[int32]int32{watching: watching, light: watching, dozing: dozing} {
