@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
@@ -15,10 +16,12 @@ const (
 	connsSuffix   = "-conns" // of metrics whose parameter is the connections
 	pausePoint    = "pause"
 	pauseSuffix   = "-paused" // of metrics whose parameter is how long the one client pauses, in ms
+	ratePoint     = "rate"
+	rateSuffix    = "-at-rate" // of metrics whose parameter is the requests a second
 )
 
 // runHello loads each server with small requests: plain and pipelined on 64
-// connections, then plain on 1, 8 and 64, and on one that pauses: a server with next to nothing to do.
+// connections, then plain on 1, 8 and 64, on one that pauses, and at rates far below what it can do: a server with little to do.
 func runHello(r *run) error {
 	knotOn := func(poller string) launcher {
 		return r.own("knot-"+poller, []string{capriccio.EnvPoller + "=" + poller}, "knot")
@@ -32,6 +35,9 @@ func runHello(r *run) error {
 		{metric: "conns", x: 8},
 		{metric: pausePoint, x: 1},
 		{metric: pausePoint, x: 20},
+		{metric: ratePoint, x: 1000},
+		{metric: ratePoint, x: 4000},
+		{metric: ratePoint, x: 12_000},
 	}
 	r.reserved = tracedBudget + userBudget
 	r.measure(points, serving(servers, r.loadSample), time.Second)
@@ -40,14 +46,15 @@ func runHello(r *run) error {
 	r.note("%s: Knot without a blocking graph, first in, first out", knotBare)
 	r.note("knot-uring and knot-epoll: Knot with that poller (%s); knot: with the one it chooses", capriccio.EnvPoller)
 	r.note("server on core %d, client on core %d; x is the pipelining depth on %d connections, and in metrics named *%s the connections, "+
-		"in those named *%s the ms between a response and the next request of the only client",
-		serverCore, clientCore, helloConns, connsSuffix, pauseSuffix)
+		"in those named *%s the ms between a response and the next request of the only client, in those named *%s the requests a second of %d clients that ask by chance",
+		serverCore, clientCore, helloConns, connsSuffix, pauseSuffix, rateSuffix, helloConns)
 	r.note("user-cpu-per-request is what the program takes and not the kernel, of which all need about the same: by perf, %d looks a second", userRate)
 	r.note("server-busy is the server's share of its core: cpu-per-request and rps compare best where it is near 100")
 	r.charts = []report.Chart{
 		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "pipelining depth", Bars: true},
 		{Title: "Throughput, one core, 64 connections", Metric: "rps", XLabel: "pipelining depth", Bars: true},
 		{Title: "99th percentile of latency", Metric: "p99", XLabel: "pipelining depth", Bars: true},
+		{Title: "CPU time per request below the capacity, 64 connections", Metric: "cpu-per-request" + rateSuffix, XLabel: "requests/s", Bars: true},
 		{Title: "Throughput by connections", Metric: "rps" + connsSuffix, XLabel: "connections", Bars: true},
 	}
 	return nil
@@ -86,8 +93,13 @@ func (r *run) loadSample(ctx context.Context, s *server, p point, d time.Duratio
 		conns, depth = int(p.x), 1
 	}
 	warm := d / 5
-	if p.metric == pausePoint {
-		return r.pausedSample(ctx, s, time.Duration(p.x)*time.Millisecond, warm, d-warm)
+	switch p.metric {
+	case pausePoint:
+		args := append(loadArgs(s, 1, 1, warm, d-warm), "-pause", (time.Duration(p.x) * time.Millisecond).String())
+		return r.easySample(ctx, args, p.x, pauseSuffix, warm+d)
+	case ratePoint:
+		args := append(loadArgs(s, helloConns, 1, warm, d-warm), "-rate", fmt.Sprint(p.x))
+		return r.easySample(ctx, args, p.x, rateSuffix, warm+d)
 	}
 	samples, err := r.load(ctx, s, conns, depth, warm, d-warm)
 	if err != nil {
@@ -96,15 +108,14 @@ func (r *run) loadSample(ctx context.Context, s *server, p point, d time.Duratio
 	return helloSamples(samples, p, conns), nil
 }
 
-// pausedSample loads one server by one client that pauses after each response.
-func (r *run) pausedSample(ctx context.Context, s *server, pause, warm, measured time.Duration) ([]sample, error) {
-	args := append(loadArgs(s, 1, 1, warm, measured), "-pause", pause.String())
-	samples, err := samplesOf(ctx, warm+measured, r.ownClient(args...))
+// easySample loads a server with less than it can do, by a worker with these arguments.
+func (r *run) easySample(ctx context.Context, args []string, x float64, suffix string, span time.Duration) ([]sample, error) {
+	samples, err := samplesOf(ctx, span, r.ownClient(args...))
 	var kept []sample
 	for _, one := range samples {
 		if one.metric == "cpu-per-request" || one.metric == "p50" || one.metric == "p99" {
-			one.metric += pauseSuffix
-			one.x = float64(pause.Milliseconds())
+			one.metric += suffix
+			one.x = x
 			kept = append(kept, one)
 		}
 	}

@@ -24,6 +24,7 @@ func runLoad(args []string, out io.Writer) error {
 	flags.IntVar(&cfg.Conns, "conns", 1, "connections")
 	flags.IntVar(&cfg.Depth, "depth", 1, "requests under way on each")
 	flags.DurationVar(&cfg.Pause, "pause", 0, "between responses and the next requests, with one connection")
+	flags.IntVar(&cfg.Rate, "rate", 0, "requests a second in all, each connection pauses by chance; 0: as many as are answered")
 	flags.DurationVar(&cfg.Warm, "warm", 0, "load before measuring")
 	flags.DurationVar(&cfg.For, "for", time.Second, "load measured")
 	flags.Parse(args)

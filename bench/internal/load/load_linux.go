@@ -1,8 +1,10 @@
 package load
 
 import (
+	"container/heap"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"time"
@@ -16,7 +18,8 @@ type Config struct {
 	Target
 	Conns int           // connections
 	Depth int           // requests under way on each
-	Pause time.Duration // between responses and the next requests, for one connection; 0: none
+	Pause time.Duration // between responses and the next requests, with one connection; 0: none
+	Rate  int           // requests a second in all, each connection pauses by chance; 0: as many as are answered
 	Warm  time.Duration // before measuring
 	For   time.Duration // measured
 }
@@ -48,7 +51,6 @@ type conn struct {
 	fd       socket
 	sent     time.Duration // when, on the run's clock
 	awaiting int           // bytes of responses still to come; 0: it pauses
-	next     time.Duration // when the pause is over
 }
 
 // driver is one run of the load. Everything in it is private to its goroutine.
@@ -62,6 +64,8 @@ type driver struct {
 	counting bool
 	requests int64
 	latency  histogram
+	resting  rests
+	chance   *rand.Rand
 }
 
 // watcher waits for what comes on numbered connections, and has the run's clock. Its goroutine keeps its thread
@@ -112,8 +116,9 @@ func (w *watcher) drive(done func(now time.Duration) bool, due func(now time.Dur
 		if err != nil {
 			return err
 		}
-		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(w.epoll),
-			uintptr(unsafe.Pointer(&w.events[0])), uintptr(len(w.events)), uintptr(max(wait.Milliseconds(), 1)), 0, 0)
+		timeout := unix.NsecToTimespec(int64(wait))
+		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(w.epoll),
+			uintptr(unsafe.Pointer(&w.events[0])), uintptr(len(w.events)), uintptr(unsafe.Pointer(&timeout)), 0, 0)
 		switch {
 		case errno != 0 && errno != unix.EINTR:
 			return fmt.Errorf("epoll_wait: %w", errno)
@@ -142,9 +147,12 @@ func Run(cfg Config) (Result, error) {
 			cfg.Conns, MaxConns, cfg.Depth, MaxDepth)
 	}
 	if cfg.Pause < 0 || cfg.Pause > 0 && cfg.Conns > 1 {
-		return Result{}, fmt.Errorf("load: pauses of %v on %d connections; only one connection can pause", cfg.Pause, cfg.Conns)
+		return Result{}, fmt.Errorf("load: pauses of %v on %d connections; only one connection can pause so", cfg.Pause, cfg.Conns)
 	}
-	d := &driver{cfg: cfg, batch: []byte(strings.Repeat(Request, cfg.Depth))}
+	if cfg.Rate < 0 || cfg.Rate > 0 && cfg.Pause > 0 {
+		return Result{}, fmt.Errorf("load: %d requests a second with pauses of %v; want 0 or more, or a pause", cfg.Rate, cfg.Pause)
+	}
+	d := &driver{cfg: cfg, batch: []byte(strings.Repeat(Request, cfg.Depth)), chance: rand.New(rand.NewPCG(1, 2))}
 	if err := d.begin(); err != nil {
 		return Result{}, err
 	}
@@ -198,9 +206,7 @@ func (d *driver) open() error {
 		}
 	}
 	for i := range d.conns {
-		if err := d.send(&d.conns[i], d.now()); err != nil {
-			return err
-		}
+		heap.Push(&d.resting, rest{i, d.now() + d.pause()})
 	}
 	return nil
 }
@@ -217,25 +223,37 @@ func (d *driver) close() {
 func (d *driver) run(span time.Duration) error {
 	end := d.now() + span
 	return d.drive(func(now time.Duration) bool { return now >= end && (!d.counting || d.requests > 0) },
-		d.resume, func(i int) error { return d.receive(&d.conns[i]) })
+		d.resume, d.receive)
 }
 
-// resume sends the requests of a connection whose pause is over.
+// resume sends the requests of connections whose pauses are over.
 func (d *driver) resume(now time.Duration) (time.Duration, error) {
-	c := &d.conns[0]
-	if c.awaiting > 0 {
-		return emptyWait, nil
+	for len(d.resting) > 0 {
+		if wait := d.resting[0].until - now; wait > 0 {
+			return min(wait, emptyWait), nil
+		}
+		one := heap.Pop(&d.resting).(rest)
+		if err := d.send(&d.conns[one.client], now); err != nil {
+			return 0, err
+		}
 	}
-	if now < c.next {
-		return c.next - now, nil
+	return emptyWait, nil
+}
+
+// pause is how long a connection rests after a response.
+func (d *driver) pause() time.Duration {
+	if d.cfg.Rate == 0 {
+		return d.cfg.Pause
 	}
-	return emptyWait, d.send(c, now)
+	mean := float64(time.Second) * float64(d.cfg.Conns*d.cfg.Depth) / float64(d.cfg.Rate)
+	return time.Duration(d.chance.ExpFloat64() * mean)
 }
 
 // receive reads what has come on a connection and sends the next requests when
 // all responses are there. Reported once per arrival (edge triggered), so a
 // part of the responses needs no second read: the rest is reported again.
-func (d *driver) receive(c *conn) error {
+func (d *driver) receive(i int) error {
+	c := &d.conns[i]
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(c.fd),
 		uintptr(unsafe.Pointer(&d.buffer[0])), uintptr(len(d.buffer)))
 	switch {
@@ -261,8 +279,8 @@ func (d *driver) receive(c *conn) error {
 		d.requests += int64(d.cfg.Depth)
 		d.latency.add(now - c.sent)
 	}
-	if d.cfg.Pause > 0 {
-		c.next = now + d.cfg.Pause
+	if pause := d.pause(); pause > 0 {
+		heap.Push(&d.resting, rest{i, now + pause})
 		return nil
 	}
 	return d.send(c, now)

@@ -96,6 +96,17 @@ func TestRunPauses(t *testing.T) {
 	}
 }
 
+func TestRunAtARate(t *testing.T) {
+	const rate = 500
+	result, err := Run(Config{
+		Target: Target{Addr: serve(t, hello), PIDs: []int{os.Getpid()}}, Conns: 10, Depth: 1, Rate: rate, For: 200 * time.Millisecond,
+	})
+	testenv.Must(t, err)
+	if most := 2*rate*result.Elapsed.Seconds() + 20; result.Requests < 1 || float64(result.Requests) > most {
+		t.Errorf("%d requests in %v at %d a second, want 1 to %.0f", result.Requests, result.Elapsed, rate, most)
+	}
+}
+
 func TestRunReportsWhatIsWrong(t *testing.T) {
 	valid := Config{Target: Target{Addr: serve(t, hello), PIDs: []int{os.Getpid()}}, Conns: 1, Depth: 1, For: time.Millisecond}
 	grows := ""
@@ -113,6 +124,8 @@ func TestRunReportsWhatIsWrong(t *testing.T) {
 		{"too many connections", func(c *Config) { c.Conns = MaxConns + 1 }, "connections"},
 		{"no depth", func(c *Config) { c.Depth = 0 }, "depth"},
 		{"two that pause", func(c *Config) { c.Conns, c.Pause = 2, time.Second }, "only one connection"},
+		{"a rate below 0", func(c *Config) { c.Rate = -1 }, "-1 requests a second"},
+		{"a rate and a pause", func(c *Config) { c.Rate, c.Pause = 1, time.Second }, "or a pause"},
 		{"too deep", func(c *Config) { c.Depth = MaxDepth + 1 }, "depth"},
 		{"not loopback", func(c *Config) { c.Addr = netip.MustParseAddrPort("192.0.2.1:80") }, "loopback"},
 		{"wrong status", func(c *Config) { c.Addr = missing }, "want 200"},
