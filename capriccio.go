@@ -247,7 +247,7 @@ func gather(opts []Option) (*options, error) {
 }
 
 // spareLoops is how many loops there are besides those that procs processors get, of all that the machine has: for
-// when a container gets more. Each takes some 0.3 MB and 3 descriptors.
+// when a container gets more. Each takes some 0.3 MB and 4 descriptors.
 func spareLoops(procs, all int) int { return max(min(all, 4*procs)-procs, 0) }
 
 func (o *options) readEnv(lookup func(string) (string, bool)) error {

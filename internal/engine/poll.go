@@ -31,9 +31,11 @@ func (l *Loop) pollOnce() {
 			return
 		}
 	}
-	hold := l.mayHold()
+	began := l.rt.clock.Now()
+	hold := l.mayHold(began)
 	if hold {
 		runtime.Gosched() // what else is ready does not wait for the end of that
+		began = l.rt.clock.Now()
 	}
 	// Another thread that sends or spawns something now sees that l is about to sleep.
 	l.sleeping.Store(true)
@@ -49,12 +51,11 @@ func (l *Loop) pollOnce() {
 	}
 	timeout := time.Duration(-1)
 	if at, ok := l.wheel.next(); ok {
-		timeout = max(at-l.rt.clock.Now(), 0)
+		timeout = max(at-began, 0)
 	}
 	if l.holdsBack() && (timeout < 0 || timeout > recheck) {
 		timeout = recheck
 	}
-	began := l.rt.clock.Now()
 	l.idleFrom = uint64(began) + 1
 	if !l.goesOn() {
 		l.waits.from = began
@@ -112,9 +113,9 @@ func (w *waits) ended(now time.Duration, held, ready bool) {
 func (l *Loop) goesOn() bool { return l.switches == l.waits.steps }
 
 // mayHold reports whether the next wait for events is better done without leaving the processor to others.
-func (l *Loop) mayHold() bool {
+func (l *Loop) mayHold(now time.Duration) bool {
 	w := &l.waits
-	return l.rester != nil && w.long < mostlyLong && !l.goesOn() && l.rt.clock.Now()-w.rested < restEvery && !l.rt.team.crowded.Load() && l.Works()
+	return l.rester != nil && w.long < mostlyLong && !l.goesOn() && now-w.rested < restEvery && !l.rt.team.crowded.Load() && l.Works()
 }
 
 // waitForEvents waits in the way that suits how long it will take, most likely.
