@@ -8,9 +8,11 @@ import (
 
 const (
 	clockTick = 50 * time.Millisecond
-	// idleTicks is how many ticks without a reader stop the clock: a server
-	// that nobody asks anything does not wake up.
-	idleTicks = 40
+	// manyReads is how many readings within a tick make the clock tick. A timer wakes a thread up
+	// twice, which is more than they cost if they are fewer.
+	manyReads = 64
+	// tickFor is after how many ticks the clock stands again, to find out how often it is read.
+	tickFor = 40
 )
 
 // stamp is the current second, ready to be copied.
@@ -23,38 +25,35 @@ type stamp struct {
 }
 
 // clock is a coarse clock: reading it is one load, where time.Now is a call.
-// It is late by a tick at most, or two on a busy machine. It ticks only while
-// somebody reads it. The zero value is ready. Safe from anywhere.
+// It is late by a tick at most, or two on a busy machine. It ticks only while it is read
+// often; else it stands, and a reading takes a lock and time.Now. The zero value is ready. Safe
+// from anywhere.
 type clock struct {
 	// passed is nanoseconds since base, 0 while the clock stands. atomic
-	passed atomic.Int64
-	// read is set by readers and cleared by ticks. atomic
-	read    atomic.Bool
+	passed  atomic.Int64
 	current atomic.Pointer[stamp]
 
 	mu     sync.Mutex
-	base   time.Time   // guarded by mu until passed is not 0, then fixed
+	base   time.Time   // guarded by mu until the first reading, then fixed
 	timer  *time.Timer // guarded by mu
-	unread int         // ticks; guarded by mu
+	reads  int         // since from, while it stands; guarded by mu
+	from   int64       // nanoseconds since base; guarded by mu
+	ticks  int         // since it stood; guarded by mu
 	closed bool        // guarded by mu
 }
 
 // now is nanoseconds on the clock's own scale, never 0.
 func (k *clock) now() int64 {
-	passed := k.passed.Load()
-	if passed == 0 {
-		return k.start()
+	if passed := k.passed.Load(); passed != 0 {
+		return passed
 	}
-	if !k.read.Load() {
-		k.read.Store(true)
-	}
-	return passed
+	return k.look()
 }
 
 // stamp is the second of the latest tick; call now before.
 func (k *clock) stamp() *stamp {
 	if k.passed.Load() == 0 {
-		k.start()
+		k.look()
 	}
 	return k.current.Load()
 }
@@ -62,7 +61,8 @@ func (k *clock) stamp() *stamp {
 // at is the time of a reading, with the monotonic part that timers want.
 func (k *clock) at(reading int64) time.Time { return k.base.Add(time.Duration(reading)) }
 
-func (k *clock) start() int64 {
+// look reads a clock that stands.
+func (k *clock) look() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if passed := k.passed.Load(); passed != 0 {
@@ -72,17 +72,19 @@ func (k *clock) start() int64 {
 		// One nanosecond back, so that no reading is 0.
 		k.base = time.Now().Add(-1)
 	}
-	k.unread = 0
-	if !k.closed {
-		if k.timer == nil {
-			k.timer = time.AfterFunc(clockTick, k.tick)
-		} else {
-			k.timer.Reset(clockTick)
-		}
-	}
 	passed := k.advance()
-	if k.closed {
-		k.passed.Store(0)
+	if passed-k.from > int64(clockTick) {
+		k.from, k.reads = passed, 0
+	}
+	if k.reads++; k.reads < manyReads || k.closed {
+		return passed
+	}
+	k.ticks = 0
+	k.passed.Store(passed)
+	if k.timer == nil {
+		k.timer = time.AfterFunc(clockTick, k.tick)
+	} else {
+		k.timer.Reset(clockTick)
 	}
 	return passed
 }
@@ -90,29 +92,22 @@ func (k *clock) start() int64 {
 func (k *clock) tick() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.read.Swap(false) {
-		k.unread = 0
-	} else if k.unread++; k.unread >= idleTicks {
+	if k.ticks++; k.closed || k.ticks == tickFor {
+		k.reads = 0
 		k.passed.Store(0)
 		return
 	}
-	if k.closed {
-		k.passed.Store(0)
-		return
-	}
-	k.advance()
+	k.passed.Store(k.advance())
 	k.timer.Reset(clockTick)
 }
 
-// advance needs mu.
+// advance returns what has passed, and sees to the stamp. It needs mu.
 func (k *clock) advance() int64 {
 	now := time.Now()
 	if s := k.current.Load(); s == nil || s.unix != now.Unix() {
 		k.current.Store(newStamp(now))
 	}
-	passed := int64(now.Sub(k.base))
-	k.passed.Store(passed)
-	return passed
+	return int64(now.Sub(k.base))
 }
 
 // close stops the ticks for good; readings go on, each by a call of time.Now.

@@ -1,0 +1,53 @@
+package knot
+
+import (
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// A clock that is read now and then stands, and every reading is of that moment; one that is read often ticks
+// for a while.
+func TestTheClockTicksWhereItIsReadOften(t *testing.T) {
+	var k clock
+	defer k.close()
+	ticks := func() bool { return k.passed.Load() != 0 }
+	last := int64(0)
+	read := func() {
+		now := k.now()
+		if now <= last && !ticks() || now < last || now <= 0 {
+			t.Fatalf("the clock reads %d after %d", now, last)
+		}
+		last = now
+		if late := time.Since(k.at(now)); late < 0 {
+			t.Fatalf("the clock is ahead by %v", -late)
+		}
+		if s := k.stamp(); s.unix > time.Now().Unix() || s.unix < time.Now().Unix()-60 {
+			t.Fatalf("the stamp is of second %d", s.unix)
+		}
+	}
+	for range 3 * manyReads {
+		read()
+		k.mu.Lock()
+		k.from -= 2 * int64(clockTick) // as if that was some time ago
+		k.mu.Unlock()
+	}
+	testenv.Equal(t, ticks(), false, "the clock ticks where it is read seldom")
+	for n := 0; !ticks(); n++ {
+		if n > 1000*manyReads {
+			t.Fatal("the clock does not tick")
+		}
+		read()
+	}
+	read()
+	k.timer.Stop()
+	testenv.Until(t, "the clock stands", func() bool { k.tick(); return !ticks() })
+	k.timer.Stop()
+	read()
+	k.close()
+	for range 3 * manyReads {
+		read()
+	}
+	testenv.Equal(t, ticks(), false, "the clock ticks after it was closed")
+}
