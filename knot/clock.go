@@ -92,7 +92,7 @@ func (k *clock) look() int64 {
 func (k *clock) tick() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.ticks++; k.closed || k.ticks == tickFor {
+	if k.ticks++; k.closed || k.ticks >= tickFor {
 		k.reads = 0
 		k.passed.Store(0)
 		return

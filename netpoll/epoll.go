@@ -209,12 +209,13 @@ func (p *epoll) wait(timeout time.Duration, how way) (int, syscall.Errno) {
 	if timeout > 0 {
 		if !p.noPwait2 {
 			ts := unix.NsecToTimespec(int64(timeout))
-			call := syscall.Syscall6
+			var n uintptr
+			var e syscall.Errno
 			if how == holds {
-				call = syscall.RawSyscall6
+				n, _, e = syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), buf, maxEvents, uintptr(unsafe.Pointer(&ts)), 0, 0)
+			} else {
+				n, _, e = syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), buf, maxEvents, uintptr(unsafe.Pointer(&ts)), 0, 0)
 			}
-			n, _, e := call(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), buf, maxEvents,
-				uintptr(unsafe.Pointer(&ts)), 0, 0)
 			if e != unix.ENOSYS && e != unix.EPERM {
 				return int(n), e
 			}

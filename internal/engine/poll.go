@@ -33,7 +33,7 @@ func (l *Loop) pollOnce() {
 	}
 	began := l.rt.clock.Now()
 	hold := l.mayHold(began)
-	if hold {
+	if hold && l.rt.team.freeProcs() <= 0 {
 		runtime.Gosched() // what else is ready does not wait for the end of that
 		began = l.rt.clock.Now()
 	}
@@ -66,7 +66,7 @@ func (l *Loop) pollOnce() {
 	l.switches++
 	l.now = l.rt.clock.Now()
 	waited := max(l.now-began, 0)
-	l.waits.ended(l.now, hold, l.anyReady())
+	l.waits.ended(l.now, hold, l.anyReady() || l.inbox.pending.Load())
 	l.waits.steps = l.switches
 	l.idleFrom, l.idled = 0, l.idled+uint64(waited)
 	l.wokeUp()
@@ -94,14 +94,16 @@ const restEvery = time.Millisecond
 // instantWait is longer than a Poll that finds events, and shorter than one that has to wait for them.
 const instantWait = 3 * time.Microsecond
 
-// ended notes that a wait is over, or, if the loop has held its processor for as long as it may, that it will go on.
+// ended notes how a wait ended: with something to do, or with nothing. After a Hold for nothing it goes on, also if
+// that was a signal's doing.
 func (w *waits) ended(now time.Duration, held, ready bool) {
 	took := now - w.from
 	w.instant = ready && took < instantWait
 	switch {
+	case held && !ready:
 	case took < holdFor:
 		w.long -= w.long / 8
-	case !held:
+	default:
 		w.long += (256 - w.long) / 8
 	}
 	if !held {
@@ -115,24 +117,27 @@ func (l *Loop) goesOn() bool { return l.switches == l.waits.steps }
 // mayHold reports whether the next wait for events is better done without leaving the processor to others.
 func (l *Loop) mayHold(now time.Duration) bool {
 	w := &l.waits
-	return l.rester != nil && w.long < mostlyLong && !l.goesOn() && now-w.rested < restEvery && !l.rt.team.crowded.Load() && l.Works()
+	return l.rester != nil && w.long < mostlyLong && !l.goesOn() && now-w.rested < restEvery && !l.rt.team.crowded() && l.Works()
 }
 
 // waitForEvents waits in the way that suits how long it will take, most likely.
 func (l *Loop) waitForEvents(timeout time.Duration, hold bool) {
-	if hold {
+	switch {
+	case hold:
 		if timeout < 0 || timeout > holdFor {
 			timeout = holdFor
 		}
 		l.reportPoll(l.rester.Hold(timeout))
-		return
-	}
-	if l.waits.long >= mostlyLong || l.goesOn() {
+	case l.rester != nil:
 		l.goesToSleep()
-	}
-	if l.rester != nil {
-		l.reportPoll(l.rester.Rest(timeout))
-	} else {
+		loops.resting.Add(1)
+		err := l.rester.Rest(timeout)
+		loops.resting.Add(-1)
+		l.reportPoll(err)
+	default:
+		if l.waits.long >= mostlyLong {
+			l.goesToSleep()
+		}
 		l.poll(timeout)
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"runtime"
 	"strings"
 	"testing"
@@ -59,7 +60,10 @@ func TestHowALoopWaits(t *testing.T) {
 		rt, err := New(Config{Loops: 1, Clock: clock, LockThreads: c.locked, Log: quiet(), HoldLimit: -1,
 			NewPoller: func(int) (Poller, error) { return p, nil }})
 		testenv.Must(t, err)
-		rt.team.crowded.Store(c.crowded)
+		rt.team.gomax.Store(1 << 20)
+		if c.crowded {
+			rt.team.gomax.Store(0)
+		}
 		rt.Go(func() {
 			l := CurrentLoop()
 			waits := func(times int, comes time.Duration, want string) {
@@ -89,14 +93,42 @@ func TestHowALoopWaits(t *testing.T) {
 	}
 }
 
-// A runtime that is given more loops than there are processors notices when it has as many.
+// A runtime notices how many processors there are, and how many loops of all runtimes.
 func TestCrowded(t *testing.T) {
 	procs := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(procs)
-	rt, _ := newSimRuntime(t, procs+1, true)
-	for _, n := range []int{procs, procs + 1, procs} {
-		runtime.GOMAXPROCS(n)
+	before := loops.working.Load()
+	n := int(before) + procs
+	rt, _ := newSimRuntime(t, n, true, func(c *Config) { c.HoldLimit = -1 })
+	testenv.Equal(t, loops.working.Load(), before+int32(n), "loops that work")
+	for free := -1; free <= 1; free++ {
+		runtime.GOMAXPROCS(int(before) + n + free)
 		rt.Follow()
-		testenv.Equal(t, rt.team.crowded.Load(), n == procs, "crowded, with %d processors and %d loops", n, procs+1)
+		testenv.Equal(t, rt.team.crowded(), free < 0, "crowded, with %d processors too many", free)
+	}
+	testenv.Must(t, rt.Close())
+	testenv.Equal(t, loops.working.Load(), before, "loops that work after the end")
+}
+
+// A Hold that ends for nothing says nothing of how long the wait takes, and one that ends late was long.
+func TestHowWaitsEnd(t *testing.T) {
+	for _, c := range []struct {
+		took        time.Duration
+		held, ready bool
+		longer      int // -1: less likely long
+	}{
+		{holdFor - 1, true, true, -1},
+		{holdFor - 1, false, true, -1},
+		{holdFor - 1, false, false, -1},
+		{holdFor - 1, true, false, 0},
+		{holdFor, true, false, 0},
+		{holdFor, true, true, 1},
+		{holdFor, false, true, 1},
+		{holdFor, false, false, 1},
+	} {
+		w := waits{long: 128, from: 5}
+		w.ended(5+c.took, c.held, c.ready)
+		testenv.Equal(t, cmp.Compare(w.long, 128), c.longer, "%+v: more likely long", c)
+		testenv.Equal(t, w.rested != 0, !c.held, "%+v: it has rested", c)
 	}
 }

@@ -200,6 +200,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err := rt.makeLoops(rt.team.gather(&rt.cfg)); err != nil {
 		return nil, err
 	}
+	loops.working.Add(int32(rt.Working()))
 	rt.watch = startWatchdog(rt)
 	members.addLoops(rt.loops)
 	rt.openBooks()

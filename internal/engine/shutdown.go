@@ -85,6 +85,7 @@ func (rt *Runtime) shutdown(ctx context.Context) error {
 		for _, l := range rt.loops {
 			<-l.stopped
 		}
+		loops.working.Add(-int32(rt.Working()))
 	}
 	return err
 }

@@ -13,12 +13,26 @@ import (
 type team struct {
 	procs   func() int   // nil: all loops work, always; fixed
 	working atomic.Int32 // loops that get new work
-	crowded atomic.Bool  // these are more than there are processors
+	gomax   atomic.Int32 // processors, as last seen
 
 	mu    sync.Mutex
 	grown context.Context    // ends when more loops work than now; guarded by mu
 	grow  context.CancelFunc // of grown; guarded by mu
 }
+
+// loops are those of all runtimes, as the processors are the process's.
+var loops struct {
+	working atomic.Int32 // that get new work
+	resting atomic.Int32 // that have left their processors to others, see Rester
+}
+
+// freeProcs is how many processors no loop has: below 1, what a plain goroutine has to do waits for a loop.
+func (m *team) freeProcs() int32 {
+	return m.gomax.Load() - loops.working.Load() + loops.resting.Load()
+}
+
+// crowded reports whether there are more loops than processors.
+func (m *team) crowded() bool { return loops.working.Load() > m.gomax.Load() }
 
 // gather sets up the team, and returns how many loops there are to be.
 func (m *team) gather(cfg *Config) (loops int) {
@@ -31,7 +45,7 @@ func (m *team) gather(cfg *Config) (loops int) {
 		loops = min(cfg.Loops+max(cfg.Spare, 0), MaxLoops)
 	}
 	m.working.Store(int32(cfg.Loops))
-	m.crowded.Store(cfg.Loops > runtime.GOMAXPROCS(0))
+	m.gomax.Store(int32(runtime.GOMAXPROCS(0)))
 	return loops
 }
 
@@ -49,7 +63,7 @@ func (rt *Runtime) Grown() context.Context {
 // Follow looks how many processors there are, as the watchdog does once a second. One goroutine at a time may call it.
 func (rt *Runtime) Follow() {
 	m := &rt.team
-	m.crowded.Store(rt.Working() > runtime.GOMAXPROCS(0))
+	m.gomax.Store(int32(runtime.GOMAXPROCS(0)))
 	if m.procs == nil {
 		return
 	}
@@ -58,6 +72,7 @@ func (rt *Runtime) Follow() {
 	if n == was {
 		return
 	}
+	loops.working.Add(n - was)
 	rt.log.Info("task: GOMAXPROCS has changed: another number of loops gets new work", "before", was, "loops", n)
 	if n > was {
 		m.mu.Lock()

@@ -416,7 +416,7 @@ func Yield() {
 	}
 	t.state = stateQueued
 	l.enqueue(t)
-	if t.node == l.chargeNode && !l.single {
+	if t.node == l.chargeNode && !l.single && !t.isAwaited() {
 		l.gaveWay = true
 	}
 	if to := l.handOver(t); to != nil {

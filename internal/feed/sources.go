@@ -165,9 +165,12 @@ func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 		s.reportFullHeap(now)
 		s.watchPiles(rt)
 		woken = rt.Woken()
-		pause := pace.next(steps, s.self.share, s.ledger.Calm(), woken != nil && fewTasks(rt))
+		pause := pace.next(steps, s.self.share*float64(rt.Working()), s.ledger.Calm(), woken != nil && fewTasks(rt))
 		if held {
 			pause = busy
+		}
+		if pause == busy {
+			woken = nil // it comes soon enough
 		}
 		tick.Reset(pause)
 	}
@@ -183,7 +186,7 @@ type pace struct {
 	idle  int    // readings since they made any
 }
 
-// next returns the time to the next reading. share is how much of the loops' time has gone into work since the last, calm
+// next returns the time to the next reading. share is how many loops' time has gone into work since the last, calm
 // whether nothing is scarce, told whether work that lasts will be told. A reading takes some 0.3 ms where caches are
 // cold: at 50 requests a second every 100 ms, a third of what the server took.
 func (p *pace) next(steps uint64, share float64, calm, told bool) time.Duration {

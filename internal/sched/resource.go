@@ -212,6 +212,7 @@ func (p *Resource) AnyOrder() bool {
 	}
 	p.settle()
 	p.endCohort()
+	p.passed = false
 	return true
 }
 
