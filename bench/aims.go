@@ -37,6 +37,8 @@ var aims = map[string][]report.Aim{
 		ratio("user-cpu-per-request", "knot", "fasthttp", 0.85, 1),
 		ratio("user-cpu-per-request", "knot", "gnet", 1, 1, 16),
 		ratio("cpu-per-request", "knot-http", "net-http", 0.75, 1),
+		ratio("cpu-per-request"+rateSuffix, "knot", "net-http", 1, 1000, 4000, 12_000),
+		ratio("cpu-per-request"+rateSuffix, "knot-http", "net-http", 1, 1000, 4000, 12_000),
 	),
 	"files": slices.Concat(
 		ratio("cpu-per-request", "knot", "nginx", 0.9, 0), ratio("cpu-per-request", "knot", "lighttpd", 0.95, 0),
