@@ -96,10 +96,10 @@ func (r *run) loadSample(ctx context.Context, s *server, p point, d time.Duratio
 	switch p.metric {
 	case pausePoint:
 		args := append(loadArgs(s, 1, 1, warm, d-warm), "-pause", (time.Duration(p.x) * time.Millisecond).String())
-		return r.easySample(ctx, args, p.x, pauseSuffix, warm+d)
+		return r.easySample(ctx, args, p.x, pauseSuffix, d)
 	case ratePoint:
 		args := append(loadArgs(s, helloConns, 1, warm, d-warm), "-rate", fmt.Sprint(p.x))
-		return r.easySample(ctx, args, p.x, rateSuffix, warm+d)
+		return r.easySample(ctx, args, p.x, rateSuffix, d)
 	}
 	samples, err := r.load(ctx, s, conns, depth, warm, d-warm)
 	if err != nil {

@@ -1,6 +1,11 @@
 package engine
 
-import "time"
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // An alarm calls a function after a time, unless it is stopped before. A timer of the Go runtime would do the
 // same; but one that was stopped mostly stays in the runtime's heap, so that a thread wakes up at its time, and
@@ -37,11 +42,50 @@ func (a *alarm) stop() {
 	a.timer.Stop()
 }
 
-// close stops the alarm for good. It waits for a ring that has begun.
+// close stops the alarm for good, and gives back what it has of the kernel.
 func (a *alarm) close() {
 	if a.kernel != nil {
 		a.kernel.close()
 		return
 	}
 	a.timer.Stop()
+}
+
+// A kernelTimer is a timerfd(2), for which a goroutine waits in the Go runtime's poller.
+type kernelTimer struct {
+	fd   int // valid until close
+	file *os.File
+	done chan struct{} // closed when the goroutine has ended
+}
+
+// newKernelTimer returns nil if no descriptor is left, or the kernel has no such timers.
+func newKernelTimer(ring func()) *kernelTimer {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return nil
+	}
+	k := &kernelTimer{fd: fd, file: os.NewFile(uintptr(fd), "timerfd"), done: make(chan struct{})}
+	if k.file.SetReadDeadline(time.Time{}) != nil { // the Go runtime does not poll it
+		k.file.Close()
+		return nil
+	}
+	go func() {
+		defer close(k.done)
+		for count := make([]byte, 8); ; ring() {
+			if _, err := k.file.Read(count); err != nil {
+				return
+			}
+		}
+	}()
+	return k
+}
+
+// set has it go off after d; 0: not at all. The Go runtime is not told of the system call, for which it would wake sysmon.
+func (k *kernelTimer) set(d time.Duration) {
+	unix.TimerfdSettime(k.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}, nil)
+}
+
+func (k *kernelTimer) close() {
+	k.file.Close()
+	<-k.done
 }

@@ -17,7 +17,7 @@ func TestPolicyHearsOfYields(t *testing.T) {
 		yields := NodeID(ReasonYield)
 		run(t, rt, func() {
 			var wg WaitGroup
-			for c, want := range map[int]func(int){
+			for c, does := range map[int]func(int){
 				0: func(int) {},
 				1: func(int) { Yield() },
 				2: func(i int) {
@@ -31,7 +31,7 @@ func TestPolicyHearsOfYields(t *testing.T) {
 				p.gave = nil
 				wg.Go(func() {
 					for i := range 10 {
-						want(i)
+						does(i)
 					}
 				})
 				wg.Wait()
