@@ -33,7 +33,7 @@ func (l *Loop) pollOnce() {
 	}
 	began := l.rt.clock.Now()
 	hold := l.mayHold(began)
-	if hold && l.rt.team.freeProcs() <= 0 {
+	if hold {
 		runtime.Gosched() // what else is ready does not wait for the end of that
 		began = l.rt.clock.Now()
 	}
@@ -130,10 +130,7 @@ func (l *Loop) waitForEvents(timeout time.Duration, hold bool) {
 		l.reportPoll(l.rester.Hold(timeout))
 	case l.rester != nil:
 		l.goesToSleep()
-		loops.resting.Add(1)
-		err := l.rester.Rest(timeout)
-		loops.resting.Add(-1)
-		l.reportPoll(err)
+		l.reportPoll(l.rester.Rest(timeout))
 	default:
 		if l.waits.long >= mostlyLong {
 			l.goesToSleep()

@@ -23,12 +23,6 @@ type team struct {
 // loops are those of all runtimes, as the processors are the process's.
 var loops struct {
 	working atomic.Int32 // that get new work
-	resting atomic.Int32 // that have left their processors to others, see Rester
-}
-
-// freeProcs is how many processors no loop has: below 1, what a plain goroutine has to do waits for a loop.
-func (m *team) freeProcs() int32 {
-	return m.gomax.Load() - loops.working.Load() + loops.resting.Load()
 }
 
 // crowded reports whether there are more loops than processors.
