@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"net"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,10 +17,13 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/flow"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/stackchunk"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -160,6 +164,66 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 			}
 			return nil
 		},
+		"a reader of ReadFrom, a writer of WriteTo": func() error {
+			ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			defer ln.Close()
+			sends := task.Go(func() {
+				if nc, err := ln.Accept(); err == nil {
+					nc.(*netpoll.Conn).ReadFrom(waiting{meet, strings.NewReader("text"), nil})
+					nc.Close()
+				}
+			})
+			defer sends.Join()
+			nc, err := netpoll.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			var text strings.Builder
+			if n, err := nc.(*netpoll.Conn).WriteTo(waiting{meet, nil, &text}); err != nil || n != 4 || text.String() != "text" {
+				return fmt.Errorf("%d bytes, %q, error %v", n, &text, err)
+			}
+			return nil
+		},
+		"a reader and a writer of a file": func() error {
+			f, err := aio.Create(filepath.Join(t.TempDir(), "file"))
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			var text strings.Builder
+			if _, err := f.ReadFrom(waiting{meet, strings.NewReader("text"), nil}); err != nil {
+				return err
+			}
+			if _, err := f.Seek(0, io.SeekStart); err != nil {
+				return err
+			}
+			if n, err := f.WriteTo(waiting{meet, nil, &text}); err != nil || n != 4 || text.String() != "text" {
+				return fmt.Errorf("%d bytes, %q, error %v", n, &text, err)
+			}
+			return nil
+		},
+		"a module of a flow graph": func() error {
+			g := flow.New("native")
+			m := &waitingModule{meet: meet}
+			in := flow.Add(g, "waits", flow.ByTask, m)
+			if err := g.Start(); err != nil {
+				return err
+			}
+			f := g.NewFlow(nil, m.ended.Done)
+			m.ended.Add(1)
+			err := in.Put(f, 1)
+			f.Release()
+			m.ended.Wait()
+			return errors.Join(err, g.Shutdown(context.Background()))
+		},
+		"a function that has room on its stack": func() error {
+			stackchunk.Call(1, meet)
+			return nil
+		},
 		"a handler of panics": func() error {
 			var p *task.PanicError
 			if err := task.Go(func() { panic("for the handler") }).Join(); !errors.As(err, &p) {
@@ -198,6 +262,33 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 			}, capriccio.WithLoops(1), capriccio.WithPanicHandler(func(*task.PanicError) { meet() })))
 		})
 	}
+}
+
+// A waiting waits natively before it reads or writes.
+type waiting struct {
+	meet func()
+	r    io.Reader
+	w    io.Writer
+}
+
+func (w waiting) Read(p []byte) (int, error) {
+	w.meet()
+	return w.r.Read(p)
+}
+
+func (w waiting) Write(p []byte) (int, error) {
+	w.meet()
+	return w.w.Write(p)
+}
+
+type waitingModule struct {
+	meet  func()
+	ended task.WaitGroup
+}
+
+func (m *waitingModule) Run(c *flow.Call[int]) {
+	m.meet()
+	c.Next()
 }
 
 // While one handler of a hundred waits natively, the others do not wait for it: it waits for all of them.

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"sync"
 	"syscall"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // copySize is the size in bytes of the buffers that ReadFrom, WriteTo and Prefetch borrow.
@@ -19,7 +21,7 @@ var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
-	return copyThrough(f, r, buf[:])
+	return engine.Copy(f, r, buf[:])
 }
 
 // WriteTo gives w what it reads up to the end of the file. If w is an io.ReaderFrom, that
@@ -31,7 +33,7 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 	}
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
-	return copyThrough(w, f, buf[:])
+	return engine.Copy(w, f, buf[:])
 }
 
 // A plainReader is a File without WriteTo, so that what it is given to does not call
@@ -46,9 +48,4 @@ type source interface {
 	Stat() (fs.FileInfo, error)
 	Resident(off, n int64) int64
 	Prefetch(off, n int64) error
-}
-
-// copyThrough copies through buf, without the ways back into ReadFrom and WriteTo.
-func copyThrough(w io.Writer, r io.Reader, buf []byte) (int64, error) {
-	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buf)
 }

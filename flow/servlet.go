@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
@@ -124,11 +125,17 @@ func (in *Instance[In]) work(call *Call[In]) {
 	defer in.done(call, taken, began)
 	for call.next < len(call.batch) && in.c.g.state.Load() != aborted {
 		before := call.next
-		in.m.Run(call)
+		engine.Outside(run, call)
 		if call.next == before {
 			panic(fmt.Sprintf("flow: Run of %s has taken nothing", in.c.name))
 		}
 	}
+}
+
+// run is for engine.Outside.
+func run[In any](call *Call[In]) struct{} {
+	call.in.m.Run(call)
+	return struct{}{}
 }
 
 // done gives back what was taken. It runs also when Run has panicked.

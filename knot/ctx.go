@@ -88,8 +88,9 @@ func newCtx() *Ctx {
 // headBytes is what the spans of head count from.
 func (x *Ctx) headBytes() []byte { return x.in[x.headAt:] }
 
-// Method is the request method as it came: those of RFC 9110 and PATCH, but for CONNECT,
-// which is never served; and any other token.
+// Method is the request method as it came: those of RFC 9110 and PATCH, and any other token.
+// CONNECT is there only with Server.Connect; a response of 200 to it has no body, and if there is one,
+// the connection ends with it.
 func (x *Ctx) Method() string {
 	h := &x.head
 	if h.Method != h1.MethodUnknown || h.Target.From == 0 {
@@ -99,7 +100,7 @@ func (x *Ctx) Method() string {
 }
 
 // Path is the path of the request target, percent escapes decoded, "." and ".."
-// resolved and slashes joined; "*" for OPTIONS *.
+// resolved and slashes joined; "*" for OPTIONS *; "" for CONNECT to Host.
 func (x *Ctx) Path() string {
 	if x.pathText != string(x.path) {
 		x.pathText = string(x.path)

@@ -26,7 +26,7 @@
 //   - A request target has no fragment, and a path no backslash. Bytes from 0x80
 //     up and what clients leave unescaped (brackets, braces, quotation marks and
 //     so on) are let through.
-//   - Methods that nobody has heard of go to the handler. CONNECT gets 501.
+//   - Methods that nobody has heard of go to the handler. CONNECT gets 501, but see Server.Connect.
 //   - HTTP/1.2 and later 1.x are served as HTTP/1.1.
 //
 // Unless a function says otherwise it may be called from a task and from a

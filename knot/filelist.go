@@ -29,7 +29,7 @@ var toList = waysTo(unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_N
 // serve them, in no order, and no more than most; more reports that there are more. The path must
 // end with a slash. Errors are those of Serve: match them with errors.As against Status. It parks.
 func (f *Files) List(x *Ctx, most int) (all []Listed, more bool, err error) {
-	if x.path[0] != '/' || x.path[len(x.path)-1] != '/' || hiddenPath(x.path) {
+	if len(x.path) == 0 || x.path[0] != '/' || x.path[len(x.path)-1] != '/' || hiddenPath(x.path) {
 		return nil, false, Status(404)
 	}
 	f.follow(x, f.now())

@@ -22,13 +22,14 @@ import (
 // net/http, as http.Serve does; nil stands for http.DefaultServeMux. It is Serve of a
 // Server whose Handler is AdaptHTTP(h) and which, like http.Serve, has no limit for request bodies: that is
 // the handler's affair (http.MaxBytesReader). HTTP/2 is served to clients that begin with it (Server.H2C), so that
-// programs with x/net's h2c.NewHandler, as many of gRPC have, work. For connections of handlers, by an
+// programs with x/net's h2c.NewHandler, as many of gRPC have, work; CONNECT is too (Server.Connect), for forward proxies and
+// net/rpc. For connections of handlers, by an
 // http.Transport, say, it leaves half of the descriptors that it could use, 512 at most (Server.Outgoing). Outside of
 // capriccio.Run requests are served by goroutines, and nothing protects the server from overload. It returns when ln is closed or fails, and
 // when the context of the calling task ends: it then stops as Server.Run does, and returns the error of the
 // context if every request has been answered. It parks.
 func Serve(ln net.Listener, h http.Handler) error {
-	s := &Server{Handler: AdaptHTTP(h), MaxBody: -1, H2C: true, Outgoing: serveOutgoing}
+	s := &Server{Handler: AdaptHTTP(h), MaxBody: -1, H2C: true, Connect: true, Outgoing: serveOutgoing}
 	s.ready()
 	ctx := task.Context()
 	return cmp.Or(s.serveUntil(ctx, []net.Listener{ln}), ctx.Err())
@@ -55,7 +56,7 @@ const serveOutgoing = 512
 //
 //   - The limits of Server apply, MaxBody (8 MB unless set) too: http.Server has none for bodies, nor has Serve.
 //   - The server behind http.ServerContextKey only describes this one.
-//   - CONNECT and paths that climb above the root are refused before the handler, and
+//   - CONNECT, unless Server.Connect is set, and paths that climb above the root are refused before the handler, and
 //     status 101 without Hijack becomes 500, as does a panic before the response.
 func AdaptHTTP(h http.Handler) Handler {
 	if h == nil {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
@@ -28,7 +29,7 @@ func (e *exchange) ReadFrom(src io.Reader) (total int64, err error) {
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
 	if !e.decided() {
-		n, err := copyInto(e, io.LimitReader(src, sniffSize), buf[:sniffSize])
+		n, err := engine.Copy(e, io.LimitReader(src, sniffSize), buf[:sniffSize])
 		if total = n; err != nil || n < sniffSize {
 			return total, err
 		}
@@ -37,28 +38,8 @@ func (e *exchange) ReadFrom(src io.Reader) (total int64, err error) {
 	if total += n; err != nil {
 		return total, err
 	}
-	n, err = copyInto(e, src, buf[:])
+	n, err = engine.Copy(e, src, buf[:])
 	return total + n, err
-}
-
-// copyInto is io.CopyBuffer without the ways back into ReadFrom. It must not be called with mu:
-// src may be the body of the request.
-func copyInto(e *exchange, src io.Reader, buf []byte) (total int64, err error) {
-	for {
-		n, err := src.Read(buf)
-		if n > 0 {
-			m, werr := e.Write(buf[:n])
-			if total += int64(m); werr != nil {
-				return total, werr
-			}
-		}
-		switch {
-		case err == io.EOF:
-			return total, nil
-		case err != nil:
-			return total, err
-		}
-	}
 }
 
 // decided reports whether the Content-Type does not depend on the body any more.

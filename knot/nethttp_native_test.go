@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -100,4 +101,74 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 func awaitDetached(t *testing.T, rt *engine.Runtime, n uint64) {
 	t.Helper()
 	testenv.Until(t, "the loop is taken from a task that waits natively", func() bool { return rt.Detached() >= n })
+}
+
+// What copies to a response or to a connection from something that waits natively holds no loop, as the
+// handlers of proxies and tunnels do.
+func TestCopiesHoldNoLoop(t *testing.T) {
+	release := make(chan bool)
+	reader := func() io.Reader {
+		from, to := io.Pipe() // which has no WriteTo
+		go func() {
+			<-release
+			io.WriteString(to, "copied")
+			to.Close()
+		}()
+		return from
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/copy", func(w http.ResponseWriter, r *http.Request) { io.Copy(w, reader()) })
+	mux.HandleFunc("/late", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(200)
+		io.Copy(w, reader())
+	})
+	mux.HandleFunc("/hijack", func(w http.ResponseWriter, r *http.Request) {
+		nc, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer nc.Close()
+		io.WriteString(nc, "HTTP/1.0 200 OK\r\n\r\n")
+		io.Copy(nc, reader())
+	})
+	mux.HandleFunc("/release", func(w http.ResponseWriter, r *http.Request) { release <- true })
+	up, ended := make(chan string, 1), make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	server := &knot.Server{Handler: knot.AdaptHTTP(mux), Addr: "127.0.0.1:0", Listening: func(a net.Addr) { up <- a.String() }}
+	detaches := make(chan bool, 1)
+	go func() {
+		ended <- capriccio.Run(ctx, func(ctx context.Context) error {
+			detaches <- engine.CurrentLoop().Runtime().Detaches()
+			return server.Run(ctx)
+		}, capriccio.WithLoops(1), capriccio.WithoutSignals())
+	}()
+	defer func() {
+		cancel()
+		testenv.Check(t, <-ended)
+	}()
+	addr := <-up
+	if !<-detaches {
+		t.Skip("loops can't be taken from tasks here")
+	}
+	client := &http.Client{Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	ask := func(path string) string {
+		resp, err := client.Get("http://" + addr + path)
+		if err != nil {
+			t.Error(err)
+			return ""
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		testenv.Check(t, err)
+		return string(text)
+	}
+	for _, path := range []string{"/copy", "/late", "/hijack"} {
+		text := make(chan string, 1)
+		go func() { text <- ask(path) }()
+		ask("/release") // which the one loop serves meanwhile
+		testenv.Equal(t, <-text, "copied", path)
+	}
 }

@@ -90,7 +90,7 @@ func protoText(minor int) string {
 }
 
 // parseTarget is url.ParseRequestURI, nil instead of an error, and quick for targets of
-// which nothing is escaped, nor would be.
+// which nothing is escaped, nor would be. That of CONNECT may be an authority.
 func (e *exchange) parseTarget(target string) *url.URL {
 	path, query, asks := strings.Cut(target, "?")
 	simple := len(path) > 0 && path[0] == '/' && (!asks || query != "")
@@ -104,9 +104,16 @@ func (e *exchange) parseTarget(target string) *url.URL {
 		e.url = url.URL{Path: path, RawQuery: query}
 		return &e.url
 	}
+	authority := path != "" && path[0] != '/' && e.r.Method == http.MethodConnect
+	if authority {
+		target = "http://" + target
+	}
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
 		return nil
+	}
+	if authority {
+		u.Scheme = ""
 	}
 	return u
 }

@@ -29,7 +29,7 @@ func TestAdaptedKeepsThePromises(t *testing.T) {
 	defer reference.Close()
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		for way, adapt := range adapters {
-			comparePromises(t, way, reference.Listener.Addr().String(), start(&Server{Handler: adapt(promiseMux())}).addr)
+			comparePromises(t, way, reference.Listener.Addr().String(), start(&Server{Handler: adapt(promiseMux()), Connect: true}).addr)
 		}
 	})
 }
@@ -60,7 +60,9 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET http://u.v:8/request?a=%zz;b HTTP/1.1\r\nHost: h\r\nTe: trailers\r\nConnection: TE, close\r\n\r\n"},
 	{request: "PURGE /request"},
 	{request: "GET /request?q={job=\"x\"}&<a> HTTP/1.1\r\nHost: h\r\n\r\n"}, // as curl sends it
-	{request: "CONNECT a:1 HTTP/1.1\r\nHost: h\r\n\r\n", ours: "501", theirs: "404"},
+	{request: "CONNECT a:1 HTTP/1.1\r\nHost: h\r\n\r\n"},
+	{request: "CONNECT /request HTTP/1.1\r\nHost: h\r\n\r\n"},
+	{request: "CONNECT /request HTTP/1.0\n\n"}, // as net/rpc's client sends it
 	{request: "GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n", ours: "400", theirs: "404"},
 	{request: "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n"},
 	{request: "GET /types"},

@@ -250,6 +250,8 @@ func (x *Ctx) startStream() error {
 	switch {
 	case h1.Bodyless(r.status):
 		r.phase = respDone
+	case x.opensTunnel():
+		r.phase = respUntilClose
 	case r.length >= 0:
 		r.phase = respFixed
 	case x.head.Minor > 0:
@@ -259,6 +261,12 @@ func (x *Ctx) startStream() error {
 	}
 	x.commit(r.length)
 	return x.stream(r.held)
+}
+
+// opensTunnel reports whether the head of the response is all that there is of it: what follows is the tunnel's
+// (RFC 9110, 9.3.6).
+func (x *Ctx) opensTunnel() bool {
+	return x.head.Method == h1.MethodConnect && len(x.path) == 0 && x.resp.status/100 == 2 && x.c.stream == nil
 }
 
 // commitOpen appends the head but for its last lines: what the body is, and the blank
@@ -280,6 +288,7 @@ func (x *Ctx) commitOpen() {
 		out = appendField(out, "Server", name)
 	}
 	switch {
+	case x.opensTunnel():
 	case x.closing:
 		out = append(out, "Connection: close\r\n"...)
 	case x.head.Minor == 0:
@@ -302,6 +311,8 @@ func (x *Ctx) commit(length int64) {
 	}
 	switch {
 	case h1.Bodyless(r.status):
+	case x.opensTunnel():
+		x.closing = x.closing || length != 0 // whoever reads on could not tell where that ends
 	case length >= 0:
 		out = append(out, "Content-Length: "...)
 		out = append(strconv.AppendInt(out, length, 10), "\r\n"...)

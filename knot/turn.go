@@ -183,12 +183,19 @@ func (x *Ctx) serveRequest() {
 	x.c.served = true
 	h := &x.head
 	var f *h1.Fault
-	x.path, x.scratch, f = h1.CleanPath(h.Path.Of(x.headBytes()), x.scratch)
+	if h.Method == h1.MethodConnect && h.Path == (h1.Span{}) {
+		x.path = nil
+	} else {
+		x.path, x.scratch, f = h1.CleanPath(h.Path.Of(x.headBytes()), x.scratch)
+	}
 	var err error
 	switch {
 	case h.Refused != nil:
-		x.closing = x.closing || h.Refused == h1.BadExpectation || h.Method == h1.MethodConnect
+		x.closing = x.closing || h.Refused == h1.BadExpectation
 		err = Status(h.Refused.Status)
+	case h.Method == h1.MethodConnect && !x.srv.Connect:
+		x.closing = true
+		err = Status(501)
 	case f != nil:
 		err = Status(f.Status)
 	case h.Length > x.srv.limits.maxBody:

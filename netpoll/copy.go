@@ -31,7 +31,7 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	if src, ok := r.(*Conn); ok {
 		n, _, err = c.relay(src, buf[:])
 	} else {
-		n, err = copyThrough(c, r, buf[:])
+		n, err = engine.Copy(c, r, buf[:])
 	}
 	if err != nil {
 		err = c.opError("readfrom", "", err) // as package net
@@ -49,17 +49,12 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 	if dst, ok := w.(*Conn); ok {
 		n, _, err = dst.relay(c, buf[:])
 	} else {
-		n, err = copyThrough(w, c, buf[:])
+		n, err = engine.Copy(w, c, buf[:])
 	}
 	if err != nil {
 		err = c.opError("writeto", "", err)
 	}
 	return n, err
-}
-
-// copyThrough copies through buf, without the ways back into ReadFrom and WriteTo.
-func copyThrough(w io.Writer, r io.Reader, buf []byte) (int64, error) {
-	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buf)
 }
 
 // maxIovecs is how many buffers one system call takes (sendmsg(2), UIO_MAXIOV).

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"io"
 	"math"
 	"runtime"
 	"sync"
@@ -171,6 +172,31 @@ func (t *Task) beOnLoop() {
 func Outside[A, R any](fn func(A) R, a A) R {
 	defer comeBack()
 	return fn(a)
+}
+
+// Copy copies from r to w through buf, as io.CopyBuffer does without looking for their ReadFrom and WriteTo, until the
+// end of r. What is the program's of them may wait natively, see Outside, but the task need not be on its loop when Copy
+// returns: it comes back where it waits next. So the caller must not rely on that, nor hold a lock.
+func Copy(w io.Writer, r io.Reader, buf []byte) (total int64, err error) {
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			m, werr := w.Write(buf[:n])
+			total += int64(max(m, 0))
+			if werr == nil && m != n {
+				werr = io.ErrShortWrite
+			}
+			if werr != nil {
+				return total, werr
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return total, nil
+		case err != nil:
+			return total, err
+		}
+	}
 }
 
 // After it has found a task that waits, and when one wants its loop back, the watchdog goes on to look

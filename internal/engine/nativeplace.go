@@ -144,13 +144,14 @@ func isOurs(name string) bool {
 }
 
 // callsOut reports whether a function of these packages calls the program's code, and comes back to the
-// loop when that returns, or does nothing any more but return to one that does.
+// loop when that returns, or does nothing any more but return to one that does, or needs no loop (Copy).
 func callsOut(name string) bool {
 	switch name {
-	case "internal/engine.(*worker).runTasks", "internal/engine.callPlain", "internal/engine.callLock", "internal/engine.(*PanicError).tell", "netpoll.(*served).run.func1", "netpoll.callDial", "knot.exchangeOf.run", "knot.accept":
+	case "internal/engine.(*worker).runTasks", "internal/engine.callPlain", "internal/engine.callLock", "internal/engine.(*PanicError).tell",
+		"internal/engine.Copy", "stackchunk.Call", "stackchunk.(*Site).Call", "netpoll.(*served).run.func1", "netpoll.callDial", "knot.exchangeOf.run", "knot.accept":
 		return true
 	}
-	return strings.HasPrefix(name, "internal/engine.Outside[") || strings.HasPrefix(name, "internal/engine.call[")
+	return strings.HasPrefix(name, "internal/engine.Outside[") || strings.HasPrefix(name, "internal/engine.call[") || strings.HasPrefix(name, "flow.run[")
 }
 
 // nativeWaits are the functions by which a program waits for other goroutines, or for the time.

@@ -96,7 +96,8 @@ var requestLines = []group{
 		"get", "Get", "BREW", "TRACE", "PATCH", "DELETE", "OPTIONS", "M-SEARCH", "!#$%&'*+-.^_`|~1"}},
 	{lists: "P", section: "9110 9.3.8", name: "TRACE with secrets or content", want: method, send: "TRACE / HTTP/1.1\r\nHost: h\r\n%s", values: []string{"Cookie: a=b\r\n\r\n", one + "\r\nx"}},
 	{lists: "PN", section: "9110 9.3.6", name: "CONNECT", want: noTunnel, send: "CONNECT %s HTTP/1.1\r\nHost: h\r\n\r\n", values: []string{"h:80"}},
-	{lists: "PN", section: "9112 3.2.3", name: "CONNECT", want: noTunnel, send: "CONNECT %s HTTP/1.1\r\nHost: h\r\n\r\n", values: []string{"h", "h:", "/", "/a", "http://h:80"}},
+	{lists: "PN", section: "9112 3.2.3", name: "CONNECT", want: noTunnel, send: "CONNECT %s HTTP/1.1\r\nHost: h\r\n\r\n", values: []string{"h", "h:", "/", "/a"}},
+	{lists: "PN", section: "9112 3.2.3", name: "CONNECT with a scheme", want: "400 close|" + noTunnel, send: "CONNECT http://h:80 HTTP/1.1\r\nHost: h\r\n\r\n"},
 	{lists: "P", section: "9110 4.1", name: "a target of 7,900 bytes", want: taken, send: "GET /" + long[:7900] + " HTTP/1.1\r\nHost: h\r\n\r\n"},
 	{lists: "P", section: "9112 3", name: "too long", want: "414 close|refused", send: "%s / HTTP/1.1\r\nHost: h\r\n\r\n", values: []string{"GET /" + long, long}},
 }

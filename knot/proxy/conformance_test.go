@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -68,8 +69,8 @@ func (b *strictBackend) serve(c net.Conn) error {
 	r := bufio.NewReader(c)
 	for {
 		lines, err := section(r)
-		if err == io.EOF {
-			return nil // the proxy has closed a connection at rest
+		if err == io.EOF || errors.Is(err, net.ErrClosed) {
+			return nil // the proxy has closed a connection at rest, or this is the end of the test
 		}
 		if err != nil || len(lines) == 0 || !cleanLine.MatchString(lines[0]) {
 			return fmt.Errorf("the backend got the head %.300q, %w", lines, err)

@@ -90,6 +90,8 @@ const allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 // refuse answers what is not for backends.
 func refuse(x *knot.Ctx) (handled bool, err error) {
 	switch x.Method() {
+	case "CONNECT":
+		return true, x.SendError(501)
 	case "TRACE": // it would show what was added on the way
 		x.AddHeader("Allow", allow)
 		return true, x.SendError(405)

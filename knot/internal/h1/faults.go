@@ -44,7 +44,6 @@ var (
 	HeadTooLarge    = &Fault{431, "request head is too large"}
 	tooManyFields   = &Fault{431, "too many header fields"}
 	Overloaded      = &Fault{503, "too many connections"}
-	noTunnel        = &Fault{501, "CONNECT is not served"}
 	unknownCoding   = &Fault{501, "unknown transfer coding"}
 	UnknownVersion  = &Fault{505, "HTTP version is not 1.x"}
 )

@@ -69,10 +69,13 @@ func (h *Head) Reset() {
 
 // Parse reads the head that b begins with. It returns nil when it is complete
 // and right, NeedMore when b ends too early, or the fault. What is refused for
-// its meaning only (CONNECT) is in h.refused: framing is known then.
+// its meaning only (Expect) is in h.Refused: framing is known then.
 func (h *Head) Parse(b []byte, limits *HeadLimits) *Fault {
 	h.Reset()
 	i, f := h.parseRequestLine(b, limits)
+	if f == nil && b[i-2] != '\r' {
+		return h.endBare(b, i)
+	}
 	for f == nil {
 		if i < len(b) && b[i] == '\n' {
 			return badLineEnd
@@ -103,6 +106,19 @@ func (h *Head) Parse(b []byte, limits *HeadLimits) *Fault {
 		return HeadTooLarge
 	}
 	return f
+}
+
+// endBare ends a head that is a request line with a bare LF, at b[i:]. So that of net/rpc's client is, and nothing follows
+// it that another server could read in another way.
+func (h *Head) endBare(b []byte, i int) *Fault {
+	switch {
+	case i == len(b):
+		return NeedMore
+	case b[i] != '\n':
+		return badLineEnd
+	}
+	h.Size = i + 1
+	return h.check()
 }
 
 // parseRequestLine returns the offset of the line after it.
@@ -171,7 +187,7 @@ func methodOf(name []byte) method {
 	return MethodUnknown
 }
 
-// parseVersion reads "HTTP/1.x" CR LF at b[i:] and returns the offset after it.
+// parseVersion reads "HTTP/1.x" CR LF, or what endBare is for, at b[i:] and returns the offset after it.
 func (h *Head) parseVersion(b []byte, i int) (int, *Fault) {
 	const form = "HTTP/d.d\r\n"
 	if i+len(form) <= len(b) && string(b[i:i+len(form)]) == "HTTP/1.1\r\n" {
@@ -189,7 +205,10 @@ func (h *Head) parseVersion(b []byte, i int) (int, *Fault) {
 				return 0, badVersion
 			}
 		case ch != form[k] && k >= 8:
-			if ch == '\n' {
+			switch {
+			case ch == '\n' && h.Method == MethodConnect && string(b[i:i+k]) == "HTTP/1.0":
+				return i + k + 1, nil
+			case ch == '\n':
 				return 0, badLineEnd
 			}
 			return 0, badVersion

@@ -20,11 +20,7 @@ func (h *Head) note(b []byte, one field) *Fault {
 		}
 	case len("expect"):
 		if TokenIs(name, "expect") {
-			if TextIs(one.Value.Of(b), "100-continue") {
-				h.Expect = true
-			} else {
-				h.refuse(BadExpectation)
-			}
+			h.noteExpect(one.Value.Of(b))
 		}
 	case len("connection"):
 		if TokenIs(name, "connection") {
@@ -74,6 +70,19 @@ func (h *Head) noteHost(b []byte, value Span) *Fault {
 		h.Host = value
 	}
 	return nil
+}
+
+func (h *Head) noteExpect(list []byte) {
+	for len(list) > 0 {
+		var what []byte
+		what, list = NextElement(list)
+		switch {
+		case TextIs(what, "100-continue"):
+			h.Expect = true
+		case len(what) > 0:
+			h.refuse(BadExpectation)
+		}
+	}
 }
 
 func (h *Head) noteConnection(list []byte) {
@@ -149,9 +158,6 @@ func (h *Head) check() *Fault {
 	case h.hosts == 0 && h.Minor > 0:
 		return noHost
 	}
-	if h.Method == MethodConnect {
-		h.refuse(noTunnel)
-	}
 	if h.Minor == 0 {
 		h.Expect = false
 		if h.Refused == BadExpectation {
@@ -175,9 +181,13 @@ func (h *Head) Persistent() bool {
 func (h *Head) splitTarget(b []byte) *Fault {
 	from, to := h.Target.From, h.Target.To
 	switch {
-	case h.Method == MethodConnect:
-		return nil
 	case b[from] == '/':
+	case h.Method == MethodConnect:
+		if !validAuthority(h.Target.Of(b)) {
+			return badTarget
+		}
+		h.Host = h.Target
+		return nil
 	case b[from] == '*' && to-from == 1 && h.Method == MethodOptions:
 		h.Path = h.Target
 		return nil
