@@ -224,6 +224,48 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 			stackchunk.Call(1, meet)
 			return nil
 		},
+		"a function on a stack chunk": func() error {
+			before := stackchunk.ReadStats()
+			stackchunk.Call(100<<10, meet)
+			stackchunk.Call(100<<10, func() { stackchunk.Call(200<<10, meet) })
+			if n := stackchunk.ReadStats().Links - before.Links; n != 3 {
+				return fmt.Errorf("%d links", n)
+			}
+			return nil
+		},
+		"a panic on a stack chunk": func() (err error) {
+			defer func() {
+				if v := recover(); v != "after the wait" {
+					err = fmt.Errorf("recovered %v", v)
+				}
+			}()
+			stackchunk.Call(100<<10, func() {
+				meet()
+				panic("after the wait")
+			})
+			return nil
+		},
+		"runtime.Goexit on a stack chunk": func() error {
+			exits := task.Go(func() {
+				stackchunk.Call(100<<10, func() {
+					meet()
+					runtime.Goexit()
+				})
+			})
+			if err := exits.Join(); err != task.ErrGoexit {
+				return err
+			}
+			return nil
+		},
+		"a park on a stack chunk": func() error {
+			stackchunk.Call(100<<10, func() {
+				meet()
+				task.Yield()
+				meet()
+				task.Sleep(time.Microsecond)
+			})
+			return nil
+		},
 		"a handler of panics": func() error {
 			var p *task.PanicError
 			if err := task.Go(func() { panic("for the handler") }).Join(); !errors.As(err, &p) {

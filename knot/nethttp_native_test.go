@@ -2,6 +2,7 @@ package knot_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -134,24 +135,7 @@ func TestCopiesHoldNoLoop(t *testing.T) {
 		io.Copy(nc, reader())
 	})
 	mux.HandleFunc("/release", func(w http.ResponseWriter, r *http.Request) { release <- true })
-	up, ended := make(chan string, 1), make(chan error, 1)
-	ctx, cancel := context.WithCancel(context.Background())
-	server := &knot.Server{Handler: knot.AdaptHTTP(mux), Addr: "127.0.0.1:0", Listening: func(a net.Addr) { up <- a.String() }}
-	detaches := make(chan bool, 1)
-	go func() {
-		ended <- capriccio.Run(ctx, func(ctx context.Context) error {
-			detaches <- engine.CurrentLoop().Runtime().Detaches()
-			return server.Run(ctx)
-		}, capriccio.WithLoops(1), capriccio.WithoutSignals())
-	}()
-	defer func() {
-		cancel()
-		testenv.Check(t, <-ended)
-	}()
-	addr := <-up
-	if !<-detaches {
-		t.Skip("loops can't be taken from tasks here")
-	}
+	addr := onOneLoop(t, &knot.Server{Handler: knot.AdaptHTTP(mux)})
 	client := &http.Client{Timeout: time.Minute}
 	defer client.CloseIdleConnections()
 	ask := func(path string) string {
@@ -171,4 +155,54 @@ func TestCopiesHoldNoLoop(t *testing.T) {
 		ask("/release") // which the one loop serves meanwhile
 		testenv.Equal(t, <-text, "copied", path)
 	}
+}
+
+// onOneLoop runs s with the defaults but for the number of loops, which is 1, and returns its address.
+func onOneLoop(t *testing.T, s *knot.Server) string {
+	up, ended, detaches := make(chan string, 1), make(chan error, 1), make(chan bool, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.Addr, s.Listening = "127.0.0.1:0", func(a net.Addr) { up <- a.String() }
+	go func() {
+		ended <- capriccio.Run(ctx, func(ctx context.Context) error {
+			detaches <- engine.CurrentLoop().Runtime().Detaches()
+			return s.Run(ctx)
+		}, capriccio.WithLoops(1), capriccio.WithoutSignals())
+	}()
+	t.Cleanup(func() {
+		cancel()
+		testenv.Check(t, <-ended)
+	})
+	if !<-detaches {
+		t.Skip("loops can't be taken from tasks here")
+	}
+	return <-up
+}
+
+// A function of the program that waits natively for a certificate does not hold the loop, for other
+// handshakes among the rest.
+func TestHandshakesHoldNoLoop(t *testing.T) {
+	cert, _ := testenv.SelfSigned()
+	release := make(chan bool)
+	addr := onOneLoop(t, &knot.Server{
+		Handler: func(x *knot.Ctx) error { return x.Send(200, "text/plain", []byte("secure")) },
+		TLS: &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if hello.ServerName == "example.com" {
+				<-release
+			} else {
+				release <- true
+			}
+			return &cert, nil
+		}},
+	})
+	shake := func(name string) error {
+		nc, err := tls.Dial("tcp", addr, &tls.Config{ServerName: name, InsecureSkipVerify: true})
+		if err == nil {
+			nc.Close()
+		}
+		return err
+	}
+	first := make(chan error, 1)
+	go func() { first <- shake("example.com") }()
+	testenv.Must(t, shake("example.org"))
+	testenv.Must(t, <-first)
 }

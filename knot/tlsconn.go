@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
@@ -49,10 +50,13 @@ func (c *secureConn) handshake() error {
 		c.raw.Close()
 	}
 	var err error
-	stackchunk.Call(handshakeStack, func() { err = t.HandshakeContext(context.Background()) })
+	stackchunk.Call(handshakeStack, func() { err = engine.Outside(shake, t) })
 	shedTLS(t, 0)
 	return err
 }
+
+// shake is for engine.Outside: functions of the Config may wait natively.
+func shake(t *tls.Conn) error { return t.HandshakeContext(context.Background()) }
 
 // Read implements net.Conn.
 func (c *secureConn) Read(p []byte) (int, error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // Tasks that wait natively are detached. These tests are in a package of their own, because
@@ -424,7 +425,7 @@ func randomNativeWaits(t *testing.T, seed uint64) {
 			rng := rand.New(rand.NewPCG(seed, uint64(i)))
 			all = append(all, engine.GoOn(rt.Loop(i%rt.Loops()), func() {
 				me := engine.Current()
-				for range rounds {
+				step := func() {
 					switch rng.IntN(8) {
 					case 0:
 						time.Sleep(time.Duration(rng.IntN(1500)) * time.Microsecond)
@@ -457,6 +458,27 @@ func randomNativeWaits(t *testing.T, seed uint64) {
 						engine.Go(func() { time.Sleep(time.Duration(rng.IntN(2)) * time.Millisecond) }).Join()
 					case 7:
 						engine.Yield()
+					}
+				}
+				for range rounds {
+					switch rng.IntN(8) {
+					case 0:
+						stackchunk.Call(64<<10, step)
+					case 1:
+						stackchunk.Call(64<<10, func() {
+							step()
+							stackchunk.Call(128<<10, step)
+						})
+					case 2:
+						func() {
+							defer func() { recover() }()
+							stackchunk.Call(64<<10, func() {
+								step()
+								panic("in between")
+							})
+						}()
+					default:
+						step()
 					}
 					if rng.IntN(3) == 0 && engine.Current() != me {
 						t.Errorf("a task has become another")

@@ -101,10 +101,10 @@ func (c *Chunk) serve() {
 			c.f()
 			c.Outcome = Returned
 		}
+		to, refusal := c.Member.Unlink() // first, as the task may be away from its loop
 		c.f = nil
 		c.counts.Unlinks++
 		p.counts.InUse -= uint64(c.size)
-		to, refusal := c.Member.Unlink()
 		if refusal != "" && c.Outcome == Returned {
 			c.Outcome = panicked
 			c.value = refusal

@@ -78,6 +78,7 @@ func (m *chunkWorker) Start() {
 // End is called on the goroutine at its end.
 func (m *chunkWorker) End() {
 	if m.below != nil { // it is ended by Goexit, and Unlink comes too late
+		comeBack()
 		m.loop.unlockThread()
 	}
 	*m.Mark() |= workerGone
@@ -127,6 +128,7 @@ func (m *chunkWorker) Nested() bool { return m.below.onChunk() }
 func (m *chunkWorker) Unlink() (to *coro.Coro, refusal string) {
 	l := m.loop
 	if !coro.RunsFree(&l.curG) {
+		comeBack()
 		if locked, _ := l.unlockThread(); locked {
 			refusal = threadLockRefusal
 		}
@@ -211,6 +213,7 @@ const maxTrail = 8
 
 // Panicked keeps the stack of the panic v for the report.
 func (m *chunkWorker) Panicked(v any) {
+	comeBack()
 	e := m.loop.cur.extend()
 	p := e.trail
 	if p == nil || p.next != &m.worker || !identical(p.value, v) {

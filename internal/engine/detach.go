@@ -299,7 +299,7 @@ func (w *watchdog) claim(l *Loop, step uint64, slow bool) *detachment {
 		return nil
 	}
 	// From here on nobody but the caller runs on l.
-	if l.cur == nil || l.cur.worker == nil || l.cur.worker.onChunk() || l.curG != 0 || l.cur.worker.g != g {
+	if l.cur == nil || l.cur.worker == nil || l.curG != 0 || l.cur.worker.g != g {
 		atomic.StoreUintptr(&l.curG, g)
 		d.unregister()
 		return nil

@@ -148,7 +148,7 @@ func isOurs(name string) bool {
 func callsOut(name string) bool {
 	switch name {
 	case "internal/engine.(*worker).runTasks", "internal/engine.callPlain", "internal/engine.callLock", "internal/engine.(*PanicError).tell",
-		"internal/engine.Copy", "stackchunk.Call", "stackchunk.(*Site).Call", "netpoll.(*served).run.func1", "netpoll.callDial", "knot.exchangeOf.run", "knot.accept":
+		"internal/engine.Copy", "stackchunk.Call", "stackchunk.(*Site).Call", "internal/chunk.(*Chunk).serve", "netpoll.(*served).run.func1", "netpoll.callDial", "knot.exchangeOf.run", "knot.accept", "knot.shake":
 		return true
 	}
 	return strings.HasPrefix(name, "internal/engine.Outside[") || strings.HasPrefix(name, "internal/engine.call[") || strings.HasPrefix(name, "flow.run[")
