@@ -18,25 +18,30 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// Serve accepts connections on ln and answers their requests with h, a handler of
-// net/http, as http.Serve does; nil stands for http.DefaultServeMux. It is Serve of a
-// Server whose Handler is AdaptHTTP(h) and which, like http.Serve, has no limit for request bodies: that is
-// the handler's affair (http.MaxBytesReader). HTTP/2 is served to clients that begin with it (Server.H2C), so that
-// programs with x/net's h2c.NewHandler, as many of gRPC have, work; CONNECT is too (Server.Connect), for forward proxies and
-// net/rpc. For connections of handlers, by an
-// http.Transport, say, it leaves half of the descriptors that it could use, 512 at most (Server.Outgoing). Outside of
-// capriccio.Run requests are served by goroutines, and nothing protects the server from overload. It returns when ln is closed or fails, and
-// when the context of the calling task ends: it then stops as Server.Run does, and returns the error of the
-// context if every request has been answered. It parks.
+// Serve accepts connections on ln and answers their requests with h, a handler of net/http, as http.Serve does;
+// nil stands for http.DefaultServeMux. It is Serve of a Server whose Handler is AdaptHTTP(h), with the limits
+// of http.Server: heads of 1 MiB (but 10,000 lines at most), and none for request bodies, which are the handler's affair
+// (http.MaxBytesReader). HTTP/2 is served to clients that begin with it (Server.H2C), so that programs with x/net's
+// h2c.NewHandler, as many of gRPC have, work, and CONNECT (Server.Connect), for forward proxies and net/rpc. For
+// connections of handlers, by an http.Transport, say, it leaves half of the descriptors that it could use, 512 at most
+// (Server.Outgoing). Outside of capriccio.Run requests are served by goroutines, and nothing protects the server
+// from overload. It returns when ln is closed or fails, and when the context of the calling task ends: it
+// then stops as Server.Run does, and returns the error of the context if every request has been answered. It parks.
 func Serve(ln net.Listener, h http.Handler) error {
-	s := &Server{Handler: AdaptHTTP(h), MaxBody: -1, H2C: true, Connect: true, Outgoing: serveOutgoing}
+	s := &Server{
+		Handler: AdaptHTTP(h), H2C: true, Connect: true, Outgoing: serveOutgoing,
+		MaxBody: -1, MaxHead: http.DefaultMaxHeaderBytes, MaxRequestLine: http.DefaultMaxHeaderBytes, MaxFields: serveFields,
+	}
 	s.ready()
 	ctx := task.Context()
 	return cmp.Or(s.serveUntil(ctx, []net.Listener{ln}), ctx.Err())
 }
 
-// serveOutgoing is Server.Outgoing of Serve, whose callers don't say it.
-const serveOutgoing = 512
+// What callers of Serve don't say.
+const (
+	serveOutgoing = 512
+	serveFields   = 10_000 // whose offsets take a sixth of what their 1 MiB may
+)
 
 // AdaptHTTP makes a Handler of one that was written for net/http: of a ServeMux, a router,
 // a framework. nil stands for http.DefaultServeMux.

@@ -290,7 +290,7 @@ func TestCloseCutsResponsesOff(t *testing.T) {
 	})
 }
 
-// TestServe: large bodies, as http.Serve takes them, with a length and without, over both versions of HTTP.
+// TestServe: large bodies and heads, as http.Serve takes them, with a length and without, over both versions of HTTP.
 func TestServe(t *testing.T) {
 	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1)))(t)
 	defer rt.Close()
@@ -313,6 +313,13 @@ func TestServe(t *testing.T) {
 				t.Errorf("status %d, %q, %v; want %q", resp.StatusCode, got, err, want)
 			}
 		}
+		r := testenv.Need(http.NewRequest("GET", "http://"+ln.Addr().String()+"/?"+strings.Repeat("a=1&", 100_000), nil))(t)
+		for i := range 2000 {
+			r.Header.Set(fmt.Sprint("X-", i), strings.Repeat("v", 200))
+		}
+		resp := testenv.Need(client.Do(r))(t)
+		testenv.Equal(t, resp.StatusCode, 200, "a large head, %s", proto)
+		resp.Body.Close()
 		client.CloseIdleConnections()
 	}
 	testenv.Must(t, ln.Close())
