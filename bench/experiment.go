@@ -53,6 +53,7 @@ var experiments = []experiment{
 	{"real-servers", "Caddy and NATS, as they are published, shown by bgdump while they work", runRealServers},
 	{"soak", "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", runSoak},
 	{"conformance", "cases of Http11Probe, h1spec and nginx-tests that servers pass and fail", runConformance},
+	{suitesName, "tests of other projects for net/http, as they are and with their servers on Knot", runSuites},
 	{"slow-clients", "normal clients beside slowhttptest's", runSlowClients},
 	{"proxy", "small responses of a backend through reverse proxies", runProxy},
 	{"files", "files of 1 KB to 10 MB that are in memory", runFiles},

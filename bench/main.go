@@ -56,6 +56,7 @@ func (e *usageError) Error() string { return e.text }
 const usageText = `usage: bench list
        bench run NAME [-quick] [-rounds N] [-systems A,B] [-out DIR]
        bench run admission [-quick] [-rows A,B] [-systems A,B] [-out DIR]
+       bench run suites [-quick] [-rows A,B] [-out DIR]
        bench run soak [-quick] [-for 4h] [-out DIR]
        bench run NAME NAME... [-quick] [-rounds N] [-out RESULTS]
        bench run all [-quick] [-rounds N] [-out RESULTS]
@@ -217,7 +218,7 @@ func parseRun(args []string) (options, error) {
 		return o, nil
 	}
 	o.experiment, o.several = o.several[0], nil
-	if o.rows != nil && o.experiment.name != admissionName {
+	if o.rows != nil && o.experiment.name != admissionName && o.experiment.name != suitesName {
 		return o, &usageError{o.experiment.name + " has no -rows\n" + usageText}
 	}
 	return o, nil

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A suite is a published module whose tests start servers by net/http/httptest.
+type suite struct {
+	name, module, version string
+	folders               []string // that are looked at; none: all
+	// differs are tests that rely on what docs/net-http.md says is different, or on what a test can't do elsewhere.
+	differs []string
+}
+
+const suitesName = "suites"
+
+var suites = []suite{
+	{name: "chi", module: "github.com/go-chi/chi/v5", version: "v5.5.0"},
+}
+
+// The changes to net/http/httptest: what it does when it is told to serve elsewhere.
+var httptestChanges = [][2]string{
+	{"// A Server is an HTTP server listening", `// Set by a test program whose servers are to be others.
+var (
+	ListenElsewhere func() (net.Listener, error)
+	ServeElsewhere  func(net.Listener, *http.Server, *tls.Config) (closed, drop func())
+)
+
+// A Server is an HTTP server listening`},
+	{"	mu     sync.Mutex // guards closed and conns\n", "	plain        net.Listener\n	closed2, drop func()\n\n	mu     sync.Mutex // guards closed and conns\n"},
+	{"	l, err := net.Listen(\"tcp\", \"127.0.0.1:0\")\n", `	if ListenElsewhere != nil {
+		l, err := ListenElsewhere()
+		if err != nil {
+			panic(err)
+		}
+		return l
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+`},
+	{"	s.Listener = tls.NewListener(s.Listener, s.TLS)\n", "	s.plain = s.Listener\n	s.Listener = tls.NewListener(s.Listener, s.TLS)\n"},
+	{"	s.wrap()\n	s.goServe()\n", "	if !s.elsewhere() {\n		s.wrap()\n		s.goServe()\n	}\n"},
+	{"	s.wg.Wait()\n}\n", `	if s.closed2 != nil {
+		s.closed2()
+	}
+	s.wg.Wait()
+}
+
+func (s *Server) elsewhere() bool {
+	if ServeElsewhere == nil {
+		return false
+	}
+	ln := s.Listener
+	if s.plain != nil {
+		ln = s.plain
+	}
+	s.closed2, s.drop = ServeElsewhere(ln, s.Config, s.TLS)
+	return true
+}
+`},
+	{"func (s *Server) CloseClientConnections() {\n", "func (s *Server) CloseClientConnections() {\n	if s.drop != nil {\n		s.drop()\n		return\n	}\n"},
+}
+
+// overlayHTTPTest writes net/http/httptest with those changes, and returns the file for -overlay.
+func (r *run) overlayHTTPTest() (string, error) {
+	root, err := exec.CommandContext(r.ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOROOT: %w", err)
+	}
+	original := filepath.Join(strings.TrimSpace(string(root)), "src/net/http/httptest/server.go")
+	text, err := os.ReadFile(original)
+	if err != nil {
+		return "", err
+	}
+	for _, change := range httptestChanges {
+		if !bytes.Contains(text, []byte(change[0])) {
+			return "", fmt.Errorf("%s of this release of Go has no %q", original, change[0])
+		}
+		text = bytes.ReplaceAll(text, []byte(change[0]), []byte(change[1]))
+	}
+	changed, overlay := filepath.Join(r.scratch, "httptest-server.go"), filepath.Join(r.scratch, "overlay.json")
+	list, err := json.Marshal(map[string]any{"Replace": map[string]string{original: changed}})
+	return overlay, errors.Join(err, os.WriteFile(changed, text, 0o666), os.WriteFile(overlay, list, 0o666))
+}
+
+// copySuite makes a copy of the module that has bench/suites in the tests of each package that starts servers.
+// It returns the copy and these packages.
+func (r *run) copySuite(s suite) (folder string, packages []string, err error) {
+	root, err := moduleFolder(r.ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	out, err := r.goIn(r.scratch, "mod", "download", "-json", s.module+"@"+s.version)
+	if err != nil {
+		return "", nil, err
+	}
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal(out, &downloaded); err != nil {
+		return "", nil, err
+	}
+	folder = filepath.Join(r.scratch, "suite-"+s.name)
+	if err := os.CopyFS(folder, os.DirFS(downloaded.Dir)); err != nil {
+		return "", nil, err
+	}
+	const ours = "github.com/capriccio-go/capriccio"
+	edit := []string{"mod", "edit", "-go=1.25.0"}
+	for module, at := range map[string]string{ours: root, ours + "/bench/suites": filepath.Join(root, "bench/suites")} {
+		edit = append(edit, "-require="+module+"@v0.0.0", "-replace="+module+"="+at)
+	}
+	if _, err := r.goIn(folder, edit...); err != nil {
+		return "", nil, err
+	}
+	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if _, err := os.Stat(filepath.Join(path, "go.mod")); path != folder && (err == nil || d.Name() == "testdata" || d.Name() == "vendor") {
+			return fs.SkipDir
+		}
+		in, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		wanted := func(f string) bool { return in == f || strings.HasPrefix(in, f+"/") }
+		if len(s.folders) > 0 && !slices.ContainsFunc(s.folders, wanted) {
+			return nil
+		}
+		found, err := hook(path)
+		if found {
+			packages = append(packages, "./"+in)
+		}
+		return err
+	})
+	if err == nil && len(packages) == 0 {
+		err = errors.New("no tests start a server by net/http/httptest")
+	}
+	if err == nil {
+		_, err = r.goIn(folder, "mod", "tidy", "-e")
+	}
+	return folder, packages, err
+}
+
+var (
+	startsServer  = regexp.MustCompile(`httptest\.New(Unstarted|TLS|)Server\(`)
+	packageClause = regexp.MustCompile(`(?m)^package (\w+)`)
+)
+
+// hook adds a file that imports bench/suites to the tests in the folder, if they start servers.
+func hook(folder string) (bool, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		return false, err
+	}
+	starts, name := false, ""
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return false, err
+		}
+		starts = starts || startsServer.Match(text)
+		if clause := packageClause.FindSubmatch(text); clause != nil {
+			name = strings.TrimSuffix(string(clause[1]), "_test")
+		}
+	}
+	if !starts {
+		return false, nil
+	}
+	text := fmt.Sprintf("package %s_test\n\nimport _ %q\n", name, "github.com/capriccio-go/capriccio/bench/suites")
+	return true, os.WriteFile(filepath.Join(folder, "zz_served_elsewhere_test.go"), []byte(text), 0o666)
+}
+
+// goIn runs the go command in a folder, and returns what it prints.
+func (r *run) goIn(folder string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(r.ctx, "go", args...)
+	cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	var problem bytes.Buffer
+	cmd.Stderr = &problem
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("go %s: %w: %s", args[0], err, lastLine(problem.Bytes()))
+	}
+	return out, err
+}
+
+// servedByKnot is the environment variable that has bench/suites do something, and what it prints then.
+const servedByKnot = "SERVED_BY_KNOT"
+
+// testSuite runs the tests of packages and returns how each has ended: pass, fail or skip. If Knot is to serve them and has not,
+// none has.
+func (r *run) testSuite(folder, overlay string, byKnot bool, packages []string) map[string]string {
+	args := append([]string{"test", "-json", "-vet=off", "-count=1", "-timeout=5m", "-tags=httptest_on_knot", "-overlay=" + overlay}, packages...)
+	cmd := exec.CommandContext(r.ctx, "go", args...)
+	cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	if byKnot {
+		cmd.Env = append(cmd.Env, servedByKnot+"=1")
+	}
+	out, _ := cmd.Output() // it fails if a test does
+	if byKnot && !bytes.Contains(out, []byte(servedByKnot)) {
+		return nil
+	}
+	ends := make(map[string]string)
+	for line := range bytes.Lines(out) {
+		var event struct{ Action, Package, Test string }
+		if json.Unmarshal(line, &event) != nil || event.Test == "" {
+			continue
+		}
+		switch event.Action {
+		case "pass", "fail", "skip":
+			ends[event.Package+" "+event.Test] = event.Action
+		}
+	}
+	return ends
+}
+
+// againstKnot counts the tests of s that pass as they are, and of these those that pass on Knot: at once, or when they are run
+// once more by themselves. worse are the others.
+func (r *run) againstKnot(s suite, overlay string) (plain, knot int, worse []string, err error) {
+	folder, packages, err := r.copySuite(s)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	defer os.RemoveAll(folder)
+	before := r.testSuite(folder, overlay, false, packages)
+	after := r.testSuite(folder, overlay, true, packages)
+	again := make(map[string]map[string]string) // by the name of a test, without those in it
+	for test, end := range before {
+		if end != "pass" || slices.ContainsFunc(s.differs, func(known string) bool { return strings.Contains(test+"/", " "+known+"/") }) {
+			continue
+		}
+		plain++
+		if after[test] != "pass" {
+			_, name, _ := strings.Cut(test, " ")
+			name, _, _ = strings.Cut(name, "/")
+			if again[name] == nil {
+				again[name] = r.testSuite(folder, overlay, true, append([]string{"-run=^" + name + "$"}, packages...))
+			}
+			if again[name][test] != "pass" {
+				worse = append(worse, test)
+				continue
+			}
+		}
+		knot++
+	}
+	if err := context.Cause(r.ctx); err != nil {
+		return 0, 0, nil, err
+	}
+	if plain == 0 {
+		return 0, 0, nil, errors.New("none of its tests passes here")
+	}
+	slices.Sort(worse)
+	return plain, knot, worse, nil
+}
+
+// runSuites runs the tests of other projects, as they are and with their servers on Knot.
+func runSuites(r *run) error {
+	var overlay string
+	if err := r.prepare(time.Second, func() (err error) { overlay, err = r.overlayHTTPTest(); return err }); err != nil {
+		return err
+	}
+	all := 0
+	for i, s := range suites {
+		if len(r.rows) > 0 && !slices.Contains(r.rows, s.name) || r.quick && len(r.rows) == 0 && i > 0 {
+			continue
+		}
+		err := r.prepare(time.Minute, func() error {
+			plain, knot, worse, err := r.againstKnot(s, overlay)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(r.progress, "%s: %d of %d\n", s.name, knot, plain)
+			for _, test := range worse {
+				fmt.Fprintf(r.progress, "  fails on Knot: %s\n", test)
+			}
+			all += len(worse)
+			return errors.Join(r.add("knot", []sample{{metric: s.name, unit: "tests", value: float64(knot)}}),
+				r.add("net-http", []sample{{metric: s.name, unit: "tests", value: float64(plain)}}))
+		})
+		if err != nil {
+			if context.Cause(r.ctx) != nil {
+				return err
+			}
+			r.skip(s.name, err)
+		}
+	}
+	if all > 0 {
+		r.failed = fmt.Errorf("%d tests pass on net/http and fail on Knot", all)
+	}
+	r.note("tests of other projects that start servers by net/http/httptest: those that pass as they are, and of these those that pass with these servers on Knot; without %d that rely on what docs/net-http.md says is different", differing())
+	return nil
+}
+
+func differing() (n int) {
+	for _, s := range suites {
+		n += len(s.differs)
+	}
+	return n
+}

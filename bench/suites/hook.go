@@ -1,0 +1,101 @@
+//go:build httptest_on_knot
+
+package suites
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+var runtime = sync.OnceValue(func() *task.Runtime {
+	fmt.Fprintln(os.Stderr, ServedByKnot)
+	rt, err := capriccio.New()
+	if err != nil {
+		panic(err)
+	}
+	return rt
+})
+
+func init() {
+	if os.Getenv(ServedByKnot) == "" {
+		return
+	}
+	httptest.ListenElsewhere = func() (net.Listener, error) {
+		runtime()
+		return netpoll.Listen("tcp", "127.0.0.1:0")
+	}
+	httptest.ServeElsewhere = serve
+}
+
+// serve is http.Serve on ln. A server that sets what knot.Server does not have stays one of net/http.
+func serve(ln net.Listener, config *http.Server, secure *tls.Config) (closed, drop func()) {
+	ended := make(chan error, 1)
+	if config.ConnState != nil || config.BaseContext != nil || config.ConnContext != nil || config.WriteTimeout != 0 || config.ReadTimeout != 0 {
+		if secure != nil {
+			ln = tls.NewListener(ln, secure)
+		}
+		go func() { ended <- config.Serve(ln) }()
+		return func() { config.Close(); <-ended }, func() { config.Close() }
+	}
+	s := &knot.Server{
+		// The handler may be set later than httptest is told to serve.
+		Handler: knot.AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := config.Handler
+			if h == nil {
+				h = http.DefaultServeMux
+			}
+			h.ServeHTTP(w, r)
+		})),
+		TLS: secure, HTTP2: config.HTTP2, H2C: secure == nil, Connect: true, Outgoing: 512,
+		MaxBody: -1, MaxHead: http.DefaultMaxHeaderBytes, MaxRequestLine: http.DefaultMaxHeaderBytes, MaxFields: 10_000,
+		HeadTimeout: config.ReadHeaderTimeout, IdleTimeout: config.IdleTimeout,
+	}
+	if config.MaxHeaderBytes != 0 {
+		s.MaxHead = config.MaxHeaderBytes
+	}
+	if config.ErrorLog != nil {
+		s.ErrorLog = slog.New(logTo{config.ErrorLog})
+	}
+	runtime().Go(func() { ended <- s.Serve(ln) })
+	return func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			if err := s.Shutdown(ctx); err != nil {
+				fmt.Fprintln(os.Stderr, "knot:", err)
+			}
+			<-ended
+		}, func() {
+			s.Close()
+		}
+}
+
+// A logTo is a slog.Handler that writes to a log.Logger.
+type logTo struct{ l *log.Logger }
+
+func (t logTo) Enabled(context.Context, slog.Level) bool { return true }
+func (t logTo) WithAttrs([]slog.Attr) slog.Handler       { return t }
+func (t logTo) WithGroup(string) slog.Handler            { return t }
+
+func (t logTo) Handle(_ context.Context, r slog.Record) error {
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		line += " " + a.String()
+		return true
+	})
+	t.l.Print(line)
+	return nil
+}
