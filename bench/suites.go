@@ -196,20 +196,18 @@ func (r *run) goIn(folder string, args ...string) ([]byte, error) {
 // servedByKnot is the environment variable that has bench/suites do something, and what it prints then.
 const servedByKnot = "SERVED_BY_KNOT"
 
-// testSuite runs the tests of packages and returns how each has ended: pass, fail or skip. If Knot is to serve them and has not,
-// none has.
-func (r *run) testSuite(folder, overlay string, byKnot bool, packages []string) map[string]string {
-	args := append([]string{"test", "-json", "-vet=off", "-count=1", "-timeout=5m", "-tags=httptest_on_knot", "-overlay=" + overlay}, packages...)
+// testSuite runs the tests of packages and returns how each has ended: pass, fail or skip.
+func (r *run) testSuite(folder, overlay string, byKnot bool, packages ...string) (ends map[string]string, served bool, err error) {
+	args := append([]string{"test", "-json", "-vet=off", "-count=1", "-timeout=9m", "-tags=httptest_on_knot", "-overlay=" + overlay}, packages...)
 	cmd := exec.CommandContext(r.ctx, "go", args...)
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
 	if byKnot {
 		cmd.Env = append(cmd.Env, servedByKnot+"=1")
 	}
-	out, _ := cmd.Output() // it fails if a test does
-	if byKnot && !bytes.Contains(out, []byte(servedByKnot)) {
-		return nil
-	}
-	ends := make(map[string]string)
+	var problem bytes.Buffer
+	cmd.Stderr = &problem
+	out, failed := cmd.Output() // as it does if a test fails
+	ends = make(map[string]string)
 	for line := range bytes.Lines(out) {
 		var event struct{ Action, Package, Test string }
 		if json.Unmarshal(line, &event) != nil || event.Test == "" {
@@ -220,7 +218,10 @@ func (r *run) testSuite(folder, overlay string, byKnot bool, packages []string) 
 			ends[event.Package+" "+event.Test] = event.Action
 		}
 	}
-	return ends
+	if len(ends) == 0 && failed != nil {
+		err = fmt.Errorf("go test: %w: %s", failed, lastLine(problem.Bytes()))
+	}
+	return ends, bytes.Contains(out, []byte(servedByKnot)), err
 }
 
 // againstKnot counts the tests of s that pass as they are, and of these those that pass on Knot: at once, or when they are run
@@ -231,8 +232,17 @@ func (r *run) againstKnot(s suite, overlay string) (plain, knot int, worse []str
 		return 0, 0, nil, err
 	}
 	defer os.RemoveAll(folder)
-	before := r.testSuite(folder, overlay, false, packages)
-	after := r.testSuite(folder, overlay, true, packages)
+	before, _, err := r.testSuite(folder, overlay, false, packages...)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	after, served, err := r.testSuite(folder, overlay, true, packages...)
+	if err == nil && !served {
+		err = errors.New("no server was Knot's")
+	}
+	if err != nil {
+		return 0, 0, nil, err
+	}
 	again := make(map[string]map[string]string) // by the name of a test, without those in it
 	for test, end := range before {
 		if end != "pass" || slices.ContainsFunc(s.differs, func(known string) bool { return strings.Contains(test+"/", " "+known+"/") }) {
@@ -243,7 +253,7 @@ func (r *run) againstKnot(s suite, overlay string) (plain, knot int, worse []str
 			_, name, _ := strings.Cut(test, " ")
 			name, _, _ = strings.Cut(name, "/")
 			if again[name] == nil {
-				again[name] = r.testSuite(folder, overlay, true, append([]string{"-run=^" + name + "$"}, packages...))
+				again[name], _, _ = r.testSuite(folder, overlay, true, append([]string{"-run=^" + name + "$"}, packages...)...)
 			}
 			if again[name][test] != "pass" {
 				worse = append(worse, test)
@@ -264,25 +274,26 @@ func (r *run) againstKnot(s suite, overlay string) (plain, knot int, worse []str
 
 // runSuites runs the tests of other projects, as they are and with their servers on Knot.
 func runSuites(r *run) error {
+	chosen, err := r.pickSuites()
+	if err != nil {
+		return err
+	}
 	var overlay string
 	if err := r.prepare(time.Second, func() (err error) { overlay, err = r.overlayHTTPTest(); return err }); err != nil {
 		return err
 	}
-	all := 0
-	for i, s := range suites {
-		if len(r.rows) > 0 && !slices.Contains(r.rows, s.name) || r.quick && len(r.rows) == 0 && i > 0 {
-			continue
-		}
-		err := r.prepare(time.Minute, func() error {
-			plain, knot, worse, err := r.againstKnot(s, overlay)
+	worse := 0
+	for _, s := range chosen {
+		err := r.prepare(choose(r.quick, 20*time.Second, time.Minute), func() error {
+			plain, knot, failing, err := r.againstKnot(s, overlay)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(r.progress, "%s: %d of %d\n", s.name, knot, plain)
-			for _, test := range worse {
+			for _, test := range failing {
 				fmt.Fprintf(r.progress, "  fails on Knot: %s\n", test)
 			}
-			all += len(worse)
+			worse += len(failing)
 			return errors.Join(r.add("knot", []sample{{metric: s.name, unit: "tests", value: float64(knot)}}),
 				r.add("net-http", []sample{{metric: s.name, unit: "tests", value: float64(plain)}}))
 		})
@@ -293,16 +304,30 @@ func runSuites(r *run) error {
 			r.skip(s.name, err)
 		}
 	}
-	if all > 0 {
-		r.failed = fmt.Errorf("%d tests pass on net/http and fail on Knot", all)
+	if worse > 0 {
+		r.failed = errors.Join(r.failed, fmt.Errorf("%d tests pass on net/http and fail on Knot", worse))
 	}
-	r.note("tests of other projects that start servers by net/http/httptest: those that pass as they are, and of these those that pass with these servers on Knot; without %d that rely on what docs/net-http.md says is different", differing())
+	without := 0
+	for _, s := range chosen {
+		without += len(s.differs)
+	}
+	r.note("tests of other projects that start servers by net/http/httptest: those that pass as they are, and of these those that pass with these servers on Knot; without %d that rely on what is different on purpose, see bench/suites.go", without)
 	return nil
 }
 
-func differing() (n int) {
+// pickSuites are those of -rows, or all; of a quick run the first only.
+func (r *run) pickSuites() (chosen []suite, err error) {
+	names := make([]string, 0, len(suites))
 	for _, s := range suites {
-		n += len(s.differs)
+		names = append(names, s.name)
+		if slices.Contains(r.rows, s.name) || len(r.rows) == 0 && (!r.quick || len(chosen) == 0) {
+			chosen = append(chosen, s)
+		}
 	}
-	return n
+	for _, name := range r.rows {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("%q is none of %s", name, strings.Join(names, ", "))
+		}
+	}
+	return chosen, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
@@ -114,8 +115,16 @@ func (x *Ctx) armRead() error {
 	if x.apart != nil {
 		return x.apart.arm(x)
 	}
-	x.c.armRead(x.srv.limits.body)
+	x.c.armRead(x.bodyTimeout())
 	return nil
+}
+
+// bodyTimeout is for how long the client may stop in the middle of the body. What comes through a tunnel is none.
+func (x *Ctx) bodyTimeout() time.Duration {
+	if x.isTunnel() {
+		return 0
+	}
+	return x.srv.limits.body
 }
 
 // readBody reads from the connection. If p is the free part of the read
@@ -192,7 +201,7 @@ func (x *Ctx) chunkStep() error {
 	b := &x.body
 	most := h1.MaxChunkLine
 	if b.Phase == h1.BodyTrailer {
-		most = x.srv.limits.head.Size - b.Trailer
+		most = min(x.srv.limits.head.Size, maxTrailer) - b.Trailer
 	}
 	line, err := x.chunkLine(most)
 	if err != nil {

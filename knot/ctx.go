@@ -89,8 +89,8 @@ func newCtx() *Ctx {
 func (x *Ctx) headBytes() []byte { return x.in[x.headAt:] }
 
 // Method is the request method as it came: those of RFC 9110 and PATCH, and any other token.
-// CONNECT is there only with Server.Connect; a response of 200 to it has no body, and if there is one,
-// the connection ends with it.
+// CONNECT is there only with Server.Connect; a 2xx response to it opens a tunnel: over HTTP/1 it has no Content-Length,
+// and the connection ends after what the handler writes.
 func (x *Ctx) Method() string {
 	h := &x.head
 	if h.Method != h1.MethodUnknown || h.Target.From == 0 {
@@ -100,7 +100,7 @@ func (x *Ctx) Method() string {
 }
 
 // Path is the path of the request target, percent escapes decoded, "." and ".."
-// resolved and slashes joined; "*" for OPTIONS *; "" for CONNECT to Host.
+// resolved and slashes joined; "*" for OPTIONS *; "" for CONNECT to an authority, which is Host.
 func (x *Ctx) Path() string {
 	if x.pathText != string(x.path) {
 		x.pathText = string(x.path)

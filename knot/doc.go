@@ -15,7 +15,8 @@
 //
 //   - Lines end with CR LF. A bare LF or CR is refused, in the head and in
 //     chunked framing alike: two parsers that disagree on the end of a line are
-//     how requests are smuggled.
+//     how requests are smuggled. The one exception is the CONNECT of net/rpc,
+//     of which nothing but its line is read.
 //   - Empty lines before a request line are skipped.
 //   - Folded header lines, white space before the colon, a second
 //     Content-Length even if it agrees with the first, and Content-Length next

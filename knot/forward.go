@@ -248,6 +248,6 @@ func (b *BodyApart) arm(x *Ctx) error {
 	if b.stopped {
 		return errReturned
 	}
-	x.c.armRead(x.srv.limits.body)
+	x.c.armRead(x.bodyTimeout())
 	return nil
 }

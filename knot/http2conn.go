@@ -49,6 +49,7 @@ type h2Conn struct {
 	writers    []*stream // that wait to send, or did since they were last woken
 	handlers   int       // requests that are being served, those that the client has reset included
 	starting   int       // ... whose tasks have not begun
+	heads      int       // bytes of their heads
 	last       uint32    // highest number of a stream so far
 	cut        []uint32  // see cutOff
 	patience   int       // see nuisance

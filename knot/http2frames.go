@@ -275,6 +275,13 @@ func (h *h2Conn) dataFrame(f *http2.DataFrame) error {
 // any more, in bytes.
 const h2InFlight = 1 << 10
 
+// h2Heads is how large the heads of a connection's requests may be together, in bytes, but for one that is alone. A client needs
+// to send next to nothing for them: it has them repeated from the table of the decoder.
+const h2Heads = 2 << 20
+
+// maxTrailer is how large the trailer of a request may be, in bytes.
+const maxTrailer = DefaultMaxHead
+
 func (h *h2Conn) headersFrame(f *http2.HeadersFrame) error {
 	id := f.StreamID
 	d := &h.head
@@ -290,6 +297,9 @@ func (h *h2Conn) headersFrame(f *http2.HeadersFrame) error {
 		d.trailer = true
 	default:
 		return http2.ConnectionError(http2.ErrCodeStreamClosed)
+	}
+	if d.trailer {
+		d.most = min(d.most, maxTrailer)
 	}
 	if limit := h.srv.limits.headTime; limit > 0 && !f.HeadersEnded() {
 		h.headBy = h.srv.clock.now() + int64(limit)
@@ -379,12 +389,15 @@ func (h *h2Conn) request(text []byte) error {
 		return streamError(id, http2.ErrCodeProtocol)
 	case h.handlers >= int(h.limits.streams): // requests that were reset count, until their handlers have returned
 		return streamError(id, http2.ErrCodeRefusedStream)
+	case h.handlers > 0 && h.heads+len(text) > h2Heads:
+		return streamError(id, http2.ErrCodeRefusedStream)
 	}
 	if h.handlers == 0 && !h.c.awake() { // it is being closed to make room; the GOAWAY of that names this one too
 		return streamError(id, http2.ErrCodeRefusedStream)
 	}
 	st := newStream(h, text)
 	h.streams[id] = st
+	h.heads += st.headSize
 	h.handlers++
 	h.starting++
 	h.begin = st.serve

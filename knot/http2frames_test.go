@@ -266,6 +266,9 @@ var frameCases = []struct {
 	{"a malformed authority", func(p *framePeer) {
 		p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/", ":authority", "a b"), wholeHead)
 	}, "400|reset PROTOCOL_ERROR"},
+	{"connect with less content than announced", func(p *framePeer) {
+		p.headers(1, p.head(":method", "CONNECT", ":authority", "h:1", "content-length", "5"), wholeHead)
+	}, "reset PROTOCOL_ERROR"},
 	{"connect", func(p *framePeer) { p.headers(1, p.head(":method", "CONNECT", ":authority", "h:1"), wholeHead) }, "501|400"},
 	// What h2spec has beside those above.
 	{"undefined flags", func(p *framePeer) { p.WriteRawFrame(http2.FramePing, 0xfe, 0, make([]byte, 8)) }, "ping"},

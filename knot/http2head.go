@@ -166,12 +166,14 @@ func (d *h2Head) request() []byte {
 		return []byte{}
 	case d.bad:
 		return nil
+	case d.ends && d.length > 0:
+		return nil
 	case d.method == h1.MethodNames[h1.MethodConnect]:
 		if d.pseudo != pseudoMethod|pseudoAuthority {
 			return nil
 		}
 		target = d.authority
-	case d.pseudo&all != all, d.path == "*" && d.method != h1.MethodNames[h1.MethodOptions], d.ends && d.length > 0:
+	case d.pseudo&all != all, d.path == "*" && d.method != h1.MethodNames[h1.MethodOptions]:
 		return nil
 	}
 	host := d.authority

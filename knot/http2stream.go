@@ -24,6 +24,7 @@ type stream struct {
 	conn conn    // of the request's task
 
 	head     []byte // of the request, what has not been read yet
+	headSize int    // fixed
 	tooLarge bool   // ... of which it is not worth while to read more; fixed
 	headOnly bool   // it is a HEAD; fixed
 	chunked  bool   // so is the body, to its reader; fixed
@@ -59,7 +60,7 @@ var errReset = errors.New("knot: the client has reset the request, or is gone")
 func newStream(h *h2Conn, text []byte) *stream {
 	d, c := &h.head, h.c
 	st := &stream{
-		h: h, id: h.last, head: text, tooLarge: d.over, headOnly: bytes.HasPrefix(text, []byte("HEAD ")), length: d.length, chunked: !d.ends && d.length < 0,
+		h: h, id: h.last, head: text, headSize: len(text), tooLarge: d.over, headOnly: bytes.HasPrefix(text, []byte("HEAD ")), length: d.length, chunked: !d.ends && d.length < 0,
 		received: d.ends, recvWindow: h.limits.window, sendWindow: h.newWindow,
 	}
 	if h.srv.AccessLog != nil {
@@ -120,6 +121,7 @@ func (st *stream) end() {
 		h.give(nil, int64(len(st.body)-st.at))
 		st.body = nil
 	}
+	h.heads -= st.headSize
 	if h.handlers--; h.handlers == 0 {
 		h.idleSince = h.srv.clock.now()
 		h.c.since.Store(h.idleSince)
@@ -260,7 +262,9 @@ func (st *stream) take(p []byte) (n int) {
 		switch here := st.body[st.at:]; {
 		case len(st.head) > 0:
 			m := copy(p[n:], st.head)
-			st.head = st.head[m:]
+			if st.head = st.head[m:]; len(st.head) == 0 {
+				st.head = nil
+			}
 			n += m
 		case len(st.framing) > 0:
 			m := copy(p[n:], st.framing)

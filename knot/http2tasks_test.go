@@ -266,6 +266,30 @@ func TestHTTP2LargeHeadsAreNotKept(t *testing.T) {
 	}
 }
 
+// TestHTTP2HeadsTogether: a client that has one large head repeated, which takes it a byte each, is refused more of them than fit.
+func TestHTTP2HeadsTogether(t *testing.T) {
+	s := &Server{MaxHead: 1 << 20}
+	s.ready()
+	h := newH2Conn(&conn{nc: newScriptConn(nil, nil, 1), srv: s}, nil)
+	p := &framePeer{}
+	p.enc = hpack.NewEncoder(&p.block)
+	block := p.get("x", strings.Repeat("x", h2Heads/4))
+	ask := func(n uint32) error {
+		h.last = n
+		h.head.reset(n, false, s.limits.head.Size)
+		return h.fragment(block, true)
+	}
+	for n := range uint32(3) {
+		testenv.Must(t, ask(2*n+1))
+	}
+	var torn http2.StreamError
+	if err := ask(7); !errors.As(err, &torn) || torn.Code != http2.ErrCodeRefusedStream {
+		t.Errorf("%v, want the stream refused", err)
+	}
+	h.streams[1].end()
+	testenv.Check(t, ask(9), "when one has ended")
+}
+
 // TestHTTP2RefusedForRoom: a request that comes on a connection that has just been chosen to make room is refused, so that the
 // client knows that it may send it again.
 func TestHTTP2RefusedForRoom(t *testing.T) {

@@ -40,7 +40,7 @@ func Serve(ln net.Listener, h http.Handler) error {
 // What callers of Serve don't say.
 const (
 	serveOutgoing = 512
-	serveFields   = 10_000 // whose offsets take a sixth of what their 1 MiB may
+	serveFields   = 10_000 // their offsets take 160 KB
 )
 
 // AdaptHTTP makes a Handler of one that was written for net/http: of a ServeMux, a router,

@@ -63,7 +63,7 @@ func (e *exchange) armRead(x *Ctx) error {
 	case e.stopped:
 		return errReturned
 	case !e.ownIn:
-		x.c.armRead(x.srv.limits.body)
+		x.c.armRead(x.bodyTimeout())
 	case !e.readBy.IsZero() && time.Until(e.readBy) <= 0: // not every connection looks at it while there is something to read
 		return lateBody(os.ErrDeadlineExceeded)
 	}

@@ -107,10 +107,12 @@ func awaitDetached(t *testing.T, rt *engine.Runtime, n uint64) {
 // What copies to a response or to a connection from something that waits natively holds no loop, as the
 // handlers of proxies and tunnels do.
 func TestCopiesHoldNoLoop(t *testing.T) {
-	release := make(chan bool)
+	begun, release := make(chan bool), make(chan bool)
 	reader := func() io.Reader {
 		from, to := io.Pipe() // which has no WriteTo
 		go func() {
+			begun <- true
+			to.Write(nil) // until it is read
 			<-release
 			io.WriteString(to, "copied")
 			to.Close()
@@ -152,6 +154,7 @@ func TestCopiesHoldNoLoop(t *testing.T) {
 	for _, path := range []string{"/copy", "/late", "/hijack"} {
 		text := make(chan string, 1)
 		go func() { text <- ask(path) }()
+		<-begun
 		ask("/release") // which the one loop serves meanwhile
 		testenv.Equal(t, <-text, "copied", path)
 	}

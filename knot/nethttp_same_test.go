@@ -61,6 +61,7 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "PURGE /request"},
 	{request: "GET /request?q={job=\"x\"}&<a> HTTP/1.1\r\nHost: h\r\n\r\n"}, // as curl sends it
 	{request: "CONNECT a:1 HTTP/1.1\r\nHost: h\r\n\r\n"},
+	{request: "CONNECT a:1 HTTP/1.1\r\n\r\n"},
 	{request: "CONNECT /request HTTP/1.1\r\nHost: h\r\n\r\n"},
 	{request: "CONNECT /request HTTP/1.0\n\n"}, // as net/rpc's client sends it
 	{request: "GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n", ours: "400", theirs: "404"},

@@ -266,8 +266,11 @@ func (x *Ctx) startStream() error {
 // opensTunnel reports whether the head of the response is all that there is of it: what follows is the tunnel's
 // (RFC 9110, 9.3.6).
 func (x *Ctx) opensTunnel() bool {
-	return x.head.Method == h1.MethodConnect && len(x.path) == 0 && x.resp.status/100 == 2 && x.c.stream == nil
+	return x.isTunnel() && x.resp.status/100 == 2 && x.c.stream == nil
 }
+
+// isTunnel reports whether the request is for a tunnel, and not for what CONNECT is to net/rpc.
+func (x *Ctx) isTunnel() bool { return x.head.Method == h1.MethodConnect && x.head.Path == (h1.Span{}) }
 
 // commitOpen appends the head but for its last lines: what the body is, and the blank
 // line.

@@ -62,8 +62,8 @@ type Server struct {
 	// H2C has the server speak HTTP/2 without TLS too, with clients that begin with it
 	// (RFC 9113, 3.3).
 	H2C bool
-	// Connect has requests with the method CONNECT go to the handler, which then has to look at the method:
-	// a response of 200 opens a tunnel to whatever it likes. The others get 501. Serve sets it.
+	// Connect has requests with the method CONNECT go to the handler, which then has to look at the method: with a 2xx
+	// response it opens a tunnel. Otherwise they get 501. Serve sets it.
 	Connect bool
 	// Listening, if not nil, is called by Serve with the address it serves.
 	Listening func(addr net.Addr)

@@ -144,6 +144,21 @@ func (c streamConn) Close() error {
 	return c.WriteCloser.Close()
 }
 
+// TestTunnelsMayRest: BodyTimeout is not for what comes through a tunnel over HTTP/2.
+func TestTunnelsMayRest(t *testing.T) {
+	for request, want := range map[string]time.Duration{
+		"CONNECT a:1 HTTP/1.1\r\n\r\n": 0, "CONNECT /a HTTP/1.1\r\nHost: a\r\n\r\n": time.Second, "POST / HTTP/1.1\r\nHost: a\r\n\r\n": time.Second,
+	} {
+		x := newCtx()
+		x.srv = &Server{BodyTimeout: time.Second}
+		x.srv.ready()
+		if f := x.head.Parse([]byte(request), &x.srv.limits.head); f != nil {
+			t.Fatal(f)
+		}
+		testenv.Equal(t, x.bodyTimeout(), want, "%q", request)
+	}
+}
+
 // Arith is a service of net/rpc.
 type Arith struct{}
 

@@ -116,8 +116,9 @@ func (x *Ctx) fillHead(by int64) verdict {
 func (x *Ctx) serveBuffered(scanned int) verdict {
 	for {
 		// An empty line between requests is no part of the next.
-		for x.r+1 < x.w && x.in[x.r] == '\r' && x.in[x.r+1] == '\n' && scanned == 0 {
+		for x.r+1 < x.w && x.in[x.r] == '\r' && x.in[x.r+1] == '\n' {
 			x.r += 2
+			scanned = max(scanned-2, 0)
 		}
 		if x.r == x.w {
 			return turnRest
@@ -183,7 +184,7 @@ func (x *Ctx) serveRequest() {
 	x.c.served = true
 	h := &x.head
 	var f *h1.Fault
-	if h.Method == h1.MethodConnect && h.Path == (h1.Span{}) {
+	if x.isTunnel() {
 		x.path = nil
 	} else {
 		x.path, x.scratch, f = h1.CleanPath(h.Path.Of(x.headBytes()), x.scratch)
@@ -191,7 +192,7 @@ func (x *Ctx) serveRequest() {
 	var err error
 	switch {
 	case h.Refused != nil:
-		x.closing = x.closing || h.Refused == h1.BadExpectation
+		x.closing = true
 		err = Status(h.Refused.Status)
 	case h.Method == h1.MethodConnect && !x.srv.Connect:
 		x.closing = true

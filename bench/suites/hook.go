@@ -41,15 +41,32 @@ func init() {
 	httptest.ServeElsewhere = serve
 }
 
-// serve is http.Serve on ln. A server that sets what knot.Server does not have stays one of net/http.
+// onlyHTTP reports whether config sets what knot.Server does not have.
+func onlyHTTP(config *http.Server) bool {
+	return config.ConnState != nil || config.BaseContext != nil || config.ConnContext != nil || config.WriteTimeout != 0 || config.ReadTimeout != 0 ||
+		config.Protocols != nil || config.TLSNextProto != nil || config.DisableGeneralOptionsHandler
+}
+
+// serve is http.Serve on ln; a server that Knot can't stand in for stays one of net/http. closed waits for requests under way, drop does not:
+// it ends the server, too, where httptest's goes on.
 func serve(ln net.Listener, config *http.Server, secure *tls.Config) (closed, drop func()) {
 	ended := make(chan error, 1)
-	if config.ConnState != nil || config.BaseContext != nil || config.ConnContext != nil || config.WriteTimeout != 0 || config.ReadTimeout != 0 {
+	var shutdown func(context.Context) error
+	end := sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := shutdown(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "the end of a server:", err)
+		}
+		<-ended
+	})
+	if onlyHTTP(config) {
 		if secure != nil {
 			ln = tls.NewListener(ln, secure)
 		}
+		shutdown = config.Shutdown
 		go func() { ended <- config.Serve(ln) }()
-		return func() { config.Close(); <-ended }, func() { config.Close() }
+		return end, func() { config.Close() }
 	}
 	s := &knot.Server{
 		// The handler may be set later than httptest is told to serve.
@@ -70,17 +87,9 @@ func serve(ln net.Listener, config *http.Server, secure *tls.Config) (closed, dr
 	if config.ErrorLog != nil {
 		s.ErrorLog = slog.New(logTo{config.ErrorLog})
 	}
+	shutdown = s.Shutdown
 	runtime().Go(func() { ended <- s.Serve(ln) })
-	return func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			if err := s.Shutdown(ctx); err != nil {
-				fmt.Fprintln(os.Stderr, "knot:", err)
-			}
-			<-ended
-		}, func() {
-			s.Close()
-		}
+	return end, func() { s.Close() }
 }
 
 // A logTo is a slog.Handler that writes to a log.Logger.

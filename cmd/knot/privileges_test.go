@@ -21,15 +21,27 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
+// publicDir is a folder that all users can read; where they can't come so far, the test is skipped.
+func publicDir(t *testing.T) string {
+	dir := t.TempDir()
+	for _, one := range []string{dir, filepath.Dir(dir)} {
+		testenv.Must(t, os.Chmod(one, 0o755))
+	}
+	for up := dir; up != "/"; {
+		up = filepath.Dir(up)
+		if info := testenv.Need(os.Stat(up))(t); info.Mode()&1 == 0 {
+			t.Skip("other users than root can't search ", up)
+		}
+	}
+	return dir
+}
+
 // TestUser: the port is open, and root's rights are gone.
 func TestUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become somebody else")
 	}
-	public := t.TempDir()
-	for _, dir := range []string{public, filepath.Dir(public)} {
-		testenv.Must(t, os.Chmod(dir, 0o755))
-	}
+	public := publicDir(t)
 	os.WriteFile(filepath.Join(public, "open.txt"), []byte("open"), 0o644)
 	os.WriteFile(filepath.Join(public, "closed.txt"), []byte("closed"), 0o600)
 	c := knotCommand(t, "-root", public, "-addr", "127.0.0.1:0", "-quiet", "-loops", "2", "-user", "65534:65534")
@@ -65,10 +77,7 @@ func TestUserWithoutACacheOfACME(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become somebody else")
 	}
-	cache := t.TempDir()
-	for _, dir := range []string{cache, filepath.Dir(cache)} {
-		testenv.Must(t, os.Chmod(dir, 0o755))
-	}
+	cache := publicDir(t)
 	for dir, want := range map[string]string{cache: "write to " + cache, cache + "/new": "mkdir " + cache + "/new"} {
 		out, err := knotCommand(t, "-root", sampleSite, "-addr", "127.0.0.1:0", "-user", "65534:65534", "-acme", "a.test", "-acme-cache", dir).CombinedOutput()
 		if want = "knot: -acme-cache: " + want + ": permission denied\n"; err == nil || string(out) != want {

@@ -71,7 +71,7 @@ func (m *chunkWorker) Start() {
 	m.g = coro.G()
 	m.loop.curG = m.g
 	if m.loop.enrolled {
-		m.enroll(m.loop)
+		m.enroll(m.loop, m.g)
 	}
 }
 

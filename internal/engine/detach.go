@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"cmp"
+	"errors"
 	"io"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -35,7 +38,8 @@ import (
 //  1. The watchdog clears entered, and makes every thread execute a barrier.
 //  2. It looks at the goroutine's stack. It goes on only if the goroutine waits, and waits
 //     outside of the runtime: the innermost frame of these packages is one that calls the
-//     program's code, and comes back to the loop when that returns (runTasks, Outside).
+//     program's code, and comes back to the loop when that returns (runTasks, Outside). Some need not come
+//     back (Copy, stackchunk.Call); then it depends on the next frame, on the stack below if that is a chunk's.
 //  3. It changes curG to 0, if it still is the goroutine's, and makes every thread execute a
 //     barrier again.
 //  4. If entered is still 0 and the stack still says what it said, the goroutine was outside at
@@ -182,8 +186,11 @@ func Copy(w io.Writer, r io.Reader, buf []byte) (total int64, err error) {
 		n, err := r.Read(buf)
 		if n > 0 {
 			m, werr := w.Write(buf[:n])
-			total += int64(max(m, 0))
-			if werr == nil && m != n {
+			if m < 0 || m > n {
+				m, werr = 0, cmp.Or(werr, errInvalidWrite)
+			}
+			total += int64(m)
+			if werr == nil && m < n {
 				werr = io.ErrShortWrite
 			}
 			if werr != nil {
@@ -198,6 +205,8 @@ func Copy(w io.Writer, r io.Reader, buf []byte) (total int64, err error) {
 		}
 	}
 }
+
+var errInvalidWrite = errors.New("invalid write result") // as package io has it
 
 // After it has found a task that waits, and when one wants its loop back, the watchdog goes on to look
 // for tasks that wait where others have waited for long: where all tasks of a loop want one lock they
@@ -299,7 +308,7 @@ func (w *watchdog) claim(l *Loop, step uint64, slow bool) *detachment {
 		return nil
 	}
 	// From here on nobody but the caller runs on l.
-	if l.cur == nil || l.cur.worker == nil || l.curG != 0 || l.cur.worker.g != g {
+	if l.cur == nil || l.cur.worker == nil || l.curG != 0 || l.cur.worker.g != g || !w.native.mayLeave(l.cur.worker, place.linked) {
 		atomic.StoreUintptr(&l.curG, g)
 		d.unregister()
 		return nil
@@ -375,8 +384,13 @@ func (l *Loop) noteDetached() {
 
 // observeNative tells the observer of the wait of d.
 func (l *Loop) observeNative(d *detachment) {
-	l.native = d.place.pcs
-	d.t.node = l.observer.Parked(d.t, ReasonNative, d.place.print)
+	print := d.place.print
+	l.native = slices.Clip(d.place.pcs)
+	for m := d.t.worker.asChunk(); m != nil; m = m.below.asChunk() { // and what has linked it
+		print ^= m.print
+		l.native = append(l.native, l.links.known[m.print]...)
+	}
+	d.t.node = l.observer.Parked(d.t, ReasonNative, print)
 	l.native = nil
 }
 

@@ -13,12 +13,13 @@ import (
 
 // A nativePlace is a call path that ends in a native wait.
 type nativePlace struct {
-	print uint64
-	pcs   []uintptr    // innermost first
-	name  string       // of the program's function that waits
-	at    string       // the innermost function that is not the standard library's, and its position, as userFrame has it
-	told  *atomic.Bool // one for all with the same at
-	score atomic.Int32 // how many more waits were long than short, of the last few; see ended
+	print  uint64
+	pcs    []uintptr    // innermost first
+	name   string       // of the program's function that waits
+	at     string       // the innermost function that is not the standard library's, and its position, as userFrame has it
+	told   *atomic.Bool // one for all with the same at
+	linked bool         // it is on a stack chunk
+	score  atomic.Int32 // how many more waits were long than short, of the last few; see ended
 }
 
 // Of a slow place's waits more are long than short.
@@ -91,6 +92,7 @@ func judge(pcs []uintptr) *nativePlace {
 	waits := false // a function that waits, and not one that allocates, say, was called
 	at := &nativePlace{}
 	name, below := "", "" // of a frame, and of the one that it has called
+	met := false          // a function of these packages has been met
 	for more := true; more; {
 		var f runtime.Frame
 		f, more = frames.Next()
@@ -111,15 +113,20 @@ func judge(pcs []uintptr) *nativePlace {
 			waits = true
 		}
 		if rest, ok := strings.CutPrefix(name, module); ok && isOurs(rest) {
-			if !callsOut(rest) {
+			how := callsOut(rest)
+			if how == callsBack {
 				return nil
 			}
-			if at.name == "" && strings.HasPrefix(rest, "internal/engine.") {
+			if !met && at.name == "" && (strings.HasPrefix(rest, "internal/") || strings.HasPrefix(rest, "stackchunk.")) {
 				at.name = below // all that the program has it call is a method of package sync, say
 			}
-			if at.name == "" {
+			if met = true; at.name == "" {
 				return nil
 			}
+			if how == callsAndPasses {
+				continue
+			}
+			at.linked = how == callsLinked
 			for partOfWait(runtime.FuncForPC(pcs[0] - 1).Name()) {
 				pcs = pcs[1:]
 			}
@@ -143,15 +150,72 @@ func isOurs(name string) bool {
 	return slices.ContainsFunc(ours, func(p string) bool { return strings.HasPrefix(name, p) && !strings.Contains(name, "_test.") })
 }
 
-// callsOut reports whether a function of these packages calls the program's code, and comes back to the
-// loop when that returns, or does nothing any more but return to one that does, or needs no loop (Copy).
-func callsOut(name string) bool {
+// What a function of these packages does that is on a stack. Only one that does nothing in the middle of which its loop
+// must not go is other than callsBack.
+type calling uint8
+
+const (
+	callsBack      calling = iota // the loop must be there when it goes on
+	callsForth                    // it calls the program's code, and comes back to the loop when that returns
+	callsAndPasses                // the same, and goes on without the loop: what has called it must not need the loop either
+	callsLinked                   // as callsAndPasses, at the bottom of a stack chunk: what has called it is on another stack
+)
+
+func callsOut(name string) calling {
 	switch name {
 	case "internal/engine.(*worker).runTasks", "internal/engine.callPlain", "internal/engine.callLock", "internal/engine.(*PanicError).tell",
-		"internal/engine.Copy", "stackchunk.Call", "stackchunk.(*Site).Call", "internal/chunk.(*Chunk).serve", "netpoll.(*served).run.func1", "netpoll.callDial", "knot.exchangeOf.run", "knot.accept", "knot.shake":
-		return true
+		"netpoll.(*served).run.func1", "netpoll.callDial", "knot.exchangeOf.run", "knot.accept", "knot.shake":
+		return callsForth
+	case "stackchunk.Call", "stackchunk.(*Site).Call", "internal/chunk.(*Chunk).GoOn", "internal/engine.Copy",
+		"netpoll.(*Conn).ReadFrom", "netpoll.(*Conn).WriteTo", "aio.(*File).ReadFrom", "aio.(*File).WriteTo", "knot.(*exchange).ReadFrom":
+		return callsAndPasses
+	case "internal/chunk.(*Chunk).serve":
+		return callsLinked
 	}
-	return strings.HasPrefix(name, "internal/engine.Outside[") || strings.HasPrefix(name, "internal/engine.call[") || strings.HasPrefix(name, "flow.run[")
+	if strings.HasPrefix(name, "internal/engine.Outside[") || strings.HasPrefix(name, "internal/engine.call[") || strings.HasPrefix(name, "flow.run[") {
+		return callsForth
+	}
+	return callsBack
+}
+
+// passes reports whether g, which has linked a stack chunk, can do without its loop until the chunk is given back. linked is whether
+// it is on a chunk itself.
+func (p *nativePlaces) passes(g uintptr) (linked, ok bool) {
+	frames := runtime.CallersFrames(p.pcs[:coro.Stack(g, p.pcs[:], p.again[:])])
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		rest, found := strings.CutPrefix(f.Function, module)
+		if !found || !isOurs(rest) || strings.HasPrefix(rest, "internal/coro.") { // the switch to the chunk
+			continue
+		}
+		switch callsOut(rest) {
+		case callsForth:
+			return false, true
+		case callsLinked:
+			return true, true
+		case callsBack:
+			return false, false
+		}
+	}
+	return false, false
+}
+
+// mayLeave reports whether the task that runs on w can do without its loop, as far as the stacks are concerned from which
+// its chunks are linked. linked is whether that depends on them.
+func (p *nativePlaces) mayLeave(w *worker, linked bool) bool {
+	for linked {
+		m := w.asChunk()
+		if m == nil {
+			return false
+		}
+		w = m.below
+		var ok bool
+		if linked, ok = p.passes(w.g); !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // nativeWaits are the functions by which a program waits for other goroutines, or for the time.

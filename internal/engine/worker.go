@@ -63,16 +63,10 @@ func (l *Loop) newWorker() *worker {
 	return w
 }
 
-// enroll enters w into members.
-func (w *worker) enroll(l *Loop) {
+// enroll enters w, whose goroutine is g, into members.
+func (w *worker) enroll(l *Loop, g uintptr) {
 	if *w.Mark()&workerEnrolled == 0 {
 		*w.Mark() |= workerEnrolled
-		g := w.g
-		if w.task != nil {
-			if d, away := w.task.on.(*detachment); away { // g is its stand-in's
-				g = d.g
-			}
-		}
 		members.enter(g, l)
 	}
 }
@@ -85,17 +79,23 @@ func (l *Loop) enroll() {
 	l.enrolled = true
 	members.enter(l.g, l)
 	for _, w := range l.idle {
-		w.enroll(l)
+		w.enroll(l, w.g)
 	}
 	for t := l.tasks; t != nil; t = t.allNext {
 		w := t.worker
+		if d, away := t.on.(*detachment); away { // w.g is its stand-in's
+			w.enroll(l, d.g)
+		}
 		for m := w.asChunk(); m != nil; m = w.asChunk() {
-			w.enroll(l)
+			w.enroll(l, w.g)
 			w = m.below
 		}
-		w.enroll(l)
+		w.enroll(l, w.g)
 	}
-	l.chunks.Idle(func(m chunk.Member) { m.(*chunkWorker).enroll(l) })
+	l.chunks.Idle(func(m chunk.Member) {
+		w := m.(*chunkWorker)
+		w.enroll(l, w.g)
+	})
 }
 
 // adopt makes w the worker of t, which has not started.
@@ -132,7 +132,7 @@ func (l *Loop) beginWorker(yield func(struct{}) bool) *worker {
 	w.g = coro.G()
 	l.curG = w.g
 	if l.enrolled {
-		w.enroll(l)
+		w.enroll(l, w.g)
 	}
 	return w
 }

@@ -108,7 +108,7 @@ func (h *Head) Parse(b []byte, limits *HeadLimits) *Fault {
 	return f
 }
 
-// endBare ends a head that is a request line with a bare LF, at b[i:]. So that of net/rpc's client is, and nothing follows
+// endBare ends a head at b[i:] that is a request line with a bare LF. net/rpc's client sends such a head, and nothing is in
 // it that another server could read in another way.
 func (h *Head) endBare(b []byte, i int) *Fault {
 	switch {

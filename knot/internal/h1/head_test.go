@@ -87,6 +87,7 @@ func TestParseTakes(t *testing.T) {
 		{"CONNECT a:1 HTTP/1.1\r\nHost: b\r\n\r\n", "CONNECT 1.1 host=a:1 path= query= length=0 keep"},
 		{"CONNECT [::1]:1 HTTP/1.0\r\nHost: a\r\n\r\n", "CONNECT 1.0 host=[::1]:1 path= query= length=0 close"},
 		{"CONNECT /a?b HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT 1.1 host=a path=/a query=b length=0 keep"},
+		{"CONNECT a:1 HTTP/1.1\r\n\r\n", "CONNECT 1.1 host=a:1 path= query= length=0 keep"},
 		{"CONNECT /a HTTP/1.0\n\n", "CONNECT 1.0 host= path=/a query= length=0 close"},
 		{"GET / HTTP/1.1\r\nHost: a\r\nExpect: tea\r\n\r\n", "GET 1.1 host=a path=/ query= length=0 keep refused=417"},
 	} {

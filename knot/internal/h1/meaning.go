@@ -155,7 +155,7 @@ func (h *Head) check() *Fault {
 		return codingAndLength
 	case h.HasCoding && h.Minor == 0:
 		return codingBefore11
-	case h.hosts == 0 && h.Minor > 0:
+	case h.hosts == 0 && h.Minor > 0 && h.Method != MethodConnect: // net/http takes it, too
 		return noHost
 	}
 	if h.Minor == 0 {
