@@ -28,6 +28,32 @@ const suitesName = "suites"
 
 var suites = []suite{
 	{name: "chi", module: "github.com/go-chi/chi/v5", version: "v5.5.0"},
+	{name: "gin", module: "github.com/gin-gonic/gin", version: "v1.12.0"},
+	{name: "echo", module: "github.com/labstack/echo/v4", version: "v4.16.0"},
+	{name: "gorilla-handlers", module: "github.com/gorilla/handlers", version: "v1.5.2"},
+	{name: "gorilla-websocket", module: "github.com/gorilla/websocket", version: "v1.5.3", differs: []string{
+		"TestDialExtraTokensInRespHeaders", // 101 without Hijack
+	}},
+	{name: "coder-websocket", module: "github.com/coder/websocket", version: "v1.8.15"},
+	{name: "go-httpbin", module: "github.com/mccutchen/go-httpbin/v2", version: "v2.26.0"},
+	{name: "go-sse", module: "github.com/tmaxmax/go-sse", version: "v0.12.0"},
+	{name: "goproxy", module: "github.com/elazarl/goproxy", version: "v1.9.3"},
+	{name: "connect", module: "connectrpc.com/connect", version: "v1.21.1"},
+	{name: "otelhttp", module: "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp", version: "v0.69.0"},
+	{name: "client_golang", module: "github.com/prometheus/client_golang", version: "v1.25.0"},
+	{name: "httpsnoop", module: "github.com/felixge/httpsnoop", version: "v1.1.0"},
+	{name: "compress", module: "github.com/klauspost/compress", version: "v1.20.4"},
+	{name: "scs", module: "github.com/alexedwards/scs/v2", version: "v2.9.0"},
+	{name: "x-net", module: "golang.org/x/net", version: "v0.62.0"},
+	{name: "mcp-sdk", module: "github.com/modelcontextprotocol/go-sdk", version: "v1.6.1"},
+	{name: "mcp-go", module: "github.com/mark3labs/mcp-go", version: "v0.57.0"},
+	{name: "centrifuge", module: "github.com/centrifugal/centrifuge", version: "v0.40.1"},
+	{name: "distribution", module: "github.com/distribution/distribution/v3", version: "v3.1.2"},
+	{name: "go-ethereum", module: "github.com/ethereum/go-ethereum", version: "v1.17.6", folders: []string{"rpc", "node"}},
+	{name: "apimachinery", module: "k8s.io/apimachinery", version: "v0.37.1", differs: []string{
+		"TestProxyTransport", // a path with a NUL
+	}},
+	{name: "client-go", module: "k8s.io/client-go", version: "v0.37.1", folders: []string{"transport", "rest", "tools", "util"}},
 }
 
 // The changes to net/http/httptest: what it does when it is told to serve elsewhere.
