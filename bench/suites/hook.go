@@ -21,21 +21,19 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-var runtime = sync.OnceValue(func() *task.Runtime {
-	fmt.Fprintln(os.Stderr, ServedByKnot)
-	rt, err := capriccio.New()
-	if err != nil {
-		panic(err)
-	}
-	return rt
-})
+var runtime *task.Runtime
 
 func init() {
 	if os.Getenv(ServedByKnot) == "" {
 		return
 	}
+	var err error
+	if runtime, err = capriccio.New(); err != nil { // now, as some tests are in bubbles of testing/synctest
+		panic(err)
+	}
+	tell := sync.OnceFunc(func() { fmt.Fprintln(os.Stderr, ServedByKnot) })
 	httptest.ListenElsewhere = func() (net.Listener, error) {
-		runtime()
+		tell()
 		return netpoll.Listen("tcp", "127.0.0.1:0")
 	}
 	httptest.ServeElsewhere = serve
@@ -88,7 +86,7 @@ func serve(ln net.Listener, config *http.Server, secure *tls.Config) (closed, dr
 		s.ErrorLog = slog.New(logTo{config.ErrorLog})
 	}
 	shutdown = s.Shutdown
-	runtime().Go(func() { ended <- s.Serve(ln) })
+	runtime.Go(func() { ended <- s.Serve(ln) })
 	return end, func() { s.Close() }
 }
 
