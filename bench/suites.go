@@ -38,7 +38,6 @@ var suites = []suite{
 	{name: "go-httpbin", module: "github.com/mccutchen/go-httpbin/v2", version: "v2.26.0"},
 	{name: "go-sse", module: "github.com/tmaxmax/go-sse", version: "v0.12.0"},
 	{name: "goproxy", module: "github.com/elazarl/goproxy", version: "v1.9.3"},
-	{name: "connect", module: "connectrpc.com/connect", version: "v1.21.1"},
 	{name: "otelhttp", module: "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp", version: "v0.69.0"},
 	{name: "client_golang", module: "github.com/prometheus/client_golang", version: "v1.25.0"},
 	{name: "httpsnoop", module: "github.com/felixge/httpsnoop", version: "v1.1.0", differs: []string{

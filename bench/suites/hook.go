@@ -21,19 +21,22 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-var runtime *task.Runtime
+// runtime is made with the first server: some tests count goroutines.
+var runtime = sync.OnceValue(func() *task.Runtime {
+	fmt.Fprintln(os.Stderr, ServedByKnot)
+	rt, err := capriccio.New()
+	if err != nil {
+		panic(err)
+	}
+	return rt
+})
 
 func init() {
 	if os.Getenv(ServedByKnot) == "" {
 		return
 	}
-	var err error
-	if runtime, err = capriccio.New(); err != nil { // now, as some tests are in bubbles of testing/synctest
-		panic(err)
-	}
-	tell := sync.OnceFunc(func() { fmt.Fprintln(os.Stderr, ServedByKnot) })
 	httptest.ListenElsewhere = func() (net.Listener, error) {
-		tell()
+		runtime()
 		return netpoll.Listen("tcp", "127.0.0.1:0")
 	}
 	httptest.ServeElsewhere = serve
@@ -86,7 +89,7 @@ func serve(ln net.Listener, config *http.Server, secure *tls.Config) (closed, dr
 		s.ErrorLog = slog.New(logTo{config.ErrorLog})
 	}
 	shutdown = s.Shutdown
-	runtime.Go(func() { ended <- s.Serve(ln) })
+	runtime().Go(func() { ended <- s.Serve(ln) })
 	return end, func() { s.Close() }
 }
 
