@@ -60,9 +60,10 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET http://u.v:8/request?a=%zz;b HTTP/1.1\r\nHost: h\r\nTe: trailers\r\nConnection: TE, close\r\n\r\n"},
 	{request: "PURGE /request"},
 	{request: "GET /request?q={job=\"x\"}&<a> HTTP/1.1\r\nHost: h\r\n\r\n"}, // as curl sends it
-	{request: "CONNECT a:1 HTTP/1.1\r\nHost: h\r\n\r\n"},
-	{request: "CONNECT a:1 HTTP/1.1\r\n\r\n"},
-	{request: "CONNECT /request HTTP/1.1\r\nHost: h\r\n\r\n"},
+	// Go 1.27 closes the connection after any response to these, 1.26 does not.
+	{request: "CONNECT a:1 HTTP/1.1\r\nHost: h\r\n\r\n", ours: "404", theirs: "404"},
+	{request: "CONNECT a:1 HTTP/1.1\r\n\r\n", ours: "404", theirs: "404"},
+	{request: "CONNECT /request HTTP/1.1\r\nHost: h\r\n\r\n", ours: "CONNECT /request HTTP/1.1 1 1 h /request", theirs: "CONNECT /request HTTP/1.1 1 1 h /request"},
 	{request: "CONNECT /request HTTP/1.0\n\n"}, // as net/rpc's client sends it
 	{request: "GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n", ours: "400", theirs: "404"},
 	{request: "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n"},
