@@ -47,7 +47,6 @@ var suites = []suite{
 	{name: "scs", module: "github.com/alexedwards/scs/v2", version: "v2.9.0"},
 	{name: "x-net", module: "golang.org/x/net", version: "v0.62.0", folders: []string{"http2/h2c", "webdav", "websocket", "context"}}, // http2: in bubbles of testing/synctest
 	{name: "mcp-sdk", module: "github.com/modelcontextprotocol/go-sdk", version: "v1.6.1"},
-	{name: "mcp-go", module: "github.com/mark3labs/mcp-go", version: "v0.57.0"},
 	{name: "centrifuge", module: "github.com/centrifugal/centrifuge", version: "v0.40.1"},
 	{name: "distribution", module: "github.com/distribution/distribution/v3", version: "v3.1.2"},
 	{name: "go-ethereum", module: "github.com/ethereum/go-ethereum", version: "v1.17.6", folders: []string{"rpc", "node"}},
