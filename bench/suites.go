@@ -46,7 +46,9 @@ var suites = []suite{
 	{name: "compress", module: "github.com/klauspost/compress", version: "v1.20.4"},
 	{name: "scs", module: "github.com/alexedwards/scs/v2", version: "v2.9.0"},
 	{name: "x-net", module: "golang.org/x/net", version: "v0.62.0", folders: []string{"http2/h2c", "webdav", "websocket", "context"}}, // http2: in bubbles of testing/synctest
-	{name: "mcp-sdk", module: "github.com/modelcontextprotocol/go-sdk", version: "v1.6.1"},
+	{name: "mcp-sdk", module: "github.com/modelcontextprotocol/go-sdk", version: "v1.6.1", differs: []string{
+		"TestStreamableServerShutdown", // Shutdown of the http.Server itself
+	}},
 	{name: "centrifuge", module: "github.com/centrifugal/centrifuge", version: "v0.40.1"},
 	{name: "distribution", module: "github.com/distribution/distribution/v3", version: "v3.1.2"},
 	{name: "go-ethereum", module: "github.com/ethereum/go-ethereum", version: "v1.17.6", folders: []string{"rpc", "node"}},
@@ -223,8 +225,8 @@ func (r *run) goIn(folder string, args ...string) ([]byte, error) {
 const servedByKnot = "SERVED_BY_KNOT"
 
 // testSuite runs the tests of packages and returns how each has ended: pass, fail or skip.
-func (r *run) testSuite(folder, overlay string, byKnot bool, packages ...string) (ends map[string]string, served bool, err error) {
-	args := append([]string{"test", "-json", "-vet=off", "-count=1", "-timeout=9m", "-tags=httptest_on_knot", "-overlay=" + overlay}, packages...)
+func (r *run) testSuite(folder, overlay string, byKnot bool, packagesAndFlags ...string) (ends map[string]string, served bool, err error) {
+	args := append([]string{"test", "-json", "-vet=off", "-count=1", "-timeout=4m", "-tags=httptest_on_knot", "-overlay=" + overlay}, packagesAndFlags...)
 	cmd := exec.CommandContext(r.ctx, "go", args...)
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
 	if byKnot {
@@ -258,6 +260,9 @@ func (r *run) againstKnot(s suite, overlay string) (plain, knot int, worse []str
 		return 0, 0, nil, err
 	}
 	defer os.RemoveAll(folder)
+	if len(s.differs) > 0 {
+		packages = append(packages, "-skip=^("+strings.Join(s.differs, "|")+")$")
+	}
 	before, _, err := r.testSuite(folder, overlay, false, packages...)
 	if err != nil {
 		return 0, 0, nil, err
@@ -271,7 +276,7 @@ func (r *run) againstKnot(s suite, overlay string) (plain, knot int, worse []str
 	}
 	again := make(map[string]map[string]string) // by the package and name of a test, without those in it
 	for test, end := range before {
-		if end != "pass" || slices.ContainsFunc(s.differs, func(known string) bool { return strings.Contains(test+"/", " "+known+"/") }) {
+		if end != "pass" {
 			continue
 		}
 		plain++
