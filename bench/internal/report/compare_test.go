@@ -84,7 +84,7 @@ func TestWhichDirectionIsGood(t *testing.T) {
 		{"rps", "req/s", 1}, {"reads", "reads/s", 1}, {"p99", "ms", -1}, {"goodput-share", "%", 1}, {"refused", "%", -1},
 		{"cpu-per-request", "ns", -1}, {"bytes-per-conn", "B", -1}, {"clients", "1", 1}, {"cpu-per-client", "ms/s", -1}, {"throughput", "MB/s", 1},
 		{"lost", "req/s", -1}, {"refused", "req/s", -1}, {"server-busy", "%", 0}, {"read-from-disk", "MB/s", 0}, {"requests-served", "%", 1},
-		{"newcomers-answered", "%", 1}, {"pollers-released", "%", 1}, {"passed", "cases", 1}, {"failed", "cases", -1},
+		{"newcomers-answered", "%", 1}, {"pollers-released", "%", 1}, {"passed", "cases", 1}, {"failed", "cases", -1}, {"chi", "tests", 1},
 	} {
 		testenv.Equal(t, Direction(m.metric, m.unit), m.want, "%s [%s]: direction", m.metric, m.unit)
 	}
