@@ -111,8 +111,8 @@ func TestCopiesHoldNoLoop(t *testing.T) {
 	reader := func() io.Reader {
 		from, to := io.Pipe() // which has no WriteTo
 		go func() {
-			begun <- true
 			to.Write(nil) // until it is read
+			begun <- true
 			<-release
 			io.WriteString(to, "copied")
 			to.Close()
@@ -137,10 +137,10 @@ func TestCopiesHoldNoLoop(t *testing.T) {
 		io.Copy(nc, reader())
 	})
 	mux.HandleFunc("/release", func(w http.ResponseWriter, r *http.Request) { release <- true })
-	addr := onOneLoop(t, &knot.Server{Handler: knot.AdaptHTTP(mux)})
-	client := &http.Client{Timeout: time.Minute}
-	defer client.CloseIdleConnections()
-	ask := func(path string) string {
+	addr := onOneLoop(t, &knot.Server{Handler: knot.AdaptHTTP(mux), H2C: true})
+	framed := &http.Transport{Protocols: new(http.Protocols)}
+	framed.Protocols.SetUnencryptedHTTP2(true)
+	ask := func(client *http.Client, path string) string {
 		resp, err := client.Get("http://" + addr + path)
 		if err != nil {
 			t.Error(err)
@@ -151,12 +151,19 @@ func TestCopiesHoldNoLoop(t *testing.T) {
 		testenv.Check(t, err)
 		return string(text)
 	}
-	for _, path := range []string{"/copy", "/late", "/hijack"} {
-		text := make(chan string, 1)
-		go func() { text <- ask(path) }()
-		<-begun
-		ask("/release") // which the one loop serves meanwhile
-		testenv.Equal(t, <-text, "copied", path)
+	for version, client := range map[string]*http.Client{"HTTP/1.1": {}, "HTTP/2": {Transport: framed}} {
+		client.Timeout = time.Minute
+		defer client.CloseIdleConnections()
+		for _, path := range []string{"/copy", "/late", "/hijack"} {
+			if path == "/hijack" && version == "HTTP/2" {
+				continue
+			}
+			text := make(chan string, 1)
+			go func() { text <- ask(client, path) }()
+			<-begun
+			ask(client, "/release") // which the one loop serves meanwhile
+			testenv.Equal(t, <-text, "copied", "%s, %s", version, path)
+		}
 	}
 }
 
