@@ -121,10 +121,14 @@ func (x *Ctx) armRead() error {
 
 // bodyTimeout is for how long the client may stop in the middle of the body. What comes through a tunnel is none.
 func (x *Ctx) bodyTimeout() time.Duration {
-	if x.isTunnel() {
+	switch limit := x.srv.limits.body; {
+	case x.isTunnel():
 		return 0
+	case x.dropping && (limit <= 0 || limit > brieflyAwaited):
+		return brieflyAwaited
+	default:
+		return limit
 	}
-	return x.srv.limits.body
 }
 
 // readBody reads from the connection. If p is the free part of the read
@@ -169,7 +173,7 @@ func lateBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTim
 // heldUp counts n bytes that were read of the body, and parks while memory is short and others go first.
 func (x *Ctx) heldUp(n int) error {
 	b := &x.body
-	if x.finished { // nobody keeps it
+	if x.finished || x.dropping { // nobody keeps it
 		return nil
 	}
 	left := int64(-1)
@@ -274,6 +278,20 @@ func (x *Ctx) chunkLine(most int) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// brieflyAwaited is how long an answer waits for more of a body of unknown length.
+const brieflyAwaited = 100 * time.Millisecond
+
+// awaitBody takes what the handler left of a chunked body if the answer has not begun. How much that is only its end
+// tells, and the answer says whether the connection goes on.
+func (x *Ctx) awaitBody() {
+	if !x.body.Chunked || x.body.Phase == h1.BodyDone || x.resp.phase != respOpen || x.c.stream != nil || x.closing || x.mustClose() {
+		return
+	}
+	x.dropping = true
+	x.closing = !x.drainBody()
+	x.dropping = false
 }
 
 // drainBody takes what the handler left of the body. It returns false when

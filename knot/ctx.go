@@ -59,6 +59,7 @@ type Ctx struct {
 	closing  bool  // the connection ends with the current response
 	torn     bool  // ... at once: the response could not be completed
 	finished bool  // the current request is answered and logged
+	dropping bool  // what the handler left of the body is awaited, before the answer
 	counted  int64 // bytes of in and out, as said to the runtime
 	spoiled  bool  // a handler was torn out of it: not to be used again
 	gone     bool  // a handler has taken the connection over

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"sort"
 	"strings"
@@ -241,6 +243,76 @@ func TestHTTP2StreamsBothWays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHTTP2TakesLeave: after a response with "Connection: close" a client goes on with another connection.
+func TestHTTP2TakesLeave(t *testing.T) {
+	for name, handler := range map[string]Handler{
+		"knot": func(x *Ctx) error {
+			if x.Path() == "/last" {
+				x.CloseAfter()
+			}
+			return x.SendString(200, "text/plain", x.RemoteAddr().String())
+		},
+		"net/http": AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/last" {
+				w.Header().Set("Connection", "close")
+			}
+			io.WriteString(w, r.RemoteAddr)
+		})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachHTTP2(t, func(s *Server) { s.Handler = handler }, func(t *testing.T, sv *served, client *http.Client, url string) {
+				connection := func(path string) string {
+					resp := testenv.Need(client.Get(url + path))(t)
+					defer resp.Body.Close()
+					return string(testenv.Need(io.ReadAll(resp.Body))(t))
+				}
+				first := connection("/")
+				testenv.Equal(t, connection("/last"), first, "the connection of the second request")
+				if third := connection("/"); third == first {
+					t.Error("the third request came on the same connection")
+				}
+			})
+		})
+	}
+}
+
+// TestHTTP2DeadlineOfWrites: when it has passed nothing is sent, though there is room.
+func TestHTTP2DeadlineOfWrites(t *testing.T) {
+	failures := make(chan [2]error, 1)
+	eachHTTP2(t, func(s *Server) {
+		s.Handler = AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			c := http.NewResponseController(w)
+			io.WriteString(w, "one")
+			before := c.Flush()
+			c.SetWriteDeadline(time.Now().Add(-10 * time.Second))
+			io.WriteString(w, "two")
+			failures <- [2]error{before, c.Flush()}
+		}))
+	}, func(t *testing.T, sv *served, client *http.Client, url string) {
+		resp := testenv.Need(client.Get(url))(t)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if string(body) != "one" || err == nil {
+			t.Errorf("the client got %q, %v", body, err)
+		}
+		if got := <-failures; got[0] != nil || !errors.Is(got[1], os.ErrDeadlineExceeded) {
+			t.Errorf("flushed before: %v, and after: %v", got[0], got[1])
+		}
+	})
+}
+
+// TestHTTP2MalformedIsAnswered: clients of Go try again, each time with another connection, for as long as a request only fails.
+func TestHTTP2MalformedIsAnswered(t *testing.T) {
+	eachHTTP2(t, func(s *Server) { s.Handler = echoHandler }, func(t *testing.T, sv *served, client *http.Client, url string) {
+		r := testenv.Need(http.NewRequest("REPORT", url, nil))(t)
+		r.URL.Opaque = "*"
+		resp := testenv.Need(client.Do(r))(t)
+		resp.Body.Close()
+		testenv.Equal(t, resp.StatusCode, 400, "the status")
+		testenv.Equal(t, sv.Stats().Accepted, uint64(1), "connections that were made")
+	})
 }
 
 // TestHTTP2Shutdown: requests under way are answered, and idle clients told to go.

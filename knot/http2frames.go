@@ -377,6 +377,8 @@ func (h *h2Conn) trailer() error {
 	return nil
 }
 
+var badRequestHead = []byte("HTTP/1.1 400 Bad Request\r\n")
+
 // request begins to serve the request whose head is text; nil: it is malformed.
 func (h *h2Conn) request(text []byte) error {
 	d := &h.head
@@ -386,6 +388,9 @@ func (h *h2Conn) request(text []byte) error {
 	case h.closing: // the client has been told that it will not be served
 		return h.nuisance()
 	case text == nil:
+		if h.control() { // clients of Go dial, and try again, for as long as all that they get is the error
+			h.sendHead(id, 400, badRequestHead, true)
+		}
 		return streamError(id, http2.ErrCodeProtocol)
 	case h.handlers >= int(h.limits.streams): // requests that were reset count, until their handlers have returned
 		return streamError(id, http2.ErrCodeRefusedStream)

@@ -256,7 +256,8 @@ var frameCases = []struct {
 	}, "ping"},
 	{"trailers of a request that was malformed", func(p *framePeer) {
 		p.headers(1, p.post("X-Y", "z"), endsHeaders)
-		p.verdict()
+		p.verdict() // 400
+		p.verdict() // reset
 		p.headers(1, p.head("a", "b"), wholeHead)
 		p.WritePing(false, [8]byte{1})
 	}, "ping"},
@@ -423,6 +424,9 @@ func testFrames(t *testing.T, sv *served) {
 		p.WriteSettings()
 		c.send(p)
 		got := p.verdict()
+		if got == "400" && !strings.HasSuffix(c.want, "400") { // an answer goes before the error
+			got = p.verdict()
+		}
 		if !strings.Contains("|"+c.want+"|", "|"+got+"|") && (got != "end" || !strings.Contains(c.want, "away")) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}

@@ -302,6 +302,9 @@ func (st *stream) take(p []byte) (n int) {
 func (st *stream) Write(p []byte) (int, error) {
 	st.h.mu.Lock()
 	defer st.h.unlock()
+	if st.late() {
+		return 0, os.ErrDeadlineExceeded
+	}
 	err := st.parts.write(p)
 	st.h.kick()
 	if err != nil {
@@ -310,10 +313,19 @@ func (st *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// late reports whether the deadline for writes has passed: then nothing is sent even if there is room. It needs mu.
+func (st *stream) late() bool {
+	k := &st.h.srv.clock
+	return !st.writeBy.IsZero() && !st.writeBy.After(k.at(k.now()))
+}
+
 // WriteBuffers is Write for several pieces.
 func (st *stream) WriteBuffers(all *net.Buffers) (total int64, err error) {
 	st.h.mu.Lock()
 	defer st.h.unlock()
+	if st.late() {
+		return 0, os.ErrDeadlineExceeded
+	}
 	for len(*all) > 0 && err == nil {
 		if err = st.parts.write((*all)[0]); err == nil {
 			total += int64(len((*all)[0]))

@@ -182,6 +182,7 @@ type exchange struct {
 	r         http.Request     // fixed, but for its Trailer: guarded by reading
 	wrote     bool             // the head: status and header are fixed; guarded by mu
 	typed     bool             // Content-Type is decided; guarded by mu
+	unsized   bool             // Content-Length is not to be sent; guarded by mu
 	duplex    bool             // guarded by mu
 	hijacked  bool             // guarded by mu
 	sniffed   []byte           // body held back to find out its type; guarded by mu
@@ -283,6 +284,7 @@ func (e *exchange) finish() {
 		}
 		if e.releaseConn() && e.failure == nil {
 			// The handler's own deadline is for all of its response.
+			x.closing = x.closing || x.leavesBody() || x.body.Chunked && x.body.Phase != h1.BodyDone
 			if e.failure = x.complete(); e.failure == nil {
 				x.flush()
 			}
@@ -319,6 +321,12 @@ func (e *exchange) conclude(x *Ctx) {
 	}
 	if e.upgrade != nil {
 		e.log("handler failed", "error", errUnfit, "status", http.StatusSwitchingProtocols)
+		if x.c.stream == nil { // what it has answered; the client will find that nothing follows
+			end := len(e.upgrade) - len("\r\n")
+			x.out = append(append(append(x.out, e.upgrade[:end]...), x.srv.clock.stamp().date...), e.upgrade[end:]...)
+			x.resp.status, x.resp.phase, x.closing = http.StatusSwitchingProtocols, respDone, true
+			return
+		}
 		e.failure = Status(http.StatusInternalServerError)
 	}
 	if e.failure != nil {
@@ -328,7 +336,7 @@ func (e *exchange) conclude(x *Ctx) {
 		return
 	}
 	r := &x.resp
-	if x.head.Method == h1.MethodHead && r.phase == respOpen && r.length < 0 && r.written == 0 {
+	if x.head.Method == h1.MethodHead && r.phase == respOpen && r.length < 0 && (r.written == 0 || e.unsized) {
 		// The length is not known: a handler may not bother to write for HEAD.
 		x.commit(-1)
 		r.phase = respDone

@@ -38,7 +38,7 @@ func testPanics(t *testing.T, adapt func(http.Handler) Handler) {
 				w.WriteHeader(500)
 			}
 		}))})
-		for target, want := range map[string]string{"/panic": "500", "/abort": "", "/600": "600", "/101": "500", "/twice": "200"} {
+		for target, want := range map[string]string{"/panic": "500", "/abort": "", "/600": "600", "/101": "101", "/twice": "200"} {
 			testenv.Equal(t, statusOf(sv.exchange("GET "+target+" HTTP/1.1\r\nHost: h\r\n\r\n")), want, "%s: status", target)
 		}
 		for _, target := range []string{"/panic?half", "/abort?half"} {

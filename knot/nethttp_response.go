@@ -17,9 +17,6 @@ func (e *exchange) Header() http.Header { return e.header }
 
 // WriteHeader implements http.ResponseWriter.
 func (e *exchange) WriteHeader(code int) {
-	if code < 100 || code > widestStatus {
-		panic("knot: status " + strconv.Itoa(code) + " is not in 100 to 999")
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -28,6 +25,8 @@ func (e *exchange) WriteHeader(code int) {
 	case e.x == nil:
 	case e.wrote:
 		e.log("superfluous call of WriteHeader", "status", code)
+	case code < 100 || code > widestStatus:
+		panic("invalid WriteHeader code " + strconv.Itoa(code)) // in the words of net/http, which middleware may know
 	case code < 200 && code != http.StatusSwitchingProtocols:
 		e.writeEarly(e.x, code)
 	default:
@@ -109,9 +108,13 @@ func (e *exchange) setHeader(x *Ctx, name string, values []string) {
 	switch key := headerKey(name); {
 	case key == "Content-Type":
 		e.typed = true
-		if len(values) > 0 {
+		if len(values) > 0 && values[0] != "" {
 			x.SetContentType(values[0])
+		} else {
+			addFields(x, name, values)
 		}
+	case key == "Content-Length" && len(values) == 0:
+		e.unsized = true
 	case key == "Content-Length":
 		text := strings.Join(values, ",")
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -300,10 +303,11 @@ func (e *exchange) addTrailers(x *Ctx) error {
 			lines = appendField(lines, bare, v)
 		}
 	}
-	if len(lines) == 0 && len(e.announced) == 0 {
+	trailer := len(lines) > 0 || len(e.announced) > 0
+	if !trailer && !e.unsized {
 		return nil
 	}
-	if r.phase == respOpen && r.length < 0 && x.head.Minor > 0 && x.head.Method != h1.MethodHead && !h1.Bodyless(r.status) {
+	if r.phase == respOpen && r.length < 0 && (x.head.Minor > 0 || !trailer) && x.head.Method != h1.MethodHead && !h1.Bodyless(r.status) {
 		if err := x.startStream(); err != nil { // only chunks have a trailer
 			return err
 		}

@@ -79,6 +79,8 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "POST /closed HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n0123456789"},
 	{request: "POST /deadline HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 10\r\n\r\n"},
 	{request: "POST /answers-first HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n0123456789"},
+	{request: "POST /418 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + chunksOf(100_000)},
+	{request: "POST /418 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + chunksOf(300_000)}, // more than is read to go on
 	{request: "GET /early"},
 	{request: "POST /continue HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc"},
 	{request: "GET /trailer"},
@@ -96,6 +98,10 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET /sniff?large"},
 	{request: "GET /sniff?flush"},
 	{request: "GET /sniff?none"},
+	{request: "GET /sniff?empty"},
+	{request: "GET /sniff?unsized"},
+	{request: "GET /sniff?unsized HTTP/1.0\r\n\r\n"},
+	{request: "HEAD /sniff?unsized"},
 	{request: "GET /sniff?encoded"},
 	{request: "GET /sniff?length"},
 	{request: "GET /date"},
@@ -122,8 +128,13 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET /hijack?flush"},
 	{request: "GET /hijack?wrote", ours: "somemore", theirs: "unexpected EOF"},
 	{request: "GET /hijack?twice"},
-	{request: "GET /101", ours: "500", theirs: "101"},
+	{request: "GET /101"},
 	{request: "GET /../x", ours: "400", theirs: `Location=["/x"]`},
+}
+
+// chunksOf is a chunked body of n bytes.
+func chunksOf(n int) string {
+	return fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", n, strings.Repeat("x", n))
 }
 
 // wholeAnswer sends a request and the end of the stream, and describes all that comes.
@@ -290,6 +301,10 @@ func promiseResponses(mux *http.ServeMux) {
 		switch r.URL.RawQuery {
 		case "none":
 			w.Header()["Content-Type"] = nil
+		case "empty":
+			w.Header()["Content-Type"] = []string{""}
+		case "unsized":
+			w.Header()["Content-Length"] = nil
 		case "encoded":
 			w.Header().Set("Content-Encoding", "x")
 		case "length":

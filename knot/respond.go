@@ -97,8 +97,14 @@ func (x *Ctx) SetContentLength(n int64) { x.resp.length = n }
 // Status is the status code that the response has, or had, 200 at first.
 func (x *Ctx) Status() int { return x.resp.status }
 
-// CloseAfter makes this response the last one of the connection.
-func (x *Ctx) CloseAfter() { x.closing = true }
+// CloseAfter makes this response the last one of the connection. Over HTTP/2 the client is told to send no further
+// requests on it; those that it has sent are served.
+func (x *Ctx) CloseAfter() {
+	x.closing = true
+	if st := x.c.stream; st != nil {
+		st.h.leave()
+	}
+}
 
 // AddHeader adds a header line to the response. Line breaks and other control
 // bytes in value become spaces. It panics if name is not a token, and for the
@@ -336,6 +342,11 @@ func (x *Ctx) mustClose() bool {
 		}
 		defer e.reading.Unlock()
 	}
+	return x.leavesBody()
+}
+
+// leavesBody reports whether more of the body may be left than is worth to be read.
+func (x *Ctx) leavesBody() bool {
 	b := &x.body
 	return b.Phase != h1.BodyDone && (b.owed || b.err != nil || b.Left-int64(x.w-x.r) > x.srv.limits.drain)
 }

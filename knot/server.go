@@ -148,6 +148,7 @@ type Server struct {
 
 	overload   rareReport // too many connections
 	scarcity   rareReport // no descriptors for handlers
+	unshaken   rareReport // handshakes that have failed
 	handshakes handshakeCounts
 	refusedAt  atomic.Int64 // clock reading when a request was refused last; atomic
 

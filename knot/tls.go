@@ -3,6 +3,7 @@ package knot
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"sync/atomic"
 	"time"
 
@@ -113,6 +114,7 @@ func (c *conn) shake(secure *secureConn) bool {
 	err := secure.handshake()
 	if err != nil {
 		s.handshakes.failed.Add(1)
+		s.reportHandshake(c, err)
 		plainHTTP(err, secure.raw)
 		c.finish()
 		return false
@@ -132,6 +134,16 @@ func (c *conn) shake(secure *secureConn) bool {
 		return false
 	}
 	return true
+}
+
+// reportHandshake logs a handshake that has failed. Those that connect and say nothing are checks of the port.
+func (s *Server) reportHandshake(c *conn, err error) {
+	if errors.Is(err, io.EOF) {
+		return
+	}
+	if untold, due := s.unshaken.due(s.clock.now()); due {
+		s.errorLog().Info("knot: TLS handshake error", "error", err, "client", c.nc.RemoteAddr().String(), "unreported", untold)
+	}
 }
 
 // overdue reports whether the read deadline has passed although something has come, in time or not.

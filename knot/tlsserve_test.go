@@ -307,6 +307,7 @@ func TestTLSRefusesClients(t *testing.T) {
 		if _, failed, _ := sv.Handshakes(); failed < 2 {
 			t.Errorf("%d handshakes failed", failed)
 		}
+		testenv.Contains(t, sv.log.String(), `msg="knot: TLS handshake error"`)
 		sv.Server.refusedAt.Store(sv.Server.clock.now() + int64(time.Hour)) // still is
 		_, err := tls.Dial("tcp", sv.addr, ca.client())
 		var alert tls.AlertError

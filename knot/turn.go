@@ -214,6 +214,7 @@ func (x *Ctx) serveRequest() {
 		if x.gone {
 			return
 		}
+		x.awaitBody()
 	}
 	if err == nil {
 		err = x.complete()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -61,7 +60,7 @@ func serve(ln net.Listener, config *http.Server, secure *tls.Config) (closed, dr
 		}
 		<-ended
 	})
-	if onlyHTTP(config) {
+	if _, ours := ln.(*netpoll.Listener); !ours || onlyHTTP(config) {
 		if secure != nil {
 			ln = tls.NewListener(ln, secure)
 		}
@@ -86,15 +85,15 @@ func serve(ln net.Listener, config *http.Server, secure *tls.Config) (closed, dr
 		s.MaxHead = config.MaxHeaderBytes
 	}
 	if config.ErrorLog != nil {
-		s.ErrorLog = slog.New(logTo{config.ErrorLog})
+		s.ErrorLog = slog.New(logTo{config})
 	}
 	shutdown = s.Shutdown
 	runtime().Go(func() { ended <- s.Serve(ln) })
 	return end, func() { s.Close() }
 }
 
-// A logTo is a slog.Handler that writes to a log.Logger.
-type logTo struct{ l *log.Logger }
+// A logTo is a slog.Handler that writes to the ErrorLog of an http.Server, which may be another one later.
+type logTo struct{ config *http.Server }
 
 func (t logTo) Enabled(context.Context, slog.Level) bool { return true }
 func (t logTo) WithAttrs([]slog.Attr) slog.Handler       { return t }
@@ -106,6 +105,6 @@ func (t logTo) Handle(_ context.Context, r slog.Record) error {
 		line += " " + a.String()
 		return true
 	})
-	t.l.Print(line)
+	t.config.ErrorLog.Print(line)
 	return nil
 }
