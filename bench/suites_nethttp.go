@@ -110,9 +110,9 @@ func (r *run) copyNetHTTP(folder string) error {
 		files = append(files, found...)
 	}
 	for _, file := range files {
-		switch text, err := os.ReadFile(file); {
+		text, err := os.ReadFile(file)
+		switch {
 		case err != nil:
-			return err
 		case strings.HasPrefix(filepath.Base(file), "example_"), strings.Contains(file, "/inner/") && strings.HasSuffix(file, "_test.go"):
 			err = os.Remove(file)
 		default:
