@@ -32,6 +32,8 @@ type resting struct {
 	limit time.Time          // read deadline of file; zero: none
 	try   func(uintptr) bool // looks for events, true if the wait is over
 
+	company company
+
 	// Of the wait in progress.
 	armed bool // set will tell of an event, or has
 	n     int
@@ -72,6 +74,7 @@ func (r *resting) open(p *epoll) {
 		return
 	}
 	r.conn = conn
+	r.company.find(set)
 	r.try = func(uintptr) bool {
 		if r.armed {
 			r.take()

@@ -40,6 +40,9 @@ type Rester interface {
 	// Hold is Poll for a wait that is expected to be brief, and has a timeout that is so: the Go runtime takes the
 	// processor for busy, and runs nothing else there.
 	Hold(timeout time.Duration) error
+	// Alone reports whether the Go runtime waits for no events on behalf of plain goroutines that a Hold could keep
+	// it from noticing. It may be a fraction of a second old. now is the clock's reading; called once for each wait.
+	Alone(now time.Duration) bool
 }
 
 // An Observer is told of every wait, but for those that the loop notes itself (see Tally),

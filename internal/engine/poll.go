@@ -75,14 +75,29 @@ func (l *Loop) pollOnce() {
 // waits is what is known of the times that a loop has waited for events. Loop-private.
 type waits struct {
 	instant bool          // the last did not have to wait
-	long    int           // how likely one takes longer than holdFor, of 256, by the last of them
+	alone   bool          // see Rester.Alone
+	long    int           // how likely one is not brief, of 256, by the last of them
 	from    time.Duration // when the last began, or the first of some with no step between them
 	steps   uint64        // switches at its end
 	rested  time.Duration // when the loop rested last
 }
 
-// holdFor is how long a loop may keep its processor while it waits for events: half of what a turn may take anyway.
-const holdFor = 100 * time.Microsecond
+// A loop may keep its processor while it waits for events for holdFor, half of what a turn may take anyway. If it keeps
+// nobody from anything that is aloneHold, and longer waits count as brief: timers of the kernel that end a wait soon
+// cost more than a wait where the processor is a virtual one.
+const (
+	holdFor    = 100 * time.Microsecond
+	aloneHold  = restEvery
+	aloneBrief = 600 * time.Microsecond
+)
+
+// limits are how long a brief wait takes, and how long the loop may hold its processor.
+func (w *waits) limits() (brief, most time.Duration) {
+	if w.alone {
+		return aloneBrief, aloneHold
+	}
+	return holdFor, holdFor
+}
 
 // mostlyLong is what makes waits.long too likely for a Hold, which costs more in vain than it saves.
 const mostlyLong = 256 * 6 / 10
@@ -98,10 +113,11 @@ const instantWait = 3 * time.Microsecond
 // that was a signal's doing.
 func (w *waits) ended(now time.Duration, held, ready bool) {
 	took := now - w.from
+	brief, _ := w.limits()
 	w.instant = ready && took < instantWait
 	switch {
 	case held && !ready:
-	case took < holdFor:
+	case took < brief:
 		w.long -= w.long / 8
 	default:
 		w.long += (256 - w.long) / 8
@@ -117,15 +133,19 @@ func (l *Loop) goesOn() bool { return l.switches == l.waits.steps }
 // mayHold reports whether the next wait for events is better done without leaving the processor to others.
 func (l *Loop) mayHold(now time.Duration) bool {
 	w := &l.waits
-	return l.rester != nil && w.long < mostlyLong && !l.goesOn() && now-w.rested < restEvery && !l.rt.team.crowded() && l.Works()
+	if l.rester == nil {
+		return false
+	}
+	w.alone = l.rester.Alone(now)
+	return w.long < mostlyLong && !l.goesOn() && now-w.rested < restEvery && !l.rt.team.crowded() && l.Works()
 }
 
 // waitForEvents waits in the way that suits how long it will take, most likely.
 func (l *Loop) waitForEvents(timeout time.Duration, hold bool) {
 	switch {
 	case hold:
-		if timeout < 0 || timeout > holdFor {
-			timeout = holdFor
+		if _, most := l.waits.limits(); timeout < 0 || timeout > most {
+			timeout = most
 		}
 		l.reportPoll(l.rester.Hold(timeout))
 	case l.rester != nil:

@@ -14,8 +14,11 @@ import (
 // A restingPoller notes how it is asked. Loop-private.
 type restingPoller struct {
 	*sim.Poller
+	alone bool
 	asked []string
 }
+
+func (p *restingPoller) Alone(time.Duration) bool { return p.alone }
 
 func (p *restingPoller) note(how string, timeout time.Duration) {
 	if timeout == 0 {
@@ -36,7 +39,7 @@ func (p *restingPoller) Rest(timeout time.Duration) error {
 
 func (p *restingPoller) Hold(timeout time.Duration) error {
 	p.note("hold", timeout)
-	if timeout > holdFor {
+	if timeout > holdFor && !p.alone || timeout > aloneHold {
 		p.asked = append(p.asked, "for "+timeout.String())
 	}
 	return p.Poller.Poll(timeout)
@@ -88,6 +91,11 @@ func TestHowALoopWaits(t *testing.T) {
 			waits(11, brief, "hold")
 			waits(1, brief, "rest") // for what the Go runtime has to do
 			waits(1, brief, "hold")
+			p.alone, l.waits.long, l.waits.rested = true, 0, l.Now() // now what was long is not
+			waits(1, long, "hold")
+			waits(1, aloneBrief, "hold")
+			l.waits.rested = l.Now()
+			waits(1, aloneHold+1, "hold rest")
 		}).Join()
 		testenv.Must(t, rt.Close())
 	}
@@ -116,17 +124,20 @@ func TestHowWaitsEnd(t *testing.T) {
 		took        time.Duration
 		held, ready bool
 		longer      int // -1: less likely long
+		alone       bool
 	}{
-		{holdFor - 1, true, true, -1},
-		{holdFor - 1, false, true, -1},
-		{holdFor - 1, false, false, -1},
-		{holdFor - 1, true, false, 0},
-		{holdFor, true, false, 0},
-		{holdFor, true, true, 1},
-		{holdFor, false, true, 1},
-		{holdFor, false, false, 1},
+		{holdFor - 1, true, true, -1, false},
+		{holdFor - 1, false, true, -1, false},
+		{holdFor - 1, false, false, -1, false},
+		{holdFor - 1, true, false, 0, false},
+		{holdFor, true, false, 0, false},
+		{holdFor, true, true, 1, false},
+		{holdFor, false, true, 1, false},
+		{holdFor, false, false, 1, false},
+		{aloneBrief - 1, true, true, -1, true},
+		{aloneBrief, true, true, 1, true},
 	} {
-		w := waits{long: 128, from: 5}
+		w := waits{long: 128, from: 5, alone: c.alone}
 		w.ended(5+c.took, c.held, c.ready)
 		testenv.Equal(t, cmp.Compare(w.long, 128), c.longer, "%+v: more likely long", c)
 		testenv.Equal(t, w.rested != 0, !c.held, "%+v: it has rested", c)

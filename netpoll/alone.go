@@ -1,0 +1,131 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A company is whether plain goroutines wait for events in the Go runtime's poller: for data on a connection of package
+// net, say. While a loop holds its processor nobody may look for these (see engine.Rester). The kernel tells what is in
+// that poller (proc_pid_fdinfo(5)), which is an epoll(7) as ours are. Loop-private.
+type company struct {
+	poller int           // the Go runtime's; valid if known
+	known  bool          // else plain goroutines are taken to be there
+	looked bool          // at least once
+	until  time.Duration // the clock's reading up to which alone holds
+	alone  bool
+}
+
+// aloneFor is for how long one look is good: a new connection of a plain goroutine is served as slowly as a hold takes
+// for so long.
+const aloneFor = 200 * time.Millisecond
+
+// fewFDs is how many descriptors a process has at most among which the Go runtime's poller is looked for.
+const fewFDs = 1000
+
+// find looks for the Go runtime's poller, in which set is.
+func (c *company) find(set int) {
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	names, _ := dir.Readdirnames(fewFDs)
+	dir.Close()
+	for _, name := range names {
+		if target, err := os.Readlink("/proc/self/fd/" + name); err != nil || target != "anon_inode:[eventpoll]" {
+			continue
+		}
+		fd, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		eachWatched(fd, func(watched int) bool {
+			if watched == set {
+				c.poller, c.known = fd, true
+			}
+			return !c.known
+		})
+		if c.known {
+			return
+		}
+	}
+}
+
+// Alone implements engine.Rester.
+func (p *epoll) Alone(now time.Duration) bool {
+	c := &p.rest.company
+	if c.known && (!c.looked || now >= c.until) {
+		c.looked, c.until = true, now+aloneFor
+		c.alone = !watchesOthers(c.poller)
+	}
+	return c.alone
+}
+
+// watchesOthers reports whether an epoll watches a connection or a pipe. Anything else, from listeners to timers, can be
+// late by a millisecond.
+func watchesOthers(poller int) (others bool) {
+	whole := eachWatched(poller, func(fd int) bool {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) != nil { // it is being closed
+			return true
+		}
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFIFO:
+			others = true
+		case unix.S_IFSOCK:
+			listens, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+			others = err != nil || listens == 0
+		}
+		return !others
+	})
+	return others || !whole
+}
+
+// eachWatched calls fn with each descriptor that an epoll watches, until it returns false. It returns false if they could not all
+// be found out.
+func eachWatched(poller int, fn func(fd int) bool) bool {
+	fd, err := unix.Open("/proc/self/fdinfo/"+strconv.Itoa(poller), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer closeFD(fd)
+	var buf [4096]byte
+	kept := 0
+	for {
+		n, err := unix.Read(fd, buf[kept:])
+		if err != nil {
+			return false
+		}
+		if n == 0 {
+			return true
+		}
+		text := buf[:kept+n]
+		for {
+			line, rest, whole := bytes.Cut(text, []byte("\n"))
+			if !whole {
+				break
+			}
+			text = rest
+			if value, ok := strings.CutPrefix(string(line), "tfd:"); ok {
+				number, _, _ := strings.Cut(strings.TrimLeft(value, " "), " ")
+				watched, err := strconv.Atoi(number)
+				if err != nil {
+					return false
+				}
+				if !fn(watched) {
+					return true
+				}
+			}
+		}
+		if kept = copy(buf[:], text); kept == len(buf) {
+			return false
+		}
+	}
+}

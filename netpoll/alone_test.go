@@ -1,0 +1,77 @@
+//go:build linux
+
+package netpoll
+
+import (
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// A loop is not alone if plain goroutines may get data at any time.
+func TestWatchesOthers(t *testing.T) {
+	poller := need(epollCreate())(t)
+	defer closeFD(poller)
+	watch := func(fd int) {
+		t.Helper()
+		ev := unix.EpollEvent{Events: unix.EPOLLIN}
+		must(t, epollAdd(poller, fd, &ev))
+	}
+	for range 200 { // more than fit into one reading of what the kernel tells
+		fd := need(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
+		defer closeFD(fd)
+		watch(fd)
+	}
+	timer := need(unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC))(t)
+	defer closeFD(timer)
+	watch(timer)
+	listener := need(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	defer closeFD(listener)
+	must(t, unix.Bind(listener, &unix.SockaddrUnix{}))
+	must(t, unix.Listen(listener, 1))
+	watch(listener)
+	testenv.Equal(t, watchesOthers(poller), false, "with what can be late: it watches others")
+	pair := need(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	var pipe [2]int
+	must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	for what, fd := range map[string]int{"a connection": pair[0], "a pipe": pipe[0]} {
+		watch(fd)
+		testenv.Equal(t, watchesOthers(poller), true, "with "+what+": it watches others")
+		must(t, unix.EpollCtl(poller, unix.EPOLL_CTL_DEL, fd, nil))
+	}
+	testenv.Equal(t, watchesOthers(poller), false, "without them: it watches others")
+	for _, fd := range []int{pair[0], pair[1], pipe[0], pipe[1]} {
+		closeFD(fd)
+	}
+	testenv.Equal(t, watchesOthers(listener), false, "what is no poller watches others")
+	testenv.Equal(t, watchesOthers(1<<30), true, "what can't be looked at watches others")
+}
+
+// The Go runtime's poller is found, and a connection of package net in it; one look is good for a while.
+func TestAlone(t *testing.T) {
+	p := openedResting(t)
+	c := &p.rest.company
+	if !c.known {
+		t.Skip("/proc does not tell what the Go runtime's poller watches")
+	}
+	ln := need(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer ln.Close()
+	nc := need(net.Dial("tcp", ln.Addr().String()))(t)
+	defer nc.Close()
+	testenv.Equal(t, p.Alone(5), false, "beside a connection: alone")
+	c.alone = true
+	testenv.Equal(t, p.Alone(5+aloneFor-1), true, "before the next look: alone")
+	testenv.Equal(t, p.Alone(5+aloneFor), false, "then: alone")
+	file := need(os.Open(os.DevNull))(t)
+	defer file.Close()
+	var unknown company
+	unknown.find(int(file.Fd()))
+	testenv.Equal(t, unknown.known, false, "the poller that watches a file is known")
+	q := &epoll{}
+	testenv.Equal(t, q.Alone(time.Hour), false, "with a poller that is not known: alone")
+}
