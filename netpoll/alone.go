@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +17,7 @@ import (
 // net, say. While a loop holds its processor nobody may look for these (see engine.Rester). The kernel tells what is in
 // that poller (proc_pid_fdinfo(5)), which is an epoll(7) as ours are. Loop-private.
 type company struct {
-	poller int           // the Go runtime's; valid if known
-	known  bool          // else plain goroutines are taken to be there
+	poller int           // the Go runtime's; 0: not known, and plain goroutines are taken to be there
 	looked bool          // at least once
 	until  time.Duration // the clock's reading up to which alone holds
 	alone  bool
@@ -30,11 +30,22 @@ const aloneFor = 200 * time.Millisecond
 // fewFDs is how many descriptors a process has at most among which the Go runtime's poller is looked for.
 const fewFDs = 1000
 
-// find looks for the Go runtime's poller, in which set is.
-func (c *company) find(set int) {
+// goPoller is the Go runtime's poller, once it has been found; it never changes.
+var goPoller atomic.Int64
+
+// findGoPoller returns the Go runtime's poller, in which set is, or 0.
+func findGoPoller(set int) int {
+	if goPoller.Load() == 0 {
+		goPoller.Store(int64(pollerThatWatches(set)))
+	}
+	return int(goPoller.Load())
+}
+
+// pollerThatWatches returns the epoll(7) of this process in which set is, or 0.
+func pollerThatWatches(set int) (poller int) {
 	dir, err := os.Open("/proc/self/fd")
 	if err != nil {
-		return
+		return 0
 	}
 	names, _ := dir.Readdirnames(fewFDs)
 	dir.Close()
@@ -48,20 +59,21 @@ func (c *company) find(set int) {
 		}
 		eachWatched(fd, func(watched int) bool {
 			if watched == set {
-				c.poller, c.known = fd, true
+				poller = fd
 			}
-			return !c.known
+			return poller == 0
 		})
-		if c.known {
-			return
+		if poller != 0 {
+			break
 		}
 	}
+	return poller
 }
 
 // Alone implements engine.Rester.
 func (p *epoll) Alone(now time.Duration) bool {
 	c := &p.rest.company
-	if c.known && (!c.looked || now >= c.until) {
+	if c.poller != 0 && (!c.looked || now >= c.until) {
 		c.looked, c.until = true, now+aloneFor
 		c.alone = !watchesOthers(c.poller)
 	}

@@ -4,7 +4,6 @@ package netpoll
 
 import (
 	"net"
-	"os"
 	"testing"
 	"time"
 
@@ -56,7 +55,7 @@ func TestWatchesOthers(t *testing.T) {
 func TestAlone(t *testing.T) {
 	p := openedResting(t)
 	c := &p.rest.company
-	if !c.known {
+	if c.poller == 0 {
 		t.Skip("/proc does not tell what the Go runtime's poller watches")
 	}
 	ln := need(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -67,11 +66,9 @@ func TestAlone(t *testing.T) {
 	c.alone = true
 	testenv.Equal(t, p.Alone(5+aloneFor-1), true, "before the next look: alone")
 	testenv.Equal(t, p.Alone(5+aloneFor), false, "then: alone")
-	file := need(os.Open(os.DevNull))(t)
-	defer file.Close()
-	var unknown company
-	unknown.find(int(file.Fd()))
-	testenv.Equal(t, unknown.known, false, "the poller that watches a file is known")
+	testenv.Equal(t, pollerThatWatches(p.rest.set), c.poller, "the poller that watches the set of a loop")
+	testenv.Equal(t, pollerThatWatches(p.fd), p.rest.set, "the poller that watches the loop's")
+	testenv.Equal(t, pollerThatWatches(1<<30), 0, "the poller that watches nothing")
 	q := &epoll{}
 	testenv.Equal(t, q.Alone(time.Hour), false, "with a poller that is not known: alone")
 }

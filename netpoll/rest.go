@@ -74,7 +74,7 @@ func (r *resting) open(p *epoll) {
 		return
 	}
 	r.conn = conn
-	r.company.find(set)
+	r.company.poller = findGoPoller(set)
 	r.try = func(uintptr) bool {
 		if r.armed {
 			r.take()
