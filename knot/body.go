@@ -109,6 +109,12 @@ func (x *Ctx) beforeRead() error {
 
 // armRead sets the deadline for a read of the body.
 func (x *Ctx) armRead() error {
+	if x.dropBy != 0 {
+		if x.c.readBy != x.dropBy {
+			x.c.setRead(x.dropBy)
+		}
+		return nil
+	}
 	if e := x.adapted; e != nil {
 		return e.armRead(x)
 	}
@@ -121,14 +127,10 @@ func (x *Ctx) armRead() error {
 
 // bodyTimeout is for how long the client may stop in the middle of the body. What comes through a tunnel is none.
 func (x *Ctx) bodyTimeout() time.Duration {
-	switch limit := x.srv.limits.body; {
-	case x.isTunnel():
+	if x.isTunnel() && !x.finished {
 		return 0
-	case x.dropping && (limit <= 0 || limit > brieflyAwaited):
-		return brieflyAwaited
-	default:
-		return limit
 	}
+	return x.srv.limits.body
 }
 
 // readBody reads from the connection. If p is the free part of the read
@@ -173,7 +175,7 @@ func lateBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTim
 // heldUp counts n bytes that were read of the body, and parks while memory is short and others go first.
 func (x *Ctx) heldUp(n int) error {
 	b := &x.body
-	if x.finished || x.dropping { // nobody keeps it
+	if x.finished || x.dropBy != 0 { // nobody keeps it
 		return nil
 	}
 	left := int64(-1)
@@ -280,18 +282,25 @@ func (x *Ctx) chunkLine(most int) ([]byte, error) {
 	}
 }
 
-// brieflyAwaited is how long an answer waits for more of a body of unknown length.
-const brieflyAwaited = 100 * time.Millisecond
+// awaitMost is how long an answer waits for the end of a body of unknown length.
+const awaitMost = 250 * time.Millisecond
 
 // awaitBody takes what the handler left of a chunked body if the answer has not begun. How much that is only its end
-// tells, and the answer says whether the connection goes on.
+// tells, and the answer says whether the connection goes on. It may park.
 func (x *Ctx) awaitBody() {
-	if !x.body.Chunked || x.body.Phase == h1.BodyDone || x.resp.phase != respOpen || x.c.stream != nil || x.closing || x.mustClose() {
+	limit := x.srv.limits.await
+	switch {
+	case !x.body.Chunked || x.body.Phase == h1.BodyDone || x.resp.phase != respOpen || x.closing:
 		return
+	case x.c.stream != nil || x.duplex || x.isTunnel() || x.mustClose():
+		return
+	case x.srv.limits.drain == 0: // what is there may be the end
+		limit = 0
 	}
-	x.dropping = true
+	x.dropBy = int64(time.Since(x.srv.clock.base) + limit)
 	x.closing = !x.drainBody()
-	x.dropping = false
+	x.dropBy = 0
+	x.c.clearRead()
 }
 
 // drainBody takes what the handler left of the body. It returns false when

@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // shortOfMemory has large bodies read in an order until the test ends: one goes on at a time, and what is held for ten
@@ -143,5 +145,46 @@ func TestAReaderThatIsHeldEndsWithTheHandler(t *testing.T) {
 				t.Errorf("%.40q, want status 200", got)
 			}
 		})
+	}
+}
+
+// What an answer waits for is the end of a chunked body, and not for ever: then it says that it is the last one.
+func TestAnAnswerAwaitsTheBodyForAWhile(t *testing.T) {
+	handlers := map[string]Handler{
+		"knot":     func(x *Ctx) error { return Status(401) },
+		"net/http": AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(401) })),
+		"full duplex": AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.NewResponseController(w).EnableFullDuplex()
+			w.WriteHeader(401)
+		})),
+	}
+	const head = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for name, handler := range handlers {
+		for _, c := range []struct {
+			what, body  string
+			await       time.Duration
+			drain       int64
+			last, waits bool // the answer says so; it has waited, which it does not after EnableFullDuplex
+		}{
+			{"whole", "3\r\nabc\r\n0\r\n\r\n", time.Hour, 0, false, false},
+			{"whole, nothing is drained", "0\r\n\r\n", time.Hour, -1, false, false},
+			{"nothing is drained", "3\r\nabc\r\n", time.Hour, -1, true, true},
+			{"the client stops", "3\r\nab", time.Millisecond, 0, true, true},
+		} {
+			if name == "full duplex" && c.waits {
+				continue
+			}
+			s := &Server{Handler: handler, MaxDrain: c.drain}
+			s.ready()
+			s.limits.await = c.await
+			sv := startServer(t, s, 1)
+			nc := testenv.Dial(t, sv.addr)
+			io.WriteString(nc, head+c.body)
+			resp := testenv.Need(http.ReadResponse(bufio.NewReader(nc), nil))(t)
+			if resp.StatusCode != 401 || resp.Close != c.last {
+				t.Errorf("%s, %s: %d, close %v; want 401, %v", name, c.what, resp.StatusCode, resp.Close, c.last)
+			}
+			nc.Close()
+		}
 	}
 }

@@ -59,7 +59,8 @@ type Ctx struct {
 	closing  bool  // the connection ends with the current response
 	torn     bool  // ... at once: the response could not be completed
 	finished bool  // the current request is answered and logged
-	dropping bool  // what the handler left of the body is awaited, before the answer
+	dropBy   int64 // while what the handler left of the body is awaited, before the answer: until when; else 0
+	duplex   bool  // the handler wanted to answer without regard to the body
 	counted  int64 // bytes of in and out, as said to the runtime
 	spoiled  bool  // a handler was torn out of it: not to be used again
 	gone     bool  // a handler has taken the connection over
@@ -258,7 +259,7 @@ func (x *Ctx) recycle() {
 	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0
 	x.body = body{}
 	x.resp.forget()
-	x.path, x.closing, x.torn, x.gone, x.finished = nil, false, false, false, false
+	x.path, x.closing, x.torn, x.gone, x.finished, x.duplex = nil, false, false, false, false, false
 	x.pace, x.user, x.began = pace{}, "", 0
 	x.out = x.out[:0]
 	if len(x.in) > keepSize {

@@ -62,7 +62,7 @@ const (
 //   - The limits of Server apply, MaxBody (8 MB unless set) too: http.Server has none for bodies, nor has Serve.
 //   - The server behind http.ServerContextKey only describes this one.
 //   - CONNECT, unless Server.Connect is set, and paths that climb above the root are refused before the handler, and
-//     status 101 without Hijack becomes 500, as does a panic before the response.
+//     a panic before the response becomes 500.
 func AdaptHTTP(h http.Handler) Handler {
 	if h == nil {
 		h = http.DefaultServeMux
@@ -186,7 +186,7 @@ type exchange struct {
 	duplex    bool             // guarded by mu
 	hijacked  bool             // guarded by mu
 	sniffed   []byte           // body held back to find out its type; guarded by mu
-	upgrade   []byte           // the response 101, until Hijack sends it; guarded by mu
+	upgrade   []byte           // the response 101, until Hijack or the end of the handler sends it; guarded by mu
 	announced []string         // trailers of the response; guarded by mu
 	closed    atomic.Bool      // the request body is
 	bodyErr   error            // first error of the request body but io.EOF; guarded by reading
@@ -284,7 +284,7 @@ func (e *exchange) finish() {
 		}
 		if e.releaseConn() && e.failure == nil {
 			// The handler's own deadline is for all of its response.
-			x.closing = x.closing || x.leavesBody() || x.body.Chunked && x.body.Phase != h1.BodyDone
+			x.closing = x.closing || x.resp.phase == respOpen && !e.duplex && x.leavesBody()
 			if e.failure = x.complete(); e.failure == nil {
 				x.flush()
 			}
@@ -297,7 +297,7 @@ func (e *exchange) finish() {
 func (e *exchange) part(x *Ctx) {
 	e.releaseConn()
 	e.resetDeadlines(x.c)
-	e.x, x.adapted = nil, nil
+	e.x, x.adapted, x.duplex = nil, nil, e.duplex
 }
 
 // removeForm removes the temporary files of a form. That is disk work.
@@ -323,7 +323,11 @@ func (e *exchange) conclude(x *Ctx) {
 		e.log("handler failed", "error", errUnfit, "status", http.StatusSwitchingProtocols)
 		if x.c.stream == nil { // what it has answered; the client will find that nothing follows
 			end := len(e.upgrade) - len("\r\n")
-			x.out = append(append(append(x.out, e.upgrade[:end]...), x.srv.clock.stamp().date...), e.upgrade[end:]...)
+			x.out = append(x.out, e.upgrade[:end]...)
+			if _, own := e.header["Date"]; !own {
+				x.out = append(x.out, x.srv.clock.stamp().date...)
+			}
+			x.out = append(x.out, "\r\n"...)
 			x.resp.status, x.resp.phase, x.closing = http.StatusSwitchingProtocols, respDone, true
 			return
 		}
@@ -339,7 +343,7 @@ func (e *exchange) conclude(x *Ctx) {
 	if x.head.Method == h1.MethodHead && r.phase == respOpen && r.length < 0 && (r.written == 0 || e.unsized) {
 		// The length is not known: a handler may not bother to write for HEAD.
 		x.commit(-1)
-		r.phase = respDone
+		r.phase, r.written = respDone, 0
 		return
 	}
 	if e.failure = e.addTrailers(x); e.failure != nil && x.writeErr == nil {

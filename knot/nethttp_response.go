@@ -88,7 +88,7 @@ func (e *exchange) trailerNames() (names []string) {
 // writeHead fixes status and header of the response. It needs mu.
 func (e *exchange) writeHead(x *Ctx, code int) {
 	e.wrote = true
-	if code < 200 { // 101, which is sent if Hijack follows
+	if code < 200 { // 101, which Hijack sends, or the end of the handler
 		e.upgrade = e.appendEarly(nil, code)
 		return
 	}
@@ -307,7 +307,7 @@ func (e *exchange) addTrailers(x *Ctx) error {
 	if !trailer && !e.unsized {
 		return nil
 	}
-	if r.phase == respOpen && r.length < 0 && (x.head.Minor > 0 || !trailer) && x.head.Method != h1.MethodHead && !h1.Bodyless(r.status) {
+	if r.phase == respOpen && r.length < 0 && (x.head.Minor > 0 || e.unsized) && x.head.Method != h1.MethodHead && !h1.Bodyless(r.status) {
 		if err := x.startStream(); err != nil { // only chunks have a trailer
 			return err
 		}

@@ -184,6 +184,7 @@ type limits struct {
 	h2                          h2Limits
 	farewell                    time.Duration // for how long a client of HTTP/2 may take to know that it should go
 	linger                      time.Duration // for how long what still comes is dropped, after the last answer
+	await                       time.Duration // for how long an answer waits for the end of a chunked body
 	rest                        time.Duration // after so long between requests a connection may have to make room
 	conns                       int
 	maxBody, drain              int64
@@ -265,6 +266,7 @@ func (s *Server) ready() {
 			idle:     timeout(s.IdleTimeout, DefaultIdleTimeout),
 			farewell: farewellMost,
 			linger:   lingerMost,
+			await:    awaitMost,
 			rest:     restLeast,
 			headTime: timeout(s.HeadTimeout, DefaultHeadTimeout),
 			body:     timeout(s.BodyTimeout, DefaultBodyTimeout),

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -136,13 +137,14 @@ func (c *conn) shake(secure *secureConn) bool {
 	return true
 }
 
-// reportHandshake logs a handshake that has failed. Those that connect and say nothing are checks of the port.
+// reportHandshake logs a handshake that has failed, but not that somebody has gone without a word, as checks of the port
+// do, or was cut off by Close.
 func (s *Server) reportHandshake(c *conn, err error) {
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}
 	if untold, due := s.unshaken.due(s.clock.now()); due {
-		s.errorLog().Info("knot: TLS handshake error", "error", err, "client", c.nc.RemoteAddr().String(), "unreported", untold)
+		s.errorLog().Info("knot: TLS handshake error", "error", err, "client", c.remoteHost(), "unreported", untold)
 	}
 }
 

@@ -174,7 +174,7 @@ func (x *Ctx) headEnds(scanned int) bool {
 // serveRequest answers the request that head describes and brings r to the
 // first byte after its body.
 func (x *Ctx) serveRequest() {
-	x.finished = false
+	x.finished, x.duplex = false, false
 	x.resp.begin()
 	x.beginBody()
 	x.pace, x.user = pace{}, ""

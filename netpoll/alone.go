@@ -18,14 +18,18 @@ import (
 // that poller (proc_pid_fdinfo(5)), which is an epoll(7) as ours are. Loop-private.
 type company struct {
 	poller int           // the Go runtime's; 0: not known, and plain goroutines are taken to be there
-	looked bool          // at least once
 	until  time.Duration // the clock's reading up to which alone holds
+	pause  time.Duration // then, until the next look; 0: there was none yet
 	alone  bool
 }
 
 // aloneFor is for how long one look is good: a new connection of a plain goroutine is served as slowly as a hold takes
-// for so long.
-const aloneFor = 200 * time.Millisecond
+// for so long. Where there are others it is good for longer and longer, up to othersFor, as the kernel writes down all
+// of what it is asked for.
+const (
+	aloneFor  = 200 * time.Millisecond
+	othersFor = 10 * time.Second
+)
 
 // fewFDs is how many descriptors a process has at most among which the Go runtime's poller is looked for.
 const fewFDs = 1000
@@ -73,15 +77,19 @@ func pollerThatWatches(set int) (poller int) {
 // Alone implements engine.Rester.
 func (p *epoll) Alone(now time.Duration) bool {
 	c := &p.rest.company
-	if c.poller != 0 && (!c.looked || now >= c.until) {
-		c.looked, c.until = true, now+aloneFor
-		c.alone = !watchesOthers(c.poller)
+	if c.poller != 0 && (c.pause == 0 || now >= c.until) {
+		if c.alone = !watchesOthers(c.poller); c.alone {
+			c.pause = aloneFor
+		} else {
+			c.pause = min(max(2*c.pause, aloneFor), othersFor)
+		}
+		c.until = now + c.pause
 	}
 	return c.alone
 }
 
-// watchesOthers reports whether an epoll watches a connection or a pipe. Anything else, from listeners to timers, can be
-// late by a millisecond.
+// watchesOthers reports whether an epoll watches a connection, a pipe or a device. Anything else, from listeners to timers,
+// can be late by a millisecond or two.
 func watchesOthers(poller int) (others bool) {
 	whole := eachWatched(poller, func(fd int) bool {
 		var st unix.Stat_t
@@ -89,7 +97,7 @@ func watchesOthers(poller int) (others bool) {
 			return true
 		}
 		switch st.Mode & unix.S_IFMT {
-		case unix.S_IFIFO:
+		case unix.S_IFIFO, unix.S_IFCHR: // of the latter tun(4), say
 			others = true
 		case unix.S_IFSOCK:
 			listens, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)

@@ -4,6 +4,9 @@ package netpoll
 
 import (
 	"net"
+	"os"
+	"os/exec"
+	"strconv"
 	"testing"
 	"time"
 
@@ -51,12 +54,23 @@ func TestWatchesOthers(t *testing.T) {
 	testenv.Equal(t, watchesOthers(1<<30), true, "what can't be looked at watches others")
 }
 
+// aloneChild is a process that has nothing but the poller of a loop.
+const aloneChild = "alone"
+
+func TestAloneInAProcess(t *testing.T) {
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), childVariable+"="+aloneChild)
+	out := need(child.Output())(t)
+	want := eachWatched(openedResting(t).fd, func(int) bool { return true }) // else /proc does not tell
+	testenv.Equal(t, string(out), strconv.FormatBool(want), "alone")
+}
+
 // The Go runtime's poller is found, and a connection of package net in it; one look is good for a while.
 func TestAlone(t *testing.T) {
 	p := openedResting(t)
 	c := &p.rest.company
-	if c.poller == 0 {
-		t.Skip("/proc does not tell what the Go runtime's poller watches")
+	if !eachWatched(p.fd, func(int) bool { return true }) {
+		t.Skip("/proc does not tell what a poller watches")
 	}
 	ln := need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
@@ -66,6 +80,9 @@ func TestAlone(t *testing.T) {
 	c.alone = true
 	testenv.Equal(t, p.Alone(5+aloneFor-1), true, "before the next look: alone")
 	testenv.Equal(t, p.Alone(5+aloneFor), false, "then: alone")
+	c.alone = true
+	testenv.Equal(t, p.Alone(5+3*aloneFor-1), true, "before the one after, for which it waits longer: alone")
+	testenv.Equal(t, p.Alone(5+3*aloneFor), false, "then: alone")
 	testenv.Equal(t, pollerThatWatches(p.rest.set), c.poller, "the poller that watches the set of a loop")
 	testenv.Equal(t, pollerThatWatches(p.fd), p.rest.set, "the poller that watches the loop's")
 	testenv.Equal(t, pollerThatWatches(1<<30), 0, "the poller that watches nothing")

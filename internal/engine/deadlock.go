@@ -253,7 +253,7 @@ func (rt *Runtime) any(stop <-chan struct{}, fn func(l *Loop) bool) bool {
 	})
 	rt.offload.mu.Lock()
 	defer rt.offload.mu.Unlock()
-	return yes.Load() || rt.offload.running > 0
+	return yes.Load() || rt.offload.running.Load() > 0
 }
 
 // hasTimer reports whether a function waits for its time, see AfterFunc.

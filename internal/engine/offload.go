@@ -17,7 +17,7 @@ import (
 type offloader struct {
 	limit   int // fixed
 	mu      sync.Mutex
-	running int           // guarded by mu
+	running atomic.Int32  // changed under mu
 	queue   []*offloadJob // guarded by mu; as long as the tasks that wait
 	warned  atomic.Int64  // clock reading, and 1, of the last warning; 0: none
 }
@@ -138,14 +138,14 @@ func (o *offloader) warn(rt *Runtime, waiting int) {
 // submit returns how many functions wait for their turn now, j among them; 0: j has begun.
 func (o *offloader) submit(j *offloadJob) (waiting int) {
 	o.mu.Lock()
-	if o.running >= o.limit {
+	if int(o.running.Load()) >= o.limit {
 		j.queued = true
 		o.queue = append(o.queue, j)
 		waiting = len(o.queue)
 		o.mu.Unlock()
 		return waiting
 	}
-	o.running++
+	o.running.Add(1)
 	o.mu.Unlock()
 	go o.work(j)
 	return 0
@@ -169,7 +169,7 @@ func (o *offloader) next() *offloadJob {
 	defer o.mu.Unlock()
 	if len(o.queue) == 0 {
 		o.queue = nil
-		o.running--
+		o.running.Add(-1)
 		return nil
 	}
 	j := o.queue[0]
@@ -209,8 +209,4 @@ func (j *offloadJob) Withdraw(*Waiter) bool {
 }
 
 // started is how many functions run.
-func (o *offloader) started() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.running
-}
+func (o *offloader) started() int { return int(o.running.Load()) }

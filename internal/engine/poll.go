@@ -102,8 +102,8 @@ func (w *waits) limits() (brief, most time.Duration) {
 // mostlyLong is what makes waits.long too likely for a Hold, which costs more in vain than it saves.
 const mostlyLong = 256 * 6 / 10
 
-// restEvery is after how long a loop rests though its waits are brief: then the Go runtime looks for what its own poller has
-// for plain goroutines, which it does every 10 ms otherwise.
+// restEvery is after how long a loop rests, after the hold that it is in, though its waits are brief: then the Go runtime looks
+// for what its own poller has for plain goroutines, which it does every 10 ms otherwise.
 const restEvery = time.Millisecond
 
 // instantWait is longer than a Poll that finds events, and shorter than one that has to wait for them.
@@ -133,11 +133,12 @@ func (l *Loop) goesOn() bool { return l.switches == l.waits.steps }
 // mayHold reports whether the next wait for events is better done without leaving the processor to others.
 func (l *Loop) mayHold(now time.Duration) bool {
 	w := &l.waits
-	if l.rester == nil {
+	if l.rester == nil || w.long >= mostlyLong || l.goesOn() || now-w.rested >= restEvery || l.rt.team.crowded() || !l.Works() {
 		return false
 	}
-	w.alone = l.rester.Alone(now)
-	return w.long < mostlyLong && !l.goesOn() && now-w.rested < restEvery && !l.rt.team.crowded() && l.Works()
+	// What is offloaded or detached will want a processor when it comes back from the system.
+	w.alone = l.rt.offload.running.Load() == 0 && noneAway() && l.rester.Alone(now)
+	return true
 }
 
 // waitForEvents waits in the way that suits how long it will take, most likely.

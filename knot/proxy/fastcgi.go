@@ -184,8 +184,10 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	add("SERVER_NAME", host)
 	add("SERVER_PORT", port)
 	add("REMOTE_ADDR", x.RemoteHost())
-	if _, p, err := net.SplitHostPort(x.RemoteAddr().String()); err == nil {
-		add("REMOTE_PORT", p)
+	if from := x.RemoteAddr(); from != nil {
+		if _, p, err := net.SplitHostPort(from.String()); err == nil {
+			add("REMOTE_PORT", p)
+		}
 	}
 	if user := x.User(); user != "" {
 		add("REMOTE_USER", user)
