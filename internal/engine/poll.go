@@ -35,6 +35,8 @@ func (l *Loop) pollOnce() {
 	hold := l.mayHold(began)
 	if hold {
 		runtime.Gosched() // what else is ready does not wait for the end of that
+	}
+	if l.rester != nil { // which may have taken its time to look whether it is alone
 		began = l.rt.clock.Now()
 	}
 	// Another thread that sends or spawns something now sees that l is about to sleep.
@@ -133,12 +135,12 @@ func (l *Loop) goesOn() bool { return l.switches == l.waits.steps }
 // mayHold reports whether the next wait for events is better done without leaving the processor to others.
 func (l *Loop) mayHold(now time.Duration) bool {
 	w := &l.waits
-	if l.rester == nil || w.long >= mostlyLong || l.goesOn() || now-w.rested >= restEvery || l.rt.team.crowded() || !l.Works() {
+	if l.rester == nil {
 		return false
 	}
 	// What is offloaded or detached will want a processor when it comes back from the system.
 	w.alone = l.rt.offload.running.Load() == 0 && noneAway() && l.rester.Alone(now)
-	return true
+	return w.long < mostlyLong && !l.goesOn() && now-w.rested < restEvery && !l.rt.team.crowded() && l.Works()
 }
 
 // waitForEvents waits in the way that suits how long it will take, most likely.
