@@ -1,6 +1,7 @@
 package knot_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -215,4 +219,56 @@ func TestHandshakesHoldNoLoop(t *testing.T) {
 	go func() { first <- shake("example.com") }()
 	testenv.Must(t, shake("example.org"))
 	testenv.Must(t, <-first)
+}
+
+// A record that is no good, from a client that does not read its answer, holds no loop: the reader has an alert to send, and
+// waits natively for the lock of a writer that waits for the client.
+func TestABadRecordHoldsNoLoop(t *testing.T) {
+	cert, _ := testenv.SelfSigned()
+	wrote := make(chan bool, 1<<20)
+	addr := onOneLoop(t, &knot.Server{
+		Handler: func(x *knot.Ctx) error {
+			if x.Path() != "/endless" {
+				return x.Send(200, "text/plain", []byte("secure"))
+			}
+			piece := make([]byte, 32<<10)
+			for {
+				if _, err := x.Write(piece); err != nil {
+					return err
+				}
+				wrote <- true
+			}
+		},
+		TLS: &tls.Config{Certificates: []tls.Certificate{cert}},
+	})
+	raw := testenv.Dial(t, addr)
+	defer raw.Close()
+	raw.(*net.TCPConn).SetReadBuffer(4096)
+	client := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	testenv.Must(t, client.Handshake())
+	var hello bytes.Buffer
+	hello.WriteString(http2.ClientPreface)
+	frames := http2.NewFramer(&hello, nil)
+	frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
+	frames.WriteWindowUpdate(0, 1<<30)
+	var head bytes.Buffer
+	fields := hpack.NewEncoder(&head)
+	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":path", "/endless"}, {":authority", "h"}} {
+		fields.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	frames.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndHeaders: true, EndStream: true})
+	testenv.Need(client.Write(hello.Bytes()))(t)
+	for writes := true; writes; { // until the writer waits for the client
+		select {
+		case <-wrote:
+		case <-time.After(100 * time.Millisecond):
+			writes = false
+		}
+	}
+	raw.Write([]byte("\x17\x03\x03\x00\x20" + strings.Repeat("x", 32)))
+	for range 10 { // the reader has it by then
+		other := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 20 * time.Second}
+		resp := testenv.Need(other.Get("https://" + addr))(t)
+		resp.Body.Close()
+	}
 }

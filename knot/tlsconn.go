@@ -58,9 +58,25 @@ func (c *secureConn) handshake() error {
 // shake is for engine.Outside: functions of the Config may wait natively.
 func shake(t *tls.Conn) error { return t.HandshakeContext(context.Background()) }
 
+// A tlsRead is a Read of a tls.Conn, and its result.
+type tlsRead struct {
+	c   *tls.Conn
+	p   []byte
+	n   int
+	err error
+}
+
+// readTLS is for engine.Outside: a read that has an alert to send, or the answer to a KeyUpdate, waits natively for the
+// lock of writers, which a task has that waits for the client.
+func readTLS(r tlsRead) tlsRead {
+	r.n, r.err = r.c.Read(r.p)
+	return r
+}
+
 // Read implements net.Conn.
 func (c *secureConn) Read(p []byte) (int, error) {
-	n, err := c.tls.Load().Read(p)
+	r := engine.Outside(readTLS, tlsRead{c: c.tls.Load(), p: p})
+	n, err := r.n, r.err
 	c.more = n == len(p) && n > 0
 	return n, err
 }
