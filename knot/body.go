@@ -285,8 +285,8 @@ func (x *Ctx) chunkLine(most int) ([]byte, error) {
 // awaitMost is how long an answer waits for the end of a body of unknown length.
 const awaitMost = 250 * time.Millisecond
 
-// awaitBody takes what the handler left of a chunked body if the answer has not begun. How much that is only its end
-// tells, and the answer says whether the connection goes on. It may park.
+// awaitBody takes what the handler left of a chunked body if the answer has not begun. Only the end of the body tells how
+// much was left, and the answer must say whether the connection goes on. It may park.
 func (x *Ctx) awaitBody() {
 	limit := x.srv.limits.await
 	switch {
@@ -299,8 +299,10 @@ func (x *Ctx) awaitBody() {
 	}
 	x.dropBy = int64(time.Since(x.srv.clock.base) + limit)
 	x.closing = !x.drainBody()
+	if x.c.readBy == x.dropBy { // it had to be read, and may be idle for longer now
+		x.c.clearRead()
+	}
 	x.dropBy = 0
-	x.c.clearRead()
 }
 
 // drainBody takes what the handler left of the body. It returns false when

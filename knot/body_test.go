@@ -148,7 +148,7 @@ func TestAReaderThatIsHeldEndsWithTheHandler(t *testing.T) {
 	}
 }
 
-// What an answer waits for is the end of a chunked body, and not for ever: then it says that it is the last one.
+// An answer waits for the end of a chunked body, but not for long: then it says that it is the last one.
 func TestAnAnswerAwaitsTheBodyForAWhile(t *testing.T) {
 	handlers := map[string]Handler{
 		"knot":     func(x *Ctx) error { return Status(401) },
