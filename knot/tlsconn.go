@@ -66,7 +66,7 @@ type tlsRead struct {
 	err error
 }
 
-// readTLS is for engine.Outside: a read that has an alert to send, or the answer to a KeyUpdate, waits natively for the
+// readTLS is for engine.Outside: a read that has an alert to send, or the answer to a key update, waits natively for the
 // lock of writers, which a task has that waits for the client.
 func readTLS(r tlsRead) tlsRead {
 	r.n, r.err = r.c.Read(r.p)
