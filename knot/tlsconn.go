@@ -36,6 +36,7 @@ func newSecureConn(raw net.Conn, config *tls.Config) *secureConn {
 	c := &secureConn{raw: raw, config: config}
 	c.rests, _ = raw.(readable)
 	c.record.Conn = raw
+	c.record.out.Init(raw)
 	return c
 }
 
@@ -51,6 +52,7 @@ func (c *secureConn) handshake() error {
 	}
 	var err error
 	stackchunk.Call(handshakeStack, func() { err = engine.Outside(shake, t) })
+	c.record.out.Flush() // session tickets, or an alert
 	shedTLS(t, 0)
 	return err
 }
@@ -58,37 +60,29 @@ func (c *secureConn) handshake() error {
 // shake is for engine.Outside: functions of the Config may wait natively.
 func shake(t *tls.Conn) error { return t.HandshakeContext(context.Background()) }
 
-// A tlsRead is a Read of a tls.Conn, and its result.
-type tlsRead struct {
-	c   *tls.Conn
-	p   []byte
-	n   int
-	err error
-}
-
-// readTLS is for engine.Outside: a read that has an alert to send, or the answer to a key update, waits natively for the
-// lock of writers, which a task has that waits for the client.
-func readTLS(r tlsRead) tlsRead {
-	r.n, r.err = r.c.Read(r.p)
-	return r
-}
-
 // Read implements net.Conn.
 func (c *secureConn) Read(p []byte) (int, error) {
-	r := engine.Outside(readTLS, tlsRead{c: c.tls.Load(), p: p})
-	n, err := r.n, r.err
+	n, err := c.tls.Load().Read(p)
+	if err != nil {
+		c.record.out.Flush() // an alert
+	}
 	c.more = n == len(p) && n > 0
 	return n, err
 }
 
 // Write implements net.Conn.
-func (c *secureConn) Write(p []byte) (int, error) { return c.tls.Load().Write(p) }
+func (c *secureConn) Write(p []byte) (int, error) {
+	if c.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	return c.record.out.Send(c.tls.Load(), p)
+}
 
 // Close implements net.Conn. The client is told, if there was a handshake.
 func (c *secureConn) Close() error {
 	c.closed.Store(true)
 	if t := c.tls.Load(); t != nil {
-		return t.Close()
+		return c.record.out.Close(t)
 	}
 	return c.raw.Close()
 }
@@ -99,7 +93,7 @@ func (c *secureConn) CloseWrite() error {
 	if t == nil {
 		return net.ErrClosed
 	}
-	if err := t.CloseWrite(); err != nil {
+	if err := c.record.out.CloseWrite(t); err != nil {
 		return err
 	}
 	if half, ok := c.raw.(interface{ CloseWrite() error }); ok {

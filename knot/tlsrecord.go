@@ -3,16 +3,21 @@ package knot
 import (
 	"net"
 	"sync"
+	"time"
+
+	"github.com/capriccio-go/capriccio/knot/internal/tlsout"
 )
 
 // A recordConn is the net.Conn below a tls.Conn. It reads as much as there is, but hands over
 // at most one TLS record at a time, so that crypto/tls never has the beginning of the next one:
 // what has come and has not been asked for is here, or in the kernel, and can be told. Its
-// buffer is borrowed, and given back when it is empty.
+// buffer is borrowed, and given back when it is empty. What crypto/tls writes stays in out, at most until more
+// is read.
 //
-// Only the reader touches it, but for what net.Conn lets others do.
+// Only the reader touches it, but for out and what net.Conn lets others do.
 type recordConn struct {
 	net.Conn
+	out  tlsout.Out
 	buf  *[recordBuffer]byte // nil when empty
 	r, w int                 // buf[r:w] has been read and not handed over
 	left int                 // bytes left of the record that is being handed over; 0: a header comes
@@ -53,6 +58,12 @@ func (c *recordConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// Write implements net.Conn. It never parks.
+func (c *recordConn) Write(p []byte) (int, error) { return c.out.Write(p) }
+
+// SetWriteDeadline does nothing: crypto/tls calls it for the end of the connection, which it does not send.
+func (c *recordConn) SetWriteDeadline(time.Time) error { return nil }
+
 // length is the length of the record whose header the buffer begins with.
 func (c *recordConn) length() int {
 	return int(c.buf[c.r+3])<<8 | int(c.buf[c.r+4])
@@ -70,6 +81,7 @@ func (c *recordConn) fill() error {
 		c.w = copy(c.buf[:], c.buf[c.r:c.w])
 		c.r = 0
 	}
+	c.out.Flush()
 	n, err := c.Conn.Read(c.buf[c.w:])
 	c.w += n
 	if n > 0 {

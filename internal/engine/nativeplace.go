@@ -164,7 +164,7 @@ const (
 func callsOut(name string) calling {
 	switch name {
 	case "internal/engine.(*worker).runTasks", "internal/engine.callPlain", "internal/engine.callLock", "internal/engine.(*PanicError).tell",
-		"netpoll.(*served).run.func1", "netpoll.callDial", "knot.exchangeOf.run", "knot.accept", "knot.shake", "knot.readTLS":
+		"netpoll.(*served).run.func1", "netpoll.callDial", "knot.exchangeOf.run", "knot.accept", "knot.shake":
 		return callsForth
 	case "stackchunk.Call", "stackchunk.(*Site).Call", "internal/chunk.(*Chunk).GoOn", "internal/engine.Copy",
 		"netpoll.(*Conn).ReadFrom", "netpoll.(*Conn).WriteTo", "aio.(*File).ReadFrom", "aio.(*File).WriteTo", "knot.(*exchange).ReadFrom":

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/tlsout"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -87,15 +88,42 @@ type upstream struct {
 // A gate is what is below the TLS of a backend. While it is shut nothing is read from the connection.
 type gate struct {
 	net.Conn
+	out  tlsout.Out
 	shut bool // of the task that has the upstream
 	one  [1]byte
 }
+
+// A secureConn is a connection over TLS whose Write, unlike that of crypto/tls, waits for the backend without a lock for
+// which a Read can wait.
+type secureConn struct {
+	*tls.Conn
+	out *tlsout.Out
+}
+
+func (c secureConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.out.Flush() // an alert
+	}
+	return n, err
+}
+
+func (c secureConn) Write(p []byte) (int, error) { return c.out.Send(c.Conn, p) }
+func (c secureConn) CloseWrite() error           { return c.out.CloseWrite(c.Conn) }
+func (c secureConn) Close() error                { return c.out.Close(c.Conn) }
+
+// Write never parks.
+func (g *gate) Write(p []byte) (int, error) { return g.out.Write(p) }
+
+// SetWriteDeadline does nothing: crypto/tls calls it for the end of the connection, which it does not send.
+func (g *gate) SetWriteDeadline(time.Time) error { return nil }
 
 // Read implements net.Conn.
 func (g *gate) Read(p []byte) (int, error) {
 	if g.shut {
 		return 0, os.ErrDeadlineExceeded // to crypto/tls one that passes
 	}
+	g.out.Flush()
 	return g.Conn.Read(p)
 }
 
@@ -133,14 +161,25 @@ func (b *backend) dial(ctx context.Context) (net.Conn, error) {
 		return u, nil
 	}
 	c.SetDeadline(by)
-	u.gate = &gate{Conn: c}
-	secure := tls.Client(u.gate, b.tls)
-	if err := secure.HandshakeContext(context.Background()); err != nil {
+	secure := tls.Client(c, b.tls)
+	if b.http2 == nil { // else it is for goroutines of net/http, which asks for a tls.Conn
+		u.gate = &gate{Conn: c}
+		u.gate.out.Init(c)
+		secure = tls.Client(u.gate, b.tls)
+	}
+	err = secure.HandshakeContext(context.Background())
+	if u.gate != nil {
+		u.gate.out.Flush() // the last part of the handshake, or an alert
+	}
+	if err != nil {
 		c.Close()
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	c.SetDeadline(time.Time{})
 	u.Conn = secure
+	if u.gate != nil {
+		u.Conn = secureConn{secure, &u.gate.out}
+	}
 	return u, nil
 }
 

@@ -1,0 +1,118 @@
+// Package tlsout sends what crypto/tls has encrypted while crypto/tls is not in the middle of something.
+//
+// A tls.Conn writes to the connection below it with its lock of writers held, for which a reader waits that has an alert
+// to send, or the answer to a key update: natively, as it is a sync.Mutex. A task that waits there for a client that does not
+// read would so stop the loop on which it ought to go on. An Out is between the two: the tls.Conn writes into memory, and
+// what has been gathered there is sent when its lock has been left. It is fewer system calls, too, as the first records of
+// a tls.Conn are small.
+package tlsout
+
+import (
+	"crypto/tls"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// piece is how much is encrypted and sent at a time, in bytes of the program's.
+const piece = 32 << 10
+
+// closeTime is how long the end of a connection may take to be sent; it is that of crypto/tls.
+const closeTime = 5 * time.Second
+
+// An Out is the way out of a tls.Conn. Its methods may be called from anywhere; of those that send, each waits for the one
+// before it, but for Flush and Close.
+type Out struct {
+	raw      net.Conn               // fixed
+	gathered atomic.Pointer[[]byte] // encrypted and not sent; nil: nothing; atomic
+	sending  task.Mutex
+	err      error // of the first write that has failed; guarded by sending
+}
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// Init says where what is encrypted goes.
+func (o *Out) Init(raw net.Conn) { o.raw = raw }
+
+// Write gathers p. It is for the tls.Conn, which has its lock of writers, or is in its handshake: there is one call at a time.
+// It never parks.
+func (o *Out) Write(p []byte) (int, error) {
+	b := o.gathered.Swap(nil)
+	if b == nil {
+		b = buffers.Get().(*[]byte)
+	}
+	*b = append(slices.Grow(*b, len(p)), p...)
+	o.gathered.Store(b)
+	return len(p), nil
+}
+
+// Send encrypts p by t, whose way out o is, and sends it. It may park. After an error every other Send has the same one, as
+// part of a record may have been sent.
+func (o *Out) Send(t *tls.Conn, p []byte) (n int, err error) {
+	o.sending.Lock()
+	for err = o.err; err == nil; {
+		var m int
+		if m, err = t.Write(p[n:min(n+piece, len(p))]); err == nil {
+			err = o.send()
+		}
+		if err == nil {
+			n += m
+		}
+		if n == len(p) {
+			break
+		}
+	}
+	o.sending.Unlock()
+	o.Flush() // what a reader has left for this task
+	return n, err
+}
+
+// Flush sends what has been gathered, unless a task is sending, which does it then. It may park. An error is that of the
+// first write that has failed.
+func (o *Out) Flush() (err error) {
+	for o.gathered.Load() != nil && o.sending.TryLock() {
+		err = o.send()
+		o.sending.Unlock()
+	}
+	return err
+}
+
+// send sends all that has been gathered. It needs sending.
+func (o *Out) send() error {
+	for b := o.gathered.Swap(nil); b != nil; b = o.gathered.Swap(nil) {
+		if o.err == nil {
+			_, o.err = o.raw.Write(*b)
+		}
+		*b = (*b)[:0]
+		buffers.Put(b)
+	}
+	return o.err
+}
+
+// CloseWrite ends t's side, and is not for long: if the end can't be sent in 5 s it returns an error. It may park.
+func (o *Out) CloseWrite(t *tls.Conn) error {
+	o.sending.Lock()
+	defer o.sending.Unlock()
+	return o.end(t)
+}
+
+func (o *Out) end(t *tls.Conn) error {
+	if err := t.CloseWrite(); err != nil {
+		return err
+	}
+	o.raw.SetWriteDeadline(time.Now().Add(closeTime))
+	return o.send()
+}
+
+// Close tells the other end, if there was a handshake and no task is sending, and closes the connection. It may park.
+func (o *Out) Close(t *tls.Conn) error {
+	if o.sending.TryLock() {
+		o.end(t) // the other end may have gone
+		o.sending.Unlock()
+	}
+	return o.raw.Close()
+}
