@@ -5,12 +5,15 @@ package netpoll
 import (
 	"bytes"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A company is whether plain goroutines wait for events in the Go runtime's poller: for data on a connection of package
@@ -19,7 +22,7 @@ import (
 type company struct {
 	poller int           // the Go runtime's; 0: not known, and plain goroutines are taken to be there
 	until  time.Duration // the clock's reading up to which alone holds
-	pause  time.Duration // then, until the next look; 0: there was none yet
+	pause  time.Duration // how long that was, when it was looked; 0: it never was
 	alone  bool
 }
 
@@ -29,7 +32,13 @@ type company struct {
 const (
 	aloneFor  = 200 * time.Millisecond
 	othersFor = 10 * time.Second
+	// lookShare is of how much of its time a loop looks for at most one. The kernel takes 2 µs for each descriptor in the
+	// poller, and holds up all that is done with the poller meanwhile.
+	lookShare = 1000
 )
+
+// fewGoroutines is among how many goroutines it is worth while to look: of more, some wait for connections.
+const fewGoroutines = 500
 
 // fewFDs is how many descriptors a process has at most among which the Go runtime's poller is looked for.
 const fewFDs = 1000
@@ -75,15 +84,17 @@ func pollerThatWatches(set int) (poller int) {
 }
 
 // Alone implements engine.Rester.
-func (p *epoll) Alone(now time.Duration) bool {
+func (p *epoll) Alone(now time.Duration, clock engine.Clock) bool {
 	c := &p.rest.company
 	if c.poller != 0 && (c.pause == 0 || now >= c.until) {
-		if c.alone = !watchesOthers(c.poller); c.alone {
-			c.pause = aloneFor
-		} else {
-			c.pause = min(max(2*c.pause, aloneFor), othersFor)
+		before := c.pause
+		c.alone = runtime.NumGoroutine() <= fewGoroutines && !watchesOthers(c.poller)
+		if c.pause = aloneFor; !c.alone {
+			c.pause = min(max(2*before, aloneFor), othersFor)
 		}
-		c.until = now + c.pause
+		after := clock.Now()
+		c.pause = max(c.pause, (after-now)*lookShare)
+		c.until = after + c.pause
 	}
 	return c.alone
 }

@@ -69,6 +69,7 @@ func TestAloneInAProcess(t *testing.T) {
 func TestAlone(t *testing.T) {
 	p := openedResting(t)
 	c := &p.rest.company
+	alone := func(p *epoll, now time.Duration) bool { return p.Alone(now, &ticks{now: now}) }
 	if !eachWatched(p.fd, func(int) bool { return true }) {
 		t.Skip("/proc does not tell what a poller watches")
 	}
@@ -76,16 +77,53 @@ func TestAlone(t *testing.T) {
 	defer ln.Close()
 	nc := need(net.Dial("tcp", ln.Addr().String()))(t)
 	defer nc.Close()
-	testenv.Equal(t, p.Alone(5), false, "beside a connection: alone")
+	testenv.Equal(t, alone(p.epoll, 5), false, "beside a connection: alone")
 	c.alone = true
-	testenv.Equal(t, p.Alone(5+aloneFor-1), true, "before the next look: alone")
-	testenv.Equal(t, p.Alone(5+aloneFor), false, "then: alone")
+	testenv.Equal(t, alone(p.epoll, 5+aloneFor-1), true, "before the next look: alone")
+	testenv.Equal(t, alone(p.epoll, 5+aloneFor), false, "then: alone")
 	c.alone = true
-	testenv.Equal(t, p.Alone(5+3*aloneFor-1), true, "before the one after, for which it waits longer: alone")
-	testenv.Equal(t, p.Alone(5+3*aloneFor), false, "then: alone")
+	testenv.Equal(t, alone(p.epoll, 5+3*aloneFor-1), true, "before the one after, for which it waits longer: alone")
+	testenv.Equal(t, alone(p.epoll, 5+3*aloneFor), false, "then: alone")
 	testenv.Equal(t, pollerThatWatches(p.rest.set), c.poller, "the poller that watches the set of a loop")
 	testenv.Equal(t, pollerThatWatches(p.fd), p.rest.set, "the poller that watches the loop's")
 	testenv.Equal(t, pollerThatWatches(1<<30), 0, "the poller that watches nothing")
 	q := &epoll{}
-	testenv.Equal(t, q.Alone(time.Hour), false, "with a poller that is not known: alone")
+	testenv.Equal(t, alone(q, time.Hour), false, "with a poller that is not known: alone")
+}
+
+// ticks is a clock that goes on by step with each reading.
+type ticks struct{ now, step time.Duration }
+
+func (c *ticks) Now() time.Duration {
+	c.now += c.step
+	return c.now
+}
+
+// What is expensive to look at is looked at rarely: the kernel holds up the Go runtime's poller meanwhile.
+func TestLooksTakeAThousandthOfTheTime(t *testing.T) {
+	p := openedResting(t)
+	if p.rest.company.poller == 0 {
+		t.Skip("/proc does not tell what a poller watches")
+	}
+	const took, begin = 300 * time.Millisecond, time.Hour
+	clock := &ticks{now: begin, step: took}
+	p.Alone(begin, clock)
+	testenv.AtLeast(t, p.rest.company.until, begin+took+lookShare*took, "the next look, after one of 300 ms")
+}
+
+// Where there are many goroutines a loop is not alone.
+func TestNotAloneAmongManyGoroutines(t *testing.T) {
+	p := openedResting(t)
+	if p.rest.company.poller == 0 {
+		t.Skip("/proc does not tell what a poller watches")
+	}
+	p.rest.company.poller = need(epollCreate())(t) // which watches nothing
+	defer closeFD(p.rest.company.poller)
+	testenv.Equal(t, p.Alone(0, &ticks{}), true, "among few goroutines: alone")
+	end := make(chan bool)
+	defer close(end)
+	for range fewGoroutines {
+		go func() { <-end }()
+	}
+	testenv.Equal(t, p.Alone(time.Hour, &ticks{now: time.Hour}), false, "among many: alone")
 }

@@ -44,7 +44,7 @@ func runChild(what string) int {
 	case aloneChild:
 		p, err := newResting()
 		check(err)
-		fmt.Print(p.(restingEpoll).Alone(0))
+		fmt.Print(p.(restingEpoll).Alone(0, &ticks{}))
 		check(p.Close())
 		return 0
 	}

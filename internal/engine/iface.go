@@ -41,8 +41,9 @@ type Rester interface {
 	// processor for busy, and runs nothing else there.
 	Hold(timeout time.Duration) error
 	// Alone reports whether the Go runtime waits for no events on behalf of plain goroutines that a Hold could keep
-	// it from noticing. It may be a fraction of a second old. now is the clock's reading; called once for each wait.
-	Alone(now time.Duration) bool
+	// it from noticing. What it knows may be a while old. now is the clock's reading; to look takes time, which the clock tells. It is called
+	// once for each wait.
+	Alone(now time.Duration, clock Clock) bool
 }
 
 // An Observer is told of every wait, but for those that the loop notes itself (see Tally),

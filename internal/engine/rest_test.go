@@ -18,7 +18,7 @@ type restingPoller struct {
 	asked []string
 }
 
-func (p *restingPoller) Alone(time.Duration) bool { return p.alone }
+func (p *restingPoller) Alone(time.Duration, Clock) bool { return p.alone }
 
 func (p *restingPoller) note(how string, timeout time.Duration) {
 	if timeout == 0 {
