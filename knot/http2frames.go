@@ -377,8 +377,6 @@ func (h *h2Conn) trailer() error {
 	return nil
 }
 
-var badRequestHead = []byte("HTTP/1.1 400 Bad Request\r\n")
-
 // request begins to serve the request whose head is text; nil: it is malformed.
 func (h *h2Conn) request(text []byte) error {
 	d := &h.head
@@ -389,7 +387,7 @@ func (h *h2Conn) request(text []byte) error {
 		return h.nuisance()
 	case text == nil:
 		if h.control() { // clients of Go dial, and try again, for as long as all that they get is the error
-			h.sendHead(id, 400, badRequestHead, true)
+			h.sendHead(id, 400, append([]byte(statusLine(400)), h.srv.clock.stamp().date...), true)
 		}
 		return streamError(id, http2.ErrCodeProtocol)
 	case h.handlers >= int(h.limits.streams): // requests that were reset count, until their handlers have returned

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,9 +87,14 @@ func (p *framePeer) verdict() string {
 			}
 		case *http2.HeadersFrame:
 			fields, err := p.dec.DecodeFull(f.HeaderBlockFragment())
-			if err == nil && len(fields) > 0 {
-				return fields[0].Value
+			if err != nil || len(fields) == 0 {
+				continue
 			}
+			dated := slices.ContainsFunc(fields, func(f hpack.HeaderField) bool { return f.Name == "date" })
+			if status := fields[0]; status.Name == ":status" && status.Value >= "200" && !dated { // RFC 9110, 6.6.1
+				return status.Value + " without a date"
+			}
+			return fields[0].Value
 		}
 	}
 }
