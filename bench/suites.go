@@ -35,6 +35,7 @@ var suites = []suite{
 		"TestHTTP2UpgradeClosesConnection", "TestServerHandlersCanHandleH2PRI", // HTTP/2 with prior knowledge is taken
 		"TestServer(SetKeepAlivesEnabled.*|KeepAlivesEnabled.*|Shutdown)",  // methods of the http.Server itself
 		"TestTransportRemovesDeadIdleConnections",                          // goes on after CloseClientConnections
+		"TestTLSHandshakeTimeout",                                          // wants a line of a client that has said nothing
 		"TestHijackAfterCloseNotifier", "TestReverseProxyWebSocketHalfTCP", // want a *net.TCPConn
 		"TestFileServerNullByte", "TestStarRequestMethod", "TestUnsupportedTransferEncodings.*", // get 400
 		"TestNoContentLengthIfTransferEncoding", "TestTransportRejectsSignInContentLength", // malformed answers of a handler

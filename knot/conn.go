@@ -3,6 +3,7 @@ package knot
 import (
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
@@ -85,7 +86,8 @@ type conn struct {
 	// What the deadlines are set to, on that clock; 0: none.
 	readBy, writeBy int64
 	state           atomic.Uint32 // atomic
-	served          bool          // at least one request
+	told            toldState
+	served          bool // at least one request
 	lingering       bool
 	inside          bool // has entered, see enter
 	refused         bool // was not let in
@@ -157,6 +159,7 @@ func (c *conn) idle() bool {
 		c.state.Store(connFresh)
 		return true
 	}
+	c.srv.tell(c, http.StateIdle)
 	c.state.Store(connIdle)
 	if c.srv.stopping.Load() && !c.srv.handing.Load() && !c.unread() {
 		// Shutdown may have missed it; if not, it only closed nc. The client must

@@ -11,7 +11,11 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
-const protoHTTP2 = "h2"
+// Protocols of TLS (RFC 7301).
+const (
+	protoHTTP1 = "http/1.1"
+	protoHTTP2 = "h2"
+)
 
 // preface is what a client begins with that speaks HTTP/2 without having asked (RFC 9113, 3.4). Its
 // first line is enough to tell: no request of HTTP/1 looks like it.

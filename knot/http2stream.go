@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"time"
@@ -78,6 +79,7 @@ func (st *stream) serve() {
 	if h.srv.Priority == nil {
 		c.enter() // before anything else: it was started through the entrance
 	}
+	h.srv.tell(h.c, http.StateActive)
 	h.mu.Lock()
 	h.starting--
 	dropped := st.dropped // while it waited
@@ -127,11 +129,14 @@ func (st *stream) end() {
 		h.c.since.Store(h.idleSince)
 		h.c.state.Store(connIdle)
 	}
-	last := h.ended && h.handlers == 0 // kick may leave mu, and the reader may end meanwhile: then it is the last
+	idle := h.handlers == 0
+	last := h.ended && idle // kick may leave mu, and the reader may end meanwhile: then it is the last
 	h.kick()
 	h.unlock()
 	if last {
 		h.forget()
+	} else if idle {
+		h.srv.tell(h.c, http.StateIdle)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"reflect"
 	"strings"
 	"time"
@@ -113,6 +114,9 @@ func (s *Server) Serve(ln net.Listener) error {
 	if err := checkTLS(s.secure); err != nil {
 		return err
 	}
+	if err := s.beginStd(ln); err != nil {
+		return err
+	}
 	if !s.track(ln) {
 		return ErrServerClosed
 	}
@@ -138,6 +142,7 @@ func (s *Server) take(nc *netpoll.Conn) {
 	c := s.newConn(nc)
 	switch s.admit(c) {
 	case admitted:
+		s.tell(c, http.StateNew)
 		c.start()
 	case turnedAway:
 		spawnApart(func() { s.turnAway(c) })

@@ -28,10 +28,7 @@ import (
 // from overload. It returns when ln is closed or fails, and when the context of the calling task ends: it
 // then stops as Server.Run does, and returns the error of the context if every request has been answered. It parks.
 func Serve(ln net.Listener, h http.Handler) error {
-	s := &Server{
-		Handler: AdaptHTTP(h), H2C: true, Connect: true, Outgoing: serveOutgoing,
-		MaxBody: -1, MaxHead: http.DefaultMaxHeaderBytes, MaxRequestLine: http.DefaultMaxHeaderBytes, MaxFields: serveFields,
-	}
+	s := likeHTTP(&h)
 	s.ready()
 	ctx := task.Context()
 	return cmp.Or(s.serveUntil(ctx, []net.Listener{ln}), ctx.Err())
@@ -64,12 +61,18 @@ const (
 //   - CONNECT, unless Server.Connect is set, and paths that climb above the root are refused before the handler, and
 //     a panic before the response becomes 500.
 func AdaptHTTP(h http.Handler) Handler {
-	if h == nil {
-		h = http.DefaultServeMux
-	}
+	return adaptHTTP(&h)
+}
+
+// adaptHTTP is AdaptHTTP for a handler that may be set later.
+func adaptHTTP(handler *http.Handler) Handler {
 	var likeness atomic.Pointer[describedServer]
 	native := new(nativeRoutes)
 	return func(x *Ctx) error {
+		h := *handler
+		if h == nil {
+			h = http.DefaultServeMux
+		}
 		d := likeness.Load()
 		if d == nil || d.of != x.srv {
 			d = describe(x.srv, h)
@@ -84,6 +87,9 @@ func AdaptHTTP(h http.Handler) Handler {
 			return err
 		}
 		x.adapted = e
+		if x.srv.std != nil {
+			e.limitStd()
+		}
 		e.serve(h, native)
 		return e.failure
 	}
@@ -150,6 +156,9 @@ type describedServer struct {
 }
 
 func describe(s *Server, h http.Handler) *describedServer {
+	if s.std != nil {
+		return &describedServer{s, s.std}
+	}
 	return &describedServer{s, &http.Server{
 		Addr: s.Addr, Handler: h,
 		ReadHeaderTimeout: s.limits.headTime, IdleTimeout: s.limits.idle, MaxHeaderBytes: s.limits.head.Size,
@@ -207,7 +216,7 @@ func (e *exchange) serve(h http.Handler, native *nativeRoutes) {
 			e.unwind(v, v == nil && coro.ByGoexit())
 		}
 	}()
-	if e.r.RequestURI == "*" && e.r.Method == http.MethodOptions {
+	if e.r.RequestURI == "*" && e.r.Method == http.MethodOptions && !e.described.std.DisableGeneralOptionsHandler {
 		h = http.HandlerFunc(answerForTheServer)
 	}
 	native.run(e, h)

@@ -15,7 +15,8 @@ import (
 // ends when the handler has returned, and, once somebody has asked for its end, with the
 // server, with the task, and when the client is gone. Most handlers never ask.
 type requestContext struct {
-	e *exchange // fixed
+	e   *exchange       // fixed
+	std context.Context // of an http.Server, see FromHTTP; nil: none; fixed
 
 	mu      sync.Mutex // held for a few instructions
 	err     error      // why it has ended; guarded by mu
@@ -23,7 +24,7 @@ type requestContext struct {
 	hooks   map[*contextHook]struct{}
 	watched bool           // somebody has asked; guarded by mu
 	alone   bool           // only the handler's return ends it: the connection is hijacked; guarded by mu
-	untie   [2]func() bool // part it from server and task; guarded by mu
+	untie   [3]func() bool // part it from server, task and std; guarded by mu
 	peer    *peerWatch     // guarded by mu; a late call of gone may hold it
 }
 
@@ -36,8 +37,13 @@ var closedDone = func() chan struct{} {
 	return c
 }()
 
-// Deadline implements context.Context: there is none.
-func (c *requestContext) Deadline() (time.Time, bool) { return time.Time{}, false }
+// Deadline implements context.Context.
+func (c *requestContext) Deadline() (time.Time, bool) {
+	if c.std != nil {
+		return c.std.Deadline()
+	}
+	return time.Time{}, false
+}
 
 // Done implements context.Context.
 func (c *requestContext) Done() <-chan struct{} {
@@ -70,6 +76,9 @@ func (c *requestContext) Value(key any) any {
 		if addr := c.e.nc.LocalAddr(); addr != nil {
 			return addr
 		}
+	}
+	if c.std != nil {
+		return c.std.Value(key)
 	}
 	return nil
 }
@@ -104,7 +113,10 @@ func (c *requestContext) watch() {
 		return
 	}
 	c.watched = true
-	c.untie = [...]func() bool{context.AfterFunc(c.e.srv.ctx, c.end), context.AfterFunc(c.e.task, c.end)}
+	c.untie = [...]func() bool{context.AfterFunc(c.e.srv.ctx, c.end), context.AfterFunc(c.e.task, c.end), nil}
+	if c.std != nil {
+		c.untie[2] = context.AfterFunc(c.std, c.end)
+	}
 	c.watchPeer()
 }
 

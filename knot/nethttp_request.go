@@ -63,6 +63,7 @@ func (e *exchange) request() error {
 		delete(r.Header, "Trailer")
 	}
 	r.RemoteAddr, r.TLS = x.c.facts()
+	e.ctx.std = x.srv.stdContext(x.c)
 	return nil
 }
 
@@ -161,6 +162,7 @@ func headerKey(name string) string {
 type connFacts struct {
 	remote string
 	tls    *tls.ConnectionState
+	std    stdContext // of the connection itself, not of a request of HTTP/2
 }
 
 // facts returns the client's address and what is known of TLS.

@@ -3,6 +3,7 @@ package knot
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -178,6 +179,7 @@ func (s *Server) turnAway(c *conn) {
 
 // forget is the end of a connection that admit took up.
 func (s *Server) forget(c *conn) {
+	s.tell(c, http.StateClosed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.callIn()
@@ -213,6 +215,7 @@ func (s *Server) callIn() {
 // handOn is forget for a connection that a handler has now. It counts until it is closed, if
 // that can be known of it.
 func (s *Server) handOn(c *conn) {
+	s.tell(c, http.StateHijacked)
 	s.mu.Lock()
 	s.hijacked++
 	s.unlist(c)

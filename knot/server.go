@@ -16,6 +16,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // Defaults of Server.
@@ -137,6 +138,10 @@ type Server struct {
 	// Only with the scheduler "resource" requests are refused; they get 503 and
 	// Retry-After. It is called in the request's task and should be quick.
 	Priority func(*Ctx) int
+
+	std     *http.Server                    // see FromHTTP; nil: none; fixed
+	basing  task.Mutex                      // of the call of BaseContext
+	stdBase atomic.Pointer[context.Context] // what that has returned; nil: it has not been called; atomic
 
 	once    sync.Once
 	limits  limits      // fixed by once
@@ -280,7 +285,9 @@ func (s *Server) ready() {
 		if s.handler == nil {
 			s.handler = func(*Ctx) error { return Status(404) }
 		}
-		s.secure = ownTLS(s.TLS)
+		if s.secure = ownTLS(s.TLS); s.std != nil && s.secure != nil {
+			s.secure = protocolsOf(s.std, s.secure)
+		}
 		s.timed = s.Timed || s.AccessLog != nil && s.AccessLog.format == LogJSON
 		s.drained = make(chan struct{})
 		s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -340,6 +347,7 @@ func (s *Server) serveConn(nc net.Conn) {
 func (s *Server) begin(c *conn, verdict admission) {
 	switch verdict {
 	case admitted:
+		s.tell(c, http.StateNew)
 		c.start()
 	case turnedAway:
 		s.turnAway(c)

@@ -49,9 +49,6 @@ func ownTLS(given *tls.Config) *tls.Config {
 	if c.NextProtos == nil {
 		c.NextProtos = Protocols()
 	}
-	// It sends small records first, each with a system call, so that a slow client has the first
-	// bytes earlier. A response of ours comes in one piece.
-	c.DynamicRecordSizingDisabled = true
 	if find := c.GetConfigForClient; find != nil {
 		protos := c.NextProtos
 		c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -63,7 +60,6 @@ func ownTLS(given *tls.Config) *tls.Config {
 			if special.NextProtos == nil {
 				special.NextProtos = protos
 			}
-			special.DynamicRecordSizingDisabled = true
 			return special, nil
 		}
 	}
@@ -202,4 +198,4 @@ func (c *conn) unread() bool {
 
 // Protocols are those that a server with TLS offers to clients unless its configuration says
 // otherwise (tls.Config.NextProtos), the best first.
-func Protocols() []string { return []string{protoHTTP2, "http/1.1"} }
+func Protocols() []string { return []string{protoHTTP2, protoHTTP1} }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
@@ -47,6 +48,7 @@ func (x *Ctx) turn() verdict {
 		return turnClose
 	}
 	c.extended = false
+	x.srv.tell(c, http.StateActive)
 	if x.srv.Priority == nil && !c.inside && !c.refused {
 		c.enter()
 	}

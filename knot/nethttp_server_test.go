@@ -1,0 +1,339 @@
+package knot_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// like serves as std does, with TLS if config is not nil, and returns the address.
+func like(t *testing.T, std *http.Server, config *tls.Config) string {
+	t.Helper()
+	s := testenv.Need(knot.FromHTTP(std))(t)
+	s.TLS = config
+	addr, _ := onALoop(t, s)
+	return addr
+}
+
+func TestFromHTTP(t *testing.T) {
+	cert, _ := testenv.SelfSigned()
+	secure := &tls.Config{Certificates: []tls.Certificate{cert}}
+	limits := &http.HTTP2Config{MaxConcurrentStreams: 7}
+	s := testenv.Need(knot.FromHTTP(&http.Server{
+		Addr: "localhost:1", ReadHeaderTimeout: time.Second, ReadTimeout: 2 * time.Second, IdleTimeout: 3 * time.Second, MaxHeaderBytes: 5000, HTTP2: limits, TLSConfig: secure,
+	}))(t)
+	testenv.Equal(t, s.Addr, "localhost:1", "address")
+	testenv.Equal(t, s.HeadTimeout, time.Second, "for heads")
+	testenv.Equal(t, s.IdleTimeout, 3*time.Second, "between requests")
+	testenv.Equal(t, s.MaxHead, 5000, "the largest head")
+	testenv.Equal(t, s.HTTP2, limits, "limits of HTTP/2")
+	testenv.Equal(t, s.TLS, secure, "TLS")
+	s = testenv.Need(knot.FromHTTP(&http.Server{ReadTimeout: 2 * time.Second, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13}}))(t)
+	testenv.Equal(t, s.Addr, ":80", "address")
+	testenv.Equal(t, s.HeadTimeout, 2*time.Second, "for heads")
+	testenv.Equal(t, s.IdleTimeout, 2*time.Second, "between requests")
+	testenv.Equal(t, s.TLS, nil, "TLS without a certificate")
+	s = testenv.Need(knot.FromHTTP(&http.Server{ReadTimeout: -1, TLSConfig: secure}))(t)
+	testenv.Equal(t, s.Addr, ":443", "address")
+	testenv.Equal(t, s.HeadTimeout, -1, "for heads")
+
+	_, err := knot.FromHTTP(&http.Server{TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){"spdy/3": nil}})
+	testenv.ErrorSays(t, err, `"spdy/3"`)
+	_, err = knot.FromHTTP(&http.Server{Protocols: new(http.Protocols)})
+	testenv.ErrorSays(t, err, "HTTP/1")
+}
+
+// The protocols that a client of TLS is offered.
+func TestFromHTTPProtocols(t *testing.T) {
+	cert, _ := testenv.SelfSigned()
+	type next = map[string]func(*http.Server, *tls.Conn, http.Handler)
+	only1, both := new(http.Protocols), new(http.Protocols)
+	only1.SetHTTP1(true)
+	both.SetHTTP1(true)
+	both.SetHTTP2(true)
+	special := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"}}
+	for _, c := range []struct {
+		what   string
+		std    *http.Server
+		config *tls.Config
+		want   string
+	}{
+		{"by default", &http.Server{}, &tls.Config{}, "h2"},
+		{"with other protocols", &http.Server{}, &tls.Config{NextProtos: []string{"http/1.1"}}, "h2"},
+		{"with an empty TLSNextProto", &http.Server{TLSNextProto: next{}}, &tls.Config{NextProtos: []string{"h2", "http/1.1"}}, "http/1.1"},
+		{"with h2 in TLSNextProto", &http.Server{TLSNextProto: next{"h2": nil}}, &tls.Config{}, "h2"},
+		{"with HTTP/1", &http.Server{Protocols: only1}, &tls.Config{}, "http/1.1"},
+		{"with both", &http.Server{Protocols: both, TLSNextProto: next{}}, &tls.Config{}, "h2"},
+		{"with HTTP/1, for a client", &http.Server{Protocols: only1}, &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return special, nil }}, "http/1.1"},
+	} {
+		c.config.Certificates = []tls.Certificate{cert}
+		nc := testenv.Need(tls.Dial("tcp", like(t, c.std, c.config), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}))(t)
+		testenv.Equal(t, nc.ConnectionState().NegotiatedProtocol, c.want, c.what)
+		nc.Close()
+	}
+	testenv.EqualSlices(t, special.NextProtos, []string{"h2"}, "the config of the program")
+}
+
+type contextKey string
+
+func TestFromHTTPContexts(t *testing.T) {
+	cert, _ := testenv.SelfSigned()
+	for what, secure := range map[string]*tls.Config{"HTTP/1": nil, "HTTP/2": {Certificates: []tls.Certificate{cert}}} {
+		t.Run(what, func(t *testing.T) {
+			deadline := time.Now().Add(time.Hour)
+			base, end := context.WithDeadline(context.WithValue(t.Context(), contextKey("base"), "of the listener"), deadline)
+			defer end()
+			var conns atomic.Int64
+			waits := make(chan bool, 1)
+			std := &http.Server{
+				BaseContext: func(ln net.Listener) context.Context { return context.WithValue(base, contextKey("addr"), ln.Addr()) },
+				ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+					conns.Add(1)
+					if ctx.Value(http.ServerContextKey) == nil || ctx.Value(contextKey("base")) == nil {
+						t.Error("ConnContext has no server, or no base")
+					}
+					return context.WithValue(ctx, contextKey("conn"), c.RemoteAddr().String())
+				},
+			}
+			std.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ctx := r.Context()
+				if r.URL.Path == "/wait" {
+					waits <- true
+					<-ctx.Done()
+					return
+				}
+				testenv.Equal(t, ctx.Value(http.ServerContextKey), any(std), "the server")
+				testenv.Equal(t, ctx.Value(contextKey("base")), any("of the listener"), "of BaseContext")
+				testenv.Equal(t, ctx.Value(contextKey("addr")).(net.Addr).String(), ctx.Value(http.LocalAddrContextKey).(net.Addr).String(), "the listener")
+				testenv.Equal(t, ctx.Value(contextKey("conn")), any(r.RemoteAddr), "of ConnContext")
+				if by, ok := ctx.Deadline(); !ok || !by.Equal(deadline) {
+					t.Errorf("the deadline is %v, want that of BaseContext", by)
+				}
+				io.WriteString(w, "answer")
+			})
+			addr := like(t, std, secure)
+			client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+			defer client.CloseIdleConnections()
+			url := "http://" + addr
+			if secure != nil {
+				url = "https://" + addr
+			}
+			for range 3 {
+				resp, text := testenv.Get(t, client, url)
+				testenv.Equal(t, text, "answer")
+				testenv.Equal(t, resp.Proto[:6], what[:6])
+			}
+			testenv.Equal(t, conns.Load(), 1, "calls of ConnContext")
+			ended := make(chan error)
+			go func() {
+				resp, err := client.Get(url + "/wait")
+				if err == nil {
+					resp.Body.Close()
+				}
+				ended <- err
+			}()
+			<-waits
+			end()
+			testenv.Must(t, <-ended)
+		})
+	}
+}
+
+func TestFromHTTPNilContexts(t *testing.T) {
+	s := testenv.Need(knot.FromHTTP(&http.Server{BaseContext: func(net.Listener) context.Context { return nil }}))(t)
+	testenv.ErrorSays(t, s.Serve(testenv.Listen(t)), "BaseContext returned nil")
+	lines := make(testenv.Records, 10)
+	addr := like(t, &http.Server{ConnContext: func(context.Context, net.Conn) context.Context { return nil }, ErrorLog: log.New(lines, "", 0)}, nil)
+	resp, _ := testenv.Get(t, http.DefaultClient, "http://"+addr)
+	testenv.Equal(t, resp.StatusCode, 500)
+	lines.Next(t, "ConnContext returned nil")
+}
+
+func TestFromHTTPConnState(t *testing.T) {
+	cert, _ := testenv.SelfSigned()
+	states := make(chan string, 100)
+	std := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			states <- "handler"
+			if r.URL.Path == "/hijack" {
+				nc, _, err := http.NewResponseController(w).Hijack()
+				testenv.Check(t, err)
+				nc.Close()
+			}
+		}),
+		ConnState: func(nc net.Conn, state http.ConnState) {
+			if nc.RemoteAddr() == nil {
+				t.Error("a connection without an address")
+			}
+			states <- state.String()
+		},
+	}
+	plain, secure := like(t, std, nil), like(t, std, &tls.Config{Certificates: []tls.Certificate{cert}})
+	expect := func(what string, want ...string) {
+		t.Helper()
+		for i, w := range want {
+			if got := <-states; got != w {
+				t.Fatalf("%s: %d: %s, want %q", what, i, got, want)
+			}
+		}
+	}
+	ask := func(nc net.Conn, in *bufio.Reader, path string) {
+		t.Helper()
+		testenv.Need(io.WriteString(nc, "GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n"))(t)
+		if path == "/" {
+			testenv.Need(http.ReadResponse(in, nil))(t).Body.Close()
+		}
+	}
+	nc := testenv.Dial(t, plain)
+	in := bufio.NewReader(nc)
+	expect("connected", "new")
+	for range 2 {
+		ask(nc, in, "/")
+		expect("a request", "active", "handler", "idle")
+	}
+	nc.Close()
+	expect("left", "closed")
+
+	nc = testenv.Dial(t, plain)
+	ask(nc, nil, "/hijack")
+	expect("hijacked", "new", "active", "handler", "hijacked")
+	nc.Close()
+
+	nc = testenv.Dial(t, plain)
+	testenv.Need(io.WriteString(nc, "GET / HTTP/1.0\r\n\r\n"))(t)
+	expect("one request", "new", "active", "handler")
+	testenv.Need(io.ReadAll(nc))(t)
+	nc.Close()
+	expect("the end of it", "closed")
+
+	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	for i := range 2 {
+		resp, _ := testenv.Get(t, client, "https://"+secure)
+		testenv.Equal(t, resp.ProtoMajor, 2)
+		if i == 0 {
+			expect("HTTP/2", "new")
+		}
+		expect("a request of HTTP/2", "active", "handler", "idle")
+	}
+	client.CloseIdleConnections()
+	expect("left", "closed")
+}
+
+// ReadTimeout and WriteTimeout are for a request, unless its handler wants others.
+func TestFromHTTPTimeouts(t *testing.T) {
+	const limit = 50 * time.Millisecond
+	results := make(chan error, 1)
+	addr := like(t, &http.Server{ReadTimeout: limit, WriteTimeout: 2 * limit, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var err error
+		switch r.URL.Path {
+		case "/read":
+			_, err = io.ReadAll(r.Body)
+		case "/later":
+			testenv.Check(t, http.NewResponseController(w).SetReadDeadline(time.Time{}))
+			_, err = io.ReadFull(r.Body, make([]byte, 2))
+		case "/write":
+			for piece := make([]byte, 1<<20); err == nil; {
+				_, err = w.Write(piece)
+			}
+		}
+		results <- err
+	})}, nil)
+	start := func(request string) net.Conn {
+		nc := testenv.Dial(t, addr)
+		t.Cleanup(func() { nc.Close() })
+		testenv.Need(io.WriteString(nc, request+" HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\na"))(t)
+		return nc
+	}
+	for _, path := range []string{"/read", "/write"} {
+		start("POST " + path)
+		if err := <-results; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: %v, want the deadline", path, err)
+		}
+	}
+	nc := start("POST /later")
+	select {
+	case err := <-results:
+		t.Errorf("the deadline that the handler has taken away: %v", err)
+	case <-time.After(2 * limit):
+	}
+	testenv.Need(io.WriteString(nc, "b"))(t)
+	testenv.Must(t, <-results)
+}
+
+func TestFromHTTPOptions(t *testing.T) {
+	for _, disabled := range []bool{false, true} {
+		addr := like(t, &http.Server{DisableGeneralOptionsHandler: disabled, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusTeapot)
+		})}, nil)
+		nc := testenv.Dial(t, addr)
+		testenv.Need(io.WriteString(nc, "OPTIONS * HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"))(t)
+		answer := testenv.Need(io.ReadAll(nc))(t)
+		nc.Close()
+		testenv.Equal(t, bytes.Contains(answer, []byte(" 418 ")), disabled, "the handler is asked")
+	}
+}
+
+func TestFromHTTPErrorLog(t *testing.T) {
+	lines := make(testenv.Records, 10)
+	std := &http.Server{ErrorLog: log.New(lines, "prefix ", 0), Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("words") })}
+	addr := like(t, std, nil)
+	testenv.Get(t, http.DefaultClient, "http://"+addr)
+	line := lines.Next(t, "words")
+	if !strings.HasPrefix(line, "prefix knot: handler panicked panic=words") {
+		t.Errorf("%q", line)
+	}
+}
+
+// Functions of the http.Server that wait natively do not hold the loop.
+func TestFromHTTPHoldsNoLoop(t *testing.T) {
+	var states, contexts atomic.Int64
+	conn, state := make(chan bool), make(chan bool)
+	std := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "answer") }),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if contexts.Add(1) == 2 { // the first client's is the second
+				<-conn
+			}
+			return ctx
+		},
+		ConnState: func(nc net.Conn, s http.ConnState) {
+			if s == http.StateActive && states.Add(1) == 1 {
+				<-state
+			}
+		},
+	}
+	addr := onOneLoop(t, testenv.Need(knot.FromHTTP(std))(t))
+	answers := make(chan bool)
+	get := func() {
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + addr)
+		testenv.Check(t, err)
+		if err == nil {
+			resp.Body.Close()
+		}
+		answers <- true
+	}
+	go get()
+	testenv.Until(t, "ConnState waits", func() bool { return states.Load() == 1 })
+	go get()
+	<-answers // of the second client
+	state <- true
+	testenv.Until(t, "ConnContext waits", func() bool { return contexts.Load() == 2 })
+	go get()
+	<-answers // of the third
+	conn <- true
+	<-answers
+}
