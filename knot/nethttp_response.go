@@ -155,7 +155,9 @@ func (e *exchange) setConnection(x *Ctx, values []string) {
 			switch option = strings.TrimSpace(option); {
 			case strings.EqualFold(option, "close"):
 				x.CloseAfter()
-			case !isToken(option), strings.EqualFold(option, "keep-alive"):
+			case !isToken(option):
+			case strings.EqualFold(option, "keep-alive"):
+				x.resp.keeps = true
 			case strings.EqualFold(option, "upgrade") && e.header.Get("Upgrade") != "": // AddHeader knows
 			default:
 				addFields(x, "Connection", []string{option})

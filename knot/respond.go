@@ -54,6 +54,7 @@ type response struct {
 	phase   respPhase
 	dated   bool // Date is among fields
 	named   bool // Server is
+	keeps   bool // it is to say so if the connection goes on
 
 	// The line Content-Type of an earlier response, and the type in it. Most have the same.
 	typeLine   []byte
@@ -62,7 +63,7 @@ type response struct {
 
 func (r *response) begin() {
 	r.ctype, r.fields, r.held, r.trailer = "", r.fields[:0], r.held[:0], nil
-	r.dated, r.named = false, false
+	r.dated, r.named, r.keeps = false, false, false
 	r.length, r.written, r.start, r.chunk = -1, 0, -1, 0
 	r.status, r.phase = 200, respOpen
 }
@@ -300,7 +301,7 @@ func (x *Ctx) commitOpen() {
 	case x.opensTunnel():
 	case x.closing:
 		out = append(out, "Connection: close\r\n"...)
-	case x.head.Minor == 0:
+	case x.head.Minor == 0, r.keeps:
 		out = append(out, "Connection: keep-alive\r\n"...)
 	}
 	x.out = append(out, r.fields...)

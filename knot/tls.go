@@ -6,7 +6,10 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/ressched"
 )
@@ -118,6 +121,7 @@ func (c *conn) shake(secure *secureConn) bool {
 	}
 	s.handshakes.done.Add(1)
 	c.since.Store(s.clock.now())
+	acknowledge(secure.raw)
 	switch state := secure.ConnectionState(); state.NegotiatedProtocol {
 	case protoACME:
 		c.finish()
@@ -131,6 +135,20 @@ func (c *conn) shake(secure *secureConn) bool {
 		return false
 	}
 	return true
+}
+
+// acknowledge has the kernel acknowledge at once what has come. With TLS 1.3 the client has the last word of the handshake, and
+// one with Nagle's algorithm keeps its request back until that is acknowledged: by our answer, or after 40 ms.
+func acknowledge(nc net.Conn) {
+	own, ok := nc.(syscall.Conn)
+	if !ok {
+		return
+	}
+	if raw, err := own.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) {
+			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1) // not on a Unix socket
+		})
+	}
 }
 
 // reportHandshake logs a handshake that has failed, but not that somebody has gone without a word, as checks of the port

@@ -10,10 +10,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -126,6 +130,22 @@ func (c *gatheringConn) Write(p []byte) (int, error) {
 func (c *gatheringConn) flush() {
 	c.Conn.Write(c.held)
 	c.held = nil
+}
+
+// TestTLSHandshakeIsAcknowledged: the client's last word of the handshake, as it may wait for that with its request.
+func TestTLSHandshakeIsAcknowledged(t *testing.T) {
+	ca := newTestCA(t)
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{TLS: ca.config(t), Handler: func(x *Ctx) error {
+			at := -1
+			raw := testenv.Need(secureOf(x.c.nc).raw.(syscall.Conn).SyscallConn())(t)
+			testenv.Check(t, raw.Control(func(fd uintptr) { at, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK) }))
+			return x.Send(200, "text/plain", strconv.AppendInt(nil, int64(at), 10))
+		}})
+		nc, r := sv.dialTLS(ca.client())
+		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		wantBody(t, r, "1")
+	})
 }
 
 // TestTLSConnectionsRestWithoutTask: neither before the handshake nor between requests.
