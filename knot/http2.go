@@ -106,6 +106,8 @@ func (s *Server) serveHTTP2(c *conn, prefix []byte) {
 		!h.limits.anyCipher && !slices.Contains(ciphersHTTP2, state.CipherSuite) {
 		h.fail(http2.ErrCodeInadequateSecurity)
 	}
+	s.tell(c, http.StateActive)
+	s.tell(c, http.StateIdle)
 	h.start(nil, h.again)
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // An h2Conn is a connection of HTTP/2. Its frames are read by one task at a time, the reader, of which there is
@@ -30,6 +31,8 @@ type h2Conn struct {
 	starts starter   // c.nc, or what is below; nil if it can't; fixed
 	again  func()    // readClient, made once
 	later  func()    // flushLater, made once
+
+	telling task.Mutex // of calls of ConnState
 
 	// The reader's.
 	in      *h2Input // nil while it rests
@@ -153,6 +156,13 @@ func (h *h2Conn) turn() bool {
 	h.in = h2Inputs.Get().(*h2Input)
 	bufferBytes.Acquire(h2InputSize)
 	h.in.h, h.in.r, h.in.w, h.in.err = h, 0, 0, nil
+	if secureOf(h.c.nc) != nil { // a read may have to send something
+		h.mu.Lock()
+		if !h.writing {
+			h.c.armWrite(h.limits.write)
+		}
+		h.unlock()
+	}
 	rests := h.readFrames()
 	bufferBytes.Release(h2InputSize)
 	if rests && h.head.id == 0 && !h.deaf { // between two frames it has no state
@@ -204,6 +214,7 @@ func (h *h2Conn) end() {
 
 // forget is called once, when there is neither a reader nor a request.
 func (h *h2Conn) forget() {
+	h.tell()
 	if s := secureOf(h.c.nc); s != nil {
 		s.record.release()
 	}

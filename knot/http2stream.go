@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"time"
@@ -79,7 +78,7 @@ func (st *stream) serve() {
 	if h.srv.Priority == nil {
 		c.enter() // before anything else: it was started through the entrance
 	}
-	h.srv.tell(h.c, http.StateActive)
+	h.tell()
 	h.mu.Lock()
 	h.starting--
 	dropped := st.dropped // while it waited
@@ -136,7 +135,7 @@ func (st *stream) end() {
 	if last {
 		h.forget()
 	} else if idle {
-		h.srv.tell(h.c, http.StateIdle)
+		h.tell()
 	}
 }
 

@@ -89,8 +89,14 @@ func (s *Server) listenAll() ([]net.Listener, error) {
 
 func (s *Server) listen() (net.Listener, error) {
 	addr := s.Addr
-	if addr == "" {
+	switch {
+	case addr != "":
+	case s.std == nil:
 		addr = DefaultAddr
+	case s.TLS != nil:
+		addr = ":443"
+	default:
+		addr = ":80"
 	}
 	network := "tcp"
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {

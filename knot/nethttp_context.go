@@ -23,9 +23,11 @@ type requestContext struct {
 	done    chan struct{}
 	hooks   map[*contextHook]struct{}
 	watched bool           // somebody has asked; guarded by mu
-	alone   bool           // only the handler's return ends it: the connection is hijacked; guarded by mu
-	untie   [3]func() bool // part it from server, task and std; guarded by mu
+	alone   bool           // only std and the handler's return end it: the connection is hijacked; guarded by mu
+	untie   [2]func() bool // part it from server and task; guarded by mu
 	peer    *peerWatch     // guarded by mu; a late call of gone may hold it
+
+	untieStd func() bool // parts it from std; guarded by mu
 }
 
 type contextHook struct{ fn func() }
@@ -47,6 +49,7 @@ func (c *requestContext) Deadline() (time.Time, bool) {
 
 // Done implements context.Context.
 func (c *requestContext) Done() <-chan struct{} {
+	c.look()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done == nil {
@@ -61,6 +64,7 @@ func (c *requestContext) Done() <-chan struct{} {
 
 // Err implements context.Context.
 func (c *requestContext) Err() error {
+	c.look()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watch()
@@ -109,15 +113,28 @@ func (c *requestContext) AfterFunc(fn func()) (stop func() bool) {
 
 // watch begins to look for what may end it. It needs mu.
 func (c *requestContext) watch() {
-	if c.watched || c.alone || c.err != nil {
+	if c.watched || c.err != nil {
 		return
 	}
 	c.watched = true
-	c.untie = [...]func() bool{context.AfterFunc(c.e.srv.ctx, c.end), context.AfterFunc(c.e.task, c.end), nil}
 	if c.std != nil {
-		c.untie[2] = context.AfterFunc(c.std, c.end)
+		c.untieStd = context.AfterFunc(c.std, c.look)
 	}
+	if c.alone {
+		return
+	}
+	c.untie = [...]func() bool{context.AfterFunc(c.e.srv.ctx, c.end), context.AfterFunc(c.e.task, c.end)}
 	c.watchPeer()
+}
+
+// look ends it if std has ended.
+func (c *requestContext) look() {
+	if c.std == nil {
+		return
+	}
+	if err := c.std.Err(); err != nil {
+		c.endBy(err)
+	}
 }
 
 // watchPeer needs mu.
@@ -129,26 +146,31 @@ func (c *requestContext) watchPeer() {
 }
 
 // end ends it, from anywhere.
-func (c *requestContext) end() {
+func (c *requestContext) end() { c.endBy(context.Canceled) }
+
+func (c *requestContext) endBy(err error) {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
 		return
 	}
-	c.err = context.Canceled
+	c.err = err
 	if c.done != nil {
 		close(c.done)
 	}
 	hooks := c.hooks
 	c.hooks = nil
 	c.part()
+	if c.untieStd != nil {
+		c.untieStd()
+	}
 	c.mu.Unlock()
 	for h := range hooks {
 		h.fn()
 	}
 }
 
-// detach leaves it to the handler alone.
+// detach leaves it to the handler, and to std.
 func (c *requestContext) detach() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

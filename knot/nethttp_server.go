@@ -10,7 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"sync/atomic"
+	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/task"
@@ -20,13 +20,15 @@ import (
 // ListenAndServe, Serve, Shutdown and Close of what it gets in the place of std's. Handler and ErrorLog of std are looked at
 // with each use, and http.ServerContextKey leads to std. Fields of the Server may be changed before it is started.
 //
-//   - Addr, ReadHeaderTimeout, IdleTimeout, MaxHeaderBytes, HTTP2, Protocols, TLSNextProto and DisableGeneralOptionsHandler
-//     mean what they do there. Timeouts that std does not have are the defaults of Server.
+//   - Addr (if empty port 80, or 443 with TLS), ReadHeaderTimeout, IdleTimeout, MaxHeaderBytes, HTTP2 and
+//     DisableGeneralOptionsHandler mean what they do there. Timeouts that std does not have are the defaults of Server.
+//   - Protocols and TLSNextProto say whether HTTP/2 is spoken; functions in the latter are not called. With neither it is
+//     spoken without TLS too, to clients that begin with it (Server.H2C).
 //   - ReadTimeout and WriteTimeout begin when the head of the request has been read; in place of the latter
 //     http.ResponseController can set other deadlines, as there.
 //   - BaseContext is called with the first listener that is served, ConnContext for the first request of a connection.
 //   - ConnState is called in tasks; requests that have come together are one for StateActive and StateIdle. The connection, and
-//     that of ConnContext, is no *tls.Conn, but has its method ConnectionState.
+//     that of ConnContext, is no *tls.Conn, but has its method ConnectionState, and before the handshake neither reads nor writes.
 //   - TLS is a copy of TLSConfig if that has a certificate, or finds one. What std.ListenAndServeTLS would read LoadTLS does.
 //   - Limits are those of Serve, apart from MaxHeaderBytes.
 //
@@ -34,7 +36,7 @@ import (
 // std.Shutdown only. It is an error if std has another protocol than HTTP/1 and HTTP/2, or has HTTP/1 switched off.
 func FromHTTP(std *http.Server) (*Server, error) {
 	for protocol := range std.TLSNextProto {
-		if protocol != protoHTTP2 {
+		if protocol != protoHTTP2 && protocol != "unencrypted_http2" { // which net/http and x/net set
 			return nil, fmt.Errorf("knot: FromHTTP: TLSNextProto has %q; want only %q", protocol, protoHTTP2)
 		}
 	}
@@ -43,21 +45,19 @@ func FromHTTP(std *http.Server) (*Server, error) {
 	}
 	s := likeHTTP(&std.Handler)
 	s.std = std
-	s.Addr = cmp.Or(std.Addr, ":80")
+	s.Addr, s.HTTP2 = std.Addr, std.HTTP2
 	if std.TLSConfig != nil && checkTLS(std.TLSConfig) == nil {
-		s.TLS = std.TLSConfig
-		s.Addr = cmp.Or(std.Addr, ":443")
+		s.TLS = std.TLSConfig.Clone()
 	}
-	s.HTTP2 = std.HTTP2
-	s.H2C = std.Protocols == nil || std.Protocols.UnencryptedHTTP2()
+	if s.H2C = offersHTTP2(std); std.Protocols != nil {
+		s.H2C = std.Protocols.UnencryptedHTTP2()
+	}
 	s.HeadTimeout = cmp.Or(std.ReadHeaderTimeout, std.ReadTimeout)
 	s.IdleTimeout = cmp.Or(std.IdleTimeout, std.ReadTimeout)
 	if std.MaxHeaderBytes > 0 {
 		s.MaxHead, s.MaxRequestLine = std.MaxHeaderBytes, std.MaxHeaderBytes
 	}
-	if std.ErrorLog != nil {
-		s.ErrorLog = slog.New(logTo{std})
-	}
+	s.ErrorLog = slog.New(logTo{std})
 	return s, nil
 }
 
@@ -69,43 +69,45 @@ func likeHTTP(h *http.Handler) *Server {
 	}
 }
 
-// protocolsOf is config, which is ours, with the protocols that std would offer.
-func protocolsOf(std *http.Server, config *tls.Config) *tls.Config {
-	_, given := std.TLSNextProto[protoHTTP2]
-	offers := std.TLSNextProto == nil || given
+// offersHTTP2 reports whether std would speak HTTP/2 over TLS.
+func offersHTTP2(std *http.Server) bool {
 	if std.Protocols != nil {
-		offers = std.Protocols.HTTP2()
+		return std.Protocols.HTTP2()
 	}
-	adjust := func(c *tls.Config) {
-		c.NextProtos = slices.DeleteFunc(slices.Clone(c.NextProtos), func(p string) bool { return p == protoHTTP2 })
-		if offers {
-			c.NextProtos = slices.Insert(c.NextProtos, 0, protoHTTP2)
-		}
-		if !slices.Contains(c.NextProtos, protoHTTP1) {
-			c.NextProtos = append(c.NextProtos, protoHTTP1)
-		}
+	_, given := std.TLSNextProto[protoHTTP2]
+	return std.TLSNextProto == nil || given
+}
+
+// protocolsOf is config with the protocols that std would offer, in the order in which config has them.
+func protocolsOf(std *http.Server, config *tls.Config) *tls.Config {
+	if std == nil || config == nil {
+		return config
 	}
-	adjust(config)
-	if find := config.GetConfigForClient; find != nil {
-		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			special, err := find(hello) // a copy: see ownTLS
-			if special != nil && err == nil {
-				adjust(special)
-			}
-			return special, err
+	config = config.Clone()
+	offers := offersHTTP2(std)
+	config.NextProtos = slices.DeleteFunc(slices.Clone(config.NextProtos), func(p string) bool { return p == protoHTTP2 && !offers })
+	for _, p := range Protocols() {
+		if !slices.Contains(config.NextProtos, p) && (p != protoHTTP2 || offers) {
+			config.NextProtos = append(config.NextProtos, p)
 		}
 	}
 	return config
 }
 
-// A logTo is a slog.Handler that writes to the ErrorLog of an http.Server.
+// A logTo is a slog.Handler that writes to the ErrorLog of an http.Server, or as slog.Default does.
 type logTo struct{ std *http.Server }
 
-func (t logTo) Enabled(context.Context, slog.Level) bool { return true }
-func (t logTo) WithAttrs([]slog.Attr) slog.Handler       { return t } // the server has neither
-func (t logTo) WithGroup(string) slog.Handler            { return t }
+func (t logTo) WithAttrs([]slog.Attr) slog.Handler { return t } // the server has neither
+func (t logTo) WithGroup(string) slog.Handler      { return t }
 
-func (t logTo) Handle(_ context.Context, r slog.Record) error {
+func (t logTo) Enabled(ctx context.Context, level slog.Level) bool {
+	return t.std.ErrorLog != nil || slog.Default().Enabled(ctx, level)
+}
+
+func (t logTo) Handle(ctx context.Context, r slog.Record) error {
+	if t.std.ErrorLog == nil {
+		return slog.Default().Handler().Handle(ctx, r)
+	}
 	line := []byte(r.Message)
 	r.Attrs(func(a slog.Attr) bool {
 		line = append(append(line, ' '), a.String()...)
@@ -131,13 +133,22 @@ func (s *Server) beginStd(ln net.Listener) error {
 	if s.stdBase.Load() != nil {
 		return nil
 	}
-	base := s.std.BaseContext(ln)
+	base := engine.Outside(callBaseContext, baseOf{s.std.BaseContext, ln})
 	if base == nil {
 		return errors.New("knot: BaseContext returned nil; want a context")
 	}
 	s.stdBase.Store(&base)
 	return nil
 }
+
+// A baseOf is a call of BaseContext.
+type baseOf struct {
+	fn func(net.Listener) context.Context
+	ln net.Listener
+}
+
+// callBaseContext is for engine.Outside.
+func callBaseContext(b baseOf) context.Context { return b.fn(b.ln) }
 
 // stdContext is what the context of a request on c has its values from, and ends with; nil: nothing.
 func (s *Server) stdContext(c *conn) context.Context {
@@ -176,17 +187,17 @@ func callConnContext(c contextOf) context.Context { return c.fn(c.base, c.nc) }
 
 // limitStd sets the deadlines that an http.Server has for each request.
 func (e *exchange) limitStd() {
-	std, now := e.srv.std, e.srv.clock.now()
+	std := e.srv.std // and not the server's clock, which may be late by as much as some timeouts take
 	if d := std.ReadTimeout; d > 0 && e.r.Body != http.NoBody {
-		e.SetReadDeadline(e.srv.clock.at(now + int64(d)))
+		e.SetReadDeadline(time.Now().Add(d))
 	}
 	if d := std.WriteTimeout; d > 0 {
-		e.SetWriteDeadline(e.srv.clock.at(now + int64(d)))
+		e.SetWriteDeadline(time.Now().Add(d))
 	}
 }
 
-// A toldState is what ConnState was called with last, and one more; 0: nothing.
-type toldState struct{ atomic.Uint32 }
+// A toldState is what ConnState was called with last, and one more; 0: nothing. It is of those that call tell, one at a time.
+type toldState uint8
 
 // tell calls ConnState, if there is one, and c was not in that state before.
 func (s *Server) tell(c *conn, state http.ConnState) {
@@ -196,12 +207,32 @@ func (s *Server) tell(c *conn, state http.ConnState) {
 }
 
 func (s *Server) tellStd(c *conn, state http.ConnState) {
-	if state != http.StateNew && c.told.Load() == 0 { // a request of HTTP/2, or a client that is turned away
+	if state != http.StateNew && c.told == 0 { // a request of HTTP/2, or a client that is turned away
 		return
 	}
-	if c.told.Swap(uint32(state)+1) != uint32(state)+1 {
+	if before := c.told; before != toldState(state)+1 && before != toldState(http.StateClosed)+1 {
+		c.told = toldState(state) + 1
 		engine.Outside(callConnState, stateOf{s.std.ConnState, c.nc, state})
 	}
+}
+
+// tell is Server.tell with what the connection is doing now. It is called without mu, and parks.
+func (h *h2Conn) tell() {
+	if h.srv.std == nil || h.srv.std.ConnState == nil {
+		return
+	}
+	h.telling.Lock()
+	defer h.telling.Unlock()
+	h.mu.Lock()
+	state := http.StateIdle
+	switch {
+	case h.handlers > 0:
+		state = http.StateActive
+	case h.ended:
+		state = http.StateClosed
+	}
+	h.unlock()
+	h.srv.tell(h.c, state)
 }
 
 // A stateOf is a call of ConnState.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -16,8 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // like serves as std does, with TLS if config is not nil, and returns the address.
@@ -41,17 +45,24 @@ func TestFromHTTP(t *testing.T) {
 	testenv.Equal(t, s.IdleTimeout, 3*time.Second, "between requests")
 	testenv.Equal(t, s.MaxHead, 5000, "the largest head")
 	testenv.Equal(t, s.HTTP2, limits, "limits of HTTP/2")
-	testenv.Equal(t, s.TLS, secure, "TLS")
+	testenv.EqualSlices(t, s.TLS.Certificates[0].Certificate[0], cert.Certificate[0], "the certificate")
+	s.TLS.MinVersion = tls.VersionTLS13
+	testenv.Equal(t, secure.MinVersion, 0, "the oldest version, for the http.Server")
+	testenv.Equal(t, s.H2C, true, "HTTP/2 without TLS")
 	s = testenv.Need(knot.FromHTTP(&http.Server{ReadTimeout: 2 * time.Second, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13}}))(t)
-	testenv.Equal(t, s.Addr, ":80", "address")
 	testenv.Equal(t, s.HeadTimeout, 2*time.Second, "for heads")
 	testenv.Equal(t, s.IdleTimeout, 2*time.Second, "between requests")
 	testenv.Equal(t, s.TLS, nil, "TLS without a certificate")
-	s = testenv.Need(knot.FromHTTP(&http.Server{ReadTimeout: -1, TLSConfig: secure}))(t)
-	testenv.Equal(t, s.Addr, ":443", "address")
+	type next = map[string]func(*http.Server, *tls.Conn, http.Handler)
+	s = testenv.Need(knot.FromHTTP(&http.Server{ReadTimeout: -1, TLSNextProto: next{}}))(t)
 	testenv.Equal(t, s.HeadTimeout, -1, "for heads")
+	testenv.Equal(t, s.H2C, false, "HTTP/2 without TLS, with an empty TLSNextProto")
+	std := &http.Server{}
+	testenv.Must(t, http2.ConfigureServer(std, nil))
+	s = testenv.Need(knot.FromHTTP(std))(t)
+	testenv.Equal(t, s.H2C, true, "HTTP/2 without TLS, configured by x/net")
 
-	_, err := knot.FromHTTP(&http.Server{TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){"spdy/3": nil}})
+	_, err := knot.FromHTTP(&http.Server{TLSNextProto: next{"spdy/3": nil}})
 	testenv.ErrorSays(t, err, `"spdy/3"`)
 	_, err = knot.FromHTTP(&http.Server{Protocols: new(http.Protocols)})
 	testenv.ErrorSays(t, err, "HTTP/1")
@@ -66,6 +77,7 @@ func TestFromHTTPProtocols(t *testing.T) {
 	both.SetHTTP1(true)
 	both.SetHTTP2(true)
 	special := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"}}
+	plain := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}}
 	for _, c := range []struct {
 		what   string
 		std    *http.Server
@@ -73,30 +85,56 @@ func TestFromHTTPProtocols(t *testing.T) {
 		want   string
 	}{
 		{"by default", &http.Server{}, &tls.Config{}, "h2"},
-		{"with other protocols", &http.Server{}, &tls.Config{NextProtos: []string{"http/1.1"}}, "h2"},
+		{"with HTTP/1 first", &http.Server{}, &tls.Config{NextProtos: []string{"http/1.1"}}, "http/1.1"},
+		{"with a config for the client", &http.Server{}, &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return special, nil }}, "h2"},
+		{"with HTTP/1 for the client", &http.Server{}, &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return plain, nil }}, "http/1.1"},
 		{"with an empty TLSNextProto", &http.Server{TLSNextProto: next{}}, &tls.Config{NextProtos: []string{"h2", "http/1.1"}}, "http/1.1"},
 		{"with h2 in TLSNextProto", &http.Server{TLSNextProto: next{"h2": nil}}, &tls.Config{}, "h2"},
 		{"with HTTP/1", &http.Server{Protocols: only1}, &tls.Config{}, "http/1.1"},
 		{"with both", &http.Server{Protocols: both, TLSNextProto: next{}}, &tls.Config{}, "h2"},
-		{"with HTTP/1, for a client", &http.Server{Protocols: only1}, &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return special, nil }}, "http/1.1"},
 	} {
 		c.config.Certificates = []tls.Certificate{cert}
-		nc := testenv.Need(tls.Dial("tcp", like(t, c.std, c.config), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}))(t)
-		testenv.Equal(t, nc.ConnectionState().NegotiatedProtocol, c.want, c.what)
-		nc.Close()
+		ln := testenv.Listen(t)
+		reference := &http.Server{Protocols: c.std.Protocols, TLSNextProto: maps.Clone(c.std.TLSNextProto), TLSConfig: c.config.Clone()}
+		go reference.ServeTLS(ln, "", "")
+		for whose, addr := range map[string]string{"ours": like(t, c.std, c.config), "of net/http": ln.Addr().String()} {
+			nc := testenv.Need(tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}))(t)
+			testenv.Equal(t, nc.ConnectionState().NegotiatedProtocol, c.want, c.what+", "+whose)
+			nc.Close()
+		}
+		reference.Close()
 	}
 	testenv.EqualSlices(t, special.NextProtos, []string{"h2"}, "the config of the program")
 }
 
 type contextKey string
 
+// An endless context has a deadline that is reached when the test says so.
+type endless struct {
+	context.Context
+	deadline time.Time
+	ended    chan struct{}
+}
+
+func (e endless) Deadline() (time.Time, bool) { return e.deadline, true }
+func (e endless) Done() <-chan struct{}       { return e.ended }
+
+func (e endless) Err() error {
+	select {
+	case <-e.ended:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 func TestFromHTTPContexts(t *testing.T) {
 	cert, _ := testenv.SelfSigned()
 	for what, secure := range map[string]*tls.Config{"HTTP/1": nil, "HTTP/2": {Certificates: []tls.Certificate{cert}}} {
 		t.Run(what, func(t *testing.T) {
 			deadline := time.Now().Add(time.Hour)
-			base, end := context.WithDeadline(context.WithValue(t.Context(), contextKey("base"), "of the listener"), deadline)
-			defer end()
+			ended := make(chan struct{})
+			base := endless{context.WithValue(t.Context(), contextKey("base"), "of the listener"), deadline, ended}
 			var conns atomic.Int64
 			waits := make(chan bool, 1)
 			std := &http.Server{
@@ -111,9 +149,16 @@ func TestFromHTTPContexts(t *testing.T) {
 			}
 			std.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				ctx := r.Context()
-				if r.URL.Path == "/wait" {
+				if r.URL.Path == "/wait" || r.URL.Path == "/hijacked" {
+					if r.URL.Path == "/hijacked" && r.ProtoMajor == 1 {
+						nc, _, err := http.NewResponseController(w).Hijack()
+						testenv.Check(t, err)
+						defer nc.Close()
+						io.WriteString(nc, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+					}
 					waits <- true
-					<-ctx.Done()
+					task.Await(ctx)
+					testenv.Equal(t, ctx.Err(), context.DeadlineExceeded, "why it has ended")
 					return
 				}
 				testenv.Equal(t, ctx.Value(http.ServerContextKey), any(std), "the server")
@@ -138,17 +183,20 @@ func TestFromHTTPContexts(t *testing.T) {
 				testenv.Equal(t, resp.Proto[:6], what[:6])
 			}
 			testenv.Equal(t, conns.Load(), 1, "calls of ConnContext")
-			ended := make(chan error)
-			go func() {
-				resp, err := client.Get(url + "/wait")
-				if err == nil {
-					resp.Body.Close()
-				}
-				ended <- err
-			}()
-			<-waits
-			end()
-			testenv.Must(t, <-ended)
+			answered := make(chan error)
+			for _, path := range []string{"/wait", "/hijacked"} {
+				go func() {
+					resp, err := client.Get(url + path)
+					if err == nil {
+						resp.Body.Close()
+					}
+					answered <- err
+				}()
+				<-waits
+			}
+			close(ended)
+			testenv.Must(t, <-answered)
+			testenv.Must(t, <-answered)
 		})
 	}
 }
@@ -225,7 +273,7 @@ func TestFromHTTPConnState(t *testing.T) {
 		resp, _ := testenv.Get(t, client, "https://"+secure)
 		testenv.Equal(t, resp.ProtoMajor, 2)
 		if i == 0 {
-			expect("HTTP/2", "new")
+			expect("HTTP/2", "new", "active", "idle")
 		}
 		expect("a request of HTTP/2", "active", "handler", "idle")
 	}

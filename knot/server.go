@@ -285,9 +285,7 @@ func (s *Server) ready() {
 		if s.handler == nil {
 			s.handler = func(*Ctx) error { return Status(404) }
 		}
-		if s.secure = ownTLS(s.TLS); s.std != nil && s.secure != nil {
-			s.secure = protocolsOf(s.std, s.secure)
-		}
+		s.secure = ownTLS(protocolsOf(s.std, s.TLS))
 		s.timed = s.Timed || s.AccessLog != nil && s.AccessLog.format == LogJSON
 		s.drained = make(chan struct{})
 		s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -40,6 +40,8 @@ func newSecureConn(raw net.Conn, config *tls.Config) *secureConn {
 	return c
 }
 
+var errUnshaken = errors.New("knot: the connection has not had its TLS handshake yet")
+
 // handshakeStack is what a handshake needs of a stack, certificates of the client included.
 const handshakeStack = stackchunk.Bytes(20 << 10)
 
@@ -62,7 +64,11 @@ func shake(t *tls.Conn) error { return t.HandshakeContext(context.Background()) 
 
 // Read implements net.Conn.
 func (c *secureConn) Read(p []byte) (int, error) {
-	n, err := c.tls.Load().Read(p)
+	t := c.tls.Load()
+	if t == nil {
+		return 0, errUnshaken
+	}
+	n, err := t.Read(p)
 	if err != nil {
 		c.record.out.Flush() // an alert
 	}
@@ -75,7 +81,11 @@ func (c *secureConn) Write(p []byte) (int, error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
-	return c.record.out.Send(c.tls.Load(), p)
+	t := c.tls.Load()
+	if t == nil {
+		return 0, errUnshaken
+	}
+	return c.record.out.Send(t, p)
 }
 
 // Close implements net.Conn. The client is told, if there was a handshake.

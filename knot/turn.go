@@ -31,6 +31,9 @@ func (x *Ctx) run() (v verdict) {
 // incomplete.
 func (x *Ctx) turn() verdict {
 	c := x.c
+	if secureOf(c.nc) != nil {
+		c.armWrite(x.srv.limits.write) // a read may have to send something
+	}
 	n, err := c.nc.Read(x.in)
 	if c.lingering {
 		return lingerRead(n, err)

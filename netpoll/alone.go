@@ -32,9 +32,11 @@ type company struct {
 const (
 	aloneFor  = 200 * time.Millisecond
 	othersFor = 10 * time.Second
-	// lookShare is of how much of its time a loop looks for at most one. The kernel takes 2 µs for each descriptor in the
-	// poller, and holds up all that is done with the poller meanwhile.
-	lookShare = 1000
+	// A look that takes longer than lookMost is followed by a pause lookShare times as long, up to rarestLook. The kernel takes
+	// 2 µs for each descriptor in the poller, and holds up all that is done with the poller meanwhile.
+	lookMost   = time.Millisecond
+	lookShare  = 1000
+	rarestLook = 5 * time.Minute
 )
 
 // fewGoroutines is among how many goroutines it is worth while to look: of more, some wait for connections.
@@ -93,7 +95,9 @@ func (p *epoll) Alone(now time.Duration, clock engine.Clock) bool {
 			c.pause = min(max(2*before, aloneFor), othersFor)
 		}
 		after := clock.Now()
-		c.pause = max(c.pause, (after-now)*lookShare)
+		if took := after - now; took > lookMost { // what was seen then may long be otherwise at the next look
+			c.alone, c.pause = false, max(c.pause, min(took*lookShare, rarestLook))
+		}
 		c.until = after + c.pause
 	}
 	return c.alone

@@ -105,10 +105,14 @@ func TestLooksTakeAThousandthOfTheTime(t *testing.T) {
 	if p.rest.company.poller == 0 {
 		t.Skip("/proc does not tell what a poller watches")
 	}
-	const took, begin = 300 * time.Millisecond, time.Hour
+	const took, begin = 200 * time.Millisecond, time.Hour
 	clock := &ticks{now: begin, step: took}
 	p.Alone(begin, clock)
-	testenv.AtLeast(t, p.rest.company.until, begin+took+lookShare*took, "the next look, after one of 300 ms")
+	testenv.Equal(t, p.rest.company.until, begin+took+lookShare*took, "the next look, after one of 200 ms")
+	testenv.Equal(t, p.rest.company.alone, false, "alone until then")
+	p.rest.company.until, clock.step = 0, time.Minute
+	p.Alone(clock.now, clock)
+	testenv.Equal(t, p.rest.company.until, clock.now+rarestLook, "the next look, after one of a minute")
 }
 
 // Where there are many goroutines a loop is not alone.

@@ -165,7 +165,7 @@ func callsOut(name string) calling {
 	switch name {
 	case "internal/engine.(*worker).runTasks", "internal/engine.callPlain", "internal/engine.callLock", "internal/engine.(*PanicError).tell",
 		"netpoll.(*served).run.func1", "netpoll.callDial", "knot.exchangeOf.run", "knot.accept", "knot.shake",
-		"knot.callConnState", "knot.callConnContext", "knot.(*Server).stdContext.func1":
+		"knot.callBaseContext", "knot.callConnState", "knot.callConnContext", "knot.(*Server).stdContext.func1":
 		return callsForth
 	case "stackchunk.Call", "stackchunk.(*Site).Call", "internal/chunk.(*Chunk).GoOn", "internal/engine.Copy",
 		"netpoll.(*Conn).ReadFrom", "netpoll.(*Conn).WriteTo", "aio.(*File).ReadFrom", "aio.(*File).WriteTo", "knot.(*exchange).ReadFrom":

@@ -59,6 +59,7 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 			b.tls.ServerName, _, _ = net.SplitHostPort(addr)
 		}
 		b.tls.NextProtos = []string{"http/1.1"}
+		b.tls.Renegotiation = tls.RenegotiateNever // a reader would wait for the backend with locks of writers
 		if p.HTTP2 {
 			b.tls.NextProtos = []string{"h2", "http/1.1"}
 		}
@@ -97,6 +98,7 @@ type gate struct {
 // which a Read can wait.
 type secureConn struct {
 	*tls.Conn
+	raw net.Conn
 	out *tlsout.Out
 }
 
@@ -111,6 +113,10 @@ func (c secureConn) Read(p []byte) (int, error) {
 func (c secureConn) Write(p []byte) (int, error) { return c.out.Send(c.Conn, p) }
 func (c secureConn) CloseWrite() error           { return c.out.CloseWrite(c.Conn) }
 func (c secureConn) Close() error                { return c.out.Close(c.Conn) }
+
+// The gate takes no deadlines for writing.
+func (c secureConn) SetDeadline(t time.Time) error      { return c.raw.SetDeadline(t) }
+func (c secureConn) SetWriteDeadline(t time.Time) error { return c.raw.SetWriteDeadline(t) }
 
 // Write never parks.
 func (g *gate) Write(p []byte) (int, error) { return g.out.Write(p) }
@@ -178,7 +184,7 @@ func (b *backend) dial(ctx context.Context) (net.Conn, error) {
 	c.SetDeadline(time.Time{})
 	u.Conn = secure
 	if u.gate != nil {
-		u.Conn = secureConn{secure, &u.gate.out}
+		u.Conn = secureConn{secure, c, &u.gate.out}
 	}
 	return u, nil
 }

@@ -12,7 +12,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio/task"
@@ -21,16 +20,21 @@ import (
 // piece is how much is encrypted and sent at a time, in bytes of the program's.
 const piece = 32 << 10
 
+// mostLeft is how much a reader leaves to a task that is sending, in bytes; then it waits for that.
+const mostLeft = 64 << 10
+
 // closeTime is how long the end of a connection may take to be sent; it is that of crypto/tls.
 const closeTime = 5 * time.Second
 
 // An Out is the way out of a tls.Conn. Its methods may be called from anywhere; of those that send, each waits for the one
 // before it, but for Flush and Close.
 type Out struct {
-	raw      net.Conn               // fixed
-	gathered atomic.Pointer[[]byte] // encrypted and not sent; nil: nothing; atomic
-	sending  task.Mutex
-	err      error // of the first write that has failed; guarded by sending
+	raw     net.Conn // fixed
+	sending task.Mutex
+	err     error // of the first write that has failed; guarded by sending
+
+	adding   sync.Mutex // never held across a write
+	gathered *[]byte    // encrypted and not sent; nil: nothing; guarded by adding
 }
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -38,16 +42,34 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // Init says where what is encrypted goes.
 func (o *Out) Init(raw net.Conn) { o.raw = raw }
 
-// Write gathers p. It is for the tls.Conn, which has its lock of writers, or is in its handshake: there is one call at a time.
-// It never parks.
+// Write gathers p. It is for the tls.Conn, and never parks.
 func (o *Out) Write(p []byte) (int, error) {
-	b := o.gathered.Swap(nil)
-	if b == nil {
-		b = buffers.Get().(*[]byte)
+	o.adding.Lock()
+	defer o.adding.Unlock()
+	if o.gathered == nil {
+		o.gathered = buffers.Get().(*[]byte)
 	}
-	*b = append(slices.Grow(*b, len(p)), p...)
-	o.gathered.Store(b)
+	*o.gathered = append(slices.Grow(*o.gathered, len(p)), p...)
 	return len(p), nil
+}
+
+// left is how much has been gathered, in bytes.
+func (o *Out) left() int {
+	o.adding.Lock()
+	defer o.adding.Unlock()
+	if o.gathered == nil {
+		return 0
+	}
+	return len(*o.gathered)
+}
+
+// take returns what has been gathered, nil if that is nothing.
+func (o *Out) take() *[]byte {
+	o.adding.Lock()
+	defer o.adding.Unlock()
+	b := o.gathered
+	o.gathered = nil
+	return b
 }
 
 // Send encrypts p by t, whose way out o is, and sends it. It may park. After an error every other Send has the same one, as
@@ -71,10 +93,15 @@ func (o *Out) Send(t *tls.Conn, p []byte) (n int, err error) {
 	return n, err
 }
 
-// Flush sends what has been gathered, unless a task is sending, which does it then. It may park. An error is that of the
-// first write that has failed.
+// Flush sends what has been gathered, unless a task is sending, which does it then, and it is not much. It may park. An error
+// is that of the first write that has failed.
 func (o *Out) Flush() (err error) {
-	for o.gathered.Load() != nil && o.sending.TryLock() {
+	for left := o.left(); left > 0; left = o.left() {
+		if left > mostLeft {
+			o.sending.Lock()
+		} else if !o.sending.TryLock() {
+			break
+		}
 		err = o.send()
 		o.sending.Unlock()
 	}
@@ -83,21 +110,25 @@ func (o *Out) Flush() (err error) {
 
 // send sends all that has been gathered. It needs sending.
 func (o *Out) send() error {
-	for b := o.gathered.Swap(nil); b != nil; b = o.gathered.Swap(nil) {
+	for b := o.take(); b != nil; b = o.take() {
 		if o.err == nil {
 			_, o.err = o.raw.Write(*b)
 		}
-		*b = (*b)[:0]
-		buffers.Put(b)
+		if cap(*b) <= 2*piece {
+			*b = (*b)[:0]
+			buffers.Put(b)
+		}
 	}
 	return o.err
 }
 
-// CloseWrite ends t's side, and is not for long: if the end can't be sent in 5 s it returns an error. It may park.
+// CloseWrite ends t's side, behind a Send that is under way. If the end can't be sent in 5 s it returns an error. It may park.
 func (o *Out) CloseWrite(t *tls.Conn) error {
 	o.sending.Lock()
-	defer o.sending.Unlock()
-	return o.end(t)
+	err := o.end(t)
+	o.sending.Unlock()
+	o.Flush() // what a reader has left for this task
+	return err
 }
 
 func (o *Out) end(t *tls.Conn) error {
