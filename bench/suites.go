@@ -61,6 +61,17 @@ var suites = []suite{
 	{name: "mcp-sdk", module: "github.com/modelcontextprotocol/go-sdk", version: "v1.6.1", differs: []string{
 		"TestStreamableServerShutdown", // Shutdown of the http.Server itself
 	}},
+	{name: "connect", large: true, module: "connectrpc.com/connect", version: "v1.11.1"},
+	{name: "gqlgen", large: true, module: "github.com/99designs/gqlgen", version: "v0.17.98", folders: []string{"graphql"}},
+	{name: "resty", large: true, module: "github.com/go-resty/resty/v2", version: "v2.17.2"},
+	{name: "req", large: true, module: "github.com/imroc/req/v3", version: "v3.57.0"},
+	{name: "retryablehttp", large: true, module: "github.com/hashicorp/go-retryablehttp", version: "v0.7.8"},
+	{name: "oxy", large: true, module: "github.com/vulcand/oxy/v2", version: "v2.0.3", differs: []string{
+		"TestTracer_TLS", // wants HTTP/1.0 in the status line
+	}},
+	{name: "echo5", large: true, module: "github.com/labstack/echo/v5", version: "v5.4.4"},
+	{name: "moby-client", large: true, module: "github.com/moby/moby/client", version: "v0.6.2"},
+	{name: "vault-api", large: true, module: "github.com/hashicorp/vault/api", version: "v1.23.0"},
 	{name: "centrifuge", large: true, module: "github.com/centrifugal/centrifuge", version: "v0.40.1"},
 	{name: "distribution", large: true, module: "github.com/distribution/distribution/v3", version: "v3.1.2"},
 	{name: "go-ethereum", large: true, module: "github.com/ethereum/go-ethereum", version: "v1.17.6", folders: []string{"rpc", "node"}},

@@ -31,7 +31,7 @@ func (x *Ctx) run() (v verdict) {
 // incomplete.
 func (x *Ctx) turn() verdict {
 	c := x.c
-	if secureOf(c.nc) != nil {
+	if x.srv.secure != nil {
 		c.armWrite(x.srv.limits.write) // a read may have to send something
 	}
 	n, err := c.nc.Read(x.in)
