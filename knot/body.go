@@ -139,6 +139,7 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 	if err := x.armRead(); err != nil {
 		return 0, err
 	}
+	x.armReply()
 	n, err := x.c.nc.Read(p)
 	x.busyReads()
 	if n == 0 && timedOut(err) {

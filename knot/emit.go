@@ -98,6 +98,13 @@ func (x *Ctx) armWrite() {
 	x.c.armWrite(x.srv.limits.write)
 }
 
+// armReply is armWrite before a read, which over TLS may have to send something.
+func (x *Ctx) armReply() {
+	if x.srv.secure != nil && x.c.stream == nil {
+		x.armWrite()
+	}
+}
+
 // flush sends all that is gathered.
 func (x *Ctx) flush() error {
 	x.tell()

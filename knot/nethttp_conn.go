@@ -194,6 +194,16 @@ func (e *exchange) writer() http.ResponseWriter {
 // deadlines, and so is the task until the handler returns. The server's buffers are given
 // back, the request counts as done for the admission, and Shutdown does not wait for it.
 func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := e.hijack()
+	if c == nil {
+		return nil, nil, err
+	}
+	e.srv.tell(c, http.StateHijacked)
+	return e.nc, rw, err
+}
+
+// hijack returns the connection that is the caller's now, or an error.
+func (e *exchange) hijack() (*conn, *bufio.ReadWriter, error) {
 	e.stopReading()
 	defer e.reading.Unlock()
 	e.mu.Lock()
@@ -235,7 +245,7 @@ func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 			return nil, nil, err
 		}
 	}
-	return e.nc, bufio.NewReadWriter(in, bufio.NewWriter(e.nc)), nil
+	return c, bufio.NewReadWriter(in, bufio.NewWriter(e.nc)), nil
 }
 
 // giveUp leaves the connection to the handler. It returns what has come besides the request.

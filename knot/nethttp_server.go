@@ -29,7 +29,8 @@ import (
 //   - BaseContext is called with the first listener that is served, ConnContext for the first request of a connection.
 //   - ConnState is called in tasks; requests that have come together are one for StateActive and StateIdle. The connection, and
 //     that of ConnContext, is no *tls.Conn, but has its method ConnectionState, and before the handshake neither reads nor writes.
-//   - TLS is a copy of TLSConfig if that has a certificate, or finds one. What std.ListenAndServeTLS would read LoadTLS does.
+//   - TLS is a copy of TLSConfig if that has a certificate, or finds one. Of the files that std.ListenAndServeTLS would read
+//     LoadTLS makes a GetCertificate for TLSConfig. Without it TLSConfig must not ask for anything.
 //   - Limits are those of Serve, apart from MaxHeaderBytes.
 //
 // The methods of std do nothing to the Server: functions that were given to std.RegisterOnShutdown are called by
@@ -46,8 +47,10 @@ func FromHTTP(std *http.Server) (*Server, error) {
 	s := likeHTTP(&std.Handler)
 	s.std = std
 	s.Addr, s.HTTP2 = std.Addr, std.HTTP2
-	if std.TLSConfig != nil && checkTLS(std.TLSConfig) == nil {
-		s.TLS = std.TLSConfig.Clone()
+	if c := std.TLSConfig; c != nil && checkTLS(c) == nil {
+		s.TLS = c.Clone()
+	} else if c != nil && (c.ClientAuth != tls.NoClientCert || c.ClientCAs != nil || c.MinVersion != 0 || c.VerifyConnection != nil || c.VerifyPeerCertificate != nil) {
+		return nil, errors.New("knot: FromHTTP: TLSConfig has no certificate, and would be lost; set its GetCertificate, to that of what LoadTLS returns, say")
 	}
 	if s.H2C = offersHTTP2(std); std.Protocols != nil {
 		s.H2C = std.Protocols.UnencryptedHTTP2()
@@ -212,7 +215,7 @@ func (s *Server) tellStd(c *conn, state http.ConnState) {
 	}
 	if before := c.told; before != toldState(state)+1 && before != toldState(http.StateClosed)+1 {
 		c.told = toldState(state) + 1
-		engine.Outside(callConnState, stateOf{s.std.ConnState, c.nc, state})
+		engine.Outside(callConnState, stateOf{s, s.std.ConnState, c.nc, state})
 	}
 }
 
@@ -237,6 +240,7 @@ func (h *h2Conn) tell() {
 
 // A stateOf is a call of ConnState.
 type stateOf struct {
+	srv   *Server
 	fn    func(net.Conn, http.ConnState)
 	nc    net.Conn
 	state http.ConnState
@@ -244,6 +248,16 @@ type stateOf struct {
 
 // callConnState is for engine.Outside; there is no result.
 func callConnState(s stateOf) struct{} {
+	returned := false
+	defer func() {
+		if v := recover(); !returned && v != nil {
+			s.srv.errorLog().Error("knot: ConnState panicked", "panic", fmt.Sprint(v), "stack", string(task.PanicStack(v)))
+			if s.state != http.StateClosed && s.state != http.StateHijacked {
+				s.nc.Close()
+			}
+		}
+	}()
 	s.fn(s.nc, s.state)
+	returned = true
 	return struct{}{}
 }

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/task"
@@ -49,7 +50,7 @@ func TestFromHTTP(t *testing.T) {
 	s.TLS.MinVersion = tls.VersionTLS13
 	testenv.Equal(t, secure.MinVersion, 0, "the oldest version, for the http.Server")
 	testenv.Equal(t, s.H2C, true, "HTTP/2 without TLS")
-	s = testenv.Need(knot.FromHTTP(&http.Server{ReadTimeout: 2 * time.Second, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13}}))(t)
+	s = testenv.Need(knot.FromHTTP(&http.Server{ReadTimeout: 2 * time.Second, TLSConfig: &tls.Config{NextProtos: []string{"http/1.1"}}}))(t)
 	testenv.Equal(t, s.HeadTimeout, 2*time.Second, "for heads")
 	testenv.Equal(t, s.IdleTimeout, 2*time.Second, "between requests")
 	testenv.Equal(t, s.TLS, nil, "TLS without a certificate")
@@ -64,6 +65,8 @@ func TestFromHTTP(t *testing.T) {
 
 	_, err := knot.FromHTTP(&http.Server{TLSNextProto: next{"spdy/3": nil}})
 	testenv.ErrorSays(t, err, `"spdy/3"`)
+	_, err = knot.FromHTTP(&http.Server{TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13}})
+	testenv.ErrorSays(t, err, "TLSConfig has no certificate")
 	_, err = knot.FromHTTP(&http.Server{Protocols: new(http.Protocols)})
 	testenv.ErrorSays(t, err, "HTTP/1")
 }
@@ -384,4 +387,50 @@ func TestFromHTTPHoldsNoLoop(t *testing.T) {
 	<-answers // of the third
 	conn <- true
 	<-answers
+}
+
+// A connection in the middle of its handshake, which a program has from ConnState, tells nothing, and holds nobody up.
+func TestFromHTTPHalfAHandshake(t *testing.T) {
+	cert, _ := testenv.SelfSigned()
+	conns := make(chan net.Conn, 10)
+	std := &http.Server{
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
+		ConnState: func(nc net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				conns <- nc
+			}
+		},
+	}
+	var half net.Conn
+	std.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		testenv.Equal(t, half.(interface{ ConnectionState() tls.ConnectionState }).ConnectionState().Version, 0, "the version")
+		for what, err := range map[string]error{"Write": testenv.Err(half.Write([]byte("x"))), "Read": testenv.Err(half.Read(make([]byte, 1))), "CloseWrite": half.(interface{ CloseWrite() error }).CloseWrite()} {
+			testenv.ErrorSays(t, err, "handshake", what)
+		}
+		io.WriteString(w, "answer")
+	})
+	addr, _ := onALoop(t, testenv.Need(knot.FromHTTP(std))(t), capriccio.WithDetaching(-1, 0))
+	nc := testenv.Dial(t, addr)
+	defer nc.Close()
+	testenv.Need(nc.Write([]byte("\x16\x03\x01\x02\x00\x01")))(t)
+	half = <-conns
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	for range 3 { // the handshake has begun by then
+		_, text := testenv.Get(t, client, "https://"+addr)
+		testenv.Equal(t, text, "answer")
+	}
+}
+
+// A ConnState that panics ends the connection, not the process, and leaves nothing behind.
+func TestFromHTTPConnStatePanics(t *testing.T) {
+	lines := make(testenv.Records, 10)
+	s := testenv.Need(knot.FromHTTP(&http.Server{ErrorLog: log.New(lines, "", 0), ConnState: func(_ net.Conn, state http.ConnState) {
+		if state == http.StateActive {
+			panic("words")
+		}
+	}}))(t)
+	addr, _ := onALoop(t, s)
+	testenv.Fails(t, testenv.Err(http.Get("http://"+addr)))
+	lines.Next(t, "ConnState panicked", "words")
+	testenv.Until(t, "the connection is gone", func() bool { return s.Conns() == 0 })
 }

@@ -215,7 +215,6 @@ func (s *Server) callIn() {
 // handOn is forget for a connection that a handler has now. It counts until it is closed, if
 // that can be known of it.
 func (s *Server) handOn(c *conn) {
-	s.tell(c, http.StateHijacked)
 	s.mu.Lock()
 	s.hijacked++
 	s.unlist(c)

@@ -25,7 +25,8 @@ type secureConn struct {
 	rests  readable // raw, if it can; fixed
 	config *tls.Config
 	record recordConn
-	tls    atomic.Pointer[tls.Conn] // nil before the handshake; atomic
+	tls    atomic.Pointer[tls.Conn] // from the beginning of the handshake on; atomic
+	shaken atomic.Pointer[tls.Conn] // the same, from its end on: crypto/tls has locks until then; atomic
 	closed atomic.Bool              // atomic
 
 	more  bool // the last Read has filled its buffer: there may be more of the record
@@ -55,6 +56,9 @@ func (c *secureConn) handshake() error {
 	var err error
 	stackchunk.Call(handshakeStack, func() { err = engine.Outside(shake, t) })
 	c.record.out.Flush() // session tickets, or an alert
+	if err == nil {
+		c.shaken.Store(t)
+	}
 	shedTLS(t, 0)
 	return err
 }
@@ -64,7 +68,7 @@ func shake(t *tls.Conn) error { return t.HandshakeContext(context.Background()) 
 
 // Read implements net.Conn.
 func (c *secureConn) Read(p []byte) (int, error) {
-	t := c.tls.Load()
+	t := c.shaken.Load()
 	if t == nil {
 		return 0, errUnshaken
 	}
@@ -81,7 +85,7 @@ func (c *secureConn) Write(p []byte) (int, error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
-	t := c.tls.Load()
+	t := c.shaken.Load()
 	if t == nil {
 		return 0, errUnshaken
 	}
@@ -99,9 +103,9 @@ func (c *secureConn) Close() error {
 
 // CloseWrite ends our side, of TLS and of the connection.
 func (c *secureConn) CloseWrite() error {
-	t := c.tls.Load()
+	t := c.shaken.Load()
 	if t == nil {
-		return net.ErrClosed
+		return errUnshaken
 	}
 	if err := c.record.out.CloseWrite(t); err != nil {
 		return err
@@ -121,9 +125,9 @@ func (c *secureConn) SetWriteDeadline(t time.Time) error { return c.raw.SetWrite
 // NetConn is the connection below.
 func (c *secureConn) NetConn() net.Conn { return c.raw }
 
-// ConnectionState is that of the tls.Conn.
+// ConnectionState is that of the tls.Conn, and empty before the end of the handshake.
 func (c *secureConn) ConnectionState() tls.ConnectionState {
-	if t := c.tls.Load(); t != nil {
+	if t := c.shaken.Load(); t != nil {
 		return t.ConnectionState()
 	}
 	return tls.ConnectionState{}

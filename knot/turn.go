@@ -31,9 +31,7 @@ func (x *Ctx) run() (v verdict) {
 // incomplete.
 func (x *Ctx) turn() verdict {
 	c := x.c
-	if x.srv.secure != nil {
-		c.armWrite(x.srv.limits.write) // a read may have to send something
-	}
+	x.armReply()
 	n, err := c.nc.Read(x.in)
 	if c.lingering {
 		return lingerRead(n, err)
@@ -93,6 +91,7 @@ func (x *Ctx) fillHead(by int64) verdict {
 	}
 	in := c.inside
 	c.leave() // a slow client must not keep others out
+	x.armReply()
 	n, err := c.nc.Read(x.in[x.w:])
 	if in {
 		c.enter()

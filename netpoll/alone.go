@@ -5,7 +5,6 @@ package netpoll
 import (
 	"bytes"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -23,6 +22,7 @@ type company struct {
 	poller int           // the Go runtime's; 0: not known, and plain goroutines are taken to be there
 	until  time.Duration // the clock's reading up to which alone holds
 	pause  time.Duration // how long that was, when it was looked; 0: it never was
+	slow   bool          // the last look took long
 	alone  bool
 }
 
@@ -32,15 +32,12 @@ type company struct {
 const (
 	aloneFor  = 200 * time.Millisecond
 	othersFor = 10 * time.Second
-	// A look that takes longer than lookMost is followed by a pause lookShare times as long, up to rarestLook. The kernel takes
+	// A second look in a row that takes longer than lookMost is followed by a pause lookShare times as long, up to rarestLook. The kernel takes
 	// 2 µs for each descriptor in the poller, and holds up all that is done with the poller meanwhile.
 	lookMost   = time.Millisecond
 	lookShare  = 1000
 	rarestLook = 5 * time.Minute
 )
-
-// fewGoroutines is among how many goroutines it is worth while to look: of more, some wait for connections.
-const fewGoroutines = 500
 
 // fewFDs is how many descriptors a process has at most among which the Go runtime's poller is looked for.
 const fewFDs = 1000
@@ -90,12 +87,15 @@ func (p *epoll) Alone(now time.Duration, clock engine.Clock) bool {
 	c := &p.rest.company
 	if c.poller != 0 && (c.pause == 0 || now >= c.until) {
 		before := c.pause
-		c.alone = runtime.NumGoroutine() <= fewGoroutines && !watchesOthers(c.poller)
+		c.alone = !watchesOthers(c.poller)
 		if c.pause = aloneFor; !c.alone {
 			c.pause = min(max(2*before, aloneFor), othersFor)
 		}
 		after := clock.Now()
-		if took := after - now; took > lookMost { // what was seen then may long be otherwise at the next look
+		took, again := after-now, c.slow
+		c.slow = took > lookMost
+		if c.slow && again { // once it may have been another thread that had the processor
+			// What was seen now may long be otherwise at the next look.
 			c.alone, c.pause = false, max(c.pause, min(took*lookShare, rarestLook))
 		}
 		c.until = after + c.pause

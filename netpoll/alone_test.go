@@ -99,35 +99,27 @@ func (c *ticks) Now() time.Duration {
 	return c.now
 }
 
-// What is expensive to look at is looked at rarely: the kernel holds up the Go runtime's poller meanwhile.
-func TestLooksTakeAThousandthOfTheTime(t *testing.T) {
+// What is expensive to look at is looked at rarely: the kernel holds up the Go runtime's poller meanwhile. But a look may also
+// have taken long as another thread had the processor.
+func TestLooksThatTakeLong(t *testing.T) {
 	p := openedResting(t)
-	if p.rest.company.poller == 0 {
+	c := &p.rest.company
+	if c.poller == 0 {
 		t.Skip("/proc does not tell what a poller watches")
 	}
-	const took, begin = 200 * time.Millisecond, time.Hour
-	clock := &ticks{now: begin, step: took}
-	p.Alone(begin, clock)
-	testenv.Equal(t, p.rest.company.until, begin+took+lookShare*took, "the next look, after one of 200 ms")
-	testenv.Equal(t, p.rest.company.alone, false, "alone until then")
-	p.rest.company.until, clock.step = 0, time.Minute
-	p.Alone(clock.now, clock)
-	testenv.Equal(t, p.rest.company.until, clock.now+rarestLook, "the next look, after one of a minute")
-}
-
-// Where there are many goroutines a loop is not alone.
-func TestNotAloneAmongManyGoroutines(t *testing.T) {
-	p := openedResting(t)
-	if p.rest.company.poller == 0 {
-		t.Skip("/proc does not tell what a poller watches")
+	c.poller = need(epollCreate())(t) // which watches nothing
+	defer closeFD(c.poller)
+	const took = 200 * time.Millisecond
+	look := func(took, pause time.Duration, alone bool) {
+		t.Helper()
+		clock := &ticks{now: c.until, step: took}
+		testenv.Equal(t, p.Alone(c.until, clock), alone, "alone")
+		testenv.Equal(t, c.until, clock.now+pause, "the next look")
 	}
-	p.rest.company.poller = need(epollCreate())(t) // which watches nothing
-	defer closeFD(p.rest.company.poller)
-	testenv.Equal(t, p.Alone(0, &ticks{}), true, "among few goroutines: alone")
-	end := make(chan bool)
-	defer close(end)
-	for range fewGoroutines {
-		go func() { <-end }()
-	}
-	testenv.Equal(t, p.Alone(time.Hour, &ticks{now: time.Hour}), false, "among many: alone")
+	look(took, aloneFor, true)
+	look(lookMost, aloneFor, true)
+	look(took, aloneFor, true)
+	look(took, lookShare*took, false)
+	look(time.Minute, rarestLook, false)
+	look(lookMost, aloneFor, true)
 }
