@@ -392,7 +392,7 @@ func TestFromHTTPHoldsNoLoop(t *testing.T) {
 // A connection in the middle of its handshake, which a program has from ConnState, tells nothing, and holds nobody up.
 func TestFromHTTPHalfAHandshake(t *testing.T) {
 	cert, _ := testenv.SelfSigned()
-	conns := make(chan net.Conn, 10)
+	conns, kept := make(chan net.Conn, 10), make(chan net.Conn, 1)
 	std := &http.Server{
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
 		ConnState: func(nc net.Conn, state http.ConnState) {
@@ -401,8 +401,9 @@ func TestFromHTTPHalfAHandshake(t *testing.T) {
 			}
 		},
 	}
-	var half net.Conn
 	std.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		half := <-kept
+		kept <- half
 		testenv.Equal(t, half.(interface{ ConnectionState() tls.ConnectionState }).ConnectionState().Version, 0, "the version")
 		for what, err := range map[string]error{"Write": testenv.Err(half.Write([]byte("x"))), "Read": testenv.Err(half.Read(make([]byte, 1))), "CloseWrite": half.(interface{ CloseWrite() error }).CloseWrite()} {
 			testenv.ErrorSays(t, err, "handshake", what)
@@ -413,7 +414,7 @@ func TestFromHTTPHalfAHandshake(t *testing.T) {
 	nc := testenv.Dial(t, addr)
 	defer nc.Close()
 	testenv.Need(nc.Write([]byte("\x16\x03\x01\x02\x00\x01")))(t)
-	half = <-conns
+	kept <- <-conns
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	for range 3 { // the handshake has begun by then
 		_, text := testenv.Get(t, client, "https://"+addr)
