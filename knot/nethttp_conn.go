@@ -70,7 +70,7 @@ func (e *exchange) armRead(x *Ctx) error {
 	return nil
 }
 
-// armWrite is conn.armWrite. It needs mu.
+// armWrite is conn.armWrite, for writers and for readers.
 func (e *exchange) armWrite(x *Ctx) {
 	e.control.Lock()
 	defer e.control.Unlock()

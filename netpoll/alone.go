@@ -32,8 +32,8 @@ type company struct {
 const (
 	aloneFor  = 200 * time.Millisecond
 	othersFor = 10 * time.Second
-	// A second look in a row that takes longer than lookMost is followed by a pause lookShare times as long, up to rarestLook. The kernel takes
-	// 2 µs for each descriptor in the poller, and holds up all that is done with the poller meanwhile.
+	// A second look in a row that takes longer than lookMost is followed by a pause lookShare times as long, up to
+	// rarestLook. The kernel takes 2 µs for each descriptor in the poller, and nothing can be done with that meanwhile.
 	lookMost   = time.Millisecond
 	lookShare  = 1000
 	rarestLook = 5 * time.Minute

@@ -41,8 +41,8 @@ type Rester interface {
 	// processor for busy, and runs nothing else there.
 	Hold(timeout time.Duration) error
 	// Alone reports whether the Go runtime waits for no events on behalf of plain goroutines that a Hold could keep
-	// it from noticing. What it knows may be a while old. now is the clock's reading; to look takes time, which the clock tells. It is called
-	// once for each wait.
+	// it from noticing. What it knows may be a while old. now is the clock's reading; to look takes time, which the
+	// clock tells. It is called once for each wait.
 	Alone(now time.Duration, clock Clock) bool
 }
 

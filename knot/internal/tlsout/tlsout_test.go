@@ -138,6 +138,31 @@ func TestAReaderDoesNotWaitForAWriter(t *testing.T) {
 	testenv.Must(t, <-sent)
 }
 
+// TestAReaderWaitsWithMuch: a client that reads nothing, and has us answer, does not fill the memory.
+func TestAReaderWaitsWithMuch(t *testing.T) {
+	l, server, client := secured(t)
+	l.writes, l.goOn = make(chan []byte), make(chan error)
+	sent, flushed := make(chan error), make(chan int)
+	go func() { sent <- testenv.Err(l.out.Send(server, []byte("answer"))) }()
+	<-l.writes // it waits
+	testenv.Need(l.out.Write(make([]byte, mostLeft+1)))(t)
+	go func() {
+		l.out.Flush()
+		flushed <- l.out.left()
+	}()
+	select {
+	case n := <-flushed:
+		t.Fatalf("Flush does not wait, and leaves %d bytes", n)
+	case <-time.After(50 * time.Millisecond):
+	}
+	go io.Copy(io.Discard, client.NetConn())
+	l.goOn <- nil
+	<-l.writes
+	l.goOn <- nil
+	testenv.Must(t, <-sent)
+	testenv.Equal(t, <-flushed, 0, "left")
+}
+
 // TestAfterAnErrorNothingIsSent: part of a record may have left.
 func TestAfterAnErrorNothingIsSent(t *testing.T) {
 	l, server, _ := secured(t)
