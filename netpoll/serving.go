@@ -55,8 +55,10 @@ func (sv *serving) take(c *Conn) {
 	c.d.loop.Start(s.run())
 }
 
-// run is what the task of s runs. It must have no other wait in it than that of the handler, see callsOut in
-// internal/engine. A literal has one frame less than a method value.
+var _ = engine.CallsForth((*served)(nil).run())
+
+// run returns the function that the task of s runs. The handler is the only call in it that may wait, see
+// engine.CallsForth. A literal has one frame less than a method value.
 //
 //go:noinline
 func (s *served) run() func() {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -161,22 +162,35 @@ const (
 	callsLinked                   // as callsAndPasses, at the bottom of a stack chunk: what has called it is on another stack
 )
 
+// callsOutNames are the functions of these packages that call the program's code, by name without the module; a
+// generic function has a name that ends with "[". CallsForth adds function literals.
+var callsOutNames = map[string]calling{
+	"internal/engine.(*worker).runTasks": callsForth, "internal/engine.Outside[": callsForth, "internal/engine.call[": callsForth,
+	"internal/engine.callPlain": callsForth, "internal/engine.callLock": callsForth, "internal/engine.(*PanicError).tell": callsForth,
+	"netpoll.callDial": callsForth, "flow.run[": callsForth,
+	"knot.exchangeOf.run": callsForth, "knot.accept": callsForth, "knot.shake": callsForth,
+	"knot.callBaseContext": callsForth, "knot.callConnState": callsForth, "knot.callConnContext": callsForth,
+
+	"stackchunk.Call": callsAndPasses, "stackchunk.(*Site).Call": callsAndPasses, "internal/chunk.(*Chunk).GoOn": callsAndPasses,
+	"internal/engine.Copy": callsAndPasses, "netpoll.(*Conn).ReadFrom": callsAndPasses, "netpoll.(*Conn).WriteTo": callsAndPasses,
+	"aio.(*File).ReadFrom": callsAndPasses, "aio.(*File).WriteTo": callsAndPasses, "knot.(*exchange).ReadFrom": callsAndPasses,
+
+	"internal/chunk.(*Chunk).serve": callsLinked,
+}
+
+// CallsForth declares that fn, a function literal, calls the program's code and is on its loop when it goes on after that, as
+// engine.Outside is. The compiler gives a literal a name that no list can rely on. Call it when a package is initialised.
+func CallsForth(fn func()) struct{} {
+	name := runtime.FuncForPC(reflect.ValueOf(fn).Pointer()).Name()
+	callsOutNames[strings.TrimPrefix(name, module)] = callsForth
+	return struct{}{}
+}
+
 func callsOut(name string) calling {
-	switch name {
-	case "internal/engine.(*worker).runTasks", "internal/engine.callPlain", "internal/engine.callLock", "internal/engine.(*PanicError).tell",
-		"netpoll.(*served).run.func1", "netpoll.callDial", "knot.exchangeOf.run", "knot.accept", "knot.shake",
-		"knot.callBaseContext", "knot.callConnState", "knot.callConnContext", "knot.(*Server).stdContext.func1":
-		return callsForth
-	case "stackchunk.Call", "stackchunk.(*Site).Call", "internal/chunk.(*Chunk).GoOn", "internal/engine.Copy",
-		"netpoll.(*Conn).ReadFrom", "netpoll.(*Conn).WriteTo", "aio.(*File).ReadFrom", "aio.(*File).WriteTo", "knot.(*exchange).ReadFrom":
-		return callsAndPasses
-	case "internal/chunk.(*Chunk).serve":
-		return callsLinked
+	if generic := strings.IndexByte(name, '['); generic >= 0 {
+		name = name[:generic+1]
 	}
-	if strings.HasPrefix(name, "internal/engine.Outside[") || strings.HasPrefix(name, "internal/engine.call[") || strings.HasPrefix(name, "flow.run[") {
-		return callsForth
-	}
-	return callsBack
+	return callsOutNames[name]
 }
 
 // passes reports whether g, which has linked a stack chunk, can do without its loop until the chunk is given back. linked is whether
@@ -224,20 +238,18 @@ var nativeWaits = map[string]bool{
 	"runtime.chanrecv1": true, "runtime.chanrecv2": true, "runtime.chansend1": true, "runtime.selectgo": true,
 	"runtime.block": true, "runtime.cgocall": true,
 	"time.Sleep": true, "internal/poll.runtime_pollWait": true,
-	"sync.runtime_Semacquire": true, "sync.runtime_SemacquireMutex": true, "sync.runtime_SemacquireRWMutex": true,
+	"sync.runtime_Semacquire": true, "sync.runtime_SemacquireRWMutex": true,
 	"sync.runtime_SemacquireRWMutexR": true, "sync.runtime_SemacquireWaitGroup": true, "sync.runtime_notifyListWait": true,
 	"internal/sync.runtime_SemacquireMutex": true, "internal/poll.runtime_Semacquire": true,
 }
 
-// partOfWait are the functions of the Go runtime that those are made of.
-func partOfWait(name string) bool {
-	switch name {
-	case "runtime.gopark", "runtime.goparkunlock", "runtime.chanrecv", "runtime.chansend", "runtime.semacquire1",
-		"runtime.netpollblock", "runtime.timeSleep", "runtime.mcall", "runtime.asmcgocall", "runtime.entersyscall", "runtime.reentersyscall":
-		return true
-	}
-	return false
+// partsOfWait are the functions of the Go runtime that nativeWaits call.
+var partsOfWait = []string{
+	"runtime.gopark", "runtime.goparkunlock", "runtime.chanrecv", "runtime.chansend", "runtime.semacquire1",
+	"runtime.netpollblock", "runtime.timeSleep", "runtime.mcall", "runtime.asmcgocall", "runtime.entersyscall", "runtime.reentersyscall",
 }
+
+func partOfWait(name string) bool { return slices.Contains(partsOfWait, name) }
 
 // inSystem reports whether a goroutine that waits below name is in a system call.
 func inSystem(name string) bool {

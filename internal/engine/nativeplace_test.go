@@ -1,7 +1,14 @@
 package engine_test
 
 import (
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,4 +48,64 @@ func TestNativePlaceIsALine(t *testing.T) {
 	if at := seen[1].At; !strings.HasPrefix(at, "github.com/capriccio-go/capriccio/internal/engine_test.receive ") || !strings.Contains(at, "nativeplace_test.go:") {
 		t.Errorf("the place is at %q; want function and line of receive", at)
 	}
+}
+
+// The watchdog recognises functions by their names. Each of them must be in the source, of this module or of Go.
+func TestNamedFunctionsExist(t *testing.T) {
+	own, golang := engine.NamedFunctions()
+	check := func(root string, names []string) {
+		declared := map[string][]string{}
+		for _, name := range names {
+			slash := strings.LastIndexByte(name, '/') + 1
+			dot := slash + strings.IndexByte(name[slash:], '.')
+			pkg, function := name[:dot], strings.TrimSuffix(name[dot+1:], "[")
+			if declared[pkg] == nil {
+				declared[pkg] = functionsIn(t, filepath.Join(root, pkg))
+			}
+			if !slices.Contains(declared[pkg], function) {
+				t.Errorf("no function %s in %s", name, filepath.Join(root, pkg))
+			}
+		}
+	}
+	check("../..", own)
+	if _, err := os.Stat(build.Default.GOROOT + "/src/runtime"); err != nil {
+		t.Skip("the source of Go is not here:", err)
+	}
+	check(build.Default.GOROOT+"/src", golang)
+}
+
+// functionsIn returns the functions and methods of the package in dir, written as in a stack: "f", "T.m" or "(*T).m".
+func functionsIn(t *testing.T, dir string) (functions []string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no package in %s: %v", dir, err)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			name := f.Name.Name
+			if f.Recv != nil {
+				switch of := f.Recv.List[0].Type.(type) {
+				case *ast.Ident:
+					name = of.Name + "." + name
+				case *ast.StarExpr:
+					if of, ok := of.X.(*ast.Ident); ok {
+						name = "(*" + of.Name + ")." + name
+					}
+				}
+			}
+			functions = append(functions, name)
+		}
+	}
+	return functions
 }

@@ -120,6 +120,17 @@ func waitCtx(t testing.TB, d time.Duration) context.Context {
 // PlainPolicy is for tests in package engine_test.
 type PlainPolicy = plainPolicy
 
+// NamedFunctions returns the names of functions that the watchdog looks for in stacks: of this module, without its path, and of Go.
+func NamedFunctions() (own, golang []string) {
+	for name := range callsOutNames {
+		own = append(own, name)
+	}
+	for name := range nativeWaits {
+		golang = append(golang, name)
+	}
+	return own, append(golang, partsOfWait...)
+}
+
 // NativePlaces is for tests in package engine_test, as what waits in this package is not detached.
 type NativePlaces = nativePlaces
 
