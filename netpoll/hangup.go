@@ -40,18 +40,40 @@ func (d *desc) tellHangup() {
 	}
 }
 
-// gone reports whether the peer has ended its side, or d is closed.
-func (d *desc) gone() bool {
-	if d.use() != nil {
-		return true
+// pollNow is poll(2); tests replace it.
+var pollNow = unix.Poll
+
+// hungUp returns those of conns whose peer has ended its side, and those that are closed. It makes one system call
+// for all of them, and never parks.
+func hungUp(conns []*Conn) (gone map[*Conn]bool) {
+	gone = make(map[*Conn]bool)
+	held := make([]*Conn, 0, len(conns))
+	look := make([]unix.PollFd, 0, len(conns))
+	for _, c := range conns {
+		switch {
+		case c.d.use() != nil:
+			gone[c] = true
+			continue
+		case kernel.Net == nil:
+			look = append(look, unix.PollFd{Fd: c.d.fd, Events: unix.POLLRDHUP})
+		case c.HungUp():
+			gone[c] = true
+		}
+		held = append(held, c)
 	}
-	defer d.unuse()
-	if kernel.Net != nil {
-		return d.flags.Load()&flagHangup != 0
+	if len(look) > 0 {
+		if _, err := pollNow(look, 0); err == nil {
+			for i, one := range look {
+				if one.Revents != 0 {
+					gone[held[i]] = true
+				}
+			}
+		}
 	}
-	look := []unix.PollFd{{Fd: d.fd, Events: unix.POLLRDHUP}}
-	n, err := unix.Poll(look, 0)
-	return n > 0 && err == nil
+	for _, c := range held {
+		c.d.unuse()
+	}
+	return gone
 }
 
 // Quiet reports whether nothing has come since the last Read took all there was: neither bytes nor the

@@ -21,7 +21,7 @@ import (
 // The zero value with Dial set is ready. It must not be copied, nor its fields be changed after the
 // first Get. It may be used by tasks and plain goroutines.
 type Pool struct {
-	// Dial makes a connection, on the caller's loop. It may wait natively.
+	// Dial makes a connection, on the caller's loop. It may wait natively. Get fails if it returns neither a connection nor an error.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// MaxConns is how many connections there may be at once, those at rest included; 0: any number.
 	MaxConns int
@@ -60,6 +60,8 @@ type idleConn struct {
 
 // ErrPoolClosed is what Get returns after Close.
 var ErrPoolClosed = errors.New("netpoll: the pool is closed")
+
+var errNoConn = errors.New("netpoll: Pool.Dial returned neither a connection nor an error")
 
 const (
 	defaultMaxIdle     = 64
@@ -224,8 +226,11 @@ func (p *Pool) dial(ctx context.Context) (net.Conn, error) {
 			p.mu.Unlock()
 		}
 	}()
-	if err := engine.Outside(callDial, &d); err != nil || d.c == nil {
+	if err := engine.Outside(callDial, &d); err != nil {
 		return nil, err
+	}
+	if d.c == nil {
+		return nil, errNoConn
 	}
 	p.mu.Lock()
 	if lent = !p.closed; lent {
@@ -325,24 +330,36 @@ func (p *Pool) watch() {
 }
 
 // sweep closes the connections that have rested for too long, and those that the peer has closed, and comes again as long
-// as some rest.
+// as some rest. It asks the kernel without mu, which Get and Put wait for.
 func (p *Pool) sweep() {
 	p.mu.Lock()
 	p.looks = false
 	var old []idleConn
+	var look []*Conn
 	now := time.Since(epoch())
 	for _, r := range p.idle {
 		old = append(old, p.expired(r, now)...)
-		kept := slices.DeleteFunc(r.conns, func(o idleConn) bool {
-			own := lentConn(o.c)
-			gone := own != nil && own.d.gone()
-			if gone {
-				old = append(old, o)
-				p.open--
+		for _, o := range r.conns {
+			if own := lentConn(o.c); own != nil {
+				look = append(look, own)
 			}
-			return gone
-		})
-		if r.conns = kept; len(kept) > 0 {
+		}
+	}
+	p.mu.Unlock()
+	gone := hungUp(look)
+	p.mu.Lock()
+	for _, r := range p.idle {
+		if len(gone) > 0 {
+			r.conns = slices.DeleteFunc(r.conns, func(o idleConn) bool {
+				ended := gone[lentConn(o.c)]
+				if ended {
+					old = append(old, o)
+					p.open--
+				}
+				return ended
+			})
+		}
+		if len(r.conns) > 0 {
 			p.watch()
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -102,6 +104,12 @@ func TestPoolLimits(t *testing.T) {
 		for range 2 {
 			if _, err := fails.Get(context.Background()); err != io.EOF {
 				t.Errorf("Get: %v, want the error of Dial", err)
+			}
+		}
+		nothing := &Pool{MaxConns: 1, Dial: func(context.Context) (net.Conn, error) { return nil, nil }}
+		for range 2 {
+			if c, err := nothing.Get(context.Background()); c != nil || err == nil || nothing.open != 0 {
+				t.Errorf("Get with a Dial that returns nothing: %v, %v; %d are open", c, err, nothing.open)
 			}
 		}
 	})
@@ -210,6 +218,41 @@ func TestPoolAtRest(t *testing.T) {
 		}
 		_, err = c.Read(make([]byte, 1))
 		testenv.ErrorIs(t, err, net.ErrClosed)
+		must(t, p.Close())
+	})
+}
+
+// A sweep makes one system call for all connections at rest, and others can Get and Put meanwhile.
+func TestPoolSweep(t *testing.T) {
+	both(t, func(t *testing.T) {
+		const conns = 10
+		p, _ := poolOf(t, 0)
+		p.IdleTimeout = -1
+		var all []net.Conn
+		for range conns {
+			all = append(all, need(p.Get(context.Background()))(t))
+		}
+		for _, c := range all {
+			p.Put(c, false)
+		}
+		closed := all[3]
+		must(t, closed.(*Conn).CloseWrite()) // the echo ends its side too
+		closed.Read(make([]byte, 1))         // until it has
+		calls := 0
+		defer func() { pollNow = unix.Poll }()
+		pollNow = func(fds []unix.PollFd, timeout int) (int, error) {
+			if calls++; !p.mu.TryLock() {
+				t.Error("the kernel is asked with the lock of the pool held")
+			} else {
+				p.mu.Unlock()
+			}
+			return unix.Poll(fds, timeout)
+		}
+		p.sweep()
+		if calls != 1 || p.open != conns-1 {
+			t.Errorf("%d system calls, %d connections are left; want 1, %d", calls, p.open, conns-1)
+		}
+		testenv.ErrorIs(t, testenv.Err(closed.Read(make([]byte, 1))), net.ErrClosed, "the one whose peer has ended")
 		must(t, p.Close())
 	})
 }
