@@ -153,7 +153,7 @@ func (u *upstream) NetConn() net.Conn { return u.raw }
 func (b *backend) dial(ctx context.Context) (net.Conn, error) {
 	b.counts.dials.Add(1)
 	until, _ := ctx.Deadline()
-	by, limit := sooner(until, b.p.ConnectTimeout), time.Duration(0)
+	by, limit := sooner(until, elapsed(), b.p.ConnectTimeout), time.Duration(0)
 	if !by.IsZero() {
 		limit = max(time.Until(by), 1) // 0 would be none
 	}

@@ -63,6 +63,7 @@ type exchange struct {
 	chunked    bool   // so is the body that is sent
 	taken      bool   // a tunnel has the connection
 	armed      bool   // the deadline of the first read is set
+	asked      int64  // when the request, or its head, was sent, see elapsed
 
 	out  []byte // to be sent
 	in   []byte // in[r:w] has come and has not been used
@@ -70,6 +71,7 @@ type exchange struct {
 	own  []byte             // in, at first
 	big  *[largeBuffer]byte // in, for long bodies
 	res  h1.ResponseHead
+	head []byte // what res was parsed from; a view
 	body h1.ResponseBody
 	rec  records // of FastCGI
 
@@ -112,7 +114,8 @@ func (e *exchange) end() {
 	}
 	clear(e.trailer)
 	e.p, e.x, e.b, e.u, e.method, e.until, e.stop.why = nil, nil, nil, nil, "", time.Time{}, nil
-	e.content, e.trailer, e.big, e.in = nil, e.trailer[:0], nil, nil
+	e.content, e.trailer, e.big, e.in, e.head = nil, e.trailer[:0], nil, nil, nil
+	e.res.Trim()
 	e.repeatable, e.bodyTaken, e.upgrade, e.taken = false, false, false, false
 	e.out, e.rec = out, records{}
 }
@@ -159,10 +162,10 @@ func (s *stopper) attach(u interrupted) error {
 	return s.why
 }
 
-// sooner is until, or when limit from now is over if that comes first. Of either zero is none.
-func sooner(until time.Time, limit time.Duration) time.Time {
+// sooner is until, or limit after since (see elapsed) if that comes first. Of either zero is none.
+func sooner(until time.Time, since int64, limit time.Duration) time.Time {
 	if limit > 0 {
-		if by := now().Add(limit); until.IsZero() || by.Before(until) {
+		if by := loaded.Add(time.Duration(since) + limit); until.IsZero() || by.Before(until) {
 			return by
 		}
 	}
@@ -172,9 +175,9 @@ func sooner(until time.Time, limit time.Duration) time.Time {
 // late reports whether there is no time left for all of the request.
 func (e *exchange) late() bool { return !e.until.IsZero() && !now().Before(e.until) }
 
-// arm sets a deadline, unless there is no point in waiting.
-func (e *exchange) arm(set func(time.Time) error, limit time.Duration) error {
-	by := sooner(e.until, limit)
+// arm sets a deadline, limit after since, unless there is no point in waiting.
+func (e *exchange) arm(set func(time.Time) error, since int64, limit time.Duration) error {
+	by := sooner(e.until, since, limit)
 	e.stop.mu.Lock()
 	defer e.stop.mu.Unlock()
 	if e.stop.why != nil {
@@ -192,7 +195,7 @@ func (e *exchange) admit(b *backend) error {
 	b.counts.queued.Add(1)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	if by := sooner(e.until, b.p.QueueTimeout); !by.IsZero() {
+	if by := sooner(e.until, elapsed(), b.p.QueueTimeout); !by.IsZero() {
 		var drop context.CancelFunc
 		ctx, drop = context.WithDeadline(ctx, by)
 		defer drop()
@@ -272,12 +275,13 @@ func (e *exchange) send() error {
 	if e.ready && len(e.out) <= smallRequest {
 		return e.sendSmall()
 	}
-	if err := e.arm(e.u.SetWriteDeadline, e.p.IdleTimeout); err != nil {
+	if err := e.arm(e.u.SetWriteDeadline, elapsed(), e.p.IdleTimeout); err != nil {
 		return e.broken(err, true, true)
 	}
 	if n, err := e.u.Write(e.out); err != nil {
 		return e.broken(err, n == 0, true)
 	}
+	e.asked = elapsed()
 	if e.ready {
 		return nil
 	}
@@ -298,7 +302,8 @@ const smallRequest = 4 << 10
 
 // sendSmall sends a whole request, and sets the deadline of its response with that of the write.
 func (e *exchange) sendSmall() error {
-	if err := e.arm(e.u.SetDeadline, e.p.ResponseTimeout); err != nil {
+	e.asked = elapsed()
+	if err := e.arm(e.u.SetDeadline, e.asked, e.p.ResponseTimeout); err != nil {
 		return e.broken(err, true, true)
 	}
 	if n, err := e.u.Write(e.out); err != nil {
@@ -329,7 +334,7 @@ func (e *exchange) sendBody() {
 			e.stop.stop(&clientError{err})
 			return
 		}
-		if e.arm(e.u.SetWriteDeadline, e.p.IdleTimeout) != nil {
+		if e.arm(e.u.SetWriteDeadline, elapsed(), e.p.IdleTimeout) != nil {
 			return
 		}
 		if _, werr := e.u.Write(out); werr != nil {
@@ -361,8 +366,9 @@ func (e *exchange) join() {
 	e.apart = nil
 }
 
-// fill reads more. It waits for limit, or as long as the request's body makes progress, or the client lets that wait.
-func (e *exchange) fill(limit time.Duration) error {
+// fill reads more. It waits until limit after since, or after the last progress of the request's body; as long as the client
+// lets that wait there is no limit.
+func (e *exchange) fill(since int64, limit time.Duration) error {
 	if e.r == e.w {
 		e.r, e.w = 0, 0
 	}
@@ -379,13 +385,12 @@ func (e *exchange) fill(limit time.Duration) error {
 		e.in = bigger
 	}
 	for {
-		began := int64(0)
 		if e.apart != nil {
-			began = elapsed()
+			since = max(since, min(e.moved.Load(), elapsed()))
 		}
 		if e.armed {
 			e.armed = false
-		} else if err := e.arm(e.u.SetReadDeadline, limit); err != nil {
+		} else if err := e.arm(e.u.SetReadDeadline, since, limit); err != nil {
 			return err
 		}
 		n, err := e.u.Read(e.in[e.w:])
@@ -393,7 +398,7 @@ func (e *exchange) fill(limit time.Duration) error {
 		switch {
 		case n > 0:
 			return nil
-		case errors.Is(err, os.ErrDeadlineExceeded) && e.apart != nil && e.moved.Load() > began && !e.late():
+		case errors.Is(err, os.ErrDeadlineExceeded) && e.apart != nil && e.moved.Load() > since && !e.late():
 			continue
 		case err == nil:
 			return io.ErrUnexpectedEOF

@@ -316,10 +316,11 @@ func (f *fastCGI) head(e *exchange) (bool, error) {
 		e.r += used
 		if len(piece) > 0 {
 			r.head = append(r.head, piece...)
+			e.head = r.head
 			whole, err := e.res.ParseCGI(r.head)
 			if whole {
 				r.rest = r.head[e.res.Size:]
-				e.res.Size = 0
+				e.res.Size = 0 // it is out of e.in already
 			}
 			if whole || err != nil {
 				return whole, err

@@ -195,7 +195,7 @@ func TestFastCGIRecords(t *testing.T) {
 		"another version":   {"\x02" + record(fcgiStdout, ok, 0)[1:], "502", "502", "no record"},
 		"another request":   {"\x01\x06\x00\x02" + record(fcgiStdout, ok, 0)[4:], "502", "502", "no record"},
 		"another kind":      {record(9, "", 0), "502", "502", "no record"},
-		"no header":         {record(fcgiStdout, "body\n\n", 0) + record(fcgiEnd, end, 0), "502", "502", "CR LF"},
+		"no header":         {record(fcgiStdout, "body\n\n", 0) + record(fcgiEnd, end, 0), "502", "502", "not a token"},
 		"end of wrong size": {record(fcgiStdout, ok, 0) + record(fcgiEnd, "1234", 0), "502", "502", "no record"},
 	} {
 		for _, step := range []int{1 << 20, 1} {

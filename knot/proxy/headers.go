@@ -75,12 +75,12 @@ func connectionNames(each func(func(name, value []byte) bool)) (names [][]byte) 
 	return names
 }
 
-// connectionNames are those of the response's head, which b is.
-func (e *exchange) connectionNames(b []byte) [][]byte {
-	if e.res.Find(b, "connection") == nil {
+// connectionNames are those of the response's head.
+func (e *exchange) connectionNames() [][]byte {
+	if e.res.Find(e.head, "connection") == nil {
 		return nil
 	}
-	return connectionNames(func(fn func(name, value []byte) bool) { e.res.Each(b, fn) })
+	return connectionNames(func(fn func(name, value []byte) bool) { e.res.Each(e.head, fn) })
 }
 
 func contains(names [][]byte, name []byte) bool {

@@ -5,8 +5,11 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
@@ -15,12 +18,14 @@ import (
 // TestHintsForNobody: a client that does not take early hints is no failure of the backend.
 func TestHintsForNobody(t *testing.T) {
 	backend := script(t, func(_ int, c net.Conn, _ string) {
-		hints := "HTTP/1.1 103 Early Hints\r\nLink: <" + strings.Repeat("x", 50_000) + ">\r\n\r\n"
+		hints := "HTTP/1.1 103 Early Hints\r\nLink: <" + strings.Repeat("x", 60_000) + ">\r\n\r\n"
 		for err := error(nil); err == nil; {
 			_, err = io.WriteString(c, hints)
 		}
 	})
 	f := serve(t, Config{Backends: []string{backend}}, 1, func(s *knot.Server) { s.WriteTimeout = 100 * time.Millisecond })
+	raw := testenv.Need(f.ln.(syscall.Conn).SyscallConn())(t)
+	raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10) }) // or all may fit
 	f.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 	testenv.Until(t, "the end", func() bool {
 		s := f.p.Stats()[0]

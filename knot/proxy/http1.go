@@ -117,7 +117,10 @@ func (http1) finish(e *exchange, out, trailer []byte) []byte {
 }
 
 // head implements wire.
-func (http1) head(e *exchange) (bool, error) { return e.res.Parse(e.in[e.r:e.w]) }
+func (http1) head(e *exchange) (bool, error) {
+	e.head = e.in[e.r:e.w]
+	return e.res.Parse(e.head)
+}
 
 // next implements wire.
 func (http1) next(e *exchange) (piece []byte, used int, err error) {

@@ -47,7 +47,7 @@ func (b *backend) newHTTP2() *http.Transport {
 	t.DisableCompression, t.MaxResponseHeaderBytes = true, headBuffer
 	t.DisableKeepAlives = !c.keeps()
 	t.MaxIdleConnsPerHost, t.IdleConnTimeout = c.KeepConns, c.KeepTimeout
-	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: c.IdleTimeout, PingTimeout: cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)}
+	t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: largeBuffer, SendPingTimeout: c.IdleTimeout, PingTimeout: cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)}
 	return t
 }
 

@@ -4,12 +4,15 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -240,5 +243,26 @@ func TestHeadOfAStream(t *testing.T) {
 			t.Errorf("HTTP/2 %v: %v", http2, err)
 		}
 		c.Close()
+	}
+}
+
+// TestHTTP2Window: a backend may send no more of a response than a client has taken and a large buffer.
+func TestHTTP2Window(t *testing.T) {
+	window := make(chan uint32, 1)
+	backend := testenv.Serve(t, func(c net.Conn) {
+		io.CopyN(io.Discard, c, int64(len(http2.ClientPreface)))
+		frame, err := http2.NewFramer(c, c).ReadFrame()
+		if settings, ok := frame.(*http2.SettingsFrame); ok {
+			n, _ := settings.Value(http2.SettingInitialWindowSize)
+			window <- n
+		} else {
+			t.Errorf("%v, %v; want SETTINGS", frame, err)
+			close(window)
+		}
+	})
+	f := serve(t, Config{Backends: []string{"http://" + backend}, HTTP2: true}, 1)
+	f.get("/")
+	if n := <-window; n == 0 || n > 64<<10 {
+		t.Errorf("a backend may send %d bytes that no client takes", n)
 	}
 }

@@ -32,6 +32,7 @@ import (
 type front struct {
 	t    *testing.T
 	p    *Proxy
+	ln   net.Listener
 	addr string
 	log  testenv.Buffer
 }
@@ -45,7 +46,7 @@ func serve(t *testing.T, c Config, loops int, change ...func(*knot.Server)) *fro
 	f.p = p
 	rt := testenv.Need(capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
 	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
-	f.addr = ln.Addr().String()
+	f.ln, f.addr = ln, ln.Addr().String()
 	s := &knot.Server{ErrorLog: c.Log, H2C: true, Handler: func(x *knot.Ctx) error {
 		if strings.HasPrefix(x.Path(), "/static/") {
 			return x.SendString(200, "text/plain", "static")
@@ -348,6 +349,10 @@ func TestFailures(t *testing.T) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok")
 			io.Copy(io.Discard, c)
 		})}, "GET", "200", "!", "timeout", CauseTimeout},
+		{"lines that end with LF", []string{script(t, say("HTTP/1.1 200 OK\nContent-Length: 2\n\nok"))}, "GET", "200", "ok", "", causes},
+		{"blanks behind the size of a chunk", []string{script(t, say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2   \r\nok\r\n0   \r\n\r\n"))}, "GET", "200", "ok", "", causes},
+		{"many lines", []string{script(t, say("HTTP/1.1 200 OK\r\n"+strings.Repeat("A: b\r\n", 1000)+"Content-Length: 2\r\n\r\nok"))}, "GET", "200", "ok", "", causes},
+		{"a large head", []string{script(t, say("HTTP/1.1 200 OK\r\nA: "+strings.Repeat("b", 64<<10)+"\r\n\r\n"))}, "GET", "502", "502", "larger than 64 KB", CauseMalformed},
 		{"until close", []string{script(t, say("HTTP/1.0 200 OK\r\n\r\nok"))}, "GET", "200", "ok", "", causes},
 	} {
 		c := Config{Backends: test.backends, ResponseTimeout: time.Minute, IdleTimeout: time.Minute}

@@ -2,15 +2,20 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/capriccio-go/capriccio/knot"
 )
 
-// receiveHead waits for the head of the response, passing informational ones on.
+// maxInterim is how many informational responses (1xx) a backend may send for one request. Servers send one or two.
+const maxInterim = 16
+
+var errInterim = fmt.Errorf("more than %d informational responses (1xx)", maxInterim)
+
+// receiveHead waits for the head of the response, passing informational ones on. ResponseTimeout is for all of them together.
 func (e *exchange) receiveHead() error {
-	silent := true
-	for {
+	for interim := 0; ; {
 		whole, err := false, error(nil)
 		if e.r < e.w {
 			whole, err = e.p.wire.head(e)
@@ -19,8 +24,8 @@ func (e *exchange) receiveHead() error {
 		case err != nil:
 			return e.malformed(err)
 		case !whole:
-			if err := e.fill(e.p.ResponseTimeout); err != nil {
-				return e.broken(err, false, silent && e.w == 0)
+			if err := e.fill(e.asked, e.p.ResponseTimeout); err != nil {
+				return e.broken(err, false, interim == 0 && e.w == 0)
 			}
 			continue
 		case e.res.Status == 101:
@@ -28,11 +33,12 @@ func (e *exchange) receiveHead() error {
 		case e.res.Status >= 200:
 			return nil
 		}
-		silent = false
-		b := e.in[e.r:e.w]
+		if interim++; interim > maxInterim {
+			return e.malformed(errInterim)
+		}
 		if e.res.Status > 101 { // the client has had its 100 Continue
 			var lines []knot.Header
-			e.res.Each(b, func(name, value []byte) bool {
+			e.res.Each(e.head, func(name, value []byte) bool {
 				if !hopByHop(name) {
 					lines = append(lines, knot.Header{Name: string(name), Value: string(value)})
 				}
@@ -49,10 +55,9 @@ func (e *exchange) receiveHead() error {
 // passBack sends the response to the client.
 func (e *exchange) passBack() error {
 	x, res := e.x, &e.res
-	b := e.in[e.r:e.w]
-	named := e.connectionNames(b)
+	named := e.connectionNames()
 	x.SetStatus(res.Status)
-	res.Each(b, func(name, value []byte) bool {
+	res.Each(e.head, func(name, value []byte) bool {
 		if !hopByHop(name) && !contains(named, name) && !(e.p.FastCGI != nil && is(name, "status")) {
 			x.CopyHeader(name, value)
 		}
@@ -81,8 +86,10 @@ func (e *exchange) passBody() error {
 			return nil
 		}
 	}
+	since, moved := int64(0), true // when the last piece was passed on
 	for {
 		piece, used, err := e.p.wire.next(e)
+		moved = moved || len(piece) > 0
 		if len(piece) > 0 && !drop {
 			if _, werr := x.Write(piece); werr != nil {
 				if errors.Is(werr, knot.ErrTooLong) {
@@ -104,7 +111,10 @@ func (e *exchange) passBody() error {
 			return e.broken(e.clientLost(), false, false)
 		}
 		e.grow()
-		if err := e.fill(e.p.IdleTimeout); err != nil {
+		if moved {
+			since, moved = elapsed(), false
+		}
+		if err := e.fill(since, e.p.IdleTimeout); err != nil {
 			if err == io.EOF {
 				if err = e.p.wire.ended(e); err == nil {
 					return e.endBody()

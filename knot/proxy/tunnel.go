@@ -18,21 +18,20 @@ var (
 
 // switchProtocols makes a tunnel of the two connections, after a response 101 (RFC 9110, 7.8).
 func (e *exchange) switchProtocols() error {
-	b := e.in[e.r:e.w]
-	upgrade := e.res.Find(b, "upgrade")
+	upgrade := e.res.Find(e.head, "upgrade")
 	if !e.upgrade || upgrade == nil || e.p.FastCGI != nil {
 		return e.malformed(errUnasked)
 	}
-	named := e.connectionNames(b)
+	named := e.connectionNames()
 	head := append([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "), upgrade...)
 	head = append(head, "\r\n"...)
-	e.res.Each(b, func(name, value []byte) bool {
+	e.res.Each(e.head, func(name, value []byte) bool {
 		if !hopByHop(name) && !contains(named, name) && !is(name, "content-length") {
 			head = appendLine(head, text(name), value)
 		}
 		return true
 	})
-	head = append(append(head, "\r\n"...), b[e.res.Size:]...)
+	head = append(append(head, "\r\n"...), e.head[e.res.Size:]...)
 	client, rest, err := e.x.Hijack()
 	if err != nil {
 		return e.malformed(errors.Join(errNoTunnel, err))

@@ -1,5 +1,7 @@
 package h1
 
+import "bytes"
+
 const (
 	// MaxChunkLine bounds a chunk size with its extensions, in bytes.
 	MaxChunkLine = 1024
@@ -35,6 +37,7 @@ type Framing struct {
 	Trailer int   // bytes of trailer lines so far
 	Phase   bodyPhase
 	Chunked bool
+	lenient bool // the sender is a backend: LF alone ends a line, and blanks may follow a size
 }
 
 func (b *Framing) Took(n int) {
@@ -49,7 +52,7 @@ func (b *Framing) Took(n int) {
 	}
 }
 
-// Step takes a line of chunked framing; its CR LF still follows it in the buffer. A line of the trailer is returned.
+// Step takes a line of chunked framing; its CR LF, or LF, still follows it in the buffer. A line of the trailer is returned.
 func (b *Framing) Step(line []byte, maxBody int64) (name, value []byte, f *Fault) {
 	b.Framed += int64(len(line)) + 2
 	switch b.Phase {
@@ -59,6 +62,9 @@ func (b *Framing) Step(line []byte, maxBody int64) (name, value []byte, f *Fault
 		}
 		b.Phase = BodySize
 	case BodySize:
+		if b.lenient {
+			line = bytes.TrimRight(line, " \t")
+		}
 		size, f := ChunkSize(line)
 		if f != nil {
 			return nil, nil, f
@@ -80,7 +86,11 @@ func (b *Framing) Step(line []byte, maxBody int64) (name, value []byte, f *Fault
 			return nil, nil, nil
 		}
 		b.Trailer += len(line) + 2
-		one, _, f := scanField(line[:len(line)+2], 0)
+		whole := line[:len(line)+1]
+		if whole[len(line)] == '\r' {
+			whole = line[:len(line)+2]
+		}
+		one, _, f := scanField(whole, 0, b.lenient)
 		if f != nil {
 			return nil, nil, badTrailer
 		}

@@ -97,7 +97,7 @@ func (h *Head) Parse(b []byte, limits *HeadLimits) *Fault {
 			return tooManyFields
 		}
 		var one field
-		if one, i, f = scanField(b, i); f == nil {
+		if one, i, f = scanField(b, i, false); f == nil {
 			h.Fields = append(h.Fields, one)
 			f = h.note(b, one)
 		}
@@ -223,8 +223,8 @@ func (h *Head) parseVersion(b []byte, i int) (int, *Fault) {
 	return i + len(form), nil
 }
 
-// scanField reads the header line at b[i:] and returns the offset of the next.
-func scanField(b []byte, i int) (one field, next int, f *Fault) {
+// scanField reads the header line at b[i:] and returns the offset of the next. bareLF: it may end with LF alone.
+func scanField(b []byte, i int, bareLF bool) (one field, next int, f *Fault) {
 	from := i
 	for i < len(b) && TokenByte[b[i]] {
 		i++
@@ -236,7 +236,7 @@ func scanField(b []byte, i int) (one field, next int, f *Fault) {
 		switch {
 		case i == from && (b[i] == ' ' || b[i] == '\t'):
 			return one, 0, badFold
-		case b[i] == '\n' || b[i] == '\r':
+		case b[i] == '\n' && !bareLF || b[i] == '\r':
 			return one, 0, badLineEnd
 		}
 		return one, 0, badName
@@ -257,16 +257,19 @@ func scanField(b []byte, i int) (one field, next int, f *Fault) {
 		}
 		i++
 	}
-	if b[i] != '\r' || b[i+1] != '\n' {
-		if b[i] == '\n' || b[i] == '\r' {
-			return one, 0, badLineEnd
-		}
+	end := i
+	switch {
+	case b[i] == '\r' && b[i+1] == '\n':
+		i++
+	case b[i] == '\n' && bareLF:
+	case b[i] == '\n' || b[i] == '\r':
+		return one, 0, badLineEnd
+	default:
 		return one, 0, badValue
 	}
-	end := i
 	for end > from && (b[end-1] == ' ' || b[end-1] == '\t') {
 		end--
 	}
 	one.Value = Span{uint32(from), uint32(end)}
-	return one, i + 2, nil
+	return one, i + 1, nil
 }

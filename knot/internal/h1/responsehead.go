@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// A ResponseHead is the head of a response as a proxy reads it, as strictly as requests are read: lines end
-// with CR LF, and a framing that two readers may understand differently is an error (see package knot).
+// A ResponseHead is the head of a response as a proxy reads it. The operator has chosen the backend, so lines may end with LF
+// alone, as RFC 9112, 2.2, allows; but a framing that two readers may understand differently is an error (see package knot).
 // It holds offsets into the bytes that it was parsed from. The zero value is ready, and may be
 // used again and again. No method parks.
 type ResponseHead struct {
@@ -14,70 +14,42 @@ type ResponseHead struct {
 	Minor  int // HTTP/1.Minor
 	Size   int // bytes of the head, with the blank line
 	head   Head
-	cgi    []byte // what ParseCGI has parsed, with CR LF
 }
 
-// Limits of a head, in bytes and lines.
 const (
-	maxResponseHead   = 64 << 10
-	maxResponseFields = 200
+	// maxResponseHead bounds the head and the trailer of a response, in bytes: twice what Chromium and nginx take with large buffers.
+	maxResponseHead = 64 << 10
+	// keptFields is how many lines a ResponseHead keeps room for: ten times those of most responses.
+	keptFields = 200
 )
 
 var (
-	badStatusLine = &Fault{502, "status line is malformed"}
-	badStatus     = &Fault{502, "status is not in 100 to 599"}
+	badStatusLine    = &Fault{502, "status line is malformed"}
+	badStatus        = &Fault{502, "status is not in 100 to 599"}
+	responseTooLarge = &Fault{502, "response head is larger than 64 KB"}
 )
 
 // Parse reads the head that b begins with. It returns false if b ends too early, and an error for a head that is
-// wrong, or longer than 64 KiB or 200 lines.
+// wrong, or larger than 64 KB.
 func (h *ResponseHead) Parse(b []byte) (whole bool, err error) {
+	h.head.Reset()
 	i, f := h.statusLine(b)
-	if f == nil {
-		f = h.fields(b, i)
-	}
-	switch {
-	case f == nil:
-		return true, nil
-	case f != NeedMore:
-		return false, f
-	case len(b) >= maxResponseHead:
-		return false, HeadTooLarge
-	}
-	return false, nil
+	return h.fields(b, i, f)
 }
 
-// ParseCGI is Parse for what a CGI program answers (RFC 3875, 6): lines may end with LF alone, and the status is in
-// a line Status, 200 if there is none.
+// ParseCGI is Parse for what a CGI program answers (RFC 3875, 6): the status is in a line Status, 200 if there is none.
 func (h *ResponseHead) ParseCGI(b []byte) (whole bool, err error) {
 	h.head.Reset()
-	h.Status, h.Minor, h.cgi = 200, 1, h.cgi[:0]
-	size := 0
-	for {
-		line, _, ended := bytes.Cut(b[size:], []byte("\n"))
-		switch {
-		case size > maxResponseHead || !ended && len(b) > maxResponseHead:
-			return false, HeadTooLarge
-		case !ended:
-			return false, nil
-		}
-		size += len(line) + 1
-		line = bytes.TrimSuffix(line, []byte("\r"))
-		h.cgi = append(append(h.cgi, line...), "\r\n"...)
-		if len(line) == 0 {
-			break
-		}
+	h.Status, h.Minor = 200, 1
+	if whole, err = h.fields(b, 0, nil); !whole {
+		return false, err
 	}
-	f := h.fields(h.cgi, 0)
-	h.Size = size
-	switch {
-	case f != nil:
-		return false, f
-	case h.head.Chunked:
+	if h.head.Chunked {
 		return false, badCoding
 	}
-	b = h.cgi
 	if text, ok := h.head.Find(b, "status"); ok {
 		code, _, _ := bytes.Cut(text, []byte(" "))
+		var f *Fault
 		if h.Status, f = statusCode(code); f != nil {
 			return false, f
 		}
@@ -90,27 +62,26 @@ func (h *ResponseHead) ParseCGI(b []byte) (whole bool, err error) {
 	return true, nil
 }
 
+// Trim drops the room that only a head with unusually many lines needs.
+func (h *ResponseHead) Trim() {
+	if cap(h.head.Fields) > keptFields {
+		h.head.Fields = nil
+	}
+}
+
 // statusLine reads "HTTP/1.1 200 OK" and returns the offset of the next line.
 func (h *ResponseHead) statusLine(b []byte) (int, *Fault) {
-	h.head.Reset()
-	h.cgi = nil
-	end := bytes.IndexByte(b, '\n')
-	line := b
-	if end >= 0 {
-		line = b[:end+1]
-	}
+	line, _, ended := bytes.Cut(b, []byte("\n"))
+	next := len(line) + 1
 	const form = "HTTP/1."
 	if n := min(len(line), len(form)); string(line[:n]) != form[:n] {
 		return 0, badStatusLine
 	}
-	if end < 0 {
+	if !ended {
 		return 0, NeedMore
 	}
-	if len(line) < len("HTTP/1.1 200\r\n") || line[len(line)-2] != '\r' {
-		return 0, badStatusLine
-	}
-	line = line[:len(line)-2]
-	if line[7] < '0' || line[7] > '9' || line[8] != ' ' || len(line) > 12 && line[12] != ' ' {
+	line = bytes.TrimSuffix(line, []byte("\r"))
+	if len(line) < len("HTTP/1.1 200") || line[7] < '0' || line[7] > '9' || line[8] != ' ' || len(line) > 12 && line[12] != ' ' {
 		return 0, badStatusLine
 	}
 	for _, ch := range line[12:] {
@@ -121,7 +92,7 @@ func (h *ResponseHead) statusLine(b []byte) (int, *Fault) {
 	var f *Fault
 	h.Minor = int(line[7] - '0')
 	h.Status, f = statusCode(line[9:12])
-	return end + 1, f
+	return next, f
 }
 
 func statusCode(text []byte) (int, *Fault) {
@@ -141,29 +112,18 @@ func statusCode(text []byte) (int, *Fault) {
 	return code, nil
 }
 
-// fields reads the header lines from i on, and checks the framing.
-func (h *ResponseHead) fields(b []byte, i int) *Fault {
+// fields reads the header lines from i on, unless f is a fault before them, and checks the framing.
+func (h *ResponseHead) fields(b []byte, i int, f *Fault) (whole bool, err error) {
 	in := &h.head
 	in.Minor = uint8(h.Minor)
-	for {
-		if i+1 >= len(b) {
-			return NeedMore
-		}
-		if b[i] == '\r' {
-			if b[i+1] != '\n' {
-				return badLineEnd
-			}
-			h.Size = i + 2
+	for h.Size = 0; f == nil; {
+		if h.Size, f = headEnd(b, i); h.Size > 0 || f != nil {
 			break
 		}
-		if len(in.Fields) == maxResponseFields {
-			return tooManyFields
+		var one field
+		if one, i, f = scanField(b, i, true); f != nil {
+			break
 		}
-		one, next, f := scanField(b, i)
-		if f != nil {
-			return f
-		}
-		i = next
 		in.Fields = append(in.Fields, one)
 		switch name := one.Name.Of(b); {
 		case TokenIs(name, "connection"):
@@ -173,38 +133,43 @@ func (h *ResponseHead) fields(b []byte, i int) *Fault {
 		case TokenIs(name, "transfer-encoding"):
 			f = in.noteCoding(one.Value.Of(b))
 		}
-		if f != nil {
-			return f
-		}
 	}
 	switch {
-	case h.Size > maxResponseHead:
-		return HeadTooLarge
+	case f == NeedMore && len(b) < maxResponseHead:
+		return false, nil
+	case f == NeedMore || h.Size > maxResponseHead:
+		return false, responseTooLarge
+	case f != nil:
+		return false, f
 	case in.HasCoding && in.hasLength:
-		return codingAndLength
+		return false, codingAndLength
 	case in.HasCoding && h.Minor == 0:
-		return codingBefore11
+		return false, codingBefore11
 	}
-	return nil
+	return true, nil
 }
 
-// of is what the offsets count from.
-func (h *ResponseHead) of(b []byte) []byte {
-	if len(h.cgi) > 0 {
-		return h.cgi
+// headEnd returns the offset behind an empty line at b[i:], 0 if another line stands there.
+func headEnd(b []byte, i int) (int, *Fault) {
+	switch rest := b[i:]; {
+	case len(rest) == 0 || string(rest) == "\r":
+		return 0, NeedMore
+	case rest[0] == '\n':
+		return i + 1, nil
+	case rest[0] == '\r' && rest[1] == '\n':
+		return i + 2, nil
 	}
-	return b
+	return 0, nil
 }
 
 // Find returns the value of the first line called lower, which is in lower case; nil if there is none. b is what was parsed.
 func (h *ResponseHead) Find(b []byte, lower string) []byte {
-	value, _ := h.head.Find(h.of(b), lower)
+	value, _ := h.head.Find(b, lower)
 	return value
 }
 
 // Each calls fn for every line, with views of b, which is what was parsed, until fn returns false.
 func (h *ResponseHead) Each(b []byte, fn func(name, value []byte) bool) {
-	b = h.of(b)
 	for _, one := range h.head.Fields {
 		if !fn(one.Name.Of(b), one.Value.Of(b)) {
 			return
@@ -236,7 +201,7 @@ func (h *ResponseHead) Body(method string) ResponseBody {
 	case method == "HEAD" || Bodyless(h.Status):
 		return ResponseBody{}
 	case h.head.Chunked:
-		return ResponseBody{Framing: Framing{Chunked: true, Phase: BodySize}}
+		return ResponseBody{Framing: Framing{Chunked: true, Phase: BodySize, lenient: true}}
 	case !h.head.hasLength:
 		return ResponseBody{Framing: Framing{Phase: BodyData, Left: 1<<63 - 1}, UntilClose: true}
 	case h.head.Length == 0:
@@ -275,10 +240,14 @@ func (r *ResponseBody) Next(b []byte, trailer func(name, value []byte)) (piece [
 		if end < 0 && len(rest) <= most {
 			return nil, used, nil
 		}
-		if end < 1 || end > most || rest[end-1] != '\r' {
+		if end > most {
 			return nil, used, BadChunk
 		}
-		name, value, f := r.Step(rest[:end-1], 1<<62)
+		line, crlf := bytes.CutSuffix(rest[:end], []byte("\r"))
+		if !crlf && r.Phase == BodySize && bytes.IndexByte(line, ';') >= 0 {
+			return nil, used, BadChunk // to some readers the LF is part of the extension
+		}
+		name, value, f := r.Step(line, 1<<62)
 		if f != nil {
 			return nil, used, f
 		}

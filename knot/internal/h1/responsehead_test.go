@@ -70,24 +70,33 @@ func TestResponseHeads(t *testing.T) {
 		{ok + "Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nA: b\r\n\r\nnext", "GET", `200 "abc" keeps A: b` + "\n"},
 		{ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "GET", "unexpected EOF"},
 		{ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n", "GET", "malformed chunk"},
-		{ok + "Transfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n", "GET", "malformed chunk"},
+		{ok + "Transfer-Encoding: chunked\r\n\r\n3  \t\r\nabc\r\n0  \r\n\r\n", "GET", `200 "abc" keeps`},
+		{ok + "Transfer-Encoding: chunked\r\n\r\n3;a \r\nabc\r\n0\r\n\r\n", "GET", `200 "abc" keeps`},
+		{ok + "Transfer-Encoding: chunked\r\n\r\n 3\r\nabc\r\n0\r\n\r\n", "GET", "malformed chunk"},
+		{ok + "Transfer-Encoding: chunked\r\n\r\n3 3\r\nabc\r\n0\r\n\r\n", "GET", "malformed chunk"},
+		{ok + "Transfer-Encoding: chunked\r\n\r\n3\nabc\n0\nA: b\n\nnext", "GET", `200 "abc" keeps A: b` + "\n"},
+		{ok + "Transfer-Encoding: chunked\r\n\r\n3;a\nabc\n0\n\n", "GET", "malformed chunk"},
 		{ok + "Transfer-Encoding: gzip, chunked\r\n\r\n", "GET", "unknown transfer coding"},
 		{ok + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", "GET", "both"},
 		{ok + "Content-Length: 3\r\nContent-Length: 3\r\n\r\n", "GET", "more than one"},
 		{ok + "Content-Length: +3\r\n\r\n", "GET", "malformed Content-Length"},
 		{ok + "Content-Length : 3\r\n\r\n", "GET", "not a token"},
 		{ok + "A: b\r\n c\r\n\r\n", "GET", "folded"},
-		{ok + "A: b\nC: d\r\n\r\n", "GET", "CR LF"},
+		{"HTTP/1.1 200 OK\nContent-Length: 1 \n\nab", "GET", `200 "a" keeps`},
+		{ok + "A: b\nContent-Length: 1\r\n\r\na", "GET", `200 "a" keeps`},
+		{ok + "A: b\rContent-Length: 1\r\n\r\na", "GET", "CR LF"},
+		{ok + "A: b\r\r\n\r\n", "GET", "CR LF"},
+		{ok + "A\n\n", "GET", "not a token"},
 		{ok + "A: \x00\r\n\r\n", "GET", "control byte"},
-		{"HTTP/1.1 200 OK\nA: b\r\n\r\n", "GET", "status line"},
+		{"HTTP/1.1 200 OK\rA: b\r\n\r\n", "GET", "status line"},
 		{"HTTP/1.1 2000 OK\r\n\r\n", "GET", "status line"},
 		{"HTTP/1.1 999 OK\r\n\r\n", "GET", "not in 100 to 599"},
 		{"HTTP/2.0 200 OK\r\n\r\n", "GET", "status line"},
 		{"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "GET", "HTTP/1.0"},
 		{"garbage", "GET", "status line"},
-		{ok + strings.Repeat("A: b\r\n", maxResponseFields+1) + "\r\n", "GET", "too many"},
-		{ok + "A: " + strings.Repeat("b", maxResponseHead) + "\r\n\r\n", "GET", "too large"},
-		{ok + "A: " + strings.Repeat("b", 2*maxResponseHead), "GET", "too large"},
+		{ok + strings.Repeat("A: b\r\n", 5000) + "Content-Length: 1\r\n\r\na", "GET", `200 "a" keeps`},
+		{ok + "A: " + strings.Repeat("b", maxResponseHead) + "\r\n\r\n", "GET", "larger than"},
+		{ok + "A: " + strings.Repeat("b", 2*maxResponseHead), "GET", "larger than"},
 	} {
 		for _, step := range []int{1 << 20, 7, 1} {
 			if step == 1 && len(test.text) > 1000 {
@@ -124,7 +133,7 @@ func TestCGIHeads(t *testing.T) {
 		"Content-Type: a/b\r\n":                                  "more",
 		"no header\n\n":                                          "header name is not a token",
 		"Transfer-Encoding: chunked\n\n":                         "Transfer-Encoding",
-		"A: " + strings.Repeat("x", maxResponseHead+1):           "request head is too large",
+		"A: " + strings.Repeat("x", maxResponseHead+1):           "larger than 64 KB",
 	} {
 		var h ResponseHead
 		whole, err := h.ParseCGI([]byte(text))
@@ -148,6 +157,7 @@ func FuzzResponse(f *testing.F) {
 	const chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
 	f.Add([]byte(chunked+"\r\n3 ;a\r\nabc\r\n0\r\n\r\n"), false, 2)
 	f.Add([]byte(chunked+"\r\n0\r\n"+strings.Repeat("A: b\r\n", 1000)+"\r\n"), false, 1000)
+	f.Add([]byte(chunked+"\n3  \nabc\n0\nA: b\n\n"), false, 9)
 	f.Add([]byte(chunked+"Trailer: Content-Length\r\n\r\n0\r\n\r\n"), true, 50)
 	f.Fuzz(func(t *testing.T, b []byte, isHead bool, step int) {
 		method := "GET"
@@ -185,8 +195,8 @@ func FuzzResponse(f *testing.F) {
 		})
 		testenv.MustEqual(t, !h.Persistent() || h.Body(method).UntilClose, resp.Close, "closes; net/http has %v", resp.Close)
 		all, stdErr := io.ReadAll(resp.Body)
-		if stdErr != nil && httpcases.BlankBeforeExtension.Match(b) {
-			return
+		if stdErr != nil && (httpcases.BlankBeforeExtension.Match(b) || bytes.Contains(bytes.ReplaceAll(b, []byte("\r\n"), nil), []byte("\n"))) {
+			return // net/http wants CR LF behind a size
 		}
 		if !bytes.Equal(all, body) || (stdErr == nil) != (err == nil) {
 			t.Fatalf("body %q (%v), until close %v; net/http has %q (%v)", body, err, closed, all, stdErr)
