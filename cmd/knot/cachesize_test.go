@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/probe"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/ressched/probe"
 )
 
 // TestCacheIsAThirdOfTheLimit reads the limits that the kernel would show.

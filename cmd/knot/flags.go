@@ -15,8 +15,8 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
+	"github.com/capriccio-go/capriccio/internal/probe"
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/ressched/probe"
 )
 
 // settings is what the command line says.

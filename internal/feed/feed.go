@@ -16,9 +16,9 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/probe"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/sched"
-	"github.com/capriccio-go/capriccio/ressched/probe"
 )
 
 // The policies.

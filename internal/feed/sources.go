@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/probe"
 	"github.com/capriccio-go/capriccio/internal/sched"
-	"github.com/capriccio-go/capriccio/ressched/probe"
 )
 
 // A source is a declared resource that is watched.

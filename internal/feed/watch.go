@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/probe"
 	"github.com/capriccio-go/capriccio/internal/sched"
-	"github.com/capriccio-go/capriccio/ressched/probe"
 )
 
 // The names of what the runtime measures of itself.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/probe"
 	"github.com/capriccio-go/capriccio/internal/sched"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/ressched/probe"
 )
 
 func watching(t *testing.T) (w *selfWatch, state func(name string) sched.ResourceReport, heap func(time.Duration, float64)) {

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/capriccio-go/capriccio/ressched/probe"
+	"github.com/capriccio-go/capriccio/internal/probe"
 )
 
 // A Memory is the simulated heap: what handlers hold, what they have let go of and nobody

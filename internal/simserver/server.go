@@ -24,10 +24,10 @@ import (
 	"github.com/capriccio-go/capriccio/internal/feed"
 	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/internal/poller"
+	"github.com/capriccio-go/capriccio/internal/probe"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/ressched/probe"
 )
 
 // A Config says what is simulated. The zero value of each field but Handler is its default.
