@@ -87,7 +87,7 @@ func NewAccessLog(w io.Writer, format LogFormat) *AccessLog {
 
 // record takes up the request that has just been answered.
 func (l *AccessLog) record(x *Ctx) {
-	host, now := x.c.remoteHost(), x.srv.clock.stamp()
+	host, now := x.clientText(), x.srv.clock.stamp()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.errorLog = x.srv.errorLog()

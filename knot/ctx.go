@@ -49,6 +49,7 @@ type Ctx struct {
 	scratch  []byte        // backing of path when it differs from the target
 	pathText string        // path as a string, kept for the next equal path
 	user     string        // who the client is, for the access log
+	client   client        // where the request is from
 	began    time.Duration // since clock.base: when the request was complete, if somebody wants to know; else 0
 	shard    uint32        // of the counters of servers; fixed
 	answers  answers
@@ -189,7 +190,7 @@ func (x *Ctx) ContentLength() int64 {
 	return x.head.Length
 }
 
-// RemoteAddr is the client's address.
+// RemoteAddr is the address at the other end of the connection: that of the client, or of a proxy (see ClientAddr).
 func (x *Ctx) RemoteAddr() net.Addr { return x.c.nc.RemoteAddr() }
 
 // TLS is what is known of the connection if it is over TLS, else nil. It is shared by all
@@ -199,7 +200,7 @@ func (x *Ctx) TLS() *tls.ConnectionState {
 	return state
 }
 
-// RemoteHost is the client's address without its port, "-" if it has none.
+// RemoteHost is RemoteAddr without its port, "-" if it has none.
 func (x *Ctx) RemoteHost() string { return x.c.remoteHost() }
 
 // User names the client, as SetUser said; "" if nobody did.
@@ -260,7 +261,7 @@ func (x *Ctx) recycle() {
 	x.body = body{}
 	x.resp.forget()
 	x.path, x.closing, x.torn, x.gone, x.finished, x.duplex = nil, false, false, false, false, false
-	x.pace, x.user, x.began = pace{}, "", 0
+	x.pace, x.user, x.began, x.client = pace{}, "", 0, client{}
 	x.out = x.out[:0]
 	if len(x.in) > keepSize {
 		x.in = make([]byte, inSize)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -412,6 +413,9 @@ func (st *stream) RemoteAddr() net.Addr { return st.h.c.nc.RemoteAddr() }
 
 // Client is that of the connection.
 func (st *stream) Client() uint32 { return st.h.c.client() }
+
+// SetClient is that of the connection.
+func (st *stream) SetClient(addr netip.Addr) { st.h.c.setClient(addr) }
 
 func (st *stream) SetDeadline(t time.Time) error {
 	st.SetReadDeadline(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -88,8 +89,18 @@ func (c *conn) client() uint32 {
 	return 0
 }
 
+// setClient has c count for the client with this address.
+func (c *conn) setClient(addr netip.Addr) {
+	if own := ownConn(c.nc); own != nil {
+		own.SetClient(addr)
+	}
+}
+
 // parking is a connection that waits as tasks do: a *netpoll.Conn, or a stream of HTTP/2.
-type parking interface{ Client() uint32 }
+type parking interface {
+	Client() uint32
+	SetClient(addr netip.Addr)
+}
 
 // ownConn is what nc has inside that waits as tasks do; nil: nothing is known of it.
 func ownConn(nc net.Conn) parking {

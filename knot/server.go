@@ -66,6 +66,8 @@ type Server struct {
 	// Connect has requests with the method CONNECT go to the handler, which then has to look at the method: with a 2xx
 	// response it opens a tunnel. Otherwise they get 501. Serve sets it.
 	Connect bool
+	// Trust names the proxies in front of the server: Ctx.ClientAddr says what for.
+	Trust Trust
 	// Listening, if not nil, is called by Serve with the address it serves.
 	Listening func(addr net.Addr)
 	// AccessLog gets a line per request; nil writes none.

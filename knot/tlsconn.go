@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -199,10 +200,17 @@ func (c restingConn) HungUp() bool {
 
 // Client is that of netpoll.Conn.
 func (c *secureConn) Client() uint32 {
-	if own, ok := c.raw.(interface{ Client() uint32 }); ok {
+	if own, ok := c.raw.(parking); ok {
 		return own.Client()
 	}
 	return 0
+}
+
+// SetClient is that of netpoll.Conn.
+func (c *secureConn) SetClient(addr netip.Addr) {
+	if own, ok := c.raw.(parking); ok {
+		own.SetClient(addr)
+	}
 }
 
 // plainHTTP answers a client that speaks HTTP where TLS is spoken, and reports whether it does.

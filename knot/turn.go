@@ -181,11 +181,12 @@ func (x *Ctx) serveRequest() {
 	x.finished, x.duplex = false, false
 	x.resp.begin()
 	x.beginBody()
-	x.pace, x.user = pace{}, ""
+	x.pace, x.user, x.client = pace{}, "", client{}
 	if x.srv.timed {
 		x.began = time.Since(x.srv.clock.base)
 	}
 	x.c.served = true
+	x.countForClient()
 	h := &x.head
 	var f *h1.Fault
 	if x.isTunnel() {
@@ -361,7 +362,7 @@ func (x *Ctx) replace(status int) {
 // refuse answers a request that can't be parsed. The connection ends with it.
 func (x *Ctx) refuse(f *h1.Fault) {
 	x.headAt = x.r
-	x.user, x.began = "", 0
+	x.user, x.began, x.client = "", 0, client{}
 	method := x.head.Method // an answer to HEAD has no body, whatever it says
 	x.head.Reset()
 	x.head.Method = method
@@ -416,6 +417,6 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 
 // logRequest writes a line about the current request to the error log.
 func (x *Ctx) logRequest(message string, args ...any) {
-	args = append(args, "client", x.c.remoteHost(), "method", x.Method(), "target", x.Target())
+	args = append(args, "client", x.clientText(), "method", x.Method(), "target", x.Target())
 	x.srv.errorLog().Error("knot: "+message, args...)
 }

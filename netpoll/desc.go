@@ -80,10 +80,10 @@ type desc struct {
 	flags       atomic.Uint32
 	fd          int32 // constant until the last user closes it
 	kind        kind
-	raw         bool   // the file is a pipe: reading and writing it never hold up
-	fresh       bool   // the connection has been accepted, and no hook has been started
-	ended       bool   // the last hook was started for another reason than bytes; loop-private
-	client      uint32 // hash of the peer's address; constant
+	raw         bool          // the file is a pipe: reading and writing it never hold up
+	fresh       bool          // the connection has been accepted, and no hook has been started
+	ended       bool          // the last hook was started for another reason than bytes; loop-private
+	client      atomic.Uint32 // hash of the peer's address, or that of SetClient
 	loop        *engine.Loop
 	poller      registrar
 	token       uint64    // constant while registered

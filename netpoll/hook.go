@@ -3,6 +3,7 @@
 package netpoll
 
 import (
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -55,7 +56,7 @@ func (c *Conn) StartAt(e *ressched.Entrance, fn func()) bool {
 	case e == nil:
 		on.Start(fn)
 	default:
-		on.StartAt((*engine.Entrance)(e), c.d.client, 0, nil, fn)
+		on.StartAt((*engine.Entrance)(e), c.d.client.Load(), 0, nil, fn)
 	}
 	return true
 }
@@ -67,7 +68,10 @@ func (c *Conn) Ended() bool { return c.d.ended }
 
 // Client is a number for the host at the other end of an accepted connection, for
 // ressched.Entrance.EnterFrom; 0 if it has no address. Two hosts may have the same number.
-func (c *Conn) Client() uint32 { return c.d.client }
+func (c *Conn) Client() uint32 { return c.d.client.Load() }
+
+// SetClient has Client stand for the host with this address: the peer is a proxy that forwards for it.
+func (c *Conn) SetClient(addr netip.Addr) { c.d.client.Store(clientOf(addr)) }
 
 func (d *desc) onReadable(e *engine.Entrance, fn func()) error {
 	return d.onReadableProbing(e, fn, d.peek)
@@ -154,7 +158,7 @@ func (d *desc) startHook(e *engine.Entrance, fn func()) {
 // start runs a hook as a new task of d's loop. Own loop only.
 func (d *desc) start(e *engine.Entrance, hook func()) {
 	if d.ended = e == nil; !d.ended {
-		d.loop.StartAt(e, d.client, d.waited(e), &d.hook.ticket, hook)
+		d.loop.StartAt(e, d.client.Load(), d.waited(e), &d.hook.ticket, hook)
 		return
 	}
 	d.loop.Start(hook)

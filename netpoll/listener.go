@@ -303,7 +303,8 @@ func (ln *Listener) accept(owner func() *engine.Loop) (*Conn, error) {
 		}
 	}
 	c.addrs.Store(&ln.addrs)
-	c.d.client, c.d.fresh = c.remote.client(), true
+	c.d.client.Store(clientOf(c.remote.ip))
+	c.d.fresh = true
 	ln.d.pace(own, 0) // not before fd belongs to somebody: the turn of others may be the end of the task
 	return c, nil
 }

@@ -80,13 +80,13 @@ func swapPort(p uint16) uint16 {
 	return p
 }
 
-// client is a number for the host at sa, 0 if it has none. One network of IPv6 (a /64, RFC 6177)
+// clientOf is a number for the host at ip, 0 if that is not valid. One network of IPv6 (a /64, RFC 6177)
 // counts as one client.
-func (sa *sockaddr) client() uint32 {
-	if !sa.ip.IsValid() {
+func clientOf(ip netip.Addr) uint32 {
+	if !ip.IsValid() {
 		return 0
 	}
-	ip := sa.ip.Unmap()
+	ip = ip.Unmap()
 	var h uint64
 	if ip.Is4() {
 		b := ip.As4()

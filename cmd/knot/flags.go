@@ -33,6 +33,7 @@ type settings struct {
 	files  knot.FilesConfig
 	tls    tlsSettings
 	user   string         // to run as; "": as it was started
+	trust  list           // proxies in front of knot
 	config string         // file; "": there is none
 	values []config.Value // what it says for flags
 	sites  []config.Site  // at least one
@@ -133,6 +134,7 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 	s.MaxBody = knot.DefaultMaxBody
 	flags.Var((*byteSize)(&s.MaxBody), "max-body", "largest request body, a `size` such as 64MB; for a larger one the answer is 413; 0 means no limit")
 	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
+	flags.Var(&set.trust, "trust", "proxies in front of knot whose word about the client counts, for the access log, limits and backends: `addresses` and networks like 10.0.0.0/8, separated by commas; unix: is every peer on a Unix socket")
 	flags.StringVar(&set.user, "user", "", "run as this `user`, or user:group, once the port, the access log and certificates are open")
 	set.fileFlags(flags)
 	set.tls.flags(flags)
@@ -314,6 +316,11 @@ func (set *settings) check(others []string, format string) error {
 		return err
 	}
 	s := set.server
+	trust, err := knot.ParseTrust(set.trust...)
+	if err != nil {
+		return fmt.Errorf("-trust: %w", err)
+	}
+	s.Trust = trust
 	for i := range len(s.Name) {
 		if s.Name[i] < 0x20 || s.Name[i] >= 0x7f {
 			return fmt.Errorf("-server-name %q has a byte that does not belong into a header", s.Name)

@@ -72,8 +72,8 @@ func (c *Clients) Known() int {
 // take takes up a request of the client of x. It returns 0, or when the client may ask again. A
 // client without an IP address, on a unix socket, has no limit.
 func (c *Clients) take(x *knot.Ctx) time.Duration {
-	addr, err := netip.ParseAddr(x.RemoteHost())
-	if err != nil {
+	addr := x.ClientAddr()
+	if !addr.IsValid() {
 		return 0
 	}
 	return c.takeFrom(addr)

@@ -47,13 +47,16 @@ func pattern(t *testing.T, text string) Pattern {
 }
 
 // serve runs s on a loop, and returns its address.
-func serve(t *testing.T, h *Hosts) string {
+func serve(t *testing.T, h *Hosts, change ...func(*knot.Server)) string {
 	t.Helper()
 	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
 	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	var sw Switch
 	sw.Set(h)
 	s := &knot.Server{Handler: sw.Serve, ErrorPage: sw.ErrorPage, ErrorLog: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	for _, fn := range change {
+		fn(s)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ln) }()
 	t.Cleanup(func() {
