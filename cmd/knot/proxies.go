@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -80,15 +79,9 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
 	if p.Forwarded, known = forwardedNames[c.Forwarded]; !known {
 		errs = append(errs, fmt.Errorf("forwarded: %q is unknown; want x-forwarded, forwarded, both or none", c.Forwarded))
 	}
-	for _, text := range c.Trust {
-		net, err := netip.ParsePrefix(text)
-		if addr, bad := netip.ParseAddr(text); bad == nil {
-			net, err = netip.PrefixFrom(addr, addr.BitLen()), nil
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("trust: %q is neither an address nor a network like 10.0.0.0/8", text))
-		}
-		p.Trust = append(p.Trust, net)
+	var err error
+	if p.Trust, err = knot.ParseTrust(c.Trust...); err != nil {
+		errs = append(errs, fmt.Errorf("trust: %w", err))
 	}
 	if t := c.TLS; t != nil {
 		p.TLS = &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -55,8 +54,9 @@ type Config struct {
 	Host string
 	// Forwarded says how a backend is told of the client: ForwardedX (the default), ForwardedRFC, both, or none.
 	Forwarded Forwarded
-	// Trust are the addresses of proxies before this server. What others say of whom they forward for is dropped.
-	Trust []netip.Prefix
+	// Trust names proxies before this server, besides those of Server.Trust: see knot.Ctx.TrustPeers. What others say of
+	// whom they forward for is dropped.
+	Trust knot.Trust
 
 	ConnectTimeout  time.Duration // until a connection stands, TLS and all
 	ResponseTimeout time.Duration // from the end of the request to the head of the response

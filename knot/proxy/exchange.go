@@ -45,14 +45,15 @@ type wire interface {
 
 // An exchange is a request on its way. Fields without a word are of the task that serves it.
 type exchange struct {
-	p      *Proxy
-	x      *knot.Ctx
-	b      *backend
-	u      *upstream
-	method string
-	row    int64     // failures of b that its answer has ended, see backend.worked
-	until  time.Time // for all of it; zero: no limit
-	stop   *stopper
+	p       *Proxy
+	x       *knot.Ctx
+	b       *backend
+	u       *upstream
+	method  string
+	trusted bool      // the peer is a proxy whose word about the client counts
+	row     int64     // failures of b that its answer has ended, see backend.worked
+	until   time.Time // for all of it; zero: no limit
+	stop    *stopper
 
 	content    []byte // of the request, if that is ready
 	ready      bool   // it is, or there is none
@@ -89,6 +90,7 @@ var exchanges = sync.Pool{New: func() any {
 
 func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
 	e.p, e.x, e.method = p, x, x.Method()
+	e.trusted = x.TrustPeers(p.Trust)
 	e.in = e.own
 	e.content, e.ready = x.ReadyBody()
 	if p.TotalTimeout > 0 {

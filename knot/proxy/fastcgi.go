@@ -157,7 +157,7 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	add("SERVER_SOFTWARE", "knot")
 	add("SERVER_PROTOCOL", "HTTP/"+protocol(x))
 	add("REQUEST_METHOD", e.method)
-	uri, query := cmp.Or(string(x.RawPath()), "/"), x.Query() // not the target, which may have a host in front
+	uri, query := string(e.path()), x.Query() // with Strip: programs compare it with SCRIPT_NAME themselves
 	if query != "" {
 		uri += "?" + query
 	}
@@ -183,8 +183,13 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	}
 	add("SERVER_NAME", host)
 	add("SERVER_PORT", port)
-	add("REMOTE_ADDR", x.RemoteHost())
-	if from := x.RemoteAddr(); from != nil {
+	client := x.ClientAddr()
+	if client.IsValid() {
+		add("REMOTE_ADDR", client.String())
+	} else {
+		add("REMOTE_ADDR", "") // which is as good as none (RFC 3875, 4.1), but programs look for the name
+	}
+	if from := x.RemoteAddr(); from != nil && !e.trusted {
 		if _, p, err := net.SplitHostPort(from.String()); err == nil {
 			add("REMOTE_PORT", p)
 		}
@@ -207,30 +212,15 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	return b
 }
 
-// headerParams adds the lines of the header as HTTP_NAME. Left out is what a program would take for something else:
-// Proxy, which libraries take for a setting, and names that are not made of letters, digits and dashes,
-// which would look like others.
+// headerParams adds the lines of the header as HTTP_NAME.
 func (f *fastCGI) headerParams(b []byte, e *exchange) []byte {
-	trusted := e.p.trusts(e.x)
 	named := connectionNames(e.x.EachHeader)
 	var seen []string
 	e.x.EachHeader(func(name, _ []byte) bool {
-		if hopByHop(name) || contains(named, name) || is(name, "host") || !trusted && aboutClient(name) || is(name, "proxy") || is(name, "content-length") || is(name, "content-type") {
+		if !e.passes(name) || contains(named, name) || is(name, "host") || is(name, "content-length") || is(name, "content-type") {
 			return true
 		}
-		key := "HTTP_"
-		for _, ch := range name {
-			switch {
-			case 'a' <= ch && ch <= 'z':
-				ch -= 'a' - 'A'
-			case 'A' <= ch && ch <= 'Z', '0' <= ch && ch <= '9':
-			case ch == '-':
-				ch = '_'
-			default:
-				return true
-			}
-			key += string(rune(ch))
-		}
+		key := "HTTP_" + strings.ToUpper(strings.ReplaceAll(string(name), "-", "_"))
 		if slices.Contains(seen, key) {
 			return true
 		}

@@ -3,9 +3,11 @@ package proxy
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // is reports whether name is lower, in any case; lower is in lower case.
@@ -45,20 +47,43 @@ func hopByHop(name []byte) bool {
 	return false
 }
 
-// aboutClient reports whether a line tells of the client whom somebody forwards for.
-func aboutClient(name []byte) bool {
-	switch len(name) {
-	case 9:
-		return is(name, "forwarded") || is(name, "x-real-ip")
-	case 15:
-		return is(name, "x-forwarded-for")
-	case 16:
-		return is(name, "x-forwarded-host") || is(name, "x-forwarded-port")
-	case 17:
-		return is(name, "x-forwarded-proto")
-	}
-	return false
+// clientNames are the lines, besides those that begin with X-Forwarded, in which proxies say whom they forward for, and
+// what the client has asked them for.
+var clientNames = [...]string{
+	"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "cf-connecting-ip", "fastly-client-ip",
+	"x-original-for", "x-original-host", "x-original-proto", "x-original-url", "x-rewrite-url", "x-scheme", "x-url-scheme", "front-end-https",
 }
+
+// aboutClient reports whether a line tells of the client whom a proxy forwards for.
+func aboutClient(name []byte) bool {
+	const family = "x-forwarded"
+	if len(name) >= len(family) && is(name[:len(family)], family) {
+		return true
+	}
+	return slices.ContainsFunc(clientNames[:], func(one string) bool { return is(name, one) })
+}
+
+// passes reports whether a line of a request may go to a backend, on all wires.
+func (e *exchange) passes(name []byte) bool {
+	return isPlain(name) && !hopByHop(name) && (e.trusted || !aboutClient(name))
+}
+
+// mayTrail reports whether a line of a request's trailer may go to a backend.
+func mayTrail(name []byte) bool { return isPlain(name) && !hopByHop(name) && !aboutClient(name) }
+
+// isPlain reports whether programs take a name for no other one. Names with other bytes than letters,
+// digits and dashes are not plain: CGI, WSGI, Rack and PHP would take X_Forwarded_For for X-Forwarded-For (RFC 3875, 4.1.18).
+// Nor is Proxy, which libraries in CGI programs take for a setting.
+func isPlain(name []byte) bool {
+	for _, ch := range name {
+		if !plainByte[ch] {
+			return false
+		}
+	}
+	return !is(name, "proxy")
+}
+
+var plainByte = h1.ByteSet("-" + h1.Digits + h1.Letters)
 
 // connectionNames are the names that lines Connection list, in all, as views.
 func connectionNames(each func(func(name, value []byte) bool)) (names [][]byte) {
@@ -103,44 +128,44 @@ func mayUpgrade(protocols []byte) bool {
 	return true
 }
 
-// trusts reports whether the client is a proxy whose word counts.
-func (p *Proxy) trusts(x *knot.Ctx) bool {
-	if len(p.Trust) == 0 {
-		return false
-	}
-	addr, err := netip.ParseAddr(x.RemoteHost())
-	if err != nil {
-		return false
-	}
-	addr = addr.WithZone("").Unmap()
-	for _, net := range p.Trust {
-		if net.Contains(addr) {
-			return true
-		}
-	}
-	return false
+// rewritten reports whether appendForwarded says what a line of a trusted proxy says.
+func (p *Proxy) rewritten(name []byte) bool {
+	return p.Forwarded != ForwardedNone && (is(name, "x-forwarded-for") || is(name, "x-forwarded-proto") || is(name, "x-forwarded-host") || is(name, "forwarded"))
 }
 
-// appendForwarded appends the lines that tell of the client. What a proxy before this server says is continued.
-func (p *Proxy) appendForwarded(out []byte, x *knot.Ctx, trusted bool) []byte {
-	proto := "http"
+// peer is the address at the other end of the client's connection; "" if it has none.
+func peer(x *knot.Ctx) string {
+	host, _, _ := strings.Cut(x.RemoteHost(), "%") // the zone means nothing elsewhere
+	if _, err := netip.ParseAddr(host); err != nil {
+		return ""
+	}
+	return host
+}
+
+// appendForwarded appends the lines that tell of the client. The words of a trusted proxy are continued. A peer without an
+// address, on a Unix socket, is not in X-Forwarded-For.
+func (e *exchange) appendForwarded(out []byte) []byte {
+	x, p, proto := e.x, e.p, "http"
 	if x.TLS() != nil {
 		proto = "https"
 	}
-	client := x.RemoteHost()
+	client := peer(x)
 	joined := func(name string) []byte {
-		if !trusted {
+		if !e.trusted {
 			return nil
 		}
 		return joinLines(x, name)
 	}
 	if p.Forwarded == ForwardedX || p.Forwarded == ForwardedBoth {
-		out = append(out, "X-Forwarded-For: "...)
-		if before := joined("x-forwarded-for"); len(before) > 0 {
-			out = append(append(out, before...), ", "...)
+		switch before := joined("x-forwarded-for"); {
+		case len(before) > 0 && client != "":
+			out = appendLine(out, "X-Forwarded-For", append(append(before, ", "...), client...))
+		case len(before) > 0:
+			out = appendLine(out, "X-Forwarded-For", before)
+		case client != "":
+			out = append(append(append(out, "X-Forwarded-For: "...), client...), "\r\n"...)
 		}
-		out = append(out, client...)
-		out = append(out, "\r\nX-Forwarded-Proto: "...)
+		out = append(out, "X-Forwarded-Proto: "...)
 		if before := joined("x-forwarded-proto"); len(before) > 0 {
 			out = append(out, before...)
 		} else {
@@ -171,7 +196,7 @@ func (p *Proxy) appendForwarded(out []byte, x *knot.Ctx, trusted bool) []byte {
 // node is an address as RFC 7239, 6, has it.
 func node(client string) string {
 	switch {
-	case client == "-":
+	case client == "":
 		return "unknown"
 	case strings.Contains(client, ":"):
 		return `"[` + client + `]"`
@@ -191,73 +216,4 @@ func joinLines(x *knot.Ctx, lower string) (list []byte) {
 		return true
 	})
 	return list
-}
-
-// target is what stands in the request line. The path goes as it came, so that escapes mean there what they meant
-// to the client; but if the backend could understand another path than the one that this server has
-// chosen it by (dots, empty segments), it gets that one.
-func (p *Proxy) target(x *knot.Ctx) []byte {
-	raw, clean := x.RawPath(), x.PathBytes()
-	if len(clean) == 1 && clean[0] == '*' {
-		return clean
-	}
-	if len(raw) == 0 || !unescapesTo(raw, clean) {
-		raw = escape(clean)
-	}
-	if s := p.Strip; s != "" {
-		switch {
-		case len(raw) > len(s) && raw[len(s)] == '/' && string(raw[:len(s)]) == s:
-			raw = raw[len(s):]
-		case string(clean) == s:
-			raw = []byte("/")
-		case len(clean) > len(s) && clean[len(s)] == '/' && string(clean[:len(s)]) == s:
-			raw = escape(clean[len(s):]) // escaped where strip is not
-		}
-	}
-	query := x.Query()
-	if query == "" {
-		return raw
-	}
-	return append(append(append(make([]byte, 0, len(raw)+1+len(query)), raw...), '?'), query...)
-}
-
-// unescapesTo reports whether raw is clean but for its escapes.
-func unescapesTo(raw, clean []byte) bool {
-	at := 0
-	for i := 0; i < len(raw); i++ {
-		ch := raw[i]
-		if ch == '%' && i+2 < len(raw) {
-			ch = unhex(raw[i+1])<<4 | unhex(raw[i+2])
-			i += 2
-		}
-		if at == len(clean) || clean[at] != ch {
-			return false
-		}
-		at++
-	}
-	return at == len(clean)
-}
-
-func unhex(ch byte) byte {
-	switch {
-	case ch >= 'a':
-		return ch - 'a' + 10
-	case ch >= 'A':
-		return ch - 'A' + 10
-	}
-	return ch - '0'
-}
-
-// escape escapes what may not stand in a path (RFC 3986, 3.3).
-func escape(path []byte) []byte {
-	const hex = "0123456789ABCDEF"
-	out := make([]byte, 0, len(path)+8)
-	for _, ch := range path {
-		if 'a' <= ch && ch <= 'z' || 'A' <= ch && ch <= 'Z' || '0' <= ch && ch <= '9' || strings.IndexByte("-._~!$&'()*+,;=:@/", ch) >= 0 {
-			out = append(out, ch)
-		} else {
-			out = append(out, '%', hex[ch>>4], hex[ch&15])
-		}
-	}
-	return out
 }

@@ -38,7 +38,7 @@ func protocol(x *knot.Ctx) string {
 // request implements wire.
 func (http1) request(e *exchange, body []byte, ready bool) error {
 	x, p := e.x, e.p
-	out := append(append(append(e.out, e.method...), ' '), p.target(x)...)
+	out := append(append(append(e.out, e.method...), ' '), e.target()...)
 	out = append(append(append(out, " HTTP/1.1\r\nHost: "...), e.host()...), "\r\n"...)
 	var named [][]byte
 	if x.HeaderBytes("Connection") != nil {
@@ -51,15 +51,10 @@ func (http1) request(e *exchange, body []byte, ready bool) error {
 	} else if !p.keeps() {
 		out = append(out, "Connection: close\r\n"...)
 	}
-	trusted := p.trusts(x)
 	x.EachHeader(func(name, value []byte) bool {
 		switch {
-		case hopByHop(name), contains(named, name), is(name, "host"), is(name, "content-length"), is(name, "expect"), is(name, "via"):
+		case !e.passes(name), contains(named, name), p.rewritten(name), is(name, "host"), is(name, "content-length"), is(name, "expect"), is(name, "via"):
 			return true
-		case aboutClient(name):
-			if !trusted || p.Forwarded != ForwardedNone && !is(name, "x-real-ip") && !is(name, "x-forwarded-port") {
-				return true // what is known of it is added below
-			}
 		case e.method == "OPTIONS" && is(name, "max-forwards"):
 			if n, err := strconv.ParseUint(string(value), 10, 31); err == nil {
 				value = strconv.AppendUint(nil, n-1, 10) // 0 was not passed on
@@ -79,7 +74,7 @@ func (http1) request(e *exchange, body []byte, ready bool) error {
 		return true
 	})
 	out = append(append(out, protocol(x)...), " knot\r\n"...)
-	out = p.appendForwarded(out, x, trusted)
+	out = e.appendForwarded(out)
 	e.chunked = !ready && x.ContentLength() < 0
 	switch {
 	case e.chunked:
@@ -109,7 +104,7 @@ func (http1) finish(e *exchange, out, trailer []byte) []byte {
 	}
 	out = append(out, "0\r\n"...)
 	for line := range bytes.Lines(trailer) {
-		if name, _, _ := bytes.Cut(line, []byte(":")); !hopByHop(name) && !aboutClient(name) {
+		if name, _, _ := bytes.Cut(line, []byte(":")); mayTrail(name) {
 			out = append(out, line...)
 		}
 	}

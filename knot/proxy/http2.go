@@ -123,7 +123,7 @@ func (b *http2Body) Read(p []byte) (int, error) {
 	case err == io.EOF:
 		for line := range strings.SplitSeq(string(b.apart.Trailer()), "\r\n") {
 			name, value, _ := strings.Cut(line, ":")
-			if name = http.CanonicalHeaderKey(name); b.announced(name) && !aboutClient([]byte(name)) {
+			if name = http.CanonicalHeaderKey(name); b.announced(name) && mayTrail([]byte(name)) {
 				b.trailer[name] = append(b.trailer[name], strings.Trim(value, " \t"))
 			}
 		}
@@ -217,6 +217,7 @@ func (e *exchange) http2Request(ctx context.Context, patient *patience) (*http.R
 		return nil, nil, errors.Join(knot.Status(400), err)
 	}
 	r = r.WithContext(ctx)
+	r.URL.RawPath = escapeOdd(r.URL.RawPath)
 	r.RequestURI, r.URL.Scheme, r.URL.Host, r.Close = "", "http", e.b.host(), false
 	if e.b.tls != nil {
 		r.URL.Scheme = "https"

@@ -89,6 +89,9 @@ const allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 // refuse answers what is not for backends.
 func refuse(x *knot.Ctx) (handled bool, err error) {
+	if hidesDots(x.PathBytes()) {
+		return true, knot.Status(400)
+	}
 	switch x.Method() {
 	case "CONNECT":
 		return true, x.SendError(501)

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,8 +44,6 @@ func serve(t *testing.T, c Config, loops int, change ...func(*knot.Server)) *fro
 	p := testenv.Need(New(c))(t)
 	f.p = p
 	rt := testenv.Need(capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
-	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
-	f.ln, f.addr = ln, ln.Addr().String()
 	s := &knot.Server{ErrorLog: c.Log, H2C: true, Handler: func(x *knot.Ctx) error {
 		if strings.HasPrefix(x.Path(), "/static/") {
 			return x.SendString(200, "text/plain", "static")
@@ -56,6 +53,12 @@ func serve(t *testing.T, c Config, loops int, change ...func(*knot.Server)) *fro
 	for _, fn := range change {
 		fn(s)
 	}
+	network, addr := "tcp", "127.0.0.1:0"
+	if path, ok := strings.CutPrefix(s.Addr, "unix:"); ok {
+		network, addr = "unix", path
+	}
+	ln := testenv.Need(netpoll.Listen(network, addr))(t)
+	f.ln, f.addr = ln, ln.Addr().String()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ln) }()
 	t.Cleanup(func() {
@@ -106,8 +109,13 @@ func scripted(answer func(n int, c net.Conn, head string)) func(net.Conn) {
 // raw sends text and returns all that comes until the connection ends.
 func (f *front) raw(text string) string {
 	f.t.Helper()
-	c := testenv.Dial(f.t, f.addr)
+	network := "tcp"
+	if f.addr[0] == '/' {
+		network = "unix"
+	}
+	c := testenv.Need(net.Dial(network, f.addr))(f.t)
 	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Minute))
 	io.WriteString(c, text)
 	all, _ := io.ReadAll(c)
 	return string(all)
@@ -266,7 +274,7 @@ func TestLines(t *testing.T) {
 	}{
 		{"hop by hop", Config{Forwarded: ForwardedNone}, "/a", hops + "X-End: 1\r\n", "GET /a h\nVia: 1.1 knot\nX-End: 1"},
 		{"client", Config{}, "/", "X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\n", "GET / h\nVia: 1.1 knot\nX-Forwarded-For: 127.0.0.1\nX-Forwarded-Host: h\nX-Forwarded-Proto: http"},
-		{"client of a proxy", Config{Trust: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, "/", "X-Forwarded-For: 7.7.7.7\r\nX-Forwarded-For: 8.8.8.8\r\nX-Forwarded-Proto: https\r\nVia: 1.0 fred\r\n", "GET / h\nVia: 1.0 fred, 1.1 knot\nX-Forwarded-For: 7.7.7.7, 8.8.8.8, 127.0.0.1\nX-Forwarded-Host: h\nX-Forwarded-Proto: https"},
+		{"client of a proxy", Config{Trust: testenv.Need(knot.ParseTrust("127.0.0.0/8"))(t)}, "/", "X-Forwarded-For: 7.7.7.7\r\nX-Forwarded-For: 8.8.8.8\r\nX-Forwarded-Proto: https\r\nVia: 1.0 fred\r\n", "GET / h\nVia: 1.0 fred, 1.1 knot\nX-Forwarded-For: 7.7.7.7, 8.8.8.8, 127.0.0.1\nX-Forwarded-Host: h\nX-Forwarded-Proto: https"},
 		{"forwarded", Config{Forwarded: ForwardedRFC}, "/", "Forwarded: for=6.6.6.6\r\n", "GET / h\nForwarded: for=127.0.0.1;host=\"h\";proto=http\nVia: 1.1 knot"},
 		{"none of it", Config{Forwarded: ForwardedNone}, "/", "X-Forwarded-For: 6.6.6.6\r\n", "GET / h\nVia: 1.1 knot"},
 		{"host of the backend", Config{Host: "backend", Forwarded: ForwardedNone}, "/", "", "GET / " + host + "\nVia: 1.1 knot"},
