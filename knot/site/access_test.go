@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot"
 	"golang.org/x/crypto/bcrypt"
 )
 
@@ -50,6 +51,31 @@ func TestPasswords(t *testing.T) {
 	users.waiting.Store(maxChecking)
 	testenv.Equal(t, askAs("Basic YWxpY2U6d3Jvbmc=").status, 503, "too many wait")
 	users.waiting.Store(0)
+}
+
+// TestPasswordsForBackends: a path that a backend may see as another one needs the passwords of both.
+func TestPasswordsForBackends(t *testing.T) {
+	users := func(name string) *Users {
+		hash := testenv.Need(bcrypt.GenerateFromPassword([]byte("p"), bcrypt.MinCost))(t)
+		return testenv.Need(ReadUsers(strings.NewReader(name + ":" + string(hash))))(t)
+	}
+	s := &Site{Realms: []Realm{
+		{pattern(t, "/users/*/secret"), "a", users("alice")}, {pattern(t, "/*/admin"), "a", users("alice")}, {pattern(t, "/users/x/**"), "b", users("bob")},
+	}, Routes: []Route{{Match: pattern(t, "/**"), Handler: func(x *knot.Ctx) error { return x.SendString(200, "", "secret") }}}}
+	addr := serve(t, only(s))
+	for _, test := range []struct {
+		target                string
+		nobody, alice, bobbed int
+	}{
+		{"/users/y/secret", 401, 200, 401}, {"/users/y%2Fz/secret", 401, 200, 401}, {"/users/y%2fz/secret", 401, 200, 401}, {"/users//secret", 401, 200, 401},
+		{"//admin", 401, 200, 401}, {"/%2Fadmin", 200, 200, 200}, {"/users/y/z/secret", 200, 200, 200},
+		{"/users/x%2Fz/secret", 401, 401, 401}, // bob's by the clean path, alice's by the other one
+		{"/users/x/z", 401, 401, 200}, {"/users%2Fx%2Fz", 401, 401, 200}, {"/users/y/../x/z", 401, 401, 200},
+	} {
+		for credentials, want := range map[string]int{"X-None: 1": test.nobody, "Authorization: Basic YWxpY2U6cA==": test.alice, "Authorization: Basic Ym9iOnA=": test.bobbed} {
+			testenv.Equal(t, ask(t, addr, "GET", test.target, credentials).status, want, "%s, %s", test.target, credentials)
+		}
+	}
 }
 
 func TestUsersFile(t *testing.T) {
@@ -111,14 +137,18 @@ func TestClientRate(t *testing.T) {
 
 func TestClientRateOverHTTP(t *testing.T) {
 	c := testenv.Need(NewClients(0.1, 2, 0))(t)
-	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"index.html": "x"})), Clients: c}))
-	for range 2 {
-		if a := ask(t, addr, "GET", "/"); a.status != 200 {
-			t.Error(a.status)
+	behindProxy := func(s *knot.Server) { s.Trust = testenv.Need(knot.ParseTrust("127.0.0.1"))(t) }
+	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"index.html": "x"})), Clients: c}), behindProxy)
+	for _, client := range []string{"192.0.2.1", "192.0.2.2"} { // each has its own limit
+		from := "X-Forwarded-For: " + client
+		for range 2 {
+			if a := ask(t, addr, "GET", "/", from); a.status != 200 {
+				t.Error(a.status)
+			}
 		}
-	}
-	if a := ask(t, addr, "GET", "/"); a.status != 429 || a.header.Get("Retry-After") != "10" {
-		t.Errorf("%d %v", a.status, a.header)
+		if a := ask(t, addr, "GET", "/", from); a.status != 429 || a.header.Get("Retry-After") != "10" {
+			t.Errorf("%d %v", a.status, a.header)
+		}
 	}
 }
 

@@ -74,13 +74,8 @@ func (s *Site) serve(x *knot.Ctx) error {
 			return tooMany(x, wait)
 		}
 	}
-	for i := range s.Realms {
-		if r := &s.Realms[i]; r.Match.MatchBytes(x.PathBytes()) {
-			if err := r.admit(x); err != nil {
-				return err
-			}
-			break
-		}
+	if err := s.login(x); err != nil {
+		return err
 	}
 	if s.Rate > 0 {
 		x.SetRate(s.Rate, s.RateAfter)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"runtime"
 	"strings"
@@ -42,6 +43,37 @@ type Realm struct {
 	// Name is shown to the user.
 	Name  string
 	Users *Users
+}
+
+// login lets the request pass if it has what the first realm that matches asks for: by the clean path, and by the one that a
+// backend may see, in which escaped slashes and empty segments count. It may park.
+func (s *Site) login(x *knot.Ctx) error {
+	if len(s.Realms) == 0 {
+		return nil
+	}
+	first := s.realm(x.PathBytes())
+	if first != nil {
+		if err := first.admit(x); err != nil {
+			return err
+		}
+	}
+	if raw := x.RawPath(); bytes.Contains(raw, []byte("//")) || bytes.Contains(bytes.ToUpper(raw), []byte("%2F")) {
+		segments, err := url.PathUnescape(strings.NewReplacer("%2F", "%252F", "%2f", "%252F").Replace(string(raw)))
+		if r := s.realm([]byte(segments)); err == nil && r != nil && r != first {
+			return r.admit(x)
+		}
+	}
+	return nil
+}
+
+// realm is the first one that matches; nil: there is none.
+func (s *Site) realm(path []byte) *Realm {
+	for i := range s.Realms {
+		if r := &s.Realms[i]; r.Match.MatchBytes(path) {
+			return r
+		}
+	}
+	return nil
 }
 
 // admit lets the request pass if it has the name and password of a user. It may park.
