@@ -1,6 +1,6 @@
 module github.com/capriccio-go/capriccio
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
@@ -9,7 +9,6 @@ require (
 )
 
 require (
-	github.com/HdrHistogram/hdrhistogram-go v1.1.2
 	github.com/andybalholm/brotli v1.2.0
 	github.com/klauspost/compress v1.18.4
 	github.com/pawelgaczynski/giouring v0.0.0-20230826085535-69588b89acb9
@@ -23,6 +22,7 @@ require (
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/kr/text v0.2.0 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect

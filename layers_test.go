@@ -1,12 +1,8 @@
 package capriccio_test
 
 import (
-	"go/parser"
-	"go/token"
-	"io/fs"
-	"os"
 	"os/exec"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -70,103 +66,40 @@ var layers = map[string]string{
 	"cmd/stackplan/internal/rewrite": "cmd/stackplan/internal/plan golang.org/x/tools/go/packages",
 	"cmd/stackplan/internal/frames":  "",
 	"cmd/stackplan/internal/plan":    "cmd/stackplan/internal/frames internal/scc bgraph golang.org/x/tools/go/packages golang.org/x/tools/go/ssa golang.org/x/tools/go/ssa/ssautil golang.org/x/tools/go/callgraph/vta",
-	"bench":                          "github.com/google/pprof/profile . internal/engine task ressched netpoll aio stackchunk knot knot/proxy bgraph bgraph/gotrace bgraph/graphview internal/poller internal/recorder internal/sched internal/feed internal/uring golang.org/x/exp/trace internal/httpcases internal/flaghelp bench/internal/chores bench/internal/load bench/internal/models bench/internal/people bench/internal/proc bench/internal/report golang.org/x/sys/unix",
-	"bench/internal/chores":          "",
-	"bench/internal/load":            "github.com/HdrHistogram/hdrhistogram-go bench/internal/proc golang.org/x/sys/unix",
-	"bench/internal/people":          "bench/internal/load",
-	"bench/internal/models":          "golang.org/x/sys/unix",
-	"bench/internal/proc":            "golang.org/x/sys/unix",
-	"bench/internal/report":          "",
 }
 
 // testOnly may be imported by tests besides.
 const testOnly = "golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
-// light are the packages that a program can use without what the web server needs besides.
-var light = []string{".", "task", "netpoll", "aio", "stackchunk", "bgraph", "ressched", "knot"}
-
-// heavy are beginnings of import paths that none of those may depend on.
-var heavy = []string{"github.com/klauspost/", "github.com/andybalholm/", "github.com/pelletier/", "github.com/prometheus/", "golang.org/x/crypto/bcrypt", "golang.org/x/crypto/acme"}
-
-// TestHeavyLibrariesStayOut of programs that only use the runtime, or Knot as a library.
-func TestHeavyLibrariesStayOut(t *testing.T) {
-	for _, dir := range light {
-		out, err := exec.Command("go", "list", "-deps", "./"+dir).CombinedOutput()
-		if err != nil {
-			t.Fatalf("go list -deps ./%s: %v\n%s", dir, err, out)
-		}
-		for _, one := range strings.Fields(string(out)) {
-			for _, prefix := range heavy {
-				if strings.HasPrefix(one, prefix) {
-					t.Errorf("%s depends on %s", dir, one)
-				}
-			}
-		}
-	}
-}
-
+// module is the path of this module.
 const module = "github.com/capriccio-go/capriccio"
 
-func TestImportsFollowTheLayers(t *testing.T) {
-	fset := token.NewFileSet()
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != "." || strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "testdata" {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if filepath.Ext(path) != ".go" {
-			return nil
-		}
-		dir := filepath.ToSlash(filepath.Dir(path))
-		may, listed := layers[dir]
-		if !listed {
-			t.Errorf("%s is not in the table of layers", dir)
-			return nil
-		}
-		if strings.HasSuffix(path, "_test.go") {
-			may += " " + testOnly
-		}
-		f, err := parser.ParseFile(fset, path, nil, parser.ImportsOnly)
-		if err != nil {
-			return err
-		}
-		for _, spec := range f.Imports {
-			what := strings.Trim(spec.Path.Value, `"`)
-			if own, ok := strings.CutPrefix(what, module); ok {
-				what = strings.TrimPrefix(own, "/")
-				if what == "" {
-					what = "."
-				}
-			} else if first, _, _ := strings.Cut(what, "/"); !strings.Contains(first, ".") {
-				continue // standard library
-			}
-			if !strings.Contains(" "+may+" ", " "+what+" ") && what != dir {
-				t.Errorf("%s imports %s; %s may import only: %s", path, what, dir, may)
-			}
-		}
-		return nil
-	})
-	testenv.Must(t, err)
+func TestImportsFollowTheLayers(t *testing.T) { testenv.CheckImports(t, module, layers, testOnly) }
+
+// kept are the packages that a program may import without compiling certain others: the runtime
+// without a web server, Knot as a library without what the command adds.
+var kept = []struct{ packages, without string }{
+	{"task netpoll aio stackchunk ressched", "crypto/tls net/http github.com/prometheus " + module + "/knot"},
+	{". task netpoll aio stackchunk bgraph ressched", "net/http html/template text/template github.com/google/pprof runtime/pprof net/http/pprof golang.org/x/exp/trace " + module + "/knot"},
+	{". task netpoll aio stackchunk bgraph ressched knot", "github.com/klauspost github.com/andybalholm github.com/pelletier github.com/prometheus golang.org/x/crypto/bcrypt golang.org/x/crypto/acme"},
 }
 
-// A program that imports the root package does not get a web server, a template engine or
-// a library for profiles with it.
-func TestTheRootPackageIsLight(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", ".").Output()
-	testenv.Must(t, err, "go list")
-	deps := strings.Fields(string(out))
-	if !slices.Contains(deps, module+"/bgraph") {
-		t.Fatalf("go list names %d packages, and not %s/bgraph", len(deps), module)
-	}
-	for _, dep := range deps {
-		for _, heavy := range []string{"net/http", "html/template", "text/template", "pprof", "x/exp/trace"} {
-			if !strings.Contains(dep, "internal/runtime/") && ("/"+dep+"/" == "/"+heavy+"/" || strings.Contains("/"+dep+"/", "/"+heavy+"/")) {
-				t.Errorf("the root package imports %s", dep)
+// TestHeavyPackagesStayOut of programs that do not use them.
+func TestHeavyPackagesStayOut(t *testing.T) {
+	for _, k := range kept {
+		for dir := range strings.FieldsSeq(k.packages) {
+			out, err := exec.Command("go", "list", "-deps", "./"+dir).Output()
+			testenv.Must(t, err, "go list -deps ./"+dir)
+			deps := strings.Fields(string(out))
+			if !slices.Contains(deps, path.Join(module, dir)) {
+				t.Errorf("the %d dependencies of %s do not name it", len(deps), dir)
+			}
+			for _, dep := range deps {
+				for heavy := range strings.FieldsSeq(k.without) {
+					if strings.HasPrefix(dep+"/", heavy+"/") {
+						t.Errorf("%s depends on %s", dir, dep)
+					}
+				}
 			}
 		}
 	}

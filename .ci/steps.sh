@@ -119,12 +119,14 @@ install_tools() {
 	command -v curl
 }
 
+# The packages of this module and of bench, which go.work names. The other modules are entered with GOWORK=off.
+export ALL="./... ./bench/..."
 # Packages that try more with CAPRICCIO_TEST=full: each poller, more loops, large programs.
 # With the default they run under the race detector.
-export FULL="./internal/engine ./netpoll ./aio ./internal/sched ./knot ./bgraph ./internal/recorder ./bench ./internal/feed ./cmd/stackplan/..."
+export FULL="./internal/engine ./netpoll ./aio ./internal/sched ./knot ./bgraph ./internal/recorder ./bench/... ./internal/feed ./cmd/stackplan/..."
 
 # without PACKAGES… lists all but these.
-without() { go list ./... | grep -vxFf <(go list "$@"); }
+without() { go list $ALL | grep -vxFf <(go list "$@"); }
 
 # tests ARGUMENTS… runs go test; a step of its own vets. Some packages wait more than they compute, so more of them run
 # at a time than there are processors. The limits are for slow machines.
@@ -167,19 +169,19 @@ simulate() {
 }
 
 build_and_vet() {
-	go build ./...
-	go vet ./... # copylocks is one of its checks
+	go build $ALL
+	go vet $ALL # copylocks is one of its checks
 }
 
 build_modules() {
 	local module
 	for module in bench/peers bench/apps bench/libs bench/suites cmd/bgdump/web/browsertest; do
-		(cd "$module" && go build -o /dev/null ./... && go vet ./...) # a module with one command would leave its binary
+		(cd "$module" && export GOWORK=off && go build -o /dev/null ./... && go vet ./...) # a module with one command would leave its binary
 	done
 }
 
 # Routers, frameworks and WebSocket libraries on Knot.
-test_apps() { cd bench/apps && tests ./...; }
+test_apps() { cd bench/apps && GOWORK=off tests ./...; }
 
 # The programs in the README compile as they stand there, and links lead somewhere.
 check_documents() {
@@ -219,7 +221,7 @@ check_format() {
 # SA2001 finds empty critical sections, which tests and benchmarks of locks consist of.
 run_staticcheck() {
 	GOBIN=$scratch/bin go install "$STATICCHECK"
-	"$scratch/bin/staticcheck" -checks inherit,-SA2001 ./...
+	"$scratch/bin/staticcheck" -checks inherit,-SA2001 $ALL
 }
 
 # What is neither public nor used by a program is dead, whatever tests call it. Packages and
@@ -229,8 +231,8 @@ find_dead_code() {
 	trap 'rm -rf .ci/roots.tmp' EXIT
 	mkdir -p "$roots"
 	GOBIN=$scratch/bin go install "$DEADCODE"
-	go run ./.ci/roots $(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(internal|cmd|bench|examples)(/|$)') >"$roots/main.go"
-	"$scratch/bin/deadcode" -filter capriccio-go/capriccio "./$roots" $(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' ./...) >"$scratch/dead"
+	go run ./.ci/roots $(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(internal|cmd|examples)(/|$)') >"$roots/main.go"
+	"$scratch/bin/deadcode" -filter capriccio-go/capriccio "./$roots" $(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' $ALL) >"$scratch/dead"
 	! grep -vE '^(internal/(sim|simserver|testenv|fromc)|cmd/bgdump/web/internal/sample)/|unreachable func: (SimulateCycles|CreateRing|GoOn|RingFunc\.Ring)$' "$scratch/dead"
 }
 
@@ -247,7 +249,7 @@ test_race() {
 # The page of bgdump in a real browser; skipped, with the reason, if there is none.
 test_browser() {
 	cd cmd/bgdump/web/browsertest
-	tests -v ./... >"$scratch/browser.log" 2>&1 || { cat "$scratch/browser.log"; return 1; }
+	GOWORK=off tests -v ./... >"$scratch/browser.log" 2>&1 || { cat "$scratch/browser.log"; return 1; }
 	grep -E '^(--- SKIP|ok|PASS)' "$scratch/browser.log" | tail -n 5
 }
 
@@ -263,7 +265,7 @@ export AROUND="./bgraph ./internal/recorder ./aio"
 test_checkptr() { tests -short -gcflags=all=-d=checkptr $CORE ./internal/uring; }
 test_unoptimized() { tests -short -gcflags='all=-N -l' $CORE && tests -gcflags='all=-N -l' -run=Key ./internal/recorder; }
 
-# toolchain PATTERN prints the newest release of Go whose number matches, "go1.25.12";
+# toolchain PATTERN prints the newest release of Go whose number matches, "go1.26.8";
 # nothing if none is known or it can't be had.
 toolchain() {
 	local version
@@ -287,7 +289,7 @@ with_toolchain() {
 	fi
 	echo "with $chosen"
 	export GOTOOLCHAIN=$chosen
-	go build $(go list ./... | grep -v /bench)
+	go build ./...
 	tests -short $CORE $AROUND "${@:2}"
 }
 test_oldest_go() { with_toolchain '1\.26\.[0-9]+'; }
@@ -310,8 +312,8 @@ check_other_systems() {
 
 check_arm64() {
 	export GOARCH=arm64
-	go vet ./...
-	go build ./...
+	go vet $ALL
+	go build $ALL
 }
 
 # The binary of a package is built once for all of its targets.

@@ -11,17 +11,16 @@ import (
 	"strings"
 )
 
-// moduleFolder is where the sources of this program's module are.
+// mainModule is the module that is measured.
+const mainModule = "github.com/capriccio-go/capriccio"
+
+// moduleFolder returns the folder of the main module's sources, which is above that of this one.
 func moduleFolder(ctx context.Context) (string, error) {
-	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", mainModule).Output()
 	if err != nil {
-		return "", fmt.Errorf("go env GOMOD: %w", err)
+		return "", fmt.Errorf("go list -m %s: %w; want to be inside the repository", mainModule, err)
 	}
-	path := strings.TrimSpace(string(mod))
-	if filepath.Base(path) != "go.mod" {
-		return "", fmt.Errorf("not inside the repository")
-	}
-	return filepath.Dir(path), nil
+	return strings.TrimSpace(string(out)), nil
 }
 
 // buildCommand builds one program of this repository, such as examples/memcache, and returns its path.

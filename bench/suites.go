@@ -174,9 +174,8 @@ func (r *run) copySuite(s suite) (folder string, packages []string, err error) {
 	if err := s.copy(r, folder); err != nil {
 		return "", nil, err
 	}
-	const ours = "github.com/capriccio-go/capriccio"
-	edit := []string{"mod", "edit", "-go=1.25.0"}
-	for module, at := range map[string]string{ours: root, ours + "/bench/suites": filepath.Join(root, "bench/suites")} {
+	edit := []string{"mod", "edit", "-go=1.26.0"}
+	for module, at := range map[string]string{mainModule: root, mainModule + "/bench/suites": filepath.Join(root, "bench/suites")} {
 		edit = append(edit, "-require="+module+"@v0.0.0", "-replace="+module+"="+at)
 	}
 	if _, err := r.goIn(folder, edit...); err != nil {
@@ -250,7 +249,7 @@ func hook(folder string) (bool, error) {
 	if !starts {
 		return false, nil
 	}
-	text := fmt.Sprintf("package %s_test\n\nimport _ %q\n", name, "github.com/capriccio-go/capriccio/bench/suites")
+	text := fmt.Sprintf("package %s_test\n\nimport _ %q\n", name, mainModule+"/bench/suites")
 	return true, os.WriteFile(filepath.Join(folder, "zz_served_elsewhere_test.go"), []byte(text), 0o666)
 }
 

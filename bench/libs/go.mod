@@ -1,6 +1,6 @@
 module github.com/capriccio-go/capriccio/bench/libs
 
-go 1.25.0
+go 1.26.0
 
 replace github.com/capriccio-go/capriccio => ../..
 

@@ -1,12 +1,15 @@
 module github.com/capriccio-go/capriccio/bench/peers
 
-go 1.25.0
+go 1.26.0
 
 // For what the servers of the experiment admission have in common.
-replace github.com/capriccio-go/capriccio => ../..
+replace (
+	github.com/capriccio-go/capriccio => ../..
+	github.com/capriccio-go/capriccio/bench => ..
+)
 
 require (
-	github.com/capriccio-go/capriccio v0.0.0
+	github.com/capriccio-go/capriccio/bench v0.0.0
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/panjf2000/gnet/v2 v2.9.7
 	github.com/valyala/fasthttp v1.74.0
@@ -33,5 +36,6 @@ require (
 	go.uber.org/zap v1.27.0 // indirect
 	golang.org/x/sync v0.20.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/tools v0.45.0 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 )

@@ -1,6 +1,6 @@
 module github.com/capriccio-go/capriccio/bench/suites
 
-go 1.25.0
+go 1.26.0
 
 require github.com/capriccio-go/capriccio v0.0.0
 

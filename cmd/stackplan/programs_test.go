@@ -111,10 +111,10 @@ func otherModule(t *testing.T) (dir, root string) {
 	dir = t.TempDir()
 	write(t, dir, map[string]string{
 		"go.sum": string(sums),
-		"go.mod": "module example.com/app\n\ngo 1.25.0\n\nrequire (\n\texample.com/dep v0.0.0\n\tgithub.com/capriccio-go/capriccio v0.0.0\n)\n\n" +
+		"go.mod": "module example.com/app\n\ngo 1.26.0\n\nrequire (\n\texample.com/dep v0.0.0\n\tgithub.com/capriccio-go/capriccio v0.0.0\n)\n\n" +
 			"replace example.com/dep => ./dep\n\nreplace github.com/capriccio-go/capriccio => " + root + "\n",
 		"main.go":    "package main\n\nimport (\n\t\"fmt\"\n\n\t\"example.com/dep\"\n\t_ \"github.com/capriccio-go/capriccio/stackchunk\"\n)\n\nfunc main() { fmt.Println(dep.Deep(3)) }\n",
-		"dep/go.mod": "module example.com/dep\n\ngo 1.25.0\n",
+		"dep/go.mod": "module example.com/dep\n\ngo 1.26.0\n",
 		"dep/dep.go": "package dep\n\n//go:noinline\nfunc Deep(n int) int {\n\tk := wide(n)\n\treturn k + wide(k&7)\n}\n\n" +
 			"//go:noinline\nfunc wide(n int) int {\n\tvar buf [2000]int\n\tfor i := range buf {\n\t\tbuf[i] = n\n\t}\n\treturn buf[n]\n}\n",
 	})
@@ -148,7 +148,7 @@ func TestOtherModules(t *testing.T) {
 	testenv.Run(t, "", nil, "go", "mod", "vendor")
 	check("vendored", "-rewrite", "example.com/...")
 	testenv.Must(t, os.RemoveAll("vendor"))
-	write(t, dir, map[string]string{"go.work": "go 1.25.0\n\nuse (\n\t.\n\t./dep\n\t" + root + "\n)\n"})
+	write(t, dir, map[string]string{"go.work": "go 1.26.0\n\nuse (\n\t.\n\t./dep\n\t" + root + "\n)\n"})
 	check("in a workspace")
 	if code, _, stderr := stackplan("build", "-rewrite", "example.org/...", "-o", bin); code != exitFailed || !strings.Contains(stderr, "no package of the program matches example.org/...") {
 		t.Errorf("of packages that are not there: exit status %d, %s", code, stderr)
@@ -159,7 +159,7 @@ func TestOtherModules(t *testing.T) {
 func TestWrongPrograms(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{
-		"go.mod":          "module example.com/wrong\n\ngo 1.25.0\n",
+		"go.mod":          "module example.com/wrong\n\ngo 1.26.0\n",
 		"ok/main.go":      "package main\n\nfunc main() { println(1) }\n",
 		"bad/main.go":     "package main\n\nfunc main() { undefined() }\n",
 		"lib/lib.go":      "package lib\n\nfunc F() {}\n",

@@ -1,6 +1,6 @@
 module github.com/capriccio-go/capriccio/cmd/bgdump/web/browsertest
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/capriccio-go/capriccio v0.0.0-00010101000000-000000000000
@@ -14,7 +14,6 @@ require (
 	github.com/gobwas/httphead v0.1.0 // indirect
 	github.com/gobwas/pool v0.2.1 // indirect
 	github.com/gobwas/ws v1.4.0 // indirect
-	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe // indirect
 	golang.org/x/sys v0.46.0 // indirect
 )
 
