@@ -81,11 +81,11 @@ func (rt *Runtime) shutdown(ctx context.Context) error {
 	for _, l := range rt.loops {
 		l.Post(func() { l.closing = true })
 	}
+	loops.working.Add(-int32(rt.Working())) // also if tasks are left: their loops get no new work
 	if err == nil {
 		for _, l := range rt.loops {
 			<-l.stopped
 		}
-		loops.working.Add(-int32(rt.Working()))
 	}
 	return err
 }

@@ -213,6 +213,7 @@ func TestLockOfAnUnwoundTaskIsPassedOn(t *testing.T) {
 }
 
 func TestShutdownWhileOffloaded(t *testing.T) {
+	working := loops.working.Load()
 	rt, check := closing(t, 1, shortGrace, func(c *Config) { c.OffloadLimit = 1 })
 	release := make(chan struct{})
 	var second atomic.Bool
@@ -234,6 +235,7 @@ func TestShutdownWhileOffloaded(t *testing.T) {
 	}
 	<-running
 	testenv.ErrorSays(t, rt.Close(), "offloaded functions 1 still run", "Close")
+	testenv.Equal(t, loops.working.Load(), working, "loops of the process that work, while a task is left")
 	close(release)
 	check()
 	if second.Load() {
