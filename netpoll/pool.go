@@ -74,12 +74,13 @@ const (
 // one, first come, first served, until ctx ends. A peer may have closed a connection that
 // has rested: if the first thing that is done with it fails, Put it as broken and Get another. It parks.
 func (p *Pool) Get(ctx context.Context) (c net.Conn, err error) {
+	if ctx.Err() != nil { // also for a connection that rests
+		return nil, context.Cause(ctx)
+	}
 	units := p.limit()
-	if units != nil {
-		if ctx.Err() != nil || !units.TryAcquire(1) {
-			if err := units.AcquireContext(ctx, 1); err != nil {
-				return nil, err
-			}
+	if units != nil && !units.TryAcquire(1) {
+		if err := units.AcquireContext(ctx, 1); err != nil {
+			return nil, err
 		}
 	}
 	defer func() {

@@ -76,6 +76,10 @@ func TestPoolLimits(t *testing.T) {
 		})
 		cancel()
 		must(t, waiting())
+		free, _ := poolOf(t, 0)
+		free.Put(need(free.Get(context.Background()))(t), false)
+		testenv.ErrorIs(t, testenv.Err(free.Get(ctx)), context.Canceled, "Get with one at rest, after the end of its context")
+		must(t, free.Close())
 		p.Put(c, true) // broken: the next is a new one
 		again := need(p.Get(context.Background()))(t)
 		if again == c || dials.Load() != 2 {

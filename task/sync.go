@@ -20,7 +20,8 @@ type Mutex engine.Mutex
 func (m *Mutex) Lock() { (*engine.Mutex)(m).Lock() }
 
 // LockContext is Lock, but returns without the lock, and with an error, if ctx ends, or the
-// calling task is cancelled, before it has the lock. The error is that of the context that ended.
+// calling task is cancelled, before it has the lock. The error is that of the context that ended. It never
+// returns nil once ctx has ended.
 func (m *Mutex) LockContext(ctx context.Context) error { return (*engine.Mutex)(m).LockContext(ctx) }
 
 // TryLock locks m if it is unlocked and reports whether it did. It never parks.
@@ -79,7 +80,8 @@ func (c *Cond) Wait() {
 }
 
 // WaitContext is Wait, but returns early, c.L locked, with an error if ctx ends or the calling
-// task is cancelled. The error is that of the context that ended.
+// task is cancelled. The error is that of the context that ended. A Signal that came first counts: no other caller gets
+// it, so WaitContext returns nil.
 func (c *Cond) WaitContext(ctx context.Context) error {
 	m, _ := c.L.(*Mutex)
 	return (*engine.Cond)(c).WaitContextWith(ctx, (*engine.Mutex)(m))
@@ -114,8 +116,8 @@ type Semaphore engine.Semaphore
 // task is cancelled first.
 func (s *Semaphore) Acquire(n int64) error { return (*engine.Semaphore)(s).Acquire(n) }
 
-// AcquireContext is Acquire that also ends, with the error of ctx, when ctx ends. If that has
-// ended before, it takes nothing.
+// AcquireContext is Acquire that also ends, with the error of ctx, when ctx ends. It never returns nil once
+// ctx has ended, even if there are units.
 func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
 	return (*engine.Semaphore)(s).AcquireContext(ctx, n)
 }

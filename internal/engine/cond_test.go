@@ -228,3 +228,38 @@ func TestSemaphoreContext(t *testing.T) {
 	s.Release(1)
 	testenv.Check(t, s.AcquireContext(context.Background(), 1))
 }
+
+// What is granted to a caller whose context has ended by the time it goes on is given back, as with
+// golang.org/x/sync/semaphore; a signal, which can't be, counts.
+func TestAGrantAfterTheEndOfTheContext(t *testing.T) {
+	rt := newRuntime(t, 1)
+	var mu, free Mutex
+	s, cond := NewSemaphore(1), NewCond(&free)
+	for _, c := range []struct {
+		name  string
+		hold  func()
+		wait  func(ctx context.Context) error
+		grant func()
+		free  func() bool
+		err   error
+	}{
+		{"Mutex", mu.Lock, mu.LockContext, mu.Unlock, mu.TryLock, context.Canceled},
+		{"Semaphore", func() { s.Acquire(1) }, func(ctx context.Context) error { return s.AcquireContext(ctx, 1) },
+			func() { s.Release(1) }, func() bool { return s.TryAcquire(1) }, context.Canceled},
+		{"Cond", func() {}, func(ctx context.Context) error { free.Lock(); defer free.Unlock(); return cond.WaitContext(ctx) },
+			cond.Signal, free.TryLock, nil},
+	} {
+		run(t, rt, func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			c.hold()
+			var err error
+			waiting := Go(func() { err = c.wait(ctx) })
+			Yield()
+			c.grant() // it is woken, and goes on after the end
+			cancel()
+			waiting.Join()
+			testenv.Equal(t, err, c.err, "%s", c.name)
+			testenv.Equal(t, c.free(), true, "%s: free after that", c.name)
+		})
+	}
+}

@@ -56,6 +56,17 @@ func waitUnder(ctx context.Context, wait func(ctx context.Context) error) error 
 	return Under(ctx, func() error { return wait(ctx) })
 }
 
+// takeUnder is waitUnder for what take takes: if ctx has ended by the time it is there, giveBack returns it. A caller
+// whose ctx has ended before it was served so never has it, whichever of the two woke it.
+func takeUnder(ctx context.Context, take func(ctx context.Context) error, giveBack func()) error {
+	err := waitUnder(ctx, take)
+	if err == nil && ctx.Err() != nil {
+		giveBack()
+		return contextError(ctx)
+	}
+	return err
+}
+
 // within is Under and Shield.
 func within(inner *scope, fn func() error) error {
 	l := comeBack()

@@ -82,12 +82,12 @@ func (m *Mutex) lockOn(l *Loop) {
 }
 
 // LockContext is Lock, but returns without the lock, and with an error, if ctx ends, or the
-// calling task is cancelled, before it has the lock.
+// calling task is cancelled, before it has the lock. It never returns nil once ctx has ended.
 func (m *Mutex) LockContext(ctx context.Context) error {
 	if ctx.Done() == nil {
 		return m.lockUntil(ctx)
 	}
-	return waitUnder(ctx, m.lockUntil)
+	return takeUnder(ctx, m.lockUntil, m.Unlock)
 }
 
 // lockUntil is LockContext; ctx ends the wait of a plain goroutine.

@@ -34,10 +34,10 @@ func (s *Semaphore) Acquire(n int64) error {
 	return s.acquire(context.Background(), n)
 }
 
-// AcquireContext is Acquire that also ends, with the error of ctx, when ctx ends. If that has
-// ended before, it takes nothing.
+// AcquireContext is Acquire that also ends, with the error of ctx, when ctx ends. It never returns nil once
+// ctx has ended, even if there are units.
 func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
-	return waitUnder(ctx, func(ctx context.Context) error { return s.acquire(ctx, n) })
+	return takeUnder(ctx, func(ctx context.Context) error { return s.acquire(ctx, n) }, func() { s.Release(n) })
 }
 
 // acquire is Acquire; ctx ends the wait of a plain goroutine.
