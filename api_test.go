@@ -32,7 +32,7 @@ var pages = []struct {
 }{
 	{"task", 45, 58},
 	{"ressched", 21, 18},
-	{"netpoll", 21, 75},
+	{"netpoll", 22, 75},
 	{"aio", 27, 19},
 	{"knot", 54, 76},
 }

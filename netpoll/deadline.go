@@ -95,6 +95,7 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 // endReads lets no Read wait for longer than until t, whatever deadline is set or going to be.
 func (d *desc) endReads(t time.Time) {
 	at := max(int64(t.Sub(epoch())), 1)
+	d.flags.Or(flagDraining)
 	d.mu.Lock()
 	if d.deadlines == nil {
 		d.deadlines = &deadlines{}

@@ -51,6 +51,7 @@ const (
 	flagPlainWrites              // a plain goroutine waits to write
 	flagMeasured                 // the size of its segments was looked at, see spare
 	flagUrgent                   // PRI was seen: a short read proves nothing
+	flagDraining                 // endReads was called
 )
 
 // A registrar is what descriptors need of a poller. All methods may be called from any
@@ -180,12 +181,14 @@ func (d *desc) deliver(in, out bool, news uint32) {
 
 // failed returns the error that ends operations in the direction of expired, if any.
 func (d *desc) failed(expired uint32) error {
-	f := d.flags.Load() & (flagClosing | expired)
-	if f == 0 {
+	f := d.flags.Load()
+	switch {
+	case f&(flagClosing|expired) == 0:
 		return nil
-	}
-	if f&flagClosing != 0 {
+	case f&flagClosing != 0:
 		return net.ErrClosed
+	case f&flagDraining != 0 && expired == flagReadExpired:
+		return ErrDraining
 	}
 	return os.ErrDeadlineExceeded
 }

@@ -36,5 +36,6 @@
 //
 // Errors are *net.OpError (Conn, Listener, PacketConn) or *fs.PathError (File) around
 // the errno; they satisfy net.ErrClosed, os.ErrDeadlineExceeded and, for a task whose
-// context ended while it was waiting, that context's error.
+// context ended while it was waiting, that context's error. ErrDraining, of a server that stops, is an
+// os.ErrDeadlineExceeded too.
 package netpoll

@@ -18,6 +18,11 @@ var (
 	// OnReadable, that somebody is reading.
 	ErrBusy = errors.New("netpoll: the read side is in use")
 
+	// ErrDraining is the error of a Read that a handler of Serve waits with, or begins, when Serve has been
+	// draining for half a second: the server stops, and the client has asked for nothing. It satisfies
+	// os.ErrDeadlineExceeded and net.Error's Timeout, so that code ends the connection that knows deadlines only.
+	ErrDraining error = draining{}
+
 	// errNoRuntime means that no loop can poll for the caller.
 	errNoRuntime = errors.New("netpoll: no task runtime is running")
 	// errForeignPoller means that the loop polls with something not of this package.
@@ -26,6 +31,13 @@ var (
 	errUnread      = errors.New("bytes that have been received must be read with Read first")
 	errNotPollable = errors.New("the descriptor can't be polled (a regular file or directory)")
 )
+
+type draining struct{}
+
+func (draining) Error() string        { return "netpoll: the server stops: i/o timeout" }
+func (draining) Is(target error) bool { return target == os.ErrDeadlineExceeded }
+func (draining) Timeout() bool        { return true }
+func (draining) Temporary() bool      { return true }
 
 // A pollError is a failed call of a poller.
 type pollError struct {

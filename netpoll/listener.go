@@ -61,7 +61,7 @@ type ListenConfig struct {
 	// DrainLimit is how long Serve takes at most when the context of its task has ended; 0: 10 s;
 	// negative: it returns at once, and the listener stays open. It lets no new client in (see
 	// Drain), serves those that have connected, and waits for their handlers. A Read that finds
-	// nothing for half a second fails then, with os.ErrDeadlineExceeded, whatever deadline is set:
+	// nothing for half a second fails then, with ErrDraining, whatever deadline is set:
 	// so ends a handler that waits for a next request. Connections whose handlers are left at the
 	// end are closed.
 	DrainLimit time.Duration

@@ -58,7 +58,11 @@ func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
 	need(busy.Write([]byte("request")))(t)
 	<-working
 	cancel()
-	testenv.ErrorIs(t, <-waits, os.ErrDeadlineExceeded, "a handler that waits for a request")
+	err := <-waits
+	testenv.ErrorIs(t, err, ErrDraining, "a handler that waits for a request")
+	testenv.ErrorIs(t, err, os.ErrDeadlineExceeded, "a handler that waits for a request")
+	var timeout net.Error
+	testenv.Equal(t, errors.As(err, &timeout) && timeout.Timeout(), true, "it is a timeout")
 	testenv.Equal(t, testenv.Err(idle.Read(make([]byte, 1))), io.EOF, "the client of that")
 	finished = true
 	release.Close()
