@@ -52,6 +52,7 @@ const (
 	flagMeasured                 // the size of its segments was looked at, see spare
 	flagUrgent                   // PRI was seen: a short read proves nothing
 	flagDraining                 // endReads was called
+	flagForTasks                 // the runtime ends: plain goroutines can't wait for d any more, see table.Interrupt
 )
 
 // A registrar is what descriptors need of a poller. All methods may be called from any

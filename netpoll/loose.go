@@ -3,6 +3,7 @@
 package netpoll
 
 import (
+	"net"
 	"os"
 	"sync"
 	"syscall"
@@ -290,17 +291,41 @@ func (d *desc) waitPlain(w *engine.Waiter, s *slot, expired uint32, why engine.R
 		s.begin(false)
 		return nil
 	}
-	// Published: from here on a deadline or a Close finds w; look for earlier ones.
-	if d.flags.Load()&(flagClosing|expired) != 0 && s.withdraw(w) {
-		return d.failed(expired)
+	// Published: from here on a deadline, a Close or the end of the runtime finds w; look for earlier ones.
+	if err := d.failedPlain(expired); err != nil && s.withdraw(w) {
+		return err
 	}
 	if !d.loosen() {
 		d.poller.rearm(d)
 	}
 	w.Wait(why, nil)
-	if d.flags.Load()&(flagClosing|expired) != 0 {
+	err := d.failedPlain(expired)
+	if err != nil {
 		s.more()
-		return d.failed(expired)
 	}
-	return nil
+	return err
+}
+
+// failedPlain is failed for a plain goroutine, whose waits the end of the runtime ends too.
+func (d *desc) failedPlain(expired uint32) error {
+	err := d.failed(expired)
+	if err == nil && d.flags.Load()&flagForTasks != 0 {
+		return net.ErrClosed
+	}
+	return err
+}
+
+// interruptPlain ends the wait of a plain goroutine, and those to come.
+func (d *desc) interruptPlain() {
+	d.flags.Or(flagForTasks)
+	f := d.flags.Load()
+	for _, x := range [...]struct {
+		waits uint32
+		s     *slot
+	}{{flagPlainReads, &d.read}, {flagPlainWrites, &d.write}} {
+		// A task that has come to wait there instead finds nothing, and waits again.
+		if w := x.s.p.Load(); f&x.waits != 0 && isWaiter(w) && x.s.withdraw(w) {
+			w.Wake()
+		}
+	}
 }

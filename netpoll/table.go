@@ -24,6 +24,7 @@ type table struct {
 	mu     sync.Mutex
 	free   []uint32 // guarded by mu: slots to use again, the last freed first
 	used   uint32   // guarded by mu: slots that were ever used
+	ending bool     // guarded by mu: Interrupt was called
 	closed bool     // guarded by mu
 }
 
@@ -59,6 +60,9 @@ func (t *table) add(d *desc, arm func() error) error {
 		c.generation[at] = 1
 	}
 	d.token = uint64(c.generation[at])<<32 | uint64(i)
+	if t.ending {
+		d.flags.Or(flagForTasks)
+	}
 	c.d[at].Store(d)
 	if err := arm(); err != nil {
 		c.d[at].Store(nil)
@@ -127,6 +131,14 @@ func (t *table) each(f func(*desc)) {
 			}
 		}
 	}
+}
+
+// Interrupt implements engine.Interrupter.
+func (t *table) Interrupt() {
+	t.mu.Lock()
+	t.ending = true
+	t.mu.Unlock()
+	t.each((*desc).interruptPlain)
 }
 
 // close takes no more descriptors, closes those left and calls last. There are no

@@ -22,8 +22,9 @@ func (rt *Runtime) Close() error { return (*engine.Runtime)(rt).Close() }
 // Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it cancels
 // those that are left (their waits return ErrShutdown) and waits for the grace time, 1 s by
 // default (capriccio.WithGrace); then it makes every wait end its task, running its deferred
-// functions, as runtime.Goexit does, and waits for that time once more; at last it ends the
-// loops and closes the pollers. So it returns at the latest twice the grace time after ctx has
+// functions, as runtime.Goexit does, and every wait of a plain goroutine for a connection of the
+// runtime fail with net.ErrClosed, as a task may wait natively for that goroutine, and waits for that
+// time once more; at last it ends the loops and closes the pollers. So it returns at the latest twice the grace time after ctx has
 // ended, whatever tasks do. After it, nothing of the runtime is left, except for tasks that
 // never wait, wait natively or for what can't be broken off (a disk that does not answer), and
 // those whose offloaded function still runs, with their loops; the error says how many there

@@ -31,6 +31,14 @@ type Poller interface {
 	Close() error
 }
 
+// An Interrupter is a Poller for whose events plain goroutines wait too.
+type Interrupter interface {
+	Poller
+	// Interrupt ends what plain goroutines wait for, now and later, as the runtime ends: a task may wait natively for
+	// such a goroutine. It may be called from any goroutine.
+	Interrupt()
+}
+
 // A Rester is a Poller that can wait at a lower price if it is known how long that will take. The loop must not be
 // locked to its thread.
 type Rester interface {

@@ -26,7 +26,8 @@ func (rt *Runtime) Close() error {
 // Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it
 // cancels those that are left (their waits return ErrShutdown) and waits for
 // Config.Grace; then it makes every wait end its task, running its deferred functions,
-// as runtime.Goexit does, and waits for Config.Grace once more; at last it ends the loops
+// as runtime.Goexit does, and every wait of a plain goroutine for a descriptor of the runtime fail, with
+// net.ErrClosed, and waits for Config.Grace once more; at last it ends the loops
 // and closes the pollers. So it returns at the latest twice Config.Grace after ctx has
 // ended, whatever tasks do. After it, nothing of the runtime is left, except for tasks
 // that never wait, wait natively or for what can't be broken off (a disk that does not answer), and
@@ -68,6 +69,11 @@ func (rt *Runtime) shutdown(ctx context.Context) error {
 			}
 		}
 	})
+	for _, l := range rt.loops {
+		if p, ok := l.poller.(Interrupter); ok {
+			p.Interrupt()
+		}
+	}
 	var err error
 	if !idle {
 		grace, stop := context.WithTimeout(context.Background(), rt.cfg.Grace)
