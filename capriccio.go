@@ -167,7 +167,10 @@ func WithoutStopSignals() Option {
 // The context of main ends when ctx does or when the process gets SIGINT or SIGTERM;
 // waits of main and of the tasks that it spawns then return the context's error. That
 // main returns this error, after a signal, is an orderly stop, for which Run returns nil. If that takes
-// longer than 5 s, the log tells what tasks wait for. A second signal ends the process at once. SIGUSR2
+// longer than 5 s, the log tells what tasks wait for. If main waits in a deadlock then, and still does after the
+// time of WithGrace, its wait ends it, as at the end of a runtime, and Run returns an error that tells the waits.
+// For the runtime that is also a wait that only a plain goroutine can end, with no timer or connection in use.
+// A second signal ends the process at once. SIGUSR2
 // writes a summary of the blocking graph to the standard error and all of it to a file, see
 // WithDumpPath. Run must be called on a plain goroutine and blocks it.
 func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Option) error {
@@ -182,28 +185,24 @@ func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Opti
 	if err != nil {
 		return err
 	}
+	until, stop := ctx, func() {}
 	if !o.noStop {
-		signals, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		until, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		returned, patience := make(chan struct{}), stopPatience
-		defer close(returned)
-		context.AfterFunc(signals, func() {
-			stop()
-			select {
-			case <-returned:
-			case <-time.After(patience):
-				tellWaits(rt, o.log())
-			}
-		})
-		return rt.Run(signals, func(under context.Context) error {
-			err := main(under)
-			if under.Err() != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
-				return nil
-			}
-			return err
-		})
 	}
-	return rt.Run(ctx, main)
+	s := newStopping(o, rt)
+	unwatch := context.AfterFunc(until, func() {
+		stop()
+		s.watch()
+	})
+	err = rt.Run(until, func(under context.Context) error {
+		err := main(under)
+		if under.Err() != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
+	})
+	return s.end(unwatch(), err)
 }
 
 // New makes and starts a runtime, for programs that are not written around Run: plain

@@ -56,3 +56,36 @@ func TestAStopThatWaitsIsExplained(t *testing.T) {
 		}
 	}
 }
+
+// A main task that no signal can reach, as it waits in a deadlock, is ended, and Run fails with what it waits for.
+func TestADeadlockedMainStops(t *testing.T) {
+	defer func(d time.Duration) { stopPatience = d }(stopPatience)
+	stopPatience = time.Millisecond
+	signal := func(context.CancelFunc) { testenv.Must(t, syscall.Kill(os.Getpid(), syscall.SIGINT)) }
+	for _, c := range []struct {
+		name string
+		main func()
+		stop func(cancel context.CancelFunc)
+		opt  Option
+		want string
+	}{
+		{"a lock that main has", func() { var mu task.Mutex; mu.Lock(); mu.Lock() }, signal, WithLoops(1), "mutex Mutex"},
+		{"nothing is left that could help", func() { var wg task.WaitGroup; wg.Add(1); wg.Wait() }, signal, WithLoops(2), "1 not done"},
+		{"its own context", func() { var wg task.WaitGroup; wg.Add(1); wg.Wait() }, func(cancel context.CancelFunc) { cancel() }, WithoutStopSignals(), "1 not done"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			unwound := false
+			err := Run(ctx, func(ctx context.Context) error {
+				defer func() { unwound = true }()
+				c.stop(cancel)
+				c.main()
+				return nil
+			}, WithGrace(10*time.Millisecond), c.opt)
+			testenv.ErrorSays(t, err, "main task was in a deadlock")
+			testenv.ErrorSays(t, err, c.want)
+			testenv.Equal(t, unwound, true, "deferred functions ran")
+		})
+	}
+}

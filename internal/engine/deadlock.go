@@ -38,43 +38,55 @@ type waiting struct {
 	held  bool  // what it waits for is held by the task by, which may have ended
 	by    *Task // not to be looked into
 	joins bool  // it waits for the end of by
-	line  string
+	info  TaskInfo
 }
 
-// checkDeadlock is called when all loops have rested for a while. It reports
+// checkDeadlock is called when all loops have rested for a while. It reports what findDeadlock finds.
+func (w *watchdog) checkDeadlock() {
+	if w.rt.stopping() {
+		return
+	}
+	all, found, why := w.rt.findDeadlock(w.stop)
+	text := describe(found, all)
+	if len(found) == 0 || text == w.deadlock {
+		return
+	}
+	w.deadlock = text
+	w.rt.log.Error("task: deadlock: "+why, "tasks", len(found), "waits", text)
+}
+
+// DeadlockOf returns what the tasks of a deadlock wait for, if one of that name is among them; else it is empty. What
+// is seen of several loops may not be of one moment, so only what is found twice is certain. It must be called on a
+// plain goroutine.
+func (rt *Runtime) DeadlockOf(name string) (waits string) {
+	all, found, _ := rt.findDeadlock(nil)
+	if !slices.ContainsFunc(found, func(t *Task) bool { return all[t].info.Name == name }) {
+		return ""
+	}
+	return describe(found, all)
+}
+
+// findDeadlock finds
 //
 //   - tasks that wait for each other in a circle, or for a lock whose holder has ended;
 //   - if nothing is under way that could wake a task, locks whose holders wait for another
 //     task: only a new client, or a plain goroutine, could help;
 //   - if nothing could come at all, all tasks that are left.
-func (w *watchdog) checkDeadlock() {
-	if w.rt.stopping() {
-		return
-	}
-	all, order := w.rt.waits(w.stop)
+func (rt *Runtime) findDeadlock(stop <-chan struct{}) (all map[*Task]*waiting, found []*Task, why string) {
+	all, order := rt.waits(stop)
 	listens, quiet := false, len(all) > 0
 	for _, t := range order {
 		listens = listens || all[t].ends == endsByClients
 		quiet = quiet && all[t].ends != endsByItself
 	}
-	tell := func(found []*Task, why string) {
-		text := describe(found, all)
-		if len(found) == 0 || text == w.deadlock {
-			return
-		}
-		w.deadlock = text
-		w.rt.log.Error("task: deadlock: "+why, "tasks", len(found), "waits", text)
-	}
-	if quiet && !listens && !w.rt.canWake(w.stop) {
-		tell(order, "all tasks are parked, and nothing in the runtime can wake them (a plain goroutine still could)")
-		return
+	if quiet && !listens && !rt.canWake(stop) {
+		return all, order, "all tasks are parked, and nothing in the runtime can wake them (a plain goroutine still could)"
 	}
 	certain, likely := stuckTasks(all, order, false), stuckTasks(all, order, true)
-	if quiet && len(likely) > len(certain) && !w.rt.timersOrOffloads(w.stop) {
-		tell(likely, "tasks wait for locks whose holders wait too, and nothing but new clients can come (a plain goroutine still could help)")
-		return
+	if quiet && len(likely) > len(certain) && !rt.timersOrOffloads(stop) {
+		return all, likely, "tasks wait for locks whose holders wait too, and nothing but new clients can come (a plain goroutine still could help)"
 	}
-	tell(certain, holdUp)
+	return all, certain, holdUp
 }
 
 const holdUp = "tasks hold each other up for ever"
@@ -159,7 +171,7 @@ func (t *Task) waiting() *waiting {
 			return new(waiting) // of another runtime, and what goes on there is not known
 		}
 	}
-	w.line = "\n  " + t.describe().String()
+	w.info = t.describe()
 	return w
 }
 
@@ -225,7 +237,7 @@ func stuckTasks(all map[*Task]*waiting, order []*Task, idle bool) (stuck []*Task
 func describe(tasks []*Task, all map[*Task]*waiting) string {
 	var text strings.Builder
 	for _, t := range tasks[:min(len(tasks), deadlockLines)] {
-		text.WriteString(all[t].line)
+		text.WriteString("\n  " + all[t].info.String())
 	}
 	return text.String()
 }
