@@ -22,6 +22,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/feed"
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -140,7 +141,8 @@ func WithGrace(d time.Duration) Option {
 	return func(o *options) error { o.cfg.Grace = d; return nil }
 }
 
-// WithLogger sets where the runtime's own reports go; slog.Default otherwise.
+// WithLogger sets where the runtime's own reports go. Loops call its handler, which must not wait for the reader of a log.
+// Without it slog.Default gets the reports, on a goroutine, so that it may.
 func WithLogger(log *slog.Logger) Option {
 	return func(o *options) error { o.cfg.Log = log; return nil }
 }
@@ -317,5 +319,5 @@ func (o *options) log() *slog.Logger {
 	if o.cfg.Log != nil {
 		return o.cfg.Log
 	}
-	return slog.Default()
+	return logwriter.Default()
 }

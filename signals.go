@@ -11,11 +11,13 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -28,6 +30,9 @@ import (
 // For bgdump, each runtime announces that it answers, by an open memfd. That is safer
 // than any other sign, as SIGUSR2 ends a process that does not expect it. If bgdump has
 // a lock on the memfd, it is the one that asks, and nobody wants the summary.
+
+// logPatience is how long the end of a runtime waits for who reads the standard error.
+const logPatience = time.Second
 
 // A member is a runtime that was made by New or Run and is not closed.
 type member struct {
@@ -42,7 +47,7 @@ type member struct {
 func (m *member) writes() bool { return m.answers && m.graph != nil }
 
 // running are the runtimes of the process, for signals, which are the process's.
-var running = membership{stderr: os.Stderr}
+var running = membership{stderr: logwriter.Stderr}
 
 type membership struct {
 	mu      sync.Mutex
@@ -81,6 +86,8 @@ func (ms *membership) join(m *member, log *slog.Logger) (leave func()) {
 			}
 		}
 		ms.leave(m)
+		logwriter.Stderr.Drain(logPatience)
+		logwriter.DrainDefault(logPatience)
 	})
 }
 

@@ -6,20 +6,19 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
 const (
-	// logFlushAfter is how long a line may wait in the buffer.
+	// logFlushAfter is how long a line may wait for others to be written with it.
 	logFlushAfter = time.Second
-	// logFlushSize makes the buffer be written at once, in bytes.
-	logFlushSize = 64 << 10
-	// logMaxSize bounds the buffer, in bytes: lines beyond are dropped and
-	// counted. A slow disk must not stop the server.
-	logMaxSize = 1 << 20
 	// logMaxText bounds each text that comes from the client, in bytes.
 	logMaxText = 1024
+	// logPatience is how long Close waits for who reads the log.
+	logPatience = 5 * time.Second
 )
 
 // LogFormat is the form of access log lines.
@@ -38,84 +37,41 @@ const (
 	LogJSON
 )
 
-// AccessLog writes one line per request. Lines are buffered and written in the
+// AccessLog writes one line per request. Lines are buffered, up to 1 MB, and written in the
 // background, by a goroutine that exists only while there is something to
 // write. Everything that comes from the client is escaped. Lines that get lost, because
 // w fails or is too slow, are reported in the server's error log, once a minute at most.
 // Safe from anywhere.
 type AccessLog struct {
-	w      io.Writer
 	format LogFormat
-
-	writing sync.Mutex // held while w is written to
-	torn    bool       // the last Write that failed has left a part of a line; guarded by writing
-
-	mu      sync.Mutex
-	buf     []byte      // guarded by mu
-	spare   []byte      // guarded by mu
-	timer   *time.Timer // guarded by mu
-	armed   bool        // timer is running; guarded by mu
-	urgent  bool        // ... without delay; guarded by mu
-	dropped uint64      // lines for which there was no room; guarded by mu
-	failed  uint64      // lines lost in writes that failed; guarded by mu
-	err     error       // first failed write; guarded by mu
-
-	errorLog *slog.Logger // of the server that has recorded last; guarded by mu
-	trouble  trouble      // guarded by writing
-
-	now func() time.Time // fixed
-}
-
-// logTroubleEvery is how often lost lines are reported while more get lost.
-const logTroubleEvery = time.Minute
-
-// trouble is what has been said about lost lines. Guarded by its owner's lock.
-//
-//	fine ──lines lost──▶ told ──none lost for once──▶ fine
-//	                     told ──more lost, a minute later──▶ told again
-type trouble struct {
-	told    time.Time // when lost lines were last reported; zero: fine
-	failed  uint64    // lines lost in writes that failed, since then
-	dropped uint64    // value of AccessLog.dropped that has been reported
+	out    *logwriter.Writer
+	server atomic.Pointer[Server] // that has recorded last; atomic
 }
 
 // NewAccessLog writes to w, one Write at a time. The caller closes w after
 // Close.
 func NewAccessLog(w io.Writer, format LogFormat) *AccessLog {
-	return &AccessLog{w: w, format: format, now: time.Now}
+	l := &AccessLog{format: format}
+	var own bool
+	if l.out, own = w.(*logwriter.Writer); !own {
+		l.out = logwriter.New(w, "knot: the access log", func() *slog.Logger {
+			if s := l.server.Load(); s != nil {
+				return s.errorLog()
+			}
+			return nil
+		})
+	}
+	return l
 }
 
 // record takes up the request that has just been answered.
 func (l *AccessLog) record(x *Ctx) {
 	host, now := x.clientText(), x.srv.clock.stamp()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.errorLog = x.srv.errorLog()
-	if len(l.buf) >= logMaxSize {
-		l.dropped++
-		return
+	if l.server.Load() != x.srv {
+		l.server.Store(x.srv)
 	}
-	l.buf = l.line(l.buf, x, host, now)
-	switch {
-	case len(l.buf) >= logFlushSize && !l.urgent:
-		l.arm(0)
-		l.urgent = true
-	case !l.armed:
-		l.arm(logFlushAfter)
-	}
+	l.out.Append(logFlushAfter, func(b []byte) []byte { return l.line(b, x, host, now) })
 }
-
-// arm needs mu.
-func (l *AccessLog) arm(after time.Duration) {
-	l.armed = true
-	if l.timer == nil {
-		l.timer = time.AfterFunc(after, l.background)
-	} else {
-		l.timer.Reset(after)
-	}
-}
-
-func (l *AccessLog) background() { l.Flush() }
 
 func (l *AccessLog) line(b []byte, x *Ctx, host string, now *stamp) []byte {
 	if l.format == LogJSON {
@@ -193,93 +149,11 @@ const lowerHex = "0123456789abcdef"
 
 // Flush writes what is buffered. It blocks the calling thread as w does: in a
 // task, call it through task.Offload.
-func (l *AccessLog) Flush() error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	l.mu.Lock()
-	full := l.buf
-	l.buf, l.spare = l.spare[:0], nil
-	l.armed, l.urgent = false, false
-	l.mu.Unlock()
-	var err error
-	var lost uint64 // lines
-	if len(full) > 0 {
-		lost, err = l.write(full)
-		l.report(lost, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.failed += lost
-	if cap(full) <= 2*logFlushSize {
-		l.spare = full[:0]
-	}
-	if l.err == nil {
-		l.err = err
-	}
-	return l.err
-}
-
-// write writes lines, and returns how many are lost. The caller holds writing.
-func (l *AccessLog) write(lines []byte) (lost uint64, err error) {
-	n := 0
-	if l.torn { // the next line is not to be lost as well
-		if _, err = l.w.Write([]byte{'\n'}); err == nil {
-			l.torn = false
-		}
-	}
-	if err == nil {
-		n, err = l.w.Write(lines)
-	}
-	if err == nil && n < len(lines) {
-		err = io.ErrShortWrite
-	}
-	if err == nil {
-		return 0, nil
-	}
-	n = min(max(n, 0), len(lines))
-	l.torn = l.torn || n > 0 && lines[n-1] != '\n'
-	return uint64(bytes.Count(lines[n:], []byte{'\n'})), err
-}
-
-// report puts a line into the error log when access log lines begin to get lost, at most once
-// a minute while more do, and when they are written again. lost are the lines that a Write that
-// failed with err has left. The caller holds writing.
-func (l *AccessLog) report(lost uint64, err error) {
-	l.mu.Lock()
-	dropped, log := l.dropped, l.errorLog
-	l.mu.Unlock()
-	t := &l.trouble
-	t.failed += lost
-	now, slow := l.now(), dropped-t.dropped
-	switch {
-	case log == nil:
-	case err == nil && slow == 0 && !t.told.IsZero():
-		log.Info("knot: the access log is written again", "lines_lost", t.failed)
-		*t = trouble{dropped: dropped}
-	case err == nil && slow == 0, !t.told.IsZero() && now.Sub(t.told) < logTroubleEvery:
-	case err != nil:
-		log.Error("knot: the access log can't be written, lines are lost", "error", err, "lines_lost", t.failed+slow)
-		*t = trouble{told: now, dropped: dropped}
-	default:
-		log.Warn("knot: the access log is written too slowly, lines are lost", "lines_lost", t.failed+slow)
-		*t = trouble{told: now, dropped: dropped}
-	}
-}
+func (l *AccessLog) Flush() error { return l.out.Flush() }
 
 // Dropped is how many lines were lost because w has failed or was too slow.
-func (l *AccessLog) Dropped() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dropped + l.failed
-}
+func (l *AccessLog) Dropped() uint64 { return l.out.Dropped() }
 
-// Close writes what is buffered and returns the first error there was. Call it
-// when no server uses the log any more.
-func (l *AccessLog) Close() error {
-	l.mu.Lock()
-	if l.timer != nil {
-		l.timer.Stop()
-	}
-	l.mu.Unlock()
-	return l.Flush()
-}
+// Close writes what is buffered, waiting for w for 5 seconds at most, and returns the first error there
+// was. Call it when no server uses the log any more.
+func (l *AccessLog) Close() error { return l.out.Drain(logPatience) }

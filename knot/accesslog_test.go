@@ -9,9 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -116,104 +114,4 @@ func TestAccessLogFromManyConnections(t *testing.T) {
 		log.Close()
 		testenv.Equal(t, strings.Count(out.String(), "\" 200 "), clients*requests, "lines")
 	})
-}
-
-// fickleWriter writes half of what it is given and fails, as long as fail is set.
-type fickleWriter struct{ fail error }
-
-func (w *fickleWriter) Write(p []byte) (int, error) {
-	if w.fail != nil {
-		return len(p) / 2, w.fail
-	}
-	return len(p), nil
-}
-
-// TestLostLogLinesAreReported: when it begins, once a minute, and when it is over.
-func TestLostLogLinesAreReported(t *testing.T) {
-	w := new(fickleWriter)
-	now := time.Unix(1e9, 0)
-	log := NewAccessLog(w, LogCommon)
-	log.now = func() time.Time { return now }
-	var said testenv.Buffer
-	s := &Server{AccessLog: log, Handler: echoHandler, ErrorLog: slog.New(slog.NewTextHandler(&said, nil))}
-	defer s.Close()
-	request := func(lines int) {
-		for range lines {
-			s.ServeConn(newScriptConn([]byte("GET /a HTTP/1.0\r\n\r\n"), nil, 1))
-		}
-		log.Flush()
-	}
-	seen := 0
-	reported := func(what, want string) {
-		t.Helper()
-		got := said.String()[seen:]
-		seen += len(got)
-		if (want == "") != (got == "") || !strings.Contains(got, want) || strings.Count(got, "\n") > 1 {
-			t.Errorf("%s: %q, want %q", what, got, want)
-		}
-	}
-	request(1)
-	reported("all is well", "")
-	w.fail = syscall.ENOSPC
-	request(4) // two of them are written
-	reported("the first failure", `level=ERROR msg="knot: the access log can't be written, lines are lost" error="no space left on device" lines_lost=2`)
-	request(2)
-	reported("soon after", "")
-	now = now.Add(logTroubleEvery)
-	request(4)
-	reported("a minute later", "lines_lost=3")
-	w.fail = nil
-	request(1)
-	reported("written again", "level=INFO")
-	request(1)
-	reported("and on", "")
-	log.mu.Lock()
-	log.dropped += 7
-	log.mu.Unlock()
-	request(1)
-	reported("too slow", `level=WARN msg="knot: the access log is written too slowly, lines are lost" lines_lost=7`)
-	testenv.Equal(t, log.Dropped(), 2+3+7, "lines are lost")
-	if err := log.Close(); err != syscall.ENOSPC {
-		t.Errorf("Close: %v", err)
-	}
-}
-
-// fullDisk takes room bytes.
-type fullDisk struct {
-	text []byte
-	room int
-}
-
-func (w *fullDisk) Write(p []byte) (n int, err error) {
-	if n = len(p); n > w.room {
-		n, err = w.room, syscall.ENOSPC
-	}
-	w.text = append(w.text, p[:n]...)
-	w.room -= n
-	return n, err
-}
-
-// TestLogLineAfterAFullDisk: what a full disk has left of a line does not spoil the first one that has room again.
-func TestLogLineAfterAFullDisk(t *testing.T) {
-	w := &fullDisk{room: 100}
-	log := NewAccessLog(w, LogCommon)
-	s := &Server{AccessLog: log, Handler: echoHandler, ErrorLog: slog.New(slog.DiscardHandler)}
-	defer s.Close()
-	request := func(path string) {
-		s.ServeConn(newScriptConn([]byte("GET "+path+" HTTP/1.0\r\n\r\n"), nil, 1))
-	}
-	for range 3 {
-		request("/lost")
-	}
-	log.Flush()
-	request("/a") // there is still no room, not for a line break either
-	log.Flush()
-	w.room = 1000
-	request("/b")
-	log.Flush()
-	lines := strings.Split(string(w.text), "\n")
-	if n := len(lines); n != 4 || !strings.HasPrefix(lines[2], "192.0.2.1 - - [") || !strings.Contains(lines[2], `"GET /b HTTP/1.0" 200 `) || lines[3] != "" {
-		t.Errorf("%q", lines)
-	}
-	testenv.Equal(t, log.Dropped(), 3, "lines are lost")
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -97,19 +98,19 @@ func protocolsOf(std *http.Server, config *tls.Config) *tls.Config {
 	return config
 }
 
-// A logTo is a slog.Handler that writes to the ErrorLog of an http.Server, or as slog.Default does.
+// A logTo is a slog.Handler that writes to the ErrorLog of an http.Server, or where Knot logs by default.
 type logTo struct{ std *http.Server }
 
 func (t logTo) WithAttrs([]slog.Attr) slog.Handler { return t } // the server has neither
 func (t logTo) WithGroup(string) slog.Handler      { return t }
 
 func (t logTo) Enabled(ctx context.Context, level slog.Level) bool {
-	return t.std.ErrorLog != nil || slog.Default().Enabled(ctx, level)
+	return t.std.ErrorLog != nil || logwriter.Default().Enabled(ctx, level)
 }
 
 func (t logTo) Handle(ctx context.Context, r slog.Record) error {
 	if t.std.ErrorLog == nil {
-		return slog.Default().Handler().Handle(ctx, r)
+		return logwriter.Default().Handler().Handle(ctx, r)
 	}
 	line := []byte(r.Message)
 	r.Attrs(func(a slog.Attr) bool {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -72,8 +73,8 @@ type Server struct {
 	Listening func(addr net.Addr)
 	// AccessLog gets a line per request; nil writes none.
 	AccessLog *AccessLog
-	// ErrorLog gets failures of handlers and of the listener; nil means
-	// slog.Default(). Clients that misbehave or vanish are not failures.
+	// ErrorLog gets failures of handlers and of the listener, on the loops: its handler must not wait for the reader
+	// of a log. Nil means slog.Default, on a goroutine, where it may. Clients that misbehave or vanish are not failures.
 	ErrorLog *slog.Logger
 
 	// ErrorPage makes the page of an error: its type and content, or nil for the standard page.
@@ -301,7 +302,7 @@ func (s *Server) errorLog() *slog.Logger {
 	if s.ErrorLog != nil {
 		return s.ErrorLog
 	}
-	return slog.Default()
+	return logwriter.Default()
 }
 
 // contexts are shared by all servers: a Ctx is as good for one as for another.

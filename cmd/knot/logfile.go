@@ -1,50 +1,49 @@
 package main
 
 import (
-	"io"
+	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
-// keepOpen is a log that is not ours to close.
-type keepOpen struct{ io.Writer }
+// A logFile is where the access log goes.
+type logFile struct {
+	*logwriter.Writer
+	name    string   // fixed
+	reopens bool     // it is no pipe, of which there is no other to be opened; fixed
+	file    *os.File // nil: the standard output, which is not ours to close. Of who calls reopen
+}
 
-func (keepOpen) Close() error { return nil }
-
-func openLog(name string, stdout io.Writer) (io.WriteCloser, error) {
-	if name == "-" {
-		return keepOpen{stdout}, nil
+// openLog opens the access log of that name; - is stdout, and the empty name nil.
+func openLog(name string, stdout *logwriter.Writer, errorLog *slog.Logger) (*logFile, error) {
+	switch name {
+	case "":
+		return nil, nil
+	case "-":
+		return &logFile{Writer: stdout}, nil
 	}
-	l := &logFile{name: name}
+	l := &logFile{name: name, Writer: logwriter.New(nil, "knot: the access log", func() *slog.Logger { return errorLog })}
 	if err := l.reopen(); err != nil {
 		return nil, err
 	}
-	if info, err := l.file.Stat(); err == nil && !info.Mode().IsRegular() {
-		return l.file, nil // a pipe, of which there is no other to be opened
-	}
+	info, err := l.file.Stat()
+	l.reopens = err != nil || info.Mode().IsRegular()
 	return l, nil
 }
 
-// A logFile is a file that can be opened anew under its name, after somebody has renamed it to
-// begin another.
-type logFile struct {
-	name string // fixed
-	mu   sync.Mutex
-	file *os.File // guarded by mu
-}
-
-// reopen leaves the old file in use if the new one can't be opened.
+// reopen opens the file anew under its name, after it was renamed to begin another. It leaves the old file in use if the
+// new one can't be opened.
 func (l *logFile) reopen() error {
 	file, err := os.OpenFile(l.name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.Redirect(file)
 	old := l.file
 	l.file = file
 	if old != nil {
@@ -53,24 +52,21 @@ func (l *logFile) reopen() error {
 	return nil
 }
 
-func (l *logFile) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.file.Write(p)
+// close writes what is left.
+func (l *logFile) close() error {
+	err := l.Flush()
+	if l.file != nil {
+		err = errors.Join(err, l.file.Close())
+	}
+	return err
 }
 
-func (l *logFile) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.file.Close()
-}
-
-// onHangup decides what SIGHUP does until stop is called. If log is a file, that is opened anew, and
+// onHangup decides what SIGHUP does until stop is called. If log is a file that can be, it is opened anew, and
 // reload is called unless it is nil. If there is neither, there is nothing to do, unless the terminal
 // is gone that knot was started from: then end is called.
-func (c *caught) onHangup(log io.Writer, reload func(), errorLog *slog.Logger, end func()) (stop func()) {
-	file, _ := log.(*logFile)
-	if file == nil && reload == nil && c.nohup {
+func (c *caught) onHangup(log *logFile, reload func(), errorLog *slog.Logger, end func()) (stop func()) {
+	reopens := log != nil && log.reopens
+	if !reopens && reload == nil && c.nohup {
 		signal.Ignore(syscall.SIGHUP)
 		return func() {}
 	}
@@ -78,7 +74,7 @@ func (c *caught) onHangup(log io.Writer, reload func(), errorLog *slog.Logger, e
 	go func() {
 		defer close(ended)
 		for range c.hangups {
-			if file == nil && reload == nil {
+			if !reopens && reload == nil {
 				if terminalGone(int(os.Stdin.Fd())) {
 					end()
 				} else {
@@ -86,8 +82,8 @@ func (c *caught) onHangup(log io.Writer, reload func(), errorLog *slog.Logger, e
 				}
 				continue
 			}
-			if file != nil {
-				if err := file.reopen(); err != nil {
+			if reopens {
+				if err := log.reopen(); err != nil {
 					errorLog.Error("knot: the access log can't be opened anew; the old file stays in use", "error", err)
 				}
 			}

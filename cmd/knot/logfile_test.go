@@ -64,23 +64,20 @@ func TestLogThatIsAPipe(t *testing.T) {
 	reader, err := os.OpenFile(fifo, os.O_RDWR, 0) // so that opening it need not wait
 	testenv.Must(t, err)
 	defer reader.Close()
-	l, err := openLog(fifo, nil)
-	testenv.Must(t, err)
-	defer l.Close()
-	if _, reopens := l.(*logFile); reopens {
-		t.Error("it is opened anew")
-	}
+	l := testenv.Need(openLog(fifo, nil, nil))(t)
+	defer l.close()
+	testenv.Equal(t, l.reopens, false, "it is opened anew")
 }
 
 // TestLogThatCannotBeOpenedAnew goes on in the old file.
 func TestLogThatCannotBeOpenedAnew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	testenv.Must(t, os.Mkdir(dir, 0o755))
-	l := testenv.Need(openLog(filepath.Join(dir, "log"), nil))(t)
+	l := testenv.Need(openLog(filepath.Join(dir, "log"), nil, nil))(t)
 	testenv.Must(t, os.Rename(dir, dir+"2"))
-	testenv.Fails(t, l.(*logFile).reopen(), "opened in a folder that is gone")
+	testenv.Fails(t, l.reopen(), "opened in a folder that is gone")
 	io.WriteString(l, "still\n")
-	l.Close()
+	testenv.Must(t, l.close())
 	if data, err := os.ReadFile(filepath.Join(dir+"2", "log")); string(data) != "still\n" {
 		t.Errorf("%q, %v", data, err)
 	}

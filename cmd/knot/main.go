@@ -22,6 +22,7 @@ import (
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -34,8 +35,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	// What libraries log does not wait for its reader either, be it by package log or by slog.
+	slog.SetDefault(slog.New(slog.NewTextHandler(logwriter.Stderr, nil)))
+	code := run(ctx, os.Args[1:], os.Stdout, logwriter.Stderr)
+	logwriter.Stderr.Drain(lastWords)
+	os.Exit(code)
 }
+
+// lastWords is how long the end waits for who reads the standard error.
+const lastWords = time.Second
 
 // Exit codes.
 const (
@@ -58,6 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "knot: %v\nTry knot -help.\n", err)
 		return exitUsage
 	}
+	signal.Notify(brokenPipes, syscall.SIGPIPE)
 	over, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- serve(ctx, set, args, stdout, stderr, caught, func() { close(over) }) }()
 	if err := theEnd(ended, over); err != nil {
@@ -89,6 +98,10 @@ func theEnd(ended <-chan error, over <-chan struct{}) error {
 	}
 }
 
+// brokenPipes takes the signal that else ends a process whose output or error log has lost its reader. It does so to the
+// very end, when the last lines are written.
+var brokenPipes = make(chan os.Signal, 1)
+
 // caught are the signals that are no reason to stop, and would end a process that does not expect them. They are
 // caught before anything else is done, and wait until there is somebody to answer them.
 type caught struct {
@@ -113,6 +126,8 @@ func (c *caught) release() {
 // serve serves until ctx ends, and calls over when it does not any more and only what is left is to be written.
 func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.Writer, caught *caught, over func()) (err error) {
 	errorLog := slog.New(slog.NewTextHandler(stderr, nil))
+	out := logwriter.New(stdout, "knot: the output", func() *slog.Logger { return errorLog })
+	defer out.Flush()
 	from, err := inherit(os.Getenv, os.Unsetenv, os.Getpid())
 	if err != nil {
 		return err
@@ -131,17 +146,17 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := func() { end(nil) }
 	defer cancel()
-	var out io.WriteCloser // nil: no access log
-	if set.log != "" {
-		if out, err = openLog(set.log, stdout); err != nil {
-			return err
-		}
-		server.AccessLog = knot.NewAccessLog(out, set.format)
+	log, err := openLog(set.log, out, errorLog)
+	if err != nil {
+		return err
+	}
+	if log != nil {
+		server.AccessLog = knot.NewAccessLog(log.Writer, set.format)
 		// Deferred before what uses the log, so that it is the last to end. Its errors are
 		// those of the program.
-		defer func() { err = errors.Join(err, server.AccessLog.Close(), out.Close()) }()
+		defer func() { err = errors.Join(err, log.close()) }()
 	}
-	defer caught.onHangup(out, served.reloading(set, args, errorLog, secure.reload), errorLog, cancel)()
+	defer caught.onHangup(log, served.reloading(set, args, errorLog, secure.reload), errorLog, cancel)()
 	state := newHealth(server.Stats)
 	admin, err := set.openAdmin(&from, &served, state, errorLog)
 	if err != nil {
@@ -170,7 +185,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	server.Listening = func(addr net.Addr) {
 		once.Do(func() {
 			defer close(listening)
-			set.announce(stdout, addr, admin)
+			set.announce(out, addr, admin)
 			state.listening.Store(true)
 			admin.start()
 			from.serving()
@@ -180,16 +195,16 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
 	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(os.Args[0]), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
 	defer upgrade.onUpgrade(caught.upgrades, listening)()
-	defer systemd.whenDone(ctx, stdout, set.quiet, server.Conns)()
+	defer systemd.whenDone(ctx, out, set.quiet, server.Conns)()
 	err = capriccio.Run(context.Background(), func(context.Context) error {
 		return server.Run(ctx)
 	}, set.options(errorLog)...)
 	over()
 	if err == nil && !set.quiet {
 		if context.Cause(ctx) == knot.ErrHandedOver {
-			fmt.Fprintln(stdout, "stopped; the new process serves on")
+			fmt.Fprintln(out, "stopped; the new process serves on")
 		} else {
-			fmt.Fprintln(stdout, "stopped")
+			fmt.Fprintln(out, "stopped")
 		}
 	}
 	return err

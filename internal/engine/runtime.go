@@ -13,6 +13,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
 // A Config says how a Runtime is made. Every zero field has a default, except NewPoller.
@@ -187,7 +188,7 @@ func New(cfg Config) (*Runtime, error) {
 		rt.clock = systemClock{}
 	}
 	if rt.log == nil {
-		rt.log = slog.Default()
+		rt.log = logwriter.Default()
 	}
 	if !rt.cfg.NoHandOver { // else nothing that Check tries is leant on
 		if err := coro.Check(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
@@ -186,7 +187,7 @@ func (c *Config) setDefaults() {
 	def(&c.MaxFails, DefaultMaxFails)
 	c.Tries = max(1, c.Tries)
 	if c.Log == nil {
-		c.Log = slog.Default()
+		c.Log = logwriter.Default()
 	}
 	if c.Now == nil {
 		c.Now = time.Now

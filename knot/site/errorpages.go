@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -44,7 +45,7 @@ type errorPage struct {
 // 400 to 599, "4xx", "5xx", or "default" for all that are not named.
 func OpenErrorPages(root string, files map[string]string, log *slog.Logger) (*ErrorPages, error) {
 	if log == nil {
-		log = slog.Default()
+		log = logwriter.Default()
 	}
 	p := &ErrorPages{root: root, pages: make(map[string]*errorPage), log: log}
 	for status, path := range files {

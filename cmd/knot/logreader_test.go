@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// A logReader is the reader of a pipe that knot, a process of its own, logs to.
+type logReader struct {
+	command *exec.Cmd
+	url     string
+	pipe    *os.File
+}
+
+// startLogging starts knot with a site whose backend /dead/ does not answer, of which each request leaves a line in the error log. The pipe is
+// its standard output or its standard error.
+func startLogging(t *testing.T, ofOutput bool, full bool, args ...string) *logReader {
+	t.Helper()
+	dead := testenv.Listen(t)
+	dead.Close()
+	config := filepath.Join(t.TempDir(), "knot.toml")
+	text := fmt.Sprintf("[[site]]\nroot = %q\n[[site.proxy]]\nmatch = \"/dead/\"\nto = [\"http://%s\"]\nfail-time = \"1ms\"\n", sampleSite, dead.Addr())
+	testenv.Must(t, os.WriteFile(config, []byte(text), 0o600))
+	k := &logReader{command: knotCommand(t, append(args, "-config", config, "-dump", t.TempDir(), "-addr", "127.0.0.1:0", "-loops", "1", "-grace", "0")...)}
+	r, w, err := os.Pipe()
+	testenv.Must(t, err)
+	t.Cleanup(func() { r.Close() })
+	k.pipe = r
+	var first io.Reader = r
+	if ofOutput {
+		k.command.Stdout = w
+	} else {
+		k.command.Stderr = w
+		first = testenv.Need(k.command.StdoutPipe())(t)
+	}
+	if full {
+		fill(t, w)
+	}
+	testenv.Must(t, k.command.Start())
+	w.Close()
+	line, err := bufio.NewReaderSize(first, 16).ReadString('\n')
+	testenv.Must(t, err)
+	k.url = regexp.MustCompile(`http://\S+`).FindString(line)
+	return k
+}
+
+// fill makes the pipe that w writes to take no more.
+func fill(t *testing.T, w *os.File) {
+	t.Helper()
+	fd := int(w.Fd()) // it blocks from here on, for knot too
+	testenv.Must(t, syscall.SetNonblock(fd, true))
+	for chunk := make([]byte, 4096); len(chunk) > 0; {
+		if _, err := syscall.Write(fd, chunk); err == syscall.EAGAIN {
+			chunk = chunk[:len(chunk)/2]
+		} else {
+			testenv.Must(t, err)
+		}
+	}
+	testenv.Must(t, syscall.SetNonblock(fd, false))
+}
+
+// serves asks for what leaves lines in both logs, and for what must be served nevertheless.
+func (k *logReader) serves(t *testing.T) {
+	t.Helper()
+	for range 30 { // their lines are written at once
+		request := testenv.Need(http.NewRequest("GET", k.url+"/notes.txt?"+strings.Repeat("q", 3000), nil))(t)
+		request.Header.Set("User-Agent", strings.Repeat("u", 1000))
+		request.Header.Set("Referer", strings.Repeat("r", 1000))
+		answer, err := http.DefaultClient.Do(request)
+		testenv.Must(t, err)
+		answer.Body.Close()
+		if answer, _ := testenv.Get(t, http.DefaultClient, k.url+"/dead/"); answer.StatusCode < 500 {
+			t.Fatal("/dead/:", answer.Status)
+		}
+	}
+}
+
+func (k *logReader) end(t *testing.T) (code int) {
+	t.Helper()
+	http.DefaultClient.CloseIdleConnections()
+	testenv.Must(t, k.command.Process.Signal(syscall.SIGTERM))
+	k.command.Wait()
+	return k.command.ProcessState.ExitCode()
+}
+
+// TestLogReaderThatEnds: it is no reason to stop.
+func TestLogReaderThatEnds(t *testing.T) {
+	for _, test := range []struct {
+		ofOutput bool
+		args     []string
+		code     int
+	}{
+		{false, nil, exitOK},
+		{true, nil, exitOK},
+		{true, []string{"-log", "-"}, exitFailed}, // what was asked for could not be written
+	} {
+		k := startLogging(t, test.ofOutput, false, test.args...)
+		k.pipe.Close()
+		k.serves(t)
+		testenv.Equal(t, k.end(t), test.code, "exit code, with the output: %v, %q", test.ofOutput, test.args)
+	}
+}
+
+// TestErrorLogReaderThatStalls: nothing waits for it, and it gets what there was room for when it goes on.
+func TestErrorLogReaderThatStalls(t *testing.T) {
+	for _, comesBack := range []bool{true, false} {
+		k := startLogging(t, false, true)
+		k.serves(t)
+		testenv.Must(t, k.command.Process.Signal(syscall.SIGUSR2))
+		k.serves(t)
+		text := make(chan string, 1)
+		if comesBack {
+			go func() {
+				all, _ := io.ReadAll(k.pipe)
+				text <- string(all)
+			}()
+		}
+		testenv.Equal(t, k.end(t), exitOK, "exit code")
+		if comesBack {
+			testenv.Contains(t, strings.Trim(<-text, "\x00"), "handler failed", "the log")
+		}
+	}
+}
