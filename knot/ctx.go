@@ -193,6 +193,9 @@ func (x *Ctx) ContentLength() int64 {
 // RemoteAddr is the address at the other end of the connection: that of the client, or of a proxy (see ClientAddr).
 func (x *Ctx) RemoteAddr() net.Addr { return x.c.nc.RemoteAddr() }
 
+// LocalAddr is the address of the server that the client has connected to.
+func (x *Ctx) LocalAddr() net.Addr { return x.c.nc.LocalAddr() }
+
 // TLS is what is known of the connection if it is over TLS, else nil. It is shared by all
 // requests of the connection, and must not be changed.
 func (x *Ctx) TLS() *tls.ConnectionState {

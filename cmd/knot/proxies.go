@@ -108,7 +108,7 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
 		}
 	}
 	if f := c.FastCGI; f != nil {
-		p.FastCGI = &proxy.FastCGI{Root: f.Root, Index: f.Index, Split: f.Split, Set: f.Set}
+		p.FastCGI = &proxy.FastCGI{Root: f.Root, Index: f.Index, Split: f.Split, Set: f.Set, AnyScript: f.AnyScript}
 	}
 	return p, errors.Join(errs...)
 }

@@ -119,6 +119,9 @@ type FastCGI struct {
 	Index string            // script of paths that name none; "": index.php
 	Split string            // what the name of a script ends in; the rest of the path is PATH_INFO; "": .php
 	Set   map[string]string // further parameters
+	// AnyScript has requests passed on whose script Root has no file of. Without it they get 404, but if Root is not on this
+	// machine, or an empty folder: then the program alone knows.
+	AnyScript bool
 }
 
 // set fills in what an operator leaves out.

@@ -44,16 +44,16 @@ func TestEndlessHeads(t *testing.T) {
 		{"as many as may come", Config{ResponseTimeout: time.Hour}, scripted(func(_ int, c net.Conn, _ string) {
 			io.WriteString(c, strings.Repeat(hint, maxInterim)+"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		}), "200"},
-		{"records of complaints", Config{FastCGI: &FastCGI{Root: "/srv"}}, func(c net.Conn) {
+		{"records of complaints", Config{FastCGI: &FastCGI{Root: "/nowhere"}}, func(c net.Conn) {
 			trickle(c, string(appendRecord(nil, fcgiStderr, []byte(line))), 100)
 		}, "504"},
-		{"empty records", Config{FastCGI: &FastCGI{Root: "/srv"}}, func(c net.Conn) {
+		{"empty records", Config{FastCGI: &FastCGI{Root: "/nowhere"}}, func(c net.Conn) {
 			trickle(c, string(appendRecord(nil, fcgiStdout, nil)), 100)
 		}, "504"},
-		{"records of a head", Config{FastCGI: &FastCGI{Root: "/srv"}}, func(c net.Conn) {
+		{"records of a head", Config{FastCGI: &FastCGI{Root: "/nowhere"}}, func(c net.Conn) {
 			trickle(c, string(appendRecord(nil, fcgiStdout, []byte("A: b\r\n"))), 100)
 		}, "504"},
-		{"complaints in the body", Config{FastCGI: &FastCGI{Root: "/srv"}, IdleTimeout: 200 * time.Millisecond}, func(c net.Conn) {
+		{"complaints in the body", Config{FastCGI: &FastCGI{Root: "/nowhere"}, IdleTimeout: 200 * time.Millisecond}, func(c net.Conn) {
 			c.Write(appendRecord(nil, fcgiStdout, []byte("Content-Type: a/b\r\n\r\nbody")))
 			trickle(c, string(appendRecord(nil, fcgiStderr, []byte(line))), 100)
 		}, "200"},

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
@@ -26,8 +27,10 @@ const (
 
 var largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 
-// A wire is a protocol that backends speak. Its methods never park, but request may.
+// A wire is a protocol that backends speak. Its methods never park, but prepare may.
 type wire interface {
+	// prepare comes before a backend is chosen. An error of it is for the client.
+	prepare(e *exchange) error
 	// request appends the request to e.out, with its body if that is ready.
 	request(e *exchange, body []byte, ready bool) error
 	// frame appends a piece of the body, finish its end.
@@ -76,7 +79,13 @@ type exchange struct {
 	body h1.ResponseBody
 	rec  records // of FastCGI
 
-	apart   *knot.BodyApart // while another task sends the body
+	scriptPath   string    // for FastCGI: the path of the request after Strip
+	script, info string    // ... the name of the script in it, and what follows
+	file         *aio.File // has the body, if its length was not known and it does not fit into memory
+	fileSize     int64     // bytes of that
+
+	source  io.Reader       // of the body, while another task sends it
+	apart   *knot.BodyApart // source, if the body comes from the client
 	sending task.WaitGroup
 	done    atomic.Bool   // that task has ended; atomic
 	sent    bool          // all of the body has been; written by that task, read after sending.Wait
@@ -110,6 +119,12 @@ func (e *exchange) end() {
 	if said := e.rec.stderr; len(said) > 0 {
 		e.p.Log.Warn("knot: a FastCGI program complains", "backend", e.b.name, "text", strings.TrimSpace(string(said)))
 	}
+	if e.rec.cut {
+		e.p.Log.Warn("knot: a FastCGI program has sent more than its Content-Length", "backend", e.b.name, "script", e.script)
+	}
+	if e.file != nil {
+		e.file.Close()
+	}
 	out := e.out[:0]
 	if cap(out) > largeBuffer {
 		out = nil
@@ -119,6 +134,7 @@ func (e *exchange) end() {
 	e.content, e.trailer, e.big, e.in, e.head = nil, e.trailer[:0], nil, nil, nil
 	e.res.Trim()
 	e.repeatable, e.bodyTaken, e.upgrade, e.taken = false, false, false, false
+	e.scriptPath, e.script, e.info, e.file, e.fileSize = "", "", "", nil, 0
 	e.out, e.rec = out, records{}
 }
 
@@ -287,11 +303,16 @@ func (e *exchange) send() error {
 	if e.ready {
 		return nil
 	}
-	apart, err := e.x.BodyApart()
-	if err != nil {
-		return err
+	if e.file != nil {
+		e.source = io.NewSectionReader(e.file, 0, e.fileSize)
+	} else {
+		apart, err := e.x.BodyApart()
+		if err != nil {
+			return err
+		}
+		e.apart, e.source = apart, apart
 	}
-	e.apart, e.bodyTaken, e.sent = apart, true, false
+	e.bodyTaken, e.sent = true, false
 	e.done.Store(false)
 	e.sending.Add(1)
 	spawn(e.sendBody)
@@ -324,14 +345,18 @@ func (e *exchange) sendBody() {
 	var out []byte
 	for {
 		e.moved.Store(math.MaxInt64) // a client that is slow is no fault of the backend
-		n, err := e.apart.Read(buf[:largeBuffer/2])
+		n, err := e.source.Read(buf[:largeBuffer/2])
 		e.moved.Store(elapsed())
 		out = out[:0]
 		if n > 0 {
 			out = e.p.wire.frame(e, out, buf[:n])
 		}
 		if err == io.EOF {
-			out = e.p.wire.finish(e, out, e.apart.Trailer())
+			var trailer []byte
+			if e.apart != nil {
+				trailer = e.apart.Trailer()
+			}
+			out = e.p.wire.finish(e, out, trailer)
 		} else if err != nil {
 			e.stop.stop(&clientError{err})
 			return
@@ -357,15 +382,17 @@ func (e *clientError) Unwrap() error { return e.err }
 
 // join ends the task that sends the body, if there is one.
 func (e *exchange) join() {
-	if e.apart == nil {
+	if e.source == nil {
 		return
 	}
 	if !e.done.Load() {
 		e.stop.stop(errOver)
 	}
-	e.apart.End()
+	if e.apart != nil {
+		e.apart.End()
+	}
 	e.sending.Wait()
-	e.apart = nil
+	e.source, e.apart = nil, nil
 }
 
 // fill reads more. It waits until limit after since, or after the last progress of the request's body; as long as the client
@@ -387,7 +414,7 @@ func (e *exchange) fill(since int64, limit time.Duration) error {
 		e.in = bigger
 	}
 	for {
-		if e.apart != nil {
+		if e.source != nil {
 			since = max(since, min(e.moved.Load(), elapsed()))
 		}
 		if e.armed {
@@ -400,7 +427,7 @@ func (e *exchange) fill(since int64, limit time.Duration) error {
 		switch {
 		case n > 0:
 			return nil
-		case errors.Is(err, os.ErrDeadlineExceeded) && e.apart != nil && e.moved.Load() > since && !e.late():
+		case errors.Is(err, os.ErrDeadlineExceeded) && e.source != nil && e.moved.Load() > since && !e.late():
 			continue
 		case err == nil:
 			return io.ErrUnexpectedEOF

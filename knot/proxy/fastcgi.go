@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -53,6 +52,8 @@ type records struct {
 	status    byte   // the protocol status that it gave
 	head      []byte // output of the program until its head is whole
 	rest      []byte // ... what came with it
+	announced int64  // bytes of the body that its Content-Length leaves; -1: it has none
+	cut       bool   // there were more
 	stderr    []byte
 }
 
@@ -96,13 +97,29 @@ func appendParam(b []byte, name, value string) []byte {
 	return append(append(b, name...), value...)
 }
 
+// prepare implements wire: it finds the script, and the length of the body, of which programs are told first.
+func (f *fastCGI) prepare(e *exchange) error {
+	e.scriptPath = e.x.Path()
+	if s := e.p.Strip; s != "" && strings.HasPrefix(e.scriptPath, s) && (len(e.scriptPath) == len(s) || e.scriptPath[len(s)] == '/') {
+		e.scriptPath = cmp.Or(e.scriptPath[len(s):], "/")
+	}
+	if e.script, e.info = f.script(e.scriptPath); !f.AnyScript && f.isMissing(e.script) {
+		return knot.Status(404)
+	}
+	if !e.ready && e.x.ContentLength() < 0 {
+		return e.spool()
+	}
+	return nil
+}
+
 // request implements wire.
 func (f *fastCGI) request(e *exchange, body []byte, ready bool) error {
 	length := int64(len(body))
-	if !ready {
-		if length = e.x.ContentLength(); length < 0 {
-			return knot.Status(411) // programs are told the length first
-		}
+	switch {
+	case e.file != nil:
+		length = e.fileSize
+	case !ready:
+		length = e.x.ContentLength()
 	}
 	params := f.params(make([]byte, 0, 1<<10), e, length)
 	flags := byte(0)
@@ -135,23 +152,53 @@ func (f *fastCGI) script(path string) (name, info string) {
 	return "/" + f.Index, path
 }
 
-// isMissing reports whether there is no script of that name for certain: a root that is not seen from here tells nothing.
+// isMissing reports whether there is no script of that name for certain. A root that is not on this machine, or is an empty
+// folder here, is the program's own and tells nothing.
 func (f *fastCGI) isMissing(name string) bool {
-	_, err := aio.Stat(f.Root + name)
-	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+	info, err := aio.Stat(f.Root + name)
+	if err == nil && info.Mode().IsRegular() {
 		return false
 	}
-	_, err = aio.Stat(f.Root + "/")
-	return err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ENAMETOOLONG) {
+		return false
+	}
+	root, err := aio.Open(f.Root + "/")
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	entries, _ := root.ReadDir(1)
+	return len(entries) > 0
+}
+
+// server is what a program is told of this side of the connection: the name that the request is for, an IPv6 address in
+// brackets; the address, "" for that of a unix socket; and the port.
+func server(x *knot.Ctx, host string) (name, addr, port string) {
+	port = "80"
+	if x.TLS() != nil {
+		port = "443"
+	}
+	if local := x.LocalAddr(); local != nil {
+		if h, p, err := net.SplitHostPort(local.String()); err == nil {
+			addr, port = h, p
+		}
+	}
+	name = host
+	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+		name = host[:i]
+	}
+	if name == "" {
+		name = cmp.Or(addr, "localhost")
+		if strings.Contains(name, ":") {
+			name, _, _ = strings.Cut(name, "%")
+			name = "[" + name + "]"
+		}
+	}
+	return name, addr, port
 }
 
 func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	x := e.x
-	path := x.Path()
-	if s := e.p.Strip; s != "" && strings.HasPrefix(path, s) && (len(path) == len(s) || path[len(s)] == '/') {
-		path = cmp.Or(path[len(s):], "/")
-	}
-	name, info := f.script(path)
 	add := func(name, value string) { b = appendParam(b, name, value) }
 	add("GATEWAY_INTERFACE", "CGI/1.1")
 	add("SERVER_SOFTWARE", "knot")
@@ -164,25 +211,26 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	add("REQUEST_URI", uri)
 	add("QUERY_STRING", query)
 	add("DOCUMENT_ROOT", f.Root)
-	add("DOCUMENT_URI", path)
-	add("SCRIPT_NAME", name)
-	add("SCRIPT_FILENAME", f.Root+name)
-	if info != "" {
-		add("PATH_INFO", info)
-		add("PATH_TRANSLATED", f.Root+info)
+	add("DOCUMENT_URI", e.scriptPath)
+	add("SCRIPT_NAME", e.script)
+	add("SCRIPT_FILENAME", f.Root+e.script)
+	if e.info != "" {
+		add("PATH_INFO", e.info)
+		add("PATH_TRANSLATED", f.Root+e.info)
 	}
 	add("REDIRECT_STATUS", "200") // PHP wants to see that a server calls it
-	host, port, scheme := x.Host(), "80", "http"
+	host, scheme := x.Host(), "http"
 	if x.TLS() != nil {
-		port, scheme = "443", "https"
+		scheme = "https"
 		add("HTTPS", "on")
 	}
 	add("REQUEST_SCHEME", scheme)
-	if h, p, err := net.SplitHostPort(host); err == nil {
-		host, port = h, cmp.Or(p, port)
-	}
-	add("SERVER_NAME", host)
+	name, addr, port := server(x, host)
+	add("SERVER_NAME", name)
 	add("SERVER_PORT", port)
+	if addr != "" {
+		add("SERVER_ADDR", addr)
+	}
 	client := x.ClientAddr()
 	if client.IsValid() {
 		add("REMOTE_ADDR", client.String())
@@ -201,7 +249,9 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	if length > 0 || e.method == "POST" || e.method == "PUT" || e.method == "PATCH" {
 		add("CONTENT_LENGTH", strconv.FormatInt(length, 10))
 	}
-	add("CONTENT_TYPE", x.Header("Content-Type"))
+	if kind := x.Header("Content-Type"); kind != "" {
+		add("CONTENT_TYPE", kind)
+	}
 	if host != "" || e.p.Host != "" {
 		add("HTTP_HOST", e.host())
 	}
@@ -217,7 +267,7 @@ func (f *fastCGI) headerParams(b []byte, e *exchange) []byte {
 	named := connectionNames(e.x.EachHeader)
 	var seen []string
 	e.x.EachHeader(func(name, _ []byte) bool {
-		if !e.passes(name) || contains(named, name) || is(name, "host") || is(name, "content-length") || is(name, "content-type") {
+		if !e.passes(name) || contains(named, name) || is(name, "host") || is(name, "expect") || is(name, "content-length") || is(name, "content-type") {
 			return true
 		}
 		key := "HTTP_" + strings.ToUpper(strings.ReplaceAll(string(name), "-", "_"))
@@ -225,11 +275,7 @@ func (f *fastCGI) headerParams(b []byte, e *exchange) []byte {
 			return true
 		}
 		seen = append(seen, key)
-		value := joinLines(e.x, strings.ToLower(string(name)))
-		if key == "HTTP_COOKIE" {
-			value = bytes.ReplaceAll(value, []byte(", "), []byte("; "))
-		}
-		b = appendParam(b, key, string(value))
+		b = appendParam(b, key, string(joinLines(e.x, strings.ToLower(string(name)))))
 		return true
 	})
 	return b
@@ -309,7 +355,8 @@ func (f *fastCGI) head(e *exchange) (bool, error) {
 			e.head = r.head
 			whole, err := e.res.ParseCGI(r.head)
 			if whole {
-				r.rest = r.head[e.res.Size:]
+				r.announced = e.res.Length()
+				r.rest = r.within(r.head[e.res.Size:])
 				e.res.Size = 0 // it is out of e.in already
 			}
 			if whole || err != nil {
@@ -332,7 +379,20 @@ func (f *fastCGI) next(e *exchange) (piece []byte, used int, err error) {
 		e.rec.rest = nil
 		return rest, 0, nil
 	}
-	return e.rec.take(e.in[e.r:e.w])
+	piece, used, err = e.rec.take(e.in[e.r:e.w])
+	return e.rec.within(piece), used, err
+}
+
+// within returns what of piece is within the announced length.
+func (r *records) within(piece []byte) []byte {
+	if r.announced < 0 {
+		return piece
+	}
+	if int64(len(piece)) > r.announced {
+		r.cut, piece = true, piece[:r.announced]
+	}
+	r.announced -= int64(len(piece))
+	return piece
 }
 
 // ended implements wire.

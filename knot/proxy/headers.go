@@ -204,12 +204,16 @@ func node(client string) string {
 	return client
 }
 
-// joinLines is the list that all lines with a name make.
+// joinLines is the list that all lines with a name make, separated by commas, cookies by semicolons (RFC 6265, 4.2.1).
 func joinLines(x *knot.Ctx, lower string) (list []byte) {
+	between := ", "
+	if lower == "cookie" {
+		between = "; "
+	}
 	x.EachHeader(func(name, value []byte) bool {
 		if is(name, lower) && len(value) > 0 {
 			if len(list) > 0 {
-				list = append(list, ", "...)
+				list = append(list, between...)
 			}
 			list = append(list, value...)
 		}

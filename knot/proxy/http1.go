@@ -35,6 +35,9 @@ func protocol(x *knot.Ctx) string {
 	return "1.1"
 }
 
+// prepare implements wire.
+func (http1) prepare(*exchange) error { return nil }
+
 // request implements wire.
 func (http1) request(e *exchange, body []byte, ready bool) error {
 	x, p := e.x, e.p

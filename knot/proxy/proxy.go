@@ -111,6 +111,9 @@ func refuse(x *knot.Ctx) (handled bool, err error) {
 // serve tries backends until one has answered, or no other may be tried.
 func (e *exchange) serve() error {
 	p := e.p
+	if err := p.wire.prepare(e); err != nil {
+		return err
+	}
 	var tried uint64
 	for try := 1; ; try++ {
 		b := p.pick(tried)

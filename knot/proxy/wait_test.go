@@ -441,8 +441,8 @@ func TestConfig(t *testing.T) {
 		"is not a host":             {Backends: []string{"http://a:1"}, Host: "a\nb"},
 		"is not a path to check":    {Backends: []string{"http://a:1"}, Check: &Check{Path: "x"}},
 		"there are 65 backends":     {Backends: strings.Split(strings.Repeat("http://a:1 ", 65), " ")[:65]},
-		"want host:port or unix:/p": {Backends: []string{"http://a:1"}, FastCGI: &FastCGI{Root: "/srv"}},
-		"want one of them":          {Backends: []string{"a:1"}, FastCGI: &FastCGI{Root: "/srv"}, HTTP2: true},
+		"want host:port or unix:/p": {Backends: []string{"http://a:1"}, FastCGI: &FastCGI{Root: "/nowhere"}},
+		"want one of them":          {Backends: []string{"a:1"}, FastCGI: &FastCGI{Root: "/nowhere"}, HTTP2: true},
 	} {
 		testenv.ErrorSays(t, testenv.Err(New(c)), want)
 	}

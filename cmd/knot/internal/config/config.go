@@ -101,10 +101,11 @@ type Check struct {
 
 // A FastCGI is a table site.proxy.fastcgi.
 type FastCGI struct {
-	Root  string            `toml:"root"`
-	Index string            `toml:"index"`
-	Split string            `toml:"split"`
-	Set   map[string]string `toml:"set"`
+	Root      string            `toml:"root"`
+	Index     string            `toml:"index"`
+	Split     string            `toml:"split"`
+	Set       map[string]string `toml:"set"`
+	AnyScript bool              `toml:"any-script"`
 }
 
 // A Header is a table [[site.header]].
