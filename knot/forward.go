@@ -54,7 +54,7 @@ func (w *GoneWatch) Stop() bool {
 }
 
 // CopyHeader is AddHeader for a line of a response that is passed on. Date and Server take the place of the
-// server's own; lines that are about the connection, or frame the body, are left out.
+// server's own, and lines of KeepHeader go before; lines that are about the connection, or frame the body, are left out.
 func (x *Ctx) CopyHeader(name, value []byte) {
 	for _, ch := range name {
 		if !h1.TokenByte[ch] {
@@ -71,6 +71,9 @@ func (x *Ctx) CopyHeader(name, value []byte) {
 		x.resp.dated = true
 	case h1.TokenIs(name, "server"):
 		x.resp.named = true
+	}
+	if x.resp.keeps(name) {
+		return
 	}
 	x.resp.fields = appendField(x.resp.fields, viewString(name), viewString(value))
 }

@@ -157,7 +157,7 @@ func (e *exchange) setConnection(x *Ctx, values []string) {
 				x.CloseAfter()
 			case !isToken(option):
 			case strings.EqualFold(option, "keep-alive"):
-				x.resp.keeps = true
+				x.resp.lasts = true
 			case strings.EqualFold(option, "upgrade") && e.header.Get("Upgrade") != "": // AddHeader knows
 			default:
 				addFields(x, "Connection", []string{option})

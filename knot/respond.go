@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"bytes"
 	"errors"
 	"net/textproto"
 	"strconv"
@@ -44,6 +45,7 @@ const (
 type response struct {
 	ctype   string
 	fields  []byte // header lines set by the handler
+	kept    []byte // those of KeepHeader
 	held    []byte // body while open
 	length  int64  // declared, or -1
 	written int64  // body bytes from the handler
@@ -54,22 +56,23 @@ type response struct {
 	phase   respPhase
 	dated   bool // Date is among fields
 	named   bool // Server is
-	keeps   bool // it is to say so if the connection goes on
+	lasts   bool // it is to say so if the connection goes on
 
 	// The line Content-Type of an earlier response, and the type in it. Most have the same.
 	typeLine   []byte
 	typeLineOf string
 }
 
+// begin makes a new response. What KeepHeader has said stays, until forget.
 func (r *response) begin() {
-	r.ctype, r.fields, r.held, r.trailer = "", r.fields[:0], r.held[:0], nil
-	r.dated, r.named, r.keeps = false, false, false
+	r.ctype, r.fields, r.held, r.trailer = "", append(r.fields[:0], r.kept...), r.held[:0], nil
+	r.dated, r.named, r.lasts = false, false, false
 	r.length, r.written, r.start, r.chunk = -1, 0, -1, 0
 	r.status, r.phase = 200, respOpen
 }
 
 func (r *response) forget() {
-	r.ctype, r.trailer = "", nil
+	r.ctype, r.trailer, r.kept = "", nil, nil
 	if cap(r.fields) > 4096 {
 		r.fields = nil
 	}
@@ -129,6 +132,24 @@ func (x *Ctx) AddHeader(name, value string) {
 		fields = append(fields, "Connection: Upgrade\r\n"...)
 	}
 	x.resp.fields = appendField(fields, name, value)
+}
+
+// KeepHeader is AddHeader for a line that is on the response whatever becomes of that: on the page of an error that takes
+// its place too, and in place of lines of that name that CopyHeader passes on.
+func (x *Ctx) KeepHeader(name, value string) {
+	from := len(x.resp.fields)
+	x.AddHeader(name, value)
+	x.resp.kept = append(x.resp.kept, x.resp.fields[from:]...)
+}
+
+// keeps reports whether KeepHeader has set a line of that name.
+func (r *response) keeps(name []byte) bool {
+	for line := range bytes.Lines(r.kept) {
+		if own, _, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(own, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // ownHeaders are set by the server alone.
@@ -301,7 +322,7 @@ func (x *Ctx) commitOpen() {
 	case x.opensTunnel():
 	case x.closing:
 		out = append(out, "Connection: close\r\n"...)
-	case x.head.Minor == 0, r.keeps:
+	case x.head.Minor == 0, r.lasts:
 		out = append(out, "Connection: keep-alive\r\n"...)
 	}
 	x.out = append(out, r.fields...)

@@ -179,6 +179,7 @@ func (x *Ctx) headEnds(scanned int) bool {
 // first byte after its body.
 func (x *Ctx) serveRequest() {
 	x.finished, x.duplex = false, false
+	x.resp.kept = x.resp.kept[:0]
 	x.resp.begin()
 	x.beginBody()
 	x.pace, x.user, x.client = pace{}, "", client{}
@@ -370,7 +371,7 @@ func (x *Ctx) refuse(f *h1.Fault) {
 	x.head.Minor = 1
 	x.body = body{}
 	x.closing = true
-	x.resp.begin()
+	x.resp.kept = x.resp.kept[:0]
 	x.replace(f.Status)
 	x.conclude()
 }

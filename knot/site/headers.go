@@ -12,8 +12,8 @@ import (
 type HeaderRule struct {
 	Match Pattern
 	Set   []knot.Header
-	// Always: the lines are on every response of the site but those of 500 and above, by the
-	// path that was asked for. Otherwise they are on those that carry a file (200, 206, 304), by the path of that file, which costs
+	// Always: the lines are on every response of the site, by the path that was asked for, in place of those of a
+	// backend. Otherwise they are on those that carry a file (200, 206, 304), by the path of that file, which costs
 	// nothing when it is served: they are prepared with the rest of its header.
 	Always bool
 }
@@ -68,7 +68,7 @@ func always(x *knot.Ctx, rules []HeaderRule) (all []knot.Header) {
 func addAlways(x *knot.Ctx, rules []HeaderRule) {
 	for _, h := range always(x, rules) {
 		if knot.CheckHeader(h.Name, h.Value) == nil {
-			x.AddHeader(h.Name, h.Value)
+			x.KeepHeader(h.Name, h.Value)
 		}
 	}
 }

@@ -211,6 +211,38 @@ func TestHeaderRules(t *testing.T) {
 	}
 }
 
+// TestAlways: the lines of a site replace those of a backend, and are on the pages of errors that take the place of its
+// response; the next response on the connection has its own.
+func TestAlways(t *testing.T) {
+	backend := func(x *knot.Ctx) error {
+		x.CopyHeader([]byte("x-frame-options"), []byte("ALLOWALL"))
+		x.CopyHeader([]byte("Server"), []byte("app"))
+		x.CopyHeader([]byte("X-Own"), []byte("1"))
+		switch x.Path() {
+		case "/panic":
+			panic("the handler is wrong")
+		case "/502":
+			return knot.Status(502)
+		case "/500":
+			return fmt.Errorf("it fails")
+		case "/404":
+			return knot.Status(404)
+		}
+		return x.SendString(200, "", "fine")
+	}
+	always := HeaderRule{Match: pattern(t, "/**"), Always: true, Set: []knot.Header{{Name: "X-Frame-Options", Value: "DENY"}, {Name: "Server", Value: "site"}}}
+	special := HeaderRule{Match: pattern(t, "/502"), Always: true, Set: []knot.Header{{Name: "X-Special", Value: "1"}}}
+	addr := serve(t, only(&Site{Headers: []HeaderRule{always, special}, Routes: []Route{{Match: pattern(t, "/**"), Handler: backend}}}))
+	for target, status := range map[string]int{"/": 200, "/404": 404, "/500": 500, "/502": 502, "/panic": 500} {
+		for range 2 {
+			a := ask(t, addr, "GET", target)
+			got := fmt.Sprint(a.status, a.header["X-Frame-Options"], a.header["Server"], len(a.header["X-Own"]), len(a.header["X-Special"]))
+			own, specials := map[bool]int{true: 1}[status < 500], map[bool]int{true: 1}[status == 502]
+			testenv.Equal(t, got, fmt.Sprint(status, []string{"DENY"}, []string{"site"}, own, specials), target)
+		}
+	}
+}
+
 // TestOptionsOfTheServer: OPTIONS * is answered by a site that has nothing but a proxy, too.
 func TestOptionsOfTheServer(t *testing.T) {
 	proxy := Route{Match: pattern(t, "/**"), Handler: func(x *knot.Ctx) error { return knot.Status(502) }}
