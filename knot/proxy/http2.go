@@ -285,6 +285,9 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 			}
 		}
 	}
+	if upgrade := resp.Header.Get("Upgrade"); upgrade != "" && resp.StatusCode == 426 { // it speaks HTTP/1.1
+		x.AddHeader("Upgrade", upgrade)
+	}
 	for name := range resp.Trailer {
 		x.CopyHeader([]byte("Trailer"), []byte(name))
 	}

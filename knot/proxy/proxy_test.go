@@ -311,6 +311,21 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// TestUpgradeRequired: a client that gets 426 is told which protocol is wanted (RFC 9110, 15.5.22).
+func TestUpgradeRequired(t *testing.T) {
+	backend := script(t, func(n int, c net.Conn, head string) {
+		_, path, _ := strings.Cut(head, "/")
+		fmt.Fprintf(c, "HTTP/1.1 %s No\r\nUpgrade: TLS/1.3, websocket\r\nConnection: Upgrade\r\nContent-Length: 0\r\n\r\n", path[:3])
+	})
+	f := serve(t, Config{Backends: []string{backend}, KeepConns: -1}, 1)
+	for status, want := range map[string]string{"426": "Connection: Upgrade\r\nUpgrade: TLS/1.3, websocket\r\n", "200": ""} {
+		answer := f.raw("GET /" + status + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+		if !strings.HasPrefix(answer, "HTTP/1.1 "+status) || !strings.Contains(answer, want) || strings.Contains(answer, "Upgrade:") != (want != "") {
+			t.Errorf("%s: %q", status, answer)
+		}
+	}
+}
+
 // refusing returns an address that nobody listens on, and nobody else gets while the test runs.
 func refusing(t *testing.T) string {
 	fd := testenv.Need(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)

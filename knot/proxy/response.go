@@ -63,6 +63,9 @@ func (e *exchange) passBack() error {
 		}
 		return true
 	})
+	if upgrade := res.Find(e.head, "upgrade"); upgrade != nil && res.Status == 426 {
+		x.AddHeader("Upgrade", string(upgrade)) // RFC 9110, 15.5.22
+	}
 	if n := res.Length(); n >= 0 {
 		x.SetContentLength(n)
 	}
