@@ -48,9 +48,12 @@ func TestPasswords(t *testing.T) {
 		users.remember(users.sum("u", fmt.Sprint(i)))
 	}
 	testenv.AtMost(t, users.remembered(), maxVerified, "passwords are remembered")
-	users.waiting.Store(maxChecking)
-	testenv.Equal(t, askAs("Basic YWxpY2U6d3Jvbmc=").status, 503, "too many wait")
-	users.waiting.Store(0)
+	defer func(before *turns) { checking = before }(checking)
+	checking = newTurns(0, 0)
+	a := askAs("Basic YWxpY2U6d3Jvbmc=")
+	testenv.Equal(t, a.status, 503, "too many wait")
+	testenv.Equal(t, a.header.Get("Retry-After") != "", true, "it says when to come back")
+	testenv.Equal(t, askAs("Basic YWxpY2U6cMOkc3M6d29yZA==").status, 503, "forgotten") // see remember above
 }
 
 // TestPasswordsForBackends: a path that a backend may see as another one needs the passwords of both.
@@ -81,10 +84,10 @@ func TestPasswordsForBackends(t *testing.T) {
 func TestUsersFile(t *testing.T) {
 	line := testenv.Need(HashPassword("alice", []byte("secret")))(t)
 	u := testenv.Need(ReadUsers(strings.NewReader(line)))(t)
-	if right, err := u.check("alice", "secret"); !right || err != nil {
+	if right, err := u.check(new(guest), "alice", "secret"); !right || err != nil {
 		t.Error(right, err)
 	}
-	if right, err := u.check("alice", "secret"+strings.Repeat("x", 100)); right || err != nil {
+	if right, err := u.check(new(guest), "alice", "secret"+strings.Repeat("x", 100)); right || err != nil {
 		t.Error("a long password", right, err)
 	}
 	for _, bad := range []string{"", "# nobody", "alice", ":x", "alice:{SHA}xxx", "alice:$apr1$x", line + "\n" + line} {

@@ -80,11 +80,7 @@ func (c *Clients) take(x *knot.Ctx) time.Duration {
 }
 
 func (c *Clients) takeFrom(addr netip.Addr) time.Duration {
-	addr = addr.WithZone("").Unmap()
-	if addr.Is6() {
-		net, _ := addr.Prefix(64)
-		addr = net.Addr()
-	}
+	addr = clientNetwork(addr)
 	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,6 +106,16 @@ func (c *Clients) takeFrom(addr netip.Addr) time.Duration {
 	}
 	c.refused++
 	return time.Duration(math.Ceil((1 - b.left) / c.perSecond * float64(time.Second)))
+}
+
+// clientNetwork is what clients are told apart by: the address, of IPv6 its first 64 bits.
+func clientNetwork(addr netip.Addr) netip.Addr {
+	addr = addr.WithZone("").Unmap()
+	if addr.Is6() {
+		net, _ := addr.Prefix(64)
+		addr = net.Addr()
+	}
+	return addr
 }
 
 // tooMany turns a request away.

@@ -12,10 +12,8 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/crypto/bcrypt"
 
@@ -27,14 +25,9 @@ const (
 	// maxVerified is how many passwords that were right are remembered for each Users: another
 	// request with one of them costs no bcrypt.
 	maxVerified = 10_000
-	// maxChecking is how many requests may wait for a password to be checked.
-	maxChecking = 256
 	// maxPassword is what bcrypt takes of a password, in bytes.
 	maxPassword = 72
 )
-
-// checking bounds the processors that check passwords: one is left for the loops.
-var checking = task.NewSemaphore(int64(max(1, runtime.GOMAXPROCS(0)-1)))
 
 // A Realm asks for a name and a password by the Basic scheme (RFC 7617). Passwords cross the network
 // unprotected unless TLS does that.
@@ -80,7 +73,7 @@ func (s *Site) realm(path []byte) *Realm {
 func (r *Realm) admit(x *knot.Ctx) error {
 	name, password, ok := basic(x.HeaderBytes("Authorization"))
 	if ok {
-		right, err := r.Users.check(name, password)
+		right, err := r.Users.check(x, name, password)
 		if err != nil {
 			return err
 		}
@@ -109,10 +102,8 @@ func basic(value []byte) (name, password string, ok bool) {
 // Users are names with bcrypt hashes of passwords. Safe from anywhere.
 type Users struct {
 	hashes map[string][]byte // fixed
-	dummy  []byte            // compared with for users that there are not; fixed
+	dummy  []byte            // the dearest hash, compared with for users that there are not; fixed
 	key    [32]byte          // fixed
-
-	waiting atomic.Int32 // requests whose password is being checked; atomic
 
 	mu       sync.Mutex
 	verified map[[sha256.Size]byte]struct{} // guarded by mu
@@ -147,14 +138,17 @@ func ReadUsers(r io.Reader) (*Users, error) {
 		if !ok || name == "" {
 			return nil, fmt.Errorf("line %d: want a name, a colon and a bcrypt hash", n)
 		}
-		if _, err := bcrypt.Cost([]byte(hash)); err != nil {
+		cost, err := bcrypt.Cost([]byte(hash))
+		if err != nil {
 			return nil, fmt.Errorf("line %d: the hash of %q is not one of bcrypt; make one by knot hash, or htpasswd -B", n, name)
 		}
 		if _, known := u.hashes[name]; known {
 			return nil, fmt.Errorf("line %d: %q is there twice", n, name)
 		}
 		u.hashes[name] = []byte(hash)
-		u.dummy = u.hashes[name]
+		if dearest, _ := bcrypt.Cost(u.dummy); u.dummy == nil || cost > dearest {
+			u.dummy = u.hashes[name]
+		}
 	}
 	if err := lines.Err(); err != nil {
 		return nil, err
@@ -166,8 +160,8 @@ func ReadUsers(r io.Reader) (*Users, error) {
 }
 
 // check reports whether password is that of the user. The error is 503 if too many wait for an
-// answer. It parks if the password is not one that was right before.
-func (u *Users) check(name, password string) (right bool, err error) {
+// answer, or the client has left. It parks if the password is not one that was right before.
+func (u *Users) check(v visitor, name, password string) (right bool, err error) {
 	sum := u.sum(name, password)
 	u.mu.Lock()
 	_, right = u.verified[sum]
@@ -175,27 +169,46 @@ func (u *Users) check(name, password string) (right bool, err error) {
 	if right {
 		return true, nil
 	}
-	defer u.waiting.Add(-1)
-	if u.waiting.Add(1) > maxChecking {
-		return false, knot.Status(503)
-	}
-	if err := checking.Acquire(1); err != nil {
+	if err := checking.take(v); err != nil {
 		return false, err
 	}
-	defer checking.Release(1)
+	defer checking.end()
+	task.Offload(func() { right = u.compare(name, password) })
+	if right {
+		u.remember(sum)
+	}
+	return right, nil
+}
+
+// compareHash is that of bcrypt; tests replace it.
+var compareHash = bcrypt.CompareHashAndPassword
+
+// compare computes whether password is that of the user. That it is not takes as long for every name, be it known or not:
+// as long as the dearest hash.
+func (u *Users) compare(name, password string) bool {
 	hash, known := u.hashes[name]
 	if !known {
-		hash = u.dummy // takes as long
+		hash = u.dummy
 	}
 	if len(password) > maxPassword {
 		known = false // bcrypt would refuse it at once
 		password = password[:maxPassword]
 	}
-	task.Offload(func() { right = bcrypt.CompareHashAndPassword(hash, []byte(password)) == nil && known })
-	if right {
-		u.remember(sum)
+	right := compareHash(hash, []byte(password)) == nil && known
+	if !right {
+		cost, _ := bcrypt.Cost(hash)
+		dearest, _ := bcrypt.Cost(u.dummy)
+		for ; cost < dearest; cost++ { // each step takes twice as long as the one before: together the difference
+			compareHash(withCost(u.dummy, cost), []byte(password))
+		}
 	}
-	return right, nil
+	return right
+}
+
+// withCost is hash with another cost, which no password fits but by chance.
+func withCost(hash []byte, cost int) []byte {
+	parts := bytes.SplitN(hash, []byte{'$'}, 4) // "", version, cost, salt and the rest
+	return fmt.Appendf(nil, "$%s$%02d$%s", parts[1], cost, parts[3])
 }
 
 // sum stands for a name and a password in memory.
