@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -153,8 +152,8 @@ func readReport(path string) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := new(report.Report)
-	if err := json.Unmarshal(data, r); err != nil {
+	r, err := report.Read(data)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if r.Name == "" {

@@ -26,7 +26,7 @@ func fakeRun(value float64, fails string, ran *[]string) func(context.Context, o
 		}
 		r := report.Report{Name: o.experiment.name, Commit: "c", Env: report.Env{Time: "2026-01-01T00:00:00Z", Quick: o.quick}, Took: 60,
 			Charts: []report.Chart{{Title: "T", Metric: "m"}}, Rows: []report.Row{{System: "capriccio", Metric: "m", Unit: "ns", X: 1,
-				Value: value, Min: value, Max: value * 1.02, N: 3, Samples: []float64{value, value * 1.01, value * 1.02}}}}
+				Value: value * 1.01, Min: value, Max: value * 1.02, N: 3, Samples: []float64{value, value * 1.01, value * 1.02}}}}
 		if o.experiment.name == fails {
 			return errors.New(fails + " failed")
 		}
@@ -120,24 +120,38 @@ func TestReportLeavesWhatIsWrittenByHand(t *testing.T) {
 	for _, quick := range []bool{true, false} {
 		testenv.Must(t, runAll(t.Context(), options{dir: kept, quick: quick, several: experiments}, fakeRun(100, "", &ran), io.Discard, io.Discard))
 	}
-	document := filepath.Join(folder, "results.md")
-	const hand = "# Results\n\nBy hand.\n\n## Pipes\n\n<!-- bench pipes -->\nold\n<!-- end of pipes -->\n\nA finding.\n"
-	testenv.Must(t, os.WriteFile(document, []byte(hand), 0o666))
+	document, page := filepath.Join(folder, "results.md"), filepath.Join(folder, "results", "pipes.md")
+	testenv.Must(t, os.Mkdir(filepath.Dir(page), 0o777))
+	testenv.Must(t, os.WriteFile(document, []byte("# Results\n\nBy hand.\n"), 0o666))
+	testenv.Must(t, os.WriteFile(page, []byte("# Pipes\n\n<!-- bench pipes -->\nold\n<!-- end of pipes -->\n\nA finding.\n"), 0o666))
+	read := func(path string) string { return string(testenv.Need(os.ReadFile(path))(t)) }
+	var before []string
 	for _, from := range []string{kept, t.TempDir()} { // the second time, without results, changes nothing
 		testenv.Must(t, command(t.Context(), []string{"report", "-from", from, "-to", document}, io.Discard, io.Discard))
+		now := []string{read(document), read(page), read(filepath.Join(folder, "results", "data", "pipes.json"))}
+		if before != nil {
+			testenv.EqualSlices(t, now, before, "from what is kept beside the pages")
+		}
+		before = now
 	}
-	data := testenv.Need(os.ReadFile(document))(t)
-	text := string(data)
-	if at := strings.Index(text, "## losses"); at < 0 || at > strings.Index(text, "## Pipes") {
-		t.Errorf("losses do not stand first:\n%.400s", text)
+	for _, want := range []string{"By hand.", "[pipes](results/pipes.md)", "[hello](results/hello.md)"} {
+		testenv.Equal(t, strings.Count(before[0], want), 1, "times %q on the first page", want)
 	}
-	for _, want := range []string{"By hand.", "A finding.", "`go run ./bench run pipes`, ", "![pipes](results/pipes.svg)", "## hello"} {
-		testenv.Equal(t, strings.Count(text, want), 1, "times %q in the document", want)
+	for _, want := range []string{"A finding.", "`go run ./bench run pipes`, ", "![pipes](pipes.svg)", "| 1 | 101 ±1% |"} {
+		testenv.Equal(t, strings.Count(before[1], want), 1, "times %q on the page of pipes", want)
 	}
-	if !strings.Contains(text, "| 1 | 100 ±1% |") || strings.Contains(text, "\nold\n") || strings.Contains(text, "-quick") {
+	if strings.Contains(before[1], "\nold\n") || strings.Contains(before[1], "-quick") {
 		t.Error("the old table, or a quick one where there is a full one, is there")
 	}
+	testenv.Contains(t, read(filepath.Join(folder, "results", "hello.md")), "# hello\n\nWhat is measured: ")
 	testenv.Check(t, testenv.Err(os.Stat(filepath.Join(folder, "results", "pipes.svg"))))
+}
+
+// Ten figures lead the page, and each of them has been measured.
+func TestHeadlinesAreMeasured(t *testing.T) {
+	reports := testenv.Need(keptReports(filepath.Join("..", "docs", "results", "data")))(t)
+	testenv.Equal(t, strings.Count(report.Headlines(reports, headlines, ours...), "\n"), 2+10)
+	testenv.Equal(t, len(headlines), 10)
 }
 
 func TestReportsOfEachProcessorCount(t *testing.T) {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,22 +13,35 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// The blocks of the document that are about all experiments: what was lost to a peer, and aims that were missed.
+// The blocks of the first page, and the pages of all experiments together.
 const (
-	lossesName = "losses"
-	missedName = "missed"
+	headlinesName = "headlines"
+	worstName     = "worst"
+	tablesName    = "tables"
+	lossesName    = "losses"
+	missedName    = "missed"
 )
 
-// reportCommand writes the tables and plots of a document from kept results and from those that it
-// was made from before, which stay beside its plots. Of each experiment the newest full run on each
-// kind of processor counts. Quick runs count where there is no full one on any.
+// headlines are the rows of the first page.
+var headlines = []report.Headline{
+	{What: "small response, CPU", Experiment: "hello", Metric: "cpu-per-request", X: 1},
+	{What: "the same at 1,000 requests/s", Experiment: "hello", Metric: "cpu-per-request" + rateSuffix, X: 1000},
+	{What: "file of 16 KB, CPU", Experiment: "files", Metric: "cpu-per-request", X: 16},
+	{What: "TLS handshake and a file of 1 KB, CPU", Experiment: "tls", Metric: "cpu-per-request", X: tlsHandshakes},
+	{What: "HTTP/2, 16 streams a connection", Experiment: "http2", Metric: "rps", X: 16},
+	{What: "reverse proxy, CPU of a request", Experiment: "proxy", Metric: "cpu-per-request", X: 1},
+	{What: "idle connection, memory", Experiment: "idle-conns", Metric: "bytes-per-conn", X: idleConns},
+	{What: "goodput at 2 × capacity, handler of 1 ms", Experiment: "overload-web", Metric: "goodput", X: 2},
+	{What: "4,096 clients that hold 1 MiB each, GOMEMLIMIT=512MiB", Experiment: "overload-memory", Metric: "goodput", X: 4096},
+	{What: "hand-off by channel, 1,000 tasks", Experiment: "primitives", Metric: "chan", X: 1000},
+}
+
+// reportCommand writes the first page of results, and beside it a folder with a page and plots for each experiment, from
+// kept results and from those that the pages were made from before, which are in that folder, too. Of each experiment the
+// newest full run on each kind of processor counts. Quick runs count where there is no full one on any.
 func reportCommand(from, document string, out io.Writer) error {
-	data, err := os.ReadFile(document)
-	if err != nil {
-		return err
-	}
-	text, plots := string(data), strings.TrimSuffix(filepath.Base(document), filepath.Ext(document))
-	shown := filepath.Join(filepath.Dir(document), plots, "data")
+	folder := strings.TrimSuffix(document, filepath.Ext(document))
+	shown := filepath.Join(folder, "data")
 	if err := os.MkdirAll(shown, 0o777); err != nil {
 		return err
 	}
@@ -39,38 +54,47 @@ func reportCommand(from, document string, out io.Writer) error {
 		return err
 	}
 	reports = append(reports, before...)
-	var used []*report.Report
+	var used, first []*report.Report // first are the newest of each experiment
+	var tables []string
 	for _, e := range experiments {
 		best := newest(e.name, reports)
 		if len(best) == 0 {
 			continue
 		}
-		if text, err = reportBlock(text, e, best, document, plots); err != nil {
+		if err := experimentPage(e, best, folder, shown); err != nil {
 			return err
 		}
-		for i, r := range best {
-			if err := writeFile(filepath.Join(shown, nthName(e.name, i)+".json"), r.WriteJSON); err != nil {
-				return err
-			}
-		}
+		tables = append(tables, fmt.Sprintf("[%s](%s/%s.md)", e.name, filepath.Base(folder), e.name))
 		for _, r := range best {
 			fmt.Fprintf(out, "%s: of %s, on %s\n", e.name, r.Env.Time, r.Env.CPU)
 		}
-		used = append(used, best...)
+		used, first = append(used, best...), append(first, best[0])
 	}
 	if len(used) == 0 {
 		return fmt.Errorf("%s has no results of experiments", from)
 	}
-	if text, err = report.ReplaceBlock(text, lossesName, report.LossesTable(used, ours...), true); err != nil {
+	return errors.Join(
+		replaceIn(filepath.Join(folder, lossesName+".md"), "# All that was lost to others", lossesName, report.LossesTable(used, ours...)),
+		replaceIn(filepath.Join(folder, missedName+".md"), "# Aims that are missed", missedName, report.MissedTable(used, aims)),
+		replaceIn(document, "# Results", headlinesName, report.Headlines(first, headlines, ours...)),
+		replaceIn(document, "", worstName, report.WorstLosses(first, ours...)),
+		replaceIn(document, "", tablesName, strings.Join(tables, ",\n")+"\n"))
+}
+
+// replaceIn puts text into a block of a page, which is made with a heading if it is not there.
+func replaceIn(path, heading, block, text string) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err = []byte(heading+"\n"), nil
+	}
+	if err != nil {
 		return err
 	}
-	if text, err = report.ReplaceBlock(text, missedName, report.MissedTable(used, aims), true); err != nil {
-		return err
+	page, err := report.ReplaceBlock(string(data), block, text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	return writeFile(document, func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
+	return writeFile(path, func(w io.Writer) error { _, err := io.WriteString(w, page); return err })
 }
 
 // newest are the reports of an experiment that count, one for each kind of processor, the newest first.
@@ -104,22 +128,27 @@ func nthName(name string, i int) string {
 	return fmt.Sprintf("%s-%d", name, i+1)
 }
 
-// reportBlock writes one experiment's part of a document, and its pictures, of which plots is the folder.
-func reportBlock(text string, e experiment, reports []*report.Report, document, plots string) (string, error) {
+// experimentPage writes the page of an experiment, its pictures, and what they were made from.
+func experimentPage(e experiment, reports []*report.Report, folder, shown string) error {
 	var block strings.Builder
 	for i, r := range reports {
-		picture := filepath.Join(plots, nthName(e.name, i)+".svg")
+		name := nthName(e.name, i)
+		drawn, err := draw(r, filepath.Join(folder, name+".svg"))
+		if err != nil {
+			return err
+		}
+		picture := ""
+		if drawn {
+			picture = name + ".svg"
+		}
 		if i > 0 {
 			block.WriteString("\n")
 		}
-		drawn, err := draw(r, filepath.Join(filepath.Dir(document), picture))
-		if err != nil {
-			return "", err
+		block.WriteString(r.Markdown(picture, ours...) + r.AimsTable(aims[e.name]) + r.ClaimsTable(published[e.name]))
+		if err := writeFile(filepath.Join(shown, name+".json"), r.WriteCompact); err != nil {
+			return err
 		}
-		if !drawn {
-			picture = ""
-		}
-		block.WriteString(r.Markdown(filepath.ToSlash(picture), ours...) + r.AimsTable(aims[e.name]) + r.ClaimsTable(published[e.name]))
 	}
-	return report.ReplaceBlock(text, e.name, block.String(), false)
+	heading := "# " + e.name + "\n\nWhat is measured: " + e.doc + "."
+	return replaceIn(filepath.Join(folder, e.name+".md"), heading, e.name, block.String())
 }

@@ -19,15 +19,11 @@ type Aim struct {
 // result is what was measured, and whether the aim is reached; known is false if it was not measured.
 func (r *Report) result(a Aim) (got float64, reached, known bool) {
 	if a.Row != "" {
-		found := false
-		for x, name := range r.Env.Names {
-			if name == a.Row {
-				a.X, a.OverX, found = float64(x), float64(x), true
-			}
-		}
+		x, found := r.named(a.Row)
 		if !found {
 			return 0, false, false
 		}
+		a.X, a.OverX = x, x
 	}
 	row, ok := r.Find(a.System, a.Metric, a.X)
 	if !ok {

@@ -117,18 +117,15 @@ func TestWorseIsByDirection(t *testing.T) {
 }
 
 func TestReplaceBlock(t *testing.T) {
-	doc, err := ReplaceBlock("# A\n", "x", "one\n", false)
-	if err != nil || doc != "# A\n\n## x\n\n<!-- bench x -->\none\n<!-- end of x -->\n" {
+	doc, err := ReplaceBlock("# A\n", "x", "one\n")
+	if err != nil || doc != "# A\n\n<!-- bench x -->\none\n<!-- end of x -->\n" {
 		t.Errorf("%q, %v", doc, err)
 	}
-	doc, err = ReplaceBlock(doc+"after\n", "x", "two\n", false)
+	doc, err = ReplaceBlock(doc+"after\n", "x", "two\n")
 	if err != nil || strings.Contains(doc, "one") || !strings.HasSuffix(doc, "two\n<!-- end of x -->\nafter\n") {
 		t.Errorf("%q, %v", doc, err)
 	}
-	if doc, err = ReplaceBlock("# A\n\n## B\n", "x", "one\n", true); err != nil || doc != "# A\n\n## x\n\n<!-- bench x -->\none\n<!-- end of x -->\n\n## B\n" {
-		t.Errorf("first: %q, %v", doc, err)
-	}
-	testenv.ErrorSays(t, testenv.Err(ReplaceBlock("<!-- bench x -->\n", "x", "", false)), "end of x", "no end")
+	testenv.ErrorSays(t, testenv.Err(ReplaceBlock("<!-- bench x -->\n", "x", "")), "end of x", "no end")
 }
 
 func TestVerdictOfTheMarkdownTable(t *testing.T) {

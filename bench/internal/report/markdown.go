@@ -266,6 +266,76 @@ func LossesTable(reports []*Report, ours ...string) string {
 	return b.String()
 }
 
+// A Headline is a row of the first page: one value beside the best peer's.
+type Headline struct {
+	What               string
+	Experiment, Metric string
+	X                  float64
+	Row                string // name of the parameter's value, instead of X
+}
+
+// Headlines is a table of a few values beside the best of the peers, each from the first report of its experiment.
+func Headlines(reports []*Report, headlines []Headline, ours ...string) string {
+	var b strings.Builder
+	b.WriteString("| | | here | the best peer | ratio | tables, date |\n|---|---|---|---|---|---|\n")
+	for _, h := range headlines {
+		i := slices.IndexFunc(reports, func(r *Report) bool { return r.Name == h.Experiment })
+		if i < 0 {
+			continue
+		}
+		r, x := reports[i], h.X
+		if h.Row != "" {
+			x, _ = r.named(h.Row)
+		}
+		d, ok := r.duel(h.Metric, x, ours)
+		if !ok {
+			continue
+		}
+		goal := "less is better"
+		if Direction(h.Metric, d.Our.Unit) > 0 {
+			goal = "more is better"
+		}
+		fmt.Fprintf(&b, "| %s | %s, %s | %s | %s: %s | %.2f | [%s](results/%s.md), %.10s |\n",
+			h.What, d.Our.Unit, goal, Number(d.Our.Value), d.Peer.System, Number(d.Peer.Value), d.Ratio, r.Name, r.Name, r.Env.Time)
+	}
+	return b.String()
+}
+
+// named is the parameter's value that has a name.
+func (r *Report) named(name string) (x float64, ok bool) {
+	for x, n := range r.Env.Names {
+		if n == name {
+			return float64(x), true
+		}
+	}
+	return 0, false
+}
+
+// WorstLosses is a table of how much each experiment has lost to the best of the peers, and where most.
+func WorstLosses(reports []*Report, ours ...string) string {
+	var b strings.Builder
+	usual, processor := processors(reports)
+	b.WriteString(usual + "\n| experiment | lost, of all that compare | the worst | here | the peer | ratio |\n|---|---|---|---|---|---|\n")
+	for _, r := range reports {
+		lost, compared := r.Losses(ours...), 0
+		for _, metric := range r.metrics() {
+			_, xs, _ := r.axes(metric)
+			for _, x := range xs {
+				if _, ok := r.duel(metric, x, ours); ok {
+					compared++
+				}
+			}
+		}
+		if len(lost) == 0 {
+			continue
+		}
+		d := lost[0]
+		fmt.Fprintf(&b, "| [%s](results/%s.md)%s | %d of %d | %s [%s], x = %s | %s: %s | %s: %s | %.2f |\n", r.Name, r.Name, processor(r), len(lost), compared,
+			d.Our.Metric, d.Our.Unit, r.label(d.Our.X), d.Our.System, Number(d.Our.Value), d.Peer.System, Number(d.Peer.Value), d.Ratio)
+	}
+	return b.String()
+}
+
 // processors tells apart the processors of reports, if there are several: usual says which one goes unnamed, as most have
 // it, and name what another is called behind what it is about.
 func processors(reports []*Report) (usual string, name func(*Report) string) {
@@ -293,21 +363,16 @@ func blockMarks(name string) (begin, end string) {
 }
 
 // ReplaceBlock puts text between the marks of name in a document, whose other text stays as it
-// is. If there are none, the text is added under a heading of that name: before the first such heading if
-// first is set, else at the end.
-func ReplaceBlock(document, name, text string, first bool) (string, error) {
+// is. If there are none, the text is added at the end.
+func ReplaceBlock(document, name, text string) (string, error) {
 	begin, end := blockMarks(name)
 	before, rest, found := strings.Cut(document, begin)
-	if found {
-		_, after, ended := strings.Cut(rest, end)
-		if !ended {
-			return "", fmt.Errorf("the document has %q without %q", strings.TrimSpace(begin), strings.TrimSpace(end))
-		}
-		return before + begin + text + end + after, nil
+	if !found {
+		return strings.TrimRight(document, "\n") + "\n\n" + begin + text + end, nil
 	}
-	block := "## " + name + "\n\n" + begin + text + end
-	if at := strings.Index(document, "\n## "); first && at >= 0 {
-		return document[:at+1] + block + document[at:], nil
+	_, after, ended := strings.Cut(rest, end)
+	if !ended {
+		return "", fmt.Errorf("the document has %q without %q", strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
-	return strings.TrimRight(document, "\n") + "\n\n" + block, nil
+	return before + begin + text + end + after, nil
 }

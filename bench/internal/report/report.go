@@ -125,13 +125,17 @@ func (s *Samples) Add(system, metric, unit string, x, value float64) error {
 func (s *Samples) Rows() []Row {
 	rows := make([]Row, 0, len(s.order))
 	for _, k := range s.order {
-		values := s.values[k]
-		rows = append(rows, Row{
-			System: k.system, Metric: k.metric, Unit: s.units[k], X: k.x,
-			Value: Median(values), Min: slices.Min(values), Max: slices.Max(values), N: len(values), Samples: slices.Clone(values),
-		})
+		rows = append(rows, rowOf(k, s.units[k], slices.Clone(s.values[k])))
 	}
 	return rows
+}
+
+// rowOf is the row of a cell that has these values.
+func rowOf(k key, unit string, values []float64) Row {
+	return Row{
+		System: k.system, Metric: k.metric, Unit: unit, X: k.x,
+		Value: Median(values), Min: slices.Min(values), Max: slices.Max(values), N: len(values), Samples: values,
+	}
 }
 
 // Median is the middle of the values, or the mean of the middle two; 0 of none.

@@ -2,11 +2,14 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
 	"math"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,6 +78,31 @@ func TestJSONHasTheFieldsPromised(t *testing.T) {
 		if _, ok := got.Rows[0][field].(float64); !ok {
 			t.Errorf("row has no number %q: %v", field, got.Rows[0])
 		}
+	}
+}
+
+func TestWhatIsKeptIsReadAsItWas(t *testing.T) {
+	want := example(t)
+	want.Env.Notes, want.Details = []string{"a <note>"}, []string{"rate"}
+	for name, write := range map[string]func(io.Writer) error{"rows": want.WriteJSON, "series": want.WriteCompact} {
+		var out bytes.Buffer
+		testenv.Must(t, write(&out))
+		got := testenv.Need(Read(out.Bytes()))(t)
+		byCell := func(a, b Row) int {
+			return cmp.Or(strings.Compare(a.System, b.System), strings.Compare(a.Metric, b.Metric), cmp.Compare(a.X, b.X))
+		}
+		for _, r := range []*Report{got, want} {
+			slices.SortFunc(r.Rows, byCell)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, want %+v, from\n%s", name, got, want, &out)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"series": [{"system": "a", "metric": "m", "x": [1, 2], "samples": [[1]]}]}`: "2 parameters",
+		`{"series": [{"system": "a", "metric": "m", "x": [1], "samples": [[]]}]}`:     "no samples",
+	} {
+		testenv.ErrorSays(t, testenv.Err(Read([]byte(text))), want)
 	}
 }
 
