@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -85,6 +87,18 @@ func TestCertificatesReload(t *testing.T) {
 }
 
 // TestCertificatesWatch: a change is found, an error told once.
+// TestCertificateIsAFIFO: nobody writes to it, and nobody waits for that.
+func TestCertificateIsAFIFO(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	testenv.Must(t, unix.Mkfifo(fifo, 0o600))
+	for _, files := range []TLSFiles{
+		{Pairs: []CertificatePair{{Cert: fifo, Key: fifo}}},
+		{Pairs: []CertificatePair{{Cert: t.TempDir(), Key: fifo}}},
+	} {
+		testenv.ErrorSays(t, testenv.Err(LoadTLS(files)), "is not a regular file")
+	}
+}
+
 func TestCertificatesWatch(t *testing.T) {
 	ca, dir := newTestCA(t), t.TempDir()
 	pair := ca.files(t, dir, "knot.test")
