@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -86,6 +87,24 @@ func (t *tlsSettings) check() error {
 		return errors.New("-acme needs -acme-cache, a folder for the certificates: authorities give only a few in a week")
 	case len(t.acmeHosts) == 0 && (t.acmeCache != "" || t.acmeEmail != "" || t.acmeDirectory != ""):
 		return errors.New("-acme-cache, -acme-email and -acme-directory need -acme")
+	}
+	for _, host := range t.acmeHosts {
+		if err := checkACMEHost(host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkACMEHost reports whether an authority that looks by TLS (RFC 8737) can give a certificate for host: not for a star, and
+// autocert serves neither addresses nor names without a dot.
+func checkACMEHost(host string) error {
+	ip := net.ParseIP(host)
+	if strings.Contains(host, "*") {
+		return fmt.Errorf("-acme %q: authorities give certificates for a star only by DNS, which knot does not do; want the name of each host, as www.example.org", host)
+	}
+	if bare := strings.Trim(host, "."); ip != nil || !strings.Contains(bare, ".") || bare != host || strings.ContainsAny(host, "/\\:+@ ") {
+		return fmt.Errorf("-acme %q is not the full name of a host; want one like www.example.org, without a port", host)
 	}
 	return nil
 }
