@@ -74,7 +74,8 @@ func listenAdmin(addr string, socket *os.File, log *slog.Logger, stats func() kn
 	if local, ok := ln.Addr().(*net.TCPAddr); ok && local.IP.IsLoopback() {
 		handler = onlyByAddress(handler)
 	} else {
-		log.Warn("knot: the admin address can be reached from other machines; anybody who reaches it sees how this program works", "addr", ln.Addr().String())
+		handler = publicPages(handler)
+		log.Info("knot: the admin address can be reached from other machines; they get health and metrics only", "addr", ln.Addr().String())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a.cancel = cancel
@@ -207,6 +208,23 @@ func adminPages(stats func() knot.FilesStats) *http.ServeMux {
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return mux
+}
+
+// publicPages serves health and metrics to everybody, and all else only to this machine: profiles and the blocking graph
+// tell how the program works, and cost processors and memory.
+func publicPages(h http.Handler) http.Handler {
+	own := onlyByAddress(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, err := netip.ParseAddrPort(r.RemoteAddr)
+		switch {
+		case r.URL.Path == "/healthz", r.URL.Path == "/readyz", r.URL.Path == "/metrics":
+			h.ServeHTTP(w, r)
+		case err == nil && peer.Addr().Unmap().IsLoopback():
+			own.ServeHTTP(w, r)
+		default:
+			http.Error(w, "other machines get /healthz, /readyz and /metrics; all else is for this machine (ssh -L, kubectl port-forward)", http.StatusForbidden)
+		}
+	})
 }
 
 // onlyByAddress refuses requests for a host that is a name: a web page in a browser on

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -111,21 +112,35 @@ func TestAdminPages(t *testing.T) {
 	testenv.Fails(t, testenv.Err(client.Get(page)), "it still answers after the end")
 }
 
-func TestAdminForAllIsWarnedOf(t *testing.T) {
+// TestAdminForAll: other machines get health and metrics of an address that they can reach, and nothing else.
+func TestAdminForAll(t *testing.T) {
 	printed, stop := startWith(t, 2, "-admin", "0.0.0.0:0")
 	if !strings.Contains(printed[1], "every address") {
 		t.Errorf("printed %q", printed)
 	}
 	port := regexp.MustCompile(`:(\d+)`).FindStringSubmatch(printed[1])[1]
-	r, _ := http.NewRequest("GET", "http://127.0.0.1:"+port+"/", nil)
-	r.Host = "server.example"
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil || resp.StatusCode != 200 {
-		t.Errorf("by a name: %v, %v", resp, err)
-	} else {
+	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 403, "/debug/pprof/cmdline": 403} { // by a name
+		r, _ := http.NewRequest("GET", "http://127.0.0.1:"+port+path, nil)
+		r.Host = "server.example"
+		resp := testenv.Need(http.DefaultClient.Do(r))(t)
 		resp.Body.Close()
+		testenv.Equal(t, resp.StatusCode, want, path)
 	}
 	http.DefaultClient.CloseIdleConnections()
+	pages := publicPages(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for peer, want := range map[string]int{"192.0.2.1:5": 403, "[2001:db8::1]:5": 403, "127.0.0.1:5": 200, "[::1]:5": 200, "[::ffff:127.0.0.1]:5": 200} {
+		for path, public := range map[string]bool{"/": false, "/debug/bgraph/": false, "/debug/pprof/heap": false, "//healthz": false, "/healthz": true, "/readyz": true, "/metrics": true} {
+			r := httptest.NewRequest("GET", "http://localhost"+path, nil)
+			r.RemoteAddr = peer
+			w := httptest.NewRecorder()
+			pages.ServeHTTP(w, r)
+			if public {
+				testenv.Equal(t, w.Code, 200, "%s for %s", path, peer)
+			} else {
+				testenv.Equal(t, w.Code, want, "%s for %s", path, peer)
+			}
+		}
+	}
 	if code, stderr := stop(); code != exitOK || !strings.Contains(stderr, "can be reached from other machines") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
