@@ -21,18 +21,19 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 )
 
-// bothWires serves h to a proxy over HTTP and to one over FastCGI.
-func bothWires(t *testing.T, h http.HandlerFunc) map[string]*front {
+// onAllWires serves h to proxies over HTTP/1.1, HTTP/2 and FastCGI.
+func onAllWires(t *testing.T, h http.HandlerFunc) map[string]*front {
 	limit := func(s *knot.Server) { s.MaxBody = 1 << 20 }
 	return map[string]*front{
-		"HTTP":    serve(t, Config{Backends: []string{behind(t, h)}}, 1, limit),
-		"FastCGI": serve(t, Config{Backends: []string{fastCGIServer(t, h)}, FastCGI: &FastCGI{Root: "/nowhere"}}, 1, limit),
+		"HTTP/1.1": serve(t, Config{Backends: []string{behind(t, h)}}, 1, limit),
+		"HTTP/2":   serve(t, Config{Backends: []string{behind(t, h)}, HTTP2: true}, 1, limit),
+		"FastCGI":  serve(t, Config{Backends: []string{fastCGIServer(t, h)}, FastCGI: &FastCGI{Root: "/nowhere"}}, 1, limit),
 	}
 }
 
-// TestBothWires: a backend sees the same request, and a client the same response, over HTTP and over FastCGI.
-func TestBothWires(t *testing.T) {
-	wires := bothWires(t, func(w http.ResponseWriter, r *http.Request) {
+// TestWires: a backend sees the same request, and a client the same response, over HTTP/1.1, HTTP/2 and FastCGI.
+func TestWires(t *testing.T) {
+	wires := onAllWires(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if r.URL.Path == "/status" {
 			w.WriteHeader(404)
