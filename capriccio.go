@@ -32,7 +32,7 @@ import (
 const (
 	// EnvLoops is the number of event loops: 1 to 1024.
 	EnvLoops = "CAPRICCIO_LOOPS"
-	// EnvPoller chooses how loops wait for descriptors: epoll, poll or uring; see WithPoller.
+	// EnvPoller chooses how loops wait for descriptors: epoll or uring; see WithPoller.
 	EnvPoller = "CAPRICCIO_POLLER"
 	// EnvAIO chooses how tasks wait for files: uring or threads; see WithAIO.
 	EnvAIO = "CAPRICCIO_AIO"
@@ -72,9 +72,8 @@ func WithLoops(n int) Option {
 	}
 }
 
-// WithPoller chooses how loops wait for descriptors: "epoll", the default; "poll", which
-// needs nothing of the kernel but is slow with many connections; or "uring", io_uring,
-// which needs Linux 6.0. Where io_uring is refused, as containers often do, that is logged and epoll is taken.
+// WithPoller chooses how loops wait for descriptors: "epoll", the default, or "uring", io_uring, which needs
+// Linux 6.0. Where io_uring is refused, as containers often do, that is logged and epoll is taken.
 func WithPoller(name string) Option {
 	return func(o *options) error {
 		if err := knownPoller(name); err != nil {
@@ -293,9 +292,9 @@ func (o *options) readEnv(lookup func(string) (string, bool)) error {
 	return o.readGraphEnv(lookup)
 }
 
-func (o *options) newRuntimeOn(p pollerKind) (*task.Runtime, *recorder.Graph, error) {
+func (o *options) newRuntimeOn(open func(threadLocked bool) (engine.Poller, error)) (*task.Runtime, *recorder.Graph, error) {
 	cfg := o.cfg
-	o.runOn(p, &cfg)
+	o.pollWith(open, &cfg)
 	var graph *recorder.Graph
 	if !o.noGraph {
 		graph = recorder.New(o.graph)

@@ -19,7 +19,8 @@ func TestBadEnvironmentIsAnError(t *testing.T) {
 		{EnvLoops, "0", "1 to"},
 		{EnvLoops, "many", "1 to"},
 		{EnvLoops, "100000", "1 to"},
-		{EnvPoller, "kqueue", "epoll, poll or uring"},
+		{EnvPoller, "kqueue", "want epoll or uring"},
+		{EnvPoller, "poll", "want epoll or uring"},
 		{EnvAIO, "posix", "uring or threads"},
 		{EnvSched, "lottery", "fifo"},
 		{EnvOverload, "panic", "refuse or wait"},
@@ -44,7 +45,7 @@ func TestBadEnvironmentIsAnError(t *testing.T) {
 
 func TestEnvironmentIsUsedAndOptionsGoBefore(t *testing.T) {
 	t.Setenv(EnvLoops, "3")
-	t.Setenv(EnvPoller, "poll")
+	t.Setenv(EnvPoller, "uring")
 	t.Setenv(EnvSched, "fifo")
 	for want, opts := range map[int][]Option{3: nil, 2: {WithLoops(2)}} {
 		rt := testenv.Need(New(opts...))(t)
@@ -135,7 +136,7 @@ func TestRunInATaskIsAnErrorAtOnce(t *testing.T) {
 // A signal ends the waits of main. That it says so is no error of Run; another error is.
 func TestSignalEndsTheWaitsOfMain(t *testing.T) {
 	broken := errors.New("broken")
-	for _, poller := range []string{"epoll", "poll", "uring"} {
+	for _, poller := range []string{"epoll", "uring"} {
 		for _, also := range []error{nil, broken} {
 			var waited error
 			err := Run(context.Background(), func(ctx context.Context) error {

@@ -96,7 +96,7 @@ func TestATaskThatWaitsInReadHasTheLeastStack(t *testing.T) {
 		ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-gcflags" || s.Key == "-cover" && s.Value == "true" }) {
 		t.Skip("frames of other builds are larger")
 	}
-	for _, poller := range []string{"epoll", "poll", "uring"} {
+	for _, poller := range []string{"epoll", "uring"} {
 		for loops := range 2 {
 			if poller != "epoll" && !testenv.Full() && loops > 0 {
 				continue

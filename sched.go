@@ -2,7 +2,6 @@ package capriccio
 
 import (
 	"fmt"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -12,13 +11,8 @@ import (
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
-var schedulers = []string{feed.FIFO, feed.Cohort, feed.Resource}
-
 func knownScheduler(name string) error {
-	if !slices.Contains(schedulers, name) {
-		return unknown("scheduler", name, schedulers)
-	}
-	return nil
+	return oneOf("scheduler", name, feed.FIFO, feed.Cohort, feed.Resource)
 }
 
 // WithScheduler chooses which task a loop runs next:

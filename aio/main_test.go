@@ -60,7 +60,7 @@ func settings() []setting {
 		loops = []int{1, 2, 8}
 	}
 	for _, p := range pollers {
-		if !testenv.Full() && (p.name == "ring-poll" || p.locked) {
+		if !testenv.Full() && p.locked {
 			continue
 		}
 		for _, n := range loops {
@@ -77,7 +77,6 @@ var pollers = []struct {
 	locked bool
 }{
 	{"ring-epoll", poller.Epoll, false},
-	{"ring-poll", poller.Poll, false},
 	{"uring", func() (engine.Poller, error) { return poller.Uring(false) }, false},
 	{"uring-locked", func() (engine.Poller, error) {
 		return poller.Uring(true)

@@ -27,7 +27,7 @@
 //
 // The package never starts a thread, never blocks a loop, and reads no environment
 // variable. It needs Linux, and a runtime (capriccio.Run, capriccio.New), whose loops do the
-// polling: on epoll, poll or io_uring, as capriccio.WithPoller says.
+// polling: on epoll or io_uring, as capriccio.WithPoller says.
 //
 // Code that holds a sync.Mutex while it reads or writes stops the loop if a second
 // task of the same loop wants that mutex. With crypto/tls this means: finish Handshake

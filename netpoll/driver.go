@@ -5,29 +5,33 @@ package netpoll
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/uring"
 )
 
-// A ringHost lends a poller that does not need io_uring(7) itself a ring for the requests
-// of others. Its descriptor is in the set that the poller waits for, because it is
-// readable while completions are there. Loop-private.
+// A ringHost lends the epoll poller, which does not need io_uring(7) itself, a ring for the requests
+// of others. Its descriptor is in the epoll set, because it is readable while completions are there.
+// Loop-private.
 type ringHost struct {
 	driver *uring.Driver // nil: not asked for yet, refused, or closed
 	err    error         // why there is none, for good
 }
 
-// lend returns the driver, made at the first call; watch puts its descriptor into the
-// poller's set.
-func (h *ringHost) lend(watch func(fd int) error) (*uring.Driver, error) {
+// lend returns the driver, made at the first call, whose descriptor is then in the set of epollFD.
+func (h *ringHost) lend(epollFD int) (*uring.Driver, error) {
 	if h.driver != nil || h.err != nil {
 		return h.driver, h.err
 	}
 	d, err := uring.NewDriver(uring.Config{})
 	if err == nil {
-		if err = watch(d.Fd()); err != nil {
-			err = errors.Join(err, d.Close())
+		// Level triggered: Reap may leave some.
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: ringToken}
+		if err = unix.EpollCtl(epollFD, unix.EPOLL_CTL_ADD, d.Fd(), &ev); err != nil {
+			err = errors.Join(os.NewSyscallError("epoll_ctl", err), d.Close())
 		}
 	}
 	if err != nil {

@@ -67,13 +67,7 @@ const ringToken = 1
 
 // Driver returns the ring that this poller waits for besides, made at the first call. The
 // error says why there is none. Own loop only.
-func (p *epoll) Driver() (*uring.Driver, error) {
-	return p.ringHost.lend(func(fd int) error {
-		// Level triggered: Reap may leave some.
-		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: ringToken}
-		return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &ev))
-	})
-}
+func (p *epoll) Driver() (*uring.Driver, error) { return p.ringHost.lend(p.fd) }
 
 // Poll implements engine.Poller: one system call, at most 512 events. A ring adds another if
 // there is something to hand over to it.
@@ -131,7 +125,7 @@ func (p *epoll) poll(timeout time.Duration, how way) error {
 	return err
 }
 
-// readiness reports what events, of epoll(7) or poll(2), mean for a descriptor. news are flags.
+// readiness reports what events of epoll(7) mean for a descriptor. news are flags.
 func readiness(events uint32) (in, out bool, news uint32) {
 	const (
 		end = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR

@@ -299,7 +299,7 @@ func talk(t *testing.T, n library, network string, note func(string, ...any)) {
 	k, err = c.Write(nil)
 	errorOf("write after close", k, err)
 	errorOf("second close", 0, c.Close())
-	// One of package net, whose socket is gone when Close returns: poll(2) may hold on to it.
+	// One of package net, whose socket is gone when Close returns.
 	peer = need(net.ListenPacket(network, testAddress(t, network)))(t)
 	defer peer.Close()
 	c = need(n.dial(context.Background(), network, peer.LocalAddr().String()))(t)

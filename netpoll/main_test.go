@@ -41,7 +41,6 @@ var pollers = []struct {
 }{
 	{"epoll", newEpoll},
 	{"epoll-resting", newResting},
-	{"poll", newPoll},
 	{"uring", func() (engine.Poller, error) { return newUring(uringOptions{}) }},
 	{lockedUring, func() (engine.Poller, error) { return newUring(uringOptions{threadLocked: true}) }},
 }

@@ -38,11 +38,10 @@ func native(t *testing.T, cfg engine.Config, f func(t *testing.T, rt *engine.Run
 		open func() (engine.Poller, error)
 	}{
 		{"epoll", poller.Epoll},
-		{"poll", poller.Poll},
 		{"uring", func() (engine.Poller, error) { return poller.Uring(false) }},
 	} {
 		for _, loops := range []int{1, 2} {
-			if !testenv.Full() && (p.name == "poll" || (p.name == "epoll") != (loops == 2)) {
+			if !testenv.Full() && (p.name == "epoll") != (loops == 2) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/loops=%d", p.name, loops), func(t *testing.T) {

@@ -8,6 +8,6 @@ import (
 )
 
 func init() {
-	poller.Epoll, poller.Poll = newEpoll, newPoll
+	poller.Epoll = newEpoll
 	poller.Uring = func(locked bool) (engine.Poller, error) { return newUring(uringOptions{threadLocked: locked}) }
 }

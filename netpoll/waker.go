@@ -6,8 +6,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,13 +52,6 @@ func (k *waker) wake() error {
 // taken ends the wake that the poller has just seen. What the caller looks at next was
 // written before any wake that was left out because of it.
 func (k *waker) taken() { k.pending.Store(false) }
-
-// drain makes the eventfd unreadable, for a poller that is not edge triggered.
-func (k *waker) drain() {
-	var n uint64
-	syscall.RawSyscall(unix.SYS_READ, uintptr(k.fd), uintptr(unsafe.Pointer(&n)), 8)
-	k.taken()
-}
 
 func (k *waker) close() {
 	k.mu.Lock()

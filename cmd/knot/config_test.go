@@ -270,7 +270,7 @@ func TestCheckCommand(t *testing.T) {
 		{"admin = '9090'\nuser = 'no such user'\nlog = '/none/log'\n" + site, `user: there is no user "no such user"`, exitFailed},
 		{"admin = '9090'\nuser = 'no such user'\nlog = '/none/log'\n" + site, "log: stat /none: no such file", exitFailed},
 		{"dump = '/none/x'\n" + site, "-dump: stat /none: no such file", exitFailed},
-		{"poller = 'kqueue'\n" + site, `-poller "kqueue"; want epoll, uring or poll`, exitFailed},
+		{"poller = 'kqueue'\n" + site, `-poller "kqueue"; want epoll or uring`, exitFailed},
 		{"config = 'x'\n" + site, `there is no key "config" here`, exitFailed},
 		{site + "rate = 'fast'", "site 1: rate: want a size like", exitFailed},
 		{site + "fallback = 'index.html'", "site 1: fallback: ", exitFailed},

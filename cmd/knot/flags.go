@@ -121,7 +121,7 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 	flags.StringVar(&set.config, "config", "", "configuration `file`; flags on the command line override it")
 	one := set.siteFlags(flags)
 	flags.IntVar(&set.loops, "loops", 0, "`number` of event loops; 0 means one per processor core")
-	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network, a `poller`: epoll, uring or poll (default: epoll; poll if the kernel refuses it)")
+	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network, a `poller`: epoll or uring (default: epoll)")
 	flags.StringVar(&set.admin, "admin", "", "`host:port` where operators can see what knot is doing: blocking graph and profiles; no host means only this machine; off by default")
 	flags.StringVar(&set.dump, "dump", "", "`file` or folder that SIGUSR2 writes the blocking graph to (default: knot-PID.bgraph in the folder for temporary files)")
 	flags.DurationVar(&s.IdleTimeout, "idle-timeout", knot.DefaultIdleTimeout, "how long a connection may wait for its next request, or its first; 0 means for ever")
@@ -308,9 +308,9 @@ func (set *settings) check(others []string, format string) error {
 		return fmt.Errorf("-log-format %q; want combined, common or json", format)
 	}
 	switch set.poller {
-	case "", "epoll", "uring", "poll":
+	case "", "epoll", "uring":
 	default:
-		return fmt.Errorf("-poller %q; want epoll, uring or poll", set.poller)
+		return fmt.Errorf("-poller %q; want epoll or uring", set.poller)
 	}
 	if err := set.checkLimits(); err != nil {
 		return err

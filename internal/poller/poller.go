@@ -16,9 +16,6 @@ var (
 	// Epoll makes one on edge-triggered epoll. Errors are *os.SyscallError: EMFILE, ENFILE,
 	// ENOMEM (epoll_create1(2), eventfd(2)).
 	Epoll func() (engine.Poller, error)
-	// Poll makes one on poll(2). It is slower than Epoll and needs nothing but POSIX. Errors
-	// are *os.SyscallError from eventfd(2).
-	Poll func() (engine.Poller, error)
 	// Uring makes one on io_uring. It needs Linux 6.0; the error says what the kernel, or what
 	// set limits to the process, has refused (EPERM: seccomp or kernel.io_uring_disabled;
 	// ENOMEM: RLIMIT_MEMLOCK; ENOSYS, EINVAL: too old). threadLocked promises that the loop is
