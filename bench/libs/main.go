@@ -5,7 +5,7 @@
 //
 // It is a module of its own, so that nobody else gets the libraries.
 //
-//	go run . [-lib 'redis|pgx'] [-pollers epoll,poll,uring] [-loops 1,2] [-dial ours,net]
+//	go run . [-lib 'redis|pgx'] [-pollers epoll,uring] [-loops 1,2] [-dial ours,net]
 package main
 
 import (
@@ -79,7 +79,7 @@ func main() {
 
 var (
 	which   = flag.String("lib", "", "only libraries whose name matches this regular expression")
-	pollers = flag.String("pollers", "epoll,poll,uring", "pollers to try")
+	pollers = flag.String("pollers", "epoll,uring", "pollers to try")
 	loops   = flag.String("loops", "1,2", "numbers of loops to try")
 	dials   = flag.String("dial", "ours,net", "ours: connections of netpoll; net: what the library dials itself")
 	scale   = flag.Float64("scale", 1, "multiple of the operations of each task")
