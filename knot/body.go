@@ -130,7 +130,7 @@ func (x *Ctx) bodyTimeout() time.Duration {
 	if x.isTunnel() && !x.finished {
 		return 0
 	}
-	return x.srv.limits.body
+	return x.slowIn.limit(x.srv.limits.body)
 }
 
 // readBody reads from the connection. If p is the free part of the read
@@ -140,7 +140,11 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 		return 0, err
 	}
 	x.armReply()
+	began := x.srv.clock.now()
 	n, err := x.c.nc.Read(p)
+	if !x.c.answering.Load() { // then a client may send what there is to send
+		x.slowIn.add(x.srv.clock.now()-began, n, x.srv.limits.rate)
+	}
 	x.busyReads()
 	if n == 0 && timedOut(err) {
 		n = x.c.late(p)

@@ -86,6 +86,7 @@ type conn struct {
 	// What the deadlines are set to, on that clock; 0: none.
 	readBy, writeBy int64
 	state           atomic.Uint32 // atomic
+	answering       atomic.Bool   // the response to the request has begun; atomic
 	told            toldState
 	served          bool // at least one request
 	lingering       bool
@@ -312,7 +313,7 @@ func (c *conn) armWrite(limit time.Duration) {
 	if limit <= 0 {
 		return
 	}
-	if now := c.srv.clock.now(); c.writeBy < now+int64(limit) {
+	if now := c.srv.clock.now(); c.writeBy < now+int64(limit) || c.writeBy > now+2*int64(limit) {
 		c.writeBy = now + 2*int64(limit)
 		c.nc.SetWriteDeadline(c.srv.clock.at(c.writeBy))
 	}

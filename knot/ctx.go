@@ -71,6 +71,9 @@ type Ctx struct {
 
 	pace pace
 
+	slowOut slowness // of the client that takes the response; atomic
+	slowIn  slowness // ... that sends the body; atomic
+
 	// Used by Files: NUL-terminated name, key in the cache, ranges, the buffers of widen, what
 	// SendFile asks.
 	name      []byte
@@ -265,11 +268,13 @@ func (x *Ctx) recycle() {
 	x.resp.forget()
 	x.path, x.closing, x.torn, x.gone, x.finished, x.duplex = nil, false, false, false, false, false
 	x.pace, x.user, x.began, x.client = pace{}, "", 0, client{}
+	x.slowOut.spent.Store(0)
+	x.slowIn.spent.Store(0)
 	x.out = x.out[:0]
-	if len(x.in) > keepSize {
+	if len(x.in) > keepSize || len(x.in) < inSize {
 		x.in = make([]byte, inSize)
 	}
-	if cap(x.out) > keepSize {
+	if cap(x.out) > keepSize || cap(x.out) < outSize {
 		x.out = make([]byte, 0, outSize)
 	}
 	if cap(x.scratch) > keepSize {

@@ -95,7 +95,7 @@ func (x *Ctx) armWrite() {
 		e.armWrite(x)
 		return
 	}
-	x.c.armWrite(x.srv.limits.write)
+	x.c.armWrite(x.slowOut.limit(x.srv.limits.write))
 }
 
 // armReply is armWrite before a read, which over TLS may have to send something.
@@ -111,15 +111,14 @@ func (x *Ctx) flush() error {
 	if len(x.out) == 0 || x.writeErr != nil {
 		return x.writeErr
 	}
-	x.armWrite()
-	_, x.writeErr = x.c.nc.Write(x.out)
-	x.gatheredLeft()
+	x.sendGathered(false)
 	return x.writeErr
 }
 
 // gatheredLeft is called when what was gathered has been sent.
 func (x *Ctx) gatheredLeft() {
 	x.out = x.out[:0]
+	x.widenOut()
 	x.resp.start, x.resp.chunk = -1, 0
 }
 
@@ -148,6 +147,9 @@ const writeMost = 256 << 10
 
 // writeWith sends what is gathered and then parts, in one system call where it can.
 func (x *Ctx) writeWith(parts [][]byte) error {
+	if st := x.c.stream; st != nil {
+		return x.writeToStream(st, parts...)
+	}
 	w, ok := x.c.nc.(vectorWriter)
 	switch {
 	case len(parts) == 1 && (!ok || len(x.out) == 0):
@@ -179,7 +181,9 @@ func (x *Ctx) writeAlone(p []byte) error {
 	for len(p) > 0 && x.writeErr == nil {
 		n := min(len(p), writeMost)
 		x.armWrite()
+		began := x.srv.clock.now()
 		_, x.writeErr = x.c.nc.Write(p[:n])
+		x.took(n, began)
 		p = p[n:]
 	}
 	return x.writeErr
@@ -188,7 +192,10 @@ func (x *Ctx) writeAlone(p []byte) error {
 // writeVector sends the vector, whose first element is what is gathered, if that has not been sent yet.
 func (x *Ctx) writeVector(w vectorWriter) error {
 	x.armWrite()
-	_, x.writeErr = w.WriteBuffers(&x.vector)
+	began := x.srv.clock.now()
+	n, err := w.WriteBuffers(&x.vector)
+	x.writeErr = err
+	x.took(int(n), began)
 	x.vector, x.vectors = nil, [len(x.vectors)][]byte{}
 	x.gatheredLeft()
 	return x.writeErr

@@ -288,6 +288,9 @@ func ofSocket(errno syscall.Errno) bool {
 // sendCopied sends through a buffer.
 func (x *Ctx) sendCopied(e *entry, from, length int64) (sent int64, err error) {
 	if length > int64(cap(x.out)-len(x.out)) {
+		if st := x.c.stream; st != nil {
+			return x.sendFromPages(st, e, from, length)
+		}
 		x.widen()
 		defer x.narrow()
 	}

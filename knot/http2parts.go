@@ -57,16 +57,11 @@ func (r *responseParts) write(p []byte) error {
 			r.line = r.line[:0]
 		case partsFixed, partsChunk:
 			n := int(min(int64(len(p)), r.left))
-			r.left -= int64(n)
-			if err := r.st.sendData(p[:n], r.left == 0 && r.phase == partsFixed); err != nil {
+			if err := r.st.sendData(p[:n], int64(n) == r.left && r.phase == partsFixed); err != nil {
 				return err
 			}
 			p = p[n:]
-			if r.left == 0 && r.phase == partsFixed {
-				r.phase = partsDone
-			} else if r.left == 0 {
-				r.phase = partsChunkEnd
-			}
+			r.passed(n)
 		case partsDone:
 			return errParts
 		default:
@@ -84,6 +79,17 @@ func (r *responseParts) write(p []byte) error {
 		}
 	}
 	return nil
+}
+
+// passed counts n bytes of the body.
+func (r *responseParts) passed(n int) {
+	switch r.left -= int64(n); {
+	case r.left > 0:
+	case r.phase == partsFixed:
+		r.phase = partsDone
+	default:
+		r.phase = partsChunkEnd
+	}
 }
 
 // framing takes a line of chunked framing.

@@ -307,12 +307,24 @@ func (st *stream) take(p []byte) (n int) {
 func (st *stream) Write(p []byte) (int, error) {
 	st.h.mu.Lock()
 	defer st.h.unlock()
+	n, err := st.put(p)
+	st.h.kick()
+	return n, err
+}
+
+// gather is Write of what more of the same response follows at once.
+func (st *stream) gather(p []byte) (int, error) {
+	st.h.mu.Lock()
+	defer st.h.unlock()
+	return st.put(p)
+}
+
+// put is gather for a caller that holds mu.
+func (st *stream) put(p []byte) (int, error) {
 	if st.late() {
 		return 0, os.ErrDeadlineExceeded
 	}
-	err := st.parts.write(p)
-	st.h.kick()
-	if err != nil {
+	if err := st.parts.write(p); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -322,23 +334,6 @@ func (st *stream) Write(p []byte) (int, error) {
 func (st *stream) late() bool {
 	k := &st.h.srv.clock
 	return !st.writeBy.IsZero() && !st.writeBy.After(k.at(k.now()))
-}
-
-// WriteBuffers is Write for several pieces.
-func (st *stream) WriteBuffers(all *net.Buffers) (total int64, err error) {
-	st.h.mu.Lock()
-	defer st.h.unlock()
-	if st.late() {
-		return 0, os.ErrDeadlineExceeded
-	}
-	for len(*all) > 0 && err == nil {
-		if err = st.parts.write((*all)[0]); err == nil {
-			total += int64(len((*all)[0]))
-			*all = (*all)[1:]
-		}
-	}
-	st.h.kick()
-	return total, err
 }
 
 // sendHead sends the head of a response, or the trailer; it waits while much has been gathered that the client
@@ -359,33 +354,95 @@ func (st *stream) sendHead(status int, text []byte, ends bool) error {
 
 // sendData sends a part of the body; it waits while the client does not want more. It needs mu.
 func (st *stream) sendData(p []byte, ends bool) error {
-	h := st.h
 	for {
-		room := h2OutMost - len(h.out)
-		switch n := min(int64(len(p)), st.sendWindow, h.sendWindow, int64(room), h2FrameSize); {
-		case st.dropped || h.over:
+		switch {
+		case st.dropped || st.h.over:
 			return errReset
 		case len(p) == 0 && !ends:
 			return nil
-		case n > 0 || len(p) == 0:
-			n = max(n, 0)
-			whole := n == int64(len(p))
-			st.sent = ends && whole
-			h.data(st.id, p[:n], st.sent)
-			if h.use(int(n / h2Refresh)); whole { // a client that lets little pass at a time earns nothing
-				h.use(2) // it may widen both windows by what has come
-			}
-			h.sendWindow -= n
-			st.sendWindow -= n
-			if p = p[n:]; len(p) == 0 {
-				return nil
-			}
-			continue
+		}
+		n := st.sendSome(p, ends)
+		if p = p[n:]; len(p) == 0 && (!ends || st.sent) {
+			return nil
 		}
 		if err := st.waitToSend(); err != nil {
 			return err
 		}
 	}
+}
+
+// room is how much of a body may be sent at once, in bytes. It needs mu.
+func (st *stream) room() int64 {
+	return min(st.sendWindow, st.h.sendWindow, int64(h2OutMost-len(st.h.out)))
+}
+
+// roomNow is room for a caller that does not hold mu.
+func (st *stream) roomNow() int64 {
+	st.h.mu.Lock()
+	defer st.h.mu.Unlock()
+	return st.room()
+}
+
+// sendSome sends as much of p as there is room for, and returns how much that was. It needs mu.
+func (st *stream) sendSome(p []byte, ends bool) (sent int) {
+	h := st.h
+	for {
+		n := min(int64(len(p)-sent), st.room(), h2FrameSize)
+		if n <= 0 && (len(p) > 0 || !ends) {
+			return sent
+		}
+		n = max(n, 0)
+		whole := sent+int(n) == len(p)
+		st.sent = ends && whole
+		h.data(st.id, p[sent:sent+int(n)], st.sent)
+		if h.use(int(n / h2Refresh)); whole { // a client that lets little pass at a time earns nothing
+			h.use(2) // it may widen both windows by what has come
+		}
+		h.sendWindow -= n
+		st.sendWindow -= n
+		if sent += int(n); whole {
+			return sent
+		}
+	}
+}
+
+// awaitRoom waits until the client takes more of the body, and returns how many bytes there is room for.
+func (st *stream) awaitRoom() (int64, error) {
+	st.h.mu.Lock()
+	defer st.h.unlock()
+	for {
+		switch n := st.room(); {
+		case st.late():
+			return 0, os.ErrDeadlineExceeded
+		case st.dropped || st.h.over:
+			return 0, errReset
+		case n > 0:
+			return n, nil
+		}
+		if err := st.waitToSend(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// writeSome is Write for as much of p as there is room for. All of p belongs to a body, or a chunk of one, whose head has
+// been written.
+func (st *stream) writeSome(p []byte) (int, error) {
+	h, r := st.h, &st.parts
+	h.mu.Lock()
+	defer h.unlock()
+	switch {
+	case st.late():
+		return 0, os.ErrDeadlineExceeded
+	case st.dropped || h.over:
+		return 0, errReset
+	case r.phase != partsFixed && r.phase != partsChunk || int64(len(p)) > r.left:
+		return 0, errParts
+	}
+	n := st.sendSome(p, r.phase == partsFixed && int64(len(p)) == r.left)
+	r.passed(n)
+	h.kick()
+	return n, nil
 }
 
 // waitToSend sends what has been gathered, or waits until there may be room for more. It needs mu, which it

@@ -305,6 +305,7 @@ func (x *Ctx) isTunnel() bool { return x.head.Method == h1.MethodConnect && x.he
 func (x *Ctx) commitOpen() {
 	r := &x.resp
 	x.closing = x.closing || x.mustClose()
+	x.c.answering.Store(true)
 	r.start = len(x.out)
 	out, now := x.out, x.srv.clock.stamp()
 	switch {

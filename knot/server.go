@@ -27,6 +27,7 @@ const (
 	DefaultHeadTimeout     = 10 * time.Second
 	DefaultBodyTimeout     = 30 * time.Second
 	DefaultWriteTimeout    = 30 * time.Second
+	DefaultLeastRate       = 240 // bytes in a second: a 2400 baud modem
 	DefaultShutdownTimeout = 10 * time.Second
 	DefaultMaxConns        = 100_000
 	DefaultMaxHead         = 32 << 10
@@ -97,6 +98,12 @@ type Server struct {
 	// that does not read (noticed after twice as long at the latest). The connection is closed then.
 	// Default: DefaultWriteTimeout. Negative: for ever.
 	WriteTimeout time.Duration
+	// LeastRate is how many bytes in a second a client has to take of a response, and to send of a request's body until the
+	// response begins, while the server waits for it: one that is slower has 30 s of such waiting, or WriteTimeout or
+	// BodyTimeout if that is longer, and every LeastRate bytes give it a second. It bounds for how long slow clients can hold
+	// what the server has: the timeouts begin anew with each write and read. Event streams and connections with nothing to
+	// send do not wait for their clients. Default: DefaultLeastRate. Negative: as slow as the timeouts let it.
+	LeastRate int64
 
 	// ShutdownTimeout is how long Run waits for requests under way, and for the first ones of
 	// clients that have connected, when it is told to stop, see Shutdown. Default:
@@ -195,7 +202,7 @@ type limits struct {
 	await                       time.Duration // for how long an answer waits for the end of a chunked body
 	rest                        time.Duration // after so long between requests a connection may have to make room
 	conns                       int
-	maxBody, drain              int64
+	maxBody, drain, rate        int64 // rate: LeastRate
 }
 
 // ErrServerClosed is what Serve and ListenAndServe return after Shutdown or
@@ -282,6 +289,7 @@ func (s *Server) ready() {
 			conns:    min(orDefault(s.MaxConns, defaultConns(s.Outgoing), 0), maxConns),
 			maxBody:  orDefault(s.MaxBody, DefaultMaxBody, 1<<62),
 			drain:    orDefault(s.MaxDrain, defaultMaxDrain, 0),
+			rate:     orDefault(s.LeastRate, DefaultLeastRate, 0),
 		}
 		s.limits.h2 = s.http2Limits()
 		s.handler = s.Handler

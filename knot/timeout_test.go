@@ -135,7 +135,7 @@ func TestHeadTimeout(t *testing.T) {
 
 func TestBodyTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nc, r := pipeServer(t, &Server{Handler: echoHandler, BodyTimeout: 10 * time.Second})
+		nc, r := pipeServer(t, &Server{Handler: echoHandler, BodyTimeout: 10 * time.Second, LeastRate: -1})
 		io.WriteString(nc, "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n")
 		begin := time.Now()
 		sent := make(chan bool)

@@ -183,6 +183,9 @@ func (x *Ctx) serveRequest() {
 	x.resp.begin()
 	x.beginBody()
 	x.pace, x.user, x.client = pace{}, "", client{}
+	x.slowOut.spent.Store(0)
+	x.slowIn.spent.Store(0)
+	x.c.answering.Store(false)
 	if x.srv.timed {
 		x.began = time.Since(x.srv.clock.base)
 	}

@@ -128,6 +128,8 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 	flags.DurationVar(&s.HeadTimeout, "head-timeout", knot.DefaultHeadTimeout, "how long a client may take to send the head of a request, from its first byte; 0 means for ever")
 	flags.DurationVar(&s.BodyTimeout, "body-timeout", knot.DefaultBodyTimeout, "how long a client may pause while it sends the body of a request; 0 means for ever")
 	flags.DurationVar(&s.WriteTimeout, "write-timeout", knot.DefaultWriteTimeout, "how long a client may pause while it takes a response; 0 means for ever")
+	s.LeastRate = knot.DefaultLeastRate
+	flags.Var((*byteSize)(&s.LeastRate), "least-rate", "how many bytes in a second a client must take of a response, or send of the body of a request, while knot waits for it; a `size` such as 1KB. A slower one is cut off after 30 s; 0 means that it is not")
 	flags.DurationVar(&s.ShutdownTimeout, "grace", knot.DefaultShutdownTimeout, "how long requests may take after a stop signal; 0 means that it cuts them off")
 	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; for a further one an idle one is closed, or it gets 503; 0 means as many as the limit on open files (ulimit -n) leaves besides files and backends, -1 no limit")
 	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; for a larger one the answer is 431")
@@ -334,6 +336,9 @@ func (set *settings) checkLimits() error {
 	s := set.server
 	if s.MaxBody == 0 {
 		s.MaxBody = -1 // there 0 stands for the default
+	}
+	if s.LeastRate == 0 {
+		s.LeastRate = -1
 	}
 	switch {
 	case s.MaxHead < minMaxHead:

@@ -1,0 +1,169 @@
+package knot
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What a request holds while its client takes nothing of the response, and for how long a client may be slow.
+
+// leastOver is the time that Server.LeastRate is measured over, unless the timeout is longer.
+const leastOver = 30 * time.Second
+
+// A slowness is how long a client has kept a request waiting, in nanoseconds, less the time that what it has taken, or sent,
+// would have needed at the least rate. Safe from anywhere.
+type slowness struct{ spent atomic.Int64 }
+
+// add counts n bytes for which the client took the given time.
+func (s *slowness) add(took int64, n int, rate int64) {
+	if rate > 0 && (took > 0 || s.spent.Load() > 0) {
+		s.spent.Store(max(s.spent.Load()+took-int64(n)*int64(time.Second)/rate, 0))
+	}
+}
+
+// limit is for how long the client may keep the request waiting now; 0 is for ever.
+func (s *slowness) limit(limit time.Duration) time.Duration {
+	if spent := s.spent.Load(); spent > 0 && limit > 0 {
+		return min(limit, max(max(leastOver, limit)-time.Duration(spent), time.Millisecond))
+	}
+	return limit
+}
+
+// outBuffers are those of Ctx.out that have been given back by slim.
+var outBuffers = sync.Pool{New: func() any { return new([outSize]byte) }}
+
+// slimIn is the size of the read buffer that slim leaves, in bytes, if what is in it is not more.
+const slimIn = 512
+
+// slim gives the buffers back, but for what is in them. The handler may have views into the read buffer, which is left to
+// the garbage collector for that.
+func (x *Ctx) slim() {
+	before := len(x.in) + cap(x.out)
+	// Of a handler of net/http another goroutine may be reading.
+	if n := max(x.w, slimIn); n <= inSize/4 && n < len(x.in) && x.adapted == nil {
+		in := make([]byte, n)
+		copy(in, x.in[:x.w])
+		x.in, x.path = in, bytes.Clone(x.path)
+	}
+	if cap(x.out) == outSize && len(x.out) <= outSize/2 {
+		out := x.out
+		x.out = bytes.Clone(out)
+		outBuffers.Put((*[outSize]byte)(out[:outSize]))
+	}
+	if len(x.resp.held) == 0 {
+		x.resp.held = nil
+	}
+	x.recount(before)
+}
+
+// widenOut undoes slim for the output buffer.
+func (x *Ctx) widenOut() {
+	if cap(x.out) >= outSize || x.writeErr != nil {
+		return
+	}
+	before := len(x.in) + cap(x.out)
+	x.out = append(outBuffers.Get().(*[outSize]byte)[:0], x.out...)
+	x.recount(before)
+}
+
+// recount tells the runtime of buffers that have had that many bytes.
+func (x *Ctx) recount(before int) {
+	more := int64(len(x.in) + cap(x.out) - before)
+	x.counted += more
+	if more < 0 {
+		bufferBytes.Release(-more)
+	} else {
+		bufferBytes.Acquire(more)
+	}
+}
+
+// took counts n bytes of the response that a write has sent which began then.
+func (x *Ctx) took(n int, began int64) {
+	x.slowOut.add(x.srv.clock.now()-began, n, x.srv.limits.rate)
+}
+
+// writeToStream sends what is gathered and then parts, all of one response, over HTTP/2. While the client takes nothing no
+// buffer is held.
+func (x *Ctx) writeToStream(st *stream, parts ...[]byte) error {
+	if x.writeErr != nil {
+		return x.writeErr
+	}
+	if len(x.out) > 0 {
+		x.sendGathered(true)
+	}
+	for _, p := range parts {
+		for len(p) > 0 && x.writeErr == nil {
+			room := x.awaitRoom(st)
+			p = p[x.writeSome(st, p[:min(int64(len(p)), room)]):]
+		}
+	}
+	x.widenOut()
+	return x.writeErr
+}
+
+// sendGathered sends what is gathered; more: what follows at once is sent with it where that can be.
+func (x *Ctx) sendGathered(more bool) {
+	st := x.c.stream
+	if st != nil && st.roomNow() < int64(len(x.out)) {
+		x.slim()
+	}
+	x.armWrite()
+	began := x.srv.clock.now()
+	var n int
+	if st != nil && more {
+		n, x.writeErr = st.gather(x.out)
+	} else {
+		n, x.writeErr = x.c.nc.Write(x.out)
+	}
+	x.took(n, began)
+	x.gatheredLeft()
+}
+
+// awaitRoom waits until the client takes more of the body, and returns how much; 0 after an error. Nothing is gathered.
+func (x *Ctx) awaitRoom(st *stream) int64 {
+	room := st.roomNow()
+	if room > 0 {
+		return room
+	}
+	x.slim()
+	x.armWrite()
+	began := x.srv.clock.now()
+	room, x.writeErr = st.awaitRoom()
+	x.took(0, began)
+	return room
+}
+
+// writeSome writes as much of a part of the body as there is room for, and returns how much.
+func (x *Ctx) writeSome(st *stream, p []byte) (n int) {
+	if x.writeErr == nil {
+		n, x.writeErr = st.writeSome(p)
+		x.slowOut.add(0, n, x.srv.limits.rate)
+	}
+	return n
+}
+
+// sendFromPages is sendCopied over HTTP/2. What the client takes is read when there is room for it, and read again if that
+// has gone meanwhile: the page cache has it.
+func (x *Ctx) sendFromPages(st *stream, e *entry, from, length int64) (sent int64, err error) {
+	x.writeToStream(st)
+	defer x.widenOut()
+	for sent < length && x.writeErr == nil {
+		room := x.awaitRoom(st)
+		if x.writeErr != nil {
+			break
+		}
+		buf := wideBuffers.Get().(*[wideSize]byte)
+		n, err := e.readAt(buf[:min(room, wideSize, length-sent)], from+sent)
+		if n > 0 {
+			sent += int64(x.writeSome(st, buf[:n]))
+		}
+		wideBuffers.Put(buf)
+		if n <= 0 {
+			return sent, err
+		}
+		x.busyReads()
+	}
+	return sent, x.writeErr
+}

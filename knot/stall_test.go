@@ -1,0 +1,226 @@
+package knot
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// TestStalledResponsesHoldLittle: a response over HTTP/2 whose client takes nothing of it holds hardly more than what has been
+// gathered. All of it arrives when the client takes it, be it in small pieces.
+func TestStalledResponsesHoldLittle(t *testing.T) {
+	const requests, size, gathered = 30, 100_000, outSize
+	root := layFiles(t, 1, func(int) int { return size })
+	content := contentOf(0, size)
+	inPieces := func(w io.Writer) error {
+		for p := content; len(p) > 0; p = p[min(len(p), 1000):] {
+			if _, err := w.Write(p[:min(len(p), 1000)]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	native := func(h Handler) func(*testing.T) Handler { return func(*testing.T) Handler { return h } }
+	files := func(c FilesConfig) func(*testing.T) Handler {
+		return func(t *testing.T) Handler { return openWith(t, root, c).Serve }
+	}
+	for _, test := range []struct {
+		name    string
+		handler func(t *testing.T) Handler
+		most    int64 // bytes of each
+	}{
+		{"a file", files(FilesConfig{CacheBytes: -1, OpenFiles: 10}), 2 * slimIn},
+		{"a file in memory", files(FilesConfig{CacheBytes: 64 << 20}), 2 * slimIn},
+		{"Send", native(func(x *Ctx) error { return x.Send(200, "text/plain", content) }), 2 * slimIn},
+		{"a Write of a known length", native(func(x *Ctx) error {
+			x.SetContentLength(size)
+			return testenv.Err(x.Write(content))
+		}), 2 * slimIn},
+		{"a Write in a chunk", native(func(x *Ctx) error { return testenv.Err(x.Write(content)) }), 2 * slimIn},
+		{"many Writes", native(func(x *Ctx) error { return inPieces(x) }), gathered + slimIn},
+		{"a short Write, flushed", native(func(x *Ctx) error {
+			x.Write(content[:100])
+			x.Flush()
+			return testenv.Err(x.Write(content[100:]))
+		}), 2 * slimIn},
+		{"net/http", native(AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(content) }))), inSize + slimIn},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			everyMode(t, func(t *testing.T, start func(*Server) *served) {
+				sv := start(&Server{H2C: true, Handler: test.handler(t)})
+				before := bufferBytes.InUse()
+				p := sv.frames(wholePre)
+				p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+				for i := range requests {
+					p.headers(uint32(2*i+1), p.head(":method", "GET", ":scheme", "http", ":path", "/f0", ":authority", "h"), wholeHead)
+				}
+				for range requests {
+					testenv.Equal(t, p.verdict(), "200", "a head")
+				}
+				most := before + requests*test.most + 3*outSize // of the connection
+				testenv.Until(t, "the responses hold little", func() bool { return bufferBytes.InUse() <= most })
+				p.takeAll(requests, content)
+			})
+		})
+	}
+}
+
+// takeAll takes that many responses, whose windows are closed, some bytes at a time at first, and compares the bodies.
+func (p *framePeer) takeAll(requests int, content []byte) {
+	p.t.Helper()
+	p.WriteWindowUpdate(0, 1<<30)
+	bodies := make([][]byte, requests)
+	for ended := 0; ended < requests; {
+		if ended == 0 && len(bodies[0]) == 0 {
+			for i := range requests {
+				p.WriteWindowUpdate(uint32(2*i+1), uint32(1+i*997))
+			}
+		}
+		f, err := p.ReadFrame()
+		testenv.Must(p.t, err)
+		data, ok := f.(*http2.DataFrame)
+		if !ok {
+			continue
+		}
+		i := int(data.StreamID / 2)
+		if len(bodies[i]) == 0 {
+			p.WriteWindowUpdate(data.StreamID, 1<<20)
+		}
+		if bodies[i] = append(bodies[i], data.Data()...); data.StreamEnded() {
+			ended++
+			if !bytes.Equal(bodies[i], content) {
+				p.t.Errorf("response %d: %d bytes that are not those of the content", i, len(bodies[i]))
+			}
+		}
+	}
+}
+
+// A trickle is a client that takes some bytes of a response, or sends some of a request, at a time.
+type trickle struct {
+	name  string
+	bytes int
+	every time.Duration
+	kept  bool // it is served to the end
+}
+
+var trickles = []trickle{
+	{"a byte every 8 s", 1, 8 * time.Second, false},
+	{"a byte a second", 1, time.Second, false},
+	{"a pause that goes on for too long", 0, time.Minute, false},
+	{"as slow as may be", 2 * DefaultLeastRate, time.Second, true},
+	{"a phone at 20 KB/s", 20_000, time.Second, true},
+	{"pauses of 25 s in 20 KB/s", 500_000, 25 * time.Second, true},
+}
+
+// TestLeastRateOfResponses: a response of small writes ends when its client is slower than LeastRate, although each write
+// ends in time.
+func TestLeastRateOfResponses(t *testing.T) {
+	for _, adapted := range []bool{false, true} {
+		for _, test := range trickles {
+			name := test.name
+			if adapted {
+				name += ", net/http"
+			}
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					over := make(chan error, 1)
+					write := func(w io.Writer, flush func() error) error {
+						var err error
+						for end := time.Now().Add(4 * time.Minute); err == nil && time.Now().Before(end); {
+							if _, err = w.Write(make([]byte, max(test.bytes, 1))); err == nil {
+								err = flush()
+							}
+						}
+						over <- err
+						return err
+					}
+					handler := func(x *Ctx) error { return write(x, x.Flush) }
+					if adapted {
+						handler = AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+							write(w, http.NewResponseController(w).Flush)
+						}))
+					}
+					nc, r := pipeServer(t, &Server{Handler: handler})
+					io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+					resp := testenv.Need(http.ReadResponse(r, nil))(t)
+					ended := make(chan bool)
+					go func() {
+						defer close(ended)
+						for left := 5 * time.Minute; left > 0; left -= test.every {
+							time.Sleep(test.every)
+							if _, err := io.CopyN(io.Discard, resp.Body, int64(test.bytes)); err != nil {
+								return
+							}
+						}
+					}()
+					begin := time.Now()
+					err := <-over
+					if took := time.Since(begin); (err == nil) != test.kept || err != nil && (!errors.Is(err, os.ErrDeadlineExceeded) || took > 100*time.Second) {
+						t.Errorf("after %v: %v", took, err)
+					}
+					nc.Close()
+					<-ended
+				})
+			})
+		}
+	}
+}
+
+// TestLeastRateOfBodies: a client that trickles the body of a request gets 408, but not one that has been answered already:
+// that may be a conversation.
+func TestLeastRateOfBodies(t *testing.T) {
+	const size = 40_000
+	for _, early := range []bool{false, true} {
+		for _, test := range trickles {
+			name := test.name
+			if early {
+				name += ", answered early"
+			}
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					got := make(chan error, 1)
+					nc, r := pipeServer(t, &Server{LeastRate: DefaultLeastRate, Handler: func(x *Ctx) error {
+						if early {
+							x.Flush()
+						}
+						_, err := io.Copy(io.Discard, x.Body())
+						got <- err
+						return err
+					}})
+					go io.WriteString(nc, "PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+					go io.Copy(io.Discard, r)
+					ended := make(chan bool)
+					go func() {
+						defer close(ended)
+						for left := 5 * time.Minute; left > 0; left -= test.every {
+							time.Sleep(test.every)
+							if n := test.bytes; n > 0 && testenv.Err(fmt.Fprintf(nc, "%x\r\n%s\r\n", n, strings.Repeat("x", n))) != nil {
+								return
+							}
+						}
+						io.WriteString(nc, "0\r\n\r\n")
+					}()
+					begin := time.Now()
+					err := <-got
+					kept := test.kept || early && test.bytes > 0
+					if took := time.Since(begin); (err == nil) != kept || err != nil && (!errors.Is(err, Status(408)) || took > 61*time.Second) {
+						t.Errorf("after %v: %v", took, err)
+					}
+					nc.Close()
+					<-ended
+				})
+			})
+		}
+	}
+}
