@@ -153,7 +153,7 @@ func (m *matrix) measureRows(contenders []contender) {
 	var points []point
 	for i := range m.rows {
 		r := &m.rows[i]
-		if r.fit != nil {
+		if r.fit != nil && !m.planning() {
 			if err := r.fit(); err != nil {
 				m.skip(r.name, err)
 				continue

@@ -122,7 +122,7 @@ func (m *matrix) system(name string) (admissionSystem, error) {
 	case "net-http":
 		return m.program(name, httpFamily, m.self, nil, workerCommand, "chores-net-http"), nil
 	case "nginx":
-		path, err := findProgram("nginx")
+		path, err := m.find("nginx")
 		return admissionSystem{name, fileFamily, func(ctx context.Context, _ needs) (*site, error) {
 			s, err := startNginxWith(ctx, path, m.scratch, func(dir, addr string) string {
 				return fmt.Sprintf(admissionNginx, dir, addr, m.root, chores.HelloText)

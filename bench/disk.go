@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -202,7 +201,7 @@ func (r *run) diskContenders(files diskFiles) []contender {
 	if path := r.baseline("pthread", "pthread-disk"); path != "" {
 		contenders = append(contenders, diskProgram("pthread", files, path))
 	}
-	if path, err := exec.LookPath("fio"); err != nil {
+	if path, err := r.find("fio"); err != nil {
 		r.skip("fio", err)
 	} else {
 		contenders = append(contenders, fioContender(path, files))

@@ -111,6 +111,7 @@ type run struct {
 	part     int           // calls of measure
 	journal  *journal
 	planned  *time.Duration // so far; nil: the run is none of a plan, see planOf
+	outline  []string       // of a plan: what is measured on which systems
 	profiles []report.Profile
 	failed   error // the first of our own systems': the run goes on and fails at its end
 }

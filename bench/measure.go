@@ -192,20 +192,38 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 	}
 }
 
-// addPlan adds what the steps take to a plan: in a quick run not more than there is time for.
+// addPlan adds what the steps take to a plan: in a quick run not more than there is time for, but all of the first round.
 func (r *run) addPlan(steps []step, wanted time.Duration) {
-	total, longest := time.Duration(0), time.Duration(0)
+	var last string
+	for _, s := range steps {
+		if s.round == 0 {
+			r.outline, last = outlined(r.outline, last, s), s.point.String()
+		}
+	}
+	total, longest, first := time.Duration(0), time.Duration(0), time.Duration(0)
 	for _, s := range steps {
 		takes := s.contender.length(s.point, wanted)
 		total, longest = total+takes, max(longest, takes)
+		if s.round == 0 {
+			first += s.contender.length(s.point, min(wanted, shortestSample))
+		}
 	}
 	if r.quick {
-		total = min(total, max(quickBudget-r.reserved-*r.planned, 0))
+		total = min(total, max(quickBudget-r.reserved-*r.planned, first))
 	} else if r.profiles == nil {
 		r.profiles = make([]report.Profile, lossesProfiled)
 		total += lossesProfiled * longest
 	}
 	*r.planned += total
+}
+
+// outlined adds the step to an outline, whose last line is of the point last.
+func outlined(outline []string, last string, s step) []string {
+	if s.point.String() != last {
+		outline = append(outline, s.point.String()+":")
+	}
+	outline[len(outline)-1] += " " + s.contender.system
+	return outline
 }
 
 // timeLeft is for progress: how much longer a plan takes if it goes on as before.

@@ -43,7 +43,7 @@ func runModels(r *run) error {
 		})
 	}
 	for _, peer := range cachePeers {
-		path, err := findProgram(peer.program)
+		path, err := r.find(peer.program)
 		if err != nil {
 			r.skip(peer.system, err)
 			continue

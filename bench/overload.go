@@ -78,7 +78,7 @@ func (m *matrix) limitedSystem() (admissionSystem, error) {
 	if err != nil {
 		return behind, err
 	}
-	path, err := findProgram("nginx")
+	path, err := m.find("nginx")
 	return admissionSystem{"nginx", httpFamily, func(ctx context.Context, n needs) (*site, error) {
 		b, err := behind.start(ctx, n)
 		if err != nil {

@@ -19,6 +19,10 @@ const (
 	stepLow  = 0.5
 	stepHigh = 1.4
 
+	// A quick run measures a load above the capacity from then on: by 3 s a server has found out that it is an
+	// overload, and has refused those that had waited until then. A full run has more and longer samples.
+	overloadLead = 3 * time.Second
+
 	// In metrics with this suffix the handler waits in the middle, as for a database.
 	waitsSuffix = "-waits"
 	webPause    = 5 * time.Millisecond
@@ -64,7 +68,10 @@ func runOverloadWeb(r *run) error {
 	contenders := w.contendersOf(w.sample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
 	main, others := choose(r.quick, webMainLoads, []float64{0.8, 1, 2, 10}), choose(r.quick, []float64{0.5, 1, 1.5, 5}, nil)
 	stepTime := time.Duration(len(contenders)) * (w.lead + w.webTimes.capacity + time.Duration(w.webTimes.steps)*(w.highFor+w.lowFor))
-	otherTime := time.Duration(len(others)) * (w.webTimes.capacity + w.warm + w.span)
+	otherTime := time.Duration(0)
+	for _, x := range others {
+		otherTime += w.webTimes.capacity + w.warmAt(x) + w.span
+	}
 	r.reserved = stepTime + otherTime
 	r.measure(pointsAt("load", main...), contenders, w.span)
 	r.reserved = stepTime
@@ -78,6 +85,14 @@ func runOverloadWeb(r *run) error {
 	return nil
 }
 
+// warmAt is how long a load lasts before it is measured.
+func (w *web) warmAt(load float64) time.Duration {
+	if w.quick && load > 1 {
+		return overloadLead
+	}
+	return w.warm
+}
+
 // takes is how long a sample takes, of which clients wait for the last answers after the load.
 func (w *web) takes(_ string, p point) time.Duration {
 	capacity := w.webTimes.capacity * 5 / 4
@@ -88,7 +103,7 @@ func (w *web) takes(_ string, p point) time.Duration {
 		warm, span := w.spikeTimes(p)
 		return capacity + warm + span + patience/2
 	}
-	return capacity + w.warm + w.span + patience/2
+	return capacity + w.warmAt(p.x) + w.span + patience/2
 }
 
 // sample starts a server afresh, so that it has no backlog, measures its capacity, and
@@ -122,7 +137,8 @@ func (w *web) sample(ctx context.Context, system admissionSystem, p point) (samp
 			{"step-p99-top", "ms", p.x, milliseconds(seen.Steps.Top)},
 		}, nil
 	}
-	spec.From, spec.Phases = w.warm, []load.Phase{{For: w.warm + w.span, Rates: []float64{p.x * capacity}}}
+	warm := w.warmAt(p.x)
+	spec.From, spec.Phases = warm, []load.Phase{{For: warm + w.span, Rates: []float64{p.x * capacity}}}
 	seen, err := w.open(ctx, s, spec)
 	if err != nil {
 		return nil, err
@@ -140,6 +156,9 @@ func (w *web) remarks() {
 	w.note("the handler computes for 1 ms of CPU: %d steps of a loop, the same for all, counted and not timed", w.matrix.steps)
 	w.note("x is the load as a multiple of capacity, which is what the same server serves %d clients of a closed loop just before; "+
 		"goodput: responses 200 within %v of when the request was due; goodput-share: of capacity", capacityClients, latencyTarget)
+	if w.quick {
+		w.note("loads above the capacity are measured from %v after they begin", overloadLead)
+	}
 	w.note("requests come by a Poisson process with the same seed for all; a client that has waited %v closes its connection (lost); "+
 		"p99 is that of the responses 200 that came; client-late: p99 of what the client itself was late", patience)
 	w.note("settle-ms: after a step from %g to %g times capacity, until the 99th percentile in windows of 10 ms stays within 1.5 times its level; "+

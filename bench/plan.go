@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -22,10 +23,14 @@ const usualOverhead = 60 * time.Millisecond
 
 // planOf is about how long an experiment takes, by its rounds, points, systems and lengths.
 func planOf(ctx context.Context, e experiment, o options) (time.Duration, error) {
+	r, err := planned(ctx, e, o)
+	return *r.planned, err
+}
+
+func planned(ctx context.Context, e experiment, o options) (*run, error) {
 	r := &run{ctx: ctx, quick: o.quick, asked: o.rounds, length: o.length, progress: io.Discard,
 		scratch: filepath.Join(os.DevNull, "of a plan"), planned: new(time.Duration)}
-	err := e.run(r)
-	return *r.planned, err
+	return r, e.run(r)
 }
 
 // prepare does what has to be done besides measuring, and takes about that long.
@@ -41,6 +46,9 @@ func (r *run) prepare(about time.Duration, f func() error) error {
 // has kept of the same key is not measured again; an interrupted one measures nothing any more.
 func (r *run) once(system, key string, about time.Duration, measure func() ([]sample, error)) (took time.Duration, err error) {
 	if r.planning() {
+		if line := system + ": " + key; !strings.Contains(key, "round ") || strings.HasSuffix(key, "round 0") {
+			r.outline = append(r.outline, line)
+		}
 		*r.planned += about
 		return about, nil
 	}

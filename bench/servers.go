@@ -68,7 +68,7 @@ func (r *run) peer(name string, args ...string) []launcher {
 
 // nginx is nginx with a configuration, see startNginxWith; there is none where it is not installed.
 func (r *run) nginx(system string, configure func(dir, addr string) string) []launcher {
-	path, err := findProgram("nginx")
+	path, err := r.find("nginx")
 	if err != nil {
 		r.skip("nginx", err)
 		return nil
@@ -78,7 +78,7 @@ func (r *run) nginx(system string, configure func(dir, addr string) string) []la
 
 // lighttpd is likewise, before the files below root, with more in its configuration.
 func (r *run) lighttpd(root, more string) []launcher {
-	path, err := findProgram("lighttpd")
+	path, err := r.find("lighttpd")
 	if err != nil {
 		r.skip("lighttpd", err)
 		return nil
@@ -159,6 +159,14 @@ func (r *run) buildPeer(name string) (string, error) { return r.build("bench/pee
 func lastLine(out []byte) string {
 	text := strings.TrimSpace(string(out))
 	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+// find is findProgram; in a plan all programs are there, so that it is the same on each machine.
+func (r *run) find(name string) (string, error) {
+	if r.planning() {
+		return name, nil
+	}
+	return findProgram(name)
 }
 
 // findProgram looks on the path, and where Debian has what only root is thought to run.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -178,7 +177,7 @@ func writeKey(path string) error {
 
 // runHTTP2 has h2load ask for a small response by HTTP/2 without TLS.
 func runHTTP2(r *run) error {
-	tool, err := exec.LookPath("h2load")
+	tool, err := r.find("h2load")
 	if err != nil {
 		r.skip("http2", err)
 		return nil

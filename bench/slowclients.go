@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"slices"
 	"strconv"
 	"sync"
@@ -34,7 +33,7 @@ const (
 
 // runSlowClients has slowhttptest attack each server while other clients go on as usual, and returns what became of their requests.
 func runSlowClients(r *run) error {
-	tool, err := exec.LookPath("slowhttptest")
+	tool, err := r.find("slowhttptest")
 	if err != nil {
 		return err
 	}

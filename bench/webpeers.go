@@ -65,8 +65,8 @@ var webMost = map[string]struct {
 // are skipped with the reason.
 func (c *cold) webPeers() []launcher {
 	found := append(c.peer("fasthttp", "-root", c.root), c.lighttpd(c.root, "")...)
-	path, err := findProgram("apache2")
-	if err == nil {
+	path, err := c.find("apache2")
+	if err == nil && !c.planning() {
 		_, err = os.Stat(apacheModules + "/mod_mpm_event.so")
 	}
 	if err != nil {
