@@ -29,8 +29,8 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	set, err := parse([]string{"-config", args[0]}, stdout)
-	if err == nil {
-		err = errors.Join(set.usable(), tryOut(set))
+	if set != nil {
+		err = errors.Join(err, set.placed(set.usable()), tryOut(set))
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, strings.TrimPrefix(err.Error(), "knot: "))
@@ -85,17 +85,18 @@ func checkAddr(addr string) error {
 
 // tryOut opens what the settings name, and closes it again.
 func tryOut(set *settings) error {
-	b, err := build(set, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return err
+	b, wrong := build(set, slog.New(slog.DiscardHandler))
+	if wrong == nil {
+		b.close()
 	}
-	b.close()
+	if set.tls.check() != nil {
+		return wrong // that has been told
+	}
 	secure, err := set.tls.open(slog.New(slog.DiscardHandler))
-	if err != nil {
-		return err
+	if err == nil {
+		secure.close()
 	}
-	secure.close()
-	return nil
+	return errors.Join(wrong, err)
 }
 
 // hashCommand makes a line of a file of users, from a password on the standard input.

@@ -252,7 +252,7 @@ func TestCheckCommand(t *testing.T) {
 		{"", "site 1: root: say which folder to serve", exitFailed},
 		{"[[site]]", "site 1: root: say which folder to serve", exitFailed},
 		{"[[site]]\nroot = '/none/x'", "site 1: there is no folder /none/x (root)", exitFailed},
-		{"[[site]]\nroot = '/none/x'\nburst = 5", "knot.toml: site 1: there is no folder /none/x (root)", exitFailed}, // beside another error
+		{"[[site]]\nroot = '/none/x'\nburst = 5", "knot.toml:1: site 1: there is no folder /none/x (root)", exitFailed}, // beside another error
 		{"root = '/none/x'", "there is no folder /none/x (-root)", exitFailed},
 		{"root = 'x'\n" + site, "-root is for a server of one site", exitFailed},
 		{site + "rot = 1", "knot.toml:3: there is no key \"rot\" in site; did you mean root?", exitFailed},
@@ -334,6 +334,21 @@ func TestCheckCommand(t *testing.T) {
 	}
 	if code := run(context.Background(), []string{"-config", file + ".none"}, io.Discard, io.Discard); code != exitUsage {
 		t.Error(code)
+	}
+}
+
+// TestCheckTellsAllAtOnce: mistakes of every kind are told in one round.
+func TestCheckTellsAllAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	writeConfig(t, file, "adr = ':80'\nidle-timeout = 'long'\nlog-format = 'xml'\nmax-head = 5\nacme = '*.x.test'\nrevalidate = '-1s'\nuser = 'no such user'\n"+
+		"[[site]]\nroot = '/none/x'\nrot = 1\n[[site]]\nhosts = ['a b']\nroot = '/none/y'\nerror-pages = { 200 = '/x' }\n[[site.header]]\nset = {A = 'b'}\n[[site.proxy]]\nto = []\ntrust = ['y']\n")
+	var stderr bytes.Buffer
+	testenv.Equal(t, checkCommand([]string{file}, nil, io.Discard, &stderr), exitFailed, "code")
+	for _, want := range []string{
+		`:1: there is no key "adr"`, `:2: idle-timeout = "long"`, `:10: there is no key "rot"`, `:3: -log-format "xml"`, ":4: -max-head 5", `:5: -acme "*.x.test"`, "-acme needs -acme-cache", ":6: -revalidate -1s", `:7: user: there is no user "no such user"`,
+		":8: site 1: there is no folder /none/x", ":11: site 2: hosts: ", ":11: site 2: header: match: ", `:11: site 2: proxy: 1: trust: "y"`, ":11: site 2: there is no folder /none/y",
+	} {
+		testenv.Contains(t, stderr.String(), want)
 	}
 }
 

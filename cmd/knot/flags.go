@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
@@ -35,6 +36,7 @@ type settings struct {
 	user   string         // to run as; "": as it was started
 	trust  list           // proxies in front of knot
 	config string         // file; "": there is none
+	read   bool           // ... is TOML, with values of the right types
 	values []config.Value // what it says for flags
 	sites  []config.Site  // at least one
 }
@@ -109,7 +111,7 @@ var errVersion = errors.New("the version was asked for")
 const minMaxHead = 256
 
 // parse reads the command line. It returns flag.ErrHelp after printing the
-// help that was asked for.
+// help that was asked for. Settings beside an error are those that are right, for knot check to go on with.
 func parse(args []string, stdout io.Writer) (*settings, error) {
 	set := &settings{server: new(knot.Server)}
 	s := set.server
@@ -155,14 +157,15 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 		fmt.Fprintln(stdout, versionText(debug.ReadBuildInfo()))
 		return nil, errVersion
 	}
-	if err := set.readConfig(flags); err != nil {
-		return nil, err
+	wrong := set.readConfig(flags)
+	if wrong != nil && !set.read {
+		return nil, wrong
 	}
 	if len(set.sites) == 0 {
 		one.Root = set.root
 		set.sites = []config.Site{*one}
 	}
-	return set, set.check(others, *format)
+	return set, errors.Join(wrong, set.check(others, *format))
 }
 
 // siteFlags are those of a server of one site.
@@ -198,10 +201,11 @@ func (set *settings) readConfig(flags *flag.FlagSet) error {
 	})
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	file, err := config.Read(set.config, text, names)
-	if err != nil {
+	if file == nil {
 		return err
 	}
-	var errs []error
+	set.read = true
+	errs := []error{err}
 	for _, v := range file.Values {
 		if given[v.Name] {
 			continue
@@ -258,14 +262,10 @@ func (set *settings) checkFiles() error {
 	if c.CacheFileMax == knot.DefaultCacheFileMax {
 		c.CacheFileMax = min(c.CacheFileMax, c.CacheBytes)
 	}
-	switch {
-	case c.Revalidate < 0:
-		return fmt.Errorf("-revalidate %v is negative", c.Revalidate)
-	case c.OpenFiles < -1:
-		return fmt.Errorf("-open-files %d is negative; -1 stands for the default, 0 for none", c.OpenFiles)
-	case c.CacheFileMax > c.CacheBytes && c.CacheBytes > 0:
-		return fmt.Errorf("-cache-file-max %v is more than -cache %v", byteSize(c.CacheFileMax), byteSize(c.CacheBytes))
-	}
+	var f faults
+	f.note(c.Revalidate < 0, "-revalidate %v is negative", c.Revalidate)
+	f.note(c.OpenFiles < -1, "-open-files %d is negative; -1 stands for the default, 0 for none", c.OpenFiles)
+	f.note(c.CacheFileMax > c.CacheBytes && c.CacheBytes > 0, "-cache-file-max %v is more than -cache %v", byteSize(c.CacheFileMax), byteSize(c.CacheBytes))
 	// There 0 stands for the default, and what is negative for none.
 	if c.CacheBytes == 0 || c.CacheFileMax == 0 {
 		c.CacheBytes, c.CacheFileMax = -1, -1
@@ -279,7 +279,7 @@ func (set *settings) checkFiles() error {
 	if c.Revalidate == 0 {
 		c.Revalidate = -1
 	}
-	return nil
+	return errors.Join(f...)
 }
 
 func (set *settings) check(others []string, format string) error {
@@ -290,15 +290,9 @@ func (set *settings) check(others []string, format string) error {
 		return fmt.Errorf("unexpected argument %q", others[0])
 	case set.sites[0].Root == "" && set.config == "":
 		return errors.New("say which folder to serve: knot -root FOLDER")
-	case set.loops < 0 || set.loops > engine.MaxLoops:
-		return fmt.Errorf("-loops %d; want 1 to %d, or 0 for one per processor core", set.loops, engine.MaxLoops)
 	}
-	if err := set.checkFiles(); err != nil {
-		return err
-	}
-	if err := set.tls.check(); err != nil {
-		return err
-	}
+	errs := faults{set.checkFiles(), set.tls.check(), set.checkLimits()}
+	errs.note(set.loops < 0 || set.loops > engine.MaxLoops, "-loops %d; want 1 to %d, or 0 for one per processor core", set.loops, engine.MaxLoops)
 	switch format {
 	case "combined":
 		set.format = knot.LogCombined
@@ -307,28 +301,56 @@ func (set *settings) check(others []string, format string) error {
 	case "json":
 		set.format = knot.LogJSON
 	default:
-		return fmt.Errorf("-log-format %q; want combined, common or json", format)
+		errs = append(errs, fmt.Errorf("-log-format %q; want combined, common or json", format))
 	}
 	switch set.poller {
 	case "", "epoll", "uring":
 	default:
-		return fmt.Errorf("-poller %q; want epoll or uring", set.poller)
-	}
-	if err := set.checkLimits(); err != nil {
-		return err
+		errs = append(errs, fmt.Errorf("-poller %q; want epoll or uring", set.poller))
 	}
 	s := set.server
 	trust, err := knot.ParseTrust(set.trust...)
 	if err != nil {
-		return fmt.Errorf("-trust: %w", err)
+		errs = append(errs, fmt.Errorf("-trust: %w", err))
 	}
 	s.Trust = trust
 	for i := range len(s.Name) {
 		if s.Name[i] < 0x20 || s.Name[i] >= 0x7f {
-			return fmt.Errorf("-server-name %q has a byte that does not belong into a header", s.Name)
+			errs = append(errs, fmt.Errorf("-server-name %q has a byte that does not belong into a header", s.Name))
+			break
 		}
 	}
-	return nil
+	return set.placed(errors.Join(errs...))
+}
+
+// faults are what is wrong with flags. The text of each begins with the name of the flag.
+type faults []error
+
+// note notes a fault, if it is one.
+func (f *faults) note(wrong bool, format string, args ...any) {
+	if wrong {
+		*f = append(*f, fmt.Errorf(format, args...))
+	}
+}
+
+// placed adds the lines of the configuration file to faults of flags that it sets.
+func (set *settings) placed(err error) error {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, one := range many.Unwrap() {
+			all = append(all, set.placed(one))
+		}
+		return errors.Join(all...)
+	}
+	for _, v := range set.values {
+		if err == nil {
+			break
+		}
+		if text, ok := strings.CutPrefix(strings.TrimPrefix(err.Error(), "-"), v.Name); ok && text != "" && (text[0] == ' ' || text[0] == ':') {
+			return fmt.Errorf("%s:%d: %w", set.config, v.Line, err)
+		}
+	}
+	return err
 }
 
 // checkLimits turns what the flags say about limits into what Server says.
@@ -340,14 +362,10 @@ func (set *settings) checkLimits() error {
 	if s.LeastRate == 0 {
 		s.LeastRate = -1
 	}
-	switch {
-	case s.MaxHead < minMaxHead:
-		return fmt.Errorf("-max-head %d is too small for the requests of browsers; want at least %d", s.MaxHead, minMaxHead)
-	case s.MaxConns < -1:
-		return fmt.Errorf("-max-conns %d; want a number of connections, 0 for the default, or -1 for no limit", s.MaxConns)
-	case s.Addr == "unix:":
-		return errors.New("-addr unix: names no socket; want unix:/path")
-	}
+	var f faults
+	f.note(s.MaxHead < minMaxHead, "-max-head %d is too small for the requests of browsers; want at least %d", s.MaxHead, minMaxHead)
+	f.note(s.MaxConns < -1, "-max-conns %d; want a number of connections, 0 for the default, or -1 for no limit", s.MaxConns)
+	f.note(s.Addr == "unix:", "-addr unix: names no socket; want unix:/path")
 	for _, limit := range []struct {
 		flag string
 		time *time.Duration
@@ -355,12 +373,10 @@ func (set *settings) checkLimits() error {
 		{"-idle-timeout", &s.IdleTimeout}, {"-head-timeout", &s.HeadTimeout}, {"-body-timeout", &s.BodyTimeout},
 		{"-write-timeout", &s.WriteTimeout}, {"-grace", &s.ShutdownTimeout},
 	} {
-		if *limit.time < 0 {
-			return fmt.Errorf("%s %v is negative", limit.flag, *limit.time)
-		}
+		f.note(*limit.time < 0, "%s %v is negative", limit.flag, *limit.time)
 		if *limit.time == 0 {
 			*limit.time = -1 // there 0 stands for the default
 		}
 	}
-	return nil
+	return errors.Join(f...)
 }

@@ -186,7 +186,7 @@ func build(set *settings, log *slog.Logger) (*built, error) {
 		one := &set.sites[i]
 		for _, err := range b.add(set, one, log) {
 			if set.config != "" {
-				err = fmt.Errorf("%s: site %d: %w", set.config, i+1, err)
+				err = fmt.Errorf("%s:%d: site %d: %w", set.config, one.Line, i+1, err)
 			}
 			errs = append(errs, err)
 		}

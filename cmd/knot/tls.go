@@ -69,31 +69,22 @@ func (t *tlsSettings) flags(flags *flag.FlagSet) {
 
 // check returns an error that names the flags that do not go together.
 func (t *tlsSettings) check() error {
-	switch {
-	case len(t.certs) != len(t.keys):
-		return fmt.Errorf("files of -tls-cert: %d, of -tls-key: %d; each certificate has its key", len(t.certs), len(t.keys))
-	case t.min != "1.2" && t.min != "1.3":
-		return fmt.Errorf("-tls-min %q; want 1.2 or 1.3", t.min)
-	case t.reload < 0:
-		return fmt.Errorf("-tls-reload %v is negative", t.reload)
-	case t.clientCA != "" && len(t.certs) == 0:
-		return errors.New("-tls-client-ca needs -tls-cert and -tls-key")
-	case t.clientCA != "" && len(t.acmeHosts) > 0:
-		// The authority, which looks by TLS, has no such certificate.
-		return errors.New("-tls-client-ca does not go with -acme")
-	case t.clientOptional && t.clientCA == "":
-		return errors.New("-tls-client-optional needs -tls-client-ca")
-	case len(t.acmeHosts) > 0 && t.acmeCache == "":
-		return errors.New("-acme needs -acme-cache, a folder for the certificates: authorities give only a few in a week")
-	case len(t.acmeHosts) == 0 && (t.acmeCache != "" || t.acmeEmail != "" || t.acmeDirectory != ""):
-		return errors.New("-acme-cache, -acme-email and -acme-directory need -acme")
-	}
+	var f faults
+	f.note(len(t.certs) != len(t.keys), "files of -tls-cert: %d, of -tls-key: %d; each certificate has its key", len(t.certs), len(t.keys))
+	f.note(t.min != "1.2" && t.min != "1.3", "-tls-min %q; want 1.2 or 1.3", t.min)
+	f.note(t.reload < 0, "-tls-reload %v is negative", t.reload)
+	f.note(t.clientCA != "" && len(t.certs) == 0, "-tls-client-ca needs -tls-cert and -tls-key")
+	// The authority, which looks by TLS, has no such certificate.
+	f.note(t.clientCA != "" && len(t.acmeHosts) > 0, "-tls-client-ca does not go with -acme")
+	f.note(t.clientOptional && t.clientCA == "", "-tls-client-optional needs -tls-client-ca")
+	f.note(len(t.acmeHosts) > 0 && t.acmeCache == "", "-acme needs -acme-cache, a folder for the certificates: authorities give only a few in a week")
+	f.note(len(t.acmeHosts) == 0 && (t.acmeCache != "" || t.acmeEmail != "" || t.acmeDirectory != ""), "-acme-cache, -acme-email and -acme-directory need -acme")
 	for _, host := range t.acmeHosts {
 		if err := checkACMEHost(host); err != nil {
-			return err
+			f = append(f, err)
 		}
 	}
-	return nil
+	return errors.Join(f...)
 }
 
 // checkACMEHost reports whether an authority that looks by TLS (RFC 8737) can give a certificate for host: not for a star, and

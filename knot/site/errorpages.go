@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -48,16 +50,22 @@ func OpenErrorPages(root string, files map[string]string, log *slog.Logger) (*Er
 		log = logwriter.Default()
 	}
 	p := &ErrorPages{root: root, pages: make(map[string]*errorPage), log: log}
-	for status, path := range files {
+	var errs []error
+	for _, status := range slices.Sorted(maps.Keys(files)) {
+		path := files[status]
 		if !errorStatus(status) {
-			return nil, fmt.Errorf("%q is not the status of an error; want 400 to 599, 4xx, 5xx or default", status)
+			errs = append(errs, fmt.Errorf("%q is not the status of an error; want 400 to 599, 4xx, 5xx or default", status))
+			continue
 		}
 		page := &errorPage{name: strings.TrimPrefix(path, "/"), ctype: knot.ContentType(path)}
 		page.read.Store(time.Now().UnixNano())
 		if err := page.load(root); err != nil {
-			return nil, fmt.Errorf("error page for %s: %w", status, err)
+			errs = append(errs, fmt.Errorf("error page for %s: %w", status, err))
 		}
 		p.pages[status] = page
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return p, nil
 }

@@ -50,6 +50,7 @@ root = "/srv/b"
 	}
 	no := false
 	a := Site{
+		Line:  8,
 		Hosts: []string{"example.org", "*.example.org"}, Root: "/srv/a", Index: []string{"main.html"}, Listing: true, Compress: &no,
 		RequestsPerSecond: 5, ErrorPages: map[string]string{"404": "/404.html", "5xx": "/5xx.html"},
 		Headers: []Header{
