@@ -117,7 +117,7 @@ func (s *Server) listen() (net.Listener, error) {
 func (s *Server) Serve(ln net.Listener) error {
 	s.ready()
 	defer ln.Close()
-	if err := checkTLS(s.secure); err != nil {
+	if err := checkTLS(s.TLS); err != nil {
 		return err
 	}
 	if err := s.beginStd(ln); err != nil {

@@ -3,6 +3,7 @@ package knot
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
@@ -52,21 +53,59 @@ func ownTLS(given *tls.Config) *tls.Config {
 	if c.NextProtos == nil {
 		c.NextProtos = Protocols()
 	}
-	if find := c.GetConfigForClient; find != nil {
-		protos := c.NextProtos
-		c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			special, err := find(hello)
-			if special == nil || err != nil {
-				return special, err
-			}
-			special = special.Clone()
-			if special.NextProtos == nil {
-				special.NextProtos = protos
-			}
-			return special, nil
+	find, protos := c.GetConfigForClient, c.NextProtos
+	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if record, ok := hello.Conn.(*recordConn); ok && hasLeft(record.Conn) { // since the first part of its hello
+			return nil, errClientLeft
 		}
+		if find == nil {
+			return nil, nil
+		}
+		special, err := find(hello)
+		if special == nil || err != nil {
+			return special, err
+		}
+		special = special.Clone()
+		if special.NextProtos == nil {
+			special.NextProtos = protos
+		}
+		return special, nil
 	}
 	return c
+}
+
+// errClientLeft ends a handshake whose expensive part has not begun.
+var errClientLeft = fmt.Errorf("knot: the client has left before its handshake: %w", io.EOF)
+
+// hasLeft asks the kernel whether the client that has begun a hello has ended its side. It can't end the handshake then.
+func hasLeft(nc net.Conn) (left bool) {
+	onSocket(nc, func(fd int) {
+		look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(look, 0)
+		left = err == nil && n > 0
+	})
+	return left
+}
+
+// beginsHello reports whether what is unread begins as a hello does: a client that speaks plain HTTP is answered though it
+// has ended its side.
+func beginsHello(nc net.Conn) (begins bool) {
+	const handshakeRecord = 22 // RFC 8446, 5.1
+	onSocket(nc, func(fd int) {
+		var first [1]byte
+		n, _, err := unix.Recvfrom(fd, first[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		begins = err == nil && n > 0 && first[0] == handshakeRecord
+	})
+	return begins
+}
+
+// onSocket calls fn with the descriptor of nc, if it has one.
+func onSocket(nc net.Conn, fn func(fd int)) {
+	if own, ok := nc.(syscall.Conn); ok {
+		if raw, err := own.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) { fn(int(fd)) })
+		}
+	}
 }
 
 var errNoCertificate = errors.New("knot: Server.TLS has no certificate, and no function that finds one")
@@ -107,6 +146,11 @@ func (c *conn) shake(secure *secureConn) bool {
 		c.refuseShake(secure)
 		return false
 	}
+	if hasLeft(secure.raw) && beginsHello(secure.raw) {
+		s.handshakes.failed.Add(1)
+		c.finish()
+		return false
+	}
 	if limit := s.limits.headTime; limit > 0 {
 		c.setRead(s.clock.now() + int64(limit))
 	}
@@ -140,15 +184,9 @@ func (c *conn) shake(secure *secureConn) bool {
 // acknowledge has the kernel acknowledge at once what has come. With TLS 1.3 the client has the last word of the handshake, and
 // one with Nagle's algorithm keeps its request back until that is acknowledged: by our answer, or after 40 ms.
 func acknowledge(nc net.Conn) {
-	own, ok := nc.(syscall.Conn)
-	if !ok {
-		return
-	}
-	if raw, err := own.SyscallConn(); err == nil {
-		raw.Control(func(fd uintptr) {
-			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1) // not on a Unix socket
-		})
-	}
+	onSocket(nc, func(fd int) {
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1) // not on a Unix socket
+	})
 }
 
 // reportHandshake logs a handshake that has failed, but not that somebody has gone without a word, as checks of the port

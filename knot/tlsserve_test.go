@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -433,6 +434,76 @@ func TestTLSWhileTheLoopStandsStill(t *testing.T) {
 		}
 		return errors.Join(served(freshIn), served(oldIn))
 	})
+}
+
+// TestTLSClientsThatLeaveAtOnce cost no handshake: their hellos are looked at when they have left already.
+func TestTLSClientsThatLeaveAtOnce(t *testing.T) {
+	ca := newTestCA(t)
+	cert := testenv.Need(tls.X509KeyPair(ca.pem(t, "knot.test")))(t)
+	var computed atomic.Int32
+	config := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		computed.Add(1)
+		return &cert, nil
+	}}
+	var held, release atomic.Bool
+	defer release.Store(true)
+	sv := startServer(t, &Server{TLS: config, Handler: func(x *Ctx) error {
+		if x.Path() == "/hold" {
+			for held.Store(true); !release.Load(); { // a receive would be a wait, and the loop go on
+			}
+		}
+		return echoHandler(x)
+	}}, 1)
+	hello := helloOf(t, ca.client())
+	holder, r := sv.dialTLS(ca.client())
+	io.WriteString(holder, "GET /hold HTTP/1.1\r\nHost: h\r\n\r\n")
+	testenv.Until(t, "the loop is held", held.Load)
+	const leavers = 100
+	for i := range leavers {
+		nc := testenv.Need(net.Dial("tcp", sv.addr))(t)
+		testenv.Need(nc.Write(hello))(t)
+		if i%2 == 0 { // else it only ends its side
+			nc.Close()
+		} else {
+			nc.(*net.TCPConn).CloseWrite()
+			defer nc.Close()
+		}
+	}
+	release.Store(true)
+	wantBody(t, r, "GET /hold? h")
+	testenv.Until(t, "all have been looked at", func() bool {
+		_, failed, _ := sv.Handshakes()
+		return failed >= leavers
+	})
+	testenv.Equal(t, computed.Load(), 1, "handshakes computed")
+	testenv.Equal(t, sv.log.String(), "", "the log")
+	stays, r := sv.dialTLS(ca.client())
+	io.WriteString(stays, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+	wantBody(t, r, "GET /a? h")
+}
+
+// TestTLSClientThatLeavesWithinItsHello: the configuration is asked for when the whole hello has come, before a key is computed.
+func TestTLSClientThatLeavesWithinItsHello(t *testing.T) {
+	ln := testenv.Listen(t)
+	client := testenv.Need(net.Dial("tcp", ln.Addr().String()))(t)
+	server := testenv.Need(ln.Accept())(t)
+	defer server.Close()
+	hello := &tls.ClientHelloInfo{Conn: &recordConn{Conn: server}}
+	look := ownTLS(new(tls.Config)).GetConfigForClient
+	testenv.Must(t, testenv.Err(look(hello)), "while it is there")
+	client.Close()
+	testenv.Until(t, "it has left", func() bool { return testenv.Err(look(hello)) != nil })
+	testenv.ErrorIs(t, testenv.Err(look(hello)), errClientLeft)
+}
+
+// helloOf is the first that a client sends.
+func helloOf(t *testing.T, config *tls.Config) []byte {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	go tls.Client(theirs, config).Handshake()
+	hello := make([]byte, recordBuffer)
+	return hello[:testenv.Need(ours.Read(hello))(t)]
 }
 
 // TestTLSWithoutCertificate: it is told before anybody connects.
