@@ -6,16 +6,19 @@ import (
 	"strconv"
 )
 
+// A connection that could not be written to is not written to again: what has been sent may end in the middle of
+// anything. Ctx.sent remembers the error, and the functions of this file return it, and gather nothing any more.
+
 // stream adds p to the body of a committed response.
 func (x *Ctx) stream(p []byte) error {
-	if len(p) == 0 {
+	if len(p) == 0 || x.writeErr != nil {
 		return x.writeErr
 	}
 	if x.resp.phase != respChunked {
 		return x.emit(p)
 	}
 	if x.extendChunk(p) {
-		return x.writeErr
+		return nil
 	}
 	x.out = append(strconv.AppendInt(x.out, int64(len(p)), 16), "\r\n"...)
 	x.resp.chunk = len(p)
@@ -50,26 +53,29 @@ func (x *Ctx) extendChunk(p []byte) bool {
 
 // emit gathers p, or sends it behind what is gathered when it is large.
 func (x *Ctx) emit(p []byte) error {
-	if len(x.out)+len(p) <= cap(x.out) {
+	if x.writeErr == nil && len(x.out)+len(p) <= cap(x.out) {
 		x.out = append(x.out, p...)
-		return x.writeErr
+		return nil
 	}
 	return x.emitLarge(p)
 }
 
 // emitParts is emit for size bytes in parts.
 func (x *Ctx) emitParts(parts [][]byte, size int64) error {
-	if int64(len(x.out))+size <= int64(cap(x.out)) {
+	if x.writeErr == nil && int64(len(x.out))+size <= int64(cap(x.out)) {
 		for _, p := range parts {
 			x.out = append(x.out, p...)
 		}
-		return x.writeErr
+		return nil
 	}
 	return x.emitLarge(parts...)
 }
 
 // emitLarge sends what does not fit, and keeps none of parts.
 func (x *Ctx) emitLarge(parts ...[]byte) error {
+	if x.writeErr != nil {
+		return x.writeErr
+	}
 	size := 0
 	for _, p := range parts {
 		size += len(p)
@@ -82,9 +88,6 @@ func (x *Ctx) emitLarge(parts ...[]byte) error {
 			x.out = append(x.out, p...)
 		}
 		return nil
-	}
-	if x.writeErr != nil {
-		return x.writeErr
 	}
 	return x.writeWith(parts)
 }
@@ -108,18 +111,28 @@ func (x *Ctx) armReply() {
 // flush sends all that is gathered.
 func (x *Ctx) flush() error {
 	x.tell()
-	if len(x.out) == 0 || x.writeErr != nil {
-		return x.writeErr
+	if x.writeErr != nil {
+		return x.sent(x.writeErr)
 	}
-	x.sendGathered(false)
-	return x.writeErr
+	if len(x.out) == 0 {
+		return nil
+	}
+	return x.sendGathered(false)
 }
 
-// gatheredLeft is called when what was gathered has been sent.
-func (x *Ctx) gatheredLeft() {
+// sent is called after each write, and returns its error: what was gathered has been sent, or never will be. After an
+// error the connection ends with the current request.
+func (x *Ctx) sent(err error) error {
+	if err != nil {
+		x.writeErr, x.closing = err, true
+		if e := x.adapted; e != nil {
+			e.ctx.end()
+		}
+	}
 	x.out = x.out[:0]
 	x.widenOut()
 	x.resp.start, x.resp.chunk = -1, 0
+	return err
 }
 
 // takeBack drops what is gathered of a response that is not to be completed. If none of it has left it is open again;
@@ -178,15 +191,18 @@ func (x *Ctx) writeWith(parts [][]byte) error {
 
 // writeAlone sends p when nothing is gathered.
 func (x *Ctx) writeAlone(p []byte) error {
-	for len(p) > 0 && x.writeErr == nil {
+	for len(p) > 0 {
 		n := min(len(p), writeMost)
 		x.armWrite()
 		began := x.srv.clock.now()
-		_, x.writeErr = x.c.nc.Write(p[:n])
+		_, err := x.c.nc.Write(p[:n])
 		x.took(n, began)
+		if err != nil {
+			return x.sent(err)
+		}
 		p = p[n:]
 	}
-	return x.writeErr
+	return nil
 }
 
 // writeVector sends the vector, whose first element is what is gathered, if that has not been sent yet.
@@ -194,11 +210,9 @@ func (x *Ctx) writeVector(w vectorWriter) error {
 	x.armWrite()
 	began := x.srv.clock.now()
 	n, err := w.WriteBuffers(&x.vector)
-	x.writeErr = err
 	x.took(int(n), began)
 	x.vector, x.vectors = nil, [len(x.vectors)][]byte{}
-	x.gatheredLeft()
-	return x.writeErr
+	return x.sent(err)
 }
 
 // writeGathered sends parts through the output buffer.

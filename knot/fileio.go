@@ -289,9 +289,10 @@ func (x *Ctx) widen() {
 }
 
 // narrow undoes widen, after sending what is in the large buffer.
-func (x *Ctx) narrow() {
-	x.flush()
+func (x *Ctx) narrow() error {
+	err := x.flush()
 	x.out = x.narrowOut
 	wideBuffers.Put(x.wide)
 	x.wide, x.narrowOut = nil, nil
+	return err
 }

@@ -2,6 +2,7 @@ package knot
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -203,6 +204,9 @@ func (x *Ctx) sendSection(e *entry, from, length int64) (sent int64, err error) 
 }
 
 func (x *Ctx) sendPiece(e *entry, from, length int64) (int64, error) {
+	if x.writeErr != nil {
+		return 0, x.writeErr
+	}
 	if e.full {
 		if err := x.emitParts(section(e.parts, from, length), length); err != nil {
 			return 0, err
@@ -240,22 +244,24 @@ type fileSender interface {
 
 // sendPages sends from the kernel's page cache.
 func (x *Ctx) sendPages(nc fileSender, e *entry, from, length int64) (int64, error) {
-	if x.writeErr != nil {
-		return 0, x.writeErr
-	}
 	p := &x.pages
 	*p = entryPages{x: x, e: e}
 	x.c.armWrite(x.srv.limits.write)
 	sent, err := nc.SendFile(x.out, e.fd, from, length, p)
 	*p = entryPages{}
-	x.gatheredLeft()
-	switch {
-	case err == io.ErrUnexpectedEOF:
-		err = nil // the caller says it
-	case err != nil && !ofDisk(err):
-		x.writeErr = err
+	return sent, x.fileSent(err)
+}
+
+// fileSent is sent after a SendFile. It returns the error, but none for a file that has become shorter, which the caller sees.
+func (x *Ctx) fileSent(err error) error {
+	if err == io.ErrUnexpectedEOF {
+		err = nil
 	}
-	return sent, err
+	if ofDisk(err) {
+		x.sent(nil)
+		return err
+	}
+	return x.sent(err)
 }
 
 // ofDisk reports whether an error of SendFile is about the file, and so one that somebody has to
@@ -292,7 +298,7 @@ func (x *Ctx) sendCopied(e *entry, from, length int64) (sent int64, err error) {
 			return x.sendFromPages(st, e, from, length)
 		}
 		x.widen()
-		defer x.narrow()
+		defer func() { err = cmp.Or(err, x.narrow()) }()
 	}
 	for sent < length {
 		end := len(x.out)

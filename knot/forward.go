@@ -82,7 +82,7 @@ func (x *Ctx) CopyHeader(name, value []byte) {
 // none. It may park.
 func (x *Ctx) Inform(status int, lines ...Header) error {
 	if status < 102 || status > 199 || x.head.Minor == 0 || x.resp.phase != respOpen {
-		return nil
+		return x.writeErr
 	}
 	x.out = append(x.out, statusLine(status)...)
 	for _, line := range lines {
@@ -98,20 +98,20 @@ func (x *Ctx) Inform(status int, lines ...Header) error {
 // request: with the Content-Length that SetContentLength has declared, or none. The error is ErrSent if the
 // response has begun. It may park.
 func (x *Ctx) SendHead() error {
-	if x.resp.phase != respOpen {
-		return ErrSent
+	if err := x.begun(); err != nil {
+		return err
 	}
 	x.commit(x.resp.length)
 	x.resp.phase, x.resp.written = respDone, 0
-	return x.writeErr
+	return nil
 }
 
 // AddTrailer adds a line to the trailer of the response. The body is sent in chunks then; one whose length
 // was declared, and a client of HTTP/1.0, has no trailer. It may park.
 func (x *Ctx) AddTrailer(name, value string) error {
 	r := &x.resp
-	if !isToken(name) || notTrailers[http.CanonicalHeaderKey(name)] {
-		return nil
+	if x.writeErr != nil || !isToken(name) || notTrailers[http.CanonicalHeaderKey(name)] {
+		return x.writeErr
 	}
 	if r.phase == respOpen && r.length < 0 && x.head.Minor > 0 && x.head.Method != h1.MethodHead && !h1.Bodyless(r.status) {
 		if err := x.startStream(); err != nil {
@@ -128,11 +128,11 @@ func (x *Ctx) AddTrailer(name, value string) error {
 // What nc is may have OnReadable, as a *netpoll.Conn does, over TLS too: then it can wait without a task. It
 // fails, and nothing has changed, once the response has begun, and for requests of HTTP/2. It may park.
 func (x *Ctx) Hijack() (nc net.Conn, rest []byte, err error) {
-	switch {
-	case x.c.stream != nil:
+	if x.c.stream != nil {
 		return nil, nil, ErrNoHijack
-	case x.resp.phase != respOpen:
-		return nil, nil, ErrSent
+	}
+	if err := x.begun(); err != nil {
+		return nil, nil, err
 	}
 	x.rejoin()
 	if err := x.flush(); err != nil { // responses to requests before this one

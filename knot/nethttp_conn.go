@@ -115,6 +115,15 @@ func (e *exchange) releaseConn() bool {
 	return e.ownOut
 }
 
+// freeConn leaves the connection to the handler, without deadlines.
+func (e *exchange) freeConn() error {
+	e.control.Lock()
+	defer e.control.Unlock()
+	err := e.nc.SetDeadline(time.Time{})
+	e.over = err == nil
+	return err
+}
+
 // resetDeadlines undoes what the handler has set. It needs reading and mu, after
 // releaseConn.
 func (e *exchange) resetDeadlines(c *conn) {
@@ -229,8 +238,7 @@ func (e *exchange) hijack() (*conn, *bufio.ReadWriter, error) {
 	if err := x.flush(); err != nil { // responses to requests before this one
 		return nil, nil, err
 	}
-	e.releaseConn()
-	if err := e.nc.SetDeadline(time.Time{}); err != nil {
+	if err := e.freeConn(); err != nil {
 		return nil, nil, err
 	}
 	e.ctx.detach()

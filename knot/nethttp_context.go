@@ -13,7 +13,7 @@ import (
 
 // A requestContext is the context of a request of net/http, and a part of its exchange. It
 // ends when the handler has returned, and, once somebody has asked for its end, with the
-// server, with the task, and when the client is gone. Most handlers never ask.
+// server, with the task, when a write of the response has failed, and when the client is gone. Most handlers never ask.
 type requestContext struct {
 	e   *exchange       // fixed
 	std context.Context // of an http.Server, see FromHTTP; nil: none; fixed

@@ -119,19 +119,9 @@ func (e *exchange) sendPart(f osFile, from, size int64) (int64, error) {
 			return 0, err
 		}
 	}
-	if x.writeErr != nil {
-		return 0, x.writeErr
-	}
 	sent, err := nc.SendFile(x.out, descriptorOf(file), from, size, &handlerPages{file, e, x})
-	x.gatheredLeft()
 	r.written += sent
-	switch {
-	case err == io.ErrUnexpectedEOF: // it has become shorter: the caller finds out
-		err = nil
-	case err != nil && !ofDisk(err):
-		x.writeErr = err
-	}
-	return sent, err
+	return sent, x.fileSent(err)
 }
 
 // secondFile is f for package aio, which f does not depend on.

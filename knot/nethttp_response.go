@@ -262,7 +262,7 @@ func (e *exchange) writing() (*Ctx, error) {
 	if e.upgrade != nil {
 		return nil, http.ErrBodyNotAllowed
 	}
-	return e.x, nil
+	return e.x, e.x.writeErr
 }
 
 // notTrailers may not stand in a trailer (RFC 9110, 6.5.1), as net/http has them.

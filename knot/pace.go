@@ -50,7 +50,7 @@ func (p *pace) next(x *Ctx, left int64) (int64, error) {
 		}
 		x.stepOut() // others may come in while it sleeps
 		if err := paceSleep(wait); err != nil {
-			return 0, err
+			return 0, x.sent(err) // the response is not complete, as after a write that has failed
 		}
 	} else if p.due.IsZero() || wait < -paceBehind {
 		p.due = now
@@ -81,5 +81,5 @@ func (x *Ctx) streamPaced(p []byte) error {
 		}
 		p = p[n:]
 	}
-	return x.writeErr
+	return nil
 }

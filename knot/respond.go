@@ -176,7 +176,10 @@ func appendField(dst []byte, name, value string) []byte {
 func (x *Ctx) Send(status int, ctype string, body []byte) error {
 	x.SetStatus(status)
 	r := &x.resp
-	if r.phase != respOpen || len(r.held) > 0 {
+	if err := x.begun(); err != nil {
+		return err
+	}
+	if len(r.held) > 0 {
 		return ErrSent
 	}
 	r.ctype, r.held = ctype, r.held[:0]
@@ -225,6 +228,9 @@ func (x *Ctx) Redirect(status int, location string) error {
 // allow, else what writing met. It may park.
 func (x *Ctx) Write(p []byte) (int, error) {
 	r := &x.resp
+	if x.writeErr != nil {
+		return 0, x.writeErr
+	}
 	if r.phase == respDone {
 		return 0, ErrSent
 	}
@@ -260,7 +266,7 @@ func (x *Ctx) WriteString(s string) (int, error) { return x.Write(viewBytes(s)) 
 func (x *Ctx) Flush() error {
 	r := &x.resp
 	switch {
-	case r.phase != respOpen:
+	case x.begun() != nil:
 	case x.head.Method == h1.MethodHead: // what is written does not count; the end may be far
 		x.commit(r.length)
 		r.phase = respUntilClose
@@ -276,6 +282,8 @@ func (x *Ctx) Flush() error {
 func (x *Ctx) startStream() error {
 	r := &x.resp
 	switch {
+	case x.writeErr != nil:
+		return x.writeErr
 	case h1.Bodyless(r.status):
 		r.phase = respDone
 	case x.opensTunnel():
@@ -417,6 +425,14 @@ func (x *Ctx) complete() error {
 		x.out = append(append(append(x.out, "0\r\n"...), r.trailer...), "\r\n"...)
 	}
 	r.phase = respDone
+	return x.writeErr
+}
+
+// begun returns why no response can begin: the first write error, or ErrSent.
+func (x *Ctx) begun() error {
+	if x.writeErr == nil && x.resp.phase != respOpen {
+		return ErrSent
+	}
 	return x.writeErr
 }
 

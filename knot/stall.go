@@ -104,7 +104,7 @@ func (x *Ctx) writeToStream(st *stream, parts ...[]byte) error {
 }
 
 // sendGathered sends what is gathered; more: what follows at once is sent with it where that can be.
-func (x *Ctx) sendGathered(more bool) {
+func (x *Ctx) sendGathered(more bool) (err error) {
 	st := x.c.stream
 	if st != nil && st.roomNow() < int64(len(x.out)) {
 		x.slim()
@@ -113,12 +113,12 @@ func (x *Ctx) sendGathered(more bool) {
 	began := x.srv.clock.now()
 	var n int
 	if st != nil && more {
-		n, x.writeErr = st.gather(x.out)
+		n, err = st.gather(x.out)
 	} else {
-		n, x.writeErr = x.c.nc.Write(x.out)
+		n, err = x.c.nc.Write(x.out)
 	}
 	x.took(n, began)
-	x.gatheredLeft()
+	return x.sent(err)
 }
 
 // awaitRoom waits until the client takes more of the body, and returns how much; 0 after an error. Nothing is gathered.
@@ -130,16 +130,22 @@ func (x *Ctx) awaitRoom(st *stream) int64 {
 	x.slim()
 	x.armWrite()
 	began := x.srv.clock.now()
-	room, x.writeErr = st.awaitRoom()
-	x.took(0, began)
+	room, err := st.awaitRoom()
+	if x.took(0, began); err != nil {
+		x.sent(err)
+	}
 	return room
 }
 
 // writeSome writes as much of a part of the body as there is room for, and returns how much.
 func (x *Ctx) writeSome(st *stream, p []byte) (n int) {
-	if x.writeErr == nil {
-		n, x.writeErr = st.writeSome(p)
-		x.slowOut.add(0, n, x.srv.limits.rate)
+	if x.writeErr != nil {
+		return 0
+	}
+	n, err := st.writeSome(p)
+	x.slowOut.add(0, n, x.srv.limits.rate)
+	if err != nil {
+		x.sent(err)
 	}
 	return n
 }
