@@ -48,8 +48,8 @@ const (
 // across a wait, http.Client and with it httputil.ReverseProxy), its loop goes on without it after a
 // millisecond, and later requests of the same route (method and path, without parts that have digits)
 // run on goroutines, as under net/http, until enough of them have been short. Where loops can't be taken
-// from tasks (task.Runtime.Detaches) such a handler holds up its loop: wrap it in OffloadHTTP, or call
-// task.Offload in it. Bodies are streamed both ways, at the same time if the handler does so.
+// from tasks (task.Runtime.Detaches), under the race detector for instance, all requests run on goroutines.
+// Bodies are streamed both ways, at the same time if the handler does so.
 //
 // The request has what a server of net/http gives it, http.ServerContextKey and
 // http.LocalAddrContextKey in its context included, and the ResponseWriter is also a

@@ -424,7 +424,7 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 func TestAdaptedOverTLS(t *testing.T) {
 	checkLeaks(t)
 	cert, pool := testenv.SelfSigned()
-	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(time.Hour), capriccio.WithoutRefusals()))(t)
 	defer rt.Close()
 	inner := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	began, ended := make(chan bool), make(chan error)

@@ -61,7 +61,7 @@ func startServer(t *testing.T, s *Server, loops int) *served {
 	if loops == 0 {
 		ln, err = net.Listen("tcp", "127.0.0.1:0")
 	} else {
-		rt := testenv.Need(capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
+		rt := testenv.Need(capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(time.Hour), capriccio.WithoutRefusals()))(t)
 		closeRuntime = rt.Close
 		ln, err = netpoll.Listen("tcp", "127.0.0.1:0")
 	}

@@ -315,7 +315,7 @@ var onGoroutines = place{"goroutine", 2, func(t *testing.T, serve func(net.Conn)
 }}
 
 func inTasks(t *testing.T) place {
-	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(time.Hour), capriccio.WithoutRefusals()))(t)
 	t.Cleanup(func() { testenv.Check(t, rt.Close()) })
 	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { ln.Close() })

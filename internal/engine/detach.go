@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
 // Detaching: the loop is taken from a task that waits natively (a Go channel, a sync.Mutex, a
@@ -443,7 +444,24 @@ func (rt *Runtime) Detached() (n uint64) {
 // Detaches reports whether loops are taken from tasks that wait natively, see Config.DetachAfter.
 // That takes membarrier(2), a Go release whose goroutines can be looked at, and loops that are not
 // locked to threads; it is not done under the race detector.
-func (rt *Runtime) Detaches() bool { return rt.cfg.HoldLimit >= 0 && rt.watch.detaches() }
+func (rt *Runtime) Detaches() bool { return rt.WhyHeld() == "" }
+
+// WhyHeld says why no loop is taken from a task that waits natively; "" if loops are.
+func (rt *Runtime) WhyHeld() string {
+	switch l := rt.loops[0]; {
+	case kernel.Race:
+		return "the race detector is on"
+	case rt.cfg.HoldLimit < 0:
+		return "the watchdog is off (WithHoldLimit)"
+	case rt.cfg.DetachAfter < 0:
+		return "detaching is off (WithDetaching)"
+	case l.lockThread:
+		return "loops are locked to threads (WithThreadLock)"
+	case l.detachable():
+		return ""
+	}
+	return "not with this Go release, kernel or processor"
+}
 
 // detachable reports whether tasks of l can be detached.
 func (l *Loop) detachable() bool {
