@@ -138,6 +138,27 @@ func TestHTTPServerGoesOnAfterAcceptErrors(t *testing.T) {
 	testenv.Equal(t, <-done, http.ErrServerClosed, "Serve")
 }
 
+// A pause of an accept loop ends with its listener, and with the context of its task.
+func TestAPauseEndsWithItsListener(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
+		for _, end := range []error{net.ErrClosed, context.Canceled} {
+			ln := need(Listen("tcp", "127.0.0.1:0"))(t)
+			ctx, cancel := context.WithCancel(context.Background())
+			var err error
+			task := need(rt.Spawn(engine.Options{Context: ctx}, func() { err = ln.pause(time.Hour) }))(t)
+			if end == net.ErrClosed {
+				must(t, ln.Close())
+			} else {
+				cancel()
+			}
+			must(t, task.Join())
+			testenv.ErrorIs(t, err, end, "the pause")
+			ln.Close()
+			cancel()
+		}
+	})
+}
+
 // What a listener has to say goes where the runtime's reports go, once for all loops.
 func TestAcceptErrorsAreLoggedByTheRuntime(t *testing.T) {
 	var log testenv.Buffer

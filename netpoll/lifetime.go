@@ -309,7 +309,6 @@ func (d *desc) free() {
 		}
 		sysClose(d.fd)
 	}
-	fdFreed()
 	d.mu.Lock()
 	closer := d.queue.pop()
 	d.mu.Unlock()

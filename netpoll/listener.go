@@ -347,7 +347,6 @@ func (ln *Listener) Close() error {
 	if err := ln.d.close(); err != nil {
 		return ln.opError("close", "close", err)
 	}
-	wakeStarved(true)
 	return nil
 }
 

@@ -184,7 +184,7 @@ func (p *Pool) getFreed(ctx context.Context) (net.Conn, error) {
 			short.TryAcquire(1) // if it comes only now, somebody looks once more than needed
 		}
 	}()
-	for ; ; pause = min(2*pause, maxPause) {
+	for ; ; pause = longer(pause) {
 		soon, end := context.WithTimeout(ctx, pause)
 		err := short.AcquireContext(soon, 1)
 		late := soon.Err() != nil

@@ -21,8 +21,8 @@ import (
 // no loop accepts for another. Unix sockets can't do that: there the loops share one.
 //
 // After a temporary error (see Listener.AcceptConn), as when descriptors or memory run
-// out, the accept task of that loop pauses, 5 ms at first and up to 1 s, or until a
-// descriptor of this package is closed, and logs that at most every 10 s.
+// out, the accept task of that loop pauses, 5 ms at first and up to 1 s, and logs that at most
+// every 10 s.
 //
 // Serve parks until ln is closed, and then returns net.ErrClosed, or until the calling
 // task's context ends: then it drains, which closes ln (see ListenConfig.DrainLimit), and returns the
@@ -129,6 +129,7 @@ func (ln *Listener) keeps(c *Listener) bool {
 func (ln *Listener) acceptLater(take func(*Conn)) error {
 	loop := engine.CurrentLoop()
 	over := ln.untilClosed()
+	var pause time.Duration
 	for {
 		grown := loop.Runtime().Grown() // before the look
 		if !loop.Works() {
@@ -156,8 +157,8 @@ func (ln *Listener) acceptLater(take func(*Conn)) error {
 			return err
 		}
 		ln.reportAccept(err)
-		var p pause
-		if err := p.wait(loop, ln); err != nil {
+		pause = longer(pause)
+		if err := ln.pause(pause); err != nil {
 			return err
 		}
 	}
@@ -261,12 +262,12 @@ func (ln *Listener) dropClones(each []*Listener) {
 func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 	loop := engine.CurrentLoop()
 	stead := loop.Stead
-	var p pause
+	var pause time.Duration
 	for {
 		c, err := l.accept(stead)
 		switch {
 		case err == nil:
-			p.reset()
+			pause = 0
 			if c.d.loop == loop {
 				take(c)
 			} else {
@@ -280,7 +281,8 @@ func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 			return err
 		default:
 			ln.reportAccept(err)
-			if err := p.wait(loop, ln); err != nil {
+			pause = longer(pause)
+			if err := ln.pause(pause); err != nil {
 				return err
 			}
 		}
@@ -295,6 +297,28 @@ func passOn(c *Conn, take func(*Conn)) {
 		return
 	}
 	t.Join() // cancelled or not, the next accept knows
+}
+
+// Bounds of the pause after a temporary error, which are those of net/http: most likely the process has run out of
+// descriptors or memory. A shorter one costs the processor that would free some, a longer one keeps clients waiting.
+const (
+	minPause = 5 * time.Millisecond
+	maxPause = time.Second
+)
+
+// longer is the pause after one of d; 0: the first.
+func longer(d time.Duration) time.Duration { return min(max(2*d, minPause), maxPause) }
+
+// pause parks for d, or until ln is closed, and then returns net.ErrClosed.
+func (ln *Listener) pause(d time.Duration) error {
+	switch i, err := engine.Select(engine.DoneCase(ln.untilClosed()), engine.AfterCase(d)); i {
+	case 0:
+		return ln.acceptError(net.ErrClosed)
+	case 1:
+		return nil
+	default:
+		return ln.acceptError(&contextError{err})
+	}
 }
 
 // acceptReportEvery is how often failures of a listener's accept loops are logged at most.
