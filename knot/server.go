@@ -3,7 +3,6 @@ package knot
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -205,9 +204,9 @@ type limits struct {
 	maxBody, drain, rate        int64 // rate: LeastRate
 }
 
-// ErrServerClosed is what Serve and ListenAndServe return after Shutdown or
-// Close.
-var ErrServerClosed = errors.New("knot: server closed")
+// ErrServerClosed is what Serve and ListenAndServe return after Shutdown or Close: http.ErrServerClosed, so that programs
+// written for net/http know it.
+var ErrServerClosed = http.ErrServerClosed
 
 func orDefault[T int | int64 | time.Duration](v, standard, none T) T {
 	switch {
