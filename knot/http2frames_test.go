@@ -273,6 +273,12 @@ var frameCases = []struct {
 	{"a malformed authority", func(p *framePeer) {
 		p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/", ":authority", "a b"), wholeHead)
 	}, "400|reset PROTOCOL_ERROR"},
+	{"no authority", func(p *framePeer) {
+		p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/"), wholeHead)
+	}, "400|reset PROTOCOL_ERROR"},
+	{"a host in place of the authority", func(p *framePeer) {
+		p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/", "host", "h"), wholeHead)
+	}, "200"},
 	{"connect with less content than announced", func(p *framePeer) {
 		p.headers(1, p.head(":method", "CONNECT", ":authority", "h:1", "content-length", "5"), wholeHead)
 	}, "reset PROTOCOL_ERROR"},

@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -176,9 +177,9 @@ func (d *h2Head) request() []byte {
 	case d.pseudo&all != all, d.path == "*" && d.method != h1.MethodNames[h1.MethodOptions]:
 		return nil
 	}
-	host := d.authority
-	if host == "" {
-		host = d.host
+	host := cmp.Or(d.authority, d.host)
+	if host == "" { // RFC 9113, 8.3.1, for http and https, which are all that is taken
+		return nil
 	}
 	b := make([]byte, 0, len(d.text)+len(d.cookie)+len(d.method)+len(target)+len(host)+96)
 	b = append(append(b, d.method...), ' ')
