@@ -13,8 +13,9 @@ import (
 
 // Protocols of TLS (RFC 7301).
 const (
-	protoHTTP1 = "http/1.1"
-	protoHTTP2 = "h2"
+	protoHTTP10 = "http/1.0"
+	protoHTTP1  = "http/1.1"
+	protoHTTP2  = "h2"
 )
 
 // preface is what a client begins with that speaks HTTP/2 without having asked (RFC 9113, 3.4). Its

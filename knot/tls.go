@@ -254,4 +254,4 @@ func (c *conn) unread() bool {
 
 // Protocols are those that a server with TLS offers to clients unless its configuration says
 // otherwise (tls.Config.NextProtos), the best first.
-func Protocols() []string { return []string{protoHTTP2, protoHTTP1} }
+func Protocols() []string { return []string{protoHTTP2, protoHTTP1, protoHTTP10} }
