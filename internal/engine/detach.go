@@ -378,7 +378,7 @@ func (l *Loop) noteDetached() {
 	}
 	if !d.place.told.Load() && l.rt.watch.mayReport() {
 		d.place.told.Store(true)
-		l.rt.log.Warn("task: a task waits natively; its loop goes on without it, and it comes back when that wait is over (told once for each place)",
+		l.rt.log.Info("task: a task waits natively, and its loop goes on without it; where that is often, package task waits cheaper, or task.Offload (told once for each place)",
 			"task", t.String(), "loop", l.index, "at", d.place.at, "after", l.rt.cfg.DetachAfter)
 	}
 }
