@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // bodyHold is how many body bytes are held back to learn the Content-Length
@@ -367,13 +368,22 @@ func (x *Ctx) mustClose() bool {
 	if !x.head.Persistent() || x.srv.stopping.Load() {
 		return true
 	}
-	if e := x.adapted; e != nil {
-		if e.duplex || !e.reading.TryLock() {
-			return false // the rest of the body is being read, or is going to be
-		}
-		defer e.reading.Unlock()
+	of, reading := x, (*task.Mutex)(nil)
+	switch {
+	case x.adapted != nil && x.adapted.duplex:
+		return false // the rest of the body is going to be read
+	case x.adapted != nil:
+		reading = &x.adapted.reading
+	case x.apart != nil:
+		of, reading = x.apart.y, &x.apart.reading
 	}
-	return x.leavesBody()
+	if reading != nil {
+		if !reading.TryLock() { // it is being read, and how much of it has come can't be told
+			return x.head.Length > x.srv.limits.drain
+		}
+		defer reading.Unlock()
+	}
+	return of.leavesBody()
 }
 
 // leavesBody reports whether more of the body may be left than is worth to be read.

@@ -7,8 +7,12 @@ import (
 )
 
 // Status is an HTTP status code as an error: a handler that returns one is
-// answered for with the standard page of that status.
+// answered for with the standard page of that status. 499 is for the access log: the client has gone, and
+// is sent nothing.
 type Status int
+
+// statusGone is what nginx logs for a client that has not waited for its answer.
+const statusGone Status = 499
 
 // Error is the number and the standard text, as in "404 Not Found".
 func (s Status) Error() string {

@@ -63,7 +63,7 @@ var (
 	errGone      = errors.New("the client has gone")
 )
 
-// statusGone is what the access log has for a client that has not waited for the answer, as that of nginx.
+// statusGone is what the access log has for a client that has not waited for the answer; nothing is sent.
 const statusGone knot.Status = 499
 
 // Serve is the handler. An error of it is for the server to answer and log: 502 if a backend can't be reached, breaks off
