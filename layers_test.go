@@ -63,7 +63,7 @@ var layers = map[string]string{
 	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix",
 	"cmd/bgdump/web":                 "bgraph internal/funcname bgraph/graphview cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",
-	"cmd/stackplan":                  "bgraph internal/flaghelp cmd/stackplan/internal/plan cmd/stackplan/internal/rewrite",
+	"cmd/stackplan":                  "bgraph internal/flaghelp internal/funcname cmd/stackplan/internal/plan cmd/stackplan/internal/rewrite",
 	"cmd/stackplan/internal/rewrite": "cmd/stackplan/internal/plan golang.org/x/tools/go/packages",
 	"cmd/stackplan/internal/frames":  "",
 	"cmd/stackplan/internal/plan":    "cmd/stackplan/internal/frames internal/scc bgraph golang.org/x/tools/go/packages golang.org/x/tools/go/ssa golang.org/x/tools/go/ssa/ssautil golang.org/x/tools/go/callgraph/vta",

@@ -49,7 +49,7 @@ func (set *settings) rewriteProgram(patterns []string, tests bool) (*rewriting, 
 	if err != nil {
 		return nil, err
 	}
-	result, err := rw.Files(p.Checkpoints)
+	result, err := rw.Files(p.Checkpoints, false)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (set *settings) place(prog *plan.Program, rw *rewrite.Rewriter, patterns []
 		if err != nil || set.allocate || round > maxRounds {
 			return p, err
 		}
-		result, err := rw.FilesForBlame(p.Checkpoints)
+		result, err := rw.Files(p.Checkpoints, true)
 		if err != nil {
 			return nil, err
 		}
@@ -145,24 +145,19 @@ var remark = regexp.MustCompile(`^.+?:\d+:\d+: (  |can inline|cannot inline|inli
 
 // overlay writes the changed sources to a folder, which remove takes away again.
 func (set *settings) overlay(r *rewriting, part string) (file string, remove func(), err error) {
-	dir := filepath.Join(set.keep, part)
 	remove = func() {}
-	if set.keep == "" {
-		if dir, err = os.MkdirTemp("", "stackplan-"); err != nil {
-			return "", nil, err
+	dir := set.keep
+	if dir != "" {
+		if dir, err = filepath.Abs(filepath.Join(dir, part)); err == nil {
+			err = os.MkdirAll(dir, 0o755)
 		}
+	} else if dir, err = os.MkdirTemp("", "stackplan-"); err == nil {
 		remove = func() { os.RemoveAll(dir) }
-	} else if err = os.MkdirAll(dir, 0o755); err != nil {
-		return "", nil, err
 	}
-	if dir, err = filepath.Abs(dir); err == nil {
+	if err == nil {
 		file, err = r.result.WriteOverlay(dir)
 	}
-	if err != nil {
-		remove()
-		return "", nil, err
-	}
-	return file, remove, nil
+	return file, remove, err
 }
 
 func runBuild(set *settings) (int, error) {
@@ -171,10 +166,10 @@ func runBuild(set *settings) (int, error) {
 		return exitFailed, err
 	}
 	file, remove, err := set.overlay(r, "")
+	defer remove()
 	if err != nil {
 		return exitFailed, err
 	}
-	defer remove()
 	args := append([]string{"build", "-overlay=" + file}, set.buildFlags()...)
 	if set.out != "" {
 		args = append(args, "-o", set.out)
@@ -215,32 +210,9 @@ func (set *settings) tell(r *rewriting) {
 		return
 	}
 	for _, c := range r.result.Calls {
-		how := ""
-		if c.Form == rewrite.FormFunction {
-			how = fmt.Sprintf(", by a function with a frame of about %s", c.Frame)
-		}
-		fmt.Fprintf(w, "%s: %s calls %s, which needs %s%s\n", c.Site, shorten(c.Caller), shorten(c.Callee), c.Need, how)
+		fmt.Fprintf(w, "%s: %s calls %s, which needs %s\n", c.Site, shorten(c.Caller), shorten(c.Callee), c.Need)
 	}
 	for _, c := range p.Refused {
 		fmt.Fprintf(w, "%s: %s calls %s, which can be no checkpoint: %s\n", c.Site, shorten(c.Caller), shorten(c.Callee), c.Reason)
 	}
-}
-
-// shorten leaves the last element of import paths.
-func shorten(names string) string {
-	var list []string
-	for name := range strings.SplitSeq(names, ", ") {
-		end := strings.IndexAny(name, "[(")
-		if end < 0 {
-			end = len(name)
-		}
-		if i := strings.LastIndexByte(name[:end], '/'); i >= 0 {
-			name = name[i+1:]
-		}
-		list = append(list, name)
-	}
-	if len(list) > 3 {
-		list = append(list[:3], fmt.Sprintf("and %d more", len(list)-3))
-	}
-	return strings.Join(list, ", ")
 }

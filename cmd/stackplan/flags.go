@@ -21,7 +21,6 @@ type settings struct {
 
 	maxPath, minChunk plan.Bytes
 	json              bool
-	sweep             string // file for the drawing
 	out               string
 	profile, verbose  bool
 	keep              string // folder for the rewritten sources
@@ -56,7 +55,6 @@ func (set *settings) flags(c command) *flag.FlagSet {
 	all.Var(&set.maxPath, "maxpath", "how much stack may be used from one checkpoint to the next, a `size`")
 	all.Var(&set.minChunk, "minchunk", "the least `size` of a chunk of stack")
 	all.BoolVar(&set.json, "json", false, "write JSON")
-	all.StringVar(&set.sweep, "sweep", "", "draw how many calls are checkpoints for many values of -maxpath, to this SVG `file`")
 	all.StringVar(&set.out, "o", "", "write to this `file`")
 	all.BoolVar(&set.profile, "profile", false, "count at every checkpoint; the program writes the counts at its end to the file that CAPRICCIO_STACKS names")
 	all.BoolVar(&set.verbose, "v", false, "say more: all checkpoints, and for build and test which calls can have none and why")

@@ -37,7 +37,6 @@ Commands:
 For example:
 
   stackplan report ./cmd/knot                          tables
-  stackplan report -sweep sweep.svg ./cmd/knot         checkpoints by -maxpath, drawn
   stackplan build -maxpath 2KB -minchunk 4KB -o knot ./cmd/knot
   stackplan build -v -o knot ./cmd/knot -- -race       with flags for go build
   stackplan test ./... -- -run TestServe               with flags for go test
@@ -72,7 +71,7 @@ func commands() []command {
 	const sizes = "maxpath minchunk "
 	const loading = "tags annotations rewrite all "
 	return []command{
-		{"report", "[package]", "How much stack the tasks of a program need.", sizes + "v json sweep o allocate " + loading, runReport},
+		{"report", "[package]", "How much stack the tasks of a program need.", sizes + "v json o allocate " + loading, runReport},
 		{"build", "[package] [-- flags of go build]", "Build a program with checkpoints. Files on disk are not changed: the go command reads\nthe rewritten ones from a temporary folder.", "o " + sizes + "profile v keep allocate " + loading, runBuild},
 		{"test", "[packages] [-- flags of go test]", "Run the tests of packages, with checkpoints in the packages and in the tests.", sizes + "profile v keep allocate " + loading, runTest},
 		{"static", "[package]", "Which places to wait can follow each other, from the source alone. With -dump, compare\nwith the blocking graph of a run, as bgdump -dump or the signal SIGUSR2 writes it.\nFunctions with //capriccio:atomic in the comment above them are checked: nothing in\nthem may lead to a wait.", "dump json o " + loading, runStatic},

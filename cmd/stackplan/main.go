@@ -58,8 +58,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	set.ctx, set.stdout = ctx, stdout // as it is: the go command may write to it as well
 	code := exitFailed
-	if c.name != "build" { // go build makes the folder, and a file in a folder
-		err = set.checkOutputs()
+	if c.name != "build" && set.out != "" { // go build makes the folder, and a file in a folder
+		err = set.checkOutput()
 	}
 	if err == nil {
 		code, err = c.run(set)

@@ -58,7 +58,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{"build -maxpath 2GiB ./x", "want one like 512B, 2KB or 1MB"},
 		{"build -maxpath 12 ./x", "at least 256B"},
 		{"build -minchunk 1000MB ./x", "at most 64MB"},
-		{"build -sweep x.svg ./x", "there is no flag -sweep"},
+		{"build -json ./x", "there is no flag -json"},
 		{"build ./x ./y", "takes one package, not 2"},
 		{"build ./x -- -overlay=y", "-overlay is how stackplan"},
 		{"test ./x -- -tags=y", "before the --"},

@@ -1,25 +1,23 @@
 package main
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
-// checkOutputs reports early whether files can't be made where they are wanted.
-func (set *settings) checkOutputs() error {
-	for _, name := range []string{set.out, set.sweep} {
-		if name == "" {
-			continue
-		}
-		if info, err := os.Stat(filepath.Dir(name)); err != nil || !info.IsDir() {
-			return fmt.Errorf("no file %s can be written: there is no folder %s", name, filepath.Dir(name))
-		}
-		if info, err := os.Stat(name); err == nil && info.IsDir() {
-			return fmt.Errorf("no file %s can be written: it is a folder", name)
-		}
+// checkOutput reports early whether the file of -o can't be made where it is wanted.
+func (set *settings) checkOutput() error {
+	if info, err := os.Stat(filepath.Dir(set.out)); err != nil || !info.IsDir() {
+		return fmt.Errorf("no file %s can be written: there is no folder %s", set.out, filepath.Dir(set.out))
+	}
+	if info, err := os.Stat(set.out); err == nil && info.IsDir() {
+		return fmt.Errorf("no file %s can be written: it is a folder", set.out)
 	}
 	return nil
 }
@@ -32,29 +30,23 @@ func (set *settings) write(f func(io.Writer) error) error {
 	return writeFile(set.out, f)
 }
 
-// writeFile writes a file, which is replaced only if all goes well. Of a link, what it leads to is replaced; a device
-// or a pipe is written to.
+// writeFile writes a file if f succeeds, and leaves it as it is if not.
 func writeFile(name string, f func(io.Writer) error) error {
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		to, err := os.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(f(to), to.Close())
-	}
-	if final, err := filepath.EvalSymlinks(name); err == nil {
-		name = final
-	}
-	part, err := os.CreateTemp(filepath.Dir(name), ".stackplan-")
-	if err != nil {
+	var text bytes.Buffer
+	if err := f(&text); err != nil {
 		return err
 	}
-	err = errors.Join(f(part), part.Chmod(0o644), part.Close())
-	if err == nil {
-		err = os.Rename(part.Name(), name)
+	return os.WriteFile(name, text.Bytes(), 0o644)
+}
+
+// shorten leaves of a list of functions the last element of import paths, and three functions.
+func shorten(names string) string {
+	list := strings.Split(names, ", ")
+	for i, name := range list {
+		list[i] = funcname.Short(name)
 	}
-	if err != nil {
-		os.Remove(part.Name())
+	if len(list) > 3 {
+		list = append(list[:3], fmt.Sprintf("and %d more", len(list)-3))
 	}
-	return err
+	return strings.Join(list, ", ")
 }

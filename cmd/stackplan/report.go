@@ -25,13 +25,6 @@ func runReport(set *settings) (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
-	if set.sweep != "" {
-		if err := writeFile(set.sweep, func(w io.Writer) error {
-			return plan.WriteSweepSVG(w, "Checkpoints in "+report.Package, report.Sweep)
-		}); err != nil {
-			return exitFailed, err
-		}
-	}
 	return exitOK, set.write(func(w io.Writer) error {
 		if set.json {
 			return report.WriteJSON(w)

@@ -65,10 +65,10 @@ func (set *settings) testOne(path string) (failed bool, err error) {
 		return false, err
 	}
 	file, remove, err := set.overlay(r, strings.ReplaceAll(path, "/", "_"))
+	defer remove()
 	if err != nil {
 		return false, err
 	}
-	defer remove()
 	args := slices.Concat([]string{"test", "-overlay=" + file}, set.buildFlags(), set.goFlags, []string{path})
 	if set.verbose {
 		set.tell(r)

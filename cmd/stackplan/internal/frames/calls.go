@@ -1,8 +1,6 @@
 package frames
 
-import (
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // findCalls finds the direct calls of all functions.
 func (b *Binary) findCalls(t *table) {

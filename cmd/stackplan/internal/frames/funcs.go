@@ -1,8 +1,6 @@
 package frames
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // maxFrame is the largest frame that is believed; Go limits a stack to 1 GB, and runtime.call1073741824
 // is as large as that.
@@ -87,28 +85,12 @@ type places struct {
 
 // walk goes through the code in steps in which neither file nor function changes.
 func (p *places) walk(inl []span) error {
-	for pc := uint64(0); pc < p.size; pc = min(p.size, endOf(inl, pc), endOf(p.files, pc)) {
+	for pc := uint64(0); pc < p.size; pc = min(p.size, endAt(inl, pc), endAt(p.files, pc)) {
 		if _, err := p.inlined(valueAt(inl, pc, -1), pc); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// endOf is where the span ends that pc is in, more than any pc if there is none.
-func endOf(spans []span, pc uint64) uint64 {
-	for lo, hi := 0, len(spans); lo < hi; {
-		mid := (lo + hi) / 2
-		if spans[mid].end > pc {
-			hi = mid
-		} else {
-			lo = mid + 1
-		}
-		if lo == hi && lo < len(spans) {
-			return spans[lo].end
-		}
-	}
-	return 1 << 62
 }
 
 // inlined returns the index in Func.Inlined of a call in the tree of inlined calls,

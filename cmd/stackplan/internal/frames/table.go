@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sort"
 )
 
 // A table is Go's table of functions and program counters, see runtime/symtab.go and
@@ -176,21 +177,25 @@ func (t *table) pcvalues(off uint32, size uint64, into []span) ([]span, error) {
 	return into, nil
 }
 
+// at is the index of the span that holds at pc, len(spans) if there is none.
+func at(spans []span, pc uint64) int {
+	return sort.Search(len(spans), func(i int) bool { return spans[i].end > pc })
+}
+
 // valueAt is the value at pc, none if the table does not say.
 func valueAt(spans []span, pc uint64, none int32) int32 {
-	lo, hi := 0, len(spans)
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if spans[mid].end > pc {
-			hi = mid
-		} else {
-			lo = mid + 1
-		}
+	if i := at(spans, pc); i < len(spans) {
+		return spans[i].value
 	}
-	if lo == len(spans) {
-		return none
+	return none
+}
+
+// endAt is where the span at pc ends, more than any pc if there is none.
+func endAt(spans []span, pc uint64) uint64 {
+	if i := at(spans, pc); i < len(spans) {
+		return spans[i].end
 	}
-	return spans[lo].value
+	return math.MaxUint64
 }
 
 // file is the name of a function's file with a number.

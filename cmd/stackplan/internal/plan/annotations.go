@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 )
 
@@ -34,8 +33,6 @@ type rule struct {
 //	ends PATTERN              it ends the program, so that its stack does not matter
 //	panics PATTERN            it starts a panic, which is accounted for separately
 //	calls PATTERN PATTERN...  its indirect calls lead there, and nowhere else
-//	group SIGNATURE = PATTERN...  functions that calls with the signature may also lead to
-//	unknown SIGNATURE SIZE    indirect calls with this signature and no known target take SIZE
 //
 // A pattern is a function's name as in a stack trace, with * for any text. A # starts a
 // comment. Name is for errors.
@@ -61,29 +58,20 @@ func ParseAnnotations(name, text string) (*Annotations, error) {
 			}
 		case "calls":
 			r.targets = fields[2:]
-		case "group":
-			at := slices.Index(fields, "=")
-			if at < 2 {
-				return nil, bad("want a signature, =, and names")
-			}
-			r.pattern, r.targets = strings.Join(fields[1:at], " "), fields[at+1:]
-		case "bound", "rare", "unknown":
+		case "bound", "rare":
 			if r.verb == "rare" && len(fields) == 2 {
 				break
 			}
-			// A signature may have blanks.
-			if len(fields) < 3 {
-				return nil, bad("a size is missing")
+			if len(fields) != 3 {
+				return nil, bad("want a name and a size")
 			}
 			r.sized = true
-			last := len(fields) - 1
-			r.pattern = strings.Join(fields[1:last], " ")
 			var err error
-			if r.bound, err = ParseBytes(fields[last]); err != nil {
+			if r.bound, err = ParseBytes(fields[2]); err != nil {
 				return nil, bad(err.Error())
 			}
 		default:
-			return nil, bad("want bound, rare, ends, panics, calls, group or unknown")
+			return nil, bad("want bound, rare, ends, panics or calls")
 		}
 		a.rules = append(a.rules, r)
 	}

@@ -35,7 +35,6 @@ var blockingCalls = []string{
 // Atomics looks into each function that has an AtomicMark. A mark that is above nothing but a function
 // is an error.
 func (p *Program) Atomics() ([]Atomic, error) {
-	fl := newFlow(p)
 	var found []Atomic
 	var pkgs []*packages.Package
 	for _, pkg := range p.all {
@@ -62,7 +61,7 @@ func (p *Program) Atomics() ([]Atomic, error) {
 					a := Atomic{Function: pkg.PkgPath + "." + f.Name.Name, At: fmt.Sprintf("%s:%d", filepath.Base(at.Filename), at.Line)}
 					if key := at.String(); !seen[key] {
 						seen[key] = true
-						found = append(found, fl.atomic(a, p.src.byPlace[place{at.Filename, at.Line, false}]))
+						found = append(found, p.atomic(a, p.src.byPlace[place{at.Filename, at.Line, false}]))
 					}
 				}
 			}
@@ -89,11 +88,11 @@ func marksOf(file *ast.File) map[token.Pos]bool {
 
 // atomic finds the waits that a function, in all the forms that were compiled, leads to: the shortest way to each
 // place.
-func (fl *flow) atomic(a Atomic, forms []*ssa.Function) Atomic {
+func (p *Program) atomic(a Atomic, forms []*ssa.Function) Atomic {
 	from := make(map[*ssa.Function]*ssa.Function) // how each function was reached
 	var work []*ssa.Function
 	for _, f := range forms {
-		if fl.p.src.used[f] {
+		if p.src.used[f] {
 			a.Function = linkName(f)
 			from[f] = nil
 			work = append(work, f)
@@ -111,19 +110,19 @@ func (fl *flow) atomic(a Atomic, forms []*ssa.Function) Atomic {
 	for len(work) > 0 {
 		f := work[0]
 		work = work[1:]
-		for _, wait := range fl.nativeWaits(f) {
+		for _, wait := range p.nativeWaits(f) {
 			a.Waits = append(a.Waits, way(f, wait))
 		}
-		called := fl.reflected(f)
+		called := p.reflected(f)
 		for call := range callsOf(f) {
-			called = append(called, fl.callees(f, call)...)
+			called = append(called, p.callees(f, call)...)
 		}
 		for _, to := range called {
 			if _, known := from[to]; known {
 				continue
 			}
 			from[to] = f
-			if fl.p.src.parker(to) {
+			if p.src.parker(to) {
 				a.Waits = append(a.Waits, way(f, linkName(to)))
 				continue
 			}
@@ -135,12 +134,12 @@ func (fl *flow) atomic(a Atomic, forms []*ssa.Function) Atomic {
 }
 
 // reflected are what f may call by reflection, in the same order each time; see addReflected.
-func (fl *flow) reflected(f *ssa.Function) []*ssa.Function {
+func (p *Program) reflected(f *ssa.Function) []*ssa.Function {
 	if linkName(f) != reflectCall {
 		return nil
 	}
-	s := fl.p.src
-	if r := fl.p.notes.find(reflectCall, "calls"); r != nil {
+	s := p.src
+	if r := p.notes.find(reflectCall, "calls"); r != nil {
 		return slices.DeleteFunc(slices.Clone(s.ordered), func(f *ssa.Function) bool {
 			return !slices.ContainsFunc(r.targets, func(pattern string) bool { return match(pattern, linkName(f)) })
 		})
@@ -160,12 +159,12 @@ func ofTaskRuntime(pkg string) bool {
 }
 
 // nativeWaits are the operations of a function of the program that may block its thread's goroutine.
-func (fl *flow) nativeWaits(f *ssa.Function) (waits []string) {
-	if pkg := packageOf(f); !fl.p.ofProgram(pkg) || ofTaskRuntime(pkg) {
+func (p *Program) nativeWaits(f *ssa.Function) (waits []string) {
+	if pkg := packageOf(f); !p.ofProgram(pkg) || ofTaskRuntime(pkg) {
 		return nil
 	}
 	add := func(what string, pos token.Pos) {
-		at := fl.p.src.position(pos)
+		at := p.src.position(pos)
 		waits = append(waits, fmt.Sprintf("%s (%s:%d)", what, filepath.Base(at.Filename), at.Line))
 	}
 	for in := range instrs(f) {
@@ -181,7 +180,7 @@ func (fl *flow) nativeWaits(f *ssa.Function) (waits []string) {
 				add("receive from a Go channel", in.Pos())
 			}
 		case *ssa.Call, *ssa.Defer:
-			for _, name := range fl.blocking(f, in.(ssa.CallInstruction)) {
+			for _, name := range p.blocking(f, in.(ssa.CallInstruction)) {
 				add(name, in.Pos())
 			}
 		}
@@ -191,13 +190,13 @@ func (fl *flow) nativeWaits(f *ssa.Function) (waits []string) {
 
 // blocking are those of blockingCalls that a call of f may be: by name, as a sync.Locker, as a method value, or through
 // the wrapper of a method that a struct has from an embedded field.
-func (fl *flow) blocking(f *ssa.Function, call ssa.CallInstruction) (names []string) {
-	reached := closure(slices.Values(fl.callees(f, call)), func(to *ssa.Function, add func(*ssa.Function)) {
+func (p *Program) blocking(f *ssa.Function, call ssa.CallInstruction) (names []string) {
+	reached := closure(slices.Values(p.callees(f, call)), func(to *ssa.Function, add func(*ssa.Function)) {
 		if packageOf(to) != "" {
 			return // not a wrapper, which has no source
 		}
 		for next := range callsOf(to) {
-			for _, behind := range fl.callees(to, next) {
+			for _, behind := range p.callees(to, next) {
 				add(behind)
 			}
 		}

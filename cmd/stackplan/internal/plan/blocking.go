@@ -1,10 +1,11 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/ssa"
@@ -106,32 +107,27 @@ func placeKey(pkg, file string, line int) string {
 // Blocking computes the static blocking graph.
 func (p *Program) Blocking() *Blocking {
 	fl := newFlow(p)
-	fl.solve()
 	b := &Blocking{Places: []BlockingPlace{{Name: "start"}, {Name: "end"}}}
-	index := make(map[int]int)
-	var ids []int
-	for id := range fl.places {
-		if fl.places[id].used {
-			ids = append(ids, id)
-		}
+	ids := make([]int, len(fl.places))
+	for id := range ids {
+		ids[id] = id
 	}
-	sort.Slice(ids, func(i, j int) bool { return siteLess(fl.places[ids[i]].key, fl.places[ids[j]].key) })
+	slices.SortFunc(ids, func(i, j int) int { return strings.Compare(fl.places[i].key, fl.places[j].key) })
+	index := make(map[int]int)
 	for _, id := range ids {
 		index[id] = len(b.Places)
 		b.Places = append(b.Places, BlockingPlace{Name: fl.places[id].key, Function: fl.places[id].function})
 	}
+	var starts set
+	for _, root := range fl.roots {
+		starts.union(root.all)
+	}
+	for id := range starts.all() {
+		b.Edges = append(b.Edges, BlockingEdge{From: placeStart, To: index[id], Possible: true})
+	}
 	for from, to := range fl.edges {
 		for id := range to.all() {
 			b.Edges = append(b.Edges, BlockingEdge{From: index[from], To: index[id], Possible: true})
-		}
-	}
-	starts := make(map[int]bool)
-	for _, root := range fl.roots {
-		for id := range root.first.all() {
-			if !starts[id] {
-				starts[id] = true
-				b.Edges = append(b.Edges, BlockingEdge{From: placeStart, To: index[id], Possible: true})
-			}
 		}
 	}
 	b.Edges = append(b.Edges, BlockingEdge{From: placeStart, To: placeEnd, Possible: true})
@@ -145,12 +141,7 @@ func (p *Program) Blocking() *Blocking {
 }
 
 func (b *Blocking) sort() {
-	sort.Slice(b.Edges, func(i, j int) bool {
-		if b.Edges[i].From != b.Edges[j].From {
-			return b.Edges[i].From < b.Edges[j].From
-		}
-		return b.Edges[i].To < b.Edges[j].To
-	})
+	slices.SortFunc(b.Edges, func(x, y BlockingEdge) int { return cmp.Or(x.From-y.From, x.To-y.To) })
 }
 
 // Compare adds what a dump holds of a run.

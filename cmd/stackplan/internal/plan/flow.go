@@ -4,54 +4,50 @@ import (
 	"go/ast"
 	"go/token"
 	"iter"
+	"maps"
 	"math/bits"
 	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
 
-// A flow finds out where a task may wait after a wait. For each function on whose stack
-// a task may wait it computes which waits may be the first and the last, and whether
-// there need be none at all; along the control flow of a function, each call's firsts
-// follow the lasts of those before. Callers are not told apart.
-//
-// A wait is named after a call of the program. Inside of the task runtime and the
-// standard library, it has no name yet: it is bare until a call of the program gives it one.
+// A flow finds out where a task may wait after a wait. A wait is named after the innermost
+// call of the program on the stack, which leads into the task runtime or the standard
+// library; that call is a place. Any call may be over without a wait. So a wait at one call
+// may be followed by one at each call that the control flow of the same function leads to,
+// and by those of all functions that these call. Callers are not told apart.
 type flow struct {
 	p      *Program
-	places []flowPlace // by number; 0 is bare
+	places []flowPlace
 	byKey  map[string]int
-	funcs  map[*ssa.Function]*summary
-	roots  []*summary
-	edges  []set // for each place those that may follow it
+	funcs  map[*ssa.Function]*waiter
+	roots  []*waiter
+	edges  []set // by place, the places that may follow it
 	parens map[token.Pos]*ast.CallExpr
-	grown  bool
 }
 
 type flowPlace struct {
 	key      string
 	function string
-	used     bool
 	lines    []string // keys of the lines that the call may be known by
 }
 
-const bare = 0
+// A waiter is a function of the program in which a task may wait.
+type waiter struct {
+	f     *ssa.Function
+	sites []*waitSite
+	all   set // places of its waits, and of the functions that it calls
+	last  set // those after which it may return
+}
 
-// A summary is what is known of a function.
-type summary struct {
-	f           *ssa.Function
-	program     bool
-	terminal    bool
-	first, last set
-	all         set
-	passes      bool
-	from, to    set                         // of edges with a bare end: what may follow a bare wait, and what a bare wait may follow
-	site        map[ssa.CallInstruction]int // the place of a call
-	calls       map[ssa.CallInstruction][]*summary
-	callers     []*summary
-	skips       map[ssa.CallInstruction]bool // some target never waits
-	queued      bool
+// A waitSite is a call in a waiter that may lead to a wait.
+type waitSite struct {
+	block    *ssa.BasicBlock
+	index    int // in the block
+	deferred bool
+	own      set       // its place, if a task may wait in code that is not the program's
+	calls    []*waiter // functions of the program that it leads to
+	through  bool      // through other code, which may call them in any order, and again
 }
 
 // A set is a set of places.
@@ -64,8 +60,6 @@ func (s *set) add(i int) {
 	(*s)[i/64] |= 1 << (i % 64)
 }
 
-func (s set) has(i int) bool { return i/64 < len(s) && s[i/64]>>(i%64)&1 != 0 }
-
 // union adds t and reports whether s has grown.
 func (s *set) union(t set) bool {
 	grown := false
@@ -73,10 +67,8 @@ func (s *set) union(t set) bool {
 		*s = append(*s, 0)
 	}
 	for i, w := range t {
-		if w&^(*s)[i] != 0 {
-			grown = true
-			(*s)[i] |= w
-		}
+		grown = grown || w&^(*s)[i] != 0
+		(*s)[i] |= w
 	}
 	return grown
 }
@@ -93,193 +85,198 @@ func (s set) all() iter.Seq[int] {
 	}
 }
 
-// named is s with the bare wait called by a name.
-func (s set) named(as int) set {
-	if as == bare || !s.has(bare) {
-		return s
+// waits are the places at which a task may wait in a call; of last ones, the call may then be over.
+func (s *waitSite) waits(last bool) (all set) {
+	all.union(s.own)
+	for _, x := range s.calls {
+		if last {
+			all.union(x.last)
+		} else {
+			all.union(x.all)
+		}
 	}
-	t := append(set(nil), s...)
-	t[0] &^= 1
-	t.add(as)
-	return t
+	return all
 }
 
 func newFlow(p *Program) *flow {
-	fl := &flow{p: p, places: []flowPlace{{}}, edges: []set{nil}, byKey: make(map[string]int), funcs: make(map[*ssa.Function]*summary),
-		parens: make(map[token.Pos]*ast.CallExpr)}
+	fl := &flow{p: p, byKey: make(map[string]int), funcs: make(map[*ssa.Function]*waiter), parens: make(map[token.Pos]*ast.CallExpr)}
 	for _, pkg := range p.all {
-		if !p.ofProgram(pkg.PkgPath) {
-			continue
-		}
-		for _, file := range pkg.Syntax {
-			ast.Inspect(file, func(n ast.Node) bool {
-				if c, ok := n.(*ast.CallExpr); ok {
-					fl.parens[c.Lparen] = c
-				}
-				return true
-			})
+		if p.ofProgram(pkg.PkgPath) {
+			for call := range callExprs(pkg) {
+				fl.parens[call.Lparen] = call
+			}
 		}
 	}
-	fl.findFuncs()
+	waits := p.leadingTo(p.src.watched)
+	for _, root := range taskFuncs(p.src, p.callees) {
+		if waits[root] {
+			fl.roots = append(fl.roots, fl.root(root, waits))
+		}
+	}
+	fl.solve()
 	return fl
 }
 
-// callees are what a call may lead to. Functions that a call passes on to be called by
-// what it calls are among them.
-func (fl *flow) callees(f *ssa.Function, call ssa.CallInstruction) []*ssa.Function {
-	g, s := fl.p.graph, fl.p.src
-	if to := call.Common().StaticCallee(); to != nil {
-		all := []*ssa.Function{to}
-		// Of the program, each call has a place of its own: none is counted elsewhere.
-		if !fl.p.ofProgram(packageOf(to)) {
-			for _, x := range g.relays.from(f, call, fl.p.ofProgram(packageOf(f))) {
-				all = append(all, x.to)
+// root is the waiter that a task begins with. A function that is not the program's has one
+// place for all waits in such code, its own.
+func (fl *flow) root(f *ssa.Function, waits map[*ssa.Function]bool) *waiter {
+	if fl.p.ofProgram(packageOf(f)) {
+		return fl.waiter(f, waits)
+	}
+	x := &waiter{f: f}
+	fl.funcs[f] = x
+	s := &waitSite{}
+	fl.lead(s, []*ssa.Function{f}, waits, func() int { return fl.place(f, f.Pos(), false) })
+	x.sites = []*waitSite{s}
+	return x
+}
+
+// waiter looks into a function of the program once.
+func (fl *flow) waiter(f *ssa.Function, waits map[*ssa.Function]bool) *waiter {
+	if x := fl.funcs[f]; x != nil {
+		return x
+	}
+	x := &waiter{f: f}
+	fl.funcs[f] = x
+	for _, b := range f.Blocks {
+		for i, in := range b.Instrs {
+			call, is := in.(ssa.CallInstruction)
+			if _, starts := in.(*ssa.Go); !is || starts {
+				continue
+			}
+			_, deferred := in.(*ssa.Defer)
+			s := &waitSite{block: b, index: i, deferred: deferred}
+			fl.lead(s, fl.p.callees(f, call), waits, func() int { return fl.place(f, call.Pos(), deferred) })
+			if len(s.own) > 0 || len(s.calls) > 0 {
+				x.sites = append(x.sites, s)
 			}
 		}
-		return all
 	}
-	if g.relays.covers(f, call) && !fl.p.ofProgram(packageOf(f)) {
-		return nil
-	}
-	if sig, lost := s.lost[call]; lost {
-		if fromOutside(call.Common().Value, 0) && !ofRuntime(packageOf(f)) && packageOf(f) != coroPackage {
-			return s.valued[sig]
-		}
-		return nil
-	}
-	targets := s.targets[call]
-	if len(targets) > 0 && packageOf(targets[0]) == "sync" && targets[0].Parent() != nil {
-		if from := g.madeIn(call.Common().Value, f); from != "" {
-			targets = append(targets[1:len(targets):len(targets)], g.oncePassed[from]...)
-			return slices.DeleteFunc(targets, isOnceClosure)
-		}
-	}
-	if ofRuntime(packageOf(f)) {
-		return slices.DeleteFunc(slices.Clone(targets), func(to *ssa.Function) bool { return !ofRuntime(packageOf(to)) })
-	}
-	return targets
+	return x
 }
 
-func isOnceClosure(f *ssa.Function) bool {
-	return f.Parent() != nil && packageOf(f) == "sync" && strings.HasPrefix(f.Name(), "Once")
-}
-
-// findFuncs finds the functions on whose stack a task may wait, and that a task calls.
-func (fl *flow) findFuncs() {
-	callers := make(map[*ssa.Function][]*ssa.Function)
-	var watched []*ssa.Function
-	for f := range fl.p.src.used {
+// lead follows a call through code that is not the program's.
+func (fl *flow) lead(s *waitSite, callees []*ssa.Function, waits map[*ssa.Function]bool, place func() int) {
+	reached := closure(slices.Values(callees), func(f *ssa.Function, add func(*ssa.Function)) {
+		if fl.p.ofProgram(packageOf(f)) || !waits[f] {
+			return
+		}
+		s.through = true
 		for call := range callsOf(f) {
-			for _, to := range fl.callees(f, call) {
-				callers[to] = append(callers[to], f)
+			for _, to := range fl.p.callees(f, call) {
+				add(to)
 			}
-		}
-		if fl.p.src.watched(f) {
-			watched = append(watched, f)
-		}
-	}
-	waits := closure(slices.Values(watched), func(f *ssa.Function, add func(*ssa.Function)) {
-		for _, c := range callers[f] {
-			add(c)
 		}
 	})
-	roots := taskFuncs(fl.p.src, fl.callees)
-	roots = slices.DeleteFunc(roots, func(f *ssa.Function) bool { return !waits[f] })
-	for f := range closure(slices.Values(roots), func(f *ssa.Function, add func(*ssa.Function)) {
-		for call := range callsOf(f) {
-			for _, to := range fl.callees(f, call) {
-				if waits[to] {
-					add(to)
-				}
-			}
-		}
-	}) {
-		fl.funcs[f] = &summary{f: f, program: fl.p.ofProgram(packageOf(f)),
-			calls: make(map[ssa.CallInstruction][]*summary), site: make(map[ssa.CallInstruction]int), skips: make(map[ssa.CallInstruction]bool)}
-	}
-	for _, f := range roots {
-		fl.roots = append(fl.roots, fl.funcs[f])
-	}
-	for _, f := range watched {
-		if x := fl.funcs[f]; x != nil {
-			x.terminal, x.passes = true, true
-			for _, s := range []*set{&x.first, &x.last, &x.all, &x.from, &x.to} {
-				s.add(bare)
-			}
+	for f := range reached {
+		switch {
+		case fl.p.src.watched(f) && len(s.own) == 0:
+			s.own.add(place())
+		case waits[f] && fl.p.ofProgram(packageOf(f)):
+			s.calls = append(s.calls, fl.waiter(f, waits))
 		}
 	}
-	for f, x := range fl.funcs {
-		for call := range callsOf(f) {
-			for _, to := range fl.callees(f, call) {
-				y := fl.funcs[to]
-				if y == nil {
-					x.skips[call] = true
-				} else {
-					x.calls[call] = append(x.calls[call], y)
-					y.callers = append(y.callers, x)
+}
+
+// solve finds the waits of each function, and then which may follow each other.
+func (fl *flow) solve() {
+	fl.edges = make([]set, len(fl.places))
+	for grown := true; grown; {
+		grown = false
+		for _, x := range fl.funcs {
+			for _, s := range x.sites {
+				grown = x.all.union(s.waits(false)) || grown
+				if x.returnsAfter(s) {
+					grown = x.last.union(s.waits(true)) || grown
 				}
 			}
 		}
 	}
+	for _, x := range fl.funcs {
+		for _, s := range x.sites {
+			last := s.waits(true)
+			for _, next := range x.sites {
+				if next.follows(s) || next == s && s.through {
+					for place := range last.all() {
+						fl.edges[place].union(next.waits(false))
+					}
+				}
+			}
+		}
+	}
+}
+
+// returnsAfter reports whether the function may return after a call. Where a panic may be
+// recovered, it always may.
+func (x *waiter) returnsAfter(s *waitSite) bool {
+	if s.deferred || s.block == nil || x.f.Recover != nil {
+		return true
+	}
+	returns := func(b *ssa.BasicBlock) bool {
+		_, is := b.Instrs[len(b.Instrs)-1].(*ssa.Return)
+		return is
+	}
+	return returns(s.block) || slices.ContainsFunc(slices.Collect(maps.Keys(after(s.block))), returns)
+}
+
+// follows reports whether a call may come after another in a function. Deferred ones may
+// come after any, also when a panic or the end of the runtime ends the function.
+func (s *waitSite) follows(t *waitSite) bool {
+	switch {
+	case s.block == nil:
+		return false
+	case s.deferred || t.deferred:
+		return s.deferred
+	}
+	return s.block == t.block && s.index > t.index || after(t.block)[s.block]
+}
+
+// after are the blocks that the control flow leads to from the end of one.
+func after(b *ssa.BasicBlock) map[*ssa.BasicBlock]bool {
+	return closure(slices.Values(b.Succs), func(b *ssa.BasicBlock, add func(*ssa.BasicBlock)) {
+		for _, next := range b.Succs {
+			add(next)
+		}
+	})
 }
 
 // place is the number of a call in the program.
 func (fl *flow) place(f *ssa.Function, pos token.Pos, deferred bool) int {
-	at := fl.p.src.position(pos)
-	key := placeKey(linkPackage(f), at.Filename, at.Line)
+	key := fl.line(f, pos)
 	id, ok := fl.byKey[key]
 	if !ok {
 		id = len(fl.places)
 		fl.byKey[key] = id
-		fl.edges = append(fl.edges, nil)
 		fl.places = append(fl.places, flowPlace{key: key, function: linkName(f), lines: []string{key}})
 	}
 	x := &fl.places[id]
 	if deferred {
 		// A stack shows the line at which the function ends.
-		x.lines = append(x.lines, fl.ends(f)...)
+		for in := range instrs(f) {
+			if _, returns := in.(*ssa.Return); returns && in.Pos().IsValid() {
+				x.lines = append(x.lines, fl.line(f, in.Pos()))
+			}
+		}
+		if syntax := f.Syntax(); syntax != nil {
+			x.lines = append(x.lines, fl.line(f, syntax.End()-1))
+		}
 	}
 	if expr := fl.parens[pos]; expr != nil {
 		for _, p := range []token.Pos{expr.Pos(), expr.Fun.End(), expr.Lparen} {
-			at := fl.p.src.position(p)
-			x.lines = append(x.lines, placeKey(linkPackage(f), at.Filename, at.Line))
+			x.lines = append(x.lines, fl.line(f, p))
 		}
 	}
 	return id
 }
 
-// linkPackage is the import path of a function as a stack trace has it.
-func linkPackage(f *ssa.Function) string {
-	for f.Parent() != nil {
-		f = f.Parent()
+// line is how a line of a function is found in a stack trace.
+func (fl *flow) line(f *ssa.Function, pos token.Pos) string {
+	at := fl.p.src.position(pos)
+	pkg := packageOf(f)
+	if outer := outermost(f); outer.Pkg != nil && outer.Pkg.Pkg.Name() == "main" {
+		pkg = "main"
 	}
-	if o := f.Origin(); o != nil {
-		f = o
-	}
-	if f.Pkg != nil && f.Pkg.Pkg.Name() == "main" {
-		return "main"
-	}
-	return packageOf(f)
-}
-
-// ends are the lines on which a function returns.
-func (fl *flow) ends(f *ssa.Function) []string {
-	var lines []string
-	add := func(pos token.Pos) {
-		if pos.IsValid() {
-			at := fl.p.src.position(pos)
-			lines = append(lines, placeKey(linkPackage(f), at.Filename, at.Line))
-		}
-	}
-	for in := range instrs(f) {
-		if _, returns := in.(*ssa.Return); returns {
-			add(in.Pos())
-		}
-	}
-	if syntax := f.Syntax(); syntax != nil {
-		add(syntax.End() - 1)
-	}
-	return lines
+	return placeKey(pkg, at.Filename, at.Line)
 }
 
 // lines are the places by all lines that they may be known by; their own come first.
@@ -291,15 +288,11 @@ func (fl *flow) lines(index map[int]int) map[string][]int {
 		}
 	}
 	for id := range fl.places {
-		if at, ok := index[id]; ok {
-			add(fl.places[id].key, at)
-		}
+		add(fl.places[id].key, index[id])
 	}
 	for id := range fl.places {
-		if at, ok := index[id]; ok {
-			for _, l := range fl.places[id].lines {
-				add(l, at)
-			}
+		for _, l := range fl.places[id].lines {
+			add(l, index[id])
 		}
 	}
 	return all

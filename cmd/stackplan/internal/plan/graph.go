@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"go/ast"
+	"go/token"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -21,14 +22,11 @@ type graph struct {
 	tasks map[int]bool    // those of the roots that are started as tasks
 	own   map[string]bool // import paths of what may be rewritten
 
-	bySite     map[ssa.CallInstruction]int // of those calls that are sites
-	byName     map[string][]int
-	lineSites  map[lineKey][]int
-	unknown    map[string]*Unknown
-	relays     *relays
-	onces      map[string][]int           // what a function passes to sync.OnceFunc and its relatives
-	oncePassed map[string][]*ssa.Function // the same
-	groups     map[string][]int           // functions by the signature that an annotation gives to them
+	bySite    map[ssa.CallInstruction]int // of those calls that are sites
+	byName    map[string][]int
+	lineSites map[lineKey][]int
+	unknown   map[string]bool // indirect calls for which the analysis found no target
+	relays    *relays
 }
 
 type lineKey struct {
@@ -40,7 +38,6 @@ type lineKey struct {
 type node struct {
 	name  string
 	frame int
-	least int // path that leads through a call with a trusted bound
 	out   []edge
 	bound Bytes // trusted, if leaf
 	leaf  bool
@@ -83,17 +80,9 @@ type site struct {
 	refused     string // why it can't be a checkpoint
 }
 
-// An Unknown is a group of indirect calls for which the analysis found no target.
-type Unknown struct {
-	Signature string   `json:"signature"`
-	Calls     []string `json:"calls"`           // where, as function file:line
-	Targets   []string `json:"targets"`         // all functions with that signature that are used as values; empty: nothing ever sets what is called
-	Bound     Bytes    `json:"bound,omitempty"` // trusted instead
-}
-
 func newGraph(p *Program) *graph {
 	g := &graph{p: p, byName: make(map[string][]int), bySite: make(map[ssa.CallInstruction]int),
-		lineSites: make(map[lineKey][]int), unknown: make(map[string]*Unknown), groups: make(map[string][]int), tasks: make(map[int]bool), own: make(map[string]bool)}
+		lineSites: make(map[lineKey][]int), unknown: make(map[string]bool), tasks: make(map[int]bool), own: make(map[string]bool)}
 	if p.bin.Arch == "amd64" {
 		g.push = 8
 	}
@@ -122,7 +111,6 @@ func newGraph(p *Program) *graph {
 		g.own[pkg.PkgPath] = true
 	}
 	g.relays = newRelays(g)
-	g.findOnces()
 	g.findSites()
 	for i := range g.nodes {
 		if !g.nodes[i].leaf {
@@ -148,17 +136,11 @@ func (g *graph) skips(from int, e *edge) bool {
 
 // findSites lists the calls in the sources that may be rewritten.
 func (g *graph) findSites() {
-	type paren struct{ pos int }
-	exprs := make(map[paren]*ast.CallExpr)
+	exprs := make(map[token.Pos]*ast.CallExpr)
 	fset := g.p.src.prog.Fset
 	for _, pkg := range g.p.own {
-		for _, f := range pkg.Syntax {
-			ast.Inspect(f, func(n ast.Node) bool {
-				if c, ok := n.(*ast.CallExpr); ok {
-					exprs[paren{int(c.Lparen)}] = c
-				}
-				return true
-			})
+		for call := range callExprs(pkg) {
+			exprs[call.Lparen] = call
 		}
 	}
 	type key struct { // x.A().B() are two calls that begin at one offset
@@ -172,7 +154,7 @@ func (g *graph) findSites() {
 		}
 		for call := range callsOf(f) {
 			c, plain := call.(*ssa.Call)
-			expr := exprs[paren{int(call.Pos())}]
+			expr := exprs[call.Pos()]
 			if !plain || expr == nil {
 				continue
 			}
@@ -219,7 +201,7 @@ func (g *graph) targetsOf(call ssa.CallInstruction) []int {
 	}
 	var all []int
 	for _, to := range g.p.src.targets[call] {
-		all = append(all, g.narrow(call, to, g.codes(to, call.Common().IsInvoke()))...)
+		all = append(all, g.codes(to, call.Common().IsInvoke())...)
 	}
 	return all
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"go/types"
 	"slices"
-	"sort"
 	"strings"
 
 	"golang.org/x/tools/go/ssa"
@@ -81,12 +80,12 @@ func (g *graph) addCall(i int, f *ssa.Function, call ssa.CallInstruction, wrappe
 	if s, ok := g.bySite[call]; ok {
 		e.sites = []int{s}
 	}
-	for _, x := range g.relays.at(f, call) {
+	for _, x := range g.relays.from(f, call, false) {
 		through := e
 		through.mid = x.depth
 		through.depth = n.frame + g.push + x.depth
 		through.kind = kindIndirect
-		g.addEdges(i, through, g.clonesIn(i, x.to, g.codes(x.to, x.method)), nil)
+		g.addEdges(i, through, g.codes(x.to, x.method), nil)
 	}
 	if g.relays.covers(f, call) {
 		return
@@ -98,62 +97,17 @@ func (g *graph) addCall(i int, f *ssa.Function, call ssa.CallInstruction, wrappe
 		if !deferred && to.Parent() == nil && to.Synthetic == "" && !generic(f) {
 			return
 		}
-		targets = g.clonesIn(i, to, g.codes(to, generic(f)))
+		targets = g.codes(to, generic(f))
 	} else {
-		targets = slices.Clone(g.inGroup(call))
-		if sig, lost := g.p.src.lost[call]; lost && len(targets) == 0 {
-			g.addUnknown(i, f, call, sig, e, wrappers)
-			return
-		}
-		if once := g.onceTargets(i, f, call); once != nil {
-			targets = append(targets, once...)
-		} else {
-			targets = append(targets, g.targetsOf(call)...)
+		if targets = g.targetsOf(call); len(targets) == 0 {
+			at := g.p.src.position(call.Pos())
+			g.unknown[fmt.Sprintf("%s:%d calls a %s", linkName(f), at.Line, signature(call.Common().Signature()))] = true
 		}
 	}
-	targets = append(targets, g.madeByReflection(call)...)
 	if ofRuntime(packageOf(f)) {
 		targets = slices.DeleteFunc(targets, func(to int) bool { return !ofRuntime(g.nodes[to].name) })
 	}
 	g.addEdges(i, e, targets, wrappers)
-}
-
-// clonesIn narrows the functions that a closure was compiled to, one for each function
-// that holds the code around it, to those of function i.
-func (g *graph) clonesIn(i int, f *ssa.Function, codes []int) []int {
-	if f.Parent() == nil || len(codes) < 2 {
-		return codes
-	}
-	prefix := g.nodes[i].name + "."
-	var own []int
-	for _, id := range codes {
-		if strings.HasPrefix(g.nodes[id].name, prefix) {
-			own = append(own, id)
-		}
-	}
-	if len(own) > 0 {
-		return own
-	}
-	return codes
-}
-
-// inGroup are the functions that an annotation gives to all calls with a signature.
-func (g *graph) inGroup(call ssa.CallInstruction) []int {
-	c := call.Common()
-	if c.IsInvoke() {
-		return nil
-	}
-	sig := signature(c.Signature())
-	ids, known := g.groups[sig]
-	if !known {
-		if r := g.p.notes.find(sig, "group"); r != nil {
-			for _, pattern := range r.targets {
-				ids = append(ids, g.matching(pattern)...)
-			}
-		}
-		g.groups[sig] = ids
-	}
-	return ids
 }
 
 // matching are the functions of the binary whose names match a pattern.
@@ -192,73 +146,6 @@ func generic(f *ssa.Function) bool {
 		if f.Origin() != nil {
 			return true
 		}
-	}
-	return false
-}
-
-// addUnknown adds a call without known targets: all functions used as values that have
-// the signature may be meant.
-func (g *graph) addUnknown(i int, f *ssa.Function, call ssa.CallInstruction, sig string, e edge, wrappers []int) {
-	u := g.unknown[sig]
-	if u == nil {
-		u = &Unknown{Signature: sig}
-		if r := g.p.notes.find(sig, "unknown"); r != nil {
-			u.Bound = r.bound
-		}
-		g.unknown[sig] = u
-	}
-	pos := g.p.src.position(call.Pos())
-	at := fmt.Sprintf("%s:%d", linkName(f), pos.Line)
-	if k := sort.SearchStrings(u.Calls, at); k == len(u.Calls) || u.Calls[k] != at {
-		u.Calls = append(u.Calls, at)
-		sort.Strings(u.Calls)
-	}
-	var targets []int
-	if fromOutside(call.Common().Value, 0) {
-		for _, to := range g.p.src.valued[sig] {
-			targets = append(targets, g.codes(to, false)...)
-		}
-	}
-	targets = append(targets, g.madeByReflection(call)...)
-	if len(targets) == 0 {
-		return
-	}
-	if len(u.Targets) == 0 {
-		seen := make(map[string]bool)
-		for _, to := range targets {
-			if name := g.nodes[to].name; !seen[name] {
-				seen[name] = true
-				u.Targets = append(u.Targets, name)
-			}
-		}
-		sort.Strings(u.Targets)
-	}
-	if u.Bound > 0 {
-		g.nodes[i].least = max(g.nodes[i].least, e.depth+int(u.Bound))
-		return
-	}
-	g.addEdges(i, e, targets, wrappers)
-}
-
-// fromOutside reports whether a function value may come from where the analysis does not
-// look: from unsafe pointers, reflection, or out of an interface. All others that it found
-// no function for are never set to one.
-func fromOutside(v ssa.Value, depth int) bool {
-	if depth > 8 {
-		return true
-	}
-	if v, ok := v.(*ssa.Phi); ok {
-		return slices.ContainsFunc(v.Edges, func(e ssa.Value) bool { return fromOutside(e, depth+1) })
-	}
-	switch v := v.(type) {
-	case *ssa.Convert, *ssa.TypeAssert:
-		return true
-	case *ssa.Extract:
-		return fromOutside(v.Tuple, depth+1)
-	case *ssa.ChangeType:
-		return fromOutside(v.X, depth+1)
-	case *ssa.UnOp:
-		return fromOutside(v.X, depth+1)
 	}
 	return false
 }
@@ -340,14 +227,19 @@ func linkPath(pkg *types.Package) string {
 	return path[:slash] + strings.ReplaceAll(path[slash:], ".", "%2e")
 }
 
-func packageOf(f *ssa.Function) string {
+// outermost is the declared function that f stands in, not instantiated.
+func outermost(f *ssa.Function) *ssa.Function {
 	for f.Parent() != nil {
 		f = f.Parent()
 	}
 	if o := f.Origin(); o != nil {
-		f = o
+		return o
 	}
-	if f.Pkg != nil {
+	return f
+}
+
+func packageOf(f *ssa.Function) string {
+	if f = outermost(f); f.Pkg != nil {
 		return f.Pkg.Pkg.Path()
 	}
 	return ""

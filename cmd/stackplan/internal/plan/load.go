@@ -292,15 +292,18 @@ func (p *Program) collect() error {
 			p.modules["main"] = true
 		}
 	}
-	never := map[string]bool{chunkPackage: true, enginePackage: true, taskPackage: true, resschedPackage: true, coroPackage: true}
+	// Neither what makes chunks nor what that imports can have checkpoints: they would import each
+	// other, or a task would change its stack in the middle of a switch.
+	never := make(map[string]bool)
 	for _, pkg := range p.all {
-		// What the packages that make chunks import can't import them.
-		if pkg.PkgPath == chunkPackage || pkg.PkgPath == enginePackage {
+		switch pkg.PkgPath {
+		case chunkPackage, enginePackage, taskPackage, resschedPackage:
 			packages.Visit([]*packages.Package{pkg}, nil, func(dep *packages.Package) { never[dep.PkgPath] = true })
 		}
 	}
 	for _, pkg := range p.all {
-		if !never[pkg.PkgPath] && pkg.Module != nil && p.cfg.rewrites(pkg) && !strings.HasSuffix(pkg.ID, ".test") {
+		runtime := never[pkg.PkgPath] || pkg.PkgPath == projectPath+"/bgraph" || strings.HasPrefix(pkg.PkgPath, projectPath+"/internal/")
+		if !runtime && pkg.Module != nil && p.cfg.rewrites(pkg) && !strings.HasSuffix(pkg.ID, ".test") {
 			p.own = append(p.own, pkg)
 		}
 	}

@@ -1,10 +1,11 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/internal/scc"
@@ -54,7 +55,7 @@ func (c *cutting) measureOnce(order []int, maxPath Bytes, before *paths) *paths 
 			}
 			continue
 		}
-		p.length[v] = Bytes(max(n.frame, n.least))
+		p.length[v] = Bytes(n.frame)
 		for i := range n.out {
 			e := &n.out[i]
 			if c.g.skips(v, e) {
@@ -95,68 +96,62 @@ func (p *Program) Place(maxPath, minChunk Bytes) (*Plan, error) {
 	if minChunk < 0 {
 		return nil, fmt.Errorf("stackplan: MinChunk is %v; want 0 or more", minChunk)
 	}
+	g := p.graph
 	c, longest := p.place(maxPath)
-	plan := &Plan{Package: p.Package, MaxPath: maxPath, MinChunk: minChunk, CallSites: p.callSites(c)}
-	need := make([]Bytes, len(p.graph.sites))
-	callees := make(nameSets)
-	for v := range p.graph.nodes {
-		if !c.reach[v] || p.graph.nodes[v].leaf {
-			continue
-		}
-		for i := range p.graph.nodes[v].out {
-			e := &p.graph.nodes[v].out[i]
-			for _, s := range e.sites {
-				if !c.site[s] {
-					continue
-				}
+	plan := &Plan{Package: p.Package, MaxPath: maxPath, MinChunk: minChunk}
+	need := make([]Bytes, len(g.sites))
+	callees, refused, all := make(nameSets), make(nameSets), make(map[int]bool)
+	for v, e := range c.calls() {
+		for _, s := range e.sites {
+			all[s] = true
+			if c.site[s] {
 				need[s] = max(need[s], Bytes(e.mid)+longest.length[e.to])
-				callees.add(s, p.graph.nodes[e.to].name)
+				callees.add(s, g.nodes[e.to].name)
 			}
+		}
+		for _, s := range e.refused {
+			refused.add(s, g.nodes[e.to].name)
 		}
 		plan.Longest = max(plan.Longest, longest.length[v])
 	}
-	for i, s := range p.graph.sites {
-		if !c.site[i] {
-			continue
-		}
+	plan.CallSites = len(all)
+	for _, i := range g.inOrder(callees) {
+		s := g.sites[i]
 		plan.Checkpoints = append(plan.Checkpoints, Checkpoint{File: s.file, Offset: s.offset, End: s.end, Line: s.line, Col: s.col,
-			Caller: s.caller, Callee: names(callees[i]), Need: need[i], Site: s.name,
-			PackagePath: s.pkg, BackEdge: c.back[i]})
+			Caller: s.caller, Callee: names(callees[i]), Need: need[i], Site: s.name, PackagePath: s.pkg, BackEdge: c.back[i]})
 	}
-	sort.Slice(plan.Checkpoints, func(i, j int) bool {
-		a, b := &plan.Checkpoints[i], &plan.Checkpoints[j]
-		if a.File != b.File {
-			return a.File < b.File
-		}
-		return a.Offset < b.Offset || a.Offset == b.Offset && a.End < b.End
-	})
-	plan.Refused = p.refusedCalls(c)
-	for _, r := range p.graph.roots {
-		plan.Entries = append(plan.Entries, EntryPlan{p.graph.nodes[r].name, longest.length[r]})
+	for _, i := range g.inOrder(refused) {
+		s := g.sites[i]
+		plan.Refused = append(plan.Refused, Refused{s.name, s.caller, names(refused[i]), s.refused})
+	}
+	for _, r := range g.roots {
+		plan.Entries = append(plan.Entries, EntryPlan{g.nodes[r].name, longest.length[r]})
 	}
 	return plan, nil
 }
 
-// refusedCalls lists what Refuse has left out of code that is reached.
-func (p *Program) refusedCalls(c *cutting) (list []Refused) {
-	callees := make(nameSets)
-	for v := range p.graph.nodes {
-		if !c.reach[v] || p.graph.nodes[v].leaf {
-			continue
-		}
-		for i := range p.graph.nodes[v].out {
-			e := &p.graph.nodes[v].out[i]
-			for _, s := range e.refused {
-				callees.add(s, p.graph.nodes[e.to].name)
+// inOrder are the keys of a set of sites in the order of the sources.
+func (g *graph) inOrder(sites nameSets) []int {
+	return slices.SortedFunc(maps.Keys(sites), func(i, j int) int {
+		a, b := g.sites[i], g.sites[j]
+		return cmp.Or(strings.Compare(a.file, b.file), a.offset-b.offset, a.end-b.end)
+	})
+}
+
+// calls yields the calls that are reached, with the caller.
+func (c *cutting) calls() iter.Seq2[int, *edge] {
+	return func(yield func(int, *edge) bool) {
+		for v := range c.g.nodes {
+			if !c.reach[v] || c.g.nodes[v].leaf {
+				continue
+			}
+			for i := range c.g.nodes[v].out {
+				if !yield(v, &c.g.nodes[v].out[i]) {
+					return
+				}
 			}
 		}
 	}
-	for s, set := range callees {
-		x := p.graph.sites[s]
-		list = append(list, Refused{x.name, x.caller, names(set), x.refused})
-	}
-	sort.Slice(list, func(i, j int) bool { return siteLess(list[i].Site, list[j].Site) })
-	return list
 }
 
 func (p *Program) place(maxPath Bytes) (*cutting, *paths) {
@@ -165,26 +160,6 @@ func (p *Program) place(maxPath Bytes) (*cutting, *paths) {
 	c.measure(c.order(), maxPath)
 	// Checkpoints chosen later shorten paths that were measured before.
 	return c, c.measure(c.order(), 0)
-}
-
-// callSites counts the calls in sources that may be rewritten, in code that is reached.
-func (p *Program) callSites(c *cutting) int {
-	seen := make([]bool, len(p.graph.sites))
-	n := 0
-	for v := range p.graph.nodes {
-		if !c.reach[v] || p.graph.nodes[v].leaf {
-			continue
-		}
-		for _, e := range p.graph.nodes[v].out {
-			for _, s := range e.sites {
-				if !seen[s] {
-					seen[s] = true
-					n++
-				}
-			}
-		}
-	}
-	return n
 }
 
 func names(set map[string]bool) string {

@@ -166,7 +166,7 @@ func exhaustiveBelow(g *graph, c *cutting, e *edge, depth int) Bytes {
 }
 
 func TestAnnotations(t *testing.T) {
-	a, err := ParseAnnotations("test", "# all\nbound a.F 1KB # one\nbound a.* 2KB\nends b.*.x*z\ncalls c.D e.F g.H\nunknown (int, string) error 512B\ngroup (int) bool = a.F b.*\n")
+	a, err := ParseAnnotations("test", "# all\nbound a.F 1KB # one\nbound a.* 2KB\nends b.*.x*z\ncalls c.D e.F g.H\n")
 	testenv.Must(t, err)
 	if r := a.find("a.F", "bound"); r == nil || r.bound != 2048 {
 		t.Errorf("a.F: %+v, want the later rule, 2048", r)
@@ -175,13 +175,10 @@ func TestAnnotations(t *testing.T) {
 		t.Errorf("b.Q.xyz: %+v, want ends", r)
 	}
 	testenv.Equal(t, a.find("b.xz", "ends"), nil, "b.xz")
-	if r := a.find("(int, string) error", "unknown"); r == nil || r.bound != 512 {
-		t.Errorf("(int, string) error: %+v, want 512", r)
+	if r := a.find("c.D", "calls"); r == nil || fmt.Sprint(r.targets) != "[e.F g.H]" {
+		t.Errorf("c.D: %+v, want two patterns", r)
 	}
-	if r := a.find("(int) bool", "group"); r == nil || fmt.Sprint(r.targets) != "[a.F b.*]" {
-		t.Errorf("(int) bool: %+v, want two patterns", r)
-	}
-	for _, bad := range []string{"bound", "bound a.F", "bound a.F big", "ends a b", "group x y", "what a.F 1KB"} {
+	for _, bad := range []string{"bound", "bound a.F", "bound a.F big", "ends a b", "what a.F 1KB"} {
 		if _, err := ParseAnnotations("file.txt", "\n"+bad); err == nil || !strings.HasPrefix(err.Error(), "file.txt:2: ") {
 			t.Errorf("%q: %v, want an error at file.txt:2", bad, err)
 		}

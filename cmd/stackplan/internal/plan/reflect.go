@@ -75,13 +75,3 @@ func (s *source) reflected() (funcs, methods []*ssa.Function) {
 	}
 	return funcs, methods
 }
-
-// madeByReflection are the functions that stand for one that reflect.MakeFunc has made or
-// that is a method value, if the value of a call may come from there.
-func (g *graph) madeByReflection(call ssa.CallInstruction) []int {
-	c := call.Common()
-	if c.IsInvoke() || !fromOutside(c.Value, 0) {
-		return nil
-	}
-	return append(slices.Clone(g.byName["reflect.makeFuncStub"]), g.byName["reflect.methodValueCall"]...)
-}

@@ -31,8 +31,7 @@ type relays struct {
 	known map[*ssa.Function]bool // called by their names only
 	pools map[*ssa.Global]*ssa.Function
 	bad   map[*ssa.Global]bool // pools whose New is not known
-	trace *trace
-	grown bool // since a round began
+	grown bool                 // since a round began
 }
 
 // relayRounds is how often depths are looked at again: so often around a recursion that
@@ -55,8 +54,6 @@ func newRelays(g *graph) *relays {
 	for f := range g.p.src.used {
 		r.known[f] = !byValue[f]
 	}
-	r.trace = g.p.src.trace
-	r.trace.known = r.known
 	for round := 1; round <= relayRounds || r.grown; round++ {
 		r.grown = false
 		for _, f := range g.p.src.ordered {
@@ -180,12 +177,8 @@ type passed struct {
 	method bool // by an interface
 }
 
-// at are the functions that a call of f passes to what calls them.
-func (r *relays) at(f *ssa.Function, call ssa.CallInstruction) []passed {
-	return r.from(f, call, false)
-}
-
-// from is at; with all set, a parameter that f passes on counts as all that it may be.
+// from are the functions that a call of f passes to what calls them. With all set, a
+// parameter that f passes on counts as all that it may be.
 func (r *relays) from(f *ssa.Function, call ssa.CallInstruction, all bool) []passed {
 	c := call.Common()
 	to := c.StaticCallee()
@@ -218,34 +211,38 @@ func (r *relays) values(f *ssa.Function, v ssa.Value, w wish, x *relay) []*ssa.F
 	if r.known[f] && parameter(f, v) >= 0 {
 		return nil // f passes it on: its callers count it
 	}
-	if all, ok := r.methods(f, v, w.method); ok {
-		return all
-	}
-	return slices.Collect(maps.Keys(x.targets))
-}
-
-// methods are the functions that a value may be, or the methods of what an interface may
-// hold. It is false if not all can be seen.
-func (r *relays) methods(f *ssa.Function, v ssa.Value, method *types.Func) ([]*ssa.Function, bool) {
-	found, ok := r.trace.origins(f, v)
+	origins, ok := r.g.p.src.trace.origins(v)
 	var all []*ssa.Function
-	for _, m := range found {
-		switch v := m.v.(type) {
-		case *ssa.Function:
-			all = append(all, v)
-		case *ssa.MakeClosure:
-			all = append(all, v.Fn.(*ssa.Function))
+	for _, v := range origins {
+		switch v := v.(type) {
 		case *ssa.MakeInterface:
-			if method == nil {
-				return nil, false
+			if w.method == nil {
+				ok = false
+				continue
 			}
 			// What lacks a method fails the assertion that comes before the call.
-			if sel := f.Prog.MethodSets.MethodSet(v.X.Type()).Lookup(method.Pkg(), method.Name()); sel != nil {
+			if sel := f.Prog.MethodSets.MethodSet(v.X.Type()).Lookup(w.method.Pkg(), w.method.Name()); sel != nil {
 				all = append(all, f.Prog.MethodValue(sel))
 			}
+		default:
+			all = append(all, functionOf(v))
 		}
 	}
-	return all, ok
+	if !ok {
+		return slices.Collect(maps.Keys(x.targets))
+	}
+	return all
+}
+
+// functionOf is the function that a value is, nil if it is none.
+func functionOf(v ssa.Value) *ssa.Function {
+	switch v := v.(type) {
+	case *ssa.Function:
+		return v
+	case *ssa.MakeClosure:
+		return v.Fn.(*ssa.Function)
+	}
+	return nil
 }
 
 // findPools finds the New functions of the pools that are package variables, whose
@@ -254,19 +251,15 @@ func (r *relays) findPools() {
 	r.pools = make(map[*ssa.Global]*ssa.Function)
 	r.bad = make(map[*ssa.Global]bool)
 	for f := range r.g.p.src.used {
-		for _, b := range f.Blocks {
-			for _, in := range b.Instrs {
-				r.poolUses(in)
-			}
+		for in := range instrs(f) {
+			r.poolUses(in)
 		}
 	}
 }
 
 func (r *relays) poolUses(in ssa.Instruction) {
-	var operands [8]*ssa.Value
-	for _, v := range in.Operands(operands[:0]) {
-		g, ok := (*v).(*ssa.Global)
-		if !ok || g.Type().String() != "*sync.Pool" {
+	for g := range globalsOf(in) {
+		if g.Type().String() != "*sync.Pool" {
 			continue
 		}
 		switch in := in.(type) {
@@ -294,13 +287,7 @@ func storeOf(at *ssa.FieldAddr) *ssa.Function {
 	if !ok || store.Addr != at {
 		return nil
 	}
-	switch v := store.Val.(type) {
-	case *ssa.Function:
-		return v
-	case *ssa.MakeClosure:
-		return v.Fn.(*ssa.Function)
-	}
-	return nil
+	return functionOf(store.Val)
 }
 
 // pool are the functions that may be New of the pool that a call of sync.(*Pool).Get is of.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 
@@ -19,7 +20,7 @@ type Report struct {
 	Recursion []Recursion `json:"recursion"` // the largest first
 	Plan      *Plan       `json:"plan"`
 	Parks     []ParkCall  `json:"parks"`    // calls in sources that may be rewritten on which a task may park
-	Unknown   []Unknown   `json:"unknown"`  // indirect calls without a known target, by signature
+	Unknown   []string    `json:"unknown"`  // indirect calls without a known target
 	NoFrame   []string    `json:"no_frame"` // functions that are reached and whose stack is not known from the binary but trusted
 	Sweep     []SweepRow  `json:"sweep"`    // Figure 7
 }
@@ -257,115 +258,30 @@ func (p *Program) reportRecursion(r *Report) {
 	})
 }
 
-// mayPark holds the nodes on which a task may park.
-func (g *graph) mayPark() map[int]bool {
-	callers := make([][]int, len(g.nodes))
-	var parkers []int
-	for v := range g.nodes {
-		for _, e := range g.calls(v) {
-			callers[e.to] = append(callers[e.to], v)
-		}
-		if slices.ContainsFunc(g.nodes[v].in, g.p.src.parker) {
-			parkers = append(parkers, v)
-		}
-	}
-	return closure(slices.Values(parkers), func(v int, add func(int)) {
-		for _, c := range callers[v] {
-			add(c)
-		}
-	})
-}
-
-// parksIn reports whether a task may park in f, of which no code may be left but what was
-// inlined. Known holds what was found before.
-func (g *graph) parksIn(f *ssa.Function, parks map[int]bool, known map[*ssa.Function]bool) bool {
-	if found, ok := known[f]; ok {
-		return found
-	}
-	known[f] = false // should it call itself
-	codes := g.codes(f, false)
-	found := slices.ContainsFunc(codes, func(v int) bool { return parks[v] })
-	if len(codes) == 0 {
-		found = g.p.src.parker(f)
-		for call := range callsOf(f) {
-			if to := call.Common().StaticCallee(); to != nil {
-				found = found || g.parksIn(to, parks, known)
-			} else {
-				found = found || slices.ContainsFunc(g.targetsOf(call), func(v int) bool { return parks[v] })
-			}
-		}
-	}
-	known[f] = found
-	return found
-}
-
+// reportParks lists the calls on which a task may park. They come from the source, as the
+// machine code has no calls of what the compiler inlined, as it does with most of package task.
 func (p *Program) reportParks(r *Report) {
 	g := p.graph
-	parks, reach, callees := g.mayPark(), g.reachable(g.roots), make(nameSets)
-	// The machine code has no call of what the compiler inlined, as it does with most of package
-	// task, and calls instances of generic functions by long names; so calls by name come from the source.
+	parks, reach, callees := p.leadingTo(p.src.parker), g.reachable(g.roots), make(nameSets)
 	held := make(map[*ssa.Function]bool)
 	for v := range g.nodes {
-		if !reach[v] || g.nodes[v].leaf {
-			continue
-		}
-		for _, e := range g.nodes[v].out {
-			for _, s := range e.sites {
-				if parks[e.to] {
-					callees.add(s, g.nodes[e.to].name)
-				}
-			}
-		}
 		for _, f := range g.nodes[v].in {
-			held[f] = true
+			held[f] = held[f] || reach[v] && !g.nodes[v].leaf
 		}
 	}
-	known := make(map[*ssa.Function]bool)
 	for call, s := range g.bySite {
-		to := call.Common().StaticCallee()
-		switch {
-		case !held[call.Parent()]:
-		case to != nil && g.parksIn(to, parks, known):
-			callees[s] = map[string]bool{linkName(to): true}
-		case to == nil && callees[s] == nil:
-			for _, v := range g.targetsOf(call) {
-				if parks[v] {
-					callees.add(s, g.nodes[v].name)
-				}
+		if !held[call.Parent()] {
+			continue
+		}
+		for _, to := range p.callees(call.Parent(), call) {
+			if parks[to] {
+				callees.add(s, linkName(to))
 			}
 		}
 	}
-	for s, set := range callees {
-		r.Parks = append(r.Parks, ParkCall{g.sites[s].name, g.sites[s].caller, names(set)})
+	for _, s := range g.inOrder(callees) {
+		r.Parks = append(r.Parks, ParkCall{g.sites[s].name, g.sites[s].caller, names(callees[s])})
 	}
-	sort.Slice(r.Parks, func(i, j int) bool { return siteLess(r.Parks[i].Site, r.Parks[j].Site) })
-}
-
-// siteLess orders by text, and numbers in it by their value.
-func siteLess(a, b string) bool {
-	digits := func(s string) int {
-		n := 0
-		for n < len(s) && s[n] >= '0' && s[n] <= '9' {
-			n++
-		}
-		return n
-	}
-	for i, j := 0, 0; i < len(a) && j < len(b); {
-		x, y := digits(a[i:]), digits(b[j:])
-		switch {
-		case x > 0 && y > 0 && x != y:
-			return x < y
-		case x > 0 && y > 0 && a[i:i+x] != b[j:j+y]:
-			return a[i:i+x] < b[j:j+y]
-		case x > 0 && y > 0:
-			i, j = i+x, j+y
-			continue
-		case a[i] != b[j]:
-			return a[i] < b[j]
-		}
-		i, j = i+1, j+1
-	}
-	return len(a) < len(b)
 }
 
 func (p *Program) reportTrust(r *Report) {
@@ -388,8 +304,5 @@ func (p *Program) reportTrust(r *Report) {
 		}
 	}
 	sort.Strings(r.NoFrame)
-	for _, u := range g.unknown {
-		r.Unknown = append(r.Unknown, *u)
-	}
-	sort.Slice(r.Unknown, func(i, j int) bool { return r.Unknown[i].Signature < r.Unknown[j].Signature })
+	r.Unknown = slices.Sorted(maps.Keys(g.unknown))
 }

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"go/types"
 	"sort"
 
 	"golang.org/x/tools/go/ssa"
@@ -55,23 +54,6 @@ func taskFuncs[T any](s *source, targets func(*ssa.Function, ssa.CallInstruction
 		}
 	}
 	return all
-}
-
-// field is the name of the field that a value was read from, "" if it is not that.
-func field(v ssa.Value) string {
-	load, ok := v.(*ssa.UnOp)
-	if !ok {
-		return ""
-	}
-	at, ok := load.X.(*ssa.FieldAddr)
-	if !ok {
-		return ""
-	}
-	s, ok := at.X.Type().Underlying().(*types.Pointer).Elem().Underlying().(*types.Struct)
-	if !ok {
-		return ""
-	}
-	return s.Field(at.Field).Name()
 }
 
 // standard goes by the rule that the first element of an import path of the standard

@@ -27,8 +27,7 @@ type source struct {
 	used    map[*ssa.Function]bool  // that may run: those in the binary and what they call
 	ordered []*ssa.Function         // the used ones, in the same order in each run
 	targets map[ssa.CallInstruction][]*ssa.Function
-	lost    map[ssa.CallInstruction]string // indirect calls that the analysis found no target for, with the signature
-	valued  map[string][]*ssa.Function     // functions used as values, by signature
+	valued  map[string][]*ssa.Function // functions used as values, by signature
 	trace   *trace
 	fatal   map[lineKey]bool // lines of which all code is on the way to a panic
 }
@@ -57,7 +56,6 @@ func newSource(p *Program, prog *ssa.Program) *source {
 		inCode:  make(map[*ssa.Function][]int),
 		used:    make(map[*ssa.Function]bool),
 		targets: make(map[ssa.CallInstruction][]*ssa.Function),
-		lost:    make(map[ssa.CallInstruction]string),
 		valued:  make(map[string][]*ssa.Function),
 	}
 	all := ssautil.AllFunctions(prog)
@@ -202,24 +200,6 @@ func (s *source) resolve() {
 		}
 	}
 	s.trace = newTrace(s)
-	s.addStray()
-	for _, f := range s.ordered {
-		for call := range callsOf(f) {
-			s.noteLost(call)
-		}
-	}
-}
-
-func (s *source) noteLost(call ssa.CallInstruction) {
-	c := call.Common()
-	if _, builtin := c.Value.(*ssa.Builtin); builtin || c.StaticCallee() != nil || len(s.targets[call]) > 0 {
-		return
-	}
-	if c.IsInvoke() {
-		s.lost[call] = "method " + c.Method.Name() + " " + signature(c.Signature())
-		return
-	}
-	s.lost[call] = signature(c.Signature())
 }
 
 // noteValues notes which functions an instruction uses as values.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 )
 
@@ -22,8 +21,8 @@ func (r *Report) WriteText(w io.Writer, all bool) error {
 	t.recursion(r)
 	t.plan(r)
 	t.parks(r)
-	t.unknown(r)
-	t.trusted(r)
+	t.names("Indirect calls whose targets are not known", r.Unknown, "call")
+	t.names("Trusted: assembly, and what annotations give a bound to", r.NoFrame, "function")
 	t.sweep(r)
 	_, err := w.Write(t.b.Bytes())
 	return err
@@ -160,40 +159,17 @@ func (t *textWriter) parks(r *Report) {
 	t.more(len(r.Parks)-n, "call")
 }
 
-func (t *textWriter) unknown(r *Report) {
-	t.title("Indirect calls whose targets are not known")
-	unknown := r.Unknown
-	if !t.all { // what is never set is of no interest
-		unknown = slices.DeleteFunc(slices.Clone(unknown), func(u Unknown) bool { return len(u.Targets) == 0 && u.Bound == 0 })
-	}
-	n := t.limit(len(unknown), 10)
-	if len(unknown) == 0 {
+// names lists names.
+func (t *textWriter) names(title string, list []string, what string) {
+	t.title(title)
+	if len(list) == 0 {
 		t.f("There is none.\n")
 	}
-	for _, u := range unknown[:n] {
-		to := count(len(u.Targets), "function") + " with that signature"
-		if len(u.Targets) == 0 {
-			to = "never set, as far as can be seen"
-		}
-		if u.Bound > 0 {
-			to = fmt.Sprintf("trusted to take %v", u.Bound)
-		}
-		t.f("  %s: %s, %s\n", u.Signature, count(len(u.Calls), "call"), to)
-		k := t.limit(len(u.Calls), 2)
-		for _, c := range u.Calls[:k] {
-			t.f("      %s\n", c)
-		}
+	n := t.limit(len(list), 10)
+	for _, name := range list[:n] {
+		t.f("  %s\n", name)
 	}
-	t.more(len(r.Unknown)-n, "signature")
-}
-
-func (t *textWriter) trusted(r *Report) {
-	t.title("Trusted: assembly, and what annotations give a bound to")
-	n := t.limit(len(r.NoFrame), 10)
-	for _, f := range r.NoFrame[:n] {
-		t.f("  %s\n", f)
-	}
-	t.more(len(r.NoFrame)-n, "function")
+	t.more(len(list)-n, what)
 }
 
 func (t *textWriter) sweep(r *Report) {

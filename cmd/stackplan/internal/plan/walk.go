@@ -1,10 +1,25 @@
 package plan
 
 import (
+	"go/ast"
 	"iter"
 
+	"golang.org/x/tools/go/packages"
 	"golang.org/x/tools/go/ssa"
 )
+
+// callExprs yields the calls in the syntax of a package.
+func callExprs(pkg *packages.Package) iter.Seq[*ast.CallExpr] {
+	return func(yield func(*ast.CallExpr) bool) {
+		for _, file := range pkg.Syntax {
+			for n := range ast.Preorder(file) {
+				if call, is := n.(*ast.CallExpr); is && !yield(call) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // instrs yields the instructions of a function.
 func instrs(f *ssa.Function) iter.Seq[ssa.Instruction] {

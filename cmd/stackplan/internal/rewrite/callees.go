@@ -119,22 +119,29 @@ func skip(info *types.Info, call *ast.CallExpr, unknown int) int {
 	return unknown
 }
 
-// staticCallee is the function or method of a concrete type that is called, or nil.
-func staticCallee(info *types.Info, call *ast.CallExpr) *types.Func {
-	var id *ast.Ident
-	switch fun := ast.Unparen(call.Fun).(type) {
-	case *ast.Ident:
-		id = fun
-	case *ast.SelectorExpr:
-		id = fun.Sel
+// calledFunc is the function or method that is called, nil if it is a value.
+func calledFunc(info *types.Info, call *ast.CallExpr) *types.Func {
+	fun := ast.Unparen(call.Fun)
+	switch x := fun.(type) {
 	case *ast.IndexExpr:
-		return staticCallee(info, &ast.CallExpr{Fun: fun.X})
+		fun = x.X
 	case *ast.IndexListExpr:
-		return staticCallee(info, &ast.CallExpr{Fun: fun.X})
-	default:
+		fun = x.X
+	}
+	id, _ := fun.(*ast.Ident)
+	if x, ok := fun.(*ast.SelectorExpr); ok {
+		id = x.Sel
+	}
+	if id == nil {
 		return nil
 	}
 	fn, _ := info.Uses[id].(*types.Func)
+	return fn
+}
+
+// staticCallee is the function or method of a concrete type that is called, or nil.
+func staticCallee(info *types.Info, call *ast.CallExpr) *types.Func {
+	fn := calledFunc(info, call)
 	if fn == nil {
 		return nil
 	}

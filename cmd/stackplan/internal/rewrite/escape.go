@@ -124,8 +124,8 @@ func withoutGenerated(message string) string {
 	return message
 }
 
-// asideLine is added to the lines of what runs only without room, and of what is
-// generated: what goes to the heap there does not count.
+// asideLine is added to the lines of what is generated: what goes to the heap there does not
+// count.
 const asideLine = 500_000
 
 // GCFlags are the flags of the go command that make it say what escapes.
@@ -149,7 +149,7 @@ func (r *Rewriter) GCFlags() []string {
 // be no more.
 func (r *Rewriter) SetBefore(text []byte, dir string) { r.before = readEscapes(text, dir) }
 
-// Blame takes what the go command said with GCFlags of the result of Files with Aside,
+// Blame takes what the go command said with GCFlags of the result of Files for it,
 // and refuses, from now on, the checkpoints that move something to the heap. It returns
 // how many these are.
 func (r *Rewriter) Blame(text []byte, dir string, result *Result) int {
@@ -164,8 +164,8 @@ func (r *Rewriter) Blame(text []byte, dir string, result *Result) int {
 	for _, c := range result.Calls {
 		f := r.files[c.File]
 		s := f.sites[span{c.Offset, c.End}]
-		u := &unit{target: &target{file: f, site: s}}
-		if b.names[u.name()] && !r.heap[s] {
+		t := &target{file: f, site: s}
+		if b.names[t.name()] && !r.heap[s] {
 			r.heap[s] = true
 			n++
 		}

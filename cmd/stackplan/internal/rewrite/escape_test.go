@@ -25,7 +25,7 @@ func settle(t testing.TB, r *Rewriter, pkg string) {
 	t.Helper()
 	r.SetBefore(compiled(t, r, nil, pkg))
 	for round := 0; ; round++ {
-		res := testenv.Need(r.FilesForBlame(everyCall(r, always)))(t)
+		res := testenv.Need(r.Files(everyCall(r, always), true))(t)
 		text, dir := compiled(t, r, res, pkg)
 		n := r.Blame(text, dir, res)
 		t.Logf("round %d: %d checkpoints, %d move something to the heap", round, len(res.Calls), n)
@@ -45,7 +45,7 @@ func TestNothingMovesToTheHeap(t *testing.T) {
 	const pkg = "./testdata/escapes"
 	r := rewriterOf(load(t, nil, false, pkg), nil)
 	settle(t, r, pkg)
-	res := testenv.Need(r.Files(everyCall(r, always)))(t)
+	res := testenv.Need(r.Files(everyCall(r, always), false))(t)
 	testenv.AtLeast(t, len(res.Calls), 12, "checkpoints are left")
 	want, plain, _ := strings.Cut(output(t, build(t, nil, pkg, "plain")), "ns: ")
 	got, checked, _ := strings.Cut(output(t, build(t, res, pkg, "rewritten")), "ns: ")

@@ -14,7 +14,7 @@ import (
 func TestVetLikesRewrittenPrograms(t *testing.T) {
 	testenv.NeedsFull(t, "go vet, twice")
 	r := loadPrograms(t)
-	done := testenv.Need(r.Files(everyCall(r, mixed)))(t)
+	done := testenv.Need(r.Files(everyCall(r, mixed), false))(t)
 	// The sources have a self-made list of arguments to append to, and so on; what is
 	// compared is what vet says of them without checkpoints.
 	plain, _ := exec.Command("go", "vet", programsDir).CombinedOutput()
@@ -30,7 +30,7 @@ func TestRaceDetectorIsQuiet(t *testing.T) {
 		t.Skip("go build -race needs a C compiler, and some time")
 	}
 	r := loadPrograms(t)
-	done := testenv.Need(r.Files(everyCall(r, never)))(t)
+	done := testenv.Need(r.Files(everyCall(r, never), false))(t)
 	want := output(t, build(t, nil, programsDir, "plain"))
 	bin := build(t, done, programsDir, "race", "-race")
 	same(t, output(t, bin), want)
@@ -42,7 +42,7 @@ func TestRaceDetectorIsQuiet(t *testing.T) {
 func TestLinesStay(t *testing.T) {
 	testenv.NeedsFull(t, "builds with coverage")
 	r := loadPrograms(t)
-	done := testenv.Need(r.Files(everyCall(r, always)))(t)
+	done := testenv.Need(r.Files(everyCall(r, always), false))(t)
 	covered := func(res *Result) string {
 		bin := build(t, res, programsDir, "cover", "-cover")
 		dir := t.TempDir()

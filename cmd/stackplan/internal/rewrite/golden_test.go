@@ -10,7 +10,7 @@ import (
 // TestGolden shows what rewritten code looks like.
 func TestGolden(t *testing.T) {
 	r := rewriterOf(load(t, nil, false, "./testdata/golden"), nil)
-	res := testenv.Need(r.Files(everyCall(r, func(string) plan.Bytes { return 1000 })))(t)
+	res := testenv.Need(r.Files(everyCall(r, func(string) plan.Bytes { return 1000 }), false))(t)
 	testenv.MustEqual(t, len(res.Files), 1, "files were rewritten")
 	for _, got := range res.Files {
 		testenv.Golden(t, "golden/golden.txt", got)

@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/token"
 	"os"
-	"regexp"
 
 	"golang.org/x/tools/go/packages"
 )
@@ -18,7 +17,6 @@ type file struct {
 	text    []byte // nil until it is needed
 	tok     *token.File
 	sites   map[span]*site
-	lines   []lineComment // by place
 	judged  bool
 	refused string // why there can be no checkpoints in it
 }
@@ -32,12 +30,8 @@ type site struct {
 	outer []ast.Node // from the file to the parent of the call
 }
 
-func (s *site) parent(up int) ast.Node {
-	if up > len(s.outer) {
-		return nil
-	}
-	return s.outer[len(s.outer)-up]
-}
+// parent is what the call is directly in.
+func (s *site) parent() ast.Node { return s.outer[len(s.outer)-1] }
 
 // function is the declaration that the call is in, or nil.
 func (s *site) function() *ast.FuncDecl {
@@ -79,7 +73,6 @@ func (f *file) load(read func(string) ([]byte, error)) error {
 		return fmt.Errorf("%s has changed since it was loaded", f.name)
 	}
 	f.text = text
-	f.findLineComments()
 	f.sites = map[span]*site{}
 	var outer []ast.Node
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
@@ -99,44 +92,9 @@ func (f *file) load(read func(string) ([]byte, error)) error {
 
 func (f *file) offset(pos token.Pos) int { return f.tok.Offset(pos) }
 
-// A lineComment is a comment that says of which file and line what follows is.
-type lineComment struct {
-	end  token.Pos
-	name string // of the file, as it is written
-}
-
-var lineComments = regexp.MustCompile(`^(?://line |/\*line )(.*?)(:\d+)?:\d+(?:\*/|\r?)$`)
-
-// findLineComments finds those of the file.
-func (f *file) findLineComments() {
-	for _, group := range f.syntax.Comments {
-		for _, c := range group.List {
-			m := lineComments.FindStringSubmatch(c.Text)
-			if m == nil || c.Text[1] == '/' && f.pkg.Fset.PositionFor(c.Pos(), false).Column > 1 {
-				continue
-			}
-			if n := len(f.lines); m[1] == "" && m[2] != "" { // the name is the one before
-				m[1] = f.name
-				if n > 0 {
-					m[1] = f.lines[n-1].name
-				}
-			}
-			f.lines = append(f.lines, lineComment{c.End(), m[1]})
-		}
-	}
-}
-
-// lineDirective makes what follows it appear at pos, some lines further down.
+// lineDirective makes what follows it appear at pos, some lines further down. The name of the
+// file is the one before.
 func (f *file) lineDirective(pos token.Pos, down int) string {
 	p := f.pkg.Fset.Position(pos)
-	if len(f.lines) == 0 { // the name is the one before
-		return fmt.Sprintf("/*line :%d:%d*/", p.Line+down, max(p.Column, 1))
-	}
-	name := f.name
-	for _, l := range f.lines {
-		if l.end <= pos {
-			name = l.name
-		}
-	}
-	return fmt.Sprintf("/*line %s:%d:%d*/", name, p.Line+down, max(p.Column, 1))
+	return fmt.Sprintf("/*line :%d:%d*/", p.Line+down, max(p.Column, 1))
 }

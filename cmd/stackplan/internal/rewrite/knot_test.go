@@ -18,9 +18,9 @@ func TestSuites(t *testing.T) {
 	}
 	for suite := range strings.SplitSeq(*suites, ",") {
 		t.Run(suite, func(t *testing.T) {
-			path := modulePath + "/" + suite
+			path := "github.com/capriccio-go/capriccio/" + suite
 			r := rewriterOf(load(t, nil, true, path), nil)
-			done := testenv.Need(r.Files(everyCall(r, mixed)))(t)
+			done := testenv.Need(r.Files(everyCall(r, mixed), false))(t)
 			t.Logf("%d checkpoints, %d calls refused", len(done.Calls), len(done.Refused))
 			text, err := exec.Command("go", "test", "-overlay", overlayOf(t, done), path).CombinedOutput()
 			if err != nil {

@@ -154,7 +154,7 @@ func TestProgramsSayTheSame(t *testing.T) {
 				testenv.NeedsFull(t, "one more build")
 			}
 			r.cfg.Profile = c.profile
-			done := testenv.Need(r.Files(everyCall(r, c.need)))(t)
+			done := testenv.Need(r.Files(everyCall(r, c.need), false))(t)
 			if len(done.Calls) < 350 {
 				t.Errorf("%d calls were rewritten, want most", len(done.Calls))
 			}
@@ -196,10 +196,9 @@ func TestMarkedCalls(t *testing.T) {
 				continue
 			}
 			found++
-			_, target, why := r.look(f.name, at.offset, at.end)
-			got := "refused: " + why
-			if why == "" {
-				got = string(target.form())
+			got := "checkpoint"
+			if why := r.Refused(f.name, at.offset, at.end); why != "" {
+				got = "refused: " + why
 			}
 			if !strings.HasPrefix(got, mark) && !(strings.HasPrefix(mark, "refused: ") && strings.Contains(got, mark[len("refused: "):])) {
 				t.Errorf("%s is %q, want %q", f.pkg.Fset.Position(s.call.Lparen), got, mark)

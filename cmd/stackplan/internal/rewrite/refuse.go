@@ -5,34 +5,7 @@ import (
 	"go/types"
 	"slices"
 	"strings"
-
-	"golang.org/x/tools/go/packages"
 )
-
-// runtimePackages are those without checkpoints: what tasks and chunks are made of, and
-// what the engine calls while a task is between two states.
-func runtimePackages(loaded []*packages.Package) map[string]bool {
-	none := map[string]bool{chunkPath: true}
-	var add func(p *packages.Package)
-	add = func(p *packages.Package) {
-		if none[p.PkgPath] && p.PkgPath != chunkPath {
-			return
-		}
-		none[p.PkgPath] = true
-		for _, q := range p.Imports {
-			add(q)
-		}
-	}
-	packages.Visit(loaded, nil, func(p *packages.Package) {
-		switch p.PkgPath {
-		case chunkPath, modulePath + "/internal/engine", modulePath + "/task", modulePath + "/ressched":
-			add(p)
-		case modulePath + "/bgraph", modulePath + "/internal/sched":
-			none[p.PkgPath] = true
-		}
-	})
-	return none
-}
 
 // refuseFile reports why there can be no checkpoint in a file, or is empty.
 func (r *Rewriter) refuseFile(f *file) string {
@@ -44,12 +17,8 @@ func (r *Rewriter) refuseFile(f *file) string {
 }
 
 func (r *Rewriter) refuseWhole(f *file) string {
-	path := f.pkg.PkgPath
-	switch {
-	case r.runtime[path] || strings.HasPrefix(path, modulePath+"/internal/"):
-		return "package " + path + " is part of what checkpoints are made of"
-	case f.pkg.Module == nil:
-		return "package " + path + " is in the standard library, which can't import " + chunkPath
+	if f.pkg.Module == nil {
+		return "package " + f.pkg.PkgPath + " is in the standard library, which can't import " + chunkPath
 	}
 	if !slices.Contains(f.pkg.GoFiles, f.name) {
 		return "its file uses cgo" // and this is what cgo has made of it
@@ -57,6 +26,13 @@ func (r *Rewriter) refuseWhole(f *file) string {
 	for _, spec := range f.syntax.Imports {
 		if spec.Path.Value == `"C"` {
 			return "its file uses cgo"
+		}
+	}
+	for _, group := range f.syntax.Comments {
+		for _, c := range group.List {
+			if strings.HasPrefix(c.Text, "//line ") || strings.HasPrefix(c.Text, "/*line ") {
+				return "its file has the lines of another one, by a line comment"
+			}
 		}
 	}
 	if err := f.load(r.cfg.Read); err != nil {
@@ -75,11 +51,11 @@ var withoutCheckpoints = []string{
 }
 
 // refuseContext judges where a call stands.
-func refuseContext(info *types.Info, s *site) string {
-	if body := s.body(); body != nil && callsRecover(info, body) {
+func refuseContext(t *target) string {
+	if body := t.site.body(); body != nil && callsRecover(t.file.pkg.TypesInfo, body) {
 		return "it is in a function that calls recover, where the stack of the panic may be wanted"
 	}
-	d := s.function()
+	d := t.site.function()
 	if d == nil || d.Doc == nil {
 		return ""
 	}
@@ -94,21 +70,15 @@ func refuseContext(info *types.Info, s *site) string {
 }
 
 // refuseArguments finds arguments that mean something else in another call.
-func refuseArguments(info *types.Info, call *ast.CallExpr) string {
-	for _, arg := range call.Args {
-		why := ""
-		ast.Inspect(arg, func(n ast.Node) bool {
+func refuseArguments(t *target) string {
+	info := t.file.pkg.TypesInfo
+	for _, arg := range t.site.call.Args {
+		for n := range ast.Preorder(arg) {
 			conv, ok := n.(*ast.CallExpr)
-			if !ok || len(conv.Args) != 1 || !info.Types[conv.Fun].IsType() {
-				return why == ""
+			if ok && len(conv.Args) == 1 && info.Types[conv.Fun].IsType() &&
+				isBasic(info.TypeOf(conv), types.Uintptr) && isBasic(info.TypeOf(conv.Args[0]), types.UnsafePointer) {
+				return "an argument turns an unsafe.Pointer into a uintptr, which is safe only in the call itself"
 			}
-			if isBasic(info.TypeOf(conv), types.Uintptr) && isBasic(info.TypeOf(conv.Args[0]), types.UnsafePointer) {
-				why = "an argument turns an unsafe.Pointer into a uintptr, which is safe only in the call itself"
-			}
-			return why == ""
-		})
-		if why != "" {
-			return why
 		}
 	}
 	return ""

@@ -13,13 +13,8 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
 )
 
-// Import paths of the runtime. Neither stackchunk nor what it and the engine import
-// can have checkpoints: they would import each other, or a task would change its stack
-// in the middle of a switch.
-const (
-	modulePath = "github.com/capriccio-go/capriccio"
-	chunkPath  = modulePath + "/stackchunk"
-)
+// chunkPath is the import path of what checkpoints call.
+const chunkPath = "github.com/capriccio-go/capriccio/stackchunk"
 
 // prefix begins all names that are generated.
 const prefix = "stackplan_"
@@ -42,14 +37,13 @@ type Rewriter struct {
 	cfg     Config
 	files   map[string]*file // by absolute name
 	callees *callees
-	runtime map[string]bool // import paths without checkpoints
-	before  *escapes        // what the compiler says without checkpoints; nil: not asked
-	heap    map[*site]bool  // checkpoints that move something to the heap
+	before  *escapes       // what the compiler says without checkpoints; nil: not asked
+	heap    map[*site]bool // checkpoints that move something to the heap
 }
 
 // New makes a Rewriter.
 func New(cfg Config) *Rewriter {
-	r := &Rewriter{cfg: cfg, files: map[string]*file{}, callees: newCallees(cfg.Packages), runtime: runtimePackages(cfg.Packages), heap: map[*site]bool{}}
+	r := &Rewriter{cfg: cfg, files: map[string]*file{}, callees: newCallees(cfg.Packages), heap: map[*site]bool{}}
 	for _, p := range cfg.Packages {
 		if p.TypesInfo == nil {
 			continue
@@ -66,24 +60,6 @@ func New(cfg Config) *Rewriter {
 	return r
 }
 
-// A Form is what a call becomes.
-type Form string
-
-const (
-	// FormInline is an if in place of the statement: with room, the call is as it was.
-	FormInline Form = "inline"
-	// FormFunction is a generated function that holds the if, for calls in the middle
-	// of an expression.
-	FormFunction Form = "function"
-)
-
-// A Rewritten is one checkpoint that was inserted.
-type Rewritten struct {
-	plan.Checkpoint
-	Form  Form
-	Frame plan.Bytes // estimate of what FormFunction adds to the path of the caller
-}
-
 // A Refused is a call that can't be a checkpoint.
 type Refused struct {
 	plan.Checkpoint
@@ -93,10 +69,10 @@ type Refused struct {
 // A Result holds changed files by absolute name.
 type Result struct {
 	Files map[string][]byte
-	// Slack was added to every Need, as a frame of a generated function is larger than
+	// Slack was added to every Need, as the frame of a generated function may be larger than
 	// what plans allow for a checkpoint.
 	Slack   plan.Bytes
-	Calls   []Rewritten
+	Calls   []plan.Checkpoint // that were made
 	Refused []Refused
 }
 
@@ -127,18 +103,12 @@ func (r *Rewriter) look(name string, offset, end int) (*file, *target, string) {
 	return f, t, why
 }
 
-// Files makes the checkpoints. Calls that can't be had are listed in the result.
-func (r *Rewriter) Files(checkpoints []plan.Checkpoint) (*Result, error) {
-	return r.rewrite(checkpoints, false)
-}
+// allowed is what plans allow on the caller's stack for a checkpoint.
+const allowed = plan.Bytes(256)
 
-// FilesForBlame are those of Files with other positions in what is generated. They are
-// for Blame.
-func (r *Rewriter) FilesForBlame(checkpoints []plan.Checkpoint) (*Result, error) {
-	return r.rewrite(checkpoints, true)
-}
-
-func (r *Rewriter) rewrite(checkpoints []plan.Checkpoint, aside bool) (*Result, error) {
+// Files makes the checkpoints. Calls that can't be had are listed in the result. With forBlame,
+// what is generated has other positions, as Blame wants it.
+func (r *Rewriter) Files(checkpoints []plan.Checkpoint, forBlame bool) (*Result, error) {
 	result := &Result{Files: map[string][]byte{}}
 	units := map[*file][]*unit{}
 	for _, c := range checkpoints {
@@ -147,25 +117,28 @@ func (r *Rewriter) rewrite(checkpoints []plan.Checkpoint, aside bool) (*Result, 
 			result.Refused = append(result.Refused, Refused{c, why})
 			continue
 		}
-		if c.Need < 0 {
-			return nil, fmt.Errorf("%s: a checkpoint for %d bytes of stack; want at least 0", c.Site, c.Need)
-		}
-		if slices.ContainsFunc(units[f], func(u *unit) bool { return u.target.site == t.site }) {
+		if slices.ContainsFunc(units[f], func(u *unit) bool { return u.site == t.site }) {
 			return nil, fmt.Errorf("%s: two checkpoints at one call", c.Site)
 		}
 		units[f] = append(units[f], &unit{target: t, checkpoint: c})
+		result.Slack = max(result.Slack, t.frame()-allowed)
 	}
-	result.Slack = addSlack(units)
 	main := r.initFile()
 	if main != nil && units[main] == nil {
 		units[main] = nil // has no checkpoint, but the init function
 	}
 	for f, list := range units {
+		for _, u := range list {
+			if u.checkpoint.Need > 0 { // one that needs nothing looks for nothing
+				u.checkpoint.Need += result.Slack
+			}
+			result.Calls = append(result.Calls, u.checkpoint)
+		}
 		var minChunk plan.Bytes
 		if f == main {
 			minChunk = r.cfg.MinChunk
 		}
-		text, err := f.rewrite(list, r.cfg.Profile, minChunk, aside)
+		text, err := r.write(f, list, minChunk, forBlame)
 		if err != nil {
 			return nil, err
 		}
@@ -173,40 +146,10 @@ func (r *Rewriter) rewrite(checkpoints []plan.Checkpoint, aside bool) (*Result, 
 			return nil, fmt.Errorf("the rewritten %s is not valid Go, which is a mistake in stackplan: %w", f.name, err)
 		}
 		result.Files[f.name] = text
-		for _, u := range list {
-			done := Rewritten{Checkpoint: u.checkpoint, Form: FormInline}
-			if u.form() == FormFunction {
-				done.Form, done.Frame = FormFunction, u.target.frame()
-			}
-			result.Calls = append(result.Calls, done)
-		}
 	}
-	slices.SortFunc(result.Calls, func(a, b Rewritten) int { return byPlace(a.Checkpoint, b.Checkpoint) })
+	slices.SortFunc(result.Calls, byPlace)
 	slices.SortFunc(result.Refused, func(a, b Refused) int { return byPlace(a.Checkpoint, b.Checkpoint) })
 	return result, nil
-}
-
-// allowed is what plans allow on the caller's stack for a checkpoint.
-const allowed = plan.Bytes(256)
-
-// addSlack makes up for frames of generated functions that take more than is allowed. A
-// checkpoint that needs nothing looks for nothing.
-func addSlack(units map[*file][]*unit) (slack plan.Bytes) {
-	for _, list := range units {
-		for _, u := range list {
-			if u.form() == FormFunction {
-				slack = max(slack, u.target.frame()-allowed)
-			}
-		}
-	}
-	for _, list := range units {
-		for _, u := range list {
-			if u.checkpoint.Need > 0 {
-				u.checkpoint.Need += slack
-			}
-		}
-	}
-	return slack
 }
 
 func byPlace(a, b plan.Checkpoint) int {

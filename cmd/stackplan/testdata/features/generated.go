@@ -11,19 +11,6 @@ import (
 //go:noinline
 func generated(n int) (string, int) {
 	k := deep(n)
-	k += deep(k&7) + deep(2)
-	/*line grammar.y:7:3*/ k ^= deep(3)
 	_, file, line, _ := runtime.Caller(0)
 	return file[strings.LastIndexByte(file, '/')+1:], line + k
-}
-
-//line :1
-//go:noinline
-func nameless(n int) int {
-	k := deep(n)
-	return k
-}
-
-func init() {
-	features = append(features, feature{"line without a file", func(say sayer) { say(nameless(2)) }})
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand"
 	"os"
 	"runtime"
@@ -232,8 +231,6 @@ func main() {
 	done := make(chan bool)
 	go func() {
 		grow()
-		maps.Copy(measured, wrapped)
-		maps.Copy(measured, flatOnly)
 		for name, f := range measured {
 			var sp, paint int
 			for range 150 {

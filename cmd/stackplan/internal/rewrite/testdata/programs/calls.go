@@ -23,21 +23,21 @@ func typed(f float64, b byte, r rune, e error, i any, c chan int, m map[string]i
 }
 
 var _ = add("statements", func() {
-	nothing /*inline*/ ()
-	one /*inline*/ (1, "a")
+	nothing /*checkpoint*/ ()
+	one /*checkpoint*/ (1, "a")
 	var x int
-	x = one /*inline*/ (2, "b")
-	x += one /*inline*/ (3, "c")
+	x = one /*checkpoint*/ (2, "b")
+	x += one /*checkpoint*/ (3, "c")
 	say(x)
-	y := one /*inline*/ (4, "d")
-	z, err := two /*inline*/ (y)
-	z, again := two /*inline*/ (z)
-	_, _ = two /*inline*/ (z)
+	y := one /*checkpoint*/ (4, "d")
+	z, err := two /*checkpoint*/ (y)
+	z, again := two /*checkpoint*/ (z)
+	_, _ = two /*checkpoint*/ (z)
 	say(y, z, err, again)
 	var arr [3]int
 	arr[number(1)], err = two(7)
 	say(arr, err)
-	if v := one /*function*/ (5, "e"); v > one /*function*/ (1, "") {
+	if v := one /*checkpoint*/ (5, "e"); v > one /*checkpoint*/ (1, "") {
 		say("more", v)
 	}
 	for i := one(0, ""); i < one(1, "ab"); i += one(0, "x") {
@@ -50,11 +50,11 @@ var _ = add("statements", func() {
 	case one(1, "c"):
 		say("second")
 	}
-	var local, _ = two /*function*/ (9)
+	var local, _ = two /*checkpoint*/ (9)
 	say(local)
-	say(three /*function*/ (two(1)))
+	say(three /*checkpoint*/ (two(1)))
 label:
-	w := one /*inline*/ (x, "label")
+	w := one /*checkpoint*/ (x, "label")
 	if x++; x < 20 {
 		goto label
 	}
@@ -63,18 +63,18 @@ label:
 	default:
 		one(6, "select")
 	}
-	func /*function*/ () { say("literal", x) /* inner */ }()
+	func /*checkpoint*/ () { say("literal", x) /* inner */ }()
 	say(func(a int) int { return a + x }(1))
 })
 
 var _ = add("expressions", func() {
-	say(one /*function*/ (number(1), noted("a")) + number(2)*one(number(3), noted("b")))
-	say(typed /*function*/ (1, 'x', 'y', nil, 3, nil, nil))
-	s := typed /*inline*/ (1<<3, 255, 0, nil, "s", nil, map[string]int{"a": number(1)})
+	say(one /*checkpoint*/ (number(1), noted("a")) + number(2)*one(number(3), noted("b")))
+	say(typed /*checkpoint*/ (1, 'x', 'y', nil, 3, nil, nil))
+	s := typed /*checkpoint*/ (1<<3, 255, 0, nil, "s", nil, map[string]int{"a": number(1)})
 	say(s)
 	say([]int{one(1, ""), one(2, "")}, map[string]int{noted("k"): number(1)}[noted("k")])
 	say(len(noted("abc")), unsafe.Sizeof(number(1)))
-	say(Repeat /*function*/ (noted("ab"), number(2)), (one)(1, "paren"))
+	say(Repeat /*checkpoint*/ (noted("ab"), number(2)), (one)(1, "paren"))
 	ok := number(1) == 1 && number(2) == 3 || number(4) == 4
 	say(12/number(3), 3*number(6)/number(2)*number(4)/number(9), number(7)&^number(2))
 	say(ok, !(number(1) == 2), -number(5))
@@ -82,10 +82,10 @@ var _ = add("expressions", func() {
 	ch <- number(1)
 	say(<-ch)
 	p := &struct{ f func(int) int }{func(i int) int { return i + 1 }}
-	say(p.f /*function*/ (number(1)), (*p).f(2))
+	say(p.f /*checkpoint*/ (number(1)), (*p).f(2))
 	var table = []func(string) string{noted, ToUpper}
 	for i := range table {
-		say(table[i] /*function*/ ("table"))
+		say(table[i] /*checkpoint*/ ("table"))
 	}
 	say(func() (int, string) { return number(1), noted("r") }())
 })
@@ -96,14 +96,14 @@ func mutate(s ...int)                       { s[0] = 99 }
 type strs []string
 
 var _ = add("variadics", func() {
-	say(vary /*function*/ (1), vary(2, "a"), vary(3, "a", "b"))
-	s := vary /*inline*/ (4, strs{"x", "y"}...)
+	say(vary /*checkpoint*/ (1), vary(2, "a"), vary(3, "a", "b"))
+	s := vary /*checkpoint*/ (4, strs{"x", "y"}...)
 	say(s, vary(5, nil...), vary(6, []string{}...))
 	all := []int{1, 2, 3}
-	mutate /*inline*/ (all...)
+	mutate /*checkpoint*/ (all...)
 	mutate(all[1:]...)
 	say(all)
-	fmt.Fprintf /*inline*/ (&out, "%d %s\n", 1, noted("f"))
+	fmt.Fprintf /*checkpoint*/ (&out, "%d %s\n", 1, noted("f"))
 	say(fmt.Sprint(1,
 		"multi", // a comment
 		"line",
@@ -134,29 +134,29 @@ func (n *num) inc()          { *n++ }
 
 var _ = add("methods", func() {
 	p := point{1, 2}
-	say(p.sum /*function*/ (3), p.move /*function*/ (10), p, (&p).sum(1), (&p).move(2))
-	p.move /*inline*/ (1)
-	k := p.sum /*inline*/ (1)
-	say(k, p.self().self().move /*function*/ (1), p.self /*function*/ ().x)
+	say(p.sum /*checkpoint*/ (3), p.move /*checkpoint*/ (10), p, (&p).sum(1), (&p).move(2))
+	p.move /*checkpoint*/ (1)
+	k := p.sum /*checkpoint*/ (1)
+	say(k, p.self().self().move /*checkpoint*/ (1), p.self /*checkpoint*/ ().x)
 	w := wide{"w", &p}
-	say(w.move /*function*/ (1), w.sum(1), deep{w}.inner.move(2), p)
+	say(w.move /*checkpoint*/ (1), w.sum(1), deep{w}.inner.move(2), p)
 	e := embedded{point{3, 4}}
-	say(e.move /*function*/ (1), e.sum /*function*/ (0), e)
+	say(e.move /*checkpoint*/ (1), e.sum /*checkpoint*/ (0), e)
 	h := holder{&e}
-	say(h.move /*function*/ (2), e)
+	say(h.move /*checkpoint*/ (2), e)
 	var a adder = &p
-	say(a.move /*function*/ (5))
+	say(a.move /*checkpoint*/ (5))
 	f := p.sum
 	p.x = 1000
-	say(f /*function*/ (1), point.sum /*function*/ (p, 1), (*point).move(&p, 1), adder.move /*function*/ (&p, 2))
+	say(f /*checkpoint*/ (1), point.sum /*checkpoint*/ (p, 1), (*point).move(&p, 1), adder.move /*checkpoint*/ (&p, 2))
 	g := (*point).sum
 	say(g(&p, 1))
 	n := num(3)
-	n.inc /*inline*/ ()
-	say(n.plus /*function*/ (4), num(5).plus(1), p)
+	n.inc /*checkpoint*/ ()
+	say(n.plus /*checkpoint*/ (4), num(5).plus(1), p)
 	m := map[string]*point{"a": {1, 1}}
 	say(m["a"].move(1), *m["a"])
-	say(p.pair /*function*/ ())
+	say(p.pair /*checkpoint*/ ())
 	arr := [2]point{{1, 2}, {3, 4}}
 	for i := range arr {
 		arr[i].move(number(10))
@@ -192,23 +192,15 @@ var _ = add("panics in receivers and arguments", func() {
 })
 
 var _ = add("types without a name", func() {
-	s := hidden.Secret /*function*/ (1)
-	say(s.Get /*function*/ (), s.Inc /*function*/ (), s.Get())
-	p := hidden.Pointer(5)
-	p.Inc /*inline*/ ()
-	t, err := hidden.Both /*function*/ (s, 4)
-	say(t.Get(), err, p.Get())
-	t, err = hidden.Both /*inline*/ (s, number(7))
-	say(t.Get(), err)
-	say(hidden.Show /*refused: has no name*/ (s))
-	say(hidden.Map /*function*/ (hidden.Keys(), hidden.Secret(2)))
+	s := hidden.Secret /*refused: can't name*/ (1)
+	say(s.Get /*refused: can't name*/ ())
+	say(hidden.Show /*refused: can't name*/ (s))
 	type local struct{ n int }
 	twice := func(l local, k int) (local, int) { return local{l.n * 2}, k }
-	l, k := twice /*function*/ (local{2}, 5)
-	twice /*inline*/ (l, 1)
+	l, k := twice /*refused: has no name*/ (local{2}, 5)
 	say(l, k)
 	anonymous := func(s struct{ a, b int }) struct{ c string } { return struct{ c string }{fmt.Sprint(s)} }
-	v := anonymous /*inline*/ (struct{ a, b int }{1, 2})
+	v := anonymous /*checkpoint*/ (struct{ a, b int }{1, 2})
 	say(v.c)
 	func(c <-chan (<-chan int), d chan<- func(...int) error) { say(c == nil, d == nil) }(nil, nil)
 })

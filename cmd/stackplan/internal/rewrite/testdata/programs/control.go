@@ -16,7 +16,7 @@ func rescued(f func()) (err error) {
 			err = fmt.Errorf("rescued: %v", r)
 		}
 	}()
-	f /*inline*/ ()
+	f /*checkpoint*/ ()
 	return nil
 }
 
@@ -31,7 +31,7 @@ func notDirectly() { rescuer() }
 func count(n *int) { *n++; say("count", *n) }
 
 func results(n int) (x int, err error) {
-	defer func /*function*/ () { x += 100 }()
+	defer func /*checkpoint*/ () { x += 100 }()
 	defer func() {
 		if r := recover(); r != nil {
 			x, err = -1, fmt.Errorf("%v", r)
@@ -39,7 +39,7 @@ func results(n int) (x int, err error) {
 	}()
 	switch n {
 	case 0:
-		return two /*inline*/ (5)
+		return two /*checkpoint*/ (5)
 	case 1:
 		panic("one")
 	case 2:
@@ -56,13 +56,13 @@ var _ = add("defer and recover", func() {
 		panic("direct")
 	}()
 	say(rescued(func() {
-		defer notDirectly /*function*/ ()
+		defer notDirectly /*checkpoint*/ ()
 		panic("nested call of recover")
 	}))
 	n := 0
 	func() {
 		for range 3 {
-			defer count /*function*/ (&n)
+			defer count /*checkpoint*/ (&n)
 		}
 		defer say("deferred argument", number(n))
 		n = 10
@@ -77,7 +77,7 @@ var _ = add("defer and recover", func() {
 	say(err)
 	p := &point{1, 1}
 	func() {
-		defer p.move /*function*/ (5)
+		defer p.move /*checkpoint*/ (5)
 		defer say(p.x)
 		p = &point{50, 50}
 	}()
@@ -91,7 +91,7 @@ var _ = add("goroutines", func() {
 	for i := range 5 {
 		wg.Add(1)
 		go func(k int) {
-			defer wg.Done /*function*/ ()
+			defer wg.Done /*checkpoint*/ ()
 			mu.Lock()
 			defer mu.Unlock()
 			total += k * i
@@ -100,7 +100,7 @@ var _ = add("goroutines", func() {
 	wg.Wait()
 	say(total)
 	done := make(chan string)
-	go send /*function*/ (done, noted("sent"))
+	go send /*checkpoint*/ (done, noted("sent"))
 	say(<-done)
 })
 
@@ -119,7 +119,7 @@ func here() string {
 func whereFrom() string { return where /*refused: looks at its caller*/ () }
 
 var _ = add("callers", func() {
-	say(where /*refused: looks at its caller*/ (), here /*function*/ (), whereFrom /*function*/ ())
+	say(where /*refused: looks at its caller*/ (), here /*checkpoint*/ (), whereFrom /*checkpoint*/ ())
 	logger := log.New(&out, "", log.Lshortfile)
 	logger.Println /*refused: may look at its caller*/ ("logged")
 	logger.
@@ -146,7 +146,7 @@ func even(n int) bool {
 	if n == 0 {
 		return true
 	}
-	return odd /*inline*/ (n - 1)
+	return odd /*checkpoint*/ (n - 1)
 }
 
 func odd(n int) bool {
@@ -162,7 +162,7 @@ func frames(n int) (sum int) {
 		buf[i] = n * i
 	}
 	if n > 0 {
-		sum = frames /*inline*/ (n - 1)
+		sum = frames /*checkpoint*/ (n - 1)
 	}
 	return sum + buf[n%512] + buf[511]
 }
@@ -172,7 +172,7 @@ var _ = add("recursion", func() { say(fib(12), even(30), odd(30), frames(40)) })
 var _ = add("closures", func() {
 	x, calls := 1, 0
 	bump := func(k int) int { x += k; calls++; return x }
-	y := bump /*inline*/ (2)
+	y := bump /*checkpoint*/ (2)
 	z := bump(3) + bump(4)
 	say(x, y, z, calls)
 	var self func(int) int
@@ -180,7 +180,7 @@ var _ = add("closures", func() {
 		if n == 0 {
 			return 0
 		}
-		return n + self /*function*/ (n-1)
+		return n + self /*checkpoint*/ (n-1)
 	}
 	say(self(10))
 	var fs []func() int
@@ -219,7 +219,7 @@ func seq(yield func(int) bool) {
 func find() (int, error) {
 	for i := range seq {
 		if i == 3 {
-			return two /*inline*/ (i)
+			return two /*checkpoint*/ (i)
 		}
 	}
 	return 0, nil
@@ -236,7 +236,7 @@ func fails(n int) *failure {
 	return &failure{n}
 }
 
-func converted(n int) error { return fails /*inline*/ (n) }
+func converted(n int) error { return fails /*checkpoint*/ (n) }
 
 var _ = add("results", func() {
 	say(find())
@@ -247,8 +247,8 @@ var _ = add("results", func() {
 	if _, err := os.Open(noted("/does/not/exist")); err != nil {
 		say(errors.Is(err, os.ErrNotExist))
 	}
-	var e error = fails /*function*/ (4)
+	var e error = fails /*checkpoint*/ (4)
 	say(e)
-	e = fails /*inline*/ (5)
+	e = fails /*checkpoint*/ (5)
 	say(e)
 })

@@ -11,7 +11,7 @@ import (
 func apply[T, U any](in []T, f func(T) U) []U {
 	var list []U
 	for _, v := range in {
-		u := f /*function*/ (v)
+		u := f /*checkpoint*/ (v)
 		list = append(list, u)
 	}
 	return list
@@ -21,7 +21,7 @@ type numeric interface{ ~int | ~float64 }
 
 func sum[N numeric](ns ...N) (total N) {
 	for _, n := range ns {
-		total = plus /*inline*/ (total, n)
+		total = plus /*checkpoint*/ (total, n)
 	}
 	return total
 }
@@ -39,7 +39,7 @@ type node[T any] struct {
 }
 
 func (l *list[T]) push(v T) *list[T] {
-	l.head = link /*inline*/ (v, l.head)
+	l.head = link /*checkpoint*/ (v, l.head)
 	l.n++
 	return l
 }
@@ -56,7 +56,9 @@ func (l *list[E]) each(f func(int, E) bool) {
 	}
 }
 
-func (l *list[_]) size() int { return number /*function*/ (l.n) + l.count /*function*/ () }
+func (l *list[_]) size() int {
+	return number /*checkpoint*/ (l.n) + l.count /*refused: its type parameter _*/ ()
+}
 func (l *list[_]) count() int {
 	return l.n
 }
@@ -72,9 +74,9 @@ func (i id) String() string { return fmt.Sprint("id", int(i)) }
 
 func show[S stringer](a, b S) string {
 	if a == b {
-		return a.String /*inline*/ ()
+		return a.String /*checkpoint*/ ()
 	}
-	text := a.String() + b.String /*function*/ ()
+	text := a.String() + b.String /*checkpoint*/ ()
 	return text
 }
 
@@ -88,9 +90,9 @@ func (t *tree[K, V]) put(k K, v V) *tree[K, V] {
 	if t == nil {
 		return &tree[K, V]{k: k, v: v}
 	}
-	switch c := cmp.Compare /*function*/ (k, t.k); {
+	switch c := cmp.Compare /*checkpoint*/ (k, t.k); {
 	case c < 0:
-		t.left = t.left.put /*inline*/ (k, v)
+		t.left = t.left.put /*checkpoint*/ (k, v)
 	case c > 0:
 		t.right = t.right.put(k, v)
 	default:
@@ -105,14 +107,14 @@ func (t *tree[K, V]) walk(yield func(K, V) bool) bool {
 
 func reduce[T any, A any](s []T, start A, f func(A, T) A) A {
 	for _, v := range s {
-		start = f /*inline*/ (start, v)
+		start = f /*checkpoint*/ (start, v)
 	}
 	return start
 }
 
 func pick[M ~map[K]V, K comparable, V any](m M, k K) (V, bool) {
 	get := func() (V, bool) { v, ok := m[k]; return v, ok }
-	v, ok := get /*function*/ ()
+	v, ok := get /*checkpoint*/ ()
 	return v, ok
 }
 
@@ -130,10 +132,10 @@ func inside[T any](v T) any {
 }
 
 var _ = add("generics", func() {
-	say(apply /*function*/ ([]int{1, 2}, func(i int) string { return fmt.Sprint(i * 2) }))
-	say(sum[int] /*function*/ (1, 2, 3), sum(1.5, 2), sum[int]())
+	say(apply /*checkpoint*/ ([]int{1, 2}, func(i int) string { return fmt.Sprint(i * 2) }))
+	say(sum[int] /*checkpoint*/ (1, 2, 3), sum(1.5, 2), sum[int]())
 	l := new(list[string])
-	l.push /*function*/ ("a").push("b").push(noted("c"))
+	l.push /*checkpoint*/ ("a").push("b").push(noted("c"))
 	for i, v := range l.each {
 		say(i, v)
 	}
@@ -149,9 +151,9 @@ var _ = add("generics", func() {
 	say(reduce([]int{1, 2, 3}, "", func(a string, i int) string { return a + fmt.Sprint(i) }))
 	say(pick(map[string]int{"a": 1}, "a"))
 	say(shadowed(1), fmt.Sprintf("%v", inside(3)))
-	say(slices.SortedFunc /*function*/ (maps.Keys(map[int]bool{3: true, 1: true}), func(a, b int) int { return b - a }))
+	say(slices.SortedFunc /*checkpoint*/ (maps.Keys(map[int]bool{3: true, 1: true}), func(a, b int) int { return b - a }))
 	f := plus[float64]
-	say(f(1, 2), pair[any] /*function*/ (1, "x"), pair[error](nil, nil))
+	say(f(1, 2), pair[any] /*checkpoint*/ (1, "x"), pair[error](nil, nil))
 	once := sync.OnceValue(func() int { return number(7) })
 	say(once(), once())
 })

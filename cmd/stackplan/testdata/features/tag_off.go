@@ -1,5 +1,0 @@
-//go:build !special
-
-package main
-
-func tagged(n int) int { return deep(n) }
