@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -227,14 +226,4 @@ func (b *Blocking) placeOf(n *bgraph.Node, known map[string]int, p *Program) []i
 		b.Places = append(b.Places, BlockingPlace{Name: key, Function: function})
 	}
 	return []int{at}
-}
-
-// packageOfName is the import path in the linker's name of a function.
-func packageOfName(function string) string {
-	if end := strings.IndexByte(function, '['); end >= 0 {
-		function = function[:end]
-	}
-	dir, last := path.Split(function)
-	pkg, _, _ := strings.Cut(last, ".")
-	return dir + strings.ReplaceAll(pkg, "%2e", ".")
 }

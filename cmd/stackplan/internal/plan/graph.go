@@ -49,23 +49,15 @@ type node struct {
 
 // An edge is one or more calls of a function in another.
 type edge struct {
-	to    int
-	depth int   // what the caller takes of the stack meanwhile
-	mid   int   // the part of depth that is taken by functions between, which call what they are given
-	sites []int // of the graph: the calls in the source that it may stem from; none: it can't be a checkpoint
-	kind  edgeKind
-	fatal bool // its result is for a panic
+	to     int
+	depth  int   // what the caller takes of the stack meanwhile
+	mid    int   // the part of depth that is taken by functions between, which call what they are given
+	sites  []int // of the graph: the calls in the source that it may stem from; none: it can't be a checkpoint
+	defers bool  // it is made when the function returns or panics
+	fatal  bool  // its result is for a panic
 
 	refused []int // sites that it had
 }
-
-type edgeKind uint8
-
-const (
-	kindDirect   edgeKind = iota // seen in the machine code
-	kindIndirect                 // by value or interface
-	kindDefer
-)
 
 // A site is a call in a source that may be rewritten.
 type site struct {
@@ -265,9 +257,7 @@ func (g *graph) merge(i int) {
 	kept := out[:0]
 	for _, e := range out {
 		if k := len(kept); k > 0 && kept[k-1].to == e.to && compareSites(kept[k-1].sites, e.sites) == 0 && (e.fatal || !kept[k-1].fatal) {
-			if e.kind == kindDefer && !e.fatal {
-				kept[k-1].kind = kindDefer // a panic runs it too
-			}
+			kept[k-1].defers = kept[k-1].defers || e.defers && !e.fatal // a panic runs it too
 			continue
 		}
 		kept = append(kept, e)

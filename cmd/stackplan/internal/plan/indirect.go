@@ -2,9 +2,7 @@ package plan
 
 import (
 	"fmt"
-	"go/types"
 	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
@@ -18,15 +16,12 @@ func (g *graph) addIndirect(i int) {
 	}
 	wrappers := g.deferWrappers(n.name)
 	for _, w := range wrappers {
-		n.out = append(n.out, edge{to: w, depth: g.deferDepth(n), kind: kindDefer})
+		n.out = append(n.out, edge{to: w, depth: g.deferDepth(n), defers: true})
 	}
 	for _, f := range n.in {
 		if r := g.p.notes.find(linkName(f), "calls"); r != nil {
-			for call := range callsOf(f) {
-				if indirect(call) {
-					g.addTrusted(i, r)
-					break
-				}
+			if containsFunc(callsOf(f), indirect) {
+				g.addEdges(i, edge{depth: n.frame + g.push}, g.matching(r.targets), nil)
 			}
 			continue
 		}
@@ -72,10 +67,10 @@ func (g *graph) addCall(i int, f *ssa.Function, call ssa.CallInstruction, wrappe
 	if _, builtin := call.Common().Value.(*ssa.Builtin); builtin {
 		return
 	}
-	e := edge{depth: n.frame + g.push, kind: kindIndirect, fatal: toPanic(call.Block())}
+	e := edge{depth: n.frame + g.push, fatal: toPanic(call.Block())}
 	_, deferred := call.(*ssa.Defer)
 	if deferred {
-		e.depth, e.kind = g.deferDepth(n), kindDefer
+		e.depth, e.defers = g.deferDepth(n), true
 	}
 	if s, ok := g.bySite[call]; ok {
 		e.sites = []int{s}
@@ -84,7 +79,7 @@ func (g *graph) addCall(i int, f *ssa.Function, call ssa.CallInstruction, wrappe
 		through := e
 		through.mid = x.depth
 		through.depth = n.frame + g.push + x.depth
-		through.kind = kindIndirect
+		through.defers = false
 		g.addEdges(i, through, g.codes(x.to, x.method), nil)
 	}
 	if g.relays.covers(f, call) {
@@ -105,36 +100,29 @@ func (g *graph) addCall(i int, f *ssa.Function, call ssa.CallInstruction, wrappe
 		}
 	}
 	if ofRuntime(packageOf(f)) {
-		targets = slices.DeleteFunc(targets, func(to int) bool { return !ofRuntime(g.nodes[to].name) })
+		targets = slices.DeleteFunc(slices.Clone(targets), func(to int) bool { return !ofRuntime(g.nodes[to].name) })
 	}
 	g.addEdges(i, e, targets, wrappers)
 }
 
-// matching are the functions of the binary whose names match a pattern.
-func (g *graph) matching(pattern string) []int {
+// matching are the functions of the binary whose names match one of some patterns.
+func (g *graph) matching(patterns []string) []int {
 	var ids []int
 	for i := range g.nodes {
-		if match(pattern, g.nodes[i].name) {
+		if slices.ContainsFunc(patterns, func(p string) bool { return match(p, g.nodes[i].name) }) {
 			ids = append(ids, i)
 		}
 	}
 	return ids
 }
 
-// ofRuntime reports whether a package, or a function by its name, belongs to the Go
-// runtime. On the stack of a goroutine, the runtime calls functions of others only
-// where annotations say so.
-func ofRuntime(name string) bool {
-	return name == "runtime" || strings.HasPrefix(name, "runtime.") || strings.HasPrefix(name, "internal/runtime/") || strings.HasPrefix(name, "type:.")
-}
-
 func (g *graph) addEdges(i int, e edge, targets, wrappers []int) {
 	for _, to := range targets {
 		e.to = to
 		g.nodes[i].out = append(g.nodes[i].out, e)
-		if e.kind == kindDefer {
+		if e.defers {
 			for _, w := range wrappers {
-				g.nodes[w].out = append(g.nodes[w].out, edge{to: to, depth: g.nodes[w].frame + g.push, kind: kindDefer})
+				g.nodes[w].out = append(g.nodes[w].out, edge{to: to, depth: g.nodes[w].frame + g.push, defers: true})
 			}
 		}
 	}
@@ -148,15 +136,6 @@ func generic(f *ssa.Function) bool {
 		}
 	}
 	return false
-}
-
-// addTrusted adds the targets that an annotation gives to the indirect calls of a function.
-func (g *graph) addTrusted(i int, r *rule) {
-	for _, pattern := range r.targets {
-		for _, to := range g.matching(pattern) {
-			g.nodes[i].out = append(g.nodes[i].out, edge{to: to, depth: g.nodes[i].frame + g.push, kind: kindIndirect})
-		}
-	}
 }
 
 // codes are the functions of the binary that a function of the source may be called
@@ -181,94 +160,4 @@ func (g *graph) codes(f *ssa.Function, table bool) []int {
 		}
 	}
 	return ids
-}
-
-// wrapperNames are the names that the linker may know a method by: with pointer and
-// value receivers, and as a method value.
-func wrapperNames(f *ssa.Function) []string {
-	method, ok := f.Object().(*types.Func)
-	if !ok {
-		return nil
-	}
-	recv := method.Signature().Recv()
-	if r := f.Signature.Recv(); r != nil {
-		recv = r
-	}
-	if recv == nil {
-		return nil
-	}
-	t := types.Unalias(recv.Type())
-	if p, ok := t.(*types.Pointer); ok {
-		t = types.Unalias(p.Elem())
-	}
-	named, ok := t.(*types.Named)
-	if !ok || named.Obj().Pkg() == nil {
-		return nil
-	}
-	path := linkPath(named.Obj().Pkg())
-	var names []string
-	for _, recv := range []string{"(*" + named.Obj().Name() + ")", named.Obj().Name()} {
-		name := path + "." + recv + "." + method.Name()
-		if strings.HasSuffix(f.Name(), "$bound") {
-			name += "-fm"
-		}
-		names = append(names, name)
-	}
-	return names
-}
-
-// linkPath is the import path as the linker writes it.
-func linkPath(pkg *types.Package) string {
-	if pkg.Name() == "main" {
-		return "main"
-	}
-	path := pkg.Path()
-	slash := strings.LastIndexByte(path, '/') + 1
-	return path[:slash] + strings.ReplaceAll(path[slash:], ".", "%2e")
-}
-
-// outermost is the declared function that f stands in, not instantiated.
-func outermost(f *ssa.Function) *ssa.Function {
-	for f.Parent() != nil {
-		f = f.Parent()
-	}
-	if o := f.Origin(); o != nil {
-		return o
-	}
-	return f
-}
-
-func packageOf(f *ssa.Function) string {
-	if f = outermost(f); f.Pkg != nil {
-		return f.Pkg.Pkg.Path()
-	}
-	return ""
-}
-
-// linkName is about the name that the linker gives to a function of the source;
-// closures are counted in another way there.
-func linkName(f *ssa.Function) string {
-	if p := f.Parent(); p != nil {
-		return linkName(p) + "." + strings.ReplaceAll(strings.TrimPrefix(f.Name(), p.Name()+"$"), "$", ".")
-	}
-	if o := f.Origin(); o != nil {
-		f = o
-	}
-	name := f.Name()
-	if f.Pkg == nil {
-		return f.String()
-	}
-	path := linkPath(f.Pkg.Pkg)
-	recv := f.Signature.Recv()
-	if recv == nil {
-		return path + "." + name
-	}
-	t, open, end := types.Unalias(recv.Type()), "", ""
-	if p, ok := t.(*types.Pointer); ok {
-		t, open, end = types.Unalias(p.Elem()), "(*", ")"
-	}
-	if named, ok := t.(*types.Named); ok {
-		return path + "." + open + named.Obj().Name() + end + "." + name
-	}
-	return f.String()
 }

@@ -56,26 +56,16 @@ func LoadContext(ctx context.Context, cfg Config) (*Program, error) {
 	if len(p.cfg.Patterns) == 0 {
 		p.cfg.Patterns = []string{"."}
 	}
-	type built struct {
-		bin     *frames.Binary
-		version string
-		err     error
-	}
-	ready := make(chan built, 1)
-	go func() {
-		var b built
-		b.bin, b.version, b.err = p.binary()
-		ready <- b
-	}()
+	built := make(chan error, 1)
+	go func() { built <- p.readBinary() }()
 	roots, err := p.load()
 	if err == nil {
 		p.main, err = p.cfg.choose(roots)
 	}
-	b := <-ready
-	if err := cmp.Or(context.Cause(ctx), err, b.err); err != nil {
+	buildErr := <-built // what is wrong with the sources says more
+	if err := cmp.Or(context.Cause(ctx), err, buildErr); err != nil {
 		return nil, err
 	}
-	p.bin, p.Go, p.Arch = b.bin, b.version, b.bin.Arch
 	p.Package = strings.TrimSuffix(p.main.PkgPath, ".test")
 	if err := p.collect(); err != nil {
 		return nil, err
@@ -185,14 +175,14 @@ func RealDir(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// binary opens the binary, which it builds if need be.
-func (p *Program) binary() (*frames.Binary, string, error) {
+// readBinary reads the binary, which it builds if need be.
+func (p *Program) readBinary() (err error) {
 	c := &p.cfg
 	path := c.Binary
 	if path == "" {
 		dir, err := os.MkdirTemp("", "stackplan")
 		if err != nil {
-			return nil, "", err
+			return err
 		}
 		defer os.RemoveAll(dir)
 		path = filepath.Join(dir, "program")
@@ -204,14 +194,17 @@ func (p *Program) binary() (*frames.Binary, string, error) {
 		// out, as it takes time.
 		cmd := p.goCommand(slices.Concat(args, []string{"-ldflags=-w"}, SourceFlags, c.BuildFlags, c.Patterns)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, "", fmt.Errorf("go %s: %w\n%s", strings.Join(cmd.Args[1:], " "), err, out)
+			return fmt.Errorf("go %s: %w\n%s", strings.Join(cmd.Args[1:], " "), err, out)
 		}
 		if _, err := os.Stat(path); err != nil {
-			return nil, "", fmt.Errorf("go %s made no program: is %s a main package?", args[0], strings.Join(c.Patterns, " "))
+			return fmt.Errorf("go %s made no program: is %s a main package?", args[0], strings.Join(c.Patterns, " "))
 		}
 	}
-	b, err := frames.Open(path)
-	return b, frames.GoVersion(path), err
+	p.Go = frames.GoVersion(path)
+	if p.bin, err = frames.Open(path); err == nil {
+		p.Arch = p.bin.Arch
+	}
+	return err
 }
 
 // load loads the sources.

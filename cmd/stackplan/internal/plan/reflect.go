@@ -22,14 +22,9 @@ func (g *graph) addReflected(i int) {
 	}
 	targets := g.reflected()
 	if r := g.p.notes.find(n.name, "calls"); r != nil {
-		targets = nil
-		for _, pattern := range r.targets {
-			targets = append(targets, g.matching(pattern)...)
-		}
+		targets = g.matching(r.targets)
 	}
-	for _, to := range targets {
-		n.out = append(n.out, edge{to: to, depth: depth, kind: kindIndirect})
-	}
+	g.addEdges(i, edge{depth: depth}, targets, nil)
 }
 
 func (g *graph) reflected() (targets []int) {

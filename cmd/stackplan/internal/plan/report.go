@@ -178,7 +178,7 @@ func (p *Program) reportEntries(r *Report) {
 			}
 			e.Recursive = e.Recursive || cyclic != nil && cyclic[v] >= 0
 			for _, x := range g.calls(v) {
-				if x.kind == kindDefer {
+				if x.defers {
 					deferred = max(deferred, full.length[x.to])
 				}
 			}

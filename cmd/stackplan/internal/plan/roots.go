@@ -55,14 +55,3 @@ func taskFuncs[T any](s *source, targets func(*ssa.Function, ssa.CallInstruction
 	}
 	return all
 }
-
-// standard goes by the rule that the first element of an import path of the standard
-// library has no dot.
-func standard(path string) bool {
-	for i := 0; i < len(path) && path[i] != '/'; i++ {
-		if path[i] == '.' {
-			return false
-		}
-	}
-	return path != "main" && path != "command-line-arguments"
-}

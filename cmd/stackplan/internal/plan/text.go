@@ -20,7 +20,11 @@ func (r *Report) WriteText(w io.Writer, all bool) error {
 	t.entries(r)
 	t.recursion(r)
 	t.plan(r)
-	t.parks(r)
+	var parks []string
+	for _, p := range r.Parks {
+		parks = append(parks, p.Site+"  "+t.short(p.Callees))
+	}
+	t.names("Calls on which a task may park", parks, "call")
 	t.names("Indirect calls whose targets are not known", r.Unknown, "call")
 	t.names("Trusted: assembly, and what annotations give a bound to", r.NoFrame, "function")
 	t.sweep(r)
@@ -145,18 +149,6 @@ func percent(part, whole int) string {
 		return "0 %"
 	}
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
-}
-
-func (t *textWriter) parks(r *Report) {
-	t.title("Calls on which a task may park")
-	n := t.limit(len(r.Parks), 20)
-	for _, p := range r.Parks[:n] {
-		t.f("  %s  %s\n", p.Site, t.short(p.Callees))
-	}
-	if len(r.Parks) == 0 {
-		t.f("There is none.\n")
-	}
-	t.more(len(r.Parks)-n, "call")
 }
 
 // names lists names.

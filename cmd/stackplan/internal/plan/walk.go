@@ -46,6 +46,16 @@ func callsOf(f *ssa.Function) iter.Seq[ssa.CallInstruction] {
 	}
 }
 
+// containsFunc reports whether one of some values has a property.
+func containsFunc[T any](values iter.Seq[T], has func(T) bool) bool {
+	for v := range values {
+		if has(v) {
+			return true
+		}
+	}
+	return false
+}
+
 // started yields what the go statements of a function call.
 func started(f *ssa.Function) iter.Seq[*ssa.Go] {
 	return func(yield func(*ssa.Go) bool) {
