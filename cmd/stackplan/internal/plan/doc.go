@@ -8,6 +8,14 @@
 // SSA with the targets of indirect calls from a variable type analysis, says where
 // function values and interfaces lead. What neither knows is listed in the report.
 //
+// In the order of the work: load.go loads sources and binary. source.go matches functions
+// of both and finds the targets of indirect calls; relay.go and trace.go tell apart what
+// different callers pass to a function. graph.go, sites.go, indirect.go and reflect.go make the
+// graph, annotations.go reads what can't be seen. roots.go finds where stacks begin,
+// cycles.go breaks recursions, place.go measures paths and chooses checkpoints. report.go and
+// text.go tell of the result. flow.go and blocking.go make the static blocking graph,
+// atomic.go checks critical sections; both follow calls of the source, by callees.go.
+//
 // The package starts the go command (go list, go build) and writes only to temporary
 // folders. A Program may be used by one goroutine at a time.
 package plan

@@ -1,12 +1,7 @@
 package plan
 
 import (
-	"fmt"
-	"go/ast"
-	"go/token"
-	"path/filepath"
 	"sort"
-	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
@@ -57,19 +52,6 @@ type edge struct {
 	fatal  bool  // its result is for a panic
 
 	refused []int // sites that it had
-}
-
-// A site is a call in a source that may be rewritten.
-type site struct {
-	file        string
-	line, col   int
-	offset, end int
-	name        string // in plans and reports: where its parenthesis stands, as several calls may begin in one place
-	caller      string
-	pkg         string
-	callees     map[int]bool
-	external    bool   // it calls a function without a body
-	refused     string // why it can't be a checkpoint
 }
 
 func newGraph(p *Program) *graph {
@@ -124,78 +106,6 @@ func (g *graph) skips(from int, e *edge) bool {
 		return true
 	}
 	return to == "ends" || to == "panics" && g.nodes[from].why != "panics"
-}
-
-// findSites lists the calls in the sources that may be rewritten.
-func (g *graph) findSites() {
-	exprs := make(map[token.Pos]*ast.CallExpr)
-	fset := g.p.src.prog.Fset
-	for _, pkg := range g.p.own {
-		for call := range callExprs(pkg) {
-			exprs[call.Lparen] = call
-		}
-	}
-	type key struct { // x.A().B() are two calls that begin at one offset
-		file        string
-		offset, end int
-	}
-	known := make(map[key]int)
-	for _, f := range g.p.src.ordered {
-		if pkg := packageOf(f); !g.own[pkg] {
-			continue
-		}
-		for call := range callsOf(f) {
-			c, plain := call.(*ssa.Call)
-			expr := exprs[call.Pos()]
-			if !plain || expr == nil {
-				continue
-			}
-			if _, builtin := c.Call.Value.(*ssa.Builtin); builtin {
-				continue
-			}
-			// The binary knows lines as //line comments say, the file system does not.
-			at, shown := fset.PositionFor(expr.Pos(), false), g.p.src.position(expr.Pos())
-			k := key{at.Filename, at.Offset, fset.PositionFor(expr.End(), false).Offset}
-			id, ok := known[k]
-			if !ok {
-				id = len(g.sites)
-				known[k] = id
-				paren := fset.PositionFor(expr.Lparen, false)
-				if !strings.HasSuffix(paren.Filename, ".go") { // of cgo, in the build cache
-					paren = fset.Position(expr.Lparen)
-				}
-				g.sites = append(g.sites, &site{file: at.Filename, line: at.Line, col: at.Column, offset: at.Offset, end: k.end,
-					name:   fmt.Sprintf("%s/%s:%d:%d", packageOf(f), filepath.Base(paren.Filename), paren.Line, paren.Column),
-					caller: linkName(f), pkg: packageOf(f), callees: make(map[int]bool)})
-				lines := map[int]bool{shown.Line: true, fset.Position(expr.Lparen).Line: true, fset.Position(expr.Fun.End()).Line: true}
-				if sel, ok := expr.Fun.(*ast.SelectorExpr); ok {
-					lines[fset.Position(sel.Sel.Pos()).Line] = true
-				}
-				for line := range lines {
-					g.lineSites[lineKey{shown.Filename, line}] = append(g.lineSites[lineKey{shown.Filename, line}], id)
-				}
-			}
-			g.bySite[call] = id
-			if to := c.Call.StaticCallee(); to != nil && to.Blocks == nil && to.Synthetic == "" {
-				g.sites[id].external = true
-			}
-			for _, to := range g.targetsOf(call) {
-				g.sites[id].callees[to] = true
-			}
-		}
-	}
-}
-
-// targetsOf are the functions of the binary that a call may lead to.
-func (g *graph) targetsOf(call ssa.CallInstruction) []int {
-	if to := call.Common().StaticCallee(); to != nil {
-		return g.codes(to, false)
-	}
-	var all []int
-	for _, to := range g.p.src.targets[call] {
-		all = append(all, g.codes(to, call.Common().IsInvoke())...)
-	}
-	return all
 }
 
 // addDirect adds the calls that the machine code of a function shows.

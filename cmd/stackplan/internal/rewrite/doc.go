@@ -1,6 +1,6 @@
 // Package rewrite puts stack checkpoints into Go source (Capriccio, section 3.1): a call
-// that was chosen as a checkpoint asks whether the stack has room, is made as it stands
-// if there is, and through a generated function that links a chunk if not.
+// that was chosen as a checkpoint becomes one of a generated function, which asks whether
+// the stack has room, makes the call if it has, and links a chunk for it if not.
 //
 // The sources on disk stay as they are: the changed ones go to a temporary folder and
 // to the go command through its flag -overlay. What a call means is preserved, or the
