@@ -198,14 +198,3 @@ func (b *Binary) Find(addr uint64) int {
 	}
 	return -1
 }
-
-// Named returns the indexes of the functions with a name; ABI wrappers and clones share one.
-func (b *Binary) Named(name string) []int {
-	var all []int
-	for i := range b.Funcs {
-		if b.Funcs[i].Name == name {
-			all = append(all, i)
-		}
-	}
-	return all
-}

@@ -58,9 +58,19 @@ func open(t testing.TB, path string) *Binary {
 	return b
 }
 
+// named are the indexes of the functions with a name; ABI wrappers and clones share one.
+func (b *Binary) named(name string) (all []int) {
+	for i := range b.Funcs {
+		if b.Funcs[i].Name == name {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
 func (b *Binary) one(t testing.TB, name string) *Func {
 	t.Helper()
-	ids := b.Named(name)
+	ids := b.named(name)
 	testenv.MustEqual(t, len(ids), 1, "functions are named %s", name)
 	return &b.Funcs[ids[0]]
 }
@@ -74,7 +84,7 @@ func TestFrameSizesAreTheCompilers(t *testing.T) {
 		checked := 0
 		for _, m := range stext.FindAllStringSubmatch(run(t, goarch, "build", "-gcflags=-S", "-o", os.DevNull, "testdata/frames/main.go"), -1) {
 			locals := testenv.Need(strconv.ParseInt(m[2], 16, 32))(t)
-			if len(b.Named(m[1])) == 0 {
+			if len(b.named(m[1])) == 0 {
 				continue // inlined everywhere
 			}
 			f := b.one(t, m[1])
@@ -172,7 +182,7 @@ func TestPlaces(t *testing.T) {
 
 func TestAssembly(t *testing.T) {
 	b := open(t, build(t, "amd64"))
-	for _, id := range b.Named("runtime.gogo") {
+	for _, id := range b.named("runtime.gogo") {
 		if f := b.Funcs[id]; !f.Asm || !strings.HasSuffix(f.File, "asm_amd64.s") {
 			t.Errorf("runtime.gogo is %+v, want assembly", f)
 		}

@@ -47,7 +47,7 @@ type waitSite struct {
 	deferred bool
 	own      set       // its place, if a task may wait in code that is not the program's
 	calls    []*waiter // functions of the program that it leads to
-	through  bool      // through other code, which may call them in any order, and again
+	again    bool      // through other code, which may call them in any order, and again
 }
 
 // A set is a set of places.
@@ -161,10 +161,15 @@ func (fl *flow) lead(s *waitSite, callees []*ssa.Function, waits map[*ssa.Functi
 		if fl.p.ofProgram(packageOf(f)) || !waits[f] {
 			return
 		}
-		s.through = true
+		leading := 0
 		for call := range callsOf(f) {
-			for _, to := range fl.p.callees(f, call) {
+			callees := fl.p.callees(f, call)
+			for _, to := range callees {
 				add(to)
+			}
+			if slices.ContainsFunc(callees, func(to *ssa.Function) bool { return waits[to] }) {
+				leading++
+				s.again = s.again || leading > 1 || after(call.Block())[call.Block()]
 			}
 		}
 	})
@@ -172,6 +177,7 @@ func (fl *flow) lead(s *waitSite, callees []*ssa.Function, waits map[*ssa.Functi
 		switch {
 		case fl.p.src.watched(f) && len(s.own) == 0:
 			s.own.add(place())
+			s.again = true
 		case waits[f] && fl.p.ofProgram(packageOf(f)):
 			s.calls = append(s.calls, fl.waiter(f, waits))
 		}
@@ -196,7 +202,7 @@ func (fl *flow) solve() {
 		for _, s := range x.sites {
 			last := s.waits(true)
 			for _, next := range x.sites {
-				if next.follows(s) || next == s && s.through {
+				if next.follows(s) || next == s && s.again {
 					for place := range last.all() {
 						fl.edges[place].union(next.waits(false))
 					}

@@ -46,13 +46,13 @@ func TestNothingMovesToTheHeap(t *testing.T) {
 	r := rewriterOf(load(t, nil, false, pkg), nil)
 	settle(t, r, pkg)
 	res := testenv.Need(r.Files(everyCall(r, always), false))(t)
-	testenv.AtLeast(t, len(res.Calls), 12, "checkpoints are left")
+	testenv.AtLeast(t, len(res.Calls), 10, "checkpoints are left")
 	want, plain, _ := strings.Cut(output(t, build(t, nil, pkg, "plain")), "ns: ")
 	got, checked, _ := strings.Cut(output(t, build(t, res, pkg, "rewritten")), "ns: ")
 	same(t, got, want)
 	ns := number(t, checked) - number(t, plain)
 	t.Logf("a checkpoint with room takes %.2f ns", ns)
-	// It takes 2 ns on a machine that does nothing else; 3 are the aim.
+	// It takes 3 ns on a machine that does nothing else.
 	testenv.AtMost(t, ns, 12, "ns that a checkpoint with room takes")
 	at := map[string]bool{} // that move something to the heap
 	for _, c := range res.Refused {
