@@ -300,19 +300,23 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 	if resp.ContentLength < 0 && x.Flush() != nil { // a stream may be silent at first
 		return e.broken(e.clientLost(), false, false)
 	}
-	buf := largeBuffers.Get().(*[largeBuffer]byte)
-	defer largeBuffers.Put(buf)
 	for passed := int64(0); ; {
 		var n int
 		var err error
 		patient.wait(e.p.IdleTimeout)
-		outside(func() { n, err = resp.Body.Read(buf[:]) })
+		outside(func() { n, err = resp.Body.Read(e.in) })
+		came := elapsed()
 		patient.wait(0) // the client has its own time to take it
 		passed += int64(n)
 		lost := false
 		if n > 0 {
-			_, werr := x.Write(buf[:n])
+			_, werr := x.Write(e.in[:n])
+			e.r, e.w = n, n
+			large := e.giveBack()
 			lost = werr != nil || err == nil && passed != resp.ContentLength && x.Flush() != nil
+			if large && elapsed()-came < int64(slowTake) {
+				e.grow()
+			}
 		} else if err == nil {
 			continue
 		}

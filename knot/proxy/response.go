@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -90,6 +91,7 @@ func (e *exchange) passBody() error {
 		}
 	}
 	since, moved := int64(0), true // when the last piece was passed on
+	came := elapsed()              // when it had been read
 	for {
 		piece, used, err := e.p.wire.next(e)
 		moved = moved || len(piece) > 0
@@ -110,10 +112,13 @@ func (e *exchange) passBody() error {
 		case used > 0 || len(piece) > 0:
 			continue
 		}
+		large := e.giveBack()
 		if x.Flush() != nil {
 			return e.broken(e.clientLost(), false, false)
 		}
-		e.grow()
+		if large && elapsed()-came < int64(slowTake) {
+			e.grow()
+		}
 		if moved {
 			since, moved = elapsed(), false
 		}
@@ -125,6 +130,7 @@ func (e *exchange) passBody() error {
 			}
 			return e.broken(err, false, false)
 		}
+		came = elapsed()
 	}
 }
 
@@ -144,11 +150,26 @@ func (e *exchange) endBody() error {
 	return nil
 }
 
-// grow takes a large buffer for a body that has filled the first.
-func (e *exchange) grow() {
-	if e.big != nil || e.r != e.w || e.w < len(e.in) {
-		return
+// slowTake is how long a client may take for what has been read at a time to get larger pieces: a large buffer is held
+// while it does not take them.
+const slowTake = 50 * time.Millisecond
+
+// giveBack gives the buffer back if nothing is left in it, and reports whether the body is one for a large buffer.
+func (e *exchange) giveBack() bool {
+	if e.r != e.w {
+		return false
 	}
+	large := e.big != nil || e.w == len(e.in)
+	if e.big != nil {
+		largeBuffers.Put(e.big)
+		e.big = nil
+	}
+	e.in, e.r, e.w = e.own, 0, 0
+	return large
+}
+
+// grow takes a large buffer.
+func (e *exchange) grow() {
 	e.big = largeBuffers.Get().(*[largeBuffer]byte)
-	e.in, e.r, e.w = e.big[:], 0, 0
+	e.in = e.big[:]
 }
