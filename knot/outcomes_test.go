@@ -14,8 +14,12 @@ import (
 // TestNothingIsSentToAClientThatHasGone: what is in the access log as 499 is no response.
 func TestNothingIsSentToAClientThatHasGone(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{Handler: func(x *Ctx) error { return Status(499) }})
-		testenv.Equal(t, sv.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), "", "the client gets")
+		for name, handler := range map[string]Handler{
+			"returned": func(x *Ctx) error { return Status(499) },
+			"sent":     func(x *Ctx) error { return x.SendError(499) },
+		} {
+			testenv.Equal(t, start(&Server{Handler: handler}).exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), "", "%s: the client gets", name)
+		}
 	})
 }
 

@@ -204,8 +204,17 @@ func (x *Ctx) SendString(status int, ctype string, body string) error {
 }
 
 // SendError sends the page for a status, of Server.ErrorPage or the standard one, keeping the
-// headers added so far; returning a Status from the handler drops them instead. It may park.
+// headers added so far; returning a Status from the handler drops them instead. With 499 nothing is sent, see Status. It
+// may park.
 func (x *Ctx) SendError(status int) error {
+	if Status(status) == statusGone {
+		err := x.begun()
+		if err == nil {
+			x.resp.status, x.resp.phase = status, respDone
+			x.closing, x.torn = true, true
+		}
+		return err
+	}
 	if pages := x.srv.ErrorPage; pages != nil && !h1.Bodyless(status) {
 		if ctype, page := pages(x, status); page != nil {
 			x.resp.held = x.resp.held[:0]

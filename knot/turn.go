@@ -331,10 +331,6 @@ func (x *Ctx) settle(err error) {
 		status = 500
 	}
 	switch {
-	case status == statusGone && x.resp.phase == respOpen:
-		x.resp.status, x.resp.phase = int(status), respDone
-		x.closing, x.torn = true, true
-		return
 	case scarce(err):
 		if before, due := x.srv.scarcity.due(x.srv.clock.now()); due {
 			x.logRequest("handler failed for want of descriptors", "error", err, "unreported", before)
