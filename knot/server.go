@@ -57,6 +57,11 @@ type Server struct {
 	// a listener of crypto/tls needs none. It must have a certificate, see LoadTLS,
 	// or a function that finds one; Knot uses a copy. Functions in it are called in tasks.
 	TLS *tls.Config
+	// ShedTLSBuffers has connections over TLS that wait for a request let go of the buffers that crypto/tls
+	// keeps for input: 4 KB since the handshake, up to 33 KB since an upload. Off by default, as it writes
+	// into private fields of tls.Conn (ADR 0045), found by name and type when the program starts; if a release
+	// of Go has others, nothing is let go of.
+	ShedTLSBuffers bool
 	// HTTP2 bounds what clients of HTTP/2 may do. nil: 100 requests at a time on
 	// a connection, windows of 1 MB, timeouts by WriteTimeout. HTTP/2 is served over TLS
 	// unless NextProtos of TLS leaves "h2" out.
@@ -366,7 +371,7 @@ func (s *Server) begin(c *conn, verdict admission) {
 
 func (s *Server) newConn(nc net.Conn) *conn {
 	if s.secure != nil {
-		if secure := newSecureConn(nc, s.secure); secure.rests != nil {
+		if secure := newSecureConn(nc, s.secure, s.ShedTLSBuffers); secure.rests != nil {
 			nc = restingConn{secure}
 		} else {
 			nc = secure

@@ -25,6 +25,7 @@ type secureConn struct {
 	raw    net.Conn // fixed
 	rests  readable // raw, if it can; fixed
 	config *tls.Config
+	sheds  bool // Server.ShedTLSBuffers; fixed
 	record recordConn
 	tls    atomic.Pointer[tls.Conn] // from the beginning of the handshake on; atomic
 	shaken atomic.Pointer[tls.Conn] // the same, from its end on: crypto/tls has locks until then; atomic
@@ -34,8 +35,8 @@ type secureConn struct {
 	early bool // the task was started for what had been read before
 }
 
-func newSecureConn(raw net.Conn, config *tls.Config) *secureConn {
-	c := &secureConn{raw: raw, config: config}
+func newSecureConn(raw net.Conn, config *tls.Config, sheds bool) *secureConn {
+	c := &secureConn{raw: raw, config: config, sheds: sheds}
 	c.rests, _ = raw.(readable)
 	c.record.Conn = raw
 	c.record.out.Init(raw)
@@ -60,7 +61,9 @@ func (c *secureConn) handshake() error {
 	if err == nil {
 		c.shaken.Store(t)
 	}
-	shedTLS(t, 0)
+	if c.sheds {
+		shedTLS(t, 0)
+	}
 	return err
 }
 
@@ -174,7 +177,7 @@ func (c restingConn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 		spawnApart(fn)
 		return nil
 	}
-	if t := c.tls.Load(); t != nil {
+	if t := c.tls.Load(); t != nil && c.sheds {
 		shedTLS(t, tlsKept)
 	}
 	if ok && e != nil {
