@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
-	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,10 +37,15 @@ const (
 // diskFiles are the paths of the files.
 type diskFiles struct{ small, large string }
 
+// diskFiles are those in the run's folder.
+func (r *run) diskFiles() diskFiles {
+	return diskFiles{filepath.Join(r.scratch, "small"), filepath.Join(r.scratch, "large")}
+}
+
 // makeDiskFiles writes the files into the run's folder.
-func (r *run) makeDiskFiles(withSmall bool) (diskFiles, error) {
-	files := diskFiles{filepath.Join(r.scratch, "small"), filepath.Join(r.scratch, "large")}
-	return files, r.prepare(writing(diskLargeBytes), func() error {
+func (r *run) makeDiskFiles(withSmall bool) error {
+	files := r.diskFiles()
+	return r.prepare(writing(diskLargeBytes), func() error {
 		fmt.Fprintf(r.progress, "writing %d MiB to %s\n", diskLargeBytes>>20, r.scratch)
 		err := writeBlocks(r.ctx, files.large, diskLargeBytes)
 		if err == nil && withSmall {
@@ -265,44 +269,4 @@ func fioSamples(metric, out string) ([]sample, error) {
 		{metric, "reads/s", 0, job.Read.IOPS},
 		{"cpu-per-read", "ns", 0, (job.User + job.Sys) / 100 * 1e9 / job.Read.IOPS},
 	}, nil
-}
-
-// runDiskDirect is Figure 3 of the Capriccio paper with a file that does not fit into
-// the disk's own memory: random reads that go to the disk.
-func runDiskDirect(r *run) error {
-	files, err := r.makeDiskFiles(false)
-	if err != nil {
-		return err
-	}
-	readers := choose(r.quick, []float64{1, 4, 16, 64, 256}, []float64{1, 2, 4, 8, 16, 32, 64, 128, 256})
-	r.measure(pointsAt(readsDirect, readers...), r.diskContenders(files), time.Second)
-	r.note("x is the readers; each reads blocks of 4 KiB drawn by lot from a file of %d MiB opened with O_DIRECT; one core", diskLargeBytes>>20)
-	r.note("cpu-per-read is the process's CPU time; interrupts are in nobody's")
-	r.note("fio is one thread with this many reads under way (io_uring, iodepth=x), that takes no times and looks at no block")
-	r.charts = []report.Chart{
-		{Title: "Random reads of 4 KiB from the disk", Metric: "reads", XLabel: "readers"},
-		{Title: "CPU time per read", Metric: "cpu-per-read", XLabel: "readers", LogY: true},
-	}
-	return nil
-}
-
-// runDiskCached is Figure 4 of the Capriccio paper.
-func runDiskCached(r *run) error {
-	files, err := r.makeDiskFiles(true)
-	if err != nil {
-		return err
-	}
-	misses := choose(r.quick, []float64{0, 1, 5, 10, 50, 100}, []float64{0, 1, 2, 5, 10, 50, 100})
-	points := append(pointsAt(readsMixed, misses...), pointsAt(readsBuffered, 1, 10, 100)...)
-	r.measure(points, r.diskContenders(files), 1200*time.Millisecond)
-	r.note("x is the miss rate in per cent; %d readers of blocks of 4 KiB drawn by lot; one core", diskReaders)
-	r.note("reads: hits are reads from a file of %d MiB in the page cache, misses from one of %d MiB opened with O_DIRECT, as in the paper",
-		diskSmallBytes>>20, diskLargeBytes>>20)
-	r.note("reads-buffered: misses are reads from the large file opened normally, dropped from the page cache before and each block read once, so that nobody knows beforehand what will miss")
-	r.note("missed is the share of the reads that the kernel fetched from the disk")
-	r.charts = []report.Chart{
-		{Title: "Reads by miss rate, misses by O_DIRECT", Metric: "reads", XLabel: "misses, %", LogY: true},
-		{Title: "Reads by miss rate, misses in the page cache", Metric: "reads-buffered", XLabel: "misses, %", LogY: true},
-	}
-	return nil
 }

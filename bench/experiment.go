@@ -15,58 +15,133 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// experiment is one entry of the list. To add one, write a function that
-// measures through its run and name it in experiments.
+// experiment is one entry of the list: what is measured, on which systems, and what of it is shown. To add one, describe
+// its parts, and name it in experiments. One that has another shape has a function that measures through its run.
 type experiment struct {
-	name string
-	doc  string // one line
-	run  func(*run) error
+	name    string
+	doc     string           // one line
+	prepare func(*run) error // before the parts; may be nil
+	parts   []part           // one after the other
+	notes   []string         // what the reader of the figures needs
+	charts  []report.Chart
+	run     func(*run) error // in place of the parts
+}
+
+// part is points that systems are measured at: contenders, or servers that a client loads.
+type part struct {
+	points   []point
+	quick    []point // of a quick run; nil: the same
+	systems  func(*run) []contender
+	servers  func(*run) []launcher
+	sample   func(r *run, ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) // of servers
+	fresh    time.Duration                                                                            // a server starts for each sample, which takes longer by so much; 0: they run all the time
+	length   time.Duration                                                                            // of a sample
+	reserved time.Duration                                                                            // of a quick run's time, for what comes after the part
+	once     bool                                                                                     // in a quick run
+	beside   func(r *run, servers []*server) error                                                    // after measuring, while the servers run; may be nil
+}
+
+// carryOut does what the experiment describes.
+func (e *experiment) carryOut(r *run) error {
+	if e.run != nil {
+		return e.run(r)
+	}
+	if e.prepare != nil {
+		if err := e.prepare(r); err != nil {
+			return err
+		}
+	}
+	for _, p := range e.parts {
+		if err := p.measure(r); err != nil {
+			return err
+		}
+	}
+	for _, note := range e.notes {
+		r.note("%s", note)
+	}
+	r.charts = e.charts
+	return nil
+}
+
+func (p *part) measure(r *run) error {
+	points := p.points
+	if r.quick && p.quick != nil {
+		points = p.quick
+	}
+	asked := r.asked
+	defer func() { r.asked = asked }()
+	if p.once && r.quick {
+		r.asked = 1
+	}
+	r.reserved = p.reserved
+	if p.servers == nil {
+		r.measure(points, p.systems(r), p.length)
+		return nil
+	}
+	sample := func(ctx context.Context, s *server, at point, d time.Duration) ([]sample, error) {
+		return p.sample(r, ctx, s, at, d)
+	}
+	launchers := slices.DeleteFunc(p.servers(r), func(l launcher) bool { return !r.wants(l.system) })
+	if len(launchers) == 0 {
+		return nil
+	}
+	if p.fresh > 0 {
+		r.measure(points, slower(p.fresh, starting(launchers, sample)), p.length)
+		return nil
+	}
+	servers := r.startAll(launchers)
+	defer closeAll(servers)
+	r.measure(points, serving(servers, sample), p.length)
+	if p.beside == nil {
+		return nil
+	}
+	return p.beside(r, servers)
 }
 
 var experiments = []experiment{
-	{"primitives", "create and finish, yield, mutex, channel and condition hand-off (Table 1)", runPrimitives},
-	{"producer-consumer", "pairs sharing a bounded buffer with a mutex and conditions (Figure 1)", runPairs},
-	{"pipes", "tokens passed among pipes (Figure 2)", runPipes},
-	{"parked", "memory and time of up to a million parked tasks", runParked},
-	{"idle-conns", "process memory per idle keep-alive connection", runIdleConns},
-	{"graph-overhead", "what learning the blocking graph costs (Table 2)", runGraphOverhead},
-	{"admission-memory", "producers that would fill any memory, under a limit (section 5.3)", runAdmissionMemory},
-	{"cohort-pubsub", "matching events against a million subscriptions (Cohort Scheduling, section 5.2 and Figure 8)", runCohortPubsub},
-	{"cohort-writes", "what a write costs in a cohort of writes, caches flushed before (Cohort Scheduling, Figure 2)", runCohortWrites},
-	{"cohort-cache", "a file cache with a part for each loop, beside one for all (Cohort Scheduling, Figure 5)", runCohortCache},
-	{"disk-direct", "random reads of 4 KiB from the disk by 1 to 256 readers (Figure 3)", runDiskDirect},
-	{"disk-cached", "200 readers of which a share misses the page cache (Figure 4)", runDiskCached},
-	{"bigstack", "up to 100,000 tasks that need 1 MB of stack now and then (section 3.5)", runBigStack},
-	{"deep-handler", "19,000 connections whose handler once needed 32 KiB of stack", runDeepHandler},
-	{"stack-cost", "what a checkpoint costs, with room, without, and parking beyond it", runStackCost},
-	{"web", "files for 16 to 16,384 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", runWeb},
-	{"web-surge", "files for users with think times, a fifth of the files in memory (Cohort Scheduling, Figures 6 and 7)", runWebSurge},
-	{"web-support", "the most sessions of a site with files and FastCGI that are served in time (Aspen, Figure 7)", runWebSupport},
-	{"models", "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", runModels},
-	{"lingering-close", "what else runs while a thousand sockets with unsent data are closed (Capriccio, 5.4)", runLingeringClose},
-	{"relay", "what it costs to pass bulk data on from connection to connection, as a TCP proxy does", runRelay},
-	{"flow-adapt", "servlets of a flow graph under three peaks (Aspen, Figure 6)", runFlowAdapt},
-	{"flow-overhead", "what a flow graph costs beside its modules (Aspen, Table 1)", runFlowOverhead},
-	{"vod", "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", runVod},
-	{"gotrace", "reading an execution trace, beside go tool trace", runGoTrace},
-	{"truth", "how far a graph is from what the program measured of itself", runTruth},
-	{"real-servers", "Caddy and NATS, as they are published, shown by bgdump while they work", runRealServers},
-	{"soak", "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", runSoak},
-	{"conformance", "cases of Http11Probe, h1spec and nginx-tests that servers pass and fail", runConformance},
-	{suitesName, "tests of other projects for net/http, as they are and with their servers on Knot", runSuites},
-	{"slow-clients", "normal clients beside slowhttptest's", runSlowClients},
-	{"proxy", "small responses of a backend through reverse proxies", runProxy},
-	{"files", "files of 1 KB to 10 MB that are in memory", runFiles},
-	{"tls", "requests, handshakes and idle connections of TLS 1.3", runTLS},
-	{"http2", "small responses by HTTP/2", runHTTP2},
-	{"native", "handlers that wait in Go channels and locks, and what the others feel of it", runNative},
-	{"hello", "small HTTP responses, plain and pipelined", runHello},
-	{"overload-web", "goodput of a handler of 1 ms of CPU at up to 10 times capacity", runOverloadWeb},
-	{"overload-memory", "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", runOverloadMemory},
-	{"overload-cgroup", "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime", runOverloadCgroup},
-	{"overload-fds", "10,000 clients of a server with 256 descriptors", runOverloadFDs},
-	{admissionName, "what is refused in ordinary life, and what is served under overload", runAdmission},
-	{"priority", "urgent requests beside 12 times the usual number of others", runPriority},
+	primitivesExperiment,
+	pairsExperiment,
+	pipesExperiment,
+	parkedExperiment,
+	idleConnsExperiment,
+	{name: "graph-overhead", doc: "what learning the blocking graph costs (Table 2)", run: runGraphOverhead},
+	{name: "admission-memory", doc: "producers that would fill any memory, under a limit (section 5.3)", run: runAdmissionMemory},
+	{name: "cohort-pubsub", doc: "matching events against a million subscriptions (Cohort Scheduling, section 5.2 and Figure 8)", run: runCohortPubsub},
+	cohortWritesExperiment,
+	cohortCacheExperiment,
+	diskDirectExperiment,
+	diskCachedExperiment,
+	bigStackExperiment,
+	{name: "deep-handler", doc: "19,000 connections whose handler once needed 32 KiB of stack", run: runDeepHandler},
+	stackCostExperiment,
+	{name: "web", doc: "files for 16 to 16,384 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", run: runWeb},
+	{name: "web-surge", doc: "files for users with think times, a fifth of the files in memory (Cohort Scheduling, Figures 6 and 7)", run: runWebSurge},
+	{name: "web-support", doc: "the most sessions of a site with files and FastCGI that are served in time (Aspen, Figure 7)", run: runWebSupport},
+	{name: "models", doc: "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", run: runModels},
+	lingeringExperiment,
+	relayExperiment,
+	{name: "flow-adapt", doc: "servlets of a flow graph under three peaks (Aspen, Figure 6)", run: runFlowAdapt},
+	{name: "flow-overhead", doc: "what a flow graph costs beside its modules (Aspen, Table 1)", run: runFlowOverhead},
+	{name: "vod", doc: "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", run: runVod},
+	{name: "gotrace", doc: "reading an execution trace, beside go tool trace", run: runGoTrace},
+	{name: "truth", doc: "how far a graph is from what the program measured of itself", run: runTruth},
+	{name: "real-servers", doc: "Caddy and NATS, as they are published, shown by bgdump while they work", run: runRealServers},
+	{name: "soak", doc: "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", run: runSoak},
+	{name: "conformance", doc: "cases of Http11Probe, h1spec and nginx-tests that servers pass and fail", run: runConformance},
+	{name: suitesName, doc: "tests of other projects for net/http, as they are and with their servers on Knot", run: runSuites},
+	{name: "slow-clients", doc: "normal clients beside slowhttptest's", run: runSlowClients},
+	{name: "proxy", doc: "small responses of a backend through reverse proxies", run: runProxy},
+	filesExperiment,
+	tlsExperiment,
+	http2Experiment,
+	{name: "native", doc: "handlers that wait in Go channels and locks, and what the others feel of it", run: runNative},
+	helloExperiment,
+	{name: "overload-web", doc: "goodput of a handler of 1 ms of CPU at up to 10 times capacity", run: runOverloadWeb},
+	{name: "overload-memory", doc: "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", run: runOverloadMemory},
+	{name: "overload-cgroup", doc: "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime", run: runOverloadCgroup},
+	{name: "overload-fds", doc: "10,000 clients of a server with 256 descriptors", run: runOverloadFDs},
+	{name: admissionName, doc: "what is refused in ordinary life, and what is served under overload", run: runAdmission},
+	{name: "priority", doc: "urgent requests beside 12 times the usual number of others", run: runPriority},
 }
 
 func experimentNames() []string {
@@ -163,7 +238,7 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) (err
 	}
 	before := r.journal.took
 	others := watchMachine()
-	err = o.experiment.run(r)
+	err = o.experiment.carryOut(r)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

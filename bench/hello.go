@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
 const (
@@ -19,46 +16,6 @@ const (
 	ratePoint     = "rate"
 	rateSuffix    = "-at-rate" // of metrics whose parameter is the requests a second
 )
-
-// runHello loads each server with small requests: plain and pipelined on 64
-// connections, then plain on 1, 8 and 64, on one that pauses, and at rates far below what it can do: a server with little to do.
-func runHello(r *run) error {
-	knotOn := func(poller string) launcher {
-		return r.own("knot-"+poller, []string{capriccio.EnvPoller + "=" + poller}, "knot")
-	}
-	servers := r.startAll(append(r.launchers(), knotOn("uring"), knotOn("epoll"), r.own(knotBare, nil, "knot", "-bare")))
-	defer closeAll(servers)
-	points := []point{
-		{metric: "depth", x: 1},
-		{metric: "depth", x: helloPipeline},
-		{metric: "conns", x: 1},
-		{metric: "conns", x: 8},
-		{metric: pausePoint, x: 1},
-		{metric: pausePoint, x: 20},
-		{metric: ratePoint, x: 1000},
-		{metric: ratePoint, x: 4000},
-		{metric: ratePoint, x: 12_000},
-	}
-	r.reserved = tracedBudget + userBudget
-	r.measure(points, serving(servers, r.loadSample), time.Second)
-	r.prepare(tracedBudget+userBudget, func() error { r.countSystemCalls(servers); r.sampleUserTime(servers); return nil })
-	r.note("knot and net-http, fasthttp, nginx parse HTTP; gnet's handler only looks for the blank line and sends fixed bytes")
-	r.note("%s: Knot without a blocking graph, first in, first out", knotBare)
-	r.note("knot-uring and knot-epoll: Knot with that poller (%s); knot: with the one it chooses", capriccio.EnvPoller)
-	r.note("server on core %d, client on core %d; x is the pipelining depth on %d connections, and in metrics named *%s the connections, "+
-		"in those named *%s the ms between a response and the next request of the only client, in those named *%s the requests a second of %d clients that ask by chance",
-		serverCore, clientCore, helloConns, connsSuffix, pauseSuffix, rateSuffix, helloConns)
-	r.note("user-cpu-per-request is what the program takes and not the kernel, of which all need about the same: by perf, %d looks a second", userRate)
-	r.note("server-busy is the server's share of its core: cpu-per-request and rps compare best where it is near 100")
-	r.charts = []report.Chart{
-		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "pipelining depth", Bars: true},
-		{Title: "Throughput, one core, 64 connections", Metric: "rps", XLabel: "pipelining depth", Bars: true},
-		{Title: "99th percentile of latency", Metric: "p99", XLabel: "pipelining depth", Bars: true},
-		{Title: "CPU time per request below the capacity, 64 connections", Metric: "cpu-per-request" + rateSuffix, XLabel: "requests/s", Bars: true},
-		{Title: "Throughput by connections", Metric: "rps" + connsSuffix, XLabel: "connections", Bars: true},
-	}
-	return nil
-}
 
 // startAll starts the servers; one that does not start is left out.
 func (r *run) startAll(launchers []launcher) (servers []*server) {

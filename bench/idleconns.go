@@ -7,26 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
-	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
-
-// idleConns fits below the usual hard limit of 20,000 descriptors a process.
-const idleConns = 19_000
-
-// runIdleConns measures what a server's process holds for each connection that
-// has made one request and is kept alive.
-func runIdleConns(r *run) error {
-	launchers := append(r.launchers(), r.own("capriccio-task", nil, "task-server"), r.own("knot-upgraded", nil, "knot", "-upgraded"))
-	r.measure(pointsAt("bytes-per-conn", idleConns), slower(1500*time.Millisecond, starting(launchers, r.idleSample)), 2*time.Second)
-	r.note("bytes-per-conn is what %d connections add to the process, divided by them; process-bytes is all it holds then (what nginx lays out for them at its start is in there only)", idleConns)
-	r.note("a connection of knot that waits for its next request has no task; one of capriccio-task has one that waits in Read, with a buffer of 256 bytes")
-	r.note("a connection of knot-upgraded was taken over by its handler, as for a WebSocket, and waits with OnReadable")
-	r.note("sockets live in the kernel and are not counted")
-	r.charts = []report.Chart{
-		{Title: "Process memory per idle keep-alive connection", Metric: "bytes-per-conn", XLabel: "connections", Bars: true},
-	}
-	return nil
-}
 
 // idleSample gives a fresh server idle connections and compares its memory, after letting it settle both times.
 func (r *run) idleSample(ctx context.Context, s *server, p point, settle time.Duration) ([]sample, error) {

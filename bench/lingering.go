@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 	"golang.org/x/sys/unix"
@@ -20,24 +19,6 @@ var lingers = map[string]*unix.Linger{
 	"background": nil,
 	"reset":      {Onoff: 1},
 	"waiting":    {Onoff: 1, Linger: 1},
-}
-
-// runLingeringClose measures for how long nothing else runs while very many sockets are closed (Capriccio, section 5.4:
-// close(2) may take 5 ms).
-func runLingeringClose(r *run) error {
-	sockets := choose(r.quick, []float64{1000}, []float64{1, 100, 1000})
-	var points []point
-	for _, how := range []string{"background", "reset", "waiting"} {
-		points = append(points, pointsAt(how, sockets...)...)
-	}
-	r.measure(points, r.goContenders(), time.Second)
-	r.note("x sockets with 16 KiB each that the client does not read, each closed by a task or goroutine of its own, all at once, on core %d", serverCore)
-	r.note("stall: the longest that a timer of 1 ms was late meanwhile; close: until all were closed, each")
-	r.note("background: as sockets are; reset: SO_LINGER of 0 s; waiting: SO_LINGER of 1 s, set past netpoll, whose SetLinger never has close(2) wait")
-	r.charts = []report.Chart{
-		{Title: "Longest stall while sockets are closed at once", Metric: "stall-waiting", XLabel: "sockets", LogY: true},
-	}
-	return nil
 }
 
 // lingeringData is what each socket has to send, in bytes.

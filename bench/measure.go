@@ -60,6 +60,21 @@ func without(why string, out func(p point) bool) func(point) string {
 	}
 }
 
+// above makes a contender sit out points with a parameter above a limit.
+func above(limit float64, why string) func(point) string {
+	return without(fmt.Sprintf("left out above %s: %s", report.Number(limit), why), func(p point) bool { return p.x > limit })
+}
+
+// sittingOut has those of the contenders that have these names sit out points.
+func sittingOut(contenders []contender, lacks func(point) string, systems ...string) []contender {
+	for i := range contenders {
+		if slices.Contains(systems, contenders[i].system) {
+			contenders[i].lacks = lacks
+		}
+	}
+	return contenders
+}
+
 // length is how long a sample takes in all.
 func (c *contender) length(p point, d time.Duration) time.Duration {
 	if c.takes == nil {

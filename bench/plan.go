@@ -30,7 +30,7 @@ func planOf(ctx context.Context, e experiment, o options) (time.Duration, error)
 func planned(ctx context.Context, e experiment, o options) (*run, error) {
 	r := &run{ctx: ctx, quick: o.quick, asked: o.rounds, length: o.length, progress: io.Discard,
 		scratch: filepath.Join(os.DevNull, "of a plan"), planned: new(time.Duration)}
-	return r, e.run(r)
+	return r, e.carryOut(r)
 }
 
 // prepare does what has to be done besides measuring, and takes about that long.

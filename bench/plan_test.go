@@ -48,6 +48,9 @@ func TestExperimentsMeasureWhatTheyDid(t *testing.T) {
 			for _, line := range r.outline {
 				fmt.Fprintln(&all, " ", line)
 			}
+			for _, note := range r.env.Notes {
+				fmt.Fprintln(&all, "  note", note)
+			}
 			for _, c := range r.charts {
 				fmt.Fprintf(&all, "  chart %s by %s: %s\n", c.Metric, c.XLabel, c.Title)
 			}
@@ -63,7 +66,7 @@ func TestExperimentsMeasureWhatTheyDid(t *testing.T) {
 }
 
 func TestPlanCountsRoundsPointsAndSystems(t *testing.T) {
-	e := experiment{"fake", "", func(r *run) error {
+	e := experiment{name: "fake", run: func(r *run) error {
 		c := contender{system: "b", lacks: func(p point) string { return map[float64]string{2: "no"}[p.x] }}
 		if err := r.prepare(time.Minute, func() error { return errors.New("a plan has done it") }); err != nil {
 			return err
@@ -114,7 +117,7 @@ func (f *interruptible) call(t *testing.T, o options, cutAt int) error {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	f.calls, f.cutAt, f.cancel = nil, cutAt, cancel
-	o.experiment = experiment{"fake", "", f.run}
+	o.experiment = experiment{name: "fake", run: f.run}
 	return runExperiment(ctx, o, io.Discard, io.Discard)
 }
 

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
-	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,16 +23,6 @@ const (
 	relayedMetric = "relayed"
 	copiedMetric  = "copied"
 )
-
-// runRelay measures what it costs to pass bulk data on from connection to connection, as a TCP proxy does.
-func runRelay(r *run) error {
-	points := append(pointsAt(relayedMetric, 1, 16), pointsAt(copiedMetric, 1, 16)...)
-	r.measure(points, r.goContenders(), time.Second)
-	r.note("x connections through which data are passed on at once by io.Copy, on core %d; another process sends and receives, on core %d", serverCore, clientCore)
-	r.note("cpu-%s: processor time for 10^9 bytes; cpu-%s: the same where neither connection is known to be one, so that nothing but Read and Write is left", relayedMetric, copiedMetric)
-	r.charts = []report.Chart{{Title: "CPU to pass on a gigabyte", Metric: "cpu-" + relayedMetric, XLabel: "connections"}}
-	return nil
-}
 
 // relayEnds is the worker that sends and receives.
 const relayEnds = "relay-ends"

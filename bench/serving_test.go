@@ -21,8 +21,9 @@ import (
 func TestServersOfFilesAndTheirClients(t *testing.T) {
 	t.Setenv(capriccio.EnvOverload, "wait") // a stalled machine is no overload
 	r := testRun(t)
-	root, key := filepath.Join(r.scratch, "root"), filepath.Join(r.scratch, "key.pem")
-	asked := testenv.Need(writeServed(root))(t)
+	root, key := r.servedRoot(), r.keyFile()
+	asked, _ := servedFiles()
+	testenv.Must(t, r.writeServed())
 	testenv.Must(t, writeKey(key))
 	for x, files := range asked {
 		name, size, _ := strings.Cut(files[len(files)-1], "=")

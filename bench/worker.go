@@ -253,13 +253,18 @@ func (r *run) baseline(system, program string) string {
 	return path
 }
 
-// goContenders are our tasks, goroutines and others, each a worker of this program.
-func (r *run) goContenders(others ...string) (all []contender) {
-	for _, system := range append([]string{"capriccio", "goroutine"}, others...) {
+// workersNamed are workers of this program, each a system of that name.
+func (r *run) workersNamed(systems ...string) (all []contender) {
+	for _, system := range systems {
 		all = append(all, onServerCore(system, r.self, workerCommand, system))
-		if system == bareSystem {
-			r.note("%s: %s without a blocking graph, first in, first out", bareSystem, all[0].system)
-		}
 	}
 	return all
+}
+
+// goContenders are our tasks, goroutines and others, each a worker of this program.
+func (r *run) goContenders(others ...string) []contender {
+	if slices.Contains(others, bareSystem) {
+		r.note("%s: capriccio without a blocking graph, first in, first out", bareSystem)
+	}
+	return r.workersNamed(append([]string{"capriccio", "goroutine"}, others...)...)
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
+// cacheWays are ways to keep a cache of files that tasks of several loops look into.
+var cacheWays = []string{"capriccio-shared", "capriccio-partitioned", "capriccio-per-loop"}
+
 const (
 	cacheFiles     = 10_000
 	cacheFileBytes = 4 << 10

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -24,6 +25,25 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 	"golang.org/x/sys/unix"
 )
+
+// writeSystems are ways to make a number of writes.
+var writeSystems = []string{"capriccio", "pwrite", "uring-each", "uring-batch"}
+
+const writeFileBytes = 64 << 20
+
+// makeWriteFile makes the file whose blocks are written, with all of its pages in memory.
+func makeWriteFile(dir string) (f *os.File, err error) {
+	if f, err = os.Create(filepath.Join(dir, "writes")); err != nil {
+		return nil, err
+	}
+	block := make([]byte, 1<<20)
+	for range writeFileBytes / len(block) {
+		if _, err := f.Write(block); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return f, nil
+}
 
 // runWritesWorker measures cohorts of writes by one system.
 func runWritesWorker(args []string, out io.Writer) error {

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
+)
+
+// The experiments that load servers, ours and others, from the client core.
+
+var helloExperiment = experiment{
+	name: "hello",
+	doc:  "small HTTP responses, plain and pipelined",
+	parts: []part{{
+		points: append(pointsAt("depth", 1, helloPipeline), append(pointsAt("conns", 1, 8),
+			append(pointsAt(pausePoint, 1, 20), pointsAt(ratePoint, 1000, 4000, 12_000)...)...)...),
+		servers: func(r *run) []launcher {
+			knotOn := func(poller string) launcher {
+				return r.own("knot-"+poller, []string{capriccio.EnvPoller + "=" + poller}, "knot")
+			}
+			return append(r.launchers(), knotOn("uring"), knotOn("epoll"), r.own(knotBare, nil, "knot", "-bare"))
+		},
+		sample:   (*run).loadSample,
+		length:   time.Second,
+		reserved: tracedBudget + userBudget,
+		beside: func(r *run, servers []*server) error {
+			return r.prepare(tracedBudget+userBudget, func() error { r.countSystemCalls(servers); r.sampleUserTime(servers); return nil })
+		},
+	}},
+	notes: []string{
+		"knot and net-http, fasthttp, nginx parse HTTP; gnet's handler only looks for the blank line and sends fixed bytes",
+		knotBare + ": Knot without a blocking graph, first in, first out",
+		fmt.Sprintf("knot-uring and knot-epoll: Knot with that poller (%s); knot: with the one it chooses", capriccio.EnvPoller),
+		fmt.Sprintf("server on core %d, client on core %d; x is the pipelining depth on %d connections, and in metrics named *%s the connections, "+
+			"in those named *%s the ms between a response and the next request of the only client, in those named *%s the requests a second of %d clients that ask by chance",
+			serverCore, clientCore, helloConns, connsSuffix, pauseSuffix, rateSuffix, helloConns),
+		fmt.Sprintf("user-cpu-per-request is what the program takes and not the kernel, of which all need about the same: by perf, %d looks a second", userRate),
+		"server-busy is the server's share of its core: cpu-per-request and rps compare best where it is near 100",
+	},
+	charts: []report.Chart{
+		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "pipelining depth", Bars: true},
+		{Title: "Throughput, one core, 64 connections", Metric: "rps", XLabel: "pipelining depth", Bars: true},
+		{Title: "99th percentile of latency", Metric: "p99", XLabel: "pipelining depth", Bars: true},
+		{Title: "CPU time per request below the capacity, 64 connections", Metric: "cpu-per-request" + rateSuffix, XLabel: "requests/s", Bars: true},
+		{Title: "Throughput by connections", Metric: "rps" + connsSuffix, XLabel: "connections", Bars: true},
+	},
+}
+
+// idleConns fits below the usual hard limit of 20,000 descriptors a process.
+const idleConns = 19_000
+
+var idleConnsExperiment = experiment{
+	name: "idle-conns",
+	doc:  "process memory per idle keep-alive connection",
+	parts: []part{{
+		points: pointsAt("bytes-per-conn", idleConns),
+		servers: func(r *run) []launcher {
+			return append(r.launchers(), r.own("capriccio-task", nil, "task-server"), r.own("knot-upgraded", nil, "knot", "-upgraded"))
+		},
+		sample: (*run).idleSample,
+		fresh:  1500 * time.Millisecond,
+		length: 2 * time.Second,
+	}},
+	notes: []string{
+		fmt.Sprintf("bytes-per-conn is what %d connections add to the process, divided by them; process-bytes is all it holds then (what nginx lays out for them at its start is in there only)", idleConns),
+		"a connection of knot that waits for its next request has no task; one of capriccio-task has one that waits in Read, with a buffer of 256 bytes",
+		"a connection of knot-upgraded was taken over by its handler, as for a WebSocket, and waits with OnReadable",
+		"sockets live in the kernel and are not counted",
+	},
+	charts: []report.Chart{{Title: "Process memory per idle keep-alive connection", Metric: "bytes-per-conn", XLabel: "connections", Bars: true}},
+}
+
+var filesExperiment = experiment{
+	name:    "files",
+	doc:     "files of 1 KB to 10 MB that are in memory",
+	prepare: func(r *run) error { return r.prepare(0, r.writeServed) },
+	parts: []part{{
+		points:  append(pointsAt("mix", 0), pointsAt("file", 1, 16, 100, 10<<10)...),
+		servers: func(r *run) []launcher { return r.fileServers("") },
+		sample:  (*run).fetchSample,
+		length:  2 * time.Second,
+	}},
+	notes: []string{
+		fmt.Sprintf("x: KB of the file that all ask for; 0: one of %d of 0.6 to 32 KB; %d connections, 8 for the largest file; all in memory", mixFiles, helloConns),
+		fmt.Sprintf("nginx: sendfile, tcp_nopush, open_file_cache; all others as they come; server on core %d, client on core %d", serverCore, clientCore),
+		"congestion control: " + congestionControl() + "; bbr paces, and then the largest file costs up to three times as much, whenever it takes the connection for slow",
+	},
+	charts: []report.Chart{{Title: "CPU time of a server per request", Metric: "cpu-per-request", XLabel: "KB", Bars: true}},
+}
+
+// congestionControl is that of new connections of TCP.
+func congestionControl() string {
+	control, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
+	if err != nil {
+		return "unknown"
+	}
+	return string(bytes.TrimSpace(control))
+}
+
+// The loads of the experiment tls.
+const (
+	tlsKeptAlive  = 0
+	tlsHandshakes = 1
+	tlsIdleConns  = 1000
+)
+
+var tlsExperiment = experiment{
+	name: "tls",
+	doc:  "requests, handshakes and idle connections of TLS 1.3",
+	prepare: func(r *run) error {
+		return r.prepare(0, func() error {
+			if err := r.writeServed(); err != nil {
+				return err
+			}
+			return writeKey(r.keyFile())
+		})
+	},
+	parts: []part{{
+		points:   append(pointsAt("kept-alive", tlsKeptAlive), pointsAt("handshakes", tlsHandshakes)...),
+		servers:  func(r *run) []launcher { return r.fileServers(r.keyFile()) },
+		sample:   (*run).tlsSample,
+		length:   2 * time.Second,
+		reserved: 12 * time.Second,
+	}, {
+		points:  pointsAt("bytes-per-conn", tlsIdleConns),
+		servers: func(r *run) []launcher { return r.fileServers(r.keyFile()) },
+		sample:  (*run).idleTLS,
+		fresh:   3 * time.Second,
+		length:  time.Second,
+		once:    true,
+	}},
+	notes: []string{
+		fmt.Sprintf("x: %d a file of 1 KB on 16 connections that are kept alive, %d on a new connection each time, without tickets (P-256, TLS 1.3); %d idle connections", tlsKeptAlive, tlsHandshakes, tlsIdleConns),
+		fmt.Sprintf("the client is crypto/tls on core %d, and busier than most servers: compare cpu-per-request; it offers X25519 only, "+
+			"as not every OpenSSL has X25519MLKEM768, which Go's servers would take", clientCore),
+	},
+	charts: []report.Chart{{Title: "CPU time of a server per request", Metric: "cpu-per-request", XLabel: "load", Bars: true}},
+}
+
+// http2Conns is how many connections h2load opens.
+const http2Conns = 8
+
+var http2Experiment = experiment{
+	name: "http2",
+	doc:  "small responses by HTTP/2",
+	parts: []part{{
+		points: pointsAt("streams", 1, 16),
+		servers: func(r *run) []launcher {
+			if _, err := r.find("h2load"); err != nil {
+				r.skip("http2", err)
+				return nil
+			}
+			found := append([]launcher{r.own("knot", nil, "knot"), r.own("knot-http", nil, "knot", "-http")}, r.peer("net-http")...)
+			return append(found, r.nginx("nginx", func(dir, addr string) string {
+				return strings.Replace(fmt.Sprintf(nginxConfig, dir, addr), "reuseport;", "reuseport http2;", 1)
+			})...)
+		},
+		sample: (*run).http2Sample,
+		length: 2 * time.Second,
+	}},
+	notes: []string{
+		fmt.Sprintf("x: requests under way on each of %d connections of h2load; HTTP/2 without TLS (prior knowledge); server on core %d, client on core %d", http2Conns, serverCore, clientCore),
+		"knot-http and net-http have the same handler of net/http",
+	},
+	charts: []report.Chart{{Title: "Requests", Metric: "rps", XLabel: "streams", Bars: true}, {Title: "CPU time per request", Metric: "cpu-per-request", XLabel: "streams", Bars: true}},
+}
