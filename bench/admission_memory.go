@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -29,32 +30,40 @@ var memorySystems = []struct {
 	{"goroutine", "", []string{"-goroutines"}},
 }
 
-// runAdmissionMemory is the Capriccio paper's section 5.3: producers that would fill any
+// admissionMemoryExperiment is the Capriccio paper's section 5.3: producers that would fill any
 // memory, and how many of them each system lets go on.
-func runAdmissionMemory(r *run) error {
-	limits := choose(r.quick, []float64{10, 20, 22, 24, 40}, []float64{5, 10, 20, 22, 24, 40, 80})
-	r.reserved = quickBudget / 2
-	var systems []contender
-	for _, s := range memorySystems {
-		systems = append(systems, r.memoryContender(s.system, s.scheduler, s.flags))
-	}
-	r.measure([]point{{metric: "ops"}}, systems, 2*time.Second)
-	r.reserved = 0
-	r.measure(pointsAt("ops", limits...), []contender{r.memoryContender(fixedLimit, "fifo", nil)}, 2*time.Second)
-	if err := r.prepare(0, r.addShareOfBest); err != nil {
-		return err
-	}
-	r.note("%d producers of %d KiB each, which take %v an item and the processor, and %d consumers, which take %v: they can do %.0f a second. GOMEMLIMIT=%dMiB, killed above %d MiB",
-		memoryProducers, memoryBuffer>>10, produceTime, memoryConsumers, consumeTime, memoryConsumers/consumeTime.Seconds(), admissionLimit>>20, admissionCap>>20)
-	r.note("x is the producers that may produce at a time, by a semaphore, under fifo (fixed-limit); 0: all. ops-of-best is in percent of the best fixed limit")
-	r.note("capriccio: an item enters through a ressched.Entrance and leaves when it was consumed; -declared: a ressched.Resource counts the buffers' bytes, limit unknown; -undeclared: nothing but the memory limit is known")
-	r.note("gc-share: the garbage collector's share of the processor time that the program used; gc-of-core: of all there was, like runtime.MemStats.GCCPUFraction")
-	r.note("ops of a killed system: what was consumed before, over the whole time; rss-mb is the most there was")
-	r.charts = []report.Chart{
+var admissionMemoryExperiment = experiment{
+	name: "admission-memory",
+	doc:  "producers that would fill any memory, under a limit (section 5.3)",
+	parts: []part{{
+		points: pointsAt("ops", 0),
+		systems: func(r *run) (all []contender) {
+			for _, s := range memorySystems {
+				all = append(all, r.memoryContender(s.system, s.scheduler, s.flags))
+			}
+			return all
+		},
+		length:   2 * time.Second,
+		reserved: quickBudget / 2,
+	}, {
+		points:  pointsAt("ops", 5, 10, 20, 22, 24, 40, 80),
+		quick:   pointsAt("ops", 10, 20, 22, 24, 40),
+		systems: func(r *run) []contender { return []contender{r.memoryContender(fixedLimit, "fifo", nil)} },
+		length:  2 * time.Second,
+	}},
+	after: func(r *run) error { return r.prepare(0, r.addShareOfBest) },
+	notes: []string{
+		fmt.Sprintf("%d producers of %d KiB each, which take %v an item and the processor, and %d consumers, which take %v: they can do %.0f a second. GOMEMLIMIT=%dMiB, killed above %d MiB",
+			memoryProducers, memoryBuffer>>10, produceTime, memoryConsumers, consumeTime, memoryConsumers/consumeTime.Seconds(), admissionLimit>>20, admissionCap>>20),
+		"x is the producers that may produce at a time, by a semaphore, under fifo (fixed-limit); 0: all. ops-of-best is in percent of the best fixed limit",
+		"capriccio: an item enters through a ressched.Entrance and leaves when it was consumed; -declared: a ressched.Resource counts the buffers' bytes, limit unknown; -undeclared: nothing but the memory limit is known",
+		"gc-share: the garbage collector's share of the processor time that the program used; gc-of-core: of all there was, like runtime.MemStats.GCCPUFraction",
+		"ops of a killed system: what was consumed before, over the whole time; rss-mb is the most there was",
+	},
+	charts: []report.Chart{
 		{Title: "Items consumed a second", Metric: "ops", XLabel: "producers at a time, 0: all", Bars: true},
 		{Title: "Memory, most there was", Metric: "rss-mb", XLabel: "producers at a time, 0: all", Bars: true},
-	}
-	return nil
+	},
 }
 
 // memoryContender runs the program once; with a point's x, if it is not 0, as the limit of

@@ -31,34 +31,48 @@ const (
 	afterGCSuffix = "-after-gc"
 )
 
-// runDeepHandler measures what tasks cost whose handler goes deep once and then waits.
-func runDeepHandler(r *run) error {
-	systems := []string{"capriccio", "goroutine"}
-	var holders, workers []contender
-	for _, system := range systems {
-		holders = append(holders, contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-			return r.deepSample(ctx, system, p, d)
-		}})
-		workers = append(workers, onServerCore(system, r.self, workerCommand, "deep-"+system))
-	}
-	r.reserved = 27 * time.Second
-	tasks := []point{{metric: "ns-per-task", x: deepTasks}, {metric: "ns-per-task" + renderSuffix, x: deepTasks}}
-	r.measure(tasks, workers, 500*time.Millisecond)
-	r.reserved = 0
-	conns := []point{{metric: "bytes-per-conn", x: deepConns}, {metric: "bytes-per-conn" + realSuffix, x: choose[float64](r.quick, deepQuickTLS, deepConns)}}
-	r.measure(conns, slower(8*time.Second, holders), time.Second)
-	r.note("bytes-per-conn: what %d connections add to the process when the handler of each has once needed %d KiB of stack and waits for its next request; the handler makes no garbage, and there is no collection (GOGC=off)",
-		deepConns, deepBytes>>10)
-	r.note("in metrics named *%s the handler makes a TLS handshake, decodes JSON, executes a template and encodes JSON, and its TLS connection stays: memory of the heap beside the stacks, with garbage of it, and collections (which shrink goroutines' stacks) meanwhile", realSuffix)
-	r.note("in metrics named *%s after three forced collections", afterGCSuffix)
-	r.note("stack-per-conn: the part of bytes-per-conn that is stacks, by the runtime's own count")
-	r.note("ns-per-task: x fresh tasks at a time, each needs %d KiB of stack once and ends; named *%s: decodes JSON, executes a template and encodes JSON instead", deepBytes>>10, renderSuffix)
-	r.charts = []report.Chart{
+var deepSystems = []string{"capriccio", "goroutine"}
+
+// deepHandlerExperiment measures what tasks cost whose handler goes deep once and then waits.
+var deepHandlerExperiment = experiment{
+	name: "deep-handler",
+	doc:  "19,000 connections whose handler once needed 32 KiB of stack",
+	parts: []part{{
+		points: append(pointsAt("ns-per-task", deepTasks), pointsAt("ns-per-task"+renderSuffix, deepTasks)...),
+		systems: func(r *run) (all []contender) {
+			for _, system := range deepSystems {
+				all = append(all, onServerCore(system, r.self, workerCommand, "deep-"+system))
+			}
+			return all
+		},
+		length:   500 * time.Millisecond,
+		reserved: 27 * time.Second,
+	}, {
+		points: append(pointsAt("bytes-per-conn", deepConns), pointsAt("bytes-per-conn"+realSuffix, deepConns)...),
+		quick:  append(pointsAt("bytes-per-conn", deepConns), pointsAt("bytes-per-conn"+realSuffix, deepQuickTLS)...),
+		systems: func(r *run) (all []contender) {
+			for _, system := range deepSystems {
+				all = append(all, contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+					return r.deepSample(ctx, system, p, d)
+				}})
+			}
+			return slower(8*time.Second, all)
+		},
+		length: time.Second,
+	}},
+	notes: []string{
+		fmt.Sprintf("bytes-per-conn: what %d connections add to the process when the handler of each has once needed %d KiB of stack and waits for its next request; the handler makes no garbage, and there is no collection (GOGC=off)",
+			deepConns, deepBytes>>10),
+		fmt.Sprintf("in metrics named *%s the handler makes a TLS handshake, decodes JSON, executes a template and encodes JSON, and its TLS connection stays: memory of the heap beside the stacks, with garbage of it, and collections (which shrink goroutines' stacks) meanwhile", realSuffix),
+		fmt.Sprintf("in metrics named *%s after three forced collections", afterGCSuffix),
+		"stack-per-conn: the part of bytes-per-conn that is stacks, by the runtime's own count",
+		fmt.Sprintf("ns-per-task: x fresh tasks at a time, each needs %d KiB of stack once and ends; named *%s: decodes JSON, executes a template and encodes JSON instead", deepBytes>>10, renderSuffix),
+	},
+	charts: []report.Chart{
 		{Title: "Memory per connection that went deep once", Metric: "bytes-per-conn", XLabel: "connections", Bars: true},
 		{Title: "… with TLS, JSON and a template", Metric: "bytes-per-conn" + realSuffix, XLabel: "connections", Bars: true},
 		{Title: "Fresh tasks that go deep", Metric: "ns-per-task", XLabel: "tasks at a time", Bars: true},
-	}
-	return nil
+	},
 }
 
 // deepSample starts a server afresh, has a client open connections, and compares its memory.

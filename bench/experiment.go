@@ -22,6 +22,7 @@ type experiment struct {
 	doc     string           // one line
 	prepare func(*run) error // before the parts; may be nil
 	parts   []part           // one after the other
+	after   func(*run) error // after the parts; may be nil
 	notes   []string         // what the reader of the figures needs
 	charts  []report.Chart
 	run     func(*run) error // in place of the parts
@@ -43,6 +44,11 @@ type part struct {
 
 // carryOut does what the experiment describes.
 func (e *experiment) carryOut(r *run) error {
+	defer func() {
+		for _, end := range r.ends {
+			end()
+		}
+	}()
 	if e.run != nil {
 		return e.run(r)
 	}
@@ -53,6 +59,11 @@ func (e *experiment) carryOut(r *run) error {
 	}
 	for _, p := range e.parts {
 		if err := p.measure(r); err != nil {
+			return err
+		}
+	}
+	if e.after != nil {
+		if err := e.after(r); err != nil {
 			return err
 		}
 	}
@@ -104,15 +115,15 @@ var experiments = []experiment{
 	pipesExperiment,
 	parkedExperiment,
 	idleConnsExperiment,
-	{name: "graph-overhead", doc: "what learning the blocking graph costs (Table 2)", run: runGraphOverhead},
-	{name: "admission-memory", doc: "producers that would fill any memory, under a limit (section 5.3)", run: runAdmissionMemory},
+	graphOverheadExperiment,
+	admissionMemoryExperiment,
 	{name: "cohort-pubsub", doc: "matching events against a million subscriptions (Cohort Scheduling, section 5.2 and Figure 8)", run: runCohortPubsub},
 	cohortWritesExperiment,
 	cohortCacheExperiment,
 	diskDirectExperiment,
 	diskCachedExperiment,
 	bigStackExperiment,
-	{name: "deep-handler", doc: "19,000 connections whose handler once needed 32 KiB of stack", run: runDeepHandler},
+	deepHandlerExperiment,
 	stackCostExperiment,
 	{name: "web", doc: "files for 16 to 16,384 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", run: runWeb},
 	{name: "web-surge", doc: "files for users with think times, a fifth of the files in memory (Cohort Scheduling, Figures 6 and 7)", run: runWebSurge},
@@ -130,15 +141,15 @@ var experiments = []experiment{
 	{name: "conformance", doc: "cases of Http11Probe, h1spec and nginx-tests that servers pass and fail", run: runConformance},
 	{name: suitesName, doc: "tests of other projects for net/http, as they are and with their servers on Knot", run: runSuites},
 	{name: "slow-clients", doc: "normal clients beside slowhttptest's", run: runSlowClients},
-	{name: "proxy", doc: "small responses of a backend through reverse proxies", run: runProxy},
+	proxyExperiment,
 	filesExperiment,
 	tlsExperiment,
 	http2Experiment,
-	{name: "native", doc: "handlers that wait in Go channels and locks, and what the others feel of it", run: runNative},
+	nativeExperiment,
 	helloExperiment,
 	{name: "overload-web", doc: "goodput of a handler of 1 ms of CPU at up to 10 times capacity", run: runOverloadWeb},
 	{name: "overload-memory", doc: "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", run: runOverloadMemory},
-	{name: "overload-cgroup", doc: "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime", run: runOverloadCgroup},
+	overloadCgroupExperiment,
 	{name: "overload-fds", doc: "10,000 clients of a server with 256 descriptors", run: runOverloadFDs},
 	{name: admissionName, doc: "what is refused in ordinary life, and what is served under overload", run: runAdmission},
 	{name: "priority", doc: "urgent requests beside 12 times the usual number of others", run: runPriority},
@@ -186,6 +197,7 @@ type run struct {
 	part     int           // calls of measure
 	journal  *journal
 	planned  *time.Duration // so far; nil: the run is none of a plan, see planOf
+	ends     []func()       // of what was started beside the servers
 	outline  []string       // of a plan: what is measured on which systems
 	profiles []report.Profile
 	failed   error // the first of our own systems': the run goes on and fails at its end

@@ -20,41 +20,48 @@ const (
 	lockedMetric  = "lock-across-read"
 )
 
-// runNative measures what tasks cost the others that wait without the runtime: in a Go channel, a
+// nativeExperiment measures what tasks cost the others that wait without the runtime: in a Go channel, a
 // mutex, a sync.Cond, time.Sleep.
-func runNative(r *run) error {
-	servers := r.startAll([]launcher{
+var nativeExperiment = experiment{
+	name: "native",
+	doc:  "handlers that wait in Go channels and locks, and what the others feel of it",
+	parts: []part{{
+		points: pointsAt(manyMetric, 0, 1),
+		servers: func(r *run) []launcher { // without knot-holding, which serves next to nothing
+			return slices.DeleteFunc(r.nativeServers(), func(l launcher) bool { return l.system == "knot-holding" })
+		},
+		sample:   (*run).nativeSample,
+		length:   2 * time.Second,
+		reserved: quickBudget * 6 / 10,
+	}, {
+		// Without blockers one mode is like the other.
+		points:   slices.Concat(pointsAt("sleep", 0), pointsAt("channel", 1), pointsAt("sleep", 1), pointsAt("cond", 1), pointsAt("mutex", 1)),
+		servers:  (*run).nativeServers,
+		sample:   (*run).nativeSample,
+		length:   2 * time.Second,
+		reserved: quickBudget / 4,
+	}, {
+		points:  pointsAt(lockedMetric, nativeTasks),
+		systems: (*run).lockedReaders,
+		length:  time.Second,
+	}},
+	notes: []string{
+		fmt.Sprintf("x is the share of requests, in %%, whose handler waits natively for %v; p99 and rps are of the others; %d clients, each with one request under way", nativeWait, nativeClients),
+		fmt.Sprintf("at 1 %% most of those clients wait for a blocked handler, with goroutines too; %s: %d requests under way, handlers in time.Sleep, so that a server's own loss shows", manyMetric, manyClients),
+		fmt.Sprintf("%s: each request comes on one of %d connections drawn by lot, with waits or without, as clients that come in an order of their own make a server faster than any that come by chance (ADR 0035)", manyMetric, manyConns),
+		"knot-holding: Knot whose loop waits with the task, as without detaching",
+		fmt.Sprintf("%s: x tasks want one sync.Mutex, which they hold while they write to an echo server and read; the time for each", lockedMetric),
+	},
+	charts: []report.Chart{
+		{Title: "99th percentile of the other requests", Metric: "p99-sleep", XLabel: "handlers that wait natively, %", Bars: true, LogY: true},
+	},
+}
+
+func (r *run) nativeServers() []launcher {
+	return []launcher{
 		r.own("knot", nil, "native"), r.own("knot-uring", []string{capriccio.EnvPoller + "=uring"}, "native"),
 		r.own("knot-holding", nil, "native", "-holding"), r.own("net-http", nil, "native", "-http"),
-	})
-	defer closeAll(servers)
-	contenders := serving(servers, r.nativeSample)
-	if r.quick {
-		r.reserved = quickBudget * 6 / 10
 	}
-	alive := slices.DeleteFunc(slices.Clone(contenders), func(c contender) bool { return c.system == "knot-holding" }) // it serves next to nothing
-	r.measure(pointsAt(manyMetric, 0, 1), alive, 2*time.Second)
-	// Without blockers one mode is like the other.
-	points := []point{{metric: "sleep", x: 0}}
-	for _, mode := range nativeModes {
-		points = append(points, point{metric: mode, x: 1})
-	}
-	if r.quick {
-		r.reserved = quickBudget / 4
-	}
-	r.measure(points, contenders, 2*time.Second)
-	if err := r.lockedReads(); err != nil {
-		return err
-	}
-	r.note("x is the share of requests, in %%, whose handler waits natively for %v; p99 and rps are of the others; %d clients, each with one request under way", nativeWait, nativeClients)
-	r.note("at 1 %% most of those clients wait for a blocked handler, with goroutines too; %s: %d requests under way, handlers in time.Sleep, so that a server's own loss shows", manyMetric, manyClients)
-	r.note("%s: each request comes on one of %d connections drawn by lot, with waits or without, as clients that come in an order of their own make a server faster than any that come by chance (ADR 0035)", manyMetric, manyConns)
-	r.note("knot-holding: Knot whose loop waits with the task, as without detaching")
-	r.note("%s: x tasks want one sync.Mutex, which they hold while they write to an echo server and read; the time for each", lockedMetric)
-	r.charts = []report.Chart{
-		{Title: "99th percentile of the other requests", Metric: "p99-sleep", XLabel: "handlers that wait natively, %", Bars: true, LogY: true},
-	}
-	return nil
 }
 
 const noneAnswered = "no request was answered whose handler does not wait"
@@ -85,19 +92,19 @@ func (r *run) nativeSample(ctx context.Context, s *server, p point, d time.Durat
 	}, nil
 }
 
-// lockedReads has thousands of tasks, and of goroutines, share a lock and a connection.
-func (r *run) lockedReads() error {
-	r.reserved = 0
+// lockedReaders are thousands of tasks, and of goroutines, that share a lock and a connection to a server, which ends
+// with the run.
+func (r *run) lockedReaders() []contender {
 	echo, err := r.startBeside("echo", r.ownClient("native", "-http"))
 	if err != nil {
-		return err
+		r.fail("capriccio", "echo", err)
+		return nil
 	}
-	defer echo.close()
-	r.measure([]point{{metric: lockedMetric, x: nativeTasks}}, []contender{
+	r.ends = append(r.ends, echo.close)
+	return []contender{
 		r.lockedReader("capriccio", echo.addr), r.lockedReader("capriccio-uring", echo.addr, capriccio.EnvPoller+"=uring"),
 		r.lockedReader("goroutine", echo.addr),
-	}, time.Second)
-	return nil
+	}
 }
 
 func (r *run) lockedReader(system, addr string, env ...string) contender {
