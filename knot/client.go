@@ -44,6 +44,8 @@ func (t *Trust) names(addr netip.Addr) bool {
 	return slices.ContainsFunc(t.nets, func(net netip.Prefix) bool { return net.Contains(addr) })
 }
 
+func (t *Trust) isZero() bool { return !t.unix && len(t.nets) == 0 }
+
 // A client is who a request is from.
 type client struct {
 	addr    netip.Addr // if decided
@@ -66,7 +68,7 @@ func (x *Ctx) ClientAddr() netip.Addr {
 // TrustPeers has the word of peers that t names count for this request too, besides those of Server.Trust. It reports
 // whether the peer of the connection is one of either.
 func (x *Ctx) TrustPeers(t Trust) bool {
-	if !x.client.decided || !x.client.trusted {
+	if !x.client.decided || !t.isZero() {
 		x.decideClient(t)
 	}
 	return x.client.trusted
@@ -97,7 +99,7 @@ func (x *Ctx) decideClient(also Trust) {
 // countForClient has the connection of a proxy that Server.Trust names count for the client of this request, when
 // requests are admitted: who the next request is from is not known before it is let in and read.
 func (x *Ctx) countForClient() {
-	if t := &x.srv.Trust; (t.unix || len(t.nets) > 0) && x.TrustPeers(Trust{}) {
+	if !x.srv.Trust.isZero() && x.TrustPeers(Trust{}) {
 		x.c.setClient(x.client.addr)
 	}
 }

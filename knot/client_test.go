@@ -49,6 +49,7 @@ func TestClient(t *testing.T) {
 		{"unix twice", "unix:", "", true, "X-Forwarded-For: 198.51.100.7, unix:", "198.51.100.7", true},
 		{"an address is not unix", "unix:", "", false, "X-Forwarded-For: 6.6.6.6", "192.0.2.1", false},
 		{"a handler trusts more", "10.0.0.1", "192.0.2.1", false, "X-Forwarded-For: 198.51.100.7, 10.0.0.1", "198.51.100.7", true},
+		{"the server and a handler trust one each", "192.0.2.1", "10.0.0.1", false, "X-Forwarded-For: 198.51.100.7, 10.0.0.1", "198.51.100.7", true},
 		{"a handler trusts another", "", "10.0.0.1", false, "X-Forwarded-For: 6.6.6.6", "192.0.2.1", false},
 	} {
 		var log strings.Builder
