@@ -67,7 +67,7 @@ type response struct {
 // begin makes a new response. What KeepHeader has said stays, until forget.
 func (r *response) begin() {
 	r.ctype, r.fields, r.held, r.trailer = "", append(r.fields[:0], r.kept...), r.held[:0], nil
-	r.dated, r.named, r.lasts = false, false, false
+	r.dated, r.named, r.lasts = false, r.keeps([]byte("server")), false
 	r.length, r.written, r.start, r.chunk = -1, 0, -1, 0
 	r.status, r.phase = 200, respOpen
 }
@@ -115,7 +115,7 @@ func (x *Ctx) CloseAfter() {
 // bytes in value become spaces. It panics if name is not a token, and for the
 // names that are the server's own: Content-Length and Content-Type (which have
 // their own functions), Transfer-Encoding, Connection (CloseAfter) and Date. Upgrade
-// brings its Connection: Upgrade along (RFC 9110, 7.8).
+// brings its Connection: Upgrade along (RFC 9110, 7.8). Server takes the place of Server.Name.
 func (x *Ctx) AddHeader(name, value string) {
 	b := viewBytes(name)
 	for i := range b {
@@ -129,8 +129,11 @@ func (x *Ctx) AddHeader(name, value string) {
 		}
 	}
 	fields := x.resp.fields
-	if h1.TokenIs(b, "upgrade") {
+	switch {
+	case h1.TokenIs(b, "upgrade"):
 		fields = append(fields, "Connection: Upgrade\r\n"...)
+	case h1.TokenIs(b, "server"):
+		x.resp.named = true
 	}
 	x.resp.fields = appendField(fields, name, value)
 }

@@ -232,7 +232,8 @@ func TestAlways(t *testing.T) {
 	}
 	always := HeaderRule{Match: pattern(t, "/**"), Always: true, Set: []knot.Header{{Name: "X-Frame-Options", Value: "DENY"}, {Name: "Server", Value: "site"}}}
 	special := HeaderRule{Match: pattern(t, "/502"), Always: true, Set: []knot.Header{{Name: "X-Special", Value: "1"}}}
-	addr := serve(t, only(&Site{Headers: []HeaderRule{always, special}, Routes: []Route{{Match: pattern(t, "/**"), Handler: backend}}}))
+	addr := serve(t, only(&Site{Headers: []HeaderRule{always, special}, Routes: []Route{{Match: pattern(t, "/**"), Handler: backend}}}),
+		func(s *knot.Server) { s.Name = "knot" })
 	for target, status := range map[string]int{"/": 200, "/404": 404, "/500": 500, "/502": 502, "/panic": 500} {
 		for range 2 {
 			a := ask(t, addr, "GET", target)
