@@ -103,7 +103,7 @@ func (x *Ctx) armWrite() {
 
 // armReply is armWrite before a read, which over TLS may have to send something.
 func (x *Ctx) armReply() {
-	if x.srv.secure != nil && x.c.stream == nil {
+	if x.c.stream == nil && secureOf(x.c.nc) != nil {
 		x.armWrite()
 	}
 }

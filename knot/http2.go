@@ -81,7 +81,7 @@ func (s *Server) http2Limits() h2Limits {
 // beginsHTTP2 reports whether the client speaks HTTP/2 without TLS, and may.
 func (x *Ctx) beginsHTTP2(f *h1.Fault) bool {
 	rest := x.in[x.r:x.w]
-	return f == h1.UnknownVersion && x.srv.H2C && !x.c.served && x.srv.secure == nil &&
+	return f == h1.UnknownVersion && x.srv.H2C && !x.c.served && secureOf(x.c.nc) == nil &&
 		len(rest) >= len(preface) && string(rest[:len(preface)]) == preface
 }
 

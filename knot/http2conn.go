@@ -156,7 +156,7 @@ func (h *h2Conn) turn() bool {
 	h.in = h2Inputs.Get().(*h2Input)
 	bufferBytes.Acquire(h2InputSize)
 	h.in.h, h.in.r, h.in.w, h.in.err = h, 0, 0, nil
-	if h.srv.secure != nil { // a read may have to send something
+	if secureOf(h.c.nc) != nil { // a read may have to send something
 		h.mu.Lock()
 		if !h.writing {
 			h.c.armWrite(h.limits.write)

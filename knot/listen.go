@@ -3,6 +3,7 @@ package knot
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -21,19 +22,20 @@ import (
 // which every request was answered, otherwise what went wrong. It is meant to
 // be the whole main function of a program under capriccio.Run. It parks.
 func (s *Server) Run(ctx context.Context) error {
-	if err := checkTLS(s.TLS); err != nil {
-		return err
-	}
-	all, err := s.listenAll()
+	s.ready()
+	config, err := s.runTLS()
 	if err != nil {
 		return err
 	}
-	s.ready()
-	return s.serveUntil(ctx, all)
+	all, err := s.listenAll(config)
+	if err != nil {
+		return err
+	}
+	return s.serveUntil(ctx, all, config)
 }
 
-// serveUntil serves all until ctx ends or one of them fails.
-func (s *Server) serveUntil(ctx context.Context, all []net.Listener) error {
+// serveUntil serves all, over TLS if config is not nil, until ctx ends or one of them fails.
+func (s *Server) serveUntil(ctx context.Context, all []net.Listener, config *tls.Config) error {
 	for _, ln := range all {
 		s.track(ln) // clients may come from now on
 	}
@@ -42,7 +44,7 @@ func (s *Server) serveUntil(ctx context.Context, all []net.Listener) error {
 	// Not under the caller's context: its end must not cut off what Shutdown
 	// still waits for.
 	for _, ln := range all {
-		spawnApart(func() { end(s.Serve(ln)) })
+		spawnApart(func() { end(s.serve(ln, config)) })
 	}
 	await(until)
 	if ctx.Err() == nil && until.Err() != nil {
@@ -62,38 +64,55 @@ func (s *Server) serveUntil(ctx context.Context, all []net.Listener) error {
 	return nil
 }
 
-// ListenAndServe listens on Addr and serves until Shutdown or Close; it then
+// ListenAndServe listens on Addr and serves as Serve does until Shutdown or Close; it then
 // returns ErrServerClosed. It needs a running task runtime. It parks.
 func (s *Server) ListenAndServe() error {
-	if err := checkTLS(s.TLS); err != nil {
-		return err
-	}
-	ln, err := s.listen()
+	s.ready()
+	config, err := s.defaultTLS()
 	if err != nil {
 		return err
 	}
-	return s.Serve(ln)
+	return s.listenAndServe(config)
+}
+
+// ListenAndServeTLS is ListenAndServe over TLS, with a certificate as for ServeTLS.
+func (s *Server) ListenAndServeTLS(certFile, keyFile string) error {
+	s.ready()
+	config, err := s.withCertificate(certFile, keyFile)
+	if err != nil {
+		return err
+	}
+	return s.listenAndServe(config)
+}
+
+func (s *Server) listenAndServe(config *tls.Config) error {
+	ln, err := s.listen(config)
+	if err != nil {
+		return err
+	}
+	return s.serve(ln, config)
 }
 
 // listenAll returns what Run is to serve.
-func (s *Server) listenAll() ([]net.Listener, error) {
+func (s *Server) listenAll(config *tls.Config) ([]net.Listener, error) {
 	if s.Listeners != nil {
 		return s.Listeners()
 	}
-	ln, err := s.listen()
+	ln, err := s.listen(config)
 	if err != nil {
 		return nil, err
 	}
 	return []net.Listener{ln}, nil
 }
 
-func (s *Server) listen() (net.Listener, error) {
+// listen listens on Addr. Without it the port depends on whether there is a config.
+func (s *Server) listen(config *tls.Config) (net.Listener, error) {
 	addr := s.Addr
 	switch {
 	case addr != "":
 	case s.std == nil:
 		addr = DefaultAddr
-	case s.TLS != nil:
+	case config != nil:
 		addr = ":443"
 	default:
 		addr = ":80"
@@ -114,12 +133,33 @@ func (s *Server) listen() (net.Listener, error) {
 // netutil.LimitListener) is served by a new task if Serve is called in
 // a task, every other, those of package net among them, by a new goroutine. Serve
 // then also ends, with its error, when the context of its task does.
+//
+// Serve speaks HTTPS if TLS is set. Of a Server made by FromHTTP it speaks HTTP, as http.Server.Serve does.
 func (s *Server) Serve(ln net.Listener) error {
 	s.ready()
-	defer ln.Close()
-	if err := checkTLS(s.TLS); err != nil {
+	config, err := s.defaultTLS()
+	if err != nil {
+		ln.Close()
 		return err
 	}
+	return s.serve(ln, config)
+}
+
+// ServeTLS is Serve over TLS, as http.Server.ServeTLS is: with the certificate in the files, in PEM, or with those of
+// TLS if both names are empty.
+func (s *Server) ServeTLS(ln net.Listener, certFile, keyFile string) error {
+	s.ready()
+	config, err := s.withCertificate(certFile, keyFile)
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	return s.serve(ln, config)
+}
+
+// serve is Serve over TLS if config is not nil.
+func (s *Server) serve(ln net.Listener, config *tls.Config) error {
+	defer ln.Close()
 	if err := s.beginStd(ln); err != nil {
 		return err
 	}
@@ -132,9 +172,9 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 	var err error
 	if native, ok := ln.(*netpoll.Listener); ok {
-		err = netpoll.ServeInline(native, func(nc *netpoll.Conn) { s.take(nc) })
+		err = netpoll.ServeInline(native, func(nc *netpoll.Conn) { s.take(nc, config) })
 	} else {
-		err = s.acceptForeign(ln)
+		err = s.acceptForeign(ln, config)
 	}
 	if s.stopping.Load() {
 		return ErrServerClosed
@@ -144,8 +184,8 @@ func (s *Server) Serve(ln net.Listener) error {
 
 // take is ServeConn for a caller that is held up only if there are far too many connections: the
 // task that accepts. A task is only started for a client that is turned away.
-func (s *Server) take(nc *netpoll.Conn) {
-	c := s.newConn(nc)
+func (s *Server) take(nc *netpoll.Conn, config *tls.Config) {
+	c := s.newConn(nc, config)
 	switch s.admit(c) {
 	case admitted:
 		s.tell(c, http.StateNew)
@@ -158,17 +198,17 @@ func (s *Server) take(nc *netpoll.Conn) {
 }
 
 // acceptForeign is acceptLoop for a listener that may know nothing of tasks.
-func (s *Server) acceptForeign(ln net.Listener) (err error) {
+func (s *Server) acceptForeign(ln net.Listener, config *tls.Config) (err error) {
 	if task.Current() == nil {
-		return s.acceptLoop(ln)
+		return s.acceptLoop(ln, config)
 	}
 	ctx := task.Context()
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	switch ln.(type) {
 	case *net.TCPListener, *net.UnixListener: // they block for certain
-		offload(func() { err = s.acceptLoop(ln) })
+		offload(func() { err = s.acceptLoop(ln, config) })
 	default:
-		err = s.acceptLoop(ln)
+		err = s.acceptLoop(ln, config)
 	}
 	return cmp.Or(ctx.Err(), err)
 }
@@ -212,7 +252,7 @@ func accept(ln net.Listener) acceptance {
 	return acceptance{nc, err}
 }
 
-func (s *Server) acceptLoop(ln net.Listener) error {
+func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
 	const longest = time.Second
 	pause := time.Duration(0)
 	for {
@@ -222,7 +262,7 @@ func (s *Server) acceptLoop(ln net.Listener) error {
 		case err == nil:
 			pause = 0
 			s.accepted.Add(1)
-			c := s.newConn(nc)
+			c := s.newConn(nc, config)
 			verdict := s.admit(c) // which may wait: clients that have not been accepted then wait, too
 			if parks(reflect.ValueOf(nc)) {
 				spawn(func() { s.begin(c, verdict) })

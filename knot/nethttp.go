@@ -31,7 +31,7 @@ func Serve(ln net.Listener, h http.Handler) error {
 	s := likeHTTP(&h)
 	s.ready()
 	ctx := task.Context()
-	return cmp.Or(s.serveUntil(ctx, []net.Listener{ln}), ctx.Err())
+	return cmp.Or(s.serveUntil(ctx, []net.Listener{ln}, nil), ctx.Err())
 }
 
 // What callers of Serve don't say.

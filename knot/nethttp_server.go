@@ -30,8 +30,8 @@ import (
 //   - BaseContext is called with the first listener that is served, ConnContext for the first request of a connection.
 //   - ConnState is called in tasks; requests that have come together are one for StateActive and StateIdle. The connection, and
 //     that of ConnContext, is no *tls.Conn, but has its method ConnectionState, and before the handshake neither reads nor writes.
-//   - TLS is a copy of TLSConfig if that has a certificate, or finds one. Of the files that std.ListenAndServeTLS would read
-//     LoadTLS makes a GetCertificate for TLSConfig. Without it TLSConfig must not ask for anything.
+//   - TLS is a copy of TLSConfig. As with http.Server, it is used by ServeTLS and ListenAndServeTLS only; and by Run, which
+//     http.Server does not have, if it has a certificate, or finds one.
 //   - Limits are those of Serve, apart from MaxHeaderBytes.
 //
 // The methods of std do nothing to the Server: functions that were given to std.RegisterOnShutdown are called by
@@ -48,11 +48,7 @@ func FromHTTP(std *http.Server) (*Server, error) {
 	s := likeHTTP(&std.Handler)
 	s.std = std
 	s.Addr, s.HTTP2 = std.Addr, std.HTTP2
-	if c := std.TLSConfig; c != nil && checkTLS(c) == nil {
-		s.TLS = c.Clone()
-	} else if c != nil && (c.ClientAuth != tls.NoClientCert || c.ClientCAs != nil || c.MinVersion != 0 || c.VerifyConnection != nil || c.VerifyPeerCertificate != nil) {
-		return nil, errors.New("knot: FromHTTP: TLSConfig has no certificate, and would be lost; set its GetCertificate, to that of what LoadTLS returns, say")
-	}
+	s.TLS = std.TLSConfig.Clone()
 	if s.H2C = offersHTTP2(std); std.Protocols != nil {
 		s.H2C = std.Protocols.UnencryptedHTTP2()
 	}

@@ -5,13 +5,17 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"maps"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -53,7 +57,6 @@ func TestFromHTTP(t *testing.T) {
 	s = testenv.Need(knot.FromHTTP(&http.Server{ReadTimeout: 2 * time.Second, TLSConfig: &tls.Config{NextProtos: []string{"http/1.1"}}}))(t)
 	testenv.Equal(t, s.HeadTimeout, 2*time.Second, "for heads")
 	testenv.Equal(t, s.IdleTimeout, 2*time.Second, "between requests")
-	testenv.Equal(t, s.TLS, nil, "TLS without a certificate")
 	type next = map[string]func(*http.Server, *tls.Conn, http.Handler)
 	s = testenv.Need(knot.FromHTTP(&http.Server{ReadTimeout: -1, TLSNextProto: next{}}))(t)
 	testenv.Equal(t, s.HeadTimeout, -1, "for heads")
@@ -65,8 +68,8 @@ func TestFromHTTP(t *testing.T) {
 
 	_, err := knot.FromHTTP(&http.Server{TLSNextProto: next{"spdy/3": nil}})
 	testenv.ErrorSays(t, err, `"spdy/3"`)
-	_, err = knot.FromHTTP(&http.Server{TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13}})
-	testenv.ErrorSays(t, err, "TLSConfig has no certificate")
+	s = testenv.Need(knot.FromHTTP(&http.Server{TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13}}))(t)
+	testenv.ErrorSays(t, s.Run(t.Context()), "has no certificate")
 	_, err = knot.FromHTTP(&http.Server{Protocols: new(http.Protocols)})
 	testenv.ErrorSays(t, err, "HTTP/1")
 }
@@ -434,4 +437,45 @@ func TestFromHTTPConnStatePanics(t *testing.T) {
 	testenv.Fails(t, testenv.Err(http.Get("http://"+addr)))
 	lines.Next(t, "ConnState panicked", "words")
 	testenv.Until(t, "the connection is gone", func() bool { return s.Conns() == 0 })
+}
+
+// As an http.Server with a certificate: Serve speaks HTTP, ServeTLS HTTPS, of one server at the same time.
+func TestFromHTTPSpeaksTLSWhereToldTo(t *testing.T) {
+	cert, pool := testenv.SelfSigned()
+	certFile, keyFile := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	testenv.Must(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o600))
+	key := testenv.Need(x509.MarshalPKCS8PrivateKey(cert.PrivateKey))(t)
+	testenv.Must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+	for _, c := range []struct {
+		what              string
+		config            *tls.Config
+		certFile, keyFile string
+	}{
+		{"a certificate in TLSConfig", &tls.Config{Certificates: []tls.Certificate{cert}}, "", ""},
+		{"files", nil, certFile, keyFile},
+		{"files beside a TLSConfig without a certificate", &tls.Config{MinVersion: tls.VersionTLS13}, certFile, keyFile},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := testenv.Need(knot.FromHTTP(&http.Server{TLSConfig: c.config, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprint(w, r.TLS != nil)
+			})}))(t)
+			plain, secure := testenv.Listen(t), testenv.Listen(t)
+			ended := make(chan error, 2)
+			go func() { ended <- s.Serve(plain) }()
+			go func() { ended <- s.ServeTLS(secure, c.certFile, c.keyFile) }()
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "test"}}}
+			_, text := testenv.Get(t, client, "http://"+plain.Addr().String())
+			testenv.Equal(t, text, "false", "by Serve")
+			_, text = testenv.Get(t, client, "https://"+secure.Addr().String())
+			testenv.Equal(t, text, "true", "by ServeTLS")
+			client.CloseIdleConnections()
+			testenv.Must(t, s.Shutdown(t.Context()))
+			for range 2 {
+				testenv.ErrorIs(t, <-ended, http.ErrServerClosed)
+			}
+		})
+	}
+	s := testenv.Need(knot.FromHTTP(&http.Server{}))(t)
+	testenv.ErrorSays(t, s.ServeTLS(testenv.Listen(t), "", ""), "no certificate")
+	testenv.ErrorSays(t, s.ListenAndServeTLS("missing.pem", "missing.pem"), "missing.pem")
 }

@@ -160,7 +160,7 @@ type Server struct {
 	once    sync.Once
 	limits  limits      // fixed by once
 	handler Handler     // fixed by once
-	secure  *tls.Config // fixed by once; nil without TLS
+	secure  *tls.Config // made of TLS; fixed by once; nil without
 	timed   bool        // requests are timed; fixed by once
 	counts  [countShards]counts
 	clock   clock
@@ -300,7 +300,7 @@ func (s *Server) ready() {
 		if s.handler == nil {
 			s.handler = func(*Ctx) error { return Status(404) }
 		}
-		s.secure = ownTLS(protocolsOf(s.std, s.TLS))
+		s.secure = s.serverTLS(s.TLS)
 		s.timed = s.Timed || s.AccessLog != nil && s.AccessLog.format == LogJSON
 		s.drained = make(chan struct{})
 		s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -352,7 +352,8 @@ func (s *Server) ServeConn(nc net.Conn) {
 
 // serveConn is ServeConn for connections that Serve has accepted, in a shutdown too.
 func (s *Server) serveConn(nc net.Conn) {
-	c := s.newConn(nc)
+	config, _ := s.defaultTLS()
+	c := s.newConn(nc, config)
 	s.begin(c, s.admit(c))
 }
 
@@ -369,9 +370,10 @@ func (s *Server) begin(c *conn, verdict admission) {
 	}
 }
 
-func (s *Server) newConn(nc net.Conn) *conn {
-	if s.secure != nil {
-		if secure := newSecureConn(nc, s.secure, s.ShedTLSBuffers); secure.rests != nil {
+// newConn makes a conn of nc, over TLS if config is not nil.
+func (s *Server) newConn(nc net.Conn, config *tls.Config) *conn {
+	if config != nil {
+		if secure := newSecureConn(nc, config, s.ShedTLSBuffers); secure.rests != nil {
 			nc = restingConn{secure}
 		} else {
 			nc = secure

@@ -108,6 +108,50 @@ func onSocket(nc net.Conn, fn func(fd int)) {
 	}
 }
 
+// serverTLS is what the server uses of given, which may be nil.
+func (s *Server) serverTLS(given *tls.Config) *tls.Config { return ownTLS(protocolsOf(s.std, given)) }
+
+// defaultTLS is for Serve, ListenAndServe and ServeConn. It is nil for a Server made by FromHTTP: http.Server speaks TLS only
+// by ServeTLS and ListenAndServeTLS.
+func (s *Server) defaultTLS() (*tls.Config, error) {
+	if s.std != nil {
+		return nil, nil
+	}
+	return s.secure, checkTLS(s.TLS)
+}
+
+// runTLS is for Run, which http.Server does not have: a TLSConfig with a certificate is used. One that has none but asks
+// clients for something is an error, as it would have no effect.
+func (s *Server) runTLS() (*tls.Config, error) {
+	err := checkTLS(s.TLS)
+	if c := s.TLS; err != nil && s.std != nil && c.ClientAuth == tls.NoClientCert && c.ClientCAs == nil && c.MinVersion == 0 && c.VerifyConnection == nil && c.VerifyPeerCertificate == nil {
+		return nil, nil // as x/net's http2.ConfigureServer sets it
+	}
+	return s.secure, err
+}
+
+// withCertificate is TLS with the certificate in the files, or as it is if both names are empty.
+func (s *Server) withCertificate(certFile, keyFile string) (*tls.Config, error) {
+	config := s.TLS
+	if certFile != "" || keyFile != "" {
+		cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("knot: certificate: %w", err)
+		}
+		if config = config.Clone(); config == nil {
+			config = new(tls.Config)
+		}
+		config.Certificates = []tls.Certificate{cert}
+	}
+	if config == nil {
+		return nil, errNoCertificate
+	}
+	if err := checkTLS(config); err != nil {
+		return nil, err
+	}
+	return s.serverTLS(config), nil
+}
+
 var errNoCertificate = errors.New("knot: Server.TLS has no certificate, and no function that finds one")
 
 // checkTLS reports whether somebody can be served with c; nil is no TLS.

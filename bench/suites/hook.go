@@ -64,6 +64,12 @@ func serve(ln net.Listener, config *http.Server, secure *tls.Config) (closed, dr
 	}
 	s.TLS = secure
 	shutdown = s.Shutdown
-	runtime().Go(func() { ended <- s.Serve(ln) })
+	runtime().Go(func() {
+		if secure != nil {
+			ended <- s.ServeTLS(ln, "", "")
+			return
+		}
+		ended <- s.Serve(ln)
+	})
 	return end, func() { s.Close() }
 }
