@@ -23,7 +23,7 @@ var layers = map[string]string{
 	"internal/httpcases":             "",
 	"internal/logwriter":             "",
 	"internal/chunk":                 "internal/coro",
-	"internal/engine":                "internal/coro internal/chunk internal/funcname internal/logwriter golang.org/x/sys/unix",
+	"internal/engine":                "internal/kernel internal/coro internal/chunk internal/funcname internal/logwriter golang.org/x/sys/unix",
 	"internal/sched":                 "internal/engine internal/coro",
 	"internal/sim":                   "internal/engine",
 	"internal/sim/programs":          "internal/sim stackchunk internal/engine",
