@@ -89,6 +89,22 @@ func TestOverloadSamplesHaveEveryMetric(t *testing.T) {
 	}
 }
 
+// What a server does of an overload before it has found that out is none of its goodput.
+func TestQuickRunMeasuresAnOverloadFromThreeSecondsOn(t *testing.T) {
+	for _, c := range []struct {
+		quick bool
+		load  float64
+		want  time.Duration
+	}{
+		{true, 0.8, webQuick.warm}, {true, 1, webQuick.warm}, {true, 1.5, 3 * time.Second}, {true, 10, 3 * time.Second},
+		{false, 0.8, webFull.warm}, {false, 10, webFull.warm},
+	} {
+		w := &web{matrix: &matrix{run: &run{quick: c.quick}}, webTimes: choose(c.quick, webQuick, webFull)}
+		testenv.Equal(t, w.warmAt(c.load), c.want, "quick %v, %v × capacity", c.quick, c.load)
+		testenv.AtMost(t, c.want+w.span, w.takes("", point{metric: "load", x: c.load}), "the sample takes as long")
+	}
+}
+
 func TestPrioritySampleHasEveryMetric(t *testing.T) {
 	m, system := overloadOf(t, "capriccio")
 	w := &web{matrix: m, webTimes: webTimes{capacity: 50 * ms}, known: capacities{}}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -63,6 +64,38 @@ func TestExperimentsMeasureWhatTheyDid(t *testing.T) {
 		}
 	}
 	testenv.Golden(t, "experiments.txt", all.Bytes())
+}
+
+func TestExperimentIsCarriedOutInOrder(t *testing.T) {
+	for quick, want := range map[bool]string{
+		true:  "prepare a/m/1 a/m/1 a/m/1 b/n/5 after end",
+		false: "prepare a/m/1 a/m/2 a/m/1 a/m/2 a/m/1 a/m/2 a/m/1 a/m/2 b/n/5 b/n/5 b/n/5 b/n/5 after end",
+	} {
+		r := testRun(t)
+		r.quick = quick
+		var calls []string
+		does := func(what string) func(*run) error {
+			return func(*run) error { calls = append(calls, what); return nil }
+		}
+		e := experiment{
+			prepare: does("prepare"),
+			parts: []part{
+				{points: pointsAt("m", 1, 2), quick: pointsAt("m", 1), length: time.Millisecond,
+					systems: func(r *run) []contender {
+						r.ends = append(r.ends, func() { calls = append(calls, "end") })
+						return []contender{fake("a", &calls)}
+					}},
+				{points: pointsAt("n", 5), once: true, length: time.Millisecond,
+					systems: func(*run) []contender { return []contender{fake("b", &calls)} }},
+			},
+			after: does("after"), notes: []string{"100 %"}, charts: []report.Chart{{Metric: "m"}},
+		}
+		testenv.Must(t, e.carryOut(r))
+		testenv.Equal(t, strings.Join(calls, " "), want, "quick %v", quick)
+		if r.asked != 0 || !slices.Equal(r.env.Notes, e.notes) || len(r.charts) != 1 {
+			t.Errorf("asked for %d rounds, notes %q, charts %v", r.asked, r.env.Notes, r.charts)
+		}
+	}
 }
 
 func TestPlanCountsRoundsPointsAndSystems(t *testing.T) {
