@@ -75,7 +75,7 @@ func measureReads(t *testing.T, metric string, blocks int64, read readFunc, slee
 	var out strings.Builder
 	d := &diskReads{misses: 100, once: metric == readsBuffered, buffers: make([]byte, diskBlock)}
 	d.miss = diskFile{read, int(blocks)}
-	err := d.measure(job{metric: metric, x: 1, duration: time.Nanosecond, emit: emitAt(&out, 1)}, goSpawn, func(time.Duration) { sleep() })
+	err := d.measure(job{metric: metric, x: 1, duration: time.Nanosecond, emit: emitAt(&out, 1)}, &threads{spawn: goSpawn, sleep: func(time.Duration) { sleep() }})
 	testenv.Must(t, err)
 	samples := testenv.Need(parseSamples(strings.Split(strings.TrimSpace(out.String()), "\n")))(t)
 	return samples

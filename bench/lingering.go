@@ -8,8 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capriccio-go/capriccio/netpoll"
-	"github.com/capriccio-go/capriccio/task"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,20 +22,8 @@ var lingers = map[string]*unix.Linger{
 // lingeringData is what each socket has to send, in bytes.
 const lingeringData = 16 << 10
 
-// spawner is what a system does differently here and in relay.
-type spawner struct {
-	listen func() (net.Listener, error)
-	spawn  func(func())
-	sleep  func(time.Duration)
-}
-
-var (
-	taskSpawner = spawner{func() (net.Listener, error) { return netpoll.Listen("tcp", "127.0.0.1:0") }, taskSpawn, func(d time.Duration) { task.Sleep(d) }}
-	goSpawner   = spawner{func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }, goSpawn, time.Sleep}
-)
-
-// measureLingering closes j.x sockets at once.
-func measureLingering(j job, s spawner) error {
+// lingering closes j.x sockets at once.
+func (s *threads) lingering(j job) error {
 	ln, err := s.listen()
 	if err != nil {
 		return err

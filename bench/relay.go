@@ -30,9 +30,9 @@ const relayEnds = "relay-ends"
 // relayPiece is how many bytes a sender sends, and a receiver takes, in a system call.
 const relayPiece = 256 << 10
 
-// measureRelay passes data on through j.x pairs of connections. What sends and receives is a process of its own, on
+// relay passes data on through j.x pairs of connections. What sends and receives is a process of its own, on
 // the other core: its threads would wait for the one processor of this one's Go runtime.
-func measureRelay(j job, s spawner) error {
+func (s *threads) relay(j job) error {
 	in, err := s.listen()
 	if err != nil {
 		return err

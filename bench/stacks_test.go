@@ -60,7 +60,7 @@ func TestOtherWorkersMeasureEveryMetric(t *testing.T) {
 	r := measuringRun(t)
 	for kind, known := range map[string]map[string]metricFunc{
 		"stack-capriccio": chunkMetrics, "stack-goroutine": growMetrics,
-		"epoll-go": epollMetrics, "deep-capriccio": deepTaskMetrics(freshTasks), "deep-goroutine": deepTaskMetrics(freshGoroutines),
+		"epoll-go": epollMetrics, "deep-capriccio": deepTaskMetrics(freshTasks), "deep-goroutine": deepTaskMetrics(goroutines.fresh),
 	} {
 		for metric := range known {
 			x := 2.0

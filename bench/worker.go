@@ -50,7 +50,7 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"deep":            runDeepServer,
 	"deep-client":     runDeepClient,
 	"deep-capriccio":  measuring(deepTaskMetrics(freshTasks)),
-	"deep-goroutine":  measuring(deepTaskMetrics(freshGoroutines)),
+	"deep-goroutine":  measuring(deepTaskMetrics(goroutines.fresh)),
 	"bigstack":        runBigStackWorker,
 	"stack-capriccio": measuring(chunkMetrics),
 	"stack-goroutine": measuring(growMetrics),

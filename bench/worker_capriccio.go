@@ -2,6 +2,8 @@ package main
 
 import (
 	"log/slog"
+	"maps"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -12,27 +14,32 @@ import (
 
 // taskMetrics measure our tasks on the one loop of the runtime that start makes.
 func taskMetrics(start func() (*task.Runtime, error)) map[string]metricFunc {
-	onLoop := func(measure metricFunc) metricFunc { return onLoopOf(start, measure) }
-	return map[string]metricFunc{
-		"yield":         onLoop(taskYield),
-		"mutex":         onLoop(taskMutex),
-		"create-finish": onLoop(taskCreate),
-		"chan":          onLoop(taskChan),
-		"cond":          onLoop(taskCond),
-		"ops":           onLoop(taskPairs),
-		oneSlotMetric:   onLoop(taskPairs),
-		"tokens":        onLoop(taskTokens),
-		"background":    onLoop(func(j job) error { return measureLingering(j, taskSpawner) }),
-		"reset":         onLoop(func(j job) error { return measureLingering(j, taskSpawner) }),
-		"waiting":       onLoop(func(j job) error { return measureLingering(j, taskSpawner) }),
-		relayedMetric:   onLoop(func(j job) error { return measureRelay(j, taskSpawner) }),
-		copiedMetric:    onLoop(func(j job) error { return measureRelay(j, taskSpawner) }),
-		"parked": onLoop(func(j job) error {
-			var open task.WaitGroup
-			open.Add(1)
-			return measureParked(j, &open, taskSpawn, task.Yield)
-		}),
+	metrics := tasks.metrics()
+	maps.Copy(metrics, map[string]metricFunc{
+		"yield": taskYield, "mutex": taskMutex, "create-finish": taskCreate, "chan": taskChan, "cond": taskCond,
+		"ops": taskPairs, oneSlotMetric: taskPairs,
+	})
+	for name, measure := range metrics {
+		metrics[name] = onLoopOf(start, measure)
 	}
+	return metrics
+}
+
+// tasks are the threads of our runtime. What they can't do is cut short only at the end.
+var tasks = &threads{
+	spawn:     taskSpawn,
+	sleep:     func(d time.Duration) { _ = task.Sleep(d) },
+	yield:     task.Yield,
+	waitGroup: func() waitGroup { return new(task.WaitGroup) },
+	listen:    func() (net.Listener, error) { return netpoll.Listen("tcp", "127.0.0.1:0") },
+	pipe: func() (pipe, error) {
+		r, w, err := netpoll.Pipe()
+		return pipe{r, w}, err
+	},
+	bothWays: func(fd int) (pipe, error) {
+		f, err := netpoll.NewFile(fd, "pipe")
+		return pipe{f, f}, err
+	},
 }
 
 // oneLoop is the runtime as a program gets it, but for the number of loops and for reports: making
@@ -231,26 +238,4 @@ func taskPairs(j job) error {
 	}
 	b.measured.Wait()
 	return nil
-}
-
-func taskTokens(j job) error {
-	pipes, err := openPipes(j.x, func() (pipe, error) {
-		r, w, err := netpoll.Pipe()
-		return pipe{r, w}, err
-	}, func(fd int) (pipe, error) {
-		f, err := netpoll.NewFile(fd, "pipe")
-		return pipe{f, f}, err
-	})
-	if err != nil {
-		return err
-	}
-	var cut error
-	if err := measureTokens(j, pipes, taskSpawn, func(d time.Duration) {
-		if err := task.Sleep(d); err != nil {
-			cut = err
-		}
-	}); err != nil {
-		return err
-	}
-	return cut
 }

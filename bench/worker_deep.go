@@ -216,22 +216,17 @@ func deepTaskMetrics(fresh func(j job, body func()) error) map[string]metricFunc
 
 func freshTasks(j job, body func()) error {
 	return onOneLoop(func(j job) error {
-		var all task.WaitGroup
-		return measureFresh(j, &all, taskSpawn, func() { stackchunk.Call(deepNeed, body) })
+		return tasks.fresh(j, func() { stackchunk.Call(deepNeed, body) })
 	})(j)
 }
 
-func freshGoroutines(j job, body func()) error {
-	var all sync.WaitGroup
-	return measureFresh(j, &all, goSpawn, body)
-}
-
-func measureFresh(j job, all waitGroup, spawn func(func()), body func()) error {
+func (s *threads) fresh(j job, body func()) error {
+	all := s.waitGroup()
 	run := func() { body(); all.Done() }
 	j.emit(j.metric, "ns", j.untilTime(j.x, func() {
 		all.Add(j.x)
 		for range j.x {
-			spawn(run)
+			s.spawn(run)
 		}
 		all.Wait()
 	}))

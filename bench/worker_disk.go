@@ -14,7 +14,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
-	"github.com/capriccio-go/capriccio/task"
 	"golang.org/x/sys/unix"
 )
 
@@ -105,9 +104,9 @@ func (d *diskReads) read(me int) error {
 // scattered maps the numbers up to n, a power of two, to each other, neighbours far apart.
 func scattered(i, n int) int { return (i * 0x9e3779b1) & (n - 1) }
 
-// measure reads for the job's time, after a while. sleep returns earlier if the blocks run
+// measure reads for the job's time, after a while. It ends earlier if the blocks run
 // out or a reader fails.
-func (d *diskReads) measure(j job, spawn func(func()), sleep func(time.Duration)) error {
+func (d *diskReads) measure(j job, s *threads) error {
 	if d.miss.blocks&(d.miss.blocks-1) != 0 {
 		return fmt.Errorf("%s has %d blocks, want a power of two", d.large, d.miss.blocks)
 	}
@@ -122,7 +121,7 @@ func (d *diskReads) measure(j job, spawn func(func()), sleep func(time.Duration)
 	}
 	failed := make(chan error, j.x) // never full, so that no task blocks its loop
 	for me := range j.x {
-		spawn(func() { failed <- d.read(me) })
+		s.spawn(func() { failed <- d.read(me) })
 	}
 	// On a machine that has stalled, a short time may pass without a single read.
 	wait := func(for_ time.Duration) {
@@ -133,7 +132,7 @@ func (d *diskReads) measure(j job, spawn func(func()), sleep func(time.Duration)
 			if waited >= for_ && d.done.Load() != before || waited >= for_+patience {
 				return
 			}
-			sleep(min(step, max(for_-waited, step/10)))
+			s.sleep(min(step, max(for_-waited, step/10)))
 		}
 	}
 	wait(j.duration / 5)
@@ -229,7 +228,7 @@ func goDisk(j job, d *diskReads) error {
 	if err := openDisk(d, os.OpenFile); err != nil {
 		return err
 	}
-	return d.measure(j, goSpawn, time.Sleep)
+	return d.measure(j, goroutines)
 }
 
 // taskDisk reads with tasks and package aio.
@@ -238,8 +237,6 @@ func taskDisk(j job, d *diskReads) error {
 		if err := openDisk(d, aio.OpenFile); err != nil {
 			return err
 		}
-		var cut error
-		err := d.measure(j, taskSpawn, func(d time.Duration) { cut = errors.Join(cut, task.Sleep(d)) })
-		return errors.Join(err, cut)
+		return d.measure(j, tasks)
 	})(j)
 }

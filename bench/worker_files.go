@@ -92,7 +92,7 @@ func filesByKnot(root, pages, pem string, cache int64) (*knot.Server, error) {
 		server.TLS = keys.Config()
 	}
 	if pages != "" {
-		php, err := proxy.New(proxy.Config{Backends: strings.Split(pages, ","), FastCGI: &proxy.FastCGI{Root: root}})
+		php, err := proxy.New(proxy.Config{Backends: strings.Split(pages, ","), FastCGI: &proxy.FastCGI{Root: root, AnyScript: true}}) // no file is looked for, as by nginx
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -9,33 +11,39 @@ import (
 )
 
 // goroutineMetrics measure Go's own goroutines and sync package.
-var goroutineMetrics = map[string]metricFunc{
-	"yield": func(j job) error {
-		return measureYield(j, goSpawn, runtime.Gosched, func(stop *atomic.Bool) (n int64) {
-			for !stop.Load() {
-				runtime.Gosched()
-				n++
-			}
-			return n
-		})
+var goroutineMetrics = func() map[string]metricFunc {
+	metrics := goroutines.metrics()
+	maps.Copy(metrics, map[string]metricFunc{
+		"yield": goYield, "mutex": goMutex, "create-finish": goCreate, "chan": goChan, "cond": goCond,
+		"ops": goPairs, oneSlotMetric: goPairs,
+	})
+	return metrics
+}()
+
+var goroutines = &threads{
+	spawn:     goSpawn,
+	sleep:     time.Sleep,
+	yield:     runtime.Gosched,
+	waitGroup: func() waitGroup { return new(sync.WaitGroup) },
+	listen:    func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
+	pipe: func() (pipe, error) {
+		r, w, err := os.Pipe()
+		return pipe{r, w}, err
 	},
-	"mutex":         goMutex,
-	"create-finish": goCreate,
-	"chan":          goChan,
-	"cond":          goCond,
-	"ops":           goPairs,
-	oneSlotMetric:   goPairs,
-	"tokens":        goTokens,
-	"background":    func(j job) error { return measureLingering(j, goSpawner) },
-	"reset":         func(j job) error { return measureLingering(j, goSpawner) },
-	"waiting":       func(j job) error { return measureLingering(j, goSpawner) },
-	relayedMetric:   func(j job) error { return measureRelay(j, goSpawner) },
-	copiedMetric:    func(j job) error { return measureRelay(j, goSpawner) },
-	"parked": func(j job) error {
-		var open sync.WaitGroup
-		open.Add(1)
-		return measureParked(j, &open, goSpawn, runtime.Gosched)
+	bothWays: func(fd int) (pipe, error) {
+		f := os.NewFile(uintptr(fd), "pipe")
+		return pipe{f, f}, nil
 	},
+}
+
+func goYield(j job) error {
+	return measureYield(j, goSpawn, runtime.Gosched, func(stop *atomic.Bool) (n int64) {
+		for !stop.Load() {
+			runtime.Gosched()
+			n++
+		}
+		return n
+	})
 }
 
 func goSpawn(fn func()) { go fn() }
@@ -172,18 +180,4 @@ func goPairs(j job) error {
 	}
 	b.measured.Wait()
 	return nil
-}
-
-func goTokens(j job) error {
-	pipes, err := openPipes(j.x, func() (pipe, error) {
-		r, w, err := os.Pipe()
-		return pipe{r, w}, err
-	}, func(fd int) (pipe, error) {
-		f := os.NewFile(uintptr(fd), "pipe")
-		return pipe{f, f}, nil
-	})
-	if err != nil {
-		return err
-	}
-	return measureTokens(j, pipes, goSpawn, time.Sleep)
 }

@@ -21,48 +21,39 @@ const callSlack = 2 << 10
 func runBigStackWorker(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bigstack", flag.ExitOnError)
 	kind := flags.String("kind", "", "capriccio or goroutine")
-	tasks := flags.Int("tasks", 1, "tasks")
+	count := flags.Int("tasks", 1, "tasks")
 	flags.Parse(args)
 	var took time.Duration
 	switch *kind {
 	case "capriccio":
 		err := onLoopOf(oneLoop, func(job) error {
-			var all task.WaitGroup
-			took = bigStack(*tasks, &all, taskSpawn, func() { stackchunk.Call(bigFrameBytes+callSlack, bigFrame) }, task.Yield)
+			took = tasks.bigStack(*count, func() { stackchunk.Call(bigFrameBytes+callSlack, bigFrame) })
 			return nil
 		})(job{})
 		if err != nil {
 			return err
 		}
 	case "goroutine":
-		var all sync.WaitGroup
-		took = bigStack(*tasks, &all, goSpawn, bigFrame, runtime.Gosched)
+		took = goroutines.bigStack(*count, bigFrame)
 	default:
 		return fmt.Errorf("-kind=%q, want capriccio or goroutine", *kind)
 	}
-	emitAt(out, *tasks)("seconds", "s", took.Seconds())
+	emitAt(out, *count)("seconds", "s", took.Seconds())
 	return nil
 }
 
-// waitGroup is what task.WaitGroup and sync.WaitGroup have in common.
-type waitGroup interface {
-	Add(int)
-	Done()
-	Wait()
-}
-
-func bigStack(tasks int, all waitGroup, spawn func(func()), call, yield func()) time.Duration {
-	start := time.Now()
+func (s *threads) bigStack(tasks int, call func()) time.Duration {
+	start, all := time.Now(), s.waitGroup()
 	all.Add(tasks)
 	body := func() {
 		for range bigCalls {
 			call()
-			yield()
+			s.yield()
 		}
 		all.Done()
 	}
 	for range tasks {
-		spawn(body)
+		s.spawn(body)
 	}
 	all.Wait()
 	return time.Since(start)

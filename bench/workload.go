@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"sync/atomic"
 	"time"
@@ -225,12 +226,44 @@ func tokensFor(pipes int) int {
 	return 128
 }
 
-// measureTokens passes tokens among the pipes, one task a pipe.
-func measureTokens(j job, pipes []pipe, spawn func(func()), sleep func(time.Duration)) error {
+// threads is what a system does in its own way: tasks, or goroutines. It serves where a call through it costs little
+// beside what is measured.
+type threads struct {
+	spawn     func(func())
+	sleep     func(time.Duration)
+	yield     func()
+	waitGroup func() waitGroup
+	listen    func() (net.Listener, error)
+	pipe      func() (pipe, error)       // with two descriptors
+	bothWays  func(fd int) (pipe, error) // with one
+}
+
+// waitGroup is what task.WaitGroup and sync.WaitGroup have in common.
+type waitGroup interface {
+	Add(int)
+	Done()
+	Wait()
+}
+
+// metrics are those that are written once.
+func (s *threads) metrics() map[string]metricFunc {
+	return map[string]metricFunc{
+		"tokens": s.tokens, "parked": s.parked,
+		"background": s.lingering, "reset": s.lingering, "waiting": s.lingering,
+		relayedMetric: s.relay, copiedMetric: s.relay,
+	}
+}
+
+// tokens passes tokens among j.x pipes, one task a pipe.
+func (s *threads) tokens(j job) error {
+	pipes, err := openPipes(j.x, s.pipe, s.bothWays)
+	if err != nil {
+		return err
+	}
 	var passed atomic.Int64
 	failed := make(chan error, len(pipes)) // never full, so that no task blocks its loop
 	for i := range pipes {
-		spawn(func() { failed <- passTokens(pipes, i, &passed) })
+		s.spawn(func() { failed <- passTokens(pipes, i, &passed) })
 	}
 	tokens := tokensFor(len(pipes))
 	for t := range tokens {
@@ -239,10 +272,10 @@ func measureTokens(j job, pipes []pipe, spawn func(func()), sleep func(time.Dura
 		}
 	}
 	for passed.Load() < int64(j.x)+1000 && len(failed) == 0 {
-		sleep(5 * time.Millisecond)
+		s.sleep(5 * time.Millisecond)
 	}
 	start, before := time.Now(), passed.Load()
-	sleep(j.duration)
+	s.sleep(j.duration)
 	took, moved := time.Since(start), passed.Load()-before
 	if len(failed) > 0 {
 		return fmt.Errorf("pass a token: %w", <-failed)
@@ -251,9 +284,10 @@ func measureTokens(j job, pipes []pipe, spawn func(func()), sleep func(time.Dura
 	return nil
 }
 
-// measureParked makes j.x tasks, lets each park, wakes them all and waits until
-// they have finished. yield lets the others run.
-func measureParked(j job, open waitGroup, spawn func(func()), yield func()) error {
+// parked makes j.x tasks, lets each park, wakes them all and waits until they have finished.
+func (s *threads) parked(j job) error {
+	open := s.waitGroup()
+	open.Add(1)
 	self := os.Getpid()
 	before, err := proc.Memory(self)
 	if err != nil {
@@ -262,14 +296,14 @@ func measureParked(j job, open waitGroup, spawn func(func()), yield func()) erro
 	var arrived, ended atomic.Int64
 	start := time.Now()
 	for range j.x {
-		spawn(func() {
+		s.spawn(func() {
 			arrived.Add(1)
 			open.Wait()
 			ended.Add(1)
 		})
 	}
 	for arrived.Load() < int64(j.x) {
-		yield()
+		s.yield()
 	}
 	parked := time.Since(start)
 	after, err := proc.Memory(self)
@@ -279,7 +313,7 @@ func measureParked(j job, open waitGroup, spawn func(func()), yield func()) erro
 	resume := time.Now()
 	open.Done()
 	for ended.Load() < int64(j.x) {
-		yield()
+		s.yield()
 	}
 	finished := time.Since(resume)
 	per := func(d time.Duration) float64 { return float64(d) / float64(j.x) }
