@@ -314,7 +314,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 			e.r, e.w = n, n
 			large := e.giveBack()
 			lost = werr != nil || err == nil && passed != resp.ContentLength && x.Flush() != nil
-			if large && elapsed()-came < int64(slowTake) {
+			if large && !lost && elapsed()-came < int64(slowTake) {
 				e.grow()
 			}
 		} else if err == nil {
