@@ -133,6 +133,9 @@ func (x *Ctx) bodyTimeout() time.Duration {
 	return x.slowIn.limit(x.srv.limits.body)
 }
 
+// maySendMessages reports whether the body may be a stream of messages, as clients of gRPC send it: over HTTP/2, without a length.
+func (x *Ctx) maySendMessages() bool { return x.c.stream != nil && x.head.Chunked }
+
 // readBody reads from the connection. If p is the free part of the read
 // buffer the bytes become part of it.
 func (x *Ctx) readBody(p []byte) (int, error) {
@@ -142,7 +145,7 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 	x.armReply()
 	began := x.srv.clock.now()
 	n, err := x.c.nc.Read(p)
-	if !x.c.answering.Load() { // then a client may send what there is to send
+	if !x.c.answering.Load() && !x.maySendMessages() { // else a client may send what there is to send
 		x.slowIn.add(x.srv.clock.now()-began, n, x.srv.limits.rate)
 	}
 	x.busyReads()

@@ -106,7 +106,8 @@ type Server struct {
 	// response begins, while the server waits for it: one that is slower has 30 s of such waiting, or WriteTimeout or
 	// BodyTimeout if that is longer, and every LeastRate bytes give it a second. It bounds for how long slow clients can hold
 	// what the server has: the timeouts begin anew with each write and read. Event streams and connections with nothing to
-	// send do not wait for their clients. Default: DefaultLeastRate. Negative: as slow as the timeouts let it.
+	// send do not wait for their clients, and a body of HTTP/2 without a length may be a stream of messages, as of gRPC: it
+	// has BodyTimeout only. Default: DefaultLeastRate. Negative: as slow as the timeouts let it.
 	LeastRate int64
 
 	// ShutdownTimeout is how long Run waits for requests under way, and for the first ones of

@@ -2,9 +2,11 @@ package knot
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -223,4 +225,36 @@ func TestLeastRateOfBodies(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A client of gRPC sends messages when it has them, and gets no answer before the last one.
+func TestLeastRateSparesMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{H2C: true, LeastRate: DefaultLeastRate, Handler: func(x *Ctx) error {
+			n, err := io.Copy(io.Discard, x.Body())
+			if err != nil {
+				return err
+			}
+			return x.Send(200, "text/plain", fmt.Appendf(nil, "%d bytes", n))
+		}}
+		near, far := net.Pipe()
+		go s.ServeConn(far)
+		protocols := new(http.Protocols)
+		protocols.SetUnencryptedHTTP2(true)
+		transport := &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
+		body, messages := io.Pipe()
+		go func() {
+			for range 20 {
+				time.Sleep(20 * time.Second)
+				io.WriteString(messages, "message")
+			}
+			messages.Close()
+		}()
+		resp := testenv.Need((&http.Client{Transport: transport}).Post("http://h/", "application/grpc", body))(t)
+		text := testenv.Need(io.ReadAll(resp.Body))(t)
+		testenv.Equal(t, string(text), "140 bytes", "answer")
+		transport.CloseIdleConnections()
+		near.Close()
+		s.Close()
+	})
 }
