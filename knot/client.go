@@ -31,6 +31,9 @@ func ParseTrust(peers ...string) (t Trust, err error) {
 		if err != nil {
 			return Trust{}, fmt.Errorf("%q is neither an address nor a network like 10.0.0.0/8, nor unix:", text)
 		}
+		if addr := net.Addr(); addr.Is4In6() && net.Bits() >= 96 { // peers are compared without that prefix
+			net = netip.PrefixFrom(addr.Unmap(), net.Bits()-96)
+		}
 		t.nets = append(t.nets, net)
 	}
 	return t, nil

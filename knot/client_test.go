@@ -29,6 +29,8 @@ func TestClient(t *testing.T) {
 		{"another is trusted", "10.0.0.0/8 unix:", "", false, "X-Forwarded-For: 6.6.6.6", "192.0.2.1", false},
 		{"a proxy says nothing", "192.0.2.1", "", false, "", "192.0.2.1", true},
 		{"a proxy", "192.0.2.0/24", "", false, "X-Forwarded-For: 6.6.6.6, 198.51.100.7", "198.51.100.7", true},
+		{"a proxy, IPv4 as IPv6", "::ffff:192.0.2.1", "", false, "X-Forwarded-For: 198.51.100.7", "198.51.100.7", true},
+		{"a network, IPv4 as IPv6", "::ffff:192.0.2.0/120", "", false, "X-Forwarded-For: 198.51.100.7", "198.51.100.7", true},
 		{"a chain", "192.0.2.0/24 10.0.0.1", "", false, "X-Forwarded-For: 6.6.6.6, 198.51.100.7, 10.0.0.1", "198.51.100.7", true},
 		{"in several lines", "192.0.2.1 10.0.0.1", "", false, "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-For: 198.51.100.7\r\nX-Forwarded-For: 10.0.0.1", "198.51.100.7", true},
 		{"all are trusted", "0.0.0.0/0", "", false, "X-Forwarded-For: 198.51.100.7, 10.0.0.1", "198.51.100.7", true},
