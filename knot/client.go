@@ -58,7 +58,7 @@ type client struct {
 
 // ClientAddr is the address of the client that the request is from: that of the connection's peer; or, if Server.Trust
 // or TrustPeers names the peer, the last address in X-Forwarded-For that they do not name. A request without such
-// lines has Forwarded (RFC 7239) in their place. An entry that is no address ends the search: then the client is the
+// lines has Forwarded (RFC 7239) in their place: a trusted proxy that writes only Forwarded must drop X-Forwarded-For. An entry that is no address ends the search: then the client is the
 // proxy that has written it. ClientAddr is not valid for a client without an IP address. The access log and the
 // shares of clients in the admission of requests go by it; the RemoteAddr of net/http stays the peer's.
 func (x *Ctx) ClientAddr() netip.Addr {

@@ -13,7 +13,7 @@ import (
 const leastOver = 30 * time.Second
 
 // A slowness is how long a client has kept a request waiting, in nanoseconds, less the time that what it has taken, or sent,
-// would have needed at the least rate. Safe from anywhere.
+// would have needed at the least rate. One goroutine at a time may call add; limit is safe from anywhere.
 type slowness struct{ spent atomic.Int64 }
 
 // add counts n bytes for which the client took the given time.

@@ -50,7 +50,8 @@ func hopByHop(name []byte) bool {
 // clientNames are the lines, besides those that begin with X-Forwarded, in which proxies say whom they forward for, and
 // what the client has asked them for.
 var clientNames = [...]string{
-	"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "cf-connecting-ip", "fastly-client-ip",
+	"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "fastly-client-ip",
+	"fly-client-ip", "proxy-client-ip", "wl-proxy-client-ip", "x-envoy-external-address",
 	"x-original-for", "x-original-host", "x-original-proto", "x-original-url", "x-rewrite-url", "x-scheme", "x-url-scheme", "front-end-https",
 }
 
