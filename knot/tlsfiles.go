@@ -7,14 +7,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/capriccio-go/capriccio/internal/regular"
 )
 
 // TLSFiles says which files a server has its certificates from.
@@ -97,7 +95,7 @@ func (k *TLSKeyring) Reload() (changed bool, err error) {
 	var read [][]byte
 	for _, p := range k.files.Pairs {
 		for _, name := range [...]string{p.Cert, p.Key} {
-			content, err := readFile(name)
+			content, err := regular.Read(name)
 			if err != nil {
 				return false, fmt.Errorf("knot: %w", err)
 			}
@@ -105,7 +103,7 @@ func (k *TLSKeyring) Reload() (changed bool, err error) {
 		}
 	}
 	if name := k.files.ClientCA; name != "" {
-		content, err := readFile(name)
+		content, err := regular.Read(name)
 		if err != nil {
 			return false, fmt.Errorf("knot: %w", err)
 		}
@@ -229,18 +227,4 @@ func (k *TLSKeyring) Watch(ctx context.Context, every time.Duration, report func
 			told = ""
 		}
 	}
-}
-
-// readFile is os.ReadFile for regular files. Others, FIFOs for instance, may keep a reader waiting for ever, and with it
-// all that is to be read again.
-func readFile(name string) ([]byte, error) {
-	file, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO is opened at once
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%s is not a regular file", name), err)
-	}
-	return io.ReadAll(file)
 }

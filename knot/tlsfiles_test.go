@@ -86,7 +86,6 @@ func TestCertificatesReload(t *testing.T) {
 	testenv.Fails(t, testenv.Err(LoadTLS(TLSFiles{})), "loaded nothing")
 }
 
-// TestCertificatesWatch: a change is found, an error told once.
 // TestCertificateIsAFIFO: nobody writes to it, and nobody waits for that.
 func TestCertificateIsAFIFO(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
@@ -99,6 +98,7 @@ func TestCertificateIsAFIFO(t *testing.T) {
 	}
 }
 
+// TestCertificatesWatch: a change is found, an error told once.
 func TestCertificatesWatch(t *testing.T) {
 	ca, dir := newTestCA(t), t.TempDir()
 	pair := ca.files(t, dir, "knot.test")

@@ -242,6 +242,8 @@ func TestFlagsGoBeforeTheFile(t *testing.T) {
 func TestCheckCommand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "knot.toml")
 	site := "[[site]]\nroot = '" + sampleSite + "'\n"
+	fifo := filepath.Join(t.TempDir(), "fifo") // nobody writes to it, and nobody may wait for that
+	testenv.Must(t, syscall.Mkfifo(fifo, 0o600))
 	for _, test := range []struct {
 		text, want string
 		code       int
@@ -318,6 +320,10 @@ func TestCheckCommand(t *testing.T) {
 		{site + "[[site.password]]\nmatch = '*'", "password: users: say which file", exitFailed},
 		{site + "[[site.password]]\nmatch = '*'\nusers = '/none'", "password: users: open /none", exitFailed},
 		{site + "[[site.password]]\nmatch = '*'\nusers = '" + sampleSite + "/notes.txt'", "line 1: want a name, a colon and a bcrypt hash", exitFailed},
+		{site + "[[site.password]]\nmatch = '*'\nusers = '" + fifo + "'", "password: users: " + fifo + " is not a regular file", exitFailed},
+		{"[[site]]\nroot = '" + filepath.Dir(fifo) + "'\nerror-pages = { 404 = '/fifo' }", "error page for 404: fifo is not a regular file", exitFailed},
+		{site + "[[site.proxy]]\nto = ['https://h:1']\ntls = { ca = '" + fifo + "' }", "tls.ca: " + fifo + " is not a regular file", exitFailed},
+		{"tls-cert = '" + fifo + "'\ntls-key = 'x'\n" + site, fifo + " is not a regular file", exitFailed},
 	} {
 		writeConfig(t, file, test.text)
 		var out, stderr bytes.Buffer
@@ -453,6 +459,24 @@ func TestReloadAtTheStart(t *testing.T) {
 	now := served.now.Load()
 	served.catchUp(set, args, log)
 	testenv.Equal(t, served.now.Load(), now, "it was read again twice")
+}
+
+// TestReloadOfAFIFO: a configuration file that has become one is not waited for.
+func TestReloadOfAFIFO(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	writeConfig(t, file, "root = '"+sampleSite+"'\n")
+	args := []string{"-config", file}
+	set := testenv.Need(parse(args, io.Discard))(t)
+	var log bytes.Buffer
+	var served running
+	defer served.close()
+	testenv.Must(t, served.load(set, slog.New(slog.DiscardHandler)))
+	now := served.now.Load()
+	testenv.Must(t, os.Remove(file))
+	testenv.Must(t, syscall.Mkfifo(file, 0o600))
+	served.reload(set, args, slog.New(slog.NewTextHandler(&log, nil)))
+	testenv.Contains(t, log.String(), "knot.toml is not a regular file")
+	testenv.Equal(t, served.now.Load(), now, "something else is served")
 }
 
 // TestOpenFilesAreDivided among the sites, those of the default too.

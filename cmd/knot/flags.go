@@ -112,7 +112,13 @@ const minMaxHead = 256
 
 // parse reads the command line. It returns flag.ErrHelp after printing the
 // help that was asked for. Settings beside an error are those that are right, for knot check to go on with.
+// The configuration may come from a pipe.
 func parse(args []string, stdout io.Writer) (*settings, error) {
+	return parseReading(args, stdout, os.ReadFile)
+}
+
+// parseReading is parse with how to read the configuration file.
+func parseReading(args []string, stdout io.Writer, read func(name string) ([]byte, error)) (*settings, error) {
 	set := &settings{server: new(knot.Server)}
 	s := set.server
 	flags := flag.NewFlagSet("knot", flag.ContinueOnError)
@@ -157,7 +163,7 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 		fmt.Fprintln(stdout, versionText(debug.ReadBuildInfo()))
 		return nil, errVersion
 	}
-	wrong := set.readConfig(flags)
+	wrong := set.readConfig(flags, read)
 	if wrong != nil && !set.read {
 		return nil, wrong
 	}
@@ -184,11 +190,11 @@ var notInConfig = []string{"config", "version"}
 var ofOneSite = []string{"root", "compress", "listing", "fallback"}
 
 // readConfig takes up the configuration file, as far as the command line does not say otherwise.
-func (set *settings) readConfig(flags *flag.FlagSet) error {
+func (set *settings) readConfig(flags *flag.FlagSet, read func(name string) ([]byte, error)) error {
 	if set.config == "" {
 		return nil
 	}
-	text, err := os.ReadFile(set.config)
+	text, err := read(set.config)
 	if err != nil {
 		return err
 	}

@@ -77,29 +77,25 @@ func startHandingOver(t *testing.T, args ...string) *handingOver {
 func TestSignalsAtTheStart(t *testing.T) {
 	for _, test := range []struct {
 		signal syscall.Signal
-		reads  int // of the configuration
 		says   string
-	}{{syscall.SIGUSR2, 1, ""}, {syscall.SIGHUP, 2, "was read again"}, {syscall.SIGUSR1, 2, "handed over"}} {
+	}{{syscall.SIGUSR2, ""}, {syscall.SIGHUP, "was read again"}, {syscall.SIGUSR1, "handed over"}} {
 		config := filepath.Join(t.TempDir(), "knot.toml")
 		c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-loops", "1", "-grace", "0")
 		stderr, err := c.StderrPipe()
 		testenv.Must(t, err)
 		testenv.Must(t, syscall.Mkfifo(config, 0o600))
 		testenv.Must(t, c.Start())
-		for i := range test.reads {
-			var file *os.File
-			testenv.Until(t, fmt.Sprint("knot reads its configuration, of ", test.signal), func() bool {
-				file, err = os.OpenFile(config, os.O_WRONLY|syscall.O_NONBLOCK, 0)
-				return err == nil
-			})
-			if i == 0 {
-				c.Process.Signal(test.signal)
-			}
-			testenv.Must(t, os.Remove(config)) // the next time it is another one
-			testenv.Must(t, syscall.Mkfifo(config, 0o600))
-			fmt.Fprintf(file, "root = %q\n", sampleSite)
-			file.Close()
-		}
+		var file *os.File
+		testenv.Until(t, fmt.Sprint("knot reads its configuration, of ", test.signal), func() bool {
+			file, err = os.OpenFile(config, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+			return err == nil
+		})
+		c.Process.Signal(test.signal)
+		text := fmt.Sprintf("root = %q\n", sampleSite)
+		testenv.Must(t, os.Remove(config)) // the next time it is a regular file
+		writeConfig(t, config, text)
+		fmt.Fprint(file, text)
+		file.Close()
 		log, pid := bufio.NewReader(stderr), c.Process.Pid
 		for line := ""; !strings.Contains(line, test.says); {
 			line, err = log.ReadString('\n')

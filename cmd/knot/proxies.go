@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 	"github.com/capriccio-go/capriccio/knot/site"
@@ -86,7 +86,7 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
 	if t := c.TLS; t != nil {
 		p.TLS = &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
 		if t.CA != "" {
-			text, err := os.ReadFile(t.CA)
+			text, err := regular.Read(t.CA)
 			p.TLS.RootCAs = x509.NewCertPool()
 			if err == nil && !p.TLS.RootCAs.AppendCertsFromPEM(text) {
 				err = fmt.Errorf("%s has no certificate in PEM form", t.CA)

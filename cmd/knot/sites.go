@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/compress"
 	"github.com/capriccio-go/capriccio/knot/proxy"
@@ -118,7 +119,7 @@ func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 	if early {
 		return
 	}
-	fresh, err := parse(args, io.Discard)
+	fresh, err := parseReading(args, io.Discard, regular.Read) // a FIFO would hold up every later reload
 	if err == nil {
 		err = r.load(fresh, log)
 	}

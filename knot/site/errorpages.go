@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/logwriter"
+	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -81,14 +82,16 @@ func errorStatus(text string) bool {
 
 // load reads the page. It blocks.
 func (e *errorPage) load(root string) error {
-	file, err := os.OpenInRoot(root, e.name)
+	folder, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	file, err := regular.Open(folder.OpenFile, e.name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a file", e.name)
-	}
 	text, err := io.ReadAll(io.LimitReader(file, maxErrorPage+1))
 	if err != nil {
 		return err

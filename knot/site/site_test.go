@@ -304,18 +304,28 @@ func TestErrorPages(t *testing.T) {
 func TestErrorPageOnAFolderThatHangs(t *testing.T) {
 	root := lay(t, map[string]string{"404.html": "not here"})
 	pages := testenv.Need(OpenErrorPages(root, map[string]string{"404": "/404.html"}, slog.New(slog.DiscardHandler)))(t)
+	page := pages.pages["404"]
+	page.reading.Store(true) // the disk takes its time
+	page.read.Store(0)       // long ago
+	if _, text := pages.page(404); string(text) != "not here" {
+		t.Errorf("%q", text)
+	}
+	testenv.Equal(t, page.read.Load(), 0, "when it was read: it is being read once more")
+}
+
+// TestFilesThatAreFIFOs are not waited for: an error page that becomes one stays as it was, and users can't be read from one.
+func TestFilesThatAreFIFOs(t *testing.T) {
+	root := lay(t, map[string]string{"404.html": "not here"})
+	pages := testenv.Need(OpenErrorPages(root, map[string]string{"404": "/404.html"}, slog.New(slog.DiscardHandler)))(t)
 	page, path := pages.pages["404"], filepath.Join(root, "404.html")
 	testenv.Must(t, os.Remove(path))
-	testenv.Must(t, unix.Mkfifo(path, 0o600)) // opening it waits for one that writes
-	for i := range 3 {
-		page.read.Store(0) // long ago
-		if _, text := pages.page(404); string(text) != "not here" {
-			t.Errorf("%q", text)
-		}
-		testenv.Equal(t, page.read.Load() != 0, i == 0, "use %d: it is being read once more", i)
-	}
-	writer := testenv.Need(os.OpenFile(path, os.O_WRONLY, 0))(t)
-	writer.Close()
+	testenv.Must(t, unix.Mkfifo(path, 0o600))
+	pages.refresh(page)
+	testenv.Equal(t, page.failing.Load(), true, "the page can't be read")
+	_, text := pages.page(404)
+	testenv.Equal(t, string(text), "not here", "page")
+	testenv.ErrorSays(t, testenv.Err(OpenErrorPages(root, map[string]string{"404": "/404.html"}, nil)), "404.html is not a regular file")
+	testenv.ErrorSays(t, testenv.Err(OpenUsers(path)), "404.html is not a regular file")
 }
 
 func TestFallback(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -109,10 +110,10 @@ type Users struct {
 	verified map[[sha256.Size]byte]struct{} // guarded by mu
 }
 
-// OpenUsers reads a file as htpasswd -B writes it: lines of a name, a colon and a bcrypt hash. Empty
+// OpenUsers reads a regular file as htpasswd -B writes it: lines of a name, a colon and a bcrypt hash. Empty
 // lines and those that begin with # are passed over.
 func OpenUsers(path string) (*Users, error) {
-	file, err := os.Open(path)
+	file, err := regular.Open(os.OpenFile, path)
 	if err != nil {
 		return nil, err
 	}
