@@ -29,7 +29,7 @@ func ParseTrust(peers ...string) (t Trust, err error) {
 			net, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 		}
 		if err != nil {
-			return Trust{}, fmt.Errorf("%q is neither an address nor a network like 10.0.0.0/8, nor unix:", text)
+			return Trust{}, fmt.Errorf("%q is neither unix: nor an address nor a network like 10.0.0.0/8", text)
 		}
 		if addr := net.Addr(); addr.Is4In6() && net.Bits() >= 96 { // peers are compared without that prefix
 			net = netip.PrefixFrom(addr.Unmap(), net.Bits()-96)

@@ -182,7 +182,6 @@ func TestLeastRateOfResponses(t *testing.T) {
 // TestLeastRateOfBodies: a client that trickles the body of a request gets 408, but not one that has been answered already:
 // that may be a conversation.
 func TestLeastRateOfBodies(t *testing.T) {
-	const size = 40_000
 	for _, early := range []bool{false, true} {
 		for _, test := range trickles {
 			name := test.name

@@ -308,7 +308,7 @@ func TestCheckCommand(t *testing.T) {
 		{site + "[[site.proxy]]\nto = ['http://127.0.0.1']\n[[site.proxy]]\nto = []", `backend "http://127.0.0.1": want http://host:port`, exitFailed},
 		{site + "[[site.proxy]]\n[[site.proxy]]\nto = []", "2: say which backends", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = 'x'\ntrust = ['y']\nforwarded = 'z'", `idle-timeout: "x" is not a time`, exitFailed},
-		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = '1s'\ntrust = ['y']\nforwarded = 'z'", `trust: "y" is neither an address nor`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = '1s'\ntrust = ['y']\nforwarded = 'z'", `trust: "y" is neither unix: nor an address nor`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['https://h:1']\ntls = { ca = '/nowhere.pem' }", "tls.ca: open /nowhere.pem", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ntls = { insecure = true }", "no backend begins with https://", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nforwarded = 'z'", `forwarded: "z" is unknown`, exitFailed},

@@ -37,7 +37,9 @@ func TestReaderThatStalls(t *testing.T) {
 	testenv.AtMost(t, len(w.buf), maxBuffered+len(line), "bytes wait")
 	testenv.Fails(t, w.Drain(time.Millisecond), "Drain does not say that lines are left")
 	close(f.reader)
-	testenv.Until(t, "the loss is told", func() bool { return strings.Contains(f.String(), `msg="the log is written too slowly, lines are lost" lines_lost=10`) })
+	testenv.Until(t, "the loss is told", func() bool {
+		return strings.Contains(f.String(), `msg="the log is written too slowly, lines are lost" lines_lost=10`)
+	})
 	testenv.Must(t, w.Drain(time.Minute))
 	testenv.Equal(t, strings.Count(f.String(), line), written-10, "lines have come")
 }
