@@ -58,7 +58,7 @@ var layers = map[string]string{
 	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd",
 	"knot/proxy":                     "knot knot/internal/h1 knot/internal/tlsout internal/engine internal/logwriter task netpoll aio",
 	"knot/site":                      "knot task internal/regular internal/logwriter golang.org/x/crypto/bcrypt",
-	"cmd/knot/internal/config":       "internal/flaghelp github.com/pelletier/go-toml/v2",
+	"cmd/knot/internal/config":       "internal/flaghelp github.com/pelletier/go-toml/v2 github.com/pelletier/go-toml/v2/unstable",
 	"cmd/knot/internal/metrics":      "knot knot/proxy bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
 	"cmd/knot":                       ". internal/engine ressched bgraph cmd/knot/internal/metrics cmd/knot/internal/config internal/flaghelp internal/logwriter internal/regular task netpoll knot knot/compress knot/proxy knot/site bgraph/graphhttp internal/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
 	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix",

@@ -141,7 +141,7 @@ func OpenFiles(root string) (*Files, error) { return OpenFilesWith(root, FilesCo
 func OpenFilesWith(root string, config FilesConfig) (*Files, error) {
 	f := new(Files)
 	if err := f.root.open(root); err != nil {
-		return nil, err
+		return nil, errors.Join(err, checkIndex(config.Index))
 	}
 	f.probe()
 	if err := f.configure(config); err != nil {
@@ -164,10 +164,8 @@ func (f *Files) configure(config FilesConfig) (err error) {
 	if f.index = config.Index; len(f.index) == 0 {
 		f.index = []string{"index.html"}
 	}
-	for _, name := range f.index {
-		if name == "" || hiddenPath(append([]byte("/"), name...)) || strings.ContainsAny(name, "/\x00") {
-			return fmt.Errorf("knot: %q can't be the index of a folder; want the name of a file in it", name)
-		}
+	if err := checkIndex(f.index); err != nil {
+		return err
 	}
 	if err := f.configureCodings(&config); err != nil {
 		return err
@@ -184,6 +182,16 @@ func (f *Files) configure(config FilesConfig) (err error) {
 	if f.revalidate < int64(10*clockTick) { // too fine for the coarse clock
 		base := time.Now().Add(-1)
 		f.now = func() int64 { return int64(time.Since(base)) }
+	}
+	return nil
+}
+
+// checkIndex returns an error about the first name that can't be the index of a folder.
+func checkIndex(names []string) error {
+	for _, name := range names {
+		if name == "" || hiddenPath(append([]byte("/"), name...)) || strings.ContainsAny(name, "/\x00") {
+			return fmt.Errorf("knot: %q can't be the index of a folder; want the name of a file in it", name)
+		}
 	}
 	return nil
 }

@@ -251,11 +251,11 @@ func TestCheckCommand(t *testing.T) {
 		{site, "is all right; sites: 1", exitOK},
 		{site + "hosts = ['a']\n" + site, "is all right; sites: 2", exitOK},
 		{"root = '" + sampleSite + "'", "is all right; sites: 1", exitOK},
-		{"", "site 1: root: say which folder to serve", exitFailed},
+		{"", "knot.toml: site 1: root: say which folder to serve", exitFailed},
 		{"[[site]]", "site 1: root: say which folder to serve", exitFailed},
 		{"[[site]]\nroot = '/none/x'", "site 1: there is no folder /none/x (root)", exitFailed},
-		{"[[site]]\nroot = '/none/x'\nburst = 5", "knot.toml:1: site 1: there is no folder /none/x (root)", exitFailed}, // beside another error
-		{"root = '/none/x'", "there is no folder /none/x (-root)", exitFailed},
+		{"[[site]]\nroot = '/none/x'\nburst = 5", "knot.toml:2: site 1: there is no folder /none/x (root)", exitFailed}, // beside another error
+		{"\nroot = '/none/x'", "knot.toml:2: site 1: there is no folder /none/x (-root)", exitFailed},
 		{"root = 'x'\n" + site, "-root is for a server of one site", exitFailed},
 		{site + "rot = 1", "knot.toml:3: there is no key \"rot\" in site; did you mean root?", exitFailed},
 		{"idle-timeout = 'long'\n" + site, "knot.toml:1: idle-timeout = \"long\": ", exitFailed},
@@ -296,17 +296,17 @@ func TestCheckCommand(t *testing.T) {
 		{site + "error-pages = { 200 = '/index.html' }", `error-pages: "200" is not the status of an error`, exitFailed},
 		{site + "hosts = ['a b']", `hosts: "a b" is not the name of a host`, exitFailed},
 		{site + site, "site 2: hosts: two sites are for all hosts", exitFailed},
-		{site + "[[site.header]]\nset = {A = 'b'}", "header: match: the pattern is empty", exitFailed},
-		{site + "[[site.header]]\nmatch = '*'\nset = {Content-Length = 'b'}", "header: header Content-Length is set by the server", exitFailed},
+		{site + "[[site.header]]\nset = {A = 'b'}", "header.1.match: the pattern is empty", exitFailed},
+		{site + "[[site.header]]\nmatch = '*'\nset = {Content-Length = 'b'}", "header.1.set.Content-Length: header Content-Length is set by the server", exitFailed},
 		{site + "[[site.header]]\nmatch = '*'\nset = {'a b' = 'b'}", "is not a token", exitFailed},
-		{site + "[[site.header]]\nmatch = '*'\nset = {A-b = '1', a-B = '2'}", "header: set has a-B twice", exitFailed},
+		{site + "[[site.header]]\nmatch = '*'\nset = {A-b = '1', a-B = '2'}", "header.1.set.a-B: the header is set twice", exitFailed},
 		{"[[site]]\n[[site.proxy]]\nto = ['http://127.0.0.1:1']", "is all right; sites: 1", exitOK},
 		{"[[site]]\nlisting = true\n[[site.proxy]]\nto = ['http://127.0.0.1:1']", "site 1: root: say which folder", exitFailed},
 		{"[[site]]\n[[site.header]]\nmatch = '*'\nset = {A = 'b'}\n[[site.proxy]]\nto = ['http://127.0.0.1:1']", "header: there is no root", exitFailed},
 		{"[[site]]\n[[site.header]]\nmatch = '*'\nset = {A = 'b'}\nalways = true\n[[site.proxy]]\nto = ['http://127.0.0.1:1']", "is all right", exitOK},
-		{site + "[[site.proxy]]\nmatch = 'a/b'\nto = ['http://127.0.0.1']", "proxy: 1: match: ", exitFailed},
+		{site + "[[site.proxy]]\nmatch = 'a/b'\nto = ['http://127.0.0.1']", "proxy.1.match: ", exitFailed},
 		{site + "[[site.proxy]]\nto = ['http://127.0.0.1']\n[[site.proxy]]\nto = []", `backend "http://127.0.0.1": want http://host:port`, exitFailed},
-		{site + "[[site.proxy]]\n[[site.proxy]]\nto = []", "2: say which backends", exitFailed},
+		{site + "[[site.proxy]]\n[[site.proxy]]\nto = []", "proxy.2: say which backends", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = 'x'\ntrust = ['y']\nforwarded = 'z'", `idle-timeout: "x" is not a time`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = '1s'\ntrust = ['y']\nforwarded = 'z'", `trust: "y" is neither unix: nor an address nor`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['https://h:1']\ntls = { ca = '/nowhere.pem' }", "tls.ca: open /nowhere.pem", exitFailed},
@@ -317,10 +317,10 @@ func TestCheckCommand(t *testing.T) {
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { timeout = '0' }", "check: every and timeout must be above 0", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { every = 'often' }", `check.every: "often" is not a time`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nfastcgi = { root = 'x' }", "is not the absolute path", exitFailed},
-		{site + "[[site.password]]\nmatch = '*'", "password: users: say which file", exitFailed},
-		{site + "[[site.password]]\nmatch = '*'\nusers = '/none'", "password: users: open /none", exitFailed},
+		{site + "[[site.password]]\nmatch = '*'", "password.1.users: say which file", exitFailed},
+		{site + "[[site.password]]\nmatch = '*'\nusers = '/none'", "password.1.users: open /none", exitFailed},
 		{site + "[[site.password]]\nmatch = '*'\nusers = '" + sampleSite + "/notes.txt'", "line 1: want a name, a colon and a bcrypt hash", exitFailed},
-		{site + "[[site.password]]\nmatch = '*'\nusers = '" + fifo + "'", "password: users: " + fifo + " is not a regular file", exitFailed},
+		{site + "[[site.password]]\nmatch = '*'\nusers = '" + fifo + "'", "password.1.users: " + fifo + " is not a regular file", exitFailed},
 		{"[[site]]\nroot = '" + filepath.Dir(fifo) + "'\nerror-pages = { 404 = '/fifo' }", "error page for 404: fifo is not a regular file", exitFailed},
 		{site + "[[site.proxy]]\nto = ['https://h:1']\ntls = { ca = '" + fifo + "' }", "tls.ca: " + fifo + " is not a regular file", exitFailed},
 		{"tls-cert = '" + fifo + "'\ntls-key = 'x'\n" + site, fifo + " is not a regular file", exitFailed},
@@ -347,14 +347,19 @@ func TestCheckCommand(t *testing.T) {
 func TestCheckTellsAllAtOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "knot.toml")
 	writeConfig(t, file, "adr = ':80'\nidle-timeout = 'long'\nlog-format = 'xml'\nmax-head = 5\nacme = '*.x.test'\nrevalidate = '-1s'\nuser = 'no such user'\n"+
-		"[[site]]\nroot = '/none/x'\nrot = 1\n[[site]]\nhosts = ['a b']\nroot = '/none/y'\nerror-pages = { 200 = '/x' }\n[[site.header]]\nset = {A = 'b'}\n[[site.proxy]]\nto = []\ntrust = ['y']\n")
+		"[[site]]\nroot = '/none/x'\nrot = 1\n[[site]]\nhosts = ['a b', 'c d']\nroot = '/none/y'\nerror-pages = { 200 = '/x', 404 = '/y' }\nindex = ['a/b']\n[[site.header]]\nset = {A = 'b'}\n[[site.header]]\nset = { Content-Length = '1', 'a b' = 'c' }\n[[site.proxy]]\nto = ['x']\ntrust = ['y']\n[site.proxy.tls]\nca = '/none.pem'\n[[site.password]]\nusers = '/none/u'\n[[site.password]]\nmatch = '*'\n")
 	var stderr bytes.Buffer
 	testenv.Equal(t, checkCommand([]string{file}, nil, io.Discard, &stderr), exitFailed, "code")
 	for _, want := range []string{
 		`:1: there is no key "adr"`, `:2: idle-timeout = "long"`, `:10: there is no key "rot"`, `:3: -log-format "xml"`, ":4: -max-head 5", `:5: -acme "*.x.test"`, "-acme needs -acme-cache", ":6: -revalidate -1s", `:7: user: there is no user "no such user"`,
-		":8: site 1: there is no folder /none/x", ":11: site 2: hosts: ", ":11: site 2: header: match: ", `:11: site 2: proxy: 1: trust: "y"`, ":11: site 2: there is no folder /none/y",
+		":9: site 1: there is no folder /none/x", `:12: site 2: hosts: "a b"`, `:12: site 2: hosts: "c d"`, ":13: site 2: there is no folder /none/y", `:14: site 2: error-pages: "200"`, `:15: site 2: knot: "a/b" can't be the index`,
+		":16: site 2: header.1.match: ", ":19: site 2: header.2.set.Content-Length: ", ":19: site 2: header.2.set.a b: ", `:22: site 2: proxy.1.trust: "y"`, ":20: site 2: proxy.1: backend", ":24: site 2: proxy.1.tls.ca: open /none.pem",
+		":25: site 2: password.1.match: ", ":26: site 2: password.1.users: open /none/u", ":27: site 2: password.2.users: say which file",
 	} {
 		testenv.Contains(t, stderr.String(), want)
+	}
+	if text := stderr.String(); strings.Count(text, "/none/y") != 1 {
+		t.Errorf("the missing root is told more than once:\n%s", text)
 	}
 }
 

@@ -38,7 +38,8 @@ type settings struct {
 	config string         // file; "": there is none
 	read   bool           // ... is TOML, with values of the right types
 	values []config.Value // what it says for flags
-	sites  []config.Site  // at least one
+	lines  config.Lines
+	sites  []config.Site // at least one
 }
 
 const usage = `Knot serves the files of a folder to web browsers.
@@ -220,7 +221,7 @@ func (set *settings) readConfig(flags *flag.FlagSet, read func(name string) ([]b
 			errs = append(errs, fmt.Errorf("%s:%d: %s = %q: %s", set.config, v.Line, v.Name, v.Text, flaghelp.Wanted(flags.Lookup(v.Name), err)))
 		}
 	}
-	set.values, set.sites = file.Values, file.Sites
+	set.values, set.sites, set.lines = file.Values, file.Sites, file.Lines
 	flags.Visit(func(f *flag.Flag) {
 		if len(set.sites) > 0 && slices.Contains(ofOneSite, f.Name) {
 			errs = append(errs, fmt.Errorf("-%s is for a server of one site; in %s each [[site]] has its own", f.Name, set.config))
@@ -341,22 +342,16 @@ func (f *faults) note(wrong bool, format string, args ...any) {
 
 // placed adds the lines of the configuration file to faults of flags that it sets.
 func (set *settings) placed(err error) error {
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []error
-		for _, one := range many.Unwrap() {
-			all = append(all, set.placed(one))
-		}
-		return errors.Join(all...)
-	}
-	for _, v := range set.values {
-		if err == nil {
-			break
-		}
-		if text, ok := strings.CutPrefix(strings.TrimPrefix(err.Error(), "-"), v.Name); ok && text != "" && (text[0] == ' ' || text[0] == ':') {
-			return fmt.Errorf("%s:%d: %w", set.config, v.Line, err)
+	all := each(err)
+	for i, one := range all {
+		for _, v := range set.values {
+			if text, ok := strings.CutPrefix(strings.TrimPrefix(one.Error(), "-"), v.Name); ok && text != "" && (text[0] == ' ' || text[0] == ':') {
+				all[i] = fmt.Errorf("%s:%d: %w", set.config, v.Line, one)
+				break
+			}
 		}
 	}
-	return err
+	return errors.Join(all...)
 }
 
 // checkLimits turns what the flags say about limits into what Server says.

@@ -23,36 +23,29 @@ var forwardedNames = map[string]proxy.Forwarded{
 }
 
 // addProxies makes the routes of a site that lead to other servers.
-func (b *built) addProxies(s *site.Site, given []config.Proxy, log *slog.Logger) error {
-	var errs []error
+func (b *built) addProxies(s *site.Site, given []config.Proxy, log *slog.Logger, wrong *mistakes) {
 	for i := range given {
-		c := &given[i]
+		c, key := &given[i], fmt.Sprint("proxy.", i+1)
 		match, err := site.NewPattern(cmp.Or(c.Match, "/**"))
+		settings, of := proxyConfig(c, log)
+		of.note("match", err)
+		wrong.within(key, of)
+		p, err := proxy.New(settings)
 		if err != nil {
-			err = fmt.Errorf("match: %w", err)
+			wrong.note(key, err)
+			continue
 		}
-		settings, wrong := proxyConfig(c, log)
-		if err = errors.Join(err, wrong); err == nil {
-			var p *proxy.Proxy
-			if p, err = proxy.New(settings); err == nil {
-				b.proxies = append(b.proxies, p)
-				s.Routes = append(s.Routes, site.Route{Match: match, Handler: p.Serve, Missing: c.Missing})
-			}
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%d: %w", i+1, err))
-		}
+		b.proxies = append(b.proxies, p)
+		s.Routes = append(s.Routes, site.Route{Match: match, Handler: p.Serve, Missing: c.Missing})
 	}
-	return errors.Join(errs...)
 }
 
-// proxyConfig is what a table says. The error is about all that is wrong with its values.
-func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
-	p := proxy.Config{
+// proxyConfig is what a table says, and all that is wrong with its values.
+func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, wrong mistakes) {
+	p = proxy.Config{
 		Backends: c.To, HTTP2: c.HTTP2, Strip: c.Strip, Host: c.Host, Log: log,
 		MaxConns: c.MaxConns, Queue: c.Queue, KeepConns: c.KeepConns, Tries: c.Tries, MaxFails: c.MaxFails,
 	}
-	var errs []error
 	take := func(key, text string, into *time.Duration) {
 		if text == "" {
 			return
@@ -60,7 +53,7 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
 		d, err := time.ParseDuration(text)
 		switch {
 		case err != nil || d < 0:
-			errs = append(errs, fmt.Errorf("%s: %q is not a time; want one like \"30s\", or \"0s\" for none", key, text))
+			wrong.note(key, fmt.Errorf("%q is not a time; want one like \"30s\", or \"0s\" for none", text))
 		case d == 0:
 			*into = -1
 		default:
@@ -77,12 +70,11 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
 	take("fail-time", c.FailTime, &p.FailTime)
 	var known bool
 	if p.Forwarded, known = forwardedNames[c.Forwarded]; !known {
-		errs = append(errs, fmt.Errorf("forwarded: %q is unknown; want x-forwarded, forwarded, both or none", c.Forwarded))
+		wrong.note("forwarded", fmt.Errorf("%q is unknown; want x-forwarded, forwarded, both or none", c.Forwarded))
 	}
 	var err error
-	if p.Trust, err = knot.ParseTrust(c.Trust...); err != nil {
-		errs = append(errs, fmt.Errorf("trust: %w", err))
-	}
+	p.Trust, err = knot.ParseTrust(c.Trust...)
+	wrong.note("trust", err)
 	if t := c.TLS; t != nil {
 		p.TLS = &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
 		if t.CA != "" {
@@ -91,12 +83,10 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
 			if err == nil && !p.TLS.RootCAs.AppendCertsFromPEM(text) {
 				err = fmt.Errorf("%s has no certificate in PEM form", t.CA)
 			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("tls.ca: %w", err))
-			}
+			wrong.note("tls.ca", err)
 		}
 		if !slices.ContainsFunc(c.To, func(to string) bool { return strings.HasPrefix(to, "https://") }) {
-			errs = append(errs, errors.New("tls: no backend begins with https://"))
+			wrong.note("tls", errors.New("no backend begins with https://"))
 		}
 	}
 	if k := c.Check; k != nil {
@@ -104,13 +94,13 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (proxy.Config, error) {
 		take("check.every", k.Every, &p.Check.Every)
 		take("check.timeout", k.Timeout, &p.Check.Timeout)
 		if p.Check.Every < 0 || p.Check.Timeout < 0 {
-			errs = append(errs, errors.New("check: every and timeout must be above 0"))
+			wrong.note("check", errors.New("every and timeout must be above 0"))
 		}
 	}
 	if f := c.FastCGI; f != nil {
 		p.FastCGI = &proxy.FastCGI{Root: f.Root, Index: f.Index, Split: f.Split, Set: f.Set, AnyScript: f.AnyScript}
 	}
-	return p, errors.Join(errs...)
+	return p, wrong
 }
 
 // connsHTTP2 is about how many connections to a backend its requests in HTTP/2 share.

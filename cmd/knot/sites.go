@@ -185,11 +185,8 @@ func build(set *settings, log *slog.Logger) (*built, error) {
 	var errs []error
 	for i := range set.sites {
 		one := &set.sites[i]
-		for _, err := range b.add(set, one, log) {
-			if set.config != "" {
-				err = fmt.Errorf("%s:%d: site %d: %w", set.config, one.Line, i+1, err)
-			}
-			errs = append(errs, err)
+		for _, m := range b.add(set, one, log) {
+			errs = append(errs, set.ofSite(i, m))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -199,15 +196,61 @@ func build(set *settings, log *slog.Logger) (*built, error) {
 	return b, nil
 }
 
-// add opens a site. The errors are all that is wrong with it.
-func (b *built) add(set *settings, c *config.Site, log *slog.Logger) []error {
-	s := &site.Site{Listing: c.Listing, ListingMax: c.ListingMax, Fallback: c.Fallback}
-	var errs []error
-	note := func(key string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", key, err))
-		}
+// A mistake is something that is wrong with the value of a key.
+type mistake struct {
+	key string // path below the table that the mistake is in, as proxy.1.tls.ca
+	err error
+}
+
+// mistakes are all that is wrong with a table.
+type mistakes []mistake
+
+// note notes each of the errors that are joined in err, which may be nil.
+func (m *mistakes) note(key string, err error) {
+	for _, one := range each(err) {
+		*m = append(*m, mistake{key, fmt.Errorf("%s: %w", key, one)})
 	}
+}
+
+// each returns the errors that are joined in err.
+func each(err error) (all []error) {
+	many, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return slices.DeleteFunc([]error{err}, func(err error) bool { return err == nil })
+	}
+	for _, one := range many.Unwrap() {
+		all = append(all, each(one)...)
+	}
+	return all
+}
+
+// within notes the mistakes of the table at key.
+func (m *mistakes) within(key string, of mistakes) {
+	for _, one := range of {
+		*m = append(*m, mistake{key + "." + one.key, fmt.Errorf("%s.%w", key, one.err)})
+	}
+}
+
+// ofSite is the error about a mistake of the site with that index.
+func (set *settings) ofSite(i int, m mistake) error {
+	if set.config == "" {
+		return m.err
+	}
+	path := m.key
+	if set.lines.Of("site") != 0 || set.lines.Of("site.1") != 0 {
+		path = fmt.Sprintf("site.%d.%s", i+1, m.key)
+	}
+	place := set.config
+	if line := set.lines.Of(path); line != 0 {
+		place = fmt.Sprintf("%s:%d", place, line)
+	}
+	return fmt.Errorf("%s: site %d: %w", place, i+1, m.err)
+}
+
+// add opens a site. It returns all that is wrong with it.
+func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mistakes) {
+	s := &site.Site{Listing: c.Listing, ListingMax: c.ListingMax, Fallback: c.Fallback}
+	note := wrong.note
 	var err error
 	s.Rate, err = size(c.Rate)
 	note("rate", err)
@@ -224,10 +267,8 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) []error {
 	} else if c.ListingMax > 0 && !c.Listing {
 		note("listing-max", errors.New("there are no listings; want listing = true too"))
 	}
-	s.Headers, err = headerRules(c.Headers)
-	note("header", err)
-	s.Realms, err = realms(c.Passwords)
-	note("password", err)
+	s.Headers = headerRules(c.Headers, &wrong)
+	s.Realms = realms(c.Passwords, &wrong)
 	if c.RequestsPerSecond == 0 && (c.Burst != 0 || c.MaxClients != 0) {
 		note("requests-per-second", errors.New("it is missing, and burst and max-clients are about it; want one, as requests-per-second = 20"))
 	} else if c.RequestsPerSecond != 0 {
@@ -239,7 +280,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) []error {
 		hosts = []string{"*"}
 	}
 	note("hosts", b.hosts.Add(s, hosts...))
-	note("proxy", b.addProxies(s, c.Proxies, log))
+	b.addProxies(s, c.Proxies, log, &wrong)
 	if s.Clients != nil {
 		b.clients = append(b.clients, s.Clients)
 	}
@@ -248,21 +289,25 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) []error {
 		if slices.ContainsFunc(c.Headers, func(h config.Header) bool { return !h.Always }) {
 			note("header", errors.New("there is no root, and no file that a header could be added to; want always = true"))
 		}
-		return errs
+		return wrong
 	}
-	if s.Files, err = openFiles(set, c, s.Headers); err != nil {
-		return append(errs, err)
+	if s.Files = openFiles(set, c, s.Headers, &wrong); s.Files != nil {
+		b.files = append(b.files, s.Files)
 	}
-	b.files = append(b.files, s.Files)
 	if len(c.ErrorPages) > 0 {
 		s.Errors, err = site.OpenErrorPages(c.Root, c.ErrorPages, log)
-		note("error-pages", err)
+		var pages mistakes
+		pages.note("error-pages", err)
+		wrong = append(wrong, slices.DeleteFunc(pages, func(m mistake) bool {
+			var path *os.PathError
+			return errors.As(m.err, &path) && path.Path == c.Root // that has been told
+		})...)
 	}
-	return errs
+	return wrong
 }
 
 // openFiles opens the root of a site, with its part of the memory for files.
-func openFiles(set *settings, c *config.Site, rules []site.HeaderRule) (*knot.Files, error) {
+func openFiles(set *settings, c *config.Site, rules []site.HeaderRule, wrong *mistakes) *knot.Files {
 	fc := set.files
 	if n := len(set.sites); n > 1 {
 		fc.CacheBytes = divided(fc.CacheBytes, int64(n))
@@ -277,26 +322,35 @@ func openFiles(set *settings, c *config.Site, rules []site.HeaderRule) (*knot.Fi
 		fc.Codings = compress.Codings()
 	}
 	if c.Root == "" {
-		return nil, errors.New("root: say which folder to serve")
+		wrong.note("root", errors.New("say which folder to serve"))
+		return nil
 	}
 	f, err := knot.OpenFilesWith(c.Root, fc)
-	var wrong *os.PathError
-	if !errors.As(err, &wrong) {
-		return f, err
+	for _, one := range each(err) {
+		m := mistake{"index", one}
+		if path := (*os.PathError)(nil); errors.As(one, &path) {
+			m = mistake{"root", rootError(set, c.Root, one)}
+		}
+		*wrong = append(*wrong, m)
 	}
+	return f
+}
+
+// rootError is what to say of err about the root.
+func rootError(set *settings, root string, err error) error {
 	from := "(root)"
 	if set.config == "" || set.root != "" {
 		from = "(-root)"
 	}
 	switch {
 	case errors.Is(err, syscall.ENOENT):
-		return nil, fmt.Errorf("there is no folder %s %s", c.Root, from)
+		return fmt.Errorf("there is no folder %s %s", root, from)
 	case errors.Is(err, syscall.ENOTDIR):
-		return nil, fmt.Errorf("%s is not a folder %s", c.Root, from)
+		return fmt.Errorf("%s is not a folder %s", root, from)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("the files of %s can't be opened: this user has no right to %s", c.Root, from)
+		return fmt.Errorf("the files of %s can't be opened: this user has no right to %s", root, from)
 	}
-	return nil, err
+	return err
 }
 
 // openFilesOf is how many files all sites together keep open: 0 is the default, which is that of one site
@@ -326,50 +380,48 @@ func size(text string) (int64, error) {
 	return int64(s), err
 }
 
-func headerRules(given []config.Header) (rules []site.HeaderRule, err error) {
+func headerRules(given []config.Header, wrong *mistakes) (rules []site.HeaderRule) {
 	for i := range given {
 		h := &given[i]
+		var of mistakes
 		match, err := site.NewPattern(h.Match)
-		if err != nil {
-			return nil, fmt.Errorf("match: %w", err)
-		}
+		of.note("match", err)
 		rule := site.HeaderRule{Match: match, Always: h.Always}
 		for _, name := range slices.Sorted(maps.Keys(h.Set)) {
 			if slices.ContainsFunc(rule.Set, func(before knot.Header) bool { return strings.EqualFold(before.Name, name) }) {
-				return nil, fmt.Errorf("set has %s twice", name)
+				of.note("set."+name, errors.New("the header is set twice"))
 			}
 			// The type of a file can be set with the file; everything else of the server's own
 			// can't.
 			if err := knot.CheckHeader(name, h.Set[name]); err != nil && (h.Always || !strings.EqualFold(name, "Content-Type")) {
-				return nil, errors.New(strings.TrimPrefix(err.Error(), "knot: "))
+				of.note("set."+name, errors.New(strings.TrimPrefix(err.Error(), "knot: ")))
 			}
 			rule.Set = append(rule.Set, knot.Header{Name: name, Value: h.Set[name]})
 		}
+		wrong.within(fmt.Sprint("header.", i+1), of)
 		rules = append(rules, rule)
 	}
-	return rules, nil
+	return rules
 }
 
-func realms(given []config.Password) (all []site.Realm, err error) {
+func realms(given []config.Password, wrong *mistakes) (all []site.Realm) {
 	users := make(map[string]*site.Users) // a file is read once
 	for i := range given {
 		p := &given[i]
+		var of mistakes
 		match, err := site.NewPattern(p.Match)
-		if err != nil {
-			return nil, fmt.Errorf("match: %w", err)
-		}
+		of.note("match", err)
 		if strings.ContainsFunc(p.Realm, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-			return nil, fmt.Errorf("realm %q has control characters", p.Realm)
+			of.note("realm", fmt.Errorf("%q has control characters", p.Realm))
 		}
 		if p.Users == "" {
-			return nil, errors.New("users: say which file has the names and passwords")
+			of.note("users", errors.New("say which file has the names and passwords"))
+		} else if users[p.Users] == nil {
+			users[p.Users], err = site.OpenUsers(p.Users)
+			of.note("users", err)
 		}
-		if users[p.Users] == nil {
-			if users[p.Users], err = site.OpenUsers(p.Users); err != nil {
-				return nil, fmt.Errorf("users: %w", err)
-			}
-		}
+		wrong.within(fmt.Sprint("password.", i+1), of)
 		all = append(all, site.Realm{Match: match, Name: p.Realm, Users: users[p.Users]})
 	}
-	return all, nil
+	return all
 }

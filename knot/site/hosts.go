@@ -2,6 +2,7 @@ package site
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -33,30 +34,36 @@ func (h *Hosts) Add(s *Site, names ...string) error {
 	if h.exact == nil {
 		h.exact, h.wild = make(map[string]*Site), make(map[string]*Site)
 	}
-	for _, given := range names {
-		name := strings.TrimSuffix(strings.ToLower(given), ".")
-		to, key := h.exact, name
-		switch {
-		case name == "*":
-			if h.fallback != nil {
-				return fmt.Errorf("two sites are for all hosts that no site has")
-			}
-			h.fallback = s
-			continue
-		case strings.HasPrefix(name, "*."):
-			to, key = h.wild, name[1:]
-		}
-		if bare := strings.TrimPrefix(name, "*."); bare == "" || len(name) > maxHost || strings.ContainsAny(bare, "*/ \t@") || strings.Contains(bare, ":") && bare[0] != '[' {
-			return fmt.Errorf("%q is not the name of a host; want one like example.org or *.example.org, without a port", given)
-		}
-		if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
-			return fmt.Errorf("no client asks for the host %q; want its form in ASCII, as xn--mnchen-3ya.de for münchen.de", given)
-		}
-		if to[key] != nil {
-			return fmt.Errorf("two sites have the host %s", given)
-		}
-		to[key] = s
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, h.add(s, name))
 	}
+	return errors.Join(errs...)
+}
+
+func (h *Hosts) add(s *Site, given string) error {
+	name := strings.TrimSuffix(strings.ToLower(given), ".")
+	to, key := h.exact, name
+	switch {
+	case name == "*":
+		if h.fallback != nil {
+			return errors.New("two sites are for all hosts that no site has")
+		}
+		h.fallback = s
+		return nil
+	case strings.HasPrefix(name, "*."):
+		to, key = h.wild, name[1:]
+	}
+	if bare := strings.TrimPrefix(name, "*."); bare == "" || len(name) > maxHost || strings.ContainsAny(bare, "*/ \t@") || strings.Contains(bare, ":") && bare[0] != '[' {
+		return fmt.Errorf("%q is not the name of a host; want one like example.org or *.example.org, without a port", given)
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return fmt.Errorf("no client asks for the host %q; want its form in ASCII, as xn--mnchen-3ya.de for münchen.de", given)
+	}
+	if to[key] != nil {
+		return fmt.Errorf("two sites have the host %s", given)
+	}
+	to[key] = s
 	return nil
 }
 

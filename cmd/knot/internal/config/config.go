@@ -25,6 +25,7 @@ type File struct {
 	// Values of flags, as text.
 	Values []Value
 	Sites  []Site
+	Lines  Lines
 }
 
 // A Value is that of a flag.
@@ -35,7 +36,6 @@ type Value struct {
 
 // A Site is a table [[site]].
 type Site struct {
-	Line              int               `toml:"-"` // where it begins
 	Hosts             []string          `toml:"hosts"`
 	Root              string            `toml:"root"`
 	Index             []string          `toml:"index"`
@@ -144,8 +144,7 @@ func Read(name string, text []byte, flags []string) (*File, error) {
 	if err := toml.Unmarshal(text, &all); err != nil {
 		return nil, wrong(name, err)
 	}
-	file := &File{Sites: doc.Sites}
-	file.noteLines(text)
+	file := &File{Sites: doc.Sites, Lines: linesOf(text)}
 	var errs []error
 	if unknown != nil {
 		for i := range unknown.Errors {
@@ -164,19 +163,6 @@ func Read(name string, text []byte, flags []string) (*File, error) {
 		}
 	}
 	return file, errors.Join(errs...)
-}
-
-var siteTable = regexp.MustCompile(`(?m)^[ \t]*\[\[[ \t]*site[ \t]*\]\]`)
-
-// noteLines notes where the tables of sites begin. Sites written in another way (site = [...]) begin at the first line.
-func (f *File) noteLines(text []byte) {
-	tables := siteTable.FindAllIndex(text, -1)
-	for i := range f.Sites {
-		f.Sites[i].Line = 1
-		if len(tables) == len(f.Sites) {
-			f.Sites[i].Line += bytes.Count(text[:tables[i][0]], []byte("\n"))
-		}
-	}
 }
 
 // textOf is a value as it would stand behind a flag.
@@ -256,9 +242,6 @@ func keysOf(t reflect.Type, path []string) (names []string) {
 	}
 	for f := range t.NumField() {
 		tag := t.Field(f).Tag.Get("toml")
-		if tag == "-" {
-			continue
-		}
 		if len(path) > 0 && tag == path[0] {
 			return keysOf(t.Field(f).Type, path[1:])
 		}

@@ -50,7 +50,6 @@ root = "/srv/b"
 	}
 	no := false
 	a := Site{
-		Line:  8,
 		Hosts: []string{"example.org", "*.example.org"}, Root: "/srv/a", Index: []string{"main.html"}, Listing: true, Compress: &no,
 		RequestsPerSecond: 5, ErrorPages: map[string]string{"404": "/404.html", "5xx": "/5xx.html"},
 		Headers: []Header{
@@ -58,6 +57,12 @@ root = "/srv/b"
 			{Match: "/**", Set: map[string]string{"X-Frame-Options": "DENY"}, Always: true},
 		},
 		Passwords: []Password{{Match: "/private/**", Users: "htpasswd"}},
+	}
+	for path, line := range map[string]int{
+		"addr": 2, "site.1": 8, "site.1.root": 10, "site.1.rate": 8, "site.1.error-pages.404": 15, "site.1.header.1.set.Cache-Control": 18,
+		"site.1.header.2": 19, "site.1.header.2.set": 22, "site.1.header.2.set.X-Frame-Options": 23, "site.1.password.1.realm": 24, "site.2.root": 28, "none": 0,
+	} {
+		testenv.Equal(t, file.Lines.Of(path), line, path)
 	}
 	if len(file.Sites) != 2 || !reflect.DeepEqual(file.Sites[0], a) || file.Sites[1].Root != "/srv/b" {
 		t.Errorf("%+v", file.Sites)
