@@ -30,7 +30,7 @@ const (
 	// LogCommon is the Common Log Format: Combined without Referer and
 	// User-Agent.
 	LogCommon
-	// LogJSON is an object in a line: time, client, user (if there is one), method, target, proto,
+	// LogJSON is an object in a line: time, client (if it has an address), user (if there is one), method, target, proto,
 	// host, status, bytes of the body, referer and user_agent (if they were sent), and
 	// duration_ms from the end of the request's head to the end of the answer, in
 	// milliseconds.

@@ -10,7 +10,10 @@ import (
 func (x *Ctx) appendJSONLine(b []byte, host string, now *stamp) []byte {
 	b = append(b, `{"time":"`...)
 	b = append(b, now.iso...)
-	b = appendJSONField(append(b, '"'), "client", viewBytes(host))
+	b = append(b, '"')
+	if host != noHost {
+		b = appendJSONField(b, "client", viewBytes(host))
+	}
 	if x.user != "" {
 		b = appendJSONField(b, "user", viewBytes(x.user))
 	}

@@ -364,12 +364,15 @@ func (c *conn) late(b []byte) (n int) {
 // timedOut reports whether a read or write failed at its deadline.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
+// noHost is the text of remoteHost for a peer without an address, as on a Unix socket.
+const noHost = "-"
+
 // remoteHost is the client's address without its port.
 func (c *conn) remoteHost() string {
 	if c.remote != "" {
 		return c.remote
 	}
-	c.remote = "-"
+	c.remote = noHost
 	if addr := c.nc.RemoteAddr(); addr != nil {
 		text := addr.String()
 		if host, _, err := net.SplitHostPort(text); err == nil {

@@ -108,6 +108,21 @@ func TestJSONLog(t *testing.T) {
 	}
 }
 
+// TestJSONLogWithoutAClient has no such member for a peer without an address, unless a proxy is trusted that tells one.
+func TestJSONLogWithoutAClient(t *testing.T) {
+	for trust, want := range map[string]any{"": nil, "unix:": "192.0.2.7"} {
+		var out testenv.Buffer
+		s := &Server{Trust: testenv.Need(ParseTrust(strings.Fields(trust)...))(t), AccessLog: NewAccessLog(&out, LogJSON), Handler: func(x *Ctx) error { return nil }}
+		serveScript(s, unixConn{newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n"), nil, 1)})
+		testenv.Must(t, s.AccessLog.Close())
+		var got map[string]any
+		testenv.Must(t, json.Unmarshal([]byte(out.String()), &got), out.String())
+		client, told := got["client"]
+		testenv.Equal(t, client, want, "trust %q", trust)
+		testenv.Equal(t, told, want != nil, "trust %q: %s", trust, out.String())
+	}
+}
+
 // TestUserInTheLog stands where the two common forms have it.
 func TestUserInTheLog(t *testing.T) {
 	var out testenv.Buffer
