@@ -219,9 +219,8 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 		add("PATH_TRANSLATED", f.Root+e.info)
 	}
 	add("REDIRECT_STATUS", "200") // PHP wants to see that a server calls it
-	host, scheme := x.Host(), "http"
-	if x.TLS() != nil {
-		scheme = "https"
+	host, scheme := x.Host(), e.scheme()
+	if scheme == "https" {
 		add("HTTPS", "on")
 	}
 	add("REQUEST_SCHEME", scheme)

@@ -143,6 +143,23 @@ func peer(x *knot.Ctx) string {
 	return host
 }
 
+// scheme is the one by which the client has asked: that of the connection, or what X-Forwarded-Proto of a trusted proxy
+// says if it is one of the two.
+func (e *exchange) scheme() string {
+	if e.trusted {
+		switch said := joinLines(e.x, "x-forwarded-proto"); {
+		case is(said, "https"):
+			return "https"
+		case is(said, "http"):
+			return "http"
+		}
+	}
+	if e.x.TLS() != nil {
+		return "https"
+	}
+	return "http"
+}
+
 // appendForwarded appends the lines that tell of the client. The words of a trusted proxy are continued. A peer without an
 // address, on a Unix socket, is not in X-Forwarded-For.
 func (e *exchange) appendForwarded(out []byte) []byte {

@@ -172,6 +172,26 @@ func TestMetaVariables(t *testing.T) {
 	}
 }
 
+// TestSchemeOfAProxy: programs hear by which scheme the client of a trusted proxy has asked, and nothing that others say.
+func TestSchemeOfAProxy(t *testing.T) {
+	backend := fastCGIProgram(t, func(env map[string]string, _ []byte) string {
+		return "\r\n" + env["REQUEST_SCHEME"] + " " + env["HTTPS"]
+	})
+	for _, test := range []struct{ trust, lines, want string }{
+		{"127.0.0.1", "X-Forwarded-Proto: https\r\n", "https on"},
+		{"127.0.0.1", "x-forwarded-proto: HTTPS\r\n", "https on"},
+		{"127.0.0.1", "X-Forwarded-Proto: http\r\n", "http "},
+		{"127.0.0.1", "X-Forwarded-Proto: ftp\r\n", "http "},
+		{"127.0.0.1", "X-Forwarded-Proto: https\r\nX-Forwarded-Proto: http\r\n", "http "}, // the client may have sent the first
+		{"127.0.0.1", "", "http "},
+		{"10.0.0.1", "X-Forwarded-Proto: https\r\n", "http "},
+	} {
+		f := serve(t, Config{Backends: []string{backend}, Trust: testenv.Need(knot.ParseTrust(test.trust))(t), FastCGI: &FastCGI{Root: "/nowhere"}}, 1)
+		_, body, _ := strings.Cut(f.raw("GET / HTTP/1.0\r\n"+test.lines+"\r\n"), "\r\n\r\n")
+		testenv.Equal(t, body, test.want, "%q of a peer, %s is trusted", test.lines, test.trust)
+	}
+}
+
 // TestScriptsThatAreMissing get no further than Knot, if the root is on this machine.
 func TestScriptsThatAreMissing(t *testing.T) {
 	root, empty := t.TempDir(), t.TempDir()
