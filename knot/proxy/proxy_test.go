@@ -335,6 +335,20 @@ func refusing(t *testing.T) string {
 	return fmt.Sprint("127.0.0.1:", name.(*unix.SockaddrInet4).Port)
 }
 
+// TestLenientFraming: what is taken from a backend, although it could be written better, reaches the client as it should be.
+func TestLenientFraming(t *testing.T) {
+	for _, lines := range []string{"Content-Length: 2\r\nContent-Length: 2", "Content-Length: 2, 2", "Content-Length : 2", "A\t : b\r\nContent-Length: 2"} {
+		backend := script(t, func(_ int, c net.Conn, _ string) { io.WriteString(c, "HTTP/1.1 200 OK\r\n"+lines+"\r\n\r\nok") })
+		for method, body := range map[string]string{"GET": "ok", "HEAD": ""} {
+			got := serve(t, Config{Backends: []string{backend}}, 1).raw(method + " / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+			head, rest, _ := strings.Cut(got, "\r\n\r\n")
+			if rest != body || strings.Count(head, "\r\nContent-Length: 2") != 1 || strings.Count(head, "Content-Length") != 1 || strings.Contains(head, "2, 2") || strings.Contains(head, "\t") {
+				t.Errorf("%s, %q: %q", method, lines, got)
+			}
+		}
+	}
+}
+
 // TestFailures: what a backend does wrong becomes the right status, and a line in the log that names it; what may be tried
 // again is.
 func TestFailures(t *testing.T) {

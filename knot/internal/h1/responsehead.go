@@ -30,7 +30,7 @@ var (
 )
 
 // Parse reads the head that b begins with. It returns false if b ends too early, and an error for a head that is
-// wrong, or larger than 64 KB.
+// wrong, or larger than 64 KB. White space between a name and its colon is moved behind the colon (RFC 9112, 5.1).
 func (h *ResponseHead) Parse(b []byte) (whole bool, err error) {
 	h.head.Reset()
 	i, f := h.statusLine(b)
@@ -120,16 +120,22 @@ func (h *ResponseHead) fields(b []byte, i int, f *Fault) (whole bool, err error)
 		if h.Size, f = headEnd(b, i); h.Size > 0 || f != nil {
 			break
 		}
-		var one field
-		if one, i, f = scanField(b, i, true); f != nil {
+		one, next, wrong := scanField(b, i, true)
+		if wrong == badName {
+			if wrong = mendName(b, i); wrong == nil {
+				one, next, wrong = scanField(b, i, true)
+			}
+		}
+		if f = wrong; f != nil {
 			break
 		}
+		i = next
 		in.Fields = append(in.Fields, one)
 		switch name := one.Name.Of(b); {
 		case TokenIs(name, "connection"):
 			in.noteConnection(one.Value.Of(b))
 		case TokenIs(name, "content-length"):
-			f = in.noteLength(one.Value.Of(b))
+			f = h.noteLength(one.Value.Of(b))
 		case TokenIs(name, "transfer-encoding"):
 			f = in.noteCoding(one.Value.Of(b))
 		}
@@ -147,6 +153,45 @@ func (h *ResponseHead) fields(b []byte, i int, f *Fault) (whole bool, err error)
 		return false, codingBefore11
 	}
 	return true, nil
+}
+
+// mendName moves white space between the name of the line at b[i:] and its colon behind the colon.
+func mendName(b []byte, i int) *Fault {
+	end := i
+	for end < len(b) && TokenByte[b[end]] {
+		end++
+	}
+	colon := end
+	for colon < len(b) && (b[colon] == ' ' || b[colon] == '\t') {
+		colon++
+	}
+	switch {
+	case end == i || colon == end:
+		return badName
+	case colon == len(b):
+		return NeedMore
+	case b[colon] != ':':
+		return badName
+	}
+	b[end], b[colon] = ':', ' '
+	return nil
+}
+
+// noteLength takes the value of a line Content-Length. The length may be there several times, in lines or as a list, if it is
+// always the same (RFC 9112, 6.3).
+func (h *ResponseHead) noteLength(value []byte) *Fault {
+	in := &h.head
+	for digits := range bytes.SplitSeq(value, []byte(",")) {
+		had, before := in.hasLength, in.Length
+		in.hasLength, in.Length = false, 0
+		if f := in.noteLength(bytes.Trim(digits, " \t")); f != nil {
+			return f
+		}
+		if had && in.Length != before {
+			return twoLengths
+		}
+	}
+	return nil
 }
 
 // headEnd returns the offset behind an empty line at b[i:], 0 if another line stands there.
