@@ -46,7 +46,7 @@ var aims = map[string][]report.Aim{
 	),
 	"tls": slices.Concat(
 		ratio("cpu-per-request", "knot", "nginx", 1.1, tlsKeptAlive), ratio("cpu-per-request", "knot", "nginx", 1.11, tlsHandshakes),
-		limit("bytes-per-conn", "knot", 12<<10, tlsIdleConns),
+		limit("bytes-per-conn", "knot", 16<<10, tlsIdleConns),
 	),
 	"http2": ratio("rps", "knot-http", "net-http", 1.3, 1, 16),
 	"proxy": ratio("cpu-per-request", "knot", "nginx", 0.9, 1),
