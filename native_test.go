@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
@@ -439,5 +440,36 @@ func TestTiedTasksWithAllDefaults(t *testing.T) {
 				t.Errorf("%v; want a panic that names %q", got, c.panics)
 			}
 		})
+	}
+}
+
+// The first native wait of a task is no fault: the log has it at INFO, in one line that says where it is and what is cheaper.
+func TestTheFirstNativeWaitIsTold(t *testing.T) {
+	log := make(testenv.Records, 10)
+	line := ""
+	err := capriccio.Run(context.Background(), func(context.Context) error {
+		if !engine.CurrentLoop().Runtime().Detaches() {
+			return errStays
+		}
+		told := make(chan struct{})
+		go func() {
+			line = <-log
+			close(told)
+		}()
+		<-told
+		return nil
+	}, capriccio.WithLogger(slog.New(slog.NewTextHandler(log, nil))), capriccio.WithHoldLimit(-1))
+	if errors.Is(err, errStays) {
+		t.Skip(err)
+	}
+	testenv.Must(t, err)
+	testenv.Equal(t, strings.Count(line, "\n"), 1, "lines of %q", line)
+	for _, want := range []string{"level=INFO", "a task waits natively", "task.Offload", "TestTheFirstNativeWaitIsTold", "native_test.go:"} {
+		testenv.Contains(t, line, want, "the log")
+	}
+	select {
+	case more := <-log:
+		t.Errorf("the log has %s besides", more)
+	default:
 	}
 }
