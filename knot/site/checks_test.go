@@ -59,11 +59,11 @@ func TestClientsTakeTurns(t *testing.T) {
 
 // TestPasswordsOfClientsThatHaveLeft are not checked.
 func TestPasswordsOfClientsThatHaveLeft(t *testing.T) {
-	defer func(q *turns, f func(a, b []byte) error) { checking, compareHash = q, f }(checking, compareHash)
-	checking = newTurns(1, 100)
 	var computed atomic.Int32
-	compareHash = func(hash, password []byte) error { computed.Add(1); return bcrypt.ErrMismatchedHashAndPassword }
 	users := testenv.Need(ReadUsers(strings.NewReader("a:" + hashOf(t, bcrypt.MinCost))))(t)
+	checking := newTurns(1, 100)
+	users.turns = checking
+	users.compareHash = func(hash, password []byte) error { computed.Add(1); return bcrypt.ErrMismatchedHashAndPassword }
 	testenv.Must(t, checking.take(guestFrom(1)))
 	results := make(chan error, 50)
 	guests := make([]*guest, cap(results))
@@ -110,11 +110,10 @@ func hashOf(t *testing.T, cost int) string {
 // TestWrongPasswordsTakeTheSameTime: whether there is a user of a name can't be told by the time, whatever the costs of the
 // hashes and their order in the file. Time is counted in rounds of bcrypt.
 func TestWrongPasswordsTakeTheSameTime(t *testing.T) {
-	defer func(f func(a, b []byte) error) { compareHash = f }(compareHash)
 	const dear = bcrypt.MinCost + 3
 	users := testenv.Need(ReadUsers(strings.NewReader(fmt.Sprintf("dear:%s\ncheap:%s\n", hashOf(t, dear), hashOf(t, bcrypt.MinCost)))))(t)
 	rounds := 0
-	compareHash = func(hash, password []byte) error {
+	users.compareHash = func(hash, password []byte) error {
 		cost := testenv.Need(bcrypt.Cost(hash))(t)
 		rounds += 1 << cost
 		return bcrypt.CompareHashAndPassword(hash, password)

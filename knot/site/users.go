@@ -106,6 +106,9 @@ type Users struct {
 	dummy  []byte            // the dearest hash, compared with for users that there are not; fixed
 	key    [32]byte          // fixed
 
+	turns       *turns                            // in which passwords are checked; fixed
+	compareHash func(hash, password []byte) error // that of bcrypt but in tests; fixed
+
 	mu       sync.Mutex
 	verified map[[sha256.Size]byte]struct{} // guarded by mu
 }
@@ -127,7 +130,10 @@ func OpenUsers(path string) (*Users, error) {
 
 // ReadUsers is OpenUsers for what r holds.
 func ReadUsers(r io.Reader) (*Users, error) {
-	u := &Users{hashes: make(map[string][]byte), verified: make(map[[sha256.Size]byte]struct{})}
+	u := &Users{
+		hashes: make(map[string][]byte), verified: make(map[[sha256.Size]byte]struct{}),
+		turns: checking, compareHash: bcrypt.CompareHashAndPassword,
+	}
 	rand.Read(u.key[:])
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
@@ -170,19 +176,16 @@ func (u *Users) check(v visitor, name, password string) (right bool, err error) 
 	if right {
 		return true, nil
 	}
-	if err := checking.take(v); err != nil {
+	if err := u.turns.take(v); err != nil {
 		return false, err
 	}
-	defer checking.end()
+	defer u.turns.end()
 	task.Offload(func() { right = u.compare(name, password) })
 	if right {
 		u.remember(sum)
 	}
 	return right, nil
 }
-
-// compareHash is that of bcrypt; tests replace it.
-var compareHash = bcrypt.CompareHashAndPassword
 
 // compare computes whether password is that of the user. That it is not takes as long for every name, be it known or not:
 // as long as the dearest hash.
@@ -195,12 +198,12 @@ func (u *Users) compare(name, password string) bool {
 		known = false // bcrypt would refuse it at once
 		password = password[:maxPassword]
 	}
-	right := compareHash(hash, []byte(password)) == nil && known
+	right := u.compareHash(hash, []byte(password)) == nil && known
 	if !right {
 		cost, _ := bcrypt.Cost(hash)
 		dearest, _ := bcrypt.Cost(u.dummy)
 		for ; cost < dearest; cost++ { // each step takes twice as long as the one before: together the difference
-			compareHash(withCost(u.dummy, cost), []byte(password))
+			u.compareHash(withCost(u.dummy, cost), []byte(password))
 		}
 	}
 	return right
