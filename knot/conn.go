@@ -81,7 +81,7 @@ type conn struct {
 	remote string     // client's host for the access log, made when first needed
 	known  *connFacts // for handlers of net/http, made when first needed
 	// since is when the connection became idle, on the server's clock: stored by the connection's
-	// task, read by makeRoom. atomic
+	// task, read by makeRoom. While a response is being written it is below 0, see endStalled. atomic
 	since atomic.Int64
 	// What the deadlines are set to, on that clock; 0: none.
 	readBy, writeBy int64

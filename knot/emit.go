@@ -194,10 +194,9 @@ func (x *Ctx) writeAlone(p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), writeMost)
 		x.armWrite()
-		began := x.srv.clock.now()
+		began := x.beginWrite()
 		_, err := x.c.nc.Write(p[:n])
-		x.took(n, began)
-		if err != nil {
+		if err = x.took(n, began, err); err != nil {
 			return x.sent(err)
 		}
 		p = p[n:]
@@ -208,9 +207,9 @@ func (x *Ctx) writeAlone(p []byte) error {
 // writeVector sends the vector, whose first element is what is gathered, if that has not been sent yet.
 func (x *Ctx) writeVector(w vectorWriter) error {
 	x.armWrite()
-	began := x.srv.clock.now()
+	began := x.beginWrite()
 	n, err := w.WriteBuffers(&x.vector)
-	x.took(int(n), began)
+	err = x.took(int(n), began, err)
 	x.vector, x.vectors = nil, [len(x.vectors)][]byte{}
 	return x.sent(err)
 }

@@ -15,7 +15,10 @@ type entryPages struct {
 func (p *entryPages) ReadAt(b []byte, off int64) (int, error) { return p.e.readAt(b, off) }
 
 // Moved is called by SendFile: the client has time for another part.
-func (p *entryPages) Moved() { p.x.c.armWrite(p.x.srv.limits.write) }
+func (p *entryPages) Moved() {
+	p.x.c.armWrite(p.x.srv.limits.write)
+	p.x.c.moved()
+}
 
 // Resident implements netpoll.Pages. SendFile asks before each piece that it sends, and after each wait for the disk, so
 // time that the client has begins here too.

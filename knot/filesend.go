@@ -247,9 +247,10 @@ func (x *Ctx) sendPages(nc fileSender, e *entry, from, length int64) (int64, err
 	p := &x.pages
 	*p = entryPages{x: x, e: e}
 	x.c.armWrite(x.srv.limits.write)
+	x.beginWrite()
 	sent, err := nc.SendFile(x.out, e.fd, from, length, p)
 	*p = entryPages{}
-	return sent, x.fileSent(err)
+	return sent, x.fileSent(x.endWrite(err))
 }
 
 // fileSent is sent after a SendFile. It returns the error, but none for a file that has become shorter, which the caller sees.

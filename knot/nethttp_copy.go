@@ -119,9 +119,10 @@ func (e *exchange) sendPart(f osFile, from, size int64) (int64, error) {
 			return 0, err
 		}
 	}
+	x.beginWrite()
 	sent, err := nc.SendFile(x.out, descriptorOf(file), from, size, &handlerPages{file, e, x})
 	r.written += sent
-	return sent, x.fileSent(err)
+	return sent, x.fileSent(x.endWrite(err))
 }
 
 // secondFile is f for package aio, which f does not depend on.
@@ -150,7 +151,10 @@ type handlerPages struct {
 }
 
 // Moved and Resident are those of entryPages.
-func (p *handlerPages) Moved() { p.e.armWrite(p.x) }
+func (p *handlerPages) Moved() {
+	p.e.armWrite(p.x)
+	p.x.c.moved()
+}
 
 func (p *handlerPages) Resident(off, n int64) int64 {
 	p.Moved()

@@ -24,11 +24,14 @@ import (
 type doorman struct {
 	room, inside, most int
 	closed             atomic.Bool
+	refuses            bool // if there is no room
 }
 
 func (d *doorman) Next(_ time.Duration, _ int, q *engine.Queue) engine.Verdict {
 	switch {
 	case d.closed.Load():
+		return engine.VerdictRefuse
+	case d.inside == d.room && d.refuses:
 		return engine.VerdictRefuse
 	case d.inside == d.room:
 		return engine.VerdictDefer

@@ -35,8 +35,13 @@ func (s *Server) admit(c *conn) admission {
 			return tooLate
 		}
 	}
-	if verdict == turnedAway && s.makeRoom() {
-		return admitted
+	if verdict == turnedAway {
+		if s.makeRoom() {
+			return admitted
+		}
+		if _, conns := s.endStalled(); conns > 0 {
+			return admitted
+		}
 	}
 	return verdict
 }
@@ -107,12 +112,8 @@ func (s *Server) resting() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range min(s.count, roomSteps) {
-		c := s.hand
-		if c == nil {
-			c = s.first
-		}
-		s.hand = c.next
-		if since := c.since.Load(); c.state.Load() > connIdle || since == 0 || since > latest { // 0: not started yet
+		c := s.lookOn()
+		if since := c.since.Load(); c.state.Load() > connIdle || since <= 0 || since > latest { // 0: not started yet
 			continue
 		}
 		some[n] = c
@@ -122,6 +123,16 @@ func (s *Server) resting() []*conn {
 	}
 	slices.SortFunc(some[:n], func(a, b *conn) int { return cmp.Compare(a.since.Load(), b.since.Load()) })
 	return some[:n]
+}
+
+// lookOn returns the next connection; there must be one. It needs mu.
+func (s *Server) lookOn() *conn {
+	c := s.hand
+	if c == nil {
+		c = s.first
+	}
+	s.hand = c.next
+	return c
 }
 
 // A rareReport is of what may happen with every request: it is logged at once, and then at most every

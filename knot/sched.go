@@ -77,8 +77,21 @@ func makeEntrance() *ressched.Entrance {
 // enter lets c in, which may park; or sets c.refused. The context of the task may end
 // meanwhile, then c is served as far as that goes.
 func (c *conn) enter() {
-	err := requests.EnterFrom(c.client())
+	err := c.enterAt(requests)
 	c.inside, c.refused = err == nil, refused(err)
+}
+
+// enterAt asks to be let in, which may park. Stalled responses are ended before c is refused.
+func (c *conn) enterAt(e *ressched.Entrance) error {
+	err := e.EnterFrom(c.client())
+	if !refused(err) || c.hungUp() {
+		return err
+	}
+	if ended, _ := c.srv.endStalled(); ended > 0 {
+		sleep(stallsEvery) // until what they held is given back
+		err = e.EnterFrom(c.client())
+	}
+	return err
 }
 
 // client tells the client of c from others for the entrance; 0: nobody knows.

@@ -171,6 +171,8 @@ type Server struct {
 	unshaken   rareReport // handshakes that have failed
 	handshakes handshakeCounts
 	refusedAt  atomic.Int64 // clock reading when a request was refused last; atomic
+	stalls     rareReport   // responses that were ended to make room
+	stallsAt   atomic.Int64 // clock reading when stalled responses were looked for last; 0: never; atomic
 
 	// stopping: answer what is under way, and all that have connected; each answer is the last
 	// of its connection. atomic
@@ -206,6 +208,7 @@ type limits struct {
 	linger                      time.Duration // for how long what still comes is dropped, after the last answer
 	await                       time.Duration // for how long an answer waits for the end of a chunked body
 	rest                        time.Duration // after so long between requests a connection may have to make room
+	stall                       time.Duration // after so long that a client takes hardly anything of a response that may be ended for others
 	conns                       int
 	maxBody, drain, rate        int64 // rate: LeastRate
 }
@@ -288,6 +291,7 @@ func (s *Server) ready() {
 			linger:   lingerMost,
 			await:    awaitMost,
 			rest:     restLeast,
+			stall:    stallLeast,
 			headTime: timeout(s.HeadTimeout, DefaultHeadTimeout),
 			body:     timeout(s.BodyTimeout, DefaultBodyTimeout),
 			write:    timeout(s.WriteTimeout, DefaultWriteTimeout),

@@ -2,6 +2,7 @@ package knot
 
 import (
 	"bytes"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,9 +80,34 @@ func (x *Ctx) recount(before int) {
 	}
 }
 
-// took counts n bytes of the response that a write has sent which began then.
-func (x *Ctx) took(n int, began int64) {
+// beginWrite is called before each write of the response. It returns the time, for took.
+func (x *Ctx) beginWrite() (began int64) {
+	began = x.srv.clock.now()
+	if !x.isTunnel() {
+		x.c.since.Store(-max(began-x.slowOut.spent.Load(), 1))
+	}
+	return began
+}
+
+// took is endWrite, and counts n bytes of the response, sent by a write that began then.
+func (x *Ctx) took(n int, began int64, err error) error {
 	x.slowOut.add(x.srv.clock.now()-began, n, x.srv.limits.rate)
+	return x.endWrite(err)
+}
+
+// endWrite returns the error of a write: another one if endStalled has ended the response just as the write came to its end.
+func (x *Ctx) endWrite(err error) error {
+	if x.c.since.Swap(x.srv.clock.now()) == stallEnded && err == nil {
+		return os.ErrDeadlineExceeded
+	}
+	return err
+}
+
+// moved is called when a write that goes on has sent something.
+func (c *conn) moved() {
+	if since := c.since.Load(); since < 0 && since != stallEnded {
+		c.since.CompareAndSwap(since, -c.srv.clock.now())
+	}
 }
 
 // writeToStream sends what is gathered and then parts, all of one response, over HTTP/2. While the client takes nothing no
@@ -110,15 +136,14 @@ func (x *Ctx) sendGathered(more bool) (err error) {
 		x.slim()
 	}
 	x.armWrite()
-	began := x.srv.clock.now()
+	began := x.beginWrite()
 	var n int
 	if st != nil && more {
 		n, err = st.gather(x.out)
 	} else {
 		n, err = x.c.nc.Write(x.out)
 	}
-	x.took(n, began)
-	return x.sent(err)
+	return x.sent(x.took(n, began, err))
 }
 
 // awaitRoom waits until the client takes more of the body, and returns how much; 0 after an error. Nothing is gathered.
@@ -129,9 +154,9 @@ func (x *Ctx) awaitRoom(st *stream) int64 {
 	}
 	x.slim()
 	x.armWrite()
-	began := x.srv.clock.now()
+	began := x.beginWrite()
 	room, err := st.awaitRoom()
-	if x.took(0, began); err != nil {
+	if err = x.took(0, began, err); err != nil {
 		x.sent(err)
 	}
 	return room

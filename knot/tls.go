@@ -257,7 +257,7 @@ func (c *conn) awakeNew() bool {
 // mayShake asks to be let in, which may park. It reports whether c is in, and whether it may
 // have its handshake.
 func (c *conn) mayShake() (in, may bool) {
-	err := handshakes.EnterFrom(c.client())
+	err := c.enterAt(handshakes)
 	if in = err == nil; refused(err) {
 		return in, false
 	}

@@ -1,0 +1,104 @@
+package knot
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// Which responses are ended so that newcomers need not be refused. While a response is being written, since of its conn is
+// minus the time from which on the client has kept it waiting. What the client takes moves that on at LeastRate.
+
+const (
+	// stallLeast is for how long a client must have kept a response waiting. A phone that changes its cell takes some
+	// seconds; LeastRate ends the response after 30.
+	stallLeast = 10 * time.Second
+	// stallsEvery is how often stalled responses are looked for at most, as there may be a million connections and very
+	// many newcomers. What the responses hold is given back meanwhile.
+	stallsEvery = 50 * time.Millisecond
+	// stallsSeen is how many stalled responses are compared, a few KB for the comparison.
+	stallsSeen = 256
+	// stallsEnded is how many are ended at a time: enough for the newcomers of stallsEvery that wait for memory, and few
+	// enough that they are all of the client that has most.
+	stallsEnded = 32
+
+	stallEnded = math.MinInt64 // since of a conn whose response has been ended
+)
+
+// A stall is a response whose client takes hardly anything of it.
+type stall struct {
+	c      *conn
+	client uint32
+	since  int64 // that of c
+}
+
+// endStalled is called before a newcomer is refused. It ends stalled responses, if there are any, of the client that has
+// most of them, and returns how many, and how many connections end with them. Event streams that have nothing to send,
+// tunnels, and connections that handlers have taken over are not among them.
+func (s *Server) endStalled() (ended, conns int) {
+	now := s.clock.now()
+	last := s.stallsAt.Load()
+	if last != 0 && now-last < int64(stallsEvery) || !s.stallsAt.CompareAndSwap(last, now) {
+		return 0, 0
+	}
+	for _, at := range ofOneClient(s.stalled(now - int64(s.limits.stall))) {
+		if at.c.since.CompareAndSwap(at.since, stallEnded) {
+			at.c.nc.SetWriteDeadline(s.clock.base)
+			if ended++; at.c.stream == nil {
+				conns++
+			}
+		}
+	}
+	if ended > 0 {
+		if untold, due := s.stalls.due(now); due {
+			s.errorLog().Warn("knot: overloaded, ending responses that their client does not take", "ended", ended, "unreported", untold)
+		}
+	}
+	return ended, conns
+}
+
+// stalled looks at some of the connections for responses that their clients have kept waiting since the given time, or
+// for longer. It looks on from where makeRoom or it ended the last time.
+func (s *Server) stalled(latest int64) (some []stall) {
+	add := func(c *conn) {
+		if since := c.since.Load(); since < 0 && since != stallEnded && -since <= latest && len(some) < stallsSeen {
+			some = append(some, stall{c, c.client(), since})
+		}
+	}
+	var framed []*h2Conn
+	s.mu.Lock()
+	for range min(s.count, roomSteps) {
+		c := s.lookOn()
+		if c.h2 != nil {
+			framed = append(framed, c.h2)
+		} else {
+			add(c)
+		}
+	}
+	s.mu.Unlock()
+	for _, h := range framed {
+		h.mu.Lock()
+		for _, st := range h.writers {
+			add(&st.conn)
+		}
+		h.mu.Unlock()
+	}
+	return some
+}
+
+// ofOneClient returns those that are to be ended, of the client that has most, the longest stalled first.
+func ofOneClient(some []stall) []stall {
+	held := make(map[uint32]int)
+	for _, at := range some {
+		held[at.client]++
+	}
+	slices.SortFunc(some, func(a, b stall) int {
+		return cmp.Or(cmp.Compare(held[b.client], held[a.client]), cmp.Compare(a.client, b.client), cmp.Compare(b.since, a.since))
+	})
+	n := 0
+	for n < min(len(some), stallsEnded) && some[n].client == some[0].client {
+		n++
+	}
+	return some[:n]
+}

@@ -1,0 +1,163 @@
+package knot
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// TestStalledResponsesMakeRoom: a newcomer is served in place of a response that its client does not take, if there is no
+// room inside, or if there are as many connections as there may be. Others are refused.
+func TestStalledResponsesMakeRoom(t *testing.T) {
+	const size = 16 << 20 // more than the buffers of a socket hold
+	content := make([]byte, size)
+	root := layFiles(t, 1, func(int) int { return size })
+	release := make(chan bool)
+	for _, test := range []struct {
+		name    string
+		handler Handler
+		rests   bool // it has nothing to send
+	}{
+		{"a file", openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 10}).Serve, false},
+		{"Send", func(x *Ctx) error { return x.Send(200, "text/plain", content) }, false},
+		{"many Writes", func(x *Ctx) (err error) {
+			for sent := 0; sent < size && err == nil; sent += 1000 {
+				_, err = x.Write(content[:1000])
+			}
+			return err
+		}, false},
+		{"net/http", AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(content) })), false},
+		{"a file, net/http", AdaptHTTP(http.FileServer(http.Dir(root))), false},
+		{"an event stream", func(x *Ctx) error {
+			x.Flush()
+			offload(func() { <-release })
+			return nil
+		}, true},
+	} {
+		for i := range 1 << 3 {
+			framed, scarceConns, slow := i&1 != 0, i&2 != 0, i&4 != 0
+			if framed && scarceConns { // the connection goes when it has no request
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, HTTP/2: %v, connections: %v, slow: %v", test.name, framed, scarceConns, slow), func(t *testing.T) {
+				began, over := make(chan bool, 1), make(chan bool, 1)
+				s := &Server{H2C: true, Handler: func(x *Ctx) error {
+					if x.Path() == "/new" {
+						return x.SendString(200, "text/plain", "done")
+					}
+					began <- true
+					defer func() { over <- true }()
+					return test.handler(x)
+				}}
+				d := &doorman{room: 1, refuses: true}
+				if scarceConns {
+					s.MaxConns, d.room = 1, 2
+				}
+				s.ready()
+				if s.limits.stall = time.Hour; slow {
+					s.limits.stall = 0
+				}
+				addr := guarded(t, d, s)
+				p := (&served{Server: s, addr: addr, t: t}).frames("")
+				if framed {
+					io.WriteString(p.nc, wholePre)
+					p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+					p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/f0", ":authority", "h"), wholeHead)
+				} else {
+					p.nc.(*net.TCPConn).SetReadBuffer(4 << 10)
+					io.WriteString(p.nc, "GET /f0 HTTP/1.1\r\nHost: h\r\n\r\n")
+				}
+				<-began
+				if !test.rests {
+					testenv.Until(t, "the response stalls", func() bool { return len(s.stalled(s.clock.now())) > 0 })
+				}
+				want := 503
+				if slow && !test.rests {
+					want = 200
+				}
+				nc := testenv.Dial(t, addr)
+				io.WriteString(nc, "GET /new HTTP/1.1\r\nHost: h\r\n\r\n")
+				resp := testenv.Need(http.ReadResponse(bufio.NewReader(nc), nil))(t)
+				testenv.Equal(t, resp.StatusCode, want, "status for the newcomer")
+				if test.rests {
+					release <- true
+				}
+				if test.rests || want == 200 {
+					<-over
+				}
+			})
+		}
+	}
+}
+
+// TestWhatCountsAsStalled: bytes now and then do not help a client that is slower than LeastRate.
+func TestWhatCountsAsStalled(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		bytes   int
+		every   time.Duration
+		stalled bool
+	}{
+		{"nothing", 0, time.Second, true},
+		{"a byte every 4 s", 1, 4 * time.Second, true},
+		{"as slow as may be", 2 * DefaultLeastRate, time.Second, false},
+		{"pauses of 8 s in 20 KB/s", 160_000, 8 * time.Second, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &Server{Handler: func(x *Ctx) error {
+					for {
+						x.Write(make([]byte, max(test.bytes, 1)))
+						if err := x.Flush(); err != nil {
+							return err
+						}
+					}
+				}}
+				nc, r := pipeServer(t, s)
+				io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+				resp := testenv.Need(http.ReadResponse(r, nil))(t)
+				for range 25 * time.Second / test.every {
+					time.Sleep(test.every)
+					testenv.Need(io.CopyN(io.Discard, resp.Body, int64(test.bytes)))(t)
+				}
+				synctest.Wait()
+				ended, _ := s.endStalled()
+				testenv.Equal(t, ended == 1, test.stalled, "it is ended")
+				again, _ := s.endStalled()
+				testenv.Equal(t, again, 0, "ended at once again")
+			})
+		})
+	}
+}
+
+// TestWhoseResponsesEnd: the client that has most of the stalled responses loses them first, and those that have stalled longest.
+func TestWhoseResponsesEnd(t *testing.T) {
+	var some []stall
+	hold := func(client uint32, n int, from int64) {
+		for i := range n {
+			some = append(some, stall{client: client, since: -from - int64(i)})
+		}
+	}
+	hold(1, 3, 1)
+	hold(2, 2*stallsEnded, 1000)
+	hold(3, 5, 500)
+	got := ofOneClient(some)
+	testenv.Equal(t, len(got), stallsEnded, "are ended")
+	for i, at := range got {
+		if at.client != 2 || at.since != -1000-int64(i) {
+			t.Errorf("number %d is of client %d, since %d", i, at.client, at.since)
+		}
+	}
+	testenv.Equal(t, len(ofOneClient(some[:0])), 0, "of none")
+	few := ofOneClient([]stall{{client: 1}, {client: 2}, {client: 2}})
+	testenv.Equal(t, len(few), 2, "of client 2")
+}
