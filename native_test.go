@@ -458,7 +458,7 @@ func TestTheFirstNativeWaitIsTold(t *testing.T) {
 		}()
 		<-told
 		return nil
-	}, capriccio.WithLogger(slog.New(slog.NewTextHandler(log, nil))), capriccio.WithHoldLimit(-1))
+	}, capriccio.WithLogger(slog.New(slog.NewTextHandler(log, nil))), capriccio.WithHoldLimit(time.Hour))
 	if errors.Is(err, errStays) {
 		t.Skip(err)
 	}
