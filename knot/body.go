@@ -104,6 +104,9 @@ func (x *Ctx) beforeRead() error {
 			x.out = append(x.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
 		}
 	}
+	if x.dropBy != 0 && x.resp.start >= 0 { // its head may have to be changed, see awaitBody
+		return nil
+	}
 	return x.flush()
 }
 
@@ -293,24 +296,30 @@ func (x *Ctx) chunkLine(most int) ([]byte, error) {
 // awaitMost is how long an answer waits for the end of a body of unknown length.
 const awaitMost = 250 * time.Millisecond
 
-// awaitBody takes what the handler left of a chunked body if the answer has not begun. Only the end of the body tells how
-// much was left, and the answer must say whether the connection goes on. It may park.
+// awaitBody takes what the handler left of a chunked body if nothing of the answer has been sent. Only the end of the body
+// tells how much was left, and the answer must say whether the connection goes on. It may park.
 func (x *Ctx) awaitBody() {
-	limit := x.srv.limits.await
 	switch {
-	case !x.body.Chunked || x.body.Phase == h1.BodyDone || x.resp.phase != respOpen || x.closing:
+	case !x.body.Chunked || x.body.Phase == h1.BodyDone || x.resp.phase != respOpen && x.resp.start < 0 || x.closing:
 		return
-	case x.c.stream != nil || x.duplex || x.isTunnel() || x.mustClose():
+	case x.c.stream != nil || x.duplex || x.isTunnel():
 		return
-	case x.srv.limits.drain == 0: // what is there may be the end
-		limit = 0
 	}
-	x.dropBy = int64(time.Since(x.srv.clock.base) + limit)
-	x.closing = !x.drainBody()
-	if x.c.readBy == x.dropBy { // it had to be read, and may be idle for longer now
-		x.c.clearRead()
+	if x.closing = x.mustClose(); !x.closing {
+		limit := x.srv.limits.await
+		if x.srv.limits.drain == 0 { // what is there may be the end
+			limit = 0
+		}
+		x.dropBy = int64(time.Since(x.srv.clock.base) + limit)
+		x.closing = !x.drainBody()
+		if x.c.readBy == x.dropBy { // it had to be read, and may be idle for longer now
+			x.c.clearRead()
+		}
+		x.dropBy = 0
 	}
-	x.dropBy = 0
+	if x.closing && x.resp.start >= 0 {
+		x.sayClose()
+	}
 }
 
 // drainBody takes what the handler left of the body. It returns false when

@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"bytes"
 	"net"
 	"slices"
 	"strconv"
@@ -147,6 +148,18 @@ func (x *Ctx) takeBack() {
 	default:
 		x.out, r.chunk = x.out[:0], 0
 	}
+}
+
+// sayClose adds to the head of the response, of which nothing has been sent, that it is the last one.
+func (x *Ctx) sayClose() {
+	const keeps = "Connection: keep-alive\r\n"
+	from := x.resp.start + bytes.IndexByte(x.out[x.resp.start:], '\n') + 1
+	to := from
+	if x.resp.lasts {
+		from = x.resp.start + bytes.Index(x.out[x.resp.start:], []byte(keeps))
+		to = from + len(keeps)
+	}
+	x.out = slices.Replace(x.out, from, to, []byte("Connection: close\r\n")...)
 }
 
 // vectorWriter is a connection with writev.

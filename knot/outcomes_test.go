@@ -45,6 +45,10 @@ func TestAnswersToLargeUploadsSayClose(t *testing.T) {
 		for name, handler := range map[string]Handler{
 			"nobody reads":  func(x *Ctx) error { return x.SendString(413, "", "") },
 			"another reads": AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { reading(r.Body.Read, func() { w.WriteHeader(413) }) })),
+			"keep-alive": AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Connection", "keep-alive")
+				w.WriteHeader(413)
+			})),
 			"apart": func(x *Ctx) error {
 				apart, err := x.BodyApart()
 				if err != nil {
@@ -54,11 +58,16 @@ func TestAnswersToLargeUploadsSayClose(t *testing.T) {
 				return err
 			},
 		} {
-			p := start(&Server{Handler: handler}).dial()
-			p.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 7000000\r\n\r\n" + strings.Repeat("x", 100_000))
-			resp, _ := p.response("POST")
-			if resp.StatusCode != 413 || !resp.Close {
-				t.Errorf("%s: status %d, Connection: close %v", name, resp.StatusCode, resp.Close)
+			for framing, sent := range map[string]string{
+				"Content-Length: 7000000":    strings.Repeat("x", 100_000),
+				"Transfer-Encoding: chunked": "7a1200\r\n" + strings.Repeat("x", 100_000),
+			} {
+				p := start(&Server{Handler: handler}).dial()
+				p.send("POST / HTTP/1.1\r\nHost: h\r\n" + framing + "\r\n\r\n" + sent)
+				resp, _ := p.response("POST")
+				if resp.StatusCode != 413 || !resp.Close {
+					t.Errorf("%s, %s: status %d, Connection: close %v", name, framing, resp.StatusCode, resp.Close)
+				}
 			}
 		}
 	})
