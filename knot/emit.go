@@ -150,7 +150,7 @@ func (x *Ctx) takeBack() {
 	}
 }
 
-// sayClose adds to the head of the response, of which nothing has been sent, that it is the last one.
+// sayClose adds Connection: close to the head of the response. Nothing of the response has been sent.
 func (x *Ctx) sayClose() {
 	const keeps = "Connection: keep-alive\r\n"
 	from := x.resp.start + bytes.IndexByte(x.out[x.resp.start:], '\n') + 1

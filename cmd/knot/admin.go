@@ -210,8 +210,8 @@ func adminPages(stats func() knot.FilesStats) *http.ServeMux {
 	return mux
 }
 
-// publicPages serves health and metrics to everybody, and all else only to this machine: profiles and the blocking graph
-// tell how the program works, and cost processors and memory.
+// publicPages serves health and metrics to all clients, and the other pages only to clients on this machine: profiles and
+// the blocking graph show how the program works, and cost processors and memory.
 func publicPages(h http.Handler) http.Handler {
 	own := onlyByAddress(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -112,7 +112,7 @@ var errVersion = errors.New("the version was asked for")
 const minMaxHead = 256
 
 // parse reads the command line. It returns flag.ErrHelp after printing the
-// help that was asked for. Settings beside an error are those that are right, for knot check to go on with.
+// help. Beside an error it returns the settings without mistakes, so that knot check can look for more.
 // The configuration may come from a pipe.
 func parse(args []string, stdout io.Writer) (*settings, error) {
 	return parseReading(args, stdout, os.ReadFile)

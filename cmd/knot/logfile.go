@@ -15,7 +15,7 @@ import (
 type logFile struct {
 	*logwriter.Writer
 	name    string   // fixed
-	reopens bool     // it is no pipe, of which there is no other to be opened; fixed
+	reopens bool     // rotation opens it again, which a pipe does not allow; fixed
 	file    *os.File // nil: the standard output, which is not ours to close. Of who calls reopen
 }
 

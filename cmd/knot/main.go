@@ -35,7 +35,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
-	// What libraries log does not wait for its reader either, be it by package log or by slog.
+	// Libraries that log, by package log or log/slog, do not wait for the reader of standard error either.
 	slog.SetDefault(slog.New(slog.NewTextHandler(logwriter.Stderr, nil)))
 	code := run(ctx, os.Args[1:], os.Stdout, logwriter.Stderr)
 	logwriter.Stderr.Drain(lastWords)

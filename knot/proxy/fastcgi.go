@@ -97,7 +97,7 @@ func appendParam(b []byte, name, value string) []byte {
 	return append(append(b, name...), value...)
 }
 
-// prepare implements wire: it finds the script, and the length of the body, of which programs are told first.
+// prepare implements wire: it finds the script and the length of the body, which programs get before the body.
 func (f *fastCGI) prepare(e *exchange) error {
 	e.scriptPath = e.x.Path()
 	if s := e.p.Strip; s != "" && strings.HasPrefix(e.scriptPath, s) && (len(e.scriptPath) == len(s) || e.scriptPath[len(s)] == '/') {

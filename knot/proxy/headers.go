@@ -47,8 +47,8 @@ func hopByHop(name []byte) bool {
 	return false
 }
 
-// clientNames are the lines, besides those that begin with X-Forwarded, in which proxies say whom they forward for, and
-// what the client has asked them for.
+// clientNames are headers in which proxies name the client and what the client has asked for. Headers that begin with
+// X-Forwarded belong to them too.
 var clientNames = [...]string{
 	"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "fastly-client-ip",
 	"fly-client-ip", "proxy-client-ip", "wl-proxy-client-ip", "x-envoy-external-address",

@@ -112,7 +112,7 @@ func (q *turns) enqueue(client netip.Addr) *turn {
 	return t
 }
 
-// drop ends a wait whose result nobody wants. It reports whether t was still waiting. It neither parks nor blocks.
+// drop ends the wait of a client that has left. It reports whether t was still waiting. It neither parks nor blocks.
 func (q *turns) drop(t *turn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

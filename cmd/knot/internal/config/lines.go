@@ -8,8 +8,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Lines are the lines of keys and tables by their paths. The path of a table of which there may be several has its
-// number, as in site.1.proxy.2.tls.ca.
+// Lines maps the paths of keys and tables to their lines. In a path each table of an array has its number, as in
+// site.1.proxy.2.tls.ca.
 type Lines map[string]int
 
 // Of returns the line of the key at path, or that of the innermost table around it that has one; 0: there is none.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A namer writes types as they are called at the top level of a file. Some have no name
-// there, as those that are declared in a function, or that another package does not export.
+// A namer writes types as they are called at the top level of a file. Types that are
+// declared in a function, or that another package does not export, have no name there.
 type namer struct {
 	f       *file
 	imports *imports

@@ -129,7 +129,7 @@ func (r *Rewriter) Files(checkpoints []plan.Checkpoint, forBlame bool) (*Result,
 	}
 	for f, list := range units {
 		for _, u := range list {
-			if u.checkpoint.Need > 0 { // one that needs nothing looks for nothing
+			if u.checkpoint.Need > 0 { // a checkpoint without a need does not look for room
 				u.checkpoint.Need += result.Slack
 			}
 			result.Calls = append(result.Calls, u.checkpoint)
