@@ -18,7 +18,7 @@ var layers = map[string]string{
 	"internal/coro":                  "",
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
-	"internal/regular":               "golang.org/x/sys/unix",
+	"internal/regular":               "",
 	"internal/kernel":                "golang.org/x/sys/unix",
 	"internal/testenv":               "internal/kernel golang.org/x/sys/unix",
 	"internal/httpcases":             "",

@@ -8,13 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // Open opens the file for reading by open, which is os.OpenFile or the method of an os.Root.
 func Open(open func(name string, flag int, perm fs.FileMode) (*os.File, error), name string) (*os.File, error) {
-	file, err := open(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0) // a FIFO is opened at once
+	file, err := open(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0) // a FIFO is opened at once
 	if err != nil {
 		return nil, err
 	}
