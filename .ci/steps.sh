@@ -129,10 +129,10 @@ export FULL="./internal/engine ./netpoll ./aio ./internal/sched ./knot ./bgraph 
 without() { go list $ALL | grep -vxFf <(go list "$@"); }
 
 # tests ARGUMENTS… runs go test; a step of its own vets. Some packages wait more than they compute, so more of them run
-# at a time than there are processors. The limits are for slow machines.
+# at a time than there are processors. A limit below that of the step lets a package that hangs show its stacks.
 tests() {
 	local log=$scratch/tests.$BASHPID status=0
-	go test -vet=off -p $(($(nproc) + 1)) -timeout 2000s "$@" 2>&1 | tee "$log" || status=$?
+	go test -vet=off -p $(($(nproc) + 1)) -timeout 900s "$@" 2>&1 | tee "$log" || status=$?
 	((status == 0)) || all_known "$log" || return $status
 }
 
@@ -154,7 +154,7 @@ all_known() {
 
 # The command of README.
 test_readme() { tests ./...; }
-test_full() { CAPRICCIO_TEST=full tests $FULL; }
+test_full() { CAPRICCIO_TEST=full tests -timeout 2000s $FULL; }
 
 # Random scenarios of a whole server. A seed that fails is printed.
 simulate_some() { CAPRICCIO_TEST=full go test -vet=off -timeout 580s ./internal/simserver -run 'TestSeeds$' -sim.first=10001 -sim.seeds=1000; }
@@ -242,7 +242,7 @@ test_race_core() {
 
 # Left out is what has no concurrency, or only starts other processes.
 test_race() {
-	tests -race $(without ./cmd/stackplan/... ./bgraph/graphview ./internal/adapt ./internal/kernel \
+	tests -timeout 2000s -race $(without ./cmd/stackplan/... ./bgraph/graphview ./internal/adapt ./internal/kernel \
 		./internal/fromc ./bench/internal/report ./cmd/knot/internal/config ./cmd/bgdump/web/internal/sample)
 }
 
