@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/logwriter"
+	"github.com/capriccio-go/capriccio/knot/internal/clock"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 const (
@@ -66,14 +68,14 @@ func NewAccessLog(w io.Writer, format LogFormat) *AccessLog {
 
 // record takes up the request that has just been answered.
 func (l *AccessLog) record(x *Ctx) {
-	host, now := x.clientText(), x.srv.clock.stamp()
+	host, now := x.clientText(), x.srv.clock.Stamp()
 	if l.server.Load() != x.srv {
 		l.server.Store(x.srv)
 	}
 	l.out.Append(logFlushAfter, func(b []byte) []byte { return l.line(b, x, host, now) })
 }
 
-func (l *AccessLog) line(b []byte, x *Ctx, host string, now *stamp) []byte {
+func (l *AccessLog) line(b []byte, x *Ctx, host string, now *clock.Stamp) []byte {
 	if l.format == LogJSON {
 		return x.appendJSONLine(b, host, now)
 	}
@@ -81,10 +83,10 @@ func (l *AccessLog) line(b []byte, x *Ctx, host string, now *stamp) []byte {
 	if x.user == "" {
 		b = append(b, '-')
 	} else {
-		b = appendLogText(b, viewBytes(strings.ReplaceAll(x.user, " ", "_"))) // a space would end it
+		b = appendLogText(b, h1.Bytes(strings.ReplaceAll(x.user, " ", "_"))) // a space would end it
 	}
 	b = append(b, ' ')
-	b = append(b, now.log...)
+	b = append(b, now.Log...)
 	b = append(b, ` "`...)
 	line := x.requestLine()
 	if before, ok := bytes.CutSuffix(line, []byte("HTTP/1.1")); ok && x.c.stream != nil {
@@ -101,7 +103,7 @@ func (l *AccessLog) line(b []byte, x *Ctx, host string, now *stamp) []byte {
 			b = append(b, ` "`...)
 			value, ok := x.head.Find(x.headBytes(), name)
 			if !ok {
-				value = viewBytes("-")
+				value = h1.Bytes("-")
 			}
 			b = appendLogText(b, value)
 			b = append(b, '"')
@@ -121,7 +123,7 @@ func (x *Ctx) requestLine() []byte {
 		line = line[:i]
 	}
 	if len(line) == 0 {
-		return viewBytes("-")
+		return h1.Bytes("-")
 	}
 	return line
 }

@@ -2,23 +2,25 @@ package knot
 
 import (
 	"strconv"
-	"time"
 	"unicode/utf8"
+
+	"github.com/capriccio-go/capriccio/knot/internal/clock"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // appendJSONLine appends the line of a request in the form LogJSON.
-func (x *Ctx) appendJSONLine(b []byte, host string, now *stamp) []byte {
+func (x *Ctx) appendJSONLine(b []byte, host string, now *clock.Stamp) []byte {
 	b = append(b, `{"time":"`...)
-	b = append(b, now.iso...)
+	b = append(b, now.ISO...)
 	b = append(b, '"')
 	if host != noHost {
-		b = appendJSONField(b, "client", viewBytes(host))
+		b = appendJSONField(b, "client", h1.Bytes(host))
 	}
 	if x.user != "" {
-		b = appendJSONField(b, "user", viewBytes(x.user))
+		b = appendJSONField(b, "user", h1.Bytes(x.user))
 	}
 	if x.head.Size > 0 {
-		b = appendJSONField(b, "method", viewBytes(x.Method()))
+		b = appendJSONField(b, "method", h1.Bytes(x.Method()))
 		b = appendJSONField(b, "target", x.head.Target.Of(x.headBytes()))
 		proto := protoText(int(x.head.Minor))
 		if x.c.stream != nil {
@@ -38,7 +40,7 @@ func (x *Ctx) appendJSONLine(b []byte, host string, now *stamp) []byte {
 	}
 	if x.began != 0 {
 		b = append(b, `,"duration_ms":`...)
-		b = strconv.AppendFloat(b, float64((time.Since(x.srv.clock.base)-x.began).Microseconds())/1000, 'f', -1, 64)
+		b = strconv.AppendFloat(b, float64((x.srv.clock.Elapsed()-x.began).Microseconds())/1000, 'f', -1, 64)
 	}
 	return append(b, "}\n"...)
 }

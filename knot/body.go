@@ -146,10 +146,10 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 		return 0, err
 	}
 	x.armReply()
-	began := x.srv.clock.now()
+	began := x.srv.clock.Now()
 	n, err := x.c.nc.Read(p)
 	if !x.c.answering.Load() && !x.maySendMessages() { // else a client may send what there is to send
-		x.slowIn.add(x.srv.clock.now()-began, n, x.srv.limits.rate)
+		x.slowIn.add(x.srv.clock.Now()-began, n, x.srv.limits.rate)
 	}
 	x.busyReads()
 	if n == 0 && timedOut(err) {
@@ -195,7 +195,7 @@ func (x *Ctx) heldUp(n int) error {
 	}
 	err := engine.Bodies.Took(&b.held, n, left, x.readsOver)
 	if refused(err) {
-		x.srv.refusedAt.Store(x.srv.clock.now())
+		x.srv.refusedAt.Store(x.srv.clock.Now())
 		return Status(503)
 	}
 	return err
@@ -259,8 +259,8 @@ func (x *Ctx) noteTrailer(name, value []byte) {
 	if x.adapted != nil {
 		x.adapted.noteTrailer(name, value)
 	}
-	if x.apart != nil && !notTrailers[http.CanonicalHeaderKey(viewString(name))] {
-		x.apart.trailer = appendField(x.apart.trailer, viewString(name), viewString(value))
+	if x.apart != nil && !notTrailers[http.CanonicalHeaderKey(h1.Text(name))] {
+		x.apart.trailer = h1.AppendField(x.apart.trailer, h1.Text(name), h1.Text(value))
 	}
 }
 
@@ -310,7 +310,7 @@ func (x *Ctx) awaitBody() {
 		if x.srv.limits.drain == 0 { // what is there may be the end
 			limit = 0
 		}
-		x.dropBy = int64(time.Since(x.srv.clock.base) + limit)
+		x.dropBy = int64(x.srv.clock.Elapsed() + limit)
 		x.closing = !x.drainBody()
 		if x.c.readBy == x.dropBy { // it had to be read, and may be idle for longer now
 			x.c.clearRead()

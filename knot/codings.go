@@ -70,7 +70,7 @@ func (f *Files) configureCodings(config *FilesConfig) error {
 	known := make(map[string]bool)
 	for _, c := range k.list {
 		switch {
-		case !isToken(c.Name) || c.Name != strings.ToLower(c.Name) || c.Name == "identity" || known[c.Name]:
+		case !h1.IsToken(c.Name) || c.Name != strings.ToLower(c.Name) || c.Name == "identity" || known[c.Name]:
 			return fmt.Errorf("knot: coding %q; want a name in lower case, each once", c.Name)
 		case c.Suffix != "" && (c.Suffix[0] != '.' || strings.ContainsAny(c.Suffix, "/\x00")):
 			return fmt.Errorf("knot: suffix %q of the coding %s; want one like .gz", c.Suffix, c.Name)
@@ -185,7 +185,7 @@ func (f *Files) compress(x *Ctx, fl *flight, w want) (e *entry, err error) {
 
 func (f *Files) makeCoded(x *Ctx, fl *flight, w want) (*entry, error) {
 	plain := w.plain
-	_, hash := f.caches.shard(viewBytes(fl.key))
+	_, hash := f.caches.shard(h1.Bytes(fl.key))
 	if !fl.shard.welcome(plain.length/4, hash) {
 		return nil, errNotKept
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
@@ -81,7 +82,7 @@ func parseHTTPTime(text []byte) (time.Time, bool) {
 	if len(text) > 64 {
 		return time.Time{}, false
 	}
-	for _, form := range [...]string{httpTime, time.RFC850, time.ANSIC} {
+	for _, form := range [...]string{clock.HTTPTime, time.RFC850, time.ANSIC} {
 		if t, err := time.Parse(form, string(text)); err == nil {
 			return t, true
 		}

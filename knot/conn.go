@@ -100,7 +100,7 @@ type conn struct {
 // start serves the connection until it closes, or until it rests where the
 // task can be given back.
 func (c *conn) start() {
-	c.since.Store(c.srv.clock.now())
+	c.since.Store(c.srv.clock.Now())
 	secure := secureOf(c.nc)
 	if c.waiter() != nil {
 		c.again = c.serveClient
@@ -261,7 +261,7 @@ func (c *conn) armIdle() {
 // overslept handles a read deadline that passed on an idle connection: false
 // if its time is up.
 func (c *conn) overslept() bool {
-	now := int64(time.Since(c.srv.clock.base))
+	now := int64(c.srv.clock.Elapsed())
 	c.readBy = 0
 	if until := c.idleUntil(); until != 0 && now >= until {
 		return false
@@ -279,13 +279,13 @@ func (c *conn) extend() bool {
 		return false
 	}
 	c.extended, c.readBy = true, 0
-	c.since.Store(int64(time.Since(c.srv.clock.base))) // the clock may have stood still too
+	c.since.Store(int64(c.srv.clock.Elapsed())) // the clock may have stood still too
 	return true
 }
 
 func (c *conn) setRead(by int64) {
 	c.readBy = by
-	c.nc.SetReadDeadline(c.srv.clock.at(by))
+	c.nc.SetReadDeadline(c.srv.clock.At(by))
 }
 
 func (c *conn) clearRead() {
@@ -302,7 +302,7 @@ func (c *conn) armRead(limit time.Duration) {
 		}
 		return
 	}
-	now := c.srv.clock.now()
+	now := c.srv.clock.Now()
 	if c.readBy < now+int64(limit)/2 || c.readBy > now+int64(limit) {
 		c.setRead(now + int64(limit))
 	}
@@ -313,9 +313,9 @@ func (c *conn) armWrite(limit time.Duration) {
 	if limit <= 0 {
 		return
 	}
-	if now := c.srv.clock.now(); c.writeBy < now+int64(limit) || c.writeBy > now+2*int64(limit) {
+	if now := c.srv.clock.Now(); c.writeBy < now+int64(limit) || c.writeBy > now+2*int64(limit) {
 		c.writeBy = now + 2*int64(limit)
-		c.nc.SetWriteDeadline(c.srv.clock.at(c.writeBy))
+		c.nc.SetWriteDeadline(c.srv.clock.At(c.writeBy))
 	}
 }
 
@@ -331,7 +331,7 @@ func (c *conn) linger() bool {
 		return false
 	}
 	c.lingering = true
-	c.setRead(c.srv.clock.now() + int64(c.srv.limits.linger))
+	c.setRead(c.srv.clock.Now() + int64(c.srv.limits.linger))
 	return true
 }
 
@@ -352,7 +352,7 @@ func (c *conn) late(b []byte) (n int) {
 	if now, ok := c.nc.(interface{ ReadNow(b []byte) (int, error) }); ok {
 		n, _ = now.ReadNow(b) // an error shows again in the next read
 	} else if c.unread() {
-		c.setRead(int64(time.Since(c.srv.clock.base) + lastRead))
+		c.setRead(int64(c.srv.clock.Elapsed() + lastRead))
 		n, _ = c.nc.Read(b)
 	}
 	if n > 0 {

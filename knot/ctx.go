@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"net"
 	"time"
-	"unsafe"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
@@ -150,7 +149,7 @@ func (x *Ctx) HeaderBytes(name string) []byte {
 	b := x.headBytes()
 	for i := range x.head.Fields {
 		one := &x.head.Fields[i]
-		if int(one.Name.To-one.Name.From) == len(name) && sameFold(one.Name.Of(b), name) {
+		if int(one.Name.To-one.Name.From) == len(name) && h1.SameFold(one.Name.Of(b), name) {
 			return one.Value.Of(b)
 		}
 	}
@@ -166,22 +165,6 @@ func (x *Ctx) EachHeader(fn func(name, value []byte) bool) {
 			return
 		}
 	}
-}
-
-func sameFold(token []byte, name string) bool {
-	for i, ch := range token {
-		if other := name[i]; ch != other && lowerByte(ch) != lowerByte(other) {
-			return false
-		}
-	}
-	return true
-}
-
-func lowerByte(ch byte) byte {
-	if 'A' <= ch && ch <= 'Z' {
-		return ch | 0x20
-	}
-	return ch
 }
 
 // ContentLength is the length of the request body in bytes, -1 if it is
@@ -217,12 +200,6 @@ func (x *Ctx) SetUser(name string) { x.user = name }
 
 // Context ends when the server is closed, or when Shutdown runs out of time.
 func (x *Ctx) Context() context.Context { return x.srv.base() }
-
-// viewBytes is s as bytes that nobody may write to.
-func viewBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
-
-// viewString is b as a string that must not be kept.
-func viewString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // makeRoom moves in[r:w] down to keep.
 func (x *Ctx) makeRoom(keep int) {

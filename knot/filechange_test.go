@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/clock"
 )
 
 // keepings are the ways in which a file can be kept.
@@ -283,9 +285,9 @@ func compareAnswers(t *testing.T, p *peer, oracle http.Handler, r *rand.Rand, na
 	}
 	switch r.IntN(8) {
 	case 0:
-		add("If-Modified-Since", time.Now().Add(time.Hour).UTC().Format(httpTime))
+		add("If-Modified-Since", time.Now().Add(time.Hour).UTC().Format(clock.HTTPTime))
 	case 1:
-		add("If-Modified-Since", time.Now().Add(-time.Hour).UTC().Format(httpTime))
+		add("If-Modified-Since", time.Now().Add(-time.Hour).UTC().Format(clock.HTTPTime))
 	case 2:
 		add("If-None-Match", `"x", "y"`)
 	case 3:
@@ -382,7 +384,7 @@ func TestTagsWithoutATime(t *testing.T) {
 		put("one", test.mtime)
 		first := askFile(f, "/f")
 		put("two", test.mtime)
-		for _, header := range []string{"If-None-Match: " + headerOf(first, "ETag"), "If-Modified-Since: " + test.mtime.UTC().Format(httpTime)} {
+		for _, header := range []string{"If-None-Match: " + headerOf(first, "ETag"), "If-Modified-Since: " + test.mtime.UTC().Format(clock.HTTPTime)} {
 			answer := askFile(f, "/f", header+"\r\n")
 			if statusOf(answer) != test.status || test.status == "200" && bodyOf(answer) != "two" {
 				t.Errorf("%s: %q: %q, want %s", name, header, answer, test.status)

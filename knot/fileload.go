@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/ressched"
 )
@@ -242,8 +243,8 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 	made.length = made.id.size
 	// A Last-Modified is not later than the Date beside it (RFC 9110, 8.8.2.1); our clock may be late by a second.
 	made.head.modified = time.Unix(0, made.id.changed()).UTC()
-	x.srv.clock.now()
-	if now := x.srv.clock.stamp().unix; made.head.modified.Unix() > now+1 {
+	x.srv.clock.Now()
+	if now := x.srv.clock.Stamp().Unix; made.head.modified.Unix() > now+1 {
 		made.head.modified = time.Unix(now, 0).UTC()
 	}
 	f.describe(x, made, w)
@@ -275,9 +276,9 @@ func (f *Files) describe(x *Ctx, e *entry, w want) {
 		return
 	}
 	name := "/" + string(x.name[:len(x.name)-1])
-	ctype := contentType(viewBytes(name))
+	ctype := contentType(h1.Bytes(name))
 	for _, h := range f.headerOf(name) {
-		if h1.TextIs(viewBytes(h.Name), "content-type") {
+		if h1.TextIs(h1.Bytes(h.Name), "content-type") {
 			ctype = h.Value
 		}
 	}
@@ -291,7 +292,7 @@ func (f *Files) keep(e *entry) bool {
 	if e.id.size > f.fileMax {
 		return e.shard.files > 0
 	}
-	_, hash := f.caches.shard(viewBytes(e.key))
+	_, hash := f.caches.shard(h1.Bytes(e.key))
 	if !e.shard.reserve(e, hash) {
 		return false
 	}
@@ -341,7 +342,7 @@ func (e *entry) describe(f *Files, name, ctype string, w *want, sum uint32) {
 	e.name, h.ctype = name, ctype
 	h.text = compressible(ctype)
 	b := make([]byte, 0, 192+len(ctype))
-	b = h.modified.AppendFormat(append(b, "Last-Modified: "...), httpTime)
+	b = h.modified.AppendFormat(append(b, "Last-Modified: "...), clock.HTTPTime)
 	b = append(b, "\r\nETag: "...)
 	tag := len(b)
 	b = appendTag(b, &e.id, w, sum)
@@ -353,15 +354,15 @@ func (e *entry) describe(f *Files, name, ctype string, w *want, sum uint32) {
 	h.own = len(b)
 	for _, one := range f.headerOf(name) {
 		if CheckHeader(one.Name, one.Value) == nil {
-			b = appendField(b, one.Name, one.Value)
+			b = h1.AppendField(b, one.Name, one.Value)
 		}
 	}
 	h.validators = len(b)
 	if w.coding != nil {
-		b = appendField(b, "Content-Encoding", w.coding.Name)
+		b = h1.AppendField(b, "Content-Encoding", w.coding.Name)
 	}
 	h.coded = len(b)
-	b = appendField(b, "Content-Type", ctype)
+	b = h1.AppendField(b, "Content-Type", ctype)
 	b = strconv.AppendInt(append(b, "Content-Length: "...), e.length, 10)
 	b = append(b, "\r\n\r\n"...)
 	h.tag = b[tag:end:end]

@@ -1,6 +1,10 @@
 package knot
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/capriccio-go/capriccio/knot/internal/clock"
+)
 
 // entryPages tells SendFile what of an open file is in memory.
 type entryPages struct {
@@ -24,7 +28,7 @@ func (p *entryPages) Moved() {
 // time that the client has begins here too.
 func (p *entryPages) Resident(off, n int64) int64 {
 	p.Moved()
-	e, now := p.e, p.x.srv.clock.now()
+	e, now := p.e, p.x.srv.clock.Now()
 	// Another Server may have seen it, by a clock that began earlier.
 	if seen := e.seen.Load(); seen != 0 && seen <= now && now-seen < int64(seenFor) {
 		return n
@@ -43,7 +47,7 @@ func (p *entryPages) Resident(off, n int64) int64 {
 
 // seenFor is for how long a file that is sent again and again is not looked for in memory anew, which
 // takes three system calls: its pages are the last that the kernel takes away, like those of this program.
-const seenFor = 2 * clockTick
+const seenFor = 2 * clock.Tick
 
 // Prefetch implements netpoll.Pages.
 func (p *entryPages) Prefetch(off, n int64) error { return p.e.slow().Prefetch(off, n) }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
@@ -73,8 +74,8 @@ type Header struct{ Name, Value string }
 // CheckHeader reports what is wrong with a header line that AddHeader or FilesConfig.Header are to
 // add: the name is not a token, or one that the server sets itself, or the value has control bytes.
 func CheckHeader(name, value string) error {
-	b := viewBytes(name)
-	if !isToken(name) {
+	b := h1.Bytes(name)
+	if !h1.IsToken(name) {
 		return fmt.Errorf("knot: header name %q is not a token", name)
 	}
 	for _, own := range ownHeaders {
@@ -82,7 +83,7 @@ func CheckHeader(name, value string) error {
 			return fmt.Errorf("knot: header %s is set by the server", name)
 		}
 	}
-	if h1.IndexControl(viewBytes(value), 0) < len(value) {
+	if h1.IndexControl(h1.Bytes(value), 0) < len(value) {
 		return fmt.Errorf("knot: the value of header %s has control bytes", name)
 	}
 	return nil
@@ -122,7 +123,7 @@ type Files struct {
 	revalidate int64        // nanoseconds, 0: at every request; fixed
 	now        func() int64 // nanoseconds on some scale, never 0; fixed
 	caches     *fileCache   // nil if nothing is kept; fixed
-	clock      clock
+	clock      clock.Clock
 
 	mu      sync.Mutex
 	sweeper *time.Timer // guarded by mu
@@ -178,8 +179,8 @@ func (f *Files) configure(config FilesConfig) (err error) {
 			return err
 		}
 	}
-	f.now = f.clock.now
-	if f.revalidate < int64(10*clockTick) { // too fine for the coarse clock
+	f.now = f.clock.Now
+	if f.revalidate < int64(10*clock.Tick) { // too fine for the coarse clock
 		base := time.Now().Add(-1)
 		f.now = func() int64 { return int64(time.Since(base)) }
 	}
@@ -213,7 +214,7 @@ func (f *Files) Close() error {
 		f.sweeper.Stop()
 	}
 	f.mu.Unlock()
-	f.clock.close()
+	f.clock.Close()
 	if f.caches != nil {
 		f.caches.close()
 	}
@@ -293,7 +294,7 @@ func (f *Files) ServeAs(x *Ctx, path string) error {
 	if strings.IndexByte(path, 0) >= 0 {
 		return Status(404) // the system would read as far as there
 	}
-	x.path = viewBytes(path)
+	x.path = h1.Bytes(path)
 	return f.Serve(x)
 }
 

@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/clock"
 )
 
 // makeSite lays out a root with everything in it that must not be served, and
@@ -251,7 +253,7 @@ func TestConditionalRequests(t *testing.T) {
 		first := get("")
 		etag, modified := first.Header.Get("ETag"), first.Header.Get("Last-Modified")
 		at := testenv.Need(http.ParseTime(modified))(t)
-		earlier := at.Add(-time.Hour).Format(httpTime)
+		earlier := at.Add(-time.Hour).Format(clock.HTTPTime)
 		for _, test := range []struct {
 			headers, body string
 			status        int

@@ -99,8 +99,8 @@ func TestPagesAreNotLookedForWhileAFileIsHot(t *testing.T) {
 			defer file.Close()
 			server := &Server{}
 			server.ready()
-			server.clock.close() // it stands where the test sets it
-			clock := func(after time.Duration) { server.clock.passed.Store(1 + int64(after)) }
+			server.clock.Close() // it stands where the test sets it
+			clock := func(after time.Duration) { server.clock.Set(1 + int64(after)) }
 			clock(0)
 			x := newCtx()
 			x.c, x.srv = &conn{nc: newScriptConn(nil, nil, 1), srv: server}, server
@@ -136,8 +136,8 @@ func TestPagesOfTwoServers(t *testing.T) {
 	pages := func(age time.Duration) *entryPages {
 		server := &Server{}
 		server.ready()
-		server.clock.close() // it stands
-		server.clock.passed.Store(1 + int64(age))
+		server.clock.Close() // it stands
+		server.clock.Set(1 + int64(age))
 		x := newCtx()
 		x.c, x.srv = &conn{nc: newScriptConn(nil, nil, 1), srv: server}, server
 		return &entryPages{x: x, e: e}

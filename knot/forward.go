@@ -75,7 +75,7 @@ func (x *Ctx) CopyHeader(name, value []byte) {
 	if x.resp.keeps(name) {
 		return
 	}
-	x.resp.fields = appendField(x.resp.fields, viewString(name), viewString(value))
+	x.resp.fields = h1.AppendField(x.resp.fields, h1.Text(name), h1.Text(value))
 }
 
 // Inform sends an informational response, 102 to 199, before the response itself. A client of HTTP/1.0 gets
@@ -84,10 +84,10 @@ func (x *Ctx) Inform(status int, lines ...Header) error {
 	if status < 102 || status > 199 || x.head.Minor == 0 || x.resp.phase != respOpen {
 		return x.writeErr
 	}
-	x.out = append(x.out, statusLine(status)...)
+	x.out = append(x.out, h1.StatusLine(status)...)
 	for _, line := range lines {
-		if isToken(line.Name) {
-			x.out = appendField(x.out, line.Name, line.Value)
+		if h1.IsToken(line.Name) {
+			x.out = h1.AppendField(x.out, line.Name, line.Value)
 		}
 	}
 	x.out = append(x.out, "\r\n"...)
@@ -110,7 +110,7 @@ func (x *Ctx) SendHead() error {
 // was declared, and a client of HTTP/1.0, has no trailer. It may park.
 func (x *Ctx) AddTrailer(name, value string) error {
 	r := &x.resp
-	if x.writeErr != nil || !isToken(name) || notTrailers[http.CanonicalHeaderKey(name)] {
+	if x.writeErr != nil || !h1.IsToken(name) || notTrailers[http.CanonicalHeaderKey(name)] {
 		return x.writeErr
 	}
 	if r.phase == respOpen && r.length < 0 && x.head.Minor > 0 && x.head.Method != h1.MethodHead && !h1.Bodyless(r.status) {
@@ -118,7 +118,7 @@ func (x *Ctx) AddTrailer(name, value string) error {
 			return err
 		}
 	}
-	r.trailer = appendField(r.trailer, name, value)
+	r.trailer = h1.AppendField(r.trailer, name, value)
 	return nil
 }
 

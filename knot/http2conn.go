@@ -82,7 +82,7 @@ func newH2Conn(c *conn, prefix []byte) *h2Conn {
 	h := &h2Conn{
 		c: c, srv: s, limits: &s.limits.h2, prefix: prefix, streams: make(map[uint32]*stream),
 		sendWindow: firstWindow, newWindow: firstWindow, recvWindow: s.limits.h2.connWindow,
-		patience: h2Patience, idleSince: s.clock.now(), heard: s.clock.now(),
+		patience: h2Patience, idleSince: s.clock.Now(), heard: s.clock.Now(),
 	}
 	h.again, h.later = h.readClient, h.flushLater
 	raw := c.nc
@@ -315,7 +315,7 @@ func (h *h2Conn) due() int64 {
 	case h.handlers == 0:
 		least(h.idleSince, h.srv.limits.idle)
 	default:
-		least(h.srv.clock.now(), h.srv.limits.idle) // then it looks again
+		least(h.srv.clock.Now(), h.srv.limits.idle) // then it looks again
 	}
 	return due
 }
@@ -335,7 +335,7 @@ func (h *h2Conn) arm() {
 func (h *h2Conn) overslept() bool {
 	h.mu.Lock()
 	defer h.unlock()
-	now := int64(time.Since(h.srv.clock.base))
+	now := int64(h.srv.clock.Elapsed())
 	h.c.readBy = 0
 	passed := func(at int64, d time.Duration) bool { return d > 0 && now >= at+int64(d) }
 	switch {
@@ -404,7 +404,7 @@ func (in *h2Input) read() error {
 		return err
 	}
 	h.mu.Lock()
-	now := h.srv.clock.now()
+	now := h.srv.clock.Now()
 	if past := (now - h.heard) / h2Forgives; past > 0 {
 		h.use(int(min(past, h2Patience)))
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // The frames that a client sends. All of this is the reader's.
@@ -302,7 +304,7 @@ func (h *h2Conn) headersFrame(f *http2.HeadersFrame) error {
 		d.most = min(d.most, maxTrailer)
 	}
 	if limit := h.srv.limits.headTime; limit > 0 && !f.HeadersEnded() {
-		h.headBy = h.srv.clock.now() + int64(limit)
+		h.headBy = h.srv.clock.Now() + int64(limit)
 		h.arm()
 	}
 	return h.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
@@ -387,7 +389,7 @@ func (h *h2Conn) request(text []byte) error {
 		return h.nuisance()
 	case text == nil:
 		if h.control() { // clients of Go dial, and try again, for as long as all that they get is the error
-			h.sendHead(id, 400, append([]byte(statusLine(400)), h.srv.clock.stamp().date...), true)
+			h.sendHead(id, 400, append([]byte(h1.StatusLine(400)), h.srv.clock.Stamp().Date...), true)
 		}
 		return streamError(id, http2.ErrCodeProtocol)
 	case h.handlers >= int(h.limits.streams): // requests that were reset count, until their handlers have returned

@@ -75,7 +75,7 @@ func (d *h2Head) pseudoField(f hpack.HeaderField) (ok bool) {
 	var to *string
 	switch f.Name {
 	case ":method":
-		bit, to, ok = pseudoMethod, &d.method, isToken(f.Value)
+		bit, to, ok = pseudoMethod, &d.method, h1.IsToken(f.Value)
 	case ":scheme":
 		bit, to, ok = pseudoScheme, &d.scheme, f.Value == "http" || f.Value == "https"
 	case ":path":
@@ -102,7 +102,7 @@ func isVisible(s string) bool {
 }
 
 func (d *h2Head) plainField(f hpack.HeaderField) bool {
-	if !isToken(f.Name) || strings.ToLower(f.Name) != f.Name {
+	if !h1.IsToken(f.Name) || strings.ToLower(f.Name) != f.Name {
 		return false
 	}
 	for i := range len(f.Value) {

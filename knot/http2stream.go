@@ -125,7 +125,7 @@ func (st *stream) end() {
 	}
 	h.heads -= st.headSize
 	if h.handlers--; h.handlers == 0 {
-		h.idleSince = h.srv.clock.now()
+		h.idleSince = h.srv.clock.Now()
 		h.c.since.Store(h.idleSince)
 		h.c.state.Store(connIdle)
 	}
@@ -333,7 +333,7 @@ func (st *stream) put(p []byte) (int, error) {
 // late reports whether the deadline for writes has passed: then nothing is sent even if there is room. It needs mu.
 func (st *stream) late() bool {
 	k := &st.h.srv.clock
-	return !st.writeBy.IsZero() && !st.writeBy.After(k.at(k.now()))
+	return !st.writeBy.IsZero() && !st.writeBy.After(k.At(k.Now()))
 }
 
 // sendHead sends the head of a response, or the trailer; it waits while much has been gathered that the client

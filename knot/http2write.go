@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // What a connection of HTTP/2 sends. Frames are gathered, and the task that has made one writes what there is.
@@ -144,7 +146,7 @@ func (h *h2Conn) broken() {
 // shutDown ends our side. The client may still be sending, and a reset would overtake what it has not read.
 func (h *h2Conn) shutDown() {
 	h.shut = true
-	h.lingerBy = h.srv.clock.now() + int64(h.srv.limits.linger)
+	h.lingerBy = h.srv.clock.Now() + int64(h.srv.limits.linger)
 	half, ok := h.c.nc.(interface{ CloseWrite() error })
 	if ok {
 		h.unlock()
@@ -155,7 +157,7 @@ func (h *h2Conn) shutDown() {
 		h.broken()
 		return
 	}
-	h.c.nc.SetReadDeadline(h.srv.clock.at(h.lingerBy)) // readBy is the reader's
+	h.c.nc.SetReadDeadline(h.srv.clock.At(h.lingerBy)) // readBy is the reader's
 }
 
 // wakeWriters lets requests go on that wait to send, in the order in which they began to: what
@@ -224,7 +226,7 @@ func (h *h2Conn) encode(status int, text []byte) []byte {
 }
 
 // statusTexts are the statuses as they are sent.
-var statusTexts = func() (all [widestStatus + 1]string) {
+var statusTexts = func() (all [h1.WidestStatus + 1]string) {
 	for i := range all {
 		all[i] = string([]byte{'0' + byte(i/100), '0' + byte(i/10%10), '0' + byte(i%10)})
 	}

@@ -135,7 +135,7 @@ func TestWhichConnectionMakesRoom(t *testing.T) {
 	s := &Server{}
 	s.ready()
 	s.limits.rest = 0
-	now := s.clock.now()
+	now := s.clock.Now()
 	const conns = 20
 	all := make(map[*conn]int)
 	for n := range conns {

@@ -3,6 +3,8 @@ package knot
 import (
 	"bytes"
 	"mime"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 const unknownType = "application/octet-stream"
@@ -69,7 +71,7 @@ var contentTypes = map[string]string{
 
 // ContentType is the type with which Files serves a file of this name, by its ending;
 // "application/octet-stream" if that says nothing.
-func ContentType(name string) string { return contentType(viewBytes(name)) }
+func ContentType(name string) string { return contentType(h1.Bytes(name)) }
 
 // contentType goes by the extension, in any case; for one that the table does
 // not have it asks package mime.
@@ -82,7 +84,7 @@ func contentType(name []byte) string {
 	var lower [16]byte
 	ext := lower[:copy(lower[:], name[dot:])]
 	for i, ch := range ext {
-		ext[i] = lowerByte(ch)
+		ext[i] = h1.LowerByte(ch)
 	}
 	if ctype, ok := contentTypes[string(ext)]; ok {
 		return ctype

@@ -334,7 +334,7 @@ func (e *exchange) conclude(x *Ctx) {
 			end := len(e.upgrade) - len("\r\n")
 			x.out = append(x.out, e.upgrade[:end]...)
 			if _, own := e.header["Date"]; !own {
-				x.out = append(x.out, x.srv.clock.stamp().date...)
+				x.out = append(x.out, x.srv.clock.Stamp().Date...)
 			}
 			x.out = append(x.out, "\r\n"...)
 			x.resp.status, x.resp.phase, x.closing = http.StatusSwitchingProtocols, respDone, true

@@ -25,7 +25,7 @@ func (e *exchange) WriteHeader(code int) {
 	case e.x == nil:
 	case e.wrote:
 		e.log("superfluous call of WriteHeader", "status", code)
-	case code < 100 || code > widestStatus:
+	case code < 100 || code > h1.WidestStatus:
 		panic("invalid WriteHeader code " + strconv.Itoa(code)) // in the words of net/http, which middleware may know
 	case code < 200 && code != http.StatusSwitchingProtocols:
 		e.writeEarly(e.x, code)
@@ -49,14 +49,14 @@ func (e *exchange) writeEarly(x *Ctx, code int) {
 
 // appendEarly appends an informational response. It needs mu.
 func (e *exchange) appendEarly(out []byte, code int) []byte {
-	out = append(out, statusLine(code)...)
+	out = append(out, h1.StatusLine(code)...)
 	var few [fewNames]string
 	for _, name := range e.names(few[:0]) {
-		if key := headerKey(name); key == "Content-Length" || key == "Transfer-Encoding" || !isToken(name) {
+		if key := headerKey(name); key == "Content-Length" || key == "Transfer-Encoding" || !h1.IsToken(name) {
 			continue
 		}
 		for _, v := range e.header[name] {
-			out = appendField(out, name, v)
+			out = h1.AppendField(out, name, v)
 		}
 	}
 	return append(out, "\r\n"...)
@@ -127,7 +127,7 @@ func (e *exchange) setHeader(x *Ctx, name string, values []string) {
 		e.setConnection(x, values)
 	case key == "Trailer":
 		e.announce(x, values)
-	case key == "Transfer-Encoding", !isToken(name): // the latter with http.TrailerPrefix, too
+	case key == "Transfer-Encoding", !h1.IsToken(name): // the latter with http.TrailerPrefix, too
 	case key == "Date":
 		x.resp.dated = true
 		addFields(x, name, values)
@@ -144,7 +144,7 @@ func (e *exchange) setHeader(x *Ctx, name string, values []string) {
 // addFields adds header lines that AddHeader does not take.
 func addFields(x *Ctx, name string, values []string) {
 	for _, v := range values {
-		x.resp.fields = appendField(x.resp.fields, name, v)
+		x.resp.fields = h1.AppendField(x.resp.fields, name, v)
 	}
 }
 
@@ -155,7 +155,7 @@ func (e *exchange) setConnection(x *Ctx, values []string) {
 			switch option = strings.TrimSpace(option); {
 			case strings.EqualFold(option, "close"):
 				x.CloseAfter()
-			case !isToken(option):
+			case !h1.IsToken(option):
 			case strings.EqualFold(option, "keep-alive"):
 				x.resp.lasts = true
 			case strings.EqualFold(option, "upgrade") && e.header.Get("Upgrade") != "": // AddHeader knows
@@ -164,15 +164,6 @@ func (e *exchange) setConnection(x *Ctx, values []string) {
 			}
 		}
 	}
-}
-
-func isToken(name string) bool {
-	for i := range len(name) {
-		if !h1.TokenByte[name[i]] {
-			return false
-		}
-	}
-	return name != ""
 }
 
 // Write implements http.ResponseWriter. It may wait for the client.
@@ -226,7 +217,7 @@ func (e *exchange) settleType(x *Ctx) error {
 }
 
 // WriteString implements io.StringWriter.
-func (e *exchange) WriteString(s string) (int, error) { return e.Write(viewBytes(s)) }
+func (e *exchange) WriteString(s string) (int, error) { return e.Write(h1.Bytes(s)) }
 
 // Flush implements http.Flusher.
 func (e *exchange) Flush() { e.FlushError() }
@@ -279,7 +270,7 @@ func (e *exchange) announce(x *Ctx, values []string) {
 	for _, list := range values {
 		for name := range strings.SplitSeq(list, ",") {
 			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			if isToken(name) && !notTrailers[name] && !strings.HasPrefix(name, "If-") && !slices.Contains(e.announced, name) {
+			if h1.IsToken(name) && !notTrailers[name] && !strings.HasPrefix(name, "If-") && !slices.Contains(e.announced, name) {
 				e.announced = append(e.announced, name)
 			}
 		}
@@ -293,16 +284,16 @@ func (e *exchange) addTrailers(x *Ctx) error {
 	var lines []byte
 	for _, name := range e.announced {
 		for _, v := range e.header[name] {
-			lines = appendField(lines, name, v)
+			lines = h1.AppendField(lines, name, v)
 		}
 	}
 	for _, name := range e.trailerNames() {
 		bare := name[len(http.TrailerPrefix):]
-		if !isToken(bare) || notTrailers[http.CanonicalHeaderKey(bare)] {
+		if !h1.IsToken(bare) || notTrailers[http.CanonicalHeaderKey(bare)] {
 			continue
 		}
 		for _, v := range e.header[name] {
-			lines = appendField(lines, bare, v)
+			lines = h1.AppendField(lines, bare, v)
 		}
 	}
 	trailer := len(lines) > 0 || len(e.announced) > 0

@@ -38,7 +38,7 @@ func (x *Ctx) ifRange(h *fileHead) bool {
 		return true
 	}
 	t, ok := parseHTTPTime(condition)
-	return ok && !h.varies && h.modified.Truncate(time.Second).Equal(t) && h.modified.Unix()+1 < x.srv.clock.stamp().unix
+	return ok && !h.varies && h.modified.Truncate(time.Second).Equal(t) && h.modified.Unix()+1 < x.srv.clock.Stamp().Unix
 }
 
 // parseRanges appends what a Range header asks of a file to ranges, in its order. Ranges that
@@ -156,7 +156,7 @@ func (m *byteParts) contentType() string {
 func (m *byteParts) appendHead(dst []byte, part byteRange) []byte {
 	dst = append(append(append(dst, "\r\n--"...), m.boundary[:]...), "\r\n"...)
 	if m.ctype != "" {
-		dst = appendField(dst, "Content-Type", m.ctype)
+		dst = h1.AppendField(dst, "Content-Type", m.ctype)
 	}
 	return append(part.appendHeader(dst, m.size), "\r\n"...)
 }

@@ -3,7 +3,6 @@ package knot
 import (
 	"bytes"
 	"errors"
-	"net/textproto"
 	"strconv"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
@@ -85,7 +84,7 @@ func (r *response) forget() {
 // SetStatus sets the status code of the response, 200 by default. It panics
 // below 200 and above 599.
 func (x *Ctx) SetStatus(code int) {
-	if code < 200 || code > lastStatus {
+	if code < 200 || code > h1.LastStatus {
 		panic("knot: status " + strconv.Itoa(code) + " is not in 200 to 599")
 	}
 	x.resp.status = code
@@ -117,7 +116,7 @@ func (x *Ctx) CloseAfter() {
 // their own functions), Transfer-Encoding, Connection (CloseAfter) and Date. Upgrade
 // brings its Connection: Upgrade along (RFC 9110, 7.8). Server takes the place of Server.Name.
 func (x *Ctx) AddHeader(name, value string) {
-	b := viewBytes(name)
+	b := h1.Bytes(name)
 	for i := range b {
 		if !h1.TokenByte[b[i]] {
 			panic("knot: header name " + strconv.Quote(name) + " is not a token")
@@ -135,7 +134,7 @@ func (x *Ctx) AddHeader(name, value string) {
 	case h1.TokenIs(b, "server"):
 		x.resp.named = true
 	}
-	x.resp.fields = appendField(fields, name, value)
+	x.resp.fields = h1.AppendField(fields, name, value)
 }
 
 // KeepHeader is AddHeader for a line that is on the response whatever becomes of that: on the page of an error that takes
@@ -158,19 +157,6 @@ func (r *response) keeps(name []byte) bool {
 
 // ownHeaders are set by the server alone.
 var ownHeaders = [...]string{"content-length", "content-type", "transfer-encoding", "connection", "date"}
-
-// appendField appends a header line. Control bytes in value become spaces, so that a
-// handler that passes on what it was given lets nobody write header lines of his own. Space around value goes:
-// clients of HTTP/2 would take the response for malformed (RFC 9113, 8.2.1).
-func appendField(dst []byte, name, value string) []byte {
-	dst, value = append(append(dst, name...), ": "...), textproto.TrimString(value)
-	from := len(dst)
-	dst = append(dst, value...)
-	for i := h1.IndexControl(dst, from); i < len(dst); i = h1.IndexControl(dst, i+1) {
-		dst[i] = ' '
-	}
-	return append(dst, "\r\n"...)
-}
 
 // Send is the whole response in one call: head and body leave in one write.
 // It allocates nothing and keeps no reference to body. ctype "" sends no
@@ -203,7 +189,7 @@ func (x *Ctx) Send(status int, ctype string, body []byte) error {
 
 // SendString is Send for a string. It may park.
 func (x *Ctx) SendString(status int, ctype string, body string) error {
-	return x.Send(status, ctype, viewBytes(body))
+	return x.Send(status, ctype, h1.Bytes(body))
 }
 
 // SendError sends the page for a status, of Server.ErrorPage or the standard one, keeping the
@@ -273,7 +259,7 @@ func (x *Ctx) Write(p []byte) (int, error) {
 }
 
 // WriteString is Write for a string. It may park.
-func (x *Ctx) WriteString(s string) (int, error) { return x.Write(viewBytes(s)) }
+func (x *Ctx) WriteString(s string) (int, error) { return x.Write(h1.Bytes(s)) }
 
 // Flush sends what has been written so far. It may park.
 func (x *Ctx) Flush() error {
@@ -328,17 +314,17 @@ func (x *Ctx) commitOpen() {
 	x.closing = x.closing || x.mustClose()
 	x.c.answering.Store(true)
 	r.start = len(x.out)
-	out, now := x.out, x.srv.clock.stamp()
+	out, now := x.out, x.srv.clock.Stamp()
 	switch {
 	case r.dated:
-		out = append(out, statusLine(r.status)...)
+		out = append(out, h1.StatusLine(r.status)...)
 	case r.status == 200:
-		out = append(out, now.okay...)
+		out = append(out, now.Okay...)
 	default:
-		out = append(append(out, statusLine(r.status)...), now.date...)
+		out = append(append(out, h1.StatusLine(r.status)...), now.Date...)
 	}
 	if name := x.srv.Name; name != "" && !r.named {
-		out = appendField(out, "Server", name)
+		out = h1.AppendField(out, "Server", name)
 	}
 	switch {
 	case x.opensTunnel():
@@ -358,7 +344,7 @@ func (x *Ctx) commit(length int64) {
 	out := x.out
 	if r.ctype != "" {
 		if r.ctype != r.typeLineOf {
-			r.typeLine, r.typeLineOf = appendField(r.typeLine[:0], "Content-Type", r.ctype), r.ctype
+			r.typeLine, r.typeLineOf = h1.AppendField(r.typeLine[:0], "Content-Type", r.ctype), r.ctype
 		}
 		out = append(out, r.typeLine...)
 	}

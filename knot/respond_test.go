@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // TestStatusWithoutBody: a length that the handler has declared does no harm.
@@ -95,8 +96,8 @@ func TestNoSetterSplitsTheResponse(t *testing.T) {
 }
 
 func TestEveryStatusLineHasAPhrase(t *testing.T) {
-	for code := firstStatus; code <= widestStatus; code++ {
-		line := statusLine(code)
+	for code := h1.FirstStatus; code <= h1.WidestStatus; code++ {
+		line := h1.StatusLine(code)
 		if _, phrase, _ := strings.Cut(line[len("HTTP/1.1 "):], " "); len(strings.TrimSpace(phrase)) == 0 {
 			t.Errorf("%d: %q", code, line)
 		}
@@ -160,5 +161,5 @@ func TestEveryMethodReachesTheHandler(t *testing.T) {
 }
 
 func TestFieldsAreTrimmed(t *testing.T) {
-	testenv.Equal(t, string(appendField(nil, "A", " \tb\rc \r\n")), "A: b c\r\n")
+	testenv.Equal(t, string(h1.AppendField(nil, "A", " \tb\rc \r\n")), "A: b c\r\n")
 }

@@ -108,7 +108,7 @@ func (s *Server) makeRoom() bool {
 func (s *Server) resting() []*conn {
 	var some [roomChoice]*conn
 	n := 0
-	latest := s.clock.now() - int64(s.limits.rest)
+	latest := s.clock.Now() - int64(s.limits.rest)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range min(s.count, roomSteps) {
@@ -156,7 +156,7 @@ func (r *rareReport) due(now int64) (untold int64, due bool) {
 }
 
 func (s *Server) reportOverload() {
-	now := s.clock.now()
+	now := s.clock.Now()
 	s.mu.Lock()
 	s.turnedAt = now
 	s.mu.Unlock()

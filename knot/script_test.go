@@ -60,7 +60,7 @@ func (scriptAddr) String() string  { return "192.0.2.1:4711" }
 // serveScript runs one turn and returns the Ctx as it was left.
 func serveScript(s *Server, nc net.Conn) *Ctx {
 	s.ready()
-	defer s.clock.close()
+	defer s.clock.Close()
 	c := &conn{nc: nc, srv: s}
 	x := newCtx()
 	x.c, x.srv = c, s

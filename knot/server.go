@@ -15,6 +15,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
+	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -164,7 +165,7 @@ type Server struct {
 	secure  *tls.Config // made of TLS; fixed by once; nil without
 	timed   bool        // requests are timed; fixed by once
 	counts  [countShards]counts
-	clock   clock
+	clock   clock.Clock
 
 	overload   rareReport // too many connections
 	scarcity   rareReport // no descriptors for handlers
@@ -309,7 +310,7 @@ func (s *Server) ready() {
 		s.timed = s.Timed || s.AccessLog != nil && s.AccessLog.format == LogJSON
 		s.drained = make(chan struct{})
 		s.ctx, s.cancel = context.WithCancel(context.Background())
-		s.clock.now()
+		s.clock.Now()
 	})
 }
 

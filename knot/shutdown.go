@@ -115,7 +115,7 @@ func (s *Server) closeIdle() {
 		c     *conn
 		state uint32
 	}
-	now := s.clock.now()
+	now := s.clock.Now()
 	s.mu.Lock()
 	var idle []resting
 	for c := s.first; c != nil; c = c.next {
@@ -157,7 +157,7 @@ func (s *Server) busy() bool {
 // abort closes every listener and every connection, whatever it is doing.
 func (s *Server) abort() {
 	s.cancel()
-	s.clock.close()
+	s.clock.Close()
 	s.mu.Lock()
 	s.closed = true
 	var all []*conn

@@ -82,7 +82,7 @@ func (x *Ctx) recount(before int) {
 
 // beginWrite is called before each write of the response. It returns the time, for took.
 func (x *Ctx) beginWrite() (began int64) {
-	began = x.srv.clock.now()
+	began = x.srv.clock.Now()
 	if !x.isTunnel() {
 		x.c.since.Store(-max(began-x.slowOut.spent.Load(), 1))
 	}
@@ -91,13 +91,13 @@ func (x *Ctx) beginWrite() (began int64) {
 
 // took is endWrite, and counts n bytes of the response, sent by a write that began then.
 func (x *Ctx) took(n int, began int64, err error) error {
-	x.slowOut.add(x.srv.clock.now()-began, n, x.srv.limits.rate)
+	x.slowOut.add(x.srv.clock.Now()-began, n, x.srv.limits.rate)
 	return x.endWrite(err)
 }
 
 // endWrite returns the error of a write: another one if endStalled has ended the response just as the write came to its end.
 func (x *Ctx) endWrite(err error) error {
-	if x.c.since.Swap(x.srv.clock.now()) == stallEnded && err == nil {
+	if x.c.since.Swap(x.srv.clock.Now()) == stallEnded && err == nil {
 		return os.ErrDeadlineExceeded
 	}
 	return err
@@ -106,7 +106,7 @@ func (x *Ctx) endWrite(err error) error {
 // moved is called when a write that goes on has sent something.
 func (c *conn) moved() {
 	if since := c.since.Load(); since < 0 && since != stallEnded {
-		c.since.CompareAndSwap(since, -c.srv.clock.now())
+		c.since.CompareAndSwap(since, -c.srv.clock.Now())
 	}
 }
 

@@ -37,14 +37,14 @@ type stall struct {
 // most of them, and returns how many, and how many connections end with them. Event streams that have nothing to send,
 // tunnels, and connections that handlers have taken over are not among them.
 func (s *Server) endStalled() (ended, conns int) {
-	now := s.clock.now()
+	now := s.clock.Now()
 	last := s.stallsAt.Load()
 	if last != 0 && now-last < int64(stallsEvery) || !s.stallsAt.CompareAndSwap(last, now) {
 		return 0, 0
 	}
 	for _, at := range ofOneClient(s.stalled(now - int64(s.limits.stall))) {
 		if at.c.since.CompareAndSwap(at.since, stallEnded) {
-			at.c.nc.SetWriteDeadline(s.clock.base)
+			at.c.nc.SetWriteDeadline(s.clock.At(0))
 			if ended++; at.c.stream == nil {
 				conns++
 			}

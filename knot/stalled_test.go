@@ -78,7 +78,7 @@ func TestStalledResponsesMakeRoom(t *testing.T) {
 				}
 				<-began
 				if !test.rests {
-					testenv.Until(t, "the response stalls", func() bool { return len(s.stalled(s.clock.now())) > 0 })
+					testenv.Until(t, "the response stalls", func() bool { return len(s.stalled(s.clock.Now())) > 0 })
 				}
 				want := 503
 				if slow && !test.rests {

@@ -3,6 +3,8 @@ package knot
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // countShards bounds how many loops can count without meeting. It is a power of two.
@@ -10,7 +12,7 @@ const countShards = 8
 
 // counts are counters of some of the requests of a server. All fields are atomic.
 type counts struct {
-	status  [lastStatus/100 + 1]atomic.Uint64 // by class
+	status  [h1.LastStatus/100 + 1]atomic.Uint64 // by class
 	refused [len(refusalStatuses)]atomic.Uint64
 	bytes   atomic.Uint64
 	took    [len(tookLimits) + 1]atomic.Uint64
@@ -75,7 +77,7 @@ func (x *Ctx) count() {
 	if x.began == 0 {
 		return
 	}
-	took := time.Since(x.srv.clock.base) - x.began
+	took := x.srv.clock.Elapsed() - x.began
 	k.sum.Add(uint64(took))
 	i := 0
 	for i < len(tookLimits) && took > tookLimits[i] {
@@ -149,7 +151,7 @@ func (s *Server) Stats() (sum Stats) {
 	defer s.mu.Unlock()
 	sum.Accepted, sum.TurnedAway, sum.Evicted = s.conns, s.turned, s.evicted
 	sum.Conns, sum.Hijacked, sum.MaxConns = s.count+s.hijacked, s.hijacked, s.limits.conns
-	sum.Full = s.turnedAt != 0 && s.clock.now()-s.turnedAt < int64(fullFor)
+	sum.Full = s.turnedAt != 0 && s.clock.Now()-s.turnedAt < int64(fullFor)
 	sum.Stopping = s.stopping.Load()
 	return sum
 }

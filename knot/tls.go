@@ -196,7 +196,7 @@ func (c *conn) shake(secure *secureConn) bool {
 		return false
 	}
 	if limit := s.limits.headTime; limit > 0 {
-		c.setRead(s.clock.now() + int64(limit))
+		c.setRead(s.clock.Now() + int64(limit))
 	}
 	c.armWrite(s.limits.write)
 	err := secure.handshake()
@@ -208,7 +208,7 @@ func (c *conn) shake(secure *secureConn) bool {
 		return false
 	}
 	s.handshakes.done.Add(1)
-	c.since.Store(s.clock.now())
+	c.since.Store(s.clock.Now())
 	acknowledge(secure.raw)
 	switch state := secure.ConnectionState(); state.NegotiatedProtocol {
 	case protoACME:
@@ -239,14 +239,14 @@ func (s *Server) reportHandshake(c *conn, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}
-	if untold, due := s.unshaken.due(s.clock.now()); due {
+	if untold, due := s.unshaken.due(s.clock.Now()); due {
 		s.errorLog().Info("knot: TLS handshake error", "error", err, "client", c.remoteHost(), "unreported", untold)
 	}
 }
 
 // overdue reports whether the read deadline has passed although something has come, in time or not.
 func (c *conn) overdue() bool {
-	return c.readBy != 0 && int64(time.Since(c.srv.clock.base)) >= c.readBy && c.unread()
+	return c.readBy != 0 && int64(c.srv.clock.Elapsed()) >= c.readBy && c.unread()
 }
 
 // awakeNew is awake for a connection that has not had its handshake.
@@ -262,7 +262,7 @@ func (c *conn) mayShake() (in, may bool) {
 		return in, false
 	}
 	at := c.srv.refusedAt.Load()
-	return in, at == 0 || c.srv.clock.now()-at >= int64(shedFor)
+	return in, at == 0 || c.srv.clock.Now()-at >= int64(shedFor)
 }
 
 // internalError is a fatal alert as a server sends it before the handshake (RFC 8446, 6.2).
@@ -277,7 +277,7 @@ func (c *conn) refuseShake(secure *secureConn) {
 			c.rest()
 			return
 		}
-		c.setRead(int64(time.Since(c.srv.clock.base) + lastRead))
+		c.setRead(int64(c.srv.clock.Elapsed() + lastRead))
 		err = secure.record.fill()
 	}
 	defer c.finish()

@@ -329,7 +329,7 @@ func TestTLSRefusesClients(t *testing.T) {
 			t.Errorf("%d handshakes failed", failed)
 		}
 		testenv.Contains(t, sv.log.String(), `msg="knot: TLS handshake error"`)
-		sv.Server.refusedAt.Store(sv.Server.clock.now() + int64(time.Hour)) // still is
+		sv.Server.refusedAt.Store(sv.Server.clock.Now() + int64(time.Hour)) // still is
 		_, err := tls.Dial("tcp", sv.addr, ca.client())
 		var alert tls.AlertError
 		if !errors.As(err, &alert) && (err == nil || !strings.Contains(err.Error(), "internal error")) {

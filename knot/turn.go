@@ -67,7 +67,7 @@ func (x *Ctx) turn() verdict {
 			// This head has just begun.
 			by = 0
 			if limit := x.srv.limits.headTime; limit > 0 {
-				by = c.srv.clock.now() + int64(limit)
+				by = c.srv.clock.Now() + int64(limit)
 			}
 		}
 		x.makeRoom(0)
@@ -187,7 +187,7 @@ func (x *Ctx) serveRequest() {
 	x.slowIn.spent.Store(0)
 	x.c.answering.Store(false)
 	if x.srv.timed {
-		x.began = time.Since(x.srv.clock.base)
+		x.began = x.srv.clock.Elapsed()
 	}
 	x.c.served = true
 	x.countForClient()
@@ -213,7 +213,7 @@ func (x *Ctx) serveRequest() {
 		x.closing = true
 		err = (*fault)(h1.BodyTooLarge)
 	case !x.mayEnter() || !x.mayGoOn():
-		x.srv.refusedAt.Store(x.srv.clock.now())
+		x.srv.refusedAt.Store(x.srv.clock.Now())
 		x.AddHeader("Retry-After", retryAfter())
 		err = x.SendError(503)
 	default:
@@ -254,11 +254,11 @@ func (x *Ctx) mayGoOn() bool {
 	if !x.c.inside || !engine.Watched() {
 		return true
 	}
-	began := x.srv.clock.now()
+	began := x.srv.clock.Now()
 	if refused(requests.As(x.kind())) {
 		return false
 	}
-	return x.srv.clock.now()-began < int64(goneAfter) || !x.c.hungUp()
+	return x.srv.clock.Now()-began < int64(goneAfter) || !x.c.hungUp()
 }
 
 // goneAfter is how long a request may have waited to go on for the client to be still interested
@@ -305,7 +305,7 @@ const maxRoute = 128
 func (x *Ctx) conclude() {
 	x.finished = true
 	x.count()
-	if now := x.srv.clock.now(); x.c.since.Load() != now {
+	if now := x.srv.clock.Now(); x.c.since.Load() != now {
 		x.c.since.Store(now)
 	}
 	if x.srv.AccessLog != nil {
@@ -324,7 +324,7 @@ func (x *Ctx) settle(err error) {
 	var status Status
 	var f *fault
 	switch {
-	case errors.As(err, &status) && status >= 200 && status <= lastStatus:
+	case errors.As(err, &status) && status >= 200 && status <= h1.LastStatus:
 	case errors.As(err, &f) && f.Status != 0:
 		status = Status(f.Status)
 	default:
@@ -332,7 +332,7 @@ func (x *Ctx) settle(err error) {
 	}
 	switch {
 	case scarce(err):
-		if before, due := x.srv.scarcity.due(x.srv.clock.now()); due {
+		if before, due := x.srv.scarcity.due(x.srv.clock.Now()); due {
 			x.logRequest("handler failed for want of descriptors", "error", err, "unreported", before)
 		}
 	case status < 500 || err == error(status):

@@ -1,4 +1,4 @@
-package knot
+package clock
 
 import (
 	"testing"
@@ -10,27 +10,27 @@ import (
 // A clock that is read now and then stands, and every reading is of that moment; one that is read often ticks
 // for a while.
 func TestTheClockTicksWhereItIsReadOften(t *testing.T) {
-	var k clock
-	defer k.close()
+	var k Clock
+	defer k.Close()
 	ticks := func() bool { return k.passed.Load() != 0 }
 	last := int64(0)
 	read := func() {
-		now := k.now()
+		now := k.Now()
 		if now <= last && !ticks() || now < last || now <= 0 {
 			t.Fatalf("the clock reads %d after %d", now, last)
 		}
 		last = now
-		if late := time.Since(k.at(now)); late < 0 {
+		if late := time.Since(k.At(now)); late < 0 {
 			t.Fatalf("the clock is ahead by %v", -late)
 		}
-		if s := k.stamp(); s.unix > time.Now().Unix() || s.unix < time.Now().Unix()-60 {
-			t.Fatalf("the stamp is of second %d", s.unix)
+		if s := k.Stamp(); s.Unix > time.Now().Unix() || s.Unix < time.Now().Unix()-60 {
+			t.Fatalf("the stamp is of second %d", s.Unix)
 		}
 	}
 	for range 3 * manyReads {
 		read()
 		k.mu.Lock()
-		k.from -= 2 * int64(clockTick) // as if that was some time ago
+		k.from -= 2 * int64(Tick) // as if that was some time ago
 		k.mu.Unlock()
 	}
 	testenv.Equal(t, ticks(), false, "the clock ticks where it is read seldom")
@@ -45,7 +45,7 @@ func TestTheClockTicksWhereItIsReadOften(t *testing.T) {
 	testenv.Until(t, "the clock stands", func() bool { k.tick(); return !ticks() })
 	k.timer.Stop()
 	read()
-	k.close()
+	k.Close()
 	for range 3 * manyReads {
 		read()
 	}
