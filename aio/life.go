@@ -149,12 +149,9 @@ func (f *File) awaitUsers() bool {
 	w := engine.Self()
 	f.closer.Store(w)
 	if v := f.life.Add(^uint64(lifeUser - 1)); users(v) == 0 && f.closer.CompareAndSwap(w, nil) {
-		w.Release()
 		return true
 	}
-	err := w.Wait(engine.ReasonClose, (*waitUsers)(f))
-	w.Release()
-	return err == nil
+	return w.Wait(engine.ReasonClose, (*waitUsers)(f)) == nil
 }
 
 // A waitUsers is a File whose users are waited for.

@@ -218,7 +218,6 @@ func (st *stream) wait(slot **engine.Waiter, why engine.Reason, by time.Time) er
 	*slot = w
 	st.h.unlock()
 	w.Wait(why, nil)
-	w.Release()
 	st.h.mu.Lock()
 	return nil
 }

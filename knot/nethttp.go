@@ -110,7 +110,6 @@ func offloadHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	}
 	engine.CheckWait() // before h has begun, which can't be taken back
 	o := offloaded{w: engine.Self()}
-	defer o.w.Release()
 	go o.run(h, w, r)
 	o.wait()
 	if o.panicked != nil {

@@ -10,14 +10,12 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
 
-	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -230,9 +228,6 @@ func TestLeastRateOfBodies(t *testing.T) {
 
 // A client of gRPC sends messages when it has them, and gets no answer before the last one.
 func TestLeastRateSparesMessages(t *testing.T) {
-	var cycles atomic.Uint64
-	coro.SimulateCycles(&cycles) // so that channels stay in the bubble
-	defer coro.SimulateCycles(nil)
 	synctest.Test(t, func(t *testing.T) {
 		s := &Server{H2C: true, LeastRate: DefaultLeastRate, Handler: func(x *Ctx) error {
 			n, err := io.Copy(io.Discard, x.Body())

@@ -224,7 +224,6 @@ func TestRingInARuntime(t *testing.T) {
 					uring.PrepareTimeout(e, &o.ts, 0, 0)
 					d.Track(e, o)
 					must(t, o.waiter.Wait(engine.ReasonDisk, nil))
-					o.waiter.Release()
 					if o.res != -int32(unix.ETIME) {
 						t.Errorf("timeout: got %v, want ETIME", syscall.Errno(-o.res))
 					}

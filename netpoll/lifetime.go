@@ -158,7 +158,6 @@ func (d *desc) lockSlow(sd side) error {
 	d.queue.push(e)
 	d.mu.Unlock()
 	err := e.w.Wait(engine.ReasonDescriptor, e)
-	e.w.Release()
 	if err != nil {
 		return &contextError{err}
 	}
@@ -289,7 +288,6 @@ func (d *desc) awaitFree() {
 	d.mu.Unlock()
 	d.unuse()
 	e.w.Wait(engine.ReasonClose, e) // cancelled or not, there is nothing to undo
-	e.w.Release()
 }
 
 // free closes the fd. Its caller was the last user.

@@ -277,7 +277,6 @@ func (d *desc) rearm() {
 
 // waitPlain is wait for a plain goroutine, with its Waiter w.
 func (d *desc) waitPlain(w *engine.Waiter, s *slot, expired uint32, why engine.Reason) error {
-	defer w.Release()
 	waits := uint32(flagPlainReads)
 	if s == &d.write {
 		waits = flagPlainWrites

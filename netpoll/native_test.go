@@ -330,7 +330,6 @@ func TestWakeOfADetachedTask(t *testing.T) {
 			}
 			close(looked)
 			w.Wait(engine.ReasonDescriptor, nil)
-			w.Release()
 			if !l.Runs() {
 				t.Error("after a wait the task is not on its loop")
 			}

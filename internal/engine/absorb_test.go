@@ -114,7 +114,6 @@ func TestValueThatMeetsCancellationIsTaken(t *testing.T) {
 	park := func() error {
 		raw = Self()
 		err := raw.Wait(ReasonRead, taken{})
-		raw.Release()
 		return err
 	}
 	if err := grantWhileCancelled(t, rt, ReasonRead, park, func() { raw.Wake() }); err != nil {

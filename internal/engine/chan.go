@@ -215,7 +215,6 @@ func (c *Chan[T]) endWait(l *Loop, n *chanNode[T], q *chanList[T], err error) (v
 			err = nil
 		}
 	}
-	w.Release()
 	if err == nil && !n.ok {
 		err = ErrChanClosed
 	}

@@ -141,7 +141,6 @@ func TestTasksOfANodeRunNewestLocalFirst(t *testing.T) {
 					wg.Go(func() {
 						waiters[n] = Self()
 						waiters[n].Wait(ReasonRead, anywhere{})
-						waiters[n].Release()
 						order = append(order, n)
 						switch n {
 						case 3:
@@ -186,7 +185,6 @@ func TestEndOfATaskIsLocal(t *testing.T) {
 					w := Self()
 					waiters = append(waiters, w)
 					w.Wait(ReasonRead, anywhere{})
-					w.Release()
 				}).Join()
 				order = append(order, i)
 			})
@@ -273,7 +271,6 @@ func TestGrantEndsWhenAnotherNodeBecomesReady(t *testing.T) {
 		task := Go(func() {
 			other = Self()
 			other.Wait(ReasonRead, anywhere{})
-			other.Release()
 			ran = true
 		})
 		until(func() bool { return other != nil })

@@ -39,7 +39,6 @@ func (c *Cond) WaitWith(m *Mutex) {
 		w := c.enqueue()
 		c.L.Unlock()
 		w.waitFully(ReasonCond, (*condPoint)(c))
-		w.Release()
 		c.lock()
 		return
 	}
@@ -91,7 +90,6 @@ func (c *Cond) waitUntil(ctx context.Context) error {
 	w := c.enqueue()
 	c.L.Unlock()
 	err := w.waitUntil(ctx, ReasonCond, (*condPoint)(c))
-	w.Release()
 	c.lock()
 	return err
 }

@@ -39,7 +39,7 @@ func embrace(t *testing.T, rt *Runtime) (release func()) {
 func waitsFor(t *testing.T, rt *Runtime, why Reason) {
 	t.Helper()
 	before := parked(rt, why)
-	testenv.Need(rt.Spawn(Options{Name: why.String()}, func() { s := Self(); s.Wait(why, anywhere{}); s.Release() }))(t)
+	testenv.Need(rt.Spawn(Options{Name: why.String()}, func() { s := Self(); s.Wait(why, anywhere{}) }))(t)
 	waitParked(t, rt, before+1, why)
 }
 

@@ -55,7 +55,6 @@ func TestGoroutinesRunBeforeTheLoopSleeps(t *testing.T) {
 			w := Self()
 			published <- w
 			w.Wait(ReasonRead, anywhere{})
-			w.Release()
 			woken <- true
 		}()
 		w := <-published

@@ -127,7 +127,6 @@ func (g *guard) revoke(owner *Loop) {
 // askFor gets owner, another loop, to make the guard shared.
 func (g *guard) askFor(owner *Loop) {
 	w := Self()
-	defer w.Release()
 	if !owner.Post(func() {
 		g.owner.Store(&sharedGuard)
 		w.Wake()

@@ -31,7 +31,6 @@ func park(where **Waiter) {
 	w := Self()
 	*where = w
 	w.waitFully(ReasonRead, anywhere{})
-	w.Release()
 }
 
 // A lockKind is a kind of lock that a task holds while it does something, and others wait for.

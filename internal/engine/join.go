@@ -26,7 +26,6 @@ func (t *Task) Join() error {
 		return e.err
 	}
 	w := Self()
-	defer w.Release()
 	e.joiners.push(w)
 	e.mu.Unlock()
 	if err := w.Wait(ReasonJoin, (*joinPoint)(t)); err != nil {

@@ -78,7 +78,6 @@ func (m *Mutex) lockOn(l *Loop) {
 	}
 	w := m.enqueue(l)
 	w.waitFully(ReasonMutex, (*mutexPoint)(m))
-	w.Release()
 }
 
 // LockContext is Lock, but returns without the lock, and with an error, if ctx ends, or the
@@ -99,7 +98,6 @@ func (m *Mutex) lockUntil(ctx context.Context) error {
 		return nil
 	}
 	w := m.enqueue(l)
-	defer w.Release()
 	return w.waitUntil(ctx, ReasonMutex, (*mutexPoint)(m))
 }
 

@@ -37,7 +37,6 @@ func (o *Once) Do(fn func()) {
 		o.g.exit(l)
 		r.hasten(l)
 		w.waitFully(ReasonOnce, (*oncePoint)(o))
-		w.Release()
 		return
 	}
 	o.running = true

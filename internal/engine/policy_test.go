@@ -126,7 +126,6 @@ func TestObserverSeesAWellFormedLife(t *testing.T) {
 			w := Self() // woken before it parks: no wait at all
 			w.Wake()
 			w.Wait(ReasonRead, anywhere{})
-			w.Release()
 			mu.Lock()
 			Yield()
 			mu.Unlock()

@@ -90,7 +90,6 @@ func (rw *RWMutex) lockOn(l *Loop, write bool, why Reason) {
 	rw.g.exit(l)
 	o.hasten(l)
 	w.waitFully(why, (*rwMutexPoint)(rw))
-	w.Release()
 }
 
 // TryLock locks rw for writing if that is possible at once.

@@ -73,7 +73,6 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 				c.dequeue(l, nodes[i], false)
 			}
 		}
-		w.Release()
 	}()
 	for i, c := range cases {
 		nodes = append(nodes, c.enqueue(w, s, i))

@@ -77,7 +77,6 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n int64) error {
 		}
 	}
 	w := Self()
-	defer w.Release()
 	w.tag = n
 	s.waiters.push(w)
 	s.g.exit(l)

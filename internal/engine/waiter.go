@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"runtime"
-	"sync"
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
@@ -16,7 +15,7 @@ import (
 // waker will look for it, and calls Wait. The one that removes it from there, exactly once
 // and atomically, must then call Wake, exactly once; Wake may come before Wait. If
 // Wait returns an error, the task's context has ended and the WaitPoint has removed the
-// Waiter; if somebody else was faster, Wait returns nil, after the Wake. In the end, Release.
+// Waiter; if another call was faster, Wait returns nil, after the Wake.
 //
 // That every publication ends in one Wake or in a removal is what makes a lost or a
 // misdirected wake impossible; no sequence numbers are needed.
@@ -32,10 +31,6 @@ type threadWaiter struct {
 	woken chan struct{} // capacity 1, so that Wake never blocks
 }
 
-var threadWaiters = sync.Pool{New: func() any { return newThreadWaiter() }}
-
-func newThreadWaiter() *threadWaiter { return &threadWaiter{woken: make(chan struct{}, 1)} }
-
 func (w *Waiter) thread() *threadWaiter { return (*threadWaiter)(unsafe.Pointer(w)) }
 
 // Self returns the Waiter of the calling task or goroutine. It never parks. A task
@@ -50,10 +45,8 @@ func selfOn(l *Loop) *Waiter {
 	if l != nil {
 		return &l.current().wait
 	}
-	if coro.Simulated() { // a channel must stay in its bubble of testing/synctest
-		return &newThreadWaiter().Waiter
-	}
-	return &threadWaiters.Get().(*threadWaiter).Waiter
+	// Not from a pool: a channel that was made in a bubble of testing/synctest must stay there.
+	return &(&threadWaiter{woken: make(chan struct{}, 1)}).Waiter
 }
 
 // current is l.cur for callers that are about to wait.
@@ -63,13 +56,6 @@ func (l *Loop) current() *Task {
 		panic("task: a function that runs on a loop's own goroutine (called by a poller, Post or an Alarm) must not wait; start a task")
 	}
 	return l.cur
-}
-
-// Release gives the Waiter back; it must not be published any more.
-func (w *Waiter) Release() {
-	if w.task == nil && !coro.Simulated() {
-		threadWaiters.Put(w.thread())
-	}
 }
 
 // Loop returns the loop on which the waiting task runs, nil for a plain goroutine.

@@ -45,7 +45,6 @@ func (wg *WaitGroup) Wait() {
 	wg.waiters.push(w)
 	wg.g.exit(l)
 	w.waitFully(ReasonWaitGroup, (*waitGroupPoint)(wg))
-	w.Release()
 }
 
 // Go runs fn as a new task that the group waits for, see the function Go.

@@ -258,7 +258,7 @@ func TestDeadlockCheck(t *testing.T) {
 	waitFor(t, "the offloader rests", func() bool { return !rt.canWake(nil) })
 
 	w := make(chan *Waiter, 1)
-	outside := rt.Go(func() { s := Self(); w <- s; s.Wait(ReasonAccept, anywhere{}); s.Release() })
+	outside := rt.Go(func() { s := Self(); w <- s; s.Wait(ReasonAccept, anywhere{}) })
 	waitParked(t, rt, 1, ReasonAccept)
 	check("a task waits for something outside", 0)
 	(<-w).Wake()

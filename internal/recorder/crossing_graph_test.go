@@ -23,7 +23,6 @@ func (d *desk) wait() {
 	w := engine.Self()
 	d.at.Store(w)
 	w.Wait(engine.ReasonCond, nil)
-	w.Release()
 }
 
 func (d *desk) wake() {

@@ -352,7 +352,6 @@ func (a *actor) event() error {
 		go fire()
 	}
 	err := w.Wait(engine.ReasonRead, (*eventPoint)(&slot))
-	w.Release()
 	return err
 }
 
