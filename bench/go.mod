@@ -5,7 +5,6 @@ go 1.26.0
 replace github.com/capriccio-go/capriccio => ..
 
 require (
-	github.com/HdrHistogram/hdrhistogram-go v1.1.2
 	github.com/capriccio-go/capriccio v0.0.0
 	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f

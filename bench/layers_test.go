@@ -15,7 +15,7 @@ const subjects = ". aio bgraph bgraph/gotrace bgraph/graphview internal/coro int
 var layers = map[string]string{
 	".":               measured() + "internal/chores internal/load internal/models internal/people internal/proc internal/report github.com/google/pprof/profile golang.org/x/exp/trace golang.org/x/sys/unix",
 	"internal/chores": "",
-	"internal/load":   "internal/proc github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys/unix",
+	"internal/load":   "internal/proc golang.org/x/sys/unix",
 	"internal/models": "golang.org/x/sys/unix",
 	"internal/people": "internal/load",
 	"internal/proc":   "golang.org/x/sys/unix",

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,14 +15,12 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/stackchunk"
 	"github.com/capriccio-go/capriccio/task"
-	"golang.org/x/sys/unix"
 )
 
 // deepServer is the server of deep-handler.
@@ -145,44 +142,10 @@ func runDeepClient(args []string, out io.Writer) error {
 	return hold(out, *conns, func(i int) (net.Conn, error) { return deepExchange(*addr, i, config) })
 }
 
-// hold opens n connections, some at a time, says "holding", and keeps them until its standard input ends.
-func hold[Conn any](out io.Writer, n int, open func(i int) (Conn, error)) error {
-	const atATime = 16
-	held, errs := make([]Conn, n), make([]error, atATime)
-	var clients sync.WaitGroup
-	for first := range errs {
-		clients.Go(func() {
-			for i := first; i < n && errs[first] == nil; i += atATime {
-				held[i], errs[first] = open(i)
-			}
-		})
-	}
-	clients.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	fmt.Fprintln(out, "holding")
-	_, err := io.Copy(io.Discard, os.Stdin)
-	runtime.KeepAlive(held)
-	return err
-}
-
 // deepExchange makes connection number i and a request on it.
 func deepExchange(addr string, i int, config *tls.Config) (net.Conn, error) {
-	// The kernel searches the longer for a port the fewer are left, if it does not know both
-	// ends when it picks one (IP_BIND_ADDRESS_NO_PORT, ip(7)).
-	dialer := net.Dialer{
-		LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+i/5000))},
-		Control: func(_, _ string, c syscall.RawConn) error {
-			return onFD(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) })
-		},
-	}
-	c, err := dialer.Dial("tcp", addr)
+	c, err := dialFor(addr, i)
 	if err != nil {
-		return nil, err
-	}
-	// Closing resets: a run leaves no port waiting behind.
-	if err := c.(*net.TCPConn).SetLinger(0); err != nil {
 		return nil, err
 	}
 	if config != nil {

@@ -145,7 +145,7 @@ func (u *supportUsers) think(user int) time.Duration {
 // samples whose parameter is the number of clients. What is left of its arguments are files in
 // place of the tree's, as PATH=BYTES: each is asked for as often as any other.
 func runFetch(args []string, out io.Writer) error {
-	var cfg load.FilesConfig
+	var cfg load.Config
 	flags := flag.NewFlagSet("fetch", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	pid := flags.Int("pid", 0, "process of the server")
@@ -155,11 +155,14 @@ func runFetch(args []string, out io.Writer) error {
 	flags.DurationVar(&cfg.Warm, "warm", 0, "load before measuring")
 	flags.DurationVar(&cfg.For, "for", 0, "load measured")
 	flags.IntVar(&cfg.PerConn, "per-conn", 0, "requests on a connection; 0: all")
-	flags.DurationVar(&cfg.Pause, "pause", 0, "between a response and the next request")
+	pause := flags.Duration("pause", 0, "between a response and the next request")
 	support := flags.Float64("support", 0, "exponent of popularity: the clients are those of web-support")
 	surge := flags.Bool("surge", false, "the tree and the clients are SURGE's")
 	flags.Parse(args)
 	cfg.Target = (&server{addr: *addr}).target(*pid)
+	if *pause > 0 {
+		cfg.Think = func(int) time.Duration { return *pause }
+	}
 	tree, l := newWebTree(*folders), newLot(*seed)
 	if *surge {
 		tree = newSurgeTree(*folders)
@@ -214,9 +217,9 @@ func amongFiles(files []string, l lot) (func() ([]byte, int64), error) {
 	}, nil
 }
 
-func fetchAndPrint(cfg load.FilesConfig, out io.Writer) error {
+func fetchAndPrint(cfg load.Config, out io.Writer) error {
 	debug.SetGCPercent(-1) // the raw system calls of load leave a collector no chance
-	result, err := load.Files(cfg)
+	result, err := load.Run(cfg)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package load
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net/netip"
@@ -18,16 +17,30 @@ import (
 // never is later than any run lasts.
 const never = time.Duration(math.MaxInt64)
 
+// Limits of what is asked of a client.
+const (
+	MaxConns = 19_500
+	MaxDepth = 64
+)
+
 // traffic decides what a client sends and learns what becomes of it. A tag names a
-// request; it is the traffic's own and never used twice.
+// request that is under way; it is the traffic's own.
 type traffic interface {
 	// due sends what is due and returns when it wants to be called next.
 	due(now time.Duration) (next time.Duration, err error)
 	// answered: the link is idle again, or closed if the server closes it.
 	answered(tag int32, r response, now time.Duration) error
-	// lost: the connection broke under the request, or could not be made.
+	// lost: the connection broke under the request, or could not be made. The cause is an unanswered if nothing
+	// of a response had come.
 	lost(tag int32, cause error, now time.Duration) error
 }
+
+// unanswered is why a connection broke on which nothing had come since the request was sent.
+type unanswered struct{ error }
+
+func (u unanswered) Unwrap() error { return u.error }
+
+var errClosed = errors.New("closed by the server")
 
 // linkState is where a link is. At most one request is under way on it.
 //
@@ -52,7 +65,10 @@ type link struct {
 	pool    uint8  // of client.pools
 	stacked bool   // is in its pool's idle, whatever its state
 	request []byte // to send when connected
-	partial []byte // of a response
+	partial []byte // of a response's head
+	body    bool   // the head is there, or the lengths of all responses were known before
+	left    int64  // bytes still to come, with body
+	answer  response
 }
 
 // pool is the links that start from one address, or from all of sources in turn.
@@ -75,7 +91,7 @@ type client struct {
 	closed  []int32 // links to use again
 	dials   int
 	traffic traffic
-	buffer  [maxResponse]byte
+	buffer  [maxHead]byte
 	events  [256]unix.EpollEvent
 }
 
@@ -183,18 +199,21 @@ func (c *client) take(from uint8) (i int32, ok bool) {
 	return 0, false
 }
 
-// request sends a request on an idle link.
-func (c *client) request(i int32, text []byte, tag int32) error {
+// request sends a request on an idle link. If the length of its response, or responses, is known it is not looked at.
+func (c *client) request(i int32, text []byte, tag int32, known int64) error {
 	l := &c.links[i]
 	l.state, l.tag = linkBusy, tag
+	l.expect(known)
 	return c.write(i, text)
 }
+
+func (l *link) expect(known int64) { l.left, l.body, l.answer = known, known > 0, response{} }
 
 // room reports whether dial can make one more connection.
 func (c *client) room() bool { return len(c.closed) > 0 || len(c.links) < c.limit }
 
-// dial makes a connection of a pool and then sends a request on it. There must be room.
-func (c *client) dial(text []byte, tag int32, to uint8) (i int32, err error) {
+// dial makes a connection of a pool and then sends a request on it, like request. There must be room.
+func (c *client) dial(text []byte, tag int32, to uint8, known int64) (i int32, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return 0, fmt.Errorf("socket: %w", err)
@@ -213,6 +232,7 @@ func (c *client) dial(text []byte, tag int32, to uint8) (i int32, err error) {
 	l := &c.links[i]
 	l.fd, l.state, l.tag, l.request, l.pool = s, linkConnecting, tag, text, to
 	l.serial++
+	l.expect(known)
 	event := unix.EpollEvent{
 		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: i, Pad: int32(l.serial),
 	}
@@ -249,12 +269,15 @@ func (c *client) hangUp(i int32) {
 
 // broken is the end of a link that the other side or the network has brought about.
 func (c *client) broken(i int32, cause error) error {
-	state, tag := c.links[i].state, c.links[i].tag
+	l := c.links[i]
 	c.hangUp(i)
-	if state == linkIdle {
+	if l.state == linkIdle {
 		return nil
 	}
-	return c.traffic.lost(tag, cause, c.now())
+	if len(l.partial) == 0 && !l.body {
+		cause = unanswered{cause}
+	}
+	return c.traffic.lost(l.tag, cause, c.now())
 }
 
 func (c *client) write(i int32, text []byte) error {
@@ -292,12 +315,17 @@ func (c *client) handle(e *unix.EpollEvent) error {
 }
 
 // receive reads what has come, and with ended to the end of the stream. Events are
-// reported once (edge triggered), so that a short read needs no second one.
+// reported once (edge triggered), so that a short read needs no second one. What is left of a body
+// that is longer than the buffer the kernel drops uncopied (MSG_TRUNC, tcp(7)).
 func (c *client) receive(i int32, ended bool) error {
 	l := &c.links[i]
 	for serial := l.serial; l.serial == serial && l.state != linkClosed; {
-		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(l.fd),
-			uintptr(unsafe.Pointer(&c.buffer[0])), uintptr(len(c.buffer)))
+		room, flags := int64(len(c.buffer)), uintptr(0)
+		if l.state == linkBusy && l.left > room {
+			room, flags = l.left, unix.MSG_TRUNC
+		}
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(l.fd),
+			uintptr(unsafe.Pointer(&c.buffer[0])), uintptr(room), flags, 0, 0)
 		switch {
 		case errno == unix.EAGAIN:
 			return nil
@@ -306,12 +334,17 @@ func (c *client) receive(i int32, ended bool) error {
 		case errno != 0:
 			return c.broken(i, errno)
 		case n == 0:
-			return c.broken(i, io.EOF)
+			return c.broken(i, errClosed)
 		}
-		if err := c.taken(i, c.buffer[:n]); err != nil {
+		data := c.buffer[:min(int(n), len(c.buffer))]
+		if flags != 0 {
+			l.left -= int64(n)
+			data = nil
+		}
+		if err := c.taken(i, data); err != nil {
 			return err
 		}
-		if int(n) < len(c.buffer) && !ended {
+		if int64(n) < room && !ended {
 			return nil
 		}
 		l = &c.links[i] // taken may have made room for more
@@ -326,24 +359,30 @@ func (c *client) taken(i int32, data []byte) error {
 		c.hangUp(i) // a server's last words
 		return nil
 	}
-	if len(l.partial) > 0 {
-		l.partial = append(l.partial, data...)
-		data = l.partial
+	if !l.body {
+		if len(l.partial) > 0 {
+			l.partial = append(l.partial, data...)
+			data = l.partial
+		}
+		r, length, err := parseHead(data)
+		if err != nil {
+			return fmt.Errorf("load: %w", err)
+		}
+		if length == 0 {
+			l.partial = append(l.partial[:0], data...)
+			return nil
+		}
+		l.body, l.left, l.answer = true, r.body, r
+		data = data[length:]
+		l.partial = l.partial[:0]
 	}
-	r, length, err := parseResponse(data)
-	if err != nil {
-		return fmt.Errorf("load: %w", err)
+	if l.left -= int64(len(data)); l.left < 0 {
+		return fmt.Errorf("load: %d bytes more than the response has", -l.left)
 	}
-	if length == 0 {
-		l.partial = append(l.partial[:0], data...)
+	if l.left > 0 {
 		return nil
 	}
-	if length < len(data) {
-		return fmt.Errorf("load: response of %d bytes is followed by %d more", length, len(data)-length)
-	}
-	l.partial = l.partial[:0]
-	tag := l.tag
-	if r.closes {
+	if l.answer.closes {
 		c.hangUp(i)
 	} else {
 		l.state = linkIdle
@@ -352,7 +391,7 @@ func (c *client) taken(i int32, data []byte) error {
 			c.pools[l.pool].idle = append(c.pools[l.pool].idle, i)
 		}
 	}
-	return c.traffic.answered(tag, r, c.now())
+	return c.traffic.answered(l.tag, l.answer, c.now())
 }
 
 // Usage is CPU time.

@@ -103,10 +103,10 @@ func (o *closed) ask(now time.Duration) error {
 	}
 	if !byLot || !o.c.room() {
 		if i, ok := o.c.take(0); ok {
-			return o.c.request(i, text, tag)
+			return o.c.request(i, text, tag, 0)
 		}
 	}
-	_, err := o.c.dial(text, tag, 0)
+	_, err := o.c.dial(text, tag, 0, 0)
 	return err
 }
 

@@ -75,7 +75,7 @@ func (o *crowd) due(now time.Duration) (time.Duration, error) {
 		}
 		tag := int32(len(o.outcomes))
 		o.outcomes = append(o.outcomes, Outcome{Scheduled: now, Sent: now})
-		i, err := o.c.dial(o.cfg.Request, tag, 0)
+		i, err := o.c.dial(o.cfg.Request, tag, 0, 0)
 		if err != nil {
 			return 0, err
 		}

@@ -1,8 +1,10 @@
-// Package load is the client of the HTTP experiments: many keep-alive
-// connections driven by one thread over epoll(7), each with a number of requests
-// under way. It spends less on a request than the servers it is to saturate.
+// Package load is the client of the HTTP experiments: many connections driven by one
+// thread over epoll(7). It spends less on a request than the servers it is to saturate.
 //
-// It knows no HTTP beyond the length of a response, which it learns from the
-// first one on each connection; all later ones must have the same length.
-// One Run occupies its thread; nothing here may be called from a task.
+// Open sends requests when they are due, whatever becomes of those before. Run and Closed
+// are closed loops, of clients that ask again when they have their answer: Run measures a
+// server that serves every request, and fast, Closed one that may refuse some. Crowd is
+// clients that come all at once.
+//
+// Each occupies its thread; nothing here may be called from a task.
 package load

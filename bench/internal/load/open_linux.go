@@ -253,9 +253,9 @@ func (o *open) issue(request Outcome) error {
 	o.waiting = append(o.waiting, tag)
 	if ok {
 		o.links = append(o.links, i)
-		return o.c.request(i, text, tag)
+		return o.c.request(i, text, tag, 0)
 	}
-	i, err := o.c.dial(text, tag, from)
+	i, err := o.c.dial(text, tag, from, 0)
 	o.links = append(o.links, i)
 	return err
 }

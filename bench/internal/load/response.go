@@ -12,6 +12,8 @@ type response struct {
 	status     int
 	retryAfter time.Duration // 0 if the server named none
 	closes     bool          // the server closes the connection after it
+	length     int64         // bytes of head and body
+	body       int64         // … of the body
 }
 
 // StatusFate is what a status makes of a request.
@@ -25,8 +27,8 @@ func StatusFate(status int) Fate {
 	return Failed
 }
 
-// maxResponse is the longest response that is understood, in bytes.
-const maxResponse = 64 << 10
+// maxHead is the longest head of a response that is understood, in bytes.
+const maxHead = 64 << 10
 
 var (
 	blankLine  = []byte("\r\n\r\n")
@@ -39,13 +41,13 @@ var (
 	closeToken = []byte("close")
 )
 
-// parseResponse reads the response that data begins with and returns its length in
+// parseHead reads the head of the response that data begins with and returns its length in
 // bytes, 0 while it is incomplete. It understands HTTP/1.1 with a Content-Length.
-func parseResponse(data []byte) (r response, length int, err error) {
+func parseHead(data []byte) (r response, length int, err error) {
 	end := bytes.Index(data, blankLine)
 	if end < 0 {
-		if len(data) > maxResponse {
-			return r, 0, fmt.Errorf("response head of more than %d bytes", maxResponse)
+		if len(data) > maxHead {
+			return r, 0, fmt.Errorf("response head of more than %d bytes", maxHead)
 		}
 		return r, 0, nil
 	}
@@ -56,33 +58,32 @@ func parseResponse(data []byte) (r response, length int, err error) {
 	if r.status, err = strconv.Atoi(string(head[9:12])); err != nil || r.status < 200 {
 		return r, 0, fmt.Errorf("status %q, want 200 to 599", head[9:12])
 	}
-	body := -1
+	r.body = -1
 	for line := head[bytes.Index(head, lineBreak)+2:]; len(line) > 0; {
 		next := bytes.Index(line, lineBreak)
 		name, value, _ := bytes.Cut(line[:next], []byte(":"))
 		line = line[next+2:]
-		if err := r.field(name, bytes.TrimSpace(value), &body); err != nil {
+		if err := r.field(name, bytes.TrimSpace(value)); err != nil {
 			return r, 0, err
 		}
 	}
-	if body < 0 {
+	if r.body < 0 {
 		return r, 0, fmt.Errorf("response %d has no Content-Length", r.status)
 	}
-	if length = end + len(blankLine) + body; length > len(data) {
-		return r, 0, nil
-	}
+	length = end + len(blankLine)
+	r.length = int64(length) + r.body
 	return r, length, nil
 }
 
 // field takes up one header line. The first letter decides for most lines.
-func (r *response) field(name, value []byte, body *int) (err error) {
+func (r *response) field(name, value []byte) (err error) {
 	if len(name) == 0 {
 		return nil
 	}
 	switch name[0] | 0x20 {
 	case 'c':
 		if bytes.EqualFold(name, lengthName) {
-			if *body, err = strconv.Atoi(string(value)); err != nil || *body < 0 || *body > maxResponse {
+			if r.body, err = strconv.ParseInt(string(value), 10, 64); err != nil || r.body < 0 {
 				return fmt.Errorf("bad Content-Length %q", value)
 			}
 		} else if bytes.EqualFold(name, connName) {
