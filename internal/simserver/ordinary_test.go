@@ -59,7 +59,7 @@ var ordinary = []row{
 		return from + time.Millisecond
 	}},
 	// A segment of 128 bytes costs as much as one of 1,460: the send buffer is not to be filled with them. It is nearly as many as can be served.
-	{name: "2,700 slow readers with windows of 256 bytes beside others", files: true, play: func(s *Server, from time.Duration) time.Duration {
+	{name: "2,700 slow readers with windows of 256 bytes beside others", long: true, files: true, play: func(s *Server, from time.Duration) time.Duration {
 		slow := lan
 		slow.Rate, slow.Segment = 100_000, 128
 		s.Clients.OpenLoop(&Habit{Path: slow, Make: func() *Request { return &Request{Path: "/large", Want: fileSize} }}, 900, from+3*time.Second)
@@ -208,7 +208,8 @@ func (r *Result) String() string {
 		r.Clients.Quantile(0.5).Round(10*time.Microsecond), r.Clients.Quantile(0.99).Round(10*time.Microsecond), 100*r.Busy, r.Took.Round(time.Millisecond), r.Events)
 }
 
-func eachOrdinary(t *testing.T, test func(*testing.T, row)) {
+// In ordinary life no request is refused, and one in a hundred waits no longer than where all is done in the order of arrival.
+func TestOrdinaryLifeIsAsQuickAsFIFO(t *testing.T) {
 	if testenv.Race {
 		t.Skip("these are many requests; the seeds look for races")
 	}
@@ -217,26 +218,10 @@ func eachOrdinary(t *testing.T, test func(*testing.T, row)) {
 			if x.long {
 				testenv.NeedsFull(t, "many requests")
 			}
-			test(t, x)
+			ours := x.run(t, "")
+			want(t, ours.Clients.Statuses[503] == 0, ours)
+			fifo, p99 := x.run(t, feed.FIFO).Clients.Quantile(0.99), ours.Clients.Quantile(0.99)
+			want(t, p99 < fifo+fifo/10+time.Millisecond, "p99", p99, "with fifo", fifo)
 		})
 	}
-}
-
-// In ordinary life one in a hundred waits no longer than where all is done in the order of arrival.
-func TestOrdinaryLifeIsAsQuickAsFIFO(t *testing.T) {
-	eachOrdinary(t, func(t *testing.T, x row) {
-		fifo, ours := x.run(t, feed.FIFO).Clients.Quantile(0.99), x.run(t, "").Clients.Quantile(0.99)
-		want(t, ours < fifo+fifo/10+time.Millisecond, "p99", ours, "with fifo", fifo)
-	})
-}
-
-func TestNothingIsRefusedInOrdinaryLife(t *testing.T) {
-	eachOrdinary(t, func(t *testing.T, x row) {
-		r := x.run(t, "")
-		if r.Clients.Statuses[503] > 0 {
-			t.Error(r)
-		} else {
-			t.Log(r)
-		}
-	})
 }

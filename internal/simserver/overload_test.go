@@ -186,7 +186,7 @@ func TestTenTenants(t *testing.T) {
 // A backend of 12 workers goes from 5 to 500 ms for some time, under clients that give up after
 // 1 s and try three times more. It has to be as before 2 s after the backend is, though the processor is away now and then.
 func TestBackendStep(t *testing.T) {
-	for seed := range uint64(testenv.Rounds(2, 12)) {
+	for seed := range uint64(testenv.Rounds(1, 12)) {
 		for _, lasts := range []time.Duration{2500 * time.Millisecond, 5 * time.Second} {
 			t.Run(fmt.Sprint(lasts, "/", seed+1), func(t *testing.T) { backendStep(t, seed+1, lasts) })
 		}
