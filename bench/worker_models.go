@@ -1,13 +1,14 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
@@ -25,54 +26,42 @@ func runModelServer(args []string, out io.Writer) error {
 	os.Remove(*socket)
 	store := models.NewStore()
 	store.Fill()
-	failed := make(chan error, 2)
-	listening := func() { fmt.Fprintln(out, "listening", *socket) }
-	if *model == "capriccio" {
-		go func() {
-			failed <- capriccio.Run(context.Background(), func(context.Context) error {
-				ln, err := netpoll.Listen("unix", *socket)
-				if err != nil {
-					return err
-				}
-				listening()
-				return netpoll.Serve(ln, func(c *netpoll.Conn) {
-					defer c.Close()
-					models.ServeStream(c, store)
-				})
+	switch *model {
+	case "capriccio":
+		rt, err := capriccio.New()
+		if err != nil {
+			return err
+		}
+		return serveInTaskAt("unix", *socket, rt, out, func(ln *netpoll.Listener) error {
+			return netpoll.Serve(ln, func(c *netpoll.Conn) {
+				defer c.Close()
+				models.ServeStream(c, store)
 			})
-		}()
-		return untilInputEnds(failed)
-	}
-	ln, err := net.Listen("unix", *socket)
-	if err != nil {
-		return err
-	}
-	if *model == "goroutine" {
-		go func() {
-			failed <- acceptAll(ln, func(c net.Conn) {
+		})
+	case "goroutine":
+		return serveOnGoroutinesAt("unix", *socket, out, func(ln net.Listener) error {
+			return acceptAll(ln, func(c net.Conn) {
 				go func() {
 					defer c.Close()
 					models.ServeStream(c, store)
 				}()
 			})
-		}()
-		listening()
-		return untilInputEnds(failed)
+		})
 	}
-	m, err := models.ParseModel(*model)
-	if err != nil {
-		return err
+	m, ok := models.Models[*model]
+	if !ok {
+		return fmt.Errorf("-model=%q, want capriccio, goroutine or one of %v", *model, slices.Sorted(maps.Keys(models.Models)))
 	}
-	file, err := ln.(*net.UnixListener).File() // which blocks, unlike that of ln
-	if err != nil {
-		return err
-	}
-	defer runtime.KeepAlive(file)
 	// Threads that block in the kernel must not wait for the Go scheduler's leave to go on.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), m.Threads()))
-	go func() { failed <- models.Serve(int(file.Fd()), m, store) }()
-	listening()
-	return untilInputEnds(failed)
+	return serveOnGoroutinesAt("unix", *socket, out, func(ln net.Listener) error {
+		file, err := ln.(*net.UnixListener).File() // which blocks, unlike that of ln
+		if err != nil {
+			return err
+		}
+		defer runtime.KeepAlive(file)
+		return models.Serve(int(file.Fd()), m, store)
+	})
 }
 
 // runModelLoad is the client process of models. Its samples' parameter is the number of

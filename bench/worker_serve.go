@@ -16,7 +16,11 @@ import (
 
 // serveOnGoroutines serves on goroutines.
 func serveOnGoroutines(out io.Writer, serve func(net.Listener) error) error {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	return serveOnGoroutinesAt("tcp", "127.0.0.1:0", out, serve)
+}
+
+func serveOnGoroutinesAt(network, addr string, out io.Writer, serve func(net.Listener) error) error {
+	ln, err := net.Listen(network, addr)
 	if err != nil {
 		return err
 	}
@@ -28,9 +32,13 @@ func serveOnGoroutines(out io.Writer, serve func(net.Listener) error) error {
 
 // serveInTask serves in a task of rt.
 func serveInTask(rt *task.Runtime, out io.Writer, serve func(*netpoll.Listener) error) error {
+	return serveInTaskAt("tcp", "127.0.0.1:0", rt, out, serve)
+}
+
+func serveInTaskAt(network, addr string, rt *task.Runtime, out io.Writer, serve func(*netpoll.Listener) error) error {
 	failed := make(chan error, 2)
 	rt.Go(func() {
-		ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+		ln, err := netpoll.Listen(network, addr)
 		if err != nil {
 			failed <- err
 			return

@@ -45,11 +45,8 @@ func echo(c net.Conn, buf []byte, n int) error {
 	return want(string(got[:]), string(sent))
 }
 
-func lockedRead(e *env) (*opened, error) {
-	c, err := e.dial("tcp", e.Addr["echo"])
-	if err != nil {
-		return nil, err
-	}
+func lockedRead(e *env) *opened {
+	c := must(e.dial("tcp", e.Addr["echo"]))
 	var mu sync.Mutex
 	return shared(func(n int) error {
 		mu.Lock()
@@ -58,65 +55,53 @@ func lockedRead(e *env) (*opened, error) {
 	}, func() { c.Close() })
 }
 
-func ownConnection(e *env) (*opened, error) {
+func ownConnection(e *env) *opened {
 	return &opened{session: func(int) (session, error) {
 		c, err := e.dial("tcp", e.Addr["echo"])
 		if err != nil {
 			return session{}, err
 		}
 		return session{do: func(i int) error { return echo(c, nil, i) }, close: func() { c.Close() }}, nil
-	}}, nil
+	}}
 }
 
-func chanPool(e *env) (*opened, error) {
-	pool := make(chan net.Conn, 32)
-	for range cap(pool) {
-		c, err := e.dial("tcp", e.Addr["echo"])
-		if err != nil {
-			return nil, err
-		}
-		pool <- c
+// poolConns is how many connections the pools here have.
+const poolConns = 32
+
+// pooled shares the connections of a pool.
+func pooled(e *env, get func() net.Conn, put func(net.Conn)) *opened {
+	for range poolConns {
+		put(must(e.dial("tcp", e.Addr["echo"])))
 	}
 	return shared(func(n int) error {
-		c := <-pool
-		defer func() { pool <- c }()
+		c := get()
+		defer put(c)
 		return echo(c, nil, n)
 	}, func() {
-		for range cap(pool) {
-			(<-pool).Close()
+		for range poolConns {
+			get().Close()
 		}
 	})
 }
 
-func taskChanPool(e *env) (*opened, error) {
-	if e.Poller == "" {
-		return chanPool(e)
-	}
-	pool := task.NewChan[net.Conn](32)
-	for range 32 {
-		c, err := e.dial("tcp", e.Addr["echo"])
-		if err != nil {
-			return nil, err
-		}
-		pool.Send(c)
-	}
-	return shared(func(n int) error {
-		c, _ := pool.Recv()
-		defer func() { pool.Send(c) }()
-		return echo(c, nil, n)
-	}, func() {
-		for range 32 {
-			c, _ := pool.Recv()
-			c.Close()
-		}
-	})
+func chanPool(e *env) *opened {
+	pool := make(chan net.Conn, poolConns)
+	return pooled(e, func() net.Conn { return <-pool }, func(c net.Conn) { pool <- c })
 }
 
-func poolOfLoops(e *env) (*opened, error) {
+func taskChanPool(e *env) *opened {
 	if e.Poller == "" {
 		return chanPool(e)
 	}
-	pool := &netpoll.Pool{MaxConns: 32, MaxIdle: 32, Dial: func(context.Context) (net.Conn, error) {
+	pool := task.NewChan[net.Conn](poolConns)
+	return pooled(e, func() net.Conn { return must(pool.Recv()) }, func(c net.Conn) { pool.Send(c) })
+}
+
+func poolOfLoops(e *env) *opened {
+	if e.Poller == "" {
+		return chanPool(e)
+	}
+	pool := &netpoll.Pool{MaxConns: poolConns, MaxIdle: poolConns, Dial: func(context.Context) (net.Conn, error) {
 		return e.dial("tcp", e.Addr["echo"])
 	}}
 	return shared(func(n int) error {
@@ -137,62 +122,56 @@ var kvLibraries = []library{
 	{name: "nats.go", about: "requests over one connection", server: "peers", tasks: 5000, ops: 4, open: openNATS},
 }
 
-func openGoRedis(e *env) (*opened, error) {
-	client := goredis.NewClient(&goredis.Options{Addr: e.Addr["redis"], Dialer: e.dialer, PoolSize: 100, PoolTimeout: *limit})
-	ctx := context.Background()
+// stored sets a value of its own in each operation, and gets it.
+func stored(set func(key, value string) error, get func(key string) (string, error), stop func()) *opened {
 	return shared(func(n int) error {
-		key, value := fmt.Sprint("go-redis", n), fmt.Sprint(n)
-		if err := client.Set(ctx, key, value, 0).Err(); err != nil {
+		key, value := fmt.Sprint("libs", n), fmt.Sprint(n)
+		if err := set(key, value); err != nil {
 			return err
 		}
-		got, err := client.Get(ctx, key).Result()
+		got, err := get(key)
 		if err != nil {
 			return err
 		}
 		return want(got, value)
-	}, func() { client.Close() })
+	}, stop)
 }
 
-func openRedigo(e *env) (*opened, error) {
+func openGoRedis(e *env) *opened {
+	client := goredis.NewClient(&goredis.Options{Addr: e.Addr["redis"], Dialer: e.dialer, PoolSize: 100, PoolTimeout: *limit})
+	ctx := context.Background()
+	return stored(func(key, value string) error { return client.Set(ctx, key, value, 0).Err() },
+		func(key string) (string, error) { return client.Get(ctx, key).Result() }, func() { client.Close() })
+}
+
+func openRedigo(e *env) *opened {
 	pool := &redis.Pool{MaxActive: 100, MaxIdle: 100, Wait: true, Dial: func() (redis.Conn, error) {
 		return redis.Dial("tcp", e.Addr["redis"], redis.DialNetDial(e.dial))
 	}}
-	return shared(func(n int) error {
+	do := func(command string, args ...any) (string, error) {
 		c := pool.Get()
 		defer c.Close()
-		key, value := fmt.Sprint("redigo", n), fmt.Sprint(n)
-		if _, err := c.Do("SET", key, value); err != nil {
-			return err
-		}
-		got, err := redis.String(c.Do("GET", key))
-		if err != nil {
-			return err
-		}
-		return want(got, value)
-	}, func() { pool.Close() })
+		return redis.String(c.Do(command, args...))
+	}
+	return stored(func(key, value string) error { _, err := do("SET", key, value); return err },
+		func(key string) (string, error) { return do("GET", key) }, func() { pool.Close() })
 }
 
-func openMemcache(e *env) (*opened, error) {
+func openMemcache(e *env) *opened {
 	client := memcache.New(e.Addr["memcached"])
 	client.MaxIdleConns, client.Timeout, client.DialContext = 100, *limit, e.dialer
-	return shared(func(n int) error {
-		key, value := fmt.Sprint("memcache", n), fmt.Sprint(n)
-		if err := client.Set(&memcache.Item{Key: key, Value: []byte(value)}); err != nil {
-			return err
-		}
-		got, err := client.Get(key)
-		if err != nil {
-			return err
-		}
-		return want(string(got.Value), value)
-	}, func() { client.Close() })
+	return stored(func(key, value string) error { return client.Set(&memcache.Item{Key: key, Value: []byte(value)}) },
+		func(key string) (string, error) {
+			got, err := client.Get(key)
+			if err != nil {
+				return "", err
+			}
+			return string(got.Value), nil
+		}, func() { client.Close() })
 }
 
-func openNATS(e *env) (*opened, error) {
-	conn, err := nats.Connect("nats://"+e.Addr["nats"], nats.SetCustomDialer(dialer{e}))
-	if err != nil {
-		return nil, err
-	}
+func openNATS(e *env) *opened {
+	conn := must(nats.Connect("nats://"+e.Addr["nats"], nats.SetCustomDialer(dialer{e})))
 	return shared(func(n int) error {
 		value := fmt.Sprint(n)
 		got, err := conn.Request("echo", []byte(value), time.Minute)

@@ -19,7 +19,7 @@ var localLibraries = []library{
 	{name: "archive/zip", about: "over a file of package aio", local: true, tasks: 5000, ops: 1, open: openZip},
 }
 
-func openExec(e *env) (*opened, error) {
+func openExec(e *env) *opened {
 	return shared(func(n int) error {
 		cmd := exec.Command("cat")
 		cmd.Stdin = bytes.NewReader(fmt.Append(nil, n))
@@ -31,7 +31,7 @@ func openExec(e *env) (*opened, error) {
 	}, nil)
 }
 
-func openZip(e *env) (*opened, error) {
+func openZip(e *env) *opened {
 	const entries = 20
 	name := filepath.Join(e.Dir, "archive.zip")
 	sums := map[string][32]byte{}
@@ -40,39 +40,23 @@ func openZip(e *env) (*opened, error) {
 	for i := range entries {
 		data := bytes.Repeat(fmt.Append(nil, "line ", i, "\n"), 2000)
 		entry := fmt.Sprint("entry", i)
-		out, err := w.CreateHeader(&zip.FileHeader{Name: entry, Method: uint16(i%2) * zip.Deflate})
-		if err != nil {
-			return nil, err
-		}
-		if _, err := out.Write(data); err != nil {
-			return nil, err
-		}
+		out := must(w.CreateHeader(&zip.FileHeader{Name: entry, Method: uint16(i%2) * zip.Deflate}))
+		must(out.Write(data))
 		sums[entry] = sha256.Sum256(data)
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(name, archive.Bytes(), 0o644); err != nil {
-		return nil, err
-	}
+	check(w.Close())
+	check(os.WriteFile(name, archive.Bytes(), 0o644))
 	var file interface {
 		io.ReaderAt
 		io.Closer
 		Stat() (fs.FileInfo, error)
 	}
-	var err error
 	if e.Poller == "" {
-		file, err = os.Open(name)
+		file = must(os.Open(name))
 	} else {
-		file, err = aio.Open(name)
+		file = must(aio.Open(name))
 	}
-	if err != nil {
-		return nil, err
-	}
-	r, err := zip.NewReader(file, int64(archive.Len()))
-	if err != nil {
-		return nil, err
-	}
+	r := must(zip.NewReader(file, int64(archive.Len())))
 	return shared(func(n int) error {
 		entry := fmt.Sprint("entry", n%entries)
 		in, err := r.Open(entry)

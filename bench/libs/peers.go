@@ -51,9 +51,7 @@ func peers() {
 	listen("tls", func(ln net.Listener) { each(tls.NewListener(ln, secure), func(c net.Conn) { io.Copy(c, c) }) })
 	listen("rpc", func(ln net.Listener) {
 		s := rpc.NewServer()
-		if err := s.Register(Echo{}); err != nil {
-			panic(err)
-		}
+		check(s.Register(Echo{}))
 		s.Accept(ln)
 	})
 	listen("yamux", func(ln net.Listener) {
@@ -75,17 +73,20 @@ func peers() {
 	go (&dns.Server{PacketConn: packets}).ActivateAndServe()
 	addr["nats"] = serveNATS()
 
-	if err := json.NewEncoder(os.Stdout).Encode(addr); err != nil {
-		panic(err)
-	}
+	check(json.NewEncoder(os.Stdout).Encode(addr))
 	select {}
 }
 
+// must and check end a worker, or the peers, by an error that leaves nothing to do.
 func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func check(err error) {
 	if err != nil {
 		panic(err)
 	}
-	return v
 }
 
 // each serves every connection of ln on a goroutine.

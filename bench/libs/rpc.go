@@ -25,16 +25,13 @@ var rpcLibraries = []library{
 	{name: "net/rpc", about: "one connection", server: "peers", tasks: 5000, ops: 4, open: openRPC},
 	{name: "yamux", about: "a stream for each task, 10 sessions", server: "peers", tasks: 5000, ops: 2, open: openYamux},
 	{name: "x/crypto/ssh", about: "a command for each operation, 10 connections", server: "peers", tasks: 5000, ops: 1, open: openSSH},
-	{name: "miekg/dns UDP", about: "a socket for each task", server: "peers", tasks: 500, ops: 20, open: func(e *env) (*opened, error) { return openDNS(e, "udp") }},
-	{name: "miekg/dns TCP", about: "a connection for each task", server: "peers", tasks: 5000, ops: 2, open: func(e *env) (*opened, error) { return openDNS(e, "tcp") }},
+	{name: "miekg/dns UDP", about: "a socket for each task", server: "peers", tasks: 500, ops: 20, open: func(e *env) *opened { return openDNS(e, "udp") }},
+	{name: "miekg/dns TCP", about: "a connection for each task", server: "peers", tasks: 5000, ops: 2, open: func(e *env) *opened { return openDNS(e, "tcp") }},
 }
 
-func (e *env) grpc(addr string, stop func()) (*opened, error) {
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return e.dialer(ctx, "tcp", addr) }))
-	if err != nil {
-		return nil, err
-	}
+func (e *env) grpc(addr string, stop func()) *opened {
+	conn := must(grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return e.dialer(ctx, "tcp", addr) })))
 	client := health1.NewHealthClient(conn)
 	return shared(func(int) error {
 		r, err := client.Check(context.Background(), &health1.HealthCheckRequest{}, grpc.WaitForReady(true))
@@ -48,7 +45,7 @@ func (e *env) grpc(addr string, stop func()) (*opened, error) {
 	})
 }
 
-func openGRPC(e *env) (*opened, error) { return e.grpc(e.Addr["grpc"], func() {}) }
+func openGRPC(e *env) *opened { return e.grpc(e.Addr["grpc"], func() {}) }
 
 func grpcServer() *grpc.Server {
 	server := grpc.NewServer()
@@ -56,14 +53,9 @@ func grpcServer() *grpc.Server {
 	return server
 }
 
-func openGRPCServer(e *env) (*opened, error) {
-	ln, err := e.listen()
-	if err != nil {
-		return nil, err
-	}
+func openGRPCServer(e *env) *opened {
 	server := grpcServer()
-	e.spawn(func() { server.Serve(ln) })
-	return e.grpc(ln.Addr().String(), server.Stop)
+	return e.grpc(e.serve(server.Serve), server.Stop)
 }
 
 // Echo is the service of net/rpc.
@@ -75,12 +67,8 @@ func (Echo) Int(n int, answer *int) error {
 	return nil
 }
 
-func openRPC(e *env) (*opened, error) {
-	c, err := e.dial("tcp", e.Addr["rpc"])
-	if err != nil {
-		return nil, err
-	}
-	client := rpc.NewClient(c)
+func openRPC(e *env) *opened {
+	client := rpc.NewClient(must(e.dial("tcp", e.Addr["rpc"])))
 	return shared(func(n int) error {
 		var got int
 		if err := client.Call("Echo.Int", n, &got); err != nil {
@@ -96,16 +84,10 @@ func yamuxConfig() *yamux.Config {
 	return cfg
 }
 
-func openYamux(e *env) (*opened, error) {
+func openYamux(e *env) *opened {
 	var sessions [10]*yamux.Session
 	for i := range sessions {
-		c, err := e.dial("tcp", e.Addr["yamux"])
-		if err != nil {
-			return nil, err
-		}
-		if sessions[i], err = yamux.Client(c, yamuxConfig()); err != nil {
-			return nil, err
-		}
+		sessions[i] = must(yamux.Client(must(e.dial("tcp", e.Addr["yamux"])), yamuxConfig()))
 	}
 	return &opened{
 		session: func(task int) (session, error) {
@@ -123,21 +105,15 @@ func openYamux(e *env) (*opened, error) {
 				s.Close()
 			}
 		},
-	}, nil
+	}
 }
 
-func openSSH(e *env) (*opened, error) {
+func openSSH(e *env) *opened {
 	var clients [10]*ssh.Client
 	cfg := &ssh.ClientConfig{User: "libs", HostKeyCallback: ssh.InsecureIgnoreHostKey()}
 	for i := range clients {
-		raw, err := e.dial("tcp", e.Addr["ssh"])
-		if err != nil {
-			return nil, err
-		}
-		conn, channels, requests, err := ssh.NewClientConn(raw, e.Addr["ssh"], cfg)
-		if err != nil {
-			return nil, err
-		}
+		conn, channels, requests, err := ssh.NewClientConn(must(e.dial("tcp", e.Addr["ssh"])), e.Addr["ssh"], cfg)
+		check(err)
 		clients[i] = ssh.NewClient(conn, channels, requests)
 	}
 	return shared(func(n int) error {
@@ -158,7 +134,7 @@ func openSSH(e *env) (*opened, error) {
 	})
 }
 
-func openDNS(e *env, network string) (*opened, error) {
+func openDNS(e *env, network string) *opened {
 	return &opened{session: func(int) (session, error) {
 		raw, err := e.dial(network, e.Addr["dns "+network])
 		if err != nil {
@@ -181,5 +157,5 @@ func openDNS(e *env, network string) (*opened, error) {
 				}
 			}
 		}}, nil
-	}}, nil
+	}}
 }

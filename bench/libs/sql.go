@@ -25,12 +25,15 @@ var sqlLibraries = []library{
 	{name: "modernc sqlite", about: "through database/sql, 4 connections, a file", local: true, tasks: 5000, ops: 2, open: openSQLite},
 }
 
-func (e *env) pgxConfig() (*pgx.ConnConfig, error) {
-	cfg, err := pgx.ParseConfig("postgres://libs@" + e.Addr["postgres"] + "/postgres?sslmode=disable")
-	if err == nil {
-		cfg.DialFunc = e.dialer
-	}
-	return cfg, err
+func (e *env) postgres() string {
+	return "postgres://libs@" + e.Addr["postgres"] + "/postgres?sslmode=disable"
+}
+
+// pgx makes a connection.
+func (e *env) pgx() (*pgx.Conn, error) {
+	cfg := must(pgx.ParseConfig(e.postgres()))
+	cfg.DialFunc = e.dialer
+	return pgx.ConnectConfig(context.Background(), cfg)
 }
 
 // adds asks a server for n+1.
@@ -42,14 +45,10 @@ func adds(n int, row interface{ Scan(...any) error }) error {
 	return want(got, n+1)
 }
 
-func openPgx(e *env) (*opened, error) {
+func openPgx(e *env) *opened {
+	ctx := context.Background()
 	return &opened{session: func(int) (session, error) {
-		ctx := context.Background()
-		cfg, err := e.pgxConfig()
-		if err != nil {
-			return session{}, err
-		}
-		conn, err := pgx.ConnectConfig(ctx, cfg)
+		conn, err := e.pgx()
 		if err != nil {
 			return session{}, err
 		}
@@ -57,24 +56,18 @@ func openPgx(e *env) (*opened, error) {
 			do:    func(n int) error { return adds(n, conn.QueryRow(ctx, "select $1::int + 1", n)) },
 			close: func() { conn.Close(ctx) },
 		}, nil
-	}}, nil
+	}}
 }
 
-func openPgxShared(e *env) (*opened, error) {
+func openPgxShared(e *env) *opened {
 	ctx := context.Background()
-	cfg, err := e.pgxConfig()
-	if err != nil {
-		return nil, err
-	}
 	type one struct {
 		mu   sync.Mutex
 		conn *pgx.Conn // guarded by mu
 	}
 	var conns [10]one
 	for i := range conns {
-		if conns[i].conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
-			return nil, err
-		}
+		conns[i].conn = must(e.pgx())
 	}
 	return shared(func(n int) error {
 		c := &conns[n%len(conns)]
@@ -88,22 +81,16 @@ func openPgxShared(e *env) (*opened, error) {
 	})
 }
 
-func openPgxPool(e *env) (*opened, error) {
+func openPgxPool(e *env) *opened {
 	ctx := context.Background()
-	cfg, err := pgxpool.ParseConfig("postgres://libs@" + e.Addr["postgres"] + "/postgres?sslmode=disable&pool_max_conns=20")
-	if err != nil {
-		return nil, err
-	}
+	cfg := must(pgxpool.ParseConfig(e.postgres() + "&pool_max_conns=20"))
 	cfg.ConnConfig.DialFunc = e.dialer
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
+	pool := must(pgxpool.NewWithConfig(ctx, cfg))
 	return shared(func(n int) error { return adds(n, pool.QueryRow(ctx, "select $1::int + 1", n)) }, pool.Close)
 }
 
 // onDB runs a query of n+1 in a database with that many connections.
-func onDB(db *sql.DB, query string, connections int) (*opened, error) {
+func onDB(db *sql.DB, query string, connections int) *opened {
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
 	return shared(func(n int) error { return adds(n, db.QueryRow(query, n)) }, func() { db.Close() })
@@ -122,36 +109,24 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 	return d.e.dialer(ctx, network, address)
 }
 
-func openPq(e *env) (*opened, error) {
-	connector, err := pq.NewConnector("postgres://libs@" + e.Addr["postgres"] + "/postgres?sslmode=disable")
-	if err != nil {
-		return nil, err
-	}
+func openPq(e *env) *opened {
+	connector := must(pq.NewConnector(e.postgres()))
 	connector.Dialer(dialer{e})
 	return onDB(sql.OpenDB(connector), "select $1::int + 1", 20)
 }
 
-func openMySQL(e *env) (*opened, error) {
+func openMySQL(e *env) *opened {
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.Net, cfg.Addr, cfg.DBName = "root", "tcp", e.Addr["mysql"], "mysql"
 	cfg.DialFunc = e.dialer
-	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return onDB(sql.OpenDB(connector), "select ? + 1", 20)
+	return onDB(sql.OpenDB(must(mysql.NewConnector(cfg))), "select ? + 1", 20)
 }
 
-func openSQLite(e *env) (*opened, error) {
+func openSQLite(e *env) *opened {
 	file := filepath.Join(e.Dir, fmt.Sprintf("sqlite-%s-%d", e.Poller, e.Loops))
-	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(60000)&_pragma=synchronous(OFF)&_pragma=journal_mode(WAL)")
-	if err != nil {
-		return nil, err
-	}
-	if _, err := db.Exec("create table if not exists t (n integer)"); err != nil {
-		return nil, err
-	}
-	o, err := onDB(db, "select ? + 1", 4)
+	db := must(sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(60000)&_pragma=synchronous(OFF)&_pragma=journal_mode(WAL)"))
+	must(db.Exec("create table if not exists t (n integer)"))
+	o := onDB(db, "select ? + 1", 4)
 	reads := o.session
 	o.session = func(task int) (session, error) {
 		s, err := reads(task)
@@ -165,5 +140,5 @@ func openSQLite(e *env) (*opened, error) {
 		}
 		return s, err
 	}
-	return o, err
+	return o
 }

@@ -55,33 +55,29 @@ func (e *env) httpClient(connections int) (*http.Client, *http.Transport) {
 	return &http.Client{Transport: t}, t
 }
 
-func openHTTP(e *env) (*opened, error) {
+func openHTTP(e *env) *opened {
 	client, t := e.httpClient(64)
 	return shared(func(int) error { return get(client, "http://"+e.Addr["http"]) }, t.CloseIdleConnections)
 }
 
-func openHTTPServer(e *env) (*opened, error) {
-	ln, err := e.listen()
-	if err != nil {
-		return nil, err
-	}
+func openHTTPServer(e *env) *opened {
 	server := &http.Server{Handler: http.HandlerFunc(page)}
-	e.spawn(func() { server.Serve(ln) })
+	addr := e.serve(server.Serve)
 	client, t := e.httpClient(64)
-	return shared(func(int) error { return get(client, "http://"+ln.Addr().String()) }, func() {
+	return shared(func(int) error { return get(client, "http://"+addr) }, func() {
 		t.CloseIdleConnections()
 		server.Close()
 	})
 }
 
-func openHTTPS(e *env) (*opened, error) {
+func openHTTPS(e *env) *opened {
 	client, t := e.httpClient(0)
 	t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 	t.ForceAttemptHTTP2 = true
 	return shared(func(int) error { return get(client, "https://"+e.Addr["https"]) }, t.CloseIdleConnections)
 }
 
-func openHTTP2(e *env) (*opened, error) {
+func openHTTP2(e *env) *opened {
 	t := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
 		return e.dialer(ctx, network, addr)
 	}}
@@ -101,26 +97,22 @@ func (e *env) fastClient() *fasthttp.Client {
 	return &fasthttp.Client{MaxConnsPerHost: 64, MaxConnWaitTimeout: time.Minute, Dial: func(addr string) (net.Conn, error) { return e.dial("tcp", addr) }}
 }
 
-func openFastHTTP(e *env) (*opened, error) {
+func openFastHTTP(e *env) *opened {
 	client := e.fastClient()
 	return shared(func(int) error { return fastGet(client, "http://"+e.Addr["http"]) }, client.CloseIdleConnections)
 }
 
-func openFastHTTPServer(e *env) (*opened, error) {
-	ln, err := e.listen()
-	if err != nil {
-		return nil, err
-	}
+func openFastHTTPServer(e *env) *opened {
 	server := &fasthttp.Server{Handler: func(c *fasthttp.RequestCtx) { c.Write(make([]byte, pageSize)) }}
-	e.spawn(func() { server.Serve(ln) })
+	addr := e.serve(server.Serve)
 	client := e.fastClient()
-	return shared(func(int) error { return fastGet(client, "http://"+ln.Addr().String()) }, func() {
+	return shared(func(int) error { return fastGet(client, "http://"+addr) }, func() {
 		client.CloseIdleConnections()
 		server.Shutdown()
 	})
 }
 
-func openTLS(e *env) (*opened, error) {
+func openTLS(e *env) *opened {
 	return &opened{session: func(int) (session, error) {
 		raw, err := e.dial("tcp", e.Addr["tls"])
 		if err != nil {
@@ -142,10 +134,10 @@ func openTLS(e *env) (*opened, error) {
 			writer.Wait()
 			return errors.Join(err, <-wrote, want(got, int64(len(data))))
 		}}, nil
-	}}, nil
+	}}
 }
 
-func openGorilla(e *env) (*opened, error) {
+func openGorilla(e *env) *opened {
 	dialer := &gorilla.Dialer{NetDialContext: e.dialer}
 	return &opened{session: func(int) (session, error) {
 		c, _, err := dialer.Dial("ws://"+e.Addr["http"]+"/ws", nil)
@@ -162,10 +154,10 @@ func openGorilla(e *env) (*opened, error) {
 			}
 			return want(string(got), fmt.Sprint(n))
 		}}, nil
-	}}, nil
+	}}
 }
 
-func openCoder(e *env) (*opened, error) {
+func openCoder(e *env) *opened {
 	client, _ := e.httpClient(0)
 	ctx := context.Background()
 	return &opened{session: func(int) (session, error) {
@@ -185,5 +177,5 @@ func openCoder(e *env) (*opened, error) {
 			}
 			return want(string(got), fmt.Sprint(n))
 		}}, nil
-	}}, nil
+	}}
 }

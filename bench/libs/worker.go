@@ -24,8 +24,8 @@ type library struct {
 	server      string // that it needs, see servers.start; "": none
 	tasks, ops  int
 	local       bool // it has no connections
-	// open makes what all tasks share: a client, a pool.
-	open func(e *env) (*opened, error)
+	// open makes what all tasks share: a client, a pool. It panics if it can't.
+	open func(e *env) *opened
 }
 
 // An opened library has a session for each task, or one for all.
@@ -40,8 +40,8 @@ type session struct {
 }
 
 // shared is a library whose tasks all use the same.
-func shared(do func(i int) error, stop func()) (*opened, error) {
-	return &opened{session: func(int) (session, error) { return session{do: do}, nil }, stop: stop}, nil
+func shared(do func(i int) error, stop func()) *opened {
+	return &opened{session: func(int) (session, error) { return session{do: do}, nil }, stop: stop}
 }
 
 // An env is what a library finds in a worker.
@@ -54,12 +54,16 @@ func (e *env) dial(network, address string) (net.Conn, error) {
 	return e.dialer(context.Background(), network, address)
 }
 
-// listen gives a server of the worker's own process its listener.
-func (e *env) listen() (net.Listener, error) {
+// serve starts a server in the worker's own process, and returns its address.
+func (e *env) serve(serve func(net.Listener) error) string {
+	var ln net.Listener
 	if e.Poller == "" || e.Dial == "net" {
-		return net.Listen("tcp", "127.0.0.1:0")
+		ln = must(net.Listen("tcp", "127.0.0.1:0"))
+	} else {
+		ln = must(netpoll.Listen("tcp", "127.0.0.1:0"))
 	}
-	return netpoll.Listen("tcp", "127.0.0.1:0")
+	e.spawn(func() { serve(ln) })
+	return ln.Addr().String()
 }
 
 // waits is a sync.WaitGroup, or a task.WaitGroup.
@@ -88,50 +92,36 @@ func (e *env) spawn(fn func()) {
 
 // work is a worker: it reads its cell, runs it and prints the outcome.
 func work() {
-	limit, err := time.ParseDuration(os.Args[2])
-	if err != nil {
-		panic(err)
-	}
+	limit := must(time.ParseDuration(os.Args[2]))
 	time.AfterFunc(limit, func() {
 		buf := make([]byte, 64<<20)
 		fmt.Fprintf(os.Stderr, "not done after %v\n%s\n", limit, buf[:runtime.Stack(buf, true)])
 		os.Exit(3)
 	})
 	var e env
-	if err := json.NewDecoder(os.Stdin).Decode(&e.cell); err != nil {
-		panic(err)
-	}
+	check(json.NewDecoder(os.Stdin).Decode(&e.cell))
 	e.dialer = new(net.Dialer).DialContext
 	if e.Dial == "ours" && e.Poller != "" {
 		e.dialer = netpoll.DialContext
 	}
 	var o outcome
 	if e.Poller == "" {
-		o, err = e.run()
+		o = e.run()
 	} else {
-		err = capriccio.Run(context.Background(), func(context.Context) (err error) {
+		check(capriccio.Run(context.Background(), func(context.Context) error {
 			rt := task.Default()
 			before := rt.Detached()
-			o, err = e.run()
+			o = e.run()
 			o.Detached = rt.Detached() - before
-			return err
-		})
+			return nil
+		}))
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	if err := json.NewEncoder(os.Stdout).Encode(o); err != nil {
-		panic(err)
-	}
+	check(json.NewEncoder(os.Stdout).Encode(o))
 }
 
-func (e *env) run() (o outcome, err error) {
+func (e *env) run() (o outcome) {
 	lib := libraries[slices.IndexFunc(libraries, func(l library) bool { return l.name == e.Lib })]
-	opened, err := lib.open(e)
-	if err != nil {
-		return o, err
-	}
+	opened := lib.open(e)
 	if opened.stop != nil {
 		defer opened.stop()
 	}
@@ -184,7 +174,7 @@ func (e *env) run() (o outcome, err error) {
 	if err := first.Load(); err != nil {
 		o.Error = (*err).Error()
 	}
-	return o, nil
+	return o
 }
 
 func cpu(r syscall.Rusage) time.Duration {

@@ -4,49 +4,38 @@ import (
 	"net"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-func TestParseModel(t *testing.T) {
-	for name, want := range map[string]Model{
-		"sped": {}, "seda-2-4": {2, 4, false}, "seda-s-3": {3, 3, true}, "amped-0-2": {0, 2, false}, "amped-1-2": {1, 2, false}, "symped-4": {4, 0, false},
-	} {
-		testenv.Got(ParseModel(name))(t, want, name)
-	}
-	for _, name := range []string{"", "spe", "sped-1", "seda", "seda-2", "seda-0-1", "seda-s-0", "seda-s-1-2", "amped-2-2", "amped-1-0", "symped-0", "symped-x", "symped-99"} {
-		if m, err := ParseModel(name); err == nil || !strings.Contains(err.Error(), "want sped") {
-			t.Errorf("%q: %+v, %v; want an error", name, m, err)
+func TestEveryModelAnswersEveryRequest(t *testing.T) {
+	serve := map[string]func(ln *net.UnixListener, store *Store){"stream": func(ln *net.UnixListener, store *Store) {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go ServeStream(c, store)
+		}
+	}}
+	for name, m := range Models {
+		serve[name] = func(ln *net.UnixListener, store *Store) {
+			file, err := ln.File()
+			if err == nil {
+				Serve(int(file.Fd()), m, store) // until the test program ends
+			}
+			runtime.KeepAlive(file)
 		}
 	}
-}
-
-func TestEveryModelAnswersEveryRequest(t *testing.T) {
-	for _, name := range []string{"sped", "seda-2-2", "seda-s-2", "amped-0-2", "amped-1-2", "symped-2", "stream"} {
+	for name, serve := range serve {
 		path := filepath.Join(t.TempDir(), "s")
 		ln := testenv.Need(net.Listen("unix", path))(t)
 		defer ln.Close()
 		store := NewStore()
 		store.Fill()
-		if name == "stream" {
-			go func() {
-				for {
-					c, err := ln.Accept()
-					if err != nil {
-						return
-					}
-					go ServeStream(c, store)
-				}
-			}()
-		} else {
-			m := testenv.Need(ParseModel(name))(t)
-			file := testenv.Need(ln.(*net.UnixListener).File())(t)
-			defer runtime.KeepAlive(file)
-			go Serve(int(file.Fd()), m, store) // until the test program ends
-		}
+		go serve(ln.(*net.UnixListener), store)
 		measured := 0
 		n, err := Load(path, Protocols["own"], 20, 5*time.Millisecond, 30*time.Millisecond, 1, func(bool) error { measured++; return nil })
 		if err != nil || n == 0 || measured != 2 {

@@ -3,8 +3,6 @@ package models
 import (
 	"fmt"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -17,32 +15,16 @@ type Model struct {
 	Own     bool // network thread i gives work to payload thread i only; else to each in turn
 }
 
-// ParseModel reads the name of a model: sped, seda-2-4 (network and payload threads),
-// seda-s-3, amped-1-2 (network, 0 or 1, and payload threads), symped-4.
-func ParseModel(name string) (Model, error) {
-	wrong := fmt.Errorf("models: %q is no model; want sped, seda-N-N, seda-s-N, amped-0-N, amped-1-N or symped-N", name)
-	parts := strings.Split(name, "-")
-	var n []int
-	for _, p := range parts[1:] {
-		if i, err := strconv.Atoi(p); err == nil && i >= 0 && i <= 64 {
-			n = append(n, i)
-		} else if p != "s" {
-			return Model{}, wrong
-		}
-	}
-	own := len(parts) > 1 && parts[1] == "s"
-	switch {
-	case name == "sped":
-		return Model{}, nil
-	case parts[0] == "seda" && own && len(n) == 1 && n[0] > 0:
-		return Model{n[0], n[0], true}, nil
-	case parts[0] == "seda" && !own && len(n) == 2 && n[0] > 0 && n[1] > 0,
-		parts[0] == "amped" && !own && len(n) == 2 && n[0] <= 1 && n[1] > 0:
-		return Model{n[0], n[1], false}, nil
-	case parts[0] == "symped" && !own && len(n) == 1 && n[0] > 0:
-		return Model{n[0], 0, false}, nil
-	}
-	return Model{}, wrong
+// Models are the arrangements that are compared, by the paper's name and the numbers of threads.
+var Models = map[string]Model{
+	"sped":      {},
+	"symped-1":  {Network: 1},
+	"symped-2":  {Network: 2},
+	"amped-0-2": {Payload: 2},
+	"amped-1-2": {Network: 1, Payload: 2},
+	"seda-s-1":  {Network: 1, Payload: 1, Own: true},
+	"seda-s-2":  {Network: 2, Payload: 2, Own: true},
+	"seda-2-4":  {Network: 2, Payload: 4},
 }
 
 // Threads is how many threads the model has in all.
