@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,10 +43,31 @@ type matrix struct {
 	limits map[string]int64  // of the oracle, by row
 }
 
-// runAdmission puts servers with all their defaults through ordinary life and through overload.
-func runAdmission(r *run) error {
+// admissionExperiment puts servers with all their defaults through ordinary life and through overload.
+var admissionExperiment = experiment{
+	name:     admissionName,
+	doc:      "what is refused in ordinary life, and what is served under overload",
+	describe: describeAdmission,
+	notes: []string{
+		fmt.Sprintf("no setting is changed but for one loop and GOMAXPROCS=1; server on core %d, client on core %d", serverCore, clientCore),
+		"rows below 100 are ordinary life: nothing is to be refused; ordinary-refused: requests with a 503, a broken connection or a time-out; ordinary-slower: the worse of fifo's throughput ÷ this system's, and this p99 ÷ fifo's",
+		fmt.Sprintf("rows above 100 are overload; goodput-share: answered 200 within %v of when it was due, as a share of what was offered or of capacity, whichever is less; capacity: what fifo (net-http for what builds on it) serves %d clients of a closed loop of the same requests",
+			latencyTarget, capacityClients),
+		"p99 above 100: of what an open loop was answered before its load ended; p99-to-0.8x: this p99 ÷ that at 0.8 × capacity",
+		fmt.Sprintf("step-normal: share of what was answered from 20 ms after the step on within %v, twice the p99 at 0.8 × capacity", stepUsual),
+		"false-refused: share of requests refused, broken or timed out where all would have been served in time (up to 0.8 × capacity)",
+		"others (in the JSON): what else ran on the server core; client-late: 99th percentile of what the client itself was late; with much of either the figures say little",
+		fmt.Sprintf("%s: fifo with the best fixed limit of requests inside, one of %v; limit-listener has a limit of 256 connections, nginx one of 15,000, by hand", oracleSystem, oracleLimits),
+	},
+	charts: []report.Chart{
+		{Title: "Refused in ordinary life", Metric: "ordinary-refused", XLabel: "row"},
+		{Title: "Goodput in time, share of capacity", Metric: "goodput-share", XLabel: "row"},
+	},
+	details: []string{"asked", "throughput", "refused-share", "refused-503", "broken", "timed-out", "unfinished", "capacity", "client-busy", "client-late", "others"},
+}
+
+func describeAdmission(r *run, e *experiment) (err error) {
 	m := &matrix{run: r, known: map[string]*known{}, limits: map[string]int64{}}
-	var err error
 	// A full run of all would take many hours, mostly in rows that are like others: it has the lengths of a quick one.
 	usual := !r.quick && len(r.rows) == 0
 	if m.rows, err = pickRows(admissionRows(r.quick || usual), r.rows); err != nil {
@@ -78,17 +100,30 @@ func runAdmission(r *run) error {
 		c := m.contender(system)
 		if lacks := c.lacks; usual && name == "capriccio-fifo" { // what it is without admission is known there
 			c.lacks = func(p point) string {
-				if p.x > overloadNumber {
-					return "in ordinary life only"
-				}
-				return lacks(p)
+				return cmp.Or(choose(p.x > overloadNumber, "in ordinary life only", ""), lacks(p))
 			}
 		}
 		contenders = append(contenders, c)
 	}
-	m.measureRows(contenders)
-	m.remarks()
-	m.compare()
+	m.env.Names = map[int]string{}
+	var points []point
+	for _, row := range m.rows {
+		m.env.Names[row.number] = row.name
+		if row.fit != nil && !m.planning() {
+			if err := row.fit(); err != nil {
+				m.skip(row.name, err)
+				continue
+			}
+		}
+		points = append(points, point{metric: row.name, x: float64(row.number)})
+	}
+	e.parts = []part{{
+		points:  points,
+		once:    true,
+		called:  func(system string, p point) string { return system + " " + p.metric },
+		systems: func(*run) []contender { return contenders },
+	}}
+	e.after = func(*run) error { m.compare(); return nil }
 	return nil
 }
 
@@ -142,62 +177,6 @@ func (r *row) matches(pattern string) bool {
 	}
 	ok, _ := path.Match(pattern, r.name)
 	return ok
-}
-
-// measureRows is measure without a budget of time: how long each row takes is its own.
-func (m *matrix) measureRows(contenders []contender) {
-	rounds := choose(m.quick, 1, fullRounds)
-	if m.asked > 0 {
-		rounds = m.asked
-	}
-	var points []point
-	for i := range m.rows {
-		r := &m.rows[i]
-		if r.fit != nil && !m.planning() {
-			if err := r.fit(); err != nil {
-				m.skip(r.name, err)
-				continue
-			}
-		}
-		points = append(points, point{metric: r.name, x: float64(r.number)})
-	}
-	steps := slices.DeleteFunc(plan(rounds, points, contenders), func(s step) bool {
-		// Others refuse nobody in ordinary life: there is little to see.
-		return s.round >= quickRounds && s.point.x < overloadNumber && !report.Own(ours, s.contender.system)
-	})
-	out := map[string]bool{}
-	for i, s := range steps {
-		name := s.contender.system + " " + s.point.metric
-		if out[name] {
-			continue
-		}
-		m.round = s.round
-		var samples []sample
-		took, ok := m.try(s.contender.system, name, fmt.Sprint(name, " round ", s.round), s.contender.length(s.point, 0), func() (_ []sample, err error) {
-			samples, err = s.contender.sample(m.ctx, s.point, 0)
-			return samples, err
-		})
-		if out[name] = !ok; !ok {
-			continue
-		}
-		fmt.Fprintf(m.progress, "[%*d/%d] %4.1f s  %-22s %-15s %s\n", len(fmt.Sprint(len(steps))), i+1, len(steps),
-			took.Seconds(), s.point.metric, s.contender.system, inShort(samples))
-	}
-}
-
-// admissionDetails are in the JSON only.
-var admissionDetails = []string{"asked", "throughput", "refused-share", "refused-503", "broken", "timed-out", "unfinished", "capacity", "client-busy", "client-late", "others"}
-
-// inShort is what a sample says, on a line.
-func inShort(samples []sample) string {
-	text := ""
-	for _, one := range samples {
-		disturbed := one.metric == "others" && one.value > 10 || one.metric == "client-late" && one.value > 5
-		if disturbed || !slices.Contains(admissionDetails, one.metric) {
-			text += fmt.Sprintf("%s %s%s  ", one.metric, report.Number(one.value), strings.TrimPrefix(one.unit, "1"))
-		}
-	}
-	return strings.TrimSpace(text)
 }
 
 // contender measures rows on a system; those that it has nothing to do with it lacks.
@@ -431,24 +410,3 @@ func (m *matrix) compare() {
 
 // tiny stands for nothing where it is divided by.
 const tiny = 1e-3
-
-func (m *matrix) remarks() {
-	m.env.Names = map[int]string{}
-	for _, r := range m.rows {
-		m.env.Names[r.number] = r.name
-	}
-	m.note("no setting is changed but for one loop and GOMAXPROCS=1; server on core %d, client on core %d", serverCore, clientCore)
-	m.note("rows below 100 are ordinary life: nothing is to be refused; ordinary-refused: requests with a 503, a broken connection or a time-out; ordinary-slower: the worse of fifo's throughput ÷ this system's, and this p99 ÷ fifo's")
-	m.note("rows above 100 are overload; goodput-share: answered 200 within %v of when it was due, as a share of what was offered or of capacity, whichever is less; capacity: what fifo (net-http for what builds on it) serves %d clients of a closed loop of the same requests",
-		latencyTarget, capacityClients)
-	m.note("p99 above 100: of what an open loop was answered before its load ended; p99-to-0.8x: this p99 ÷ that at 0.8 × capacity")
-	m.note("step-normal: share of what was answered from 20 ms after the step on within %v, twice the p99 at 0.8 × capacity", stepUsual)
-	m.note("false-refused: share of requests refused, broken or timed out where all would have been served in time (up to 0.8 × capacity)")
-	m.note("others (in the JSON): what else ran on the server core; client-late: 99th percentile of what the client itself was late; with much of either the figures say little")
-	m.note("%s: fifo with the best fixed limit of requests inside, one of %v; limit-listener has a limit of 256 connections, nginx one of 15,000, by hand", oracleSystem, oracleLimits)
-	m.details = admissionDetails
-	m.charts = []report.Chart{
-		{Title: "Refused in ordinary life", Metric: "ordinary-refused", XLabel: "row"},
-		{Title: "Goodput in time, share of capacity", Metric: "goodput-share", XLabel: "row"},
-	}
-}

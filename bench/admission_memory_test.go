@@ -8,23 +8,6 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-func TestMemoryProgramRunsOnEverySystem(t *testing.T) {
-	r := measuringRun(t)
-	for _, s := range memorySystems {
-		t.Run(s.system, func(t *testing.T) {
-			samples, err := r.memoryContender(s.system, s.scheduler, s.flags).sample(t.Context(), point{metric: "ops"}, 10*time.Millisecond)
-			testenv.Must(t, err)
-			found := valuesOf(samples)
-			if _, ok := found["ops"]; !ok || found["rss-mb"] <= 1 {
-				t.Errorf("got %v", samples)
-			}
-			if gc, ok := found["gc-share"]; ok == (found["killed"] == 1) || gc < 0 || gc > 100 {
-				t.Errorf("got %v; want a share of the collector, or that it was killed", samples)
-			}
-		})
-	}
-}
-
 func TestFixedLimitBoundsTheProducers(t *testing.T) {
 	r := measuringRun(t)
 	samples, err := r.memoryContender(fixedLimit, "fifo", nil).sample(t.Context(), point{metric: "ops", x: 2}, 100*time.Millisecond)
@@ -69,8 +52,4 @@ func TestShareOfTheBestFixedLimit(t *testing.T) {
 	if last := rows[len(rows)-1]; len(rows) != 5 || last.System != "capriccio" || last.Metric != "ops-of-best" || last.Value != 90 {
 		t.Errorf("rows %+v", rows)
 	}
-}
-
-func TestMemoryWorkerRefusesNonsense(t *testing.T) {
-	testenv.ErrorSays(t, runWorker([]string{"memory", "-declare", "everything", "-for", "1ms"}, nil), "entrance or resource")
 }

@@ -218,7 +218,7 @@ func TestServerThatTakesTooMuchMemoryHasNoGoodput(t *testing.T) {
 
 func TestRowsAreComparedWithFifoAndWithTheSameBelowCapacity(t *testing.T) {
 	m := &matrix{run: testRun(t), rows: []row{{name: "a", number: 1}, {name: "b-0.8x", number: 101}, {name: "b-2x", number: 102}}}
-	m.remarks()
+	m.env.Names = map[int]string{1: "a", 101: "b-0.8x", 102: "b-2x"}
 	for _, s := range []struct {
 		system, metric string
 		x, value       float64

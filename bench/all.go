@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/report"
@@ -41,33 +40,21 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	took := usualTimes(kept, o)
-	var left []experiment
-	for _, e := range o.several {
+	var failed []error
+	for i, e := range o.several {
 		if _, err := os.Stat(filepath.Join(dir, e.name+".json")); err == nil {
 			fmt.Fprintf(progress, "%s: kept already\n", e.name)
 			continue
 		}
-		left = append(left, e)
-	}
-	var failed []error
-	for i, e := range left {
-		rest := time.Duration(0)
-		for _, later := range left[i:] {
-			rest += took(later)
-		}
-		fmt.Fprintf(progress, "\n[%d/%d] %s, about %v; about %v left in all\n", i+1, len(left), e.name,
-			took(e).Round(time.Second), rest.Round(time.Second))
+		takes, _ := planOf(ctx, e, o) // its error shows when the experiment runs
+		fmt.Fprintf(progress, "\n[%d/%d] %s, about %v\n", i+1, len(o.several), e.name, takes.Round(time.Second))
 		one := o
-		one.experiment, one.dir = e, filepath.Join(dir, runningFolder, e.name)
+		one.experiment, one.dir = e, filepath.Join(dir, runningFolder)
 		err := runOne(ctx, one, out, progress)
-		full := errors.Is(err, syscall.ENOSPC) // perhaps only of the picture, which report draws again
-		if err == nil || full {
-			err = errors.Join(err, keep(e.name, one.dir, dir))
+		if err == nil {
+			err = keep(one.dir, dir)
 		}
-		if full { // what the others measure could not be kept either
-			return fmt.Errorf("%w: make room; the same command again goes on", err)
-		}
+		err = errors.Join(err, os.RemoveAll(one.dir))
 		if cause := context.Cause(ctx); cause != nil {
 			return fmt.Errorf("%w: the same command again goes on with %s", cause, e.name)
 		}
@@ -76,7 +63,6 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 			fmt.Fprintln(progress, "bench:", err)
 		}
 	}
-	os.Remove(filepath.Join(dir, runningFolder)) // unless something is in there
 	fmt.Fprintf(out, "results are in %s\n", dir)
 	if len(failed) > 0 {
 		fmt.Fprintln(out, "the same command again does what has failed")
@@ -84,48 +70,22 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 	return errors.Join(failed...)
 }
 
-// runningFolder is where experiments write that are not done: what they have measured stays there for the next call.
+// runningFolder is where the experiment that runs writes: a result of one that fails is not kept.
 const runningFolder = "running"
 
-// keep moves the files of one experiment to where they stay, if it has a result.
-func keep(name, from, to string) error {
-	if _, err := os.Stat(filepath.Join(from, name+".json")); err != nil {
-		return err
-	}
+// keep moves the files of an experiment to where they stay.
+func keep(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
 		return err
 	}
 	slices.Reverse(entries) // the JSON last: once it is there, so is all else
 	for _, e := range entries {
-		if filepath.Ext(e.Name()) == partEnding {
-			continue
-		}
 		if err := os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
 			return err
 		}
 	}
-	return os.RemoveAll(from)
-}
-
-// usualTimes reports how long experiments take: as long as the last time, whatever the commit, or
-// about as long as they were seen to take.
-func usualTimes(kept string, o options) func(e experiment) time.Duration {
-	known := map[string]time.Duration{}
-	newest := map[string]string{}
-	reports, _ := keptReports(kept)
-	for _, r := range reports {
-		if r.Env.Quick == o.quick && r.Env.Args == o.args() && r.Took > 0 && r.Env.Time > newest[r.Name] {
-			known[r.Name], newest[r.Name] = time.Duration(r.Took*float64(time.Second)), r.Env.Time
-		}
-	}
-	return func(e experiment) time.Duration {
-		if d, ok := known[e.name]; ok {
-			return d
-		}
-		d, _ := planOf(context.Background(), e, o) // its error shows when it runs
-		return d
-	}
+	return nil
 }
 
 // keptReports reads all reports below a folder, by file name.
@@ -162,35 +122,18 @@ func readReport(path string) (*report.Report, error) {
 	return r, nil
 }
 
-// findReports reads the reports that an argument of compare or report means: a file, a folder,
-// or a commit, of which the beginning is enough, with "-quick" behind it for quick runs.
-func findReports(arg string) ([]*report.Report, error) {
-	if info, err := os.Stat(arg); err == nil {
-		if info.IsDir() {
-			return keptReports(arg)
-		}
-		r, err := readReport(arg)
-		return []*report.Report{r}, err
+// findReports reads the reports of a file or a folder.
+func findReports(path string) ([]*report.Report, error) {
+	info, err := os.Stat(path)
+	if err != nil || info.IsDir() {
+		return keptReports(path)
 	}
-	hash, quick := strings.CutSuffix(arg, "-quick")
-	entries, err := os.ReadDir(keptFolder)
-	if err != nil {
-		return nil, fmt.Errorf("%s is no file or folder, and no results are kept: %w", arg, err)
-	}
-	var found []string
-	for _, e := range entries {
-		if h, q := strings.CutSuffix(e.Name(), "-quick"); strings.HasPrefix(h, hash) && q == quick {
-			found = append(found, e.Name())
-		}
-	}
-	if len(found) != 1 {
-		return nil, fmt.Errorf("%s is no file or folder, and %d of the kept commits match: %q", arg, len(found), found)
-	}
-	return keptReports(filepath.Join(keptFolder, found[0]))
+	r, err := readReport(path)
+	return []*report.Report{r}, err
 }
 
-// compareCommand compares the results of two commits, folders or files.
-func compareCommand(before, after string, o options, out io.Writer) error {
+// compareCommand compares the results in two folders or files.
+func compareCommand(before, after string, threshold float64, out io.Writer) error {
 	b, err := findReports(before)
 	if err != nil {
 		return err
@@ -198,10 +141,6 @@ func compareCommand(before, after string, o options, out io.Writer) error {
 	a, err := findReports(after)
 	if err != nil {
 		return err
-	}
-	systems := ours
-	if o.all {
-		systems = nil
 	}
 	var all []report.Difference
 	for _, x := range b {
@@ -217,18 +156,18 @@ func compareCommand(before, after string, o options, out io.Writer) error {
 					fmt.Fprintf(out, "%s of %.12s: other programs had %.0f %% of the machine's time\n", r.Name, r.Commit, r.Env.Others)
 				}
 			}
-			all = append(all, report.Compare(x, y, systems)...)
+			all = append(all, report.Compare(x, y, ours)...)
 		}
 	}
 	if len(all) == 0 {
 		return fmt.Errorf("%s and %s have nothing in common", before, after)
 	}
-	worse, err := report.WriteDifferences(out, all, o.threshold)
+	worse, err := report.WriteDifferences(out, all, threshold)
 	if err != nil {
 		return err
 	}
 	if worse > 0 {
-		return fmt.Errorf("%d of %d values are worse by more than %.0f %%", worse, len(all), 100*o.threshold)
+		return fmt.Errorf("%d of %d values are worse by more than %.0f %%", worse, len(all), 100*threshold)
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bench/internal/report"
@@ -47,12 +46,11 @@ func TestRunAllKeepsWhatIsDoneAndDoesTheRestTheNextTime(t *testing.T) {
 	if err := runAll(t.Context(), o, fakeRun(100, "", &ran), io.Discard, &progress); err != nil || len(ran) != 1 || ran[0] != "pipes" {
 		t.Errorf("the second time it ran %q, %v; want pipes only", ran, err)
 	}
-	testenv.Contains(t, progress.String(), "[1/1] pipes, about 38s; about 38s left", "progress")
+	testenv.Contains(t, progress.String(), "] pipes, about 38s", "progress")
 	entries, err := os.ReadDir(filepath.Join(dir, keptName(commit(t.Context()), true)))
 	if err != nil || len(entries) != 2*len(experiments) {
 		t.Errorf("%d files are kept, %v; want JSON and SVG of each", len(entries), err)
 	}
-	testenv.Equal(t, usualTimes(dir, o)(experiment{name: "pipes"}).Seconds(), 60, "pipes usually takes")
 	ctx, cancel := context.WithCancel(t.Context())
 	interrupted := func(ctx context.Context, o options, out, progress io.Writer) error {
 		if o.experiment.name == "pipes" {
@@ -64,29 +62,6 @@ func TestRunAllKeepsWhatIsDoneAndDoesTheRestTheNextTime(t *testing.T) {
 	err = runAll(ctx, options{quick: true, dir: t.TempDir(), several: experiments}, interrupted, io.Discard, io.Discard)
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "goes on with pipes") {
 		t.Errorf("interrupted: %v", err)
-	}
-}
-
-// What has been measured when the disk is full is kept, and nothing else is begun.
-func TestRunAllEndsWhenTheDiskIsFull(t *testing.T) {
-	dir := t.TempDir()
-	var ran []string
-	full := func(ctx context.Context, o options, out, progress io.Writer) error {
-		err := fakeRun(1, "", &ran)(ctx, o, out, progress)
-		if o.experiment.name == "pipes" {
-			err = errors.Join(err, writeFile(filepath.Join(o.dir, "pipes.json"), func(w io.Writer) error {
-				_, err := io.WriteString(w, "half of it")
-				return errors.Join(err, syscall.ENOSPC)
-			}))
-		}
-		return err
-	}
-	err := runAll(t.Context(), options{dir: dir, several: experiments}, full, io.Discard, io.Discard)
-	if !errors.Is(err, syscall.ENOSPC) || ran[len(ran)-1] != "pipes" {
-		t.Errorf("ran %q, %v; want an end after pipes", ran, err)
-	}
-	if reports, err := keptReports(dir); err != nil || len(reports) != len(ran) {
-		t.Errorf("%d reports are kept, %v; want %d", len(reports), err, len(ran))
 	}
 }
 
@@ -105,7 +80,7 @@ func TestCompareFailsOnARegressionOnly(t *testing.T) {
 	if err := command(t.Context(), []string{"compare", before, worse, "-threshold", "0.5"}, &out, io.Discard); err != nil {
 		t.Errorf("20 %% more under a threshold of 50 %%: %v", err)
 	}
-	if err := command(t.Context(), []string{"compare", before, "nothing"}, &out, io.Discard); err == nil || !strings.Contains(err.Error(), "nothing is no file or folder") {
+	if err := command(t.Context(), []string{"compare", before, "nothing"}, &out, io.Discard); err == nil || !strings.Contains(err.Error(), "nothing: no such file") {
 		t.Errorf("no such results: %v", err)
 	}
 	var usage *usageError

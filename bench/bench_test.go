@@ -2,21 +2,20 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -34,24 +33,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestFlagsMayStandBeforeAndAfterTheName(t *testing.T) {
-	for _, line := range []string{
-		"pipes -quick -out d", "-quick pipes -out d", "-out=d -quick pipes", "-out d pipes --quick",
-	} {
-		o, err := parseRun(strings.Fields(line))
-		if err != nil || o.experiment.name != "pipes" || !o.quick || o.dir != "d" {
-			t.Errorf("%q: got %q quick=%v out=%q, error %v", line, o.experiment.name, o.quick, o.dir, err)
-		}
-	}
-}
-
-func TestRowsAndSystemsArePicked(t *testing.T) {
-	o, err := parseRun(strings.Fields("admission -rows a,b-* -systems knot"))
-	if err != nil || !slices.Equal(o.rows, []string{"a", "b-*"}) || !slices.Equal(o.systems, []string{"knot"}) {
-		t.Errorf("got %+v, %v", o, err)
-	}
-}
-
 func TestMistakesInTheCommandLineAreToldApart(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                           "usage",
@@ -62,7 +43,7 @@ func TestMistakesInTheCommandLineAreToldApart(t *testing.T) {
 		"run pipes hello -systems a": "what is kept is whole",
 		"run pipes -rounds -1":       "want a number from 1",
 		"run pipes -rounds 0":        "want a number from 1",
-		"compare a -all b c":         `two results, got ["a" "b" "c"]`,
+		"compare a b c":              `two results, got ["a" "b" "c"]`,
 		"run nothing":                `no experiment "nothing": choose from primitives`,
 		"run pipes -fast":            "-fast",
 		"run pipes -out":             "-out",
@@ -74,12 +55,6 @@ func TestMistakesInTheCommandLineAreToldApart(t *testing.T) {
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want a usage error with %q", line, err, want)
 		}
-	}
-}
-
-func TestEveryCommandHasHelp(t *testing.T) {
-	for _, name := range []string{"list", "run", "lines", "report", "compare"} {
-		testenv.ErrorIs(t, command(t.Context(), []string{name, "-h"}, io.Discard, io.Discard), flag.ErrHelp, name)
 	}
 }
 
@@ -174,15 +149,6 @@ func TestQuickRunOutOfTimeKeepsOneRound(t *testing.T) {
 	}
 }
 
-func TestPaceSharesTheTimeThatIsLeft(t *testing.T) {
-	var p pace
-	testenv.Equal(t, p.next(time.Second, 10*time.Second, 20), 500*time.Millisecond, "without overhead")
-	p.spent(100 * time.Millisecond)
-	testenv.Equal(t, p.next(time.Second, 10*time.Second, 20), 400*time.Millisecond, "with overhead")
-	testenv.Equal(t, p.next(time.Second, time.Hour, 20), time.Second, "with all the time")
-	testenv.Equal(t, p.next(time.Second, -time.Second, 1), shortestSample, "with none")
-}
-
 func TestSampleLines(t *testing.T) {
 	got, err := parseSamples([]string{"yield ns 2 51.5", "ops ops/s 16384 1.29e+06"})
 	want := []sample{{"yield", "ns", 2, 51.5}, {"ops", "ops/s", 16384, 1.29e6}}
@@ -197,20 +163,10 @@ func TestSampleLines(t *testing.T) {
 	testenv.Fails(t, testenv.Err(parseSamples(nil)), "no lines are no error")
 }
 
-func TestTracersTotals(t *testing.T) {
-	const table = "% time     seconds  usecs/call     calls    errors syscall\n" +
-		" 60.00    0.600000           2       300           read\n" +
-		"------ ----------- ----------- --------- --------- ----------------\n" +
-		"100.00    1.000000           1       912        12 total\n"
-	testenv.Got(straceCalls(table))(t, 912, "strace")
-	testenv.Got(perfCalls("# started\n\n1234,,raw_syscalls:sys_enter,5678,100.00,,\n"))(t, 1234, "perf")
-	if got, err := straceCalls("strace: gone"); err == nil {
-		t.Errorf("strace: %d of nothing", got)
-	}
+func TestCallsThatPerfCounts(t *testing.T) {
+	testenv.Got(perfCalls("# started\n\n1234,,raw_syscalls:sys_enter,5678,100.00,,\n"))(t, 1234)
 	for _, data := range []string{"", "<not counted>,,raw_syscalls:sys_enter,0,100.00,,"} {
-		if got, err := perfCalls(data); err == nil {
-			t.Errorf("perf: %d of %q", got, data)
-		}
+		testenv.Fails(t, testenv.Err(perfCalls(data)), "%q", data)
 	}
 }
 
@@ -230,18 +186,6 @@ func TestTokensFollowThePaper(t *testing.T) {
 	}
 }
 
-func TestBadJobsAreRefused(t *testing.T) {
-	for _, line := range []string{
-		"", "yield", "yield 2", "yield 0 10", "yield 2 0", "yield two 10", "yield 2 -1", "yield 2 10 x", "yield 2 10 0 0", "fly 2 10", "chan 1 10",
-	} {
-		for _, kind := range []string{"goroutine", "capriccio"} {
-			testenv.Fails(t, runWorker(append([]string{kind}, strings.Fields(line)...), io.Discard), "%s took %q", kind, line)
-		}
-	}
-	testenv.Fails(t, runWorker([]string{"stranger"}, io.Discard), "an unknown kind was taken")
-	testenv.Fails(t, runWorker(nil, io.Discard), "no kind was taken")
-}
-
 func needTwoCores(t *testing.T) {
 	cores, err := proc.Cores()
 	if err != nil || !slices.Contains(cores, serverCore) || !slices.Contains(cores, clientCore) {
@@ -255,83 +199,60 @@ func measuringRun(t *testing.T) *run {
 	return testRun(t)
 }
 
-// Every metric of both Go systems, as small as can be, in a process of its own.
-func TestWorkersMeasureEveryMetric(t *testing.T) {
-	r := measuringRun(t)
-	for _, c := range r.goContenders(bareSystem) {
-		metrics := goroutineMetrics
-		if c.system != "goroutine" {
-			metrics = taskMetrics(oneLoop)
-		}
-		for metric := range metrics {
-			t.Run(c.system+" "+metric, func(t *testing.T) {
-				t.Parallel()
-				for _, x := range []float64{2, 5} {
-					samples := testenv.Need(c.sample(t.Context(), point{metric: metric, x: x}, time.Millisecond))(t)
-					for _, s := range samples {
-						if s.x != x || metric != "parked" && (!strings.HasSuffix(s.metric, metric) || s.value < 0) {
-							t.Errorf("x=%v: got %+v", x, s)
-						}
-					}
-				}
-			})
-		}
-	}
-	if len(goroutineMetrics) != len(taskMetrics(oneLoop)) {
-		t.Errorf("goroutines have %d metrics, capriccio %d", len(goroutineMetrics), len(taskMetrics(oneLoop)))
-	}
+// smallest are the parameters that experiments are run with here, where the first of their points are too large.
+var smallest = map[string]float64{
+	"primitives": 0, "producer-consumer": 0, "pipes": 0, "parked": 100, "idle-conns": 100, "admission-memory": 0, "cohort-writes": 0,
+	"cohort-cache": 0, "bigstack": 20, "deep-handler": 40, "stack-cost": 0, "models": 0, "lingering-close": 0, "relay": 0, "proxy": 0,
+	"files": 0, "tls": 0, "native": 0, "overload-memory": 8, "overload-cgroup": 8,
 }
 
-func TestBaselinesMeasure(t *testing.T) {
-	r := measuringRun(t)
-	for system, metrics := range map[string][]string{
-		"pthread":       {"yield", "cond", "mutex", "create-finish", "ops", "ops-work-100ns", "ops-one-slot"},
-		"state-threads": {"yield", "cond", "mutex", "create-finish", "ops", "ops-work-100ns", "ops-one-slot"},
-		"epoll-c":       {"tokens"},
-	} {
-		t.Run(system, func(t *testing.T) {
-			path, err := compileC(t.Context(), r.scratch, system)
-			if err != nil {
-				t.Skip(err)
-			}
-			c := onServerCore(system, path)
-			for _, metric := range metrics {
-				samples, err := c.sample(t.Context(), point{metric: metric, x: 5, work: 100}, time.Millisecond)
-				if err != nil {
-					t.Error(err)
-				} else if s := samples[0]; s.metric != metric || s.x != 5 || s.value <= 0 {
-					t.Errorf("%s: got %+v", metric, s)
+// Experiments measure each metric at its first point on all systems that can be had here, and the metrics of their aims
+// and of the papers.
+func TestExperimentsMeasureTheirMetrics(t *testing.T) {
+	for _, e := range experiments {
+		x, ok := smallest[e.name]
+		if !ok {
+			continue
+		}
+		t.Run(e.name, func(t *testing.T) {
+			givenTime(t, func(d time.Duration) error {
+				r := measuringRun(t)
+				r.asked = 1
+				small := e
+				if e.describe != nil {
+					testenv.Must(t, e.describe(r, &small))
+					small.describe = nil
 				}
-			}
-			if _, err := c.sample(t.Context(), point{metric: "fly", x: 1}, time.Millisecond); err == nil {
-				t.Error("an unknown metric was measured")
-			}
+				small.parts = slices.Clone(small.parts)
+				for i := range small.parts {
+					p := &small.parts[i]
+					p.points = slices.CompactFunc(slices.Clone(p.points), func(a, b point) bool { return a.metric == b.metric })
+					p.quick, p.length, p.reserved, p.beside = nil, d, 0, nil
+					for j := range p.points {
+						p.points[j].x = cmp.Or(x, p.points[j].x)
+					}
+				}
+				if err := errors.Join(small.carryOut(r), r.failed); err != nil {
+					return err
+				}
+				rows := r.samples.Rows()
+				for _, of := range slices.Concat(aims[e.name], claimed(e.name)) {
+					if slices.Contains(r.offered, of.System) && !slices.ContainsFunc(rows, func(row report.Row) bool { return row.System == of.System && row.Metric == of.Metric }) {
+						t.Errorf("no %s of %s; skipped %q", of.Metric, of.System, r.env.Skipped)
+					}
+				}
+				return nil
+			})
 		})
 	}
 }
 
-func TestServersAnswerTheLoad(t *testing.T) {
-	r := measuringRun(t)
-	knotOn := func(poller string) launcher {
-		return r.own("knot-"+poller, []string{capriccio.EnvPoller + "=" + poller}, "knot")
+// claimed are the values of which papers have published figures.
+func claimed(name string) (all []report.Aim) {
+	for _, c := range published[name] {
+		all = append(all, report.Aim{Metric: c.Metric, System: c.System})
 	}
-	launchers := append(r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxConfig, dir, addr) }),
-		r.own("knot", nil, "knot"), r.own("capriccio-task", nil, "task-server"), knotOn("epoll"))
-	for _, l := range launchers {
-		s := testenv.Need(l.start(t.Context()))(t)
-		for _, depth := range []int{1, helloPipeline} {
-			if depth > 1 && l.system == "capriccio-task" {
-				continue // which takes one request at a time
-			}
-			samples := testenv.Need(r.load(t.Context(), s, 2, depth, 0, 5*time.Millisecond))(t)
-			if s := samples[0]; s.metric != "rps" || s.x != float64(depth) || s.value <= 0 {
-				t.Errorf("%s, depth %d: %+v", l.system, depth, samples)
-			}
-		}
-		s.child.Close()
-	}
-	_, err := knotOn("pigeon").start(t.Context())
-	testenv.ErrorSays(t, err, "pigeon")
+	return all
 }
 
 func TestServerThatDoesNotStartTellsWhy(t *testing.T) {
@@ -343,21 +264,6 @@ func TestServerThatDoesNotStartTellsWhy(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want an error with %q", script, err, want)
 		}
-	}
-}
-
-func TestCBaselineOfNoNameIsAnError(t *testing.T) {
-	testenv.Fails(t, testenv.Err(compileC(t.Context(), t.TempDir(), "nothing")), "compiled")
-}
-
-func TestResultFolderIsMade(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a", "b")
-	got, err := resultFolder(dir)
-	if err != nil || got != dir {
-		t.Errorf("got %q, %v", got, err)
-	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		t.Errorf("no folder: %v", err)
 	}
 }
 

@@ -99,20 +99,21 @@ var caseLists = []struct {
 	name   string
 }{{httpcases.Http11Probe, "Http11Probe"}, {httpcases.H1spec, "h1spec"}, {httpcases.NginxTests, "nginx-tests"}}
 
-// runConformance counts the cases that servers pass and fail. What fails is printed.
-func runConformance(r *run) error {
-	launchers, err := r.caseServers()
-	if err != nil {
-		return err
-	}
-	servers := r.startAll(launchers)
-	defer closeAll(servers)
-	if err := r.prepare(10*time.Second, func() error { return r.countCases(servers) }); err != nil {
-		return err
-	}
-	r.note("x is 0 for all cases, and for those of Http11Probe 1, h1spec 2, nginx-tests 3. net-http serves files by FileServer, which does not look at methods; nginx reads no content that nobody asks for")
-	r.charts = []report.Chart{{Title: "Cases that failed", Metric: "failed", XLabel: "all, Http11Probe, h1spec, nginx-tests", Bars: true}}
-	return nil
+// conformanceExperiment counts the cases that servers pass and fail. What fails is printed.
+var conformanceExperiment = experiment{
+	name: "conformance",
+	doc:  "cases of Http11Probe, h1spec and nginx-tests that servers pass and fail",
+	after: func(r *run) error {
+		launchers, err := r.caseServers()
+		if err != nil {
+			return err
+		}
+		servers := r.startAll(launchers)
+		defer closeAll(servers)
+		return r.prepare(10*time.Second, func() error { return r.countCases(servers) })
+	},
+	notes:  []string{"x is 0 for all cases, and for those of Http11Probe 1, h1spec 2, nginx-tests 3. net-http serves files by FileServer, which does not look at methods; nginx reads no content that nobody asks for"},
+	charts: []report.Chart{{Title: "Cases that failed", Metric: "failed", XLabel: "all, Http11Probe, h1spec, nginx-tests", Bars: true}},
 }
 
 // countCases counts what each server passes and fails.

@@ -117,20 +117,6 @@ func TestAllBlocksReadBeforeMeasuring(t *testing.T) {
 	}
 }
 
-func TestDiskWorkerRefuses(t *testing.T) {
-	files := smallDiskFiles(t)
-	testenv.Must(t, os.Truncate(files.small, 1<<20-1))
-	for _, line := range []string{
-		"", "reads-direct 1 10 0", "reads-direct 0 10 0 SMALL LARGE", "fly 1 10 0 SMALL LARGE", "reads-mixed 1 10 101 SMALL LARGE",
-		"reads-direct 1 10 0 SMALL /does/not/exist", "reads-mixed 1 10 0 /does/not/exist LARGE",
-	} {
-		line = strings.NewReplacer("SMALL", files.small, "LARGE", files.large).Replace(line)
-		for _, kind := range []string{"disk-goroutine", "disk-capriccio"} {
-			testenv.Fails(t, runWorker(append([]string{kind}, strings.Fields(line)...), io.Discard), "%s took %q", kind, line)
-		}
-	}
-}
-
 func TestWrongBlockIsNoticed(t *testing.T) {
 	files := smallDiskFiles(t)
 	if err := os.WriteFile(files.large, make([]byte, 16<<20), 0o666); err != nil { // all say that they are number 0

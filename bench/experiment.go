@@ -16,16 +16,17 @@ import (
 )
 
 // experiment is one entry of the list: what is measured, on which systems, and what of it is shown. To add one, describe
-// its parts, and name it in experiments. One that has another shape has a function that measures through its run.
+// its parts, and name it in experiments.
 type experiment struct {
-	name    string
-	doc     string           // one line
-	prepare func(*run) error // before the parts; may be nil
-	parts   []part           // one after the other
-	after   func(*run) error // after the parts; may be nil
-	notes   []string         // what the reader of the figures needs
-	charts  []report.Chart
-	run     func(*run) error // in place of the parts
+	name     string
+	doc      string                            // one line
+	describe func(r *run, e *experiment) error // sets the fields below that depend on the run; may be nil
+	prepare  func(*run) error                  // before the parts; may be nil
+	parts    []part                            // one after the other
+	after    func(*run) error                  // after the parts; may be nil
+	notes    []string                          // what the reader of the figures needs
+	charts   []report.Chart
+	details  []string // metrics that are in the JSON only
 }
 
 // part is points that systems are measured at: contenders, or servers that a client loads.
@@ -38,7 +39,8 @@ type part struct {
 	fresh    time.Duration                                                                            // a server starts for each sample, which takes longer by so much; 0: they run all the time
 	length   time.Duration                                                                            // of a sample
 	reserved time.Duration                                                                            // of a quick run's time, for what comes after the part
-	once     bool                                                                                     // in a quick run
+	once     bool                                                                                     // in a quick run, unless rounds are asked for
+	called   func(system string, p point) string                                                      // for samples that take the time they need: their names; nil: all have the same length
 	beside   func(r *run, servers []*server) error                                                    // after measuring, while the servers run; may be nil
 }
 
@@ -49,9 +51,12 @@ func (e *experiment) carryOut(r *run) error {
 			end()
 		}
 	}()
-	if e.run != nil {
-		return e.run(r)
+	if e.describe != nil {
+		if err := e.describe(r, e); err != nil {
+			return err
+		}
 	}
+	r.charts, r.details = e.charts, e.details
 	if e.prepare != nil {
 		if err := e.prepare(r); err != nil {
 			return err
@@ -70,7 +75,6 @@ func (e *experiment) carryOut(r *run) error {
 	for _, note := range e.notes {
 		r.note("%s", note)
 	}
-	r.charts = e.charts
 	return nil
 }
 
@@ -81,12 +85,16 @@ func (p *part) measure(r *run) error {
 	}
 	asked := r.asked
 	defer func() { r.asked = asked }()
-	if p.once && r.quick {
+	if p.once && r.quick && r.asked == 0 {
 		r.asked = 1
 	}
 	r.reserved = p.reserved
 	if p.servers == nil {
-		r.measure(points, p.systems(r), p.length)
+		if systems := p.systems(r); p.called != nil {
+			r.measureEach(points, systems, p.called)
+		} else {
+			r.measure(points, systems, p.length)
+		}
 		return nil
 	}
 	sample := func(ctx context.Context, s *server, at point, d time.Duration) ([]sample, error) {
@@ -110,49 +118,15 @@ func (p *part) measure(r *run) error {
 }
 
 var experiments = []experiment{
-	primitivesExperiment,
-	pairsExperiment,
-	pipesExperiment,
-	parkedExperiment,
-	idleConnsExperiment,
-	graphOverheadExperiment,
-	admissionMemoryExperiment,
-	{name: "cohort-pubsub", doc: "matching events against a million subscriptions (Cohort Scheduling, section 5.2 and Figure 8)", run: runCohortPubsub},
-	cohortWritesExperiment,
-	cohortCacheExperiment,
-	diskDirectExperiment,
-	diskCachedExperiment,
-	bigStackExperiment,
-	deepHandlerExperiment,
-	stackCostExperiment,
-	{name: "web", doc: "files for 16 to 16,384 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)", run: runWeb},
-	{name: "web-surge", doc: "files for users with think times, a fifth of the files in memory (Cohort Scheduling, Figures 6 and 7)", run: runWebSurge},
-	{name: "web-support", doc: "the most sessions of a site with files and FastCGI that are served in time (Aspen, Figure 7)", run: runWebSupport},
-	{name: "models", doc: "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)", run: runModels},
-	lingeringExperiment,
-	relayExperiment,
-	{name: "flow-adapt", doc: "servlets of a flow graph under three peaks (Aspen, Figure 6)", run: runFlowAdapt},
-	{name: "flow-overhead", doc: "what a flow graph costs beside its modules (Aspen, Table 1)", run: runFlowOverhead},
-	{name: "vod", doc: "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)", run: runVod},
-	{name: "gotrace", doc: "reading an execution trace, beside go tool trace", run: runGoTrace},
-	{name: "truth", doc: "how far a graph is from what the program measured of itself", run: runTruth},
-	{name: "real-servers", doc: "Caddy and NATS, as they are published, shown by bgdump while they work", run: runRealServers},
-	{name: "soak", doc: "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat", run: runSoak},
-	{name: "conformance", doc: "cases of Http11Probe, h1spec and nginx-tests that servers pass and fail", run: runConformance},
-	{name: suitesName, doc: "tests of other projects for net/http, as they are and with their servers on Knot", run: runSuites},
-	{name: "slow-clients", doc: "normal clients beside slowhttptest's", run: runSlowClients},
-	proxyExperiment,
-	filesExperiment,
-	tlsExperiment,
-	http2Experiment,
-	nativeExperiment,
-	helloExperiment,
-	{name: "overload-web", doc: "goodput of a handler of 1 ms of CPU at up to 10 times capacity", run: runOverloadWeb},
-	{name: "overload-memory", doc: "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB", run: runOverloadMemory},
-	overloadCgroupExperiment,
-	{name: "overload-fds", doc: "10,000 clients of a server with 256 descriptors", run: runOverloadFDs},
-	{name: admissionName, doc: "what is refused in ordinary life, and what is served under overload", run: runAdmission},
-	{name: "priority", doc: "urgent requests beside 12 times the usual number of others", run: runPriority},
+	primitivesExperiment, pairsExperiment, pipesExperiment, parkedExperiment, idleConnsExperiment,
+	graphOverheadExperiment, admissionMemoryExperiment, cohortPubsubExperiment, cohortWritesExperiment, cohortCacheExperiment,
+	diskDirectExperiment, diskCachedExperiment, bigStackExperiment, deepHandlerExperiment, stackCostExperiment,
+	webExperiment, webSurgeExperiment, webSupportExperiment, modelsExperiment, lingeringExperiment,
+	relayExperiment, flowAdaptExperiment, flowOverheadExperiment, vodExperiment, goTraceExperiment,
+	truthExperiment, realServersExperiment, soakExperiment, conformanceExperiment, suitesExperiment,
+	slowClientsExperiment, proxyExperiment, filesExperiment, tlsExperiment, http2Experiment,
+	nativeExperiment, helloExperiment, overloadWebExperiment, overloadMemoryExperiment, overloadCgroupExperiment,
+	overloadFDsExperiment, admissionExperiment, priorityExperiment,
 }
 
 func experimentNames() []string {
@@ -190,12 +164,11 @@ type run struct {
 	samples  report.Samples
 	env      report.Env
 	charts   []report.Chart
-	details  []string      // metrics that are in the JSON only
-	asked    int           // rounds; 0: as usual
-	length   time.Duration // of a soak; 0: as usual
-	round    int           // that is being measured, from 0
-	part     int           // calls of measure
-	journal  *journal
+	details  []string       // metrics that are in the JSON only
+	asked    int            // rounds; 0: as usual
+	length   time.Duration  // of a soak; 0: as usual
+	round    int            // that is being measured, from 0
+	part     int            // calls of measure
 	planned  *time.Duration // so far; nil: the run is none of a plan, see planOf
 	ends     []func()       // of what was started beside the servers
 	outline  []string       // of a plan: what is measured on which systems
@@ -235,20 +208,6 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) (err
 	}
 	r.env.Args = o.args()
 	revision := commit(ctx)
-	same, err := r.sameRun(revision)
-	if err != nil {
-		return err
-	}
-	if r.journal, err = openJournal(filepath.Join(dir, o.experiment.name+partEnding), same); err != nil {
-		return err
-	}
-	done := false
-	defer func() { err = errors.Join(err, r.journal.end(done)) }()
-	if n := len(r.journal.kept); n > 0 {
-		fmt.Fprintf(progress, "%s: goes on after %d samples that are kept\n", o.experiment.name, n)
-		r.note("%d samples are of an earlier call, which was interrupted", n)
-	}
-	before := r.journal.took
 	others := watchMachine()
 	err = o.experiment.carryOut(r)
 	if ctx.Err() != nil {
@@ -262,11 +221,11 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) (err
 	}
 	r.env.Notes = slices.Compact(r.env.Notes) // each part of a run may say the same
 	unknown := o.unknownSystem(r.offered)
-	if done = unknown != nil && len(r.samples.Rows()) == 0; done { // there is nothing to go on with
+	if unknown != nil && len(r.samples.Rows()) == 0 {
 		return unknown
 	}
 	result := report.Report{Name: o.experiment.name, Commit: revision, Env: r.env, Rows: r.samples.Rows(), Details: r.details,
-		Took: time.Since(r.began).Seconds() + before, Charts: r.charts, Profiles: r.profiles}
+		Took: time.Since(r.began).Seconds(), Charts: r.charts, Profiles: r.profiles}
 	if err := result.WriteTable(out, ours...); err != nil {
 		return err
 	}
@@ -280,7 +239,6 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) (err
 	if unknown != nil {
 		return unknown
 	}
-	done = r.failed == nil // otherwise the same command again does what has failed
 	return r.failed
 }
 

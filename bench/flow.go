@@ -45,40 +45,48 @@ func (p phases) rate(t time.Duration) float64 {
 // adaptDelay is how long a request of flow-adapt waits: at the peak 20 are waiting.
 const adaptDelay = 20 * time.Millisecond
 
-// runFlowAdapt shows how the number of servlets follows the load.
-func runFlowAdapt(r *run) error {
-	shape := choose(r.quick, phasesQuick, phasesFull)
-	path, err := r.buildCommand("examples/flowweb")
-	if err != nil {
-		return err
-	}
-	root := filepath.Join(r.scratch, "site")
-	err = r.prepare(0, func() error { return writeAll(root, map[string][]byte{"page": make([]byte, 10_000)}) })
-	if err != nil {
-		return err
-	}
-	rounds := min(r.rounds(), quickRounds) // of three peaks each
-	if r.quick && r.asked == 0 {
-		rounds = 1
-	}
-	for round := range rounds {
-		for _, system := range []struct{ name, flag string }{
-			{"capriccio-flow", "-high=20"}, {"flow-high-5", "-high=5"}, {"flow-high-2", "-high=2"}, {"flow-1024-fixed", "-servlets=1024"},
-		} {
-			r.try(system.name, system.name, fmt.Sprint(system.name, " round ", round), shape.length()+time.Second, func() ([]sample, error) {
-				return r.adapt(system.name, path, shape, "-root", root, "-delay", adaptDelay.String(), system.flag)
-			})
+// flowAdaptExperiment shows how the number of servlets follows the load.
+var flowAdaptExperiment = experiment{
+	name: "flow-adapt",
+	doc:  "servlets of a flow graph under three peaks (Aspen, Figure 6)",
+	describe: func(r *run, e *experiment) error {
+		shape := choose(r.quick, phasesQuick, phasesFull)
+		path, err := r.buildCommand("examples/flowweb")
+		if err != nil {
+			return err
 		}
-	}
-	r.note("examples/flowweb; each request waits %v; Poisson arrivals, %v to %v a second: %d times %v at rest, %v up, %v peak, %v down",
-		adaptDelay, shape.low, shape.high, shape.times, shape.idle, shape.ramp, shape.peak, shape.ramp)
-	r.note("capriccio-flow: HIGH = 20, as in the paper; flow-1024-fixed: always 1,024 servlets, no adaptation: what adaptation has to be worth")
-	r.charts = []report.Chart{
+		if !r.quick && r.asked == 0 {
+			r.asked = quickRounds // of three peaks each
+		}
+		root := filepath.Join(r.scratch, "site")
+		flags := map[string]string{"capriccio-flow": "-high=20", "flow-high-5": "-high=5", "flow-high-2": "-high=2", "flow-1024-fixed": "-servlets=1024"}
+		if err := r.prepare(0, func() error { return writeAll(root, map[string][]byte{"page": make([]byte, 10_000)}) }); err != nil {
+			return err
+		}
+		e.parts = []part{{
+			points: pointsAt("", 0),
+			once:   true,
+			called: func(system string, _ point) string { return system },
+			systems: func(r *run) []contender {
+				return slower(shape.length()+time.Second, eachOf(func(system string) sampler {
+					return func(context.Context, point, time.Duration) ([]sample, error) {
+						return r.adapt(system, path, shape, "-root", root, "-delay", adaptDelay.String(), flags[system])
+					}
+				}, "capriccio-flow", "flow-high-5", "flow-high-2", "flow-1024-fixed"))
+			},
+		}}
+		e.notes = []string{
+			fmt.Sprintf("examples/flowweb; each request waits %v; Poisson arrivals, %v to %v a second: %d times %v at rest, %v up, %v peak, %v down",
+				adaptDelay, shape.low, shape.high, shape.times, shape.idle, shape.ramp, shape.peak, shape.ramp),
+			"capriccio-flow: HIGH = 20, as in the paper; flow-1024-fixed: always 1,024 servlets, no adaptation: what adaptation has to be worth",
+		}
+		return nil
+	},
+	charts: []report.Chart{
 		{Title: "Servlets", Metric: "servlets", XLabel: "s"},
 		{Title: "Bandwidth delivered", Metric: "bandwidth", XLabel: "s"},
-	}
-	r.details = []string{"servlets", "bandwidth"}
-	return nil
+	},
+	details: []string{"servlets", "bandwidth"},
 }
 
 // adapt runs one server under the phases.
@@ -142,31 +150,43 @@ var overheads = []struct{ metric, function string }{
 	{"give-back", ".done"},
 }
 
-// runFlowOverhead measures which share of the processor's time a flow graph takes for itself.
-func runFlowOverhead(r *run) error {
-	path, err := r.buildCommand("examples/flowweb")
-	if err != nil {
-		return err
-	}
-	const folders, clients = 20, 256
-	tree, root := newWebTree(folders), filepath.Join(r.scratch, "tree")
-	if err := r.prepare(writing(tree.bytes()), func() error { return tree.write(r.ctx, root) }); err != nil {
-		return err
-	}
-	length := choose(r.quick, 4*time.Second, 10*time.Second)
-	for round := range r.rounds() {
-		_, err := r.once("capriccio-flow", fmt.Sprint("round ", round), length*11/10+time.Second, func() ([]sample, error) {
-			return r.flowProfile(path, root, length, append([]string{"fetch"}, flagPairs("conns", clients, "folders", folders, "warm", length/10, "for", length)...))
-		})
+// The files and clients of flow-overhead.
+const flowFolders, flowClients = 20, 256
+
+// flowOverheadExperiment measures which share of the processor's time a flow graph takes for itself.
+var flowOverheadExperiment = experiment{
+	name: "flow-overhead",
+	doc:  "what a flow graph costs beside its modules (Aspen, Table 1)",
+	describe: func(r *run, e *experiment) error {
+		path, err := r.buildCommand("examples/flowweb")
 		if err != nil {
 			return err
 		}
-	}
-	r.note("shares of the CPU time of examples/flowweb, %d clients, %d MB of SPECweb99-like files in memory; the paper: statistics 2.74 %%, enqueue 2.49 %%, dequeue 1.74 %%, per-flow 1.10 %%, all below 9 %%",
-		clients, tree.bytes()/1e6)
-	r.note("enqueue and dequeue include waits for the queue's lock and choosing what runs next; give-back: the end of a call of Run, statistics included")
-	r.charts = []report.Chart{{Title: "Share of CPU time", Metric: "all", Bars: true}}
-	return nil
+		tree, root := newWebTree(flowFolders), filepath.Join(r.scratch, "tree")
+		length := choose(r.quick, 4*time.Second, 10*time.Second)
+		if err := r.prepare(writing(tree.bytes()), func() error { return tree.write(r.ctx, root) }); err != nil {
+			return err
+		}
+		e.parts = []part{{
+			points: pointsAt("", 0),
+			called: func(string, point) string { return "" },
+			systems: func(r *run) []contender {
+				return slower(length*11/10+time.Second, eachOf(func(string) sampler {
+					return func(context.Context, point, time.Duration) ([]sample, error) {
+						return r.flowProfile(path, root, length, append([]string{"fetch"},
+							flagPairs("conns", flowClients, "folders", flowFolders, "warm", length/10, "for", length)...))
+					}
+				}, "capriccio-flow"))
+			},
+		}}
+		e.notes = []string{
+			fmt.Sprintf("shares of the CPU time of examples/flowweb, %d clients, %d MB of SPECweb99-like files in memory; the paper: statistics 2.74 %%, enqueue 2.49 %%, dequeue 1.74 %%, per-flow 1.10 %%, all below 9 %%",
+				flowClients, tree.bytes()/1e6),
+			"enqueue and dequeue include waits for the queue's lock and choosing what runs next; give-back: the end of a call of Run, statistics included",
+		}
+		return nil
+	},
+	charts: []report.Chart{{Title: "Share of CPU time", Metric: "all", Bars: true}},
 }
 
 // flowProfile profiles a flow graph that serves the files below root while a client asks for them.

@@ -26,9 +26,16 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph/graphview"
 )
 
-// runGoTrace reads traces with our reader, up to the text of the graph, with go tool
+// goTraceExperiment reads traces with our reader, up to the text of the graph, with go tool
 // trace, up to its first page, and with nothing but the decoder that ours stands on.
-func runGoTrace(r *run) error {
+var goTraceExperiment = experiment{
+	name:     "gotrace",
+	doc:      "reading an execution trace, beside go tool trace",
+	describe: describeGoTrace,
+	charts:   []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu-net-http", XLabel: "", Bars: true}},
+}
+
+func describeGoTrace(r *run, e *experiment) error {
 	rounds, span := choose(r.quick, 150_000, 750_000), choose(r.quick, time.Second, 5*time.Second)
 	points, of, requests, err := r.takeTraces(rounds, span)
 	if err != nil {
@@ -46,40 +53,36 @@ func runGoTrace(r *run) error {
 	if err != nil {
 		return err
 	}
-	var contenders []contender
-	for _, how := range []struct{ system, flag string }{{"gotrace", "graph"}, {"x-exp-trace", "decode"}} {
-		contenders = append(contenders, contender{system: how.system, sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-			cmd := exec.CommandContext(ctx, r.self, workerCommand, "gotrace", how.flag, of[p].path)
+	reads := func(how string) sampler {
+		return func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
+			f := of[p]
+			cmd := exec.CommandContext(ctx, r.self, workerCommand, "gotrace", how, f.path)
 			wall, peak, err := runWatched(cmd)
 			if err != nil {
 				return nil, err
 			}
-			f := of[p]
 			samples := append(traceSamples(p, f, cmd, wall, peak), sample{"events-" + p.metric, "M/s", p.x, float64(f.events) / 1e6 / seconds(cmd)})
-			if how.system == "gotrace" {
-				samples = append(samples, sample{"resident-share-" + p.metric, "%", p.x, 100 * peak / (64 + 2*float64(f.generation)/1e6)})
+			if how != "graph" {
+				return samples, nil
 			}
-			if how.system == "gotrace" && requests > 0 && p.metric == "net-http" {
-				samples = append(samples, sample{"shown-500k", "s", p.x, wall.Seconds() * 500_000 / float64(requests)})
-				shown, err := shownAfter(ctx, bgdump, again)
-				if err != nil {
-					return nil, err
-				}
-				samples = append(samples, sample{"shown-after-100k", "s", p.x, shown.Seconds()})
+			samples = append(samples, sample{"resident-share-" + p.metric, "%", p.x, 100 * peak / (64 + 2*float64(f.generation)/1e6)})
+			if requests == 0 || p.metric != "net-http" {
+				return samples, nil
 			}
-			return samples, nil
-		}})
+			shown, err := shownAfter(ctx, bgdump, again)
+			return append(samples, sample{"shown-500k", "s", p.x, wall.Seconds() * 500_000 / float64(requests)},
+				sample{"shown-after-100k", "s", p.x, shown.Seconds()}), err
+		}
 	}
-	tool := contender{system: "go-tool-trace", sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-		return firstPage(ctx, of[p], p)
-	}}
-	r.measure(points, slower(2*span, append(contenders, tool)), time.Second)
+	e.parts = []part{{points: points, length: time.Second, systems: func(*run) []contender {
+		return slower(2*span, []contender{{system: "gotrace", sample: reads("graph")}, {system: "x-exp-trace", sample: reads("decode")},
+			{system: "go-tool-trace", sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) { return firstPage(ctx, of[p], p) }}})
+	}}}
 	for _, p := range points {
 		f := of[p]
-		r.note("%s: %d events in %.1f MB, of which the largest generation has %.1f MB", p.metric, f.events, float64(f.size)/1e6, float64(f.generation)/1e6)
+		e.notes = append(e.notes, fmt.Sprintf("%s: %d events in %.1f MB, of which the largest generation has %.1f MB", p.metric, f.events, float64(f.size)/1e6, float64(f.generation)/1e6))
 	}
-	r.note("channels: two goroutines that pass values; net-http: a server of small responses, 32 clients of another process, as fast as it can for %v (%d requests); CPU time and memory are those of the process, wall is the time until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than; resident-share is memory as a share of 64 MB and twice the largest generation; shown-500k is the wall time for as many requests as a server answers in 5 s at 100,000/s, by that of this trace, as if reading began only at their end; shown-after-100k is how long after its end bgdump has shown a trace of such a server, of %v of it, that comes from a URL: no server is so fast on two cores, so the trace of a slower one is sent in the time of a faster one, a second at a time; gotraceui is not here: it is a window, which does not build with today's releases of what it imports", span, requests, again.span.Round(10*time.Millisecond))
-	r.charts = []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu-net-http", XLabel: "", Bars: true}}
+	e.notes = append(e.notes, fmt.Sprintf("channels: two goroutines that pass values; net-http: a server of small responses, 32 clients of another process, as fast as it can for %v (%d requests); CPU time and memory are those of the process, wall is the time until its text or its first page; x-exp-trace decodes the events and drops them, which is what gotrace cannot be faster than; resident-share is memory as a share of 64 MB and twice the largest generation; shown-500k is the wall time for as many requests as a server answers in 5 s at 100,000/s, by that of this trace, as if reading began only at their end; shown-after-100k is how long after its end bgdump has shown a trace of such a server, of %v of it, that comes from a URL: no server is so fast on two cores, so the trace of a slower one is sent in the time of a faster one, a second at a time; gotraceui is not here: it is a window, which does not build with today's releases of what it imports", span, requests, again.span.Round(10*time.Millisecond)))
 	return nil
 }
 

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -63,30 +63,20 @@ var graphOverheadExperiment = experiment{
 }
 
 // graphCaches are the example of a memory cache with and without a graph.
-func (r *run) graphCaches() (contenders []contender) {
-	path, err := r.buildCommand("examples/memcache")
-	if err != nil {
-		r.skip("memcache", err)
-		return nil
-	}
-	for system, graph := range map[string]string{"capriccio-memcache": "off", "capriccio-memcache-traced": "on"} {
-		socket := filepath.Join(r.scratch, system)
-		contenders = append(contenders, contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-			samples, err := r.sampleModel(ctx, socket, "memcached", p, d, func(ctx context.Context, socket string, p point) (*server, error) {
-				os.Remove(socket)
-				command := onCores(p, path, "-addr", socket)
-				command.Env = append(command.Env, "CAPRICCIO_SCHED=fifo", "CAPRICCIO_GRAPH="+graph)
-				return startCommand(ctx, system, command)
-			})
+func (r *run) graphCaches() []contender {
+	all := append(r.memcacheExample("capriccio-memcache", capriccio.EnvSched+"=fifo", capriccio.EnvGraph+"=off"),
+		r.memcacheExample("capriccio-memcache-traced", capriccio.EnvSched+"=fifo", capriccio.EnvGraph+"=on")...)
+	for i, c := range all {
+		all[i].sample = func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+			samples, err := c.sample(ctx, p, d)
 			if err != nil {
 				return nil, err
 			}
 			cpu, err := value(samples, "cpu-per-transaction")
 			return []sample{{"cache-cpu-per-transaction", "ns", p.x, cpu}}, err
-		}})
+		}
 	}
-	slices.SortFunc(contenders, func(a, b contender) int { return strings.Compare(a.system, b.system) })
-	return contenders
+	return all
 }
 
 // addEdgeCycles adds samples of what the graph costs at each step, in cycles of a clock of that many GHz (Capriccio, Table 2).

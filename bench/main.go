@@ -62,7 +62,7 @@ const usageText = `usage: bench list
        bench run all [-quick] [-rounds N] [-out RESULTS]
        bench report [-from RESULTS] [-to FILE]
        bench lines
-       bench compare [-threshold 0.05] [-all] BEFORE AFTER`
+       bench compare [-threshold 0.05] BEFORE AFTER`
 
 // command carries out a command line. Tables go to out, progress to progress.
 func command(ctx context.Context, args []string, out, progress io.Writer) error {
@@ -95,17 +95,15 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 		return writeLines(ctx, folder, out)
 	case "report":
 		flags := flag.NewFlagSet("report", flag.ContinueOnError)
-		from := flags.String("from", keptFolder, "file or folder of results, or a commit")
+		from := flags.String("from", keptFolder, "file or folder of results")
 		to := flags.String("to", filepath.Join("docs", "results.md"), "document whose tables are written")
 		if err := parseOnlyFlags(flags, args[1:]); err != nil {
 			return err
 		}
 		return reportCommand(*from, *to, out)
 	case "compare":
-		var o options
 		flags := flag.NewFlagSet("compare", flag.ContinueOnError)
-		flags.Float64Var(&o.threshold, "threshold", 0.05, "by how much a value may be worse, as a share")
-		flags.BoolVar(&o.all, "all", false, "the other systems, too")
+		threshold := flags.Float64("threshold", 0.05, "by how much a value may be worse, as a share")
 		names, err := parseFlags(flags, args[1:])
 		if err != nil {
 			return err
@@ -113,7 +111,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 		if len(names) != 2 {
 			return &usageError{fmt.Sprintf("compare takes two results, got %q\n%s", names, usageText)}
 		}
-		return compareCommand(names[0], names[1], o, out)
+		return compareCommand(names[0], names[1], *threshold, out)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprintln(out, usageText)
 		return nil
@@ -132,8 +130,6 @@ type options struct {
 	dir        string        // "" for a new one below the temporary folder
 	rows       []string
 	systems    []string
-	all        bool    // systems
-	threshold  float64 // of compare
 }
 
 // args are the arguments that change what is measured, besides the name and -quick.

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/report"
@@ -73,6 +75,14 @@ func sittingOut(contenders []contender, lacks func(point) string, systems ...str
 		}
 	}
 	return contenders
+}
+
+// eachOf are contenders that differ by their names only.
+func eachOf(measure func(system string) sampler, systems ...string) (all []contender) {
+	for _, system := range systems {
+		all = append(all, contender{system: system, sample: measure(system)})
+	}
+	return all
 }
 
 // length is how long a sample takes in all.
@@ -204,6 +214,33 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 	}
 	if !r.quick {
 		r.profileLosses(points, contenders, wanted)
+	}
+}
+
+// measureEach samples every point on every contender, however long that takes. A contender that fails at a point is left
+// out there, as by measure.
+func (r *run) measureEach(points []point, contenders []contender, called func(system string, p point) string) {
+	contenders = slices.DeleteFunc(contenders, func(c contender) bool { return !r.wants(c.system) })
+	out := map[string]bool{}
+	steps := plan(r.rounds(), points, contenders)
+	for i, s := range steps {
+		name := called(s.contender.system, s.point)
+		if out[name] || r.ctx.Err() != nil {
+			continue
+		}
+		r.round = s.round
+		text := ""
+		took, ok := r.try(s.contender.system, name, strings.TrimSpace(fmt.Sprint(name, " round ", s.round)), s.contender.length(s.point, 0), func() ([]sample, error) {
+			samples, err := s.contender.sample(r.ctx, s.point, 0)
+			for _, one := range samples {
+				if !slices.Contains(r.details, one.metric) {
+					text += fmt.Sprintf("  %s %s%s", one.metric, report.Number(one.value), strings.TrimPrefix(one.unit, "1"))
+				}
+			}
+			return samples, err
+		})
+		out[name] = !ok
+		fmt.Fprintf(r.progress, "[%*d/%d] %4.1f s  %s %s\n", len(fmt.Sprint(len(steps))), i+1, len(steps), took.Seconds(), cmp.Or(name, s.contender.system), text)
 	}
 }
 

@@ -16,54 +16,62 @@ import (
 // bothSuffix is of metrics for which the server may use both cores.
 const bothSuffix = "-both"
 
-// runModels compares the ways to arrange the threads of a server (Voras and Žagar), and tasks
+// modelsExperiment compares the ways to arrange the threads of a server (Voras and Žagar), and tasks
 // and goroutines with them.
-func runModels(r *run) error {
-	systems := []string{"capriccio", "goroutine", "sped", "symped-1", "symped-2", "amped-0-2", "amped-1-2", "seda-s-1", "seda-s-2", "seda-2-4"}
-	connections := choose(r.quick, []float64{60}, []float64{20, 60, 200})
-	points := append(pointsAt("one", connections...), pointsAt("both", connections...)...)
-	var contenders []contender
-	add := func(system, protocol string, start func(ctx context.Context, socket string, p point) (*server, error)) {
-		path := filepath.Join(r.scratch, fmt.Sprint("models-", len(contenders)))
-		contenders = append(contenders, contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-			return r.sampleModel(ctx, path, protocol, p, d, start)
-		}})
-	}
-	for _, system := range systems {
-		add(system, "own", func(ctx context.Context, socket string, p point) (*server, error) {
+var modelsExperiment = experiment{
+	name: "models",
+	doc:  "a cache over unix sockets by SPED, SEDA, AMPED, SYMPED, tasks, goroutines (Voras and Žagar)",
+	parts: []part{{
+		points:  append(pointsAt("one", 20, 60, 200), pointsAt("both", 20, 60, 200)...),
+		quick:   append(pointsAt("one", 60), pointsAt("both", 60)...),
+		systems: (*run).modelContenders,
+		length:  time.Second,
+	}},
+	notes: []string{
+		fmt.Sprintf("x: connections over a unix socket, each with one request under way; %d records of 10 to 1,000 bytes; %.0f %% of the requests read",
+			models.Records, 100*models.Reads),
+		fmt.Sprintf("server on core %d, in metrics named *%s on both; one client thread on core %d; but for memcached and redis all are Go programs, threads are locked goroutines over raw epoll; capriccio: tasks on as many loops as cores",
+			serverCore, bothSuffix, clientCore),
+		"switches: of threads, by the kernel's count; the paper: SPED and SEDA least, then AMPED, SEDA-S, SYMPED most, by 54 % over the next, with 4 threads on 8 cores",
+	},
+	charts: []report.Chart{
+		{Title: "CPU time per transaction on the server", Metric: "cpu-per-transaction", XLabel: "connections"},
+		{Title: "Transactions", Metric: "transactions", XLabel: "connections"},
+	},
+}
+
+func (r *run) modelContenders() (contenders []contender) {
+	for _, system := range []string{"capriccio", "goroutine", "sped", "symped-1", "symped-2", "amped-0-2", "amped-1-2", "seda-s-1", "seda-s-2", "seda-2-4"} {
+		contenders = append(contenders, r.cache(system, "own", func(ctx context.Context, socket string, p point) (*server, error) {
 			return startCommand(ctx, system, onCores(p, r.self, workerCommand, "models", "-model", system, "-socket", socket))
-		})
+		}))
 	}
-	if path, err := r.buildCommand("examples/memcache"); err != nil {
-		r.skip("capriccio-memcache", err)
-	} else {
-		add("capriccio-memcache", "memcached", func(ctx context.Context, socket string, p point) (*server, error) {
-			os.Remove(socket)
-			return startCommand(ctx, "capriccio-memcache", onCores(p, path, "-addr", socket))
-		})
-	}
+	contenders = append(contenders, r.memcacheExample("capriccio-memcache")...)
 	for _, peer := range cachePeers {
 		path, err := r.find(peer.program)
 		if err != nil {
 			r.skip(peer.system, err)
 			continue
 		}
-		add(peer.system, peer.system, func(ctx context.Context, socket string, p point) (*server, error) {
-			os.Remove(socket) // of the time before
+		contenders = append(contenders, r.cache(peer.system, peer.system, func(ctx context.Context, socket string, p point) (*server, error) {
 			return startUntil(ctx, peer.system, onCores(p, path, peer.args(socket, p)...), accepting("unix", socket))
-		})
+		}))
 	}
-	r.measure(points, contenders, time.Second)
-	r.note("x: connections over a unix socket, each with one request under way; %d records of 10 to 1,000 bytes; %.0f %% of the requests read",
-		models.Records, 100*models.Reads)
-	r.note("server on core %d, in metrics named *%s on both; one client thread on core %d; but for memcached and redis all are Go programs, threads are locked goroutines over raw epoll; capriccio: tasks on as many loops as cores",
-		serverCore, bothSuffix, clientCore)
-	r.note("switches: of threads, by the kernel's count; the paper: SPED and SEDA least, then AMPED, SEDA-S, SYMPED most, by 54 %% over the next, with 4 threads on 8 cores")
-	r.charts = []report.Chart{
-		{Title: "CPU time per transaction on the server", Metric: "cpu-per-transaction", XLabel: "connections"},
-		{Title: "Transactions", Metric: "transactions", XLabel: "connections"},
+	return contenders
+}
+
+// memcacheExample is examples/memcache, with more in its environment.
+func (r *run) memcacheExample(system string, env ...string) []contender {
+	path, err := r.buildCommand("examples/memcache")
+	if err != nil {
+		r.skip(system, err)
+		return nil
 	}
-	return nil
+	return []contender{r.cache(system, "memcached", func(ctx context.Context, socket string, p point) (*server, error) {
+		command := onCores(p, path, "-addr", socket)
+		command.Env = append(command.Env, env...)
+		return startCommand(ctx, system, command)
+	})}
 }
 
 // cachePeers are caches that speak protocols of their own, with as many threads as they may have cores.
@@ -96,20 +104,23 @@ func onCores(p point, path string, args ...string) proc.Command {
 	return proc.Command{Path: path, Core: choose(coresOf(p) > 1, proc.AnyCore, serverCore), Args: args, Env: []string{fmt.Sprint("GOMAXPROCS=", coresOf(p))}}
 }
 
-// sampleModel starts a server and loads it.
-func (r *run) sampleModel(ctx context.Context, path, protocol string, p point, d time.Duration,
-	start func(ctx context.Context, socket string, p point) (*server, error)) ([]sample, error) {
-	s, err := start(ctx, path, p)
-	if err != nil {
-		return nil, err
-	}
-	defer s.child.Close()
-	samples, err := samplesOf(ctx, d, r.ownClient(append([]string{"models-load"}, flagPairs("socket", path, "protocol", protocol,
-		"pid", s.child.PID(), "conns", int(p.x), "warm", d/4, "for", d-d/4)...)...))
-	if p.metric == "both" {
-		for i := range samples {
-			samples[i].metric += bothSuffix
+// cache is a cache that listens on a unix socket and speaks the protocol; it starts for each sample.
+func (r *run) cache(system, protocol string, start func(ctx context.Context, socket string, p point) (*server, error)) contender {
+	socket := filepath.Join(r.scratch, system)
+	return contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+		os.Remove(socket) // of the time before
+		s, err := start(ctx, socket, p)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return samples, err
+		defer s.child.Close()
+		samples, err := samplesOf(ctx, d, r.ownClient(append([]string{"models-load"}, flagPairs("socket", socket, "protocol", protocol,
+			"pid", s.child.PID(), "conns", int(p.x), "warm", d/4, "for", d-d/4)...)...))
+		if p.metric == "both" {
+			for i := range samples {
+				samples[i].metric += bothSuffix
+			}
+		}
+		return samples, err
+	}}
 }

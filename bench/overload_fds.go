@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/chores"
@@ -18,25 +19,35 @@ const (
 	fdsKeep = 20 * time.Millisecond
 )
 
-// runOverloadFDs has many clients connect to servers that may only have few connections.
-func runOverloadFDs(r *run) error {
-	jam, limit := choose(r.quick, time.Second, 2*time.Second), choose(r.quick, 10*time.Second, 20*time.Second)
-	m := &matrix{run: r}
-	contenders := m.contendersOf(func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
-		return m.fdsSample(ctx, system, p, fdsLimit, jam, limit)
-	}, func(string, point) time.Duration { return jam + limit/4 }, "capriccio", "capriccio-fifo", "net-http")
-	r.measure([]point{{metric: "clients", x: fdsClients}}, contenders, time.Second)
-	r.note("%d clients connect at once, ask once, and keep their connection; the server may have %d descriptors; "+
-		"after %v, they hang up %v after their answer", fdsClients, fdsLimit, jam, fdsKeep)
-	r.note("knot: without its own limit of connections (MaxConns), which would turn clients away")
-	r.note("cpu-jammed: CPU of the server while it has no descriptor left and can do nothing, the second half of that time; " +
-		"accept-errors: that failed, as the server logs them, in all")
-	r.note("all-served: until the last one has an answer, or %v; the kernel repeats a client's call after 1, 3, 7 … s if the queue of the listener was full", limit)
-	r.charts = []report.Chart{
+// overloadFDsExperiment has many clients connect to servers that may only have few connections.
+var overloadFDsExperiment = experiment{
+	name: "overload-fds",
+	doc:  "10,000 clients of a server with 256 descriptors",
+	describe: func(r *run, e *experiment) error {
+		jam, limit := choose(r.quick, time.Second, 2*time.Second), choose(r.quick, 10*time.Second, 20*time.Second)
+		e.parts = []part{{
+			points: pointsAt("clients", fdsClients),
+			systems: func(r *run) []contender {
+				m := &matrix{run: r}
+				return m.contendersOf(func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+					return m.fdsSample(ctx, system, p, fdsLimit, jam, limit)
+				}, func(string, point) time.Duration { return jam + limit/4 }, "capriccio", "capriccio-fifo", "net-http")
+			},
+			length: time.Second,
+		}}
+		e.notes = []string{
+			fmt.Sprintf("%d clients connect at once, ask once, and keep their connection; the server may have %d descriptors; after %v, they hang up %v after their answer",
+				fdsClients, fdsLimit, jam, fdsKeep),
+			"knot: without its own limit of connections (MaxConns), which would turn clients away",
+			"cpu-jammed: CPU of the server while it has no descriptor left and can do nothing, the second half of that time; accept-errors: that failed, as the server logs them, in all",
+			fmt.Sprintf("all-served: until the last one has an answer, or %v; the kernel repeats a client's call after 1, 3, 7 … s if the queue of the listener was full", limit),
+		}
+		return nil
+	},
+	charts: []report.Chart{
 		{Title: "CPU with no descriptor left", Metric: "cpu-jammed", XLabel: "clients", Bars: true},
 		{Title: "Time until all are served", Metric: "all-served", XLabel: "clients", Bars: true},
-	}
-	return nil
+	},
 }
 
 func (m *matrix) fdsSample(ctx context.Context, system admissionSystem, p point, descriptors int, jam, limit time.Duration) (samples []sample, err error) {

@@ -21,47 +21,44 @@ const (
 // hold for a short time.
 var memoryMain = []float64{512, 4096, 16_384}
 
-// runOverloadMemory has many clients ask for something that takes memory.
-func runOverloadMemory(r *run) error {
-	m := &matrix{run: r}
-	all := m.contendersOf(m.memorySample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http")
-	first := all[:1]
-	type part struct {
-		metric     string
-		clients    []float64
-		contenders []contender
-		reserved   time.Duration // in a quick run, for the parts after it
-	}
-	parts := []part{
-		{"hold", []float64{64, 512, 4096, 16_384}, all, 0},
-		{"hold" + longSuffix, []float64{64, 512, 4096}, all, 0},
-		{"hold" + retrySuffix, memoryMain, first, 0},
-	}
-	if r.quick {
-		parts = []part{
-			{"hold", memoryMain, all, 19 * time.Second},
-			{"hold", []float64{64, 256, 1024}, first, 16 * time.Second},
-			{"hold" + longSuffix, []float64{512, 4096}, all, 6 * time.Second},
-			{"hold" + retrySuffix, []float64{4096, 16_384}, first, 0},
+// overloadMemoryExperiment has many clients ask for something that takes memory.
+var overloadMemoryExperiment = experiment{
+	name: "overload-memory",
+	doc:  "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB",
+	describe: func(r *run, e *experiment) error {
+		m := &matrix{run: r}
+		held := func(metric string, first bool, reserved time.Duration, clients ...float64) part {
+			return part{points: pointsAt(metric, clients...), length: time.Second, reserved: reserved, systems: func(*run) []contender {
+				all := m.contendersOf(m.memorySample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http")
+				return choose(first, all[:1], all)
+			}}
 		}
-	}
-	for _, part := range parts {
-		r.reserved = part.reserved
-		r.measure(pointsAt(part.metric, part.clients...), part.contenders, time.Second)
-	}
-	r.note("x: clients of a closed loop; each request allocates 1 MiB, touches it and holds it for 50 ms, in metrics named *%s for 1 s; GOMEMLIMIT=%s", longSuffix, memoryLimit)
-	r.note("a server of more than %d MiB resident is killed: its goodput is 0 (killed: 1)", memoryCap>>20)
-	r.note("requests wait rather than be refused, but in metrics named *%s, where clients do as Retry-After says and wait for up to as long again", retrySuffix)
-	r.note("p99-to-mean: 99th percentile divided by the mean that Little's law gives, clients ÷ goodput, where there was time for several means; longest: the longest wait of all, also of requests still waiting at the end")
-	r.note("gc-share: of the core's time, without what the collector does while nothing else is to be done")
-	r.charts = []report.Chart{
+		e.parts = choose(r.quick, []part{
+			held("hold", false, 19*time.Second, memoryMain...),
+			held("hold", true, 16*time.Second, 64, 256, 1024),
+			held("hold"+longSuffix, false, 6*time.Second, 512, 4096),
+			held("hold"+retrySuffix, true, 0, 4096, 16_384),
+		}, []part{
+			held("hold", false, 0, 64, 512, 4096, 16_384),
+			held("hold"+longSuffix, false, 0, 64, 512, 4096),
+			held("hold"+retrySuffix, true, 0, memoryMain...),
+		})
+		return nil
+	},
+	notes: []string{
+		fmt.Sprintf("x: clients of a closed loop; each request allocates 1 MiB, touches it and holds it for 50 ms, in metrics named *%s for 1 s; GOMEMLIMIT=%s", longSuffix, memoryLimit),
+		fmt.Sprintf("a server of more than %d MiB resident is killed: its goodput is 0 (killed: 1)", memoryCap>>20),
+		fmt.Sprintf("requests wait rather than be refused, but in metrics named *%s, where clients do as Retry-After says and wait for up to as long again", retrySuffix),
+		"p99-to-mean: 99th percentile divided by the mean that Little's law gives, clients ÷ goodput, where there was time for several means; longest: the longest wait of all, also of requests still waiting at the end",
+		"gc-share: of the core's time, without what the collector does while nothing else is to be done",
+	},
+	charts: []report.Chart{
 		{Title: "Requests served, held 50 ms", Metric: "goodput", XLabel: "clients"},
 		{Title: "Requests served, held 1 s", Metric: "goodput" + longSuffix, XLabel: "clients"},
 		{Title: "99th percentile, held 50 ms", Metric: "p99", XLabel: "clients", LogY: true},
 		{Title: "Resident memory", Metric: "rss-mb", XLabel: "clients"},
 		{Title: "Share of the collector", Metric: "gc-share", XLabel: "clients"},
-	}
-	return nil
+	},
 }
 
 // memoryTimes are how long to load a server before measuring, and how long to measure.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/load"
@@ -17,25 +18,33 @@ const (
 	spike         = 12.0
 )
 
-// runPriority puts a spike of unimportant requests beside important ones.
-func runPriority(r *run) error {
-	w, err := newWeb(r)
-	if err != nil {
+// priorityExperiment puts a spike of unimportant requests beside important ones.
+var priorityExperiment = experiment{
+	name: "priority",
+	doc:  "urgent requests beside 12 times the usual number of others",
+	describe: func(r *run, e *experiment) error {
+		w, err := newWeb(r)
+		e.parts = []part{{
+			points: pointsAt("spike", spike, 1),
+			systems: func(*run) []contender {
+				return w.contendersOf(w.prioritySample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go")
+			},
+			length: time.Second,
+		}}
+		e.notes = []string{
+			fmt.Sprintf("urgent requests come at %g times capacity, others at %g, both by Poisson processes; in the spike the others come %g times as often; a header says which (Priority: %s or %s)",
+				urgentLoad, leisurelyLoad, spike, urgent, leisurely),
+			fmt.Sprintf("success: share of urgent requests answered 200 within %v, when clients give up; success-in-time: within %v; success-low: of the others; p99: of urgent ones served; goodput: of all, within %v",
+				patience, latencyTarget, latencyTarget),
+			fmt.Sprintf("the handler computes for 1 ms of CPU: %d steps of a loop; capacity is measured just before", w.matrix.steps),
+			"failsafe-go: net/http and its prioritized adaptive limiter around the handler; the other peers know no priorities",
+		}
 		return err
-	}
-	contenders := w.contendersOf(w.prioritySample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go")
-	r.measure([]point{{metric: "spike", x: spike}, {metric: "spike", x: 1}}, contenders, time.Second)
-	r.note("urgent requests come at %g times capacity, others at %g, both by Poisson processes; in the spike the others come %g times as often; a header says which (Priority: %s or %s)",
-		urgentLoad, leisurelyLoad, spike, urgent, leisurely)
-	r.note("success: share of urgent requests answered 200 within %v, when clients give up; success-in-time: within %v; success-low: of the others; p99: of urgent ones served; goodput: of all, within %v",
-		patience, latencyTarget, latencyTarget)
-	r.note("the handler computes for 1 ms of CPU: %d steps of a loop; capacity is measured just before", w.matrix.steps)
-	r.note("failsafe-go: net/http and its prioritized adaptive limiter around the handler; the other peers know no priorities")
-	r.charts = []report.Chart{
+	},
+	charts: []report.Chart{
 		{Title: "Urgent requests answered", Metric: "success", XLabel: "multiples of the normal number of others", Bars: true},
 		{Title: "99th percentile of urgent requests", Metric: "p99", XLabel: "multiples of the normal number of others", Bars: true},
-	}
-	return nil
+	},
 }
 
 // spikeTimes are long enough to see one failure in a thousand: some 400 urgent requests come in a second.

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -156,35 +154,6 @@ func TestServerThatTakesTooMuchIsKilled(t *testing.T) {
 	}
 }
 
-func TestMemorySampleHasEveryMetric(t *testing.T) {
-	m, system := overloadOf(t, "capriccio-fifo")
-	givenTime(t, func(time.Duration) error {
-		samples, err := m.memorySample(t.Context(), system, point{metric: "hold" + retrySuffix, x: 8})
-		for _, metric := range []string{"goodput", "p99", "rss-mb", "gc-share", "killed", "p99-to-mean", "longest", "refused", "lost", "cpu"} {
-			err = errors.Join(err, hasAll(samples, metric+retrySuffix))
-		}
-		return err
-	})
-}
-
-func TestGroupSample(t *testing.T) {
-	if err := memoryGroupThere(groupLimit); err != nil {
-		t.Skip(err)
-	}
-	m, system := overloadOf(t, "net-http")
-	givenTime(t, func(time.Duration) error {
-		samples, err := m.groupSample(t.Context(), system, point{metric: "hold", x: 8})
-		if err != nil {
-			return err
-		}
-		values := valuesOf(samples)
-		if killed, err := value(samples, "killed"); err != nil || killed != 0 || values["goodput"] <= 0 || values["group-mb"] <= 8 {
-			return fmt.Errorf("got %+v", samples)
-		}
-		return nil
-	})
-}
-
 // A process that has ended before anybody could look at it was not killed.
 func TestWatchOfWhatHasEnded(t *testing.T) {
 	child := testenv.Need(proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", "exit 1"}, Core: proc.AnyCore}))(t)
@@ -247,22 +216,5 @@ func TestCapacityIsTheMedianOfTheLatest(t *testing.T) {
 	got, err := known.measure(t.Context(), m, "capriccio-fifo", s, "/do?cpu=1ms", 10*ms)
 	if err != nil || got != 3e9 || len(known["capriccio-fifo"]) != capacityMemory {
 		t.Errorf("got %v of %v, %v", got, known, err)
-	}
-}
-
-func TestAdmissionWorkersRefuseNonsense(t *testing.T) {
-	for _, line := range []string{
-		"", "fly", "chores-knot -steps x", "chores-net-http -counted=x", "open -spec {}", `open -spec {"Addr":"127.0.0.1:1","Phases":1}`,
-		`closed -spec {"Addr":"127.0.0.1:1"}`, `crowd -spec {"Addr":"127.0.0.1:1"}`, "people -spec x",
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		self, err := os.Executable()
-		testenv.Must(t, err)
-		_, err = proc.Output(ctx, proc.Command{Path: self, Core: proc.AnyCore,
-			Args: append([]string{workerCommand}, strings.Fields(line)...)})
-		cancel()
-		if err == nil || !strings.Contains(err.Error(), "status 1") {
-			t.Errorf("%q: got %v, want an end with status 1", line, err)
-		}
 	}
 }

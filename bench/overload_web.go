@@ -58,30 +58,56 @@ func newWeb(r *run) (*web, error) {
 	return &web{matrix: &matrix{run: r, steps: steps}, webTimes: choose(r.quick, webQuick, webFull), known: capacities{}}, err
 }
 
-// runOverloadWeb offers servers whose handler takes 1 ms of CPU multiples of what they
+// overloadWebExperiment offers servers whose handler takes 1 ms of CPU multiples of what they
 // can do, and measures what clients get of it.
-func runOverloadWeb(r *run) error {
+var overloadWebExperiment = experiment{
+	name:     "overload-web",
+	doc:      "goodput of a handler of 1 ms of CPU at up to 10 times capacity",
+	describe: describeOverloadWeb,
+	charts: []report.Chart{
+		{Title: "Goodput within 100 ms, share of capacity", Metric: "goodput-share", XLabel: "offered load, multiples of capacity"},
+		{Title: "99th percentile of what is served", Metric: "p99", XLabel: "offered load, multiples of capacity", LogY: true},
+		{Title: "Refused", Metric: "refused", XLabel: "offered load, multiples of capacity"},
+		{Title: "Settling after a step", Metric: "settle-ms", XLabel: "multiples of capacity", Bars: true},
+	},
+}
+
+func describeOverloadWeb(r *run, e *experiment) error {
 	w, err := newWeb(r)
 	if err != nil {
 		return err
 	}
-	contenders := w.contendersOf(w.sample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
-	main, others := choose(r.quick, webMainLoads, []float64{0.8, 1, 2, 10}), choose(r.quick, []float64{0.5, 1, 1.5, 5}, nil)
-	stepTime := time.Duration(len(contenders)) * (w.lead + w.webTimes.capacity + time.Duration(w.webTimes.steps)*(w.highFor+w.lowFor))
-	otherTime := time.Duration(0)
-	for _, x := range others {
-		otherTime += w.webTimes.capacity + w.warmAt(x) + w.span
+	all := w.contendersOf(w.sample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
+	loaded := func(metric string, contenders []contender, reserved time.Duration, xs ...float64) part {
+		return part{points: pointsAt(metric, xs...), length: w.span, reserved: reserved, systems: func(*run) []contender { return contenders }}
 	}
-	r.reserved = stepTime + otherTime
-	r.measure(pointsAt("load", main...), contenders, w.span)
-	r.reserved = stepTime
-	r.measure(pointsAt("load", others...), contenders[:1], w.span)
-	r.reserved = 0
-	r.measure([]point{{metric: "step", x: stepHigh}}, contenders, w.span)
-	if !r.quick {
-		r.measure(pointsAt("load"+waitsSuffix, webMainLoads...), contenders, w.span)
+	if r.quick {
+		steps := time.Duration(len(all)) * (w.lead + w.webTimes.capacity + time.Duration(w.webTimes.steps)*(w.highFor+w.lowFor))
+		others, otherTime := []float64{0.5, 1, 1.5, 5}, time.Duration(0)
+		for _, x := range others {
+			otherTime += w.webTimes.capacity + w.warmAt(x) + w.span
+		}
+		e.parts = []part{loaded("load", all, steps+otherTime, webMainLoads...), loaded("load", all[:1], steps, others...), loaded("step", all, 0, stepHigh)}
+	} else {
+		e.parts = []part{loaded("load", all, 0, 0.8, 1, 2, 10), loaded("step", all, 0, stepHigh), loaded("load"+waitsSuffix, all, 0, webMainLoads...)}
 	}
-	w.remarks()
+	e.notes = []string{
+		fmt.Sprintf("the handler computes for 1 ms of CPU: %d steps of a loop, the same for all, counted and not timed", w.matrix.steps),
+		fmt.Sprintf("x is the load as a multiple of capacity, which is what the same server serves %d clients of a closed loop just before; "+
+			"goodput: responses 200 within %v of when the request was due; goodput-share: of capacity", capacityClients, latencyTarget),
+		fmt.Sprintf("requests come by a Poisson process with the same seed for all; a client that has waited %v closes its connection (lost); "+
+			"p99 is that of the responses 200 that came; client-late: p99 of what the client itself was late", patience),
+		fmt.Sprintf("settle-ms: after a step from %g to %g times capacity, until the 99th percentile in windows of 10 ms stays within 1.5 times its level; "+
+			"%v if it is not level, or above %v, in the second half; recover-ms: after the step down, until it stays below twice its value of before",
+			stepLow, stepHigh, w.highFor, latencyTarget),
+		fmt.Sprintf("nginx: lets %d requests at a time through to net-http (limit_conn, a number chosen by hand), both on the server core", limitedConns),
+		fmt.Sprintf("failsafe-go: net/http and its adaptive limiter with default settings around the handler; it counts handlers that have begun, and on one core "+
+			"one that never waits ends before the next begins; in metrics named *%s handlers wait for %v in the middle (full runs only)", waitsSuffix, webPause),
+		"others: what else ran on the server core, in ticks of 10 ms; with much of it the capacity is not what was measured before",
+	}
+	if r.quick {
+		e.notes = slices.Insert(e.notes, 2, fmt.Sprintf("loads above the capacity are measured from %v after they begin", overloadLead))
+	}
 	return nil
 }
 
@@ -150,28 +176,4 @@ func (w *web) sample(ctx context.Context, system admissionSystem, p point) (samp
 		samples[i].metric += suffix
 	}
 	return samples, nil
-}
-
-func (w *web) remarks() {
-	w.note("the handler computes for 1 ms of CPU: %d steps of a loop, the same for all, counted and not timed", w.matrix.steps)
-	w.note("x is the load as a multiple of capacity, which is what the same server serves %d clients of a closed loop just before; "+
-		"goodput: responses 200 within %v of when the request was due; goodput-share: of capacity", capacityClients, latencyTarget)
-	if w.quick {
-		w.note("loads above the capacity are measured from %v after they begin", overloadLead)
-	}
-	w.note("requests come by a Poisson process with the same seed for all; a client that has waited %v closes its connection (lost); "+
-		"p99 is that of the responses 200 that came; client-late: p99 of what the client itself was late", patience)
-	w.note("settle-ms: after a step from %g to %g times capacity, until the 99th percentile in windows of 10 ms stays within 1.5 times its level; "+
-		"%v if it is not level, or above %v, in the second half; recover-ms: after the step down, until it stays below twice its value of before",
-		stepLow, stepHigh, w.highFor, latencyTarget)
-	w.note("nginx: lets %d requests at a time through to net-http (limit_conn, a number chosen by hand), both on the server core", limitedConns)
-	w.note("failsafe-go: net/http and its adaptive limiter with default settings around the handler; it counts handlers that have begun, and on one core "+
-		"one that never waits ends before the next begins; in metrics named *%s handlers wait for %v in the middle (full runs only)", waitsSuffix, webPause)
-	w.note("others: what else ran on the server core, in ticks of 10 ms; with much of it the capacity is not what was measured before")
-	w.charts = []report.Chart{
-		{Title: "Goodput within 100 ms, share of capacity", Metric: "goodput-share", XLabel: "offered load, multiples of capacity"},
-		{Title: "99th percentile of what is served", Metric: "p99", XLabel: "offered load, multiples of capacity", LogY: true},
-		{Title: "Refused", Metric: "refused", XLabel: "offered load, multiples of capacity"},
-		{Title: "Settling after a step", Metric: "settle-ms", XLabel: "multiples of capacity", Bars: true},
-	}
 }

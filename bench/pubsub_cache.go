@@ -137,20 +137,23 @@ type lastOrder struct{ slot int }
 func (o *lastOrder) ready(slot, _ int) { o.slot = slot }
 func (o *lastOrder) next() int         { return o.slot }
 
-// modelPubsub prints how many lines an event misses in each cache, by the order.
+// modelPubsub prints how many lines an event misses in each cache, by the order: a system, and a sample of it.
 func modelPubsub(all *subscriptions, flight int, out io.Writer) error {
-	for _, size := range modelSizes {
-		o := &cohortOrder{policy: sched.NewCohort(sched.CohortConfig{Size: size})}
+	model := func(system string, size int, o modelOrder, flight int) {
 		for i, misses := range countMisses(all, o, flight) {
-			fmt.Fprintf(out, "capriccio model-misses-%dK lines %d %.6g\n", modelCaches[i], size, misses)
+			if size == 0 {
+				fmt.Fprintf(out, "%s model-misses lines %d %.6g\n", system, modelCaches[i], misses)
+			}
+			if metric := map[int]string{1 << 10: "model-l2", 32 << 10: "model-l3"}[modelCaches[i]]; metric != "" {
+				fmt.Fprintf(out, "%s %s lines %d %.6g\n", system, metric, size, misses)
+			}
 		}
 	}
-	for i, misses := range countMisses(all, &queueOrder{}, flight) {
-		fmt.Fprintf(out, "capriccio-fifo model-misses-%dK lines 0 %.6g\n", modelCaches[i], misses)
+	for _, size := range modelSizes {
+		model("capriccio", size, &cohortOrder{policy: sched.NewCohort(sched.CohortConfig{Size: size})}, flight)
 	}
-	for i, misses := range countMisses(all, &lastOrder{}, 1) {
-		fmt.Fprintf(out, "goroutine model-misses-%dK lines 0 %.6g\n", modelCaches[i], misses)
-	}
+	model("capriccio-fifo", 0, &queueOrder{}, flight)
+	model("goroutine", 0, &lastOrder{}, 1)
 	return nil
 }
 

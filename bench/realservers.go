@@ -65,14 +65,27 @@ type tracedServer struct {
 	picture  string // where to write a drawing of it; "": nowhere any more
 }
 
-// runRealServers asks servers of others for a trace, as their owners would: how long it takes
+// realServersExperiment asks servers of others for a trace, as their owners would: how long it takes
 // until something is seen, how much that is, and what it costs the server.
-func runRealServers(r *run) error {
+var realServersExperiment = experiment{
+	name: "real-servers",
+	doc:  "Caddy and NATS, as they are published, shown by bgdump while they work",
+	parts: []part{{
+		points:  pointsAt("trace", 5),
+		quick:   pointsAt("trace", 1),
+		systems: (*run).tracedServers,
+		length:  time.Second,
+	}},
+	notes: []string{fmt.Sprintf("x: seconds of trace; %d visitors, each of whom asks again when answered; shown-after: from the end of those seconds until the text of bgdump is complete; rate and cpu-per-op: of the server, with -traced while the trace is taken; graph-NAME.svg is its drawing", realVisitors)},
+}
+
+// tracedServers are servers that end with the run.
+func (r *run) tracedServers() (contenders []contender) {
 	bgdump, err := r.buildCommand("cmd/bgdump")
 	if err != nil {
-		return err
+		r.skip("real-servers", err)
+		return nil
 	}
-	var contenders []contender
 	for _, real := range realServers {
 		if !r.wants(real.system) {
 			continue
@@ -83,15 +96,13 @@ func runRealServers(r *run) error {
 			r.skip(real.system, err)
 			continue
 		}
-		defer t.close()
+		r.ends = append(r.ends, t.close)
 		t.bgdump, t.picture = bgdump, filepath.Join(r.folder, "graph-"+real.system+".svg")
-		contenders = append(contenders, contender{system: real.system, sample: t.sample})
+		contenders = append(contenders, contender{system: real.system, sample: t.sample,
+			takes: func(p point, d time.Duration) time.Duration { return d + time.Duration(2*p.x)*time.Second }})
 	}
-	seconds := choose(r.quick, 1.0, 5)
 	r.began = time.Now() // without what it took to build
-	r.measure([]point{{metric: "trace", x: seconds}}, slower(time.Duration(2*seconds)*time.Second, contenders), time.Second)
-	r.note("x: seconds of trace; %d visitors, each of whom asks again when answered; shown-after: from the end of those seconds until the text of bgdump is complete; rate and cpu-per-op: of the server, with -traced while the trace is taken; graph-NAME.svg is its drawing", realVisitors)
-	return nil
+	return contenders
 }
 
 func (t *tracedServer) close() {

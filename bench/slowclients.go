@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/people"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
@@ -29,127 +29,92 @@ var slowModes = []struct {
 const (
 	slowAttackers = 1000 // connections
 	slowNormal    = 8    // clients that are as usual
+	slowPatience  = 5 * time.Second
+	slowSpan      = 3 * time.Second
 )
 
-// runSlowClients has slowhttptest attack each server while other clients go on as usual, and returns what became of their requests.
-func runSlowClients(r *run) error {
-	tool, err := r.find("slowhttptest")
-	if err != nil {
+// slowClientsExperiment has slowhttptest attack each server while other clients go on as usual, and says what became of their requests.
+var slowClientsExperiment = experiment{
+	name: "slow-clients",
+	doc:  "normal clients beside slowhttptest's",
+	describe: func(r *run, e *experiment) error {
+		tool, err := r.find("slowhttptest")
+		if err != nil {
+			return err
+		}
+		launchers, err := r.caseServers()
+		launchers = slices.DeleteFunc(launchers, func(l launcher) bool { return l.system == "knot-net-http" })
+		e.parts = []part{{
+			points: pointsAt("", 0, 1, 2, 3, 4),
+			called: func(system string, p point) string { return system + ", " + slowModes[int(p.x)].name },
+			once:   true,
+			systems: func(r *run) []contender {
+				return slower(slowSpan+serverOverhead, starting(launchers, func(ctx context.Context, s *server, p point, _ time.Duration) ([]sample, error) {
+					return r.slowSample(ctx, tool, s, p)
+				}))
+			},
+		}}
 		return err
-	}
-	launchers, err := r.caseServers()
-	if err != nil {
-		return err
-	}
-	length, rounds := 3, r.rounds()
-	if r.quick && r.asked == 0 {
-		rounds = 1
-	}
-	for round := range rounds {
+	},
+	after: func(r *run) error {
+		rows := report.Report{Rows: r.samples.Rows()}
 		for x, mode := range slowModes {
-			for _, l := range launchers {
-				if l.system == "knot-net-http" || !r.wants(l.system) {
-					continue
-				}
-				name := fmt.Sprintf("%s, %s", l.system, mode.name)
-				r.try(l.system, name, fmt.Sprint(name, " round ", round), time.Duration(length)*time.Second+serverOverhead, func() ([]sample, error) {
-					return r.slowSample(tool, l, x, length)
-				})
+			if row, ok := rows.Find("knot", "refused", float64(x)); ok && row.Max > 0 {
+				r.fail("knot", "knot, "+mode.name, fmt.Errorf("%.0f requests of normal clients were refused; want none", row.Max))
 			}
 		}
-	}
-	rows := report.Report{Rows: r.samples.Rows()}
-	for x, mode := range slowModes {
-		if row, ok := rows.Find("knot", "refused", float64(x)); ok && row.Max > 0 {
-			r.fail("knot", "knot, "+mode.name, fmt.Errorf("%.0f requests of normal clients were refused; want none", row.Max))
-		}
-	}
-	r.note("x: 0 nobody attacks, 1 slow heads (-H), 2 slow bodies (-B), 3 many ranges (-R), 4 slow readers (-X); %d connections for %d s", slowAttackers, length)
-	r.note("%d normal clients ask every 5 ms, every second time on a new connection; attackers and normal clients share core %d", slowNormal, clientCore)
-	r.note("all have the limits that they have by themselves, but for the connections of nginx (19,900)")
-	r.charts = []report.Chart{{Title: "p99 of normal clients", Metric: "p99", XLabel: "attack", Bars: true}}
-	return nil
+		return nil
+	},
+	notes: []string{
+		fmt.Sprintf("x: 0 nobody attacks, 1 slow heads (-H), 2 slow bodies (-B), 3 many ranges (-R), 4 slow readers (-X); %d connections for %.0f s", slowAttackers, slowSpan.Seconds()),
+		fmt.Sprintf("%d normal clients ask every 5 ms, every second time on a new connection; attackers and normal clients share core %d", slowNormal, clientCore),
+		"all have the limits that they have by themselves, but for the connections of nginx (19,900)",
+	},
+	charts: []report.Chart{{Title: "p99 of normal clients", Metric: "p99", XLabel: "attack", Bars: true}},
 }
 
 // slowSample has normal clients ask a server of its own beside an attack: what one has left does not count for the next.
-func (r *run) slowSample(tool string, l launcher, mode, length int) ([]sample, error) {
-	s, err := l.start(r.ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
-	latencies, refused, failed, err := r.besideSlow(tool, s, mode, length)
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(latencies)
-	if len(latencies) == 0 {
-		return nil, fmt.Errorf("none of %d requests was served", refused+failed)
-	}
-	x := float64(mode)
-	at := func(q float64) float64 { return latencies[int(q*float64(len(latencies)-1))].Seconds() * 1e3 }
-	return []sample{
-		{metric: "p99", unit: "ms", x: x, value: at(0.99)}, {metric: "p50", unit: "ms", x: x, value: at(0.5)},
-		{metric: "served", unit: "1/s", x: x, value: float64(len(latencies)) / float64(length)},
-		{metric: "refused", unit: "1", x: x, value: float64(refused)},
-		{metric: "failed", unit: "1", x: x, value: float64(failed)},
-	}, nil
-}
-
-// besideSlow lets normal clients ask for some seconds beside the attack of that mode, if it is one, and returns
-// what became of their requests.
-func (r *run) besideSlow(tool string, s *server, mode, seconds int) (latencies []time.Duration, refused, failed int, err error) {
-	span := time.Duration(seconds) * time.Second
-	ctx, cancel := context.WithTimeout(r.ctx, span+serverStart)
-	defer cancel()
+func (r *run) slowSample(ctx context.Context, tool string, s *server, p point) ([]sample, error) {
 	var attacker *proc.Child
-	if m := slowModes[mode]; m.args != nil {
-		args := append([]string{"-u", "http://" + s.addr + m.path, "-c", strconv.Itoa(slowAttackers), "-r", strconv.Itoa(slowAttackers / 2), "-i", "1", "-l", strconv.Itoa(seconds), "-v", "0"}, m.args...)
+	if m := slowModes[int(p.x)]; m.args != nil {
+		args := append([]string{"-u", "http://" + s.addr + m.path, "-c", strconv.Itoa(slowAttackers), "-r", strconv.Itoa(slowAttackers / 2), "-i", "1",
+			"-l", fmt.Sprint(slowSpan.Seconds()), "-v", "0"}, m.args...)
+		var err error
 		if attacker, err = proc.Start(proc.Command{Path: tool, Args: args, Core: clientCore}); err != nil {
-			return nil, 0, 0, err
+			return nil, err
 		}
 		defer attacker.Close() // it may wait for connections that the server does not let go
 	}
 	began := time.Now()
-	var mu sync.Mutex
-	var clients sync.WaitGroup
-	for range slowNormal {
-		clients.Go(func() {
-			transport := &http.Transport{}
-			defer transport.CloseIdleConnections()
-			client := http.Client{Transport: transport, Timeout: 5 * time.Second}
-			for i := 0; time.Since(began) < span && ctx.Err() == nil; i++ {
-				if i%2 == 0 {
-					transport.CloseIdleConnections()
-				}
-				sent := time.Now()
-				status, err := fetch(ctx, &client, http.MethodGet, "http://"+s.addr+"/file", nil, io.Discard)
-				took := time.Since(sent)
-				mu.Lock()
-				switch {
-				case err == nil && status == http.StatusOK:
-					latencies = append(latencies, took)
-				case err == nil && status == http.StatusServiceUnavailable:
-					refused++
-				default:
-					failed++
-				}
-				mu.Unlock()
-				time.Sleep(5 * time.Millisecond)
-			}
-		})
-	}
-	clients.Wait()
-	if attacker != nil {
-		select {
-		case <-attacker.Ended():
-			if time.Since(began) < span/2 {
-				return nil, 0, 0, fmt.Errorf("slowhttptest ended early: %w", attacker.Wait(ctx))
-			}
-		default:
+	kept := people.Group{Count: slowNormal / 2, Path: "/file", Repeat: true, Pause: 5 * time.Millisecond, Back: 5 * time.Millisecond, Patience: slowPatience}
+	fresh := kept
+	fresh.Fresh = true
+	seen, err := r.runLoad(ctx, "people", admissionPeople{
+		Config: people.Config{Addr: s.addr, Groups: []people.Group{kept, fresh}, For: slowSpan, Drain: slowPatience}, Within: latencyTarget,
+	}, slowSpan+slowPatience, func(ctx context.Context, ended <-chan struct{}) error {
+		if attacker == nil {
+			return nil
 		}
+		select {
+		case <-ended:
+		case <-attacker.Ended():
+			if time.Since(began) < slowSpan/2 {
+				return fmt.Errorf("slowhttptest ended early: %w", attacker.Wait(ctx))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return latencies, refused, failed, r.ctx.Err()
+	all := seen.All
+	if all.Served == 0 {
+		return nil, fmt.Errorf("none of %d requests was served", all.Due)
+	}
+	return []sample{
+		{"p99", "ms", p.x, milliseconds(all.P99)}, {"p50", "ms", p.x, milliseconds(all.P50)}, {"served", "1/s", p.x, seen.rate(all.Served)},
+		{"refused", "1", p.x, float64(all.Refused)}, {"failed", "1", p.x, float64(all.Failed + all.TimedOut)},
+	}, nil
 }
 
 // fetch makes a request and copies the whole answer.

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,17 +39,18 @@ type soaked struct {
 	first       atomic.Pointer[error] // of those that failed
 }
 
-// runSoak loads command knot for a long time, with files, a proxy, uploads, clients that leave, and reloads of the
+// soakExperiment loads command knot for a long time, with files, a proxy, uploads, clients that leave, and reloads of the
 // configuration, and fails if a request does, or if memory, descriptors or goroutines grow.
-func runSoak(r *run) error {
-	length := r.length
-	if length == 0 {
-		length = choose(r.quick, 25*time.Second, 4*time.Minute)
-	}
-	if r.planning() {
-		*r.planned += length
-		return nil
-	}
+var soakExperiment = experiment{
+	name: "soak",
+	doc:  "command knot under a mixed load for -for, whose memory, descriptors and goroutines must stay flat",
+	after: func(r *run) error {
+		length := cmp.Or(r.length, choose(r.quick, 25*time.Second, 4*time.Minute))
+		return r.prepare(length, func() error { return r.soak(length) })
+	},
+}
+
+func (r *run) soak(length time.Duration) error {
 	backend, err := startCommand(r.ctx, "backend", proc.Command{Path: r.self, Core: proc.AnyCore, Args: []string{workerCommand, "knot"}})
 	if err != nil {
 		return err

@@ -355,8 +355,14 @@ func (r *run) againstKnot(s suite, overlay string) (plain, knot int, worse []str
 	return plain, knot, worse, nil
 }
 
-// runSuites runs the tests of other projects, as they are and with their servers on Knot.
-func runSuites(r *run) error {
+// suitesExperiment runs the tests of other projects, as they are and with their servers on Knot.
+var suitesExperiment = experiment{
+	name:  suitesName,
+	doc:   "tests of other projects for net/http, as they are and with their servers on Knot",
+	after: (*run).trySuites,
+}
+
+func (r *run) trySuites() error {
 	chosen, err := r.pickSuites()
 	if err != nil {
 		return err

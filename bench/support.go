@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"strings"
@@ -33,35 +32,39 @@ var (
 	supportQuick = supportShape{[]float64{1.2}, 64, 100_000_000, 1500 * time.Millisecond, 500 * time.Millisecond, 500, 4000, 20}
 )
 
-// runWebSupport finds how many sessions of a site with dynamic pages a server can serve in time (Aspen, Figure 7).
-func runWebSupport(r *run) error {
-	shape := choose(r.quick, supportQuick, supportFull)
-	c, err := newCold(r, "web-support", newWebTree(shape.folders), shape.limit)
-	if c == nil {
-		return err
-	}
-	var pages []string
-	for range responders {
-		s, err := r.startBeside("responder", onCore(serverCore, nil, r.self, workerCommand, "fcgi"))
-		if err != nil {
+// webSupportExperiment finds how many sessions of a site with dynamic pages a server can serve in time (Aspen, Figure 7).
+var webSupportExperiment = experiment{
+	name: "web-support",
+	doc:  "the most sessions of a site with files and FastCGI that are served in time (Aspen, Figure 7)",
+	describe: func(r *run, e *experiment) error {
+		shape := choose(r.quick, supportQuick, supportFull)
+		c, err := newCold(r, "web-support", newWebTree(shape.folders), shape.limit)
+		if c == nil {
 			return err
 		}
-		defer s.close()
-		pages = append(pages, s.addr)
-	}
-	r.search(shape.alphas, shape.trial+time.Second, func(alpha float64) []launcher {
-		c.more = []any{"support", alpha}
-		return c.supportServers(pages)
-	}, func(l launcher, alpha float64) ([]sample, error) { return c.mostSessions(l, alpha, shape) })
-	r.note("sessions: the most of which 99 %% of the requests are answered within %v, found by bisection to %d %%; x: exponent of Zipf's law for the folders (SPECweb2005: 1.2)", shape.patience, 100/shape.exact)
-	r.note("a session fetches a page made by FastCGI (12 KB, for which 2 MB are hashed), five files of %d MB in all, then thinks for 1 s on average; server and its pages may have %d MB", c.tree.bytes()/1e6, shape.limit/1e6)
-	r.note("%d responders of net/http/fcgi, server and responders on core %d, clients on core %d; cpu-per-request is the server's alone", responders, serverCore, clientCore)
-	r.note("unlike SPECweb2005 the order of a session's pages is left to chance, sizes are SPECweb99's, and lines are not slow; Apache is not measured")
-	r.charts = []report.Chart{
+		var pages []string
+		for range responders {
+			s, err := r.startBeside("responder", onCore(serverCore, nil, r.self, workerCommand, "fcgi"))
+			if err != nil {
+				return err
+			}
+			r.ends = append(r.ends, s.close)
+			pages = append(pages, s.addr)
+		}
+		e.parts = []part{searching(shape.alphas, shape.trial+time.Second, func() []launcher { return c.supportServers(pages) },
+			func(l launcher, alpha float64) ([]sample, error) { return c.mostSessions(l, alpha, shape) })}
+		e.notes = []string{
+			fmt.Sprintf("sessions: the most of which 99 %% of the requests are answered within %v, found by bisection to %d %%; x: exponent of Zipf's law for the folders (SPECweb2005: 1.2)", shape.patience, 100/shape.exact),
+			fmt.Sprintf("a session fetches a page made by FastCGI (12 KB, for which 2 MB are hashed), five files of %d MB in all, then thinks for 1 s on average; server and its pages may have %d MB", c.tree.bytes()/1e6, shape.limit/1e6),
+			fmt.Sprintf("%d responders of net/http/fcgi, server and responders on core %d, clients on core %d; cpu-per-request is the server's alone", responders, serverCore, clientCore),
+			"unlike SPECweb2005 the order of a session's pages is left to chance, sizes are SPECweb99's, and lines are not slow; Apache is not measured",
+		}
+		return nil
+	},
+	charts: []report.Chart{
 		{Title: "Sessions served in time", Metric: "sessions", XLabel: "exponent of popularity", Bars: true},
 		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "exponent of popularity", Bars: true},
-	}
-	return nil
+	},
 }
 
 // supportServers are the servers before the responders.
@@ -101,31 +104,22 @@ const nginxSupport = nginxHead + `	default_type text/plain;
 
 // mostSessions finds the most sessions that one server can serve in time.
 func (c *cold) mostSessions(l launcher, alpha float64, shape supportShape) ([]sample, error) {
-	var best []sample
-	first, factor := c.searchFrom(l.system, "sessions", alpha, shape.begin)
+	c.more = []any{"support", alpha}
 	trials := 0
-	most, err := bisect(first, shape.most, shape.exact, factor, func(n int) (bool, error) {
-		if c.ctx.Err() != nil {
-			return false, context.Cause(c.ctx)
-		}
+	return c.mostOf(l.system, point{metric: "sessions", x: alpha}, shape.begin, shape.most, shape.exact, func(n int) ([]sample, error) {
 		if err := c.tree.uncache(c.root); err != nil {
-			return false, err
+			return nil, err
 		}
 		trials++
 		samples, err := c.sample(c.ctx, l.start, n, 100*c.round+trials, shape.trial)
 		if err != nil {
-			return false, err
-		}
-		for i := range samples {
-			samples[i].x = alpha
+			return nil, err
 		}
 		p99 := valuesOf(samples)["p99"]
 		fmt.Fprintf(c.progress, "%s, popularity %v: %d sessions, 99th percentile %.0f ms\n", l.system, alpha, n, p99)
 		if p99 > float64(shape.patience.Milliseconds()) {
-			return false, nil
+			return nil, nil
 		}
-		best = samples
-		return true, nil
+		return allAt(alpha, samples), nil
 	})
-	return append(best, sample{"sessions", "1", alpha, float64(most)}), err
 }

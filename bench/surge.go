@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -65,41 +65,41 @@ func (u *surgeUsers) think(user int) time.Duration {
 	return min(time.Duration(pareto(u.random, 1, surgeThink)*float64(time.Second)), surgeThinkMost)
 }
 
-// runWebSurge has users with think times fetch pages (Cohort Scheduling, Figures 6 and 7).
-func runWebSurge(r *run) error {
-	folders, users, length := 556, []float64{50, 800, 4000}, 12*time.Second
-	if r.quick {
-		folders, users, length = 120, []float64{200, 2000}, 4*time.Second
-	}
-	if r.quick && r.asked == 0 {
-		r.asked = 1 // shorter samples than one think time show nothing
-	}
-	tree := newSurgeTree(folders)
-	limit := max(tree.bytes()/5, 64_000_000) // room for the server itself
-	c, err := newCold(r, "web-surge", tree, limit, "surge", true)
-	if c == nil {
-		return err
-	}
-	servers := []launcher{
-		c.files("knot", []string{capriccio.EnvSched + "=fifo"}, "-kind", "knot"),
-		c.files("knot-cohorts", []string{capriccio.EnvSched + "=cohort"}, "-kind", "knot"),
-		c.files("net-http-256", nil, "-kind", "net-http", "-most", "256"),
-	}
-	servers = append(servers, c.nginxFiles("nginx", "aio threads;")...)
-	r.measure(pointsAt("surge", users...), c.contenders(servers), length)
-	misses, err := openCacheMisses()
-	misses.close()
-	if err != nil {
-		r.skip("cycles and cache misses by instruction (Figure 7)", errors.Unwrap(err))
-	}
-	r.note("x: users; each fetches a page, of files one after the other, and thinks before the next, on a connection that it keeps; cut at %v", surgeThinkMost)
-	r.note("%d files of %d MB in all, of SURGE's sizes, at most %d MB each, drawn by Zipf's law; server and pages may have %d MB; nothing is in memory at first; a third of each sample passes before measuring",
-		tree.files(), tree.bytes()/1e6, surgeMost>>20, limit/1e6)
-	r.note("net-http-256: at most 256 requests at a time, as the paper's server of threads; nginx: one process with aio threads; 1,000,000 pages and 15 minutes in the paper")
-	r.charts = []report.Chart{
+// webSurgeExperiment has users with think times fetch pages (Cohort Scheduling, Figures 6 and 7).
+var webSurgeExperiment = experiment{
+	name: "web-surge",
+	doc:  "files for users with think times, a fifth of the files in memory (Cohort Scheduling, Figures 6 and 7)",
+	describe: func(r *run, e *experiment) error {
+		tree := newSurgeTree(choose(r.quick, 120, 556))
+		limit := max(tree.bytes()/5, 64_000_000) // room for the server itself
+		c, err := newCold(r, "web-surge", tree, limit, "surge", true)
+		if c == nil {
+			return err
+		}
+		e.parts = []part{{
+			points: pointsAt("surge", 50, 800, 4000),
+			quick:  pointsAt("surge", 200, 2000),
+			systems: func(r *run) []contender {
+				return c.contenders(append([]launcher{
+					c.files("knot", []string{capriccio.EnvSched + "=fifo"}, "-kind", "knot"),
+					c.files("knot-cohorts", []string{capriccio.EnvSched + "=cohort"}, "-kind", "knot"),
+					c.files("net-http-256", nil, "-kind", "net-http", "-most", "256"),
+				}, c.nginxFiles("nginx", "aio threads;")...))
+			},
+			length: choose(r.quick, 4*time.Second, 12*time.Second),
+			once:   true, // shorter samples than one think time show nothing
+		}}
+		e.notes = []string{
+			fmt.Sprintf("x: users; each fetches a page, of files one after the other, and thinks before the next, on a connection that it keeps; cut at %v", surgeThinkMost),
+			fmt.Sprintf("%d files of %d MB in all, of SURGE's sizes, at most %d MB each, drawn by Zipf's law; server and pages may have %d MB; nothing is in memory at first; a third of each sample passes before measuring",
+				tree.files(), tree.bytes()/1e6, surgeMost>>20, limit/1e6),
+			"net-http-256: at most 256 requests at a time, as the paper's server of threads; nginx: one process with aio threads; 1,000,000 pages and 15 minutes in the paper",
+		}
+		return nil
+	},
+	charts: []report.Chart{
 		{Title: "Requests by users", Metric: "rps", XLabel: "users"},
 		{Title: "Mean of latency", Metric: "mean", XLabel: "users", LogY: true},
 		{Title: "CPU time per request on the server", Metric: "cpu-per-request", XLabel: "users"},
-	}
-	return nil
+	},
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -67,21 +66,6 @@ func TestFileCachesByWay(t *testing.T) {
 		samples, err := onBothCores(way, r.self).sample(t.Context(), point{metric: "per-request", x: 2}, time.Millisecond)
 		if err != nil || samples[0].value <= 0 || samples[1].metric != "crossings" || samples[1].value > 0 && way != "capriccio-partitioned" {
 			t.Errorf("%s: %+v, %v; want wakes between loops of the partitioned cache only", way, samples, err)
-		}
-	}
-}
-
-func TestCohortsOfWritesBySystem(t *testing.T) {
-	r := measuringRun(t)
-	for _, system := range writeSystems {
-		c := onServerCore(system, r.self, workerCommand, "cohort-writes", "-dir", r.scratch, "-system", system)
-		samples, err := c.sample(t.Context(), point{metric: "per-write", x: 3}, time.Millisecond)
-		if err != nil && strings.Contains(err.Error(), "io_uring") {
-			t.Logf("%s: %v", system, err)
-			continue
-		}
-		if err != nil || samples[0].value <= 0 || samples[0].x != 3 {
-			t.Errorf("%s: %+v, %v", system, samples, err)
 		}
 	}
 }

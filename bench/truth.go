@@ -22,68 +22,79 @@ import (
 // truthRounds is how often the program of the experiment waits and computes.
 const truthRounds = 400
 
-// runTruth compares graphs with what a program has measured of itself in the same run: one
+// truthExperiment compares graphs with what a program has measured of itself in the same run: one
 // that computes and waits in turns. Of a graph that times one wait in 20, it matters which step the
 // kernel interrupts, so that a run is made again where it has done so.
-func runTruth(r *run) error {
-	contenders := []contender{{system: "gotrace", sample: truthOf(func(p point, slept bool) (t truth, s *bgraph.Snapshot, err error) {
-		if !slept { // to wake another one would take some µs of the step, for a thread
-			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+var truthExperiment = experiment{
+	name: "truth",
+	doc:  "how far a graph is from what the program measured of itself",
+	parts: []part{{
+		points: pointsAt("truth", 10, 100, 1000),
+		systems: func(*run) []contender {
+			return slower(time.Second, []contender{{system: "gotrace", sample: truthOf(tracedTruth)}, {system: "capriccio", sample: truthOf(learntTruth)}})
+		},
+		length: time.Second,
+	}},
+	notes:  []string{"x: µs of computing between two waits: for another one that computes for 20 µs, or asleep for 2 ms, of which waits and counts are; errors are against what the program measured itself, which is without what it takes to wait: after a sleep, when the caches are cold, that is some µs; gotrace times each wait, the graph of a runtime one in 20; of several runs within a second the one is taken that the kernel interrupted least often (interrupted)"},
+	charts: []report.Chart{{Title: "Error of CPU time by step", Metric: "cpu-error", XLabel: "µs of a step", Bars: true}},
+}
+
+// tracedTruth runs the program as goroutines, whose graph is of a trace.
+func tracedTruth(p point, slept bool) (t truth, s *bgraph.Snapshot, err error) {
+	if !slept { // to wake another one would take some µs of the step, for a thread
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	}
+	var b bytes.Buffer
+	if err := trace.Start(&b); err != nil {
+		return t, nil, err
+	}
+	done := make(chan truth)
+	go func() {
+		if slept {
+			done <- computeAndWait(p, func() { time.Sleep(truthSleep) })
+			return
 		}
-		var b bytes.Buffer
-		if err := trace.Start(&b); err != nil {
-			return t, nil, err
-		}
-		done := make(chan truth)
+		ask, answer := make(chan struct{}, 1), make(chan struct{}, 1)
+		defer close(ask)
 		go func() {
-			if slept {
-				done <- computeAndWait(p, func() { time.Sleep(truthSleep) })
-				return
+			for range ask {
+				compute(time.Now(), truthHandOver)
+				answer <- struct{}{}
 			}
-			ask, answer := make(chan struct{}, 1), make(chan struct{}, 1)
-			defer close(ask)
-			go func() {
-				for range ask {
-					compute(time.Now(), truthHandOver)
-					answer <- struct{}{}
-				}
-			}()
-			done <- computeAndWait(p, func() { ask <- struct{}{}; <-answer })
 		}()
-		t = <-done
-		trace.Stop()
-		s, err = gotrace.Read(&b, gotrace.Options{})
-		return t, s, err
-	})}, {system: "capriccio", sample: truthOf(func(p point, slept bool) (t truth, s *bgraph.Snapshot, err error) {
-		rt, err := capriccio.New(capriccio.WithLoops(1))
-		if err != nil {
-			return t, nil, err
+		done <- computeAndWait(p, func() { ask <- struct{}{}; <-answer })
+	}()
+	t = <-done
+	trace.Stop()
+	s, err = gotrace.Read(&b, gotrace.Options{})
+	return t, s, err
+}
+
+// learntTruth runs it as tasks, whose graph the runtime learns.
+func learntTruth(p point, slept bool) (t truth, s *bgraph.Snapshot, err error) {
+	rt, err := capriccio.New(capriccio.WithLoops(1))
+	if err != nil {
+		return t, nil, err
+	}
+	defer rt.Close()
+	done := make(chan truth)
+	rt.Go(func() {
+		if slept {
+			done <- computeAndWait(p, func() { task.Sleep(truthSleep) })
+			return
 		}
-		defer rt.Close()
-		done := make(chan truth)
-		rt.Go(func() {
-			if slept {
-				done <- computeAndWait(p, func() { task.Sleep(truthSleep) })
-				return
+		ask, answer := task.NewChan[struct{}](1), task.NewChan[struct{}](1)
+		defer ask.Close()
+		task.Go(func() {
+			for range ask.All() {
+				compute(time.Now(), truthHandOver)
+				answer.Send(struct{}{})
 			}
-			ask, answer := task.NewChan[struct{}](1), task.NewChan[struct{}](1)
-			defer ask.Close()
-			task.Go(func() {
-				for range ask.All() {
-					compute(time.Now(), truthHandOver)
-					answer.Send(struct{}{})
-				}
-			})
-			done <- computeAndWait(p, func() { ask.Send(struct{}{}); answer.Recv() })
 		})
-		t = <-done
-		return t, capriccio.Snapshot(nil), nil
-	})}}
-	points := []point{{metric: "truth", x: 10}, {metric: "truth", x: 100}, {metric: "truth", x: 1000}}
-	r.measure(points, slower(time.Second, contenders), time.Second)
-	r.note("x: µs of computing between two waits: for another one that computes for 20 µs, or asleep for 2 ms, of which waits and counts are; errors are against what the program measured itself, which is without what it takes to wait: after a sleep, when the caches are cold, that is some µs; gotrace times each wait, the graph of a runtime one in 20; of several runs within a second the one is taken that the kernel interrupted least often (interrupted)")
-	r.charts = []report.Chart{{Title: "Error of CPU time by step", Metric: "cpu-error", XLabel: "µs of a step", Bars: true}}
-	return nil
+		done <- computeAndWait(p, func() { ask.Send(struct{}{}); answer.Recv() })
+	})
+	t = <-done
+	return t, capriccio.Snapshot(nil), nil
 }
 
 // truthOf makes samples of a function that runs the program once, asleep between its steps or not.

@@ -26,115 +26,122 @@ var (
 	vodQuick = vodShape{[]float64{6}, time.Second, 500 * time.Millisecond, 2 * time.Second, 256 << 20, 128, 4000, 20}
 )
 
-// runVod finds how many players of a film a server can serve so that none ever runs out of
+// vodExperiment finds how many players of a film a server can serve so that none ever runs out of
 // film (Aspen, Figures 10 and 11).
-func runVod(r *run) error {
-	shape := choose(r.quick, vodQuick, vodFull)
-	film := filepath.Join(r.scratch, "film")
-	if err := r.prepare(writing(shape.film), func() error { return writeBlocks(r.ctx, film, shape.film) }); err != nil {
-		return err
-	}
-	path, err := r.buildCommand("examples/vod")
-	if err != nil {
-		return err
-	}
-	servers := func(rate float64) []launcher {
-		var found []launcher
-		for _, by := range []string{"flow", "task", "goroutine"} {
-			system := map[string]string{"flow": "capriccio-flow", "task": "capriccio", "goroutine": "goroutine"}[by]
-			found = append(found, programServer(system, nil, path, "-addr", "127.0.0.1:0", "-by", by, "-film", film,
-				"-rate", fmt.Sprint(rate), "-first", shape.first.String(), "-chunk", shape.chunk.String()))
+var vodExperiment = experiment{
+	name: "vod",
+	doc:  "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)",
+	describe: func(r *run, e *experiment) error {
+		shape := choose(r.quick, vodQuick, vodFull)
+		film := filepath.Join(r.scratch, "film")
+		if err := r.prepare(writing(shape.film), func() error { return writeBlocks(r.ctx, film, shape.film) }); err != nil {
+			return err
 		}
-		return append(found, r.nginx("nginx", func(dir, addr string) string {
-			bytes := rate * 1e6 / 8
-			// A tenth more than is played: it counts in whole seconds.
-			option := fmt.Sprintf("aio threads; directio 512; limit_rate_after %d; limit_rate %d;",
-				int64(bytes*shape.first.Seconds()), int64(bytes*1.1))
-			return fmt.Sprintf(nginxFilesConfig, dir, addr, filepath.Dir(film), option)
-		})...)
-	}
-	r.search(shape.rates, shape.trial*3/2+time.Second, servers, func(l launcher, rate float64) ([]sample, error) {
-		return r.mostPlayers(l.system, l.start, rate, shape)
-	})
-	r.note("clients: the most that played for %v without one running out of film, found by bisection to %d %%, two trials to fail; %v of film at once, then %v at a time; x: Mbit/s",
-		shape.trial, 100/shape.exact, shape.first, shape.chunk)
-	r.note("one film of %d MB, each client from a place of its own; all read past the page cache; at most %d clients were tried", shape.film/1e6, shape.most)
-	r.note("capriccio-flow, capriccio, goroutine: examples/vod; nginx: limit_rate, 10 %% above the rate; server on core %d, players on core %d", serverCore, clientCore)
-	r.charts = []report.Chart{
+		path, err := r.buildCommand("examples/vod")
+		if err != nil {
+			return err
+		}
+		e.parts = []part{searching(shape.rates, shape.trial*3/2+time.Second, func() []launcher {
+			return append([]launcher{{system: "capriccio-flow"}, {system: "capriccio"}, {system: "goroutine"}}, r.nginx("nginx", nil)...)
+		}, func(l launcher, rate float64) ([]sample, error) {
+			return r.mostPlayers(l.system, path, film, rate, shape)
+		})}
+		e.notes = []string{
+			fmt.Sprintf("clients: the most that played for %v without one running out of film, found by bisection to %d %%, two trials to fail; %v of film at once, then %v at a time; x: Mbit/s",
+				shape.trial, 100/shape.exact, shape.first, shape.chunk),
+			fmt.Sprintf("one film of %d MB, each client from a place of its own; all read past the page cache; at most %d clients were tried", shape.film/1e6, shape.most),
+			fmt.Sprintf("capriccio-flow, capriccio, goroutine: examples/vod; nginx: limit_rate, 10 %% above the rate; server on core %d, players on core %d", serverCore, clientCore),
+		}
+		return nil
+	},
+	charts: []report.Chart{
 		{Title: "Players without interruption", Metric: "clients", XLabel: "Mbit/s", Bars: true},
 		{Title: "CPU per player on the server", Metric: "cpu-per-client", XLabel: "Mbit/s", Bars: true},
+	},
+}
+
+// vodServer serves a film at a rate.
+func (r *run) vodServer(system, path, film string, rate float64, shape vodShape) launcher {
+	if system == "nginx" {
+		return r.nginx(system, func(dir, addr string) string {
+			bytes := rate * 1e6 / 8
+			// A tenth more than is played: it counts in whole seconds.
+			option := fmt.Sprintf("aio threads; directio 512; limit_rate_after %d; limit_rate %d;", int64(bytes*shape.first.Seconds()), int64(bytes*1.1))
+			return fmt.Sprintf(nginxFilesConfig, dir, addr, filepath.Dir(film), option)
+		})[0]
 	}
-	return nil
+	by := map[string]string{"capriccio-flow": "flow", "capriccio": "task", "goroutine": "goroutine"}[system]
+	return programServer(system, nil, path, flagPairs("addr", "127.0.0.1:0", "by", by, "film", film, "rate", rate, "first", shape.first, "chunk", shape.chunk)...)
 }
 
 // mostPlayers finds the most players that one server can serve.
-func (r *run) mostPlayers(system string, start func(context.Context) (*server, error), rate float64, shape vodShape) ([]sample, error) {
-	var best []sample
-	trial := func(n int) (bool, error) {
-		if r.ctx.Err() != nil {
-			return false, context.Cause(r.ctx)
-		}
-		s, err := start(r.ctx)
+func (r *run) mostPlayers(system, path, film string, rate float64, shape vodShape) ([]sample, error) {
+	server := r.vodServer(system, path, film, rate, shape)
+	trial := func(n int) ([]sample, error) {
+		s, err := server.start(r.ctx)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		defer s.child.Close()
 		samples, err := samplesOf(r.ctx, shape.trial, r.ownClient(append([]string{"players"}, flagPairs("addr", s.addr,
-			"path", map[bool]string{true: "/film"}[system == "nginx"], "pid", s.child.PID(), "clients", n, "rate", rate,
+			"path", choose(system == "nginx", "/film", ""), "pid", s.child.PID(), "clients", n, "rate", rate,
 			"first", shape.first, "for", shape.trial, "film", shape.film)...)...))
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		fmt.Fprintf(r.progress, "%s at %v Mbit/s: %d players, %.0f starved\n", system, rate, n, samples[0].value)
 		if samples[0].value > 0 {
-			return false, nil
+			return nil, nil
 		}
-		best = samples[1:]
-		return true, nil
+		return samples[1:], nil
 	}
-	first, factor := r.searchFrom(system, "clients", rate, shape.begin)
-	most, err := bisect(first, shape.most, shape.exact, factor, func(n int) (bool, error) {
+	return r.mostOf(system, point{metric: "clients", x: rate}, shape.begin, shape.most, shape.exact, func(n int) ([]sample, error) {
 		// A machine that does something else for a moment has players starve, too.
-		ok, err := trial(n)
-		if err == nil && !ok {
-			ok, err = trial(n)
+		samples, err := trial(n)
+		if err == nil && samples == nil {
+			samples, err = trial(n)
 		}
-		return ok, err
+		return samples, err
 	})
-	return append(best, sample{"clients", "1", rate, float64(most)}), err
 }
 
-// search has most find the most that each server can do at each x, by trials that take so long: once in a quick run.
-func (r *run) search(xs []float64, trial time.Duration, servers func(x float64) []launcher, most func(l launcher, x float64) ([]sample, error)) {
-	if r.quick && r.asked == 0 {
-		r.asked = 1
-	}
-	for r.round = range r.rounds() {
-		for _, x := range xs {
-			for _, l := range servers(x) {
-				if !r.wants(l.system) {
-					continue
-				}
-				name := fmt.Sprintf("%s at %v", l.system, x)
-				r.try(l.system, name, fmt.Sprint(name, " round ", r.round), choose(r.round == 0, 6*trial, 3*trial), func() ([]sample, error) { return most(l, x) })
+// searching is a part that has most find the most that each server can do at each x, by trials that take so long.
+func searching(xs []float64, trial time.Duration, servers func() []launcher, most func(l launcher, x float64) ([]sample, error)) part {
+	return part{
+		points: pointsAt("", xs...),
+		once:   true,
+		called: func(system string, p point) string { return fmt.Sprintf("%s at %v", system, p.x) },
+		systems: func(r *run) (all []contender) {
+			for _, l := range servers() {
+				all = append(all, contender{system: l.system, sample: func(_ context.Context, p point, _ time.Duration) ([]sample, error) { return most(l, p.x) },
+					takes: func(point, time.Duration) time.Duration { return choose(r.quick, 6*trial, 15*trial/4) }})
 			}
-		}
+			return all
+		},
 	}
 }
 
-// searchFrom is where a search begins, and by which factor it goes up or down until it has passed the number: after
-// the first round with the median of those before, and in it with that of another system.
-func (r *run) searchFrom(system, metric string, x float64, first int) (begin int, factor float64) {
-	rows := report.Report{Rows: r.samples.Rows()}
-	if before, ok := rows.Find(system, metric, x); ok && before.Value >= 1 {
-		return int(before.Value), 1.1
-	}
-	for _, other := range r.offered {
-		if before, ok := rows.Find(other, metric, x); ok && before.Value >= 1 {
-			return int(before.Value), 1.5
+// mostOf finds the largest number, from 1 to most, that a trial has samples of, and the samples. It begins, after the
+// first round, with the median of the rounds before, and in the first with that of another system.
+func (r *run) mostOf(system string, p point, first, most, exact int, trial func(n int) ([]sample, error)) ([]sample, error) {
+	factor, rows := 2.0, report.Report{Rows: r.samples.Rows()}
+	for _, other := range append(r.offered, system) {
+		if before, ok := rows.Find(other, p.metric, p.x); ok && before.Value >= 1 {
+			first, factor = int(before.Value), choose(other == system, 1.1, 1.5)
 		}
 	}
-	return first, 2
+	var best []sample
+	found, err := bisect(first, most, exact, factor, func(n int) (bool, error) {
+		if err := context.Cause(r.ctx); err != nil {
+			return false, err
+		}
+		samples, err := trial(n)
+		if samples != nil {
+			best = samples
+		}
+		return samples != nil, err
+	})
+	return append(best, sample{p.metric, "1", p.x, float64(found)}), err
 }
 
 // bisect finds about the largest number from 1 to most that is good, to 1/exact of it, beginning with first; 0 if

@@ -71,7 +71,7 @@ func (c *cold) nginxFiles(system, option string) []launcher {
 // contenders start a server for each sample, with no file in memory.
 func (c *cold) contenders(launchers []launcher) (all []contender) {
 	for _, l := range launchers {
-		all = append(all, contender{system: l.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+		all = append(all, contender{system: l.system, lacks: webMost[l.system], sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 			if err := c.tree.uncache(c.root); err != nil {
 				return nil, err
 			}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -51,38 +50,9 @@ func writtenTree(t *testing.T) (*webTree, string) {
 	return tree, root
 }
 
-func TestFilesAreWritten(t *testing.T) {
-	tree, root := writtenTree(t)
-	for n := range tree.files() {
-		if info, err := os.Stat(filepath.Join(root, tree.path(n))); err != nil || info.Size() != webFileBytes(n) {
-			t.Errorf("file %d: %v, %v", n, info, err)
-		}
-	}
-}
-
 func fetchSamples(ctx context.Context, r *run, s *server) ([]sample, error) {
 	return samplesOf(ctx, time.Second, r.ownClient(append([]string{"fetch"}, flagPairs("addr", s.addr, "pid", s.child.PID(),
 		"conns", 20, "folders", 2, "warm", 5*time.Millisecond, "for", 200*time.Millisecond)...)...))
-}
-
-func TestServersSendTheFiles(t *testing.T) {
-	needTwoCores(t)
-	tree, root := writtenTree(t)
-	c := &cold{run: testRun(t), tree: tree, root: root, limit: coldLimit}
-	for _, kind := range []string{"knot", "net-http", "adapted", "direct"} {
-		s, err := startServer(t.Context(), kind, c.self, workerCommand, "files", "-kind", kind, "-root", root, "-cache", "300000")
-		testenv.Must(t, err)
-		defer s.child.Close()
-		samples, err := fetchSamples(t.Context(), c.run, s)
-		if err != nil {
-			t.Errorf("%s: %v", kind, err)
-		} else if rps, err := value(samples, "rps"); err != nil || rps <= 0 {
-			t.Errorf("%s: %+v", kind, samples)
-		}
-	}
-	if _, err := startServer(t.Context(), "x", c.self, workerCommand, "files", "-kind", "x"); err == nil || !strings.Contains(err.Error(), "want knot, net-http, adapted or direct") {
-		t.Errorf("a server of kind x: %v", err)
-	}
 }
 
 func TestFileOfAnotherLengthIsNoticed(t *testing.T) {
@@ -107,7 +77,7 @@ func TestColdSampleInAMemoryGroup(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(filepath.Dir(root)), 0o755); err != nil { // for Apache, which serves nothing as root
 		t.Fatal(err)
 	}
-	for _, contender := range c.contenders(append(c.nginxFiles("nginx", "aio threads;"), append(c.webPeers(), c.files("knot", nil, "-kind", "knot"))...)) {
+	for _, contender := range c.contenders(c.webServers()) {
 		samples, err := contender.sample(t.Context(), point{metric: "cold", x: 10}, 300*time.Millisecond)
 		if err != nil {
 			t.Errorf("%s: %v", contender.system, err)

@@ -52,13 +52,12 @@ Require all granted
 // apacheModules is where Debian's package has them.
 const apacheModules = "/usr/lib/apache2/modules"
 
-// webMost is how many connections some servers take at most, and why, of those that a process can have.
-var webMost = map[string]struct {
-	conns float64
-	why   string
-}{
-	"lighttpd":     {9900, "of more than 9,900 clients: takes half as many connections as descriptors (server.max-connections)"},
-	"apache-event": {10_000, "of more than 10,000 clients: one process of 512 threads takes 10,752 connections (AsyncRequestWorkerFactor), more take more memory than there is"},
+// webMost are the reasons why some servers sit out points, of which each takes fewer connections than a process can have.
+var webMost = map[string]func(point) string{
+	"lighttpd": without("of more than 9,900 clients: takes half as many connections as descriptors (server.max-connections)",
+		func(p point) bool { return p.x > 9900 }),
+	"apache-event": without("of more than 10,000 clients: one process of 512 threads takes 10,752 connections (AsyncRequestWorkerFactor), more take more memory than there is",
+		func(p point) bool { return p.x > 10_000 }),
 }
 
 // webPeers are the servers of files besides nginx that this machine has or can build; the others
