@@ -61,7 +61,6 @@ const usageText = `usage: bench list
        bench run NAME NAME... [-quick] [-rounds N] [-out RESULTS]
        bench run all [-quick] [-rounds N] [-out RESULTS]
        bench report [-from RESULTS] [-to FILE]
-       bench lines
        bench compare [-threshold 0.05] BEFORE AFTER`
 
 // command carries out a command line. Tables go to out, progress to progress.
@@ -84,15 +83,6 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 			return runAll(ctx, o, runExperiment, out, progress)
 		}
 		return runExperiment(ctx, o, out, progress)
-	case "lines":
-		if err := parseOnlyFlags(flag.NewFlagSet("lines", flag.ContinueOnError), args[1:]); err != nil {
-			return err
-		}
-		folder, err := moduleFolder(ctx)
-		if err != nil {
-			return err
-		}
-		return writeLines(ctx, folder, out)
 	case "report":
 		flags := flag.NewFlagSet("report", flag.ContinueOnError)
 		from := flags.String("from", keptFolder, "file or folder of results")
