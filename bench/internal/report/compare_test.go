@@ -2,79 +2,11 @@ package report
 
 import (
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-func TestTheIntervalHoldsTheTrueRatioNineteenTimesInTwenty(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 1))
-	draw := func(mean float64, n int) []float64 {
-		var s []float64
-		for range n {
-			s = append(s, mean*math.Exp(0.1*rnd.NormFloat64()))
-		}
-		return s
-	}
-	for _, n := range []int{3, 7, 30} {
-		held := 0
-		const rounds = 4000
-		for range rounds {
-			if r := RatioOf(draw(10, n), draw(12, n)); r.Low <= 1.2 && 1.2 <= r.High {
-				held++
-			}
-		}
-		if share := float64(held) / rounds; share < 0.94 || share > 0.985 {
-			t.Errorf("of %d samples: %.3f of the intervals hold the ratio, want 0.95", n, share)
-		}
-	}
-}
-
-func TestRatioOfFewOrOddSamples(t *testing.T) {
-	if r := RatioOf([]float64{10}, []float64{12}); r.Value < 1.1999 || r.Value > 1.2001 || !math.IsNaN(r.Low) {
-		t.Errorf("one each: %+v", r)
-	}
-	if r := RatioOf([]float64{0, 1, 2}, []float64{1, 2, 3}); r.Value != 2 || !math.IsNaN(r.Low) {
-		t.Errorf("with a 0: %+v", r)
-	}
-	if r := RatioOf([]float64{2, 2}, []float64{3, 3}); math.Abs(r.Low-1.5) > 1e-9 || math.Abs(r.High-1.5) > 1e-9 {
-		t.Errorf("without spread: %+v", r)
-	}
-}
-
-// What was never refused, or always served, and is so no more, is a change like any other.
-func TestComparedCountsMayBeZero(t *testing.T) {
-	report := func(refused, goodput []float64) *Report {
-		return &Report{Name: "e", Rows: []Row{{System: "knot", Metric: "refused", Unit: "req/s", Samples: refused}, {System: "knot", Metric: "goodput", Unit: "req/s", Samples: goodput}}}
-	}
-	none, some, all := []float64{0, 0, 0}, []float64{0, 3, 0}, []float64{5, 4, 9}
-	for _, c := range []struct {
-		name                              string
-		before, after                     *Report
-		worse                             int
-		refusedLow, goodputLow, goodputHi float64
-	}{
-		{"nothing new", report(none, none), report(none, none), 0, 1, 1, 1},
-		{"now refused and unserved", report(none, all), report(all, none), 2, math.Inf(1), 0, 0},
-		{"the other way round", report(all, none), report(none, all), 0, 0, math.Inf(1), math.Inf(1)},
-		{"sometimes", report(none, all), report(some, all), 0, math.NaN(), 0.387, 2.584},
-		{"few runs", report(none[:2], all), report(all[:2], all), 0, math.NaN(), 0.387, 2.584},
-	} {
-		found := Compare(c.before, c.after, nil)
-		worse, err := WriteDifferences(&strings.Builder{}, found, 0.05)
-		like := func(got, want float64) bool {
-			return got == want || math.IsNaN(got) && math.IsNaN(want) || math.Abs(got-want) < 0.01
-		}
-		if r := found[0].Ratio; worse != c.worse || err != nil || !like(r.Low, c.refusedLow) || math.IsNaN(r.Value) {
-			t.Errorf("%s: %d are worse, %v; refused %+v", c.name, worse, err, r)
-		}
-		if r := found[1].Ratio; !like(r.Low, c.goodputLow) || !like(r.High, c.goodputHi) {
-			t.Errorf("%s: goodput %+v", c.name, r)
-		}
-	}
-}
 
 func TestWhichDirectionIsGood(t *testing.T) {
 	for _, m := range []struct {
@@ -90,30 +22,35 @@ func TestWhichDirectionIsGood(t *testing.T) {
 	}
 }
 
-func TestWorseIsByDirection(t *testing.T) {
-	one := func(metric, unit string, values ...float64) *Report {
+func TestWorseIsWhatIsBeyondAllRunsBefore(t *testing.T) {
+	one := func(metric, unit string, values []float64) *Report {
 		var s Samples
 		for _, v := range values {
 			testenv.Must(t, s.Add("knot", metric, unit, 1, v))
 		}
 		return &Report{Name: "e", Rows: s.Rows()}
 	}
+	low, high, zero := []float64{10, 10.1, 10.2}, []float64{20, 20.2, 20.4}, []float64{0, 0, 0}
 	for _, c := range []struct {
 		metric, unit  string
-		before, after float64
-		worse         bool
+		before, after []float64
+		worse         float64
 	}{
-		{"p99", "ms", 10, 20, true}, {"p99", "ms", 20, 10, false}, {"rps", "req/s", 20, 10, true}, {"rps", "req/s", 10, 20, false},
+		{"p99", "ms", low, high, 20 / 10.2}, {"p99", "ms", high, low, 1}, {"rps", "req/s", high, low, 20 / 10.2}, {"rps", "req/s", low, high, 1},
+		{"p99", "ms", low, []float64{10.2, 20, 30}, 1},                   // overlap
+		{"p99", "ms", low, high[:2], 1}, {"p99", "ms", low[:1], high, 1}, // few runs
+		{"server-busy", "%", low, high, 1}, // only describes
+		{"refused", "req/s", zero, low, math.Inf(1)}, {"refused", "req/s", low, zero, 1},
+		{"goodput", "req/s", low, zero, math.Inf(1)}, {"refused", "req/s", zero, zero, 1}, {"refused", "req/s", zero, []float64{0, 3, 0}, 1},
 	} {
-		spread := func(v float64) []float64 { return []float64{v, v * 1.01, v * 1.02} }
-		all := Compare(one(c.metric, c.unit, spread(c.before)...), one(c.metric, c.unit, spread(c.after)...), []string{"knot"})
+		all := Compare(one(c.metric, c.unit, c.before), one(c.metric, c.unit, c.after), []string{"knot"})
 		var out strings.Builder
 		n, err := WriteDifferences(&out, all, 0.05)
-		if err != nil || (n == 1) != c.worse || len(all) != 1 {
-			t.Errorf("%s from %v to %v: %d worse, %v\n%s", c.metric, c.before, c.after, n, err, &out)
+		if err != nil || len(all) != 1 || !(math.Abs(all[0].Worse-c.worse) < 1e-9 || all[0].Worse == c.worse) || (n == 1) != (c.worse > 1) || strings.Contains(out.String(), "worse") != (n == 1) {
+			t.Errorf("%s from %v to %v: %+v, %d worse, %v\n%s", c.metric, c.before, c.after, all, n, err, &out)
 		}
 	}
-	testenv.Equal(t, len(Compare(one("p99", "ms", 1), one("p99", "ms", 1), []string{"nginx"})), 0, "a system that was not asked for")
+	testenv.Equal(t, len(Compare(one("p99", "ms", low), one("p99", "ms", low), []string{"nginx"})), 0, "a system that was not asked for")
 }
 
 func TestReplaceBlock(t *testing.T) {

@@ -218,17 +218,22 @@ func (r *Report) duel(metric string, x float64, ours []string) (Duel, bool) {
 	return d, true
 }
 
-// Losses are the comparisons with peers that were lost, the worst first.
-func (r *Report) Losses(ours ...string) []Duel {
-	var lost []Duel
+// duels are all comparisons with peers.
+func (r *Report) duels(ours []string) (all []Duel) {
 	for _, metric := range r.metrics() {
 		_, xs, _ := r.axes(metric)
 		for _, x := range xs {
-			if d, ok := r.duel(metric, x, ours); ok && d.Outcome < 0 {
-				lost = append(lost, d)
+			if d, ok := r.duel(metric, x, ours); ok {
+				all = append(all, d)
 			}
 		}
 	}
+	return all
+}
+
+// Losses are the comparisons with peers that were lost, the worst first.
+func (r *Report) Losses(ours ...string) []Duel {
+	lost := slices.DeleteFunc(r.duels(ours), func(d Duel) bool { return d.Outcome >= 0 })
 	slices.SortStableFunc(lost, func(a, b Duel) int {
 		return cmp.Compare(math.Abs(math.Log(b.Ratio)), math.Abs(math.Log(a.Ratio)))
 	})
@@ -317,15 +322,7 @@ func WorstLosses(reports []*Report, ours ...string) string {
 	usual, processor := processors(reports)
 	b.WriteString(usual + "\n| experiment | lost, of all that compare | the worst | here | the peer | ratio |\n|---|---|---|---|---|---|\n")
 	for _, r := range reports {
-		lost, compared := r.Losses(ours...), 0
-		for _, metric := range r.metrics() {
-			_, xs, _ := r.axes(metric)
-			for _, x := range xs {
-				if _, ok := r.duel(metric, x, ours); ok {
-					compared++
-				}
-			}
-		}
+		lost, compared := r.Losses(ours...), len(r.duels(ours))
 		if len(lost) == 0 {
 			continue
 		}

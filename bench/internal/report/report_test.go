@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -53,32 +52,6 @@ func TestJSONIsAsBefore(t *testing.T) {
 	var out bytes.Buffer
 	testenv.Must(t, example(t).WriteJSON(&out))
 	testenv.Golden(t, "example.json", out.Bytes())
-}
-
-// The fields that readers of the files rely on, by name and kind.
-func TestJSONHasTheFieldsPromised(t *testing.T) {
-	var out bytes.Buffer
-	testenv.Must(t, example(t).WriteJSON(&out))
-	var got struct {
-		Name   *string
-		Commit *string
-		Env    map[string]any
-		Rows   []map[string]any
-	}
-	testenv.Must(t, json.Unmarshal(out.Bytes(), &got))
-	if got.Name == nil || got.Commit == nil || len(got.Env) == 0 || len(got.Rows) != 7 {
-		t.Fatalf("got %+v", got)
-	}
-	for _, field := range []string{"system", "metric", "unit"} {
-		if _, ok := got.Rows[0][field].(string); !ok {
-			t.Errorf("row has no text %q: %v", field, got.Rows[0])
-		}
-	}
-	for _, field := range []string{"x", "value", "min", "max", "n"} {
-		if _, ok := got.Rows[0][field].(float64); !ok {
-			t.Errorf("row has no number %q: %v", field, got.Rows[0])
-		}
-	}
 }
 
 func TestWhatIsKeptIsReadAsItWas(t *testing.T) {
