@@ -218,7 +218,7 @@ func (x *Ctx) chunkStep() error {
 	b := &x.body
 	most := h1.MaxChunkLine
 	if b.Phase == h1.BodyTrailer {
-		most = min(x.srv.limits.head.Size, maxTrailer) - b.Trailer
+		most = min(x.srv.limits.head.Size, h1.MaxTrailer) - b.Trailer
 	}
 	line, err := x.chunkLine(most)
 	if err != nil {
@@ -241,10 +241,7 @@ func (x *Ctx) awaitTrailer() error {
 		return err
 	}
 	_, err := x.readBody(make([]byte, 1)) // nothing comes but the end
-	st := x.c.stream
-	st.h.mu.Lock()
-	received, lines := st.received, st.trailer
-	st.h.unlock()
+	lines, received := x.c.stream.Trailer()
 	if !received {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
 const (
@@ -214,7 +215,7 @@ func (x *Ctx) growIn(size int) {
 	bigger := make([]byte, max(size, 2*len(x.in)))
 	copy(bigger, x.in[:x.w])
 	x.counted += int64(len(bigger) - len(x.in))
-	bufferBytes.Acquire(int64(len(bigger) - len(x.in)))
+	tasks.Buffers.Acquire(int64(len(bigger) - len(x.in)))
 	x.in = bigger
 }
 
@@ -228,7 +229,7 @@ func (x *Ctx) busyReads() {
 
 // shed gives the buffers back, for a request that goes on without them.
 func (x *Ctx) shed() {
-	bufferBytes.Release(x.counted)
+	tasks.Buffers.Release(x.counted)
 	x.counted, x.spoiled = 0, true
 	y := &Ctx{in: x.in, out: x.out[:0], head: h1.Head{Fields: x.head.Fields}}
 	x.in, x.out, x.head.Fields, x.r, x.w = nil, nil, nil, 0, 0

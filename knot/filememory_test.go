@@ -15,8 +15,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // poisoned fills what becomes free during the test.

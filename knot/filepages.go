@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
 // entryPages tells SendFile what of an open file is in memory.
@@ -71,7 +72,7 @@ func (p *entryPages) Ahead(off, n int64) {
 			aheads.Add(-1)
 			return
 		}
-		spawnApart(func() {
+		tasks.SpawnApart(func() {
 			defer aheads.Add(-1)
 			file.Prefetch(from, size)
 		})

@@ -3,12 +3,13 @@ package knot
 import (
 	"crypto/tls"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/h2"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // Protocols of TLS (RFC 7301).
@@ -22,60 +23,29 @@ const (
 // first line is enough to tell: no request of HTTP/1 looks like it.
 const preface = "PRI * HTTP/2.0\r\n"
 
-// defaultMaxStreams is how many requests a client of HTTP/2 may have under way on a connection.
-const defaultMaxStreams = 100
+// farewellMost is how long a client of HTTP/2 may take to know that it should go.
+const farewellMost = time.Second
 
-const (
-	pingAfter    = 30 * time.Second
-	pingWait     = 15 * time.Second
-	farewellMost = time.Second // see limits.farewell
-	h2Window     = 1 << 20     // of a connection and of each stream, in bytes
-	h2FrameSize  = 16 << 10    // the least that can be set, and the largest frame that is sent
-	h2TableSize  = 4 << 10     // of HPACK, what both sides begin with
-	firstWindow  = 1<<16 - 1   // ... and of windows
-	largestID    = 1<<31 - 1
-)
-
-// h2Limits is Server.HTTP2 with the defaults filled in. Sizes in bytes; no timeout is 0.
-type h2Limits struct {
-	streams                    uint32
-	frame                      uint32 // largest that is read
-	window, connWindow         int64
-	table, encoderTable        uint32
-	pingAfter, pingWait, write time.Duration
-	anyCipher                  bool
-	count                      func(string)
+// http2Limits are the limits of connections of HTTP/2, of those of the server.
+func (s *Server) http2Limits() h2.Limits {
+	l := h2.LimitsOf(s.HTTP2, s.limits.write)
+	l.Head, l.HeadTime, l.Idle, l.Linger = s.limits.head.Size, s.limits.headTime, s.limits.idle, s.limits.linger
+	l.Farewell = farewellMost
+	return l
 }
 
-func (s *Server) http2Limits() h2Limits {
-	given := s.HTTP2
-	if given == nil {
-		// A client from which nothing has come for so long is asked whether it is there.
-		given = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait}
-	}
-	between := func(v, standard, least, most int) int {
-		if v == 0 {
-			return standard
-		}
-		return min(max(v, least), most)
-	}
-	l := h2Limits{
-		streams:      uint32(between(given.MaxConcurrentStreams, defaultMaxStreams, 1, 1<<20)),
-		frame:        uint32(between(given.MaxReadFrameSize, h2FrameSize, h2FrameSize, 1<<24-1)),
-		window:       int64(between(given.MaxReceiveBufferPerStream, h2Window, firstWindow, largestID)),
-		connWindow:   int64(between(given.MaxReceiveBufferPerConnection, h2Window, firstWindow, largestID)),
-		table:        uint32(between(given.MaxDecoderHeaderTableSize, h2TableSize, 0, 4<<20)),
-		encoderTable: uint32(between(given.MaxEncoderHeaderTableSize, h2TableSize, 0, 4<<20)),
-		pingAfter:    timeout(given.SendPingTimeout, 0),
-		pingWait:     timeout(given.PingTimeout, pingWait),
-		write:        timeout(given.WriteByteTimeout, s.limits.write),
-		anyCipher:    given.PermitProhibitedCipherSuites,
-		count:        given.CountError,
-	}
-	if l.count == nil {
-		l.count = func(string) {}
-	}
-	return l
+// http2Conn is a connection that speaks HTTP/2, and the server to it.
+type http2Conn struct {
+	*h2.Conn
+	c       *conn
+	telling task.Mutex // of calls of ConnState
+}
+
+// An http2Request is a request of HTTP/2: to the rest of the package a connection of HTTP/1.1 on which one request comes.
+type http2Request struct {
+	h2.Stream
+	on   *http2Conn
+	conn conn // of the request's task
 }
 
 // beginsHTTP2 reports whether the client speaks HTTP/2 without TLS, and may.
@@ -95,26 +65,111 @@ var ciphersHTTP2 = []uint16{
 
 // serveHTTP2 has HTTP/2 spoken on c from now on; prefix has been read of it. c is not the caller's any more.
 func (s *Server) serveHTTP2(c *conn, prefix []byte) {
-	h := newH2Conn(c, prefix)
+	h := &http2Conn{c: c}
+	on := h2.Setting{NC: c.nc, Secure: secureOf(c.nc) != nil, Host: h, Limits: &s.limits.h2, Clock: &s.clock, Entrance: requests, ReadBy: c.readBy, Prefix: prefix}
+	if s.Priority != nil {
+		on.Entrance = nil
+	}
+	h.Conn = h2.NewConn(on)
 	s.mu.Lock()
 	c.h2 = h
 	c.state.Store(connFresh)
 	s.mu.Unlock()
 	if s.stopping.Load() { // or Shutdown finds it
-		h.leave()
+		h.Leave()
 	}
 	if _, state := c.facts(); state != nil && state.Version == tls.VersionTLS12 &&
-		!h.limits.anyCipher && !slices.Contains(ciphersHTTP2, state.CipherSuite) {
-		h.fail(http2.ErrCodeInadequateSecurity)
+		(s.HTTP2 == nil || !s.HTTP2.PermitProhibitedCipherSuites) && !slices.Contains(ciphersHTTP2, state.CipherSuite) {
+		h.Refuse()
 	}
 	s.tell(c, http.StateActive)
 	s.tell(c, http.StateIdle)
-	h.start(nil, h.again)
+	h.Begin()
 }
+
+// NewRequest implements h2.Host.
+func (h *http2Conn) NewRequest() h2.Request {
+	r, c := &http2Request{on: h}, h.c
+	if c.srv.AccessLog != nil {
+		r.conn.remote = c.remoteHost()
+	}
+	c.facts()
+	r.conn.nc, r.conn.srv, r.conn.stream, r.conn.known = r, c.srv, r, c.known
+	return r
+}
+
+// Awake implements h2.Host.
+func (h *http2Conn) Awake() bool { return h.c.awake() }
+
+// Rested implements h2.Host.
+func (h *http2Conn) Rested(since int64) {
+	h.c.since.Store(since)
+	h.c.state.Store(connIdle)
+}
+
+// Late implements h2.Host.
+func (h *http2Conn) Late(b []byte) int { return h.c.late(b) }
+
+// Changed implements h2.Host: it calls ConnState with what the connection is doing now.
+func (h *http2Conn) Changed() {
+	if std := h.c.srv.std; std == nil || std.ConnState == nil {
+		return
+	}
+	h.telling.Lock()
+	defer h.telling.Unlock()
+	state := http.StateIdle
+	switch n, ended := h.Requests(); {
+	case n > 0:
+		state = http.StateActive
+	case ended:
+		state = http.StateClosed
+	}
+	h.c.srv.tell(h.c, state)
+}
+
+// Forget implements h2.Host.
+func (h *http2Conn) Forget() {
+	h.Changed()
+	if s := secureOf(h.c.nc); s != nil {
+		s.record.release()
+	}
+	h.c.srv.forget(h.c)
+}
+
+// Serve implements h2.Request.
+func (r *http2Request) Serve() {
+	c, s := &r.conn, r.conn.srv
+	if s.Priority == nil {
+		c.enter() // before anything else: it was started through the entrance
+	}
+	r.on.Changed()
+	if !r.Begin() {
+		c.leave()
+		r.End()
+		return
+	}
+	x := s.borrow(c)
+	x.closing = true // no other request follows
+	if r.TooLarge() {
+		x.refuse(h1.HeadTooLarge)
+		x.flush()
+	} else {
+		x.run()
+	}
+	giveBack(x)
+	c.leave()
+	r.End()
+}
+
+// Client is that of the connection.
+func (r *http2Request) Client() uint32 { return r.on.c.client() }
+
+// SetClient is that of the connection.
+func (r *http2Request) SetClient(addr netip.Addr) { r.on.c.setClient(addr) }
 
 // farewell tells all clients of HTTP/2 to send no further requests. It may block for a moment.
 func (s *Server) farewell() {
-	var all []*h2Conn
+	var all []*http2Conn
 	s.mu.Lock()
 	for c := s.first; c != nil; c = c.next {
 		if c.h2 != nil {
@@ -123,6 +178,6 @@ func (s *Server) farewell() {
 	}
 	s.mu.Unlock()
 	for _, h := range all {
-		go h.leave() // which may wait for the client
+		go h.Leave() // which may wait for the client
 	}
 }

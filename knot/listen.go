@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -44,7 +45,7 @@ func (s *Server) serveUntil(ctx context.Context, all []net.Listener, config *tls
 	// Not under the caller's context: its end must not cut off what Shutdown
 	// still waits for.
 	for _, ln := range all {
-		spawnApart(func() { end(s.serve(ln, config)) })
+		tasks.SpawnApart(func() { end(s.serve(ln, config)) })
 	}
 	await(until)
 	if ctx.Err() == nil && until.Err() != nil {
@@ -191,7 +192,7 @@ func (s *Server) take(nc *netpoll.Conn, config *tls.Config) {
 		s.tell(c, http.StateNew)
 		c.start()
 	case turnedAway:
-		spawnApart(func() { s.turnAway(c) })
+		tasks.SpawnApart(func() { s.turnAway(c) })
 	default:
 		nc.Close()
 	}

@@ -163,7 +163,7 @@ func (s *Server) stdContext(c *conn) context.Context {
 		return base
 	}
 	if c.stream != nil {
-		c = c.stream.h.c
+		c = c.stream.on.c
 	}
 	of := &c.known.std
 	of.once.Do(func() {
@@ -214,25 +214,6 @@ func (s *Server) tellStd(c *conn, state http.ConnState) {
 		c.told = toldState(state) + 1
 		engine.Outside(callConnState, stateOf{s, s.std.ConnState, c.nc, state})
 	}
-}
-
-// tell is Server.tell with what the connection is doing now. It is called without mu, and parks.
-func (h *h2Conn) tell() {
-	if h.srv.std == nil || h.srv.std.ConnState == nil {
-		return
-	}
-	h.telling.Lock()
-	defer h.telling.Unlock()
-	h.mu.Lock()
-	state := http.StateIdle
-	switch {
-	case h.handlers > 0:
-		state = http.StateActive
-	case h.ended:
-		state = http.StateClosed
-	}
-	h.unlock()
-	h.srv.tell(h.c, state)
 }
 
 // A stateOf is a call of ConnState.

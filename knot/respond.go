@@ -106,7 +106,7 @@ func (x *Ctx) Status() int { return x.resp.status }
 func (x *Ctx) CloseAfter() {
 	x.closing = true
 	if st := x.c.stream; st != nil {
-		st.h.leave()
+		st.Conn().Leave()
 	}
 }
 

@@ -93,7 +93,7 @@ func (s *Server) makeRoom() bool {
 			h := c.h2
 			s.mu.Unlock()
 			if h != nil {
-				h.start(nil, h.expel)
+				h.Expel()
 			} else {
 				c.nc.Close() // its task, which that wakes, does the rest
 			}

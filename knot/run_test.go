@@ -2,14 +2,13 @@ package knot
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"errors"
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"

@@ -37,31 +37,8 @@ func spawn(fn func()) {
 // sleep waits for d, or until the task is cancelled.
 func sleep(d time.Duration) error { return task.Sleep(d) }
 
-// spawnApart is spawn without the context of the calling task.
-func spawnApart(fn func()) {
-	if task.Current() == nil {
-		go fn()
-		return
-	}
-	// There is a runtime, or there would be no current task; if it is being
-	// shut down, fn would fail at once anyway.
-	task.Spawn(task.Options{Context: context.Background()}, fn)
-}
-
 // answered records that n more requests have got their responses: what the server is for.
 func answered(n int) { ressched.Progress(n) }
-
-// bufferBytes are the buffers of the connections that are being served, as
-// the blocking graph shows them.
-var bufferBytes = countBuffers()
-
-func countBuffers() *ressched.Resource {
-	r, err := ressched.NewResource("connection buffers", "bytes")
-	if err != nil {
-		panic(err) // the table of resources is empty when packages are set up
-	}
-	return r
-}
 
 // requests is where requests enter.
 var requests = makeEntrance()

@@ -17,6 +17,8 @@ import (
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/h2"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -204,8 +206,7 @@ type Server struct {
 type limits struct {
 	head                        h1.HeadLimits
 	idle, headTime, body, write time.Duration
-	h2                          h2Limits
-	farewell                    time.Duration // for how long a client of HTTP/2 may take to know that it should go
+	h2                          h2.Limits
 	linger                      time.Duration // for how long what still comes is dropped, after the last answer
 	await                       time.Duration // for how long an answer waits for the end of a chunked body
 	rest                        time.Duration // after so long between requests a connection may have to make room
@@ -229,22 +230,11 @@ func orDefault[T int | int64 | time.Duration](v, standard, none T) T {
 }
 
 const (
-	// maxTimeout is the longest timeout, in nanoseconds; a longer one is none at all. Twice it
-	// and the age of the server are still a reading of the clock.
-	maxTimeout = time.Duration(1 << 61)
 	// maxConns leaves room for what admit adds.
 	maxConns = 1 << 30
 	// maxHead is the largest head in bytes: what a span can point to.
 	maxHead = 1 << 30
 )
-
-// timeout is orDefault for one that a connection waits for.
-func timeout(v, standard time.Duration) time.Duration {
-	if v = orDefault(v, standard, 0); v > maxTimeout {
-		return 0
-	}
-	return v
-}
 
 // defaultConns leaves some descriptors for files, listeners and the rest, and for the outgoing connections
 // of handlers (< 0: as many as there are clients).
@@ -287,15 +277,14 @@ func (s *Server) ready() {
 				Size:   min(orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead), maxHead),
 				Fields: orDefault(s.MaxFields, defaultMaxFields, defaultMaxFields),
 			},
-			idle:     timeout(s.IdleTimeout, DefaultIdleTimeout),
-			farewell: farewellMost,
+			idle:     clock.Timeout(s.IdleTimeout, DefaultIdleTimeout),
 			linger:   lingerMost,
 			await:    awaitMost,
 			rest:     restLeast,
 			stall:    stallLeast,
-			headTime: timeout(s.HeadTimeout, DefaultHeadTimeout),
-			body:     timeout(s.BodyTimeout, DefaultBodyTimeout),
-			write:    timeout(s.WriteTimeout, DefaultWriteTimeout),
+			headTime: clock.Timeout(s.HeadTimeout, DefaultHeadTimeout),
+			body:     clock.Timeout(s.BodyTimeout, DefaultBodyTimeout),
+			write:    clock.Timeout(s.WriteTimeout, DefaultWriteTimeout),
 			conns:    min(orDefault(s.MaxConns, defaultConns(s.Outgoing), 0), maxConns),
 			maxBody:  orDefault(s.MaxBody, DefaultMaxBody, 1<<62),
 			drain:    orDefault(s.MaxDrain, defaultMaxDrain, 0),
@@ -330,13 +319,13 @@ func (s *Server) borrow(c *conn) *Ctx {
 	x := contexts.Get().(*Ctx)
 	x.c, x.srv = c, s
 	x.counted = int64(len(x.in) + cap(x.out))
-	bufferBytes.Acquire(x.counted)
+	tasks.Buffers.Acquire(x.counted)
 	return x
 }
 
 func giveBack(x *Ctx) {
 	x.tell()
-	bufferBytes.Release(x.counted)
+	tasks.Buffers.Release(x.counted)
 	if x.spoiled {
 		return
 	}

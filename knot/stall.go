@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
 // What a request holds while its client takes nothing of the response, and for how long a client may be slow.
@@ -74,9 +76,9 @@ func (x *Ctx) recount(before int) {
 	more := int64(len(x.in) + cap(x.out) - before)
 	x.counted += more
 	if more < 0 {
-		bufferBytes.Release(-more)
+		tasks.Buffers.Release(-more)
 	} else {
-		bufferBytes.Acquire(more)
+		tasks.Buffers.Acquire(more)
 	}
 }
 
@@ -112,7 +114,7 @@ func (c *conn) moved() {
 
 // writeToStream sends what is gathered and then parts, all of one response, over HTTP/2. While the client takes nothing no
 // buffer is held.
-func (x *Ctx) writeToStream(st *stream, parts ...[]byte) error {
+func (x *Ctx) writeToStream(st *http2Request, parts ...[]byte) error {
 	if x.writeErr != nil {
 		return x.writeErr
 	}
@@ -132,14 +134,14 @@ func (x *Ctx) writeToStream(st *stream, parts ...[]byte) error {
 // sendGathered sends what is gathered; more: what follows at once is sent with it where that can be.
 func (x *Ctx) sendGathered(more bool) (err error) {
 	st := x.c.stream
-	if st != nil && st.roomNow() < int64(len(x.out)) {
+	if st != nil && st.Room() < int64(len(x.out)) {
 		x.slim()
 	}
 	x.armWrite()
 	began := x.beginWrite()
 	var n int
 	if st != nil && more {
-		n, err = st.gather(x.out)
+		n, err = st.Gather(x.out)
 	} else {
 		n, err = x.c.nc.Write(x.out)
 	}
@@ -147,15 +149,15 @@ func (x *Ctx) sendGathered(more bool) (err error) {
 }
 
 // awaitRoom waits until the client takes more of the body, and returns how much; 0 after an error. Nothing is gathered.
-func (x *Ctx) awaitRoom(st *stream) int64 {
-	room := st.roomNow()
+func (x *Ctx) awaitRoom(st *http2Request) int64 {
+	room := st.Room()
 	if room > 0 {
 		return room
 	}
 	x.slim()
 	x.armWrite()
 	began := x.beginWrite()
-	room, err := st.awaitRoom()
+	room, err := st.AwaitRoom()
 	if err = x.took(0, began, err); err != nil {
 		x.sent(err)
 	}
@@ -163,11 +165,11 @@ func (x *Ctx) awaitRoom(st *stream) int64 {
 }
 
 // writeSome writes as much of a part of the body as there is room for, and returns how much.
-func (x *Ctx) writeSome(st *stream, p []byte) (n int) {
+func (x *Ctx) writeSome(st *http2Request, p []byte) (n int) {
 	if x.writeErr != nil {
 		return 0
 	}
-	n, err := st.writeSome(p)
+	n, err := st.WriteSome(p)
 	x.slowOut.add(0, n, x.srv.limits.rate)
 	if err != nil {
 		x.sent(err)
@@ -177,7 +179,7 @@ func (x *Ctx) writeSome(st *stream, p []byte) (n int) {
 
 // sendFromPages is sendCopied over HTTP/2. What the client takes is read when there is room for it, and read again if that
 // has gone meanwhile: the page cache has it.
-func (x *Ctx) sendFromPages(st *stream, e *entry, from, length int64) (sent int64, err error) {
+func (x *Ctx) sendFromPages(st *http2Request, e *entry, from, length int64) (sent int64, err error) {
 	x.writeToStream(st)
 	defer x.widenOut()
 	for sent < length && x.writeErr == nil {

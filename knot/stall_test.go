@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
 // TestStalledResponsesHoldLittle: a response over HTTP/2 whose client takes nothing of it holds hardly more than what has been
@@ -61,7 +62,7 @@ func TestStalledResponsesHoldLittle(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			everyMode(t, func(t *testing.T, start func(*Server) *served) {
 				sv := start(&Server{H2C: true, Handler: test.handler(t)})
-				before := bufferBytes.InUse()
+				before := tasks.Buffers.InUse()
 				p := sv.frames(wholePre)
 				p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 				for i := range requests {
@@ -71,7 +72,7 @@ func TestStalledResponsesHoldLittle(t *testing.T) {
 					testenv.Equal(t, p.verdict(), "200", "a head")
 				}
 				most := before + requests*test.most + 3*outSize // of the connection
-				testenv.Until(t, "the responses hold little", func() bool { return bufferBytes.InUse() <= most })
+				testenv.Until(t, "the responses hold little", func() bool { return tasks.Buffers.InUse() <= most })
 				p.takeAll(requests, content)
 			})
 		})

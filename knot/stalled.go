@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h2"
 )
 
 // Which responses are ended so that newcomers need not be refused. While a response is being written, since of its conn is
@@ -66,7 +68,7 @@ func (s *Server) stalled(latest int64) (some []stall) {
 			some = append(some, stall{c, c.client(), since})
 		}
 	}
-	var framed []*h2Conn
+	var framed []*http2Conn
 	s.mu.Lock()
 	for range min(s.count, roomSteps) {
 		c := s.lookOn()
@@ -78,11 +80,7 @@ func (s *Server) stalled(latest int64) (some []stall) {
 	}
 	s.mu.Unlock()
 	for _, h := range framed {
-		h.mu.Lock()
-		for _, st := range h.writers {
-			add(&st.conn)
-		}
-		h.mu.Unlock()
+		h.EachWriter(func(r h2.Request) { add(&r.(*http2Request).conn) })
 	}
 	return some
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
@@ -174,7 +175,7 @@ func (c restingConn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 			return nil
 		}
 		c.early = false
-		spawnApart(fn)
+		tasks.SpawnApart(fn)
 		return nil
 	}
 	if t := c.tls.Load(); t != nil && c.sheds {

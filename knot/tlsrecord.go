@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsout"
 )
 
@@ -74,7 +75,7 @@ func (c *recordConn) fill() error {
 	if c.buf == nil {
 		c.buf = recordBuffers.Get().(*[recordBuffer]byte)
 		if !c.away {
-			bufferBytes.Acquire(recordBuffer)
+			tasks.Buffers.Acquire(recordBuffer)
 		}
 	}
 	if c.r > 0 {
@@ -99,7 +100,7 @@ func (c *recordConn) release() {
 	}
 	recordBuffers.Put(c.buf)
 	if !c.away {
-		bufferBytes.Release(recordBuffer)
+		tasks.Buffers.Release(recordBuffer)
 	}
 	c.buf, c.r, c.w = nil, 0, 0
 }
@@ -108,7 +109,7 @@ func (c *recordConn) release() {
 // something in it, and nobody gives that back.
 func (c *recordConn) leave() {
 	if c.buf != nil {
-		bufferBytes.Release(recordBuffer)
+		tasks.Buffers.Release(recordBuffer)
 	}
 	c.away = true
 }

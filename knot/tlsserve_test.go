@@ -23,6 +23,7 @@ import (
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -221,7 +222,7 @@ func TestTLSShutdown(t *testing.T) {
 func TestTLSHijackGivesBuffersBack(t *testing.T) {
 	ca := newTestCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		before := bufferBytes.InUse()
+		before := tasks.Buffers.InUse()
 		closed := make(chan struct{})
 		sv := start(&Server{TLS: ca.config(t), Handler: func(x *Ctx) error {
 			nc, _, err := x.Hijack()
@@ -246,7 +247,7 @@ func TestTLSHijackGivesBuffersBack(t *testing.T) {
 		io.WriteString(nc, "two")
 		gather.flush()
 		<-closed
-		testenv.Until(t, "no more buffers are in use than before", func() bool { return bufferBytes.InUse() <= before })
+		testenv.Until(t, "no more buffers are in use than before", func() bool { return tasks.Buffers.InUse() <= before })
 	})
 }
 

@@ -25,6 +25,7 @@ import (
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/h2"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -169,7 +170,7 @@ func (h *broken) do(s step) {
 	if before != nil && s.tells && err == nil {
 		h.t.Errorf("no error after one: %s", strings.Join(h.did, "; "))
 	}
-	if h.err == nil && (errors.Is(err, errBroken) || errors.Is(err, errReset)) {
+	if h.err == nil && (errors.Is(err, errBroken) || errors.Is(err, h2.ErrReset)) {
 		h.err = err
 	}
 }

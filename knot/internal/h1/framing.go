@@ -120,3 +120,6 @@ func ChunkSize(line []byte) (int64, *Fault) {
 	}
 	return size, nil
 }
+
+// MaxTrailer is how large the trailer of a request may be, in bytes.
+const MaxTrailer = 32 << 10

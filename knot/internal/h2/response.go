@@ -1,4 +1,4 @@
-package knot
+package h2
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ var errParts = errors.New("knot: a response that is none")
 //	head ─→ fixed | size ─→ chunk ─→ chunkEnd ─→ size ... ─→ trailer ─→ done
 //	 ↑────┘ informational
 type responseParts struct {
-	st      *stream
+	st      *Stream
 	phase   partsPhase
 	line    []byte // of a head, or a line of framing, what has come
 	left    int64  // bytes of the body, or the chunk

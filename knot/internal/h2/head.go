@@ -1,4 +1,4 @@
-package knot
+package h2
 
 import (
 	"cmp"
@@ -10,10 +10,10 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
-// An h2Head is a head of HTTP/2 that is being received, and becomes one of HTTP/1.1: so all that Knot does
+// A requestHead is a head of HTTP/2 that is being received, and becomes one of HTTP/1.1: so all that Knot does
 // with a request is done in one place. What could be misunderstood on that way is malformed here
 // (RFC 9113, 8.2 and 8.3). It is the reader's.
-type h2Head struct {
+type requestHead struct {
 	id      uint32 // of the stream; 0: there is none
 	ends    bool   // there is no body
 	trailer bool   // it is behind the body
@@ -40,22 +40,22 @@ const (
 	pseudoAuthority
 )
 
-func (d *h2Head) reset(id uint32, ends bool, most int) {
-	*d = h2Head{id: id, ends: ends, most: most, length: -1, text: d.text[:0], cookie: d.cookie[:0]}
+func (d *requestHead) reset(id uint32, ends bool, most int) {
+	*d = requestHead{id: id, ends: ends, most: most, length: -1, text: d.text[:0], cookie: d.cookie[:0]}
 }
 
-// h2HeadKept is how large a head may be, in bytes, for its memory to be kept while a connection rests.
-const h2HeadKept = 1 << 10
+// headKept is how large a head may be, in bytes, for its memory to be kept while a connection rests.
+const headKept = 1 << 10
 
 // rest gives back what a connection that rests should not hold.
-func (d *h2Head) rest() {
-	if d.size > h2HeadKept {
-		*d = h2Head{}
+func (d *requestHead) rest() {
+	if d.size > headKept {
+		*d = requestHead{}
 	}
 }
 
 // field takes a header field; it is called by the decoder.
-func (d *h2Head) field(f hpack.HeaderField) {
+func (d *requestHead) field(f hpack.HeaderField) {
 	if d.size += len(f.Name) + len(f.Value) + len(": \r\n"); d.size > d.most {
 		d.over = true
 	}
@@ -70,7 +70,7 @@ func (d *h2Head) field(f hpack.HeaderField) {
 	d.bad = !d.plainField(f)
 }
 
-func (d *h2Head) pseudoField(f hpack.HeaderField) (ok bool) {
+func (d *requestHead) pseudoField(f hpack.HeaderField) (ok bool) {
 	var bit uint8
 	var to *string
 	switch f.Name {
@@ -101,7 +101,7 @@ func isVisible(s string) bool {
 	return true
 }
 
-func (d *h2Head) plainField(f hpack.HeaderField) bool {
+func (d *requestHead) plainField(f hpack.HeaderField) bool {
 	if !h1.IsToken(f.Name) || strings.ToLower(f.Name) != f.Name {
 		return false
 	}
@@ -159,7 +159,7 @@ func appendCanonical(b []byte, name string) []byte {
 }
 
 // request is the head as HTTP/1.1 has it; nil if it is malformed. One that is too large is not nil.
-func (d *h2Head) request() []byte {
+func (d *requestHead) request() []byte {
 	const all = pseudoMethod | pseudoScheme | pseudoPath
 	target := d.path
 	switch {

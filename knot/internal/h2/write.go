@@ -1,4 +1,4 @@
-package knot
+package h2
 
 import (
 	"bytes"
@@ -10,19 +10,23 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // What a connection of HTTP/2 sends. Frames are gathered, and the task that has made one writes what there is.
 
 const (
-	// h2OutMost is how many bytes are gathered before requests wait with more.
-	h2OutMost = 64 << 10
-	// h2ControlMost bounds what is gathered besides, answers to PING and the like.
-	h2ControlMost = 64 << 10
+	// outMost is how many bytes are gathered before requests wait with more.
+	outMost = 64 << 10
+	// controlMost bounds what is gathered besides, answers to PING and the like.
+	controlMost = 64 << 10
+	// outSize is the size of the buffers that frames are gathered in, in bytes, while they do not grow.
+	outSize = 16 << 10
 )
 
-// An h2Output is the part of an h2Conn that is about this. Guarded by its mu.
-type h2Output struct {
+// An output is the part of a Conn that is about this. Guarded by its mu.
+type output struct {
 	out, spare []byte // gathered; nil: borrowed when needed
 	writing    bool   // somebody writes
 	scheduled  bool   // ... or is about to
@@ -36,30 +40,30 @@ type h2Output struct {
 	lastHead, lastBlock []byte
 }
 
-var h2Outs = sync.Pool{New: func() any { b := make([]byte, 0, outSize); return &b }}
+var outs = sync.Pool{New: func() any { b := make([]byte, 0, outSize); return &b }}
 
 // room makes sure that there is a buffer.
-func (o *h2Output) room() {
+func (o *output) room() {
 	if o.out == nil {
-		o.out = *h2Outs.Get().(*[]byte)
-		bufferBytes.Acquire(outSize)
+		o.out = *outs.Get().(*[]byte)
+		tasks.Buffers.Acquire(outSize)
 	}
 }
 
 // release gives a buffer back.
-func (o *h2Output) release(b []byte) {
+func (o *output) release(b []byte) {
 	if b == nil {
 		return
 	}
-	bufferBytes.Release(outSize)
-	if cap(b) <= 2*h2OutMost {
+	tasks.Buffers.Release(outSize)
+	if cap(b) <= 2*outMost {
 		b = b[:0]
-		h2Outs.Put(&b)
+		outs.Put(&b)
 	}
 }
 
 // Write implements io.Writer, for the Framer.
-func (o *h2Output) Write(p []byte) (int, error) {
+func (o *output) Write(p []byte) (int, error) {
 	if !o.over {
 		o.room()
 		o.out = append(o.out, p...)
@@ -68,7 +72,7 @@ func (o *h2Output) Write(p []byte) (int, error) {
 }
 
 // data appends a frame: the Framer would copy p twice.
-func (o *h2Output) data(id uint32, p []byte, ends bool) {
+func (o *output) data(id uint32, p []byte, ends bool) {
 	o.room()
 	flags := byte(0)
 	if ends {
@@ -81,7 +85,7 @@ func (o *h2Output) data(id uint32, p []byte, ends bool) {
 
 // kick sees to it that what has been gathered is written: at once, but for requests that are about
 // to be served and will add to it. It needs mu, and may leave it meanwhile; then it parks.
-func (h *h2Conn) kick() {
+func (h *Conn) kick() {
 	switch {
 	case h.writing || h.over:
 	case h.starting == 0:
@@ -95,8 +99,8 @@ func (h *h2Conn) kick() {
 }
 
 // flushLater is a task.
-func (h *h2Conn) flushLater() {
-	yield()
+func (h *Conn) flushLater() {
+	task.Yield()
 	h.mu.Lock()
 	defer h.unlock()
 	h.scheduled = false
@@ -106,14 +110,14 @@ func (h *h2Conn) flushLater() {
 }
 
 // flush writes what has been gathered. It is called when nobody is writing.
-func (h *h2Conn) flush() {
+func (h *Conn) flush() {
 	h.writing = true
 	for !h.over && len(h.out) > 0 {
 		b := h.out
 		h.out, h.spare = h.spare, nil
 		h.unlock()
-		h.c.armWrite(h.limits.write)
-		_, err := h.c.nc.Write(b)
+		h.armWrite()
+		_, err := h.NC.Write(b)
 		h.mu.Lock()
 		if err != nil {
 			h.release(b)
@@ -136,18 +140,18 @@ func (h *h2Conn) flush() {
 }
 
 // broken ends the connection when it can't be written to any more. It needs mu, and leaves it meanwhile.
-func (h *h2Conn) broken() {
+func (h *Conn) broken() {
 	h.breakOff()
 	h.unlock()
-	h.c.nc.Close()
+	h.NC.Close()
 	h.mu.Lock()
 }
 
 // shutDown ends our side. The client may still be sending, and a reset would overtake what it has not read.
-func (h *h2Conn) shutDown() {
+func (h *Conn) shutDown() {
 	h.shut = true
-	h.lingerBy = h.srv.clock.Now() + int64(h.srv.limits.linger)
-	half, ok := h.c.nc.(interface{ CloseWrite() error })
+	h.lingerBy = h.Clock.Now() + int64(h.Limits.Linger)
+	half, ok := h.NC.(interface{ CloseWrite() error })
 	if ok {
 		h.unlock()
 		ok = half.CloseWrite() == nil
@@ -157,12 +161,12 @@ func (h *h2Conn) shutDown() {
 		h.broken()
 		return
 	}
-	h.c.nc.SetReadDeadline(h.srv.clock.At(h.lingerBy)) // readBy is the reader's
+	h.NC.SetReadDeadline(h.Clock.At(h.lingerBy)) // ReadBy is the reader's
 }
 
 // wakeWriters lets requests go on that wait to send, in the order in which they began to: what
 // the first one leaves of a window is the next one's. It needs mu.
-func (h *h2Conn) wakeWriters() {
+func (h *Conn) wakeWriters() {
 	for _, st := range h.writers {
 		st.queued = false
 		st.wake(&st.writer)
@@ -173,16 +177,16 @@ func (h *h2Conn) wakeWriters() {
 
 // control is called after a frame has been gathered that a client can have us send. It needs mu, and reports
 // whether the client reads such frames.
-func (h *h2Conn) control() bool { return len(h.out) < h2OutMost+h2ControlMost }
+func (h *Conn) control() bool { return len(h.out) < outMost+controlMost }
 
 // sendHead sends the header lines in text, each with its CR LF, as one block: a response if status is
 // not 0, else a trailer. It needs mu.
-func (h *h2Conn) sendHead(id uint32, status int, text []byte, ends bool) {
+func (h *Conn) sendHead(id uint32, status int, text []byte, ends bool) {
 	block := h.lastBlock
 	if status == 0 || len(text) == 0 || !bytes.Equal(text, h.lastHead) {
 		block = h.encode(status, text)
 	}
-	const most = h2FrameSize
+	const most = frameSize
 	first := block[:min(len(block), most)]
 	h.frames.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: ends, EndHeaders: len(first) == len(block)})
 	for rest := block[len(first):]; len(rest) > 0; {
@@ -193,7 +197,7 @@ func (h *h2Conn) sendHead(id uint32, status int, text []byte, ends bool) {
 }
 
 // encode makes a header block of a head: the status line, if there is a status, and header lines.
-func (h *h2Conn) encode(status int, text []byte) []byte {
+func (h *Conn) encode(status int, text []byte) []byte {
 	h.encoded.Reset()
 	steady := true // it changes nothing of what the encoder knows
 	field := func(name, value string) {

@@ -1,4 +1,4 @@
-package knot
+package h2
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -14,15 +13,14 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
-// A stream is one request of HTTP/2, to the rest of the package a connection of HTTP/1.1 on which
+// A Stream is one request of HTTP/2, to the server a connection of HTTP/1.1 on which
 // one request comes. Fields without a word are guarded by mu of its connection.
-type stream struct {
-	h    *h2Conn // fixed
-	id   uint32  // fixed
-	conn conn    // of the request's task
+type Stream struct {
+	h  *Conn   // fixed
+	of Request // that embeds it; fixed
+	id uint32  // fixed
 
 	head     []byte // of the request, what has not been read yet
 	headSize int    // fixed
@@ -55,55 +53,48 @@ type stream struct {
 	timerAt         time.Time
 }
 
-var errReset = errors.New("knot: the client has reset the request, or is gone")
+var ErrReset = errors.New("knot: the client has reset the request, or is gone")
 
 // newStream is called by the reader for the head that it has received.
-func newStream(h *h2Conn, text []byte) *stream {
-	d, c := &h.head, h.c
-	st := &stream{
-		h: h, id: h.last, head: text, headSize: len(text), tooLarge: d.over, headOnly: bytes.HasPrefix(text, []byte("HEAD ")), length: d.length, chunked: !d.ends && d.length < 0,
-		received: d.ends, recvWindow: h.limits.window, sendWindow: h.newWindow,
+func newStream(h *Conn, text []byte) *Stream {
+	d := &h.head
+	of := h.Host.NewRequest()
+	st := of.Self()
+	*st = Stream{
+		h: h, of: of, id: h.last, head: text, headSize: len(text), tooLarge: d.over, headOnly: bytes.HasPrefix(text, []byte("HEAD ")), length: d.length, chunked: !d.ends && d.length < 0,
+		received: d.ends, recvWindow: h.Limits.Window, sendWindow: h.newWindow,
 	}
-	if h.srv.AccessLog != nil {
-		st.conn.remote = c.remoteHost()
-	}
-	c.facts()
 	st.parts.st = st
-	st.conn.nc, st.conn.srv, st.conn.stream, st.conn.known = st, h.srv, st, c.known
 	return st
 }
 
-// serve is the task of the request.
-func (st *stream) serve() {
-	h, c := st.h, &st.conn
-	if h.srv.Priority == nil {
-		c.enter() // before anything else: it was started through the entrance
-	}
-	h.tell()
-	h.mu.Lock()
-	h.starting--
-	dropped := st.dropped // while it waited
-	h.mu.Unlock()
-	if dropped {
-		c.leave()
-		st.end()
-		return
-	}
-	x := h.srv.borrow(c)
-	x.closing = true // no other request follows
-	if st.tooLarge {
-		x.refuse(h1.HeadTooLarge)
-		x.flush()
-	} else {
-		x.run()
-	}
-	giveBack(x)
-	c.leave()
-	st.end()
+// Self is st, of what embeds it too.
+func (st *Stream) Self() *Stream { return st }
+
+// Conn is the connection that the request has come on.
+func (st *Stream) Conn() *Conn { return st.h }
+
+// Begin is called once, when the task of the request begins. It returns false if the request has been dropped while that
+// waited.
+func (st *Stream) Begin() bool {
+	st.h.mu.Lock()
+	defer st.h.mu.Unlock()
+	st.h.starting--
+	return !st.dropped
 }
 
-// end is called once, when the handler has returned, or its goroutine ends.
-func (st *stream) end() {
+// TooLarge reports whether the head was larger than allowed, and Read does not return it.
+func (st *Stream) TooLarge() bool { return st.tooLarge }
+
+// Trailer returns the lines behind the body, each with its CR LF, and reports whether all of the request has come.
+func (st *Stream) Trailer() (lines []byte, received bool) {
+	st.h.mu.Lock()
+	defer st.h.unlock()
+	return st.trailer, st.received
+}
+
+// End is called once, when the handler has returned, or its goroutine ends.
+func (st *Stream) End() {
 	h := st.h
 	h.mu.Lock()
 	st.done = true
@@ -125,24 +116,23 @@ func (st *stream) end() {
 	}
 	h.heads -= st.headSize
 	if h.handlers--; h.handlers == 0 {
-		h.idleSince = h.srv.clock.Now()
-		h.c.since.Store(h.idleSince)
-		h.c.state.Store(connIdle)
+		h.idleSince = h.Clock.Now()
+		h.Host.Rested(h.idleSince)
 	}
 	idle := h.handlers == 0
 	last := h.ended && idle // kick may leave mu, and the reader may end meanwhile: then it is the last
 	h.kick()
 	h.unlock()
 	if last {
-		h.forget()
+		h.Host.Forget()
 	} else if idle {
-		h.tell()
+		h.Host.Changed()
 	}
 }
 
 // drop ends the stream, which is not among those of the connection any more, before its response was complete.
 // It needs mu.
-func (st *stream) drop() {
+func (st *Stream) drop() {
 	h := st.h
 	st.dropped = true
 	h.give(nil, int64(len(st.body)-st.at))
@@ -155,26 +145,26 @@ func (st *stream) drop() {
 	}
 }
 
-// h2Cut is how many streams are remembered that cutOff has reset: the last ones.
-const h2Cut = 128
+// cutsKept is how many streams are remembered that cutOff has reset: the last ones.
+const cutsKept = 128
 
 // cutOff resets a stream of which the client may still be sending: what is on its way is to be dropped then, trailers
 // too, and no error (RFC 9113, 5.1). It needs mu.
-func (h *h2Conn) cutOff(id uint32, code http2.ErrCode) {
+func (h *Conn) cutOff(id uint32, code http2.ErrCode) {
 	h.frames.WriteRSTStream(id, code)
 	switch {
 	case slices.Contains(h.cut, id):
 		return
-	case len(h.cut) == h2Cut:
-		h.cut = slices.Delete(h.cut, 0, h2Cut/2)
+	case len(h.cut) == cutsKept:
+		h.cut = slices.Delete(h.cut, 0, cutsKept/2)
 	}
 	h.cut = append(h.cut, id)
 }
 
 // give counts bytes that have been received and used: the client may send as many more, on st too if that
 // is not nil. It needs mu.
-func (h *h2Conn) give(st *stream, n int64) {
-	if h.credit += n; h.credit >= h.limits.connWindow/4 {
+func (h *Conn) give(st *Stream, n int64) {
+	if h.credit += n; h.credit >= h.Limits.ConnWindow/4 {
 		h.frames.WriteWindowUpdate(0, uint32(h.credit))
 		h.recvWindow += h.credit
 		h.credit = 0
@@ -182,7 +172,7 @@ func (h *h2Conn) give(st *stream, n int64) {
 	if st == nil || st.received {
 		return
 	}
-	if st.credit += n; st.credit >= h.limits.window/4 {
+	if st.credit += n; st.credit >= h.Limits.Window/4 {
 		h.frames.WriteWindowUpdate(st.id, uint32(st.credit))
 		st.recvWindow += st.credit
 		st.credit = 0
@@ -190,7 +180,7 @@ func (h *h2Conn) give(st *stream, n int64) {
 }
 
 // wake needs mu.
-func (st *stream) wake(slot **engine.Waiter) {
+func (st *Stream) wake(slot **engine.Waiter) {
 	if w := *slot; w != nil {
 		*slot = nil
 		w.Wake()
@@ -199,7 +189,7 @@ func (st *stream) wake(slot **engine.Waiter) {
 
 // wait waits until somebody wakes slot, or by has passed: then it returns an error. It needs mu,
 // which it leaves meanwhile.
-func (st *stream) wait(slot **engine.Waiter, why engine.Reason, by time.Time) error {
+func (st *Stream) wait(slot **engine.Waiter, why engine.Reason, by time.Time) error {
 	if !by.IsZero() {
 		left := time.Until(by)
 		if left <= 0 {
@@ -222,7 +212,7 @@ func (st *stream) wait(slot **engine.Waiter, why engine.Reason, by time.Time) er
 	return nil
 }
 
-func (st *stream) expire() {
+func (st *Stream) expire() {
 	st.h.mu.Lock()
 	defer st.h.unlock()
 	st.timerAt = time.Time{}
@@ -232,7 +222,7 @@ func (st *stream) expire() {
 
 // Read implements net.Conn: the head, then the body, framed as the head says. One that is cut off
 // ends, as a connection would.
-func (st *stream) Read(p []byte) (int, error) {
+func (st *Stream) Read(p []byte) (int, error) {
 	h := st.h
 	h.mu.Lock()
 	defer h.unlock()
@@ -252,7 +242,7 @@ func (st *stream) Read(p []byte) (int, error) {
 
 // keep puts data behind what has come and has not been read. That is a window at most, but what has been read
 // must make room: a reader that never catches up would have all of the body kept. It needs mu.
-func (st *stream) keep(data []byte) {
+func (st *Stream) keep(data []byte) {
 	if unread := len(st.body) - st.at; st.at >= unread && len(st.body)+len(data) > cap(st.body) {
 		st.body, st.at = append(st.body[:0], st.body[st.at:]...), 0
 	}
@@ -261,7 +251,7 @@ func (st *stream) keep(data []byte) {
 }
 
 // take is Read without a wait. It needs mu.
-func (st *stream) take(p []byte) (n int) {
+func (st *Stream) take(p []byte) (n int) {
 	for n < len(p) {
 		switch here := st.body[st.at:]; {
 		case len(st.head) > 0:
@@ -303,7 +293,7 @@ func (st *stream) take(p []byte) (n int) {
 }
 
 // Write implements net.Conn: it takes a response of HTTP/1.1 apart.
-func (st *stream) Write(p []byte) (int, error) {
+func (st *Stream) Write(p []byte) (int, error) {
 	st.h.mu.Lock()
 	defer st.h.unlock()
 	n, err := st.put(p)
@@ -311,15 +301,15 @@ func (st *stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// gather is Write of what more of the same response follows at once.
-func (st *stream) gather(p []byte) (int, error) {
+// Gather is Write of what more of the same response follows at once.
+func (st *Stream) Gather(p []byte) (int, error) {
 	st.h.mu.Lock()
 	defer st.h.unlock()
 	return st.put(p)
 }
 
-// put is gather for a caller that holds mu.
-func (st *stream) put(p []byte) (int, error) {
+// put is Gather for a caller that holds mu.
+func (st *Stream) put(p []byte) (int, error) {
 	if st.late() {
 		return 0, os.ErrDeadlineExceeded
 	}
@@ -330,21 +320,21 @@ func (st *stream) put(p []byte) (int, error) {
 }
 
 // late reports whether the deadline for writes has passed: then nothing is sent even if there is room. It needs mu.
-func (st *stream) late() bool {
-	k := &st.h.srv.clock
+func (st *Stream) late() bool {
+	k := st.h.Clock
 	return !st.writeBy.IsZero() && !st.writeBy.After(k.At(k.Now()))
 }
 
 // sendHead sends the head of a response, or the trailer; it waits while much has been gathered that the client
 // does not take. It needs mu.
-func (st *stream) sendHead(status int, text []byte, ends bool) error {
-	for len(st.h.out) >= h2OutMost && !st.dropped && !st.h.over {
+func (st *Stream) sendHead(status int, text []byte, ends bool) error {
+	for len(st.h.out) >= outMost && !st.dropped && !st.h.over {
 		if err := st.waitToSend(); err != nil {
 			return err
 		}
 	}
 	if st.dropped || st.h.over {
-		return errReset
+		return ErrReset
 	}
 	st.h.sendHead(st.id, status, text, ends)
 	st.sent = ends
@@ -352,11 +342,11 @@ func (st *stream) sendHead(status int, text []byte, ends bool) error {
 }
 
 // sendData sends a part of the body; it waits while the client does not want more. It needs mu.
-func (st *stream) sendData(p []byte, ends bool) error {
+func (st *Stream) sendData(p []byte, ends bool) error {
 	for {
 		switch {
 		case st.dropped || st.h.over:
-			return errReset
+			return ErrReset
 		case len(p) == 0 && !ends:
 			return nil
 		}
@@ -371,22 +361,22 @@ func (st *stream) sendData(p []byte, ends bool) error {
 }
 
 // room is how much of a body may be sent at once, in bytes. It needs mu.
-func (st *stream) room() int64 {
-	return min(st.sendWindow, st.h.sendWindow, int64(h2OutMost-len(st.h.out)))
+func (st *Stream) room() int64 {
+	return min(st.sendWindow, st.h.sendWindow, int64(outMost-len(st.h.out)))
 }
 
-// roomNow is room for a caller that does not hold mu.
-func (st *stream) roomNow() int64 {
+// Room is how much of a body may be sent at once, in bytes, for a caller that does not hold mu.
+func (st *Stream) Room() int64 {
 	st.h.mu.Lock()
 	defer st.h.mu.Unlock()
 	return st.room()
 }
 
 // sendSome sends as much of p as there is room for, and returns how much that was. It needs mu.
-func (st *stream) sendSome(p []byte, ends bool) (sent int) {
+func (st *Stream) sendSome(p []byte, ends bool) (sent int) {
 	h := st.h
 	for {
-		n := min(int64(len(p)-sent), st.room(), h2FrameSize)
+		n := min(int64(len(p)-sent), st.room(), frameSize)
 		if n <= 0 && (len(p) > 0 || !ends) {
 			return sent
 		}
@@ -394,7 +384,7 @@ func (st *stream) sendSome(p []byte, ends bool) (sent int) {
 		whole := sent+int(n) == len(p)
 		st.sent = ends && whole
 		h.data(st.id, p[sent:sent+int(n)], st.sent)
-		if h.use(int(n / h2Refresh)); whole { // a client that lets little pass at a time earns nothing
+		if h.use(int(n / refresh)); whole { // a client that lets little pass at a time earns nothing
 			h.use(2) // it may widen both windows by what has come
 		}
 		h.sendWindow -= n
@@ -405,8 +395,8 @@ func (st *stream) sendSome(p []byte, ends bool) (sent int) {
 	}
 }
 
-// awaitRoom waits until the client takes more of the body, and returns how many bytes there is room for.
-func (st *stream) awaitRoom() (int64, error) {
+// AwaitRoom waits until the client takes more of the body, and returns how many bytes there is room for.
+func (st *Stream) AwaitRoom() (int64, error) {
 	st.h.mu.Lock()
 	defer st.h.unlock()
 	for {
@@ -414,7 +404,7 @@ func (st *stream) awaitRoom() (int64, error) {
 		case st.late():
 			return 0, os.ErrDeadlineExceeded
 		case st.dropped || st.h.over:
-			return 0, errReset
+			return 0, ErrReset
 		case n > 0:
 			return n, nil
 		}
@@ -424,9 +414,9 @@ func (st *stream) awaitRoom() (int64, error) {
 	}
 }
 
-// writeSome is Write for as much of p as there is room for. All of p belongs to a body, or a chunk of one, whose head has
+// WriteSome is Write for as much of p as there is room for. All of p belongs to a body, or a chunk of one, whose head has
 // been written.
-func (st *stream) writeSome(p []byte) (int, error) {
+func (st *Stream) WriteSome(p []byte) (int, error) {
 	h, r := st.h, &st.parts
 	h.mu.Lock()
 	defer h.unlock()
@@ -434,7 +424,7 @@ func (st *stream) writeSome(p []byte) (int, error) {
 	case st.late():
 		return 0, os.ErrDeadlineExceeded
 	case st.dropped || h.over:
-		return 0, errReset
+		return 0, ErrReset
 	case r.phase != partsFixed && r.phase != partsChunk || int64(len(p)) > r.left:
 		return 0, errParts
 	}
@@ -446,7 +436,7 @@ func (st *stream) writeSome(p []byte) (int, error) {
 
 // waitToSend sends what has been gathered, or waits until there may be room for more. It needs mu, which it
 // leaves meanwhile.
-func (st *stream) waitToSend() error {
+func (st *Stream) waitToSend() error {
 	h := st.h
 	if !h.writing && len(h.out) > 0 {
 		h.flush()
@@ -460,34 +450,32 @@ func (st *stream) waitToSend() error {
 }
 
 // Close implements net.Conn.
-func (st *stream) Close() error { return nil }
+func (st *Stream) Close() error { return nil }
 
-func (st *stream) LocalAddr() net.Addr { return st.h.c.nc.LocalAddr() }
+// LocalAddr implements net.Conn.
+func (st *Stream) LocalAddr() net.Addr { return st.h.NC.LocalAddr() }
 
 // RemoteAddr implements net.Conn.
-func (st *stream) RemoteAddr() net.Addr { return st.h.c.nc.RemoteAddr() }
+func (st *Stream) RemoteAddr() net.Addr { return st.h.NC.RemoteAddr() }
 
-// Client is that of the connection.
-func (st *stream) Client() uint32 { return st.h.c.client() }
-
-// SetClient is that of the connection.
-func (st *stream) SetClient(addr netip.Addr) { st.h.c.setClient(addr) }
-
-func (st *stream) SetDeadline(t time.Time) error {
+// SetDeadline implements net.Conn.
+func (st *Stream) SetDeadline(t time.Time) error {
 	st.SetReadDeadline(t)
 	return st.SetWriteDeadline(t)
 }
 
-func (st *stream) SetReadDeadline(t time.Time) error {
+// SetReadDeadline implements net.Conn.
+func (st *Stream) SetReadDeadline(t time.Time) error {
 	return st.setDeadline(&st.readBy, &st.reader, t)
 }
 
-func (st *stream) SetWriteDeadline(t time.Time) error {
+// SetWriteDeadline implements net.Conn.
+func (st *Stream) SetWriteDeadline(t time.Time) error {
 	return st.setDeadline(&st.writeBy, &st.writer, t)
 }
 
 // setDeadline wakes the one that waits, which looks at the deadline again.
-func (st *stream) setDeadline(by *time.Time, slot **engine.Waiter, t time.Time) error {
+func (st *Stream) setDeadline(by *time.Time, slot **engine.Waiter, t time.Time) error {
 	st.h.mu.Lock()
 	defer st.h.unlock()
 	*by = t
@@ -496,7 +484,7 @@ func (st *stream) setDeadline(by *time.Time, slot **engine.Waiter, t time.Time) 
 }
 
 // OnHangup is that of netpoll.Conn: the request is reset, or the connection ends.
-func (st *stream) OnHangup(fn *func()) bool {
+func (st *Stream) OnHangup(fn *func()) bool {
 	st.h.mu.Lock()
 	defer st.h.unlock()
 	was := st.hangup != nil

@@ -1,4 +1,4 @@
-package knot
+package h2
 
 import (
 	"bytes"
@@ -15,22 +15,22 @@ import (
 // The frames that a client sends. All of this is the reader's.
 
 const (
-	// h2Patience is how many frames without use a client may send: those that bring no request any further, ask for
+	// Patience is how many frames without use a client may send: those that bring no request any further, ask for
 	// answers, or take back what was asked for. Content, answers that were wanted to the end, and time
 	// give it back. A client that has used it up is sent away (CVE-2019-9511, -9512, -9515, -9518, CVE-2023-44487).
-	h2Patience = 1000
-	// h2Forgives is after how long one such frame is forgotten, in nanoseconds.
-	h2Forgives = int64(50 * time.Millisecond)
-	// h2Refresh is for how many bytes of content a client may send one WINDOW_UPDATE: some have windows of 1 KB.
-	h2Refresh = 256
-	// h2Settings is how many settings one frame may have: the window of each stream follows each of them.
-	h2Settings = 32
-	// h2HeadFrames is how many frames a head may come in.
-	h2HeadFrames = 128
+	Patience = 1000
+	// forgives is after how long one such frame is forgotten, in nanoseconds.
+	forgives = int64(50 * time.Millisecond)
+	// refresh is for how many bytes of content a client may send one WINDOW_UPDATE: some have windows of 1 KB.
+	refresh = 256
+	// settingsMost is how many settings one frame may have: the window of each stream follows each of them.
+	settingsMost = 32
+	// headFrames is how many frames a head may come in.
+	headFrames = 128
 )
 
 // nuisance counts a frame against the client's patience, and reports whether there is some left. It needs mu.
-func (h *h2Conn) nuisance() error {
+func (h *Conn) nuisance() error {
 	if h.patience--; h.patience < 0 {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
@@ -38,21 +38,21 @@ func (h *h2Conn) nuisance() error {
 }
 
 // use gives patience back for n frames. It needs mu.
-func (h *h2Conn) use(n int) { h.patience = min(h.patience+n, h2Patience) }
+func (h *Conn) use(n int) { h.patience = min(h.patience+n, Patience) }
 
 func streamError(id uint32, code http2.ErrCode) error {
 	return http2.StreamError{StreamID: id, Code: code}
 }
 
 // frame reads a frame and deals with it. It returns false when nothing more can be read.
-func (h *h2Conn) frame() bool {
+func (h *Conn) frame() bool {
 	err := h.greet()
 	var fh http2.FrameHeader
 	var f http2.Frame
 	if err == nil {
 		fh, err = h.in.frames.ReadFrameHeader()
 	}
-	if err == nil && fh.Length > h.limits.frame {
+	if err == nil && fh.Length > h.Limits.Frame {
 		err = http2.ErrFrameTooLarge
 	}
 	if err == nil {
@@ -68,7 +68,7 @@ func (h *h2Conn) frame() bool {
 			h.unlock()
 			if run := h.begin; run != nil {
 				h.begin = nil
-				h.startRequest(run)
+				h.start(h.Entrance, run)
 			}
 		}
 	}
@@ -82,7 +82,7 @@ func (h *h2Conn) frame() bool {
 		h.fail(torn.Code) // its header block has not been decoded
 	case errors.As(err, &torn):
 		h.mu.Lock()
-		h.limits.count("stream_" + torn.Code.String())
+		h.Limits.Count("stream_" + torn.Code.String())
 		if st := h.streams[torn.StreamID]; st != nil {
 			delete(h.streams, torn.StreamID)
 			st.drop()
@@ -106,7 +106,7 @@ func (h *h2Conn) frame() bool {
 }
 
 // greet reads the preface (RFC 9113, 3.4).
-func (h *h2Conn) greet() error {
+func (h *Conn) greet() error {
 	if h.greeted {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (h *h2Conn) greet() error {
 }
 
 // dispatch needs mu.
-func (h *h2Conn) dispatch(f http2.Frame) error {
+func (h *Conn) dispatch(f http2.Frame) error {
 	if !h.control() { // it asks and does not read the answers
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
@@ -165,21 +165,21 @@ func (h *h2Conn) dispatch(f http2.Frame) error {
 }
 
 // of finds the stream that a frame is about; nil: it is closed. It needs mu.
-func (h *h2Conn) of(id uint32) (*stream, error) {
+func (h *Conn) of(id uint32) (*Stream, error) {
 	if id > h.last || id%2 == 0 {
 		return nil, http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	return h.streams[id], nil
 }
 
-func (h *h2Conn) settingsFrame(f *http2.SettingsFrame) error {
+func (h *Conn) settingsFrame(f *http2.SettingsFrame) error {
 	if f.IsAck() { // the next head begins with the size of its table (RFC 9113, 4.3.1)
-		h.dec.SetAllowedMaxDynamicTableSize(h.limits.table)
-		h.dec.SetMaxDynamicTableSize(h.limits.table)
+		h.dec.SetAllowedMaxDynamicTableSize(h.Limits.Table)
+		h.dec.SetMaxDynamicTableSize(h.Limits.Table)
 		h.block = h.block[:0]
 		return h.nuisance()
 	}
-	if f.NumSettings() > h2Settings {
+	if f.NumSettings() > settingsMost {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
 	err := f.ForeachSetting(func(s http2.Setting) error {
@@ -188,7 +188,7 @@ func (h *h2Conn) settingsFrame(f *http2.SettingsFrame) error {
 		}
 		switch s.ID {
 		case http2.SettingHeaderTableSize:
-			h.enc.SetMaxDynamicTableSize(min(s.Val, h.limits.encoderTable))
+			h.enc.SetMaxDynamicTableSize(min(s.Val, h.Limits.EncoderTable))
 			h.lastHead = h.lastHead[:0]
 		case http2.SettingInitialWindowSize:
 			more := int64(s.Val) - h.newWindow
@@ -209,7 +209,7 @@ func (h *h2Conn) settingsFrame(f *http2.SettingsFrame) error {
 	return h.nuisance()
 }
 
-func (h *h2Conn) windowFrame(f *http2.WindowUpdateFrame) error {
+func (h *Conn) windowFrame(f *http2.WindowUpdateFrame) error {
 	if f.StreamID == 0 {
 		was := h.sendWindow
 		if h.sendWindow += int64(f.Increment); h.sendWindow > largestID {
@@ -234,7 +234,7 @@ func (h *h2Conn) windowFrame(f *http2.WindowUpdateFrame) error {
 	return nil
 }
 
-func (h *h2Conn) dataFrame(f *http2.DataFrame) error {
+func (h *Conn) dataFrame(f *http2.DataFrame) error {
 	st, err := h.of(f.StreamID)
 	if err != nil {
 		return err
@@ -248,7 +248,7 @@ func (h *h2Conn) dataFrame(f *http2.DataFrame) error {
 		switch {
 		case h.closing && st == nil:
 			return h.nuisance()
-		case st == nil && size >= h2InFlight: // it may not know yet that it need not send the rest
+		case st == nil && size >= inFlight: // it may not know yet that it need not send the rest
 			h.frames.WriteRSTStream(f.StreamID, http2.ErrCodeStreamClosed)
 			return nil
 		}
@@ -273,21 +273,18 @@ func (h *h2Conn) dataFrame(f *http2.DataFrame) error {
 	return nil
 }
 
-// h2InFlight is the least size of content of which a client may send as much as it likes that nobody wants
+// inFlight is the least size of content of which a client may send as much as it likes that nobody wants
 // any more, in bytes.
-const h2InFlight = 1 << 10
+const inFlight = 1 << 10
 
-// h2Heads is how large the heads of a connection's requests may be together, in bytes, but for one that is alone. A client needs
+// headsMost is how large the heads of a connection's requests may be together, in bytes, but for one that is alone. A client needs
 // to send next to nothing for them: it has them repeated from the table of the decoder.
-const h2Heads = 2 << 20
+const headsMost = 2 << 20
 
-// maxTrailer is how large the trailer of a request may be, in bytes.
-const maxTrailer = DefaultMaxHead
-
-func (h *h2Conn) headersFrame(f *http2.HeadersFrame) error {
+func (h *Conn) headersFrame(f *http2.HeadersFrame) error {
 	id := f.StreamID
 	d := &h.head
-	d.reset(id, f.StreamEnded(), h.srv.limits.head.Size)
+	d.reset(id, f.StreamEnded(), h.Limits.Head)
 	switch st := h.streams[id]; {
 	case id%2 == 0:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -301,20 +298,20 @@ func (h *h2Conn) headersFrame(f *http2.HeadersFrame) error {
 		return http2.ConnectionError(http2.ErrCodeStreamClosed)
 	}
 	if d.trailer {
-		d.most = min(d.most, maxTrailer)
+		d.most = min(d.most, h1.MaxTrailer)
 	}
-	if limit := h.srv.limits.headTime; limit > 0 && !f.HeadersEnded() {
-		h.headBy = h.srv.clock.Now() + int64(limit)
+	if limit := h.Limits.HeadTime; limit > 0 && !f.HeadersEnded() {
+		h.headBy = h.Clock.Now() + int64(limit)
 		h.arm()
 	}
 	return h.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
 }
 
 // fragment takes a piece of a header block.
-func (h *h2Conn) fragment(b []byte, ends bool) error {
+func (h *Conn) fragment(b []byte, ends bool) error {
 	d := &h.head
 	d.frames++
-	if len(d.block)+len(b) > 2*d.most+h2FrameSize || d.frames > h2HeadFrames {
+	if len(d.block)+len(b) > 2*d.most+frameSize || d.frames > headFrames {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
 	whole := ends && d.frames == 1 && !d.trailer
@@ -340,7 +337,7 @@ func (h *h2Conn) fragment(b []byte, ends bool) error {
 		return h.trailer()
 	}
 	text := d.request()
-	if h.block = h.block[:0]; whole && d.ends && text != nil && !d.over && len(text) <= h2HeadKept && changesNothing(b) {
+	if h.block = h.block[:0]; whole && d.ends && text != nil && !d.over && len(text) <= headKept && changesNothing(b) {
 		h.block, h.text = append(h.block, b...), text
 	}
 	return h.request(text)
@@ -358,7 +355,7 @@ func changesNothing(block []byte) bool {
 }
 
 // trailer ends a request with the header lines that have come after its body.
-func (h *h2Conn) trailer() error {
+func (h *Conn) trailer() error {
 	d := &h.head
 	id := d.id
 	d.id = 0
@@ -380,7 +377,7 @@ func (h *h2Conn) trailer() error {
 }
 
 // request begins to serve the request whose head is text; nil: it is malformed.
-func (h *h2Conn) request(text []byte) error {
+func (h *Conn) request(text []byte) error {
 	d := &h.head
 	id := d.id
 	d.id = 0
@@ -389,15 +386,15 @@ func (h *h2Conn) request(text []byte) error {
 		return h.nuisance()
 	case text == nil:
 		if h.control() { // clients of Go dial, and try again, for as long as all that they get is the error
-			h.sendHead(id, 400, append([]byte(h1.StatusLine(400)), h.srv.clock.Stamp().Date...), true)
+			h.sendHead(id, 400, append([]byte(h1.StatusLine(400)), h.Clock.Stamp().Date...), true)
 		}
 		return streamError(id, http2.ErrCodeProtocol)
-	case h.handlers >= int(h.limits.streams): // requests that were reset count, until their handlers have returned
+	case h.handlers >= int(h.Limits.Streams): // requests that were reset count, until their handlers have returned
 		return streamError(id, http2.ErrCodeRefusedStream)
-	case h.handlers > 0 && h.heads+len(text) > h2Heads:
+	case h.handlers > 0 && h.heads+len(text) > headsMost:
 		return streamError(id, http2.ErrCodeRefusedStream)
 	}
-	if h.handlers == 0 && !h.c.awake() { // it is being closed to make room; the GOAWAY of that names this one too
+	if h.handlers == 0 && !h.Host.Awake() { // it is being closed to make room; the GOAWAY of that names this one too
 		return streamError(id, http2.ErrCodeRefusedStream)
 	}
 	st := newStream(h, text)
@@ -405,14 +402,6 @@ func (h *h2Conn) request(text []byte) error {
 	h.heads += st.headSize
 	h.handlers++
 	h.starting++
-	h.begin = st.serve
+	h.begin = st.of.Serve
 	return nil
-}
-
-func (h *h2Conn) startRequest(run func()) {
-	e := requests
-	if h.srv.Priority != nil {
-		e = nil
-	}
-	h.start(e, run)
 }

@@ -1,0 +1,33 @@
+// Package tasks is what Knot's packages ask of the task runtime besides connections. On a plain goroutine it is what a
+// goroutine would do.
+package tasks
+
+import (
+	"context"
+
+	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// SpawnApart starts fn beside the caller, on the same kind of thread of control, without the context of the calling task.
+func SpawnApart(fn func()) {
+	if task.Current() == nil {
+		go fn()
+		return
+	}
+	// There is a runtime, or there would be no current task; if it is being
+	// shut down, fn would fail at once anyway.
+	task.Spawn(task.Options{Context: context.Background()}, fn)
+}
+
+// Buffers counts the bytes of the buffers of the connections that are being served, as
+// the blocking graph shows them.
+var Buffers = countBuffers()
+
+func countBuffers() *ressched.Resource {
+	r, err := ressched.NewResource("connection buffers", "bytes")
+	if err != nil {
+		panic(err) // the table of resources is empty when packages are set up
+	}
+	return r
+}
