@@ -52,7 +52,8 @@ var layers = map[string]string{
 	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
 	"ressched":                       "internal/engine",
 	"internal/probe":                 "golang.org/x/sys/unix",
-	"knot":                           "knot/internal/clock knot/internal/h1 knot/internal/h2 knot/internal/tasks knot/internal/tlsout . internal/regular internal/logwriter internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
+	"knot":                           "knot/internal/clock knot/internal/h1 knot/internal/h2 knot/internal/tasks knot/internal/tlsout . internal/logwriter internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
+	"knot/certs":                     "internal/regular",
 	"knot/internal/h1":               "",
 	"knot/internal/clock":            "knot/internal/h1",
 	"knot/internal/tasks":            "ressched task",
@@ -63,7 +64,7 @@ var layers = map[string]string{
 	"knot/site":                      "knot task internal/regular internal/logwriter golang.org/x/crypto/bcrypt",
 	"cmd/knot/internal/config":       "internal/flaghelp github.com/pelletier/go-toml/v2 github.com/pelletier/go-toml/v2/unstable",
 	"cmd/knot/internal/metrics":      "knot knot/proxy bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
-	"cmd/knot":                       ". internal/engine ressched bgraph cmd/knot/internal/metrics cmd/knot/internal/config internal/flaghelp internal/logwriter internal/regular task netpoll knot knot/compress knot/proxy knot/site bgraph/graphhttp internal/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
+	"cmd/knot":                       ". internal/engine ressched bgraph cmd/knot/internal/metrics cmd/knot/internal/config internal/flaghelp internal/logwriter internal/regular task netpoll knot knot/certs knot/compress knot/proxy knot/site bgraph/graphhttp internal/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
 	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix",
 	"cmd/bgdump/web":                 "bgraph internal/funcname bgraph/graphview cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",
@@ -74,7 +75,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
+const testOnly = "knot/certs golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
 // module is the path of this module.
 const module = "github.com/capriccio-go/capriccio"

@@ -19,6 +19,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/certs"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
@@ -85,7 +86,7 @@ func filesByKnot(root, pages, pem string, cache int64) (*knot.Server, error) {
 	}
 	server := &knot.Server{Handler: files.Serve}
 	if pem != "" {
-		keys, err := knot.LoadTLS(knot.TLSFiles{Pairs: []knot.CertificatePair{{Cert: pem, Key: pem}}})
+		keys, err := certs.Load(certs.Files{Pairs: []certs.Pair{{Cert: pem, Key: pem}}})
 		if err != nil {
 			return nil, err
 		}

@@ -57,7 +57,7 @@ type Server struct {
 	// Name is sent as the Server header; "" sends none.
 	Name string
 	// TLS, if not nil, has the server speak TLS on every connection that it accepts itself;
-	// a listener of crypto/tls needs none. It must have a certificate, see LoadTLS,
+	// a listener of crypto/tls needs none. It must have a certificate, see certs.Load,
 	// or a function that finds one; Knot uses a copy. Functions in it are called in tasks.
 	TLS *tls.Config
 	// ShedTLSBuffers has connections over TLS that wait for a request let go of the buffers that crypto/tls

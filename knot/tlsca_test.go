@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/certs"
 )
 
 // A testCA signs certificates.
@@ -62,9 +63,9 @@ func (ca *testCA) pem(t *testing.T, names ...string) (cert, key []byte) {
 }
 
 // files writes a certificate and its key.
-func (ca *testCA) files(t *testing.T, dir string, names ...string) CertificatePair {
+func (ca *testCA) files(t *testing.T, dir string, names ...string) certs.Pair {
 	t.Helper()
-	p := CertificatePair{filepath.Join(dir, names[0]+".crt"), filepath.Join(dir, names[0]+".key")}
+	p := certs.Pair{Cert: filepath.Join(dir, names[0]+".crt"), Key: filepath.Join(dir, names[0]+".key")}
 	cert, key := ca.pem(t, names...)
 	for name, content := range map[string][]byte{p.Cert: cert, p.Key: key} {
 		testenv.Must(t, os.WriteFile(name, content, 0o600))
@@ -73,7 +74,7 @@ func (ca *testCA) files(t *testing.T, dir string, names ...string) CertificatePa
 }
 
 func (ca *testCA) config(t *testing.T) *tls.Config {
-	k := testenv.Need(LoadTLS(TLSFiles{Pairs: []CertificatePair{ca.files(t, t.TempDir(), "knot.test")}}))(t)
+	k := testenv.Need(certs.Load(certs.Files{Pairs: []certs.Pair{ca.files(t, t.TempDir(), "knot.test")}}))(t)
 	return k.Config()
 }
 

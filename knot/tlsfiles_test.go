@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/certs"
 )
 
 // TestCertificatesByName: exact names go before those for all below a domain, and the first
 // certificate stands in for the rest.
 func TestCertificatesByName(t *testing.T) {
 	ca, dir := newTestCA(t), t.TempDir()
-	k, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{
+	k, err := certs.Load(certs.Files{Pairs: []certs.Pair{
 		ca.files(t, dir, "first.test"), ca.files(t, dir, "star", "*.a.test"), ca.files(t, dir, "x.a.test"),
 	}})
 	testenv.Must(t, err)
@@ -46,7 +47,7 @@ func TestCertificatesByName(t *testing.T) {
 func TestCertificatesReload(t *testing.T) {
 	ca, dir := newTestCA(t), t.TempDir()
 	pair := ca.files(t, dir, "knot.test")
-	k := testenv.Need(LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}}))(t)
+	k := testenv.Need(certs.Load(certs.Files{Pairs: []certs.Pair{pair}}))(t)
 	sv := startServer(t, &Server{TLS: k.Config(), Handler: echoHandler}, 1)
 	tickets := ca.client()
 	tickets.ClientSessionCache = tls.NewLRUClientSessionCache(4)
@@ -82,19 +83,19 @@ func TestCertificatesReload(t *testing.T) {
 	os.Remove(pair.Key)
 	testenv.ErrorSays(t, testenv.Err(k.Reload()), pair.Key, "without the key")
 	os.WriteFile(pair.Cert, []byte("no PEM"), 0o600)
-	testenv.Fails(t, testenv.Err(LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}})), "loaded garbage")
-	testenv.Fails(t, testenv.Err(LoadTLS(TLSFiles{})), "loaded nothing")
+	testenv.Fails(t, testenv.Err(certs.Load(certs.Files{Pairs: []certs.Pair{pair}})), "loaded garbage")
+	testenv.Fails(t, testenv.Err(certs.Load(certs.Files{})), "loaded nothing")
 }
 
 // TestCertificateIsAFIFO: nobody writes to it, and nobody waits for that.
 func TestCertificateIsAFIFO(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	testenv.Must(t, unix.Mkfifo(fifo, 0o600))
-	for _, files := range []TLSFiles{
-		{Pairs: []CertificatePair{{Cert: fifo, Key: fifo}}},
-		{Pairs: []CertificatePair{{Cert: t.TempDir(), Key: fifo}}},
+	for _, files := range []certs.Files{
+		{Pairs: []certs.Pair{{Cert: fifo, Key: fifo}}},
+		{Pairs: []certs.Pair{{Cert: t.TempDir(), Key: fifo}}},
 	} {
-		testenv.ErrorSays(t, testenv.Err(LoadTLS(files)), "is not a regular file")
+		testenv.ErrorSays(t, testenv.Err(certs.Load(files)), "is not a regular file")
 	}
 }
 
@@ -102,7 +103,7 @@ func TestCertificateIsAFIFO(t *testing.T) {
 func TestCertificatesWatch(t *testing.T) {
 	ca, dir := newTestCA(t), t.TempDir()
 	pair := ca.files(t, dir, "knot.test")
-	k := testenv.Need(LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}}))(t)
+	k := testenv.Need(certs.Load(certs.Files{Pairs: []certs.Pair{pair}}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	told := make(chan error)
 	ended := make(chan bool)
@@ -136,7 +137,7 @@ func TestClientCertificates(t *testing.T) {
 		return c
 	}
 	for _, optional := range []bool{false, true} {
-		k := testenv.Need(LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}, ClientCA: authority, ClientOptional: optional}))(t)
+		k := testenv.Need(certs.Load(certs.Files{Pairs: []certs.Pair{pair}, ClientCA: authority, ClientOptional: optional}))(t)
 		sv := startServer(t, &Server{TLS: k.Config(), Handler: func(x *Ctx) error {
 			name := "nobody"
 			if certs := x.TLS().PeerCertificates; len(certs) > 0 {
@@ -181,7 +182,7 @@ func TestClientCertificates(t *testing.T) {
 		}
 	}
 	os.WriteFile(authority, nil, 0o600)
-	if _, err := LoadTLS(TLSFiles{Pairs: []CertificatePair{pair}, ClientCA: authority}); err == nil || !strings.Contains(err.Error(), authority) {
+	if _, err := certs.Load(certs.Files{Pairs: []certs.Pair{pair}, ClientCA: authority}); err == nil || !strings.Contains(err.Error(), authority) {
 		t.Errorf("an empty file of authorities: %v", err)
 	}
 }

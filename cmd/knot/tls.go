@@ -21,6 +21,7 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/certs"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -122,13 +123,13 @@ func (s *secured) close() {
 
 // open loads the certificates. Files are read again when they change, until close is called.
 func (t *tlsSettings) open(errorLog *slog.Logger) (s secured, err error) {
-	var keyring *knot.TLSKeyring
+	var keyring *certs.Keyring
 	if len(t.certs) > 0 {
-		files := knot.TLSFiles{ClientCA: t.clientCA, ClientOptional: t.clientOptional, MinVersion: t.version()}
+		files := certs.Files{ClientCA: t.clientCA, ClientOptional: t.clientOptional, MinVersion: t.version()}
 		for i := range t.certs {
-			files.Pairs = append(files.Pairs, knot.CertificatePair{Cert: t.certs[i], Key: t.keys[i]})
+			files.Pairs = append(files.Pairs, certs.Pair{Cert: t.certs[i], Key: t.keys[i]})
 		}
-		if keyring, err = knot.LoadTLS(files); err != nil {
+		if keyring, err = certs.Load(files); err != nil {
 			return secured{}, err
 		}
 		s.config = keyring.Config()
@@ -144,7 +145,7 @@ func (t *tlsSettings) open(errorLog *slog.Logger) (s secured, err error) {
 }
 
 // keepFresh reads the files again from time to time, until stop is called, and on reload.
-func (t *tlsSettings) keepFresh(keyring *knot.TLSKeyring, errorLog *slog.Logger) (reload, stop func()) {
+func (t *tlsSettings) keepFresh(keyring *certs.Keyring, errorLog *slog.Logger) (reload, stop func()) {
 	expiry := &expiryLog{expires: keyring.Expires, log: errorLog}
 	expiry.look(time.Now(), true)
 	report := func(err error) {
@@ -189,7 +190,7 @@ func overdue(leaf *x509.Certificate) bool {
 }
 
 // withACME adds certificates that an authority gives. Those of files go before.
-func (t *tlsSettings) withACME(config *tls.Config, keyring *knot.TLSKeyring, errorLog *slog.Logger) *tls.Config {
+func (t *tlsSettings) withACME(config *tls.Config, keyring *certs.Keyring, errorLog *slog.Logger) *tls.Config {
 	manager := &autocert.Manager{
 		Prompt: autocert.AcceptTOS, HostPolicy: autocert.HostWhitelist(t.acmeHosts...),
 		Cache: autocert.DirCache(t.acmeCache), Email: t.acmeEmail,

@@ -10,7 +10,7 @@ import (
 // there, and handlers of net/http may send.
 const FirstStatus, LastStatus, WidestStatus = 100, 599, 999
 
-// statusLines[code-firstStatus] is the status line with its CR LF.
+// statusLines[code-FirstStatus] is the status line with its CR LF.
 var statusLines = func() (lines [WidestStatus - FirstStatus + 1]string) {
 	for i := range lines {
 		code := FirstStatus + i
@@ -19,7 +19,7 @@ var statusLines = func() (lines [WidestStatus - FirstStatus + 1]string) {
 	return lines
 }()
 
-// StatusLine wants a code from firstStatus to widestStatus.
+// StatusLine wants a code from FirstStatus to WidestStatus.
 func StatusLine(code int) string { return statusLines[code-FirstStatus] }
 
 // ReasonPhrase is the standard text of a status.

@@ -1,4 +1,7 @@
-package knot
+// Package certs has the certificates of a server from files, and reads them anew while the server goes on: Load makes
+// a Keyring, whose Config is what knot.Server.TLS takes. It knows nothing of connections or tasks: its methods read
+// files the way goroutines do.
+package certs
 
 import (
 	"bytes"
@@ -15,12 +18,12 @@ import (
 	"github.com/capriccio-go/capriccio/internal/regular"
 )
 
-// TLSFiles says which files a server has its certificates from.
-type TLSFiles struct {
+// Files says which files a server has its certificates from.
+type Files struct {
 	// Pairs are the server's certificates, at least one. A client gets the first that is for
 	// the name it asks for and whose kind of key it can use; the first of all if there is
 	// none, or if it names none.
-	Pairs []CertificatePair
+	Pairs []Pair
 	// ClientCA, if not "", has clients show a certificate that one of the authorities in this
 	// PEM file has signed.
 	ClientCA string
@@ -31,35 +34,35 @@ type TLSFiles struct {
 	MinVersion uint16
 }
 
-// A CertificatePair names two PEM files: a certificate, followed by those that lead to its
+// A Pair names two PEM files: a certificate, followed by those that lead to its
 // authority, and its private key.
-type CertificatePair struct{ Cert, Key string }
+type Pair struct{ Cert, Key string }
 
-// A TLSKeyring holds what TLSFiles names, and can read it anew while the server goes on.
+// A Keyring holds what Files names, and can read it anew while the server goes on.
 // Connections that have had their handshake keep what they had. Its methods may be called
 // from any goroutine; they read files the way goroutines do, so in a task call Reload
 // through task.Offload.
-type TLSKeyring struct {
-	files   TLSFiles // fixed
-	current atomic.Pointer[tlsKeys]
+type Keyring struct {
+	files   Files // fixed
+	current atomic.Pointer[keySet]
 
 	loading sync.Mutex
 	read    [][]byte // what the files held; guarded by loading
 }
 
-// tlsKeys is what one reading of the files gave. It does not change.
-type tlsKeys struct {
+// keySet is what one reading of the files gave. It does not change.
+type keySet struct {
 	all    []*tls.Certificate
 	byName map[string][]*tls.Certificate
 	config *tls.Config // for clients that must show a certificate, else nil
 }
 
-// LoadTLS reads the files. The error names the file that is wrong.
-func LoadTLS(files TLSFiles) (*TLSKeyring, error) {
+// Load reads the files. The error names the file that is wrong.
+func Load(files Files) (*Keyring, error) {
 	if len(files.Pairs) == 0 {
 		return nil, errors.New("knot: TLS needs a certificate")
 	}
-	k := &TLSKeyring{files: files}
+	k := &Keyring{files: files}
 	if _, err := k.Reload(); err != nil {
 		return nil, err
 	}
@@ -68,7 +71,7 @@ func LoadTLS(files TLSFiles) (*TLSKeyring, error) {
 
 // Config is what Server.TLS takes. Session tickets are encrypted with keys that crypto/tls makes
 // and replaces every day; a reload does not change them.
-func (k *TLSKeyring) Config() *tls.Config {
+func (k *Keyring) Config() *tls.Config {
 	config := k.base()
 	config.GetCertificate = k.GetCertificate
 	if k.files.ClientCA != "" {
@@ -78,9 +81,9 @@ func (k *TLSKeyring) Config() *tls.Config {
 	return config
 }
 
-func (k *TLSKeyring) base() *tls.Config { return &tls.Config{MinVersion: k.files.MinVersion} }
+func (k *Keyring) base() *tls.Config { return &tls.Config{MinVersion: k.files.MinVersion} }
 
-func (k *TLSKeyring) clientAuth() tls.ClientAuthType {
+func (k *Keyring) clientAuth() tls.ClientAuthType {
 	if k.files.ClientOptional {
 		return tls.VerifyClientCertIfGiven
 	}
@@ -89,7 +92,7 @@ func (k *TLSKeyring) clientAuth() tls.ClientAuthType {
 
 // Reload reads the files again. It reports whether what is served has changed. After an error,
 // which names the file that is wrong, it has not.
-func (k *TLSKeyring) Reload() (changed bool, err error) {
+func (k *Keyring) Reload() (changed bool, err error) {
 	k.loading.Lock()
 	defer k.loading.Unlock()
 	var read [][]byte
@@ -130,8 +133,8 @@ func equalAll(a, b [][]byte) bool {
 	return true
 }
 
-func (k *TLSKeyring) parse(read [][]byte) (*tlsKeys, error) {
-	keys := &tlsKeys{byName: make(map[string][]*tls.Certificate)}
+func (k *Keyring) parse(read [][]byte) (*keySet, error) {
+	keys := &keySet{byName: make(map[string][]*tls.Certificate)}
 	for i, p := range k.files.Pairs {
 		cert, err := tls.X509KeyPair(read[2*i], read[2*i+1])
 		if err != nil {
@@ -160,15 +163,15 @@ func (k *TLSKeyring) parse(read [][]byte) (*tlsKeys, error) {
 }
 
 // GetCertificate is for tls.Config.
-func (k *TLSKeyring) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (k *Keyring) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return k.current.Load().find(hello)
 }
 
 // Knows reports whether one of the certificates is for this name.
-func (k *TLSKeyring) Knows(name string) bool { return len(k.current.Load().named(name)) > 0 }
+func (k *Keyring) Knows(name string) bool { return len(k.current.Load().named(name)) > 0 }
 
 // Expires is when the first of the certificates does.
-func (k *TLSKeyring) Expires() (first time.Time) {
+func (k *Keyring) Expires() (first time.Time) {
 	for _, c := range k.current.Load().all {
 		if first.IsZero() || c.Leaf.NotAfter.Before(first) {
 			first = c.Leaf.NotAfter
@@ -177,7 +180,7 @@ func (k *TLSKeyring) Expires() (first time.Time) {
 	return first
 }
 
-func (keys *tlsKeys) find(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (keys *keySet) find(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	candidates := keys.named(hello.ServerName)
 	if len(candidates) == 0 {
 		candidates = keys.all
@@ -191,7 +194,7 @@ func (keys *tlsKeys) find(hello *tls.ClientHelloInfo) (*tls.Certificate, error) 
 }
 
 // named are the certificates for a name, those for all names below its parent last.
-func (keys *tlsKeys) named(name string) []*tls.Certificate {
+func (keys *keySet) named(name string) []*tls.Certificate {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	exact := keys.byName[name]
 	_, parent, ok := strings.Cut(name, ".")
@@ -206,7 +209,7 @@ func (keys *tlsKeys) named(name string) []*tls.Certificate {
 
 // Watch calls Reload every so often until ctx ends, and report each time that something has changed,
 // with nil, and when an error is a new one. Call it on a goroutine of its own.
-func (k *TLSKeyring) Watch(ctx context.Context, every time.Duration, report func(error)) {
+func (k *Keyring) Watch(ctx context.Context, every time.Duration, report func(error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	told := ""
