@@ -4,7 +4,6 @@ package aio
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -98,14 +97,10 @@ func join(folder, name string) string {
 // its end. With n ≤ 0 it returns all that are left, and no io.EOF. It parks, as the
 // kernel reads folders only on a thread.
 func (f *File) ReadDir(n int) ([]fs.DirEntry, error) {
-	if err := f.pos.LockContext(context.Background()); err != nil {
-		return nil, f.fail("readdir", &contextError{err})
+	if _, err := f.enterAtPosition("readdir"); err != nil {
+		return nil, err
 	}
-	defer f.pos.Unlock()
-	if _, ok := f.enter(); !ok {
-		return nil, f.fail("readdir", errClosed)
-	}
-	defer f.exit()
+	defer f.exitPosition()
 	if f.entries == nil {
 		f.entries = new(dirReader)
 	}

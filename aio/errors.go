@@ -7,8 +7,6 @@ import (
 	"errors"
 	"io/fs"
 	"net"
-	"os"
-	"syscall"
 )
 
 var (
@@ -33,14 +31,6 @@ func (e *contextError) Error() string { return "wait abandoned: " + e.err.Error(
 func (e *contextError) Unwrap() error { return e.err }
 func (e *contextError) Timeout() bool { return errors.Is(e.err, context.DeadlineExceeded) }
 
-// failure is errno as an error, without an allocation for any of them.
-func failure(e syscall.Errno) error {
-	if e == 0 {
-		return nil
-	}
-	return e
-}
-
 // fail makes the error of an operation on f; it is apart to keep callers' frames small.
 //
 //go:noinline
@@ -49,9 +39,4 @@ func (f *File) fail(op string, err error) error { return pathError(op, f.name, e
 //go:noinline
 func pathError(op, path string, err error) error {
 	return &fs.PathError{Op: op, Path: path, Err: err}
-}
-
-//go:noinline
-func linkError(op, from, to string, err error) error {
-	return &os.LinkError{Op: op, Old: from, New: to, Err: err}
 }

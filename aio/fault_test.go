@@ -81,23 +81,19 @@ func TestAWriteThatFailsInTheMiddle(t *testing.T) {
 	})
 }
 
-func TestDevFull(t *testing.T) {
-	everywhere(t, func(t *testing.T) {
-		f := need(OpenFile("/dev/full", os.O_WRONLY, 0))(t)
-		defer f.Close()
-		if n, err := f.Write(make([]byte, 10)); n != 0 || !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("writing to /dev/full: %d, %v; want ENOSPC", n, err)
-		}
-	})
+// inMemory mounts a tmpfs of 1 MiB for the length of the test.
+func inMemory(t *testing.T) (dir string) {
+	dir = t.TempDir()
+	if err := unix.Mount("aio-test", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("can't mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	return dir
 }
 
 func TestAFullFileSystem(t *testing.T) {
-	dir := t.TempDir()
-	const size = 256 << 10
-	if err := unix.Mount("aio-test", dir, "tmpfs", 0, "size=256k"); err != nil {
-		t.Skipf("can't mount a small tmpfs: %v", err)
-	}
-	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	const size = 1 << 20
+	dir := inMemory(t)
 	everywhere(t, func(t *testing.T) {
 		name := filepath.Join(dir, "file")
 		f := need(Create(name))(t)
@@ -120,11 +116,7 @@ func TestAFullFileSystem(t *testing.T) {
 // What is in memory only is read and written on the loop, although tmpfs refuses the flag
 // that asks for that.
 func TestAFileSystemInMemory(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("aio-test", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("can't mount a tmpfs: %v", err)
-	}
-	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	dir := inMemory(t)
 	everywhere(t, func(t *testing.T) {
 		want := content(100_000)
 		name := filepath.Join(dir, "file")
@@ -204,82 +196,63 @@ func TestAFileSystemThatRefusesNoWait(t *testing.T) {
 	})
 }
 
-// oneLoop is a runtime with one loop and io_uring.
-func oneLoop(t testing.TB) *engine.Runtime {
+// Reads of neighbouring blocks that wait in one turn of the loop become one. If that fails, the parts are tried each by
+// itself, and only the part that is to blame fails.
+func TestNeighbouringReadsAreMerged(t *testing.T) {
 	rt := setting{"ring", openRing, 1, false}.start(t)
 	if !hasRing(t, rt) {
 		t.Skip("no io_uring")
 	}
-	return rt
-}
-
-func TestNeighbouringReadsAreMerged(t *testing.T) {
-	rt := oneLoop(t)
 	const parts, size = 48, 4096
 	want := content(parts*size + 100)
 	f := need(Open(scratch(t, want)))(t)
 	defer f.Close()
-	var requests atomic.Int32
-	withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
-		if op == opRead && where == viaLoop {
-			return 0, unix.EAGAIN
-		}
-		if where == viaRing && op == opRead {
-			requests.Add(1)
-		}
-		return n, 0
-	})
-	flushes := int32(0) // loop-private
-	inTask(t, rt, func() {
-		q := ringOf(engine.CurrentLoop())
-		send := q.flush
-		q.flush = func() { flushes++; send() }
-		all(t, parts+2, func(i int) {
-			at := int64((parts + 1 - i) * size) // backwards, and beyond the end
-			b := make([]byte, size)
-			n, err := f.ReadAt(b, at)
-			left := want[min(int(at), len(want)):]
-			left = left[:min(len(left), size)]
-			if !bytes.Equal(b[:n], left) || (err == io.EOF) != (n < size) {
-				t.Errorf("at %d: %d, %v; want %d bytes", at, n, err, len(left))
+	for _, bad := range []int{-1, 10} { // the part that fails, and with it all requests that are not of one block
+		var requests atomic.Int32
+		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+			switch {
+			case op != opRead:
+			case where == viaLoop:
+				return 0, unix.EAGAIN
+			case bad >= 0 && n != size:
+				return 0, unix.EIO
+			case where == viaRing:
+				requests.Add(1)
 			}
+			return n, 0
 		})
-	})
-	// A busy machine makes the loop's turns short. The last two parts, of which one is short
-	// and one is empty, are tried again, each by itself.
-	if n := requests.Load(); n > flushes+4 {
-		t.Errorf("%d reads of neighbouring blocks in %d turns became %d requests; want one for each turn, and 4 at most besides", parts+2, flushes, n)
+		flushes := int32(0) // loop-private
+		inTask(t, rt, func() {
+			q := ringOf(engine.CurrentLoop())
+			send := q.flush
+			q.flush = func() { flushes++; send() }
+			defer func() { q.flush = send }()
+			count := parts + 2 // beyond the end
+			if bad >= 0 {
+				count = parts
+			}
+			all(t, count, func(i int) {
+				i = count - 1 - i // backwards
+				b := make([]byte, size)
+				if i == bad {
+					b = b[:size-1]
+				}
+				n, err := f.ReadAt(b, int64(i*size))
+				left := want[min(i*size, len(want)):]
+				left = left[:min(len(left), len(b))]
+				if i == bad {
+					testenv.ErrorIs(t, err, unix.EIO, "part %d", i)
+				} else if !bytes.Equal(b[:n], left) || (err == io.EOF) != (n < len(b)) {
+					t.Errorf("part %d: %d, %v; want %d bytes", i, n, err, len(left))
+				}
+			})
+		})
+		// A busy machine makes the loop's turns short. The last two parts, one short and one empty, are tried again, each
+		// by itself.
+		if n := requests.Load(); bad < 0 && n > flushes+4 {
+			t.Errorf("%d reads of neighbouring blocks in %d turns became %d requests; want one for each turn, and 4 at most besides", parts+2, flushes, n)
+		}
 	}
-}
-
-// Of a merged read that fails, only the part that is to blame fails.
-func TestAMergedReadFails(t *testing.T) {
-	rt := oneLoop(t)
-	const parts, size = 8, 4096
-	want := content(parts * size)
-	f := need(Open(scratch(t, want)))(t)
-	defer f.Close()
-	withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
-		if op == opRead && where == viaLoop {
-			return 0, unix.EAGAIN
-		}
-		if op == opRead && n != size {
-			return 0, unix.EIO // the merged one, and the last part
-		}
-		return n, 0
-	})
-	inTask(t, rt, func() {
-		all(t, parts, func(i int) {
-			b := make([]byte, size)
-			if i == parts-1 {
-				b = b[:size-1]
-			}
-			n, err := f.ReadAt(b, int64(i*size))
-			if bad := len(b) < size; bad != errors.Is(err, unix.EIO) || !bad && !bytes.Equal(b[:n], want[i*size:(i+1)*size]) {
-				t.Errorf("part %d: %d, %v; want EIO from the last and nothing wrong with the others", i, n, err)
-			}
-		})
-	})
 }
 
 func TestDirect(t *testing.T) {
@@ -331,18 +304,6 @@ func TestDirect(t *testing.T) {
 		if len(got) != 12288 || !bytes.Equal(got[8192:], b[:4096]) {
 			t.Errorf("after a direct write the file has %d bytes, want 12288", len(got))
 		}
-	})
-}
-
-// What is not aligned on a device, which has no length, is not its end.
-func TestADirectReadOfADeviceIsNotAligned(t *testing.T) {
-	everywhere(t, func(t *testing.T) {
-		fd := need(unix.Open("/dev/zero", unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)
-		f := newFile(int32(fd), "/dev/zero", unix.O_RDONLY|unix.O_DIRECT)
-		defer f.Close()
-		f.align.Store(512<<32 | 512)
-		_, err := f.ReadAt(AlignedBuffer(100), 0)
-		testenv.ErrorIs(t, err, unix.EINVAL, "a read of 100 bytes")
 	})
 }
 

@@ -31,7 +31,6 @@ type File struct {
 	adopted bool          // constant: made by NewFile, others may use the descriptor too
 	below   bool          // constant: name is no path from the working directory, see OpenAt
 	traits  atomic.Uint32 // the bits below; they are only ever set
-	align   atomic.Uint64 // for O_DIRECT, see align.go; 0: not known
 	device  atomic.Uint64 // of the file system; 0: not known
 	name    string        // constant
 
@@ -222,7 +221,7 @@ func (f *File) settleNow() {
 	traits := uint32(traitSettled)
 	waits := true // for others than a disk
 	_, _, e := syscall.RawSyscall6(unix.SYS_STATX, uintptr(f.fd), uintptr(unsafe.Pointer(&noPath)),
-		unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_DIOALIGN, uintptr(unsafe.Pointer(st)), 0)
+		unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, uintptr(unsafe.Pointer(st)), 0)
 	if e == 0 {
 		f.device.Store(unix.Mkdev(st.Dev_major, st.Dev_minor))
 		switch st.Mode & unix.S_IFMT {
@@ -234,9 +233,6 @@ func (f *File) settleNow() {
 		case unix.S_IFBLK:
 		default:
 			traits |= traitStream
-		}
-		if st.Mask&unix.STATX_DIOALIGN != 0 {
-			f.align.Store(uint64(st.Dio_mem_align)<<32 | uint64(st.Dio_offset_align))
 		}
 	}
 	flags, _, e := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(f.fd), unix.F_GETFL, 0)

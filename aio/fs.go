@@ -15,70 +15,41 @@ func DirFS(folder string) fs.FS { return dirFS(folder) }
 
 type dirFS string
 
-// path is where the file with that name is.
-func (d dirFS) path(op, name string) (string, error) {
+// within calls do with the path of the file that has that name, and makes its error carry the name.
+func within[T any](d dirFS, op, name string, do func(path string) (T, error)) (v T, err error) {
 	if !fs.ValidPath(name) {
-		return "", pathError(op, name, fs.ErrInvalid)
+		return v, pathError(op, name, fs.ErrInvalid)
 	}
+	path := string(d)
 	if d == "" {
-		return "", pathError(op, name, unix.ENOENT)
+		return v, pathError(op, name, unix.ENOENT)
 	}
-	if name == "." {
-		return string(d), nil
+	if name != "." {
+		path = join(path, name)
 	}
-	return join(string(d), name), nil
-}
-
-// shown makes errors carry the name that was asked for.
-func shown(err error, name string) error {
+	v, err = do(path)
 	if e, ok := err.(*fs.PathError); ok {
 		e.Path = name
 	}
-	return err
+	return v, err
 }
 
 // Open implements fs.FS.
 func (d dirFS) Open(name string) (fs.File, error) {
-	path, err := d.path("open", name)
+	f, err := within(d, "open", name, Open)
 	if err != nil {
 		return nil, err
-	}
-	f, err := Open(path)
-	if err != nil {
-		return nil, shown(err, name)
 	}
 	return f, nil
 }
 
 // ReadFile implements fs.ReadFileFS.
-func (d dirFS) ReadFile(name string) ([]byte, error) {
-	path, err := d.path("readfile", name)
-	if err != nil {
-		return nil, err
-	}
-	b, err := ReadFile(path)
-	return b, shown(err, name)
-}
+func (d dirFS) ReadFile(name string) ([]byte, error) { return within(d, "readfile", name, ReadFile) }
 
 // ReadDir implements fs.ReadDirFS.
 func (d dirFS) ReadDir(name string) ([]fs.DirEntry, error) {
-	path, err := d.path("readdir", name)
-	if err != nil {
-		return nil, err
-	}
-	list, err := ReadDir(path)
-	return list, shown(err, name)
+	return within(d, "readdir", name, ReadDir)
 }
 
 // Stat implements fs.StatFS.
-func (d dirFS) Stat(name string) (fs.FileInfo, error) {
-	path, err := d.path("stat", name)
-	if err != nil {
-		return nil, err
-	}
-	info, err := Stat(path)
-	if err != nil {
-		return nil, shown(err, name)
-	}
-	return info, nil
-}
+func (d dirFS) Stat(name string) (fs.FileInfo, error) { return within(d, "stat", name, Stat) }

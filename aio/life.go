@@ -2,7 +2,12 @@
 
 package aio
 
-import "github.com/capriccio-go/capriccio/internal/engine"
+import (
+	"context"
+	"slices"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+)
 
 // File.life counts the users of the descriptor, so that close(2) happens once, after the
 // last of them, and no system call ever meets a number that has been reused:
@@ -39,6 +44,24 @@ func (f *File) exit() {
 	}
 }
 
+// enterAtPosition makes the caller a user and the only one that uses the position, until exitPosition.
+func (f *File) enterAtPosition(op string) (uses uint32, err error) {
+	if err := f.pos.LockContext(context.Background()); err != nil {
+		return 0, f.fail(op, &contextError{err})
+	}
+	uses, ok := f.enter()
+	if !ok {
+		f.pos.Unlock()
+		return 0, f.fail(op, errClosed)
+	}
+	return uses, nil
+}
+
+func (f *File) exitPosition() {
+	f.exit()
+	f.pos.Unlock()
+}
+
 // lastLeft is called when f is closed and nobody uses it: the task in Close goes on, or,
 // if it did not wait, the caller does its work. A task that came too late to use f may
 // call it too, at any time after.
@@ -47,7 +70,7 @@ func (f *File) lastLeft() {
 		w.Wake()
 		return
 	}
-	if f.life.Load()&lifeLeft != 0 && f.takeDuty() {
+	if f.life.Load()&lifeLeft != 0 && f.life.Or(lifeTaken)&lifeTaken == 0 {
 		engine.Descriptors.Release(1)
 		if f.writes {
 			go sysClose(f.fd) // may wait for the disk
@@ -56,9 +79,6 @@ func (f *File) lastLeft() {
 		}
 	}
 }
-
-// takeDuty reports whether it is up to the caller to call close(2).
-func (f *File) takeDuty() bool { return f.life.Or(lifeTaken)&lifeTaken == 0 }
 
 // shut lets no new user come and asks for the end of what is under way. The caller is a
 // user then. It never parks, and returns false if f was closed before.
@@ -73,11 +93,7 @@ func (f *File) shut() bool {
 	var loops []*engine.Loop
 	f.mu.Lock()
 	for r := f.busy; r != nil; r = r.beside {
-		known := false
-		for _, l := range loops {
-			known = known || l == r.loop
-		}
-		if !known {
+		if !slices.Contains(loops, r.loop) {
 			loops = append(loops, r.loop)
 		}
 	}
@@ -163,21 +179,16 @@ func (p *waitUsers) Withdraw(w *engine.Waiter) bool {
 	if !f.closer.CompareAndSwap(w, nil) {
 		return false
 	}
-	f.desert()
+	// The last user may have gone before it could know that the rest of Close is left to it.
+	f.life.Or(lifeLeft)
+	if users(f.life.Load()) == 0 {
+		f.lastLeft()
+	}
 	return true
 }
 
 // DescribeWait implements engine.WaitDescriber.
 func (p *waitUsers) DescribeWait() string { return (*File)(p).describe() }
-
-// desert leaves the rest of Close to the last user, which may have gone before it could
-// know of that.
-func (f *File) desert() {
-	f.life.Or(lifeLeft)
-	if users(f.life.Load()) == 0 {
-		f.lastLeft()
-	}
-}
 
 // Uses of a file, and bytes, after which a task that never had to wait lets others run.
 const (

@@ -111,6 +111,11 @@ func (s *scene) note(what string, err error, results ...any) {
 	s.log.WriteByte('\n')
 }
 
+// did is note for a call with one result.
+func (s *scene) did(what string) func(result any, err error) {
+	return func(result any, err error) { s.note(what, err, result) }
+}
+
 // open opens a file of the scene, which is to work.
 func (s *scene) open(name string, flag int) libraryFile {
 	f := need(s.openFile(s.path(name), flag, 0o644))(s.t)
@@ -261,22 +266,18 @@ var likeOS = map[string]func(s *scene){
 			whence int
 		}{{2, io.SeekStart}, {1, io.SeekCurrent}, {-1, io.SeekEnd}, {-1, io.SeekStart}, {-100, io.SeekCurrent}, {100, io.SeekStart},
 			{0, -1}, {0, 5}, {0, 99}, {1 << 62, io.SeekEnd}, {0, unix.SEEK_DATA}, {0, unix.SEEK_HOLE}, {100, unix.SEEK_DATA}, {0, io.SeekCurrent}} {
-			at, err := f.Seek(x.offset, x.whence)
-			s.note(fmt.Sprint("Seek ", x), err, at)
+			s.did(fmt.Sprint("Seek ", x))(f.Seek(x.offset, x.whence))
 		}
 		dir := s.open("folder", os.O_RDONLY)
 		defer dir.Close()
 		for range 2 {
 			list, err := dir.ReadDir(-1)
 			s.note("ReadDir", err, len(list))
-			at, err := dir.Seek(0, io.SeekStart)
-			s.note("Seek", err, at)
+			s.did("Seek")(dir.Seek(0, io.SeekStart))
 		}
 		must(s.t, dir.Close())
-		at, err := dir.Seek(0, io.SeekStart)
-		s.note("Seek after Close", err, at)
-		at, err = dir.Seek(0, 99)
-		s.note("Seek after Close with an unknown whence", err, at)
+		s.did("Seek after Close")(dir.Seek(0, io.SeekStart))
+		s.did("Seek after Close with an unknown whence")(dir.Seek(0, 99))
 	},
 	"Open": func(s *scene) {
 		for _, name := range []string{"file", "file/", "folder", "toFile", "toNothing", "toItself", "missing", "file/below", "nul\x00", "", "new", strings.Repeat("x", 300)} {
@@ -296,23 +297,17 @@ var likeOS = map[string]func(s *scene){
 		for _, off := range []int64{0, 3, 7, 8, 100, -1} {
 			n, err := f.ReadAt(b, off)
 			s.note(fmt.Sprint("ReadAt ", off), err, n, string(b[:n]))
-			n, err = f.ReadAt(nil, off)
-			s.note(fmt.Sprint("ReadAt nothing ", off), err, n)
+			s.did(fmt.Sprint("ReadAt nothing ", off))(f.ReadAt(nil, off))
 		}
 		for range 4 {
 			n, err := f.Read(b)
 			s.note("Read", err, n, string(b[:n]))
 		}
-		n, err := f.Read(nil)
-		s.note("Read nothing", err, n)
-		n, err = f.WriteAt([]byte("XY"), 1)
-		s.note("WriteAt", err, n)
-		n, err = f.WriteAt([]byte("XY"), -1)
-		s.note("WriteAt before the start", err, n)
-		n, err = f.Write(nil)
-		s.note("Write nothing", err, n)
-		n, err = f.WriteString("end")
-		s.note("WriteString", err, n)
+		s.did("Read nothing")(f.Read(nil))
+		s.did("WriteAt")(f.WriteAt([]byte("XY"), 1))
+		s.did("WriteAt before the start")(f.WriteAt([]byte("XY"), -1))
+		s.did("Write nothing")(f.Write(nil))
+		s.did("WriteString")(f.WriteString("end"))
 		s.note("Truncate", f.Truncate(9))
 		s.note("Truncate to less than nothing", f.Truncate(-1))
 		s.note("Sync", f.Sync())
@@ -337,27 +332,21 @@ var likeOS = map[string]func(s *scene){
 		for _, add := range []string{"", "more", ""} {
 			n, err := f.Read(b)
 			s.note("Read", err, n, string(b[:n]))
-			n, err = f.WriteString(add)
-			s.note("WriteString", err, n)
+			s.did("WriteString")(f.WriteString(add))
 		}
-		at, err := f.Seek(1, io.SeekStart)
-		s.note("Seek", err, at)
-		n, err := f.Write(nil)
-		s.note("Write nothing", err, n)
-		n, err = f.Read(b)
+		s.did("Seek")(f.Seek(1, io.SeekStart))
+		s.did("Write nothing")(f.Write(nil))
+		n, err := f.Read(b)
 		s.note("Read", err, n, string(b[:n]))
 	},
 	"what it was not opened for": func(s *scene) {
 		r, w := s.open("file", os.O_RDONLY), s.open("file", os.O_WRONLY)
 		dir, add := s.open("folder", os.O_RDONLY), s.open("file", os.O_WRONLY|os.O_APPEND)
 		for _, f := range []libraryFile{r, w, dir, add} {
-			n, err := f.Write([]byte("x"))
-			s.note("Write", err, n)
-			n, err = f.Read(make([]byte, 2))
-			s.note("Read", err, n)
-			n, err = f.ReadAt(make([]byte, 2), 0)
-			s.note("ReadAt", err, n)
-			n, err = f.WriteAt([]byte("z"), 0)
+			s.did("Write")(f.Write([]byte("x")))
+			s.did("Read")(f.Read(make([]byte, 2)))
+			s.did("ReadAt")(f.ReadAt(make([]byte, 2), 0))
+			n, err := f.WriteAt([]byte("z"), 0)
 			if f == add { // package os says it is the program's fault, without the file's name
 				s.note("WriteAt", nil, n, err != nil)
 			} else {

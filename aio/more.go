@@ -53,9 +53,14 @@ func Chtimes(name string, access, change time.Time) error {
 // Symlink makes a symbolic link at name that leads to target. Errors are *os.LinkError
 // (os.Symlink). It parks.
 func Symlink(target, name string) error {
-	err := aside("symlink", name, func() error { return os.Symlink(target, name) })
+	return asideLink("symlink", target, name, func() error { return os.Symlink(target, name) })
+}
+
+// asideLink is aside for a function whose errors are *os.LinkError.
+func asideLink(op, from, to string, fn func() error) error {
+	err := aside(op, to, fn)
 	if cancelled, ok := err.(*fs.PathError); ok {
-		return linkError("symlink", target, name, cancelled.Err)
+		return &os.LinkError{Op: op, Old: from, New: to, Err: cancelled.Err}
 	}
 	return err
 }
@@ -80,7 +85,7 @@ func MkdirTemp(dir, pattern string) (name string, err error) {
 	return name, err
 }
 
-// tempTries is how many names CreateTemp tries.
+// tempTries is how many names CreateTemp and WriteFile try.
 const tempTries = 10_000
 
 // CreateTemp makes a new file in the folder dir, "" for that of temporary files, for reading and

@@ -5,7 +5,7 @@ package aio
 import (
 	"io"
 	"io/fs"
-	"syscall"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,43 +57,10 @@ func Mkdir(name string, perm fs.FileMode) error {
 	return wrapPath("mkdir", name, onPath(opMkdir, name, 0, uint32(modeBits(perm))))
 }
 
-// MkdirAll makes a folder and those above it that are missing, with mode perm before
-// umask. It is no error if it is there; if something else is, that is ENOTDIR. It parks.
+// MkdirAll makes a folder and the missing folders above it, with mode perm before umask. It is no error if the folder
+// is there; if something else is, that is ENOTDIR (os.MkdirAll). It parks.
 func MkdirAll(name string, perm fs.FileMode) error {
-	info, err := Stat(name)
-	if err == nil {
-		if info.IsDir() {
-			return nil
-		}
-		return pathError("mkdir", name, unix.ENOTDIR)
-	}
-	if folder := above(name); folder != "" {
-		if err := MkdirAll(folder, perm); err != nil {
-			return err
-		}
-	}
-	err = Mkdir(name, perm)
-	if err == nil {
-		return nil
-	}
-	// Somebody else was faster, or the name is like "folder/.", which was made with "folder".
-	if info, statErr := Lstat(name); statErr == nil && info.IsDir() {
-		return nil
-	}
-	return err
-}
-
-// above is the part of the path name in front of its last element, slashes not counted;
-// "" if that is all.
-func above(name string) string {
-	end := len(name)
-	for end > 0 && name[end-1] == '/' {
-		end--
-	}
-	for end > 0 && name[end-1] != '/' {
-		end--
-	}
-	return name[:max(end-1, 0)]
+	return aside("mkdir", name, func() error { return os.MkdirAll(name, perm) })
 }
 
 // is reports whether the error of a path is e.
@@ -104,29 +71,9 @@ func is(err error, e error) bool {
 
 // Rename moves a file or folder within a file system; what is at the new path is replaced
 // in one step (rename(2)), unless it is a folder: that is EEXIST, even if it is empty. Errors
-// are *os.LinkError. It parks.
+// are *os.LinkError (os.Rename). It parks.
 func Rename(from, to string) error {
-	if there, err := Lstat(to); err == nil && there.IsDir() {
-		moved, err := Lstat(from)
-		if err != nil {
-			return linkError("rename", from, to, err.(*fs.PathError).Err)
-		}
-		// The same folder under another name may be one on a file system that does not tell
-		// capital letters from others.
-		if from == to || !sameFile(moved, there) {
-			return linkError("rename", from, to, unix.EEXIST)
-		}
-	}
-	if err := onPaths(opRename, unix.AT_FDCWD, from, to, 0); err != nil {
-		return linkError("rename", from, to, err)
-	}
-	return nil
-}
-
-// sameFile is os.SameFile for what Stat returns.
-func sameFile(a, b fs.FileInfo) bool {
-	x, y := a.Sys().(*syscall.Stat_t), b.Sys().(*syscall.Stat_t)
-	return x.Dev == y.Dev && x.Ino == y.Ino
+	return asideLink("rename", from, to, func() error { return os.Rename(from, to) })
 }
 
 func wrapPath(op, name string, err error) error {
@@ -152,7 +99,7 @@ func onPath(op opcode, name string, flags, mode uint32) error {
 func onPaths(op opcode, fd int32, from, to string, flags uint32) error {
 	r := newRequest(op, fd)
 	defer r.free()
-	if !r.setPath(from) || !r.setPath2(to) {
+	if !r.setPath(from) || !r.setSecondPath(to) {
 		return unix.EINVAL
 	}
 	r.fd2, r.flags = unix.AT_FDCWD, flags

@@ -5,6 +5,7 @@ package aio
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -131,8 +132,7 @@ func (p *pool) next(d *device) (*request, *device) {
 			r := d.head
 			d.remove(r)
 			d.running++
-			copy(p.waiting[i:], p.waiting[i+1:])
-			p.waiting = p.waiting[:len(p.waiting)-1]
+			p.waiting = slices.Delete(p.waiting, i, i+1)
 			if d.head != nil {
 				p.waiting = append(p.waiting, d)
 			}
@@ -164,12 +164,7 @@ func (p *pool) cancel(r *request) {
 	}
 	d.remove(r)
 	if d.head == nil {
-		for i, w := range p.waiting {
-			if w == d {
-				p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
-				break
-			}
-		}
+		p.waiting = slices.DeleteFunc(p.waiting, func(w *device) bool { return w == d })
 		p.forget(d)
 	}
 	p.mu.Unlock()

@@ -186,19 +186,6 @@ func (p *pair) run(steps int) {
 	p.compare()
 }
 
-func TestRandomOperations(t *testing.T) {
-	seed := testSeed(t)
-	steps := 300
-	if testing.Short() {
-		steps = 60
-	}
-	everywhere(t, func(t *testing.T) {
-		all(t, 6, func(i int) {
-			newPair(t, t.TempDir(), seed+uint64(i)).run(steps)
-		})
-	})
-}
-
 // unruly is a kernel that interrupts, shortens and refuses one call in three.
 func unruly(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
 	switch k := rand.IntN(16); {
@@ -215,26 +202,31 @@ func unruly(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
 	return n, 0
 }
 
-func TestRandomOperationsOnAnUnrulyKernel(t *testing.T) {
-	seed := testSeed(t)
-	everywhere(t, func(t *testing.T) {
-		withFault(t, unruly)
-		all(t, 4, func(i int) {
-			newPair(t, t.TempDir(), seed+uint64(i)).run(150)
-		})
-	})
+// alwaysWaits is a kernel without a page cache that could be asked.
+func alwaysWaits(_ opcode, where via, _ int32, n int) (int, syscall.Errno) {
+	if where == viaLoop {
+		return n, unix.EOPNOTSUPP
+	}
+	return n, 0
 }
 
-// Without io_uring's and the page cache's help everything waits.
-func TestRandomOperationsThatAllWait(t *testing.T) {
+func TestRandomOperations(t *testing.T) {
 	seed := testSeed(t)
-	everywhere(t, func(t *testing.T) {
-		withFault(t, func(_ opcode, where via, _ int32, n int) (int, syscall.Errno) {
-			if where == viaLoop {
-				return n, unix.EOPNOTSUPP
-			}
-			return n, 0
+	for _, x := range []struct {
+		name         string
+		kernel       fault
+		pairs, steps int
+	}{{"kernel", nil, 6, 300}, {"unruly kernel", unruly, 4, 150}, {"all waits", alwaysWaits, 1, 200}} {
+		if testing.Short() {
+			x.steps /= 5
+		}
+		t.Run(x.name, func(t *testing.T) {
+			everywhere(t, func(t *testing.T) {
+				if x.kernel != nil {
+					withFault(t, x.kernel)
+				}
+				all(t, x.pairs, func(i int) { newPair(t, t.TempDir(), seed+uint64(i)).run(x.steps) })
+			})
 		})
-		newPair(t, t.TempDir(), seed).run(200)
-	})
+	}
 }

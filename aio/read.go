@@ -3,7 +3,6 @@
 package aio
 
 import (
-	"context"
 	"io"
 	"syscall"
 
@@ -18,12 +17,10 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 		return 0, f.fail("read", errClosed)
 	}
 	if off >= 0 && !f.direct && f.traits.Load()&traitRefusesRead == 0 {
-		n, e := readNow(f.fd, atOnce(p), off, unix.RWF_NOWAIT)
+		n, e := now(opRead, f.fd, atOnce(p), off, unix.RWF_NOWAIT)
 		if n == len(p) && e == 0 {
 			f.exit()
-			if uses%paceUses == 0 || n >= paceBytes {
-				pace(uses, n)
-			}
+			pace(uses, n)
 			return n, nil
 		}
 		if e != 0 {
@@ -39,9 +36,10 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	return f.readOn(p, 0, off)
 }
 
-// noteRefusal remembers that f can't be tried without waiting, if e says so.
+// noteRefusal remembers that f can't be tried without waiting, if e is the answer of a file system, or a kernel, that can't
+// tell whether a transfer would wait.
 func (f *File) noteRefusal(trait uint32, e syscall.Errno) {
-	if refuses(e) {
+	if e == unix.EOPNOTSUPP || e == unix.ENOSYS || e == unix.EINVAL || e == unix.EPERM {
 		f.traits.Or(trait)
 	}
 }
@@ -71,18 +69,16 @@ func (f *File) readOn(p []byte, n int, off int64) (int, error) {
 // readSome reads at least one byte, or 0 at the end of the file. With try set it looks
 // into memory first; without, the caller has, or knows better.
 func (f *File) readSome(p []byte, off int64, try bool) (int, error) {
-	if f.direct {
-		if err := f.checkAligned(p, off); err != nil {
-			return f.directEnd(off, err)
-		}
-	} else if flag, ok := f.quickFlag(traitRefusesRead); ok && (try || flag == 0) {
-		if n, e := quick(readNow, f.fd, p, off, flag); e == 0 {
-			return n, nil
+	if !f.direct {
+		if flag, ok := f.quickFlag(traitRefusesRead); ok && (try || flag == 0) {
+			if n, e := quick(opRead, f.fd, p, off, flag); e == 0 {
+				return n, nil
+			}
 		}
 	}
 	n, err := f.transfer(opRead, p, off)
 	if err == unix.EINVAL && f.direct {
-		return f.directEnd(off, f.explainDirect(err))
+		return f.directEnd(off)
 	}
 	return n, err
 }
@@ -90,25 +86,20 @@ func (f *File) readSome(p []byte, off int64, try bool) (int, error) {
 // Read reads up to len(p) bytes at the file's position and moves it; at the end of the
 // file it returns io.EOF. It parks unless memory has the first of them.
 func (f *File) Read(p []byte) (int, error) {
-	if err := f.pos.LockContext(context.Background()); err != nil {
-		return 0, f.fail("read", &contextError{err})
-	}
-	uses, ok := f.enter()
-	if !ok {
-		f.pos.Unlock()
-		return 0, f.fail("read", errClosed)
+	uses, err := f.enterAtPosition("read")
+	if err != nil {
+		return 0, err
 	}
 	n, e := 0, syscall.Errno(unix.EAGAIN)
 	if !f.direct && f.traits.Load()&traitRefusesRead == 0 {
-		if n, e = readNow(f.fd, atOnce(p), currentOffset, unix.RWF_NOWAIT); e != 0 {
+		if n, e = now(opRead, f.fd, atOnce(p), currentOffset, unix.RWF_NOWAIT); e != 0 {
 			f.noteRefusal(traitRefusesRead, e)
 		}
 	}
 	if e != 0 || n == maxAtOnce && n < len(p) {
 		return f.readHere(p, n)
 	}
-	f.exit()
-	f.pos.Unlock()
+	f.exitPosition()
 	pace(uses, n)
 	if n == 0 && len(p) > 0 {
 		return 0, io.EOF
@@ -118,10 +109,9 @@ func (f *File) Read(p []byte) (int, error) {
 
 // readHere is Read when it has to wait, or n bytes have been read and memory may have more; it exits and unlocks.
 func (f *File) readHere(p []byte, n int) (int, error) {
-	defer f.pos.Unlock()
-	defer f.exit()
+	defer f.exitPosition()
 	if n > 0 {
-		more, _ := quick(readNow, f.fd, p[n:], currentOffset, unix.RWF_NOWAIT)
+		more, _ := quick(opRead, f.fd, p[n:], currentOffset, unix.RWF_NOWAIT)
 		return n + more, nil
 	}
 	at := f.position()

@@ -119,23 +119,21 @@ func (r *request) keep() *request {
 }
 
 // setPath makes p point to name, followed by NUL; false if name has a NUL itself.
-func (r *request) setPath(name string) bool {
-	if strings.IndexByte(name, 0) >= 0 {
-		return false
-	}
-	r.path = append(append(r.path[:0], name...), 0)
-	r.p = unsafe.Pointer(unsafe.SliceData(r.path))
-	return true
+func (r *request) setPath(name string) (ok bool) {
+	r.path, r.p, ok = terminated(r.path, name)
+	return ok
 }
 
-// setPath2 is setPath for q.
-func (r *request) setPath2(name string) bool {
-	if strings.IndexByte(name, 0) >= 0 {
-		return false
-	}
-	r.path2 = append(append(r.path2[:0], name...), 0)
-	r.q = unsafe.Pointer(unsafe.SliceData(r.path2))
-	return true
+// setSecondPath is setPath for q.
+func (r *request) setSecondPath(name string) (ok bool) {
+	r.path2, r.q, ok = terminated(r.path2, name)
+	return ok
+}
+
+// terminated returns name followed by NUL, in buf if there is room, and its address.
+func terminated(buf []byte, name string) ([]byte, unsafe.Pointer, bool) {
+	buf = append(append(buf[:0], name...), 0)
+	return buf, unsafe.Pointer(unsafe.SliceData(buf)), strings.IndexByte(name, 0) < 0
 }
 
 // newTransfer asks for a read or write of p.
@@ -167,7 +165,7 @@ func (f *File) transfer(op opcode, p []byte, off int64) (int, error) {
 	}
 }
 
-// on reports whether r works on the descriptor of f.
+// on makes r work on the descriptor of f.
 func (r *request) on(f *File) *request {
 	r.file = f
 	return r
@@ -192,7 +190,9 @@ func (r *request) perform() (int, error) {
 			if r.errno != 0 && r.again() {
 				continue
 			}
-			err = failure(r.errno)
+			if r.errno != 0 {
+				err = r.errno
+			}
 		}
 		n := r.res
 		if !r.kept {
@@ -202,10 +202,14 @@ func (r *request) perform() (int, error) {
 	}
 }
 
-// again reports whether r, which has failed, should be tried once more.
+// again reports whether r, which has failed, should be tried once more. After a close that was not cancelled the
+// descriptor is closed, also after EINTR, which is no failure (close(2)).
 func (r *request) again() bool {
 	if r.op == opClose {
-		return r.closeAgain()
+		if r.errno == unix.EINTR {
+			r.errno = 0
+		}
+		return r.errno == unix.ECANCELED
 	}
 	switch r.errno {
 	case unix.EINTR, unix.ECANCELED: // the kernel cancels when a thread ends, too
@@ -224,16 +228,6 @@ func (r *request) again() bool {
 	}
 	r.slow = true
 	return true
-}
-
-// closeAgain is again for a close, whatever has become of which the descriptor is gone, and
-// its number perhaps somebody else's (close(2)): also after EINTR, which is no failure. Only
-// what was cancelled was not begun.
-func (r *request) closeAgain() bool {
-	if r.errno == unix.EINTR {
-		r.errno = 0
-	}
-	return r.errno == unix.ECANCELED
 }
 
 // wait carries out r while the calling task, of l, is parked. An error means that r was

@@ -53,15 +53,7 @@ func (f *File) Resident(off, n int64) int64 {
 	if have = f.clamp(off, have); have <= 0 || f.readable(probe[:], off+have-1) {
 		return max(have, 0)
 	}
-	low, high := off/pageSize, (off+have-1)/pageSize
-	for low < high {
-		if middle := (low + high) / 2; f.readable(probe[:], max(middle*pageSize, off)) {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	return max(low*pageSize-off, 0)
+	return f.sampled(off, have)
 }
 
 // clamp is how many of n bytes from off on are before the end of the file.
@@ -78,7 +70,7 @@ func (f *File) clamp(off, n int64) int64 {
 
 // readable reports whether the byte at offset off can be read without waiting.
 func (f *File) readable(probe []byte, off int64) bool {
-	n, e := readNow(f.fd, probe, off, unix.RWF_NOWAIT)
+	n, e := now(opRead, f.fd, probe, off, unix.RWF_NOWAIT)
 	return n == 1 && e == 0
 }
 

@@ -5,6 +5,7 @@ package aio
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -27,7 +28,6 @@ type ring struct {
 	d        *uring.Driver
 	gathered []*request // reads of this turn, which may be merged
 	flush    func()     // sendGathered
-	spare    []*batch   // batches to use again
 	working  int        // of what the kernel has, how much takes a worker of its own
 }
 
@@ -44,9 +44,6 @@ const (
 	gatherApart  = 4
 	gatherWithin = 8 << 20
 )
-
-// maxSpareBatches bounds ring.spare.
-const maxSpareBatches = 64
 
 // ringOf returns what belongs to l, on which the caller runs; nil if there is no
 // io_uring.
@@ -238,17 +235,10 @@ type batch struct {
 // one. It runs when the loop is about to submit.
 func (q *ring) sendGathered() {
 	all := q.gathered
-	n := 0
-	for _, r := range all {
-		if r != nil {
-			all[n] = r
-			n++
-		}
-	}
-	reads := all[:n]
-	if len(reads) > 1 {
-		sortReads(reads)
-	}
+	reads := slices.DeleteFunc(all, func(r *request) bool { return r == nil })
+	slices.SortFunc(reads, func(a, b *request) int {
+		return cmp.Or(cmp.Compare(a.fd, b.fd), cmp.Compare(a.off, b.off))
+	})
 	for len(reads) > 0 {
 		k := neighbours(reads)
 		q.sendMerged(reads[:k])
@@ -256,11 +246,6 @@ func (q *ring) sendGathered() {
 	}
 	clear(all)
 	q.gathered = all[:0]
-}
-
-// follows reports whether r reads what comes after last, which may be nil: cancelled.
-func (r *request) follows(last *request) bool {
-	return last != nil && r.file == last.file && r.off == last.off+int64(last.n)
 }
 
 // farFrom reports whether r reads another file than other, which is nil if it was cancelled, or
@@ -274,7 +259,7 @@ func neighbours(reads []*request) int {
 	k, bytes := 1, reads[0].n
 	for k < len(reads) && k < maxMergedParts {
 		last, r := reads[k-1], reads[k]
-		if !r.follows(last) || bytes > maxMergedBytes-r.n {
+		if r.file != last.file || r.off != last.off+int64(last.n) || bytes > maxMergedBytes-r.n {
 			break
 		}
 		bytes += r.n
@@ -293,11 +278,12 @@ func (q *ring) sendMerged(reads []*request) {
 	e, err := q.entry(works)
 	if err != nil {
 		for _, r := range reads {
-			q.toThreads(r)
+			q.sendAlone(r)
 		}
 		return
 	}
-	b := q.newBatch()
+	b := batches.Get().(*batch)
+	b.ring = q
 	q.start(&b.works, works)
 	for _, r := range reads {
 		r.state = stateMerged
@@ -314,26 +300,17 @@ func (q *ring) sendMerged(reads []*request) {
 	q.d.Track(e, b)
 }
 
+// sendAlone sends r by itself, or gives it to the threads if the ring has no room.
 func (q *ring) sendAlone(r *request) {
 	if !q.send(r) {
-		q.toThreads(r)
+		r.state = stateIdle
+		threads.submit(r)
 	}
 }
 
-// toThreads is for requests that the ring has no room for.
-func (q *ring) toThreads(r *request) {
-	r.state = stateIdle
-	threads.submit(r)
-}
+func newBatch() any { return &batch{parts: make([]*request, 0, 8), vecs: make([]unix.Iovec, 0, 8)} }
 
-func (q *ring) newBatch() *batch {
-	if n := len(q.spare); n > 0 {
-		b := q.spare[n-1]
-		q.spare = q.spare[:n-1]
-		return b
-	}
-	return &batch{ring: q, parts: make([]*request, 0, 8), vecs: make([]unix.Iovec, 0, 8)}
-}
+var batches = sync.Pool{New: newBatch}
 
 func (b *batch) bytes() int {
 	n := 0
@@ -360,18 +337,6 @@ func (b *batch) Complete(res int32, _ uint32) {
 	}
 	clear(b.parts)
 	clear(b.vecs)
-	b.parts, b.vecs = b.parts[:0], b.vecs[:0]
-	if q := b.ring; len(q.spare) < maxSpareBatches {
-		q.spare = append(q.spare, b)
-	}
-}
-
-// sortReads sorts by descriptor and offset.
-func sortReads(reads []*request) {
-	slices.SortFunc(reads, func(a, b *request) int {
-		if a.fd != b.fd {
-			return cmp.Compare(a.fd, b.fd)
-		}
-		return cmp.Compare(a.off, b.off)
-	})
+	b.ring, b.parts, b.vecs = nil, b.parts[:0], b.vecs[:0]
+	batches.Put(b)
 }

@@ -16,29 +16,21 @@ import (
 
 // A fileInfo is what Stat returns.
 type fileInfo struct {
-	name  string
-	size  int64
-	mode  fs.FileMode
-	mtime time.Time
-	sys   syscall.Stat_t
+	name string
+	sys  syscall.Stat_t
 }
 
 func (i *fileInfo) Name() string       { return i.name }
-func (i *fileInfo) Size() int64        { return i.size }
-func (i *fileInfo) Mode() fs.FileMode  { return i.mode }
-func (i *fileInfo) ModTime() time.Time { return i.mtime }
-func (i *fileInfo) IsDir() bool        { return i.mode.IsDir() }
+func (i *fileInfo) Size() int64        { return i.sys.Size }
+func (i *fileInfo) Mode() fs.FileMode  { return goMode(i.sys.Mode) }
+func (i *fileInfo) ModTime() time.Time { return time.Unix(i.sys.Mtim.Unix()) }
+func (i *fileInfo) IsDir() bool        { return i.Mode().IsDir() }
 func (i *fileInfo) Sys() any           { return &i.sys }
 func (i *fileInfo) String() string     { return fs.FormatFileInfo(i) }
 
 // newInfo translates what statx(2) says.
 func newInfo(name string, st *unix.Statx_t) *fileInfo {
-	i := &fileInfo{
-		name:  path.Base(name),
-		size:  int64(st.Size),
-		mode:  goMode(uint32(st.Mode)),
-		mtime: time.Unix(st.Mtime.Sec, int64(st.Mtime.Nsec)),
-	}
+	i := &fileInfo{name: path.Base(name)}
 	s := &i.sys
 	s.Dev = unix.Mkdev(st.Dev_major, st.Dev_minor)
 	s.Rdev = unix.Mkdev(st.Rdev_major, st.Rdev_minor)

@@ -58,33 +58,25 @@ func inject(op opcode, where via, fd int32, n int) (int, syscall.Errno) {
 	return n, 0
 }
 
-// readNow reads at once (preadv2(2)): with flag RWF_NOWAIT what is in memory, EAGAIN if
-// that is nothing; with flag 0 from files that are nowhere else. It does not retry EINTR.
-func readNow(fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) {
-	n, e := inject(opRead, viaLoop, fd, len(p))
+// now reads or writes at once (preadv2(2), pwritev2(2)): with flag RWF_NOWAIT what the page cache has or takes, EAGAIN
+// if that is nothing; with flag 0 files that are in memory only. It does not retry EINTR.
+func now(op opcode, fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) {
+	n, e := inject(op, viaLoop, fd, len(p))
 	if e != 0 {
 		return 0, e
+	}
+	trap := uintptr(unix.SYS_PREADV2)
+	if op == opWrite {
+		trap = unix.SYS_PWRITEV2
+		kernel.RaceWrite(p[:n])
 	}
 	v := unix.Iovec{Base: unsafe.SliceData(p), Len: uint64(n)}
-	r, e := vectorNow(unix.SYS_PREADV2, fd, &v, off, flag)
+	r, e := vectorNow(trap, fd, &v, off, flag)
 	if e != 0 {
 		return 0, e
 	}
-	kernel.RaceRead(p[:r])
-	return r, 0
-}
-
-// writeNow is readNow for writing.
-func writeNow(fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) {
-	n, e := inject(opWrite, viaLoop, fd, len(p))
-	if e != 0 {
-		return 0, e
-	}
-	v := unix.Iovec{Base: unsafe.SliceData(p), Len: uint64(n)}
-	kernel.RaceWrite(p[:n])
-	r, e := vectorNow(unix.SYS_PWRITEV2, fd, &v, off, flag)
-	if e != 0 {
-		return 0, e
+	if op == opRead {
+		kernel.RaceRead(p[:r])
 	}
 	return r, 0
 }
@@ -92,13 +84,13 @@ func writeNow(fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) 
 // atOnce is what of p may be moved without a turn for other tasks.
 func atOnce(p []byte) []byte { return p[:min(len(p), maxAtOnce)] }
 
-// quick moves p by readNow or writeNow, and lets others run after each maxAtOnce bytes. There is an error only if
+// quick moves p by now, and lets others run after each maxAtOnce bytes. There is an error only if
 // nothing was moved. The task may end in between, so what is to be undone then is deferred.
-func quick(now func(int32, []byte, int64, uintptr) (int, syscall.Errno), fd int32, p []byte, off int64, flag uintptr) (n int, e syscall.Errno) {
+func quick(op opcode, fd int32, p []byte, off int64, flag uintptr) (n int, e syscall.Errno) {
 	for {
 		var k int
 		part := atOnce(p[n:])
-		k, e = now(fd, part, off, flag)
+		k, e = now(op, fd, part, off, flag)
 		if n += k; n == len(p) || k < len(part) {
 			if n > 0 {
 				e = 0
@@ -126,12 +118,6 @@ func vectorNow(trap uintptr, fd int32, v *unix.Iovec, off int64, flag uintptr) (
 		r, _, e = syscall.Syscall6(trap, uintptr(fd), uintptr(unsafe.Pointer(v)), 1, uintptr(off), 0, flag)
 	}
 	return int(r), e
-}
-
-// refuses reports whether e is the answer of a file system, or a kernel, that can't tell
-// whether a transfer would wait.
-func refuses(e syscall.Errno) bool {
-	return e == unix.EOPNOTSUPP || e == unix.ENOSYS || e == unix.EINVAL || e == unix.EPERM
 }
 
 // sysClose does not retry: on Linux the descriptor is gone even after EINTR (close(2)). It

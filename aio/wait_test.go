@@ -353,18 +353,9 @@ func TestAfterClose(t *testing.T) {
 		f := need(Create(filepath.Join(t.TempDir(), "file")))(t)
 		raw := need(f.SyscallConn())(t)
 		must(t, f.Close())
-		b := make([]byte, 10)
 		for what, do := range map[string]func() error{
-			"Read":     func() error { _, err := f.Read(b); return err },
-			"ReadAt":   func() error { _, err := f.ReadAt(b, 0); return err },
-			"Write":    func() error { _, err := f.Write(b); return err },
-			"WriteAt":  func() error { _, err := f.WriteAt(b, 0); return err },
-			"Seek":     func() error { _, err := f.Seek(0, io.SeekStart); return err },
-			"Sync":     f.Sync,
 			"Datasync": f.Datasync,
-			"Truncate": func() error { return f.Truncate(1) },
 			"Allocate": func() error { return f.Allocate(0, 1) },
-			"Stat":     func() error { _, err := f.Stat(); return err },
 			"ReadDir":  func() error { _, err := f.ReadDir(-1); return err },
 			"Prefetch": func() error { return f.Prefetch(0, 1) },
 			"WriteTo":  func() error { _, err := f.WriteTo(io.Discard); return err },

@@ -3,7 +3,6 @@
 package aio
 
 import (
-	"context"
 	"io"
 	"syscall"
 
@@ -39,7 +38,7 @@ func (f *File) writeQuick(p []byte, off int64) int {
 	if f.direct || len(p) == 0 || f.traits.Load()&traitRefusesWrite != 0 {
 		return 0
 	}
-	n, e := writeNow(f.fd, atOnce(p), off, unix.RWF_NOWAIT)
+	n, e := now(opWrite, f.fd, atOnce(p), off, unix.RWF_NOWAIT)
 	if e != 0 {
 		f.noteRefusal(traitRefusesWrite, e)
 		return 0
@@ -51,7 +50,7 @@ func (f *File) writeQuick(p []byte, off int64) int {
 func (f *File) writeOn(p []byte, n int, off int64) (int, error) {
 	defer f.exit()
 	if n > 0 {
-		more, _ := quick(writeNow, f.fd, p[n:], off+int64(n), unix.RWF_NOWAIT)
+		more, _ := quick(opWrite, f.fd, p[n:], off+int64(n), unix.RWF_NOWAIT)
 		n += more
 	}
 	return f.writeAll(p, n, off)
@@ -64,13 +63,8 @@ func (f *File) writeAll(p []byte, n int, off int64) (int, error) {
 		if off != currentOffset {
 			at += int64(n)
 		}
-		if f.direct {
-			if err := f.checkAligned(p[n:], at); err != nil {
-				return n, f.fail("write", err)
-			}
-		}
 		if flag, ok := f.quickFlag(traitRefusesWrite); ok && flag == 0 && !f.direct {
-			if k, e := quick(writeNow, f.fd, p[n:], at, 0); e == 0 && k > 0 {
+			if k, e := quick(opWrite, f.fd, p[n:], at, 0); e == 0 && k > 0 {
 				n += k
 				continue
 			}
@@ -90,30 +84,24 @@ func (f *File) writeAll(p []byte, n int, off int64) (int, error) {
 // Write writes all of p at the file's position, or, with O_APPEND, at the end, and moves
 // it. It parks unless the file system can take it at once.
 func (f *File) Write(p []byte) (int, error) {
-	if err := f.pos.LockContext(context.Background()); err != nil {
-		return 0, f.fail("write", &contextError{err})
-	}
-	uses, ok := f.enter()
-	if !ok {
-		f.pos.Unlock()
-		return 0, f.fail("write", errClosed)
+	uses, err := f.enterAtPosition("write")
+	if err != nil {
+		return 0, err
 	}
 	n := f.writeQuick(p, currentOffset)
 	if n < len(p) || n == 0 {
 		return f.writeHere(p, n)
 	}
-	f.exit()
-	f.pos.Unlock()
+	f.exitPosition()
 	pace(uses, n)
 	return n, nil
 }
 
 // writeHere is Write when it has to wait; it exits and unlocks.
 func (f *File) writeHere(p []byte, n int) (int, error) {
-	defer f.pos.Unlock()
-	defer f.exit()
+	defer f.exitPosition()
 	if n > 0 {
-		more, _ := quick(writeNow, f.fd, p[n:], currentOffset, unix.RWF_NOWAIT)
+		more, _ := quick(opWrite, f.fd, p[n:], currentOffset, unix.RWF_NOWAIT)
 		n += more
 	}
 	at := f.position()
@@ -138,14 +126,10 @@ func (f *File) WriteString(s string) (int, error) { return f.Write([]byte(s)) }
 // start makes ReadDir begin anew. It parks only while another operation uses the
 // position.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
-	if err := f.pos.LockContext(context.Background()); err != nil {
-		return 0, f.fail("seek", &contextError{err})
+	if _, err := f.enterAtPosition("seek"); err != nil {
+		return 0, err
 	}
-	defer f.pos.Unlock()
-	if _, ok := f.enter(); !ok {
-		return 0, f.fail("seek", errClosed)
-	}
-	defer f.exit()
+	defer f.exitPosition()
 	at, e := f.lseek(offset, whence)
 	if e != 0 {
 		return 0, f.fail("seek", e)

@@ -3,6 +3,7 @@
 package aio
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,9 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// maxTempTries bounds the search for a name that is not taken.
-const maxTempTries = 10000
 
 // WriteFile replaces the content of a file, or makes it, in one step: any reader that opens name,
 // even after a crash of the process or of the machine, finds either what was there before
@@ -51,10 +49,12 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 		})
 	}
 	if err == nil {
-		err = w.fill(data)
-	}
-	if err == nil {
-		err = w.publish()
+		if err = w.fill(data); err == nil {
+			err = w.publish()
+		}
+		if closed := w.file.Close(); err == nil {
+			err = closed
+		}
 	}
 	if w.temp != "" {
 		cleanUp(w.temp)
@@ -95,28 +95,33 @@ type fileWriter struct {
 	temp         string // the name of file, empty: it has none
 }
 
-// tempName is a name next to the file's.
-func (w *fileWriter) tempName() string {
+// underTempName calls try with names next to the file's until one is not taken, which becomes w.temp.
+func (w *fileWriter) underTempName(try func(name string) error) error {
 	base := filepath.Base(w.name)
-	if len(base) > 200 {
-		base = base[:200]
+	base = base[:min(len(base), 200)]
+	for range tempTries {
+		name := filepath.Join(w.folder, "."+base+".tmp-"+randomName())
+		err := try(name)
+		if err == nil {
+			w.temp = name
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
 	}
-	return filepath.Join(w.folder, "."+base+".tmp-"+randomName())
+	return pathError("open", w.name, unix.EEXIST)
 }
 
 // create opens the new file, without a name if that is possible.
 func (w *fileWriter) create() error {
 	f, err := OpenFile(w.folder, os.O_WRONLY|unix.O_TMPFILE, w.perm)
 	if is(err, unix.EOPNOTSUPP) || is(err, unix.EISDIR) || is(err, unix.ENOENT) || is(err, unix.EINVAL) {
-		for range maxTempTries {
-			w.temp = w.tempName()
-			if f, err = OpenFile(w.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, w.perm); !is(err, unix.EEXIST) {
-				break
-			}
-		}
+		err = w.underTempName(func(name string) (err error) {
+			f, err = OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, w.perm)
+			return err
+		})
 	}
 	if err != nil {
-		w.temp = ""
 		return pathError("open", w.name, err.(*fs.PathError).Err)
 	}
 	f.name = w.name // for errors
@@ -124,22 +129,17 @@ func (w *fileWriter) create() error {
 	return nil
 }
 
-// fill writes data to the disk. If that fails, the file is closed.
+// fill writes data to the disk.
 func (w *fileWriter) fill(data []byte) error {
-	var err error
 	if w.keep {
-		err = w.file.chmod(w.perm)
+		if err := w.file.chmod(w.perm); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		_, err = w.file.Write(data)
+	if _, err := w.file.Write(data); err != nil {
+		return err
 	}
-	if err == nil {
-		err = w.file.Sync()
-	}
-	if err != nil {
-		w.file.Close()
-	}
-	return err
+	return w.file.Sync()
 }
 
 // chmod sets the mode, on a thread, as the file system's journal may be full.
@@ -153,19 +153,14 @@ func (f *File) chmod(m fs.FileMode) error {
 	return f.fail("chmod", err)
 }
 
-// publish gives the file its name, and closes it.
+// publish gives the file its name.
 func (w *fileWriter) publish() error {
 	err := w.link()
-	if err == nil {
-		if w.temp == "" {
-			return w.file.Close()
-		}
+	if err == nil && w.temp != "" {
 		if err = wrapPath("rename", w.name, onPaths(opRename, unix.AT_FDCWD, w.temp, w.name, 0)); err == nil {
 			w.temp = ""
-			return w.file.Close()
 		}
 	}
-	w.file.Close()
 	return err
 }
 
@@ -176,27 +171,15 @@ func (w *fileWriter) link() error {
 		return nil
 	}
 	self := "/proc/self/fd/" + strconv.Itoa(int(w.file.fd))
+	link := func(name string) error { return onPaths(opLink, unix.AT_FDCWD, self, name, unix.AT_SYMLINK_FOLLOW) }
+	err := error(unix.EEXIST)
 	if !w.exists {
-		err := onPaths(opLink, unix.AT_FDCWD, self, w.name, unix.AT_SYMLINK_FOLLOW)
-		if err == nil {
-			return nil
-		}
-		if err != unix.EEXIST {
-			return pathError("link", w.name, err)
-		}
+		err = link(w.name)
 	}
-	for range maxTempTries {
-		temp := w.tempName()
-		err := onPaths(opLink, unix.AT_FDCWD, self, temp, unix.AT_SYMLINK_FOLLOW)
-		if err == nil {
-			w.temp = temp
-			return nil
-		}
-		if err != unix.EEXIST {
-			return pathError("link", w.name, err)
-		}
+	if err == unix.EEXIST {
+		err = w.underTempName(link)
 	}
-	return pathError("link", w.name, unix.EEXIST)
+	return wrapPath("link", w.name, err)
 }
 
 // syncFolder waits until the disk has the folder's entries. Some file systems can't.

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -59,23 +58,6 @@ func TestWriteFile(t *testing.T) {
 			t.Errorf("writing below what does not exist: %v", err)
 		}
 		wantNames(t, dir, "file", "link")
-	})
-}
-
-// The mode, too, is changed by a thread: a file system may have to wait for that.
-func TestWriteFileLeavesTheLoopForTheMode(t *testing.T) {
-	everywhere(t, func(t *testing.T) {
-		name := scratch(t, nil)
-		must(t, WriteFile(name, nil, 0)) // it is known of the file system whether it is in memory
-		changes := atomic.Int32{}
-		withFault(t, func(op opcode, _ via, _ int32, n int) (int, syscall.Errno) {
-			if op == opFunc {
-				changes.Add(1)
-			}
-			return n, 0
-		})
-		must(t, WriteFile(name, []byte("new"), 0))
-		testenv.Equal(t, changes.Load(), 1, "N changes of the mode")
 	})
 }
 
