@@ -14,7 +14,7 @@ import (
 // standard library. A folder that is not listed is a failure, so that the table grows
 // with the project; design and table must agree.
 var layers = map[string]string{
-	".":                              "internal/engine task ressched stackchunk netpoll bgraph bgraph/graphview golang.org/x/sys/unix internal/poller internal/recorder internal/feed internal/logwriter",
+	".":                              "internal/engine task ressched stackchunk netpoll bgraph bgraph/graphview/tables golang.org/x/sys/unix internal/poller internal/recorder internal/feed internal/logwriter",
 	"internal/coro":                  "",
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
@@ -41,9 +41,17 @@ var layers = map[string]string{
 	"bgraph":                         "internal/breathe internal/funcname",
 	"internal/scc":                   "",
 	"internal/flaghelp":              "",
-	"bgraph/graphview":               "bgraph internal/funcname internal/scc",
+	"internal/words":                 "bgraph internal/funcname",
+	"internal/graphcases":            "bgraph internal/testenv",
+	"internal/graphcompare":          "bgraph internal/funcname internal/words",
+	"internal/graphlayout":           "bgraph internal/funcname internal/words",
+	"bgraph/graphview":               "",
+	"bgraph/graphview/lint":          "bgraph internal/funcname internal/scc internal/words",
+	"bgraph/graphview/tables":        "bgraph bgraph/graphview/lint internal/funcname internal/words",
+	"bgraph/graphview/draw":          "bgraph internal/graphlayout internal/words",
+	"bgraph/graphview/export":        "bgraph internal/funcname internal/words",
 	"bgraph/gotrace":                 "bgraph internal/funcname golang.org/x/exp/trace",
-	"bgraph/graphhttp":               "internal/engine internal/recorder task bgraph bgraph/graphview",
+	"bgraph/graphhttp":               "internal/engine internal/recorder task bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/words",
 	"internal/adapt":                 "",
 	"flow":                           "internal/engine task ressched internal/adapt",
 	"flow/flownet":                   "task ressched netpoll aio flow",
@@ -65,8 +73,8 @@ var layers = map[string]string{
 	"cmd/knot/internal/config":       "internal/flaghelp github.com/pelletier/go-toml/v2 github.com/pelletier/go-toml/v2/unstable",
 	"cmd/knot/internal/metrics":      "knot knot/proxy bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
 	"cmd/knot":                       ". internal/engine ressched bgraph cmd/knot/internal/metrics cmd/knot/internal/config internal/flaghelp internal/logwriter internal/regular task netpoll knot knot/certs knot/compress knot/proxy knot/site bgraph/graphhttp internal/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
-	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix",
-	"cmd/bgdump/web":                 "bgraph internal/funcname bgraph/graphview cmd/bgdump/web/internal/sample",
+	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/graphcompare internal/words internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix",
+	"cmd/bgdump/web":                 "bgraph internal/funcname bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/graphlayout internal/words cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph",
 	"cmd/stackplan":                  "bgraph internal/flaghelp internal/funcname cmd/stackplan/internal/plan cmd/stackplan/internal/rewrite",
 	"cmd/stackplan/internal/rewrite": "cmd/stackplan/internal/plan golang.org/x/tools/go/packages",
@@ -75,18 +83,21 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "knot/certs golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview bgraph/graphhttp internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
+const testOnly = "knot/certs golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
 // module is the path of this module.
 const module = "github.com/capriccio-go/capriccio"
 
 func TestImportsFollowTheLayers(t *testing.T) { testenv.CheckImports(t, module, layers, testOnly) }
 
+// views are the packages that show graphs otherwise than as text: drawings, exports, comparisons.
+const views = module + "/bgraph/graphview/draw " + module + "/bgraph/graphview/export " + module + "/internal/graphlayout " + module + "/internal/graphcompare"
+
 // kept are the packages that a program may import without compiling certain others: the runtime
 // without a web server, Knot as a library without what the command adds.
 var kept = []struct{ packages, without string }{
-	{"task netpoll aio stackchunk ressched", "crypto/tls net/http github.com/prometheus " + module + "/knot"},
-	{". task netpoll aio stackchunk bgraph ressched", "net/http html/template text/template github.com/google/pprof runtime/pprof net/http/pprof golang.org/x/exp/trace " + module + "/knot"},
+	{"task netpoll aio stackchunk ressched", "crypto/tls net/http github.com/prometheus " + module + "/knot " + views},
+	{". task netpoll aio stackchunk bgraph ressched", "net/http html/template text/template github.com/google/pprof runtime/pprof net/http/pprof golang.org/x/exp/trace " + module + "/knot " + views},
 	{". task netpoll aio stackchunk bgraph ressched knot", "github.com/klauspost github.com/andybalholm github.com/pelletier github.com/prometheus golang.org/x/crypto/bcrypt golang.org/x/crypto/acme"},
 }
 

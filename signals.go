@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/task"
@@ -178,7 +178,7 @@ func (m *member) dump(out *bytes.Buffer) {
 	s := m.graph.Snapshot()
 	failed := bgraph.WriteFile(m.path, s)
 	if !quiet {
-		if err := graphview.WriteSummary(out, s); err != nil {
+		if err := tables.WriteSummary(out, s); err != nil {
 			fmt.Fprintf(out, "capriccio: SIGUSR2: no summary: %v\n", err)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"github.com/capriccio-go/capriccio/bgraph/gotrace"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
 )
 
 // goTraceExperiment reads traces with our reader, up to the text of the graph, with go tool
@@ -210,7 +210,7 @@ func readTraceWorker(args []string, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return graphview.WriteText(io.Discard, s, graphview.TextOptions{})
+	return tables.WriteText(io.Discard, s, tables.Options{})
 }
 
 // decode counts what is in a trace. A generation is in memory as a whole before its first event comes,

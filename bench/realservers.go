@@ -16,7 +16,8 @@ import (
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bgraph/gotrace"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	graphdraw "github.com/capriccio-go/capriccio/bgraph/graphview/draw"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
 )
 
 // A realServer is one that many people run, built as it is published.
@@ -235,7 +236,7 @@ func (t *tracedServer) graph(in io.ReadCloser, x float64) ([]sample, error) {
 		return nil, err
 	}
 	if t.picture != "" {
-		err := writeFile(t.picture, func(w io.Writer) error { return graphview.WriteSVG(w, s, graphview.DrawOptions{Prune: 0.02}) })
+		err := writeFile(t.picture, func(w io.Writer) error { return graphdraw.WriteSVG(w, s, graphdraw.Options{Prune: 0.02}) })
 		if err != nil {
 			return nil, err
 		}
@@ -246,7 +247,7 @@ func (t *tracedServer) graph(in io.ReadCloser, x float64) ([]sample, error) {
 		steps += s.Edges[i].Count
 	}
 	return []sample{{"size", "MB", x, float64(size.n) / 1e6}, {"nodes", "1", x, float64(len(s.Nodes))}, {"edges", "1", x, float64(len(s.Edges))},
-		{"steps", "1", x, float64(steps)}, {"findings", "1", x, float64(len(graphview.Lint(s)))}}, nil
+		{"steps", "1", x, float64(steps)}, {"findings", "1", x, float64(len(lint.Find(s)))}}, nil
 }
 
 // show runs bgdump as a user does.

@@ -8,7 +8,7 @@
 // trace of any Go program.
 //
 // What is done with a Snapshot does not need a runtime: it is written and read (Encode,
-// Decode), compared (Diff) and added up (Merge), on any system. Package graphview shows it and
-// searches it for what looks wrong; package graphhttp serves it. So a program that only learns
+// Decode), compared (Diff) and added up (Merge), on any system. The packages in graphview show it and
+// search it for what looks wrong; package graphhttp serves it. So a program that only learns
 // its graph carries neither of them.
 package bgraph

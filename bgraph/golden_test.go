@@ -9,7 +9,7 @@ import (
 // sampleSnapshot is the graph of a web shop of 2 loops after a minute under load: 1,021 tasks wait for the lock of a
 // session cache, a page is rendered in long steps now and then, and file descriptors are near their limit.
 func sampleSnapshot() *Snapshot {
-	s, err := ReadFile("testdata/sample.bgraph")
+	s, err := ReadFile("../internal/graphcases/sample.bgraph")
 	if err != nil {
 		panic(err)
 	}
@@ -20,7 +20,7 @@ func sampleSnapshot() *Snapshot {
 // still there, and the loops' parts add up.
 func TestSampleAddsUp(t *testing.T) {
 	s := sampleSnapshot()
-	testenv.Golden(t, "sample.bgraph", encoded(t, s))
+	testenv.Golden(t, "../../internal/graphcases/sample.bgraph", encoded(t, s))
 	var tasks, waiting int64
 	for _, l := range s.Loops {
 		tasks += l.Tasks

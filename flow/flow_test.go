@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/flow"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	graphwords "github.com/capriccio-go/capriccio/internal/words"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -449,7 +449,7 @@ func TestTheBlockingGraphAndTheDrawingNameTheModules(t *testing.T) {
 		t.Skip("the environment forbids the blocking graph")
 	}
 	var names []string
-	for _, name := range graphview.Names(s) {
+	for _, name := range graphwords.Names(s) {
 		names = append(names, name)
 	}
 	for _, want := range []string{"drawn/a", "drawn/b"} {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	capriccio "github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -61,8 +61,8 @@ func TestDeadlockOfHandlers(t *testing.T) {
 	}
 	testenv.Equal(t, strings.Count(log.String(), "held by task"), 2, "tasks are named: %s", &log)
 	for found := false; !found; runtime.Gosched() {
-		for _, f := range graphview.Lint(capriccio.Snapshot(nil)) {
-			found = found || f.Check == graphview.CheckStuck && f.Severity == graphview.SeverityError && strings.Contains(f.Message, "deadlock")
+		for _, f := range lint.Find(capriccio.Snapshot(nil)) {
+			found = found || f.Check == lint.CheckStuck && f.Severity == lint.SeverityError && strings.Contains(f.Message, "deadlock")
 		}
 	}
 	a.Unlock() // as no handler can; the one that gets it unlocks b, and the other then fails to unlock a

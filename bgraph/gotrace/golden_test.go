@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -80,7 +80,7 @@ func TestGoldenTraces(t *testing.T) {
 			t.Errorf("%s: %+v", path, s.Spans)
 		}
 		var text bytes.Buffer
-		testenv.Must(t, graphview.WriteText(&text, s, graphview.TextOptions{Prune: 0.02}))
+		testenv.Must(t, tables.WriteText(&text, s, tables.Options{Prune: 0.02}))
 		name := strings.TrimSuffix(filepath.Base(path), ".trace")
 		testenv.Golden(t, name+".txt", text.Bytes())
 		var dump bytes.Buffer

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/exp/trace"
-
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"golang.org/x/exp/trace"
 )
 
 // A script is a trace that tests write goroutine by goroutine, and that is read in the order of time.
@@ -88,7 +87,7 @@ func (s *script) goes(g trace.GoID, at time.Duration, times int, stays bool, tur
 	return at
 }
 
-func (s *script) lint() []graphview.Finding {
+func (s *script) lint() []lint.Finding {
 	slices.SortStableFunc(s.events, func(a, b trace.Event) int { return cmp.Compare(a.Time(), b.Time()) })
 	m := newModel(s.o.withDefaults())
 	first := sync0(0)
@@ -101,7 +100,7 @@ func (s *script) lint() []graphview.Finding {
 	if s.list != "" {
 		testenv.Must(s.t, AddAges(snap, strings.NewReader(s.list)))
 	}
-	return graphview.Lint(snap)
+	return lint.Find(snap)
 }
 
 const (
@@ -131,41 +130,41 @@ var lintTraces = []struct {
 	check, severity, place string
 	write                  func(s *script, faulty bool)
 }{
-	{graphview.CheckConvoy, "warning", "mutex main.get", func(s *script, faulty bool) {
+	{lint.CheckConvoy, "warning", "mutex main.get", func(s *script, faulty bool) {
 		s.together(8, 30, false, turn{reason: "sync", function: "sync.(*Mutex).Lock main.get", run: either(faulty, 100*µs, 10*ms), wait: either(faulty, 10*ms, 100*µs), by: 2})
 	}},
-	{graphview.CheckConvoy, "warning", "pool main.query", func(s *script, faulty bool) {
+	{lint.CheckConvoy, "warning", "pool main.query", func(s *script, faulty bool) {
 		s.together(8, 30, false, turn{reason: "select", function: "database/sql.(*DB).conn main.query", run: 100 * µs, wait: either(faulty, 10*ms, 100*µs), by: 2})
 	}},
-	{graphview.CheckConvoy, "warning", "cond main.get", func(s *script, faulty bool) {
+	{lint.CheckConvoy, "warning", "cond main.get", func(s *script, faulty bool) {
 		wait := turn{reason: "sync.(*Cond).Wait", function: "sync.(*Cond).Wait main.get", run: 5 * µs, wait: ms, by: 2}
 		s.together(8, 30, false, either(faulty, []turn{wait}, []turn{wait, busy})...)
 	}},
-	{graphview.CheckLongStep, "error", "sleep main.compute", func(s *script, faulty bool) {
+	{lint.CheckLongStep, "error", "sleep main.compute", func(s *script, faulty bool) {
 		s.goes(1, 0, 6, false, turn{reason: "sleep", function: "time.Sleep main.compute", run: 200 * ms, wait: 10 * ms, by: none})
 		s.goes(2, 0, 50, false, turn{reason: "sleep", function: "main.serve", run: 10 * µs, wait: ms, ready: either(faulty, 20*ms, 10*µs), by: none})
 	}},
-	{graphview.CheckLongStep, "error", "sleep main.compute", func(s *script, faulty bool) { // or not for long in all
+	{lint.CheckLongStep, "error", "sleep main.compute", func(s *script, faulty bool) { // or not for long in all
 		end := s.goes(1, 0, 6, false, turn{reason: "sleep", function: "time.Sleep main.compute", run: either(faulty, 200*ms, 12*ms), wait: 10 * ms, by: none})
 		s.goes(2, 0, 50, true, turn{reason: "sleep", function: "main.serve", run: 10 * µs, wait: 5 * ms, ready: 20 * ms, by: none})
 		s.change(end, 0, 1, 1, trace.GoRunning, trace.GoNotExist, "")
 	}},
-	{graphview.CheckLongStep, "error", "running main.start", func(s *script, faulty bool) { // it never waits
+	{lint.CheckLongStep, "error", "running main.start", func(s *script, faulty bool) { // it never waits
 		s.change(0, 1, none, 1, trace.GoUndetermined, trace.GoRunning, "", "main.start")
 		s.goes(2, 0, 50, false, turn{reason: "sleep", function: "main.serve", run: 10 * µs, wait: ms, ready: either(faulty, 20*ms, 10*µs), by: none})
 	}},
-	{graphview.CheckPileUp, "warning", "channel send main.give", func(s *script, faulty bool) {
+	{lint.CheckPileUp, "warning", "channel send main.give", func(s *script, faulty bool) {
 		s.together(120, 5, false, turn{reason: "chan send", function: "main.give", run: 10 * µs, wait: either(faulty, 200*ms, 20*ms), by: 2})
 	}},
-	{graphview.CheckPileUp, "warning", "channel send main.give", func(s *script, faulty bool) {
+	{lint.CheckPileUp, "warning", "channel send main.give", func(s *script, faulty bool) {
 		s.together(either(faulty, 120, 50), 1, true, turn{reason: "chan send", function: "main.give", run: 10 * µs})
 		s.goes(500, 0, 300, false, busy)
 	}},
-	{graphview.CheckStuck, "warning", "mutex main.get", func(s *script, faulty bool) { // while others work
+	{lint.CheckStuck, "warning", "mutex main.get", func(s *script, faulty bool) { // while others work
 		s.together(4, 1, faulty, turn{reason: "sync", function: "sync.(*Mutex).Lock main.get", wait: ms, by: 5})
 		s.goes(5, 0, 3000, true, busy)
 	}},
-	{graphview.CheckStuck, "error", "mutex main.get", func(s *script, faulty bool) { // and nothing else goes on
+	{lint.CheckStuck, "error", "mutex main.get", func(s *script, faulty bool) { // and nothing else goes on
 		s.together(2, 1, true, turn{reason: "sync", function: "sync.(*Mutex).Lock main.get"})
 		s.goes(5, 0, 1, true, turn{reason: "network", function: "internal/poll.(*FD).Accept main.serve"})
 		if !faulty {
@@ -173,7 +172,7 @@ var lintTraces = []struct {
 		}
 		s.phase(3*time.Second, µs, 5, "stop-the-world (read mem stats)") // the trace goes on until then
 	}},
-	{graphview.CheckStuck, "error", "mutex main.get", func(s *script, faulty bool) {
+	{lint.CheckStuck, "error", "mutex main.get", func(s *script, faulty bool) {
 		s.together(2, 1, true, turn{reason: "sync", function: "sync.(*Mutex).Lock main.get"})
 		s.goes(5, 0, 1, true, turn{reason: "network", function: "internal/poll.(*FD).Accept main.serve"})
 		if !faulty { // one computes
@@ -181,27 +180,27 @@ var lintTraces = []struct {
 		}
 		s.phase(3*time.Second, µs, 5, "stop-the-world (read mem stats)")
 	}},
-	{graphview.CheckSaturated, "warning", "the program", func(s *script, faulty bool) {
+	{lint.CheckSaturated, "warning", "the program", func(s *script, faulty bool) {
 		s.together(4, 50, false, turn{reason: "sleep", function: "main.serve", run: 10 * µs, wait: ms, ready: either(faulty, 20*ms, ms), by: none})
 	}},
-	{graphview.CheckStarvation, "warning", "sleep main.late", func(s *script, faulty bool) {
+	{lint.CheckStarvation, "warning", "sleep main.late", func(s *script, faulty bool) {
 		s.goes(1, 0, 1, false, turn{reason: "sleep", function: "main.late", run: 10 * µs, wait: ms, ready: either(faulty, 2*time.Second, 500*ms), by: none})
 		s.goes(2, 0, 2000, false, busy)
 	}},
-	{graphview.CheckSystemCalls, "warning", "sleep main.start → sleep main.start", func(s *script, faulty bool) {
+	{lint.CheckSystemCalls, "warning", "sleep main.start → sleep main.start", func(s *script, faulty bool) {
 		s.goes(1, 0, 100, false, turn{reason: "sleep", function: "time.Sleep", run: ms, wait: ms, by: none, calls: either(faulty, 20, 2)})
 	}},
-	{graphview.CheckAssist, "warning", "the program", func(s *script, faulty bool) {
+	{lint.CheckAssist, "warning", "the program", func(s *script, faulty bool) {
 		s.goes(1, 0, 100, false, turn{reason: "sleep", function: "time.Sleep", run: ms, wait: ms, by: none})
 		s.phase(2*ms, either(faulty, 40*ms, 4*ms), 1, "GC mark assist")
 	}},
-	{graphview.CheckStopped, "warning", "the program", func(s *script, faulty bool) {
+	{lint.CheckStopped, "warning", "the program", func(s *script, faulty bool) {
 		s.goes(1, 0, 100, false, busy)
 		for i := range time.Duration(3) {
 			s.phase((2+30*i)*ms, either(faulty, 20*ms, ms), 1, "stop-the-world (GC mark termination)")
 		}
 	}},
-	{graphview.CheckChurn, "info", "goroutines of main.work", func(s *script, faulty bool) {
+	{lint.CheckChurn, "info", "goroutines of main.work", func(s *script, faulty bool) {
 		s.goes(1, 0, 20, false, busy)
 		for i := range trace.GoID(500) {
 			at := time.Duration(i) * 40 * µs
@@ -210,22 +209,22 @@ var lintTraces = []struct {
 			s.change(at+either(faulty, 20*µs, ms), 0, 100+i, 100+i, trace.GoRunning, trace.GoNotExist, "")
 		}
 	}},
-	{graphview.CheckPingPong, "warning", "channel receive main.take → channel receive main.take", func(s *script, faulty bool) {
+	{lint.CheckPingPong, "warning", "channel receive main.take → channel receive main.take", func(s *script, faulty bool) {
 		s.goes(1, 0, 200, false, turn{reason: "chan receive", function: "main.take", run: 10 * µs, wait: 10 * µs, by: 2, moves: faulty})
 		s.goes(2, 0, 2, false, busy)
 	}},
-	{graphview.CheckPingPong, "info", "channel receive main.take → channel receive main.take", func(s *script, faulty bool) {
+	{lint.CheckPingPong, "info", "channel receive main.take → channel receive main.take", func(s *script, faulty bool) {
 		s.goes(1, 0, 200, false, turn{reason: "chan receive", function: "main.take", run: either(faulty, µs, 10*µs), wait: µs, by: 2})
 		s.goes(2, 0, 1, false, turn{reason: "sleep", function: "main.start", run: 400 * µs, by: none})
 	}},
-	{graphview.CheckUnfair, "warning", "mutex main.get", func(s *script, faulty bool) {
+	{lint.CheckUnfair, "warning", "mutex main.get", func(s *script, faulty bool) {
 		short := turn{reason: "sync", function: "sync.(*Mutex).Lock main.get", run: 10 * µs, wait: 5 * µs, by: 2}
 		long := short
 		long.wait = either(faulty, 30*ms, 3*ms)
 		turns := slices.Repeat([]turn{short}, 50)
 		s.goes(1, 0, 4, false, append(turns, long)...)
 	}},
-	{graphview.CheckGrowing, "warning", "goroutines of main.work", func(s *script, faulty bool) {
+	{lint.CheckGrowing, "warning", "goroutines of main.work", func(s *script, faulty bool) {
 		s.goes(1, 0, 200, false, busy)
 		for i := range trace.GoID(150) {
 			at := time.Duration(i) * ms
@@ -234,15 +233,15 @@ var lintTraces = []struct {
 			s.change(at+ms, 0, 100+i, 100+i, trace.GoRunning, either(faulty, trace.GoWaiting, trace.GoNotExist), "chan receive", "main.work")
 		}
 	}},
-	{graphview.CheckLeaked, "error", "goroutines of main.start", func(s *script, faulty bool) {
+	{lint.CheckLeaked, "error", "goroutines of main.start", func(s *script, faulty bool) {
 		s.goes(1, 0, 200, false, busy)
 		s.goes(2, 0, 1, true, turn{reason: "chan receive", function: "main.take"})
 		s.list = "goroutine 2 [chan receive" + either(faulty, " (leaked)", "") + ", 2 minutes]:\nmain.take()\n\tmain.take.go:7 +0x1\nmain.start()\n\tmain.start.go:7 +0x1\n"
 	}},
-	{graphview.CheckFewSamples, "info", "the program", func(s *script, faulty bool) {
+	{lint.CheckFewSamples, "info", "the program", func(s *script, faulty bool) {
 		s.goes(1, 0, either(faulty, 3, 200), false, busy)
 	}},
-	{graphview.CheckOverflow, "warning", "the program", func(s *script, faulty bool) {
+	{lint.CheckOverflow, "warning", "the program", func(s *script, faulty bool) {
 		s.o.MaxNodes = either(faulty, 10, 100)
 		for i := range 20 {
 			s.goes(trace.GoID(i+1), 0, 10, false, turn{reason: "select", function: fmt.Sprint("main.f", i), run: 10 * µs, wait: ms, by: none})
@@ -257,11 +256,11 @@ func TestLintOfTraces(t *testing.T) {
 			s := &script{t: t}
 			c.write(s, faulty)
 			all := s.lint()
-			found := slices.IndexFunc(all, func(f graphview.Finding) bool {
+			found := slices.IndexFunc(all, func(f lint.Finding) bool {
 				return f.Check == c.check && f.Severity == c.severity && strings.Contains(f.Name, c.place)
 			})
-			wrong := slices.IndexFunc(all, func(f graphview.Finding) bool {
-				return f.Severity != graphview.SeverityInfo || f.Check == c.check && c.severity == graphview.SeverityInfo
+			wrong := slices.IndexFunc(all, func(f lint.Finding) bool {
+				return f.Severity != lint.SeverityInfo || f.Check == c.check && c.severity == lint.SeverityInfo
 			})
 			if faulty && found < 0 || !faulty && wrong >= 0 {
 				t.Errorf("%s at %s, faulty %v: found %+v", c.check, c.place, faulty, all)

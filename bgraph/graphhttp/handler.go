@@ -19,7 +19,10 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/draw"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/export"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/task"
@@ -106,22 +109,22 @@ var forms = []form{
 	{"dump", "the whole graph, for bgdump and to keep", "application/octet-stream", ".bgraph",
 		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return s.Encode(w) }},
 	{"text", "tables of nodes and steps", plainText, "",
-		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return graphview.WriteText(w, s, q.text) }},
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return tables.WriteText(w, s, q.text) }},
 	{"summary", "the most important on one screen", plainText, "",
-		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return graphview.WriteSummary(w, s) }},
+		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return tables.WriteSummary(w, s) }},
 	{"json", "the whole graph as JSON", "application/json", "",
-		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return graphview.WriteJSON(w, s) }},
+		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return export.WriteJSON(w, s) }},
 	{"dot", "a drawing for Graphviz", "text/vnd.graphviz; charset=utf-8", "",
-		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return graphview.WriteDOT(w, s, q.draw) }},
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return draw.WriteDOT(w, s, q.draw) }},
 	{"svg", "a drawing", "image/svg+xml", "",
-		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return graphview.WriteSVG(w, s, q.draw) }},
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return draw.WriteSVG(w, s, q.draw) }},
 	{"folded", "stacks for a flame graph", plainText, "",
-		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return graphview.WriteFolded(w, s, q.metric) }},
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return export.WriteFolded(w, s, q.metric) }},
 	{"pprof", "a profile for go tool pprof", "application/octet-stream", ".pb.gz",
-		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return graphview.WriteProfile(w, s) }},
+		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return export.WriteProfile(w, s) }},
 	{"lint", "what looks wrong", plainText, "",
 		func(w io.Writer, s *bgraph.Snapshot, q *query) error {
-			return graphview.WriteFindings(w, s, graphview.LintPart(q.whole, s))
+			return lint.Write(w, s, lint.FindPart(q.whole, s))
 		}},
 }
 
@@ -139,8 +142,8 @@ type query struct {
 	form          *form // nil: the page of links
 	seconds       int   // 0: since the beginning
 	focus, ignore *regexp.Regexp
-	text          graphview.TextOptions
-	draw          graphview.DrawOptions
+	text          tables.Options
+	draw          draw.Options
 	metric        string
 	whole         *bgraph.Snapshot // of which focus and ignore leave a part
 }
@@ -184,8 +187,8 @@ func parseQuery(raw string) (*query, error) {
 	if q.ignore, err = patternIn(values, "ignore"); err != nil {
 		return nil, err
 	}
-	q.text = graphview.TextOptions{Sort: values.Get("sort"), Limit: limit}
-	q.draw = graphview.DrawOptions{Color: values.Get("color"), MaxNodes: limit}
+	q.text = tables.Options{Sort: values.Get("sort"), Limit: limit}
+	q.draw = draw.Options{Color: values.Get("color"), MaxNodes: limit}
 	if m := values.Get("metric"); m != "" {
 		q.metric = m
 	}

@@ -9,7 +9,8 @@ import (
 	"net/url"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // The page of links. All links are queries only, so that they lead to where the page
@@ -71,12 +72,12 @@ func (q *query) writeIndex(w io.Writer, s *bgraph.Snapshot) error {
 		o.Limit = indexRows
 	}
 	var table bytes.Buffer
-	if err := graphview.WriteText(&table, s, o); err != nil {
+	if err := tables.WriteText(&table, s, o); err != nil {
 		return err
 	}
 	d := &indexData{
-		Program: graphview.CleanText(s.Program.Name), PID: s.Program.PID, Span: s.Span.String(),
-		Longest: longestDifference, Columns: graphview.Columns(), Table: table.String(), query: q.values,
+		Program: words.Clean(s.Program.Name), PID: s.Program.PID, Span: s.Span.String(),
+		Longest: longestDifference, Columns: tables.Columns(), Table: table.String(), query: q.values,
 	}
 	for i := range forms {
 		link := url.Values{"format": {forms[i].name}}

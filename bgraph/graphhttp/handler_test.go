@@ -18,6 +18,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/graphcases"
 	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -44,7 +45,7 @@ func askWith(w http.ResponseWriter, r *http.Request, pause func(context.Context,
 }
 
 func TestHandlerFormats(t *testing.T) {
-	s := sampleSnapshot()
+	s := graphcases.Sample()
 	for _, c := range []struct {
 		format, mime, file string
 		check              func(body []byte) error
@@ -125,7 +126,7 @@ func TestHandlerRefuses(t *testing.T) {
 		askWith(w, httptest.NewRequest("GET", target, nil), func(context.Context, time.Duration) error {
 			t.Errorf("%s: it is told later only", query)
 			return nil
-		}, sampleSnapshot())
+		}, graphcases.Sample())
 		if w.Code != 400 || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: status %d, %q; want 400 and %q", query, w.Code, w.Body, want)
 		}
@@ -137,11 +138,11 @@ func TestHandlerRefuses(t *testing.T) {
 
 func TestHandlerMethods(t *testing.T) {
 	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
-		if w := ask(method, "/", sampleSnapshot()); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD" {
+		if w := ask(method, "/", graphcases.Sample()); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD" {
 			t.Errorf("%s: status %d, Allow %q", method, w.Code, w.Header().Get("Allow"))
 		}
 	}
-	server := httptest.NewServer(handlerFor(sampleSnapshot))
+	server := httptest.NewServer(handlerFor(graphcases.Sample))
 	defer server.Close()
 	get, body := testenv.Get(t, http.DefaultClient, server.URL+"/?format=dump")
 	head := testenv.Need(http.Head(server.URL + "/?format=dump"))(t)
@@ -152,7 +153,7 @@ func TestHandlerMethods(t *testing.T) {
 }
 
 func TestHandlerWithoutGraph(t *testing.T) {
-	for _, snapshots := range [][]*bgraph.Snapshot{{nil}, {sampleSnapshot(), nil}} {
+	for _, snapshots := range [][]*bgraph.Snapshot{{nil}, {graphcases.Sample(), nil}} {
 		w := ask("GET", "/?seconds=1", snapshots...)
 		if w.Code != 503 || !strings.Contains(w.Body.String(), "CAPRICCIO_GRAPH=on") {
 			t.Errorf("status %d, %q", w.Code, w.Body)
@@ -167,7 +168,7 @@ func TestHandlerWithoutGraph(t *testing.T) {
 // it.
 func TestIndexLinksWork(t *testing.T) {
 	mux := http.NewServeMux()
-	h := handlerFor(sampleSnapshot)
+	h := handlerFor(graphcases.Sample)
 	mux.Handle("/debug/graph/", h)
 	mux.Handle("/graph", h)
 	mux.Handle("/x/", http.StripPrefix("/x", h))
@@ -199,7 +200,7 @@ func fetch(t *testing.T, url string) string {
 }
 
 func TestIndexEscapesNames(t *testing.T) {
-	s := sampleSnapshot()
+	s := graphcases.Sample()
 	s.Program.Name = `<script>"'`
 	s.Nodes[3].Label = "</pre><script>"
 	w := ask("GET", `/?focus=<script>|.&ignore="%3E%3Cb`, s)
@@ -234,7 +235,7 @@ func TestHandlerFilters(t *testing.T) {
 
 // What a filter leaves out goes on all the same.
 func TestHandlerLintsTheWhole(t *testing.T) {
-	s := sampleSnapshot()
+	s := graphcases.Sample()
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Reason == "mutex" {
 			n.Oldest = bgraph.Nanos(3 * time.Second)
@@ -287,14 +288,14 @@ func TestDifferenceEndsWithTheClient(t *testing.T) {
 	r := httptest.NewRequest("GET", "/?seconds=300", nil).WithContext(ctx)
 	time.AfterFunc(time.Millisecond, cancel)
 	began := time.Now()
-	askWith(w, r, pause, sampleSnapshot())
+	askWith(w, r, pause, graphcases.Sample())
 	if took := time.Since(began); took > time.Minute || w.wrote {
 		t.Errorf("after %v, written %v; want an end when the client goes, and nothing written", took, w.wrote)
 	}
 }
 
 func TestDifferenceLongerThanTheServerAllows(t *testing.T) {
-	server := httptest.NewUnstartedServer(handlerFor(sampleSnapshot))
+	server := httptest.NewUnstartedServer(handlerFor(graphcases.Sample))
 	server.Config.WriteTimeout = 30 * time.Second
 	server.Start()
 	defer server.Close()

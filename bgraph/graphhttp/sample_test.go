@@ -6,15 +6,6 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
-// sampleSnapshot is the sample of package bgraph, read anew.
-func sampleSnapshot() *bgraph.Snapshot {
-	s, err := bgraph.ReadFile("../testdata/sample.bgraph")
-	if err != nil {
-		panic(err)
-	}
-	return s
-}
-
 const kRead bgraph.Key = 100
 
 // small is a graph of two places.

@@ -1,6 +1,10 @@
-// Package graphview shows blocking graphs, those of package bgraph, to people and to other
-// programs: as text (WriteText, WriteSummary), as drawings (WriteSVG, WriteDOT, Layout), for
-// flame graphs and profiles (WriteFolded, WriteProfile), as JSON; it compares two of them
-// (Compare) and finds what looks wrong (Lint). It needs no runtime, starts no goroutine and
-// never parks; a Snapshot that it is given is not changed.
+// Package graphview is the folder of the packages that show blocking graphs, those of package bgraph, to
+// people and to other programs:
+//
+//   - tables writes text: all tables, a summary of 40 lines, Markdown, stages, spans;
+//   - lint finds what looks wrong;
+//   - draw draws SVG images and input for Graphviz;
+//   - export writes JSON, folded stacks for flame graphs, and pprof profiles.
+//
+// It has no code of its own.
 package graphview

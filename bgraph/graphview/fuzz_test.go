@@ -1,19 +1,20 @@
-package graphview
+package graphview_test
 
 import (
 	"bytes"
 	"io"
-	"os"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/graphcases"
+	"github.com/capriccio-go/capriccio/internal/graphcompare"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // Whatever can be decoded can be shown.
 func FuzzViews(f *testing.F) {
-	sample := testenv.Need(os.ReadFile(sampleFile))(f)
-	f.Add(sample)
+	f.Add(graphcases.SampleDump)
 	f.Fuzz(func(t *testing.T, dump []byte) {
 		s, err := bgraph.Decode(bytes.NewReader(dump))
 		if err != nil {
@@ -23,7 +24,7 @@ func FuzzViews(f *testing.F) {
 			var b bytes.Buffer
 			testenv.Must(t, write(s, &b), name)
 		}
-		testenv.Must(t, WriteFindings(io.Discard, s, Lint(s)))
-		testenv.Must(t, Compare(s, sampleSnapshot()).WriteText(io.Discard))
+		testenv.Must(t, lint.Write(io.Discard, s, lint.Find(s)))
+		testenv.Must(t, graphcompare.Compare(s, graphcases.Sample()).WriteText(io.Discard))
 	})
 }

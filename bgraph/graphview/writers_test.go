@@ -1,128 +1,41 @@
-package graphview
+package graphview_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
-	"math"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/draw"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/export"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
+	"github.com/capriccio-go/capriccio/internal/graphcases"
+	"github.com/capriccio-go/capriccio/internal/graphlayout"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // Snapshots that no collector would make, and what all writers must keep to with them.
 
-// hostileNames are such that each spoils the syntax of some output.
-var hostileNames = []string{
-	"", " ", ";", "a;b c 12", "a\nb", "\r\n", "\x1b[2J\x1b[31m", `"`, `\`, `\"; }`, `a\`, "<script>alert(1)</script>",
-	"]]>&amp;'\"", "\u202eabc", "\xff\xfe", "\x00", "日本語の関数名", "e\u0301\u0301\u0301", "🙂", strings.Repeat("long", 500),
-	"label\\n", "%s%d%!", "-", "node\t", "\ufeff", "\ufffe", "digraph {", "\u2028",
-}
-
-// hostileSnapshot has those names wherever there are names, edges to nodes that are
-// missing, and resources that are not there.
-func hostileSnapshot() *bgraph.Snapshot {
-	s := &bgraph.Snapshot{
-		Program: bgraph.Program{Name: hostileNames[6], Host: hostileNames[11], Go: hostileNames[8]},
-		Taken:   time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("a\nb", 3600)),
-		Span:    bgraph.Nanos(time.Second), Sampling: 1,
-		Loops: []bgraph.LoopStat{{Tasks: 3}},
-		Sched: &bgraph.Sched{Policy: "\x1b[1m"},
-	}
-	for i, name := range hostileNames {
-		key := bgraph.Key(100 + i)
-		n := bgraph.Node{Key: key, Reason: name, Now: int64(i), Arrivals: 10, Departures: 10, Wait: timesOfMean(10, 1000)}
-		switch i % 3 {
-		case 0:
-			n.Label = name
-		case 1:
-			n.Stack = []bgraph.Frame{{Function: name, File: name, Line: -i, Offset: 7}, {Function: "main.main", File: "a/b.go", Line: 1}}
-		}
-		s.Nodes = append(s.Nodes, n)
-		s.Resources = append(s.Resources, bgraph.Resource{Name: name, Unit: name, InUse: 1, Limit: -1})
-		to := bgraph.Key(100 + (i*7)%len(hostileNames))
-		e := bgraph.Edge{From: key, To: to, Count: 3, CPU: timesOfMean(3, 5_000_000), Overruns: 1}
-		for range i + 2 {
-			e.Changes = append(e.Changes, bgraph.Change{Steps: 1, Sum: 2})
-		}
-		s.Edges = append(s.Edges, e, bgraph.Edge{From: key, To: 9999, Count: 1})
-		s.Overruns = append(s.Overruns, bgraph.Overrun{From: key, To: to, Task: name, Stack: name + "\n\t" + name + "\n"})
-		s.Sched.Resources = append(s.Sched.Resources, bgraph.SchedResource{Name: name, State: name})
-		s.Sched.Nodes = append(s.Sched.Nodes, bgraph.SchedNode{Key: key, Held: name})
-	}
-	s.Overruns = append(s.Overruns, bgraph.Overrun{From: 8888, To: bgraph.KeyStart, Stack: "goroutine 1 [running]:\n"})
-	return s
-}
-
-// extremeSnapshot has the largest figures that there are.
-func extremeSnapshot() *bgraph.Snapshot {
-	huge := bgraph.Times{Count: 1, Sum: math.MaxInt64, Max: math.MaxInt64, Hist: make(bgraph.Histogram, bgraph.Buckets)}
-	huge.Hist[bgraph.Buckets-1] = math.MaxUint64
-	s := &bgraph.Snapshot{
-		Program: bgraph.Program{PID: math.MaxInt}, Span: 1, Sampling: math.MaxInt, HeapEvery: math.MaxInt, Taken: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
-		Loops:     []bgraph.LoopStat{{Tasks: math.MinInt64, Steps: math.MaxUint64}},
-		Resources: []bgraph.Resource{{Name: "r", Unit: "bytes", InUse: math.MaxInt64, Acquired: math.MaxUint64, Limit: 1}},
-		Overflow:  bgraph.Overflow{Nodes: math.MaxUint64, Edges: math.MaxUint64, MaxNodes: math.MaxInt, MaxEdges: math.MinInt},
-	}
-	for k := range bgraph.Key(6) {
-		s.Nodes = append(s.Nodes, bgraph.Node{Key: k + 1, Reason: "read", Now: math.MaxInt64, Peak: math.MinInt64,
-			Arrivals: math.MaxUint64, Departures: math.MaxUint64, Wait: huge, Ready: huge, Oldest: math.MinInt64})
-		for to := range bgraph.Key(6) {
-			s.Edges = append(s.Edges, bgraph.Edge{From: k + 1, To: to + 1, Count: math.MaxUint64, CPU: huge, Overruns: math.MaxUint64,
-				Recent:  bgraph.Moments{Mean: math.MaxFloat64, Variance: -1},
-				Heap:    bgraph.Change{Steps: 1, Sum: math.MaxInt64},
-				Changes: []bgraph.Change{{Steps: 1, Sum: math.MinInt64}}})
-		}
-	}
-	return s
-}
-
-// oneNode has nothing but a node, which may be in a graph whose tasks wait for the first
-// time.
-func oneNode() *bgraph.Snapshot {
-	return &bgraph.Snapshot{Nodes: []bgraph.Node{{Key: 77, Reason: "sleep", Now: 1, Arrivals: 1}}}
-}
-
-func oddSnapshots() map[string]*bgraph.Snapshot {
-	return map[string]*bgraph.Snapshot{
-		"zero": {}, "one node": oneNode(), "hostile": hostileSnapshot(), "extreme": extremeSnapshot(),
-		"missing nodes": {Edges: []bgraph.Edge{{From: 500, To: 600, Count: 1}, {From: 600, To: 600}}},
-	}
-}
-
-// checkPlain fails if text could do anything to a terminal.
-func checkPlain(t *testing.T, text string) {
-	t.Helper()
-	if !utf8.ValidString(text) {
-		t.Fatalf("not UTF-8")
-	}
-	for i, r := range text {
-		if r != '\n' && !unicode.IsPrint(r) {
-			t.Fatalf("%U in %q", r, text[max(i-20, 0):min(i+20, len(text))])
-		}
-	}
-}
-
 // allWriters are the ways to write a Snapshot.
 func allWriters() map[string]func(*bgraph.Snapshot, io.Writer) error {
 	all := map[string]func(*bgraph.Snapshot, io.Writer) error{
-		"text":    func(s *bgraph.Snapshot, w io.Writer) error { return WriteText(w, s, TextOptions{Stacks: true}) },
-		"summary": func(s *bgraph.Snapshot, w io.Writer) error { return WriteSummary(w, s) },
-		"profile": func(s *bgraph.Snapshot, w io.Writer) error { return WriteProfile(w, s) },
-		"json":    func(s *bgraph.Snapshot, w io.Writer) error { return WriteJSON(w, s) },
+		"text": func(s *bgraph.Snapshot, w io.Writer) error {
+			return tables.WriteText(w, s, tables.Options{Stacks: true})
+		},
+		"summary": func(s *bgraph.Snapshot, w io.Writer) error { return tables.WriteSummary(w, s) },
+		"profile": func(s *bgraph.Snapshot, w io.Writer) error { return export.WriteProfile(w, s) },
+		"json":    func(s *bgraph.Snapshot, w io.Writer) error { return export.WriteJSON(w, s) },
 	}
-	for _, color := range []string{"", colorCPU, colorWait} {
-		o := DrawOptions{Color: color}
-		all["dot "+color] = func(s *bgraph.Snapshot, w io.Writer) error { return WriteDOT(w, s, o) }
-		all["svg "+color] = func(s *bgraph.Snapshot, w io.Writer) error { return WriteSVG(w, s, o) }
+	for _, color := range []string{"", "cpu", "wait"} {
+		o := draw.Options{Color: color}
+		all["dot "+color] = func(s *bgraph.Snapshot, w io.Writer) error { return draw.WriteDOT(w, s, o) }
+		all["svg "+color] = func(s *bgraph.Snapshot, w io.Writer) error { return draw.WriteSVG(w, s, o) }
 	}
-	for _, metric := range metricNames {
-		all["folded "+metric] = func(s *bgraph.Snapshot, w io.Writer) error { return WriteFolded(w, s, metric) }
+	for _, metric := range []string{"cpu", "wait", "ready", "count", "heap"} {
+		all["folded "+metric] = func(s *bgraph.Snapshot, w io.Writer) error { return export.WriteFolded(w, s, metric) }
 	}
 	return all
 }
@@ -135,26 +48,71 @@ func (fullWriter) Write([]byte) (int, error) { return 0, errFull }
 
 func TestWritersReturnErrorsOfTheWriter(t *testing.T) {
 	for name, write := range allWriters() {
-		testenv.ErrorIs(t, write(sampleSnapshot(), fullWriter{}), errFull, "%s: error", name)
+		testenv.ErrorIs(t, write(graphcases.Sample(), fullWriter{}), errFull, "%s: error", name)
 	}
 }
 
 func TestWritersAreDeterministicAndLeaveTheSnapshotAlone(t *testing.T) {
-	s := sampleSnapshot()
+	s := graphcases.Sample()
 	for name, write := range allWriters() {
 		var first, second strings.Builder
-		testenv.Check(t, errors.Join(write(s, &first), write(sampleSnapshot(), &second)), name)
+		testenv.Check(t, errors.Join(write(s, &first), write(graphcases.Sample(), &second)), name)
 		testenv.Equal(t, first.String(), second.String(), "%s: two equal Snapshots are written differently", name)
 	}
-	if !reflect.DeepEqual(s, sampleSnapshot()) {
+	if !reflect.DeepEqual(s, graphcases.Sample()) {
 		t.Errorf("a writer changed the Snapshot")
 	}
 }
 
 func TestWritersSurviveOddSnapshots(t *testing.T) {
-	for what, s := range oddSnapshots() {
+	for what, s := range graphcases.Odd() {
 		for name, write := range allWriters() {
 			testenv.Check(t, write(s, io.Discard), "%s, %s", what, name)
 		}
+	}
+}
+
+// What is rare is left out of tables and drawings of a trace, and they say so; where somebody
+// waits stays in the table.
+func TestPruned(t *testing.T) {
+	s := graphcases.Traced(func(s *bgraph.Snapshot) {
+		s.Nodes = append(s.Nodes, bgraph.Node{Key: 101, Reason: "write", Label: "rare", Arrivals: 1}, bgraph.Node{Key: 102, Reason: "accept", Label: "idle", Now: 1})
+		s.Edges = append(s.Edges, bgraph.Edge{From: 101, To: 101, Count: 1})
+	})
+	for share, want := range map[float64][]string{0: {"rare", "idle"}, 0.02: {"idle", "… and 1 rare one, which -prune 0 shows"}} {
+		var b bytes.Buffer
+		testenv.Must(t, tables.WriteText(&b, s, tables.Options{Prune: share}))
+		for _, text := range want {
+			testenv.Contains(t, b.String(), text, "prune %v", share)
+		}
+		if share > 0 && strings.Contains(b.String(), "→ rare") {
+			t.Errorf("prune %v: the rare edge is there:\n%s", share, b.String())
+		}
+	}
+	d := graphlayout.Layout(s, graphlayout.Options{Prune: 0.02})
+	if len(d.Nodes) != 1 || d.Hidden != 1 || d.Rare != 2 {
+		t.Errorf("%d nodes drawn, %d edges and %d nodes left out; want 1, 1, 2", len(d.Nodes), d.Hidden, d.Rare)
+	}
+}
+
+// The waits that are always timed do not count more than others, in drawings and facts as in tables.
+func TestMeansAreOfAllWaits(t *testing.T) {
+	lock, read := bgraph.Key(100), bgraph.Key(101)
+	times := func(first, rest bgraph.Nanos) bgraph.Times {
+		return bgraph.Times{Count: 128, First: 64, FirstSum: 64 * first, Sum: 64*first + 64*rest, Max: max(first, rest)}
+	}
+	const count = 64 + 64*20
+	s := &bgraph.Snapshot{Span: 1e9,
+		Nodes: []bgraph.Node{{Key: lock, Reason: "mutex", Label: "lock", Now: 2, Departures: count, Wait: times(1e9, 0)}, {Key: read, Reason: "read"}},
+		Edges: []bgraph.Edge{{From: lock, To: read, Count: count, CPU: times(21e6, 0)}},
+	}
+	d := graphlayout.Layout(s, graphlayout.Options{})
+	if n, e := d.Nodes[0], d.Edges[0]; n.Wait != bgraph.Nanos(64_000_000_000/count) || e.CPU != 1e6 {
+		t.Errorf("drawn: a wait of %d and a step of %d; want %d and 1ms", n.Wait, e.CPU, 64_000_000_000/count)
+	}
+	var b bytes.Buffer
+	testenv.Must(t, tables.WriteText(&b, s, tables.Options{}))
+	for _, want := range []string{", 1.00ms each\n", "at lock, for 47.6ms on average\n"} {
+		testenv.Contains(t, b.String(), want)
 	}
 }

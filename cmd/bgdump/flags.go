@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph/gotrace"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
 
@@ -289,7 +289,7 @@ const minInterval = 100 * time.Millisecond
 
 // checkSort reports which columns there are.
 func (set *settings) checkSort() error {
-	known := graphview.Columns()
+	known := tables.Columns()
 	if set.sort != "" && !slices.Contains(known, strings.TrimPrefix(set.sort, "-")) {
 		return fmt.Errorf("-sort %q; want one of %s; a minus in front reverses the order", set.sort, strings.Join(known, ", "))
 	}

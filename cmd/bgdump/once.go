@@ -14,7 +14,11 @@ import (
 	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/draw"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/export"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
+	"github.com/capriccio-go/capriccio/internal/graphcompare"
 )
 
 // once looks at the sources, writes what is asked for and returns the exit code.
@@ -128,7 +132,7 @@ func compareRuns(set *settings, before, after *bgraph.Snapshot, sur *surrounding
 	if why != "" {
 		return exitFailed, fmt.Errorf("these are two runs, or periods of one, %s and %s; %s", runName(before), runName(after), why)
 	}
-	c := graphview.Compare(before.Filter(set.focus, set.ignore), after.Filter(set.focus, set.ignore))
+	c := graphcompare.Compare(before.Filter(set.focus, set.ignore), after.Filter(set.focus, set.ignore))
 	if set.limit > 0 {
 		c.Nodes, c.Edges = c.Nodes[:min(len(c.Nodes), set.limit)], c.Edges[:min(len(c.Edges), set.limit)]
 	}
@@ -182,44 +186,44 @@ func write(set *settings, whole, s *bgraph.Snapshot, sur *surroundings, w io.Wri
 	if set.out == "" || set.out == "-" {
 		width = terminalWidth(sur.stdout)
 	}
-	drawing := graphview.DrawOptions{Color: set.color, MaxNodes: set.limit}
+	drawing := draw.Options{Color: set.color, MaxNodes: set.limit}
 	if s.Kind == bgraph.KindGoroutines {
 		drawing.Prune = set.prune / 100
 	}
 	switch set.mode {
 	case modeMD:
-		return graphview.WriteMarkdown(w, s, graphview.TextOptions{Limit: set.limit, Whole: whole})
+		return tables.WriteMarkdown(w, s, tables.Options{Limit: set.limit, Whole: whole})
 	case modeDOT:
-		return graphview.WriteDOT(w, s, drawing)
+		return draw.WriteDOT(w, s, drawing)
 	case modeSVG:
-		return graphview.WriteSVG(w, s, drawing)
+		return draw.WriteSVG(w, s, drawing)
 	case modeJSON:
-		return graphview.WriteJSON(w, s)
+		return export.WriteJSON(w, s)
 	case modePprof:
-		return graphview.WriteProfile(w, s)
+		return export.WriteProfile(w, s)
 	case modeFolded:
-		return graphview.WriteFolded(w, s, set.metric)
+		return export.WriteFolded(w, s, set.metric)
 	case modeDump:
 		return s.Encode(w)
 	case modeStages:
-		return graphview.WriteStages(w, s, set.limit, width)
+		return tables.WriteStages(w, s, set.limit, width)
 	case modeTasks, modeRegion:
-		return graphview.WriteSpans(w, s, strings.TrimSuffix(string(set.mode), "s"), set.limit)
+		return tables.WriteSpans(w, s, strings.TrimSuffix(string(set.mode), "s"), set.limit)
 	}
-	return graphview.WriteText(w, s, graphview.TextOptions{Prune: drawing.Prune, Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Whole: whole, Width: width})
+	return tables.WriteText(w, s, tables.Options{Prune: drawing.Prune, Sort: set.sort, Limit: set.limit, Stacks: set.stacks, Whole: whole, Width: width})
 }
 
 // writeLint writes what was found of s, a part of whole, and reports whether it was more than remarks.
 func writeLint(set *settings, whole, s *bgraph.Snapshot, w io.Writer) (found bool, err error) {
-	findings := graphview.LintPart(whole, s)
+	findings := lint.FindPart(whole, s)
 	for _, f := range findings {
-		found = found || f.Severity != graphview.SeverityInfo
+		found = found || f.Severity != lint.SeverityInfo
 	}
 	if !set.json {
-		return found, graphview.WriteFindings(w, s, findings)
+		return found, lint.Write(w, s, findings)
 	}
 	if findings == nil {
-		findings = []graphview.Finding{} // [] in JSON, not null
+		findings = []lint.Finding{} // [] in JSON, not null
 	}
 	return found, writeJSON(w, findings)
 }

@@ -15,11 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/google/pprof/profile"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/draw"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/export"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
+	"github.com/capriccio-go/capriccio/internal/graphcompare"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // The formats themselves are tested where they are written; here, that the flags lead
@@ -39,20 +43,20 @@ func TestOutputs(t *testing.T) {
 	}
 	for args, want := range map[string]func(io.Writer) error{
 		"-sort -wait -limit 3 -stacks -focus session|page -ignore query": func(w io.Writer) error {
-			return graphview.WriteText(w, only("session|page", "query"), graphview.TextOptions{Sort: "-wait", Limit: 3, Stacks: true, Whole: shop(t)})
+			return tables.WriteText(w, only("session|page", "query"), tables.Options{Sort: "-wait", Limit: 3, Stacks: true, Whole: shop(t)})
 		},
-		"-dot": func(w io.Writer) error { return graphview.WriteDOT(w, shop(t), graphview.DrawOptions{Color: "cpu"}) },
+		"-dot": func(w io.Writer) error { return draw.WriteDOT(w, shop(t), draw.Options{Color: "cpu"}) },
 		"-dot -color wait -limit 5": func(w io.Writer) error {
-			return graphview.WriteDOT(w, shop(t), graphview.DrawOptions{Color: "wait", MaxNodes: 5})
+			return draw.WriteDOT(w, shop(t), draw.Options{Color: "wait", MaxNodes: 5})
 		},
 		"-svg -focus page": func(w io.Writer) error {
-			return graphview.WriteSVG(w, only("page", ""), graphview.DrawOptions{Color: "cpu"})
+			return draw.WriteSVG(w, only("page", ""), draw.Options{Color: "cpu"})
 		},
-		"-stages -limit 3":     func(w io.Writer) error { return graphview.WriteStages(w, shop(t), 3, 0) },
-		"-json -focus session": func(w io.Writer) error { return graphview.WriteJSON(w, only("session", "")) },
-		"-folded":              func(w io.Writer) error { return graphview.WriteFolded(w, shop(t), "cpu") },
-		"-folded -metric wait": func(w io.Writer) error { return graphview.WriteFolded(w, shop(t), "wait") },
-		"-pprof":               func(w io.Writer) error { return graphview.WriteProfile(w, shop(t)) },
+		"-stages -limit 3":     func(w io.Writer) error { return tables.WriteStages(w, shop(t), 3, 0) },
+		"-json -focus session": func(w io.Writer) error { return export.WriteJSON(w, only("session", "")) },
+		"-folded":              func(w io.Writer) error { return export.WriteFolded(w, shop(t), "cpu") },
+		"-folded -metric wait": func(w io.Writer) error { return export.WriteFolded(w, shop(t), "wait") },
+		"-pprof":               func(w io.Writer) error { return export.WriteProfile(w, shop(t)) },
 		"-dump -focus page":    func(w io.Writer) error { return only("page", "").Encode(w) },
 	} {
 		var b bytes.Buffer
@@ -147,15 +151,15 @@ func TestLintTellsByItsExitCode(t *testing.T) {
 		t.Errorf("exit code %d, errors %q, output:\n%s", r.code, r.errOut, r.out)
 	}
 	r = command(t, "-lint", "-json", shopFile)
-	var findings []graphview.Finding
+	var findings []lint.Finding
 	if err := json.Unmarshal([]byte(r.out), &findings); r.code != exitFound || err != nil || len(findings) == 0 {
 		t.Errorf("exit code %d, %v, output:\n%s", r.code, err, r.out)
 	}
 	s := shop(t)
 	s.Nodes, s.Edges, s.Overruns, s.Resources, s.Sched, s.Overflow = nil, nil, nil, nil, nil, bgraph.Overflow{}
 	clean := writeDump(t, s)
-	for _, f := range graphview.Lint(s) {
-		testenv.MustEqual(t, f.Severity, graphview.SeverityInfo, "this should be no finding: %+v", f)
+	for _, f := range lint.Find(s) {
+		testenv.MustEqual(t, f.Severity, lint.SeverityInfo, "this should be no finding: %+v", f)
 	}
 	command(t, "-lint", clean).ok(t)
 	if out := command(t, "-lint", "-json", writeDump(t, new(bgraph.Snapshot))).ok(t); !strings.HasPrefix(out, "[") {
@@ -192,7 +196,7 @@ func TestTwoRuns(t *testing.T) {
 	other.Edges[4].Count *= 3
 	path := writeDump(t, other)
 	testenv.Golden(t, "compare.txt", []byte(command(t, "-limit", "3", shopFile, path).ok(t)))
-	var c graphview.Comparison
+	var c graphcompare.Comparison
 	testenv.Must(t, json.Unmarshal([]byte(command(t, "-json", "-focus", "session", shopFile, path).ok(t)), &c))
 	if c.Before.Program.PID != 4711 || c.After.Program.PID != 815 || len(c.Nodes) == 0 {
 		t.Errorf("got %+v", c)

@@ -20,7 +20,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/gotrace"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // A source is where graphs come from. Snapshot may be called again and again, from one
@@ -276,5 +276,5 @@ func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
-	return graphview.CountText(int64(n)) + " " + thing + "s"
+	return words.Count(int64(n)) + " " + thing + "s"
 }

@@ -81,7 +81,7 @@
 // bgraph.Histogram without the zeros at its end.
 //
 // GET /api/layout?n=N answers where to draw the N busiest nodes, 3 to 500, and one that
-// stands for all others, as graphview.Layout does: width, height, hidden (edges left out),
+// stands for all others, as graphlayout.Layout does: width, height, hidden (edges left out),
 // rare (nodes that no other edge joins);
 // nodes: id (0: the others), x, y (of the left upper corner), w, h, now, lines: [text,
 // size, bold]; edges: from, to, path, arrow, width, label: [x, y] of its middle. Nodes

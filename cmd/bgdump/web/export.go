@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/draw"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/export"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
 )
 
 // A format is one in which what is shown can be taken away.
@@ -22,21 +24,21 @@ type format struct {
 
 var formats = map[string]format{
 	"dump": {"bgraph", "application/octet-stream", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error { return s.Encode(w) }},
-	"json": {"json", "application/json", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error { return graphview.WriteJSON(w, s) }},
+	"json": {"json", "application/json", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error { return export.WriteJSON(w, s) }},
 	"pprof": {"pb.gz", "application/octet-stream", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error {
-		return graphview.WriteProfile(w, s)
+		return export.WriteProfile(w, s)
 	}},
 	"text": {"txt", "text/plain; charset=utf-8", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error {
-		return graphview.WriteText(w, s, graphview.TextOptions{})
+		return tables.WriteText(w, s, tables.Options{})
 	}},
 	"dot": {"dot", "text/plain; charset=utf-8", func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error {
-		return graphview.WriteDOT(w, s, graphview.DrawOptions{Color: params("color")})
+		return draw.WriteDOT(w, s, draw.Options{Color: params("color")})
 	}},
 	"svg": {"svg", "image/svg+xml", func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error {
-		return graphview.WriteSVG(w, s, graphview.DrawOptions{Color: params("color")})
+		return draw.WriteSVG(w, s, draw.Options{Color: params("color")})
 	}},
 	"folded": {"folded", "text/plain; charset=utf-8", func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error {
-		return graphview.WriteFolded(w, s, cmp.Or(params("metric"), "cpu"))
+		return export.WriteFolded(w, s, cmp.Or(params("metric"), "cpu"))
 	}},
 }
 

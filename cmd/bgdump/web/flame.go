@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/export"
 )
 
 // metrics are what a flame graph may show, and in which unit.
@@ -57,7 +57,7 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 	f := newFlame()
 	if v.at != nil {
 		var folded bytes.Buffer
-		if err := graphview.WriteFolded(&folded, v.shown, metric); err != nil {
+		if err := export.WriteFolded(&folded, v.shown, metric); err != nil {
 			fail(w, http.StatusInternalServerError, err.Error())
 			return
 		}

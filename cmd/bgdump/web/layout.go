@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/internal/graphlayout"
 )
 
 type layoutJSON struct {
@@ -59,11 +59,11 @@ func (p *Page) serveLayout(w http.ResponseWriter, r *http.Request) {
 	out := layoutJSON{Nodes: []drawnJSON{}, Edges: []arrowJSON{}}
 	if v.at != nil {
 		shown := v.stable()
-		o := graphview.DrawOptions{MaxNodes: n}
+		o := graphlayout.Options{MaxNodes: n}
 		if shown.Kind == bgraph.KindGoroutines {
 			o.Prune = traceShare
 		}
-		drawing := graphview.Layout(shown, o)
+		drawing := graphlayout.Layout(shown, o)
 		number := p.places.begin(v)
 		out.fill(drawing, number)
 		number.end(0, 0)
@@ -99,7 +99,7 @@ func (v *view) stable() *bgraph.Snapshot {
 	return &s
 }
 
-func (out *layoutJSON) fill(d *graphview.Drawing, number *numbering) {
+func (out *layoutJSON) fill(d *graphlayout.Drawing, number *numbering) {
 	out.Width, out.Height, out.Hidden = d.Width, d.Height, d.Hidden
 	out.Rare = d.Rare
 	for i := range d.Nodes {

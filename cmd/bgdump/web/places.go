@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // A placeTable gives nodes small numbers, in the order in which they are first sent, so
@@ -75,7 +75,7 @@ func (n *numbering) id(k bgraph.Key) int {
 	id := len(n.t.sent) + 1
 	n.t.ids[k] = id
 	if n.names == nil {
-		n.names = graphview.Names(n.s)
+		n.names = words.Names(n.s)
 	}
 	place := placeJSON{ID: id, Key: k, Name: clean(n.names[k], 300), Reason: clean(node.Reason, 100), Label: clean(node.Label, 300)}
 	if f := node.Place(); f != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/internal/funcname"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // The types of the answer to /api/state; see the package comment.
@@ -293,7 +293,7 @@ func (v *view) node(n *bgraph.Node, id int) nodeJSON {
 	}
 	for i := range n.Wakers[:min(len(n.Wakers), mostWakers)] {
 		w := &n.Wakers[i]
-		out.Wakers = append(out.Wakers, [2]any{clean(graphview.ShortWaker(w), 300), finite(float64(w.Count) / float64(woken))})
+		out.Wakers = append(out.Wakers, [2]any{clean(words.Waker(w), 300), finite(float64(w.Count) / float64(woken))})
 	}
 	for _, l := range n.Loops {
 		out.Loops = append(out.Loops, [5]int64{int64(l.Loop), l.Now, l.Peak, int64(l.Arrivals), int64(l.Departures)})
@@ -307,7 +307,7 @@ func edgeOf(e *bgraph.Edge, from, to int) edgeJSON {
 		Recent: finite(e.Recent.Mean), Deviation: finite(math.Sqrt(max(e.Recent.Variance, 0))),
 		Heap: [2]int64{int64(e.Heap.Steps), e.Heap.Sum}, Overruns: e.Overruns,
 	}
-	for _, text := range graphview.StepNotes(e) {
+	for _, text := range words.StepNotes(e) {
 		out.Notes = append(out.Notes, clean(text, 1000))
 	}
 	for i := range e.Changes {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
 )
 
 // A view is what a request wants to see: a part of the history, filtered.
@@ -21,12 +21,12 @@ type view struct {
 	era      uint64
 	moments  []*moment // all that are remembered
 	at       *moment
-	base     *moment             // nil: since the start
-	note     string              // why it is not what was asked for
-	whole    *bgraph.Snapshot    // at, or the difference between it and base
-	shown    *bgraph.Snapshot    // whole as filtered
-	plan     *bgraph.Snapshot    // at as filtered: with the nodes and edges where nothing happened since base
-	findings []graphview.Finding // in whole
+	base     *moment          // nil: since the start
+	note     string           // why it is not what was asked for
+	whole    *bgraph.Snapshot // at, or the difference between it and base
+	shown    *bgraph.Snapshot // whole as filtered
+	plan     *bgraph.Snapshot // at as filtered: with the nodes and edges where nothing happened since base
+	findings []lint.Finding   // in whole
 	cpu      map[bgraph.Key]bgraph.Nanos
 }
 
@@ -123,7 +123,7 @@ func (v *view) compute(unfiltered *view, focus, ignore *regexp.Regexp) {
 				v.whole = diff
 			}
 		}
-		v.findings = graphview.Lint(v.whole)
+		v.findings = lint.Find(v.whole)
 	}
 	v.shown, v.plan = v.whole, v.at.snap
 	if focus != nil || ignore != nil {

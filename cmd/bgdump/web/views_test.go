@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/graphlayout"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -18,7 +18,7 @@ func TestLayoutIsThatOfTheGraph(t *testing.T) {
 	prog := sample.Shop()
 	p := pageOf(t, prog, 3, Options{})
 	got := get[layoutJSON](t, p, "/api/layout")
-	want := graphview.Layout(snapshotOf(t, prog), graphview.DrawOptions{})
+	want := graphlayout.Layout(snapshotOf(t, prog), graphlayout.Options{})
 	if len(got.Nodes) != len(want.Nodes) || len(got.Edges) != len(want.Edges) || got.Width != want.Width {
 		t.Fatalf("%d nodes, %d edges, width %g; want %d, %d, %g", len(got.Nodes), len(got.Edges), got.Width, len(want.Nodes), len(want.Edges), want.Width)
 	}

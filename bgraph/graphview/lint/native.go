@@ -1,0 +1,45 @@
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/words"
+)
+
+const (
+	nativePlaces = 10  // that are named: those where most tasks are detached
+	nativeRate   = 100 // detachments in a second from which on a place is worth a warning
+)
+
+// native names the places where most tasks wait natively.
+func (l *linter) native() {
+	var at []bgraph.Node
+	for _, n := range l.s.Nodes {
+		if isPlace(n.Key) && n.Reason == "native" && n.Arrivals > 0 {
+			at = append(at, n)
+		}
+	}
+	slices.SortFunc(at, func(a, b bgraph.Node) int {
+		return cmp.Or(cmp.Compare(b.Arrivals, a.Arrivals), cmp.Compare(a.Key, b.Key))
+	})
+	for _, n := range at[:min(len(at), nativePlaces)] {
+		rate := words.PerSecond(l.s, n.Arrivals)
+		f := Finding{
+			Severity: SeverityInfo, Check: CheckNative, Node: n.Key,
+			Message: fmt.Sprintf("tasks wait natively here: a loop went on without one %s times, %.3g a second", words.Count(n.Arrivals), rate),
+			Advice:  "where speed matters use what package task has instead (Mutex, Chan, Sleep), connections of netpoll, or task.Offload: see docs/libraries.md",
+		}
+		if n.Wait.Count > 0 {
+			mean := n.Wait.Sum.Duration() / time.Duration(n.Wait.Count)
+			f.Message += fmt.Sprintf(", for %v on average", mean.Round(time.Microsecond))
+		}
+		if rate >= nativeRate {
+			f.Severity = SeverityWarning
+		}
+		l.add(float64(n.Arrivals), f)
+	}
+}

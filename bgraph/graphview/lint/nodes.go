@@ -1,0 +1,278 @@
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/words"
+)
+
+// Kinds of waits, by the names that package task gives them. Those that are in no
+// list are for the outside world or for time: there, waiting long or in crowds is
+// nothing special.
+var (
+	lockWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "pool"}
+	// queueWaits are for something that is scarce: all that wait want to go on.
+	queueWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "pool", "once", "channel send", "offload", "disk", "connect", "write"}
+	// certainWaits are for other tasks, and nobody lets a task do that for long.
+	certainWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "pool", "once", "channel send"}
+	// idleWaits are for other tasks too, but idle workers also wait like that.
+	idleWaits = []string{"cond", "channel receive", "join", "waitgroup", "offload"}
+)
+
+// locks finds convoys: many tasks that wait long for a lock which each keeps for a
+// short time.
+func (l *linter) locks() {
+	for i := range l.s.Nodes {
+		n := &l.s.Nodes[i]
+		switch {
+		case !isPlace(n.Key) || n.Wait.Count < minSamples:
+		case slices.Contains(lockWaits, n.Reason):
+			l.convoy(n)
+		case n.Reason == "cond":
+			l.wokenForNothing(n)
+		}
+	}
+}
+
+func (l *linter) convoy(n *bgraph.Node) {
+	out := l.from(n.Key)
+	var ran, steps float64
+	for i := range out {
+		ran += float64(out[i].TotalCPU())
+		steps += float64(out[i].Count)
+	}
+	wait := n.MeanWait()
+	queued := words.PerSecond(l.s, n.Departures) * wait.Duration().Seconds() // Little's law
+	if steps == 0 || queued < convoyTasks || float64(wait) < convoyFactor*ran/steps {
+		return
+	}
+	l.convoys[n.Key] = true
+	f := Finding{Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key}
+	f.Message = fmt.Sprintf("%s {tasks} queue here on average (now %s, at most %s); each waits for %v, then runs for %v.",
+		words.Rate(queued), words.Count(n.Now), words.Count(n.Peak), wait, bgraph.Nanos(ran/steps))
+	slow := false
+	holders := l.holders(out)
+	for i, h := range holders[:min(3, len(holders))] {
+		if i > 0 && float64(h.count) < rareHolder*steps {
+			continue
+		}
+		f.Message += " " + h.text
+		slow = slow || h.over > bgraph.Nanos(ran/steps)*10
+	}
+	f.Advice = "Do less while the lock is held, or use several locks, one for each part of what it guards."
+	if slow {
+		f.Advice = "The lock seems to be held while the {task} waits for something else. Release it before that wait, or use several locks, one for each part of what it guards."
+	}
+	if n.Reason == "pool" {
+		f.Advice = poolAdvice
+	}
+	if n.Reason == "semaphore" {
+		f.Severity = SeverityInfo
+		f.Advice = "That may be meant: a semaphore limits what goes on at a time. If it is not, raise its limit, or turn work away before it gets here."
+	}
+	l.add(queued, f)
+}
+
+// rareHolder is the share of the steps that leave a lock below which a kind of them is not told of.
+const rareHolder = 0.01
+
+// A holder is a step that leaves a lock's node, and so begins with the lock held.
+type holder struct {
+	text  string
+	count uint64
+	share float64
+	over  bgraph.Nanos // mean wait at its end, where the lock may still be held
+}
+
+// holders ranks the steps by the time that they, with the wait they lead to, may take
+// the lock for.
+func (l *linter) holders(out []bgraph.Edge) []holder {
+	var all []holder
+	for i := range out {
+		e := &out[i]
+		h := holder{count: e.Count, text: fmt.Sprintf("%s of them then run to %s for %v", words.Count(e.Count), l.name(e.To), e.MeanCPU())}
+		if to := l.s.Node(e.To); to != nil && e.To != e.From && isPlace(e.To) && to.Wait.Sum > 0 {
+			h.over = to.MeanWait()
+			h.text += fmt.Sprintf(" and wait there for %v", h.over)
+		}
+		h.text += "."
+		h.share = float64(e.Count) * float64(e.MeanCPU()+h.over)
+		all = append(all, h)
+	}
+	slices.SortStableFunc(all, func(a, b holder) int { return cmp.Compare(b.share, a.share) })
+	return all
+}
+
+// wokenForNothing finds condition variables that wake many tasks of which most go
+// back to wait.
+func (l *linter) wokenForNothing(n *bgraph.Node) {
+	var all, back uint64
+	for _, e := range l.from(n.Key) {
+		all += e.Count
+		if e.To == n.Key {
+			back += e.Count - min(e.Count, e.Parts.Calls) // a step with a system call did something
+		}
+	}
+	if back < all/2+1 || float64(n.Peak) < convoyTasks || words.PerSecond(l.s, back) < 100 {
+		return
+	}
+	l.convoys[n.Key] = true
+	l.add(float64(back), Finding{
+		Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key,
+		Message: fmt.Sprintf("Of %s wake-ups %s (%s) led straight back to this wait: the {tasks} were woken for nothing, %s times a second. At most %s waited at a time.",
+			words.Count(all), words.Count(back), words.Percent(words.Ratio(float64(back), float64(all))), words.Rate(words.PerSecond(l.s, back)), words.Count(n.Peak)),
+		Advice: "Use Signal instead of Broadcast where one {task} can go on, or a condition variable for each thing that is waited for.",
+	})
+}
+
+// piles finds places where tasks gather.
+func (l *linter) piles() {
+	for i := range l.s.Nodes {
+		n := &l.s.Nodes[i]
+		if !isPlace(n.Key) || l.convoys[n.Key] {
+			continue
+		}
+		queue := slices.Contains(queueWaits, n.Reason)
+		grown := int64(n.Arrivals - n.Departures)
+		stay := (n.MeanWait() + n.Ready.Mean()).Duration()
+		expected := words.PerSecond(l.s, n.Departures) * stay.Seconds()
+		f := Finding{Severity: SeverityWarning, Check: CheckPileUp, Node: n.Key, Advice: pileAdvice(n.Reason)}
+		switch {
+		case l.s.Period && grown >= pileTasks && float64(grown) >= 0.1*float64(n.Arrivals):
+			f.Message = fmt.Sprintf("In %v %s {tasks} came and %s left: %s more than before, now %s.",
+				l.s.Span, words.Count(n.Arrivals), words.Count(n.Departures), words.Count(grown), words.Count(n.Now))
+			if !queue {
+				f.Severity = SeverityInfo
+			}
+		case queue && n.Now >= pileTasks && n.Departures == 0:
+			f.Message = fmt.Sprintf("%s {tasks} wait here, and in %v none has left.", words.Count(n.Now), l.s.Span)
+		case n.Reason == "channel send" && expected >= pileTasks && stay >= sendLimit:
+			f.Message = fmt.Sprintf("%s {tasks} queue here on average, each for %v: the receivers take %s values a second.",
+				words.Rate(expected), bgraph.Nanos(stay), words.Rate(words.PerSecond(l.s, n.Departures)))
+		case queue && n.Now >= pileTasks && n.Wait.Count > 0 && float64(n.Now) >= pileFactor*max(expected, 1):
+			f.Message = fmt.Sprintf("%s {tasks} wait here. Those that left, %s a second, had been here for %v on average: at that pace %s would be here at a time.",
+				words.Count(n.Now), words.Rate(words.PerSecond(l.s, n.Departures)), bgraph.Nanos(stay), words.Rate(expected))
+		default:
+			continue
+		}
+		l.add(float64(max(n.Now, grown)), f)
+	}
+}
+
+// sendLimit is how long a crowd may wait to send: less is a queue that keeps the receivers busy.
+const sendLimit = 100 * time.Millisecond
+
+const poolAdvice = "All connections of the pool are in use. See what runs and waits while it has one: close Rows and end transactions on every path, query less, or allow more connections (SetMaxOpenConns)."
+
+func pileAdvice(reason string) string {
+	switch reason {
+	case "pool":
+		return poolAdvice
+	case "channel send":
+		return "The receivers are slower than the senders: add receivers, make them faster, or let fewer {tasks} send."
+	case "write":
+		return "Clients take responses more slowly than they are made. A write deadline gets rid of those that do not read."
+	case "offload", "disk":
+		return "More is asked of helper threads or disks than they do. Raise the limit on offloaded functions if the machine has room, or admit less work."
+	case "connect":
+		return "The other side accepts connections more slowly than they are asked for. Keep connections, or limit how many are made at a time."
+	case "read", "accept", "sleep", "select", "context", "cond", "channel receive":
+		return "That is fine if there are more clients, or more to wait for, than before. If not, what should wake these {tasks} does not."
+	}
+	return "What these {tasks} wait for is too slow: see what runs in between, or admit less work."
+}
+
+// leastStuck is how long a task must have waited in a graph that covers less than WaitLimit.
+const leastStuck = 10 * time.Second
+
+// joinWaits are for tasks to end: what waits like that later than at the start of the
+// program is no idle worker.
+var joinWaits = []string{"join", "waitgroup"}
+
+// stuck finds tasks that have waited for other tasks for so long that nothing is
+// likely to come.
+func (l *linter) stuck() {
+	deadlocked := l.deadlocked()
+	limit := bgraph.Nanos(waitLimit)
+	if l.s.Span < limit {
+		limit = max(l.s.Span/10*9, bgraph.Nanos(min(leastStuck, waitLimit)))
+	}
+	for i := range l.s.Nodes {
+		n := &l.s.Nodes[i]
+		if l.neverGot(n, deadlocked[n.Key]) {
+			continue
+		}
+		limit := limit
+		if l.s.Kind == bgraph.KindGoroutines && n.Oldest > l.s.Span { // a list of goroutines has told
+			limit = bgraph.Nanos(waitLimit)
+		}
+		if !isPlace(n.Key) || n.Now <= 0 || n.Oldest < limit || deadlocked[n.Key] {
+			continue
+		}
+		f := Finding{Severity: SeverityWarning, Check: CheckStuck, Node: n.Key}
+		f.Message = fmt.Sprintf("Of the %s {tasks} that wait here one has done so for %v", words.Count(n.Now), n.Oldest)
+		if n.Now == 1 {
+			f.Message = fmt.Sprintf("A {task} has waited here for %v", n.Oldest)
+		}
+		switch left := n.Departures; {
+		case slices.Contains(certainWaits, n.Reason):
+		case !slices.Contains(idleWaits, n.Reason):
+			continue
+		case left == 0 && n.Now <= int64(max(len(l.s.Loops), 1)) && (!slices.Contains(joinWaits, n.Reason) || l.fromTheBeginning(n)):
+			// A main function, or a worker that has had nothing to do yet.
+			continue
+		case left > 0 && n.Oldest < 100*n.MeanWait():
+			continue
+		default:
+			f.Severity = SeverityInfo
+		}
+		if n.Departures > 0 {
+			f.Message += fmt.Sprintf("; the %s that left had waited for %v on average, %v at most.", words.Count(n.Departures), n.MeanWait(), n.Wait.Max)
+		} else {
+			f.Message += "; none has left in " + l.s.Span.String() + "."
+		}
+		f.Advice = stuckAdvice(n.Reason)
+		l.add(float64(n.Oldest), f)
+	}
+}
+
+// longHeld is from how long on a single goroutine that waits for a lock is reason for a warning.
+const longHeld = time.Minute
+
+// neverGot finds locks, and pools of connections, that no goroutine has got in the time of a trace
+// although some wait for them.
+func (l *linter) neverGot(n *bgraph.Node, deadlocked bool) bool {
+	if l.s.Kind != bgraph.KindGoroutines || n.Now <= 0 || n.Departures > 0 || deadlocked || n.Oldest < bgraph.Nanos(stillLimit) ||
+		n.Reason == "semaphore" || !slices.Contains(lockWaits, n.Reason) {
+		return false
+	}
+	f := Finding{Severity: SeverityInfo, Check: CheckStuck, Node: n.Key, Advice: stuckAdvice(n.Reason)}
+	if float64(n.Now) >= convoyTasks || n.Oldest >= bgraph.Nanos(longHeld) {
+		f.Severity = SeverityWarning
+	}
+	f.Message = fmt.Sprintf("%s wait here, the oldest for %v, and none has got what it waits for in %v.", words.Count(n.Now), n.Oldest, l.s.Span)
+	if n.Now == 1 {
+		f.Message = fmt.Sprintf("A {task} has waited here for %v, and none has got what it waits for in %v.", n.Oldest, l.s.Span)
+	}
+	l.add(float64(n.Oldest), f)
+	return true
+}
+
+func stuckAdvice(reason string) string {
+	switch {
+	case reason == "pool":
+		return poolAdvice
+	case reason == "semaphore" || reason == "mutex" || strings.HasPrefix(reason, "rwmutex"):
+		return "Look for a path that keeps the lock: one that returns without unlocking, or that waits for ever with it."
+	case reason == "channel send":
+		return "Nothing receives any more: the receiver has ended or is stuck itself. Close the channel, or send under a context."
+	case reason == "join" || reason == "waitgroup":
+		return "What is waited for does not end: see where those {tasks} wait."
+	}
+	return "If it is an idle worker, all is well. If not, nobody will wake it: the channel is never closed, the signal never given. A context gives such waits an end."
+}

@@ -1,0 +1,216 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
+	"github.com/capriccio-go/capriccio/internal/words"
+)
+
+// Checks of graphs of goroutines only.
+const (
+	CheckSystemCalls = "system-calls" // steps spend much time in many short system calls
+	CheckAssist      = "assist"       // steps help the collector
+	CheckStopped     = "stopped"      // the world was stopped for long
+	CheckStalled     = "stalled"      // the kernel took processors away
+	CheckChurn       = "churn"        // goroutines that live for a moment
+	CheckUnfair      = "unfair"       // some wait for a lock far longer than most
+	CheckGrowing     = "growing"      // goroutines begin and do not end
+	CheckLeaked      = "leaked"       // goroutines that nothing can wake any more
+)
+
+const (
+	callsLimit   = 10                    // system calls a step
+	callsShare   = 0.05                  // of the time of all Ps, in such steps
+	assistShare  = 0.05                  // of all CPU time
+	assistLeast  = 0.01                  // of the time of all Ps, from which on it is more than a remark
+	stoppedLimit = 10 * time.Millisecond // a time
+	stoppedOften = 3                     // times: a thread may have had to wait for a processor
+	stoppedVery  = 10 * stoppedLimit     // if it happened once
+	stoppedShare = 0.02                  // of the time, from which on it is more than a remark
+	churnRate    = 10_000                // goroutines a second
+	churnLife    = 100 * time.Microsecond
+	pingRate     = 1_000 // steps a second
+	pingMoves    = 0.5   // to another P in a step
+	pingStep     = 20 * time.Microsecond
+	moveCost     = 5 * time.Microsecond // to wake a thread and fill the caches of another processor, at a guess
+	moveShare    = 0.05                 // of the time of all Ps, from which on it is more than a remark
+	handRate     = 100_000              // steps a second that each begin with a value handed over
+	handStep     = 2 * time.Microsecond
+	handShare    = 0.05 // of the time of all Ps
+	unfairFactor = 100  // times the usual wait
+	unfairWait   = 10 * time.Millisecond
+	leastGrown   = 100 // goroutines
+	endedShare   = 0.1 // of those that began
+)
+
+// trace makes the checks for which only a trace has the figures.
+func (l *linter) trace() {
+	if l.s.Kind != bgraph.KindGoroutines {
+		return
+	}
+	room := float64(l.s.Span) * float64(max(len(l.s.Loops), 1))
+	var assist bgraph.Nanos
+	var handed *bgraph.Edge // most often
+	for i := range l.s.Edges {
+		e := &l.s.Edges[i]
+		assist += e.Parts.Assist
+		calls := words.Ratio(float64(e.Parts.Calls), float64(e.Count))
+		if !l.pingPong(e, room) && l.handsOver(e, room) && (handed == nil || e.Count > handed.Count) {
+			handed = e
+		}
+		if calls < callsLimit || float64(e.Parts.System) < callsShare*room {
+			continue
+		}
+		l.add(float64(e.Parts.System), Finding{
+			Severity: SeverityWarning, Check: CheckSystemCalls, Node: e.From, To: e.To,
+			Message: fmt.Sprintf("A step makes %s system calls on average; all together took %v of %v.", words.Rate(calls), e.Parts.System, l.s.Span),
+			Advice:  "Read and write larger pieces: a bufio.Reader or Writer where there is none, or a larger one; look at the stack to see which calls these are.",
+		})
+	}
+	l.handedOver(handed)
+	if all := words.TotalCPU(l.s); all > 0 && float64(assist) >= assistShare*all && assist >= bgraph.Nanos(time.Millisecond) {
+		l.add(float64(assist), Finding{
+			Severity: severityIf(float64(assist) >= assistLeast*room), Check: CheckAssist,
+			Message: fmt.Sprintf("Goroutines spent %s of their CPU time (%v) helping the collector, because they allocate faster than it can keep up with.", words.Percent(float64(assist)/all), assist),
+			Advice:  "Allocate less (a heap profile says where), or give the collector more room: raise GOGC, with GOMEMLIMIT as the bound.",
+		})
+	}
+	if t := &l.s.Stopped; t.Max >= bgraph.Nanos(stoppedLimit) {
+		again := t.Quantile(1-(stoppedOften-0.5)/float64(t.Count)) >= bgraph.Nanos(stoppedLimit) || t.Max >= bgraph.Nanos(stoppedVery)
+		l.add(float64(t.Max), Finding{
+			Severity: severityIf(again && float64(t.Sum) >= stoppedShare*float64(l.s.Span)), Check: CheckStopped,
+			Message: fmt.Sprintf("The world was stopped %s times, once for %v; the mean is %v.", words.Count(t.Count), t.Max, t.Mean()),
+			Advice:  "Something keeps the runtime from stopping a goroutine (a long loop without calls, in code that cannot be preempted), or something asks often: runtime.ReadMemStats, GOMAXPROCS, profiles of goroutines. On a machine that is short of processors the kernel does that, too.",
+		})
+	}
+	if t := &l.s.Stalled; words.Stalled(l.s) {
+		l.add(float64(t.Sum), Finding{
+			Severity: SeverityInfo, Check: CheckStalled,
+			Message: fmt.Sprintf("%s a goroutine had a P for 30 ms or longer, at most %v, all together %v, though the Go runtime preempts what runs for 10 ms: the kernel had taken the processor. That time counts as CPU time of steps, and others wait for locks, the collector and their turn meanwhile.",
+				words.Plural(int(t.Count), "time"), t.Max, t.Sum),
+			Advice: "Look for a limit of CPU time (cpu.max of the container: nr_throttled in its cpu.stat) that is below GOMAXPROCS, and for other programs on the machine. Only a loop that cannot be preempted, of assembly, looks the same.",
+		})
+	}
+	for i := range l.s.Nodes {
+		l.unfair(&l.s.Nodes[i])
+	}
+	l.begun()
+}
+
+// begun looks at goroutines by where they begin.
+func (l *linter) begun() {
+	for i := range l.s.Starts {
+		st := &l.s.Starts[i]
+		l.growing(st)
+		if st.Leaked > 0 {
+			l.add(float64(st.Leaked), Finding{
+				Severity: SeverityError, Check: CheckLeaked, Name: "goroutines of " + funcname.Short(st.Function),
+				Message: fmt.Sprintf("%s of the %s goroutines that began here have leaked: nothing that still runs can reach what they wait for.", words.Count(st.Leaked), words.Count(st.Now)),
+				Advice:  "See where they wait (-stacks, or goroutineleak?debug=2 of net/http/pprof): nobody receives from the channel, or closes it, on some path.",
+			})
+		}
+		rate := words.PerSecond(l.s, st.Created)
+		// net/http has a goroutine for each request that looks whether the client goes away; nobody can change that.
+		if rate < churnRate || strings.HasPrefix(st.Function, "net/http.") || st.Life.Count < minSamples || st.Life.Quantile(0.5) > bgraph.Nanos(churnLife) {
+			continue
+		}
+		l.add(rate, Finding{
+			Severity: SeverityInfo, Check: CheckChurn, Name: "goroutines of " + funcname.Short(st.Function),
+			Message: fmt.Sprintf("%s goroutines a second begin here, and half of them live for less than %v.", words.Rate(rate), st.Life.Quantile(0.5)),
+			Advice:  "If what they do is shorter than what it takes to start one and to wake what waits for it, do it in place, or let a few workers take it from a channel in batches.",
+		})
+	}
+}
+
+// pingPong finds short steps that mostly run on another P than the one before: for each the
+// Go runtime woke a thread, and the caches of the other processor were cold.
+func (l *linter) pingPong(e *bgraph.Edge, room float64) bool {
+	rate, moves := words.PerSecond(l.s, e.Count), words.Ratio(float64(e.Parts.Moves), float64(e.Count))
+	n := l.s.Node(e.From)
+	if rate < pingRate || moves < pingMoves || e.MeanCPU() > bgraph.Nanos(pingStep) || !wokenInProgram(n) {
+		return false
+	}
+	l.add(rate*moves, Finding{
+		Severity: severityIf(float64(e.Parts.Moves)*float64(moveCost) >= moveShare*room), Check: CheckPingPong, Node: e.From, To: e.To,
+		Message: fmt.Sprintf("A step takes %v, and %s of them a second run on another P than the one before, woken by %s: to hand the work over costs more than the work.",
+			e.MeanCPU(), words.Rate(rate*moves), words.Waker(&n.Wakers[0])),
+		Advice: handAdvice,
+	})
+	return true
+}
+
+// timedChecks are those that find what the kernel did, if it has taken processors away.
+var timedChecks = []string{CheckLongStep, CheckConvoy, CheckStarvation, CheckSaturated, CheckUnbalanced, CheckAssist, CheckStopped, CheckUnfair}
+
+// severityIf is that of what matters only if there is much of it.
+func severityIf(much bool) string {
+	if much {
+		return SeverityWarning
+	}
+	return SeverityInfo
+}
+
+const handAdvice = "Hand over several pieces at a time (slices, or a channel with a buffer), or do the work where it comes up."
+
+// handedOver speaks of such a step, if there is one.
+func (l *linter) handedOver(e *bgraph.Edge) {
+	if e == nil {
+		return
+	}
+	by := l.s.Node(e.From).Wakers[0]
+	l.add(float64(e.Count), Finding{
+		Severity: SeverityInfo, Check: CheckPingPong, Node: e.From, To: e.To,
+		Message: fmt.Sprintf("A step takes %v, and %s of them a second begin with being woken by %s: to hand the work over costs as much as the work.",
+			e.MeanCPU(), words.Rate(words.PerSecond(l.s, e.Count)), words.Waker(&by)),
+		Advice: handAdvice,
+	})
+}
+
+// handsOver reports whether much time goes into very short steps that other goroutines wake.
+func (l *linter) handsOver(e *bgraph.Edge, room float64) bool {
+	n := l.s.Node(e.From)
+	return words.PerSecond(l.s, e.Count) >= handRate && e.MeanCPU() <= bgraph.Nanos(handStep) && words.EdgeCPU(e) >= handShare*room &&
+		wokenInProgram(n)
+}
+
+// wokenInProgram reports whether goroutines wake those at n, and the program can change that: not
+// net/http, which has goroutines of its own for each connection.
+func wokenInProgram(n *bgraph.Node) bool {
+	if n == nil || len(n.Wakers) == 0 || n.Wakers[0].Function == "" {
+		return false
+	}
+	at := n.Place()
+	return at == nil || !strings.HasPrefix(at.Function, "net/http.")
+}
+
+// unfair finds locks for which some wait far longer than most.
+func (l *linter) unfair(n *bgraph.Node) {
+	usual, p99 := n.Wait.Quantile(0.5), n.Wait.Quantile(0.99)
+	if !isPlace(n.Key) || !slices.Contains(lockWaits, n.Reason) || n.Wait.Count < minSamples ||
+		p99 < bgraph.Nanos(unfairWait) || p99/unfairFactor < usual {
+		return
+	}
+	l.add(float64(p99), Finding{
+		Severity: SeverityWarning, Check: CheckUnfair, Node: n.Key,
+		Message: fmt.Sprintf("Half of those that wait here have the lock within %v, but one in a hundred waits for %v or more, at most %v: those that come later take it first.",
+			usual, p99, n.Wait.Max),
+		Advice: "Something takes the lock again right after it gave it back, or keeps it for long now and then. Do less while it is held, or let a queue decide what is next.",
+	})
+}
+
+// growing finds goroutines that begin and hardly ever end.
+func (l *linter) growing(st *bgraph.Start) {
+	if st.Created < leastGrown || float64(st.Ended) > endedShare*float64(st.Created) || st.Now < leastGrown {
+		return
+	}
+	l.add(float64(st.Created-st.Ended), Finding{
+		Severity: SeverityWarning, Check: CheckGrowing, Name: "goroutines of " + funcname.Short(st.Function),
+		Message: fmt.Sprintf("In %v %s goroutines began here and %s ended; now there are %s.", l.s.Span, words.Count(st.Created), words.Count(st.Ended), words.Count(st.Now)),
+		Advice:  "If their number does not come to rest, they leak: see at which node they wait (-stacks), and give that wait an end, such as a context or a closed channel. A server whose clients have just connected looks the same.",
+	})
+}

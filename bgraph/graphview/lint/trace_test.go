@@ -1,0 +1,223 @@
+package lint
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/graphcases"
+	"github.com/capriccio-go/capriccio/internal/words"
+)
+
+// mixedTimes repeats two durations, each a number of times, until there are a thousand.
+func mixedTimes(often int, d time.Duration, rarely int, long time.Duration) bgraph.Times {
+	var t bgraph.Times
+	for t.Count < 1000 {
+		for range often {
+			t.Add(bgraph.Nanos(d))
+		}
+		for range rarely {
+			t.Add(bgraph.Nanos(long))
+		}
+	}
+	return t
+}
+
+// heldFor lets one goroutine wait for a lock for that long, while another sleeps.
+func heldFor(s *bgraph.Snapshot, d time.Duration) {
+	s.Nodes[0].Reason, s.Nodes[0].Now, s.Nodes[0].Oldest = "mutex", 1, bgraph.Nanos(d)
+	s.Nodes = append(s.Nodes, bgraph.Node{Key: 101, Reason: "sleep", Now: 1})
+}
+
+// What is near a fault of a trace is none.
+func TestHealthyTraces(t *testing.T) {
+	for what, change := range map[string]func(s *bgraph.Snapshot){
+		"three long steps, of which the kernel may have taken most": func(s *bgraph.Snapshot) {
+			var cpu bgraph.Times
+			for range 3 {
+				cpu.Add(bgraph.Nanos(12 * time.Millisecond))
+			}
+			s.Edges = append(s.Edges, bgraph.Edge{From: 100, To: 101, Count: 3, CPU: cpu})
+		},
+		"two long ones of two hundred": func(s *bgraph.Snapshot) {
+			var cpu bgraph.Times
+			for range 198 {
+				cpu.Add(bgraph.Nanos(50 * time.Microsecond))
+			}
+			cpu.Add(bgraph.Nanos(20 * time.Millisecond))
+			cpu.Add(bgraph.Nanos(20 * time.Millisecond))
+			s.Edges = append(s.Edges, bgraph.Edge{From: 100, To: 101, Count: 200, CPU: cpu})
+		},
+		"short steps that stay":         func(s *bgraph.Snapshot) { s.Edges[0].CPU = s.Starts[0].Life },
+		"short steps the network wakes": func(s *bgraph.Snapshot) { s.Edges[0].CPU, s.Edges[0].Parts.Moves = s.Starts[0].Life, 900 },
+		"goroutines of net/http that wake each other": func(s *bgraph.Snapshot) {
+			s.Nodes[0].Stack, s.Nodes[0].Wakers = []bgraph.Frame{{Function: "net/http.(*connReader).backgroundRead"}}, []bgraph.Waker{{Function: "net/http.(*connReader).abortPendingRead", Count: 1000}}
+			s.Edges[0].Parts.Moves, s.Edges[0].CPU = 900, s.Starts[0].Life
+		},
+		"a lock all wait for alike": func(s *bgraph.Snapshot) {
+			s.Nodes[0].Reason, s.Nodes[0].Wait = "mutex", mixedTimes(1, time.Millisecond, 1, 2*time.Millisecond)
+		},
+		"a read that takes long at times": func(s *bgraph.Snapshot) { s.Nodes[0].Wait = mixedTimes(50, 5*time.Microsecond, 1, 30*time.Millisecond) },
+		"an old wait for a lock, of which a list has told": func(s *bgraph.Snapshot) {
+			heldFor(s, 9*time.Minute)
+		},
+		"a goroutine of net/http for each request": func(s *bgraph.Snapshot) {
+			st := &s.Starts[0]
+			st.Function, st.Created, st.Ended = "net/http.(*connReader).backgroundRead", 20_000, 20_000
+		},
+		"a few goroutines that stay": func(s *bgraph.Snapshot) { s.Starts[0].Created, s.Starts[0].Ended, s.Starts[0].Now = 50, 0, 5000 },
+	} {
+		if found := Find(graphcases.Traced(change)); len(found) > 0 {
+			t.Errorf("%s: %+v", what, found)
+		}
+	}
+}
+
+// Each check of traces has one graph in which it finds something, and a healthy one.
+func TestLintTraces(t *testing.T) {
+	for check, change := range map[string]func(s *bgraph.Snapshot){
+		"":               func(*bgraph.Snapshot) {},
+		CheckSystemCalls: func(s *bgraph.Snapshot) { s.Edges[0].Parts.Calls, s.Edges[0].Parts.System = 40_000, 200e6 },
+		CheckAssist:      func(s *bgraph.Snapshot) { s.Edges[0].Parts.Assist = 10e6 },
+		CheckStopped:     func(s *bgraph.Snapshot) { s.Stopped.Add(bgraph.Nanos(20 * time.Millisecond)) },
+		CheckChurn:       func(s *bgraph.Snapshot) { s.Starts[0].Created, s.Starts[0].Ended = 20_000, 20_000 },
+		CheckPingPong: func(s *bgraph.Snapshot) {
+			s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.send", Line: 7, Count: 1000}}
+			s.Edges[0].Parts.Moves, s.Edges[0].CPU = 900, s.Starts[0].Life
+		},
+		CheckUnfair: func(s *bgraph.Snapshot) {
+			s.Nodes[0].Reason = "mutex"
+			s.Nodes[0].Wait = mixedTimes(50, 5*time.Microsecond, 1, 30*time.Millisecond)
+		},
+		CheckGrowing: func(s *bgraph.Snapshot) { s.Starts[0].Ended, s.Starts[0].Now = 10, 990 },
+		CheckLeaked:  func(s *bgraph.Snapshot) { s.Starts[0].Now, s.Starts[0].Leaked = 5, 3 },
+		CheckFewSamples: func(s *bgraph.Snapshot) {
+			e := &s.Edges[0]
+			e.Count, e.CPU = 2, bgraph.Times{}
+			e.CPU.Add(1)
+			e.CPU.Add(1)
+		},
+		CheckStuck: func(s *bgraph.Snapshot) { // for longer than the trace: a list of goroutines has told
+			heldFor(s, 11*time.Minute)
+		},
+	} {
+		found := Find(graphcases.Traced(change))
+		switch {
+		case check == "" && len(found) > 0:
+			t.Errorf("healthy, but %+v", found)
+		case check != "" && (len(found) != 1 || found[0].Check != check || found[0].Message == "" || found[0].Advice == ""):
+			t.Errorf("%s: found %+v", check, found)
+		}
+	}
+}
+
+// What a healthy server under little load has, too, is but a remark.
+func TestLittleOfItIsARemark(t *testing.T) {
+	for check, change := range map[string]func(s *bgraph.Snapshot, much uint64){
+		CheckStopped: func(s *bgraph.Snapshot, much uint64) {
+			for range much {
+				s.Stopped.Add(bgraph.Nanos(30 * time.Millisecond))
+			}
+		},
+		CheckAssist: func(s *bgraph.Snapshot, much uint64) { s.Edges[0].Parts.Assist = bgraph.Nanos(5e6 * much) },
+		CheckPingPong: func(s *bgraph.Snapshot, much uint64) {
+			s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.send", Line: 7, Count: 1000}}
+			e := &s.Edges[0]
+			e.CPU = s.Starts[0].Life
+			e.Count, e.Parts.Moves = e.Count*4*much, 6000*much
+			e.CPU.Count = e.Count
+		},
+	} {
+		for much, severity := range map[uint64]string{1: SeverityInfo, 4: SeverityWarning} {
+			found := Find(graphcases.Traced(func(s *bgraph.Snapshot) { change(s, much) }))
+			if len(found) != 1 || found[0].Check != check || found[0].Severity != severity {
+				t.Errorf("%s, %d times as much: want %s, got %+v", check, much, severity, found)
+			}
+		}
+	}
+}
+
+// Nor is one long stop among many that are short, as on a machine that is short of processors.
+func TestOneLongStopIsARemark(t *testing.T) {
+	for often, severity := range map[int]string{2: SeverityInfo, 3: SeverityWarning} {
+		found := Find(graphcases.Traced(func(s *bgraph.Snapshot) {
+			for i := range 60 {
+				s.Stopped.Add(bgraph.Nanos(2 * time.Millisecond))
+				if i < often {
+					s.Stopped.Add(bgraph.Nanos(12 * time.Millisecond))
+				}
+			}
+		}))
+		if len(found) != 1 || found[0].Check != CheckStopped || found[0].Severity != severity {
+			t.Errorf("%d long ones: want %s, got %+v", often, severity, found)
+		}
+	}
+}
+
+// Findings of a trace speak of goroutines, and give no advice that only tasks can follow.
+func TestLintWordsOfTraces(t *testing.T) {
+	sc := sick()
+	sc.Kind = bgraph.KindGoroutines
+	for _, f := range Find(sc.Snapshot) {
+		for _, word := range []string{"task.Yield", "task.Offload", "{", "}", " tasks ", " loops "} {
+			if f.Check != CheckLeak && f.Check != CheckUnbalanced && f.Check != CheckOverflow && hasWord(f.Message+f.Advice, word) {
+				t.Errorf("%s says %q: %s %s", f.Check, word, f.Message, f.Advice)
+			}
+		}
+	}
+}
+
+func hasWord(text, word string) bool {
+	for i := 0; i+len(word) <= len(text); i++ {
+		if text[i:i+len(word)] == word {
+			return true
+		}
+	}
+	return false
+}
+
+// A step that leads back to a condition variable has done something if it called the system.
+func TestWokenForNothingInTraces(t *testing.T) {
+	for calls, want := range map[uint64]int{0: 1, 100: 1, 900: 0} {
+		found := Find(graphcases.Traced(func(s *bgraph.Snapshot) {
+			n := &s.Nodes[0]
+			n.Reason, n.Peak, n.Wait = "cond", 8, s.Edges[0].CPU
+			s.Edges[0].Parts.Calls = calls
+		}))
+		if len(found) != want || want > 0 && found[0].Check != CheckConvoy {
+			t.Errorf("%d calls in 1,000 steps: %+v", calls, found)
+		}
+	}
+}
+
+// If the kernel took the processors away, what takes long is no fault of the program's; that it did is
+// said at the top.
+func TestLintOfAStalledProgram(t *testing.T) {
+	slow := func(s *bgraph.Snapshot) {
+		s.Edges[0].Parts.Assist = 20e6
+		s.Stopped.Add(bgraph.Nanos(200 * time.Millisecond))
+	}
+	for stalls, severity := range map[int]string{0: SeverityWarning, 1: SeverityInfo} {
+		s := graphcases.Traced(slow)
+		for range stalls {
+			s.Stalled.Add(bgraph.Nanos(300 * time.Millisecond))
+		}
+		found := Find(s)
+		if stalls > 0 && found[0].Check != CheckStalled {
+			t.Errorf("stalled %d times, but first there is %+v", stalls, found[0])
+		}
+		told := 0
+		for _, f := range found {
+			if f.Check == CheckStalled {
+				told++
+			} else if f.Severity != severity {
+				t.Errorf("stalled %d times: %+v", stalls, f)
+			}
+		}
+		head := strings.Join(words.Head(s), "\n")
+		if told != stalls || len(found) != 2+stalls || strings.Contains(head, "300ms of the CPU time may be the kernel's: 1 time a") != (stalls > 0) {
+			t.Errorf("stalled %d times: %+v\n%.500s", stalls, found, head)
+		}
+	}
+}

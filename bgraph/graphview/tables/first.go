@@ -1,0 +1,123 @@
+package tables
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/funcname"
+	"github.com/capriccio-go/capriccio/internal/words"
+)
+
+// What to look at first: what looks wrong, and where most time goes.
+
+const (
+	firstLines  = 20 // before the tables, with those that say what program it is
+	firstFacts  = 9
+	firstSteps  = 2    // edges that use most CPU
+	firstShare  = 0.05 // of all CPU, from which on they are named
+	firstInUse  = 0.8  // of the limit of a resource, from which on it is named
+	firstIdle   = 100  // tasks that none has left, from which on they are named
+	firstReady  = bgraph.Nanos(time.Millisecond)
+	firstEnough = 100 // times that something was ready, to speak of one in a hundred
+)
+
+// writeFirst writes findings, the worst of them with what they say, and facts: as much as makes
+// firstLines together with the heads that stand above.
+func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string, heads int, o Options) {
+	if len(s.Nodes) == 0 && len(s.Edges) == 0 {
+		return
+	}
+	findings, facts := lint.FindPart(cmp.Or(o.Whole, s), s), factsOf(s, names)
+	found := "nothing looks wrong"
+	if len(findings) > 0 {
+		found = words.Plural(len(findings), "finding") + ", -lint tells more"
+	}
+	fmt.Fprintf(b, "\nLOOK AT FIRST: %s\n", found)
+	room := max(firstLines-heads-2-len(facts), 2)
+	for i, f := range findings {
+		rest := min(len(findings)-i-1, 1) // a line that says how many more there are
+		if room < 1+rest {
+			fmt.Fprintf(b, "  … and %s more\n", words.Count(len(findings)-i))
+			break
+		}
+		fmt.Fprintln(b, words.Shorten(words.Clean(fmt.Sprintf("  %s %s: %s", f.Severity, f.Check, f.Name)), o.Width))
+		room--
+		var message bytes.Buffer
+		words.WriteParagraph(&message, f.Message, min(o.Width, lint.FindingWidth))
+		if lines := bytes.Count(message.Bytes(), []byte("\n")); room >= lines+rest {
+			b.Write(message.Bytes())
+			room -= lines
+		}
+	}
+	for _, fact := range facts {
+		fmt.Fprintln(b, words.Shorten("  "+fact, o.Width))
+	}
+}
+
+// factsOf are sentences about where CPU time and waiting go.
+func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
+	var facts []string
+	say := func(format string, args ...any) { facts = append(facts, fmt.Sprintf(format, args...)) }
+	all := words.TotalCPU(s)
+	step := func(from, to bgraph.Key) string {
+		if from == to {
+			return "between one " + words.NameIn(names, from) + " and the next"
+		}
+		return "between " + words.NameIn(names, from) + " and " + words.NameIn(names, to)
+	}
+	edges := slices.Clone(s.Edges)
+	slices.SortStableFunc(edges, func(a, b bgraph.Edge) int { return cmp.Compare(words.EdgeCPU(&b), words.EdgeCPU(&a)) })
+	for i := range edges[:min(len(edges), firstSteps)] {
+		e := &edges[i]
+		if share := words.Ratio(words.EdgeCPU(e), all); share >= firstShare {
+			say("CPU: %s of it %s, %s/s, %s each", words.Percent(share), step(e.From, e.To), words.Rate(words.PerSecond(s, e.Count)), words.Duration(e.MeanCPU()))
+		}
+	}
+	most, used := mostUsing(s)
+	if most != nil && most.Function != "" && 2*all >= used { // else s is but a part of the program, by -focus
+		say("CPU: %s of it in goroutines that began in %s", words.Percent(words.Ratio(float64(most.CPU), used)), funcname.Short(most.Function))
+	}
+	if running := max(all, used); all > 0 && float64(s.CollectorCPU) >= 2*firstShare*running {
+		say("collector: %s of CPU, besides %s of the %s", words.Duration(s.CollectorCPU), words.Duration(words.Nanos(running)), words.TermsOf(s).Tasks)
+	}
+	var crowded, latest *bgraph.Node
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		// Those that have been there all the time say nothing: listeners, workers with nothing to do; nor does
+		// a single one, which waits for its next turn, nor one of net/http beside each request that is served.
+		beside := slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http.(*connReader).backgroundRead" })
+		if !beside && (n.Departures > 0 && n.Now > 1 || n.Now >= firstIdle) && (crowded == nil || n.Now > crowded.Now) {
+			crowded = n
+		}
+		if n.Ready.Count >= firstEnough && n.Ready.Quantile(0.99) >= firstReady && (latest == nil || n.Ready.Quantile(0.99) > latest.Ready.Quantile(0.99)) {
+			latest = n
+		}
+	}
+	if crowded != nil {
+		text := fmt.Sprintf("waiting: %s at %s", words.Plural(int(crowded.Now), words.TermsOf(s).Task), words.NameIn(names, crowded.Key))
+		if crowded.Wait.Count > 0 {
+			text += ", for " + words.Duration(crowded.MeanWait()) + " on average"
+		}
+		say("%s", text)
+	}
+	if latest != nil {
+		say("ready, but not running: 1 in 100 for %s or more, after %s", words.Duration(latest.Ready.Quantile(0.99)), words.NameIn(names, latest.Key))
+	}
+	if runs := longRuns(s); len(runs) > 0 {
+		say("longest without a wait: %s, %s", words.Duration(runs[0].longest), step(runs[0].from, runs[0].to))
+	}
+	for _, r := range s.Resources {
+		if len(facts) == firstFacts {
+			break
+		}
+		if used := words.Ratio(float64(r.InUse), float64(r.Limit)); r.Limit > 0 && used >= firstInUse {
+			say("resource: %s of %s in use", words.Percent(used), words.Clean(r.Name))
+		}
+	}
+	return facts
+}

@@ -1,0 +1,200 @@
+package words
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
+)
+
+// PerSecond is the rate of count in the time that s covers, 0 if that is not known.
+func PerSecond(s *bgraph.Snapshot, count uint64) float64 {
+	if s.Span <= 0 {
+		return 0
+	}
+	return float64(count) / s.Span.Duration().Seconds()
+}
+
+// EdgeCPU estimates the CPU time of all steps of an edge in nanoseconds. Unlike Edge.TotalCPU it does not saturate.
+func EdgeCPU(e *bgraph.Edge) float64 {
+	return max(e.CPU.Estimate(e.Count), 0)
+}
+
+// TotalCPU is the sum of EdgeCPU over all edges.
+func TotalCPU(s *bgraph.Snapshot) (sum float64) {
+	for i := range s.Edges {
+		sum += EdgeCPU(&s.Edges[i])
+	}
+	return sum
+}
+
+// takenShare is the least share of the CPU time of all steps that Taken reports.
+const takenShare = 0.05
+
+// Taken is for how long steps kept loops while the process had no processor, as the kernel took it or
+// they blocked natively; 0 if that is little. Of a trace, Stalled tells.
+func Taken(s *bgraph.Snapshot) float64 {
+	all := TotalCPU(s)
+	if d := all - float64(s.ProcessCPU); s.ProcessCPU > 0 && s.Kind != bgraph.KindGoroutines && d >= takenShare*all {
+		return d
+	}
+	return 0
+}
+
+// stalledShare is the share of the time from which on CPU times mean little.
+const stalledShare = 0.02
+
+// Stalled reports whether the kernel took so much of the time that CPU times mean little.
+func Stalled(s *bgraph.Snapshot) bool {
+	return s.Stalled.Sum > 0 && float64(s.Stalled.Sum) >= stalledShare*float64(s.Span)
+}
+
+// BusyEdges are the edges with at least that share of all steps or of all CPU time, linked the
+// nodes that they join. A share of 0 or less keeps all.
+func BusyEdges(s *bgraph.Snapshot, share float64) (edges []*bgraph.Edge, linked map[bgraph.Key]bool) {
+	var count float64
+	for i := range s.Edges {
+		count += float64(s.Edges[i].Count)
+	}
+	cpu := TotalCPU(s)
+	linked = map[bgraph.Key]bool{}
+	for i := range s.Edges {
+		e := &s.Edges[i]
+		if share > 0 && float64(e.Count) < share*count && EdgeCPU(e) < share*cpu {
+			continue
+		}
+		linked[e.From], linked[e.To] = true, true
+		edges = append(edges, e)
+	}
+	return edges, linked
+}
+
+// Loops is how many loops there are to do work, and how many beside them rest.
+func Loops(s *bgraph.Snapshot) string {
+	working := len(s.Working())
+	text := Plural(working, TermsOf(s).Loop)
+	if rest := len(s.Loops) - working; rest > 0 {
+		text += fmt.Sprintf(", %s more at rest", Count(rest))
+	}
+	return text
+}
+
+// OrUnknown is the name, made fit for a terminal, or "unknown".
+func OrUnknown(name string) string {
+	if name = Clean(name); name == "" {
+		return "unknown"
+	}
+	return name
+}
+
+// Plural counts things: "1 task", "2 tasks".
+func Plural(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return Count(n) + " " + thing
+}
+
+// TooLong is how often a step was too long for the watchdog.
+func TooLong(n uint64) string {
+	if n == 1 {
+		return "once too long"
+	}
+	return Count(n) + " times too long"
+}
+
+// Changes reports what a step takes (+) of each resource or gives back (-), "" if
+// nothing.
+func Changes(s *bgraph.Snapshot, e *bgraph.Edge) string {
+	var parts []string
+	for i := range e.Changes {
+		c := &e.Changes[i]
+		if c.Sum == 0 {
+			continue
+		}
+		name, unit := fmt.Sprintf("resource %d", i), ""
+		if i < len(s.Resources) {
+			name, unit = s.Resources[i].Name, s.Resources[i].Unit
+		}
+		parts = append(parts, Signed(Amount(c.Mean(), unit))+" "+name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// StepNotes say what the time of a step of a trace went into besides running, and in which
+// functions a CPU profile found it; none, if that is not known.
+func StepNotes(e *bgraph.Edge) []string {
+	return slices.DeleteFunc([]string{Parts(e), functions(e)}, func(text string) bool { return text == "" })
+}
+
+// Parts reports what the time of a step went into besides running, "" if nothing did.
+func Parts(e *bgraph.Edge) string {
+	p := &e.Parts
+	if *p == (bgraph.Parts{}) || e.Count == 0 {
+		return ""
+	}
+	var parts []string
+	each := func(sum bgraph.Nanos) bgraph.Nanos { return Nanos(float64(sum) / float64(e.Count)) }
+	mean := func(sum bgraph.Nanos, what string) {
+		if d := each(sum); d > 0 {
+			parts = append(parts, Duration(d)+" "+what)
+		}
+	}
+	if p.Calls > 0 {
+		parts = append(parts, fmt.Sprintf("%s system calls (%s)", Rate(float64(p.Calls)/float64(e.Count)), Duration(each(p.System))))
+	}
+	mean(p.Preempted, "preempted")
+	mean(p.Folded, "waiting for the collector")
+	mean(p.Assist, "helping the collector")
+	if moves := float64(p.Moves) / float64(e.Count); moves >= 0.1 {
+		parts = append(parts, Rate(moves)+" moves to another P")
+	}
+	if p.Samples > 0 {
+		parts = append(parts, Plural(int(p.Samples), "sample")+" in all")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "a step: " + strings.Join(parts, ", ")
+}
+
+// functions names where a CPU profile found the steps, "" if there was none.
+func functions(e *bgraph.Edge) string {
+	var parts []string
+	for i := range e.Functions[:min(len(e.Functions), 3)] {
+		f := &e.Functions[i]
+		parts = append(parts, fmt.Sprintf("%s %s", Waker(f), Percent(Ratio(float64(f.Count), float64(e.Parts.Samples)))))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "in " + strings.Join(parts, ", ")
+}
+
+// Wakers names what ended the waits at a node, "" if that is not known.
+func Wakers(n *bgraph.Node) string {
+	var parts []string
+	var all uint64
+	for i := range n.Wakers {
+		all += n.Wakers[i].Count
+	}
+	for i := range n.Wakers[:min(len(n.Wakers), 3)] {
+		w := &n.Wakers[i]
+		name := Waker(w)
+		parts = append(parts, fmt.Sprintf("%s %s", name, Percent(Ratio(float64(w.Count), float64(all)))))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "woken by " + strings.Join(parts, ", ")
+}
+
+// Waker names what ended a wait.
+func Waker(w *bgraph.Waker) string {
+	if w.Function == "" {
+		return "the scheduler"
+	}
+	return fmt.Sprintf("%s:%d", funcname.Short(w.Function), w.Line)
+}
