@@ -90,6 +90,9 @@ func (x *Ctx) emitLarge(parts ...[]byte) error {
 		}
 		return nil
 	}
+	if size >= wideSize && x.c.stream == nil {
+		x.slimFor(int64(size))
+	}
 	return x.writeWith(parts)
 }
 
@@ -206,6 +209,9 @@ func (x *Ctx) writeWith(parts [][]byte) error {
 func (x *Ctx) writeAlone(p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), writeMost)
+		if n >= wideSize {
+			x.slimFor(int64(n))
+		}
 		x.armWrite()
 		began := x.beginWrite()
 		_, err := x.c.nc.Write(p[:n])
@@ -214,11 +220,15 @@ func (x *Ctx) writeAlone(p []byte) error {
 		}
 		p = p[n:]
 	}
+	x.widenOut()
 	return nil
 }
 
 // writeVector sends the vector, whose first element is what is gathered, if that has not been sent yet.
 func (x *Ctx) writeVector(w vectorWriter) error {
+	if len(x.out) == 0 { // a piece that is not the first
+		x.slimFor(writeMost)
+	}
 	x.armWrite()
 	began := x.beginWrite()
 	n, err := w.WriteBuffers(&x.vector)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
@@ -284,6 +285,7 @@ var wideBuffers = sync.Pool{New: func() any { return new([wideSize]byte) }}
 // widen puts a large buffer in place of the output buffer, with its content.
 func (x *Ctx) widen() {
 	x.wide = wideBuffers.Get().(*[wideSize]byte)
+	tasks.Buffers.Acquire(wideSize)
 	x.narrowOut = x.out[:0]
 	x.out = append(x.wide[:0], x.out...)
 }
@@ -293,6 +295,7 @@ func (x *Ctx) narrow() error {
 	err := x.flush()
 	x.out = x.narrowOut
 	wideBuffers.Put(x.wide)
+	tasks.Buffers.Release(wideSize)
 	x.wide, x.narrowOut = nil, nil
 	return err
 }

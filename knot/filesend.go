@@ -246,6 +246,7 @@ type fileSender interface {
 func (x *Ctx) sendPages(nc fileSender, e *entry, from, length int64) (int64, error) {
 	p := &x.pages
 	*p = entryPages{x: x, e: e}
+	x.slimFor(length)
 	x.c.armWrite(x.srv.limits.write)
 	x.beginWrite()
 	sent, err := nc.SendFile(x.out, e.fd, from, length, p)
@@ -294,28 +295,61 @@ func ofSocket(errno syscall.Errno) bool {
 
 // sendCopied sends through a buffer.
 func (x *Ctx) sendCopied(e *entry, from, length int64) (sent int64, err error) {
-	if length > int64(cap(x.out)-len(x.out)) {
-		if st := x.c.stream; st != nil {
-			return x.sendFromPages(st, e, from, length)
-		}
-		x.widen()
-		defer func() { err = cmp.Or(err, x.narrow()) }()
+	if st := x.c.stream; st != nil && length > int64(cap(x.out)-len(x.out)) {
+		return x.sendFromPages(st, e, from, length)
 	}
 	for sent < length {
 		end := len(x.out)
 		free := int64(cap(x.out) - end)
-		n, err := e.readAt(x.out[end:end+int(min(free, length-sent))], from+sent)
-		if n <= 0 {
-			return sent, err
-		}
-		x.out = x.out[:end+n]
-		sent += int64(n)
-		if sent < length && cap(x.out)-len(x.out) < wideSize/4 {
-			if err := x.flush(); err != nil {
+		large := length-sent > free
+		if large {
+			if free, err = x.beginPiece(); err != nil {
 				return sent, err
 			}
-			x.busyReads()
+			end = len(x.out)
+		}
+		n, err := e.readAt(x.out[end:end+int(min(free, length-sent))], from+sent)
+		if n > 0 {
+			x.out = x.out[:end+n]
+			sent += int64(n)
+		}
+		if large {
+			err = cmp.Or(err, x.endPiece())
+		}
+		if n <= 0 || err != nil {
+			return sent, err
 		}
 	}
 	return sent, nil
+}
+
+// leastPiece is how much of a file is read while the client takes nothing, in bytes.
+const leastPiece = 4 << 10
+
+// beginPiece makes room for the next piece of a file, as large as what the client takes without a wait, and returns how
+// large. It may park.
+func (x *Ctx) beginPiece() (int64, error) {
+	if cap(x.out)-len(x.out) < leastPiece {
+		if err := x.flush(); err != nil {
+			return 0, err
+		}
+	}
+	room := roomOf(x.c.nc) - len(x.out)
+	if room < leastPiece {
+		x.slim(leastPiece)
+		return leastPiece, nil
+	}
+	x.widen()
+	return int64(min(room, cap(x.out)-len(x.out))), nil
+}
+
+// endPiece sends the piece, and gives its buffer back. It may park.
+func (x *Ctx) endPiece() (err error) {
+	if x.wide != nil {
+		err = x.narrow()
+	} else {
+		err = x.flush()
+	}
+	x.busyReads()
+	return err
 }

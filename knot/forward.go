@@ -94,6 +94,16 @@ func (x *Ctx) Inform(status int, lines ...Header) error {
 	return x.flush()
 }
 
+// WriteRoom returns how many bytes of the body the client takes now without a wait, about. A handler that reads them from
+// elsewhere asks before it reads into a large buffer, which it would hold while the client takes nothing. It is math.MaxInt
+// where that can't be told. It never parks.
+func (x *Ctx) WriteRoom() int {
+	if st := x.c.stream; st != nil {
+		return int(max(st.Room()-int64(len(x.out)), 0))
+	}
+	return max(roomOf(x.c.nc)-len(x.out), 0)
+}
+
 // SendHead is the whole response if that has no body though its header may speak of one, as that to a HEAD
 // request: with the Content-Length that SetContentLength has declared, or none. The error is ErrSent if the
 // response has begun. It may park.
@@ -189,6 +199,17 @@ func (b *BodyApart) Read(p []byte) (int, error) {
 		return 0, errReturned
 	}
 	return (*bodyReader)(b.y).Read(p)
+}
+
+// Unread reports whether the client is known to have sent more, so that a Read will not wait. It may park while another Read
+// waits.
+func (b *BodyApart) Unread() bool {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	if b.over {
+		return false
+	}
+	return b.y.r < b.y.w || secureOf(b.y.c.nc) == nil && unread(b.y.c.nc)
 }
 
 // Trailer returns the lines of the trailer, each with its CR LF, once Read has returned io.EOF, but for those that may not

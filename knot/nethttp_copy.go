@@ -119,6 +119,7 @@ func (e *exchange) sendPart(f osFile, from, size int64) (int64, error) {
 			return 0, err
 		}
 	}
+	x.slimFor(size)
 	x.beginWrite()
 	sent, err := nc.SendFile(x.out, descriptorOf(file), from, size, &handlerPages{file, e, x})
 	r.written += sent

@@ -2,6 +2,8 @@ package knot
 
 import (
 	"bytes"
+	"math"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -40,9 +42,24 @@ var outBuffers = sync.Pool{New: func() any { return new([outSize]byte) }}
 // slimIn is the size of the read buffer that slim leaves, in bytes, if what is in it is not more.
 const slimIn = 512
 
-// slim gives the buffers back, but for what is in them. The handler may have views into the read buffer, which is left to
-// the garbage collector for that.
-func (x *Ctx) slim() {
+// roomOf is netpoll.Conn.WriteRoom of a connection, math.MaxInt if that can't be told of it.
+func roomOf(nc net.Conn) int {
+	if own, ok := nc.(interface{ WriteRoom() int }); ok {
+		return own.WriteRoom()
+	}
+	return math.MaxInt
+}
+
+// slimFor is slim if the client does not take n bytes besides what is gathered without a wait.
+func (x *Ctx) slimFor(n int64) {
+	if n > int64(roomOf(x.c.nc)-len(x.out)) {
+		x.slim(0)
+	}
+}
+
+// slim gives the buffers back, but for what is in them, and leaves room for that many bytes more in the output buffer. The
+// handler may have views into the read buffer, which is left to the garbage collector for that.
+func (x *Ctx) slim(more int) {
 	before := len(x.in) + cap(x.out)
 	// Of a handler of net/http another goroutine may be reading.
 	if n := max(x.w, slimIn); n <= inSize/4 && n < len(x.in) && x.adapted == nil {
@@ -52,7 +69,7 @@ func (x *Ctx) slim() {
 	}
 	if cap(x.out) == outSize && len(x.out) <= outSize/2 {
 		out := x.out
-		x.out = bytes.Clone(out)
+		x.out = append(make([]byte, 0, len(out)+more), out...)
 		outBuffers.Put((*[outSize]byte)(out[:outSize]))
 	}
 	if len(x.resp.held) == 0 {
@@ -135,7 +152,7 @@ func (x *Ctx) writeToStream(st *http2Request, parts ...[]byte) error {
 func (x *Ctx) sendGathered(more bool) (err error) {
 	st := x.c.stream
 	if st != nil && st.Room() < int64(len(x.out)) {
-		x.slim()
+		x.slim(0)
 	}
 	x.armWrite()
 	began := x.beginWrite()
@@ -154,7 +171,7 @@ func (x *Ctx) awaitRoom(st *http2Request) int64 {
 	if room > 0 {
 		return room
 	}
-	x.slim()
+	x.slim(0)
 	x.armWrite()
 	began := x.beginWrite()
 	room, err := st.AwaitRoom()

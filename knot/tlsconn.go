@@ -202,6 +202,9 @@ func (c restingConn) HungUp() bool {
 	return ok && at.HungUp()
 }
 
+// WriteRoom is that of netpoll.Conn. Records take some of it.
+func (c *secureConn) WriteRoom() int { return roomOf(c.raw) }
+
 // Client is that of netpoll.Conn.
 func (c *secureConn) Client() uint32 {
 	if own, ok := c.raw.(parking); ok {

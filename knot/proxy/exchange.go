@@ -21,10 +21,12 @@ import (
 
 const (
 	firstBuffer = 8 << 10   // for the head, and what comes with it
+	smallBuffer = 16 << 10  // for bodies of requests, and tunnels, while they move little
 	largeBuffer = 64 << 10  // for long bodies
 	headBuffer  = 128 << 10 // what a head may grow the buffer to
 )
 
+var smallBuffers = sync.Pool{New: func() any { return new([smallBuffer]byte) }}
 var largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 
 // A wire is a protocol that backends speak. Its methods never park, but prepare may.
@@ -340,16 +342,27 @@ func (e *exchange) sendSmall() error {
 func (e *exchange) sendBody() {
 	defer e.sending.Done()
 	defer e.done.Store(true)
-	buf := largeBuffers.Get().(*[largeBuffer]byte)
-	defer largeBuffers.Put(buf)
+	small := smallBuffers.Get().(*[smallBuffer]byte)
+	defer smallBuffers.Put(small)
 	var out []byte
 	for {
+		buf := small[:]
+		var large *[largeBuffer]byte
+		if e.apart == nil || e.apart.Unread() { // else it may be held for long
+			large = largeBuffers.Get().(*[largeBuffer]byte)
+			buf = large[:largeBuffer/2]
+		} else if cap(out) > smallBuffer {
+			out = nil
+		}
 		e.moved.Store(math.MaxInt64) // a client that is slow is no fault of the backend
-		n, err := e.source.Read(buf[:largeBuffer/2])
+		n, err := e.source.Read(buf)
 		e.moved.Store(elapsed())
 		out = out[:0]
 		if n > 0 {
 			out = e.p.wire.frame(e, out, buf[:n])
+		}
+		if large != nil {
+			largeBuffers.Put(large)
 		}
 		if err == io.EOF {
 			var trailer []byte

@@ -305,7 +305,6 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 		var err error
 		patient.wait(e.p.IdleTimeout)
 		outside(func() { n, err = resp.Body.Read(e.in) })
-		came := elapsed()
 		patient.wait(0) // the client has its own time to take it
 		passed += int64(n)
 		lost := false
@@ -314,7 +313,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 			e.r, e.w = n, n
 			large := e.giveBack()
 			lost = werr != nil || err == nil && passed != resp.ContentLength && x.Flush() != nil
-			if large && !lost && elapsed()-came < int64(slowTake) {
+			if large && !lost {
 				e.grow()
 			}
 		} else if err == nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -91,7 +90,6 @@ func (e *exchange) passBody() error {
 		}
 	}
 	since, moved := int64(0), true // when the last piece was passed on
-	came := elapsed()              // when it had been read
 	for {
 		piece, used, err := e.p.wire.next(e)
 		moved = moved || len(piece) > 0
@@ -116,7 +114,7 @@ func (e *exchange) passBody() error {
 		if x.Flush() != nil {
 			return e.broken(e.clientLost(), false, false)
 		}
-		if large && elapsed()-came < int64(slowTake) {
+		if large {
 			e.grow()
 		}
 		if moved {
@@ -130,7 +128,6 @@ func (e *exchange) passBody() error {
 			}
 			return e.broken(err, false, false)
 		}
-		came = elapsed()
 	}
 }
 
@@ -150,10 +147,6 @@ func (e *exchange) endBody() error {
 	return nil
 }
 
-// slowTake is how long a client may take for what has been read at a time to get larger pieces: a large buffer is held
-// while it does not take them.
-const slowTake = 50 * time.Millisecond
-
 // giveBack gives the buffer back if nothing is left in it, and reports whether the body is one for a large buffer.
 func (e *exchange) giveBack() bool {
 	if e.r != e.w {
@@ -168,8 +161,10 @@ func (e *exchange) giveBack() bool {
 	return large
 }
 
-// grow takes a large buffer.
+// grow takes a large buffer for as much as the client takes without a wait: it would hold what it does not take.
 func (e *exchange) grow() {
-	e.big = largeBuffers.Get().(*[largeBuffer]byte)
-	e.in = e.big[:]
+	if room := e.x.WriteRoom(); room > len(e.own) {
+		e.big = largeBuffers.Get().(*[largeBuffer]byte)
+		e.in = e.big[:min(room, largeBuffer)]
+	}
 }

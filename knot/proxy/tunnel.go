@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"sync/atomic"
@@ -65,6 +66,7 @@ type pipe struct {
 	t        *tunnel
 	from, to net.Conn
 	gate     *gate // below the TLS of from; nil: without
+	big      *[largeBuffer]byte
 }
 
 // open sends what is there already, and lets bytes flow.
@@ -118,11 +120,7 @@ type readable interface{ OnReadable(fn func()) error }
 
 // wait has pump called when there is something, and gives the task back if it can.
 func (p *pipe) wait() {
-	from := p.from
-	if u, ok := from.(*upstream); ok {
-		from = u.raw
-	}
-	if on, ok := from.(readable); ok {
+	if on, ok := below(p.from).(readable); ok {
 		if on.OnReadable(p.pump) != nil {
 			p.t.close()
 		}
@@ -141,10 +139,18 @@ func spawn(fn func()) {
 
 // pump moves what there is, and then waits again.
 func (p *pipe) pump() {
-	buf := largeBuffers.Get().(*[largeBuffer]byte)
-	defer largeBuffers.Put(buf)
-	for {
-		n, err := p.from.Read(buf[:])
+	if p.move() {
+		p.wait()
+	}
+}
+
+// move passes on what there is, and reports whether to wait for more.
+func (p *pipe) move() bool {
+	small := smallBuffers.Get().(*[smallBuffer]byte)
+	defer smallBuffers.Put(small)
+	defer p.shrink()
+	for buf := small[:]; ; {
+		n, err := p.from.Read(buf)
 		if n > 0 {
 			p.t.moved.Store(elapsed())
 			if limit := p.t.limit(); !limit.IsZero() {
@@ -152,7 +158,7 @@ func (p *pipe) pump() {
 			}
 			if _, err := p.to.Write(buf[:n]); err != nil {
 				p.t.close()
-				return
+				return false
 			}
 		}
 		switch {
@@ -160,26 +166,66 @@ func (p *pipe) pump() {
 			p.gate.shut = true // look for more of what crypto/tls has read
 			continue
 		case err == nil && n == len(buf):
+			if buf = p.grow(); buf == nil {
+				buf = small[:]
+			}
 			continue
 		case p.gate != nil && p.gate.shut && errors.Is(err, os.ErrDeadlineExceeded):
 			p.gate.shut = false // it has no more
 		case err == io.EOF:
 			p.end()
-			return
+			return false
 		case errors.Is(err, os.ErrDeadlineExceeded) && !p.t.closed.Load():
 			limit := p.t.limit()
 			if !limit.IsZero() && !now().Before(limit) {
 				p.t.close()
-				return
+				return false
 			}
 			p.from.SetReadDeadline(limit)
 		case err != nil:
 			p.t.close()
-			return
+			return false
 		}
-		p.wait()
-		return
+		return true
 	}
+}
+
+// grow returns a large buffer if there is more to read, and as large as the bytes that the other end takes without a wait: the
+// buffer is held until it takes them. It returns nil if a small buffer will do.
+func (p *pipe) grow() []byte {
+	from, ok := below(p.from).(interface{ Unread() bool })
+	if p.gate != nil || !ok || !from.Unread() {
+		p.shrink()
+		return nil
+	}
+	room := math.MaxInt
+	if to, ok := below(p.to).(interface{ WriteRoom() int }); ok {
+		room = to.WriteRoom()
+	}
+	if room <= smallBuffer {
+		p.shrink()
+		return nil
+	}
+	if p.big == nil {
+		p.big = largeBuffers.Get().(*[largeBuffer]byte)
+	}
+	return p.big[:min(room, largeBuffer)]
+}
+
+// shrink gives the large buffer back.
+func (p *pipe) shrink() {
+	if p.big != nil {
+		largeBuffers.Put(p.big)
+		p.big = nil
+	}
+}
+
+// below is nc, or what is below the TLS of an upstream.
+func below(nc net.Conn) net.Conn {
+	if u, ok := nc.(*upstream); ok {
+		return u.raw
+	}
+	return nc
 }
 
 // end passes the end of one direction on; with the second one the tunnel ends.

@@ -17,8 +17,14 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// piece is how much is encrypted and sent at a time, in bytes of the program's.
-const piece = 32 << 10
+const (
+	// piece is how much is encrypted and sent at a time, in bytes of the program's.
+	piece = 32 << 10
+	// leastPiece is the same while the other end takes nothing: it stays in memory until it does.
+	leastPiece = 4 << 10
+	// smallBuffer is the size of a buffer that holds leastPiece, encrypted: a record more or two.
+	smallBuffer = leastPiece + 512
+)
 
 // mostLeft is how much a reader leaves to a task that is sending, in bytes; then it waits for that.
 const mostLeft = 64 << 10
@@ -30,6 +36,7 @@ const closeTime = 5 * time.Second
 // before it, but for Flush and Close.
 type Out struct {
 	raw     net.Conn // fixed
+	roomy   roomy    // raw, if it can; fixed
 	sending task.Mutex
 	err     error // of the first write that has failed; guarded by sending
 
@@ -37,20 +44,48 @@ type Out struct {
 	gathered *[]byte    // encrypted and not sent; nil: nothing; guarded by adding
 }
 
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
+// A roomy connection can tell how many bytes it takes without a wait, see netpoll.Conn.
+type roomy interface{ WriteRoom() int }
+
+var (
+	smallBuffers = sync.Pool{New: func() any { b := make([]byte, 0, smallBuffer); return &b }}
+	buffers      = sync.Pool{New: func() any { b := make([]byte, 0, piece+1024); return &b }}
+)
 
 // Init says where what is encrypted goes.
-func (o *Out) Init(raw net.Conn) { o.raw = raw }
+func (o *Out) Init(raw net.Conn) {
+	o.raw = raw
+	o.roomy, _ = raw.(roomy)
+}
 
 // Write gathers p. It is for the tls.Conn, and never parks.
 func (o *Out) Write(p []byte) (int, error) {
 	o.adding.Lock()
 	defer o.adding.Unlock()
-	if o.gathered == nil {
+	switch b := o.gathered; {
+	case b == nil && len(p) <= smallBuffer:
+		o.gathered = smallBuffers.Get().(*[]byte)
+	case b == nil:
 		o.gathered = buffers.Get().(*[]byte)
+	case cap(*b) == smallBuffer && len(*b)+len(p) > smallBuffer:
+		o.gathered = buffers.Get().(*[]byte)
+		*o.gathered = append(*o.gathered, *b...)
+		release(b)
 	}
 	*o.gathered = append(slices.Grow(*o.gathered, len(p)), p...)
 	return len(p), nil
+}
+
+// release gives a buffer back.
+func release(b *[]byte) {
+	switch size := cap(*b); {
+	case size == smallBuffer:
+		*b = (*b)[:0]
+		smallBuffers.Put(b)
+	case size <= 2*piece:
+		*b = (*b)[:0]
+		buffers.Put(b)
+	}
 }
 
 // left is how much has been gathered, in bytes.
@@ -78,7 +113,7 @@ func (o *Out) Send(t *tls.Conn, p []byte) (n int, err error) {
 	o.sending.Lock()
 	for err = o.err; err == nil; {
 		var m int
-		if m, err = t.Write(p[n:min(n+piece, len(p))]); err == nil {
+		if m, err = t.Write(p[n : n+o.next(len(p)-n)]); err == nil {
 			err = o.send()
 		}
 		if err == nil {
@@ -91,6 +126,15 @@ func (o *Out) Send(t *tls.Conn, p []byte) (n int, err error) {
 	o.sending.Unlock()
 	o.Flush() // what a reader has left for this task
 	return n, err
+}
+
+// next is how many of n bytes to encrypt and send next.
+func (o *Out) next(n int) int {
+	n = min(n, piece)
+	if n > leastPiece && o.roomy != nil {
+		n = min(n, max(o.roomy.WriteRoom(), leastPiece))
+	}
+	return n
 }
 
 // Flush sends what has been gathered, unless a task is sending, which does it then, and it is not much. It may park. An error
@@ -114,10 +158,7 @@ func (o *Out) send() error {
 		if o.err == nil {
 			_, o.err = o.raw.Write(*b)
 		}
-		if cap(*b) <= 2*piece {
-			*b = (*b)[:0]
-			buffers.Put(b)
-		}
+		release(b)
 	}
 	return o.err
 }

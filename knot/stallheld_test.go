@@ -1,0 +1,92 @@
+package knot
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// TestStalledConnectionsHoldLittle: a response of HTTP/1.1 whose client took much at first, and then takes nothing, holds no
+// large buffer. All of it arrives when the client goes on.
+func TestStalledConnectionsHoldLittle(t *testing.T) {
+	const conns, size, taken = 30, 16 << 20, 1 << 20
+	root := layFiles(t, 1, func(int) int { return size })
+	content := contentOf(0, size)
+	ca := newTestCA(t)
+	for _, test := range []struct {
+		name    string
+		handler Handler
+		secure  bool
+		most    int // bytes of each
+	}{
+		{"a file", openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 10}).Serve, false, 8 << 10},
+		{"a file over TLS", openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 10}).Serve, true, 32 << 10},
+		{"Send", func(x *Ctx) error { return x.Send(200, "text/plain", content) }, false, 8 << 10},
+		{"large Writes", func(x *Ctx) error {
+			x.SetContentLength(size)
+			for p := content; len(p) > 0; p = p[min(len(p), 100_000):] {
+				if _, err := x.Write(p[:min(len(p), 100_000)]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, false, 8 << 10},
+		{"Send over TLS", func(x *Ctx) error { return x.Send(200, "text/plain", content) }, true, 32 << 10},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			srv := &Server{Handler: func(x *Ctx) error {
+				if x.Path() == "/small" {
+					return x.Send(200, "text/plain", content[:taken])
+				}
+				return test.handler(x)
+			}}
+			if test.secure {
+				srv.TLS = ca.config(t)
+			}
+			sv := startServer(t, srv, 1)
+			var readers []*bufio.Reader
+			var all []net.Conn
+			var bodies []io.Reader
+			ask := func(nc net.Conn, path string) { io.WriteString(nc, "GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n") }
+			for range conns {
+				nc := testenv.Dial(t, sv.addr)
+				nc.(*net.TCPConn).SetReadBuffer(64 << 10)
+				if test.secure {
+					nc = tls.Client(nc, ca.client())
+				}
+				ask(nc, "/small") // the client has its own buffers after that
+				r := bufio.NewReader(nc)
+				resp := testenv.Need(http.ReadResponse(r, nil))(t)
+				testenv.Need(io.Copy(io.Discard, resp.Body))(t)
+				all, readers = append(all, nc), append(readers, r)
+			}
+			before := testenv.Heap()
+			for i, nc := range all {
+				ask(nc, "/f0")
+				resp := testenv.Need(http.ReadResponse(readers[i], nil))(t)
+				testenv.Need(io.CopyN(io.Discard, resp.Body, taken))(t)
+				bodies = append(bodies, resp.Body)
+			}
+			testenv.Until(t, "the responses stall", func() bool { return len(sv.stalled(sv.clock.Now())) == conns })
+			if each := (testenv.Heap() - before) / conns; each > test.most {
+				t.Errorf("each holds %d bytes, more than %d", each, test.most)
+			} else {
+				t.Logf("each holds %d bytes", each)
+			}
+			for _, body := range bodies[:2] {
+				if rest := testenv.Need(io.ReadAll(body))(t); !bytes.Equal(rest, content[taken:]) {
+					t.Errorf("%d bytes that are not those of the content", len(rest))
+				}
+			}
+			for _, nc := range all {
+				nc.Close()
+			}
+		})
+	}
+}
