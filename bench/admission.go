@@ -260,22 +260,13 @@ func (m *matrix) withoutGroup(n *needs) {
 	if n.memory == 0 {
 		return
 	}
-	err := memoryGroupThere(n.memory)
+	err := proc.CanHave(proc.NewMemoryGroup(n.memory))
 	if err == nil {
 		return
 	}
 	m.skip("memory cgroup", err)
 	n.env = append(slices.Clone(n.env), fmt.Sprintf("GOMEMLIMIT=%d", n.memory*9/10))
 	n.watch, n.memory = n.memory, 0
-}
-
-// memoryGroupThere tells why there can be no memory cgroup with a limit.
-func memoryGroupThere(limit int64) error {
-	group, err := proc.NewMemoryGroup(limit)
-	if err != nil {
-		return err
-	}
-	return group.Close()
 }
 
 // loaded starts a server, loads it, and ends it.

@@ -190,21 +190,13 @@ func disturbedRows(d spans) []row {
 		pause("sigstop-500ms-0.24x", 0.24, 500*ms),
 		pause("sigstop-1s-0.4x", 0.4, sec),
 		pause("sigstop-5s-0.24x", 0.24, 5*sec),
-		{name: "cpu-quota-20", needs: needs{quota: 0.2}, load: poisson(500, "/do?cpu=300us", d(2*sec, 8*sec)), fit: quotaThere},
+		{name: "cpu-quota-20", needs: needs{quota: 0.2}, load: poisson(500, "/do?cpu=300us", d(2*sec, 8*sec)), fit: func() error { return proc.CanHave(proc.NewCPUGroup(0.5)) }},
 		{name: "steal-0.3x", load: working(0.3, d(2*sec, 8*sec)), acts: []act{{300 * ms, spinner}}},
 		{name: "deploy", load: peopleLoad{span: d(2*sec, 5*sec), drain: 2 * sec, groups: []people.Group{
 			{Count: 50, Path: "/do?sleep=5ms&cpu=200us", Repeat: true, Pause: 50 * ms, Back: 50 * ms, Patience: lifePatience},
 			{Count: 50, Spread: 50 * ms, Path: "/do?sleep=5ms&cpu=200us", Repeat: true, Fresh: true, Pause: 50 * ms, Back: 50 * ms, Patience: lifePatience},
 		}}, acts: []act{{700 * ms, replace}}},
 	}
-}
-
-func quotaThere() error {
-	group, err := proc.NewCPUGroup(0.5)
-	if err != nil {
-		return err
-	}
-	return group.Close()
 }
 
 // replace starts a second server on the same port and then tells the first to stop.

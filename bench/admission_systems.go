@@ -47,13 +47,13 @@ var admissionQuick = []string{"capriccio", "capriccio-fifo", "net-http"}
 // site is a running server of the experiment.
 type site struct {
 	*server
-	group  *proc.MemoryGroup // nil if it is in none
-	quota  *proc.CPUGroup    // likewise
-	beside []*proc.Child     // what acts have started
-	conns  []net.Conn        // what acts have opened
-	others float64           // what else ran on the server core meanwhile, %; negative if not known
-	dead   bool              // it was killed for the memory that it took
-	watch  *memoryWatch      // nil if nobody watches its memory
+	group  *proc.Group   // of memory; nil if it is in none
+	quota  *proc.Group   // likewise, of CPU
+	beside []*proc.Child // what acts have started
+	conns  []net.Conn    // what acts have opened
+	others float64       // what else ran on the server core meanwhile, %; negative if not known
+	dead   bool          // it was killed for the memory that it took
+	watch  *memoryWatch  // nil if nobody watches its memory
 
 	peak    int64 // bytes that its group has used at most, once it is closed
 	peakErr error // why that is not known
@@ -83,14 +83,7 @@ func (s *site) close() error {
 }
 
 func (s *site) closeGroups() error {
-	var failed []error
-	if s.group != nil {
-		failed = append(failed, s.group.Close())
-	}
-	if s.quota != nil {
-		failed = append(failed, s.quota.Close())
-	}
-	return errors.Join(failed...)
+	return errors.Join(s.group.Close(), s.quota.Close())
 }
 
 // needs are what a row asks of its server beside the defaults.
@@ -167,38 +160,25 @@ func (s *site) watchCore() func() float64 {
 	})
 }
 
-// startSite starts a program in the groups, and with the limit, that it needs: from its first instruction on, as
-// it may look at their limits when it starts.
+// startSite starts a program in the groups, and with the limit, that it needs.
 func startSite(ctx context.Context, name string, command proc.Command, n needs) (s *site, err error) {
 	s = &site{}
-	script := ""
-	if n.descriptors > 0 {
-		script = fmt.Sprintf("ulimit -n %d && ", n.descriptors)
-	}
 	if n.memory > 0 {
 		if s.group, err = proc.NewMemoryGroup(n.memory); err != nil {
 			return nil, err
 		}
-		script += goInto(s.group.Dir())
 	}
 	if n.quota > 0 {
 		if s.quota, err = proc.NewCPUGroup(n.quota); err != nil {
 			return nil, errors.Join(err, s.closeGroups())
 		}
-		script += goInto(s.quota.Dir())
 	}
-	if script != "" {
-		command.Args = slices.Concat([]string{"-c", script + `exec "$0" "$@"`, command.Path}, command.Args)
-		command.Path = "/bin/sh"
-	}
+	command.Descriptors, command.Groups = n.descriptors, []*proc.Group{s.group, s.quota}
 	if s.server, err = startCommand(ctx, name, command); err != nil {
 		return nil, errors.Join(err, s.closeGroups())
 	}
 	return s, nil
 }
-
-// goInto has a shell go into a cgroup.
-func goInto(dir string) string { return "echo $$ >" + dir + "/cgroup.procs && " }
 
 // admissionNginx serves files, and the text of HelloPath, with a limit of connections
 // that is chosen by hand to be far above what any row of files has.

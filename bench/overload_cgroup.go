@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -15,9 +16,11 @@ const groupLimit = 512 << 20
 // overloadCgroupExperiment is overload-memory as it comes to a container: a memory cgroup has the
 // limit, nobody has told the Go runtime, and the kernel kills the process that takes more.
 var overloadCgroupExperiment = experiment{
-	name:    "overload-cgroup",
-	doc:     "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime",
-	prepare: func(r *run) error { return r.prepare(0, func() error { return memoryGroupThere(groupLimit) }) },
+	name: "overload-cgroup",
+	doc:  "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime",
+	prepare: func(r *run) error {
+		return r.prepare(0, func() error { return proc.CanHave(proc.NewMemoryGroup(groupLimit)) })
+	},
 	parts: []part{{
 		points: pointsAt("hold", memoryMain...),
 		systems: func(r *run) []contender {

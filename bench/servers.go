@@ -105,10 +105,10 @@ func (r *run) startBeside(system string, command proc.Command) (s *server, err e
 
 type groupKey struct{}
 
-// groupOf is the folder of the cgroup that what is started with ctx has to be in; "": none.
-func groupOf(ctx context.Context) string {
-	dir, _ := ctx.Value(groupKey{}).(string)
-	return dir
+// groupOf is the cgroup that what is started with ctx has to be in.
+func groupOf(ctx context.Context) *proc.Group {
+	g, _ := ctx.Value(groupKey{}).(*proc.Group)
+	return g
 }
 
 // target is the server, and processes of which the CPU time is wanted, for a client.
@@ -140,7 +140,7 @@ func startCommand(ctx context.Context, system string, command proc.Command) (*se
 func startUntil(ctx context.Context, system string, command proc.Command, ready func(context.Context, *proc.Child) (addr string, err error)) (*server, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
 	defer cancel()
-	command.Group = groupOf(ctx)
+	command.Groups = append(command.Groups, groupOf(ctx))
 	child, err := proc.Start(command)
 	if err != nil {
 		return nil, err

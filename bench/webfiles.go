@@ -44,7 +44,7 @@ type cold struct {
 func newCold(r *run, experiment string, tree *webTree, limit int64, more ...any) (*cold, error) {
 	c := &cold{run: r, tree: tree, root: filepath.Join(r.scratch, "tree"), limit: limit, more: more}
 	err := r.prepare(writing(tree.bytes()), func() error {
-		if err := memoryGroupThere(limit); err != nil {
+		if err := proc.CanHave(proc.NewMemoryGroup(limit)); err != nil {
 			r.skip(experiment, err)
 			c = nil
 			return nil
@@ -88,7 +88,7 @@ func (c *cold) sample(ctx context.Context, start func(context.Context) (*server,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, group.Close()) }()
-	s, err := start(context.WithValue(ctx, groupKey{}, group.Dir()))
+	s, err := start(context.WithValue(ctx, groupKey{}, group))
 	if err != nil {
 		return nil, err
 	}

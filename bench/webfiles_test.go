@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -69,7 +70,7 @@ func TestFileOfAnotherLengthIsNoticed(t *testing.T) {
 
 func TestColdSampleInAMemoryGroup(t *testing.T) {
 	needTwoCores(t)
-	if err := memoryGroupThere(coldLimit); err != nil {
+	if err := proc.CanHave(proc.NewMemoryGroup(coldLimit)); err != nil {
 		t.Skip(err)
 	}
 	tree, root := writtenTree(t)

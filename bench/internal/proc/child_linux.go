@@ -21,8 +21,26 @@ type Command struct {
 	Args []string
 	Env  []string // added to the driver's own
 	Core int      // the only core it may use, or AnyCore
-	// Group is the folder of a cgroup that it is in from the start: what it takes for its limits are the group's.
-	Group string
+	// Groups are cgroups that it is in from the start, as it may look at their limits when it starts; nil is none.
+	Groups      []*Group
+	Descriptors int // limit of open descriptors; 0: the driver's
+}
+
+// command is what is executed: a shell first, if there are limits to be set.
+func (c *Command) command() *exec.Cmd {
+	script := ""
+	if c.Descriptors > 0 {
+		script = fmt.Sprintf("ulimit -n %d && ", c.Descriptors)
+	}
+	for _, g := range c.Groups {
+		if g != nil {
+			script += "echo $$ >" + g.dir + "/cgroup.procs && "
+		}
+	}
+	if script == "" {
+		return exec.Command(c.Path, c.Args...)
+	}
+	return exec.Command("/bin/sh", append([]string{"-c", script + `exec "$0" "$@"`, c.Path}, c.Args...)...)
 }
 
 // Child is a running process. It belongs to one goroutine, Close apart.
@@ -35,16 +53,12 @@ type Child struct {
 	stderr *complaint
 	ended  chan struct{} // closed when Wait has returned
 	err    error         // of Wait; read after ended
-	once   sync.Once     // the close of stdin
 }
 
 // Start starts a child that dies with the driver. Its standard input stays open
 // until Close, so that a server can also see its end there.
 func Start(c Command) (*Child, error) {
-	cmd := exec.Command(c.Path, c.Args...)
-	if c.Group != "" {
-		cmd = exec.Command("/bin/sh", append([]string{"-c", `echo $$ >"$0"/cgroup.procs && exec "$@"`, c.Group, c.Path}, c.Args...)...)
-	}
+	cmd := c.command()
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
@@ -105,9 +119,6 @@ func (c *Child) Tell(line string) error {
 	return err
 }
 
-// CloseInput closes the child's standard input.
-func (c *Child) CloseInput() { c.once.Do(func() { c.stdin.Close() }) }
-
 // Line waits for the next line the child prints. At its end the error tells how
 // the child ended and what it said on standard error.
 func (c *Child) Line(ctx context.Context) (string, error) {
@@ -155,7 +166,7 @@ func (c *Child) Close() {
 	default:
 		_ = syscall.Kill(-c.PID(), syscall.SIGKILL)
 	}
-	c.CloseInput()
+	c.stdin.Close()
 	<-c.ended
 	c.out.Close()
 }

@@ -11,56 +11,70 @@ import (
 	"time"
 )
 
-// MemoryGroup is a memory cgroup: its processes, and the pages of files that they were the
-// first to read, have a limit together (cgroups(7)). It belongs to one goroutine.
-type MemoryGroup struct {
-	group
+// Group is a cgroup (cgroups(7)), of version 1 or 2. It belongs to one goroutine; nil is none.
+type Group struct{ dir string }
+
+// NewMemoryGroup makes a group whose processes, and the pages of files that they were the
+// first to read, have a limit in bytes together. The error says why there can be none.
+func NewMemoryGroup(limit int64) (*Group, error) {
+	return newGroup("memory", func(dir string) error {
+		text := strconv.FormatInt(limit, 10)
+		return writeEither(dir, map[string]string{"memory.limit_in_bytes": text}, map[string]string{"memory.max": text})
+	})
 }
 
-// group is a cgroup of some controller.
-type group struct {
-	dir string
+// quotaPeriod is the kernel's default, which container runtimes take.
+const quotaPeriod = 100 * time.Millisecond
+
+// NewCPUGroup makes a group whose processes may use a share, in (0,1], of one processor together: then
+// they are stopped until the next period begins.
+func NewCPUGroup(share float64) (*Group, error) {
+	return newGroup("cpu", func(dir string) error {
+		period := strconv.FormatInt(quotaPeriod.Microseconds(), 10)
+		quota := strconv.FormatInt(int64(share*float64(quotaPeriod.Microseconds())), 10)
+		return writeEither(dir, map[string]string{"cpu.cfs_period_us": period, "cpu.cfs_quota_us": quota},
+			map[string]string{"cpu.max": quota + " " + period})
+	})
 }
 
-// The files with the limit, of cgroups version 1 and 2.
-const (
-	limitFileV1 = "memory.limit_in_bytes"
-	limitFileV2 = "memory.max"
-)
-
-// NewMemoryGroup makes a group with a limit in bytes: below the caller's own, or else at the
-// top of the hierarchy. The error says why there can be none.
-func NewMemoryGroup(limit int64) (*MemoryGroup, error) {
-	g, err := newGroup("memory", func(dir string) (err error) {
-		for _, file := range []string{limitFileV1, limitFileV2} {
-			err = os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0)
-			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+// writeEither writes the files of version 1, or, where there are none, those of version 2.
+func writeEither(dir string, v1, v2 map[string]string) (err error) {
+	for _, files := range []map[string]string{v1, v2} {
+		for name, text := range files {
+			err = os.WriteFile(filepath.Join(dir, name), []byte(text), 0)
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 				break
 			}
+			if err != nil {
+				return err
+			}
 		}
-		return err
-	})
-	return &MemoryGroup{g}, err
+		if err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
-// newGroup makes a group of a controller, in the first folder where that can be limited.
-func newGroup(controller string, limit func(dir string) error) (group, error) {
+// newGroup makes a group of a controller below the caller's own or else at the top of the hierarchy, in the first
+// folder where that can be limited.
+func newGroup(controller string, limit func(dir string) error) (*Group, error) {
 	parents, err := parentsFor(controller)
 	if err != nil {
-		return group{}, err
+		return nil, err
 	}
 	var failed []error
 	for _, parent := range parents {
 		dir, err := os.MkdirTemp(parent, "capriccio-bench-")
 		if err == nil {
 			if err = limit(dir); err == nil {
-				return group{dir}, nil
+				return &Group{dir}, nil
 			}
 			err = errors.Join(fmt.Errorf("%s can't be limited: %w", dir, err), os.Remove(dir))
 		}
 		failed = append(failed, err)
 	}
-	return group{}, fmt.Errorf("no %s cgroup to be had: %w", controller, errors.Join(failed...))
+	return nil, fmt.Errorf("no %s cgroup to be had: %w", controller, errors.Join(failed...))
 }
 
 // parentsFor are the folders in which a group of a controller may be made, at least one.
@@ -115,21 +129,14 @@ func groupParents(own, mounts, controller string) []string {
 	return parents
 }
 
-// Dir is the group's folder.
-func (g *group) Dir() string { return g.dir }
-
-// Bytes is what the group uses, files' pages included.
-func (g *MemoryGroup) Bytes() (int64, error) {
-	return g.read("memory.usage_in_bytes", "memory.current")
-}
+// Bytes is what a memory group uses, files' pages included.
+func (g *Group) Bytes() (int64, error) { return g.read("memory.usage_in_bytes", "memory.current") }
 
 // Peak is the most that it has used.
-func (g *MemoryGroup) Peak() (int64, error) {
-	return g.read("memory.max_usage_in_bytes", "memory.peak")
-}
+func (g *Group) Peak() (int64, error) { return g.read("memory.max_usage_in_bytes", "memory.peak") }
 
 // read reads a number from the file of version 1 or that of version 2.
-func (g *MemoryGroup) read(v1, v2 string) (int64, error) {
+func (g *Group) read(v1, v2 string) (int64, error) {
 	data, err := os.ReadFile(filepath.Join(g.dir, v1))
 	if errors.Is(err, fs.ErrNotExist) {
 		data, err = os.ReadFile(filepath.Join(g.dir, v2))
@@ -141,9 +148,9 @@ func (g *MemoryGroup) read(v1, v2 string) (int64, error) {
 }
 
 // Close removes the group. Its processes must have ended; the kernel may need a moment to
-// see that. There is nothing to remove of one that could not be made.
-func (g *group) Close() error {
-	if g.dir == "" {
+// see that.
+func (g *Group) Close() error {
+	if g == nil {
 		return nil
 	}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -152,4 +159,12 @@ func (g *group) Close() error {
 			return err
 		}
 	}
+}
+
+// CanHave is the error of making a group, if any; the group is closed.
+func CanHave(g *Group, err error) error {
+	if err != nil {
+		return err
+	}
+	return g.Close()
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -33,7 +34,7 @@ func TestMemoryGroupHoldsAProcess(t *testing.T) {
 		t.Skip(err)
 	}
 	command := shell("read line; head -c 8000000 /dev/zero | tail -c 8000000 | wc -c; read line")
-	command.Group = g.Dir()
+	command.Groups = []*Group{nil, g}
 	child := testenv.Need(Start(command))(t)
 	defer child.Close()
 	used, err := g.Bytes()
@@ -56,12 +57,12 @@ func TestAChildStartsInItsGroup(t *testing.T) {
 		t.Skip(err)
 	}
 	command := shell("cat /proc/self/cgroup")
-	command.Group = g.Dir()
+	command.Groups = []*Group{nil, g}
 	child := testenv.Need(Start(command))(t)
 	defer func() { child.Close(); testenv.Must(t, g.Close()) }()
 	for {
 		line := testenv.Need(child.Line(t.Context()))(t)
-		if strings.HasSuffix(line, "/"+filepath.Base(g.Dir())) {
+		if strings.HasSuffix(line, "/"+filepath.Base(g.dir)) {
 			return
 		}
 	}
@@ -74,4 +75,27 @@ func TestFetchedBytes(t *testing.T) {
 	if n, err := FetchedBytes(1 << 27); err == nil {
 		t.Errorf("process 1<<27 fetched %d", n)
 	}
+}
+
+func TestCPUGroupHoldsItsProcessesBack(t *testing.T) {
+	g, err := NewCPUGroup(0.1)
+	if err != nil {
+		t.Skip(err)
+	}
+	command := shell("read line; while :; do :; done")
+	command.Groups = []*Group{g}
+	child := testenv.Need(Start(command))(t)
+	defer child.Close()
+	before := testenv.Need(CPUTime(child.PID()))(t)
+	began := time.Now()
+	testenv.Must(t, child.Tell("go"))
+	// A period gives 10 ms and a little more, as the kernel looks at every tick.
+	used := time.Duration(0)
+	for used < 45*time.Millisecond {
+		now := testenv.Need(CPUTime(child.PID()))(t)
+		used = now - before
+	}
+	testenv.AtLeast(t, time.Since(began), 150*time.Millisecond, "%v of CPU time, in a group that gets a tenth, within", used)
+	child.Close()
+	testenv.Must(t, g.Close())
 }

@@ -59,14 +59,6 @@ func TestLineReadsUntilTheEnd(t *testing.T) {
 	}
 }
 
-func TestCloseInputEndsAChildThatReads(t *testing.T) {
-	child := testenv.Need(Start(shell("cat; echo end")))(t)
-	defer child.Close()
-	child.CloseInput()
-	testenv.Got(child.Line(t.Context()))(t, "end")
-	testenv.Check(t, child.Wait(t.Context()))
-}
-
 func TestEndedContextKillsTheChildAndItsChildren(t *testing.T) {
 	child := testenv.Need(Start(shell("sleep 1000 & echo $!; wait")))(t)
 	defer child.Close()
