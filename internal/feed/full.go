@@ -13,7 +13,7 @@ type fullLog struct {
 
 // reportFullHeap logs when the heap is at its limit, and holding requests up would not change that.
 func (s *Feed) reportFullHeap(now time.Duration) {
-	inside, used, limit, full := s.ledger.InVain(s.memory)
+	inside, used, limit, full := s.ledger.Futile(s.memory)
 	if !full || s.full.is || s.cfg.Log == nil || now < s.full.next {
 		s.full.is = s.full.is && full
 		return

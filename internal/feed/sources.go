@@ -216,19 +216,18 @@ func fewTasks(rt *engine.Runtime) bool {
 	return n <= 16
 }
 
-// collectAfter is how long the heap may be at its limit without anything new being known
-// of it.
+// collectAfter is how old the last reading of a full heap may become.
 const collectAfter = 100 * time.Millisecond
 
-// collectIfFull lets the garbage collector look what of a full heap is still in use: by
-// itself it would not while nobody is let in to allocate. Where holding up is in vain some are.
+// collectIfFull runs the garbage collector while the heap is at its limit: by itself it does not run while no task is
+// admitted that allocates. Where refusing work is futile tasks are admitted.
 func (s *Feed) collectIfFull(now time.Duration, readings []probe.Reading) {
 	for _, r := range readings {
 		if r.Name == probe.Heap && !r.Old {
 			s.collected = now
 		}
 	}
-	if _, _, _, vain := s.ledger.InVain(s.memory); vain || now-s.collected < collectAfter {
+	if _, _, _, futile := s.ledger.Futile(s.memory); futile || now-s.collected < collectAfter {
 		return
 	}
 	var r sched.Report
@@ -241,7 +240,7 @@ func (s *Feed) collectIfFull(now time.Duration, readings []probe.Reading) {
 	s.collected = now
 }
 
-// holdBodies has large bodies read in an order while the heap is short, unless that is in vain. It reports whether any is held.
+// holdBodies has large bodies read in an order while the heap is short, unless that is futile. It reports whether any is held.
 func (s *Feed) holdBodies(now time.Duration, readings []probe.Reading) bool {
 	fresh := false
 	for _, r := range readings {
@@ -249,7 +248,7 @@ func (s *Feed) holdBodies(now time.Duration, readings []probe.Reading) bool {
 			s.heap, fresh = r, !r.Old
 		}
 	}
-	if _, _, _, vain := s.ledger.InVain(s.memory); vain || s.heap.Limit == 0 {
+	if _, _, _, futile := s.ledger.Futile(s.memory); futile || s.heap.Limit == 0 {
 		engine.Bodies.Open()
 		return false
 	}

@@ -22,8 +22,6 @@ const (
 	muchLost = 2
 	// Only a program that has no time left does less than it could.
 	busyLoops = 0.9
-	// Loops that do so little mean that the tasks only wait.
-	idleLoops = 0.5
 )
 
 // A selfWatch is what the runtime measures of itself: how busy the loops are and how long
@@ -68,7 +66,6 @@ func (w *selfWatch) loops(now, idle time.Duration, loops, working int, done uint
 	if dt := now - w.at; w.at > 0 && dt > 0 {
 		w.share = min(max(float64(loops)-float64(idle-w.idle)/float64(dt), 0)/float64(working), 1)
 		w.ledger.Observe(now, w.busy, w.share)
-		w.ledger.SetIdle(w.share < idleLoops)
 	}
 	w.at, w.idle = now, idle
 	if behind, ready := w.best.Observe(now, float64(done), float64(tasks)); ready && done > 0 {

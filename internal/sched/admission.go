@@ -177,10 +177,10 @@ func (a *Admission) next(now time.Duration, e *entrance, q *Queue, tight bool) V
 	e.line.Gone(q.Gone)
 	e.line.Look(now, q.Waiting, q.Inside, tight)
 	e.line.stopped = min(e.line.stopped, q.Oldest) // what was before counts for nobody, be it that none was in line
-	if q.Left && e.line.LetsGo(q.Refusing) {
+	if q.Left {
 		return Refuse
 	}
-	if a.refuse && !q.Left && e.line.Refuses(q.Oldest, q.Waiting, q.Refusing) {
+	if a.refuse && e.line.Refuses(q.Oldest, q.Waiting, q.Refusing) {
 		cause := CauseLine
 		switch {
 		case e.gate == nil:

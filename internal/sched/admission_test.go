@@ -98,9 +98,8 @@ func TestHeldUp(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name      string
-		demand    float64 // 0: not known
-		promised  float64 // the share of it that is yet to be taken
-		busy      bool
+		demand    float64       // 0: not known
+		promised  float64       // the share of it that is yet to be taken
 		to        time.Duration // until when somebody asks
 		leaves    time.Duration // when one leaves; 0: nobody does
 		grows     time.Duration // when the window grows by one; 0: it does not
@@ -109,7 +108,6 @@ func TestHeldUp(t *testing.T) {
 	}{
 		{name: "all inside wait", demand: 10, to: 1500 * ms, at: 1010 * ms, until: 3500 * ms, most: 11},
 		{name: "one more like them is too much", demand: 14, to: 1500 * ms, at: 1010 * ms, until: 3500 * ms, most: 7},
-		{name: "the loops have much to do", demand: 10, busy: true, to: 1900 * ms, most: 10},
 		{name: "nobody asks any more", demand: 10, to: 100 * ms, at: 1010 * ms, until: 2100 * ms, most: 10},
 		{name: "one leaves in time", demand: 10, to: 380 * ms, leaves: 150 * ms, at: 1160 * ms, until: 2380 * ms, most: 10},
 		{name: "one leaves afterwards", demand: 10, to: 1050 * ms, leaves: 1040 * ms, at: 1010 * ms, until: 1040 * ms, most: 10},
@@ -141,7 +139,6 @@ func TestHeldUp(t *testing.T) {
 				}
 				most = max(most, g.Inside())
 				if now%(10*ms) == 0 {
-					l.SetIdle(!c.busy)
 					all := c.demand * float64(g.Inside())
 					l.Ahead(g.Inside(), []float64{c.promised * all})
 					l.Observe(now, r, (1-c.promised)*all)

@@ -29,7 +29,7 @@ import (
 //
 // Tasks inside may hold all that there is and wait for one that is yet to come in:
 //
-//	      a task asked in vain         no room for 1 s, and the loops are idle
+//	     a task was refused room                    no room for 1 s
 //	open ────────────────────────▶ full ──────────────────────────────────────────▶ held up
 //	 ▲                              │                                                  │
 //	 ╰──────────────────────────────┴──────────────────────────────────────────────────╯
@@ -249,9 +249,6 @@ func (l *Ledger) recount() {
 			t.of.pledges.Variance += varies * t.d.Variance
 		}
 	}
-	for _, a := range *l.accounts.Load() {
-		a.pledges.Mean *= 1 - a.gone()
-	}
 }
 
 // Inside is how many tasks have been let in and have not finished.
@@ -369,8 +366,7 @@ func (g *Gate) hasOpened(room, given int) bool {
 	return g.ledger.heldUp.Load() || room > given/8 || time.Duration(g.left.Load()) > g.full
 }
 
-// heldUp reports whether there has been no room for a while, although the loops have little to do. The
-// ledger is locked.
+// heldUp reports whether there has been no room for a while. The ledger is locked.
 func (g *Gate) heldUp(now time.Duration) bool {
 	if now-g.asked > askedLately {
 		g.full = 0
@@ -379,7 +375,7 @@ func (g *Gate) heldUp(now time.Duration) bool {
 	if !g.ledger.scarce.Load() {
 		after = unsureFor
 	}
-	return g.ledger.idle && g.full != 0 && now-g.full >= after
+	return g.full != 0 && now-g.full >= after
 }
 
 // promisedOut reports whether all that there is of a resource is promised. The ledger is locked, and
@@ -470,8 +466,8 @@ func (t *take) room(credit float64) int {
 		others = max(a.excess.least(), 0)
 	}
 	limit := a.limit
-	if a.vain.on {
-		limit = max(limit, others+vainRoom*limit)
+	if a.futile.found {
+		limit = max(limit, others+futileRoom*limit)
 	}
 	fits := func(n float64) bool {
 		p := a.pledges

@@ -23,7 +23,6 @@ type Ledger struct {
 	heldUp   atomic.Bool                // see HeldUp
 	scarce   atomic.Bool                // of some resource at least scarceShare is in use
 	mu       sync.Mutex
-	idle     bool          // guarded by mu, see SetIdle
 	gates    []*Gate       // guarded by mu
 	now      time.Duration // guarded by mu: of the last Tick
 	heldAt   time.Duration // guarded by mu: when a gate was last found held up, or no longer
@@ -42,17 +41,16 @@ type account struct {
 	spec Spec // fixed, but Limit is guarded by mu
 
 	observed float64
-	ahead    float64 // what those may yet take that Ahead was told of
-	pledges  promise // what the admitted tasks may take
-	pledged  float64 // their mean when observed was
-	lost     lowest  // share of what admitted tasks have taken that they do not hold any more; only if Collected
-	excess   lowest  // of observed over their mean; only if Collected
-	known    bool    // what admitted tasks take is; only if Collected
-	vain     vain    // only if Collected
-	used     float64 // observed, when it was last looked at
-	limit    float64 // +Inf: not found yet
-	util     float64 // used in parts of limit; not below 0, but may exceed 1
-	trend    float64 // of util, per second
+	ahead    float64  // what those may yet take that Ahead was told of
+	pledges  promise  // what the admitted tasks may take
+	pledged  float64  // their mean when observed was
+	excess   lowest   // of observed over their mean; only if Collected
+	known    bool     // what admitted tasks take is; only if Collected
+	futile   futility // only if Collected
+	used     float64  // observed, when it was last looked at
+	limit    float64  // +Inf: not found yet
+	util     float64  // used in parts of limit; not below 0, but may exceed 1
+	trend    float64  // of util, per second
 	state    State
 	sampled  time.Duration // when used was last looked at
 	before   time.Duration // and when the time before
@@ -147,11 +145,6 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 		return
 	}
 	l.recount()
-	if a.known && a.pledges.Mean > 0 {
-		taken := a.pledges.Mean / (1 - a.gone())
-		a.lost.add(now, min(max(1-used/taken, 0), 0.99))
-		l.recount()
-	}
 	none := a.pledged == 0 && a.pledges.Mean == 0
 	a.observed, a.pledged = max(used, 0), a.pledges.Mean
 	if a.spec.Kind == Collected {
@@ -189,7 +182,7 @@ func (l *Ledger) Tick(now time.Duration) {
 			a.sample(now)
 		}
 		if a.spec.Kind == Collected && a.excess.n > 0 {
-			a.vain.look(now, a.excess.least(), a.limit, &a.spec, l.tryFor(a))
+			a.futile.look(now, a.excess.least(), a.limit, &a.spec)
 		}
 		tight = tight || a.spec.Kind == Kept && a.util >= tightShare
 	}
@@ -233,13 +226,13 @@ const tightShare = 0.92
 // one that is yet to come in that they wait for.
 func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
 
-// Calm reports whether there was plenty of everything at the last Tick, but for what holding up wins nothing back
-// of, and no gate without room.
+// Calm reports whether there was plenty of each resource at the last Tick, apart from resources that refusing work will
+// not free, and no gate without room.
 func (l *Ledger) Calm() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range *l.accounts.Load() {
-		if a.counts() && a.state != Low && !a.vain.on {
+		if a.counts() && a.state != Low && !a.futile.found {
 			return false
 		}
 	}
@@ -275,15 +268,8 @@ func (l *Ledger) fullest() (share float64) {
 	return share
 }
 
-// SetIdle records that the loops have had little to do lately: all tasks inside only wait.
-func (l *Ledger) SetIdle(idle bool) {
-	l.mu.Lock()
-	l.idle = idle
-	l.mu.Unlock()
-}
-
 // pressure is the largest share of a given limit that is in use, and from when to when
-// it was measured. Where holding up is in vain the load is not the cause.
+// it was measured. Where refusing work is futile the load is not the cause.
 func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Duration) {
 	from, at = now, now
 	for _, a := range *l.accounts.Load() {
@@ -291,7 +277,7 @@ func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Du
 			continue
 		}
 		share := a.used / a.spec.Limit
-		if a.vain.on {
+		if a.futile.found {
 			share = min(share, kneeBlind)
 		}
 		if share > pressure {
@@ -301,10 +287,10 @@ func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Du
 	return pressure, from, at
 }
 
-// counts reports whether a is more than shown, and not the sign of a lack of what is plentiful, or of
-// what holding tasks up wins nothing back of.
+// counts reports whether a is more than shown, and not a sign of a resource that is plentiful or that refusing work will
+// not free.
 func (a *account) counts() bool {
-	return a.spec.Kind != Shown && (a.of == nil || !a.of.plentiful() && !a.of.vain.on)
+	return a.spec.Kind != Shown && (a.of == nil || !a.of.plentiful() && !a.of.futile.found)
 }
 
 // plentiful reports whether little of the given limit of a is in use, whatever limit was found: if
@@ -333,15 +319,6 @@ func (a *account) inUse() float64 {
 		v = a.pledges.Mean + max(a.excess.least(), 0)
 	}
 	return max(v, 0)
-}
-
-// gone is the share of what admitted tasks have taken that they do not hold any more, as is clear from several
-// collections in a row: one may have been over before tasks took what counts by now.
-func (a *account) gone() float64 {
-	if a.lost.n < lowestSamples {
-		return 0
-	}
-	return a.lost.least()
 }
 
 // A lowest remembers the lowest of the last few samples: at least lowestSamples of them, and
@@ -441,7 +418,7 @@ func (l *Ledger) standings(to []standing, version uint64) ([]standing, uint64) {
 }
 
 // grant returns how many of n tasks, each of which takes so much of r, fit below
-// Target, all if holding them is in vain, and counts them as granted until the next sample.
+// Target, all if refusing work is futile, and counts them as granted until the next sample.
 func (l *Ledger) grant(r ResourceID, each float64, n int) int {
 	a := l.account(r)
 	if a == nil {
@@ -449,7 +426,7 @@ func (l *Ledger) grant(r ResourceID, each float64, n int) int {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if room := a.limit*a.spec.Target - a.inUse() - a.granted; room < each*float64(n) && !a.vain.on {
+	if room := a.limit*a.spec.Target - a.inUse() - a.granted; room < each*float64(n) && !a.futile.found {
 		n = max(int(room/each), 0)
 	}
 	a.granted += each * float64(n)

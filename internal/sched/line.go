@@ -41,9 +41,7 @@ type Line struct {
 	served  int // since then
 	refused int
 	gone    int
-	streak  int           // windows in a row in which it grew, or, below 0, did not
-	grew    time.Duration // growing: when the last of them ended
-	shrank  bool          // in the last window
+	streak  int // windows in a row in which it grew, or, below 0, did not
 
 	pace pace
 
@@ -91,9 +89,6 @@ const (
 	// Where a quarter as many leave as are served the line grows only as long as clients are patient,
 	// and each that leaves costs as much as three that are refused (ADR 0037).
 	leaving = 4
-	// A line of more work than this may stand just because clients have no connections left, or can't connect, so
-	// it has stopped growing only when it has stood for as long as it grew.
-	longLine = time.Second
 	// usefulLeast is how many may wait in any case, for the sake of those that have had less let in (engine, fairLookBack).
 	usefulLeast = 64
 	// overload is over if no more than one of this many had to be refused in a window.
@@ -114,8 +109,6 @@ const (
 	// atOnce is how many that are refused may be under way to where they learn it, for each that may be under
 	// way from the line to its first step, and is behind them.
 	atOnce = 16
-	// goneAtOnce is the same for those whose clients have gone: each takes half as long again, and nobody waits for it.
-	goneAtOnce = 4
 
 	windowTime     = 10 * time.Millisecond // the least, and it has
 	windowServed   = 16                    // this many served, or
@@ -169,18 +162,6 @@ func (q *Line) Starting() int {
 func (q *Line) Refuses(waited time.Duration, waiting, refusing int) bool {
 	late := q.state == Overloaded && waiting > q.keep && (waited > q.TooLong() || waiting > q.useful()) || waited > longestWait+q.stopped
 	return late && refusing < atOnce*min(q.Starting(), someStarting)
-}
-
-// LetsGo reports whether the one that has waited longest, whose client has gone, is to be let go now; refusing is
-// how many refusals are under way. As long as the oldest are served first it stands in the way of others.
-func (q *Line) LetsGo(refusing int) bool {
-	switch q.state {
-	case Calm:
-		return true
-	case Growing:
-		return refusing < goneAtOnce*min(q.Starting(), someStarting)
-	}
-	return refusing < atOnce*min(q.Starting(), someStarting)
 }
 
 // useful is how many may wait in an overload: twice what is served before one has waited too long. As the newest go
@@ -263,7 +244,7 @@ func (q *Line) Look(now time.Duration, waiting, inside int, tight bool) {
 			allowed = soonPatience
 		}
 		switch {
-		case work <= q.TooLong()/2, q.streak <= -2 && (q.shrank || work <= longLine || now-q.grew >= q.grew-q.since):
+		case work <= q.TooLong()/2, q.streak <= -2:
 			q.enter(Calm, now)
 			q.pause = 0
 		case now-q.since >= allowed && q.streak >= 0 && waiting+inside >= q.first:
@@ -305,11 +286,9 @@ func (q *Line) measure(now time.Duration, waiting int) {
 		return
 	}
 	chance := math.Sqrt(float64(max(q.served, 1)) * q.pace.spread())
-	q.shrank = float64(-more) > chance
 	switch {
 	case float64(more) > windowSigma*chance+1, took > windowLongest && float64(more) > chance:
 		q.streak = max(q.streak, 0) + 1
-		q.grew = now
 	case more <= 0, took > windowLongest:
 		q.streak = min(q.streak, 0) - 1
 	default:

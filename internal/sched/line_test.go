@@ -32,51 +32,8 @@ func grownLine(length int) (q *Line, now time.Duration, waiting int) {
 	return q, now, waiting
 }
 
-// A line that has grown for long may stand as clients have no more connections to ask on, or can't connect. It
-// has stopped growing when it has stood for as long, or gets shorter.
-func TestALineThatStandsMayStillGrow(t *testing.T) {
-	for _, x := range []struct {
-		length   int
-		fewer    int // after each that is served
-		from, to time.Duration
-	}{{2000, 0, 400 * time.Millisecond, 700 * time.Millisecond}, {2000, 1, 100 * time.Millisecond, 250 * time.Millisecond},
-		{900, 0, 100 * time.Millisecond, 250 * time.Millisecond}} {
-		q, now, waiting := grownLine(x.length)
-		testenv.MustEqual(t, q.state, Growing, "a line that has grown for %v", now)
-		began := now
-		for ; q.state == Growing && now < began+2*time.Second; now += time.Millisecond {
-			waiting -= x.fewer
-			q.Look(now, waiting, 0, false)
-			q.Admitted(now, waiting)
-		}
-		if took := now - began; q.state != Calm || took < x.from || took > x.to {
-			t.Errorf("a line of %d that gets shorter by %d a millisecond is %v after %v, want calm after %v to %v", x.length, x.fewer, q.state, took, x.from, x.to)
-		}
-	}
-}
-
-// Those whose clients have gone do not hold up others, once these are not behind them.
-func TestClientsThatHaveGoneAreLetGoInTurn(t *testing.T) {
-	var calm Line
-	growing, _, _ := grownLine(2000)
-	q, now, waiting := grownLine(2000)
-	for ; q.state == Growing; now += time.Millisecond {
-		waiting++
-		q.Look(now, waiting, 0, false)
-		q.Admitted(now, waiting)
-	}
-	for _, x := range []struct {
-		q    *Line
-		most int
-	}{{&calm, 1000}, {growing, goneAtOnce}, {q, atOnce}} {
-		n := 0
-		for n < 1000 && x.q.LetsGo(n) {
-			n++
-		}
-		if n != x.most || x.q.Starting() != 1 {
-			t.Errorf("%v: %d are let go at once, want %d beside one that starts", x.q.state, n, x.most)
-		}
-	}
+// A task whose client has gone is refused, and is not counted as such.
+func TestAClientThatHasGoneIsNotRefused(t *testing.T) {
 	a := NewAdmission(0, true, func(int) *Gate { return NewLedger().NewGate("requests") })
 	if v := a.Next(0, 1, &Queue{Waiting: 1, Left: true}); v != Refuse || a.Refused(CauseLine) != 0 {
 		t.Errorf("one whose client has gone: %v, and %d are counted as refused; want refuse and 0", v, a.Refused(CauseLine))
