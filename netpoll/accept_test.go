@@ -20,6 +20,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // temporary is what accept4(2) may fail with, once, and work the next time.
@@ -191,8 +192,8 @@ func TestWaitBeforeAccept(t *testing.T) {
 		t.Error("the accepted connection is not fresh, or the other one is")
 	}
 	const want = 20 * time.Millisecond
-	testenv.Until(t, "the byte has been there for 20 ms", func() bool { return sinceReceived(int(s.d.fd)) >= want })
-	testenv.Equal(t, sinceReceived(-1), 0, "of a descriptor that is none")
+	testenv.Until(t, "the byte has been there for 20 ms", func() bool { return sys.SinceReceived(int(s.d.fd)) >= want })
+	testenv.Equal(t, sys.SinceReceived(-1), 0, "of a descriptor that is none")
 	must(t, s.Close())
 	must(t, c.Close())
 	must(t, ln.Close())

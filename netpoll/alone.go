@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // A company is whether plain goroutines wait for events in the Go runtime's poller: for data on a connection of package
@@ -130,7 +131,7 @@ func eachWatched(poller int, fn func(fd int) bool) bool {
 	if err != nil {
 		return false
 	}
-	defer closeFD(fd)
+	defer sys.Close(fd)
 	var buf [4096]byte
 	kept := 0
 	for {

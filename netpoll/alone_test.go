@@ -13,27 +13,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // A loop is not alone if plain goroutines may get data at any time.
 func TestWatchesOthers(t *testing.T) {
-	poller := need(epollCreate())(t)
-	defer closeFD(poller)
+	poller := need(sys.EpollCreate())(t)
+	defer sys.Close(poller)
 	watch := func(fd int) {
 		t.Helper()
 		ev := unix.EpollEvent{Events: unix.EPOLLIN}
-		must(t, epollAdd(poller, fd, &ev))
+		must(t, sys.EpollAdd(poller, fd, &ev))
 	}
 	for range 200 { // more than fit into one reading of what the kernel tells
 		fd := need(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
-		defer closeFD(fd)
+		defer sys.Close(fd)
 		watch(fd)
 	}
 	timer := need(unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC))(t)
-	defer closeFD(timer)
+	defer sys.Close(timer)
 	watch(timer)
 	listener := need(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
-	defer closeFD(listener)
+	defer sys.Close(listener)
 	must(t, unix.Bind(listener, &unix.SockaddrUnix{}))
 	must(t, unix.Listen(listener, 1))
 	watch(listener)
@@ -48,7 +49,7 @@ func TestWatchesOthers(t *testing.T) {
 	}
 	testenv.Equal(t, watchesOthers(poller), false, "without them: it watches others")
 	for _, fd := range []int{pair[0], pair[1], pipe[0], pipe[1]} {
-		closeFD(fd)
+		sys.Close(fd)
 	}
 	testenv.Equal(t, watchesOthers(listener), false, "what is no poller watches others")
 	testenv.Equal(t, watchesOthers(1<<30), true, "what can't be looked at watches others")
@@ -107,8 +108,8 @@ func TestLooksThatTakeLong(t *testing.T) {
 	if c.poller == 0 {
 		t.Skip("/proc does not tell what a poller watches")
 	}
-	c.poller = need(epollCreate())(t) // which watches nothing
-	defer closeFD(c.poller)
+	c.poller = need(sys.EpollCreate())(t) // which watches nothing
+	defer sys.Close(c.poller)
 	const took = 200 * time.Millisecond
 	look := func(took, pause time.Duration, alone bool) {
 		t.Helper()

@@ -4,7 +4,6 @@ package netpoll
 
 import (
 	"io"
-	"math"
 	"net"
 	"sync/atomic"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // A Conn is a stream connection over TCP or a unix socket. It implements net.Conn,
@@ -19,7 +19,7 @@ import (
 // the zero value is of no use. Its methods may be called from any goroutine. Read and
 // Write, and what is made of them, may park; all others but Close do not.
 type Conn struct {
-	endpoint
+	socket
 	remote sockaddr                  // constant
 	addrs  atomic.Pointer[connAddrs] // made when first asked for; until then that of the listener, nil if dialled
 }
@@ -27,19 +27,30 @@ type Conn struct {
 // connAddrs holds the addresses as package net spells them.
 type connAddrs struct {
 	local, remote net.Addr
-	bound         *sockaddr            // of a listener, which has no others: all its connections share this
-	lender        atomic.Pointer[Pool] // that has given the connection out
+	bound         *sockaddr // of a listener, which has no others: all its connections share this
 }
 
-// newConn makes a Conn of fd on loop l. If it fails, fd is still the caller's.
-func newConn(fd int, network string, l *engine.Loop, connected bool) (*Conn, error) {
-	c := &Conn{}
+// newConn makes a Conn of fd on loop l. remote may be set later. A shared socket may be held by others too. If it fails, fd
+// is still the caller's.
+func newConn(fd int, network string, l *engine.Loop, remote sockaddr, connected, shared bool) (*Conn, error) {
+	c := &Conn{remote: remote}
 	c.d.owner = c
 	k := kindUnix
 	if network != "unix" {
 		k = kindTCP
 	}
+	if shared {
+		c.d.flags.Store(flagShared)
+	}
 	if err := c.d.init(fd, k, l, connected); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// asConn makes an interface of a connection, unless there was an error.
+func asConn[C net.Conn](c C, err error) (net.Conn, error) {
+	if err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -90,7 +101,7 @@ func (c *Conn) ReadNow(b []byte) (int, error) {
 // or with what failed: EPIPE, ECONNRESET and so on (send(2)). It parks while the
 // socket's buffer is full.
 func (c *Conn) Write(b []byte) (int, error) {
-	n, err := c.d.send(b)
+	n, err := c.d.send(b, 0)
 	if err != nil {
 		return n, c.opError("write", "write", err)
 	}
@@ -104,7 +115,7 @@ func (c *Conn) CloseRead() error { return c.shutdown(unix.SHUT_RD) }
 func (c *Conn) CloseWrite() error { return c.shutdown(unix.SHUT_WR) }
 
 func (c *Conn) shutdown(how int) error {
-	return c.control("close", "shutdown", func(fd int) error { return shutdown(fd, how) })
+	return c.control("close", "shutdown", func(fd int) error { return sys.Shutdown(fd, how) })
 }
 
 // HungUp reports whether the other end is known to have ended its side of the connection, or all of it. It
@@ -181,37 +192,8 @@ func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
 		if d < 0 {
 			return nil
 		}
-		return setOption(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds(d))
+		return sys.SetOption(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds(d))
 	})
-}
-
-// SetReadBuffer sets the size in bytes of the kernel's receive buffer (socket(7)).
-func (c *Conn) SetReadBuffer(bytes int) error {
-	return c.setOption(unix.SOL_SOCKET, unix.SO_RCVBUF, bytes)
-}
-
-// SetWriteBuffer sets the size in bytes of the kernel's send buffer (socket(7)).
-func (c *Conn) SetWriteBuffer(bytes int) error {
-	return c.setOption(unix.SOL_SOCKET, unix.SO_SNDBUF, bytes)
-}
-
-func (c *Conn) setOption(level, opt, value int) error {
-	return c.control("set", "setsockopt", func(fd int) error {
-		return setOption(fd, level, opt, min(value, math.MaxInt32))
-	})
-}
-
-// control calls f with the descriptor while it can't be closed.
-func (c *Conn) control(op, call string, f func(fd int) error) error {
-	err := c.d.use()
-	if err == nil {
-		err = f(int(c.d.fd))
-		c.d.unuse()
-	}
-	if err != nil {
-		return c.opError(op, call, err)
-	}
-	return nil
 }
 
 // opError wraps err as package net does; it stays out of the callers' stack frames.

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A TCP read stops at the mark of urgent data although more is there.

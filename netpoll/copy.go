@@ -6,13 +6,13 @@ import (
 	"io"
 	"net"
 	"sync"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // copySize is the size in bytes of the buffers that ReadFrom and WriteTo borrow.
@@ -24,15 +24,7 @@ var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 // borrowed buffer or, if r is a *Conn from which much comes at a time, within the kernel (splice(2); not
 // from connections of loops with io_uring). It parks.
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
-	buf := copyBuffers.Get().(*[copySize]byte)
-	defer copyBuffers.Put(buf)
-	var n int64
-	var err error
-	if src, ok := r.(*Conn); ok {
-		n, _, err = c.relay(src, buf[:])
-	} else {
-		n, err = engine.Copy(c, r, buf[:])
-	}
+	n, err := copyBetween(c, r)
 	if err != nil {
 		err = c.opError("readfrom", "", err) // as package net
 	}
@@ -42,19 +34,23 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 // WriteTo implements io.WriterTo: it gives w what it reads until the end of the
 // stream, as ReadFrom of w does if that is a *Conn. It parks.
 func (c *Conn) WriteTo(w io.Writer) (int64, error) {
-	buf := copyBuffers.Get().(*[copySize]byte)
-	defer copyBuffers.Put(buf)
-	var n int64
-	var err error
-	if dst, ok := w.(*Conn); ok {
-		n, _, err = dst.relay(c, buf[:])
-	} else {
-		n, err = engine.Copy(w, c, buf[:])
-	}
+	n, err := copyBetween(w, c)
 	if err != nil {
 		err = c.opError("writeto", "", err)
 	}
 	return n, err
+}
+
+// copyBetween gives w what r has, until io.EOF.
+func copyBetween(w io.Writer, r io.Reader) (n int64, err error) {
+	buf := copyBuffers.Get().(*[copySize]byte)
+	defer copyBuffers.Put(buf)
+	dst, ok := w.(*Conn)
+	if src, both := r.(*Conn); ok && both {
+		n, _, err = dst.relay(src, buf[:])
+		return n, err
+	}
+	return engine.Copy(w, r, buf[:])
 }
 
 // maxIovecs is how many buffers one system call takes (sendmsg(2), UIO_MAXIOV).
@@ -107,7 +103,7 @@ func (d *desc) sendBuffers(bufs *net.Buffers) (int64, error) {
 				return total, err
 			}
 		}
-		n, e := sysSendMsg(d.fd, *vecs, size)
+		n, e := sys.SendMsg(d.fd, *vecs, size, nil, nil, 0)
 		switch e {
 		case 0:
 			total += int64(n)
@@ -161,28 +157,5 @@ func consume(bufs *net.Buffers, n int) {
 		n -= len(b)
 		(*bufs)[0] = nil
 		*bufs = (*bufs)[1:]
-	}
-}
-
-func sysSendMsg(fd int32, iov []unix.Iovec, size int) (int, syscall.Errno) {
-	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
-	msg := unix.Msghdr{Iov: unsafe.SliceData(iov)}
-	msg.SetIovlen(len(iov))
-	for {
-		var r uintptr
-		var e syscall.Errno
-		if k := kernel.Net; k != nil {
-			r, e = k.SendMsg(fd, kernel.Unseen(iov))
-		} else if size <= rawMax {
-			r, _, e = syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), flags)
-		} else {
-			r, _, e = syscall.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), flags)
-		}
-		if e == 0 {
-			return int(r), 0
-		}
-		if e != unix.EINTR {
-			return 0, e
-		}
 	}
 }

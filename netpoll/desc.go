@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // A kind says what a descriptor is, as far as reading and writing it goes.
@@ -33,7 +34,7 @@ func (k kind) stream() bool { return k != kindDatagram }
 
 // drains means that a transfer shorter than asked for leaves nothing to try for. That
 // holds for TCP and byte pipes (epoll(7), questions and answers, 9). A unix socket
-// stops a read at some messages, see sysRecvUnix.
+// stops a read at some messages, see sys.RecvUnix.
 func (k kind) drains() bool { return k == kindTCP || k == kindPipe }
 
 // Bits of desc.flags.
@@ -229,11 +230,11 @@ func (d *desc) receive(b []byte) (n int, err error) {
 		} else {
 			drains := d.kind.drains()
 			if d.kind == kindUnix {
-				n, drains, e = sysRecvUnix(d.fd, b)
+				n, drains, e = sys.RecvUnix(d.fd, b)
 			} else if d.kind <= kindDatagram {
-				n, e = sysRecv(d.fd, b, 0)
+				n, e = sys.Recv(d.fd, b, 0)
 			} else {
-				n, e = sysRead(d.fd, b, d.raw)
+				n, e = sys.Read(d.fd, b, d.raw)
 			}
 			dry = 0 < n && n < len(b) && drains && d.flags.Load()&(flagHangup|flagUrgent) == 0
 		}
@@ -297,7 +298,7 @@ func (d *desc) receiveNow(b []byte) (n int, err error) {
 	if r := d.requests; r != nil && d.kind == kindTCP {
 		n, _, e = r.take(b, d.loop.Runs())
 	} else {
-		n, e = sysRecv(d.fd, b, 0)
+		n, e = sys.Recv(d.fd, b, 0)
 	}
 	d.unlock(readSide)
 	switch e {
@@ -309,8 +310,8 @@ func (d *desc) receiveNow(b []byte) (n int, err error) {
 	return 0, e
 }
 
-// send writes all of b, parking whenever the kernel's buffer is full.
-func (d *desc) send(b []byte) (sent int, err error) {
+// send writes all of b, parking whenever the kernel's buffer is full. flags are those of send(2), for sockets.
+func (d *desc) send(b []byte, flags int) (sent int, err error) {
 	d.spare(int64(len(b)))
 	if err := d.lock(writeSide); err != nil {
 		return 0, err
@@ -331,9 +332,9 @@ func (d *desc) send(b []byte) (sent int, err error) {
 		}
 		var e syscall.Errno
 		if d.kind <= kindDatagram {
-			n, e = sysSend(d.fd, d.piece(b[sent:]))
+			n, e = sys.Send(d.fd, d.piece(b[sent:]), flags)
 		} else {
-			n, e = sysWrite(d.fd, d.piece(b[sent:]), d.raw)
+			n, e = sys.Write(d.fd, d.piece(b[sent:]), d.raw)
 		}
 		if e == unix.EAGAIN {
 			own = d.exhausted(&d.write, own)

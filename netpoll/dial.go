@@ -9,11 +9,11 @@ import (
 	"os"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // Dial connects to address. Networks are tcp, tcp4, tcp6, unix, udp, udp4, udp6 and
@@ -99,17 +99,9 @@ func (x *dialing) dialAddr(ctx context.Context, sa sockaddr, n int) (net.Conn, e
 		return nil, err
 	}
 	if x.network[:3] == "udp" || x.network == "unixgram" {
-		c, err := x.dialPacket(ctx, sa, until)
-		if err != nil {
-			return nil, err
-		}
-		return c, nil
+		return asConn(x.dialPacket(ctx, sa, until))
 	}
-	c, err := x.dialOne(ctx, sa, until)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return asConn(x.dialOne(ctx, sa, until))
 }
 
 // shareOf is the deadline for the next of n addresses.
@@ -186,12 +178,11 @@ func connect(ctx context.Context, loop *engine.Loop, fd int, sa sockaddr, deadli
 	if sa.family == unix.AF_UNIX {
 		network = "unix"
 	}
-	c, err := newConn(fd, network, loop, e == nil)
+	c, err := newConn(fd, network, loop, sa, e == nil, false)
 	if err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
-	c.remote = sa
 	if e != nil {
 		if err := c.awaitConnect(ctx, deadline); err != nil {
 			c.d.close()
@@ -215,7 +206,7 @@ func startConnect(ctx context.Context, fd int, sa *sockaddr, deadline time.Time)
 		return err
 	}
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		_, _, e := syscall.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&rsa)), uintptr(salen))
+		e := sys.Connect(fd, &rsa, salen)
 		switch e {
 		case 0, unix.EISCONN:
 			return nil

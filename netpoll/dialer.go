@@ -306,11 +306,11 @@ func adoptSocket(fd int) (net.Conn, error) {
 		if inet {
 			network = "tcp"
 		}
-		c, err := newConnOf(fd, network, loop, remote)
-		if err != nil {
-			return nil, err
+		c, err := newConn(fd, network, loop, remote, true, true)
+		if err == nil {
+			c.addresses()
 		}
-		return c, nil
+		return asConn(c, err)
 	case typ == unix.SOCK_DGRAM:
 		network := "unixgram"
 		if inet {
@@ -322,69 +322,13 @@ func adoptSocket(fd int) (net.Conn, error) {
 		}
 		c.d.owner = c
 		c.d.flags.Store(flagShared)
-		if err := c.d.init(fd, kindDatagram, loop, true); err != nil {
-			return nil, err
-		}
-		return c, nil
+		return asConn(c, c.d.init(fd, kindDatagram, loop, true))
 	}
 	return nil, unix.EPROTONOSUPPORT
-}
-
-// newConnOf is newConn for a socket that others may hold too.
-func newConnOf(fd int, network string, loop *engine.Loop, remote sockaddr) (*Conn, error) {
-	c := &Conn{remote: remote}
-	c.d.owner = c
-	c.d.flags.Store(flagShared)
-	k := kindUnix
-	if network == "tcp" {
-		k = kindTCP
-	}
-	if err := c.d.init(fd, k, loop, true); err != nil {
-		return nil, err
-	}
-	c.addresses()
-	return c, nil
-}
-
-// File returns an os.File of a duplicate of the descriptor, as that of package net: closing
-// one does not close the other. The file blocks its reader natively: it is for other programs and
-// libraries. What a uring poller has received already is not in it. It never parks.
-func (c *Conn) File() (*os.File, error) {
-	f, err := c.d.file(c.network() + ":" + c.LocalAddr().String() + "->" + c.RemoteAddr().String())
-	if err != nil {
-		return nil, c.opError("file", "fcntl", err)
-	}
-	return f, nil
-}
-
-// File is like that of Conn.
-func (c *PacketConn) File() (*os.File, error) {
-	f, err := c.d.file(c.network + ":" + c.local.String())
-	if err != nil {
-		return nil, c.opError("file", "fcntl", err)
-	}
-	return f, nil
 }
 
 // File is like that of Conn.
 func (ln *Listener) File() (*os.File, error) {
 	ln.d.acceptNoneAhead()
-	f, err := ln.d.file(ln.network + ":" + ln.local.String())
-	if err != nil {
-		return nil, ln.opError("file", "fcntl", err)
-	}
-	return f, nil
-}
-
-func (d *desc) file(name string) (*os.File, error) {
-	if err := d.use(); err != nil {
-		return nil, err
-	}
-	defer d.unuse()
-	d.flags.Or(flagShared)
-	fd, err := unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
+	return ln.d.file()
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 const (
@@ -166,6 +167,6 @@ func (c *Conn) Unread() bool {
 		}
 	}
 	var b [1]byte // also while the kernel streams, as it may not have told yet
-	_, e := sysRecv(c.d.fd, b[:], unix.MSG_PEEK)
+	_, e := sys.Recv(c.d.fd, b[:], unix.MSG_PEEK)
 	return e != unix.EAGAIN
 }

@@ -3,9 +3,15 @@
 package netpoll
 
 import (
+	"math"
 	"net"
+	"os"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // An owner is what a descriptor belongs to: a Conn, a PacketConn, a File or a Listener.
@@ -57,4 +63,55 @@ func (e *endpoint) SyscallConn() (syscall.RawConn, error) {
 		return nil, e.d.owner.opError("raw", "", net.ErrClosed)
 	}
 	return &rawConn{&e.d}, nil
+}
+
+// A socket is what Conn and PacketConn have in common.
+type socket struct{ endpoint }
+
+// SetReadBuffer sets the size in bytes of the kernel's receive buffer (socket(7)).
+func (s *socket) SetReadBuffer(bytes int) error {
+	return s.setOption(unix.SOL_SOCKET, unix.SO_RCVBUF, bytes)
+}
+
+// SetWriteBuffer sets the size in bytes of the kernel's send buffer (socket(7)).
+func (s *socket) SetWriteBuffer(bytes int) error {
+	return s.setOption(unix.SOL_SOCKET, unix.SO_SNDBUF, bytes)
+}
+
+func (s *socket) setOption(level, opt, value int) error {
+	return s.control("set", "setsockopt", func(fd int) error {
+		return sys.SetOption(fd, level, opt, min(value, math.MaxInt32))
+	})
+}
+
+// control calls f with the descriptor while it can't be closed.
+func (s *socket) control(op, call string, f func(fd int) error) error {
+	err := s.d.use()
+	if err == nil {
+		err = f(int(s.d.fd))
+		s.d.unuse()
+	}
+	if err != nil {
+		return s.d.owner.opError(op, call, err)
+	}
+	return nil
+}
+
+// File returns an os.File of a duplicate of the descriptor, as those of package net: closing
+// one does not close the other. The file blocks its reader natively: it is for other programs and
+// libraries. What a uring poller has received already is not in it. It never parks.
+func (s *socket) File() (*os.File, error) { return s.d.file() }
+
+// file duplicates the descriptor.
+func (d *desc) file() (*os.File, error) {
+	err := d.use()
+	if err == nil {
+		defer d.unuse()
+		d.flags.Or(flagShared)
+		var fd int
+		if fd, err = unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			return os.NewFile(uintptr(fd), d.owner.describe()), nil
+		}
+	}
+	return nil, d.owner.opError("file", "fcntl", err)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/internal/uring"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // maxEvents is how many events one Poll takes; the kernel keeps the rest for the next.
@@ -39,20 +40,20 @@ type epoll struct {
 // newEpoll makes a poller on edge-triggered epoll, for one loop. Errors are
 // *os.SyscallError: EMFILE, ENFILE, ENOMEM (epoll_create1(2), eventfd(2)).
 func newEpoll() (engine.Poller, error) {
-	fd, err := epollCreate()
+	fd, err := sys.EpollCreate()
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
 	p := &epoll{fd: fd}
 	if err := p.waker.open(); err != nil {
-		closeFD(fd)
+		sys.Close(fd)
 		return nil, err
 	}
 	// Edge triggered, each write is an event of its own: nobody needs to read it.
 	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}
-	if err := epollAdd(fd, p.waker.fd, &ev); err != nil {
+	if err := sys.EpollAdd(fd, p.waker.fd, &ev); err != nil {
 		p.waker.close()
-		closeFD(fd)
+		sys.Close(fd)
 		return nil, os.NewSyscallError("epoll_ctl", err)
 	}
 	p.rest.open(p)
@@ -244,7 +245,7 @@ func (p *epoll) Close() error {
 	defer loose.closed()
 	return errors.Join(err, p.table.close(func() error {
 		p.waker.close()
-		return os.NewSyscallError("close", closeFD(p.fd))
+		return os.NewSyscallError("close", sys.Close(p.fd))
 	}))
 }
 
@@ -263,11 +264,11 @@ func (p *epoll) enter(d *desc) error {
 		Fd:     int32(uint32(d.token)),
 		Pad:    int32(uint32(d.token >> 32)),
 	}
-	return os.NewSyscallError("epoll_ctl", epollAdd(p.fd, int(d.fd), &ev))
+	return os.NewSyscallError("epoll_ctl", sys.EpollAdd(p.fd, int(d.fd), &ev))
 }
 
 func (p *epoll) leave(d *desc) bool {
-	epollDelete(p.fd, int(d.fd))
+	sys.EpollDelete(p.fd, int(d.fd))
 	return true
 }
 
@@ -276,7 +277,7 @@ func (p *epoll) leave(d *desc) bool {
 func (p *epoll) deregister(d *desc) {
 	p.table.remove(d, func() {
 		if d.flags.Load()&flagShared != 0 {
-			epollDelete(p.fd, int(d.fd))
+			sys.EpollDelete(p.fd, int(d.fd))
 		}
 	})
 }

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestPipe(t *testing.T) {

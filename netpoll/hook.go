@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
@@ -83,7 +84,7 @@ func (d *desc) peek() (n int, e syscall.Errno) {
 		return d.requests.peek()
 	}
 	var b [1]byte
-	return sysRecv(d.fd, b[:], unix.MSG_PEEK)
+	return sys.Recv(d.fd, b[:], unix.MSG_PEEK)
 }
 
 // onReadableProbing is onReadable with probe in place of peek.
@@ -204,7 +205,7 @@ func (d *desc) waited(e *engine.Entrance) time.Duration {
 	if d.kind != kindTCP || d.loop.InLine(e) == 0 {
 		return 0
 	}
-	return min(sinceReceived(int(d.fd)), longestBefore)
+	return min(sys.SinceReceived(int(d.fd)), longestBefore)
 }
 
 // longestBefore is what counts of the wait to be accepted: enough to be late, but too little for a connection to

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // desc.life counts the users of a descriptor, so that close(2) happens once, after the
@@ -305,7 +306,7 @@ func (d *desc) free() {
 		if d.flags.Load()&flagShared != 0 {
 			neverLinger(int(d.fd)) // its owner may have set what SetLinger does not
 		}
-		sysClose(d.fd)
+		sys.CloseSocket(d.fd)
 	}
 	d.mu.Lock()
 	closer := d.queue.pop()

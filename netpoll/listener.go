@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // A Listener accepts stream connections. It implements net.Listener, so that
@@ -113,27 +114,14 @@ func firstIPv4(addrs []sockaddr) sockaddr {
 }
 
 func (lc ListenConfig) listenOn(l *engine.Loop, network string, sa sockaddr) (*Listener, error) {
-	family, v6only := familyFor(network, &sa)
-	fd, err := newSocket(family, unix.SOCK_STREAM)
-	if err != nil {
-		return nil, err
-	}
-	ln, err := lc.setUp(fd, l, sa, family, v6only)
-	if err != nil {
-		closeFD(fd)
-		return nil, err
-	}
-	return ln, nil
+	return newBoundSocket(network, sa, unix.SOCK_STREAM, func(fd, family int) (*Listener, error) {
+		return lc.setUp(fd, l, sa, family)
+	})
 }
 
 // setUp binds and listens. If it fails, fd is still the caller's.
-func (lc ListenConfig) setUp(fd int, l *engine.Loop, sa sockaddr, family int, v6only bool) (*Listener, error) {
+func (lc ListenConfig) setUp(fd int, l *engine.Loop, sa sockaddr, family int) (*Listener, error) {
 	if family != unix.AF_UNIX {
-		if family == unix.AF_INET6 {
-			if err := setInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, boolInt(v6only)); err != nil {
-				return nil, err
-			}
-		}
 		if err := setInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 			return nil, err
 		}
@@ -153,7 +141,7 @@ func (lc ListenConfig) setUp(fd int, l *engine.Loop, sa sockaddr, family int, v6
 	if backlog <= 0 {
 		backlog = maxBacklog
 	}
-	if err := listenOn(fd, backlog); err != nil {
+	if err := sys.Listen(fd, backlog); err != nil {
 		return nil, wrapErrno("listen", err)
 	}
 	local, err := localOf(int32(fd))
@@ -211,11 +199,7 @@ func (ln *Listener) Addr() net.Addr { return ln.local.addr(ln.network) }
 
 // Accept implements net.Listener; see AcceptConn.
 func (ln *Listener) Accept() (net.Conn, error) {
-	c, err := ln.AcceptConn()
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return asConn(ln.AcceptConn())
 }
 
 // AcceptConn waits for the next connection. It belongs to the loop of the accepting
@@ -290,12 +274,11 @@ func (ln *Listener) accept(owner func() *engine.Loop) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newConn(int(fd), ln.network, owner(), true)
+	c, err := newConn(int(fd), ln.network, owner(), decode(&rsa, salen), true, false)
 	if err != nil {
-		sysClose(fd)
+		sys.CloseSocket(fd)
 		return nil, err
 	}
-	c.remote = decode(&rsa, salen)
 	if salen == 0 { // it was reset before anybody asked, see desc.accept
 		c.remote = sockaddr{ip: netip.IPv4Unspecified(), family: ln.local.family}
 		if ln.family == unix.AF_INET6 {

@@ -20,7 +20,7 @@ import (
 // WriteTo fails with net.ErrWriteToConnected. The zero value is of no use. Its methods may
 // be called from any goroutine; Read, ReadFrom, Write and WriteTo may park.
 type PacketConn struct {
-	endpoint
+	socket
 	network string   // constant: what it was made for
 	family  int      // constant: of the socket
 	local   sockaddr // constant
@@ -49,28 +49,19 @@ func ListenPacket(network, address string) (*PacketConn, error) {
 	if err != nil {
 		return fail(err)
 	}
-	family, v6only := familyFor(network, &sa)
-	fd, err := newSocket(family, unix.SOCK_DGRAM)
+	c, err := newBoundSocket(network, sa, unix.SOCK_DGRAM, func(fd, family int) (*PacketConn, error) {
+		return bindPacket(fd, loop, network, sa, family)
+	})
 	if err != nil {
-		return fail(err)
-	}
-	c, err := bindPacket(fd, loop, network, sa, family, v6only)
-	if err != nil {
-		unix.Close(fd)
 		return fail(err)
 	}
 	return c, nil
 }
 
 // bindPacket makes a PacketConn of fd. If it fails, fd is still the caller's.
-func bindPacket(fd int, loop *engine.Loop, network string, sa sockaddr, family int, v6only bool) (*PacketConn, error) {
+func bindPacket(fd int, loop *engine.Loop, network string, sa sockaddr, family int) (*PacketConn, error) {
 	c := &PacketConn{network: network, family: family}
 	if family != unix.AF_UNIX {
-		if family == unix.AF_INET6 {
-			if err := setInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, boolInt(v6only)); err != nil {
-				return nil, err
-			}
-		}
 		if err := setInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 1); err != nil {
 			return nil, err
 		}
@@ -166,7 +157,7 @@ func (c *PacketConn) Read(b []byte) (int, error) {
 // EDESTADDRREQ or ENOTCONN. Like Read it may meet the error of an earlier datagram. It
 // parks while the socket's buffer, or for unixgram the receiver's queue, is full.
 func (c *PacketConn) Write(b []byte) (int, error) {
-	n, err := c.d.send(b)
+	n, err := c.d.send(b, 0)
 	if err != nil {
 		return n, c.opError("write", "write", err)
 	}
@@ -221,7 +212,7 @@ func (c *PacketConn) send(call string, b, oob []byte, sa *sockaddr) (int, error)
 		err = c.sendUnix(b, &rsa, salen)
 	default:
 		err = c.d.attempt(writeSide, engine.ReasonWrite, func() syscall.Errno {
-			return sysSendMsgTo(c.d.fd, b, oob, &rsa, salen)
+			return c.d.sendMsg(b, oob, &rsa, salen)
 		})
 	}
 	switch {
@@ -239,7 +230,7 @@ func (c *PacketConn) sendUnix(b []byte, rsa *unix.RawSockaddrAny, salen uint32) 
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		full := false
 		err := c.d.attempt(writeSide, engine.ReasonWrite, func() syscall.Errno {
-			e := sysSendMsgTo(c.d.fd, b, nil, rsa, salen)
+			e := c.d.sendMsg(b, nil, rsa, salen)
 			if full = e == unix.EAGAIN; full {
 				return 0
 			}

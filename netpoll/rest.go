@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/kernel"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // A resting is how an epoll waits when it takes long: as goroutines do, in the poller of the Go runtime, which has the
@@ -56,14 +57,14 @@ func (r *resting) open(p *epoll) {
 		resters.Add(-1)
 		return
 	}
-	set, err := epollCreate()
+	set, err := sys.EpollCreate()
 	if err != nil {
 		resters.Add(-1)
 		return
 	}
 	ev := unix.EpollEvent{}
-	if epollAdd(set, p.fd, &ev) != nil || unix.SetNonblock(set, true) != nil { // for os.NewFile, which asks the Go runtime to poll it then
-		closeFD(set)
+	if sys.EpollAdd(set, p.fd, &ev) != nil || unix.SetNonblock(set, true) != nil { // for os.NewFile, which asks the Go runtime to poll it then
+		sys.Close(set)
 		resters.Add(-1)
 		return
 	}

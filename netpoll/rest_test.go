@@ -14,6 +14,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 func openedResting(t *testing.T) restingEpoll {
@@ -119,7 +120,7 @@ func TestRestRefused(t *testing.T) {
 	for name, spoil := range map[string]func(p restingEpoll){
 		"from the start":     func(p restingEpoll) { p.rest.conn = nil },
 		"the file is closed": func(p restingEpoll) { p.rest.file.Close() },
-		"it can't be armed":  func(p restingEpoll) { epollDelete(p.rest.set, p.fd) },
+		"it can't be armed":  func(p restingEpoll) { sys.EpollDelete(p.rest.set, p.fd) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := openedResting(t)

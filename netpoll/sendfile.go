@@ -5,12 +5,11 @@ package netpoll
 import (
 	"io"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/kernel"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 const (
@@ -64,13 +63,14 @@ func (c *Conn) SendFile(head []byte, fd int, off, n int64, pages Pages) (int64, 
 	s := fileSend{c: c, pages: pages, fd: fd, off: off, left: max(n, 0), ahead: firstAhead}
 	s.eager, _ = pages.(eagerPages)
 	s.moving, _ = pages.(movingPages)
-	for len(head) > 0 {
-		k, err := c.d.sendPart(head, s.left > 0)
-		if err != nil {
+	if len(head) > 0 {
+		flags := 0
+		if s.left > 0 {
+			flags = unix.MSG_MORE // the file follows at once
+		}
+		if _, err := c.d.send(head, flags); err != nil {
 			return 0, c.opError("write", "write", err)
 		}
-		head = head[k:]
-		c.d.pace(c.d.own(), k)
 	}
 	c.d.spare(s.left)
 	err := s.run()
@@ -209,7 +209,7 @@ func (s *fileSend) copy(n int64) error {
 	}
 	switch {
 	case k > 0:
-		k, err = s.c.d.send(buf[:k])
+		k, err = s.c.d.send(buf[:k], 0)
 		s.took(int64(k))
 		return err
 	case err == unix.EINTR:
@@ -220,27 +220,6 @@ func (s *fileSend) copy(n int64) error {
 	return err
 }
 
-// sendPart makes one attempt to send, after waiting for room if there is none. more
-// means that further bytes follow at once (MSG_MORE, send(2)).
-func (d *desc) sendPart(b []byte, more bool) (n int, err error) {
-	flags := unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
-	if more {
-		flags |= unix.MSG_MORE
-	}
-	sent, err := d.part(func() (int64, syscall.Errno) {
-		kernel.RaceWrite(b)
-		if k := kernel.Net; k != nil {
-			n, e := k.Send(d.fd, kernel.Unseen(b))
-			return int64(n), e
-		}
-		b := b[:min(len(b), rawMax)]
-		r, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(d.fd),
-			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(flags), 0, 0)
-		return int64(r), e
-	})
-	return int(sent), err
-}
-
 // sendfilePart makes one attempt to send n bytes of fd. 0 and no error: there was no
 // room, and there is some now; what was in memory before may not be any more. The Go scheduler
 // is told unless the file is hot, has just been seen in memory: a call that waits unseen would stop
@@ -248,18 +227,7 @@ func (d *desc) sendPart(b []byte, more bool) (n int, err error) {
 // from any call of more than 20 µs, which the loop then has to get back from another thread.
 func (d *desc) sendfilePart(fd int, off, n int64, hot bool) (int64, error) {
 	sent, err := d.part(func() (int64, syscall.Errno) {
-		kernel.RaceWrite(nil)
-		var r uintptr
-		var e syscall.Errno
-		if k := kernel.Net; k != nil {
-			r, e = k.SendFile(int(d.fd), fd, off, int(n))
-		} else if hot {
-			r, _, e = syscall.RawSyscall6(unix.SYS_SENDFILE, uintptr(d.fd), uintptr(fd),
-				uintptr(unsafe.Pointer(&off)), uintptr(n), 0, 0)
-		} else {
-			r, _, e = syscall.Syscall6(unix.SYS_SENDFILE, uintptr(d.fd), uintptr(fd),
-				uintptr(unsafe.Pointer(&off)), uintptr(n), 0, 0)
-		}
+		r, e := sys.SendFile(d.fd, fd, off, n, hot)
 		if e == 0 && r == 0 {
 			return -1, 0
 		}
@@ -290,42 +258,28 @@ func (d *desc) spare(n int64) {
 	}
 	defer d.unuse()
 	d.flags.Or(flagMeasured)
-	if size, err := option(int(d.fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); err == nil && 0 < size && size < tinySegment {
-		setOption(int(d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, spareUnsent) // without it all still works
+	if size, err := sys.Option(int(d.fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); err == nil && 0 < size && size < tinySegment {
+		sys.SetOption(int(d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, spareUnsent) // without it all still works
 	}
 }
 
 // part calls try once if there is room, and otherwise waits until there is. It returns
 // 0 and no error after a wait or when try met EAGAIN or EINTR.
-func (d *desc) part(try func() (int64, syscall.Errno)) (int64, error) {
-	if err := d.lock(writeSide); err != nil {
-		return 0, err
-	}
-	defer d.unlock(writeSide)
-	if err := d.failed(flagWriteExpired); err != nil {
-		return 0, err
-	}
-	own := d.own()
-	if !d.write.begin(own) {
-		if err := d.wait(&d.write, flagWriteExpired, engine.ReasonWrite, own, 0); err != nil {
-			return 0, err
+func (d *desc) part(try func() (int64, syscall.Errno)) (n int64, err error) {
+	waited := d.write.p.Load() != ready
+	_, err = d.attemptLocked(writeSide, engine.ReasonWrite, func() (e syscall.Errno) {
+		if waited {
+			return 0
 		}
-		d.write.more()
-		return 0, nil
-	}
-	n, e := try()
-	if e == unix.EAGAIN {
-		d.exhausted(&d.write, own)
-		return 0, nil
-	}
-	// Even after a short sendfile: it may have come to the end of the file, and only
-	// another attempt tells.
-	d.write.more()
-	switch e {
-	case 0:
-		return n, nil
-	case unix.EINTR:
-		return 0, nil
-	}
-	return 0, e
+		// Also after a short sendfile another attempt is worthwhile: it may have come to the end of the file, and only
+		// that attempt tells.
+		if n, e = try(); e != 0 {
+			n = 0
+		}
+		if waited = e == unix.EAGAIN; e == unix.EINTR {
+			e = 0
+		}
+		return e
+	})
+	return n, err
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // scriptedPages is a file of which as much is in memory as a test says. Only one task at
@@ -303,9 +304,9 @@ func TestTinySegmentsDoNotFillTheSendBuffer(t *testing.T) {
 				t.Errorf("%s: %d bytes were taken, %v; want few, and the deadline's error", send.name, n, err)
 			}
 			const other = 1 << 20
-			must(t, setOption(int(c.d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, other))
+			must(t, sys.SetOption(int(c.d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, other))
 			c.d.spare(4 << 20)
-			if now, err := option(int(c.d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT); now != other {
+			if now, err := sys.Option(int(c.d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT); now != other {
 				t.Errorf("%s: the segments were looked at again, %v", send.name, err)
 			}
 			c.Close()

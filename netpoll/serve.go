@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // Serve accepts connections on all loops of ln's runtime and runs handler for each as
@@ -194,7 +195,7 @@ func (ln *Listener) clone(l *engine.Loop) (*Listener, error) {
 		cfg.ReusePort = true
 		network := "tcp"
 		if ln.family == unix.AF_INET6 {
-			if only, _ := option(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY); only != 0 {
+			if only, _ := sys.Option(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY); only != 0 {
 				network = "tcp6"
 			}
 		} else {
@@ -251,7 +252,7 @@ func (ln *Listener) dropClones(each []*Listener) {
 		delete(ln.clones, c)
 		ln.mu.Unlock()
 		if c.d.flags.Load()&flagShared == 0 && c.d.use() == nil {
-			shutdown(int(c.d.fd), unix.SHUT_RDWR)
+			sys.Shutdown(int(c.d.fd), unix.SHUT_RDWR)
 			c.d.unuse()
 		}
 		c.d.close()

@@ -7,12 +7,11 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/internal/kernel"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // A sockaddr is the address of a socket: IPv4, IPv6 or unix. The zero value is none.
@@ -240,21 +239,13 @@ func zoneOf(scope uint32) string {
 
 // localOf and peerOf ask the kernel (getsockname(2), getpeername(2)).
 
-func localOf(fd int32) (sockaddr, error) { return askAddr(unix.SYS_GETSOCKNAME, fd) }
+func localOf(fd int32) (sockaddr, error) { return askAddr(fd, false) }
 
-func peerOf(fd int32) (sockaddr, error) { return askAddr(unix.SYS_GETPEERNAME, fd) }
+func peerOf(fd int32) (sockaddr, error) { return askAddr(fd, true) }
 
-func askAddr(call uintptr, fd int32) (sockaddr, error) {
+func askAddr(fd int32, peer bool) (sockaddr, error) {
 	var rsa unix.RawSockaddrAny
-	if k := kernel.Net; k != nil {
-		salen, e := k.Name(fd, call == unix.SYS_GETPEERNAME, kernel.UnseenAt(&rsa))
-		if e != 0 {
-			return sockaddr{}, e
-		}
-		return decode(&rsa, salen), nil
-	}
-	salen := uint32(unix.SizeofSockaddrAny)
-	_, _, e := syscall.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&rsa)), uintptr(unsafe.Pointer(&salen)))
+	salen, e := sys.Name(fd, peer, &rsa)
 	if e != 0 {
 		return sockaddr{}, e
 	}

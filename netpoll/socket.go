@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // The keep-alive settings that package net gives every TCP connection.
@@ -35,11 +36,31 @@ func ownLoop() (*engine.Loop, error) {
 }
 
 func newSocket(family, typ int) (int, error) {
-	fd, err := openSocket(family, typ)
+	fd, err := sys.Socket(family, typ)
 	if err != nil {
 		return -1, os.NewSyscallError("socket", err)
 	}
 	return fd, nil
+}
+
+// newBoundSocket makes a socket for an address to listen on, and hands it to setUp. If that fails it closes the socket.
+func newBoundSocket[T any](network string, sa sockaddr, typ int, setUp func(fd, family int) (T, error)) (v T, err error) {
+	family, v6only := familyFor(network, &sa)
+	fd, err := newSocket(family, typ)
+	if err != nil {
+		return v, err
+	}
+	if family == unix.AF_INET6 {
+		err = setInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, boolInt(v6only))
+	}
+	if err == nil {
+		if v, err = setUp(fd, family); err == nil {
+			return v, nil
+		}
+	}
+	sys.Close(fd)
+	var none T
+	return none, err
 }
 
 func bindTo(fd int, sa *sockaddr, family int) error {
@@ -48,14 +69,14 @@ func bindTo(fd int, sa *sockaddr, family int) error {
 	if err != nil {
 		return wrapErrno("bind", err)
 	}
-	if e := bindSocket(fd, &rsa, salen); e != 0 {
+	if e := sys.Bind(fd, &rsa, salen); e != 0 {
 		return os.NewSyscallError("bind", e)
 	}
 	return nil
 }
 
 func setInt(fd, level, opt, value int) error {
-	return os.NewSyscallError("setsockopt", setOption(fd, level, opt, value))
+	return os.NewSyscallError("setsockopt", sys.SetOption(fd, level, opt, value))
 }
 
 // setStreamDefaults makes fd like the TCP sockets of package net: no delay, keep-alive.
@@ -114,7 +135,7 @@ var haveIPv6 = sync.OnceValue(func() bool {
 	if err != nil {
 		return false
 	}
-	defer closeFD(fd)
+	defer sys.Close(fd)
 	sa := sockaddr{ip: loopback6, family: unix.AF_INET6}
 	return bindTo(fd, &sa, unix.AF_INET6) == nil
 })

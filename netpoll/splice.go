@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/kernel"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // splicePipe is the size of the pipe in bytes. With the 64 KB that a pipe has by itself nothing is
@@ -83,7 +84,7 @@ func (c *Conn) splice(src *Conn) (total int64, again bool, err error) {
 			return total, false, io.EOF
 		}
 		for in > 0 {
-			out, err := c.d.part(func() (int64, syscall.Errno) { return spliceNow(pipe[0], int(c.d.fd), in) })
+			out, err := c.d.part(func() (int64, syscall.Errno) { return sys.Splice(pipe[0], int(c.d.fd), in) })
 			if err != nil {
 				return total, false, c.opError("write", "splice", err)
 			}
@@ -107,7 +108,7 @@ func (d *desc) splicePart(pipe int) (int64, error) {
 	if !d.read.begin(own) {
 		return 0, unix.EAGAIN
 	}
-	n, e := spliceNow(int(d.fd), pipe, splicePipe)
+	n, e := sys.Splice(int(d.fd), pipe, splicePipe)
 	if e == unix.EAGAIN {
 		d.exhausted(&d.read, own)
 		return 0, e
@@ -117,16 +118,4 @@ func (d *desc) splicePart(pipe int) (int64, error) {
 		return 0, e
 	}
 	return n, nil
-}
-
-func spliceNow(from, to int, n int64) (int64, syscall.Errno) {
-	for {
-		r, _, e := syscall.Syscall6(unix.SYS_SPLICE, uintptr(from), 0, uintptr(to), 0, uintptr(n), unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
-		if e == 0 {
-			return int64(r), 0
-		}
-		if e != unix.EINTR {
-			return 0, e
-		}
-	}
 }

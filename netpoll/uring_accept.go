@@ -4,12 +4,11 @@ package netpoll
 
 import (
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/internal/uring"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // maxAccepted is how many connections may wait to be taken by Accept before the
@@ -29,7 +28,7 @@ func (a *acceptQueue) len() int { return len(a.fds) - a.next }
 func (a *acceptQueue) refuse() {
 	for ; a.len() > 0; a.next++ {
 		reset(a.fds[a.next])
-		sysClose(a.fds[a.next])
+		sys.CloseSocket(a.fds[a.next])
 	}
 }
 
@@ -79,7 +78,7 @@ func (q *accepting) Complete(res int32, flags uint32) {
 func (d *desc) accept(rsa *unix.RawSockaddrAny) (fd int32, salen uint32, e syscall.Errno) {
 	r := d.requests
 	if r == nil || r.accepted == nil {
-		return sysAccept(d.fd, rsa)
+		return sys.Accept(d.fd, rsa)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,14 +89,17 @@ func (d *desc) accept(rsa *unix.RawSockaddrAny) (fd int32, salen uint32, e sysca
 		if a.next++; a.next == len(a.fds) {
 			a.fds, a.next = a.fds[:0], 0
 		}
-		return fd, peerName(fd, rsa), 0
+		// A multishot accept has no room for the peer's address, which is not known any more if the connection has been
+		// reset meanwhile.
+		salen, _ = sys.Name(fd, true, rsa)
+		return fd, salen, 0
 	case r.ended:
 		r.ended = false
 		return -1, 0, r.errno
 	case r.streaming:
 		return -1, 0, unix.EAGAIN
 	}
-	return sysAccept(d.fd, rsa)
+	return sys.Accept(d.fd, rsa)
 }
 
 // acceptNoneAhead has the kernel accept only when it is asked to, for good, and reports whether it
@@ -116,16 +118,4 @@ func (d *desc) acceptNoneAhead() (ahead bool) {
 		r.p.post(r)
 	}
 	return ahead
-}
-
-// peerName asks for the peer's address, which a multishot accept has no room for. It is
-// not known any more if the connection has been reset meanwhile.
-func peerName(fd int32, rsa *unix.RawSockaddrAny) (salen uint32) {
-	salen = unix.SizeofSockaddrAny
-	_, _, e := syscall.RawSyscall(unix.SYS_GETPEERNAME, uintptr(fd), uintptr(unsafe.Pointer(rsa)), uintptr(unsafe.Pointer(&salen)))
-	if e != 0 {
-		return 0
-	}
-	kernel.RaceRead(nil)
-	return salen
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/kernel"
 	"github.com/capriccio-go/capriccio/internal/uring"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 const (
@@ -215,7 +216,7 @@ func (r *requests) takeEmpty(b []byte) (n int, dry bool, e syscall.Errno) {
 	case r.streaming:
 		return 0, false, unix.EAGAIN
 	}
-	n, e = sysRecv(r.d.fd, b, 0)
+	n, e = sys.Recv(r.d.fd, b, 0)
 	// What a short read may not prove (urgent data, the end), the next that waits has the
 	// kernel find out, unless by a poll that is in flight already.
 	return n, 0 < n && n < len(b) && r.d.flags.Load()&(flagHangup|flagUrgent) == 0, e
@@ -234,5 +235,5 @@ func (r *requests) peek() (n int, e syscall.Errno) {
 		return 0, unix.EAGAIN
 	}
 	var b [1]byte
-	return sysRecv(r.d.fd, b[:], unix.MSG_PEEK)
+	return sys.Recv(r.d.fd, b[:], unix.MSG_PEEK)
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // A waker makes a poll return, through an eventfd.
@@ -19,7 +21,7 @@ type waker struct {
 }
 
 func (k *waker) open() error {
-	fd, err := openEventfd()
+	fd, err := sys.Eventfd()
 	if err != nil {
 		return os.NewSyscallError("eventfd", err)
 	}
@@ -38,7 +40,7 @@ func (k *waker) wake() error {
 		return nil
 	}
 	for {
-		switch e := writeEventfd(k.fd); e {
+		switch e := sys.WriteEventfd(k.fd); e {
 		case 0, unix.EAGAIN: // EAGAIN: the counter is full, so the eventfd is readable
 			return nil
 		case unix.EINTR:
@@ -58,6 +60,6 @@ func (k *waker) close() {
 	defer k.mu.Unlock()
 	if !k.closed {
 		k.closed = true
-		closeFD(k.fd)
+		sys.Close(k.fd)
 	}
 }

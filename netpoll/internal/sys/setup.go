@@ -1,6 +1,8 @@
 //go:build linux
 
-package netpoll
+// Package sys makes the system calls of package netpoll, or has a simulation make them (kernel.Net). The calls never block,
+// park or retry, but for EINTR. They may be called from any goroutine.
+package sys
 
 import (
 	"syscall"
@@ -12,9 +14,6 @@ import (
 	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
-// The system calls that set things up. In a simulation they are those of kernel.Net, as
-// are those of the hot path, each in its place in sys.go, copy.go, sendfile.go and epoll.go.
-
 // errnoErr is e as an error, nil for 0.
 func errnoErr(e syscall.Errno) error {
 	if e != 0 {
@@ -23,7 +22,7 @@ func errnoErr(e syscall.Errno) error {
 	return nil
 }
 
-func openSocket(family, typ int) (int, error) {
+func Socket(family, typ int) (int, error) {
 	if k := kernel.Net; k != nil {
 		fd, e := k.Socket(family, typ)
 		return int(fd), errnoErr(e)
@@ -31,7 +30,7 @@ func openSocket(family, typ int) (int, error) {
 	return unix.Socket(family, typ|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 }
 
-func bindSocket(fd int, sa *unix.RawSockaddrAny, salen uint32) syscall.Errno {
+func Bind(fd int, sa *unix.RawSockaddrAny, salen uint32) syscall.Errno {
 	if k := kernel.Net; k != nil {
 		return k.Bind(fd, kernel.UnseenAt(sa), salen)
 	}
@@ -39,21 +38,21 @@ func bindSocket(fd int, sa *unix.RawSockaddrAny, salen uint32) syscall.Errno {
 	return e
 }
 
-func listenOn(fd, backlog int) error {
+func Listen(fd, backlog int) error {
 	if k := kernel.Net; k != nil {
 		return errnoErr(k.Listen(fd, backlog))
 	}
 	return unix.Listen(fd, backlog)
 }
 
-func setOption(fd, level, option, value int) error {
+func SetOption(fd, level, option, value int) error {
 	if k := kernel.Net; k != nil {
 		return errnoErr(k.SetOption(fd, level, option, value))
 	}
 	return unix.SetsockoptInt(fd, level, option, value)
 }
 
-func option(fd, level, option int) (int, error) {
+func Option(fd, level, option int) (int, error) {
 	if k := kernel.Net; k != nil {
 		v, e := k.Option(fd, level, option)
 		return v, errnoErr(e)
@@ -61,9 +60,9 @@ func option(fd, level, option int) (int, error) {
 	return unix.GetsockoptInt(fd, level, option)
 }
 
-// sinceReceived is how long ago bytes came last on a TCP connection, 0 if that can't be known (tcp(7), TCP_INFO).
+// SinceReceived is how long ago bytes came last on a TCP connection, 0 if that can't be known (tcp(7), TCP_INFO).
 // In a simulation it is the value of that option, in milliseconds.
-func sinceReceived(fd int) time.Duration {
+func SinceReceived(fd int) time.Duration {
 	if k := kernel.Net; k != nil {
 		ms, e := k.Option(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 		if e != 0 {
@@ -78,21 +77,21 @@ func sinceReceived(fd int) time.Duration {
 	return time.Duration(info.Last_data_recv) * time.Millisecond
 }
 
-func shutdown(fd, how int) error {
+func Shutdown(fd, how int) error {
 	if k := kernel.Net; k != nil {
 		return errnoErr(k.Shutdown(fd, how))
 	}
 	return unix.Shutdown(fd, how)
 }
 
-func closeFD(fd int) error {
+func Close(fd int) error {
 	if k := kernel.Net; k != nil {
 		return errnoErr(k.Close(fd))
 	}
 	return unix.Close(fd)
 }
 
-func epollCreate() (int, error) {
+func EpollCreate() (int, error) {
 	if k := kernel.Net; k != nil {
 		fd, e := k.EpollCreate()
 		return int(fd), errnoErr(e)
@@ -100,14 +99,14 @@ func epollCreate() (int, error) {
 	return unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 }
 
-func epollAdd(set, fd int, event *unix.EpollEvent) error {
+func EpollAdd(set, fd int, event *unix.EpollEvent) error {
 	if k := kernel.Net; k != nil {
 		return errnoErr(k.EpollAdd(set, fd, *event))
 	}
 	return unix.EpollCtl(set, unix.EPOLL_CTL_ADD, fd, event)
 }
 
-func epollDelete(set, fd int) {
+func EpollDelete(set, fd int) {
 	if k := kernel.Net; k != nil {
 		k.EpollDelete(set, fd)
 		return
@@ -115,7 +114,7 @@ func epollDelete(set, fd int) {
 	unix.EpollCtl(set, unix.EPOLL_CTL_DEL, fd, nil)
 }
 
-func openEventfd() (int, error) {
+func Eventfd() (int, error) {
 	if k := kernel.Net; k != nil {
 		fd, e := k.Eventfd()
 		return int(fd), errnoErr(e)
@@ -123,11 +122,34 @@ func openEventfd() (int, error) {
 	return unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 }
 
-func writeEventfd(fd int) syscall.Errno {
+func WriteEventfd(fd int) syscall.Errno {
 	if k := kernel.Net; k != nil {
 		return k.EventfdWrite(fd)
 	}
 	one := uint64(1)
 	_, _, e := syscall.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&one)), 8)
 	return e
+}
+
+// Connect is connect(2).
+func Connect(fd int, sa *unix.RawSockaddrAny, salen uint32) syscall.Errno {
+	_, _, e := syscall.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(sa)), uintptr(salen))
+	return e
+}
+
+// Name is getsockname(2), or getpeername(2) if peer is set.
+func Name(fd int32, peer bool, sa *unix.RawSockaddrAny) (salen uint32, e syscall.Errno) {
+	if k := kernel.Net; k != nil {
+		return k.Name(fd, peer, kernel.UnseenAt(sa))
+	}
+	call := uintptr(unix.SYS_GETSOCKNAME)
+	if peer {
+		call = unix.SYS_GETPEERNAME
+	}
+	salen = unix.SizeofSockaddrAny
+	if _, _, e = syscall.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(sa)), uintptr(unsafe.Pointer(&salen))); e != 0 {
+		return 0, e
+	}
+	kernel.RaceRead(nil)
+	return salen, 0
 }
