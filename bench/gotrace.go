@@ -1,8 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	exptrace "golang.org/x/exp/trace"
@@ -61,7 +60,7 @@ func describeGoTrace(r *run, e *experiment) error {
 			if err != nil {
 				return nil, err
 			}
-			samples := append(traceSamples(p, f, cmd, wall, peak), sample{"events-" + p.metric, "M/s", p.x, float64(f.events) / 1e6 / seconds(cmd)})
+			samples := append(traceSamples(p, f, seconds(cmd), wall, peak), sample{"events-" + p.metric, "M/s", p.x, float64(f.events) / 1e6 / seconds(cmd)})
 			if how != "graph" {
 				return samples, nil
 			}
@@ -271,8 +270,8 @@ func runWatched(cmd *exec.Cmd) (wall time.Duration, peak float64, err error) {
 	return time.Since(began), stop(), err
 }
 
-func traceSamples(p point, f tracedFile, cmd *exec.Cmd, wall time.Duration, peak float64) []sample {
-	cpu, name := seconds(cmd), "-"+p.metric
+func traceSamples(p point, f tracedFile, cpu float64, wall time.Duration, peak float64) []sample {
+	name := "-" + p.metric
 	return []sample{{"cpu" + name, "s", p.x, cpu}, {"speed" + name, "MB/s", p.x, float64(f.size) / 1e6 / cpu}, {"resident" + name, "MB", p.x, peak}, {"wall" + name, "s", p.x, wall.Seconds()}}
 }
 
@@ -286,54 +285,24 @@ func firstPage(ctx context.Context, f tracedFile, p point) ([]sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(strings.TrimSpace(string(tool)), "-http=127.0.0.1:0", f.path)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Env = append(os.Environ(), "BROWSER=true") // opens nothing
-	said := &saidOnce{found: make(chan string, 1)}
-	cmd.Stderr, cmd.Stdout = said, said
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
+	child, err := proc.Start(proc.Command{Path: "/bin/sh", Core: proc.AnyCore, Env: []string{"BROWSER=true"}, // opens nothing
+		Args: []string{"-c", `exec "$0" -http=127.0.0.1:0 "$1" 2>&1`, strings.TrimSpace(string(tool)), f.path}})
+	if err != nil {
 		return nil, err
 	}
-	stop := watchPeak(cmd.Process.Pid)
-	var failed error
-	select {
-	case url := <-said.found:
-		resp, err := http.Get(url)
-		if failed = err; err == nil {
-			io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-		}
-	case <-ctx.Done():
-		failed = context.Cause(ctx)
+	defer child.Close()
+	stop := watchPeak(child.PID())
+	url := ""
+	for url == "" && err == nil {
+		var line string
+		line, err = child.Line(ctx)
+		url = toolAddress.FindString(line)
+	}
+	if err == nil {
+		_, err = fetch(ctx, http.DefaultClient, http.MethodGet, url, nil, io.Discard)
 	}
 	wall, peak := time.Since(began), stop()
-	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	cmd.Wait()
-	if failed != nil {
-		return nil, failed
-	}
-	return traceSamples(p, f, cmd, wall, peak), nil
-}
-
-// saidOnce looks for an address in what a program writes.
-type saidOnce struct {
-	mu    sync.Mutex
-	text  bytes.Buffer // guarded by mu
-	found chan string
-}
-
-func (s *saidOnce) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.text.Len() < 1<<16 {
-		s.text.Write(p)
-	}
-	if url := toolAddress.Find(s.text.Bytes()); url != nil {
-		select {
-		case s.found <- string(url):
-		default:
-		}
-	}
-	return len(p), nil
+	cpu, unknown := proc.CPUTime(child.PID())
+	return traceSamples(p, f, cpu.Seconds(), wall, peak), errors.Join(err, unknown)
 }
