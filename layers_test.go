@@ -38,12 +38,14 @@ var layers = map[string]string{
 	"internal/feed":                  "internal/engine bgraph internal/recorder internal/sched internal/probe internal/coro golang.org/x/sys/unix",
 	"internal/breathe":               "internal/coro",
 	"internal/funcname":              "",
-	"internal/recorder":              "internal/engine internal/coro internal/breathe internal/funcname bgraph stackchunk",
-	"bgraph":                         "internal/breathe internal/funcname",
+	"internal/recorder":              "internal/engine internal/coro internal/breathe internal/funcname bgraph stackchunk internal/graphlimits internal/buckets",
+	"bgraph":                         "internal/breathe internal/funcname internal/graphlimits internal/buckets",
 	"internal/scc":                   "",
 	"internal/flaghelp":              "",
+	"internal/buckets":               "",
+	"internal/graphlimits":           "",
 	"internal/words":                 "bgraph internal/funcname",
-	"internal/graphcases":            "bgraph internal/testenv",
+	"internal/graphcases":            "bgraph internal/testenv internal/buckets",
 	"internal/graphcompare":          "bgraph internal/funcname internal/words",
 	"internal/graphlayout":           "bgraph internal/funcname internal/words",
 	"bgraph/graphview":               "",
@@ -51,7 +53,7 @@ var layers = map[string]string{
 	"bgraph/graphview/tables":        "bgraph bgraph/graphview/lint internal/funcname internal/words",
 	"bgraph/graphview/draw":          "bgraph internal/graphlayout internal/words",
 	"bgraph/graphview/export":        "bgraph internal/funcname internal/words",
-	"bgraph/gotrace":                 "bgraph internal/funcname golang.org/x/exp/trace",
+	"bgraph/gotrace":                 "bgraph internal/funcname golang.org/x/exp/trace internal/graphlimits",
 	"bgraph/graphhttp":               "internal/engine internal/recorder task bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/words",
 	"internal/adapt":                 "",
 	"flow":                           "internal/engine task ressched internal/adapt",
@@ -74,9 +76,9 @@ var layers = map[string]string{
 	"cmd/knot/internal/config":       "internal/flaghelp github.com/pelletier/go-toml/v2 github.com/pelletier/go-toml/v2/unstable",
 	"cmd/knot/internal/metrics":      "knot knot/proxy bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
 	"cmd/knot":                       ". internal/engine ressched bgraph cmd/knot/internal/metrics cmd/knot/internal/config internal/flaghelp internal/logwriter internal/regular task netpoll knot knot/certs knot/compress knot/proxy knot/site bgraph/graphhttp internal/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
-	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/graphcompare internal/words internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix",
+	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/graphcompare internal/words internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix internal/graphlimits",
 	"cmd/bgdump/web":                 "bgraph internal/funcname bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/graphlayout internal/words cmd/bgdump/web/internal/sample",
-	"cmd/bgdump/web/internal/sample": "bgraph",
+	"cmd/bgdump/web/internal/sample": "bgraph internal/buckets",
 	"cmd/stackplan":                  "bgraph internal/flaghelp internal/funcname cmd/stackplan/internal/plan cmd/stackplan/internal/rewrite",
 	"cmd/stackplan/internal/rewrite": "cmd/stackplan/internal/plan golang.org/x/tools/go/packages",
 	"cmd/stackplan/internal/frames":  "",
@@ -84,7 +86,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "knot/certs golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
+const testOnly = "internal/buckets internal/graphlimits knot/certs golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
 // module is the path of this module.
 const module = "github.com/capriccio-go/capriccio"

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/capriccio-go/capriccio/internal/buckets"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // Diff returns what happened between two snapshots of the same run of a program. Compare
@@ -222,13 +225,13 @@ func (d *difference) edge(e, b *Edge, resources []int) {
 		was := b.change(i)
 		c := &e.Changes[j]
 		d.count("steps of a change", &c.Steps, was.Steps)
-		c.Sum = min(max(c.Sum-was.Sum, -MaxDumpNumber), MaxDumpNumber)
+		c.Sum = min(max(c.Sum-was.Sum, -graphlimits.Number), graphlimits.Number)
 	}
 	d.count("count", &e.Count, b.Count)
 	d.count("overruns", &e.Overruns, b.Overruns)
 	d.times("cpu", &e.CPU, &b.CPU)
 	d.count("heap.steps", &e.Heap.Steps, b.Heap.Steps)
-	e.Heap.Sum = min(max(e.Heap.Sum-b.Heap.Sum, -MaxDumpNumber), MaxDumpNumber)
+	e.Heap.Sum = min(max(e.Heap.Sum-b.Heap.Sum, -graphlimits.Number), graphlimits.Number)
 	e.dropNoChanges()
 }
 
@@ -282,8 +285,8 @@ func (d *difference) times(what string, t, b *Times) {
 	case t.Max > b.Max:
 	case t.Count == 0:
 		t.Max = 0
-	case top >= 0 && top < Buckets-1:
-		t.Max = min(t.Max, BucketFrom(top+1)-1)
+	case top >= 0 && top < buckets.Count-1:
+		t.Max = min(t.Max, Nanos(buckets.From(top+1))-1)
 	}
 }
 

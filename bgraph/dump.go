@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/internal/breathe"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // A dump is one line, dumpTitle and the number of the format, and a JSON document. See
@@ -26,7 +27,7 @@ const (
 
 // Encode writes s as a dump, which Decode reads. Control characters in texts are
 // replaced and texts that are too long are shortened; otherwise s must be valid (see
-// Validate), and smaller than MaxDumpBytes, or nothing is written and it is an error. So
+// Validate), and smaller than graphlimits.Bytes, or nothing is written and it is an error. So
 // is what w returns. It calls Write once.
 func (s *Snapshot) Encode(w io.Writer) error {
 	defer breathe.Begin()()
@@ -60,8 +61,8 @@ func (s *Snapshot) dump() ([]byte, error) {
 	if err := out.writeDocument(&b); err != nil {
 		return nil, fmt.Errorf("this graph cannot be written: %w", err)
 	}
-	if b.Len() > MaxDumpBytes {
-		return nil, fmt.Errorf("the dump would have %d bytes, and at most %d can be read again; limit the nodes and edges of the graph", b.Len(), MaxDumpBytes)
+	if b.Len() > graphlimits.Bytes {
+		return nil, fmt.Errorf("the dump would have %d bytes, and at most %d can be read again; limit the nodes and edges of the graph", b.Len(), graphlimits.Bytes)
 	}
 	return b.Bytes(), nil
 }
@@ -110,7 +111,7 @@ func writeList[E any](b *bytes.Buffer, list []E) error {
 			return err
 		}
 		b.Truncate(b.Len() - 1) // the line end
-		if b.Len() > MaxDumpBytes {
+		if b.Len() > graphlimits.Bytes {
 			break // it will be refused
 		}
 		pause.Take()
@@ -121,7 +122,7 @@ func writeList[E any](b *bytes.Buffer, list []E) error {
 
 // Decode reads a dump to its end. It may come from anywhere: what it returns is valid
 // (see Validate), its texts can be shown on a terminal, and it uses little more memory
-// than MaxDumpBytes and what an honest dump of that size decodes to. Members of the
+// than graphlimits.Bytes and what an honest dump of that size decodes to. Members of the
 // document that it does not know are left out. The times are in UTC.
 func Decode(r io.Reader) (*Snapshot, error) {
 	s, err := decode(r)
@@ -132,7 +133,7 @@ func Decode(r io.Reader) (*Snapshot, error) {
 }
 
 func decode(r io.Reader) (*Snapshot, error) {
-	in := bufio.NewReaderSize(io.LimitReader(r, MaxDumpBytes+1), 4096)
+	in := bufio.NewReaderSize(io.LimitReader(r, graphlimits.Bytes+1), 4096)
 	head, err := in.Peek(len(dumpTitle) + 16)
 	if err != nil && err != io.EOF {
 		return nil, err
@@ -145,8 +146,8 @@ func decode(r io.Reader) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(dump) > MaxDumpBytes {
-		return nil, fmt.Errorf("it has more than %d bytes, the most that is read", MaxDumpBytes)
+	if len(dump) > graphlimits.Bytes {
+		return nil, fmt.Errorf("it has more than %d bytes, the most that is read", graphlimits.Bytes)
 	}
 	s, err := decodeDocument(dump[title:], title)
 	if err != nil {
@@ -242,8 +243,8 @@ type textRule struct {
 }
 
 var (
-	nameRule  = textRule{most: MaxDumpText}
-	stackRule = textRule{most: MaxDumpStack, lines: true}
+	nameRule  = textRule{most: graphlimits.Text}
+	stackRule = textRule{most: graphlimits.Stack, lines: true}
 )
 
 // allows reports whether r may stand in a text: it does nothing to a terminal or to the order

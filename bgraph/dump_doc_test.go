@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/buckets"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -38,8 +40,8 @@ func TestDumpFormatIsDocumented(t *testing.T) {
 	visit(reflect.TypeFor[Snapshot]())
 	testenv.AtLeast(t, len(seen), 15, "only N types were visited")
 	for _, limit := range []string{
-		"64 MiB", grouped(MaxDumpNodes), grouped(MaxDumpEdges), grouped(MaxDumpLoops), fmt.Sprint(MaxDumpFrames),
-		fmt.Sprint(MaxDumpResources), fmt.Sprint(MaxOverruns), grouped(MaxDumpText), grouped(MaxDumpStack), fmt.Sprint(Buckets), "2^62",
+		"64 MiB", grouped(graphlimits.Nodes), grouped(graphlimits.Edges), grouped(graphlimits.Loops), fmt.Sprint(graphlimits.Frames),
+		fmt.Sprint(graphlimits.Resources), fmt.Sprint(graphlimits.Overruns), grouped(graphlimits.Text), grouped(graphlimits.Stack), fmt.Sprint(buckets.Count), "2^62",
 	} {
 		if !strings.Contains(doc, limit) {
 			t.Errorf("the limit %s is not in the document", limit)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/buckets"
 )
 
 // seeded returns a generator, and says in the log of a failed test how to get it again.
@@ -124,17 +126,18 @@ func randomTimes(r *rand.Rand) Times {
 	for range r.IntN(8) {
 		d := Nanos(r.Int64N(1 << (5 + r.IntN(35))))
 		n := 1 + uint64(r.IntN(1000))
-		for len(t.Hist) <= BucketOf(d) {
+		for len(t.Hist) <= buckets.Of(d) {
 			t.Hist = append(t.Hist, 0)
 		}
 		t.Count += n
 		t.Sum += d * Nanos(n)
 		t.Max = max(t.Max, d)
-		t.Hist[BucketOf(d)] += n
-		for len(t.Fine) <= FineOf(d) {
+		t.Hist[buckets.Of(d)] += n
+		fine := int(buckets.FineOf(uint64(d)))
+		for len(t.Fine) <= fine {
 			t.Fine = append(t.Fine, 0)
 		}
-		t.Fine[FineOf(d)] += n
+		t.Fine[fine] += n
 	}
 	if t.Count > 0 {
 		t.First = r.Uint64N(t.Count)

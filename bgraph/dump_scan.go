@@ -1,6 +1,11 @@
 package bgraph
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/capriccio-go/capriccio/internal/buckets"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
+)
 
 // scanDocument bounds what decoding a document allocates before it is decoded: in "[0,0]"
 // an element has two bytes, but a place for a Node is made for each. It does not judge
@@ -68,9 +73,9 @@ type scanned struct {
 
 const (
 	maxNesting = 64
-	// maxDecodedBytes is more than what dumps of MaxDumpBytes come to that have all the
+	// maxDecodedBytes is more than what dumps of graphlimits.Bytes come to that have all the
 	// members of the elements of their lists.
-	maxDecodedBytes = 5 * MaxDumpBytes
+	maxDecodedBytes = 5 * graphlimits.Bytes
 )
 
 // listLimits returns how many elements a list with the given key may have, and about
@@ -79,37 +84,37 @@ const (
 func listLimits(key string) (most, size int) {
 	switch key {
 	case "edges":
-		return MaxDumpEdges, 272
+		return graphlimits.Edges, 272
 	case "crossings":
-		return MaxDumpEdges, 40
+		return graphlimits.Edges, 40
 	case "stack":
-		return MaxDumpFrames, 48
+		return graphlimits.Frames, 48
 	case "hist":
-		return Buckets, 8
+		return buckets.Count, 8
 	case "fine":
-		return FineParts * Buckets, 8
+		return buckets.Parts * buckets.Count, 8
 	case "wakers", "functions":
-		return MaxWakers, 48
+		return graphlimits.Wakers, 48
 	case "starts":
-		return MaxStarts, 208
+		return graphlimits.Starts, 208
 	case "spans":
-		return MaxSpans, 184
+		return graphlimits.Spans, 184
 	case "path":
-		return MaxPath, 32
+		return graphlimits.Path, 32
 	case "notes":
-		return MaxNotes, 16
+		return graphlimits.Notes, 16
 	case "loops":
-		return MaxDumpLoops, 40
+		return graphlimits.Loops, 40
 	case "resources":
-		return MaxDumpResources, 72
+		return graphlimits.Resources, 72
 	case "refusals":
-		return MaxDumpResources, 24
+		return graphlimits.Resources, 24
 	case "changes":
-		return MaxDumpResources, 32
+		return graphlimits.Resources, 32
 	case "overruns":
-		return MaxOverruns, 120
+		return graphlimits.Overruns, 120
 	}
-	return max(MaxDumpNodes, MaxDumpEdges), 328
+	return max(graphlimits.Nodes, graphlimits.Edges), 328
 }
 
 // textEnd returns where the text ends that begins at from, -1 if it does not.

@@ -14,6 +14,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/capriccio-go/capriccio/internal/buckets"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -181,7 +183,7 @@ func TestDecodeKnowsWhatIsNoDump(t *testing.T) {
 		{whole + whole, "malformed at byte " + fmt.Sprint(len(whole))},
 		{title + strings.Repeat("[", 100), "a JSON object should begin there"},
 		{title + `{"x":` + strings.Repeat("[", 100), "nested deeper than 64 levels"},
-		{title + `{"nodes":[{"key":"0000000000000001","wait":{"hist":[` + strings.Repeat("0,", Buckets) + `0]}}]}`, `a list "hist" has more than 32 elements`},
+		{title + `{"nodes":[{"key":"0000000000000001","wait":{"hist":[` + strings.Repeat("0,", buckets.Count) + `0]}}]}`, `a list "hist" has more than 32 elements`},
 	} {
 		_, err := Decode(strings.NewReader(c.dump))
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "bgraph: reading the dump: ") {
@@ -222,7 +224,7 @@ func TestDecodeStopsReading(t *testing.T) {
 	}
 	endless.read = 0
 	_, err := Decode(io.MultiReader(strings.NewReader(dumpTitle+"1\n"), &endless))
-	if err == nil || !strings.Contains(err.Error(), "more than 67108864 bytes") || endless.read > MaxDumpBytes+1<<20 {
+	if err == nil || !strings.Contains(err.Error(), "more than 67108864 bytes") || endless.read > graphlimits.Bytes+1<<20 {
 		t.Errorf("error %v after %d bytes", err, endless.read)
 	}
 }
@@ -256,10 +258,10 @@ func TestTextsAreMadePrintable(t *testing.T) {
 		{"\ufeffbyte order\u200bzero width", "\ufffdbyte order\ufffdzero width"},
 		{"\ue000private \ufffe none", "\ufffdprivate \ufffd none"},
 		{"\xff\xfeinvalid\xc3", "\ufffd\ufffdinvalid\ufffd"},
-		{strings.Repeat("x", MaxDumpText), ""},
-		{strings.Repeat("x", MaxDumpText+1), strings.Repeat("x", MaxDumpText-3) + "…"},
-		{strings.Repeat("é", MaxDumpText), strings.Repeat("é", MaxDumpText/2-2) + "…"},
-		{strings.Repeat("\x00", MaxDumpText), strings.Repeat("\ufffd", MaxDumpText/3-1) + "…"},
+		{strings.Repeat("x", graphlimits.Text), ""},
+		{strings.Repeat("x", graphlimits.Text+1), strings.Repeat("x", graphlimits.Text-3) + "…"},
+		{strings.Repeat("é", graphlimits.Text), strings.Repeat("é", graphlimits.Text/2-2) + "…"},
+		{strings.Repeat("\x00", graphlimits.Text), strings.Repeat("\ufffd", graphlimits.Text/3-1) + "…"},
 	} {
 		if c.want == "" {
 			c.want = c.text
@@ -365,7 +367,7 @@ func TestSizesOfElements(t *testing.T) {
 		most, size := listLimits(c.key)
 		testenv.AtMost(t, int(c.size), size, "%T has %d bytes; listLimits says %d", c.zero, c.size, size)
 		text := testenv.Need(json.Marshal(c.zero))(t)
-		if ratio := float64(size) / float64(len(text)+len(",")); ratio > maxDecodedBytes/MaxDumpBytes {
+		if ratio := float64(size) / float64(len(text)+len(",")); ratio > maxDecodedBytes/graphlimits.Bytes {
 			t.Errorf("%T: %d bytes of JSON count as %d", c.zero, len(text)+1, size)
 		}
 		if most <= 0 {
@@ -376,8 +378,8 @@ func TestSizesOfElements(t *testing.T) {
 
 func TestEncodeRefusesWhatIsTooLarge(t *testing.T) {
 	s := &Snapshot{Loops: []LoopStat{{}}}
-	text := strings.Repeat("x", MaxDumpText)
-	for i := range MaxDumpBytes/MaxDumpText + 1 {
+	text := strings.Repeat("x", graphlimits.Text)
+	for i := range graphlimits.Bytes/graphlimits.Text + 1 {
 		s.Nodes = append(s.Nodes, Node{Key: Key(i + 1), Label: text})
 	}
 	var b bytes.Buffer

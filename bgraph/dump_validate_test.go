@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/buckets"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -33,9 +35,9 @@ var changes = []struct {
 	{"overflow.max_edges is -1", func(s *Snapshot) { s.Overflow.MaxEdges = -1 }},
 	{"overflow.nodes is 18446744073709551615", func(s *Snapshot) { s.Overflow.Nodes = math.MaxUint64 }},
 	{"overflow.edges is 18446744073709551615", func(s *Snapshot) { s.Overflow.Edges = math.MaxUint64 }},
-	{"loops: 65537 is too many", func(s *Snapshot) { s.Loops = make([]LoopStat, MaxDumpLoops+1) }},
+	{"loops: 65537 is too many", func(s *Snapshot) { s.Loops = make([]LoopStat, graphlimits.Loops+1) }},
 	{"loops[0]: index is -1", func(s *Snapshot) { s.Loops[0].Index = -1 }},
-	{"loops[0]: index: 65536 is too many", func(s *Snapshot) { s.Loops[0].Index = MaxDumpLoops }},
+	{"loops[0]: index: 65536 is too many", func(s *Snapshot) { s.Loops[0].Index = graphlimits.Loops }},
 	{"loops[0]: tasks is -1", func(s *Snapshot) { s.Loops[0].Tasks = -1 }},
 	{"loops[0]: steps is", func(s *Snapshot) { s.Loops[0].Steps = 1<<62 + 1 }},
 	{"loops[1]: index 0 comes after 0", func(s *Snapshot) { s.Loops = append(s.Loops, s.Loops[0]) }},
@@ -43,12 +45,12 @@ var changes = []struct {
 		s.Loops[0].Steps = 1 << 62
 		s.Loops = append(s.Loops, LoopStat{Index: 1, Steps: 1 << 62})
 	}},
-	{"resources: 65 is too many", func(s *Snapshot) { s.Resources = make([]Resource, MaxDumpResources+1) }},
+	{"resources: 65 is too many", func(s *Snapshot) { s.Resources = make([]Resource, graphlimits.Resources+1) }},
 	{"resources[0]: acquired is", func(s *Snapshot) { s.Resources[0].Acquired = 1<<62 + 1 }},
 	{"resources[0]: released is", func(s *Snapshot) { s.Resources[0].Released = 1<<62 + 1 }},
 	{"resources[0]: in_use is", func(s *Snapshot) { s.Resources[0].InUse = -1<<62 - 1 }},
 	{"resources[0]: limit is -1", func(s *Snapshot) { s.Resources[0].Limit = -1 }},
-	{"nodes: 65537 is too many", func(s *Snapshot) { s.Nodes = make([]Node, MaxDumpNodes+1) }},
+	{"nodes: 65537 is too many", func(s *Snapshot) { s.Nodes = make([]Node, graphlimits.Nodes+1) }},
 	{"nodes[0] (0000000000000000): no node has the key 0", func(s *Snapshot) { s.Nodes[0].Key = 0 }},
 	{"nodes[1] (0000000000000001): it comes after 0000000000000001", func(s *Snapshot) { s.Nodes[1].Key = KeyStart }},
 	{"ascending order", func(s *Snapshot) { s.Nodes[1], s.Nodes[2] = s.Nodes[2], s.Nodes[1] }},
@@ -62,7 +64,7 @@ var changes = []struct {
 	{"wait: sum is -1", func(s *Snapshot) { s.Nodes[1].Wait.Sum = -1 }},
 	{"wait: max is -1", func(s *Snapshot) { s.Nodes[1].Wait.Max = -1 }},
 	{"ready: max is 9223372036854775807", func(s *Snapshot) { s.Nodes[1].Ready.Max = math.MaxInt64 }},
-	{"hist", func(s *Snapshot) { s.Nodes[1].Wait.Hist = make(Histogram, Buckets+1) }},
+	{"hist", func(s *Snapshot) { s.Nodes[1].Wait.Hist = make(Histogram, buckets.Count+1) }},
 	{"wait: up to here, counts of hist add up", func(s *Snapshot) { s.Nodes[1].Wait.Hist = Histogram{1 << 62, 1 << 62} }},
 	{"up to here, arrivals at nodes", func(s *Snapshot) { s.Nodes[1].Arrivals, s.Nodes[2].Arrivals = 1<<62, 1<<62 }},
 	{"up to here, departures", func(s *Snapshot) { s.Nodes[1].Departures, s.Nodes[2].Departures = 1<<62, 1<<62 }},
@@ -70,7 +72,7 @@ var changes = []struct {
 	{"up to here, peaks", func(s *Snapshot) { s.Nodes[1].Peak, s.Nodes[2].Peak = 1<<62, 1<<62 }},
 	{"up to here, waits", func(s *Snapshot) { s.Nodes[1].Wait.Count, s.Nodes[2].Wait.Count = 1<<62, 1<<62 }},
 	{"up to here, ready", func(s *Snapshot) { s.Nodes[1].Ready.Count, s.Nodes[2].Ready.Count = 1<<62, 1<<62 }},
-	{"stack", func(s *Snapshot) { s.Nodes[1].Stack = make([]Frame, MaxDumpFrames+1) }},
+	{"stack", func(s *Snapshot) { s.Nodes[1].Stack = make([]Frame, graphlimits.Frames+1) }},
 	{"stack[1]: line is -1", func(s *Snapshot) { s.Nodes[1].Stack[1].Line = -1 }},
 	{"stack[1]: offset is -", func(s *Snapshot) { s.Nodes[1].Stack[1].Offset = math.MinInt32 }},
 	{"loops[0]: loop 7 is not among the 1 loops", func(s *Snapshot) { s.Nodes[1].Loops[0].Loop = 7 }},
@@ -79,7 +81,7 @@ var changes = []struct {
 	{"loops[0]: arrivals is", func(s *Snapshot) { s.Nodes[1].Loops[0].Arrivals = 1<<62 + 1 }},
 	{"loops[0]: departures is", func(s *Snapshot) { s.Nodes[1].Loops[0].Departures = 1<<62 + 1 }},
 	{"loops[1]: loop 0 comes after 0", func(s *Snapshot) { s.Nodes[1].Loops = append(s.Nodes[1].Loops, s.Nodes[1].Loops[0]) }},
-	{"edges: 262145 is too many", func(s *Snapshot) { s.Edges = make([]Edge, MaxDumpEdges+1) }},
+	{"edges: 262145 is too many", func(s *Snapshot) { s.Edges = make([]Edge, graphlimits.Edges+1) }},
 	{"there is no node 0000000000000007", func(s *Snapshot) { s.Edges[0].From = 7 }},
 	{"there is no node ffffffffffffffff", func(s *Snapshot) { s.Edges[1].To = math.MaxUint64 }},
 	{"edges[1]", func(s *Snapshot) { s.Edges[0], s.Edges[1] = s.Edges[1], s.Edges[0] }},
@@ -107,8 +109,8 @@ var changes = []struct {
 		s.Edges[0].Changes = []Change{{Sum: 1 << 62}}
 		s.Edges[1].Changes[0].Sum = -1 << 62
 	}},
-	{"overruns: 33 is too many", func(s *Snapshot) { s.Overruns = make([]Overrun, MaxOverruns+1) }},
-	{"crossings: 262145 is too many", func(s *Snapshot) { s.Crossings = make([]Crossing, MaxDumpEdges+1) }},
+	{"overruns: 33 is too many", func(s *Snapshot) { s.Overruns = make([]Overrun, graphlimits.Overruns+1) }},
+	{"crossings: 262145 is too many", func(s *Snapshot) { s.Crossings = make([]Crossing, graphlimits.Edges+1) }},
 	{"crossings[0]: loop 1 is not among", func(s *Snapshot) { s.Crossings = []Crossing{{To: KeyStart, ToLoop: 1}} }},
 	{"crossings[0]: loop -2 is not among", func(s *Snapshot) { s.Crossings = []Crossing{{To: KeyStart, FromLoop: -2}} }},
 	{"crossings[0]: there is no node 0000000000000000", func(s *Snapshot) { s.Crossings = []Crossing{{FromLoop: -1}} }},
@@ -133,11 +135,11 @@ var changes = []struct {
 	{"sched.knee.most", func(s *Snapshot) { s.Sched.Knee.Most = 1<<62 + 1 }},
 	{"sched.knee.took", func(s *Snapshot) { s.Sched.Knee.Took = -1 }},
 	{"sched.knee.slowed", func(s *Snapshot) { s.Sched.Knee.Slowed = -1 }},
-	{"sched.refusals", func(s *Snapshot) { s.Sched.Refusals = make([]SchedRefusal, MaxDumpResources+1) }},
+	{"sched.refusals", func(s *Snapshot) { s.Sched.Refusals = make([]SchedRefusal, graphlimits.Resources+1) }},
 	{`sched.refusals[1]: the cause "x" is there twice`, func(s *Snapshot) { s.Sched.Refusals = []SchedRefusal{{"x", 2}, {"x", 1}} }},
 	{"sched.refusals[0]: count", func(s *Snapshot) { s.Sched.Refusals = []SchedRefusal{{Count: 1<<62 + 1}} }},
-	{"sched.resources", func(s *Snapshot) { s.Sched.Resources = make([]SchedResource, MaxDumpResources+1) }},
-	{"sched.nodes", func(s *Snapshot) { s.Sched.Nodes = make([]SchedNode, MaxDumpEdges+1) }},
+	{"sched.resources", func(s *Snapshot) { s.Sched.Resources = make([]SchedResource, graphlimits.Resources+1) }},
+	{"sched.nodes", func(s *Snapshot) { s.Sched.Nodes = make([]SchedNode, graphlimits.Edges+1) }},
 	{"sched.resources[0]: utilisation is -0.5", func(s *Snapshot) { s.Sched.Resources[0].Utilisation = -0.5 }},
 	{"sched.resources[0]: trend is NaN", func(s *Snapshot) { s.Sched.Resources[0].Trend = math.NaN() }},
 	{"sched.nodes[0]: priority is NaN", func(s *Snapshot) { s.Sched.Nodes[0].Priority = math.NaN() }},
@@ -151,9 +153,9 @@ var changes = []struct {
 	{"", func(s *Snapshot) { s.Overruns[0].From = 99 }},
 	{"", func(s *Snapshot) { s.Edges[1].Count = 1 << 61 }}, // of which few were timed
 	{"", func(s *Snapshot) { s.Resources, s.Edges[1].Changes = nil, nil }},
-	{"text", func(s *Snapshot) { s.Nodes[1].Label = strings.Repeat("x", MaxDumpText+1) }},
+	{"text", func(s *Snapshot) { s.Nodes[1].Label = strings.Repeat("x", graphlimits.Text+1) }},
 	{"text", func(s *Snapshot) { s.Nodes[1].Stack[0].Function = "\x1b" }},
-	{"text", func(s *Snapshot) { s.Overruns[0].Stack = strings.Repeat("\n", MaxDumpStack+1) }},
+	{"text", func(s *Snapshot) { s.Overruns[0].Stack = strings.Repeat("\n", graphlimits.Stack+1) }},
 }
 
 // What is invalid is refused by Validate, Encode and, if JSON can express it, Decode.

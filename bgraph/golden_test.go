@@ -3,6 +3,7 @@ package bgraph
 import (
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/buckets"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -61,7 +62,7 @@ func checkSampleTimes(t *testing.T, of string, times Times) {
 	for _, n := range times.Hist {
 		sum += n
 	}
-	if sum != times.Count || times.Mean() > times.Max || len(times.Hist) > Buckets {
+	if sum != times.Count || times.Mean() > times.Max || len(times.Hist) > buckets.Count {
 		t.Errorf("%s: %+v does not fit together (histogram holds %d)", of, times, sum)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // several stands for names that are not the same in all of what was merged.
@@ -21,7 +23,7 @@ const several = "several"
 // arguments. Resources are the same if name and unit are, and are sorted by them; the
 // limit of one is the sum, 0 if one of them is not known. Name, Host, Go and Policy are
 // kept if they are the same everywhere and are "several" otherwise. PID is 0. A watched
-// resource is shown as it is where its utilisation is greatest. The latest MaxOverruns
+// resource is shown as it is where its utilisation is greatest. The latest graphlimits.Overruns
 // reports are kept. Where processes do not agree about the stack behind a key, as after
 // a change of source that does not concern its functions, it is one of them, whatever
 // the order of the arguments.
@@ -223,7 +225,7 @@ func (m *merger) finish() *Snapshot {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To),
 			cmp.Compare(a.Task, b.Task), cmp.Compare(a.Held, b.Held), cmp.Compare(a.Stack, b.Stack))
 	})
-	out.Overruns = out.Overruns[max(0, len(out.Overruns)-MaxOverruns):]
+	out.Overruns = out.Overruns[max(0, len(out.Overruns)-graphlimits.Overruns):]
 	if s := out.Sched; s != nil {
 		slices.SortFunc(s.Resources, func(a, b SchedResource) int { return cmp.Compare(a.Name, b.Name) })
 		slices.SortStableFunc(s.Nodes, func(a, b SchedNode) int {
@@ -358,7 +360,7 @@ func addLists[S ~[]uint64](a, b S) S {
 }
 
 // tooMuch is what sums stop at, so that they do not wrap around. Validate refuses it.
-const tooMuch = MaxDumpNumber + 1
+const tooMuch = graphlimits.Number + 1
 
 // addCount adds b, which is at most tooMuch.
 func addCount(to *uint64, b uint64) { *to = min(*to, tooMuch-b) + b }

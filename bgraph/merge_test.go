@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -259,14 +260,14 @@ func TestMergeKeepsTheLatestOverruns(t *testing.T) {
 	a, b := smallSnapshot(), otherSnapshot()
 	at := a.Taken
 	a.Overruns, b.Overruns = nil, nil
-	for i := range MaxOverruns {
+	for i := range graphlimits.Overruns {
 		a.Overruns = append(a.Overruns, Overrun{At: at.Add(time.Duration(2 * i))})
 		b.Overruns = append(b.Overruns, Overrun{At: at.Add(time.Duration(2*i + 1))})
 	}
 	m := mustMerge(t, a, b)
-	testenv.MustEqual(t, len(m.Overruns), MaxOverruns, "overruns")
+	testenv.MustEqual(t, len(m.Overruns), graphlimits.Overruns, "overruns")
 	for i, o := range m.Overruns {
-		if want := at.Add(time.Duration(MaxOverruns + i)); !o.At.Equal(want) || o.Loop != i%2 {
+		if want := at.Add(time.Duration(graphlimits.Overruns + i)); !o.At.Equal(want) || o.Loop != i%2 {
 			t.Errorf("overrun %d: at %v on loop %d, want %v on loop %d", i, o.At, o.Loop, want, i%2)
 		}
 	}
@@ -282,7 +283,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 	wide := func(pid, first int) *Snapshot {
 		s := &Snapshot{Program: Program{PID: pid}}
-		for i := range MaxDumpNodes {
+		for i := range graphlimits.Nodes {
 			s.Nodes = append(s.Nodes, Node{Key: Key(first + i)})
 		}
 		return s

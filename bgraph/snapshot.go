@@ -3,10 +3,12 @@ package bgraph
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/buckets"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // A Snapshot is a blocking graph at one moment, or the difference between two moments
@@ -26,7 +28,7 @@ type Snapshot struct {
 	Edges     []Edge     `json:"edges"`               // by From, then To, ascending
 	Crossings []Crossing `json:"crossings,omitempty"` // wakes between loops, by From, To, FromLoop, ToLoop, ascending
 	Overflow  Overflow   `json:"overflow"`            // what did not find room
-	Overruns  []Overrun  `json:"overruns"`            // the watchdog's reports, the latest last; at most MaxOverruns
+	Overruns  []Overrun  `json:"overruns"`            // the watchdog's reports, the latest last; at most graphlimits.Overruns
 	Sched     *Sched     `json:"sched,omitempty"`     // what the scheduler says of itself, if it can
 
 	// ProcessCPU is what the whole process used in Span, as the kernel counts it, and
@@ -215,7 +217,7 @@ type Edge struct {
 
 // TotalCPU estimates the CPU time of all steps from those that were timed.
 func (e *Edge) TotalCPU() Nanos {
-	return Nanos(min(e.CPU.Estimate(e.Count), MaxDumpNumber))
+	return Nanos(min(e.CPU.Estimate(e.Count), graphlimits.Number))
 }
 
 // MeanCPU is the mean time of a step, estimated for all of them.
@@ -228,7 +230,7 @@ func meanOf(t *Times, n uint64) Nanos {
 	if n == 0 {
 		return t.Mean()
 	}
-	return Nanos(min(t.Estimate(n)/float64(n), MaxDumpNumber))
+	return Nanos(min(t.Estimate(n)/float64(n), graphlimits.Number))
 }
 
 // Moments are exponentially weighted: what came last counts most.
@@ -260,9 +262,6 @@ type Overflow struct {
 	Edges    uint64 `json:"edges"`           // steps that found no room as an edge
 	Wakes    uint64 `json:"wakes,omitempty"` // wakes between loops that found no room as a Crossing
 }
-
-// MaxOverruns is how many of the watchdog's reports are kept.
-const MaxOverruns = 32
 
 // An Overrun is a step that the watchdog found too long.
 type Overrun struct {
@@ -324,61 +323,19 @@ type SchedNode struct {
 	Ran      uint64  `json:"ran,omitempty"`     // steps in those
 }
 
-// Buckets is the length of a full Histogram.
-const Buckets = 32
-
 // A Histogram counts durations on a logarithmic scale. Bucket 0 holds those below
 // 32 ns, bucket i from 2^(i+4) ns to below 2^(i+5) ns, the last all from 2^35 ns (34 s)
 // on. Empty buckets at the end may be missing.
 type Histogram []uint64
 
-// BucketOf is the bucket of a duration.
-func BucketOf(d Nanos) int {
-	if d < 32 {
-		return 0
-	}
-	return min(bits.Len64(uint64(d))-5, Buckets-1)
-}
-
-// BucketFrom is the lower bound of bucket i, the upper one of bucket i-1.
-func BucketFrom(i int) Nanos {
-	if i <= 0 {
-		return 0
-	}
-	return Nanos(1) << (i + 4)
-}
-
-// FineParts is how many parts each bucket of a Histogram has in Times.Fine.
-const FineParts = 4
-
-// FineOf is the position of a duration in Times.Fine.
-func FineOf(d Nanos) int { return int(fineOf(uint64(max(d, 0)))) }
-
-func fineOf(ns uint64) uint {
-	if ns < 32 {
-		return uint(ns / (32 / FineParts))
-	}
-	n := uint(bits.Len64(ns))
-	if n >= Buckets+4 {
-		return (Buckets - 1) * FineParts
-	}
-	return (n-5)*FineParts + uint(ns>>(n-3))&(FineParts-1)
-}
-
-// fineFrom is the lower bound of position i of Times.Fine.
-func fineFrom(i int) Nanos {
-	from := BucketFrom(i / FineParts)
-	return from + (BucketFrom(i/FineParts+1)-from)*Nanos(i%FineParts)/FineParts
-}
-
 // Add counts a duration.
 func (t *Times) Add(d Nanos) {
-	d = min(max(d, 0), MaxDumpNumber)
+	d = min(max(d, 0), graphlimits.Number)
 	t.Count++
 	t.Sum = addNanos(t.Sum, d)
 	t.Max = max(t.Max, d)
-	fine := fineOf(uint64(d))
-	part := fine / FineParts
+	fine := buckets.FineOf(uint64(d))
+	part := fine / buckets.Parts
 	if fine >= uint(len(t.Fine)) || part >= uint(len(t.Hist)) {
 		t.Hist, t.Fine = longEnough(t.Hist, part), longEnough(t.Fine, fine)
 	}
@@ -395,11 +352,11 @@ func longEnough(counts []uint64, i uint) []uint64 {
 }
 
 // quantileBounds are the counts to interpolate in, and the bounds that belong to them.
-func (t *Times) quantileBounds() (counts []uint64, from func(int) Nanos, last int) {
+func (t *Times) quantileBounds() (counts []uint64, from func(int) int64, last int) {
 	if len(t.Fine) > 0 {
-		return t.Fine, fineFrom, (Buckets - 1) * FineParts
+		return t.Fine, buckets.FineFrom, (buckets.Count - 1) * buckets.Parts
 	}
-	return t.Hist, BucketFrom, Buckets - 1
+	return t.Hist, buckets.From, buckets.Count - 1
 }
 
 // Quantile estimates the duration that the share q (0 to 1) of the measured ones does
@@ -417,7 +374,7 @@ func (t *Times) Quantile(q float64) Nanos {
 	var below float64
 	for i, n := range counts {
 		if n > 0 && below+float64(n) >= rank {
-			from, to := float64(bound(i)), float64(min(bound(i+1), t.Max))
+			from, to := float64(bound(i)), float64(min(bound(i+1), int64(t.Max)))
 			if i >= last {
 				to = float64(t.Max)
 			}

@@ -18,19 +18,3 @@ func TestQuantileIsWithinAQuarter(t *testing.T) {
 		}
 	}
 }
-
-// The ways to find a position agree, and the bounds fit.
-func TestFinePositions(t *testing.T) {
-	for v := uint64(0); v < 1<<40; v = v*33/32 + 1 {
-		i := FineOf(Nanos(v))
-		if i/FineParts != BucketOf(Nanos(v)) {
-			t.Fatalf("%d: position %d, bucket %d", v, i, BucketOf(Nanos(v)))
-		}
-		if Nanos(v) < fineFrom(i) || i < (Buckets-1)*FineParts && Nanos(v) >= fineFrom(i+1) {
-			t.Fatalf("%d is not between %v and %v", v, fineFrom(i), fineFrom(i+1))
-		}
-	}
-	if FineOf(-5) != 0 || FineOf(math.MaxInt64) != (Buckets-1)*FineParts {
-		t.Error("extremes")
-	}
-}

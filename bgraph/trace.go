@@ -3,21 +3,14 @@ package bgraph
 import (
 	"cmp"
 	"slices"
+
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // Kinds of graphs, see Snapshot.Kind.
 const (
 	KindTasks      = ""           // tasks on event loops, learned by a Graph
 	KindGoroutines = "goroutines" // goroutines on Ps, read from an execution trace
-)
-
-// Limits of what a graph of goroutines has besides.
-const (
-	MaxWakers = 64   // of a node, and functions of an edge
-	MaxStarts = 4096 // of a Snapshot
-	MaxSpans  = 1024 // of a Snapshot
-	MaxNotes  = 16   // of a Snapshot
-	MaxPath   = 64   // parts of the path of a Span
 )
 
 // A Waker is where waits were ended: the function that sent, unlocked or closed. Of an edge,
@@ -78,7 +71,7 @@ func mergePaths(a, b []PathPart) []PathPart {
 	slices.SortFunc(a, func(x, y PathPart) int {
 		return cmp.Or(cmp.Compare(y.Total(), x.Total()), cmp.Compare(x.Node, y.Node))
 	})
-	return a[:min(len(a), MaxPath)]
+	return a[:min(len(a), graphlimits.Path)]
 }
 
 // Parts says what the time of an edge consisted of besides running, in all its steps. Only
@@ -112,9 +105,9 @@ func (s *Snapshot) checkTrace() error {
 		nameRule.check("kind", s.Kind),
 		checkNumber("process_cpu_ns", s.ProcessCPU),
 		checkNumber("collector_cpu_ns", s.CollectorCPU),
-		checkLength("starts", len(s.Starts), MaxStarts),
-		checkLength("spans", len(s.Spans), MaxSpans),
-		checkLength("notes", len(s.Notes), MaxNotes),
+		checkLength("starts", len(s.Starts), graphlimits.Starts),
+		checkLength("spans", len(s.Spans), graphlimits.Spans),
+		checkLength("notes", len(s.Notes), graphlimits.Notes),
 	)
 	for i := range s.Starts {
 		st := &s.Starts[i]
@@ -122,7 +115,7 @@ func (s *Snapshot) checkTrace() error {
 			checkCount("created", st.Created), checkCount("ended", st.Ended), checkNumber("now", st.Now), checkNumber("oldest", st.Oldest), checkNumber("cpu_ns", st.CPU), checkCount("leaked", st.Leaked))
 	}
 	for i := range s.Spans {
-		err = first(err, nameRule.check("kind", s.Spans[i].Kind), nameRule.check("name", s.Spans[i].Name), checkLength("path", len(s.Spans[i].Path), MaxPath))
+		err = first(err, nameRule.check("kind", s.Spans[i].Kind), nameRule.check("name", s.Spans[i].Name), checkLength("path", len(s.Spans[i].Path), graphlimits.Path))
 		for _, p := range s.Spans[i].Path {
 			err = first(err, checkNumber("step", p.Step), checkNumber("wait", p.Wait), checkNumber("ready", p.Ready))
 		}
@@ -135,7 +128,7 @@ func (s *Snapshot) checkTrace() error {
 }
 
 func checkWakers(what string, all []Waker) error {
-	err := checkLength(what, len(all), MaxWakers)
+	err := checkLength(what, len(all), graphlimits.Wakers)
 	for i := range all {
 		w := &all[i]
 		err = first(err, nameRule.check("function", w.Function), nameRule.check("file", w.File), checkLine(w.Line), checkCount("count", w.Count))
@@ -164,7 +157,7 @@ func (p *Parts) merge(b *Parts) {
 }
 
 // addNanos adds times that may come to more than fits.
-func addNanos(a, b Nanos) Nanos { return min(a, MaxDumpNumber-b) + b }
+func addNanos(a, b Nanos) Nanos { return min(a, graphlimits.Number-b) + b }
 
 // mergeTrace adds what only graphs of goroutines have.
 func (s *Snapshot) mergeTrace(b *Snapshot) {
@@ -217,9 +210,9 @@ func (s *Snapshot) SortTrace() {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(b.Times.Sum, a.Times.Sum), cmp.Compare(a.Name, b.Name))
 	})
 	slices.Sort(s.Notes)
-	s.Starts = s.Starts[:min(len(s.Starts), MaxStarts)]
-	s.Spans = s.Spans[:min(len(s.Spans), MaxSpans)]
-	s.Notes = s.Notes[:min(len(s.Notes), MaxNotes)]
+	s.Starts = s.Starts[:min(len(s.Starts), graphlimits.Starts)]
+	s.Spans = s.Spans[:min(len(s.Spans), graphlimits.Spans)]
+	s.Notes = s.Notes[:min(len(s.Notes), graphlimits.Notes)]
 }
 
 // mergeWakers adds those of b, the most frequent first.
@@ -237,5 +230,5 @@ func mergeWakers(a, b []Waker) []Waker {
 	slices.SortFunc(a, func(x, y Waker) int {
 		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Function, y.Function), cmp.Compare(x.File, y.File), cmp.Compare(x.Line, y.Line))
 	})
-	return a[:min(len(a), MaxWakers)]
+	return a[:min(len(a), graphlimits.Wakers)]
 }

@@ -7,35 +7,21 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/breathe"
-)
-
-// Limits of a Snapshot that is valid, and of a dump that is read.
-const (
-	MaxDumpBytes     = 64 << 20 // of a dump
-	MaxDumpNodes     = 1 << 16
-	MaxDumpEdges     = 1 << 18 // also of Crossings and of Sched.Nodes
-	MaxDumpFrames    = 512     // of the stack of a node
-	MaxDumpLoops     = 1 << 16
-	MaxDumpResources = 64
-	MaxDumpText      = 4096     // bytes of a text
-	MaxDumpStack     = 64 << 10 // bytes of Overrun.Stack
-	// MaxDumpNumber is the most that any number may be, and each total: of nanoseconds
-	// it is 146 years. Half of what an int64 holds, so that two may be added and a
-	// conversion from float64 does not overflow.
-	MaxDumpNumber = 1 << 62
+	"github.com/capriccio-go/capriccio/internal/buckets"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 var errNoSnapshot = errors.New("the Snapshot is nil")
 
 // Validate reports what is wrong with s, nil if nothing is. A valid Snapshot
-//   - keeps the limits MaxDumpNodes to MaxDumpNumber;
+//   - keeps the limits that docs/dump-format.md lists, so that Decode can read what Encode writes;
 //   - has its nodes, edges, crossings, loops and the loops of each node in order and none twice,
 //     no cause of refusals twice, and no node with key 0;
 //   - has edges between its own nodes only, and refers to its own loops only (Overrun
 //     and SchedNode may refer to nodes that Filter has left out);
 //   - has no negative count, time or variance, no number that is not finite, no
-//     Histogram longer than Buckets, and no Edge.Changes longer than Resources;
-//   - keeps MaxDumpNumber with the totals over all nodes and edges of counts, tasks, CPU
+//     Histogram longer than 32 buckets, and no Edge.Changes longer than Resources;
+//   - keeps the largest number, 2^62, with the totals over all nodes and edges of counts, tasks, CPU
 //     time, heap and changes, as far as they were measured. The times waited are an
 //     exception: a hundred thousand tasks wait for 146 years in 13 hours;
 //   - has texts of printable characters only (Unicode categories Cc, Cf, Co, Cs, Zl and
@@ -56,12 +42,12 @@ func (s *Snapshot) check() error {
 		return errNoSnapshot
 	}
 	return first(
-		checkLength("loops", len(s.Loops), MaxDumpLoops),
-		checkLength("resources", len(s.Resources), MaxDumpResources),
-		checkLength("nodes", len(s.Nodes), MaxDumpNodes),
-		checkLength("edges", len(s.Edges), MaxDumpEdges),
-		checkLength("crossings", len(s.Crossings), MaxDumpEdges),
-		checkLength("overruns", len(s.Overruns), MaxOverruns),
+		checkLength("loops", len(s.Loops), graphlimits.Loops),
+		checkLength("resources", len(s.Resources), graphlimits.Resources),
+		checkLength("nodes", len(s.Nodes), graphlimits.Nodes),
+		checkLength("edges", len(s.Edges), graphlimits.Edges),
+		checkLength("crossings", len(s.Crossings), graphlimits.Edges),
+		checkLength("overruns", len(s.Overruns), graphlimits.Overruns),
 		s.Program.check(),
 		checkTime("taken", s.Taken),
 		checkNumber("span_ns", s.Span),
@@ -100,7 +86,7 @@ func (s *Snapshot) checkLoops() error {
 		l := &s.Loops[i]
 		err := first(
 			checkNumber("index", l.Index),
-			checkLength("index", l.Index, MaxDumpLoops-1),
+			checkLength("index", l.Index, graphlimits.Loops-1),
 			checkNumber("tasks", l.Tasks),
 			checkCount("steps", l.Steps),
 			steps.add(float64(l.Steps)),
@@ -182,7 +168,7 @@ func (s *Snapshot) checkNode(n *Node) error {
 	err := first(
 		nameRule.check("reason", n.Reason),
 		nameRule.check("label", n.Label),
-		checkLength("stack", len(n.Stack), MaxDumpFrames),
+		checkLength("stack", len(n.Stack), graphlimits.Frames),
 		checkNumber("now", n.Now),
 		checkNumber("peak", n.Peak),
 		checkCount("arrivals", n.Arrivals),
@@ -272,7 +258,7 @@ func (s *Snapshot) checkEdge(e *Edge) error {
 		checkCount("overruns", e.Overruns),
 		e.CPU.check("cpu"),
 		e.Recent.check("recent"),
-		checkRange("recent.mean", e.Recent.Mean, 0, MaxDumpNumber),
+		checkRange("recent.mean", e.Recent.Mean, 0, graphlimits.Number),
 		e.Heap.check("heap"),
 		checkLength("changes", len(e.Changes), len(s.Resources)),
 		e.Parts.check(),
@@ -313,9 +299,9 @@ func (s *Snapshot) checkSched() error {
 		checkCount("sched.knee.most", s.Sched.Knee.Most),
 		checkNumber("sched.knee.took", s.Sched.Knee.Took),
 		checkNumber("sched.knee.slowed", s.Sched.Knee.Slowed),
-		checkLength("sched.refusals", len(s.Sched.Refusals), MaxDumpResources),
-		checkLength("sched.resources", len(s.Sched.Resources), MaxDumpResources),
-		checkLength("sched.nodes", len(s.Sched.Nodes), MaxDumpEdges),
+		checkLength("sched.refusals", len(s.Sched.Refusals), graphlimits.Resources),
+		checkLength("sched.resources", len(s.Sched.Resources), graphlimits.Resources),
+		checkLength("sched.nodes", len(s.Sched.Nodes), graphlimits.Edges),
 	); err != nil {
 		return err
 	}
@@ -333,8 +319,8 @@ func (s *Snapshot) checkSched() error {
 		if err := first(
 			nameRule.check("name", r.Name),
 			nameRule.check("state", r.State),
-			checkRange("utilisation", r.Utilisation, 0, MaxDumpNumber),
-			checkRange("trend", r.Trend, -MaxDumpNumber, MaxDumpNumber),
+			checkRange("utilisation", r.Utilisation, 0, graphlimits.Number),
+			checkRange("trend", r.Trend, -graphlimits.Number, graphlimits.Number),
 		); err != nil {
 			return fmt.Errorf("sched.resources[%d]: %w", i, err)
 		}
@@ -343,7 +329,7 @@ func (s *Snapshot) checkSched() error {
 		n := &s.Sched.Nodes[i]
 		if err := first(
 			s.checkLoop(n.Loop),
-			checkRange("priority", n.Priority, -MaxDumpNumber, MaxDumpNumber),
+			checkRange("priority", n.Priority, -graphlimits.Number, graphlimits.Number),
 			checkNumber("tickets", n.Tickets),
 			checkNumber("ready", n.Ready), // pass may be anything, it wraps around
 			nameRule.check("held", n.Held),
@@ -362,8 +348,8 @@ func (t *Times) check(what string) error {
 		checkNumber("max", t.Max),
 		checkCount("first", t.First),
 		checkNumber("first_sum", t.FirstSum),
-		checkLength("hist", len(t.Hist), Buckets),
-		checkLength("fine", len(t.Fine), FineParts*Buckets),
+		checkLength("hist", len(t.Hist), buckets.Count),
+		checkLength("fine", len(t.Fine), buckets.Parts*buckets.Count),
 	)
 	for _, list := range [...][]uint64{t.Hist, t.Fine} {
 		counted := total{what: "counts of hist"}
@@ -379,7 +365,7 @@ func (t *Times) check(what string) error {
 
 func (m *Moments) check(what string) error {
 	if err := first(
-		checkRange("mean", m.Mean, -MaxDumpNumber, MaxDumpNumber),
+		checkRange("mean", m.Mean, -graphlimits.Number, graphlimits.Number),
 		checkRange("variance", m.Variance, 0, maxVariance),
 	); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -387,8 +373,8 @@ func (m *Moments) check(what string) error {
 	return nil
 }
 
-// maxVariance is more than that of numbers which keep MaxDumpNumber.
-const maxVariance = 4.0 * MaxDumpNumber * MaxDumpNumber
+// maxVariance is more than that of numbers which keep graphlimits.Number.
+const maxVariance = 4.0 * graphlimits.Number * graphlimits.Number
 
 func (c *Change) check(what string) error {
 	if err := first(checkCount("steps", c.Steps), checkChange("sum", c.Sum), c.Recent.check("recent")); err != nil {
@@ -425,21 +411,21 @@ func checkLength(what string, n, most int) error {
 }
 
 func checkCount(what string, n uint64) error {
-	if n > MaxDumpNumber {
+	if n > graphlimits.Number {
 		return fmt.Errorf("%s is %d; at most 2^62 is allowed", what, n)
 	}
 	return nil
 }
 
 func checkNumber[T ~int | ~int64](what string, v T) error {
-	if v < 0 || int64(v) > MaxDumpNumber {
+	if v < 0 || int64(v) > graphlimits.Number {
 		return fmt.Errorf("%s is %d; want 0 to 2^62", what, int64(v))
 	}
 	return nil
 }
 
 func checkChange(what string, v int64) error {
-	if v < -MaxDumpNumber || v > MaxDumpNumber {
+	if v < -graphlimits.Number || v > graphlimits.Number {
 		return fmt.Errorf("%s is %d; want -2^62 to 2^62", what, v)
 	}
 	return nil
@@ -467,7 +453,7 @@ type total struct {
 }
 
 func (t *total) add(v float64) error {
-	if t.sum += v; t.sum > MaxDumpNumber {
+	if t.sum += v; t.sum > graphlimits.Number {
 		return fmt.Errorf("up to here, %s add up to more than 2^62", t.what)
 	}
 	return nil

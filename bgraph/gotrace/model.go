@@ -10,6 +10,7 @@ import (
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // A model is the graph while the trace is read. One goroutine owns all of it.
@@ -123,7 +124,7 @@ func (m *model) newGeneration() {
 
 func (m *model) note(text string) {
 	text = clean(text)
-	if len(m.notes) < bgraph.MaxNotes && !slices.Contains(m.notes, text) {
+	if len(m.notes) < graphlimits.Notes && !slices.Contains(m.notes, text) {
 		m.notes = append(m.notes, text)
 	}
 }
@@ -193,7 +194,7 @@ func (m *model) event(e *trace.Event) {
 
 // proc is what is known of P p; nil if it is none, or beyond the limit.
 func (m *model) proc(p trace.ProcID) *procStat {
-	if p < 0 || p >= bgraph.MaxDumpLoops {
+	if p < 0 || p >= graphlimits.Loops {
 		return nil
 	}
 	for int(p) >= len(m.procs) {
@@ -207,7 +208,7 @@ func (m *model) span(kind, name string, d time.Duration) {
 	k := [2]string{kind, name}
 	t := m.spans[k]
 	if t == nil {
-		if len(m.spans) >= bgraph.MaxSpans {
+		if len(m.spans) >= graphlimits.Spans {
 			m.note("there are more kinds of regions and tasks than are counted")
 			return
 		}
@@ -286,7 +287,7 @@ func countAt(all []waker, p *place) []waker {
 			return all
 		}
 	}
-	if len(all) < bgraph.MaxWakers-1 || p == &others {
+	if len(all) < graphlimits.Wakers-1 || p == &others {
 		return append(all, waker{p, 1})
 	}
 	return countAt(all, &others)

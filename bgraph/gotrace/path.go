@@ -8,6 +8,7 @@ import (
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // The path of a task of package runtime/trace leads from its end back to its begin: through what its
@@ -143,7 +144,7 @@ func (m *model) ended(g *goroutine, t openTask) {
 	w.add(g.trail, t.begun, m.now, 0)
 	all := m.paths[t.name]
 	if all == nil {
-		if len(m.paths) >= bgraph.MaxSpans {
+		if len(m.paths) >= graphlimits.Spans {
 			return
 		}
 		all = map[*node]*bgraph.PathPart{}
@@ -166,5 +167,5 @@ func (m *model) path(name string) []bgraph.PathPart {
 	slices.SortFunc(out, func(a, b bgraph.PathPart) int {
 		return cmp.Or(cmp.Compare(b.Total(), a.Total()), cmp.Compare(a.Node, b.Node))
 	})
-	return out[:min(len(out), bgraph.MaxPath)]
+	return out[:min(len(out), graphlimits.Path)]
 }

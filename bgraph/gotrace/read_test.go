@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -124,7 +125,7 @@ func FuzzRead(f *testing.F) {
 
 // Texts of a trace cannot do anything to a terminal.
 func TestTextsAreClean(t *testing.T) {
-	if got := clean("a\x1b[2Jb\n" + strings.Repeat("x", 10_000)); strings.ContainsAny(got, "\x1b\n") || len(got) > bgraph.MaxDumpText {
+	if got := clean("a\x1b[2Jb\n" + strings.Repeat("x", 10_000)); strings.ContainsAny(got, "\x1b\n") || len(got) > graphlimits.Text {
 		t.Errorf("%d bytes: %.20q", len(got), got)
 	}
 }

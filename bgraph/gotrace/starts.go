@@ -7,6 +7,7 @@ import (
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // Goroutines are told apart by the function that they began with.
@@ -22,7 +23,7 @@ type start struct {
 
 // used counts CPU time of a goroutine that began there.
 func (s *start) used(d time.Duration) {
-	s.CPU = min(s.CPU+min(max(bgraph.Nanos(d), 0), bgraph.MaxDumpNumber), bgraph.MaxDumpNumber)
+	s.CPU = min(s.CPU+min(max(bgraph.Nanos(d), 0), graphlimits.Number), graphlimits.Number)
 }
 
 // started returns what is known of goroutines that begin at the outermost frame of stack.
@@ -45,7 +46,7 @@ func (m *model) startOf(f bgraph.Frame) *start {
 	k := startKey{f.Function, f.File}
 	s := m.starts[k]
 	if s == nil {
-		if len(m.starts) >= bgraph.MaxStarts-1 {
+		if len(m.starts) >= graphlimits.Starts-1 {
 			k = startKey{function: "others"}
 			if s = m.starts[k]; s != nil {
 				return s

@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A stream is a trace that a test writes event by event, so that all of it is known exactly.
@@ -277,7 +278,7 @@ func TestOwnRequestIsLeftOut(t *testing.T) {
 
 // Of wakers, starts and kinds of regions a number is told apart; the rest is counted together, or there is a note.
 func TestLimitsOfLists(t *testing.T) {
-	const many = max(bgraph.MaxWakers, bgraph.MaxStarts, bgraph.MaxSpans) + 10
+	const many = max(graphlimits.Wakers, graphlimits.Starts, graphlimits.Spans) + 10
 	s := newStream(t)
 	recv := stackOf("runtime.chanrecv1", "main.recv")
 	s.change(1, none, 1, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.recv"))
@@ -302,14 +303,14 @@ func TestLimitsOfLists(t *testing.T) {
 	for _, st := range got.Starts {
 		begun += st.Created
 	}
-	if len(wakers) != bgraph.MaxWakers || wakers[0].Function != "others" || woken != many {
-		t.Errorf("%d wakers, %d wakes, first %+v; want %d, %d, others", len(wakers), woken, wakers[0], bgraph.MaxWakers, many)
+	if len(wakers) != graphlimits.Wakers || wakers[0].Function != "others" || woken != many {
+		t.Errorf("%d wakers, %d wakes, first %+v; want %d, %d, others", len(wakers), woken, wakers[0], graphlimits.Wakers, many)
 	}
-	if len(got.Spans) != bgraph.MaxSpans || !slices.ContainsFunc(got.Notes, func(note string) bool { return strings.Contains(note, "regions") }) {
+	if len(got.Spans) != graphlimits.Spans || !slices.ContainsFunc(got.Notes, func(note string) bool { return strings.Contains(note, "regions") }) {
 		t.Errorf("%d kinds of regions, notes %q", len(got.Spans), got.Notes)
 	}
-	if len(s.m.starts) > bgraph.MaxStarts || begun != many {
-		t.Errorf("%d starts, %d goroutines; want %d at most, %d", len(got.Starts), begun, bgraph.MaxStarts, many)
+	if len(s.m.starts) > graphlimits.Starts || begun != many {
+		t.Errorf("%d starts, %d goroutines; want %d at most, %d", len(got.Starts), begun, graphlimits.Starts, many)
 	}
 }
 

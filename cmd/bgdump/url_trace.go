@@ -12,6 +12,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/gotrace"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // trace takes an execution trace. Whether that can be had is asked first, as what it costs is said
@@ -43,7 +44,7 @@ func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snaps
 		return nil, err
 	}
 	note := func(what string, err error) {
-		if err != nil && len(s.Notes) < bgraph.MaxNotes {
+		if err != nil && len(s.Notes) < graphlimits.Notes {
 			s.Notes = append(s.Notes, what+bgraph.CleanText(explain(err)))
 		}
 	}

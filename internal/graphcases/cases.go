@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/buckets"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -106,8 +107,8 @@ func Hostile() *bgraph.Snapshot {
 
 // extremeSnapshot has the largest figures that there are.
 func extremeSnapshot() *bgraph.Snapshot {
-	huge := bgraph.Times{Count: 1, Sum: math.MaxInt64, Max: math.MaxInt64, Hist: make(bgraph.Histogram, bgraph.Buckets)}
-	huge.Hist[bgraph.Buckets-1] = math.MaxUint64
+	huge := bgraph.Times{Count: 1, Sum: math.MaxInt64, Max: math.MaxInt64, Hist: make(bgraph.Histogram, buckets.Count)}
+	huge.Hist[buckets.Count-1] = math.MaxUint64
 	s := &bgraph.Snapshot{
 		Program: bgraph.Program{PID: math.MaxInt}, Span: 1, Sampling: math.MaxInt, HeapEvery: math.MaxInt, Taken: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
 		Loops:     []bgraph.LoopStat{{Tasks: math.MinInt64, Steps: math.MaxUint64}},

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/buckets"
 )
 
 // Keys of the sample's nodes.
@@ -49,8 +50,8 @@ func Sample() *bgraph.Snapshot {
 // SampleTimes makes count durations around typical of which the longest is worst: three
 // quarters in the bucket of typical, the others fewer and fewer towards worst.
 func SampleTimes(count uint64, typical, worst bgraph.Nanos) bgraph.Times {
-	t := bgraph.Times{Count: count, Max: worst, Hist: make(bgraph.Histogram, bgraph.BucketOf(worst)+1)}
-	at, left := bgraph.BucketOf(typical), count
+	t := bgraph.Times{Count: count, Max: worst, Hist: make(bgraph.Histogram, buckets.Of(worst)+1)}
+	at, left := buckets.Of(typical), count
 	for b := at; b < len(t.Hist) && left > 0; b++ {
 		n := max(left*3/4, 1)
 		if b == len(t.Hist)-1 {
@@ -62,7 +63,7 @@ func SampleTimes(count uint64, typical, worst bgraph.Nanos) bgraph.Times {
 		}
 		t.Hist[b] += n
 		left -= n
-		t.Sum += bgraph.Nanos(n) * max(min(bgraph.BucketFrom(b)*4/3, worst), min(typical, worst))
+		t.Sum += bgraph.Nanos(n) * max(min(bgraph.Nanos(buckets.From(b))*4/3, worst), min(typical, worst))
 	}
 	if count == 1 {
 		t.Hist[at], t.Hist[len(t.Hist)-1], t.Sum = 0, 1, worst

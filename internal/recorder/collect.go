@@ -11,8 +11,10 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/breathe"
+	"github.com/capriccio-go/capriccio/internal/buckets"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
@@ -249,11 +251,11 @@ func (c *collector) addEdge(sh *shard, from *edge) uint64 {
 // addTimes adds what t has measured to to.
 func (s *shard) addTimes(to *bgraph.Times, t *timesStats) {
 	to.Count += t.count
-	to.Sum = bgraph.Nanos(min(uint64(to.Sum)+min(t.sum, bgraph.MaxDumpNumber), bgraph.MaxDumpNumber))
-	to.Max = max(to.Max, bgraph.Nanos(min(t.max, bgraph.MaxDumpNumber)))
+	to.Sum = bgraph.Nanos(min(uint64(to.Sum)+min(t.sum, graphlimits.Number), graphlimits.Number))
+	to.Max = max(to.Max, bgraph.Nanos(min(t.max, graphlimits.Number)))
 	to.First += t.first
-	to.FirstSum = min(to.FirstSum, bgraph.MaxDumpNumber-bgraph.Nanos(t.firstSum)) + bgraph.Nanos(t.firstSum)
-	var fine [bgraph.FineParts * bgraph.Buckets]uint64
+	to.FirstSum = min(to.FirstSum, graphlimits.Number-bgraph.Nanos(t.firstSum)) + bgraph.Nanos(t.firstSum)
+	var fine [buckets.Parts * buckets.Count]uint64
 	last := 0
 	for i, number := range t.fine {
 		if number == 0 {
@@ -269,11 +271,11 @@ func (s *shard) addTimes(to *bgraph.Times, t *timesStats) {
 	}
 	if more := last - len(to.Fine); more > 0 {
 		to.Fine = append(to.Fine, make([]uint64, more)...)
-		to.Hist = append(to.Hist, make(bgraph.Histogram, (last+bgraph.FineParts-1)/bgraph.FineParts-len(to.Hist))...)
+		to.Hist = append(to.Hist, make(bgraph.Histogram, (last+buckets.Parts-1)/buckets.Parts-len(to.Hist))...)
 	}
 	for i, n := range fine[:last] {
 		to.Fine[i] += n
-		to.Hist[i/bgraph.FineParts] += n
+		to.Hist[i/buckets.Parts] += n
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // Overran implements engine.Observer.
@@ -30,7 +31,7 @@ func (s *shard) Overran(name string, from engine.NodeID, lasted time.Duration, s
 func (g *Graph) overran(o bgraph.Overrun) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n := len(g.overruns); n == bgraph.MaxOverruns {
+	if n := len(g.overruns); n == graphlimits.Overruns {
 		g.overruns = append(g.overruns[:0:0], g.overruns[1:]...)
 	}
 	g.overruns = append(g.overruns, o)

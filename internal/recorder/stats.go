@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/buckets"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // The structs with counters are written by one loop and read by anyone with read, word
@@ -22,7 +23,7 @@ type timesStats struct {
 
 	// The histogram, whose parts are those of bgraph.Times.Fine, in blocks: what is measured at one place is mostly of
 	// the same order, so it needs few. Each is 1 + the number of one of the shard's, or 0: there is nothing in it.
-	fine [bgraph.FineParts * bgraph.Buckets / blockSize]uint32
+	fine [buckets.Parts * buckets.Count / blockSize]uint32
 }
 
 // A block is a part of a histogram: of two octaves, and one cache line.
@@ -35,7 +36,7 @@ const blockSize = 8
 func (s *shard) measured(t *timesStats, ns uint64, g *gauge) {
 	n := uint64(g.counts)
 	t.add(ns, n, g.first)
-	i := bgraph.FineOf(bgraph.Nanos(ns))
+	i := buckets.FineOf(ns)
 	number := &t.fine[i/blockSize]
 	if *number == 0 {
 		*number = uint32(s.blocks.n.Add(1))
@@ -45,12 +46,12 @@ func (s *shard) measured(t *timesStats, ns uint64, g *gauge) {
 
 func (s *timesStats) add(ns, n uint64, isFirst bool) {
 	s.count += n
-	sum := min(ns, bgraph.MaxDumpNumber/sparingFactor) * n
+	sum := min(ns, graphlimits.Number/sparingFactor) * n
 	if isFirst {
 		s.first++
-		s.firstSum = min(s.firstSum+sum, bgraph.MaxDumpNumber)
+		s.firstSum = min(s.firstSum+sum, graphlimits.Number)
 	}
-	if s.sum < bgraph.MaxDumpNumber { // 146 years: reached by many tasks that wait
+	if s.sum < graphlimits.Number { // 146 years: reached by many tasks that wait
 		s.sum += sum
 	}
 	if ns > s.max {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/buckets"
 	"github.com/capriccio-go/capriccio/internal/graphcases"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/internal/words"
@@ -116,19 +117,19 @@ func TestLintSteps(t *testing.T) {
 		{"mean below the limit", func(sc scene) { sc.step(kRead, kLock).CPU = timesOf(100_000, ms) }, "", 0, nil},
 		{"tail", func(sc scene) {
 			e := sc.step(kRead, kWrite)
-			e.CPU.Hist[bgraph.BucketOf(bgraph.Nanos(20*ms))] += e.CPU.Count / 20
+			e.CPU.Hist[buckets.Of(bgraph.Nanos(20*ms))] += e.CPU.Count / 20
 			e.CPU.Max = bgraph.Nanos(30 * ms)
 		}, "warning long-step", kRead, []string{"in a hundred"}},
 		{"tail, of few that were timed", func(sc scene) {
 			e := sc.step(kRead, kWrite)
-			e.CPU = bgraph.Times{Hist: make(bgraph.Histogram, bgraph.Buckets)}
+			e.CPU = bgraph.Times{Hist: make(bgraph.Histogram, buckets.Count)}
 			for i := range 120 {
 				e.CPU.Add(bgraph.Nanos(100*time.Microsecond + bgraph.Nanos(i/118).Duration()*20*ms))
 			}
 		}, "", 0, nil},
 		{"tail, while the kernel took processors", func(sc scene) {
 			e := sc.step(kRead, kWrite)
-			e.CPU.Hist[bgraph.BucketOf(bgraph.Nanos(20*ms))] += e.CPU.Count / 20
+			e.CPU.Hist[buckets.Of(bgraph.Nanos(20*ms))] += e.CPU.Count / 20
 			e.CPU.Max = bgraph.Nanos(30 * ms)
 			sc.ProcessCPU = bgraph.Nanos(0.9 * words.TotalCPU(sc.Snapshot))
 		}, "info long-step", kRead, []string{"in a hundred", "the kernel took the processor from them"}},

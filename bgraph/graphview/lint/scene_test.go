@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/buckets"
 )
 
 // A scene is a graph under construction, with nodes by name.
@@ -130,7 +131,7 @@ func (sc scene) edge(from, to bgraph.Key, count uint64, cpu time.Duration, chang
 // timesOf is what 1 in 20 of count durations around mean look like: the longest is
 // eight times the mean.
 func timesOf(count uint64, mean time.Duration) bgraph.Times {
-	t := bgraph.Times{Hist: make(bgraph.Histogram, bgraph.Buckets)}
+	t := bgraph.Times{Hist: make(bgraph.Histogram, buckets.Count)}
 	for i := range 100 {
 		one := bgraph.Nanos(mean) / 2
 		switch {
@@ -140,7 +141,7 @@ func timesOf(count uint64, mean time.Duration) bgraph.Times {
 			one = bgraph.Nanos(mean) * 8
 		}
 		share := count/2000 + 1
-		t.Hist[bgraph.BucketOf(one)] += share
+		t.Hist[buckets.Of(one)] += share
 		t.Count += share
 		t.Sum += bgraph.Nanos(share) * one
 		t.Max = max(t.Max, one)

@@ -11,11 +11,12 @@ import (
 
 // A server in which tasks wait for requests and for a lock.
 func ExampleWriteText() {
-	times := func(count uint64, mean, longest time.Duration) bgraph.Times {
-		t := bgraph.Times{Count: count, Sum: bgraph.Nanos(mean) * bgraph.Nanos(count), Max: bgraph.Nanos(longest)}
-		t.Hist = make(bgraph.Histogram, bgraph.BucketOf(t.Max)+1)
-		t.Hist[bgraph.BucketOf(bgraph.Nanos(mean))] = count - 1
-		t.Hist[len(t.Hist)-1]++
+	times := func(count int, mean, longest time.Duration) bgraph.Times {
+		var t bgraph.Times
+		for range count {
+			t.Add(bgraph.Nanos(mean))
+		}
+		t.Max = bgraph.Nanos(longest)
 		return t
 	}
 	const read, lock = 100, 200
@@ -53,13 +54,13 @@ func ExampleWriteText() {
 	//
 	// NODES: 2, sorted by now
 	//   node                      now  peak  arrivals/s    wait  wait p99  wait max  ready  ready p99  oldest
-	//   session lock               32    33       9,999  3.00ms    4.17ms    9.00ms      0          0       0
-	//   read server.(*conn).next    9    50      10,000  1.00ms    1.04ms     1.00s      0          0       0
+	//   session lock               32    33       9,999  3.00ms    3.14ms    9.00ms      0          0       0
+	//   read server.(*conn).next    9    50      10,000  1.00ms    1.05ms     1.00s      0          0       0
 	//
 	// EDGES: 2, sorted by cpu
 	//   from                      → to                         count  per s    CPU    mean  recent ± sd     p99     max
-	//   session lock              → read server.(*conn).next  99,959  9,996  80.0%  20.0µs            0  32.6µs  80.0µs
-	//   read server.(*conn).next  → session lock              99,991  9,999  20.0%  5.00µs            0  8.15µs  40.0µs
+	//   session lock              → read server.(*conn).next  99,959  9,996  80.0%  20.0µs            0  20.4µs  80.0µs
+	//   read server.(*conn).next  → session lock              99,991  9,999  20.0%  5.00µs            0  5.11µs  40.0µs
 	//
 	// LOOPS
 	//   loop  tasks    steps  steps/s

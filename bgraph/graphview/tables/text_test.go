@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/buckets"
 	"github.com/capriccio-go/capriccio/internal/graphcases"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/internal/words"
@@ -211,12 +212,12 @@ func TestColumnsAreAligned(t *testing.T) {
 
 func TestLongRuns(t *testing.T) {
 	usual := func(k bgraph.Key, longest bgraph.Nanos) bgraph.Edge {
-		e := bgraph.Edge{From: k, To: k, Count: 1000, CPU: bgraph.Times{Count: 1000, Sum: 5e6, Max: longest, Hist: make(bgraph.Histogram, bgraph.Buckets)}}
-		e.CPU.Hist[bgraph.BucketOf(5000)], e.CPU.Hist[bgraph.BucketOf(longest)] = 999, 1
+		e := bgraph.Edge{From: k, To: k, Count: 1000, CPU: bgraph.Times{Count: 1000, Sum: 5e6, Max: longest, Hist: make(bgraph.Histogram, buckets.Count)}}
+		e.CPU.Hist[buckets.Of(bgraph.Nanos(5000))], e.CPU.Hist[buckets.Of(longest)] = 999, 1
 		return e
 	}
 	often := usual(23, 2_000_000)
-	often.CPU.Hist[bgraph.BucketOf(5000)], often.CPU.Hist[bgraph.BucketOf(2_000_000)] = 900, 100
+	often.CPU.Hist[buckets.Of(bgraph.Nanos(5000))], often.CPU.Hist[buckets.Of(bgraph.Nanos(2_000_000))] = 900, 100
 	reported := usual(24, 6000)
 	reported.Overruns = 1
 	s := &bgraph.Snapshot{Edges: []bgraph.Edge{usual(20, 6000), usual(21, 900_000), usual(22, 50_000_000), often, reported}}

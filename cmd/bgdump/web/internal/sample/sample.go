@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/buckets"
 )
 
 // A Place is a node of a program that is made up.
@@ -229,17 +230,17 @@ func (p *Program) measure(t *bgraph.Times, n uint64, mean time.Duration) {
 	if timed == 0 {
 		return
 	}
-	at := bgraph.BucketOf(bgraph.Nanos(mean))
+	at := buckets.Of(bgraph.Nanos(mean))
 	for i, share := range spread {
 		count := uint64(share*float64(timed) + p.random.Float64())
-		bucket := min(max(at+i-2, 0), bgraph.Buckets-1)
+		bucket := min(max(at+i-2, 0), buckets.Count-1)
 		if count == 0 {
 			continue
 		}
 		for len(t.Hist) <= bucket {
 			t.Hist = append(t.Hist, 0)
 		}
-		typical := bgraph.BucketFrom(bucket) * 3 / 2
+		typical := bgraph.Nanos(buckets.From(bucket)) * 3 / 2
 		t.Hist[bucket] += count
 		t.Count += count
 		t.Sum += typical * bgraph.Nanos(count)
