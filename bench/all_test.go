@@ -102,7 +102,7 @@ func TestReportLeavesWhatIsWrittenByHand(t *testing.T) {
 	read := func(path string) string { return string(testenv.Need(os.ReadFile(path))(t)) }
 	var before []string
 	for _, from := range []string{kept, t.TempDir()} { // the second time, without results, changes nothing
-		testenv.Must(t, command(t.Context(), []string{"report", "-from", from, "-to", document}, io.Discard, io.Discard))
+		testenv.Must(t, reportCommand(from, document, io.Discard))
 		now := []string{read(document), read(page), read(filepath.Join(folder, "results", "data", "pipes.json"))}
 		if before != nil {
 			testenv.EqualSlices(t, now, before, "from what is kept beside the pages")
@@ -168,4 +168,20 @@ func TestCPUNameTellsGenerationsApart(t *testing.T) {
 	const info = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\nprocessor\t: 1\n"
 	testenv.Equal(t, cpuName(info), "AMD EPYC (family 25, model 17)")
 	testenv.Equal(t, cpuName("CPU implementer\t: 0x41\n"), "0x41")
+}
+
+func TestFlat(t *testing.T) {
+	looks := func(grows string, by float64) (all []map[string]float64) {
+		for i := range 60 {
+			look := map[string]float64{"resident": 50, "descriptors": 40, "goroutines": 30, "connections": 20}
+			look[grows] += by * float64(i)
+			all = append(all, look)
+		}
+		return all
+	}
+	testenv.Check(t, flat(looks("resident", 0)))
+	for name := range soakUnits {
+		testenv.ErrorSays(t, flat(looks(name, 2)), name+" have grown", name)
+	}
+	testenv.Fails(t, flat(looks("resident", 0)[:3]), "three looks are enough")
 }

@@ -4,19 +4,25 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/google/pprof/profile"
 )
 
 // The test program is its own worker, as the driver is.
@@ -279,4 +285,68 @@ func TestReadmeNamesExperiments(t *testing.T) {
 		}
 	}
 	testenv.AtLeast(t, named, 25, "names were found")
+}
+
+// Servers that could do more agree on the same key exchange as the others.
+func TestHandshakesAreTheSameForAll(t *testing.T) {
+	var curve atomic.Uint32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		curve.Store(uint32(r.TLS.CurveID))
+		w.Write(make([]byte, 1<<10))
+	}))
+	defer server.Close()
+	c := testenv.Need(askTLS(server.Listener.Addr().String(), nil))(t)
+	defer c.Close()
+	testenv.Equal(t, tls.CurveID(curve.Load()), tls.X25519, "key exchange by")
+}
+
+// However slow the machine, what goes on is not taken for something that hangs; what does not, is.
+func TestOnlyWhatStandsStillHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stalled atomic.Bool
+		progress, end := untilStalled(time.Minute, func() { stalled.Store(true) })
+		for range 100 {
+			time.Sleep(59 * time.Second)
+			progress()
+		}
+		if synctest.Wait(); stalled.Load() {
+			t.Error("what goes on is taken for something that hangs")
+		}
+		time.Sleep(61 * time.Second)
+		if synctest.Wait(); !stalled.Load() {
+			t.Error("what stands still is not found")
+		}
+		end()
+	})
+}
+
+func TestPhasesGoUpAndDown(t *testing.T) {
+	p := phases{10 * time.Second, 2 * time.Second, 5 * time.Second, 100, 300, 2}
+	for at, want := range map[time.Duration]float64{
+		0: 100, 10 * time.Second: 100, 11 * time.Second: 200, 12 * time.Second: 300, 17 * time.Second: 300, 18 * time.Second: 200,
+		19 * time.Second: 100, 30 * time.Second: 200,
+	} {
+		testenv.Equal(t, p.rate(at), want, "a second after %v", at)
+	}
+	testenv.Equal(t, p.length(), 48*time.Second, "length")
+}
+
+func TestSharesOfAFlowGraph(t *testing.T) {
+	stack := func(value int64, names ...string) *profile.Sample {
+		s := &profile.Sample{Value: []int64{1, value}}
+		for _, name := range names {
+			s.Location = append(s.Location, &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}})
+		}
+		return s
+	}
+	const flow = "github.com/capriccio-go/capriccio/flow."
+	got := valuesOf(flowShares(&profile.Profile{Sample: []*profile.Sample{
+		stack(10, "runtime.mallocgc", flow+"(*Instance[go.shape.int]).put", flow+"(*Out[go.shape.int]).Send", "main.run"),
+		stack(20, "github.com/capriccio-go/capriccio/internal/adapt.(*Sizer).Served", flow+"(*Instance[...]).done"),
+		stack(30, "os.put", "main.run"),
+		stack(40, flow+"(*Vars[...]).Of", "main.run"),
+	}}))
+	for metric, want := range map[string]float64{"enqueue": 10, "statistics": 20, "give-back": 0, "per-flow": 40, "all": 70} {
+		testenv.Equal(t, got[metric], want, "%s in %%", metric)
+	}
 }

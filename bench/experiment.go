@@ -168,7 +168,6 @@ type run struct {
 	asked    int            // rounds; 0: as usual
 	length   time.Duration  // of a soak; 0: as usual
 	round    int            // that is being measured, from 0
-	part     int            // calls of measure
 	planned  *time.Duration // so far; nil: the run is none of a plan, see planOf
 	ends     []func()       // of what was started beside the servers
 	outline  []string       // of a plan: what is measured on which systems

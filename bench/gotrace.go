@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,14 +14,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	exptrace "golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"github.com/capriccio-go/capriccio/bgraph/gotrace"
 	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
+	exptrace "golang.org/x/exp/trace"
 )
 
 // goTraceExperiment reads traces with our reader, up to the text of the graph, with go tool
@@ -279,30 +278,97 @@ var toolAddress = regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
 
 // firstPage runs go tool trace until it has answered.
 func firstPage(ctx context.Context, f tracedFile, p point) ([]sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := within(ctx, 2*time.Minute)
 	defer cancel()
 	tool, err := exec.CommandContext(ctx, "go", "tool", "-n", "trace").Output() // builds it, if need be
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	child, err := proc.Start(proc.Command{Path: "/bin/sh", Core: proc.AnyCore, Env: []string{"BROWSER=true"}, // opens nothing
-		Args: []string{"-c", `exec "$0" -http=127.0.0.1:0 "$1" 2>&1`, strings.TrimSpace(string(tool)), f.path}})
+	child, err := proc.Start(proc.Command{Path: "/bin/sh", Core: proc.AnyCore, Env: []string{"BROWSER=true"}, // which opens nothing
+		Args: []string{"-c", `exec "$0" "$@" 2>&1`, strings.TrimSpace(string(tool)), "-http=127.0.0.1:0", f.path}})
 	if err != nil {
 		return nil, err
 	}
 	defer child.Close()
-	stop := watchPeak(child.PID())
 	url := ""
-	for url == "" && err == nil {
-		var line string
-		line, err = child.Line(ctx)
+	for url == "" {
+		line, err := child.Line(ctx)
+		if err != nil {
+			return nil, err
+		}
 		url = toolAddress.FindString(line)
 	}
-	if err == nil {
-		_, err = fetch(ctx, http.DefaultClient, http.MethodGet, url, nil, io.Discard)
+	if _, err := fetch(ctx, http.DefaultClient, http.MethodGet, url, nil, io.Discard); err != nil {
+		return nil, err
 	}
-	wall, peak := time.Since(began), stop()
-	cpu, unknown := proc.CPUTime(child.PID())
-	return traceSamples(p, f, cpu.Seconds(), wall, peak), errors.Join(err, unknown)
+	wall := time.Since(began)
+	cpu, err := proc.CPUTime(child.PID())
+	if err != nil {
+		return nil, err
+	}
+	peak, err := proc.PeakMemory(child.PID())
+	return traceSamples(p, f, cpu.Seconds(), wall, float64(peak)/1e6), err
+}
+
+// replayRate is how many requests a second of a server are in the trace that it seems to send.
+const replayRate = 100_000
+
+// A replay answers as a server with net/http/pprof that has made replayRate requests a second while it
+// was traced: a trace of fewer requests a second is sent in that much less time. What is of one
+// second comes all at its end, as nothing of a generation can be read before that.
+type replay struct {
+	data  []byte
+	span  time.Duration
+	ended atomic.Int64 // UnixNano when the last second was over; 0: not yet
+}
+
+func (p *replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path != "/debug/pprof/trace":
+		http.NotFound(w, r)
+	case r.FormValue("seconds") == "0.001": // whether there are traces
+		w.Write(p.data[:min(len(p.data), 1<<10)])
+	default:
+		began, parts := time.Now(), max(1, int(p.span.Round(time.Second)/time.Second))
+		for i := range parts {
+			time.Sleep(time.Until(began.Add(p.span * time.Duration(i+1) / time.Duration(parts))))
+			if i == parts-1 {
+				p.ended.Store(time.Now().UnixNano())
+			}
+			w.Write(p.data[len(p.data)*i/parts : len(p.data)*(i+1)/parts])
+			w.(http.Flusher).Flush()
+		}
+	}
+}
+
+// shownAfter runs bgdump as a user does, and returns how long after the end of the trace it had shown all.
+func shownAfter(ctx context.Context, bgdump string, p *replay) (time.Duration, error) {
+	addr, stop, err := serveHere(p.ServeHTTP)
+	if err != nil {
+		return 0, err
+	}
+	defer stop()
+	p.ended.Store(0)
+	if out, err := exec.CommandContext(ctx, bgdump, "-timeout", "1m", "http://"+addr.String()).CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("bgdump: %w: %s", err, lastLine(out))
+	}
+	ended := p.ended.Load()
+	if ended == 0 {
+		return 0, fmt.Errorf("bgdump took no trace")
+	}
+	return time.Since(time.Unix(0, ended)), nil
+}
+
+// replayed takes a trace of a server for the replay.
+func (r *run) replayed(path string, span time.Duration) (*replay, error) {
+	requests, err := r.traceServer(path, span)
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return &replay{data: data, span: time.Duration(requests) * time.Second / replayRate}, nil
 }

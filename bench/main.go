@@ -60,7 +60,7 @@ const usageText = `usage: bench list
        bench run soak [-quick] [-for 4h] [-out DIR]
        bench run NAME NAME... [-quick] [-rounds N] [-out RESULTS]
        bench run all [-quick] [-rounds N] [-out RESULTS]
-       bench report [-from RESULTS] [-to FILE]
+       bench report
        bench compare [-threshold 0.05] BEFORE AFTER`
 
 // command carries out a command line. Tables go to out, progress to progress.
@@ -68,14 +68,9 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	if len(args) == 0 {
 		return &usageError{usageText}
 	}
-	switch args[0] {
-	case "list":
-		if err := parseOnlyFlags(flag.NewFlagSet("list", flag.ContinueOnError), args[1:]); err != nil {
-			return err
-		}
-		return listExperiments(ctx, out)
-	case "run":
-		o, err := parseRun(args[1:])
+	name, args := args[0], args[1:]
+	if name == "run" {
+		o, err := parseRun(args)
 		if err != nil {
 			return err
 		}
@@ -83,31 +78,32 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 			return runAll(ctx, o, runExperiment, out, progress)
 		}
 		return runExperiment(ctx, o, out, progress)
-	case "report":
-		flags := flag.NewFlagSet("report", flag.ContinueOnError)
-		from := flags.String("from", keptFolder, "file or folder of results")
-		to := flags.String("to", filepath.Join("docs", "results.md"), "document whose tables are written")
-		if err := parseOnlyFlags(flags, args[1:]); err != nil {
-			return err
-		}
-		return reportCommand(*from, *to, out)
-	case "compare":
-		flags := flag.NewFlagSet("compare", flag.ContinueOnError)
-		threshold := flags.Float64("threshold", 0.05, "by how much a value may be worse, as a share")
-		names, err := parseFlags(flags, args[1:])
-		if err != nil {
-			return err
-		}
-		if len(names) != 2 {
-			return &usageError{fmt.Sprintf("compare takes two results, got %q\n%s", names, usageText)}
-		}
-		return compareCommand(names[0], names[1], *threshold, out)
-	case "help", "-h", "-help", "--help":
-		fmt.Fprintln(out, usageText)
-		return nil
-	default:
-		return &usageError{fmt.Sprintf("unknown command %q\n%s", args[0], usageText)}
 	}
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	threshold := 0.05
+	if name == "compare" {
+		flags.Float64Var(&threshold, "threshold", threshold, "by how much a value may be worse, as a share")
+	}
+	rest, err := parseFlags(flags, args)
+	switch {
+	case err != nil:
+		return err
+	case name == "compare" && len(rest) == 2:
+		return compareCommand(rest[0], rest[1], threshold, out)
+	case name == "compare":
+		return &usageError{fmt.Sprintf("compare takes two results, got %q\n%s", rest, usageText)}
+	case len(rest) > 0:
+		return &usageError{name + " takes no arguments\n" + usageText}
+	}
+	switch name {
+	case "list":
+		return listExperiments(ctx, out)
+	case "report":
+		return reportCommand(keptFolder, filepath.Join("docs", "results.md"), out)
+	case "help":
+		return flag.ErrHelp
+	}
+	return &usageError{fmt.Sprintf("unknown command %q\n%s", name, usageText)}
 }
 
 // options are the arguments of run.
@@ -147,15 +143,6 @@ func parseFlags(flags *flag.FlagSet, args []string) ([]string, error) {
 		err = &usageError{err.Error() + "\n" + usageText}
 	}
 	return names, err
-}
-
-// parseOnlyFlags reads the flags of a command that takes no other arguments.
-func parseOnlyFlags(flags *flag.FlagSet, args []string) error {
-	names, err := parseFlags(flags, args)
-	if len(names) > 0 {
-		err = &usageError{flags.Name() + " takes no arguments\n" + usageText}
-	}
-	return err
 }
 
 // parseRun reads the arguments of run; flags may stand before or after NAME.

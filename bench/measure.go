@@ -177,40 +177,29 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 		r.addPlan(steps, wanted)
 		return
 	}
-	r.part++
-	out := map[string]bool{}
-	needed := map[string]time.Duration{} // by the sample of the round before
-	cut, start := false, time.Now()
-	var pace pace
+	out, d := map[string]bool{}, wanted
 	for i, s := range steps {
 		if r.ctx.Err() != nil {
 			return
 		}
-		left := time.Hour
 		if r.quick {
-			left = quickBudget - r.reserved - time.Since(r.began)
+			left := quickBudget - r.reserved - time.Since(r.began)
+			if left < 0 && s.round > 0 {
+				r.note("time ran out: some points have fewer than %d runs", r.rounds())
+				break
+			}
+			d = max(min(wanted, left/time.Duration(len(steps)-i)-s.contender.length(s.point, 0)), shortestSample)
 		}
 		name := s.contender.system + " " + s.point.String()
 		if out[name] {
 			continue
 		}
-		if s.round > 0 && left < needed[name] {
-			cut = true
-			continue
-		}
-		d := pace.next(wanted, left, len(steps)-i)
 		r.round = s.round
 		if s.contender == &contenders[s.round%len(contenders)] {
-			fmt.Fprintf(r.progress, "[%*d/%d] %v%s\n", len(fmt.Sprint(len(steps))), i+1, len(steps), s.point, timeLeft(time.Since(start), i, len(steps)))
+			fmt.Fprintf(r.progress, "[%*d/%d] %v\n", len(fmt.Sprint(len(steps))), i+1, len(steps), s.point)
 		}
-		took, ok := r.try(s.contender.system, name, fmt.Sprintf("%d %s round %d", r.part, name, s.round), 0, func() ([]sample, error) {
-			return s.contender.sample(r.ctx, s.point, d)
-		})
-		needed[name], out[name] = took, !ok
-		pace.spent(took - d)
-	}
-	if cut {
-		r.note("time ran out: some points have fewer than %d runs", r.rounds())
+		_, ok := r.try(s, name, d)
+		out[name] = !ok
 	}
 	if !r.quick {
 		r.profileLosses(points, contenders, wanted)
@@ -225,23 +214,40 @@ func (r *run) measureEach(points []point, contenders []contender, called func(sy
 	steps := plan(r.rounds(), points, contenders)
 	for i, s := range steps {
 		name := called(s.contender.system, s.point)
+		if r.planning() {
+			*r.planned += s.contender.length(s.point, 0)
+			if s.round == 0 {
+				r.outline = append(r.outline, s.contender.system+": "+strings.TrimSpace(name+" round 0"))
+			}
+			continue
+		}
 		if out[name] || r.ctx.Err() != nil {
 			continue
 		}
 		r.round = s.round
-		text := ""
-		took, ok := r.try(s.contender.system, name, strings.TrimSpace(fmt.Sprint(name, " round ", s.round)), s.contender.length(s.point, 0), func() ([]sample, error) {
-			samples, err := s.contender.sample(r.ctx, s.point, 0)
-			for _, one := range samples {
-				if !slices.Contains(r.details, one.metric) {
-					text += fmt.Sprintf("  %s %s%s", one.metric, report.Number(one.value), strings.TrimPrefix(one.unit, "1"))
-				}
-			}
-			return samples, err
-		})
+		began := time.Now()
+		samples, ok := r.try(s, name, 0)
 		out[name] = !ok
-		fmt.Fprintf(r.progress, "[%*d/%d] %4.1f s  %s %s\n", len(fmt.Sprint(len(steps))), i+1, len(steps), took.Seconds(), cmp.Or(name, s.contender.system), text)
+		fmt.Fprintf(r.progress, "[%*d/%d] %4.1f s  %s", len(fmt.Sprint(len(steps))), i+1, len(steps), time.Since(began).Seconds(), cmp.Or(name, s.contender.system))
+		for _, one := range samples {
+			if !slices.Contains(r.details, one.metric) {
+				fmt.Fprintf(r.progress, "  %s %s%s", one.metric, report.Number(one.value), strings.TrimPrefix(one.unit, "1"))
+			}
+		}
+		fmt.Fprintln(r.progress)
 	}
+}
+
+// try takes the samples of a step, which is left out, by its name, if it fails.
+func (r *run) try(s step, name string, d time.Duration) (samples []sample, ok bool) {
+	samples, err := s.contender.sample(r.ctx, s.point, d)
+	if err == nil {
+		err = r.add(s.contender.system, samples)
+	}
+	if err != nil && r.ctx.Err() == nil {
+		r.fail(s.contender.system, name, err)
+	}
+	return samples, err == nil
 }
 
 // addPlan adds what the steps take to a plan: in a quick run not more than there is time for, but all of the first round.
@@ -278,14 +284,6 @@ func outlined(outline []string, last string, s step) []string {
 	return outline
 }
 
-// timeLeft is for progress: how much longer a plan takes if it goes on as before.
-func timeLeft(spent time.Duration, done, all int) string {
-	if done == 0 || spent < 5*time.Second {
-		return ""
-	}
-	return fmt.Sprintf(", about %v left", (spent / time.Duration(done) * time.Duration(all-done)).Round(time.Second))
-}
-
 // wants reports whether a system was asked for; all are if none was named.
 func (r *run) wants(system string) bool {
 	if !slices.Contains(r.offered, system) {
@@ -311,20 +309,5 @@ func (r *run) add(system string, samples []sample) error {
 	return nil
 }
 
-// pace spreads the time that is left over the samples that are left. Loop-private.
-type pace struct {
-	overhead time.Duration // a sample's time beside the measuring itself, averaged
-	seen     int
-}
-
+// shortestSample is of quick runs that have no time.
 const shortestSample = 20 * time.Millisecond
-
-func (p *pace) next(wanted, left time.Duration, samples int) time.Duration {
-	fair := left/time.Duration(samples) - p.overhead
-	return max(min(wanted, fair), shortestSample)
-}
-
-func (p *pace) spent(beside time.Duration) {
-	p.seen++
-	p.overhead += (max(beside, 0) - p.overhead) / time.Duration(min(p.seen, 50))
-}

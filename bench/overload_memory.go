@@ -1,10 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -177,4 +185,143 @@ func fairness(samples []sample, clients float64, loaded time.Duration) []sample 
 		return nil
 	}
 	return []sample{{"p99-to-mean", "1", clients, p99 / 1e3 * goodput / clients}}
+}
+
+// groupLimit is what a server and the kernel's memory for it may take, as in a container.
+const groupLimit = 512 << 20
+
+// overloadCgroupExperiment is overload-memory as it comes to a container: a memory cgroup has the
+// limit, nobody has told the Go runtime, and the kernel kills the process that takes more.
+var overloadCgroupExperiment = experiment{
+	name: "overload-cgroup",
+	doc:  "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime",
+	prepare: func(r *run) error {
+		return r.prepare(0, func() error { return proc.CanHave(proc.NewMemoryGroup(groupLimit)) })
+	},
+	parts: []part{{
+		points: pointsAt("hold", memoryMain...),
+		systems: func(r *run) []contender {
+			m := &matrix{run: r}
+			return m.contendersOf(m.groupSample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
+		},
+		length: time.Second,
+	}},
+	notes: []string{
+		"x: clients of a closed loop; each request allocates 1 MiB, touches it and holds it for 50 ms; requests wait rather than be refused",
+		fmt.Sprintf("the server is in a memory cgroup of %d MiB, GOMEMLIMIT is not set, but to nine tenths of it for %s; killed: 1 if the kernel has killed it, then its goodput is 0", groupLimit>>20, memlimitSystem),
+		"group-mb: the most that the group has used, kernel memory included",
+	},
+	charts: []report.Chart{{Title: "Requests served, held 50 ms", Metric: "goodput", XLabel: "clients"}},
+}
+
+func (m *matrix) groupSample(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+	n := needs{counted: true, memory: groupLimit, watch: memoryCap, env: []string{waitsEnv}}
+	if system.name == memlimitSystem {
+		n.env = append(n.env, "GOMEMLIMIT="+strconv.Itoa(groupLimit*9/10))
+	}
+	samples, s, err := m.memoryLoad(ctx, system, n, m.memoryShape(system, p))
+	if err != nil {
+		return nil, err
+	}
+	if s.peakErr != nil {
+		return nil, fmt.Errorf("the most that the group has used: %w", s.peakErr)
+	}
+	return append(samples, sample{"group-mb", "MiB", p.x, float64(s.peak) / (1 << 20)}), nil
+}
+
+// memoryWatch looks at a child's resident memory and kills it when it takes too much: a
+// stand-in for a machine, or a memory cgroup, that has no more.
+type memoryWatch struct {
+	most   atomic.Int64 // bytes, since it was last set to 0
+	killed atomic.Bool
+	stop   chan struct{}
+	ended  chan struct{}
+}
+
+// watchEvery is short beside the time it takes to touch much memory: 4 ms are some 10 MiB.
+const watchEvery = 4 * time.Millisecond
+
+func watchMemory(child *proc.Child, limit int64) (*memoryWatch, error) {
+	w := &memoryWatch{stop: make(chan struct{}), ended: make(chan struct{})}
+	file, err := os.Open(fmt.Sprintf("/proc/%d/statm", child.PID()))
+	if errors.Is(err, fs.ErrNotExist) { // it has ended already, and its waiter learns why
+		close(w.ended)
+		return w, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(w.ended)
+		defer file.Close()
+		tick := time.NewTicker(watchEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-w.stop:
+				return
+			}
+			resident, err := residentBytes(file)
+			if err != nil {
+				return // it has ended
+			}
+			w.most.Store(max(w.most.Load(), resident))
+			if resident > limit {
+				w.killed.Store(true)
+				child.Signal(syscall.SIGKILL)
+				return
+			}
+		}
+	}()
+	return w, nil
+}
+
+func (w *memoryWatch) end() {
+	close(w.stop)
+	<-w.ended
+}
+
+// belowCap runs a worker, which takes about span, and kills it if it takes more memory than allowed. It returns what the
+// worker has printed and the most MiB that it had.
+func belowCap(ctx context.Context, span time.Duration, command proc.Command, limit int64) (printed []sample, most float64, killed bool, err error) {
+	ctx, cancel := within(ctx, span+sampleTimeout)
+	defer cancel()
+	child, err := proc.Start(command)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	defer child.Close()
+	watch, err := watchMemory(child, limit)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	var lines []string
+	for line, err := child.Line(ctx); err == nil; line, err = child.Line(ctx) {
+		lines = append(lines, line)
+	}
+	err = child.Wait(ctx)
+	watch.end()
+	if killed = watch.killed.Load(); killed {
+		err = nil
+	}
+	if err == nil && len(lines) > 0 {
+		printed, err = parseSamples(lines)
+	}
+	return printed, float64(watch.most.Load()) / (1 << 20), killed, err
+}
+
+// residentBytes reads the second number of statm, in pages (proc_pid_statm(5)).
+func residentBytes(statm *os.File) (int64, error) {
+	var buffer [128]byte
+	n, err := statm.ReadAt(buffer[:], 0)
+	if n == 0 {
+		return 0, fmt.Errorf("read %s: %w", statm.Name(), err)
+	}
+	fields := bytes.Fields(buffer[:n])
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("%s holds %q", statm.Name(), buffer[:n])
+	}
+	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	return pages * int64(os.Getpagesize()), err
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -36,37 +35,6 @@ func (r *run) prepare(about time.Duration, f func() error) error {
 		return nil
 	}
 	return f()
-}
-
-// once adds samples of a system, which take about that long, and returns how long they took. An interrupted run measures
-// nothing any more.
-func (r *run) once(system, key string, about time.Duration, measure func() ([]sample, error)) (took time.Duration, err error) {
-	if r.planning() {
-		if line := system + ": " + key; !strings.Contains(key, "round ") || strings.HasSuffix(key, "round 0") {
-			r.outline = append(r.outline, line)
-		}
-		*r.planned += about
-		return about, nil
-	}
-	if err := context.Cause(r.ctx); err != nil {
-		return 0, err
-	}
-	began := time.Now()
-	samples, err := measure()
-	took = time.Since(began)
-	if err == nil {
-		err = r.add(system, samples)
-	}
-	return took, err
-}
-
-// try is once for what is called so, and left out if it fails. It reports whether there are samples.
-func (r *run) try(system, what, key string, about time.Duration, measure func() ([]sample, error)) (took time.Duration, ok bool) {
-	took, err := r.once(system, key, about, measure)
-	if err != nil && r.ctx.Err() == nil {
-		r.fail(system, what, err)
-	}
-	return took, err == nil
 }
 
 // listExperiments writes which experiments there are, and about how many minutes each takes.

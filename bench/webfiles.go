@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
 // 3.2 GB of files, and a sixteenth of that as memory.
@@ -103,4 +105,142 @@ func (c *cold) sample(ctx context.Context, start func(context.Context) (*server,
 	}
 	used, err := group.Bytes()
 	return append(samples, sample{"memory", "MB", float64(clients), float64(used) / 1e6}), err
+}
+
+// The clients of web: five requests on a connection, with a pause after each.
+const (
+	perConnection   = 5
+	betweenRequests = 20 * time.Millisecond
+)
+
+// webExperiment has few to very many clients fetch files of which a sixteenth fits in memory (Capriccio,
+// Figure 9; Aspen, Figures 8 and 9).
+var webExperiment = experiment{
+	name: "web",
+	doc:  "files for 16 to 16,384 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)",
+	describe: func(r *run, e *experiment) error {
+		folders, limit, length := coldFolders, int64(coldLimit), 4*time.Second
+		if r.quick {
+			folders, limit, length = 128, 100_000_000, 1500*time.Millisecond
+		}
+		c, err := newCold(r, "web", newWebTree(folders), limit, "per-conn", perConnection, "pause", betweenRequests)
+		if c == nil {
+			return err
+		}
+		e.parts = []part{{
+			points:  pointsAt("web", 16, 256, 1024, 9000, 16384),
+			quick:   pointsAt("web", 16, 1024),
+			systems: func(r *run) []contender { return c.contenders(c.webServers()) },
+			length:  length,
+			once:    true, // of three rounds each sample would be over before a server has warmed up
+		}}
+		e.notes = []string{
+			fmt.Sprintf("x: clients, each with %d requests on a connection, %v after each response; latency of the first one counts from before the connection", perConnection, betweenRequests),
+			fmt.Sprintf("%d files of %d MB in all, drawn as in SPECweb99's static part; server and pages may have %d MB; nothing is in memory at first; a third of each sample passes before measuring",
+				c.tree.files(), c.tree.bytes()/1e6, limit/1e6),
+			"knot-no-cache: without the contents of files in memory of its own; knot-direct: past the page cache (O_DIRECT), with half of the memory as a cache of its own; knot-net-http: net/http's own handler, unmodified, on Knot; capriccio-flow: examples/flowweb, as Aspen's server without a cache; nginx: one process with aio threads; lighttpd: one thread; apache-event: one process of 512 threads",
+		}
+		return nil
+	},
+	charts: []report.Chart{
+		{Title: "Bandwidth by clients", Metric: "throughput", XLabel: "clients"},
+		{Title: "Requests", Metric: "rps", XLabel: "clients"},
+		{Title: "Median of latency", Metric: "p50", XLabel: "clients", LogY: true},
+		{Title: "99th percentile of latency", Metric: "p99", XLabel: "clients", LogY: true},
+	},
+}
+
+func (c *cold) webServers() []launcher {
+	servers := []launcher{
+		c.files("knot", nil, "-kind", "knot"), c.files("knot-no-cache", nil, "-kind", "knot", "-cache", "-1"),
+		c.files("knot-direct", []string{waitsEnv}, "-kind", "direct", "-cache", fmt.Sprint(c.limit/2), "-memory", fmt.Sprint(c.limit*9/10)),
+		c.files("knot-net-http", nil, "-kind", "adapted"), c.files("net-http", nil, "-kind", "net-http"),
+	}
+	servers = append(servers, c.webPeers()...)
+	if path, err := c.buildCommand("examples/flowweb"); err != nil {
+		c.skip("capriccio-flow", err)
+	} else {
+		servers = append(servers, programServer("capriccio-flow", nil, path, "-addr", "127.0.0.1:0", "-root", c.root))
+	}
+	return append(servers, c.nginxFiles("nginx", "aio threads;")...)
+}
+
+// lighttpd is one process with one thread, and keeps connections as long as a run takes.
+const lighttpdConfig = `server.document-root = "%[3]s"
+server.bind = "%[1]s"
+server.port = %[2]s
+server.errorlog = "%[4]s/error.log"
+server.max-fds = 20000
+server.max-connections = 9900
+server.max-keep-alive-requests = 1000000
+server.max-keep-alive-idle = 3600
+server.listen-backlog = 4096
+mimetype.assign = ( "" => "text/plain" )
+`
+
+// Apache's event model: a thread waits for all idle connections, others serve requests. One
+// process, as all others have.
+const apacheConfig = `ServerRoot %[3]s
+ServerName bench
+PidFile %[3]s/apache.pid
+DefaultRuntimeDir %[3]s
+Mutex posixsem
+Listen %[1]s
+ListenBacklog 4096
+%[4]s
+LoadModule mpm_event_module %[5]s/mod_mpm_event.so
+LoadModule authz_core_module %[5]s/mod_authz_core.so
+ErrorLog %[3]s/error.log
+LogLevel crit
+ServerLimit 1
+StartServers 1
+ThreadLimit 512
+ThreadsPerChild 512
+MaxRequestWorkers 512
+AsyncRequestWorkerFactor 20
+MaxKeepAliveRequests 0
+KeepAlive On
+KeepAliveTimeout 3600
+Timeout 3600
+DocumentRoot %[2]s
+<Directory %[2]s>
+Require all granted
+</Directory>
+`
+
+// apacheModules is where Debian's package has them.
+const apacheModules = "/usr/lib/apache2/modules"
+
+// webMost are the reasons why some servers sit out points, of which each takes fewer connections than a process can have.
+var webMost = map[string]func(point) string{
+	"lighttpd": without("of more than 9,900 clients: takes half as many connections as descriptors (server.max-connections)",
+		func(p point) bool { return p.x > 9900 }),
+	"apache-event": without("of more than 10,000 clients: one process of 512 threads takes 10,752 connections (AsyncRequestWorkerFactor), more take more memory than there is",
+		func(p point) bool { return p.x > 10_000 }),
+}
+
+// webPeers are the servers of files besides nginx that this machine has or can build; the others
+// are skipped with the reason.
+func (c *cold) webPeers() []launcher {
+	found := append(c.peer("fasthttp", "-root", c.root), c.lighttpd(c.root, "")...)
+	path, err := c.find("apache2")
+	if err == nil && !c.planning() {
+		_, err = os.Stat(apacheModules + "/mod_mpm_event.so")
+	}
+	if err != nil {
+		c.skip("apache-event", err)
+		return found
+	}
+	return append(found, launcher{"apache-event", func(ctx context.Context) (*server, error) {
+		user := ""
+		if os.Geteuid() == 0 { // as which it serves nothing
+			user = "User www-data\nGroup www-data"
+			if err := os.Chmod(c.scratch, 0o755); err != nil {
+				return nil, err
+			}
+		}
+		return startConfigured(ctx, configured{system: "apache-event", path: path, configure: func(dir, addr string) string {
+			return fmt.Sprintf(apacheConfig, addr, c.root, dir, user, apacheModules)
+		}, args: func(_, config string) []string { return []string{"-X", "-f", config} }}, c.scratch)
+	}})
 }
