@@ -85,11 +85,9 @@ func TestClassesComeFromTheirSources(t *testing.T) {
 }
 
 func TestClosedLoopDrawsFromItsMix(t *testing.T) {
-	o := &closed{random: rand.New(rand.NewPCG(1, 2))}
-	o.cfg.Mix = []Share{{Weight: 3}, {Weight: 1}}
-	n := [2]int{}
+	n, random := [2]int{}, rand.New(rand.NewPCG(1, 2))
 	for range 4000 {
-		n[o.draw()]++
+		n[draw(random, []float64{3, 1})]++
 	}
 	if math.Abs(float64(n[0])-3000) > 150 {
 		t.Errorf("drew %v, want about 3000 and 1000", n)

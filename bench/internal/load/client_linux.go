@@ -23,6 +23,9 @@ const (
 	MaxDepth = 64
 )
 
+// longestWait is how long a client waits at most before it asks its traffic again.
+const longestWait = 100 * time.Millisecond
+
 // traffic decides what a client sends and learns what becomes of it. A tag names a
 // request that is under way; it is the traffic's own.
 type traffic interface {
@@ -83,7 +86,6 @@ type client struct {
 	addr    netip.AddrPort
 	base    time.Time
 	epoll   int
-	coarse  bool // the kernel has no epoll_pwait2
 	ended   bool // set by the traffic: nothing more to do
 	limit   int  // links
 	links   []link
@@ -138,7 +140,7 @@ func (c *client) drive(until time.Duration) error {
 		}
 		n, errno := c.wait(min(next, until) - now)
 		if errno != 0 && errno != unix.EINTR {
-			return fmt.Errorf("epoll_pwait: %w", errno)
+			return fmt.Errorf("epoll_pwait2: %w", errno)
 		}
 		for i := range n {
 			if err := c.handle(&c.events[i]); err != nil {
@@ -159,21 +161,12 @@ func (c *client) usedBy(until time.Duration, t *Target) (u Usage, at time.Durati
 	return u, at, err
 }
 
-// wait is epoll_wait without the scheduler's part of a system call: nothing else in
-// this process has anything to do. In the coarse case it returns too early.
+// wait is epoll_pwait2 without the scheduler's part of a system call: nothing else in
+// this process has anything to do.
 func (c *client) wait(timeout time.Duration) (int, unix.Errno) {
-	timeout = min(max(timeout, 0), 100*time.Millisecond)
-	if !c.coarse {
-		ts := unix.NsecToTimespec(int64(timeout))
-		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(c.epoll), uintptr(unsafe.Pointer(&c.events[0])),
-			uintptr(len(c.events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
-		if errno != unix.ENOSYS {
-			return max(int(n), 0), errno
-		}
-		c.coarse = true
-	}
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(c.epoll), uintptr(unsafe.Pointer(&c.events[0])),
-		uintptr(len(c.events)), uintptr(timeout.Milliseconds()), 0, 0)
+	ts := unix.NsecToTimespec(int64(min(max(timeout, 0), longestWait)))
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(c.epoll), uintptr(unsafe.Pointer(&c.events[0])),
+		uintptr(len(c.events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
 	return max(int(n), 0), errno
 }
 

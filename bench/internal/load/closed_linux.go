@@ -46,6 +46,7 @@ type closed struct {
 	cfg      ClosedConfig
 	c        *client
 	random   *rand.Rand
+	weights  []float64 // of the mix
 	away     rests     // clients with nothing under way, which have no connection of their own
 	outcomes []Outcome // by tag
 }
@@ -62,6 +63,9 @@ func Closed(cfg ClosedConfig) (ClosedResult, error) {
 		return ClosedResult{}, err
 	}
 	defer o.c.close()
+	for _, s := range cfg.Mix {
+		o.weights = append(o.weights, s.Weight)
+	}
 	for i := range cfg.Clients { // ascending, so this is a heap
 		o.away = append(o.away, rest{until: cfg.Warm / 5 * time.Duration(i) / time.Duration(cfg.Clients)})
 	}
@@ -94,7 +98,7 @@ func (o *closed) due(now time.Duration) (time.Duration, error) {
 // more connections than clients it makes one.
 func (o *closed) ask(now time.Duration) error {
 	tag := int32(len(o.outcomes))
-	class := o.draw()
+	class := draw(o.random, o.weights)
 	o.outcomes = append(o.outcomes, Outcome{Scheduled: now, Sent: now, Class: uint8(class)})
 	text := o.cfg.Mix[class].Request
 	byLot := o.cfg.Conns > o.cfg.Clients
@@ -108,21 +112,6 @@ func (o *closed) ask(now time.Duration) error {
 	}
 	_, err := o.c.dial(text, tag, 0, 0)
 	return err
-}
-
-// draw picks a class by its weight.
-func (o *closed) draw() int {
-	total := 0.0
-	for _, s := range o.cfg.Mix {
-		total += s.Weight
-	}
-	lot := o.random.Float64() * total
-	for class, s := range o.cfg.Mix {
-		if lot -= s.Weight; lot < 0 {
-			return class
-		}
-	}
-	return len(o.cfg.Mix) - 1
 }
 
 func (o *closed) answered(tag int32, r response, now time.Duration) error {

@@ -114,14 +114,12 @@ func (o *open) check() (expected int, total time.Duration, err error) {
 				i+1, p.For, len(p.Rates), len(o.cfg.Requests))
 		}
 		total += p.For
-		sum := 0.0
 		for _, rate := range p.Rates {
 			if rate < 0 || rate > maxRate {
 				return 0, 0, fmt.Errorf("load: phase %d has a rate of %g/s, want 0 to %g", i+1, rate, float64(maxRate))
 			}
-			sum += rate
 		}
-		expected += int(sum*p.For.Seconds()*1.1) + 1000
+		expected += int(sumOf(p.Rates)*p.For.Seconds()*1.1) + 1000
 	}
 	if o.cfg.From >= total {
 		return 0, 0, fmt.Errorf("load: measuring begins at %v, the load ends at %v", o.cfg.From, total)
@@ -137,7 +135,7 @@ const maxRate = 1e6
 func (o *open) advance(after time.Duration) {
 	if o.burst > 0 {
 		o.burst--
-		o.class = o.draw(o.total())
+		o.class = uint8(draw(o.random, o.rates()))
 		return
 	}
 	for {
@@ -149,7 +147,7 @@ func (o *open) advance(after time.Duration) {
 			}
 			o.phaseEnd += o.cfg.Phases[o.phase].For
 		}
-		if total := o.total(); total > 0 {
+		if total := sumOf(o.rates()); total > 0 {
 			n := o.cfg.Phases[o.phase].Burst
 			switch {
 			case n == 0:
@@ -161,7 +159,7 @@ func (o *open) advance(after time.Duration) {
 			}
 			if o.next < o.phaseEnd {
 				o.burst = max(n-1, 0)
-				o.class = o.draw(total)
+				o.class = uint8(draw(o.random, o.rates()))
 				return
 			}
 		}
@@ -169,25 +167,25 @@ func (o *open) advance(after time.Duration) {
 	}
 }
 
-// total is the rate of all classes now.
-func (o *open) total() float64 {
-	total := 0.0
-	for _, rate := range o.cfg.Phases[o.phase].Rates {
-		total += rate
+// rates are those of the classes now.
+func (o *open) rates() []float64 { return o.cfg.Phases[o.phase].Rates }
+
+func sumOf(weights []float64) (sum float64) {
+	for _, w := range weights {
+		sum += w
 	}
-	return total
+	return sum
 }
 
-// draw picks a class by its share of the rate.
-func (o *open) draw(total float64) uint8 {
-	lot := o.random.Float64() * total
-	rates := o.cfg.Phases[o.phase].Rates
-	for class, rate := range rates {
-		if lot -= rate; lot < 0 {
-			return uint8(class)
+// draw picks a number by lot, each as often as its weight says beside the others.
+func draw(random *rand.Rand, weights []float64) int {
+	lot := random.Float64() * sumOf(weights)
+	for i, w := range weights {
+		if lot -= w; lot < 0 {
+			return i
 		}
 	}
-	return uint8(len(rates) - 1)
+	return len(weights) - 1
 }
 
 // issueBatch bounds what is sent before answers are looked at.

@@ -50,10 +50,7 @@ type Result struct {
 
 // silenceLimit is how long a server may answer nothing at all. Silence is counted in waits, not timed: this process may
 // be stopped together with the server.
-const (
-	silenceLimit = time.Minute
-	longestWait  = 100 * time.Millisecond
-)
+const silenceLimit = time.Minute
 
 // asker is one client of a runner.
 type asker struct {
