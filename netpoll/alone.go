@@ -3,7 +3,7 @@
 package netpoll
 
 import (
-	"bytes"
+	"bufio"
 	"os"
 	"strconv"
 	"strings"
@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
 // A company is whether plain goroutines wait for events in the Go runtime's poller: for data on a connection of package
@@ -127,41 +126,25 @@ func watchesOthers(poller int) (others bool) {
 // eachWatched calls fn with each descriptor that an epoll watches, until it returns false. It returns false if they could not all
 // be found out.
 func eachWatched(poller int, fn func(fd int) bool) bool {
-	fd, err := unix.Open("/proc/self/fdinfo/"+strconv.Itoa(poller), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	info, err := os.Open("/proc/self/fdinfo/" + strconv.Itoa(poller))
 	if err != nil {
 		return false
 	}
-	defer sys.Close(fd)
-	var buf [4096]byte
-	kept := 0
-	for {
-		n, err := unix.Read(fd, buf[kept:])
+	defer info.Close()
+	lines := bufio.NewScanner(info)
+	for lines.Scan() {
+		value, ok := strings.CutPrefix(lines.Text(), "tfd:")
+		if !ok {
+			continue
+		}
+		number, _, _ := strings.Cut(strings.TrimLeft(value, " "), " ")
+		watched, err := strconv.Atoi(number)
 		if err != nil {
 			return false
 		}
-		if n == 0 {
+		if !fn(watched) {
 			return true
 		}
-		text := buf[:kept+n]
-		for {
-			line, rest, whole := bytes.Cut(text, []byte("\n"))
-			if !whole {
-				break
-			}
-			text = rest
-			if value, ok := strings.CutPrefix(string(line), "tfd:"); ok {
-				number, _, _ := strings.Cut(strings.TrimLeft(value, " "), " ")
-				watched, err := strconv.Atoi(number)
-				if err != nil {
-					return false
-				}
-				if !fn(watched) {
-					return true
-				}
-			}
-		}
-		if kept = copy(buf[:], text); kept == len(buf) {
-			return false
-		}
 	}
+	return lines.Err() == nil
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/internal/uring"
 )
 
 // childVariable names what a re-executed test process does instead of testing.
@@ -113,7 +114,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel() // a process of its own, which waits most of the time
 			if strings.HasSuffix(what, "uring") {
-				_, err := uringAbility()
+				_, err := uring.MultishotReceive()
 				skipRefused(t, err)
 			}
 			starve(t, what)

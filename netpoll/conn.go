@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
@@ -20,19 +21,19 @@ import (
 // Write, and what is made of them, may park; all others but Close do not.
 type Conn struct {
 	socket
-	remote sockaddr                  // constant
+	remote sockaddr.Addr             // constant
 	addrs  atomic.Pointer[connAddrs] // made when first asked for; until then that of the listener, nil if dialled
 }
 
 // connAddrs holds the addresses as package net spells them.
 type connAddrs struct {
 	local, remote net.Addr
-	bound         *sockaddr // of a listener, which has no others: all its connections share this
+	bound         *sockaddr.Addr // of a listener, which has no others: all its connections share this
 }
 
 // newConn makes a Conn of fd on loop l. remote may be set later. A shared socket may be held by others too. If it fails, fd
 // is still the caller's.
-func newConn(fd int, network string, l *engine.Loop, remote sockaddr, connected, shared bool) (*Conn, error) {
+func newConn(fd int, network string, l *engine.Loop, remote sockaddr.Addr, connected, shared bool) (*Conn, error) {
 	c := &Conn{remote: remote}
 	c.d.owner = c
 	k := kindUnix
@@ -132,24 +133,24 @@ func (c *Conn) RemoteAddr() net.Addr { return c.addresses().remote }
 // server never are.
 func (c *Conn) addresses() *connAddrs {
 	old := c.addrs.Load()
-	var bound *sockaddr
+	var bound *sockaddr.Addr
 	if old != nil {
 		if bound = old.bound; bound == nil {
 			return old
 		}
 	}
-	var local sockaddr
+	var local sockaddr.Addr
 	switch {
-	case bound != nil && (bound.family == unix.AF_UNIX || !bound.ip.IsUnspecified()):
+	case bound != nil && (bound.Family == unix.AF_UNIX || !bound.IP.IsUnspecified()):
 		local = *bound
 	case c.d.use() == nil:
-		local, _ = localOf(c.d.fd)
+		local, _ = sockaddr.Local(c.d.fd)
 		c.d.unuse()
 	}
-	if local.family == 0 && bound != nil {
+	if local.Family == 0 && bound != nil {
 		local = *bound // closed before anybody asked; the interface is not known any more
 	}
-	a := &connAddrs{local: local.addr(c.network()), remote: c.remote.addr(c.network())}
+	a := &connAddrs{local: local.NetAddr(c.network()), remote: c.remote.NetAddr(c.network())}
 	if !c.addrs.CompareAndSwap(old, a) {
 		return c.addrs.Load()
 	}

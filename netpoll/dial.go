@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
@@ -41,17 +42,19 @@ func DialContext(ctx context.Context, network, address string) (net.Conn, error)
 	return new(Dialer).DialContext(ctx, network, address)
 }
 
+var errMissingAddress = errors.New("missing address")
+
 func (d *Dialer) dial(ctx context.Context, network, address string, deadline time.Time) (net.Conn, error) {
-	fail := func(sa *sockaddr, err error) (net.Conn, error) {
+	fail := func(sa *sockaddr.Addr, err error) (net.Conn, error) {
 		if sa == nil {
 			return nil, opError("dial", network, nil, nil, err)
 		}
-		return nil, opError("dial", network, d.LocalAddr, sa.addr(network), err)
+		return nil, opError("dial", network, d.LocalAddr, sa.NetAddr(network), err)
 	}
-	if address == "" && isNetwork(network) {
+	if address == "" && sockaddr.IsNetwork(network) {
 		return fail(nil, errMissingAddress)
 	}
-	addrs, err := resolve(ctx, network, address, deadline)
+	addrs, err := sockaddr.Resolve(ctx, network, address, deadline)
 	if err != nil {
 		return fail(nil, err)
 	}
@@ -72,7 +75,7 @@ func (d *Dialer) dial(ctx context.Context, network, address string, deadline tim
 
 // inTurn tries one address after the other. failed is the one that err, the first, is of; or the last, if a
 // context has ended.
-func (x *dialing) inTurn(ctx context.Context, addrs []sockaddr) (c net.Conn, failed *sockaddr, err error) {
+func (x *dialing) inTurn(ctx context.Context, addrs []sockaddr.Addr) (c net.Conn, failed *sockaddr.Addr, err error) {
 	for i := range addrs {
 		c, one := x.dialAddr(ctx, addrs[i], len(addrs)-i)
 		if one == nil {
@@ -90,9 +93,9 @@ func (x *dialing) inTurn(ctx context.Context, addrs []sockaddr) (c net.Conn, fai
 }
 
 // dialAddr connects to the first of n addresses that are left.
-func (x *dialing) dialAddr(ctx context.Context, sa sockaddr, n int) (net.Conn, error) {
+func (x *dialing) dialAddr(ctx context.Context, sa sockaddr.Addr, n int) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, ended(err)
+		return nil, sockaddr.Ended(err)
 	}
 	until, err := shareOf(x.deadline, n)
 	if err != nil {
@@ -111,7 +114,7 @@ func shareOf(deadline time.Time, n int) (time.Time, error) {
 	}
 	left := time.Until(deadline)
 	if left <= 0 {
-		return deadline, errDialTimeout
+		return deadline, sockaddr.ErrTimeout
 	}
 	const least = 2 * time.Second
 	part := left / time.Duration(n)
@@ -121,7 +124,7 @@ func shareOf(deadline time.Time, n int) (time.Time, error) {
 	return time.Now().Add(part), nil
 }
 
-func (x *dialing) dialOne(ctx context.Context, sa sockaddr, deadline time.Time) (*Conn, error) {
+func (x *dialing) dialOne(ctx context.Context, sa sockaddr.Addr, deadline time.Time) (*Conn, error) {
 	for try := 0; ; try++ {
 		c, err := x.dialOnce(ctx, sa, deadline)
 		if err == nil && c.d.kind == kindTCP && selfConnected(c) {
@@ -131,7 +134,7 @@ func (x *dialing) dialOne(ctx context.Context, sa sockaddr, deadline time.Time) 
 			return c, err
 		}
 		// The kernel chose a local port that meets itself, or briefly found none.
-		if try == 2 || sa.family == unix.AF_UNIX {
+		if try == 2 || sa.Family == unix.AF_UNIX {
 			return nil, wrapErrno("connect", err)
 		}
 	}
@@ -141,11 +144,11 @@ func (x *dialing) dialOne(ctx context.Context, sa sockaddr, deadline time.Time) 
 // that nobody listens on, chosen as the local one too.
 func selfConnected(c *Conn) bool {
 	local, ok := c.LocalAddr().(*net.TCPAddr)
-	return ok && local.Port == int(c.remote.port) && local.AddrPort() == c.remote.addrPort()
+	return ok && local.Port == int(c.remote.Port) && local.AddrPort() == c.remote.AddrPort()
 }
 
-func (x *dialing) dialOnce(ctx context.Context, sa sockaddr, deadline time.Time) (*Conn, error) {
-	fd, err := newSocket(int(sa.family), unix.SOCK_STREAM)
+func (x *dialing) dialOnce(ctx context.Context, sa sockaddr.Addr, deadline time.Time) (*Conn, error) {
+	fd, err := newSocket(int(sa.Family), unix.SOCK_STREAM)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +160,7 @@ func (x *dialing) dialOnce(ctx context.Context, sa sockaddr, deadline time.Time)
 	if err != nil {
 		return nil, err
 	}
-	if sa.family != unix.AF_UNIX {
+	if sa.Family != unix.AF_UNIX {
 		if err := x.setDefaults(fd); err != nil {
 			c.d.close()
 			return nil, err
@@ -168,14 +171,14 @@ func (x *dialing) dialOnce(ctx context.Context, sa sockaddr, deadline time.Time)
 }
 
 // connect starts the connection and waits for it (connect(2)). It owns fd.
-func connect(ctx context.Context, loop *engine.Loop, fd int, sa sockaddr, deadline time.Time) (*Conn, error) {
+func connect(ctx context.Context, loop *engine.Loop, fd int, sa sockaddr.Addr, deadline time.Time) (*Conn, error) {
 	e := startConnect(ctx, fd, &sa, deadline)
 	if e != nil && e != error(unix.EINPROGRESS) {
 		unix.Close(fd)
 		return nil, wrapErrno("connect", e)
 	}
 	network := "tcp"
-	if sa.family == unix.AF_UNIX {
+	if sa.Family == unix.AF_UNIX {
 		network = "unix"
 	}
 	c, err := newConn(fd, network, loop, sa, e == nil, false)
@@ -189,8 +192,8 @@ func connect(ctx context.Context, loop *engine.Loop, fd int, sa sockaddr, deadli
 			return nil, err
 		}
 	}
-	if network == "tcp" && sa.wildcard() {
-		if peer, err := peerOf(c.d.fd); err == nil {
+	if network == "tcp" && sa.IsWildcard() {
+		if peer, err := sockaddr.Peer(c.d.fd); err == nil {
 			c.remote = peer
 		}
 	}
@@ -199,9 +202,9 @@ func connect(ctx context.Context, loop *engine.Loop, fd int, sa sockaddr, deadli
 
 // startConnect returns nil, EINPROGRESS or what failed. A unix socket whose peer has a
 // full queue answers EAGAIN and tells nobody when there is room, so ask again.
-func startConnect(ctx context.Context, fd int, sa *sockaddr, deadline time.Time) error {
+func startConnect(ctx context.Context, fd int, sa *sockaddr.Addr, deadline time.Time) error {
 	var rsa unix.RawSockaddrAny
-	salen, err := sa.encode(&rsa, int(sa.family))
+	salen, err := sa.Encode(&rsa, int(sa.Family))
 	if err != nil {
 		return err
 	}
@@ -213,20 +216,20 @@ func startConnect(ctx context.Context, fd int, sa *sockaddr, deadline time.Time)
 		case unix.EINTR, unix.EALREADY:
 			return unix.EINPROGRESS
 		case unix.EAGAIN:
-			if sa.family != unix.AF_UNIX {
+			if sa.Family != unix.AF_UNIX {
 				return e
 			}
 		default:
 			return e
 		}
 		if err := ctx.Err(); err != nil {
-			return ended(err)
+			return sockaddr.Ended(err)
 		}
 		if !deadline.IsZero() && time.Until(deadline) <= 0 {
-			return errDialTimeout
+			return sockaddr.ErrTimeout
 		}
 		if err := engine.Sleep(pause); err != nil {
-			return ended(err)
+			return sockaddr.Ended(err)
 		}
 	}
 }
@@ -243,7 +246,7 @@ func (c *Conn) awaitConnect(ctx context.Context, deadline time.Time) error {
 		switch e := syscall.Errno(e); e {
 		case 0:
 			// No error may also mean no result yet.
-			if _, err := peerOf(c.d.fd); err == error(unix.ENOTCONN) {
+			if _, err := sockaddr.Peer(c.d.fd); err == error(unix.ENOTCONN) {
 				return unix.EAGAIN
 			}
 			return 0
@@ -256,44 +259,16 @@ func (c *Conn) awaitConnect(ctx context.Context, deadline time.Time) error {
 		}
 	})
 	if !stop() && ctx.Err() != nil {
-		return ended(ctx.Err())
+		return sockaddr.Ended(ctx.Err())
 	}
 	var abandoned *contextError
 	switch {
 	case err == nil:
 		return c.d.setDeadline(flagWriteExpired, time.Time{})
 	case err == os.ErrDeadlineExceeded:
-		return errDialTimeout
+		return sockaddr.ErrTimeout
 	case errors.As(err, &abandoned):
-		return ended(abandoned.err)
+		return sockaddr.Ended(abandoned.err)
 	}
 	return wrapErrno("connect", err)
 }
-
-// ended turns the error of an ended context into the one that Dial returns.
-func ended(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return errDialTimeout
-	}
-	return &dialCanceled{err}
-}
-
-// dialTimeout and dialCanceled stand for two errors that package net does not export, and
-// say the same.
-
-// errDialTimeout is a timeout in the words of every package.
-var errDialTimeout error = dialTimeout{}
-
-type dialTimeout struct{}
-
-func (dialTimeout) Error() string   { return "i/o timeout" }
-func (dialTimeout) Timeout() bool   { return true }
-func (dialTimeout) Temporary() bool { return true }
-func (dialTimeout) Is(target error) bool {
-	return target == os.ErrDeadlineExceeded || target == context.DeadlineExceeded
-}
-
-type dialCanceled struct{ err error } // err is that of the context
-
-func (*dialCanceled) Error() string   { return "operation was canceled" }
-func (e *dialCanceled) Unwrap() error { return e.err }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 )
 
 func TestDialErrors(t *testing.T) {
@@ -144,7 +145,7 @@ func TestShareOfDeadline(t *testing.T) {
 	if d, err := shareOf(time.Time{}, 3); !d.IsZero() || err != nil {
 		t.Errorf("no deadline: %v, %v", d, err)
 	}
-	testenv.Equal(t, testenv.Err(shareOf(time.Now().Add(-time.Second), 3)), errDialTimeout, "passed")
+	testenv.Equal(t, testenv.Err(shareOf(time.Now().Add(-time.Second), 3)), sockaddr.ErrTimeout, "passed")
 	for _, x := range []struct {
 		left, want time.Duration
 		n          int
@@ -164,35 +165,35 @@ func TestShareOfDeadline(t *testing.T) {
 
 func TestSockaddr(t *testing.T) {
 	for _, s := range []string{"127.0.0.1:80", "[::1]:443", "[2001:db8::7]:65535", "0.0.0.0:0"} {
-		sa := ipSockaddr(netip.MustParseAddrPort(s))
+		sa := sockaddr.FromAddrPort(netip.MustParseAddrPort(s))
 		var rsa unix.RawSockaddrAny
-		salen := need(sa.encode(&rsa, int(sa.family)))(t)
-		back := decode(&rsa, salen)
-		if back != sa || back.addr("tcp").String() != s || back.addr("udp").Network() != "udp" {
+		salen := need(sa.Encode(&rsa, int(sa.Family)))(t)
+		back := sockaddr.Decode(&rsa, salen)
+		if back != sa || back.NetAddr("tcp").String() != s || back.NetAddr("udp").Network() != "udp" {
 			t.Errorf("%s becomes %v", s, &back)
 		}
 	}
-	four := ipSockaddr(netip.MustParseAddrPort("192.0.2.1:7"))
+	four := sockaddr.FromAddrPort(netip.MustParseAddrPort("192.0.2.1:7"))
 	var rsa unix.RawSockaddrAny
-	salen := need(four.encode(&rsa, unix.AF_INET6))(t)
-	if back := decode(&rsa, salen); back.String() != "192.0.2.1:7" || !back.ip.Is4In6() {
+	salen := need(four.Encode(&rsa, unix.AF_INET6))(t)
+	if back := sockaddr.Decode(&rsa, salen); back.String() != "192.0.2.1:7" || !back.IP.Is4In6() {
 		t.Errorf("an IPv4 address on an IPv6 socket becomes %v", &back)
 	}
-	six := ipSockaddr(netip.MustParseAddrPort("[::1]:7"))
-	testenv.Fails(t, testenv.Err(six.encode(&rsa, unix.AF_INET)), "an IPv6 address fits an IPv4 socket")
-	zoned := ipSockaddr(netip.MustParseAddrPort("[fe80::1%lo]:7"))
-	salen = need(zoned.encode(&rsa, unix.AF_INET6))(t)
-	back := decode(&rsa, salen)
+	six := sockaddr.FromAddrPort(netip.MustParseAddrPort("[::1]:7"))
+	testenv.Fails(t, testenv.Err(six.Encode(&rsa, unix.AF_INET)), "an IPv6 address fits an IPv4 socket")
+	zoned := sockaddr.FromAddrPort(netip.MustParseAddrPort("[fe80::1%lo]:7"))
+	salen = need(zoned.Encode(&rsa, unix.AF_INET6))(t)
+	back := sockaddr.Decode(&rsa, salen)
 	testenv.Equal(t, back.String(), "[fe80::1%lo]:7", "a zone becomes")
 	for _, path := range []string{"/tmp/x", "@abstract", string(make([]byte, 0))} {
-		sa := unixSockaddr(path)
-		salen := need(sa.encode(&rsa, unix.AF_UNIX))(t)
+		sa := sockaddr.FromPath(path)
+		salen := need(sa.Encode(&rsa, unix.AF_UNIX))(t)
 		want := path
 		if want == "" {
 			want = "@"
 		}
-		back := decode(&rsa, salen)
-		testenv.Equal(t, back.path(), want, "path %q becomes", path)
+		back := sockaddr.Decode(&rsa, salen)
+		testenv.Equal(t, back.Path(), want, "path %q becomes", path)
 	}
 }
 
@@ -241,8 +242,8 @@ func TestDialEndsAtALaterAddress(t *testing.T) {
 			}
 			return nil
 		}}}
-		refused, mute := ipSockaddr(netip.MustParseAddrPort(boundAddress(t))), silent(t)
-		if c, failed, err := x.inTurn(ctx, []sockaddr{refused, mute}); !errors.Is(err, context.Canceled) || *failed != mute {
+		refused, mute := sockaddr.FromAddrPort(netip.MustParseAddrPort(boundAddress(t))), silent(t)
+		if c, failed, err := x.inTurn(ctx, []sockaddr.Addr{refused, mute}); !errors.Is(err, context.Canceled) || *failed != mute {
 			t.Errorf("%v, %v of %v; want context.Canceled of the second", c, err, failed)
 		}
 	})
@@ -255,8 +256,8 @@ func TestZones(t *testing.T) {
 	for _, i := range all {
 		for zone, address := range map[string]string{i.Name: "[fe80::1%" + i.Name + "]:80", strconv.Itoa(i.Index): fmt.Sprintf("[fe80::1%%%d]:80", i.Index)} {
 			for _, network := range []string{"tcp", "udp6"} {
-				addrs, err := resolve(context.Background(), network, address, time.Time{})
-				if err != nil || len(addrs) != 1 || addrs[0].scope != uint32(i.Index) {
+				addrs, err := sockaddr.Resolve(context.Background(), network, address, time.Time{})
+				if err != nil || len(addrs) != 1 || addrs[0].Scope != uint32(i.Index) {
 					t.Errorf("%s in zone %s: %+v, %v; want scope %d", network, zone, addrs, err, i.Index)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 )
 
 // A Dialer says how to connect. The zero value is what Dial uses. It may be used by several at once.
@@ -71,21 +72,21 @@ type dialing struct {
 }
 
 // localFor is LocalAddr for a network; nil: any.
-func (d *Dialer) localFor(network string) (*sockaddr, error) {
-	var sa sockaddr
+func (d *Dialer) localFor(network string) (*sockaddr.Addr, error) {
+	var sa sockaddr.Addr
 	fits := false
 	switch a := d.LocalAddr.(type) {
 	case nil:
 		return nil, nil
 	case *net.TCPAddr:
 		fits = network[:3] == "tcp"
-		sa = ipSockaddr(a.AddrPort())
+		sa = sockaddr.FromAddrPort(a.AddrPort())
 	case *net.UDPAddr:
 		fits = network[:3] == "udp"
-		sa = ipSockaddr(a.AddrPort())
+		sa = sockaddr.FromAddrPort(a.AddrPort())
 	case *net.UnixAddr:
 		fits = network == "unix" || network == "unixgram"
-		sa = unixSockaddr(a.Name)
+		sa = sockaddr.FromPath(a.Name)
 	}
 	if !fits {
 		return nil, &net.AddrError{Err: "mismatched local address type", Addr: d.LocalAddr.String()}
@@ -94,30 +95,30 @@ func (d *Dialer) localFor(network string) (*sockaddr, error) {
 }
 
 // reachable keeps the addresses that can be reached from LocalAddr.
-func (d *Dialer) reachable(network string, addrs []sockaddr) ([]sockaddr, error) {
+func (d *Dialer) reachable(network string, addrs []sockaddr.Addr) ([]sockaddr.Addr, error) {
 	local, err := d.localFor(network)
-	if local == nil || err != nil || local.family == unix.AF_UNIX || local.ip.IsUnspecified() || !local.ip.IsValid() {
+	if local == nil || err != nil || local.Family == unix.AF_UNIX || local.IP.IsUnspecified() || !local.IP.IsValid() {
 		return addrs, err
 	}
-	var fit []sockaddr
+	var fit []sockaddr.Addr
 	for _, sa := range addrs {
-		if sa.wildcard() || local.ip.Unmap().Is4() == sa.ip.Unmap().Is4() {
+		if sa.IsWildcard() || local.IP.Unmap().Is4() == sa.IP.Unmap().Is4() {
 			fit = append(fit, sa)
 		}
 	}
 	if len(fit) == 0 {
-		return nil, &net.AddrError{Err: errNoSuitableAddress.Error(), Addr: d.LocalAddr.String()}
+		return nil, &net.AddrError{Err: sockaddr.ErrNoSuitable.Error(), Addr: d.LocalAddr.String()}
 	}
 	return fit, nil
 }
 
 // prepare makes a new socket ready to be connected to sa.
-func (x *dialing) prepare(fd int, sa *sockaddr) error {
+func (x *dialing) prepare(fd int, sa *sockaddr.Addr) error {
 	if x.Control != nil {
 		network := x.network
 		switch {
-		case sa.family == unix.AF_UNIX:
-		case sa.family == unix.AF_INET6:
+		case sa.Family == unix.AF_UNIX:
+		case sa.Family == unix.AF_INET6:
 			network = network[:3] + "6"
 		default:
 			network = network[:3] + "4"
@@ -130,19 +131,16 @@ func (x *dialing) prepare(fd int, sa *sockaddr) error {
 	if local == nil || err != nil {
 		return err
 	}
-	return bindTo(fd, local, int(sa.family))
+	return sockaddr.Bind(fd, local, int(sa.Family))
 }
 
 func (x *dialing) setDefaults(fd int) error {
-	if err := setInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
-		return err
-	}
 	keep := x.KeepAliveConfig
 	if keep == (net.KeepAliveConfig{}) {
 		keep.Enable = true
 	}
 	keep.Enable = keep.Enable && !x.NoKeepAlive
-	return setKeepAlive(fd, keep)
+	return setStreamDefaults(fd, keep)
 }
 
 // A socketConn is the RawConn of a socket that nobody else knows yet.
@@ -155,13 +153,13 @@ func (s socketConn) Read(func(fd uintptr) bool) error  { return unix.EINVAL }
 func (s socketConn) Write(func(fd uintptr) bool) error { return unix.EINVAL }
 
 // all tries the addresses.
-func (x *dialing) all(ctx context.Context, addrs []sockaddr) (c net.Conn, failed *sockaddr, err error) {
+func (x *dialing) all(ctx context.Context, addrs []sockaddr.Addr) (c net.Conn, failed *sockaddr.Addr, err error) {
 	if x.FallbackDelay < 0 || x.network != "tcp" && x.network != "udp" {
 		return x.inTurn(ctx, addrs)
 	}
-	var first, second []sockaddr
+	var first, second []sockaddr.Addr
 	for _, sa := range addrs {
-		if sa.family == addrs[0].family {
+		if sa.Family == addrs[0].Family {
 			first = append(first, sa)
 		} else {
 			second = append(second, sa)
@@ -176,18 +174,18 @@ func (x *dialing) all(ctx context.Context, addrs []sockaddr) (c net.Conn, failed
 // A dialled is what has become of the addresses of one IP version.
 type dialled struct {
 	c      net.Conn
-	failed *sockaddr
+	failed *sockaddr.Addr
 	err    error
 	first  bool
 }
 
 // race tries first, and after FallbackDelay, or when all of first have failed, second too. The error is that of
 // first.
-func (x *dialing) race(ctx context.Context, first, second []sockaddr) (net.Conn, *sockaddr, error) {
+func (x *dialing) race(ctx context.Context, first, second []sockaddr.Addr) (net.Conn, *sockaddr.Addr, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	results := engine.NewChan[dialled](2)
 	running := 0
-	start := func(addrs []sockaddr, isFirst bool) {
+	start := func(addrs []sockaddr.Addr, isFirst bool) {
 		running++
 		run := func() {
 			c, failed, err := x.inTurn(ctx, addrs)
@@ -224,7 +222,7 @@ func (x *dialing) race(ctx context.Context, first, second []sockaddr) (net.Conn,
 		}
 		i, err := engine.Select(cases...)
 		if err != nil {
-			return nil, &first[0], ended(err)
+			return nil, &first[0], sockaddr.Ended(err)
 		}
 		if i == 0 {
 			running--
@@ -281,7 +279,7 @@ func adoptSocket(fd int) (net.Conn, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("getsockopt", err)
 	}
-	local, err := localOf(int32(fd))
+	local, err := sockaddr.Local(int32(fd))
 	if err != nil {
 		return nil, os.NewSyscallError("getsockname", err)
 	}
@@ -292,11 +290,11 @@ func adoptSocket(fd int) (net.Conn, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	inet := local.family == unix.AF_INET || local.family == unix.AF_INET6
-	if !inet && local.family != unix.AF_UNIX {
+	inet := local.Family == unix.AF_INET || local.Family == unix.AF_INET6
+	if !inet && local.Family != unix.AF_UNIX {
 		return nil, unix.EPROTONOSUPPORT
 	}
-	remote, peerErr := peerOf(int32(fd))
+	remote, peerErr := sockaddr.Peer(int32(fd))
 	switch {
 	case typ == unix.SOCK_STREAM:
 		if peerErr != nil {
@@ -316,8 +314,8 @@ func adoptSocket(fd int) (net.Conn, error) {
 		if inet {
 			network = "udp"
 		}
-		c := &PacketConn{network: network, family: int(local.family), local: local}
-		if peerErr == nil && remote.family != 0 {
+		c := &PacketConn{network: network, family: int(local.Family), local: local}
+		if peerErr == nil && remote.Family != 0 {
 			c.remote = remote
 		}
 		c.d.owner = c

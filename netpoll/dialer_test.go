@@ -18,6 +18,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 )
 
 func TestDialerLocalAddress(t *testing.T) {
@@ -95,18 +96,18 @@ func TestDialerControl(t *testing.T) {
 
 // silent is an address where a connect gets no answer: the backlog of a listener is full. It is
 // no Listener, as a uring poller accepts ahead.
-func silent(t *testing.T) sockaddr {
+func silent(t *testing.T) sockaddr.Addr {
 	fd := need(newSocket(unix.AF_INET, unix.SOCK_STREAM))(t)
 	t.Cleanup(func() { unix.Close(fd) })
-	sa := ipSockaddr(netip.MustParseAddrPort("127.0.0.1:0"))
-	must(t, bindTo(fd, &sa, unix.AF_INET))
+	sa := sockaddr.FromAddrPort(netip.MustParseAddrPort("127.0.0.1:0"))
+	must(t, sockaddr.Bind(fd, &sa, unix.AF_INET))
 	must(t, unix.Listen(fd, 1))
-	sa = need(localOf(int32(fd)))(t)
+	sa = need(sockaddr.Local(int32(fd)))(t)
 	var queued []int
 	for range 4 {
 		c := need(newSocket(unix.AF_INET, unix.SOCK_STREAM))(t)
 		t.Cleanup(func() { unix.Close(c) })
-		unix.Connect(c, &unix.SockaddrInet4{Port: int(sa.port), Addr: sa.ip.As4()})
+		unix.Connect(c, &unix.SockaddrInet4{Port: int(sa.Port), Addr: sa.IP.As4()})
 		queued = append(queued, c)
 	}
 	testenv.Until(t, "two connections, which are more than the backlog", func() bool {
@@ -134,11 +135,11 @@ func TestDialerFallsBack(t *testing.T) {
 		defer ln.Close()
 		gone := need(Listen("tcp", "127.0.0.1:0"))(t)
 		must(t, gone.Close())
-		good, refused := []sockaddr{ln.local}, []sockaddr{gone.local}
-		mute := []sockaddr{silent(t)}
+		good, refused := []sockaddr.Addr{ln.local}, []sockaddr.Addr{gone.local}
+		mute := []sockaddr.Addr{silent(t)}
 		for _, x := range []struct {
 			name          string
-			first, second []sockaddr
+			first, second []sockaddr.Addr
 			delay         time.Duration
 			want          error
 		}{

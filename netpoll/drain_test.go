@@ -14,6 +14,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 )
 
 // TestDrain: what was in the backlog is served, and nothing after.
@@ -66,7 +67,7 @@ func TestDrainKeepsNewClientsOut(t *testing.T) {
 		t.Skip("no socket filter can be had here")
 	}
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
-		if address[0] == '[' && !haveIPv6() {
+		if address[0] == '[' && !sockaddr.HaveIPv6() {
 			continue
 		}
 		ln := testenv.Need(Listen("tcp", address))(t)

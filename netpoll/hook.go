@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 	"github.com/capriccio-go/capriccio/ressched"
 )
@@ -72,7 +73,7 @@ func (c *Conn) Ended() bool { return c.d.ended }
 func (c *Conn) Client() uint32 { return c.d.client.Load() }
 
 // SetClient has Client stand for the host with this address: the peer is a proxy that forwards for it.
-func (c *Conn) SetClient(addr netip.Addr) { c.d.client.Store(clientOf(addr)) }
+func (c *Conn) SetClient(addr netip.Addr) { c.d.client.Store(sockaddr.ClientOf(addr)) }
 
 func (d *desc) onReadable(e *engine.Entrance, fn func()) error {
 	return d.onReadableProbing(e, fn, d.peek)

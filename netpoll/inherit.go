@@ -5,9 +5,12 @@ package netpoll
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 )
 
 // ListenOn makes a listener of a stream socket that listens already: one that systemd has opened
@@ -33,7 +36,7 @@ func ListenOn(fd int, shared bool) (*Listener, error) {
 	ln := &Listener{network: "tcp", family: family, adopted: true, shared: shared}
 	switch family {
 	case unix.AF_INET, unix.AF_INET6:
-		if err := setStreamDefaults(fd); err != nil {
+		if err := setStreamDefaults(fd, net.KeepAliveConfig{Enable: true}); err != nil {
 			return fail(err)
 		}
 	case unix.AF_UNIX:
@@ -45,7 +48,7 @@ func ListenOn(fd int, shared bool) (*Listener, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return fail(wrapErrno("fcntl", err))
 	}
-	if ln.local, err = localOf(int32(fd)); err != nil {
+	if ln.local, err = sockaddr.Local(int32(fd)); err != nil {
 		return fail(wrapErrno("getsockname", err))
 	}
 	l, err := ownLoop()

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 )
 
 // A library is package net or this one, for what both are to do alike.
@@ -171,7 +172,7 @@ func TestWildcardsAreLikeNets(t *testing.T) {
 	withEpoll(t)
 	for _, listen := range []string{"127.0.0.1:0", "[::1]:0", ":0", "0.0.0.0:0", "[::]:0", "[::ffff:0.0.0.0]:0", "[::ffff:127.0.0.1]:0", ""} {
 		for _, dial := range []string{"", "127.0.0.1", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "::ffff:0.0.0.0"} {
-			if !haveIPv6() && strings.Contains(listen+dial, "::") {
+			if !sockaddr.HaveIPv6() && strings.Contains(listen+dial, "::") {
 				continue
 			}
 			for _, network := range []string{"tcp", "tcp4", "tcp6"} {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
@@ -25,10 +26,10 @@ import (
 // several loops. Its methods may be called from any goroutine.
 type Listener struct {
 	d       desc
-	network string    // constant: "tcp" or "unix"
-	local   sockaddr  // constant
-	addrs   connAddrs // constant; see there
-	family  int       // constant: of the socket
+	network string        // constant: "tcp" or "unix"
+	local   sockaddr.Addr // constant
+	addrs   connAddrs     // constant; see there
+	family  int           // constant: of the socket
 	cfg     ListenConfig
 	adopted bool // constant: somebody else has made the socket
 	shared  bool // constant: and goes on listening
@@ -87,40 +88,30 @@ func (lc ListenConfig) Listen(ctx context.Context, network, address string) (*Li
 	if network == "unixgram" || network != "unix" && (len(network) < 3 || network[:3] != "tcp") {
 		return nil, opError("listen", network, nil, nil, net.UnknownNetworkError(network))
 	}
-	addrs, err := resolve(ctx, network, address, time.Time{})
+	addrs, err := sockaddr.Resolve(ctx, network, address, time.Time{})
 	if err != nil {
 		return nil, opError("listen", network, nil, nil, err)
 	}
-	sa := firstIPv4(addrs)
+	sa := sockaddr.FirstIPv4(addrs)
 	l, err := ownLoop()
 	if err != nil {
-		return nil, opError("listen", network, nil, sa.addr(network), err)
+		return nil, opError("listen", network, nil, sa.NetAddr(network), err)
 	}
 	ln, err := lc.listenOn(l, network, sa)
 	if err != nil {
-		return nil, opError("listen", network, nil, sa.addr(network), err)
+		return nil, opError("listen", network, nil, sa.NetAddr(network), err)
 	}
 	return ln, nil
 }
 
-// firstIPv4 prefers an IPv4 address among several, as package net does for listening.
-func firstIPv4(addrs []sockaddr) sockaddr {
-	for _, sa := range addrs {
-		if sa.family == unix.AF_INET {
-			return sa
-		}
-	}
-	return addrs[0]
-}
-
-func (lc ListenConfig) listenOn(l *engine.Loop, network string, sa sockaddr) (*Listener, error) {
+func (lc ListenConfig) listenOn(l *engine.Loop, network string, sa sockaddr.Addr) (*Listener, error) {
 	return newBoundSocket(network, sa, unix.SOCK_STREAM, func(fd, family int) (*Listener, error) {
 		return lc.setUp(fd, l, sa, family)
 	})
 }
 
 // setUp binds and listens. If it fails, fd is still the caller's.
-func (lc ListenConfig) setUp(fd int, l *engine.Loop, sa sockaddr, family int) (*Listener, error) {
+func (lc ListenConfig) setUp(fd int, l *engine.Loop, sa sockaddr.Addr, family int) (*Listener, error) {
 	if family != unix.AF_UNIX {
 		if err := setInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 			return nil, err
@@ -130,11 +121,11 @@ func (lc ListenConfig) setUp(fd int, l *engine.Loop, sa sockaddr, family int) (*
 				return nil, err
 			}
 		}
-		if err := setStreamDefaults(fd); err != nil {
+		if err := setStreamDefaults(fd, net.KeepAliveConfig{Enable: true}); err != nil {
 			return nil, err
 		}
 	}
-	if err := bindTo(fd, &sa, family); err != nil {
+	if err := sockaddr.Bind(fd, &sa, family); err != nil {
 		return nil, err
 	}
 	backlog := lc.Backlog
@@ -144,14 +135,14 @@ func (lc ListenConfig) setUp(fd int, l *engine.Loop, sa sockaddr, family int) (*
 	if err := sys.Listen(fd, backlog); err != nil {
 		return nil, wrapErrno("listen", err)
 	}
-	local, err := localOf(int32(fd))
+	local, err := sockaddr.Local(int32(fd))
 	if err != nil {
 		return nil, wrapErrno("getsockname", err)
 	}
 	ln := &Listener{network: "tcp", local: local, family: family, cfg: lc}
 	if family == unix.AF_UNIX {
 		ln.network = "unix"
-		ln.unlink = sa.file() != ""
+		ln.unlink = sa.File() != ""
 	}
 	ln.own()
 	ln.d.onFree = ln.leaveSocket
@@ -173,7 +164,7 @@ func (ln *Listener) removeFile() {
 	defer ln.mu.Unlock()
 	if ln.unlink {
 		ln.unlink = false
-		unix.Unlink(ln.local.path())
+		unix.Unlink(ln.local.Path())
 	}
 }
 
@@ -182,7 +173,7 @@ func (ln *Listener) removeFile() {
 func (ln *Listener) SetUnlinkOnClose(unlink bool) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
-	ln.unlink = unlink && ln.local.file() != ""
+	ln.unlink = unlink && ln.local.File() != ""
 }
 
 // own is called once local is known.
@@ -195,7 +186,7 @@ func (ln *Listener) own() {
 func (ln *Listener) describe() string { return ln.network + " listener " + ln.local.String() }
 
 // Addr implements net.Listener.
-func (ln *Listener) Addr() net.Addr { return ln.local.addr(ln.network) }
+func (ln *Listener) Addr() net.Addr { return ln.local.NetAddr(ln.network) }
 
 // Accept implements net.Listener; see AcceptConn.
 func (ln *Listener) Accept() (net.Conn, error) {
@@ -274,19 +265,19 @@ func (ln *Listener) accept(owner func() *engine.Loop) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newConn(int(fd), ln.network, owner(), decode(&rsa, salen), true, false)
+	c, err := newConn(int(fd), ln.network, owner(), sockaddr.Decode(&rsa, salen), true, false)
 	if err != nil {
 		sys.CloseSocket(fd)
 		return nil, err
 	}
 	if salen == 0 { // it was reset before anybody asked, see desc.accept
-		c.remote = sockaddr{ip: netip.IPv4Unspecified(), family: ln.local.family}
+		c.remote = sockaddr.Addr{IP: netip.IPv4Unspecified(), Family: ln.local.Family}
 		if ln.family == unix.AF_INET6 {
-			c.remote.ip = netip.IPv6Unspecified()
+			c.remote.IP = netip.IPv6Unspecified()
 		}
 	}
 	c.addrs.Store(&ln.addrs)
-	c.d.client.Store(clientOf(c.remote.ip))
+	c.d.client.Store(sockaddr.ClientOf(c.remote.IP))
 	c.d.fresh = true
 	ln.d.pace(own, 0) // not before fd belongs to somebody: the turn of others may be the end of the task
 	return c, nil

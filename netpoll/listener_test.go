@@ -19,6 +19,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 )
 
 func TestListenErrors(t *testing.T) {
@@ -72,7 +73,7 @@ func TestWildcardTakesBothVersions(t *testing.T) {
 		{"tcp", ":0", "127.0.0.1"}, {"tcp", ":0", "[::1]"}, {"tcp", "0.0.0.0:0", "127.0.0.1"},
 		{"tcp4", ":0", "127.0.0.1"}, {"tcp6", ":0", "[::1]"}, {"tcp", "localhost:0", "127.0.0.1"},
 	} {
-		if !haveIPv6() && strings.Contains(x.dial, ":") {
+		if !sockaddr.HaveIPv6() && strings.Contains(x.dial, ":") {
 			continue
 		}
 		ln := need(Listen(x.network, x.address))(t)

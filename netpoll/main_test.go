@@ -20,6 +20,8 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/internal/uring"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 )
 
 func TestMain(m *testing.M) {
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) {
 		os.Exit(runChild(what))
 	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) // has a goroutine, as capriccio.Run in an example
-	haveIPv6()                                              // opens and closes a descriptor, once
+	sockaddr.HaveIPv6()                                     // opens and closes a descriptor, once
 	os.Exit(testenv.RunAndCheckLeaks(m, nil))
 }
 
@@ -71,7 +73,7 @@ func skipRefused(t testing.TB, err error) {
 
 func refused(err error) bool {
 	return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) ||
-		errors.Is(err, unix.ENOMEM) || errors.Is(err, errNoMultishot)
+		errors.Is(err, unix.ENOMEM) || errors.Is(err, uring.ErrNoMultishot)
 }
 
 // A setting is one poller with one number of loops.
@@ -188,7 +190,7 @@ func connPair(t testing.TB, network string) (client, server *Conn) {
 
 // networks are those of the names that this machine has.
 func networks(names ...string) []string {
-	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "6") && !haveIPv6() })
+	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "6") && !sockaddr.HaveIPv6() })
 }
 
 func testAddress(t testing.TB, network string) string {

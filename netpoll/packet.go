@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 )
 
 // A PacketConn sends and receives datagrams over UDP or a unix socket. It implements
@@ -21,10 +22,10 @@ import (
 // be called from any goroutine; Read, ReadFrom, Write and WriteTo may park.
 type PacketConn struct {
 	socket
-	network string   // constant: what it was made for
-	family  int      // constant: of the socket
-	local   sockaddr // constant
-	remote  sockaddr // constant: what it is connected to, the zero value: nothing
+	network string        // constant: what it was made for
+	family  int           // constant: of the socket
+	local   sockaddr.Addr // constant
+	remote  sockaddr.Addr // constant: what it is connected to, the zero value: nothing
 }
 
 // ListenPacket opens a datagram socket bound to address. Networks are udp, udp4, udp6
@@ -39,12 +40,12 @@ func ListenPacket(network, address string) (*PacketConn, error) {
 	if network != "unixgram" && (len(network) < 3 || network[:3] != "udp") {
 		return fail(net.UnknownNetworkError(network))
 	}
-	addrs, err := resolve(context.Background(), network, address, time.Time{})
+	addrs, err := sockaddr.Resolve(context.Background(), network, address, time.Time{})
 	if err != nil {
 		return fail(err)
 	}
-	sa := firstIPv4(addrs)
-	at = sa.addr(network)
+	sa := sockaddr.FirstIPv4(addrs)
+	at = sa.NetAddr(network)
 	loop, err := ownLoop()
 	if err != nil {
 		return fail(err)
@@ -59,60 +60,60 @@ func ListenPacket(network, address string) (*PacketConn, error) {
 }
 
 // bindPacket makes a PacketConn of fd. If it fails, fd is still the caller's.
-func bindPacket(fd int, loop *engine.Loop, network string, sa sockaddr, family int) (*PacketConn, error) {
+func bindPacket(fd int, loop *engine.Loop, network string, sa sockaddr.Addr, family int) (*PacketConn, error) {
 	c := &PacketConn{network: network, family: family}
 	if family != unix.AF_UNIX {
 		if err := setInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 1); err != nil {
 			return nil, err
 		}
-		if sa.ip.IsMulticast() { // as package net does it
+		if sa.IP.IsMulticast() { // as package net does it
 			if err := setInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 				return nil, err
 			}
-			sa.ip = netip.Addr{}
+			sa.IP = netip.Addr{}
 		}
 	}
-	if err := bindTo(fd, &sa, family); err != nil {
+	if err := sockaddr.Bind(fd, &sa, family); err != nil {
 		return nil, err
 	}
-	local, err := localOf(int32(fd))
+	local, err := sockaddr.Local(int32(fd))
 	if err != nil {
 		return nil, wrapErrno("getsockname", err)
 	}
 	c.local = local
 	c.d.owner = c
-	if file := sa.file(); file != "" {
+	if file := sa.File(); file != "" {
 		c.d.onFree = func() { unix.Unlink(file) }
 	}
 	return c, c.d.init(fd, kindDatagram, loop, true)
 }
 
 // dialPacket makes a PacketConn that is connected to sa (udp(7), unix(7)).
-func (x *dialing) dialPacket(ctx context.Context, sa sockaddr, deadline time.Time) (*PacketConn, error) {
-	fd, err := newSocket(int(sa.family), unix.SOCK_DGRAM)
+func (x *dialing) dialPacket(ctx context.Context, sa sockaddr.Addr, deadline time.Time) (*PacketConn, error) {
+	fd, err := newSocket(int(sa.Family), unix.SOCK_DGRAM)
 	if err != nil {
 		return nil, err
 	}
-	c := &PacketConn{network: x.network, family: int(sa.family)}
-	if sa.family != unix.AF_UNIX {
+	c := &PacketConn{network: x.network, family: int(sa.Family)}
+	if sa.Family != unix.AF_UNIX {
 		err = setInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 1)
 	}
 	if err == nil {
 		err = x.prepare(fd, &sa)
 	}
-	if local, _ := x.localFor(x.network); err == nil && local != nil && local.file() != "" {
-		c.d.onFree = func() { unix.Unlink(local.file()) }
+	if local, _ := x.localFor(x.network); err == nil && local != nil && local.File() != "" {
+		c.d.onFree = func() { unix.Unlink(local.File()) }
 	}
 	if err == nil {
 		err = wrapErrno("connect", startConnect(ctx, fd, &sa, deadline))
 	}
 	if err == nil {
-		c.local, err = localOf(int32(fd))
+		c.local, err = sockaddr.Local(int32(fd))
 		err = wrapErrno("getsockname", err)
 	}
 	if err == nil {
 		c.remote = sa
-		if peer, err := peerOf(int32(fd)); err == nil && sa.family != unix.AF_UNIX && sa.wildcard() {
+		if peer, err := sockaddr.Peer(int32(fd)); err == nil && sa.Family != unix.AF_UNIX && sa.IsWildcard() {
 			c.remote = peer
 		}
 		c.d.owner = c
@@ -130,7 +131,7 @@ func (x *dialing) dialPacket(ctx context.Context, sa sockaddr, deadline time.Tim
 
 // describe names it in dumps of what tasks wait for.
 func (c *PacketConn) describe() string {
-	if c.remote.family != 0 {
+	if c.remote.Family != 0 {
 		return c.network + " to " + c.remote.String()
 	}
 	return c.network + " socket " + c.local.String()
@@ -171,7 +172,7 @@ func (c *PacketConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	if err != nil {
 		return n, nil, err
 	}
-	return n, from.addr(c.network), nil
+	return n, from.NetAddr(c.network), nil
 }
 
 // WriteTo implements net.PacketConn: it sends b as one datagram (sendmsg(2)). It parks
@@ -180,12 +181,12 @@ func (c *PacketConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 	switch a := addr.(type) {
 	case *net.UDPAddr:
 		if a != nil {
-			sa := ipSockaddr(a.AddrPort())
+			sa := sockaddr.FromAddrPort(a.AddrPort())
 			return c.send("sendto", b, nil, &sa)
 		}
 	case *net.UnixAddr:
 		if a != nil {
-			sa := unixSockaddr(a.Name)
+			sa := sockaddr.FromPath(a.Name)
 			return c.send("sendto", b, nil, &sa)
 		}
 	}
@@ -193,17 +194,17 @@ func (c *PacketConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 }
 
 // send sends b as one datagram, to the peer if sa is nil.
-func (c *PacketConn) send(call string, b, oob []byte, sa *sockaddr) (int, error) {
+func (c *PacketConn) send(call string, b, oob []byte, sa *sockaddr.Addr) (int, error) {
 	var rsa unix.RawSockaddrAny
 	var salen uint32
 	var err error
 	if sa != nil {
-		if c.remote.family != 0 {
-			return 0, c.opErrorTo("write", "", sa.addr(c.network), net.ErrWriteToConnected)
+		if c.remote.Family != 0 {
+			return 0, c.opErrorTo("write", "", sa.NetAddr(c.network), net.ErrWriteToConnected)
 		}
 		err = unix.EINVAL
-		if (sa.family == unix.AF_UNIX) == (c.family == unix.AF_UNIX) {
-			salen, err = sa.encode(&rsa, c.family)
+		if (sa.Family == unix.AF_UNIX) == (c.family == unix.AF_UNIX) {
+			salen, err = sa.Encode(&rsa, c.family)
 		}
 	}
 	switch {
@@ -221,7 +222,7 @@ func (c *PacketConn) send(call string, b, oob []byte, sa *sockaddr) (int, error)
 	case sa == nil:
 		return 0, c.opError("write", call, err)
 	}
-	return 0, c.opErrorTo("write", call, sa.addr(c.network), err)
+	return 0, c.opErrorTo("write", call, sa.NetAddr(c.network), err)
 }
 
 // sendUnix asks again and again while the receiver's queue is full: a sender that is
@@ -246,10 +247,10 @@ func (c *PacketConn) sendUnix(b []byte, rsa *unix.RawSockaddrAny, salen uint32) 
 }
 
 // LocalAddr implements net.PacketConn.
-func (c *PacketConn) LocalAddr() net.Addr { return c.local.addr(c.network) }
+func (c *PacketConn) LocalAddr() net.Addr { return c.local.NetAddr(c.network) }
 
 // RemoteAddr implements net.Conn; nil if the socket is not connected.
-func (c *PacketConn) RemoteAddr() net.Addr { return c.remote.addr(c.network) }
+func (c *PacketConn) RemoteAddr() net.Addr { return c.remote.NetAddr(c.network) }
 
 // opError is opErrorTo of the peer, if there is one.
 func (c *PacketConn) opError(op, call string, err error) error {

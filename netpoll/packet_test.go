@@ -85,7 +85,7 @@ func TestMappedPacketsAndErrors(t *testing.T) {
 	must(t, err)
 	defer b.Close()
 	buf := make([]byte, 10)
-	_, _, err = a.WriteMsg([]byte("hi"), nil, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), b.local.port))
+	_, _, err = a.WriteMsg([]byte("hi"), nil, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), b.local.Port))
 	must(t, err)
 	n, _, _, from, err := b.ReadMsg(buf, nil)
 	if string(buf[:n]) != "hi" || from.String() != a.LocalAddr().String() || err != nil {

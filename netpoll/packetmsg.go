@@ -11,6 +11,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/kernel"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
@@ -19,12 +20,12 @@ import (
 func (c *PacketConn) ReadMsg(b, oob []byte) (n, oobn, flags int, addr netip.AddrPort, err error) {
 	n, oobn, flags, from, err := c.receive(b, oob)
 	if err == nil && c.family != unix.AF_UNIX {
-		addr = from.addrPort()
+		addr = from.AddrPort()
 	}
 	return n, oobn, flags, addr, err
 }
 
-func (c *PacketConn) receive(b, oob []byte) (n, oobn, flags int, from sockaddr, err error) {
+func (c *PacketConn) receive(b, oob []byte) (n, oobn, flags int, from sockaddr.Addr, err error) {
 	var rsa unix.RawSockaddrAny
 	var salen uint32
 	err = c.d.attempt(readSide, engine.ReasonRead, func() (e syscall.Errno) {
@@ -36,17 +37,17 @@ func (c *PacketConn) receive(b, oob []byte) (n, oobn, flags int, from sockaddr, 
 		if oob != nil {
 			call = "recvmsg"
 		}
-		return 0, 0, 0, sockaddr{}, c.opError("read", call, err)
+		return 0, 0, 0, sockaddr.Addr{}, c.opError("read", call, err)
 	}
-	return n, oobn, flags, decode(&rsa, salen), nil
+	return n, oobn, flags, sockaddr.Decode(&rsa, salen), nil
 }
 
 // WriteMsg sends b as one datagram with ancillary data to addr, or, with the zero value, to the peer
 // of a connected socket (sendmsg(2)). It parks.
 func (c *PacketConn) WriteMsg(b, oob []byte, addr netip.AddrPort) (n, oobn int, err error) {
-	var to *sockaddr
+	var to *sockaddr.Addr
 	if addr.IsValid() {
-		sa := ipSockaddr(addr)
+		sa := sockaddr.FromAddrPort(addr)
 		to = &sa
 	}
 	if n, err = c.send("sendmsg", b, oob, to); err != nil {

@@ -157,9 +157,7 @@ func (ln *Listener) acceptLater(take func(*Conn)) error {
 		if errors.Is(err, net.ErrClosed) {
 			return err
 		}
-		ln.reportAccept(err)
-		pause = longer(pause)
-		if err := ln.pause(pause); err != nil {
+		if err := ln.pauseAfter(err, &pause); err != nil {
 			return err
 		}
 	}
@@ -281,9 +279,7 @@ func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 			}
 			return err
 		default:
-			ln.reportAccept(err)
-			pause = longer(pause)
-			if err := ln.pause(pause); err != nil {
+			if err := ln.pauseAfter(err, &pause); err != nil {
 				return err
 			}
 		}
@@ -309,6 +305,13 @@ const (
 
 // longer is the pause after one of d; 0: the first.
 func longer(d time.Duration) time.Duration { return min(max(2*d, minPause), maxPause) }
+
+// pauseAfter reports a temporary error and pauses, for longer than the last time. The error is that of pause.
+func (ln *Listener) pauseAfter(err error, last *time.Duration) error {
+	ln.reportAccept(err)
+	*last = longer(*last)
+	return ln.pause(*last)
+}
 
 // pause parks for d, or until ln is closed, and then returns net.ErrClosed.
 func (ln *Listener) pause(d time.Duration) error {

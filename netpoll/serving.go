@@ -23,62 +23,43 @@ type serving struct {
 	handler func(*Conn)
 	active  atomic.Int64           // handlers, and 1 until it drains
 	gone    *engine.Chan[struct{}] // closed when active is 0
-	loops   []servedList           // by index of the loop
-}
-
-// A servedList is loop-private.
-type servedList struct{ first *served }
-
-// A served is a connection whose handler runs. Loop-private.
-type served struct {
-	sv         *serving
-	c          *Conn
-	prev, next *served
+	conns   []map[*Conn]struct{}   // by index of the loop; each is loop-private
 }
 
 func newServing(ln *Listener, handler func(*Conn)) *serving {
 	sv := &serving{ln: ln, handler: handler, gone: engine.NewChan[struct{}](0)}
-	sv.loops = make([]servedList, ln.d.loop.Runtime().Loops())
+	sv.conns = make([]map[*Conn]struct{}, ln.d.loop.Runtime().Loops())
+	for i := range sv.conns {
+		sv.conns[i] = make(map[*Conn]struct{})
+	}
 	sv.active.Store(1)
 	return sv
 }
 
 // take starts the handler of c, on the loop of c.
 func (sv *serving) take(c *Conn) {
-	s := &served{sv: sv, c: c}
-	l := &sv.loops[c.d.loop.Index()]
-	if s.next = l.first; s.next != nil {
-		s.next.prev = s
-	}
-	l.first = s
+	sv.conns[c.d.loop.Index()][c] = struct{}{}
 	sv.active.Add(1)
-	c.d.loop.Start(s.run())
+	c.d.loop.Start(sv.run(c))
 }
 
-var _ = engine.CallsForth((*served)(nil).run())
+var _ = engine.CallsForth((*serving)(nil).run(nil))
 
-// run returns the function that the task of s runs. The handler is the only call in it that may wait, see
+// run returns the function that the task of c runs. The handler is the only call in it that may wait, see
 // engine.CallsForth. A literal has one frame less than a method value.
 //
 //go:noinline
-func (s *served) run() func() {
+func (sv *serving) run(c *Conn) func() {
 	return func() {
-		defer s.end()
-		s.sv.handler(s.c)
+		defer sv.end(c)
+		sv.handler(c)
 	}
 }
 
-func (s *served) end() {
+func (sv *serving) end(c *Conn) {
 	engine.CurrentLoop() // after a native wait the task comes back to its loop here
-	if s.prev != nil {
-		s.prev.next = s.next
-	} else {
-		s.sv.loops[s.c.d.loop.Index()].first = s.next
-	}
-	if s.next != nil {
-		s.next.prev = s.prev
-	}
-	s.sv.release()
+	delete(sv.conns[c.d.loop.Index()], c)
+	sv.release()
 }
 
 func (sv *serving) release() {
@@ -119,10 +100,10 @@ func (sv *serving) drain(accepting []*engine.Task) {
 // time soon.
 func (sv *serving) each(f func(*Conn)) {
 	rt := sv.ln.d.loop.Runtime()
-	for i := range sv.loops {
+	for i := range sv.conns {
 		rt.Loop(i).Post(func() {
-			for s := sv.loops[i].first; s != nil; s = s.next {
-				f(s.c)
+			for c := range sv.conns[i] {
+				f(c)
 			}
 		})
 	}

@@ -6,12 +6,12 @@ import (
 	"math"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
@@ -44,8 +44,8 @@ func newSocket(family, typ int) (int, error) {
 }
 
 // newBoundSocket makes a socket for an address to listen on, and hands it to setUp. If that fails it closes the socket.
-func newBoundSocket[T any](network string, sa sockaddr, typ int, setUp func(fd, family int) (T, error)) (v T, err error) {
-	family, v6only := familyFor(network, &sa)
+func newBoundSocket[T any](network string, sa sockaddr.Addr, typ int, setUp func(fd, family int) (T, error)) (v T, err error) {
+	family, v6only := sockaddr.FamilyFor(network, &sa)
 	fd, err := newSocket(family, typ)
 	if err != nil {
 		return v, err
@@ -63,29 +63,17 @@ func newBoundSocket[T any](network string, sa sockaddr, typ int, setUp func(fd, 
 	return none, err
 }
 
-func bindTo(fd int, sa *sockaddr, family int) error {
-	var rsa unix.RawSockaddrAny
-	salen, err := sa.encode(&rsa, family)
-	if err != nil {
-		return wrapErrno("bind", err)
-	}
-	if e := sys.Bind(fd, &rsa, salen); e != 0 {
-		return os.NewSyscallError("bind", e)
-	}
-	return nil
-}
-
 func setInt(fd, level, opt, value int) error {
 	return os.NewSyscallError("setsockopt", sys.SetOption(fd, level, opt, value))
 }
 
-// setStreamDefaults makes fd like the TCP sockets of package net: no delay, keep-alive.
+// setStreamDefaults makes fd like the TCP sockets of package net: no delay, and keep-alive messages.
 // Connections accepted from a listener inherit all of it.
-func setStreamDefaults(fd int) error {
+func setStreamDefaults(fd int, keep net.KeepAliveConfig) error {
 	if err := setInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		return err
 	}
-	return setKeepAlive(fd, net.KeepAliveConfig{Enable: true})
+	return setKeepAlive(fd, keep)
 }
 
 // setKeepAlive applies c as package net does: zero values mean the defaults, negative
@@ -127,36 +115,4 @@ func seconds(d time.Duration) int {
 		s++
 	}
 	return int(min(s, math.MaxInt32))
-}
-
-// haveIPv6 reports whether IPv6 sockets can be made and bound here.
-var haveIPv6 = sync.OnceValue(func() bool {
-	fd, err := newSocket(unix.AF_INET6, unix.SOCK_STREAM)
-	if err != nil {
-		return false
-	}
-	defer sys.Close(fd)
-	sa := sockaddr{ip: loopback6, family: unix.AF_INET6}
-	return bindTo(fd, &sa, unix.AF_INET6) == nil
-})
-
-// familyFor chooses the socket family for an address to listen on, or to send from and
-// to: a wildcard takes both IP versions where the system has both.
-func familyFor(network string, sa *sockaddr) (family int, v6only bool) {
-	switch {
-	case sa.family == unix.AF_UNIX:
-		return unix.AF_UNIX, false
-	case network[len(network)-1] == '4':
-		return unix.AF_INET, false
-	case network[len(network)-1] == '6':
-		return unix.AF_INET6, true
-	case sa.wildcard():
-		if haveIPv6() {
-			return unix.AF_INET6, false
-		}
-		return unix.AF_INET, false
-	case sa.ip.Unmap().Is4():
-		return unix.AF_INET, false
-	}
-	return unix.AF_INET6, false
 }

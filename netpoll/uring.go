@@ -73,11 +73,11 @@ func newUring(o uringOptions) (engine.Poller, error) {
 	if o.bufferSize < 1 || o.bufferSize > maxBufferSize {
 		return nil, fmt.Errorf("netpoll: receive buffers of %d bytes; want 1 to %d", o.bufferSize, maxBufferSize)
 	}
-	can, err := uringAbility()
+	limited, err := uring.MultishotReceive()
 	if err != nil {
 		return nil, err
 	}
-	p := &uringPoller{capped: can.capped}
+	p := &uringPoller{capped: limited}
 	if p.driver, err = uring.NewDriver(uring.Config{Entries: ringEntries, SingleIssuer: o.threadLocked, Cooperative: !o.threadLocked}); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func newUring(o uringOptions) (engine.Poller, error) {
 		return nil, errors.Join(err, p.driver.Close())
 	}
 	if err := p.waker.open(); err != nil {
-		p.buffers.close()
+		p.buffers.Close()
 		return nil, errors.Join(err, p.driver.Close())
 	}
 	loose.opened()
@@ -182,7 +182,7 @@ func (p *uringPoller) Close() error {
 		p.waker.close()
 		err := p.driver.Close() // completes, and so frees, what is left
 		p.closed = true
-		p.buffers.close()
+		p.buffers.Close()
 		return err
 	})
 }
@@ -275,7 +275,7 @@ func (p *uringPoller) takePosted() {
 	p.mu.Lock()
 	p.taken, p.posted = p.posted, p.taken[:0]
 	for _, bid := range p.returned {
-		p.buffers.add(bid)
+		p.buffers.Add(bid)
 	}
 	p.returned = p.returned[:0]
 	p.todo.Store(false)

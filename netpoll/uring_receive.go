@@ -4,7 +4,6 @@ package netpoll
 
 import (
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -25,15 +24,10 @@ const (
 	receiveGroup = 1
 )
 
-// A bufferRing holds the receive buffers of one loop (IORING_REGISTER_PBUF_RING). The
-// kernel takes one when bytes have come, so that a connection that waits owns none.
+// A bufferRing holds the receive buffers of one loop. The kernel takes one when bytes have come, so that a connection that
+// waits owns none.
 type bufferRing struct {
-	ring   *uring.BufAndRing
-	memory []byte // constant
-	stride int    // constant: from one buffer to the next
-	size   int    // constant: of a buffer
-	mask   int    // constant
-	free   int    // loop-private: buffers in the ring, as far as it is known
+	uring.Buffers
 	// chain has an entry for each buffer, for its holder: guarded by the mu of those
 	// requests.
 	chain []held
@@ -45,51 +39,17 @@ type held struct {
 	start, end uint16 // what has not been read
 }
 
-// cacheLine sets buffers off against each other, so that their first bytes do not
-// compete for the same lines of the processor's caches.
-const cacheLine = 64
-
 func (b *bufferRing) open(d *uring.Driver, n, size int) error {
-	ring, err := d.SetupBufRing(uint32(n), receiveGroup)
-	if err != nil {
-		return err
-	}
-	b.ring, b.size, b.mask = ring, size, n-1
-	b.stride = (size+cacheLine-1)&^(cacheLine-1) + cacheLine
-	// Ordinary memory, which does not move: a reader may still be copying from it when
-	// the poller has been closed.
-	b.memory = make([]byte, n*b.stride)
 	b.chain = make([]held, n)
-	for i := range n {
-		b.add(uint16(i))
-	}
-	return nil
+	return b.Open(d, n, size, receiveGroup)
 }
 
-// close takes no buffers any more; the ring itself goes with the driver.
-func (b *bufferRing) close() {
-	b.free = 0
-	b.ring = nil
-}
-
-// add gives a buffer to the kernel. Own loop only.
-func (b *bufferRing) add(bid uint16) {
-	if b.ring == nil {
-		return // closed
-	}
-	at := unsafe.Pointer(&b.memory[int(bid)*b.stride])
-	b.ring.BufRingAdd(uintptr(at), uint32(b.size), bid, b.mask, 0)
-	b.ring.BufRingAdvance(1)
-	b.free++
-}
-
-func (b *bufferRing) prepareReceive(sqe *uring.SubmissionQueueEntry, fd int, capped bool) {
-	sqe.PrepareRecvMultishot(fd, 0, 0, 0)
-	sqe.Flags |= uring.SqeBufferSelect
-	sqe.BufIG = receiveGroup
+// limitOf is the limit of a multishot receive, in bytes; 0: none.
+func limitOf(capped bool) uint32 {
 	if capped {
-		sqe.SpliceFdIn = receiveCap // optlen, since Linux 6.17
+		return receiveCap
 	}
+	return 0
 }
 
 // receiving takes the completions of a multishot receive.
@@ -103,11 +63,11 @@ func (q *receiving) Complete(res int32, flags uint32) {
 	r.mu.Lock()
 	if flags&uring.CQEFBuffer != 0 {
 		bid := uint16(flags >> uring.CQEBufferShift)
-		p.buffers.free--
+		p.buffers.Free--
 		if res > 0 {
 			r.keep(bid, int(res))
 		} else {
-			p.buffers.add(bid)
+			p.buffers.Add(bid)
 		}
 	}
 	tell, over := res > 0, uint32(0)
@@ -148,12 +108,10 @@ func (r *requests) keep(bid uint16, n int) {
 	b := &r.p.buffers
 	if r.held > 0 {
 		last := &b.chain[r.tail]
-		if int(last.end)+n <= b.size {
-			from := int(bid) * b.stride
-			to := int(r.tail)*b.stride + int(last.end)
-			copy(b.memory[to:to+n], b.memory[from:from+n])
+		if int(last.end)+n <= b.Size() {
+			copy(b.Bytes(r.tail)[last.end:], b.Bytes(bid)[:n])
 			last.end += uint16(n)
-			b.add(bid)
+			b.Add(bid)
 			return
 		}
 		last.next = bid
@@ -172,7 +130,7 @@ func (r *requests) pop(own bool) {
 	r.head = p.buffers.chain[bid].next
 	r.held--
 	if own {
-		p.buffers.add(bid)
+		p.buffers.Add(bid)
 		return
 	}
 	p.mu.Lock()
@@ -194,8 +152,7 @@ func (r *requests) take(b []byte, own bool) (n int, dry bool, e syscall.Errno) {
 	ring := &r.p.buffers
 	for n < len(b) && r.held > 0 {
 		h := &ring.chain[r.head]
-		at := int(r.head) * ring.stride
-		k := copy(b[n:], ring.memory[at+int(h.start):at+int(h.end)])
+		k := copy(b[n:], ring.Bytes(r.head)[h.start:h.end])
 		n += k
 		h.start += uint16(k)
 		if h.start == h.end {

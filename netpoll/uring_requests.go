@@ -153,9 +153,9 @@ func (p *uringPoller) prepareRead(r *requests, sqe *uring.SubmissionQueueEntry) 
 			r.streaming = true
 			sqe.PrepareMultishotAccept(fd, 0, 0, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 			return (*accepting)(r)
-		case p.buffers.free > 0:
+		case p.buffers.Free > 0:
 			r.streaming = true
-			p.buffers.prepareReceive(sqe, fd, p.capped)
+			p.buffers.PrepareReceive(sqe, fd, limitOf(p.capped))
 			return (*receiving)(r)
 		default:
 			// All buffers hold bytes that nobody has read yet. The kernel's buffer is as

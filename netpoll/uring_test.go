@@ -18,6 +18,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/internal/uring"
 )
 
 var churn = flag.Int("churn", testenv.Rounds(1500, 5_000), "how many connections TestUringChurn opens and closes in turn")
@@ -25,7 +26,7 @@ var churn = flag.Int("churn", testenv.Rounds(1500, 5_000), "how many connections
 // onUring runs the test on one loop with the given options, with and without the
 // kernel's limit of multishot receives.
 func onUring(t *testing.T, o uringOptions, f func(t *testing.T, rt *engine.Runtime, p *uringPoller)) {
-	can, err := uringAbility()
+	limited, err := uring.MultishotReceive()
 	skipRefused(t, err)
 	must(t, err)
 	for _, x := range []struct {
@@ -33,7 +34,7 @@ func onUring(t *testing.T, o uringOptions, f func(t *testing.T, rt *engine.Runti
 		capped bool
 	}{{"capped", true}, {"cancelled", false}} {
 		t.Run(x.name, func(t *testing.T) {
-			if x.capped && !can.capped {
+			if x.capped && !limited {
 				t.Skip("multishot receives can't be limited before Linux 6.17")
 			}
 			var p *uringPoller
@@ -111,7 +112,7 @@ func TestUringSlowConsumer(t *testing.T) {
 				t.Errorf("got %d bytes that differ from the %d sent", len(got), len(want))
 			}
 			must(t, s.Close())
-			testenv.Equal(t, p.buffers.free, buffers, "buffers are free after all is closed")
+			testenv.Equal(t, p.buffers.Free, buffers, "buffers are free after all is closed")
 		})
 	})
 }
@@ -161,7 +162,7 @@ func TestUringOutOfBuffers(t *testing.T) {
 			for _, c := range clients {
 				need(c.Write(want))(t)
 			}
-			until(t, "none of the buffers is free", func() bool { return p.buffers.free == 0 })
+			until(t, "none of the buffers is free", func() bool { return p.buffers.Free == 0 })
 			c, s := connPair(t, "tcp")
 			pingPong(t, c, s, 100)
 			clients, servers = append(clients, c), append(servers, s)
@@ -175,7 +176,7 @@ func TestUringOutOfBuffers(t *testing.T) {
 				must(t, clients[i].Close())
 				must(t, s.Close())
 			}
-			testenv.Equal(t, p.buffers.free, 2, "buffers are free after all is closed")
+			testenv.Equal(t, p.buffers.Free, 2, "buffers are free after all is closed")
 		})
 	})
 }
@@ -263,7 +264,7 @@ func TestUringChurn(t *testing.T) {
 				return p.driver.InFlight() == 1 && p.driver.Pending() == 0
 			})
 			until(t, "no descriptor is registered", func() bool { return p.table.active.Load() == 0 })
-			until(t, "all buffers are free", func() bool { return p.buffers.free == buffers })
+			until(t, "all buffers are free", func() bool { return p.buffers.Free == buffers })
 			if n := uint32(len(p.table.free)); n != p.table.used || n > 10 {
 				t.Errorf("%d of %d slots are free; want all of a handful", n, p.table.used)
 			}
