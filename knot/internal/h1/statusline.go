@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// FirstStatus and lastStatus are what may stand in a response; widestStatus is what fits
+// FirstStatus and LastStatus are what may stand in a response; WidestStatus is what fits
 // there, and handlers of net/http may send.
 const FirstStatus, LastStatus, WidestStatus = 100, 599, 999
 
