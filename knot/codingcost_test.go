@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
 
 // What compression on the fly may cost.
@@ -41,11 +42,11 @@ func TestCompressionIsBounded(t *testing.T) {
 	writeFile(t, filepath.Join(root, "a.css"), strings.Repeat("plain ", 1000))
 	var count atomic.Int32
 	f := openWith(t, root, FilesConfig{Codings: []Coding{squeeze("gzip", &count)}})
-	compressing.Acquire(mostCompressing)
+	store.Compressing.Acquire(store.MostCompressing)
 	if answer := askFile(f, "/a.css", "Accept-Encoding: gzip\r\n"); len(bodyOf(answer)) != 6000 || count.Load() != 0 {
 		t.Errorf("%.300q", answer)
 	}
-	compressing.Release(mostCompressing)
+	store.Compressing.Release(store.MostCompressing)
 	if answer := askFile(f, "/a.css", "Accept-Encoding: gzip\r\n"); bodyOf(answer) != "gzip of 6000 bytes" {
 		t.Errorf("%.300q", answer)
 	}
@@ -67,11 +68,11 @@ func TestCompressionIsBoundedForAllSites(t *testing.T) {
 	}
 	// Each site is asked while those before it compress.
 	gzip := Coding{Name: "gzip", Compress: func([]byte) ([]byte, error) { made++; ask(); return []byte("coded"), nil }}
-	for range mostCompressing + 3 {
+	for range store.MostCompressing + 3 {
 		sites = append(sites, openWith(t, root, FilesConfig{CacheBytes: 1 << 20, Codings: []Coding{gzip}}))
 	}
 	ask()
-	testenv.Equal(t, int64(made), mostCompressing, "%d compress at a time", made)
+	testenv.Equal(t, int64(made), store.MostCompressing, "%d compress at a time", made)
 }
 
 // TestCompressionThatDoesNotFit into the cache, though the welcome was for less, is not made again for every request.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
 
 func headerOf(answer, name string) string {
@@ -49,44 +49,6 @@ func writeFile(t *testing.T, path, content string) {
 	testenv.Must(t, os.Chtimes(path, then, then))
 }
 
-func TestAcceptedCodings(t *testing.T) {
-	list := Precompressed()
-	for _, test := range []struct{ header, want string }{
-		{"", ""},
-		{"gzip", "gzip"},
-		{"gzip, deflate, br, zstd", "br zstd gzip"},
-		{"GZIP,Br", "br gzip"},
-		{"x-gzip", "gzip"},
-		{"gzip;q=1.0, br;q=0.5", "gzip br"},
-		{"gzip;q=0", ""},
-		{"gzip;q=0.000", ""},
-		{"*", "br zstd gzip"},
-		{"*;q=0.1, zstd", "zstd br gzip"},
-		{"br;q=0, *", "zstd gzip"},
-		{"identity", ""},
-		{"identity;q=1, br;q=0.5", ""},
-		{"identity;q=0.5, br;q=0.5, gzip", "gzip br"},
-		{"identity;q=0", ""},
-		{"gzip;q=2", ""},
-		{"gzip;q=0.5x", ""},
-		{"gzip;q=", ""},
-		{"gzip; q=0.3 , br ;Q=0.4", "br gzip"},
-		{"gzip;q=0.0001", ""},
-		{",,gzip,,", "gzip"},
-		{"deflate, compress", ""},
-	} {
-		x := newCtx()
-		head := "GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: " + test.header + "\r\n\r\n"
-		x.w = copy(x.in, head)
-		testenv.MustEqual(t, x.head.Parse(x.in[:x.w], &h1.HeadLimits{Line: 100, Size: 1000, Fields: 10}), nil, "%q", head)
-		var got []string
-		for _, i := range x.accepted(nil, list) {
-			got = append(got, list[i].Name)
-		}
-		testenv.Equal(t, strings.Join(got, " "), test.want, "%q: %q", test.header, got)
-	}
-}
-
 // TestPrecompressed files are sent under the name of the file that they stand beside.
 func TestPrecompressed(t *testing.T) {
 	root := t.TempDir()
@@ -107,7 +69,7 @@ func TestPrecompressed(t *testing.T) {
 			t.Run(fmt.Sprint(name, walks), func(t *testing.T) {
 				config.Codings = Precompressed()
 				f := openWith(t, root, config)
-				f.walks = f.walks || walks
+				f.store.Walks = f.store.Walks || walks
 				tags := make(map[string]string)
 				for _, test := range []struct{ path, accept, coding, body, ctype string }{
 					{"/app.js", "", "", plain, "text/javascript; charset=utf-8"},
@@ -169,7 +131,7 @@ func TestPrecompressedIndex(t *testing.T) {
 			t.Run(fmt.Sprint(name, walks), func(t *testing.T) {
 				config.Codings, config.Index = Precompressed(), []string{"index.html", "index.txt"}
 				f := openWith(t, root, config)
-				f.walks = f.walks || walks
+				f.store.Walks = f.store.Walks || walks
 				for _, test := range []struct{ path, coding, body string }{
 					{"/both/", "", html},
 					{"/both/index.txt", "gzip", "text gzipped"},
@@ -226,8 +188,8 @@ func TestPrecompressedNotInMemory(t *testing.T) {
 	writeFile(t, filepath.Join(root, "a.css"), strings.Repeat("plain ", 1000))
 	writeFile(t, filepath.Join(root, "a.css.gz"), "packed")
 	f := openWith(t, root, FilesConfig{Codings: Precompressed(), Revalidate: -1})
-	f.cached = false // nothing is taken to be in memory
-	for range 2 {    // the second time it is compared with what is there
+	f.store.Cached = false // nothing is taken to be in memory
+	for range 2 {          // the second time it is compared with what is there
 		if got := bodyOf(askFile(f, "/a.css", "Accept-Encoding: gzip\r\n")); got != "packed" {
 			t.Errorf("%.20q, want the file that was compressed beforehand", got)
 		}
@@ -237,9 +199,9 @@ func TestPrecompressedNotInMemory(t *testing.T) {
 
 // settle makes files that were written just now pass for older ones.
 func settleFiles(t *testing.T) {
-	was := coarse
-	coarse = -int64(time.Hour)
-	t.Cleanup(func() { coarse = was })
+	was := store.Coarse
+	store.Coarse = -int64(time.Hour)
+	t.Cleanup(func() { store.Coarse = was })
 }
 
 // TestCompressOnTheFly: made once, kept, made anew when the file changes.
@@ -319,7 +281,7 @@ func TestGzipClient(t *testing.T) {
 
 func TestFilesConfigErrors(t *testing.T) {
 	root := t.TempDir()
-	many := make([]Coding, maxCodings+1)
+	many := make([]Coding, store.MaxCodings+1)
 	for i := range many {
 		many[i].Name = fmt.Sprint("c", i)
 	}
@@ -434,9 +396,9 @@ func TestErrorPages(t *testing.T) {
 
 // TestYoungFilesAreNotCompressed: they may change without a sign of it.
 func TestYoungFilesAreNotCompressed(t *testing.T) {
-	was := coarse
-	coarse = int64(time.Hour)
-	t.Cleanup(func() { coarse = was })
+	was := store.Coarse
+	store.Coarse = int64(time.Hour)
+	t.Cleanup(func() { store.Coarse = was })
 	root := t.TempDir()
 	writeFile(t, filepath.Join(root, "a.css"), strings.Repeat("plain ", 1000))
 	for _, max := range []int64{0, -1} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
@@ -74,12 +75,9 @@ type Ctx struct {
 	slowOut slowness // of the client that takes the response; atomic
 	slowIn  slowness // ... that sends the body; atomic
 
-	// Used by Files: NUL-terminated name, key in the cache, ranges, the buffers of widen, what
-	// SendFile asks.
-	name      []byte
-	key       []byte
-	ranges    []byteRange
-	wide      *[wideSize]byte
+	// Used by Files: what the store has to know, the buffers of widen, what SendFile asks.
+	asked     store.Request
+	wide      *[store.WideSize]byte
 	narrowOut []byte
 	pages     entryPages
 
@@ -261,9 +259,7 @@ func (x *Ctx) recycle() {
 	if len(x.pathText) > 1024 {
 		x.pathText = ""
 	}
-	if cap(x.key) > keepSize {
-		x.key = nil
-	}
+	x.asked.Forget(keepSize)
 	if cap(x.head.Fields) > 256 {
 		x.head.Fields = nil
 	}

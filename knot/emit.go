@@ -5,6 +5,8 @@ import (
 	"net"
 	"slices"
 	"strconv"
+
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
 
 // A connection that could not be written to is not written to again: what has been sent may end in the middle of
@@ -90,7 +92,7 @@ func (x *Ctx) emitLarge(parts ...[]byte) error {
 		}
 		return nil
 	}
-	if size >= wideSize && x.c.stream == nil {
+	if size >= store.WideSize && x.c.stream == nil {
 		x.slimFor(int64(size))
 	}
 	return x.writeWith(parts)
@@ -209,7 +211,7 @@ func (x *Ctx) writeWith(parts [][]byte) error {
 func (x *Ctx) writeAlone(p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), writeMost)
-		if n >= wideSize {
+		if n >= store.WideSize {
 			x.slimFor(int64(n))
 		}
 		x.armWrite()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -66,31 +66,31 @@ func askBody(t testing.TB, f *Files, target string) string {
 // checkCache compares what the shards say with what is in them.
 func checkCache(t testing.TB, f *Files) {
 	t.Helper()
-	for i := range f.caches.shards {
-		s := &f.caches.shards[i]
-		s.mu.Lock()
+	for i := range f.store.Caches.Shards {
+		s := &f.store.Caches.Shards[i]
+		s.Mu.Lock()
 		var takes, content int64
 		n := 0
-		for e := s.held.first; e != nil; e = e.next {
-			if takes += int64(chunksFor(e.length))*chunkBytes + e.overhead(); s.entries[e.key] != e || !e.full {
-				t.Errorf("entry %q is in the list and not in the map", e.key)
+		for e := s.Held.First; e != nil; e = e.Next {
+			if takes += int64(store.ChunksFor(e.Length))*store.ChunkBytes + e.Overhead(); s.Entries[e.Key] != e || !e.Full {
+				t.Errorf("entry %q is in the list and not in the map", e.Key)
 			}
-			content += int64(chunksFor(e.length)) * chunkBytes
+			content += int64(store.ChunksFor(e.Length)) * store.ChunkBytes
 			n++
 		}
-		for e := s.opened.first; e != nil; e = e.next {
+		for e := s.Opened.First; e != nil; e = e.Next {
 			n++
 		}
-		if takes > s.bytes || s.bytes > s.most {
-			t.Errorf("shard %d: contents take %d bytes, %d are counted, %d allowed", i, takes, s.bytes, s.most)
+		if takes > s.Bytes || s.Bytes > s.Most {
+			t.Errorf("shard %d: contents take %d bytes, %d are counted, %d allowed", i, takes, s.Bytes, s.Most)
 		}
-		if used := s.memory.used(); used < content || used > s.bytes {
-			t.Errorf("shard %d: %d bytes of memory used, by contents %d, by entries %d", i, used, content, s.bytes)
+		if used := s.Memory.Used(); used < content || used > s.Bytes {
+			t.Errorf("shard %d: %d bytes of memory used, by contents %d, by entries %d", i, used, content, s.Bytes)
 		}
-		if n != len(s.entries) || s.opened.count > s.files {
-			t.Errorf("shard %d: %d entries in lists, %d in the map, %d of %d open", i, n, len(s.entries), s.opened.count, s.files)
+		if n != len(s.Entries) || s.Opened.Count > s.Files {
+			t.Errorf("shard %d: %d entries in lists, %d in the map, %d of %d open", i, n, len(s.Entries), s.Opened.Count, s.Files)
 		}
-		s.mu.Unlock()
+		s.Mu.Unlock()
 	}
 }
 
@@ -120,7 +120,7 @@ func TestCacheBudgetIsNeverExceeded(t *testing.T) {
 	if s.Bytes < budget*3/4 || s.Bytes > budget || s.Evictions == 0 || s.Hits == 0 || s.MaxBytes > budget {
 		t.Errorf("after more than it can hold: %+v", s)
 	}
-	f.caches.empty()
+	f.store.Caches.Empty()
 	if s := f.Stats(); s.Bytes != 0 || s.Files != 0 {
 		t.Errorf("emptied: %+v", s)
 	}
@@ -131,13 +131,13 @@ func TestCacheBudgetIsNeverExceeded(t *testing.T) {
 func TestContentInUseIsCounted(t *testing.T) {
 	root := layFiles(t, 10, func(int) int { return 10_000 })
 	f := openWith(t, root, FilesConfig{CacheBytes: 25_000, CacheFileMax: 10_000})
-	s := &f.caches.shards[0]
-	s.seen = nil
-	var used []*entry
+	s := &f.store.Caches.Shards[0]
+	s.Seen = nil
+	var used []*store.Entry
 	for _, name := range []string{"/f0", "/f1"} {
 		askFile(f, name)
-		e, _, _ := f.caches.get([]byte(name), 1, true)
-		if e == nil || !e.full {
+		e, _, _ := f.store.Caches.Get([]byte(name), 1, true)
+		if e == nil || !e.Full {
 			t.Fatalf("%s is not in memory", name)
 		}
 		used = append(used, e)
@@ -146,12 +146,12 @@ func TestContentInUseIsCounted(t *testing.T) {
 	if st := f.Stats(); st.Files != 2 || st.Evictions != 0 {
 		t.Errorf("with all in use: %+v", st)
 	}
-	used[0].drop()
+	used[0].Drop()
 	if st := f.Stats(); st.Files != 1 || st.Bytes < 20_000 {
 		t.Errorf("one dropped while in use: %+v", st)
 	}
-	used[0].release()
-	used[1].release()
+	used[0].Release()
+	used[1].Release()
 	if st := f.Stats(); st.Files != 1 || st.Bytes > 12_000 {
 		t.Errorf("one released: %+v", st)
 	}
@@ -168,10 +168,10 @@ func TestCacheForgetsTheLeastRecentlyUsed(t *testing.T) {
 	const files, room = 12, 5
 	root := layFiles(t, files, func(int) int { return 1000 })
 	f := openWith(t, root, FilesConfig{CacheBytes: room * 2500, CacheFileMax: 1000})
-	f.caches.shards[0].seen = nil
+	f.store.Caches.Shards[0].Seen = nil
 	askFile(f, "/f0")
-	f.caches.shards[0].most = room*f.Stats().Bytes + 100
-	f.caches.empty()
+	f.store.Caches.Shards[0].Most = room*f.Stats().Bytes + 100
+	f.store.Caches.Empty()
 	var model []string // most recent last
 	r := rand.New(rand.NewPCG(7, 7))
 	for range 2000 {
@@ -182,65 +182,13 @@ func TestCacheForgetsTheLeastRecentlyUsed(t *testing.T) {
 			model = model[1:]
 		}
 		var got []string
-		for e := f.caches.shards[0].held.last; e != nil; e = e.prev {
-			got = append(got, e.key)
+		for e := f.store.Caches.Shards[0].Held.Last; e != nil; e = e.Prev {
+			got = append(got, e.Key)
 		}
 		if !slices.Equal(got, model) {
 			t.Fatalf("kept %q, want %q", got, model)
 		}
 	}
-}
-
-// zipf draws from n names, the first the most often.
-func zipf(r *rand.Rand, n int) int { return int(math.Pow(float64(n), r.Float64())) - 1 }
-
-// TestScanLeavesTheCacheAlone: files that are asked for once each do not drive out those
-// that are asked for often. The rival is the same cache without that rule.
-func TestScanLeavesTheCacheAlone(t *testing.T) {
-	hits := func(choosy bool) float64 {
-		c := testenv.Need(newFileCache(64<<20, 256<<10, 0))(t)
-		defer c.close()
-		if !choosy {
-			for i := range c.shards {
-				c.shards[i].seen = nil
-			}
-		}
-		r := rand.New(rand.NewPCG(3, 3))
-		want, got := 0, 0
-		for i := range 300_000 {
-			path := fmt.Sprint("/popular/", zipf(r, 60_000))
-			if i%4 == 0 {
-				path = fmt.Sprint("/once/", i)
-			}
-			hit := simulate(c, path, 500+int64(i*7919%30_000))
-			if i > 100_000 && i%4 != 0 {
-				want++
-				if hit {
-					got++
-				}
-			}
-		}
-		return 100 * float64(got) / float64(want)
-	}
-	plain, choosy := hits(false), hits(true)
-	t.Logf("of the requests for popular files %.1f %% were answered from memory, without the rule %.1f %%", choosy, plain)
-	testenv.AtLeast(t, choosy, plain+1, "%% of hits with the rule, %.2f %% without it", plain)
-}
-
-// simulate asks for a file that is on no disk.
-func simulate(c *fileCache, path string, size int64) (hit bool) {
-	e, fl, mine := c.get([]byte(path), 1, true)
-	if !mine {
-		e.release()
-		return true
-	}
-	s, hash := c.shard([]byte(path))
-	e = &entry{shard: s, key: path, fd: -1, full: true, id: identity{size: size}, length: size}
-	e.users.Store(1)
-	keep := s.reserve(e, hash)
-	fl.land(e, nil, keep, 1)
-	e.release()
-	return false
 }
 
 func TestOpenFilesAreBounded(t *testing.T) {
@@ -266,7 +214,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 		t.Errorf("the last one was opened again: %+v", s)
 	}
 	// Nobody asks for them any more.
-	f.caches.closeIdle(f.now() + 1)
+	f.store.Caches.CloseIdle(f.store.Now() + 1)
 	testenv.AtMost(t, countFDs(), before+1, "descriptors when idle, before %d", before)
 	f.Close()
 	if n := countFDs(); n > before || ressched.Descriptors.InUse() != open {
@@ -285,22 +233,22 @@ func TestOneReadForManyRequests(t *testing.T) {
 			f := openWith(t, root, FilesConfig{CacheFileMax: kept})
 			rt := testenv.Need(capriccio.New(capriccio.WithLoops(3), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
 			defer rt.Close()
-			s, _ := f.caches.shard([]byte("/f0"))
+			s, _ := f.store.Caches.Shard([]byte("/f0"))
 			var reads atomic.Int32
-			openHook = func() {
+			store.OpenHook = func() {
 				reads.Add(1)
 				offload(func() { // until all are there
 					for joined := int32(0); joined < asking-1; {
 						breathe()
-						s.mu.Lock()
-						if fl := s.flights["/f0"]; fl != nil {
-							joined = fl.joined
+						s.Mu.Lock()
+						if fl := s.Flights["/f0"]; fl != nil {
+							joined = fl.Joined
 						}
-						s.mu.Unlock()
+						s.Mu.Unlock()
 					}
 				})
 			}
-			defer func() { openHook = nil }()
+			defer func() { store.OpenHook = nil }()
 			server := &Server{Handler: f.Serve}
 			defer server.Close()
 			want := string(contentOf(0, size))
@@ -353,7 +301,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		t.Skip(err)
 	}
 	for {
-		fd, err := unix.Dup(f.root.fd)
+		fd, err := unix.Dup(f.store.Root.FD)
 		if err != nil {
 			break
 		}
@@ -362,9 +310,9 @@ func TestOutOfDescriptors(t *testing.T) {
 	if got := askBody(t, f, "/f17"); got != string(contentOf(17, 50_000)) {
 		t.Errorf("%d bytes", len(got))
 	}
-	f.caches.empty()
+	f.store.Caches.Empty()
 	for {
-		fd, err := unix.Dup(f.root.fd)
+		fd, err := unix.Dup(f.store.Root.FD)
 		if err != nil {
 			break
 		}
@@ -397,11 +345,11 @@ func TestReadErrorIsNotKept(t *testing.T) {
 	for _, config := range []FilesConfig{{}, {CacheBytes: -1}, {CacheBytes: -1, OpenFiles: -1}} {
 		root := layFiles(t, 1, func(int) int { return 40_000 })
 		f := openWith(t, root, config)
-		readFault = func(*entry) error { return unix.EIO }
+		store.ReadFault = func(*store.Entry) error { return unix.EIO }
 		server := &Server{Handler: f.Serve, ErrorLog: quietLog()}
 		nc := newScriptConn([]byte("GET /f0 HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)
 		serveScript(server, nc)
-		readFault = nil
+		store.ReadFault = nil
 		testenv.AtMost(t, len(nc.output), 10_000, "%+v: N bytes in spite of EIO", config)
 		if s := f.Stats(); s.Files+s.Open != 0 || s.Bytes != 0 {
 			t.Errorf("%+v: kept after EIO: %+v", config, s)

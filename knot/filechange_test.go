@@ -19,6 +19,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
 
 // keepings are the ways in which a file can be kept.
@@ -122,11 +123,11 @@ func TestChangesAreSeen(t *testing.T) {
 					}
 					f := openWith(t, root, config)
 					now := int64(1)
-					f.now = func() int64 { return now }
+					f.store.Now = func() int64 { return now }
 					old := askBody(t, f, "/d/f")
 					change.do(t, path)
 					asNobody(func() {
-						if !always && f.caches != nil {
+						if !always && f.store.Caches != nil {
 							now += int64(time.Second) - 1
 							if got := askBody(t, f, "/d/f"); kept.name == "in memory" && got != old {
 								t.Errorf("before it was compared again: %.20q", got)
@@ -159,19 +160,19 @@ func TestYoungFileIsReadAgain(t *testing.T) {
 	}
 	aged(t, path) // changes ctime, but not the times that are compared for age
 	e := testenv.Need(loadOnce(f))(t)
-	if !e.young {
+	if !e.Young {
 		t.Error("its time of change is not looked at")
 	}
 }
 
-func loadOnce(f *Files) (*entry, error) {
+func loadOnce(f *Files) (*store.Entry, error) {
 	x := newCtx()
 	x.srv = new(Server)
 	x.path = []byte("/d/f")
-	f.caches.empty()
-	e, err := f.find(x)
+	f.store.Caches.Empty()
+	e, err := f.store.Find(x.asking())
 	if err == nil {
-		e.release()
+		e.Release()
 	}
 	return e, err
 }
@@ -345,8 +346,8 @@ func TestModifiedInTheFuture(t *testing.T) {
 	testenv.Must(t, os.Chtimes(path, future, future))
 	f := openWith(t, root, FilesConfig{})
 	first := askFile(f, "/f")
-	date, _ := parseHTTPTime([]byte(headerOf(first, "Date")))
-	if modified, ok := parseHTTPTime([]byte(headerOf(first, "Last-Modified"))); !ok || modified.After(date) {
+	date, _ := http.ParseTime(headerOf(first, "Date"))
+	if modified, err := http.ParseTime(headerOf(first, "Last-Modified")); err != nil || modified.After(date) {
 		t.Errorf("%q", first)
 	}
 	for _, header := range []string{"If-None-Match: " + headerOf(first, "ETag"), "If-Modified-Since: " + headerOf(first, "Last-Modified")} {
@@ -427,11 +428,11 @@ func TestContentWithoutDescriptors(t *testing.T) {
 		root, path := changing(t)
 		f := openWith(t, root, FilesConfig{Revalidate: revalidate})
 		now := int64(1)
-		f.now = func() int64 { return now }
+		f.store.Now = func() int64 { return now }
 		old := askBody(t, f, "/d/f")
 		rename(t, path, "new")
 		now += int64(time.Hour)
-		giveBack := exhaust(t, f.root.fd)
+		giveBack := exhaust(t, f.store.Root.FD)
 		answer := askFile(f, "/d/f")
 		giveBack()
 		if statusOf(answer) != want || want == "200" && bodyOf(answer) != old {
@@ -452,7 +453,7 @@ func TestFolderThatMayOnlyBeSearched(t *testing.T) {
 	t.Cleanup(func() { os.Chmod(folder, 0o755) })
 	for _, kept := range keepings {
 		f := openWith(t, root, kept.config)
-		if f.walks {
+		if f.store.Walks {
 			t.Skip("without openat2 folders are opened to be read")
 		}
 		asNobody(func() {

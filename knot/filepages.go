@@ -4,20 +4,21 @@ import (
 	"sync/atomic"
 
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
 // entryPages tells SendFile what of an open file is in memory.
 type entryPages struct {
 	x *Ctx
-	e *entry
+	e *store.Entry
 
 	upTo  int64 // all from the beginning to here was seen in memory since began
 	began int64 // reading of the clock
 }
 
 // ReadAt implements io.ReaderAt as far as SendFile needs it.
-func (p *entryPages) ReadAt(b []byte, off int64) (int, error) { return p.e.readAt(b, off) }
+func (p *entryPages) ReadAt(b []byte, off int64) (int, error) { return p.e.ReadAt(b, off) }
 
 // Moved is called by SendFile: the client has time for another part.
 func (p *entryPages) Moved() {
@@ -31,16 +32,16 @@ func (p *entryPages) Resident(off, n int64) int64 {
 	p.Moved()
 	e, now := p.e, p.x.srv.clock.Now()
 	// Another Server may have seen it, by a clock that began earlier.
-	if seen := e.seen.Load(); seen != 0 && seen <= now && now-seen < int64(seenFor) {
+	if seen := e.Seen.Load(); seen != 0 && seen <= now && now-seen < int64(seenFor) {
 		return n
 	}
-	have := e.slow().Resident(off, n)
+	have := e.Slow().Resident(off, n)
 	if off == 0 {
 		p.upTo, p.began = 0, now
 	}
 	if off <= p.upTo && off+have > p.upTo {
-		if p.upTo = off + have; p.upTo >= e.length {
-			e.seen.Store(p.began)
+		if p.upTo = off + have; p.upTo >= e.Length {
+			e.Seen.Store(p.began)
 		}
 	}
 	return have
@@ -51,7 +52,7 @@ func (p *entryPages) Resident(off, n int64) int64 {
 const seenFor = 2 * clock.Tick
 
 // Prefetch implements netpoll.Pages.
-func (p *entryPages) Prefetch(off, n int64) error { return p.e.slow().Prefetch(off, n) }
+func (p *entryPages) Prefetch(off, n int64) error { return p.e.Slow().Prefetch(off, n) }
 
 const (
 	// aheadPiece is what one task has read ahead, in bytes.
@@ -65,7 +66,7 @@ var aheads atomic.Int32
 // Ahead begins to read n bytes from off on, or less if much is being read already. The
 // tasks need not be users of the entry: if it is released, their file is closed.
 func (p *entryPages) Ahead(off, n int64) {
-	file := p.e.slow()
+	file := p.e.Slow()
 	for end := off + n; off < end; off += aheadPiece {
 		from, size := off, min(end-off, aheadPiece) // the task's own: off goes on
 		if aheads.Add(1) > aheadMost {

@@ -64,10 +64,10 @@ func TestRootIsLookedUpAnew(t *testing.T) {
 				t.Run(fmt.Sprint(kept.name, "/walks=", walks, "/", change.name), func(t *testing.T) {
 					top, current := layReleases(t)
 					f := openWith(t, current, kept.config)
-					f.walks = f.walks || walks
+					f.store.Walks = f.store.Walks || walks
 					now := int64(1)
-					f.now = func() int64 { return now }
-					f.root.checked.Store(now)
+					f.store.Now = func() int64 { return now }
+					f.store.Root.Checked.Store(now)
 					fds := countFDs()
 					var log testenv.Buffer
 					s := &Server{Handler: f.Serve, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
@@ -115,8 +115,8 @@ func TestFileOpenedBeforeTheSwitch(t *testing.T) {
 	_, current := layReleases(t)
 	f := openWith(t, current, FilesConfig{})
 	now := int64(1)
-	f.now = func() int64 { return now }
-	f.root.checked.Store(now)
+	f.store.Now = func() int64 { return now }
+	f.store.Root.Checked.Store(now)
 	now += int64(time.Second) - 10
 	askBody(t, f, "/f") // good until almost two seconds
 	switchLink(t, current, "2")

@@ -1,18 +1,17 @@
 package knot
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"mime"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
 
 const allowFiles = "GET, HEAD, OPTIONS"
@@ -74,20 +73,11 @@ type Header struct{ Name, Value string }
 // CheckHeader reports what is wrong with a header line that AddHeader or FilesConfig.Header are to
 // add: the name is not a token, or one that the server sets itself, or the value has control bytes.
 func CheckHeader(name, value string) error {
-	b := h1.Bytes(name)
-	if !h1.IsToken(name) {
-		return fmt.Errorf("knot: header name %q is not a token", name)
-	}
-	for _, own := range ownHeaders {
-		if h1.TokenIs(b, own) {
-			return fmt.Errorf("knot: header %s is set by the server", name)
-		}
-	}
-	if h1.IndexControl(h1.Bytes(value), 0) < len(value) {
-		return fmt.Errorf("knot: the value of header %s has control bytes", name)
-	}
-	return nil
+	return h1.CheckField(name, value)
 }
+
+// defaultMaxRanges is how many ranges of a file one response has at most.
+const defaultMaxRanges = 16
 
 // Files serves the files below one directory.
 //
@@ -112,23 +102,8 @@ func CheckHeader(name, value string) error {
 // anything that would have to wait for a disk is done elsewhere while the task
 // is parked.
 type Files struct {
-	root       fileRoot
-	walks      bool                  // no openat2: walk the path; fixed
-	index      []string              // fixed
-	maxRanges  int                   // fixed
-	codings    codings               // fixed
-	header     func(string) []Header // fixed
-	cached     bool                  // the kernel has RESOLVE_CACHED; fixed
-	fileMax    int64
-	revalidate int64        // nanoseconds, 0: at every request; fixed
-	now        func() int64 // nanoseconds on some scale, never 0; fixed
-	caches     *fileCache   // nil if nothing is kept; fixed
-	clock      clock.Clock
-
-	mu      sync.Mutex
-	sweeper *time.Timer // guarded by mu
-	sweeps  bool        // sweeper is set; guarded by mu
-	closed  bool        // guarded by mu
+	store     store.Store
+	maxRanges int // fixed
 }
 
 // OpenFiles opens the root with the defaults of FilesConfig. It fails if root is
@@ -140,61 +115,40 @@ func OpenFiles(root string) (*Files, error) { return OpenFilesWith(root, FilesCo
 
 // OpenFilesWith is OpenFiles with caches as config says.
 func OpenFilesWith(root string, config FilesConfig) (*Files, error) {
-	f := new(Files)
-	if err := f.root.open(root); err != nil {
-		return nil, errors.Join(err, checkIndex(config.Index))
-	}
-	f.probe()
-	if err := f.configure(config); err != nil {
-		unix.Close(f.root.fd)
+	f := &Files{maxRanges: orDefault(config.MaxRanges, defaultMaxRanges, 1)}
+	if err := f.store.Open(root, config.resolved()); err != nil {
 		return nil, err
 	}
-	f.root.checked.Store(f.now())
 	// Package mime reads the system's tables at the first use: not in a task.
 	mime.TypeByExtension(".knot")
 	return f, nil
 }
 
-func (f *Files) configure(config FilesConfig) (err error) {
-	bytes := orDefault(config.CacheBytes, DefaultCacheBytes, 0)
-	files := orDefault(config.OpenFiles, defaultOpenFiles(), 0)
-	f.revalidate = int64(orDefault(config.Revalidate, DefaultRevalidate, 0))
-	f.fileMax = orDefault(config.CacheFileMax, DefaultCacheFileMax, -1)
-	f.maxRanges = orDefault(config.MaxRanges, defaultMaxRanges, 1)
-	f.header = config.Header
-	if f.index = config.Index; len(f.index) == 0 {
-		f.index = []string{"index.html"}
+// resolved is config with the defaults filled in.
+func (config *FilesConfig) resolved() store.Config {
+	c := store.Config{
+		Bytes:       orDefault(config.CacheBytes, DefaultCacheBytes, 0),
+		Open:        orDefault(config.OpenFiles, defaultOpenFiles(), 0),
+		Revalidate:  orDefault(config.Revalidate, DefaultRevalidate, 0),
+		FileMax:     orDefault(config.CacheFileMax, DefaultCacheFileMax, -1),
+		Index:       config.Index,
+		CompressMin: orDefault(config.CompressMin, defaultCompressMin, 0),
+		CompressMax: orDefault(config.CompressMax, defaultCompressMax, 1<<40),
 	}
-	if err := checkIndex(f.index); err != nil {
-		return err
+	if len(c.Index) == 0 {
+		c.Index = []string{"index.html"}
 	}
-	if err := f.configureCodings(&config); err != nil {
-		return err
+	for _, one := range config.Codings {
+		c.Codings = append(c.Codings, store.Coding(one))
 	}
-	if bytes == 0 {
-		f.fileMax = -1
-	}
-	if bytes > 0 || files > 0 {
-		if f.caches, err = newFileCache(bytes, max(f.fileMax, 0), files); err != nil {
-			return err
+	if of := config.Header; of != nil {
+		c.Header = func(name string, add func(name, value string)) {
+			for _, line := range of(name) {
+				add(line.Name, line.Value)
+			}
 		}
 	}
-	f.now = f.clock.Now
-	if f.revalidate < int64(10*clock.Tick) { // too fine for the coarse clock
-		base := time.Now().Add(-1)
-		f.now = func() int64 { return int64(time.Since(base)) }
-	}
-	return nil
-}
-
-// checkIndex returns an error about the first name that can't be the index of a folder.
-func checkIndex(names []string) error {
-	for _, name := range names {
-		if name == "" || hiddenPath(append([]byte("/"), name...)) || strings.ContainsAny(name, "/\x00") {
-			return fmt.Errorf("knot: %q can't be the index of a folder; want the name of a file in it", name)
-		}
-	}
-	return nil
+	return c
 }
 
 func defaultOpenFiles() int {
@@ -203,62 +157,6 @@ func defaultOpenFiles() int {
 		return 16
 	}
 	return int(max(16, min(limit.Cur/64, 4096)))
-}
-
-// Close closes the root and what is kept open. Call it after the server has shut
-// down.
-func (f *Files) Close() error {
-	f.mu.Lock()
-	f.closed = true
-	if f.sweeper != nil {
-		f.sweeper.Stop()
-	}
-	f.mu.Unlock()
-	f.clock.Close()
-	if f.caches != nil {
-		f.caches.close()
-	}
-	return unix.Close(f.root.fd)
-}
-
-// Stats returns the counters of the caches. Safe from anywhere.
-func (f *Files) Stats() FilesStats {
-	if f.caches == nil {
-		return FilesStats{}
-	}
-	return f.caches.stats()
-}
-
-const (
-	// openIdle is for how long a descriptor is kept that nobody asks for: it keeps the
-	// space of a deleted file taken.
-	openIdle   = 20 * time.Second
-	sweepEvery = openIdle / 2
-)
-
-// sweepLater makes sure that idle descriptors get closed.
-func (f *Files) sweepLater() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.sweeps || f.closed {
-		return
-	}
-	f.sweeps = true
-	if f.sweeper == nil {
-		f.sweeper = time.AfterFunc(sweepEvery, f.sweep)
-	} else {
-		f.sweeper.Reset(sweepEvery)
-	}
-}
-
-func (f *Files) sweep() {
-	f.mu.Lock()
-	f.sweeps = false
-	closed := f.closed
-	f.mu.Unlock()
-	if !closed && f.caches.closeIdle(f.now()-int64(openIdle)) > 0 {
-		f.sweepLater()
-	}
 }
 
 // Serve is the Handler. It may park.
@@ -275,12 +173,12 @@ func (f *Files) Serve(x *Ctx) error {
 		x.AddHeader("Allow", allowFiles)
 		return x.SendError(405)
 	}
-	e, err := f.find(x)
+	e, err := f.store.Find(x.asking())
 	switch {
 	case err == nil:
-		defer e.release()
+		defer e.Release()
 		return x.sendEntry(f, e)
-	case err != errDirectory:
+	case err != store.ErrDirectory:
 		return openStatus(err)
 	case x.path[len(x.path)-1] == '/':
 		return Status(404)
@@ -298,30 +196,12 @@ func (f *Files) ServeAs(x *Ctx, path string) error {
 	return f.Serve(x)
 }
 
-// hiddenPath reports whether a clean path must not be looked up: a name beginning
-// with a dot, or a backslash, which some clients take for a slash.
-func hiddenPath(path []byte) bool {
-	const wellKnown = "/.well-known/" // RFC 8615
-	for i, ch := range path {
-		if ch == '\\' {
-			return true
-		}
-		if ch == '/' && i+1 < len(path) && path[i+1] == '.' &&
-			!(i == 0 && bytes.HasPrefix(path, []byte(wellKnown))) {
-			return true
-		}
-	}
-	return false
-}
-
-// scarce reports whether err is that no descriptor was left.
-func scarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
-
 func openStatus(err error) error {
-	var status Status
 	switch {
-	case errors.As(err, &status):
-		return err
+	case errors.Is(err, store.ErrHidden):
+		return Status(404)
+	case errors.Is(err, store.ErrKind):
+		return Status(403)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG),
 		errors.Is(err, unix.EILSEQ), errors.Is(err, unix.EINVAL): // a file system that has no such names
 		return Status(404)
@@ -329,7 +209,7 @@ func openStatus(err error) error {
 		errors.Is(err, unix.EXDEV), errors.Is(err, unix.ELOOP), // a link that leads out
 		errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV): // a socket or dead device
 		return Status(403)
-	case scarce(err), errors.Is(err, unix.ENOMEM):
+	case store.Scarce(err), errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("%w: %w", Status(503), err)
 	}
 	return fmt.Errorf("knot: open: %w", err)
@@ -344,4 +224,40 @@ func (x *Ctx) redirectToSlash() error {
 		location = append(append(location, '?'), query...)
 	}
 	return x.Redirect(301, string(location))
+}
+
+// asking is x as the store sees it.
+func (x *Ctx) asking() *store.Request {
+	q := &x.asked
+	q.Path, q.Head, q.Text, q.Log = x.path, &x.head, x.headBytes(), (*fileLog)(x)
+	x.srv.clock.Now()
+	q.Second = x.srv.clock.Stamp().Unix
+	return q
+}
+
+// fileLog is a Ctx as files.Log.
+type fileLog Ctx
+
+// Logger implements files.Log.
+func (x *fileLog) Logger() *slog.Logger { return x.srv.errorLog() }
+
+// LogRequest implements files.Log.
+func (x *fileLog) LogRequest(message string, args ...any) { (*Ctx)(x).logRequest(message, args...) }
+
+// Close closes the root and what is kept open. Call it after the server has shut
+// down.
+func (f *Files) Close() error { return f.store.Close() }
+
+// Stats returns the counters of the caches. Safe from anywhere.
+func (f *Files) Stats() FilesStats { return FilesStats(f.store.Stats()) }
+
+// List returns the files and folders in the folder that the path of x names, as far as Serve would
+// serve them, in no order, and no more than most; more reports that there are more. The path must
+// end with a slash. Errors are those of Serve: match them with errors.As against Status. It parks.
+func (f *Files) List(x *Ctx, most int) (all []Listed, more bool, err error) {
+	more, err = f.store.List(x.asking(), most, func(one store.Listed) { all = append(all, Listed(one)) })
+	if err != nil {
+		return nil, false, openStatus(err)
+	}
+	return all, more, nil
 }

@@ -83,10 +83,10 @@ func makeSite(t *testing.T) string {
 func openTestFiles(t *testing.T, root string, walks bool) *Files {
 	t.Helper()
 	f := testenv.Need(OpenFiles(root))(t)
-	if f.walks {
+	if f.store.Walks {
 		t.Log("this kernel has no openat2")
 	}
-	f.walks = f.walks || walks
+	f.store.Walks = f.store.Walks || walks
 	t.Cleanup(func() { f.Close() })
 	return f
 }

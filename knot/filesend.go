@@ -9,37 +9,40 @@ import (
 	"io/fs"
 	"net"
 	"strconv"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
 // sendEntry answers GET and HEAD with the file, a part of it, or 304.
-func (x *Ctx) sendEntry(f *Files, e *entry) error {
+func (x *Ctx) sendEntry(f *Files, e *store.Entry) error {
 	if x.head.Asks {
 		return x.sendAsked(f, e)
 	}
-	if e.full && x.pace.rate == 0 {
+	if e.Full && x.pace.rate == 0 {
 		return x.sendFull(e)
 	}
 	x.addLines(e)
 	x.describe(e)
-	return x.sendBody(f, e, 0, e.length)
+	return x.sendBody(f, e, 0, e.Length)
 }
 
 // addLines adds the header lines that a 304 has, too.
-func (x *Ctx) addLines(e *entry) {
+func (x *Ctx) addLines(e *store.Entry) {
 	x.giveWay(e)
-	x.resp.fields = append(x.resp.fields, e.lines[:e.head.validators]...)
+	x.resp.fields = append(x.resp.fields, e.Lines[:e.Head.Validators]...)
 }
 
 // giveWay drops the header lines of the response in whose place the file has others.
-func (x *Ctx) giveWay(e *entry) {
-	if len(x.resp.fields) > 0 && e.head.own < e.head.validators {
-		x.resp.fields = without(x.resp.fields, e.lines[e.head.own:e.head.validators])
+func (x *Ctx) giveWay(e *store.Entry) {
+	if len(x.resp.fields) > 0 && e.Head.Own < e.Head.Validators {
+		x.resp.fields = without(x.resp.fields, e.Lines[e.Head.Own:e.Head.Validators])
 	}
 }
 
@@ -61,39 +64,39 @@ func without(fields, lines []byte) []byte {
 
 // sendFull answers from memory: the prepared header lines and the content leave in one
 // system call.
-func (x *Ctx) sendFull(e *entry) error {
+func (x *Ctx) sendFull(e *store.Entry) error {
 	r := &x.resp
 	x.giveWay(e)
 	x.commitOpen()
-	r.length, r.written, r.phase = e.length, e.length, respDone
+	r.length, r.written, r.phase = e.Length, e.Length, respDone
 	if x.head.Method == h1.MethodHead {
 		r.written = 0
-		return x.emit(e.lines)
+		return x.emit(e.Lines)
 	}
-	if err := x.emit(e.lines); err != nil {
+	if err := x.emit(e.Lines); err != nil {
 		return err
 	}
-	return x.emitParts(e.parts, e.length)
+	return x.emitParts(e.Parts, e.Length)
 }
 
 // sendAsked answers a request with a condition or a range.
-func (x *Ctx) sendAsked(f *Files, e *entry) error {
-	r, h := &x.resp, &e.head
-	verdict := x.condition(h.tag, h.modified)
-	if verdict == failed {
+func (x *Ctx) sendAsked(f *Files, e *store.Entry) error {
+	r, h := &x.resp, &e.Head
+	verdict := x.asked.Condition(h.Tag, h.Modified)
+	if verdict == store.Failed {
 		return Status(412)
 	}
-	var ranges []byteRange
-	if verdict == proceed && x.head.Method == h1.MethodGet {
+	var ranges []store.Range
+	if verdict == store.Proceed && x.head.Method == h1.MethodGet {
 		var ok bool
-		if ranges, ok = x.wantedRanges(h, e.length, f.maxRanges); !ok {
-			r.fields = strconv.AppendInt(append(r.fields, "Content-Range: bytes */"...), e.length, 10)
+		if ranges, ok = x.asked.WantedRanges(h, e.Length, f.maxRanges); !ok {
+			r.fields = strconv.AppendInt(append(r.fields, "Content-Range: bytes */"...), e.Length, 10)
 			r.fields = append(r.fields, "\r\n"...)
 			return x.SendError(416)
 		}
 	}
 	x.addLines(e)
-	if verdict == notModified {
+	if verdict == store.NotModified {
 		r.status = 304
 		return nil
 	}
@@ -101,54 +104,53 @@ func (x *Ctx) sendAsked(f *Files, e *entry) error {
 		return x.sendRanges(f, e, ranges)
 	}
 	x.describe(e)
-	return x.sendBody(f, e, 0, e.length)
+	return x.sendBody(f, e, 0, e.Length)
 }
 
 // describe adds what the header says about the content of the file and a 304 does not.
-func (x *Ctx) describe(e *entry) {
-	x.resp.fields = append(x.resp.fields, e.lines[e.head.validators:e.head.coded]...)
-	x.resp.ctype = e.head.ctype
+func (x *Ctx) describe(e *store.Entry) {
+	x.resp.fields = append(x.resp.fields, e.Lines[e.Head.Validators:e.Head.Coded]...)
+	x.resp.ctype = e.Head.Type
 }
 
 // sendRanges sends parts of the file.
-func (x *Ctx) sendRanges(f *Files, e *entry, ranges []byteRange) error {
+func (x *Ctx) sendRanges(f *Files, e *store.Entry, ranges []store.Range) error {
 	r := &x.resp
-	x.ranges = ranges[:0] // to be used again
 	if len(ranges) == 1 {
 		r.status = 206
 		x.describe(e)
-		r.fields = ranges[0].appendHeader(r.fields, e.length)
-		return x.sendBody(f, e, ranges[0].from, ranges[0].to-ranges[0].from)
+		r.fields = ranges[0].AppendHeader(r.fields, e.Length)
+		return x.sendBody(f, e, ranges[0].From, ranges[0].To-ranges[0].From)
 	}
-	m := &byteParts{ctype: e.head.ctype, size: e.length}
-	m.makeBoundary()
-	total := m.length(ranges, r.held[:0])
+	m := &store.Parts{Type: e.Head.Type, Size: e.Length}
+	m.MakeBoundary()
+	total := m.Length(ranges, r.held[:0])
 	x.describe(e)
-	if total >= e.length { // more than the file itself
-		return x.sendBody(f, e, 0, e.length)
+	if total >= e.Length { // more than the file itself
+		return x.sendBody(f, e, 0, e.Length)
 	}
-	r.status, r.ctype = 206, m.contentType()
+	r.status, r.ctype = 206, m.ContentType()
 	x.beginBytes(total)
 	left := total
 	for _, part := range ranges {
-		lines := m.appendHead(r.held[:0], part)
+		lines := m.AppendHead(r.held[:0], part)
 		r.held = lines[:0]
 		if err := x.emit(lines); err != nil {
 			return x.endBytes(f, e, left, err)
 		}
-		sent, err := x.sendSection(e, part.from, part.to-part.from)
+		sent, err := x.sendSection(e, part.From, part.To-part.From)
 		left -= int64(len(lines)) + sent
-		if err != nil || sent < part.to-part.from {
+		if err != nil || sent < part.To-part.From {
 			return x.endBytes(f, e, left, err)
 		}
 	}
-	end := m.appendEnd(r.held[:0])
+	end := m.AppendEnd(r.held[:0])
 	r.held = end[:0]
 	return x.endBytes(f, e, left-int64(len(end)), x.emit(end))
 }
 
 // sendBody commits the response and sends length bytes of the file.
-func (x *Ctx) sendBody(f *Files, e *entry, from, length int64) error {
+func (x *Ctx) sendBody(f *Files, e *store.Entry, from, length int64) error {
 	x.beginBytes(length)
 	if x.head.Method == h1.MethodHead {
 		x.resp.written, x.resp.phase = 0, respDone
@@ -167,9 +169,9 @@ func (x *Ctx) beginBytes(length int64) {
 }
 
 // endBytes ends a response of which left bytes were not sent.
-func (x *Ctx) endBytes(f *Files, e *entry, left int64, err error) error {
+func (x *Ctx) endBytes(f *Files, e *store.Entry, left int64, err error) error {
 	if left > 0 && err == nil {
-		err = errShrank
+		err = store.ErrShrank
 	}
 	if err == nil {
 		x.resp.phase = respDone
@@ -179,16 +181,14 @@ func (x *Ctx) endBytes(f *Files, e *entry, left int64, err error) error {
 	if x.writeErr == nil {
 		// Too late to say anything but by closing. The file is not what it was.
 		x.closing, x.torn = true, true
-		if f.caches != nil && e.shard != nil {
-			e.drop()
-		}
+		e.Drop()
 	}
 	return err
 }
 
 // sendSection sends length bytes of the file, at the pace of the response, and returns how many
 // it has sent.
-func (x *Ctx) sendSection(e *entry, from, length int64) (sent int64, err error) {
+func (x *Ctx) sendSection(e *store.Entry, from, length int64) (sent int64, err error) {
 	for sent < length {
 		n, err := x.pace.next(x, length-sent)
 		if err != nil {
@@ -203,12 +203,12 @@ func (x *Ctx) sendSection(e *entry, from, length int64) (sent int64, err error) 
 	return sent, nil
 }
 
-func (x *Ctx) sendPiece(e *entry, from, length int64) (int64, error) {
+func (x *Ctx) sendPiece(e *store.Entry, from, length int64) (int64, error) {
 	if x.writeErr != nil {
 		return 0, x.writeErr
 	}
-	if e.full {
-		if err := x.emitParts(section(e.parts, from, length), length); err != nil {
+	if e.Full {
+		if err := x.emitParts(section(e.Parts, from, length), length); err != nil {
 			return 0, err
 		}
 		return length, nil
@@ -243,13 +243,13 @@ type fileSender interface {
 }
 
 // sendPages sends from the kernel's page cache.
-func (x *Ctx) sendPages(nc fileSender, e *entry, from, length int64) (int64, error) {
+func (x *Ctx) sendPages(nc fileSender, e *store.Entry, from, length int64) (int64, error) {
 	p := &x.pages
 	*p = entryPages{x: x, e: e}
 	x.slimFor(length)
 	x.c.armWrite(x.srv.limits.write)
 	x.beginWrite()
-	sent, err := nc.SendFile(x.out, e.fd, from, length, p)
+	sent, err := nc.SendFile(x.out, e.FD, from, length, p)
 	*p = entryPages{}
 	return sent, x.fileSent(x.endWrite(err))
 }
@@ -294,7 +294,7 @@ func ofSocket(errno syscall.Errno) bool {
 }
 
 // sendCopied sends through a buffer.
-func (x *Ctx) sendCopied(e *entry, from, length int64) (sent int64, err error) {
+func (x *Ctx) sendCopied(e *store.Entry, from, length int64) (sent int64, err error) {
 	if st := x.c.stream; st != nil && length > int64(cap(x.out)-len(x.out)) {
 		return x.sendFromPages(st, e, from, length)
 	}
@@ -308,7 +308,7 @@ func (x *Ctx) sendCopied(e *entry, from, length int64) (sent int64, err error) {
 			}
 			end = len(x.out)
 		}
-		n, err := e.readAt(x.out[end:end+int(min(free, length-sent))], from+sent)
+		n, err := e.ReadAt(x.out[end:end+int(min(free, length-sent))], from+sent)
 		if n > 0 {
 			x.out = x.out[:end+n]
 			sent += int64(n)
@@ -351,5 +351,25 @@ func (x *Ctx) endPiece() (err error) {
 		err = x.flush()
 	}
 	x.busyReads()
+	return err
+}
+
+var wideBuffers = sync.Pool{New: func() any { return new([store.WideSize]byte) }}
+
+// widen puts a large buffer in place of the output buffer, with its content.
+func (x *Ctx) widen() {
+	x.wide = wideBuffers.Get().(*[store.WideSize]byte)
+	tasks.Buffers.Acquire(store.WideSize)
+	x.narrowOut = x.out[:0]
+	x.out = append(x.wide[:0], x.out...)
+}
+
+// narrow undoes widen, after sending what is in the large buffer.
+func (x *Ctx) narrow() error {
+	err := x.flush()
+	x.out = x.narrowOut
+	wideBuffers.Put(x.wide)
+	tasks.Buffers.Release(store.WideSize)
+	x.wide, x.narrowOut = nil, nil
 	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -104,8 +105,8 @@ func TestPagesAreNotLookedForWhileAFileIsHot(t *testing.T) {
 			clock(0)
 			x := newCtx()
 			x.c, x.srv = &conn{nc: newScriptConn(nil, nil, 1), srv: server}, server
-			e := &entry{length: size}
-			e.file.Store(file)
+			e := &store.Entry{Length: size}
+			e.File.Store(file)
 			p := entryPages{x: x, e: e}
 			if !test.ask(&p, clock) {
 				t.Skip("what was just written is not in memory here")
@@ -131,8 +132,8 @@ func TestPagesOfTwoServers(t *testing.T) {
 	path := filepath.Join(layFiles(t, 1, func(int) int { return size }), "f0")
 	file := testenv.Need(aio.Open(path))(t)
 	defer file.Close()
-	e := &entry{length: size}
-	e.file.Store(file)
+	e := &store.Entry{Length: size}
+	e.File.Store(file)
 	pages := func(age time.Duration) *entryPages {
 		server := &Server{}
 		server.ready()
@@ -142,7 +143,7 @@ func TestPagesOfTwoServers(t *testing.T) {
 		x.c, x.srv = &conn{nc: newScriptConn(nil, nil, 1), srv: server}, server
 		return &entryPages{x: x, e: e}
 	}
-	if pages(time.Hour).Resident(0, size) != size || e.seen.Load() == 0 {
+	if pages(time.Hour).Resident(0, size) != size || e.Seen.Load() == 0 {
 		t.Skip("what was just written is not in memory here")
 	}
 	testenv.Must(t, os.Truncate(path, 10))

@@ -12,6 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
 
 const (
@@ -121,7 +122,7 @@ func (e *exchange) sendPart(f osFile, from, size int64) (int64, error) {
 	}
 	x.slimFor(size)
 	x.beginWrite()
-	sent, err := nc.SendFile(x.out, descriptorOf(file), from, size, &handlerPages{file, e, x})
+	sent, err := nc.SendFile(x.out, store.DescriptorOf(file), from, size, &handlerPages{file, e, x})
 	r.written += sent
 	return sent, x.fileSent(x.endWrite(err))
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -17,10 +16,11 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
 
 // parts reads an answer with several ranges; its length must be the declared one.
-func parts(t *testing.T, answer, content string) (ranges []byteRange) {
+func parts(t *testing.T, answer, content string) (ranges []store.Range) {
 	t.Helper()
 	head, body, _ := strings.Cut(answer, "\r\n\r\n")
 	lines := strings.Split(head, "\r\n")
@@ -44,12 +44,12 @@ func parts(t *testing.T, answer, content string) (ranges []byteRange) {
 			return ranges
 		}
 		testenv.Must(t, err)
-		var one byteRange
+		var one store.Range
 		var size int
-		testenv.Need(fmt.Sscanf(part.Header.Get("Content-Range"), "bytes %d-%d/%d", &one.from, &one.to, &size))(t)
-		one.to++
+		testenv.Need(fmt.Sscanf(part.Header.Get("Content-Range"), "bytes %d-%d/%d", &one.From, &one.To, &size))(t)
+		one.To++
 		text, err := io.ReadAll(part)
-		if err != nil || string(text) != content[one.from:one.to] || size != len(content) || part.Header.Get("Content-Type") != "application/octet-stream" {
+		if err != nil || string(text) != content[one.From:one.To] || size != len(content) || part.Header.Get("Content-Type") != "application/octet-stream" {
 			t.Fatalf("%v of %d: %q, %v, %v", one, size, text, part.Header, err)
 		}
 		ranges = append(ranges, one)
@@ -66,14 +66,14 @@ func TestSeveralRanges(t *testing.T) {
 			f := openWith(t, root, config)
 			for _, test := range []struct {
 				ranges string
-				want   []byteRange
+				want   []store.Range
 			}{
-				{"0-9,100-109", []byteRange{{0, 10}, {100, 110}}},
-				{"100-109,0-9", []byteRange{{100, 110}, {0, 10}}},
-				{"0-0,-1", []byteRange{{0, 1}, {299_999, 300_000}}},
-				{"5-100000,200000-280000", []byteRange{{5, 100_001}, {200_000, 280_001}}},
-				{"0-9,20-29,5-24,5000-", []byteRange{{0, 30}, {5000, 300_000}}},
-				{"500-600,0-9,400-499,900000-", []byteRange{{400, 601}, {0, 10}}},
+				{"0-9,100-109", spans(0, 10, 100, 110)},
+				{"100-109,0-9", spans(100, 110, 0, 10)},
+				{"0-0,-1", spans(0, 1, 299_999, 300_000)},
+				{"5-100000,200000-280000", spans(5, 100_001, 200_000, 280_001)},
+				{"0-9,20-29,5-24,5000-", spans(0, 30, 5000, 300_000)},
+				{"500-600,0-9,400-499,900000-", spans(400, 601, 0, 10)},
 			} {
 				answer := askFile(f, "/f", "Range: bytes="+test.ranges+"\r\n")
 				if got := parts(t, answer, content); statusOf(answer) != "206" || !slices.Equal(got, test.want) {
@@ -123,60 +123,13 @@ func TestSeveralRangesOverSendfile(t *testing.T) {
 	})
 }
 
-// TestRangesAgainstNaive: random lists, against marking every byte.
-func TestRangesAgainstNaive(t *testing.T) {
-	r := rand.New(rand.NewPCG(7, 9))
-	for range 20_000 {
-		size := r.Int64N(30)
-		var text []string
-		wanted := make([]bool, size)
-		for range 1 + r.IntN(5) {
-			from, to := r.Int64N(32), r.Int64N(32)
-			switch r.IntN(3) {
-			case 0:
-				if from > to {
-					from, to = to, from
-				}
-				text = append(text, fmt.Sprintf("%d-%d", from, to))
-			case 1:
-				text, to = append(text, fmt.Sprintf("%d-", from)), size
-			default:
-				text = append(text, fmt.Sprintf("-%d", to))
-				from, to = max(0, size-to), size
-			}
-			for i := from; i <= to && i < size; i++ {
-				wanted[i] = true
-			}
-		}
-		list := "bytes=" + strings.Join(text, ",")
-		got, ok := parseRanges(nil, []byte(list), size, 10)
-		covered := make([]bool, size)
-		for i, p := range got {
-			for at := p.from; at < p.to; at++ {
-				if covered[at] {
-					t.Fatalf("%s of %d: byte %d twice in %v", list, size, at, got)
-				}
-				covered[at] = true
-			}
-			for _, q := range got[:i] {
-				if p.from == q.to || q.from == p.to || p.from >= p.to {
-					t.Fatalf("%s of %d: %v", list, size, got)
-				}
-			}
-		}
-		if ok != slices.Contains(wanted, true) || ok && !slices.Equal(covered, wanted) {
-			t.Fatalf("%s of %d: %v, %v; want %v", list, size, got, ok, wanted)
-		}
-	}
-}
-
 // TestIfRangeWithAFreshDate: within the second of the last change a date says nothing.
 func TestIfRangeWithAFreshDate(t *testing.T) {
 	root := layFiles(t, 1, func(int) int { return 100 })
 	f := openWith(t, root, FilesConfig{})
 	ask := func(at time.Time) string {
 		testenv.Must(t, os.Chtimes(filepath.Join(root, "f0"), at, at))
-		f.caches.empty()
+		f.store.Caches.Empty()
 		return statusOf(askFile(f, "/f0", "Range: bytes=0-1\r\nIf-Range: "+at.UTC().Format(http.TimeFormat)+"\r\n"))
 	}
 	if now, old := ask(time.Now()), ask(time.Now().Add(-time.Minute)); now != "200" || old != "206" {
@@ -224,4 +177,12 @@ func TestCurlResumes(t *testing.T) {
 	if text, err := os.ReadFile(got); err != nil || !bytes.Equal(text, content) {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
+}
+
+// spans are ranges, given by their ends in turn.
+func spans(ends ...int64) (all []store.Range) {
+	for i := 0; i < len(ends); i += 2 {
+		all = append(all, store.Range{From: ends[i], To: ends[i+1]})
+	}
+	return all
 }

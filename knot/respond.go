@@ -122,7 +122,7 @@ func (x *Ctx) AddHeader(name, value string) {
 			panic("knot: header name " + strconv.Quote(name) + " is not a token")
 		}
 	}
-	for _, own := range ownHeaders {
+	for _, own := range h1.OwnFields {
 		if len(name) == 0 || h1.TokenIs(b, own) {
 			panic("knot: header " + strconv.Quote(name) + " can't be set by AddHeader")
 		}
@@ -154,9 +154,6 @@ func (r *response) keeps(name []byte) bool {
 	}
 	return false
 }
-
-// ownHeaders are set by the server alone.
-var ownHeaders = [...]string{"content-length", "content-type", "transfer-encoding", "connection", "date"}
 
 // Send is the whole response in one call: head and body leave in one write.
 // It allocates nothing and keeps no reference to body. ctype "" sends no

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
@@ -66,6 +67,7 @@ func (x *Ctx) slim(more int) {
 		in := make([]byte, n)
 		copy(in, x.in[:x.w])
 		x.in, x.path = in, bytes.Clone(x.path)
+		x.asked.Path, x.asked.Text = nil, nil // views of it, of no use any more
 	}
 	if cap(x.out) == outSize && len(x.out) <= outSize/2 {
 		out := x.out
@@ -196,7 +198,7 @@ func (x *Ctx) writeSome(st *http2Request, p []byte) (n int) {
 
 // sendFromPages is sendCopied over HTTP/2. What the client takes is read when there is room for it, and read again if that
 // has gone meanwhile: the page cache has it.
-func (x *Ctx) sendFromPages(st *http2Request, e *entry, from, length int64) (sent int64, err error) {
+func (x *Ctx) sendFromPages(st *http2Request, e *store.Entry, from, length int64) (sent int64, err error) {
 	x.writeToStream(st)
 	defer x.widenOut()
 	for sent < length && x.writeErr == nil {
@@ -204,8 +206,8 @@ func (x *Ctx) sendFromPages(st *http2Request, e *entry, from, length int64) (sen
 		if x.writeErr != nil {
 			break
 		}
-		buf := wideBuffers.Get().(*[wideSize]byte)
-		n, err := e.readAt(buf[:min(room, wideSize, length-sent)], from+sent)
+		buf := wideBuffers.Get().(*[store.WideSize]byte)
+		n, err := e.ReadAt(buf[:min(room, store.WideSize, length-sent)], from+sent)
 		if n > 0 {
 			sent += int64(x.writeSome(st, buf[:n]))
 		}

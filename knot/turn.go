@@ -10,6 +10,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -331,7 +332,7 @@ func (x *Ctx) settle(err error) {
 		status = 500
 	}
 	switch {
-	case scarce(err):
+	case store.Scarce(err):
 		if before, due := x.srv.scarcity.due(x.srv.clock.Now()); due {
 			x.logRequest("handler failed for want of descriptors", "error", err, "unreported", before)
 		}

@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"fmt"
 	"net/textproto"
 	"unsafe"
 )
@@ -50,4 +51,23 @@ func AppendField(dst []byte, name, value string) []byte {
 		dst[i] = ' '
 	}
 	return append(dst, "\r\n"...)
+}
+
+// OwnFields are the names of header lines that the server alone sets.
+var OwnFields = [...]string{"content-length", "content-type", "transfer-encoding", "connection", "date"}
+
+// CheckField reports what is wrong with a header line of a program.
+func CheckField(name, value string) error {
+	if !IsToken(name) {
+		return fmt.Errorf("knot: header name %q is not a token", name)
+	}
+	for _, own := range OwnFields {
+		if TokenIs(Bytes(name), own) {
+			return fmt.Errorf("knot: header %s is set by the server", name)
+		}
+	}
+	if IndexControl(Bytes(value), 0) < len(value) {
+		return fmt.Errorf("knot: the value of header %s has control bytes", name)
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package knot
+package store
 
 import (
 	"bytes"
@@ -8,39 +8,39 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
-// A verdict about the conditions of a request.
-type condition uint8
+// A Verdict about the conditions of a request.
+type Verdict uint8
 
 const (
-	proceed     condition = iota
-	notModified           // 304
-	failed                // 412
+	Proceed     Verdict = iota
+	NotModified         // 304
+	Failed              // 412
 )
 
-// condition evaluates the conditions of a GET or HEAD in the order of RFC 9110, 13.2.2; etag is a
+// Condition evaluates the conditions of a GET or HEAD in the order of RFC 9110, 13.2.2; etag is a
 // strong validator, and there is something to serve. A date that is no date is ignored.
-func (x *Ctx) condition(etag []byte, modified time.Time) condition {
+func (q *Request) Condition(etag []byte, modified time.Time) Verdict {
 	modified = modified.Truncate(time.Second)
-	if matches, there := x.listsTag("if-match", etag, false); there {
+	if matches, there := q.listsTag("if-match", etag, false); there {
 		if !matches {
-			return failed
+			return Failed
 		}
-	} else if t, ok := x.headerTime("if-unmodified-since"); ok && modified.After(t) {
-		return failed
+	} else if t, ok := q.headerTime("if-unmodified-since"); ok && modified.After(t) {
+		return Failed
 	}
-	if matches, there := x.listsTag("if-none-match", etag, true); there {
+	if matches, there := q.listsTag("if-none-match", etag, true); there {
 		if matches {
-			return notModified
+			return NotModified
 		}
-	} else if t, ok := x.headerTime("if-modified-since"); ok && !modified.After(t) {
-		return notModified
+	} else if t, ok := q.headerTime("if-modified-since"); ok && !modified.After(t) {
+		return NotModified
 	}
-	return proceed
+	return Proceed
 }
 
 // headerTime is the date in the header line called lower, if there is one and it is a date.
-func (x *Ctx) headerTime(lower string) (t time.Time, ok bool) {
-	text, ok := x.head.Find(x.headBytes(), lower)
+func (q *Request) headerTime(lower string) (t time.Time, ok bool) {
+	text, ok := q.Head.Find(q.Text, lower)
 	if !ok {
 		return t, false
 	}
@@ -49,10 +49,10 @@ func (x *Ctx) headerTime(lower string) (t time.Time, ok bool) {
 
 // listsTag compares etag with every entity tag in the header lines called lower; there reports
 // whether there are any. A weak tag matches only in the weak comparison (RFC 9110, 8.8.3.2).
-func (x *Ctx) listsTag(lower string, etag []byte, weak bool) (matches, there bool) {
-	b := x.headBytes()
-	for i := range x.head.Fields {
-		one := &x.head.Fields[i]
+func (q *Request) listsTag(lower string, etag []byte, weak bool) (matches, there bool) {
+	b := q.Text
+	for i := range q.Head.Fields {
+		one := &q.Head.Fields[i]
 		if int(one.Name.To-one.Name.From) != len(lower) || !h1.TokenIs(one.Name.Of(b), lower) {
 			continue
 		}

@@ -1,4 +1,4 @@
-package knot
+package store
 
 import (
 	"context"
@@ -16,15 +16,15 @@ import (
 )
 
 var (
-	errDirectory = errors.New("knot: the path is a directory")
+	ErrDirectory = errors.New("knot: the path is a directory")
 	// errLost means that the task that was to open a file was torn away from it.
 	errLost = errors.New("knot: opening the file was abandoned")
 )
 
-// fileBytes are the contents that are kept, as the blocking graph shows them.
-var fileBytes = countFileBytes()
+// contents are the contents that are kept, as the blocking graph shows them.
+var contents = countContents()
 
-func countFileBytes() *ressched.Resource {
+func countContents() *ressched.Resource {
 	r, err := ressched.NewResource("file cache", "bytes")
 	if err != nil {
 		panic(err) // the table of resources is empty when packages are set up
@@ -71,7 +71,7 @@ func (id *identity) changed() int64 {
 // same.
 func (id *identity) young() bool {
 	var now unix.Timespec
-	return unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now) == nil && now.Nano()-id.ctime < coarse
+	return unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now) == nil && now.Nano()-id.ctime < Coarse
 }
 
 // kind is nil for what may be served.
@@ -80,53 +80,53 @@ func (id *identity) kind() error {
 	case unix.S_IFREG:
 		return nil
 	case unix.S_IFDIR:
-		return errDirectory
+		return ErrDirectory
 	}
-	return Status(403)
+	return ErrKind
 }
 
-// fileHead is what the responses about a file have in common.
-type fileHead struct {
-	modified   time.Time
-	ctype      string
-	tag        []byte // within lines
-	own        int    // where the lines of FilesConfig.Header begin, in lines; they end at validators
-	validators int    // length of the header lines that a 304 has, in lines
-	coded      int    // ... with Content-Encoding
+// Head is what the responses about a file have in common.
+type Head struct {
+	Modified   time.Time
+	Type       string
+	Tag        []byte // within lines
+	Own        int    // where the lines of FilesConfig.Header begin, in lines; they end at validators
+	Validators int    // length of the header lines that a 304 has, in lines
+	Coded      int    // ... with Content-Encoding
 	text       bool   // files of this type get smaller by compression
 	varies     bool   // the file has other forms, whose dates may be the same
 }
 
-// coarse is the resolution of the times of files, in nanoseconds, with something to
+// Coarse is the resolution of the times of files, in nanoseconds, with something to
 // spare: a change so soon after another may leave the same times.
-var coarse = int64(50 * time.Millisecond) // for tests to change
+var Coarse = int64(50 * time.Millisecond) // for tests to change
 
-// find returns the file that x asks for, in the form that suits the client best, to be released
+// Find returns the file that q asks for, in the form that suits the client best, to be released
 // by the caller. It may park.
-func (f *Files) find(x *Ctx) (*entry, error) {
-	now := f.now()
-	f.follow(x, now)
-	e, err := f.findAs(x, now, want{})
+func (f *Store) Find(q *Request) (*Entry, error) {
+	now := f.Now()
+	f.follow(q, now)
+	e, err := f.findAs(q, now, want{})
 	if err != nil || len(f.codings.list) == 0 {
 		return e, err
 	}
-	return f.choose(x, now, e), nil
+	return f.choose(q, now, e), nil
 }
 
 // findAs returns what is wanted.
-func (f *Files) findAs(x *Ctx, now int64, w want) (*entry, error) {
-	c := f.caches
+func (f *Store) findAs(q *Request, now int64, w want) (*Entry, error) {
+	c := f.Caches
 	if c == nil {
-		e, _, err := f.openEntry(x, nil, w)
+		e, _, err := f.openEntry(q, nil, w)
 		return e, err
 	}
 	for {
-		e, fl, mine := c.get(x.cacheKey(&w), now, w.coding == nil)
+		e, fl, mine := c.Get(q.cacheKey(&w), now, w.coding == nil)
 		if mine {
 			if w.coding != nil && !w.beside {
-				return f.compress(x, fl, w)
+				return f.compress(q, fl, w)
 			}
-			return f.load(x, fl, w)
+			return f.load(q, fl, w)
 		}
 		if e == nil {
 			var err error
@@ -137,35 +137,35 @@ func (f *Files) findAs(x *Ctx, now int64, w want) (*entry, error) {
 				return nil, err
 			}
 		}
-		if f.fresh(x, e, now, w) {
+		if f.fresh(q, e, now, w) {
 			return e, nil
 		}
-		e.drop()
-		e.release()
+		e.Drop()
+		e.Release()
 	}
 }
 
 // fresh reports whether e may be used.
-func (f *Files) fresh(x *Ctx, e *entry, now int64, w want) bool {
+func (f *Store) fresh(q *Request, e *Entry, now int64, w want) bool {
 	if w.coding != nil && !w.beside {
 		return e.id == w.plain.id // which is fresh
 	}
 	// What was opened after the request came is new enough.
 	checked := e.checked.Load()
-	return (now-checked < f.revalidate || now < checked) && checked > f.root.switched.Load() || f.stillThere(x, e, now, w)
+	return (now-checked < f.revalidate || now < checked) && checked > f.Root.switched.Load() || f.stillThere(q, e, now, w)
 }
 
 // stillThere compares e with what its path leads to now. While one does so, others use
 // e; but not if it must be compared at every request.
-func (f *Files) stillThere(x *Ctx, e *entry, now int64, w want) bool {
-	if e.young {
+func (f *Store) stillThere(q *Request, e *Entry, now int64, w want) bool {
+	if e.Young {
 		return false
 	}
 	if f.revalidate > 0 {
 		e.checked.Store(now)
 	}
-	fd, file, err := f.openWanted(x, &toLook, &w)
-	if scarce(err) && e.full && f.revalidate > 0 {
+	fd, file, err := f.openWanted(q, &toLook, &w)
+	if Scarce(err) && e.Full && f.revalidate > 0 {
 		return true // nothing is known of a change, and to send it no descriptor is needed
 	}
 	if err != nil {
@@ -174,7 +174,7 @@ func (f *Files) stillThere(x *Ctx, e *entry, now int64, w want) bool {
 	var id identity
 	err = id.read(fd)
 	closeEither(fd, file)
-	if err != nil || id != e.id || w.coding == nil && f.besides(x, e.name, &id, e.head.ctype) != e.beside {
+	if err != nil || id != e.id || w.coding == nil && f.besides(q, e.name, &id, e.Head.Type) != e.beside {
 		return false
 	}
 	e.checked.Store(now)
@@ -182,48 +182,48 @@ func (f *Files) stillThere(x *Ctx, e *entry, now int64, w want) bool {
 }
 
 // load opens the file for a flight.
-func (f *Files) load(x *Ctx, fl *flight, w want) (*entry, error) {
+func (f *Store) load(q *Request, fl *flight, w want) (*Entry, error) {
 	landed := false
 	defer func() {
 		if !landed { // the runtime is closing
 			fl.land(nil, errLost, false, 0)
 		}
 	}()
-	e, keep, err := f.openEntry(x, fl, w)
+	e, keep, err := f.openEntry(q, fl, w)
 	landed = true
 	told := err
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		told = errLost // the end of our task is no matter of theirs
 	}
-	fl.land(e, told, keep, f.now())
-	if keep && !e.full {
+	fl.land(e, told, keep, f.Now())
+	if keep && !e.Full {
 		f.sweepLater()
 	}
 	return e, err
 }
 
-// openHook, if set by a test, runs before a file is opened.
-var openHook func()
+// OpenHook, if set by a test, runs before a file is opened.
+var OpenHook func()
 
 // openEntry opens what is wanted. keep means that it belongs into the cache.
-func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err error) {
-	if x.path[0] != '/' || hiddenPath(x.path) {
-		return nil, false, Status(404)
+func (f *Store) openEntry(q *Request, fl *flight, w want) (e *Entry, keep bool, err error) {
+	if q.Path[0] != '/' || hiddenPath(q.Path) {
+		return nil, false, ErrHidden
 	}
-	if openHook != nil {
-		openHook()
+	if OpenHook != nil {
+		OpenHook()
 	}
-	began := f.now()
-	fd, file, err := f.openWanted(x, &toRead, &w)
-	if errors.Is(err, unix.EACCES) && f.kindOf(x, &w) == errDirectory {
-		err = errDirectory // which nobody wants to read
+	began := f.Now()
+	fd, file, err := f.openWanted(q, &toRead, &w)
+	if errors.Is(err, unix.EACCES) && f.kindOf(q, &w) == ErrDirectory {
+		err = ErrDirectory // which nobody wants to read
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	made := &entry{fd: fd}
+	made := &Entry{FD: fd}
 	if file != nil {
-		made.file.Store(file)
+		made.File.Store(file)
 	} else {
 		ressched.Descriptors.Acquire(1)
 	}
@@ -231,7 +231,7 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 	made.checked.Store(began)
 	defer func() {
 		if e == nil { // also when the runtime is closing
-			made.release()
+			made.Release()
 		}
 	}()
 	if err := made.id.read(fd); err != nil {
@@ -240,24 +240,23 @@ func (f *Files) openEntry(x *Ctx, fl *flight, w want) (e *entry, keep bool, err 
 	if err := made.id.kind(); err != nil {
 		return nil, false, err
 	}
-	made.length = made.id.size
+	made.Length = made.id.size
 	// A Last-Modified is not later than the Date beside it (RFC 9110, 8.8.2.1); our clock may be late by a second.
-	made.head.modified = time.Unix(0, made.id.changed()).UTC()
-	x.srv.clock.Now()
-	if now := x.srv.clock.Stamp().Unix; made.head.modified.Unix() > now+1 {
-		made.head.modified = time.Unix(now, 0).UTC()
+	made.Head.Modified = time.Unix(0, made.id.changed()).UTC()
+	if now := q.Second; made.Head.Modified.Unix() > now+1 {
+		made.Head.Modified = time.Unix(now, 0).UTC()
 	}
-	f.describe(x, made, w)
+	f.describe(q, made, w)
 	if fl != nil {
-		made.shard, made.key = fl.shard, fl.key
+		made.Shard, made.Key = fl.shard, fl.key
 		made.kept = f.keep(made)
 	}
 	return made, made.kept, nil
 }
 
 // kindOf is the kind of what is wanted, which need not be readable, or what opening it met. It may park.
-func (f *Files) kindOf(x *Ctx, w *want) error {
-	fd, file, err := f.openWanted(x, &toLook, w)
+func (f *Store) kindOf(q *Request, w *want) error {
+	fd, file, err := f.openWanted(q, &toLook, w)
 	if err != nil {
 		return err
 	}
@@ -270,56 +269,56 @@ func (f *Files) kindOf(x *Ctx, w *want) error {
 }
 
 // describe prepares the header of a file that was just opened. It may park.
-func (f *Files) describe(x *Ctx, e *entry, w want) {
+func (f *Store) describe(q *Request, e *Entry, w want) {
 	if w.coding != nil {
-		e.describe(f, w.plain.name, w.plain.head.ctype, &w, 0)
+		e.describe(f, w.plain.name, w.plain.Head.Type, &w, 0)
 		return
 	}
-	name := "/" + string(x.name[:len(x.name)-1])
-	ctype := contentType(h1.Bytes(name))
-	for _, h := range f.headerOf(name) {
-		if h1.TextIs(h1.Bytes(h.Name), "content-type") {
-			ctype = h.Value
+	name := "/" + string(q.name[:len(q.name)-1])
+	ctype := ContentType(h1.Bytes(name))
+	f.eachLine(name, func(name, value string) {
+		if h1.TextIs(h1.Bytes(name), "content-type") {
+			ctype = value
 		}
-	}
-	e.beside = f.besides(x, name, &e.id, ctype)
+	})
+	e.beside = f.besides(q, name, &e.id, ctype)
 	e.describe(f, name, ctype, &w, 0)
 }
 
 // keep decides about a file that was opened for the cache, and reads it if its content
 // belongs there. It may park.
-func (f *Files) keep(e *entry) bool {
+func (f *Store) keep(e *Entry) bool {
 	if e.id.size > f.fileMax {
-		return e.shard.files > 0
+		return e.Shard.Files > 0
 	}
-	_, hash := f.caches.shard(h1.Bytes(e.key))
-	if !e.shard.reserve(e, hash) {
+	_, hash := f.Caches.Shard(h1.Bytes(e.Key))
+	if !e.Shard.reserve(e, hash) {
 		return false
 	}
 	if !e.readWhole() {
 		e.giveBack()
 		return false
 	}
-	e.full = true
+	e.Full = true
 	e.close()
-	e.fd = -1
-	e.shard.loaded()
+	e.FD = -1
+	e.Shard.loaded()
 	return true
 }
 
-func (s *cacheShard) loaded() {
-	s.mu.Lock()
+func (s *shard) loaded() {
+	s.Mu.Lock()
 	s.stats.Loads++
-	s.mu.Unlock()
+	s.Mu.Unlock()
 }
 
 // readWhole reads the content, and returns false if the file was not the same all the
 // time.
-func (e *entry) readWhole() bool {
+func (e *Entry) readWhole() bool {
 	at := int64(0)
-	for _, p := range e.parts {
+	for _, p := range e.Parts {
 		for len(p) > 0 {
-			n, err := e.readAt(p, at)
+			n, err := e.ReadAt(p, at)
 			if n <= 0 || err != nil {
 				return false
 			}
@@ -328,21 +327,21 @@ func (e *entry) readWhole() bool {
 		}
 	}
 	var after identity
-	if after.read(e.fd) != nil || after != e.id {
+	if after.read(e.FD) != nil || after != e.id {
 		return false
 	}
-	e.young = e.id.young()
+	e.Young = e.id.young()
 	return true
 }
 
 // describe prepares the header lines that go with what w says of the file called name, which was last modified as its head
 // says; sum is one of its content if that was made on the fly.
-func (e *entry) describe(f *Files, name, ctype string, w *want, sum uint32) {
-	h := &e.head
-	e.name, h.ctype = name, ctype
+func (e *Entry) describe(f *Store, name, ctype string, w *want, sum uint32) {
+	h := &e.Head
+	e.name, h.Type = name, ctype
 	h.text = compressible(ctype)
 	b := make([]byte, 0, 192+len(ctype))
-	b = h.modified.AppendFormat(append(b, "Last-Modified: "...), clock.HTTPTime)
+	b = h.Modified.AppendFormat(append(b, "Last-Modified: "...), clock.HTTPTime)
 	b = append(b, "\r\nETag: "...)
 	tag := len(b)
 	b = appendTag(b, &e.id, w, sum)
@@ -351,30 +350,29 @@ func (e *entry) describe(f *Files, name, ctype string, w *want, sum uint32) {
 	if h.varies = len(f.codings.list) > 0 && (h.text || e.beside != 0 || w.coding != nil); h.varies {
 		b = append(b, "Vary: Accept-Encoding\r\n"...)
 	}
-	h.own = len(b)
-	for _, one := range f.headerOf(name) {
-		if CheckHeader(one.Name, one.Value) == nil {
-			b = h1.AppendField(b, one.Name, one.Value)
+	h.Own = len(b)
+	f.eachLine(name, func(name, value string) {
+		if h1.CheckField(name, value) == nil {
+			b = h1.AppendField(b, name, value)
 		}
-	}
-	h.validators = len(b)
+	})
+	h.Validators = len(b)
 	if w.coding != nil {
 		b = h1.AppendField(b, "Content-Encoding", w.coding.Name)
 	}
-	h.coded = len(b)
+	h.Coded = len(b)
 	b = h1.AppendField(b, "Content-Type", ctype)
-	b = strconv.AppendInt(append(b, "Content-Length: "...), e.length, 10)
+	b = strconv.AppendInt(append(b, "Content-Length: "...), e.Length, 10)
 	b = append(b, "\r\n\r\n"...)
-	h.tag = b[tag:end:end]
-	e.lines = b
+	h.Tag = b[tag:end:end]
+	e.Lines = b
 }
 
-// headerOf is what the program adds to the header of a file.
-func (f *Files) headerOf(name string) []Header {
-	if f.header == nil {
-		return nil
+// eachLine calls fn for what the program adds to the header of a file.
+func (f *Store) eachLine(name string, fn func(name, value string)) {
+	if f.header != nil {
+		f.header(name, fn)
 	}
-	return f.header(name)
 }
 
 // appendTag makes a strong validator of size and nanosecond time of change, see changed; and of the coding,
@@ -391,4 +389,4 @@ func appendTag(dst []byte, id *identity, w *want, sum uint32) []byte {
 	return append(dst, '"')
 }
 
-var errShrank = fmt.Errorf("knot: file shrank while it was sent: %w", io.ErrUnexpectedEOF)
+var ErrShrank = fmt.Errorf("knot: file shrank while it was sent: %w", io.ErrUnexpectedEOF)

@@ -1,4 +1,4 @@
-package knot
+package store
 
 import (
 	"fmt"
@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// chunkBytes is the unit in which contents take memory.
-	chunkBytes = 1 << 10
+	// ChunkBytes is the unit in which contents take memory.
+	ChunkBytes = 1 << 10
 	// blockChunks of them make a block, whose free chunks are the bits of a word.
 	blockChunks = 64
-	blockBytes  = blockChunks * chunkBytes
+	BlockBytes  = blockChunks * ChunkBytes
 )
 
-// fileMemory is where a shard keeps contents of files: outside the Go heap, whose
+// Memory is where a shard keeps contents of files: outside the Go heap, whose
 // collector would let it grow to twice its size. A content is in as few parts as there
 // is room for, so nothing is lost between contents of different sizes. What is free is
 // for the shard to know: freeing a content that is still being sent would have it
 // overwritten. All fields are guarded by the shard's mu.
-type fileMemory struct {
-	mem     []byte   // mapped, a whole number of blocks; nil: not mapped
+type Memory struct {
+	Mem     []byte   // mapped, a whole number of blocks; nil: not mapped
 	free    []uint64 // by block, a bit for each chunk that is free
 	touched []uint64 // a bit for each block that has taken memory
 	left    int      // free chunks
@@ -32,23 +32,23 @@ type fileMemory struct {
 	closed  bool     // unmap when nothing is used
 }
 
-// freePoison, if set by a test, sees memory that has become free.
-var freePoison func([]byte)
+// FreePoison, if set by a test, sees memory that has become free.
+var FreePoison func([]byte)
 
 // reserve maps memory for n bytes, which takes none until it is used.
-func (m *fileMemory) reserve(bytes int64) error {
+func (m *Memory) reserve(bytes int64) error {
 	if bytes <= 0 {
 		return nil
 	}
-	blocks := int((bytes + blockBytes - 1) / blockBytes)
-	mem, err := unix.Mmap(-1, 0, blocks*blockBytes, unix.PROT_READ|unix.PROT_WRITE,
+	blocks := int((bytes + BlockBytes - 1) / BlockBytes)
+	mem, err := unix.Mmap(-1, 0, blocks*BlockBytes, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return fmt.Errorf("knot: no address space for %d MB of cached files: %w", bytes>>20, err)
 	}
 	// A huge page would take 2 MiB for the first small file.
 	unix.Madvise(mem, unix.MADV_NOHUGEPAGE)
-	m.mem, m.left = mem, blocks*blockChunks
+	m.Mem, m.left = mem, blocks*blockChunks
 	m.free, m.touched = make([]uint64, blocks), make([]uint64, (blocks+63)/64)
 	for i := range m.free {
 		m.free[i] = ^uint64(0)
@@ -56,17 +56,17 @@ func (m *fileMemory) reserve(bytes int64) error {
 	return nil
 }
 
-// used is how many bytes contents take.
-func (m *fileMemory) used() int64 {
-	return int64(len(m.free)*blockChunks-m.left-m.resting) * chunkBytes
+// Used is how many bytes contents take.
+func (m *Memory) Used() int64 {
+	return int64(len(m.free)*blockChunks-m.left-m.resting) * ChunkBytes
 }
 
-// chunksFor is how many chunks size bytes take.
-func chunksFor(size int64) int { return int((size + chunkBytes - 1) / chunkBytes) }
+// ChunksFor is how many chunks size bytes take.
+func ChunksFor(size int64) int { return int((size + ChunkBytes - 1) / ChunkBytes) }
 
 // take returns memory of size bytes, in parts; false if there is less.
-func (m *fileMemory) take(size int64) ([][]byte, bool) {
-	need := chunksFor(size)
+func (m *Memory) take(size int64) ([][]byte, bool) {
+	need := ChunksFor(size)
 	if need > m.left {
 		return nil, false
 	}
@@ -78,14 +78,14 @@ func (m *fileMemory) take(size int64) ([][]byte, bool) {
 			at, n := m.run(b, need)
 			need -= n
 			first := b*blockChunks + at
-			bytes := min(int64(n)*chunkBytes, size)
+			bytes := min(int64(n)*ChunkBytes, size)
 			size -= bytes
 			if first == end { // goes on where the part before ended
 				last := &parts[len(parts)-1]
 				*last = unsafe.Slice(unsafe.SliceData(*last), int64(len(*last))+bytes)
 			} else {
-				from := first * chunkBytes
-				parts = append(parts, m.mem[from:from+int(bytes):from+n*chunkBytes])
+				from := first * ChunkBytes
+				parts = append(parts, m.Mem[from:from+int(bytes):from+n*ChunkBytes])
 			}
 			end = first + n
 		}
@@ -95,7 +95,7 @@ func (m *fileMemory) take(size int64) ([][]byte, bool) {
 }
 
 // run takes the first free chunks of block b that follow one another, at most n.
-func (m *fileMemory) run(b, n int) (at, taken int) {
+func (m *Memory) run(b, n int) (at, taken int) {
 	word := m.free[b]
 	at = bits.TrailingZeros64(word)
 	taken = min(bits.TrailingZeros64(^(word >> at)), n)
@@ -111,12 +111,12 @@ func (m *fileMemory) run(b, n int) (at, taken int) {
 func ones(n int) uint64 { return ^uint64(0) >> (64 - n) }
 
 // put frees what take has returned.
-func (m *fileMemory) put(parts [][]byte) {
+func (m *Memory) put(parts [][]byte) {
 	for _, p := range parts {
-		if freePoison != nil {
-			freePoison(p)
+		if FreePoison != nil {
+			FreePoison(p)
 		}
-		first, n := m.chunkOf(p), chunksFor(int64(len(p)))
+		first, n := m.chunkOf(p), ChunksFor(int64(len(p)))
 		m.left += n
 		for n > 0 {
 			at := first % blockChunks
@@ -130,8 +130,8 @@ func (m *fileMemory) put(parts [][]byte) {
 	}
 }
 
-func (m *fileMemory) chunkOf(p []byte) int {
-	return int(uintptr(unsafe.Pointer(unsafe.SliceData(p)))-uintptr(unsafe.Pointer(unsafe.SliceData(m.mem)))) / chunkBytes
+func (m *Memory) chunkOf(p []byte) int {
+	return int(uintptr(unsafe.Pointer(unsafe.SliceData(p)))-uintptr(unsafe.Pointer(unsafe.SliceData(m.Mem)))) / ChunkBytes
 }
 
 // A spell is a row of blocks that nobody uses, on their way back to the system.
@@ -139,7 +139,7 @@ type spell struct{ block, blocks int }
 
 // idle takes one such row out of use, of at most that many blocks, for the caller to give
 // back when it does not hold mu. Their memory counts as given back from now on.
-func (m *fileMemory) idle(most int) (s spell, ok bool) {
+func (m *Memory) idle(most int) (s spell, ok bool) {
 	for b := range m.free {
 		bit := uint64(1) << (b % 64)
 		usable := m.touched[b/64]&bit != 0 && m.free[b] == ^uint64(0) && s.blocks < most
@@ -162,12 +162,12 @@ func (m *fileMemory) idle(most int) (s spell, ok bool) {
 }
 
 // giveBack is called without mu.
-func (m *fileMemory) giveBack(s spell) {
-	unix.Madvise(m.mem[s.block*blockBytes:(s.block+s.blocks)*blockBytes], unix.MADV_DONTNEED)
+func (m *Memory) giveBack(s spell) {
+	unix.Madvise(m.Mem[s.block*BlockBytes:(s.block+s.blocks)*BlockBytes], unix.MADV_DONTNEED)
 }
 
 // rested makes s usable again.
-func (m *fileMemory) rested(s spell) {
+func (m *Memory) rested(s spell) {
 	for b := s.block; b < s.block+s.blocks; b++ {
 		m.free[b] = ^uint64(0)
 	}
@@ -179,15 +179,15 @@ func (m *fileMemory) rested(s spell) {
 }
 
 // close unmaps the memory when nothing of it is used any more.
-func (m *fileMemory) close() {
+func (m *Memory) close() {
 	m.closed = true
 	m.unmap()
 }
 
-func (m *fileMemory) unmap() {
-	if m.mem == nil || m.left < len(m.free)*blockChunks {
+func (m *Memory) unmap() {
+	if m.Mem == nil || m.left < len(m.free)*blockChunks {
 		return
 	}
-	unix.Munmap(m.mem)
-	m.mem, m.free, m.touched, m.left, m.blocks = nil, nil, nil, 0, 0
+	unix.Munmap(m.Mem)
+	m.Mem, m.free, m.touched, m.left, m.blocks = nil, nil, nil, 0, 0
 }

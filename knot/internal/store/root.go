@@ -1,4 +1,4 @@
-package knot
+package store
 
 import (
 	"bytes"
@@ -13,15 +13,15 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A fileRoot is the directory below which files are served. Its name is looked up anew now and
+// A root is the directory below which files are served. Its name is looked up anew now and
 // then, as it may be a symbolic link that is switched from one release to the next. Then
 // the descriptor becomes that of the new directory by dup3(2), under the same number: an open
 // that is under way meets the one or the other.
-type fileRoot struct {
-	fd   int    // O_PATH; fixed
+type root struct {
+	FD   int    // O_PATH; fixed
 	name string // absolute; "": can't be told, and is not looked up again; fixed
 
-	checked  atomic.Int64 // reading of the clock when name was last looked up; atomic
+	Checked  atomic.Int64 // reading of the clock when name was last looked up; atomic
 	switched atomic.Int64 // reading of the clock after the last switch; atomic
 	failing  atomic.Bool  // the last look-up failed; atomic
 
@@ -30,12 +30,12 @@ type fileRoot struct {
 }
 
 // open opens the root for the first time.
-func (r *fileRoot) open(name string) error {
+func (r *root) open(name string) error {
 	fd, err := openDirectory(name)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	r.fd = fd
+	r.FD = fd
 	if r.name, err = filepath.Abs(name); err != nil {
 		r.name = "" // the working directory has been removed
 	}
@@ -65,10 +65,10 @@ var toLookUp = unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEX
 
 // follow looks the root's name up, if it is time to. If that fails, the directory that was
 // there goes on being served. It may park.
-func (f *Files) follow(x *Ctx, now int64) {
-	r := &f.root
-	last := r.checked.Load()
-	if r.name == "" || f.revalidate > 0 && (now-last < f.revalidate && now >= last || !r.checked.CompareAndSwap(last, now)) {
+func (f *Store) follow(q *Request, now int64) {
+	r := &f.Root
+	last := r.Checked.Load()
+	if r.name == "" || f.revalidate > 0 && (now-last < f.revalidate && now >= last || !r.Checked.CompareAndSwap(last, now)) {
 		return
 	}
 	if r.looking.LockContext(context.Background()) != nil {
@@ -76,28 +76,28 @@ func (f *Files) follow(x *Ctx, now int64) {
 	}
 	defer r.looking.Unlock()
 	err := f.lookUp()
-	if scarce(err) { // nothing is wrong with the name
+	if Scarce(err) { // nothing is wrong with the name
 		return
 	}
 	if failed := err != nil; r.failing.Swap(failed) != failed {
 		if failed {
-			x.srv.errorLog().Error("knot: the root can't be looked up any more; the folder that it was is still served", "root", r.name, "error", err)
+			q.Log.Logger().Error("knot: the root can't be looked up any more; the folder that it was is still served", "root", r.name, "error", err)
 		} else {
-			x.srv.errorLog().Info("knot: the root can be looked up again", "root", r.name)
+			q.Log.Logger().Info("knot: the root can be looked up again", "root", r.name)
 		}
 	}
 }
 
 // lookUp compares the root with what its name leads to, and switches to that. The caller holds
 // looking.
-func (f *Files) lookUp() error {
-	r := &f.root
+func (f *Store) lookUp() error {
+	r := &f.Root
 	fd, err := -1, error(unix.EAGAIN)
-	if f.cached && !f.walks {
+	if f.Cached && !f.Walks {
 		fd, err = openat2(unix.AT_FDCWD, append([]byte(r.name), 0), &toLookUp)
 	}
 	if err == unix.EAGAIN {
-		offload(func() { fd, err = openDirectory(r.name) })
+		task.Offload(func() { fd, err = openDirectory(r.name) })
 	}
 	if err != nil {
 		return err
@@ -108,22 +108,22 @@ func (f *Files) lookUp() error {
 		return err
 	}
 	for {
-		if err = unix.Dup3(fd, r.fd, unix.O_CLOEXEC); err != unix.EINTR && err != unix.EBUSY {
+		if err = unix.Dup3(fd, r.FD, unix.O_CLOEXEC); err != unix.EINTR && err != unix.EBUSY {
 			break
 		}
 	}
 	if err == nil {
 		r.dev, r.ino = dev, ino
-		r.switched.Store(f.now())
+		r.switched.Store(f.Now())
 	}
 	return err
 }
 
 // shows reports whether fd, to which a link has led, may be served: no name on its own path
 // below the root is hidden. It needs proc(5); without that nothing may.
-func (r *fileRoot) shows(fd int) bool {
+func (r *root) shows(fd int) bool {
 	buf := make([]byte, 2*unix.PathMax)
-	root := ownPath(r.fd, buf[:unix.PathMax])
+	root := ownPath(r.FD, buf[:unix.PathMax])
 	file := ownPath(fd, buf[unix.PathMax:])
 	if root == nil || file == nil {
 		return false

@@ -1,4 +1,4 @@
-package knot
+package store
 
 import (
 	"errors"
@@ -9,7 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/task"
 )
+
+// listBatch is how many names are read from a folder at a time.
+const listBatch = 256
+
+// toList is how to open a folder.
+var toList = waysTo(unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOCTTY)
 
 // A Listed is a name in a folder, and what it leads to if it is a link.
 type Listed struct {
@@ -19,48 +26,39 @@ type Listed struct {
 	Modified time.Time
 }
 
-// listBatch is how many names are read from a folder at a time.
-const listBatch = 256
-
-// toList is how to open a folder.
-var toList = waysTo(unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOCTTY)
-
-// List returns the files and folders in the folder that the path of x names, as far as Serve would
-// serve them, in no order, and no more than most; more reports that there are more. The path must
-// end with a slash. Errors are those of Serve: match them with errors.As against Status. It parks.
-func (f *Files) List(x *Ctx, most int) (all []Listed, more bool, err error) {
-	if len(x.path) == 0 || x.path[0] != '/' || x.path[len(x.path)-1] != '/' || hiddenPath(x.path) {
-		return nil, false, Status(404)
+// List calls add for the files and folders in the folder that the path of the request names, in no order, and for no more than
+// most; more reports that there are more. The path must end with a slash. It parks.
+func (f *Store) List(q *Request, most int, add func(Listed)) (more bool, err error) {
+	if len(q.Path) == 0 || q.Path[0] != '/' || q.Path[len(q.Path)-1] != '/' || hiddenPath(q.Path) {
+		return false, ErrHidden
 	}
-	f.follow(x, f.now())
-	if len(x.path) > 1 {
-		x.name = append(append(x.name[:0], x.path[1:len(x.path)-1]...), 0)
+	f.follow(q, f.Now())
+	if len(q.Path) > 1 {
+		q.name = append(append(q.name[:0], q.Path[1:len(q.Path)-1]...), 0)
 	} else {
-		x.name = append(x.name[:0], ".\x00"...)
+		q.name = append(q.name[:0], ".\x00"...)
 	}
-	fd, file, err := f.openPlain(x, &toList)
+	fd, file, err := f.openPlain(q, &toList)
 	if err != nil {
-		return nil, false, openStatus(err)
+		return false, err
 	}
 	if file != nil { // package aio reads no folders
 		fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 		file.Close()
 		if err != nil {
-			return nil, false, openStatus(err)
+			return false, err
 		}
 	}
 	ressched.Descriptors.Acquire(1)
 	defer ressched.Descriptors.Release(1)
-	path := string(x.path)
-	offload(func() { all, more, err = f.readFolder(fd, path, most) })
-	if err != nil {
-		return nil, false, openStatus(err)
-	}
-	return all, more, nil
+	path := string(q.Path)
+	task.Offload(func() { more, err = f.readFolder(fd, path, most, add) })
+	return more, err
 }
 
 // readFolder takes fd over.
-func (f *Files) readFolder(fd int, path string, most int) (all []Listed, more bool, err error) {
+func (f *Store) readFolder(fd int, path string, most int, add func(Listed)) (more bool, err error) {
+	shown := 0
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close()
 	for {
@@ -72,22 +70,23 @@ func (f *Files) readFolder(fd int, path string, most int) (all []Listed, more bo
 			if !ok {
 				continue
 			}
-			if len(all) == most {
-				return all, true, nil
+			if shown == most {
+				return true, nil
 			}
-			all = append(all, one)
+			shown++
+			add(one)
 		}
 		if errors.Is(err, io.EOF) {
-			return all, false, nil
+			return false, nil
 		}
 		if err != nil {
-			return nil, false, err
+			return false, err
 		}
 	}
 }
 
 // listed reports whether to show what is called name in the folder dir, and how.
-func (f *Files) listed(dir int, path, name string) (one Listed, ok bool) {
+func (f *Store) listed(dir int, path, name string) (one Listed, ok bool) {
 	if hiddenPath([]byte(path + name)) {
 		return one, false
 	}
@@ -108,14 +107,14 @@ func (f *Files) listed(dir int, path, name string) (one Listed, ok bool) {
 }
 
 // throughLink finds out what the link called name leads to, if that may be served.
-func (f *Files) throughLink(name string, st *unix.Stat_t) bool {
-	if f.walks {
+func (f *Store) throughLink(name string, st *unix.Stat_t) bool {
+	if f.Walks {
 		return false
 	}
-	fd, err := openat2(f.root.fd, append([]byte(name), 0), &toLook.linked.full)
+	fd, err := openat2(f.Root.FD, append([]byte(name), 0), &toLook.linked.full)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(fd)
-	return f.root.shows(fd) && unix.Fstat(fd, st) == nil
+	return f.Root.shows(fd) && unix.Fstat(fd, st) == nil
 }

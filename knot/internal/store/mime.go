@@ -1,4 +1,4 @@
-package knot
+package store
 
 import (
 	"bytes"
@@ -69,13 +69,9 @@ var contentTypes = map[string]string{
 	".zst":         "application/zstd",
 }
 
-// ContentType is the type with which Files serves a file of this name, by its ending;
-// "application/octet-stream" if that says nothing.
-func ContentType(name string) string { return contentType(h1.Bytes(name)) }
-
-// contentType goes by the extension, in any case; for one that the table does
+// ContentType goes by the extension, in any case; for one that the table does
 // not have it asks package mime.
-func contentType(name []byte) string {
+func ContentType(name []byte) string {
 	name = name[bytes.LastIndexByte(name, '/')+1:]
 	dot := bytes.LastIndexByte(name, '.')
 	if dot < 0 || len(name)-dot > 16 {

@@ -1,4 +1,4 @@
-package knot
+package store
 
 import (
 	"bytes"
@@ -13,33 +13,9 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A Coding is a content coding (RFC 9110, 8.4) in which files are sent to clients that accept it.
-type Coding struct {
-	// Name is that of IANA's registry, in lower case: br, zstd, gzip.
-	Name string
-	// Suffix of a file that was compressed beforehand: app.js.br stands beside app.js. It must
-	// begin with a dot. "": such files are not looked for.
-	Suffix string
-	// Compress makes the coded form of src, from which it must not keep anything. It is called
-	// on a plain goroutine, several at a time. The same src must give the same result as long as
-	// the program runs. nil: files are not compressed on the fly.
-	Compress func(src []byte) ([]byte, error)
-}
-
-// Precompressed are the codings of files that were compressed beforehand, best first: .br, .zst
-// and .gz beside the file. Package knot/compress has those that compress on the fly too.
-func Precompressed() []Coding {
-	return []Coding{{Name: "br", Suffix: ".br"}, {Name: "zstd", Suffix: ".zst"}, {Name: "gzip", Suffix: ".gz"}}
-}
-
 const (
-	defaultCompressMin = 512
-	defaultCompressMax = 4 << 20
-)
-
-const (
-	// maxCodings is how many codings fit into entry.beside.
-	maxCodings = 8
+	// MaxCodings is how many codings fit into Entry.beside.
+	MaxCodings = 8
 	// staleBeside is by how much a file that was compressed beforehand may be older than the file
 	// that it stands beside: a copy of a site sets the times of both in any order.
 	staleBeside = int64(10 * time.Second)
@@ -59,13 +35,12 @@ type codings struct {
 	most       int64
 }
 
-func (f *Files) configureCodings(config *FilesConfig) error {
+func (f *Store) configureCodings(config *Config) error {
 	k := &f.codings
 	k.list = config.Codings
-	k.least = orDefault(config.CompressMin, defaultCompressMin, 0)
-	k.most = orDefault(config.CompressMax, defaultCompressMax, 1<<40)
-	if len(k.list) > maxCodings {
-		return fmt.Errorf("knot: %d codings; there may be %d", len(k.list), maxCodings)
+	k.least, k.most = config.CompressMin, config.CompressMax
+	if len(k.list) > MaxCodings {
+		return fmt.Errorf("knot: %d codings; there may be %d", len(k.list), MaxCodings)
 	}
 	known := make(map[string]bool)
 	for _, c := range k.list {
@@ -84,38 +59,38 @@ func (f *Files) configureCodings(config *FilesConfig) error {
 
 // compressing is taken while a file is compressed, by whichever Files: a processor is left for the loops.
 var (
-	compressing     = task.NewSemaphore(mostCompressing)
-	mostCompressing = int64(max(1, runtime.GOMAXPROCS(0)-1))
+	Compressing     = task.NewSemaphore(MostCompressing)
+	MostCompressing = int64(max(1, runtime.GOMAXPROCS(0)-1))
 )
 
 // A want says what is looked for under the path of a request.
 type want struct {
 	coding *Coding // nil: the file itself
-	plain  *entry  // the file itself, if coding is set
+	plain  *Entry  // the file itself, if coding is set
 	beside bool    // a file beside it, not one made from it
 }
 
 // cacheKey is the name under which the cache knows what is wanted. A path has no NUL.
-func (x *Ctx) cacheKey(w *want) []byte {
+func (q *Request) cacheKey(w *want) []byte {
 	if w.coding == nil {
-		return x.path
+		return q.Path
 	}
-	x.key = append(append(x.key[:0], x.path...), 0)
+	q.key = append(append(q.key[:0], q.Path...), 0)
 	if !w.beside {
-		x.key = append(x.key, '+')
+		q.key = append(q.key, '+')
 	}
-	x.key = append(x.key, w.coding.Name...)
-	return x.key
+	q.key = append(q.key, w.coding.Name...)
+	return q.key
 }
 
 // choose returns the form of the file that suits the client best: one compressed beforehand, one
 // compressed by us, or plain itself. It takes plain over. It may park.
-func (f *Files) choose(x *Ctx, now int64, plain *entry) *entry {
+func (f *Store) choose(q *Request, now int64, plain *Entry) *Entry {
 	if plain.beside == 0 && !f.mayCompress(plain) {
 		return plain
 	}
-	var buf [maxCodings]uint8
-	accepted := x.accepted(buf[:0], f.codings.list)
+	var buf [MaxCodings]uint8
+	accepted := q.accepted(buf[:0], f.codings.list)
 	for _, beside := range [...]bool{true, false} {
 		if !beside && !f.mayCompress(plain) {
 			break
@@ -126,9 +101,9 @@ func (f *Files) choose(x *Ctx, now int64, plain *entry) *entry {
 			if beside && plain.beside&bit == 0 || !beside && (w.coding.Compress == nil || plain.dull.Load()&bit != 0) {
 				continue
 			}
-			e, err := f.findAs(x, now, w)
+			e, err := f.findAs(q, now, w)
 			if err == nil {
-				plain.release()
+				plain.Release()
 				return e
 			}
 			if err == errDull {
@@ -140,14 +115,14 @@ func (f *Files) choose(x *Ctx, now int64, plain *entry) *entry {
 }
 
 // mayCompress reports whether a form of e that is made on the fly would be kept.
-func (f *Files) mayCompress(e *entry) bool {
+func (f *Store) mayCompress(e *Entry) bool {
 	k := &f.codings
-	return k.compresses && e.kept && e.head.text && e.length >= k.least && e.length <= k.most
+	return k.compresses && e.kept && e.Head.text && e.Length >= k.least && e.Length <= k.most
 }
 
-// besides finds out which files compressed beforehand stand beside the one called name, an entry.name,
-// that x asks for. It may park.
-func (f *Files) besides(x *Ctx, name string, plain *identity, ctype string) (set uint32) {
+// besides finds out which files compressed beforehand stand beside the one called name, an Entry.name,
+// that q asks for. It may park.
+func (f *Store) besides(q *Request, name string, plain *identity, ctype string) (set uint32) {
 	if !f.codings.suffixes || !compressible(ctype) && ctype != unknownType {
 		return 0
 	}
@@ -156,7 +131,7 @@ func (f *Files) besides(x *Ctx, name string, plain *identity, ctype string) (set
 		if suffix == "" {
 			continue
 		}
-		fd, file, err := f.openBeside(x, &toLook, name, suffix)
+		fd, file, err := f.openBeside(q, &toLook, name, suffix)
 		if err != nil {
 			continue
 		}
@@ -171,25 +146,25 @@ func (f *Files) besides(x *Ctx, name string, plain *identity, ctype string) (set
 }
 
 // compress makes the wanted form from the file itself, for a flight.
-func (f *Files) compress(x *Ctx, fl *flight, w want) (e *entry, err error) {
+func (f *Store) compress(q *Request, fl *flight, w want) (e *Entry, err error) {
 	err = errLost // if the runtime is closing
-	defer func() { fl.land(e, err, e != nil, f.now()) }()
-	if !compressing.TryAcquire(1) {
+	defer func() { fl.land(e, err, e != nil, f.Now()) }()
+	if !Compressing.TryAcquire(1) {
 		err = errNotKept
 		return nil, err
 	}
-	defer compressing.Release(1)
-	e, err = f.makeCoded(x, fl, w)
+	defer Compressing.Release(1)
+	e, err = f.makeCoded(q, fl, w)
 	return e, err
 }
 
-func (f *Files) makeCoded(x *Ctx, fl *flight, w want) (*entry, error) {
+func (f *Store) makeCoded(q *Request, fl *flight, w want) (*Entry, error) {
 	plain := w.plain
-	_, hash := f.caches.shard(h1.Bytes(fl.key))
-	if !fl.shard.welcome(plain.length/4, hash) {
+	_, hash := f.Caches.Shard(h1.Bytes(fl.key))
+	if !fl.shard.welcome(plain.Length/4, hash) {
 		return nil, errNotKept
 	}
-	if plain.young || !plain.full && plain.id.young() {
+	if plain.Young || !plain.Full && plain.id.young() {
 		return nil, errNotKept
 	}
 	src, err := plain.content()
@@ -197,26 +172,26 @@ func (f *Files) makeCoded(x *Ctx, fl *flight, w want) (*entry, error) {
 		return nil, err
 	}
 	var coded []byte
-	offload(func() { coded, err = w.coding.Compress(src) })
+	task.Offload(func() { coded, err = w.coding.Compress(src) })
 	if err != nil {
-		x.logRequest("the file could not be compressed", "coding", w.coding.Name, "error", err)
+		q.Log.LogRequest("the file could not be compressed", "coding", w.coding.Name, "error", err)
 		return nil, errDull
 	}
-	if int64(len(coded)) > plain.length-plain.length/16 {
+	if int64(len(coded)) > plain.Length-plain.Length/16 {
 		return nil, errDull
 	}
-	made := &entry{shard: fl.shard, key: fl.key, id: plain.id, length: int64(len(coded)), fd: -1, full: true, kept: true}
+	made := &Entry{Shard: fl.shard, Key: fl.key, id: plain.id, Length: int64(len(coded)), FD: -1, Full: true, kept: true}
 	made.users.Store(1)
-	made.checked.Store(f.now())
-	made.head.modified = plain.head.modified
-	made.describe(f, plain.name, plain.head.ctype, &w, crc32.ChecksumIEEE(coded))
+	made.checked.Store(f.Now())
+	made.Head.Modified = plain.Head.Modified
+	made.describe(f, plain.name, plain.Head.Type, &w, crc32.ChecksumIEEE(coded))
 	if !fl.shard.fits(made) {
 		return nil, errDull
 	}
 	if !fl.shard.reserve(made, hash) {
 		return nil, errNotKept
 	}
-	for _, p := range made.parts {
+	for _, p := range made.Parts {
 		coded = coded[copy(p, coded):]
 	}
 	return made, nil
@@ -224,24 +199,24 @@ func (f *Files) makeCoded(x *Ctx, fl *flight, w want) (*entry, error) {
 
 // content is a copy of the whole content: what is in the cache may go away while a goroutine that
 // nobody waits for any more is still at it.
-func (e *entry) content() ([]byte, error) {
-	all := make([]byte, 0, e.length)
-	if e.full {
-		for _, p := range e.parts {
+func (e *Entry) content() ([]byte, error) {
+	all := make([]byte, 0, e.Length)
+	if e.Full {
+		for _, p := range e.Parts {
 			all = append(all, p...)
 		}
 		return all, nil
 	}
-	for int64(len(all)) < e.length {
-		n, err := e.readAt(all[len(all):e.length], int64(len(all)))
+	for int64(len(all)) < e.Length {
+		n, err := e.ReadAt(all[len(all):e.Length], int64(len(all)))
 		if n <= 0 {
-			return nil, errors.Join(errShrank, err)
+			return nil, errors.Join(ErrShrank, err)
 		}
 		all = all[:len(all)+n]
 	}
 	var after identity
-	if err := after.read(e.fd); err != nil || after != e.id {
-		return nil, errors.Join(errShrank, err)
+	if err := after.read(e.FD); err != nil || after != e.id {
+		return nil, errors.Join(ErrShrank, err)
 	}
 	return all, nil
 }
@@ -249,16 +224,16 @@ func (e *entry) content() ([]byte, error) {
 // accepted appends the positions in list of the codings that the client accepts, best first: by
 // its own weights (RFC 9110, 12.5.3), then by their order. A client that says nothing, and one
 // that likes identity better, gets none.
-func (x *Ctx) accepted(to []uint8, list []Coding) []uint8 {
+func (q *Request) accepted(to []uint8, list []Coding) []uint8 {
 	const unset = -1
-	var weights [maxCodings]int
+	var weights [MaxCodings]int
 	for i := range weights {
 		weights[i] = unset
 	}
-	b := x.headBytes()
+	b := q.Text
 	any, identity, there := 0, 0, false
-	for i := range x.head.Fields {
-		one := &x.head.Fields[i]
+	for i := range q.Head.Fields {
+		one := &q.Head.Fields[i]
 		if one.Name.To-one.Name.From != uint32(len("accept-encoding")) || !h1.TokenIs(one.Name.Of(b), "accept-encoding") {
 			continue
 		}

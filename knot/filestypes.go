@@ -1,0 +1,75 @@
+package knot
+
+import (
+	"time"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
+)
+
+const (
+	defaultCompressMin = 512
+	defaultCompressMax = 4 << 20
+)
+
+// A Coding is a content coding (RFC 9110, 8.4) in which files are sent to clients that accept it.
+type Coding struct {
+	// Name is that of IANA's registry, in lower case: br, zstd, gzip.
+	Name string
+	// Suffix of a file that was compressed beforehand: app.js.br stands beside app.js. It must
+	// begin with a dot. "": such files are not looked for.
+	Suffix string
+	// Compress makes the coded form of src, from which it must not keep anything. It is called
+	// on a plain goroutine, several at a time. The same src must give the same result as long as
+	// the program runs. nil: files are not compressed on the fly.
+	Compress func(src []byte) ([]byte, error)
+}
+
+// Precompressed are the codings of files that were compressed beforehand, best first: .br, .zst
+// and .gz beside the file. Package knot/compress has those that compress on the fly too.
+func Precompressed() []Coding {
+	return []Coding{{Name: "br", Suffix: ".br"}, {Name: "zstd", Suffix: ".zst"}, {Name: "gzip", Suffix: ".gz"}}
+}
+
+// A Listed is a name in a folder, and what it leads to if it is a link.
+type Listed struct {
+	Name     string
+	Dir      bool
+	Size     int64 // in bytes; 0 for a folder
+	Modified time.Time
+}
+
+// ContentType is the type with which Files serves a file of this name, by its ending;
+// "application/octet-stream" if that says nothing.
+func ContentType(name string) string { return store.ContentType(h1.Bytes(name)) }
+
+// FilesStats says what the caches of a Files hold and have done since it was opened.
+type FilesStats struct {
+	// Hits were answered from memory, OpenHits from a file that was open, Misses by
+	// opening the file; Loads is how often a content was read into memory.
+	Hits, OpenHits, Misses, Loads uint64
+	// Evictions made room for other contents, OpenEvictions for other descriptors.
+	// Refused contents were not worth evicting others for them. Stale files had changed.
+	Evictions, OpenEvictions, Refused, Stale uint64
+	// Bytes of contents are in memory now, of Files files; Open is how many descriptors
+	// are kept. MaxBytes and MaxOpen are the limits.
+	Bytes, MaxBytes      int64
+	Files, Open, MaxOpen int
+}
+
+// Add makes s the counts of both s and other. It never parks.
+func (s *FilesStats) Add(other FilesStats) {
+	s.Hits += other.Hits
+	s.OpenHits += other.OpenHits
+	s.Misses += other.Misses
+	s.Loads += other.Loads
+	s.Evictions += other.Evictions
+	s.OpenEvictions += other.OpenEvictions
+	s.Refused += other.Refused
+	s.Stale += other.Stale
+	s.Bytes += other.Bytes
+	s.MaxBytes += other.MaxBytes
+	s.Files += other.Files
+	s.Open += other.Open
+	s.MaxOpen += other.MaxOpen
+}
