@@ -192,53 +192,33 @@ func TestTwoRuntimesAreAddedUp(t *testing.T) {
 }
 
 func TestNobodyElseGetsTheSignal(t *testing.T) {
-	t.Run("not announced", func(t *testing.T) {
-		err := newFakeProc(t).refuses(0, "process 4711 (shop) was not asked", "could end it", "built with "+module, "kill -USR2 4711")
-		if isEnded(err) {
-			t.Error("it counts as ended")
+	isExe := func(to string) func(*fakeProc) { return func(f *fakeProc) { f.link("4711", "exe", to) } }
+	hasStatus := func(status string) func(*fakeProc) {
+		return func(f *fakeProc) {
+			f.announce(7, marks("/x"))
+			f.write("status", status)
 		}
-	})
-	t.Run("not a Go program", func(t *testing.T) {
-		f := newFakeProc(t)
-		f.link("4711", "exe", "/bin/sh")
-		f.refuses(0, "not a Go program")
-	})
-	t.Run("another Go program", func(t *testing.T) {
-		f := newFakeProc(t)
-		tool := testenv.Need(exec.LookPath("go"))(t)
-		f.link("4711", "exe", tool)
-		f.refuses(0, "Go program without the module")
-	})
-	t.Run("no program", func(t *testing.T) { // as of a thread of the kernel
-		f := newFakeProc(t)
-		testenv.Must(t, os.Remove(filepath.Join(f.root, "4711", "exe")))
-		f.refuses(0, "its program cannot be read")
-	})
-	t.Run("a marker of another process", func(t *testing.T) {
-		f := newFakeProc(t)
-		f.announce(7, "capriccio-bgraph 1\npid 4712\npath \"/x\"\n")
-		f.refuses(0, "was not asked")
-	})
-	t.Run("does not catch it", func(t *testing.T) {
-		f := newFakeProc(t)
-		f.announce(7, marks("/x"))
-		f.write("status", strings.Replace(fmt.Sprintf(goodStatus, 1, 1, 1, 1), "fffffffd7fc1feff", "fffffffd7fc1f6ff", 1))
-		f.refuses(0, "does not catch the signal")
-	})
-	t.Run("a thread", func(t *testing.T) {
-		f := newFakeProc(t)
-		f.announce(7, marks("/x"))
-		f.write("status", "Tgid:\t4700\n")
-		f.refuses(0, "4711 is a thread of process 4700")
-	})
-	t.Run("ended", func(t *testing.T) {
-		f := newFakeProc(t)
-		f.announce(7, marks("/x"))
-		f.write("status", "Name:\tshop\nState:\tZ (zombie)\nTgid:\t4711\n")
-		if err := f.refuses(0, "has ended"); !isEnded(err) {
-			t.Error("it does not count as ended")
-		}
-	})
+	}
+	for name, c := range map[string]struct {
+		change func(*fakeProc)
+		ended  bool
+		want   []string
+	}{
+		"not announced":               {func(*fakeProc) {}, false, []string{"process 4711 (shop) was not asked", "could end it", "built with " + module, "kill -USR2 4711"}},
+		"not a Go program":            {isExe("/bin/sh"), false, []string{"not a Go program"}},
+		"another Go program":          {isExe(testenv.Need(exec.LookPath("go"))(t)), false, []string{"Go program without the module"}},
+		"a thread of the kernel":      {func(f *fakeProc) { testenv.Must(t, os.Remove(filepath.Join(f.root, "4711", "exe"))) }, false, []string{"its program cannot be read"}},
+		"a marker of another process": {func(f *fakeProc) { f.announce(7, "capriccio-bgraph 1\npid 4712\npath \"/x\"\n") }, false, []string{"was not asked"}},
+		"does not catch it":           {hasStatus(strings.Replace(fmt.Sprintf(goodStatus, 1, 1, 1, 1), "fffffffd7fc1feff", "fffffffd7fc1f6ff", 1)), false, []string{"does not catch the signal"}},
+		"a thread":                    {hasStatus("Tgid:\t4700\n"), false, []string{"4711 is a thread of process 4700"}},
+		"ended":                       {hasStatus("Name:\tshop\nState:\tZ (zombie)\nTgid:\t4711\n"), true, []string{"has ended"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeProc(t)
+			c.change(f)
+			testenv.Equal(t, isEnded(f.refuses(0, c.want...)), c.ended, "it counts as ended")
+		})
+	}
 	for name, content := range map[string]string{
 		"":                               "cannot be understood",
 		"hello":                          "cannot be understood",
@@ -287,24 +267,22 @@ func TestProcessesThatCannotBeReached(t *testing.T) {
 }
 
 func TestNoAnswer(t *testing.T) {
-	f := newFakeProc(t)
-	f.announce(7, marks("/no/such/folder/x.bgraph"))
-	f.refuses(1, "was sent SIGUSR2", "has not written /no/such/folder/x.bgraph", "no answer within 5s", "standard error")
+	announced := func() *fakeProc {
+		f := newFakeProc(t)
+		f.announce(7, marks("/no/such/folder/x.bgraph"))
+		return f
+	}
+	announced().refuses(1, "was sent SIGUSR2", "has not written /no/such/folder/x.bgraph", "no answer within 5s", "standard error")
 
-	f = newFakeProc(t)
-	f.announce(7, marks("/no/such/folder/x.bgraph"))
+	f := announced()
 	f.write("status", strings.NewReplacer("S (sleeping)", "T (stopped)", "%d", "0").Replace(goodStatus))
 	f.refuses(1, "no answer within 5s", "It is stopped", "kill -CONT 4711")
 
-	f = newFakeProc(t)
-	f.announce(7, marks("/no/such/folder/x.bgraph"))
+	f = announced()
 	f.process.onSignal = func() error { f.process.ended = true; return nil }
-	if err := f.refuses(1, "ended before"); !isEnded(err) {
-		t.Error("it does not count as ended")
-	}
+	testenv.Equal(t, isEnded(f.refuses(1, "ended before")), true, "it counts as ended")
 
-	f = newFakeProc(t)
-	f.announce(7, marks("/no/such/folder/x.bgraph"))
+	f = announced()
 	f.clock.short = 0
 	ctx, cancel := context.WithCancel(context.Background())
 	f.process.onSignal = func() error { cancel(); return nil }

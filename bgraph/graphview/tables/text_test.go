@@ -346,9 +346,8 @@ func TestWhatToLookAtFirstIsShort(t *testing.T) {
 	}
 	idle := &bgraph.Snapshot{Span: 1e9, Edges: []bgraph.Edge{{From: 1, To: 2, Count: 1000, CPU: graphcases.TimesOfMean(1000, 1000)}}}
 	for want, s := range map[string]*bgraph.Snapshot{"… and 2 more\n": many, "nothing looks wrong\n": idle} {
-		var b bytes.Buffer
-		testenv.Must(t, WriteText(&b, s, Options{}))
-		first, _, _ := strings.Cut(b.String(), "\nNODES")
+		text := writeText(t, s, Options{})
+		first, _, _ := strings.Cut(text, "\nNODES")
 		first, _, _ = strings.Cut(first, "\nEDGES")
 		if n := strings.Count(first, "\n"); n > firstLines || !strings.Contains(first, want) {
 			t.Errorf("%d lines, want at most %d, and %q:\n%s", n, firstLines, want, first)

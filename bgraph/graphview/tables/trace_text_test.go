@@ -34,9 +34,8 @@ func TestMostThatWait(t *testing.T) {
 		s.Nodes[0].Now = 32
 		s.Nodes = append(s.Nodes, bgraph.Node{Key: 101, Reason: "read", Departures: 1000, Now: 33, Stack: []bgraph.Frame{{Function: "cmux.(*bufferedReader).Read"}, {Function: "net/http.(*connReader).backgroundRead"}}})
 	})
-	var b bytes.Buffer
-	testenv.Must(t, WriteText(&b, s, Options{}))
-	testenv.Contains(t, b.String(), "waiting: 32 goroutines at request")
+	text := writeText(t, s, Options{})
+	testenv.Contains(t, text, "waiting: 32 goroutines at request")
 }
 
 // One in a hundred is said of a hundred and more.
@@ -47,10 +46,9 @@ func TestLateAmongFew(t *testing.T) {
 				s.Nodes[0].Ready.Add(bgraph.Nanos(30 * time.Millisecond))
 			}
 		})
-		var b bytes.Buffer
-		testenv.Must(t, WriteText(&b, s, Options{}))
-		if got := strings.Contains(b.String(), "ready, but not running: 1 in 100"); got != want {
-			t.Errorf("%d times: named %v\n%.800s", times, got, b.String())
+		text := writeText(t, s, Options{})
+		if got := strings.Contains(text, "ready, but not running: 1 in 100"); got != want {
+			t.Errorf("%d times: named %v\n%.800s", times, got, text)
 		}
 	}
 }
