@@ -39,8 +39,8 @@ type matrix struct {
 	steps  int
 	root   string
 	rows   []row
-	known  map[string]*known // capacities
-	limits map[string]int64  // of the oracle, by row
+	known  map[string]known // capacities
+	limits map[string]int64 // of the oracle, by row
 }
 
 // admissionExperiment puts servers with all their defaults through ordinary life and through overload.
@@ -67,7 +67,7 @@ var admissionExperiment = experiment{
 }
 
 func describeAdmission(r *run, e *experiment) (err error) {
-	m := &matrix{run: r, known: map[string]*known{}, limits: map[string]int64{}}
+	m := &matrix{run: r, limits: map[string]int64{}}
 	// A full run of all would take many hours, mostly in rows that are like others: it has the lengths of a quick one.
 	usual := !r.quick && len(r.rows) == 0
 	if m.rows, err = pickRows(admissionRows(r.quick || usual), r.rows); err != nil {

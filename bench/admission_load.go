@@ -195,15 +195,21 @@ const (
 	capacitySpan = 400 * time.Millisecond
 )
 
+// remember notes a capacity, and returns the median of the last ones of the same key.
+func (m *matrix) remember(key string, now float64) float64 {
+	if m.known == nil {
+		m.known = map[string]known{}
+	}
+	last := append(m.known[key].last, now)
+	last = last[max(0, len(last)-3):]
+	m.known[key] = known{time.Now(), last}
+	return report.Median(last)
+}
+
 // capacity is what fifo, or net/http, serves a few clients of a closed loop.
 func (m *matrix) capacity(ctx context.Context, system admissionSystem, n needs, mix []class, clients int) (float64, error) {
 	key := fmt.Sprint(system.family, n, mix, clients)
-	k := m.known[key]
-	if k == nil {
-		k = &known{}
-		m.known[key] = k
-	}
-	if len(k.last) > 0 && time.Since(k.at) < capacityFresh {
+	if k, ok := m.known[key]; ok && time.Since(k.at) < capacityFresh {
 		return report.Median(k.last), nil
 	}
 	base := "capriccio-fifo"
@@ -224,10 +230,7 @@ func (m *matrix) capacity(ctx context.Context, system admissionSystem, n needs, 
 	if err != nil {
 		return 0, err
 	}
-	k.at = time.Now()
-	k.last = append(k.last, now)
-	k.last = k.last[max(0, len(k.last)-3):]
-	return report.Median(k.last), nil
+	return m.remember(key, now), nil
 }
 
 // capacityAttempts are made, each four times as long as the one before, as the kernel may

@@ -43,29 +43,6 @@ func TestRowsAreNumberedAndPicked(t *testing.T) {
 	}
 }
 
-// What rows tell clients is what clients accept, but for the times that it takes.
-func TestRowsHaveLoadsThatClientsTake(t *testing.T) {
-	for _, r := range admissionRows(true) {
-		switch l := r.load.(type) {
-		case openLoad:
-			e := extent{capacity: 1000}
-			spec := l.spec(load.Target{}, &e, 1)
-			if len(spec.Requests) == 0 || spec.Patience <= 0 || spec.From >= l.span() || e.could <= 0 != (slices.ContainsFunc(l.phases, func(p phase) bool { return p.times == 0 && p.rate == 0 })) {
-				t.Errorf("%s: %+v, could %v", r.name, spec, e.could)
-			}
-			if len(spec.Sources) > 0 && len(spec.Sources) != len(spec.Requests) {
-				t.Errorf("%s: %d sources for %d classes", r.name, len(spec.Sources), len(spec.Requests))
-			}
-		case peopleLoad:
-			for _, g := range l.groups {
-				if g.Count < 1 || g.Patience <= 0 || g.Path == "" {
-					t.Errorf("%s: %+v", r.name, g)
-				}
-			}
-		}
-	}
-}
-
 func TestLoadIsMultiplesOfCapacity(t *testing.T) {
 	l := openLoad{
 		classes: []class{{path: "/a", share: 2}, {path: "POST /b", urgency: urgent, share: 0.5, aside: true}},
@@ -127,7 +104,7 @@ func TestToolsAreUnderstood(t *testing.T) {
 func testMatrix(t *testing.T) *matrix {
 	t.Helper()
 	needTwoCores(t)
-	m := &matrix{run: testRun(t), steps: 1000, known: map[string]*known{}, limits: map[string]int64{}}
+	m := &matrix{run: testRun(t), steps: 1000, limits: map[string]int64{}}
 	testenv.Must(t, m.writeFiles())
 	return m
 }

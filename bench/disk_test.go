@@ -103,20 +103,6 @@ func TestSlowDiskIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAllBlocksReadBeforeMeasuring(t *testing.T) {
-	over := make(chan struct{})
-	read := 0
-	samples := measureReads(t, readsBuffered, 2, func(p []byte, off int64) (int, error) {
-		if read++; read == 2 {
-			defer close(over)
-		}
-		return numbered(p, off)
-	}, func() { <-over })
-	if rate, err := value(samples, readsBuffered); err != nil || rate <= 0 {
-		t.Errorf("got %+v, %v", samples, err)
-	}
-}
-
 func TestWrongBlockIsNoticed(t *testing.T) {
 	files := smallDiskFiles(t)
 	if err := os.WriteFile(files.large, make([]byte, 16<<20), 0o666); err != nil { // all say that they are number 0

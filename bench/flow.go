@@ -173,8 +173,7 @@ var flowOverheadExperiment = experiment{
 			systems: func(r *run) []contender {
 				return slower(length*11/10+time.Second, eachOf(func(string) sampler {
 					return func(context.Context, point, time.Duration) ([]sample, error) {
-						return r.flowProfile(path, root, length, append([]string{"fetch"},
-							flagPairs("conns", flowClients, "folders", flowFolders, "warm", length/10, "for", length)...))
+						return r.flowProfile(path, root, length)
 					}
 				}, "capriccio-flow"))
 			},
@@ -190,14 +189,14 @@ var flowOverheadExperiment = experiment{
 }
 
 // flowProfile profiles a flow graph that serves the files below root while a client asks for them.
-func (r *run) flowProfile(path, root string, length time.Duration, client []string) ([]sample, error) {
+func (r *run) flowProfile(path, root string, length time.Duration) ([]sample, error) {
 	file := filepath.Join(r.scratch, "profile")
 	s, err := startServer(r.ctx, "capriccio-flow", path, "-addr", "127.0.0.1:0", "-root", root, "-cpuprofile", file)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	_, err = samplesOf(r.ctx, 2*length, r.ownClient(append(client, flagPairs("addr", s.addr, "pid", s.child.PID())...)...))
+	_, err = r.client(r.ctx, 2*length, s, "fetch", []any{"conns", flowClients, "folders", flowFolders, "warm", length / 10, "for", length})
 	s.child.Signal(syscall.SIGINT)
 	select {
 	case <-s.child.Ended():

@@ -48,18 +48,14 @@ func closeAll(servers []*server) {
 
 // loadSample loads one server for a while from the client core.
 func (r *run) loadSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
-	conns, depth := helloConns, int(p.x)
-	if p.metric != "depth" {
-		conns, depth = int(p.x), 1
-	}
-	warm := d / 5
+	conns, depth, warm := int(p.x), 1, d/5
 	switch p.metric {
 	case pausePoint:
-		args := append(loadArgs(s, 1, 1, warm, d-warm), "-pause", (time.Duration(p.x) * time.Millisecond).String())
-		return r.easySample(ctx, args, p.x, pauseSuffix, d)
+		return r.easySample(ctx, s, p.x, pauseSuffix, d, "conns", 1, "pause", time.Duration(p.x)*time.Millisecond)
 	case ratePoint:
-		args := append(loadArgs(s, helloConns, 1, warm, d-warm), "-rate", fmt.Sprint(p.x))
-		return r.easySample(ctx, args, p.x, rateSuffix, d)
+		return r.easySample(ctx, s, p.x, rateSuffix, d, "conns", helloConns, "rate", p.x)
+	case "depth":
+		conns, depth = helloConns, int(p.x)
 	}
 	samples, err := r.load(ctx, s, conns, depth, warm, d-warm)
 	if err != nil {
@@ -68,18 +64,16 @@ func (r *run) loadSample(ctx context.Context, s *server, p point, d time.Duratio
 	return helloSamples(samples, p, conns), nil
 }
 
-// easySample loads a server with less than it can do, by a worker with these arguments.
-func (r *run) easySample(ctx context.Context, args []string, x float64, suffix string, span time.Duration) ([]sample, error) {
-	samples, err := samplesOf(ctx, span, r.ownClient(args...))
-	var kept []sample
+// easySample loads a server with less than it can do, as the flags say.
+func (r *run) easySample(ctx context.Context, s *server, x float64, suffix string, d time.Duration, flags ...any) (kept []sample, err error) {
+	samples, err := r.client(ctx, d, s, "load", append([]any{"warm", d / 5, "for", d - d/5}, flags...))
 	for _, one := range samples {
 		if one.metric == "cpu-per-request" || one.metric == "p50" || one.metric == "p99" {
 			one.metric += suffix
-			one.x = x
 			kept = append(kept, one)
 		}
 	}
-	return kept, err
+	return allAt(x, kept), err
 }
 
 // helloSamples drops what is no result, and names the parameter: the depth, or

@@ -194,24 +194,16 @@ func (r *run) calibrateBurn() (int, error) {
 	return int(steps), err
 }
 
-// capacities are what servers were found to reach, so that loads can be multiples of it.
-type capacities map[string][]float64
-
-// capacityMemory is how many measurements are remembered: the machine's speed changes.
-const capacityMemory = 5
-
-// measure lets a few clients ask as fast as they are answered, and returns the median of
-// the last measurements of this system.
-func (c capacities) measure(ctx context.Context, m *matrix, system string, s *site, path string, span time.Duration) (float64, error) {
+// ownCapacity lets a few clients ask a server as fast as they are answered. It is the median of what servers of that name
+// were found to reach lately, so that loads can be multiples of it.
+func (m *matrix) ownCapacity(ctx context.Context, s *site, path string, span time.Duration) (float64, error) {
 	now, err := untilServed(span, func(span time.Duration) (float64, error) {
 		return m.served(ctx, s, at(path), capacityClients, span)
 	})
 	if err != nil {
 		return 0, err
 	}
-	known := append(c[system], now)
-	c[system] = known[max(0, len(known)-capacityMemory):]
-	return report.Median(c[system]), nil
+	return m.remember(s.system, now), nil
 }
 
 const (
@@ -335,7 +327,7 @@ func (w *web) prioritySample(ctx context.Context, system admissionSystem, p poin
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	const path = "/do?cpu=1ms"
-	capacity, err := w.known.measure(ctx, w.matrix, system.name, s, path, w.webTimes.capacity)
+	capacity, err := w.ownCapacity(ctx, s, path, w.webTimes.capacity)
 	if err != nil {
 		return nil, err
 	}

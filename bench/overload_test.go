@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -68,7 +66,7 @@ func TestOverloadSamplesHaveEveryMetric(t *testing.T) {
 			times := webTimes{lead: 50 * ms, highFor: 100 * ms, lowFor: 100 * ms, steps: 1}
 			givenTime(t, func(d time.Duration) error {
 				times.capacity, times.warm, times.span = d, d, d
-				w := &web{matrix: m, webTimes: times, known: capacities{}}
+				w := &web{matrix: m, webTimes: times}
 				for point, metrics := range map[point][]string{
 					{metric: "load", x: 0.5}: append(usage, "goodput-share", "lost", "capacity"),
 					{metric: "step", x: 1.4}: {"settle-ms", "recover-ms", "step-p99-before", "step-p99-top"},
@@ -105,7 +103,7 @@ func TestQuickRunMeasuresAnOverloadFromThreeSecondsOn(t *testing.T) {
 
 func TestPrioritySampleHasEveryMetric(t *testing.T) {
 	m, system := overloadOf(t, "capriccio")
-	w := &web{matrix: m, webTimes: webTimes{capacity: 50 * ms}, known: capacities{}}
+	w := &web{matrix: m, webTimes: webTimes{capacity: 50 * ms}}
 	givenTime(t, func(time.Duration) error {
 		samples, err := w.prioritySample(t.Context(), system, point{metric: "spike", x: 1})
 		if err != nil {
@@ -120,7 +118,7 @@ func TestServerReportsItsCounts(t *testing.T) {
 		m, system := overloadOf(t, name)
 		s := serverOf(t, system, needs{counted: true, env: []string{"GOGC=1"}})
 		before := testenv.Need(s.askCounts(t.Context()))(t)
-		testenv.Need(capacities{}.measure(t.Context(), m, name, s, "/do?alloc=262144", 200*ms))(t)
+		testenv.Need(m.ownCapacity(t.Context(), s, "/do?alloc=262144", 200*ms))(t)
 		after, err := s.askCounts(t.Context())
 		if err != nil || after.gc <= before.gc || after.all-before.all < after.gc-before.gc {
 			t.Errorf("%s: from %+v to %+v, %v: want the collector to have worked", name, before, after, err)
@@ -154,18 +152,6 @@ func TestServerThatTakesTooMuchIsKilled(t *testing.T) {
 	}
 }
 
-// A process that has ended before anybody could look at it was not killed.
-func TestWatchOfWhatHasEnded(t *testing.T) {
-	child := testenv.Need(proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", "exit 1"}, Core: proc.AnyCore}))(t)
-	defer child.Close()
-	<-child.Ended()
-	w := testenv.Need(watchMemory(child, 1))(t)
-	w.end()
-	if w.killed.Load() {
-		t.Error("said to be killed")
-	}
-}
-
 func TestKilledServersAreKnown(t *testing.T) {
 	for command, want := range map[string]bool{"kill -KILL $$": true, "kill -TERM $$": false, "exit 9": false} {
 		child := testenv.Need(proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", command}, Core: proc.AnyCore}))(t)
@@ -189,19 +175,6 @@ func TestFairnessNeedsTimeForSeveralWaits(t *testing.T) {
 	}
 }
 
-func TestMemoryIsReadInBytes(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "statm")
-	for content, want := range map[string]int64{"100 3 2 1 0 4 0\n": int64(3 * os.Getpagesize()), "": -1, "100": -1, "1 x": -1} {
-		testenv.Must(t, os.WriteFile(path, []byte(content), 0o666))
-		f := testenv.Need(os.Open(path))(t)
-		got, err := residentBytes(f)
-		f.Close()
-		if want < 0 && err == nil || want >= 0 && (got != want || err != nil) {
-			t.Errorf("%q: got %d, %v", content, got, err)
-		}
-	}
-}
-
 func TestUnknownSystemIsSkippedWithTheReason(t *testing.T) {
 	m := &matrix{run: testRun(t)}
 	if got := m.contendersOf(nil, nil, "nobody"); len(got) > 0 || m.env.Skipped["nobody"] == "" {
@@ -212,11 +185,8 @@ func TestUnknownSystemIsSkippedWithTheReason(t *testing.T) {
 func TestCapacityIsTheMedianOfTheLatest(t *testing.T) {
 	m, system := overloadOf(t, "capriccio-fifo")
 	s := serverOf(t, system, needs{counted: true})
-	known := capacities{"capriccio-fifo": {1e9, 2e9, 3e9, 4e9, 5e9}}
-	got, err := known.measure(t.Context(), m, "capriccio-fifo", s, "/do?cpu=1ms", 10*ms)
-	if err != nil || got != 3e9 || len(known["capriccio-fifo"]) != capacityMemory {
-		t.Errorf("got %v of %v, %v", got, known, err)
-	}
+	m.known = map[string]known{"capriccio-fifo": {last: []float64{1e9, 4e9, 3e9}}}
+	testenv.Got(m.ownCapacity(t.Context(), s, "/do?cpu=1ms", 10*ms))(t, 3e9)
 }
 
 func TestFixedLimitBoundsTheProducers(t *testing.T) {

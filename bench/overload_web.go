@@ -50,12 +50,11 @@ var (
 type web struct {
 	*matrix
 	webTimes
-	known capacities
 }
 
 func newWeb(r *run) (*web, error) {
 	steps, err := r.calibrateBurn()
-	return &web{matrix: &matrix{run: r, steps: steps}, webTimes: choose(r.quick, webQuick, webFull), known: capacities{}}, err
+	return &web{matrix: &matrix{run: r, steps: steps}, webTimes: choose(r.quick, webQuick, webFull)}, err
 }
 
 // overloadWebExperiment offers servers whose handler takes 1 ms of CPU multiples of what they
@@ -144,7 +143,7 @@ func (w *web) sample(ctx context.Context, system admissionSystem, p point) (samp
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	capacity, err := w.known.measure(ctx, w.matrix, system.name, s, path, w.webTimes.capacity)
+	capacity, err := w.ownCapacity(ctx, s, path, w.webTimes.capacity)
 	if err != nil {
 		return nil, err
 	}

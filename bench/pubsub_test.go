@@ -71,41 +71,6 @@ func TestMatchingFindsWhatTheNaiveMatcherFinds(t *testing.T) {
 	}
 }
 
-func TestEverySubscriptionIsInItsCluster(t *testing.T) {
-	const n = 5000
-	all := newSubscriptions(n)
-	seen := make([]bool, n)
-	for key := range all.at[1:] {
-		rest := all.clusters(key/pubsubValues, uint8(key%pubsubValues))
-		for len(rest) > 0 {
-			count, columns := int(rest[0]&headerMask), int(rest[0]>>headerColumns)
-			for i := range count {
-				id := rest[1+count*columns+i]
-				s := subscriptionAt(int(id))
-				if seen[id] || s.access() != key || s.n != columns+1 {
-					t.Fatalf("subscription %d with access predicate %d and %d predicates is at %d among those with %d, seen before: %v",
-						id, s.access(), s.n, key, columns+1, seen[id])
-				}
-				seen[id] = true
-			}
-			rest = rest[1+count*(columns+1):]
-		}
-	}
-	if i := slices.Index(seen, false); i >= 0 {
-		t.Errorf("subscription %d is nowhere", i)
-	}
-}
-
-func TestStreamsAreAlwaysTheSame(t *testing.T) {
-	s, values := subscriptionAt(7), eventAt(7)
-	if s != subscriptionAt(7) || values != eventAt(7) {
-		t.Error("drawn twice, two results")
-	}
-	if values == eventAt(8) || s == subscriptionAt(8) {
-		t.Error("two draws are equal")
-	}
-}
-
 func TestModelCacheForgetsWhatWasNotUsedForLongest(t *testing.T) {
 	const sets = 8
 	c := newLRUCache(sets * modelWays * lineBytes)

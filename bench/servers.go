@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,6 +116,13 @@ func groupOf(ctx context.Context) *proc.Group {
 func (s *server) target(pids ...int) load.Target {
 	addr, _ := netip.ParseAddrPort(s.addr) // a client refuses what is none
 	return load.Target{Addr: addr, PIDs: pids, Core: serverCore}
+}
+
+// client runs a worker on the client core, which loads the server for about d and measures what clients get. The flags are
+// as for flagPairs; what follows them is in more.
+func (r *run) client(ctx context.Context, d time.Duration, s *server, worker string, flags []any, more ...string) ([]sample, error) {
+	all := flagPairs(append([]any{"addr", s.addr, "pid", s.child.PID()}, flags...)...)
+	return samplesOf(ctx, d, r.ownClient(slices.Concat([]string{worker}, all, more)...))
 }
 
 // close ends a server; one of a plan was never started.

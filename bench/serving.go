@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -129,15 +128,13 @@ func (r *run) http2Sample(ctx context.Context, s *server, p point, d time.Durati
 // fetchSample asks for one of the files, or for the mix.
 func (r *run) fetchSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
 	asked, _ := servedFiles()
-	samples, err := samplesOf(ctx, d, r.ownClient(slices.Concat([]string{"fetch"}, flagPairs("addr", s.addr, "pid", s.child.PID(),
-		"conns", choose(p.x > 1000, 8, helloConns), "warm", d/5, "for", d-d/5), asked[int(p.x)])...))
+	samples, err := r.client(ctx, d, s, "fetch", []any{"conns", choose(p.x > 1000, 8, helloConns), "warm", d / 5, "for", d - d/5}, asked[int(p.x)]...)
 	return allAt(p.x, samples), err
 }
 
 // tlsSample asks for a small file by TLS.
 func (r *run) tlsSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
-	samples, err := samplesOf(ctx, d, r.ownClient(append([]string{"tls-load"},
-		flagPairs("addr", s.addr, "pid", s.child.PID(), "for", d, "fresh", p.x == tlsHandshakes)...)...))
+	samples, err := r.client(ctx, d, s, "tls-load", []any{"for", d, "fresh", p.x == tlsHandshakes})
 	return allAt(p.x, samples), err
 }
 

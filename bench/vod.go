@@ -85,9 +85,8 @@ func (r *run) mostPlayers(system, path, film string, rate float64, shape vodShap
 			return nil, err
 		}
 		defer s.child.Close()
-		samples, err := samplesOf(r.ctx, shape.trial, r.ownClient(append([]string{"players"}, flagPairs("addr", s.addr,
-			"path", choose(system == "nginx", "/film", ""), "pid", s.child.PID(), "clients", n, "rate", rate,
-			"first", shape.first, "for", shape.trial, "film", shape.film)...)...))
+		samples, err := r.client(r.ctx, shape.trial, s, "players", []any{"path", choose(system == "nginx", "/film", ""), "clients", n,
+			"rate", rate, "first", shape.first, "for", shape.trial, "film", shape.film})
 		if err != nil {
 			return nil, err
 		}

@@ -95,8 +95,7 @@ func (c *cold) sample(ctx context.Context, start func(context.Context) (*server,
 		return nil, err
 	}
 	defer s.child.Close()
-	samples, err = samplesOf(ctx, d, c.ownClient(append([]string{"fetch"}, flagPairs(append([]any{"addr", s.addr, "pid", s.child.PID(),
-		"conns", clients, "folders", c.tree.folders, "seed", seed, "warm", d / 3, "for", d - d/3}, c.more...)...)...)...))
+	samples, err = c.client(ctx, d, s, "fetch", append([]any{"conns", clients, "folders", c.tree.folders, "seed", seed, "warm", d / 3, "for", d - d/3}, c.more...))
 	if err != nil {
 		if s.killedBy(syscall.SIGKILL, err) {
 			err = fmt.Errorf("the kernel killed the server, which wanted more than its %d MB: %w", c.limit/1e6, err)

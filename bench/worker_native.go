@@ -23,10 +23,7 @@ import (
 // nativeWait is how long a handler of the experiment native waits.
 const nativeWait = 100 * time.Millisecond
 
-// nativeModes are the ways in which it does; a request for /MODE asks for it.
-var nativeModes = []string{"channel", "sleep", "cond", "mutex"}
-
-// waitIn waits as mode says.
+// waitIn waits in a channel, in time.Sleep, a cond or a mutex; a request for /MODE asks for it.
 func waitIn(mode string) {
 	switch mode {
 	case "channel":
