@@ -45,9 +45,9 @@ type matrix struct {
 
 // admissionExperiment puts servers with all their defaults through ordinary life and through overload.
 var admissionExperiment = experiment{
-	name:     admissionName,
-	doc:      "what is refused in ordinary life, and what is served under overload",
-	describe: describeAdmission,
+	name:    admissionName,
+	doc:     "what is refused in ordinary life, and what is served under overload",
+	prepare: prepareAdmission,
 	notes: []string{
 		fmt.Sprintf("no setting is changed but for one loop and GOMAXPROCS=1; server on core %d, client on core %d", serverCore, clientCore),
 		"rows below 100 are ordinary life: nothing is to be refused; ordinary-refused: requests with a 503, a broken connection or a time-out; ordinary-slower: the worse of fifo's throughput ÷ this system's, and this p99 ÷ fifo's",
@@ -66,7 +66,7 @@ var admissionExperiment = experiment{
 	details: []string{"asked", "throughput", "refused-share", "refused-503", "broken", "timed-out", "unfinished", "capacity", "client-busy", "client-late", "others"},
 }
 
-func describeAdmission(r *run, e *experiment) (err error) {
+func prepareAdmission(r *run, e *experiment) (err error) {
 	m := &matrix{run: r, limits: map[string]int64{}}
 	// A full run of all would take many hours, mostly in rows that are like others: it has the lengths of a quick one.
 	usual := !r.quick && len(r.rows) == 0

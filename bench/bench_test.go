@@ -220,9 +220,9 @@ func TestExperimentsMeasureTheirMetrics(t *testing.T) {
 				r := measuringRun(t)
 				r.asked = 1
 				small := e
-				if e.describe != nil {
-					testenv.Must(t, e.describe(r, &small))
-					small.describe = nil
+				if e.prepare != nil {
+					testenv.Must(t, e.prepare(r, &small))
+					small.prepare = nil
 				}
 				small.parts = slices.Clone(small.parts)
 				for i := range small.parts {

@@ -18,15 +18,14 @@ import (
 // experiment is one entry of the list: what is measured, on which systems, and what of it is shown. To add one, describe
 // its parts, and name it in experiments.
 type experiment struct {
-	name     string
-	doc      string                            // one line
-	describe func(r *run, e *experiment) error // sets the fields below that depend on the run; may be nil
-	prepare  func(*run) error                  // before the parts; may be nil
-	parts    []part                            // one after the other
-	after    func(*run) error                  // after the parts; may be nil
-	notes    []string                          // what the reader of the figures needs
-	charts   []report.Chart
-	details  []string // metrics that are in the JSON only
+	name    string
+	doc     string                            // one line
+	prepare func(r *run, e *experiment) error // before the parts; sets fields that depend on the run; may be nil
+	parts   []part                            // one after the other
+	after   func(*run) error                  // after the parts; may be nil
+	notes   []string                          // what the reader of the figures needs
+	charts  []report.Chart
+	details []string // metrics that are in the JSON only
 }
 
 // part is points that systems are measured at: contenders, or servers that a client loads.
@@ -51,17 +50,12 @@ func (e *experiment) carryOut(r *run) error {
 			end()
 		}
 	}()
-	if e.describe != nil {
-		if err := e.describe(r, e); err != nil {
+	if e.prepare != nil {
+		if err := e.prepare(r, e); err != nil {
 			return err
 		}
 	}
 	r.charts, r.details = e.charts, e.details
-	if e.prepare != nil {
-		if err := e.prepare(r); err != nil {
-			return err
-		}
-	}
 	for _, p := range e.parts {
 		if err := p.measure(r); err != nil {
 			return err

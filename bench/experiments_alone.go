@@ -176,7 +176,7 @@ var cohortWritesExperiment = experiment{
 var diskDirectExperiment = experiment{
 	name:    "disk-direct",
 	doc:     "random reads of 4 KiB from the disk by 1 to 256 readers (Figure 3)",
-	prepare: func(r *run) error { return r.makeDiskFiles(false) },
+	prepare: func(r *run, _ *experiment) error { return r.makeDiskFiles(false) },
 	parts: []part{{
 		points:  pointsAt(readsDirect, 1, 2, 4, 8, 16, 32, 64, 128, 256),
 		quick:   pointsAt(readsDirect, 1, 4, 16, 64, 256),
@@ -198,7 +198,7 @@ var diskDirectExperiment = experiment{
 var diskCachedExperiment = experiment{
 	name:    "disk-cached",
 	doc:     "200 readers of which a share misses the page cache (Figure 4)",
-	prepare: func(r *run) error { return r.makeDiskFiles(true) },
+	prepare: func(r *run, _ *experiment) error { return r.makeDiskFiles(true) },
 	parts: []part{{
 		points:  append(pointsAt(readsMixed, 0, 1, 2, 5, 10, 50, 100), pointsAt(readsBuffered, 1, 10, 100)...),
 		quick:   append(pointsAt(readsMixed, 0, 1, 5, 10, 50, 100), pointsAt(readsBuffered, 1, 10, 100)...),

@@ -78,7 +78,7 @@ var idleConnsExperiment = experiment{
 var filesExperiment = experiment{
 	name:    "files",
 	doc:     "files of 1 KB to 10 MB that are in memory",
-	prepare: func(r *run) error { return r.prepare(0, r.writeServed) },
+	prepare: func(r *run, _ *experiment) error { return r.prepare(0, r.writeServed) },
 	parts: []part{{
 		points:  append(pointsAt("mix", 0), pointsAt("file", 1, 16, 100, 10<<10)...),
 		servers: func(r *run) []launcher { return r.fileServers("") },
@@ -112,7 +112,7 @@ const (
 var tlsExperiment = experiment{
 	name: "tls",
 	doc:  "requests, handshakes and idle connections of TLS 1.3",
-	prepare: func(r *run) error {
+	prepare: func(r *run, _ *experiment) error {
 		return r.prepare(0, func() error {
 			if err := r.writeServed(); err != nil {
 				return err

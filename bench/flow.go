@@ -49,7 +49,7 @@ const adaptDelay = 20 * time.Millisecond
 var flowAdaptExperiment = experiment{
 	name: "flow-adapt",
 	doc:  "servlets of a flow graph under three peaks (Aspen, Figure 6)",
-	describe: func(r *run, e *experiment) error {
+	prepare: func(r *run, e *experiment) error {
 		shape := choose(r.quick, phasesQuick, phasesFull)
 		path, err := r.buildCommand("examples/flowweb")
 		if err != nil {
@@ -157,7 +157,7 @@ const flowFolders, flowClients = 20, 256
 var flowOverheadExperiment = experiment{
 	name: "flow-overhead",
 	doc:  "what a flow graph costs beside its modules (Aspen, Table 1)",
-	describe: func(r *run, e *experiment) error {
+	prepare: func(r *run, e *experiment) error {
 		path, err := r.buildCommand("examples/flowweb")
 		if err != nil {
 			return err

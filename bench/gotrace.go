@@ -27,13 +27,13 @@ import (
 // goTraceExperiment reads traces with our reader, up to the text of the graph, with go tool
 // trace, up to its first page, and with nothing but the decoder that ours stands on.
 var goTraceExperiment = experiment{
-	name:     "gotrace",
-	doc:      "reading an execution trace, beside go tool trace",
-	describe: describeGoTrace,
-	charts:   []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu-net-http", XLabel: "", Bars: true}},
+	name:    "gotrace",
+	doc:     "reading an execution trace, beside go tool trace",
+	prepare: prepareGoTrace,
+	charts:  []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu-net-http", XLabel: "", Bars: true}},
 }
 
-func describeGoTrace(r *run, e *experiment) error {
+func prepareGoTrace(r *run, e *experiment) error {
 	rounds, span := choose(r.quick, 150_000, 750_000), choose(r.quick, time.Second, 5*time.Second)
 	points, of, requests, err := r.takeTraces(rounds, span)
 	if err != nil {

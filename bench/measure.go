@@ -183,12 +183,12 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 			return
 		}
 		if r.quick {
-			left := quickBudget - r.reserved - time.Since(r.began)
-			if left < 0 && s.round > 0 {
+			left, beside := quickBudget-r.reserved-time.Since(r.began), s.contender.length(s.point, 0)
+			if s.round > 0 && left < beside {
 				r.note("time ran out: some points have fewer than %d runs", r.rounds())
 				break
 			}
-			d = max(min(wanted, left/time.Duration(len(steps)-i)-s.contender.length(s.point, 0)), shortestSample)
+			d = max(min(wanted, left/time.Duration(len(steps)-i)-beside), shortestSample)
 		}
 		name := s.contender.system + " " + s.point.String()
 		if out[name] {

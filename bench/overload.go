@@ -218,7 +218,7 @@ const (
 var overloadFDsExperiment = experiment{
 	name: "overload-fds",
 	doc:  "10,000 clients of a server with 256 descriptors",
-	describe: func(r *run, e *experiment) error {
+	prepare: func(r *run, e *experiment) error {
 		jam, limit := choose(r.quick, time.Second, 2*time.Second), choose(r.quick, 10*time.Second, 20*time.Second)
 		e.parts = []part{{
 			points: pointsAt("clients", fdsClients),
@@ -283,7 +283,7 @@ const (
 var priorityExperiment = experiment{
 	name: "priority",
 	doc:  "urgent requests beside 12 times the usual number of others",
-	describe: func(r *run, e *experiment) error {
+	prepare: func(r *run, e *experiment) error {
 		w, err := newWeb(r)
 		e.parts = []part{{
 			points: pointsAt("spike", spike, 1),

@@ -33,7 +33,7 @@ var memoryMain = []float64{512, 4096, 16_384}
 var overloadMemoryExperiment = experiment{
 	name: "overload-memory",
 	doc:  "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB",
-	describe: func(r *run, e *experiment) error {
+	prepare: func(r *run, e *experiment) error {
 		m := &matrix{run: r}
 		held := func(metric string, first bool, reserved time.Duration, clients ...float64) part {
 			return part{points: pointsAt(metric, clients...), length: time.Second, reserved: reserved, systems: func(*run) []contender {
@@ -195,7 +195,7 @@ const groupLimit = 512 << 20
 var overloadCgroupExperiment = experiment{
 	name: "overload-cgroup",
 	doc:  "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime",
-	prepare: func(r *run) error {
+	prepare: func(r *run, _ *experiment) error {
 		return r.prepare(0, func() error { return proc.CanHave(proc.NewMemoryGroup(groupLimit)) })
 	},
 	parts: []part{{

@@ -60,9 +60,9 @@ func newWeb(r *run) (*web, error) {
 // overloadWebExperiment offers servers whose handler takes 1 ms of CPU multiples of what they
 // can do, and measures what clients get of it.
 var overloadWebExperiment = experiment{
-	name:     "overload-web",
-	doc:      "goodput of a handler of 1 ms of CPU at up to 10 times capacity",
-	describe: describeOverloadWeb,
+	name:    "overload-web",
+	doc:     "goodput of a handler of 1 ms of CPU at up to 10 times capacity",
+	prepare: prepareOverloadWeb,
 	charts: []report.Chart{
 		{Title: "Goodput within 100 ms, share of capacity", Metric: "goodput-share", XLabel: "offered load, multiples of capacity"},
 		{Title: "99th percentile of what is served", Metric: "p99", XLabel: "offered load, multiples of capacity", LogY: true},
@@ -71,7 +71,7 @@ var overloadWebExperiment = experiment{
 	},
 }
 
-func describeOverloadWeb(r *run, e *experiment) error {
+func prepareOverloadWeb(r *run, e *experiment) error {
 	w, err := newWeb(r)
 	if err != nil {
 		return err

@@ -77,7 +77,7 @@ func TestExperimentIsCarriedOutInOrder(t *testing.T) {
 			return func(*run) error { calls = append(calls, what); return nil }
 		}
 		e := experiment{
-			prepare: does("prepare"),
+			prepare: func(r *run, _ *experiment) error { return does("prepare")(r) },
 			parts: []part{
 				{points: pointsAt("m", 1, 2), quick: pointsAt("m", 1), length: time.Millisecond,
 					systems: func(r *run) []contender {
@@ -99,7 +99,7 @@ func TestExperimentIsCarriedOutInOrder(t *testing.T) {
 
 func TestPlanCountsRoundsPointsAndSystems(t *testing.T) {
 	e := experiment{name: "fake",
-		prepare: func(r *run) error {
+		prepare: func(r *run, _ *experiment) error {
 			return r.prepare(time.Minute, func() error { return errors.New("a plan has done it") })
 		},
 		parts: []part{{points: pointsAt("m", 1, 2), length: 2 * time.Second, systems: func(*run) []contender {

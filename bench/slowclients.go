@@ -37,7 +37,7 @@ const (
 var slowClientsExperiment = experiment{
 	name: "slow-clients",
 	doc:  "normal clients beside slowhttptest's",
-	describe: func(r *run, e *experiment) error {
+	prepare: func(r *run, e *experiment) error {
 		tool, err := r.find("slowhttptest")
 		if err != nil {
 			return err

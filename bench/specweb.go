@@ -198,7 +198,7 @@ func (u *surgeUsers) think(user int) time.Duration {
 var webSurgeExperiment = experiment{
 	name: "web-surge",
 	doc:  "files for users with think times, a fifth of the files in memory (Cohort Scheduling, Figures 6 and 7)",
-	describe: func(r *run, e *experiment) error {
+	prepare: func(r *run, e *experiment) error {
 		tree := newSurgeTree(choose(r.quick, 120, 556))
 		limit := max(tree.bytes()/5, 64_000_000) // room for the server itself
 		c, err := newCold(r, "web-surge", tree, limit, "surge", true)

@@ -33,7 +33,7 @@ var (
 var vodExperiment = experiment{
 	name: "vod",
 	doc:  "the most players of films, none of which runs out of film (Aspen, Figures 10 and 11)",
-	describe: func(r *run, e *experiment) error {
+	prepare: func(r *run, e *experiment) error {
 		shape := choose(r.quick, vodQuick, vodFull)
 		film := filepath.Join(r.scratch, "film")
 		if err := r.prepare(writing(shape.film), func() error { return writeBlocks(r.ctx, film, shape.film) }); err != nil {
@@ -232,7 +232,7 @@ var (
 var webSupportExperiment = experiment{
 	name: "web-support",
 	doc:  "the most sessions of a site with files and FastCGI that are served in time (Aspen, Figure 7)",
-	describe: func(r *run, e *experiment) error {
+	prepare: func(r *run, e *experiment) error {
 		shape := choose(r.quick, supportQuick, supportFull)
 		c, err := newCold(r, "web-support", newWebTree(shape.folders), shape.limit)
 		if c == nil {

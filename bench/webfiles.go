@@ -117,7 +117,7 @@ const (
 var webExperiment = experiment{
 	name: "web",
 	doc:  "files for 16 to 16,384 clients, a sixteenth of them in memory (Capriccio, Figure 9; Aspen, Figures 8 and 9)",
-	describe: func(r *run, e *experiment) error {
+	prepare: func(r *run, e *experiment) error {
 		folders, limit, length := coldFolders, int64(coldLimit), 4*time.Second
 		if r.quick {
 			folders, limit, length = 128, 100_000_000, 1500*time.Millisecond
