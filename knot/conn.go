@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
 )
@@ -101,7 +102,7 @@ type conn struct {
 // task can be given back.
 func (c *conn) start() {
 	c.since.Store(c.srv.clock.Now())
-	secure := secureOf(c.nc)
+	secure := tlsin.Of(c.nc)
 	if c.waiter() != nil {
 		c.again = c.serveClient
 		if c.unshaken = secure != nil; c.unshaken {
@@ -228,8 +229,8 @@ func (c *conn) finish() {
 		c.stream.End()
 		return
 	}
-	if s := secureOf(c.nc); s != nil {
-		s.record.release()
+	if s := tlsin.Of(c.nc); s != nil {
+		s.Discard()
 	}
 	c.nc.Close()
 	c.srv.forget(c)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/capriccio-go/capriccio/knot/internal/store"
+	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 )
 
 // A connection that could not be written to is not written to again: what has been sent may end in the middle of
@@ -109,7 +110,7 @@ func (x *Ctx) armWrite() {
 
 // armReply is armWrite before a read, which over TLS may have to send something.
 func (x *Ctx) armReply() {
-	if x.c.stream == nil && secureOf(x.c.nc) != nil {
+	if x.c.stream == nil && tlsin.Of(x.c.nc) != nil {
 		x.armWrite()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -209,7 +210,7 @@ func (b *BodyApart) Unread() bool {
 	if b.over {
 		return false
 	}
-	return b.y.r < b.y.w || secureOf(b.y.c.nc) == nil && unread(b.y.c.nc)
+	return b.y.r < b.y.w || tlsin.Of(b.y.c.nc) == nil && unread(b.y.c.nc)
 }
 
 // Trailer returns the lines of the trailer, each with its CR LF, once Read has returned io.EOF, but for those that may not

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/h2"
+	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -51,7 +52,7 @@ type http2Request struct {
 // beginsHTTP2 reports whether the client speaks HTTP/2 without TLS, and may.
 func (x *Ctx) beginsHTTP2(f *h1.Fault) bool {
 	rest := x.in[x.r:x.w]
-	return f == h1.UnknownVersion && x.srv.H2C && !x.c.served && secureOf(x.c.nc) == nil &&
+	return f == h1.UnknownVersion && x.srv.H2C && !x.c.served && tlsin.Of(x.c.nc) == nil &&
 		len(rest) >= len(preface) && string(rest[:len(preface)]) == preface
 }
 
@@ -66,7 +67,7 @@ var ciphersHTTP2 = []uint16{
 // serveHTTP2 has HTTP/2 spoken on c from now on; prefix has been read of it. c is not the caller's any more.
 func (s *Server) serveHTTP2(c *conn, prefix []byte) {
 	h := &http2Conn{c: c}
-	on := h2.Setting{NC: c.nc, Secure: secureOf(c.nc) != nil, Host: h, Limits: &s.limits.h2, Clock: &s.clock, Entrance: requests, ReadBy: c.readBy, Prefix: prefix}
+	on := h2.Setting{NC: c.nc, Secure: tlsin.Of(c.nc) != nil, Host: h, Limits: &s.limits.h2, Clock: &s.clock, Entrance: requests, ReadBy: c.readBy, Prefix: prefix}
 	if s.Priority != nil {
 		on.Entrance = nil
 	}
@@ -130,8 +131,8 @@ func (h *http2Conn) Changed() {
 // Forget implements h2.Host.
 func (h *http2Conn) Forget() {
 	h.Changed()
-	if s := secureOf(h.c.nc); s != nil {
-		s.record.release()
+	if s := tlsin.Of(h.c.nc); s != nil {
+		s.Discard()
 	}
 	h.c.srv.forget(h.c)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 )
 
 // What a handler of net/http can do with its connection.
@@ -261,8 +262,8 @@ func (x *Ctx) giveUp() (rest []byte) {
 	rest = bytes.Clone(x.in[x.r:x.w])
 	x.gone, x.closing, x.resp.phase = true, true, respDone
 	x.resp.status = http.StatusSwitchingProtocols // for the access log
-	if s := secureOf(x.c.nc); s != nil {
-		s.record.leave()
+	if s := tlsin.Of(x.c.nc); s != nil {
+		s.HandOver()
 	}
 	x.srv.handOn(x.c)
 	x.conclude()

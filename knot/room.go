@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -171,7 +172,7 @@ func (s *Server) turnAway(c *conn) {
 	s.mu.Lock()
 	s.turned++
 	s.mu.Unlock()
-	if secureOf(c.nc) != nil { // a response would take a handshake
+	if tlsin.Of(c.nc) != nil { // a response would take a handshake
 		c.unwanted = true
 		c.start()
 		return
@@ -231,8 +232,8 @@ func (s *Server) handOn(c *conn) {
 	s.unlist(c)
 	s.mu.Unlock()
 	nc := c.nc
-	if secure := secureOf(nc); secure != nil {
-		nc = secure.raw
+	if secure := tlsin.Of(nc); secure != nil {
+		nc = secure.NetConn()
 	}
 	if own, ok := nc.(interface{ OnClose(fn func()) bool }); !ok || !own.OnClose(s.closedByHandler) {
 		s.closedByHandler()

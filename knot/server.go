@@ -19,6 +19,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/h2"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
+	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -368,11 +369,7 @@ func (s *Server) begin(c *conn, verdict admission) {
 // newConn makes a conn of nc, over TLS if config is not nil.
 func (s *Server) newConn(nc net.Conn, config *tls.Config) *conn {
 	if config != nil {
-		if secure := newSecureConn(nc, config, s.ShedTLSBuffers); secure.rests != nil {
-			nc = restingConn{secure}
-		} else {
-			nc = secure
-		}
+		nc = tlsin.New(nc, config, s.ShedTLSBuffers)
 	}
 	return &conn{nc: nc, srv: s}
 }

@@ -7,11 +7,9 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
@@ -44,72 +42,10 @@ func (s *Server) Handshakes() (done, failed, refused uint64) {
 	return h.done.Load(), h.failed.Load(), h.refused.Load()
 }
 
-// ownTLS is what the server uses of its field TLS.
-func ownTLS(given *tls.Config) *tls.Config {
-	if given == nil {
-		return nil
-	}
-	c := given.Clone()
-	if c.NextProtos == nil {
-		c.NextProtos = Protocols()
-	}
-	find, protos := c.GetConfigForClient, c.NextProtos
-	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		if record, ok := hello.Conn.(*recordConn); ok && hasLeft(record.Conn) { // since the first part of its hello
-			return nil, errClientLeft
-		}
-		if find == nil {
-			return nil, nil
-		}
-		special, err := find(hello)
-		if special == nil || err != nil {
-			return special, err
-		}
-		special = special.Clone()
-		if special.NextProtos == nil {
-			special.NextProtos = protos
-		}
-		return special, nil
-	}
-	return c
-}
-
-// errClientLeft ends a handshake whose expensive part has not begun.
-var errClientLeft = fmt.Errorf("knot: the client has left before its handshake: %w", io.EOF)
-
-// hasLeft asks the kernel whether the client that has begun a hello has ended its side. It can't end the handshake then.
-func hasLeft(nc net.Conn) (left bool) {
-	onSocket(nc, func(fd int) {
-		look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		n, err := unix.Poll(look, 0)
-		left = err == nil && n > 0
-	})
-	return left
-}
-
-// beginsHello reports whether what is unread begins as a hello does: a client that speaks plain HTTP is answered though it
-// has ended its side.
-func beginsHello(nc net.Conn) (begins bool) {
-	const handshakeRecord = 22 // RFC 8446, 5.1
-	onSocket(nc, func(fd int) {
-		var first [1]byte
-		n, _, err := unix.Recvfrom(fd, first[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		begins = err == nil && n > 0 && first[0] == handshakeRecord
-	})
-	return begins
-}
-
-// onSocket calls fn with the descriptor of nc, if it has one.
-func onSocket(nc net.Conn, fn func(fd int)) {
-	if own, ok := nc.(syscall.Conn); ok {
-		if raw, err := own.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) { fn(int(fd)) })
-		}
-	}
-}
-
 // serverTLS is what the server uses of given, which may be nil.
-func (s *Server) serverTLS(given *tls.Config) *tls.Config { return ownTLS(protocolsOf(s.std, given)) }
+func (s *Server) serverTLS(given *tls.Config) *tls.Config {
+	return tlsin.Config(protocolsOf(s.std, given), Protocols())
+}
 
 // defaultTLS is for Serve, ListenAndServe and ServeConn. It is nil for a Server made by FromHTTP: http.Server speaks TLS only
 // by ServeTLS and ListenAndServeTLS.
@@ -164,14 +100,14 @@ func checkTLS(c *tls.Config) error {
 
 // shakeHands is the task that starts when a new client of TLS has sent something.
 func (c *conn) shakeHands() {
-	if c.shake(secureOf(c.nc)) {
+	if c.shake(tlsin.Of(c.nc)) {
 		c.unshaken, c.again = false, c.serveClient
 		c.rest()
 	}
 }
 
 // shake does the handshake. It returns false if the connection is closed, or somebody else's.
-func (c *conn) shake(secure *secureConn) bool {
+func (c *conn) shake(secure *tlsin.Conn) bool {
 	s := c.srv
 	if at, ok := c.at(); ok && at.Ended() && !c.overdue() || !c.awakeNew() {
 		c.finish()
@@ -190,7 +126,7 @@ func (c *conn) shake(secure *secureConn) bool {
 		c.refuseShake(secure)
 		return false
 	}
-	if hasLeft(secure.raw) && beginsHello(secure.raw) {
+	if tlsin.HasLeft(secure.NetConn()) && tlsin.BeginsHello(secure.NetConn()) {
 		s.handshakes.failed.Add(1)
 		c.finish()
 		return false
@@ -199,17 +135,17 @@ func (c *conn) shake(secure *secureConn) bool {
 		c.setRead(s.clock.Now() + int64(limit))
 	}
 	c.armWrite(s.limits.write)
-	err := secure.handshake()
+	err := secure.Handshake()
 	if err != nil {
 		s.handshakes.failed.Add(1)
 		s.reportHandshake(c, err)
-		plainHTTP(err, secure.raw)
+		tlsin.AnswerHTTP(err, secure.NetConn())
 		c.finish()
 		return false
 	}
 	s.handshakes.done.Add(1)
 	c.since.Store(s.clock.Now())
-	acknowledge(secure.raw)
+	tlsin.Acknowledge(secure.NetConn())
 	switch state := secure.ConnectionState(); state.NegotiatedProtocol {
 	case protoACME:
 		c.finish()
@@ -223,14 +159,6 @@ func (c *conn) shake(secure *secureConn) bool {
 		return false
 	}
 	return true
-}
-
-// acknowledge has the kernel acknowledge at once what has come. With TLS 1.3 the client has the last word of the handshake, and
-// one with Nagle's algorithm keeps its request back until that is acknowledged: by our answer, or after 40 ms.
-func acknowledge(nc net.Conn) {
-	onSocket(nc, func(fd int) {
-		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1) // not on a Unix socket
-	})
 }
 
 // reportHandshake logs a handshake that has failed, but not that somebody has gone without a word, as checks of the port
@@ -265,32 +193,29 @@ func (c *conn) mayShake() (in, may bool) {
 	return in, at == 0 || c.srv.clock.Now()-at >= int64(shedFor)
 }
 
-// internalError is a fatal alert as a server sends it before the handshake (RFC 8446, 6.2).
-var internalError = []byte{21, 3, 1, 0, 2, 2, 80}
-
 // refuseShake closes c as cheaply as can be. The hello is taken first, as closing with unread
 // input resets the connection, and the reset may overtake the alert.
-func (c *conn) refuseShake(secure *secureConn) {
-	err := secure.record.fill()
+func (c *conn) refuseShake(secure *tlsin.Conn) {
+	err := secure.Fill()
 	if timedOut(err) && c.overdue() {
 		if c.extend() {
 			c.rest()
 			return
 		}
 		c.setRead(int64(c.srv.clock.Elapsed() + lastRead))
-		err = secure.record.fill()
+		err = secure.Fill()
 	}
 	defer c.finish()
 	if err == nil {
 		c.armWrite(c.srv.limits.write)
-		secure.raw.Write(internalError)
+		secure.NetConn().Write(tlsin.InternalError)
 	}
-	secure.record.release()
+	secure.Discard()
 }
 
 // unread reports whether something has come that c has not served. It is for its task.
 func (c *conn) unread() bool {
-	if s := secureOf(c.nc); s != nil && s.waiting() {
+	if s := tlsin.Of(c.nc); s != nil && s.Waiting() {
 		return true
 	}
 	return unread(c.nc)

@@ -24,6 +24,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
+	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -140,7 +141,7 @@ func TestTLSHandshakeIsAcknowledged(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{TLS: ca.config(t), Handler: func(x *Ctx) error {
 			at := -1
-			raw := testenv.Need(secureOf(x.c.nc).raw.(syscall.Conn).SyscallConn())(t)
+			raw := testenv.Need(tlsin.Of(x.c.nc).Raw.(syscall.Conn).SyscallConn())(t)
 			testenv.Check(t, raw.Control(func(fd uintptr) { at, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK) }))
 			return x.Send(200, "text/plain", strconv.AppendInt(nil, int64(at), 10))
 		}})
@@ -483,27 +484,13 @@ func TestTLSClientsThatLeaveAtOnce(t *testing.T) {
 	wantBody(t, r, "GET /a? h")
 }
 
-// TestTLSClientThatLeavesWithinItsHello: the configuration is asked for when the whole hello has come, before a key is computed.
-func TestTLSClientThatLeavesWithinItsHello(t *testing.T) {
-	ln := testenv.Listen(t)
-	client := testenv.Need(net.Dial("tcp", ln.Addr().String()))(t)
-	server := testenv.Need(ln.Accept())(t)
-	defer server.Close()
-	hello := &tls.ClientHelloInfo{Conn: &recordConn{Conn: server}}
-	look := ownTLS(new(tls.Config)).GetConfigForClient
-	testenv.Must(t, testenv.Err(look(hello)), "while it is there")
-	client.Close()
-	testenv.Until(t, "it has left", func() bool { return testenv.Err(look(hello)) != nil })
-	testenv.ErrorIs(t, testenv.Err(look(hello)), errClientLeft)
-}
-
 // helloOf is the first that a client sends.
 func helloOf(t *testing.T, config *tls.Config) []byte {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	go tls.Client(theirs, config).Handshake()
-	hello := make([]byte, recordBuffer)
+	hello := make([]byte, tlsin.RecordBuffer)
 	return hello[:testenv.Need(ours.Read(hello))(t)]
 }
 
@@ -513,52 +500,4 @@ func TestTLSWithoutCertificate(t *testing.T) {
 	for _, err := range []error{s.ListenAndServe(), s.Run(context.Background())} {
 		testenv.ErrorIs(t, err, errNoCertificate)
 	}
-}
-
-// TestRecordsOneByOne: a recordConn never hands over more than a record, whatever
-// pieces they come in.
-func TestRecordsOneByOne(t *testing.T) {
-	var stream []byte
-	sizes := []int{0, 1, 5, 100, 16 << 10, 16<<10 + 256, 3, 0, 7000}
-	for i, size := range sizes {
-		stream = append(stream, 23, 3, 3, byte(size>>8), byte(size))
-		stream = append(stream, bytes.Repeat([]byte{byte(i)}, size)...)
-	}
-	for _, piece := range []int{1, 2, 3, 7, 1000, 1 << 20} {
-		for _, most := range []int{5, 100, 40_000} {
-			c := &recordConn{Conn: &pieceConn{rest: stream, piece: piece}}
-			var got []byte
-			end, buf := 0, make([]byte, most)
-			for _, size := range sizes {
-				for end += recordHeader + size; len(got) < end; {
-					n := testenv.Need(c.Read(buf))(t)
-					if got = append(got, buf[:n]...); len(got) > end {
-						t.Fatalf("pieces of %d: %d bytes, over the end of a record at %d", piece, len(got), end)
-					}
-				}
-			}
-			if !bytes.Equal(got, stream) {
-				t.Fatal("not the same")
-			}
-			if _, err := c.Read(make([]byte, 1)); err != io.EOF || c.buf != nil {
-				t.Fatalf("at the end: %v, buffer kept: %v", err, c.buf != nil)
-			}
-		}
-	}
-}
-
-// A pieceConn gives rest in pieces.
-type pieceConn struct {
-	net.Conn
-	rest  []byte
-	piece int
-}
-
-func (c *pieceConn) Read(p []byte) (int, error) {
-	if len(c.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p[:min(len(p), c.piece)], c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
 }

@@ -172,7 +172,7 @@ var callsOutNames = map[string]calling{
 	"internal/engine.(*worker).runTasks": callsForth, "internal/engine.Outside[": callsForth, "internal/engine.call[": callsForth,
 	"internal/engine.callPlain": callsForth, "internal/engine.callLock": callsForth, "internal/engine.(*PanicError).tell": callsForth,
 	"netpoll.callDial": callsForth, "flow.run[": callsForth,
-	"knot.exchangeOf.run": callsForth, "knot.accept": callsForth, "knot.shake": callsForth,
+	"knot.exchangeOf.run": callsForth, "knot.accept": callsForth, "knot/internal/tlsin.shake": callsForth,
 	"knot.callBaseContext": callsForth, "knot.callConnState": callsForth, "knot.callConnContext": callsForth,
 
 	"stackchunk.Call": callsAndPasses, "stackchunk.(*Site).Call": callsAndPasses, "internal/chunk.(*Chunk).GoOn": callsAndPasses,

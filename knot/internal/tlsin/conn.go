@@ -1,10 +1,17 @@
-package knot
+// Package tlsin has connections over TLS that a server has accepted: their handshake, their records one by one, and the
+// memory that they hold while they rest. A Conn is a net.Conn that waits without a task as the connection below it does,
+// as nothing that has come and has not been read is inside of crypto/tls. It decides nothing: whether a client may have a
+// handshake, and for how long, is for the server to say.
+//
+// One task at a time uses a Conn; Close and the deadlines may be called from anywhere.
+package tlsin
 
 import (
 	"context"
 	"crypto/tls"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -16,17 +23,17 @@ import (
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
-// A secureConn is a connection over TLS, from before its handshake on. It rests like the one below
+// A Conn is a connection over TLS, from before its handshake on. It rests like the one below
 // it: what has come and has not been read is never inside of crypto/tls, but for the rest of
 // a record that a short Read has left.
 //
 // Fields without a word are of the connection's one task at a time; Close and the deadlines
 // may be called from anywhere.
-type secureConn struct {
-	raw    net.Conn // fixed
-	rests  readable // raw, if it can; fixed
+type Conn struct {
+	Raw    net.Conn // fixed
+	rests  rester   // raw, if it can; fixed
 	config *tls.Config
-	sheds  bool // Server.ShedTLSBuffers; fixed
+	sheds  bool // knot.Server.ShedTLSBuffers; fixed
 	record recordConn
 	tls    atomic.Pointer[tls.Conn] // from the beginning of the handshake on; atomic
 	shaken atomic.Pointer[tls.Conn] // the same, from its end on: crypto/tls has locks until then; atomic
@@ -36,12 +43,33 @@ type secureConn struct {
 	early bool // the task was started for what had been read before
 }
 
-func newSecureConn(raw net.Conn, config *tls.Config, sheds bool) *secureConn {
-	c := &secureConn{raw: raw, config: config, sheds: sheds}
-	c.rests, _ = raw.(readable)
+// New makes a connection of raw that has not had its handshake. It can rest if raw can, with Client, SetClient and Ended too
+// if raw has them. sheds is knot.Server.ShedTLSBuffers.
+func New(raw net.Conn, config *tls.Config, sheds bool) net.Conn {
+	c := &Conn{Raw: raw, config: config, sheds: sheds}
+	c.rests, _ = raw.(rester)
 	c.record.Conn = raw
 	c.record.out.Init(raw)
-	return c
+	if c.rests == nil {
+		return c
+	}
+	return restingConn{c}
+}
+
+// rester is a connection that can wait without a task, as resterAt and counted are, see netpoll.Conn.
+type rester interface {
+	OnReadable(fn func()) error
+}
+
+type resterAt interface {
+	OnReadableAt(e *ressched.Entrance, fn func()) error
+	Ended() bool
+	HungUp() bool
+}
+
+type counted interface {
+	Client() uint32
+	SetClient(addr netip.Addr)
 }
 
 var errUnshaken = errors.New("knot: the connection has not had its TLS handshake yet")
@@ -49,12 +77,12 @@ var errUnshaken = errors.New("knot: the connection has not had its TLS handshake
 // handshakeStack is what a handshake needs of a stack, certificates of the client included.
 const handshakeStack = stackchunk.Bytes(20 << 10)
 
-// handshake makes the connection secure. It parks.
-func (c *secureConn) handshake() error {
+// Handshake makes the connection secure. It parks.
+func (c *Conn) Handshake() error {
 	t := tls.Server(&c.record, c.config)
 	c.tls.Store(t)
 	if c.closed.Load() { // Close may have missed it
-		c.raw.Close()
+		c.Raw.Close()
 	}
 	var err error
 	stackchunk.Call(handshakeStack, func() { err = engine.Outside(shake, t) })
@@ -63,7 +91,7 @@ func (c *secureConn) handshake() error {
 		c.shaken.Store(t)
 	}
 	if c.sheds {
-		shedTLS(t, 0)
+		shed(t, 0)
 	}
 	return err
 }
@@ -72,7 +100,7 @@ func (c *secureConn) handshake() error {
 func shake(t *tls.Conn) error { return t.HandshakeContext(context.Background()) }
 
 // Read implements net.Conn.
-func (c *secureConn) Read(p []byte) (int, error) {
+func (c *Conn) Read(p []byte) (int, error) {
 	t := c.shaken.Load()
 	if t == nil {
 		return 0, errUnshaken
@@ -86,7 +114,7 @@ func (c *secureConn) Read(p []byte) (int, error) {
 }
 
 // Write implements net.Conn.
-func (c *secureConn) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
@@ -98,16 +126,16 @@ func (c *secureConn) Write(p []byte) (int, error) {
 }
 
 // Close implements net.Conn. The client is told, if there was a handshake.
-func (c *secureConn) Close() error {
+func (c *Conn) Close() error {
 	c.closed.Store(true)
 	if t := c.tls.Load(); t != nil {
 		return c.record.out.Close(t)
 	}
-	return c.raw.Close()
+	return c.Raw.Close()
 }
 
 // CloseWrite ends our side, of TLS and of the connection.
-func (c *secureConn) CloseWrite() error {
+func (c *Conn) CloseWrite() error {
 	t := c.shaken.Load()
 	if t == nil {
 		return errUnshaken
@@ -115,48 +143,57 @@ func (c *secureConn) CloseWrite() error {
 	if err := c.record.out.CloseWrite(t); err != nil {
 		return err
 	}
-	if half, ok := c.raw.(interface{ CloseWrite() error }); ok {
+	if half, ok := c.Raw.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return nil
 }
 
-func (c *secureConn) LocalAddr() net.Addr                { return c.raw.LocalAddr() }
-func (c *secureConn) RemoteAddr() net.Addr               { return c.raw.RemoteAddr() }
-func (c *secureConn) SetDeadline(t time.Time) error      { return c.raw.SetDeadline(t) }
-func (c *secureConn) SetReadDeadline(t time.Time) error  { return c.raw.SetReadDeadline(t) }
-func (c *secureConn) SetWriteDeadline(t time.Time) error { return c.raw.SetWriteDeadline(t) }
+func (c *Conn) LocalAddr() net.Addr                { return c.Raw.LocalAddr() }
+func (c *Conn) RemoteAddr() net.Addr               { return c.Raw.RemoteAddr() }
+func (c *Conn) SetDeadline(t time.Time) error      { return c.Raw.SetDeadline(t) }
+func (c *Conn) SetReadDeadline(t time.Time) error  { return c.Raw.SetReadDeadline(t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.Raw.SetWriteDeadline(t) }
+
+// Fill reads what has come, for a connection that gets no handshake. Discard gives the buffer back that it is in.
+func (c *Conn) Fill() error { return c.record.fill() }
+
+// Discard gives the input buffer back, and what is in it. It is for the end of the connection.
+func (c *Conn) Discard() { c.record.release() }
+
+// HandOver has the input buffer not count any more: a handler has the connection, and nobody gives that back.
+func (c *Conn) HandOver() { c.record.leave() }
 
 // NetConn is the connection below.
-func (c *secureConn) NetConn() net.Conn { return c.raw }
+func (c *Conn) NetConn() net.Conn { return c.Raw }
 
 // ConnectionState is that of the tls.Conn, and empty before the end of the handshake.
-func (c *secureConn) ConnectionState() tls.ConnectionState {
+func (c *Conn) ConnectionState() tls.ConnectionState {
 	if t := c.shaken.Load(); t != nil {
 		return t.ConnectionState()
 	}
 	return tls.ConnectionState{}
 }
 
-// secure is c, also of what embeds it.
-func (c *secureConn) secure() *secureConn { return c }
+// Secure is c, also of what embeds it.
+func (c *Conn) Secure() *Conn { return c }
 
-// secureOf is nc if that is a connection over TLS of ours, else nil.
-func secureOf(nc net.Conn) *secureConn {
-	if s, ok := nc.(interface{ secure() *secureConn }); ok {
-		return s.secure()
+// Of is nc if that is a connection over TLS of ours, else nil.
+func Of(nc net.Conn) *Conn {
+	if s, ok := nc.(interface{ Secure() *Conn }); ok {
+		return s.Secure()
 	}
 	return nil
 }
 
-// waiting reports whether a Read would find something without one of the connection below.
+// Waiting reports whether a Read would find something without one of the connection below.
 // It is for the connection's task.
-func (c *secureConn) waiting() bool {
+func (c *Conn) Waiting() bool {
 	return c.more && mayHoldMore(c.tls.Load()) || c.record.whole()
 }
 
-// A restingConn is a secureConn above a connection that can rest.
-type restingConn struct{ *secureConn }
+// A restingConn is a Conn above a connection that can rest.
+type restingConn struct{ *Conn }
 
 // OnReadable is that of netpoll.Conn. fn may be started for a part of a record, or for one
 // without content: its Read then waits.
@@ -164,12 +201,12 @@ func (c restingConn) OnReadable(fn func()) error { return c.OnReadableAt(nil, fn
 
 // OnReadableAt is that of netpoll.Conn.
 func (c restingConn) OnReadableAt(e *ressched.Entrance, fn func()) error {
-	at, ok := c.rests.(readableAt)
-	if c.early = c.waiting(); c.early {
+	at, ok := c.rests.(resterAt)
+	if c.early = c.Waiting(); c.early {
 		if c.closed.Load() {
 			return net.ErrClosed
 		}
-		if on, own := c.raw.(interface {
+		if on, own := c.Raw.(interface {
 			StartAt(e *ressched.Entrance, fn func()) bool
 		}); own && on.StartAt(e, fn) {
 			return nil
@@ -179,7 +216,7 @@ func (c restingConn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 		return nil
 	}
 	if t := c.tls.Load(); t != nil && c.sheds {
-		shedTLS(t, tlsKept)
+		shed(t, KeptInput)
 	}
 	if ok && e != nil {
 		return at.OnReadableAt(e, fn)
@@ -192,36 +229,41 @@ func (c restingConn) Ended() bool {
 	if c.early {
 		return false
 	}
-	at, ok := c.rests.(readableAt)
+	at, ok := c.rests.(resterAt)
 	return !ok || at.Ended()
 }
 
 // HungUp is that of netpoll.Conn.
 func (c restingConn) HungUp() bool {
-	at, ok := c.rests.(readableAt)
+	at, ok := c.rests.(resterAt)
 	return ok && at.HungUp()
 }
 
 // WriteRoom is that of netpoll.Conn. Records take some of it.
-func (c *secureConn) WriteRoom() int { return roomOf(c.raw) }
+func (c *Conn) WriteRoom() int {
+	if own, ok := c.Raw.(interface{ WriteRoom() int }); ok {
+		return own.WriteRoom()
+	}
+	return math.MaxInt
+}
 
 // Client is that of netpoll.Conn.
-func (c *secureConn) Client() uint32 {
-	if own, ok := c.raw.(parking); ok {
+func (c *Conn) Client() uint32 {
+	if own, ok := c.Raw.(counted); ok {
 		return own.Client()
 	}
 	return 0
 }
 
 // SetClient is that of netpoll.Conn.
-func (c *secureConn) SetClient(addr netip.Addr) {
-	if own, ok := c.raw.(parking); ok {
+func (c *Conn) SetClient(addr netip.Addr) {
+	if own, ok := c.Raw.(counted); ok {
 		own.SetClient(addr)
 	}
 }
 
-// plainHTTP answers a client that speaks HTTP where TLS is spoken, and reports whether it does.
-func plainHTTP(err error, raw net.Conn) bool {
+// AnswerHTTP answers a client that speaks HTTP where TLS is spoken, and reports whether it does.
+func AnswerHTTP(err error, raw net.Conn) bool {
 	var wrong tls.RecordHeaderError
 	if !errors.As(err, &wrong) || wrong.Conn == nil {
 		return false

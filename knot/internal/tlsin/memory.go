@@ -1,4 +1,4 @@
-package knot
+package tlsin
 
 import (
 	"bytes"
@@ -8,21 +8,21 @@ import (
 	"unsafe"
 )
 
-// tlsKept is how large an input buffer may stay with a connection over TLS that rests, in bytes:
+// KeptInput is how large an input buffer may stay with a connection over TLS that rests, in bytes:
 // the requests of most clients fit, and need no new one each time.
-const tlsKept = 2 << 10
+const KeptInput = 2 << 10
 
-// tlsInput is where the buffers of a tls.Conn are, as offsets. crypto/tls never gives them back: a
+// inputs is where the buffers of a tls.Conn are, as offsets. crypto/tls never gives them back: a
 // handshake leaves 4 KB in them, an upload 17 KB. usable is false where a release of Go has other
 // fields; then they stay.
-var tlsInput = findTLSInput(reflect.TypeFor[tls.Conn]())
+var inputs = findInputs(reflect.TypeFor[tls.Conn]())
 
-type tlsInputAt struct {
+type inputsAt struct {
 	mutex, raw, input, hand uintptr
 	usable                  bool
 }
 
-func findTLSInput(conn reflect.Type) (at tlsInputAt) {
+func findInputs(conn reflect.Type) (at inputsAt) {
 	at.usable = true
 	find := func(in reflect.Type, name string, want reflect.Type) (f reflect.StructField) {
 		f, ok := in.FieldByName(name)
@@ -36,17 +36,17 @@ func findTLSInput(conn reflect.Type) (at tlsInputAt) {
 	at.hand = find(conn, "hand", reflect.TypeFor[bytes.Buffer]()).Offset
 	half := find(conn, "in", nil)
 	if !at.usable || half.Type.Kind() != reflect.Struct {
-		return tlsInputAt{}
+		return inputsAt{}
 	}
 	at.mutex = half.Offset + find(half.Type, "Mutex", reflect.TypeFor[sync.Mutex]()).Offset
 	return at
 }
 
-// shedTLS lets go of the buffers of t that are larger than most bytes and empty. It takes the lock
+// shed lets go of the buffers of t that are larger than most bytes and empty. It takes the lock
 // under which t reads, and leaves alone what is being read. Nothing refers to them then: crypto/tls
 // itself uses the memory again for the next record (see ADR 0045).
-func shedTLS(t *tls.Conn, most int) {
-	at := tlsInput
+func shed(t *tls.Conn, most int) {
+	at := inputs
 	if !at.usable {
 		return
 	}
@@ -69,6 +69,18 @@ func shedTLS(t *tls.Conn, most int) {
 // mayHoldMore reports whether t may have taken more out of a record than it has handed over. It is for
 // the connection's task.
 func mayHoldMore(t *tls.Conn) bool {
-	at := tlsInput
+	at := inputs
 	return !at.usable || (*bytes.Reader)(unsafe.Add(unsafe.Pointer(t), at.input)).Len() > 0
+}
+
+// Held is the capacity of the input buffers of a connection that rests, in bytes; -1 if it reads. It is for tests.
+func (c *Conn) Held() int {
+	at, base := inputs, unsafe.Pointer(c.tls.Load())
+	mu := (*sync.Mutex)(unsafe.Add(base, at.mutex))
+	if !mu.TryLock() {
+		return -1
+	}
+	defer mu.Unlock()
+	raw, hand := (*bytes.Buffer)(unsafe.Add(base, at.raw)), (*bytes.Buffer)(unsafe.Add(base, at.hand))
+	return max(raw.Cap(), int((*bytes.Reader)(unsafe.Add(base, at.input)).Size())) + hand.Cap()
 }

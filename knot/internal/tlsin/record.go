@@ -1,4 +1,4 @@
-package knot
+package tlsin
 
 import (
 	"net"
@@ -19,7 +19,7 @@ import (
 type recordConn struct {
 	net.Conn
 	out  tlsout.Out
-	buf  *[recordBuffer]byte // nil when empty
+	buf  *[RecordBuffer]byte // nil when empty
 	r, w int                 // buf[r:w] has been read and not handed over
 	left int                 // bytes left of the record that is being handed over; 0: a header comes
 	away bool                // see leave
@@ -27,11 +27,11 @@ type recordConn struct {
 
 const (
 	recordHeader = 5
-	// recordBuffer holds a whole record of the largest size (RFC 8446, 5.2).
-	recordBuffer = recordHeader + 16<<10 + 256
+	// RecordBuffer holds a whole record of the largest size (RFC 8446, 5.2).
+	RecordBuffer = recordHeader + 16<<10 + 256
 )
 
-var recordBuffers = sync.Pool{New: func() any { return new([recordBuffer]byte) }}
+var recordBuffers = sync.Pool{New: func() any { return new([RecordBuffer]byte) }}
 
 // Read implements net.Conn.
 func (c *recordConn) Read(p []byte) (int, error) {
@@ -73,9 +73,9 @@ func (c *recordConn) length() int {
 // fill reads more, at least one byte.
 func (c *recordConn) fill() error {
 	if c.buf == nil {
-		c.buf = recordBuffers.Get().(*[recordBuffer]byte)
+		c.buf = recordBuffers.Get().(*[RecordBuffer]byte)
 		if !c.away {
-			tasks.Buffers.Acquire(recordBuffer)
+			tasks.Buffers.Acquire(RecordBuffer)
 		}
 	}
 	if c.r > 0 {
@@ -100,7 +100,7 @@ func (c *recordConn) release() {
 	}
 	recordBuffers.Put(c.buf)
 	if !c.away {
-		tasks.Buffers.Release(recordBuffer)
+		tasks.Buffers.Release(RecordBuffer)
 	}
 	c.buf, c.r, c.w = nil, 0, 0
 }
@@ -109,7 +109,7 @@ func (c *recordConn) release() {
 // something in it, and nobody gives that back.
 func (c *recordConn) leave() {
 	if c.buf != nil {
-		tasks.Buffers.Release(recordBuffer)
+		tasks.Buffers.Release(RecordBuffer)
 	}
 	c.away = true
 }
