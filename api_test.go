@@ -18,9 +18,7 @@ import (
 
 // inside are exported names that show a type of an internal package, and why.
 var inside = map[string]string{
-	// A slice of cases, and an error for errors.As, must be the same type above and below; these
-	// are their public names.
-	"task.Case":       "alias",
+	// An error for errors.As must be the same type above and below; this is its public name.
 	"task.PanicError": "alias",
 }
 
@@ -159,6 +157,12 @@ func shown(o types.Object) (bad []string) {
 		for i := range u.NumFields() {
 			if f := u.Field(i); f.Exported() {
 				see(f.Name(), f.Type())
+			}
+		}
+	case *types.Interface:
+		for i := range u.NumMethods() {
+			if m := u.Method(i); m.Exported() {
+				see(m.Name(), m.Type())
 			}
 		}
 	default:

@@ -27,13 +27,14 @@ var layers = map[string]string{
 	"internal/engine":                "internal/kernel internal/coro internal/chunk internal/funcname internal/logwriter golang.org/x/sys/unix",
 	"internal/sched":                 "internal/engine internal/coro",
 	"internal/sim":                   "internal/engine",
-	"internal/sim/programs":          "internal/sim stackchunk internal/engine",
-	"internal/simserver":             "internal/engine bgraph internal/poller internal/recorder netpoll knot aio internal/probe internal/feed internal/kernel internal/coro golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix",
+	"internal/enginetest":            "internal/engine internal/sim internal/testenv",
+	"internal/sim/programs":          "internal/sim task stackchunk internal/engine",
+	"internal/simserver":             "task internal/engine bgraph internal/poller internal/recorder netpoll knot aio internal/probe internal/feed internal/kernel internal/coro golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix",
 	"stackchunk":                     "internal/coro internal/chunk",
 	"task":                           "internal/engine",
-	"aio":                            "internal/engine internal/kernel internal/uring golang.org/x/sys/unix",
+	"aio":                            "task internal/engine internal/kernel internal/uring golang.org/x/sys/unix",
 	"internal/poller":                "internal/engine",
-	"netpoll":                        "internal/engine internal/poller ressched internal/kernel internal/uring netpoll/internal/sys netpoll/internal/sockaddr golang.org/x/sys/unix",
+	"netpoll":                        "task internal/engine internal/poller ressched internal/kernel internal/uring netpoll/internal/sys netpoll/internal/sockaddr golang.org/x/sys/unix",
 	"netpoll/internal/sys":           "internal/kernel golang.org/x/sys/unix",
 	"netpoll/internal/sockaddr":      "internal/engine netpoll/internal/sys golang.org/x/sys/unix",
 	"internal/feed":                  "internal/engine bgraph internal/recorder internal/sched internal/probe internal/coro golang.org/x/sys/unix",
@@ -62,7 +63,7 @@ var layers = map[string]string{
 	"examples/flowweb":               ". task netpoll aio flow flow/flownet",
 	"examples/memcache":              ". task netpoll",
 	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
-	"ressched":                       "internal/engine",
+	"ressched":                       "internal/engine task",
 	"internal/probe":                 "golang.org/x/sys/unix",
 	"knot":                           "knot/internal/clock knot/internal/h1 knot/internal/h2 knot/internal/store knot/internal/tasks knot/internal/tlsin . internal/logwriter internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
 	"knot/certs":                     "internal/regular",
@@ -89,7 +90,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "internal/buckets internal/graphlimits knot/certs golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
+const testOnly = "internal/enginetest internal/buckets internal/graphlimits knot/certs golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
 // module is the path of this module.
 const module = "github.com/capriccio-go/capriccio"

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // A File is an open file. It implements io.Reader, Writer, ReaderAt, WriterAt, Seeker,
@@ -34,8 +35,8 @@ type File struct {
 	device  atomic.Uint64 // of the file system; 0: not known
 	name    string        // constant
 
-	pos     engine.Mutex // its holder uses the kernel's position
-	entries *dirReader   // guarded by pos
+	pos     task.Mutex // its holder uses the kernel's position
+	entries *dirReader // guarded by pos
 
 	mu     sync.Mutex                    // held for a few instructions, never while parked
 	busy   *request                      // guarded by mu: those under way, linked by beside

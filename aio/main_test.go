@@ -23,6 +23,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
+	"github.com/capriccio-go/capriccio/task"
 )
 
 func TestMain(m *testing.M) {
@@ -150,7 +151,7 @@ func all(t testing.TB, n int, f func(i int)) {
 		wg.Wait()
 		return
 	}
-	var g engine.Group
+	var g task.Group
 	for i := range n {
 		g.Go(func() error { f(i); return nil })
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 func TestDialErrors(t *testing.T) {
@@ -201,7 +202,7 @@ func TestSockaddr(t *testing.T) {
 func TestEndedWhileNothingCanBeOffloaded(t *testing.T) {
 	rt := onOne(t, 1).start(t, func(c *engine.Config) { c.OffloadLimit = 1 })
 	inTask(t, rt, func() {
-		hold, held := make(chan struct{}), engine.NewChan[bool](1)
+		hold, held := make(chan struct{}), task.NewChan[bool](1)
 		holder := engine.Go(func() { engine.Offload(func() { held.Send(true); <-hold }) })
 		held.Recv()
 		ln := need(Listen("tcp", "127.0.0.1:0"))(t)

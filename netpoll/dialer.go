@@ -13,6 +13,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // A Dialer says how to connect. The zero value is what Dial uses. It may be used by several at once.
@@ -183,7 +184,7 @@ type dialled struct {
 // first.
 func (x *dialing) race(ctx context.Context, first, second []sockaddr.Addr) (net.Conn, *sockaddr.Addr, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	results := engine.NewChan[dialled](2)
+	results := task.NewChan[dialled](2)
 	running := 0
 	start := func(addrs []sockaddr.Addr, isFirst bool) {
 		running++
@@ -216,11 +217,11 @@ func (x *dialing) race(ctx context.Context, first, second []sockaddr.Addr) (net.
 	var failure dialled
 	for begun := false; ; {
 		var r dialled
-		cases := []engine.Case{results.RecvCase(&r), engine.AfterCase(delay)}
+		cases := []task.Case{results.RecvCase(&r), task.AfterCase(delay)}
 		if begun {
 			cases = cases[:1]
 		}
-		i, err := engine.Select(cases...)
+		i, err := task.Select(cases...)
 		if err != nil {
 			return nil, &first[0], sockaddr.Ended(err)
 		}

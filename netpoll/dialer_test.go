@@ -16,9 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 func TestDialerLocalAddress(t *testing.T) {
@@ -164,7 +164,7 @@ func TestDialerFallsBack(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		loop := need(ownLoop())(t)
 		d := &dialing{Dialer: &Dialer{FallbackDelay: time.Millisecond}, loop: loop, network: "tcp"}
-		stop := engine.AfterFunc(5*time.Millisecond, cancel)
+		stop := task.AfterFunc(5*time.Millisecond, cancel)
 		defer stop.Stop()
 		if c, _, err := d.race(ctx, mute, mute); !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v, %v", c, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // Tasks that wait natively are detached. These tests are in a package of their own, because
@@ -163,10 +164,10 @@ func TestNativeWaitForATaskOfTheSameLoop(t *testing.T) {
 // What is its own at once brings a detached task back nevertheless.
 func TestFreeLocksBringBack(t *testing.T) {
 	takes := map[string]func(){
-		"Mutex":     func() { new(engine.Mutex).Lock() },
-		"RWMutex":   func() { new(engine.RWMutex).Lock() },
-		"reader":    func() { new(engine.RWMutex).RLock() },
-		"Semaphore": func() { engine.NewSemaphore(1).Acquire(1) },
+		"Mutex":     func() { new(task.Mutex).Lock() },
+		"RWMutex":   func() { new(task.RWMutex).Lock() },
+		"reader":    func() { new(task.RWMutex).RLock() },
+		"Semaphore": func() { task.NewSemaphore(1).Acquire(1) },
 	}
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		for name, take := range takes {
@@ -413,10 +414,10 @@ func randomNativeWaits(t *testing.T, seed uint64) {
 		const tasks, rounds = 40, 40
 		var (
 			plain   sync.Mutex
-			ours    engine.Mutex
+			ours    task.Mutex
 			sum     int // guarded by ours
 			pass    = make(chan int, 1)
-			passing = engine.NewChan[int](1)
+			passing = task.NewChan[int](1)
 			all     []*engine.Task
 		)
 		for i := range tasks {

@@ -15,11 +15,12 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // hookedConn registers fn with c and returns a function that waits until it has run.
 func hookedConn(t *testing.T, c *Conn, fn func()) (wait func()) {
-	ran := engine.NewChan[bool](1)
+	ran := task.NewChan[bool](1)
 	must(t, c.OnReadable(func() {
 		if engine.CurrentLoop() != c.home() || engine.Current() == nil {
 			t.Error("the function does not run as a task of the connection's loop")
@@ -119,7 +120,7 @@ func TestStartAt(t *testing.T) {
 		defer c.Close()
 		defer s.Close()
 		for _, at := range []*ressched.Entrance{nil, e} {
-			ran := engine.NewChan[bool](1)
+			ran := task.NewChan[bool](1)
 			if !s.StartAt(at, func() {
 				if at != nil && at.Enter() == nil {
 					defer at.Leave()
@@ -168,7 +169,7 @@ func TestEnded(t *testing.T) {
 					x.before(c)
 					until(t, "the loop knows", func() bool { return s.d.read.p.Load() == ready })
 				}
-				ended := engine.NewChan[bool](1)
+				ended := task.NewChan[bool](1)
 				must(t, s.OnReadableAt(e, func() {
 					is := s.Ended()
 					if !is && e.Enter() == nil {

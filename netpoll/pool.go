@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // A Pool keeps connections to use again, those of each loop apart: a task gets one of its own loop, as
@@ -35,8 +36,8 @@ type Pool struct {
 	Patience time.Duration
 
 	mu     sync.Mutex
-	units  *engine.Semaphore     // guarded by mu, fixed by the first Get; nil: no limit
-	short  *engine.Semaphore     // fixed before lack is first above 0; has told units
+	units  *task.Semaphore       // guarded by mu, fixed by the first Get; nil: no limit
+	short  *task.Semaphore       // fixed before lack is first above 0; has told units
 	lack   int                   // guarded by mu: Gets that found none, and those that came after them
 	told   int                   // guarded by mu: of these, the ones that are to look again
 	idle   []*restingConns       // guarded by mu: of each loop that has had some
@@ -95,11 +96,11 @@ func (p *Pool) Get(ctx context.Context) (c net.Conn, err error) {
 	return c, err
 }
 
-func (p *Pool) limit() *engine.Semaphore {
+func (p *Pool) limit() *task.Semaphore {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.units == nil && p.MaxConns > 0 {
-		p.units = engine.NewSemaphore(int64(p.MaxConns))
+		p.units = task.NewSemaphore(int64(p.MaxConns))
 	}
 	return p.units
 }
@@ -151,7 +152,7 @@ func (p *Pool) getFreed(ctx context.Context) (net.Conn, error) {
 	defer cancel()
 	p.mu.Lock()
 	if p.short == nil {
-		p.short = engine.NewSemaphore(maxLack)
+		p.short = task.NewSemaphore(maxLack)
 		p.short.TryAcquire(maxLack)
 	}
 	short, pause := p.short, minPause

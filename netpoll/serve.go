@@ -12,6 +12,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // Serve accepts connections on all loops of ln's runtime and runs handler for each as
@@ -315,7 +316,7 @@ func (ln *Listener) pauseAfter(err error, last *time.Duration) error {
 
 // pause parks for d, or until ln is closed, and then returns net.ErrClosed.
 func (ln *Listener) pause(d time.Duration) error {
-	switch i, err := engine.Select(engine.DoneCase(ln.untilClosed()), engine.AfterCase(d)); i {
+	switch i, err := task.Select(task.DoneCase(ln.untilClosed()), task.AfterCase(d)); i {
 	case 0:
 		return ln.acceptError(net.ErrClosed)
 	case 1:

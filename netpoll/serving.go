@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 const (
@@ -21,13 +22,13 @@ const (
 type serving struct {
 	ln      *Listener
 	handler func(*Conn)
-	active  atomic.Int64           // handlers, and 1 until it drains
-	gone    *engine.Chan[struct{}] // closed when active is 0
-	conns   []map[*Conn]struct{}   // by index of the loop; each is loop-private
+	active  atomic.Int64         // handlers, and 1 until it drains
+	gone    *task.Chan[struct{}] // closed when active is 0
+	conns   []map[*Conn]struct{} // by index of the loop; each is loop-private
 }
 
 func newServing(ln *Listener, handler func(*Conn)) *serving {
-	sv := &serving{ln: ln, handler: handler, gone: engine.NewChan[struct{}](0)}
+	sv := &serving{ln: ln, handler: handler, gone: task.NewChan[struct{}](0)}
 	sv.conns = make([]map[*Conn]struct{}, ln.d.loop.Runtime().Loops())
 	for i := range sv.conns {
 		sv.conns[i] = make(map[*Conn]struct{})
@@ -86,7 +87,7 @@ func (sv *serving) drain(accepting []*engine.Task) {
 		last := time.Now().Add(drainReads)
 		sv.each(func(c *Conn) { c.d.endReads(last) })
 		sv.release()
-		if _, err := sv.gone.Recv(); err != engine.ErrChanClosed {
+		if _, err := sv.gone.Recv(); err != task.ErrChanClosed {
 			return err
 		}
 		return nil

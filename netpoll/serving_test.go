@@ -13,6 +13,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // When the context of Serve's task ends, what is under way is finished, a handler that waits for
@@ -25,7 +26,7 @@ func TestServeDrains(t *testing.T) {
 func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
 	ln := need(ListenConfig{DrainLimit: time.Hour}.Listen(context.Background(), network, testAddress(t, network)))(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	working, release := make(chan bool, 10), engine.NewChan[bool](0)
+	working, release := make(chan bool, 10), task.NewChan[bool](0)
 	waits := make(chan error, 10)
 	finished := false
 	serve, _ := engine.Spawn(engine.Options{Context: ctx}, func() {
@@ -80,7 +81,7 @@ func TestServeDrainsForSoLong(t *testing.T) {
 			ln := need(ListenConfig{DrainLimit: limit}.Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
 			defer ln.Close()
 			ctx, cancel := context.WithCancel(context.Background())
-			stuck, release := make(chan bool), engine.NewChan[bool](0)
+			stuck, release := make(chan bool), task.NewChan[bool](0)
 			ended := make(chan error, 1)
 			serve, _ := engine.Spawn(engine.Options{Context: ctx}, func() {
 				Serve(ln, func(c *Conn) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // Connections are written to and read from by tasks of any loop and by goroutines, with
@@ -94,7 +95,7 @@ func stormRead(t *testing.T, rng *rand.Rand, s *Conn, size int, sudden bool) {
 		case 0:
 			s.SetReadDeadline(time.Now().Add(time.Duration(rng.IntN(300)) * time.Microsecond))
 		case 1:
-			readable := engine.NewChan[bool](1)
+			readable := task.NewChan[bool](1)
 			if err := s.OnReadable(func() { readable.Send(true) }); err != nil {
 				t.Errorf("OnReadable: %v", err)
 				return

@@ -14,6 +14,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // tlsConfigs returns a server's and a client's configuration that fit together.
@@ -49,7 +50,7 @@ func TestTLSNettest(t *testing.T) {
 // for a sync.Mutex, and with it the loop that is to run the first.
 type oneByOne struct {
 	net.Conn
-	read, write engine.Mutex
+	read, write task.Mutex
 }
 
 func (c *oneByOne) Read(b []byte) (int, error) {

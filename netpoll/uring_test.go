@@ -19,6 +19,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/internal/uring"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 var churn = flag.Int("churn", testenv.Rounds(1500, 5_000), "how many connections TestUringChurn opens and closes in turn")
@@ -85,7 +86,7 @@ func TestUringSlowConsumer(t *testing.T) {
 			c, s := connPair(t, "tcp")
 			must(t, s.SetReadBuffer(64<<10))
 			must(t, c.SetWriteBuffer(64<<10))
-			hook := engine.NewChan[bool](1)
+			hook := task.NewChan[bool](1)
 			must(t, s.OnReadable(func() { hook.Send(true) }))
 			want := pattern(4 << 20)
 			must(t, c.SetWriteDeadline(time.Now().Add(300*time.Millisecond)))

@@ -11,6 +11,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 func setLimits(t *testing.T, l stackchunk.Limits) {
@@ -22,7 +23,7 @@ func setLimits(t *testing.T, l stackchunk.Limits) {
 // returns is called, which waits for their end.
 func hold(t *testing.T, l *engine.Loop, n int, need stackchunk.Bytes) (release func()) {
 	t.Helper()
-	var ready, goOn, ended engine.WaitGroup
+	var ready, goOn, ended task.WaitGroup
 	ready.Add(n)
 	goOn.Add(1)
 	ended.Add(n)

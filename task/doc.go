@@ -17,9 +17,7 @@
 // may be called from any goroutine unless its comment says otherwise.
 //
 // A runtime is made by package capriccio in the root of the module. Connections are in package
-// netpoll, files in package aio, and what a program tells the scheduler in package ressched. The
-// types of this package are those of the engine below it, which programs can't import; what they
-// may do with them is what is written here.
+// netpoll, files in package aio, and what a program tells the scheduler in package ressched.
 //
 // Sources: Capriccio (SOSP 2003) section 2; design differences are in docs/adr.
 package task

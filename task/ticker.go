@@ -44,7 +44,7 @@ func (t *Ticker) Reset(every time.Duration) {
 	t.every = every
 	run := t.runs
 	t.timer = AfterFunc(every, func() { t.tick(run) })
-	t.next = engine.After((*engine.Timer)(t.timer).Now(), every)
+	t.next = engine.After(t.timer.loop.Now(), every)
 }
 
 // Stop ends the ticks, but for one that another loop is just sending. C is not closed: a task that
@@ -71,7 +71,7 @@ func (t *Ticker) tick(run uint64) {
 		t.mu.Unlock()
 		return
 	}
-	now := (*engine.Timer)(t.timer).Now()
+	now := t.timer.loop.Now()
 	// The first may be early, as its time was reckoned after the timer was set.
 	t.next = engine.After(t.next, max((now-t.next)/t.every+1, 1)*t.every)
 	t.timer = AfterFunc(t.next-now, func() { t.tick(run) })

@@ -31,5 +31,5 @@ func barrier() {
 	}
 }
 
-// quickLocks reports whether what is free is locked without the guard, see Mutex.lockQuick.
-const quickLocks = true
+// QuickLocks reports whether what is free is locked without the guard, see Mutex.lockQuick.
+const QuickLocks = true

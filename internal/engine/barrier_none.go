@@ -7,6 +7,6 @@ func canBarrier() bool { return false }
 
 func barrier() {}
 
-// quickLocks reports whether what is free is locked without the guard. Here the guard of what plain goroutines
+// QuickLocks reports whether what is free is locked without the guard. Here the guard of what plain goroutines
 // use is better shared from the start: whatever comes later may have to wait for the loop that owns it.
-const quickLocks = false
+const QuickLocks = false

@@ -11,14 +11,14 @@ func Await(ctx context.Context) error {
 	l := comeBack()
 	if l == nil {
 		<-ctx.Done()
-		return contextError(ctx)
+		return ContextError(ctx)
 	}
-	w := selfOn(l)
+	w := SelfOn(l)
 	stop := &afterContext{context.AfterFunc(ctx, w.Wake)}
 	if err := w.Wait(ReasonContext, stop); err != nil {
 		return err
 	}
-	return contextError(ctx)
+	return ContextError(ctx)
 }
 
 // An afterContext is what context.AfterFunc returns, as what Await waits on.
@@ -41,14 +41,14 @@ func Under(ctx context.Context, fn func() error) error {
 // or end meanwhile. A limit for the clean-up is a ctx with a timeout. At the end of the runtime
 // Config.Grace is a limit too.
 func Shield(ctx context.Context, fn func() error) error {
-	return within(&scope{ctx: ctx, shields: true}, fn)
+	return within(&Scope{ctx: ctx, shields: true}, fn)
 }
 
-// waitUnder calls wait, which ctx ends as well as what cancels the task. wait looks at ctx itself
+// WaitUnder calls wait, which ctx ends as well as what cancels the task. wait looks at ctx itself
 // only on a plain goroutine.
-func waitUnder(ctx context.Context, wait func(ctx context.Context) error) error {
+func WaitUnder(ctx context.Context, wait func(ctx context.Context) error) error {
 	if ctx.Err() != nil {
-		return contextError(ctx)
+		return ContextError(ctx)
 	}
 	if comeBack() == nil {
 		return wait(ctx)
@@ -56,19 +56,19 @@ func waitUnder(ctx context.Context, wait func(ctx context.Context) error) error 
 	return Under(ctx, func() error { return wait(ctx) })
 }
 
-// takeUnder is waitUnder for what take takes: if ctx has ended by the time it is there, giveBack returns it. A caller
+// TakeUnder is WaitUnder for what take takes: if ctx has ended by the time it is there, giveBack returns it. A caller
 // whose ctx has ended before it was served so never has it, whichever of the two woke it.
-func takeUnder(ctx context.Context, take func(ctx context.Context) error, giveBack func()) error {
-	err := waitUnder(ctx, take)
+func TakeUnder(ctx context.Context, take func(ctx context.Context) error, giveBack func()) error {
+	err := WaitUnder(ctx, take)
 	if err == nil && ctx.Err() != nil {
 		giveBack()
-		return contextError(ctx)
+		return ContextError(ctx)
 	}
 	return err
 }
 
 // within is Under and Shield.
-func within(inner *scope, fn func() error) error {
+func within(inner *Scope, fn func() error) error {
 	l := comeBack()
 	if l == nil {
 		return fn()
@@ -93,46 +93,56 @@ func within(inner *scope, fn func() error) error {
 		i.under = outer
 		t.cancelled = t.endedContext() != nil
 	}()
-	return Outside(call, fn)
+	return Outside(Call, fn)
 }
 
-// call calls fn, as do the two that follow, for Outside.
-func call[R any](fn func() R) R { return fn() }
+// Call calls fn, as do the two that follow, for Outside.
+func Call[R any](fn func() R) R { return fn() }
 
-func callPlain(fn func()) struct{} {
+func CallPlain(fn func()) struct{} {
 	fn()
 	return struct{}{}
 }
 
-func callLock(l sync.Locker) struct{} {
+func CallLock(l sync.Locker) struct{} {
 	l.Lock()
 	return struct{}{}
 }
 
-// A scope is a context and the tasks that its end cancels. All tasks spawned by a
+// A Scope is a context and the tasks that its end cancels. All tasks spawned by a
 // task of a scope belong to it too.
-type scope struct {
+type Scope struct {
 	ctx  context.Context
 	mu   sync.Mutex
 	stop func() bool // guarded by mu: undoes context.AfterFunc; nil: not watching
 	in   []*Task     // guarded by mu; each task knows its index
-	held bool        // guarded by mu: a Group keeps the scope although it may be empty
+	held bool        // guarded by mu: see HoldScope
 
-	outer   *scope // of an Under: that of the Under around it, or nil; fixed
+	outer   *Scope // of an Under: that of the Under around it, or nil; fixed
 	shields bool   // of a Shield: what is further out does not count; fixed
 }
 
+// HoldScope returns the scope of tasks that the end of ctx cancels, for Options, nil if ctx can never end. It
+// watches ctx, even without tasks, until Release.
+func HoldScope(ctx context.Context) *Scope {
+	s := newScope(ctx)
+	if s != nil {
+		s.held = true
+	}
+	return s
+}
+
 // newScope returns nil if ctx can never end.
-func newScope(ctx context.Context) *scope {
+func newScope(ctx context.Context) *Scope {
 	if ctx == nil || ctx.Done() == nil {
 		return nil
 	}
-	return &scope{ctx: ctx}
+	return &Scope{ctx: ctx}
 }
 
 // add enters t, which has not started, into s. The watch over the context begins with
 // the first task.
-func (s *scope) add(t *Task) {
+func (s *Scope) add(t *Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := t.extend()
@@ -145,7 +155,7 @@ func (s *scope) add(t *Task) {
 }
 
 // remove takes out t, which has ended. With the last task the watch ends.
-func (s *scope) remove(t *Task) {
+func (s *Scope) remove(t *Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last, at := len(s.in)-1, t.extra().index
@@ -159,8 +169,11 @@ func (s *scope) remove(t *Task) {
 	}
 }
 
-// release ends the holding of s by a Group.
-func (s *scope) release() {
+// Release ends what HoldScope began. It does nothing if s is nil.
+func (s *Scope) Release() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = false
@@ -171,7 +184,7 @@ func (s *scope) release() {
 }
 
 // setLoop says where t starts; from then on cancelAll finds it.
-func (s *scope) setLoop(t *Task, l *Loop) {
+func (s *Scope) setLoop(t *Task, l *Loop) {
 	s.mu.Lock()
 	t.loop = l
 	s.mu.Unlock()
@@ -179,7 +192,7 @@ func (s *scope) setLoop(t *Task, l *Loop) {
 
 // cancelAll runs when the context has ended, on a plain goroutine. Tasks that have
 // not started look at the context when they do.
-func (s *scope) cancelAll() {
+func (s *Scope) cancelAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.in {

@@ -17,6 +17,15 @@ func here() *Loop {
 	return hereSlow()
 }
 
+// OnSoleLoop returns the loop of a process that has only one, if the caller runs on it, else nil. It is quicker than
+// CurrentLoop, but enough only to learn what runs there.
+func OnSoleLoop() *Loop {
+	if l := soleLoop.Load(); l.isHere() {
+		return l
+	}
+	return nil
+}
+
 // isHere reports whether the caller runs on l, which may be nil. It is enough to learn what runs there; before
 // anything of l is changed here must be asked.
 func (l *Loop) isHere() bool { return l != nil && coro.Is(&l.curG) }

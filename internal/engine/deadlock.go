@@ -19,22 +19,32 @@ const (
 	deadlockLines = 100
 )
 
-// A holder is something that tasks wait on and that one task holds: only that can end
-// the wait. It is called on the loop of a task that waits, and must not park.
-type holder interface {
-	holder() *Task
+// A Holder is a WaitPoint that one task holds: only that can end the wait. HeldBy returns it, nil if that is
+// none or can't be told. It is called on the loop of a task that waits, and must not park.
+type Holder interface {
+	WaitPoint
+	HeldBy() *Task
 }
 
-// What can end a wait, or the lack of one.
+// WaitEnd is what can end a wait, or the lack of one.
+type WaitEnd uint8
+
+// What ends waits.
 const (
-	endsByItself  = iota // the task runs, or time or something under way ends its wait
-	endsByClients        // it listens: what comes begins new work, and ends no wait for a lock
-	endsByTasks          // another task must do something
+	EndsByItself  WaitEnd = iota // the task runs, or time or something under way ends its wait
+	EndsByClients                // it listens: what comes begins new work, and ends no wait for a lock
+	EndsByTasks                  // another task must do something
 )
+
+// An Ender is a WaitPoint that knows better than the Reason what ends the wait. It is called as HeldBy is.
+type Ender interface {
+	WaitPoint
+	EndsBy() WaitEnd
+}
 
 // A waiting is what the deadlock check knows of a task.
 type waiting struct {
-	ends  int
+	ends  WaitEnd
 	held  bool  // what it waits for is held by the task by, which may have ended
 	by    *Task // not to be looked into
 	joins bool  // it waits for the end of by
@@ -76,8 +86,8 @@ func (rt *Runtime) findDeadlock(stop <-chan struct{}) (all map[*Task]*waiting, f
 	all, order := rt.waits(stop)
 	listens, quiet := false, len(all) > 0
 	for _, t := range order {
-		listens = listens || all[t].ends == endsByClients
-		quiet = quiet && all[t].ends != endsByItself
+		listens = listens || all[t].ends == EndsByClients
+		quiet = quiet && all[t].ends != EndsByItself
 	}
 	if quiet && !listens && !rt.canWake(stop) {
 		return all, order, "all tasks are parked, and nothing in the runtime can wake them (a plain goroutine still could)"
@@ -154,19 +164,22 @@ func (t *Task) waiting() *waiting {
 	switch {
 	case t.state != stateParked || t.notified || !t.fixed && t.hasDeadline():
 		return w
-	case t.on == nil: // see absorb: the Wake is under way
+	case t.on == nil: // see Waiter.Absorb: the Wake is under way
 		return w
-	case t.why == ReasonSelect && t.on.(*selection).timed:
-		return w
-	case t.why == ReasonAccept || t.why == ReasonContext, t.why == ReasonSelect && t.on.(*selection).context:
-		w.ends = endsByClients
+	case t.why == ReasonAccept || t.why == ReasonContext:
+		w.ends = EndsByClients
 	case t.why.external():
 		return w
 	default:
-		w.ends = endsByTasks
+		w.ends = EndsByTasks
 	}
-	if h, ok := t.on.(holder); ok && w.ends == endsByTasks {
-		w.by, w.joins = h.holder(), t.why == ReasonJoin
+	if e, ok := t.on.(Ender); ok {
+		if w.ends = e.EndsBy(); w.ends == EndsByItself {
+			return w
+		}
+	}
+	if h, ok := t.on.(Holder); ok && w.ends == EndsByTasks {
+		w.by, w.joins = h.HeldBy(), t.why == ReasonJoin
 		if w.held = w.by != nil; w.held && !w.joins && w.by.loop.rt != t.loop.rt {
 			return new(waiting) // of another runtime, and what goes on there is not known
 		}
@@ -177,7 +190,7 @@ func (t *Task) waiting() *waiting {
 
 // hasDeadline reports whether time ends the waits of t that can be cancelled.
 func (t *Task) hasDeadline() bool {
-	ends := func(s *scope) bool {
+	ends := func(s *Scope) bool {
 		if s == nil {
 			return false
 		}
@@ -207,7 +220,7 @@ func stuckTasks(all map[*Task]*waiting, order []*Task, idle bool) (stuck []*Task
 		for at := t; ; at = all[at].by {
 			w := all[at]
 			ended := w == nil && last // after a Join, it is about to return, or at has not begun
-			idles := idle && locked && w != nil && !w.held && w.ends == endsByTasks
+			idles := idle && locked && w != nil && !w.held && w.ends == EndsByTasks
 			if idles {
 				way = append(way, at)
 			}
@@ -268,12 +281,12 @@ func (rt *Runtime) any(stop <-chan struct{}, fn func(l *Loop) bool) bool {
 	return yes.Load() || rt.offload.running.Load() > 0
 }
 
-// hasTimer reports whether a function waits for its time, see AfterFunc.
+// hasTimer reports whether something waits for its time that is no deadline of a descriptor: a task that is to start.
 func (w *wheel) hasTimer() bool {
 	for level := range w.slots {
 		for _, t := range w.slots[level] {
 			for ; t != nil; t = t.next {
-				if _, ok := t.of.(*Timer); ok {
+				if _, deadline := t.Of.(*Alarm); !deadline {
 					return true
 				}
 			}

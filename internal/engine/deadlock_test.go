@@ -63,7 +63,7 @@ func TestDeadlockOfAServer(t *testing.T) {
 		waitParked(s.t, s.rt, 1, ReasonMutex)
 	}
 	park := func(why Reason) func() { return func() { Self().Wait(why, anywhere{}) } }
-	recv := func() { NewChan[int](0).Recv() }
+	recv := park(ReasonChanRecv)
 	for _, test := range []struct {
 		name string
 		do   func(s scene)
@@ -77,7 +77,7 @@ func TestDeadlockOfAServer(t *testing.T) {
 		{"the holder has ended", func(s scene) { heldBy(s, ReasonNone, func() {}); waitsFor(s.t, s.rt, ReasonSleep) }, []string{"task waiter #"}, "sleep"},
 		{"the holder waits for a task", func(s scene) { heldBy(s, ReasonChanRecv, recv) }, []string{"task waiter #", "task holder #"}, "accept"},
 		{"that, and a timer", func(s scene) {
-			AfterFunc(time.Hour, func() {})
+			startAfter(s.rt, time.Hour, func() {})
 			heldBy(s, ReasonChanRecv, recv)
 		}, nil, ""},
 		{"that, and a task that sleeps", func(s scene) { waitsFor(s.t, s.rt, ReasonSleep); heldBy(s, ReasonChanRecv, recv) }, nil, ""},
@@ -214,10 +214,9 @@ func TestDeadlockCheckMeetsACancelledSelect(t *testing.T) {
 	defer cancel()
 	served := make(chan *Waiter, 1)
 	k := rt.Go(func() {
-		w, s := Self(), new(selection)
-		s.claim(0) // as somebody does that wakes w next
+		w := Self()
 		served <- w
-		testenv.Check(t, Under(ctx, func() error { return w.Wait(ReasonSelect, s) }), "a Select that was served")
+		testenv.Check(t, Under(ctx, func() error { return w.Wait(ReasonSelect, taken{}) }), "a Select that was served")
 	})
 	w := <-served
 	waitParked(t, rt, 1, ReasonSelect)
@@ -225,7 +224,7 @@ func TestDeadlockCheckMeetsACancelledSelect(t *testing.T) {
 	waitFor(t, "the Select has found that it was served", func() bool {
 		return onLoop(rt.Loop(0), func(*Loop) bool { return w.task.state == stateParked && w.task.on == nil })
 	})
-	if all, order := rt.waits(nil); len(order) != 1 || all[order[0]].ends != endsByItself {
+	if all, order := rt.waits(nil); len(order) != 1 || all[order[0]].ends != EndsByItself {
 		t.Errorf("%d tasks wait; want one, for a Wake that is under way", len(order))
 	}
 	w.Wake()

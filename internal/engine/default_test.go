@@ -11,25 +11,6 @@ func TestGoWithoutRuntime(t *testing.T) {
 	defaultRuntimes.last.Store(nil)
 	testenv.ErrorSays(t, testenv.Err(Spawn(Options{}, func() {})), "no runtime", "Spawn")
 	mustPanic(t, "Go without runtime", func() { Go(func() {}) })
-	mustPanic(t, "AfterFunc without runtime", func() { AfterFunc(0, func() {}) })
-}
-
-// A goroutine that goes on after the end, as one of an http.Server may, does not take the process down.
-func TestPlainGoroutinesAfterTheLastRuntime(t *testing.T) {
-	rt := testenv.Need(New(Config{Loops: 1, NewPoller: newChanPoller}))(t)
-	rt.Close()
-	never := func() { t.Error("ran") }
-	testenv.ErrorIs(t, Go(never).Join(), ErrShutdown, "Join")
-	testenv.ErrorIs(t, Start(never), ErrShutdown, "Start")
-	if !AfterFunc(0, never).Stop() {
-		t.Error("a timer has fired")
-	}
-	var wg WaitGroup
-	wg.Go(never)
-	wg.Wait()
-	var g Group
-	g.Go(func() error { never(); return nil })
-	testenv.ErrorIs(t, g.Wait(), ErrShutdown, "Group.Wait")
 }
 
 // While one runtime runs, plain goroutines find it, whatever others come and go.

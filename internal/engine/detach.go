@@ -126,14 +126,14 @@ func isAway(g uintptr) (away, claimed bool) {
 	return d.detached, true
 }
 
-// noneAway reports whether no goroutine at all is detached: then comeBack would do nothing.
-func noneAway() bool { return detachments.n.Load() == 0 }
+// NoneDetached reports whether no goroutine at all is detached: then comeBack would do nothing.
+func NoneDetached() bool { return detachments.n.Load() == 0 }
 
 // comeBack is here for the beginning of what only a task can do: a task that is detached first
 // comes back to its loop. The caller must not hold a lock of these packages.
 func comeBack() *Loop {
 	l := here()
-	if l != nil || noneAway() {
+	if l != nil || NoneDetached() {
 		return l
 	}
 	for g, pulls := coro.G(), 0; g != 0 && pulls < maxPulls; g, pulls = coro.Puller(g), pulls+1 {

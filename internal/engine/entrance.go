@@ -120,7 +120,7 @@ func WithPriority(p int, fn func()) {
 		x.priority = clampPriority(p)
 		defer func() { x.priority = was }()
 	}
-	Outside(callPlain, fn)
+	Outside(CallPlain, fn)
 }
 
 func clampPriority(p int) int8 { return int8(min(max(p, -32), 31)) }
@@ -261,7 +261,7 @@ func (l *Loop) InLine(e *Entrance) int {
 }
 
 func (l *Loop) waitInLine(q *line, client uint32) error {
-	w := selfOn(l)
+	w := SelfOn(l)
 	x := q.push(w, w.task, client, l.now, false)
 	err := w.Wait(ReasonEntrance, x)
 	t := l.cur

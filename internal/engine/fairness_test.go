@@ -32,7 +32,7 @@ func TestReadyTasksDoNotStarveTheOutside(t *testing.T) {
 		l.Post(func() { fired.Add(1) })
 		l.Poller().(*sim.Poller).After(0, func() { fired.Add(1) })
 		GoOn(l, func() { fired.Add(1) })
-		timer := AfterFunc(time.Second, func() { fired.Add(1) })
+		timer := startAfter(rt, time.Second, func() { fired.Add(1) })
 		waitFor(t, "the timer is queued", func() bool { clock.Advance(time.Second); return fired.Load() == 4 })
 		for _, k := range all {
 			k.Join()

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -9,7 +11,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
-// A guard protects the fields of a synchronisation object. As long as only the tasks
+// A Guard protects the fields of a synchronisation object. As long as only the tasks
 // of one loop use the object, that loop owns the guard and entering it costs two plain
 // stores and a load: tasks of one loop can't interrupt each other, and code inside a
 // guard never parks. The first use from elsewhere ends this for good; from then on a
@@ -26,11 +28,11 @@ import (
 // revokes, with membarrier(2): an asymmetric Dekker lock. Where membarrier can't be
 // had, and under the race detector, which can't follow this, the owner is asked through
 // its inbox to give the guard up between two of its tasks; only there may a task park
-// in enter, once in the life of the guard.
+// in Enter, once in the life of the guard.
 //
-// Nothing inside a guard may park, panic or enter another guard; see enterAll. The zero
+// Nothing inside a guard may park, panic or enter another guard; see Guards. The zero
 // value is an unused guard.
-type guard struct {
+type Guard struct {
 	owner atomic.Pointer[Loop] // nil: unused; or one of the two below
 	mu    sync.Mutex           // locked inside the guard once it is shared
 }
@@ -40,11 +42,11 @@ var (
 	revokedGuard Loop // the owner of guards whose last owner may still be inside
 )
 
-// insideAll is the value of Loop.inside in between enterAll and exitAll.
+// insideAll is the value of Loop.inside in between Guards.Enter and Exit.
 const insideAll = ^uintptr(0)
 
 // hold enters the guard if l, on which the caller runs, owns it; release must follow.
-func (g *guard) hold(l *Loop) bool {
+func (g *Guard) hold(l *Loop) bool {
 	l.inside = uintptr(unsafe.Pointer(g))
 	if g.owner.Load() == l {
 		return true
@@ -56,15 +58,29 @@ func (g *guard) hold(l *Loop) bool {
 // release leaves a guard entered by hold.
 func (l *Loop) release() { l.inside = 0 }
 
-// enter begins a critical section of the caller, which runs on l, nil for a plain
-// goroutine.
-func (g *guard) enter(l *Loop) {
+// Enter begins a critical section and returns the loop on which the caller runs, nil for a plain
+// goroutine: Exit is called with that.
+func (g *Guard) Enter() *Loop {
+	l := here()
+	g.EnterOn(l)
+	return l
+}
+
+// EnterToWait is Enter for a caller that may wait after that: a detached task comes back to its loop first.
+func (g *Guard) EnterToWait() *Loop {
+	l := comeBack()
+	g.EnterOn(l)
+	return l
+}
+
+// EnterOn is Enter for a caller that knows that it runs on l.
+func (g *Guard) EnterOn(l *Loop) {
 	if l == nil || !g.hold(l) {
 		g.enterSlow(l)
 	}
 }
 
-func (g *guard) enterSlow(l *Loop) {
+func (g *Guard) enterSlow(l *Loop) {
 	for g.settle(l) == l && l != nil {
 		if g.hold(l) {
 			return
@@ -73,8 +89,8 @@ func (g *guard) enterSlow(l *Loop) {
 	g.mu.Lock()
 }
 
-// exit ends a critical section.
-func (g *guard) exit(l *Loop) {
+// Exit ends a critical section.
+func (g *Guard) Exit(l *Loop) {
 	if l != nil && l.inside == uintptr(unsafe.Pointer(g)) {
 		l.inside = 0
 		return
@@ -83,11 +99,11 @@ func (g *guard) exit(l *Loop) {
 }
 
 //go:noinline
-func (g *guard) exitShared() { g.mu.Unlock() }
+func (g *Guard) exitShared() { g.mu.Unlock() }
 
 // settle makes sure that the guard is owned by l or shared, and returns the owner,
 // which may since have been revoked.
-func (g *guard) settle(l *Loop) *Loop {
+func (g *Guard) settle(l *Loop) *Loop {
 	for {
 		owner := g.owner.Load()
 		switch {
@@ -108,7 +124,7 @@ func (g *guard) settle(l *Loop) *Loop {
 }
 
 // revoke makes the guard shared, which owner, another loop, does not notice.
-func (g *guard) revoke(owner *Loop) {
+func (g *Guard) revoke(owner *Loop) {
 	if !g.owner.CompareAndSwap(owner, &revokedGuard) {
 		return
 	}
@@ -125,7 +141,7 @@ func (g *guard) revoke(owner *Loop) {
 }
 
 // askFor gets owner, another loop, to make the guard shared.
-func (g *guard) askFor(owner *Loop) {
+func (g *Guard) askFor(owner *Loop) {
 	w := Self()
 	if !owner.Post(func() {
 		g.owner.Store(&sharedGuard)
@@ -135,18 +151,33 @@ func (g *guard) askFor(owner *Loop) {
 		g.owner.Store(&sharedGuard)
 		return
 	}
-	w.waitFully(ReasonLoop, nil)
+	w.WaitFully(ReasonLoop, nil)
 }
 
-// A heldGuard is a guard inside of enterAll.
-type heldGuard struct {
-	g      *guard
-	shared bool // its mutex is locked
+// Guards are several guards that are entered at once: without a deadlock, as all callers enter them in the
+// same order. The zero value has none.
+type Guards []HeldGuard
+
+// A HeldGuard is one of several Guards.
+type HeldGuard struct {
+	g      *Guard
+	shared bool // its mutex is locked; between Enter and Exit
 }
 
-// enterAll enters several different guards, given in the order of their addresses.
-func enterAll(l *Loop, guards []heldGuard) {
-	for !tryEnterAll(l, guards) {
+// With returns the guards with g, which may be among them already.
+func (guards Guards) With(g *Guard) Guards {
+	at, found := slices.BinarySearchFunc(guards, g, func(h HeldGuard, g *Guard) int {
+		return cmp.Compare(uintptr(unsafe.Pointer(h.g)), uintptr(unsafe.Pointer(g)))
+	})
+	if found {
+		return guards
+	}
+	return slices.Insert(guards, at, HeldGuard{g: g})
+}
+
+// Enter enters all; the caller runs on l, nil for a plain goroutine.
+func (guards Guards) Enter(l *Loop) {
+	for !guards.tryEnter(l) {
 	}
 	for i := range guards {
 		if guards[i].shared {
@@ -155,9 +186,9 @@ func enterAll(l *Loop, guards []heldGuard) {
 	}
 }
 
-// tryEnterAll settles the guards, all before the first is entered, and marks those that
+// tryEnter settles the guards, all before the first is entered, and marks those that
 // are shared. It fails if one is revoked meanwhile.
-func tryEnterAll(l *Loop, guards []heldGuard) bool {
+func (guards Guards) tryEnter(l *Loop) bool {
 	for _, h := range guards {
 		h.g.settle(l)
 	}
@@ -177,8 +208,8 @@ func tryEnterAll(l *Loop, guards []heldGuard) bool {
 	return true
 }
 
-// exitAll leaves what enterAll has entered.
-func exitAll(l *Loop, guards []heldGuard) {
+// Exit leaves what Enter has entered.
+func (guards Guards) Exit(l *Loop) {
 	for _, h := range guards {
 		if h.shared {
 			h.g.mu.Unlock()

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"math"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -138,6 +140,36 @@ type Policy interface {
 	// what is ready first in, first out, until it calls AnyOrder again. It counts all tasks as
 	// gone meanwhile, and calls nothing but Tick.
 	AnyOrder() bool
+}
+
+// A Stage is the place of a name, see YieldAt, that has settings for a Policy (package ressched).
+type Stage interface {
+	// Thresholds are how many tasks may wait there, and how long one, before it is put in between; 0: as the
+	// Policy has it.
+	Thresholds() (waiting int, longest time.Duration)
+	// Rank is the place in the order in which stages are to be visited, from 1; 0: none.
+	Rank() int
+}
+
+// stages are those that tasks of a runtime have come to.
+type stages struct {
+	named sync.Map    // name to Stage: the first of that name, as all take turns as one in the eyes of a Policy
+	any   atomic.Bool // there is one
+}
+
+// NoteStage has StageNamed find s, unless another of that name was there first.
+func (rt *Runtime) NoteStage(name string, s Stage) {
+	if _, known := rt.stages.named.Load(name); !known {
+		rt.stages.named.LoadOrStore(name, s)
+		rt.stages.any.Store(true)
+	}
+}
+
+// StageNamed is the stage of that name that tasks of rt have come to, nil if there is none.
+func (rt *Runtime) StageNamed(name string) Stage {
+	s, _ := rt.stages.named.Load(name)
+	stage, _ := s.(Stage)
+	return stage
 }
 
 // An Admission decides, on one loop, what is let in at the entrances of the program; see

@@ -35,11 +35,11 @@ func (t *Task) addAwaited(n int32) {
 	}
 }
 
-// An urged is the task that knows that others wait for a lock, nil for none. Guarded by the guard of that.
-type urged struct{ task *Task }
+// An Urged is the task that knows that others wait for a lock, nil for none. Guarded by the guard of that.
+type Urged struct{ task *Task }
 
-// set makes it t.
-func (u *urged) set(t *Task) {
+// Set makes it t, nil for none.
+func (u *Urged) Set(t *Task) {
 	if t != u.task {
 		u.task.addAwaited(-1)
 		u.task = t
@@ -47,9 +47,9 @@ func (u *urged) set(t *Task) {
 	}
 }
 
-// hasten is called when t, if not nil, has become awaited by a caller on l, nil for a plain
+// Hasten is called when t, if not nil, has become awaited by a caller on l, nil for a plain
 // goroutine, outside of any guard.
-func (t *Task) hasten(l *Loop) {
+func (t *Task) Hasten(l *Loop) {
 	if t == nil || t.loop.isFIFO {
 		return
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"reflect"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,65 +29,13 @@ func holdingRuntime(t *testing.T, loops int) *Runtime {
 func park(where **Waiter) {
 	w := Self()
 	*where = w
-	w.waitFully(ReasonRead, anywhere{})
+	w.WaitFully(ReasonRead, anywhere{})
 }
 
-// A lockKind is a kind of lock that a task holds while it does something, and others wait for.
-type lockKind struct {
-	name string
-	lock func() (hold func(fn func()), wait func())
-}
-
-var lockKinds = []lockKind{
-	{"Mutex", func() (func(func()), func()) {
-		mu := new(Mutex)
-		return func(fn func()) { mu.Lock(); fn(); mu.Unlock() }, func() { pass(mu) }
-	}},
-	{"RWMutex", func() (func(func()), func()) {
-		mu := new(RWMutex)
-		return func(fn func()) { mu.Lock(); fn(); mu.Unlock() }, func() { pass(mu.RLocker()) }
-	}},
-	{"RWMutex for writing", func() (func(func()), func()) {
-		mu := new(RWMutex)
-		return func(fn func()) { mu.Lock(); fn(); mu.Unlock() }, func() { pass(mu) }
-	}},
-	{"Once", func() (func(func()), func()) {
-		o := new(Once)
-		return o.Do, func() { o.Do(func() {}) }
-	}},
-	{"a chain", func() (func(func()), func()) {
-		var a, b Mutex
-		return func(fn func()) { a.Lock(); fn(); a.Unlock() }, func() {
-			between := Go(func() { b.Lock(); pass(&a); b.Unlock() })
-			Sleep(time.Millisecond)
-			pass(&b)
-			between.Join()
-		}
-	}},
-}
-
-// Tasks that wait for what a task holds do not wait for a policy that holds the task back: whether
-// they come before it is ready or after, and wherever they run.
-func TestAwaitedTasksAreNotHeldBack(t *testing.T) {
-	for _, kind := range lockKinds {
-		for _, from := range []string{"the same loop", "another loop", "a goroutine"} {
-			for _, before := range []bool{true, false} {
-				name := kind.name + " from " + from
-				if !before {
-					name += ", when it is ready"
-				}
-				if from == "a goroutine" && (!before || kind.name == "a chain") {
-					continue // the clock does not wait for goroutines
-				}
-				t.Run(name, func(t *testing.T) { testAwaited(t, kind, from, before) })
-			}
-		}
-	}
-}
-
-func testAwaited(t *testing.T, kind lockKind, from string, before bool) {
+// testAwaited has a task be held back while it holds a lock for which another waits, see TestAwaitedTasksAreNotHeldBack.
+func testAwaited(t *testing.T, lock func() (hold func(fn func()), wait func()), from string, before bool) {
 	rt := holdingRuntime(t, 2)
-	hold, wait := kind.lock()
+	hold, wait := lock()
 	var parked *Waiter
 	holder := GoOn(rt.Loop(0), func() { hold(func() { park(&parked) }) })
 	waitParked(t, rt, 1, ReasonRead)
@@ -142,7 +89,7 @@ func TestAwaitedNoMore(t *testing.T) {
 				})
 				Sleep(time.Millisecond)
 				ctx, cancel := context.WithCancel(context.Background())
-				waiter := goWith(Options{Context: ctx}, func() { mu.LockContext(context.Background()) })
+				waiter := GoWith(Options{Context: ctx}, func() { mu.LockContext(context.Background()) })
 				Sleep(time.Millisecond)
 				cancel()
 				waiter.Join()
@@ -188,62 +135,6 @@ func TestAwaitedTasksLeaveHalfOfTheSteps(t *testing.T) {
 	}
 }
 
-// The counts come out even, whatever locks, waits, gives up and unlocks.
-func TestAwaitedCountsAreEven(t *testing.T) {
-	rnd := newRand(t)
-	for range 20 {
-		rt, _ := newSimRuntime(t, 2, true)
-		var mu [3]Mutex
-		var rw RWMutex
-		var once Once
-		seeds := make([]uint64, 60)
-		for i := range seeds {
-			seeds[i] = rnd.Uint64()
-		}
-		var tasks sync.Map
-		everyone(t, rt, len(seeds), func(i int) {
-			if k := Current(); k != nil {
-				tasks.Store(k, nil)
-			}
-			for s := seeds[i]; s > 0; s >>= 4 {
-				m := &mu[s%3]
-				switch s % 16 {
-				case 0, 1, 2, 3, 4:
-					m.Lock()
-					Sleep(time.Microsecond)
-					m.Unlock()
-				case 5, 6, 7:
-					ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
-					Under(ctx, func() error {
-						if m.LockContext(context.Background()) == nil {
-							m.Unlock()
-						}
-						return nil
-					})
-					cancel()
-				case 8, 9, 10:
-					rw.Lock()
-					Yield()
-					rw.Unlock()
-				case 11, 12:
-					rw.RLock()
-					Yield()
-					rw.RUnlock()
-				case 13:
-					once.Do(func() { Sleep(time.Millisecond) })
-				default:
-					Yield()
-				}
-			}
-		})
-		tasks.Range(func(k, _ any) bool {
-			testenv.Equal(t, k.(*Task).awaited.Load(), 0, "a task is awaited for N locks in the end")
-			return true
-		})
-		rt.Close()
-	}
-}
-
 // A lock that outlives the task that has locked it counts in whatever has the memory then, and
 // comes out even too.
 func TestALockLeftLocked(t *testing.T) {
@@ -276,7 +167,7 @@ func TestResetTask(t *testing.T) {
 	v := reflect.ValueOf(&used).Elem()
 	used.fixed, used.recycle, used.cancelled, used.notified = true, true, true, true
 	used.why, used.state, used.node, used.startsAt, used.id = ReasonRead, stateFinished, 7, 1, 9
-	used.wait.tag, used.wait.task = 3, &used
+	used.wait.Tag, used.wait.task = 3, &used
 	used.code = 1
 	used.extend().kind = 7
 	used.awaited.Store(1)

@@ -11,9 +11,9 @@ func (t *Task) signalEnd(failure error) {
 	e := t.extend()
 	e.mu.Lock()
 	e.done, e.err = true, failure
-	joiners := e.joiners.takeAll()
+	joiners := e.joiners.TakeAll()
 	e.mu.Unlock()
-	joiners.wakeFrom(here())
+	joiners.WakeFrom(here())
 }
 
 // Join waits until the task has ended.
@@ -26,7 +26,7 @@ func (t *Task) Join() error {
 		return e.err
 	}
 	w := Self()
-	e.joiners.push(w)
+	e.joiners.Push(w)
 	e.mu.Unlock()
 	if err := w.Wait(ReasonJoin, (*joinPoint)(t)); err != nil {
 		return err
@@ -47,8 +47,8 @@ func (p *joinPoint) Withdraw(w *Waiter) bool {
 	e := (*Task)(p).extra()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.joiners.remove(w)
+	return e.joiners.Remove(w)
 }
 
 // holder is the task itself.
-func (p *joinPoint) holder() *Task { return (*Task)(p) }
+func (p *joinPoint) HeldBy() *Task { return (*Task)(p) }

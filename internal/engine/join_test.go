@@ -80,7 +80,7 @@ func TestCancelledJoinLeavesTheTaskAlone(t *testing.T) {
 	gate.Add(1)
 	k := rt.Go(gate.Wait)
 	ctx, cancel := context.WithCancel(context.Background())
-	j := goWith(Options{Context: ctx}, func() {
+	j := GoWith(Options{Context: ctx}, func() {
 		testenv.ErrorIs(t, k.Join(), context.Canceled)
 	})
 	waitParked(t, rt, 1, ReasonJoin)
@@ -88,89 +88,6 @@ func TestCancelledJoinLeavesTheTaskAlone(t *testing.T) {
 	testenv.Check(t, j.Join())
 	gate.Done()
 	testenv.Check(t, k.Join())
-}
-
-func TestGroupReturnsTheFirstErrorAndCancels(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		first := errors.New("first")
-		body := func() {
-			g, ctx := NewGroup(context.Background())
-			for range 10 {
-				g.Go(func() error { return Sleep(time.Hour) })
-			}
-			g.Go(func() error { Yield(); return first })
-			testenv.Equal(t, g.Wait(), first, "Wait")
-			testenv.ErrorIs(t, context.Cause(ctx), first, "cause")
-		}
-		body()
-		run(t, rt, body)
-	})
-}
-
-func TestGroupLimit(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		run(t, rt, func() {
-			var now, most, ran atomic.Int32
-			var g Group
-			g.SetLimit(3)
-			for range 50 {
-				g.Go(func() error {
-					if n := now.Add(1); n > most.Load() {
-						most.Store(n)
-					}
-					Yield()
-					now.Add(-1)
-					ran.Add(1)
-					return nil
-				})
-			}
-			g.Wait()
-			if most.Load() > 3 || ran.Load() != 50 {
-				t.Errorf("%d at a time, %d ran; want 3, 50", most.Load(), ran.Load())
-			}
-			g.SetLimit(1)
-			hold := NewChan[int](0)
-			if !g.TryGo(func() error { hold.Recv(); return nil }) {
-				t.Error("TryGo of an empty group refused")
-			}
-			if g.TryGo(func() error { return nil }) {
-				t.Error("TryGo beyond the limit accepted")
-			}
-			hold.Send(1)
-			g.Wait()
-		})
-	})
-}
-
-func TestGroupGoWhileCancelled(t *testing.T) {
-	newRuntime(t, 1)
-	ctx, cancel := context.WithCancel(context.Background())
-	k := goWith(Options{Context: ctx}, func() {
-		var g Group
-		g.SetLimit(1)
-		var gate WaitGroup
-		gate.Add(1)
-		g.Go(func() error { gate.Wait(); return nil })
-		cancel()
-		g.Go(func() error { t.Error("ran"); return nil })
-		gate.Done()
-		testenv.ErrorIs(t, g.Wait(), context.Canceled, "Wait")
-	})
-	testenv.Check(t, k.Join())
-}
-
-func TestGroupMemberThatDoesNotReturn(t *testing.T) {
-	rt := newRuntime(t, 2, panicsPass)
-	for _, end := range []func(){func() { panic("boom") }, runtime.Goexit} {
-		run(t, rt, func() {
-			g, ctx := NewGroup(Context())
-			g.Go(func() error { return Sleep(time.Hour) })
-			g.Go(func() error { end(); return nil })
-			if err := g.Wait(); err == nil || ctx.Err() == nil {
-				t.Errorf("error %v, context %v", err, ctx.Err())
-			}
-		})
-	}
 }
 
 func TestAwait(t *testing.T) {
@@ -187,7 +104,7 @@ func TestAwait(t *testing.T) {
 	run(t, rt, body)
 	own := errors.New("own")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	k := goWith(Options{Context: ctx}, func() {
+	k := GoWith(Options{Context: ctx}, func() {
 		testenv.ErrorIs(t, Await(context.Background()), own, "Await of a cancelled task")
 	})
 	waitParked(t, rt, 1, ReasonContext)

@@ -169,8 +169,8 @@ const (
 // callsOutNames are the functions of these packages that call the program's code, by name without the module; a
 // generic function has a name that ends with "[". CallsForth adds function literals.
 var callsOutNames = map[string]calling{
-	"internal/engine.(*worker).runTasks": callsForth, "internal/engine.Outside[": callsForth, "internal/engine.call[": callsForth,
-	"internal/engine.callPlain": callsForth, "internal/engine.callLock": callsForth, "internal/engine.(*PanicError).tell": callsForth,
+	"internal/engine.(*worker).runTasks": callsForth, "internal/engine.Outside[": callsForth, "internal/engine.Call[": callsForth,
+	"internal/engine.CallPlain": callsForth, "internal/engine.CallLock": callsForth, "internal/engine.(*PanicError).tell": callsForth,
 	"netpoll.callDial": callsForth, "flow.run[": callsForth,
 	"knot.exchangeOf.run": callsForth, "knot.accept": callsForth, "knot/internal/tlsin.shake": callsForth,
 	"knot.callBaseContext": callsForth, "knot.callConnState": callsForth, "knot.callConnContext": callsForth,

@@ -73,7 +73,7 @@ func (t *Task) mergedContext(ctx context.Context) (context.Context, func()) {
 	stops := []func() bool{}
 	with := func(other context.Context) {
 		if other.Done() != ctx.Done() { // a context need not be comparable
-			stops = append(stops, context.AfterFunc(other, func() { cancel(contextError(other)) }))
+			stops = append(stops, context.AfterFunc(other, func() { cancel(ContextError(other)) }))
 		}
 	}
 	i, shielded := t.extra(), false
@@ -112,7 +112,7 @@ func (l *Loop) offloaded(fn func()) *offloadJob {
 // cancelled, and the function will not run.
 func (j *offloadJob) parkFor(cancellable bool) error {
 	if !cancellable {
-		j.w.waitFully(ReasonOffload, j)
+		j.w.WaitFully(ReasonOffload, j)
 	} else if err := j.w.Wait(ReasonOffload, j); err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func TestOffloadPanicComesBack(t *testing.T) {
 func TestOffloadIsNotEndedByCancellation(t *testing.T) {
 	newRuntime(t, 1)
 	done := false
-	k := goWith(Options{Context: cancelled()}, func() {
+	k := GoWith(Options{Context: cancelled()}, func() {
 		Offload(func() { done = true })
 		if !done {
 			t.Error("came back early")

@@ -24,7 +24,7 @@ import (
 // it asks for is slow, the others are not to be limited with it.
 //
 // Those that wait there when the limit is set are mostly too late to be of use, and may be the work of
-// seconds. They are not counted, and those that come later go first (turnOf).
+// seconds. They are not counted, and those that come later go first (WaiterList.Turn).
 type pile struct {
 	node     NodeID
 	point    WaitPoint // what of the node; nil: all
@@ -241,10 +241,10 @@ func (p *pile) at(t *Task) bool { return p.node == t.node && (p.point == nil || 
 // has reports whether t, which waits, is of what is watched.
 func (p *pile) has(t *Task) bool { return p.at(t) && p.does(t.extra()) }
 
-// turnOf is the one whose turn it is of those that wait in q, nil if none does: the one that has waited
+// Turn returns the Waiter of q to serve next, nil if q is empty: the one that has waited
 // longest. Only while there are some that had to wait too long is it the newest that is served, in time, and
 // one turn in lateTurns is left to the former. The caller runs on l, nil for a plain goroutine.
-func (l *Loop) turnOf(q *waiterList) *Waiter {
+func (q *WaiterList) Turn(l *Loop) *Waiter {
 	if l == nil || l.piles == nil || q.tail == nil || q.tail.task == nil || q.tail.task.loop != l {
 		return q.head
 	}

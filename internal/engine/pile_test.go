@@ -49,9 +49,8 @@ func withLimiter(t *testing.T, a *limiter, main func(l *Loop, look func())) {
 	})
 }
 
-// Those that wait when a lock turns out to limit the program are too late. Later ones go first, but for one
-// turn in 64; then it is as before.
-func TestTheNewestGetALockThatLimits(t *testing.T) {
+// testNewestGoFirst has tasks wait, for the given reason, in what take and give surround, see TestTheNewestGetALockThatLimits.
+func testNewestGoFirst(t *testing.T, why Reason, take, give func()) {
 	const late, fresh = 20, 160 // all turns of the old ones together are fewer than they are
 	var want []int
 	for i, old, young := 0, 0, late+fresh-1; i < late+fresh; i++ {
@@ -63,50 +62,32 @@ func TestTheNewestGetALockThatLimits(t *testing.T) {
 			young--
 		}
 	}
-	for name, lock := range map[string]func(n int) (take, give func()){
-		"mutex": func(int) (func(), func()) {
-			mu := new(Mutex)
-			return mu.Lock, mu.Unlock
-		},
-		"semaphore": func(int) (func(), func()) {
-			s := NewSemaphore(1)
-			return func() { s.Acquire(1) }, func() { s.Release(1) }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			take, give := lock(1)
-			a := &limiter{limit: 100}
-			var order []int
-			withLimiter(t, a, func(l *Loop, look func()) {
-				var wg WaitGroup
-				come := func(from, to int) {
-					for i := from; i < to; i++ {
-						wg.Go(func() {
-							take()
-							order = append(order, i)
-							give()
-						})
-					}
-					look()
-				}
-				take()
-				come(0, late)
-				why := ReasonMutex
-				if name == "semaphore" {
-					why = ReasonSemaphore
-				}
-				l.Watch(NodeID(why))
-				look()
-				testenv.Equal(t, a.waiting[0], 0, "wait that came in time")
-				come(late, late+fresh)
-				testenv.Equal(t, a.waiting[0], fresh, "wait that came in time")
-				give()
-				wg.Wait()
-			})
-			if !slices.Equal(order, want) {
-				t.Errorf("the lock was had in the order\n%v, want\n%v", order, want)
+	a := &limiter{limit: 100}
+	var order []int
+	withLimiter(t, a, func(l *Loop, look func()) {
+		var wg WaitGroup
+		come := func(from, to int) {
+			for i := from; i < to; i++ {
+				wg.Go(func() {
+					take()
+					order = append(order, i)
+					give()
+				})
 			}
-		})
+			look()
+		}
+		take()
+		come(0, late)
+		l.Watch(NodeID(why))
+		look()
+		testenv.Equal(t, a.waiting[0], 0, "wait that came in time")
+		come(late, late+fresh)
+		testenv.Equal(t, a.waiting[0], fresh, "wait that came in time")
+		give()
+		wg.Wait()
+	})
+	if !slices.Equal(order, want) {
+		t.Errorf("the lock was had in the order\n%v, want\n%v", order, want)
 	}
 }
 

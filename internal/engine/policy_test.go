@@ -118,7 +118,6 @@ func TestObserverSeesAWellFormedLife(t *testing.T) {
 			}
 		})
 		var mu Mutex
-		c := NewChan[int](0)
 		everyone(t, rt, 12, func(i int) {
 			if Current() == nil {
 				return
@@ -129,8 +128,9 @@ func TestObserverSeesAWellFormedLife(t *testing.T) {
 			mu.Lock()
 			Yield()
 			mu.Unlock()
-			Go(func() { c.Send(i) })
-			c.Recv()
+			k := Go(func() { w.Wake() })
+			w.Wait(ReasonRead, anywhere{})
+			k.Join()
 			Offload(func() {})
 			Sleep(1)
 			Go(func() { Yield(); panic("boom") })
@@ -157,19 +157,24 @@ func TestPolicyChoosesTheOrder(t *testing.T) {
 	})
 	var order []string
 	run(t, rt, func() {
-		var mu Mutex
-		c := NewCond(&mu)
-		s := NewSemaphore(1)
-		s.Acquire(1)
-		note := func(name string) { order = append(order, name) }
+		var waiters []*Waiter
 		var wg WaitGroup
-		wg.Go(func() { mu.Lock(); c.Wait(); note("cond"); mu.Unlock() })
-		wg.Go(func() { s.Acquire(1); note("semaphore") })
-		wg.Go(func() { mu.Lock(); c.Wait(); note("cond"); mu.Unlock() })
-		until(func() bool { return c.waiters.head != c.waiters.tail && s.waiters.head != nil }) // two and one
-		wg.Go(func() { note("new") })
-		c.Broadcast()
-		s.Release(1)
+		wait := func(why Reason) func() {
+			return func() {
+				w := Self()
+				waiters = append(waiters, w)
+				w.Wait(why, anywhere{})
+				order = append(order, why.String())
+			}
+		}
+		wg.Go(wait(ReasonCond))
+		wg.Go(wait(ReasonSemaphore))
+		wg.Go(wait(ReasonCond))
+		until(func() bool { return len(waiters) == 3 })
+		wg.Go(func() { order = append(order, "new") })
+		waiters[0].Wake()
+		waiters[2].Wake()
+		waiters[1].Wake()
 		wg.Wait()
 	})
 	// The node numbers are the reasons: semaphore after cond after start.

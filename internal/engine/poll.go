@@ -139,7 +139,7 @@ func (l *Loop) mayHold(now time.Duration) bool {
 		return false
 	}
 	// What is offloaded or detached will want a processor when it comes back from the system.
-	w.alone = l.rt.offload.running.Load() == 0 && noneAway() && l.rester.Alone(now, l.rt.clock)
+	w.alone = l.rt.offload.running.Load() == 0 && NoneDetached() && l.rester.Alone(now, l.rt.clock)
 	return w.long < mostlyLong && !l.goesOn() && now-w.rested < restEvery && !l.rt.team.crowded() && l.Works()
 }
 

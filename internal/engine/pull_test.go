@@ -6,13 +6,11 @@ import (
 	"iter"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // pulls runs the test with one loop and with two.
@@ -23,53 +21,6 @@ func pulls(t *testing.T, test func(t *testing.T, rt *Runtime)) {
 	for _, n := range []int{1, 2} {
 		test(t, newRuntime(t, n, panicsPass))
 	}
-}
-
-// An iterator that waits, pulled by a task, waits as that task and stops no loop.
-func TestPullOfAnIteratorThatWaits(t *testing.T) {
-	pulls(t, func(t *testing.T, rt *Runtime) {
-		c := NewChan[int](0)
-		var mu Mutex
-		me := rt.Go(func() {
-			self := Current()
-			next, stop := iter.Pull(func(yield func(int) bool) {
-				for v := range c.All() {
-					testenv.Equal(t, Current(), self, "the iterator does not run as its task")
-					Sleep(1)
-					mu.Lock()
-					Yield()
-					mu.Unlock()
-					stackchunk.Call(100<<10, Yield)
-					Offload(func() {})
-					if !yield(v) {
-						return
-					}
-				}
-			})
-			defer stop()
-			for want := range 50 {
-				if v, ok := next(); v != want || !ok {
-					t.Errorf("pulled %d, %v, want %d", v, ok, want)
-				}
-				mu.Lock()
-				Yield()
-				mu.Unlock()
-			}
-			if _, ok := next(); ok {
-				t.Error("one too many")
-			}
-		})
-		run(t, rt, func() {
-			for i := range 50 {
-				mu.Lock()
-				Yield()
-				mu.Unlock()
-				c.Send(i)
-			}
-			c.Close()
-		})
-		testenv.Check(t, me.Join())
-	})
 }
 
 // Iterators in iterators, pulled in turn by tasks of several loops and by plain goroutines.
@@ -136,7 +87,7 @@ func TestPullEndsWithItsTask(t *testing.T) {
 		if !errors.As(err, &p) || p.Value != "oops" {
 			t.Errorf("panic: Join returned %v", err)
 		}
-		err = goWith(Options{Context: waitCtx(t, time.Millisecond)}, func() {
+		err = GoWith(Options{Context: waitCtx(t, time.Millisecond)}, func() {
 			next, stop := iter.Pull(func(yield func(int) bool) {
 				testenv.ErrorIs(t, Sleep(time.Hour), context.DeadlineExceeded, "Sleep")
 			})
@@ -146,30 +97,6 @@ func TestPullEndsWithItsTask(t *testing.T) {
 		testenv.Check(t, err, "cancelled: Join")
 		run(t, rt, Yield)
 	})
-}
-
-func TestShutdownUnwindsPulls(t *testing.T) {
-	if !coro.Exact {
-		t.Skip("what pulls is not known without the assembly stubs")
-	}
-	rt, check := closing(t, 2, shortGrace)
-	var mu Mutex
-	mu.Lock()
-	var once sync.WaitGroup
-	once.Add(3)
-	for range 3 {
-		rt.Go(func() {
-			defer once.Done()
-			next, stop := iter.Pull(func(yield func(int) bool) { mu.Lock(); yield(1) })
-			defer stop()
-			next()
-			t.Error("came back")
-		})
-	}
-	waitParked(t, rt, 3, ReasonMutex)
-	rt.Close()
-	once.Wait()
-	check()
 }
 
 func TestPullWithoutHandOverIsRefused(t *testing.T) {

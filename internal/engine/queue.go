@@ -142,7 +142,7 @@ func (s *startQueue) oldest() int64 {
 	if s.q.head == nil {
 		return 0
 	}
-	return s.q.head.wait.tag
+	return s.q.head.wait.Tag
 }
 
 // precedes reports whether the oldest task came before those that are in q.
@@ -154,14 +154,14 @@ func (s *startQueue) precedes(q *taskQueue) bool {
 // push adds t, which came after all that was pushed to beside, and returns how many
 // there are now.
 func (s *startQueue) push(t *Task, beside *taskQueue) (n int) {
-	t.wait.tag = beside.pushed + 1
+	t.wait.Tag = beside.pushed + 1
 	if !s.shared {
 		s.q.push(t)
 		return s.q.n
 	}
 	s.mu.Lock()
 	s.q.push(t)
-	s.first.Store(s.q.head.wait.tag)
+	s.first.Store(s.q.head.wait.Tag)
 	n = s.q.n
 	s.mu.Unlock()
 	return n
@@ -197,6 +197,6 @@ func (s *startQueue) setFirst() {
 	if s.q.head == nil {
 		s.first.Store(0)
 	} else {
-		s.first.Store(s.q.head.wait.tag)
+		s.first.Store(s.q.head.wait.Tag)
 	}
 }

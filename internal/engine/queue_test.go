@@ -48,7 +48,7 @@ func TestStartQueueAgainstASlice(t *testing.T) {
 			}
 			want := int64(0)
 			if len(model) > 0 {
-				want = model[0].wait.tag
+				want = model[0].wait.Tag
 			}
 			testenv.MustEqual(t, q.oldest(), want, "oldest")
 		}
@@ -78,16 +78,16 @@ func TestTaskQueueAgainstASlice(t *testing.T) {
 
 func TestWaiterListAgainstASlice(t *testing.T) {
 	rnd := newRand(t)
-	var q waiterList
+	var q WaiterList
 	var model, out []*Waiter
 	for range 5000 {
 		switch k := rnd.IntN(9); {
 		case k < 4:
 			w := new(Waiter)
-			q.push(w)
+			q.Push(w)
 			model = append(model, w)
 		case k < 6:
-			w := q.pop()
+			w := q.Pop()
 			if len(model) == 0 {
 				testenv.MustEqual(t, w, nil, "a waiter out of nothing")
 				continue
@@ -96,21 +96,21 @@ func TestWaiterListAgainstASlice(t *testing.T) {
 			out, model = append(out, w), model[1:]
 		case k < 8 && len(model) > 0:
 			i := rnd.IntN(len(model))
-			if !q.remove(model[i]) || q.remove(model[i]) {
+			if !q.Remove(model[i]) || q.Remove(model[i]) {
 				t.Fatal("remove does not know what is in the list")
 			}
 			model = append(model[:i:i], model[i+1:]...)
 		case k == 8 && rnd.IntN(20) == 0:
-			c := q.takeAll()
+			c := q.TakeAll()
 			for i, w := 0, c.first; w != nil; i, w = i+1, w.next {
 				testenv.MustEqual(t, w, model[i], "takeAll changed the order")
-				if q.remove(w) {
+				if q.Remove(w) {
 					t.Fatal("removed one that was taken")
 				}
 			}
 			model = nil
 		}
-		if len(out) > 0 && q.remove(out[rnd.IntN(len(out))]) {
+		if len(out) > 0 && q.Remove(out[rnd.IntN(len(out))]) {
 			t.Fatal("removed one that had been popped")
 		}
 	}

@@ -101,7 +101,7 @@ func TestWakeAheadFromElsewhere(t *testing.T) {
 				wg.Go(func() {
 					w := Self()
 					waiters[name] = w
-					w.waitFully(ReasonRead, anywhere{})
+					w.WaitFully(ReasonRead, anywhere{})
 					order = append(order, name)
 				})
 			}

@@ -37,7 +37,7 @@ type runQueue struct {
 	fuel       int        // steps that handOver may take at granted
 	fueled     int        // what fuel was at first
 	granted    *nodeQueue // of grant.node; valid while fuel is not 0
-	idleReturn uint64     // switches when a task came back from a Cond, see waitsAgain; 0: it has done something since
+	idleReturn uint64     // switches when a task came back from a Cond, see CondWaits; 0: it has done something since
 	forNothing int        // tasks that were woken for nothing in this turn
 	inVain     bool       // many were in the last
 	passOver   bool       // the last step was one of a task woken for nothing, and the policy is yet to be told
@@ -135,11 +135,11 @@ func (l *Loop) shortRound() bool {
 	return l.full >= anyBudget && int64(l.queued)*l.stats.stepCost <= turns*l.stats.turnLimit
 }
 
-// waitsAgain is called by a task that is about to wait for a Cond whose Mutex it holds. If it has come back
+// CondWaits is called by a task that is about to wait for a Cond whose Mutex it holds. If it has come back
 // from one in this step, and has neither unlocked that Mutex since nor woken anybody, it was woken for
 // nothing: another has been faster. Those that were woken beside it will most likely find no more. They are at
 // its node, so that of another is to have its turn: of tasks that wait for the former's progress, say.
-func (l *Loop) waitsAgain() {
+func (l *Loop) CondWaits() {
 	if l.idleReturn == l.switches {
 		l.forNothing++
 		if !l.single {
@@ -148,6 +148,12 @@ func (l *Loop) waitsAgain() {
 		}
 	}
 }
+
+// CondReturns is called by a task that has come back from a Cond, with its Mutex, see CondWaits.
+func (l *Loop) CondReturns() { l.idleReturn = l.switches }
+
+// Acted is called by a task that has locked a Mutex, see CondWaits.
+func (l *Loop) Acted() { l.idleReturn = 0 }
 
 // noteForNothing is called when a turn ends, with the number of its steps. If many tasks were woken for nothing,
 // they are so for ever in the order in which they became ready: what one does in a step makes many ready, of

@@ -111,9 +111,9 @@ var defaultRuntimes struct {
 // and not closed; nil if there is none.
 func Default() *Runtime { return defaultRuntimes.top.Load() }
 
-// startsFor is the runtime that starts what a plain goroutine asks for: Default or, so that one that is late does no
+// DefaultOrLast is the runtime that starts what a plain goroutine asks for: Default or, so that one that is late does no
 // harm, the last that there was, which starts nothing any more. nil: there was none.
-func startsFor() *Runtime {
+func DefaultOrLast() *Runtime {
 	if rt := Default(); rt != nil {
 		return rt
 	}
@@ -247,6 +247,14 @@ func (rt *Runtime) makeLoops(n int) error {
 		rt.loops = append(rt.loops, l)
 	}
 	return nil
+}
+
+// Random returns a number from Config.Random, or, if l is nil, of the process.
+func (l *Loop) Random() uint64 {
+	if l == nil {
+		return rand.Uint64()
+	}
+	return l.rt.cfg.Random()
 }
 
 // Loops is the number of loops, whether they work or not.

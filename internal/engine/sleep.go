@@ -2,7 +2,6 @@ package engine
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -28,9 +27,9 @@ func Sleep(d time.Duration) error {
 	}
 	s := l.takeSleeper()
 	s.t = t
-	l.wheel.add(&s.timer, After(l.rt.clock.Now(), d))
+	l.wheel.add(&s.Timer, After(l.rt.clock.Now(), d))
 	err := t.park(ReasonSleep, s, true)
-	l.wheel.remove(&s.timer)
+	l.wheel.remove(&s.Timer)
 	l.putSleeper(s)
 	return err
 }
@@ -43,6 +42,12 @@ func After(now, d time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
+// AddTimer has t expire at the given time of the loop's clock. t must not have been added already. Own loop only.
+func (l *Loop) AddTimer(t *Timer, at time.Duration) { l.wheel.add(t, at) }
+
+// RemoveTimer takes t out; it does nothing if t has expired or was never added. Own loop only.
+func (l *Loop) RemoveTimer(t *Timer) { l.wheel.remove(t) }
+
 // timers are those of a loop. Loop-private.
 type timers struct {
 	wheel         wheel
@@ -52,7 +57,7 @@ type timers struct {
 
 // A sleeper is the timer of one Sleep. Loop-private; used again.
 type sleeper struct {
-	timer
+	Timer
 	t    *Task
 	next *sleeper
 }
@@ -66,15 +71,15 @@ func (l *Loop) takeSleeper() *sleeper {
 		return s
 	}
 	s := new(sleeper)
-	s.of = s
+	s.Of = s
 	return s
 }
 
-func (s *sleeper) expire() { s.t.loop.notify(s.t) }
+func (s *sleeper) Expire() { s.t.loop.notify(s.t) }
 
 // Withdraw implements WaitPoint.
 func (s *sleeper) Withdraw(*Waiter) bool {
-	s.t.loop.wheel.remove(&s.timer)
+	s.t.loop.wheel.remove(&s.Timer)
 	return !s.t.notified
 }
 
@@ -93,7 +98,7 @@ func (l *Loop) putSleeper(s *sleeper) {
 // Alarm that is not set. An Alarm belongs to one loop, that of its first Set, and must
 // not be copied.
 type Alarm struct {
-	timer
+	Timer
 	loop     *Loop        // fixed by the first Set
 	deadline atomic.Int64 // loop clock; 0: none
 	queuedAt atomic.Int64 // loop clock; when the timer fires at the latest; 0: not queued
@@ -119,7 +124,7 @@ func (f RingFunc) Ring() { f() }
 // Set may be called from any goroutine, but not by two at once for one Alarm.
 func (a *Alarm) Set(l *Loop, at time.Duration, r Ringer) {
 	if a.loop == nil {
-		a.loop, a.ringer, a.of = l, r, a
+		a.loop, a.ringer, a.Of = l, r, a
 	}
 	a.deadline.Store(max(int64(at), 1))
 	if q := a.queuedAt.Load(); q != 0 && q <= int64(at) {
@@ -154,8 +159,8 @@ func (a *Alarm) queue() {
 // time either finds the new queuedAt or its deadline is found here: each side stores
 // before it loads.
 func (a *Alarm) queueFor(at int64) (earlier int64) {
-	a.loop.wheel.remove(&a.timer)
-	a.loop.wheel.add(&a.timer, time.Duration(at))
+	a.loop.wheel.remove(&a.Timer)
+	a.loop.wheel.add(&a.Timer, time.Duration(at))
 	a.queuedAt.Store(at)
 	if now := a.deadline.Load(); now < at {
 		return now
@@ -163,7 +168,7 @@ func (a *Alarm) queueFor(at int64) (earlier int64) {
 	return 0
 }
 
-func (a *Alarm) expire() {
+func (a *Alarm) Expire() {
 	a.queuedAt.Store(0)
 	at := a.deadline.Load()
 	switch {
@@ -180,85 +185,7 @@ func (a *Alarm) expire() {
 func (a *Alarm) Drop() {
 	a.Stop()
 	if a.loop != nil {
-		a.loop.wheel.remove(&a.timer)
+		a.loop.wheel.remove(&a.Timer)
 		a.queuedAt.Store(0)
 	}
-}
-
-// A Timer is a function that will run as a task of its own. It is made by AfterFunc.
-type Timer struct {
-	loop  *Loop
-	mu    sync.Mutex
-	timer timer  // loop-private
-	state uint8  // guarded by mu: waiting, started or stopped
-	fn    func() // fixed
-}
-
-const (
-	timerWaiting = iota
-	timerStarted
-	timerStopped
-)
-
-// AfterFunc runs fn as a new task once d has passed: on the loop of the caller, or, if that is
-// a plain goroutine, on a loop of the Default runtime. It panics if there has been none.
-func AfterFunc(d time.Duration, fn func()) *Timer {
-	l := comeBack()
-	if l == nil {
-		rt := startsFor()
-		if rt == nil {
-			panic("task: AfterFunc was called, but no runtime runs")
-		}
-		l = rt.NextLoop()
-	}
-	a := &Timer{loop: l, fn: fn}
-	a.timer.of = a
-	at := After(l.rt.clock.Now(), d)
-	if here() == l {
-		l.wheel.add(&a.timer, at)
-	} else {
-		l.Post(func() {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			if a.state == timerWaiting {
-				l.wheel.add(&a.timer, at)
-			}
-		})
-	}
-	return a
-}
-
-// Now is the time of the clock by which a runs.
-func (a *Timer) Now() time.Duration { return a.loop.Now() }
-
-func (a *Timer) expire() {
-	a.mu.Lock()
-	run := a.state == timerWaiting
-	if run {
-		a.state = timerStarted
-	}
-	a.mu.Unlock()
-	if run {
-		a.loop.Start(a.fn)
-	}
-}
-
-// Stop prevents the function from being run. It returns false if it has been started
-// or stopped before.
-func (a *Timer) Stop() bool {
-	a.mu.Lock()
-	stopped := a.state == timerWaiting
-	if stopped {
-		a.state = timerStopped
-	}
-	a.mu.Unlock()
-	if stopped {
-		remove := func() { a.loop.wheel.remove(&a.timer) }
-		if here() == a.loop {
-			remove()
-		} else {
-			a.loop.Post(remove)
-		}
-	}
-	return stopped
 }

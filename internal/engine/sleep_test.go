@@ -46,7 +46,7 @@ func equal(a, b []int) bool {
 func TestSleepIsEndedByCancellation(t *testing.T) {
 	rt, clock := newSimRuntime(t, 1, false)
 	ctx, cancel := context.WithCancel(context.Background())
-	sleeper := goWith(Options{Context: ctx}, func() {
+	sleeper := GoWith(Options{Context: ctx}, func() {
 		testenv.ErrorIs(t, Sleep(time.Hour), context.Canceled, "Sleep")
 		testenv.ErrorIs(t, Sleep(time.Hour), context.Canceled, "a second Sleep")
 		testenv.ErrorIs(t, Sleep(0), context.Canceled, "Sleep(0)")
@@ -71,18 +71,18 @@ func TestSleepForEverDoesNotOverflow(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 200 * 365 * 24 * time.Hour} {
-		goWith(Options{Context: ctx}, func() {
+		GoWith(Options{Context: ctx}, func() {
 			testenv.Fails(t, Sleep(d), "Sleep(%v) has ended", d)
 		})
 	}
 	fired := false
-	far := AfterFunc(math.MaxInt64, func() { fired = true })
+	startAfter(rt, math.MaxInt64, func() { fired = true })
 	waitParked(t, rt, 3, ReasonSleep)
 	for range 100 {
 		clock.Advance(24 * time.Hour)
 	}
 	waitParked(t, rt, 3, ReasonSleep)
-	if !far.Stop() || fired {
+	if fired {
 		t.Error("a timer for the end of time has fired")
 	}
 	cancel()
@@ -94,92 +94,6 @@ func TestSleepOnAPlainGoroutine(t *testing.T) {
 	if err := Sleep(time.Millisecond); err != nil || time.Since(start) < time.Millisecond {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
-}
-
-func TestAfterFuncRunsATaskOnTheCallersLoop(t *testing.T) {
-	rt, clock := newSimRuntime(t, 2, true)
-	for _, l := range rt.loops {
-		ran := make(chan *Loop, 1)
-		var at time.Duration
-		GoOn(l, func() {
-			at = l.Now() + time.Second
-			AfterFunc(time.Second, func() {
-				if Current() == nil {
-					t.Error("not a task")
-				}
-				Yield()
-				ran <- CurrentLoop()
-			})
-		}).Join()
-		if got := <-ran; got != l {
-			t.Errorf("ran on loop %d, want %d", got.index, l.index)
-		}
-		testenv.AtLeast(t, clock.Now(), at, "ran early")
-	}
-	ran := make(chan struct{})
-	AfterFunc(time.Millisecond, func() { close(ran) }) // from a plain goroutine
-	<-ran
-}
-
-func TestTimerStop(t *testing.T) {
-	rt, clock := newSimRuntime(t, 2, false)
-	body := func() {
-		var fired atomic.Bool
-		timer := AfterFunc(time.Second, func() { fired.Store(true) })
-		if !timer.Stop() {
-			t.Error("Stop of a waiting timer returned false")
-		}
-		if timer.Stop() {
-			t.Error("a second Stop returned true")
-		}
-		clock.Advance(2 * time.Second)
-		for _, l := range rt.loops {
-			l.Post(func() {})
-		}
-		if fired.Load() {
-			t.Error("a stopped timer fired")
-		}
-	}
-	body()
-	run(t, rt, body)
-	fired := make(chan struct{})
-	timer := AfterFunc(time.Second, func() { close(fired) })
-	waitFor(t, "the timer is queued", func() bool {
-		n := 0
-		for _, l := range rt.loops {
-			if onLoop(l, func(l *Loop) bool { return l.wheel.count > 0 }) {
-				n++
-			}
-		}
-		return n > 0
-	})
-	clock.Advance(time.Second + tickLength)
-	<-fired
-	if timer.Stop() {
-		t.Error("Stop after the start returned true")
-	}
-}
-
-// Many goroutines and tasks stop timers at about the time when they fire.
-func TestTimerStopRaces(t *testing.T) {
-	rt := newRuntime(t, 2)
-	rnd := newRand(t)
-	var started, stopped atomic.Int64
-	const n = 300
-	delays := make([]time.Duration, n)
-	for i := range delays {
-		delays[i] = time.Duration(rnd.Int64N(int64(200 * time.Microsecond)))
-	}
-	everyone(t, rt, n, func(i int) {
-		timer := AfterFunc(delays[i], func() { started.Add(1) })
-		for range i % 7 {
-			Yield()
-		}
-		if timer.Stop() {
-			stopped.Add(1)
-		}
-	})
-	waitFor(t, "each is either started or stopped", func() bool { return started.Load()+stopped.Load() == n })
 }
 
 // An alarm client as networking code has them: it looks for itself what is due.

@@ -24,16 +24,18 @@ type Options struct {
 	// Dropped is called if the task ends without having been started, or nil; also if Spawn returns ErrShutdown.
 	Dropped func()
 
-	scope *scope // of a Group
-	inner any    // the function that fn wraps, whose name the task has; nil: fn
+	// Scope is Context that several tasks share, see HoldScope.
+	Scope *Scope
+	// Inner is the function that fn wraps, whose name the task has; nil: fn.
+	Inner any
 }
 
 // Go runs fn as a new task. Called by a task, the new one starts on the same loop and belongs to the
 // same context; called by a plain goroutine, it starts on a loop of the Default runtime.
-func Go(fn func()) *Task { return goWith(Options{}, fn) }
+func Go(fn func()) *Task { return GoWith(Options{}, fn) }
 
 // GoOn is Go on loop l: no other loop will take the task.
-func GoOn(l *Loop, fn func()) *Task { return goWith(Options{Loop: l}, fn) }
+func GoOn(l *Loop, fn func()) *Task { return GoWith(Options{Loop: l}, fn) }
 
 // Start is Go without a handle, as a go statement is: nobody can join the task or look at it,
 // so its memory is used again, and it costs no allocation where tasks come and go.
@@ -47,7 +49,8 @@ func Start(fn func()) error {
 	return nil
 }
 
-func goWith(o Options, fn func()) *Task {
+// GoWith is Go with options.
+func GoWith(o Options, fn func()) *Task {
 	t, err := Spawn(o, fn)
 	if err != nil && t == nil {
 		panic(err)
@@ -64,7 +67,7 @@ func Spawn(o Options, fn func()) (*Task, error) {
 	if l := comeBack(); l != nil {
 		return l.rt.spawn(l, o, fn)
 	}
-	rt := startsFor()
+	rt := DefaultOrLast()
 	if rt == nil {
 		return nil, errors.New("task: Go was called, but no runtime runs; start one with capriccio.Run or capriccio.New")
 	}
@@ -91,14 +94,14 @@ func (rt *Runtime) spawn(from *Loop, o Options, fn func()) (*Task, error) {
 	t := &Task{state: stateQueued}
 	t.wait.task = t
 	t.toRun(fn)
-	if o.inner != nil {
-		t.code = reflect.ValueOf(o.inner).Pointer()
+	if o.Inner != nil {
+		t.code = reflect.ValueOf(o.Inner).Pointer()
 	}
 	if o.Name != "" || o.Dropped != nil || o.Priority != 0 {
 		e := t.extend()
 		e.name, e.dropped, e.priority = o.Name, o.Dropped, clampPriority(o.Priority)
 	}
-	s := o.scope
+	s := o.Scope
 	if s == nil {
 		s = newScope(o.Context)
 	}
@@ -109,7 +112,7 @@ func (rt *Runtime) spawn(from *Loop, o Options, fn func()) (*Task, error) {
 }
 
 // place puts t into the queue where it will be found.
-func (rt *Runtime) place(from, on *Loop, s *scope, t *Task) error {
+func (rt *Runtime) place(from, on *Loop, s *Scope, t *Task) error {
 	if s != nil {
 		s.add(t)
 	}

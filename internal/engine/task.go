@@ -86,11 +86,11 @@ type Task struct {
 // before the start.
 type extension struct {
 	name     string
-	scope    *scope      // whose context cancels the task, or nil
+	scope    *Scope      // whose context cancels the task, or nil
 	index    int32       // in scope.in; guarded by scope.mu
 	priority int8        // loop-private once started
 	dropped  func()      // called if the task ends without having been started, or nil
-	under    *scope      // loop-private: of the innermost Under
+	under    *Scope      // loop-private: of the innermost Under
 	locals   map[any]any // loop-private
 	trail    *panicTrail // loop-private: of the last panic that has left a stack chunk
 
@@ -105,7 +105,7 @@ type extension struct {
 	mu      sync.Mutex
 	done    bool       // guarded by mu
 	err     error      // guarded by mu
-	joiners waiterList // guarded by mu
+	joiners WaiterList // guarded by mu
 }
 
 // noExtension stands for the extension of a task that has none.
@@ -126,6 +126,21 @@ func (t *Task) extend() *extension {
 	}
 	t.ext.CompareAndSwap(nil, new(extension))
 	return t.ext.Load()
+}
+
+// Local returns the value that SetLocal has put down for key. It is called by t.
+func (t *Task) Local(key any) (value any, ok bool) {
+	value, ok = t.extra().locals[key]
+	return value, ok
+}
+
+// SetLocal puts a value down that lives as long as t. It is called by t.
+func (t *Task) SetLocal(key, value any) {
+	e := t.extend()
+	if e.locals == nil {
+		e.locals = make(map[any]any)
+	}
+	e.locals[key] = value
 }
 
 // reset makes of t, which has ended and of which nobody has a pointer, a task to start anew. A
@@ -227,6 +242,14 @@ func Current() *Task {
 	return l.cur
 }
 
+// Running returns the task that runs on l, nil if that is the loop's own goroutine, or if l is nil. Own loop only.
+func (l *Loop) Running() *Task {
+	if l == nil {
+		return nil
+	}
+	return l.cur
+}
+
 // CurrentRuntime is the runtime of the caller: of its task, else Default.
 func CurrentRuntime() *Runtime {
 	if l := comeBack(); l != nil {
@@ -254,7 +277,7 @@ func Context() context.Context {
 }
 
 // innerScope is the scope that what t spawns belongs to.
-func (t *Task) innerScope() *scope {
+func (t *Task) innerScope() *Scope {
 	e := t.extra()
 	if e.under != nil {
 		return e.under
@@ -289,11 +312,11 @@ func (t *Task) cancelError() error {
 	if ctx == nil {
 		panic("task: broken invariant: " + t.String() + " is cancelled but no context of it has ended")
 	}
-	return contextError(ctx)
+	return ContextError(ctx)
 }
 
-// contextError returns an error that is both the context's error and its cause.
-func contextError(ctx context.Context) error {
+// ContextError returns an error that is both the context's error and its cause.
+func ContextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(cause, err) {
 		return cause

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"runtime"
+	"sync"
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
@@ -22,7 +23,8 @@ import (
 type Waiter struct {
 	task       *Task // nil for a plain goroutine
 	next, prev *Waiter
-	tag        int64 // the primitive's own: how much it waits for
+
+	Tag int64 // of the code that publishes the Waiter: how much it waits for
 }
 
 // A threadWaiter is the Waiter of a plain goroutine.
@@ -37,11 +39,11 @@ func (w *Waiter) thread() *threadWaiter { return (*threadWaiter)(unsafe.Pointer(
 // has one, so it can wait for one thing at a time. It panics on a loop's own
 // goroutine, which must not wait (functions called by a poller, by Post or by an Alarm).
 func Self() *Waiter {
-	return selfOn(here())
+	return SelfOn(here())
 }
 
-// selfOn is Self for a caller that knows that it runs on l, nil for a plain goroutine.
-func selfOn(l *Loop) *Waiter {
+// SelfOn is Self for a caller that knows that it runs on l, nil for a plain goroutine.
+func SelfOn(l *Loop) *Waiter {
 	if l != nil {
 		return &l.current().wait
 	}
@@ -57,6 +59,9 @@ func (l *Loop) current() *Task {
 	}
 	return l.cur
 }
+
+// Task returns the task that waits, nil for a plain goroutine.
+func (w *Waiter) Task() *Task { return w.task }
 
 // Loop returns the loop on which the waiting task runs, nil for a plain goroutine.
 func (w *Waiter) Loop() *Loop {
@@ -106,6 +111,21 @@ func (w *Waiter) Wait(why Reason, at WaitPoint) error {
 	return nil
 }
 
+// Park is Wait that leaves it to the caller to withdraw w when the task is cancelled: on an error, the caller
+// takes w out of where it has published it, or calls Absorb if another has taken it out.
+func (w *Waiter) Park(why Reason, at WaitPoint) error {
+	t := w.task
+	if t == nil {
+		<-w.thread().woken
+		return nil
+	}
+	if to := t.beginPark(why, at, true); to != nil { // park, see there
+		coro.Pass(&t.worker.Party, to)
+		coro.Settle(&t.worker.Party)
+	}
+	return t.endPark()
+}
+
 // giveUp ends a wait that a cancellation has ended. It stays out of the frame of Wait.
 //
 //go:noinline
@@ -113,12 +133,12 @@ func (w *Waiter) giveUp(at WaitPoint, err error) error {
 	if at.Withdraw(w) {
 		return err
 	}
-	w.absorb()
+	w.Absorb()
 	return nil
 }
 
-// waitUntil is Wait that the end of ctx ends too if the caller is a plain goroutine.
-func (w *Waiter) waitUntil(ctx context.Context, why Reason, at WaitPoint) error {
+// WaitUntil is Wait that the end of ctx ends too if the caller is a plain goroutine.
+func (w *Waiter) WaitUntil(ctx context.Context, why Reason, at WaitPoint) error {
 	if w.task != nil {
 		return w.Wait(why, at)
 	}
@@ -128,15 +148,15 @@ func (w *Waiter) waitUntil(ctx context.Context, why Reason, at WaitPoint) error 
 	case <-ctx.Done():
 	}
 	if at.Withdraw(w) {
-		return contextError(ctx)
+		return ContextError(ctx)
 	}
-	w.absorb()
+	w.Absorb()
 	return nil
 }
 
-// absorb waits for a Wake that is certain to come. It does not end when the task is
+// Absorb waits for a Wake that is certain to come. It does not end when the task is
 // cancelled.
-func (w *Waiter) absorb() {
+func (w *Waiter) Absorb() {
 	if w.task == nil {
 		<-w.thread().woken
 		return
@@ -145,20 +165,34 @@ func (w *Waiter) absorb() {
 	w.task.park(w.task.why, nil, false)
 }
 
-// waitFully is Wait that no cancellation ends.
-func (w *Waiter) waitFully(why Reason, at WaitPoint) {
+// WaitFully is Wait that no cancellation ends.
+func (w *Waiter) WaitFully(why Reason, at WaitPoint) {
 	if w.task == nil {
 		<-w.thread().woken
 		return
 	}
-	w.task.park(why, at, false)
+	t := w.task
+	if to := t.beginPark(why, at, false); to != nil { // park, see there
+		coro.Pass(&t.worker.Party, to)
+		coro.Settle(&t.worker.Party)
+	}
+	t.endPark()
+}
+
+// LockUnwinding locks l in Unwinder.Unwound, for the deferred functions of the task, which will unlock it. The
+// wait for l goes on although the runtime shuts down.
+func (w *Waiter) LockUnwinding(l sync.Locker) {
+	x := w.task.extend()
+	x.firm = true
+	l.Lock()
+	x.firm = false
 }
 
 // Wake ends the wait. It never parks or blocks and may be called from any goroutine;
 // on the loop of the waiting task it costs a few nanoseconds, elsewhere it takes a
 // lock and, if that loop sleeps, a system call.
 func (w *Waiter) Wake() {
-	w.wakeFrom(here())
+	w.WakeFrom(here())
 }
 
 // WakeAhead is Wake for a task that a disk has served, or something like it: with the policy
@@ -167,7 +201,7 @@ func (w *Waiter) WakeAhead() {
 	t := w.task
 	switch l := here(); {
 	case t == nil || !t.loop.isFIFO:
-		w.wakeFrom(l)
+		w.WakeFrom(l)
 	case t.loop == l:
 		l.notifyAhead(t)
 	default:
@@ -175,8 +209,8 @@ func (w *Waiter) WakeAhead() {
 	}
 }
 
-// wakeFrom is Wake called on loop l, nil for a plain goroutine.
-func (w *Waiter) wakeFrom(l *Loop) {
+// WakeFrom is Wake called on loop l, nil for a plain goroutine.
+func (w *Waiter) WakeFrom(l *Loop) {
 	t := w.task
 	switch {
 	case t == nil:

@@ -1,12 +1,25 @@
 package engine
 
-// A waiterList is a FIFO of Waiters, linked through next and prev. Guarded by
-// whatever guards its owner.
-type waiterList struct {
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// A WaiterList is a FIFO of Waiters. The zero value is empty. Guarded by whatever guards its owner.
+type WaiterList struct {
 	head, tail *Waiter
 }
 
-func (q *waiterList) push(w *Waiter) {
+// Empty reports whether there is no Waiter.
+func (q *WaiterList) Empty() bool { return q.head == nil }
+
+// MayHave reports whether there is a Waiter, for a caller that does not hold the guard: it may have just come or gone.
+func (q *WaiterList) MayHave() bool {
+	return atomic.LoadPointer((*unsafe.Pointer)(unsafe.Pointer(&q.head))) != nil
+}
+
+// Push puts w at the end.
+func (q *WaiterList) Push(w *Waiter) {
 	w.next, w.prev = nil, q.tail
 	if q.tail == nil {
 		q.head = w
@@ -16,24 +29,29 @@ func (q *waiterList) push(w *Waiter) {
 	q.tail = w
 }
 
-func (q *waiterList) pop() *Waiter {
+// First is the Waiter that has waited longest, nil if there is none.
+func (q *WaiterList) First() *Waiter { return q.head }
+
+// Pop takes the first out, nil if there is none.
+func (q *WaiterList) Pop() *Waiter {
 	w := q.head
 	if w != nil {
-		q.unlink(w)
+		q.Unlink(w)
 	}
 	return w
 }
 
-// remove takes w out and reports whether it was in. w must be in this list or in none.
-func (q *waiterList) remove(w *Waiter) bool {
+// Remove takes w out and reports whether it was in. w must be in this list or in none.
+func (q *WaiterList) Remove(w *Waiter) bool {
 	if w.prev == nil && q.head != w {
 		return false
 	}
-	q.unlink(w)
+	q.Unlink(w)
 	return true
 }
 
-func (q *waiterList) unlink(w *Waiter) {
+// Unlink takes w out, which is in this list.
+func (q *WaiterList) Unlink(w *Waiter) {
 	if w.prev == nil {
 		q.head = w.next
 	} else {
@@ -47,8 +65,8 @@ func (q *waiterList) unlink(w *Waiter) {
 	w.next, w.prev = nil, nil
 }
 
-// takeAll empties the list. Those taken are no longer in it for remove.
-func (q *waiterList) takeAll() (c wakeChain) {
+// TakeAll empties the list and returns the Waiters, which Remove no longer finds in it.
+func (q *WaiterList) TakeAll() (c WakeChain) {
 	c.first, c.last = q.head, q.tail
 	for w := q.head; w != nil; w = w.next {
 		w.prev = nil
@@ -57,14 +75,16 @@ func (q *waiterList) takeAll() (c wakeChain) {
 	return c
 }
 
-// A wakeChain is a FIFO of Waiters that have been taken from where they were published
-// and must be woken. They are linked through next only, so that waiterList.remove
+// A WakeChain is a FIFO of Waiters that have been taken from where they were published
+// and must be woken, outside of any guard. They are linked through next only, so that WaiterList.Remove
 // finds them in no list.
-type wakeChain struct {
+type WakeChain struct {
 	first, last *Waiter
 }
 
-func (c *wakeChain) push(w *Waiter) {
+// Push puts w, which is in no list, at the end.
+func (c *WakeChain) Push(w *Waiter) {
+	w.next = nil
 	if c.last == nil {
 		c.first = w
 	} else {
@@ -73,12 +93,12 @@ func (c *wakeChain) push(w *Waiter) {
 	c.last = w
 }
 
-// wakeFrom wakes all; the caller runs on l, nil for a plain goroutine.
-func (c *wakeChain) wakeFrom(l *Loop) {
+// WakeFrom wakes all; the caller runs on l, nil for a plain goroutine.
+func (c *WakeChain) WakeFrom(l *Loop) {
 	for w := c.first; w != nil; {
 		next := w.next // once woken, w is its owner's again
 		w.next = nil
-		w.wakeFrom(l)
+		w.WakeFrom(l)
 		w = next
 	}
 }

@@ -100,10 +100,11 @@ func TestHoldThatGoesOnBesideManyTasks(t *testing.T) {
 	}{{3000, "spinUntil"}, {maxStackDump, "too many goroutines"}} {
 		log := make(testenv.Records, 100)
 		rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
-		gate := NewChan[int](0)
+		var gate WaitGroup
+		gate.Add(1)
 		run(t, rt, func() {
 			for range c.tasks {
-				Go(func() { gate.Recv() })
+				Go(gate.Wait)
 			}
 		})
 		var stop atomic.Bool
@@ -111,7 +112,7 @@ func TestHoldThatGoesOnBesideManyTasks(t *testing.T) {
 		contains(t, log.Next(t, "still does", "task=\"hog #"), c.want)
 		stop.Store(true)
 		testenv.Check(t, k.Join())
-		gate.Close()
+		gate.Done()
 	}
 }
 
@@ -188,36 +189,6 @@ func TestTinyHoldLimit(t *testing.T) {
 	run(t, rt, Yield)
 }
 
-func TestDeadlockIsReported(t *testing.T) {
-	log := make(testenv.Records, 100)
-	rt := newRuntime(t, 2, logTo(log))
-	var a, b Mutex
-	c := NewChan[string](0)
-	var both WaitGroup
-	both.Add(2)
-	abba := func(name string, first, second *Mutex, loop int) *Task {
-		k, _ := rt.Spawn(Options{Name: name, Loop: rt.Loop(loop)}, func() {
-			first.Lock()
-			both.Done()
-			both.Wait()
-			second.Lock()
-		})
-		return k
-	}
-	one, two := abba("one", &a, &b, 0), abba("two", &b, &a, 1)
-	three := goWith(Options{Name: "three"}, func() { c.Recv() })
-	line := log.Next(t, "deadlock", "task one #", "task two #", "task three #")
-	for _, want := range []string{"mutex Mutex", "held by task one #", "held by task two #", "channel receive Chan[string]", "holding 0 of 0", "tasks=3"} {
-		contains(t, line, want)
-	}
-	a.Unlock()
-	b.Unlock()
-	c.Close()
-	for _, k := range []*Task{one, two, three} {
-		testenv.Check(t, k.Join())
-	}
-}
-
 // The same deadlock is reported once, and none if something may still come.
 func TestDeadlockCheck(t *testing.T) {
 	log := make(testenv.Records, 100)
@@ -234,11 +205,12 @@ func TestDeadlockCheck(t *testing.T) {
 		testenv.Equal(t, got, want, "%s: N reports", what)
 	}
 	check("no tasks", 0)
-	c := NewChan[int](0)
-	stuck := goWith(Options{Name: "stuck"}, func() { c.Recv() })
-	waitParked(t, rt, 1, ReasonChanRecv)
+	var wg WaitGroup
+	wg.Add(1)
+	stuck := GoWith(Options{Name: "stuck"}, wg.Wait)
+	waitParked(t, rt, 1, ReasonWaitGroup)
 
-	timer := AfterFunc(time.Hour, func() {})
+	timer := startAfter(rt, time.Hour, func() {})
 	waitFor(t, "the timer is queued", func() bool { return rt.canWake(nil) })
 	check("a timer is pending", 0)
 	timer.Stop()
@@ -266,7 +238,7 @@ func TestDeadlockCheck(t *testing.T) {
 
 	check("a task waits for nobody", 1)
 	check("again", 0)
-	c.Close()
+	wg.Done()
 	stuck.Join()
 }
 

@@ -18,7 +18,7 @@ type wheel struct {
 	tick  uint64        // all ticks up to this one have been worked off
 	count int
 	used  [wheelLevels]uint64 // bit s: slot s of the level has timers
-	slots [wheelLevels][wheelSlots]*timer
+	slots [wheelLevels][wheelSlots]*Timer
 }
 
 const (
@@ -29,23 +29,25 @@ const (
 	tickLength  = time.Duration(1 << 16)         // 65.5 µs
 )
 
-// A timer is an entry of a wheel. The zero value is not queued.
-type timer struct {
-	next *timer
-	link **timer // what points at this timer in its slot; nil: not queued
+// A Timer calls Of.Expire, on the loop's own goroutine, once its time has come. The zero value, with Of set, can be
+// added to a loop. Loop-private.
+type Timer struct {
+	next *Timer
+	link **Timer // what points at this timer in its slot; nil: not queued
 	at   uint64  // tick
-	of   expirer // told on the loop's own goroutine
 	slot uint16  // level<<wheelBits | slot
+
+	Of Expirer
 }
 
-// An expirer is what a timer is part of. An interface to it, not a func bound to it, which would
+// An Expirer is what a Timer is part of. An interface to it, not a func bound to it, which would
 // be one more object for each.
-type expirer interface{ expire() }
+type Expirer interface{ Expire() }
 
 func (w *wheel) init(now time.Duration) { w.start = now }
 
 // add queues t to fire at the first tick that is not before at.
-func (w *wheel) add(t *timer, at time.Duration) {
+func (w *wheel) add(t *Timer, at time.Duration) {
 	t.at = w.tick + 1
 	if at > w.start {
 		if tick := (uint64(at-w.start) + uint64(tickLength) - 1) / uint64(tickLength); tick > t.at {
@@ -57,7 +59,7 @@ func (w *wheel) add(t *timer, at time.Duration) {
 }
 
 // insert links t into the slot for its tick, which is after w.tick.
-func (w *wheel) insert(t *timer) {
+func (w *wheel) insert(t *Timer) {
 	at := min(t.at, w.tick+wheelReach)
 	level := min((bits.Len64(at^w.tick)-1)/wheelBits, wheelLevels-1)
 	slot := at >> (level * wheelBits) % wheelSlots
@@ -72,7 +74,7 @@ func (w *wheel) insert(t *timer) {
 }
 
 // remove takes t out; it reports whether t was queued.
-func (w *wheel) remove(t *timer) bool {
+func (w *wheel) remove(t *Timer) bool {
 	if t.link == nil {
 		return false
 	}
@@ -154,7 +156,7 @@ func (w *wheel) spread(tick uint64) {
 }
 
 // insertDue links t into the slot of level 0 that is being worked off.
-func (w *wheel) insertDue(t *timer) {
+func (w *wheel) insertDue(t *Timer) {
 	head := &w.slots[0][w.tick%wheelSlots]
 	t.slot = uint16(w.tick % wheelSlots)
 	t.next, t.link = *head, head
@@ -168,6 +170,6 @@ func (w *wheel) insertDue(t *timer) {
 func (w *wheel) expire(slot int) {
 	for t := w.slots[0][slot]; t != nil; t = w.slots[0][slot] {
 		w.remove(t)
-		t.of.expire()
+		t.Of.Expire()
 	}
 }

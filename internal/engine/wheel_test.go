@@ -19,22 +19,22 @@ type wheelModel struct {
 }
 
 type modelTimer struct {
-	timer
+	Timer
 	m     *wheelModel
 	again int // how often it adds itself when it fires
 }
 
 type firing func()
 
-func (f firing) expire() { f() }
+func (f firing) Expire() { f() }
 
 func (m *wheelModel) add(x *modelTimer, at time.Duration) {
-	x.of = x
-	m.w.add(&x.timer, at)
+	x.Of = x
+	m.w.add(&x.Timer, at)
 	m.armed[x] = at
 }
 
-func (x *modelTimer) expire() {
+func (x *modelTimer) Expire() {
 	m := x.m
 	m.fired++
 	at, ok := m.armed[x]
@@ -56,7 +56,7 @@ func (x *modelTimer) expire() {
 }
 
 func (m *wheelModel) remove(x *modelTimer) {
-	if !m.w.remove(&x.timer) || m.w.remove(&x.timer) {
+	if !m.w.remove(&x.Timer) || m.w.remove(&x.Timer) {
 		m.t.Error("remove does not know what is queued")
 	}
 	delete(m.armed, x)
@@ -128,10 +128,10 @@ func TestWheelWrapsRound(t *testing.T) {
 	var w wheel
 	w.init(0)
 	w.advance(3 * block)
-	var near, far timer
+	var near, far Timer
 	fired := ""
-	near.of = firing(func() { fired += "near " })
-	far.of = firing(func() { fired += "far " })
+	near.Of = firing(func() { fired += "near " })
+	far.Of = firing(func() { fired += "far " })
 	w.add(&far, 1000*block)
 	w.add(&near, 6*block)
 	if at, _ := w.next(); at > 6*block {
@@ -149,9 +149,9 @@ func TestWheelThatIsEmptySkipsLongGaps(t *testing.T) {
 	var w wheel
 	w.init(0)
 	w.advance(100 * 365 * 24 * time.Hour)
-	var x timer
+	var x Timer
 	fired := false
-	x.of = firing(func() { fired = true })
+	x.Of = firing(func() { fired = true })
 	at := 100*365*24*time.Hour + time.Second
 	w.add(&x, at)
 	w.advance(at - time.Microsecond)

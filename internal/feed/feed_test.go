@@ -15,7 +15,9 @@ import (
 	"github.com/capriccio-go/capriccio/internal/sched"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // fed makes a runtime on a simulated clock.
@@ -376,7 +378,7 @@ func TestExplainNamesTheKnee(t *testing.T) {
 	now := time.Second
 	testenv.Must(t, rt.Go(func() {
 		for open := int64(50); open <= 3200; open *= 2 {
-			var leave engine.WaitGroup
+			var leave task.WaitGroup
 			leave.Add(1)
 			inside := max(1, int(open-200)/10)
 			engine.Descriptors.Acquire(open)
@@ -411,8 +413,8 @@ func TestStagesAreExclusiveNodes(t *testing.T) {
 	for _, policy := range []string{Cohort, Resource} {
 		stageTests++
 		name := fmt.Sprint("stage ", stageTests)
-		stage := testenv.Need(engine.NewStage(name))(t)
-		testenv.Must(t, engine.OrderStages([]*engine.Stage{stage}))
+		stage := testenv.Need(ressched.NewStage(name))(t)
+		testenv.Must(t, ressched.OrderStages(stage))
 		rt, s := fed(t, 2, 1, Config{Policy: policy})
 		inside, done := 0, 0 // in the stage only
 		var all []*engine.Task

@@ -6,6 +6,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // Producers and consumers that share a bounded buffer take turns: each fills or empties the buffer in a step. Not
@@ -20,7 +21,7 @@ func TestProducersAndConsumersTakeTurns(t *testing.T) {
 			rt, _ := fed(t, 1, 1, Config{Policy: policy})
 			b := newBuffer(t, rt.Loop(0), cancellable)
 			all := rt.Go(func() {
-				var wg engine.WaitGroup
+				var wg task.WaitGroup
 				for range pairs {
 					wg.Go(b.produce)
 					if !apart {
@@ -50,21 +51,21 @@ const (
 // A buffer passes on that many messages, and counts the steps of the loop from the first quarter of them on.
 type buffer struct {
 	l                 *engine.Loop
-	wait              func(*engine.Cond)
-	mu                engine.Mutex
-	notEmpty, notFull *engine.Cond
+	wait              func(*task.Cond)
+	mu                task.Mutex
+	notEmpty, notFull *task.Cond
 	filled, done      int    // guarded by mu
 	steps             uint64 // guarded by mu
 }
 
 func newBuffer(t *testing.T, l *engine.Loop, cancellable bool) *buffer {
-	b := &buffer{l: l, wait: (*engine.Cond).Wait}
+	b := &buffer{l: l, wait: (*task.Cond).Wait}
 	if cancellable {
-		b.wait = func(c *engine.Cond) {
+		b.wait = func(c *task.Cond) {
 			testenv.Check(t, c.WaitContext(t.Context()))
 		}
 	}
-	b.notEmpty, b.notFull = engine.NewCond(&b.mu), engine.NewCond(&b.mu)
+	b.notEmpty, b.notFull = task.NewCond(&b.mu), task.NewCond(&b.mu)
 	return b
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/ressched"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // A loop that goes to sleep right after a step in a stage keeps that from no other loop.
@@ -14,9 +16,9 @@ func TestALoopThatSleepsKeepsNoStage(t *testing.T) {
 	for _, policy := range []string{Cohort, Resource} {
 		for seed := range uint64(8) {
 			stageTests++
-			stage := testenv.Need(engine.NewStage(fmt.Sprint("stage ", stageTests)))(t)
+			stage := testenv.Need(ressched.NewStage(fmt.Sprint("stage ", stageTests)))(t)
 			rt, _ := fed(t, 2, seed, Config{Policy: policy})
-			over := engine.NewChan[int](0)
+			over := task.NewChan[int](0)
 			sleeper := engine.GoOn(rt.Loop(0), func() {
 				stage.Do(func() {}) // from the next turn on it is a node of the policy
 				engine.Sleep(time.Millisecond)

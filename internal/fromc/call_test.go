@@ -21,6 +21,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 func newRuntime(t *testing.T, loops int, set ...func(*engine.Config)) *engine.Runtime {
@@ -50,9 +51,9 @@ func newRuntime(t *testing.T, loops int, set ...func(*engine.Config)) *engine.Ru
 func TestWaitsInAFunctionCalledFromC(t *testing.T) {
 	for _, loops := range []int{1, 2} {
 		rt := newRuntime(t, loops)
-		var mu engine.Mutex
+		var mu task.Mutex
 		mu.Lock()
-		c := engine.NewChan[int](0)
+		c := task.NewChan[int](0)
 		file := filepath.Join(t.TempDir(), "file")
 		testenv.Must(t, os.WriteFile(file, []byte("x"), 0o600))
 		for name, wait := range map[string]func(){
@@ -61,7 +62,7 @@ func TestWaitsInAFunctionCalledFromC(t *testing.T) {
 			"lock":    mu.Lock,
 			"send":    func() { c.Send(1) },
 			"receive": func() { c.Recv() },
-			"select":  func() { engine.Select(c.RecvCase(nil), c.SendCase(1)) },
+			"select":  func() { task.Select(c.RecvCase(nil), c.SendCase(1)) },
 			"offload": func() { engine.Offload(func() { t.Error("was offloaded") }) },
 			"file":    func() { aio.ReadFile(file + ".none") },
 			"locked":  func() { runtime.LockOSThread(); runtime.LockOSThread(); mu.Lock() },
@@ -93,7 +94,7 @@ func TestWaitsInAFunctionCalledFromC(t *testing.T) {
 // What needs no wait works there, and so does the task afterwards.
 func TestAFunctionCalledFromCThatDoesNotWait(t *testing.T) {
 	rt := newRuntime(t, 1)
-	var mu engine.Mutex
+	var mu task.Mutex
 	k := rt.Go(func() {
 		for range 100 {
 			fromc.Call(func() {
@@ -143,7 +144,7 @@ func TestATaskComesBackInAFunctionCalledFromC(t *testing.T) {
 func TestALockIsGivenWhileTheWaitForItIsRefused(t *testing.T) {
 	rt := newRuntime(t, 1)
 	for range 200 {
-		var mu engine.Mutex
+		var mu task.Mutex
 		mu.Lock()
 		go mu.Unlock()
 		k := rt.Go(func() {

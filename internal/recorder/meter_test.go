@@ -14,6 +14,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 func TestWhatThoseInsideHold(t *testing.T) {
@@ -51,7 +52,7 @@ func TestWhatThoseInsideHold(t *testing.T) {
 			})
 			testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
 				waiting := 0
-				done := engine.NewChan[bool](0)
+				done := task.NewChan[bool](0)
 				var all []*engine.Task
 				for range c.tasks {
 					all = append(all, engine.Go(func() {
@@ -109,7 +110,7 @@ func TestWhoIsNotMeasuredIsNotKnown(t *testing.T) {
 			cfg.NewAdmission = func(*engine.Loop) engine.Admission { return openDoor{} }
 		})
 		err := rt.Run(context.Background(), func(context.Context) error {
-			inside := func(n int, hold *engine.Chan[bool]) {
+			inside := func(n int, hold *task.Chan[bool]) {
 				for range n {
 					engine.Go(func() {
 						deep(depth, func() {
@@ -129,12 +130,12 @@ func TestWhoIsNotMeasuredIsNotKnown(t *testing.T) {
 					engine.Yield()
 				}
 			}
-			closed := engine.NewChan[bool](0)
+			closed := task.NewChan[bool](0)
 			closed.Close()
 			for range 80 { // the place becomes well known
 				inside(1, closed)
 			}
-			hold := engine.NewChan[bool](0)
+			hold := task.NewChan[bool](0)
 			inside(tasks, hold)
 			seen, bytes := g.Held()
 			if bytes < float64(seen)*size {

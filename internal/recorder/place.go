@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -34,9 +36,10 @@ const (
 var parking = map[string]bool{
 	enginePath + "(*Loop).observe":                   true,
 	enginePath + "(*Waiter).Wait":                    true,
-	enginePath + "(*Waiter).waitUntil":               true,
-	enginePath + "(*Waiter).waitFully":               true,
-	enginePath + "(*Waiter).absorb":                  true,
+	enginePath + "(*Waiter).Park":                    true,
+	enginePath + "(*Waiter).WaitUntil":               true,
+	enginePath + "(*Waiter).WaitFully":               true,
+	enginePath + "(*Waiter).Absorb":                  true,
 	enginePath + "(*Task).beginPark":                 true,
 	enginePath + "(*Task).park":                      true,
 	modulePath + "internal/recorder.(*shard).Parked": true,
@@ -104,8 +107,8 @@ func (p *place) symbolise() []bgraph.Frame {
 			linked = f.Function != chunkCall && f.Function != siteCall
 		}
 		if f.Function != "" && !linked && !isCallOut(f.Function) && (len(out) > 0 || !isParking(f.Function)) {
-			if isCall(f.Function) && !slices.ContainsFunc(out, func(f bgraph.Frame) bool { return !strings.HasPrefix(f.Function, enginePath) }) {
-				out = out[:0] // what the engine does for the call does not count
+			if isCall(f.Function) && !slices.ContainsFunc(out, func(f bgraph.Frame) bool { return !carriesOut(f.Function) }) {
+				out = out[:0] // what the runtime does for the call does not count
 			}
 			out = append(out, bgraph.Frame{Function: f.Function, File: f.File, Line: f.Line, Offset: f.Line - firstLine(f)})
 		}
@@ -119,12 +122,27 @@ func (p *place) symbolise() []bgraph.Frame {
 // isCallOut reports whether function only calls the program's code for another of the runtime.
 func isCallOut(function string) bool {
 	name, ok := strings.CutPrefix(function, enginePath)
-	return ok && (strings.HasPrefix(name, "Outside[") || name == "call" || name == "callPlain")
+	return ok && (strings.HasPrefix(name, "Outside[") || name == "CallPlain" || strings.HasPrefix(name, "Call["))
 }
 
-// isCall reports whether function is one that programs call and that only calls the engine.
+// callPaths are the packages whose exported functions programs call to wait. What these call until the task
+// waits is of these packages, or of the engine.
+var callPaths = []string{modulePath + "task.", modulePath + "ressched."}
+
+// carriesOut reports whether function may be called for a call of callPaths.
+func carriesOut(function string) bool {
+	return strings.HasPrefix(function, enginePath) ||
+		slices.ContainsFunc(callPaths, func(path string) bool { return strings.HasPrefix(function, path) })
+}
+
+// isCall reports whether function is one that programs call: an exported one of callPaths.
 func isCall(function string) bool {
-	return strings.HasPrefix(function, modulePath+"task.") || strings.HasPrefix(function, modulePath+"ressched.")
+	if strings.HasPrefix(function, enginePath) || !carriesOut(function) {
+		return false
+	}
+	name := strings.ReplaceAll(function, "[...]", "")
+	first, _ := utf8.DecodeRuneInString(name[strings.LastIndexByte(name, '.')+1:])
+	return unicode.IsUpper(first) // else a function literal, or what one of these packages calls itself
 }
 
 func isParking(function string) bool {

@@ -193,7 +193,7 @@ func TestGaugesAreForWhatIsMeasured(t *testing.T) {
 	g := recorder.New(bgraph.Config{Sampling: sampling, HeapEvery: 5})
 	rt := start(t, 1, g)
 	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
-		var all engine.WaitGroup
+		var all task.WaitGroup
 		for range tasks {
 			all.Go(func() {
 				for range rounds {

@@ -10,13 +10,14 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 func TestTimesOfAWait(t *testing.T) {
 	s := observed(t, 1, bgraph.Config{Sampling: 1}, func(*engine.Runtime) {
-		sem := engine.NewSemaphore(1)
+		sem := task.NewSemaphore(1)
 		sem.Acquire(1)
-		var wg engine.WaitGroup
+		var wg task.WaitGroup
 		wg.Go(func() {
 			sem.Acquire(1)
 		})
@@ -41,7 +42,7 @@ func TestNowPeakAndOldest(t *testing.T) {
 	rt := start(t, 2, g)
 	defer rt.Close()
 	const tasks = 40
-	sem := engine.NewSemaphore(tasks)
+	sem := task.NewSemaphore(tasks)
 	sem.TryAcquire(tasks)
 	parked := make(chan struct{}, tasks)
 	for i := range tasks {
@@ -106,7 +107,7 @@ func TestOldestIsOfThoseThatWait(t *testing.T) {
 		return max
 	}
 	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
-		c := engine.NewChan[int](0)
+		c := task.NewChan[int](0)
 		engine.Go(func() {
 			for range 300 {
 				c.Recv()

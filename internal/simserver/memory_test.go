@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // 111 requests hold as much memory as there may be, for a minute; what comes then is admitted
@@ -69,8 +69,8 @@ func TestPollersThatAPostReleases(t *testing.T) {
 
 // run returns how long the one that releases the others waits at most.
 func (c *pollerCase) run(t *testing.T, seed uint64) time.Duration {
-	var lock engine.Mutex
-	changed := engine.NewCond(&lock)
+	var lock task.Mutex
+	changed := task.NewCond(&lock)
 	releases := 0
 	cfg := Config{Seed: seed, Loops: c.loops, Memory: c.limit << 20, MayRefuse: true, Patience: time.Minute, Forgetful: time.Minute}
 	cfg.Handler = func(w *World) knot.Handler {

@@ -19,6 +19,7 @@ import (
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // A Mix is a handler that does what the query of a request says: steps, each a letter
@@ -34,9 +35,9 @@ import (
 //	x  panics
 type Mix struct {
 	w       *World
-	lock    engine.Mutex
-	other   engine.Mutex
-	backend *engine.Semaphore
+	lock    task.Mutex
+	other   task.Mutex
+	backend *task.Semaphore
 	folder  string        // of files; "": there are none
 	locked  time.Duration // for how long in all
 	served  time.Duration // by all workers of the backend together
@@ -57,7 +58,7 @@ const (
 
 // newMix makes the handler, and a file in folder if that is not "".
 func newMix(w *World, folder string, workers int) (*Mix, error) {
-	m := &Mix{w: w, backend: engine.NewSemaphore(int64(workers)), workers: workers, folder: folder, of: map[netip.AddrPort]int{}}
+	m := &Mix{w: w, backend: task.NewSemaphore(int64(workers)), workers: workers, folder: folder, of: map[netip.AddrPort]int{}}
 	m.adapted = knot.AdaptHTTP(knot.OffloadHTTP(http.HandlerFunc(m.serveHTTP)))
 	if folder == "" {
 		return m, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // onMix runs a server with the handler Mix, whose backend has that many workers.
@@ -198,7 +199,7 @@ func backendStep(t *testing.T, seed uint64, lasts time.Duration) {
 	sent, good, since := 0, 0, time.Duration(0)
 	const rate = 1200.0
 	r := Run(t, Config{Seed: seed, MayRefuse: true, Forgetful: time.Minute, Patience: time.Minute, Handler: func(w *World) knot.Handler {
-		backend := engine.NewSemaphore(12)
+		backend := task.NewSemaphore(12)
 		return func(x *knot.Ctx) error {
 			if err := backend.Acquire(1); err != nil {
 				return err

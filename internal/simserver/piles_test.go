@@ -10,6 +10,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // A remote is a server elsewhere, which does that many things at once, first come, first served. All is
@@ -20,12 +21,12 @@ type remote struct {
 	workers int
 	takes   timing
 	busy    int
-	queue   []*engine.Chan[bool]
+	queue   []*task.Chan[bool]
 }
 
 // ask waits, at one place for all remotes, until r has done what the caller wants.
 func ask(r *remote) error {
-	done := engine.NewChan[bool](1)
+	done := task.NewChan[bool](1)
 	r.w.After(0, func() {
 		r.queue = append(r.queue, done)
 		r.serve()
@@ -173,7 +174,7 @@ func TestClientsThatComeSlowlyToABackend(t *testing.T) {
 	for _, within := range []time.Duration{0, 300 * time.Millisecond, time.Second, 1900 * time.Millisecond} { // 2 s of growth are an overload
 		for _, takes := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
 			r := Run(t, Config{Seed: 1, Loops: 1, MayRefuse: true, Patience: time.Minute, Handler: func(w *World) knot.Handler {
-				backend := engine.NewSemaphore(40)
+				backend := task.NewSemaphore(40)
 				return func(x *knot.Ctx) error {
 					if err := backend.Acquire(1); err != nil {
 						return err

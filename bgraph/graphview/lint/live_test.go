@@ -11,6 +11,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // lintOf runs a program, one task for each function, and looks at its graph.
@@ -53,7 +54,7 @@ func only(t *testing.T, found []Finding, check string) *Finding {
 }
 
 func TestLintOfAConvoy(t *testing.T) {
-	var mu engine.Mutex
+	var mu task.Mutex
 	var program []func()
 	for range 16 {
 		program = append(program, func() {
@@ -110,8 +111,8 @@ func TestLintOfALeak(t *testing.T) {
 }
 
 func TestLintOfAHealthyProgram(t *testing.T) {
-	work := engine.NewChan[int](8)
-	done := engine.NewChan[int](8)
+	work := task.NewChan[int](8)
+	done := task.NewChan[int](8)
 	things := testenv.Need(engine.NewResource("things that come back", ""))(t)
 	const jobs = 3000
 	program := []func(){
@@ -127,7 +128,7 @@ func TestLintOfAHealthyProgram(t *testing.T) {
 			}
 		},
 	}
-	var mu engine.Mutex
+	var mu task.Mutex
 	last := -1
 	for range 4 {
 		program = append(program, func() {
@@ -161,7 +162,7 @@ func TestLintOfAHealthyProgram(t *testing.T) {
 func TestLintOfPingPong(t *testing.T) {
 	const rounds = 6000 // of some, a task on a busy machine finds the value there and need not wait
 	for loops, want := range map[int]int{1: 0, 2: 1} {
-		there, back := engine.NewChan[int](1), engine.NewChan[int](1)
+		there, back := task.NewChan[int](1), task.NewChan[int](1)
 		s := graphOf(t, loops, func() {
 			for i := range rounds {
 				there.Send(i)

@@ -12,6 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/stackchunk"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // An actor is one task, or one plain goroutine, of a program.
@@ -106,7 +107,7 @@ func (a *actor) checkEnd(err error) {
 
 // checkErr allows an error only to those that are cancelled.
 func (a *actor) checkErr(op string, err error) {
-	if err == nil || errors.Is(err, engine.ErrChanClosed) || err == errBusy {
+	if err == nil || errors.Is(err, task.ErrChanClosed) || err == errBusy {
 		return
 	}
 	if engine.Err() == nil && engine.Context().Err() == nil { // the latter is seen a little earlier
@@ -230,7 +231,7 @@ func (a *actor) receive() error {
 
 func (a *actor) choose() error {
 	n := 1 + a.rnd.IntN(3)
-	cases := make([]engine.Case, n)
+	cases := make([]task.Case, n)
 	then := make([]func(), n)
 	for i := range cases {
 		p := a.pipe()
@@ -242,9 +243,9 @@ func (a *actor) choose() error {
 			cases[i], then[i] = p.c.RecvCase(&v), func() { p.received(v) }
 		}
 	}
-	do := engine.Select
+	do := task.Select
 	if a.rnd.IntN(4) == 0 {
-		do = engine.TrySelect
+		do = task.TrySelect
 	}
 	i, err := do(cases...)
 	if err == nil && i >= 0 {
@@ -292,9 +293,9 @@ func (a *actor) under() error {
 	before := engine.Err()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var stop *engine.Timer
+	var stop *task.Timer
 	if a.rnd.IntN(2) == 0 {
-		stop = engine.AfterFunc(time.Duration(a.rnd.Int64N(int64(a.w.settle/20))), cancel)
+		stop = task.AfterFunc(time.Duration(a.rnd.Int64N(int64(a.w.settle/20))), cancel)
 	}
 	err := engine.Under(ctx, func() error {
 		for range a.rnd.IntN(4) {
@@ -364,7 +365,7 @@ func (a *actor) timer() error {
 	d := time.Duration(a.rnd.Int64N(int64(w.settle / 20)))
 	at := l.Now() + d
 	w.timers.Add(1)
-	t := engine.AfterFunc(d, func() {
+	t := task.AfterFunc(d, func() {
 		if engine.CurrentLoop().Now() < at {
 			w.failf("AfterFunc(%v) ran early", d)
 		}
@@ -397,7 +398,7 @@ func (a *actor) groupOf() error {
 	if a.plain() {
 		return nil
 	}
-	g, _ := engine.NewGroup(engine.Context())
+	g, _ := task.NewGroup(engine.Context())
 	if a.rnd.IntN(2) == 0 {
 		g.SetLimit(1 + a.rnd.IntN(2))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/sim"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // A world is what the actors of one program share.
@@ -26,13 +27,13 @@ type world struct {
 	locks    []lock        // taken in ascending order only
 	pipes    []*pipe
 	tickets  *tickets
-	once     engine.Once
+	once     task.Once
 	onces    atomic.Int32
 	contexts []cancelable
 	progress atomic.Int64 // operations done
-	actors   engine.WaitGroup
+	actors   task.WaitGroup
 	values   atomic.Int64 // the value sent last
-	timers   engine.WaitGroup
+	timers   task.WaitGroup
 	seed     uint64
 	failed   atomic.Bool
 
@@ -65,7 +66,7 @@ func newWorld(t testing.TB, rt *engine.Runtime, seed uint64, rnd *rand.Rand) *wo
 			w.locks = append(w.locks, &rwLock{})
 		case 2:
 			size := 1 + rnd.Int64N(4)
-			w.locks = append(w.locks, &semLock{size: size, s: engine.NewSemaphore(size)})
+			w.locks = append(w.locks, &semLock{size: size, s: task.NewSemaphore(size)})
 		}
 	}
 	for range 1 + rnd.IntN(3) {
@@ -133,7 +134,7 @@ type lock interface {
 }
 
 type mutexLock struct {
-	mu     engine.Mutex
+	mu     task.Mutex
 	inside atomic.Int32
 	count  int // guarded by mu, for the race detector
 }
@@ -161,7 +162,7 @@ func (l *mutexLock) acquire(a *actor) (func(), error) {
 func (l *mutexLock) free() bool { return l.mu.TryLock() }
 
 type rwLock struct {
-	rw     engine.RWMutex
+	rw     task.RWMutex
 	inside atomic.Int32 // readers, and 1000 for a writer
 	count  int          // guarded by rw
 }
@@ -196,7 +197,7 @@ func (l *rwLock) free() bool { return l.rw.TryLock() }
 
 type semLock struct {
 	size   int64
-	s      *engine.Semaphore
+	s      *task.Semaphore
 	inside atomic.Int64
 }
 
@@ -221,14 +222,14 @@ var errBusy = errors.New("busy")
 
 // A pipe is a channel with accounts of what went in and what came out.
 type pipe struct {
-	c   *engine.Chan[int64]
+	c   *task.Chan[int64]
 	mu  sync.Mutex
 	in  map[int64]int // guarded by mu
 	out map[int64]int // guarded by mu
 }
 
 func newPipe(capacity int) *pipe {
-	return &pipe{c: engine.NewChan[int64](capacity), in: map[int64]int{}, out: map[int64]int{}}
+	return &pipe{c: task.NewChan[int64](capacity), in: map[int64]int{}, out: map[int64]int{}}
 }
 
 func (p *pipe) sent(v int64)     { p.mu.Lock(); p.in[v]++; p.mu.Unlock() }
@@ -253,8 +254,8 @@ func (p *pipe) check() error {
 
 // tickets is a counter under a Mutex and a Cond.
 type tickets struct {
-	mu     engine.Mutex
-	cond   *engine.Cond
+	mu     task.Mutex
+	cond   *task.Cond
 	n      int  // guarded by mu
 	made   int  // guarded by mu
 	taken  int  // guarded by mu
@@ -263,7 +264,7 @@ type tickets struct {
 
 func newTickets() *tickets {
 	k := &tickets{}
-	k.cond = engine.NewCond(&k.mu)
+	k.cond = task.NewCond(&k.mu)
 	return k
 }
 

@@ -1,8 +1,10 @@
-package engine
+package task
 
 import (
 	"context"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Cases of a Select that are no communications.
@@ -19,64 +21,66 @@ func DoneCase(ctx context.Context) Case {
 
 type doneCase struct{ ctx context.Context }
 
-func (doneCase) guard() *guard { return nil }
+func (doneCase) guard() *engine.Guard { return nil }
 
-func (c doneCase) try() (bool, *Waiter, error) {
+func (c doneCase) try() (bool, *engine.Waiter, error) {
 	if c.ctx.Err() != nil {
-		return true, nil, contextError(c.ctx)
+		return true, nil, engine.ContextError(c.ctx)
 	}
 	return false, nil, nil
 }
 
-func (c doneCase) enqueue(w *Waiter, s *selection, index int) any {
+func (c doneCase) enqueue(w *engine.Waiter, s *selection, index int) any {
 	s.context = true
 	return context.AfterFunc(c.ctx, func() { s.fire(index, w) })
 }
 
-func (c doneCase) dequeue(_ *Loop, stop any, fired bool) error {
+func (c doneCase) dequeue(_ *engine.Loop, stop any, fired bool) error {
 	stop.(func() bool)()
 	if fired {
-		return contextError(c.ctx)
+		return engine.ContextError(c.ctx)
 	}
 	return nil
 }
 
-// AfterCase is a Case that can go on when the Select has waited for d, of the runtime's clock
-// and with the resolution of Sleep; at once if d ≤ 0, unless another case can.
+// AfterCase is a Case that can go on when the Select has waited for d, of the runtime's clock and with
+// the resolution of Sleep; at once if d ≤ 0, unless another case can.
+// TrySelect does not wait for it.
 func AfterCase(d time.Duration) Case { return afterCase(d) }
 
 type afterCase time.Duration
 
-func (afterCase) guard() *guard { return nil }
+func (afterCase) guard() *engine.Guard { return nil }
 
-func (d afterCase) try() (bool, *Waiter, error) { return false, nil, nil }
+func (d afterCase) try() (bool, *engine.Waiter, error) { return false, nil, nil }
 
 // A selectTimer is an AfterCase that waits in a task. Loop-private.
 type selectTimer struct {
-	timer
+	timer engine.Timer
 	s     *selection
-	w     *Waiter
+	w     *engine.Waiter
 	index int
 }
 
-func (x *selectTimer) expire() { x.s.fire(x.index, x.w) }
+// Expire implements engine.Expirer.
+func (x *selectTimer) Expire() { x.s.fire(x.index, x.w) }
 
-func (d afterCase) enqueue(w *Waiter, s *selection, index int) any {
+func (d afterCase) enqueue(w *engine.Waiter, s *selection, index int) any {
 	s.timed = true
 	l := w.Loop()
 	if l == nil {
 		return time.AfterFunc(time.Duration(d), func() { s.fire(index, w) })
 	}
 	x := &selectTimer{s: s, w: w, index: index}
-	x.of = x
-	l.wheel.add(&x.timer, After(l.rt.clock.Now(), time.Duration(d)))
+	x.timer.Of = x
+	l.AddTimer(&x.timer, engine.After(l.Now(), time.Duration(d)))
 	return x
 }
 
-func (d afterCase) dequeue(l *Loop, n any, _ bool) error {
+func (d afterCase) dequeue(l *engine.Loop, n any, _ bool) error {
 	switch x := n.(type) {
 	case *selectTimer:
-		l.wheel.remove(&x.timer)
+		l.RemoveTimer(&x.timer)
 	case *time.Timer:
 		x.Stop()
 	}
@@ -84,7 +88,7 @@ func (d afterCase) dequeue(l *Loop, n any, _ bool) error {
 }
 
 // fire serves case i of w's Select, unless another case was faster.
-func (s *selection) fire(i int, w *Waiter) {
+func (s *selection) fire(i int, w *engine.Waiter) {
 	if s.claim(i) {
 		w.Wake()
 	}

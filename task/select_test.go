@@ -1,26 +1,26 @@
-package engine
+package task
 
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/enginetest"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestSelectByKindOfCaller(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		a, b, reply := NewChan[int](0), NewChan[string](0), NewChan[int](0)
 		var sum atomic.Int64
 		const n = 9
 		var all sync.WaitGroup
 		all.Go(func() {
-			everyone(t, rt, n, func(int) {
+			enginetest.Everyone(t, rt, n, func(int) {
 				for {
 					var i int
 					var s string
@@ -65,8 +65,8 @@ func TestSelectByKindOfCaller(t *testing.T) {
 
 // Of several cases that can go on, each has about the same chance, whatever stands between them.
 func TestSelectIsFair(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		everyone(t, rt, 3, func(int) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
+		enginetest.Everyone(t, rt, 3, func(int) {
 			const trials = 2000
 			a, b, never := NewChan[int](trials), NewChan[int](trials), NewChan[int](0)
 			for range trials {
@@ -106,10 +106,10 @@ func TestTrySelect(t *testing.T) {
 
 // A Select that waits at both ends of one channel does not serve itself.
 func TestSelectOnBothEndsOfAChannel(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		c := NewChan[int](0)
 		var sent, received atomic.Int32
-		everyone(t, rt, 2, func(int) {
+		enginetest.Everyone(t, rt, 2, func(int) {
 			for range 200 {
 				var v int
 				which, err := Select(c.SendCase(1), c.RecvCase(&v))
@@ -131,12 +131,12 @@ func TestSelectOnBothEndsOfAChannel(t *testing.T) {
 
 // Two Selects with the same channels in opposite orders do not stop each other.
 func TestSelectInOppositeOrders(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		var cs [12]*Chan[int] // more than selectAmong keeps guards for on its stack
 		for i := range cs {
 			cs[i] = NewChan[int](1)
 		}
-		everyone(t, rt, 6, func(k int) {
+		enginetest.Everyone(t, rt, 6, func(k int) {
 			var cases []Case
 			for i := range cs {
 				c := cs[i]
@@ -153,10 +153,10 @@ func TestSelectInOppositeOrders(t *testing.T) {
 }
 
 func TestSelectCancelled(t *testing.T) {
-	rt := newRuntime(t, 2)
+	rt := enginetest.NewRuntime(t, 2)
 	a, b := NewChan[int](0), NewChan[int](0)
 	ctx, cancel := context.WithCancel(context.Background())
-	k := goWith(Options{Context: ctx}, func() {
+	k := engine.GoWith(engine.Options{Context: ctx}, func() {
 		if i, err := Select(a.RecvCase(nil), b.SendCase(1)); i != -1 || !errors.Is(err, context.Canceled) {
 			t.Error(i, err)
 		}
@@ -164,7 +164,7 @@ func TestSelectCancelled(t *testing.T) {
 			t.Error(i, err)
 		}
 	})
-	waitParked(t, rt, 1, ReasonSelect)
+	enginetest.WaitParked(t, rt, 1, engine.ReasonSelect)
 	cancel()
 	k.Join()
 	if ok, _ := a.TrySend(1); ok {
@@ -177,7 +177,7 @@ func TestSelectCancelled(t *testing.T) {
 
 // A Case may stand in a Select twice, and in several at once.
 func TestSelectWithOneCaseTwice(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		c := NewChan[int](0)
 		var v int
 		receive, send := c.RecvCase(&v), c.SendCase(7)
@@ -186,23 +186,23 @@ func TestSelectWithOneCaseTwice(t *testing.T) {
 				t.Errorf("Select = %d, %v, received %d", i, err, v)
 			}
 		})
-		waitParked(t, rt, 1, ReasonSelect)
+		enginetest.WaitParked(t, rt, 1, engine.ReasonSelect)
 		testenv.Check(t, c.Send(5))
 		k.Join()
-		var senders []*Task
+		var senders []*engine.Task
 		for range 3 {
 			senders = append(senders, rt.Go(func() {
 				testenv.Check(t, testenv.Err(Select(send, send)))
 			}))
 		}
-		waitParked(t, rt, 3, ReasonSelect)
+		enginetest.WaitParked(t, rt, 3, engine.ReasonSelect)
 		for range 3 {
 			testenv.Got(c.Recv())(t, 7, "received")
 		}
 		for _, k := range senders {
 			k.Join()
 		}
-		k = goWith(Options{Context: waitCtx(t, time.Millisecond)}, func() {
+		k = engine.GoWith(engine.Options{Context: enginetest.WaitCtx(t, time.Millisecond)}, func() {
 			if i, err := Select(receive, receive); i != -1 || err == nil {
 				t.Errorf("Select = %d, %v", i, err)
 			}
@@ -218,56 +218,8 @@ func TestSelectWithOneCaseTwice(t *testing.T) {
 }
 
 func TestDoneCaseOfNoContext(t *testing.T) {
-	mustPanic(t, "DoneCase of a nil context", func() {
+	enginetest.MustPanic(t, "DoneCase of a nil context", func() {
 		var none context.Context
 		DoneCase(none)
 	})
-}
-
-// A hookedContext counts what waits for its end, which does not come.
-type hookedContext struct {
-	context.Context
-	done  chan struct{}
-	hooks atomic.Int32
-}
-
-func (c *hookedContext) Done() <-chan struct{} { return c.done }
-
-func (c *hookedContext) AfterFunc(func()) (stop func() bool) {
-	c.hooks.Add(1)
-	return func() bool { c.hooks.Add(-1); return true }
-}
-
-// A Select that does not return leaves nothing behind: one that panics, as the task has locked its thread, and one
-// that the end of the runtime ends.
-func TestASelectThatDoesNotReturnLeavesNothing(t *testing.T) {
-	rt, check := closing(t, 1, shortGrace)
-	ctx := &hookedContext{Context: context.Background(), done: make(chan struct{})}
-	c := NewChan[int](0)
-	wait := func() { Select(c.RecvCase(nil), AfterCase(time.Hour), DoneCase(ctx)) }
-	left := func(when string, wheel int) {
-		t.Helper()
-		if n := ctx.hooks.Load(); n != 0 || wheel != 0 || c.recvq.head != nil {
-			t.Errorf("%s: %d timers and %d watches over the context are left, in the channel: %v", when, wheel, n, c.recvq.head != nil)
-		}
-	}
-	if coro.Exact { // thread locks are seen
-		testenv.Check(t, rt.Go(func() {
-			mustPanic(t, "a Select with a locked thread", func() {
-				runtime.LockOSThread()
-				wait()
-			})
-			left("refused", CurrentLoop().wheel.count)
-		}).Join())
-	}
-	rt.Go(func() {
-		for {
-			wait() // and ignores that it is cancelled
-		}
-	})
-	waitParked(t, rt, 1, ReasonSelect)
-	rt.Close()
-	<-rt.Loop(0).stopped
-	left("ended", rt.Loop(0).wheel.count)
-	check()
 }

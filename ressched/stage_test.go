@@ -1,4 +1,4 @@
-package engine
+package ressched
 
 import (
 	"context"
@@ -7,21 +7,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/enginetest"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestStageLetsOneInAtATime(t *testing.T) {
 	s := newStage(t)
 	for _, loops := range []int{1, 2, 8} {
-		rt := newRuntime(t, loops)
+		rt := enginetest.NewRuntime(t, loops)
 		inside, most, done := 0, 0, 0
-		everyone(t, rt, 40, func(i int) {
+		enginetest.Everyone(t, rt, 40, func(i int) {
 			for range 5 {
 				s.Do(func() { // unsynchronised otherwise: the race detector is the judge
 					inside++
 					most = max(most, inside)
 					if i%7 == 0 {
-						Yield()
+						engine.Yield()
 					}
 					inside--
 					done++
@@ -46,12 +48,12 @@ func newStage(t *testing.T) *Stage {
 
 // readyCount counts how often the task of a name has become ready. Loop-private.
 type readyCount struct {
-	DeafObserver
+	engine.DeafObserver
 	name  string
 	count int
 }
 
-func (r *readyCount) Ready(t *Task) {
+func (r *readyCount) Ready(t *engine.Task) {
 	if t.Name() == r.name {
 		r.count++
 	}
@@ -61,12 +63,12 @@ func (r *readyCount) Ready(t *Task) {
 func TestACallerWithTwoChildrenResumesOnce(t *testing.T) {
 	s := newStage(t)
 	seen := &readyCount{name: "caller"}
-	rt := newRuntime(t, 1, func(c *Config) { c.NewObserver = func(*Loop) Observer { return seen } })
-	caller := testenv.Need(rt.Spawn(Options{Name: "caller"}, func() {
+	rt := enginetest.NewRuntime(t, 1, func(c *engine.Config) { c.NewObserver = func(*engine.Loop) engine.Observer { return seen } })
+	caller := testenv.Need(rt.Spawn(engine.Options{Name: "caller"}, func() {
 		var c Children
 		order := ""
-		a, err1 := Invoke(&c, s, func() int { Yield(); order += "a"; return 1 })
-		b, err2 := Invoke(&c, s, func() string { Yield(); order += "b"; return "two" })
+		a, err1 := Invoke(&c, s, func() int { engine.Yield(); order += "a"; return 1 })
+		b, err2 := Invoke(&c, s, func() string { engine.Yield(); order += "b"; return "two" })
 		if err1 != nil || err2 != nil || order != "" {
 			t.Errorf("started: %v, %v, order %q; want the caller to go on at once", err1, err2, order)
 		}
@@ -84,8 +86,8 @@ func TestACallerWithTwoChildrenResumesOnce(t *testing.T) {
 
 func TestAnOperationThatPanicsHasAnError(t *testing.T) {
 	s := newStage(t)
-	rt := newRuntime(t, 2, panicsPass)
-	run(t, rt, func() {
+	rt := enginetest.NewRuntime(t, 2, enginetest.PanicsPass)
+	enginetest.Run(t, rt, func() {
 		var c Children
 		bad, _ := Invoke(&c, s, func() int { panic("of a test") })
 		good, _ := Invoke(&c, s, func() int { return 1 })
@@ -98,9 +100,9 @@ func TestAnOperationThatPanicsHasAnError(t *testing.T) {
 // Nobody waits for ever for an operation that has not begun when the runtime ends.
 func TestAnOperationThatIsDroppedIsDone(t *testing.T) {
 	s := newStage(t)
-	rt, check := closing(t, 1, shortGrace)
+	rt, check := enginetest.Closing(t, 1, enginetest.ShortGrace)
 	held, release := make(chan bool), make(chan bool)
-	GoOn(rt.Loop(0), func() { close(held); <-release })
+	engine.GoOn(rt.Loop(0), func() { close(held); <-release })
 	<-held
 	var c Children
 	r := testenv.Need(Invoke(&c, s, func() int { t.Error("ran"); return 1 }))(t)
@@ -108,26 +110,24 @@ func TestAnOperationThatIsDroppedIsDone(t *testing.T) {
 		t.Error("Close returned no error although a task holds the loop")
 	}
 	close(release)
-	<-rt.Loop(0).stopped
-	testenv.Equal(t, c.left.count, 0, "operations are left of a runtime that has ended")
+	check()
 	c.Wait()
 	testenv.Fails(t, testenv.Err(r.Get()), "Get of an operation that was dropped has no error")
-	check()
 }
 
 func TestInvokeWaitsWhileTheStageHasEnough(t *testing.T) {
 	s := newStage(t)
-	rt := newRuntime(t, 1)
-	run(t, rt, func() {
+	rt := enginetest.NewRuntime(t, 1)
+	enginetest.Run(t, rt, func() {
 		s.Enough(true)
 		var c Children
 		started := false
-		caller := Go(func() {
+		caller := engine.Go(func() {
 			testenv.Check(t, testenv.Err(Invoke(&c, s, func() int { return 1 })))
 			started = true
 		})
 		for range 5 {
-			Yield()
+			engine.Yield()
 		}
 		if started {
 			t.Error("started although the stage has enough")
@@ -138,7 +138,7 @@ func TestInvokeWaitsWhileTheStageHasEnough(t *testing.T) {
 		s.Enough(true)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := Under(ctx, func() error { _, err := Invoke(&c, s, func() int { return 1 }); return err }); !errors.Is(err, context.Canceled) {
+		if err := engine.Under(ctx, func() error { _, err := Invoke(&c, s, func() int { return 1 }); return err }); !errors.Is(err, context.Canceled) {
 			t.Errorf("a cancelled task: %v", err)
 		}
 	})
@@ -148,8 +148,8 @@ func TestInvokeWaitsWhileTheStageHasEnough(t *testing.T) {
 func TestARuntimeKnowsItsStages(t *testing.T) {
 	s, same := newStage(t), newStage(t)
 	s.SetThresholds(10, time.Second)
-	here, other := oneOfMany(t, 1), oneOfMany(t, 1)
-	if here.StageNamed(s.name) != nil || here.stages.any.Load() {
+	here, other := enginetest.OneOfMany(t, 1), enginetest.OneOfMany(t, 1)
+	if here.StageNamed(s.name) != nil {
 		t.Error("a stage is known before a task has come to it")
 	}
 	testenv.Must(t, here.Go(func() {
@@ -157,29 +157,29 @@ func TestARuntimeKnowsItsStages(t *testing.T) {
 		same.Do(func() {})
 	}).Join())
 	s.Do(func() {}) // of a plain goroutine
-	if here.StageNamed(s.name) != s || !here.stages.any.Load() {
-		t.Errorf("known: %v", here.StageNamed(s.name))
+	if known := here.StageNamed(s.name); known != &s.settings {
+		t.Errorf("known: %v", known)
 	}
-	if n, d := s.Thresholds(); n != 10 || d != time.Second {
+	if n, d := s.settings.Thresholds(); n != 10 || d != time.Second {
 		t.Errorf("%d, %v", n, d)
 	}
-	if other.StageNamed(s.name) != nil || other.stages.any.Load() {
+	if other.StageNamed(s.name) != nil {
 		t.Error("another runtime knows the stage")
 	}
 }
 
 func TestStagesHaveTheRanksOfTheirLastOrder(t *testing.T) {
 	a, b, c := newStage(t), newStage(t), newStage(t)
-	ranks := func() [3]int { return [3]int{a.Rank(), b.Rank(), c.Rank()} }
+	ranks := func() [3]int { return [3]int{a.settings.Rank(), b.settings.Rank(), c.settings.Rank()} }
 	for _, order := range []struct {
 		stages []*Stage
 		want   [3]int
 	}{{[]*Stage{b, a}, [3]int{2, 1, 0}}, {[]*Stage{c}, [3]int{2, 1, 1}}, {[]*Stage{a, c}, [3]int{1, 0, 2}}} {
-		if err := OrderStages(order.stages); err != nil || ranks() != order.want {
+		if err := OrderStages(order.stages...); err != nil || ranks() != order.want {
 			t.Errorf("%v, ranks %v; want %v", err, ranks(), order.want)
 		}
 	}
-	if err := OrderStages([]*Stage{a, b, a}); err == nil || !strings.Contains(err.Error(), a.name) || ranks() != [3]int{1, 0, 2} {
+	if err := OrderStages(a, b, a); err == nil || !strings.Contains(err.Error(), a.name) || ranks() != [3]int{1, 0, 2} {
 		t.Errorf("a stage twice: %v, ranks %v", err, ranks())
 	}
 }

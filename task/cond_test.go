@@ -1,21 +1,24 @@
-package engine
+package task
 
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/enginetest"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // forEachLocker runs the test with every kind of lock that a Cond can have.
-func forEachLocker(t *testing.T, test func(t *testing.T, rt *Runtime, l sync.Locker)) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+func forEachLocker(t *testing.T, test func(t *testing.T, rt *engine.Runtime, l sync.Locker)) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		lockers := map[string]sync.Locker{"Mutex": new(Mutex), "RWMutex": new(RWMutex)}
-		if canBarrier() { // else Cond.Wait may park before it unlocks
+		if rt.Detaches() { // membarrier(2) can be had: else Cond.Wait may park before it unlocks
 			lockers["sync.Mutex"] = new(sync.Mutex)
 		}
 		for name, l := range lockers {
@@ -25,13 +28,13 @@ func forEachLocker(t *testing.T, test func(t *testing.T, rt *Runtime, l sync.Loc
 }
 
 func TestSignalWakesOneAtATime(t *testing.T) {
-	forEachLocker(t, func(t *testing.T, rt *Runtime, l sync.Locker) {
+	forEachLocker(t, func(t *testing.T, rt *engine.Runtime, l sync.Locker) {
 		const n = 6
 		c := NewCond(l)
 		waiting, awake := 0, 0 // guarded by l
 		var all sync.WaitGroup
 		all.Go(func() {
-			everyone(t, rt, n, func(int) {
+			enginetest.Everyone(t, rt, n, func(int) {
 				l.Lock()
 				waiting++
 				c.Wait()
@@ -40,11 +43,11 @@ func TestSignalWakesOneAtATime(t *testing.T) {
 			})
 		})
 		at := func(v *int) int { l.Lock(); defer l.Unlock(); return *v }
-		waitFor(t, "all wait", func() bool { return at(&waiting) == n })
+		enginetest.WaitFor(t, "all wait", func() bool { return at(&waiting) == n })
 		for i := range n {
 			testenv.MustEqual(t, at(&awake), i, "awake after %d signals", i)
 			c.Signal()
-			waitFor(t, "one more is awake", func() bool { return at(&awake) > i })
+			enginetest.WaitFor(t, "one more is awake", func() bool { return at(&awake) > i })
 		}
 		c.Signal()
 		all.Wait()
@@ -52,13 +55,13 @@ func TestSignalWakesOneAtATime(t *testing.T) {
 }
 
 func TestBroadcastWakesAll(t *testing.T) {
-	forEachLocker(t, func(t *testing.T, rt *Runtime, l sync.Locker) {
+	forEachLocker(t, func(t *testing.T, rt *engine.Runtime, l sync.Locker) {
 		const n = 12
 		c := NewCond(l)
 		generation, waiting := 0, 0 // guarded by l
 		var all sync.WaitGroup
 		all.Go(func() {
-			everyone(t, rt, n, func(int) {
+			enginetest.Everyone(t, rt, n, func(int) {
 				l.Lock()
 				defer l.Unlock()
 				for g := range 5 {
@@ -70,7 +73,7 @@ func TestBroadcastWakesAll(t *testing.T) {
 			})
 		})
 		for g := range 5 {
-			waitFor(t, "all wait", func() bool { l.Lock(); defer l.Unlock(); return waiting == n*(g+1) })
+			enginetest.WaitFor(t, "all wait", func() bool { l.Lock(); defer l.Unlock(); return waiting == n*(g+1) })
 			l.Lock()
 			generation++
 			c.Broadcast()
@@ -81,46 +84,46 @@ func TestBroadcastWakesAll(t *testing.T) {
 }
 
 func TestCondWakesInOrder(t *testing.T) {
-	rt := newRuntime(t, 2)
+	rt := enginetest.NewRuntime(t, 2)
 	var mu Mutex
 	c := NewCond(&mu)
 	var order []int // guarded by mu
-	var tasks []*Task
+	var tasks []*engine.Task
 	for i := range 10 {
-		tasks = append(tasks, GoOn(rt.Loop(i%2), func() {
+		tasks = append(tasks, engine.GoOn(rt.Loop(i%2), func() {
 			mu.Lock()
 			defer mu.Unlock()
 			c.Wait()
 			order = append(order, i)
 		}))
-		waitParked(t, rt, i+1, ReasonCond)
+		enginetest.WaitParked(t, rt, i+1, engine.ReasonCond)
 	}
 	for i := range 10 {
 		c.Signal()
-		waitFor(t, "the next is awake", func() bool { mu.Lock(); defer mu.Unlock(); return len(order) == i+1 })
+		enginetest.WaitFor(t, "the next is awake", func() bool { mu.Lock(); defer mu.Unlock(); return len(order) == i+1 })
 	}
 	for _, k := range tasks {
 		k.Join()
 	}
-	if !equal(order, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+	if !slices.Equal(order, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
 		t.Errorf("order %v", order)
 	}
 }
 
 func TestWaitGroupWaitsForAll(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		for range 20 {
 			var wg WaitGroup
 			var done atomic.Int32
 			wg.Add(12)
 			var waiters sync.WaitGroup
 			waiters.Go(func() {
-				everyone(t, rt, 6, func(int) {
+				enginetest.Everyone(t, rt, 6, func(int) {
 					wg.Wait()
 					testenv.Equal(t, done.Load(), 12, "Wait came back after N of 12")
 				})
 			})
-			everyone(t, rt, 12, func(int) { done.Add(1); wg.Done() })
+			enginetest.Everyone(t, rt, 12, func(int) { done.Add(1); wg.Done() })
 			waiters.Wait()
 		}
 	})
@@ -129,14 +132,14 @@ func TestWaitGroupWaitsForAll(t *testing.T) {
 func TestWaitGroupMisuseAndReuse(t *testing.T) {
 	var wg WaitGroup
 	wg.Wait()
-	mustPanic(t, "Done below 0", wg.Done)
+	enginetest.MustPanic(t, "Done below 0", wg.Done)
 	wg.Add(2)
-	mustPanic(t, "Add below 0", func() { wg.Add(-3) })
+	enginetest.MustPanic(t, "Add below 0", func() { wg.Add(-3) })
 	wg.Done()
 	wg.Done()
 	wg.Wait()
-	rt := newRuntime(t, 2, panicsPass)
-	run(t, rt, func() {
+	rt := enginetest.NewRuntime(t, 2, enginetest.PanicsPass)
+	enginetest.Run(t, rt, func() {
 		for range 3 {
 			n := 0
 			wg.Go(func() { n++ })
@@ -147,22 +150,22 @@ func TestWaitGroupMisuseAndReuse(t *testing.T) {
 }
 
 func TestOnceThatPanics(t *testing.T) {
-	rt := newRuntime(t, 1)
-	run(t, rt, func() {
+	rt := enginetest.NewRuntime(t, 1)
+	enginetest.Run(t, rt, func() {
 		for _, end := range []func(){func() { panic("boom") }, runtime.Goexit} {
 			var o Once
-			Go(func() { defer func() { recover() }(); o.Do(end) }).Join()
+			engine.Go(func() { defer func() { recover() }(); o.Do(end) }).Join()
 			o.Do(func() { t.Error("ran again") })
 		}
 	})
 }
 
 func TestSemaphoreAdmitsItsUnits(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		const size = 10
 		s := NewSemaphore(size)
 		var in atomic.Int64
-		everyone(t, rt, 12, func(i int) {
+		enginetest.Everyone(t, rt, 12, func(i int) {
 			for k := range 100 {
 				n := int64((i*k)%size) + 1
 				if k%4 == 0 {
@@ -174,7 +177,7 @@ func TestSemaphoreAdmitsItsUnits(t *testing.T) {
 				}
 				testenv.AtMost(t, in.Add(n), size, "units taken")
 				if k%3 == 0 {
-					Yield()
+					engine.Yield()
 				}
 				in.Add(-n)
 				s.Release(n)
@@ -192,22 +195,22 @@ func TestSemaphoreMisuse(t *testing.T) {
 		t.Error("impossible amounts were granted")
 	}
 	testenv.Check(t, s.Acquire(0))
-	mustPanic(t, "Release of more than was taken", func() { s.Release(1) })
-	mustPanic(t, "negative size", func() { NewSemaphore(-1) })
+	enginetest.MustPanic(t, "Release of more than was taken", func() { s.Release(1) })
+	enginetest.MustPanic(t, "negative size", func() { NewSemaphore(-1) })
 }
 
 // When a large request gives up, those behind it that fit are served.
 func TestSemaphoreGivesWayAfterCancellation(t *testing.T) {
-	rt := newRuntime(t, 2)
+	rt := enginetest.NewRuntime(t, 2)
 	s := NewSemaphore(4)
 	s.Acquire(2)
 	ctx, cancel := context.WithCancel(context.Background())
-	large := goWith(Options{Context: ctx}, func() {
+	large := engine.GoWith(engine.Options{Context: ctx}, func() {
 		testenv.ErrorIs(t, s.Acquire(4), context.Canceled)
 	})
-	waitParked(t, rt, 1, ReasonSemaphore)
+	enginetest.WaitParked(t, rt, 1, engine.ReasonSemaphore)
 	behind := rt.Go(func() { s.Acquire(2) })
-	waitParked(t, rt, 2, ReasonSemaphore)
+	enginetest.WaitParked(t, rt, 2, engine.ReasonSemaphore)
 	cancel()
 	large.Join()
 	behind.Join()
@@ -215,7 +218,7 @@ func TestSemaphoreGivesWayAfterCancellation(t *testing.T) {
 }
 
 func TestSemaphoreContext(t *testing.T) {
-	rt := newRuntime(t, 1)
+	rt := enginetest.NewRuntime(t, 1)
 	s := NewSemaphore(1)
 	s.Acquire(1)
 	body := func() {
@@ -224,7 +227,7 @@ func TestSemaphoreContext(t *testing.T) {
 		testenv.ErrorIs(t, s.AcquireContext(ctx, 1), context.DeadlineExceeded, "AcquireContext")
 	}
 	body()
-	run(t, rt, body)
+	enginetest.Run(t, rt, body)
 	s.Release(1)
 	testenv.Check(t, s.AcquireContext(context.Background(), 1))
 }
@@ -232,7 +235,7 @@ func TestSemaphoreContext(t *testing.T) {
 // What is granted to a caller whose context has ended by the time it goes on is given back, as with
 // golang.org/x/sync/semaphore; a signal, which can't be, counts.
 func TestAGrantAfterTheEndOfTheContext(t *testing.T) {
-	rt := newRuntime(t, 1)
+	rt := enginetest.NewRuntime(t, 1)
 	var mu, free Mutex
 	s, cond := NewSemaphore(1), NewCond(&free)
 	for _, c := range []struct {
@@ -249,12 +252,12 @@ func TestAGrantAfterTheEndOfTheContext(t *testing.T) {
 		{"Cond", func() {}, func(ctx context.Context) error { free.Lock(); defer free.Unlock(); return cond.WaitContext(ctx) },
 			cond.Signal, free.TryLock, nil},
 	} {
-		run(t, rt, func() {
+		enginetest.Run(t, rt, func() {
 			ctx, cancel := context.WithCancel(context.Background())
 			c.hold()
 			var err error
-			waiting := Go(func() { err = c.wait(ctx) })
-			Yield()
+			waiting := engine.Go(func() { err = c.wait(ctx) })
+			engine.Yield()
 			c.grant() // it is woken, and goes on after the end
 			cancel()
 			waiting.Join()

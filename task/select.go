@@ -1,24 +1,22 @@
-package engine
+package task
 
 import (
-	"cmp"
 	"math/bits"
-	"math/rand/v2"
-	"slices"
 	"sync/atomic"
-	"unsafe"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A Case is one of the communications of a Select. Make it with the methods RecvCase
-// and SendCase of a channel, or with DoneCase or AfterCase; it may be used again, by several at once, and may stand more
-// than once in one Select.
+// A Case is one of the things that a Select waits for. Make it with the methods RecvCase and
+// SendCase of a channel, or with DoneCase or AfterCase; it may be used again, by several at once,
+// and may stand more than once in one Select. A nil Case makes Select panic.
 type Case interface {
-	guard() *guard                          // nil: nothing is to be guarded
-	try() (done bool, w *Waiter, err error) // inside the guard; w is to be woken
+	guard() *engine.Guard                          // nil: nothing is to be guarded
+	try() (done bool, w *engine.Waiter, err error) // inside the guard; w is to be woken
 	// enqueue is called inside the guard; n is a new *chanNode, which dequeue, called
 	// outside of it, takes out again. A Case keeps nothing of a Select: it may be there twice.
-	enqueue(w *Waiter, s *selection, index int) (n any)
-	dequeue(l *Loop, n any, fired bool) (err error)
+	enqueue(w *engine.Waiter, s *selection, index int) (n any)
+	dequeue(l *engine.Loop, n any, fired bool) (err error)
 }
 
 // A selection is one Select that waits.
@@ -31,40 +29,59 @@ type selection struct {
 // claim is called by a task that wants to serve case i; one succeeds.
 func (s *selection) claim(i int) bool { return s.fired.CompareAndSwap(0, int32(i)+1) }
 
-// Withdraw implements WaitPoint.
-func (s *selection) Withdraw(*Waiter) bool { return s.claim(selectionCancelled) }
+// EndsBy implements engine.Ender.
+func (s *selection) EndsBy() engine.WaitEnd {
+	switch {
+	case s.timed:
+		return engine.EndsByItself
+	case s.context:
+		return engine.EndsByClients
+	}
+	return engine.EndsByTasks
+}
+
+// Withdraw implements engine.WaitPoint.
+func (s *selection) Withdraw(*engine.Waiter) bool { return s.claim(selectionCancelled) }
 
 const selectionCancelled = 1 << 30
 
-// Select waits until one of the cases can go on, does it, and returns its index.
+// Select waits until one of the cases can go on, does it, and returns its index. If
+// several can, one of them is chosen at random. It parks. The error is ErrChanClosed
+// if the channel of the case is closed (and empty, for a receive), or, with index -1,
+// that of the calling task's context. Without cases it waits for the latter.
 func Select(cases ...Case) (int, error) {
 	i, err := selectAmong(cases, true)
 	return i, err
 }
 
 // TrySelect is Select that does not wait: it returns -1 and no error if none of the
-// cases can go on.
+// cases can go on. It never parks.
 func TrySelect(cases ...Case) (int, error) { return selectAmong(cases, false) }
 
 func selectAmong(cases []Case, wait bool) (int, error) {
-	l := comeBack()
-	var room [8]heldGuard
-	guards := guardsOf(cases, room[:0])
-	enterAll(l, guards)
+	l := engine.CurrentLoop()
+	var room [8]engine.HeldGuard
+	guards := engine.Guards(room[:0])
+	for _, c := range cases {
+		if g := c.guard(); g != nil {
+			guards = guards.With(g)
+		}
+	}
+	guards.Enter(l)
 	i, other, err := tryEach(l, cases)
 	if i >= 0 {
-		exitAll(l, guards)
+		guards.Exit(l)
 		if other != nil {
-			other.wakeFrom(l)
+			other.WakeFrom(l)
 		}
 		return i, err
 	}
 	if !wait {
-		exitAll(l, guards)
+		guards.Exit(l)
 		return -1, nil
 	}
 	s := new(selection)
-	w := selfOn(l)
+	w := engine.SelfOn(l)
 	var few [8]any
 	nodes, waits := few[:0], false
 	defer func() {
@@ -77,9 +94,9 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 	for i, c := range cases {
 		nodes = append(nodes, c.enqueue(w, s, i))
 	}
-	exitAll(l, guards)
+	guards.Exit(l)
 	waits = true
-	err = w.Wait(ReasonSelect, s)
+	err = w.Wait(engine.ReasonSelect, s)
 	waits = false
 	fired := int(s.fired.Load()) - 1
 	for i, c := range cases {
@@ -97,11 +114,7 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 // can. It stands apart for the sake of the stacks of tasks that wait.
 //
 //go:noinline
-func tryEach(l *Loop, cases []Case) (int, *Waiter, error) {
-	random := rand.Uint64
-	if l != nil {
-		random = l.rt.cfg.Random
-	}
+func tryEach(l *engine.Loop, cases []Case) (int, *engine.Waiter, error) {
 	var few [8]int
 	left := few[:0]
 	for i := range cases {
@@ -110,7 +123,7 @@ func tryEach(l *Loop, cases []Case) (int, *Waiter, error) {
 	for n := len(left); n > 0; n-- {
 		at := uint64(0)
 		if n > 1 {
-			at, _ = bits.Mul64(random(), uint64(n))
+			at, _ = bits.Mul64(l.Random(), uint64(n))
 		}
 		i := left[at]
 		left[at] = left[n-1]
@@ -119,23 +132,6 @@ func tryEach(l *Loop, cases []Case) (int, *Waiter, error) {
 		}
 	}
 	return -1, nil, nil
-}
-
-// guardsOf appends the guards of the cases, each once, in the order of their addresses.
-func guardsOf(cases []Case, guards []heldGuard) []heldGuard {
-	for _, c := range cases {
-		g := c.guard()
-		if g == nil {
-			continue
-		}
-		at, found := slices.BinarySearchFunc(guards, g, func(a heldGuard, b *guard) int {
-			return cmp.Compare(uintptr(unsafe.Pointer(a.g)), uintptr(unsafe.Pointer(b)))
-		})
-		if !found {
-			guards = slices.Insert(guards, at, heldGuard{g: g})
-		}
-	}
-	return guards
 }
 
 type recvCase[T any] struct {
@@ -155,14 +151,14 @@ func (c *Chan[T]) RecvCase(into *T) Case {
 // A neverCase can never go on.
 type neverCase struct{}
 
-func (neverCase) guard() *guard                        { return nil }
-func (neverCase) try() (bool, *Waiter, error)          { return false, nil, nil }
-func (neverCase) enqueue(*Waiter, *selection, int) any { return nil }
-func (neverCase) dequeue(*Loop, any, bool) error       { return nil }
+func (neverCase) guard() *engine.Guard                        { return nil }
+func (neverCase) try() (bool, *engine.Waiter, error)          { return false, nil, nil }
+func (neverCase) enqueue(*engine.Waiter, *selection, int) any { return nil }
+func (neverCase) dequeue(*engine.Loop, any, bool) error       { return nil }
 
-func (r *recvCase[T]) guard() *guard { return &r.c.g }
+func (r *recvCase[T]) guard() *engine.Guard { return &r.c.g }
 
-func (r *recvCase[T]) try() (bool, *Waiter, error) {
+func (r *recvCase[T]) try() (bool, *engine.Waiter, error) {
 	v, done, w, err := r.c.recvNow()
 	if done && err == nil && r.into != nil {
 		*r.into = v
@@ -170,18 +166,18 @@ func (r *recvCase[T]) try() (bool, *Waiter, error) {
 	return done, w, err
 }
 
-func (r *recvCase[T]) enqueue(w *Waiter, s *selection, index int) any {
+func (r *recvCase[T]) enqueue(w *engine.Waiter, s *selection, index int) any {
 	n := r.c.node(w)
 	n.sel, n.index = s, index
 	r.c.recvq.push(n)
 	return n
 }
 
-func (r *recvCase[T]) dequeue(l *Loop, node any, fired bool) (err error) {
+func (r *recvCase[T]) dequeue(l *engine.Loop, node any, fired bool) (err error) {
 	n := node.(*chanNode[T])
-	r.c.g.enter(l)
+	r.c.g.EnterOn(l)
 	r.c.recvq.remove(n)
-	r.c.g.exit(l)
+	r.c.g.Exit(l)
 	if fired {
 		switch {
 		case !n.ok:
@@ -207,11 +203,11 @@ func (c *Chan[T]) SendCase(v T) Case {
 	return &sendCase[T]{c: c, v: v}
 }
 
-func (s *sendCase[T]) guard() *guard { return &s.c.g }
+func (s *sendCase[T]) guard() *engine.Guard { return &s.c.g }
 
-func (s *sendCase[T]) try() (bool, *Waiter, error) { return s.c.sendNow(s.v) }
+func (s *sendCase[T]) try() (bool, *engine.Waiter, error) { return s.c.sendNow(s.v) }
 
-func (s *sendCase[T]) enqueue(w *Waiter, sel *selection, index int) any {
+func (s *sendCase[T]) enqueue(w *engine.Waiter, sel *selection, index int) any {
 	n := s.c.node(w)
 	n.value = s.v
 	n.sel, n.index = sel, index
@@ -219,11 +215,11 @@ func (s *sendCase[T]) enqueue(w *Waiter, sel *selection, index int) any {
 	return n
 }
 
-func (s *sendCase[T]) dequeue(l *Loop, node any, fired bool) (err error) {
+func (s *sendCase[T]) dequeue(l *engine.Loop, node any, fired bool) (err error) {
 	n := node.(*chanNode[T])
-	s.c.g.enter(l)
+	s.c.g.EnterOn(l)
 	s.c.sendq.remove(n)
-	s.c.g.exit(l)
+	s.c.g.Exit(l)
 	if fired && !n.ok {
 		err = ErrChanClosed
 	}

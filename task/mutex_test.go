@@ -1,4 +1,4 @@
-package engine
+package task
 
 import (
 	"context"
@@ -6,12 +6,14 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/enginetest"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestMutexMisuse(t *testing.T) {
 	var mu Mutex
-	mustPanic(t, "Unlock of an unlocked Mutex", mu.Unlock)
+	enginetest.MustPanic(t, "Unlock of an unlocked Mutex", mu.Unlock)
 	mu.Lock()
 	if mu.TryLock() {
 		t.Error("locked twice")
@@ -21,24 +23,24 @@ func TestMutexMisuse(t *testing.T) {
 		t.Error("TryLock of an unlocked Mutex failed")
 	}
 	mu.Unlock()
-	rt := newRuntime(t, 1, panicsPass)
+	rt := enginetest.NewRuntime(t, 1, enginetest.PanicsPass)
 	testenv.Fails(t, rt.Go(mu.Unlock).Join(), "Unlock of an unlocked Mutex in a task passed")
 }
 
 func TestMutexIsHandedOverInOrder(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		var mu Mutex
 		var order []int // guarded by mu
 		mu.Lock()
-		var tasks []*Task
+		var tasks []*engine.Task
 		for i := range 20 {
-			tasks = append(tasks, GoOn(rt.Loop(i%rt.Loops()), func() {
+			tasks = append(tasks, engine.GoOn(rt.Loop(i%rt.Loops()), func() {
 				mu.Lock()
 				order = append(order, i)
-				Yield()
+				engine.Yield()
 				mu.Unlock()
 			}))
-			waitParked(t, rt, i+1, ReasonMutex)
+			enginetest.WaitParked(t, rt, i+1, engine.ReasonMutex)
 		}
 		mu.Unlock()
 		for _, k := range tasks {
@@ -52,7 +54,7 @@ func TestMutexIsHandedOverInOrder(t *testing.T) {
 
 // Those that keep taking a lock again at once do not keep another from it: not a writer, nor one that wants all units.
 func TestLocksStarveNobody(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		var mu Mutex
 		var rw RWMutex
 		s := NewSemaphore(4)
@@ -60,24 +62,24 @@ func TestLocksStarveNobody(t *testing.T) {
 			hogs       int
 			hold, wait func()
 		}{
-			{1, func() { mu.Lock(); Yield(); mu.Unlock() }, func() { pass(&mu) }},
+			{1, func() { mu.Lock(); engine.Yield(); mu.Unlock() }, func() { enginetest.Pass(&mu) }},
 			{4, func() { // one or the other reads at any time
 				rw.RLock()
-				Yield()
+				engine.Yield()
 				rw.RUnlock()
 				if rt.Loops() == 1 {
-					Yield()
+					engine.Yield()
 				}
-			}, func() { pass(&rw) }},
-			{8, func() { s.Acquire(1); Yield(); s.Release(1) }, func() { testenv.Check(t, s.Acquire(4)); s.Release(4) }},
+			}, func() { enginetest.Pass(&rw) }},
+			{8, func() { s.Acquire(1); engine.Yield(); s.Release(1) }, func() { testenv.Check(t, s.Acquire(4)); s.Release(4) }},
 		} {
 			var stop atomic.Bool
-			joined := spread(t, rt, x.hogs, func(int) {
+			joined := enginetest.Spread(t, rt, x.hogs, func(int) {
 				for !stop.Load() {
 					x.hold()
 				}
 			})
-			everyone(t, rt, 6, func(int) {
+			enginetest.Everyone(t, rt, 6, func(int) {
 				for range 5 {
 					x.wait()
 				}
@@ -89,28 +91,28 @@ func TestLocksStarveNobody(t *testing.T) {
 }
 
 func TestLockIsNotEndedByCancellation(t *testing.T) {
-	rt := newRuntime(t, 2)
+	rt := enginetest.NewRuntime(t, 2)
 	var mu Mutex
 	mu.Lock()
 	ctx, cancel := context.WithCancel(context.Background())
-	k := goWith(Options{Context: ctx}, func() {
+	k := engine.GoWith(engine.Options{Context: ctx}, func() {
 		mu.Lock()
 		testenv.Fails(t, ctx.Err(), "locked too early")
 		mu.Unlock()
 	})
-	waitParked(t, rt, 1, ReasonMutex)
+	enginetest.WaitParked(t, rt, 1, engine.ReasonMutex)
 	cancel()
-	waitParked(t, rt, 1, ReasonMutex)
+	enginetest.WaitParked(t, rt, 1, engine.ReasonMutex)
 	mu.Unlock()
 	testenv.Check(t, k.Join())
 }
 
 func TestRWMutexLetsReadersTogetherAndWritersAlone(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		var rw RWMutex
 		var readers, writers atomic.Int32
 		value := 0 // guarded by rw
-		everyone(t, rt, 12, func(i int) {
+		enginetest.Everyone(t, rt, 12, func(i int) {
 			for k := range 150 {
 				if (i+k)%5 == 0 {
 					rw.Lock()
@@ -119,7 +121,7 @@ func TestRWMutexLetsReadersTogetherAndWritersAlone(t *testing.T) {
 					}
 					value++
 					if k%3 == 0 {
-						Yield()
+						engine.Yield()
 					}
 					writers.Add(-1)
 					rw.Unlock()
@@ -130,7 +132,7 @@ func TestRWMutexLetsReadersTogetherAndWritersAlone(t *testing.T) {
 				readers.Add(1)
 				before := value
 				if k%3 == 0 {
-					Yield()
+					engine.Yield()
 				}
 				if value != before || writers.Load() != 0 {
 					t.Error("written while read")
@@ -143,15 +145,15 @@ func TestRWMutexLetsReadersTogetherAndWritersAlone(t *testing.T) {
 }
 
 func TestRWMutexReadersAreInAtOnce(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		var rw RWMutex
 		var in atomic.Int32
 		const n = 9
-		everyone(t, rt, n, func(int) {
+		enginetest.Everyone(t, rt, n, func(int) {
 			rw.RLock()
 			in.Add(1)
 			for in.Load() < n { // ends only if all are in together
-				Yield()
+				engine.Yield()
 			}
 			rw.RUnlock()
 		})
@@ -163,18 +165,18 @@ func TestRWMutexReadersAreInAtOnce(t *testing.T) {
 
 // A writer that waits keeps later readers out, and is followed by them all.
 func TestRWMutexOrder(t *testing.T) {
-	rt := newRuntime(t, 2)
+	rt := enginetest.NewRuntime(t, 2)
 	var rw RWMutex
 	rw.RLock()
 	var wrote atomic.Bool
 	writer := rt.Go(func() { rw.Lock(); wrote.Store(true); rw.Unlock() })
-	waitParked(t, rt, 1, ReasonRWMutexWrite)
+	enginetest.WaitParked(t, rt, 1, engine.ReasonRWMutexWrite)
 	if rw.TryRLock() || rw.TryLock() {
 		t.Error("overtook a writer that waits")
 	}
 	var in WaitGroup
 	in.Add(3)
-	var readers []*Task
+	var readers []*engine.Task
 	for range 3 {
 		readers = append(readers, rt.Go(func() {
 			rw.RLock()
@@ -186,77 +188,77 @@ func TestRWMutexOrder(t *testing.T) {
 			rw.RUnlock()
 		}))
 	}
-	waitParked(t, rt, 3, ReasonRWMutexRead)
+	enginetest.WaitParked(t, rt, 3, engine.ReasonRWMutexRead)
 	rw.RUnlock()
 	for _, k := range append(readers, writer) {
 		k.Join()
 	}
-	mustPanic(t, "Unlock without Lock", rw.Unlock)
-	mustPanic(t, "RUnlock without RLock", rw.RUnlock)
+	enginetest.MustPanic(t, "Unlock without Lock", rw.Unlock)
+	enginetest.MustPanic(t, "RUnlock without RLock", rw.RUnlock)
 }
 
 // Several objects are biased towards a loop that ends before others use them.
 func TestGuardOfALoopThatHasEnded(t *testing.T) {
-	rt := testenv.Need(New(Config{Loops: 1, NewPoller: newChanPoller, Log: quiet()}))(t)
+	rt := testenv.Need(engine.New(engine.Config{Loops: 1, NewPoller: enginetest.NewChanPoller, Log: enginetest.Quiet()}))(t)
 	var mu Mutex
 	c := NewChan[int](1)
-	run(t, rt, func() { pass(&mu); c.Send(1) })
+	enginetest.Run(t, rt, func() { enginetest.Pass(&mu); c.Send(1) })
 	var racing sync.WaitGroup
 	for range 4 {
-		racing.Go(func() { pass(&mu) })
+		racing.Go(func() { enginetest.Pass(&mu) })
 	}
 	rt.Close()
 	racing.Wait()
-	pass(&mu)
+	enginetest.Pass(&mu)
 	testenv.Got(c.Recv())(t, 1)
-	other := newRuntime(t, 1)
-	run(t, other, func() { pass(&mu) })
+	other := enginetest.NewRuntime(t, 1)
+	enginetest.Run(t, other, func() { enginetest.Pass(&mu) })
 }
 
 func TestDescribeWait(t *testing.T) {
-	rt := newRuntime(t, 2)
+	rt := enginetest.NewRuntime(t, 2)
 	var mu Mutex
 	var rw RWMutex
 	hold := NewChan[int](0)
-	goWith(Options{Name: "holder"}, func() { mu.Lock(); rw.Lock(); hold.Recv(); rw.Unlock(); mu.Unlock() })
-	waitParked(t, rt, 1, ReasonChanRecv)
-	goWith(Options{Name: "one"}, func() { pass(&mu) })
-	goWith(Options{Name: "two"}, func() { pass(rw.RLocker()) })
-	waitParked(t, rt, 1, ReasonMutex)
-	waitParked(t, rt, 1, ReasonRWMutexRead)
-	on := map[Reason]string{}
+	engine.GoWith(engine.Options{Name: "holder"}, func() { mu.Lock(); rw.Lock(); hold.Recv(); rw.Unlock(); mu.Unlock() })
+	enginetest.WaitParked(t, rt, 1, engine.ReasonChanRecv)
+	engine.GoWith(engine.Options{Name: "one"}, func() { enginetest.Pass(&mu) })
+	engine.GoWith(engine.Options{Name: "two"}, func() { enginetest.Pass(rw.RLocker()) })
+	enginetest.WaitParked(t, rt, 1, engine.ReasonMutex)
+	enginetest.WaitParked(t, rt, 1, engine.ReasonRWMutexRead)
+	on := map[engine.Reason]string{}
 	for _, i := range rt.Tasks() {
 		on[i.Reason] = i.On
 		if i.State != "parked" || i.ID == 0 || i.Name == "" {
 			t.Errorf("%+v", i)
 		}
 	}
-	contains(t, on[ReasonMutex], "held by task holder #")
-	contains(t, on[ReasonRWMutexRead], "held for writing by task holder #")
-	contains(t, on[ReasonChanRecv], "holding 0 of 0")
+	enginetest.Contains(t, on[engine.ReasonMutex], "held by task holder #")
+	enginetest.Contains(t, on[engine.ReasonRWMutexRead], "held for writing by task holder #")
+	enginetest.Contains(t, on[engine.ReasonChanRecv], "holding 0 of 0")
 	hold.Send(1)
-	waitFor(t, "the end", func() bool { return rt.Loop(0).Tasks()+rt.Loop(1).Tasks() == 0 })
+	enginetest.WaitFor(t, "the end", func() bool { return rt.Loop(0).Tasks()+rt.Loop(1).Tasks() == 0 })
 
 	mu.Lock()
-	heir := goWith(Options{Name: "heir"}, func() { mu.Lock(); hold.Recv(); mu.Unlock() })
-	waitParked(t, rt, 1, ReasonMutex)
+	heir := engine.GoWith(engine.Options{Name: "heir"}, func() { mu.Lock(); hold.Recv(); mu.Unlock() })
+	enginetest.WaitParked(t, rt, 1, engine.ReasonMutex)
 	mu.Unlock()
-	waitParked(t, rt, 1, ReasonChanRecv)
-	last := rt.Go(func() { pass(&mu) })
-	waitParked(t, rt, 1, ReasonMutex)
+	enginetest.WaitParked(t, rt, 1, engine.ReasonChanRecv)
+	last := rt.Go(func() { enginetest.Pass(&mu) })
+	enginetest.WaitParked(t, rt, 1, engine.ReasonMutex)
 	for _, i := range rt.Tasks() {
-		if i.Reason == ReasonMutex {
-			contains(t, i.On, "held by task heir #")
+		if i.Reason == engine.ReasonMutex {
+			enginetest.Contains(t, i.On, "held by task heir #")
 		}
 	}
 	hold.Send(1)
 	heir.Join()
 	last.Join()
 	mu.Lock()
-	again := goWith(Options{Name: "again"}, func() { pass(&mu) })
-	waitParked(t, rt, 1, ReasonMutex)
+	again := engine.GoWith(engine.Options{Name: "again"}, func() { enginetest.Pass(&mu) })
+	enginetest.WaitParked(t, rt, 1, engine.ReasonMutex)
 	for _, i := range rt.Tasks() {
-		contains(t, i.On, "held by a plain goroutine")
+		enginetest.Contains(t, i.On, "held by a plain goroutine")
 	}
 	mu.Unlock()
 	again.Join()
@@ -285,18 +287,18 @@ func TestLocksForgetThatSomebodyWaited(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rt := newRuntime(t, 1)
+			rt := enginetest.NewRuntime(t, 1)
 			task := rt.Go(func() {
 				m := make()
 				m.lock()
-				next := Go(func() {
+				next := engine.Go(func() {
 					m.lock()
 					if !m.quick() {
 						t.Error("not after it was handed over")
 					}
 					m.unlock()
 				})
-				Yield()
+				engine.Yield()
 				if m.quick() {
 					t.Error("quick while somebody waits")
 				}
@@ -307,8 +309,8 @@ func TestLocksForgetThatSomebodyWaited(t *testing.T) {
 				}
 				m.lock()
 				ctx, cancel := context.WithCancel(context.Background())
-				next = Go(func() { m.until(ctx) })
-				Yield()
+				next = engine.Go(func() { m.until(ctx) })
+				engine.Yield()
 				cancel()
 				next.Join()
 				if !m.quick() {

@@ -1,18 +1,20 @@
-package engine
+package task
 
 import (
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/enginetest"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestChanIsFirstInFirstOut(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		for _, capacity := range []int{0, 1, 10} {
 			c := NewChan[int](capacity)
-			GoOn(rt.Loop(0), func() {
+			engine.GoOn(rt.Loop(0), func() {
 				for i := range 200 {
 					c.Send(i)
 				}
@@ -30,20 +32,20 @@ func TestChanIsFirstInFirstOut(t *testing.T) {
 
 // Senders that wait are served in the order in which they came, and so are receivers.
 func TestChanWaitersAreServedInOrder(t *testing.T) {
-	rt := newRuntime(t, 2)
+	rt := enginetest.NewRuntime(t, 2)
 	c := NewChan[int](0)
 	for i := range 10 {
-		GoOn(rt.Loop(i%2), func() { c.Send(i) })
-		waitParked(t, rt, i+1, ReasonChanSend)
+		engine.GoOn(rt.Loop(i%2), func() { c.Send(i) })
+		enginetest.WaitParked(t, rt, i+1, engine.ReasonChanSend)
 	}
 	for i := range 10 {
 		testenv.Got(c.Recv())(t, i, "received")
 	}
 	var got [10]int
-	var tasks []*Task
+	var tasks []*engine.Task
 	for i := range 10 {
-		tasks = append(tasks, GoOn(rt.Loop(i%2), func() { got[i], _ = c.Recv() }))
-		waitParked(t, rt, i+1, ReasonChanRecv)
+		tasks = append(tasks, engine.GoOn(rt.Loop(i%2), func() { got[i], _ = c.Recv() }))
+		enginetest.WaitParked(t, rt, i+1, engine.ReasonChanRecv)
 	}
 	for i := range 10 {
 		c.Send(i + 100)
@@ -81,17 +83,17 @@ func TestChanTryAndLen(t *testing.T) {
 	if ok, _ := unbuffered.TrySend(1); ok {
 		t.Error("sent to nobody")
 	}
-	mustPanic(t, "a second Close", c.Close)
+	enginetest.MustPanic(t, "a second Close", c.Close)
 }
 
 func TestCloseWakesSendersAndReceivers(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		in, out := NewChan[int](0), NewChan[int](1)
 		out.Send(0)
 		var closed atomic.Int32
 		var all sync.WaitGroup
 		all.Go(func() {
-			everyone(t, rt, 12, func(i int) {
+			enginetest.Everyone(t, rt, 12, func(i int) {
 				var err error
 				if i/3%2 == 0 {
 					_, err = in.Recv()
@@ -102,8 +104,8 @@ func TestCloseWakesSendersAndReceivers(t *testing.T) {
 				closed.Add(1)
 			})
 		})
-		waitParked(t, rt, 4, ReasonChanRecv)
-		waitParked(t, rt, 4, ReasonChanSend)
+		enginetest.WaitParked(t, rt, 4, engine.ReasonChanRecv)
+		enginetest.WaitParked(t, rt, 4, engine.ReasonChanSend)
 		in.Close()
 		out.Close()
 		all.Wait()

@@ -1,0 +1,68 @@
+package engine
+
+import "testing"
+
+// What tests of package engine_test share with those of this package: they try the primitives of package task, which
+// this package can't import, together with what only this package can bring about.
+
+type Anywhere = anywhere
+
+var (
+	NewRuntime        = newRuntime
+	NewSimRuntime     = newSimRuntime
+	NewRand           = newRand
+	Run               = run
+	Until             = until
+	Everyone          = everyone
+	WaitFor           = waitFor
+	WaitParked        = waitParked
+	MustPanic         = mustPanic
+	Pass              = pass
+	Closing           = closing
+	ShortGrace        = shortGrace
+	TestAwaited       = testAwaited
+	TestNewestGoFirst = testNewestGoFirst
+)
+
+// InCohorts is inCohorts; passed returns the nodes that have been passed over since it was last called.
+func InCohorts(t *testing.T, newest bool, most int) (change func(*Config), passed func() []NodeID) {
+	var p *grantPolicy
+	return inCohorts(t, &p, newest, most), func() (nodes []NodeID) {
+		nodes, p.passed = p.passed, nil
+		return nodes
+	}
+}
+
+// ForgetLastRuntime has plain goroutines find no runtime.
+func ForgetLastRuntime() { defaultRuntimes.last.Store(nil) }
+
+// Awaited is how many locks that t holds others wait for.
+func (t *Task) Awaited() int32 { return t.awaited.Load() }
+
+// Ended reports whether t has ended.
+func (t *Task) Ended() bool {
+	e := t.extra()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.done
+}
+
+// TimerCount is the number of timers that wait.
+func (l *Loop) TimerCount() int { return l.wheel.count }
+
+// AwaitStop waits until l has ended.
+func (l *Loop) AwaitStop() { <-l.stopped }
+
+// CancelTask does what a message does that the context of t has ended.
+func (l *Loop) CancelTask(t *Task) { l.cancel(t) }
+
+// DrainInbox delivers the messages that have come.
+func (l *Loop) DrainInbox() { l.drainInbox() }
+
+// Unwind does to t what Shutdown does to every task in the end.
+func (l *Loop) Unwind(t *Task) {
+	l.unwinding = true
+	if t.state == stateParked {
+		l.makeReady(t)
+	}
+}

@@ -1,0 +1,191 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/enginetest"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+func TestShutdownCancelsWhenItsContextEnds(t *testing.T) {
+	rt, check := enginetest.Closing(t, 2)
+	errs := make(chan error, 4)
+	c := NewChan[int](0)
+	rt.Go(func() { errs <- engine.Sleep(time.Hour) })
+	rt.Go(func() { _, err := c.Recv(); errs <- err })
+	rt.Go(func() { errs <- engine.Await(context.Background()) })
+	rt.Go(func() {
+		_, err := Select()
+		if engine.Err() == nil || !errors.Is(context.Cause(engine.Context()), engine.ErrShutdown) {
+			t.Errorf("Err %v, Context %v", engine.Err(), context.Cause(engine.Context()))
+		}
+		errs <- err
+	})
+	enginetest.WaitFor(t, "all wait", func() bool {
+		return enginetest.Parked(rt, engine.ReasonSleep)+enginetest.Parked(rt, engine.ReasonChanRecv)+enginetest.Parked(rt, engine.ReasonContext)+enginetest.Parked(rt, engine.ReasonSelect) == 4
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var closers sync.WaitGroup
+	for range 3 {
+		closers.Go(func() {
+			testenv.Check(t, rt.Shutdown(ctx))
+		})
+	}
+	cancel()
+	closers.Wait()
+	for range 4 {
+		if err := <-errs; !errors.Is(err, engine.ErrShutdown) || !errors.Is(err, context.Canceled) {
+			t.Errorf("a wait ended with %v", err)
+		}
+	}
+	check()
+}
+
+// unwindObjects is what tasks wait for that only the end of the runtime wakes.
+type unwindObjects struct {
+	mu, held   Mutex
+	rw, heldRW RWMutex
+	native     sync.Mutex
+	wg         WaitGroup
+	busy       Once
+}
+
+func newUnwindObjects() *unwindObjects {
+	o := new(unwindObjects)
+	o.wg.Add(1)
+	o.held.Lock()
+	o.heldRW.RLock()
+	return o
+}
+
+func (o *unwindObjects) waits(t *testing.T) []func() {
+	return []func(){
+		func() { o.wg.Wait() },
+		func() { o.held.Lock(); defer o.held.Unlock() },
+		func() { o.mu.Lock(); defer o.mu.Unlock(); NewCond(&o.mu).Wait() },
+		func() { o.mu.Lock(); defer o.mu.Unlock(); NewCond(&o.mu).Wait() },
+		func() { o.heldRW.Lock(); defer o.heldRW.Unlock() },
+		func() { o.busy.Do(func() { t.Error("ran twice") }) },
+		func() { o.rw.Lock(); defer o.rw.Unlock(); NewCond(&o.rw).Wait() },
+		func() { o.rw.RLock(); defer o.rw.RUnlock(); NewCond(o.rw.RLocker()).Wait() },
+		func() { o.native.Lock(); defer o.native.Unlock(); NewCond(&o.native).Wait() },
+		func() { new(Once).Do(o.wg.Wait) },
+		func() {
+			for {
+				engine.Sleep(time.Hour) // ignores that it is cancelled
+			}
+		},
+		func() { engine.Go(o.wg.Wait).Join(); o.wg.Wait() },
+		func() {
+			c := NewChan[int](0)
+			for {
+				Select(c.RecvCase(nil), c.SendCase(1))
+				c.Send(1)
+				c.Recv()
+			}
+		},
+		func() {
+			defer o.wg.Wait() // parks once more while it is being ended
+			o.wg.Wait()
+		},
+	}
+}
+
+// Waits that cancellation does not end are ended too, and deferred functions run.
+func TestShutdownUnwinds(t *testing.T) {
+	for _, loops := range []int{1, 2, 8} {
+		rt, check := enginetest.Closing(t, loops, enginetest.ShortGrace, func(c *engine.Config) {
+			c.OnPanic = func(p *engine.PanicError) { t.Errorf("%v\n%s", p, p.Stack) }
+		})
+		o := newUnwindObjects()
+		release, began := make(chan struct{}), make(chan struct{})
+		go o.busy.Do(func() { close(began); <-release })
+		<-began
+		var deferred atomic.Int32
+		done := func() {
+			deferred.Add(1)
+			engine.Yield() // may be called here, and ends nothing else
+		}
+		waits := o.waits(t)
+		var tasks []*engine.Task
+		var begun atomic.Int32
+		for i := range 3 * len(waits) {
+			tasks = append(tasks, engine.GoOn(rt.Loop(i%loops), func() {
+				begun.Add(1)
+				defer deferred.Add(1)
+				defer done()
+				waits[i%len(waits)]()
+				t.Errorf("wait %d came back", i%len(waits))
+			}))
+		}
+		plain := make(chan struct{})
+		go func() { // queued behind tasks that are ended
+			defer close(plain)
+			o.heldRW.RLock() // behind writers, which are never to come
+			enginetest.Pass(&o.held)
+		}()
+		enginetest.WaitFor(t, "all begin", func() bool { return int(begun.Load()) == len(tasks) })
+		rt.Close() // on a slow machine the grace time is too short for all to end
+		for i, k := range tasks {
+			if err := k.Join(); !errors.Is(err, engine.ErrGoexit) {
+				t.Errorf("wait %d: Join returned %v", i%len(waits), err)
+			}
+		}
+		testenv.Equal(t, int(deferred.Load()), 2*len(tasks), "deferred functions ran")
+		o.held.Unlock()
+		<-plain
+		close(release)
+		o.mu.Lock() // everything is unlocked, and nobody dead is in a queue
+		o.rw.Lock()
+		o.native.Lock()
+		o.held.Lock()
+		check()
+	}
+}
+
+// What a task holds passes, through its deferred functions, to a plain goroutine.
+func TestLockOfAnUnwoundTaskIsPassedOn(t *testing.T) {
+	rt, check := enginetest.Closing(t, 2, enginetest.ShortGrace)
+	var mu Mutex
+	var gate WaitGroup
+	gate.Add(1)
+	engine.GoOn(rt.Loop(0), func() { mu.Lock(); defer mu.Unlock(); gate.Wait() })
+	enginetest.WaitParked(t, rt, 1, engine.ReasonWaitGroup)
+	for i := range 4 {
+		engine.GoOn(rt.Loop(i%2), func() { mu.Lock(); defer mu.Unlock(); gate.Wait() })
+	}
+	enginetest.WaitParked(t, rt, 4, engine.ReasonMutex)
+	got := make(chan struct{})
+	go func() { mu.Lock(); close(got) }()
+	rt.Close()
+	<-got
+	check()
+}
+
+// Groups of tasks that will never start do not keep others waiting.
+func TestGroupsOfTasksThatNeverStart(t *testing.T) {
+	first, checkFirst := enginetest.Closing(t, 1, enginetest.ShortGrace)
+	var free atomic.Bool
+	started := make(chan struct{})
+	var wg WaitGroup
+	g, _ := NewGroup(context.Background())
+	engine.GoOn(first.Loop(0), func() {
+		close(started)
+		for !free.Load() {
+		}
+	})
+	<-started
+	wg.Go(func() { t.Error("ran") })
+	g.Go(func() error { t.Error("ran"); return nil })
+	testenv.Fails(t, first.Close(), "no report of the task that holds the loop")
+	free.Store(true)
+	wg.Wait()
+	testenv.ErrorIs(t, g.Wait(), engine.ErrShutdown, "Group.Wait")
+	checkFirst()
+}
