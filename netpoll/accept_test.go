@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -119,24 +118,6 @@ func TestAcceptErrorsSayIfTheyPass(t *testing.T) {
 		must(t, ln.Close())
 		check(net.ErrClosed, false)
 	})
-}
-
-func TestHTTPServerGoesOnAfterAcceptErrors(t *testing.T) {
-	withEpoll(t)
-	ln := need(Listen("tcp", "127.0.0.1:0"))(t)
-	failing(ln, unix.EIO, unix.EPERM, unix.ENOBUFS)
-	server := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
-	done := make(chan error)
-	go func() { done <- server.Serve(ln) }()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get("http://" + ln.Addr().String())
-	if err != nil {
-		t.Error(err)
-	} else {
-		resp.Body.Close()
-	}
-	must(t, server.Close())
-	testenv.Equal(t, <-done, http.ErrServerClosed, "Serve")
 }
 
 // A pause of an accept loop ends with its listener, and with the context of its task.

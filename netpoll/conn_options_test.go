@@ -93,20 +93,6 @@ func TestOptions(t *testing.T) {
 	})
 }
 
-func TestAddresses(t *testing.T) {
-	both(t, func(t *testing.T) {
-		for _, network := range networks("tcp", "tcp6") {
-			c, s := connPair(t, network)
-			must(t, s.Close())
-			must(t, c.Close())
-			// Known after Close too.
-			if c.LocalAddr().String() != s.RemoteAddr().String() || c.RemoteAddr().String() != s.LocalAddr().String() {
-				t.Errorf("addresses %v, %v and %v, %v do not agree", c.LocalAddr(), c.RemoteAddr(), s.LocalAddr(), s.RemoteAddr())
-			}
-		}
-	})
-}
-
 func TestWriteBuffers(t *testing.T) {
 	both(t, func(t *testing.T) {
 		for _, network := range []string{"tcp", "unix"} {

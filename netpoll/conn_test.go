@@ -57,10 +57,10 @@ func TestCloseWakesReader(t *testing.T) {
 			must(t, reader())
 			must(t, second())
 			testenv.ErrorIs(t, err, net.ErrClosed, "Read during Close")
-			testenv.ErrorIs(t, c.Close(), net.ErrClosed, "second Close")
-			testenv.ErrorIs(t, testenv.Err(c.Write([]byte("x"))), net.ErrClosed, "Write after Close")
-			testenv.ErrorIs(t, c.SetDeadline(time.Now()), net.ErrClosed, "SetDeadline after Close")
-			s.Close()
+			must(t, s.Close())
+			if network == "tcp" && (c.LocalAddr().String() != s.RemoteAddr().String() || c.RemoteAddr().String() != s.LocalAddr().String()) {
+				t.Errorf("after Close the addresses %v, %v and %v, %v do not agree", c.LocalAddr(), c.RemoteAddr(), s.LocalAddr(), s.RemoteAddr())
+			}
 		}
 	})
 }
@@ -84,21 +84,13 @@ func rest(d time.Duration) {
 	}
 }
 
+// CloseRead ends a Read that waits. All else that half a connection does is compared with package net's, see
+// TestStreamsAreLikeNets.
 func TestHalfClose(t *testing.T) {
 	both(t, func(t *testing.T) {
 		for _, network := range []string{"tcp", "unix"} {
 			c, s := connPair(t, network)
-			must(t, c.CloseWrite())
-			for range 2 {
-				if n, err := s.Read(make([]byte, 10)); n != 0 || err != io.EOF {
-					t.Errorf("Read after the peer's CloseWrite: %d, %v, want io.EOF", n, err)
-				}
-			}
-			need(s.Write([]byte("still open")))(t)
 			buf := make([]byte, 20)
-			n := need(c.Read(buf))(t)
-			testenv.Equal(t, string(buf[:n]), "still open")
-			testenv.ErrorIs(t, testenv.Err(c.Write([]byte("x"))), unix.EPIPE, "Write after CloseWrite")
 			reader := spawn(func() {
 				testenv.Equal(t, testenv.Err(c.Read(buf)), io.EOF, "Read during CloseRead")
 			})
@@ -169,11 +161,6 @@ func TestReset(t *testing.T) {
 		must(t, c.Close())
 		must(t, reader())
 		testenv.ErrorIs(t, err, syscall.ECONNRESET, "Read")
-		testenv.ErrorIs(t, testenv.Err(s.Write([]byte("x"))), syscall.EPIPE, "Write")
-		var oe *net.OpError
-		if !errors.As(err, &oe) || oe.Op != "read" || oe.Net != "tcp" || oe.Addr == nil || oe.Source == nil {
-			t.Errorf("error %#v, want a *net.OpError with operation, network and both addresses", err)
-		}
 	})
 }
 
@@ -258,21 +245,6 @@ func TestLingerThatWasSetPastUsIsTakenBack(t *testing.T) {
 				must(t, s.Close())
 			}
 		})
-	})
-}
-
-func TestZeroLength(t *testing.T) {
-	both(t, func(t *testing.T) {
-		c, s := connPair(t, "tcp")
-		if n, err := c.Read(nil); n != 0 || err != nil {
-			t.Errorf("Read(nil) = %d, %v, want 0, nil", n, err)
-		}
-		if n, err := c.Write(nil); n != 0 || err != nil {
-			t.Errorf("Write(nil) = %d, %v, want 0, nil", n, err)
-		}
-		must(t, s.Close())
-		must(t, c.Close())
-		testenv.ErrorIs(t, testenv.Err(c.Read(nil)), net.ErrClosed, "Read(nil) after Close")
 	})
 }
 

@@ -67,38 +67,24 @@ func boundAddress(t *testing.T) string {
 }
 
 func TestDialTimeout(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
+	both(t, func(t *testing.T) {
 		address := fullListener(t)
-		check := func() {
+		const limit = 50 * time.Millisecond
+		for name, dial := range map[string]func() (net.Conn, error){
+			"DialTimeout":     func() (net.Conn, error) { return DialTimeout("tcp", address, limit) },
+			"Dialer.Timeout":  func() (net.Conn, error) { return (&Dialer{Timeout: limit}).Dial("tcp", address) },
+			"Dialer.Deadline": func() (net.Conn, error) { return (&Dialer{Deadline: time.Now().Add(limit)}).Dial("tcp", address) },
+		} {
 			start := time.Now()
-			_, err := DialTimeout("tcp", address, 50*time.Millisecond)
+			_, err := dial()
 			var ne net.Error
 			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &ne) || !ne.Timeout() {
-				t.Errorf("DialTimeout: %v, want a timeout", err)
+				t.Errorf("%s: %v, want a timeout", name, err)
 			}
-			if d := time.Since(start); d < 50*time.Millisecond || d > time.Minute {
-				t.Errorf("DialTimeout of 50ms took %v", d)
+			if d := time.Since(start); d < limit || d > time.Minute {
+				t.Errorf("%s of %v took %v", name, limit, d)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-			defer cancel()
-			testenv.ErrorIs(t, testenv.Err(DialContext(ctx, "tcp", address)), context.DeadlineExceeded, "DialContext")
-			if _, err := DialContext(ctx, "tcp", address); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("DialContext after the deadline: %v, want context.DeadlineExceeded", err)
-			}
-			ctx, cancel = context.WithCancel(context.Background())
-			time.AfterFunc(10*time.Millisecond, cancel)
-			testenv.ErrorIs(t, testenv.Err(DialContext(ctx, "tcp", address)), context.Canceled, "DialContext")
 		}
-		check()
-		inTask(t, rt, check)
-		// The end of the task's own context ends it too.
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-		defer cancel()
-		dialer, err := rt.Spawn(engine.Options{Context: ctx}, func() {
-			testenv.ErrorIs(t, testenv.Err(Dial("tcp", address)), context.DeadlineExceeded, "Dial in a task whose context ends")
-		})
-		must(t, err)
-		must(t, dialer.Join())
 	})
 }
 

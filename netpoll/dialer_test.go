@@ -172,17 +172,6 @@ func TestDialerFallsBack(t *testing.T) {
 	})
 }
 
-func TestDialerDeadline(t *testing.T) {
-	both(t, func(t *testing.T) {
-		sa := silent(t)
-		for _, d := range []*Dialer{{Timeout: time.Millisecond}, {Deadline: time.Now().Add(-time.Second)}} {
-			if c, err := d.Dial("tcp", sa.String()); !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("%v, %v; want a timeout", c, err)
-			}
-		}
-	})
-}
-
 func TestFileAndFileConn(t *testing.T) {
 	both(t, func(t *testing.T) {
 		for _, network := range []string{"tcp", "unix"} {

@@ -102,30 +102,39 @@ func TestDrainKeepsNewClientsOut(t *testing.T) {
 // TestUnread on every poller, as some receive before anybody reads.
 func TestUnread(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-		ours, theirs := connPair(t, "tcp")
-		if ours.Unread() {
-			t.Error("nothing was sent")
+		for _, reset := range []bool{false, true} { // which counts too: the connection must not be used again
+			unread(t, reset)
 		}
-		buf := make([]byte, 10)
-		for _, text := range []string{"a", "bc"} {
-			testenv.Need(io.WriteString(theirs, text))(t)
-			for !ours.Unread() {
-				breathe(time.Millisecond)
-			}
-			if n, err := ours.Read(buf); string(buf[:n]) != text {
-				t.Errorf("%q, %v", buf[:n], err)
-			}
-			if ours.Unread() {
-				t.Error("all was read")
-			}
-		}
-		theirs.Close()
+	})
+}
+
+func unread(t *testing.T, reset bool) {
+	ours, theirs := connPair(t, "tcp")
+	if ours.Unread() {
+		t.Error("nothing was sent")
+	}
+	buf := make([]byte, 10)
+	for _, text := range []string{"a", "bc"} {
+		testenv.Need(io.WriteString(theirs, text))(t)
 		for !ours.Unread() {
 			breathe(time.Millisecond)
 		}
-		ours.Close()
-		if ours.Unread() {
-			t.Error("closed")
+		if n, err := ours.Read(buf); string(buf[:n]) != text {
+			t.Errorf("%q, %v", buf[:n], err)
 		}
-	})
+		if ours.Unread() {
+			t.Error("all was read")
+		}
+	}
+	if reset {
+		must(t, theirs.SetLinger(0))
+	}
+	theirs.Close()
+	for !ours.Unread() {
+		breathe(time.Millisecond)
+	}
+	ours.Close()
+	if ours.Unread() {
+		t.Error("closed")
+	}
 }

@@ -40,9 +40,6 @@ func (d *desc) tellHangup() {
 	}
 }
 
-// pollNow is poll(2); tests replace it.
-var pollNow = unix.Poll
-
 // hungUp returns those of conns whose peer has ended its side, and those that are closed. It makes one system call
 // for all of them, and never parks.
 func hungUp(conns []*Conn) (gone map[*Conn]bool) {
@@ -62,7 +59,7 @@ func hungUp(conns []*Conn) (gone map[*Conn]bool) {
 		held = append(held, c)
 	}
 	if len(look) > 0 {
-		if _, err := pollNow(look, 0); err == nil {
+		if _, err := unix.Poll(look, 0); err == nil {
 			for i, one := range look {
 				if one.Revents != 0 {
 					gone[held[i]] = true

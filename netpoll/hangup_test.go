@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -95,25 +93,5 @@ func TestPoolOfGoroutines(t *testing.T) {
 		})
 		testenv.Equal(t, dials.Load(), 1, "connections for one at a time")
 		must(t, p.Close())
-	})
-}
-
-// A connection that the peer has reset must not be used again either.
-func TestResetIsUnread(t *testing.T) {
-	both(t, func(t *testing.T) {
-		c, s := connPair(t, "tcp")
-		talkOnce(t, c, s)
-		must(t, c.SetLinger(0))
-		must(t, c.Close())
-		for look := []unix.PollFd{{Fd: s.d.fd, Events: unix.POLLRDHUP}}; ; { // until the reset has come
-			if n, _ := unix.Poll(look, 0); n > 0 {
-				break
-			}
-			rest(time.Millisecond)
-		}
-		if !s.Unread() {
-			t.Error("there is nothing to be read, not even an error")
-		}
-		must(t, s.Close())
 	})
 }

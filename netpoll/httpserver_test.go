@@ -71,7 +71,7 @@ func whatComes(c io.Reader) string {
 
 const plainRequest, lastRequest = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", "GET /b HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
-// httpServerOptions are what http.Server can be told, and clients that show that it was heard.
+// httpServerOptions are the options of http.Server that depend on its connections, and clients that show that they work.
 var httpServerOptions = map[string]struct {
 	set  func(*httpServed)
 	seen func(*httpServed) string
@@ -121,63 +121,6 @@ var httpServerOptions = map[string]struct {
 	},
 	"IdleTimeout": {
 		func(s *httpServed) { s.IdleTimeout = 50 * time.Millisecond },
-		func(s *httpServed) string { return s.talk(plainRequest) },
-	},
-	"MaxHeaderBytes": {
-		func(s *httpServed) { s.MaxHeaderBytes = 1 << 10 },
-		func(s *httpServed) string {
-			return s.talk("GET /a HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("x", 8<<10) + "\r\n\r\n")
-		},
-	},
-	"ConnState": {
-		func(s *httpServed) { s.ConnState = func(_ net.Conn, state http.ConnState) { s.note("%v", state) } },
-		func(s *httpServed) string { return s.talk(plainRequest + lastRequest) },
-	},
-	"BaseContext and ConnContext": {
-		func(s *httpServed) {
-			type key int
-			s.BaseContext = func(ln net.Listener) context.Context {
-				return context.WithValue(context.Background(), key(1), ln.Addr().Network())
-			}
-			s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-				return context.WithValue(ctx, key(2), c.LocalAddr().Network())
-			}
-			s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				fmt.Fprintln(w, r.Context().Value(key(1)), r.Context().Value(key(2)))
-			})
-		},
-		func(s *httpServed) string { return s.talk(lastRequest) },
-	},
-	"ErrorLog": {
-		func(s *httpServed) {
-			s.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })
-		},
-		func(s *httpServed) string { return s.talk(plainRequest) },
-	},
-	"DisableGeneralOptionsHandler": {
-		func(s *httpServed) { s.DisableGeneralOptionsHandler = true },
-		func(s *httpServed) string {
-			return s.talk("OPTIONS * HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-		},
-	},
-	"Protocols": {
-		func(s *httpServed) {
-			s.Protocols = new(http.Protocols)
-			s.Protocols.SetUnencryptedHTTP2(true)
-		},
-		func(s *httpServed) string {
-			client := &http.Client{Transport: &http.Transport{Protocols: s.Protocols}}
-			defer client.CloseIdleConnections()
-			resp, err := client.Get("http://" + s.addr + "/a")
-			if err != nil {
-				return err.Error()
-			}
-			defer resp.Body.Close()
-			return resp.Proto + whatComes(resp.Body)
-		},
-	},
-	"SetKeepAlivesEnabled": {
-		func(s *httpServed) { s.SetKeepAlivesEnabled(false) },
 		func(s *httpServed) string { return s.talk(plainRequest) },
 	},
 	"RegisterOnShutdown and Shutdown": {

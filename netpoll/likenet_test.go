@@ -264,42 +264,35 @@ func talk(t *testing.T, n library, network string, note func(string, ...any)) {
 	to := peer.LocalAddr()
 	c := need(n.dial(context.Background(), network, to.String()))(t)
 	hide := []string{to.String(), c.LocalAddr().String()}
-	errorOf := func(what string, n int, err error) { note("%s: %d %s", what, n, shape(err, hide...)) }
+	errorOf := func(what string) func(n int, err error) {
+		return func(n int, err error) { note("%s: %d %s", what, n, shape(err, hide...)) }
+	}
 	note("%s %s, peer %v %v", c.LocalAddr().Network(), c.RemoteAddr().Network(), c.RemoteAddr().String() == to.String(), peer.(net.Conn).RemoteAddr())
 	for _, message := range []string{"hello", ""} {
-		k, err := c.Write([]byte(message))
-		errorOf("write", k, err)
+		errorOf("write")(c.Write([]byte(message)))
 		buf := make([]byte, 10)
 		k, from, err := peer.ReadFrom(buf)
-		errorOf("peer reads", k, err)
+		errorOf("peer reads")(k, err)
 		note("%q, from the connection %v", buf[:k], from == nil || from.String() == c.LocalAddr().String())
 	}
 	pc := c.(net.PacketConn)
-	k, err := pc.WriteTo([]byte("x"), to)
-	errorOf("write to", k, err)
-	k, err = pc.WriteTo([]byte("x"), &net.IPAddr{})
-	errorOf("write to another kind of address", k, err)
-	k, err = peer.(net.Conn).Write([]byte("x"))
-	errorOf("the peer, which is not connected, writes", k, err)
+	errorOf("write to")(pc.WriteTo([]byte("x"), to))
+	errorOf("write to another kind of address")(pc.WriteTo([]byte("x"), &net.IPAddr{}))
+	errorOf("the peer, which is not connected, writes")(peer.(net.Conn).Write([]byte("x")))
 	if network != "unixgram" { // the connection has no name there that the peer could send to
 		converse(c, peer, errorOf, note)
 	}
 	must(t, c.SetReadDeadline(time.Now().Add(time.Millisecond)))
-	k, err = c.Read(make([]byte, 1))
-	errorOf("read until the deadline", k, err)
-	_, _, err = pc.ReadFrom(make([]byte, 1))
-	errorOf("read from after the deadline", 0, err)
-	k, err = c.Read(nil)
-	errorOf("read nothing", k, err)
+	errorOf("read until the deadline")(c.Read(make([]byte, 1)))
+	_, _, err := pc.ReadFrom(make([]byte, 1))
+	errorOf("read from after the deadline")(0, err)
+	errorOf("read nothing")(c.Read(nil))
 	must(t, c.SetDeadline(time.Time{}))
 	must(t, c.Close())
-	k, err = c.Read(make([]byte, 1))
-	errorOf("read after close", k, err)
-	k, err = c.Read(nil)
-	errorOf("read nothing after close", k, err)
-	k, err = c.Write(nil)
-	errorOf("write after close", k, err)
-	errorOf("second close", 0, c.Close())
+	errorOf("read after close")(c.Read(make([]byte, 1)))
+	errorOf("read nothing after close")(c.Read(nil))
+	errorOf("write after close")(c.Write(nil))
+	errorOf("second close")(0, c.Close())
 	// One of package net, whose socket is gone when Close returns.
 	peer = need(net.ListenPacket(network, testAddress(t, network)))(t)
 	defer peer.Close()
@@ -308,49 +301,38 @@ func talk(t *testing.T, n library, network string, note func(string, ...any)) {
 	must(t, peer.Close())
 	hide = []string{peer.LocalAddr().String(), c.LocalAddr().String()}
 	if network == "unixgram" {
-		k, err = c.Write([]byte("nobody listens any more"))
-		errorOf("write", k, err)
+		errorOf("write")(c.Write([]byte("nobody listens any more")))
 	} else {
 		refusals(c, errorOf)
 	}
 }
 
 // converse has the peer send to the connection, and a stranger, which is not heard.
-func converse(c net.Conn, peer net.PacketConn, errorOf func(string, int, error), note func(string, ...any)) {
+func converse(c net.Conn, peer net.PacketConn, errorOf func(string) func(int, error), note func(string, ...any)) {
 	for _, message := range []string{"", "answer", "cut off", "last"} {
-		k, err := peer.WriteTo([]byte(message), c.LocalAddr())
-		errorOf("peer writes", k, err)
+		errorOf("peer writes")(peer.WriteTo([]byte(message), c.LocalAddr()))
 	}
-	k, err := c.Read(nil) // takes none
-	errorOf("read nothing", k, err)
-	k, err = c.Read(make([]byte, 5))
-	errorOf("read an empty datagram", k, err)
+	errorOf("read nothing")(c.Read(nil)) // takes none
+	errorOf("read an empty datagram")(c.Read(make([]byte, 5)))
 	buf := make([]byte, 6)
 	k, from, err := c.(net.PacketConn).ReadFrom(buf)
-	errorOf("read from", k, err)
+	errorOf("read from")(k, err)
 	note("%q from the peer %v", buf[:k], from != nil && from.String() == c.RemoteAddr().String())
-	k, err = c.Read(buf[:3])
-	errorOf("read a part", k, err)
-	k, err = c.Read(buf)
-	errorOf("read the next", k, err)
+	errorOf("read a part")(c.Read(buf[:3]))
+	errorOf("read the next")(c.Read(buf))
 	note("%q", buf[:k])
 }
 
 // refusals meets the answer to a datagram that nobody takes (ICMP, port unreachable): the
 // next call has the error, whichever it is, and the one after that has not.
-func refusals(c net.Conn, errorOf func(string, int, error)) {
-	k, err := c.Write([]byte("nobody listens any more"))
-	errorOf("write to nobody", k, err)
-	k, err = c.Read(make([]byte, 1))
-	errorOf("read the refusal", k, err)
-	k, err = c.Write([]byte("nobody"))
-	errorOf("write to nobody again", k, err)
-	k, err = c.Write([]byte("nobody"))
-	errorOf("write meets the refusal", k, err)
-	k, err = c.Write([]byte("nobody"))
-	errorOf("write once more", k, err)
-	_, _, err = c.(net.PacketConn).ReadFrom(make([]byte, 1))
-	errorOf("read from meets the refusal", 0, err)
+func refusals(c net.Conn, errorOf func(string) func(int, error)) {
+	errorOf("write to nobody")(c.Write([]byte("nobody listens any more")))
+	errorOf("read the refusal")(c.Read(make([]byte, 1)))
+	errorOf("write to nobody again")(c.Write([]byte("nobody")))
+	errorOf("write meets the refusal")(c.Write([]byte("nobody")))
+	errorOf("write once more")(c.Write([]byte("nobody")))
+	_, _, err := c.(net.PacketConn).ReadFrom(make([]byte, 1))
+	errorOf("read from meets the refusal")(0, err)
 }
 
 // Reading waits, and a refusal or Close ends that.

@@ -117,25 +117,23 @@ func TestAcceptDeadline(t *testing.T) {
 
 // Connections that are reset while they wait to be accepted do not end Accept.
 func TestAcceptAfterReset(t *testing.T) {
-	everywhere(t, func(t *testing.T, _ *engine.Runtime) { acceptAfterReset(t) })
-}
-
-func acceptAfterReset(t *testing.T) {
-	ln := need(Listen("tcp", "127.0.0.1:0"))(t)
-	for range 10 {
-		c := need(Dial("tcp", ln.Addr().String()))(t)
-		must(t, c.(*Conn).SetLinger(0))
-		must(t, c.Close())
-	}
-	for range 10 {
-		c := need(ln.Accept())(t)
-		testenv.ErrorIs(t, testenv.Err(c.Read(make([]byte, 1))), unix.ECONNRESET, "Read")
-		if addr := c.RemoteAddr(); addr == nil || addr.Network() != "tcp" || addr.String() == "" {
-			t.Errorf("remote address %v of a connection that was reset", addr)
+	everywhere(t, func(t *testing.T, _ *engine.Runtime) {
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
+		for range 10 {
+			c := need(Dial("tcp", ln.Addr().String()))(t)
+			must(t, c.(*Conn).SetLinger(0))
+			must(t, c.Close())
 		}
-		must(t, c.Close())
-	}
-	must(t, ln.Close())
+		for range 10 {
+			c := need(ln.Accept())(t)
+			testenv.ErrorIs(t, testenv.Err(c.Read(make([]byte, 1))), unix.ECONNRESET, "Read")
+			if addr := c.RemoteAddr(); addr == nil || addr.Network() != "tcp" || addr.String() == "" {
+				t.Errorf("remote address %v of a connection that was reset", addr)
+			}
+			must(t, c.Close())
+		}
+		must(t, ln.Close())
+	})
 }
 
 func TestAcceptedConnBelongsToCaller(t *testing.T) {
@@ -307,10 +305,6 @@ func TestServeWildcard(t *testing.T) {
 	}
 }
 
-func TestServeEndsWithContext(t *testing.T) {
-	everywhere(t, serveEndsWithContext)
-}
-
 // A clone may be dropped before the task that accepts from it hears that it is cancelled.
 func TestDroppingACloneLeavesTheListenerOpen(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
@@ -326,17 +320,19 @@ func TestDroppingACloneLeavesTheListenerOpen(t *testing.T) {
 	})
 }
 
-func serveEndsWithContext(t *testing.T, rt *engine.Runtime) {
-	ln := need(ListenConfig{DrainLimit: -1}.Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	var served error
-	server := need(rt.Spawn(engine.Options{Context: ctx}, func() { served = Serve(ln, func(c *Conn) { c.Close() }) }))(t)
-	awaitWaiter(&ln.d.read)
-	cancel()
-	must(t, server.Join())
-	testenv.ErrorIs(t, served, context.Canceled, "Serve")
-	c, err := Dial("tcp", ln.Addr().String()) // the listener itself is still open
-	must(t, err)
-	must(t, c.Close())
-	must(t, ln.Close())
+func TestServeEndsWithContext(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
+		ln := need(ListenConfig{DrainLimit: -1}.Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		var served error
+		server := need(rt.Spawn(engine.Options{Context: ctx}, func() { served = Serve(ln, func(c *Conn) { c.Close() }) }))(t)
+		awaitWaiter(&ln.d.read)
+		cancel()
+		must(t, server.Join())
+		testenv.ErrorIs(t, served, context.Canceled, "Serve")
+		c, err := Dial("tcp", ln.Addr().String()) // the listener itself is still open
+		must(t, err)
+		must(t, c.Close())
+		must(t, ln.Close())
+	})
 }

@@ -96,6 +96,19 @@ func TestGoroutinesDoNotNeedHeldLoops(t *testing.T) {
 			})
 			natively(func() { need(c.Write(make([]byte, size)))(t); must(t, read()) })
 		})
+		t.Run("pipe", func(t *testing.T) {
+			r, w, err := Pipe()
+			must(t, err)
+			natively(func() {
+				const size = 1 << 20
+				read := spawn(func() { readSize(t, r, size) })
+				awaitWaiter(&r.d.read)
+				need(w.Write(make([]byte, size)))(t)
+				must(t, read())
+			})
+			must(t, r.Close())
+			must(t, w.Close())
+		})
 		t.Run("close", func(t *testing.T) {
 			natively(func() {
 				reader := spawn(func() {
@@ -131,24 +144,6 @@ func TestGoroutinesDialAndAcceptOnHeldLoops(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			time.AfterFunc(10*time.Millisecond, cancel)
 			testenv.ErrorIs(t, testenv.Err(DialContext(ctx, "tcp", full)), context.Canceled, "DialContext")
-		})
-	})
-}
-
-func TestGoroutinesUsePipesOnHeldLoops(t *testing.T) {
-	holding(t, func(t *testing.T, rt *engine.Runtime) {
-		r, w, err := Pipe()
-		must(t, err)
-		defer r.Close()
-		defer w.Close()
-		natively(func() {
-			const size = 1 << 20
-			read := spawn(func() {
-				readSize(t, r, size)
-			})
-			awaitWaiter(&r.d.read)
-			need(w.Write(make([]byte, size)))(t)
-			must(t, read())
 		})
 	})
 }

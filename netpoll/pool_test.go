@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -222,41 +220,6 @@ func TestPoolAtRest(t *testing.T) {
 		}
 		_, err = c.Read(make([]byte, 1))
 		testenv.ErrorIs(t, err, net.ErrClosed)
-		must(t, p.Close())
-	})
-}
-
-// A sweep makes one system call for all connections at rest, and others can Get and Put meanwhile.
-func TestPoolSweep(t *testing.T) {
-	both(t, func(t *testing.T) {
-		const conns = 10
-		p, _ := poolOf(t, 0)
-		p.IdleTimeout = -1
-		var all []net.Conn
-		for range conns {
-			all = append(all, need(p.Get(context.Background()))(t))
-		}
-		for _, c := range all {
-			p.Put(c, false)
-		}
-		closed := all[3]
-		must(t, closed.(*Conn).CloseWrite()) // the echo ends its side too
-		closed.Read(make([]byte, 1))         // until it has
-		calls := 0
-		defer func() { pollNow = unix.Poll }()
-		pollNow = func(fds []unix.PollFd, timeout int) (int, error) {
-			if calls++; !p.mu.TryLock() {
-				t.Error("the kernel is asked with the lock of the pool held")
-			} else {
-				p.mu.Unlock()
-			}
-			return unix.Poll(fds, timeout)
-		}
-		p.sweep()
-		if calls != 1 || p.open != conns-1 {
-			t.Errorf("%d system calls, %d connections are left; want 1, %d", calls, p.open, conns-1)
-		}
-		testenv.ErrorIs(t, testenv.Err(closed.Read(make([]byte, 1))), net.ErrClosed, "the one whose peer has ended")
 		must(t, p.Close())
 	})
 }

@@ -3,9 +3,7 @@
 package netpoll
 
 import (
-	"crypto/rand"
 	"crypto/tls"
-	"io"
 	"net"
 	"os"
 	"testing"
@@ -79,32 +77,4 @@ func tlsPipe(t *testing.T) nettest.MakePipe {
 		engine.Offload(func() { err = <-shook })
 		return tc, ts, func() { c.Close(); s.Close() }, err
 	}
-}
-
-func TestTLSInTasks(t *testing.T) {
-	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-		inTask(t, rt, func() {
-			serverConfig, clientConfig := tlsConfigs()
-			c, s := connPair(t, "tcp")
-			server := engine.Go(func() {
-				conn := tls.Server(s, serverConfig)
-				defer conn.Close()
-				need(io.Copy(conn, conn))(t)
-			})
-			conn := tls.Client(c, clientConfig)
-			defer conn.Close()
-			// Before two tasks share it: Handshake holds a sync.Mutex while it waits.
-			must(t, conn.Handshake())
-			want := make([]byte, 100_000)
-			rand.Read(want)
-			writer := engine.Go(func() {
-				need(conn.Write(want))(t)
-				must(t, conn.CloseWrite())
-			})
-			got := need(io.ReadAll(conn))(t)
-			must(t, writer.Join())
-			must(t, server.Join())
-			testenv.Equal(t, string(got), string(want), "got %d bytes that differ from the %d sent", len(got), len(want))
-		})
-	})
 }

@@ -34,14 +34,11 @@ func TestWriteRoom(t *testing.T) {
 			}
 			here, there := connPair(t, "tcp")
 			sent := int64(0)
-			for n := 1; n > 0; sent += int64(n) {
+			for n := 1; n > 0 || here.WriteRoom() > 4<<10; sent += int64(n) { // the other end's buffer grows for a while
 				var err error
 				here.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 				n, err = here.Write(make([]byte, 64<<20))
 				testenv.ErrorIs(t, err, os.ErrDeadlineExceeded, "a Write of far more")
-			}
-			if room := here.WriteRoom(); room > 4<<10 {
-				t.Errorf("%d bytes of room in a full buffer", room)
 			}
 			testenv.Need(io.CopyN(io.Discard, there, sent))(t)
 			testenv.Until(t, "there is room again", func() bool { return here.WriteRoom() > 64<<10 })
