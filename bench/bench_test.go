@@ -221,7 +221,9 @@ func TestExperimentsMeasureTheirMetrics(t *testing.T) {
 				r.asked = 1
 				small := e
 				if e.prepare != nil {
-					testenv.Must(t, e.prepare(r, &small))
+					if err := e.prepare(r, &small); err != nil { // no memory cgroup can be made
+						t.Skip(err)
+					}
 					small.prepare = nil
 				}
 				small.parts = slices.Clone(small.parts)
@@ -230,7 +232,9 @@ func TestExperimentsMeasureTheirMetrics(t *testing.T) {
 					p.points = slices.CompactFunc(slices.Clone(p.points), func(a, b point) bool { return a.metric == b.metric })
 					p.quick, p.length, p.reserved, p.beside = nil, d, 0, nil
 					for j := range p.points {
-						p.points[j].x = min(p.points[j].x, 60)
+						if e.name != "stack-cost" { // where x is bytes
+							p.points[j].x = min(p.points[j].x, 60)
+						}
 					}
 				}
 				if err := errors.Join(small.carryOut(r), r.failed); err != nil {
