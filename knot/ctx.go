@@ -212,9 +212,8 @@ func (x *Ctx) makeRoom(keep int) {
 func (x *Ctx) growIn(size int) {
 	bigger := make([]byte, max(size, 2*len(x.in)))
 	copy(bigger, x.in[:x.w])
-	x.counted += int64(len(bigger) - len(x.in))
-	tasks.Buffers.Acquire(int64(len(bigger) - len(x.in)))
 	x.in = bigger
+	x.recount()
 }
 
 // busyReads lets other tasks run when a client sends so fast that reads never

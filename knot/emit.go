@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 )
 
@@ -93,10 +92,7 @@ func (x *Ctx) emitLarge(parts ...[]byte) error {
 		}
 		return nil
 	}
-	if size >= store.WideSize && x.c.stream == nil {
-		x.slimFor(int64(size))
-	}
-	return x.writeWith(parts)
+	return x.writeWith(parts, size)
 }
 
 // armWrite sets the deadline for a write.
@@ -177,8 +173,8 @@ type vectorWriter interface {
 // takes nothing.
 const writeMost = 256 << 10
 
-// writeWith sends what is gathered and then parts, in one system call where it can.
-func (x *Ctx) writeWith(parts [][]byte) error {
+// writeWith sends what is gathered and then parts of that size, in one system call where it can.
+func (x *Ctx) writeWith(parts [][]byte, size int) error {
 	if st := x.c.stream; st != nil {
 		return x.writeToStream(st, parts...)
 	}
@@ -192,6 +188,7 @@ func (x *Ctx) writeWith(parts [][]byte) error {
 	case !ok: // TLS, for instance, would send a record for each
 		return x.writeGathered(parts)
 	}
+	x.slimFor(int64(size))
 	x.vector = append(x.vectors[:0], x.out)
 	room := max(writeMost-len(x.out), 0)
 	for _, p := range parts {
@@ -201,6 +198,7 @@ func (x *Ctx) writeWith(parts [][]byte) error {
 				return err
 			}
 			p, room = p[room:], writeMost
+			x.slimFor(writeMost)
 		}
 		x.vector = append(x.vector, p)
 		room -= len(p)
@@ -212,9 +210,7 @@ func (x *Ctx) writeWith(parts [][]byte) error {
 func (x *Ctx) writeAlone(p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), writeMost)
-		if n >= store.WideSize {
-			x.slimFor(int64(n))
-		}
+		x.slimFor(int64(n))
 		x.armWrite()
 		began := x.beginWrite()
 		_, err := x.c.nc.Write(p[:n])
@@ -229,9 +225,6 @@ func (x *Ctx) writeAlone(p []byte) error {
 
 // writeVector sends the vector, whose first element is what is gathered, if that has not been sent yet.
 func (x *Ctx) writeVector(w vectorWriter) error {
-	if len(x.out) == 0 { // a piece that is not the first
-		x.slimFor(writeMost)
-	}
 	x.armWrite()
 	began := x.beginWrite()
 	n, err := w.WriteBuffers(&x.vector)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
-	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -359,17 +358,16 @@ var wideBuffers = sync.Pool{New: func() any { return new([store.WideSize]byte) }
 // widen puts a large buffer in place of the output buffer, with its content.
 func (x *Ctx) widen() {
 	x.wide = wideBuffers.Get().(*[store.WideSize]byte)
-	tasks.Buffers.Acquire(store.WideSize)
 	x.narrowOut = x.out[:0]
 	x.out = append(x.wide[:0], x.out...)
+	x.recount()
 }
 
 // narrow undoes widen, after sending what is in the large buffer.
 func (x *Ctx) narrow() error {
 	err := x.flush()
-	x.out = x.narrowOut
 	wideBuffers.Put(x.wide)
-	tasks.Buffers.Release(store.WideSize)
-	x.wide, x.narrowOut = nil, nil
+	x.out, x.wide, x.narrowOut = x.narrowOut, nil, nil
+	x.recount()
 	return err
 }

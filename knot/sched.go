@@ -61,14 +61,23 @@ func (c *conn) enter() {
 // enterAt asks to be let in, which may park. Stalled responses are ended before c is refused.
 func (c *conn) enterAt(e *ressched.Entrance) error {
 	err := e.EnterFrom(c.client())
-	if !refused(err) || c.hungUp() {
-		return err
-	}
-	if ended, _ := c.srv.endStalled(); ended > 0 {
-		sleep(stallsEvery) // until what they held is given back
+	for refused(err) && c.endsStalled() {
 		err = e.EnterFrom(c.client())
 	}
 	return err
+}
+
+// endsStalled ends stalled responses in place of the request of c, which has been refused, and reports whether to ask
+// again. It may park.
+func (c *conn) endsStalled() bool {
+	if c.hungUp() {
+		return false
+	}
+	ended, _ := c.srv.endStalled()
+	if ended > 0 {
+		sleep(stallsEvery) // until what they held is given back
+	}
+	return ended > 0
 }
 
 // client tells the client of c from others for the entrance; 0: nobody knows.

@@ -319,8 +319,8 @@ var contexts = sync.Pool{New: func() any { return newCtx() }}
 func (s *Server) borrow(c *conn) *Ctx {
 	x := contexts.Get().(*Ctx)
 	x.c, x.srv = c, s
-	x.counted = int64(len(x.in) + cap(x.out))
-	tasks.Buffers.Acquire(x.counted)
+	x.counted = 0
+	x.recount()
 	return x
 }
 

@@ -51,9 +51,10 @@ func roomOf(nc net.Conn) int {
 	return math.MaxInt
 }
 
-// slimFor is slim if the client does not take n bytes besides what is gathered without a wait.
+// slimFor is slim before a write of n bytes that would wait. It does not ask about a small write, which is not worth the
+// system call.
 func (x *Ctx) slimFor(n int64) {
-	if n > int64(roomOf(x.c.nc)-len(x.out)) {
+	if n >= store.WideSize && n > int64(roomOf(x.c.nc)-len(x.out)) {
 		x.slim(0)
 	}
 }
@@ -61,7 +62,6 @@ func (x *Ctx) slimFor(n int64) {
 // slim gives the buffers back, but for what is in them, and leaves room for that many bytes more in the output buffer. The
 // handler may have views into the read buffer, which is left to the garbage collector for that.
 func (x *Ctx) slim(more int) {
-	before := len(x.in) + cap(x.out)
 	// Of a handler of net/http another goroutine may be reading.
 	if n := max(x.w, slimIn); n <= inSize/4 && n < len(x.in) && x.adapted == nil {
 		in := make([]byte, n)
@@ -77,7 +77,7 @@ func (x *Ctx) slim(more int) {
 	if len(x.resp.held) == 0 {
 		x.resp.held = nil
 	}
-	x.recount(before)
+	x.recount()
 }
 
 // widenOut undoes slim for the output buffer.
@@ -85,14 +85,13 @@ func (x *Ctx) widenOut() {
 	if cap(x.out) >= outSize || x.writeErr != nil {
 		return
 	}
-	before := len(x.in) + cap(x.out)
 	x.out = append(outBuffers.Get().(*[outSize]byte)[:0], x.out...)
-	x.recount(before)
+	x.recount()
 }
 
-// recount tells the runtime of buffers that have had that many bytes.
-func (x *Ctx) recount(before int) {
-	more := int64(len(x.in) + cap(x.out) - before)
+// recount tells the runtime how large the buffers are.
+func (x *Ctx) recount() {
+	more := int64(len(x.in)+cap(x.out)+cap(x.narrowOut)) - x.counted
 	x.counted += more
 	if more < 0 {
 		tasks.Buffers.Release(-more)

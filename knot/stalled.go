@@ -16,6 +16,9 @@ const (
 	// stallLeast is for how long a client must have kept a response waiting. A phone that changes its cell takes some
 	// seconds; LeastRate ends the response after 30.
 	stallLeast = 10 * time.Second
+	// hogLeast is the same for a client that keeps stallsEnded responses waiting, and more than all others together. It is
+	// longer than a client at 20 KB/s takes for what the kernel sends at a time.
+	hogLeast = 2 * time.Second
 	// stallsEvery is how often stalled responses are looked for at most, as there may be a million connections and very
 	// many newcomers. What the responses hold is given back meanwhile.
 	stallsEvery = 50 * time.Millisecond
@@ -35,16 +38,17 @@ type stall struct {
 	since  int64 // that of c
 }
 
-// endStalled is called before a newcomer is refused. It ends stalled responses, if there are any, of the client that has
-// most of them, and returns how many, and how many connections end with them. Event streams that have nothing to send,
-// tunnels, and connections that handlers have taken over are not among them.
+// endStalled is called before a newcomer is refused. It ends responses of the client that has stalled most, and returns
+// how many, and how many connections end with them. Event streams that have nothing to send, tunnels, and connections that
+// handlers have taken over are not among them.
 func (s *Server) endStalled() (ended, conns int) {
 	now := s.clock.Now()
 	last := s.stallsAt.Load()
 	if last != 0 && now-last < int64(stallsEvery) || !s.stallsAt.CompareAndSwap(last, now) {
 		return 0, 0
 	}
-	for _, at := range ofOneClient(s.stalled(now - int64(s.limits.stall))) {
+	latest := now - int64(s.limits.stall)
+	for _, at := range toEnd(s.stalled(max(latest, now-int64(hogLeast))), latest) {
 		if at.c.since.CompareAndSwap(at.since, stallEnded) {
 			at.c.nc.SetWriteDeadline(s.clock.At(0))
 			if ended++; at.c.stream == nil {
@@ -85,7 +89,17 @@ func (s *Server) stalled(latest int64) (some []stall) {
 	return some
 }
 
-// ofOneClient returns those that are to be ended, of the client that has most, the longest stalled first.
+// toEnd returns the responses to end: those of a client that has more than its share, or of the client that has stalled
+// most since the given time, or for longer.
+func toEnd(some []stall, latest int64) []stall {
+	most := ofOneClient(some)
+	if len(most) < stallsEnded || len(most) <= len(some)/2 {
+		most = ofOneClient(slices.DeleteFunc(some, func(at stall) bool { return -at.since > latest }))
+	}
+	return most[:min(len(most), stallsEnded)]
+}
+
+// ofOneClient returns the responses of the client that has most, the longest stalled first.
 func ofOneClient(some []stall) []stall {
 	held := make(map[uint32]int)
 	for _, at := range some {
@@ -95,7 +109,7 @@ func ofOneClient(some []stall) []stall {
 		return cmp.Or(cmp.Compare(held[b.client], held[a.client]), cmp.Compare(a.client, b.client), cmp.Compare(b.since, a.since))
 	})
 	n := 0
-	for n < min(len(some), stallsEnded) && some[n].client == some[0].client {
+	for n < len(some) && some[n].client == some[0].client {
 		n++
 	}
 	return some[:n]

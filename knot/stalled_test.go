@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
 // TestStalledResponsesMakeRoom: a newcomer is served in place of a response that its client does not take, if there is no
@@ -150,14 +153,58 @@ func TestWhoseResponsesEnd(t *testing.T) {
 	hold(1, 3, 1)
 	hold(2, 2*stallsEnded, 1000)
 	hold(3, 5, 500)
-	got := ofOneClient(some)
+	got := toEnd(some, math.MaxInt64)
 	testenv.Equal(t, len(got), stallsEnded, "are ended")
 	for i, at := range got {
 		if at.client != 2 || at.since != -1000-int64(i) {
 			t.Errorf("number %d is of client %d, since %d", i, at.client, at.since)
 		}
 	}
-	testenv.Equal(t, len(ofOneClient(some[:0])), 0, "of none")
-	few := ofOneClient([]stall{{client: 1}, {client: 2}, {client: 2}})
+	testenv.Equal(t, len(toEnd(some[:0], math.MaxInt64)), 0, "of none")
+	few := toEnd([]stall{{client: 1}, {client: 2}, {client: 2}}, math.MaxInt64)
 	testenv.Equal(t, len(few), 2, "of client 2")
+	for _, test := range []struct{ one, others, want int }{
+		{stallsEnded - 1, 0, 0}, {stallsEnded, 0, stallsEnded}, {100, 99, stallsEnded}, {100, 101, 0},
+	} {
+		some = nil
+		hold(1, test.one, 1)
+		hold(2, test.others/2, 1)
+		hold(3, test.others-test.others/2, 1)
+		testenv.Equal(t, len(toEnd(some, 0)), test.want, "stalled for a short time, of one client: are ended")
+	}
+}
+
+// TestBuffersAreCounted: the runtime is told of all bytes of the buffers, be they made larger by what is gathered.
+func TestBuffersAreCounted(t *testing.T) {
+	before := tasks.Buffers.InUse()
+	x := new(Server).borrow(new(conn))
+	x.c.srv, x.c.stream = x.srv, nil
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		switch r.IntN(6) {
+		case 0:
+			x.slim(r.IntN(leastPiece))
+		case 1:
+			x.widenOut()
+		case 2:
+			x.out = append(x.out, make([]byte, r.IntN(2*outSize))...) // more than there is room for
+			continue
+		case 3:
+			x.out = x.out[:0]
+			continue
+		case 4:
+			x.growIn(0)
+			x.in = x.in[:min(len(x.in), 2*inSize):min(len(x.in), 2*inSize)]
+			continue
+		case 5:
+			x.out = x.out[:0]
+			x.widen()
+			x.narrow()
+		}
+		if held := int64(len(x.in) + cap(x.out)); tasks.Buffers.InUse()-before != x.counted || x.counted < held-1<<20 {
+			t.Fatalf("%d bytes are counted, the buffers have %d", x.counted, held)
+		}
+	}
+	giveBack(x)
+	testenv.Equal(t, tasks.Buffers.InUse(), before, "bytes counted after the end")
 }

@@ -256,8 +256,10 @@ func (x *Ctx) mayGoOn() bool {
 		return true
 	}
 	began := x.srv.clock.Now()
-	if refused(requests.As(x.kind())) {
-		return false
+	for refused(requests.As(x.kind())) {
+		if !x.c.endsStalled() {
+			return false
+		}
 	}
 	return x.srv.clock.Now()-began < int64(goneAfter) || !x.c.hungUp()
 }

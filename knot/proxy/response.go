@@ -114,7 +114,7 @@ func (e *exchange) passBody() error {
 		if x.Flush() != nil {
 			return e.broken(e.clientLost(), false, false)
 		}
-		if large {
+		if large && (e.body.Chunked || e.body.Left > firstBuffer) {
 			e.grow()
 		}
 		if moved {

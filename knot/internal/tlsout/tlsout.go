@@ -24,6 +24,8 @@ const (
 	leastPiece = 4 << 10
 	// smallBuffer is the size of a buffer that holds leastPiece, encrypted: a record more or two.
 	smallBuffer = leastPiece + 512
+	// freshRoom is how many bytes a new socket takes at least: tcp(7), tcp_wmem.
+	freshRoom = 12 << 10
 )
 
 // mostLeft is how much a reader leaves to a task that is sending, in bytes; then it waits for that.
@@ -39,6 +41,7 @@ type Out struct {
 	roomy   roomy    // raw, if it can; fixed
 	sending task.Mutex
 	err     error // of the first write that has failed; guarded by sending
+	room    int   // bytes that raw is known to take without a wait; guarded by sending
 
 	adding   sync.Mutex // never held across a write
 	gathered *[]byte    // encrypted and not sent; nil: nothing; guarded by adding
@@ -54,7 +57,7 @@ var (
 
 // Init says where what is encrypted goes.
 func (o *Out) Init(raw net.Conn) {
-	o.raw = raw
+	o.raw, o.room = raw, freshRoom
 	o.roomy, _ = raw.(roomy)
 }
 
@@ -131,10 +134,13 @@ func (o *Out) Send(t *tls.Conn, p []byte) (n int, err error) {
 // next is how many of n bytes to encrypt and send next.
 func (o *Out) next(n int) int {
 	n = min(n, piece)
-	if n > leastPiece && o.roomy != nil {
-		n = min(n, max(o.roomy.WriteRoom(), leastPiece))
+	if n <= leastPiece || o.roomy == nil {
+		return n
 	}
-	return n
+	if n > o.room { // the other end may have taken something
+		o.room = o.roomy.WriteRoom()
+	}
+	return min(n, max(o.room, leastPiece))
 }
 
 // Flush sends what has been gathered, unless a task is sending, which does it then, and it is not much. It may park. An error
@@ -157,6 +163,7 @@ func (o *Out) send() error {
 	for b := o.take(); b != nil; b = o.take() {
 		if o.err == nil {
 			_, o.err = o.raw.Write(*b)
+			o.room -= len(*b)
 		}
 		release(b)
 	}
