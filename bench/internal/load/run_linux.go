@@ -196,7 +196,10 @@ func (o *runner) due(now time.Duration) (time.Duration, error) {
 	if o.heard, o.last = false, now; o.silent > silenceLimit {
 		return 0, fmt.Errorf("load: no response for %v", silenceLimit)
 	}
-	for len(o.resting) > 0 {
+	for range issueBatch {
+		if len(o.resting) == 0 {
+			return never, nil
+		}
 		next := o.resting[0]
 		if next.until > now {
 			return next.until, nil
@@ -205,8 +208,9 @@ func (o *runner) due(now time.Duration) (time.Duration, error) {
 		if err := o.ask(int32(next.client), now); err != nil {
 			return 0, err
 		}
+		now = o.c.now()
 	}
-	return never, nil
+	return now, nil
 }
 
 // rest has a client ask at a time, or after it has thought from then on.
