@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -358,6 +359,30 @@ func TestFileHeaders(t *testing.T) {
 	}
 	if !slices.Contains(asked, "/index.html") || !slices.Contains(asked, "/b.bin") {
 		t.Errorf("asked about %q", asked)
+	}
+}
+
+// TestFileServerLine: a Server line of a file takes the place of Server.Name, on a file in memory too.
+func TestFileServerLine(t *testing.T) {
+	root := t.TempDir()
+	writeFile(t, filepath.Join(root, "a.bin"), "0123456789")
+	writeFile(t, filepath.Join(root, "b.bin"), "0123456789")
+	for _, max := range []int64{0, -1} {
+		f := openWith(t, root, FilesConfig{CacheFileMax: max, Header: func(name string) []Header {
+			if name == "/a.bin" {
+				return []Header{{"server", "file"}}
+			}
+			return nil
+		}})
+		nc, r := pipeServer(t, &Server{Name: "knot", Handler: f.Serve})
+		for _, test := range []struct{ path, headers, want string }{
+			{"/a.bin", "", "file"}, {"/a.bin", "Range: bytes=0-1\r\n", "file"}, {"/b.bin", "", "knot"}, {"/a.bin", "Range: bytes=99-\r\n", "knot"},
+		} {
+			go io.WriteString(nc, "GET "+test.path+" HTTP/1.1\r\nHost: h\r\n"+test.headers+"\r\n")
+			resp := testenv.Need(http.ReadResponse(r, nil))(t)
+			testenv.Need(io.Copy(io.Discard, resp.Body))(t)
+			testenv.Equal(t, strings.Join(resp.Header["Server"], ", "), test.want, test.path+" "+test.headers)
+		}
 	}
 }
 

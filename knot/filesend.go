@@ -40,8 +40,13 @@ func (x *Ctx) addLines(e *store.Entry) {
 
 // giveWay drops the header lines of the response in whose place the file has others.
 func (x *Ctx) giveWay(e *store.Entry) {
-	if len(x.resp.fields) > 0 && e.Head.Own < e.Head.Validators {
-		x.resp.fields = without(x.resp.fields, e.Lines[e.Head.Own:e.Head.Validators])
+	own := e.Lines[e.Head.Own:e.Head.Validators]
+	if len(own) == 0 {
+		return
+	}
+	x.resp.named = x.resp.named || hasLine(own, []byte("server"))
+	if len(x.resp.fields) > 0 {
+		x.resp.fields = without(x.resp.fields, own)
 	}
 }
 

@@ -146,8 +146,11 @@ func (x *Ctx) KeepHeader(name, value string) {
 }
 
 // keeps reports whether KeepHeader has set a line of that name.
-func (r *response) keeps(name []byte) bool {
-	for line := range bytes.Lines(r.kept) {
+func (r *response) keeps(name []byte) bool { return hasLine(r.kept, name) }
+
+// hasLine reports whether one of these header lines has that name.
+func hasLine(lines, name []byte) bool {
+	for line := range bytes.Lines(lines) {
 		if own, _, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(own, name) {
 			return true
 		}

@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -129,13 +130,13 @@ var trickles = []trickle{
 // TestLeastRateOfResponses: a response of small writes ends when its client is slower than LeastRate, although each write
 // ends in time.
 func TestLeastRateOfResponses(t *testing.T) {
-	for _, adapted := range []bool{false, true} {
+	for _, wire := range []struct {
+		name    string
+		adapted bool
+		serve   func(*testing.T, *Server) (net.Conn, *bufio.Reader)
+	}{{"HTTP/1.1", false, pipeServer}, {"net/http", true, pipeServer}, {"TLS", false, pipeServerTLS}, {"net/http over TLS", true, pipeServerTLS}} {
 		for _, test := range trickles {
-			name := test.name
-			if adapted {
-				name += ", net/http"
-			}
-			t.Run(name, func(t *testing.T) {
+			t.Run(wire.name+", "+test.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					over := make(chan error, 1)
 					write := func(w io.Writer, flush func() error) error {
@@ -149,12 +150,12 @@ func TestLeastRateOfResponses(t *testing.T) {
 						return err
 					}
 					handler := func(x *Ctx) error { return write(x, x.Flush) }
-					if adapted {
+					if wire.adapted {
 						handler = AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 							write(w, http.NewResponseController(w).Flush)
 						}))
 					}
-					nc, r := pipeServer(t, &Server{Handler: handler})
+					nc, r := wire.serve(t, &Server{Handler: handler})
 					io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 					resp := testenv.Need(http.ReadResponse(r, nil))(t)
 					ended := make(chan bool)
@@ -183,17 +184,17 @@ func TestLeastRateOfResponses(t *testing.T) {
 // TestLeastRateOfBodies: a client that trickles the body of a request gets 408, but not one that has been answered already:
 // that may be a conversation.
 func TestLeastRateOfBodies(t *testing.T) {
-	for _, early := range []bool{false, true} {
+	for _, wire := range []struct {
+		name  string
+		early bool
+		serve func(*testing.T, *Server) (net.Conn, *bufio.Reader)
+	}{{"HTTP/1.1", false, pipeServer}, {"answered early", true, pipeServer}, {"TLS", false, pipeServerTLS}, {"answered early over TLS", true, pipeServerTLS}} {
 		for _, test := range trickles {
-			name := test.name
-			if early {
-				name += ", answered early"
-			}
-			t.Run(name, func(t *testing.T) {
+			t.Run(wire.name+", "+test.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					got := make(chan error, 1)
-					nc, r := pipeServer(t, &Server{LeastRate: DefaultLeastRate, Handler: func(x *Ctx) error {
-						if early {
+					nc, r := wire.serve(t, &Server{LeastRate: DefaultLeastRate, Handler: func(x *Ctx) error {
+						if wire.early {
 							x.Flush()
 						}
 						_, err := io.Copy(io.Discard, x.Body())
@@ -215,7 +216,7 @@ func TestLeastRateOfBodies(t *testing.T) {
 					}()
 					begin := time.Now()
 					err := <-got
-					kept := test.kept || early && test.bytes > 0
+					kept := test.kept || wire.early && test.bytes > 0
 					if took := time.Since(begin); (err == nil) != kept || err != nil && (!errors.Is(err, Status(408)) || took > 61*time.Second) {
 						t.Errorf("after %v: %v", took, err)
 					}

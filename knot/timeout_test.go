@@ -3,6 +3,7 @@ package knot
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -23,6 +24,15 @@ func pipeServer(t *testing.T, s *Server) (net.Conn, *bufio.Reader) {
 		s.Close()
 	})
 	return near, bufio.NewReader(near)
+}
+
+// pipeServerTLS is pipeServer over TLS.
+func pipeServerTLS(t *testing.T, s *Server) (net.Conn, *bufio.Reader) {
+	ca := newTestCA(t)
+	s.TLS = ca.config(t)
+	nc, _ := pipeServer(t, s)
+	secure := tls.Client(nc, ca.client())
+	return secure, bufio.NewReader(secure)
 }
 
 func TestIdleTimeout(t *testing.T) {
