@@ -176,7 +176,7 @@ var callsOutNames = map[string]calling{
 	"knot.callBaseContext": callsForth, "knot.callConnState": callsForth, "knot.callConnContext": callsForth,
 
 	"stackchunk.Call": callsAndPasses, "stackchunk.(*Site).Call": callsAndPasses, "internal/chunk.(*Chunk).GoOn": callsAndPasses,
-	"internal/engine.Copy": callsAndPasses, "netpoll.(*Conn).ReadFrom": callsAndPasses, "netpoll.(*Conn).WriteTo": callsAndPasses,
+	"internal/engine.Copy": callsAndPasses, "netpoll.copyBetween": callsAndPasses, "netpoll.(*Conn).ReadFrom": callsAndPasses, "netpoll.(*Conn).WriteTo": callsAndPasses,
 	"aio.(*File).ReadFrom": callsAndPasses, "aio.(*File).WriteTo": callsAndPasses, "knot.(*exchange).ReadFrom": callsAndPasses,
 
 	"internal/chunk.(*Chunk).serve": callsLinked,
