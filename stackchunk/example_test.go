@@ -46,12 +46,12 @@ func ExampleRoom() {
 }
 
 func ExampleReadStats() {
-	site := stackchunk.NewSite("example.go:1", 16)
+	site := stackchunk.NewSite("main.go:1", 16)
 	site.Call(func() {})
 	for _, s := range stackchunk.ReadStats().Sites {
-		if s.Name == "example.go:1" {
+		if s.Name == "main.go:1" {
 			fmt.Println(s.Name, s.Need, s.Direct+s.Links+s.Outside)
 		}
 	}
-	// Output: example.go:1 16 1
+	// Output: main.go:1 16 1
 }

@@ -51,7 +51,7 @@ type Graph struct {
 	byKey    map[bgraph.Key]engine.NodeID // guarded by mu
 	byPrint  map[uint64]engine.NodeID     // guarded by mu: by fingerprint; at most maxPrints
 	shards   []*shard                     // guarded by mu: in the order of Observe
-	overruns []bgraph.Overrun             // guarded by mu: the last MaxOverruns
+	overruns []bgraph.Overrun             // guarded by mu: the last graphlimits.Overruns
 	sched    func() *bgraph.Sched         // guarded by mu
 }
 

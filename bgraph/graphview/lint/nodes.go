@@ -187,7 +187,7 @@ func pileAdvice(reason string) string {
 	return "What these {tasks} wait for is too slow: see what runs in between, or admit less work."
 }
 
-// leastStuck is how long a task must have waited in a graph that covers less than WaitLimit.
+// leastStuck is how long a task must have waited in a graph that covers less than waitLimit.
 const leastStuck = 10 * time.Second
 
 // joinWaits are for tasks to end: what waits like that later than at the start of the
