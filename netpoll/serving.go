@@ -24,43 +24,62 @@ type serving struct {
 	handler func(*Conn)
 	active  atomic.Int64         // handlers, and 1 until it drains
 	gone    *task.Chan[struct{}] // closed when active is 0
-	conns   []map[*Conn]struct{} // by index of the loop; each is loop-private
+	loops   []servedList         // by index of the loop
+}
+
+// A servedList is loop-private.
+type servedList struct{ first *served }
+
+// A served is a connection whose handler runs. Loop-private.
+type served struct {
+	sv         *serving
+	c          *Conn
+	prev, next *served
 }
 
 func newServing(ln *Listener, handler func(*Conn)) *serving {
 	sv := &serving{ln: ln, handler: handler, gone: task.NewChan[struct{}](0)}
-	sv.conns = make([]map[*Conn]struct{}, ln.d.loop.Runtime().Loops())
-	for i := range sv.conns {
-		sv.conns[i] = make(map[*Conn]struct{})
-	}
+	sv.loops = make([]servedList, ln.d.loop.Runtime().Loops())
 	sv.active.Store(1)
 	return sv
 }
 
 // take starts the handler of c, on the loop of c.
 func (sv *serving) take(c *Conn) {
-	sv.conns[c.d.loop.Index()][c] = struct{}{}
+	s := &served{sv: sv, c: c}
+	l := &sv.loops[c.d.loop.Index()]
+	if s.next = l.first; s.next != nil {
+		s.next.prev = s
+	}
+	l.first = s
 	sv.active.Add(1)
-	c.d.loop.Start(sv.run(c))
+	c.d.loop.Start(s.run())
 }
 
-var _ = engine.CallsForth((*serving)(nil).run(nil))
+var _ = engine.CallsForth((*served)(nil).run())
 
-// run returns the function that the task of c runs. The handler is the only call in it that may wait, see
+// run returns the function that the task of s runs. The handler is the only call in it that may wait, see
 // engine.CallsForth. A literal has one frame less than a method value.
 //
 //go:noinline
-func (sv *serving) run(c *Conn) func() {
+func (s *served) run() func() {
 	return func() {
-		defer sv.end(c)
-		sv.handler(c)
+		defer s.end()
+		s.sv.handler(s.c)
 	}
 }
 
-func (sv *serving) end(c *Conn) {
+func (s *served) end() {
 	engine.CurrentLoop() // after a native wait the task comes back to its loop here
-	delete(sv.conns[c.d.loop.Index()], c)
-	sv.release()
+	if s.prev != nil {
+		s.prev.next = s.next
+	} else {
+		s.sv.loops[s.c.d.loop.Index()].first = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	}
+	s.sv.release()
 }
 
 func (sv *serving) release() {
@@ -101,10 +120,10 @@ func (sv *serving) drain(accepting []*engine.Task) {
 // time soon.
 func (sv *serving) each(f func(*Conn)) {
 	rt := sv.ln.d.loop.Runtime()
-	for i := range sv.conns {
+	for i := range sv.loops {
 		rt.Loop(i).Post(func() {
-			for c := range sv.conns[i] {
-				f(c)
+			for s := sv.loops[i].first; s != nil; s = s.next {
+				f(s.c)
 			}
 		})
 	}

@@ -20,18 +20,6 @@ func TestALineThatClientsLeaveGrows(t *testing.T) {
 	testenv.Equal(t, q.state, Overloaded, "a line that as many leave as are served, while twice as many come")
 }
 
-// grownLine is one that has grown for half a second to that length, with a millisecond of work each: while one is
-// served two come.
-func grownLine(length int) (q *Line, now time.Duration, waiting int) {
-	q = &Line{}
-	for waiting = length - 500; now < 500*time.Millisecond; now += time.Millisecond {
-		waiting++
-		q.Look(now, waiting, 0, false)
-		q.Admitted(now, waiting)
-	}
-	return q, now, waiting
-}
-
 // A task whose client has gone is refused, and is not counted as such.
 func TestAClientThatHasGoneIsNotRefused(t *testing.T) {
 	a := NewAdmission(0, true, func(int) *Gate { return NewLedger().NewGate("requests") })
