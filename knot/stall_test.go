@@ -84,15 +84,16 @@ func TestStalledResponsesHoldLittle(t *testing.T) {
 func (p *framePeer) takeAll(requests int, content []byte) {
 	p.t.Helper()
 	p.WriteWindowUpdate(0, 1<<30)
+	for i := range requests {
+		p.WriteWindowUpdate(uint32(2*i+1), uint32(1+i*997))
+	}
 	bodies := make([][]byte, requests)
 	for ended := 0; ended < requests; {
-		if ended == 0 && len(bodies[0]) == 0 {
-			for i := range requests {
-				p.WriteWindowUpdate(uint32(2*i+1), uint32(1+i*997))
-			}
-		}
 		f, err := p.ReadFrame()
 		testenv.Must(p.t, err)
+		if away, ok := f.(*http2.GoAwayFrame); ok {
+			p.t.Fatalf("the server ends the connection: %v, %q", away.ErrCode, away.DebugData())
+		}
 		data, ok := f.(*http2.DataFrame)
 		if !ok {
 			continue
