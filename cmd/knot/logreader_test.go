@@ -32,7 +32,7 @@ func startLogging(t *testing.T, ofOutput bool, full bool, args ...string) *logRe
 	config := filepath.Join(t.TempDir(), "knot.toml")
 	text := fmt.Sprintf("[[site]]\nroot = %q\n[[site.proxy]]\nmatch = \"/dead/\"\nto = [\"http://%s\"]\nfail-time = \"1ms\"\n", sampleSite, dead.Addr())
 	testenv.Must(t, os.WriteFile(config, []byte(text), 0o600))
-	k := &logReader{command: knotCommand(t, append(args, "-config", config, "-dump", t.TempDir(), "-addr", "127.0.0.1:0", "-loops", "1", "-grace", "0")...)}
+	k := &logReader{command: knotCommand(t, append(args, "-config", config, "-dump", t.TempDir(), "-addr", "127.0.0.1:0", "-loops", "1", "-grace", "10s")...)}
 	r, w, err := os.Pipe()
 	testenv.Must(t, err)
 	t.Cleanup(func() { r.Close() })
