@@ -26,7 +26,7 @@ type Coding struct {
 }
 
 // Precompressed are the codings of files that were compressed beforehand, best first: .br, .zst
-// and .gz beside the file. Package knot/compress has those that compress on the fly too.
+// and .gz beside the file. Package knot/compress has codings that compress on the fly too.
 func Precompressed() []Coding {
 	return []Coding{{Name: "br", Suffix: ".br"}, {Name: "zstd", Suffix: ".zst"}, {Name: "gzip", Suffix: ".gz"}}
 }

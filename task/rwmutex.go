@@ -13,7 +13,7 @@ import (
 // readers out, and all readers up to the next waiting writer enter together.
 type RWMutex struct {
 	g       engine.Guard
-	state   atomic.Int64      // readers × rwReader, rwWriting, and rwAwaited while somebody waits
+	state   atomic.Int64      // readers × rwReader, rwWriting, and rwAwaited while a task waits
 	writer  *engine.Task      // nil: none, or a plain goroutine; as Mutex.owner
 	urged   engine.Urged      // guarded by g
 	waiters engine.WaiterList // guarded by g; tag is 1 for writers

@@ -22,7 +22,7 @@ type Semaphore struct {
 // semAwaited makes Semaphore.used negative.
 const semAwaited = math.MinInt64
 
-// NewSemaphore returns a Semaphore of n units, of which none is taken. It panics if n is negative.
+// NewSemaphore returns a Semaphore of n free units. It panics if n is negative.
 func NewSemaphore(n int64) *Semaphore {
 	if n < 0 {
 		panic(fmt.Sprintf("task: NewSemaphore(%d); want 0 or more", n))

@@ -122,7 +122,7 @@ func TestValueThatMeetsCancellationIsTaken(t *testing.T) {
 	}
 }
 
-// taken is a WaitPoint from which somebody else has removed everybody.
+// taken is a WaitPoint whose waiters another goroutine has removed.
 type taken struct{}
 
 func (taken) Withdraw(*engine.Waiter) bool { return false }

@@ -36,7 +36,7 @@ func TestWokenForNothing(t *testing.T) {
 		"unlocked":            {&mu, func() { mu.Unlock(); mu.Lock() }, 0},
 		"locked another":      {&mu, func() { new(task.Mutex).Lock() }, 0},
 		"a signal":            {&mu, other.Signal, 0},
-		"a signal to nobody":  {&mu, task.NewCond(&mu).Signal, 1},
+		"a signal without a waiter":  {&mu, task.NewCond(&mu).Signal, 1},
 		"another wake":        {&mu, wake, 0},
 		"another wait":        {&mu, func() { engine.Sleep(1) }, 0},
 		"a yield":             {&mu, engine.Yield, 0},

@@ -151,7 +151,7 @@ type Stage interface {
 	Rank() int
 }
 
-// stages are those that tasks of a runtime have come to.
+// stages are the stages that tasks of a runtime have reached.
 type stages struct {
 	named sync.Map    // name to Stage: the first of that name, as all take turns as one in the eyes of a Policy
 	any   atomic.Bool // there is one

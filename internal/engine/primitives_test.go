@@ -63,7 +63,7 @@ func (m *Mutex) Unlock() {
 	w.WakeFrom(l)
 }
 
-// settle notes who is awaited. It is called inside the guard.
+// settle records the awaited task. It is called inside the guard.
 func (m *Mutex) settle() {
 	if m.waiters.Empty() {
 		m.urged.Set(nil)

@@ -85,7 +85,7 @@ func NewRuntime(t testing.TB, loops int, change ...func(*engine.Config)) *engine
 	return rt
 }
 
-// OneOfMany is NewRuntime for tests with several at once, each of which has goroutines.
+// OneOfMany is NewRuntime for tests with several runtimes at once: each has goroutines of its own.
 func OneOfMany(t testing.TB, loops int) *engine.Runtime {
 	t.Helper()
 	rt := testenv.Need(engine.New(engine.Config{Loops: loops, NewPoller: NewChanPoller, Log: Quiet(), Grace: time.Minute}))(t)

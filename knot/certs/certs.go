@@ -34,7 +34,7 @@ type Files struct {
 	MinVersion uint16
 }
 
-// A Pair names two PEM files: a certificate, followed by those that lead to its
+// A Pair names two PEM files: a certificate, followed by the certificates that lead to its
 // authority, and its private key.
 type Pair struct{ Cert, Key string }
 

@@ -16,7 +16,7 @@ func IsToken(name string) bool {
 	return name != ""
 }
 
-// Bytes is s as bytes that nobody may write to.
+// Bytes is s as bytes that must not be written to.
 func Bytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // Text is b as a string that must not be kept.

@@ -164,7 +164,7 @@ func NewConn(on Setting) *Conn {
 	return h
 }
 
-// unlock unlocks mu and calls those that want to know that their client is gone.
+// unlock unlocks mu and calls the functions that wait for their client to leave.
 func (h *Conn) unlock() {
 	gone := h.gone
 	h.gone = nil

@@ -15,7 +15,7 @@ import (
 // The frames that a client sends. All of this is the reader's.
 
 const (
-	// Patience is how many frames without use a client may send: those that bring no request any further, ask for
+	// Patience is how many frames without use a client may send: frames that bring no request any further, ask for
 	// answers, or take back what was asked for. Content, answers that were wanted to the end, and time
 	// give it back. A client that has used it up is sent away (CVE-2019-9511, -9512, -9515, -9518, CVE-2023-44487).
 	Patience = 1000

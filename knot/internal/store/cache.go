@@ -334,7 +334,7 @@ func (c *cache) Empty() {
 	}
 }
 
-// close drops everything, and lets the memory go once nobody uses it.
+// close drops everything, and lets the memory go once no response uses it.
 func (c *cache) close() {
 	c.Empty()
 	for i := range c.Shards {

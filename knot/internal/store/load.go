@@ -216,7 +216,7 @@ func (f *Store) openEntry(q *Request, fl *flight, w want) (e *Entry, keep bool, 
 	began := f.Now()
 	fd, file, err := f.openWanted(q, &toRead, &w)
 	if errors.Is(err, unix.EACCES) && f.kindOf(q, &w) == ErrDirectory {
-		err = ErrDirectory // which nobody wants to read
+		err = ErrDirectory // a directory is never read
 	}
 	if err != nil {
 		return nil, false, err

@@ -134,7 +134,7 @@ func (m *Memory) chunkOf(p []byte) int {
 	return int(uintptr(unsafe.Pointer(unsafe.SliceData(p)))-uintptr(unsafe.Pointer(unsafe.SliceData(m.Mem)))) / ChunkBytes
 }
 
-// A spell is a row of blocks that nobody uses, on their way back to the system.
+// A spell is a row of unused blocks, on their way back to the system.
 type spell struct{ block, blocks int }
 
 // idle takes one such row out of use, of at most that many blocks, for the caller to give
@@ -232,7 +232,7 @@ func (s *shard) reserve(e *Entry, hash uint64) bool {
 			break
 		}
 		prev := old.Prev
-		if old.users.Load() == 1 { // nobody but us, and nobody comes while we hold mu
+		if old.users.Load() == 1 { // only the cache itself, and no other user comes while mu is held
 			freed += old.size
 			s.stats.Evictions++
 			out = s.evict(old, out)
@@ -291,7 +291,7 @@ func (s *shard) charge(n int64) {
 	}
 }
 
-// discharge takes its memory from e, which nobody uses. Caller holds mu.
+// discharge takes its memory from e, which no response uses. Caller holds mu.
 func (s *shard) discharge(e *Entry) {
 	s.Bytes -= e.size
 	contents.Release(e.size)

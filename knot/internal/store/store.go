@@ -96,7 +96,7 @@ type Store struct {
 	closed  bool        // guarded by mu
 }
 
-// Open opens the root, of which nothing is open yet.
+// Open opens the root.
 func (f *Store) Open(root string, config Config) error {
 	if err := f.Root.open(root); err != nil {
 		return errors.Join(err, checkIndex(config.Index))
@@ -170,7 +170,7 @@ func (f *Store) Stats() Stats {
 }
 
 const (
-	// openIdle is for how long a descriptor is kept that nobody asks for: it keeps the
+	// openIdle is for how long a descriptor is kept that no request asks for: it keeps the
 	// space of a deleted file taken.
 	openIdle   = 20 * time.Second
 	sweepEvery = openIdle / 2

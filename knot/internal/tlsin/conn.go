@@ -161,7 +161,7 @@ func (c *Conn) Fill() error { return c.record.fill() }
 // Discard gives the input buffer back, and what is in it. It is for the end of the connection.
 func (c *Conn) Discard() { c.record.release() }
 
-// HandOver has the input buffer not count any more: a handler has the connection, and nobody gives that back.
+// HandOver stops counting the input buffer: a handler has the connection, and never gives it back.
 func (c *Conn) HandOver() { c.record.leave() }
 
 // NetConn is the connection below.

@@ -67,7 +67,7 @@ func lookUpEnded(host string, err error) error {
 	return &net.DNSError{UnwrapErr: err, Err: err.Error(), Name: host, IsTimeout: timeout, IsTemporary: timeout}
 }
 
-// IsNetwork reports whether the network is one of those that package sockaddr has.
+// IsNetwork reports whether package sockaddr knows the network.
 func IsNetwork(network string) bool {
 	switch network {
 	case "tcp", "tcp4", "tcp6", "unix", "udp", "udp4", "udp6", "unixgram":
