@@ -30,16 +30,16 @@ func TestWokenForNothing(t *testing.T) {
 		between func() // two waits
 		want    int    // calls of PassOver
 	}{
-		"nothing":             {&mu, func() {}, 1},
-		"nothing, other lock": {&plain, func() {}, 0}, // not known
-		"nothing, RWMutex":    {&rw, func() {}, 0},
-		"unlocked":            {&mu, func() { mu.Unlock(); mu.Lock() }, 0},
-		"locked another":      {&mu, func() { new(task.Mutex).Lock() }, 0},
-		"a signal":            {&mu, other.Signal, 0},
-		"a signal without a waiter":  {&mu, task.NewCond(&mu).Signal, 1},
-		"another wake":        {&mu, wake, 0},
-		"another wait":        {&mu, func() { engine.Sleep(1) }, 0},
-		"a yield":             {&mu, engine.Yield, 0},
+		"nothing":                   {&mu, func() {}, 1},
+		"nothing, other lock":       {&plain, func() {}, 0}, // not known
+		"nothing, RWMutex":          {&rw, func() {}, 0},
+		"unlocked":                  {&mu, func() { mu.Unlock(); mu.Lock() }, 0},
+		"locked another":            {&mu, func() { new(task.Mutex).Lock() }, 0},
+		"a signal":                  {&mu, other.Signal, 0},
+		"a signal without a waiter": {&mu, task.NewCond(&mu).Signal, 1},
+		"another wake":              {&mu, wake, 0},
+		"another wait":              {&mu, func() { engine.Sleep(1) }, 0},
+		"a yield":                   {&mu, engine.Yield, 0},
 	} {
 		for wait, fn := range map[string]func(*task.Cond) error{
 			"Wait":        func(c *task.Cond) error { c.Wait(); return nil },
