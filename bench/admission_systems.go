@@ -53,7 +53,7 @@ type site struct {
 	conns  []net.Conn    // what acts have opened
 	others float64       // what else ran on the server core meanwhile, %; negative if not known
 	dead   bool          // it was killed for the memory that it took
-	watch  *memoryWatch  // nil if nobody watches its memory
+	watch  *memoryWatch  // nil if its memory is not watched
 
 	peak    int64 // bytes that its group has used at most, once it is closed
 	peakErr error // why that is not known

@@ -252,7 +252,7 @@ func TestExperimentsMeasureTheirMetrics(t *testing.T) {
 	}
 }
 
-// claimed are the values of which papers have published figures.
+// claimed are the values for which papers have published figures.
 func claimed(name string) (all []report.Aim) {
 	for _, c := range published[name] {
 		all = append(all, report.Aim{Metric: c.Metric, System: c.System})

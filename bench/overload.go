@@ -272,7 +272,7 @@ func (m *matrix) fdsSample(ctx context.Context, system admissionSystem, p point,
 }
 
 // The loads of the priority experiment as multiples of capacity: in normal times 60 % in
-// all, in the spike 2.8 times what the server can do, of which the urgent part is little.
+// all, in the spike 2.8 times what the server can do; few of the requests are urgent.
 const (
 	urgentLoad    = 0.4
 	leisurelyLoad = 0.2

@@ -191,7 +191,7 @@ func fairness(samples []sample, clients float64, loaded time.Duration) []sample 
 const groupLimit = 512 << 20
 
 // overloadCgroupExperiment is overload-memory as it comes to a container: a memory cgroup has the
-// limit, nobody has told the Go runtime, and the kernel kills the process that takes more.
+// limit that the Go runtime has not been told, and the kernel kills the process that takes more.
 var overloadCgroupExperiment = experiment{
 	name: "overload-cgroup",
 	doc:  "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime",

@@ -128,7 +128,7 @@ func TestClientsComeBackAfterABrokenConnection(t *testing.T) {
 }
 
 func TestServerThatIsGoneEndsTheLoop(t *testing.T) {
-	addr := nobody(t)
+	addr := refusing(t)
 	testenv.ErrorIs(t, testenv.Err(Closed(closedTo(addr))), ErrGone)
 	for _, change := range []func(*ClosedConfig){
 		func(c *ClosedConfig) { c.Clients = 0 },

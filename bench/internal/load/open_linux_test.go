@@ -140,7 +140,7 @@ func TestOpenLoopTellsRefusalsAndBrokenConnectionsApart(t *testing.T) {
 }
 
 func TestOpenLoopToNobodyLosesAll(t *testing.T) {
-	cfg := openTo(nobody(t))
+	cfg := openTo(refusing(t))
 	got := testenv.Need(Open(cfg))(t)
 	if n := fates(got.Outcomes); n[Lost] != len(got.Outcomes) {
 		t.Errorf("fates %v", n)

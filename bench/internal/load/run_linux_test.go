@@ -26,9 +26,9 @@ func serve(t *testing.T, handler http.HandlerFunc) netip.AddrPort {
 	return netip.MustParseAddrPort(ln.Addr().String())
 }
 
-// nobody is an address that refuses connections as long as the test runs: its port is
-// taken, but nobody listens.
-func nobody(t *testing.T) netip.AddrPort {
+// refusing returns an address that refuses connections as long as the test runs: its port is
+// taken, but no server listens.
+func refusing(t *testing.T) netip.AddrPort {
 	t.Helper()
 	fd := testenv.Need(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	t.Cleanup(func() { unix.Close(fd) })
@@ -76,7 +76,7 @@ func TestRunReportsWhatIsWrong(t *testing.T) {
 		{"not loopback", func(c *Config) { c.Addr = netip.MustParseAddrPort("192.0.2.1:80") }, "loopback"},
 		{"wrong status", func(c *Config) { c.Addr = missing }, "want 200"},
 		{"responses that grow", func(c *Config) { c.Addr = growing; c.For = time.Second }, "more than the response has"},
-		{"no server", func(c *Config) { c.Addr = nobody(t) }, "refused"},
+		{"no server", func(c *Config) { c.Addr = refusing(t) }, "refused"},
 		{"no process", func(c *Config) { c.PIDs = nil }, "processes"},
 	} {
 		cfg := valid
