@@ -24,8 +24,9 @@ var layers = map[string]string{
 	"internal/httpcases":             "",
 	"internal/logwriter":             "",
 	"internal/chunk":                 "internal/coro",
-	"internal/engine":                "internal/kernel internal/coro internal/chunk internal/funcname internal/logwriter golang.org/x/sys/unix",
-	"internal/sched":                 "internal/engine internal/coro",
+	"internal/engine":                "internal/kernel internal/coro internal/chunk internal/admit internal/funcname internal/logwriter golang.org/x/sys/unix",
+	"internal/admit":                 "internal/coro",
+	"internal/sched":                 "internal/engine internal/admit",
 	"internal/sim":                   "internal/engine",
 	"internal/enginetest":            "internal/engine internal/sim internal/testenv",
 	"internal/sim/programs":          "internal/sim task stackchunk internal/engine",
@@ -37,7 +38,7 @@ var layers = map[string]string{
 	"netpoll":                        "task internal/engine internal/poller ressched internal/kernel internal/uring netpoll/internal/sys netpoll/internal/sockaddr golang.org/x/sys/unix",
 	"netpoll/internal/sys":           "internal/kernel golang.org/x/sys/unix",
 	"netpoll/internal/sockaddr":      "internal/engine netpoll/internal/sys golang.org/x/sys/unix",
-	"internal/feed":                  "internal/engine bgraph internal/recorder internal/sched internal/probe internal/coro golang.org/x/sys/unix",
+	"internal/feed":                  "internal/engine bgraph internal/recorder internal/sched internal/admit internal/probe internal/coro golang.org/x/sys/unix",
 	"internal/breathe":               "internal/coro",
 	"internal/funcname":              "",
 	"internal/recorder":              "internal/engine internal/coro internal/breathe internal/funcname bgraph stackchunk internal/graphlimits internal/buckets",
@@ -63,7 +64,7 @@ var layers = map[string]string{
 	"examples/flowweb":               ". task netpoll aio flow flow/flownet",
 	"examples/memcache":              ". task netpoll",
 	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
-	"ressched":                       "internal/engine task",
+	"ressched":                       "internal/engine internal/admit task",
 	"internal/probe":                 "golang.org/x/sys/unix",
 	"knot":                           "knot/internal/clock knot/internal/h1 knot/internal/h2 knot/internal/store knot/internal/tasks knot/internal/tlsin . internal/logwriter internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
 	"knot/certs":                     "internal/regular",
@@ -90,7 +91,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "internal/enginetest internal/buckets internal/graphlimits knot/certs golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
+const testOnly = "internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
 // module is the path of this module.
 const module = "github.com/capriccio-go/capriccio"

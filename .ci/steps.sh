@@ -123,7 +123,7 @@ install_tools() {
 export ALL="./... ./bench/..."
 # Packages that try more with CAPRICCIO_TEST=full: each poller, more loops, large programs.
 # With the default they run under the race detector.
-export FULL="./internal/engine ./netpoll ./aio ./internal/sched ./knot ./bgraph ./internal/recorder ./bench/... ./internal/feed ./cmd/stackplan/..."
+export FULL="./internal/engine ./netpoll ./aio ./internal/admit ./internal/sched ./knot ./bgraph ./internal/recorder ./bench/... ./internal/feed ./cmd/stackplan/..."
 
 # without PACKAGES… lists all but these.
 without() { go list $ALL | grep -vxFf <(go list "$@"); }
@@ -237,7 +237,7 @@ find_dead_code() {
 }
 
 test_race_core() {
-	tests -race . ./task ./netpoll ./flow ./internal/engine ./internal/coro ./internal/recorder ./internal/sched ./internal/feed ./ressched/...
+	tests -race . ./task ./netpoll ./flow ./internal/engine ./internal/coro ./internal/recorder ./internal/admit ./internal/sched ./internal/feed ./ressched/...
 }
 
 # Left out is what has no concurrency, or only starts other processes.
@@ -351,7 +351,7 @@ fuzz_one() {
 }
 
 short_benchmarks() {
-	go test -vet=off -timeout 1000s -run xxx -bench . -benchtime 100x . ./internal/coro ./internal/engine ./knot ./bgraph ./internal/sched
+	go test -vet=off -timeout 1000s -run xxx -bench . -benchtime 100x . ./internal/coro ./internal/engine ./knot ./bgraph ./internal/admit ./internal/sched
 }
 
 # Figures are not judged here: the machine is small and shared. What is shown is that

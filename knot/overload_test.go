@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -27,18 +28,18 @@ type doorman struct {
 	refuses            bool // if there is no room
 }
 
-func (d *doorman) Next(_ time.Duration, _ int, q *engine.Queue) engine.Verdict {
+func (d *doorman) Next(_ time.Duration, _ int, q *admit.Queue) admit.Verdict {
 	switch {
 	case d.closed.Load():
-		return engine.VerdictRefuse
+		return admit.Refuse
 	case d.inside == d.room && d.refuses:
-		return engine.VerdictRefuse
+		return admit.Refuse
 	case d.inside == d.room:
-		return engine.VerdictDefer
+		return admit.Defer
 	}
 	d.inside++
 	d.most = max(d.most, d.inside)
-	return engine.VerdictAdmit
+	return admit.Admit
 }
 
 func (d *doorman) Left(time.Duration, int) { d.inside-- }

@@ -13,12 +13,13 @@
 package ressched
 
 import (
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // Limits of a process: how many names there may be.
 const (
-	MaxEntrances = engine.MaxEntrances
+	MaxEntrances = admit.MaxEntrances
 	MaxResources = engine.MaxResources
 )
 

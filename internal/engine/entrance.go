@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/admit"
 )
 
 // ErrRefused is what Enter returns when the program has more work than it can do in
@@ -23,9 +25,6 @@ type Entrance struct {
 	name  string
 	index int
 }
-
-// MaxEntrances is how many entrances a process may have.
-const MaxEntrances = 64
 
 // entrances are of the process: they are declared in package variables, before there is a
 // runtime. What waits and what is let in there is the loops' own.
@@ -47,8 +46,8 @@ func NewEntrance(name string) (*Entrance, error) {
 			return e, nil
 		}
 	}
-	if len(s.all) == MaxEntrances {
-		return nil, fmt.Errorf("task: entrance %q: there are %d entrances, more are not possible", name, MaxEntrances)
+	if len(s.all) == admit.MaxEntrances {
+		return nil, fmt.Errorf("task: entrance %q: there are %d entrances, more are not possible", name, admit.MaxEntrances)
 	}
 	e := &Entrance{name: name, index: len(s.all)}
 	s.all = append(s.all[:len(s.all):len(s.all)], e)
@@ -138,22 +137,22 @@ type doors struct {
 func (l *Loop) isOpen() bool { return l.admission == nil && !l.manyAway() && !l.anyInLine() }
 
 // verdict is what becomes of the next one in q, whose state is up to date. Without an Admission nobody is refused.
-func (l *Loop) verdict(q *line) Verdict {
+func (l *Loop) verdict(q *line) admit.Verdict {
 	if l.admission != nil {
 		return l.admission.Next(l.now, q.index, &q.state)
 	}
 	switch {
 	case q.state.Left:
-		return VerdictRefuse
+		return admit.Refuse
 	case q.state.Full:
-		return VerdictDefer
+		return admit.Defer
 	}
-	return VerdictAdmit
+	return admit.Admit
 }
 
 // verdictAtOnce is verdict for one that comes where nobody is in line.
-func (l *Loop) verdictAtOnce(q *line) Verdict {
-	q.state = Queue{Waiting: 1, Starting: q.underWay(l), Refusing: q.refusing, Full: l.manyAway()}
+func (l *Loop) verdictAtOnce(q *line) admit.Verdict {
+	q.state = admit.Queue{Waiting: 1, Starting: q.underWay(l), Refusing: q.refusing, Full: l.manyAway()}
 	return l.verdict(q)
 }
 
@@ -173,10 +172,10 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 	// Others that are ready may come here too: the order among all of them is the line's.
 	if q.n == 0 && !l.anyReady() {
 		switch l.verdictAtOnce(q) {
-		case VerdictAdmit, VerdictAdmitNewest:
+		case admit.Admit, admit.AdmitNewest:
 			q.letIn(l)
 			return nil
-		case VerdictRefuse:
+		case admit.Refuse:
 			return ErrRefused
 		}
 	}
@@ -214,7 +213,7 @@ type Ticket struct{ at *inLine }
 func (k *Ticket) GiveUp() {
 	if x := k.at; x != nil {
 		l := x.t.loop
-		l.letGo(x, VerdictRefuse)
+		l.letGo(x, admit.Refuse)
 	}
 }
 
@@ -240,7 +239,7 @@ func (l *Loop) StartAt(e *Entrance, client uint32, waited time.Duration, k *Tick
 	t.loop = l
 	q := l.line(e)
 	if q.n == 0 {
-		if v := l.verdictAtOnce(q); v != VerdictDefer && v != VerdictEnough {
+		if v := l.verdictAtOnce(q); v != admit.Defer && v != admit.Enough {
 			l.startAt(q, t, v)
 			return
 		}
@@ -271,7 +270,7 @@ func (l *Loop) waitInLine(q *line, client uint32) error {
 		return err
 	}
 	l.arrived(t)
-	if v == VerdictRefuse {
+	if v == admit.Refuse {
 		return ErrRefused
 	}
 	return nil
@@ -290,7 +289,7 @@ func (l *Loop) serveLines() {
 // waits for that.
 func (l *Loop) serve(q *line) {
 	for q.n > 0 && !l.enough(q) {
-		v := VerdictAdmit
+		v := admit.Admit
 		oldest := q.oldest()
 		if !l.cancelAll {
 			left := oldest.gone && l.now-oldest.since > goneAfter
@@ -303,20 +302,20 @@ func (l *Loop) serve(q *line) {
 			}
 			v = l.verdict(q)
 			q.gone = 0
-			if left && v == VerdictRefuse {
+			if left && v == admit.Refuse {
 				q.gone = 1
 			}
 		}
 		switch v {
-		case VerdictDefer:
+		case admit.Defer:
 			return
-		case VerdictEnough:
+		case admit.Enough:
 			q.enough, q.enoughAt = q.starting, l.now
 			return
-		case VerdictRefuse:
+		case admit.Refuse:
 			l.letGo(oldest, v)
 		default:
-			l.letGo(q.admittedFirst(v == VerdictAdmitNewest), v)
+			l.letGo(q.admittedFirst(v == admit.AdmitNewest), v)
 		}
 	}
 }
@@ -340,11 +339,11 @@ func (l *Loop) noRoom(entrance int) bool {
 const goneAfter = 500 * time.Millisecond
 
 // letGo lets x go on, with the verdict v.
-func (l *Loop) letGo(x *inLine, v Verdict) {
+func (l *Loop) letGo(x *inLine, v admit.Verdict) {
 	q := x.line
 	q.remove(x)
 	x.verdict = v
-	if v != VerdictRefuse {
+	if v != admit.Refuse {
 		q.count(x.client)
 	}
 	if x.w == nil {
@@ -354,7 +353,7 @@ func (l *Loop) letGo(x *inLine, v Verdict) {
 		return
 	}
 	q.starts(x.t, v)
-	if q.index >= doorIndex && v != VerdictRefuse {
+	if q.index >= doorIndex && v != admit.Refuse {
 		i := q.index - doorIndex
 		l.piles[i].heads(i, x.t.extend())
 	}
@@ -364,7 +363,7 @@ func (l *Loop) letGo(x *inLine, v Verdict) {
 }
 
 // startAt starts t, which is going to enter at q with the verdict v.
-func (l *Loop) startAt(q *line, t *Task, v Verdict) {
+func (l *Loop) startAt(q *line, t *Task, v admit.Verdict) {
 	q.starts(t, v)
 	l.enqueue(t)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -18,32 +19,32 @@ type room struct {
 	inside int
 	newest bool
 	closed bool
-	asked  []Queue // when somebody was let in
-	starts int     // how many may be starting; 0: any number
-	calls  int     // of Next
+	asked  []admit.Queue // when somebody was let in
+	starts int           // how many may be starting; 0: any number
+	calls  int           // of Next
 
 	refusing []int // Queue.Refusing when somebody was refused
 }
 
-func (r *room) Next(_ time.Duration, _ int, q *Queue) Verdict {
+func (r *room) Next(_ time.Duration, _ int, q *admit.Queue) admit.Verdict {
 	r.calls++
 	switch {
 	case q.Left:
-		return VerdictRefuse
+		return admit.Refuse
 	case r.starts > 0 && q.Starting >= r.starts:
-		return VerdictEnough
+		return admit.Enough
 	case r.closed:
 		r.refusing = append(r.refusing, q.Refusing)
-		return VerdictRefuse
+		return admit.Refuse
 	case r.inside >= r.size:
-		return VerdictDefer
+		return admit.Defer
 	}
 	r.inside++
 	r.asked = append(r.asked, *q)
 	if r.newest {
-		return VerdictAdmitNewest
+		return admit.AdmitNewest
 	}
-	return VerdictAdmit
+	return admit.Admit
 }
 
 func (r *room) Left(time.Duration, int) { r.inside-- }
@@ -411,11 +412,11 @@ func TestAsManyEntrancesAsThereMayBe(t *testing.T) {
 		entrances.all = kept
 		entrances.mu.Unlock()
 	}()
-	for i := len(kept); i < MaxEntrances; i++ {
+	for i := len(kept); i < admit.MaxEntrances; i++ {
 		entrance(t, fmt.Sprint("filler ", i))
 	}
 	if _, err := NewEntrance("one too many"); err == nil {
-		t.Errorf("entrance %d is accepted, want at most %d", MaxEntrances+1, MaxEntrances)
+		t.Errorf("entrance %d is accepted, want at most %d", admit.MaxEntrances+1, admit.MaxEntrances)
 	}
 	testenv.Fails(t, testenv.Err(NewEntrance("")), "an entrance without a name is accepted")
 }

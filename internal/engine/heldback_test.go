@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -71,11 +72,11 @@ const heldTurns = 50
 // A lateOpener lets nobody in for heldTurns turns.
 type lateOpener struct{ asked int }
 
-func (a *lateOpener) Next(time.Duration, int, *Queue) Verdict {
+func (a *lateOpener) Next(time.Duration, int, *admit.Queue) admit.Verdict {
 	if a.asked++; a.asked > heldTurns {
-		return VerdictAdmit
+		return admit.Admit
 	}
-	return VerdictDefer
+	return admit.Defer
 }
 
 func (*lateOpener) Left(time.Duration, int) {}

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/admit"
 )
 
 // A NodeID names a place where tasks wait, a node of the blocking graph. Node 0 is
@@ -177,38 +179,9 @@ func (rt *Runtime) StageNamed(name string) Stage {
 // runtime's clock.
 type Admission interface {
 	// Next says what becomes of one of the tasks that wait at the entrance with that index. q is the loop's.
-	Next(now time.Duration, entrance int, q *Queue) Verdict
+	Next(now time.Duration, entrance int, q *admit.Queue) admit.Verdict
 	// Left records that a task that was admitted there has left again.
 	Left(now time.Duration, entrance int)
-}
-
-// A Queue is what waits at an entrance on one loop.
-type Queue struct {
-	Waiting  int           // tasks, one at least
-	Inside   int           // tasks where they would go, or on the way, if it is the door of a pile
-	Starting int           // tasks that were let in and have not run yet, or before all that was ready then has run
-	Refusing int           // tasks that were refused and have not run yet
-	Oldest   time.Duration // how long the one has waited that has waited longest
-	Front    time.Duration // the same among the most important
-	Full     bool          // none can be let in now, see Bottlenecks and Config.DetachLimit
-	Gone     int           // clients that have left the line since Next was last asked about it
-	Left     bool          // the client of the one that has waited longest has gone, and only VerdictRefuse gets rid of it
-}
-
-// A Verdict is what an Admission decides.
-type Verdict uint8
-
-// The verdicts.
-const (
-	VerdictAdmit       Verdict = iota // of the most important the one that has waited longest
-	VerdictAdmitNewest                // of the most important one that came last
-	VerdictDefer                      // none now: ask again soon
-	VerdictRefuse                     // the one that has waited longest: turn it away
-	VerdictEnough                     // none until one that was let in, or refused, has begun to run
-)
-
-func (v Verdict) String() string {
-	return [...]string{"admit", "admit newest", "defer", "refuse", "enough"}[v]
 }
 
 // A Clock tells the time. The zero of Now is arbitrary; it never goes back.

@@ -3,6 +3,8 @@ package engine
 import (
 	"math/bits"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/admit"
 )
 
 // A line is where tasks of one loop wait to be let in at an entrance: the most important
@@ -10,7 +12,7 @@ import (
 type line struct {
 	index    int
 	n        int           // tasks in it
-	state    Queue         // what the Admission is shown
+	state    admit.Queue   // what the Admission is shown
 	starting int           // tasks that were let in and have not run since
 	refusing int           // tasks that were refused and have not run since
 	surplus  int           // see underWay
@@ -100,7 +102,7 @@ type inLine struct {
 	since      time.Duration
 	client     uint32
 	level      uint8
-	verdict    Verdict
+	verdict    admit.Verdict
 	queued     bool
 	gone       bool // see Ticket.Hangup
 	before     bool // it waited before it came here
@@ -173,12 +175,12 @@ func (q *line) recycle(x *inLine) {
 }
 
 // starts marks t as on its way to Enter.
-func (q *line) starts(t *Task, v Verdict) {
-	if v != VerdictRefuse {
+func (q *line) starts(t *Task, v admit.Verdict) {
+	if v != admit.Refuse {
 		q.letIn(t.loop)
 	}
 	t.startsAt = int8(q.index + 1)
-	if v == VerdictRefuse {
+	if v == admit.Refuse {
 		t.startsAt = -t.startsAt
 		q.refusing++
 		return

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/admit"
 )
 
 // A pile is what is watched of a node of the blocking graph, as tasks pile up there: how many wait,
@@ -54,28 +56,17 @@ const (
 	pileEvery = 10 * time.Millisecond // looks at piles
 	pileEnd   = 10 * time.Second      // a node where few wait for so long is not watched any more
 	pileFew   = 8
-	lateTurns = 64           // turns, of which the one that has waited longest gets one
-	doorIndex = MaxEntrances // index of the first door for an Admission, after the entrances
+	lateTurns = 64                 // turns, of which the one that has waited longest gets one
+	doorIndex = admit.MaxEntrances // index of the first door for an Admission, after the entrances
 )
 
 // A Bottlenecks is an Admission that limits how many tasks wait at a node inside the program.
 type Bottlenecks interface {
 	Admission
 	// Piled is told, every few milliseconds, how it is at a watched node. It returns how many may wait
-	// there, 0 if any number, below 0 if nobody. Next is called with index MaxEntrances+pile for those
+	// there, 0 if any number, below 0 if nobody. Next is called with index admit.MaxEntrances+pile for those
 	// that are kept out.
-	Piled(now time.Duration, pile int, q PileQueue) (limit int)
-}
-
-// A PileQueue is what waits at a watched node.
-type PileQueue struct {
-	Afresh   bool          // what was said before was of something else
-	Waiting  int           // tasks there, without those that waited when the limit was set
-	Departed int           // tasks that have gone on since it was last said, without those that waited when the limit was set
-	Late     int           // of these
-	Waited   time.Duration // by these in all
-	Quickest time.Duration // by one of these
-	Out      int           // tasks that are kept out
+	Piled(now time.Duration, pile int, q admit.PileQueue) (limit int)
 }
 
 // Watched reports whether As matters on the loop of the caller: it has watched nodes. It never parks.
@@ -105,8 +96,8 @@ func (l *Loop) passDoors(x *extension) error {
 			p.goes(x)
 			continue
 		}
-		p.door.state = Queue{Waiting: 1, Inside: p.inside()}
-		if p.door.n == 0 && p.room() && l.admission.Next(l.now, doorIndex+i, &p.door.state) != VerdictRefuse {
+		p.door.state = admit.Queue{Waiting: 1, Inside: p.inside()}
+		if p.door.n == 0 && p.room() && l.admission.Next(l.now, doorIndex+i, &p.door.state) != admit.Refuse {
 			p.heads(i, x)
 			continue
 		}
@@ -374,7 +365,7 @@ func (l *Loop) lookAtPiles() {
 		l.piledAt = l.now
 		for i, p := range l.piles {
 			afresh := l.clarify(p)
-			limit := l.bottlenecks.Piled(l.now, i, PileQueue{
+			limit := l.bottlenecks.Piled(l.now, i, admit.PileQueue{
 				Afresh: afresh, Waiting: p.waiting - p.late, Departed: p.departed, Late: p.lateGone, Waited: p.waited, Quickest: p.quickest, Out: p.door.n,
 			})
 			if limit > 0 && p.limit == 0 {

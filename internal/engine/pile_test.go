@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -17,16 +18,16 @@ type limiter struct {
 	afresh  bool  // likewise, of the first pile
 }
 
-func (*limiter) Next(_ time.Duration, _ int, q *Queue) Verdict {
+func (*limiter) Next(_ time.Duration, _ int, q *admit.Queue) admit.Verdict {
 	if q.Full {
-		return VerdictDefer
+		return admit.Defer
 	}
-	return VerdictAdmit
+	return admit.Admit
 }
 
 func (*limiter) Left(time.Duration, int) {}
 
-func (a *limiter) Piled(_ time.Duration, pile int, q PileQueue) int {
+func (a *limiter) Piled(_ time.Duration, pile int, q admit.PileQueue) int {
 	for pile >= len(a.waiting) {
 		a.waiting = append(a.waiting, 0)
 	}

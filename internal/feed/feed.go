@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/probe"
@@ -51,23 +52,23 @@ type Config struct {
 // A Feed feeds the schedulers of one runtime. Its methods may be called from any goroutine.
 type Feed struct {
 	cfg    Config
-	ledger *sched.Ledger
+	ledger *admit.Ledger
 	rt     *engine.Runtime // that is fed; constant once that is made
 
 	predictions atomic.Pointer[[]sched.Prediction]
 
 	mu    sync.Mutex
 	loops []*loopSide   // guarded by mu: those made so far, by index
-	gates []*sched.Gate // guarded by mu: by index of the entrance; nil: nothing has come there
+	gates []*admit.Gate // guarded by mu: by index of the entrance; nil: nothing has come there
 	// claims are those of the stages by name, guarded by mu.
 	claims map[string]*sched.Claim
-	bend   sched.Bend // guarded by mu
+	bend   admit.Bend // guarded by mu
 
-	memory   sched.ResourceID // fixed
+	memory   admit.ResourceID // fixed
 	patience time.Duration    // fixed: explainTimeout, but in tests
 
 	// Owned by the goroutine of run, once that runs.
-	readings   map[string]sched.ResourceID // of the probe
+	readings   map[string]admit.ResourceID // of the probe
 	sources    []source                    // declared by the program
 	resource   []int                       // ResourceID by index in engine.Resources, -1: none
 	learnt     time.Duration               // when the graph was last looked at
@@ -87,7 +88,7 @@ type Feed struct {
 type loopSide struct {
 	loop      *engine.Loop
 	policy    sched.Policy
-	admission *sched.Admission // nil: everybody is let in
+	admission *admit.Admission // nil: everybody is let in
 }
 
 // New makes a Feed. The error says what is wrong with cfg.
@@ -102,7 +103,7 @@ func New(cfg Config) (s *Feed, err error) {
 		if cfg.Graph == nil {
 			return nil, fmt.Errorf("the policy %q needs the blocking graph, which is switched off", Resource)
 		}
-		s.ledger = sched.NewLedger()
+		s.ledger = admit.NewLedger()
 		s.ledger.Meter(cfg.Graph.Held)
 		if err := s.addHeap(); err != nil {
 			return nil, err
@@ -139,7 +140,7 @@ func (s *Feed) side(l *engine.Loop) *loopSide {
 			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst,
 			Ledger: s.ledger, Predictions: s.predicted, Stage: s.stage,
 		})
-		side.admission = sched.NewAdmission(l.Index(), !s.cfg.NoRefusals, s.gate)
+		side.admission = admit.NewAdmission(l.Index(), !s.cfg.NoRefusals, s.gate)
 	}
 	s.loops = append(s.loops, side)
 	return side
@@ -207,7 +208,7 @@ func (s *Feed) wake(loop int) {
 }
 
 // gate returns the gate of an entrance.
-func (s *Feed) gate(entrance int) *sched.Gate {
+func (s *Feed) gate(entrance int) *admit.Gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.gates) <= entrance {

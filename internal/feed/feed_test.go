@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/probe"
 	"github.com/capriccio-go/capriccio/internal/recorder"
@@ -118,17 +119,17 @@ func TestALimitMayBeTakenBack(t *testing.T) {
 	for i, c := range []struct {
 		set   int64
 		limit float64
-		state sched.State
+		state admit.State
 	}{
-		{10, 10, sched.AtLimit}, {0, 0, sched.Low}, {10, 10, sched.AtLimit}, {-1, 0, sched.Low}, {0, 0, sched.Low},
-		{-1, 0, sched.Low}, {40, 40, sched.Low}, {10, 10, sched.AtLimit},
+		{10, 10, admit.AtLimit}, {0, 0, admit.Low}, {10, 10, admit.AtLimit}, {-1, 0, admit.Low}, {0, 0, admit.Low},
+		{-1, 0, admit.Low}, {40, 40, admit.Low}, {10, 10, admit.AtLimit},
 	} {
 		slots.SetLimit(c.set)
 		for k := range 2 { // it is watched from the first on
 			n := 2*i + k + 1
 			s.tick(rt.Now()+time.Duration(n)*learnEvery, uint64(n), heap(rt))
 		}
-		var r sched.Report
+		var r admit.Report
 		s.ledger.Report(&r)
 		if got := r.Resources[watched(t, s, slots)]; got.Limit != c.limit || got.State != c.state || got.Used != 10 {
 			t.Errorf("step %d, after SetLimit(%d): %+v; want 10 of %v in use, %v", i, c.set, got, c.limit, c.state)
@@ -154,11 +155,11 @@ func TestANameThatIsTaken(t *testing.T) {
 	}).Join())
 	s.tick(rt.Now()+learnEvery, 1, nil)
 	watched(t, s, other)
-	testenv.Need(s.ledger.Add(sched.Spec{Name: probe.GC, Limit: 1}))(t)
+	testenv.Need(s.ledger.Add(admit.Spec{Name: probe.GC, Limit: 1}))(t)
 	readings := heap(rt)
 	slices.Reverse(readings)
 	testenv.Fails(t, s.observe(rt.Now()+2*learnEvery, readings), "no error although a reading has the name of a resource")
-	var r sched.Report
+	var r admit.Report
 	s.ledger.Report(&r)
 	testenv.Equal(t, r.Resources[s.memory].Used, 1<<20, "of the heap are in use: it was read after what can't be watched")
 }
@@ -213,18 +214,18 @@ func TestTasksAndStackSpaceAreLearnt(t *testing.T) {
 			t.Errorf("a task is expected to hold %.0f bytes of stack chunks, want one for 100 KiB", n)
 		}
 	}
-	var r sched.Report
+	var r admit.Report
 	s.ledger.Report(&r)
-	if i := slices.IndexFunc(r.Resources, func(r sched.ResourceReport) bool { return r.Name == engine.Tasks.Name() }); i < 0 || r.Resources[i].State != sched.Low {
+	if i := slices.IndexFunc(r.Resources, func(r admit.ResourceReport) bool { return r.Name == engine.Tasks.Name() }); i < 0 || r.Resources[i].State != admit.Low {
 		t.Errorf("the ledger says %+v; want tasks, low", r.Resources)
 	}
 	held := int64(960)
 	engine.Tasks.Acquire(held) // as of tasks that do not end
 	defer engine.Tasks.Release(held)
 	s.tick(rt.Now()+2*learnEvery, 2, nil)
-	r = sched.Report{}
+	r = admit.Report{}
 	s.ledger.Report(&r)
-	if i := slices.IndexFunc(r.Resources, func(r sched.ResourceReport) bool { return r.Name == engine.Tasks.Name() }); i < 0 || r.Resources[i].State != sched.AtLimit {
+	if i := slices.IndexFunc(r.Resources, func(r admit.ResourceReport) bool { return r.Name == engine.Tasks.Name() }); i < 0 || r.Resources[i].State != admit.AtLimit {
 		t.Errorf("with %d tasks of 1000 the ledger says %+v; want tasks, at their limit", held, r.Resources)
 	}
 }
@@ -237,15 +238,15 @@ func TestPressureWhereMemoryIsPlentiful(t *testing.T) {
 	}{{1 << 30, 10 << 30, false}, {9.6 * (1 << 30), 10 << 30, true}} {
 		rt, s := fed(t, 1, 1, Config{Policy: Resource})
 		window := func() float64 { // of the gate, which is reported last
-			var r sched.Report
+			var r admit.Report
 			s.ledger.Report(&r)
 			return r.Resources[len(r.Resources)-1].Limit
 		}
 		gate := s.ledger.NewGate("test")
-		a := sched.NewAdmission(0, true, func(int) *sched.Gate { return gate })
+		a := admit.NewAdmission(0, true, func(int) *admit.Gate { return gate })
 		s.tick(0, 1, heap(rt))
 		before := window()
-		for a.Next(0, 1, &sched.Queue{Waiting: 1}) == sched.Admit {
+		for a.Next(0, 1, &admit.Queue{Waiting: 1}) == admit.Admit {
 		}
 		for i := range 5 {
 			s.tick(time.Duration(i+1)*20*time.Millisecond, uint64(i), append(heap(rt),
@@ -261,11 +262,11 @@ func TestPressureWhereMemoryIsPlentiful(t *testing.T) {
 }
 
 func TestNoTaskIsExpectedToHoldMoreThanAnyIsLikelyTo(t *testing.T) {
-	for _, c := range []struct{ is, want sched.Moments }{
-		{sched.Moments{Mean: 10, Variance: 100}, sched.Moments{Mean: 10, Variance: 100}},
-		{sched.Moments{Mean: 10, Variance: 1000}, sched.Moments{Mean: 10, Variance: 10 * 90}},
-		{sched.Moments{Mean: 1000, Variance: 1}, sched.Moments{Mean: 100}},
-		{sched.Moments{}, sched.Moments{}},
+	for _, c := range []struct{ is, want admit.Moments }{
+		{admit.Moments{Mean: 10, Variance: 100}, admit.Moments{Mean: 10, Variance: 100}},
+		{admit.Moments{Mean: 10, Variance: 1000}, admit.Moments{Mean: 10, Variance: 10 * 90}},
+		{admit.Moments{Mean: 1000, Variance: 1}, admit.Moments{Mean: 100}},
+		{admit.Moments{}, admit.Moments{}},
 	} {
 		testenv.Equal(t, atMost(c.is, 100), c.want, "%v, of which no task takes more than 100", c.is)
 	}
@@ -340,7 +341,7 @@ func TestExplain(t *testing.T) {
 	if said == nil || said.Policy != Resource || len(said.Nodes) == 0 || len(said.Resources) < 2 {
 		t.Fatalf("the scheduler says %+v; want policy, nodes and resources", said)
 	}
-	if said.Resources[0].Name != probe.Heap || said.Resources[0].State != sched.Low.String() {
+	if said.Resources[0].Name != probe.Heap || said.Resources[0].State != admit.Low.String() {
 		t.Errorf("first resource %+v, want the heap, low", said.Resources[0])
 	}
 	for _, n := range said.Nodes {

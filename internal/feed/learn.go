@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/recorder"
@@ -77,7 +78,7 @@ func (s *Feed) lookAhead() {
 // atMost is d, of something that is never more than most. Where tasks go round and none has been seen to come
 // out yet, as when a backlog is served at a slow place, the prediction is that they go round for ever; but none will
 // take many times what any has taken so far.
-func atMost(d sched.Moments, most float64) sched.Moments {
+func atMost(d admit.Moments, most float64) admit.Moments {
 	d.Mean = min(d.Mean, most)
 	d.Variance = min(d.Variance, d.Mean*(most-d.Mean)) // no more is possible between 0 and most
 	return d
@@ -108,17 +109,17 @@ func (s *Feed) convert(flows []recorder.Flow, held map[engine.NodeID]float64, do
 		e := &edges[i]
 		*e = sched.Edge{
 			From: f.From, To: f.To, Count: float64(f.Count),
-			CPU:     sched.Moments{Mean: f.CPU.Mean * cycles, Variance: f.CPU.Variance * cycles * cycles},
-			Changes: make([]sched.Moments, s.resources()),
+			CPU:     admit.Moments{Mean: f.CPU.Mean * cycles, Variance: f.CPU.Variance * cycles * cycles},
+			Changes: make([]admit.Moments, s.resources()),
 		}
 		for r, c := range f.Changes {
 			if r < len(s.resource) && s.resource[r] >= 0 {
-				e.Changes[s.resource[r]] = sched.Moments(c)
+				e.Changes[s.resource[r]] = admit.Moments(c)
 			}
 		}
-		heap := sched.Moments(f.Heap)
+		heap := admit.Moments(f.Heap)
 		if done(f.To) {
-			heap = sched.Moments{Mean: -held[f.From], Variance: heap.Variance}
+			heap = admit.Moments{Mean: -held[f.From], Variance: heap.Variance}
 		}
 		e.Changes[s.memory] = heap
 	}

@@ -3,7 +3,7 @@ package feed
 import (
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/sched"
+	"github.com/capriccio-go/capriccio/internal/admit"
 )
 
 // reportEvery is how often refusals are logged at most.
@@ -20,7 +20,7 @@ func (s *Feed) reportRefusals(now time.Duration) {
 	if s.cfg.Log == nil || now-s.refusals.at < reportEvery {
 		return
 	}
-	for _, cause := range sched.Causes() {
+	for _, cause := range admit.Causes() {
 		n := s.refusedFor(cause)
 		if more := n - s.refusals.said[cause]; more > 0 {
 			s.cfg.Log.Warn("capriccio: work is refused; CAPRICCIO_OVERLOAD=wait lets it wait",
@@ -32,7 +32,7 @@ func (s *Feed) reportRefusals(now time.Duration) {
 }
 
 // refusedFor is how many tasks were refused for that cause on all loops.
-func (s *Feed) refusedFor(cause sched.Cause) (n uint64) {
+func (s *Feed) refusedFor(cause admit.Cause) (n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, side := range s.loops {

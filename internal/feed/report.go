@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/sched"
 )
 
@@ -54,7 +55,7 @@ wait:
 	mu.Lock()
 	defer mu.Unlock()
 	closed = true
-	var r sched.Report // of what does not depend on whether a loop answers: counters never fall
+	var r admit.Report // of what does not depend on whether a loop answers: counters never fall
 	for _, side := range sides {
 		if side.admission != nil {
 			side.admission.Report(&r)
@@ -74,7 +75,7 @@ wait:
 		out.Knee = bgraph.SchedKnee{Descriptors: uint64(k.Open), Took: bgraph.Nanos(k.Took), Most: uint64(k.Most), Slowed: bgraph.Nanos(k.Slowed)}
 	}
 	s.mu.Unlock()
-	for _, cause := range sched.Causes() {
+	for _, cause := range admit.Causes() {
 		if n := s.refusedFor(cause); n > 0 {
 			out.Refusals = append(out.Refusals, bgraph.SchedRefusal{Why: cause.String(), Count: n})
 		}

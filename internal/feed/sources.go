@@ -4,14 +4,14 @@ import (
 	"errors"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/probe"
-	"github.com/capriccio-go/capriccio/internal/sched"
 )
 
 // A source is a declared resource that is watched.
 type source struct {
-	id       sched.ResourceID
+	id       admit.ResourceID
 	resource *engine.Resource
 }
 
@@ -22,8 +22,8 @@ const unknownHeap = 16 << 20
 // reading.
 func (s *Feed) addHeap() error {
 	var err error
-	s.memory, err = s.ledger.Add(sched.Spec{Name: probe.Heap, Find: true, Kind: sched.Collected, Unknown: unknownHeap})
-	s.readings = map[string]sched.ResourceID{probe.Heap: s.memory}
+	s.memory, err = s.ledger.Add(admit.Spec{Name: probe.Heap, Find: true, Kind: admit.Collected, Unknown: unknownHeap})
+	s.readings = map[string]admit.ResourceID{probe.Heap: s.memory}
 	return err
 }
 
@@ -32,9 +32,9 @@ func (s *Feed) observe(now time.Duration, readings []probe.Reading) (err error) 
 	for _, r := range readings {
 		id, known := s.readings[r.Name]
 		if !known {
-			spec := sched.Spec{Name: r.Name, Limit: r.Limit}
+			spec := admit.Spec{Name: r.Name, Limit: r.Limit}
 			if r.Sign {
-				spec.Kind = sched.Sign
+				spec.Kind = admit.Sign
 			}
 			switch r.Name {
 			case probe.GC:
@@ -70,13 +70,13 @@ func (s *Feed) addDeclared() (err error) {
 		limit := float64(r.Limit())
 		switch {
 		case s.resource[i] >= 0 && limit > 0:
-			s.ledger.SetLimit(sched.ResourceID(s.resource[i]), limit)
+			s.ledger.SetLimit(admit.ResourceID(s.resource[i]), limit)
 		case s.resource[i] >= 0: // the program has taken it back, or there was none
-			s.ledger.Unlimit(sched.ResourceID(s.resource[i]), limit < 0)
+			s.ledger.Unlimit(admit.ResourceID(s.resource[i]), limit < 0)
 		case limit != 0 && s.rt.Counts(r):
-			spec := sched.Spec{Name: r.Name(), Limit: max(limit, 0)}
+			spec := admit.Spec{Name: r.Name(), Limit: max(limit, 0)}
 			if r == engine.Descriptors {
-				spec.Kind = sched.Kept
+				spec.Kind = admit.Kept
 				if limit > 0 {
 					spec.Target, spec.Margin = descriptorsTarget(r.Limit())
 				}
@@ -230,10 +230,10 @@ func (s *Feed) collectIfFull(now time.Duration, readings []probe.Reading) {
 	if _, _, _, futile := s.ledger.Futile(s.memory); futile || now-s.collected < collectAfter {
 		return
 	}
-	var r sched.Report
+	var r admit.Report
 	s.ledger.Report(&r)
 	for _, x := range r.Resources {
-		if x.Name == probe.Heap && x.State == sched.AtLimit {
+		if x.Name == probe.Heap && x.State == admit.AtLimit {
 			s.cfg.Collect()
 		}
 	}

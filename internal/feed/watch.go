@@ -3,9 +3,9 @@ package feed
 import (
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/probe"
-	"github.com/capriccio-go/capriccio/internal/sched"
 )
 
 // The names of what the runtime measures of itself.
@@ -28,9 +28,9 @@ const (
 // tasks are ready before they run, which is shown; and whether more work under way makes the
 // program get less done, which is a sign of thrashing. Owned by the goroutine of run.
 type selfWatch struct {
-	ledger *sched.Ledger
+	ledger *admit.Ledger
 
-	busy, delay, lost sched.ResourceID
+	busy, delay, lost admit.ResourceID
 
 	at    time.Duration // of the last look
 	idle  time.Duration // of all loops until then
@@ -39,19 +39,19 @@ type selfWatch struct {
 	delays float64 // nanoseconds until the last look at the delays
 	waits  uint64
 
-	best sched.Productivity
+	best admit.Productivity
 }
 
-func newSelfWatch(l *sched.Ledger) (w *selfWatch, err error) {
+func newSelfWatch(l *admit.Ledger) (w *selfWatch, err error) {
 	w = &selfWatch{ledger: l}
 	for _, r := range []struct {
-		id   *sched.ResourceID
-		spec sched.Spec
+		id   *admit.ResourceID
+		spec admit.Spec
 	}{
-		{&w.busy, sched.Spec{Name: processor, Limit: 1, Kind: sched.Shown}},
-		{&w.delay, sched.Spec{Name: readyDelay, Limit: longDelay.Seconds(), Kind: sched.Shown}},
+		{&w.busy, admit.Spec{Name: processor, Limit: 1, Kind: admit.Shown}},
+		{&w.delay, admit.Spec{Name: readyDelay, Limit: longDelay.Seconds(), Kind: admit.Shown}},
 		// A loss while memory is plentiful is another kind of work.
-		{&w.lost, sched.Spec{Name: productivity, Limit: muchLost, Kind: sched.Sign, Of: probe.Heap}},
+		{&w.lost, admit.Spec{Name: productivity, Limit: muchLost, Kind: admit.Sign, Of: probe.Heap}},
 	} {
 		if *r.id, err = l.Add(r.spec); err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ func (w *selfWatch) ready(now time.Duration, total float64, count uint64) {
 func (s *Feed) watchAnswers(now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var r sched.Report
+	var r admit.Report
 	tasks := 0
 	for _, side := range s.loops {
 		tasks += side.loop.Unstarted()

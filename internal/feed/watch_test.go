@@ -6,22 +6,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/probe"
-	"github.com/capriccio-go/capriccio/internal/sched"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-func watching(t *testing.T) (w *selfWatch, state func(name string) sched.ResourceReport, heap func(time.Duration, float64)) {
+func watching(t *testing.T) (w *selfWatch, state func(name string) admit.ResourceReport, heap func(time.Duration, float64)) {
 	t.Helper()
-	l := sched.NewLedger()
-	memory, err := l.Add(sched.Spec{Name: probe.Heap, Limit: 1})
+	l := admit.NewLedger()
+	memory, err := l.Add(admit.Spec{Name: probe.Heap, Limit: 1})
 	testenv.Must(t, err)
 	if w, err = newSelfWatch(l); err != nil {
 		t.Fatal(err)
 	}
-	state = func(name string) sched.ResourceReport {
-		var r sched.Report
+	state = func(name string) admit.ResourceReport {
+		var r admit.Report
 		l.Report(&r)
 		for _, x := range r.Resources {
 			if x.Name == name {
@@ -29,7 +29,7 @@ func watching(t *testing.T) (w *selfWatch, state func(name string) sched.Resourc
 			}
 		}
 		t.Fatalf("there is no %q", name)
-		return sched.ResourceReport{}
+		return admit.ResourceReport{}
 	}
 	return w, state, func(now time.Duration, share float64) { l.Observe(now, memory, share) }
 }
@@ -40,13 +40,13 @@ func TestHowBusyTheLoopsAre(t *testing.T) {
 	for _, c := range []struct {
 		idle time.Duration // of both loops in 10 ms
 		want float64
-		is   sched.State
+		is   admit.State
 	}{
-		{20 * time.Millisecond, 0, sched.Low},
-		{10 * time.Millisecond, 0.5, sched.Low},
-		{0, 1, sched.AtLimit},
-		{1 * time.Millisecond, 0.95, sched.AtLimit},
-		{30 * time.Millisecond, 0, sched.Low}, // a reading that was torn
+		{20 * time.Millisecond, 0, admit.Low},
+		{10 * time.Millisecond, 0.5, admit.Low},
+		{0, 1, admit.AtLimit},
+		{1 * time.Millisecond, 0.95, admit.AtLimit},
+		{30 * time.Millisecond, 0, admit.Low}, // a reading that was torn
 	} {
 		for range 30 { // until the trend is forgotten
 			w.loops(now, idle, 2, 2, 0, 1)
@@ -61,12 +61,12 @@ func TestHowBusyTheLoopsAre(t *testing.T) {
 func TestDelaysFromReadyToRunning(t *testing.T) {
 	w, state, _ := watching(t)
 	w.ready(time.Second, 4e6, 4)
-	if got := state(readyDelay); got.Used != 0.001 || got.State != sched.Low {
+	if got := state(readyDelay); got.Used != 0.001 || got.State != admit.Low {
 		t.Errorf("after four of 1 ms: %+v", got)
 	}
 	w.ready(2*time.Second, 4e6, 4) // nothing new
 	w.ready(3*time.Second, 28e6, 6)
-	if got := state(readyDelay); got.Used != 0.012 || got.State != sched.AtLimit {
+	if got := state(readyDelay); got.Used != 0.012 || got.State != admit.AtLimit {
 		t.Errorf("after two of 12 ms: %+v", got)
 	}
 }
@@ -99,12 +99,12 @@ func TestLostProductivity(t *testing.T) {
 			}
 		}
 		run(1000, 100, true)
-		if got := state(productivity); got.State != sched.Low {
+		if got := state(productivity); got.State != admit.Low {
 			t.Errorf("%s: before, %+v", c.name, got)
 		}
 		run(c.progress, c.tasks, c.busy)
 		got := state(productivity)
-		if got.Used < c.behind || c.behind == 0 && got.Used != 0 || (got.State == sched.AtLimit) != (c.behind > muchLost) {
+		if got.Used < c.behind || c.behind == 0 && got.Used != 0 || (got.State == admit.AtLimit) != (c.behind > muchLost) {
 			t.Errorf("%s: %+v; want at least %.1f", c.name, got, c.behind)
 		}
 	}
@@ -119,7 +119,7 @@ func TestALoopThatIsIdle(t *testing.T) {
 		testenv.Must(t, rt.Go(func() { engine.Sleep(50 * time.Millisecond) }).Join())
 	}
 	s.self.look(rt)
-	var r sched.Report
+	var r admit.Report
 	s.ledger.Report(&r)
 	for _, x := range r.Resources {
 		if x.Name == processor && x.Used > 0.5 { // by the runtime's clock, on which only waiting takes time
@@ -136,15 +136,15 @@ func TestRefusalsAreLogged(t *testing.T) {
 	var out strings.Builder
 	rt, s := fed(t, 1, 1, Config{Policy: Resource, Log: slog.New(slog.NewTextHandler(&out, nil))})
 	defer rt.Close()
-	a := sched.NewAdmission(0, true, func(int) *sched.Gate { return s.ledger.NewGate("test") })
+	a := admit.NewAdmission(0, true, func(int) *admit.Gate { return s.ledger.NewGate("test") })
 	s.mu.Lock()
 	s.loops = append(s.loops, &loopSide{loop: rt.Loop(0), admission: a})
 	s.mu.Unlock()
-	late := &sched.Queue{Waiting: 1, Oldest: time.Hour}
+	late := &admit.Queue{Waiting: 1, Oldest: time.Hour}
 	lines := func() int { return strings.Count(out.String(), "work is refused") }
 	for i, want := range []int{0, 1, 1, 2} { // a second has to pass between two
 		now := time.Duration(i+1) * 600 * time.Millisecond
-		testenv.MustEqual(t, a.Next(now, 0, late), sched.Refuse, "verdict")
+		testenv.MustEqual(t, a.Next(now, 0, late), admit.Refuse, "verdict")
 		s.reportRefusals(now)
 		if got := lines(); got != want {
 			t.Errorf("after %v: %d lines, want %d:\n%s", now, got, want, out.String())

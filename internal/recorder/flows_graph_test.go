@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -14,8 +15,8 @@ import (
 // An openDoor lets everybody in.
 type openDoor struct{}
 
-func (openDoor) Next(time.Duration, int, *engine.Queue) engine.Verdict { return engine.VerdictAdmit }
-func (openDoor) Left(time.Duration, int)                               {}
+func (openDoor) Next(time.Duration, int, *admit.Queue) admit.Verdict { return admit.Admit }
+func (openDoor) Left(time.Duration, int)                             {}
 
 // Flows and Snapshot are two views of one graph.
 func TestFlowsAgreeWithTheSnapshot(t *testing.T) {

@@ -1,16 +1,13 @@
-// Package sched decides which node of the blocking graph runs next, and what may
-// enter at all (Capriccio, SOSP 2003, section 4.2; Cohort Scheduling, USENIX 2002).
+// Package sched decides which node of the blocking graph runs next (Capriccio, SOSP 2003, section 4.2; Cohort Scheduling,
+// USENIX 2002).
 //
-// It takes its types from the engine, and nothing else: it knows nodes by number, costs in processor cycles, and resources by what it is told
-// of them. It has no loop, reads no clock, starts no goroutine and allocates nothing
-// while tasks run: its user says what time it is and what was used, so that all
-// of it can be tested by ticks.
+// It knows nodes by number, costs in processor cycles, and resources by what the ledger of package admit says of them. It
+// has no loop, reads no clock, starts no goroutine and allocates nothing while tasks run: its user says what time it is
+// and what was used, so that all of it can be tested by ticks.
 //
 //   - A Policy belongs to one loop and chooses its next node: Cohort, Resource.
-//   - A Ledger is shared by all loops and knows the state of every resource.
-//   - An Admission belongs to one loop and decides whether a task that has come to an
-//     entrance of the program is admitted, deferred or refused.
-//   - Stride, Claim and Outlook are the parts these are made of.
+//   - Predict says what a task will do to the resources, from the steps of those before it.
+//   - Stride and Claim are the parts that policies are made of.
 //
 // Unless it says otherwise, a type may be used by one goroutine at a time: that of the
 // loop it belongs to. No call parks.
@@ -73,8 +70,3 @@ type Policy interface {
 
 // aloneTasks is how many tasks are granted to the only node that has ready ones.
 const aloneTasks = 256
-
-// Moments are the mean and the variance of a quantity.
-type Moments struct {
-	Mean, Variance float64
-}

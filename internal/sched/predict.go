@@ -3,27 +3,29 @@ package sched
 import (
 	"iter"
 	"slices"
+
+	"github.com/capriccio-go/capriccio/internal/admit"
 )
 
 // A Prediction says what running a task at a node will do. Slices are by the number of
 // the resource, see Ledger.Add; they may be shorter. Quantities of a resource are in its
 // own unit. The zero value means that nothing is known.
 type Prediction struct {
-	Steps   float64   // how many steps it is drawn from; 0: nothing is known
-	Inside  bool      // tasks there have come to an entrance, or through one
-	CPU     Moments   // cycles until the task waits again
-	Changes []Moments // of each resource on that step: taken, or less than 0: given back
-	Left    float64   // cycles to completion: until the task ends or is back at an entrance
-	Net     []float64 // what it will take until completion, less what it will give back
-	Peak    []Moments // the most that it will hold until completion, beyond what it holds now
+	Steps   float64         // how many steps it is drawn from; 0: nothing is known
+	Inside  bool            // tasks there have come to an entrance, or through one
+	CPU     admit.Moments   // cycles until the task waits again
+	Changes []admit.Moments // of each resource on that step: taken, or less than 0: given back
+	Left    float64         // cycles to completion: until the task ends or is back at an entrance
+	Net     []float64       // what it will take until completion, less what it will give back
+	Peak    []admit.Moments // the most that it will hold until completion, beyond what it holds now
 }
 
 // An Edge is a step of tasks, between two waits.
 type Edge struct {
 	From, To Node
-	Count    float64   // how often it was taken; old times may count less
-	CPU      Moments   // cycles
-	Changes  []Moments // of each resource
+	Count    float64         // how often it was taken; old times may count less
+	CPU      admit.Moments   // cycles
+	Changes  []admit.Moments // of each resource
 }
 
 // Predict draws a Prediction for every node from the edges of the blocking graph; the
@@ -99,9 +101,9 @@ func newGraph(edges []Edge) *graph {
 
 // mix sets the moments of the next step.
 func (g *graph) mix(p *Prediction, n Node, resources int) {
-	p.Changes = make([]Moments, resources)
+	p.Changes = make([]admit.Moments, resources)
 	p.Net = make([]float64, resources)
-	p.Peak = make([]Moments, resources)
+	p.Peak = make([]admit.Moments, resources)
 	out := g.edges[g.first[n]:g.first[n+1]]
 	for _, e := range out {
 		p.Steps += e.Count
@@ -110,14 +112,14 @@ func (g *graph) mix(p *Prediction, n Node, resources int) {
 		return
 	}
 	for _, e := range out {
-		p.CPU.add(e.Count/p.Steps, e.CPU)
+		p.CPU.Add(e.Count/p.Steps, e.CPU)
 		for r := range min(resources, len(e.Changes)) {
-			p.Changes[r].add(e.Count/p.Steps, e.Changes[r])
+			p.Changes[r].Add(e.Count/p.Steps, e.Changes[r])
 		}
 	}
-	p.CPU.centre()
+	p.CPU.Centre()
 	for r := range p.Changes {
-		p.Changes[r].centre()
+		p.Changes[r].Centre()
 	}
 }
 
@@ -139,7 +141,7 @@ func (g *graph) enter(all []Prediction, n Node) {
 // changed are the resources that any edge changes: of most programs few.
 func (g *graph) changed(resources int) (some []int) {
 	for r := range resources {
-		if slices.ContainsFunc(g.edges, func(e Edge) bool { return r < len(e.Changes) && e.Changes[r] != Moments{} }) {
+		if slices.ContainsFunc(g.edges, func(e Edge) bool { return r < len(e.Changes) && e.Changes[r] != admit.Moments{} }) {
 			some = append(some, r)
 		}
 	}
@@ -164,9 +166,9 @@ func (g *graph) relax(all []Prediction, n Node, over []bool, changed []int) (mov
 	p.Left = left
 	for _, r := range changed {
 		net := p.Changes[r].Mean
-		var peak Moments
+		var peak admit.Moments
 		for _, e := range out {
-			var then Moments
+			var then admit.Moments
 			if r < len(e.Changes) {
 				then = e.Changes[r]
 			}
@@ -176,11 +178,11 @@ func (g *graph) relax(all []Prediction, n Node, over []bool, changed []int) (mov
 				then.Variance += all[e.To].Peak[r].Variance
 			}
 			if then.Mean <= 0 { // what is given back, be it sometimes, is never held
-				then = Moments{}
+				then = admit.Moments{}
 			}
-			peak.add(e.Count/p.Steps, then)
+			peak.Add(e.Count/p.Steps, then)
 		}
-		peak.centre()
+		peak.Centre()
 		moved = moved || far(p.Net[r], net) || far(p.Peak[r].Mean, peak.Mean)
 		p.Net[r], p.Peak[r] = net, peak
 	}
@@ -191,14 +193,6 @@ func far(a, b float64) bool {
 	d := a - b
 	return d*d > precision*precision*b*b
 }
-
-// add adds the share p of a mixture; Variance is the second moment until centre.
-func (m *Moments) add(p float64, of Moments) {
-	m.Mean += p * of.Mean
-	m.Variance += p * (of.Variance + of.Mean*of.Mean)
-}
-
-func (m *Moments) centre() { m.Variance = max(m.Variance-m.Mean*m.Mean, 0) }
 
 // Wavefront orders the nodes of a graph so that, as far as its cycles allow, every edge
 // leads forward: a processor that visits nodes in this order meets a task's next node

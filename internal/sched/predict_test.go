@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -13,15 +14,15 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 0.01*math.Max(1, math.Abs
 // A web request: node 1 reads (an entrance), 2 computes with 100 bytes, in a quarter of
 // the cases 3 waits for the disk with 300 more, 4 writes and gives everything back.
 func webEdges() []Edge {
-	bytes := func(n, variance float64) []Moments { return []Moments{{Mean: n, Variance: variance}} }
+	bytes := func(n, variance float64) []admit.Moments { return []admit.Moments{{Mean: n, Variance: variance}} }
 	return []Edge{
-		{From: 0, To: 1, Count: 10, CPU: Moments{Mean: 5}},
-		{From: 1, To: 2, Count: 100, CPU: Moments{Mean: 10, Variance: 4}, Changes: bytes(100, 25)},
-		{From: 2, To: 4, Count: 75, CPU: Moments{Mean: 20}, Changes: bytes(0, 0)},
-		{From: 2, To: 3, Count: 25, CPU: Moments{Mean: 40}, Changes: bytes(300, 0)},
-		{From: 3, To: 4, Count: 25, CPU: Moments{Mean: 8}},
-		{From: 4, To: 1, Count: 90, CPU: Moments{Mean: 2}, Changes: bytes(-175, 0)},
-		{From: 4, To: 5, Count: 10, CPU: Moments{Mean: 2}, Changes: bytes(-175, 0)},
+		{From: 0, To: 1, Count: 10, CPU: admit.Moments{Mean: 5}},
+		{From: 1, To: 2, Count: 100, CPU: admit.Moments{Mean: 10, Variance: 4}, Changes: bytes(100, 25)},
+		{From: 2, To: 4, Count: 75, CPU: admit.Moments{Mean: 20}, Changes: bytes(0, 0)},
+		{From: 2, To: 3, Count: 25, CPU: admit.Moments{Mean: 40}, Changes: bytes(300, 0)},
+		{From: 3, To: 4, Count: 25, CPU: admit.Moments{Mean: 8}},
+		{From: 4, To: 1, Count: 90, CPU: admit.Moments{Mean: 2}, Changes: bytes(-175, 0)},
+		{From: 4, To: 5, Count: 10, CPU: admit.Moments{Mean: 2}, Changes: bytes(-175, 0)},
 	}
 }
 
@@ -63,9 +64,9 @@ func TestPredict(t *testing.T) {
 // descriptor that it did not take: that is no reason to promise it many.
 func TestGivingBackIsNoDemand(t *testing.T) {
 	p := Predict([]Edge{
-		{From: 1, To: 2, Count: 399, Changes: []Moments{{Mean: -1. / 3, Variance: 2. / 9}}},
-		{From: 1, To: 3, Count: 1, Changes: []Moments{{Mean: 1}}},
-		{From: 3, To: 2, Count: 1, Changes: []Moments{{Mean: -1}}},
+		{From: 1, To: 2, Count: 399, Changes: []admit.Moments{{Mean: -1. / 3, Variance: 2. / 9}}},
+		{From: 1, To: 3, Count: 1, Changes: []admit.Moments{{Mean: 1}}},
+		{From: 3, To: 2, Count: 1, Changes: []admit.Moments{{Mean: -1}}},
 	}, 1, func(n Node) bool { return n == 2 })
 	if peak := p[1].Peak[0]; !near(peak.Mean*400, 1) || !near(peak.Variance*400, 1) {
 		t.Errorf("the most that it holds: %+v, want mean and variance of 1/400", peak)
@@ -74,12 +75,12 @@ func TestGivingBackIsNoDemand(t *testing.T) {
 
 // A task that goes round ten times on average, and one that does so for ever.
 func TestPredictCycles(t *testing.T) {
-	one := []Moments{{Mean: 1}}
+	one := []admit.Moments{{Mean: 1}}
 	p := Predict([]Edge{
-		{From: 0, To: 1, Count: 1, CPU: Moments{Mean: 1}},
-		{From: 1, To: 1, Count: 9, CPU: Moments{Mean: 1}, Changes: one},
-		{From: 1, To: 2, Count: 1, CPU: Moments{Mean: 1}, Changes: []Moments{{Mean: -9}}},
-		{From: 3, To: 3, Count: 5, CPU: Moments{Mean: 7}, Changes: one},
+		{From: 0, To: 1, Count: 1, CPU: admit.Moments{Mean: 1}},
+		{From: 1, To: 1, Count: 9, CPU: admit.Moments{Mean: 1}, Changes: one},
+		{From: 1, To: 2, Count: 1, CPU: admit.Moments{Mean: 1}, Changes: []admit.Moments{{Mean: -9}}},
+		{From: 3, To: 3, Count: 5, CPU: admit.Moments{Mean: 7}, Changes: one},
 	}, 1, func(n Node) bool { return n == 2 })
 	if !near(p[1].Left, 10) || math.Abs(p[1].Net[0]) > 0.05 {
 		t.Errorf("node 1: %v left, net %v; want 10 and 0", p[1].Left, p[1].Net[0])
@@ -99,11 +100,11 @@ func TestPredictEqualsTheAverageOfWalks(t *testing.T) {
 				to := min(rng.IntN(nodes), from+1+rng.IntN(3)) // mostly forward
 				edges = append(edges, Edge{
 					From: Node(from), To: Node(max(to, 1)), Count: float64(1 + rng.IntN(9)),
-					CPU:     Moments{Mean: float64(1 + rng.IntN(100))},
-					Changes: []Moments{{Mean: float64(rng.IntN(21) - 10)}},
+					CPU:     admit.Moments{Mean: float64(1 + rng.IntN(100))},
+					Changes: []admit.Moments{{Mean: float64(rng.IntN(21) - 10)}},
 				})
 			}
-			edges = append(edges, Edge{From: Node(from), To: Node(nodes - 1), Count: 3, CPU: Moments{Mean: 5}})
+			edges = append(edges, Edge{From: Node(from), To: Node(nodes - 1), Count: 3, CPU: admit.Moments{Mean: 5}})
 		}
 		done := func(n Node) bool { return n == Node(nodes-1) }
 		p := Predict(edges, 1, done)

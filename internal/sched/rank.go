@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/admit"
 )
 
 // How priorities become tickets: tickets = DefaultTickets * 2^priority, where the
@@ -76,7 +78,7 @@ const soonTime = 100 * time.Millisecond
 // be if a node that keeps it has the processor for itself, or a node is exclusive.
 func (p *Resource) hasToMind() bool {
 	for r := range p.standing {
-		if s := &p.standing[r]; s.force() > 0 && !s.sign {
+		if s := &p.standing[r]; force(s) > 0 && !s.Sign {
 			return true
 		}
 	}
@@ -84,7 +86,7 @@ func (p *Resource) hasToMind() bool {
 	for n := range p.learned { // of other loops too: while any order will do, p is not told what is ready
 		pred := &p.learned[n]
 		for r := range pred.Changes {
-			if p.takes(pred, r) > 0 && keeps(pred, r) && perCycle(pred, r)*soon >= p.standing[r].room {
+			if p.takes(pred, r) > 0 && keeps(pred, r) && perCycle(pred, r)*soon >= p.standing[r].Room {
 				return true
 			}
 		}
@@ -104,18 +106,18 @@ func (p *Resource) rankNode(n Node, most float64) {
 	}
 	for r := range min(len(pred.Changes), len(p.rate)) {
 		s := &p.standing[r]
-		if pred.Changes[r].Mean == 0 || p.rate[r] == 0 || s.sign {
+		if pred.Changes[r].Mean == 0 || p.rate[r] == 0 || s.Sign {
 			continue
 		}
-		effect := -resourceWeight * s.force() * perCycle(pred, r) / p.rate[r] * certainty(pred.Changes[r])
+		effect := -resourceWeight * force(s) * perCycle(pred, r) / p.rate[r] * certainty(pred.Changes[r])
 		priority += effect
 		takes := p.takes(pred, r) > 0
-		if takes && keeps(pred, r) && !s.open {
+		if takes && keeps(pred, r) && !s.Open {
 			nd.gated = true
 		}
-		if takes && s.state == AtLimit && effect < worst && nd.where != held {
+		if takes && s.State == admit.AtLimit && effect < worst && nd.where != held {
 			worst = effect
-			nd.why = reason{kind: takesAtLimit, resource: ResourceID(r)}
+			nd.why = reason{kind: takesAtLimit, resource: admit.ResourceID(r)}
 		}
 	}
 	nd.priority = min(max(priority, -topPriority), topPriority)
@@ -123,14 +125,14 @@ func (p *Resource) rankNode(n Node, most float64) {
 }
 
 // force is f(r), see rank.
-func (s *standing) force() float64 {
+func force(s *admit.Standing) float64 {
 	switch {
-	case s.state == AtLimit || s.util >= s.target:
+	case s.State == admit.AtLimit || s.Util >= s.Target:
 		return 1
-	case s.util >= s.plenty:
-		return (s.util - s.plenty) / (s.target - s.plenty)
-	case s.state == Low:
-		return (s.util/s.plenty - 1) * plentyWeight / resourceWeight
+	case s.Util >= s.Plenty:
+		return (s.Util - s.Plenty) / (s.Target - s.Plenty)
+	case s.State == admit.Low:
+		return (s.Util/s.Plenty - 1) * plentyWeight / resourceWeight
 	}
 	return 0
 }
@@ -154,7 +156,7 @@ func keeps(pred *Prediction, r int) bool {
 }
 
 // certainty is w(n,r), see rank.
-func certainty(d Moments) float64 {
+func certainty(d admit.Moments) float64 {
 	square := d.Mean * d.Mean
 	if square == 0 {
 		return 0

@@ -1,25 +1,9 @@
 package sched
 
-// A Report is what a policy, a Ledger and an Admission say of themselves. Each adds
-// its part: Policy.Report, Ledger.Report, Admission.Report. The first and the last are
-// to be called on the loop they belong to.
+// A Report is what a policy says of itself. It is made on the loop that the policy belongs to.
 type Report struct {
-	Policy    string // "cohort", "resource"
-	Admitted  uint64 // tasks, at the entrances
-	Deferred  uint64 // of them, those that had to wait for a resource first
-	Refused   uint64
-	Resources []ResourceReport // in the order of Ledger.Add, then gates
-	Nodes     []NodeReport     // by Node
-}
-
-// A ResourceReport is the state of a resource.
-type ResourceReport struct {
-	Name        string
-	Used        float64 // at last, in the resource's unit
-	Limit       float64 // 0: not found yet
-	Utilisation float64 // used, in parts of the limit: 0 to 1
-	Trend       float64 // change of the utilisation per second
-	State       State
+	Policy string       // "cohort", "resource"
+	Nodes  []NodeReport // by Node
 }
 
 // A NodeReport is how a policy ranks a node.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/admit"
 )
 
 // ResourceConfig configures a Resource policy. Zero fields have the defaults named.
@@ -11,7 +13,7 @@ type ResourceConfig struct {
 	Loop   int     // number of the loop
 	Cycles float64 // per second; 1e9, so that cycles are nanoseconds
 
-	Ledger *Ledger // what is known of resources; nil: nothing
+	Ledger *admit.Ledger // what is known of resources; nil: nothing
 	// Predictions returns what is known of the nodes, by Node, nil if nothing is. It is
 	// asked every time the nodes are ranked, and must not change what it has returned.
 	Predictions func() []Prediction
@@ -61,8 +63,8 @@ type Resource struct {
 
 	now      time.Duration
 	ranked   time.Duration
-	standing []standing // by ResourceID
-	before   []standing // what it was before
+	standing []admit.Standing // by admit.ResourceID
+	before   []admit.Standing // what it was before
 	version  uint64
 	learned  []Prediction
 	minds    bool      // which node runs next, see AnyOrder
@@ -90,14 +92,14 @@ const noTime = time.Duration(math.MinInt64)
 
 // A loan is room in a resource that was granted for the tasks of the present cohort.
 type loan struct {
-	resource ResourceID
+	resource admit.ResourceID
 	each     float64
 }
 
 // A reason says why a node is held or demoted.
 type reason struct {
 	kind     uint8
-	resource ResourceID
+	resource admit.ResourceID
 }
 
 const (
@@ -262,7 +264,7 @@ func (p *Resource) lookAtLedger() (changed bool) {
 	}
 	was := p.version
 	p.before, p.standing = p.standing, p.before
-	p.standing, p.version = p.cfg.Ledger.standings(p.standing, p.version)
+	p.standing, p.version = p.cfg.Ledger.Standings(p.standing, p.version)
 	if p.version == was {
 		p.before, p.standing = p.standing, p.before
 		return false
@@ -271,7 +273,7 @@ func (p *Resource) lookAtLedger() (changed bool) {
 		return true
 	}
 	for r := range p.standing {
-		changed = changed || p.standing[r].state != p.before[r].state
+		changed = changed || p.standing[r].State != p.before[r].State
 	}
 	return changed
 }
@@ -343,19 +345,19 @@ func (p *Resource) mayRun(n Node, ready int) int {
 		return 0
 	}
 	size := ready
-	tight := ResourceID(0)
+	tight := admit.ResourceID(0)
 	pred := p.prediction(n)
 	for r := range pred.Changes {
 		takes := p.takes(pred, r)
 		if takes == 0 || !keeps(pred, r) {
 			continue
 		}
-		fit := p.cfg.Ledger.grant(ResourceID(r), takes, size)
+		fit := p.cfg.Ledger.Grant(admit.ResourceID(r), takes, size)
 		if fit < size {
 			p.shrinkLoans(size - fit)
-			size, tight = fit, ResourceID(r)
+			size, tight = fit, admit.ResourceID(r)
 		}
-		p.loans = append(p.loans, loan{ResourceID(r), takes})
+		p.loans = append(p.loans, loan{admit.ResourceID(r), takes})
 	}
 	switch {
 	case size > 0:
@@ -378,7 +380,7 @@ func (p *Resource) mayRun(n Node, ready int) int {
 // shrinkLoans gives back what was granted for n tasks.
 func (p *Resource) shrinkLoans(tasks int) {
 	for _, l := range p.loans {
-		p.cfg.Ledger.giveBack(l.resource, l.each, tasks)
+		p.cfg.Ledger.GiveBack(l.resource, l.each, tasks)
 	}
 }
 
@@ -431,7 +433,7 @@ func (p *Resource) Report(r *Report) {
 func (p *Resource) explain(nd *resourceNode) string {
 	name, percent := "?", 0.0
 	if r := int(nd.why.resource); p.cfg.Ledger != nil && r >= 0 && r < len(p.standing) {
-		name, percent = p.cfg.Ledger.name(nd.why.resource), 100*p.standing[r].util
+		name, percent = p.cfg.Ledger.NameOf(nd.why.resource), 100*p.standing[r].Util
 	}
 	if nd.ready == 0 && nd.why.kind != takesAtLimit {
 		return ""

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -17,17 +18,17 @@ import (
 type world struct {
 	*Resource
 	t      *testing.T
-	ledger *Ledger
-	memory ResourceID
+	ledger *admit.Ledger
+	memory admit.ResourceID
 	now    time.Duration
 	learnt []Prediction
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, ledger: NewLedger()}
-	w.memory = mustAdd(t, w.ledger, Spec{Name: "memory", Limit: 1000})
+	w := &world{t: t, ledger: admit.NewLedger()}
+	w.memory = mustAdd(t, w.ledger, admit.Spec{Name: "memory", Limit: 1000})
 	step := func(change, net, left float64) Prediction {
-		return Prediction{Steps: 100, CPU: Moments{Mean: 1000}, Changes: []Moments{{Mean: change}}, Net: []float64{net}, Left: left}
+		return Prediction{Steps: 100, CPU: admit.Moments{Mean: 1000}, Changes: []admit.Moments{{Mean: change}}, Net: []float64{net}, Left: left}
 	}
 	w.learnt = []Prediction{{}, step(10, 0, 4000), step(-10, -10, 4000), step(0, 0, 4000), step(10, 10, 4000)}
 	w.Resource = NewResource(ResourceConfig{Ledger: w.ledger, Predictions: func() []Prediction { return w.learnt }, Size: 4})
@@ -110,7 +111,7 @@ func TestPlentifulResourcesAreUsed(t *testing.T) {
 func TestNearerToCompletionIsPreferred(t *testing.T) {
 	w := newWorld(t)
 	for n, left := range map[Node]float64{1: 8000, 2: 4000, 3: 500} {
-		w.learnt[n] = Prediction{Steps: 100, CPU: Moments{Mean: 1000}, Left: left}
+		w.learnt[n] = Prediction{Steps: 100, CPU: admit.Moments{Mean: 1000}, Left: left}
 	}
 	w.at(0)
 	got := w.shares(1, 2, 3)
@@ -135,8 +136,8 @@ func TestAnyOrderUnlessSomethingIsScarce(t *testing.T) {
 		"taken slowly, little left": {699.95e3, taking(0.001, 0.001), nil, false},
 		"exclusive":                 {100e3, taking(0, 0), NewClaim(nil), false},
 	} {
-		ledger := NewLedger()
-		memory := mustAdd(t, ledger, Spec{Name: "memory", Limit: 1e6, Plenty: 0.7})
+		ledger := admit.NewLedger()
+		memory := mustAdd(t, ledger, admit.Spec{Name: "memory", Limit: 1e6, Plenty: 0.7})
 		p := NewResource(ResourceConfig{
 			Ledger: ledger, Predictions: func() []Prediction { return []Prediction{{}, c.node} },
 			Stage: func(n Node) Stage { return Stage{Claim: map[Node]*Claim{2: c.claim}[n]} },
@@ -152,7 +153,7 @@ func TestAnyOrderUnlessSomethingIsScarce(t *testing.T) {
 
 // taking is a step of 1000 cycles that takes so much, of which so much is kept.
 func taking(change, net float64) Prediction {
-	return Prediction{Steps: 100, CPU: Moments{Mean: 1000}, Changes: []Moments{{Mean: change}}, Net: []float64{net}}
+	return Prediction{Steps: 100, CPU: admit.Moments{Mean: 1000}, Changes: []admit.Moments{{Mean: change}}, Net: []float64{net}}
 }
 
 func TestNoiseDoesNotCount(t *testing.T) {
@@ -229,9 +230,9 @@ func TestTasksInsideAreNotHeld(t *testing.T) {
 func TestNoNodeStarves(t *testing.T) {
 	eachSeed(t, 200, func(t *testing.T, rng *rand.Rand) {
 		nodes := 2 + rng.IntN(30)
-		l := NewLedger()
+		l := admit.NewLedger()
 		for r := range 3 {
-			r := mustAdd(t, l, Spec{Name: fmt.Sprint(r), Limit: 1000})
+			r := mustAdd(t, l, admit.Spec{Name: fmt.Sprint(r), Limit: 1000})
 			l.Observe(time.Second, r, 1000*rng.Float64())
 		}
 		learnt := make([]Prediction, nodes)
@@ -241,7 +242,7 @@ func TestNoNodeStarves(t *testing.T) {
 			p.CPU.Mean = 1000 * rng.Float64()
 			p.Left = 1e6 * rng.Float64()
 			for range 3 {
-				p.Changes = append(p.Changes, Moments{Mean: 100 * (rng.Float64() - 0.5)})
+				p.Changes = append(p.Changes, admit.Moments{Mean: 100 * (rng.Float64() - 0.5)})
 			}
 			if rng.IntN(10) == 0 { // garbage does no harm either
 				p.Left, p.CPU.Mean, p.Changes[0].Mean = math.NaN(), math.Inf(1), math.Inf(-1)
@@ -312,8 +313,8 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 	w.at(990)
 	rng := rand.New(rand.NewPCG(1, 1))
 	gate := w.ledger.NewGate("requests")
-	gate.SetDemand([]Moments{{Mean: 1}})
-	admission := NewAdmission(0, true, func(int) *Gate { return gate })
+	gate.SetDemand([]admit.Moments{{Mean: 1}})
+	admission := admit.NewAdmission(0, true, func(int) *admit.Gate { return gate })
 	c := NewCohort(CohortConfig{})
 	work := func() {
 		w.now += 15 * time.Millisecond
@@ -330,7 +331,7 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 				}
 			}
 		}
-		if admission.Next(w.now, 1, &Queue{Waiting: 1, Oldest: time.Millisecond}) == Admit {
+		if admission.Next(w.now, 1, &admit.Queue{Waiting: 1, Oldest: time.Millisecond}) == admit.Admit {
 			admission.Left(w.now, 1)
 		}
 	}
@@ -344,17 +345,17 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 func BenchmarkRank(b *testing.B) {
 	for _, nodes := range []int{10, 1000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			l := NewLedger()
+			l := admit.NewLedger()
 			learnt := make([]Prediction, nodes)
 			rng := rand.New(rand.NewPCG(1, 1))
 			for r := range 8 {
-				id, _ := l.Add(Spec{Name: fmt.Sprint(r), Limit: 1000})
+				id, _ := l.Add(admit.Spec{Name: fmt.Sprint(r), Limit: 1000})
 				l.Observe(time.Second, id, 1000*rng.Float64())
 			}
 			for n := range learnt {
-				learnt[n] = Prediction{Steps: 1, CPU: Moments{Mean: 1000}, Left: 1000 * rng.Float64()}
+				learnt[n] = Prediction{Steps: 1, CPU: admit.Moments{Mean: 1000}, Left: 1000 * rng.Float64()}
 				for range 8 {
-					learnt[n].Changes = append(learnt[n].Changes, Moments{Mean: rng.Float64() - 0.5})
+					learnt[n].Changes = append(learnt[n].Changes, admit.Moments{Mean: rng.Float64() - 0.5})
 				}
 			}
 			p := NewResource(ResourceConfig{Ledger: l, Predictions: func() []Prediction { return learnt }})
@@ -367,24 +368,5 @@ func BenchmarkRank(b *testing.B) {
 				p.rank()
 			}
 		})
-	}
-}
-
-// BenchmarkAdmission is what a task costs at an entrance: the decision and the end.
-func BenchmarkAdmission(b *testing.B) {
-	l := NewLedger()
-	r, _ := l.Add(Spec{Name: "memory", Limit: 1e9})
-	l.Observe(time.Second, r, 1000)
-	gate := l.NewGate("requests")
-	gate.SetDemand([]Moments{{Mean: 100, Variance: 4}})
-	a := NewAdmission(0, true, func(int) *Gate { return gate })
-	now := time.Second
-	b.ReportAllocs()
-	for b.Loop() {
-		now += 10 * time.Microsecond
-		if a.Next(now, 1, &Queue{Waiting: 1, Oldest: time.Microsecond}) != Admit {
-			b.Fatal("not admitted")
-		}
-		a.Left(now, 1)
 	}
 }

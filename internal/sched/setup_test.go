@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -34,6 +35,11 @@ func eachSeed(t *testing.T, n int, test func(t *testing.T, rng *rand.Rand)) {
 			t.Fatalf("to see it again: go test -run %s -seed %d -rounds 1", t.Name(), seed)
 		}
 	}
+}
+
+func mustAdd(t *testing.T, l *admit.Ledger, s admit.Spec) admit.ResourceID {
+	t.Helper()
+	return testenv.Need(l.Add(s))(t)
 }
 
 // A timeline is what is yet to happen in a simulation, the next first.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -16,9 +17,9 @@ type simLoop struct {
 	rng       *rand.Rand
 	policy    Policy
 	grant     simGrant
-	ledger    *Ledger
-	admission *Admission
-	resources []ResourceID
+	ledger    *admit.Ledger
+	admission *admit.Admission
+	resources []admit.ResourceID
 	limits    []float64
 	nodes     []simNode
 	edges     map[[2]Node]*learnedEdge
@@ -53,7 +54,7 @@ type simNode struct {
 	queue    []*simTask
 	edges    []simEdge
 	entrance bool
-	gate     *Gate         // of an entrance
+	gate     *admit.Gate   // of an entrance
 	line     int           // tasks of queue that were not let in: the policy does not know of them
 	lastRun  time.Duration // or since when there are ready tasks
 }
@@ -86,9 +87,9 @@ func (s *simLoop) end() Node { return Node(len(s.nodes)) }
 
 func newSimLoop(rng *rand.Rand, limits []float64, nodes []simNode) *simLoop {
 	s := &simLoop{rng: rng, limits: limits, nodes: nodes, edges: map[[2]Node]*learnedEdge{}}
-	s.ledger = NewLedger()
+	s.ledger = admit.NewLedger()
 	for i, limit := range limits {
-		r, err := s.ledger.Add(Spec{Name: fmt.Sprint("resource ", i), Limit: limit, Unknown: limit / 4})
+		r, err := s.ledger.Add(admit.Spec{Name: fmt.Sprint("resource ", i), Limit: limit, Unknown: limit / 4})
 		if err != nil {
 			panic(err)
 		}
@@ -96,7 +97,7 @@ func newSimLoop(rng *rand.Rand, limits []float64, nodes []simNode) *simLoop {
 		s.over = append(s.over, -1)
 	}
 	s.used = make([]float64, len(limits))
-	s.admission = NewAdmission(0, false, func(n int) *Gate { return nodes[n].gate })
+	s.admission = admit.NewAdmission(0, false, func(n int) *admit.Gate { return nodes[n].gate })
 	for n := range nodes {
 		if nodes[n].entrance {
 			nodes[n].gate = s.ledger.NewGate("requests")
@@ -220,9 +221,9 @@ func (s *simLoop) look() {
 	}
 }
 
-func momentsOf(n, sum, square float64) Moments {
+func momentsOf(n, sum, square float64) admit.Moments {
 	mean := sum / n
-	return Moments{Mean: mean, Variance: max(square/n-mean*mean, 0)}
+	return admit.Moments{Mean: mean, Variance: max(square/n-mean*mean, 0)}
 }
 
 // nextInLine has the policy choose one more of those that were not let in.
@@ -238,7 +239,7 @@ func (s *simLoop) step(n Node) {
 	nd := &s.nodes[n]
 	t := nd.queue[0]
 	if nd.entrance {
-		if s.admission.Next(s.now, int(n), &Queue{Waiting: len(nd.queue), Oldest: s.now - t.since}) == Defer {
+		if s.admission.Next(s.now, int(n), &admit.Queue{Waiting: len(nd.queue), Oldest: s.now - t.since}) == admit.Defer {
 			nd.line++
 			return
 		}

@@ -1,26 +1,10 @@
-package sched
+package admit
 
 import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/internal/engine"
 )
-
-// The verdicts, for short.
-const (
-	Admit       = engine.VerdictAdmit
-	AdmitNewest = engine.VerdictAdmitNewest
-	Defer       = engine.VerdictDefer
-	Refuse      = engine.VerdictRefuse
-	Enough      = engine.VerdictEnough
-)
-
-// A Verdict says what becomes of one of the tasks that wait at an entrance.
-type Verdict = engine.Verdict
-
-// A Queue is what waits at an entrance on one loop.
-type Queue = engine.Queue
 
 // A Cause says why tasks were refused.
 type Cause uint8
@@ -95,7 +79,7 @@ func NewAdmission(loop int, refuse bool, gates func(entrance int) *Gate) *Admiss
 
 // at is the entrance of that index; nil if it has no gate.
 func (a *Admission) at(index int) *entrance {
-	if index >= engine.MaxEntrances {
+	if index >= MaxEntrances {
 		return nil
 	}
 	for index >= len(a.entrances) {
@@ -115,10 +99,11 @@ func (a *Admission) at(index int) *entrance {
 	return nil
 }
 
-// Next is part of engine.Admission.
+// Next says what becomes of one of the tasks that wait at the entrance with that index, or from MaxEntrances on at the door
+// of that pile. q is changed by nobody.
 func (a *Admission) Next(now time.Duration, index int, q *Queue) Verdict {
-	if index >= engine.MaxEntrances {
-		return a.nextAtDoor(now, index-engine.MaxEntrances, q)
+	if index >= MaxEntrances {
+		return a.nextAtDoor(now, index-MaxEntrances, q)
 	}
 	e := a.at(index)
 	if e == nil {
@@ -150,9 +135,9 @@ func unasked(q *Queue) Verdict {
 
 func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() }
 
-// Piled is part of engine.Bottlenecks. While a gate is held up, nobody else may come to where tasks wait: those that would are refused at once.
+// Piled is part of Bottlenecks. While a gate is held up, nobody else may come to where tasks wait: those that would are refused at once.
 // Others may be what they wait for.
-func (a *Admission) Piled(now time.Duration, pile int, q engine.PileQueue) int {
+func (a *Admission) Piled(now time.Duration, pile int, q PileQueue) int {
 	for pile >= len(a.doors) {
 		a.doors = append(a.doors, door{entrance: entrance{line: Line{atDoor: true}}})
 	}
@@ -235,7 +220,7 @@ func (a *Admission) full(now time.Duration, e *entrance, q *Queue) Verdict {
 	return Defer
 }
 
-// Left is part of engine.Admission.
+// Left records that a task that was admitted there has left again.
 func (a *Admission) Left(now time.Duration, index int) {
 	if e := a.at(index); e != nil {
 		e.gate.finished(e.share)

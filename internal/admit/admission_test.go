@@ -1,13 +1,11 @@
-package sched
+package admit
 
 import (
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"math"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // newGate returns a gate to a resource of 100, of which each task holds 10.
@@ -210,18 +208,16 @@ func TestWhatIsNoEntranceIsAdmitted(t *testing.T) {
 func TestLedgerAndGatesFromManyGoroutines(t *testing.T) {
 	l, g, r, all := newGate(t, 4)
 	var wg sync.WaitGroup
-	for i, a := range all {
+	for _, a := range all {
 		wg.Go(func() {
-			p := NewResource(ResourceConfig{Loop: i, Ledger: l})
-			now := time.Duration(0)
+			var standings []Standing
+			now, version := time.Duration(0), uint64(0)
 			for range 3000 {
 				now += 100 * time.Microsecond
-				p.Tick(now)
-				p.Ready(1)
-				n, _ := p.Next()
-				if a.Next(now, int(n), &Queue{Waiting: 1}) == Admit {
-					p.Charge(n, 10)
-					a.Left(now, int(n))
+				standings, version = l.Standings(standings, version)
+				l.GiveBack(r, 1, l.Grant(r, 1, 1))
+				if a.Next(now, 1, &Queue{Waiting: 1}) == Admit {
+					a.Left(now, 1)
 				}
 			}
 		})
@@ -250,8 +246,8 @@ func TestTimeWithoutAnybodyInLineIsNoPause(t *testing.T) {
 		a := NewAdmission(0, true, nil)
 		now := time.Second
 		next := func(waited time.Duration) Verdict {
-			a.Piled(now, 0, engine.PileQueue{Waiting: 1, Departed: 1, Quickest: time.Millisecond}) // somebody moves
-			return a.Next(now, engine.MaxEntrances, &Queue{Waiting: 1, Full: true, Oldest: waited})
+			a.Piled(now, 0, PileQueue{Waiting: 1, Departed: 1, Quickest: time.Millisecond}) // somebody moves
+			return a.Next(now, MaxEntrances, &Queue{Waiting: 1, Full: true, Oldest: waited})
 		}
 		testenv.MustEqual(t, next(0), Defer, "there is no room, and the verdict")
 		now += time.Hour
@@ -269,5 +265,49 @@ func TestTimeWithoutAnybodyInLineIsNoPause(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// A report is made of what all of them say; each adds its part.
+func TestReport(t *testing.T) {
+	l := NewLedger()
+	memory := mustAdd(t, l, Spec{Name: "memory", Limit: 100, Unknown: 25})
+	mustAdd(t, l, Spec{Name: "unknown"})
+	l.Observe(time.Second, memory, 150)
+	gate := l.NewGate("requests")
+	admission := NewAdmission(0, true, func(int) *Gate { return gate })
+	for range 6 {
+		admission.Next(time.Second, 3, &Queue{Waiting: 1})
+	}
+	var r Report
+	admission.Report(&r)
+	l.Report(&r)
+	if r.Admitted != leastWindow || r.Deferred != 1 || r.Refused != 0 {
+		t.Errorf("%+v", r)
+	}
+	want := []ResourceReport{
+		{Name: "memory", Used: 150, Limit: 100, Utilisation: 1, Trend: r.Resources[0].Trend, State: AtLimit},
+		{Name: "unknown"},
+		{Name: "requests", Used: leastWindow, Limit: leastWindow, Utilisation: 1, State: AtLimit},
+	}
+	testenv.EqualSlices(t, r.Resources, want, "resources")
+}
+
+// BenchmarkAdmission is what a task costs at an entrance: the decision and the end.
+func BenchmarkAdmission(b *testing.B) {
+	l := NewLedger()
+	r, _ := l.Add(Spec{Name: "memory", Limit: 1e9})
+	l.Observe(time.Second, r, 1000)
+	gate := l.NewGate("requests")
+	gate.SetDemand([]Moments{{Mean: 100, Variance: 4}})
+	a := NewAdmission(0, true, func(int) *Gate { return gate })
+	now := time.Second
+	b.ReportAllocs()
+	for b.Loop() {
+		now += 10 * time.Microsecond
+		if a.Next(now, 1, &Queue{Waiting: 1, Oldest: time.Microsecond}) != Admit {
+			b.Fatal("not admitted")
+		}
+		a.Left(now, 1)
 	}
 }

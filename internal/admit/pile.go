@@ -1,10 +1,8 @@
-package sched
+package admit
 
 import (
 	"math"
 	"time"
-
-	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Pile finds out whether a node of the blocking graph inside the program, a lock or a
@@ -94,7 +92,7 @@ func (p *Pile) Limit() int {
 }
 
 // Update is told how it is.
-func (p *Pile) Update(now time.Duration, q engine.PileQueue) {
+func (p *Pile) Update(now time.Duration, q PileQueue) {
 	waiting := q.Waiting
 	if q.Afresh {
 		*p = Pile{}

@@ -1,4 +1,4 @@
-package sched
+package admit
 
 import (
 	"math"
@@ -67,16 +67,6 @@ type Gate struct {
 type take struct {
 	of *account
 	d  Moments
-}
-
-// Likely is how much a task takes on average of those that are found at a place of which nothing more is known. Where those stay
-// longer that hold more, like downloads of slow clients, that is more than what one that comes there is going to
-// take: the mean square divided by the mean if the time is in proportion.
-func (m Moments) Likely() float64 {
-	if m.Mean <= 0 {
-		return 0
-	}
-	return m.Mean + m.Variance/m.Mean
 }
 
 // A share is one loop's part of what is inside.

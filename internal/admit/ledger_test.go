@@ -1,4 +1,4 @@
-package sched
+package admit
 
 import (
 	"math"
@@ -170,9 +170,9 @@ func TestLimitIsFound(t *testing.T) {
 		used, least, most := 0.0, 1000.0, 0.0
 		for i := range 2000 {
 			now := time.Duration(i) * step
-			standing, _ := l.standings(nil, 0)
+			standing, _ := l.Standings(nil, 0)
 			switch { // use it as a policy does: as long as it is not at its limit
-			case standing[r].state == AtLimit:
+			case standing[r].State == AtLimit:
 				used -= 10
 			default:
 				used += 4
@@ -232,12 +232,12 @@ func TestGrantsAddUp(t *testing.T) {
 	l := NewLedger()
 	r := mustAdd(t, l, Spec{Name: "memory", Limit: 100, Target: 0.9, Plenty: 0.5})
 	l.Observe(time.Second, r, 60)
-	testenv.Equal(t, l.grant(r, 4, 5), 5, "granted")
-	testenv.Equal(t, l.grant(r, 4, 5), 2, "granted")
-	testenv.Equal(t, l.grant(r, 4, 5), 0, "granted")
+	testenv.Equal(t, l.Grant(r, 4, 5), 5, "granted")
+	testenv.Equal(t, l.Grant(r, 4, 5), 2, "granted")
+	testenv.Equal(t, l.Grant(r, 4, 5), 0, "granted")
 	l.Observe(2*time.Second, r, 60)
-	testenv.Equal(t, l.grant(r, 4, 5), 5, "after a sample granted")
-	testenv.Equal(t, l.grant(9, 4, 5), 5, "of an unknown resource granted")
+	testenv.Equal(t, l.Grant(r, 4, 5), 5, "after a sample granted")
+	testenv.Equal(t, l.Grant(9, 4, 5), 5, "of an unknown resource granted")
 }
 
 func TestStateNames(t *testing.T) {

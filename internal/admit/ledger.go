@@ -1,4 +1,4 @@
-package sched
+package admit
 
 import (
 	"fmt"
@@ -79,14 +79,14 @@ func (l *Ledger) Add(s Spec) (ResourceID, error) {
 	a := &account{spec: s, limit: s.Limit}
 	for _, other := range accounts {
 		if other.spec.Name == s.Name {
-			return 0, fmt.Errorf("sched: there is a resource %q already", s.Name)
+			return 0, fmt.Errorf("admit: there is a resource %q already", s.Name)
 		}
 		if other.spec.Name == s.Of {
 			a.of = other
 		}
 	}
 	if s.Of != "" && a.of == nil {
-		return 0, fmt.Errorf("sched: resource %q is a sign of %q, which is unknown; add that first", s.Name, s.Of)
+		return 0, fmt.Errorf("admit: resource %q is a sign of %q, which is unknown; add that first", s.Name, s.Of)
 	}
 	if s.Limit == 0 || s.Find {
 		a.knee = &Knee{Start: s.Limit, Max: s.Limit}
@@ -387,20 +387,20 @@ func (a *account) judge() {
 	}
 }
 
-// A standing is the state of a resource as a policy sees it.
-type standing struct {
-	state  State
-	util   float64
-	plenty float64
-	target float64
-	sign   bool
-	open   bool    // there is no limit yet
-	room   float64 // what is left of it until it is no longer plentiful; may be below 0
+// A Standing is the state of a resource as a policy sees it.
+type Standing struct {
+	State  State
+	Util   float64
+	Plenty float64
+	Target float64
+	Sign   bool
+	Open   bool    // there is no limit yet
+	Room   float64 // what is left of it until it is no longer plentiful; may be below 0
 }
 
-// standings returns the state of all resources, in the space of to, unless nothing has
+// Standings returns the state of all resources, in the space of to, unless nothing has
 // changed since version.
-func (l *Ledger) standings(to []standing, version uint64) ([]standing, uint64) {
+func (l *Ledger) Standings(to []Standing, version uint64) ([]Standing, uint64) {
 	now := l.version.Load()
 	if now == version {
 		return to, version
@@ -409,17 +409,17 @@ func (l *Ledger) standings(to []standing, version uint64) ([]standing, uint64) {
 	defer l.mu.Unlock()
 	to = to[:0]
 	for _, a := range *l.accounts.Load() {
-		to = append(to, standing{
-			state: a.state, util: a.util, plenty: a.spec.Plenty, target: a.spec.Target,
-			sign: !a.spec.Kind.scarce(), open: math.IsInf(a.limit, 1), room: (a.spec.Plenty - a.util) * a.limit,
+		to = append(to, Standing{
+			State: a.state, Util: a.util, Plenty: a.spec.Plenty, Target: a.spec.Target,
+			Sign: !a.spec.Kind.scarce(), Open: math.IsInf(a.limit, 1), Room: (a.spec.Plenty - a.util) * a.limit,
 		})
 	}
 	return to, now
 }
 
-// grant returns how many of n tasks, each of which takes so much of r, fit below
+// Grant returns how many of n tasks, each of which takes so much of r, fit below
 // Target, all if refusing work is futile, and counts them as granted until the next sample.
-func (l *Ledger) grant(r ResourceID, each float64, n int) int {
+func (l *Ledger) Grant(r ResourceID, each float64, n int) int {
 	a := l.account(r)
 	if a == nil {
 		return n
@@ -433,8 +433,8 @@ func (l *Ledger) grant(r ResourceID, each float64, n int) int {
 	return n
 }
 
-// giveBack takes back a grant for n tasks that did not run.
-func (l *Ledger) giveBack(r ResourceID, each float64, n int) {
+// GiveBack takes back a grant for n tasks that did not run.
+func (l *Ledger) GiveBack(r ResourceID, each float64, n int) {
 	if a := l.account(r); a != nil {
 		l.mu.Lock()
 		a.granted = max(a.granted-each*float64(n), 0)
@@ -461,8 +461,8 @@ func (l *Ledger) Report(r *Report) {
 	}
 }
 
-// name is the name of r.
-func (l *Ledger) name(r ResourceID) string {
+// NameOf is the name of r.
+func (l *Ledger) NameOf(r ResourceID) string {
 	if a := l.account(r); a != nil {
 		return a.spec.Name
 	}

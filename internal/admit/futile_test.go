@@ -1,4 +1,4 @@
-package sched
+package admit
 
 import (
 	"testing"
@@ -29,8 +29,8 @@ func TestRefusingIsFutile(t *testing.T) {
 			l.Tick(now)
 		}
 		_, _, _, futile := l.Futile(heap)
-		granted := l.grant(heap, mib, 3)
-		l.giveBack(heap, mib, granted)
+		granted := l.Grant(heap, mib, 3)
+		l.GiveBack(heap, mib, granted)
 		if granted != x.granted || futile != x.futile {
 			t.Errorf("%v, %v MiB in use: %d are let go, futile: %v; want %d, %v", now, x.used/mib, granted, futile, x.granted, x.futile)
 		}

@@ -1,4 +1,4 @@
-package sched
+package admit
 
 import (
 	"fmt"
@@ -103,25 +103,25 @@ func (s Spec) withDefaults() (Spec, error) {
 	}
 	switch {
 	case s.Name == "":
-		return s, fmt.Errorf("sched: a resource without name")
+		return s, fmt.Errorf("admit: a resource without name")
 	case !(s.Limit >= 0) || math.IsInf(s.Limit, 1):
-		return s, fmt.Errorf("sched: resource %q: limit %v; want a number, 0 if it is to be found", s.Name, s.Limit)
+		return s, fmt.Errorf("admit: resource %q: limit %v; want a number, 0 if it is to be found", s.Name, s.Limit)
 	case s.Kind > Shown:
-		return s, fmt.Errorf("sched: resource %q: no kind has number %d", s.Name, s.Kind)
+		return s, fmt.Errorf("admit: resource %q: no kind has number %d", s.Name, s.Kind)
 	case s.Kind == Sign && s.Find:
-		return s, fmt.Errorf("sched: resource %q is a sign, and Find is set; limits are found by means of signs", s.Name)
+		return s, fmt.Errorf("admit: resource %q is a sign, and Find is set; limits are found by means of signs", s.Name)
 	case s.Kind == Shown && (s.Find || s.Limit == 0):
-		return s, fmt.Errorf("sched: resource %q is only shown; give it a limit, and not Find", s.Name)
+		return s, fmt.Errorf("admit: resource %q is only shown; give it a limit, and not Find", s.Name)
 	case s.Kind == Sign && s.Limit == 0:
-		return s, fmt.Errorf("sched: resource %q is a sign of thrashing without a limit; say how much is too much", s.Name)
+		return s, fmt.Errorf("admit: resource %q is a sign of thrashing without a limit; say how much is too much", s.Name)
 	case !(0 < s.Plenty && s.Plenty <= s.Target && s.Target < 1):
-		return s, fmt.Errorf("sched: resource %q: plenty %v, target %v; want 0 < plenty <= target < 1", s.Name, s.Plenty, s.Target)
+		return s, fmt.Errorf("admit: resource %q: plenty %v, target %v; want 0 < plenty <= target < 1", s.Name, s.Plenty, s.Target)
 	case !(s.Unknown >= 0) || math.IsInf(s.Unknown, 1):
-		return s, fmt.Errorf("sched: resource %q: unknown %v; want what a task may hold of it, 0 if that does not matter", s.Name, s.Unknown)
+		return s, fmt.Errorf("admit: resource %q: unknown %v; want what a task may hold of it, 0 if that does not matter", s.Name, s.Unknown)
 	case !(0 < s.Margin && s.Margin < s.Plenty):
-		return s, fmt.Errorf("sched: resource %q: margin %v; want it above 0 and below plenty, which is %v", s.Name, s.Margin, s.Plenty)
+		return s, fmt.Errorf("admit: resource %q: margin %v; want it above 0 and below plenty, which is %v", s.Name, s.Margin, s.Plenty)
 	case s.Horizon < 0 || s.Stale < 0 || s.Over < 0:
-		return s, fmt.Errorf("sched: resource %q: horizon %v, stale %v, over %v; want durations above 0", s.Name, s.Horizon, s.Stale, s.Over)
+		return s, fmt.Errorf("admit: resource %q: horizon %v, stale %v, over %v; want durations above 0", s.Name, s.Horizon, s.Stale, s.Over)
 	}
 	return s, nil
 }
