@@ -4,21 +4,16 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/logwriter"
-	"github.com/capriccio-go/capriccio/knot/internal/clock"
-	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/accesslog"
 )
 
 const (
 	// logFlushAfter is how long a line may wait for others to be written with it.
 	logFlushAfter = time.Second
-	// logMaxText bounds each text that comes from the client, in bytes.
-	logMaxText = 1024
 	// logPatience is how long Close waits for who reads the log.
 	logPatience = 5 * time.Second
 )
@@ -68,48 +63,23 @@ func NewAccessLog(w io.Writer, format LogFormat) *AccessLog {
 
 // record takes up the request that has just been answered.
 func (l *AccessLog) record(x *Ctx) {
-	host, now := x.clientText(), x.srv.clock.Stamp()
 	if l.server.Load() != x.srv {
 		l.server.Store(x.srv)
 	}
-	l.out.Append(logFlushAfter, func(b []byte) []byte { return l.line(b, x, host, now) })
-}
-
-func (l *AccessLog) line(b []byte, x *Ctx, host string, now *clock.Stamp) []byte {
-	if l.format == LogJSON {
-		return x.appendJSONLine(b, host, now)
+	now := x.srv.clock.Stamp()
+	e := accesslog.Entry{
+		Client: x.clientText(), User: x.user, Line: x.requestLine(), Framed: x.c.stream != nil,
+		Head: &x.head, Text: x.headBytes(), Status: x.resp.status, Bytes: x.resp.written, Took: -1,
 	}
-	b = append(append(b, host...), " - "...)
-	if x.user == "" {
-		b = append(b, '-')
-	} else {
-		b = appendLogText(b, h1.Bytes(strings.ReplaceAll(x.user, " ", "_"))) // a space would end it
+	if x.began != 0 {
+		e.Took = x.srv.clock.Elapsed() - x.began
 	}
-	b = append(b, ' ')
-	b = append(b, now.Log...)
-	b = append(b, ` "`...)
-	line := x.requestLine()
-	if before, ok := bytes.CutSuffix(line, []byte("HTTP/1.1")); ok && x.c.stream != nil {
-		b = append(appendLogText(b, before), "HTTP/2.0"...)
-	} else {
-		b = appendLogText(b, line)
-	}
-	b = append(b, `" `...)
-	b = strconv.AppendInt(b, int64(x.resp.status), 10)
-	b = append(b, ' ')
-	b = strconv.AppendInt(b, x.resp.written, 10)
-	if l.format == LogCombined {
-		for _, name := range [...]string{"referer", "user-agent"} {
-			b = append(b, ` "`...)
-			value, ok := x.head.Find(x.headBytes(), name)
-			if !ok {
-				value = h1.Bytes("-")
-			}
-			b = appendLogText(b, value)
-			b = append(b, '"')
+	l.out.Append(logFlushAfter, func(b []byte) []byte {
+		if l.format == LogJSON {
+			return e.AppendJSON(b, now)
 		}
-	}
-	return append(b, '\n')
+		return e.AppendCombined(b, now, l.format == LogCommon)
+	})
 }
 
 // requestLine is the first line of the request as it came, however wrong.
@@ -122,32 +92,8 @@ func (x *Ctx) requestLine() []byte {
 	if i := bytes.IndexAny(line, "\r\n"); i >= 0 {
 		line = line[:i]
 	}
-	if len(line) == 0 {
-		return h1.Bytes("-")
-	}
 	return line
 }
-
-// appendLogText escapes what could end the field or the line, or upset a
-// terminal.
-func appendLogText(b, text []byte) []byte {
-	if len(text) > logMaxText {
-		text = text[:logMaxText]
-	}
-	for _, ch := range text {
-		switch {
-		case ch == '"' || ch == '\\':
-			b = append(b, '\\', ch)
-		case ch < 0x20 || ch >= 0x7f:
-			b = append(b, '\\', 'x', lowerHex[ch>>4], lowerHex[ch&15])
-		default:
-			b = append(b, ch)
-		}
-	}
-	return b
-}
-
-const lowerHex = "0123456789abcdef"
 
 // Flush writes what is buffered. It blocks the calling thread as w does: in a
 // task, call it through task.Offload.

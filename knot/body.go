@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 )
 
 // bodyRoom is the least room in the read buffer for body bytes.
@@ -256,7 +256,7 @@ func (x *Ctx) noteTrailer(name, value []byte) {
 	if x.adapted != nil {
 		x.adapted.noteTrailer(name, value)
 	}
-	if x.apart != nil && !notTrailers[http.CanonicalHeaderKey(h1.Text(name))] {
+	if x.apart != nil && nethttp.MayTrail(h1.Text(name)) {
 		x.apart.trailer = h1.AppendField(x.apart.trailer, h1.Text(name), h1.Text(value))
 	}
 }

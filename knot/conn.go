@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
@@ -88,7 +89,7 @@ type conn struct {
 	readBy, writeBy int64
 	state           atomic.Uint32 // atomic
 	answering       atomic.Bool   // the response to the request has begun; atomic
-	told            toldState
+	told            nethttp.ToldState
 	served          bool // at least one request
 	lingering       bool
 	inside          bool // has entered, see enter

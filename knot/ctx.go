@@ -6,6 +6,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
+	"github.com/capriccio-go/capriccio/knot/internal/counters"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
@@ -46,14 +48,13 @@ type Ctx struct {
 	writeErr error  // first failed write; nothing is written after it
 
 	head     h1.Head
-	path     []byte        // decoded and cleaned
-	scratch  []byte        // backing of path when it differs from the target
-	pathText string        // path as a string, kept for the next equal path
-	user     string        // who the client is, for the access log
-	client   client        // where the request is from
-	began    time.Duration // since clock.base: when the request was complete, if somebody wants to know; else 0
-	shard    uint32        // of the counters of servers; fixed
-	answers  answers
+	path     []byte            // decoded and cleaned
+	scratch  []byte            // backing of path when it differs from the target
+	pathText string            // path as a string, kept for the next equal path
+	user     string            // who the client is, for the access log
+	client   clientaddr.Client // where the request is from
+	began    time.Duration     // since clock.base: when the request was complete, if somebody wants to know; else 0
+	answers  counters.Batch
 	body     body
 	resp     response
 
@@ -86,7 +87,7 @@ type Ctx struct {
 }
 
 func newCtx() *Ctx {
-	return &Ctx{in: make([]byte, inSize), out: make([]byte, 0, outSize), shard: nextShard()}
+	return &Ctx{in: make([]byte, inSize), out: make([]byte, 0, outSize), answers: counters.NewBatch()}
 }
 
 // headBytes is what the spans of head count from.
@@ -96,11 +97,10 @@ func (x *Ctx) headBytes() []byte { return x.in[x.headAt:] }
 // CONNECT is there only with Server.Connect; a 2xx response to it opens a tunnel: over HTTP/1 it has no Content-Length,
 // and the connection ends after what the handler writes.
 func (x *Ctx) Method() string {
-	h := &x.head
-	if h.Method != h1.MethodUnknown || h.Target.From == 0 {
-		return h1.MethodNames[h.Method]
+	if m := x.head.Method; m != h1.MethodUnknown {
+		return h1.MethodNames[m]
 	}
-	return string(x.headBytes()[h.Start : h.Target.From-1])
+	return string(x.head.MethodText(x.headBytes()))
 }
 
 // Path is the path of the request target, percent escapes decoded, "." and ".."
@@ -242,7 +242,7 @@ func (x *Ctx) recycle() {
 	x.body = body{}
 	x.resp.forget()
 	x.path, x.closing, x.torn, x.gone, x.finished, x.duplex = nil, false, false, false, false, false
-	x.pace, x.user, x.began, x.client = pace{}, "", 0, client{}
+	x.pace, x.user, x.began, x.client = pace{}, "", 0, clientaddr.Client{}
 	x.slowOut.spent.Store(0)
 	x.slowIn.spent.Store(0)
 	x.out = x.out[:0]

@@ -129,7 +129,7 @@ func (x *Ctx) sent(err error) error {
 	if err != nil {
 		x.writeErr, x.closing = err, true
 		if e := x.adapted; e != nil {
-			e.ctx.end()
+			e.ctx.End()
 		}
 	}
 	x.out = x.out[:0]

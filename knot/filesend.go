@@ -1,7 +1,6 @@
 package knot
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -44,26 +43,10 @@ func (x *Ctx) giveWay(e *store.Entry) {
 	if len(own) == 0 {
 		return
 	}
-	x.resp.named = x.resp.named || hasLine(own, []byte("server"))
+	x.resp.named = x.resp.named || h1.HasLine(own, []byte("server"))
 	if len(x.resp.fields) > 0 {
-		x.resp.fields = without(x.resp.fields, own)
+		x.resp.fields = h1.WithoutLines(x.resp.fields, own)
 	}
-}
-
-// without is fields without those that are named in lines, too. Both are header lines with their CR LF.
-func without(fields, lines []byte) []byte {
-	kept := fields[:0]
-	for line := range bytes.Lines(fields) {
-		name := line[:bytes.IndexByte(line, ':')]
-		named := false
-		for other := range bytes.Lines(lines) {
-			named = named || len(other) > len(name) && other[len(name)] == ':' && bytes.EqualFold(other[:len(name)], name)
-		}
-		if !named {
-			kept = append(kept, line...)
-		}
-	}
-	return kept
 }
 
 // sendFull answers from memory: the prepared header lines and the content leave in one

@@ -3,12 +3,13 @@ package knot
 import (
 	"errors"
 	"net"
-	"net/http"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
+	"github.com/capriccio-go/capriccio/knot/internal/peerwatch"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -39,19 +40,19 @@ func (x *Ctx) ReadyBody() (body []byte, ok bool) {
 }
 
 // A GoneWatch is what WhenGone needs until Stop. The zero value is ready.
-type GoneWatch struct{ peer peerWatch }
+type GoneWatch struct{ peer peerwatch.Watch }
 
 // WhenGone has fn called when the client has closed the connection, or its sending side, and for a request
 // of HTTP/2 when it is reset. fn is called on any goroutine, maybe that of a loop itself, and must
 // neither park nor block. Call w.Stop before the handler returns.
 func (x *Ctx) WhenGone(w *GoneWatch, fn func()) {
-	w.peer.start(x.c.nc, fn)
+	w.peer.Start(x.c.nc, fn)
 }
 
 // Stop ends it. It reports whether fn has not been called and will not be; if not, a call may be under
 // way, and w must not be used again.
 func (w *GoneWatch) Stop() bool {
-	return w.peer.stop()
+	return w.peer.Stop()
 }
 
 // CopyHeader is AddHeader for a line of a response that is passed on. Date and Server take the place of the
@@ -121,7 +122,7 @@ func (x *Ctx) SendHead() error {
 // was declared, and a client of HTTP/1.0, has no trailer. It may park.
 func (x *Ctx) AddTrailer(name, value string) error {
 	r := &x.resp
-	if x.writeErr != nil || !h1.IsToken(name) || notTrailers[http.CanonicalHeaderKey(name)] {
+	if x.writeErr != nil || !nethttp.MayTrail(name) {
 		return x.writeErr
 	}
 	if r.phase == respOpen && r.length < 0 && x.head.Minor > 0 && x.head.Method != h1.MethodHead && !h1.Bodyless(r.status) {

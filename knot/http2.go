@@ -113,7 +113,7 @@ func (h *http2Conn) Late(b []byte) int { return h.c.late(b) }
 
 // Changed implements h2.Host: it calls ConnState with what the connection is doing now.
 func (h *http2Conn) Changed() {
-	if std := h.c.srv.std; std == nil || std.ConnState == nil {
+	if !h.c.srv.std.TellsState() {
 		return
 	}
 	h.telling.Lock()

@@ -111,7 +111,7 @@ func (s *Server) listen(config *tls.Config) (net.Listener, error) {
 	addr := s.Addr
 	switch {
 	case addr != "":
-	case s.std == nil:
+	case s.std.Std == nil:
 		addr = DefaultAddr
 	case config != nil:
 		addr = ":443"
@@ -161,7 +161,7 @@ func (s *Server) ServeTLS(ln net.Listener, certFile, keyFile string) error {
 // serve is Serve over TLS if config is not nil.
 func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 	defer ln.Close()
-	if err := s.beginStd(ln); err != nil {
+	if err := s.std.Begin(ln); err != nil {
 		return err
 	}
 	if !s.track(ln) {

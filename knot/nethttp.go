@@ -15,6 +15,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -67,7 +68,7 @@ func AdaptHTTP(h http.Handler) Handler {
 // adaptHTTP is AdaptHTTP for a handler that may be set later.
 func adaptHTTP(handler *http.Handler) Handler {
 	var likeness atomic.Pointer[describedServer]
-	native := new(nativeRoutes)
+	native := new(nethttp.Native)
 	return func(x *Ctx) error {
 		h := *handler
 		if h == nil {
@@ -81,14 +82,15 @@ func adaptHTTP(handler *http.Handler) Handler {
 		if x.resp.phase == respOpen && x.flush() != nil { // as net/http does: h may wait, for this client even
 			return x.writeErr
 		}
-		e := &exchange{x: x, srv: x.srv, described: d, task: task.Context(), loop: engine.CurrentLoop(), connControl: connControl{nc: x.c.nc}}
+		e := &exchange{x: x, srv: x.srv, loop: engine.CurrentLoop(), header: make(http.Header), connControl: connControl{nc: x.c.nc}}
+		e.ctx = nethttp.Context{Server: d.std, Conn: x.c.nc, Parents: [...]context.Context{x.srv.ctx, task.Context()}}
 		if err := e.request(); err != nil {
-			e.ctx.end()
+			e.ctx.End()
 			return err
 		}
 		x.adapted = e
-		if x.srv.std != nil {
-			e.limitStd()
+		if std := x.srv.std.Std; std != nil {
+			e.limitStd(std)
 		}
 		e.serve(h, native)
 		return e.failure
@@ -100,52 +102,7 @@ func adaptHTTP(handler *http.Handler) Handler {
 // goroutine as long as h takes. It is for what AdaptHTTP serves, or a part of it, as one
 // route of a router; on a goroutine it just calls h. It parks.
 func OffloadHTTP(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { offloadHTTP(h, w, r) })
-}
-
-func offloadHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
-	if task.Current() == nil {
-		h.ServeHTTP(w, r)
-		return
-	}
-	engine.CheckWait() // before h has begun, which can't be taken back
-	o := offloaded{w: engine.Self()}
-	go o.run(h, w, r)
-	o.wait()
-	if o.panicked != nil {
-		panic(o.panicked)
-	}
-}
-
-// An offloaded is a call of a handler on a goroutine of its own.
-type offloaded struct {
-	w        *engine.Waiter
-	panicked any // written before the wake
-}
-
-// wait waits for the end of run, whatever becomes of the task: the handler uses what belongs
-// to it.
-func (o *offloaded) wait() {
-	o.w.Wait(engine.ReasonOffload, nil)
-}
-
-func (o *offloaded) run(h http.Handler, w http.ResponseWriter, r *http.Request) {
-	returned := false
-	defer func() {
-		if !returned {
-			o.panicked = recover()
-			switch {
-			case o.panicked == nil && coro.ByGoexit():
-				o.panicked = task.ErrGoexit
-			case o.panicked == http.ErrAbortHandler:
-			default:
-				o.panicked = &task.PanicError{Task: "a handler of net/http", Value: o.panicked, Stack: task.PanicStack(o.panicked)}
-			}
-		}
-		o.w.Wake()
-	}()
-	h.ServeHTTP(w, r)
-	returned = true
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { nethttp.Offload(h, w, r) })
 }
 
 // A describedServer is what http.ServerContextKey leads to.
@@ -155,8 +112,8 @@ type describedServer struct {
 }
 
 func describe(s *Server, h http.Handler) *describedServer {
-	if s.std != nil {
-		return &describedServer{s, s.std}
+	if s.std.Std != nil {
+		return &describedServer{s, s.std.Std}
 	}
 	return &describedServer{s, &http.Server{
 		Addr: s.Addr, Handler: h,
@@ -182,32 +139,30 @@ type exchange struct {
 	// x is nil when the handler has returned, or has the connection. Guarded by both: it
 	// is changed under both and may be used under either, for what that guards.
 	x         *Ctx
-	srv       *Server          // fixed
-	described *describedServer // fixed
-	task      context.Context  // of the task; fixed
-	loop      *engine.Loop     // of the task, nil on a goroutine; fixed
-	header    http.Header      // the handler's own: not guarded
-	r         http.Request     // fixed, but for its Trailer: guarded by reading
-	wrote     bool             // the head: status and header are fixed; guarded by mu
-	typed     bool             // Content-Type is decided; guarded by mu
-	unsized   bool             // Content-Length is not to be sent; guarded by mu
-	duplex    bool             // guarded by mu
-	hijacked  bool             // guarded by mu
-	sniffed   []byte           // body held back to find out its type; guarded by mu
-	upgrade   []byte           // the response 101, until Hijack or the end of the handler sends it; guarded by mu
-	announced []string         // trailers of the response; guarded by mu
-	closed    atomic.Bool      // the request body is
-	bodyErr   error            // first error of the request body but io.EOF; guarded by reading
-	failure   error            // what the Handler returns; guarded by mu
+	srv       *Server      // fixed
+	loop      *engine.Loop // of the task, nil on a goroutine; fixed
+	header    http.Header  // the handler's own: not guarded
+	r         http.Request // fixed, but for its Trailer: guarded by reading
+	wrote     bool         // the head: status and header are fixed; guarded by mu
+	typed     bool         // Content-Type is decided; guarded by mu
+	unsized   bool         // Content-Length is not to be sent; guarded by mu
+	duplex    bool         // guarded by mu
+	hijacked  bool         // guarded by mu
+	sniffed   []byte       // body held back to find out its type; guarded by mu
+	upgrade   []byte       // the response 101, until Hijack or the end of the handler sends it; guarded by mu
+	announced []string     // trailers of the response; guarded by mu
+	closed    atomic.Bool  // the request body is
+	bodyErr   error        // first error of the request body but io.EOF; guarded by reading
+	failure   error        // what the Handler returns; guarded by mu
 
-	ctx requestContext
+	ctx nethttp.Context
 	connControl
 
 	url url.URL // the target of most requests
 }
 
 // serve runs the handler, and completes the response.
-func (e *exchange) serve(h http.Handler, native *nativeRoutes) {
+func (e *exchange) serve(h http.Handler, native *nethttp.Native) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -215,25 +170,14 @@ func (e *exchange) serve(h http.Handler, native *nativeRoutes) {
 			e.unwind(v, v == nil && coro.ByGoexit())
 		}
 	}()
-	if e.r.RequestURI == "*" && e.r.Method == http.MethodOptions && !e.described.std.DisableGeneralOptionsHandler {
+	if e.r.RequestURI == "*" && e.r.Method == http.MethodOptions && !e.ctx.Server.DisableGeneralOptionsHandler {
 		h = http.HandlerFunc(answerForTheServer)
 	}
-	native.run(e, h)
+	route, _ := e.x.kind()
+	native.Run(e.loop, e.srv.errorLog, route, h, e.writer(), &e.r) // then e may have no Ctx any more
 	returned = true
 	mark(e.r.Pattern)
 	e.finish()
-}
-
-// An exchangeOf is an exchange with its handler.
-type exchangeOf struct {
-	*exchange
-	h http.Handler
-}
-
-// run calls the handler; there is no result.
-func (x exchangeOf) run() struct{} {
-	x.h.ServeHTTP(x.writer(), &x.r)
-	return struct{}{}
 }
 
 // answerForTheServer answers OPTIONS *, which is not about anything that a handler has.
@@ -245,7 +189,7 @@ func answerForTheServer(w http.ResponseWriter, _ *http.Request) {
 // then the caller of the Handler answers for it.
 func (e *exchange) unwind(v any, goexit bool) {
 	defer e.removeForm()
-	e.ctx.end()
+	e.ctx.End()
 	e.stopReading()
 	defer e.reading.Unlock()
 	e.mu.Lock()
@@ -279,7 +223,7 @@ func (e *exchange) unwind(v any, goexit bool) {
 // finish completes the response. From then on nothing of the Ctx is touched any more.
 func (e *exchange) finish() {
 	defer e.removeForm()
-	e.ctx.end()
+	e.ctx.End()
 	e.stopReading()
 	defer e.reading.Unlock()
 	e.mu.Lock()

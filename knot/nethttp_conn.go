@@ -27,8 +27,6 @@ type connControl struct {
 	ownIn   bool      // the handler has set the read deadline; guarded by control
 	ownOut  bool      // ... the write deadline; guarded by control
 	readBy  time.Time // the read deadline that it has set; guarded by control
-	left    bool      // the client has; guarded by control
-	notify  chan bool // of CloseNotify; guarded by control
 }
 
 // stopReading makes sure that nobody reads the body any more, and locks reading.
@@ -148,33 +146,7 @@ func (e *exchange) EnableFullDuplex() error {
 }
 
 // CloseNotify implements http.CloseNotifier.
-func (e *exchange) CloseNotify() <-chan bool {
-	e.ctx.mu.Lock()
-	if e.ctx.err == nil && !e.ctx.alone {
-		e.ctx.watchPeer()
-	}
-	e.ctx.mu.Unlock()
-	e.control.Lock()
-	defer e.control.Unlock()
-	if e.notify == nil {
-		e.notify = make(chan bool, 1)
-		if e.left {
-			e.notify <- true
-		}
-	}
-	return e.notify
-}
-
-// peerGone is called when the client has closed the connection.
-func (e *exchange) peerGone() {
-	e.ctx.end()
-	e.control.Lock()
-	defer e.control.Unlock()
-	if !e.left && e.notify != nil {
-		e.notify <- true
-	}
-	e.left = true
-}
+func (e *exchange) CloseNotify() <-chan bool { return e.ctx.CloseNotify() }
 
 // A framedWriter is what of an exchange a handler of net/http gets for a request of HTTP/2, which has
 // no connection to take over.
@@ -242,7 +214,7 @@ func (e *exchange) hijack() (*conn, *bufio.ReadWriter, error) {
 	if err := e.freeConn(); err != nil {
 		return nil, nil, err
 	}
-	e.ctx.detach()
+	e.ctx.Detach()
 	e.hijacked, e.x, x.adapted = true, nil, nil
 	c := x.c
 	rest := x.giveUp()

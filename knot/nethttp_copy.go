@@ -2,16 +2,13 @@ package knot
 
 import (
 	"io"
-	"io/fs"
 	"net/http"
 	"sync"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
 
@@ -53,52 +50,20 @@ func (e *exchange) decided() bool {
 	return e.typed || e.failure != nil
 }
 
-// osFile is an *os.File, or what its WriteTo makes of it.
-type osFile interface {
-	io.ReadSeeker
-	syscall.Conn
-	Stat() (fs.FileInfo, error)
-	Name() string
-}
-
 // sendFile sends what is left of src if that is a regular file, and the response is one for
 // which sendfile(2) pays; else it does nothing.
 func (e *exchange) sendFile(src io.Reader) (int64, error) {
-	limited, _ := src.(*io.LimitedReader)
-	if limited != nil {
-		src = limited.R
-	}
-	f, ok := src.(osFile)
-	if !ok {
+	p, ok := nethttp.FilePartOf(src)
+	if !ok || p.Size < sendfileMin {
 		return 0, nil
 	}
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return 0, nil
-	}
-	from, err := f.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return 0, nil
-	}
-	size := info.Size() - from
-	if limited != nil {
-		size = min(size, limited.N)
-	}
-	if size < sendfileMin {
-		return 0, nil
-	}
-	sent, err := e.sendPart(f, from, size)
-	if limited != nil {
-		limited.N -= sent
-	}
-	if sent > 0 {
-		f.Seek(from+sent, io.SeekStart)
-	}
+	sent, err := e.sendPart(&p)
+	p.Sent(sent)
 	return sent, err
 }
 
-// sendPart sends size bytes of f, or none if the response is not fit for it.
-func (e *exchange) sendPart(f osFile, from, size int64) (int64, error) {
+// sendPart sends p, or none of it if the response is not fit for that.
+func (e *exchange) sendPart(p *nethttp.FilePart) (int64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x, err := e.writing()
@@ -107,10 +72,10 @@ func (e *exchange) sendPart(f osFile, from, size int64) (int64, error) {
 	}
 	r := &x.resp
 	nc, ok := x.c.nc.(fileSender)
-	if !ok || x.head.Method == h1.MethodHead || h1.Bodyless(r.status) || size > r.length-r.written || x.pace.rate > 0 {
+	if !ok || x.head.Method == h1.MethodHead || h1.Bodyless(r.status) || p.Size > r.length-r.written || x.pace.rate > 0 {
 		return 0, nil
 	}
-	file, err := secondFile(f)
+	file, err := p.Open()
 	if err != nil {
 		return 0, nil
 	}
@@ -120,29 +85,11 @@ func (e *exchange) sendPart(f osFile, from, size int64) (int64, error) {
 			return 0, err
 		}
 	}
-	x.slimFor(size)
+	x.slimFor(p.Size)
 	x.beginWrite()
-	sent, err := nc.SendFile(x.out, store.DescriptorOf(file), from, size, &handlerPages{file, e, x})
+	sent, err := nc.SendFile(x.out, store.DescriptorOf(file), p.From, p.Size, &handlerPages{file, e, x})
 	r.written += sent
 	return sent, x.fileSent(x.endWrite(err))
-}
-
-// secondFile is f for package aio, which f does not depend on.
-func secondFile(f osFile) (file *aio.File, err error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	failed := raw.Control(func(fd uintptr) {
-		var second int
-		if second, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err == nil {
-			file, err = aio.NewFile(second, f.Name())
-		}
-	})
-	if err == nil {
-		err = failed
-	}
-	return file, err
 }
 
 // handlerPages tells SendFile what of the file of a handler is in memory.

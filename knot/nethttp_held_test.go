@@ -15,6 +15,7 @@ import (
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 )
 
 // TestHandlersWhereLoopsAreHeld: where no loop is taken from a task that waits natively, handlers of net/http that wait for
@@ -30,7 +31,7 @@ func TestHandlersWhereLoopsAreHeld(t *testing.T) {
 		{"WithThreadLock", capriccio.WithThreadLock(), 20},
 	} {
 		t.Run(test.why, func(t *testing.T) {
-			knot.ForgetWhyHeld()
+			nethttp.ForgetWhyHeld()
 			var inside atomic.Int32
 			release, up, ended := make(chan bool), make(chan string, 1), make(chan error, 1)
 			log := new(testenv.Buffer)

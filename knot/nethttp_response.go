@@ -3,11 +3,10 @@ package knot
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 )
 
 // The exchange as an http.ResponseWriter.
@@ -43,126 +42,26 @@ func (e *exchange) writeEarly(x *Ctx, code int) {
 		x.body.owed = false
 		e.reading.Unlock()
 	}
-	x.out = e.appendEarly(x.out, code)
+	x.out = nethttp.AppendEarly(x.out, code, e.header)
 	x.flush()
-}
-
-// appendEarly appends an informational response. It needs mu.
-func (e *exchange) appendEarly(out []byte, code int) []byte {
-	out = append(out, h1.StatusLine(code)...)
-	var few [fewNames]string
-	for _, name := range e.names(few[:0]) {
-		if key := headerKey(name); key == "Content-Length" || key == "Transfer-Encoding" || !h1.IsToken(name) {
-			continue
-		}
-		for _, v := range e.header[name] {
-			out = h1.AppendField(out, name, v)
-		}
-	}
-	return append(out, "\r\n"...)
-}
-
-// fewNames is what most headers have at most.
-const fewNames = 8
-
-// names appends those of the header, in order.
-func (e *exchange) names(names []string) []string {
-	for name := range e.header {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// trailerNames are those of the header that http.TrailerPrefix makes trailers, in order.
-func (e *exchange) trailerNames() (names []string) {
-	for name := range e.header {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // writeHead fixes status and header of the response. It needs mu.
 func (e *exchange) writeHead(x *Ctx, code int) {
 	e.wrote = true
 	if code < 200 { // 101, which Hijack sends, or the end of the handler
-		e.upgrade = e.appendEarly(nil, code)
+		e.upgrade = nethttp.AppendEarly(nil, code, e.header)
 		return
 	}
-	x.resp.status = code
-	coding := e.header["Content-Encoding"] // Get would first see to the name
-	e.typed = h1.Bodyless(code) || len(coding) > 0 && coding[0] != ""
-	var few [fewNames]string
-	for _, name := range e.names(few[:0]) {
-		e.setHeader(x, name, e.header[name])
+	r, h := &x.resp, nethttp.ReadHead(e.header, code, x.resp.fields)
+	r.status, r.fields, r.ctype, r.length = code, h.Fields, h.Type, h.Length
+	r.dated, r.named, r.lasts = h.Dated, h.Named || r.named, h.Lasts
+	e.typed, e.unsized, e.announced = h.Typed, h.Unsized, h.Announced
+	if h.Close {
+		x.CloseAfter()
 	}
-	if code == http.StatusNotModified {
-		x.SetContentType("")
-	}
-}
-
-func (e *exchange) setHeader(x *Ctx, name string, values []string) {
-	switch key := headerKey(name); {
-	case key == "Content-Type":
-		e.typed = true
-		if len(values) > 0 && values[0] != "" {
-			x.SetContentType(values[0])
-		} else {
-			addFields(x, name, values)
-		}
-	case key == "Content-Length" && len(values) == 0:
-		e.unsized = true
-	case key == "Content-Length":
-		text := strings.Join(values, ",")
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 0 {
-			e.log("invalid Content-Length", "value", text)
-			return
-		}
-		x.SetContentLength(n)
-	case key == "Connection":
-		e.setConnection(x, values)
-	case key == "Trailer":
-		e.announce(x, values)
-	case key == "Transfer-Encoding", !h1.IsToken(name): // the latter with http.TrailerPrefix, too
-	case key == "Date":
-		x.resp.dated = true
-		addFields(x, name, values)
-	case key == "Server":
-		x.resp.named = true
-		addFields(x, name, values)
-	default:
-		for _, v := range values {
-			x.AddHeader(name, v)
-		}
-	}
-}
-
-// addFields adds header lines that AddHeader does not take.
-func addFields(x *Ctx, name string, values []string) {
-	for _, v := range values {
-		x.resp.fields = h1.AppendField(x.resp.fields, name, v)
-	}
-}
-
-// setConnection passes on the options of Connection that are not the server's own.
-func (e *exchange) setConnection(x *Ctx, values []string) {
-	for _, v := range values {
-		for option := range strings.SplitSeq(v, ",") {
-			switch option = strings.TrimSpace(option); {
-			case strings.EqualFold(option, "close"):
-				x.CloseAfter()
-			case !h1.IsToken(option):
-			case strings.EqualFold(option, "keep-alive"):
-				x.resp.lasts = true
-			case strings.EqualFold(option, "upgrade") && e.header.Get("Upgrade") != "": // AddHeader knows
-			default:
-				addFields(x, "Connection", []string{option})
-			}
-		}
+	if h.Invalid != "" {
+		e.log("invalid Content-Length", "value", h.Invalid)
 	}
 }
 
@@ -256,46 +155,10 @@ func (e *exchange) writing() (*Ctx, error) {
 	return e.x, e.x.writeErr
 }
 
-// notTrailers may not stand in a trailer (RFC 9110, 6.5.1), as net/http has them.
-var notTrailers = map[string]bool{
-	"Authorization": true, "Cache-Control": true, "Connection": true, "Content-Encoding": true,
-	"Content-Length": true, "Content-Range": true, "Content-Type": true, "Expect": true, "Host": true,
-	"Keep-Alive": true, "Max-Forwards": true, "Pragma": true, "Proxy-Authenticate": true,
-	"Proxy-Authorization": true, "Proxy-Connection": true, "Range": true, "Realm": true, "Te": true,
-	"Trailer": true, "Transfer-Encoding": true, "Www-Authenticate": true,
-}
-
-// announce takes up the Trailer header. It needs mu.
-func (e *exchange) announce(x *Ctx, values []string) {
-	for _, list := range values {
-		for name := range strings.SplitSeq(list, ",") {
-			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			if h1.IsToken(name) && !notTrailers[name] && !strings.HasPrefix(name, "If-") && !slices.Contains(e.announced, name) {
-				e.announced = append(e.announced, name)
-			}
-		}
-		x.AddHeader("Trailer", list)
-	}
-}
-
 // addTrailers prepares the trailer of the response if it can have one. It needs mu.
 func (e *exchange) addTrailers(x *Ctx) error {
 	r := &x.resp
-	var lines []byte
-	for _, name := range e.announced {
-		for _, v := range e.header[name] {
-			lines = h1.AppendField(lines, name, v)
-		}
-	}
-	for _, name := range e.trailerNames() {
-		bare := name[len(http.TrailerPrefix):]
-		if !h1.IsToken(bare) || notTrailers[http.CanonicalHeaderKey(bare)] {
-			continue
-		}
-		for _, v := range e.header[name] {
-			lines = h1.AppendField(lines, bare, v)
-		}
-	}
+	lines := nethttp.Trailer(e.header, e.announced)
 	trailer := len(lines) > 0 || len(e.announced) > 0
 	if !trailer && !e.unsized {
 		return nil

@@ -3,18 +3,10 @@ package knot
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"errors"
-	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
-	"slices"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/logwriter"
-	"github.com/capriccio-go/capriccio/task"
+	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 )
 
 // FromHTTP makes a Server that serves as std does, in tasks: a program with an http.Server of its own calls Run,
@@ -37,19 +29,14 @@ import (
 // The methods of std do nothing to the Server: functions that were given to std.RegisterOnShutdown are called by
 // std.Shutdown only. It is an error if std has another protocol than HTTP/1 and HTTP/2, or has HTTP/1 switched off.
 func FromHTTP(std *http.Server) (*Server, error) {
-	for protocol := range std.TLSNextProto {
-		if protocol != protoHTTP2 && protocol != "unencrypted_http2" { // which net/http and x/net set
-			return nil, fmt.Errorf("knot: FromHTTP: TLSNextProto has %q; want only %q", protocol, protoHTTP2)
-		}
-	}
-	if p := std.Protocols; p != nil && !p.HTTP1() {
-		return nil, errors.New("knot: FromHTTP: Protocols leaves HTTP/1 out, which is always served")
+	if err := nethttp.Check(std); err != nil {
+		return nil, err
 	}
 	s := likeHTTP(&std.Handler)
-	s.std = std
+	s.std.Std = std
 	s.Addr, s.HTTP2 = std.Addr, std.HTTP2
 	s.TLS = std.TLSConfig.Clone()
-	if s.H2C = offersHTTP2(std); std.Protocols != nil {
+	if s.H2C = nethttp.OffersHTTP2(std); std.Protocols != nil {
 		s.H2C = std.Protocols.UnencryptedHTTP2()
 	}
 	s.HeadTimeout = cmp.Or(std.ReadHeaderTimeout, std.ReadTimeout)
@@ -57,7 +44,7 @@ func FromHTTP(std *http.Server) (*Server, error) {
 	if std.MaxHeaderBytes > 0 {
 		s.MaxHead, s.MaxRequestLine = std.MaxHeaderBytes, std.MaxHeaderBytes
 	}
-	s.ErrorLog = slog.New(logTo{std})
+	s.ErrorLog = nethttp.Log(std)
 	return s, nil
 }
 
@@ -69,125 +56,19 @@ func likeHTTP(h *http.Handler) *Server {
 	}
 }
 
-// offersHTTP2 reports whether std would speak HTTP/2 over TLS.
-func offersHTTP2(std *http.Server) bool {
-	if std.Protocols != nil {
-		return std.Protocols.HTTP2()
-	}
-	_, given := std.TLSNextProto[protoHTTP2]
-	return std.TLSNextProto == nil || given
-}
-
-// protocolsOf is config with the protocols that std would offer, in the order in which config has them.
-func protocolsOf(std *http.Server, config *tls.Config) *tls.Config {
-	if std == nil || config == nil {
-		return config
-	}
-	config = config.Clone()
-	offers := offersHTTP2(std)
-	config.NextProtos = slices.DeleteFunc(slices.Clone(config.NextProtos), func(p string) bool { return p == protoHTTP2 && !offers })
-	for _, p := range Protocols() {
-		if !slices.Contains(config.NextProtos, p) && (p != protoHTTP2 || offers) {
-			config.NextProtos = append(config.NextProtos, p)
-		}
-	}
-	return config
-}
-
-// A logTo is a slog.Handler that writes to the ErrorLog of an http.Server, or where Knot logs by default.
-type logTo struct{ std *http.Server }
-
-func (t logTo) WithAttrs([]slog.Attr) slog.Handler { return t } // the server has neither
-func (t logTo) WithGroup(string) slog.Handler      { return t }
-
-func (t logTo) Enabled(ctx context.Context, level slog.Level) bool {
-	return t.std.ErrorLog != nil || logwriter.Default().Enabled(ctx, level)
-}
-
-func (t logTo) Handle(ctx context.Context, r slog.Record) error {
-	if t.std.ErrorLog == nil {
-		return logwriter.Default().Handler().Handle(ctx, r)
-	}
-	line := []byte(r.Message)
-	r.Attrs(func(a slog.Attr) bool {
-		line = append(append(line, ' '), a.String()...)
-		return true
-	})
-	t.std.ErrorLog.Print(string(line))
-	return nil
-}
-
-// A stdContext is what the contexts of requests are made of on behalf of an http.Server.
-type stdContext struct {
-	once task.Once // of a connection
-	ctx  context.Context
-}
-
-// beginStd calls BaseContext, if no Serve has before.
-func (s *Server) beginStd(ln net.Listener) error {
-	if s.std == nil || s.std.BaseContext == nil {
-		return nil
-	}
-	s.basing.Lock()
-	defer s.basing.Unlock()
-	if s.stdBase.Load() != nil {
-		return nil
-	}
-	base := engine.Outside(callBaseContext, baseOf{s.std.BaseContext, ln})
-	if base == nil {
-		return errors.New("knot: BaseContext returned nil; want a context")
-	}
-	s.stdBase.Store(&base)
-	return nil
-}
-
-// A baseOf is a call of BaseContext.
-type baseOf struct {
-	fn func(net.Listener) context.Context
-	ln net.Listener
-}
-
-// callBaseContext is for engine.Outside.
-func callBaseContext(b baseOf) context.Context { return b.fn(b.ln) }
-
 // stdContext is what the context of a request on c has its values from, and ends with; nil: nothing.
 func (s *Server) stdContext(c *conn) context.Context {
-	if s.std == nil || s.std.BaseContext == nil && s.std.ConnContext == nil {
+	if !s.std.HasContext() {
 		return nil
-	}
-	base := context.Background()
-	if b := s.stdBase.Load(); b != nil {
-		base = *b
-	}
-	if s.std.ConnContext == nil {
-		return base
 	}
 	if c.stream != nil {
 		c = c.stream.on.c
 	}
-	of := &c.known.std
-	of.once.Do(func() {
-		of.ctx = engine.Outside(callConnContext, contextOf{s.std.ConnContext, context.WithValue(base, http.ServerContextKey, s.std), c.nc})
-	})
-	if of.ctx == nil {
-		panic("knot: ConnContext returned nil; want a context")
-	}
-	return of.ctx
+	return s.std.Context(&c.known.std, c.nc)
 }
-
-// A contextOf is a call of ConnContext.
-type contextOf struct {
-	fn   func(context.Context, net.Conn) context.Context
-	base context.Context
-	nc   net.Conn
-}
-
-// callConnContext is for engine.Outside.
-func callConnContext(c contextOf) context.Context { return c.fn(c.base, c.nc) }
 
 // limitStd sets the deadlines that an http.Server has for each request.
-func (e *exchange) limitStd() {
-	std := e.srv.std // and not the server's clock, which may be late by as much as some timeouts take
+func (e *exchange) limitStd(std *http.Server) { // not by the server's clock, which may be late by as much as some timeouts take
 	if d := std.ReadTimeout; d > 0 && e.r.Body != http.NoBody {
 		e.SetReadDeadline(time.Now().Add(d))
 	}
@@ -196,46 +77,9 @@ func (e *exchange) limitStd() {
 	}
 }
 
-// A toldState is what ConnState was called with last, and one more; 0: nothing. It is of those that call tell, one at a time.
-type toldState uint8
-
 // tell calls ConnState, if there is one, and c was not in that state before.
 func (s *Server) tell(c *conn, state http.ConnState) {
-	if s.std != nil && s.std.ConnState != nil {
-		s.tellStd(c, state)
+	if s.std.TellsState() {
+		s.std.Tell(&c.told, c.nc, state, s.errorLog())
 	}
-}
-
-func (s *Server) tellStd(c *conn, state http.ConnState) {
-	if state != http.StateNew && c.told == 0 { // a request of HTTP/2, or a client that is turned away
-		return
-	}
-	if before := c.told; before != toldState(state)+1 && before != toldState(http.StateClosed)+1 {
-		c.told = toldState(state) + 1
-		engine.Outside(callConnState, stateOf{s, s.std.ConnState, c.nc, state})
-	}
-}
-
-// A stateOf is a call of ConnState.
-type stateOf struct {
-	srv   *Server
-	fn    func(net.Conn, http.ConnState)
-	nc    net.Conn
-	state http.ConnState
-}
-
-// callConnState is for engine.Outside; there is no result.
-func callConnState(s stateOf) struct{} {
-	returned := false
-	defer func() {
-		if v := recover(); !returned && v != nil {
-			s.srv.errorLog().Error("knot: ConnState panicked", "panic", fmt.Sprint(v), "stack", string(task.PanicStack(v)))
-			if s.state != http.StateClosed && s.state != http.StateHijacked {
-				s.nc.Close()
-			}
-		}
-	}()
-	s.fn(s.nc, s.state)
-	returned = true
-	return struct{}{}
 }

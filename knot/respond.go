@@ -1,7 +1,6 @@
 package knot
 
 import (
-	"bytes"
 	"errors"
 	"strconv"
 
@@ -146,17 +145,7 @@ func (x *Ctx) KeepHeader(name, value string) {
 }
 
 // keeps reports whether KeepHeader has set a line of that name.
-func (r *response) keeps(name []byte) bool { return hasLine(r.kept, name) }
-
-// hasLine reports whether one of these header lines has that name.
-func hasLine(lines, name []byte) bool {
-	for line := range bytes.Lines(lines) {
-		if own, _, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(own, name) {
-			return true
-		}
-	}
-	return false
-}
+func (r *response) keeps(name []byte) bool { return h1.HasLine(r.kept, name) }
 
 // Send is the whole response in one call: head and body leave in one write.
 // It allocates nothing and keeps no reference to body. ctype "" sends no

@@ -38,7 +38,11 @@ func spawn(fn func()) {
 func sleep(d time.Duration) error { return task.Sleep(d) }
 
 // answered records that n more requests have got their responses: what the server is for.
-func answered(n int) { ressched.Progress(n) }
+func answered(n int) {
+	if n > 0 {
+		ressched.Progress(n)
+	}
+}
 
 // requests is where requests enter.
 var requests = makeEntrance()

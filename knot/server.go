@@ -16,11 +16,12 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
+	"github.com/capriccio-go/capriccio/knot/internal/counters"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/h2"
+	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // Defaults of Server.
@@ -158,16 +159,14 @@ type Server struct {
 	// Retry-After. It is called in the request's task and should be quick.
 	Priority func(*Ctx) int
 
-	std     *http.Server                    // see FromHTTP; nil: none; fixed
-	basing  task.Mutex                      // of the call of BaseContext
-	stdBase atomic.Pointer[context.Context] // what that has returned; nil: it has not been called; atomic
+	std nethttp.Hooks // see FromHTTP
 
 	once    sync.Once
 	limits  limits      // fixed by once
 	handler Handler     // fixed by once
 	secure  *tls.Config // made of TLS; fixed by once; nil without
 	timed   bool        // requests are timed; fixed by once
-	counts  [countShards]counts
+	counts  counters.Counters
 	clock   clock.Clock
 
 	overload   rareReport // too many connections

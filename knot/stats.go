@@ -1,89 +1,18 @@
 package knot
 
-import (
-	"sync/atomic"
-	"time"
+import "time"
 
-	"github.com/capriccio-go/capriccio/knot/internal/h1"
-)
-
-// countShards bounds how many loops can count without meeting. It is a power of two.
-const countShards = 8
-
-// counts are counters of some of the requests of a server. All fields are atomic.
-type counts struct {
-	status  [h1.LastStatus/100 + 1]atomic.Uint64 // by class
-	refused [len(refusalStatuses)]atomic.Uint64
-	bytes   atomic.Uint64
-	took    [len(tookLimits) + 1]atomic.Uint64
-	sum     atomic.Uint64 // of durations, in nanoseconds
-	_       [64]byte      // another loop's counters are not on our cache line
-}
-
-// refusalStatuses are those of errors that are counted one by one.
-var refusalStatuses = [...]int{400, 401, 403, 404, 405, 408, 412, 413, 414, 416, 417, 421, 429, 431, 500, 501, 502, 503, 504, 505}
-
-// tookLimits are the upper bounds of how long requests take that are counted.
-var tookLimits = [...]time.Duration{
-	50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
-	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
-	50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
-	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second, 60 * time.Second,
-}
-
-var shards atomic.Uint32
-
-// nextShard spreads Ctxs over the shards: those of one pool on one processor tend to be few.
-func nextShard() uint32 { return shards.Add(1) % countShards }
-
-// answers are requests that have been answered and are not among the counts yet. They get there
-// before their responses leave: clients that send several requests at a time are counted at once.
-type answers struct {
-	requests uint64
-	bytes    uint64
-	class    int // of their status
-}
-
-// tell adds the answers to the counters.
-func (x *Ctx) tell() {
-	a := &x.answers
-	if a.requests == 0 {
-		return
-	}
-	k := &x.srv.counts[x.shard]
-	k.status[a.class].Add(a.requests)
-	k.bytes.Add(a.bytes)
-	answered(int(a.requests))
-	*a = answers{}
-}
+// tell counts the requests that have been answered. They are counted before their responses leave: clients that send several
+// requests at a time are counted at once.
+func (x *Ctx) tell() { answered(x.answers.Tell(&x.srv.counts)) }
 
 // count takes up a request that has been answered.
 func (x *Ctx) count() {
-	status := x.resp.status
-	if class := min(status/100, len(counts{}.status)-1); class != x.answers.class {
-		x.tell()
-		x.answers.class = class
+	var took time.Duration
+	if x.began != 0 {
+		took = x.srv.clock.Elapsed() - x.began
 	}
-	x.answers.requests++
-	x.answers.bytes += uint64(max(x.resp.written, 0))
-	k := &x.srv.counts[x.shard]
-	if status >= 400 {
-		for i, one := range refusalStatuses {
-			if one == status {
-				k.refused[i].Add(1)
-			}
-		}
-	}
-	if x.began == 0 {
-		return
-	}
-	took := x.srv.clock.Elapsed() - x.began
-	k.sum.Add(uint64(took))
-	i := 0
-	for i < len(tookLimits) && took > tookLimits[i] {
-		i++
-	}
-	k.took[i].Add(1)
+	answered(x.answers.Add(&x.srv.counts, x.resp.status, x.resp.written, took))
 }
 
 // fullFor is how long a server counts as full once a client was turned away.
@@ -123,30 +52,8 @@ type Stats struct {
 // Stats returns the counters of the server. Safe from anywhere; it never parks.
 func (s *Server) Stats() (sum Stats) {
 	s.ready()
-	sum.Errors = make(map[int]uint64)
-	d := &sum.Durations
-	d.Limits = tookLimits[:]
-	d.Counts = make([]uint64, len(tookLimits))
-	for i := range s.counts {
-		k := &s.counts[i]
-		for class := range k.status {
-			sum.Responses[class] += k.status[class].Load()
-		}
-		for i := range k.refused {
-			if n := k.refused[i].Load(); n > 0 {
-				sum.Errors[refusalStatuses[i]] += n
-			}
-		}
-		sum.Bytes += k.bytes.Load()
-		for i := range k.took {
-			n := k.took[i].Load()
-			d.Count += n
-			if i < len(d.Counts) {
-				d.Counts[i] += n
-			}
-		}
-		d.Sum += time.Duration(k.sum.Load())
-	}
+	of := s.counts.Sum()
+	sum.Responses, sum.Errors, sum.Bytes, sum.Durations = of.Responses, of.Errors, of.Bytes, of.Durations
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sum.Accepted, sum.TurnedAway, sum.Evicted = s.conns, s.turned, s.evicted

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/ressched"
 )
@@ -44,13 +45,13 @@ func (s *Server) Handshakes() (done, failed, refused uint64) {
 
 // serverTLS is what the server uses of given, which may be nil.
 func (s *Server) serverTLS(given *tls.Config) *tls.Config {
-	return tlsin.Config(protocolsOf(s.std, given), Protocols())
+	return tlsin.Config(nethttp.Protocols(s.std.Std, given, Protocols()), Protocols())
 }
 
 // defaultTLS is for Serve, ListenAndServe and ServeConn. It is nil for a Server made by FromHTTP: http.Server speaks TLS only
 // by ServeTLS and ListenAndServeTLS.
 func (s *Server) defaultTLS() (*tls.Config, error) {
-	if s.std != nil {
+	if s.std.Std != nil {
 		return nil, nil
 	}
 	return s.secure, checkTLS(s.TLS)
@@ -60,7 +61,7 @@ func (s *Server) defaultTLS() (*tls.Config, error) {
 // clients for something is an error, as it would have no effect.
 func (s *Server) runTLS() (*tls.Config, error) {
 	err := checkTLS(s.TLS)
-	if c := s.TLS; err != nil && s.std != nil && c.ClientAuth == tls.NoClientCert && c.ClientCAs == nil && c.MinVersion == 0 && c.VerifyConnection == nil && c.VerifyPeerCertificate == nil {
+	if c := s.TLS; err != nil && s.std.Std != nil && c.ClientAuth == tls.NoClientCert && c.ClientCAs == nil && c.MinVersion == 0 && c.VerifyConnection == nil && c.VerifyPeerCertificate == nil {
 		return nil, nil // as x/net's http2.ConfigureServer sets it
 	}
 	return s.secure, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/task"
@@ -183,7 +184,7 @@ func (x *Ctx) serveRequest() {
 	x.resp.kept = x.resp.kept[:0]
 	x.resp.begin()
 	x.beginBody()
-	x.pace, x.user, x.client = pace{}, "", client{}
+	x.pace, x.user, x.client = pace{}, "", clientaddr.Client{}
 	x.slowOut.spent.Store(0)
 	x.slowIn.spent.Store(0)
 	x.c.answering.Store(false)
@@ -273,36 +274,10 @@ func (c *conn) hungUp() bool {
 	return ok && at.HungUp()
 }
 
-// kind is two numbers for the requests that are likely to be handled alike: those of a route, which is the
-// method and the path, without its parts that have digits in them, as they tend to name one thing of many; and
-// those of one path and query.
+// kind is h1.Kind of the request.
 func (x *Ctx) kind() (route, detail uint32) {
-	add := func(h uint32, b byte) uint32 { return (h ^ uint32(b)) * 16777619 }
-	h := add(2166136261, byte(x.head.Method))
-	start, digits := h, false
-	for i := 0; i < len(x.path) && i < maxRoute; i++ {
-		b := x.path[i]
-		detail = add(detail, b)
-		switch {
-		case b == '/':
-			start, digits = h, false
-			h = add(h, b)
-		case digits:
-		case '0' <= b && b <= '9':
-			h, digits = add(start, '#'), true
-		default:
-			h = add(h, b)
-		}
-	}
-	query := x.head.Query.Of(x.headBytes())
-	for _, b := range query[:min(len(query), maxRoute)] {
-		detail = add(detail, b)
-	}
-	return h | 1, add(detail, byte(x.head.Method)) | 1 // not 0
+	return h1.Kind(x.head.Method, x.path, x.head.Query.Of(x.headBytes()))
 }
-
-// maxRoute is how many bytes of a path, or a query, count.
-const maxRoute = 128
 
 // conclude is what every answered request ends with.
 func (x *Ctx) conclude() {
@@ -369,7 +344,7 @@ func (x *Ctx) replace(status int) {
 // refuse answers a request that can't be parsed. The connection ends with it.
 func (x *Ctx) refuse(f *h1.Fault) {
 	x.headAt = x.r
-	x.user, x.began, x.client = "", 0, client{}
+	x.user, x.began, x.client = "", 0, clientaddr.Client{}
 	method := x.head.Method // an answer to HEAD has no body, whatever it says
 	x.head.Reset()
 	x.head.Method = method

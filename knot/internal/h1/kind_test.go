@@ -1,20 +1,15 @@
-package knot
+package h1
 
 import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // Requests that name two things of one kind have the route in common, and nothing else.
 func TestKindOfRequest(t *testing.T) {
 	of := func(method, path string) (route, detail uint32) {
-		x := &Ctx{path: []byte(path)}
-		if x.head.Method = h1.MethodGet; method == "HEAD" {
-			x.head.Method = h1.MethodHead
-		}
-		return x.kind()
+		return Kind(methodOf([]byte(method)), []byte(path), nil)
 	}
 	route, detail := of("GET", "/users/17/posts")
 	for _, c := range []struct {

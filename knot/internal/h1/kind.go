@@ -1,0 +1,77 @@
+package h1
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// MethodText is the method as it came.
+func (h *Head) MethodText(b []byte) []byte {
+	if h.Method != MethodUnknown || h.Target.From == 0 {
+		return Bytes(MethodNames[h.Method])
+	}
+	return b[h.Start : h.Target.From-1]
+}
+
+// ProtoText is the name of the version, as in "HTTP/1.1"; framed: that is HTTP/2.
+func (h *Head) ProtoText(framed bool) string {
+	switch {
+	case framed:
+		return "HTTP/2.0"
+	case h.Minor == 1:
+		return "HTTP/1.1"
+	case h.Minor == 0:
+		return "HTTP/1.0"
+	}
+	return "HTTP/1." + strconv.Itoa(int(h.Minor))
+}
+
+// Kind is two numbers for the requests that are likely to be handled alike: those of a route, which is the
+// method and the path, without its parts that have digits in them, as they tend to name one thing of many; and
+// those of one path and query.
+func Kind(m method, path, query []byte) (route, detail uint32) {
+	add := func(h uint32, b byte) uint32 { return (h ^ uint32(b)) * 16777619 }
+	h := add(2166136261, byte(m))
+	start, digits := h, false
+	for _, b := range path[:min(len(path), kindMax)] {
+		detail = add(detail, b)
+		switch {
+		case b == '/':
+			start, digits = h, false
+			h = add(h, b)
+		case digits:
+		case '0' <= b && b <= '9':
+			h, digits = add(start, '#'), true
+		default:
+			h = add(h, b)
+		}
+	}
+	for _, b := range query[:min(len(query), kindMax)] {
+		detail = add(detail, b)
+	}
+	return h | 1, add(detail, byte(m)) | 1 // not 0
+}
+
+// kindMax is how many bytes of a path, or a query, count.
+const kindMax = 128
+
+// HasLine reports whether one of these header lines has that name.
+func HasLine(lines, name []byte) bool {
+	for line := range bytes.Lines(lines) {
+		if own, _, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(own, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// WithoutLines is lines without those that are named in others, too. Both are header lines with their CR LF.
+func WithoutLines(lines, others []byte) []byte {
+	kept := lines[:0]
+	for line := range bytes.Lines(lines) {
+		if name, _, _ := bytes.Cut(line, []byte(":")); !HasLine(others, name) {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
+}
