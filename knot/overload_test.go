@@ -23,12 +23,13 @@ import (
 
 // A doorman lets a number in at a time, and refuses all while it is closed. Loop-private.
 type doorman struct {
+	admit.Open
 	room, inside, most int
 	closed             atomic.Bool
 	refuses            bool // if there is no room
 }
 
-func (d *doorman) Next(_ time.Duration, _ int, q *admit.Queue) admit.Verdict {
+func (d *doorman) Next(_ time.Duration, _ int, q *admit.QueueState) admit.Verdict {
 	switch {
 	case d.closed.Load():
 		return admit.Refuse

@@ -101,7 +101,7 @@ func (a *Admission) at(index int) *entrance {
 
 // Next says what becomes of one of the tasks that wait at the entrance with that index, or from MaxEntrances on at the door
 // of that pile. q is changed by nobody.
-func (a *Admission) Next(now time.Duration, index int, q *Queue) Verdict {
+func (a *Admission) Next(now time.Duration, index int, q *QueueState) Verdict {
 	if index >= MaxEntrances {
 		return a.nextAtDoor(now, index-MaxEntrances, q)
 	}
@@ -114,7 +114,7 @@ func (a *Admission) Next(now time.Duration, index int, q *Queue) Verdict {
 
 // nextAtDoor is Next for those that are kept out because too many wait at a place inside, see
 // Piled.
-func (a *Admission) nextAtDoor(now time.Duration, pile int, q *Queue) Verdict {
+func (a *Admission) nextAtDoor(now time.Duration, pile int, q *QueueState) Verdict {
 	if pile >= len(a.doors) {
 		return unasked(q)
 	}
@@ -126,8 +126,8 @@ func (a *Admission) nextAtDoor(now time.Duration, pile int, q *Queue) Verdict {
 }
 
 // unasked is the verdict where all are admitted.
-func unasked(q *Queue) Verdict {
-	if q.Left {
+func unasked(q *QueueState) Verdict {
+	if q.Abandoned {
 		return Refuse
 	}
 	return Admit
@@ -137,7 +137,7 @@ func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() 
 
 // Piled is part of Bottlenecks. While a gate is held up, nobody else may come to where tasks wait: those that would are refused at once.
 // Others may be what they wait for.
-func (a *Admission) Piled(now time.Duration, pile int, q PileQueue) int {
+func (a *Admission) Limit(now time.Duration, pile int, q BacklogState) int {
 	for pile >= len(a.doors) {
 		a.doors = append(a.doors, door{entrance: entrance{line: Line{atDoor: true}}})
 	}
@@ -158,11 +158,11 @@ func (a *Admission) Piled(now time.Duration, pile int, q PileQueue) int {
 }
 
 // next decides about the tasks that wait at e.
-func (a *Admission) next(now time.Duration, e *entrance, q *Queue, tight bool) Verdict {
-	e.line.Gone(q.Gone)
+func (a *Admission) next(now time.Duration, e *entrance, q *QueueState, tight bool) Verdict {
+	e.line.Gone(q.Disconnected)
 	e.line.Look(now, q.Waiting, q.Inside, tight)
 	e.line.stopped = min(e.line.stopped, q.Oldest) // what was before counts for nobody, be it that none was in line
-	if q.Left {
+	if q.Abandoned {
 		return Refuse
 	}
 	if a.refuse && e.line.Refuses(q.Oldest, q.Waiting, q.Refusing) {
@@ -196,7 +196,7 @@ func (a *Admission) next(now time.Duration, e *entrance, q *Queue, tight bool) V
 }
 
 // full is Next when there is no room inside. What counts is whether anybody moves, on any loop.
-func (a *Admission) full(now time.Duration, e *entrance, q *Queue) Verdict {
+func (a *Admission) full(now time.Duration, e *entrance, q *QueueState) Verdict {
 	after := stuckAfter
 	if e.gate != nil {
 		if !q.Full && !a.ledger.scarce.Load() {

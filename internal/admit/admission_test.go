@@ -28,7 +28,7 @@ func newGate(t *testing.T, loops int) (*Ledger, *Gate, ResourceID, []*Admission)
 func TestGateLetsInWhatIsPromised(t *testing.T) {
 	l, g, r, a := newGate(t, 1)
 	admitted := func() (n int) {
-		for a[0].Next(0, 1, &Queue{Waiting: 1}) == Admit {
+		for a[0].Next(0, 1, &QueueState{Waiting: 1}) == Admit {
 			n++
 		}
 		return n
@@ -69,7 +69,7 @@ func TestVariedDemandLeavesRoom(t *testing.T) {
 	_, g, _, a := newGate(t, 1)
 	g.SetDemand([]Moments{{Mean: 1, Variance: 1}})
 	n := 0
-	for a[0].Next(0, 1, &Queue{Waiting: 1}) == Admit {
+	for a[0].Next(0, 1, &QueueState{Waiting: 1}) == Admit {
 		n++
 	}
 	// The largest n with 2 n + 4 sqrt(n) <= 100: those inside may be the larger ones, see promise.sum.
@@ -83,12 +83,12 @@ func TestGateIsNeverQuiteClosed(t *testing.T) {
 	l.Observe(time.Second, r, 500)
 	l.Tick(time.Second)
 	now := time.Second
-	testenv.Equal(t, a[0].Next(now, 1, &Queue{Waiting: 1}), Admit, "the first")
+	testenv.Equal(t, a[0].Next(now, 1, &QueueState{Waiting: 1}), Admit, "the first")
 	for _, a := range a {
-		testenv.Equal(t, a.Next(now, 1, &Queue{Waiting: 1}), Defer, "another")
+		testenv.Equal(t, a.Next(now, 1, &QueueState{Waiting: 1}), Defer, "another")
 	}
 	a[0].Left(now, 1)
-	testenv.Equal(t, a[1].Next(now, 1, &Queue{Waiting: 1}), Admit, "when the first has finished")
+	testenv.Equal(t, a[1].Next(now, 1, &QueueState{Waiting: 1}), Admit, "when the first has finished")
 }
 
 // Ten are inside, which is all there is room for; the others wait.
@@ -132,7 +132,7 @@ func TestHeldUp(t *testing.T) {
 					g.window = Knee{Start: 11, Min: 1, Max: 11}
 				}
 				if now < c.to {
-					for a.Next(now+1, 1, &Queue{Waiting: 1}) == Admit {
+					for a.Next(now+1, 1, &QueueState{Waiting: 1}) == Admit {
 					}
 				}
 				most = max(most, g.Inside())
@@ -162,7 +162,7 @@ func TestLoopsShareAGate(t *testing.T) {
 	_, g, _, a := newGate(t, 3)
 	now := time.Second
 	fill := func(loop int) (n int) {
-		for a[loop].Next(now, 1, &Queue{Waiting: 1}) == Admit {
+		for a[loop].Next(now, 1, &QueueState{Waiting: 1}) == Admit {
 			n++
 		}
 		return n
@@ -197,7 +197,7 @@ func TestLoopsShareAGate(t *testing.T) {
 
 func TestWhatIsNoEntranceIsAdmitted(t *testing.T) {
 	a := NewAdmission(0, true, func(int) *Gate { return nil })
-	testenv.Equal(t, a.Next(0, 7, &Queue{Waiting: 1, Oldest: time.Hour}), Admit, "where there is no gate")
+	testenv.Equal(t, a.Next(0, 7, &QueueState{Waiting: 1, Oldest: time.Hour}), Admit, "where there is no gate")
 	a.Left(0, 7)
 	a.Left(0, 99)
 	var r Report
@@ -216,7 +216,7 @@ func TestLedgerAndGatesFromManyGoroutines(t *testing.T) {
 				now += 100 * time.Microsecond
 				standings, version = l.Standings(standings, version)
 				l.GiveBack(r, 1, l.Grant(r, 1, 1))
-				if a.Next(now, 1, &Queue{Waiting: 1}) == Admit {
+				if a.Next(now, 1, &QueueState{Waiting: 1}) == Admit {
 					a.Left(now, 1)
 				}
 			}
@@ -246,8 +246,8 @@ func TestTimeWithoutAnybodyInLineIsNoPause(t *testing.T) {
 		a := NewAdmission(0, true, nil)
 		now := time.Second
 		next := func(waited time.Duration) Verdict {
-			a.Piled(now, 0, PileQueue{Waiting: 1, Departed: 1, Quickest: time.Millisecond}) // somebody moves
-			return a.Next(now, MaxEntrances, &Queue{Waiting: 1, Full: true, Oldest: waited})
+			a.Limit(now, 0, BacklogState{Waiting: 1, Departed: 1, Quickest: time.Millisecond}) // somebody moves
+			return a.Next(now, MaxEntrances, &QueueState{Waiting: 1, Full: true, Oldest: waited})
 		}
 		testenv.MustEqual(t, next(0), Defer, "there is no room, and the verdict")
 		now += time.Hour
@@ -277,7 +277,7 @@ func TestReport(t *testing.T) {
 	gate := l.NewGate("requests")
 	admission := NewAdmission(0, true, func(int) *Gate { return gate })
 	for range 6 {
-		admission.Next(time.Second, 3, &Queue{Waiting: 1})
+		admission.Next(time.Second, 3, &QueueState{Waiting: 1})
 	}
 	var r Report
 	admission.Report(&r)
@@ -305,7 +305,7 @@ func BenchmarkAdmission(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		now += 10 * time.Microsecond
-		if a.Next(now, 1, &Queue{Waiting: 1, Oldest: time.Microsecond}) != Admit {
+		if a.Next(now, 1, &QueueState{Waiting: 1, Oldest: time.Microsecond}) != Admit {
 			b.Fatal("not admitted")
 		}
 		a.Left(now, 1)

@@ -18,28 +18,17 @@ import "time"
 // MaxEntrances is how many entrances a process may have.
 const MaxEntrances = 64
 
-// A Queue is what waits at an entrance on one loop.
-type Queue struct {
-	Waiting  int           // tasks, one at least
-	Inside   int           // tasks where they would go, or on the way, if it is the door of a pile
-	Starting int           // tasks that were let in and have not run yet, or before all that was ready then has run
-	Refusing int           // tasks that were refused and have not run yet
-	Oldest   time.Duration // how long the one has waited that has waited longest
-	Front    time.Duration // the same among the most important
-	Full     bool          // none can be let in now: there is no room at the node, or too many tasks are detached
-	Gone     int           // clients that have left the line since Next was last asked about it
-	Left     bool          // the client of the one that has waited longest has gone, and only Refuse gets rid of it
-}
-
-// A PileQueue is what waits at a watched node.
-type PileQueue struct {
-	Afresh   bool          // what was said before was of something else
-	Waiting  int           // tasks there, without those that waited when the limit was set
-	Departed int           // tasks that have gone on since it was last said, without those that waited when the limit was set
-	Late     int           // of these
-	Waited   time.Duration // by these in all
-	Quickest time.Duration // by one of these
-	Out      int           // tasks that are kept out
+// A QueueState is what waits in an EntryQueue.
+type QueueState struct {
+	Waiting      int           // tasks, one at least
+	Inside       int           // of a bottleneck: tasks there or on the way
+	Starting     int           // tasks that were admitted and have not run yet, or before all that was ready then has run
+	Refusing     int           // tasks that were refused and have not run yet
+	Oldest       time.Duration // how long the task has waited that has waited longest
+	Front        time.Duration // the same among the most important
+	Full         bool          // none can be admitted now: there is no room at the node, or too many tasks are detached
+	Disconnected int           // clients that have left since Next was last asked, and were refused
+	Abandoned    bool          // the client of the task that has waited longest has left, and only Refuse ends its wait
 }
 
 // A Verdict is what becomes of one of the tasks that wait at an entrance.

@@ -39,7 +39,7 @@ import (
 // they have taken.
 // A window that is still growing as little is known of the demand makes no gate full.
 // While a gate is held up, a task every lookEvery is let in beyond the room there is, to see what it
-// comes for: a task on the way to where the others wait goes no further, see Admission.Piled.
+// comes for: a task on the way to where the others wait goes no further, see Admission.Limit.
 //
 // A loop is given room for several tasks at a time, its credit, so that it need not lock the
 // ledger for each.

@@ -113,7 +113,7 @@ func TestWatchedResourceDecidesNothing(t *testing.T) {
 	a := NewAdmission(0, false, func(int) *Gate { return g })
 	for now := time.Duration(0); now < 60*time.Millisecond; now += 10 * time.Millisecond {
 		l.Observe(now, r, 5)
-		for a.Next(now, 1, &Queue{Waiting: 1}) == Admit {
+		for a.Next(now, 1, &QueueState{Waiting: 1}) == Admit {
 		}
 		l.Tick(now)
 	}

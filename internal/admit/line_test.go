@@ -23,7 +23,7 @@ func TestALineThatClientsLeaveGrows(t *testing.T) {
 // A task whose client has gone is refused, and is not counted as such.
 func TestAClientThatHasGoneIsNotRefused(t *testing.T) {
 	a := NewAdmission(0, true, func(int) *Gate { return NewLedger().NewGate("requests") })
-	if v := a.Next(0, 1, &Queue{Waiting: 1, Left: true}); v != Refuse || a.Refused(CauseLine) != 0 {
+	if v := a.Next(0, 1, &QueueState{Waiting: 1, Abandoned: true}); v != Refuse || a.Refused(CauseLine) != 0 {
 		t.Errorf("one whose client has gone: %v, and %d are counted as refused; want refuse and 0", v, a.Refused(CauseLine))
 	}
 }

@@ -122,7 +122,7 @@ func (m *memoryServer) admit(i int) {
 	l := m.loops[i]
 	for len(l.line) > 0 {
 		c := l.line[0]
-		if v := l.admission.Next(m.now, 1, &Queue{Waiting: len(l.line), Oldest: m.now - c.since}); v == Defer {
+		if v := l.admission.Next(m.now, 1, &QueueState{Waiting: len(l.line), Oldest: m.now - c.since}); v == Defer {
 			return
 		}
 		l.line = l.line[1:]

@@ -128,7 +128,7 @@ func (w *webServer) serve() {
 	for len(w.line[high]) == 0 {
 		high--
 	}
-	v := w.admission.Next(w.now, 1, &Queue{Waiting: w.waiting, Refusing: w.refusing, Oldest: w.now - w.line[low][0].at, Front: w.now - w.line[high][0].at})
+	v := w.admission.Next(w.now, 1, &QueueState{Waiting: w.waiting, Refusing: w.refusing, Oldest: w.now - w.line[low][0].at, Front: w.now - w.line[high][0].at})
 	var r request
 	switch v {
 	case Admit:

@@ -92,7 +92,7 @@ func (p *Pile) Limit() int {
 }
 
 // Update is told how it is.
-func (p *Pile) Update(now time.Duration, q PileQueue) {
+func (p *Pile) Update(now time.Duration, q BacklogState) {
 	waiting := q.Waiting
 	if q.Afresh {
 		*p = Pile{}

@@ -43,7 +43,7 @@ func (n *pileNode) run(d time.Duration, rate float64) {
 		}
 		n.move()
 		if n.now%pileTick == 0 {
-			n.pile.Update(n.now, PileQueue{Waiting: n.inside(), Departed: n.departed, Waited: n.waited, Quickest: n.quickest, Out: len(n.outside)})
+			n.pile.Update(n.now, BacklogState{Waiting: n.inside(), Departed: n.departed, Waited: n.waited, Quickest: n.quickest, Out: len(n.outside)})
 			n.departed, n.waited, n.quickest = 0, 0, math.MaxInt64
 			if n.newest && !n.limited && n.pile.Limit() > 0 {
 				n.late = len(n.waiting)
@@ -161,7 +161,7 @@ func TestWhatServersSawIsFound(t *testing.T) {
 	} {
 		var p Pile
 		for _, w := range windows {
-			p.Update(time.Duration(w.at)*time.Millisecond, PileQueue{
+			p.Update(time.Duration(w.at)*time.Millisecond, BacklogState{
 				Waiting: w.waiting, Departed: w.departed,
 				Waited: time.Duration(w.departed*w.waited) * time.Millisecond, Quickest: time.Duration(w.quickest) * time.Millisecond,
 			})

@@ -365,8 +365,8 @@ func (l *Loop) noteDetached() {
 	if l.observed {
 		t.watch |= watchWait
 		l.observeNative(d)
-		if l.piles != nil {
-			l.pileUp(t)
+		if l.bottlenecks != nil {
+			l.waitBegins(t)
 		}
 	}
 	if t.notified {

@@ -82,9 +82,9 @@ func (e *Entrance) EnterFrom(client uint32) error {
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() {
 	if l := comeBack(); l != nil && l.admission != nil {
-		if l.piles != nil && l.cur != nil {
-			if x := l.cur.extra(); x.heading != 0 {
-				l.headsNowhere(x)
+		if l.bottlenecks != nil && l.cur != nil {
+			if w := &l.cur.extra().work; w.Heading != 0 {
+				l.comesNowhere(w)
 			}
 		}
 		l.left(e.index)
@@ -93,12 +93,10 @@ func (e *Entrance) Leave() {
 
 func (l *Loop) left(entrance int) {
 	l.admission.Left(l.now, entrance)
-	if entrance < len(l.lines) {
-		q := l.lines[entrance]
-		q.left()
-		if q.n > 0 {
-			l.serve(q)
-		}
+	if entrance < len(l.queues) {
+		q := l.queues[entrance]
+		q.Left()
+		l.serve(q)
 	}
 }
 
@@ -122,38 +120,62 @@ func WithPriority(p int, fn func()) {
 	Outside(CallPlain, fn)
 }
 
-func clampPriority(p int) int8 { return int8(min(max(p, -32), 31)) }
+func clampPriority(p int) int8 { return int8(min(max(p, admit.MinPriority), admit.MaxPriority)) }
 
-// doors are where tasks of a loop wait to be let in. Loop-private.
-type doors struct {
-	lines   []*line       // at the entrances, by index
-	piles   []*pile       // nodes that are watched; nil: none
-	piledAt time.Duration // when the piles were last looked at
-	addedAt time.Duration // when a node with one was last looked at for another
+// An entryQueue is where tasks of a loop wait to be admitted.
+type entryQueue = admit.EntryQueue[*entering]
+
+// An entering is a task in an entryQueue. It is what the task waits on.
+type entering struct {
+	admit.Entry[*entering]
+	queue   *entryQueue
+	w       *Waiter // nil: t has not started
+	t       *Task
+	ticket  *Ticket // nil: none
+	verdict admit.Verdict
+}
+
+// Withdraw implements WaitPoint.
+func (x *entering) Withdraw(*Waiter) bool { return x.queue.Remove(&x.Entry) }
+
+// DescribeWait implements WaitDescriber.
+func (x *entering) DescribeWait() string {
+	if x.queue.Index >= admit.MaxEntrances {
+		return "a place inside where too many wait"
+	}
+	return Entrances()[x.queue.Index].name
+}
+
+// ways are where tasks of a loop wait to be admitted. Loop-private.
+type ways struct {
+	queues      []*entryQueue // at the entrances, by index
+	bottlenecks []*bottleneck // nil: none
+	lookedAt    time.Duration // when the bottlenecks were last looked at
+	addedAt     time.Duration // when a node with one was last looked at for another
 }
 
 // isOpen reports whether everybody is let in, without being asked: there is no Admission, and nobody has to wait
 // for tasks that are away.
-func (l *Loop) isOpen() bool { return l.admission == nil && !l.manyAway() && !l.anyInLine() }
+func (l *Loop) isOpen() bool { return l.admission == nil && !l.manyAway() && !l.anyWaitsToEnter() }
 
-// verdict is what becomes of the next one in q, whose state is up to date. Without an Admission nobody is refused.
-func (l *Loop) verdict(q *line) admit.Verdict {
-	if l.admission != nil {
-		return l.admission.Next(l.now, q.index, &q.state)
+// decider is the Admission, or what stands for it.
+func (l *Loop) decider() admit.Decider {
+	if l.admission == nil {
+		return admit.Open{}
 	}
-	switch {
-	case q.state.Left:
-		return admit.Refuse
-	case q.state.Full:
-		return admit.Defer
-	}
-	return admit.Admit
+	return l.admission
 }
 
-// verdictAtOnce is verdict for one that comes where nobody is in line.
-func (l *Loop) verdictAtOnce(q *line) admit.Verdict {
-	q.state = admit.Queue{Waiting: 1, Starting: q.underWay(l), Refusing: q.refusing, Full: l.manyAway()}
-	return l.verdict(q)
+// moment is what q has to know.
+func (l *Loop) moment(q *entryQueue) admit.Moment {
+	m := admit.Moment{Now: l.now, Idle: l.backlog() == 0}
+	if i := q.Index - admit.MaxEntrances; i >= 0 {
+		b := l.bottlenecks[i].backlog
+		m.Full, m.Inside = !b.HasRoom(), b.Inside()
+		return m
+	}
+	m.Full = l.manyAway()
+	return m
 }
 
 // enter is EnterFrom for the running task of l. The entrance is a node of the blocking graph
@@ -168,18 +190,18 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 		}
 		return nil
 	}
-	q := l.line(e)
-	// Others that are ready may come here too: the order among all of them is the line's.
-	if q.n == 0 && !l.anyReady() {
-		switch l.verdictAtOnce(q) {
+	q := l.queueAt(e)
+	// Other tasks that are ready may come here too: the order among all of them is the queue's.
+	if q.Len() == 0 && !l.anyReady() {
+		switch q.Arriving(l.moment(q), l.decider()) {
 		case admit.Admit, admit.AdmitNewest:
-			q.letIn(l)
+			q.Admitted(l.now)
 			return nil
 		case admit.Refuse:
 			return ErrRefused
 		}
 	}
-	return l.waitInLine(q, client)
+	return l.waitToEnter(q, client)
 }
 
 // pass shows the observer that t, which runs, comes to a place with that name, and goes on.
@@ -196,24 +218,22 @@ func (l *Loop) pass(t *Task, why Reason, name string) {
 	l.resumed(t)
 }
 
-func (l *Loop) line(e *Entrance) *line {
-	for e.index >= len(l.lines) {
-		l.lines = append(l.lines, &line{index: len(l.lines)})
+func (l *Loop) queueAt(e *Entrance) *entryQueue {
+	for e.index >= len(l.queues) {
+		l.queues = append(l.queues, &entryQueue{Index: len(l.queues)})
 	}
-	return l.lines[e.index]
+	return l.queues[e.index]
 }
 
 // A Ticket stands for a task that StartAt was called for and that has not been started yet.
 // The zero value stands for none. It belongs to one loop.
-type Ticket struct{ at *inLine }
+type Ticket struct{ at *entering }
 
-// GiveUp starts the task at once if it has not started, but lets it not in: no matter which client it was to
-// serve is gone, or its time is over. It may be called on the loop of StartAt only, and
-// never parks.
+// GiveUp starts the task at once if it has not started, in the refused state: its client has gone, or its time is over. It
+// may be called on the loop of StartAt only, and never parks.
 func (k *Ticket) GiveUp() {
-	if x := k.at; x != nil {
-		l := x.t.loop
-		l.letGo(x, admit.Refuse)
+	if x := k.at; x != nil && x.queue.Remove(&x.Entry) {
+		x.t.loop.decided(x, admit.Refuse)
 	}
 }
 
@@ -222,7 +242,7 @@ func (k *Ticket) GiveUp() {
 // only, and never parks.
 func (k *Ticket) Hangup() {
 	if x := k.at; x != nil {
-		x.gone = true
+		x.Disconnected = true
 	}
 }
 
@@ -237,159 +257,131 @@ func (l *Loop) StartAt(e *Entrance, client uint32, waited time.Duration, k *Tick
 		return
 	}
 	t.loop = l
-	q := l.line(e)
-	if q.n == 0 {
-		if v := l.verdictAtOnce(q); v != admit.Defer && v != admit.Enough {
+	q := l.queueAt(e)
+	if q.Len() == 0 {
+		if v := q.Arriving(l.moment(q), l.decider()); v != admit.Defer && v != admit.Enough {
 			l.startAt(q, t, v)
 			return
 		}
 	}
-	x := q.push(nil, t, client, l.now-waited, waited > 0)
+	x := l.push(q, nil, t, client, l.now-waited, waited > 0)
 	l.unstarted++
 	if x.ticket = k; k != nil {
 		k.at = x
 	}
 }
 
-// InLine is how many wait at that entrance. It is called like Start.
+// push puts t into q; w is nil if it has not started.
+func (l *Loop) push(q *entryQueue, w *Waiter, t *Task, client uint32, since time.Duration, elsewhere bool) *entering {
+	x := &entering{queue: q, w: w, t: t}
+	x.Item, x.Client, x.Since, x.Elsewhere = x, client, since, elsewhere
+	x.Priority = t.extra().priority
+	q.Push(&x.Entry)
+	return x
+}
+
+// InLine is how many tasks wait at that entrance. It is called like Start.
 func (l *Loop) InLine(e *Entrance) int {
-	if e.index < len(l.lines) {
-		return l.lines[e.index].n
+	if e.index < len(l.queues) {
+		return l.queues[e.index].Len()
 	}
 	return 0
 }
 
-func (l *Loop) waitInLine(q *line, client uint32) error {
+// waitToEnter has the running task wait in q.
+func (l *Loop) waitToEnter(q *entryQueue, client uint32) error {
 	w := SelfOn(l)
-	x := q.push(w, w.task, client, l.now, false)
-	err := w.Wait(ReasonEntrance, x)
-	t := l.cur
-	v := x.verdict
-	q.recycle(x)
-	if err != nil {
+	x := l.push(q, w, w.task, client, l.now, false)
+	if err := w.Wait(ReasonEntrance, x); err != nil {
 		return err
 	}
-	l.arrived(t)
-	if v == admit.Refuse {
+	l.arrived(l.cur)
+	if x.verdict == admit.Refuse {
 		return ErrRefused
 	}
 	return nil
 }
 
-// serveLines decides about the tasks that wait at the entrances.
-func (l *Loop) serveLines() {
-	for _, q := range l.lines {
-		if q.n > 0 {
-			l.serve(q)
+// serve admits the tasks of q whose turn it is, and turns away those that it has to. In a shutdown none waits for that.
+func (l *Loop) serve(q *entryQueue) {
+	for q.Len() > 0 {
+		if l.cancelAll {
+			l.decided(q.First().Item, admit.Admit)
+			continue
 		}
-	}
-}
-
-// serve lets in the tasks whose turn it is, and turns away those that it has to. In a shutdown none
-// waits for that.
-func (l *Loop) serve(q *line) {
-	for q.n > 0 && !l.enough(q) {
-		v := admit.Admit
-		oldest := q.oldest()
-		if !l.cancelAll {
-			left := oldest.gone && l.now-oldest.since > goneAfter
-			s := &q.state
-			s.Waiting, s.Starting, s.Refusing = q.n, q.underWay(l), q.refusing
-			s.Oldest, s.Front = l.now-oldest.since, l.now-q.top().oldest().since
-			s.Inside, s.Full, s.Gone, s.Left = 0, l.noRoom(q.index), q.gone, left
-			if q.index >= doorIndex {
-				s.Inside = l.piles[q.index-doorIndex].inside()
-			}
-			v = l.verdict(q)
-			q.gone = 0
-			if left && v == admit.Refuse {
-				q.gone = 1
-			}
-		}
-		switch v {
-		case admit.Defer:
+		x, v := q.Next(l.moment(q), l.decider())
+		if x == nil {
 			return
-		case admit.Enough:
-			q.enough, q.enoughAt = q.starting, l.now
-			return
-		case admit.Refuse:
-			l.letGo(oldest, v)
-		default:
-			l.letGo(q.admittedFirst(v == admit.AdmitNewest), v)
 		}
+		l.decided(x.Item, v)
 	}
 }
 
-// enough reports whether the Admission has said that no more of q are to be let in for now. In a new turn it is
-// asked again.
-func (l *Loop) enough(q *line) bool {
-	return q.enough > 0 && q.starting >= q.enough && q.enoughAt == l.now && !l.cancelAll
-}
-
-// noRoom reports whether nobody is to be let in at that entrance, or door of a pile.
-func (l *Loop) noRoom(entrance int) bool {
-	if entrance >= doorIndex {
-		return !l.piles[entrance-doorIndex].room()
-	}
-	return l.manyAway()
-}
-
-// goneAfter is how long a client may still be interested in an answer after it has said that it will
-// send no more: some say so right after their request.
-const goneAfter = 500 * time.Millisecond
-
-// letGo lets x go on, with the verdict v.
-func (l *Loop) letGo(x *inLine, v admit.Verdict) {
-	q := x.line
-	q.remove(x)
+// decided lets x, which has left its queue, go on with the verdict v.
+func (l *Loop) decided(x *entering, v admit.Verdict) {
+	q := x.queue
 	x.verdict = v
-	if v != admit.Refuse {
-		q.count(x.client)
+	if x.ticket != nil {
+		x.ticket.at = nil
 	}
 	if x.w == nil {
 		l.unstarted--
 		l.startAt(q, x.t, v)
-		q.recycle(x)
 		return
 	}
-	q.starts(x.t, v)
-	if q.index >= doorIndex && v != admit.Refuse {
-		i := q.index - doorIndex
-		l.piles[i].heads(i, x.t.extend())
+	l.markStart(q, x.t, v)
+	if i := q.Index - admit.MaxEntrances; i >= 0 && v != admit.Refuse {
+		l.bottlenecks[i].backlog.Heads(&x.t.extend().work)
 	}
-	l.inLine = true
+	l.inOrder = true
 	l.notify(x.t)
-	l.inLine = false
+	l.inOrder = false
 }
 
 // startAt starts t, which is going to enter at q with the verdict v.
-func (l *Loop) startAt(q *line, t *Task, v admit.Verdict) {
-	q.starts(t, v)
+func (l *Loop) startAt(q *entryQueue, t *Task, v admit.Verdict) {
+	l.markStart(q, t, v)
 	l.enqueue(t)
 }
 
-// arrived is called when t, which was let in or refused in a line, runs, or when it ends without
+// markStart marks t as on its way to its first step.
+func (l *Loop) markStart(q *entryQueue, t *Task, v admit.Verdict) {
+	q.Starts(l.now, v)
+	t.startsAt = int8(q.Index + 1)
+	if v == admit.Refuse {
+		t.startsAt = -t.startsAt
+	}
+}
+
+// start is the index of the queue that t has left and not arrived from, -1 if there is none, and
+// whether it was admitted there.
+func (t *Task) start() (index int, admitted bool) {
+	if t.startsAt < 0 {
+		return int(-t.startsAt) - 1, false
+	}
+	return int(t.startsAt) - 1, true
+}
+
+// arrived is called when t, which was admitted or refused in a queue, runs, or when it ends without
 // having asked.
 func (l *Loop) arrived(t *Task) {
-	at, in := t.start()
-	q := l.lineAt(at)
+	at, admitted := t.start()
 	t.startsAt = 0
-	if in {
-		q.starting--
+	var q *entryQueue
+	if i := at - admit.MaxEntrances; i >= 0 {
+		q = &l.bottlenecks[i].queue
 	} else {
-		q.refusing--
-		q.enough = 0 // more may be refused
+		q = l.queues[at]
 	}
-	if q.n > 0 {
-		l.serve(q)
-	}
+	q.Started(admitted)
+	l.serve(q)
 }
 
 // neverEntered is called when t, which StartAt has started, has ended without Enter.
 func (l *Loop) neverEntered(t *Task) {
-	entrance, in := t.start()
+	entrance, admitted := t.start()
 	l.arrived(t)
-	if in && l.admission != nil && entrance < doorIndex {
+	if admitted && l.admission != nil && entrance < admit.MaxEntrances {
 		l.left(entrance)
 	}
 }

@@ -15,21 +15,22 @@ import (
 
 // A room lets a number in, of each line the newest if it is told so, and refuses while it is closed.
 type room struct {
+	admit.Open
 	size   int
 	inside int
 	newest bool
 	closed bool
-	asked  []admit.Queue // when somebody was let in
-	starts int           // how many may be starting; 0: any number
-	calls  int           // of Next
+	asked  []admit.QueueState // when somebody was let in
+	starts int                // how many may be starting; 0: any number
+	calls  int                // of Next
 
 	refusing []int // Queue.Refusing when somebody was refused
 }
 
-func (r *room) Next(_ time.Duration, _ int, q *admit.Queue) admit.Verdict {
+func (r *room) Next(_ time.Duration, _ int, q *admit.QueueState) admit.Verdict {
 	r.calls++
 	switch {
-	case q.Left:
+	case q.Abandoned:
 		return admit.Refuse
 	case r.starts > 0 && q.Starting >= r.starts:
 		return admit.Enough

@@ -70,16 +70,17 @@ func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
 const heldTurns = 50
 
 // A lateOpener lets nobody in for heldTurns turns.
-type lateOpener struct{ asked int }
+type lateOpener struct {
+	admit.Open
+	asked int
+}
 
-func (a *lateOpener) Next(time.Duration, int, *admit.Queue) admit.Verdict {
+func (a *lateOpener) Next(time.Duration, int, *admit.QueueState) admit.Verdict {
 	if a.asked++; a.asked > heldTurns {
 		return admit.Admit
 	}
 	return admit.Defer
 }
-
-func (*lateOpener) Left(time.Duration, int) {}
 
 // Tasks that have not started, as they are held back, are waited for and run as others are.
 func TestAShutdownWaitsForWhatIsHeldBack(t *testing.T) {

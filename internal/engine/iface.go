@@ -174,14 +174,17 @@ func (rt *Runtime) StageNamed(name string) Stage {
 	return stage
 }
 
-// An Admission decides, on one loop, what is let in at the entrances of the program; see
-// Entrance. Its methods are called on that loop and must not park. now is the time of the
-// runtime's clock.
+// An Admission decides, on one loop, what is admitted at the entrances of the program, see
+// Entrance, and how many tasks may come to a watched node. Its methods are called on that loop and must not park. now is
+// the time of the runtime's clock.
 type Admission interface {
-	// Next says what becomes of one of the tasks that wait at the entrance with that index. q is the loop's.
-	Next(now time.Duration, entrance int, q *admit.Queue) admit.Verdict
+	admit.Decider
 	// Left records that a task that was admitted there has left again.
 	Left(now time.Duration, entrance int)
+	// Limit is told, every few milliseconds, how it is at a watched node. It returns how many tasks may wait there or
+	// be on the way, 0 if any number, below 0 if none. Next is called with index admit.MaxEntrances+bottleneck for
+	// the others.
+	Limit(now time.Duration, bottleneck int, s admit.BacklogState) int
 }
 
 // A Clock tells the time. The zero of Now is arbitrary; it never goes back.

@@ -169,7 +169,7 @@ func TestResetTask(t *testing.T) {
 	used.why, used.state, used.node, used.startsAt, used.id = ReasonRead, stateFinished, 7, 1, 9
 	used.wait.Tag, used.wait.task = 3, &used
 	used.code = 1
-	used.extend().kind = 7
+	used.extend().work.Kind = 7
 	used.awaited.Store(1)
 	used.reset()
 	if !reflect.ValueOf(used.extra()).Elem().IsZero() {

@@ -25,7 +25,7 @@ type Loop struct {
 	runQueue
 	refusals uint8 // waits that failed at once, as the task was cancelled; see givesWay
 	woke     bool  // plain goroutines have been woken here since l last let them run
-	doors
+	ways
 	now  time.Duration // of the clock, when the turn began
 	pace pace          // of the running step
 
@@ -53,20 +53,19 @@ type Loop struct {
 
 // plugs are what a loop is made of. Fixed.
 type plugs struct {
-	rt          *Runtime
-	index       int
-	poller      Poller
-	rester      Rester      // poller, if it is one and the loop is not locked to its thread, else nil
-	observer    Observer    // may be nil
-	observed    bool        // there is an observer
-	chosen      Policy      // what the loop was made with, or fifo
-	isFIFO      bool        // chosen is fifo
-	newest      bool        // see Policy.NewestFirst
-	admission   Admission   // nil: everybody is let in
-	bottlenecks Bottlenecks // admission, if it is one, else nil
-	lockThread  bool
-	shared      bool // there are other loops in the runtime
-	hub         bool // tasks switch to each other through the loop's own goroutine
+	rt         *Runtime
+	index      int
+	poller     Poller
+	rester     Rester    // poller, if it is one and the loop is not locked to its thread, else nil
+	observer   Observer  // may be nil
+	observed   bool      // there is an observer
+	chosen     Policy    // what the loop was made with, or fifo
+	isFIFO     bool      // chosen is fifo
+	newest     bool      // see Policy.NewestFirst
+	admission  Admission // nil: everybody is let in
+	lockThread bool
+	shared     bool // there are other loops in the runtime
+	hub        bool // tasks switch to each other through the loop's own goroutine
 }
 
 // An identity says which goroutine and which task run on a loop. Loop-private but for what says
@@ -167,11 +166,11 @@ func (l *Loop) run() {
 		l.drainInbox()
 		l.now = l.rt.clock.Now()
 		l.wheel.advance(l.now)
-		if l.lines != nil {
-			l.serveLines()
+		for _, q := range l.queues {
+			l.serve(q)
 		}
-		if l.piles != nil {
-			l.lookAtPiles()
+		if l.bottlenecks != nil {
+			l.lookAtBottlenecks()
 		}
 		l.pollOnce()
 		l.runReady()
@@ -183,7 +182,7 @@ func (l *Loop) run() {
 
 // done reports whether the loop may end: it was told to and has no task left.
 func (l *Loop) done() bool {
-	return l.closing && l.tasks == nil && l.queued == 0 && l.ahead.head == nil && !l.anyInLine()
+	return l.closing && l.tasks == nil && l.queued == 0 && l.ahead.head == nil && !l.anyWaitsToEnter()
 }
 
 // anyReady reports whether some task could run now.
@@ -196,18 +195,18 @@ const recheck = time.Millisecond
 
 // holdsBack reports whether tasks wait for the time to pass, see recheck.
 func (l *Loop) holdsBack() bool {
-	return l.withheld && l.queued > 0 || l.anyInLine()
+	return l.withheld && l.queued > 0 || l.anyWaitsToEnter()
 }
 
-// anyInLine reports whether somebody waits at an entrance.
-func (l *Loop) anyInLine() bool {
-	for _, q := range l.lines {
-		if q.n > 0 {
+// anyWaitsToEnter reports whether a task waits at an entrance, or before a bottleneck.
+func (l *Loop) anyWaitsToEnter() bool {
+	for _, q := range l.queues {
+		if q.Len() > 0 {
 			return true
 		}
 	}
-	for _, p := range l.piles {
-		if p.door.n > 0 {
+	for _, b := range l.bottlenecks {
+		if b.queue.Len() > 0 {
 			return true
 		}
 	}
@@ -308,8 +307,8 @@ func (l *Loop) leaves(t *Task) {
 		if t.watch&watchQuiet == 0 {
 			l.observer.Ready(t)
 		}
-		if l.piles != nil {
-			l.pileDown(t)
+		if l.bottlenecks != nil {
+			l.waitEnds(t)
 		}
 	}
 }

@@ -30,7 +30,7 @@ type runQueue struct {
 	withheld   bool   // the policy has none of these run now
 	missing    int    // tasks taken by other loops that the policy still counted when it chose them
 	awaited    search // see inherit.go
-	inLine     bool   // what becomes ready now does so in the order of a line, see letGo
+	inOrder    bool   // what becomes ready now does so in the order of an entry queue, see decided
 	budget     int    // steps left until the loop's own goroutine is to run; fuel is part of it
 	full       int    // what budget was when the turn began
 	grant      grant
@@ -254,7 +254,7 @@ func (l *Loop) enqueue(t *Task) {
 	switch {
 	case !l.newest || t.node == NodeStart:
 		q.push(t)
-	case l.curG != l.g && !l.inLine:
+	case l.curG != l.g && !l.inOrder:
 		q.pushLocal(t, t == l.cur)
 	default:
 		q.pushOther(t)

@@ -241,7 +241,6 @@ func (rt *Runtime) makeLoops(n int) error {
 		l.setPolicy(rt.cfg.NewPolicy)
 		if rt.cfg.NewAdmission != nil {
 			l.admission = rt.cfg.NewAdmission(l)
-			l.bottlenecks, _ = l.admission.(Bottlenecks)
 		}
 		l.hub = rt.cfg.NoHandOver
 		rt.loops = append(rt.loops, l)

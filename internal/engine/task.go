@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/funcname"
 )
@@ -94,10 +95,7 @@ type extension struct {
 	locals   map[any]any // loop-private
 	trail    *panicTrail // loop-private: of the last panic that has left a stack chunk
 
-	// See pile; loop-private.
-	kind    uint32 // what Entrance.As has said
-	detail  uint32 // likewise
-	heading uint8  // bits of the piles that it was let in for and has not reached
+	work admit.Work // what Entrance.As has said, and to which bottlenecks it is on its way; loop-private
 
 	detached uint32 // loop-private: how often the loop was taken from it
 	firm     bool   // loop-private: its waits go on although the runtime shuts down

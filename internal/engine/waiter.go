@@ -278,8 +278,8 @@ func (t *Task) beginPark(why Reason, at WaitPoint, cancellable bool) *coro.Party
 	if l.observed {
 		t.watch |= watchWait
 		l.observe(t, why)
-		if l.piles != nil {
-			l.pileUp(t)
+		if l.bottlenecks != nil {
+			l.waitBegins(t)
 		}
 	}
 	t.state = stateParked

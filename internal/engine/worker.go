@@ -287,8 +287,8 @@ func (l *Loop) finish(t *Task, failure error) {
 	if t.startsAt != 0 {
 		l.neverEntered(t)
 	}
-	if x := t.extra(); x.heading != 0 {
-		l.headsNowhere(x)
+	if w := &t.extra().work; w.Heading != 0 {
+		l.comesNowhere(w)
 	}
 	l.countTask(-1)
 	if l.observed {

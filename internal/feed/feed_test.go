@@ -246,7 +246,7 @@ func TestPressureWhereMemoryIsPlentiful(t *testing.T) {
 		a := admit.NewAdmission(0, true, func(int) *admit.Gate { return gate })
 		s.tick(0, 1, heap(rt))
 		before := window()
-		for a.Next(0, 1, &admit.Queue{Waiting: 1}) == admit.Admit {
+		for a.Next(0, 1, &admit.QueueState{Waiting: 1}) == admit.Admit {
 		}
 		for i := range 5 {
 			s.tick(time.Duration(i+1)*20*time.Millisecond, uint64(i), append(heap(rt),

@@ -140,7 +140,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	s.mu.Lock()
 	s.loops = append(s.loops, &loopSide{loop: rt.Loop(0), admission: a})
 	s.mu.Unlock()
-	late := &admit.Queue{Waiting: 1, Oldest: time.Hour}
+	late := &admit.QueueState{Waiting: 1, Oldest: time.Hour}
 	lines := func() int { return strings.Count(out.String(), "work is refused") }
 	for i, want := range []int{0, 1, 1, 2} { // a second has to pass between two
 		now := time.Duration(i+1) * 600 * time.Millisecond

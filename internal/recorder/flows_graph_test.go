@@ -12,19 +12,13 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// An openDoor lets everybody in.
-type openDoor struct{}
-
-func (openDoor) Next(time.Duration, int, *admit.Queue) admit.Verdict { return admit.Admit }
-func (openDoor) Left(time.Duration, int)                             {}
-
 // Flows and Snapshot are two views of one graph.
 func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
 	res := testenv.Need(engine.NewResource("flow tokens", ""))(t)
 	e := testenv.Need(engine.NewEntrance("flow"))(t)
 	g := recorder.New(bgraph.Config{Sampling: 1})
 	rt := start(t, 2, g, func(c *engine.Config) {
-		c.NewAdmission = func(*engine.Loop) engine.Admission { return openDoor{} }
+		c.NewAdmission = func(*engine.Loop) engine.Admission { return admit.Open{} }
 	})
 	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
 		var all []*engine.Task

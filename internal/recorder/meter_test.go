@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/recorder"
@@ -48,7 +49,7 @@ func TestWhatThoseInsideHold(t *testing.T) {
 			g.Allocated = func() uint64 { return allocated }
 			g.Expect(c.expect)
 			rt := start(t, 1, g, func(cfg *engine.Config) {
-				cfg.NewAdmission = func(*engine.Loop) engine.Admission { return openDoor{} }
+				cfg.NewAdmission = func(*engine.Loop) engine.Admission { return admit.Open{} }
 			})
 			testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
 				waiting := 0
@@ -107,7 +108,7 @@ func TestWhoIsNotMeasuredIsNotKnown(t *testing.T) {
 	for depth := range 24 { // one of them leaves little
 		g := recorder.New(bgraph.Config{})
 		rt := start(t, 1, g, func(cfg *engine.Config) {
-			cfg.NewAdmission = func(*engine.Loop) engine.Admission { return openDoor{} }
+			cfg.NewAdmission = func(*engine.Loop) engine.Admission { return admit.Open{} }
 		})
 		err := rt.Run(context.Background(), func(context.Context) error {
 			inside := func(n int, hold *task.Chan[bool]) {

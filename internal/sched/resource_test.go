@@ -331,7 +331,7 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 				}
 			}
 		}
-		if admission.Next(w.now, 1, &admit.Queue{Waiting: 1, Oldest: time.Millisecond}) == admit.Admit {
+		if admission.Next(w.now, 1, &admit.QueueState{Waiting: 1, Oldest: time.Millisecond}) == admit.Admit {
 			admission.Left(w.now, 1)
 		}
 	}

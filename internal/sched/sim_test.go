@@ -239,7 +239,7 @@ func (s *simLoop) step(n Node) {
 	nd := &s.nodes[n]
 	t := nd.queue[0]
 	if nd.entrance {
-		if s.admission.Next(s.now, int(n), &admit.Queue{Waiting: len(nd.queue), Oldest: s.now - t.since}) == admit.Defer {
+		if s.admission.Next(s.now, int(n), &admit.QueueState{Waiting: len(nd.queue), Oldest: s.now - t.since}) == admit.Defer {
 			nd.line++
 			return
 		}

@@ -11,14 +11,14 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// A limiter lets everybody in and sends the same number to each pile.
+// A limiter admits all tasks and sends the same number to each bottleneck.
 type limiter struct {
 	limit   int
-	waiting []int // by pile, at the last look
-	afresh  bool  // likewise, of the first pile
+	waiting []int // by bottleneck, at the last look
+	afresh  bool  // likewise, of the first
 }
 
-func (*limiter) Next(_ time.Duration, _ int, q *admit.Queue) admit.Verdict {
+func (*limiter) Next(_ time.Duration, _ int, q *admit.QueueState) admit.Verdict {
 	if q.Full {
 		return admit.Defer
 	}
@@ -27,12 +27,12 @@ func (*limiter) Next(_ time.Duration, _ int, q *admit.Queue) admit.Verdict {
 
 func (*limiter) Left(time.Duration, int) {}
 
-func (a *limiter) Piled(_ time.Duration, pile int, q admit.PileQueue) int {
-	for pile >= len(a.waiting) {
+func (a *limiter) Limit(_ time.Duration, bottleneck int, q admit.BacklogState) int {
+	for bottleneck >= len(a.waiting) {
 		a.waiting = append(a.waiting, 0)
 	}
-	a.waiting[pile] = q.Waiting
-	if pile == 0 {
+	a.waiting[bottleneck] = q.Waiting
+	if bottleneck == 0 {
 		a.afresh = q.Afresh
 	}
 	return a.limit
@@ -46,12 +46,13 @@ func withLimiter(t *testing.T, a *limiter, main func(l *Loop, look func())) {
 		c.NewObserver = func(*Loop) Observer { return newReasonObserver(t) }
 	})
 	run(t, rt, func() {
-		main(rt.Loop(0), func() { Sleep(2 * pileEvery) })
+		main(rt.Loop(0), func() { Sleep(2 * lookEvery) })
 	})
 }
 
 // testNewestGoFirst has tasks wait, for the given reason, in what take and give surround, see TestTheNewestGetALockThatLimits.
 func testNewestGoFirst(t *testing.T, why Reason, take, give func()) {
+	const lateTurns = 64        // admit.Backlog.NewestFirst
 	const late, fresh = 20, 160 // all turns of the old ones together are fewer than they are
 	var want []int
 	for i, old, young := 0, 0, late+fresh-1; i < late+fresh; i++ {
@@ -121,8 +122,8 @@ func TestALockOfManyThatLimits(t *testing.T) {
 		come(0, 20)
 		l.Watch(NodeID(ReasonMutex))
 		l.Watch(NodeID(ReasonMutex)) // again; it is watched already
-		if len(l.piles) != 1 || l.piles[0].waiting != 20 {
-			t.Fatalf("%d piles, %d wait at the first; want 1 and 20", len(l.piles), l.piles[0].waiting)
+		if len(l.bottlenecks) != 1 || l.bottlenecks[0].backlog.Inside() != 20 {
+			t.Fatalf("%d bottlenecks, %d wait at the first; want 1 and 20", len(l.bottlenecks), l.bottlenecks[0].backlog.Inside())
 		}
 		a.limit = 0 // nothing is known yet
 		look()
@@ -132,8 +133,8 @@ func TestALockOfManyThatLimits(t *testing.T) {
 		look()
 		come(0, 20)
 		come(1, 20)
-		if p := l.piles[0]; got[1] != 40 || p.waiting != 41 || p.door.n != 19 {
-			t.Errorf("%d had the other lock, %d wait for the first, %d at the door; want 40, 41 and 19", got[1], p.waiting, p.door.n)
+		if b := l.bottlenecks[0]; got[1] != 40 || b.backlog.Inside() != 41 || b.queue.Len() != 19 {
+			t.Errorf("%d had the other lock, %d wait for the first, %d before it; want 40, 41 and 19", got[1], b.backlog.Inside(), b.queue.Len())
 		}
 		locks[0].Unlock()
 		wg.Wait()
@@ -148,7 +149,7 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 	type work struct{ kind, detail uint32 }
 	for name, x := range map[string]struct {
 		first, then []work   // what piles up when the node is watched, and after that
-		kind        uint32   // what the first pile is
+		kind        uint32   // what the first bottleneck is
 		more        []uint32 // what the others are, when the node is watched again
 		out         []work   // those kept out when there is a limit
 		in          []work   // those let in
@@ -188,14 +189,12 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 				come(9, work{1, 1}) // nothing is known of these
 				l.Watch(NodeID(ReasonWaitGroup))
 				look()
-				if p := l.piles[0]; !p.unclear || !a.afresh {
-					t.Errorf("unclear %v, afresh %v; want both, as nothing is known yet", p.unclear, a.afresh)
+				if !a.afresh {
+					t.Error("not afresh, although nothing is known yet")
 				}
 				come(10, x.then...)
-				p := l.piles[0]
-				if p.kind != x.kind || p.unclear {
-					t.Errorf("kind %d is watched, unclear: %v; want %d, clear", p.kind, p.unclear, x.kind)
-				}
+				b := l.bottlenecks[0].backlog
+				testenv.Equal(t, b.Kind(), x.kind, "is the kind that is watched")
 				look()
 				if a.afresh {
 					t.Error("afresh although nothing has changed")
@@ -203,8 +202,8 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 				for i, kind := range x.more {
 					l.addedAt = l.now - addEvery
 					l.Watch(NodeID(ReasonWaitGroup))
-					if n := len(l.piles); n != i+2 || l.piles[n-1].kind != kind || l.piles[n-1].waiting != 29 {
-						t.Errorf("%d piles, the last of kind %d with %d tasks; want %d, kind %d, 29", n, l.piles[n-1].kind, l.piles[n-1].waiting, i+2, kind)
+					if n := len(l.bottlenecks); n != i+2 || l.bottlenecks[n-1].backlog.Kind() != kind || l.bottlenecks[n-1].backlog.Inside() != 29 {
+						t.Errorf("%d bottlenecks, the last of kind %d with %d tasks; want %d, kind %d, 29", n, l.bottlenecks[n-1].backlog.Kind(), l.bottlenecks[n-1].backlog.Inside(), i+2, kind)
 					}
 				}
 				a.limit = 1
@@ -223,8 +222,8 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 					thing.Done()
 				}
 				look()
-				if p.waiting != 0 || p.known != 0 && p.kind == 0 {
-					t.Errorf("%d wait and %d are known at the end, want 0", p.waiting, p.known)
+				if b.Inside() != 0 || b.Known() != 0 && b.Kind() == 0 {
+					t.Errorf("%d wait and %d are known at the end, want 0", b.Inside(), b.Known())
 				}
 				wg.Wait()
 			})
@@ -263,9 +262,9 @@ func TestAKindOfWorkIsCountedAfreshAfterALimitOnAll(t *testing.T) {
 		l.Watch(NodeID(ReasonWaitGroup))
 		look()
 		come(10, 1, 2, 3, 4, 5)
-		p := l.piles[0]
-		if p.kind != 0 || p.waiting != 59 {
-			t.Fatalf("kind %d is watched, %d wait; want all, 59", p.kind, p.waiting)
+		b := l.bottlenecks[0].backlog
+		if b.Kind() != 0 || b.Inside() != 59 {
+			t.Fatalf("kind %d is watched, %d wait; want all, 59", b.Kind(), b.Inside())
 		}
 		a.limit = 1
 		look()
@@ -274,8 +273,8 @@ func TestAKindOfWorkIsCountedAfreshAfterALimitOnAll(t *testing.T) {
 		a.limit = 0
 		look()
 		come(30, 2)
-		if p.kind != 2 || a.waiting[0] != 49 || p.late != 0 {
-			t.Errorf("kind %d is watched, %d wait that came in time, %d late; want kind 2, 49 and none", p.kind, a.waiting[0], p.late)
+		if b.Kind() != 2 || a.waiting[0] != 49 || b.Inside() != 49 {
+			t.Errorf("kind %d is watched, %d wait, %d of them came in time; want kind 2, 49 and 49", b.Kind(), b.Inside(), a.waiting[0])
 		}
 		for _, thing := range things {
 			thing.Done()
@@ -285,7 +284,7 @@ func TestAKindOfWorkIsCountedAfreshAfterALimitOnAll(t *testing.T) {
 }
 
 // A task that says twice what it does, as it knows more of it by then, has one place on the way to where there is a limit.
-func TestATaskHasOnePlaceOnItsWayToAPile(t *testing.T) {
+func TestATaskHasOnePlaceOnItsWayToABottleneck(t *testing.T) {
 	e := entrance(t, "test")
 	a := &limiter{}
 	withLimiter(t, a, func(l *Loop, look func()) {
@@ -316,11 +315,12 @@ func TestATaskHasOnePlaceOnItsWayToAPile(t *testing.T) {
 			for _, detail := range []uint32{0, 8} {
 				testenv.Check(t, e.As(7, detail))
 			}
-			if x := l.cur.extra(); x.heading != 1 {
-				t.Errorf("the piles that it is on the way to are %b, want the first", x.heading)
+			if w := &l.cur.extra().work; w.Heading != 1 {
+				t.Errorf("the bottlenecks that it is on the way to are %b, want the first", w.Heading)
 			}
+			testenv.Equal(t, l.bottlenecks[0].backlog.Inside(), 41, "tasks are there or on the way")
 		})
-		testenv.Equal(t, l.piles[0].heading, 0, "are on the way after all have left")
+		testenv.Equal(t, l.bottlenecks[0].backlog.Inside(), 40, "tasks are there or on the way after the others have left")
 		lock.Unlock()
 		wg.Wait()
 	})
@@ -343,8 +343,8 @@ func TestWatchingDoesNotLookAtAllTasks(t *testing.T) {
 		start(lookedAt, open.Wait)
 		for range 2 {
 			l.Watch(NodeID(ReasonMutex))
-			if len(l.piles) != 1 || l.piles[0].waiting != 20 || l.piles[0].point != nil {
-				t.Errorf("%d piles, %d wait at the first, for %v; want 1, 20 and all at that node", len(l.piles), l.piles[0].waiting, l.piles[0].point)
+			if len(l.bottlenecks) != 1 || l.bottlenecks[0].backlog.Inside() != 20 || l.bottlenecks[0].point != nil {
+				t.Errorf("%d bottlenecks, %d wait at the first, for %v; want 1, 20 and all at that node", len(l.bottlenecks), l.bottlenecks[0].backlog.Inside(), l.bottlenecks[0].point)
 			}
 		}
 		lock.Unlock()
@@ -363,8 +363,8 @@ func TestWaitsForContextsAreWatched(t *testing.T) {
 		}
 		look()
 		l.Watch(NodeID(ReasonContext))
-		if len(l.piles) != 1 || l.piles[0].waiting != 20 || l.piles[0].point != nil {
-			t.Errorf("%d piles; want 1 with all 20 of them", len(l.piles))
+		if len(l.bottlenecks) != 1 || l.bottlenecks[0].backlog.Inside() != 20 || l.bottlenecks[0].point != nil {
+			t.Errorf("%d bottlenecks; want 1 with all 20 of them", len(l.bottlenecks))
 		}
 		cancel()
 		wg.Wait()

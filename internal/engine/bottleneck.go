@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/admit"
+)
+
+// A bottleneck is a node of the blocking graph that is watched, or one thing there for which tasks wait, such as a lock of
+// many. Tasks for which there is no room there wait before it as at an entrance. Loop-private.
+type bottleneck struct {
+	node    NodeID
+	point   WaitPoint // what of the node; nil: all
+	backlog *admit.Backlog
+	queue   entryQueue
+}
+
+const (
+	lookEvery = 10 * time.Millisecond // looks at bottlenecks
+	// lookedAt is how many tasks are looked at to see what most of them have in common: there may be a million.
+	lookedAt = 1 << 14
+	// addEvery is how often it is seen whether a node of which a part is watched has another one.
+	addEvery = 100 * time.Millisecond
+)
+
+// Watched reports whether As matters on the loop of the caller: it has watched nodes. It never parks.
+func Watched() bool {
+	l := here()
+	return l != nil && l.bottlenecks != nil
+}
+
+// As says what kind of work the calling task does, which e has let in: a number, like a hash of
+// the route of a request.
+func (e *Entrance) As(kind, detail uint32) error {
+	l := comeBack()
+	if l == nil || l.cur == nil || l.bottlenecks == nil {
+		return nil
+	}
+	x := l.cur.extend()
+	if detail == 0 {
+		detail = kind
+	}
+	x.work.Kind, x.work.Detail = kind, detail
+	return l.enterBottlenecks(&x.work)
+}
+
+// enterBottlenecks lets the running task wait until there is room at the nodes that it is likely to come to.
+func (l *Loop) enterBottlenecks(w *admit.Work) error {
+	for _, b := range l.bottlenecks {
+		if !b.backlog.Limits(w) {
+			b.backlog.Admitted(w)
+			continue
+		}
+		if b.queue.Len() == 0 && b.backlog.HasRoom() {
+			s := admit.QueueState{Waiting: 1, Inside: b.backlog.Inside()}
+			if l.admission.Next(l.now, b.queue.Index, &s) != admit.Refuse {
+				b.backlog.Heads(w)
+				continue
+			}
+		}
+		if err := l.waitToEnter(&b.queue, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// comesNowhere is called when the task of w will come to no bottleneck any more.
+func (l *Loop) comesNowhere(w *admit.Work) {
+	for _, b := range l.bottlenecks {
+		b.backlog.TurnedAway(w)
+	}
+	w.Heading = 0
+}
+
+// waitBegins is called when t begins to wait.
+func (l *Loop) waitBegins(t *Task) {
+	for _, b := range l.bottlenecks {
+		if b.at(t) {
+			*t.worker.Stamp() = admit.Stamp(l.now)
+			b.backlog.Arrived(&t.extra().work)
+		}
+	}
+}
+
+// waitEnds is called when the wait of t is over.
+func (l *Loop) waitEnds(t *Task) {
+	for _, b := range l.bottlenecks {
+		if b.at(t) {
+			b.backlog.Departed(l.now, &t.extra().work, *t.worker.Stamp())
+		}
+	}
+}
+
+// at reports whether t, which waits, does so where b is.
+func (b *bottleneck) at(t *Task) bool { return b.node == t.node && (b.point == nil || b.point == t.on) }
+
+// counts reports whether t, which waits, counts at b.
+func (b *bottleneck) counts(t *Task) bool { return b.at(t) && b.backlog.Counts(&t.extra().work) }
+
+// isCounted reports whether t, which waits, counts at a bottleneck.
+func (l *Loop) isCounted(t *Task) bool {
+	return slices.ContainsFunc(l.bottlenecks, func(b *bottleneck) bool { return b.counts(t) })
+}
+
+// Turn returns the Waiter of q to serve next, nil if q is empty: the one that has waited longest; or the newest, see
+// admit.Backlog.NewestFirst. The caller runs on l, nil for a plain goroutine.
+func (q *WaiterList) Turn(l *Loop) *Waiter {
+	if l == nil || l.bottlenecks == nil || q.tail == nil || q.tail.task == nil || q.tail.task.loop != l {
+		return q.head
+	}
+	for _, b := range l.bottlenecks {
+		if b.backlog.NewestFirst() && b.counts(q.tail.task) {
+			return q.tail
+		}
+	}
+	return q.head
+}
+
+// Watch has l watch node n: as tasks pile up there, it may be what limits the program. If most of them
+// wait for the same thing, only that is watched: one lock of many. It is to be called on l, by Post. It
+// does nothing if that is watched already, if there are admit.MaxBacklogs, and without an Admission.
+func (l *Loop) Watch(n NodeID) {
+	if l.admission == nil || len(l.bottlenecks) == admit.MaxBacklogs {
+		return
+	}
+	again := false
+	for _, b := range l.bottlenecks {
+		if b.node == n {
+			if again = true; b.point == nil && b.backlog.All() {
+				return
+			}
+		}
+	}
+	if again {
+		if l.now-l.addedAt < addEvery {
+			return
+		}
+		l.addedAt = l.now
+	}
+	b := &bottleneck{node: n}
+	b.point = l.commonPoint(b)
+	b.backlog = admit.NewBacklog(len(l.bottlenecks), l.now, b.point == nil)
+	b.queue.Index = admit.MaxEntrances + len(l.bottlenecks)
+	if b.point == nil && again {
+		all := 0
+		l.eachAt(b, lookedAt, func(t *Task) {
+			if !l.isCounted(t) {
+				all++
+				b.backlog.Add(&t.extra().work)
+			}
+		})
+		if 2*b.backlog.Known() <= all || !b.backlog.OnlyMost() {
+			return
+		}
+	}
+	l.eachAt(b, math.MaxInt, func(t *Task) {
+		if !slices.ContainsFunc(l.bottlenecks, func(o *bottleneck) bool { return o.at(t) }) {
+			*t.worker.Stamp() = admit.Stamp(l.now)
+		}
+		b.backlog.Add(&t.extra().work)
+	})
+	l.bottlenecks = append(l.bottlenecks, b)
+}
+
+// eachAt calls do for each of the tasks that wait where b is, as far as they are among the given number of tasks
+// that were made last.
+func (l *Loop) eachAt(b *bottleneck, left int, do func(*Task)) {
+	for t := l.tasks; t != nil && left > 0; t, left = t.allNext, left-1 {
+		if t.state == stateParked && b.at(t) {
+			do(t)
+		}
+	}
+}
+
+// commonPoint is what more than half of the tasks at the node of b wait for that are not counted yet; nil if there is none.
+func (l *Loop) commonPoint(b *bottleneck) (most WaitPoint) {
+	votes, ayes, all := 0, 0, 0 // Boyer and Moore's majority vote, then a count
+	each := func(do func(WaitPoint)) {
+		l.eachAt(b, lookedAt, func(t *Task) {
+			if !l.isCounted(t) {
+				do(t.on)
+			}
+		})
+	}
+	each(func(p WaitPoint) {
+		if votes == 0 {
+			most = p
+		}
+		if votes--; p == most {
+			votes += 2
+		}
+	})
+	each(func(p WaitPoint) {
+		if all++; p == most {
+			ayes++
+		}
+	})
+	if 2*ayes > all {
+		return most
+	}
+	return nil
+}
+
+// lookAtBottlenecks asks how many tasks may wait at each, and admits those for which there is room.
+func (l *Loop) lookAtBottlenecks() {
+	if l.now-l.lookedAt >= lookEvery {
+		l.lookedAt = l.now
+		for i, b := range l.bottlenecks {
+			out := b.queue.Len()
+			b.backlog.SetLimit(l.now, l.admission.Limit(l.now, i, b.backlog.Look(out)), out)
+		}
+		n := len(l.bottlenecks) - 1
+		if last := l.bottlenecks[n]; last.backlog.Quiet(l.now) && last.queue.UnderWay() == 0 {
+			l.bottlenecks = l.bottlenecks[:n] // those before it keep their numbers
+			if n == 0 {
+				l.bottlenecks = nil
+			}
+		}
+	}
+	for _, b := range l.bottlenecks {
+		l.serve(&b.queue)
+	}
+}
