@@ -72,10 +72,12 @@ func TestNoHandle(t *testing.T) {
 func TestContextsEndWaits(t *testing.T) {
 	rt := newRuntime(t, 1)
 	var mu, other task.Mutex
-	cond := task.NewCond(&other)
+	cond, units := task.NewCond(&other), task.NewSemaphore(1)
 	mu.Lock()
+	units.Acquire(1)
 	waits := map[string]func(ctx context.Context) error{
-		"LockContext": mu.LockContext,
+		"LockContext":    mu.LockContext,
+		"AcquireContext": func(ctx context.Context) error { return units.AcquireContext(ctx, 1) },
 		"WaitContext": func(ctx context.Context) error {
 			other.Lock()
 			defer other.Unlock()
@@ -97,16 +99,25 @@ func TestContextsEndWaits(t *testing.T) {
 		check("goroutine", context.DeadlineExceeded)
 		rt.Go(short).Join()
 		check("task", context.DeadlineExceeded)
-		ended, cancel := context.WithCancel(context.Background())
-		cancel()
+		ended, cancel := context.WithCancelCause(context.Background())
+		why := errors.New("why")
+		cancel(why)
 		err = wait(ended)
 		check("goroutine, ended before", context.Canceled)
+		check("goroutine, ended before", why)
 		k, _ := rt.Spawn(task.Options{Context: ended}, func() { err = wait(context.Background()) })
 		k.Join()
 		check("cancelled task", context.Canceled)
 	}
 	mu.Unlock()
+	units.Release(1)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	take := func() { testenv.ErrorIs(t, units.AcquireContext(ended, 1), context.Canceled, "of a free unit") }
+	take()
+	rt.Go(take).Join()
 	testenv.Check(t, mu.LockContext(context.Background()))
+	testenv.Check(t, units.AcquireContext(context.Background(), 1))
 }
 
 // A finalizer and a clean-up run on a goroutine of the Go runtime: what waits there waits as a

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/enginetest"
@@ -215,21 +214,6 @@ func TestSemaphoreGivesWayAfterCancellation(t *testing.T) {
 	large.Join()
 	behind.Join()
 	s.Release(4)
-}
-
-func TestSemaphoreContext(t *testing.T) {
-	rt := enginetest.NewRuntime(t, 1)
-	s := NewSemaphore(1)
-	s.Acquire(1)
-	body := func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-		defer cancel()
-		testenv.ErrorIs(t, s.AcquireContext(ctx, 1), context.DeadlineExceeded, "AcquireContext")
-	}
-	body()
-	enginetest.Run(t, rt, body)
-	s.Release(1)
-	testenv.Check(t, s.AcquireContext(context.Background(), 1))
 }
 
 // What is granted to a caller whose context has ended by the time it goes on is given back, as with

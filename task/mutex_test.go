@@ -2,9 +2,11 @@ package task
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/enginetest"
@@ -141,25 +143,6 @@ func TestRWMutexLetsReadersTogetherAndWritersAlone(t *testing.T) {
 				l.Unlock()
 			}
 		})
-	})
-}
-
-func TestRWMutexReadersAreInAtOnce(t *testing.T) {
-	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
-		var rw RWMutex
-		var in atomic.Int32
-		const n = 9
-		enginetest.Everyone(t, rt, n, func(int) {
-			rw.RLock()
-			in.Add(1)
-			for in.Load() < n { // ends only if all are in together
-				engine.Yield()
-			}
-			rw.RUnlock()
-		})
-		if !rw.TryLock() {
-			t.Error("still locked")
-		}
 	})
 }
 
@@ -320,5 +303,27 @@ func TestLocksForgetThatSomebodyWaited(t *testing.T) {
 			})
 			testenv.Must(t, task.Join())
 		})
+	}
+}
+
+// TestWaitsOfGoroutinesStayInTheirBubble: a plain goroutine may wait in a bubble of testing/synctest, and outside of one after that.
+func TestWaitsOfGoroutinesStayInTheirBubble(t *testing.T) {
+	wait := func() {
+		var m Mutex
+		m.Lock()
+		woken := make(chan bool)
+		go func() {
+			m.Lock()
+			close(woken)
+		}()
+		for m.state.Load() != mutexAwaited {
+			runtime.Gosched()
+		}
+		m.Unlock()
+		<-woken
+	}
+	for range 100 { // as a pool keeps some of what it gets
+		synctest.Test(t, func(*testing.T) { wait() })
+		wait()
 	}
 }
