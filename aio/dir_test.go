@@ -3,6 +3,7 @@
 package aio
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,11 +11,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/fstest"
+	"testing/iotest"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"golang.org/x/sys/unix"
 )
 
 func TestReadDir(t *testing.T) {
@@ -54,16 +61,6 @@ func TestReadDir(t *testing.T) {
 		}
 		if again, err := f.ReadDir(-1); err != nil || len(again) != 900 {
 			t.Errorf("after Seek: %d entries, %v; want 900", len(again), err)
-		}
-	})
-}
-
-func TestStat(t *testing.T) {
-	everywhere(t, func(t *testing.T) {
-		dir := t.TempDir()
-		want, got := need(os.Stat(dir))(t), need(Stat(dir))(t)
-		if got.Name() != want.Name() || got.Mode() != want.Mode() || !got.ModTime().Equal(want.ModTime()) {
-			t.Errorf("Stat: %v, want %v", got, want)
 		}
 	})
 }
@@ -166,4 +163,109 @@ func TestParseEntry(t *testing.T) {
 			t.Errorf("%v was read as %+v", bad, e)
 		}
 	}
+}
+
+func TestReaderAndFS(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		short := content(5001) // which TestReader reads byte by byte
+		f := need(Open(scratch(t, short)))(t)
+		defer f.Close()
+		testenv.Check(t, iotest.TestReader(f, short))
+		want := content(70_001)
+		f = need(Open(scratch(t, want)))(t)
+		defer f.Close()
+		var b bytes.Buffer
+		n, err := io.Copy(&b, f)
+		if err != nil || n != int64(len(want)) || !bytes.Equal(b.Bytes(), want) {
+			t.Errorf("copied %d bytes, %v; want %d", n, err, len(want))
+		}
+	})
+}
+
+func TestFS(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		dir := t.TempDir()
+		must(t, MkdirAll(filepath.Join(dir, "a/b/c"), 0o755))
+		var names []string
+		for _, n := range []string{"one", "a/two", "a/b/three", "a/b/c/four"} {
+			must(t, WriteFile(filepath.Join(dir, n), []byte(n), 0o644))
+			names = append(names, n)
+		}
+		must(t, os.Symlink("one", filepath.Join(dir, "link")))
+		testenv.Check(t, fstest.TestFS(DirFS(dir), names...))
+	})
+}
+
+// What is sent once must not look used twice: it is fetched by advice, and read only if that has not brought it.
+func TestPrefetchDoesNotRead(t *testing.T) {
+	onDisk(t)
+	everywhere(t, func(t *testing.T) {
+		const size = 200_000
+		for _, refused := range []syscall.Errno{0, unix.EIO} {
+			f := need(Open(scratch(t, content(size))))(t)
+			defer f.Close()
+			must(t, f.Sync())
+			must(t, unix.Fadvise(int(f.fd), 0, 0, unix.FADV_DONTNEED))
+			if n := f.Resident(0, size); n >= size || noCachestat.Load() {
+				t.Skip("the page cache keeps the file, or does not tell")
+			}
+			var read atomic.Int64
+			withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+				if op == opFetch {
+					return n, refused
+				}
+				if op == opRead && n > 1 { // not a probe of Resident
+					read.Add(int64(n))
+				}
+				return n, 0
+			})
+			must(t, f.Prefetch(0, 1<<20))
+			faults.Store(nil)
+			testenv.Equal(t, f.Resident(0, size), size, "%v: after Prefetch N bytes are in memory", refused)
+			if (read.Load() > 0) != (refused != 0) {
+				t.Errorf("%v: %d bytes were read", refused, read.Load())
+			}
+		}
+	})
+}
+
+// mallocs counts the allocations of f.
+func mallocs(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs
+}
+
+func TestReadsDoNotAllocate(t *testing.T) {
+	if testenv.Race {
+		t.Skip("the race detector allocates")
+	}
+	name := scratch(t, content(64<<10))
+	everywhere(t, func(t *testing.T) {
+		f := need(OpenFile(name, os.O_RDONLY, 0))(t)
+		defer f.Close()
+		p := make([]byte, 4096)
+		read := func() {
+			for i := range 1000 {
+				need(f.ReadAt(p, int64(i%15)*4096))(t)
+				if i%15 == 0 {
+					need(f.Seek(0, 0))(t)
+				}
+				need(f.Read(p))(t)
+			}
+		}
+		read()
+		testenv.AtMost(t, mallocs(read), 100, "2,000 reads from memory allocated N times")
+		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+			if where == viaLoop && op == opRead {
+				return 0, unix.EAGAIN
+			}
+			return n, 0
+		})
+		read()
+		testenv.AtMost(t, mallocs(read), 200, "2,000 reads that wait allocated N times")
+		faults.Store(nil)
+	})
 }

@@ -5,7 +5,6 @@ package aio
 import (
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -16,12 +15,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/internal/uring"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -87,7 +88,7 @@ var pollers = []struct {
 }
 
 // start makes a runtime for the length of the test.
-func (s setting) start(t testing.TB) *engine.Runtime {
+func (s setting) start(t testing.TB, change ...func(*engine.Config)) *engine.Runtime {
 	t.Helper()
 	if s.loops == 0 {
 		return nil
@@ -97,13 +98,17 @@ func (s setting) start(t testing.TB) *engine.Runtime {
 	} else {
 		p.Close()
 	}
-	rt := testenv.Need(engine.New(engine.Config{
+	cfg := engine.Config{
 		Loops:       s.loops,
 		NewPoller:   func(int) (engine.Poller, error) { return s.open() },
 		HoldLimit:   -1,
 		LockThreads: s.locked,
-		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
-	}))(t)
+		Log:         slog.New(slog.DiscardHandler),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	rt := testenv.Need(engine.New(cfg))(t)
 	t.Cleanup(func() {
 		testenv.Check(t, rt.Close(), "closing the runtime")
 	})
@@ -120,10 +125,10 @@ func everywhere(t *testing.T, f func(t *testing.T)) {
 }
 
 // onLoops runs the test in every setting with loops.
-func onLoops(t *testing.T, f func(t *testing.T, rt *engine.Runtime)) {
+func onLoops(t *testing.T, f func(t *testing.T, rt *engine.Runtime), change ...func(*engine.Config)) {
 	for _, s := range settings() {
 		if s.loops > 0 {
-			t.Run(s.name, func(t *testing.T) { f(t, s.start(t)) })
+			t.Run(s.name, func(t *testing.T) { f(t, s.start(t, change...)) })
 		}
 	}
 }
@@ -208,4 +213,51 @@ func onDisk(t *testing.T) {
 	if err := unix.Statfs(t.TempDir(), &st); err == nil && st.Type == unix.TMPFS_MAGIC {
 		t.Skip("the folder for temporary files is in memory (tmpfs); choose another with TMPDIR")
 	}
+}
+
+// A ringPoller waits with a driver of io_uring and nothing else.
+type ringPoller struct {
+	d     *uring.Driver
+	wakes int // an eventfd, read by a request of the driver
+	count *[8]byte
+	armed bool
+}
+
+func openRing() (engine.Poller, error) {
+	d, err := uring.NewDriver(uring.Config{Entries: 256})
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	return &ringPoller{d: d, wakes: fd, count: new([8]byte)}, err
+}
+
+func (p *ringPoller) Driver() (*uring.Driver, error) { return p.d, nil }
+
+func (p *ringPoller) Poll(timeout time.Duration) error {
+	if !p.armed {
+		e, err := p.d.Entry()
+		if err != nil {
+			return err
+		}
+		e.OpCode, e.Fd, e.Addr, e.Len, e.Off = uring.OpRead, int32(p.wakes), uint64(uintptr(unsafe.Pointer(p.count))), 8, ^uint64(0)
+		p.d.Track(e, p)
+		p.armed = true
+	}
+	return p.d.Wait(timeout)
+}
+
+func (p *ringPoller) Complete(int32, uint32) { p.armed = false }
+
+func (p *ringPoller) Wake() error {
+	_, err := unix.Write(p.wakes, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	return err
+}
+
+func (p *ringPoller) Active() bool { return p.d.Pending() > 0 || p.d.InFlight() > 1 }
+
+func (p *ringPoller) Close() error {
+	err := p.d.Close()
+	unix.Close(p.wakes)
+	return err
 }

@@ -216,7 +216,7 @@ func TestRandomOperations(t *testing.T) {
 		name         string
 		kernel       fault
 		pairs, steps int
-	}{{"kernel", nil, 6, 300}, {"unruly kernel", unruly, 4, 150}, {"all waits", alwaysWaits, 1, 200}} {
+	}{{"kernel", nil, 6, testenv.Rounds(100, 300)}, {"unruly kernel", unruly, 4, testenv.Rounds(60, 150)}, {"all waits", alwaysWaits, 1, 200}} {
 		if testing.Short() {
 			x.steps /= 5
 		}

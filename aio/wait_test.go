@@ -175,13 +175,13 @@ func isOpen(f *File) bool {
 	return err == nil && target == f.Name()
 }
 
-func onRings(t *testing.T, f func(t *testing.T, rt *engine.Runtime)) {
+func onRings(t *testing.T, f func(t *testing.T, rt *engine.Runtime), change ...func(*engine.Config)) {
 	onLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		if !hasRing(t, rt) {
 			t.Skip("no io_uring on this poller")
 		}
 		f(t, rt)
-	})
+	}, change...)
 }
 
 func TestCancellingAReadThatWaits(t *testing.T) {
@@ -230,9 +230,6 @@ func TestCloseEndsAReadThatWaits(t *testing.T) {
 
 func TestClosingTheRuntimeEndsAReadThatWaits(t *testing.T) {
 	onRings(t, func(t *testing.T, rt *engine.Runtime) {
-		if rt.Loops() > 2 {
-			t.Skip("takes the grace time of a second; one loop and two will do")
-		}
 		var f *File
 		inTask(t, rt, func() { f = fifo(t) })
 		unwound := atomic.Int32{}
@@ -250,7 +247,7 @@ func TestClosingTheRuntimeEndsAReadThatWaits(t *testing.T) {
 			t.Errorf("%d tasks have ended and %d requests are under way; want 3 and 0", n, busyRequests(f))
 		}
 		must(t, f.Close())
-	})
+	}, func(c *engine.Config) { c.Grace = 100 * time.Millisecond })
 }
 
 // blocked makes requests on threads for the descriptor of f hang until the returned
