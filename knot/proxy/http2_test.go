@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,45 +105,6 @@ func TestHTTP2Failures(t *testing.T) {
 	}
 }
 
-// TestHTTP2Queue: MaxConns is how many requests a backend has at a time, though they share a connection; checks are made in HTTP/2.
-func TestHTTP2Queue(t *testing.T) {
-	release := make(chan bool)
-	var inside, most, checks atomic.Int32
-	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/check":
-			checks.Add(int32(r.ProtoMajor / 2))
-			return
-		case "/hangs":
-			<-r.Context().Done()
-			return
-		}
-		if n := inside.Add(1); n > most.Load() {
-			most.Store(n)
-		}
-		defer inside.Add(-1)
-		<-release
-		io.WriteString(w, "ok")
-	})
-	f := serve(t, Config{Backends: []string{backend}, HTTP2: true, MaxConns: 2, QueueTimeout: time.Hour, Check: &Check{Path: "/check", Every: time.Millisecond, Timeout: time.Hour}}, 2)
-	f.p.Start()
-	testenv.Until(t, "checks", func() bool { return checks.Load() > 1 })
-	answered := f.fiveRequests()
-	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Queued == 3 && inside.Load() == 2 })
-	close(release)
-	answered()
-	if most.Load() > 2 || f.p.Stats()[0].Queued != 3 {
-		t.Errorf("%d at a time; %+v", most.Load(), f.p.Stats()[0])
-	}
-	late := serve(t, Config{Backends: []string{backend}, HTTP2: true, MaxConns: 1, QueueTimeout: time.Millisecond, ResponseTimeout: time.Hour}, 1)
-	hangs, _ := late.dial("GET /hangs HTTP/1.1\r\nHost: h\r\n\r\n")
-	testenv.Until(t, "the first", func() bool { return late.p.Stats()[0].Dials == 1 }) // it has what there is
-	if status, _ := late.get("/"); status != 503 || !strings.Contains(late.log.String(), "waited too long") {
-		t.Errorf("a request that has waited too long: %d, %s", status, late.log.String())
-	}
-	hangs.Close()
-}
-
 // TestHTTP2SlowClient: how long a backend may be silent does not bound how long a client may take for what has come.
 func TestHTTP2SlowClient(t *testing.T) {
 	const size, silence = 32 << 20, 500 * time.Millisecond
@@ -170,10 +130,7 @@ func TestProtocolOfTheClient(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %v %s %v %v", r.Proto, r.Header["Via"], body, err, r.Trailer["Sum"])
 	}
-	plain := new(http.Protocols)
-	plain.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{Protocols: plain}}
-	defer client.CloseIdleConnections()
+	client := &http.Client{Transport: clientHTTP2(t)}
 	backend := behind(t, answer)
 	for _, test := range []struct {
 		c    Config
@@ -218,13 +175,16 @@ func TestSlowUpload(t *testing.T) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n)
 	})
-	for _, http2 := range []bool{false, true} {
-		f := serve(t, Config{Backends: []string{backend}, HTTP2: http2, ResponseTimeout: limit}, 1)
-		c, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 5\r\n\r\n1")
-		<-time.After(3 * limit)
+	var uploads [2]net.Conn // over HTTP/1.1, and HTTP/2
+	for i := range uploads {
+		f := serve(t, Config{Backends: []string{backend}, HTTP2: i == 1, ResponseTimeout: limit}, 1)
+		uploads[i], _ = f.dial("POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 5\r\n\r\n1")
+	}
+	<-time.After(3 * limit)
+	for i, c := range uploads {
 		io.WriteString(c, "2345")
-		if all, _ := io.ReadAll(in); !strings.HasSuffix(string(all), "\r\n\r\n5") {
-			t.Errorf("HTTP/2 %v: %q", http2, all)
+		if all, _ := io.ReadAll(c); !strings.HasSuffix(string(all), "\r\n\r\n5") {
+			t.Errorf("HTTP/%d: %q", i+1, all)
 		}
 	}
 }

@@ -3,15 +3,19 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -154,5 +158,30 @@ func TestBackendSaysMore(t *testing.T) {
 	}
 	if n := f.p.Stats()[0].Dials; n != 4 { // the first, and one behind each HEAD
 		t.Errorf("%d connections", n)
+	}
+}
+
+// Deadlines of a connection to a backend over TLS are those of the connection below.
+func TestDeadlinesOfSecureBackends(t *testing.T) {
+	cert, _ := testenv.SelfSigned()
+	addr := testenv.Serve(t, func(nc net.Conn) {
+		testenv.Echo(tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{cert}}))
+	})
+	p := testenv.Need(New(Config{Backends: []string{"https://" + addr}, TLS: &tls.Config{InsecureSkipVerify: true}, Dial: net.DialTimeout}))(t)
+	defer p.Close()
+	b := p.backends[0]
+	for what, late := range map[string]func(c net.Conn) error{
+		"SetWriteDeadline": func(c net.Conn) error { return c.SetWriteDeadline(time.Unix(1, 0)) },
+		"SetDeadline":      func(c net.Conn) error { return c.SetDeadline(time.Unix(1, 0)) },
+	} {
+		c := testenv.Need(b.dial(context.Background()))(t)
+		testenv.Must(t, c.SetDeadline(time.Unix(1, 0)))
+		testenv.Must(t, c.SetWriteDeadline(time.Now().Add(time.Hour)))
+		testenv.Must(t, testenv.Err(c.Write([]byte("in time"))))
+		testenv.Must(t, late(c))
+		if _, err := c.Write([]byte("late")); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("after %s: %v, want the deadline", what, err)
+		}
+		c.Close()
 	}
 }

@@ -48,11 +48,28 @@ func (f *front) fiveRequests() (answered func()) {
 	}
 }
 
-// TestQueue: as many requests as may be at a backend are, as many as may wait do, and others are told at once.
+// TestQueue: as many requests as may be at a backend are, though they share a connection in HTTP/2, as many as may wait do, and
+// others are told at once. Checks do not wait.
 func TestQueue(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprint("HTTP/2 ", http2), func(t *testing.T) { queue(t, http2) })
+	}
+}
+
+func queue(t *testing.T, http2 bool) {
 	release := make(chan bool)
-	var inside, most atomic.Int32
+	var inside, most, checks atomic.Int32
 	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/check":
+			if (r.ProtoMajor == 2) == http2 {
+				checks.Add(1)
+			}
+			return
+		case "/hangs":
+			<-r.Context().Done()
+			return
+		}
 		if n := inside.Add(1); n > most.Load() {
 			most.Store(n)
 		}
@@ -60,20 +77,26 @@ func TestQueue(t *testing.T) {
 		<-release
 		io.WriteString(w, "ok")
 	})
-	f := serve(t, Config{Backends: []string{backend}, MaxConns: 2, Queue: 3, QueueTimeout: time.Hour}, 2)
+	f := serve(t, Config{
+		Backends: []string{backend}, HTTP2: http2, MaxConns: 2, Queue: 3, QueueTimeout: time.Hour,
+		Check: &Check{Path: "/check", Every: time.Millisecond, Timeout: time.Hour},
+	}, 2)
+	f.p.Start()
 	answered := f.fiveRequests()
-	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Queued == 3 })
+	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Queued == 3 && inside.Load() == 2 })
 	if status, body := f.get("/"); status != 503 || !strings.Contains(f.log.String(), "as many requests wait as may") {
 		t.Errorf("the sixth: %d %s", status, body)
 	}
+	before := checks.Load()
+	testenv.Until(t, "checks", func() bool { return checks.Load() > before+1 })
 	close(release)
 	answered()
 	if most.Load() > 2 || f.p.Stats()[0].Queued != 3 {
 		t.Errorf("%d at a time; %+v", most.Load(), f.p.Stats()[0])
 	}
-	late := serve(t, Config{Backends: []string{script(t, func(_ int, c net.Conn, _ string) { io.Copy(io.Discard, c) })}, MaxConns: 1, QueueTimeout: 50 * time.Millisecond}, 1)
-	hangs, _ := late.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	testenv.Until(t, "the first", func() bool { return late.p.Stats()[0].Outstanding == 1 })
+	late := serve(t, Config{Backends: []string{backend}, HTTP2: http2, MaxConns: 1, QueueTimeout: 50 * time.Millisecond, ResponseTimeout: time.Hour}, 1)
+	hangs, _ := late.dial("GET /hangs HTTP/1.1\r\nHost: h\r\n\r\n")
+	testenv.Until(t, "the first", func() bool { return late.p.Stats()[0].Dials == 1 }) // it has what there is
 	if status, _ := late.get("/"); status != 503 || !strings.Contains(late.log.String(), "waited too long") {
 		t.Errorf("a request that has waited too long: %d, %s", status, late.log.String())
 	}
@@ -163,16 +186,22 @@ func TestSlowBackend(t *testing.T) {
 	}
 }
 
-// TestEarlyAnswer: a backend may answer before it has read the request, and the client gets that.
+// TestEarlyAnswer: a backend may answer before it has read the request, and the client gets that, all of it, whatever it speaks.
 func TestEarlyAnswer(t *testing.T) {
 	backend := script(t, func(_ int, c net.Conn, _ string) {
 		io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge")
 	})
 	f := serve(t, Config{Backends: []string{backend}}, 1)
 	c, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000000\r\n\r\nbegins")
-	resp := testenv.Need(http.ReadResponse(in, nil))(t)
-	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != 413 || string(body) != "large" {
-		t.Errorf("%d %q", resp.StatusCode, body)
+	for _, resp := range []*http.Response{
+		testenv.Need(http.ReadResponse(in, nil))(t),
+		testenv.Need(clientHTTP2(t).RoundTrip(f.request("POST", "/", strings.Repeat("x", 5_000_000))))(t),
+	} {
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != 413 || string(body) != "large" || err != nil {
+			t.Errorf("HTTP/%d: %d %q %v", resp.ProtoMajor, resp.StatusCode, body, err)
+		}
 	}
 	c.Close()
 	testenv.Until(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
@@ -446,21 +475,4 @@ func TestConfig(t *testing.T) {
 	} {
 		testenv.ErrorSays(t, testenv.Err(New(c)), want)
 	}
-}
-
-// TestEarlyAnswerHTTP2: the same to a client of HTTP/2, which gets all of the answer.
-func TestEarlyAnswerHTTP2(t *testing.T) {
-	backend := script(t, func(_ int, c net.Conn, _ string) {
-		io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge")
-	})
-	f := serve(t, Config{Backends: []string{backend}}, 1)
-	h2 := &http.Transport{Protocols: new(http.Protocols)}
-	h2.Protocols.SetUnencryptedHTTP2(true)
-	defer h2.CloseIdleConnections()
-	resp := testenv.Need(h2.RoundTrip(f.request("POST", "/", strings.Repeat("x", 5_000_000))))(t)
-	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); resp.StatusCode != 413 || string(body) != "large" || err != nil {
-		t.Errorf("%d %q %v", resp.StatusCode, body, err)
-	}
-	testenv.Until(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
 }

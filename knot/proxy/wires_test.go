@@ -76,9 +76,7 @@ func TestWires(t *testing.T) {
 			}
 		}
 	}
-	h2 := &http.Transport{Protocols: new(http.Protocols)}
-	h2.Protocols.SetUnencryptedHTTP2(true)
-	defer h2.CloseIdleConnections()
+	h2 := clientHTTP2(t)
 	for _, body := range []string{"", "hello", large} {
 		for wire, f := range wires {
 			req := testenv.Need(http.NewRequest("POST", "http://"+f.addr+"/", io.MultiReader(strings.NewReader(body))))(t) // of no known length
