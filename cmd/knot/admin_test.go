@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"io"
@@ -23,41 +22,12 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 )
 
-// startWith runs knot with the sample sampleSite and more arguments, and returns the first
-// lines that it prints and what stops it.
-func startWith(t *testing.T, lines int, args ...string) (printed []string, stop func() (code int, stderr string)) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
-	r, w := io.Pipe()
-	var stderr bytes.Buffer
-	code := make(chan int, 1)
-	go func() {
-		code <- run(ctx, append([]string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-loops", "1"}, args...), w, &stderr)
-		w.Close()
-	}()
-	out := bufio.NewReader(r)
-	for range lines {
-		line, err := out.ReadString('\n')
-		if err != nil {
-			t.Fatalf("after %q: %v, exit code %d, %s", printed, err, <-code, &stderr)
-		}
-		printed = append(printed, line)
-	}
-	go io.Copy(io.Discard, out)
-	return printed, func() (int, string) {
-		cancel()
-		return <-code, stderr.String()
-	}
-}
-
 func TestAdminPages(t *testing.T) {
-	printed, stop := startWith(t, 2, "-admin", ":0", "-quiet")
-	url := regexp.MustCompile(`^admin pages on (http://127\.0\.0\.1:[1-9]\d*)\n$`).FindStringSubmatch(printed[1])
+	p := start(t, "-root", sampleSite, "-admin", ":0", "-quiet")
+	url := regexp.MustCompile(`^admin pages on (http://127\.0\.0\.1:[1-9]\d*)\n$`).FindStringSubmatch(p.printed[1])
 	if url == nil {
-		t.Fatalf("printed %q", printed)
+		t.Fatalf("printed %q", p.printed)
 	}
-	sampleSite := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(printed[0])
 	client := &http.Client{Transport: new(http.Transport)}
 	ask := func(target, host string) (int, string) {
 		t.Helper()
@@ -68,9 +38,9 @@ func TestAdminPages(t *testing.T) {
 		body := testenv.Need(io.ReadAll(resp.Body))(t)
 		return resp.StatusCode, string(body)
 	}
-	ask(sampleSite+"/", "")
+	ask(p.url+"/", "")
 	client.CloseIdleConnections() // the first may have been there before anybody waited for it
-	ask(sampleSite+"/", "")
+	ask(p.url+"/", "")
 	page := url[1] + "/"
 	code, index := ask(page, "")
 	links := regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(index, -1)
@@ -83,7 +53,7 @@ func TestAdminPages(t *testing.T) {
 		}
 	}
 	// The first connection may be there before anybody waits for it.
-	for patience := time.Now().Add(time.Minute); ; ask(sampleSite+"/", "") {
+	for patience := time.Now().Add(time.Minute); ; ask(p.url+"/", "") {
 		code, dump := ask(page+"debug/bgraph/?format=dump", "localhost:1")
 		s, err := bgraph.Decode(strings.NewReader(dump))
 		if code != 200 || err != nil {
@@ -105,20 +75,18 @@ func TestAdminPages(t *testing.T) {
 	if code, _ := ask(page+"nothing", ""); code != 404 {
 		t.Errorf("another path: %d", code)
 	}
-	code, stderr := stop()
-	if code != exitOK || strings.Contains(stderr, "other machines") {
-		t.Errorf("exit code %d, %s", code, stderr)
+	p.end()
+	if strings.Contains(p.stderr.String(), "other machines") {
+		t.Errorf("it says %s", p.stderr.String())
 	}
 	testenv.Fails(t, testenv.Err(client.Get(page)), "it still answers after the end")
 }
 
 // TestAdminForAll: other machines get health and metrics of an address that they can reach, and nothing else.
 func TestAdminForAll(t *testing.T) {
-	printed, stop := startWith(t, 2, "-admin", "0.0.0.0:0")
-	if !strings.Contains(printed[1], "every address") {
-		t.Errorf("printed %q", printed)
-	}
-	port := regexp.MustCompile(`:(\d+)`).FindStringSubmatch(printed[1])[1]
+	p := start(t, "-root", sampleSite, "-admin", "0.0.0.0:0")
+	testenv.Contains(t, p.printed[1], "every address", "printed")
+	port := regexp.MustCompile(`:(\d+)`).FindStringSubmatch(p.printed[1])[1]
 	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 403, "/debug/pprof/cmdline": 403} { // by a name
 		r, _ := http.NewRequest("GET", "http://127.0.0.1:"+port+path, nil)
 		r.Host = "server.example"
@@ -141,9 +109,8 @@ func TestAdminForAll(t *testing.T) {
 			}
 		}
 	}
-	if code, stderr := stop(); code != exitOK || !strings.Contains(stderr, "can be reached from other machines") {
-		t.Errorf("exit code %d, %s", code, stderr)
-	}
+	p.end()
+	testenv.Contains(t, p.stderr.String(), "can be reached from other machines", "the log")
 }
 
 // TestAdminStopsInTime: a request that waits does not hold the end up.
@@ -177,24 +144,11 @@ func TestAdminErrorsAreClear(t *testing.T) {
 
 func TestSignalWritesTheGraph(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.bgraph")
-	_, stop := startWith(t, 1, "-dump", path)
+	p := start(t, "-root", sampleSite, "-dump", path)
 	testenv.Must(t, syscall.Kill(syscall.Getpid(), syscall.SIGUSR2))
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	patience := time.After(time.Minute)
-	for written := false; !written; {
-		select {
-		case <-tick.C:
-			_, err := os.Stat(path)
-			written = err == nil
-		case <-patience:
-			t.Fatal("no dump after a minute")
-		}
-	}
+	testenv.Until(t, "a dump", func() bool { return testenv.Err(os.Stat(path)) == nil })
 	if s, err := bgraph.ReadFile(path); err != nil || len(s.Loops) != 1 {
 		t.Errorf("dump: %v", err)
 	}
-	if code, stderr := stop(); code != exitOK {
-		t.Errorf("exit code %d, %s", code, stderr)
-	}
+	p.end()
 }

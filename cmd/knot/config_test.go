@@ -125,11 +125,7 @@ listing = true
 	}
 	expect("a.example", "/", 200, "site b")
 	expect("c.example", "/", 200, "site a")
-	http.DefaultClient.CloseIdleConnections()
-	p.stop()
-	if code := p.code(); code != exitOK {
-		t.Errorf("exit code %d, %s", code, p.stderr.String())
-	}
+	p.end()
 }
 
 // TestProxyConfiguration: requests are passed on as the file says, checks run, a reload brings other backends, and
@@ -194,11 +190,7 @@ to = [%q]
 		testenv.Contains(t, lines, want)
 	}
 	expect("/v2/x", "one GET /x")
-	http.DefaultClient.CloseIdleConnections()
-	p.stop()
-	if code := p.code(); code != exitOK {
-		t.Errorf("exit code %d, %s", code, p.stderr.String())
-	}
+	p.end()
 }
 
 // TestProxySpeaksHTTP2 to backends of which the file says so, and to no others.
@@ -222,11 +214,7 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 			t.Errorf("%s: %q with trailers %v, want %q", path, body, resp.Trailer, want)
 		}
 	}
-	http.DefaultClient.CloseIdleConnections()
-	p.stop()
-	if code := p.code(); code != exitOK {
-		t.Errorf("exit code %d, %s", code, p.stderr.String())
-	}
+	p.end()
 }
 
 // TestFlagsGoBeforeTheFile.
@@ -386,11 +374,7 @@ func TestOneSiteFlags(t *testing.T) {
 	if resp, body := p.ask("h", "/no/page", "Accept-Encoding: gzip"); body != "site a" || resp.Header.Get("Vary") != "" {
 		t.Errorf("%q %v", body, resp.Header)
 	}
-	http.DefaultClient.CloseIdleConnections()
-	p.stop()
-	if code := p.code(); code != exitOK {
-		t.Errorf("exit code %d, %s", code, p.stderr.String())
-	}
+	p.end()
 }
 
 // TestExamplesOfTheDocuments: what the documents show has no key that there is not.

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,6 +17,8 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/proxy"
+	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -70,16 +77,11 @@ func TestAlive(t *testing.T) {
 
 // TestMetricsAndHealthPages of a server that runs.
 func TestMetricsAndHealthPages(t *testing.T) {
-	printed, stop := startWith(t, 2, "-admin", "127.0.0.1:0")
-	link := regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
-	serves, admin := link.FindString(printed[0]), link.FindString(printed[1])
-	client := &http.Client{Transport: new(http.Transport)}
-	p := &program{t: t}
+	p := start(t, "-root", sampleSite, "-admin", "127.0.0.1:0")
 	for _, path := range []string{"/notes.txt", "/notes.txt", "/none"} {
-		p.url = serves
 		p.ask("h", path)
 	}
-	p.url = admin
+	p.url = regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(p.printed[1])
 	for path, want := range map[string][]string{
 		"/metrics": {`knot_responses_total{class="2xx"} 2`, `knot_errors_total{status="404"} 1`, "knot_request_duration_seconds_count 3", "knot_ready ", `knot_file_requests_total{from="memory"} 1`, `knot_resource_in_use{resource="descriptors"`},
 		"/healthz": {"ok\n"},
@@ -92,9 +94,72 @@ func TestMetricsAndHealthPages(t *testing.T) {
 			}
 		}
 	}
-	client.CloseIdleConnections()
-	http.DefaultClient.CloseIdleConnections()
-	if code, stderr := stop(); code != exitOK {
-		t.Errorf("%d %s", code, stderr)
+	p.end()
+}
+
+// TestUnderWaySinceBeforeAReload: a request that waits for its backend, as a tunnel would, is counted on after the
+// configuration was read again, whether the backend is still in it or not, and until it ends.
+func TestUnderWaySinceBeforeAReload(t *testing.T) {
+	entered, leave := make(chan bool), make(chan bool)
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		entered <- true
+		<-leave
+	}))
+	defer backend.Close()
+	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
+	defer rt.Close()
+	var served running
+	defer served.close()
+	file := filepath.Join(t.TempDir(), "knot.toml")
+	load := func(to string) {
+		t.Helper()
+		writeConfig(t, file, fmt.Sprintf("[[site]]\n[[site.proxy]]\nto = [%q]\n", to))
+		set := testenv.Need(parse([]string{"-config", file}, io.Discard))(t)
+		testenv.Must(t, served.load(set, slog.New(slog.DiscardHandler)))
 	}
+	load(backend.URL)
+	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
+	server := &knot.Server{Handler: served.sites.Serve, ErrorLog: slog.New(slog.DiscardHandler)}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		server.Shutdown(ctx)
+		<-ended
+	}()
+	answered := make(chan error, 1)
+	go func() {
+		resp, err := http.Get("http://" + ln.Addr().String())
+		if err == nil {
+			resp.Body.Close()
+		}
+		answered <- err
+	}()
+	<-entered
+	name := backend.Listener.Addr().String()
+	of := func() (sum proxy.BackendStats) {
+		sum.Up = true
+		for _, s := range served.proxyStats() {
+			if s.Name == name {
+				sum.Outstanding, sum.Dials, sum.Up = sum.Outstanding+s.Outstanding, sum.Dials+s.Dials, sum.Up && s.Up
+			}
+		}
+		return sum
+	}
+	if s := of(); s.Outstanding != 1 || s.Dials != 1 || !s.Up {
+		t.Errorf("before: %+v", s)
+	}
+	load(backend.URL)
+	if s := of(); s.Outstanding != 1 || s.Dials != 0 || !s.Up {
+		t.Errorf("after a reload: %+v", s)
+	}
+	load("http://127.0.0.1:1")
+	if s := of(); s.Outstanding != 1 || s.Up {
+		t.Errorf("after a reload without the backend: %+v", s)
+	}
+	close(leave)
+	testenv.Must(t, <-answered)
+	testenv.Until(t, "what was before is forgotten", func() bool { return of().Outstanding == 0 && len(served.before) == 0 })
+	http.DefaultClient.CloseIdleConnections()
 }

@@ -5,15 +5,20 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/capriccio-go/capriccio/internal/probe"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -173,5 +178,113 @@ func TestAddressesToClickOn(t *testing.T) {
 		"unix:/run/knot.sock": &net.UnixAddr{Name: "/run/knot.sock", Net: "unix"},
 	} {
 		testenv.Equal(t, address("https", addr), want)
+	}
+}
+
+func TestByteSize(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "7": 7, "7B": 7, "500KB": 500 << 10, "500kb": 500 << 10, "64M": 64 << 20, "64 MB": 64 << 20,
+		"1GiB": 1 << 30, "3g": 3 << 30, "12 b": 12,
+		"": -1, "MB": -1, "-1": -1, "-1MB": -1, "1.5MB": -1, "64XB": -1, "1KBB": -1, "1MKB": -1, "99999999999GB": -1, "1TB": -1,
+	} {
+		b := byteSize(-1)
+		if err := b.Set(text); (err != nil) != (want < 0) || int64(b) != want {
+			t.Errorf("%q is %d, %v; want %d", text, b, err, want)
+		}
+	}
+	for b, want := range map[byteSize]string{0: "0", 1: "1B", 1 << 10: "1KB", 1000: "1000B", 64 << 20: "64MB", 5 << 30: "5GB", 3 << 9: "1536B"} {
+		testenv.Equal(t, b.String(), want, "%d prints as", int64(b))
+	}
+}
+
+// TestCacheIsAThirdOfTheLimit reads the limits that the kernel would show.
+func TestCacheIsAThirdOfTheLimit(t *testing.T) {
+	machine := map[string]string{"proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n"}
+	version1 := map[string]string{
+		"proc/self/cgroup":                               "4:memory:/app\n",
+		"proc/self/mountinfo":                            "35 31 0:32 / /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
+		"sys/fs/cgroup/memory/app/memory.limit_in_bytes": "209715200\n",
+		"sys/fs/cgroup/memory/app/memory.usage_in_bytes": "1000\n",
+	}
+	version2 := map[string]string{
+		"proc/self/cgroup":                 "0::/pod/app\n",
+		"proc/self/mountinfo":              "30 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+		"sys/fs/cgroup/pod/app/memory.max": "max\n", "sys/fs/cgroup/pod/app/memory.current": "1000\n",
+		"sys/fs/cgroup/pod/memory.max": "536870912\n", "sys/fs/cgroup/pod/memory.current": "1000\n",
+	}
+	for _, c := range []struct {
+		name  string
+		files []map[string]string
+		limit float64 // GOMEMLIMIT
+		want  int64
+	}{
+		{"a machine of 16 GB", []map[string]string{machine}, math.MaxInt64, 1 << 30},
+		{"200 MB, version 1", []map[string]string{machine, version1}, math.MaxInt64, 66 << 20},
+		{"512 MB, version 2", []map[string]string{machine, version2}, math.MaxInt64, 170 << 20},
+		{"GOMEMLIMIT=100MiB", []map[string]string{machine, version2}, 100 << 20, 33 << 20},
+		{"GOMEMLIMIT=1MiB", []map[string]string{machine, version2}, 1 << 20, 1 << 20},
+		{"no limit is known", nil, math.MaxInt64, knot.DefaultCacheBytes},
+	} {
+		root := t.TempDir()
+		for _, files := range c.files {
+			for name, text := range files {
+				path := filepath.Join(root, name)
+				testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				testenv.Must(t, os.WriteFile(path, []byte(text), 0o644))
+			}
+		}
+		limit := probe.MemoryLimit(probe.Config{Root: root, Runtime: func() probe.Runtime { return probe.Runtime{MemoryLimit: c.limit} }})
+		if got := cacheOf(limit); got != c.want {
+			t.Errorf("%s: cache of %s, want %s", c.name, byteSize(got), byteSize(c.want))
+		}
+	}
+}
+
+func TestCacheFlag(t *testing.T) {
+	for arg, want := range map[string]int64{"": cacheOf(probe.MemoryLimit(probe.Config{})), "-cache=3MB": 3 << 20, "-cache=0": -1} {
+		args := []string{"-root", sampleSite}
+		if arg != "" {
+			args = append(args, arg)
+		}
+		set, err := parse(args, io.Discard)
+		if err != nil || set.files.CacheBytes != want {
+			t.Errorf("%q: %v, %v; want %d", arg, set, err, want)
+		}
+	}
+}
+
+// TestExpiryIsTold while knot runs, once a day, and at once when a certificate is over.
+func TestExpiryIsTold(t *testing.T) {
+	var log testenv.Buffer
+	var mu sync.Mutex
+	end := time.Date(2030, 4, 1, 12, 0, 0, 0, time.UTC) // guarded by mu
+	e := &expiryLog{log: slog.New(slog.NewTextHandler(&log, nil)), expires: func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return end
+	}}
+	first, day := end, 24*time.Hour
+	e.look(first.Add(-20*day), true) // at the start
+	ctx, stop := context.WithCancel(t.Context())
+	ticks := make(chan time.Time)
+	var watch sync.WaitGroup
+	watch.Go(func() { e.watch(ctx, ticks) })
+	for at := first.Add(-20 * day); at.Before(first.Add(2 * day)); at = at.Add(time.Hour) {
+		ticks <- at
+	}
+	mu.Lock()
+	end = first.Add(80 * day)
+	mu.Unlock()
+	ticks <- first.Add(2 * day)
+	stop()
+	watch.Wait()
+	got := log.String()
+	if warned, expired := strings.Count(got, "expires soon"), strings.Count(got, "has expired"); warned != 14 || expired != 2 {
+		t.Errorf("warned %d times, and %d times that it was too late: %s", warned, expired, got)
+	}
+	e.look(first.Add(70*day), true)
+	e.look(first.Add(70*day), true) // others, as bad
+	if more := strings.Count(log.String(), "expires soon") - strings.Count(got, "expires soon"); more != 2 {
+		t.Errorf("%d warnings of new certificates", more)
 	}
 }

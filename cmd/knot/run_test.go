@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,11 +25,12 @@ import (
 
 // A program is knot under test, run within the test's process.
 type program struct {
-	t      *testing.T
-	url    string
-	stderr *lines
-	stop   func() // the first stop signal
-	code   func() int
+	t       *testing.T
+	printed []string // the first line, and that about an admin address
+	url     string
+	stderr  *lines
+	stop    func() // the first stop signal
+	code    func() int
 }
 
 // start runs knot on a free port; it must serve.
@@ -45,13 +47,26 @@ func start(t *testing.T, args ...string) *program {
 	}()
 	p.code = sync.OnceValue(func() int { return <-code })
 	out := bufio.NewReader(r)
-	line, err := out.ReadString('\n')
-	p.url = regexp.MustCompile(`https?://127\.0\.0\.1:[1-9]\d*`).FindString(line)
-	if err != nil || p.url == "" {
-		t.Fatalf("first line %q, %v; %s", line, err, p.stderr.String())
+	for len(p.printed) == 0 || len(p.printed) == 1 && slices.Contains(args, "-admin") {
+		line, err := out.ReadString('\n')
+		testenv.Must(t, err, "%q; %s", p.printed, p.stderr)
+		p.printed = append(p.printed, line)
+	}
+	if p.url = regexp.MustCompile(`https?://127\.0\.0\.1:[1-9]\d*`).FindString(p.printed[0]); p.url == "" {
+		t.Fatalf("first line %q; %s", p.printed[0], p.stderr.String())
 	}
 	go io.Copy(io.Discard, out)
 	return p
+}
+
+// end stops knot, which must go well.
+func (p *program) end() {
+	p.t.Helper()
+	http.DefaultClient.CloseIdleConnections()
+	p.stop()
+	if code := p.code(); code != exitOK {
+		p.t.Errorf("exit code %d, %s", code, p.stderr.String())
+	}
 }
 
 func (p *program) get(path string) string {
@@ -119,11 +134,7 @@ func TestHangupWithoutALogFile(t *testing.T) {
 		if !strings.Contains(p.get("/notes.txt"), "Bowline") {
 			t.Errorf("%q: it does not serve any more", args)
 		}
-		http.DefaultClient.CloseIdleConnections()
-		p.stop()
-		if code := p.code(); code != exitOK {
-			t.Errorf("%q: exit code %d, %s", args, code, p.stderr.String())
-		}
+		p.end()
 	}
 }
 
