@@ -7,7 +7,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // TestDrain: what was in the backlog is served, and nothing after.
@@ -137,4 +141,220 @@ func unread(t *testing.T, reset bool) {
 	if ours.Unread() {
 		t.Error("closed")
 	}
+}
+
+// When the context of Serve's task ends, what is under way is finished, a handler that waits for
+// a next request ends, and Serve returns after them.
+func TestServeDrains(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) { serveDrains(t, rt, "tcp") })
+	t.Run("unix", func(t *testing.T) { serveDrains(t, withEpoll(t), "unix") })
+}
+
+func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
+	ln := need(ListenConfig{DrainLimit: time.Hour}.Listen(context.Background(), network, testAddress(t, network)))(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	working, release := make(chan bool, 10), task.NewChan[bool](0)
+	waits := make(chan error, 10)
+	finished := false
+	serve, _ := engine.Spawn(engine.Options{Context: ctx}, func() {
+		err := Serve(ln, func(c *Conn) {
+			defer c.Close()
+			buf := make([]byte, 100)
+			for {
+				c.SetDeadline(time.Now().Add(time.Hour)) // does not matter any more when it drains
+				n, err := c.Read(buf)
+				if err != nil {
+					waits <- err
+					return
+				}
+				working <- true
+				release.Recv()
+				c.Write(buf[:n])
+			}
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Serve returned %v, want the end of its context", err)
+		}
+		if !finished {
+			t.Error("Serve returned before a request was answered")
+		}
+	})
+	busy := need(Dial(network, ln.Addr().String()))(t)
+	defer busy.Close()
+	idle := need(Dial(network, ln.Addr().String()))(t)
+	defer idle.Close()
+	need(busy.Write([]byte("request")))(t)
+	<-working
+	cancel()
+	err := <-waits
+	testenv.ErrorIs(t, err, ErrDraining, "a handler that waits for a request")
+	testenv.ErrorIs(t, err, os.ErrDeadlineExceeded, "a handler that waits for a request")
+	var timeout net.Error
+	testenv.Equal(t, errors.As(err, &timeout) && timeout.Timeout(), true, "it is a timeout")
+	testenv.Equal(t, testenv.Err(idle.Read(make([]byte, 1))), io.EOF, "the client of that")
+	finished = true
+	release.Close()
+	if got, err := io.ReadAll(busy); string(got) != "request" || err != nil {
+		t.Errorf("the answer is %q, %v", got, err)
+	}
+	must(t, serve.Join())
+}
+
+// A handler that does not end has so long, and then loses its connection; with no limit at all
+// Serve returns at once, and leaves the handlers alone.
+func TestServeDrainsForSoLong(t *testing.T) {
+	for _, limit := range []time.Duration{time.Millisecond, -1} {
+		everywhere(t, func(t *testing.T, rt *engine.Runtime) {
+			ln := need(ListenConfig{DrainLimit: limit}.Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
+			defer ln.Close()
+			ctx, cancel := context.WithCancel(context.Background())
+			stuck, release := make(chan bool), task.NewChan[bool](0)
+			ended := make(chan error, 1)
+			serve, _ := engine.Spawn(engine.Options{Context: ctx}, func() {
+				Serve(ln, func(c *Conn) {
+					stuck <- true // natively, for a moment
+					release.Recv()
+					_, err := c.Write([]byte("x"))
+					ended <- err
+					c.Close()
+				})
+			})
+			c := need(Dial("tcp", ln.Addr().String()))(t)
+			defer c.Close()
+			<-stuck
+			cancel()
+			must(t, serve.Join())
+			if limit > 0 {
+				if n, err := c.Read(make([]byte, 1)); err == nil {
+					t.Errorf("read %d bytes, want the end of the connection", n)
+				}
+			}
+			release.Close()
+			if err := <-ended; errors.Is(err, net.ErrClosed) != (limit > 0) {
+				t.Errorf("limit %v: writing afterwards: %v", limit, err)
+			}
+		})
+	}
+}
+
+// TestServeFollowsTheProcessors: loops that begin to work accept, and what loops that have ceased to accept goes
+// to others.
+func TestServeFollowsTheProcessors(t *testing.T) {
+	for _, name := range []string{"epoll", "uring"} {
+		for _, network := range []string{"tcp", "unix"} {
+			for _, inline := range []bool{true, false} {
+				t.Run(name+" "+network, func(t *testing.T) { serveFollows(t, onOneOf(name, 0), network, inline) })
+			}
+		}
+	}
+}
+
+func serveFollows(t *testing.T, s setting, network string, inline bool) {
+	var procs atomic.Int32
+	procs.Store(1)
+	rt := s.start(t, func(c *engine.Config) {
+		c.Loops, c.Spare, c.Procs = 0, 2, func() int { return int(procs.Load()) }
+	})
+	ln := need(ListenConfig{DrainLimit: -1}.Listen(context.Background(), network, testAddress(t, network)))(t)
+	on := make(chan int, 1)
+	take := func(c *Conn) {
+		if here := engine.CurrentLoop(); here != c.d.loop {
+			t.Errorf("a connection of loop %d is taken on loop %d", c.d.loop.Index(), here.Index())
+		}
+		on <- c.d.loop.Index()
+		c.Close()
+	}
+	ended := make(chan error, 1)
+	go func() {
+		rt.Go(func() {
+			if inline {
+				ended <- ServeInline(ln, take)
+			} else {
+				ended <- Serve(ln, take)
+			}
+		}).Join()
+	}()
+	one := func() int {
+		c := need(net.Dial(network, ln.Addr().String()))(t)
+		defer c.Close()
+		return <-on
+	}
+	among := func(n int) {
+		for range 50 {
+			if i := one(); i >= n {
+				t.Errorf("%d loops work, and loop %d has got a connection", n, i)
+			}
+		}
+	}
+	among(1)
+	procs.Store(3)
+	rt.Follow()
+	for met := make(map[int]bool); network == "tcp" && len(met) < 3; { // of loops that share a socket any may be first
+		met[one()] = true
+	}
+	procs.Store(2)
+	rt.Follow()
+	among(2)
+	procs.Store(1)
+	rt.Follow()
+	among(1)
+	must(t, ln.Close())
+	testenv.ErrorIs(t, <-ended, net.ErrClosed, "Serve")
+}
+
+// TestServeEndsBeforeLoopsWork: accept tasks of loops that never worked end too.
+func TestServeEndsBeforeLoopsWork(t *testing.T) {
+	for _, end := range []string{"close", "cancel", "drain"} {
+		t.Run(end, func(t *testing.T) {
+			s := onOne(t, 0)
+			rt := s.start(t, func(c *engine.Config) { c.Loops, c.Spare, c.Procs = 0, 2, func() int { return 1 } })
+			ln := need(ListenConfig{DrainLimit: time.Hour}.Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			ended := make(chan error, 1)
+			engine.Spawn(engine.Options{Context: ctx}, func() {
+				if end == "cancel" {
+					ended <- ServeInline(ln, func(c *Conn) { c.Close() })
+				} else {
+					ended <- Serve(ln, func(c *Conn) { c.Close() })
+				}
+			})
+			for waiting := 0; waiting < 2; runtime.Gosched() { // for loops to begin to work
+				waiting = 0
+				for _, k := range rt.Tasks() {
+					if k.State == "parked" && k.Reason == engine.ReasonContext {
+						waiting++
+					}
+				}
+			}
+			want := context.Canceled
+			if end == "close" {
+				must(t, ln.Close())
+				want = net.ErrClosed
+			} else {
+				cancel()
+			}
+			testenv.ErrorIs(t, <-ended, want, "Serve")
+			ln.Close()
+		})
+	}
+}
+
+// TestAcceptLaterAtShutdown: which cancels the accept task, though its context goes on.
+func TestAcceptLaterAtShutdown(t *testing.T) {
+	rt := onOne(t, 0).start(t, func(c *engine.Config) {
+		c.Loops, c.Spare, c.Procs, c.Grace = 0, 1, func() int { return 1 }, 50*time.Millisecond
+	})
+	ln, err := Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	need(rt.Spawn(engine.Options{Context: ctx, Loop: rt.Loop(1)}, func() { ended <- ln.acceptLater(func(*Conn) {}) }))(t)
+	must(t, rt.Close())
+	select {
+	case err = <-ended:
+	default: // it went on until it was unwound
+	}
+	testenv.ErrorIs(t, err, engine.ErrShutdown, "acceptLater")
 }

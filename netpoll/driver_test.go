@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -56,17 +55,12 @@ func rings() int {
 
 // outcome takes one completion.
 type outcome struct {
-	res    int32
-	done   bool
-	waiter *engine.Waiter // woken, if not nil
-	ts     unix.Timespec
+	res  int32
+	done bool
 }
 
 func (o *outcome) Complete(res int32, flags uint32) {
 	o.res, o.done = res, true
-	if o.waiter != nil {
-		o.waiter.Wake()
-	}
 }
 
 func pollIn(t testing.TB, d *uring.Driver, fd int) *outcome {
@@ -191,33 +185,3 @@ func TestNoRing(t *testing.T) {
 type idlePoller struct{ engine.Poller }
 
 func (idlePoller) Close() error { return nil }
-
-// A loop waits with its poller; a task is woken by a completion.
-func TestRingInARuntime(t *testing.T) {
-	for _, s := range settings() {
-		t.Run(s.name, func(t *testing.T) {
-			rt := s.start(t)
-			var refused error // to skip ends the goroutine, which must not be a task's
-			inTask(t, rt, func() {
-				d, err := engine.CurrentLoop().Poller().(driven).Driver()
-				if err != nil {
-					refused = err
-					return
-				}
-				for range 3 {
-					e := need(d.Entry())(t)
-					o := &outcome{waiter: engine.Self(), ts: unix.NsecToTimespec(int64(2 * time.Millisecond))}
-					uring.PrepareTimeout(e, &o.ts, 0, 0)
-					d.Track(e, o)
-					must(t, o.waiter.Wait(engine.ReasonDisk, nil))
-					if o.res != -int32(unix.ETIME) {
-						t.Errorf("timeout: got %v, want ETIME", syscall.Errno(-o.res))
-					}
-				}
-			})
-			if refused != nil {
-				t.Skipf("io_uring is not to be had: %v", refused)
-			}
-		})
-	}
-}

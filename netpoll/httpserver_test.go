@@ -69,7 +69,7 @@ func whatComes(c io.Reader) string {
 	return fmt.Sprint(strings.Join(lines, "|"), err)
 }
 
-const plainRequest, lastRequest = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", "GET /b HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+const plainRequest = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
 
 // httpServerOptions are the options of http.Server that depend on its connections, and clients that show that they work.
 var httpServerOptions = map[string]struct {

@@ -227,23 +227,3 @@ func TestGoroutineReadsWhileATaskWrites(t *testing.T) {
 func readSize(t *testing.T, r io.Reader, size int64) {
 	need(io.CopyN(io.Discard, r, size))(t)
 }
-
-// The set goes with the last poller, and comes again.
-func TestLooseSetGoes(t *testing.T) {
-	for range 2 {
-		rt := onOne(t, 1).start(t)
-		c, peer := pairHere(t)
-		reader := spawn(func() { c.Read(make([]byte, 1)) })
-		awaitWaiter(&c.d.read)
-		peer.Write([]byte("x"))
-		must(t, reader())
-		must(t, c.Close())
-		must(t, peer.Close())
-		must(t, rt.Close())
-		loose.mu.Lock()
-		if loose.file != nil || loose.pollers != 0 {
-			t.Errorf("with no poller there are %v, %d", loose.file, loose.pollers)
-		}
-		loose.mu.Unlock()
-	}
-}

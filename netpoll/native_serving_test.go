@@ -4,59 +4,25 @@ package netpoll_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
-	"net/rpc"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/stackchunk"
 )
-
-// Handlers of Serve that wait natively for other handlers of the same loop.
-func TestServeNativeWaits(t *testing.T) {
-	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
-		const clients = 10
-		var meet sync.WaitGroup // all handlers wait for each other
-		meet.Add(clients)
-		ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
-		served := rt.Go(func() {
-			netpoll.Serve(ln, func(c *netpoll.Conn) {
-				defer c.Close()
-				var b [1]byte
-				testenv.Check(t, testenv.Err(c.Read(b[:])))
-				meet.Done()
-				meet.Wait()
-				c.Write(b[:])
-			})
-		})
-		var all sync.WaitGroup
-		for range clients {
-			all.Go(func() {
-				c, err := net.Dial("tcp", ln.Addr().String())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer c.Close()
-				c.Write([]byte("x"))
-				if b, err := io.ReadAll(c); len(b) != 1 || err != nil {
-					t.Errorf("the answer is %q, %v", b, err)
-				}
-			})
-		}
-		all.Wait()
-		ln.Close()
-		served.Join()
-	})
-}
 
 // What net/http's client does in a task: it waits natively for goroutines of its own, which
 // use our connections.
@@ -170,43 +136,145 @@ func TestBackgroundReader(t *testing.T) {
 	})
 }
 
-// What net/rpc and yamux do: a goroutine reads answers and gives them to the callers, which wait
-// natively, and write under a sync.Mutex.
-func TestSharedConnectionWithAReader(t *testing.T) {
-	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
-		ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
-		server := rpc.NewServer()
-		testenv.Must(t, server.RegisterName("Twice", new(Twice)))
-		rt.Go(func() {
-			netpoll.Serve(ln, func(c *netpoll.Conn) { server.ServeConn(c) })
+// A task that waits natively for a goroutine, which waits for a connection, ends with the runtime. So do the handlers of
+// libraries with a goroutine that reads: after ln.Close, Serve does not wait for them.
+func TestTheEndOfTheRuntimeEndsWaitsOfGoroutines(t *testing.T) {
+	for what, handle := range map[string]func(c *netpoll.Conn) error{
+		"Read":  func(c *netpoll.Conn) error { return testenv.Err(c.Read(make([]byte, 1))) },
+		"Write": func(c *netpoll.Conn) error { return testenv.Err(c.Write(make([]byte, 64<<20))) },
+		"Accept": func(*netpoll.Conn) error {
+			ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
+			if err == nil {
+				_, err = ln.Accept()
+			}
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			endWithHandler(t, func(addr string) {
+				testenv.Dial(t, addr)
+			}, func(c *netpoll.Conn) {
+				ended := make(chan error)
+				go func() { ended <- handle(c) }()
+				testenv.ErrorIs(t, <-ended, net.ErrClosed, "the goroutine's wait")
+			})
 		})
-		defer ln.Close()
-		var client *rpc.Client
-		rt.Go(func() {
-			c, err := netpoll.Dial("tcp", ln.Addr().String())
+	}
+	t.Run("http2.ServeConn", func(t *testing.T) {
+		endWithHandler(t, func(addr string) {
+			client := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}}
+			t.Cleanup(client.CloseIdleConnections)
+			testenv.Get(t, &http.Client{Transport: client}, "http://"+addr) // and is idle
+		}, func(c *netpoll.Conn) {
+			new(http2.Server).ServeConn(c, &http2.ServeConnOpts{Handler: http.NotFoundHandler()})
+		})
+	})
+}
+
+// endWithHandler serves a client, closes the listener when that is done, and then the runtime: the handler must end.
+func endWithHandler(t *testing.T, client func(addr string), handler func(*netpoll.Conn)) {
+	native(t, engine.Config{Grace: 20 * time.Millisecond}, func(t *testing.T, rt *engine.Runtime) {
+		ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
+		begun, ended := make(chan bool), make(chan bool)
+		served := rt.Go(func() {
+			netpoll.Serve(ln, func(c *netpoll.Conn) {
+				defer close(ended)
+				defer c.Close()
+				close(begun)
+				handler(c)
+			})
+		})
+		client(ln.Addr().String())
+		<-begun
+		ln.Close()
+		testenv.Must(t, served.Join())
+		rt.Close() // on a slow machine the grace time is too short
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Error("the handler goes on after the end of the runtime")
+		}
+	})
+}
+
+// A second runtime makes the goroutines of the first known while a task of that waits natively on a chunk, whose goroutine
+// a stand-in has taken the place of.
+func TestEnrollsTasksAwayOnChunks(t *testing.T) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
+		away, end := make(chan bool), make(chan bool)
+		one := engine.GoOn(rt.Loop(0), func() {
+			me := engine.Current()
+			stackchunk.Call(100<<10, func() {
+				<-end
+				testenv.Equal(t, engine.Current(), me, "on the chunk")
+			})
+			testenv.Equal(t, engine.Current(), me, "behind it")
+		})
+		engine.GoOn(rt.Loop(0), func() { close(away) }) // which the loop does once it goes on without the other
+		<-away
+		second := testenv.Need(engine.New(engine.Config{Loops: 1, NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() }}))(t)
+		close(end)
+		testenv.Check(t, one.Join())
+		testenv.Check(t, second.Close())
+		testenv.Check(t, rt.Close())
+	})
+}
+
+// A calledBack waits natively where the runtime or netpoll calls it in the middle of something, on a stack chunk or
+// where such a call has room: its loop stays.
+type calledBack struct {
+	slog.Handler
+	t    *testing.T
+	need stackchunk.Bytes
+	rt   *engine.Runtime
+	told bool // of the task
+}
+
+func (c *calledBack) waits(where string) {
+	before := c.rt.Detached()
+	stackchunk.Call(c.need, func() { time.Sleep(10 * time.Millisecond) })
+	if n := c.rt.Detached() - before; n != 0 || !c.rt.Loop(0).Runs() {
+		c.t.Errorf("%s, a need of %d: %d times detached, on its loop %v", where, c.need, n, c.rt.Loop(0).Runs())
+	}
+}
+
+func (c *calledBack) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c *calledBack) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "task: a task held its loop") && c.rt.Loop(0).Runs() {
+		c.told = true
+		c.waits("in a log handler")
+	}
+	return nil
+}
+
+func TestLoopsStayInTheMiddle(t *testing.T) {
+	for _, need := range []stackchunk.Bytes{1, 100 << 10} {
+		c := &calledBack{Handler: slog.DiscardHandler, t: t, need: need}
+		rt, err := engine.New(engine.Config{Loops: 1, HoldLimit: 5 * time.Millisecond, Log: slog.New(c), NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() }})
+		testenv.Must(t, err)
+		c.rt = rt
+		testenv.Check(t, engine.GoOn(rt.Loop(0), func() {
+			for !c.told { // the test's time limit ends this
+				for began := time.Now(); time.Since(began) < 50*time.Millisecond; { // which is told when it parks, if the watchdog has seen it
+				}
+				engine.Sleep(time.Millisecond)
+			}
+			r, w, err := netpoll.Pipe()
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			client = rpc.NewClient(c)
-		}).Join()
-		if client == nil {
-			return
-		}
-		goAll(rt, 50, func(i int) {
-			for range 5 {
-				var got int
-				if err := client.Call("Twice.Of", i, &got); err != nil || got != 2*i {
-					t.Errorf("twice %d is %d, %v", i, got, err)
-				}
-			}
-		})
-		client.Close()
-	})
+			defer r.Close()
+			defer w.Close()
+			raw := testenv.Need(w.SyscallConn())(t)
+			testenv.Check(t, raw.Write(func(uintptr) bool {
+				c.waits("in a function of a RawConn")
+				return true
+			}))
+		}).Join())
+		testenv.Check(t, rt.Close())
+	}
 }
-
-// Twice is a service of net/rpc.
-type Twice struct{}
-
-// Of doubles n.
-func (*Twice) Of(n int, out *int) error { *out = 2 * n; return nil }

@@ -210,27 +210,6 @@ func TestDetachedTaskEnds(t *testing.T) {
 	})
 }
 
-// Others go on while a task waits natively, and how long it sleeps is not cut short.
-func TestOthersGoOn(t *testing.T) {
-	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
-		const nap = 20 * time.Millisecond
-		over := make(chan bool)
-		waiter := engine.GoOn(rt.Loop(0), func() {
-			<-over
-			began := time.Now()
-			time.Sleep(nap)
-			testenv.AtLeast(t, time.Since(began), nap, "the sleep took")
-		})
-		engine.GoOn(rt.Loop(0), func() {
-			for range 10 {
-				engine.Sleep(time.Millisecond)
-			}
-		}).Join() // the test's time limit ends this
-		close(over)
-		waiter.Join()
-	})
-}
-
 // With DetachAfter < 0, and beyond DetachLimit, a task that waits natively holds its loop.
 func TestDetachLimits(t *testing.T) {
 	held := func(rt *engine.Runtime, away int) bool {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched"
@@ -187,5 +189,174 @@ func TestEnded(t *testing.T) {
 				must(t, s.Close())
 			}
 		})
+	})
+}
+
+// What has registered is told once that the peer has gone, before and after it has; other events do not
+// count, nor what was taken back.
+func TestOnHangup(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, network := range []string{"tcp", "unix"} {
+			c, s := connPair(t, network)
+			told := make(chan string, 10)
+			on := func(which string) bool {
+				fn := func() { told <- which }
+				return s.OnHangup(&fn)
+			}
+			if !on("first") {
+				return // this poller does not tell
+			}
+			need(c.Write([]byte("bytes that nobody reads")))(t)
+			if !s.OnHangup(nil) || s.OnHangup(nil) {
+				t.Error("what was registered is taken back once")
+			}
+			on("second")
+			must(t, c.CloseWrite())
+			for _, want := range []string{"second", "late"} {
+				var got string
+				task.Offload(func() {
+					select {
+					case got = <-told:
+					case <-time.After(time.Minute):
+					}
+				})
+				if got != want || len(told) > 0 {
+					t.Errorf("%s: told %q, want %q, and %d more", network, got, want, len(told))
+				}
+				if s.OnHangup(nil) {
+					t.Error("what was called is taken back")
+				}
+				if want == "second" {
+					on("late")
+				}
+			}
+		}
+	})
+}
+
+func TestQuiet(t *testing.T) {
+	both(t, func(t *testing.T) {
+		for _, network := range []string{"tcp", "unix"} {
+			c, s := connPair(t, network)
+			talkOnce(t, c, s)
+			if !s.Quiet() {
+				t.Error(network, "nothing has come, and it is not quiet")
+			}
+			need(c.Write([]byte("x")))(t)
+			for s.Quiet() { // until the loop has been told
+				must(t, task.Sleep(time.Millisecond))
+			}
+			need(s.Read(make([]byte, 10)))(t)
+			if !s.Quiet() {
+				t.Error(network, "all has been read, and it is not quiet")
+			}
+			must(t, c.Close())
+			for s.Quiet() {
+				must(t, task.Sleep(time.Millisecond))
+			}
+		}
+	})
+}
+
+// A plain goroutine has no loop, and uses what rests at any.
+func TestPoolOfGoroutines(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p, dials := poolOf(t, 0)
+		for range 3 {
+			c := need(p.Get(context.Background()))(t)
+			p.Put(c, false)
+		}
+		task.Offload(func() {
+			for range 3 {
+				c := need(p.Get(context.Background()))(t)
+				p.Put(c, false)
+			}
+		})
+		testenv.Equal(t, dials.Load(), 1, "connections for one at a time")
+		must(t, p.Close())
+	})
+}
+
+func TestReadNowTakesWhatIsThereAfterTheDeadline(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
+		readNow(t) // on a goroutine, then as a task
+		inTask(t, rt, func() { readNow(t) })
+	})
+}
+
+func readNow(t *testing.T) {
+	here, there := connPair(t, "tcp")
+	var b [8]byte
+	if n, err := here.ReadNow(b[:]); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("with nothing there: %d, %v", n, err)
+	}
+	here.SetReadDeadline(time.Now().Add(-time.Second))
+	there.Write([]byte("late"))
+	if n, err := here.Read(b[:]); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Read after the deadline: %d, %v", n, err)
+	}
+	if n, err := readNowSoon(here, b[:]); err != nil || string(b[:n]) != "late" {
+		t.Errorf("ReadNow after the deadline: %q, %v", b[:n], err)
+	}
+	here.SetReadDeadline(time.Time{})
+	there.Write([]byte("more"))
+	if n, err := here.Read(b[:]); err != nil || string(b[:n]) != "more" {
+		t.Errorf("Read after ReadNow: %q, %v", b[:n], err)
+	}
+	there.Close()
+	if n, err := readNowSoon(here, b[:]); n != 0 || err != io.EOF {
+		t.Errorf("at the end: %d, %v", n, err)
+	}
+	here.Close()
+	testenv.ErrorIs(t, testenv.Err(here.ReadNow(b[:])), net.ErrClosed, "after Close")
+}
+
+// readNowSoon calls ReadNow until there is something.
+func readNowSoon(c *Conn, b []byte) (int, error) {
+	for end := time.Now().Add(10 * time.Second); ; engine.Yield() {
+		n, err := c.ReadNow(b)
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(end) {
+			return n, err
+		}
+	}
+}
+
+// A short read of a unix socket leaves nothing to try for, but at a message that comes with a descriptor, or may
+// come with credentials: there the kernel stops though more is there.
+func TestShortUnixRead(t *testing.T) {
+	both(t, func(t *testing.T) {
+		c, s := connPair(t, "unix")
+		defer c.Close()
+		defer s.Close()
+		send := func(text string, oob []byte) {
+			must(t, unix.Sendmsg(int(s.d.fd), []byte(text), oob, nil, 0))
+		}
+		read := func(want string) (dry bool) {
+			var b [8]byte
+			n, err := c.Read(b[:])
+			if must(t, err); string(b[:n]) != want {
+				t.Errorf("read %q, want %q", b[:n], want)
+			}
+			return c.d.read.p.Load() == drained
+		}
+		tries := 0
+		for dry := false; !dry; tries++ { // the event may come after the read
+			if tries == 1000 {
+				t.Fatal("short reads leave the socket to be read again")
+			}
+			send("a", nil)
+			dry = read("a")
+		}
+		send("b", unix.UnixRights(0))
+		send("c", nil)
+		if read("b") {
+			t.Fatal("nothing is said to be left where a descriptor came")
+		}
+		read("c")
+		must(t, unix.SetsockoptInt(int(c.d.fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
+		send("d", nil)
+		if read("d") {
+			t.Fatal("nothing is said to be left where credentials may come")
+		}
 	})
 }

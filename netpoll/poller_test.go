@@ -204,24 +204,6 @@ func TestManyEvents(t *testing.T) {
 	})
 }
 
-func TestEventBits(t *testing.T) {
-	eachPoller(t, func(t *testing.T, p engine.Poller) {
-		a, b := bareSocketpair(t)
-		d := bareDesc(t, p, a)
-		must(t, p.Poll(0))
-		if d.read.p.Load() != drained || d.write.p.Load() != ready {
-			t.Error("a new socket is not just writable")
-		}
-		unix.Close(b)
-		must(t, p.Poll(-1))
-		if d.read.p.Load() != ready || d.flags.Load()&flagHangup == 0 {
-			t.Error("hang-up was not noticed")
-		}
-		must(t, d.shut())
-		d.unuse()
-	})
-}
-
 // Close closes the descriptors that are left, takes no new ones, and a Wake after it does nothing.
 func TestPollerClose(t *testing.T) {
 	before := len(testenv.OpenFiles())

@@ -4,8 +4,11 @@ package netpoll
 
 import (
 	"errors"
+	"net"
 	"os"
+	"os/exec"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -69,33 +72,6 @@ func TestRestEndsAsAnEventComes(t *testing.T) {
 		start := time.Now()
 		must(t, p.Poll(10*time.Second))
 		testenv.AtMost(t, time.Since(start), 5*time.Second, "the next event was told after")
-	}
-}
-
-// Deadlines are moved only if they have to, and an earlier one than is wanted does no harm.
-func TestRestsOfDifferentLength(t *testing.T) {
-	p := openedResting(t)
-	for _, x := range []struct {
-		timeout time.Duration
-		kept    bool // the deadline of before
-		none    bool
-	}{
-		{time.Hour, false, false},
-		{2 * time.Hour, true, false},
-		{-1, true, false},
-		{time.Minute, false, false},
-		{3 * restSlack, false, true},
-		{-1, true, true},
-		{time.Second, false, false},
-	} {
-		before := p.rest.limit
-		if !x.none || x.timeout < 0 {
-			must(t, p.Wake())
-		}
-		must(t, p.Poll(x.timeout))
-		if limit := p.rest.limit; limit.Equal(before) != x.kept || limit.IsZero() != x.none {
-			t.Errorf("a rest of %v: the deadline is %v, after %v", x.timeout, limit, before)
-		}
 	}
 }
 
@@ -169,4 +145,113 @@ func TestHold(t *testing.T) {
 	start := time.Now()
 	must(t, p.Hold(time.Minute))
 	testenv.AtMost(t, time.Since(start), 10*time.Second, "a hold that is woken was over after")
+}
+
+// A loop is not alone if plain goroutines may get data at any time.
+func TestWatchesOthers(t *testing.T) {
+	poller := need(sys.EpollCreate())(t)
+	defer sys.Close(poller)
+	watch := func(fd int) {
+		t.Helper()
+		ev := unix.EpollEvent{Events: unix.EPOLLIN}
+		must(t, sys.EpollAdd(poller, fd, &ev))
+	}
+	for range 200 { // more than fit into one reading of what the kernel tells
+		fd := need(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
+		defer sys.Close(fd)
+		watch(fd)
+	}
+	timer := need(unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC))(t)
+	defer sys.Close(timer)
+	watch(timer)
+	listener := need(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	defer sys.Close(listener)
+	must(t, unix.Bind(listener, &unix.SockaddrUnix{}))
+	must(t, unix.Listen(listener, 1))
+	watch(listener)
+	testenv.Equal(t, watchesOthers(poller), false, "with what can be late: it watches others")
+	pair := need(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	var pipe [2]int
+	must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	for what, fd := range map[string]int{"a connection": pair[0], "a pipe": pipe[0]} {
+		watch(fd)
+		testenv.Equal(t, watchesOthers(poller), true, "with "+what+": it watches others")
+		must(t, unix.EpollCtl(poller, unix.EPOLL_CTL_DEL, fd, nil))
+	}
+	testenv.Equal(t, watchesOthers(poller), false, "without them: it watches others")
+	for _, fd := range []int{pair[0], pair[1], pipe[0], pipe[1]} {
+		sys.Close(fd)
+	}
+	testenv.Equal(t, watchesOthers(listener), false, "what is no poller watches others")
+	testenv.Equal(t, watchesOthers(1<<30), true, "what can't be looked at watches others")
+}
+
+// aloneChild is a process that has nothing but the poller of a loop.
+const aloneChild = "alone"
+
+func TestAloneInAProcess(t *testing.T) {
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), childVariable+"="+aloneChild)
+	out := need(child.Output())(t)
+	want := eachWatched(openedResting(t).fd, func(int) bool { return true }) // else /proc does not tell
+	testenv.Equal(t, string(out), strconv.FormatBool(want), "alone")
+}
+
+// The Go runtime's poller is found, and a connection of package net in it; one look is good for a while.
+func TestAlone(t *testing.T) {
+	p := openedResting(t)
+	c := &p.rest.company
+	alone := func(p *epoll, now time.Duration) bool { return p.Alone(now, &ticks{now: now}) }
+	if !eachWatched(p.fd, func(int) bool { return true }) {
+		t.Skip("/proc does not tell what a poller watches")
+	}
+	ln := need(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer ln.Close()
+	nc := need(net.Dial("tcp", ln.Addr().String()))(t)
+	defer nc.Close()
+	testenv.Equal(t, alone(p.epoll, 5), false, "beside a connection: alone")
+	c.alone = true
+	testenv.Equal(t, alone(p.epoll, 5+aloneFor-1), true, "before the next look: alone")
+	testenv.Equal(t, alone(p.epoll, 5+aloneFor), false, "then: alone")
+	c.alone = true
+	testenv.Equal(t, alone(p.epoll, 5+3*aloneFor-1), true, "before the one after, for which it waits longer: alone")
+	testenv.Equal(t, alone(p.epoll, 5+3*aloneFor), false, "then: alone")
+	testenv.Equal(t, pollerThatWatches(p.rest.set), c.poller, "the poller that watches the set of a loop")
+	testenv.Equal(t, pollerThatWatches(p.fd), p.rest.set, "the poller that watches the loop's")
+	testenv.Equal(t, pollerThatWatches(1<<30), 0, "the poller that watches nothing")
+	q := &epoll{}
+	testenv.Equal(t, alone(q, time.Hour), false, "with a poller that is not known: alone")
+}
+
+// ticks is a clock that goes on by step with each reading.
+type ticks struct{ now, step time.Duration }
+
+func (c *ticks) Now() time.Duration {
+	c.now += c.step
+	return c.now
+}
+
+// What is expensive to look at is looked at rarely: the kernel holds up the Go runtime's poller meanwhile. But a look may also
+// have taken long as another thread had the processor.
+func TestLooksThatTakeLong(t *testing.T) {
+	p := openedResting(t)
+	c := &p.rest.company
+	if c.poller == 0 {
+		t.Skip("/proc does not tell what a poller watches")
+	}
+	c.poller = need(sys.EpollCreate())(t) // which watches nothing
+	defer sys.Close(c.poller)
+	const took = 200 * time.Millisecond
+	look := func(took, pause time.Duration, alone bool) {
+		t.Helper()
+		clock := &ticks{now: c.until, step: took}
+		testenv.Equal(t, p.Alone(c.until, clock), alone, "alone")
+		testenv.Equal(t, c.until, clock.now+pause, "the next look")
+	}
+	look(took, aloneFor, true)
+	look(lookMost, aloneFor, true)
+	look(took, aloneFor, true)
+	look(took, lookShare*took, false)
+	look(time.Minute, rarestLook, false)
+	look(lookMost, aloneFor, true)
 }
