@@ -18,29 +18,28 @@ import (
 // The servers that the README shows compile, and exit with 0 on Ctrl-C.
 func TestReadmeServersStop(t *testing.T) {
 	text := testenv.Need(os.ReadFile("README.md"))(t)
-	here := testenv.Need(os.Getwd())(t)
+	here, dir := testenv.Need(os.Getwd())(t), t.TempDir()
 	anyPort := regexp.MustCompile(`127\.0\.0\.1:\d+`)
-	servers := 0
+	sources := map[string]string{} // what stands for which file of this module
+	var all, servers []string
 	for i, block := range strings.Split(string(text), "```go\npackage main\n")[1:] {
 		code, _, _ := strings.Cut(block, "\n```")
-		dir := t.TempDir()
-		source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
-		code = anyPort.ReplaceAllString("package main\n"+code, "127.0.0.1:0")
-		testenv.Must(t, os.WriteFile(source, []byte(code), 0o600))
-		inModule := filepath.Join(here, fmt.Sprintf("readme%d", i), "main.go")
-		overlay := testenv.Need(json.Marshal(map[string]any{"Replace": map[string]string{inModule: source}}))(t)
-		testenv.Must(t, os.WriteFile(filepath.Join(dir, "overlay"), overlay, 0o600))
-		build := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay"), "-o", program, fmt.Sprintf("./readme%d", i))
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Errorf("program %d of the README: %v\n%s", i, err, out)
-			continue
-		}
+		name := fmt.Sprintf("readme%d", i)
+		source := filepath.Join(dir, name+".go")
+		testenv.Must(t, os.WriteFile(source, []byte(anyPort.ReplaceAllString("package main\n"+code, "127.0.0.1:0")), 0o600))
+		sources[filepath.Join(here, name, "main.go")] = source
+		all = append(all, "./"+name)
 		if strings.Contains(code, "netpoll.Listen(") { // the others listen on a port that may be taken
-			servers++
-			stopsWell(t, program)
+			servers = append(servers, name)
 		}
 	}
-	testenv.AtLeast(t, servers, 2, "the README has N servers")
+	testenv.AtLeast(t, len(servers), 2, "the README has N servers")
+	overlay := filepath.Join(dir, "overlay")
+	testenv.Must(t, os.WriteFile(overlay, testenv.Need(json.Marshal(map[string]any{"Replace": sources}))(t), 0o600))
+	testenv.Run(t, "", nil, "go", append([]string{"build", "-overlay", overlay, "-o", dir + "/"}, all...)...)
+	for _, name := range servers {
+		stopsWell(t, filepath.Join(dir, name))
+	}
 }
 
 // stopsWell sends a signal as soon as the program listens.

@@ -182,6 +182,11 @@ func TestCheckpointsAreCalls(t *testing.T) {
 	}
 }
 
+func TestBadSizes(t *testing.T) {
+	testenv.Fails(t, testenv.Err(program(t).Place(0, 0)), "MaxPath 0: no error")
+	testenv.Fails(t, testenv.Err(program(t).Place(1, -1)), "MinChunk -1: no error")
+}
+
 // Several calls may begin in one place; each can be a checkpoint or refused for itself.
 func TestCallsThatBeginInOnePlace(t *testing.T) {
 	p := program(t)
@@ -208,11 +213,6 @@ func TestCallsThatBeginInOnePlace(t *testing.T) {
 	if got := links(); !slices.Equal(got, []int{inner}) {
 		t.Errorf("without the outer one, checkpoints in links are %v bytes long, want %d", got, inner)
 	}
-}
-
-func TestBadSizes(t *testing.T) {
-	testenv.Fails(t, testenv.Err(program(t).Place(0, 0)), "MaxPath 0: no error")
-	testenv.Fails(t, testenv.Err(program(t).Place(1, -1)), "MinChunk -1: no error")
 }
 
 func TestLoadErrors(t *testing.T) {
