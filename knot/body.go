@@ -2,15 +2,13 @@ package knot
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/neterr"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 )
 
@@ -152,7 +150,7 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 		x.slowIn.add(x.srv.clock.Now()-began, n, x.srv.limits.rate)
 	}
 	x.busyReads()
-	if n == 0 && timedOut(err) {
+	if n == 0 && neterr.TimedOut(err) {
 		n = x.c.late(p)
 	}
 	switch {
@@ -161,11 +159,11 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 			x.w += n
 		}
 		return n, x.heldUp(n)
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case neterr.TimedOut(err):
 		return 0, lateBody(err)
 	case err == nil || err == io.EOF:
 		return 0, tornBody(io.ErrUnexpectedEOF)
-	case cutOff(err):
+	case neterr.CutOff(err):
 		return 0, tornBody(err)
 	}
 	return 0, err
@@ -173,12 +171,6 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 
 // tornBody is the error for a body that has ended too early.
 func tornBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTorn), err) }
-
-// cutOff reports whether an error of reading is that the client has gone without a word: has reset the connection, say.
-func cutOff(err error) bool {
-	var errno syscall.Errno
-	return errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &errno) && ofSocket(errno) // the first: in a record of TLS
-}
 
 // lateBody is the error for a read that has met its deadline.
 func lateBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTimeout), err) }

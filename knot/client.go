@@ -40,8 +40,7 @@ func (x *Ctx) TrustPeers(t Trust) bool {
 
 // decideClient decides who the client is. It is the only place that does.
 func (x *Ctx) decideClient(also Trust) {
-	peer, onUnix := x.c.peer()
-	x.client = clientaddr.Decide(peer, onUnix, &x.srv.Trust.peers, &also.peers, &x.head, x.headBytes())
+	x.client = clientaddr.Decide(x.c.remoteHost(), x.c.nc.RemoteAddr(), &x.srv.Trust.peers, &also.peers, &x.head, x.headBytes())
 }
 
 // countForClient has the connection of a proxy that Server.Trust names count for the client of this request, when
@@ -58,14 +57,4 @@ func (x *Ctx) clientText() string {
 		return addr.String()
 	}
 	return x.c.remoteHost()
-}
-
-// peer is the address at the other end of the connection; not valid if it has none, as on a Unix socket.
-func (c *conn) peer() (addr netip.Addr, onUnix bool) {
-	addr, err := netip.ParseAddr(c.remoteHost())
-	if err == nil {
-		return addr.WithZone("").Unmap(), false
-	}
-	remote := c.nc.RemoteAddr()
-	return netip.Addr{}, remote != nil && remote.Network() == "unix"
 }

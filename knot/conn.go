@@ -1,13 +1,12 @@
 package knot
 
 import (
-	"errors"
 	"net"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -363,26 +362,10 @@ func (c *conn) late(b []byte) (n int) {
 	return n
 }
 
-// timedOut reports whether a read or write failed at its deadline.
-func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
-
-// noHost is the text of remoteHost for a peer without an address, as on a Unix socket.
-const noHost = "-"
-
 // remoteHost is the client's address without its port.
 func (c *conn) remoteHost() string {
-	if c.remote != "" {
-		return c.remote
-	}
-	c.remote = noHost
-	if addr := c.nc.RemoteAddr(); addr != nil {
-		text := addr.String()
-		if host, _, err := net.SplitHostPort(text); err == nil {
-			text = host
-		}
-		if text != "" && text != "@" {
-			c.remote = text
-		}
+	if c.remote == "" {
+		c.remote = clientaddr.Host(c.nc.RemoteAddr())
 	}
 	return c.remote
 }

@@ -9,8 +9,10 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
 	"github.com/capriccio-go/capriccio/knot/internal/counters"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/pace"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 const (
@@ -71,7 +73,7 @@ type Ctx struct {
 	adapted *exchange  // while a handler of net/http has the request
 	apart   *BodyApart // while the body is read elsewhere, or, of the Ctx that does that, always
 
-	pace pace
+	pace pace.Pace
 
 	slowOut slowness // of the client that takes the response; atomic
 	slowIn  slowness // ... that sends the body; atomic
@@ -198,7 +200,7 @@ func (x *Ctx) User() string { return x.user }
 func (x *Ctx) SetUser(name string) { x.user = name }
 
 // Context ends when the server is closed, or when Shutdown runs out of time.
-func (x *Ctx) Context() context.Context { return x.srv.base() }
+func (x *Ctx) Context() context.Context { return x.srv.ctx }
 
 // makeRoom moves in[r:w] down to keep.
 func (x *Ctx) makeRoom(keep int) {
@@ -220,7 +222,7 @@ func (x *Ctx) growIn(size int) {
 // park.
 func (x *Ctx) busyReads() {
 	if x.reads++; x.reads%16 == 0 {
-		yield()
+		task.Yield()
 	}
 }
 
@@ -242,7 +244,7 @@ func (x *Ctx) recycle() {
 	x.body = body{}
 	x.resp.forget()
 	x.path, x.closing, x.torn, x.gone, x.finished, x.duplex = nil, false, false, false, false, false
-	x.pace, x.user, x.began, x.client = pace{}, "", 0, clientaddr.Client{}
+	x.pace, x.user, x.began, x.client = pace.Pace{}, "", 0, clientaddr.Client{}
 	x.slowOut.spent.Store(0)
 	x.slowIn.spent.Store(0)
 	x.out = x.out[:0]

@@ -1,11 +1,9 @@
 package knot
 
 import (
-	"bytes"
 	"net"
-	"slices"
-	"strconv"
 
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 )
 
@@ -20,38 +18,19 @@ func (x *Ctx) stream(p []byte) error {
 	if x.resp.phase != respChunked {
 		return x.emit(p)
 	}
-	if x.extendChunk(p) {
+	// Templates and encoders write a few bytes at a time, and framing a chunk of them takes six.
+	if out, ok := h1.ExtendChunk(x.out, x.resp.chunk, p); ok {
+		x.out = out
+		x.resp.chunk += len(p)
 		return nil
 	}
-	x.out = append(strconv.AppendInt(x.out, int64(len(p)), 16), "\r\n"...)
+	x.out = h1.AppendChunkHead(x.out, len(p))
 	x.resp.chunk = len(p)
 	if err := x.emit(p); err != nil {
 		return err
 	}
 	x.out = append(x.out, "\r\n"...)
 	return nil
-}
-
-// extendChunk reports whether p now belongs to the chunk that ends what is gathered. Templates and
-// encoders write a few bytes at a time, and framing a chunk of them takes six.
-func (x *Ctx) extendChunk(p []byte) bool {
-	r := &x.resp
-	if r.chunk == 0 || len(x.out)+len(p)+1 > cap(x.out) {
-		return false
-	}
-	var digits, before [16]byte
-	size := strconv.AppendInt(digits[:0], int64(r.chunk+len(p)), 16)
-	old := len(strconv.AppendInt(before[:0], int64(r.chunk), 16))
-	body := len(x.out) - r.chunk - 2
-	x.out = append(x.out[:len(x.out)-2], p...)
-	if at := body - 2 - old; len(size) == old {
-		copy(x.out[at:], size)
-	} else {
-		x.out = slices.Replace(x.out, at, body-2, size...)
-	}
-	x.out = append(x.out, "\r\n"...)
-	r.chunk += len(p)
-	return true
 }
 
 // emit gathers p, or sends it behind what is gathered when it is large.
@@ -153,16 +132,7 @@ func (x *Ctx) takeBack() {
 }
 
 // sayClose adds Connection: close to the head of the response. Nothing of the response has been sent.
-func (x *Ctx) sayClose() {
-	const keeps = "Connection: keep-alive\r\n"
-	from := x.resp.start + bytes.IndexByte(x.out[x.resp.start:], '\n') + 1
-	to := from
-	if x.resp.lasts {
-		from = x.resp.start + bytes.Index(x.out[x.resp.start:], []byte(keeps))
-		to = from + len(keeps)
-	}
-	x.out = slices.Replace(x.out, from, to, []byte("Connection: close\r\n")...)
-}
+func (x *Ctx) sayClose() { x.out = h1.SayClose(x.out, x.resp.start, x.resp.lasts) }
 
 // vectorWriter is a connection with writev.
 type vectorWriter interface {

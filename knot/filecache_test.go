@@ -237,7 +237,7 @@ func TestOneReadForManyRequests(t *testing.T) {
 			var reads atomic.Int32
 			store.OpenHook = func() {
 				reads.Add(1)
-				offload(func() { // until all are there
+				task.Offload(func() { // until all are there
 					for joined := int32(0); joined < asking-1; {
 						breathe()
 						s.Mu.Lock()

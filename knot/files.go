@@ -1,15 +1,13 @@
 package knot
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"mime"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/capriccio-go/capriccio/knot/internal/fdlimit"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
@@ -128,7 +126,7 @@ func OpenFilesWith(root string, config FilesConfig) (*Files, error) {
 func (config *FilesConfig) resolved() store.Config {
 	c := store.Config{
 		Bytes:       orDefault(config.CacheBytes, DefaultCacheBytes, 0),
-		Open:        orDefault(config.OpenFiles, defaultOpenFiles(), 0),
+		Open:        orDefault(config.OpenFiles, fdlimit.Files(), 0),
 		Revalidate:  orDefault(config.Revalidate, DefaultRevalidate, 0),
 		FileMax:     orDefault(config.CacheFileMax, DefaultCacheFileMax, -1),
 		Index:       config.Index,
@@ -149,14 +147,6 @@ func (config *FilesConfig) resolved() store.Config {
 		}
 	}
 	return c
-}
-
-func defaultOpenFiles() int {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return 16
-	}
-	return int(max(16, min(limit.Cur/64, 4096)))
 }
 
 // Serve is the Handler. It may park.
@@ -197,22 +187,14 @@ func (f *Files) ServeAs(x *Ctx, path string) error {
 }
 
 func openStatus(err error) error {
-	switch {
-	case errors.Is(err, store.ErrHidden):
-		return Status(404)
-	case errors.Is(err, store.ErrKind):
-		return Status(403)
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG),
-		errors.Is(err, unix.EILSEQ), errors.Is(err, unix.EINVAL): // a file system that has no such names
-		return Status(404)
-	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM),
-		errors.Is(err, unix.EXDEV), errors.Is(err, unix.ELOOP), // a link that leads out
-		errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV): // a socket or dead device
-		return Status(403)
-	case store.Scarce(err), errors.Is(err, unix.ENOMEM):
+	switch status := store.StatusOf(err); status {
+	case 0:
+		return fmt.Errorf("knot: open: %w", err)
+	case 503:
 		return fmt.Errorf("%w: %w", Status(503), err)
+	default:
+		return Status(status)
 	}
-	return fmt.Errorf("knot: open: %w", err)
 }
 
 // redirectToSlash sends the client from /docs to /docs/, so that relative

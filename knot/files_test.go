@@ -2,10 +2,8 @@ package knot
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -366,24 +364,6 @@ func TestCurl(t *testing.T) {
 			t.Errorf("got %q, %v; want %q", out, err, want)
 		}
 	})
-}
-
-// TestStatusOfNames: what a file system says of a name that it can't have is no failure of the server.
-func TestStatusOfNames(t *testing.T) {
-	for err, want := range map[error]Status{
-		unix.ENOENT: 404, unix.ENOTDIR: 404, unix.ENAMETOOLONG: 404,
-		unix.EILSEQ: 404, // not UTF-8: ZFS with utf8only, /%ff
-		unix.EINVAL: 404, // not of its characters: exFAT, ext4 with folders that ignore case
-		unix.EACCES: 403, unix.ELOOP: 403, unix.EXDEV: 403,
-		unix.EMFILE: 503, unix.EIO: 0,
-	} {
-		var got Status
-		for _, wrapped := range []error{err, &fs.PathError{Op: "open", Path: "f", Err: err}} {
-			if errors.As(openStatus(wrapped), &got) != (want != 0) || got != want {
-				t.Errorf("%v: status %d, want %d", wrapped, got, want)
-			}
-		}
-	}
 }
 
 // TestServeAsWithNUL: the system takes a name to end there, and the cache what follows for a coding.

@@ -2,18 +2,12 @@ package knot
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"io"
-	"io/fs"
-	"net"
 	"strconv"
 	"sync"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/neterr"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
@@ -23,7 +17,7 @@ func (x *Ctx) sendEntry(f *Files, e *store.Entry) error {
 	if x.head.Asks {
 		return x.sendAsked(f, e)
 	}
-	if e.Full && x.pace.rate == 0 {
+	if e.Full && x.pace.Rate == 0 {
 		return x.sendFull(e)
 	}
 	x.addLines(e)
@@ -177,7 +171,7 @@ func (x *Ctx) endBytes(f *Files, e *store.Entry, left int64, err error) error {
 // it has sent.
 func (x *Ctx) sendSection(e *store.Entry, from, length int64) (sent int64, err error) {
 	for sent < length {
-		n, err := x.pace.next(x, length-sent)
+		n, err := x.nextPaced(length - sent)
 		if err != nil {
 			return sent, err
 		}
@@ -229,10 +223,29 @@ type fileSender interface {
 	SendFile(head []byte, fd int, off, n int64, pages netpoll.Pages) (int64, error)
 }
 
+// entryPages are the pages of an entry that is sent. The client has time for another part each time that SendFile moves on:
+// it asks before each piece that it sends, and after each wait for the disk.
+type entryPages struct {
+	store.Pages
+	x *Ctx
+}
+
+// Moved is called by SendFile.
+func (p *entryPages) Moved() {
+	p.x.c.armWrite(p.x.srv.limits.write)
+	p.x.c.moved()
+}
+
+// Resident implements netpoll.Pages.
+func (p *entryPages) Resident(off, n int64) int64 {
+	p.Moved()
+	return p.Pages.Resident(off, n)
+}
+
 // sendPages sends from the kernel's page cache.
 func (x *Ctx) sendPages(nc fileSender, e *store.Entry, from, length int64) (int64, error) {
 	p := &x.pages
-	*p = entryPages{x: x, e: e}
+	*p = entryPages{store.Pages{Of: e, Clock: &x.srv.clock}, x}
 	x.slimFor(length)
 	x.c.armWrite(x.srv.limits.write)
 	x.beginWrite()
@@ -246,38 +259,11 @@ func (x *Ctx) fileSent(err error) error {
 	if err == io.ErrUnexpectedEOF {
 		err = nil
 	}
-	if ofDisk(err) {
+	if neterr.OfDisk(err) {
 		x.sent(nil)
 		return err
 	}
 	return x.sent(err)
-}
-
-// ofDisk reports whether an error of SendFile is about the file, and so one that somebody has to
-// hear of; not about a client that has gone or is too slow, nor about the server's end.
-func ofDisk(err error) bool {
-	if timedOut(err) || errors.Is(err, net.ErrClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return false
-	}
-	var path *fs.PathError // of package aio
-	if errors.As(err, &path) {
-		return true
-	}
-	// sendfile(2) has errors of both sides.
-	var errno syscall.Errno
-	errors.As(err, &errno)
-	return errno != 0 && !ofSocket(errno)
-}
-
-// ofSocket reports whether errno is what a socket reports of the other end, and of what is in between: ip(7), tcp(7) and
-// unix(7).
-func ofSocket(errno syscall.Errno) bool {
-	switch errno {
-	case unix.EPIPE, unix.ECONNRESET, unix.ECONNABORTED, unix.ECONNREFUSED, unix.ENOTCONN, unix.ETIMEDOUT, unix.ENETDOWN,
-		unix.ENETUNREACH, unix.ENETRESET, unix.EHOSTDOWN, unix.EHOSTUNREACH, unix.ENOPROTOOPT, unix.EPROTO, unix.ENOBUFS, unix.EPERM:
-		return true
-	}
-	return false
 }
 
 // sendCopied sends through a buffer.

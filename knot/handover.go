@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // ErrHandedOver is the cause (context.Cause) with which the context of Run ends when another process
@@ -50,7 +52,7 @@ func (s *Server) handOver(ctx context.Context) error {
 	s.handing.Store(true) // before stopping: nobody is to take it for a shutdown
 	s.stopping.Store(true)
 	s.farewell()
-	offload(func() {
+	task.Offload(func() {
 		for _, ln := range s.tracked() {
 			if ln, ok := ln.(interface{ SetUnlinkOnClose(bool) }); ok {
 				ln.SetUnlinkOnClose(false) // the file is the other process's now

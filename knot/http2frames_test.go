@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // A framePeer is a client that sends what frames it likes.
@@ -420,7 +421,7 @@ func TestHTTP2Frames(t *testing.T) {
 			release := make(chan bool)
 			s.Handler = func(x *Ctx) error {
 				if x.Path() == "/wait" {
-					offload(func() { <-release })
+					task.Offload(func() { <-release })
 				}
 				return echoHandler(x)
 			}

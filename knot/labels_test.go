@@ -14,6 +14,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // work takes processor time, and lets others run in between.
@@ -26,7 +27,7 @@ func work() {
 	for range 3 {
 		for until := used() + 2*time.Millisecond; used() < until; {
 		}
-		yield()
+		task.Yield()
 	}
 }
 

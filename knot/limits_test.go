@@ -16,6 +16,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // TestTenMegabyteHead: 431, the connection closed, and no memory to speak of.
@@ -216,7 +217,7 @@ func TestShutdownGivesUp(t *testing.T) {
 		entered := make(chan bool, 1)
 		sv := start(&Server{Handler: func(x *Ctx) error {
 			ctx := x.Context()
-			offload(func() {
+			task.Offload(func() {
 				entered <- true
 				<-ctx.Done()
 			})

@@ -47,7 +47,7 @@ func (s *Server) serveUntil(ctx context.Context, all []net.Listener, config *tls
 	for _, ln := range all {
 		tasks.SpawnApart(func() { end(s.serve(ln, config)) })
 	}
-	await(until)
+	task.Await(until)
 	if ctx.Err() == nil && until.Err() != nil {
 		s.Close()
 		return context.Cause(until)
@@ -207,7 +207,7 @@ func (s *Server) acceptForeign(ln net.Listener, config *tls.Config) (err error) 
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	switch ln.(type) {
 	case *net.TCPListener, *net.UnixListener: // they block for certain
-		offload(func() { err = s.acceptLoop(ln, config) })
+		task.Offload(func() { err = s.acceptLoop(ln, config) })
 	default:
 		err = s.acceptLoop(ln, config)
 	}
@@ -277,7 +277,7 @@ func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
 		// Out of descriptors, most likely: wait for some to come free.
 		pause = min(max(2*pause, 5*time.Millisecond), longest)
 		s.errorLog().Error("knot: accept failed", "addr", ln.Addr().String(), "error", err, "retry", pause)
-		if err := sleep(pause); err != nil {
+		if err := task.Sleep(pause); err != nil {
 			return err
 		}
 	}

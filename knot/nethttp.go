@@ -16,6 +16,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -176,7 +177,7 @@ func (e *exchange) serve(h http.Handler, native *nethttp.Native) {
 	route, _ := e.x.kind()
 	native.Run(e.loop, e.srv.errorLog, route, h, e.writer(), &e.r) // then e may have no Ctx any more
 	returned = true
-	mark(e.r.Pattern)
+	ressched.Mark(e.r.Pattern)
 	e.finish()
 }
 
@@ -260,7 +261,7 @@ func (e *exchange) removeForm() {
 	}
 	for _, files := range f.File {
 		if len(files) > 0 {
-			offload(func() { f.RemoveAll() })
+			task.Offload(func() { f.RemoveAll() })
 			return
 		}
 	}

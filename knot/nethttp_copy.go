@@ -72,7 +72,7 @@ func (e *exchange) sendPart(p *nethttp.FilePart) (int64, error) {
 	}
 	r := &x.resp
 	nc, ok := x.c.nc.(fileSender)
-	if !ok || x.head.Method == h1.MethodHead || h1.Bodyless(r.status) || p.Size > r.length-r.written || x.pace.rate > 0 {
+	if !ok || x.head.Method == h1.MethodHead || h1.Bodyless(r.status) || p.Size > r.length-r.written || x.pace.Rate > 0 {
 		return 0, nil
 	}
 	file, err := p.Open()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // TestNothingIsSentToAClientThatHasGone: what is in the access log as 499 is no response.
@@ -39,7 +40,7 @@ func TestAnswersToLargeUploadsSayClose(t *testing.T) {
 					}
 				}
 			}()
-			offload(func() { <-begun })
+			task.Offload(func() { <-begun })
 			answer()
 		}
 		for name, handler := range map[string]Handler{

@@ -5,9 +5,9 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/fdlimit"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/task"
@@ -31,7 +31,7 @@ func (s *Server) admit(c *conn) admission {
 	verdict, room := s.enlist(c)
 	for ; room != nil; verdict, room = s.enlist(c) {
 		s.reportOverload()
-		await(room)
+		task.Await(room)
 		if task.Context().Err() != nil {
 			return tooLate
 		}
@@ -47,10 +47,6 @@ func (s *Server) admit(c *conn) admission {
 	return verdict
 }
 
-// told is how many connections above the limit may be told so at a time. By default they have what is left besides
-// the others (engine.SpareDescriptors), and half of that, where it is most, is for files.
-func told(limit int) int { return min(limit/8+8, 256) }
-
 // enlist is admit, but where that waits it returns a context that ends when it is time to try again.
 func (s *Server) enlist(c *conn) (verdict admission, room context.Context) {
 	s.mu.Lock()
@@ -59,7 +55,7 @@ func (s *Server) enlist(c *conn) (verdict admission, room context.Context) {
 	if s.closed {
 		return tooLate, nil
 	}
-	if max > 0 && s.count+s.hijacked >= max+told(max) {
+	if max > 0 && s.count+s.hijacked >= max+fdlimit.Rejects(max) {
 		if s.room == nil {
 			s.room, s.roomy = context.WithCancel(s.ctx)
 		}
@@ -136,32 +132,12 @@ func (s *Server) lookOn() *conn {
 	return c
 }
 
-// A rareReport is of what may happen with every request: it is logged at once, and then at most every
-// reportEvery, with the number of times. Safe from anywhere.
-type rareReport struct {
-	last   atomic.Int64 // clock reading of the last one; 0: none; atomic
-	untold atomic.Int64 // times since then; atomic
-}
-
-const reportEvery = 10 * time.Second
-
-// due notes one more at now, a reading of the clock, and reports whether to log it, and how many
-// have not been.
-func (r *rareReport) due(now int64) (untold int64, due bool) {
-	last := r.last.Load()
-	if last != 0 && now-last < int64(reportEvery) || !r.last.CompareAndSwap(last, max(now, 1)) {
-		r.untold.Add(1)
-		return 0, false
-	}
-	return r.untold.Swap(0), true
-}
-
 func (s *Server) reportOverload() {
 	now := s.clock.Now()
 	s.mu.Lock()
 	s.turnedAt = now
 	s.mu.Unlock()
-	if before, due := s.overload.due(now); due {
+	if before, due := s.overload.Due(now); due {
 		s.errorLog().Warn("knot: too many connections, turning clients away or keeping them waiting", "limit", s.limits.conns, "unreported", before)
 	}
 }

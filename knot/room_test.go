@@ -13,42 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/fdlimit"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
-
-// TestDefaultMaxConns: connections, what handlers have open besides, what the process has open anyway, and
-// those that are told that there are too many fit into the limit, with a rest for files.
-func TestDefaultMaxConns(t *testing.T) {
-	for _, c := range []struct {
-		limit, open int64
-		outgoing    int
-		want        int
-	}{
-		{64, 30, 0, 18}, {64, 30, -1, 9}, {64, 30, 4, 14}, {64, 30, 1000, 9},
-		{120, 32, 0, 58}, {120, 32, -1, 29}, {120, 32, 20, 38},
-		{1024, 34, 0, 734}, {1024, 34, -1, 367},
-		{20_000, 34, 0, 19_454}, {20_000, 34, 1000, 18_454}, {20_000, 34, -1, 9727},
-		{1 << 20, 34, 0, DefaultMaxConns}, {1 << 20, 34, -1, DefaultMaxConns}, {150_000, 34, -1, 74_727},
-		{16, 30, 0, 1}, {0, 0, -1, 1},
-	} {
-		if got := connsOf(c.limit, c.open, c.outgoing); got != c.want {
-			t.Errorf("%d descriptors, %d open, %d outgoing: %d connections, want %d", c.limit, c.open, c.outgoing, got, c.want)
-		}
-	}
-	for limit := int64(64); limit < 1<<17; limit += limit / 8 {
-		for _, outgoing := range []int{0, 100, -1} {
-			n := connsOf(limit, 32, outgoing)
-			others := int64(outgoing)
-			if outgoing < 0 || others > int64(n) {
-				others = int64(n)
-			}
-			if used := 32 + int64(n) + others; used+int64(told(n)) > limit {
-				t.Errorf("%d descriptors, %d outgoing: %d connections and %d that are told come to more", limit, outgoing, n, told(n))
-			}
-		}
-	}
-	testenv.AtLeast(t, openDescriptors(), 3, "descriptors are open")
-}
 
 // TestFarTooManyConnectionsWait: of clients that are far too many each is told, by and by.
 func TestFarTooManyConnectionsWait(t *testing.T) {
@@ -60,7 +27,7 @@ func TestFarTooManyConnectionsWait(t *testing.T) {
 		first := sv.dial()
 		first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		first.response("GET")
-		all := make([]*peer, 4*told(1))
+		all := make([]*peer, 4*fdlimit.Rejects(1))
 		for i := range all {
 			all[i] = sv.dial()
 		}
@@ -176,14 +143,4 @@ func TestHandlerWithoutDescriptors(t *testing.T) {
 			t.Errorf("%d lines in the log, want 1: %s", n, sv.log)
 		}
 	})
-	var r rareReport
-	for _, c := range []struct {
-		at     time.Duration
-		untold int64
-		due    bool
-	}{{0, 0, true}, {1, 0, false}, {reportEvery - 1, 0, false}, {reportEvery + 1, 2, true}, {reportEvery + 2, 0, false}, {3 * reportEvery, 1, true}} {
-		if untold, due := r.due(int64(c.at)); untold != c.untold || due != c.due {
-			t.Errorf("at %v: %d, %v; want %d, %v", c.at, untold, due, c.untold, c.due)
-		}
-	}
 }

@@ -1,12 +1,10 @@
 package knot
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
@@ -16,15 +14,6 @@ import (
 // The things that Knot asks of the runtime besides connections. On a plain
 // goroutine they are what a goroutine would do.
 
-// offload runs blocking fn away from the loop while the task waits.
-func offload(fn func()) { task.Offload(fn) }
-
-// await waits until ctx ends, or the context of the calling task.
-func await(ctx context.Context) { task.Await(ctx) }
-
-// yield lets other tasks of the loop run.
-func yield() { task.Yield() }
-
 // spawn starts fn beside the caller, on the same kind of thread of control.
 func spawn(fn func()) {
 	if task.Current() == nil {
@@ -33,9 +22,6 @@ func spawn(fn func()) {
 	}
 	task.Go(fn)
 }
-
-// sleep waits for d, or until the task is cancelled.
-func sleep(d time.Duration) error { return task.Sleep(d) }
 
 // answered records that n more requests have got their responses: what the server is for.
 func answered(n int) {
@@ -79,7 +65,7 @@ func (c *conn) endsStalled() bool {
 	}
 	ended, _ := c.srv.endStalled()
 	if ended > 0 {
-		sleep(stallsEvery) // until what they held is given back
+		task.Sleep(stallsEvery) // until what they held is given back
 	}
 	return ended > 0
 }
@@ -136,8 +122,3 @@ func (c *conn) leave() {
 		requests.Leave()
 	}
 }
-
-// mark names what the request was for, in the blocking graph.
-func mark(pattern string) { ressched.Mark(pattern) }
-
-func setPriority(p int) { ressched.SetPriority(p) }

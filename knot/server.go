@@ -6,17 +6,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/counters"
+	"github.com/capriccio-go/capriccio/knot/internal/fdlimit"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/h2"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
@@ -169,12 +166,12 @@ type Server struct {
 	counts  counters.Counters
 	clock   clock.Clock
 
-	overload   rareReport // too many connections
-	scarcity   rareReport // no descriptors for handlers
-	unshaken   rareReport // handshakes that have failed
+	overload   clock.Rare // too many connections
+	scarcity   clock.Rare // no descriptors for handlers
+	unshaken   clock.Rare // handshakes that have failed
 	handshakes handshakeCounts
 	refusedAt  atomic.Int64 // clock reading when a request was refused last; atomic
-	stalls     rareReport   // responses that were ended to make room
+	stalls     clock.Rare   // responses that were ended to make room
 	stallsAt   atomic.Int64 // clock reading when stalled responses were looked for last; 0: never; atomic
 
 	// stopping: answer what is under way, and all that have connected; each answer is the last
@@ -236,38 +233,6 @@ const (
 	maxHead = 1 << 30
 )
 
-// defaultConns leaves some descriptors for files, listeners and the rest, and for the outgoing connections
-// of handlers (< 0: as many as there are clients).
-func defaultConns(outgoing int) int {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 1<<30 {
-		return DefaultMaxConns
-	}
-	return connsOf(int64(limit.Cur), openDescriptors(), outgoing)
-}
-
-// connsOf is defaultConns for a limit on descriptors of which some are open.
-func connsOf(limit, open int64, outgoing int) int {
-	left := max(limit-open-engine.SpareDescriptors(limit), 1)
-	others := left / 2
-	if outgoing >= 0 {
-		others = min(others, int64(outgoing))
-	}
-	return int(min(DefaultMaxConns, left-others))
-}
-
-// openDescriptors is how many descriptors the process has; where that can't be told, what a runtime of
-// two loops has.
-func openDescriptors() int64 {
-	dir, err := os.Open("/proc/self/fd")
-	if err != nil {
-		return 32
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	return int64(len(names))
-}
-
 // ready fills in the defaults.
 func (s *Server) ready() {
 	s.once.Do(func() {
@@ -285,7 +250,7 @@ func (s *Server) ready() {
 			headTime: clock.Timeout(s.HeadTimeout, DefaultHeadTimeout),
 			body:     clock.Timeout(s.BodyTimeout, DefaultBodyTimeout),
 			write:    clock.Timeout(s.WriteTimeout, DefaultWriteTimeout),
-			conns:    min(orDefault(s.MaxConns, defaultConns(s.Outgoing), 0), maxConns),
+			conns:    min(orDefault(s.MaxConns, fdlimit.Conns(DefaultMaxConns, s.Outgoing), 0), maxConns),
 			maxBody:  orDefault(s.MaxBody, DefaultMaxBody, 1<<62),
 			drain:    orDefault(s.MaxDrain, defaultMaxDrain, 0),
 			rate:     orDefault(s.LeastRate, DefaultLeastRate, 0),
@@ -302,8 +267,6 @@ func (s *Server) ready() {
 		s.clock.Now()
 	})
 }
-
-func (s *Server) base() context.Context { return s.ctx }
 
 func (s *Server) errorLog() *slog.Logger {
 	if s.ErrorLog != nil {

@@ -14,6 +14,7 @@ import (
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // TestServeLeavesDescriptorsToHandlers: where descriptors are few, no more requests are served at a time than can
@@ -36,7 +37,7 @@ func TestServeLeavesDescriptorsToHandlers(t *testing.T) {
 	rt.Go(func() {
 		ended <- Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			inside <- true
-			await(until)
+			task.Await(until)
 		}))
 	})
 	answers := make(chan int, 2*room)

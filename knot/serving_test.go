@@ -18,6 +18,7 @@ import (
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // modes are the ways a server is run in tests: every test of the HTTP layer
@@ -196,7 +197,7 @@ func statusOf(response string) string {
 func slowly(began chan<- bool, goOn <-chan bool) Handler {
 	return func(x *Ctx) error {
 		if x.Path() == "/slow" {
-			offload(func() { began <- true; <-goOn })
+			task.Offload(func() { began <- true; <-goOn })
 		}
 		return echoHandler(x)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"time"
+
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // Shutdown stops the server gracefully. Connections that wait for another request are closed
@@ -23,7 +25,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.closeIdle()
 	s.farewell()
 	var err error
-	offload(func() {
+	task.Offload(func() {
 		for _, ln := range s.tracked() {
 			s.drain(ctx, ln)
 		}

@@ -57,7 +57,7 @@ func (s *Server) endStalled() (ended, conns int) {
 		}
 	}
 	if ended > 0 {
-		if untold, due := s.stalls.due(now); due {
+		if untold, due := s.stalls.Due(now); due {
 			s.errorLog().Warn("knot: overloaded, ending responses that their client does not take", "ended", ended, "unreported", untold)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // TestStalledResponsesMakeRoom: a newcomer is served in place of a response that its client does not take, if there is no
@@ -42,7 +43,7 @@ func TestStalledResponsesMakeRoom(t *testing.T) {
 		{"a file, net/http", AdaptHTTP(http.FileServer(http.Dir(root))), false},
 		{"an event stream", func(x *Ctx) error {
 			x.Flush()
-			offload(func() { <-release })
+			task.Offload(func() { <-release })
 			return nil
 		}, true},
 	} {

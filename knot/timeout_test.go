@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/neterr"
 )
 
 // pipeServer serves one end of a pipe on a fake clock.
@@ -174,7 +175,7 @@ func TestWriteTimeout(t *testing.T) {
 		}})
 		p := sv.dial()
 		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		if err := <-left; !timedOut(err) {
+		if err := <-left; !neterr.TimedOut(err) {
 			t.Errorf("Send returned %v", err)
 		}
 		if n, _ := io.Copy(io.Discard, p.r); n >= int64(len(payload)) {

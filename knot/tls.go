@@ -3,12 +3,12 @@ package knot
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/knot/internal/neterr"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/ressched"
@@ -54,13 +54,13 @@ func (s *Server) defaultTLS() (*tls.Config, error) {
 	if s.std.Std != nil {
 		return nil, nil
 	}
-	return s.secure, checkTLS(s.TLS)
+	return s.secure, tlsin.Check(s.TLS)
 }
 
 // runTLS is for Run, which http.Server does not have: a TLSConfig with a certificate is used. One that has none but asks
 // clients for something is an error, as it would have no effect.
 func (s *Server) runTLS() (*tls.Config, error) {
-	err := checkTLS(s.TLS)
+	err := tlsin.Check(s.TLS)
 	if c := s.TLS; err != nil && s.std.Std != nil && c.ClientAuth == tls.NoClientCert && c.ClientCAs == nil && c.MinVersion == 0 && c.VerifyConnection == nil && c.VerifyPeerCertificate == nil {
 		return nil, nil // as x/net's http2.ConfigureServer sets it
 	}
@@ -69,34 +69,11 @@ func (s *Server) runTLS() (*tls.Config, error) {
 
 // withCertificate is TLS with the certificate in the files, or as it is if both names are empty.
 func (s *Server) withCertificate(certFile, keyFile string) (*tls.Config, error) {
-	config := s.TLS
-	if certFile != "" || keyFile != "" {
-		cert, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			return nil, fmt.Errorf("knot: certificate: %w", err)
-		}
-		if config = config.Clone(); config == nil {
-			config = new(tls.Config)
-		}
-		config.Certificates = []tls.Certificate{cert}
-	}
-	if config == nil {
-		return nil, errNoCertificate
-	}
-	if err := checkTLS(config); err != nil {
+	config, err := tlsin.WithCertificate(s.TLS, certFile, keyFile)
+	if err != nil {
 		return nil, err
 	}
 	return s.serverTLS(config), nil
-}
-
-var errNoCertificate = errors.New("knot: Server.TLS has no certificate, and no function that finds one")
-
-// checkTLS reports whether somebody can be served with c; nil is no TLS.
-func checkTLS(c *tls.Config) error {
-	if c != nil && len(c.Certificates) == 0 && c.GetCertificate == nil && c.GetConfigForClient == nil {
-		return errNoCertificate
-	}
-	return nil
 }
 
 // shakeHands is the task that starts when a new client of TLS has sent something.
@@ -168,7 +145,7 @@ func (s *Server) reportHandshake(c *conn, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}
-	if untold, due := s.unshaken.due(s.clock.Now()); due {
+	if untold, due := s.unshaken.Due(s.clock.Now()); due {
 		s.errorLog().Info("knot: TLS handshake error", "error", err, "client", c.remoteHost(), "unreported", untold)
 	}
 }
@@ -198,7 +175,7 @@ func (c *conn) mayShake() (in, may bool) {
 // input resets the connection, and the reset may overtake the alert.
 func (c *conn) refuseShake(secure *tlsin.Conn) {
 	err := secure.Fill()
-	if timedOut(err) && c.overdue() {
+	if neterr.TimedOut(err) && c.overdue() {
 		if c.extend() {
 			c.rest()
 			return

@@ -498,6 +498,6 @@ func helloOf(t *testing.T, config *tls.Config) []byte {
 func TestTLSWithoutCertificate(t *testing.T) {
 	s := &Server{TLS: &tls.Config{}}
 	for _, err := range []error{s.ListenAndServe(), s.Run(context.Background())} {
-		testenv.ErrorIs(t, err, errNoCertificate)
+		testenv.ErrorIs(t, err, tlsin.ErrNoCertificate)
 	}
 }

@@ -11,7 +11,10 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/neterr"
+	"github.com/capriccio-go/capriccio/knot/internal/pace"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
+	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -41,7 +44,7 @@ func (x *Ctx) turn() verdict {
 	if !c.awake() {
 		return turnClose
 	}
-	if n == 0 && timedOut(err) {
+	if n == 0 && neterr.TimedOut(err) {
 		if c.refused && c.extend() || !c.refused && c.overslept() {
 			return turnRest
 		}
@@ -99,14 +102,14 @@ func (x *Ctx) fillHead(by int64) verdict {
 		c.enter()
 	}
 	x.busyReads()
-	if n == 0 && timedOut(err) {
+	if n == 0 && neterr.TimedOut(err) {
 		n = c.late(x.in[x.w:])
 	}
 	x.w += n
 	switch {
 	case n > 0:
 		return turnMore
-	case timedOut(err):
+	case neterr.TimedOut(err):
 		c.readBy = 0
 		x.refuse(h1.HeadTimeout)
 		if x.flush() != nil {
@@ -129,7 +132,7 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 		if x.r == x.w {
 			return turnRest
 		}
-		if scanned > 0 && !x.headEnds(scanned) && x.w-x.r < x.srv.limits.head.Size {
+		if scanned > 0 && !h1.EndsHead(x.in[:x.w], scanned) && x.w-x.r < x.srv.limits.head.Size {
 			return turnMore
 		}
 		scanned = 0
@@ -166,17 +169,6 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 	}
 }
 
-// headEnds looks for the empty line, or a line that ends wrongly, in what has come since
-// the last look, so that a head that comes in small pieces is not parsed anew with each.
-func (x *Ctx) headEnds(scanned int) bool {
-	for i := max(scanned, 1); i < x.w; i++ {
-		if x.in[i] == '\n' && (x.in[i-1] != '\r' || i > 1 && x.in[i-2] == '\n') {
-			return true
-		}
-	}
-	return false
-}
-
 // serveRequest answers the request that head describes and brings r to the
 // first byte after its body.
 func (x *Ctx) serveRequest() {
@@ -184,7 +176,7 @@ func (x *Ctx) serveRequest() {
 	x.resp.kept = x.resp.kept[:0]
 	x.resp.begin()
 	x.beginBody()
-	x.pace, x.user, x.client = pace{}, "", clientaddr.Client{}
+	x.pace, x.user, x.client = pace.Pace{}, "", clientaddr.Client{}
 	x.slowOut.spent.Store(0)
 	x.slowIn.spent.Store(0)
 	x.c.answering.Store(false)
@@ -245,7 +237,7 @@ func (x *Ctx) mayEnter() bool {
 	c := x.c
 	if rank := x.srv.Priority; rank != nil {
 		c.leave() // the request before
-		setPriority(rank(x))
+		ressched.SetPriority(rank(x))
 		c.enter()
 	}
 	return !c.refused
@@ -310,7 +302,7 @@ func (x *Ctx) settle(err error) {
 	}
 	switch {
 	case store.Scarce(err):
-		if before, due := x.srv.scarcity.due(x.srv.clock.Now()); due {
+		if before, due := x.srv.scarcity.Due(x.srv.clock.Now()); due {
 			x.logRequest("handler failed for want of descriptors", "error", err, "unreported", before)
 		}
 	case status < 500 || err == error(status):

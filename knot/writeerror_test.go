@@ -27,6 +27,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/h2"
 	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 var breakSeed = flag.Uint64("break.seed", 0, "draw the responses of TestNothingGoesOnAfterAWriteError by this seed")
@@ -351,7 +352,7 @@ func newBreaking(t *testing.T, kind breakable, method string, adapted bool, step
 			h.do(s)
 		}
 		if h.err != nil && h.r != nil {
-			await(h.r.Context()) // it ends, as under net/http: a handler may go by that alone
+			task.Await(h.r.Context()) // it ends, as under net/http: a handler may go by that alone
 		}
 	}
 	b.s.Handler = func(x *Ctx) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
@@ -16,12 +17,9 @@ import (
 // maxText bounds each text that comes from the client, in bytes.
 const maxText = 1024
 
-// NoClient is the text of a client without an address, as on a Unix socket.
-const NoClient = "-"
-
 // An Entry is what a line says. Bytes may be views: nothing is kept of them.
 type Entry struct {
-	Client string // its address, or NoClient
+	Client string // its address, or clientaddr.NoHost
 	User   string // "": not known
 	Line   []byte // the first line of the request as it came, however wrong; empty: nothing came
 	Framed bool   // the request is one of HTTP/2
@@ -92,7 +90,7 @@ const lowerHex = "0123456789abcdef"
 // AppendJSON appends the line as an object of JSON.
 func (e *Entry) AppendJSON(b []byte, now *clock.Stamp) []byte {
 	b = append(append(append(b, `{"time":"`...), now.ISO...), '"')
-	if e.Client != NoClient {
+	if e.Client != clientaddr.NoHost {
 		b = appendField(b, "client", h1.Bytes(e.Client))
 	}
 	if e.User != "" {

@@ -4,6 +4,7 @@ package clientaddr
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -24,17 +25,17 @@ func ParsePeers(peers ...string) (p Peers, err error) {
 			p.unix = true
 			continue
 		}
-		net, err := netip.ParsePrefix(text)
+		prefix, err := netip.ParsePrefix(text)
 		if addr, bad := netip.ParseAddr(text); bad == nil {
-			net, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+			prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 		}
 		if err != nil {
 			return Peers{}, fmt.Errorf("%q is neither unix: nor an address nor a network like 10.0.0.0/8", text)
 		}
-		if addr := net.Addr(); addr.Is4In6() && net.Bits() >= 96 { // peers are compared without that prefix
-			net = netip.PrefixFrom(addr.Unmap(), net.Bits()-96)
+		if addr := prefix.Addr(); addr.Is4In6() && prefix.Bits() >= 96 { // peers are compared without these bits
+			prefix = netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)
 		}
-		p.nets = append(p.nets, net)
+		p.nets = append(p.nets, prefix)
 	}
 	return p, nil
 }
@@ -57,11 +58,34 @@ type Client struct {
 	Trusted bool       // the peer is a proxy whose word counts
 }
 
-// Decide returns the client of a request with this head, in text, that has come from the given peer, whose address is not
-// valid if it is on a Unix socket, or unknown.
-func Decide(peer netip.Addr, onUnix bool, all, also *Peers, head *h1.Head, text []byte) Client {
+// NoHost is the text of Host for a peer without an address, as on a Unix socket.
+const NoHost = "-"
+
+// Host is the address of a peer without its port, NoHost if it has none.
+func Host(remote net.Addr) string {
+	if remote == nil {
+		return NoHost
+	}
+	text := remote.String()
+	if host, _, err := net.SplitHostPort(text); err == nil {
+		text = host
+	}
+	if text == "" || text == "@" {
+		return NoHost
+	}
+	return text
+}
+
+// Decide returns the client of a request with this head, in text, that has come from the peer with this Host. all and also are
+// trusted.
+func Decide(host string, remote net.Addr, all, also *Peers, head *h1.Head, text []byte) Client {
 	trusted := func(addr netip.Addr) bool { return all.has(addr) || also.has(addr) }
-	c := Client{Addr: peer, Decided: true, Trusted: (peer.IsValid() || onUnix) && trusted(peer)}
+	c := Client{Decided: true}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		c.Addr = addr.WithZone("").Unmap()
+	}
+	onUnix := !c.Addr.IsValid() && remote != nil && remote.Network() == "unix"
+	c.Trusted = (c.Addr.IsValid() || onUnix) && trusted(c.Addr)
 	if !c.Trusted {
 		return c
 	}

@@ -1,6 +1,10 @@
 package h1
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+	"strconv"
+)
 
 const (
 	// MaxChunkLine bounds a chunk size with its extensions, in bytes.
@@ -123,3 +127,27 @@ func ChunkSize(line []byte) (int64, *Fault) {
 
 // MaxTrailer is how large the trailer of a request may be, in bytes.
 const MaxTrailer = 32 << 10
+
+// AppendChunkHead appends what stands before the data of a chunk.
+func AppendChunkHead(out []byte, size int) []byte {
+	return append(strconv.AppendInt(out, int64(size), 16), "\r\n"...)
+}
+
+// ExtendChunk appends p to the chunk with so many bytes of data that out ends with, within the capacity of out. It reports
+// whether it did.
+func ExtendChunk(out []byte, chunk int, p []byte) ([]byte, bool) {
+	if chunk == 0 || len(out)+len(p)+1 > cap(out) {
+		return out, false
+	}
+	var digits, before [16]byte
+	size := strconv.AppendInt(digits[:0], int64(chunk+len(p)), 16)
+	old := len(strconv.AppendInt(before[:0], int64(chunk), 16))
+	body := len(out) - chunk - 2
+	out = append(out[:len(out)-2], p...)
+	if at := body - 2 - old; len(size) == old {
+		copy(out[at:], size)
+	} else {
+		out = slices.Replace(out, at, body-2, size...)
+	}
+	return append(out, "\r\n"...), true
+}

@@ -1,9 +1,6 @@
 package h1
 
-import (
-	"bytes"
-	"strconv"
-)
+import "strconv"
 
 // MethodText is the method as it came.
 func (h *Head) MethodText(b []byte) []byte {
@@ -54,24 +51,3 @@ func Kind(m method, path, query []byte) (route, detail uint32) {
 
 // kindMax is how many bytes of a path, or a query, count.
 const kindMax = 128
-
-// HasLine reports whether one of these header lines has that name.
-func HasLine(lines, name []byte) bool {
-	for line := range bytes.Lines(lines) {
-		if own, _, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(own, name) {
-			return true
-		}
-	}
-	return false
-}
-
-// WithoutLines is lines without those that are named in others, too. Both are header lines with their CR LF.
-func WithoutLines(lines, others []byte) []byte {
-	kept := lines[:0]
-	for line := range bytes.Lines(lines) {
-		if name, _, _ := bytes.Cut(line, []byte(":")); !HasLine(others, name) {
-			kept = append(kept, line...)
-		}
-	}
-	return kept
-}

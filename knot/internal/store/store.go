@@ -226,3 +226,23 @@ var (
 
 // Scarce reports whether err is that no descriptor was left.
 func Scarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
+
+// StatusOf is the status of the response about an error of Find or List; 0: it is a failure of the server.
+func StatusOf(err error) int {
+	switch {
+	case errors.Is(err, ErrHidden):
+		return 404
+	case errors.Is(err, ErrKind):
+		return 403
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG),
+		errors.Is(err, unix.EILSEQ), errors.Is(err, unix.EINVAL): // a file system that has no such names
+		return 404
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM),
+		errors.Is(err, unix.EXDEV), errors.Is(err, unix.ELOOP), // a link that leads out
+		errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV): // a socket or dead device
+		return 403
+	case Scarce(err), errors.Is(err, unix.ENOMEM):
+		return 503
+	}
+	return 0
+}

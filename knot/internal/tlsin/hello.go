@@ -2,6 +2,7 @@ package tlsin
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -43,6 +44,35 @@ func Config(given *tls.Config, protocols []string) *tls.Config {
 
 // errClientLeft ends a handshake whose expensive part has not begun.
 var errClientLeft = fmt.Errorf("knot: the client has left before its handshake: %w", io.EOF)
+
+// WithCertificate is given with the certificate in the files, in PEM, or as it is if both names are empty.
+func WithCertificate(given *tls.Config, certFile, keyFile string) (*tls.Config, error) {
+	if certFile != "" || keyFile != "" {
+		cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("knot: certificate: %w", err)
+		}
+		if given = given.Clone(); given == nil {
+			given = new(tls.Config)
+		}
+		given.Certificates = []tls.Certificate{cert}
+	}
+	if given == nil {
+		return nil, ErrNoCertificate
+	}
+	return given, Check(given)
+}
+
+// ErrNoCertificate is what Check and WithCertificate return.
+var ErrNoCertificate = errors.New("knot: Server.TLS has no certificate, and no function that finds one")
+
+// Check reports whether a client can be served with c; nil is no TLS.
+func Check(c *tls.Config) error {
+	if c != nil && len(c.Certificates) == 0 && c.GetCertificate == nil && c.GetConfigForClient == nil {
+		return ErrNoCertificate
+	}
+	return nil
+}
 
 // HasLeft asks the kernel whether the client that has begun a hello has ended its side. It can't end the handshake then.
 func HasLeft(nc net.Conn) (left bool) {

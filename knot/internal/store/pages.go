@@ -1,37 +1,32 @@
-package knot
+package store
 
 import (
 	"sync/atomic"
 
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
-	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
-// entryPages tells SendFile what of an open file is in memory.
-type entryPages struct {
-	x *Ctx
-	e *store.Entry
+// Pages tells SendFile (netpoll.Pages) what of an open file is in memory.
+type Pages struct {
+	Of    *Entry
+	Clock *clock.Clock
 
 	upTo  int64 // all from the beginning to here was seen in memory since began
 	began int64 // reading of the clock
 }
 
 // ReadAt implements io.ReaderAt as far as SendFile needs it.
-func (p *entryPages) ReadAt(b []byte, off int64) (int, error) { return p.e.ReadAt(b, off) }
+func (p *Pages) ReadAt(b []byte, off int64) (int, error) { return p.Of.ReadAt(b, off) }
 
-// Moved is called by SendFile: the client has time for another part.
-func (p *entryPages) Moved() {
-	p.x.c.armWrite(p.x.srv.limits.write)
-	p.x.c.moved()
-}
+// seenFor is for how long a file that is sent again and again is not looked for in memory anew, which
+// takes three system calls: its pages are the last that the kernel takes away, like those of this program.
+const seenFor = 2 * clock.Tick
 
-// Resident implements netpoll.Pages. SendFile asks before each piece that it sends, and after each wait for the disk, so
-// time that the client has begins here too.
-func (p *entryPages) Resident(off, n int64) int64 {
-	p.Moved()
-	e, now := p.e, p.x.srv.clock.Now()
-	// Another Server may have seen it, by a clock that began earlier.
+// Resident implements netpoll.Pages.
+func (p *Pages) Resident(off, n int64) int64 {
+	e, now := p.Of, p.Clock.Now()
+	// Another Clock may have seen it, that began earlier.
 	if seen := e.Seen.Load(); seen != 0 && seen <= now && now-seen < int64(seenFor) {
 		return n
 	}
@@ -47,12 +42,8 @@ func (p *entryPages) Resident(off, n int64) int64 {
 	return have
 }
 
-// seenFor is for how long a file that is sent again and again is not looked for in memory anew, which
-// takes three system calls: its pages are the last that the kernel takes away, like those of this program.
-const seenFor = 2 * clock.Tick
-
 // Prefetch implements netpoll.Pages.
-func (p *entryPages) Prefetch(off, n int64) error { return p.e.Slow().Prefetch(off, n) }
+func (p *Pages) Prefetch(off, n int64) error { return p.Of.Slow().Prefetch(off, n) }
 
 const (
 	// aheadPiece is what one task has read ahead, in bytes.
@@ -65,8 +56,8 @@ var aheads atomic.Int32
 
 // Ahead begins to read n bytes from off on, or less if much is being read already. The
 // tasks need not be users of the entry: if it is released, their file is closed.
-func (p *entryPages) Ahead(off, n int64) {
-	file := p.e.Slow()
+func (p *Pages) Ahead(off, n int64) {
+	file := p.Of.Slow()
 	for end := off + n; off < end; off += aheadPiece {
 		from, size := off, min(end-off, aheadPiece) // the task's own: off goes on
 		if aheads.Add(1) > aheadMost {
