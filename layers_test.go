@@ -64,7 +64,7 @@ var layers = map[string]string{
 	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
 	"ressched":                       "internal/engine internal/admit task",
 	"internal/probe":                 "golang.org/x/sys/unix",
-	"knot":                           "knot/internal/accesslog knot/internal/clientaddr knot/internal/clock knot/internal/counters knot/internal/fdlimit knot/internal/h1 knot/internal/h2 knot/internal/neterr knot/internal/nethttp knot/internal/pace knot/internal/peerwatch knot/internal/store knot/internal/tasks knot/internal/tlsin . internal/logwriter internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
+	"knot":                           "internal/admit knot/internal/accesslog knot/internal/clientaddr knot/internal/clock knot/internal/counters knot/internal/fdlimit knot/internal/h1 knot/internal/h2 knot/internal/neterr knot/internal/nethttp knot/internal/pace knot/internal/peerwatch knot/internal/store knot/internal/tasks knot/internal/tlsin . internal/logwriter internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
 	"knot/certs":                     "internal/regular",
 	"knot/internal/h1":               "",
 	"knot/internal/accesslog":        "knot/internal/clientaddr knot/internal/clock knot/internal/h1",

@@ -6,10 +6,12 @@ import (
 	"io"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/neterr"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // bodyRoom is the least room in the read buffer for body bytes.
@@ -23,7 +25,15 @@ type body struct {
 	owed bool
 	// trails: a trailer may come behind it, though its length is known, as in HTTP/2.
 	trails bool
-	held   engine.Body
+	held   admit.Body
+	budget *admit.BodyBudget // nil: none
+}
+
+// end gives back what the body may yet have taken of the budget.
+func (b *body) end() {
+	if b.budget != nil {
+		b.budget.End(&b.held)
+	}
 }
 
 func (x *Ctx) beginBody() {
@@ -41,6 +51,11 @@ func (x *Ctx) beginBody() {
 		return
 	}
 	x.body.owed = h.Expect
+	if x.body.budget = x.srv.bodies; x.body.budget == nil {
+		if l := engine.CurrentLoop(); l != nil {
+			x.body.budget = l.Runtime().Bodies()
+		}
+	}
 }
 
 // nextBody returns the next piece of the body, at most most bytes, as a view
@@ -178,19 +193,24 @@ func lateBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTim
 // heldUp counts n bytes that were read of the body, and parks while memory is short and others go first.
 func (x *Ctx) heldUp(n int) error {
 	b := &x.body
-	if x.finished || x.dropBy != 0 { // nobody keeps it
+	if b.budget == nil || x.finished || x.dropBy != 0 { // no handler keeps it
 		return nil
 	}
 	left := int64(-1)
 	if !b.Chunked {
 		left = max(b.Left-int64(n), 0)
 	}
-	err := engine.Bodies.Took(&b.held, n, left, x.readsOver)
-	if refused(err) {
-		x.srv.refusedAt.Store(x.srv.clock.Now())
-		return Status(503)
+	for pause := b.budget.Read(&b.held, n, left); pause > 0 && !x.readsOver(); {
+		if err := task.Sleep(pause); err != nil {
+			return err
+		}
+		var refused bool
+		if pause, refused = b.budget.Held(&b.held, left); refused {
+			x.srv.refusedAt.Store(x.srv.clock.Now())
+			return Status(503)
+		}
 	}
-	return err
+	return nil
 }
 
 // readsOver reports whether the handler has returned, or has no use for its body any more, while another task or

@@ -10,15 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // shortOfMemory has large bodies read in an order until the test ends: one goes on at a time, and what is held for ten
 // seconds, of a clock that moves on by one each millisecond, is refused.
-func shortOfMemory(t *testing.T) {
+func shortOfMemory(t *testing.T) *admit.BodyBudget {
 	const heap = 1 << 20
-	engine.Bodies.Tick(0, heap, heap, true)
+	bodies := new(admit.BodyBudget)
+	bodies.Tick(0, heap, heap, true)
 	done, over := make(chan bool), make(chan bool)
 	go func() {
 		defer close(over)
@@ -29,15 +30,16 @@ func shortOfMemory(t *testing.T) {
 			case <-done:
 				return
 			case <-tick.C:
-				engine.Bodies.Tick(now, heap, heap, false)
+				bodies.Tick(now, heap, heap, false)
 			}
 		}
 	}()
 	t.Cleanup(func() {
 		close(done)
 		<-over
-		engine.Bodies.Open()
+		bodies.Open()
 	})
+	return bodies
 }
 
 const uploadSize = 1 << 20
@@ -50,10 +52,10 @@ func newUpload() *scriptConn {
 // The body of a request whose handler has returned is none any more before which others wait, also if it was read
 // apart, and the server has ended that.
 func TestABodyReadApartGivesBackItsTurn(t *testing.T) {
-	shortOfMemory(t)
+	bodies := shortOfMemory(t)
 	for i, status := range []string{"200", "500", "200"} {
 		nc := newUpload()
-		serveScript(&Server{MaxBody: uploadSize, ErrorLog: quietLog(), Handler: func(x *Ctx) error {
+		serveScript(&Server{bodies: bodies, MaxBody: uploadSize, ErrorLog: quietLog(), Handler: func(x *Ctx) error {
 			b, err := x.BodyApart()
 			if err == nil {
 				_, err = io.CopyN(io.Discard, b, uploadSize/2)
@@ -125,19 +127,20 @@ func TestAReaderThatIsHeldEndsWithTheHandler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const heap = 1 << 20
-			engine.Bodies.Tick(0, heap, heap, true) // and never again: nobody lets go what is held
-			defer engine.Bodies.Open()
+			bodies := new(admit.BodyBudget)
+			bodies.Tick(0, heap, heap, true) // and never again: nobody lets go what is held
+			defer bodies.Open()
 			ended, served := make(chan bool, 1), make(chan bool, 1)
 			nc := &tellingConn{scriptConn: newUpload(), at: 64 << 10, told: make(chan struct{})} // what is counted at once
 			go func() {
-				serveScript(&Server{MaxBody: uploadSize, Handler: handler(nc.told, ended)}, nc)
+				serveScript(&Server{bodies: bodies, MaxBody: uploadSize, Handler: handler(nc.told, ended)}, nc)
 				served <- true
 			}()
 			select {
 			case <-served:
 			case <-time.After(time.Minute):
 				t.Error("the request waits for the reader of its body")
-				engine.Bodies.Open()
+				bodies.Open()
 				<-served
 			}
 			<-ended

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/counters"
@@ -165,6 +166,7 @@ type Server struct {
 	timed   bool        // requests are timed; fixed by once
 	counts  counters.Counters
 	clock   clock.Clock
+	bodies  *admit.BodyBudget // nil: that of the runtime; set by tests
 
 	overload   clock.Rare // too many connections
 	scarcity   clock.Rare // no descriptors for handlers

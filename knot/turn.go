@@ -213,7 +213,7 @@ func (x *Ctx) serveRequest() {
 	default:
 		err = engine.Outside(x.srv.handler, x)
 		x.rejoin()
-		engine.Bodies.End(&x.body.held)
+		x.body.end()
 		if x.gone {
 			return
 		}
@@ -353,7 +353,7 @@ func (x *Ctx) refuse(f *h1.Fault) {
 // runtime.Goexit: then the caller's frames are gone and all is done here.
 func (x *Ctx) abandon(p any, goexit bool) verdict {
 	x.rejoin()
-	engine.Bodies.End(&x.body.held)
+	x.body.end()
 	if x.gone {
 		return turnGone
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
@@ -97,6 +98,7 @@ type Runtime struct {
 	pollErr   atomic.Int64
 	books     books
 	stages    stages
+	bodies    admit.BodyBudget
 }
 
 // defaultRuntimes are of the process: a plain goroutine, which no runtime has, is to find one.
@@ -361,3 +363,6 @@ func (c crashReport) Error() string {
 func badCount(what string, got, want int) string {
 	return fmt.Sprintf("task: broken invariant: %s: got %d, want %d", what, got, want)
 }
+
+// Bodies is what has large bodies read in an order while memory is short.
+func (rt *Runtime) Bodies() *admit.BodyBudget { return &rt.bodies }

@@ -141,7 +141,7 @@ func (s *Feed) Start(rt *engine.Runtime) {
 func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 	defer p.Close()
 	defer limit.release()
-	defer engine.Bodies.Open()
+	defer rt.Bodies().Open()
 	tick := time.NewTimer(busy)
 	defer tick.Stop()
 	var pace pace
@@ -249,10 +249,10 @@ func (s *Feed) holdBodies(now time.Duration, readings []probe.Reading) bool {
 		}
 	}
 	if _, _, _, futile := s.ledger.Futile(s.memory); futile || s.heap.Limit == 0 {
-		engine.Bodies.Open()
+		s.rt.Bodies().Open()
 		return false
 	}
-	held, collect := engine.Bodies.Tick(now, s.heap.Limit, s.heap.Value, fresh)
+	held, collect := s.rt.Bodies().Tick(now, s.heap.Limit, s.heap.Value, fresh)
 	if collect {
 		s.cfg.Collect()
 	}

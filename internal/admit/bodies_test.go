@@ -1,12 +1,9 @@
-package engine
+package admit
 
 import (
-	"errors"
 	"math"
 	"testing"
 	"time"
-
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // An upload is a body of the tests, and what its handler holds of it.
@@ -19,7 +16,7 @@ type upload struct {
 
 // uploading reads bodies by 1 MiB a tick each, with a collection every fifth, and returns the most that was held and how
 // many have come to their ends.
-func uploading(in *Intake, limit, ballast float64, all []*upload) (most float64, done int, took time.Duration) {
+func uploading(in *BodyBudget, limit, ballast float64, all []*upload) (most float64, done int, took time.Duration) {
 	const step = 1 << 20
 	under := len(all)
 	for ; under > 0 && took < time.Minute; took += bodyPause {
@@ -38,16 +35,16 @@ func uploading(in *Intake, limit, ballast float64, all []*upload) (most float64,
 			if u.body.number == 0 {
 				u.body.number = in.last.Add(1)
 			}
-			place, err := in.ask(&u.body, 0, u.size-u.read)
-			if err == nil && place > 0 {
+			pause, refused := in.ask(&u.body, 0, u.size-u.read)
+			if pause > 0 {
 				continue
 			}
-			if err == nil {
+			if !refused {
 				u.read += step
 				in.free.Add(-step)
 				in.ask(&u.body, step, u.size-u.read)
 			}
-			if u.shed = errors.Is(err, ErrRefused); u.shed || u.read == u.size {
+			if u.shed = refused; u.shed || u.read == u.size {
 				in.End(&u.body)
 				under--
 				if !u.shed {
@@ -66,7 +63,7 @@ func uploads(n int, size int64, keeps bool) (all []*upload) {
 	return all
 }
 
-func TestIntakeKeepsBodiesWithinTheLimit(t *testing.T) {
+func TestBodyBudgetKeepsBodiesWithinTheLimit(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		limit, ballast float64 // MiB
@@ -84,7 +81,7 @@ func TestIntakeKeepsBodiesWithinTheLimit(t *testing.T) {
 		{"memory to spare", 20_000, 10, 100, 20, true, 100, 21 * bodyPause},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in := new(Intake)
+			in := new(BodyBudget)
 			most, done, took := uploading(in, c.limit*(1<<20), c.ballast*(1<<20), uploads(c.n, c.size, c.keeps))
 			if most > c.limit*(1<<20) || done < c.least || took > c.within || len(in.asked) > 0 {
 				t.Errorf("%v MiB were held, limit %v; %d of %d in %v; %d left", math.Round(most/(1<<20)), c.limit, done, c.n, took, len(in.asked))
@@ -94,40 +91,28 @@ func TestIntakeKeepsBodiesWithinTheLimit(t *testing.T) {
 	}
 }
 
-// A body that is held goes on when nobody has a use for it any more.
-func TestIntakeLetsGoWhatIsOfNoUse(t *testing.T) {
-	in := new(Intake)
-	in.Tick(0, 1<<20, 1<<20, true)
-	var b Body
-	asked := 0
-	err := in.Took(&b, bodyStep, 1<<20, func() bool { asked++; return asked > 1 })
-	if err != nil || asked != 2 {
-		t.Errorf("%v after %d questions; want to wait once", err, asked)
-	}
-	in.End(&b)
-	testenv.Equal(t, len(in.asked), 0, "the body stands in the order after its end")
-}
-
 // A body that was to be shed, and went on as there was memory again before its reader looked, is held as long as any
 // other the next time.
-func TestIntakeForgetsThatItWouldHaveShed(t *testing.T) {
+func TestBodyBudgetForgetsThatItWouldHaveShed(t *testing.T) {
 	const heap = 1 << 20
-	in := new(Intake)
+	in := new(BodyBudget)
 	var bodies [2]Body // the first goes on all the time
-	ask := func(when string, now time.Duration, live float64, want ...int) {
+	ask := func(when string, now time.Duration, live float64, waits ...bool) {
 		t.Helper()
 		in.Tick(now, heap, live, true)
 		for i := range bodies {
-			testenv.Got(in.ask(&bodies[i], 0, 1<<30))(t, want[i], "%s: body %d has N before it", when, i)
+			if pause, refused := in.Held(&bodies[i], 1<<30); refused || pause > 0 != waits[i] {
+				t.Errorf("%s: body %d: pause %v, refused %v; waits: %v", when, i, pause, refused, waits[i])
+			}
 		}
 	}
 	for i := range bodies {
 		bodies[i].number = uint64(i + 1)
 	}
-	ask("short", 0, heap, 1, 2)
-	ask("the first goes on", time.Second, heap, 0, 2)
+	ask("short", 0, heap, true, true)
+	ask("the first goes on", time.Second, heap, false, true)
 	in.Tick(time.Minute, heap, heap, true)
-	ask("plenty", time.Minute, 0, 0, 0)
-	ask("short again", time.Minute, heap, 0, 2)
-	ask("still short", time.Minute+time.Second, heap, 0, 2)
+	ask("plenty", time.Minute, 0, false, false)
+	ask("short again", time.Minute, heap, false, true)
+	ask("still short", time.Minute+time.Second, heap, false, true)
 }

@@ -1,0 +1,230 @@
+package admit
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A BodyBudget has large bodies that come from outside read in an order while memory is short:
+//
+//	         what they may yet make the heap hold is more than half of its limit leaves
+//	plenty ─────────────────────────────────────────────────────────────────────────────▶ short
+//	(all are read) ◀───────────────────────────────────────────────────────────────── (in order)
+//	                                      it is less
+//
+// While it is short the oldest are read to their ends, as many as there is room for. The others are held, and their
+// clients feel the back pressure of TCP. So some always come to their end, and give back what they hold. A runtime has
+// one. The zero value lets all be read. Its methods may be called from any goroutine.
+type BodyBudget struct {
+	ticked atomic.Bool   // Tick has been called
+	free   atomic.Int64  // bytes that may be read before an order is kept
+	last   atomic.Uint64 // number of the body that began last
+
+	// Guarded by mu:
+	mu     sync.Mutex
+	asked  []*bodyEntry // the oldest first
+	now    time.Duration
+	set    int64         // what free was set to
+	limit  float64       // of the heap, in bytes
+	live   float64       // of the heap, when that was last known
+	since  float64       // bytes that were read since
+	known  time.Duration // when it was
+	given  float64       // bytes read by bodies that have ended since
+	forced float64       // live when a body was last admitted for which there is not enough
+	share  float64       // that is held of what is read, at most
+	base   float64       // of live, what is not of those asked, at most
+	were   float64       // bytes that those asked had read when live was last known
+}
+
+// A Body is being read. The zero value has not begun. It belongs to its reader.
+type Body struct {
+	number uint64     // 0: not large yet
+	fresh  int64      // bytes that have been read and not been counted yet
+	read   int64      // bytes that have been counted
+	entry  *bodyEntry // nil: it was never asked for while memory was short
+}
+
+// A bodyEntry is a body that was asked for while memory was short. Guarded by mu of its BodyBudget.
+type bodyEntry struct {
+	number     uint64
+	read, left int64         // bytes; left is below 0 if it is not known
+	admitted   bool          // it is read to its end
+	shed       bool          // it is refused when it asks again
+	heldSince  time.Duration // 0: it is not held
+}
+
+const (
+	bodyStep  = 64 << 10               // bytes that are counted at once
+	bodyHolds = 2.5                    // bytes that a handler holds at most for each that it has read, while it copies them
+	bodyLeast = 1 << 20                // bytes that are taken to be left at least of a body of unknown length
+	bodyEasy  = 0.5                    // share of the heap's limit up to which all are read
+	bodyMore  = 0.1                    // share of the limit that a body may take for which there is no room before the newest are shed
+	bodyLooks = 100 * time.Millisecond // until it is worth a collection to know more of the heap
+	bodyGiven = 1.0 / 16               // or that share of the limit has ended
+	bodySeen  = 4 << 20                // bytes read, from which on it shows how much of them is held
+	bodyShare = 0.05                   // that is held at least
+	bodyKept  = 0.5                    // more is all, as handlers copy what they hold now and then
+	bodyPause = 10 * time.Millisecond  // until the first of those held asks again
+)
+
+// Read counts n bytes that have been read of b, of which left are yet to come, below 0 if that is not known. While memory
+// is short and others go first it returns a pause, after which the reader calls Held; 0: it may go on.
+func (in *BodyBudget) Read(b *Body, n int, left int64) (pause time.Duration) {
+	if b.fresh += int64(n); b.fresh < bodyStep || !in.ticked.Load() {
+		return 0
+	}
+	if b.number == 0 {
+		b.number = in.last.Add(1)
+	}
+	fresh := b.fresh
+	b.fresh = 0
+	b.read += fresh
+	if in.free.Add(-fresh) >= 0 && b.entry == nil {
+		return 0
+	}
+	pause, _ = in.ask(b, fresh, left)
+	return pause
+}
+
+// Held returns whether the reader has to go on waiting, as Read does; refused: it has waited too long, or there is no
+// memory for it.
+func (in *BodyBudget) Held(b *Body, left int64) (pause time.Duration, refused bool) {
+	return in.ask(b, 0, left)
+}
+
+// ask returns the pause of the reader of b, 0 if it may go on.
+func (in *BodyBudget) ask(b *Body, n, left int64) (pause time.Duration, refused bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	a := b.entry
+	if a == nil {
+		a = &bodyEntry{number: b.number, read: b.read - n}
+		b.entry = a
+		in.base -= float64(a.read) // as it may be part of live
+		i, _ := slices.BinarySearchFunc(in.asked, a.number, func(o *bodyEntry, number uint64) int { return cmp.Compare(o.number, number) })
+		in.asked = slices.Insert(in.asked, i, a)
+	}
+	a.read += n
+	a.left = left
+	switch {
+	case a.admitted || left == 0 || in.free.Load() >= 0 || !in.ticked.Load():
+		a.heldSince, a.shed = 0, false
+		return 0, false
+	case a.heldSince == 0:
+		a.heldSince = max(in.now, 1)
+	case a.shed:
+		return 0, true
+	}
+	// Those far behind need not look often.
+	return bodyPause * time.Duration(1+min(slices.Index(in.asked, a)+1, 100)/8), false
+}
+
+// End is called when the request that b belongs to has ended.
+func (in *BodyBudget) End(b *Body) {
+	if a := b.entry; a != nil {
+		in.mu.Lock()
+		in.asked = slices.DeleteFunc(in.asked, func(o *bodyEntry) bool { return o == a })
+		in.given += float64(a.read)
+		in.mu.Unlock()
+		b.entry = nil
+	}
+}
+
+// Tick is called every 10 ms or so with the limit of the heap and what of it was live at the last collection, in bytes;
+// fresh: that is new. It reports whether bodies are held, and whether a collection is worth its price.
+func (in *BodyBudget) Tick(now time.Duration, limit, live float64, fresh bool) (held, collect bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.now, in.limit = now, limit
+	if in.ticked.Load() {
+		taken := float64(in.set - in.free.Load())
+		if fresh {
+			in.since = 0
+		}
+		in.since += taken
+	}
+	if fresh || !in.ticked.Load() {
+		in.learn(live)
+		in.live, in.known, in.given = live, now, 0
+	}
+	room := in.limit - in.live - bodyHolds*in.share*in.since
+	easy := max(room-(1-bodyEasy)*in.share*in.limit, 0)
+	in.set = int64(easy / bodyHolds / in.share)
+	if in.set == 0 {
+		in.set = -1
+	}
+	in.free.Store(in.set)
+	in.ticked.Store(true)
+	held = in.set < 0 && in.order(room, fresh)
+	return held, held && (in.given >= bodyGiven*in.limit || now-in.known >= bodyLooks)
+}
+
+// learn finds out how much is held of what is read: handlers that pass it on hold little. What those that are asked
+// held at the last collection is all that they had read at the one before, but for those that have ended, or less.
+func (in *BodyBudget) learn(live float64) {
+	if len(in.asked) == 0 {
+		in.share, in.base, in.were = 1, live, 0
+		return
+	}
+	in.base = min(in.base, live)
+	if read := in.were - in.given; read >= bodySeen {
+		if seen := (live - in.base) / read; seen < bodyKept {
+			in.share = max((in.share+seen)/2, bodyShare)
+		} else {
+			in.share = 1
+		}
+	}
+	in.were = 0
+	for _, a := range in.asked {
+		in.were += float64(a.read)
+	}
+}
+
+// order admits bodies, and reports whether any is held. One is admitted in any case: if it turns out that it takes memory
+// that there is not, those that came last are shed for it.
+func (in *BodyBudget) order(room float64, fresh bool) (held bool) {
+	left, going := room, 0
+	for _, a := range in.asked {
+		if a.admitted && a.left != 0 {
+			left -= in.needs(a)
+			going++
+		}
+	}
+	var newest *bodyEntry
+	for _, a := range in.asked {
+		if a.admitted || a.heldSince == 0 || a.left == 0 {
+			continue
+		}
+		if left -= in.needs(a); left >= 0 || going == 0 {
+			a.admitted, in.forced = true, in.live
+			going++
+			continue
+		}
+		held = true
+		a.shed = a.shed || in.now-a.heldSince >= longestWait
+		newest = a
+	}
+	if held && fresh && left < 0 && in.live > in.forced+bodyMore*in.limit {
+		newest.shed = true
+	}
+	return held
+}
+
+// needs is how much a may yet make the heap hold.
+func (in *BodyBudget) needs(a *bodyEntry) float64 {
+	left := a.left
+	if left < 0 {
+		left = max(a.read, bodyLeast)
+	}
+	return bodyHolds * in.share * float64(left)
+}
+
+// Open lets all be read until Tick is called again.
+func (in *BodyBudget) Open() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.ticked.Store(false)
+}
