@@ -75,6 +75,8 @@ type Ctx struct {
 
 	pace pace.Pace
 
+	room int // bytes that the client is known to take without a wait; 0: not asked in this turn
+
 	slowOut slowness // of the client that takes the response; atomic
 	slowIn  slowness // ... that sends the body; atomic
 
@@ -243,6 +245,7 @@ func (x *Ctx) recycle() {
 	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0
 	x.body = body{}
 	x.resp.forget()
+	x.room = 0
 	x.path, x.closing, x.torn, x.gone, x.finished, x.duplex = nil, false, false, false, false, false
 	x.pace, x.user, x.began, x.client = pace.Pace{}, "", 0, clientaddr.Client{}
 	x.slowOut.spent.Store(0)

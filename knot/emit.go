@@ -66,6 +66,7 @@ func (x *Ctx) emitLarge(parts ...[]byte) error {
 		if err := x.flush(); err != nil {
 			return err
 		}
+		x.widenOut()
 		for _, p := range parts {
 			x.out = append(x.out, p...)
 		}

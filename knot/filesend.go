@@ -250,6 +250,7 @@ func (x *Ctx) sendPages(nc fileSender, e *store.Entry, from, length int64) (int6
 	x.c.armWrite(x.srv.limits.write)
 	x.beginWrite()
 	sent, err := nc.SendFile(x.out, e.FD, from, length, p)
+	x.spend(sent + int64(len(x.out)))
 	*p = entryPages{}
 	return sent, x.fileSent(x.endWrite(err))
 }
@@ -307,7 +308,7 @@ func (x *Ctx) beginPiece() (int64, error) {
 			return 0, err
 		}
 	}
-	room := roomOf(x.c.nc) - len(x.out)
+	room := x.roomFor(store.WideSize)
 	if room < leastPiece {
 		x.slim(leastPiece)
 		return leastPiece, nil

@@ -10,6 +10,8 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/knot/internal/peerwatch"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -101,9 +103,9 @@ func (x *Ctx) Inform(status int, lines ...Header) error {
 // where that can't be told. It never parks.
 func (x *Ctx) WriteRoom() int {
 	if st := x.c.stream; st != nil {
-		return int(max(st.Room()-int64(len(x.out)), 0))
+		return max(st.Room(store.WideSize)-len(x.out), 0)
 	}
-	return max(roomOf(x.c.nc)-len(x.out), 0)
+	return max(x.roomFor(store.WideSize), 0)
 }
 
 // SendHead is the whole response if that has no body though its header may speak of one, as that to a HEAD
@@ -179,13 +181,12 @@ func (x *Ctx) BodyApart() (*BodyApart, error) {
 			return nil, err
 		}
 	}
-	b := &BodyApart{x: x, y: x.srv.borrow(x.c)}
-	y := b.y
 	rest := x.in[x.r:x.w]
-	if len(rest) > len(y.in) {
-		y.growIn(len(rest))
-	}
+	y := &Ctx{c: x.c, srv: x.srv, in: make([]byte, max(len(rest), slimIn))}
+	b := &BodyApart{x: x, y: y}
 	y.w = copy(y.in, rest)
+	y.recount()
+	x.lendOut()
 	x.r, x.w = x.bodyAt, x.bodyAt
 	y.body, x.body = x.body, body{}
 	y.resp.phase = respDone
@@ -250,7 +251,8 @@ func (b *BodyApart) End() {
 	}
 	x.w += copy(x.in[x.w:], rest)
 	x.body, x.apart, y.apart, b.y = y.body, nil, nil, nil
-	giveBack(y)
+	tasks.Buffers.Release(y.counted)
+	x.widenOut()
 }
 
 // stoppedReading reports whether End waits for the reader.

@@ -88,6 +88,7 @@ func (e *exchange) sendPart(p *nethttp.FilePart) (int64, error) {
 	x.slimFor(p.Size)
 	x.beginWrite()
 	sent, err := nc.SendFile(x.out, store.DescriptorOf(file), p.From, p.Size, &handlerPages{file, e, x})
+	x.spend(sent + int64(len(x.out)))
 	r.written += sent
 	return sent, x.fileSent(x.endWrite(err))
 }

@@ -51,11 +51,27 @@ func roomOf(nc net.Conn) int {
 	return math.MaxInt
 }
 
-// slimFor is slim before a write of n bytes that would wait. It does not ask about a small write, which is not worth the
-// system call.
+// roomFor returns how many bytes the client takes without a wait, besides what is gathered: at least, or, if that is less than
+// n, about.
+func (x *Ctx) roomFor(n int) int {
+	if x.room < len(x.out)+n {
+		x.room = max(roomOf(x.c.nc), 1)
+	}
+	return x.room - len(x.out)
+}
+
+// slimFor is slim before a write of what is gathered and n bytes more, if that would wait. The room for a small write is asked
+// for only in a response that has asked before: others are not worth the system call.
 func (x *Ctx) slimFor(n int64) {
-	if n >= store.WideSize && n > int64(roomOf(x.c.nc)-len(x.out)) {
+	if (n >= store.WideSize || x.room > 0) && n > int64(x.roomFor(int(min(n, writeMost)))) {
 		x.slim(0)
+	}
+}
+
+// spend counts n bytes that were sent.
+func (x *Ctx) spend(n int64) {
+	if x.room > 0 {
+		x.room = max(x.room-int(min(n, int64(x.room))), 1)
 	}
 }
 
@@ -69,10 +85,8 @@ func (x *Ctx) slim(more int) {
 		x.in, x.path = in, bytes.Clone(x.path)
 		x.asked.Path, x.asked.Text = nil, nil // views of it, of no use any more
 	}
-	if cap(x.out) == outSize && len(x.out) <= outSize/2 {
-		out := x.out
-		x.out = append(make([]byte, 0, len(out)+more), out...)
-		outBuffers.Put((*[outSize]byte)(out[:outSize]))
+	if len(x.out) <= outSize/2 {
+		x.shrinkOut(more)
 	}
 	if len(x.resp.held) == 0 {
 		x.resp.held = nil
@@ -80,7 +94,23 @@ func (x *Ctx) slim(more int) {
 	x.recount()
 }
 
-// widenOut undoes slim for the output buffer.
+// shrinkOut gives the output buffer back, but for what is in it, and leaves room for that many bytes more.
+func (x *Ctx) shrinkOut(more int) {
+	if out := x.out; cap(out) == outSize {
+		x.out = append(make([]byte, 0, len(out)+more), out...)
+		outBuffers.Put((*[outSize]byte)(out[:outSize]))
+	}
+}
+
+// lendOut gives the output buffer back, if nothing is in it, for a wait for the client. widenOut comes after it.
+func (x *Ctx) lendOut() {
+	if len(x.out) == 0 {
+		x.shrinkOut(0)
+		x.recount()
+	}
+}
+
+// widenOut undoes shrinkOut.
 func (x *Ctx) widenOut() {
 	if cap(x.out) >= outSize || x.writeErr != nil {
 		return
@@ -112,6 +142,7 @@ func (x *Ctx) beginWrite() (began int64) {
 // took is endWrite, and counts n bytes of the response, sent by a write that began then.
 func (x *Ctx) took(n int, began int64, err error) error {
 	x.slowOut.add(x.srv.clock.Now()-began, n, x.srv.limits.rate)
+	x.spend(int64(n))
 	return x.endWrite(err)
 }
 
@@ -141,8 +172,8 @@ func (x *Ctx) writeToStream(st *http2Request, parts ...[]byte) error {
 	}
 	for _, p := range parts {
 		for len(p) > 0 && x.writeErr == nil {
-			room := x.awaitRoom(st)
-			p = p[x.writeSome(st, p[:min(int64(len(p)), room)]):]
+			room := x.awaitRoom(st, int64(len(p)))
+			p = p[x.writeSome(st, p[:room]):]
 		}
 	}
 	x.widenOut()
@@ -152,7 +183,7 @@ func (x *Ctx) writeToStream(st *http2Request, parts ...[]byte) error {
 // sendGathered sends what is gathered; more: what follows at once is sent with it where that can be.
 func (x *Ctx) sendGathered(more bool) (err error) {
 	st := x.c.stream
-	if st != nil && st.Room() < int64(len(x.out)) {
+	if st != nil && st.Room(len(x.out)) < len(x.out) {
 		x.slim(0)
 	}
 	x.armWrite()
@@ -161,21 +192,40 @@ func (x *Ctx) sendGathered(more bool) (err error) {
 	if st != nil && more {
 		n, err = st.Gather(x.out)
 	} else {
-		n, err = x.c.nc.Write(x.out)
+		n, err = x.writeOut()
 	}
 	return x.sent(x.took(n, began, err))
 }
 
-// awaitRoom waits until the client takes more of the body, and returns how much; 0 after an error. Nothing is gathered.
-func (x *Ctx) awaitRoom(st *http2Request) int64 {
-	room := st.Room()
-	if room > 0 {
-		return room
+// writeOut writes what is gathered. While the client takes nothing only the rest of it is held.
+func (x *Ctx) writeOut() (int, error) {
+	now, ok := x.c.nc.(interface{ WriteNow([]byte) (int, error) })
+	if !ok {
+		if x.c.stream == nil {
+			x.slimFor(0)
+		}
+		return x.c.nc.Write(x.out)
+	}
+	n, err := now.WriteNow(x.out)
+	if n == len(x.out) || err != nil {
+		return n, err
+	}
+	x.out = x.out[:copy(x.out, x.out[n:])]
+	x.slim(0)
+	more, err := x.c.nc.Write(x.out)
+	return n + more, err
+}
+
+// awaitRoom waits until the client takes more of the body, and returns how many of n bytes; 0 after an error. Nothing is
+// gathered.
+func (x *Ctx) awaitRoom(st *http2Request, n int64) int64 {
+	if room := st.Room(int(n)); room > 0 {
+		return int64(room)
 	}
 	x.slim(0)
 	x.armWrite()
 	began := x.beginWrite()
-	room, err := st.AwaitRoom()
+	room, err := st.AwaitRoom(n)
 	if err = x.took(0, began, err); err != nil {
 		x.sent(err)
 	}
@@ -201,12 +251,12 @@ func (x *Ctx) sendFromPages(st *http2Request, e *store.Entry, from, length int64
 	x.writeToStream(st)
 	defer x.widenOut()
 	for sent < length && x.writeErr == nil {
-		room := x.awaitRoom(st)
+		room := x.awaitRoom(st, min(length-sent, store.WideSize))
 		if x.writeErr != nil {
 			break
 		}
 		buf := wideBuffers.Get().(*[store.WideSize]byte)
-		n, err := e.ReadAt(buf[:min(room, store.WideSize, length-sent)], from+sent)
+		n, err := e.ReadAt(buf[:room], from+sent)
 		if n > 0 {
 			sent += int64(x.writeSome(st, buf[:n]))
 		}

@@ -9,8 +9,45 @@ import (
 	"net/http"
 	"testing"
 
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
+
+// TestUnreadConnectionsHoldLittle: a connection of HTTP/2 with open windows whose client reads nothing holds little for all of its
+// responses together.
+func TestUnreadConnectionsHoldLittle(t *testing.T) {
+	const conns, requests, most = 30, 8, 120 << 10
+	content := contentOf(0, 16<<20)
+	sv := startServer(t, &Server{H2C: true, Handler: func(x *Ctx) error { return x.Send(200, "text/plain", content) }}, 1)
+	before := testenv.Heap()
+	for range conns {
+		var b, block bytes.Buffer
+		b.WriteString(http2.ClientPreface)
+		f := http2.NewFramer(&b, nil)
+		f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
+		f.WriteWindowUpdate(0, 1<<30)
+		enc := hpack.NewEncoder(&block)
+		for i := range requests {
+			block.Reset()
+			for _, field := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: "/"}, {Name: ":authority", Value: "h"}} {
+				enc.WriteField(field)
+			}
+			f.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+		}
+		nc := testenv.Dial(t, sv.addr)
+		defer nc.Close()
+		nc.(*net.TCPConn).SetReadBuffer(64 << 10)
+		testenv.Need(nc.Write(b.Bytes()))(t)
+	}
+	testenv.Until(t, "the responses stall", func() bool { return len(sv.stalled(sv.clock.Now())) == conns*(requests-1) })
+	each := (testenv.Heap() - before) / conns
+	t.Logf("each holds %d bytes", each)
+	if each > most {
+		t.Errorf("each holds %d bytes, more than %d", each, most)
+	}
+}
 
 // TestStalledConnectionsHoldLittle: a response of HTTP/1.1 whose client took much at first, and then takes nothing, holds no
 // large buffer. All of it arrives when the client goes on.

@@ -102,7 +102,17 @@ func (c *Conn) ReadNow(b []byte) (int, error) {
 // or with what failed: EPIPE, ECONNRESET and so on (send(2)). It parks while the
 // socket's buffer is full.
 func (c *Conn) Write(b []byte) (int, error) {
-	n, err := c.d.send(b, 0)
+	n, err := c.d.send(b, 0, false)
+	if err != nil {
+		return n, c.opError("write", "write", err)
+	}
+	return n, nil
+}
+
+// WriteNow is Write that does not wait for room in the socket's buffer: it returns, without an error, how many bytes of b
+// the kernel has taken, which may be none. It parks only while another task is writing.
+func (c *Conn) WriteNow(b []byte) (int, error) {
+	n, err := c.d.send(b, 0, true)
 	if err != nil {
 		return n, c.opError("write", "write", err)
 	}

@@ -310,8 +310,9 @@ func (d *desc) receiveNow(b []byte) (n int, err error) {
 	return 0, e
 }
 
-// send writes all of b, parking whenever the kernel's buffer is full. flags are those of send(2), for sockets.
-func (d *desc) send(b []byte, flags int) (sent int, err error) {
+// send writes all of b, parking whenever the kernel's buffer is full; now: it ends there. flags are those of send(2), for
+// sockets.
+func (d *desc) send(b []byte, flags int, now bool) (sent int, err error) {
 	d.spare(int64(len(b)))
 	if err := d.lock(writeSide); err != nil {
 		return 0, err
@@ -325,7 +326,7 @@ func (d *desc) send(b []byte, flags int) (sent int, err error) {
 		if len(b) == 0 && d.kind.stream() {
 			break
 		}
-		if !d.write.begin(own) {
+		if !d.write.begin(own) && !now {
 			if err = d.wait(&d.write, flagWriteExpired, engine.ReasonWrite, own, writeSide); err != nil {
 				break
 			}
@@ -338,6 +339,9 @@ func (d *desc) send(b []byte, flags int) (sent int, err error) {
 		}
 		if e == unix.EAGAIN {
 			own = d.exhausted(&d.write, own)
+			if now {
+				break
+			}
 			continue
 		}
 		short := n < len(d.piece(b[sent:]))
@@ -345,6 +349,9 @@ func (d *desc) send(b []byte, flags int) (sent int, err error) {
 		if e == 0 && sent < len(b) {
 			if short && d.kind.drains() {
 				own = d.exhausted(&d.write, own)
+				if now {
+					break
+				}
 			} else {
 				d.write.more()
 				d.paceHolding(own, n, writeSide)

@@ -127,7 +127,7 @@ func (f *File) Read(b []byte) (int, error) {
 // Write writes all of b; EPIPE when no reader is left. It parks while the pipe is full.
 // Writes of up to 4096 bytes to a pipe are not mixed with others (PIPE_BUF).
 func (f *File) Write(b []byte) (int, error) {
-	n, err := f.d.send(b, 0)
+	n, err := f.d.send(b, 0, false)
 	if err != nil {
 		return n, f.opError("write", "", err)
 	}

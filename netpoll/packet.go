@@ -158,7 +158,7 @@ func (c *PacketConn) Read(b []byte) (int, error) {
 // EDESTADDRREQ or ENOTCONN. Like Read it may meet the error of an earlier datagram. It
 // parks while the socket's buffer, or for unixgram the receiver's queue, is full.
 func (c *PacketConn) Write(b []byte) (int, error) {
-	n, err := c.d.send(b, 0)
+	n, err := c.d.send(b, 0, false)
 	if err != nil {
 		return n, c.opError("write", "write", err)
 	}

@@ -68,7 +68,7 @@ func (c *Conn) SendFile(head []byte, fd int, off, n int64, pages Pages) (int64, 
 		if s.left > 0 {
 			flags = unix.MSG_MORE // the file follows at once
 		}
-		if _, err := c.d.send(head, flags); err != nil {
+		if _, err := c.d.send(head, flags, false); err != nil {
 			return 0, c.opError("write", "write", err)
 		}
 	}
@@ -209,7 +209,7 @@ func (s *fileSend) copy(n int64) error {
 	}
 	switch {
 	case k > 0:
-		k, err = s.c.d.send(buf[:k], 0)
+		k, err = s.c.d.send(buf[:k], 0, false)
 		s.took(int64(k))
 		return err
 	case err == unix.EINTR:

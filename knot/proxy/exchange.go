@@ -21,7 +21,7 @@ import (
 
 const (
 	firstBuffer = 8 << 10   // for the head, and what comes with it
-	smallBuffer = 16 << 10  // for bodies of requests, and tunnels, while they move little
+	smallBuffer = 4 << 10   // for bodies of requests, and tunnels, while they move little
 	largeBuffer = 64 << 10  // for long bodies
 	headBuffer  = 128 << 10 // what a head may grow the buffer to
 )

@@ -360,23 +360,23 @@ func (st *Stream) sendData(p []byte, ends bool) error {
 	}
 }
 
-// room is how much of a body may be sent at once, in bytes. It needs mu.
-func (st *Stream) room() int64 {
-	return min(st.sendWindow, st.h.sendWindow, int64(outMost-len(st.h.out)))
+// room is how many of n bytes of a body may be sent at once. It needs mu.
+func (st *Stream) room(n int64) int64 {
+	return st.h.space(min(n, st.sendWindow, st.h.sendWindow))
 }
 
-// Room is how much of a body may be sent at once, in bytes, for a caller that does not hold mu.
-func (st *Stream) Room() int64 {
+// Room is how many of n bytes of a body may be sent at once. It never parks.
+func (st *Stream) Room(n int) int {
 	st.h.mu.Lock()
 	defer st.h.mu.Unlock()
-	return st.room()
+	return int(max(st.room(int64(n)), 0))
 }
 
 // sendSome sends as much of p as there is room for, and returns how much that was. It needs mu.
 func (st *Stream) sendSome(p []byte, ends bool) (sent int) {
 	h := st.h
 	for {
-		n := min(int64(len(p)-sent), st.room(), frameSize)
+		n := min(st.room(int64(len(p)-sent)), frameSize)
 		if n <= 0 && (len(p) > 0 || !ends) {
 			return sent
 		}
@@ -395,18 +395,18 @@ func (st *Stream) sendSome(p []byte, ends bool) (sent int) {
 	}
 }
 
-// AwaitRoom waits until the client takes more of the body, and returns how many bytes there is room for.
-func (st *Stream) AwaitRoom() (int64, error) {
+// AwaitRoom waits until the client takes more of the body, and returns how many of n bytes there is room for.
+func (st *Stream) AwaitRoom(n int64) (int64, error) {
 	st.h.mu.Lock()
 	defer st.h.unlock()
 	for {
-		switch n := st.room(); {
+		switch room := st.room(n); {
 		case st.late():
 			return 0, os.ErrDeadlineExceeded
 		case st.dropped || st.h.over:
 			return 0, ErrReset
-		case n > 0:
-			return n, nil
+		case room > 0:
+			return room, nil
 		}
 		if err := st.waitToSend(); err != nil {
 			return 0, err

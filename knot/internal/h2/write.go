@@ -2,6 +2,7 @@ package h2
 
 import (
 	"bytes"
+	"math"
 	"net/textproto"
 	"strings"
 	"sync"
@@ -19,6 +20,8 @@ import (
 const (
 	// outMost is how many bytes are gathered before requests wait with more.
 	outMost = 64 << 10
+	// leastOut is the same while the client takes nothing.
+	leastOut = 4 << 10
 	// controlMost bounds what is gathered besides, answers to PING and the like.
 	controlMost = 64 << 10
 	// outSize is the size of the buffers that frames are gathered in, in bytes, while they do not grow.
@@ -33,6 +36,7 @@ type output struct {
 	failed     bool   // because of an error, see fail
 	over       bool   // nothing can be written any more
 	frames     *http2.Framer
+	known      int // bytes more that the client is known to take without a wait
 
 	enc     *hpack.Encoder
 	encoded bytes.Buffer
@@ -56,10 +60,24 @@ func (o *output) release(b []byte) {
 		return
 	}
 	tasks.Buffers.Release(outSize)
-	if cap(b) <= 2*outMost {
+	put(b)
+}
+
+func put(b []byte) {
+	if outSize <= cap(b) && cap(b) <= 2*outMost {
 		b = b[:0]
 		outs.Put(&b)
 	}
+}
+
+// slim returns b, in a buffer that has grown only if the client is known to take more.
+func (o *output) slim(b []byte) []byte {
+	if cap(b) <= outSize || o.known > leastOut {
+		return b
+	}
+	fit := append(make([]byte, 0, max(len(b), leastOut)), b...)
+	put(b)
+	return fit
 }
 
 // Write implements io.Writer, for the Framer.
@@ -81,6 +99,22 @@ func (o *output) data(id uint32, p []byte, ends bool) {
 	n := len(p)
 	o.out = append(o.out, byte(n>>16), byte(n>>8), byte(n), byte(http2.FrameData), flags, byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
 	o.out = append(o.out, p...)
+	o.known = max(o.known-n, 0)
+}
+
+// space is how many of n bytes of bodies may be gathered. The client's room for a few is not asked for. It needs mu.
+func (h *Conn) space(n int64) int64 {
+	free := int64(outMost - len(h.out))
+	if n = min(n, free); n <= leastOut {
+		return n
+	}
+	if int64(h.known) < n {
+		h.known = math.MaxInt
+		if c, ok := h.NC.(interface{ WriteRoom() int }); ok {
+			h.known = max(c.WriteRoom()-len(h.out), 0)
+		}
+	}
+	return min(n, int64(max(h.known, leastOut-len(h.out))))
 }
 
 // kick sees to it that what has been gathered is written: at once, but for requests that are about
@@ -113,8 +147,8 @@ func (h *Conn) flushLater() {
 func (h *Conn) flush() {
 	h.writing = true
 	for !h.over && len(h.out) > 0 {
-		b := h.out
-		h.out, h.spare = h.spare, nil
+		b := h.slim(h.out)
+		h.out, h.spare = h.slim(h.spare), nil
 		h.unlock()
 		h.armWrite()
 		_, err := h.NC.Write(b)
