@@ -4,21 +4,42 @@ package uring
 
 import (
 	"math/rand/v2"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-func TestSubmissionQueueFull(t *testing.T) {
-	bothIssuers(t, Config{Entries: 8}, func(t *testing.T, d *Driver) {
-		var r record
-		trackAll(t, d, &r, 1000, (*SubmissionQueueEntry).PrepareNop)
-		testenv.AtMost(t, d.Pending(), 8, "entries in a queue for 8")
-		until(t, d, func() bool { return len(r.res) == 1000 })
-		testenv.Equal(t, d.InFlight(), 0, "in flight")
-	})
+// Of queues for 8 none overflows, and nothing is lost, whatever is asked for.
+func TestQueuesAreFull(t *testing.T) {
+	for _, x := range []struct {
+		name        string
+		completions uint32
+		prepare     func(e *SubmissionQueueEntry, fd int)
+	}{
+		{"submissions", 0, func(e *SubmissionQueueEntry, _ int) { e.PrepareNop() }},
+		{"completions", 8, func(e *SubmissionQueueEntry, _ int) { e.PrepareNop() }},
+		{"polls that end at once", 8, func(e *SubmissionQueueEntry, fd int) { e.PreparePollAdd(fd, unix.POLLIN) }},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			bothIssuers(t, Config{Entries: 8, Completions: x.completions}, func(t *testing.T, d *Driver) {
+				p := pipe(t)
+				var r record
+				trackAll(t, d, &r, 1000, func(e *SubmissionQueueEntry) { x.prepare(e, p[0]) })
+				testenv.AtMost(t, d.Pending(), 8, "entries in a queue for 8")
+				must(t, d.Flush())
+				if x.completions > 0 {
+					testenv.AtMost(t, d.Ring().CQReady(), 8, "completions in a queue for 8")
+				}
+				testenv.Need(unix.Write(p[1], []byte("x")))(t)
+				until(t, d, func() bool { return len(r.res) == 1000 })
+				testenv.Equal(t, d.InFlight(), 0, "in flight")
+			})
+		})
+	}
 }
 
 // trackAll makes n requests; Entry hands over when the queue is full.
@@ -29,28 +50,6 @@ func trackAll(t *testing.T, d *Driver, r *record, n int, prepare func(*Submissio
 		prepare(e)
 		d.Track(e, r)
 	}
-}
-
-func TestCompletionQueueFull(t *testing.T) {
-	bothIssuers(t, Config{Entries: 8, Completions: 8}, func(t *testing.T, d *Driver) {
-		var r record
-		trackAll(t, d, &r, 1000, (*SubmissionQueueEntry).PrepareNop)
-		must(t, d.Flush())
-		testenv.AtMost(t, d.Ring().CQReady(), 8, "completions in a queue for 8")
-		until(t, d, func() bool { return len(r.res) == 1000 })
-	})
-}
-
-// A ring that is full of what its reader has not taken reports nothing lost.
-func TestPollsOverflow(t *testing.T) {
-	bothIssuers(t, Config{Entries: 8, Completions: 8}, func(t *testing.T, d *Driver) {
-		p := pipe(t)
-		var r record
-		trackAll(t, d, &r, 100, func(e *SubmissionQueueEntry) { e.PreparePollAdd(p[0], unix.POLLIN) })
-		must(t, d.Flush())
-		testenv.Need(unix.Write(p[1], []byte("x")))(t)
-		until(t, d, func() bool { return len(r.res) == 100 })
-	})
 }
 
 func pipe(t testing.TB) [2]int {
@@ -122,10 +121,7 @@ func TestCancelOfWhatAThreadDoes(t *testing.T) {
 }
 
 func TestChurn(t *testing.T) {
-	operations := 100_000
-	if testing.Short() {
-		operations = 10_000
-	}
+	operations := testenv.Rounds(20_000, 100_000)
 	bothIssuers(t, Config{Entries: 64, Completions: 64}, func(t *testing.T, d *Driver) {
 		seed := time.Now().UnixNano()
 		t.Logf("seed %d", seed)
@@ -288,4 +284,40 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%+v: no error", cfg)
 		}
 	}
+}
+
+// result is request for one completion.
+func result(t testing.TB, d *Driver, r *record, prepare func(e *SubmissionQueueEntry)) int32 {
+	t.Helper()
+	*r = record{buf: r.buf, keep: r.keep}
+	request(t, d, r, prepare)
+	return r.res[0]
+}
+
+func want(t testing.TB, what string, got, want int32) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %d (%v), want %d", what, got, syscall.Errno(max(-got, 0)), want)
+	}
+}
+
+func TestMultishotPoll(t *testing.T) {
+	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+		fd := need(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t)
+		defer unix.Close(fd)
+		var r record
+		e := need(d.Entry())(t)
+		e.PreparePollMultishot(fd, unix.POLLIN)
+		token := d.Track(e, &r)
+		must(t, d.Flush())
+		for i := range 20 {
+			testenv.Need(unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}))(t)
+			until(t, d, func() bool { return len(r.res) > i })
+		}
+		if r.done() || d.InFlight() != 1 {
+			t.Fatalf("ended: flags %v, in flight %d", r.flags, d.InFlight())
+		}
+		must(t, d.Cancel(token))
+		until(t, d, r.done)
+	})
 }

@@ -27,7 +27,6 @@ type fakeKernel struct {
 	mapped  int
 	open    int
 	enters  int
-	raw     int      // enters that did not tell the Go scheduler
 	pending []uint64 // polls
 	timeout []uint64
 	excess  []CompletionQueueEvent // completions that the queue had no room for
@@ -115,9 +114,6 @@ func (k *fakeKernel) at(ring int64, offset uint32) *uint32 {
 
 func (k *fakeKernel) enter(fd int, submit, complete, flags uint32, arg unsafe.Pointer, size uintptr, wait bool) (int, syscall.Errno) {
 	k.enters++
-	if !wait {
-		k.raw++
-	}
 	var f fault
 	if len(k.script) > 0 {
 		f, k.script = k.script[0], k.script[1:]

@@ -132,51 +132,6 @@ func TestOverflowOfTheCompletionQueue(t *testing.T) {
 	must(t, d.Close())
 }
 
-func TestNothingToDoIsNoSystemCall(t *testing.T) {
-	k := newFakeKernel(t)
-	d := k.mustDriver(Config{})
-	r := never(t, d)
-	must(t, d.Wait(0))
-	testenv.MustEqual(t, k.enters, 1, "handing over one entry: N system calls")
-	k.enters = 0
-	for range 10 {
-		must(t, d.Wait(0))
-		must(t, d.Flush())
-		d.Reap()
-	}
-	testenv.Equal(t, k.enters, 0, "system calls with nothing to do")
-	k.post(uint64(d.table.tokens()[0]), 1, 0)
-	must(t, d.Wait(-1))
-	if k.enters != 0 || !r.done() {
-		t.Errorf("%d system calls, completed %v, for a completion that was there; want 0, true", k.enters, r.done())
-	}
-	*k.at(mapSQ, k.p.sqOff.flags) = SQTaskrun
-	must(t, d.Wait(0))
-	testenv.Equal(t, k.enters, 1, "system calls, when the kernel has work that waits for one")
-	must(t, d.Close())
-}
-
-// One call hands over and waits.
-func TestOneSystemCallPerTurn(t *testing.T) {
-	k := newFakeKernel(t)
-	d := k.mustDriver(Config{Entries: 64})
-	for _, timeout := range []time.Duration{-1, time.Second} {
-		left := nops(t, d, 64)
-		k.enters, k.raw = 0, 0
-		must(t, d.Wait(timeout))
-		if *left != 0 || k.enters != 1 || k.raw != 0 {
-			t.Errorf("Wait(%v): %d left, %d system calls, %d of them raw; want 0, 1, 0", timeout, *left, k.enters, k.raw)
-		}
-	}
-	left := nops(t, d, 8)
-	k.raw = 0
-	must(t, d.Wait(0))
-	if *left != 0 || k.raw != 1 {
-		t.Errorf("Wait(0): %d left, %d raw system calls; want 0, 1", *left, k.raw)
-	}
-	must(t, d.Close())
-}
-
 func TestStaleCompletionIsDropped(t *testing.T) {
 	k := newFakeKernel(t)
 	d := k.mustDriver(Config{})

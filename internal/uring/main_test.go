@@ -4,6 +4,7 @@ package uring
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"testing"
@@ -113,4 +114,100 @@ func TestWaitEndsInTime(t *testing.T) {
 		must(t, d.Wait(3*time.Millisecond))
 		testenv.AtLeast(t, time.Since(start), 3*time.Millisecond, "Wait(3ms) took")
 	})
+}
+
+// Each receive of a multishot takes a provided buffer; without one left it ends with
+// ENOBUFS, and no byte is lost.
+func TestProvidedBuffers(t *testing.T) {
+	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+		const entries, size, group = 4, 16, 7
+		br, err := d.SetupBufRing(entries, group)
+		if err != nil {
+			t.Skip(err)
+		}
+		testenv.Fails(t, testenv.Err(d.SetupBufRing(entries, group)), "the same number twice: no error")
+		testenv.Fails(t, testenv.Err(d.SetupBufRing(3, group+1)), "three entries: no error; the number must be a power of two")
+		memory := make([]byte, entries*size)
+		give := func(bid uint16) {
+			br.BufRingAdd(address(memory)+uintptr(bid)*size, size, bid, entries-1, 0)
+			br.BufRingAdvance(1)
+		}
+		for i := range uint16(entries) {
+			give(i)
+		}
+		p := socketpair(t)
+		r := &record{keep: memory}
+		e := need(d.Entry())(t)
+		e.PrepareRecvMultishot(p[0], 0, 0, 0)
+		e.SetFlags(uint32(SqeBufferSelect))
+		e.BufIG = group
+		d.Track(e, r)
+		must(t, d.Flush())
+		for i := range byte(entries + 1) {
+			testenv.Need(unix.Write(p[1], []byte{'a' + i}))(t)
+			until(t, d, func() bool { return len(r.res) == int(i)+1 })
+		}
+		for i, res := range r.res[:entries] {
+			if res != 1 || r.flags[i]&CQEFBuffer == 0 || r.flags[i]&CQEFMore == 0 {
+				t.Fatalf("completion %d: %d, flags %#x; want 1 byte in a buffer, and more to follow", i, res, r.flags[i])
+			}
+			if bid := r.flags[i] >> CQEBufferShift; memory[bid*size] != 'a'+byte(i) {
+				t.Errorf("buffer %d holds %q", bid, memory[bid*size])
+			}
+		}
+		if !r.done() || r.res[entries] != -int32(unix.ENOBUFS) {
+			t.Fatalf("without buffers: %v, flags %#x; want ENOBUFS, the last", r.res[entries], r.flags[entries])
+		}
+		give(uint16(r.flags[2] >> CQEBufferShift))
+		r2 := &record{keep: memory}
+		want(t, "recv", result(t, d, r2, func(e *SubmissionQueueEntry) {
+			e.PrepareRecv(p[0], 0, size, 0)
+			e.SetFlags(uint32(SqeBufferSelect))
+			e.BufIG = group
+		}), 1)
+		if bid := r2.flags[0] >> CQEBufferShift; bid != r.flags[2]>>CQEBufferShift || memory[bid*size] != 'a'+entries {
+			t.Errorf("buffer %d holds %q", bid, memory[bid*size])
+		}
+	})
+}
+
+func TestTable(t *testing.T) {
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(uint64(seed), 1))
+	var table table
+	model := make(map[Token]Completer)
+	var gone []Token
+	most := 0
+	for range 20_000 {
+		switch {
+		case rnd.IntN(2) == 0:
+			c := new(record)
+			k := table.put(c)
+			if _, there := model[k]; there || k == 0 {
+				t.Fatalf("token %#x was given out", k)
+			}
+			model[k] = c
+			most = max(most, len(model))
+		case len(gone) > 0 && rnd.IntN(4) == 0:
+			if k := gone[rnd.IntN(len(gone))]; table.find(k) != nil || table.take(k, true) != nil {
+				t.Fatalf("token %#x is found again", k)
+			}
+		default:
+			for k, c := range model {
+				if got := table.take(k, false); got != c {
+					t.Fatalf("token %#x: got %p, want %p", k, got, c)
+				}
+				if got := table.take(k, true); got != c {
+					t.Fatalf("token %#x: got %p, want %p", k, got, c)
+				}
+				delete(model, k)
+				gone = append(gone, k)
+				break
+			}
+		}
+	}
+	if table.used != len(model) || len(table.tokens()) != len(model) || len(table.slots) != most {
+		t.Errorf("%d used, %d listed, %d places; want %d, %d, %d", table.used, len(table.tokens()), len(table.slots), len(model), len(model), most)
+	}
 }
