@@ -14,17 +14,6 @@ import (
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 
-func TestHealthyGraphHasNoFindings(t *testing.T) {
-	sc := healthy()
-	for _, f := range Find(sc.Snapshot) {
-		t.Errorf("found %+v", f)
-	}
-	sc.diff()
-	for _, f := range Find(sc.Snapshot) {
-		t.Errorf("in a difference: found %+v", f)
-	}
-}
-
 // A lintCase is a change to the healthy graph and what it should lead to.
 type lintCase struct {
 	name   string

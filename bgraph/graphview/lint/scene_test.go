@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -188,5 +189,16 @@ func (sc scene) diff() {
 		if r.Acquired = r.Released; r.Name == progress {
 			r.Acquired = uint64(r.InUse) / 60
 		}
+	}
+}
+
+func TestHealthyGraphHasNoFindings(t *testing.T) {
+	sc := healthy()
+	for _, f := range Find(sc.Snapshot) {
+		t.Errorf("found %+v", f)
+	}
+	sc.diff()
+	for _, f := range Find(sc.Snapshot) {
+		t.Errorf("in a difference: found %+v", f)
 	}
 }

@@ -9,7 +9,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // sick is a healthy graph with one finding of most checks.
@@ -93,4 +98,153 @@ func TestFindingsReportAWriteError(t *testing.T) {
 	s := healthy().Snapshot
 	testenv.Equal(t, Write(brokenWriter{}, s, nil), errBroken, "nothing found: error")
 	testenv.Equal(t, Write(brokenWriter{}, s, []Finding{{Message: "x"}}), errBroken, "one finding: error")
+}
+
+func TestLintNativeWaits(t *testing.T) {
+	const kNative = kTick + 1
+	waits := func(n uint64) func(scene) {
+		return func(sc scene) { sc.node(kNative, "native", n, 0, 3*time.Millisecond, 0) }
+	}
+	for _, c := range []lintCase{
+		{"no native waits", waits(0), "", 0, nil},
+		{"some, in an hour", waits(360), "info native", kNative, []string{"360 times, 0.1 a second", "2.895ms on average"}},
+		{"many", waits(360_000), "warning native", kNative, []string{"360,000 times, 100 a second"}},
+	} {
+		c.run(t)
+	}
+	sc := healthy()
+	for i := range 12 {
+		sc.node(kNative+bgraph.Key(i), "native", uint64(i+1), 0, time.Millisecond, 0)
+	}
+	sc.order()
+	named := map[bgraph.Key]bool{}
+	for _, f := range Find(sc.Snapshot) {
+		named[f.Node] = true
+	}
+	if len(named) != nativePlaces || named[kNative] || named[kNative+1] {
+		t.Errorf("%d places are named; want the %d where most was", len(named), nativePlaces)
+	}
+}
+
+// lintOf runs a program, one task for each function, and looks at its graph.
+func lintOf(t *testing.T, o limits, program ...func()) []Finding {
+	t.Helper()
+	return findWith(graphOf(t, 1, program...), o)
+}
+
+// graphOf runs a program, its functions on the loops in turn.
+func graphOf(t *testing.T, loops int, program ...func()) *bgraph.Snapshot {
+	t.Helper()
+	g := recorder.New(bgraph.Config{Sampling: 1})
+	rt, err := engine.New(engine.Config{
+		Loops:       loops,
+		NewPoller:   func(int) (engine.Poller, error) { return poller.Epoll() },
+		NewObserver: g.Observe,
+		HoldLimit:   time.Hour,
+	})
+	testenv.Must(t, err)
+	defer rt.Close()
+	tasks := make([]*engine.Task, len(program))
+	for i, fn := range program {
+		tasks[i] = engine.GoOn(rt.Loop(i%loops), fn)
+	}
+	for _, one := range tasks {
+		testenv.Must(t, one.Join())
+	}
+	return g.Snapshot()
+}
+
+func only(t *testing.T, found []Finding, check string) *Finding {
+	t.Helper()
+	for i := range found {
+		if found[i].Check == check {
+			return &found[i]
+		}
+	}
+	t.Fatalf("no %s among %+v", check, found)
+	return nil
+}
+
+func TestLintOfAConvoy(t *testing.T) {
+	var mu task.Mutex
+	var program []func()
+	for range 16 {
+		program = append(program, func() {
+			for range 10 {
+				mu.Lock()
+				engine.Sleep(time.Millisecond)
+				mu.Unlock()
+			}
+		})
+	}
+	f := only(t, lintOf(t, usual, program...), CheckConvoy)
+	if !strings.HasPrefix(f.Name, "mutex ") || !strings.Contains(f.Message, "run to sleep ") || !strings.Contains(f.Advice, "held while the task waits") {
+		t.Errorf("%+v", f)
+	}
+}
+
+//go:noinline
+func compute(d time.Duration) {
+	for began := time.Now(); time.Since(began) < d; {
+	}
+}
+
+func TestLintOfALongStep(t *testing.T) {
+	f := only(t, lintOf(t, usual, func() {
+		for range 3 {
+			engine.YieldAt("before")
+			compute(15 * time.Millisecond)
+			engine.YieldAt("after")
+		}
+	}), CheckLongStep)
+	if f.Severity != SeverityError || f.Name != "before → after" || !strings.Contains(f.Stack, "TestLintOfALongStep") {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestLintOfAHealthyProgram(t *testing.T) {
+	work := task.NewChan[int](8)
+	done := task.NewChan[int](8)
+	things := testenv.Need(engine.NewResource("things that come back", ""))(t)
+	const jobs = 3000
+	program := []func(){
+		func() {
+			for i := range jobs {
+				work.Send(i)
+			}
+			work.Close()
+		},
+		func() {
+			for range jobs {
+				testenv.Check(t, testenv.Err(done.Recv()))
+			}
+		},
+	}
+	var mu task.Mutex
+	last := -1
+	for range 4 {
+		program = append(program, func() {
+			for {
+				i, err := work.Recv()
+				if err != nil {
+					return
+				}
+				things.Acquire(1)
+				mu.Lock()
+				last = i
+				mu.Unlock()
+				engine.Yield()
+				things.Release(1)
+				done.Send(i)
+			}
+		})
+	}
+	defer func() {
+		testenv.AtLeast(t, last, 0, "nothing was done")
+	}()
+	patient := usual
+	patient.step, patient.starve, patient.ready = time.Minute, time.Minute, time.Minute
+	for _, f := range lintOf(t, patient, program...) {
+		t.Errorf("found %+v", f)
+	}
 }
