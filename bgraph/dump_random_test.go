@@ -2,12 +2,14 @@ package bgraph
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/buckets"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // seeded returns a generator, and says in the log of a failed test how to get it again.
@@ -170,4 +172,30 @@ func randomText(r *rand.Rand) string {
 
 func randomTime(r *rand.Rand) time.Time {
 	return time.Unix(1.7e9+r.Int64N(1e8), r.Int64N(1e9)).UTC()
+}
+
+// sampleSnapshot is the graph of a web shop of 2 loops after a minute under load: 1,021 tasks wait for the lock of a
+// session cache, a page is rendered in long steps now and then, and file descriptors are near their limit.
+func sampleSnapshot() *Snapshot {
+	s, err := ReadFile("../internal/graphcases/sample.bgraph")
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// A quantile is within a quarter of what was measured, as the bounds of Fine are.
+func TestQuantileIsWithinAQuarter(t *testing.T) {
+	testenv.Equal(t, new(Times).Mean(), 0, "of nothing")
+	for d := Nanos(40); d < 1<<34; d = d*17/16 + 1 {
+		var times Times
+		for range 100 {
+			times.Add(d)
+		}
+		times.Add(d * 3) // so that Max does not tell
+		testenv.AtMost(t, max(times.Mean()-d*103/101, d*103/101-times.Mean()), 1, "the mean is off by")
+		if got := times.Quantile(0.5); math.Abs(float64(got-d)) > 0.25*float64(d) {
+			t.Fatalf("of %v: %v", d, got)
+		}
+	}
 }

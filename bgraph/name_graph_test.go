@@ -26,4 +26,7 @@ func TestNodesAreNamedAfterTheProgram(t *testing.T) {
 		}
 		testenv.Equal(t, n.Name(), want, "stack %q: named", stack)
 	}
+	s := bgraph.Snapshot{Nodes: []bgraph.Node{{Key: 7, Reason: "read", Label: "a label"}}}
+	testenv.Equal(t, s.NameOf(7), "a label")
+	testenv.Equal(t, s.NameOf(8), "0000000000000008", "no node")
 }
