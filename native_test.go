@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -221,10 +220,6 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 			m.ended.Wait()
 			return errors.Join(err, g.Shutdown(context.Background()))
 		},
-		"a function that has room on its stack": func() error {
-			stackchunk.Call(1, meet)
-			return nil
-		},
 		"a function on a stack chunk": func() error {
 			before := stackchunk.ReadStats()
 			stackchunk.Call(100<<10, meet)
@@ -232,18 +227,6 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 			if n := stackchunk.ReadStats().Links - before.Links; n != 3 {
 				return fmt.Errorf("%d links", n)
 			}
-			return nil
-		},
-		"a panic on a stack chunk": func() (err error) {
-			defer func() {
-				if v := recover(); v != "after the wait" {
-					err = fmt.Errorf("recovered %v", v)
-				}
-			}()
-			stackchunk.Call(100<<10, func() {
-				meet()
-				panic("after the wait")
-			})
 			return nil
 		},
 		"runtime.Goexit on a stack chunk": func() error {
@@ -258,28 +241,12 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 			}
 			return nil
 		},
-		"a park on a stack chunk": func() error {
-			stackchunk.Call(100<<10, func() {
-				meet()
-				task.Yield()
-				meet()
-				task.Sleep(time.Microsecond)
-			})
-			return nil
-		},
 		"a handler of panics": func() error {
 			var p *task.PanicError
 			if err := task.Go(func() { panic("for the handler") }).Join(); !errors.As(err, &p) {
 				return err
 			}
 			return nil
-		},
-		"a method of package sync": func() error {
-			var wg sync.WaitGroup
-			wg.Add(1)
-			waits := task.Go(wg.Wait)
-			task.Go(wg.Done)
-			return waits.Join()
 		},
 		"the lock of a Cond": func() error {
 			var mu sync.Mutex
@@ -369,30 +336,6 @@ func TestTiedTasksWithAllDefaults(t *testing.T) {
 			return waits.Join()
 		}
 	}
-	finalizer := func() error {
-		var mu task.Mutex
-		c := task.NewChan[bool](0)
-		done := make(chan error, 1)
-		var begun atomic.Bool
-		mu.Lock()
-		runtime.SetFinalizer(new([64]byte), func(*[64]byte) {
-			begun.Store(true)
-			mu.Lock()
-			mu.Unlock() //lint:ignore SA2001 the wait is what is wanted
-			task.Yield()
-			_, err := c.Recv()
-			done <- errors.Join(err, task.Sleep(time.Microsecond))
-		})
-		for !begun.Load() {
-			runtime.GC()
-			task.Yield()
-		}
-		mu.Unlock()
-		if err := c.Send(true); err != nil {
-			return err
-		}
-		return <-done
-	}
 	for _, c := range []struct {
 		name, panics string
 		do           func() error
@@ -400,21 +343,6 @@ func TestTiedTasksWithAllDefaults(t *testing.T) {
 		{"a thread locked over a native wait", "", meets(runtime.LockOSThread, func() { runtime.UnlockOSThread(); task.Sleep(time.Microsecond) })},
 		{"a thread locked until the end", "", meets(runtime.LockOSThread, func() {})},
 		{"a wait with the thread locked over a native wait", "LockOSThread", meets(runtime.LockOSThread, func() { task.Sleep(time.Hour) })},
-		{"a finalizer that waits", "", finalizer},
-		{"an iterator that waits", "", func() error {
-			c := task.NewChan[int](0)
-			task.Go(func() { c.Send(1) })
-			next, stop := iter.Pull(func(yield func(int) bool) {
-				v, _ := c.Recv()
-				task.Sleep(time.Microsecond)
-				yield(v)
-			})
-			defer stop()
-			if v, ok := next(); v != 1 || !ok {
-				return fmt.Errorf("pulled %d, %v", v, ok)
-			}
-			return nil
-		}},
 		{"a native wait for an iterator's task", "", func() error {
 			next, stop := iter.Pull(func(yield func(int) bool) { task.Yield(); yield(1) })
 			defer stop()

@@ -182,12 +182,6 @@ func TestDumpThatFailsIsReported(t *testing.T) {
 	}
 }
 
-func TestSignalWithoutGraph(t *testing.T) {
-	var stderr bytes.Buffer
-	newMembership(t, &stderr, &member{answers: true}).dumpAll()
-	testenv.Contains(t, stderr.String(), "CAPRICCIO_GRAPH=on", "standard error")
-}
-
 func TestFaultInADumpDoesNotEndTheProgram(t *testing.T) {
 	var out bytes.Buffer
 	var broken *recorder.Graph
