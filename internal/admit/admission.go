@@ -11,10 +11,10 @@ type Cause uint8
 
 // The causes.
 const (
-	CauseLine  Cause = iota // more come than can be served, see Line
-	CauseStuck              // there is no room, and nobody has left for a while
-	CauseWait               // they had waited longer than anybody waits
-	CausePile               // they would come to a place where more wait than go on, see Pile
+	CauseOverload   Cause = iota // more come than can be served, see OverloadDetector
+	CauseStuck                   // there is no room, and no task has left for a while
+	CauseWait                    // they had waited for longestWait
+	CauseBottleneck              // they would come to a limited node, see BottleneckLimit
 	causes
 )
 
@@ -23,61 +23,63 @@ func (c Cause) String() string {
 	return [...]string{"more come than can be served", "no room inside, and nobody leaves", "waited too long", "a lock, a backend or the like inside does no more"}[c]
 }
 
-// stuckAfter is how long nobody may have been let in, nor left, for newcomers to wait. If no resource is scarce
-// it is unsureFor.
-const stuckAfter = time.Second
-
-// An Admission decides for one loop what becomes of the tasks that come to its entrances. How
-// many may be inside is up to a Gate, whether more come than can be served to a Line.
-// If there is no room inside and nobody leaves, it refuses all, so that everybody gets
-// an answer.
+// An Admission decides for one loop what becomes of the tasks that come to its entrances and bottlenecks. A
+// ConcurrencyLimit says how many may be inside, an OverloadDetector whether more come than can be served, a
+// BottleneckLimit how many may come to a node. If there is no room inside and no task leaves, all are refused, so that
+// each client gets an answer.
+//
+//	task comes ─▶ overloaded, and it has waited too long ──────▶ Refuse
+//	          ├─▶ so many admitted tasks are yet to run ────────▶ Enough
+//	          ├─▶ no room ─▶ and no task has moved for a while ─▶ Refuse
+//	          │           ╰─────────────────────────────────────▶ Defer
+//	          ╰─▶ Admit, or AdmitNewest while the queue grows
 type Admission struct {
 	refuse    bool
 	loop      int
-	gates     func(entrance int) *Gate
-	ledger    *Ledger    // of the gates; nil: there is none
-	entrances []entrance // by index; without gate: not an entrance, or nothing has come there yet
+	limits    func(entrance int) *ConcurrencyLimit
+	ledger    *Ledger    // of the limits; nil: there is none
+	entrances []entrance // by index; without limit: not an entrance, or nothing has come there yet
 
-	doors []door
+	bottlenecks []bottleneck // by number
 
 	admitted, deferred coro.Counter
 	refused            [causes]coro.Counter
 }
 
-// An entrance is one loop's view of a Gate. Loop-private.
+// An entrance is where tasks come in on one loop. Loop-private.
 type entrance struct {
-	known bool // the gate has been asked for
-	gate  *Gate
-	share *share
-	line  Line
+	known    bool // the limit has been asked for
+	limit    *ConcurrencyLimit
+	share    *loopShare
+	detector OverloadDetector
 
-	progress time.Duration // when somebody was last let in, or left, or the line began
-	stuck    bool
-	deferred bool // the task that comes next has been counted as deferred
+	movedAt  time.Duration // when a task was last admitted, or left, or the queue began
+	stuck    bool          // newcomers are refused at once
+	deferred bool          // the task that comes next has been counted as deferred
 }
 
-// moved notes that somebody was let in, or left.
+// moved records that a task was admitted, or left.
 func (e *entrance) moved(now time.Duration) {
-	e.progress, e.stuck = now, false
-	if e.gate != nil {
-		e.gate.moves(now)
+	e.movedAt, e.stuck = now, false
+	if e.limit != nil {
+		noteTime(&e.limit.moved, now)
 	}
 }
 
-// A door is before a pile, for those that are kept out of it. It has no gate.
-type door struct {
+// A bottleneck is a watched node, and what tasks come to that wait before it, which has no ConcurrencyLimit. Loop-private.
+type bottleneck struct {
 	entrance
-	pile Pile
+	most BottleneckLimit
 }
 
 // NewAdmission returns an Admission for the loop with that number. refuse means that tasks may be
-// refused; otherwise they wait, however long it takes. gates returns the gate of an entrance; it is
+// refused; otherwise they wait, however long it takes. limits returns the limit of an entrance; it is
 // called once for each. Where it returns nil, all are admitted and not counted.
-func NewAdmission(loop int, refuse bool, gates func(entrance int) *Gate) *Admission {
-	return &Admission{refuse: refuse, loop: max(loop, 0), gates: gates}
+func NewAdmission(loop int, refuse bool, limits func(entrance int) *ConcurrencyLimit) *Admission {
+	return &Admission{refuse: refuse, loop: max(loop, 0), limits: limits}
 }
 
-// at is the entrance of that index; nil if it has no gate.
+// at is the entrance of that index; nil if it has no limit.
 func (a *Admission) at(index int) *entrance {
 	if index >= MaxEntrances {
 		return nil
@@ -88,131 +90,122 @@ func (a *Admission) at(index int) *entrance {
 	e := &a.entrances[index]
 	if !e.known {
 		e.known = true
-		if e.gate = a.gates(index); e.gate != nil {
-			e.share = e.gate.share(a.loop)
-			a.ledger = e.gate.ledger
+		if e.limit = a.limits(index); e.limit != nil {
+			e.share = e.limit.share(a.loop)
+			a.ledger = e.limit.ledger
 		}
 	}
-	if e.gate != nil {
+	if e.limit != nil {
 		return e
 	}
 	return nil
 }
 
-// Next says what becomes of one of the tasks that wait at the entrance with that index, or from MaxEntrances on at the door
-// of that pile. q is changed by nobody.
+// Next is part of Decider.
 func (a *Admission) Next(now time.Duration, index int, q *QueueState) Verdict {
 	if index >= MaxEntrances {
-		return a.nextAtDoor(now, index-MaxEntrances, q)
+		return a.nextAtBottleneck(now, index-MaxEntrances, q)
 	}
 	e := a.at(index)
 	if e == nil {
-		return unasked(q)
+		return Open{}.Next(now, index, q)
 	}
-	return a.next(now, e, q, e.gate.ledger.tight.Load())
+	return a.next(now, e, q, e.limit.ledger.tight.Load())
 }
 
-// nextAtDoor is Next for those that are kept out because too many wait at a place inside, see
-// Piled.
-func (a *Admission) nextAtDoor(now time.Duration, pile int, q *QueueState) Verdict {
-	if pile >= len(a.doors) {
-		return unasked(q)
+// nextAtBottleneck is Next for tasks that wait before a bottleneck, see Limit.
+func (a *Admission) nextAtBottleneck(now time.Duration, number int, q *QueueState) Verdict {
+	if number >= len(a.bottlenecks) {
+		return Open{}.Next(now, number, q)
 	}
-	d := &a.doors[pile]
-	if a.heldUp() || d.pile.Limit() == 0 {
-		d.stuck = a.refuse && a.heldUp()
+	b := &a.bottlenecks[number]
+	if a.stalled() || b.most.Limit() == 0 {
+		b.stuck = a.refuse && a.stalled()
 	}
-	return a.next(now, &d.entrance, q, false)
+	return a.next(now, &b.entrance, q, false)
 }
 
-// unasked is the verdict where all are admitted.
-func unasked(q *QueueState) Verdict {
-	if q.Abandoned {
-		return Refuse
-	}
-	return Admit
-}
+func (a *Admission) stalled() bool { return a.ledger != nil && a.ledger.Stalled() }
 
-func (a *Admission) heldUp() bool { return a.ledger != nil && a.ledger.HeldUp() }
-
-// Piled is part of Bottlenecks. While a gate is held up, nobody else may come to where tasks wait: those that would are refused at once.
-// Others may be what they wait for.
-func (a *Admission) Limit(now time.Duration, pile int, q BacklogState) int {
-	for pile >= len(a.doors) {
-		a.doors = append(a.doors, door{entrance: entrance{line: Line{atDoor: true}}})
+// Limit is told, every few milliseconds, how it is at a watched node. It returns how many tasks may wait there or be on the
+// way, 0 if any number, below 0 if none. While a ConcurrencyLimit is stalled, no other task may come to where tasks wait,
+// and is refused at once; tasks that go elsewhere may be what they wait for.
+func (a *Admission) Limit(now time.Duration, number int, s BacklogState) int {
+	for number >= len(a.bottlenecks) {
+		a.bottlenecks = append(a.bottlenecks, bottleneck{entrance: entrance{detector: OverloadDetector{atBottleneck: true}}})
 	}
-	d := &a.doors[pile]
-	before := d.pile.Limit()
-	d.pile.Update(now, q)
-	if before == 0 && d.pile.Limit() > 0 {
-		d.line.Opened(d.pile.rate)
+	b := &a.bottlenecks[number]
+	before := b.most.Limit()
+	b.most.Update(now, s)
+	if before == 0 && b.most.Limit() > 0 {
+		b.detector.Limited(b.most.rate)
 	}
-	if n := q.Departed + q.Late; n > 0 {
-		d.line.Departed(n)
-		d.moved(now)
+	if n := s.Departed + s.Late; n > 0 {
+		b.detector.Departed(n)
+		b.moved(now)
 	}
-	if q.Waiting > 0 && a.heldUp() {
+	if s.Waiting > 0 && a.stalled() {
 		return -1
 	}
-	return d.pile.Limit()
+	return b.most.Limit()
 }
 
 // next decides about the tasks that wait at e.
 func (a *Admission) next(now time.Duration, e *entrance, q *QueueState, tight bool) Verdict {
-	e.line.Gone(q.Disconnected)
-	e.line.Look(now, q.Waiting, q.Inside, tight)
-	e.line.stopped = min(e.line.stopped, q.Oldest) // what was before counts for nobody, be it that none was in line
+	e.detector.Left(q.Disconnected)
+	e.detector.Tick(now, q.Waiting, q.Inside, tight)
+	e.detector.paused = min(e.detector.paused, q.Oldest) // no task has waited through what was before
 	if q.Abandoned {
 		return Refuse
 	}
-	if a.refuse && e.line.Refuses(q.Oldest, q.Waiting, q.Refusing) {
-		cause := CauseLine
+	if a.refuse && e.detector.Refuses(q.Oldest, q.Waiting, q.Refusing) {
+		cause := CauseOverload
 		switch {
-		case e.gate == nil:
-			cause = CausePile
-		case e.line.state != Overloaded:
+		case e.limit == nil:
+			cause = CauseBottleneck
+		case e.detector.state != Overloaded:
 			cause = CauseWait
 		}
-		e.line.Refused()
+		e.detector.Refused()
 		a.refused[cause].Add(1)
 		return Refuse
 	}
-	if q.Starting >= e.line.Starting() {
+	if q.Starting >= e.detector.Starting() {
 		return Enough
 	}
-	if q.Full || e.gate != nil && !e.gate.admit(now, e.share) {
+	if q.Full || e.limit != nil && !e.limit.admit(now, e.share) {
 		return a.full(now, e, q)
 	}
 	e.deferred = false
 	e.moved(now)
-	if e.gate != nil {
+	if e.limit != nil {
 		a.admitted.Add(1)
 	}
-	e.line.Admitted(now, q.Waiting-1)
-	if e.line.Newest(now, q.Front) {
+	e.detector.Admitted(now, q.Waiting-1)
+	if e.detector.NewestFirst(now, q.Front) {
 		return AdmitNewest
 	}
 	return Admit
 }
 
-// full is Next when there is no room inside. What counts is whether anybody moves, on any loop.
+// full is Next when there is no room inside. It refuses only if no task has moved, on any loop.
 func (a *Admission) full(now time.Duration, e *entrance, q *QueueState) Verdict {
 	after := stuckAfter
-	if e.gate != nil {
+	if e.limit != nil {
 		if !q.Full && !a.ledger.scarce.Load() {
 			after = unsureFor
 		}
-		after += 2 * lookAfter // by then those that wait are looked at, if the gate is held up
-		if at := time.Duration(e.gate.moved.Load()); at > e.progress {
-			e.progress, e.stuck = at, false
+		after += 2 * probeAfter // by then the tasks that wait are looked at, if the limit is stalled
+		if at := time.Duration(e.limit.moved.Load()); at > e.movedAt {
+			e.movedAt, e.stuck = at, false
 		}
 	}
 	if !e.deferred {
 		e.deferred = true
 		a.deferred.Add(1)
-		e.progress = max(e.progress, now-q.Oldest)
+		e.movedAt = max(e.movedAt, now-q.Oldest)
 	}
-	if a.refuse && (e.stuck || q.Oldest >= after && now-e.progress >= after) {
+	if a.refuse && (e.stuck || q.Oldest >= after && now-e.movedAt >= after) {
 		e.stuck = true // newcomers are refused at once
 		a.refused[CauseStuck].Add(1)
 		return Refuse
@@ -223,8 +216,8 @@ func (a *Admission) full(now time.Duration, e *entrance, q *QueueState) Verdict 
 // Left records that a task that was admitted there has left again.
 func (a *Admission) Left(now time.Duration, index int) {
 	if e := a.at(index); e != nil {
-		e.gate.finished(e.share)
-		note(&e.gate.left, now)
+		e.limit.finished(e.share)
+		noteTime(&e.limit.left, now)
 		e.moved(now)
 	}
 }
@@ -233,7 +226,7 @@ func (a *Admission) Left(now time.Duration, index int) {
 func (a *Admission) Refused(c Cause) uint64 { return uint64(a.refused[c].Load()) }
 
 // Causes are all there are.
-func Causes() []Cause { return []Cause{CauseLine, CauseStuck, CauseWait, CausePile} }
+func Causes() []Cause { return []Cause{CauseOverload, CauseStuck, CauseWait, CauseBottleneck} }
 
 // Report adds the counters to r. It may be called from any goroutine.
 func (a *Admission) Report(r *Report) {

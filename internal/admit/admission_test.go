@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// newGate returns a gate to a resource of 100, of which each task holds 10.
-func newGate(t *testing.T, loops int) (*Ledger, *Gate, ResourceID, []*Admission) {
+// newLimit returns a limit to a resource of 100, of which each task holds 10.
+func newLimit(t *testing.T, loops int) (*Ledger, *ConcurrencyLimit, ResourceID, []*Admission) {
 	t.Helper()
 	l := NewLedger()
 	r := mustAdd(t, l, Spec{Name: "memory", Limit: 100})
-	g := l.NewGate("requests")
+	g := l.NewLimit("requests")
 	g.SetDemand([]Moments{{Mean: 10}})
 	g.window = Knee{Start: 1000} // not what is tested here
 	var all []*Admission
 	for i := range loops {
-		a := NewAdmission(i, false, func(int) *Gate { return g })
+		a := NewAdmission(i, false, func(int) *ConcurrencyLimit { return g })
 		all = append(all, a)
 	}
 	l.Observe(0, r, 0)
 	return l, g, r, all
 }
 
-func TestGateLetsInWhatIsPromised(t *testing.T) {
-	l, g, r, a := newGate(t, 1)
+func TestALimitAdmitsWhatIsPromised(t *testing.T) {
+	l, g, r, a := newLimit(t, 1)
 	admitted := func() (n int) {
 		for a[0].Next(0, 1, &QueueState{Waiting: 1}) == Admit {
 			n++
@@ -59,27 +59,27 @@ func TestGateLetsInWhatIsPromised(t *testing.T) {
 	if report.Admitted != 18 || report.Deferred != 4 || report.Refused != 0 {
 		t.Errorf("%d admitted, %d deferred, %d refused; want 18, 4, 0", report.Admitted, report.Deferred, report.Refused)
 	}
-	gate := report.Resources[len(report.Resources)-1]
-	if gate.Name != "requests" || gate.Used != 5 || gate.Limit != 1000 || gate.State != Low {
-		t.Errorf("the gate is reported as %+v", gate)
+	limit := report.Resources[len(report.Resources)-1]
+	if limit.Name != "requests" || limit.Used != 5 || limit.Limit != 1000 || limit.State != Low {
+		t.Errorf("the limit is reported as %+v", limit)
 	}
 }
 
 func TestVariedDemandLeavesRoom(t *testing.T) {
-	_, g, _, a := newGate(t, 1)
+	_, g, _, a := newLimit(t, 1)
 	g.SetDemand([]Moments{{Mean: 1, Variance: 1}})
 	n := 0
 	for a[0].Next(0, 1, &QueueState{Waiting: 1}) == Admit {
 		n++
 	}
-	// The largest n with 2 n + 4 sqrt(n) <= 100: those inside may be the larger ones, see promise.sum.
+	// The largest n with 2 n + 4 sqrt(n) <= 100: those inside may be the larger ones, see reservation.sum.
 	testenv.Equal(t, n, 37, "were let in")
 }
 
 // If nobody is inside, one is let in whatever the resources say: else it would be for
 // ever.
-func TestGateIsNeverQuiteClosed(t *testing.T) {
-	l, _, r, a := newGate(t, 2)
+func TestALimitIsNeverQuiteClosed(t *testing.T) {
+	l, _, r, a := newLimit(t, 2)
 	l.Observe(time.Second, r, 500)
 	l.Tick(time.Second)
 	now := time.Second
@@ -92,7 +92,7 @@ func TestGateIsNeverQuiteClosed(t *testing.T) {
 }
 
 // Ten are inside, which is all there is room for; the others wait.
-func TestHeldUp(t *testing.T) {
+func TestStalled(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name      string
@@ -115,7 +115,7 @@ func TestHeldUp(t *testing.T) {
 		{name: "half of it is only promised", demand: 10, promised: 0.5, to: 700 * ms, at: 2010 * ms, until: 2700 * ms, most: 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l, g, r, all := newGate(t, 1)
+			l, g, r, all := newLimit(t, 1)
 			a := all[0]
 			g.window = Knee{Start: 10, Min: 1, Max: 10}
 			g.SetDemand([]Moments{{Mean: c.demand}})
@@ -143,9 +143,9 @@ func TestHeldUp(t *testing.T) {
 					l.Tick(now)
 				}
 				switch {
-				case l.HeldUp() && at == 0:
+				case l.Stalled() && at == 0:
 					at = now
-				case !l.HeldUp() && at != 0 && until == 0:
+				case !l.Stalled() && at != 0 && until == 0:
 					until = now
 				}
 			}
@@ -158,8 +158,8 @@ func TestHeldUp(t *testing.T) {
 
 // A loop that comes late gets its part, although the other could always use what its own
 // tasks give back.
-func TestLoopsShareAGate(t *testing.T) {
-	_, g, _, a := newGate(t, 3)
+func TestLoopsShareALimit(t *testing.T) {
+	_, g, _, a := newLimit(t, 3)
 	now := time.Second
 	fill := func(loop int) (n int) {
 		for a[loop].Next(now, 1, &QueueState{Waiting: 1}) == Admit {
@@ -196,8 +196,8 @@ func TestLoopsShareAGate(t *testing.T) {
 }
 
 func TestWhatIsNoEntranceIsAdmitted(t *testing.T) {
-	a := NewAdmission(0, true, func(int) *Gate { return nil })
-	testenv.Equal(t, a.Next(0, 7, &QueueState{Waiting: 1, Oldest: time.Hour}), Admit, "where there is no gate")
+	a := NewAdmission(0, true, func(int) *ConcurrencyLimit { return nil })
+	testenv.Equal(t, a.Next(0, 7, &QueueState{Waiting: 1, Oldest: time.Hour}), Admit, "where there is no limit")
 	a.Left(0, 7)
 	a.Left(0, 99)
 	var r Report
@@ -205,8 +205,8 @@ func TestWhatIsNoEntranceIsAdmitted(t *testing.T) {
 	testenv.Equal(t, r.Admitted, 0, "counted as admitted")
 }
 
-func TestLedgerAndGatesFromManyGoroutines(t *testing.T) {
-	l, g, r, all := newGate(t, 4)
+func TestLedgerAndLimitsFromManyGoroutines(t *testing.T) {
+	l, g, r, all := newLimit(t, 4)
 	var wg sync.WaitGroup
 	for _, a := range all {
 		wg.Go(func() {
@@ -274,8 +274,8 @@ func TestReport(t *testing.T) {
 	memory := mustAdd(t, l, Spec{Name: "memory", Limit: 100, Unknown: 25})
 	mustAdd(t, l, Spec{Name: "unknown"})
 	l.Observe(time.Second, memory, 150)
-	gate := l.NewGate("requests")
-	admission := NewAdmission(0, true, func(int) *Gate { return gate })
+	limit := l.NewLimit("requests")
+	admission := NewAdmission(0, true, func(int) *ConcurrencyLimit { return limit })
 	for range 6 {
 		admission.Next(time.Second, 3, &QueueState{Waiting: 1})
 	}
@@ -298,9 +298,9 @@ func BenchmarkAdmission(b *testing.B) {
 	l := NewLedger()
 	r, _ := l.Add(Spec{Name: "memory", Limit: 1e9})
 	l.Observe(time.Second, r, 1000)
-	gate := l.NewGate("requests")
-	gate.SetDemand([]Moments{{Mean: 100, Variance: 4}})
-	a := NewAdmission(0, true, func(int) *Gate { return gate })
+	limit := l.NewLimit("requests")
+	limit.SetDemand([]Moments{{Mean: 100, Variance: 4}})
+	a := NewAdmission(0, true, func(int) *ConcurrencyLimit { return limit })
 	now := time.Second
 	b.ReportAllocs()
 	for b.Loop() {

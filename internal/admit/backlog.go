@@ -57,13 +57,6 @@ type Work struct {
 // MaxBacklogs is how many a loop has at most.
 const MaxBacklogs = 4
 
-const (
-	quietEnd   = 10 * time.Second // a node where few wait for so long is not watched any more
-	quietTasks = 8                // tasks, which are few
-	lateTurns  = 64               // turns, of which the task that has waited longest gets one
-	manyOf     = 4                // the part of the tasks that wait of which a kind has to be to count by itself
-)
-
 // NewBacklog makes the Backlog with that number, which is below MaxBacklogs. whole: all that wait at the node count, not
 // those that wait for one thing.
 func NewBacklog(number int, now time.Duration, whole bool) *Backlog {

@@ -12,7 +12,7 @@ func TestCalm(t *testing.T) {
 	scarce := mustAdd(t, l, Spec{Name: "scarce", Limit: 10})
 	sign := mustAdd(t, l, Spec{Name: "sign", Limit: 1, Kind: Sign, Of: "scarce"})
 	shown := mustAdd(t, l, Spec{Name: "shown", Limit: 1, Kind: Shown})
-	g := l.NewGate("gate")
+	g := l.NewLimit("limit")
 	for i, c := range []struct {
 		used, sign float64
 		full, want bool
@@ -30,8 +30,8 @@ func TestCalm(t *testing.T) {
 		l.Observe(now, sign, c.sign)
 		l.Observe(now, shown, 2)
 		l.Tick(now)
-		if g.full = 0; c.full {
-			g.full = now
+		if g.fullSince = 0; c.full {
+			g.fullSince = now
 		}
 		testenv.Equal(t, l.Calm(), c.want, "%d, %+v: calm", i, c)
 	}

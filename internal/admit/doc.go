@@ -6,9 +6,12 @@
 // tested by ticks.
 //
 //   - A Ledger is shared by all loops and knows the state of every resource.
-//   - A Gate is shared by all loops and knows how many tasks may be inside an entrance.
+//   - A ConcurrencyLimit is shared by all loops and knows how many tasks may be inside an entrance.
 //   - An Admission belongs to one loop and decides whether a task that has come to an entrance is admitted, deferred or
-//     refused; its Lines find out whether more tasks come than can be served, its Piles how many may wait at a node.
+//     refused; an OverloadDetector finds out whether more tasks come than can be served, a BottleneckLimit how many may wait at a
+//     node.
+//   - An EntryQueue holds the tasks of one loop that wait, a Backlog counts those that wait at a node.
+//   - A BodyBudget belongs to a runtime and has large bodies read in an order while memory is short.
 //
 // Unless it says otherwise, a type may be used by one goroutine at a time: that of the loop it belongs to.
 package admit
@@ -36,11 +39,11 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	Admit       Verdict = iota // of the most important the one that has waited longest
-	AdmitNewest                // of the most important one that came last
+	Admit       Verdict = iota // the most important task that has waited longest
+	AdmitNewest                // the most important task that came last
 	Defer                      // none now: ask again soon
-	Refuse                     // the one that has waited longest: turn it away
-	Enough                     // none until one that was let in, or refused, has begun to run
+	Refuse                     // turn away the task that has waited longest
+	Enough                     // none until a task that was admitted, or refused, has begun to run
 )
 
 func (v Verdict) String() string {

@@ -12,14 +12,6 @@ type futility struct {
 	since time.Duration // when full became true
 }
 
-const (
-	// Half of futileAfter takes what a burst of requests holds for a cache; twice of it refuses requests for longer after a
-	// cache has grown.
-	futileAfter = 200 * time.Millisecond
-	// futileRoom is a share of the limit. Double of it passes GOMEMLIMIT in the simulated servers.
-	futileRoom = 0.02
-)
-
 // look takes how much others hold of the limit.
 func (f *futility) look(now time.Duration, others, limit float64, s *Spec) {
 	share := s.Target
@@ -44,5 +36,5 @@ func (l *Ledger) Futile(r ResourceID) (inside, used, limit float64, is bool) {
 	if a == nil || !a.futile.found {
 		return 0, 0, 0, false
 	}
-	return a.pledges.Mean, a.used, a.limit, true
+	return a.reserved.Mean, a.used, a.limit, true
 }

@@ -10,7 +10,7 @@ import (
 func TestRefusingIsFutile(t *testing.T) {
 	l := NewLedger()
 	heap := mustAdd(t, l, Spec{Name: "heap", Limit: 100 * mib, Kind: Collected})
-	l.NewGate("requests")
+	l.NewLimit("requests")
 	now := time.Duration(0)
 	for _, x := range []struct {
 		lasts   time.Duration

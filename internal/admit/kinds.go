@@ -12,11 +12,6 @@ type kindCount struct {
 	waiting           int32
 }
 
-const (
-	kindBits  = 10 // of a place in a table of kinds
-	knownFrom = 4  // tasks of a kind
-)
-
 func (k *kinds) each(kind uint32, do func(*kindCount)) {
 	for i, m := range [...]uint32{0x9e3779b1, 0x85ebca6b} {
 		do(&k[i][kind*m>>(32-kindBits)])

@@ -44,20 +44,6 @@ type Knee struct {
 	blind bool    // the load is not the cause
 }
 
-const (
-	kneeGoal     = 0.97 // pressure at which the limit grows no more
-	kneeBound    = 0.9  // share of the limit from which on the limit is what holds the load
-	kneeReturn   = 0.95 // of the ceiling, to return to at once
-	kneeLeast    = 0.7  // decrease in one step
-	kneeMost     = 0.97
-	kneeForget   = 2.0  // times the ceiling: it is out of date
-	kneeSettled  = 1.05 // load, in parts of the limit, at which a decrease has come into effect
-	kneeAnswer   = 0.9  // share of the first pressure: the load has had an influence
-	kneeMore     = 1.25 // share of it: something else has happened
-	kneeBlind    = 0.8  // pressure that is assumed if the load is not the cause
-	defaultPause = 20 * time.Millisecond
-)
-
 // Limit is the present limit on the load, +Inf if there is none.
 func (k *Knee) Limit() float64 {
 	switch {
@@ -97,7 +83,7 @@ func (k *Knee) pause() time.Duration {
 	if k.Pause > 0 {
 		return k.Pause
 	}
-	return defaultPause
+	return kneePause
 }
 
 func (k *Knee) back(now time.Duration, load, pressure float64) {
@@ -108,11 +94,11 @@ func (k *Knee) back(now time.Duration, load, pressure float64) {
 	if k.first == 0 {
 		k.first, k.from, k.least = pressure, k.limit, base/8
 	}
-	if base <= max(k.least, k.Min, 1) && pressure > kneeAnswer*k.first {
+	if base <= max(k.least, k.Min, 1) && pressure > kneeBound*k.first {
 		k.limit, k.ceiling, k.blind, k.changed = k.from, 0, true, now
 		return
 	}
-	limit := base * min(max(1/math.Sqrt(pressure), kneeLeast), kneeMost)
+	limit := base * min(max(1/math.Sqrt(pressure), kneeLeast), kneeGoal)
 	if !math.IsInf(k.limit, 1) {
 		// If the load is far below its limit, it is hardly what hurts.
 		limit = max(limit, k.limit*kneeLeast)
@@ -157,11 +143,6 @@ type Productivity struct {
 	bestLoad float64
 }
 
-const (
-	productivityInterval = 100 * time.Millisecond
-	productivityFade     = 0.005 // of best, per interval
-)
-
 // Observe takes the work done so far, in any unit, and the load, in any unit. ready is
 // true when an interval of 100 ms has ended; then behind is the best productivity in
 // parts of that of the interval: 1.25 means that a fifth of it was lost. It is 0 while
@@ -172,7 +153,7 @@ func (p *Productivity) Observe(now time.Duration, progress, load float64) (behin
 		return 0, false
 	}
 	p.load = max(p.load, load)
-	if now-p.began < productivityInterval {
+	if now-p.began < trendTime {
 		return 0, false
 	}
 	rate := (progress - p.progress) / (now - p.began).Seconds()

@@ -9,23 +9,23 @@ import (
 )
 
 // A ResourceID names a resource of a Ledger: 0 for the first that was added, and so on.
-// Slices in a Prediction are indexed by it.
+// Slices of moments are indexed by it.
 type ResourceID int
 
 // A Ledger knows the state of every resource. It is shared by all loops, and its
 // methods may be called from any goroutine.
 //
-// Somebody calls Tick regularly, every 10 ms say, after Observe for what was measured.
+// Its user calls Tick regularly, every 10 ms say, after Observe for what was measured.
 type Ledger struct {
-	accounts atomic.Pointer[[]*account] // replaced under mu
-	version  atomic.Uint64              // counts changes
-	tight    atomic.Bool                // much is in use of what tasks hold while they wait, see Kept
-	heldUp   atomic.Bool                // see HeldUp
-	scarce   atomic.Bool                // of some resource at least scarceShare is in use
-	mu       sync.Mutex
-	gates    []*Gate       // guarded by mu
-	now      time.Duration // guarded by mu: of the last Tick
-	heldAt   time.Duration // guarded by mu: when a gate was last found held up, or no longer
+	accounts  atomic.Pointer[[]*account] // replaced under mu
+	version   atomic.Uint64              // counts changes
+	tight     atomic.Bool                // much is in use of what tasks hold while they wait, see Kept
+	stalled   atomic.Bool                // see Stalled
+	scarce    atomic.Bool                // of some resource at least scarceShare is in use
+	mu        sync.Mutex
+	limits    []*ConcurrencyLimit // guarded by mu
+	now       time.Duration       // guarded by mu: of the last Tick
+	stalledAt time.Duration       // guarded by mu: when a limit was last found stalled, or no longer
 
 	// meter says of how many admitted tasks it is known what they hold of what is Collected, and how much
 	// that is; fixed; may be nil.
@@ -33,31 +33,6 @@ type Ledger struct {
 
 	told   bool // guarded by mu: Ahead was called
 	behind int  // guarded by mu: tasks inside that it was not told of
-}
-
-// An account is what the Ledger knows of one resource. Fields without a remark are
-// guarded by the Ledger's mu.
-type account struct {
-	spec Spec // fixed, but Limit is guarded by mu
-
-	observed float64
-	ahead    float64  // what those may yet take that Ahead was told of
-	pledges  promise  // what the admitted tasks may take
-	pledged  float64  // their mean when observed was
-	excess   lowest   // of observed over their mean; only if Collected
-	known    bool     // what admitted tasks take is; only if Collected
-	futile   futility // only if Collected
-	used     float64  // observed, when it was last looked at
-	limit    float64  // +Inf: not found yet
-	util     float64  // used in parts of limit; not below 0, but may exceed 1
-	trend    float64  // of util, per second
-	state    State
-	sampled  time.Duration // when used was last looked at
-	before   time.Duration // and when the time before
-	knee     *Knee         // nil: the limit is given
-	of       *account      // fixed; nil: none
-
-	granted float64 // to cohorts, since the last sample
 }
 
 // NewLedger returns a Ledger without resources.
@@ -118,7 +93,7 @@ func (l *Ledger) SetLimit(r ResourceID, limit float64) {
 	l.version.Add(1)
 }
 
-// Unlimit takes the given limit of r back: nobody knows any more how much there is of it. find: it is to be found from
+// Unlimit takes the given limit of r back: it is unknown again how much there is of it. find: it is to be found from
 // now on, or goes on to be.
 func (l *Ledger) Unlimit(r ResourceID, find bool) {
 	l.mu.Lock()
@@ -145,13 +120,13 @@ func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 		return
 	}
 	l.recount()
-	none := a.pledged == 0 && a.pledges.Mean == 0
-	a.observed, a.pledged = max(used, 0), a.pledges.Mean
+	none := a.reservedThen == 0 && a.reserved.Mean == 0
+	a.observed, a.reservedThen = max(used, 0), a.reserved.Mean
 	if a.spec.Kind == Collected {
 		if none { // all of it is held by others
 			a.excess = lowest{}
 		}
-		a.excess.add(now, a.observed-a.pledges.Mean)
+		a.excess.add(now, a.observed-a.reserved.Mean)
 	}
 	a.sample(now)
 	l.version.Add(1)
@@ -173,7 +148,7 @@ func (l *Ledger) Tick(now time.Duration) {
 		return
 	}
 	l.recount()
-	tight, heldUp := false, false
+	tight, stalled := false, false
 	for _, a := range *l.accounts.Load() {
 		if a.spec.Kind == Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
 			a.observed = 0
@@ -187,15 +162,15 @@ func (l *Ledger) Tick(now time.Duration) {
 		tight = tight || a.spec.Kind == Kept && a.util >= tightShare
 	}
 	l.scarce.Store(l.fullest() >= scarceShare)
-	for _, g := range l.gates {
-		if given := g.given(); g.hasOpened(g.room(given), given) {
-			g.full = 0
+	for _, g := range l.limits {
+		if given := g.granted(); g.hasOpened(g.room(given), given) {
+			g.fullSince = 0
 		}
-		heldUp = heldUp || g.heldUp(now)
+		stalled = stalled || g.isStalled(now)
 	}
 	l.tight.Store(tight)
-	if l.heldUp.Swap(heldUp) != heldUp {
-		l.heldAt = now
+	if l.stalled.Swap(stalled) != stalled {
+		l.stalledAt = now
 	}
 	l.now = now
 	pressure, from, at := l.pressure(now)
@@ -207,9 +182,9 @@ func (l *Ledger) Tick(now time.Duration) {
 			a.judge()
 		}
 	}
-	for _, g := range l.gates {
+	for _, g := range l.limits {
 		g.begin()
-		g.window.Update(now, from, at, float64(g.peak), g.feels(now, pressure))
+		g.window.Update(now, from, at, float64(g.peak), g.windowPressure(now, pressure))
 		g.peak = g.counted
 		for _, s := range *g.shares.Load() {
 			s.granted.Store(0) // there may be less room now
@@ -218,16 +193,12 @@ func (l *Ledger) Tick(now time.Duration) {
 	l.version.Add(1)
 }
 
-// tightShare is how much of what tasks hold while they wait may be in use before lines are not left to
-// grow.
-const tightShare = 0.92
-
-// HeldUp reports whether a gate has no room because of tasks that only wait. It may be
+// Stalled reports whether a limit has no room because of tasks that only wait. It may be
 // one that is yet to come in that they wait for.
-func (l *Ledger) HeldUp() bool { return l.heldUp.Load() }
+func (l *Ledger) Stalled() bool { return l.stalled.Load() }
 
 // Calm reports whether there was plenty of each resource at the last Tick, apart from resources that refusing work will
-// not free, and no gate without room.
+// not free, and no limit without room.
 func (l *Ledger) Calm() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,22 +207,12 @@ func (l *Ledger) Calm() bool {
 			return false
 		}
 	}
-	for _, g := range l.gates {
-		if g.full != 0 {
+	for _, g := range l.limits {
+		if g.fullSince != 0 {
 			return false
 		}
 	}
 	return true
-}
-
-// likely is how much is in use if each of those that came since it was last observed takes what was
-// promised, even if what was promised before is not taken.
-func (a *account) likely() float64 {
-	v := a.observed + max(a.pledges.Mean-a.pledged, 0)
-	if a.known {
-		v = min(v, a.inUse())
-	}
-	return v
 }
 
 // fullest is the largest share of a limit that is likely to be in use. The ledger is locked.
@@ -285,106 +246,6 @@ func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Du
 		}
 	}
 	return pressure, from, at
-}
-
-// counts reports whether a is more than shown, and not a sign of a resource that is plentiful or that refusing work will
-// not free.
-func (a *account) counts() bool {
-	return a.spec.Kind != Shown && (a.of == nil || !a.of.plentiful() && !a.of.futile.found)
-}
-
-// plentiful reports whether little of the given limit of a is in use, whatever limit was found: if
-// that is too much, less would not be better.
-func (a *account) plentiful() bool {
-	return a.state == Low || a.used < (a.spec.Plenty-a.spec.Margin)*a.spec.Limit
-}
-
-// sample looks at what is in use now.
-func (a *account) sample(now time.Duration) {
-	was, limit := a.util, a.limit
-	a.before, a.sampled = a.sampled, now
-	a.used = a.inUse()
-	a.granted = 0
-	a.judge()
-	if dt := (now - a.before).Seconds(); dt > 0 && limit == a.limit {
-		a.trend += ((a.util-was)/dt - a.trend) * weight(now-a.before, trendTime)
-	}
-	a.judge()
-}
-
-// inUse is what is in use now, as far as is known.
-func (a *account) inUse() float64 {
-	v := a.observed
-	if a.known {
-		v = a.pledges.Mean + max(a.excess.least(), 0)
-	}
-	return max(v, 0)
-}
-
-// A lowest remembers the lowest of the last few samples: at least lowestSamples of them, and
-// all of the last lowestTime, as long as there is room for.
-type lowest struct {
-	at  [16]time.Duration
-	of  [16]float64
-	n   int     // samples there were
-	min float64 // the lowest; 0 before the first sample
-}
-
-const (
-	lowestSamples = 4
-	lowestTime    = 200 * time.Millisecond
-)
-
-func (m *lowest) add(now time.Duration, v float64) {
-	m.at[m.n%len(m.at)], m.of[m.n%len(m.of)] = now, v
-	m.n++
-	m.min = v
-	for i := range min(m.n, len(m.of)) {
-		k := (m.n - 1 - i) % len(m.of)
-		if i >= lowestSamples && now-m.at[k] > lowestTime {
-			break
-		}
-		m.min = min(m.min, m.of[k])
-	}
-}
-
-// shift adds by to all samples.
-func (m *lowest) shift(by float64) {
-	if m.n == 0 {
-		return
-	}
-	for i := range m.of {
-		m.of[i] += by
-	}
-	m.min += by
-}
-
-// least is 0 before the first sample.
-func (m *lowest) least() float64 { return m.min }
-
-// trendTime is how long the trend is averaged over.
-const trendTime = 100 * time.Millisecond
-
-// weight is how much of a moving average over the time of the given length a sample makes
-// up that stands for dt.
-func weight(dt, of time.Duration) float64 { return 1 - math.Exp(-dt.Seconds()/of.Seconds()) }
-
-// judge sets utilisation and state.
-func (a *account) judge() {
-	s := &a.spec
-	a.util = 0
-	if !math.IsInf(a.limit, 1) {
-		a.util = a.used / a.limit
-	}
-	soon := a.util + a.trend*s.Horizon.Seconds()
-	switch {
-	case a.util >= s.Target, a.state == AtLimit && a.util >= s.Target-s.Margin:
-		a.state = AtLimit
-	case a.util >= s.Plenty, soon >= s.Target, a.state != Low && a.util >= s.Plenty-s.Margin:
-		a.state = Rising
-	default:
-		a.state = Low
-	}
 }
 
 // A Standing is the state of a resource as a policy sees it.
@@ -442,7 +303,7 @@ func (l *Ledger) GiveBack(r ResourceID, each float64, n int) {
 	}
 }
 
-// Report adds the resources to r, and after them the gates.
+// Report adds the resources to r, and after them the limits.
 func (l *Ledger) Report(r *Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -456,7 +317,7 @@ func (l *Ledger) Report(r *Report) {
 			Utilisation: min(a.util, 1), Trend: a.trend, State: a.state,
 		})
 	}
-	for _, g := range l.gates {
+	for _, g := range l.limits {
 		r.Resources = append(r.Resources, g.report())
 	}
 }

@@ -109,8 +109,8 @@ func TestWatchedResourceDecidesNothing(t *testing.T) {
 	l := NewLedger()
 	r := mustAdd(t, l, Spec{Name: "processor", Limit: 1, Kind: Shown})
 	mustAdd(t, l, Spec{Name: "memory", Limit: 160, Unknown: 16}) // a first window of 10
-	g := l.NewGate("requests")
-	a := NewAdmission(0, false, func(int) *Gate { return g })
+	g := l.NewLimit("requests")
+	a := NewAdmission(0, false, func(int) *ConcurrencyLimit { return g })
 	for now := time.Duration(0); now < 60*time.Millisecond; now += 10 * time.Millisecond {
 		l.Observe(now, r, 5)
 		for a.Next(now, 1, &QueueState{Waiting: 1}) == Admit {
@@ -129,7 +129,7 @@ func TestFirstWindowLeavesWhatIsInUse(t *testing.T) {
 	l := NewLedger()
 	heap := mustAdd(t, l, Spec{Name: "heap", Limit: 160, Kind: Collected, Unknown: 16})
 	l.Observe(0, heap, 80)
-	testenv.Equal(t, l.NewGate("requests").window.Limit(), 5, "the first window is with half in use")
+	testenv.Equal(t, l.NewLimit("requests").window.Limit(), 5, "the first window is with half in use")
 }
 
 func TestSignOfAResourceThatIsPlentiful(t *testing.T) {
@@ -254,7 +254,7 @@ func TestStateNames(t *testing.T) {
 func TestLateObservationsAreOutdated(t *testing.T) {
 	l := NewLedger()
 	heap := mustAdd(t, l, Spec{Name: "heap", Limit: 100, Kind: Collected})
-	g := l.NewGate("door")
+	g := l.NewLimit("bottleneck")
 	g.SetDemand([]Moments{{Mean: 10}})
 	now := time.Duration(0)
 	for range 100 { // the window opens
@@ -275,7 +275,7 @@ func TestLateObservationsAreOutdated(t *testing.T) {
 		l.Tick(now)
 	}
 	l.recount()
-	if g.room(g.given()) == 0 {
+	if g.room(g.granted()) == 0 {
 		var r Report
 		l.Report(&r)
 		t.Errorf("there is no room though nobody is inside: %+v", r.Resources)
@@ -288,7 +288,7 @@ func TestLateObservationsAreOutdated(t *testing.T) {
 func TestWhatCollectionsCountTooMuchKeepsNobodyOut(t *testing.T) {
 	l := NewLedger()
 	heap := mustAdd(t, l, Spec{Name: "heap", Limit: 1000, Kind: Collected})
-	g := l.NewGate("door")
+	g := l.NewLimit("bottleneck")
 	g.SetDemand([]Moments{{Mean: 10}})
 	rng := rand.New(rand.NewPCG(*seedFlag, 5))
 	now := time.Duration(0)
@@ -337,7 +337,7 @@ func TestWhatIsKnownToBeHeld(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := NewLedger()
 			heap := mustAdd(t, l, Spec{Name: "heap", Limit: 1000, Kind: Collected})
-			g := l.NewGate("requests")
+			g := l.NewLimit("requests")
 			g.window = Knee{Start: 1000}
 			g.SetDemand([]Moments{{Mean: 10}})
 			for range c.inside {
@@ -351,7 +351,7 @@ func TestWhatIsKnownToBeHeld(t *testing.T) {
 				l.Tick(time.Duration(i+1) * time.Second)
 			}
 			l.mu.Lock()
-			room := g.room(g.given())
+			room := g.room(g.granted())
 			l.mu.Unlock()
 			if room < c.room-1 || room > c.room+1 {
 				t.Errorf("there is room for %d more, want %d", room, c.room)
@@ -385,7 +385,7 @@ func TestWhatTasksInsideMayYetTake(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := NewLedger()
 			files := mustAdd(t, l, Spec{Name: "files", Limit: 100, Kind: Kept})
-			g := l.NewGate("requests")
+			g := l.NewLimit("requests")
 			g.window = Knee{Start: 1000}
 			come := func(n int) {
 				for range n {
@@ -407,7 +407,7 @@ func TestWhatTasksInsideMayYetTake(t *testing.T) {
 			come(c.came)
 			l.mu.Lock()
 			l.recount()
-			room := g.room(g.given())
+			room := g.room(g.granted())
 			l.mu.Unlock()
 			if room += int(g.share(0).credit()); room != c.room {
 				t.Errorf("there is room for %d more, want %d", room, c.room)

@@ -16,7 +16,7 @@ type memoryServer struct {
 	rng      *rand.Rand
 	ledger   *Ledger
 	memory   ResourceID
-	gate     *Gate
+	limit    *ConcurrencyLimit
 	loops    []*memoryLoop
 	size     func() float64
 	hold     time.Duration
@@ -61,9 +61,9 @@ func newMemoryServer(t *testing.T, loops, clients int, hold time.Duration) *memo
 	m.size = func() float64 { return mib }
 	m.ledger = NewLedger()
 	m.memory = mustAdd(t, m.ledger, Spec{Name: "memory", Limit: 512 * mib, Unknown: 16 * mib})
-	m.gate = m.ledger.NewGate("requests")
+	m.limit = m.ledger.NewLimit("requests")
 	for i := range loops {
-		m.loops = append(m.loops, &memoryLoop{admission: NewAdmission(i, false, func(int) *Gate { return m.gate })})
+		m.loops = append(m.loops, &memoryLoop{admission: NewAdmission(i, false, func(int) *ConcurrencyLimit { return m.limit })})
 	}
 	m.byClient = make([]int, clients)
 	for c := range clients {
@@ -84,7 +84,7 @@ func (m *memoryServer) run(d time.Duration) {
 			for i := range m.loops {
 				m.admit(i)
 			}
-			m.low, m.high = min(m.low, m.gate.Inside()), max(m.high, m.gate.Inside())
+			m.low, m.high = min(m.low, m.limit.Inside()), max(m.high, m.limit.Inside())
 		}
 		m.now = m.tick
 		for len(m.events) > 0 && m.events[0].at <= m.tick {
@@ -178,7 +178,7 @@ func runMemoryCase(t *testing.T, c memoryCase, hold time.Duration, loops, client
 	if c.size != nil {
 		m.size = func() float64 { return c.size(m.rng) }
 	}
-	m.gate.SetDemand(c.demand)
+	m.limit.SetDemand(c.demand)
 	m.run(2*time.Second + 2*hold)
 	m.record, m.latency = m.now, nil
 	m.low, m.high = clients, 0
@@ -220,7 +220,7 @@ func TestMemoryThatIsTakenLate(t *testing.T) {
 		m := newMemoryServer(t, 1, 4096, 50*time.Millisecond)
 		m.late = 0.5
 		if known {
-			m.gate.SetDemand([]Moments{{Mean: mib}})
+			m.limit.SetDemand([]Moments{{Mean: mib}})
 		}
 		m.run(time.Second)
 		first := m.most / (512 * mib)
@@ -234,7 +234,7 @@ func TestMemoryThatIsTakenLate(t *testing.T) {
 		if first > 1.25 || then > 1.1 {
 			t.Errorf("%.3f of the cap was in use in the first second, then %.3f", first, then)
 		}
-		if inside := m.gate.Inside(); inside < 400 {
+		if inside := m.limit.Inside(); inside < 400 {
 			t.Errorf("%d tasks are inside, want nearly 500", inside)
 		}
 	}

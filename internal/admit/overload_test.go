@@ -16,7 +16,7 @@ import (
 type webServer struct {
 	rng       *rand.Rand
 	admission *Admission
-	gate      *Gate
+	limit     *ConcurrencyLimit
 	ledger    *Ledger
 	service   func() time.Duration
 	refusal   time.Duration
@@ -48,8 +48,8 @@ type served struct {
 func newWebServer(seed uint64, service func(*rand.Rand) time.Duration) *webServer {
 	w := &webServer{rng: rand.New(rand.NewPCG(seed, 7)), refusal: 8 * time.Microsecond}
 	w.ledger = NewLedger()
-	w.gate = w.ledger.NewGate("requests")
-	w.admission = NewAdmission(0, true, func(int) *Gate { return w.gate })
+	w.limit = w.ledger.NewLimit("requests")
+	w.admission = NewAdmission(0, true, func(int) *ConcurrencyLimit { return w.limit })
 	w.service = func() time.Duration { return service(w.rng) }
 	w.priority = func() int { return 0 }
 	return w
@@ -220,7 +220,7 @@ func eachLoad(t *testing.T, test func(t *testing.T, l load)) {
 }
 
 // onset is how long what has begun may take for a burst, in which the oldest go first.
-const onset = patience
+const onset = growthAllowed
 
 // Once that is clear what is served is served in time, and it is as much as is possible.
 func TestOverloadKeepsGoodput(t *testing.T) {
@@ -420,7 +420,7 @@ func TestACrowdThatWasRefusedIsServedAgain(t *testing.T) {
 
 func TestNobodyIsRefusedUnlessRefusalsAreOn(t *testing.T) {
 	w := newWebServer(*seedFlag, always(time.Millisecond))
-	w.admission = NewAdmission(0, false, func(int) *Gate { return w.gate })
+	w.admission = NewAdmission(0, false, func(int) *ConcurrencyLimit { return w.limit })
 	w.poisson(3000, 15*time.Second)
 	testenv.Equal(t, len(w.refused), 0, "were refused")
 	var r Report

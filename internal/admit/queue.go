@@ -55,20 +55,6 @@ const (
 	MaxPriority = 31
 )
 
-const (
-	levels       = MaxPriority - MinPriority + 1
-	clientShares = 256     // clients are told apart by this many numbers
-	sharesHalved = 1 << 12 // tasks admitted, after which old ones count half
-	fairLookBack = 32      // newest tasks among which clients with small shares are looked for
-	shareChance  = 16      // tasks by which equal shares may differ
-	// longestHold is for tasks that compute for long and yield now and then: a newcomer need not wait until one of them
-	// has finished.
-	longestHold = 10 * time.Millisecond
-	// disconnectedAfter is how long a client may still be interested in an answer after it has said that it will send no
-	// more: some clients say so right after their request.
-	disconnectedAfter = 500 * time.Millisecond
-)
-
 // A Decider decides about the tasks of an EntryQueue. An Admission is one.
 type Decider interface {
 	// Next says what becomes of one of the tasks that wait at the entrance, or before the bottleneck, with that index. q is

@@ -5,7 +5,7 @@ type Report struct {
 	Admitted  uint64 // tasks, at the entrances
 	Deferred  uint64 // of them, those that had to wait for a resource first
 	Refused   uint64
-	Resources []ResourceReport // in the order of Ledger.Add, then gates
+	Resources []ResourceReport // in the order of Ledger.Add, then limits
 }
 
 // A ResourceReport is the state of a resource.

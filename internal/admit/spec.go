@@ -37,14 +37,14 @@ type Kind uint8
 const (
 	// Taken by tasks, which give it back.
 	Taken Kind = iota
-	// Kept by tasks also while they wait to be let in, like the descriptor of a
-	// connection. When it becomes scarce, lines are not left to grow, see Line.
+	// Kept by tasks also while they wait to be admitted, like the descriptor of a
+	// connection. When it becomes scarce, queues are not left to grow, see OverloadDetector.
 	Kept
 	// Collected: taken, but what is in use is known now and then only, and too high, like
 	// what is reachable of a heap: a collection counts all that is allocated while it goes
 	// on, which can be as much as the rest. Where admitted tasks have promised what they
 	// take, that and the least of the last excesses over it counts as in use. Otherwise a heap
-	// that is found full would stay so for ever, as nobody is let in to fill it again.
+	// that is found full would stay so for ever, as no task is admitted to fill it again.
 	Collected
 	// Sign of thrashing, like the share of the processor that the garbage collector uses:
 	// nothing that tasks take. Its Limit is how much is too much.
@@ -63,7 +63,7 @@ func (k Kind) scarce() bool { return k != Sign && k != Shown }
 // trend*Horizon >= Target, until u < Plenty-Margin and no longer so; else it is Low.
 type Spec struct {
 	Name string // not empty, and unlike the others'
-	// Limit is how much may be in use, in any unit. 0: nobody knows, find it.
+	// Limit is how much may be in use, in any unit. 0: unknown, to be found.
 	Limit float64
 	// Kind is how it comes to be in use, and what being at its limit means. Zero: Taken.
 	Kind Kind
@@ -92,14 +92,14 @@ func (s Spec) withDefaults() (Spec, error) {
 			*v = or
 		}
 	}
-	orElse(&s.Target, 0.95)
-	orElse(&s.Plenty, min(0.6, s.Target))
-	orElse(&s.Margin, 0.05)
+	orElse(&s.Target, defaultTarget)
+	orElse(&s.Plenty, min(defaultPlenty, s.Target))
+	orElse(&s.Margin, defaultMargin)
 	if s.Horizon == 0 {
-		s.Horizon = 200 * time.Millisecond
+		s.Horizon = defaultHorizon
 	}
 	if s.Stale == 0 {
-		s.Stale = time.Second
+		s.Stale = defaultStale
 	}
 	switch {
 	case s.Name == "":

@@ -57,12 +57,12 @@ type Feed struct {
 
 	predictions atomic.Pointer[[]sched.Prediction]
 
-	mu    sync.Mutex
-	loops []*loopSide   // guarded by mu: those made so far, by index
-	gates []*admit.Gate // guarded by mu: by index of the entrance; nil: nothing has come there
+	mu     sync.Mutex
+	loops  []*loopSide               // guarded by mu: those made so far, by index
+	limits []*admit.ConcurrencyLimit // guarded by mu: by index of the entrance; nil: nothing has come there
 	// claims are those of the stages by name, guarded by mu.
 	claims map[string]*sched.Claim
-	bend   admit.Bend // guarded by mu
+	knee   admit.ResponseKnee // guarded by mu
 
 	memory   admit.ResourceID // fixed
 	patience time.Duration    // fixed: explainTimeout, but in tests
@@ -79,7 +79,7 @@ type Feed struct {
 	self       *selfWatch
 	refusals   refusalLog
 	full       fullLog
-	piles      map[pileKey]pileSeen
+	waits      map[waitKey]waitSeen
 	collected  time.Duration // when there was last something new about the heap
 	heap       probe.Reading // of it, the last
 }
@@ -140,7 +140,7 @@ func (s *Feed) side(l *engine.Loop) *loopSide {
 			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst,
 			Ledger: s.ledger, Predictions: s.predicted, Stage: s.stage,
 		})
-		side.admission = admit.NewAdmission(l.Index(), !s.cfg.NoRefusals, s.gate)
+		side.admission = admit.NewAdmission(l.Index(), !s.cfg.NoRefusals, s.limitAt)
 	}
 	s.loops = append(s.loops, side)
 	return side
@@ -207,15 +207,15 @@ func (s *Feed) wake(loop int) {
 	}
 }
 
-// gate returns the gate of an entrance.
-func (s *Feed) gate(entrance int) *admit.Gate {
+// limitAt returns the limit of an entrance.
+func (s *Feed) limitAt(entrance int) *admit.ConcurrencyLimit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.gates) <= entrance {
-		s.gates = append(s.gates, nil)
+	for len(s.limits) <= entrance {
+		s.limits = append(s.limits, nil)
 	}
-	if s.gates[entrance] == nil {
-		s.gates[entrance] = s.ledger.NewGate("inside " + engine.Entrances()[entrance].Name())
+	if s.limits[entrance] == nil {
+		s.limits[entrance] = s.ledger.NewLimit("inside " + engine.Entrances()[entrance].Name())
 	}
-	return s.gates[entrance]
+	return s.limits[entrance]
 }

@@ -237,13 +237,13 @@ func TestPressureWhereMemoryIsPlentiful(t *testing.T) {
 		counts      bool
 	}{{1 << 30, 10 << 30, false}, {9.6 * (1 << 30), 10 << 30, true}} {
 		rt, s := fed(t, 1, 1, Config{Policy: Resource})
-		window := func() float64 { // of the gate, which is reported last
+		window := func() float64 { // of the limit, which is reported last
 			var r admit.Report
 			s.ledger.Report(&r)
 			return r.Resources[len(r.Resources)-1].Limit
 		}
-		gate := s.ledger.NewGate("test")
-		a := admit.NewAdmission(0, true, func(int) *admit.Gate { return gate })
+		limit := s.ledger.NewLimit("test")
+		a := admit.NewAdmission(0, true, func(int) *admit.ConcurrencyLimit { return limit })
 		s.tick(0, 1, heap(rt))
 		before := window()
 		for a.Next(0, 1, &admit.QueueState{Waiting: 1}) == admit.Admit {
@@ -355,10 +355,10 @@ func TestExplain(t *testing.T) {
 func TestExplainWithALoopThatIsStuck(t *testing.T) {
 	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
-	gate := testenv.Need(engine.NewEntrance("stuck"))(t)
+	limit := testenv.Need(engine.NewEntrance("stuck"))(t)
 	const admitted = 5
 	for range admitted {
-		rt.Go(func() { testenv.Check(t, gate.Enter()); gate.Leave() }).Join()
+		rt.Go(func() { testenv.Check(t, limit.Enter()); limit.Leave() }).Join()
 	}
 	stuck, free := make(chan struct{}), make(chan struct{})
 	rt.Go(func() { close(stuck); <-free })
@@ -374,7 +374,7 @@ func TestExplainWithALoopThatIsStuck(t *testing.T) {
 func TestExplainNamesTheKnee(t *testing.T) {
 	rt, s := fed(t, 1, 1, Config{Policy: Resource, NoRefusals: true})
 	defer rt.Close()
-	gate := testenv.Need(engine.NewEntrance("knee"))(t)
+	limit := testenv.Need(engine.NewEntrance("knee"))(t)
 	before := engine.Descriptors.InUse()
 	now := time.Second
 	testenv.Must(t, rt.Go(func() {
@@ -384,13 +384,13 @@ func TestExplainNamesTheKnee(t *testing.T) {
 			inside := max(1, int(open-200)/10)
 			engine.Descriptors.Acquire(open)
 			for range inside {
-				engine.Go(func() { testenv.Check(t, gate.Enter()); leave.Wait(); gate.Leave() })
+				engine.Go(func() { testenv.Check(t, limit.Enter()); leave.Wait(); limit.Leave() })
 			}
 			engine.Yield()
 			for range 5 {
 				for range 100 {
-					testenv.Check(t, gate.Enter())
-					gate.Leave()
+					testenv.Check(t, limit.Enter())
+					limit.Leave()
 				}
 				now += time.Second
 				s.watchAnswers(now)

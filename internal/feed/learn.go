@@ -14,7 +14,7 @@ import (
 // learnEvery is how often predictions are drawn anew.
 const learnEvery = 100 * time.Millisecond
 
-// learn draws predictions from the graph, and tells the gates what a task that they let
+// learn draws predictions from the graph, and tells the limits what a task that they let
 // in is going to take.
 func (s *Feed) learn() {
 	flows := s.cfg.Graph.Flows()
@@ -43,7 +43,7 @@ func (s *Feed) learn() {
 		if p := best[e.Name()]; p != nil && p.Steps >= learntSteps {
 			demand := slices.Clone(p.Peak)
 			demand[s.memory] = atMost(demand[s.memory], most)
-			s.gate(i).SetDemand(demand)
+			s.limitAt(i).SetDemand(demand)
 			s.counts = s.counts || slices.ContainsFunc(s.sources, func(x source) bool { return demand[x.id].Mean > 0 })
 			expected = max(expected, demand[s.memory].Mean)
 		}

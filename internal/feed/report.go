@@ -71,7 +71,7 @@ wait:
 		}
 	}
 	s.mu.Lock()
-	if k, ok := s.bend.Report(); ok {
+	if k, ok := s.knee.Report(); ok {
 		out.Knee = bgraph.SchedKnee{Descriptors: uint64(k.Open), Took: bgraph.Nanos(k.Took), Most: uint64(k.Most), Slowed: bgraph.Nanos(k.Slowed)}
 	}
 	s.mu.Unlock()

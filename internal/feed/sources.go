@@ -132,7 +132,7 @@ func (s *Feed) Start(rt *engine.Runtime) {
 	}
 	p := probe.New(cfg)
 	limit := newHeapLimit(s.cfg.Log, &ofProcess, limitGiven())
-	// What there is of memory is known before anybody is let in.
+	// What there is of memory is known before any task is admitted.
 	s.tick(rt.Now(), 0, p.Read(rt.Now()))
 	limit.follow(p.ContainerLimit())
 	go s.run(rt, p, limit)
@@ -163,7 +163,7 @@ func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 		held := s.holdBodies(now, readings)
 		s.reportRefusals(now)
 		s.reportFullHeap(now)
-		s.watchPiles(rt)
+		s.watchBottlenecks(rt)
 		woken = rt.Woken()
 		pause := pace.next(steps, s.self.share*float64(rt.Working()), s.ledger.Calm(), woken != nil && fewTasks(rt))
 		if held {
@@ -207,7 +207,7 @@ func (p *pace) next(steps uint64, share float64, calm, told bool) time.Duration 
 	return quiet
 }
 
-// fewTasks reports whether there are too few tasks to form a line anywhere.
+// fewTasks reports whether there are too few tasks to form a queue anywhere.
 func fewTasks(rt *engine.Runtime) bool {
 	n := 0
 	for i := range rt.Loops() {

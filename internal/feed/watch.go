@@ -97,12 +97,12 @@ func (s *Feed) watchAnswers(now time.Duration) {
 			side.admission.Report(&r)
 		}
 	}
-	for _, g := range s.gates {
+	for _, g := range s.limits {
 		if g != nil {
 			tasks += g.Inside()
 		}
 	}
-	s.bend.Observe(now, float64(engine.Descriptors.InUse()), float64(tasks), r.Admitted)
+	s.knee.Observe(now, float64(engine.Descriptors.InUse()), float64(tasks), r.Admitted)
 }
 
 // look looks at a runtime.

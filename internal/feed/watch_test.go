@@ -136,7 +136,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	var out strings.Builder
 	rt, s := fed(t, 1, 1, Config{Policy: Resource, Log: slog.New(slog.NewTextHandler(&out, nil))})
 	defer rt.Close()
-	a := admit.NewAdmission(0, true, func(int) *admit.Gate { return s.ledger.NewGate("test") })
+	a := admit.NewAdmission(0, true, func(int) *admit.ConcurrencyLimit { return s.ledger.NewLimit("test") })
 	s.mu.Lock()
 	s.loops = append(s.loops, &loopSide{loop: rt.Loop(0), admission: a})
 	s.mu.Unlock()

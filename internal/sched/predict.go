@@ -31,7 +31,7 @@ type Edge struct {
 // Predict draws a Prediction for every node from the edges of the blocking graph; the
 // result is indexed by Node. done says of a node that a task that gets there has
 // completed what it did: it has ended, or has come to an entrance of the program (see
-// Gate), where the next piece of work begins.
+// admit.ConcurrencyLimit), where the next piece of work begins.
 //
 // The moments of one step are those of the mixture of the node's outgoing edges. What
 // happens until completion follows from the steps as for a Markov chain: left(n) =

@@ -312,9 +312,9 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 	w := newWorld(t)
 	w.at(990)
 	rng := rand.New(rand.NewPCG(1, 1))
-	gate := w.ledger.NewGate("requests")
+	gate := w.ledger.NewLimit("requests")
 	gate.SetDemand([]admit.Moments{{Mean: 1}})
-	admission := admit.NewAdmission(0, true, func(int) *admit.Gate { return gate })
+	admission := admit.NewAdmission(0, true, func(int) *admit.ConcurrencyLimit { return gate })
 	c := NewCohort(CohortConfig{})
 	work := func() {
 		w.now += 15 * time.Millisecond

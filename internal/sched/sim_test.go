@@ -54,9 +54,9 @@ type simNode struct {
 	queue    []*simTask
 	edges    []simEdge
 	entrance bool
-	gate     *admit.Gate   // of an entrance
-	line     int           // tasks of queue that were not let in: the policy does not know of them
-	lastRun  time.Duration // or since when there are ready tasks
+	gate     *admit.ConcurrencyLimit // of an entrance
+	line     int                     // tasks of queue that were not let in: the policy does not know of them
+	lastRun  time.Duration           // or since when there are ready tasks
 }
 
 type simEdge struct {
@@ -97,10 +97,10 @@ func newSimLoop(rng *rand.Rand, limits []float64, nodes []simNode) *simLoop {
 		s.over = append(s.over, -1)
 	}
 	s.used = make([]float64, len(limits))
-	s.admission = admit.NewAdmission(0, false, func(n int) *admit.Gate { return nodes[n].gate })
+	s.admission = admit.NewAdmission(0, false, func(n int) *admit.ConcurrencyLimit { return nodes[n].gate })
 	for n := range nodes {
 		if nodes[n].entrance {
-			nodes[n].gate = s.ledger.NewGate("requests")
+			nodes[n].gate = s.ledger.NewLimit("requests")
 		}
 	}
 	s.policy = NewResource(ResourceConfig{Ledger: s.ledger, Predictions: func() []Prediction { return s.learned }})

@@ -9,9 +9,9 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// watchClients shows a Bend a server with each of these numbers of clients for five seconds. rest is the time from an
+// watchClients shows a ResponseKnee a server with each of these numbers of clients for five seconds. rest is the time from an
 // answer to the next request, work that of a request on the only processor; every time is off by up to noise parts.
-func watchClients(b *Bend, now *time.Duration, clients []int, rest, work time.Duration, each time.Duration, noise float64) {
+func watchClients(b *ResponseKnee, now *time.Duration, clients []int, rest, work time.Duration, each time.Duration, noise float64) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	done := 0.0
 	for _, n := range clients {
@@ -32,7 +32,7 @@ func doublings(from, to int) (n []int) {
 	return n
 }
 
-func TestBend(t *testing.T) {
+func TestResponseKnee(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name       string
@@ -55,7 +55,7 @@ func TestBend(t *testing.T) {
 		{"beyond the knee only", doublings(4096, 16_384), time.Second, ms, 0, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var b Bend
+			var b ResponseKnee
 			now := time.Second
 			watchClients(&b, &now, c.clients, c.rest, c.work, c.each, c.noise)
 			r, ok := b.Report()
@@ -65,10 +65,10 @@ func TestBend(t *testing.T) {
 				t.Errorf("found %v: %+v", ok, r)
 			case r.Open < c.knee/1.5 || r.Open > c.knee*1.5:
 				t.Errorf("the knee is at %.0f, want about %.0f", r.Open, c.knee)
-			case r.Slowed < bendSlower*r.Took || r.Most < float64(c.clients[len(c.clients)-1]):
+			case r.Slowed < responseLeast*r.Took || r.Most < float64(c.clients[len(c.clients)-1]):
 				t.Errorf("%+v", r)
 			}
-			b.Observe(now+2*bendForget, 0, 0, 0)
+			b.Observe(now+2*responseForget, 0, 0, 0)
 			if _, ok := b.Report(); ok {
 				t.Error("what was seen long ago still counts")
 			}
@@ -77,8 +77,8 @@ func TestBend(t *testing.T) {
 }
 
 // What is known of a number of connections follows what is seen there now.
-func TestBendOfAProgramThatChanges(t *testing.T) {
-	var b Bend
+func TestResponseKneeOfAProgramThatChanges(t *testing.T) {
+	var b ResponseKnee
 	now := time.Second
 	watchClients(&b, &now, doublings(64, 16_384), time.Second, time.Millisecond, 0, 0)
 	if _, ok := b.Report(); !ok {
@@ -94,16 +94,16 @@ func TestBendOfAProgramThatChanges(t *testing.T) {
 
 // A second in which connections come by the hundred belongs to no number of them, and one without
 // answers says nothing.
-func TestBendLeavesOutWhatSaysNothing(t *testing.T) {
-	var b Bend
+func TestResponseKneeLeavesOutWhatSaysNothing(t *testing.T) {
+	var b ResponseKnee
 	for i := range 1000 {
 		now := time.Duration(i) * 20 * time.Millisecond
 		b.Observe(now, float64(10+i%50*10), 100, uint64(i*100))
 	}
 	testenv.Equal(t, len(b.bins), 0, "of connections that come: N bins")
-	b = Bend{}
+	b = ResponseKnee{}
 	for i := range 1000 {
-		b.Observe(time.Duration(i)*20*time.Millisecond, 100, 100, uint64(i/50*(bendAnswers-1)))
+		b.Observe(time.Duration(i)*20*time.Millisecond, 100, 100, uint64(i/50*(responseAnswers-1)))
 	}
 	testenv.Equal(t, len(b.bins), 0, "of few answers: N bins")
 }

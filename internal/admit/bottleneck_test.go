@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A pileNode is a node where tasks wait: each for one of a number of servers, or, without
-// servers, for time to pass. What a Pile does not let in waits outside, the oldest first.
-type pileNode struct {
-	pile    Pile
+// A watchedNode is a node where tasks wait: each for one of a number of servers, or, without
+// servers, for time to pass. What a BottleneckLimit does not let in waits outside, the oldest first.
+type watchedNode struct {
+	limit   BottleneckLimit
 	servers int                  // 0: any number
 	service func() time.Duration // of a server, or of the wait
 	newest  bool                 // goes first once there is a limit, and those before it are not counted
@@ -31,10 +31,10 @@ type pileNode struct {
 	limited  bool // at any time
 }
 
-const pileTick = 10 * time.Millisecond
+const lookTick = 10 * time.Millisecond
 
 // run has arrivals at a rate per second for a while, in steps of 100 µs.
-func (n *pileNode) run(d time.Duration, rate float64) {
+func (n *watchedNode) run(d time.Duration, rate float64) {
 	const step = 100 * time.Microsecond
 	next := 0.0
 	for end := n.now + d; n.now < end; n.now += step {
@@ -42,26 +42,26 @@ func (n *pileNode) run(d time.Duration, rate float64) {
 			n.outside = append(n.outside, n.now)
 		}
 		n.move()
-		if n.now%pileTick == 0 {
-			n.pile.Update(n.now, BacklogState{Waiting: n.inside(), Departed: n.departed, Waited: n.waited, Quickest: n.quickest, Out: len(n.outside)})
+		if n.now%lookTick == 0 {
+			n.limit.Update(n.now, BacklogState{Waiting: n.inside(), Departed: n.departed, Waited: n.waited, Quickest: n.quickest, Out: len(n.outside)})
 			n.departed, n.waited, n.quickest = 0, 0, math.MaxInt64
-			if n.newest && !n.limited && n.pile.Limit() > 0 {
+			if n.newest && !n.limited && n.limit.Limit() > 0 {
 				n.late = len(n.waiting)
 			}
-			n.limited = n.limited || n.pile.Limit() > 0
+			n.limited = n.limited || n.limit.Limit() > 0
 		}
 	}
 }
 
 // inside is how many wait at the node.
-func (n *pileNode) inside() int {
+func (n *watchedNode) inside() int {
 	if n.servers == 0 {
 		return len(n.busy)
 	}
 	return len(n.waiting) - n.late
 }
 
-func (n *pileNode) move() {
+func (n *watchedNode) move() {
 	for len(n.busy) > 0 && n.busy[0] <= n.now {
 		n.busy = n.busy[1:]
 		n.done++
@@ -70,7 +70,7 @@ func (n *pileNode) move() {
 			n.began = n.began[1:]
 		}
 	}
-	for len(n.outside) > 0 && (n.pile.Limit() == 0 || n.inside() < n.pile.Limit()) {
+	for len(n.outside) > 0 && (n.limit.Limit() == 0 || n.inside() < n.limit.Limit()) {
 		n.outside = n.outside[1:]
 		if n.servers == 0 {
 			until := n.now + n.service()
@@ -94,7 +94,7 @@ func (n *pileNode) move() {
 	}
 }
 
-func (n *pileNode) leave(since time.Duration) {
+func (n *watchedNode) leave(since time.Duration) {
 	n.departed++
 	n.waited += n.now - since
 	n.quickest = min(n.quickest, n.now-since)
@@ -102,20 +102,20 @@ func (n *pileNode) leave(since time.Duration) {
 
 func TestALockThatLimitsIsFound(t *testing.T) {
 	for _, times := range []float64{1.3, 2, 10, -10} { // below 0: the newest go first
-		n := &pileNode{servers: 1, service: func() time.Duration { return time.Millisecond }, newest: times < 0}
+		n := &watchedNode{servers: 1, service: func() time.Duration { return time.Millisecond }, newest: times < 0}
 		times = max(times, -times)
 		n.run(time.Second, times*1000)
-		limit := n.pile.Limit()
+		limit := n.limit.Limit()
 		before := n.done
 		n.run(5*time.Second, times*1000)
 		rate := float64(n.done-before) / 5
-		t.Logf("%v × what the lock can serve: limit %d after a second, then %d; %.0f of 1000 a second", times, limit, n.pile.Limit(), rate)
-		if limit == 0 || max(limit, n.pile.Limit()) > 50 || rate < 950 {
-			t.Errorf("%v ×: limit %d, then %d, %.0f a second; want one that keeps the wait short and the lock busy", times, limit, n.pile.Limit(), rate)
+		t.Logf("%v × what the lock can serve: limit %d after a second, then %d; %.0f of 1000 a second", times, limit, n.limit.Limit(), rate)
+		if limit == 0 || max(limit, n.limit.Limit()) > 50 || rate < 950 {
+			t.Errorf("%v ×: limit %d, then %d, %.0f a second; want one that keeps the wait short and the lock busy", times, limit, n.limit.Limit(), rate)
 		}
 		n.outside = nil
 		n.run(3*time.Second, 100)
-		testenv.Equal(t, n.pile.Limit(), 0, "%v ×: still a limit of N when the load is gone", times)
+		testenv.Equal(t, n.limit.Limit(), 0, "%v ×: still a limit of N when the load is gone", times)
 	}
 }
 
@@ -124,16 +124,16 @@ func TestALockThatManyWaitForIsFound(t *testing.T) {
 	for _, times := range []float64{2, 10} {
 		for seed := range uint64(10) {
 			rng := rand.New(rand.NewPCG(seed, 4))
-			n := &pileNode{servers: 1, service: func() time.Duration { return time.Millisecond }, now: pileTick / 2}
+			n := &watchedNode{servers: 1, service: func() time.Duration { return time.Millisecond }, now: lookTick / 2}
 			for range int(300 * times) {
 				n.waiting = append(n.waiting, n.now)
 			}
 			for n.now < 3*time.Second && !n.limited {
 				if rng.IntN(4) == 0 {
-					n.run(3*pileTick, 0)
-					n.run(pileTick, times*4000)
+					n.run(3*lookTick, 0)
+					n.run(lookTick, times*4000)
 				} else {
-					n.run(pileTick, times*1000*(0.5+rng.Float64()))
+					n.run(lookTick, times*1000*(0.5+rng.Float64()))
 				}
 			}
 			if !n.limited {
@@ -159,7 +159,7 @@ func TestWhatServersSawIsFound(t *testing.T) {
 			{1050, 41, 0, 0, 0}, {1509, 607, 9, 454, 452}, {2010, 1198, 14, 849, 460}, {2505, 2401, 8, 1391, 961},
 		},
 	} {
-		var p Pile
+		var p BottleneckLimit
 		for _, w := range windows {
 			p.Update(time.Duration(w.at)*time.Millisecond, BacklogState{
 				Waiting: w.waiting, Departed: w.departed,
@@ -174,12 +174,12 @@ func TestWhatServersSawIsFound(t *testing.T) {
 
 // Tasks that wait for time to pass are many, but no bottleneck, not even if for how long differs widely, and how many come:
 // then more of them may wait longer than before, and fewer go on, by chance.
-func TestTasksThatOvertakeEachOtherAreNoPile(t *testing.T) {
+func TestTasksThatOvertakeEachOtherAreNoBottleneck(t *testing.T) {
 	found := 0
 	for seed := range uint64(testenv.Rounds(20, 100)) {
 		for _, rate := range []float64{50, 200, 1000} {
 			rng := rand.New(rand.NewPCG(seed, 3))
-			n := &pileNode{service: func() time.Duration { return time.Duration(rng.ExpFloat64() * 3e9) }}
+			n := &watchedNode{service: func() time.Duration { return time.Duration(rng.ExpFloat64() * 3e9) }}
 			for n.now < 6*time.Second && !n.limited {
 				n.run(100*time.Millisecond, rate*(0.5+rng.Float64()))
 			}
@@ -196,14 +196,14 @@ func TestTasksThatOvertakeEachOtherAreNoPile(t *testing.T) {
 
 // Nor are some that sleep for long beside others that sleep briefly and overtake them, but for one server in a
 // thousand, by chance.
-func TestTwoKindsThatSleepAreNoPile(t *testing.T) {
+func TestTwoKindsThatSleepAreNoBottleneck(t *testing.T) {
 	servers, taken := 0, 0
 	for _, long := range []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second} {
 		for _, share := range []float64{0.1, 0.33, 0.6} {
 			for _, rate := range []float64{150, 600} {
 				for seed := range uint64(testenv.Rounds(20, 100)) {
 					rng := rand.New(rand.NewPCG(seed, 5))
-					n := &pileNode{service: func() time.Duration {
+					n := &watchedNode{service: func() time.Duration {
 						d := time.Duration(rng.ExpFloat64() * float64(2*time.Millisecond))
 						switch {
 						case rng.Float64() < share:
@@ -227,26 +227,26 @@ func TestTwoKindsThatSleepAreNoPile(t *testing.T) {
 	testenv.AtMost(t, taken, servers/1000, "of %d servers are taken for bottlenecks", servers)
 }
 
-// If tasks that sleep are taken for a pile nevertheless, that is noticed: they wait no shorter if they are few.
+// If tasks that sleep are taken for a bottleneck nevertheless, that is noticed: they wait no shorter if they are few.
 func TestALimitWithoutUseIsGivenUp(t *testing.T) {
-	n := &pileNode{service: func() time.Duration { return 500 * time.Millisecond }}
+	n := &watchedNode{service: func() time.Duration { return 500 * time.Millisecond }}
 	n.run(2*time.Second, 100)
 	n.busy, n.began = nil, nil // they are late
-	n.pile = Pile{limit: 5, rate: 100, wait: 0.5, tried: true, began: n.now, wanted: n.now, moved: n.now}
+	n.limit = BottleneckLimit{limit: 5, rate: 100, wait: 0.5, tried: true, began: n.now, wantedAt: n.now, movedAt: n.now}
 	n.run(3*time.Second, 100)
-	if n.pile.Limit() != 0 || len(n.outside) > 0 {
-		t.Errorf("after three seconds the limit is %d, and %d are kept out", n.pile.Limit(), len(n.outside))
+	if n.limit.Limit() != 0 || len(n.outside) > 0 {
+		t.Errorf("after three seconds the limit is %d, and %d are kept out", n.limit.Limit(), len(n.outside))
 	}
 	n.limited = false
 	n.run(8*time.Second, 100)
 	if n.limited {
-		t.Error("and it is taken for a pile again")
+		t.Error("and it is taken for a bottleneck again")
 	}
 }
 
 // Nor is a lock that a crowd comes to at once and that can serve them all.
-func TestABurstAtALockIsNoPile(t *testing.T) {
-	n := &pileNode{servers: 1, service: func() time.Duration { return time.Millisecond }}
+func TestABurstAtALockIsNoBottleneck(t *testing.T) {
+	n := &watchedNode{servers: 1, service: func() time.Duration { return time.Millisecond }}
 	for range 20 {
 		for range 500 {
 			n.outside = append(n.outside, n.now)

@@ -56,20 +56,6 @@ type bodyEntry struct {
 	heldSince  time.Duration // 0: it is not held
 }
 
-const (
-	bodyStep  = 64 << 10               // bytes that are counted at once
-	bodyHolds = 2.5                    // bytes that a handler holds at most for each that it has read, while it copies them
-	bodyLeast = 1 << 20                // bytes that are taken to be left at least of a body of unknown length
-	bodyEasy  = 0.5                    // share of the heap's limit up to which all are read
-	bodyMore  = 0.1                    // share of the limit that a body may take for which there is no room before the newest are shed
-	bodyLooks = 100 * time.Millisecond // until it is worth a collection to know more of the heap
-	bodyGiven = 1.0 / 16               // or that share of the limit has ended
-	bodySeen  = 4 << 20                // bytes read, from which on it shows how much of them is held
-	bodyShare = 0.05                   // that is held at least
-	bodyKept  = 0.5                    // more is all, as handlers copy what they hold now and then
-	bodyPause = 10 * time.Millisecond  // until the first of those held asks again
-)
-
 // Read counts n bytes that have been read of b, of which left are yet to come, below 0 if that is not known. While memory
 // is short and others go first it returns a pause, after which the reader calls Held; 0: it may go on.
 func (in *BodyBudget) Read(b *Body, n int, left int64) (pause time.Duration) {
@@ -171,7 +157,7 @@ func (in *BodyBudget) learn(live float64) {
 	}
 	in.base = min(in.base, live)
 	if read := in.were - in.given; read >= bodySeen {
-		if seen := (live - in.base) / read; seen < bodyKept {
+		if seen := (live - in.base) / read; seen < bodyEasy {
 			in.share = max((in.share+seen)/2, bodyShare)
 		} else {
 			in.share = 1

@@ -1,0 +1,133 @@
+package admit
+
+import (
+	"math"
+	"time"
+)
+
+// An account is what the Ledger knows of one resource. Fields without a remark are
+// guarded by the Ledger's mu.
+type account struct {
+	spec Spec // fixed, but Limit is guarded by mu
+
+	observed     float64
+	ahead        float64     // what those may yet take that Ahead was told of
+	reserved     reservation // what the admitted tasks may take
+	reservedThen float64     // their mean when observed was
+	excess       lowest      // of observed over their mean; only if Collected
+	known        bool        // what admitted tasks take is; only if Collected
+	futile       futility    // only if Collected
+	used         float64     // observed, when it was last looked at
+	limit        float64     // +Inf: not found yet
+	util         float64     // used in parts of limit; not below 0, but may exceed 1
+	trend        float64     // of util, per second
+	state        State
+	sampled      time.Duration // when used was last looked at
+	before       time.Duration // and when the time before
+	knee         *Knee         // nil: the limit is given
+	of           *account      // fixed; nil: none
+
+	granted float64 // to cohorts, since the last sample
+}
+
+// likely is how much is in use if each of those that came since it was last observed takes what was
+// promised, even if what was promised before is not taken.
+func (a *account) likely() float64 {
+	v := a.observed + max(a.reserved.Mean-a.reservedThen, 0)
+	if a.known {
+		v = min(v, a.inUse())
+	}
+	return v
+}
+
+// counts reports whether a is more than shown, and not a sign of a resource that is plentiful or that refusing work will
+// not free.
+func (a *account) counts() bool {
+	return a.spec.Kind != Shown && (a.of == nil || !a.of.plentiful() && !a.of.futile.found)
+}
+
+// plentiful reports whether little of the given limit of a is in use, whatever limit was found: if
+// that is too much, less would not be better.
+func (a *account) plentiful() bool {
+	return a.state == Low || a.used < (a.spec.Plenty-a.spec.Margin)*a.spec.Limit
+}
+
+// sample looks at what is in use now.
+func (a *account) sample(now time.Duration) {
+	was, limit := a.util, a.limit
+	a.before, a.sampled = a.sampled, now
+	a.used = a.inUse()
+	a.granted = 0
+	a.judge()
+	if dt := (now - a.before).Seconds(); dt > 0 && limit == a.limit {
+		a.trend += ((a.util-was)/dt - a.trend) * weight(now-a.before, trendTime)
+	}
+	a.judge()
+}
+
+// inUse is what is in use now, as far as is known.
+func (a *account) inUse() float64 {
+	v := a.observed
+	if a.known {
+		v = a.reserved.Mean + max(a.excess.least(), 0)
+	}
+	return max(v, 0)
+}
+
+// A lowest remembers the lowest of the last few samples: at least lowestSamples of them, and
+// all of the last lowestTime, as long as there is room for.
+type lowest struct {
+	at  [16]time.Duration
+	of  [16]float64
+	n   int     // samples there were
+	min float64 // the lowest; 0 before the first sample
+}
+
+func (m *lowest) add(now time.Duration, v float64) {
+	m.at[m.n%len(m.at)], m.of[m.n%len(m.of)] = now, v
+	m.n++
+	m.min = v
+	for i := range min(m.n, len(m.of)) {
+		k := (m.n - 1 - i) % len(m.of)
+		if i >= lowestSamples && now-m.at[k] > lowestTime {
+			break
+		}
+		m.min = min(m.min, m.of[k])
+	}
+}
+
+// shift adds by to all samples.
+func (m *lowest) shift(by float64) {
+	if m.n == 0 {
+		return
+	}
+	for i := range m.of {
+		m.of[i] += by
+	}
+	m.min += by
+}
+
+// least is 0 before the first sample.
+func (m *lowest) least() float64 { return m.min }
+
+// weight is how much of a moving average over the time of the given length a sample makes
+// up that stands for dt.
+func weight(dt, of time.Duration) float64 { return 1 - math.Exp(-dt.Seconds()/of.Seconds()) }
+
+// judge sets utilisation and state.
+func (a *account) judge() {
+	s := &a.spec
+	a.util = 0
+	if !math.IsInf(a.limit, 1) {
+		a.util = a.used / a.limit
+	}
+	soon := a.util + a.trend*s.Horizon.Seconds()
+	switch {
+	case a.util >= s.Target, a.state == AtLimit && a.util >= s.Target-s.Margin:
+		a.state = AtLimit
+	case a.util >= s.Plenty, soon >= s.Target, a.state != Low && a.util >= s.Plenty-s.Margin:
+		a.state = Rising
+	default:
+		a.state = Low
+	}
+}
