@@ -1,8 +1,6 @@
 package knot
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -252,32 +250,6 @@ func TestCompressOnTheFly(t *testing.T) {
 	if stats := f.Stats(); stats.Hits+stats.OpenHits+stats.Misses < 10 || stats.Misses > 12 {
 		t.Errorf("a request counts more than once: %+v", stats)
 	}
-}
-
-// TestGzipClient: net/http's client undoes what it asked for.
-func TestGzipClient(t *testing.T) {
-	settleFiles(t)
-	root := t.TempDir()
-	content := strings.Repeat("some text of a page\n", 10_000)
-	writeFile(t, filepath.Join(root, "a.html"), content)
-	gz := Coding{Name: "gzip", Compress: func(src []byte) ([]byte, error) {
-		var out bytes.Buffer
-		w := gzip.NewWriter(&out)
-		w.Write(src)
-		err := w.Close()
-		return out.Bytes(), err
-	}}
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{Handler: openWith(t, root, FilesConfig{Codings: []Coding{gz}}).Serve})
-		client := &http.Client{Transport: &http.Transport{}}
-		defer client.CloseIdleConnections()
-		for range 3 {
-			resp, body := testenv.Get(t, client, "http://"+sv.addr+"/a.html")
-			if body != content || !resp.Uncompressed {
-				t.Fatalf("%d bytes, uncompressed %v", len(body), resp.Uncompressed)
-			}
-		}
-	})
 }
 
 func TestFilesConfigErrors(t *testing.T) {

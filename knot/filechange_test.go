@@ -211,6 +211,8 @@ func TestFileThatChangesWhileItIsServed(t *testing.T) {
 					if !cut && !bytes.Equal(got, old[:len(got)]) {
 						t.Error("not what the file was")
 					}
+					sv.stop()
+					testenv.Equal(t, strings.Contains(sv.log.String(), "shrank"), cut, "the log says why it was cut off")
 				})
 			})
 		}

@@ -131,6 +131,7 @@ func TestRootThatCannotBeUsed(t *testing.T) {
 		filepath.Join(top, "none"): unix.ENOENT,
 		filepath.Join(top, "1/f"):  unix.ENOTDIR,
 		filepath.Join(top, "2"):    unix.EACCES,
+		"":                         unix.ENOENT,
 	} {
 		asNobody(func() {
 			fds := countFDs()

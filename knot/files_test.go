@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -221,22 +220,6 @@ func TestFileMethodsAndRedirect(t *testing.T) {
 	})
 }
 
-func TestLargeFilePipelined(t *testing.T) {
-	want := bytes.Repeat([]byte("0123456789abcdef"), 50_000)
-	everyFileMode(t, func(t *testing.T, sv *served, walks bool) {
-		p := sv.dial()
-		p.send(strings.Repeat("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\nGET /big.bin HTTP/1.1\r\nHost: h\r\n\r\n", 5))
-		for range 5 {
-			if _, body := p.response("GET"); body != "0123456789" {
-				t.Fatalf("small file: %q", body)
-			}
-			if _, body := p.response("GET"); body != string(want) {
-				t.Fatalf("large file: %d bytes", len(body))
-			}
-		}
-	})
-}
-
 // What the cases of package httpcases do not have, and one of each kind in every mode.
 func TestConditionalRequests(t *testing.T) {
 	everyFileMode(t, func(t *testing.T, sv *served, walks bool) {
@@ -297,30 +280,6 @@ func TestConditionalRequests(t *testing.T) {
 	})
 }
 
-// TestFileThatShrinks: what was promised can't be sent, so the connection
-// ends early, and the log says why.
-func TestFileThatShrinks(t *testing.T) {
-	root := makeSite(t)
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		files := openTestFiles(t, root, false)
-		path := filepath.Join(root, "shrinking.bin")
-		const size = 32 << 20
-		testenv.Must(t, os.WriteFile(path, make([]byte, size), 0o644))
-		sv := start(&Server{Handler: files.Serve})
-		p := sv.dial()
-		p.send("GET /shrinking.bin HTTP/1.1\r\nHost: h\r\n\r\n")
-		resp := testenv.Need(http.ReadResponse(p.r, nil))(t)
-		// The server is stuck in the middle: nobody has read the body.
-		testenv.Must(t, os.Truncate(path, 10))
-		n, err := io.Copy(io.Discard, resp.Body)
-		if err != io.ErrUnexpectedEOF || n >= size {
-			t.Errorf("got %d bytes and %v", n, err)
-		}
-		sv.stop()
-		testenv.Contains(t, sv.log.String(), "shrank", "the log does not say so")
-	})
-}
-
 func TestFilesKeepNoDescriptor(t *testing.T) {
 	root := makeSite(t)
 	before := countFDs()
@@ -337,33 +296,6 @@ func TestFilesKeepNoDescriptor(t *testing.T) {
 	}
 	files.Close()
 	testenv.AtMost(t, countFDs(), before, "descriptors, before %d", before)
-}
-
-func TestOpenFilesFails(t *testing.T) {
-	root := makeSite(t)
-	for _, name := range []string{filepath.Join(root, "none"), filepath.Join(root, "a.txt"), ""} {
-		if f, err := OpenFiles(name); err == nil {
-			f.Close()
-			t.Errorf("OpenFiles(%q) succeeded", name)
-		}
-	}
-}
-
-func TestCurl(t *testing.T) {
-	curl, err := exec.LookPath("curl")
-	if err != nil {
-		t.Skip("curl is not installed")
-	}
-	root := makeSite(t)
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{Handler: openTestFiles(t, root, false).Serve})
-		base := "http://" + sv.addr
-		out, err := exec.Command(curl, "-sS", "-L", "--max-time", "10", "-w", "%{http_code} %{num_connects}\n",
-			base+"/a.txt", base+"/sub", base+"/none", "-o", "/dev/null", "-o", "/dev/null", "-o", "/dev/null").CombinedOutput()
-		if want := "200 1\n200 0\n404 0\n"; err != nil || string(out) != want {
-			t.Errorf("got %q, %v; want %q", out, err, want)
-		}
-	})
 }
 
 // TestServeAsWithNUL: the system takes a name to end there, and the cache what follows for a coding.

@@ -285,13 +285,13 @@ func TestHTTP2HeadsWait(t *testing.T) {
 
 // TestHTTP2MakesRoom: a connection without a request makes room for a new one, and is told so; one with a request does not.
 func TestHTTP2MakesRoom(t *testing.T) {
-	ca := newTestCA(t)
+	ca := testenv.NewCA(t)
 	for _, secure := range []bool{false, true} {
 		everyMode(t, func(t *testing.T, start func(*Server) *served) {
 			entered, leave := make(chan bool), make(chan bool)
 			s := &Server{H2C: true, MaxConns: 2, Handler: slowly(entered, leave)}
 			if secure {
-				s.TLS = ca.config(t)
+				s.TLS = ca.Server(t)
 			}
 			s.ready()
 			s.limits.rest = 0

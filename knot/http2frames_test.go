@@ -416,7 +416,7 @@ func (p *framePeer) narrow(n uint32) {
 }
 
 func TestHTTP2Frames(t *testing.T) {
-	for name, s := range map[string]*Server{"prior knowledge": {H2C: true}, "TLS": {TLS: newTestCA(t).config(t)}} {
+	for name, s := range map[string]*Server{"prior knowledge": {H2C: true}, "TLS": {TLS: testenv.NewCA(t).Server(t)}} {
 		t.Run(name, func(t *testing.T) {
 			release := make(chan bool)
 			s.Handler = func(x *Ctx) error {

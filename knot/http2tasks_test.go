@@ -18,7 +18,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/h2"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // plainHTTP2 is a client of net/http that speaks HTTP/2 without TLS.
@@ -28,42 +27,6 @@ func plainHTTP2(t *testing.T) *http.Client {
 	client := &http.Client{Transport: &http.Transport{Protocols: p}, Timeout: time.Minute}
 	t.Cleanup(client.CloseIdleConnections)
 	return client
-}
-
-// TestHTTP2Admission: requests of HTTP/2 pass the same entrance as others, each by itself.
-func TestHTTP2Admission(t *testing.T) {
-	d := &doorman{room: 2}
-	addr := guarded(t, d, &Server{H2C: true, Handler: func(x *Ctx) error {
-		for range 10 {
-			task.Yield()
-		}
-		return x.SendString(200, "text/plain", "done")
-	}})
-	client := plainHTTP2(t)
-	for i := range 9 {
-		want := 200
-		if i%3 == 0 {
-			want = 503
-		}
-		d.closed.Store(want == 503)
-		resp := testenv.Need(client.Get("http://" + addr))(t)
-		resp.Body.Close()
-		if after := resp.Header.Get("Retry-After"); resp.StatusCode != want || (want == 503) != (after != "") || resp.ProtoMajor != 2 {
-			t.Errorf("request %d: %s %d, Retry-After %q, want %d", i, resp.Proto, resp.StatusCode, after, want)
-		}
-	}
-	var all sync.WaitGroup
-	for range 30 {
-		all.Go(func() {
-			resp, err := client.Get("http://" + addr)
-			if err != nil || resp.StatusCode != 200 {
-				t.Errorf("%v, %v", resp, err)
-				return
-			}
-			resp.Body.Close()
-		})
-	}
-	all.Wait()
 }
 
 // TestHTTP2Windows: bodies larger than any window come whole both ways, on several requests at a time.

@@ -233,20 +233,35 @@ func TestShutdownGivesUp(t *testing.T) {
 	})
 }
 
-// TestClientsThatVanish resets connections at every point of a request.
+// TestClientsThatVanish resets connections at every point of a request and of its response: no failure of the server.
 func TestClientsThatVanish(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{Handler: echoHandler})
-		const request = "PUT /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /large HTTP/1.1\r\nHost: h\r\n\r\n"
-		for cut := range len(request) + 1 {
+		cut := func(request string, read int) {
 			p := sv.dial()
-			p.send(request[:cut])
+			p.send(request)
+			testenv.Need(io.CopyN(io.Discard, p.r, int64(read)))(t)
 			p.nc.SetLinger(0)
 			p.nc.Close()
+		}
+		const small = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
+		const request = "PUT /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /large HTTP/1.1\r\nHost: h\r\n\r\n"
+		for n := range len(request) + 1 {
+			cut(request[:n], 0)
+		}
+		whole := len(sv.exchange(small))
+		for n := range whole + 1 {
+			cut(small+small[:n%len(small)], n) // the next one is half read when the connection ends
+		}
+		for n := 1; n <= 1<<20; n *= 2 {
+			cut("GET /large HTTP/1.1\r\nHost: h\r\n\r\n", n)
+			cut(strings.Repeat(small, 50), min(n, 50*whole))
 		}
 		if got := sv.exchange("GET /a HTTP/1.0\r\n\r\n"); statusOf(got) != "200" {
 			t.Errorf("afterwards: %q", got)
 		}
+		sv.stop()
+		testenv.Equal(t, sv.log.String(), "", "the log says")
 	})
 }
 

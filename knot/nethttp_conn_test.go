@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"mime/multipart"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
@@ -21,43 +19,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-// TestAdaptedProxyTearsWhatIsTorn: a client must not take for complete what a backend
-// has broken off.
-func TestAdaptedProxyTearsWhatIsTorn(t *testing.T) {
-	const piece = "a part of the answer"
-	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/length" {
-			w.Header().Set("Content-Length", "1000000")
-		}
-		io.WriteString(w, strings.Repeat(piece, 1000))
-		w.(http.Flusher).Flush()
-		nc, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			panic(err)
-		}
-		nc.Close()
-	}))
-	defer backend.Close()
-	to, _ := url.Parse(backend.URL)
-	proxy := httputil.NewSingleHostReverseProxy(to)
-	proxy.ErrorLog = log.New(io.Discard, "", 0)
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		transport := &http.Transport{}
-		proxy.Transport = transport
-		defer transport.CloseIdleConnections()
-		sv := start(&Server{Handler: adaptBlocking(proxy)})
-		for _, path := range []string{"/chunked", "/length"} {
-			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
-			resp := testenv.Need(client.Get("http://" + sv.addr + path))(t)
-			body, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if err != io.ErrUnexpectedEOF || len(body) == 0 {
-				t.Errorf("%s: %d bytes and error %v, want %v", path, len(body), err, io.ErrUnexpectedEOF)
-			}
-		}
-	})
-}
 
 // TestAdaptedProxyPassesAnUpgrade: a protocol of which nobody between knows anything.
 func TestAdaptedProxyPassesAnUpgrade(t *testing.T) {

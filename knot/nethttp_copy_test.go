@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -195,17 +194,4 @@ func TestAdaptedContextDerives(t *testing.T) {
 			t.Errorf("it ended with %v", ctx.Err())
 		}
 	})
-}
-
-// TestServeFunction: knot.Serve is http.Serve.
-func TestServeFunction(t *testing.T) {
-	ln := httptest.NewUnstartedServer(nil).Listener
-	ended := make(chan error, 1)
-	go func() { ended <- Serve(ln, http.NotFoundHandler()) }()
-	resp := testenv.Need(http.Get("http://" + ln.Addr().String()))(t)
-	resp.Body.Close()
-	testenv.Equal(t, resp.StatusCode, 404, "status")
-	http.DefaultClient.CloseIdleConnections()
-	ln.Close()
-	testenv.Fails(t, <-ended, "no error when the listener is closed")
 }

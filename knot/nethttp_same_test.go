@@ -59,6 +59,9 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET /request HTTP/1.0\r\nPragma: no-cache\r\nCache-Control: max-age=1\r\n\r\n"},
 	{request: "GET http://u.v:8/request?a=%zz;b HTTP/1.1\r\nHost: h\r\nTe: trailers\r\nConnection: TE, close\r\n\r\n"},
 	{request: "PURGE /request"},
+	{request: "GET /request/a/b?x=1&y=%20 HTTP/1.1\r\nHost: h:80\r\nA: 1\r\na: 2\r\nCookie: x=y\r\n\r\n"},
+	{request: "GET /request/%2f%41 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"},
+	{request: "OPTIONS /request"},
 	{request: "GET /request?q={job=\"x\"}&<a> HTTP/1.1\r\nHost: h\r\n\r\n"}, // as curl sends it
 	// Go 1.27 closes the connection after any response to these, 1.26 does not.
 	{request: "CONNECT a:1 HTTP/1.1\r\nHost: h\r\n\r\n", ours: "404", theirs: "404"},
@@ -70,6 +73,8 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET /types"},
 	{request: "GET /controller"},
 	{request: "POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"},
+	{request: "POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000)},
+	{request: "POST /own-server HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nxyz"},
 	{request: "POST /body HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc", ours: "200 OK", theirs: "100 Continue"},
 	{request: "POST /body HTTP/1.1\r\nHost: h\r\nTrailer: A, b\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nA: 1\r\nB: 2\r\nC: 3\r\n\r\n"},
 	{request: "POST /body HTTP/1.1\r\nHost: h\r\nTrailer: Content-Length\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", ours: "400", theirs: "400"},
@@ -89,13 +94,28 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET /304"},
 	{request: "GET /204"},
 	{request: "GET /204?empty"},
+	{request: "GET /204?body"},
 	{request: "GET /205"},
 	{request: "GET /418"},
+	{request: "GET /413"},
+	{request: "GET /416"},
+	{request: "GET /422"},
+	{request: "GET /599"},
+	{request: "GET /odd"},
+	{request: "GET /error"},
+	{request: "GET /missing"},
+	{request: "GET /file HTTP/1.1\r\nHost: h\r\nRange: bytes=5-9\r\n\r\n"},
+	{request: "GET /file HTTP/1.1\r\nHost: h\r\nIf-Modified-Since: Mon, 01 Jan 2024 00:00:00 GMT\r\n\r\n"},
 	{request: "GET /299"},
 	{request: "GET /999"},
 	{request: "GET /sniff"},
 	{request: "HEAD /sniff", ours: "length 32 ", theirs: "length 32 "},
 	{request: "GET /sniff?large"},
+	{request: "GET /sniff?large HTTP/1.0\r\n\r\n"},
+	{request: "HEAD /sniff?large", ours: "length 100032 ", theirs: "200 OK; close false; "}, // net/http says no length
+	{request: "HEAD /sniff?flush"},
+	{request: "HEAD /sniff?length"},
+	{request: "HEAD /own-server"},
 	{request: "GET /sniff?flush"},
 	{request: "GET /sniff?none"},
 	{request: "GET /sniff?empty"},
@@ -108,6 +128,9 @@ var promises = []struct{ request, ours, theirs string }{
 	{request: "GET /date?none"},
 	{request: "GET /own-server"},
 	{request: "GET /connection"},
+	{request: "GET /connection?close"},
+	{request: "GET /connection?keep-alive"},
+	{request: "GET /connection?keep-alive HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"},
 	{request: "GET /bad-length"},
 	{request: "GET /short", ours: "unexpected EOF", theirs: "unexpected EOF"},
 	{request: "GET /short?nothing", ours: "500", theirs: "unexpected EOF"},
@@ -198,10 +221,12 @@ func promiseRequests(mux *http.ServeMux) {
 		_, limited := ctx.Deadline()
 		fmt.Fprintln(w, isServer && server.Handler != nil, isAddr && local.Network() == "tcp", port != "", err, limited, ctx.Err())
 	})
-	mux.HandleFunc("/request", func(w http.ResponseWriter, r *http.Request) {
+	request := func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, r.Method, r.URL, r.Proto, r.ProtoMajor, r.ProtoMinor, r.Host, r.RequestURI, r.Close, r.ContentLength,
-			r.TransferEncoding, r.Body == http.NoBody, r.TLS, fields(r.Header), fields(r.Trailer), r.URL.Query(), r.Pattern)
-	})
+			r.TransferEncoding, r.Body == http.NoBody, r.TLS, fields(r.Header), fields(r.Trailer), r.URL.Query(), r.URL.Path, r.URL.RawPath, r.Pattern)
+	}
+	mux.HandleFunc("/request", request)
+	mux.HandleFunc("/request/", request)
 	mux.HandleFunc("/body", func(w http.ResponseWriter, r *http.Request) {
 		before := fields(r.Trailer)
 		body, err := io.ReadAll(r.Body)
@@ -284,7 +309,7 @@ func promiseResponses(mux *http.ServeMux) {
 		w.(http.Flusher).Flush()
 		w.Header().Set(http.TrailerPrefix+"A", "1")
 	})
-	for _, code := range []int{204, 205, 299, 304, 418, 999, 101} {
+	for _, code := range []int{204, 205, 299, 304, 413, 416, 418, 422, 599, 999, 101} {
 		mux.HandleFunc(fmt.Sprintf("/%d", code), func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")
 			w.Header().Set("ETag", `"a"`)
@@ -292,8 +317,13 @@ func promiseResponses(mux *http.ServeMux) {
 				w.Header().Set("Content-Length", "10")
 			}
 			w.WriteHeader(code)
-			if r.URL.RawQuery == "empty" {
+			switch r.URL.RawQuery {
+			case "empty":
 				w.Write(nil)
+			case "body":
+				if _, err := w.Write([]byte("x")); err != http.ErrBodyNotAllowed {
+					panic(err)
+				}
 			}
 		})
 	}
@@ -327,7 +357,23 @@ func promiseResponses(mux *http.ServeMux) {
 		}
 	})
 	mux.HandleFunc("/own-server", func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Server", "mine") })
+	mux.HandleFunc("/odd", func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["x-odd"] = []string{"a", "b"}
+		w.Header().Set("Bad name", "x")
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(201)
+		io.WriteString(w, "{}")
+	})
+	mux.HandleFunc("/error", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no", http.StatusForbidden) })
+	mux.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "a.txt", time.Unix(1e9, 0), strings.NewReader(strings.Repeat("0123456789", 1000)))
+	})
 	mux.HandleFunc("/connection", func(w http.ResponseWriter, r *http.Request) {
+		if option := r.URL.RawQuery; option != "" {
+			w.Header().Set("Connection", option)
+			io.WriteString(w, "body")
+			return
+		}
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "h2c")
 		w.WriteHeader(426)

@@ -104,30 +104,46 @@ func TestConnectionsStartNoTask(t *testing.T) {
 }
 
 // Refused requests get 503 with a Retry-After that is not the same for all, and their connection
-// lives on.
+// lives on. Requests of HTTP/2 pass the entrance each by itself.
 func TestRefusedRequests(t *testing.T) {
-	d := &doorman{room: 1}
-	addr := guarded(t, d, &Server{Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "done") }})
-	nc := testenv.Dial(t, addr)
-	in := bufio.NewReader(nc)
-	waits := map[string]bool{}
-	for i := range 60 {
-		want := 200
-		if i%3 == 0 {
-			want = 503
+	d := &doorman{room: 2}
+	s := &Server{H2C: true, Handler: func(x *Ctx) error {
+		task.Yield()
+		return doneHandler(x)
+	}}
+	addr := guarded(t, d, s)
+	for version, client := range map[int]*http.Client{1: {Transport: &http.Transport{}}, 2: plainHTTP2(t)} {
+		accepted, waits := s.Stats().Accepted, map[string]bool{}
+		for i := range 60 {
+			want := 200
+			if i%3 == 0 {
+				want = 503
+			}
+			d.closed.Store(want == 503)
+			resp, _ := testenv.Get(t, client, "http://"+addr)
+			after := resp.Header.Get("Retry-After")
+			if resp.StatusCode != want || (want == 503) != (after != "") || resp.ProtoMajor != version {
+				t.Errorf("request %d: %s %d, Retry-After %q; want %d", i, resp.Proto, resp.StatusCode, after, want)
+			}
+			waits[after] = true
 		}
-		d.closed.Store(want == 503)
-		fmt.Fprint(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		resp := testenv.Need(http.ReadResponse(in, nil))(t)
-		resp.Body.Close()
-		after := resp.Header.Get("Retry-After")
-		if resp.StatusCode != want || resp.Close || (want == 503) != (after != "") {
-			t.Errorf("request %d: %d, Retry-After %q, close %v; want %d", i, resp.StatusCode, after, resp.Close, want)
+		testenv.Equal(t, s.Stats().Accepted, accepted+1, "connections, HTTP/%d", version)
+		if len(waits) < 4 { // "" and three others
+			t.Errorf("Retry-After is one of %v, want more different ones", waits)
 		}
-		waits[after] = true
-	}
-	if len(waits) < 4 { // "" and three others
-		t.Errorf("Retry-After is one of %v, want more different ones", waits)
+		var all sync.WaitGroup
+		for range 30 {
+			all.Go(func() {
+				resp, err := client.Get("http://" + addr)
+				if err != nil || resp.StatusCode != 200 {
+					t.Errorf("many at a time: %v, %v", resp, err)
+					return
+				}
+				resp.Body.Close()
+			})
+		}
+		all.Wait()
+		client.CloseIdleConnections()
 	}
 }
 

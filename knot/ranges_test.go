@@ -8,7 +8,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -158,24 +157,6 @@ func TestRangesOfAnEmptyFile(t *testing.T) {
 		if answer := askFile(f, "/f0", "Range: bytes="+ranges+"\r\n"); statusOf(answer) != "200" || headerOf(answer, "Content-Length") != "0" {
 			t.Errorf("%s: %q", ranges, answer)
 		}
-	}
-}
-
-// TestCurlResumes a transfer that was cut off.
-func TestCurlResumes(t *testing.T) {
-	curl, err := exec.LookPath("curl")
-	if err != nil {
-		t.Skip("curl is not installed")
-	}
-	root := t.TempDir()
-	content := contentOf(5, 500_000)
-	testenv.Must(t, os.WriteFile(filepath.Join(root, "f"), content, 0o644))
-	sv := startServer(t, &Server{Handler: openWith(t, root, FilesConfig{}).Serve}, 1)
-	got := filepath.Join(t.TempDir(), "got")
-	testenv.Must(t, os.WriteFile(got, content[:123_456], 0o644))
-	testenv.Run(t, "", nil, curl, "-sS", "--max-time", "60", "-C", "-", "-o", got, "http://"+sv.addr+"/f")
-	if text, err := os.ReadFile(got); err != nil || !bytes.Equal(text, content) {
-		t.Errorf("%d bytes, %v", len(text), err)
 	}
 }
 

@@ -114,7 +114,7 @@ func TestHijackedConnectionsCount(t *testing.T) {
 
 // TestTooManyTLSConnections: over TLS an alert says it.
 func TestTooManyTLSConnections(t *testing.T) {
-	k := newTestCA(t).config(t)
+	k := testenv.NewCA(t).Server(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		srv := &Server{TLS: k, Handler: echoHandler, MaxConns: 1}
 		srv.ready()

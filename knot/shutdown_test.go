@@ -170,6 +170,33 @@ func TestShutdownReadsWhatHasCome(t *testing.T) {
 	testenv.Check(t, <-down, "Shutdown")
 }
 
+// TestShutdownAnswersARequestBehind: one that comes when the head of the response before has been sent, which has not told the
+// client to stop.
+func TestShutdownAnswersARequestBehind(t *testing.T) {
+	checkLeaks(t)
+	leave := make(chan bool)
+	sv := startServer(t, &Server{Handler: func(x *Ctx) error {
+		if x.Path() == "/begun" {
+			x.Flush()
+			task.Offload(func() { <-leave })
+		}
+		return testenv.Err(x.WriteString("done"))
+	}}, 1) // connections of package net don't tell that something has come
+	p := sv.dial()
+	p.send("GET /begun HTTP/1.1\r\nHost: h\r\n\r\n")
+	resp := testenv.Need(http.ReadResponse(p.r, nil))(t)
+	down := startDown(sv)
+	p.send(smallRequest)
+	leave <- true
+	testenv.Equal(t, string(testenv.Need(io.ReadAll(resp.Body))(t)), "done", "the response under way")
+	if behind, body := p.response("GET"); body != "done" || !behind.Close {
+		t.Errorf("the one behind: %q, Connection: close %v", body, behind.Close)
+	}
+	p.wantClosed()
+	p.nc.Close()
+	testenv.Check(t, <-down, "Shutdown")
+}
+
 // TestShutdownOfSilentClients: at its end they are no requests under way.
 func TestShutdownOfSilentClients(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {

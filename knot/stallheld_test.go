@@ -55,7 +55,7 @@ func TestStalledConnectionsHoldLittle(t *testing.T) {
 	const conns, size, taken = 30, 16 << 20, 1 << 20
 	root := layFiles(t, 1, func(int) int { return size })
 	content := contentOf(0, size)
-	ca := newTestCA(t)
+	ca := testenv.NewCA(t)
 	for _, test := range []struct {
 		name    string
 		handler Handler
@@ -84,7 +84,7 @@ func TestStalledConnectionsHoldLittle(t *testing.T) {
 				return test.handler(x)
 			}}
 			if test.secure {
-				srv.TLS = ca.config(t)
+				srv.TLS = ca.Server(t)
 			}
 			sv := startServer(t, srv, 1)
 			var readers []*bufio.Reader
@@ -95,7 +95,7 @@ func TestStalledConnectionsHoldLittle(t *testing.T) {
 				nc := testenv.Dial(t, sv.addr)
 				nc.(*net.TCPConn).SetReadBuffer(64 << 10)
 				if test.secure {
-					nc = tls.Client(nc, ca.client())
+					nc = tls.Client(nc, ca.Client())
 				}
 				ask(nc, "/small") // the client has its own buffers after that
 				r := bufio.NewReader(nc)

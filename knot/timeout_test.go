@@ -29,10 +29,10 @@ func pipeServer(t *testing.T, s *Server) (net.Conn, *bufio.Reader) {
 
 // pipeServerTLS is pipeServer over TLS.
 func pipeServerTLS(t *testing.T, s *Server) (net.Conn, *bufio.Reader) {
-	ca := newTestCA(t)
-	s.TLS = ca.config(t)
+	ca := testenv.NewCA(t)
+	s.TLS = ca.Server(t)
 	nc, _ := pipeServer(t, s)
-	secure := tls.Client(nc, ca.client())
+	secure := tls.Client(nc, ca.Client())
 	return secure, bufio.NewReader(secure)
 }
 
@@ -216,29 +216,4 @@ func TestSlowReaderOfOneWrite(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestSlowReader: one that reads slowly but steadily gets everything.
-func TestSlowReader(t *testing.T) {
-	payload := bytes.Repeat([]byte("0123456789"), 1<<20)
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{WriteTimeout: time.Minute, Handler: func(x *Ctx) error { return x.Send(200, "", payload) }})
-		p := sv.dial()
-		p.nc.SetReadBuffer(64 << 10)
-		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		resp := testenv.Need(http.ReadResponse(p.r, nil))(t)
-		var got []byte
-		piece := make([]byte, 3000)
-		for {
-			n, err := resp.Body.Read(piece)
-			got = append(got, piece[:n]...)
-			if err == io.EOF {
-				break
-			}
-			testenv.Must(t, err)
-		}
-		if !bytes.Equal(got, payload) {
-			t.Errorf("%d bytes differ from the %d sent", len(got), len(payload))
-		}
-	})
 }

@@ -20,10 +20,10 @@ func TestTLSConnectionsRestWithoutInput(t *testing.T) {
 }
 
 func restOverTLS(t *testing.T, sheds bool) {
-	ca := newTestCA(t)
-	sv := startServer(t, &Server{TLS: ca.config(t), ShedTLSBuffers: sheds, Handler: echoHandler, IdleTimeout: time.Hour, HeadTimeout: time.Hour, BodyTimeout: time.Hour}, 1)
+	ca := testenv.NewCA(t)
+	sv := startServer(t, &Server{TLS: ca.Server(t), ShedTLSBuffers: sheds, Handler: echoHandler, IdleTimeout: time.Hour, HeadTimeout: time.Hour, BodyTimeout: time.Hour}, 1)
 	for range 5 {
-		nc, r := sv.dialTLS(ca.client())
+		nc, r := sv.dialTLS(ca.Client())
 		io.WriteString(nc, "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 40000\r\n\r\n"+strings.Repeat("x", 40000))
 		wantBody(t, r, strings.Repeat("x", 40000))
 	}

@@ -49,12 +49,12 @@ func wantBody(t *testing.T, r *bufio.Reader, want string) {
 // TestServesTLS: requests that come alone, in one record, in many small ones, and right behind the
 // handshake; bodies of every size both ways.
 func TestServesTLS(t *testing.T) {
-	ca := newTestCA(t)
+	ca := testenv.NewCA(t)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {
 			everyMode(t, func(t *testing.T, start func(*Server) *served) {
-				sv := start(&Server{TLS: ca.config(t), Handler: echoHandler})
-				config := ca.client()
+				sv := start(&Server{TLS: ca.Server(t), Handler: echoHandler})
+				config := ca.Client()
 				config.MaxVersion = version
 				nc, r := sv.dialTLS(config)
 				io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -90,13 +90,13 @@ func TestServesTLS(t *testing.T) {
 // TestTLSRequestBehindTheHandshake: the client's last message and its first request come in one
 // piece. Nothing else will come to wake the connection.
 func TestTLSRequestBehindTheHandshake(t *testing.T) {
-	ca := newTestCA(t)
+	ca := testenv.NewCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{TLS: ca.config(t), Handler: echoHandler})
+		sv := start(&Server{TLS: ca.Server(t), Handler: echoHandler})
 		raw := testenv.Need(net.Dial("tcp", sv.addr))(t)
 		raw.SetDeadline(time.Now().Add(time.Minute))
 		gather := &gatheringConn{Conn: raw}
-		nc := tls.Client(gather, ca.client())
+		nc := tls.Client(gather, ca.Client())
 		defer nc.Close()
 		gather.hold = 1 // after the hello
 		testenv.Must(t, nc.Handshake())
@@ -137,15 +137,15 @@ func (c *gatheringConn) flush() {
 
 // TestTLSHandshakeIsAcknowledged: the client's last word of the handshake, as it may wait for that with its request.
 func TestTLSHandshakeIsAcknowledged(t *testing.T) {
-	ca := newTestCA(t)
+	ca := testenv.NewCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{TLS: ca.config(t), Handler: func(x *Ctx) error {
+		sv := start(&Server{TLS: ca.Server(t), Handler: func(x *Ctx) error {
 			at := -1
 			raw := testenv.Need(tlsin.Of(x.c.nc).Raw.(syscall.Conn).SyscallConn())(t)
 			testenv.Check(t, raw.Control(func(fd uintptr) { at, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK) }))
 			return x.Send(200, "text/plain", strconv.AppendInt(nil, int64(at), 10))
 		}})
-		nc, r := sv.dialTLS(ca.client())
+		nc, r := sv.dialTLS(ca.Client())
 		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		wantBody(t, r, "1")
 	})
@@ -154,11 +154,11 @@ func TestTLSHandshakeIsAcknowledged(t *testing.T) {
 // TestTLSConnectionsRestWithoutTask: neither before the handshake nor between requests.
 func TestTLSConnectionsRestWithoutTask(t *testing.T) {
 	checkLeaks(t)
-	ca := newTestCA(t)
+	ca := testenv.NewCA(t)
 	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
 	defer rt.Close()
 	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
-	s := &Server{TLS: ca.config(t), Handler: echoHandler}
+	s := &Server{TLS: ca.Server(t), Handler: echoHandler}
 	ended := make(chan error, 1)
 	rt.Go(func() { ended <- s.Serve(ln) })
 	sv := &served{Server: s, t: t, addr: ln.Addr().String()}
@@ -167,7 +167,7 @@ func TestTLSConnectionsRestWithoutTask(t *testing.T) {
 		rt.Go(func() { done <- engine.CurrentLoop().Tasks() - 1 })
 		return <-done
 	}
-	first, r := sv.dialTLS(ca.client())
+	first, r := sv.dialTLS(ca.Client())
 	io.WriteString(first, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
 	wantBody(t, r, "GET /a? h")
 	var before int
@@ -178,7 +178,7 @@ func TestTLSConnectionsRestWithoutTask(t *testing.T) {
 	}
 	for range 20 {
 		sv.dial()
-		nc, r := sv.dialTLS(ca.client())
+		nc, r := sv.dialTLS(ca.Client())
 		io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
 		wantBody(t, r, "GET /a? h")
 	}
@@ -193,14 +193,14 @@ func TestTLSConnectionsRestWithoutTask(t *testing.T) {
 
 // TestTLSShutdown: idle connections are closed, one with a request under way is answered first.
 func TestTLSShutdown(t *testing.T) {
-	ca := newTestCA(t)
+	ca := testenv.NewCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		began, goOn := make(chan bool), make(chan bool)
-		sv := start(&Server{TLS: ca.config(t), Handler: slowly(began, goOn)})
-		idle, idleIn := sv.dialTLS(ca.client())
+		sv := start(&Server{TLS: ca.Server(t), Handler: slowly(began, goOn)})
+		idle, idleIn := sv.dialTLS(ca.Client())
 		io.WriteString(idle, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
 		wantBody(t, idleIn, "GET /a? h")
-		busy, busyIn := sv.dialTLS(ca.client())
+		busy, busyIn := sv.dialTLS(ca.Client())
 		io.WriteString(busy, "GET /slow HTTP/1.1\r\nHost: h\r\n\r\n")
 		<-began
 		ended := make(chan error, 1)
@@ -221,11 +221,11 @@ func TestTLSShutdown(t *testing.T) {
 // TestTLSHijackGivesBuffersBack: a handler that closes the connection with records unread leaves no buffer in use behind,
 // as they are counted.
 func TestTLSHijackGivesBuffersBack(t *testing.T) {
-	ca := newTestCA(t)
+	ca := testenv.NewCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		before := tasks.Buffers.InUse()
 		closed := make(chan struct{})
-		sv := start(&Server{TLS: ca.config(t), Handler: func(x *Ctx) error {
+		sv := start(&Server{TLS: ca.Server(t), Handler: func(x *Ctx) error {
 			nc, _, err := x.Hijack()
 			if err == nil {
 				nc.Write([]byte("go on\n"))
@@ -237,7 +237,7 @@ func TestTLSHijackGivesBuffersBack(t *testing.T) {
 		}})
 		raw := testenv.Need(net.Dial("tcp", sv.addr))(t)
 		gather := &gatheringConn{Conn: raw, hold: 1000}
-		nc := tls.Client(gather, ca.client())
+		nc := tls.Client(gather, ca.Client())
 		defer raw.Close()
 		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		if line, err := bufio.NewReader(nc).ReadString('\n'); line != "go on\n" {
@@ -254,9 +254,9 @@ func TestTLSHijackGivesBuffersBack(t *testing.T) {
 
 // TestTLSHandlersOfNetHTTP: what they see of TLS, and a hijacked connection that rests.
 func TestTLSHandlersOfNetHTTP(t *testing.T) {
-	ca := newTestCA(t)
+	ca := testenv.NewCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{TLS: ca.config(t), Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sv := start(&Server{TLS: ca.Server(t), Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/hijack" {
 				fmt.Fprint(w, r.TLS.HandshakeComplete, " ", r.TLS.ServerName)
 				return
@@ -294,7 +294,7 @@ func TestTLSHandlersOfNetHTTP(t *testing.T) {
 			}
 			answer()
 		}))})
-		nc, r := sv.dialTLS(ca.client())
+		nc, r := sv.dialTLS(ca.Client())
 		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		wantBody(t, r, "true knot.test")
 		io.WriteString(nc, "GET /hijack HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: upper\r\n\r\n")
@@ -314,9 +314,9 @@ func TestTLSHandlersOfNetHTTP(t *testing.T) {
 // TestTLSRefusesClients: what is no TLS, what does not verify, and what comes while
 // requests are refused.
 func TestTLSRefusesClients(t *testing.T) {
-	ca := newTestCA(t)
+	ca := testenv.NewCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{TLS: ca.config(t), Handler: echoHandler})
+		sv := start(&Server{TLS: ca.Server(t), Handler: echoHandler})
 		if got := sv.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n"); !strings.Contains(got, "400 Bad Request") || !strings.Contains(got, "HTTPS") {
 			t.Errorf("to plain HTTP: %q", got)
 		}
@@ -326,13 +326,13 @@ func TestTLSRefusesClients(t *testing.T) {
 		if _, err := tls.Dial("tcp", sv.addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}); err == nil {
 			t.Error("TLS 1.1 was served")
 		}
-		nc, r := sv.dialTLS(ca.client())
+		nc, r := sv.dialTLS(ca.Client())
 		if _, failed, _ := sv.Handshakes(); failed < 2 {
 			t.Errorf("%d handshakes failed", failed)
 		}
 		testenv.Contains(t, sv.log.String(), `msg="knot: TLS handshake error"`)
 		sv.Server.refusedAt.Store(sv.Server.clock.Now() + int64(time.Hour)) // still is
-		_, err := tls.Dial("tcp", sv.addr, ca.client())
+		_, err := tls.Dial("tcp", sv.addr, ca.Client())
 		var alert tls.AlertError
 		if !errors.As(err, &alert) && (err == nil || !strings.Contains(err.Error(), "internal error")) {
 			t.Errorf("under overload: %v", err)
@@ -343,15 +343,15 @@ func TestTLSRefusesClients(t *testing.T) {
 			t.Errorf("%d handshakes refused", refused)
 		}
 		sv.Server.refusedAt.Store(0)
-		sv.dialTLS(ca.client())
+		sv.dialTLS(ca.Client())
 	})
 }
 
 // TestTLSSlowHandshake: a client that begins and does not go on is cut off.
 func TestTLSSlowHandshake(t *testing.T) {
-	ca := newTestCA(t)
+	ca := testenv.NewCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{TLS: ca.config(t), Handler: echoHandler, HeadTimeout: 30 * time.Millisecond})
+		sv := start(&Server{TLS: ca.Server(t), Handler: echoHandler, HeadTimeout: 30 * time.Millisecond})
 		for _, begin := range []string{"\x16", "\x16\x03\x01\x02\x00\x01"} {
 			p := sv.dial()
 			p.send(begin)
@@ -365,13 +365,13 @@ func TestTLSSlowHandshake(t *testing.T) {
 // TestTLSWhileTheLoopStandsStill: a hello and a request are served that come in time, though their deadlines have
 // passed when the loop looks.
 func TestTLSWhileTheLoopStandsStill(t *testing.T) {
-	ca := newTestCA(t)
+	ca := testenv.NewCA(t)
 	patiently(t, 200*time.Millisecond, func(limit time.Duration) error {
 		holds, release := make(chan bool, 1), make(chan bool)
 		let := sync.OnceFunc(func() { close(release) })
 		defer let()
 		sv := &served{t: t, addr: guarded(t, &doorman{room: 9}, &Server{
-			TLS: ca.config(t), HeadTimeout: limit, IdleTimeout: limit,
+			TLS: ca.Server(t), HeadTimeout: limit, IdleTimeout: limit,
 			Handler: func(x *Ctx) error {
 				if x.Path() == "/hold" {
 					holds <- true
@@ -388,14 +388,14 @@ func TestTLSWhileTheLoopStandsStill(t *testing.T) {
 		})}
 		raw := testenv.Need(net.Dial("tcp", sv.addr))(t)
 		defer raw.Close()
-		fresh, freshIn := tls.Client(raw, ca.client()), bufio.NewReader(raw)
+		fresh, freshIn := tls.Client(raw, ca.Client()), bufio.NewReader(raw)
 		freshIn.Reset(fresh)
-		holder, err := tls.Dial("tcp", sv.addr, ca.client())
+		holder, err := tls.Dial("tcp", sv.addr, ca.Client())
 		if err != nil {
 			return err // it took longer than the limit
 		}
 		defer holder.Close()
-		old, err := tls.Dial("tcp", sv.addr, ca.client())
+		old, err := tls.Dial("tcp", sv.addr, ca.Client())
 		if err != nil {
 			return err
 		}
@@ -440,8 +440,8 @@ func TestTLSWhileTheLoopStandsStill(t *testing.T) {
 
 // TestTLSClientsThatLeaveAtOnce cost no handshake: their hellos are looked at when they have left already.
 func TestTLSClientsThatLeaveAtOnce(t *testing.T) {
-	ca := newTestCA(t)
-	cert := testenv.Need(tls.X509KeyPair(ca.pem(t, "knot.test")))(t)
+	ca := testenv.NewCA(t)
+	cert := testenv.Need(tls.X509KeyPair(ca.PEM(t, "knot.test")))(t)
 	var computed atomic.Int32
 	config := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		computed.Add(1)
@@ -456,8 +456,8 @@ func TestTLSClientsThatLeaveAtOnce(t *testing.T) {
 		}
 		return echoHandler(x)
 	}}, 1)
-	hello := helloOf(t, ca.client())
-	holder, r := sv.dialTLS(ca.client())
+	hello := helloOf(t, ca.Client())
+	holder, r := sv.dialTLS(ca.Client())
 	io.WriteString(holder, "GET /hold HTTP/1.1\r\nHost: h\r\n\r\n")
 	testenv.Until(t, "the loop is held", held.Load)
 	const leavers = 100
@@ -479,7 +479,7 @@ func TestTLSClientsThatLeaveAtOnce(t *testing.T) {
 	})
 	testenv.Equal(t, computed.Load(), 1, "handshakes computed")
 	testenv.Equal(t, sv.log.String(), "", "the log")
-	stays, r := sv.dialTLS(ca.client())
+	stays, r := sv.dialTLS(ca.Client())
 	io.WriteString(stays, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
 	wantBody(t, r, "GET /a? h")
 }

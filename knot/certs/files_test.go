@@ -1,9 +1,10 @@
-package knot
+package certs
 
 import (
 	"context"
 	"crypto/tls"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,27 +14,46 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/knot/certs"
 )
+
+func pair(t *testing.T, ca *testenv.CA, dir string, names ...string) (p Pair) {
+	p.Cert, p.Key = ca.Files(t, dir, names...)
+	return p
+}
+
+// shake does a handshake and returns what client and server see of each other. What either refuses is an error.
+func shake(server, client *tls.Config) (seen, served tls.ConnectionState, err error) {
+	near, far := net.Pipe()
+	defer near.Close()
+	there := make(chan tls.ConnectionState, 1)
+	go func() {
+		defer far.Close()
+		nc := tls.Server(far, server)
+		nc.Write([]byte("x")) // the ticket comes before
+		there <- nc.ConnectionState()
+	}()
+	nc := tls.Client(near, client)
+	if _, err := io.ReadFull(nc, make([]byte, 1)); err != nil {
+		return seen, served, err
+	}
+	return nc.ConnectionState(), <-there, nil
+}
 
 // TestCertificatesByName: exact names go before those for all below a domain, and the first
 // certificate stands in for the rest.
 func TestCertificatesByName(t *testing.T) {
-	ca, dir := newTestCA(t), t.TempDir()
-	k, err := certs.Load(certs.Files{Pairs: []certs.Pair{
-		ca.files(t, dir, "first.test"), ca.files(t, dir, "star", "*.a.test"), ca.files(t, dir, "x.a.test"),
+	ca, dir := testenv.NewCA(t), t.TempDir()
+	k, err := Load(Files{Pairs: []Pair{
+		pair(t, ca, dir, "first.test"), pair(t, ca, dir, "star", "*.a.test"), pair(t, ca, dir, "x.a.test"),
 	}})
 	testenv.Must(t, err)
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{TLS: k.Config(), Handler: echoHandler})
-		for name, want := range map[string]string{
-			"first.test": "first.test", "X.a.test": "x.a.test", "y.a.test": "star", "a.test": "first.test", "z.y.a.test": "first.test", "": "first.test",
-		} {
-			nc, _ := sv.dialTLS(&tls.Config{InsecureSkipVerify: true, ServerName: name})
-			testenv.Equal(t, nc.ConnectionState().PeerCertificates[0].Subject.CommonName, want, "%q: the certificate of", name)
-			nc.Close()
-		}
-	})
+	for name, want := range map[string]string{
+		"first.test": "first.test", "X.a.test": "x.a.test", "y.a.test": "star", "a.test": "first.test", "z.y.a.test": "first.test", "": "first.test",
+	} {
+		seen, _, err := shake(k.Config(), &tls.Config{InsecureSkipVerify: true, ServerName: name})
+		testenv.Must(t, err)
+		testenv.Equal(t, seen.PeerCertificates[0].Subject.CommonName, want, "%q: the certificate of", name)
+	}
 	if !k.Knows("x.a.test") || !k.Knows("q.a.test") || k.Knows("other.test") {
 		t.Error("Knows")
 	}
@@ -45,36 +65,32 @@ func TestCertificatesByName(t *testing.T) {
 // TestCertificatesReload: new files are served to new clients, those that do not fit are not, and
 // tickets go on to be good.
 func TestCertificatesReload(t *testing.T) {
-	ca, dir := newTestCA(t), t.TempDir()
-	pair := ca.files(t, dir, "knot.test")
-	k := testenv.Need(certs.Load(certs.Files{Pairs: []certs.Pair{pair}}))(t)
-	sv := startServer(t, &Server{TLS: k.Config(), Handler: echoHandler}, 1)
-	tickets := ca.client()
+	ca, dir := testenv.NewCA(t), t.TempDir()
+	pair := pair(t, ca, dir, "knot.test")
+	k := testenv.Need(Load(Files{Pairs: []Pair{pair}}))(t)
+	server, tickets := k.Config(), ca.Client()
 	tickets.ClientSessionCache = tls.NewLRUClientSessionCache(4)
 	serial := func(config *tls.Config) (string, bool) {
-		nc, r := sv.dialTLS(config)
-		defer nc.Close()
-		io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
-		wantBody(t, r, "GET /a? h") // the ticket comes before
-		state := nc.ConnectionState()
+		state, _, err := shake(server, config)
+		testenv.Must(t, err)
 		return state.PeerCertificates[0].SerialNumber.String(), state.DidResume
 	}
 	serial(tickets)
-	before, _ := serial(ca.client())
+	before, _ := serial(ca.Client())
 	if changed, err := k.Reload(); changed || err != nil {
 		t.Errorf("nothing has changed: %v, %v", changed, err)
 	}
-	cert, key := ca.pem(t, "knot.test")
+	cert, key := ca.PEM(t, "knot.test")
 	os.WriteFile(pair.Cert, cert, 0o600)
 	testenv.ErrorSays(t, testenv.Err(k.Reload()), pair.Cert, "a certificate with the key of another")
-	if got, _ := serial(ca.client()); got != before {
+	if got, _ := serial(ca.Client()); got != before {
 		t.Error("half of a change is served")
 	}
 	os.WriteFile(pair.Key, key, 0o600)
 	if changed, err := k.Reload(); !changed || err != nil {
 		t.Errorf("%v, %v", changed, err)
 	}
-	if got, _ := serial(ca.client()); got == before {
+	if got, _ := serial(ca.Client()); got == before {
 		t.Error("the old certificate is served")
 	}
 	if _, resumed := serial(tickets); !resumed {
@@ -83,27 +99,27 @@ func TestCertificatesReload(t *testing.T) {
 	os.Remove(pair.Key)
 	testenv.ErrorSays(t, testenv.Err(k.Reload()), pair.Key, "without the key")
 	os.WriteFile(pair.Cert, []byte("no PEM"), 0o600)
-	testenv.Fails(t, testenv.Err(certs.Load(certs.Files{Pairs: []certs.Pair{pair}})), "loaded garbage")
-	testenv.Fails(t, testenv.Err(certs.Load(certs.Files{})), "loaded nothing")
+	testenv.Fails(t, testenv.Err(Load(Files{Pairs: []Pair{pair}})), "loaded garbage")
+	testenv.Fails(t, testenv.Err(Load(Files{})), "loaded nothing")
 }
 
 // TestCertificateIsAFIFO: nobody writes to it, and nobody waits for that.
 func TestCertificateIsAFIFO(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	testenv.Must(t, unix.Mkfifo(fifo, 0o600))
-	for _, files := range []certs.Files{
-		{Pairs: []certs.Pair{{Cert: fifo, Key: fifo}}},
-		{Pairs: []certs.Pair{{Cert: t.TempDir(), Key: fifo}}},
+	for _, files := range []Files{
+		{Pairs: []Pair{{Cert: fifo, Key: fifo}}},
+		{Pairs: []Pair{{Cert: t.TempDir(), Key: fifo}}},
 	} {
-		testenv.ErrorSays(t, testenv.Err(certs.Load(files)), "is not a regular file")
+		testenv.ErrorSays(t, testenv.Err(Load(files)), "is not a regular file")
 	}
 }
 
 // TestCertificatesWatch: a change is found, an error told once.
 func TestCertificatesWatch(t *testing.T) {
-	ca, dir := newTestCA(t), t.TempDir()
-	pair := ca.files(t, dir, "knot.test")
-	k := testenv.Need(certs.Load(certs.Files{Pairs: []certs.Pair{pair}}))(t)
+	ca, dir := testenv.NewCA(t), t.TempDir()
+	pair := pair(t, ca, dir, "knot.test")
+	k := testenv.Need(Load(Files{Pairs: []Pair{pair}}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	told := make(chan error)
 	ended := make(chan bool)
@@ -111,7 +127,7 @@ func TestCertificatesWatch(t *testing.T) {
 		k.Watch(ctx, time.Millisecond, func(err error) { told <- err })
 		close(ended)
 	}()
-	cert, key := ca.pem(t, "knot.test")
+	cert, key := ca.PEM(t, "knot.test")
 	os.WriteFile(pair.Cert, []byte("no PEM"), 0o600)
 	for err := <-told; err == nil || !strings.Contains(err.Error(), pair.Cert); err = <-told {
 	}
@@ -127,43 +143,34 @@ func TestCertificatesWatch(t *testing.T) {
 
 // TestClientCertificates: required, or welcome.
 func TestClientCertificates(t *testing.T) {
-	ca, other, dir := newTestCA(t), newTestCA(t), t.TempDir()
-	pair := ca.files(t, dir, "knot.test")
+	ca, other, dir := testenv.NewCA(t), testenv.NewCA(t), t.TempDir()
+	pair := pair(t, ca, dir, "knot.test")
 	authority := filepath.Join(dir, "ca.pem")
-	os.WriteFile(authority, pemOf(ca), 0o600)
-	certOf := func(ca *testCA) tls.Certificate {
-		cert, key := ca.pem(t, "client")
+	os.WriteFile(authority, ca.Authority(), 0o600)
+	certOf := func(ca *testenv.CA) tls.Certificate {
+		cert, key := ca.PEM(t, "client")
 		c := testenv.Need(tls.X509KeyPair(cert, key))(t)
 		return c
 	}
 	for _, optional := range []bool{false, true} {
-		k := testenv.Need(certs.Load(certs.Files{Pairs: []certs.Pair{pair}, ClientCA: authority, ClientOptional: optional}))(t)
-		sv := startServer(t, &Server{TLS: k.Config(), Handler: func(x *Ctx) error {
-			name := "nobody"
-			if certs := x.TLS().PeerCertificates; len(certs) > 0 {
-				name = certs[0].Subject.CommonName
-			}
-			return x.SendString(200, "text/plain", name)
-		}}, 1)
+		k := testenv.Need(Load(Files{Pairs: []Pair{pair}, ClientCA: authority, ClientOptional: optional}))(t)
+		server := k.Config()
 		ask := func(certs ...tls.Certificate) string {
-			config := ca.client()
+			config := ca.Client()
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				if len(certs) == 0 {
 					return new(tls.Certificate), nil
 				}
 				return &certs[0], nil
 			}
-			nc, err := tls.Dial("tcp", sv.addr, config)
-			if err != nil {
+			_, seen, err := shake(server, config)
+			switch {
+			case err != nil:
 				return "refused"
+			case len(seen.PeerCertificates) == 0:
+				return "nobody"
 			}
-			defer nc.Close()
-			io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-			all, err := io.ReadAll(nc)
-			if err != nil {
-				return "refused"
-			}
-			return string(all[strings.LastIndex(string(all), "\n")+1:])
+			return seen.PeerCertificates[0].Subject.CommonName
 		}
 		without := "refused"
 		if optional {
@@ -173,16 +180,16 @@ func TestClientCertificates(t *testing.T) {
 		testenv.Equal(t, ask(certOf(ca)), "client", "optional %v, ours", optional)
 		testenv.Equal(t, ask(certOf(other)), "refused", "optional %v, of another authority", optional)
 		if !optional {
-			os.WriteFile(authority, pemOf(other), 0o600)
+			os.WriteFile(authority, other.Authority(), 0o600)
 			if changed, err := k.Reload(); !changed || err != nil {
 				t.Error(changed, err)
 			}
 			testenv.Equal(t, ask(certOf(other)), "client", "after a reload")
-			os.WriteFile(authority, pemOf(ca), 0o600)
+			os.WriteFile(authority, ca.Authority(), 0o600)
 		}
 	}
 	os.WriteFile(authority, nil, 0o600)
-	if _, err := certs.Load(certs.Files{Pairs: []certs.Pair{pair}, ClientCA: authority}); err == nil || !strings.Contains(err.Error(), authority) {
+	if _, err := Load(Files{Pairs: []Pair{pair}, ClientCA: authority}); err == nil || !strings.Contains(err.Error(), authority) {
 		t.Errorf("an empty file of authorities: %v", err)
 	}
 }
