@@ -9,7 +9,7 @@
 // there is only once, descriptors and space for stacks.
 //
 // Sources: Capriccio (SOSP 2003), section 4.2; Cohort Scheduling (USENIX 2002). What the schedulers
-// make of it is in docs/scheduler.md and docs/resource-scheduling.md.
+// make of it is in docs/scheduler.md, docs/resource-scheduling.md and docs/overload.md.
 package ressched
 
 import (

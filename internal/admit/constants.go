@@ -2,38 +2,42 @@ package admit
 
 import "time"
 
-// The tuning constants of this package. Each has its unit, and what would be worse with half or twice of it where that was
-// measured: in the simulated servers (internal/simserver), or by the tests here. Names in brackets are derived, not chosen.
+// The tuning constants of this package. Each has its unit, and its reason or what would be worse with half or twice of it
+// where that was measured: in the simulated servers (internal/simserver), or by the tests here. Remarks in brackets are at
+// constants that are derived, not chosen.
+
+// reading is the time between two readings of what is in use, and two looks at bottlenecks, while tasks run (internal/feed).
+const reading = 10 * time.Millisecond
 
 // Resources, see Ledger and Spec.
 const (
-	defaultTarget  = 0.95                   // share of the limit: more would do harm
-	defaultPlenty  = 0.6                    // share of the limit: less is plentiful
-	defaultMargin  = 0.05                   // share of the limit: hysteresis of both
-	defaultHorizon = 200 * time.Millisecond // how far the trend is looked ahead: a reading comes every 10 ms
-	defaultStale   = time.Second            // after which a sign counts as 0
-	trendTime      = 100 * time.Millisecond // that the trend is averaged over
-	tightShare     = 0.92                   // of what tasks hold while they wait: queues are not left to grow
-	scarceShare    = 0.85                   // in use, so that tasks inside may be waiting for more
-	lowestSamples  = 4                      // samples of which the lowest counts, and
-	lowestTime     = 200 * time.Millisecond // all of this time: several collections of a busy heap
+	defaultTarget  = 0.95          // share of the limit: more would do harm
+	defaultPlenty  = 0.6           // share of the limit: less is plentiful
+	defaultMargin  = 0.05          // share of the limit: hysteresis of both
+	defaultHorizon = 2 * trendTime // [how far the trend is looked ahead]
+	defaultStale   = time.Second   // after which a sign counts as 0
+	trendTime      = 10 * reading  // [that the trend is averaged over]
+	tightShare     = 0.92          // of what tasks hold while they wait: queues are not left to grow
+	scarceShare    = 0.85          // in use, so that tasks inside may be waiting for more
+	lowestSamples  = 4             // samples of which the lowest counts, and
+	lowestTime     = 2 * trendTime // [all of this time: several collections of a busy heap]
 	// futileAfter: half of it takes what a burst of requests holds for a cache; twice of it refuses requests for longer
 	// after a cache has grown.
-	futileAfter = 200 * time.Millisecond
-	futileRoom  = 0.02 // share of the limit that is for newcomers; twice of it passes GOMEMLIMIT
+	futileAfter = 2 * trendTime // [that others fill the heap]
+	futileRoom  = 0.02          // share of the limit that is for newcomers; twice of it passes GOMEMLIMIT
 )
 
 // Limits that are found, see Knee and Productivity.
 const (
-	kneePause   = 20 * time.Millisecond // between two changes: two readings
-	kneeGoal    = 0.97                  // pressure at which the limit grows no more, and the mildest decrease
-	kneeBound   = 0.9                   // share of the limit from which on the limit is what holds the load; share of the first pressure: the load has had an influence
-	kneeReturn  = 0.95                  // of the ceiling, to return to at once
-	kneeLeast   = 0.7                   // the strongest decrease in one step
-	kneeForget  = 2.0                   // times the ceiling: it is out of date
-	kneeSettled = 1.05                  // load, in parts of the limit, at which a decrease has come into effect
-	kneeMore    = 1.25                  // times the first pressure: something else has happened
-	kneeBlind   = 0.8                   // pressure that is assumed if the load is not the cause
+	kneePause   = 2 * reading // [between two changes]
+	kneeGoal    = 0.97        // pressure at which the limit grows no more, and the mildest decrease
+	kneeBound   = 0.9         // share of the limit from which on the limit is what holds the load; share of the first pressure: the load has had an influence
+	kneeReturn  = 0.95        // of the ceiling, to return to at once
+	kneeLeast   = 0.7         // the strongest decrease in one step
+	kneeForget  = 2.0         // times the ceiling: it is out of date
+	kneeSettled = 1.05        // load, in parts of the limit, at which a decrease has come into effect
+	kneeMore    = 1.25        // times the first pressure: something else has happened
+	kneeBlind   = 0.8         // pressure that is assumed if the load is not the cause
 
 	productivityFade = 0.005 // of the best, per interval of trendTime
 )
@@ -45,24 +49,24 @@ const (
 	leastWindow  = 4                      // tasks
 	unknownGoal  = 0.6                    // pressure up to which the window grows while the demand is unknown; after
 	unknownFor   = time.Second            // that and as long again it is 1
-	waitingFor   = 20 * time.Millisecond  // that a loop which got no room is taken to be still waiting: it asks every millisecond
+	waitingFor   = 2 * reading            // [that a loop which got no room is taken to be still waiting: it asks every millisecond]
 	stuckAfter   = time.Second            // without room, or a task that moves: stalled, and newcomers are refused
 	unsureFor    = growthAllowed          // [the same while no resource is scarce]
 	askedLately  = growthAllowed          // [tasks that are refused at once ask less often]
-	probeAfter   = 50 * time.Millisecond  // until it is known where tasks wait: five looks at bottlenecks
+	probeAfter   = 5 * reading            // [until it is known where tasks wait]
 	probeEvery   = 200 * time.Microsecond // a probe is refused in 10 µs: 5 % of a processor
 	probeRoom    = 1.08                   // of the limit
 	probeMost    = 1.11                   // of the limit, if a probe is like the tasks inside: just below GOMEMLIMIT
-	minimumMoved = 10 * time.Millisecond  // loops write that a task has moved no more often
+	minimumMoved = reading                // [loops write that a task has moved no more often]
 )
 
 // The order of a queue, see EntryQueue.
 const (
 	levels       = MaxPriority - MinPriority + 1
-	clientShares = 256     // clients are told apart by this many numbers: 1 KiB a queue
-	sharesHalved = 1 << 12 // tasks admitted, after which old ones count half
-	fairLookBack = 32      // newest tasks among which clients with small shares are looked for
-	shareChance  = 16      // tasks by which equal shares may differ
+	clientShares = 256              // clients are told apart by this many numbers: 1 KiB a queue
+	sharesHalved = 1 << 12          // tasks admitted, after which old ones count half
+	fairLookBack = 32               // newest tasks among which clients with small shares are looked for
+	shareChance  = fairLookBack / 2 // [tasks by which equal shares may differ]
 	// longestHold is for tasks that compute for long and yield now and then: a newcomer need not wait until one of them
 	// has finished.
 	longestHold = 10 * time.Millisecond
@@ -102,9 +106,9 @@ const (
 	tooLongLeast = 5 * time.Millisecond // that, and
 	tooLongMost  = time.Second          // that
 
-	windowTime     = 10 * time.Millisecond // that growth is measured over at least, and
-	windowServed   = 16                    // this many served, or
-	windowGrowth   = 2 * windowServed      // [has got so much longer], or
+	windowTime     = reading          // [that growth is measured over at least, and]
+	windowServed   = 16               // this many served, or
+	windowGrowth   = 2 * windowServed // [has got so much longer], or
 	windowSlowTime = 250 * time.Millisecond
 	windowLong     = 10 * windowTime  // [that it takes to be sure that it has stopped, and]
 	windowMany     = 4 * windowServed // [this many served, or]
@@ -145,16 +149,16 @@ const (
 
 // Large bodies, see BodyBudget. All shares are of the heap's limit.
 const (
-	bodyStep  = 64 << 10               // bytes that are counted at once
-	bodyHolds = 2.5                    // bytes that a handler holds at most for each that it has read, while it copies them
-	bodyLeast = 1 << 20                // bytes that are taken to be left at least of a body of unknown length
-	bodyEasy  = 0.5                    // share up to which all are read; also what is held of bodies, from which on it counts as all of them
-	bodyMore  = 0.1                    // share that a body may take for which there is no room before the newest are refused
-	bodyLooks = 100 * time.Millisecond // until it is worth a collection to know more of the heap,
-	bodyGiven = 1.0 / 16               // or bodies of that share have ended
-	bodySeen  = 4 << 20                // bytes read, from which on it shows how much of them is held
-	bodyShare = 0.05                   // of the bytes read that is held at least
-	bodyPause = 10 * time.Millisecond  // until the first of the bodies that are held asks again: a reading
+	bodyStep  = 64 << 10     // bytes that are counted at once
+	bodyHolds = 2.5          // bytes that a handler holds at most for each that it has read, while it copies them
+	bodyLeast = 1 << 20      // bytes that are taken to be left at least of a body of unknown length
+	bodyEasy  = 0.5          // share up to which all are read; also what is held of bodies, from which on it counts as all of them
+	bodyMore  = 0.1          // share that a body may take for which there is no room before the newest are refused
+	bodyLooks = 10 * reading // [until it is worth a collection to know more of the heap,]
+	bodyGiven = 1.0 / 16     // or bodies of that share have ended
+	bodySeen  = 4 << 20      // bytes read, from which on it shows how much of them is held
+	bodyShare = 0.05         // of the bytes read that is held at least
+	bodyPause = reading      // [until the first of the bodies that are held asks again]
 )
 
 // From how many descriptors on answers take longer, see ResponseKnee.

@@ -25,11 +25,6 @@ type CohortConfig struct {
 	Stage func(Node) Stage
 }
 
-const (
-	cohortOverdue = 20 * time.Millisecond // how long a node waits for its turn, in time charged, before it is put in between
-	cohortRefresh = time.Second
-)
-
 // Cohort runs all tasks that wait at one node before it turns to another, so that what
 // they share is in the caches (Cohort Scheduling, sections 2 and 4.1). It goes through
 // the nodes in the order of the graph, forwards and backwards in turn. A node that

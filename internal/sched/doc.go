@@ -67,6 +67,3 @@ type Policy interface {
 	// Report adds what there is to say about the nodes, see Report.
 	Report(r *Report)
 }
-
-// aloneTasks is how many tasks are granted to the only node that has ready ones.
-const aloneTasks = 256

@@ -14,7 +14,7 @@ func TestHerdGrowsAgain(t *testing.T) {
 	testenv.Equal(t, h.begin(1000), 1000, "a cohort of N tasks although none was woken for nothing")
 	for range 2 {
 		h.inVain()
-		for limit := 1; limit < herdEnd; limit *= 2 {
+		for limit := 1; limit < cohortSize; limit *= 2 {
 			for range herdTrials {
 				testenv.MustEqual(t, h.begin(1000), limit, "a cohort of N tasks")
 				got := h

@@ -62,11 +62,6 @@ func Predict(edges []Edge, resources int, done func(Node) bool) []Prediction {
 	return out
 }
 
-const (
-	maxSweeps = 128
-	precision = 1e-3 // relative; smaller moves end the iteration
-)
-
 // A graph is a list of edges sorted by From: those of node n are
 // edges[first[n]:first[n+1]].
 type graph struct {

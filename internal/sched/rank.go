@@ -3,24 +3,8 @@ package sched
 import (
 	"math"
 	"slices"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
-)
-
-// How priorities become tickets: tickets = DefaultTickets * 2^priority, where the
-// priority is between -topPriority and topPriority. That is the floor under every stride:
-// no node has less than 1/16 of the tickets of a neutral one, nor less than 1/256 of
-// those of any other.
-const (
-	topPriority = 4
-
-	resourceWeight = 3   // priority of a node that gives most of what is at its limit
-	plentyWeight   = 0.5 // and of one that takes most of what is plentiful
-	nearnessWeight = 1   // and of one about to complete; minus that of one far from it
-
-	significant = 0.1 // share of a change's second moment that its mean must explain
-	kept        = 0.5 // share of what a step takes that makes a task one that keeps it
 )
 
 // rank gives every node tickets. With, for node n and resource r,
@@ -69,10 +53,6 @@ func (p *Resource) rank() {
 	}
 	p.minds = p.hasToMind()
 }
-
-// soonTime is longer than it takes until the nodes are ranked anew, as several loops may take from a
-// resource.
-const soonTime = 100 * time.Millisecond
 
 // hasToMind reports whether it matters which node runs next: a resource is not plentiful, or will soon not
 // be if a node that keeps it has the processor for itself, or a node is exclusive.

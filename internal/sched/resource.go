@@ -28,12 +28,6 @@ type ResourceConfig struct {
 	Stage func(Node) Stage
 }
 
-const (
-	cohortTime  = 200 * time.Microsecond
-	rankEvery   = 20 * time.Millisecond // unless the state of a resource changes before
-	longestHeld = time.Second           // before one of the tasks of a node runs in any case
-)
-
 // Resource is the resource-aware policy (Capriccio, section 4.2): stride scheduling
 // over the nodes, cohorts within a node. A node's tickets follow from what a task there
 // is going to do to the resources, from the state of these, and from how near to
@@ -115,7 +109,7 @@ func NewResource(cfg ResourceConfig) *Resource {
 		cfg.Cycles = 1e9
 	}
 	if cfg.Size <= 0 {
-		cfg.Size = 64
+		cfg.Size = cohortSize
 	}
 	return &Resource{cfg: cfg, quantum: cyclesIn(cohortTime, cfg.Cycles), ranked: -rankEvery}
 }

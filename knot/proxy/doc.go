@@ -11,6 +11,6 @@
 // responses by h1.ResponseHead, which takes LF alone for the end of a line. A tunnel (WebSocket) that is silent holds neither task nor buffer.
 //
 // The wait for a backend is a place in the blocking graph, by route: a backend that slows down holds up its own routes, and
-// the scheduler keeps others free (docs/resource-scheduling.md, section 7). What may wait is bounded
+// the scheduler keeps others free (docs/overload.md). What may wait is bounded
 // besides: by connections and queue of each backend.
 package proxy
