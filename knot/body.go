@@ -146,7 +146,7 @@ func (x *Ctx) bodyTimeout() time.Duration {
 	if x.isTunnel() && !x.finished {
 		return 0
 	}
-	return x.slowIn.limit(x.srv.limits.body)
+	return x.slowIn.Limit(x.srv.limits.body)
 }
 
 // maySendMessages reports whether the body may be a stream of messages, as clients of gRPC send it: over HTTP/2, without a length.
@@ -162,7 +162,7 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 	began := x.srv.clock.Now()
 	n, err := x.c.nc.Read(p)
 	if !x.c.answering.Load() && !x.maySendMessages() { // else a client may send what there is to send
-		x.slowIn.add(x.srv.clock.Now()-began, n, x.srv.limits.rate)
+		x.slowIn.Add(x.srv.clock.Now()-began, n, x.srv.limits.rate)
 	}
 	x.busyReads()
 	if n == 0 && neterr.TimedOut(err) {

@@ -10,6 +10,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/counters"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/pace"
+	"github.com/capriccio-go/capriccio/knot/internal/slow"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/task"
@@ -77,8 +78,8 @@ type Ctx struct {
 
 	room int // bytes that the client is known to take without a wait; 0: not asked in this turn
 
-	slowOut slowness // of the client that takes the response; atomic
-	slowIn  slowness // ... that sends the body; atomic
+	slowOut slow.Wait // of the client that takes the response; atomic
+	slowIn  slow.Wait // ... that sends the body; atomic
 
 	// Used by Files: what the store has to know, the buffers of widen, what SendFile asks.
 	asked     store.Request
@@ -248,8 +249,8 @@ func (x *Ctx) recycle() {
 	x.room = 0
 	x.path, x.closing, x.torn, x.gone, x.finished, x.duplex = nil, false, false, false, false, false
 	x.pace, x.user, x.began, x.client = pace.Pace{}, "", 0, clientaddr.Client{}
-	x.slowOut.spent.Store(0)
-	x.slowIn.spent.Store(0)
+	x.slowOut.Reset()
+	x.slowIn.Reset()
 	x.out = x.out[:0]
 	if len(x.in) > keepSize || len(x.in) < inSize {
 		x.in = make([]byte, inSize)

@@ -81,7 +81,7 @@ func (x *Ctx) armWrite() {
 		e.armWrite(x)
 		return
 	}
-	x.c.armWrite(x.slowOut.limit(x.srv.limits.write))
+	x.c.armWrite(x.slowOut.Limit(x.srv.limits.write))
 }
 
 // armReply is armWrite before a read, which over TLS may have to send something.

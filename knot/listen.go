@@ -266,7 +266,7 @@ func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
 			c := s.newConn(nc, config)
 			verdict := s.admit(c) // which may wait: clients that have not been accepted then wait, too
 			if parks(reflect.ValueOf(nc)) {
-				spawn(func() { s.begin(c, verdict) })
+				tasks.Spawn(func() { s.begin(c, verdict) })
 			} else {
 				go s.begin(c, verdict)
 			}

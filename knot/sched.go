@@ -6,22 +6,11 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
-
-// The things that Knot asks of the runtime besides connections. On a plain
-// goroutine they are what a goroutine would do.
-
-// spawn starts fn beside the caller, on the same kind of thread of control.
-func spawn(fn func()) {
-	if task.Current() == nil {
-		go fn()
-		return
-	}
-	task.Go(fn)
-}
 
 // answered records that n more requests have got their responses: what the server is for.
 func answered(n int) {
@@ -31,15 +20,7 @@ func answered(n int) {
 }
 
 // requests is where requests enter.
-var requests = makeEntrance()
-
-func makeEntrance() *ressched.Entrance {
-	e, err := ressched.NewEntrance("request")
-	if err != nil {
-		panic(err) // the table of entrances is empty when packages are set up
-	}
-	return e
-}
+var requests = tasks.Entrance("request")
 
 // enter lets c in, which may park; or sets c.refused. The context of the task may end
 // meanwhile, then c is served as far as that goes.

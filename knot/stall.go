@@ -6,36 +6,12 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
 // What a request holds while its client takes nothing of the response, and for how long a client may be slow.
-
-// leastOver is the time that Server.LeastRate is measured over, unless the timeout is longer.
-const leastOver = 30 * time.Second
-
-// A slowness is how long a client has kept a request waiting, in nanoseconds, less the time that what it has taken, or sent,
-// would have needed at the least rate. One goroutine at a time may call add; limit is safe from anywhere.
-type slowness struct{ spent atomic.Int64 }
-
-// add counts n bytes for which the client took the given time.
-func (s *slowness) add(took int64, n int, rate int64) {
-	if rate > 0 && (took > 0 || s.spent.Load() > 0) {
-		s.spent.Store(max(s.spent.Load()+took-int64(n)*int64(time.Second)/rate, 0))
-	}
-}
-
-// limit is for how long the client may keep the request waiting now; 0 is for ever.
-func (s *slowness) limit(limit time.Duration) time.Duration {
-	if spent := s.spent.Load(); spent > 0 && limit > 0 {
-		return min(limit, max(max(leastOver, limit)-time.Duration(spent), time.Millisecond))
-	}
-	return limit
-}
 
 // outBuffers are those of Ctx.out that have been given back by slim.
 var outBuffers = sync.Pool{New: func() any { return new([outSize]byte) }}
@@ -134,14 +110,14 @@ func (x *Ctx) recount() {
 func (x *Ctx) beginWrite() (began int64) {
 	began = x.srv.clock.Now()
 	if !x.isTunnel() {
-		x.c.since.Store(-max(began-x.slowOut.spent.Load(), 1))
+		x.c.since.Store(-max(began-x.slowOut.Spent(), 1))
 	}
 	return began
 }
 
 // took is endWrite, and counts n bytes of the response, sent by a write that began then.
 func (x *Ctx) took(n int, began int64, err error) error {
-	x.slowOut.add(x.srv.clock.Now()-began, n, x.srv.limits.rate)
+	x.slowOut.Add(x.srv.clock.Now()-began, n, x.srv.limits.rate)
 	x.spend(int64(n))
 	return x.endWrite(err)
 }
@@ -238,7 +214,7 @@ func (x *Ctx) writeSome(st *http2Request, p []byte) (n int) {
 		return 0
 	}
 	n, err := st.WriteSome(p)
-	x.slowOut.add(0, n, x.srv.limits.rate)
+	x.slowOut.Add(0, n, x.srv.limits.rate)
 	if err != nil {
 		x.sent(err)
 	}

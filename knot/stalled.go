@@ -1,12 +1,11 @@
 package knot
 
 import (
-	"cmp"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h2"
+	"github.com/capriccio-go/capriccio/knot/internal/slow"
 )
 
 // Which responses are ended so that newcomers need not be refused. While a response is being written, since of its conn is
@@ -16,7 +15,7 @@ const (
 	// stallLeast is for how long a client must have kept a response waiting. A phone that changes its cell takes some
 	// seconds; LeastRate ends the response after 30.
 	stallLeast = 10 * time.Second
-	// hogLeast is the same for a client that keeps stallsEnded responses waiting, and more than all others together. It is
+	// hogLeast is the same for a client that keeps slow.EndedAtATime responses waiting, and more than all others together. It is
 	// longer than a client at 20 KB/s takes for what the kernel sends at a time.
 	hogLeast = 2 * time.Second
 	// stallsEvery is how often stalled responses are looked for at most, as there may be a million connections and very
@@ -24,19 +23,9 @@ const (
 	stallsEvery = 50 * time.Millisecond
 	// stallsSeen is how many stalled responses are compared, a few KB for the comparison.
 	stallsSeen = 256
-	// stallsEnded is how many are ended at a time: enough for the newcomers of stallsEvery that wait for memory, and few
-	// enough that they are all of the client that has most.
-	stallsEnded = 32
 
 	stallEnded = math.MinInt64 // since of a conn whose response has been ended
 )
-
-// A stall is a response whose client takes hardly anything of it.
-type stall struct {
-	c      *conn
-	client uint32
-	since  int64 // that of c
-}
 
 // endStalled is called before a newcomer is refused. It ends responses of the client that has stalled most, and returns
 // how many, and how many connections end with them. Event streams that have nothing to send, tunnels, and connections that
@@ -48,10 +37,10 @@ func (s *Server) endStalled() (ended, conns int) {
 		return 0, 0
 	}
 	latest := now - int64(s.limits.stall)
-	for _, at := range toEnd(s.stalled(max(latest, now-int64(hogLeast))), latest) {
-		if at.c.since.CompareAndSwap(at.since, stallEnded) {
-			at.c.nc.SetWriteDeadline(s.clock.At(0))
-			if ended++; at.c.stream == nil {
+	for _, at := range slow.ToEnd(s.stalled(max(latest, now-int64(hogLeast))), latest) {
+		if at.Conn.since.CompareAndSwap(-at.Since, stallEnded) {
+			at.Conn.nc.SetWriteDeadline(s.clock.At(0))
+			if ended++; at.Conn.stream == nil {
 				conns++
 			}
 		}
@@ -66,10 +55,10 @@ func (s *Server) endStalled() (ended, conns int) {
 
 // stalled looks at some of the connections for responses that their clients have kept waiting since the given time, or
 // for longer. It looks on from where makeRoom or it ended the last time.
-func (s *Server) stalled(latest int64) (some []stall) {
+func (s *Server) stalled(latest int64) (some []slow.Response[*conn]) {
 	add := func(c *conn) {
 		if since := c.since.Load(); since < 0 && since != stallEnded && -since <= latest && len(some) < stallsSeen {
-			some = append(some, stall{c, c.client(), since})
+			some = append(some, slow.Response[*conn]{Conn: c, Client: c.client(), Since: -since})
 		}
 	}
 	var framed []*http2Conn
@@ -87,30 +76,4 @@ func (s *Server) stalled(latest int64) (some []stall) {
 		h.EachWriter(func(r h2.Request) { add(&r.(*http2Request).conn) })
 	}
 	return some
-}
-
-// toEnd returns the responses to end: those of a client that has more than its share, or of the client that has stalled
-// most since the given time, or for longer.
-func toEnd(some []stall, latest int64) []stall {
-	most := ofOneClient(some)
-	if len(most) < stallsEnded || len(most) <= len(some)/2 {
-		most = ofOneClient(slices.DeleteFunc(some, func(at stall) bool { return -at.since > latest }))
-	}
-	return most[:min(len(most), stallsEnded)]
-}
-
-// ofOneClient returns the responses of the client that has most, the longest stalled first.
-func ofOneClient(some []stall) []stall {
-	held := make(map[uint32]int)
-	for _, at := range some {
-		held[at.client]++
-	}
-	slices.SortFunc(some, func(a, b stall) int {
-		return cmp.Or(cmp.Compare(held[b.client], held[a.client]), cmp.Compare(a.client, b.client), cmp.Compare(b.since, a.since))
-	})
-	n := 0
-	for n < len(some) && some[n].client == some[0].client {
-		n++
-	}
-	return some[:n]
 }

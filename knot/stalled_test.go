@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -140,38 +139,6 @@ func TestWhatCountsAsStalled(t *testing.T) {
 				testenv.Equal(t, again, 0, "ended at once again")
 			})
 		})
-	}
-}
-
-// TestWhoseResponsesEnd: the client that has most of the stalled responses loses them first, and those that have stalled longest.
-func TestWhoseResponsesEnd(t *testing.T) {
-	var some []stall
-	hold := func(client uint32, n int, from int64) {
-		for i := range n {
-			some = append(some, stall{client: client, since: -from - int64(i)})
-		}
-	}
-	hold(1, 3, 1)
-	hold(2, 2*stallsEnded, 1000)
-	hold(3, 5, 500)
-	got := toEnd(some, math.MaxInt64)
-	testenv.Equal(t, len(got), stallsEnded, "are ended")
-	for i, at := range got {
-		if at.client != 2 || at.since != -1000-int64(i) {
-			t.Errorf("number %d is of client %d, since %d", i, at.client, at.since)
-		}
-	}
-	testenv.Equal(t, len(toEnd(some[:0], math.MaxInt64)), 0, "of none")
-	few := toEnd([]stall{{client: 1}, {client: 2}, {client: 2}}, math.MaxInt64)
-	testenv.Equal(t, len(few), 2, "of client 2")
-	for _, test := range []struct{ one, others, want int }{
-		{stallsEnded - 1, 0, 0}, {stallsEnded, 0, stallsEnded}, {100, 99, stallsEnded}, {100, 101, 0},
-	} {
-		some = nil
-		hold(1, test.one, 1)
-		hold(2, test.others/2, 1)
-		hold(3, test.others-test.others/2, 1)
-		testenv.Equal(t, len(toEnd(some, 0)), test.want, "stalled for a short time, of one client: are ended")
 	}
 }
 

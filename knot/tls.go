@@ -10,20 +10,12 @@ import (
 
 	"github.com/capriccio-go/capriccio/knot/internal/neterr"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
-	"github.com/capriccio-go/capriccio/ressched"
 )
 
 // handshakes is where TLS connections enter, before they cost anything worth mentioning.
-var handshakes = makeHandshakes()
-
-func makeHandshakes() *ressched.Entrance {
-	e, err := ressched.NewEntrance("TLS handshake")
-	if err != nil {
-		panic(err) // the table of entrances is empty when packages are set up
-	}
-	return e
-}
+var handshakes = tasks.Entrance("TLS handshake")
 
 // shedFor is for how long new clients get no handshake after a request was refused: one
 // costs as much as dozens of requests, and those that are there already go first.

@@ -177,8 +177,8 @@ func (x *Ctx) serveRequest() {
 	x.resp.begin()
 	x.beginBody()
 	x.pace, x.user, x.client = pace.Pace{}, "", clientaddr.Client{}
-	x.slowOut.spent.Store(0)
-	x.slowIn.spent.Store(0)
+	x.slowOut.Reset()
+	x.slowIn.Reset()
 	x.c.answering.Store(false)
 	if x.srv.timed {
 		x.began = x.srv.clock.Elapsed()

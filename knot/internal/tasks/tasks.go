@@ -9,6 +9,24 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
+// Spawn starts fn beside the caller, on the same kind of thread of control.
+func Spawn(fn func()) {
+	if task.Current() == nil {
+		go fn()
+		return
+	}
+	task.Go(fn)
+}
+
+// Entrance makes an entrance of that name, when packages are set up: then the table of entrances has room.
+func Entrance(name string) *ressched.Entrance {
+	e, err := ressched.NewEntrance(name)
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
 // SpawnApart starts fn beside the caller, on the same kind of thread of control, without the context of the calling task.
 func SpawnApart(fn func()) {
 	if task.Current() == nil {
