@@ -25,38 +25,6 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-func TestDialErrors(t *testing.T) {
-	both(t, func(t *testing.T) {
-		closed := boundAddress(t)
-		var dns *net.DNSError
-		for _, x := range []struct {
-			network, address string
-			want             error
-		}{
-			{"tcp", closed, unix.ECONNREFUSED},
-			{"tcp4", closed, unix.ECONNREFUSED},
-			{"unix", "@nobody listens here", unix.ECONNREFUSED},
-			{"unix", "/does/not/exist", unix.ENOENT},
-			{"tcp", "255.255.255.255:1", nil}, // EACCES or ENETUNREACH
-			{"tcp6", "127.0.0.1:1", nil},
-			{"tcp", "name.invalid:1", nil},
-			{"ip", "127.0.0.1", net.UnknownNetworkError("ip")},
-			{"unixgram", "@nobody listens here", unix.ECONNREFUSED},
-			{"udp6", "127.0.0.1:1", nil},
-			{"udp", "name.invalid:1", nil},
-		} {
-			c, err := Dial(x.network, x.address)
-			var oe *net.OpError
-			if err == nil || c != nil || x.want != nil && !errors.Is(err, x.want) || !errors.As(err, &oe) || oe.Op != "dial" {
-				t.Errorf("Dial(%q, %q): %v, want a *net.OpError with %v", x.network, x.address, err, x.want)
-			}
-			if x.address == "name.invalid:1" && !errors.As(err, &dns) {
-				t.Errorf("Dial(%q, %q): %v, want a *net.DNSError", x.network, x.address, err)
-			}
-		}
-	})
-}
-
 // boundAddress returns an address that nobody listens on and nobody else can get.
 func boundAddress(t *testing.T) string {
 	fd := need(newSocket(unix.AF_INET, unix.SOCK_STREAM))(t)
@@ -150,40 +118,6 @@ func TestShareOfDeadline(t *testing.T) {
 	}
 }
 
-func TestSockaddr(t *testing.T) {
-	for _, s := range []string{"127.0.0.1:80", "[::1]:443", "[2001:db8::7]:65535", "0.0.0.0:0"} {
-		sa := sockaddr.FromAddrPort(netip.MustParseAddrPort(s))
-		var rsa unix.RawSockaddrAny
-		salen := need(sa.Encode(&rsa, int(sa.Family)))(t)
-		back := sockaddr.Decode(&rsa, salen)
-		if back != sa || back.NetAddr("tcp").String() != s || back.NetAddr("udp").Network() != "udp" {
-			t.Errorf("%s becomes %v", s, &back)
-		}
-	}
-	four := sockaddr.FromAddrPort(netip.MustParseAddrPort("192.0.2.1:7"))
-	var rsa unix.RawSockaddrAny
-	salen := need(four.Encode(&rsa, unix.AF_INET6))(t)
-	if back := sockaddr.Decode(&rsa, salen); back.String() != "192.0.2.1:7" || !back.IP.Is4In6() {
-		t.Errorf("an IPv4 address on an IPv6 socket becomes %v", &back)
-	}
-	six := sockaddr.FromAddrPort(netip.MustParseAddrPort("[::1]:7"))
-	testenv.Fails(t, testenv.Err(six.Encode(&rsa, unix.AF_INET)), "an IPv6 address fits an IPv4 socket")
-	zoned := sockaddr.FromAddrPort(netip.MustParseAddrPort("[fe80::1%lo]:7"))
-	salen = need(zoned.Encode(&rsa, unix.AF_INET6))(t)
-	back := sockaddr.Decode(&rsa, salen)
-	testenv.Equal(t, back.String(), "[fe80::1%lo]:7", "a zone becomes")
-	for _, path := range []string{"/tmp/x", "@abstract", string(make([]byte, 0))} {
-		sa := sockaddr.FromPath(path)
-		salen := need(sa.Encode(&rsa, unix.AF_UNIX))(t)
-		want := path
-		if want == "" {
-			want = "@"
-		}
-		back := sockaddr.Decode(&rsa, salen)
-		testenv.Equal(t, back.Path(), want, "path %q becomes", path)
-	}
-}
-
 // What a context has ended does not wait for its turn to be offloaded.
 func TestEndedWhileNothingCanBeOffloaded(t *testing.T) {
 	rt := onOne(t, 1).start(t, func(c *engine.Config) { c.OffloadLimit = 1 })
@@ -244,8 +178,8 @@ func TestZones(t *testing.T) {
 		for zone, address := range map[string]string{i.Name: "[fe80::1%" + i.Name + "]:80", strconv.Itoa(i.Index): fmt.Sprintf("[fe80::1%%%d]:80", i.Index)} {
 			for _, network := range []string{"tcp", "udp6"} {
 				addrs, err := sockaddr.Resolve(context.Background(), network, address, time.Time{})
-				if err != nil || len(addrs) != 1 || addrs[0].Scope != uint32(i.Index) {
-					t.Errorf("%s in zone %s: %+v, %v; want scope %d", network, zone, addrs, err, i.Index)
+				if want := fmt.Sprintf("[fe80::1%%%s]:80", i.Name); err != nil || len(addrs) != 1 || addrs[0].Scope != uint32(i.Index) || addrs[0].String() != want {
+					t.Errorf("%s in zone %s: %v, %v; want %s", network, zone, addrs, err, want)
 				}
 			}
 		}

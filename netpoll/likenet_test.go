@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 )
 
@@ -84,10 +85,11 @@ func shape(err error, hide ...string) string {
 	return s
 }
 
-// Dials that a deadline or their context ends say what those of package net say.
-func TestEndedDialsAreLikeNets(t *testing.T) {
+// Dials that fail, or that a deadline or their context ends, say what those of package net say.
+func TestFailedDialsAreLikeNets(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-		full := fullListener(t)
+		full, closed := fullListener(t), boundAddress(t)
+		always := func() (context.Context, context.CancelFunc) { return context.WithCancel(context.Background()) }
 		past := func() (context.Context, context.CancelFunc) {
 			return context.WithDeadline(context.Background(), time.Now().Add(-time.Minute))
 		}
@@ -109,6 +111,17 @@ func TestEndedDialsAreLikeNets(t *testing.T) {
 				ctx              func() (context.Context, context.CancelFunc)
 				network, address string
 			}{
+				"refused":                     {always, "tcp", closed},
+				"refused, tcp4":               {always, "tcp4", closed},
+				"refused, unix":               {always, "unix", "@nobody listens here"},
+				"refused, unixgram":           {always, "unixgram", "@nobody listens here"},
+				"no file":                     {always, "unix", "/does/not/exist"},
+				"broadcast":                   {always, "tcp", "255.255.255.255:1"},
+				"IPv4 for tcp6":               {always, "tcp6", "127.0.0.1:1"},
+				"IPv4 for udp6":               {always, "udp6", "127.0.0.1:1"},
+				"no such name":                {always, "tcp", "name.invalid:1"},
+				"no such name, udp":           {always, "udp", "name.invalid:1"},
+				"unknown network":             {always, "ip", "127.0.0.1"},
 				"past deadline":               {past, "tcp", full},
 				"past deadline, unix":         {past, "unix", "/does/not/exist"},
 				"past deadline, udp":          {past, "udp", "127.0.0.1:1"},
@@ -129,7 +142,7 @@ func TestEndedDialsAreLikeNets(t *testing.T) {
 					ctx, cancel := x.ctx()
 					defer cancel()
 					c, err := n.dial(ctx, x.network, x.address)
-					for tries := 0; tries < 20 && err != nil && strings.Contains(err.Error(), "no such host"); tries++ {
+					for tries := 0; tries < 20 && ctx.Err() != nil && err != nil && strings.Contains(err.Error(), "no such host"); tries++ {
 						c, err = n.dial(ctx, x.network, x.address) // chance decides which of the two package net sees first
 					}
 					what := shape(err)
@@ -209,9 +222,19 @@ func dialWildcard(n library, network, listen, dial string, note func(string, ...
 	s.Close()
 }
 
-// What ListenPacket can't have it names, as package net does.
-func TestPacketListenErrorsAreLikeNets(t *testing.T) {
+// What Listen and ListenPacket can't have they name, as package net does.
+func TestListenErrorsAreLikeNets(t *testing.T) {
 	withEpoll(t)
+	ln := testenv.Listen(t)
+	for _, x := range [][2]string{
+		{"tcp", ln.Addr().String()}, {"tcp", "192.0.2.77:0"}, {"tcp6", "127.0.0.1:0"}, {"tcp", "127.0.0.1"}, {"tcp", "127.0.0.1:nonsense"},
+		{"nonsense", "127.0.0.1:0"}, {"unix", strings.Repeat("x", 200)}, {"unix", "/does/not/exist"},
+	} {
+		likeNet(t, x[0]+" "+x[1], func(n library, note func(string, ...any)) {
+			ln, err := n.listen(x[0], x[1])
+			note("%v %s", ln, shape(err))
+		})
+	}
 	taken := need(net.ListenPacket("udp4", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	for _, x := range [][2]string{

@@ -3,9 +3,15 @@
 package netpoll
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -160,4 +166,140 @@ func tlsPipe(t *testing.T) nettest.MakePipe {
 		engine.Offload(func() { err = <-shook })
 		return tc, ts, func() { c.Close(); s.Close() }, err
 	}
+}
+
+// A stream is what connections of both packages have.
+type stream interface {
+	net.Conn
+	syscall.Conn
+	CloseRead() error
+	CloseWrite() error
+	SetReadBuffer(bytes int) error
+	SetWriteBuffer(bytes int) error
+	File() (*os.File, error)
+}
+
+// A stream connection does and fails like that of package net, whatever has happened to it.
+func TestStreamsAreLikeNets(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
+		check := func() {
+			for _, network := range []string{"tcp", "unix"} {
+				for name, happens := range map[string]func(c, peer stream){
+					"there is something to read": func(_, peer stream) { peer.Write([]byte("x")) },
+					"the deadline has passed": func(c, peer stream) {
+						peer.Write([]byte("x"))
+						c.SetDeadline(unixEpoch)
+					},
+					"its reading side is closed": func(c, _ stream) { c.CloseRead() },
+					"its writing side is closed": func(c, peer stream) { c.CloseWrite(); peer.Write([]byte("x")) },
+					"the peer's side is closed":  func(_, peer stream) { peer.CloseWrite() },
+					"both are closed":            func(c, peer stream) { c.CloseWrite(); peer.Read(make([]byte, 1)); peer.CloseWrite() },
+					"it has been reset": func(c, peer stream) {
+						c.Write([]byte("x"))
+						peer.Read(make([]byte, 1))
+						if tcp, ok := peer.(interface{ SetLinger(int) error }); ok {
+							tcp.SetLinger(0)
+						}
+						peer.Close()
+						for {
+							if _, err := c.Read(make([]byte, 1)); err != nil {
+								return
+							}
+						}
+					},
+					"it is closed": func(c, _ stream) { c.Close() },
+				} {
+					likeNet(t, network+", "+name, func(n library, note func(string, ...any)) {
+						ln, err := n.listen(network, testAddress(t, network))
+						must(t, err)
+						defer ln.Close()
+						nc, err := n.dial(context.Background(), network, ln.Addr().String())
+						must(t, err)
+						defer nc.Close()
+						peer, err := ln.Accept()
+						must(t, err)
+						defer peer.Close()
+						raw, err := nc.(stream).SyscallConn()
+						must(t, err)
+						happens(nc.(stream), peer.(stream))
+						useUp(nc.(stream), raw, func(what string, n int64, err error) { note("%s: %d %s", what, n, outline(err)) })
+					})
+				}
+			}
+		}
+		check()
+		inTask(t, rt, check)
+	})
+}
+
+// outline describes an error but for the addresses.
+func outline(err error) string {
+	if oe, ok := err.(*net.OpError); ok {
+		return fmt.Sprintf("%s %s: %s, timeout %v, temporary %v", oe.Op, oe.Net, outline(oe.Err), oe.Timeout(), oe.Temporary())
+	}
+	return fmt.Sprintf("%T %v, closed %v, late %v", err, err, errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded))
+}
+
+var unixEpoch = time.Unix(0, 0)
+
+// useUp does what can be done with c, and closes it.
+func useUp(c stream, raw syscall.RawConn, note func(what string, n int64, err error)) {
+	tcp := c.LocalAddr().Network() == "tcp" // those of package net over unix have other methods of these names
+	do := func(what string, f func() (int, error)) {
+		n, err := f()
+		note(what, int64(n), err)
+	}
+	do("read nothing", func() (int, error) { return c.Read(nil) })
+	do("set read buffer", func() (int, error) { return 0, c.SetReadBuffer(10000) })
+	do("set write buffer", func() (int, error) { return 0, c.SetWriteBuffer(10000) })
+	if options, ok := c.(interface {
+		SetNoDelay(bool) error
+		SetLinger(int) error
+		SetKeepAlive(bool) error
+		SetKeepAlivePeriod(time.Duration) error
+		SetKeepAliveConfig(net.KeepAliveConfig) error
+	}); ok && tcp {
+		do("set no delay", func() (int, error) { return 0, options.SetNoDelay(false) })
+		do("set linger", func() (int, error) { return 0, options.SetLinger(-1) })
+		do("set keep-alive", func() (int, error) { return 0, options.SetKeepAlive(true) })
+		do("set keep-alive period", func() (int, error) { return 0, options.SetKeepAlivePeriod(time.Second) })
+		do("set keep-alive config", func() (int, error) { return 0, options.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true}) })
+	}
+	control := func(what string) {
+		do("control"+what, func() (int, error) { return 0, raw.Control(func(uintptr) {}) })
+		do("raw read"+what, func() (int, error) { return 0, raw.Read(func(uintptr) bool { return true }) })
+		do("raw write"+what, func() (int, error) { return 0, raw.Write(func(uintptr) bool { return true }) })
+	}
+	control("")
+	f, err := c.File()
+	note("file", 0, err)
+	if err == nil {
+		f.Close()
+	}
+	do("read", func() (int, error) { return c.Read(make([]byte, 1)) })
+	if tcp {
+		from := c.(io.ReaderFrom)
+		n, err := from.ReadFrom(strings.NewReader(""))
+		note("read from nothing", n, err)
+		n, err = from.ReadFrom(strings.NewReader("yyy"))
+		note("read from", n, err)
+	}
+	do("set a read deadline", func() (int, error) { return 0, c.SetReadDeadline(time.Now().Add(-time.Second)) })
+	if tcp {
+		n, err := c.(io.WriterTo).WriteTo(io.Discard)
+		note("write to", n, err)
+	}
+	do("write", func() (int, error) { return c.Write([]byte("z")) })
+	do("close read", func() (int, error) { return 0, c.CloseRead() })
+	do("close write", func() (int, error) { return 0, c.CloseWrite() })
+	do("write to a closed side", func() (int, error) { return c.Write([]byte("z")) })
+	do("set a deadline", func() (int, error) { return 0, c.SetDeadline(time.Time{}) })
+	do("set a write deadline", func() (int, error) { return 0, c.SetWriteDeadline(time.Time{}) })
+	do("read the end", func() (int, error) { return c.Read(make([]byte, 1)) })
+	do("close", func() (int, error) { return 0, c.Close() })
+	do("close again", func() (int, error) { return 0, c.Close() })
+	do("read after close", func() (int, error) { return c.Read(make([]byte, 1)) })
+	do("read nothing after close", func() (int, error) { return c.Read(nil) })
+	do("write nothing after close", func() (int, error) { return c.Write(nil) })
+	control(" after close")
 }
