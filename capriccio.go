@@ -298,7 +298,7 @@ func (o *options) newRuntimeOn(open func(threadLocked bool) (engine.Poller, erro
 	var graph *recorder.Graph
 	if !o.noGraph {
 		graph = recorder.New(o.graph)
-		cfg.NewObserver = graph.Observe
+		cfg.Graph = graph
 	}
 	scheduler, err := o.schedule(&cfg, graph)
 	if err != nil {

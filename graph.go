@@ -9,7 +9,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -57,7 +56,7 @@ func Snapshot(rt *task.Runtime) *bgraph.Snapshot {
 	if rt == nil {
 		rt = task.Default()
 	}
-	if g := recorder.Of((*engine.Runtime)(rt)); g != nil {
+	if g := (*engine.Runtime)(rt).Graph(); g != nil {
 		return g.Snapshot()
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 )
 
 // graphSteps are the runtimes of the experiment, each with more to do than the one before.
-var graphSteps = []string{bareSystem, "capriccio-observed", "capriccio-counted", "capriccio-sampled", "capriccio-traced"}
+var graphSteps = []string{bareSystem, "capriccio-counted", "capriccio-sampled", "capriccio-traced"}
 
 // graphOverheadExperiment is Table 2 of the Capriccio paper: what learning the blocking graph
 // costs, part by part, and what of that a web server feels.
@@ -49,7 +49,7 @@ var graphOverheadExperiment = experiment{
 	}},
 	after: func(r *run) error { return r.addEdgeCycles(clockGHz()) },
 	notes: []string{
-		"capriccio-bare: no graph, as all here first in, first out; -observed: the call path's fingerprint, handed to an observer that does nothing; " +
+		"capriccio-bare: no graph, as all here first in, first out; " +
 			"-counted: nodes and edges found and counted; -sampled: times and histograms for 1 wait in 20; -traced: for every one, heap for 1 in 320",
 		"knot-bare: no graph; knot-traced: with the graph that a program gets, 1 wait in 20 timed. step is the mean CPU time between two waits; kernel's share included",
 		"cache-cpu-per-transaction: examples/memcache over a unix socket, x connections; without graph and as a program gets it; both first in, first out",

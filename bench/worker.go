@@ -70,7 +70,7 @@ func init() {
 	for _, way := range cacheWays {
 		workers[way] = measuring(map[string]metricFunc{"per-request": measureCache(way)})
 	}
-	for system := range observers {
+	for system := range graphs {
 		workers[system] = observed(system)
 	}
 }

@@ -20,18 +20,16 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// observers are the observers that graph-overhead compares, by system.
-var observers = map[string]func(l *engine.Loop) engine.Observer{
-	"capriccio-observed": func(*engine.Loop) engine.Observer { return engine.DeafObserver{} }, // what it costs to tell it
-	"capriccio-counted":  recorder.New(bgraph.Config{Sampling: math.MaxInt32, HeapEvery: -1}).Observe,
-	"capriccio-sampled":  recorder.New(bgraph.Config{}).Observe,
-	"capriccio-traced":   recorder.New(bgraph.Config{Sampling: 1}).Observe,
+// graphs are the graphs that graph-overhead compares, by system.
+var graphs = map[string]bgraph.Config{
+	"capriccio-counted": {Sampling: math.MaxInt32, HeapEvery: -1},
+	"capriccio-sampled": {},
+	"capriccio-traced":  {Sampling: 1},
 }
 
-// observed makes the workers of the observers: the metrics of our tasks, on a loop that
-// is observed.
+// observed makes the workers of the graphs: the metrics of our tasks, on a loop that is observed.
 func observed(system string) func(args []string, out io.Writer) error {
-	metrics := taskMetrics(func() (*task.Runtime, error) { return loopObservedBy(observers[system]) })
+	metrics := taskMetrics(func() (*task.Runtime, error) { return loopObservedBy(recorder.New(graphs[system])) })
 	metrics["graph-size"] = graphSize
 	return measuring(metrics)
 }
@@ -101,7 +99,7 @@ func newSizedGraph(n, degree int) (*sizedGraph, error) {
 	}
 	before := liveBytes()
 	g := recorder.New(bgraph.Config{})
-	rt, err := loopObservedBy(g.Observe)
+	rt, err := loopObservedBy(g)
 	if err != nil {
 		return nil, err
 	}
@@ -157,11 +155,11 @@ func watchStalls(rt *task.Runtime) func() int64 {
 	}
 }
 
-// loopObservedBy makes a runtime with one loop and the given observer.
-func loopObservedBy(observe func(*engine.Loop) engine.Observer) (*task.Runtime, error) {
+// loopObservedBy makes a runtime with one loop, of which g learns.
+func loopObservedBy(g *recorder.Graph) (*task.Runtime, error) {
 	rt, err := engine.New(engine.Config{
 		Loops: 1, NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() },
-		NewObserver: observe, Log: slog.New(slog.DiscardHandler), HoldLimit: -1,
+		Graph: g, Log: slog.New(slog.DiscardHandler), HoldLimit: -1,
 	})
 	return (*task.Runtime)(rt), err
 }

@@ -39,7 +39,7 @@ func runKnot(args []string, out io.Writer) error {
 	}
 	if *graph {
 		learned := recorder.New(bgraph.Config{})
-		start = func() (*task.Runtime, error) { return loopObservedBy(learned.Observe) }
+		start = func() (*task.Runtime, error) { return loopObservedBy(learned) }
 		reportStep(learned, out)
 	}
 	rt, err := start()

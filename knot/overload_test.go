@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/poller"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/task"
@@ -74,20 +76,12 @@ func servingOn(t *testing.T, s *Server, cfg engine.Config) (addr string, stop fu
 	}
 }
 
-// An ends counts the tasks that have ended.
-type ends struct {
-	engine.DeafObserver
-	n atomic.Int32
-}
-
-func (e *ends) Finished(*engine.Task) { e.n.Add(1) }
-
 // A connection needs no task before its first request: one that only said so to the
 // poller would be in line before the request's own, which would wait twice.
 func TestConnectionsStartNoTask(t *testing.T) {
-	var e ends
+	g := recorder.New(bgraph.Config{})
 	s := &Server{Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "done") }}
-	addr, stop := servingOn(t, s, engine.Config{NewObserver: func(*engine.Loop) engine.Observer { return &e }})
+	addr, stop := servingOn(t, s, engine.Config{Graph: g})
 	defer stop()
 	const n = 20
 	for range n {
@@ -98,7 +92,7 @@ func TestConnectionsStartNoTask(t *testing.T) {
 	resp := testenv.Need(http.Get("http://" + addr))(t)
 	resp.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
-	if ended := e.n.Load(); s.Conns() < n || ended > 2 {
+	if ended := g.Snapshot().Node(bgraph.KeyEnd).Arrivals; s.Conns() < n || ended > 2 {
 		t.Errorf("%d connections, and %d tasks have ended; want at least %d and at most 2", s.Conns(), ended, n)
 	}
 }

@@ -17,8 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/poller"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 	"github.com/capriccio-go/capriccio/task"
@@ -271,28 +273,21 @@ func TestManyWaitAtOnePlace(t *testing.T) {
 	})
 }
 
-// resumedObserver calls a function when a task is resumed.
-type resumedObserver struct {
-	engine.DeafObserver
-	resumed func(*engine.Task)
-}
-
-func (o resumedObserver) Resumed(t *engine.Task) { o.resumed(t) }
-
 // A Wake that comes while a task is detached has its stand-in run. Meanwhile the task must not
 // take the loop for its own.
 func TestWakeOfADetachedTask(t *testing.T) {
 	var waiter atomic.Pointer[engine.Task]
+	var loop atomic.Pointer[engine.Loop]
 	var woken, looked chan bool
-	observe := func(*engine.Loop) engine.Observer {
-		return resumedObserver{resumed: func(at *engine.Task) {
-			if w := waiter.Load(); w == at && waiter.CompareAndSwap(w, nil) {
-				close(woken)
-				<-looked
-			}
-		}}
+	g := recorder.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
+	g.Allocated = func() uint64 { // called when the stand-in runs
+		if w := waiter.Load(); w != nil && loop.Load().Running() == w && waiter.CompareAndSwap(w, nil) {
+			close(woken)
+			<-looked
+		}
+		return 1
 	}
-	native(t, engine.Config{NewObserver: observe}, func(t *testing.T, rt *engine.Runtime) {
+	native(t, engine.Config{Graph: g}, func(t *testing.T, rt *engine.Runtime) {
 		woken, looked = make(chan bool), make(chan bool)
 		l, self := rt.Loop(0), make(chan *engine.Waiter, 1)
 		waits := engine.GoOn(l, func() {
@@ -302,6 +297,7 @@ func TestWakeOfADetachedTask(t *testing.T) {
 			for rt.Detached() == 0 {
 				time.Sleep(time.Millisecond)
 			}
+			loop.Store(l)
 			waiter.Store(me)
 			w.Wake()
 			<-woken

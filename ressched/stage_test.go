@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/enginetest"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -46,24 +48,11 @@ func newStage(t *testing.T) *Stage {
 	return testenv.Need(NewStage(t.Name()))(t)
 }
 
-// readyCount counts how often the task of a name has become ready. Loop-private.
-type readyCount struct {
-	engine.DeafObserver
-	name  string
-	count int
-}
-
-func (r *readyCount) Ready(t *engine.Task) {
-	if t.Name() == r.name {
-		r.count++
-	}
-}
-
 // Figure 3 of the paper: an operation starts two others, and goes on when both are done.
 func TestACallerWithTwoChildrenResumesOnce(t *testing.T) {
 	s := newStage(t)
-	seen := &readyCount{name: "caller"}
-	rt := enginetest.NewRuntime(t, 1, func(c *engine.Config) { c.NewObserver = func(*engine.Loop) engine.Observer { return seen } })
+	g := recorder.New(bgraph.Config{})
+	rt := enginetest.NewRuntime(t, 1, func(c *engine.Config) { c.Graph = g })
 	caller := testenv.Need(rt.Spawn(engine.Options{Name: "caller"}, func() {
 		var c Children
 		order := ""
@@ -72,14 +61,17 @@ func TestACallerWithTwoChildrenResumesOnce(t *testing.T) {
 		if err1 != nil || err2 != nil || order != "" {
 			t.Errorf("started: %v, %v, order %q; want the caller to go on at once", err1, err2, order)
 		}
-		before := seen.count
 		c.Wait()
 		x, errA := a.Get()
 		y, errB := b.Get()
 		if x != 1 || y != "two" || errA != nil || errB != nil || order != "ab" {
 			t.Errorf("%v %v, %v %v, order %q", x, errA, y, errB, order)
 		}
-		testenv.Equal(t, seen.count-before, 1, "the caller became ready N times")
+		for _, n := range g.Snapshot().Nodes {
+			if n.Reason == engine.ReasonWaitGroup.String() {
+				testenv.Equal(t, n.Departures, 1, "the caller has waited N times")
+			}
+		}
 	}))(t)
 	testenv.Must(t, caller.Join())
 }

@@ -252,7 +252,7 @@ func randomTrees(t *testing.T, seed uint64) {
 	rt := programs.Simulated(t, loops, seed, func(c *engine.Config) {
 		c.LockThreads = rnd.IntN(8) == 0
 		if rnd.IntN(2) == 0 {
-			c.NewObserver = recorder.New(bgraph.Config{}).Observe
+			c.Graph = recorder.New(bgraph.Config{})
 		}
 	})
 	type run struct {

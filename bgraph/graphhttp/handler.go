@@ -24,7 +24,6 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
 	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -57,7 +56,7 @@ func HandlerOf(rt *task.Runtime) http.Handler {
 }
 
 func snapshot(rt *engine.Runtime) *bgraph.Snapshot {
-	if g := recorder.Of(rt); g != nil {
+	if g := rt.Graph(); g != nil {
 		return g.Snapshot()
 	}
 	return nil

@@ -327,7 +327,7 @@ func TestHandlerOfARuntime(t *testing.T) {
 		t.Cleanup(func() { rt.Close() })
 		return (*task.Runtime)(rt)
 	}
-	with, without := rt(engine.Config{NewObserver: recorder.New(bgraph.Config{}).Observe}), rt(engine.Config{})
+	with, without := rt(engine.Config{Graph: recorder.New(bgraph.Config{})}), rt(engine.Config{})
 	for _, c := range []struct {
 		h    http.Handler
 		want int

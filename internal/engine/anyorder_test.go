@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -13,7 +14,7 @@ type holdingPolicy struct {
 	hold *bool
 }
 
-func (p holdingPolicy) Next() (NodeID, bool) {
+func (p holdingPolicy) Next() (recorder.NodeID, bool) {
 	if *p.hold {
 		return 0, false
 	}
@@ -67,10 +68,7 @@ func (p lenientPolicy) AnyOrder() bool { return *p.lenient }
 func TestAnyOrderIsFirstInFirstOut(t *testing.T) {
 	var p *grantPolicy
 	lenient := false
-	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 4), func(c *Config) {
-		newPolicy := c.NewPolicy
-		c.NewPolicy = func(l *Loop) Policy { return lenientPolicy{newPolicy(l).(*grantPolicy), &lenient} }
-	})
+	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 4, func(p *grantPolicy) Policy { return lenientPolicy{p, &lenient} }))
 	run(t, rt, func() {
 		l := CurrentLoop()
 		newTurn := func() {

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // A bottleneck is a node of the blocking graph that is watched, or one thing there for which tasks wait, such as a lock of
 // many. Tasks for which there is no room there wait before it as at an entrance. Loop-private.
 type bottleneck struct {
-	node    NodeID
+	node    recorder.NodeID
 	point   WaitPoint // what of the node; nil: all
 	backlog *admit.Backlog
 	queue   entryQueue
@@ -95,7 +96,9 @@ func (l *Loop) waitEnds(t *Task) {
 }
 
 // at reports whether t, which waits, does so where b is.
-func (b *bottleneck) at(t *Task) bool { return b.node == t.node && (b.point == nil || b.point == t.on) }
+func (b *bottleneck) at(t *Task) bool {
+	return b.node == t.rec.Node() && (b.point == nil || b.point == t.on)
+}
 
 // counts reports whether t, which waits, counts at b.
 func (b *bottleneck) counts(t *Task) bool { return b.at(t) && b.backlog.Counts(&t.extra().work) }
@@ -122,7 +125,7 @@ func (q *WaiterList) Turn(l *Loop) *Waiter {
 // Watch has l watch node n: as tasks pile up there, it may be what limits the program. If most of them
 // wait for the same thing, only that is watched: one lock of many. It is to be called on l, by Post. It
 // does nothing if that is watched already, if there are admit.MaxBacklogs, and without an Admission.
-func (l *Loop) Watch(n NodeID) {
+func (l *Loop) Watch(n recorder.NodeID) {
 	if l.admission == nil || len(l.bottlenecks) == admit.MaxBacklogs {
 		return
 	}

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/admit"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -38,12 +40,12 @@ func (a *limiter) Limit(_ time.Duration, bottleneck int, q admit.BacklogState) i
 	return a.limit
 }
 
-// withLimiter runs main on a loop whose nodes are the reasons of waits.
+// withLimiter runs main on a loop with a graph.
 func withLimiter(t *testing.T, a *limiter, main func(l *Loop, look func())) {
 	t.Helper()
 	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
 		c.NewAdmission = func(*Loop) Admission { return a }
-		c.NewObserver = func(*Loop) Observer { return newReasonObserver(t) }
+		c.Graph = recorder.New(bgraph.Config{})
 	})
 	run(t, rt, func() {
 		main(rt.Loop(0), func() { Sleep(2 * lookEvery) })
@@ -80,7 +82,7 @@ func testNewestGoFirst(t *testing.T, why Reason, take, give func()) {
 		}
 		take()
 		come(0, late)
-		l.Watch(NodeID(why))
+		l.Watch(nodeOf(l, why))
 		look()
 		testenv.Equal(t, a.waiting[0], 0, "wait that came in time")
 		come(late, late+fresh)
@@ -120,8 +122,8 @@ func TestALockOfManyThatLimits(t *testing.T) {
 		}
 		locks[0].Lock()
 		come(0, 20)
-		l.Watch(NodeID(ReasonMutex))
-		l.Watch(NodeID(ReasonMutex)) // again; it is watched already
+		l.Watch(nodeOf(l, ReasonMutex))
+		l.Watch(nodeOf(l, ReasonMutex)) // again; it is watched already
 		if len(l.bottlenecks) != 1 || l.bottlenecks[0].backlog.Inside() != 20 {
 			t.Fatalf("%d bottlenecks, %d wait at the first; want 1 and 20", len(l.bottlenecks), l.bottlenecks[0].backlog.Inside())
 		}
@@ -187,7 +189,7 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 					look()
 				}
 				come(9, work{1, 1}) // nothing is known of these
-				l.Watch(NodeID(ReasonWaitGroup))
+				l.Watch(nodeOf(l, ReasonWaitGroup))
 				look()
 				if !a.afresh {
 					t.Error("not afresh, although nothing is known yet")
@@ -201,7 +203,7 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 				}
 				for i, kind := range x.more {
 					l.addedAt = l.now - addEvery
-					l.Watch(NodeID(ReasonWaitGroup))
+					l.Watch(nodeOf(l, ReasonWaitGroup))
 					if n := len(l.bottlenecks); n != i+2 || l.bottlenecks[n-1].backlog.Kind() != kind || l.bottlenecks[n-1].backlog.Inside() != 29 {
 						t.Errorf("%d bottlenecks, the last of kind %d with %d tasks; want %d, kind %d, 29", n, l.bottlenecks[n-1].backlog.Kind(), l.bottlenecks[n-1].backlog.Inside(), i+2, kind)
 					}
@@ -259,7 +261,7 @@ func TestAKindOfWorkIsCountedAfreshAfterALimitOnAll(t *testing.T) {
 			look()
 		}
 		come(9, 1) // nothing is known of these
-		l.Watch(NodeID(ReasonWaitGroup))
+		l.Watch(nodeOf(l, ReasonWaitGroup))
 		look()
 		come(10, 1, 2, 3, 4, 5)
 		b := l.bottlenecks[0].backlog
@@ -307,7 +309,7 @@ func TestATaskHasOnePlaceOnItsWayToABottleneck(t *testing.T) {
 		}
 		lock.Lock()
 		come(20, waits)
-		l.Watch(NodeID(ReasonMutex))
+		l.Watch(nodeOf(l, ReasonMutex))
 		come(20, waits) // so it is known where they go
 		a.limit = 100
 		look()
@@ -342,7 +344,7 @@ func TestWatchingDoesNotLookAtAllTasks(t *testing.T) {
 		start(20, func() { lock.Lock(); lock.Unlock() })
 		start(lookedAt, open.Wait)
 		for range 2 {
-			l.Watch(NodeID(ReasonMutex))
+			l.Watch(nodeOf(l, ReasonMutex))
 			if len(l.bottlenecks) != 1 || l.bottlenecks[0].backlog.Inside() != 20 || l.bottlenecks[0].point != nil {
 				t.Errorf("%d bottlenecks, %d wait at the first, for %v; want 1, 20 and all at that node", len(l.bottlenecks), l.bottlenecks[0].backlog.Inside(), l.bottlenecks[0].point)
 			}
@@ -362,7 +364,7 @@ func TestWaitsForContextsAreWatched(t *testing.T) {
 			wg.Go(func() { Await(ctx) })
 		}
 		look()
-		l.Watch(NodeID(ReasonContext))
+		l.Watch(nodeOf(l, ReasonContext))
 		if len(l.bottlenecks) != 1 || l.bottlenecks[0].backlog.Inside() != 20 || l.bottlenecks[0].point != nil {
 			t.Errorf("%d bottlenecks; want 1 with all 20 of them", len(l.bottlenecks))
 		}

@@ -20,7 +20,7 @@ type chunkWorker struct {
 	loop   *Loop
 	chunk  *chunk.Chunk
 	below  *worker // on which the task goes on when the chunk is unlinked; nil: it isn't linked
-	print  uint64  // hash of the call path below, if the loop is observed
+	print  uint64  // hash of the call path below, if there is a recorder
 }
 
 func (w *worker) onChunk() bool { return *w.Mark()&workerChunk != 0 }
@@ -92,33 +92,25 @@ func (m *chunkWorker) Link() (from *coro.Coro) {
 	l := m.loop
 	t := l.cur
 	w := t.worker
-	if l.observed {
-		m.observeLink(l, w)
+	if l.rec != nil {
+		m.recordLink(l, w)
 	}
 	m.below = w
 	t.worker = &m.worker
 	l.curG = m.g
-	l.accounts.taken[chunksIndex%MaxResources] += uint64(m.chunk.Size())
+	l.account.Taken[chunksIndex%MaxResources] += uint64(m.chunk.Size())
 	return &w.Coro
 }
 
-// observeLink is what Link does for an observer.
+// recordLink is what Link does for the recorder.
 //
 //go:noinline
-func (m *chunkWorker) observeLink(l *Loop, w *worker) {
+func (m *chunkWorker) recordLink(l *Loop, w *worker) {
 	m.print = w.fingerprint(l) * 0x9e3779b97f4a7c15
 	l.links.meet(m.print)
-	m.seat = w.seat
-	l.accounts.moves += uint64(m.chunk.Size()) // and back again: most links are over before it looks
-	l.accounts.moved |= 1 << (chunksIndex % MaxResources)
-}
-
-// observeUnlink undoes it.
-func (m *chunkWorker) observeUnlink(l *Loop, w *worker) {
-	w.seat = m.seat
-	m.seat = nil
-	l.accounts.moves -= uint64(m.chunk.Size())
-	l.accounts.moved |= 1 << (chunksIndex % MaxResources)
+	m.note = w.note
+	l.account.Moves += uint64(m.chunk.Size()) // and back again: most links are over before it looks
+	l.account.Moved |= 1 << (chunksIndex % MaxResources)
 }
 
 // Nested reports whether m is linked on another chunk.
@@ -136,12 +128,13 @@ func (m *chunkWorker) Unlink() (to *coro.Coro, refusal string) {
 	l.dropLabels()
 	w := m.below
 	m.below = nil
-	if l.observed {
-		m.observeUnlink(l, w)
+	if l.rec != nil {
+		l.account.Moves -= uint64(m.chunk.Size())
+		l.account.Moved |= 1 << (chunksIndex % MaxResources)
 	}
 	l.cur.worker = w
 	l.curG = w.g
-	l.accounts.given[chunksIndex%MaxResources] += uint64(m.chunk.Size())
+	l.account.Given[chunksIndex%MaxResources] += uint64(m.chunk.Size())
 	return &w.Coro, refusal
 }
 
@@ -177,19 +170,15 @@ func (p *linkPaths) learn(print uint64) {
 	if p.known == nil {
 		p.known = make(map[uint64][]uintptr)
 	}
-	// Without Callers, learn, meet and observeLink, so that Link is the first.
+	// Without Callers, learn, meet and recordLink, so that Link is the first.
 	p.known[print] = append([]uintptr(nil), p.pcs[:runtime.Callers(4, p.pcs[:])]...)
 }
 
-// AppendCallers appends to pcs the program counters of the frames that runtime.Callers
+// appendCallers appends to pcs the program counters of the frames that runtime.Callers
 // does not see because the running task is on a linked stack chunk: for each chunk those
 // of the call that linked it, a little of the linking first. It appends nothing if the
-// task is on its own stack, and what it can if calls were too many different ones. For
-// observers.
-func (l *Loop) AppendCallers(pcs []uintptr) []uintptr {
-	if l.native != nil {
-		return append(pcs[:0], l.native...)
-	}
+// task is on its own stack, and what it can if calls were too many different ones.
+func (l *Loop) appendCallers(pcs []uintptr) []uintptr {
 	for w := l.cur.worker; ; {
 		m := w.asChunk()
 		if m == nil {
@@ -273,9 +262,9 @@ func (l *Loop) chunkCallers() string {
 	}
 	var text strings.Builder
 	text.WriteString("\nwhich is a linked stack chunk; it was linked by:\n")
-	pcs := l.AppendCallers(nil)
+	pcs := l.appendCallers(nil)
 	if pcs == nil {
-		text.WriteString("(known only if there is an observer)\n")
+		text.WriteString("(known only if there is a blocking graph)\n")
 	} else {
 		writeFrames(&text, pcs)
 	}

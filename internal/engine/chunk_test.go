@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
@@ -26,19 +28,19 @@ func callOnChunk(f func()) { stackchunk.Call(muchStack, f) }
 func TestAHoldOnAChunkIsReportedWithTheWholeStack(t *testing.T) {
 	needChunks(t)
 	for _, observed := range []bool{false, true} {
-		log, keeper := make(testenv.Records, 100), overrunKeeper{stacks: make(chan string, 1)}
+		log, g := make(testenv.Records, 100), recorder.New(bgraph.Config{})
 		rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond), func(c *Config) {
 			if observed {
-				c.NewObserver = func(*Loop) Observer { return keeper }
+				c.Graph = g
 			}
 		})
 		stop := holdOften(rt, Options{}, callOnChunk)
 		if observed { // it keeps the stack, and the log has none
-			contains(t, <-keeper.stacks, "engine.callOnChunk(")
+			contains(t, waitOverrun(t, g), "engine.callOnChunk(")
 		} else {
 			line := log.Next(t, "held its loop too long")
 			contains(t, line, "engine.hold(")
-			contains(t, line, "known only if there is an observer")
+			contains(t, line, "known only if there is a blocking graph")
 		}
 		testenv.Check(t, stop())
 	}
@@ -53,53 +55,6 @@ func TestAHoldOnAChunkThatGoesOnIsReported(t *testing.T) {
 	contains(t, log.Next(t, "still does", "loop=0"), "spinUntil")
 	stop.Store(true)
 	k.Join()
-}
-
-// A noteObserver checks that the note of a task is its own wherever it runs.
-type noteObserver struct {
-	DeafObserver
-	t     *testing.T
-	notes map[*Task]*Seat
-}
-
-func (o *noteObserver) check(k *Task) {
-	if o.notes[k] == nil {
-		o.notes[k] = new(Seat)
-		k.SetSeat(o.notes[k])
-	}
-	testenv.Equal(o.t, k.Seat(), o.notes[k], "%v has the note of another", k)
-	if k.loop.cur == k { // a new note each time, so that an old one is noticed
-		o.notes[k] = new(Seat)
-		k.SetSeat(o.notes[k])
-	}
-}
-
-func (o *noteObserver) Parked(k *Task, _ Reason, _ uint64) NodeID { o.check(k); return 1 }
-func (o *noteObserver) Ready(k *Task)                             { o.check(k) }
-func (o *noteObserver) Resumed(k *Task)                           { o.check(k) }
-func (o *noteObserver) Finished(k *Task)                          { o.check(k) }
-
-func TestNotesOfTasksOnChunks(t *testing.T) {
-	needChunks(t)
-	rt := newRuntime(t, 1, func(c *Config) {
-		c.NewObserver = func(*Loop) Observer { return &noteObserver{t: t, notes: map[*Task]*Seat{}} }
-	})
-	run(t, rt, func() {
-		var all WaitGroup
-		for range 5 {
-			all.Go(func() {
-				for range 3 {
-					callOnChunk(func() {
-						Yield()
-						stackchunk.Call(3*muchStack, Yield)
-						Yield()
-					})
-					Yield()
-				}
-			})
-		}
-		all.Wait()
-	})
 }
 
 func TestPathsToLinksAreForgottenBeyondALimit(t *testing.T) {

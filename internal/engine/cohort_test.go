@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -16,31 +17,31 @@ type grantPolicy struct {
 	newest bool
 	most   int // granted at a time; 0: none
 	open   bool
-	node   NodeID // of the last Next
+	node   recorder.NodeID // of the last Next
 	left   int
 	grants int
-	passed []NodeID // for which PassOver was called
-	gave   []NodeID // for which GaveWay was called
+	passed []recorder.NodeID // for which PassOver was called
+	gave   []recorder.NodeID // for which GaveWay was called
 }
 
 func (p *grantPolicy) NewestFirst() bool { return p.newest }
 
-func (p *grantPolicy) Ready(n NodeID) {
+func (p *grantPolicy) Ready(n recorder.NodeID) {
 	if p.open && n == p.node {
 		p.t.Errorf("Ready of node %d, of which there is a grant", n)
 	}
 	p.nodePolicy.Ready(n)
 }
 
-func (p *grantPolicy) Next() (NodeID, bool) {
+func (p *grantPolicy) Next() (recorder.NodeID, bool) {
 	p.closed("Next")
 	n, ok := p.nodePolicy.Next()
 	p.node = n
 	return n, ok
 }
 
-func (p *grantPolicy) Tick(time.Duration)   { p.closed("Tick") }
-func (p *grantPolicy) Gone(n NodeID, k int) { p.closed("Gone"); p.nodePolicy.Gone(n, k) }
+func (p *grantPolicy) Tick(time.Duration)            { p.closed("Tick") }
+func (p *grantPolicy) Gone(n recorder.NodeID, k int) { p.closed("Gone"); p.nodePolicy.Gone(n, k) }
 
 func (p *grantPolicy) closed(call string) {
 	if p.open {
@@ -50,7 +51,7 @@ func (p *grantPolicy) closed(call string) {
 
 func (p *grantPolicy) Grant() (int, uint64) {
 	p.closed("Grant")
-	if p.node == NodeStart {
+	if p.node == recorder.NodeStart {
 		p.t.Error("Grant of tasks that may be stolen")
 	}
 	p.left = p.most
@@ -58,7 +59,7 @@ func (p *grantPolicy) Grant() (int, uint64) {
 	return p.left, ^uint64(0)
 }
 
-func (p *grantPolicy) Granted(n NodeID, taken, came int) {
+func (p *grantPolicy) Granted(n recorder.NodeID, taken, came int) {
 	if !p.open || n != p.node || taken > p.left || came < 0 || p.ready[n]+came < taken {
 		p.t.Errorf("Granted(%d, %d, %d) after a grant of %d of node %d with %d ready", n, taken, came, p.left, p.node, p.ready[p.node])
 	}
@@ -69,35 +70,37 @@ func (p *grantPolicy) Granted(n NodeID, taken, came int) {
 	}
 }
 
-func (p *grantPolicy) PassOver(n NodeID) {
+func (p *grantPolicy) PassOver(n recorder.NodeID) {
 	p.closed("PassOver")
 	p.passed = append(p.passed, n)
 }
 
-func (p *grantPolicy) GaveWay(n NodeID) {
+func (p *grantPolicy) GaveWay(n recorder.NodeID) {
 	p.closed("GaveWay")
 	p.gave = append(p.gave, n)
 }
 
-// inCohorts makes each policy of a runtime a grantPolicy, and every reason a node.
-func inCohorts(t *testing.T, p **grantPolicy, newest bool, most int) func(c *Config) {
+// inCohorts makes each policy of a runtime a grantPolicy that sees reasons, inside of what wrap makes of it, if there is one.
+func inCohorts(t *testing.T, p **grantPolicy, newest bool, most int, wrap ...func(*grantPolicy) Policy) func(c *Config) {
 	return func(c *Config) {
-		c.NewObserver = func(*Loop) Observer { return newReasonObserver(t) }
-		c.NewPolicy = func(*Loop) Policy {
+		byReason(c, func(*Loop) Policy {
 			*p = &grantPolicy{newest: newest, most: most, nodePolicy: nodePolicy{
-				t: t, ready: map[NodeID]int{}, charged: map[NodeID]int{},
+				t: t, ready: map[recorder.NodeID]int{}, charged: map[recorder.NodeID]int{},
 			}}
+			if len(wrap) > 0 {
+				return wrap[0](*p)
+			}
 			return *p
-		}
+		})
 	}
 }
 
 // yieldFirst is a pick that lets those that have yielded go first, then the highest number.
-func yieldFirst(ready map[NodeID]int) NodeID {
-	if ready[NodeID(ReasonYield)] > 0 {
-		return NodeID(ReasonYield)
+func yieldFirst(ready map[recorder.NodeID]int) recorder.NodeID {
+	if ready[recorder.NodeID(ReasonYield)] > 0 {
+		return recorder.NodeID(ReasonYield)
 	}
-	best := NodeStart
+	best := recorder.NodeStart
 	for n, k := range ready {
 		if k > 0 {
 			best = max(best, n)
@@ -318,10 +321,7 @@ func TestEntranceOrderInACohort(t *testing.T) {
 func TestShutdownOfTasksInACohort(t *testing.T) {
 	var p *grantPolicy
 	hold := false
-	rt := newRuntime(t, 1, inCohorts(t, &p, true, 3), func(c *Config) {
-		newPolicy := c.NewPolicy
-		c.NewPolicy = func(l *Loop) Policy { return holdingPolicy{newPolicy(l).(*grantPolicy), &hold} }
-	})
+	rt := newRuntime(t, 1, inCohorts(t, &p, true, 3, func(p *grantPolicy) Policy { return holdingPolicy{p, &hold} }))
 	ended := 0
 	run(t, rt, func() {
 		var all WaitGroup

@@ -168,7 +168,7 @@ func (t *Task) waiting() *waiting {
 		return w
 	case t.why == ReasonAccept || t.why == ReasonContext:
 		w.ends = EndsByClients
-	case t.why.external():
+	case isExternal(t.why):
 		return w
 	default:
 		w.ends = EndsByTasks
@@ -291,6 +291,16 @@ func (w *wheel) hasTimer() bool {
 				}
 			}
 		}
+	}
+	return false
+}
+
+// isExternal reports whether what ends a wait for r comes from outside of the tasks: such a wait is never part of a deadlock.
+func isExternal(r Reason) bool {
+	switch r {
+	case ReasonSleep, ReasonContext, ReasonOffload, ReasonLoop, ReasonRead, ReasonWrite,
+		ReasonAccept, ReasonConnect, ReasonDisk, ReasonEntrance, ReasonDescriptor, ReasonClose, ReasonNative, ReasonYield, ReasonStart:
+		return true
 	}
 	return false
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -155,33 +157,30 @@ func TestDeadlockOfABusyRuntime(t *testing.T) {
 	release()
 }
 
-// overrunKeeper is an observer that keeps the stacks of long steps.
-type overrunKeeper struct {
-	DeafObserver
-	stacks chan string
-}
-
-func (o overrunKeeper) Overran(_ string, _ NodeID, _ time.Duration, stack string, _ bool) {
-	if strings.Contains(stack, "engine.hold(") { // a report that is left out has none
-		select {
-		case o.stacks <- stack:
-		default:
+// waitOverrun waits until the graph has an overrun with a stack that has the function hold in it, and returns the stack.
+func waitOverrun(t *testing.T, g *recorder.Graph) (stack string) {
+	t.Helper()
+	waitFor(t, "a long step is in the graph", func() bool {
+		for _, o := range g.Snapshot().Overruns {
+			if strings.Contains(o.Stack, "engine.hold(") { // a report that is left out has none
+				stack = o.Stack
+			}
 		}
-	}
+		return stack != ""
+	})
+	return stack
 }
 
 // TestStackOfALongStepIsKeptForTheDump: then the log has one short line about it.
 func TestStackOfALongStepIsKeptForTheDump(t *testing.T) {
-	log, keeper := make(testenv.Records, 100), overrunKeeper{stacks: make(chan string, 1)}
-	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond), func(c *Config) {
-		c.NewObserver = func(*Loop) Observer { return keeper }
-	})
+	log, g := make(testenv.Records, 100), recorder.New(bgraph.Config{})
+	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond), func(c *Config) { c.Graph = g })
 	stop := holdOften(rt, Options{}, func(f func()) { f() })
 	line := log.Next(t, "held its loop too long")
 	if strings.Contains(line, "goroutine") || len(line) > 500 {
 		t.Errorf("%d bytes: %s", len(line), line)
 	}
-	<-keeper.stacks // the test's time limit ends this
+	waitOverrun(t, g)
 	stop()
 }
 

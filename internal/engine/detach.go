@@ -76,7 +76,6 @@ type detachment struct {
 // absences are those of a loop's tasks. Loop-private but for what says otherwise.
 type absences struct {
 	detaching   *detachment   // whose stand-in switches to the loop's own goroutine
-	native      []uintptr     // the stack of the task that is being detached, while the observer is told
 	detached    atomic.Int32  // tasks that are
 	detachments atomic.Uint64 // in all
 }
@@ -156,9 +155,9 @@ func (d *detachment) comeBack() {
 	d.unregister()
 	t := d.t
 	t.fixed, t.on = false, nil
-	if t.watch&watchWait != 0 {
-		t.watch &^= watchWait
-		t.tellResumed()
+	if t.recorded {
+		t.recorded = false
+		t.loop.resumed(t)
 	}
 }
 
@@ -334,9 +333,9 @@ func (d *detachment) standIn() {
 	l.detaching = d
 	coro.Switch(party, &l.party)
 	for t := d.t; !d.back; { // a shutdown has made it ready, or a Wake that came early
-		if l.observed {
-			l.observer.Resumed(t)
-			l.observeNative(d)
+		if l.rec != nil {
+			l.rec.Resume(&t.rec, t.worker.note)
+			l.recordNative(d)
 		}
 		t.state = stateParked
 		l.switchTo(party, nil)
@@ -362,9 +361,12 @@ func (l *Loop) noteDetached() {
 	t.extend().detached++
 	t.why, t.on, t.fixed = ReasonNative, d, true
 	t.state = stateParked
-	if l.observed {
-		t.watch |= watchWait
-		l.observeNative(d)
+	if l.rec != nil {
+		t.recorded = true
+		l.recordNative(d)
+		if l.rec.NeedsStack() {
+			l.rec.ReadHeap()
+		}
 		if l.bottlenecks != nil {
 			l.waitBegins(t)
 		}
@@ -383,16 +385,16 @@ func (l *Loop) noteDetached() {
 	}
 }
 
-// observeNative tells the observer of the wait of d.
-func (l *Loop) observeNative(d *detachment) {
-	print := d.place.print
-	l.native = slices.Clip(d.place.pcs)
-	for m := d.t.worker.asChunk(); m != nil; m = m.below.asChunk() { // and what has linked it
+// recordNative records the wait of d.
+func (l *Loop) recordNative(d *detachment) {
+	t, print, pcs := d.t, d.place.print, slices.Clip(d.place.pcs)
+	for m := t.worker.asChunk(); m != nil; m = m.below.asChunk() { // and what has linked it
 		print ^= m.print
-		l.native = append(l.native, l.links.known[m.print]...)
+		pcs = append(pcs, l.links.known[m.print]...)
 	}
-	d.t.node = l.observer.Parked(d.t, ReasonNative, print)
-	l.native = nil
+	if !l.rec.Park(&t.rec, t.worker.note, ReasonNative, print) {
+		l.rec.Meet(&t.rec, t.worker.note, ReasonNative, print, "", pcs)
+	}
 }
 
 // manyAway reports whether newcomers are to wait outside: three quarters of the tasks that may wait natively

@@ -3,8 +3,8 @@
 // promises is said there. Packages that make tasks wait, or start them, are built on this one:
 // Waiter, Loop.Start, Alarm.
 //
-// It knows no socket, no file, no graph and no policy but fifo. It declares the small interfaces
-// that it needs of others: Poller, Observer, Policy, Admission, Clock.
+// It knows no socket, no file and no policy but fifo. It declares the small interfaces
+// that it needs of others: Poller, Policy, Admission, Clock. What the loops do is recorded by package recorder.
 //
 // Start reading at Loop.run, Waiter.Wait and Loop.handOver; docs/scheduler.md goes through it all.
 package engine

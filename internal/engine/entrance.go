@@ -204,17 +204,17 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 	return l.waitToEnter(q, client)
 }
 
-// pass shows the observer that t, which runs, comes to a place with that name, and goes on.
+// pass records that t, which runs, comes to a place with that name, and goes on.
 func (l *Loop) pass(t *Task, why Reason, name string) {
-	if !l.observed {
+	if l.rec == nil {
 		return
 	}
 	l.label = name
-	l.observe(t, why)
+	l.record(t, why)
 	if l.overrun.Load() != 0 { // by what led here, not by what comes next
 		l.reportOverrun()
 	}
-	l.observer.Ready(t)
+	l.rec.Wake(t.worker.note)
 	l.resumed(t)
 }
 

@@ -1,6 +1,10 @@
 package engine
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
+)
 
 // What tests of package engine_test share with those of this package: they try the primitives of package task, which
 // this package can't import, together with what only this package can bring about.
@@ -24,11 +28,15 @@ var (
 	TestNewestGoFirst = testNewestGoFirst
 )
 
-// InCohorts is inCohorts; passed returns the nodes that have been passed over since it was last called.
-func InCohorts(t *testing.T, newest bool, most int) (change func(*Config), passed func() []NodeID) {
+// InCohorts is inCohorts; passed returns the reasons of the waits at the nodes that
+// have been passed over since it was last called.
+func InCohorts(t *testing.T, newest bool, most int) (change func(*Config), passed func() []recorder.NodeID) {
 	var p *grantPolicy
-	return inCohorts(t, &p, newest, most), func() (nodes []NodeID) {
-		nodes, p.passed = p.passed, nil
+	return inCohorts(t, &p, newest, most), func() (nodes []recorder.NodeID) {
+		for _, n := range p.passed {
+			nodes = append(nodes, n%sameReason)
+		}
+		p.passed = nil
 		return nodes
 	}
 }

@@ -219,14 +219,3 @@ func TestStartUsesTasksAgain(t *testing.T) {
 		t.Error("Join of the one that was kept returned nil, want its panic")
 	}
 }
-
-func TestReasonsHaveNames(t *testing.T) {
-	names := map[string]bool{}
-	for r := range reasonCount {
-		if n := r.String(); n == "" || n == "unknown" || names[n] {
-			t.Errorf("reason %d is called %q", r, n)
-		}
-		names[r.String()] = true
-	}
-	testenv.Equal(t, reasonCount.String(), "unknown", "a reason too many has a name")
-}

@@ -8,26 +8,27 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A withholder lets those run that may, first come, first served.
 type withholder struct {
 	plainPolicy
-	ready []NodeID
+	ready []recorder.NodeID
 	ticks int
-	may   func(n NodeID, ticks int) bool
+	may   func(n recorder.NodeID, ticks int) bool
 }
 
-func (p *withholder) Ready(n NodeID)     { p.ready = append(p.ready, n) }
-func (p *withholder) Tick(time.Duration) { p.ticks++ }
-func (p *withholder) Gone(n NodeID, k int) {
+func (p *withholder) Ready(n recorder.NodeID) { p.ready = append(p.ready, n) }
+func (p *withholder) Tick(time.Duration)      { p.ticks++ }
+func (p *withholder) Gone(n recorder.NodeID, k int) {
 	for ; k > 0; k-- {
 		i := slices.Index(p.ready, n)
 		p.ready = slices.Delete(p.ready, i, i+1)
 	}
 }
-func (p *withholder) Next() (NodeID, bool) {
+func (p *withholder) Next() (recorder.NodeID, bool) {
 	for i, n := range p.ready {
 		if p.may(n, p.ticks) {
 			p.ready = slices.Delete(p.ready, i, i+1)
@@ -38,7 +39,7 @@ func (p *withholder) Next() (NodeID, bool) {
 }
 
 // seldom is one Tick of seven.
-func seldom(_ NodeID, ticks int) bool { return ticks%7 == 0 }
+func seldom(_ recorder.NodeID, ticks int) bool { return ticks%7 == 0 }
 
 func TestTasksThatAPolicyHoldsBackRunLater(t *testing.T) {
 	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
@@ -56,7 +57,7 @@ func TestTasksThatAPolicyHoldsBackRunLater(t *testing.T) {
 // Nothing is held back in a shutdown.
 func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
 	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
-		c.NewPolicy = func(*Loop) Policy { return &withholder{may: func(NodeID, int) bool { return false }} }
+		c.NewPolicy = func(*Loop) Policy { return &withholder{may: func(recorder.NodeID, int) bool { return false }} }
 	})
 	ended := 0
 	for range 10 {
@@ -92,7 +93,7 @@ func TestAShutdownWaitsForWhatIsHeldBack(t *testing.T) {
 		"by a policy": {
 			func(c *Config) {
 				c.NewPolicy = func(*Loop) Policy {
-					return &withholder{may: func(_ NodeID, ticks int) bool { return ticks > heldTurns }}
+					return &withholder{may: func(_ recorder.NodeID, ticks int) bool { return ticks > heldTurns }}
 				}
 			},
 			func(l *Loop, fn func()) { GoOn(l, fn) },

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -83,7 +84,7 @@ func TestWokenForNothing(t *testing.T) {
 						wake()
 					}
 					wg.Wait()
-					want := slices.Repeat([]engine.NodeID{engine.NodeID(engine.ReasonCond)}, c.want)
+					want := slices.Repeat([]recorder.NodeID{recorder.NodeID(engine.ReasonCond)}, c.want)
 					testenv.EqualSlices(t, passed(), want, "nodes passed over")
 				})
 			})

@@ -3,6 +3,7 @@ package engine
 import (
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -12,7 +13,7 @@ func TestPolicyHearsOfYields(t *testing.T) {
 	for _, most := range []int{0, 4} {
 		var p *grantPolicy
 		rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, most))
-		yields := NodeID(ReasonYield)
+		yields := recorder.NodeID(ReasonYield)
 		run(t, rt, func() {
 			var wg WaitGroup
 			for c, does := range map[int]func(int){

@@ -1,23 +1,13 @@
 package engine
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
-
-// A NodeID names a place where tasks wait, a node of the blocking graph. Node 0 is
-// where tasks start.
-type NodeID uint32
-
-// NodeStart is the node of tasks that have not started yet.
-const NodeStart NodeID = 0
-
-// NodeNone is no node.
-const NodeNone NodeID = math.MaxUint32
 
 // A Poller waits for events from outside, on behalf of one loop.
 type Poller interface {
@@ -58,62 +48,22 @@ type Rester interface {
 	Alone(now time.Duration, clock Clock) bool
 }
 
-// An Observer is told of every wait, but for those that the loop notes itself (see Tally),
-// and names the node where it happens. Its methods are called on the loop of the task,
-// between two steps of the task, and must not park. One Observer belongs to one loop. See
-// Task.SetSeat for where it keeps what it knows about a task.
-type Observer interface {
-	// Turn is called on the loop's own goroutine before it hands over to a task: unlike
-	// when one task hands over to the next, time has passed since the last step.
-	Turn()
-	// Parked is called when t is about to wait, or to yield, for the given reason, on
-	// a call path and, in At, under a label, with the given fingerprint (see
-	// Loop.Label). It returns the node.
-	Parked(t *Task, why Reason, fingerprint uint64) NodeID
-	// Ready is called when the wait of t is over and it is put into the run queue.
-	Ready(t *Task)
-	// Resumed is called when t runs again, or for the first time.
-	Resumed(t *Task)
-	// Finished is called when the function of t has returned.
-	Finished(t *Task)
-	// Crossed is called on the loop of t, which waits or has not started yet, before Ready: what
-	// wakes or starts it runs on another loop of the runtime, of that index, in a task that was at
-	// node from last; NodeNone: on the loop's own goroutine, or it had ended. loop -1 is a plain goroutine, also
-	// one of this loop's tasks that is away from it (see Config.DetachAfter).
-	Crossed(t *Task, from NodeID, loop int)
-	// Overran is called when a step has taken longer than Config.HoldLimit, on its loop and after Parked or
-	// Finished; or, with ended false, by the watchdog while it still goes on, and from is where the task
-	// last was. stack is empty where it was not taken because the last report was too recent.
-	Overran(task string, from NodeID, lasted time.Duration, stack string, ended bool)
-}
-
-// A DeafObserver knows one node, and does nothing with what it is told. Others are made of it.
-type DeafObserver struct{}
-
-func (DeafObserver) Turn()                                               {}
-func (DeafObserver) Parked(*Task, Reason, uint64) NodeID                 { return 1 }
-func (DeafObserver) Ready(*Task)                                         {}
-func (DeafObserver) Resumed(*Task)                                       {}
-func (DeafObserver) Finished(*Task)                                      {}
-func (DeafObserver) Crossed(*Task, NodeID, int)                          {}
-func (DeafObserver) Overran(string, NodeID, time.Duration, string, bool) {}
-
 // A Policy chooses which node of the graph runs next on one loop. Its methods are
 // called on that loop and must not park. The run queue itself is kept by the loop:
 // within a node first in, first out, unless NewestFirst wants another order.
 type Policy interface {
 	// Ready records that one more task is ready at n.
-	Ready(n NodeID)
+	Ready(n recorder.NodeID)
 	// Gone records that k tasks at n, announced by Ready, were taken without Next: by another
 	// loop, or to be run at once as they hold a lock that others wait for.
-	Gone(n NodeID, k int)
+	Gone(n recorder.NodeID, k int)
 	// Next returns the node of which a task runs next and counts that task as taken.
 	// It is called only while some task is ready, and must name a node with one. ok is
 	// false if no task is to run now: the loop then asks again after Ready or Tick.
-	Next() (n NodeID, ok bool)
+	Next() (n recorder.NodeID, ok bool)
 	// Charge records that the tasks last taken from n, one or those of a grant, have used
 	// the loop for that many cycles (see internal/coro.Cycles).
-	Charge(n NodeID, cycles uint64)
+	Charge(n recorder.NodeID, cycles uint64)
 	// Tick is called between tasks, once a turn of the loop, with the time of the
 	// runtime's clock; and every millisecond while Next holds tasks back.
 	Tick(now time.Duration)
@@ -131,13 +81,13 @@ type Policy interface {
 	Grant() (tasks int, cycles uint64)
 	// Granted ends the grant, before anything but Ready or Charge is called again: taken
 	// is how many tasks of n were taken, came how many became ready there meanwhile.
-	Granted(n NodeID, taken, came int)
+	Granted(n recorder.NodeID, taken, came int)
 	// PassOver is told that a task of n, the node that was last named, has been woken for nothing, as
 	// others there will most likely be: another node is to be next, if there is one.
-	PassOver(n NodeID)
+	PassOver(n recorder.NodeID)
 	// GaveWay is told, when the policy is to be asked again, that a task of n, whose step was the last, has
 	// yielded and is ready there again: once the cohort is over another node is next, if there is one.
-	GaveWay(n NodeID)
+	GaveWay(n recorder.NodeID)
 	// AnyOrder, called after Tick, reports whether any order of tasks will do for now. The loop may then run
 	// what is ready first in, first out, until it calls AnyOrder again. It counts all tasks as
 	// gone meanwhile, and calls nothing but Tick.
@@ -199,69 +149,40 @@ type systemClock struct{}
 
 func (systemClock) Now() time.Duration { return time.Since(processStart) }
 
-// A Reason says what kind of thing a task waits for.
-type Reason uint8
+// A Reason is recorder.Reason. The names are here for packages that import no recorder.
+type Reason = recorder.Reason
 
 // The reasons for which a task waits.
 const (
-	ReasonNone Reason = iota
-	ReasonStart
-	ReasonYield
-	ReasonSleep
-	ReasonMutex
-	ReasonRWMutexRead
-	ReasonRWMutexWrite
-	ReasonCond
-	ReasonWaitGroup
-	ReasonSemaphore
-	ReasonOnce
-	ReasonChanSend
-	ReasonChanRecv
-	ReasonSelect
-	ReasonJoin
-	ReasonContext
-	ReasonOffload
-	ReasonLoop // for another loop to give up a lock's bias
-	ReasonRead
-	ReasonWrite
-	ReasonAccept
-	ReasonConnect
-	ReasonDisk
-	ReasonEntrance
-	ReasonDescriptor // for another operation of the same direction
-	ReasonClose      // for the last user of what is closed
-	ReasonNative     // in Go or in the system, outside of this runtime; see Config.DetachAfter
-	ReasonMark       // not at all, see Mark
-	reasonCount
+	ReasonNone         = recorder.ReasonNone
+	ReasonStart        = recorder.ReasonStart
+	ReasonYield        = recorder.ReasonYield
+	ReasonSleep        = recorder.ReasonSleep
+	ReasonMutex        = recorder.ReasonMutex
+	ReasonRWMutexRead  = recorder.ReasonRWMutexRead
+	ReasonRWMutexWrite = recorder.ReasonRWMutexWrite
+	ReasonCond         = recorder.ReasonCond
+	ReasonWaitGroup    = recorder.ReasonWaitGroup
+	ReasonSemaphore    = recorder.ReasonSemaphore
+	ReasonOnce         = recorder.ReasonOnce
+	ReasonChanSend     = recorder.ReasonChanSend
+	ReasonChanRecv     = recorder.ReasonChanRecv
+	ReasonSelect       = recorder.ReasonSelect
+	ReasonJoin         = recorder.ReasonJoin
+	ReasonContext      = recorder.ReasonContext
+	ReasonOffload      = recorder.ReasonOffload
+	ReasonLoop         = recorder.ReasonLoop
+	ReasonRead         = recorder.ReasonRead
+	ReasonWrite        = recorder.ReasonWrite
+	ReasonAccept       = recorder.ReasonAccept
+	ReasonConnect      = recorder.ReasonConnect
+	ReasonDisk         = recorder.ReasonDisk
+	ReasonEntrance     = recorder.ReasonEntrance
+	ReasonDescriptor   = recorder.ReasonDescriptor
+	ReasonClose        = recorder.ReasonClose
+	ReasonNative       = recorder.ReasonNative
+	ReasonMark         = recorder.ReasonMark
 )
-
-var reasonNames = [reasonCount]string{
-	"none", "start", "yield", "sleep", "mutex", "rwmutex read", "rwmutex write", "cond",
-	"waitgroup", "semaphore", "once", "channel send", "channel receive", "select", "join",
-	"context", "offload", "loop", "read", "write", "accept", "connect", "disk", "entrance",
-	"descriptor", "close", "native", "mark",
-}
-
-// Waits reports whether a task that waits for r does not go on by itself.
-func (r Reason) Waits() bool { return r != ReasonYield && r != ReasonMark }
-
-func (r Reason) String() string {
-	if r < reasonCount {
-		return reasonNames[r]
-	}
-	return "unknown"
-}
-
-// external reports whether what ends the wait comes from outside of the tasks: such a wait
-// is never part of a deadlock.
-func (r Reason) external() bool {
-	switch r {
-	case ReasonSleep, ReasonContext, ReasonOffload, ReasonLoop, ReasonRead, ReasonWrite,
-		ReasonAccept, ReasonConnect, ReasonDisk, ReasonEntrance, ReasonDescriptor, ReasonClose, ReasonNative, ReasonYield, ReasonStart:
-		return true
-	}
-	return false
-}
 
 // A WaitDescriber is something that tasks wait on and that can say more about the
 // wait: which task owns the lock, how full the channel is. It is called on the loop of a

@@ -4,13 +4,15 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // A message is something that another thread wants a loop to do.
 type message struct {
 	kind messageKind
-	loop int16  // of what woke or started t, see wakeBy
-	from NodeID // likewise
+	loop int16           // of what woke or started t, see wakeBy
+	from recorder.NodeID // likewise
 	t    *Task
 	fn   func()
 }
@@ -40,20 +42,20 @@ type inbox struct {
 // wakeBy is the message by which loop l, nil for a plain goroutine, wakes or starts t, a task of
 // another loop. A loop of another runtime counts as a plain goroutine.
 func wakeBy(l *Loop, kind messageKind, t *Task, on *Loop) message {
-	m := message{kind: kind, loop: -1, from: NodeNone, t: t}
+	m := message{kind: kind, loop: -1, from: recorder.NodeNone, t: t}
 	if l != nil && l.rt == on.rt {
 		m.loop = int16(l.index)
 		if l.cur != nil {
-			m.from = l.cur.node
+			m.from = l.cur.rec.Node()
 		}
 	}
 	return m
 }
 
-// crossed tells the observer of a wake, or a start, that has come from elsewhere.
+// crossed records a wake, or a start, that has come from elsewhere.
 func (l *Loop) crossed(m message) {
 	if m.t.state == stateParked || m.kind >= msgStart { // else it ends no wait yet
-		l.observer.Crossed(m.t, m.from, int(m.loop))
+		l.rec.Cross(&m.t.rec, m.from, int(m.loop))
 	}
 }
 
@@ -96,7 +98,7 @@ func (l *Loop) drainInbox() {
 	for i := range b.out {
 		m := b.out[i]
 		b.out[i] = message{}
-		if l.observed && m.kind <= msgStartHere {
+		if l.rec != nil && m.kind <= msgStartHere {
 			l.crossed(m)
 		}
 		switch m.kind {

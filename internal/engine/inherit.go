@@ -3,6 +3,8 @@ package engine
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // Priority inheritance. A policy may hold a task back, for the place where it waited, although
@@ -80,7 +82,7 @@ func (l *Loop) lookForAwaited() {
 		}
 		if k := q.moveAwaited(&l.ahead.taskQueue); k > 0 {
 			l.queued -= k
-			l.policy.Gone(NodeID(n), k)
+			l.policy.Gone(recorder.NodeID(n), k)
 		}
 	}
 }

@@ -6,21 +6,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 const (
-	heldNode = NodeID(ReasonRead)
+	heldNode = recorder.NodeID(ReasonRead)
 	heldFor  = 5 * time.Second
 )
 
 // holdingRuntime has loops that hold back what has waited for ReasonRead for heldFor.
 func holdingRuntime(t *testing.T, loops int) *Runtime {
 	rt, _ := newSimRuntime(t, loops, true, func(c *Config) {
-		c.NewObserver = func(*Loop) Observer { return newReasonObserver(t) }
-		c.NewPolicy = func(l *Loop) Policy {
-			return &withholder{may: func(n NodeID, _ int) bool { return n != heldNode || l.rt.clock.Now() >= heldFor }}
-		}
+		byReason(c, func(l *Loop) Policy {
+			return &withholder{may: func(n recorder.NodeID, _ int) bool { return n != heldNode || l.rt.clock.Now() >= heldFor }}
+		})
 	})
 	return rt
 }
@@ -166,11 +167,18 @@ func TestResetTask(t *testing.T) {
 	var used Task
 	v := reflect.ValueOf(&used).Elem()
 	used.fixed, used.recycle, used.cancelled, used.notified = true, true, true, true
-	used.why, used.state, used.node, used.startsAt, used.id = ReasonRead, stateFinished, 7, 1, 9
+	used.why, used.state, used.startsAt, used.id = ReasonRead, stateFinished, 1, 9
 	used.wait.Tag, used.wait.task = 3, &used
 	used.code = 1
 	used.extend().work.Kind = 7
 	used.awaited.Store(1)
+	var note recorder.Note
+	g := recorder.New(bgraph.Config{HeapEvery: -1})
+	l := g.Observe(recorder.Loop{Account: new(recorder.Account)})
+	defer l.Close()
+	if l.Meet(&used.rec, &note, ReasonRead, 1, "", nil); used.Node() == recorder.NodeStart {
+		t.Error("after a wait the task is where it has started")
+	}
 	used.reset()
 	if !reflect.ValueOf(used.extra()).Elem().IsZero() {
 		t.Errorf("the extension is %+v", used.extra())

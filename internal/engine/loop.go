@@ -8,6 +8,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // A Loop runs tasks, one at a time, on one goroutine's worth of processor.
@@ -18,9 +19,9 @@ type Loop struct {
 	plugs
 	enrolled bool // its goroutines are in members; see registry
 	identity
-	chunks   *chunk.Pool
-	links    linkPaths
-	accounts accounts
+	chunks  *chunk.Pool
+	links   linkPaths
+	account recorder.Account // others read it with coro.Peek
 
 	runQueue
 	refusals uint8 // waits that failed at once, as the task was cancelled; see givesWay
@@ -56,13 +57,12 @@ type plugs struct {
 	rt         *Runtime
 	index      int
 	poller     Poller
-	rester     Rester    // poller, if it is one and the loop is not locked to its thread, else nil
-	observer   Observer  // may be nil
-	observed   bool      // there is an observer
-	chosen     Policy    // what the loop was made with, or fifo
-	isFIFO     bool      // chosen is fifo
-	newest     bool      // see Policy.NewestFirst
-	admission  Admission // nil: everybody is let in
+	rester     Rester          // poller, if it is one and the loop is not locked to its thread, else nil
+	rec        *recorder.Shard // nil: the graph is off
+	chosen     Policy          // what the loop was made with, or fifo
+	isFIFO     bool            // chosen is fifo
+	newest     bool            // see Policy.NewestFirst
+	admission  Admission       // nil: everybody is let in
 	lockThread bool
 	shared     bool // there are other loops in the runtime
 	hub        bool // tasks switch to each other through the loop's own goroutine
@@ -84,8 +84,7 @@ type identity struct {
 	switches uint64
 	inside   uintptr // the guard that the running task is in, see there; others read it with coro.Peek
 	lockSeen bool    // here has met a task that is locked to its thread
-	label    string  // what the running task has given to YieldAt, until that is observed
-	tally    Tally
+	label    string  // what the running task has given to YieldAt, until that is recorded
 }
 
 // Limits of one loop.
@@ -104,9 +103,6 @@ func (l *Loop) Index() int { return l.index }
 
 // Runtime is the runtime that the loop belongs to.
 func (l *Loop) Runtime() *Runtime { return l.rt }
-
-// Observer is what Config.NewObserver made for the loop; nil: none.
-func (l *Loop) Observer() Observer { return l.observer }
 
 // Poller is the poller that the loop was made with.
 func (l *Loop) Poller() Poller { return l.poller }
@@ -160,6 +156,9 @@ func (l *Loop) run() {
 		}
 		members.removeLoop(l)
 		l.closeAccounts()
+		if l.rec != nil {
+			l.rec.Close()
+		}
 		close(l.stopped)
 	}()
 	for !l.done() {
@@ -248,17 +247,15 @@ func (l *Loop) runReady() {
 // runFrom is switchTo for the loop's own goroutine, which makes a worker if next needs
 // one.
 func (l *Loop) runFrom(next *Task) {
-	if l.observed {
-		l.observer.Turn()
+	if l.rec != nil {
+		l.rec.Turn()
 	}
 	if next.worker == nil && len(l.idle) == 0 {
 		l.idle = append(l.idle, l.newWorker())
 	}
 	l.switchTo(&l.party, next)
-	for l.aside != nil {
-		fn := l.aside
-		l.aside = nil
-		fn()
+	for l.rec != nil && l.rec.NeedsStack() {
+		l.rec.ReadHeap()
 		if l.cur != nil {
 			coro.Switch(&l.party, &l.cur.worker.Party)
 		}
@@ -266,32 +263,6 @@ func (l *Loop) runFrom(next *Task) {
 	if l.detaching != nil {
 		l.noteDetached()
 	}
-}
-
-// Aside has the loop's own goroutine run fn, for which the stack of the running task may be too small. It does so
-// when the observer, which has called Aside, has returned, and before the task or another goes on. fn must not wait.
-func (l *Loop) Aside(fn func()) {
-	if l.cur == nil || l.cur.worker.onChunk() { // there is room
-		fn()
-		return
-	}
-	l.aside = fn
-}
-
-// runAside is called after Parked and Resumed, if there is something, by the running task.
-//
-//go:noinline
-func (l *Loop) runAside() {
-	if coro.Running(&l.curG)&coro.ThreadLocked != 0 { // it has come back so, and can't be switched away from
-		fn := l.aside
-		l.aside = nil
-		fn()
-		return
-	}
-	g := l.curG
-	l.curG = l.g
-	coro.Switch(&l.cur.worker.Party, &l.party)
-	l.curG = g
 }
 
 // makeReady puts t, which was parked, into the run queue.
@@ -303,9 +274,9 @@ func (l *Loop) makeReady(t *Task) {
 // leaves notes that the wait of t is over.
 func (l *Loop) leaves(t *Task) {
 	t.state = stateQueued
-	if l.observed {
-		if t.watch&watchQuiet == 0 {
-			l.observer.Ready(t)
+	if l.rec != nil {
+		if !t.rec.Quiet() {
+			l.rec.Wake(t.worker.note)
 		}
 		if l.bottlenecks != nil {
 			l.waitEnds(t)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // handOver chooses what runs after t, which is parked or queued; nil means t itself.
@@ -118,7 +119,7 @@ func (l *Loop) pick() *Task {
 	}
 	if t != nil {
 		l.charging = true
-		l.chargeNode = t.node
+		l.chargeNode = t.rec.Node()
 	}
 	return t
 }
@@ -139,12 +140,12 @@ func (l *Loop) pickGranted() *Task {
 }
 
 // takeAt takes the next task at n, nil if there is none.
-func (l *Loop) takeAt(n NodeID) *Task {
+func (l *Loop) takeAt(n recorder.NodeID) *Task {
 	if int(n) >= len(l.nodes) {
 		return nil
 	}
 	q := &l.nodes[n]
-	if n == NodeStart && l.starts.precedes(&q.taskQueue) {
+	if n == recorder.NodeStart && l.starts.precedes(&q.taskQueue) {
 		if t := l.starts.pop(); t != nil {
 			return t
 		}
@@ -171,8 +172,8 @@ func (l *Loop) checkTime() {
 }
 
 // askGrant is called when the policy has just named n.
-func (l *Loop) askGrant(n NodeID) {
-	if n == NodeStart && !l.single || l.hub {
+func (l *Loop) askGrant(n recorder.NodeID) {
+	if n == recorder.NodeStart && !l.single || l.hub {
 		return
 	}
 	if tasks, cycles := l.policy.Grant(); tasks > 0 && cycles > 0 {
@@ -231,7 +232,7 @@ func (l *Loop) pickByPolicy() *Task {
 			}
 			return t
 		}
-		if n != NodeStart || !l.shared {
+		if n != recorder.NodeStart || !l.shared {
 			panic(fmt.Sprintf("task: policy chose node %d, where no task is ready; want one of those announced", n))
 		}
 		l.missing++ // stolen, and the message that says so has not arrived yet
@@ -240,25 +241,25 @@ func (l *Loop) pickByPolicy() *Task {
 }
 
 // mayGrant reports whether a grant at n may be worth it.
-func (l *Loop) mayGrant(n NodeID) bool {
+func (l *Loop) mayGrant(n recorder.NodeID) bool {
 	return l.single || l.grant.wanted && (l.nodes[n].n > 0 || l.queued == 0)
 }
 
 // anyNode returns a node with a ready task, for a shutdown, in which nothing is held
 // back.
-func (l *Loop) anyNode() (NodeID, bool) {
+func (l *Loop) anyNode() (recorder.NodeID, bool) {
 	if !l.cancelAll {
 		return 0, false
 	}
 	for n := range l.nodes {
 		if l.nodes[n].n > 0 {
-			l.policy.Gone(NodeID(n), 1)
-			return NodeID(n), true
+			l.policy.Gone(recorder.NodeID(n), 1)
+			return recorder.NodeID(n), true
 		}
 	}
 	if l.starts.oldest() != 0 {
-		l.policy.Gone(NodeStart, 1)
-		return NodeStart, true
+		l.policy.Gone(recorder.NodeStart, 1)
+		return recorder.NodeStart, true
 	}
 	return 0, false
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -8,37 +9,39 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A plainPolicy is the part of a policy that says nothing of costs, order and grants; others are made of it.
 type plainPolicy struct{}
 
-func (plainPolicy) Charge(NodeID, uint64)    {}
-func (plainPolicy) Tick(time.Duration)       {}
-func (plainPolicy) NewestFirst() bool        { return false }
-func (plainPolicy) Grant() (int, uint64)     { return 0, 0 }
-func (plainPolicy) Granted(NodeID, int, int) {}
-func (plainPolicy) PassOver(NodeID)          {}
-func (plainPolicy) GaveWay(NodeID)           {}
-func (plainPolicy) AnyOrder() bool           { return false }
+func (plainPolicy) Charge(recorder.NodeID, uint64)    {}
+func (plainPolicy) Tick(time.Duration)                {}
+func (plainPolicy) NewestFirst() bool                 { return false }
+func (plainPolicy) Grant() (int, uint64)              { return 0, 0 }
+func (plainPolicy) Granted(recorder.NodeID, int, int) {}
+func (plainPolicy) PassOver(recorder.NodeID)          {}
+func (plainPolicy) GaveWay(recorder.NodeID)           {}
+func (plainPolicy) AnyOrder() bool                    { return false }
 
 // A nodePolicy takes the ready node that comes last, and keeps accounts.
 type nodePolicy struct {
 	plainPolicy
 	t       *testing.T
-	ready   map[NodeID]int
+	ready   map[recorder.NodeID]int
 	total   int
 	gone    int
-	charged map[NodeID]int
-	pick    func(ready map[NodeID]int) NodeID // nil: the highest number
-	order   []NodeID
+	charged map[recorder.NodeID]int
+	pick    func(ready map[recorder.NodeID]int) recorder.NodeID // nil: the highest number
+	order   []recorder.NodeID
 }
 
-func (p *nodePolicy) Ready(n NodeID) { p.ready[n]++; p.total++ }
+func (p *nodePolicy) Ready(n recorder.NodeID) { p.ready[n]++; p.total++ }
 
-func (p *nodePolicy) Gone(n NodeID, k int) {
+func (p *nodePolicy) Gone(n recorder.NodeID, k int) {
 	p.ready[n] -= k
 	p.gone += k
 	if p.ready[n] < 0 || k < 0 {
@@ -46,8 +49,8 @@ func (p *nodePolicy) Gone(n NodeID, k int) {
 	}
 }
 
-func (p *nodePolicy) Next() (NodeID, bool) {
-	var nodes []NodeID
+func (p *nodePolicy) Next() (recorder.NodeID, bool) {
+	var nodes []recorder.NodeID
 	for n, k := range p.ready {
 		if k > 0 {
 			nodes = append(nodes, n)
@@ -55,7 +58,7 @@ func (p *nodePolicy) Next() (NodeID, bool) {
 	}
 	if len(nodes) == 0 {
 		p.t.Error("Next while nothing is ready")
-		return NodeStart, true
+		return recorder.NodeStart, true
 	}
 	n := slices.Max(nodes)
 	if p.pick != nil {
@@ -66,57 +69,75 @@ func (p *nodePolicy) Next() (NodeID, bool) {
 	return n, true
 }
 
-func (p *nodePolicy) Charge(n NodeID, cycles uint64) { p.charged[n]++ }
+func (p *nodePolicy) Charge(n recorder.NodeID, cycles uint64) { p.charged[n]++ }
 
-// A reasonObserver makes every reason a node, and checks the sequence of events of
-// every task:
-//
-//	Resumed (Parked Ready? Resumed)* Finished, without Ready after a yield
-type reasonObserver struct {
-	DeafObserver
-	t      *testing.T
-	state  map[*Task]string
-	counts map[string]int
+// A reasonPolicy shows a policy the reason of the waits at a node in place of the node, or a greater number if there is
+// another node with that reason. NodeStart remains.
+type reasonPolicy struct {
+	Policy
+	g      *recorder.Graph
+	number map[recorder.NodeID]recorder.NodeID // by node
+	node   map[recorder.NodeID]recorder.NodeID // by number
 }
 
-func newReasonObserver(t *testing.T) *reasonObserver {
-	return &reasonObserver{t: t, state: map[*Task]string{}, counts: map[string]int{}}
-}
+// sameReason is by how much the numbers of two nodes with the same reason differ.
+const sameReason = 100
 
-func (o *reasonObserver) move(k *Task, event string, from ...string) {
-	if !slices.Contains(from, o.state[k]) {
-		o.t.Errorf("task %v: %s after %q", k, event, o.state[k])
+// byReason has c learn a graph, and the policies that newPolicy makes see reasons.
+func byReason(c *Config, newPolicy func(*Loop) Policy) {
+	c.Graph = recorder.New(bgraph.Config{})
+	c.NewPolicy = func(l *Loop) Policy {
+		start := map[recorder.NodeID]recorder.NodeID{recorder.NodeStart: recorder.NodeStart}
+		return &reasonPolicy{Policy: newPolicy(l), g: c.Graph, number: start, node: maps.Clone(start)}
 	}
-	o.state[k] = event
-	o.counts[event]++
 }
 
-func (o *reasonObserver) Parked(k *Task, why Reason, fingerprint uint64) NodeID {
-	if fingerprint == 0 {
-		o.t.Error("no fingerprint")
+func (p *reasonPolicy) of(n recorder.NodeID) recorder.NodeID {
+	if r, ok := p.number[n]; ok {
+		return r
 	}
-	o.move(k, "parked", "resumed")
-	if why == ReasonYield {
-		o.state[k] = "ready"
+	reason := p.g.Snapshot().Node(p.g.Key(n)).Reason
+	r := ReasonNone
+	for r.String() != reason {
+		r++
 	}
-	return NodeID(why)
-}
-func (o *reasonObserver) Ready(k *Task)   { o.move(k, "ready", "parked") }
-func (o *reasonObserver) Resumed(k *Task) { o.move(k, "resumed", "", "ready") }
-func (o *reasonObserver) Finished(k *Task) {
-	o.move(k, "finished", "resumed")
-	delete(o.state, k)
+	number := recorder.NodeID(r)
+	for p.node[number] != recorder.NodeStart {
+		number += sameReason
+	}
+	p.number[n], p.node[number] = number, n
+	return number
 }
 
-func TestObserverSeesAWellFormedLife(t *testing.T) {
+func (p *reasonPolicy) Next() (recorder.NodeID, bool) {
+	n, ok := p.Policy.Next()
+	return p.node[n], ok
+}
+
+func (p *reasonPolicy) Ready(n recorder.NodeID)       { p.Policy.Ready(p.of(n)) }
+func (p *reasonPolicy) Gone(n recorder.NodeID, k int) { p.Policy.Gone(p.of(n), k) }
+func (p *reasonPolicy) Granted(n recorder.NodeID, taken, came int) {
+	p.Policy.Granted(p.of(n), taken, came)
+}
+func (p *reasonPolicy) Charge(n recorder.NodeID, cycles uint64) { p.Policy.Charge(p.of(n), cycles) }
+func (p *reasonPolicy) PassOver(n recorder.NodeID)              { p.Policy.PassOver(p.of(n)) }
+func (p *reasonPolicy) GaveWay(n recorder.NodeID)               { p.Policy.GaveWay(p.of(n)) }
+
+// nodeOf is the node where a task of l waits for that reason.
+func nodeOf(l *Loop, why Reason) recorder.NodeID {
+	for t := l.tasks; t != nil; t = t.allNext {
+		if t.state == stateParked && t.why == why {
+			return t.Node()
+		}
+	}
+	return recorder.NodeNone
+}
+
+// Each wait is recorded once, and so is its end, whatever ends it; also of tasks that panic or end themselves.
+func TestLivesAreRecordedWhole(t *testing.T) {
 	for _, loops := range []int{1, 2} {
-		observers := make([]*reasonObserver, loops)
-		rt := newRuntime(t, loops, panicsPass, func(c *Config) {
-			c.NewObserver = func(l *Loop) Observer {
-				observers[l.Index()] = newReasonObserver(t)
-				return observers[l.Index()]
-			}
-		})
+		g := recorder.New(bgraph.Config{})
+		rt := newRuntime(t, loops, panicsPass, func(c *Config) { c.Graph = g })
 		var mu Mutex
 		everyone(t, rt, 12, func(i int) {
 			if Current() == nil {
@@ -137,10 +158,18 @@ func TestObserverSeesAWellFormedLife(t *testing.T) {
 			Go(func() { Yield(); runtime.Goexit() })
 		})
 		rt.Close()
-		for _, o := range observers {
-			testenv.Equal(t, len(o.state), 0, "tasks never finished")
-			if o.counts["parked"] == 0 || o.counts["finished"] == 0 {
-				t.Errorf("saw %v", o.counts)
+		s := g.Snapshot()
+		if end := s.Node(bgraph.KeyEnd); end.Arrivals == 0 || end.Arrivals != s.Node(bgraph.KeyStart).Departures {
+			t.Errorf("%d tasks have ended of %d that have started", end.Arrivals, s.Node(bgraph.KeyStart).Departures)
+		}
+		waits := map[string]uint64{}
+		for _, n := range s.Nodes {
+			testenv.Equal(t, n.Departures, n.Arrivals, "%s: N departures, not as many as arrivals", n.Name())
+			waits[n.Reason] += n.Arrivals
+		}
+		for _, why := range []Reason{ReasonYield, ReasonMutex, ReasonRead, ReasonOffload, ReasonSleep} {
+			if waits[why.String()] == 0 {
+				t.Errorf("no wait for %v among %v", why, waits)
 			}
 		}
 	}
@@ -149,11 +178,10 @@ func TestObserverSeesAWellFormedLife(t *testing.T) {
 func TestPolicyChoosesTheOrder(t *testing.T) {
 	var p *nodePolicy
 	rt := newRuntime(t, 1, func(c *Config) {
-		c.NewObserver = func(*Loop) Observer { return newReasonObserver(t) }
-		c.NewPolicy = func(*Loop) Policy {
-			p = &nodePolicy{t: t, ready: map[NodeID]int{}, charged: map[NodeID]int{}}
+		byReason(c, func(*Loop) Policy {
+			p = &nodePolicy{t: t, ready: map[recorder.NodeID]int{}, charged: map[recorder.NodeID]int{}}
 			return p
-		}
+		})
 	})
 	var order []string
 	run(t, rt, func() {
@@ -188,7 +216,7 @@ func TestPolicyChoosesTheOrder(t *testing.T) {
 func TestOldestOfNodeStartRunsFirstUnderAPolicy(t *testing.T) {
 	rt := newRuntime(t, 1, func(c *Config) {
 		c.NewPolicy = func(*Loop) Policy {
-			return &nodePolicy{t: t, ready: map[NodeID]int{}, charged: map[NodeID]int{}}
+			return &nodePolicy{t: t, ready: map[recorder.NodeID]int{}, charged: map[recorder.NodeID]int{}}
 		}
 	})
 	run(t, rt, func() {
@@ -211,7 +239,7 @@ func TestPolicyIsToldOfStolenTasks(t *testing.T) {
 	policies := make([]*nodePolicy, 2)
 	rt := newRuntime(t, 2, func(c *Config) {
 		c.NewPolicy = func(l *Loop) Policy {
-			policies[l.Index()] = &nodePolicy{t: t, ready: map[NodeID]int{}, charged: map[NodeID]int{}}
+			policies[l.Index()] = &nodePolicy{t: t, ready: map[recorder.NodeID]int{}, charged: map[recorder.NodeID]int{}}
 			return policies[l.Index()]
 		}
 	})
@@ -251,7 +279,7 @@ func TestPolicyIsToldOfStolenTasks(t *testing.T) {
 func TestPolicyThatNamesAnEmptyNode(t *testing.T) {
 	l := new(Loop)
 	l.setPolicy(func(*Loop) Policy {
-		return &nodePolicy{t: t, ready: map[NodeID]int{0: 1}, pick: func(map[NodeID]int) NodeID { return 7 }}
+		return &nodePolicy{t: t, ready: map[recorder.NodeID]int{0: 1}, pick: func(map[recorder.NodeID]int) recorder.NodeID { return 7 }}
 	})
 	l.queued = 1
 	mustPanic(t, "a node where no task is ready", func() { l.pickByPolicy() })
@@ -281,7 +309,9 @@ type chargePolicy struct {
 	charged []uint64
 }
 
-func (p *chargePolicy) Charge(_ NodeID, cycles uint64) { p.charged = append(p.charged, cycles) }
+func (p *chargePolicy) Charge(_ recorder.NodeID, cycles uint64) {
+	p.charged = append(p.charged, cycles)
+}
 
 func TestWorkersThatSwitchThroughTheLoopArePlain(t *testing.T) {
 	for _, hub := range []bool{false, true} {

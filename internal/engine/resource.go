@@ -7,13 +7,14 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // A Resource is something that tasks take and give back, and that there is not enough of for
 // any number of tasks: descriptors, bytes of buffers, database connections.
 type Resource struct {
 	name, unit string
-	index      int // in accounts
+	index      int // in recorder.Account
 	limit      atomic.Int64
 	usual      func() int64 // the limit while none is set; constant, may be nil
 	process    bool         // what one runtime takes, another can't have; constant
@@ -24,7 +25,7 @@ type Resource struct {
 }
 
 // MaxResources is how many resources a process may have.
-const MaxResources = 16
+const MaxResources = recorder.MaxResources
 
 // Resources that the runtime itself counts.
 var (
@@ -60,18 +61,10 @@ func (rt *Runtime) Done() uint64 {
 	return sum
 }
 
-// accounts is what one loop counts of the resources. Loop-private; others read it with
-// coro.Peek.
-type accounts struct {
-	taken, given [MaxResources]uint64
-	moves        uint64 // see Loop.Moves
-	moved        uint32 // see Loop.Moved
-}
-
 // move counts a change of the resource with that index.
-func (a *accounts) move(index uint) {
-	a.moves++
-	a.moved |= 1 << (index % MaxResources)
+func (l *Loop) move(index uint) {
+	l.account.Moves++
+	l.account.Moved |= 1 << (index % MaxResources)
 }
 
 // resources are the declarations, which stand in package variables and are there before any runtime. What
@@ -99,14 +92,13 @@ var tasksIndex, chunksIndex = uint(Tasks.index), uint(StackSpace.index)
 // on tasks that is no move: what steps do with them is not learnt then, as each start would cost half
 // as much again.
 func (l *Loop) countTask(by int) {
-	a := &l.accounts
 	if by > 0 {
-		a.taken[tasksIndex%MaxResources]++
+		l.account.Taken[tasksIndex%MaxResources]++
 	} else {
-		a.given[tasksIndex%MaxResources]++
+		l.account.Given[tasksIndex%MaxResources]++
 	}
 	if Tasks.limit.Load() != 0 {
-		a.move(tasksIndex)
+		l.move(tasksIndex)
 	}
 }
 
@@ -148,8 +140,7 @@ func mustResource(name, unit string) *Resource {
 	return r
 }
 
-// Resources returns those declared so far. The position of a resource, here and in
-// Loop.Balance, does not change.
+// Resources returns those declared so far. The position of a resource does not change.
 func Resources() []*Resource {
 	resources.mu.Lock()
 	defer resources.mu.Unlock()
@@ -181,8 +172,8 @@ func (r *Resource) Acquire(n int64) {
 		r.negative("Acquire", n)
 	}
 	if l := here(); l != nil {
-		l.accounts.taken[r.index] += uint64(n)
-		l.accounts.move(uint(r.index))
+		l.account.Taken[r.index] += uint64(n)
+		l.move(uint(r.index))
 		return
 	}
 	r.taken.Add(uint64(n))
@@ -195,8 +186,8 @@ func (r *Resource) Release(n int64) {
 		r.negative("Release", n)
 	}
 	if l := here(); l != nil {
-		l.accounts.given[r.index] += uint64(n)
-		l.accounts.move(uint(r.index))
+		l.account.Given[r.index] += uint64(n)
+		l.move(uint(r.index))
 		return
 	}
 	r.given.Add(uint64(n))
@@ -226,8 +217,8 @@ func (r *Resource) totals() (acquired, released uint64) {
 // counted is what the loops of rt have counted.
 func (rt *Runtime) counted(r *Resource) (taken, given uint64) {
 	for _, l := range rt.loops {
-		taken += coro.Peek(uintptr(unsafe.Pointer(&l.accounts.taken[r.index])))
-		given += coro.Peek(uintptr(unsafe.Pointer(&l.accounts.given[r.index])))
+		taken += coro.Peek(uintptr(unsafe.Pointer(&l.account.Taken[r.index])))
+		given += coro.Peek(uintptr(unsafe.Pointer(&l.account.Given[r.index])))
 	}
 	if r == Tasks {
 		taken, given = taken+rt.books.started.Load(), given+rt.books.dropped.Load()
@@ -275,23 +266,6 @@ func (rt *Runtime) Counts(r *Resource) bool {
 func (r *Resource) InUse() int64 {
 	acquired, released := r.Totals()
 	return int64(acquired - released)
-}
-
-// Moves is a number that changes when the loop's accounts do. Loop-private: for observers.
-func (l *Loop) Moves() uint64 { return l.accounts.moves }
-
-// Moved is the set of the resources, a bit for each by its position in Resources, whose Balance may have changed
-// with Moves since it was last asked. Loop-private: for the observer.
-func (l *Loop) Moved() uint32 {
-	moved := l.accounts.moved
-	l.accounts.moved = 0
-	return moved
-}
-
-// Balance is what tasks of the loop have taken of the resource at position i of
-// Resources, less what they have given back. Loop-private: for observers.
-func (l *Loop) Balance(i int) int64 {
-	return int64(l.accounts.taken[i] - l.accounts.given[i])
 }
 
 // openBooks lets Totals count the loops of rt.

@@ -3,6 +3,8 @@ package engine
 import (
 	"math"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // A runQueue holds the ready tasks of a loop: a queue for each node, of which the policy names the
@@ -43,23 +45,23 @@ type runQueue struct {
 	passOver   bool       // the last step was one of a task woken for nothing, and the policy is yet to be told
 	gaveWay    bool       // a task of chargeNode has yielded there, and the policy is yet to be told
 
-	charging   bool   // steps are running that Policy.Charge is yet to be told of
-	chargeNode NodeID // at which they were taken
-	chargeFrom uint64 // cycles when they began
-	turnStart  uint64 // cycles when the turn's first task began
+	charging   bool            // steps are running that Policy.Charge is yet to be told of
+	chargeNode recorder.NodeID // at which they were taken
+	chargeFrom uint64          // cycles when they began
+	turnStart  uint64          // cycles when the turn's first task began
 }
 
 // A grant is a number of tasks of one node that the loop may take without asking the
 // policy. It ends when they have been taken, when its time is over, and when the loop's
 // own goroutine is to run. Loop-private.
 type grant struct {
-	wanted bool   // steps are so short that asking for each would be felt
-	open   bool   // Granted is to be called
-	node   NodeID // never NodeStart, whose tasks may be stolen, but for fifo
-	size   int    // tasks in all
-	left   int    // tasks that may be taken; 0 if not open. fuel is part of it
-	was    int    // tasks at node when it began
-	until  uint64 // cycles
+	wanted bool            // steps are so short that asking for each would be felt
+	open   bool            // Granted is to be called
+	node   recorder.NodeID // never NodeStart, whose tasks may be stolen, but for fifo
+	size   int             // tasks in all
+	left   int             // tasks that may be taken; 0 if not open. fuel is part of it
+	was    int             // tasks at node when it began
+	until  uint64          // cycles
 }
 
 // An aheadQueue holds tasks that go ahead of the others, but have one step of two at most. Loop-private.
@@ -81,17 +83,17 @@ func (q *aheadQueue) turn() *Task {
 // count as one node's, and are granted without end.
 type fifo struct{}
 
-func (fifo) Ready(NodeID)             {}
-func (fifo) Gone(NodeID, int)         {}
-func (fifo) Next() (NodeID, bool)     { return NodeStart, true }
-func (fifo) Charge(NodeID, uint64)    {}
-func (fifo) Tick(time.Duration)       {}
-func (fifo) NewestFirst() bool        { return false }
-func (fifo) Grant() (int, uint64)     { return math.MaxInt, math.MaxUint64 }
-func (fifo) Granted(NodeID, int, int) {}
-func (fifo) PassOver(NodeID)          {}
-func (fifo) GaveWay(NodeID)           {}
-func (fifo) AnyOrder() bool           { return true }
+func (fifo) Ready(recorder.NodeID)             {}
+func (fifo) Gone(recorder.NodeID, int)         {}
+func (fifo) Next() (recorder.NodeID, bool)     { return recorder.NodeStart, true }
+func (fifo) Charge(recorder.NodeID, uint64)    {}
+func (fifo) Tick(time.Duration)                {}
+func (fifo) NewestFirst() bool                 { return false }
+func (fifo) Grant() (int, uint64)              { return math.MaxInt, math.MaxUint64 }
+func (fifo) Granted(recorder.NodeID, int, int) {}
+func (fifo) PassOver(recorder.NodeID)          {}
+func (fifo) GaveWay(recorder.NodeID)           {}
+func (fifo) AnyOrder() bool                    { return true }
 
 // setPolicy makes the policy of l; with nil it is fifo.
 func (l *Loop) setPolicy(make func(*Loop) Policy) {
@@ -193,14 +195,14 @@ func (l *Loop) TellPolicy() {
 // toOneNode has the policy forget all tasks, which then are at one node, one node's behind another's: for long, tasks
 // that were made one after the other are so in memory, too.
 func (l *Loop) toOneNode() {
-	all := &l.nodes[NodeStart]
+	all := &l.nodes[recorder.NodeStart]
 	starts := l.queued
 	for n := range l.nodes {
 		q := &l.nodes[n]
 		if q.n == 0 {
 			continue
 		}
-		l.policy.Gone(NodeID(n), q.n)
+		l.policy.Gone(recorder.NodeID(n), q.n)
 		starts -= q.n
 		if q != all {
 			for q.n > 0 {
@@ -208,14 +210,14 @@ func (l *Loop) toOneNode() {
 			}
 		}
 	}
-	l.policy.Gone(NodeStart, starts)
+	l.policy.Gone(recorder.NodeStart, starts)
 	l.single, l.policy = true, fifo{}
 }
 
 // toNodes undoes toOneNode.
 func (l *Loop) toNodes() {
 	l.single, l.policy = false, l.chosen
-	at := &l.nodes[NodeStart].taskQueue
+	at := &l.nodes[recorder.NodeStart].taskQueue
 	all := *at
 	*at = taskQueue{pushed: all.pushed}
 	starts := l.queued - all.n
@@ -224,12 +226,12 @@ func (l *Loop) toNodes() {
 		l.enqueue(t)
 	}
 	for range starts {
-		l.announce(NodeStart)
+		l.announce(recorder.NodeStart)
 	}
 }
 
 // node returns the queue of node n.
-func (l *Loop) node(n NodeID) *nodeQueue {
+func (l *Loop) node(n recorder.NodeID) *nodeQueue {
 	if int(n) >= len(l.nodes) {
 		l.burn()
 		for int(n) >= len(l.nodes) {
@@ -250,16 +252,17 @@ func (l *Loop) enqueue(t *Task) {
 		l.goAhead(t)
 		return
 	}
-	q := l.node(t.node)
+	n := t.rec.Node()
+	q := l.node(n)
 	switch {
-	case !l.newest || t.node == NodeStart:
+	case !l.newest || n == recorder.NodeStart:
 		q.push(t)
 	case l.curG != l.g && !l.inOrder:
 		q.pushLocal(t, t == l.cur)
 	default:
 		q.pushOther(t)
 	}
-	l.announce(t.node)
+	l.announce(n)
 }
 
 // goAhead lets t, which is ready, go ahead of the others. Those are: with fifo, tasks served by a
@@ -272,7 +275,7 @@ func (l *Loop) goAhead(t *Task) {
 }
 
 // announce tells the policy that one more task is ready at n.
-func (l *Loop) announce(n NodeID) {
+func (l *Loop) announce(n recorder.NodeID) {
 	l.queued++
 	l.withheld = false
 	if g := &l.grant; g.open {
@@ -290,12 +293,12 @@ func (l *Loop) announce(n NodeID) {
 
 // enqueueStart puts t, which has not started, into the start queue.
 func (l *Loop) enqueueStart(t *Task) {
-	n := l.starts.push(t, &l.nodes[NodeStart].taskQueue)
+	n := l.starts.push(t, &l.nodes[recorder.NodeStart].taskQueue)
 	if l.single {
 		l.queued++
 		l.burn()
 	} else {
-		l.announce(NodeStart)
+		l.announce(recorder.NodeStart)
 	}
 	if l.shared && n > 1 {
 		l.rt.wakeIdle(l)
@@ -307,7 +310,7 @@ func (l *Loop) lost(k int) {
 	known := min(l.missing, k)
 	l.missing -= known
 	l.queued -= k - known
-	l.policy.Gone(NodeStart, k-known)
+	l.policy.Gone(recorder.NodeStart, k-known)
 }
 
 // backlog is how many tasks are ready, but for those that go ahead.

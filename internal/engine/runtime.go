@@ -15,6 +15,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // A Config says how a Runtime is made. Every zero field has a default, except NewPoller.
@@ -28,8 +29,8 @@ type Config struct {
 	Procs func() int
 	// NewPoller makes the poller of one loop. Required.
 	NewPoller func(loop int) (Poller, error)
-	// NewObserver makes the observer of one loop; nil: none.
-	NewObserver func(l *Loop) Observer
+	// Graph learns where tasks wait; nil: nothing does, and all tasks are at NodeStart.
+	Graph *recorder.Graph
 	// NewPolicy makes the scheduling policy of one loop; nil: first in, first out, but for tasks
 	// served by a disk, which have every second step at most.
 	NewPolicy func(l *Loop) Policy
@@ -217,14 +218,18 @@ func New(cfg Config) (*Runtime, error) {
 var errBubble = errors.New("task: a runtime can't be made in a bubble of testing/synctest: its loops wait in the kernel, for which the bubble's clock would stand still; make it before synctest.Test, or test with real time")
 
 func (rt *Runtime) makeLoops(n int) error {
+	observed := rt.observed()
 	for i := range n {
 		p, err := rt.cfg.NewPoller(i)
 		if err != nil {
 			for _, l := range rt.loops {
 				l.poller.Close()
 				l.chunks.Close(nil)
+				if l.rec != nil {
+					l.rec.Close()
+				}
 			}
-			rt.cancel(ErrShutdown) // what observers have made ends with it
+			rt.cancel(ErrShutdown)
 			return fmt.Errorf("task: making the poller of loop %d: %w", i, err)
 		}
 		l := &Loop{plugs: plugs{rt: rt, index: i, poller: p, lockThread: rt.cfg.LockThreads, shared: n > 1}}
@@ -236,9 +241,11 @@ func (rt *Runtime) makeLoops(n int) error {
 		l.lastID = uint64(i)
 		l.chunks = chunk.NewPool(l)
 		l.wheel.init(rt.clock.Now())
-		if rt.cfg.NewObserver != nil {
-			l.observer = rt.cfg.NewObserver(l)
-			l.observed = l.observer != nil
+		if g := rt.cfg.Graph; g != nil {
+			l.rec = g.Observe(recorder.Loop{
+				Runtime: observed, Index: i, Account: &l.account,
+				State: func() (int, bool) { return l.Tasks(), l.Works() },
+			})
 		}
 		l.setPolicy(rt.cfg.NewPolicy)
 		if rt.cfg.NewAdmission != nil {

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -20,7 +22,7 @@ func TestRandomPrograms(t *testing.T) {
 	programs.Run(t, testenv.Rounds(60, 200), simulated())
 }
 
-// With a policy that takes nodes at random, and tasks seen by an observer.
+// With a policy that takes nodes at random, of a graph that is learned.
 func TestRandomProgramsUnderAPolicy(t *testing.T) {
 	programs.Run(t, testenv.Rounds(30, 100), underPolicy(func(p *randomPolicy) engine.Policy { return p }))
 }
@@ -33,7 +35,7 @@ func TestRandomProgramsInCohorts(t *testing.T) {
 func underPolicy(make func(p *randomPolicy) engine.Policy) programs.NewRuntime {
 	return func(t testing.TB, loops int, seed uint64) *engine.Runtime {
 		return simulated(func(c *engine.Config) {
-			c.NewObserver = func(*engine.Loop) engine.Observer { return reasons{} }
+			c.Graph = recorder.New(bgraph.Config{})
 			c.NewPolicy = func(l *engine.Loop) engine.Policy {
 				return make(&randomPolicy{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(l.Index())))})
 			}
@@ -45,24 +47,17 @@ func TestRandomProgramsOnLockedThreads(t *testing.T) {
 	programs.Run(t, 15, simulated(func(c *engine.Config) { c.LockThreads = true }))
 }
 
-// reasons makes every reason a node.
-type reasons struct{ engine.DeafObserver }
-
-func (reasons) Parked(_ *engine.Task, why engine.Reason, _ uint64) engine.NodeID {
-	return engine.NodeID(why)
-}
-
 // randomPolicy takes any node with a ready task, by chance.
 type randomPolicy struct {
 	engine.PlainPolicy
 	t     testing.TB
 	rnd   *rand.Rand
-	ready []engine.NodeID
+	ready []recorder.NodeID
 }
 
-func (p *randomPolicy) Ready(n engine.NodeID) { p.ready = append(p.ready, n) }
+func (p *randomPolicy) Ready(n recorder.NodeID) { p.ready = append(p.ready, n) }
 
-func (p *randomPolicy) Gone(n engine.NodeID, k int) {
+func (p *randomPolicy) Gone(n recorder.NodeID, k int) {
 	for range k {
 		i := slices.Index(p.ready, n)
 		if i < 0 {
@@ -73,7 +68,7 @@ func (p *randomPolicy) Gone(n engine.NodeID, k int) {
 	}
 }
 
-func (p *randomPolicy) Next() (engine.NodeID, bool) {
+func (p *randomPolicy) Next() (recorder.NodeID, bool) {
 	if p.rnd.IntN(8) == 0 { // nobody may run until the next Tick or Ready
 		return 0, false
 	}
@@ -86,14 +81,14 @@ func (p *randomPolicy) Next() (engine.NodeID, bool) {
 // randomCohorts is a randomPolicy that grants tasks of the node it has chosen.
 type randomCohorts struct {
 	*randomPolicy
-	node engine.NodeID
+	node recorder.NodeID
 }
 
 func (p *randomCohorts) NewestFirst() bool { return true }
 
 func (p *randomCohorts) AnyOrder() bool { return p.rnd.IntN(3) > 0 }
 
-func (p *randomCohorts) Next() (engine.NodeID, bool) {
+func (p *randomCohorts) Next() (recorder.NodeID, bool) {
 	n, ok := p.randomPolicy.Next()
 	p.node = n
 	return n, ok
@@ -103,7 +98,7 @@ func (p *randomCohorts) Grant() (int, uint64) {
 	return p.rnd.IntN(20), uint64(p.rnd.IntN(1_000_000))
 }
 
-func (p *randomCohorts) Granted(n engine.NodeID, taken, came int) {
+func (p *randomCohorts) Granted(n recorder.NodeID, taken, came int) {
 	testenv.Equal(p.t, n, p.node, "the grant was of node")
 	for range came {
 		p.Ready(n)

@@ -14,6 +14,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/funcname"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // ErrShutdown is the cause with which the tasks of a runtime are cancelled when it is
@@ -45,12 +46,6 @@ const (
 
 var stateNames = [...]string{"ready", "running", "parked", "finished"}
 
-// Bits of Task.watch.
-const (
-	watchWait  = 1 << iota // the observer knows of the wait, not yet of its end
-	watchQuiet             // see Quiet
-)
-
 // A Task is one cooperative thread of control. It is made by Go and its relatives;
 // there is no other use of the zero value.
 //
@@ -67,11 +62,11 @@ type Task struct {
 	notified  bool         // woken since it last parked; see Waiter
 	cancelled bool         // its context has ended
 	fixed     bool         // parked where cancellation does not wake it
-	watch     uint8        // see watchWait
+	recorded  bool         // the recorder knows of the wait, not yet of its end
 	recycle   bool         // made by Loop.Start, and nobody has a pointer to it
 	startsAt  int8         // 1 + index of the Entrance at which it was let in, or minus that if refused, until it runs there
 	awaited   atomic.Int32 // see inherit.go
-	node      NodeID
+	rec       recorder.Task
 
 	loop *Loop     // fixed once started
 	on   WaitPoint // what it waits for while parked, or nil; before the start: what it is to run, see toRun
@@ -145,9 +140,9 @@ func (t *Task) SetLocal(key, value any) {
 // lock that it has left locked may still count in awaited.
 func (t *Task) reset() {
 	t.wait = Waiter{}
-	t.state, t.why, t.node = stateQueued, ReasonNone, 0
-	t.notified, t.cancelled, t.fixed, t.recycle = false, false, false, false
-	t.watch, t.startsAt = 0, 0
+	t.state, t.why, t.rec = stateQueued, ReasonNone, recorder.Task{}
+	t.notified, t.cancelled, t.fixed, t.recorded, t.recycle = false, false, false, false, false
+	t.startsAt = 0
 	t.code = 0
 	if e := t.ext.Load(); e != nil {
 		*e = extension{} // what starts such tasks needs it again
@@ -191,17 +186,17 @@ func nameOf(given string, code uintptr) string {
 // before that, nothing that is read here changes.
 //
 //go:norace
-func (l *Loop) taskAt(step uint64) (name string, at NodeID) {
+func (l *Loop) taskAt(step uint64) (name string, at recorder.NodeID) {
 	t := l.cur
 	if t == nil {
-		return "", NodeNone
+		return "", recorder.NodeNone
 	}
-	given, code, id, at := "", t.code, t.id, t.node
+	given, code, id, at := "", t.code, t.id, t.rec.Node()
 	if e := *(**extension)(unsafe.Pointer(&t.ext)); e != nil {
 		given = e.name
 	}
 	if coro.Peek(uintptr(unsafe.Pointer(&l.switches))) != step {
-		return "", NodeNone
+		return "", recorder.NodeNone
 	}
 	return nameOf(given, code) + " #" + strconv.FormatUint(id, 10), at
 }
@@ -211,24 +206,7 @@ func (t *Task) String() string { return t.Name() + " #" + strconv.FormatUint(t.i
 
 // Node is the node of the blocking graph at which the task last waited. It may be
 // called on the task's loop only.
-func (t *Task) Node() NodeID { return t.node }
-
-// Seat returns what the observer of the loop has put down with SetSeat for
-// t, which has started and not finished; nil if it has not. For observers.
-func (t *Task) Seat() *Seat { return t.worker.seat }
-
-// SetSeat puts s down, until the task has finished. For observers.
-func (t *Task) SetSeat(s *Seat) { t.worker.seat = s }
-
-// Quiet lets the loop note by itself what t does until it waits the next time, and that wait if it can;
-// or, with false, has the observer told of all. t must have a Seat, and its node a Spot. For observers.
-func (t *Task) Quiet(quiet bool) {
-	if quiet {
-		t.watch |= watchQuiet
-	} else {
-		t.watch &^= watchQuiet
-	}
-}
+func (t *Task) Node() recorder.NodeID { return t.rec.Node() }
 
 // Current returns the calling task, nil on a plain goroutine. It never parks.
 func Current() *Task {

@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"sync"
+
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // TaskInfo describes a task at one moment.
@@ -13,7 +15,7 @@ type TaskInfo struct {
 	State  string // "ready", "running" or "parked"
 	Reason Reason // of the present or the last wait
 	On     string // what is waited for, if it can say; else empty
-	Node   NodeID
+	Node   recorder.NodeID
 }
 
 // String is what logs say of the task.
@@ -54,7 +56,7 @@ func (rt *Runtime) tasks(stop <-chan struct{}) []TaskInfo {
 }
 
 func (t *Task) describe() TaskInfo {
-	i := TaskInfo{ID: t.id, Name: t.Name(), Loop: t.loop.index, State: stateNames[t.state], Reason: t.why, Node: t.node}
+	i := TaskInfo{ID: t.id, Name: t.Name(), Loop: t.loop.index, State: stateNames[t.state], Reason: t.why, Node: t.rec.Node()}
 	if d, ok := t.on.(WaitDescriber); ok && t.state == stateParked {
 		i.On = d.DescribeWait()
 	}

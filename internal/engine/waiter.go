@@ -275,9 +275,9 @@ func (t *Task) beginPark(why Reason, at WaitPoint, cancellable bool) *coro.Party
 	}
 	t.fixed = !cancellable
 	t.why = why
-	if l.observed {
-		t.watch |= watchWait
-		l.observe(t, why)
+	if l.rec != nil {
+		t.recorded = true
+		l.record(t, why)
 		if l.bottlenecks != nil {
 			l.waitBegins(t)
 		}
@@ -299,8 +299,8 @@ func (t *Task) givesWay() bool {
 // endPark reports how the wait that beginPark began has ended. What t waited for stays in
 // t.on until the next wait or the end.
 func (t *Task) endPark() error {
-	if t.watch&watchWait != 0 {
-		t.watch &^= watchWait
+	if t.recorded {
+		t.recorded = false
 		t.loop.resumed(t)
 	}
 	if t.notified {
@@ -344,15 +344,15 @@ func (t *Task) unwind() {
 	}
 	for !t.notified {
 		t.fixed = true
-		if l.observed {
-			l.observe(t, t.why)
+		if l.rec != nil {
+			l.record(t, t.why)
 		}
 		t.state = stateParked
 		if to := l.handOver(t); to != nil {
 			coro.Switch(&t.worker.Party, to)
 		}
-		if l.observed {
-			t.tellResumed()
+		if l.rec != nil {
+			l.resumed(t)
 		}
 	}
 	if u, ok := at.(Unwinder); ok && !t.extra().firm {
@@ -365,7 +365,7 @@ func (t *Task) unwind() {
 // YieldAt is Yield at a place that has a name: a stage boundary, which the blocking graph shows
 // under that name, apart from other names at the same place.
 func YieldAt(name string) {
-	if l := comeBack(); l != nil && l.cur != nil && l.observed {
+	if l := comeBack(); l != nil && l.cur != nil && l.rec != nil {
 		l.label = name
 	}
 	Yield()
@@ -377,45 +377,6 @@ func Mark(name string) {
 	if l := here(); l != nil && l.cur != nil && name != "" {
 		l.pass(l.cur, ReasonMark, name)
 	}
-}
-
-// Label is the argument of At while the observer hears of that wait, else empty. It may
-// be called by Observer.Parked only.
-func (l *Loop) Label() string { return l.label }
-
-// observe shows the observer that t, which runs, waits or passes where it is; or notes that itself, see Tally.
-//
-//go:noinline
-func (l *Loop) observe(t *Task, why Reason) {
-	w := t.worker
-	var print uint64
-	if w.onChunk() || l.label != "" {
-		print = l.labelled(w.fingerprint(l)) + uint64(why)
-	} else {
-		print = coro.Fingerprint(l.base) + uint64(why)
-		if y := &l.tally; y.Left > 0 && y.Moves == l.accounts.moves && t.watch&watchQuiet != 0 {
-			if h := y.Spots[t.node].Out; h != nil && h.Print == print {
-				t.node = y.arrive(h)
-				if s := w.seat; why.Waits() {
-					s.State, s.ID, s.Since = SeatWaiting, t.node, y.Turn
-				}
-				return
-			}
-		}
-	}
-	t.node = l.observer.Parked(t, why, print)
-	l.label = ""
-	if l.aside != nil {
-		l.runAside()
-	}
-}
-
-// labelled is the fingerprint of a place with the label.
-func (l *Loop) labelled(print uint64) uint64 {
-	for i := range len(l.label) {
-		print = (print ^ uint64(l.label[i])) * 0x100000001b3
-	}
-	return print
 }
 
 // Yield lets other tasks of the loop run that are ready, before the caller goes on: without a Policy every
@@ -431,20 +392,20 @@ func Yield() {
 		t.refuseTied()
 	}
 	t.why = ReasonYield
-	if l.observed {
-		l.observe(t, ReasonYield)
+	if l.rec != nil {
+		l.record(t, ReasonYield)
 	}
 	t.state = stateQueued
 	l.enqueue(t)
-	if t.node == l.chargeNode && !l.single && !t.isAwaited() {
+	if t.rec.Node() == l.chargeNode && !l.single && !t.isAwaited() {
 		l.gaveWay = true
 	}
 	if to := l.handOver(t); to != nil {
 		coro.Pass(&t.worker.Party, to)
 		coro.Settle(&t.worker.Party)
 	}
-	if l.observed {
-		l.departs(t)
+	if l.rec != nil && l.rec.ResumeYield(&t.rec, t.worker.note) {
+		l.readHeap()
 	}
 	if l.unwinding {
 		runtime.Goexit()

@@ -232,8 +232,8 @@ func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
 	if runtime.NumGoroutine() <= maxStackDump {
 		stack = runningStacks()
 	}
-	if l.observed && name != "" {
-		l.observer.Overran(name, from, lasted, stack, false)
+	if l.rec != nil && name != "" {
+		l.rec.Overruns(name, from, lasted, stack)
 	}
 	w.rt.log.Warn("task: a task has held its loop for a long time and still does; "+holdAdvice(stack),
 		"task", name, "loop", l.index, "held", lasted.Round(time.Millisecond), "at", userFrame(stack), "doing", goroutineState(stack), "stack", l.logStack(stack))
@@ -272,8 +272,8 @@ func (l *Loop) reportOverrun() {
 	if report {
 		stack = string(debug.Stack()) + l.chunkCallers()
 	}
-	if l.observed {
-		l.observer.Overran(l.cur.String(), NodeNone, lasted, stack, true)
+	if l.rec != nil {
+		l.rec.Overran(l.cur.String(), lasted, stack)
 	}
 	if !report {
 		return
@@ -296,10 +296,10 @@ func ownHold(lasted, limit time.Duration, before, now delays) time.Duration {
 	return 0
 }
 
-// logStack is what the log has of the stack of a step: nothing if there is an observer, which keeps it, as
+// logStack is what the log has of the stack of a step: nothing if there is a recorder, which keeps it, as
 // then people who only run the program are spared many lines.
 func (l *Loop) logStack(stack string) string {
-	if l.observed {
+	if l.rec != nil {
 		return "in the dump of the blocking graph"
 	}
 	return stack

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -268,27 +270,12 @@ func TestTimeInWhichTheWatchdogHadNoProcessorDoesNotCount(t *testing.T) {
 	}
 }
 
-// orderKeeper notes why the observer is told of a task, and when of a long step.
-type orderKeeper struct {
-	DeafObserver
-	told *[]string
-}
-
-func (o orderKeeper) Parked(_ *Task, why Reason, _ uint64) NodeID {
-	*o.told = append(*o.told, why.String())
-	return 1
-}
-
-func (o orderKeeper) Overran(string, NodeID, time.Duration, string, bool) {
-	*o.told = append(*o.told, "too long")
-}
-
 // A step ends at a mark: it is that one which was too long, not the one behind it.
 func TestALongStepUpToAMark(t *testing.T) {
-	var told []string
+	g := recorder.New(bgraph.Config{})
 	rt := newRuntime(t, 1, func(c *Config) {
 		c.HoldLimit = time.Hour // the test is the watchdog
-		c.NewObserver = func(*Loop) Observer { return orderKeeper{told: &told} }
+		c.Graph = g
 	})
 	run(t, rt, func() {
 		l := CurrentLoop()
@@ -297,7 +284,15 @@ func TestALongStepUpToAMark(t *testing.T) {
 		Mark("here")
 		Yield()
 	})
-	testenv.EqualSlices(t, told, []string{ReasonMark.String(), "too long", ReasonYield.String()})
+	s := g.Snapshot()
+	for _, e := range s.Edges {
+		want := uint64(0)
+		if s.Node(e.To).Label == "here" {
+			want = 1
+		}
+		testenv.Equal(t, e.Overruns, want, "%s → %s: N steps were too long", s.NameOf(e.From), s.NameOf(e.To))
+	}
+	testenv.Equal(t, len(s.Edges), 3, "edges")
 }
 
 // A check for deadlocks may swallow the signal once.

@@ -5,15 +5,16 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // A worker is a goroutine of a loop that runs one task after another. All fields are
 // loop-private. Its Mark has the bits below.
 type worker struct {
 	coro.Coro
-	g    uintptr // identity, or that of its stand-in; 0 until it first runs
-	task *Task   // what it runs or is to run; nil: idle
-	seat *Seat   // the observer's, about task
+	g    uintptr        // identity, or that of its stand-in; 0 until it first runs
+	task *Task          // what it runs or is to run; nil: idle
+	note *recorder.Note // of the task that runs here, if there is a recorder
 }
 
 const (
@@ -27,7 +28,6 @@ type crew struct {
 	idle      []*worker                       // workers without a task, the last used at the end
 	toStart   *Task                           // to be run next by the loop's own goroutine
 	toPick    bool                            // the loop's own goroutine is to pick what runs next, see handOverSlow
-	aside     func()                          // to be run now by the loop's own goroutine, see Aside
 	body      func(yield func(struct{}) bool) // the goroutine of every worker
 	successor *worker                         // takes the place of one that is ended by Goexit
 	workers   int                             // goroutines, idle or not
@@ -35,12 +35,12 @@ type crew struct {
 	spares    int
 }
 
-// lookAhead is coro.LookAhead for two tasks, and for the seat of one that has waited.
+// lookAhead is coro.LookAhead for two tasks, and for the note of one that has waited.
 func lookAhead(soon, next *Task) {
 	w, n := soon.worker, next.worker
 	coro.LookAhead(&w.Party, &n.Party, w.g, n.g)
 	if soon.why.Waits() {
-		coro.Prefetch(unsafe.Pointer(w.seat))
+		coro.Prefetch(unsafe.Pointer(w.note))
 	}
 }
 
@@ -217,10 +217,10 @@ func (w *worker) begins(l *Loop) func() {
 	if l.overrun.Load() != 0 {
 		l.overrun.Store(0)
 	}
-	if l.observed {
-		l.observer.Resumed(t)
-		if l.aside != nil {
-			l.runAside()
+	if l.rec != nil {
+		note, needsStack := l.rec.Start(&t.rec)
+		if w.note = note; needsStack {
+			l.readHeap()
 		}
 	}
 	t.cancelled = t.endedContext() != nil
@@ -291,12 +291,11 @@ func (l *Loop) finish(t *Task, failure error) {
 		l.comesNowhere(w)
 	}
 	l.countTask(-1)
-	if l.observed {
-		l.observer.Finished(t)
-		if l.aside != nil {
-			l.runAside()
+	if l.rec != nil {
+		if l.rec.Finish(&t.rec, t.worker.note) {
+			l.readHeap()
 		}
-		t.worker.seat = nil
+		t.worker.note = nil
 	}
 	if l.overrun.Load() != 0 {
 		l.reportOverrun()

@@ -11,7 +11,7 @@ import (
 // A waitKey is a node on one loop.
 type waitKey struct {
 	loop int
-	node engine.NodeID
+	node recorder.NodeID
 }
 
 // watchedTasks is how many tasks must wait at a node for it to be looked at.

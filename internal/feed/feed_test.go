@@ -29,7 +29,7 @@ func fed(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime, *Fe
 	}
 	s := testenv.Need(New(cfg))(t)
 	return programs.Simulated(t, loops, seed, func(c *engine.Config) {
-		c.NewObserver = cfg.Graph.Observe
+		c.Graph = cfg.Graph
 		s.Plug(c)
 	}), s
 }
@@ -91,7 +91,7 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	}).Join())
 	_ = sink
 	s.tick(rt.Now()+learnEvery, 1, heap(rt))
-	var entrance engine.NodeID
+	var entrance recorder.NodeID
 	for id, name := range s.cfg.Graph.Entrances() {
 		if name == "learn" {
 			entrance = id

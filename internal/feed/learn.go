@@ -19,7 +19,7 @@ const learnEvery = 100 * time.Millisecond
 func (s *Feed) learn() {
 	flows := s.cfg.Graph.Flows()
 	entrances := s.cfg.Graph.Entrances()
-	done := func(n engine.NodeID) bool {
+	done := func(n recorder.NodeID) bool {
 		_, is := entrances[n]
 		return is || n == recorder.NodeEnd
 	}
@@ -101,7 +101,7 @@ func (s *Feed) resources() int {
 }
 
 // convert makes edges of flows. held is what a task holds of the heap at each node.
-func (s *Feed) convert(flows []recorder.Flow, held map[engine.NodeID]float64, done func(engine.NodeID) bool) []sched.Edge {
+func (s *Feed) convert(flows []recorder.Flow, held map[recorder.NodeID]float64, done func(recorder.NodeID) bool) []sched.Edge {
 	cycles := coro.CyclesPerSecond() / 1e9
 	edges := make([]sched.Edge, len(flows))
 	for i := range flows {
@@ -129,11 +129,11 @@ func (s *Feed) convert(flows []recorder.Flow, held map[engine.NodeID]float64, do
 // held estimates what tasks hold of the heap at each node: what they have allocated since
 // they came in, as if it was all given back when they are done and nothing before that.
 // A task that never comes to an end is taken to let go now and then: the sum is cut off.
-func held(flows []recorder.Flow, done func(engine.NodeID) bool) map[engine.NodeID]float64 {
+func held(flows []recorder.Flow, done func(recorder.NodeID) bool) map[recorder.NodeID]float64 {
 	const rounds = 32
-	now := map[engine.NodeID]float64{}
+	now := map[recorder.NodeID]float64{}
 	for range rounds {
-		sum, weight := map[engine.NodeID]float64{}, map[engine.NodeID]float64{}
+		sum, weight := map[recorder.NodeID]float64{}, map[recorder.NodeID]float64{}
 		for i := range flows {
 			f := &flows[i]
 			if done(f.To) || f.From == f.To {

@@ -13,7 +13,6 @@ import (
 	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/buckets"
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
@@ -30,7 +29,7 @@ func (g *Graph) Snapshot() *bgraph.Snapshot {
 	sched := g.sched
 	g.mu.Unlock()
 
-	c := collector{g: g, places: places, nodes: map[engine.NodeID]*bgraph.Node{}, edges: map[[2]engine.NodeID]*bgraph.Edge{}}
+	c := collector{g: g, places: places, nodes: map[NodeID]*bgraph.Node{}, edges: map[[2]NodeID]*bgraph.Edge{}}
 	s := &bgraph.Snapshot{
 		Program: g.program(), Taken: time.Now(), Sampling: g.cfg.Sampling,
 		HeapEvery: max(g.cfg.HeapEvery, 0),
@@ -41,7 +40,8 @@ func (g *Graph) Snapshot() *bgraph.Snapshot {
 	for i, sh := range shards {
 		c.addCrossings(s, shards, i)
 		// If the graph was used for several runtimes, their loops are told apart.
-		s.Loops = append(s.Loops, bgraph.LoopStat{Index: i, Tasks: int64(sh.loop.Tasks()), Rests: !sh.loop.Works()})
+		tasks, works := sh.loop.State()
+		s.Loops = append(s.Loops, bgraph.LoopStat{Index: i, Tasks: int64(tasks), Rests: !works})
 		s.Loops[i].Steps = c.add(i, sh)
 	}
 	s.Chunks = chunksNow()
@@ -75,27 +75,27 @@ func chunksNow() bgraph.Chunks {
 type collector struct {
 	g          *Graph
 	places     []*place
-	nodes      map[engine.NodeID]*bgraph.Node
-	edges      map[[2]engine.NodeID]*bgraph.Edge
+	nodes      map[NodeID]*bgraph.Node
+	edges      map[[2]NodeID]*bgraph.Edge
 	lostEdges  uint64
 	overflowed bool   // an edge leads to the overflow node
-	resources  []bool // those of engine.Resources that are in the snapshot
+	resources  []bool // those of Runtime.Resources that are in the snapshot
 	pause      breathe.Breather
 }
 
 // add adds what a loop has learned, and returns how many steps that were.
-func (c *collector) add(loop int, sh *shard) (steps uint64) {
+func (c *collector) add(loop int, sh *Shard) (steps uint64) {
 	// Edges first: so that no edge lacks its node.
 	sh.edges.each(func(e *edge) { steps += c.addEdge(sh, e); c.pause.Take() })
 	sh.nodes.each(func(n *node) { c.addNode(loop, sh, n); c.pause.Take() })
 	lost := count(&sh.lost)
 	c.lostEdges += lost
 	now := coro.Cycles()
-	sh.notes.each(func(o *note) {
+	sh.notes.each(func(o *Note) {
 		var words [2]uint64
 		read(&words, (*[2]uint64)(unsafe.Pointer(o)))
-		state, at := engine.SeatOf(words[0])
-		if n := c.nodes[at]; n != nil && state == engine.SeatWaiting && words[1] != 0 {
+		state, at := noteOf(words[0])
+		if n := c.nodes[at]; n != nil && state == noteWaiting && words[1] != 0 {
 			n.Oldest = max(n.Oldest, bgraph.Nanos(sh.nanos(now-words[1])))
 		}
 	})
@@ -103,16 +103,16 @@ func (c *collector) add(loop int, sh *shard) (steps uint64) {
 }
 
 // addCrossings adds those that led to a loop. They come before the nodes: so that none lacks its own.
-func (c *collector) addCrossings(s *bgraph.Snapshot, shards []*shard, loop int) {
+func (c *collector) addCrossings(s *bgraph.Snapshot, shards []*Shard, loop int) {
 	sh := shards[loop]
 	sh.crossings.each(func(x *crossing) {
 		out := bgraph.Crossing{To: c.node(x.to).Key, FromLoop: -1, ToLoop: loop, Count: coro.Peek(uintptr(unsafe.Pointer(&x.count)))}
-		if x.from != engine.NodeNone {
+		if x.from != NodeNone {
 			out.From = c.node(x.from).Key
 		}
 		if x.loop >= 0 { // its number in the runtime; other runtimes may have used the graph before
-			out.FromLoop = slices.IndexFunc(shards, func(from *shard) bool {
-				return from.loop.Index() == x.loop && from.loop.Runtime() == sh.loop.Runtime()
+			out.FromLoop = slices.IndexFunc(shards, func(from *Shard) bool {
+				return from.loop.Index == x.loop && from.loop.Runtime == sh.loop.Runtime
 			})
 		}
 		s.Crossings = append(s.Crossings, out)
@@ -125,7 +125,7 @@ func (c *collector) addCrossings(s *bgraph.Snapshot, shards []*shard, loop int) 
 func (c *collector) giveNodes(s *bgraph.Snapshot) {
 	var all []*bgraph.Node // sorted as pointers: a Node is large
 	for id, n := range c.nodes {
-		if id == idOverflow {
+		if id == nodeOverflow {
 			s.Overflow.Nodes = n.Arrivals
 			if n.Arrivals == 0 && !c.overflowed {
 				continue
@@ -158,7 +158,7 @@ func (c *collector) giveEdges(s *bgraph.Snapshot) {
 }
 
 // node returns the Node to which the loops' parts are added.
-func (c *collector) node(id engine.NodeID) *bgraph.Node {
+func (c *collector) node(id NodeID) *bgraph.Node {
 	n := c.nodes[id]
 	if n == nil {
 		p := c.place(id)
@@ -169,7 +169,7 @@ func (c *collector) node(id engine.NodeID) *bgraph.Node {
 }
 
 // place returns what is known of a node, also if that was registered a moment ago.
-func (c *collector) place(id engine.NodeID) *place {
+func (c *collector) place(id NodeID) *place {
 	if int(id) >= len(c.places) {
 		c.g.mu.Lock()
 		c.places = slices.Clone(c.g.places)
@@ -178,18 +178,17 @@ func (c *collector) place(id engine.NodeID) *place {
 	return c.places[id]
 }
 
-func (c *collector) addNode(loop int, sh *shard, from *node) {
+func (c *collector) addNode(loop int, sh *Shard, from *node) {
 	var st nodeStats
 	read(&st, &from.stats)
-	var counts [3]uint64 // as in engine.Spot
-	read(&counts, (*[3]uint64)(unsafe.Pointer(&from.Spot)))
-	departures, arrivals, peak := counts[0], counts[1], counts[2]
-	n := c.node(from.ID)
+	var counts counts
+	read(&counts, &from.counts)
+	n := c.node(from.id)
 	l := bgraph.NodeLoop{
-		Loop: loop, Now: int64(arrivals - departures), Peak: int64(peak),
-		Arrivals: arrivals, Departures: departures,
+		Loop: loop, Now: int64(counts.arrivals - counts.departures), Peak: int64(counts.peak),
+		Arrivals: counts.arrivals, Departures: counts.departures,
 	}
-	if l.Now < 0 || from.ID == idStart || from.ID == idEnd { // read a step apart
+	if l.Now < 0 || from.id == NodeStart || from.id == NodeEnd { // read a step apart
 		l.Now = 0
 	}
 	n.Now += l.Now
@@ -204,21 +203,22 @@ func (c *collector) addNode(loop int, sh *shard, from *node) {
 }
 
 // count is how often an edge was taken.
-func count(e *edge) uint64 { return coro.Peek(uintptr(unsafe.Pointer(&e.Count))) }
+func count(e *edge) uint64 { return coro.Peek(uintptr(unsafe.Pointer(&e.count))) }
 
-func (c *collector) addEdge(sh *shard, from *edge) uint64 {
+func (c *collector) addEdge(sh *Shard, from *edge) uint64 {
 	var st edgeStats
 	read(&st, &from.stats)
 	steps := count(from)
-	pair := [2]engine.NodeID{from.from, from.to}
+	to := from.to.id
+	pair := [2]NodeID{from.from, to}
 	e := c.edges[pair]
 	if e == nil {
-		e = &bgraph.Edge{From: c.place(from.from).key, To: c.place(from.to).key}
+		e = &bgraph.Edge{From: c.place(from.from).key, To: c.place(to).key}
 		c.edges[pair] = e
 	}
 	c.node(from.from)
-	c.node(from.to)
-	c.overflowed = c.overflowed || from.to == idOverflow
+	c.node(to)
+	c.overflowed = c.overflowed || to == nodeOverflow
 	for b := range from.changes {
 		p := from.changes[b].Load()
 		if p == nil {
@@ -230,7 +230,7 @@ func (c *collector) addEdge(sh *shard, from *edge) uint64 {
 			if ch := &block[i]; ch.at != 0 && ch.at <= steps {
 				ch.recent.fade(ch.at, steps)
 				if e.Changes == nil {
-					e.Changes = make([]bgraph.Change, engine.MaxResources)
+					e.Changes = make([]bgraph.Change, MaxResources)
 				}
 				to := &e.Changes[b*len(block)+i]
 				addMoments(&to.Recent, ch.recent, float64(e.Count), float64(steps))
@@ -249,7 +249,7 @@ func (c *collector) addEdge(sh *shard, from *edge) uint64 {
 }
 
 // addTimes adds what t has measured to to.
-func (s *shard) addTimes(to *bgraph.Times, t *timesStats) {
+func (s *Shard) addTimes(to *bgraph.Times, t *timesStats) {
 	to.Count += t.count
 	to.Sum = bgraph.Nanos(min(uint64(to.Sum)+min(t.sum, graphlimits.Number), graphlimits.Number))
 	to.Max = max(to.Max, bgraph.Nanos(min(t.max, graphlimits.Number)))
@@ -280,33 +280,21 @@ func (s *shard) addTimes(to *bgraph.Times, t *timesStats) {
 }
 
 // giveResources puts those into s that matter to the runtime of the loops.
-func (c *collector) giveResources(s *bgraph.Snapshot, shards []*shard) {
-	for _, r := range engine.Resources() {
-		acquired, released := r.Totals()
-		counts := true
-		if rt := soleRuntime(shards); rt != nil {
-			acquired, released = rt.Totals(r)
-			counts = rt.Counts(r)
-		}
-		c.resources = append(c.resources, counts)
-		if counts {
+func (c *collector) giveResources(s *bgraph.Snapshot, shards []*Shard) {
+	if len(shards) == 0 {
+		return
+	}
+	rt := shards[0].loop.Runtime
+	alone := !slices.ContainsFunc(shards, func(sh *Shard) bool { return sh.loop.Runtime != rt })
+	for _, r := range rt.Resources(alone) {
+		c.resources = append(c.resources, r.Name != "")
+		if r.Name != "" {
 			s.Resources = append(s.Resources, bgraph.Resource{
-				Name: r.Name(), Unit: r.Unit(), InUse: int64(acquired - released),
-				Acquired: acquired, Released: released, Limit: max(r.Limit(), 0),
+				Name: r.Name, Unit: r.Unit, InUse: int64(r.Acquired - r.Released),
+				Acquired: r.Acquired, Released: r.Released, Limit: max(r.Limit, 0),
 			})
 		}
 	}
-}
-
-// soleRuntime is the one to which all these loops belong; nil if there is none, or several.
-func soleRuntime(shards []*shard) (rt *engine.Runtime) {
-	for i, sh := range shards {
-		if i > 0 && sh.loop.Runtime() != rt {
-			return nil
-		}
-		rt = sh.loop.Runtime()
-	}
-	return rt
 }
 
 // trimChanges leaves out the resources that are not in the snapshot, and at the end those that the edge does

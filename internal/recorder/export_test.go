@@ -10,7 +10,7 @@ const (
 )
 
 // SizeOfNote is what one task takes, in bytes.
-const SizeOfNote = unsafe.Sizeof(note{})
+const SizeOfNote = unsafe.Sizeof(Note{})
 
 // Gauges is how many gauges the loops of g have made, and how many of them are in use.
 func (g *Graph) Gauges() (made, used int) {

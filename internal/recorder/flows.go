@@ -8,17 +8,16 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // A Flow is an edge for schedulers: by node numbers, all loops together, and without
 // what only people want to know. See Graph.Flows.
 type Flow struct {
-	From, To engine.NodeID
+	From, To NodeID
 	Count    uint64
 	CPU      bgraph.Moments   // nanoseconds of one step, recent; zero if none was timed
 	Heap     bgraph.Moments   // bytes that one step allocates, recent; zero if it was not measured
-	Changes  []bgraph.Moments // of each of engine.Resources, recent; may be shorter
+	Changes  []bgraph.Moments // of each resource, recent; may be shorter
 }
 
 // Flows returns the edges, by From and To. It stops no loop, and takes about 0.2 µs an
@@ -27,7 +26,7 @@ func (g *Graph) Flows() []Flow {
 	g.mu.Lock()
 	shards := slices.Clone(g.shards)
 	g.mu.Unlock()
-	at := map[[2]engine.NodeID]int{}
+	at := map[[2]NodeID]int{}
 	var flows []Flow
 	var weights []flowWeights
 	for _, sh := range shards {
@@ -35,12 +34,12 @@ func (g *Graph) Flows() []Flow {
 			var st edgeStats
 			read(&st, &e.stats)
 			steps := count(e)
-			pair := [2]engine.NodeID{e.from, e.to}
+			pair := [2]NodeID{e.from, e.to.id}
 			i, ok := at[pair]
 			if !ok {
 				i = len(flows)
 				at[pair] = i
-				flows = append(flows, Flow{From: e.from, To: e.to})
+				flows = append(flows, Flow{From: e.from, To: e.to.id})
 				weights = append(weights, flowWeights{})
 			}
 			f, w := &flows[i], &weights[i]
@@ -62,7 +61,7 @@ type flowWeights struct{ timed, heap float64 }
 // addChanges adds what e, taken count times, has changed about resources. Those that the
 // edge has not changed on this loop count as 0.
 func (f *Flow) addChanges(e *edge, count uint64) {
-	var own [engine.MaxResources]momentsStats
+	var own [MaxResources]momentsStats
 	used := len(f.Changes)
 	for b := range e.changes {
 		p := e.changes[b].Load()
@@ -88,20 +87,17 @@ func (f *Flow) addChanges(e *edge, count uint64) {
 }
 
 // Entrances returns, for each node where tasks enter at a ressched.Entrance, the name of that.
-func (g *Graph) Entrances() map[engine.NodeID]string {
+func (g *Graph) Entrances() map[NodeID]string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	found := map[engine.NodeID]string{}
+	found := map[NodeID]string{}
 	for id, p := range g.places {
-		if p.label != "" && p.reason == engine.ReasonEntrance.String() {
-			found[engine.NodeID(id)] = p.label
+		if p.label != "" && p.reason == ReasonEntrance.String() {
+			found[NodeID(id)] = p.label
 		}
 	}
 	return found
 }
-
-// NodeEnd is the number of the node where tasks end.
-const NodeEnd = idEnd
 
 // ReadyDelays is how long tasks have been ready before they ran, in all, and how many times
 // that was measured: those of a sample only. It stops no loop.

@@ -3,7 +3,6 @@
 package recorder
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,7 +13,6 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 const (
@@ -47,12 +45,12 @@ type Graph struct {
 	chunks bgraph.Chunks // likewise
 
 	mu       sync.Mutex
-	places   []*place                     // guarded by mu: by engine.NodeID
-	byKey    map[bgraph.Key]engine.NodeID // guarded by mu
-	byPrint  map[uint64]engine.NodeID     // guarded by mu: by fingerprint; at most maxPrints
-	shards   []*shard                     // guarded by mu: in the order of Observe
-	overruns []bgraph.Overrun             // guarded by mu: the last graphlimits.Overruns
-	sched    func() *bgraph.Sched         // guarded by mu
+	places   []*place              // guarded by mu: by NodeID
+	byKey    map[bgraph.Key]NodeID // guarded by mu
+	byPrint  map[uint64]NodeID     // guarded by mu: by fingerprint; at most maxPrints
+	shards   []*Shard              // guarded by mu: in the order of Observe
+	overruns []bgraph.Overrun      // guarded by mu: the last graphlimits.Overruns
+	sched    func() *bgraph.Sched  // guarded by mu
 }
 
 // A place is what is known of a node from the start. It is not changed otherwise.
@@ -63,13 +61,6 @@ type place struct {
 	pcs    []uintptr                      // the call path as runtime.Callers gives it, trimmed
 	frames atomic.Pointer[[]bgraph.Frame] // what stack has found out
 }
-
-// The nodes that are not places.
-const (
-	idStart    = engine.NodeStart
-	idEnd      = engine.NodeStart + 1
-	idOverflow = engine.NodeStart + 2
-)
 
 const scaleBits = 32
 
@@ -110,12 +101,12 @@ func New(cfg bgraph.Config) *Graph {
 		chunks:  chunksNow(),
 		scale:   uint64(float64(1<<scaleBits) * 1e9 / coro.CyclesPerSecond()),
 		heapGap: uint64(coro.CyclesPerSecond() / meteredRate),
-		byKey:   map[bgraph.Key]engine.NodeID{bgraph.KeyStart: idStart, bgraph.KeyEnd: idEnd, bgraph.KeyOverflow: idOverflow},
-		byPrint: map[uint64]engine.NodeID{},
+		byKey:   map[bgraph.Key]NodeID{bgraph.KeyStart: NodeStart, bgraph.KeyEnd: NodeEnd, bgraph.KeyOverflow: nodeOverflow},
+		byPrint: map[uint64]NodeID{},
 		places: []*place{
-			idStart:    {key: bgraph.KeyStart, reason: "start"},
-			idEnd:      {key: bgraph.KeyEnd, reason: "end"},
-			idOverflow: {key: bgraph.KeyOverflow, reason: "overflow"},
+			NodeStart:    {key: bgraph.KeyStart, reason: "start"},
+			NodeEnd:      {key: bgraph.KeyEnd, reason: "end"},
+			nodeOverflow: {key: bgraph.KeyOverflow, reason: "overflow"},
 		},
 	}
 	if sparing {
@@ -124,27 +115,14 @@ func New(cfg bgraph.Config) *Graph {
 	return g
 }
 
-// Of returns the graph that learns what the tasks of rt do, also when rt is closed; nil if rt
-// is nil or has none.
-func Of(rt *engine.Runtime) *Graph {
-	if rt != nil && rt.Loops() > 0 {
-		if s, ok := rt.Loop(0).Observer().(*shard); ok {
-			return s.g
-		}
-	}
-	return nil
-}
-
-// Observe returns an observer for l that adds to g, for engine.Config.NewObserver. What
-// the loop did stays in g when it has ended.
-func (g *Graph) Observe(l *engine.Loop) engine.Observer {
+// Observe returns the recorder of a loop, to be closed when the loop has ended. What the loop did stays in g then.
+func (g *Graph) Observe(l Loop) *Shard {
 	s := newShard(g, l)
 	g.mu.Lock()
 	s.number = len(g.shards)
 	g.shards = append(g.shards, s)
 	g.mu.Unlock()
 	breathe.AddLoops(1)
-	context.AfterFunc(l.Runtime().Context(), func() { breathe.AddLoops(-1) })
 	return s
 }
 
@@ -157,7 +135,7 @@ func (g *Graph) ExplainSched(fn func() *bgraph.Sched) {
 }
 
 // Key returns the key of the node that schedulers know as n.
-func (g *Graph) Key(n engine.NodeID) bgraph.Key {
+func (g *Graph) Key(n NodeID) bgraph.Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if int(n) < len(g.places) {
@@ -168,7 +146,7 @@ func (g *Graph) Key(n engine.NodeID) bgraph.Key {
 
 // Label returns what was given to ressched.YieldAt, or the name of the ressched.Stage, at node n; "" if
 // nothing was.
-func (g *Graph) Label(n engine.NodeID) string {
+func (g *Graph) Label(n NodeID) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if int(n) < len(g.places) {
@@ -181,27 +159,27 @@ func (g *Graph) Label(n engine.NodeID) string {
 // the compiler made several copies of a function.
 func (g *Graph) maxPrints() int { return 4 * g.cfg.MaxNodes }
 
-// register returns the node for a fingerprint that a shard does not know. It is called
-// at the place itself. Only if no shard has met the fingerprint, the stack is looked at.
-func (g *Graph) register(print uint64, why engine.Reason, label string, pcs []uintptr) engine.NodeID {
+// register returns the node for a fingerprint that a Shard does not know. It is called
+// at the place itself. Only if no Shard has met the fingerprint, the stack is looked at.
+func (g *Graph) register(print uint64, why Reason, label string, pcs []uintptr) NodeID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if id, ok := g.byPrint[print]; ok {
 		return id
 	}
 	if len(g.places) >= g.cfg.MaxNodes && len(g.byPrint) >= g.maxPrints() {
-		return idOverflow
+		return nodeOverflow
 	}
 	p := newPlace(why, label, pcs)
 	id, ok := g.byKey[p.key]
 	switch {
 	case ok:
 	case len(g.places) < g.cfg.MaxNodes:
-		id = engine.NodeID(len(g.places))
+		id = NodeID(len(g.places))
 		g.places = append(g.places, p)
 		g.byKey[p.key] = id
 	default:
-		id = idOverflow
+		id = nodeOverflow
 	}
 	if len(g.byPrint) < g.maxPrints() {
 		g.byPrint[print] = id

@@ -29,7 +29,7 @@ func observed(t *testing.T, loops int, cfg bgraph.Config, main func(rt *engine.R
 
 func start(t *testing.T, loops int, g *recorder.Graph, change ...func(*engine.Config)) *engine.Runtime {
 	t.Helper()
-	return programs.Simulated(t, loops, 0, append([]func(*engine.Config){func(c *engine.Config) { c.NewObserver, c.OnPanic = g.Observe, nil }}, change...)...)
+	return programs.Simulated(t, loops, 0, append([]func(*engine.Config){func(c *engine.Config) { c.Graph, c.OnPanic = g, nil }}, change...)...)
 }
 
 // checkBalance checks what holds in every graph of a program that has ended: what comes

@@ -54,7 +54,7 @@ func (g *Graph) MostHeld() (bytes uint64) {
 func (g *Graph) Expect(bytes uint64) { g.expected.Store(bytes) }
 
 // enter is called when a task comes to an entrance, from a node. There must be room for a gauge.
-func (s *shard) enter(o *note, from *node) {
+func (s *Shard) enter(o *Note, from *node) {
 	g := s.gaugeOf(o)
 	again := from.entrance && g != nil && g.metered > 0 // now it waits there
 	s.leave(o)
@@ -66,19 +66,19 @@ func (s *shard) enter(o *note, from *node) {
 		return
 	}
 	m := &s.meter
-	if burst := meteredBurst * s.g.heapGap; s.tally.Turn > m.paid+burst {
-		m.paid = s.tally.Turn - burst
+	if burst := meteredBurst * s.g.heapGap; s.turn > m.paid+burst {
+		m.paid = s.turn - burst
 	}
-	if m.paid <= s.tally.Turn {
+	if m.paid <= s.turn {
 		m.paid += s.g.heapGap
 		s.watch(o)
 	}
 }
 
-func (s *shard) watch(o *note) { s.giveGauge(o).metered = meteredSteps }
+func (s *Shard) watch(o *Note) { s.giveGauge(o).metered = meteredSteps }
 
 // leave is called when a task has done what it came in for.
-func (s *shard) leave(o *note) {
+func (s *Shard) leave(o *Note) {
 	g := s.gaugeOf(o)
 	if g == nil {
 		return
@@ -93,7 +93,7 @@ func (s *shard) leave(o *note) {
 }
 
 // holds is called when a task that is watched has allocated d bytes in a step.
-func (s *shard) holds(o *note, d uint64) {
+func (s *Shard) holds(o *Note, d uint64) {
 	g := s.gaugeOf(o)
 	g.metered--
 	if g.holds == 0 {

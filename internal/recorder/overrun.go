@@ -4,27 +4,32 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
-// Overran implements engine.Observer.
-func (s *shard) Overran(name string, from engine.NodeID, lasted time.Duration, stack string, ended bool) {
-	o := bgraph.Overrun{Loop: s.number, At: time.Now(), Held: bgraph.Nanos(lasted), Task: name, Stack: stack, To: bgraph.KeyStart}
-	if !ended { // on another thread
-		o.From = s.g.Key(from)
-		s.g.overran(o)
-		return
-	}
-	e := edgeOf(s.tally.Last)
+// Overran records that the step that has just been recorded, of a task with that name, has held its loop too long. stack
+// is empty where it was not taken, because the last report was too recent.
+func (s *Shard) Overran(task string, lasted time.Duration, stack string) {
+	e := s.last
 	if e == nil || e == &s.lost {
 		return
 	}
 	e.stats.overruns++
 	if stack != "" {
-		o.From, o.To = s.g.Key(e.from), s.g.Key(e.to)
-		s.g.overran(o)
+		s.g.overran(bgraph.Overrun{
+			Loop: s.number, At: time.Now(), Held: bgraph.Nanos(lasted), Task: task, Stack: stack,
+			From: s.g.Key(e.from), To: s.g.Key(e.to.id),
+		})
 	}
+}
+
+// Overruns records that a step holds the loop too long and is not over. from is where the task last was. It may be called
+// from any goroutine.
+func (s *Shard) Overruns(task string, from NodeID, lasted time.Duration, stack string) {
+	s.g.overran(bgraph.Overrun{
+		Loop: s.number, At: time.Now(), Held: bgraph.Nanos(lasted), Task: task, Stack: stack,
+		From: s.g.Key(from), To: bgraph.KeyStart,
+	})
 }
 
 // overran notes a report of the watchdog.

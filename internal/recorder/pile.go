@@ -2,17 +2,12 @@
 
 package recorder
 
-import (
-	"slices"
-	"unsafe"
-
-	"github.com/capriccio-go/capriccio/internal/engine"
-)
+import "slices"
 
 // A Waiting is how many tasks of one loop wait at a node, or are ready there.
 type Waiting struct {
 	Loop  int
-	Node  engine.NodeID
+	Node  NodeID
 	Tasks uint64
 }
 
@@ -35,26 +30,26 @@ func (g *Graph) At(do func(Waiting)) {
 	g.mu.Unlock()
 	for _, sh := range shards {
 		sh.nodes.each(func(n *node) {
-			var st [2]uint64 // departures, arrivals
-			read(&st, (*[2]uint64)(unsafe.Pointer(&n.Spot)))
-			if n.ID > idOverflow && st[1] > st[0] && st[1]-st[0] < 1<<40 {
-				do(Waiting{Loop: sh.loop.Index(), Node: n.ID, Tasks: st[1] - st[0]})
+			var c counts
+			read(&c, &n.counts)
+			if n.id > nodeOverflow && c.arrivals > c.departures && c.arrivals-c.departures < 1<<40 {
+				do(Waiting{Loop: sh.loop.Index, Node: n.id, Tasks: c.arrivals - c.departures})
 			}
 		})
 	}
 }
 
 // contended reports whether what tasks wait for at n may be what others have or do.
-func (g *Graph) contended(n engine.NodeID, all bool) bool {
+func (g *Graph) contended(n NodeID, all bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if int(n) >= len(g.places) {
 		return false
 	}
 	switch g.places[n].reason {
-	case engine.ReasonYield.String(), engine.ReasonStart.String(), engine.ReasonEntrance.String(), engine.ReasonAccept.String():
+	case ReasonYield.String(), ReasonStart.String(), ReasonEntrance.String(), ReasonAccept.String():
 		return false
-	case engine.ReasonSleep.String(), engine.ReasonContext.String(), engine.ReasonWrite.String():
+	case ReasonSleep.String(), ReasonContext.String(), ReasonWrite.String():
 		return all
 	}
 	return true

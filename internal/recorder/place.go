@@ -17,7 +17,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
@@ -32,28 +31,26 @@ const (
 	enginePath = modulePath + "internal/engine."
 )
 
-// parking are the functions between the one in which a task waits and the observer.
+// parking are the functions of the engine between the one in which a task waits and the recorder.
 var parking = map[string]bool{
-	enginePath + "(*Loop).observe":                   true,
-	enginePath + "(*Waiter).Wait":                    true,
-	enginePath + "(*Waiter).Park":                    true,
-	enginePath + "(*Waiter).WaitUntil":               true,
-	enginePath + "(*Waiter).WaitFully":               true,
-	enginePath + "(*Waiter).Absorb":                  true,
-	enginePath + "(*Task).beginPark":                 true,
-	enginePath + "(*Task).park":                      true,
-	modulePath + "internal/recorder.(*shard).Parked": true,
-	modulePath + "internal/recorder.(*shard).find":   true,
-	modulePath + "internal/recorder.(*shard).meet":   true,
-	enginePath + "(*Task).unwind":                    true,
-	enginePath + "(*Task).endParkSlow":               true,
+	enginePath + "(*Loop).meet":        true,
+	enginePath + "(*Loop).record":      true,
+	enginePath + "(*Waiter).Wait":      true,
+	enginePath + "(*Waiter).Park":      true,
+	enginePath + "(*Waiter).WaitUntil": true,
+	enginePath + "(*Waiter).WaitFully": true,
+	enginePath + "(*Waiter).Absorb":    true,
+	enginePath + "(*Task).beginPark":   true,
+	enginePath + "(*Task).park":        true,
+	enginePath + "(*Task).unwind":      true,
+	enginePath + "(*Task).endParkSlow": true,
 }
 
 // root is the function below the one that a task was started with.
 const root = enginePath + "(*worker).runTasks"
 
 // On a linked stack chunk, what was called there stands above chunkRoot; the path goes on
-// at chunkCall, in the caller's part (engine.Loop.AppendCallers). Of what lies between the
+// at chunkCall, in the caller's part, which the loop appends. Of what lies between the
 // two, only the call that people write is kept.
 const (
 	chunkRoot = modulePath + "internal/chunk.(*Chunk).serve"
@@ -63,7 +60,7 @@ const (
 
 // newPlace makes the place of a wait from the program counters of its stack, which are
 // copied.
-func newPlace(why engine.Reason, label string, pcs []uintptr) *place {
+func newPlace(why Reason, label string, pcs []uintptr) *place {
 	p := &place{reason: why.String(), label: label, pcs: append([]uintptr(nil), pcs...)}
 	h := fnv.New64a()
 	io.WriteString(h, p.reason+"\x00"+label)
@@ -187,9 +184,9 @@ func inRuntimeFolder(file string) bool {
 }
 
 var runtimeFolders = sync.OnceValue(func() (folders []string) {
-	f := runtime.FuncForPC(reflect.ValueOf(engine.Yield).Pointer())
+	f := runtime.FuncForPC(reflect.ValueOf(New).Pointer())
 	file, _ := f.FileLine(f.Entry())
-	root, _ := strings.CutSuffix(path.Dir(filepath.ToSlash(file)), "/internal/engine")
+	root, _ := strings.CutSuffix(path.Dir(filepath.ToSlash(file)), "/internal/recorder")
 	for _, prefix := range funcname.Runtime {
 		folders = append(folders, path.Join(root, strings.TrimSuffix(strings.TrimPrefix(prefix, modulePath), ".")))
 	}

@@ -266,18 +266,18 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 	checkBalance(t, g.Snapshot())
 }
 
-func TestOf(t *testing.T) {
+func TestRuntimesHaveGraphs(t *testing.T) {
 	a, b := recorder.New(bgraph.Config{}), recorder.New(bgraph.Config{})
 	ra, rb := start(t, 1, a), start(t, 1, b)
-	if recorder.Of(ra) != a || recorder.Of(rb) != b {
+	if ra.Graph() != a || rb.Graph() != b {
 		t.Error("it is another graph")
 	}
 	ra.Close()
 	rb.Close()
-	testenv.Equal(t, recorder.Of(ra), a, "a closed runtime has lost its graph")
-	none := start(t, 1, a, func(c *engine.Config) { c.NewObserver = nil })
+	testenv.Equal(t, ra.Graph(), a, "a closed runtime has lost its graph")
+	none := start(t, 1, nil)
 	defer none.Close()
-	if recorder.Of(none) != nil || recorder.Of(nil) != nil {
+	if none.Graph() != nil || (*engine.Runtime)(nil).Graph() != nil {
 		t.Error("there is a graph where none is learned")
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/buckets"
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
@@ -22,7 +21,7 @@ type timesStats struct {
 	first, firstSum uint64 // of count and sum: those before sampling set in
 
 	// The histogram, whose parts are those of bgraph.Times.Fine, in blocks: what is measured at one place is mostly of
-	// the same order, so it needs few. Each is 1 + the number of one of the shard's, or 0: there is nothing in it.
+	// the same order, so it needs few. Each is 1 + the number of one of the Shard's, or 0: there is nothing in it.
 	fine [buckets.Parts * buckets.Count / blockSize]uint32
 }
 
@@ -33,7 +32,7 @@ const blockSize = 8
 
 // measured adds a duration that was measured with g to t. There must be room for a block. It calls nothing,
 // so it takes no stack that a task that waits might not have.
-func (s *shard) measured(t *timesStats, ns uint64, g *gauge) {
+func (s *Shard) measured(t *timesStats, ns uint64, g *gauge) {
 	n := uint64(g.counts)
 	t.add(ns, n, g.first)
 	i := buckets.FineOf(ns)
@@ -108,7 +107,7 @@ type edgeStats struct {
 // one that changed it are not in recent yet, see fade.
 type changeStats struct {
 	sum    int64
-	at     uint64 // Hop.Count at the last change
+	at     uint64 // edge.count at the last change
 	recent momentsStats
 }
 
@@ -124,31 +123,34 @@ func read[T any](to, from *T) {
 // A node is one loop's part in a node of the graph. Fields without a remark are
 // loop-private.
 type node struct {
-	engine.Spot           // first, see nodeOf; read by others but for Out
-	stats       nodeStats // read by others
-
-	entrance bool // tasks come in here
+	counts             // read by others
+	out      *edge     // the edge that was last taken from here, or nil
+	id       NodeID    // fixed
+	entrance bool      // tasks come in here
+	stats    nodeStats // read by others
 }
+
+// counts are how many tasks have come to a node and have left it, and how many were there at most.
+type counts struct{ departures, arrivals, peak uint64 }
 
 // An edge is one loop's part in an edge of the graph. Fields without a remark are
 // loop-private.
 type edge struct {
-	engine.Hop                                                      // first, see edgeOf; Count is read by others
-	stats      edgeStats                                            // read by others
-	print      uint64                                               // that to was last reached with
-	from, to   engine.NodeID                                        // fixed
-	changes    [engine.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
+	count   uint64                                        // read by others
+	print   uint64                                        // the fingerprint that to was last reached with
+	to      *node                                         // fixed
+	known   bool                                          // what comes this way is only counted, unless it is measured
+	from    NodeID                                        // fixed
+	stats   edgeStats                                     // read by others
+	changes [MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
 }
 
 // A crossing is what one loop knows of a Crossing to it.
 type crossing struct {
-	count    uint64        // read by others
-	from, to engine.NodeID // fixed
-	loop     int           // fixed: index of the waker's loop in the runtime, -1: none
+	count    uint64 // read by others
+	from, to NodeID // fixed
+	loop     int    // fixed: index of the waker's loop in the runtime, -1: none
 }
-
-func nodeOf(p *engine.Spot) *node { return (*node)(unsafe.Pointer(p)) }
-func edgeOf(h *engine.Hop) *edge  { return (*edge)(unsafe.Pointer(h)) }
 
 // A paged list grows without moving what it holds. Its loop adds, anyone may read.
 type paged[T any] struct {

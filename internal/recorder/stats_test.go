@@ -8,14 +8,13 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // The first durations are slow, those of the sample fast: the estimate is not the mean of
 // both times the count.
 func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
-	var s shard
+	var s Shard
 	var stats timesStats
 	for range 64 {
 		s.blocks.reserve(1)
@@ -50,7 +49,7 @@ func TestTinyStepsAreTimedMoreSeldom(t *testing.T) {
 		{400, 400, 20},
 		{0, 100, 20}, // Config.Sampling was given
 	} {
-		s := shard{g: &Graph{cfg: bgraph.Config{Sampling: 20}, tinyStep: c.tiny}, tally: new(engine.Tally), random: 1, samples: 1}
+		s := Shard{g: &Graph{cfg: bgraph.Config{Sampling: 20}, tinyStep: c.tiny}, random: 1, samples: 1}
 		now := new(atomic.Uint64)
 		coro.SimulateCycles(now)
 		var stats timesStats
@@ -75,7 +74,7 @@ func TestTinyStepsAreTimedMoreSeldom(t *testing.T) {
 
 // A histogram takes memory for what is measured only, and tells the same as a plain one.
 func TestHistogramsTakeBlocksWhereNeeded(t *testing.T) {
-	var s shard
+	var s Shard
 	before := int64(0)
 	for _, c := range []struct {
 		ns     []uint64

@@ -17,11 +17,12 @@ import (
 	"fmt"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // A Node is the number of a node of the blocking graph. Numbers should be small:
 // tables have an element for each up to the largest. They must be below MaxNodes.
-type Node = engine.NodeID
+type Node = recorder.NodeID
 
 // MaxNodes is how many nodes there can be.
 const MaxNodes = 1 << nodeBits

@@ -192,8 +192,8 @@ func (s *Server) start() error {
 	graph.Allocated = s.Memory.allocated
 	cfg := engine.Config{
 		Loops: s.cfg.Loops, Clock: s, HoldLimit: -1, Log: log, Grace: 10 * time.Second,
-		NewObserver: graph.Observe,
-		OnPanic:     func(p *engine.PanicError) { s.fault("panic: %v\n%s", p, p.Stack) },
+		Graph:   graph,
+		OnPanic: func(p *engine.PanicError) { s.fault("panic: %v\n%s", p, p.Stack) },
 	}
 	threads := poller.NoRing(poller.Epoll)
 	cfg.NewPoller = func(int) (engine.Poller, error) { return threads() }

@@ -137,10 +137,10 @@ func graphOf(t *testing.T, loops int, program ...func()) *bgraph.Snapshot {
 	t.Helper()
 	g := recorder.New(bgraph.Config{Sampling: 1})
 	rt, err := engine.New(engine.Config{
-		Loops:       loops,
-		NewPoller:   func(int) (engine.Poller, error) { return poller.Epoll() },
-		NewObserver: g.Observe,
-		HoldLimit:   time.Hour,
+		Loops:     loops,
+		NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() },
+		Graph:     g,
+		HoldLimit: time.Hour,
 	})
 	testenv.Must(t, err)
 	defer rt.Close()

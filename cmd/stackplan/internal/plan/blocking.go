@@ -67,14 +67,14 @@ func (s *source) parker(f *ssa.Function) bool {
 	return false
 }
 
-// watched reports whether f is one of the engine's functions in which the observer
-// hears of a wait, or of a wait that was not needed.
+// watched reports whether f is one of the engine's functions that record a wait, or a wait
+// that was not needed.
 func (s *source) watched(f *ssa.Function) bool {
 	if packageOf(f) != enginePackage {
 		return false
 	}
 	for call := range callsOf(f) {
-		if c := call.Common(); c.IsInvoke() && c.Method.Name() == "Parked" {
+		if to := call.Common().StaticCallee(); to != nil && to.Name() == "Park" && packageOf(to) == recorderPackage {
 			return true
 		}
 	}

@@ -270,6 +270,7 @@ const (
 	taskPackage     = projectPath + "/task"
 	resschedPackage = projectPath + "/ressched"
 	coroPackage     = projectPath + "/internal/coro"
+	recorderPackage = projectPath + "/internal/recorder"
 )
 
 // collect finds all packages of the program and those that may be rewritten.

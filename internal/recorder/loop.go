@@ -1,0 +1,90 @@
+//go:build linux
+
+package recorder
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// MaxResources is how many resources a process may have.
+const MaxResources = 16
+
+// An Account is what one loop counts of the resources, each at its index. The loop writes it; its Shard reads it between
+// two steps, others read the sums with coro.Peek.
+type Account struct {
+	Taken, Given [MaxResources]uint64
+	Moves        uint64 // changes when Taken or Given do, but for tasks without a limit
+	Moved        uint32 // a bit for each resource whose sums may have changed since the Shard last looked
+}
+
+// A Loop is what a Graph is told of a loop that it observes. Fixed.
+type Loop struct {
+	Runtime *Runtime
+	Index   int // in its runtime
+	Account *Account
+	// State says how many tasks the loop has, and whether it takes new work. It may be called from any goroutine, and must
+	// not wait.
+	State func() (tasks int, works bool)
+}
+
+// A Runtime is what a Graph asks of a runtime whose loops it observes. Fixed.
+type Runtime struct {
+	// Resources returns those declared so far, by their indexes; those that do not matter to the runtime without a
+	// name. If not alone, other runtimes are in the Graph: then the sums are those of the process. It may be called from
+	// any goroutine, and must not wait.
+	Resources func(alone bool) []Resource
+	// TaskLimit is the limit on the number of tasks, which are resource TasksAt; 0: there is none.
+	TaskLimit *atomic.Int64
+	TasksAt   int
+}
+
+// A Resource is what a snapshot says of a resource.
+type Resource struct {
+	Name, Unit         string
+	Acquired, Released uint64
+	Limit              int64
+}
+
+// settle records what the step along e has changed about resources.
+func (s *Shard) settle(e *edge) {
+	s.moves = s.loop.Account.Moves
+	tasksLimited := s.loop.Runtime.TaskLimit.Load() != 0
+	learnt := tasksLimited && s.tasksLimited // not what was spawned before there was a limit
+	s.tasksLimited = tasksLimited
+	// Tasks are counted without a move as long as there is no limit.
+	for moved := s.loop.Account.Moved | 1<<s.loop.Runtime.TasksAt; moved != 0; moved &= moved - 1 {
+		i := bits.TrailingZeros32(moved)
+		d := s.loop.Account.balance(i) - s.balance[i]
+		if d == 0 {
+			continue
+		}
+		s.balance[i] += d
+		if i == s.loop.Runtime.TasksAt && !learnt {
+			continue
+		}
+		p := &e.changes[i/8]
+		block := p.Load()
+		if block == nil {
+			block = new(changeBlock)
+			p.Store(block)
+		}
+		c := &block[i%8]
+		c.sum += d
+		c.recent.fade(c.at, e.count-1)
+		c.recent.add(float64(d), e.count)
+		c.at = e.count
+	}
+	s.loop.Account.Moved = 0
+}
+
+// balance is what has been taken of a resource, less what has been given back.
+func (a *Account) balance(i int) int64 { return int64(a.Taken[i] - a.Given[i]) }
+
+// rebalance leaves out what the loop's own goroutine has taken or given.
+func (s *Shard) rebalance() {
+	s.moves, s.loop.Account.Moved = s.loop.Account.Moves, 0
+	for i := range s.balance {
+		s.balance[i] = s.loop.Account.balance(i)
+	}
+}
