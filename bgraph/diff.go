@@ -202,6 +202,7 @@ func matchResources(to, from []Resource) []int {
 func (d *difference) node(n, b *Node) {
 	d.count("arrivals", &n.Arrivals, b.Arrivals)
 	d.count("departures", &n.Departures, b.Departures)
+	d.count("together", &n.Together, b.Together)
 	d.times("wait", &n.Wait, &b.Wait)
 	d.times("ready", &n.Ready, &b.Ready)
 	err := pair(n.Loops, b.Loops, func(l *NodeLoop) int { return l.Loop }, func(l, b *NodeLoop) {

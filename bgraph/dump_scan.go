@@ -114,7 +114,7 @@ func listLimits(key string) (most, size int) {
 	case "overruns":
 		return graphlimits.Overruns, 120
 	}
-	return max(graphlimits.Nodes, graphlimits.Edges), 328
+	return max(graphlimits.Nodes, graphlimits.Edges), 336
 }
 
 // textEnd returns where the text ends that begins at from, -1 if it does not.

@@ -275,6 +275,7 @@ func (n *Node) merge(b *Node) {
 	addNumber(&n.Peak, b.Peak)
 	addCount(&n.Arrivals, b.Arrivals)
 	addCount(&n.Departures, b.Departures)
+	addCount(&n.Together, b.Together)
 	n.Wait.merge(&b.Wait)
 	n.Ready.merge(&b.Ready)
 	n.Oldest = max(n.Oldest, b.Oldest)

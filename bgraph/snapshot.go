@@ -147,6 +147,9 @@ type Node struct {
 	Oldest     Nanos      `json:"oldest"`           // how long the one that has been there longest has waited, or been ready after that
 	Loops      []NodeLoop `json:"loops"`            // those loops where it has been met, by index
 	Wakers     []Waker    `json:"wakers,omitempty"` // what ended its waits, the most frequent first
+
+	// Together is how many waits a sync.Cond.Broadcast has ended, but for the first that it ended in a step. Traces only.
+	Together uint64 `json:"together,omitempty"`
 }
 
 // A Frame is one call of a stack.

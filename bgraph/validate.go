@@ -173,6 +173,7 @@ func (s *Snapshot) checkNode(n *Node) error {
 		checkNumber("peak", n.Peak),
 		checkCount("arrivals", n.Arrivals),
 		checkCount("departures", n.Departures),
+		checkCount("together", n.Together),
 		n.Wait.check("wait"),
 		n.Ready.check("ready"),
 		checkNumber("oldest", n.Oldest),

@@ -22,6 +22,7 @@ type goroutine struct {
 	known   bool       // the beginning of the step is in the trace
 	at      *node      // where it waits or last waited
 	start   *start
+	steps   uint64        // that have ended
 	ran     time.Duration // of the step, up to counted
 	parts   bgraph.Parts  // of the step
 	sampled []*place      // of the step
@@ -111,6 +112,9 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 		m.all.remove(id, g)
 	case to == trace.GoSyscall:
 		m.account(g)
+		if g.start.Function == "" {
+			m.learn(g, st.Reason, st.Stack)
+		}
 		if m.isReply(g, st.Stack) {
 			m.reply(g, e, st.Stack)
 		}
@@ -237,6 +241,7 @@ func (m *model) block(g *goroutine, st *trace.StateTransition, e *trace.Event) {
 // arrive ends the step, which went on until then, at a node.
 func (m *model) arrive(g *goroutine, n *node, p trace.ProcID, until trace.Time) {
 	m.trail(g, pieceStep, until, 0)
+	g.steps++
 	m.step(g, n, p)
 	g.at, g.folded = n, false
 	if !g.start.system {
@@ -258,6 +263,7 @@ func (m *model) wake(g *goroutine, e *trace.Event) {
 		}
 		by := m.waker(e, g.at)
 		g.at.wokenBy(by)
+		m.together(g.at, e)
 		m.trail(g, pieceWait, m.now, m.trailOf(e, by == nil))
 	}
 	g.set(trace.GoRunnable, m.now)

@@ -66,8 +66,10 @@ type node struct {
 	outside bool // a goroutine here waits for the network or for time
 	here    int64
 	wakers  []waker
-	out     [4]link // edges from here that were used of late
-	turn    uint8   // which of them makes room next
+	by      *goroutine // whose Broadcast has ended a wait last
+	byStep  uint64     // the number of its step
+	out     [4]link    // edges from here that were used of late
+	turn    uint8      // which of them makes room next
 
 	near     [4]nearStack
 	nearTurn uint8
@@ -276,6 +278,18 @@ func (n *node) wokenBy(p *place) {
 	n.wakers = countAt(n.wakers, p)
 }
 
+// together counts a wake by a sync.Cond.Broadcast in a step that has just ended another wait at n so.
+func (m *model) together(n *node, e *trace.Event) {
+	w := m.all.get(e.Goroutine())
+	if w == nil || m.stack(n, e.Stack()).known&broadcasts == 0 {
+		return
+	}
+	if n.by == w && n.byStep == w.steps {
+		n.Together++
+	}
+	n.by, n.byStep = w, w.steps
+}
+
 // countAt counts one more at p. The frequent places are near the front of the list.
 func countAt(all []waker, p *place) []waker {
 	for i := range all {
@@ -344,10 +358,14 @@ func (m *model) step(g *goroutine, to *node, p trace.ProcID) {
 // does not tell where it began or ended. Shorter ones don't matter.
 const longStep = 10 * time.Millisecond
 
-// unfinished counts the long steps that go on.
+// unfinished counts the long system calls and steps that go on.
 func (m *model) unfinished() {
 	for _, id := range slices.Sorted(maps.Keys(m.all.byID)) {
 		g := m.all.byID[id]
+		if g.state == stateCalling && !g.start.system && (m.o.Raw || m.now.Sub(g.since) >= m.o.LongCall) {
+			m.arrive(g, m.node(g.at, "system call", "", g.callStack), g.proc, g.since)
+			g.state = stateWaiting
+		}
 		if m.account(g); g.start.system || g.waits() || g.ran < longStep {
 			continue
 		}

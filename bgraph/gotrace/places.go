@@ -41,11 +41,18 @@ func trim(frames []bgraph.Frame) []bgraph.Frame {
 	for len(rest) > 1 && strings.HasPrefix(rest[len(rest)-1].Function, "runtime.") {
 		rest = rest[:len(rest)-1]
 	}
-	if len(rest) == 0 {
-		return frames
+	switch {
+	case len(rest) > 0:
+		return rest
+	case len(frames) > 0 && isPreemption(frames[0].Function):
+		return []bgraph.Frame{{Function: "a function without a frame"}}
 	}
-	return rest
+	return frames
 }
+
+// isPreemption reports whether a function is one of those in which the Go runtime preempts a goroutine. A stack that has no
+// others is that of a goroutine in its first function, if that has no frame: the trace does not name it.
+func isPreemption(function string) bool { return strings.HasPrefix(function, "runtime.asyncPreempt") }
 
 // belowWaits reports whether the stack of a goroutine that waits has the function when the
 // runtime looks at it from outside, but not when the goroutine says itself that it blocks.

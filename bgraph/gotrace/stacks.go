@@ -31,6 +31,7 @@ type answers uint8
 const (
 	wakerAsked answers = 1 << iota
 	polls
+	broadcasts
 	replyAsked
 	isReply
 )
@@ -144,6 +145,9 @@ func (m *model) waker(e *trace.Event, n *node) *place {
 		frames := framesOf(of)
 		if slices.ContainsFunc(frames, func(f bgraph.Frame) bool { return strings.HasPrefix(f.Function, "internal/poll.") }) {
 			s.known |= polls
+		}
+		if slices.ContainsFunc(frames, func(f bgraph.Frame) bool { return f.Function == "sync.(*Cond).Broadcast" }) {
+			s.known |= broadcasts
 		}
 		n := bgraph.Node{Stack: trim(frames)}
 		if f := n.Place(); f != nil && !ofRuntime(f.Function) {

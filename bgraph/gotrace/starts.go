@@ -73,7 +73,7 @@ func (m *model) learn(g *goroutine, reason string, stack trace.Stack) {
 	if reason == "system goroutine wait" && !strings.HasPrefix(f.Function, "runtime") {
 		f.Function = systemStart
 	}
-	if f.Function != "" {
+	if f.Function != "" && !isPreemption(f.Function) {
 		g.start = m.startOf(f)
 	}
 }

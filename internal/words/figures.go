@@ -196,5 +196,8 @@ func Waker(w *bgraph.Waker) string {
 	if w.Function == "" {
 		return "the scheduler"
 	}
+	if w.Line == 0 {
+		return funcname.Short(w.Function)
+	}
 	return fmt.Sprintf("%s:%d", funcname.Short(w.Function), w.Line)
 }

@@ -118,6 +118,9 @@ func (l *linter) wokenForNothing(n *bgraph.Node) {
 			back += e.Count - min(e.Count, e.Parts.Calls) // a step with a system call did something
 		}
 	}
+	if l.s.Kind == bgraph.KindGoroutines && n.Together < n.Departures/2 { // each was woken by itself, for something
+		return
+	}
 	if back < all/2+1 || float64(n.Peak) < convoyTasks || words.PerSecond(l.s, back) < 100 {
 		return
 	}

@@ -1,0 +1,130 @@
+package gotrace
+
+import (
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+var leafOver atomic.Bool
+
+// leaf needs no frame on the stack, so that the Go runtime doesn't find its name when it preempts it.
+func leaf() {
+	for x := uint64(1); x != 0 && !leafOver.Load(); x = x*6364136223846793005 + 1442695040888963407 {
+	}
+}
+
+// TestGoroutinesWithoutAFrameRun: a goroutine that runs all the time counts, also where the trace does not tell in which
+// function.
+func TestGoroutinesWithoutAFrameRun(t *testing.T) {
+	leafOver.Store(false)
+	var over sync.WaitGroup
+	over.Go(leaf)
+	time.Sleep(time.Millisecond) // it runs before the trace does
+	s := traced(t, func() { time.Sleep(200 * time.Millisecond) })
+	leafOver.Store(true)
+	over.Wait()
+	var cpu, stepCPU time.Duration
+	for _, st := range s.Starts {
+		cpu += st.CPU.Duration()
+	}
+	for _, e := range s.Edges {
+		stepCPU += e.CPU.Sum.Duration()
+	}
+	if least := s.Span.Duration() / 4; cpu < least || stepCPU < least {
+		t.Errorf("CPU of goroutines %v, of steps %v, in %v", cpu, stepCPU, s.Span)
+	}
+}
+
+// TestCallsUnderWayAreThere: a goroutine in a long system call at the end of the trace is there.
+func TestCallsUnderWayAreThere(t *testing.T) {
+	const callers = 5
+	var pipe [2]int
+	testenv.Must(t, syscall.Pipe(pipe[:]))
+	var all sync.WaitGroup
+	s := traced(t, func() {
+		for range callers {
+			all.Go(func() { longCall(pipe[0]) })
+		}
+		time.Sleep(100 * time.Millisecond)
+	})
+	syscall.Close(pipe[1])
+	all.Wait()
+	syscall.Close(pipe[0])
+	if n := at(t, s, "system call", "gotrace.longCall"); n.Now != callers || n.Peak != callers {
+		t.Errorf("%d there of %d, %d at most", n.Now, callers, n.Peak)
+	}
+}
+
+//go:noinline
+func longCall(fd int) { syscall.Read(fd, make([]byte, 1)) }
+
+// TestWakesTogether: of a condition variable for each of many consumers, each wake is for one of them; of one for all, a
+// Broadcast is for all.
+func TestWakesTogether(t *testing.T) {
+	const consumers, rounds = 8, 60
+	for _, each := range []int{1, consumers} { // consumers of a condition variable
+		s := traced(t, func() {
+			var all sync.WaitGroup
+			for range consumers / each {
+				q := &rounders{left: rounds}
+				q.turn.L = &q.mu
+				for range each {
+					all.Go(q.await)
+				}
+				all.Go(func() { q.wake(each) })
+			}
+			all.Wait()
+		})
+		n := at(t, s, "cond", "gotrace.(*rounders).await")
+		if n.Departures < consumers*rounds/2 || n.Together > n.Departures/2 != (each > 1) || each == 1 && n.Together > 0 {
+			t.Errorf("%d at each: %d waits ended, %d together", each, n.Departures, n.Together)
+		}
+		for _, f := range lint.Find(s) {
+			if f.Check == lint.CheckConvoy && each == 1 {
+				t.Errorf("a warning of a healthy program: %+v", f)
+			}
+		}
+	}
+}
+
+// rounders wait for one another's rounds.
+type rounders struct {
+	mu            sync.Mutex
+	turn          sync.Cond
+	left, waiting int // guarded by mu
+}
+
+//go:noinline
+func (q *rounders) await() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.left > 0 {
+		q.waiting++
+		q.turn.Wait()
+	}
+}
+
+// wake wakes as many that wait, once for each round.
+func (q *rounders) wake(each int) {
+	for left := 1; left > 0; {
+		q.mu.Lock()
+		if left = q.left; q.waiting == each {
+			q.waiting = 0
+			q.left--
+			left--
+			if each == 1 {
+				q.turn.Signal()
+			} else {
+				q.turn.Broadcast()
+			}
+		}
+		q.mu.Unlock()
+		time.Sleep(time.Microsecond) // the end of a step
+	}
+}
