@@ -16,43 +16,20 @@ type unixConn struct{ *scriptConn }
 
 func (unixConn) RemoteAddr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
-// TestClient: who a request is from, for handlers and the access log. The peer of a scriptConn is 192.0.2.1.
+// TestClient: who a request is from, for handlers and the access log; package clientaddr has the rest. The peer of a
+// scriptConn is 192.0.2.1.
 func TestClient(t *testing.T) {
 	for _, test := range []struct {
 		name, trust, also string
 		unix              bool
-		lines             string
 		client            string // "": none
 		trusted           bool
 	}{
-		{"nobody is trusted", "", "", false, "X-Forwarded-For: 6.6.6.6", "192.0.2.1", false},
-		{"another is trusted", "10.0.0.0/8 unix:", "", false, "X-Forwarded-For: 6.6.6.6", "192.0.2.1", false},
-		{"a proxy says nothing", "192.0.2.1", "", false, "", "192.0.2.1", true},
-		{"a proxy", "192.0.2.0/24", "", false, "X-Forwarded-For: 6.6.6.6, 198.51.100.7", "198.51.100.7", true},
-		{"a proxy, IPv4 as IPv6", "::ffff:192.0.2.1", "", false, "X-Forwarded-For: 198.51.100.7", "198.51.100.7", true},
-		{"a network, IPv4 as IPv6", "::ffff:192.0.2.0/120", "", false, "X-Forwarded-For: 198.51.100.7", "198.51.100.7", true},
-		{"a chain", "192.0.2.0/24 10.0.0.1", "", false, "X-Forwarded-For: 6.6.6.6, 198.51.100.7, 10.0.0.1", "198.51.100.7", true},
-		{"in several lines", "192.0.2.1 10.0.0.1", "", false, "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-For: 198.51.100.7\r\nX-Forwarded-For: 10.0.0.1", "198.51.100.7", true},
-		{"all are trusted", "0.0.0.0/0", "", false, "X-Forwarded-For: 198.51.100.7, 10.0.0.1", "198.51.100.7", true},
-		{"port", "192.0.2.1", "", false, "X-Forwarded-For: 198.51.100.7:4711", "198.51.100.7", true},
-		{"IPv6", "192.0.2.1", "", false, "X-Forwarded-For: 2001:db8::7", "2001:db8::7", true},
-		{"IPv6 and port", "192.0.2.1", "", false, "X-Forwarded-For: [2001:db8::7]:80", "2001:db8::7", true},
-		{"IPv6 in brackets", "192.0.2.1", "", false, "X-Forwarded-For: [2001:db8::7]", "2001:db8::7", true},
-		{"IPv4 as IPv6", "192.0.2.1", "", false, "X-Forwarded-For: ::ffff:198.51.100.7", "198.51.100.7", true},
-		{"an entry is unknown", "192.0.2.1 10.0.0.1", "", false, "X-Forwarded-For: 6.6.6.6, unknown, 10.0.0.1", "10.0.0.1", true},
-		{"no entry", "192.0.2.1", "", false, "X-Forwarded-For: ", "192.0.2.1", true},
-		{"Forwarded", "192.0.2.1", "", false, `Forwarded: for=6.6.6.6;proto=http, Proto=https;FOR="[2001:db8::7]:80"`, "2001:db8::7", true},
-		{"X-Forwarded-For goes before", "192.0.2.1", "", false, "Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 198.51.100.7", "198.51.100.7", true},
-		{"a host that looks like an element", "192.0.2.1", "", false, `Forwarded: for=198.51.100.7;host="a,for=6.6.6.6"`, "198.51.100.7", true},
-		{"a quote that does not end", "192.0.2.1", "", false, "Forwarded: for=6.6.6.6\r\n" + `Forwarded: for="6.6.6.6, for=198.51.100.7`, "192.0.2.1", true},
-		{"unix", "", "", true, "X-Forwarded-For: 6.6.6.6", "", false},
-		{"unix is not an address", "0.0.0.0/0 ::/0", "", true, "X-Forwarded-For: 6.6.6.6", "", false},
-		{"unix is trusted", "unix:", "", true, "X-Forwarded-For: 6.6.6.6, 198.51.100.7", "198.51.100.7", true},
-		{"unix twice", "unix:", "", true, "X-Forwarded-For: 198.51.100.7, unix:", "198.51.100.7", true},
-		{"an address is not unix", "unix:", "", false, "X-Forwarded-For: 6.6.6.6", "192.0.2.1", false},
-		{"a handler trusts more", "10.0.0.1", "192.0.2.1", false, "X-Forwarded-For: 198.51.100.7, 10.0.0.1", "198.51.100.7", true},
-		{"the server and a handler trust one each", "192.0.2.1", "10.0.0.1", false, "X-Forwarded-For: 198.51.100.7, 10.0.0.1", "198.51.100.7", true},
-		{"a handler trusts another", "", "10.0.0.1", false, "X-Forwarded-For: 6.6.6.6", "192.0.2.1", false},
+		{"nobody is trusted", "", "", false, "192.0.2.1", false},
+		{"a proxy", "192.0.2.1", "", false, "198.51.100.7", true},
+		{"a handler trusts more", "10.0.0.1", "192.0.2.1", false, "198.51.100.7", true},
+		{"unix", "", "", true, "", false},
+		{"unix is trusted", "unix:", "", true, "198.51.100.7", true},
 	} {
 		var log strings.Builder
 		s := &Server{Trust: testenv.Need(ParseTrust(strings.Fields(test.trust)...))(t), AccessLog: NewAccessLog(&log, LogCommon)}
@@ -65,16 +42,11 @@ func TestClient(t *testing.T) {
 			}
 			return nil
 		}
-		lines := test.lines
-		if lines != "" {
-			lines += "\r\n"
-		}
-		script := newScriptConn(nil, []byte("GET / HTTP/1.1\r\nHost: h\r\n"+lines+"\r\n"), 1<<10)
+		var nc net.Conn = newScriptConn(nil, []byte("GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 6.6.6.6, 198.51.100.7\r\n\r\n"), 1<<10)
 		if test.unix {
-			serveScript(s, unixConn{script})
-		} else {
-			serveScript(s, script)
+			nc = unixConn{nc.(*scriptConn)}
 		}
+		serveScript(s, nc)
 		testenv.Equal(t, got, test.client, test.name)
 		testenv.Equal(t, trusted, test.trusted, "%s: trusted", test.name)
 		s.AccessLog.Close()
@@ -107,11 +79,5 @@ func TestCountsForClient(t *testing.T) {
 			testenv.Equal(t, one != other, trusts, "HTTP/2 %v, trust %s: two clients are two", http2, trust)
 			transport.CloseIdleConnections()
 		}
-	}
-}
-
-func TestParseTrust(t *testing.T) {
-	for _, bad := range []string{"", "localhost", "10.0.0.0/33", "unix", "10.0.0.1:80"} {
-		testenv.Fails(t, testenv.Err(ParseTrust("10.0.0.1", bad)), "%q is taken", bad)
 	}
 }

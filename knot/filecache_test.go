@@ -285,39 +285,14 @@ func TestOutOfDescriptors(t *testing.T) {
 	for i := range 16 {
 		askBody(t, f, fmt.Sprint("/f", i))
 	}
-	var limit unix.Rlimit
-	testenv.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	lower := limit
-	lower.Cur = uint64(highestFD(t) + 1)
-	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-	// Below the limit every number must be taken.
-	var taken []int
-	defer func() {
-		for _, fd := range taken {
-			unix.Close(fd)
-		}
-	}()
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lower); err != nil {
-		t.Skip(err)
-	}
-	for {
-		fd, err := unix.Dup(f.store.Root.FD)
-		if err != nil {
-			break
-		}
-		taken = append(taken, fd)
-	}
+	giveBack := exhaust(t, f.store.Root.FD)
+	defer func() { giveBack() }()
 	if got := askBody(t, f, "/f17"); got != string(contentOf(17, 50_000)) {
 		t.Errorf("%d bytes", len(got))
 	}
+	giveBack()
 	f.store.Caches.Empty()
-	for {
-		fd, err := unix.Dup(f.store.Root.FD)
-		if err != nil {
-			break
-		}
-		taken = append(taken, fd)
-	}
+	giveBack = exhaust(t, f.store.Root.FD)
 	server := &Server{Handler: f.Serve}
 	server.ErrorLog = quietLog()
 	nc := newScriptConn([]byte("GET /f18 HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)

@@ -3,11 +3,9 @@ package knot
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"runtime"
@@ -16,8 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -32,11 +28,6 @@ func h2Clients(t *testing.T, ca *testenv.CA) map[string]func() (*Server, http.Ro
 			p := new(http.Protocols)
 			p.SetUnencryptedHTTP2(true)
 			return &Server{H2C: true}, &http.Transport{Protocols: p}, "http"
-		},
-		"x/net/http2": func() (*Server, http.RoundTripper, string) {
-			return &Server{H2C: true}, &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, network, addr)
-			}}, "http"
 		},
 	}
 }

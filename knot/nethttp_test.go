@@ -41,28 +41,6 @@ func adaptBlocking(h http.Handler) Handler { return AdaptHTTP(OffloadHTTP(h)) }
 // adapters are the ways to run a handler: in the task, and on a goroutine.
 var adapters = map[string]func(http.Handler) Handler{"task": AdaptHTTP, "goroutine": adaptBlocking}
 
-// TestAdaptedHandlersDoNotStopTheLoop: two of them wait for each other, natively.
-func TestAdaptedHandlersDoNotStopTheLoop(t *testing.T) {
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		meet := make(chan string)
-		sv := start(&Server{Handler: adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			select {
-			case meet <- r.URL.Path:
-			case other := <-meet:
-				io.WriteString(w, other)
-			}
-		}))})
-		a, b := sv.dial(), sv.dial()
-		a.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
-		b.send("GET /b HTTP/1.1\r\nHost: h\r\n\r\n")
-		_, bodyA := a.response("GET")
-		_, bodyB := b.response("GET")
-		if bodyA+bodyB != "/a" && bodyA+bodyB != "/b" {
-			t.Errorf("answers %q and %q", bodyA, bodyB)
-		}
-	})
-}
-
 func TestAdaptedContextEnds(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		began, ended := make(chan context.Context), make(chan error)

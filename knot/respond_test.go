@@ -6,9 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // TestStatusWithoutBody: a length that the handler has declared does no harm.
@@ -95,15 +92,6 @@ func TestNoSetterSplitsTheResponse(t *testing.T) {
 	}
 }
 
-func TestEveryStatusLineHasAPhrase(t *testing.T) {
-	for code := h1.FirstStatus; code <= h1.WidestStatus; code++ {
-		line := h1.StatusLine(code)
-		if _, phrase, _ := strings.Cut(line[len("HTTP/1.1 "):], " "); len(strings.TrimSpace(phrase)) == 0 {
-			t.Errorf("%d: %q", code, line)
-		}
-	}
-}
-
 func TestUpgradeBringsConnection(t *testing.T) {
 	for name, handler := range map[string]Handler{
 		"AddHeader": func(x *Ctx) error {
@@ -131,35 +119,4 @@ func TestUpgradeBringsConnection(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestEveryMethodReachesTheHandler: the server has no say in what methods there are.
-func TestEveryMethodReachesTheHandler(t *testing.T) {
-	methods := []string{"PROPFIND", "MKCOL", "PURGE", "QUERY", "get", "G", "M-SEARCH", "!#$%&'*+-.^_`|~"}
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		native := start(&Server{Handler: echoHandler}).dial()
-		adapted := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, _ := io.ReadAll(r.Body)
-			fmt.Fprintf(w, "%s %s", r.Method, body)
-		}))}).dial()
-		files := start(&Server{Handler: openWith(t, t.TempDir(), FilesConfig{}).Serve}).dial()
-		for _, method := range methods {
-			files.send(method + " / HTTP/1.1\r\nHost: h\r\n\r\n")
-			if resp, _ := files.response(method); resp.StatusCode != 405 || resp.Header.Get("Allow") == "" {
-				t.Errorf("files, %s: status %d, Allow %q", method, resp.StatusCode, resp.Header.Get("Allow"))
-			}
-			native.send("\r\n" + method + " /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
-			if _, body := native.response(method); body != method+" /a? h" {
-				t.Errorf("%s: %q", method, body)
-			}
-			adapted.send(method + " / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
-			if _, body := adapted.response(method); body != method+" abc" {
-				t.Errorf("adapted %s: %q", method, body)
-			}
-		}
-	})
-}
-
-func TestFieldsAreTrimmed(t *testing.T) {
-	testenv.Equal(t, string(h1.AppendField(nil, "A", " \tb\rc \r\n")), "A: b c\r\n")
 }
