@@ -233,6 +233,8 @@ func (m *model) rangeEvent(e *trace.Event) {
 	}
 	times := &m.collections
 	switch {
+	case r.Name == "stop-the-world (start trace)", r.Name == "stop-the-world (stop trace)": // no doing of the program's
+		return
 	case strings.HasPrefix(r.Name, "stop-the-world"):
 		times = &m.stopped
 	case r.Name != "GC concurrent mark phase":

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -42,6 +43,7 @@ type Finding struct {
 	Node     bgraph.Key `json:"node"`            // 0: the program as a whole
 	To       bgraph.Key `json:"to"`              // where the step ends that is meant; 0: the node itself
 	Name     string     `json:"name"`            // of the place, or of the step: "read a → write b"
+	At       string     `json:"at,omitempty"`    // where that is in the program, or where the step begins: "/src/main.go:35"
 	Message  string     `json:"message"`         // what was seen, with its figures
 	Advice   string     `json:"advice"`          // what to do about it
 	Stack    string     `json:"stack,omitempty"` // of the end of a long step
@@ -102,6 +104,7 @@ func (l *linter) add(weight float64, f Finding) {
 	if f.Name == "" {
 		f.Name = l.place(f.Node, f.To)
 	}
+	f.At = l.at(f.Node, f.To)
 	advice := f.Advice
 	if l.s.Kind == bgraph.KindGoroutines {
 		advice = cmp.Or(goroutineAdvice[f.Check], advice)
@@ -124,6 +127,18 @@ func (l *linter) place(from, to bgraph.Key) string {
 		return l.name(from)
 	}
 	return l.name(from) + " → " + l.name(to)
+}
+
+// at is the file and line of the first of the nodes that has one.
+func (l *linter) at(nodes ...bgraph.Key) string {
+	for _, k := range nodes {
+		if n := l.s.Node(k); n != nil {
+			if f := n.Place(); f != nil && f.File != "" && f.Line > 0 {
+				return fmt.Sprintf("%s:%d", f.File, f.Line)
+			}
+		}
+	}
+	return ""
 }
 
 var severityRank = map[string]int{SeverityError: 0, SeverityWarning: 1, SeverityInfo: 2}

@@ -35,6 +35,9 @@ func Write(w io.Writer, s *bgraph.Snapshot, findings []Finding) error {
 	for i := range findings {
 		f := &findings[i]
 		fmt.Fprintf(out, "\n%-7s  %s: %s\n", f.Severity, f.Check, words.Clean(f.Name))
+		if f.At != "" {
+			fmt.Fprintf(out, "    at %s\n", words.Clean(f.At))
+		}
 		words.WriteParagraph(out, f.Message, FindingWidth)
 		if f.Advice != "" && !advised[f.Advice] { // once: several findings of a check have the same
 			words.WriteParagraph(out, "→ "+f.Advice, FindingWidth)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -45,7 +46,11 @@ func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string
 			fmt.Fprintf(b, "  … and %s more\n", words.Count(len(findings)-i))
 			break
 		}
-		fmt.Fprintln(b, words.Shorten(words.Clean(fmt.Sprintf("  %s %s: %s", f.Severity, f.Check, f.Name)), o.Width))
+		head := fmt.Sprintf("  %s %s: %s", f.Severity, f.Check, f.Name)
+		if f.At != "" {
+			head += ", " + path.Base(f.At)
+		}
+		fmt.Fprintln(b, words.Shorten(words.Clean(head), o.Width))
 		room--
 		var message bytes.Buffer
 		words.WriteParagraph(&message, f.Message, min(o.Width, lint.FindingWidth))

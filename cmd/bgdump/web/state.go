@@ -117,6 +117,7 @@ type findingJSON struct {
 	To       int    `json:"to,omitempty"`
 	Name     string `json:"name"`
 	Message  string `json:"message"`
+	At       string `json:"at,omitempty"`
 	Advice   string `json:"advice"`
 	Stack    string `json:"stack,omitempty"`
 }
@@ -268,7 +269,7 @@ func (v *view) fill(out *stateJSON, number *numbering, o Options) {
 	for i, f := range v.findings {
 		out.Findings[i] = findingJSON{
 			Severity: f.Severity, Check: f.Check, From: number.id(f.Node), To: number.id(f.To),
-			Name: clean(f.Name, 300), Message: clean(f.Message, 2000), Advice: clean(f.Advice, 2000), Stack: cleanLines(f.Stack, 16<<10),
+			Name: clean(f.Name, 300), At: clean(f.At, 300), Message: clean(f.Message, 2000), Advice: clean(f.Advice, 2000), Stack: cleanLines(f.Stack, 16<<10),
 		}
 	}
 	for i := range out.Reports {

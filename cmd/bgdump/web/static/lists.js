@@ -23,7 +23,7 @@ export class Findings {
     const id = `${f.check} ${f.from} ${f.to}`;
     return h('article', { class: `finding ${f.severity}` },
       h('header', {}, h('span', { class: 'severity' }, f.severity), h('h2', {}, f.check), named(f.name)),
-      h('p', {}, f.message), h('p', { class: 'advice' }, f.advice),
+      h('p', {}, f.message, f.at ? h('code', {}, ` ${f.at}`) : ''), h('p', { class: 'advice' }, f.advice),
       f.stack ? folding(this.open, id, h('summary', { 'data-ref': `fold ${id}` }, 'Stack at its end'), h('pre', { 'data-ref': `stack ${id}` }, f.stack)) : null,
       f.from ? h('button', { type: 'button', class: 'plain', 'data-ref': `show ${id}`, onClick: () => this.app.showFinding(f) }, f.to ? 'Show this step' : 'Show this node') : null);
   }

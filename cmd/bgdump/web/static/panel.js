@@ -116,7 +116,7 @@ export class Panel {
   findingsOf(mine) {
     const found = (this.app.graph.state.findings || []).filter(mine);
     if (!found.length) return null;
-    return h('section', {}, h('h3', {}, 'What looks wrong'), ...found.map(f => h('div', { class: `finding ${f.severity}` }, h('strong', {}, f.check), h('p', {}, f.message), h('p', { class: 'advice' }, f.advice))));
+    return h('section', {}, h('h3', {}, 'What looks wrong'), ...found.map(f => h('div', { class: `finding ${f.severity}` }, h('strong', {}, f.check), h('p', {}, f.message, f.at ? h('code', {}, ` ${f.at}`) : ''), h('p', { class: 'advice' }, f.advice))));
   }
 
   wakers(n) {
