@@ -5,15 +5,19 @@ import (
 	"go/build"
 	"go/parser"
 	"go/token"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func receive(c chan bool) bool { return <-c }
@@ -74,19 +78,164 @@ func TestNamedFunctionsExist(t *testing.T) {
 	check(build.Default.GOROOT+"/src", golang)
 }
 
-// functionsIn returns the functions and methods of the package in dir, written as in a stack: "f", "T.m" or "(*T).m".
-func functionsIn(t *testing.T, dir string) (functions []string) {
+// A task waits natively at a distance from the functions that may be left in the middle: with one between that may not, its
+// loop is held. So a function of the runtime's packages is to be named if it calls one that passes the wait on, if
+// it is given to Outside, or if package io calls it with readers and writers of the program.
+func TestFunctionsBetweenAreNamed(t *testing.T) {
+	seen := 0
+	for _, dir := range foldersOfOurs(t) {
+		for name, f := range declaredIn(t, filepath.Join("../..", dir)) {
+			name = dir + "." + name
+			may, _ := engine.CallsOut(name)
+			if may {
+				seen++
+				continue
+			}
+			if copies(f.decl) {
+				t.Errorf("%s is called by package io with the program's readers or writers, and is not named in callsOutNames", name)
+			}
+			ast.Inspect(f.decl, func(n ast.Node) bool {
+				if call, ok := n.(*ast.CallExpr); ok {
+					if to := f.callee(dir, call.Fun); passesOn(to) {
+						t.Errorf("%s calls %s, which may be left in the middle, and is not named in callsOutNames", name, to)
+					}
+				}
+				return true
+			})
+		}
+	}
+	testenv.AtLeast(t, seen, 15, "N functions are named")
+}
+
+// Functions that Outside calls are between it and the program's code.
+func TestFunctionsForOutsideAreNamed(t *testing.T) {
+	seen := 0
+	for _, dir := range foldersOfOurs(t) {
+		all := declaredIn(t, filepath.Join("../..", dir))
+		for name, f := range all {
+			ast.Inspect(f.decl, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok || len(call.Args) != 2 || f.callee(dir, call.Fun) != "internal/engine.Outside" {
+					return true
+				}
+				seen++
+				fn := f.callee(dir, call.Args[0])
+				method := fn[strings.LastIndexByte(fn, '.')+1:]
+				for of, to := range all { // a method of the package, or a field: then there is none of that name
+					if fn == "."+method && to.decl.Recv != nil && strings.HasSuffix(of, ")."+method) {
+						fn = dir + "." + of
+					}
+				}
+				own := all[strings.TrimPrefix(fn, dir+".")].decl != nil || !strings.HasPrefix(fn, dir+".") && !strings.HasPrefix(fn, ".")
+				plain, _ := engine.CallsOut(fn)
+				generic, _ := engine.CallsOut(fn + "[")
+				if own && !plain && !generic {
+					t.Errorf("%s gives %s to Outside, which is not named in callsOutNames", name, fn)
+				}
+				return true
+			})
+		}
+	}
+	testenv.AtLeast(t, seen, 15, "N calls of Outside")
+}
+
+// passesOn reports whether the function with that name may be left in the middle only if its caller may. Of a method, whose
+// receiver is not known here, name is a dot and its name. The runtime's packages call Outside inside of what they link a
+// stack chunk for, so that the caller of stackchunk.Call does not matter.
+func passesOn(name string) bool {
+	if strings.HasPrefix(name, "stackchunk.") {
+		return false
+	}
+	if name == ".ReadFrom" || name == ".WriteTo" {
+		return true
+	}
+	_, passes := engine.CallsOut(name)
+	return passes
+}
+
+// copies reports whether f implements io.ReaderFrom or io.WriterTo.
+func copies(f *ast.FuncDecl) bool {
+	p := f.Type.Params.List
+	if f.Recv == nil || len(p) != 1 || f.Name.Name != "ReadFrom" && f.Name.Name != "WriteTo" {
+		return false
+	}
+	of, ok := p[0].Type.(*ast.SelectorExpr)
+	return ok && (of.Sel.Name == "Reader" || of.Sel.Name == "Writer")
+}
+
+// foldersOfOurs are the folders of the runtime's packages, from the root of the module.
+func foldersOfOurs(t *testing.T) (dirs []string) {
+	testenv.Must(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		dir := filepath.ToSlash(strings.TrimPrefix(path, "../../"))
+		if d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != "../.." {
+			return fs.SkipDir
+		}
+		if files, _ := filepath.Glob(filepath.Join(path, "*.go")); len(files) > 0 && slices.ContainsFunc(engine.Ours, func(p string) bool { return strings.HasPrefix(dir+".", p) }) {
+			dirs = append(dirs, dir)
+		}
+		return nil
+	}))
+	return dirs
+}
+
+// functionsIn returns the names of declaredIn.
+func functionsIn(t *testing.T, dir string) []string {
+	return slices.Collect(maps.Keys(declaredIn(t, dir)))
+}
+
+// A declared function, and the packages that its file imports, by the names that they have there.
+type declared struct {
+	decl    *ast.FuncDecl
+	imports map[string]string // without the path of the module; "": of others
+}
+
+// callee names the function that is called: with its package, without the module's path, or, of a method or a field,
+// as a dot and its name. It is empty for what has no name.
+func (d declared) callee(dir string, fun ast.Expr) string {
+	switch fun := fun.(type) {
+	case *ast.IndexExpr:
+		return d.callee(dir, fun.X)
+	case *ast.Ident:
+		return dir + "." + fun.Name
+	case *ast.SelectorExpr:
+		if pkg, ok := fun.X.(*ast.Ident); ok {
+			if path, imported := d.imports[pkg.Name]; imported {
+				return path + "." + fun.Sel.Name
+			}
+		}
+		return "." + fun.Sel.Name
+	}
+	return ""
+}
+
+// declaredIn returns the functions and methods of the package in dir, by their names as in a stack: "f", "T.m" or "(*T).m".
+func declaredIn(t *testing.T, dir string) map[string]declared {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no package in %s: %v", dir, err)
 	}
+	functions := map[string]declared{}
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
+		testenv.Must(t, err)
+		imports := map[string]string{}
+		for _, i := range file.Imports {
+			path, _ := strconv.Unquote(i.Path.Value)
+			own, ok := strings.CutPrefix(path, "github.com/capriccio-go/capriccio/")
+			if !ok {
+				own = ""
+			}
+			if i.Name != nil {
+				imports[i.Name.Name] = own
+			} else {
+				imports[path[strings.LastIndexByte(path, '/')+1:]] = own
+			}
 		}
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
@@ -104,7 +253,7 @@ func functionsIn(t *testing.T, dir string) (functions []string) {
 					}
 				}
 			}
-			functions = append(functions, name)
+			functions[name] = declared{f, imports}
 		}
 	}
 	return functions

@@ -131,6 +131,16 @@ func NamedFunctions() (own, golang []string) {
 	return own, append(golang, partsOfWait...)
 }
 
+// CallsOut reports whether the watchdog may leave a function with that name, without the module's path, in the middle, and
+// whether what has called it must be so, too.
+func CallsOut(name string) (may, passes bool) {
+	how := callsOut(name)
+	return how != callsBack, how == callsAndPasses
+}
+
+// Ours are the packages of the runtime, as prefixes of the names of their functions.
+var Ours = ours
+
 // NativePlaces is for tests in package engine_test, as what waits in this package is not detached.
 type NativePlaces = nativePlaces
 
