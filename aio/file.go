@@ -98,7 +98,7 @@ func NewFile(fd int, name string) (*File, error) {
 }
 
 func newFile(fd int32, name string, flags uint64) *File {
-	engine.Descriptors.Acquire(1)
+	engine.Acquire(engine.Descriptors, 1)
 	f := &File{
 		fd: fd, name: name,
 		writes:  flags&unix.O_ACCMODE != unix.O_RDONLY,
@@ -263,7 +263,7 @@ func (f *File) Close() error {
 	if !f.awaitUsers() {
 		return nil
 	}
-	engine.Descriptors.Release(1)
+	engine.Release(engine.Descriptors, 1)
 	if !f.writes || engine.CurrentLoop() != nil && engine.Current() == nil {
 		sysClose(f.fd)
 		return nil

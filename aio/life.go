@@ -71,7 +71,7 @@ func (f *File) lastLeft() {
 		return
 	}
 	if f.life.Load()&lifeLeft != 0 && f.life.Or(lifeTaken)&lifeTaken == 0 {
-		engine.Descriptors.Release(1)
+		engine.Release(engine.Descriptors, 1)
 		if f.writes {
 			go sysClose(f.fd) // may wait for the disk
 		} else {

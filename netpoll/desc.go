@@ -126,7 +126,7 @@ func (d *desc) init(fd int, k kind, l *engine.Loop, writable bool) error {
 			return err
 		}
 	}
-	engine.Descriptors.Acquire(1)
+	engine.Acquire(engine.Descriptors, 1)
 	return nil
 }
 

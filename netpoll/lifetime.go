@@ -293,7 +293,7 @@ func (d *desc) awaitFree() {
 
 // free closes the fd. Its caller was the last user.
 func (d *desc) free() {
-	engine.Descriptors.Release(1)
+	engine.Release(engine.Descriptors, 1)
 	if d.onFree != nil {
 		d.onFree()
 	}

@@ -20,7 +20,7 @@ import (
 // Limits of a process: how many names there may be.
 const (
 	MaxEntrances = admit.MaxEntrances
-	MaxResources = engine.MaxResources
+	MaxResources = admit.MaxResources
 )
 
 // ErrRefused is what Enter returns when the program has more work than it can do in
@@ -82,35 +82,35 @@ func (e *Entrance) As(kind, detail uint32) error { return (*engine.Entrance)(e).
 //
 // Make one with NewResource, once; each runtime counts for itself what its tasks take. Its methods may be
 // called from tasks and from plain goroutines, and never park.
-type Resource engine.Resource
+type Resource admit.Resource
 
 // Name is what the resource was declared with.
-func (r *Resource) Name() string { return (*engine.Resource)(r).Name() }
+func (r *Resource) Name() string { return (*admit.Resource)(r).Name() }
 
 // Unit is what the numbers count; empty for things.
-func (r *Resource) Unit() string { return (*engine.Resource)(r).Unit() }
+func (r *Resource) Unit() string { return (*admit.Resource)(r).Unit() }
 
 // SetLimit says how much there is of the resource; 0: unknown, the default; below 0:
 // unknown too, and a scheduler that can is to find out how much is good to use. It holds for each
 // runtime by itself, but for Descriptors and StackSpace.
-func (r *Resource) SetLimit(n int64) { (*engine.Resource)(r).SetLimit(n) }
+func (r *Resource) SetLimit(n int64) { (*admit.Resource)(r).SetLimit(n) }
 
 // Limit is what SetLimit was called with; without that, of StackSpace, the limit of package stackchunk.
-func (r *Resource) Limit() int64 { return (*engine.Resource)(r).Limit() }
+func (r *Resource) Limit() int64 { return (*admit.Resource)(r).Limit() }
 
 // Acquire records that the caller has taken n more of the resource. It panics if n is negative.
-func (r *Resource) Acquire(n int64) { (*engine.Resource)(r).Acquire(n) }
+func (r *Resource) Acquire(n int64) { engine.Acquire((*admit.Resource)(r), n) }
 
 // Release records that the caller has given n of the resource back. It need not be the one
 // that took them. It panics if n is negative.
-func (r *Resource) Release(n int64) { (*engine.Resource)(r).Release(n) }
+func (r *Resource) Release(n int64) { engine.Release((*admit.Resource)(r), n) }
 
 // Totals returns how much has been taken and given back since the process started, by
 // all loops and goroutines. What is in use is the difference.
-func (r *Resource) Totals() (acquired, released uint64) { return (*engine.Resource)(r).Totals() }
+func (r *Resource) Totals() (acquired, released uint64) { return (*admit.Resource)(r).Totals() }
 
 // InUse is what has been taken and not given back, in the whole process.
-func (r *Resource) InUse() int64 { return (*engine.Resource)(r).InUse() }
+func (r *Resource) InUse() int64 { return (*admit.Resource)(r).InUse() }
 
 // NewEntrance declares an entrance, under the name by which the blocking graph shows it.
 // The entrance of that name is returned if there is one. It is an error if the name is
@@ -125,7 +125,7 @@ func NewEntrance(name string) (*Entrance, error) {
 // one. It is an error if the name is empty or has another unit already, and when there
 // are MaxResources.
 func NewResource(name, unit string) (*Resource, error) {
-	x, err := engine.NewResource(name, unit)
+	x, err := admit.NewResource(name, unit)
 	return (*Resource)(x), err
 }
 

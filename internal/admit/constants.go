@@ -44,7 +44,7 @@ const (
 
 // How many tasks are inside, see ConcurrencyLimit.
 const (
-	deviations   = 4                      // that a demand may exceed its mean by; with 2 memory is passed in the simulator
+	deviations   = 4                      // that a demand may exceed its mean by; without, simulated servers pass their memory
 	mostCredit   = 64                     // tasks that a loop admits without asking
 	leastWindow  = 4                      // tasks
 	unknownGoal  = 0.6                    // pressure up to which the window grows while the demand is unknown; after

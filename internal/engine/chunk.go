@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
@@ -34,7 +35,7 @@ func (w *worker) asChunk() *chunkWorker {
 }
 
 func init() {
-	StackSpace.usual = func() int64 { return int64(chunk.Settings.Process.Load()) }
+	StackSpace.Usually(func() int64 { return int64(chunk.Settings.Process.Load()) })
 	chunk.SetHosts(func() (*chunk.Pool, bool) {
 		l := soleLoop.Load()
 		free := l != nil && coro.RunsFree(&l.curG) // this is here, which is not inlined
@@ -98,7 +99,7 @@ func (m *chunkWorker) Link() (from *coro.Coro) {
 	m.below = w
 	t.worker = &m.worker
 	l.curG = m.g
-	l.account.Taken[chunksIndex%MaxResources] += uint64(m.chunk.Size())
+	l.account.Taken[chunksIndex%admit.MaxResources] += uint64(m.chunk.Size())
 	return &w.Coro
 }
 
@@ -110,7 +111,7 @@ func (m *chunkWorker) recordLink(l *Loop, w *worker) {
 	l.links.meet(m.print)
 	m.note = w.note
 	l.account.Moves += uint64(m.chunk.Size()) // and back again: most links are over before it looks
-	l.account.Moved |= 1 << (chunksIndex % MaxResources)
+	l.account.Moved |= 1 << (chunksIndex % admit.MaxResources)
 }
 
 // Nested reports whether m is linked on another chunk.
@@ -130,11 +131,11 @@ func (m *chunkWorker) Unlink() (to *coro.Coro, refusal string) {
 	m.below = nil
 	if l.rec != nil {
 		l.account.Moves -= uint64(m.chunk.Size())
-		l.account.Moved |= 1 << (chunksIndex % MaxResources)
+		l.account.Moved |= 1 << (chunksIndex % admit.MaxResources)
 	}
 	l.cur.worker = w
 	l.curG = w.g
-	l.account.Given[chunksIndex%MaxResources] += uint64(m.chunk.Size())
+	l.account.Given[chunksIndex%admit.MaxResources] += uint64(m.chunk.Size())
 	return &w.Coro, refusal
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -174,7 +175,7 @@ func TestResetTask(t *testing.T) {
 	used.awaited.Store(1)
 	var note recorder.Note
 	g := recorder.New(bgraph.Config{HeapEvery: -1})
-	l := g.Observe(recorder.Loop{Account: new(recorder.Account)})
+	l := g.Observe(recorder.Loop{Account: new(admit.Account)})
 	defer l.Close()
 	if l.Meet(&used.rec, &note, ReasonRead, 1, "", nil); used.Node() == recorder.NodeStart {
 		t.Error("after a wait the task is where it has started")

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/recorder"
@@ -21,7 +22,7 @@ type Loop struct {
 	identity
 	chunks  *chunk.Pool
 	links   linkPaths
-	account recorder.Account // others read it with coro.Peek
+	account admit.Account // of the resources that tasks take; others read it with coro.Peek
 
 	runQueue
 	refusals uint8 // waits that failed at once, as the task was cancelled; see givesWay
@@ -155,7 +156,7 @@ func (l *Loop) run() {
 			members.remove(l.g)
 		}
 		members.removeLoop(l)
-		l.closeAccounts()
+		l.rt.books.Close()
 		if l.rec != nil {
 			l.rec.Close()
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"runtime"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 )
@@ -11,16 +12,16 @@ import (
 
 // observed describes rt for its graph.
 func (rt *Runtime) observed() *recorder.Runtime {
-	return &recorder.Runtime{Resources: rt.recordedResources, TaskLimit: &Tasks.limit, TasksAt: Tasks.index}
+	return &recorder.Runtime{Resources: rt.recordedResources, TaskLimit: Tasks.LimitSet(), TasksAt: Tasks.Index()}
 }
 
 // recordedResources is recorder.Runtime.Resources of rt.
 func (rt *Runtime) recordedResources(alone bool) (all []recorder.Resource) {
-	for _, r := range Resources() {
+	for _, r := range admit.Resources() {
 		var of recorder.Resource
 		if !alone || rt.Counts(r) {
-			of = recorder.Resource{Name: r.name, Unit: r.unit, Limit: r.Limit()}
-			if of.Acquired, of.Released = rt.Totals(r); !alone {
+			of = recorder.Resource{Name: r.Name(), Unit: r.Unit(), Limit: r.Limit()}
+			if of.Acquired, of.Released = rt.books.Totals(r); !alone {
 				of.Acquired, of.Released = r.Totals()
 			}
 		}

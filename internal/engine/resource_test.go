@@ -6,12 +6,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-func resource(t *testing.T, name string) *Resource {
+func resource(t *testing.T, name string) *admit.Resource {
 	t.Helper()
-	return testenv.Need(NewResource(name, ""))(t)
+	return testenv.Need(admit.NewResource(name, ""))(t)
 }
 
 // What tasks of several loops and plain goroutines take adds up, while the loops run
@@ -25,14 +26,14 @@ func TestResourceTotals(t *testing.T) {
 		for i := range 40 {
 			wg.Add(1)
 			rt.Go(func() {
-				r.Acquire(5)
+				Acquire(r, 5)
 				Yield()
-				r.Release(int64(i % 3))
-				r.Release(1)
+				Release(r, int64(i%3))
+				Release(r, 1)
 				wg.Done()
 			})
-			r.Acquire(2)
-			r.Acquire(1)
+			Acquire(r, 2)
+			Acquire(r, 1)
 		}
 		wg.Wait()
 		taken += 40 * (5 + 2 + 1)
@@ -49,7 +50,7 @@ func TestResourceTotals(t *testing.T) {
 
 func TestResourceCountsAreNotNegative(t *testing.T) {
 	r := resource(t, "negative")
-	for name, call := range map[string]func(int64){"Acquire(-1)": r.Acquire, "Release(-1)": r.Release} {
+	for name, call := range map[string]func(int64){"Acquire(-1)": func(n int64) { Acquire(r, n) }, "Release(-1)": func(n int64) { Release(r, n) }} {
 		func() {
 			defer func() {
 				if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), name) {
@@ -62,33 +63,6 @@ func TestResourceCountsAreNotNegative(t *testing.T) {
 	testenv.Equal(t, r.InUse(), 0, "in use")
 }
 
-func TestResourceNames(t *testing.T) {
-	r := resource(t, "once")
-	testenv.Equal(t, resource(t, "once"), r, "a second resource of the same name")
-	testenv.Fails(t, testenv.Err(NewResource("once", "bytes")), "the same name with another unit is accepted")
-	testenv.Fails(t, testenv.Err(NewResource("", "")), "an empty name is accepted")
-	if r.SetLimit(7); r.Limit() != 7 || r.Name() != "once" || r.Unit() != "" {
-		t.Errorf("name %q, unit %q, limit %d", r.Name(), r.Unit(), r.Limit())
-	}
-}
-
-func TestAsManyResourcesAsThereMayBe(t *testing.T) {
-	resources.mu.Lock()
-	kept := resources.all
-	resources.mu.Unlock()
-	defer func() {
-		resources.mu.Lock()
-		resources.all = kept
-		resources.mu.Unlock()
-	}()
-	for i := len(kept); i < MaxResources; i++ {
-		resource(t, fmt.Sprint("filler ", i))
-	}
-	if _, err := NewResource("one too many", ""); err == nil {
-		t.Errorf("resource %d is accepted, want at most %d", MaxResources+1, MaxResources)
-	}
-}
-
 // A runtime counts what its own tasks take and give, and what plain goroutines do while it is there; what was
 // in use before counts as taken. Other runtimes show in it only by what they leave in use, and by what there is
 // once in a process.
@@ -96,28 +70,28 @@ func TestARuntimeCountsForItself(t *testing.T) {
 	r := resource(t, "own")
 	want := func(rt *Runtime, taken, given uint64) {
 		t.Helper()
-		if a, b := rt.Totals(r); a != taken || b != given || rt.InUse(r) != int64(taken-given) {
+		if a, b := rt.Books().Totals(r); a != taken || b != given || rt.Books().InUse(r) != int64(taken-given) {
 			t.Errorf("%d taken and %d given, want %d and %d", a, b, taken, given)
 		}
 	}
 	on := func(rt *Runtime, fn func()) { testenv.Must(t, rt.Go(fn).Join()) }
-	r.Acquire(7)
-	r.Release(6)
+	Acquire(r, 7)
+	Release(r, 6)
 	one, two := oneOfMany(t, 2), oneOfMany(t, 1)
 	want(one, 1, 0)
-	on(one, func() { r.Acquire(10); r.Release(4); Progress(3) })
+	on(one, func() { Acquire(r, 10); Release(r, 4); Progress(3) })
 	want(one, 11, 4)
 	want(two, 1, 0)
 	if one.Done() != 3 || two.Done() != 0 {
 		t.Errorf("%d and %d done", one.Done(), two.Done())
 	}
-	r.Acquire(2)
+	Acquire(r, 2)
 	want(one, 13, 4)
 	want(two, 3, 0)
 	one.Close()
 	want(one, 13, 4)
 	want(two, 9, 0) // 6 are left
-	r.Release(9)
+	Release(r, 9)
 	want(two, 9, 9)
 	testenv.Equal(t, r.InUse(), 0, "in use")
 	three := oneOfMany(t, 1)
@@ -125,10 +99,10 @@ func TestARuntimeCountsForItself(t *testing.T) {
 	if three.Counts(r) || !two.Counts(r) || !three.Counts(Tasks) {
 		t.Error("what matters to a runtime")
 	}
-	before := three.InUse(Descriptors)
-	on(two, func() { Descriptors.Acquire(5) })
-	if n := three.InUse(Descriptors); n != before+5 {
+	before := three.Books().InUse(Descriptors)
+	on(two, func() { Acquire(Descriptors, 5) })
+	if n := three.Books().InUse(Descriptors); n != before+5 {
 		t.Errorf("%d descriptors in use after %d, want 5 more", n, before)
 	}
-	Descriptors.Release(5)
+	Release(Descriptors, 5)
 }

@@ -97,7 +97,7 @@ type Runtime struct {
 	closeOnce sync.Once
 	closeErr  error // of closeOnce
 	pollErr   atomic.Int64
-	books     books
+	books     admit.Books // of the loops
 	stages    stages
 	bodies    admit.BodyBudget
 }
@@ -207,7 +207,11 @@ func New(cfg Config) (*Runtime, error) {
 	loops.working.Add(int32(rt.Working()))
 	rt.watch = startWatchdog(rt)
 	members.addLoops(rt.loops)
-	rt.openBooks()
+	var accounts []*admit.Account
+	for _, l := range rt.loops {
+		accounts = append(accounts, &l.account)
+	}
+	rt.books.Open(Tasks, accounts)
 	for _, l := range rt.loops {
 		go l.run()
 	}

@@ -131,7 +131,7 @@ func (rt *Runtime) place(from, on *Loop, s *Scope, t *Task) error {
 	if from != nil && from.rt == rt {
 		from.countTask(1)
 	} else {
-		rt.books.started.Add(1)
+		rt.books.Started.Add(1)
 	}
 	kind := msgStartHere
 	if on == nil {
@@ -147,7 +147,7 @@ func (rt *Runtime) place(from, on *Loop, s *Scope, t *Task) error {
 // drop ends t, which will never start.
 func (l *Loop) drop(t *Task) {
 	t.state, t.on = stateFinished, nil
-	l.rt.books.dropped.Add(1)
+	l.rt.books.Dropped.Add(1)
 	if s := t.extra().scope; s != nil {
 		s.remove(t)
 	}

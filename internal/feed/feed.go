@@ -70,7 +70,7 @@ type Feed struct {
 	// Owned by the goroutine of run, once that runs.
 	readings   map[string]admit.ResourceID // of the probe
 	sources    []source                    // declared by the program
-	resource   []int                       // ResourceID by index in engine.Resources, -1: none
+	resource   []int                       // ResourceID by index in admit.Resources, -1: none
 	learnt     time.Duration               // when the graph was last looked at
 	flows      uint64                      // and how many steps the loops had made
 	followed   int64                       // what followDescriptors has found last; 0: nothing

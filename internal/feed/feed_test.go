@@ -68,7 +68,7 @@ func TestUnknownPolicies(t *testing.T) {
 // that is predicted there is that.
 func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	e := testenv.Need(engine.NewEntrance("learn"))(t)
-	tokens := testenv.Need(engine.NewResource("learn tokens", ""))(t)
+	tokens := testenv.Need(admit.NewResource("learn tokens", ""))(t)
 	tokens.SetLimit(100)
 	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
@@ -82,9 +82,9 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 				}
 				defer e.Leave()
 				sink = make([]byte, 1<<20)
-				tokens.Acquire(2)
+				engine.Acquire(tokens, 2)
 				engine.Sleep(time.Millisecond)
-				tokens.Release(2)
+				engine.Release(tokens, 2)
 				engine.Yield()
 			}).Join()
 		}
@@ -110,12 +110,12 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 // A limit that the program takes back holds nobody up any more, be it that none is known or that it is to be found; and
 // it may be set again.
 func TestALimitMayBeTakenBack(t *testing.T) {
-	slots := testenv.Need(engine.NewResource("taken back", ""))(t)
+	slots := testenv.Need(admit.NewResource("taken back", ""))(t)
 	defer slots.SetLimit(0)
 	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
-	testenv.Must(t, rt.Go(func() { slots.Acquire(10) }).Join())
-	defer slots.Release(10)
+	testenv.Must(t, rt.Go(func() { engine.Acquire(slots, 10) }).Join())
+	defer engine.Release(slots, 10)
 	for i, c := range []struct {
 		set   int64
 		limit float64
@@ -139,18 +139,18 @@ func TestALimitMayBeTakenBack(t *testing.T) {
 
 // A resource that has the name of something that is watched already is left out, and nothing else.
 func TestANameThatIsTaken(t *testing.T) {
-	same := testenv.Need(engine.NewResource(probe.Heap, ""))(t)
-	other := testenv.Need(engine.NewResource("after a taken name", ""))(t)
-	for _, r := range []*engine.Resource{same, other} {
+	same := testenv.Need(admit.NewResource(probe.Heap, ""))(t)
+	other := testenv.Need(admit.NewResource("after a taken name", ""))(t)
+	for _, r := range []*admit.Resource{same, other} {
 		r.SetLimit(10)
 		defer r.SetLimit(0)
 	}
 	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
 	testenv.Must(t, rt.Go(func() {
-		for _, r := range []*engine.Resource{same, other} {
-			r.Acquire(1)
-			r.Release(1)
+		for _, r := range []*admit.Resource{same, other} {
+			engine.Acquire(r, 1)
+			engine.Release(r, 1)
 		}
 	}).Join())
 	s.tick(rt.Now()+learnEvery, 1, nil)
@@ -165,9 +165,9 @@ func TestANameThatIsTaken(t *testing.T) {
 }
 
 // watched is where a resource is in predictions.
-func watched(t *testing.T, s *Feed, r *engine.Resource) int {
+func watched(t *testing.T, s *Feed, r *admit.Resource) int {
 	t.Helper()
-	i := slices.Index(engine.Resources(), r)
+	i := slices.Index(admit.Resources(), r)
 	if i >= len(s.resource) || s.resource[i] < 0 {
 		t.Fatalf("the resource %q is not watched", r.Name())
 	}
@@ -220,8 +220,8 @@ func TestTasksAndStackSpaceAreLearnt(t *testing.T) {
 		t.Errorf("the ledger says %+v; want tasks, low", r.Resources)
 	}
 	held := int64(960)
-	engine.Tasks.Acquire(held) // as of tasks that do not end
-	defer engine.Tasks.Release(held)
+	engine.Acquire(engine.Tasks, held) // as of tasks that do not end
+	defer engine.Release(engine.Tasks, held)
 	s.tick(rt.Now()+2*learnEvery, 2, nil)
 	r = admit.Report{}
 	s.ledger.Report(&r)
@@ -277,7 +277,7 @@ func TestNoTaskIsExpectedToHoldMoreThanAnyIsLikelyTo(t *testing.T) {
 func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 	const limit = 20
 	e := testenv.Need(engine.NewEntrance("room"))(t)
-	slots := testenv.Need(engine.NewResource("slots", ""))(t)
+	slots := testenv.Need(admit.NewResource("slots", ""))(t)
 	slots.SetLimit(limit)
 	defer slots.SetLimit(1 << 40)
 	rt, s := fed(t, 1, 1, Config{Policy: Resource, NoRefusals: true})
@@ -288,13 +288,13 @@ func TestNoMoreAreLetInThanThereIsRoomFor(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		slots.Acquire(1)
+		engine.Acquire(slots, 1)
 		inside++
 		most = max(most, inside)
 		engine.Sleep(5 * time.Millisecond)
 		inside--
 		served++
-		slots.Release(1)
+		engine.Release(slots, 1)
 		e.Leave()
 	}
 	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
@@ -382,7 +382,7 @@ func TestExplainNamesTheKnee(t *testing.T) {
 			var leave task.WaitGroup
 			leave.Add(1)
 			inside := max(1, int(open-200)/10)
-			engine.Descriptors.Acquire(open)
+			engine.Acquire(engine.Descriptors, open)
 			for range inside {
 				engine.Go(func() { testenv.Check(t, limit.Enter()); leave.Wait(); limit.Leave() })
 			}
@@ -395,7 +395,7 @@ func TestExplainNamesTheKnee(t *testing.T) {
 				now += time.Second
 				s.watchAnswers(now)
 			}
-			engine.Descriptors.Release(open)
+			engine.Release(engine.Descriptors, open)
 			leave.Done()
 			engine.Yield()
 		}

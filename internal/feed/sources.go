@@ -12,7 +12,7 @@ import (
 // A source is a declared resource that is watched.
 type source struct {
 	id       admit.ResourceID
-	resource *engine.Resource
+	resource *admit.Resource
 }
 
 // unknownHeap is what a task is taken to hold of the heap, in bytes, of which nothing is known yet.
@@ -63,7 +63,7 @@ func (s *Feed) observe(now time.Duration, readings []probe.Reading) (err error) 
 // taken up yet. A limit below 0 is to be found. Those that only other runtimes take of are left alone, and so are
 // those that can't be watched, as they have the name of something that is.
 func (s *Feed) addDeclared() (err error) {
-	for i, r := range engine.Resources() {
+	for i, r := range admit.Resources() {
 		if i == len(s.resource) {
 			s.resource = append(s.resource, -1)
 		}
@@ -239,7 +239,7 @@ func (s *Feed) tick(now time.Duration, steps uint64, readings []probe.Reading) {
 	s.lookAhead()
 	err := s.observe(now, readings)
 	for _, src := range s.sources {
-		s.ledger.Observe(now, src.id, float64(max(s.rt.InUse(src.resource), 0)))
+		s.ledger.Observe(now, src.id, float64(max(s.rt.Books().InUse(src.resource), 0)))
 	}
 	if now-s.learnt >= learnEvery && steps != s.flows {
 		s.learnt, s.flows = now, steps

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/funcname"
@@ -87,7 +88,7 @@ func TestStackChunksAreAResource(t *testing.T) {
 	before := int64(0)
 	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		index := -1
-		for i, r := range engine.Resources() {
+		for i, r := range admit.Resources() {
 			if r.Name() == "stack chunks" {
 				index = i
 				before = r.InUse()

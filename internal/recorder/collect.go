@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/buckets"
 	"github.com/capriccio-go/capriccio/internal/coro"
@@ -230,7 +231,7 @@ func (c *collector) addEdge(sh *Shard, from *edge) uint64 {
 			if ch := &block[i]; ch.at != 0 && ch.at <= steps {
 				ch.recent.fade(ch.at, steps)
 				if e.Changes == nil {
-					e.Changes = make([]bgraph.Change, MaxResources)
+					e.Changes = make([]bgraph.Change, admit.MaxResources)
 				}
 				to := &e.Changes[b*len(block)+i]
 				addMoments(&to.Recent, ch.recent, float64(e.Count), float64(steps))

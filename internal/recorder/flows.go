@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/admit"
 )
 
 // A Flow is an edge for schedulers: by node numbers, all loops together, and without
@@ -61,7 +62,7 @@ type flowWeights struct{ timed, heap float64 }
 // addChanges adds what e, taken count times, has changed about resources. Those that the
 // edge has not changed on this loop count as 0.
 func (f *Flow) addChanges(e *edge, count uint64) {
-	var own [MaxResources]momentsStats
+	var own [admit.MaxResources]momentsStats
 	used := len(f.Changes)
 	for b := range e.changes {
 		p := e.changes[b].Load()

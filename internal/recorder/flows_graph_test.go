@@ -14,7 +14,7 @@ import (
 
 // Flows and Snapshot are two views of one graph.
 func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
-	res := testenv.Need(engine.NewResource("flow tokens", ""))(t)
+	res := testenv.Need(admit.NewResource("flow tokens", ""))(t)
 	e := testenv.Need(engine.NewEntrance("flow"))(t)
 	g := recorder.New(bgraph.Config{Sampling: 1})
 	rt := start(t, 2, g, func(c *engine.Config) {
@@ -27,12 +27,12 @@ func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
 				e.Enter()
 				for range 10 {
 					engine.YieldAt("take")
-					res.Acquire(2)
+					engine.Acquire(res, 2)
 					engine.YieldAt("use")
 					spin(20 * time.Microsecond)
-					res.Release(1)
+					engine.Release(res, 1)
 				}
-				res.Release(10)
+				engine.Release(res, 10)
 				e.Leave()
 			}))
 		}

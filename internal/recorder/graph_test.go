@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
@@ -212,19 +213,19 @@ func TestCPUOfProgrammedSteps(t *testing.T) {
 }
 
 func TestResourcesAlongEdges(t *testing.T) {
-	res := testenv.Need(engine.NewResource("test tokens", ""))(t)
+	res := testenv.Need(admit.NewResource("test tokens", ""))(t)
 	const rounds = 100
 	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		for range rounds {
 			engine.YieldAt("take")
-			res.Acquire(3)
+			engine.Acquire(res, 3)
 			engine.YieldAt("hold")
 			engine.YieldAt("give")
-			res.Release(2)
+			engine.Release(res, 2)
 			engine.Progress(1)
 		}
 		engine.YieldAt("rest")
-		res.Release(rounds)
+		engine.Release(res, rounds)
 	})
 	index := slices.IndexFunc(s.Resources, func(r bgraph.Resource) bool { return r.Name == res.Name() })
 	for _, want := range []struct {
@@ -257,7 +258,7 @@ func TestResourcesAlongEdges(t *testing.T) {
 
 // What was spawned while there was no limit on tasks is not taken for what the first step under a limit has spawned.
 func TestTasksCountFromTheLimitOn(t *testing.T) {
-	res := testenv.Need(engine.NewResource("test moves", ""))(t)
+	res := testenv.Need(admit.NewResource("test moves", ""))(t)
 	defer engine.Tasks.SetLimit(engine.Tasks.Limit())
 	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
 		engine.Tasks.SetLimit(0)
@@ -271,7 +272,7 @@ func TestTasksCountFromTheLimitOn(t *testing.T) {
 		}
 		engine.YieldAt("no limit")
 		engine.Tasks.SetLimit(1000)
-		res.Acquire(1)
+		engine.Acquire(res, 1)
 		engine.YieldAt("limit")
 		engine.Go(func() {})
 		engine.YieldAt("one more")

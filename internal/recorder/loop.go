@@ -5,24 +5,15 @@ package recorder
 import (
 	"math/bits"
 	"sync/atomic"
+
+	"github.com/capriccio-go/capriccio/internal/admit"
 )
-
-// MaxResources is how many resources a process may have.
-const MaxResources = 16
-
-// An Account is what one loop counts of the resources, each at its index. The loop writes it; its Shard reads it between
-// two steps, others read the sums with coro.Peek.
-type Account struct {
-	Taken, Given [MaxResources]uint64
-	Moves        uint64 // changes when Taken or Given do, but for tasks without a limit
-	Moved        uint32 // a bit for each resource whose sums may have changed since the Shard last looked
-}
 
 // A Loop is what a Graph is told of a loop that it observes. Fixed.
 type Loop struct {
 	Runtime *Runtime
-	Index   int // in its runtime
-	Account *Account
+	Index   int            // in its runtime
+	Account *admit.Account // read between two steps
 	// State says how many tasks the loop has, and whether it takes new work. It may be called from any goroutine, and must
 	// not wait.
 	State func() (tasks int, works bool)
@@ -55,7 +46,7 @@ func (s *Shard) settle(e *edge) {
 	// Tasks are counted without a move as long as there is no limit.
 	for moved := s.loop.Account.Moved | 1<<s.loop.Runtime.TasksAt; moved != 0; moved &= moved - 1 {
 		i := bits.TrailingZeros32(moved)
-		d := s.loop.Account.balance(i) - s.balance[i]
+		d := s.loop.Account.Balance(i) - s.balance[i]
 		if d == 0 {
 			continue
 		}
@@ -78,13 +69,10 @@ func (s *Shard) settle(e *edge) {
 	s.loop.Account.Moved = 0
 }
 
-// balance is what has been taken of a resource, less what has been given back.
-func (a *Account) balance(i int) int64 { return int64(a.Taken[i] - a.Given[i]) }
-
 // rebalance leaves out what the loop's own goroutine has taken or given.
 func (s *Shard) rebalance() {
 	s.moves, s.loop.Account.Moved = s.loop.Account.Moves, 0
 	for i := range s.balance {
-		s.balance[i] = s.loop.Account.balance(i)
+		s.balance[i] = s.loop.Account.Balance(i)
 	}
 }

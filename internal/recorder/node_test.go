@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -25,7 +26,7 @@ func TestReasonsHaveNames(t *testing.T) {
 func TestKnownStepsAreOnlyCounted(t *testing.T) {
 	const here, there = 7, 8
 	g := New(bgraph.Config{Sampling: 1 << 30, HeapEvery: -1})
-	var a Account
+	var a admit.Account
 	s := g.Observe(Loop{Runtime: new(Runtime), Account: &a})
 	s.loop.Runtime.TaskLimit = new(atomic.Int64)
 	defer s.Close()

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"runtime/metrics"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
@@ -60,7 +61,7 @@ type Shard struct {
 
 	meter meter
 
-	balance [MaxResources]int64
+	balance [admit.MaxResources]int64
 	// tasksLimited reports whether there was a limit on tasks when the last step was settled.
 	tasksLimited bool
 }

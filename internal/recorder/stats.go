@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/buckets"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
@@ -136,13 +137,13 @@ type counts struct{ departures, arrivals, peak uint64 }
 // An edge is one loop's part in an edge of the graph. Fields without a remark are
 // loop-private.
 type edge struct {
-	count   uint64                                        // read by others
-	print   uint64                                        // the fingerprint that to was last reached with
-	to      *node                                         // fixed
-	known   bool                                          // what comes this way is only counted, unless it is measured
-	from    NodeID                                        // fixed
-	stats   edgeStats                                     // read by others
-	changes [MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
+	count   uint64                                              // read by others
+	print   uint64                                              // the fingerprint that to was last reached with
+	to      *node                                               // fixed
+	known   bool                                                // what comes this way is only counted, unless it is measured
+	from    NodeID                                              // fixed
+	stats   edgeStats                                           // read by others
+	changes [admit.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others
 }
 
 // A crossing is what one loop knows of a Crossing to it.

@@ -5,7 +5,7 @@ package simserver
 import (
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/admit"
 )
 
 // counts is what of the process a run must leave as it was.
@@ -15,7 +15,7 @@ type counts struct {
 
 func count() counts {
 	c := counts{inUse: map[string]int64{}}
-	for _, r := range engine.Resources() {
+	for _, r := range admit.Resources() {
 		if r.Name() == "progress" { // only grows
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/recorder"
@@ -205,7 +206,7 @@ func TestLintOfALongStep(t *testing.T) {
 func TestLintOfAHealthyProgram(t *testing.T) {
 	work := task.NewChan[int](8)
 	done := task.NewChan[int](8)
-	things := testenv.Need(engine.NewResource("things that come back", ""))(t)
+	things := testenv.Need(admit.NewResource("things that come back", ""))(t)
 	const jobs = 3000
 	program := []func(){
 		func() {
@@ -229,12 +230,12 @@ func TestLintOfAHealthyProgram(t *testing.T) {
 				if err != nil {
 					return
 				}
-				things.Acquire(1)
+				engine.Acquire(things, 1)
 				mu.Lock()
 				last = i
 				mu.Unlock()
 				engine.Yield()
-				things.Release(1)
+				engine.Release(things, 1)
 				done.Send(i)
 			}
 		})
