@@ -55,19 +55,6 @@ func TestThePageShowsTheGraph(t *testing.T) {
 	}
 }
 
-func TestNodesStayWhereTheyAre(t *testing.T) {
-	b := open(t, shop(), look{still: true})
-	b.until(fmt.Sprintf("document.querySelectorAll('.node').length === %d", shopNodes))
-	b.until("document.querySelectorAll('.edge:not(.idle)').length >= 21")
-	const corners = "[...document.querySelectorAll('.node')].map(n => n.dataset.key + n.style.transform.replace(/ scale.*/, '')).join()"
-	b.focus(".node") // nothing is arranged anew under somebody's hands
-	before, shown := eval[string](b, corners), b.text(".caption")
-	b.until("document.querySelector('.caption').textContent !== " + quote(shown))
-	if after := eval[string](b, corners); after != before {
-		t.Errorf("boxes have moved:\n%s\n%s", before, after)
-	}
-}
-
 // A new arrangement that comes when somebody is at work in the graph by then is not shown.
 func TestNothingMovesUnderSomebodysHands(t *testing.T) {
 	b := open(t, shop(), look{still: true})

@@ -1,8 +1,12 @@
 package plan
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"math/rand"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -197,4 +201,90 @@ func TestBytes(t *testing.T) {
 	for b, want := range map[Bytes]string{0: "0 B", 1000: "1000 B", 2048: "2 KB", 10368: "10.1 KB"} {
 		testenv.Equal(t, b.String(), want, "%d is written", int64(b))
 	}
+}
+
+// scene is a report with something of everything.
+func scene() *Report {
+	return &Report{
+		Package: "example.com/shop", Go: "go1.26", Arch: "amd64", Functions: 4000, Reached: 321,
+		Entries: []Entry{
+			{Function: "example.com/shop.(*cart).serve", Kind: "task", Bound: 10368, Recursive: true, Panic: 1200, First: 640, Path: []Step{
+				{"example.com/shop.(*cart).serve", 128, false}, {"example.com/shop.walk", 96, true}, {"example.com/shop.walk", 96, false}, {"encoding/json.Marshal", 10048, false}}},
+			{Function: "main.main", Kind: "goroutine", Bound: 512, Panic: 700, First: 512, Path: []Step{{"main.main", 512, false}}},
+		},
+		Recursion: []Recursion{
+			{Functions: []string{"example.com/shop.walk", "example.com/shop.walkAll"}, Checkpoints: 1},
+			{Functions: []string{"encoding/json.a", "encoding/json.b", "encoding/json.c", "encoding/json.d", "encoding/json.e", "encoding/json.f", "encoding/json.g"}, Open: 2},
+		},
+		Plan: &Plan{Package: "example.com/shop", MaxPath: 2 << 10, MinChunk: 4 << 10, CallSites: 40, Longest: 10144, Checkpoints: []Checkpoint{
+			{File: "/src/shop/cart.go", Offset: 100, End: 110, Line: 12, Col: 3, Caller: "example.com/shop.walkAll", Callee: "example.com/shop.walk", Need: 352, Site: "example.com/shop/cart.go:12:3", PackagePath: "example.com/shop", BackEdge: true},
+			{File: "/src/shop/cart.go", Offset: 200, End: 222, Line: 30, Col: 9, Caller: "example.com/shop.walk", Callee: "a.F, b.<G>, c.H", Need: 10048, Site: "example.com/shop/cart.go:30:9", PackagePath: "example.com/shop"}},
+			Entries: []EntryPlan{{"example.com/shop.(*cart).serve", 640}, {"main.main", 512}}},
+		Parks:   []ParkCall{{"example.com/shop/cart.go:44:2", "example.com/shop.(*cart).serve", "netpoll.(*Conn).Read"}},
+		Unknown: []string{"example.com/shop.do:7 calls a (int) error", "x.y:1 calls a ()"},
+		NoFrame: []string{"runtime.memmove: assembly, 0 B", "runtime.mcall: bound 32 B"},
+		Sweep:   []SweepRow{{512, 30, 40, 0.75, 10144}, {1024, 20, 40, 0.5, 10144}, {2048, 10, 40, 0.25, 10144}, {65536, 1, 40, 0.025, 20000}},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	r := scene()
+	for name, write := range map[string]func(io.Writer) error{
+		"report.txt":         func(w io.Writer) error { return r.WriteText(w, false) },
+		"report-verbose.txt": func(w io.Writer) error { return r.WriteText(w, true) },
+		"report.json":        r.WriteJSON,
+	} {
+		var got bytes.Buffer
+		if err := write(&got); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		testenv.Golden(t, name+".golden", got.Bytes())
+	}
+}
+
+// Programs in testdata are modules of their own, which the workspace does not have.
+func TestMain(m *testing.M) {
+	os.Setenv("GOWORK", "off")
+	os.Exit(m.Run())
+}
+
+// callerPart is what the frame of the measuring function holds below its variable, and
+// the return address.
+const callerPart = 128
+
+// A bound that is stated is never exceeded, whether it is measured by the stack pointer
+// or by what a run leaves of paint on the stack.
+func TestBoundsAreNeverExceeded(t *testing.T) {
+	dir, binary := realDir(t, "testdata", "depth"), filepath.Join(t.TempDir(), "depth")
+	testenv.Run(t, dir, nil, "go", "build", "-o", binary, ".")
+	p := testenv.Need(Load(Config{Dir: dir, Binary: binary}))(t)
+	full := p.bounds()
+	// A stack that moves can't be measured, nor is there a bound for what the
+	// runtime puts there by force only if there is room.
+	env := []string{"GODEBUG=asyncpreemptoff=1,gcshrinkstackoff=1", "GOGC=20"}
+	compared := 0
+	for seed := range 4 {
+		for line := range strings.Lines(testenv.Run(t, "", env, binary, fmt.Sprint(seed+1), "Shown")) {
+			var name string
+			var sp, paint, bound Bytes
+			testenv.Must(t, testenv.Err(fmt.Sscan(line, &name, &sp, &paint)), "%s", line)
+			for _, id := range p.graph.byName["main."+name] {
+				bound = max(bound, full.length[id])
+			}
+			if bound == 0 {
+				t.Fatalf("main.%s is not reached from where stacks begin", name)
+			}
+			// What is measured begins at a variable of the caller.
+			if sp > bound+callerPart || paint > bound+callerPart {
+				t.Errorf("%s took %v by the stack pointer and %v by paint, bound %v", name, sp, paint, bound)
+			}
+			if paint < 40 || sp > paint+64 {
+				t.Errorf("%s: %v by the stack pointer, %v by paint: the measurement is wrong", name, sp, paint)
+			}
+			compared++
+			t.Logf("seed %d: %s of %v", seed+1, line, bound)
+		}
+	}
+	testenv.Equal(t, compared, 4*12, "bounds compared")
 }

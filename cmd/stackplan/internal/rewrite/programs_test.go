@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -206,4 +208,143 @@ func TestMarkedCalls(t *testing.T) {
 		}
 	}
 	testenv.AtLeast(t, found, 80, "marks were found")
+}
+
+// TestGolden shows what rewritten code looks like.
+func TestGolden(t *testing.T) {
+	r := rewriterOf(load(t, nil, false, "./testdata/golden"), nil)
+	res := testenv.Need(r.Files(everyCall(r, func(string) plan.Bytes { return 1000 }), false))(t)
+	testenv.MustEqual(t, len(res.Files), 1, "files were rewritten")
+	for _, got := range res.Files {
+		testenv.Golden(t, "golden/golden.txt", got)
+	}
+}
+
+func TestVetLikesRewrittenPrograms(t *testing.T) {
+	testenv.NeedsFull(t, "go vet, twice")
+	r := loadPrograms(t)
+	done := testenv.Need(r.Files(everyCall(r, mixed), false))(t)
+	// The sources have a self-made list of arguments to append to, and so on; what is
+	// compared is what vet says of them without checkpoints.
+	plain, _ := exec.Command("go", "vet", programsDir).CombinedOutput()
+	text, _ := exec.Command("go", "vet", "-overlay", overlayOf(t, done), programsDir).CombinedOutput()
+	if string(text) != string(plain) {
+		t.Errorf("go vet says of the rewritten programs:\n%s\nof the others:\n%s", text, plain)
+	}
+}
+
+func TestRaceDetectorIsQuiet(t *testing.T) {
+	testenv.NeedsFull(t, "a build with the race detector")
+	if !testenv.HaveC() || testing.Short() {
+		t.Skip("go build -race needs a C compiler, and some time")
+	}
+	r := loadPrograms(t)
+	done := testenv.Need(r.Files(everyCall(r, never), false))(t)
+	want := output(t, build(t, nil, programsDir, "plain"))
+	bin := build(t, done, programsDir, "race", "-race")
+	same(t, output(t, bin), want)
+	got, _, _ := strings.Cut(output(t, bin, "task"), "links: ")
+	same(t, got, want)
+}
+
+// TestLinesStay compares the lines that coverage and a stack trace show.
+func TestLinesStay(t *testing.T) {
+	testenv.NeedsFull(t, "builds with coverage")
+	r := loadPrograms(t)
+	done := testenv.Need(r.Files(everyCall(r, always), false))(t)
+	covered := func(res *Result) string {
+		bin := build(t, res, programsDir, "cover", "-cover")
+		dir := t.TempDir()
+		testenv.Run(t, "", []string{"GOCOVERDIR=" + dir}, bin)
+		profile := filepath.Join(dir, "profile")
+		testenv.Run(t, "", nil, "go", "tool", "covdata", "textfmt", "-i", dir, "-o", profile)
+		text := testenv.Need(os.ReadFile(profile))(t)
+		return string(text)
+	}
+	// Blocks are file:line.column,line.column statements count.
+	block := regexp.MustCompile(`(?m)^.*/(\w+\.go):(\d+)\.\d+,(\d+)\.\d+ \d+ (\d+)$`)
+	lines := func(profile string) map[string]bool {
+		ran := map[string]bool{}
+		for _, m := range block.FindAllStringSubmatch(profile, -1) {
+			key := m[1] + ":" + m[2] + "-" + m[3]
+			ran[key] = ran[key] || m[4] != "0"
+		}
+		return ran
+	}
+	with, without := lines(covered(done)), lines(covered(nil))
+	if len(without) < 100 {
+		t.Fatalf("%d blocks are covered", len(without))
+	}
+	for key, ran := range without {
+		if got, known := with[key]; known && got != ran {
+			t.Errorf("block %s ran %v with checkpoints, %v without", key, got, ran)
+		}
+	}
+	missing := 0
+	for key := range without {
+		if _, known := with[key]; !known {
+			missing++
+		}
+	}
+	testenv.AtMost(t, missing, len(without)/20, "of %d blocks are at other lines with checkpoints", len(without))
+}
+
+// compiled is what the compiler says about escapes.
+func compiled(t testing.TB, r *Rewriter, res *Result, pkg string) ([]byte, string) {
+	t.Helper()
+	args := append([]string{"build", "-o", os.DevNull}, r.GCFlags()...)
+	if res != nil {
+		args = append(args, "-overlay", overlayOf(t, res))
+	}
+	dir := testenv.Need(os.Getwd())(t)
+	return []byte(testenv.Run(t, "", nil, "go", append(args, pkg)...)), dir
+}
+
+// settle leaves out checkpoints until none moves something to the heap.
+func settle(t testing.TB, r *Rewriter, pkg string) {
+	t.Helper()
+	r.SetBefore(compiled(t, r, nil, pkg))
+	for round := 0; ; round++ {
+		res := testenv.Need(r.Files(everyCall(r, always), true))(t)
+		text, dir := compiled(t, r, res, pkg)
+		n := r.Blame(text, dir, res)
+		t.Logf("round %d: %d checkpoints, %d move something to the heap", round, len(res.Calls), n)
+		if n == 0 {
+			return
+		}
+		if round == 8 {
+			t.Fatal("there is no end to it")
+		}
+	}
+}
+
+// TestNothingMovesToTheHeap runs a program that counts its allocations and compares the
+// time of checkpoints.
+func TestNothingMovesToTheHeap(t *testing.T) {
+	testenv.NeedsFull(t, "the compiler says what escapes")
+	const pkg = "./testdata/escapes"
+	r := rewriterOf(load(t, nil, false, pkg), nil)
+	settle(t, r, pkg)
+	res := testenv.Need(r.Files(everyCall(r, always), false))(t)
+	testenv.AtLeast(t, len(res.Calls), 10, "checkpoints are left")
+	want, plain, _ := strings.Cut(output(t, build(t, nil, pkg, "plain")), "ns: ")
+	got, checked, _ := strings.Cut(output(t, build(t, res, pkg, "rewritten")), "ns: ")
+	same(t, got, want)
+	ns := number(t, checked) - number(t, plain)
+	t.Logf("a checkpoint with room takes %.2f ns", ns)
+	// It takes 3 ns on a machine that does nothing else.
+	testenv.AtMost(t, ns, 12, "ns that a checkpoint with room takes")
+	at := map[string]bool{} // that move something to the heap
+	for _, c := range res.Refused {
+		if strings.HasPrefix(c.Reason, "something that is handed over") {
+			at[c.Site] = true
+		}
+	}
+	testenv.AtLeast(t, len(at), 4, "only %v are left out as they move something to the heap", at)
+}
+
+func number(t *testing.T, text string) float64 {
+	t.Helper()
+	n := testenv.Need(strconv.ParseFloat(strings.TrimSpace(text), 64))(t)
+	return n
 }
