@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/wheel"
 )
 
 // Cases of a Select that are no communications.
@@ -56,13 +57,13 @@ func (d afterCase) try() (bool, *engine.Waiter, error) { return false, nil, nil 
 
 // A selectTimer is an AfterCase that waits in a task. Loop-private.
 type selectTimer struct {
-	timer engine.Timer
+	timer wheel.Timer
 	s     *selection
 	w     *engine.Waiter
 	index int
 }
 
-// Expire implements engine.Expirer.
+// Expire implements wheel.Expirer.
 func (x *selectTimer) Expire() { x.s.fire(x.index, x.w) }
 
 func (d afterCase) enqueue(w *engine.Waiter, s *selection, index int) any {

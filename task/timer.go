@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/wheel"
 )
 
 // A Timer is a function that will run as a task of its own. It is made by AfterFunc.
 type Timer struct {
 	loop  *engine.Loop
 	mu    sync.Mutex
-	timer engine.Timer // loop-private
-	state uint8        // guarded by mu: waiting, started or stopped
-	fn    func()       // fixed
+	timer wheel.Timer // loop-private
+	state uint8       // guarded by mu: waiting, started or stopped
+	fn    func()      // fixed
 }
 
 const (
@@ -81,7 +82,7 @@ func (a *Timer) leave(state uint8) bool {
 // An expiry is a Timer as something that expires.
 type expiry Timer
 
-// Expire implements engine.Expirer.
+// Expire implements wheel.Expirer.
 func (x *expiry) Expire() {
 	if (*Timer)(x).leave(timerStarted) {
 		x.loop.Start(x.fn)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/wheel"
 )
 
 const (
@@ -258,14 +260,14 @@ func describe(tasks []*Task, all map[*Task]*waiting) string {
 // canWake reports whether a timer, an event or an offloaded function may still come.
 func (rt *Runtime) canWake(stop <-chan struct{}) bool {
 	return rt.any(stop, func(l *Loop) bool {
-		return l.wheel.count > 0 || l.poller.Active() || l.inbox.pending.Load()
+		return l.wheel.Len() > 0 || l.poller.Active() || l.inbox.pending.Load()
 	})
 }
 
 // timersOrOffloads is canWake without what begins new work only: descriptors that somebody
 // listens on, and their deadlines.
 func (rt *Runtime) timersOrOffloads(stop <-chan struct{}) bool {
-	return rt.any(stop, func(l *Loop) bool { return l.wheel.hasTimer() || l.inbox.pending.Load() })
+	return rt.any(stop, func(l *Loop) bool { return l.wheel.Any(waitsForTime) || l.inbox.pending.Load() })
 }
 
 // any reports whether fn is true of a loop, or a function is offloaded.
@@ -281,18 +283,10 @@ func (rt *Runtime) any(stop <-chan struct{}, fn func(l *Loop) bool) bool {
 	return yes.Load() || rt.offload.running.Load() > 0
 }
 
-// hasTimer reports whether something waits for its time that is no deadline of a descriptor: a task that is to start.
-func (w *wheel) hasTimer() bool {
-	for level := range w.slots {
-		for _, t := range w.slots[level] {
-			for ; t != nil; t = t.next {
-				if _, deadline := t.Of.(*Alarm); !deadline {
-					return true
-				}
-			}
-		}
-	}
-	return false
+// waitsForTime reports whether something waits for its time that is no deadline of a descriptor: a task that is to start.
+func waitsForTime(of wheel.Expirer) bool {
+	_, deadline := of.(*Alarm)
+	return !deadline
 }
 
 // isExternal reports whether what ends a wait for r comes from outside of the tasks: such a wait is never part of a deadlock.

@@ -56,7 +56,7 @@ func (t *Task) Ended() bool {
 }
 
 // TimerCount is the number of timers that wait.
-func (l *Loop) TimerCount() int { return l.wheel.count }
+func (l *Loop) TimerCount() int { return l.wheel.Len() }
 
 // AwaitStop waits until l has ended.
 func (l *Loop) AwaitStop() { <-l.stopped }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/internal/wheel"
 )
 
 // yields calls Yield until stop and returns how often.
@@ -62,7 +63,7 @@ func TestBudgetBoundsTheSteps(t *testing.T) {
 			seen = false
 			var a Alarm
 			a.Set(l, l.Now()+time.Millisecond, RingFunc(see))
-			clock.Advance(time.Millisecond + tickLength)
+			clock.Advance(time.Millisecond + wheel.Tick)
 			if n := yields(done); n > maxBudget+1 {
 				t.Errorf("a timer was seen after %d steps, want at most %d", n, maxBudget)
 			}

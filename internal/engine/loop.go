@@ -165,7 +165,7 @@ func (l *Loop) run() {
 	for !l.done() {
 		l.drainInbox()
 		l.now = l.rt.clock.Now()
-		l.wheel.advance(l.now)
+		l.wheel.Advance(l.now)
 		for _, q := range l.queues {
 			l.serve(q)
 		}

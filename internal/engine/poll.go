@@ -52,7 +52,7 @@ func (l *Loop) pollOnce() {
 		return
 	}
 	timeout := time.Duration(-1)
-	if at, ok := l.wheel.next(); ok {
+	if at, ok := l.wheel.Next(); ok {
 		timeout = max(at-began, 0)
 	}
 	if l.holdsBack() && (timeout < 0 || timeout > recheck) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/wheel"
 )
 
 // The primitives of package task are built on this package, so its tests have the least of them that they need.
@@ -138,7 +140,7 @@ func (p *waitGroupPoint) Withdraw(w *Waiter) bool {
 
 // A startTimer starts a task at its time.
 type startTimer struct {
-	Timer
+	wheel.Timer
 	l  *Loop
 	fn func()
 }

@@ -244,7 +244,7 @@ func (rt *Runtime) makeLoops(n int) error {
 		l.starts.shared = l.shared
 		l.lastID = uint64(i)
 		l.chunks = chunk.NewPool(l)
-		l.wheel.init(rt.clock.Now())
+		l.wheel.Init(rt.clock.Now())
 		if g := rt.cfg.Graph; g != nil {
 			l.rec = g.Observe(recorder.Loop{
 				Runtime: observed, Index: i, Account: &l.account,

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/wheel"
 )
 
 // Now returns the time on the loop's clock, without a system call. Its zero is
@@ -27,9 +29,9 @@ func Sleep(d time.Duration) error {
 	}
 	s := l.takeSleeper()
 	s.t = t
-	l.wheel.add(&s.Timer, After(l.rt.clock.Now(), d))
+	l.wheel.Add(&s.Timer, After(l.rt.clock.Now(), d))
 	err := t.park(ReasonSleep, s, true)
-	l.wheel.remove(&s.Timer)
+	l.wheel.Remove(&s.Timer)
 	l.putSleeper(s)
 	return err
 }
@@ -43,21 +45,21 @@ func After(now, d time.Duration) time.Duration {
 }
 
 // AddTimer has t expire at the given time of the loop's clock. t must not have been added already. Own loop only.
-func (l *Loop) AddTimer(t *Timer, at time.Duration) { l.wheel.add(t, at) }
+func (l *Loop) AddTimer(t *wheel.Timer, at time.Duration) { l.wheel.Add(t, at) }
 
 // RemoveTimer takes t out; it does nothing if t has expired or was never added. Own loop only.
-func (l *Loop) RemoveTimer(t *Timer) { l.wheel.remove(t) }
+func (l *Loop) RemoveTimer(t *wheel.Timer) { l.wheel.Remove(t) }
 
 // timers are those of a loop. Loop-private.
 type timers struct {
-	wheel         wheel
+	wheel         wheel.Wheel
 	sleepers      *sleeper // to use again
 	spareSleepers int
 }
 
 // A sleeper is the timer of one Sleep. Loop-private; used again.
 type sleeper struct {
-	Timer
+	wheel.Timer
 	t    *Task
 	next *sleeper
 }
@@ -79,7 +81,7 @@ func (s *sleeper) Expire() { s.t.loop.notify(s.t) }
 
 // Withdraw implements WaitPoint.
 func (s *sleeper) Withdraw(*Waiter) bool {
-	s.t.loop.wheel.remove(&s.Timer)
+	s.t.loop.wheel.Remove(&s.Timer)
 	return !s.t.notified
 }
 
@@ -98,7 +100,7 @@ func (l *Loop) putSleeper(s *sleeper) {
 // Alarm that is not set. An Alarm belongs to one loop, that of its first Set, and must
 // not be copied.
 type Alarm struct {
-	Timer
+	wheel.Timer
 	loop     *Loop        // fixed by the first Set
 	deadline atomic.Int64 // loop clock; 0: none
 	queuedAt atomic.Int64 // loop clock; when the timer fires at the latest; 0: not queued
@@ -159,8 +161,8 @@ func (a *Alarm) queue() {
 // time either finds the new queuedAt or its deadline is found here: each side stores
 // before it loads.
 func (a *Alarm) queueFor(at int64) (earlier int64) {
-	a.loop.wheel.remove(&a.Timer)
-	a.loop.wheel.add(&a.Timer, time.Duration(at))
+	a.loop.wheel.Remove(&a.Timer)
+	a.loop.wheel.Add(&a.Timer, time.Duration(at))
 	a.queuedAt.Store(at)
 	if now := a.deadline.Load(); now < at {
 		return now
@@ -185,7 +187,7 @@ func (a *Alarm) Expire() {
 func (a *Alarm) Drop() {
 	a.Stop()
 	if a.loop != nil {
-		a.loop.wheel.remove(&a.Timer)
+		a.loop.wheel.Remove(&a.Timer)
 		a.queuedAt.Store(0)
 	}
 }

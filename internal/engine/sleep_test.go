@@ -10,6 +10,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/internal/wheel"
 )
 
 func TestSleepEndsAtItsTimeInOrder(t *testing.T) {
@@ -21,7 +22,7 @@ func TestSleepEndsAtItsTimeInOrder(t *testing.T) {
 			wg.Go(func() {
 				start := clock.Now()
 				testenv.Check(t, Sleep(d*time.Millisecond))
-				if slept := clock.Now() - start; slept < d*time.Millisecond || slept > d*time.Millisecond+2*tickLength && d > 0 {
+				if slept := clock.Now() - start; slept < d*time.Millisecond || slept > d*time.Millisecond+2*wheel.Tick && d > 0 {
 					t.Errorf("Sleep(%v) took %v", d*time.Millisecond, slept)
 				}
 				order = append(order, i)
@@ -55,7 +56,7 @@ func TestSleepIsEndedByCancellation(t *testing.T) {
 	cancel()
 	testenv.Check(t, sleeper.Join())
 	testenv.Equal(t, clock.Now(), 0, "time passed")
-	waitFor(t, "no timer is left", func() bool { return onLoop(rt.Loop(0), func(l *Loop) bool { return l.wheel.count == 0 }) })
+	waitFor(t, "no timer is left", func() bool { return onLoop(rt.Loop(0), func(l *Loop) bool { return l.wheel.Len() == 0 }) })
 }
 
 // onLoop calls fn on the loop's own goroutine and returns its result.
@@ -144,7 +145,7 @@ func TestAlarmMovedAndStopped(t *testing.T) {
 	step(20 * time.Millisecond)
 	expect(0, "stopped")
 	set(clock.Now() - time.Millisecond)
-	step(tickLength * 2)
+	step(wheel.Tick * 2)
 	expect(1, "set for the past")
 	set(clock.Now() + time.Millisecond)
 	onLoop(l, func(*Loop) bool { a.Drop(); return true })
@@ -221,7 +222,7 @@ func TestASleepThatIsRefusedLeavesNoTimer(t *testing.T) {
 			defer cancel()
 			Await(ctx)
 		})
-		testenv.Equal(t, l.wheel.count, 0, "timers are left")
+		testenv.Equal(t, l.wheel.Len(), 0, "timers are left")
 		Yield() // what cancel has sent would arrive now
 		if l.cur.notified {
 			t.Error("a wait that is over has woken the task")

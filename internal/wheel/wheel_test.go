@@ -1,6 +1,7 @@
-package engine
+package wheel
 
 import (
+	"flag"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -8,11 +9,13 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
+var seedFlag = flag.Uint64("seed", 0, "of the random tests; 0: another each time")
+
 // A wheelModel is a wheel as a plain list.
 type wheelModel struct {
 	t     *testing.T
 	rnd   *rand.Rand
-	w     wheel
+	w     Wheel
 	now   time.Duration
 	armed map[*modelTimer]time.Duration
 	fired int
@@ -30,7 +33,7 @@ func (f firing) Expire() { f() }
 
 func (m *wheelModel) add(x *modelTimer, at time.Duration) {
 	x.Of = x
-	m.w.add(&x.Timer, at)
+	m.w.Add(&x.Timer, at)
 	m.armed[x] = at
 }
 
@@ -56,7 +59,7 @@ func (x *modelTimer) Expire() {
 }
 
 func (m *wheelModel) remove(x *modelTimer) {
-	if !m.w.remove(&x.Timer) || m.w.remove(&x.Timer) {
+	if !m.w.Remove(&x.Timer) || m.w.Remove(&x.Timer) {
 		m.t.Error("remove does not know what is queued")
 	}
 	delete(m.armed, x)
@@ -70,31 +73,31 @@ func (m *wheelModel) someTime() time.Duration {
 // step moves the clock and compares what is left with the list.
 func (m *wheelModel) step(d time.Duration) {
 	m.now += d
-	m.w.advance(m.now)
+	m.w.Advance(m.now)
 	for x, at := range m.armed {
-		if at <= m.now-2*tickLength && x.at <= m.w.tick {
+		if at <= m.now-2*Tick && x.at <= m.w.tick {
 			m.t.Fatalf("a timer for %v has not fired at %v", at, m.now)
 		}
 	}
 	testenv.MustEqual(m.t, m.w.count, len(m.armed), "count")
-	next, ok := m.w.next()
+	next, ok := m.w.Next()
 	testenv.MustEqual(m.t, ok, len(m.armed) > 0, "what next says with %d timers", len(m.armed))
 	for _, at := range m.armed {
-		if next > max(at, m.now)+2*tickLength {
+		if next > max(at, m.now)+2*Tick {
 			m.t.Fatalf("the next look is at %v, but a timer is due at %v (now %v)", next, at, m.now)
 		}
 	}
-	if ok && next <= m.now-tickLength {
+	if ok && next <= m.now-Tick {
 		m.t.Fatalf("the next look, %v, was before now, %v", next, m.now)
 	}
 }
 
 func TestWheelAgainstAList(t *testing.T) {
-	rnd := newRand(t)
+	rnd := testenv.Rand(t, *seedFlag)
 	for range 300 {
 		m := &wheelModel{t: t, rnd: rnd, armed: map[*modelTimer]time.Duration{}}
 		m.now = time.Duration(rnd.Int64N(1 << rnd.IntN(60)))
-		m.w.init(m.now)
+		m.w.Init(m.now)
 		for range 60 {
 			switch rnd.IntN(4) {
 			case 0, 1:
@@ -109,7 +112,7 @@ func TestWheelAgainstAList(t *testing.T) {
 			case 0:
 				m.step(time.Duration(rnd.Int64N(1 << rnd.IntN(58))))
 			case 1: // as a loop that sleeps until the next timer does
-				if at, ok := m.w.next(); ok {
+				if at, ok := m.w.Next(); ok {
 					m.step(max(at-m.now, 0))
 				}
 			default:
@@ -124,41 +127,41 @@ func TestWheelAgainstAList(t *testing.T) {
 
 // A timer far beyond the reach does not hide one in the last level that is due before.
 func TestWheelWrapsRound(t *testing.T) {
-	const block = tickLength << (wheelBits * (wheelLevels - 1)) // of the last level
-	var w wheel
-	w.init(0)
-	w.advance(3 * block)
+	const block = Tick << (slotBits * (levels - 1)) // of the last level
+	var w Wheel
+	w.Init(0)
+	w.Advance(3 * block)
 	var near, far Timer
 	fired := ""
 	near.Of = firing(func() { fired += "near " })
 	far.Of = firing(func() { fired += "far " })
-	w.add(&far, 1000*block)
-	w.add(&near, 6*block)
-	if at, _ := w.next(); at > 6*block {
+	w.Add(&far, 1000*block)
+	w.Add(&near, 6*block)
+	if at, _ := w.Next(); at > 6*block {
 		t.Errorf("next look at %v, want %v or before", at, 6*block)
 	}
-	w.advance(7 * block)
+	w.Advance(7 * block)
 	testenv.Equal(t, fired, "near ", "fired")
-	w.advance(999 * block)
+	w.Advance(999 * block)
 	testenv.Equal(t, fired, "near ", "fired before its time")
-	w.advance(1001 * block)
+	w.Advance(1001 * block)
 	testenv.Equal(t, fired, "near far ", "fired")
 }
 
 func TestWheelThatIsEmptySkipsLongGaps(t *testing.T) {
-	var w wheel
-	w.init(0)
-	w.advance(100 * 365 * 24 * time.Hour)
+	var w Wheel
+	w.Init(0)
+	w.Advance(100 * 365 * 24 * time.Hour)
 	var x Timer
 	fired := false
 	x.Of = firing(func() { fired = true })
 	at := 100*365*24*time.Hour + time.Second
-	w.add(&x, at)
-	w.advance(at - time.Microsecond)
+	w.Add(&x, at)
+	w.Advance(at - time.Microsecond)
 	if fired {
 		t.Error("early")
 	}
-	w.advance(at + tickLength)
+	w.Advance(at + Tick)
 	if !fired {
 		t.Error("late")
 	}
