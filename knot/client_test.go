@@ -64,9 +64,10 @@ func TestCountsForClient(t *testing.T) {
 			return x.SendString(200, "", fmt.Sprint(x.c.client()))
 		}}, 1)
 		for _, http2 := range []bool{false, true} {
-			transport := &http.Transport{Protocols: new(http.Protocols)}
-			transport.Protocols.SetHTTP1(!http2)
-			transport.Protocols.SetUnencryptedHTTP2(http2)
+			transport := &http.Transport{}
+			if http2 {
+				transport = testenv.PlainHTTP2(t)
+			}
 			ask := func(client string) string {
 				req := testenv.Need(http.NewRequest("GET", "http://"+sv.addr, nil))(t)
 				req.Header.Set("X-Forwarded-For", client)

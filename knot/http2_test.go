@@ -18,27 +18,16 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// h2Clients are the ways that a client of net/http comes to HTTP/2, each with what the server needs.
-func h2Clients(t *testing.T, ca *testenv.CA) map[string]func() (*Server, http.RoundTripper, string) {
-	return map[string]func() (*Server, http.RoundTripper, string){
-		"net/http over TLS": func() (*Server, http.RoundTripper, string) {
-			return &Server{TLS: ca.Server(t)}, &http.Transport{TLSClientConfig: ca.Client(), ForceAttemptHTTP2: true}, "https"
-		},
-		"net/http with prior knowledge": func() (*Server, http.RoundTripper, string) {
-			p := new(http.Protocols)
-			p.SetUnencryptedHTTP2(true)
-			return &Server{H2C: true}, &http.Transport{Protocols: p}, "http"
-		},
-	}
-}
-
-// eachHTTP2 runs a test with each client in each mode.
+// eachHTTP2 runs a test with a client of net/http over TLS, and with one without that has prior knowledge, in each mode.
 func eachHTTP2(t *testing.T, set func(*Server), fn func(t *testing.T, sv *served, client *http.Client, url string)) {
 	ca := testenv.NewCA(t)
-	for name, make := range h2Clients(t, ca) {
-		t.Run(name, func(t *testing.T) {
+	for _, secure := range []bool{true, false} {
+		t.Run(fmt.Sprint("TLS=", secure), func(t *testing.T) {
 			everyMode(t, func(t *testing.T, start func(*Server) *served) {
-				s, transport, scheme := make()
+				s, transport, scheme := &Server{H2C: true}, testenv.PlainHTTP2(t), "http"
+				if secure {
+					s, transport, scheme = &Server{TLS: ca.Server(t)}, &http.Transport{TLSClientConfig: ca.Client(), ForceAttemptHTTP2: true}, "https"
+				}
 				set(s)
 				sv := start(s)
 				client := &http.Client{Transport: transport, Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

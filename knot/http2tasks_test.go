@@ -20,15 +20,6 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/h2"
 )
 
-// plainHTTP2 is a client of net/http that speaks HTTP/2 without TLS.
-func plainHTTP2(t *testing.T) *http.Client {
-	p := new(http.Protocols)
-	p.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{Protocols: p}, Timeout: time.Minute}
-	t.Cleanup(client.CloseIdleConnections)
-	return client
-}
-
 // TestHTTP2Windows: bodies larger than any window come whole both ways, on several requests at a time.
 func TestHTTP2Windows(t *testing.T) {
 	sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)

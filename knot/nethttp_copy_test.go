@@ -162,36 +162,3 @@ func TestAdaptedCopiesAreSlowedDown(t *testing.T) {
 		testenv.AtMost(t, sent.Load(), 0, "bytes left at once")
 	})
 }
-
-// TestAdaptedContextDerives: contexts made of a request's end with it, and do not take a
-// goroutine each.
-func TestAdaptedContextDerives(t *testing.T) {
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		type key struct{}
-		kept := make(chan context.Context, 1)
-		ran := make(chan bool, 1)
-		sv := start(&Server{Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), key{}, "v"), time.Hour)
-			_ = cancel
-			again := r.WithContext(ctx)
-			stopped := context.AfterFunc(ctx, func() { t.Error("a stopped function ran") })
-			fmt.Fprint(w, again.Context().Value(key{}), ctx.Err(), stopped(), ctx.Value(http.ServerContextKey) != nil)
-			context.AfterFunc(ctx, func() { ran <- true })
-			kept <- ctx
-		}))})
-		p := sv.dial()
-		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		if _, body := p.response("GET"); body != "v<nil> true true" {
-			t.Errorf("body %q", body)
-		}
-		ctx := <-kept
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Minute):
-			t.Fatal("it goes on")
-		}
-		if !<-ran || ctx.Err() != context.Canceled {
-			t.Errorf("it ended with %v", ctx.Err())
-		}
-	})
-}

@@ -138,15 +138,13 @@ func TestCopiesHoldNoLoop(t *testing.T) {
 		io.Copy(nc, reader())
 	})
 	mux.HandleFunc("/release", func(w http.ResponseWriter, r *http.Request) { release <- true })
-	framed := &http.Transport{Protocols: new(http.Protocols)}
-	framed.Protocols.SetUnencryptedHTTP2(true)
 	for _, c := range []struct {
 		version string
 		client  *http.Client
 		paths   []string
 	}{
 		{"HTTP/1.1", new(http.Client), []string{"/copy", "/late", "/hijack"}},
-		{"HTTP/2", &http.Client{Transport: framed}, []string{"/copy", "/late"}},
+		{"HTTP/2", &http.Client{Transport: testenv.PlainHTTP2(t)}, []string{"/copy", "/late"}},
 	} {
 		t.Run(c.version, func(t *testing.T) { // with a server of its own, as a path on which a task has waited natively is served by goroutines from then on
 			addr := onOneLoop(t, &knot.Server{Handler: knot.AdaptHTTP(mux), H2C: true})

@@ -167,9 +167,7 @@ func TestServe(t *testing.T) {
 			fmt.Fprint(w, r.Proto, n, err)
 		}))
 	})
-	two := new(http.Protocols)
-	two.SetUnencryptedHTTP2(true)
-	for proto, transport := range map[string]*http.Transport{"HTTP/1.1": {}, "HTTP/2.0": {Protocols: two}} {
+	for proto, transport := range map[string]*http.Transport{"HTTP/1.1": {}, "HTTP/2.0": testenv.PlainHTTP2(t)} {
 		client := &http.Client{Transport: transport}
 		for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", DefaultMaxBody+1)), io.LimitReader(endless{}, DefaultMaxBody+1)} {
 			resp := testenv.Need(client.Post("http://"+ln.Addr().String(), "", body))(t)

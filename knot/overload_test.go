@@ -106,7 +106,7 @@ func TestRefusedRequests(t *testing.T) {
 		return doneHandler(x)
 	}}
 	addr := guarded(t, d, s)
-	for version, client := range map[int]*http.Client{1: {Transport: &http.Transport{}}, 2: plainHTTP2(t)} {
+	for version, client := range map[int]*http.Client{1: {Transport: &http.Transport{}}, 2: {Transport: testenv.PlainHTTP2(t)}} {
 		accepted, waits := s.Stats().Accepted, map[string]bool{}
 		for i := range 60 {
 			want := 200

@@ -241,9 +241,8 @@ func TestLeastRateSparesMessages(t *testing.T) {
 		}}
 		near, far := net.Pipe()
 		go s.ServeConn(far)
-		protocols := new(http.Protocols)
-		protocols.SetUnencryptedHTTP2(true)
-		transport := &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
+		transport := testenv.PlainHTTP2(t)
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return near, nil }
 		body, messages := io.Pipe()
 		go func() {
 			for range 20 {

@@ -108,8 +108,7 @@ func TestTunnels(t *testing.T) {
 			t.Errorf("the answer is %q", text)
 		}
 
-		framed := &http.Transport{Protocols: new(http.Protocols)}
-		framed.Protocols.SetUnencryptedHTTP2(true)
+		framed := testenv.PlainHTTP2(t)
 		defer framed.CloseIdleConnections()
 		read, write := io.Pipe()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

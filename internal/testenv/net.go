@@ -75,3 +75,11 @@ func Get(t testing.TB, client *http.Client, url string) (*http.Response, string)
 	Must(t, err)
 	return resp, string(body)
 }
+
+// PlainHTTP2 speaks HTTP/2 without TLS, with prior knowledge, until the end of the test.
+func PlainHTTP2(t testing.TB) *http.Transport {
+	h := &http.Transport{Protocols: new(http.Protocols)}
+	h.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(h.CloseIdleConnections)
+	return h
+}
