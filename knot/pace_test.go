@@ -88,7 +88,7 @@ func TestSlowResponsesLeave(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			handler := adapt(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(contentOf(1, size)) }))
 			addr := guarded(t, &doorman{room: 10}, &Server{Handler: func(x *Ctx) error {
-				x.SetRate(400_000, 0)
+				x.SetRate(200_000, 0) // two pieces, and a wait between them
 				return handler(x)
 			}})
 			client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}

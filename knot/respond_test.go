@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // TestStatusWithoutBody: a length that the handler has declared does no harm.
@@ -119,4 +121,27 @@ func TestUpgradeBringsConnection(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCtxTellsTheRequest by its methods.
+func TestCtxTellsTheRequest(t *testing.T) {
+	request := "PUT /a/../b%20c?d=e HTTP/1.1\r\nHost: h:1\r\nX-One: 1\r\nx-one: 2\r\nContent-Length: 3\r\n\r\nabc"
+	serveScript(&Server{Handler: func(x *Ctx) error {
+		x.SetUser("u")
+		var lines []string
+		x.EachHeader(func(name, value []byte) bool {
+			lines = append(lines, string(name)+"="+string(value))
+			return len(lines) < 3
+		})
+		for got, want := range map[any]any{
+			fmt.Sprint(x.Method(), x.Path(), string(x.PathBytes()), x.Query(), x.Target()):   "PUT/b c/b cd=e/a/../b%20c?d=e",
+			fmt.Sprint(x.Host(), string(x.HostBytes()), x.Header("X-ONE"), x.Header("none")): "h:1h:11",
+			fmt.Sprint(x.ProtoMajor(), x.ProtoMinor(), x.ContentLength(), x.TLS() == nil):    "1 1 3 true",
+			fmt.Sprint(x.RemoteAddr(), x.LocalAddr(), x.RemoteHost(), x.User()):              "192.0.2.1:4711 192.0.2.1:4711192.0.2.1u",
+			strings.Join(lines, " "): "Host=h:1 X-One=1 x-one=2",
+		} {
+			testenv.Equal(t, got, want)
+		}
+		return nil
+	}}, newScriptConn([]byte(request), nil, 1))
 }

@@ -19,3 +19,14 @@ func TestEveryStatusLineHasAPhrase(t *testing.T) {
 func TestFieldsAreTrimmed(t *testing.T) {
 	testenv.Equal(t, string(AppendField(nil, "A", " \tb\rc \r\n")), "A: b c\r\n")
 }
+
+func TestLinesOfAHeader(t *testing.T) {
+	lines, others := "A: 1\r\nServer: s\r\na: 2\r\n", []byte("server: t\r\nB: 3\r\n")
+	testenv.Equal(t, HasLine([]byte(lines), []byte("SERVER")), true, "has a line called SERVER")
+	testenv.Equal(t, HasLine([]byte(lines), []byte("serve")), false, "has a line called serve")
+	testenv.Equal(t, string(WithoutLines([]byte(lines), others)), "A: 1\r\na: 2\r\n")
+	for head, keeps := range map[string]bool{"HTTP/1.1 200 OK\r\nA: 1\r\n": false, "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nA: 1\r\n": true} {
+		got := SayClose([]byte("before\n"+head), len("before\n"), keeps)
+		testenv.Equal(t, string(got), "before\nHTTP/1.1 200 OK\r\nConnection: close\r\nA: 1\r\n", head)
+	}
+}
