@@ -84,9 +84,6 @@ func newShard(g *Graph, l Loop) *Shard {
 	return s
 }
 
-// Graph is what s belongs to.
-func (s *Shard) Graph() *Graph { return s.g }
-
 // Close is called when the loop has ended.
 func (s *Shard) Close() { breathe.AddLoops(-1) }
 
