@@ -203,7 +203,7 @@ func (d *desc) waited(e *engine.Entrance) time.Duration {
 		return 0
 	}
 	d.fresh = false
-	if d.kind != kindTCP || d.loop.InLine(e) == 0 {
+	if d.kind != kindTCP || d.loop.QueuedAt(e) == 0 {
 		return 0
 	}
 	return min(sys.SinceReceived(int(d.fd)), longestBefore)

@@ -261,10 +261,10 @@ func (ln *Listener) dropClones(each []*Listener) {
 // acceptLoop is the accept task of one loop, on l, which is ln or a clone of it.
 func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 	loop := engine.CurrentLoop()
-	stead := loop.Stead
+	forNewWork := loop.ForNewWork
 	var pause time.Duration
 	for {
-		c, err := l.accept(stead)
+		c, err := l.accept(forNewWork)
 		switch {
 		case err == nil:
 			pause = 0

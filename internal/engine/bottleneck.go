@@ -32,7 +32,7 @@ func Watched() bool {
 	return l != nil && l.bottlenecks != nil
 }
 
-// As says what kind of work the calling task does, which e has let in: a number, like a hash of
+// As says what kind of work the calling task does, which e has admitted: a number, like a hash of
 // the route of a request.
 func (e *Entrance) As(kind, detail uint32) error {
 	l := comeBack()

@@ -16,9 +16,9 @@ var ErrRefused = errors.New("task: refused: the program is overloaded")
 // An Entrance is a place where work comes into the program: a request, a connection, a
 // job from a queue. What has passed it is going to take resources, so it is here that a
 // program has to be protected from more work than it can do (Capriccio, section 4.2:
-// admission control). Whether anybody has to wait, or is refused, is decided by the
-// runtime's Admission; without one everybody is let in, and waits only while too many
-// tasks are detached, see Config.DetachLimit.
+// admission control). The runtime's Admission decides which tasks wait and which are refused;
+// without one all are admitted, and wait only while too many tasks are detached, see
+// Config.DetachLimit.
 //
 // Make one with NewEntrance, once. Its methods may be called from any goroutine.
 type Entrance struct {
@@ -27,7 +27,7 @@ type Entrance struct {
 }
 
 // entrances are of the process: they are declared in package variables, before there is a
-// runtime. What waits and what is let in there is the loops' own.
+// runtime. Which tasks wait and are admitted there is the loops' own.
 var entrances struct {
 	mu  sync.Mutex
 	all []*Entrance // guarded by mu; replaced, not changed
@@ -65,7 +65,7 @@ func Entrances() []*Entrance {
 // Name is what the entrance was declared with.
 func (e *Entrance) Name() string { return e.name }
 
-// Enter asks to be let in.
+// Enter asks to be admitted.
 func (e *Entrance) Enter() error { return e.EnterFrom(0) }
 
 // EnterFrom is Enter for work that comes from the given client: a number, like a hash of its
@@ -78,7 +78,7 @@ func (e *Entrance) EnterFrom(client uint32) error {
 	return l.enter(e, client)
 }
 
-// Leave records that the work of a task that Enter has let in is done. It is called by that
+// Leave records that the work of a task that Enter has admitted is done. It is called by that
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() {
 	if l := comeBack(); l != nil && l.admission != nil {
@@ -154,17 +154,8 @@ type ways struct {
 	addedAt     time.Duration // when a node with one was last looked at for another
 }
 
-// isOpen reports whether everybody is let in, without being asked: there is no Admission, and nobody has to wait
-// for tasks that are away.
+// isOpen reports whether all tasks are admitted at once: there is no Admission, and no task has to wait for detached ones.
 func (l *Loop) isOpen() bool { return l.admission == nil && !l.manyAway() && !l.anyWaitsToEnter() }
-
-// decider is the Admission, or what stands for it.
-func (l *Loop) decider() admit.Decider {
-	if l.admission == nil {
-		return admit.Open{}
-	}
-	return l.admission
-}
 
 // moment is what q has to know.
 func (l *Loop) moment(q *entryQueue) admit.Moment {
@@ -193,7 +184,7 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 	q := l.queueAt(e)
 	// Other tasks that are ready may come here too: the order among all of them is the queue's.
 	if q.Len() == 0 && !l.anyReady() {
-		switch q.Arriving(l.moment(q), l.decider()) {
+		switch q.Arriving(l.moment(q), l.decider) {
 		case admit.Admit, admit.AdmitNewest:
 			q.Admitted(l.now)
 			return nil
@@ -259,7 +250,7 @@ func (l *Loop) StartAt(e *Entrance, client uint32, waited time.Duration, k *Tick
 	t.loop = l
 	q := l.queueAt(e)
 	if q.Len() == 0 {
-		if v := q.Arriving(l.moment(q), l.decider()); v != admit.Defer && v != admit.Enough {
+		if v := q.Arriving(l.moment(q), l.decider); v != admit.Defer && v != admit.Enough {
 			l.startAt(q, t, v)
 			return
 		}
@@ -280,8 +271,8 @@ func (l *Loop) push(q *entryQueue, w *Waiter, t *Task, client uint32, since time
 	return x
 }
 
-// InLine is how many tasks wait at that entrance. It is called like Start.
-func (l *Loop) InLine(e *Entrance) int {
+// QueuedAt is how many tasks wait at that entrance. It is called like Start.
+func (l *Loop) QueuedAt(e *Entrance) int {
 	if e.index < len(l.queues) {
 		return l.queues[e.index].Len()
 	}
@@ -309,7 +300,7 @@ func (l *Loop) serve(q *entryQueue) {
 			l.decided(q.First().Item, admit.Admit)
 			continue
 		}
-		x, v := q.Next(l.moment(q), l.decider())
+		x, v := q.Next(l.moment(q), l.decider)
 		if x == nil {
 			return
 		}

@@ -63,7 +63,8 @@ type plugs struct {
 	chosen     Policy          // what the loop was made with, or fifo
 	isFIFO     bool            // chosen is fifo
 	newest     bool            // see Policy.NewestFirst
-	admission  Admission       // nil: everybody is let in
+	admission  Admission       // nil: all tasks are admitted
+	decider    admit.Decider   // admission, or admit.Open
 	lockThread bool
 	shared     bool // there are other loops in the runtime
 	hub        bool // tasks switch to each other through the loop's own goroutine

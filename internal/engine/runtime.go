@@ -252,8 +252,10 @@ func (rt *Runtime) makeLoops(n int) error {
 			})
 		}
 		l.setPolicy(rt.cfg.NewPolicy)
+		l.decider = admit.Open{}
 		if rt.cfg.NewAdmission != nil {
 			l.admission = rt.cfg.NewAdmission(l)
+			l.decider = l.admission
 		}
 		l.hub = rt.cfg.NoHandOver
 		rt.loops = append(rt.loops, l)

@@ -80,8 +80,8 @@ func (rt *Runtime) Follow() {
 // Works reports whether l gets new work, see Runtime.Working.
 func (l *Loop) Works() bool { return l.index < l.rt.Working() }
 
-// Stead returns the loop that takes new work in place of l: l itself, if it works.
-func (l *Loop) Stead() *Loop {
+// ForNewWork returns the loop that takes new work in place of l: l itself, if it works.
+func (l *Loop) ForNewWork() *Loop {
 	if l.Works() {
 		return l
 	}

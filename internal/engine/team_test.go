@@ -39,8 +39,8 @@ func TestLoopsFollowTheProcessors(t *testing.T) {
 		for range 4 * rt.Loops() {
 			met[rt.NextLoop().Index()] = true
 			for i := range rt.Loops() {
-				if stead := rt.Loop(i).Stead(); stead.Index() >= c.want || i < c.want && stead.Index() != i {
-					t.Errorf("%d loops work: loop %d stands for loop %d", c.want, stead.Index(), i)
+				if l := rt.Loop(i).ForNewWork(); l.Index() >= c.want || i < c.want && l.Index() != i {
+					t.Errorf("%d loops work: loop %d stands for loop %d", c.want, l.Index(), i)
 				}
 			}
 		}

@@ -1,4 +1,4 @@
-// Package feed makes the schedulers of a runtime (internal/sched) and feeds them what they go by:
+// Package feed makes what schedules a runtime (internal/sched) and what admits tasks to it (internal/admit), and feeds them:
 // predictions drawn from the blocking graph, and what is in use of each resource.
 //
 // It decides nothing itself. One goroutine of its own does the regular work, every 10 to 100 ms
@@ -37,7 +37,7 @@ type Config struct {
 	// OldestFirst has tasks of a node run in the order in which they became ready, see
 	// engine.Policy.
 	OldestFirst bool
-	NoRefusals  bool // what can't be let in waits, however long it takes
+	NoRefusals  bool // tasks that can't be admitted wait, however long it takes
 	Log         *slog.Logger
 	// Probe says where what is known of memory is read. The zero value: of this process
 	// and this machine.
@@ -87,7 +87,7 @@ type Feed struct {
 type loopSide struct {
 	loop      *engine.Loop
 	policy    sched.Policy
-	admission *admit.Admission // nil: everybody is let in
+	admission *admit.Admission // nil: all tasks are admitted
 }
 
 // New makes a Feed. The error says what is wrong with cfg.
