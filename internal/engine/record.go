@@ -3,32 +3,11 @@ package engine
 import (
 	"runtime"
 
-	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
 // What a loop tells its recorder: where its tasks start, wait, go on and end.
-
-// observed describes rt for its graph.
-func (rt *Runtime) observed() *recorder.Runtime {
-	return &recorder.Runtime{Resources: rt.recordedResources, TaskLimit: Tasks.LimitSet(), TasksAt: Tasks.Index()}
-}
-
-// recordedResources is recorder.Runtime.Resources of rt.
-func (rt *Runtime) recordedResources(alone bool) (all []recorder.Resource) {
-	for _, r := range admit.Resources() {
-		var of recorder.Resource
-		if !alone || rt.Counts(r) {
-			of = recorder.Resource{Name: r.Name(), Unit: r.Unit(), Limit: r.Limit()}
-			if of.Acquired, of.Released = rt.books.Totals(r); !alone {
-				of.Acquired, of.Released = r.Totals()
-			}
-		}
-		all = append(all, of)
-	}
-	return all
-}
 
 // Graph returns the graph that learns what the tasks of rt do, also when rt is closed; nil if rt is nil or has none.
 func (rt *Runtime) Graph() *recorder.Graph {

@@ -222,7 +222,7 @@ func New(cfg Config) (*Runtime, error) {
 var errBubble = errors.New("task: a runtime can't be made in a bubble of testing/synctest: its loops wait in the kernel, for which the bubble's clock would stand still; make it before synctest.Test, or test with real time")
 
 func (rt *Runtime) makeLoops(n int) error {
-	observed := rt.observed()
+	observed := &recorder.Runtime{Books: &rt.books, Counts: rt.Counts, Tasks: Tasks}
 	for i := range n {
 		p, err := rt.cfg.NewPoller(i)
 		if err != nil {

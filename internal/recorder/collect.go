@@ -80,7 +80,7 @@ type collector struct {
 	edges      map[[2]NodeID]*bgraph.Edge
 	lostEdges  uint64
 	overflowed bool   // an edge leads to the overflow node
-	resources  []bool // those of Runtime.Resources that are in the snapshot
+	resources  []bool // those of admit.Resources that are in the snapshot
 	pause      breathe.Breather
 }
 
@@ -280,21 +280,27 @@ func (s *Shard) addTimes(to *bgraph.Times, t *timesStats) {
 	}
 }
 
-// giveResources puts those into s that matter to the runtime of the loops.
+// giveResources puts those into s that matter to the runtime of the loops; of several runtimes, all, with the sums of the process.
 func (c *collector) giveResources(s *bgraph.Snapshot, shards []*Shard) {
 	if len(shards) == 0 {
 		return
 	}
 	rt := shards[0].loop.Runtime
 	alone := !slices.ContainsFunc(shards, func(sh *Shard) bool { return sh.loop.Runtime != rt })
-	for _, r := range rt.Resources(alone) {
-		c.resources = append(c.resources, r.Name != "")
-		if r.Name != "" {
-			s.Resources = append(s.Resources, bgraph.Resource{
-				Name: r.Name, Unit: r.Unit, InUse: int64(r.Acquired - r.Released),
-				Acquired: r.Acquired, Released: r.Released, Limit: max(r.Limit, 0),
-			})
+	for _, r := range admit.Resources() {
+		counts := !alone || rt.Counts(r)
+		c.resources = append(c.resources, counts)
+		if !counts {
+			continue
 		}
+		acquired, released := r.Totals()
+		if alone {
+			acquired, released = rt.Books.Totals(r)
+		}
+		s.Resources = append(s.Resources, bgraph.Resource{
+			Name: r.Name(), Unit: r.Unit(), InUse: int64(acquired - released),
+			Acquired: acquired, Released: released, Limit: max(r.Limit(), 0),
+		})
 	}
 }
 

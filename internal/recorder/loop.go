@@ -4,7 +4,6 @@ package recorder
 
 import (
 	"math/bits"
-	"sync/atomic"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
 )
@@ -19,39 +18,29 @@ type Loop struct {
 	State func() (tasks int, works bool)
 }
 
-// A Runtime is what a Graph asks of a runtime whose loops it observes. Fixed.
+// A Runtime is what a Graph knows of a runtime whose loops it observes. Fixed.
 type Runtime struct {
-	// Resources returns those declared so far, by their indexes; those that do not matter to the runtime without a
-	// name. If not alone, other runtimes are in the Graph: then the sums are those of the process. It may be called from
-	// any goroutine, and must not wait.
-	Resources func(alone bool) []Resource
-	// TaskLimit is the limit on the number of tasks, which are resource TasksAt; 0: there is none.
-	TaskLimit *atomic.Int64
-	TasksAt   int
-}
-
-// A Resource is what a snapshot says of a resource.
-type Resource struct {
-	Name, Unit         string
-	Acquired, Released uint64
-	Limit              int64
+	Books  *admit.Books               // of the loops
+	Counts func(*admit.Resource) bool // reports whether a resource matters to the runtime; for any goroutine
+	Tasks  *admit.Resource            // that counts the tasks
 }
 
 // settle records what the step along e has changed about resources.
 func (s *Shard) settle(e *edge) {
 	s.moves = s.loop.Account.Moves
-	tasksLimited := s.loop.Runtime.TaskLimit.Load() != 0
+	tasksLimited := s.loop.Runtime.Tasks.LimitSet().Load() != 0
 	learnt := tasksLimited && s.tasksLimited // not what was spawned before there was a limit
 	s.tasksLimited = tasksLimited
 	// Tasks are counted without a move as long as there is no limit.
-	for moved := s.loop.Account.Moved | 1<<s.loop.Runtime.TasksAt; moved != 0; moved &= moved - 1 {
+	tasks := s.loop.Runtime.Tasks.Index()
+	for moved := s.loop.Account.Moved | 1<<tasks; moved != 0; moved &= moved - 1 {
 		i := bits.TrailingZeros32(moved)
 		d := s.loop.Account.Balance(i) - s.balance[i]
 		if d == 0 {
 			continue
 		}
 		s.balance[i] += d
-		if i == s.loop.Runtime.TasksAt && !learnt {
+		if i == tasks && !learnt {
 			continue
 		}
 		p := &e.changes[i/8]

@@ -2,7 +2,6 @@ package recorder
 
 import (
 	"strconv"
-	"sync/atomic"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -27,8 +26,7 @@ func TestKnownStepsAreOnlyCounted(t *testing.T) {
 	const here, there = 7, 8
 	g := New(bgraph.Config{Sampling: 1 << 30, HeapEvery: -1})
 	var a admit.Account
-	s := g.Observe(Loop{Runtime: new(Runtime), Account: &a})
-	s.loop.Runtime.TaskLimit = new(atomic.Int64)
+	s := g.Observe(Loop{Runtime: &Runtime{Tasks: new(admit.Resource)}, Account: &a})
 	defer s.Close()
 	var k Task
 	o, _ := s.Start(&k)
