@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"reflect"
 	"strings"
 	"time"
@@ -187,15 +186,12 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 // task that accepts. A task is only started for a client that is turned away.
 func (s *Server) take(nc *netpoll.Conn, config *tls.Config) {
 	c := s.newConn(nc, config)
-	switch s.admit(c) {
-	case admitted:
-		s.tell(c, http.StateNew)
-		c.start()
-	case turnedAway:
-		tasks.SpawnApart(func() { s.turnAway(c) })
-	default:
-		nc.Close()
+	verdict := s.admit(c)
+	if verdict == turnedAway {
+		tasks.SpawnApart(func() { s.begin(c, verdict) })
+		return
 	}
+	s.begin(c, verdict)
 }
 
 // acceptForeign is acceptLoop for a listener that may know nothing of tasks.

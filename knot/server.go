@@ -307,11 +307,6 @@ func (s *Server) ServeConn(nc net.Conn) {
 		nc.Close()
 		return
 	}
-	s.serveConn(nc)
-}
-
-// serveConn is ServeConn for connections that Serve has accepted, in a shutdown too.
-func (s *Server) serveConn(nc net.Conn) {
 	config, _ := s.defaultTLS()
 	c := s.newConn(nc, config)
 	s.begin(c, s.admit(c))
