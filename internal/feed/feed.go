@@ -80,6 +80,7 @@ type Feed struct {
 	refusals   refusalLog
 	full       fullLog
 	waits      map[waitKey]waitSeen
+	collected  time.Duration // when there was last something new about the heap
 	heap       probe.Reading // of it, the last
 }
 

@@ -159,6 +159,7 @@ func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 		s.self.look(rt)
 		s.watchAnswers(now)
 		s.tick(now, steps, readings)
+		s.collectIfFull(now, readings)
 		held := s.holdBodies(now, readings)
 		s.reportRefusals(now)
 		s.reportFullHeap(now)
@@ -213,6 +214,31 @@ func fewTasks(rt *engine.Runtime) bool {
 		n += rt.Loop(i).Tasks()
 	}
 	return n <= 16
+}
+
+// collectAfter is how old the last reading of a full heap may become.
+const collectAfter = 100 * time.Millisecond
+
+// collectIfFull runs the garbage collector while the heap is at its limit: by itself it does not run while no task is
+// admitted that allocates. Where refusing work is futile tasks are admitted. Without it a request that releases others waits
+// for seconds (simserver, pollers that a POST releases).
+func (s *Feed) collectIfFull(now time.Duration, readings []probe.Reading) {
+	for _, r := range readings {
+		if r.Name == probe.Heap && !r.Old {
+			s.collected = now
+		}
+	}
+	if _, _, _, futile := s.ledger.Futile(s.memory); futile || now-s.collected < collectAfter {
+		return
+	}
+	var r admit.Report
+	s.ledger.Report(&r)
+	for _, x := range r.Resources {
+		if x.Name == probe.Heap && x.State == admit.AtLimit {
+			s.cfg.Collect()
+		}
+	}
+	s.collected = now
 }
 
 // holdBodies has large bodies read in an order while the heap is short, unless that is futile. It reports whether any is held.
