@@ -79,13 +79,14 @@ type conn struct {
 	next   *conn         // guarded by srv.mu
 	prev   *conn         // guarded by srv.mu
 
-	remote string     // client's host for the access log, made when first needed
+	remote *string    // client's host for the access log, made when first needed
 	known  *connFacts // for handlers of net/http, made when first needed
 	// since is when the connection became idle, on the server's clock: stored by the connection's
 	// task, read by makeRoom. While a response is being written it is below 0, see endStalled. atomic
 	since atomic.Int64
 	// What the deadlines are set to, on that clock; 0: none.
 	readBy, writeBy int64
+	room            int           // bytes that the client is known to take without a wait; 0: not asked
 	state           atomic.Uint32 // atomic
 	answering       atomic.Bool   // the response to the request has begun; atomic
 	told            nethttp.ToldState
@@ -364,8 +365,9 @@ func (c *conn) late(b []byte) (n int) {
 
 // remoteHost is the client's address without its port.
 func (c *conn) remoteHost() string {
-	if c.remote == "" {
-		c.remote = clientaddr.Host(c.nc.RemoteAddr())
+	if c.remote == nil {
+		host := clientaddr.Host(c.nc.RemoteAddr())
+		c.remote = &host
 	}
-	return c.remote
+	return *c.remote
 }

@@ -76,8 +76,6 @@ type Ctx struct {
 
 	pace pace.Pace
 
-	room int // bytes that the client is known to take without a wait; 0: not asked in this turn
-
 	slowOut slow.Wait // of the client that takes the response; atomic
 	slowIn  slow.Wait // ... that sends the body; atomic
 
@@ -246,7 +244,6 @@ func (x *Ctx) recycle() {
 	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0
 	x.body = body{}
 	x.resp.forget()
-	x.room = 0
 	x.path, x.closing, x.torn, x.gone, x.finished, x.duplex = nil, false, false, false, false, false
 	x.pace, x.user, x.began, x.client = pace.Pace{}, "", 0, clientaddr.Client{}
 	x.slowOut.Reset()

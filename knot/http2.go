@@ -92,7 +92,8 @@ func (s *Server) serveHTTP2(c *conn, prefix []byte) {
 func (h *http2Conn) NewRequest() h2.Request {
 	r, c := &http2Request{on: h}, h.c
 	if c.srv.AccessLog != nil {
-		r.conn.remote = c.remoteHost()
+		c.remoteHost()
+		r.conn.remote = c.remote
 	}
 	c.facts()
 	r.conn.nc, r.conn.srv, r.conn.stream, r.conn.known = r, c.srv, r, c.known

@@ -30,24 +30,24 @@ func roomOf(nc net.Conn) int {
 // roomFor returns how many bytes the client takes without a wait, besides what is gathered: at least, or, if that is less than
 // n, about.
 func (x *Ctx) roomFor(n int) int {
-	if x.room < len(x.out)+n {
-		x.room = max(roomOf(x.c.nc), 1)
+	if x.c.room < len(x.out)+n {
+		x.c.room = max(roomOf(x.c.nc), 1)
 	}
-	return x.room - len(x.out)
+	return x.c.room - len(x.out)
 }
 
 // slimFor is slim before a write of what is gathered and n bytes more, if that would wait. The room for a small write is asked
-// for only in a response that has asked before: others are not worth the system call.
+// for only on a connection where it has been: on others it is not worth the system call.
 func (x *Ctx) slimFor(n int64) {
-	if (n >= store.WideSize || x.room > 0) && n > int64(x.roomFor(int(min(n, writeMost)))) {
+	if (n >= store.WideSize || x.c.room > 0) && n > int64(x.roomFor(int(min(n, writeMost)))) {
 		x.slim(0)
 	}
 }
 
 // spend counts n bytes that were sent.
 func (x *Ctx) spend(n int64) {
-	if x.room > 0 {
-		x.room = max(x.room-int(min(n, int64(x.room))), 1)
+	if x.c.room > 0 {
+		x.c.room = max(x.c.room-int(min(n, int64(x.c.room))), 1)
 	}
 }
 
