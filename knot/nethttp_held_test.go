@@ -31,7 +31,7 @@ func TestHandlersWhereLoopsAreHeld(t *testing.T) {
 		{"WithThreadLock", capriccio.WithThreadLock(), 20},
 	} {
 		t.Run(test.why, func(t *testing.T) {
-			nethttp.ForgetWhyHeld()
+			nethttp.SaidWhyHeld.Store(false)
 			var inside atomic.Int32
 			release, up, ended := make(chan bool), make(chan string, 1), make(chan error, 1)
 			log := new(testenv.Buffer)

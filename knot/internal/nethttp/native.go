@@ -27,17 +27,14 @@ const (
 	nativeShort = time.Millisecond
 )
 
-// saidWhyHeld reports whether the log says why handlers run on goroutines. atomic
-var saidWhyHeld atomic.Bool
-
-// ForgetWhyHeld lets the log say again why handlers run on goroutines, for tests.
-func ForgetWhyHeld() { saidWhyHeld.Store(false) }
+// SaidWhyHeld reports whether the log says why handlers run on goroutines; tests take it back. atomic
+var SaidWhyHeld atomic.Bool
 
 // Run calls h for a request of this route, in the calling task or on a goroutine while the task waits. loop is that of the
 // task; nil on a goroutine.
 func (n *Native) Run(loop *engine.Loop, log func() *slog.Logger, route uint32, h http.Handler, w http.ResponseWriter, r *http.Request) {
 	if loop != nil && !loop.Runtime().Detaches() {
-		if !saidWhyHeld.Swap(true) {
+		if !SaidWhyHeld.Swap(true) {
 			log().Info("knot: loops can't be taken from tasks that wait natively: handlers of net/http run on goroutines (told once)",
 				"why", loop.Runtime().WhyHeld())
 		}
