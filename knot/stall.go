@@ -9,6 +9,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
+	"github.com/capriccio-go/capriccio/netpoll"
 )
 
 // What a request holds while its client takes nothing of the response, and for how long a client may be slow.
@@ -175,20 +176,20 @@ func (x *Ctx) sendGathered(more bool) (err error) {
 
 // writeOut writes what is gathered. While the client takes nothing only the rest of it is held.
 func (x *Ctx) writeOut() (int, error) {
-	now, ok := x.c.nc.(interface{ WriteNow([]byte) (int, error) })
+	nc, ok := x.c.nc.(*netpoll.Conn)
 	if !ok {
 		if x.c.stream == nil {
 			x.slimFor(0)
 		}
 		return x.c.nc.Write(x.out)
 	}
-	n, err := now.WriteNow(x.out)
+	n, err := nc.WriteNow(x.out)
 	if n == len(x.out) || err != nil {
 		return n, err
 	}
 	x.out = x.out[:copy(x.out, x.out[n:])]
 	x.slim(0)
-	more, err := x.c.nc.Write(x.out)
+	more, err := nc.Write(x.out)
 	return n + more, err
 }
 

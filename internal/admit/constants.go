@@ -98,9 +98,9 @@ const (
 	// and to refuse them all would hold up the others: so beside as many as come, one in this time.
 	drainEvery = 256 * time.Microsecond
 	// startingTime is how much work may be under way from the queue to its first step, and mostStarting how many tasks;
-	// there may be mostStarting refusals for each, which are behind them.
+	// there may be half of mostStarting refusals for each, which are behind them.
 	startingTime = time.Millisecond
-	mostStarting = 16
+	mostStarting = 32
 
 	tooLongTimes = 10                   // times the residual service time, as one in a hundred waits at 0.8 of the capacity; within
 	tooLongLeast = 5 * time.Millisecond // that, and

@@ -110,7 +110,7 @@ func (q *OverloadDetector) Starting() int {
 // refusals are under way.
 func (q *OverloadDetector) Refuses(waited time.Duration, waiting, refusing int) bool {
 	late := q.state == Overloaded && waiting > q.keep && (waited > q.TooLong() || waiting > q.useful()) || waited > longestWait+q.paused
-	return late && refusing < mostStarting*q.Starting()
+	return late && refusing < mostStarting/2*q.Starting()
 }
 
 // useful is how many may wait in an overload: twice what is served before a task has waited too long. As the newest go
