@@ -25,6 +25,39 @@ const muchStack = 100 << 10
 //go:noinline
 func callOnChunk(f func()) { stackchunk.Call(muchStack, f) }
 
+// TestLivesOnChunksAreRecordedWhole: a task that waits on chunks, and on chunks from there, is one life in the graph.
+func TestLivesOnChunksAreRecordedWhole(t *testing.T) {
+	needChunks(t)
+	g := recorder.New(bgraph.Config{})
+	rt := newRuntime(t, 1, func(c *Config) { c.Graph = g })
+	run(t, rt, func() {
+		var all WaitGroup
+		for range 5 {
+			all.Go(func() {
+				for range 3 {
+					callOnChunk(func() {
+						Yield()
+						stackchunk.Call(3*muchStack, Yield)
+						Yield()
+					})
+					Yield()
+				}
+			})
+		}
+		all.Wait()
+	})
+	rt.Close()
+	s, yields := g.Snapshot(), uint64(0)
+	for _, n := range s.Nodes {
+		testenv.Equal(t, n.Departures, n.Arrivals, "%s: N departures, not as many as arrivals", n.Name())
+		if n.Reason == "yield" {
+			yields += n.Arrivals
+		}
+	}
+	testenv.Equal(t, yields, 5*3*4, "yields")
+	testenv.Equal(t, s.Node(bgraph.KeyEnd).Arrivals, s.Node(bgraph.KeyStart).Departures, "tasks that have ended")
+}
+
 func TestAHoldOnAChunkIsReportedWithTheWholeStack(t *testing.T) {
 	needChunks(t)
 	for _, observed := range []bool{false, true} {
