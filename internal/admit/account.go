@@ -30,8 +30,8 @@ type account struct {
 	granted float64 // to cohorts, since the last sample
 }
 
-// likely is how much is in use if each of those that came since it was last observed takes what was
-// promised, even if what was promised before is not taken.
+// likely is how much is in use if each task that was admitted since the last sample takes what was reserved for it, and the
+// others take no more than they have.
 func (a *account) likely() float64 {
 	v := a.observed + max(a.reserved.Mean-a.reservedThen, 0)
 	if a.known {

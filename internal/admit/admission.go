@@ -29,7 +29,7 @@ func (c Cause) String() string {
 // each client gets an answer.
 //
 //	task comes ─▶ overloaded, and it has waited too long ──────▶ Refuse
-//	          ├─▶ so many admitted tasks are yet to run ────────▶ Enough
+//	          ├─▶ enough admitted tasks are yet to run ─────────▶ Enough
 //	          ├─▶ no room ─▶ and no task has moved for a while ─▶ Refuse
 //	          │           ╰─────────────────────────────────────▶ Defer
 //	          ╰─▶ Admit, or AdmitNewest while the queue grows

@@ -30,8 +30,8 @@ type Backlog struct {
 	unclear    bool          // what is to count
 	most       uint32        // what many have lately been seen to do, as long as kind is 0
 	waiting    int           // tasks there that count
-	known      int           // tasks there of which it is known what they do
-	late       int           // of those that wait, those that came before limitedAt
+	known      int           // tasks there whose kind of work is known
+	late       int           // tasks that wait, and came before limitedAt
 	limitedAt  time.Duration // when the limit was set
 	turns      uint8         // tasks that have departed
 	heading    int           // tasks that were admitted and have not got there yet
@@ -57,14 +57,14 @@ type Work struct {
 // MaxBacklogs is how many a loop has at most.
 const MaxBacklogs = 4
 
-// NewBacklog makes the Backlog with that number, which is below MaxBacklogs. whole: all that wait at the node count, not
-// those that wait for one thing.
+// NewBacklog makes the Backlog with that number, which is below MaxBacklogs. whole: all tasks that wait at the node count, not
+// only the tasks that wait for one thing.
 func NewBacklog(number int, now time.Duration, whole bool) *Backlog {
 	return &Backlog{bit: 1 << number, whole: whole, unclear: whole, quietSince: now, quickest: math.MaxInt64}
 }
 
-// OnlyMost has only the kind of work count of which many tasks are that Add was called for, none of which counts any more.
-// It reports whether there is such a kind.
+// OnlyMost has only the most frequent kind of work count, if many of the tasks that Add was called for are of one kind: it
+// reports whether they are. Tasks that were added before do not count any more.
 func (b *Backlog) OnlyMost() bool {
 	if !b.hasMost() {
 		return false
@@ -73,7 +73,7 @@ func (b *Backlog) OnlyMost() bool {
 	return true
 }
 
-// Known is how many tasks there are of which it is known what they do.
+// Known is how many tasks there are whose kind of work is known.
 func (b *Backlog) Known() int { return b.known }
 
 // Kind is the kind of work that counts, 0: any.

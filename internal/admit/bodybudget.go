@@ -56,7 +56,7 @@ type bodyEntry struct {
 	heldSince  time.Duration // 0: it is not held
 }
 
-// Read counts n bytes that have been read of b, of which left are yet to come, below 0 if that is not known. While memory
+// Read counts n bytes that have been read of b; left bytes are yet to come, below 0 if that is not known. While memory
 // is short and others go first it returns a pause, after which the reader calls Held; 0: it may go on.
 func (in *BodyBudget) Read(b *Body, n int, left int64) (pause time.Duration) {
 	if b.fresh += int64(n); b.fresh < bodyStep || !in.ticked.Load() {
@@ -148,8 +148,8 @@ func (in *BodyBudget) Tick(now time.Duration, limit, live float64, fresh bool) (
 	return held, held && (in.given >= bodyGiven*in.limit || now-in.known >= bodyLooks)
 }
 
-// learn finds out how much is held of what is read: handlers that pass it on hold little. What those that are asked
-// held at the last collection is all that they had read at the one before, but for those that have ended, or less.
+// learn finds out which share of the bytes that are read stays in memory: handlers that pass a body on hold little. At the
+// last collection the bodies held at most what had been read of them at the collection before.
 func (in *BodyBudget) learn(live float64) {
 	if len(in.asked) == 0 {
 		in.share, in.base, in.were = 1, live, 0
@@ -169,8 +169,8 @@ func (in *BodyBudget) learn(live float64) {
 	}
 }
 
-// order admits bodies, and reports whether any is held. One is admitted in any case: if it turns out that it takes memory
-// that there is not, those that came last are shed for it.
+// order admits bodies, and reports whether any is held. One is admitted in any case: if it turns out to need memory that
+// others have, the bodies that came last are refused for it.
 func (in *BodyBudget) order(room float64, fresh bool) (held bool) {
 	left, going := room, 0
 	for _, a := range in.asked {

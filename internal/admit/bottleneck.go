@@ -139,9 +139,9 @@ func short(rate float64) float64 {
 	return min(max(shortTimes/rate, shortLeast.Seconds()), shortMost.Seconds())
 }
 
-// suspect looks for the three signs: in two windows, and that the tasks that wait have become half as many more since, but
-// not those that depart. A window in which they waited hardly longer than before does not count, and the next is compared
-// with those before it. If more depart it begins anew with these. Where they overtake each other, the signs may be chance:
+// suspect looks for the three signs: in two windows, and that half as many more tasks wait since, while the rate
+// of departures is the same. A window in which they waited hardly longer than before does not count, and the next is compared
+// with those before it. If more depart it begins anew with these. Where tasks overtake each other, the signs may be chance:
 // then it takes eight times as many. It reports whether the window is over.
 func (b *BottleneckLimit) suspect(now time.Duration, w *bottleneckWindow, waiting, more int) bool {
 	grew := float64(more) > windowSigma*math.Sqrt(float64(max(b.departed, 1)))+1
@@ -150,7 +150,7 @@ func (b *BottleneckLimit) suspect(now time.Duration, w *bottleneckWindow, waitin
 	}
 	b.inTurn++
 	b.streakDeparts += b.departed
-	came := float64(b.departed+more) * w.wait / (now - b.began).Seconds() // while those that departed waited
+	came := float64(b.departed+more) * w.wait / (now - b.began).Seconds() // while the departed tasks waited
 	if 4*b.quickest.Seconds() < 3*min(w.wait, b.was.wait) || float64(waiting) > 2*came {
 		b.inTurn = 0
 	}

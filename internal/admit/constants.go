@@ -19,7 +19,7 @@ const (
 	trendTime      = 10 * reading  // [that the trend is averaged over]
 	tightShare     = 0.92          // of what tasks hold while they wait: queues are not left to grow
 	scarceShare    = 0.85          // in use, so that tasks inside may be waiting for more
-	lowestSamples  = 4             // samples of which the lowest counts, and
+	lowestSamples  = 4             // samples: the lowest of them counts, and
 	lowestTime     = 2 * trendTime // [all of this time: several collections of a busy heap]
 	// futileAfter: half of it takes what a burst of requests holds for a cache; twice of it refuses requests for longer
 	// after a cache has grown.
@@ -141,8 +141,8 @@ const (
 	windowRounds    = 4               // times all that wait depart in a window, once they are limited; a window lasts at least the wait divided by this
 	quietEnd        = longestWait     // [a node where few wait for so long is not watched any more]
 	quietTasks      = 8               // tasks, which are few
-	lateTurns       = 64              // turns, of which the task that has waited longest gets one
-	manyOf          = 4               // the part of the tasks that wait of which a kind has to be to count by itself
+	lateTurns       = 64              // turns: one of them is that of the task that has waited longest
+	manyOf          = 4               // a kind with this part of the waiting tasks counts by itself
 	kindBits        = 10              // of a place in a table of kinds: 8 KiB a table
 	knownFrom       = 4               // tasks of a kind, from which on it is known where they go
 )

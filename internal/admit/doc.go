@@ -10,7 +10,7 @@
 //   - An Admission belongs to one loop and decides whether a task that has come to an entrance is admitted, deferred or
 //     refused; an OverloadDetector finds out whether more tasks come than can be served, a BottleneckLimit how many may wait at a
 //     node.
-//   - An EntryQueue holds the tasks of one loop that wait, a Backlog counts those that wait at a node.
+//   - An EntryQueue holds the tasks of one loop that wait, a Backlog counts the tasks that wait at a node.
 //   - A BodyBudget belongs to a runtime and has large bodies read in an order while memory is short.
 //
 // Unless it says otherwise, a type may be used by one goroutine at a time: that of the loop it belongs to.

@@ -278,8 +278,7 @@ func (l *Ledger) Standings(to []Standing, version uint64) ([]Standing, uint64) {
 	return to, now
 }
 
-// Grant returns how many of n tasks, each of which takes so much of r, fit below
-// Target, all if refusing work is futile, and counts them as granted until the next sample.
+// Grant returns how many of n tasks fit below Target if each of them takes that amount of r: all if refusing work is futile, and counts them as granted until the next sample.
 func (l *Ledger) Grant(r ResourceID, each float64, n int) int {
 	a := l.account(r)
 	if a == nil {

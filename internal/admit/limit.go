@@ -79,8 +79,8 @@ func (l *Ledger) NewLimit(name string) *ConcurrencyLimit {
 	return g
 }
 
-// begin sets the first window, once it is known how many tasks of which nothing is known
-// there is room for. The ledger is locked.
+// begin sets the first window, once there is an answer to how many tasks of unknown demand there is room for. The ledger is
+// locked.
 func (g *ConcurrencyLimit) begin() {
 	if g.begun {
 		return

@@ -14,9 +14,9 @@ func (m *Moments) Add(p float64, of Moments) {
 // Centre makes the variance of the second moment.
 func (m *Moments) Centre() { m.Variance = max(m.Variance-m.Mean*m.Mean, 0) }
 
-// Likely is how much a task takes on average of those that are found at a place of which nothing more is known. Where those stay
-// longer that hold more, like downloads of slow clients, that is more than what one that comes there is going to
-// take: the mean square divided by the mean if the time is in proportion.
+// Likely is how much a task that is found at a place takes on average. Tasks that hold more may stay longer, as downloads of
+// slow clients do: then it is more than what a task that comes there is going to take. It is the mean square divided by the
+// mean, as if the time were in proportion.
 func (m Moments) Likely() float64 {
 	if m.Mean <= 0 {
 		return 0

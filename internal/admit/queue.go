@@ -194,8 +194,8 @@ func (q *EntryQueue[T]) underWay(m Moment) int {
 	return max(q.starting, q.unfinished)
 }
 
-// A level holds the entries of one priority: those in the order in which they came here, and those that had waited
-// elsewhere before. Both lists have the oldest first.
+// A level holds the entries of one priority in two lists: the entries that came straight here, and the entries that had
+// waited elsewhere before. Both lists have the oldest first.
 type level[T any] struct{ here, elsewhere list[T] }
 
 // A list is of entries in a queue.

@@ -3,7 +3,7 @@ package admit
 // A Report is what a Ledger and the Admissions say of themselves. Each adds its part: Ledger.Report, Admission.Report.
 type Report struct {
 	Admitted  uint64 // tasks, at the entrances
-	Deferred  uint64 // of them, those that had to wait for a resource first
+	Deferred  uint64 // of the admitted: tasks that had to wait for a resource first
 	Refused   uint64
 	Resources []ResourceReport // in the order of Ledger.Add, then limits
 }

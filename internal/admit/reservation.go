@@ -62,8 +62,8 @@ func (l *Ledger) Ahead(tasks int, yet []float64) {
 	}
 }
 
-// recount adds up what admitted tasks may take, anew: of what is Collected what they are known to hold, of other
-// things what they may yet take; and what was reserved for those of which that is not known. The ledger is locked.
+// recount adds up anew what admitted tasks may take: of a Collected resource what they are known to hold, of others what
+// they may yet take, and for tasks of unknown demand what was reserved. The ledger is locked.
 func (l *Ledger) recount() {
 	inside := 0
 	for _, g := range l.limits {
@@ -113,8 +113,7 @@ func (g *ConcurrencyLimit) reservedAll() bool {
 	return false
 }
 
-// room is how many tasks there is room for beyond those that have been given room, as far as
-// that is worth knowing. The ledger is locked, and recount has been called.
+// room is how many tasks there is room for beyond the given ones, as far as that is worth knowing. The ledger is locked, and recount has been called.
 func (g *ConcurrencyLimit) room(given int) int {
 	const most = 1 << 20
 	n := int(min(max(g.window.Limit()-float64(given), 0), most))

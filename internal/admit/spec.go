@@ -74,7 +74,7 @@ type Spec struct {
 	// that allocates much and holds little has a busy garbage collector as well, but less
 	// load would not help. "": it always counts.
 	Of string
-	// Unknown is how much a task is taken to hold of which nothing is known yet; 0: nothing.
+	// Unknown is how much is reserved for a task of unknown demand; 0: nothing.
 	Unknown float64
 	Target  float64       // 0.95; how far to go, below 1
 	Plenty  float64       // 0.6
