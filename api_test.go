@@ -30,7 +30,7 @@ var pages = []struct {
 }{
 	{"task", 45, 58},
 	{"ressched", 21, 18},
-	{"netpoll", 22, 66},
+	{"netpoll", 22, 67},
 	{"aio", 27, 19},
 	{"knot", 51, 76},
 	{"knot/certs", 4, 6},

@@ -392,7 +392,11 @@ func (l *Loop) recordNative(d *detachment) {
 		print ^= m.print
 		pcs = append(pcs, l.links.known[m.print]...)
 	}
-	if !l.rec.Park(&t.rec, t.worker.note, ReasonNative, print) {
+	switch note := t.worker.note; {
+	case l.rec.Park(&t.rec, note, ReasonNative, print):
+	case l.rec.Knows(&t.rec, print):
+		l.rec.Arrive(&t.rec, note, ReasonNative)
+	default:
 		l.rec.Meet(&t.rec, t.worker.note, ReasonNative, print, "", pcs)
 	}
 }

@@ -22,13 +22,18 @@ func (rt *Runtime) Graph() *recorder.Graph {
 //go:noinline
 func (l *Loop) record(t *Task, why Reason) {
 	var print uint64
-	w := t.worker
-	if w.onChunk() || l.label != "" {
-		print = l.labelled(w.fingerprint(l)) + uint64(why)
+	if t.worker.onChunk() || l.label != "" {
+		print = l.labelled(t.worker.fingerprint(l)) + uint64(why)
 	} else {
 		print = coro.Fingerprint(l.base) + uint64(why)
 	}
-	if !l.rec.Park(&t.rec, w.note, why, print) {
+	switch {
+	case l.rec.Park(&t.rec, t.worker.note, why, print):
+		l.label = ""
+		return
+	case l.rec.Knows(&t.rec, print):
+		l.rec.Arrive(&t.rec, t.worker.note, why)
+	default:
 		l.meet(t, why, print)
 	}
 	l.label = ""

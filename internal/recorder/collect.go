@@ -280,13 +280,15 @@ func (s *Shard) addTimes(to *bgraph.Times, t *timesStats) {
 	}
 }
 
-// giveResources puts those into s that matter to the runtime of the loops; of several runtimes, all, with the sums of the process.
+// giveResources puts the resources into s that matter to the runtime of the loops; of no or of several runtimes all of the
+// process, with its sums.
 func (c *collector) giveResources(s *bgraph.Snapshot, shards []*Shard) {
-	if len(shards) == 0 {
-		return
+	var rt *Runtime
+	alone := false
+	if len(shards) > 0 {
+		rt = shards[0].loop.Runtime
+		alone = !slices.ContainsFunc(shards, func(sh *Shard) bool { return sh.loop.Runtime != rt })
 	}
-	rt := shards[0].loop.Runtime
-	alone := !slices.ContainsFunc(shards, func(sh *Shard) bool { return sh.loop.Runtime != rt })
 	for _, r := range admit.Resources() {
 		counts := !alone || rt.Counts(r)
 		c.resources = append(c.resources, counts)

@@ -32,7 +32,11 @@ func TestKnownStepsAreOnlyCounted(t *testing.T) {
 	o, _ := s.Start(&k)
 	park := func(print uint64) {
 		t.Helper()
-		if !s.Park(&k, o, ReasonYield, print) {
+		switch {
+		case s.Park(&k, o, ReasonYield, print):
+		case s.Knows(&k, print):
+			s.Arrive(&k, o, ReasonYield)
+		default:
 			s.Meet(&k, o, ReasonYield, print, strconv.Itoa(int(print)), nil)
 		}
 		s.ResumeYield(&k, o)

@@ -28,6 +28,7 @@ type Shard struct {
 	turn  uint64  // cycles when the loop's iteration began
 	now   uint64  // cycles at the boundary where the running task begins; 0: not known
 	last  *edge   // of the step that ended last
+	way   *edge   // that Knows has found
 	at    []*node // by NodeID; nil: not met by this loop
 	// The heap is yet to be read for a step of that note that begins, or ends along an edge; see ReadHeap.
 	reading struct {
@@ -136,8 +137,9 @@ func (s *Shard) Turn() {
 	}
 }
 
-// Park records that a task is about to wait, or to yield, for the given reason, at the place with that fingerprint. It
-// returns false, and has recorded nothing, if the place is not known: then Meet is to be called.
+// Park records that a task is about to wait, or to yield, for the given reason, at the place with that fingerprint, if the
+// task has gone the same way before and nothing is measured. Else it returns false, and has recorded nothing: then Arrive is
+// to be called if Knows says so, or Meet. None calls the next one, as the stack of the task may be small.
 func (s *Shard) Park(t *Task, o *Note, why Reason, print uint64) bool {
 	e := s.at[t.node].out
 	if e != nil && e.print == print && e.known && t.quiet && s.left > 0 && s.moves == s.loop.Account.Moves {
@@ -152,7 +154,7 @@ func (s *Shard) Park(t *Task, o *Note, why Reason, print uint64) bool {
 		}
 		return true
 	}
-	return s.parkSlow(t, o, why, print)
+	return false
 }
 
 // arrive notes that one more task waits at n.
@@ -161,19 +163,19 @@ func (n *node) arrive() {
 	n.peak = max(n.peak, n.arrivals-n.departures)
 }
 
-// parkSlow is Park for what is new, or measured.
-func (s *Shard) parkSlow(t *Task, o *Note, why Reason, print uint64) bool {
+// Knows reports whether the place with that fingerprint is known, and finds the way there for Arrive.
+func (s *Shard) Knows(t *Task, print uint64) bool {
 	from := s.at[t.node]
-	e := from.out
-	if e == nil || e.print != print {
-		to := s.prints.get(print)
-		if to == nil {
-			return false
-		}
-		e = s.edge(from, to)
-		e.print = print
+	if e := from.out; e != nil && e.print == print {
+		s.way = e
+		return true
 	}
-	s.arrive(t, o, why, e)
+	to := s.prints.get(print)
+	if to == nil {
+		return false
+	}
+	s.way = s.edge(from, to)
+	s.way.print = print
 	return true
 }
 
@@ -184,13 +186,14 @@ func (s *Shard) Meet(t *Task, o *Note, why Reason, print uint64, label string, p
 	if s.prints.used < s.g.maxPrints() {
 		s.prints.put(print, to)
 	}
-	e := s.edge(s.at[t.node], to)
-	e.print = print
-	s.arrive(t, o, why, e)
+	s.way = s.edge(s.at[t.node], to)
+	s.way.print = print
+	s.Arrive(t, o, why)
 }
 
-// arrive records a step along e, and begins a wait at its end.
-func (s *Shard) arrive(t *Task, o *Note, why Reason, e *edge) {
+// Arrive is Park at the place that Knows has found.
+func (s *Shard) Arrive(t *Task, o *Note, why Reason) {
+	e := s.way
 	from, to := s.at[t.node], e.to
 	s.ended(o, e)
 	if why == ReasonEntrance {

@@ -12,6 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// pollRDHUP is POLLRDHUP of poll(2), which package unix has on Linux only.
+const pollRDHUP = 0x2000
+
 // A Watch watches one connection. The zero value is ready for Start. Its methods may be called from anywhere.
 type Watch struct {
 	told    hangups // nil: it has to look
@@ -91,7 +94,7 @@ func look(nc net.Conn) func() (closed bool, err error) {
 	}
 	return func() (closed bool, err error) {
 		failed := raw.Control(func(fd uintptr) {
-			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+			fds := []unix.PollFd{{Fd: int32(fd), Events: pollRDHUP}}
 			var n int
 			if n, err = unix.Poll(fds, 0); err == unix.EINTR {
 				err = nil
