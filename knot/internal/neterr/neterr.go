@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package neterr tells what an error of reading or writing is about: the client, the disk, or time that has run out.
 package neterr
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package peerwatch tells when the other side of a connection has closed it, or its sending side, while nothing is read from
 // the connection: the client of a request whose handler is at work. A connection that can tells at once; any other is looked
 // at now and then. What the client has sent is left alone.
@@ -11,9 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// pollRDHUP is POLLRDHUP of poll(2), which package unix has on Linux only.
-const pollRDHUP = 0x2000
 
 // A Watch watches one connection. The zero value is ready for Start. Its methods may be called from anywhere.
 type Watch struct {
@@ -94,7 +93,7 @@ func look(nc net.Conn) func() (closed bool, err error) {
 	}
 	return func() (closed bool, err error) {
 		failed := raw.Control(func(fd uintptr) {
-			fds := []unix.PollFd{{Fd: int32(fd), Events: pollRDHUP}}
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 			var n int
 			if n, err = unix.Poll(fds, 0); err == unix.EINTR {
 				err = nil
