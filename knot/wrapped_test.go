@@ -15,7 +15,7 @@ import (
 type wrappedConn struct {
 	net.Conn
 	inner  net.Conn
-	closed sync.Once
+	_      sync.Once
 }
 
 // TestWrappedConnsKeepTheirTasks: a connection is served by a task if it is one of netpoll, however it is wrapped.

@@ -270,12 +270,6 @@ func pingPong(tb testing.TB, a, b io.ReadWriter, n int) {
 	must(tb, other())
 }
 
-// An end joins one pipe to read from with another to write to.
-type end struct {
-	io.Reader
-	io.Writer
-}
-
 func TestNoAllocation(t *testing.T) {
 	if testenv.Race {
 		t.Skip("the race detector allocates")
