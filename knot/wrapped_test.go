@@ -14,8 +14,8 @@ import (
 // protocol do.
 type wrappedConn struct {
 	net.Conn
-	inner  net.Conn
-	_      sync.Once
+	inner net.Conn
+	_     sync.Once
 }
 
 // TestWrappedConnsKeepTheirTasks: a connection is served by a task if it is one of netpoll, however it is wrapped.
