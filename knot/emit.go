@@ -5,6 +5,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
+	"github.com/capriccio-go/capriccio/netpoll"
 )
 
 // A connection that could not be written to is not written to again: what has been sent may end in the middle of
@@ -86,7 +87,7 @@ func (x *Ctx) armWrite() {
 
 // armReply is armWrite before a read, which over TLS may have to send something.
 func (x *Ctx) armReply() {
-	if x.c.stream == nil && tlsin.Of(x.c.nc) != nil {
+	if _, plain := x.c.nc.(*netpoll.Conn); !plain && x.c.stream == nil && tlsin.Of(x.c.nc) != nil {
 		x.armWrite()
 	}
 }
