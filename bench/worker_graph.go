@@ -155,7 +155,7 @@ func watchStalls(rt *task.Runtime) func() int64 {
 	}
 }
 
-// loopObservedBy makes a runtime with one loop, of which g learns.
+// loopObservedBy makes a runtime with one loop; g is its graph.
 func loopObservedBy(g *recorder.Graph) (*task.Runtime, error) {
 	rt, err := engine.New(engine.Config{
 		Loops: 1, NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() },

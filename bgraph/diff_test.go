@@ -364,7 +364,7 @@ func TestDiffLeavesOutCausesThatRefusedNobody(t *testing.T) {
 }
 
 // Of the overruns those after the earlier snapshot are kept, whichever way the clock was set meanwhile: Span is from one that
-// nobody sets.
+// can't be set.
 func TestDiffKeepsLaterOverruns(t *testing.T) {
 	for _, clock := range []time.Duration{time.Minute, -time.Hour} {
 		before, after := smallSnapshot(), smallSnapshot()

@@ -345,7 +345,7 @@ func lingerRead(n int, err error) verdict {
 	return turnRest
 }
 
-// lastRead is how long a record of TLS may take to be read of which a part is there.
+// lastRead is how long the rest of a record of TLS may take to come.
 const lastRead = 2 * time.Second
 
 // late reads what there is although a read has met its deadline: it may have come in time,

@@ -111,8 +111,12 @@ func TestStalledConnectionsHoldLittle(t *testing.T) {
 				bodies = append(bodies, resp.Body)
 			}
 			testenv.Until(t, "the responses stall", func() bool { return len(sv.stalled(sv.clock.Now())) == conns })
-			if each := (testenv.Heap() - before) / conns; each > test.most {
-				t.Errorf("each holds %d bytes, more than %d", each, test.most)
+			most := test.most
+			if testenv.Race && test.secure { // writes are slower, and more of them stop in the middle of a piece of 32 KB
+				most += 32 << 10
+			}
+			if each := (testenv.Heap() - before) / conns; each > most {
+				t.Errorf("each holds %d bytes, more than %d", each, most)
 			} else {
 				t.Logf("each holds %d bytes", each)
 			}

@@ -135,9 +135,10 @@ func refineReason(reason string, frames []bgraph.Frame) string {
 		for i := range frames {
 			if what := waitFunctions[frames[i].Function]; what != "" {
 				found = what
-				// The lock that a lock of higher level uses is not what the program waits for.
+				// The lock that a lock of higher level uses is not what the program waits for; that of a sync.Cond is the
+				// program's own.
 				if what == "mutex" && i+1 < len(frames) {
-					if outer := waitFunctions[frames[i+1].Function]; outer != "" {
+					if outer := waitFunctions[frames[i+1].Function]; outer != "" && outer != "cond" {
 						found = outer
 						continue
 					}

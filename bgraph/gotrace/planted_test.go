@@ -13,24 +13,27 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-var leafOver atomic.Bool
+var leafBegun, leafOver, leafEnded atomic.Bool
 
 // leaf needs no frame on the stack, so that the Go runtime doesn't find its name when it preempts it.
 func leaf() {
+	leafBegun.Store(true)
 	for x := uint64(1); x != 0 && !leafOver.Load(); x = x*6364136223846793005 + 1442695040888963407 {
 	}
+	leafEnded.Store(true)
 }
 
 // TestGoroutinesWithoutAFrameRun: a goroutine that runs all the time counts, also where the trace does not tell in which
 // function.
 func TestGoroutinesWithoutAFrameRun(t *testing.T) {
+	leafBegun.Store(false)
 	leafOver.Store(false)
-	var over sync.WaitGroup
-	over.Go(leaf)
-	time.Sleep(time.Millisecond) // it runs before the trace does
+	leafEnded.Store(false)
+	go leaf()
+	testenv.Until(t, "the goroutine runs before the trace does", leafBegun.Load)
 	s := traced(t, func() { time.Sleep(200 * time.Millisecond) })
 	leafOver.Store(true)
-	over.Wait()
+	testenv.Until(t, "the goroutine ends", leafEnded.Load)
 	var cpu, stepCPU time.Duration
 	for _, st := range s.Starts {
 		cpu += st.CPU.Duration()
@@ -73,14 +76,16 @@ func TestWakesTogether(t *testing.T) {
 	for _, each := range []int{1, consumers} { // consumers of a condition variable
 		s := traced(t, func() {
 			var all sync.WaitGroup
+			var queues []*rounders
 			for range consumers / each {
 				q := &rounders{left: rounds}
 				q.turn.L = &q.mu
 				for range each {
 					all.Go(q.await)
 				}
-				all.Go(func() { q.wake(each) })
+				queues = append(queues, q)
 			}
+			all.Go(func() { wake(queues, each) })
 			all.Wait()
 		})
 		n := at(t, s, "cond", "gotrace.(*rounders).await")
@@ -112,21 +117,24 @@ func (q *rounders) await() {
 	}
 }
 
-// wake wakes as many that wait, once for each round.
-func (q *rounders) wake(each int) {
+// wake ends the waits at all the queues, round by round, whenever as many wait as each has: by one Broadcast, or Signals.
+func wake(queues []*rounders, each int) {
 	for left := 1; left > 0; {
-		q.mu.Lock()
-		if left = q.left; q.waiting == each {
-			q.waiting = 0
-			q.left--
-			left--
-			if each == 1 {
-				q.turn.Signal()
-			} else {
-				q.turn.Broadcast()
+		left = 0
+		for _, q := range queues {
+			q.mu.Lock()
+			if q.waiting == each {
+				q.waiting = 0
+				q.left--
+				if each == 1 {
+					q.turn.Signal()
+				} else {
+					q.turn.Broadcast()
+				}
 			}
+			left += q.left
+			q.mu.Unlock()
 		}
-		q.mu.Unlock()
 		time.Sleep(time.Microsecond) // the end of a step
 	}
 }

@@ -209,6 +209,14 @@ func TestWaitsOfSockets(t *testing.T) {
 	}
 }
 
+// A goroutine that a condition variable has woken waits for the program's lock, and one in a Once for the Once, not for its lock.
+func TestWaitsForALockBelow(t *testing.T) {
+	for outer, want := range map[string]string{"Cond).Wait": "mutex", "Once).doSlow": "once"} {
+		frames := []bgraph.Frame{{Function: "internal/sync.(*Mutex).lockSlow"}, {Function: "sync.(*Mutex).Lock"}, {Function: "sync.(*" + outer}, {Function: "main.serve"}}
+		testenv.Equal(t, refine("sync", frames), want, outer)
+	}
+}
+
 // Two that write to one connection wait for each other, not for the network, and one that closes it waits for both.
 func TestWaitsForADescriptor(t *testing.T) {
 	for functions, want := range map[string]string{"fdMutex).rwlock FD).writeLock FD).Write": "mutex", "FD).Close": "close"} {

@@ -170,7 +170,7 @@ func TestThePageIsServed(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// This process listens with two servers, of which one has net/http/pprof.
+// This process listens with two servers; one of them has net/http/pprof.
 func TestProbe(t *testing.T) {
 	sur := &surroundings{clock: systemClock{}, kernel: systemKernel(), stderr: io.Discard}
 	plain := httptest.NewServer(http.NotFoundHandler())
@@ -195,7 +195,7 @@ func TestProbe(t *testing.T) {
 	testenv.ErrorSays(t, testenv.Err(probe(t.Context(), 1<<22+1, sur)), "not known", "of no process")
 }
 
-// TestProbeOfAContainer: where a process of a network of its own listens, somebody else may answer here.
+// TestProbeOfAContainer: at the address where a process with a network of its own listens, another process may answer here.
 func TestProbeOfAContainer(t *testing.T) {
 	f := newFakeProc(t)
 	server := httptest.NewServer(newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace"))

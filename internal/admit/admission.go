@@ -20,7 +20,7 @@ const (
 
 // String is what a log line says.
 func (c Cause) String() string {
-	return [...]string{"more come than can be served", "no room inside, and nobody leaves", "waited too long", "a lock, a backend or the like inside does no more"}[c]
+	return [...]string{"more come than can be served", "no room inside, and no task leaves", "waited too long", "a lock, a backend or the like inside does no more"}[c]
 }
 
 // An Admission decides for one loop what becomes of the tasks that come to its entrances and bottlenecks. A

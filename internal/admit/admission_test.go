@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// newLimit returns a limit to a resource of 100, of which each task holds 10.
+// newLimit returns a limit for a resource of 100; each task holds 10.
 func newLimit(t *testing.T, loops int) (*Ledger, *ConcurrencyLimit, ResourceID, []*Admission) {
 	t.Helper()
 	l := NewLedger()

@@ -39,7 +39,7 @@ type EntryQueue[T any] struct {
 // An Entry is an item in an EntryQueue. The user of the queue keeps it; the exported fields are set before Push.
 type Entry[T any] struct {
 	Item         T
-	Since        time.Duration // when the task began to wait, be it before it came to the queue
+	Since        time.Duration // when the task began to wait, here or elsewhere before
 	Client       uint32        // whose share it counts for; 0: unknown
 	Priority     int8          // MinPriority to MaxPriority
 	Elsewhere    bool          // it has waited before it came to the queue

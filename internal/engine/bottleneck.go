@@ -22,7 +22,7 @@ const (
 	lookEvery = 10 * time.Millisecond // looks at bottlenecks
 	// lookedAt is how many tasks are looked at to see what most of them have in common: there may be a million.
 	lookedAt = 1 << 14
-	// addEvery is how often it is seen whether a node of which a part is watched has another one.
+	// addEvery is how often a loop looks whether a node has another thing, or kind of work, to be watched.
 	addEvery = 100 * time.Millisecond
 )
 

@@ -293,7 +293,7 @@ func (l *Loop) waitToEnter(q *entryQueue, client uint32) error {
 	return nil
 }
 
-// serve admits the tasks of q whose turn it is, and turns away those that it has to. In a shutdown none waits for that.
+// serve admits the tasks of q whose turn it is, and turns away those that it has to. In a shutdown all of them go on.
 func (l *Loop) serve(q *entryQueue) {
 	for q.Len() > 0 {
 		if l.cancelAll {
