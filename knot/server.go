@@ -62,7 +62,7 @@ type Server struct {
 	TLS *tls.Config
 	// ShedTLSBuffers has connections over TLS that wait for a request let go of the buffers that crypto/tls
 	// keeps for input: 4 KB since the handshake, up to 33 KB since an upload. Off by default, as it writes
-	// into private fields of tls.Conn (ADR 0045), found by name and type when the program starts; if a release
+	// into private fields of tls.Conn, found by name and type when the program starts; if a release
 	// of Go has others, nothing is let go of.
 	ShedTLSBuffers bool
 	// HTTP2 bounds what clients of HTTP/2 may do. nil: 100 requests at a time on

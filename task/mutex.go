@@ -10,7 +10,7 @@ import (
 
 // A Mutex is a lock that only one task or goroutine holds at a time. The zero value is
 // unlocked. It must not be copied after first use. The callers that wait get it in the order
-// in which they came: Unlock hands it to the first of them (ADR 0042). Only where the lock is what limits
+// in which they came: Unlock hands it to the first of them. Only where the lock is what limits
 // an overloaded program, the newest go first for a while, except for one turn in 64.
 //
 // As long as no caller has to wait, Lock and Unlock are one atomic operation each, on any loop or goroutine.

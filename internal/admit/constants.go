@@ -88,7 +88,7 @@ const (
 	longestPause = time.Minute       // to a trial, which lets growthAllowedSoon of a queue come in
 	soon         = 5 * time.Second   // what comes back within that is likely to be the same overload
 	// leaving: where a quarter as many clients leave as are served the queue grows only as long as clients are patient, and
-	// each that leaves costs as much as three that are refused (ADR 0037).
+	// each that leaves costs as much as three that are refused: its next request comes on a new connection.
 	leaving     = 4
 	usefulLeast = 2 * fairLookBack // [tasks that may wait in any case, for clients that have had less admitted]
 	fewRefused  = 50               // overload is over if no more than one of this many had to be refused in a window

@@ -44,7 +44,8 @@ func findInputs(conn reflect.Type) (at inputsAt) {
 
 // shed lets go of the buffers of t that are larger than most bytes and empty. It takes the lock
 // under which t reads, and leaves alone what is being read. Nothing refers to them then: crypto/tls
-// itself uses the memory again for the next record (see ADR 0045).
+// itself uses the memory again for the next record. The memory goes to the collector and not to a pool, so a
+// view of it that was left somewhere would stay valid and show no other client's data.
 func shed(t *tls.Conn, most int) {
 	at := inputs
 	if !at.usable {
