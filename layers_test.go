@@ -48,7 +48,7 @@ var layers = map[string]string{
 	"internal/graphlimits":           "",
 	"internal/words":                 "bgraph internal/funcname",
 	"internal/graphcases":            "bgraph internal/testenv internal/buckets",
-	"internal/graphcompare":          "bgraph internal/funcname internal/words",
+	"internal/graphcompare":          "bgraph bgraph/graphview/lint internal/funcname internal/words",
 	"internal/graphlayout":           "bgraph internal/funcname internal/words",
 	"bgraph/graphview":               "",
 	"bgraph/graphview/lint":          "bgraph internal/funcname internal/scc internal/words",

@@ -43,6 +43,8 @@ For example:
   bgdump -svg -o graph.svg trace.out   a drawing
   bgdump before.out after.out          what has changed between two traces
   bgdump -lint trace.out               exits with 1 if something looks wrong
+  bgdump -lint old/ new/               exits with 1 if that is worse; each is a
+                                       folder of traces, or a.out,b.out,c.out
   bgdump -md trace.out                 the same for an issue
   bgdump 4711                          tables of all places where tasks wait
   watch bgdump -seconds 1 4711         the same live, second by second
@@ -77,7 +79,8 @@ no other process is disturbed. Those who may send it a signal and read its files
 may ask, which is its user and root. What bgdump reads may come from anybody.
 
 The exit status is 0 if all went well, 1 if -lint has found errors or warnings
-(not for mere remarks), and 2 if bgdump could not do what it was asked to.
+(not for mere remarks) or, of two sides, a regression, and 2 if bgdump could not
+do what it was asked to.
 `
 
 // helpGroups are the flags in the order in which the help tells of them.

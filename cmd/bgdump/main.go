@@ -85,6 +85,9 @@ func isEnded(err error) bool {
 }
 
 func execute(ctx context.Context, set *settings, sur *surroundings) (int, error) {
+	if set.isGate() {
+		return gate(ctx, set, sur)
+	}
 	sources := make([]source, len(set.sources))
 	for i, arg := range set.sources {
 		var err error

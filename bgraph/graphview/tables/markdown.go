@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
@@ -25,23 +24,23 @@ func WriteMarkdown(w io.Writer, s *bgraph.Snapshot, o Options) error {
 	}
 	var b bytes.Buffer
 	for _, line := range words.Head(s) {
-		fmt.Fprintf(&b, "%s  \n", markdownText(line))
+		fmt.Fprintf(&b, "%s  \n", words.Markdown(line))
 	}
 	for _, f := range lint.FindPart(cmp.Or(o.Whole, s), s) {
-		fmt.Fprintf(&b, "\n- **%s %s**, %s: %s %s\n", f.Severity, f.Check, markdownText(f.Name), markdownText(f.Message), markdownText(f.Advice))
+		fmt.Fprintf(&b, "\n- **%s %s**, %s: %s %s\n", f.Severity, f.Check, words.Markdown(f.Name), words.Markdown(f.Message), words.Markdown(f.Advice))
 	}
 	names := words.Names(s)
 	for i, fact := range factsOf(s, names) {
 		if i == 0 {
 			fmt.Fprintln(&b)
 		}
-		fmt.Fprintf(&b, "- %s\n", markdownText(fact))
+		fmt.Fprintf(&b, "- %s\n", words.Markdown(fact))
 	}
 	nodes, edges := nodeTable(s, names), edgeTable(s, names)
 	writeMarkdownTable(&b, nodes, limit)
 	writeMarkdownTable(&b, edges, limit)
 	if len(s.Crossings) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", markdownText(crossingTitle(s)))
+		fmt.Fprintf(&b, "\n%s\n", words.Markdown(crossingTitle(s)))
 		writeMarkdownTable(&b, crossingTable(s, nodeCrossings(s, names)), limit)
 	}
 	_, err := w.Write(b.Bytes())
@@ -66,7 +65,7 @@ func writeMarkdownTable[R any](b *bytes.Buffer, t *textTable[R], limit int) {
 	fmt.Fprintf(b, "|\n%s|\n", rule)
 	for i := range t.rows[:min(len(t.rows), limit)] {
 		for _, c := range t.columns {
-			fmt.Fprintf(b, "| %s ", markdownText(c.text(&t.rows[i])))
+			fmt.Fprintf(b, "| %s ", words.Markdown(c.text(&t.rows[i])))
 		}
 		fmt.Fprintln(b, "|")
 	}
@@ -74,10 +73,3 @@ func writeMarkdownTable[R any](b *bytes.Buffer, t *textTable[R], limit int) {
 		fmt.Fprintf(b, "\n… and %s more\n", words.Count(rest))
 	}
 }
-
-// markdownText keeps names from being taken for markup.
-func markdownText(text string) string {
-	return markdownEscapes.Replace(words.Clean(text))
-}
-
-var markdownEscapes = strings.NewReplacer("\\", "\\\\", "|", "\\|", "*", "\\*", "_", "\\_", "`", "\\`", "<", "&lt;", ">", "&gt;", "[", "\\[", "]", "\\]", "#", "\\#")
