@@ -58,8 +58,9 @@ type settings struct {
 	raw      bool // of traces: short system calls are waits, too
 	cpu      bool // a CPU profile beside a trace
 	prune    float64
-	merge    bool // the sources are added up
-	probe    bool // of a process, look for net/http/pprof
+	merge    bool     // the sources are added up
+	probe    bool     // of a process, look for net/http/pprof
+	test     *testRun // the source is the trace of these; nil: there are none
 }
 
 // tracing is how traces are read.
@@ -160,9 +161,14 @@ func setSeconds(to *time.Duration) func(string) error {
 func parse(args []string, stdout io.Writer) (*settings, error) {
 	set := new(settings)
 	flags, wanted := set.flags()
+	help := writeHelp
+	if len(args) > 0 && args[0] == "test" {
+		set.test, help, args = new(testRun), writeTestHelp, args[1:]
+		set.test.flags(flags)
+	}
 	sources, err := flaghelp.Parse(flags, args)
 	if errors.Is(err, flag.ErrHelp) {
-		writeHelp(stdout, flags)
+		help(stdout, flags)
 	}
 	if err != nil {
 		return nil, err
@@ -173,6 +179,15 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 	}
 	if err := set.setMode(flags, wanted); err != nil {
 		return nil, err
+	}
+	if set.test != nil {
+		if err := set.test.setPackage(sources); err != nil {
+			return nil, err
+		}
+		set.sources = []string{set.test.pkg} // its trace, later on
+		if set.mode == modeText {
+			set.mode = modeLint
+		}
 	}
 	if err := set.checkFlags(flags); err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ Usage:
   bgdump [flags] SOURCE            what a program does
   bgdump [flags] SOURCE SOURCE     what has changed from the first to the second
   bgdump [flags] SOURCE ...        of three or more: all of them added up
+  bgdump test [flags] PACKAGE      what looks wrong in its tests; bgdump test -h
 
 A SOURCE is one of these:
 

@@ -85,6 +85,18 @@ func isEnded(err error) bool {
 }
 
 func execute(ctx context.Context, set *settings, sur *surroundings) (int, error) {
+	if set.test != nil {
+		tmp, err := os.MkdirTemp("", "bgdump")
+		if err != nil {
+			return exitFailed, err
+		}
+		defer os.RemoveAll(tmp)
+		file, err := set.test.trace(ctx, tmp, sur.stderr)
+		if err != nil {
+			return exitFailed, err
+		}
+		set.sources = []string{file}
+	}
 	if set.isGate() {
 		return gate(ctx, set, sur)
 	}
