@@ -60,13 +60,17 @@ var layers = map[string]string{
 	"internal/adapt":                 "",
 	"flow":                           "internal/engine task ressched internal/adapt",
 	"flow/flownet":                   "task ressched netpoll aio flow",
+	"examples/convoy":                "",
+	"examples/cookbook":              "task netpoll knot",
 	"examples/flowweb":               ". task netpoll aio flow flow/flownet",
 	"examples/memcache":              ". task netpoll",
+	"examples/overload":              ". netpoll knot",
 	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
 	"ressched":                       "internal/engine internal/admit task",
 	"internal/probe":                 "golang.org/x/sys/unix",
 	"knot":                           "internal/admit knot/internal/accesslog knot/internal/clientaddr knot/internal/clock knot/internal/counters knot/internal/fdlimit knot/internal/h1 knot/internal/h2 knot/internal/neterr knot/internal/nethttp knot/internal/pace knot/internal/peerwatch knot/internal/slow knot/internal/store knot/internal/tasks knot/internal/tlsin . internal/logwriter internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
 	"knot/certs":                     "internal/regular",
+	"knot/knottest":                  ". knot",
 	"knot/internal/h1":               "",
 	"knot/internal/accesslog":        "knot/internal/clientaddr knot/internal/clock knot/internal/h1",
 	"knot/internal/clientaddr":       "knot/internal/h1",
@@ -99,7 +103,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
+const testOnly = "internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
 // module is the path of this module.
 const module = "github.com/capriccio-go/capriccio"

@@ -188,25 +188,29 @@ func TestATaskThatWaitsInReadHasTheLeastStack(t *testing.T) {
 	}
 }
 
-// The servers that the README shows compile, and exit with 0 on Ctrl-C.
-func TestReadmeServersStop(t *testing.T) {
-	text := testenv.Need(os.ReadFile("README.md"))(t)
+// The programs that the documents show compile, and those that listen by package netpoll exit with 0 on Ctrl-C.
+func TestProgramsOfDocumentsStop(t *testing.T) {
 	here, dir := testenv.Need(os.Getwd())(t), t.TempDir()
 	anyPort := regexp.MustCompile(`127\.0\.0\.1:\d+`)
 	sources := map[string]string{} // what stands for which file of this module
 	var all, servers []string
-	for i, block := range strings.Split(string(text), "```go\npackage main\n")[1:] {
-		code, _, _ := strings.Cut(block, "\n```")
-		name := fmt.Sprintf("readme%d", i)
-		source := filepath.Join(dir, name+".go")
-		testenv.Must(t, os.WriteFile(source, []byte(anyPort.ReplaceAllString("package main\n"+code, "127.0.0.1:0")), 0o600))
-		sources[filepath.Join(here, name, "main.go")] = source
-		all = append(all, "./"+name)
-		if strings.Contains(code, "netpoll.Listen(") { // the others listen on a port that may be taken
-			servers = append(servers, name)
+	for _, file := range documents(t) {
+		for _, code := range blocks(read(t, file), "go") {
+			if !strings.HasPrefix(code, "package main\n") {
+				continue
+			}
+			name := fmt.Sprintf("shown%d", len(all))
+			source := filepath.Join(dir, name+".go")
+			testenv.Must(t, os.WriteFile(source, []byte(anyPort.ReplaceAllString(code, "127.0.0.1:0")), 0o600))
+			sources[filepath.Join(here, name, "main.go")] = source
+			all = append(all, "./"+name)
+			if strings.Contains(code, "netpoll.Listen(") { // the others listen on a port that may be taken
+				servers = append(servers, name)
+			}
 		}
 	}
-	testenv.AtLeast(t, len(servers), 2, "the README has N servers")
+	testenv.AtLeast(t, len(all), 5, "programs")
+	testenv.AtLeast(t, len(servers), 2, "servers")
 	overlay := filepath.Join(dir, "overlay")
 	testenv.Must(t, os.WriteFile(overlay, testenv.Need(json.Marshal(map[string]any{"Replace": sources}))(t), 0o600))
 	testenv.Run(t, "", nil, "go", append([]string{"build", "-overlay", overlay, "-o", dir + "/"}, all...)...)

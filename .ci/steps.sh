@@ -183,31 +183,6 @@ build_modules() {
 # Routers, frameworks and WebSocket libraries on Knot.
 test_apps() { cd bench/apps && GOWORK=off tests ./...; }
 
-# The programs in the README compile as they stand there, and links lead somewhere.
-check_documents() {
-	awk -v dir="$scratch" '
-		/^```go$/ { getline; if ($0 == "package main") { out = dir "/readme" ++n ".go"; print > out }; next }
-		/^```/    { out = "" }
-		out != "" { print > out }
-		END       { if (n == 0) { print "README.md has no program"; exit 1 } }
-	' README.md
-	local program
-	for program in "$scratch"/readme*.go; do
-		go vet "$program"
-	done
-	local document target broken=0
-	while IFS= read -r document; do
-		while IFS= read -r target; do
-			[[ $target != *://* && $target != '#'* ]] || continue
-			if [[ ! -e $(dirname "$document")/${target%%#*} ]]; then
-				echo "$document: no such file: $target"
-				broken=1
-			fi
-		done < <(sed 's/`[^`]*`//g' "$document" | grep -oE '\]\([^) ]+\)' | sed 's/^](//; s/)$//')
-	done < <(find . -name '*.md' -not -path './.git/*')
-	return $broken
-}
-
 check_format() {
 	local unformatted
 	unformatted=$(gofmt -l .)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -272,18 +273,28 @@ func TestServerThatDoesNotStartTellsWhy(t *testing.T) {
 	}
 }
 
-// The table of the papers' systems in the README names experiments that there are.
-func TestReadmeNamesExperiments(t *testing.T) {
-	text := testenv.Need(os.ReadFile("../README.md"))(t)
+// The table of the papers' systems, and all other pages, name experiments that there are.
+func TestDocumentsNameExperiments(t *testing.T) {
+	pages := append(testenv.Need(filepath.Glob("../docs/*.md"))(t), "../README.md")
+	inRow := regexp.MustCompile(`(?m)^\|.*\| (.*go run \./bench run .*) \|$`)
 	named := 0
-	for _, row := range regexp.MustCompile(`(?m)^\|.*\| (.*go run \./bench run .*) \|$`).FindAllStringSubmatch(string(text), -1) {
-		for _, command := range regexp.MustCompile("`(?:go run \\./bench run )?([a-z-]+)`").FindAllStringSubmatch(row[1], -1) {
-			if named++; !slices.Contains(experimentNames(), command[1]) {
-				t.Errorf("the README names the experiment %q, which there is not", command[1])
+	check := func(page, name string) {
+		if named++; name != "all" && !slices.Contains(experimentNames(), name) {
+			t.Errorf("%s names the experiment %q, which there is not", page, name)
+		}
+	}
+	for _, page := range pages {
+		text := string(testenv.Need(os.ReadFile(page))(t))
+		for _, command := range regexp.MustCompile(`go run \./bench run ([a-z-]+)`).FindAllStringSubmatch(text, -1) {
+			check(page, command[1])
+		}
+		for _, row := range inRow.FindAllStringSubmatch(text, -1) {
+			for _, name := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(row[1], -1) {
+				check(page, name[1])
 			}
 		}
 	}
-	testenv.AtLeast(t, named, 25, "names were found")
+	testenv.AtLeast(t, named, 30, "names were found")
 }
 
 // Servers that could do more agree on the same key exchange as the others.

@@ -16,7 +16,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// libraries are the rows, in the order of docs/libraries.md.
+// libraries are the rows, in the order of docs/results/libraries.md.
 var libraries = slices.Concat(plainLibraries, kvLibraries, sqlLibraries, webLibraries, rpcLibraries, localLibraries)
 
 // plainLibraries are patterns of package net and sync alone.

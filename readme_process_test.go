@@ -1,0 +1,79 @@
+//go:build linux
+
+package capriccio_test
+
+import (
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// The README's commands do what it says, as they stand there. Those that are marked *once published* need a release.
+func TestReadmeCommands(t *testing.T) {
+	picture := filepath.Join(t.TempDir(), "overload.svg")
+	checks := map[string]func(t *testing.T, command string){
+		"go run ./examples/convoy &": func(t *testing.T, command string) {
+			runBeside(t, command, "localhost:6060")
+			out, _ := exec.Command("sh", "-c", "go run ./cmd/bgdump -lint http://localhost:6060").Output()
+			testenv.Contains(t, string(out), "convoy: mutex main.save")
+		},
+		"go run ./cmd/bgdump -lint http://localhost:6060": nil, // with the one before
+		"go run ./cmd/knot -root ./knot/testdata/site": func(t *testing.T, command string) {
+			runBeside(t, command, "127.0.0.1:8080")
+			response, _ := testenv.Get(t, http.DefaultClient, "http://127.0.0.1:8080/")
+			testenv.Equal(t, response.StatusCode, http.StatusOK, "status")
+		},
+		"go test ./...": nil, // this is part of it
+		"go run ./examples/overload -o overload.svg": func(t *testing.T, command string) {
+			testenv.NeedsFull(t, "it loads the machine for half a minute")
+			out := testenv.Run(t, "", nil, "sh", "-c", strings.Replace(command, "overload.svg", picture, 1))
+			testenv.Contains(t, out, "knot")
+			testenv.Contains(t, read(t, picture), "</svg>")
+		},
+	}
+	text := read(t, "README.md")
+	for _, block := range blocks(text, "") {
+		before, _, _ := strings.Cut(text, block)
+		for line := range strings.SplitSeq(block, "\n") {
+			if !strings.HasPrefix(line, "go ") || strings.HasSuffix(before, "*Once published:*\n\n```\n") {
+				continue
+			}
+			check, known := checks[line]
+			if !known {
+				t.Errorf("no test runs %q", line)
+			} else if check != nil {
+				t.Run(line, func(t *testing.T) { check(t, line) })
+			}
+		}
+	}
+}
+
+// runBeside starts the command, which listens on addr, and returns when it does. It ends with the test.
+func runBeside(t *testing.T, command, addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Skip("the port of the README is taken here: ", err)
+	}
+	ln.Close()
+	cmd := exec.Command("sh", "-c", "exec "+strings.TrimSuffix(command, " &"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run starts the program as its child
+	testenv.Must(t, cmd.Start())
+	t.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
+		cmd.Wait()
+	})
+	testenv.Until(t, command+" listens", func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+}
