@@ -132,7 +132,7 @@ func TestCommandsOfDocumentsHaveTheFlagsThatThereAre(t *testing.T) {
 	testenv.Run(t, "", nil, "go", "build", "-o", dir+"/", "./cmd/bgdump", "./cmd/knot", "./cmd/stackplan")
 	flags := map[string]string{}
 	for _, name := range []string{"bgdump", "knot", "stackplan"} {
-		for _, args := range [][]string{{"-help"}, {"-help", "all"}, {"help", "report"}, {"help", "build"}, {"help", "test"}, {"help", "static"}, {"help", "hash"}} {
+		for _, args := range [][]string{{"-help"}, {"-help", "all"}, {"help", "report"}, {"help", "build"}, {"help", "test"}, {"help", "static"}, {"help", "hash"}, {"test", "-help"}} {
 			out, _ := exec.Command(filepath.Join(dir, name), args...).CombinedOutput()
 			flags[name] += string(out)
 		}
