@@ -10,22 +10,15 @@ import (
 
 // A holdingPolicy holds all tasks back while *hold.
 type holdingPolicy struct {
-	*grantPolicy
+	Policy
 	hold *bool
 }
 
-func (p holdingPolicy) Next() (recorder.NodeID, bool) {
+func (p holdingPolicy) Choose() (recorder.NodeID, int, uint64) {
 	if *p.hold {
-		return 0, false
+		return 0, 0, 0
 	}
-	return p.grantPolicy.Next()
-}
-
-func (p holdingPolicy) Grant() (int, uint64) {
-	if *p.hold {
-		p.t.Error("Grant although Next has not named a node")
-	}
-	return p.grantPolicy.Grant()
+	return p.Policy.Choose()
 }
 
 // How long a round of what is ready may be for any order to do: longer if steps are tiny, and if that is so
@@ -33,13 +26,13 @@ func (p holdingPolicy) Grant() (int, uint64) {
 func TestAnyOrderForShortRounds(t *testing.T) {
 	const limit = 1 << 20
 	for _, c := range []struct {
-		steps  int // of a turn
-		single bool
-		turns  float64 // that a round takes
-		want   bool
+		steps int // of a turn
+		open  bool
+		turns float64 // that a round takes
+		want  bool
 	}{
-		{briskBudget, false, 4.9, true},
-		{briskBudget, true, 5.1, false},
+		{64, false, 4.9, true},
+		{64, true, 5.1, false},
 		{maxBudget - 1, true, 5.1, false},
 		{maxBudget, false, 11.9, true},
 		{maxBudget, false, 12.1, false},
@@ -49,7 +42,7 @@ func TestAnyOrderForShortRounds(t *testing.T) {
 		{anyBudget - 1, true, 1, false},
 	} {
 		l := new(Loop)
-		l.full, l.single, l.queued = c.steps, c.single, 10
+		l.turn.full, l.batch.open, l.batch.n = c.steps, c.open, 10
 		l.stats = loopStats{stepCost: int64(c.turns * limit / 10), turnLimit: limit}
 		testenv.Equal(t, l.shortRound(), c.want, "%v: any order would do", c)
 	}
@@ -57,7 +50,7 @@ func TestAnyOrderForShortRounds(t *testing.T) {
 
 // A lenientPolicy does not mind the order while *lenient.
 type lenientPolicy struct {
-	*grantPolicy
+	Policy
 	lenient *bool
 }
 
@@ -66,15 +59,14 @@ func (p lenientPolicy) AnyOrder() bool { return *p.lenient }
 // As long as the policy does not mind, tasks run in the order in which they became ready, wherever they
 // were, and it is told of none; as soon as it does, it knows all that are ready.
 func TestAnyOrderIsFirstInFirstOut(t *testing.T) {
-	var p *grantPolicy
+	var p *nodePolicy
 	lenient := false
-	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 4, func(p *grantPolicy) Policy { return lenientPolicy{p, &lenient} }))
+	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 4, func(p Policy) Policy { return lenientPolicy{p, &lenient} }))
 	run(t, rt, func() {
 		l := CurrentLoop()
 		newTurn := func() {
 			shortSteps(l)
-			l.burn()
-			l.budget = 0
+			endTurn(l)
 			Yield()
 		}
 		known := func() (n int) {

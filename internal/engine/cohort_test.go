@@ -10,89 +10,32 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// A grantPolicy is a nodePolicy that grants a number of tasks at a time, and checks what it
-// is told of them.
-type grantPolicy struct {
-	nodePolicy
+// A cohortPolicy is a nodePolicy that may want the newest tasks of a node first.
+type cohortPolicy struct {
+	*nodePolicy
 	newest bool
-	most   int // granted at a time; 0: none
-	open   bool
-	node   recorder.NodeID // of the last Next
-	left   int
-	grants int
-	passed []recorder.NodeID // for which PassOver was called
-	gave   []recorder.NodeID // for which GaveWay was called
 }
 
-func (p *grantPolicy) NewestFirst() bool { return p.newest }
+func (p cohortPolicy) NewestFirst() bool { return p.newest }
 
-func (p *grantPolicy) Ready(n recorder.NodeID) {
-	if p.open && n == p.node {
-		p.t.Errorf("Ready of node %d, of which there is a grant", n)
-	}
-	p.nodePolicy.Ready(n)
-}
-
-func (p *grantPolicy) Next() (recorder.NodeID, bool) {
-	p.closed("Next")
-	n, ok := p.nodePolicy.Next()
-	p.node = n
-	return n, ok
-}
-
-func (p *grantPolicy) Tick(time.Duration)            { p.closed("Tick") }
-func (p *grantPolicy) Gone(n recorder.NodeID, k int) { p.closed("Gone"); p.nodePolicy.Gone(n, k) }
-
-func (p *grantPolicy) closed(call string) {
-	if p.open {
-		p.t.Errorf("%s while there is a grant", call)
-	}
-}
-
-func (p *grantPolicy) Grant() (int, uint64) {
-	p.closed("Grant")
-	if p.node == recorder.NodeStart {
-		p.t.Error("Grant of tasks that may be stolen")
-	}
-	p.left = p.most
-	p.open = p.left > 0
-	return p.left, ^uint64(0)
-}
-
-func (p *grantPolicy) Granted(n recorder.NodeID, taken, came int) {
-	if !p.open || n != p.node || taken > p.left || came < 0 || p.ready[n]+came < taken {
-		p.t.Errorf("Granted(%d, %d, %d) after a grant of %d of node %d with %d ready", n, taken, came, p.left, p.node, p.ready[p.node])
-	}
-	p.open = false
-	p.ready[n] += came - taken
-	if taken > 0 {
-		p.grants++
-	}
-}
-
-func (p *grantPolicy) PassOver(n recorder.NodeID) {
-	p.closed("PassOver")
-	p.passed = append(p.passed, n)
-}
-
-func (p *grantPolicy) GaveWay(n recorder.NodeID) {
-	p.closed("GaveWay")
-	p.gave = append(p.gave, n)
-}
-
-// inCohorts makes each policy of a runtime a grantPolicy that sees reasons, inside of what wrap makes of it, if there is one.
-func inCohorts(t *testing.T, p **grantPolicy, newest bool, most int, wrap ...func(*grantPolicy) Policy) func(c *Config) {
+// inCohorts makes each policy of a runtime a nodePolicy that sees reasons, inside of what wrap makes of it, if there is one.
+func inCohorts(t *testing.T, p **nodePolicy, newest bool, most int, wrap ...func(Policy) Policy) func(c *Config) {
 	return func(c *Config) {
 		byReason(c, func(*Loop) Policy {
-			*p = &grantPolicy{newest: newest, most: most, nodePolicy: nodePolicy{
-				t: t, ready: map[recorder.NodeID]int{}, charged: map[recorder.NodeID]int{},
-			}}
+			*p = newNodePolicy(t)
+			(*p).most = most
 			if len(wrap) > 0 {
-				return wrap[0](*p)
+				return wrap[0](cohortPolicy{*p, newest})
 			}
-			return *p
+			return cohortPolicy{*p, newest}
 		})
 	}
+}
+
+// endTurn makes the turn of l end with the present step.
+func endTurn(l *Loop) {
+	l.turn.end, l.turn.check = l.switches, l.switches
+	l.pickNext()
 }
 
 // yieldFirst is a pick that lets those that have yielded go first, then the highest number.
@@ -122,8 +65,8 @@ func TestTasksOfANodeRunNewestLocalFirst(t *testing.T) {
 		{false, 0, []int{1, 4, 5, 2, 3, 8, 6, 7}},
 		{false, 100, []int{1, 4, 5, 2, 3, 8, 6, 7}},
 	} {
-		t.Run(fmt.Sprintf("newest %v, grants of %d", c.newest, c.most), func(t *testing.T) {
-			var p *grantPolicy
+		t.Run(fmt.Sprintf("newest %v, batches of %d", c.newest, c.most), func(t *testing.T) {
+			var p *nodePolicy
 			rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, c.newest, c.most))
 			var order []int
 			run(t, rt, func() {
@@ -136,8 +79,7 @@ func TestTasksOfANodeRunNewestLocalFirst(t *testing.T) {
 							waiters[n].Wake()
 						}
 					})
-					l.burn()
-					l.budget = 0 // the turn ends
+					endTurn(l)
 					Yield()
 				}
 				for n := 1; n < len(waiters); n++ {
@@ -167,16 +109,13 @@ func TestTasksOfANodeRunNewestLocalFirst(t *testing.T) {
 				want = []int{1, 4, 5, 2, 3, 7, 8, 6}
 			}
 			testenv.EqualSlices(t, order, want, "order")
-			if c.most == 0 && p.grants > 0 {
-				t.Errorf("%d grants were used", p.grants)
-			}
 		})
 	}
 }
 
 // What waits for a task to end is made ready by that task.
 func TestEndOfATaskIsLocal(t *testing.T) {
-	var p *grantPolicy
+	var p *nodePolicy
 	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 0))
 	var order []int
 	run(t, rt, func() {
@@ -206,7 +145,7 @@ func TestEndOfATaskIsLocal(t *testing.T) {
 // A task that yields lets another task of its node run, if there is one.
 func TestYieldGivesWayInACohort(t *testing.T) {
 	for _, most := range []int{0, 1, 100} {
-		var p *grantPolicy
+		var p *nodePolicy
 		rt := newRuntime(t, 1, inCohorts(t, &p, true, most), func(c *Config) { c.NoHandOver = most == 1 })
 		var order []int
 		run(t, rt, func() {
@@ -227,7 +166,7 @@ func TestYieldGivesWayInACohort(t *testing.T) {
 		})
 		for i := 1; i < len(order)-1; i++ {
 			if order[i] == order[i-1] {
-				t.Fatalf("grants of %d: a task ran again when it had yielded: %v", most, order[:i+1])
+				t.Fatalf("batches of %d: a task ran again when it had yielded: %v", most, order[:i+1])
 			}
 		}
 	}
@@ -236,7 +175,7 @@ func TestYieldGivesWayInACohort(t *testing.T) {
 // A task at a node where many come and go all the time has its turn.
 func TestNobodyStarvesInACohort(t *testing.T) {
 	for _, most := range []int{0, 64} {
-		var p *grantPolicy
+		var p *nodePolicy
 		rt := newRuntime(t, 1, inCohorts(t, &p, true, most))
 		run(t, rt, func() {
 			const tasks = 50
@@ -250,7 +189,7 @@ func TestNobodyStarvesInACohort(t *testing.T) {
 						others := slices.Max(ran[:])
 						Yield()
 						if now := slices.Max(ran[:]); now > others+3 {
-							t.Errorf("grants of %d: from %d to %d steps of another while one waited", most, others, now)
+							t.Errorf("batches of %d: from %d to %d steps of another while one waited", most, others, now)
 						}
 					}
 				})
@@ -263,11 +202,10 @@ func TestNobodyStarvesInACohort(t *testing.T) {
 // shortSteps makes the loop take its steps for short ones, however slow the machine is, for some turns.
 func shortSteps(l *Loop) { l.stats.stepCost = -1 << 50 }
 
-// A task that becomes ready at another node shortens a grant to the tasks that are there.
-func TestGrantEndsWhenAnotherNodeBecomesReady(t *testing.T) {
-	var p *grantPolicy
+// A task that becomes ready at another node has its turn when the batch is over.
+func TestABatchEndsWhereAnotherNodeIsReady(t *testing.T) {
+	var p *nodePolicy
 	rt := newRuntime(t, 1, inCohorts(t, &p, true, 1000))
-	l := rt.Loop(0)
 	run(t, rt, func() {
 		var other *Waiter
 		ran := false
@@ -277,12 +215,10 @@ func TestGrantEndsWhenAnotherNodeBecomesReady(t *testing.T) {
 			ran = true
 		})
 		until(func() bool { return other != nil })
-		for range 1000 { // alone, in grants
+		for range 1000 { // alone
 			Yield()
 		}
 		other.Wake()
-		l.burn()
-		l.budget = 100
 		Yield()
 		if !ran {
 			t.Error("a task went on alone although another was ready, which the policy prefers")
@@ -291,11 +227,47 @@ func TestGrantEndsWhenAnotherNodeBecomesReady(t *testing.T) {
 	})
 }
 
+// A batch has as many steps as the policy has chosen, and the tasks of one that is cut short run in the order in which
+// they would have run.
+func TestTasksThatABatchLeavesKeepTheirOrder(t *testing.T) {
+	for _, most := range []int{1, 3, 100} {
+		var p *nodePolicy
+		rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, false, most))
+		var order []int
+		run(t, rt, func() {
+			l := CurrentLoop()
+			var waiters []*Waiter
+			var wg WaitGroup
+			for i := range 20 {
+				wg.Go(func() {
+					waiters = append(waiters, Self())
+					Self().Wait(ReasonRead, anywhere{})
+					order = append(order, i)
+					if i%4 == 2 {
+						endTurn(l)
+					}
+				})
+			}
+			Sleep(time.Millisecond)
+			p.longest = 0
+			for _, w := range waiters {
+				w.Wake()
+			}
+			wg.Wait()
+		})
+		testenv.Check(t, rt.Close())
+		if len(order) != 20 || !slices.IsSorted(order) {
+			t.Errorf("batches of %d: order %v, want that of the wakes", most, order)
+		}
+		testenv.Equal(t, p.longest, min(most, 4), "batches of %d: tasks of the longest, where a turn has four", most)
+	}
+}
+
 // At an entrance the order is that in which they came, no matter which task has made room.
 func TestEntranceOrderInACohort(t *testing.T) {
 	e := entrance(t, "test")
 	r := &room{size: 1}
-	var p *grantPolicy
+	var p *nodePolicy
 	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 10), func(c *Config) {
 		c.NewAdmission = func(*Loop) Admission { return r }
 	})
@@ -319,9 +291,9 @@ func TestEntranceOrderInACohort(t *testing.T) {
 
 // A shutdown gets at tasks wherever in the queue of their node they are.
 func TestShutdownOfTasksInACohort(t *testing.T) {
-	var p *grantPolicy
+	var p *nodePolicy
 	hold := false
-	rt := newRuntime(t, 1, inCohorts(t, &p, true, 3, func(p *grantPolicy) Policy { return holdingPolicy{p, &hold} }))
+	rt := newRuntime(t, 1, inCohorts(t, &p, true, 3, func(p Policy) Policy { return holdingPolicy{p, &hold} }))
 	ended := 0
 	run(t, rt, func() {
 		var all WaitGroup
@@ -343,7 +315,7 @@ func TestShutdownOfTasksInACohort(t *testing.T) {
 	l := rt.Loop(0)
 	l.Post(func() {
 		hold = true
-		shortSteps(l) // short enough for grants
+		shortSteps(l)
 		close(done)
 	})
 	<-done

@@ -352,11 +352,6 @@ func (l *Loop) noteDetached() {
 	l.detaching = nil
 	l.detached.Add(1)
 	l.detachments.Add(1)
-	l.burn() // as pick does before it lets the loop's own goroutine run
-	l.endGrant()
-	if l.charging {
-		l.endStep()
-	}
 	t := d.t
 	t.extend().detached++
 	t.why, t.on, t.fixed = ReasonNative, d, true

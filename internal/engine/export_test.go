@@ -28,15 +28,15 @@ var (
 	TestNewestGoFirst = testNewestGoFirst
 )
 
-// InCohorts is inCohorts; passed returns the reasons of the waits at the nodes that
-// have been passed over since it was last called.
+// InCohorts is inCohorts; passed returns the reasons of the waits at the nodes where tasks
+// were woken for nothing since it was last called.
 func InCohorts(t *testing.T, newest bool, most int) (change func(*Config), passed func() []recorder.NodeID) {
-	var p *grantPolicy
+	var p *nodePolicy
 	return inCohorts(t, &p, newest, most), func() (nodes []recorder.NodeID) {
-		for _, n := range p.passed {
+		for _, n := range p.outcomes[WokenForNothing] {
 			nodes = append(nodes, n%sameReason)
 		}
-		p.passed = nil
+		delete(p.outcomes, WokenForNothing)
 		return nodes
 	}
 }

@@ -72,12 +72,12 @@ func TestBudgetBoundsTheSteps(t *testing.T) {
 }
 
 // A turn that was given many steps, because the last ones were short, ends soon when they
-// become long; within a grant, too.
+// become long; within a batch of a policy, too.
 func TestLongStepsEndTheTurn(t *testing.T) {
-	for _, granted := range []bool{false, true} {
-		var p *grantPolicy
+	for _, closed := range []bool{false, true} {
+		var p *nodePolicy
 		rt := newRuntime(t, 1, func(c *Config) {
-			if granted {
+			if closed {
 				inCohorts(t, &p, true, 1000)(c)
 			}
 		})
@@ -107,12 +107,13 @@ func TestLongStepsEndTheTurn(t *testing.T) {
 			long = true
 			l.Post(func() { seen = true })
 			wg.Wait()
-			if steps > 2*(budgetCheck+1)+4 {
-				t.Errorf("granted %v: a message was seen after %d long steps, want at most %d or so", granted, steps, budgetCheck+1)
+			if checked := maxBudget / timeChecks; steps > 2*checked+4 {
+				t.Errorf("with a policy %v: a message was seen after %d long steps, want at most %d or so", closed, steps, checked)
 			}
 		})
-		if granted && p.grants == 0 {
-			t.Error("there were no grants")
+		testenv.Check(t, rt.Close())
+		if closed && p.longest < 2 {
+			t.Error("no batch had more than a step")
 		}
 	}
 }

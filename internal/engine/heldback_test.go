@@ -20,23 +20,28 @@ type withholder struct {
 	may   func(n recorder.NodeID, ticks int) bool
 }
 
-func (p *withholder) Ready(n recorder.NodeID) { p.ready = append(p.ready, n) }
-func (p *withholder) Tick(time.Duration)      { p.ticks++ }
-func (p *withholder) Gone(n recorder.NodeID, k int) {
+func (p *withholder) Count(n recorder.NodeID, k int) {
 	for ; k > 0; k-- {
+		p.ready = append(p.ready, n)
+	}
+	for ; k < 0; k++ {
 		i := slices.Index(p.ready, n)
 		p.ready = slices.Delete(p.ready, i, i+1)
 	}
 }
-func (p *withholder) Next() (recorder.NodeID, bool) {
-	for i, n := range p.ready {
+
+func (p *withholder) Tick(time.Duration) { p.ticks++ }
+
+func (p *withholder) Choose() (recorder.NodeID, int, uint64) {
+	for _, n := range p.ready {
 		if p.may(n, p.ticks) {
-			p.ready = slices.Delete(p.ready, i, i+1)
-			return n, true
+			return n, 1, ^uint64(0)
 		}
 	}
-	return 0, false
+	return 0, 0, 0
 }
+
+func (p *withholder) Ran(n recorder.NodeID, tasks int, _ uint64, _ Outcome) { p.Count(n, -tasks) }
 
 // seldom is one Tick of seven.
 func seldom(_ recorder.NodeID, ticks int) bool { return ticks%7 == 0 }

@@ -29,7 +29,7 @@ func TestWokenForNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		l       sync.Locker
 		between func() // two waits
-		want    int    // calls of PassOver
+		want    int    // batches of which the policy hears so
 	}{
 		"nothing":                   {&mu, func() {}, 1},
 		"nothing, other lock":       {&plain, func() {}, 0}, // not known
@@ -85,7 +85,7 @@ func TestWokenForNothing(t *testing.T) {
 					}
 					wg.Wait()
 					want := slices.Repeat([]recorder.NodeID{recorder.NodeID(engine.ReasonCond)}, c.want)
-					testenv.EqualSlices(t, passed(), want, "nodes passed over")
+					testenv.EqualSlices(t, passed(), want, "nodes where a task was woken for nothing")
 				})
 			})
 		}

@@ -7,11 +7,11 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// The policy hears of a task that yields again and again at one place, also if that had a grant, but not of one
+// The policy hears of a task that yields again and again at one place, also within a batch, but not of one
 // that yields elsewhere or waits.
 func TestPolicyHearsOfYields(t *testing.T) {
 	for _, most := range []int{0, 4} {
-		var p *grantPolicy
+		var p *nodePolicy
 		rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, most))
 		yields := recorder.NodeID(ReasonYield)
 		run(t, rt, func() {
@@ -27,17 +27,18 @@ func TestPolicyHearsOfYields(t *testing.T) {
 					}
 				},
 			} {
-				p.gave = nil
+				delete(p.outcomes, GaveWay)
 				wg.Go(func() {
 					for i := range 10 {
 						does(i)
 					}
 				})
 				wg.Wait()
+				gave := p.outcomes[GaveWay]
 				if c != 1 {
-					testenv.EqualSlices(t, p.gave, nil, "case %d, grants of %d: nodes that gave way", c, most)
-				} else if len(p.gave) < 2 || p.gave[0] != yields {
-					t.Errorf("grants of %d: GaveWay was called for %v, want node %d", most, p.gave, yields)
+					testenv.EqualSlices(t, gave, nil, "case %d, batches of %d: nodes that gave way", c, most)
+				} else if len(gave) < 2 || gave[0] != yields {
+					t.Errorf("batches of %d: %v gave way, want node %d", most, gave, yields)
 				}
 			}
 		})

@@ -48,51 +48,50 @@ type Rester interface {
 	Alone(now time.Duration, clock Clock) bool
 }
 
-// A Policy chooses which node of the graph runs next on one loop. Its methods are
-// called on that loop and must not park. The run queue itself is kept by the loop:
-// within a node first in, first out, unless NewestFirst wants another order.
+// A Policy chooses the node of the graph whose tasks run next on one loop. Its methods are
+// called on that loop and must not park. The loop keeps the tasks; the policy counts them:
+//
+//	Tick ── once a turn
+//	Count ─ a task becomes ready         ┐
+//	Choose ─ the tasks that run next     ├─ as often as it takes
+//	Ran ──── they have run               ┘
 type Policy interface {
-	// Ready records that one more task is ready at n.
-	Ready(n recorder.NodeID)
-	// Gone records that k tasks at n, announced by Ready, were taken without Next: by another
-	// loop, or to be run at once as they hold a lock that others wait for.
-	Gone(n recorder.NodeID, k int)
-	// Next returns the node of which a task runs next and counts that task as taken.
-	// It is called only while some task is ready, and must name a node with one. ok is
-	// false if no task is to run now: the loop then asks again after Ready or Tick.
-	Next() (n recorder.NodeID, ok bool)
-	// Charge records that the tasks last taken from n, one or those of a grant, have used
-	// the loop for that many cycles (see internal/coro.Cycles).
-	Charge(n recorder.NodeID, cycles uint64)
+	// Count records that k more tasks are ready at n, or -k fewer, that have left n without Choose: another
+	// loop has taken them, or they go ahead as they hold a lock that others wait for.
+	Count(n recorder.NodeID, k int)
+	// Choose returns a node with a ready task, how many of its tasks are to run, one after the other, and for how many
+	// cycles (see internal/coro.Cycles). There may be fewer tasks. If steps is 0, no task is to run now: the loop asks
+	// again after Count or Tick. Choose is called only while some task is ready.
+	Choose() (n recorder.NodeID, steps int, cycles uint64)
+	// Ran records that so many tasks of n have run, which are ready no longer, and have used the loop for that
+	// many cycles. It is called once after each Choose that named a node, with no task if another loop has
+	// taken them all, and for a step that the policy did not choose, of a task that went ahead.
+	Ran(n recorder.NodeID, tasks int, cycles uint64, o Outcome)
 	// Tick is called between tasks, once a turn of the loop, with the time of the
-	// runtime's clock; and every millisecond while Next holds tasks back.
+	// runtime's clock; and every millisecond while Choose holds tasks back.
 	Tick(now time.Duration)
 	// NewestFirst says in which order the tasks of a node are taken: those that tasks of
 	// the loop have made ready first, the newest of them at the head, as what they work
 	// on may still be in the processor's cache, then those made ready from elsewhere. What
 	// becomes ready while some that were there are yet to run waits for the next round,
-	// so that none is overtaken twice by the same task. It is asked once. NodeStart
-	// remains first in, first out.
+	// so that none is overtaken twice by the same task. It is asked once. Without it tasks are taken first in, first
+	// out, and so are those of NodeStart in any case.
 	NewestFirst() bool
-	// Grant, called after Next has named a node, lets the loop take that many more tasks of
-	// that node, one after the other, for that many cycles, without calling Next; 0: none. Nor is Ready called for tasks
-	// that become ready at that node meanwhile. There may be fewer tasks; once one becomes
-	// ready at another node, no more are taken than are ready then.
-	Grant() (tasks int, cycles uint64)
-	// Granted ends the grant, before anything but Ready or Charge is called again: taken
-	// is how many tasks of n were taken, came how many became ready there meanwhile.
-	Granted(n recorder.NodeID, taken, came int)
-	// PassOver is told that a task of n, the node that was last named, has been woken for nothing, as
-	// others there will most likely be: another node is to be next, if there is one.
-	PassOver(n recorder.NodeID)
-	// GaveWay is told, when the policy is to be asked again, that a task of n, whose step was the last, has
-	// yielded and is ready there again: once the cohort is over another node is next, if there is one.
-	GaveWay(n recorder.NodeID)
 	// AnyOrder, called after Tick, reports whether any order of tasks will do for now. The loop may then run
 	// what is ready first in, first out, until it calls AnyOrder again. It counts all tasks as
 	// gone meanwhile, and calls nothing but Tick.
 	AnyOrder() bool
 }
+
+// An Outcome says how the tasks of a batch have run.
+type Outcome uint8
+
+const (
+	// WokenForNothing: the last task was, as others at its node will most likely be. Another node is to be next, if there is one.
+	WokenForNothing Outcome = 1 << iota
+	// GaveWay: a task has yielded and is ready at the same node again. Once the cohort is over another node is next, if there is one.
+	GaveWay
+)
 
 // A Stage is the place of a name, see YieldAt, that has settings for a Policy (package ressched).
 type Stage interface {

@@ -52,11 +52,11 @@ func (u *Urged) Set(t *Task) {
 // Hasten is called when t, if not nil, has become awaited by a caller on l, nil for a plain
 // goroutine, outside of any guard.
 func (t *Task) Hasten(l *Loop) {
-	if t == nil || t.loop.isFIFO {
+	if t == nil || t.loop.policy == nil {
 		return
 	}
 	if own := t.loop; own != l || t.state == stateQueued {
-		own.awaited.maybe.Store(true)
+		own.urged.maybe.Store(true)
 	}
 }
 
@@ -69,27 +69,27 @@ const (
 
 // lookForAwaited lets those tasks go ahead that have become awaited at a node.
 func (l *Loop) lookForAwaited() {
-	u := &l.awaited
-	if l.queued == 0 || l.single || !u.maybe.Load() || l.now < u.lookAt {
+	u := &l.urged
+	if l.ready == 0 || !u.maybe.Load() || l.now < u.lookAt {
 		return
 	}
 	u.maybe.Store(false)
-	u.lookAt = l.now + max(time.Duration(l.queued)*lookTime*lookShare, recheck)
+	u.lookAt = l.now + max(time.Duration(l.ready)*lookTime*lookShare, recheck)
 	for n := range l.nodes {
 		q := &l.nodes[n]
-		if q.n == 0 {
+		if q.total() == 0 {
 			continue
 		}
 		if k := q.moveAwaited(&l.ahead.taskQueue); k > 0 {
-			l.queued -= k
-			l.policy.Gone(recorder.NodeID(n), k)
+			l.ready -= k
+			l.policy.Count(recorder.NodeID(n), -k)
 		}
 	}
 }
 
 // moveAwaited moves the awaited tasks of q to the end of to, and returns how many there were.
 func (q *nodeQueue) moveAwaited(to *taskQueue) (moved int) {
-	split := func(head *Task) (first, last *Task) {
+	split := func(head *Task) (rest taskQueue) {
 		for t := head; t != nil; {
 			next := t.next
 			if t.isAwaited() {
@@ -99,23 +99,15 @@ func (q *nodeQueue) moveAwaited(to *taskQueue) (moved int) {
 				to.push(t)
 				moved++
 			} else {
-				if last == nil {
-					first = t
-				} else {
-					last.next = t
-				}
-				last = t
+				rest.push(t)
 			}
 			t = next
 		}
-		if last != nil {
-			last.next = nil
-		}
-		return first, last
+		return rest
 	}
-	q.head, q.tail = split(q.head)
-	q.local, q.localEnd = split(q.local)
-	q.other.head, q.other.tail = split(q.other.head)
-	q.n -= moved
+	round, local := split(q.head), split(q.local)
+	q.head, q.tail, q.n = round.head, round.tail, round.n
+	q.local, q.localEnd, q.locals = local.head, local.tail, local.n
+	q.other = split(q.other.head)
 	return moved
 }

@@ -107,7 +107,7 @@ func TestAwaitedNoMore(t *testing.T) {
 // Awaited tasks that are ready all the time leave the others half of the steps.
 func TestAwaitedTasksLeaveHalfOfTheSteps(t *testing.T) {
 	for _, most := range []int{0, 100} {
-		var p *grantPolicy
+		var p *nodePolicy
 		rt := newRuntime(t, 1, inCohorts(t, &p, true, most))
 		run(t, rt, func() {
 			var mu Mutex
@@ -131,7 +131,7 @@ func TestAwaitedTasksLeaveHalfOfTheSteps(t *testing.T) {
 			stop = true
 			wg.Wait()
 			if steps := awaited - before; steps < 1000/(most+1)-1 || steps > 1001 {
-				t.Errorf("grants of %d: %d steps of the awaited task beside %d of another", most, steps, others)
+				t.Errorf("batches of %d: %d steps of the awaited task beside %d of another", most, steps, others)
 			}
 		})
 	}

@@ -60,8 +60,7 @@ type plugs struct {
 	poller     Poller
 	rester     Rester          // poller, if it is one and the loop is not locked to its thread, else nil
 	rec        *recorder.Shard // nil: the graph is off
-	chosen     Policy          // what the loop was made with, or fifo
-	isFIFO     bool            // chosen is fifo
+	policy     Policy          // nil: first in, first out
 	newest     bool            // see Policy.NewestFirst
 	admission  Admission       // nil: all tasks are admitted
 	decider    admit.Decider   // admission, or admit.Open
@@ -93,8 +92,6 @@ type identity struct {
 const (
 	maxBudget      = 256                    // steps between two looks at poller, inbox and timers
 	turnTime       = 200 * time.Microsecond // and the time they should take
-	budgetCheck    = 15                     // within a grant the time is looked at when these bits of the budget are 0
-	briskBudget    = 64                     // a turn of at least this many steps has grants
 	maxIdleWorkers = 4096                   // pooled goroutines
 	maxSpareTasks  = 1024
 	maxSteal       = 64
@@ -183,12 +180,12 @@ func (l *Loop) run() {
 
 // done reports whether the loop may end: it was told to and has no task left.
 func (l *Loop) done() bool {
-	return l.closing && l.tasks == nil && l.queued == 0 && l.ahead.head == nil && !l.anyWaitsToEnter()
+	return l.closing && l.tasks == nil && l.backlog() == 0 && l.ahead.head == nil && !l.anyWaitsToEnter()
 }
 
 // anyReady reports whether some task could run now.
 func (l *Loop) anyReady() bool {
-	return l.queued > 0 && !l.withheld || l.ahead.head != nil
+	return l.backlog() > 0 && !l.withheld || l.ahead.head != nil
 }
 
 // recheck is how often a policy or an admission that holds tasks back is asked again.
@@ -196,7 +193,7 @@ const recheck = time.Millisecond
 
 // holdsBack reports whether tasks wait for the time to pass, see recheck.
 func (l *Loop) holdsBack() bool {
-	return l.withheld && l.queued > 0 || l.anyWaitsToEnter()
+	return l.withheld && l.backlog() > 0 || l.anyWaitsToEnter()
 }
 
 // anyWaitsToEnter reports whether a task waits at an entrance, or before a bottleneck.
@@ -216,18 +213,16 @@ func (l *Loop) anyWaitsToEnter() bool {
 
 // runReady hands over to ready tasks for one budget.
 func (l *Loop) runReady() {
-	l.chosen.Tick(l.now)
-	l.withheld = false
-	l.lookForAwaited()
+	if l.policy != nil {
+		l.policy.Tick(l.now)
+		l.withheld = false
+		l.lookForAwaited()
+	}
 	if !l.anyReady() {
 		return
 	}
-	l.full = l.nextBudget()
-	l.budget = l.full
-	l.grant.wanted = l.budget >= briskBudget
+	l.turn.begin(l.nextBudget(), l.switches)
 	l.chooseOrder()
-	l.turnStart = coro.Cycles()
-	before := l.switches
 	l.toStart = l.pick()
 	for l.toStart != nil {
 		next := l.toStart
@@ -238,12 +233,10 @@ func (l *Loop) runReady() {
 			l.toStart = l.pick()
 		}
 	}
-	if l.charging {
-		l.endStep()
-	}
-	steps := int(l.switches - before)
-	l.stats.noteTurn(steps, cyclesBetween(l.turnStart, coro.Cycles()))
-	l.noteForNothing(steps)
+	l.endBatch()
+	steps := int(l.switches - l.turn.first)
+	l.stats.noteTurn(steps, cyclesBetween(l.turn.from, coro.Cycles()))
+	l.idleWakes.turnEnds(steps)
 }
 
 // runFrom is switchTo for the loop's own goroutine, which makes a worker if next needs
@@ -294,9 +287,6 @@ func (l *Loop) prepare(next *Task) *coro.Party {
 	}
 	l.switches++
 	if next == nil {
-		if l.charging {
-			l.endStep()
-		}
 		l.cur = nil
 		l.curG = l.g
 		return &l.party

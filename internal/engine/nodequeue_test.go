@@ -33,6 +33,14 @@ func (q *naiveNodeQueue) take() *Task {
 	return t
 }
 
+// takeOne takes the first task of a round, and puts the others back.
+func takeOne(q *nodeQueue) *Task {
+	round := q.takeRound()
+	t := round.pop()
+	q.putBack(round)
+	return t
+}
+
 func TestNodeQueueAgainstSlices(t *testing.T) {
 	rnd := newRand(t)
 	for range 200 {
@@ -60,7 +68,7 @@ func TestNodeQueueAgainstSlices(t *testing.T) {
 				q.pushLocal(last, true)
 				model.local, model.yielded = append(model.local, last), last
 			default:
-				got, want := q.take(), model.take()
+				got, want := takeOne(&q), model.take()
 				testenv.MustEqual(t, got, want, "not the task that the model takes")
 				if last = got; got == nil {
 					continue
@@ -68,7 +76,7 @@ func TestNodeQueueAgainstSlices(t *testing.T) {
 				testenv.MustEqual(t, got.next, nil, "still linked")
 				idle = append(idle, got)
 			}
-			testenv.MustEqual(t, q.n, model.size(), "n")
+			testenv.MustEqual(t, q.total(), model.size(), "tasks")
 		}
 	}
 }
@@ -94,7 +102,7 @@ func TestNobodyIsOvertakenThriceInANodeQueue(t *testing.T) {
 			push(new(Task))
 		}
 		for range 1000 {
-			x := q.take()
+			x := takeOne(&q)
 			delete(queued, x)
 			for y := range queued {
 				overtaken[[2]*Task{y, x}]++

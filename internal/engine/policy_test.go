@@ -3,7 +3,6 @@ package engine
 import (
 	"maps"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,61 +14,90 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// A plainPolicy is the part of a policy that says nothing of costs, order and grants; others are made of it.
+// A plainPolicy is the part of a policy that says nothing of costs and order; others are made of it.
 type plainPolicy struct{}
 
-func (plainPolicy) Charge(recorder.NodeID, uint64)    {}
-func (plainPolicy) Tick(time.Duration)                {}
-func (plainPolicy) NewestFirst() bool                 { return false }
-func (plainPolicy) Grant() (int, uint64)              { return 0, 0 }
-func (plainPolicy) Granted(recorder.NodeID, int, int) {}
-func (plainPolicy) PassOver(recorder.NodeID)          {}
-func (plainPolicy) GaveWay(recorder.NodeID)           {}
-func (plainPolicy) AnyOrder() bool                    { return false }
+func (plainPolicy) Ran(recorder.NodeID, int, uint64, Outcome) {}
+func (plainPolicy) Tick(time.Duration)                        {}
+func (plainPolicy) NewestFirst() bool                         { return false }
+func (plainPolicy) AnyOrder() bool                            { return false }
 
-// A nodePolicy takes the ready node that comes last, and keeps accounts.
+// A nodePolicy takes tasks of the ready node that comes last, keeps accounts, and checks the order of the calls.
 type nodePolicy struct {
 	plainPolicy
-	t       *testing.T
-	ready   map[recorder.NodeID]int
-	total   int
-	gone    int
-	charged map[recorder.NodeID]int
-	pick    func(ready map[recorder.NodeID]int) recorder.NodeID // nil: the highest number
-	order   []recorder.NodeID
+	t     *testing.T
+	ready map[recorder.NodeID]int
+	gone  int
+	most  int                                                 // tasks of a batch; 0: 1
+	pick  func(ready map[recorder.NodeID]int) recorder.NodeID // nil: the highest number
+
+	open     bool // there is a batch
+	node     recorder.NodeID
+	steps    int
+	longest  int // tasks that have run in a batch
+	ran      map[recorder.NodeID]int
+	outcomes map[Outcome][]recorder.NodeID
 }
 
-func (p *nodePolicy) Ready(n recorder.NodeID) { p.ready[n]++; p.total++ }
+func newNodePolicy(t *testing.T) *nodePolicy {
+	return &nodePolicy{t: t, ready: map[recorder.NodeID]int{}, ran: map[recorder.NodeID]int{}, outcomes: map[Outcome][]recorder.NodeID{}}
+}
 
-func (p *nodePolicy) Gone(n recorder.NodeID, k int) {
-	p.ready[n] -= k
-	p.gone += k
-	if p.ready[n] < 0 || k < 0 {
-		p.t.Errorf("%d tasks of node %d are gone, %d too many", k, n, -p.ready[n])
+func (p *nodePolicy) Count(n recorder.NodeID, k int) {
+	p.ready[n] += k
+	if k < 0 {
+		p.gone -= k
+	}
+	if p.ready[n] < 0 {
+		p.t.Errorf("%d tasks of node %d are gone, %d too many", -k, n, -p.ready[n])
 	}
 }
 
-func (p *nodePolicy) Next() (recorder.NodeID, bool) {
-	var nodes []recorder.NodeID
-	for n, k := range p.ready {
-		if k > 0 {
-			nodes = append(nodes, n)
+func (p *nodePolicy) Choose() (recorder.NodeID, int, uint64) {
+	p.closed("Choose")
+	n := recorder.NodeNone
+	for m, k := range p.ready {
+		if k > 0 && (n == recorder.NodeNone || m > n) {
+			n = m
 		}
 	}
-	if len(nodes) == 0 {
-		p.t.Error("Next while nothing is ready")
-		return recorder.NodeStart, true
+	if n == recorder.NodeNone {
+		p.t.Error("Choose while nothing is ready")
+		return recorder.NodeStart, 1, 1
 	}
-	n := slices.Max(nodes)
 	if p.pick != nil {
 		n = p.pick(p.ready)
 	}
-	p.ready[n]--
-	p.order = append(p.order, n)
-	return n, true
+	p.open, p.node, p.steps = true, n, max(p.most, 1)
+	return n, p.steps, ^uint64(0)
 }
 
-func (p *nodePolicy) Charge(n recorder.NodeID, cycles uint64) { p.charged[n]++ }
+func (p *nodePolicy) Ran(n recorder.NodeID, tasks int, cycles uint64, o Outcome) {
+	if p.open {
+		if n != p.node || tasks == 0 && n != recorder.NodeStart || tasks > p.steps || tasks > p.ready[n] {
+			p.t.Errorf("%d tasks of node %d have run after %d of node %d were chosen, with %d ready", tasks, n, p.steps, p.node, p.ready[n])
+		}
+	} else if tasks > 0 {
+		p.t.Errorf("%d tasks of node %d have run although none was chosen", tasks, n)
+	}
+	p.open = false
+	p.ready[n] -= tasks
+	p.longest = max(p.longest, tasks)
+	p.ran[n] += tasks
+	for _, each := range []Outcome{WokenForNothing, GaveWay} {
+		if o&each != 0 {
+			p.outcomes[each] = append(p.outcomes[each], n)
+		}
+	}
+}
+
+func (p *nodePolicy) Tick(time.Duration) { p.closed("Tick") }
+
+func (p *nodePolicy) closed(call string) {
+	if p.open {
+		p.t.Errorf("%s while there is a batch", call)
+	}
+}
 
 // A reasonPolicy shows a policy the reason of the waits at a node in place of the node, or a greater number if there is
 // another node with that reason. NodeStart remains.
@@ -109,19 +137,15 @@ func (p *reasonPolicy) of(n recorder.NodeID) recorder.NodeID {
 	return number
 }
 
-func (p *reasonPolicy) Next() (recorder.NodeID, bool) {
-	n, ok := p.Policy.Next()
-	return p.node[n], ok
+func (p *reasonPolicy) Choose() (recorder.NodeID, int, uint64) {
+	n, steps, cycles := p.Policy.Choose()
+	return p.node[n], steps, cycles
 }
 
-func (p *reasonPolicy) Ready(n recorder.NodeID)       { p.Policy.Ready(p.of(n)) }
-func (p *reasonPolicy) Gone(n recorder.NodeID, k int) { p.Policy.Gone(p.of(n), k) }
-func (p *reasonPolicy) Granted(n recorder.NodeID, taken, came int) {
-	p.Policy.Granted(p.of(n), taken, came)
+func (p *reasonPolicy) Count(n recorder.NodeID, k int) { p.Policy.Count(p.of(n), k) }
+func (p *reasonPolicy) Ran(n recorder.NodeID, tasks int, cycles uint64, o Outcome) {
+	p.Policy.Ran(p.of(n), tasks, cycles, o)
 }
-func (p *reasonPolicy) Charge(n recorder.NodeID, cycles uint64) { p.Policy.Charge(p.of(n), cycles) }
-func (p *reasonPolicy) PassOver(n recorder.NodeID)              { p.Policy.PassOver(p.of(n)) }
-func (p *reasonPolicy) GaveWay(n recorder.NodeID)               { p.Policy.GaveWay(p.of(n)) }
 
 // nodeOf is the node where a task of l waits for that reason.
 func nodeOf(l *Loop, why Reason) recorder.NodeID {
@@ -179,7 +203,7 @@ func TestPolicyChoosesTheOrder(t *testing.T) {
 	var p *nodePolicy
 	rt := newRuntime(t, 1, func(c *Config) {
 		byReason(c, func(*Loop) Policy {
-			p = &nodePolicy{t: t, ready: map[recorder.NodeID]int{}, charged: map[recorder.NodeID]int{}}
+			p = newNodePolicy(t)
 			return p
 		})
 	})
@@ -208,15 +232,13 @@ func TestPolicyChoosesTheOrder(t *testing.T) {
 	// The node numbers are the reasons: semaphore after cond after start.
 	testenv.EqualSlices(t, order, []string{"semaphore", "cond", "cond", "new"}, "order")
 	rt.Close()
-	if len(p.charged) == 0 {
-		t.Error("nothing was charged")
-	}
+	testenv.Equal(t, p.ran[recorder.NodeID(ReasonCond)], 2, "tasks of node cond that have run, by what the policy is told")
 }
 
 func TestOldestOfNodeStartRunsFirstUnderAPolicy(t *testing.T) {
 	rt := newRuntime(t, 1, func(c *Config) {
 		c.NewPolicy = func(*Loop) Policy {
-			return &nodePolicy{t: t, ready: map[recorder.NodeID]int{}, charged: map[recorder.NodeID]int{}}
+			return newNodePolicy(t)
 		}
 	})
 	run(t, rt, func() {
@@ -239,7 +261,7 @@ func TestPolicyIsToldOfStolenTasks(t *testing.T) {
 	policies := make([]*nodePolicy, 2)
 	rt := newRuntime(t, 2, func(c *Config) {
 		c.NewPolicy = func(l *Loop) Policy {
-			policies[l.Index()] = &nodePolicy{t: t, ready: map[recorder.NodeID]int{}, charged: map[recorder.NodeID]int{}}
+			policies[l.Index()] = newNodePolicy(t)
 			return policies[l.Index()]
 		}
 	})
@@ -272,32 +294,35 @@ func TestPolicyIsToldOfStolenTasks(t *testing.T) {
 		testenv.Equal(t, left, 0, "loop %d: N tasks announced but neither taken nor gone", i)
 	}
 	if policies[0].gone == 0 {
-		t.Log("no theft went through Gone: all were chosen before the message came")
+		t.Log("loop 0 never told its policy of a task before another loop took it")
 	}
 }
 
 func TestPolicyThatNamesAnEmptyNode(t *testing.T) {
 	l := new(Loop)
 	l.setPolicy(func(*Loop) Policy {
-		return &nodePolicy{t: t, ready: map[recorder.NodeID]int{0: 1}, pick: func(map[recorder.NodeID]int) recorder.NodeID { return 7 }}
+		p := newNodePolicy(t)
+		p.pick = func(map[recorder.NodeID]int) recorder.NodeID { return 7 }
+		return p
 	})
-	l.queued = 1
-	mustPanic(t, "a node where no task is ready", func() { l.pickByPolicy() })
+	l.enqueue(new(Task))
+	mustPanic(t, "a node where no task is ready", func() { l.chooseBatch() })
 }
 
 // A cycle counter that goes back a little, from one processor to another, charges nothing.
 func TestChargeWhenTheCounterGoesBack(t *testing.T) {
 	p := &chargePolicy{}
-	l := &Loop{runQueue: runQueue{policy: p, charging: true, chargeFrom: coro.Cycles() + 1<<40}}
-	l.endStep()
+	l := &Loop{plugs: plugs{policy: p}}
+	l.batch.begin(1, 0, 1)
+	l.batch.from = coro.Cycles() + 1<<40
+	l.endBatch()
 	if len(p.charged) != 1 || p.charged[0] != 0 {
 		t.Errorf("charged %v, want [0]", p.charged)
 	}
-	before := l.chargeFrom
-	l.charging = true
-	for coro.Cycles() <= before {
+	l.batch.begin(1, 0, 1)
+	for before := l.batch.from; coro.Cycles() <= before; {
 	}
-	l.endStep()
+	l.endBatch()
 	if got := p.charged[1]; got == 0 || got > 1<<40 {
 		t.Errorf("charged %d for the next step", got)
 	}
@@ -309,7 +334,7 @@ type chargePolicy struct {
 	charged []uint64
 }
 
-func (p *chargePolicy) Charge(_ recorder.NodeID, cycles uint64) {
+func (p *chargePolicy) Ran(_ recorder.NodeID, _ int, cycles uint64, _ Outcome) {
 	p.charged = append(p.charged, cycles)
 }
 

@@ -12,6 +12,23 @@ type taskQueue struct {
 	pushed     int64 // tasks that have ever come in
 }
 
+// taken is how many tasks have ever left q.
+func (q *taskQueue) taken() int64 { return q.pushed - int64(q.n) }
+
+// append puts the tasks of more behind those of q.
+func (q *taskQueue) append(more taskQueue) {
+	if more.head == nil {
+		return
+	}
+	if q.tail == nil {
+		q.head = more.head
+	} else {
+		q.tail.next = more.head
+	}
+	q.tail = more.tail
+	q.n += more.n
+}
+
 func (q *taskQueue) push(t *Task) {
 	t.next = nil
 	if q.tail == nil {
@@ -41,27 +58,28 @@ func (q *taskQueue) pop() *Task {
 // A nodeQueue holds the ready tasks of one node. With push it is first in, first out.
 //
 // With pushLocal and pushOther it has an order for the sake of the processor's caches
-// (Cohort Scheduling, section 4.1.1): take returns first what tasks of the loop have
-// made ready, the newest first, then what came from elsewhere, the oldest first. That
-// alone would let some wait for ever. So all that is there when take finds nothing left
+// (Cohort Scheduling, section 4.1.1): first the tasks that tasks of the loop have
+// made ready, the newest first, then those that became ready from elsewhere, the oldest first. That
+// alone would let some wait for ever. So all that is there when takeRound finds nothing left
 // of the last round becomes the next one, and what comes later waits for the one after
 // that: before a task runs, no other does so more than twice.
 //
 //	pushLocal ──▶ local (a stack) ──┐  the round is over
-//	                                ├──────────────────────▶ round ──▶ take
+//	                                ├──────────────────────▶ round ──▶ takeRound
 //	pushOther ──▶ other (a queue) ──┘
 //
 // Loop-private.
 type nodeQueue struct {
-	taskQueue          // the round; n counts all that is in the nodeQueue
-	local     *Task    // the newest
-	localEnd  *Task    // the oldest
-	yielded   *Task    // the last of local that has yielded, rather than been woken
-	other     taskList // oldest first
+	taskQueue           // the round
+	local     *Task     // the newest
+	localEnd  *Task     // the oldest
+	yielded   *Task     // the last of local that has yielded, rather than been woken
+	locals    int       // tasks in local
+	other     taskQueue // oldest first
 }
 
-// A taskList is a list of tasks linked through Task.next.
-type taskList struct{ head, tail *Task }
+// total is how many tasks are in q.
+func (q *nodeQueue) total() int { return q.n + q.locals + q.other.n }
 
 // pushLocal puts t at the head of local. A task that yields does not run again at once, if there
 // is another.
@@ -74,52 +92,38 @@ func (q *nodeQueue) pushLocal(t *Task, yields bool) {
 		q.localEnd = t
 	}
 	q.local = t
-	q.n++
+	q.locals++
 }
 
-func (q *nodeQueue) pushOther(t *Task) {
-	t.next = nil
-	if q.other.tail == nil {
-		q.other.head = t
-	} else {
-		q.other.tail.next = t
-	}
-	q.other.tail = t
-	q.n++
-}
+func (q *nodeQueue) pushOther(t *Task) { q.other.push(t) }
 
-// take takes the task that runs next; nil if there is none.
-func (q *nodeQueue) take() *Task {
-	if q.head == nil && q.begin() == nil {
-		return nil
-	}
-	return q.pop()
-}
-
-// begin begins the next round, and returns its first task; nil if there is none.
-func (q *nodeQueue) begin() *Task {
+// takeRound takes the tasks that run next; none if q is empty.
+func (q *nodeQueue) takeRound() taskQueue {
 	if q.n == 0 {
-		return nil
+		q.beginRound()
 	}
-	head, tail := q.other.head, q.other.tail
-	if q.local != nil {
-		q.localEnd.next = head
-		if head == nil {
-			tail = q.localEnd
+	round := q.taskQueue
+	q.head, q.tail, q.n = nil, nil, 0
+	return round
+}
+
+// putBack puts tasks of the last round that have not run to the head of q.
+func (q *nodeQueue) putBack(left taskQueue) {
+	left.append(q.taskQueue)
+	q.head, q.tail, q.n = left.head, left.tail, left.n
+}
+
+func (q *nodeQueue) beginRound() {
+	q.append(taskQueue{head: q.local, tail: q.localEnd, n: q.locals})
+	q.append(q.other)
+	if first := q.head; first != nil && first == q.yielded && first.next != nil {
+		second := first.next
+		first.next, second.next, q.head = second.next, first, second
+		if q.tail == second {
+			q.tail = first
 		}
-		head = q.local
 	}
-	if second := head.next; head == q.yielded && second != nil {
-		head.next = second.next
-		second.next = head
-		if second == tail {
-			tail = head
-		}
-		head = second
-	}
-	q.head, q.tail = head, tail
-	q.local, q.localEnd, q.yielded, q.other = nil, nil, nil, taskList{}
-	return head
+	q.local, q.localEnd, q.yielded, q.locals, q.other = nil, nil, nil, 0, taskQueue{}
 }
 
 // A startQueue holds the tasks of a loop that have not started, oldest first; other
@@ -128,8 +132,10 @@ func (q *nodeQueue) begin() *Task {
 type startQueue struct {
 	shared bool
 	first  atomic.Int64 // place of the oldest task, 0 if there is none; only if shared
+	size   atomic.Int64 // tasks; only if shared
 	mu     sync.Mutex
 	q      taskQueue // guarded by mu if shared, else loop-private
+	told   int       // tasks in q of which the policy knows; loop-private
 }
 
 // oldest returns the place of the oldest task, 0 if there is none. The place of a task
@@ -145,10 +151,18 @@ func (s *startQueue) oldest() int64 {
 	return s.q.head.wait.Tag
 }
 
+// len is how many tasks have not started.
+func (s *startQueue) len() int {
+	if s.shared {
+		return int(s.size.Load())
+	}
+	return s.q.n
+}
+
 // precedes reports whether the oldest task came before those that are in q.
 func (s *startQueue) precedes(q *taskQueue) bool {
 	place := s.oldest()
-	return place != 0 && place <= q.pushed-int64(q.n)+1
+	return place != 0 && place <= q.taken()+1
 }
 
 // push adds t, which came after all that was pushed to beside, and returns how many
@@ -161,7 +175,7 @@ func (s *startQueue) push(t *Task, beside *taskQueue) (n int) {
 	}
 	s.mu.Lock()
 	s.q.push(t)
-	s.first.Store(s.q.head.wait.Tag)
+	s.noteShared()
 	n = s.q.n
 	s.mu.Unlock()
 	return n
@@ -174,7 +188,7 @@ func (s *startQueue) pop() *Task {
 	}
 	s.mu.Lock()
 	t := s.q.pop()
-	s.setFirst()
+	s.noteShared()
 	s.mu.Unlock()
 	return t
 }
@@ -188,12 +202,14 @@ func (s *startQueue) steal(limit int) (taken taskQueue) {
 	for k := min((s.q.n+1)/2, limit); k > 0; k-- {
 		taken.push(s.q.pop())
 	}
-	s.setFirst()
+	s.noteShared()
 	s.mu.Unlock()
 	return taken
 }
 
-func (s *startQueue) setFirst() {
+// noteShared has other loops, and calls without mu, see what q holds.
+func (s *startQueue) noteShared() {
+	s.size.Store(int64(s.q.n))
 	if s.q.head == nil {
 		s.first.Store(0)
 	} else {

@@ -188,8 +188,8 @@ func TestTwoQueuesAreOneFIFO(t *testing.T) {
 	for range 200 {
 		l := new(Loop)
 		l.setPolicy(nil)
-		l.budget = 1 << 30
 		l.stats.turnLimit = math.MaxInt64
+		l.turn.begin(1<<30, 0)
 		var model []*Task
 		for range 500 {
 			x := new(Task)

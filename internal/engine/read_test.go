@@ -87,7 +87,7 @@ func TestDiskTasksLeaveHalfOfTheSteps(t *testing.T) {
 // A WakeAhead from another thread goes ahead, too; with a policy it is a Wake.
 func TestWakeAheadFromElsewhere(t *testing.T) {
 	for _, fifo := range []bool{true, false} {
-		var p *grantPolicy
+		var p *nodePolicy
 		rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
 			if !fifo {
 				inCohorts(t, &p, false, 0)(c)

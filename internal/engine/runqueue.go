@@ -1,67 +1,33 @@
 package engine
 
 import (
-	"math"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
-// A runQueue holds the ready tasks of a loop: a queue for each node, of which the policy names the
-// one whose task runs next, one for tasks that go ahead of these, and one for those that have not
-// started, which are at NodeStart but may be taken by other loops.
+// A runQueue holds the ready tasks of a loop. The tasks of the batch run next, see there.
 //
-//	                 ┌─ goes ahead ───────────▶ ahead ─────────────┐ every second step
-//	ready ───────────┼─ has run before ───────▶ nodes[its node] ───┼─────────────────▶ runs
-//	                 └─ has not started ──────▶ starts, or stolen ─┘ as the policy says
+//	                 ┌─ goes ahead ───────────▶ ahead ──────────────────────┐ every second step
+//	ready ───────────┼─ has run before ───────▶ nodes[its node] ──▶ batch ──┼───────────────────▶ runs
+//	                 └─ has not started ──────▶ starts, or stolen ─▶ ───────┘
 //
-// The policy names a node and may grant more tasks of it. As long as the grant lasts nothing is
-// asked, and handOver takes the next of them in a few instructions. It looks at fuel only: that many
-// steps it may take before pick is to look at all that can end a grant. Whatever does so sets
-// fuel to 0 (burn).
+// While the batch is open, tasks that have run before join it directly, and nodes is empty.
 //
 // Loop-private but for what says otherwise.
 type runQueue struct {
-	policy     Policy        // chosen, or fifo while that does not mind
-	single     bool          // policy is fifo, for which all tasks are at one node
-	nodesUntil time.Duration // when they may be so again, see chooseOrder
-	nodes      []nodeQueue   // by node; one at least
-	ahead      aheadQueue
-	starts     startQueue
-	queued     int    // tasks in nodes and starts; see backlog
-	withheld   bool   // the policy has none of these run now
-	missing    int    // tasks taken by other loops that the policy still counted when it chose them
-	awaited    search // see inherit.go
-	inOrder    bool   // what becomes ready now does so in the order of an entry queue, see decided
-	budget     int    // steps left until the loop's own goroutine is to run; fuel is part of it
-	full       int    // what budget was when the turn began
-	grant      grant
-	fuel       int        // steps that handOver may take at granted
-	fueled     int        // what fuel was at first
-	granted    *nodeQueue // of grant.node; valid while fuel is not 0
-	idleReturn uint64     // switches when a task came back from a Cond, see CondWaits; 0: it has done something since
-	forNothing int        // tasks that were woken for nothing in this turn
-	inVain     bool       // many were in the last
-	passOver   bool       // the last step was one of a task woken for nothing, and the policy is yet to be told
-	gaveWay    bool       // a task of chargeNode has yielded there, and the policy is yet to be told
-
-	charging   bool            // steps are running that Policy.Charge is yet to be told of
-	chargeNode recorder.NodeID // at which they were taken
-	chargeFrom uint64          // cycles when they began
-	turnStart  uint64          // cycles when the turn's first task began
-}
-
-// A grant is a number of tasks of one node that the loop may take without asking the
-// policy. It ends when they have been taken, when its time is over, and when the loop's
-// own goroutine is to run. Loop-private.
-type grant struct {
-	wanted bool            // steps are so short that asking for each would be felt
-	open   bool            // Granted is to be called
-	node   recorder.NodeID // never NodeStart, whose tasks may be stolen, but for fifo
-	size   int             // tasks in all
-	left   int             // tasks that may be taken; 0 if not open. fuel is part of it
-	was    int             // tasks at node when it began
-	until  uint64          // cycles
+	batch
+	turn      turn
+	pickAt    uint64      // Loop.switches when handOver calls pick
+	nodes     []nodeQueue // by node; one at least
+	ready     int         // tasks in nodes
+	ahead     aheadQueue
+	starts    startQueue
+	withheld  bool          // the policy has none of the tasks run now
+	closedFor time.Duration // until then the batch is not opened again
+	urged     search        // see inherit.go
+	inOrder   bool          // what becomes ready now does so in the order of an entry queue, see decided
+	idleWakes idleWakes
 }
 
 // An aheadQueue holds tasks that go ahead of the others, but have one step of two at most. Loop-private.
@@ -79,31 +45,15 @@ func (q *aheadQueue) turn() *Task {
 	return q.pop()
 }
 
-// fifo is the policy of a loop that has no other: first in, first out, whatever the node. All tasks
-// count as one node's, and are granted without end.
-type fifo struct{}
-
-func (fifo) Ready(recorder.NodeID)             {}
-func (fifo) Gone(recorder.NodeID, int)         {}
-func (fifo) Next() (recorder.NodeID, bool)     { return recorder.NodeStart, true }
-func (fifo) Charge(recorder.NodeID, uint64)    {}
-func (fifo) Tick(time.Duration)                {}
-func (fifo) NewestFirst() bool                 { return false }
-func (fifo) Grant() (int, uint64)              { return math.MaxInt, math.MaxUint64 }
-func (fifo) Granted(recorder.NodeID, int, int) {}
-func (fifo) PassOver(recorder.NodeID)          {}
-func (fifo) GaveWay(recorder.NodeID)           {}
-func (fifo) AnyOrder() bool                    { return true }
-
-// setPolicy makes the policy of l; with nil it is fifo.
+// setPolicy makes the policy of l; with nil there is none, and tasks run first in, first out.
 func (l *Loop) setPolicy(make func(*Loop) Policy) {
 	l.nodes = append(l.nodes, nodeQueue{})
-	l.chosen = fifo{}
+	l.batch.open = true
 	if make != nil {
-		l.chosen = make(l)
+		l.policy = make(l)
+		l.batch.open = false
+		l.newest = l.policy.NewestFirst()
 	}
-	l.isFIFO = l.chosen == Policy(fifo{})
-	l.policy, l.single, l.newest = l.chosen, l.isFIFO, l.chosen.NewestFirst()
 }
 
 // A round is what is ready when it begins. While any order will do, it takes at most roundTurns turns: no
@@ -128,124 +78,86 @@ const anyBudget = 4
 // processor meanwhile, and then passes it over for as long: tasks that accept did nothing for 10 ms.
 func (l *Loop) shortRound() bool {
 	turns := int64(roundTurns)
-	if l.full == maxBudget {
+	if l.turn.full == maxBudget {
 		turns = tinyRoundTurns
-		if !l.single { // not to and fro
+		if !l.batch.open { // not to and fro
 			turns /= 2
 		}
 	}
-	return l.full >= anyBudget && int64(l.queued)*l.stats.stepCost <= turns*l.stats.turnLimit
+	return l.turn.full >= anyBudget && int64(l.backlog())*l.stats.stepCost <= turns*l.stats.turnLimit
 }
 
-// CondWaits is called by a task that is about to wait for a Cond whose Mutex it holds. If it has come back
-// from one in this step, and has neither unlocked that Mutex since nor woken anybody, it was woken for
-// nothing: another has been faster. Those that were woken beside it will most likely find no more. They are at
-// its node, so that of another is to have its turn: of tasks that wait for the former's progress, say.
-func (l *Loop) CondWaits() {
-	if l.idleReturn == l.switches {
-		l.forNothing++
-		if !l.single {
-			l.burn()
-			l.passOver = true
-		}
-	}
-}
-
-// CondReturns is called by a task that has come back from a Cond, with its Mutex, see CondWaits.
-func (l *Loop) CondReturns() { l.idleReturn = l.switches }
-
-// Acted is called by a task that has locked a Mutex, see CondWaits.
-func (l *Loop) Acted() { l.idleReturn = 0 }
-
-// noteForNothing is called when a turn ends, with the number of its steps. If many tasks were woken for nothing,
-// they are so for ever in the order in which they became ready: what one does in a step makes many ready, of
-// which again only the first finds something to do.
-func (l *Loop) noteForNothing(steps int) {
-	l.inVain = l.forNothing >= minForNothing && l.forNothing*8 > steps
-	l.forNothing = 0
-}
-
-const minForNothing = 8
-
-// chooseOrder is called when a turn begins. As long as the policy does not mind, and a round is short, tasks
-// run first in, first out.
+// chooseOrder is called when a turn begins. The batch is open while rounds are short and the policy says that any order
+// will do, and when the runtime shuts down, so that a policy holds no task back then.
 func (l *Loop) chooseOrder() {
-	if l.isFIFO {
+	if l.policy == nil {
 		return
 	}
-	anyOrder := l.shortRound() && !(l.single && l.inVain) && !l.rt.stages.any.Load() && l.chosen.AnyOrder()
+	open := l.cancelAll ||
+		l.shortRound() && !(l.batch.open && l.idleWakes.many) && !l.rt.stages.any.Load() && l.policy.AnyOrder()
 	switch {
-	case anyOrder == l.single:
-	case !anyOrder:
-		l.toNodes()
-		l.nodesUntil = l.now + nodesFor
-	case l.now >= l.nodesUntil:
-		l.toOneNode()
+	case open == l.batch.open:
+	case !open:
+		l.closeBatch()
+		l.closedFor = l.now + nodesFor
+	case l.cancelAll || l.now >= l.closedFor:
+		l.openBatch()
 	}
 }
 
-// TellPolicy tells the policy of what is ready, if it has not been told (see Policy.AnyOrder). It is called on
+// TellPolicy tells the policy of the ready tasks, if it has not been told (see Policy.AnyOrder). It is called on
 // the loop's own goroutine, by a function given to Post.
 func (l *Loop) TellPolicy() {
-	if l.single && !l.isFIFO {
-		l.toNodes()
+	if l.policy == nil {
+		return
 	}
+	if l.batch.open {
+		l.closeBatch()
+	}
+	l.tellStarts()
 }
 
-// toOneNode has the policy forget all tasks, which then are at one node, one node's behind another's: for long, tasks
-// that were made one after the other are so in memory, too.
-func (l *Loop) toOneNode() {
-	all := &l.nodes[recorder.NodeStart]
-	starts := l.queued
+// openBatch moves all tasks from their nodes into the batch, and has the policy forget them. One node's come behind
+// another's: for long, tasks that were made one after the other are so in memory, too.
+func (l *Loop) openBatch() {
+	taken := l.nodes[recorder.NodeStart].taken()
 	for n := range l.nodes {
-		q := &l.nodes[n]
-		if q.n == 0 {
-			continue
-		}
-		l.policy.Gone(recorder.NodeID(n), q.n)
-		starts -= q.n
-		if q != all {
-			for q.n > 0 {
-				all.push(q.take())
-			}
+		for q := &l.nodes[n]; q.total() > 0; {
+			round := q.takeRound()
+			l.policy.Count(recorder.NodeID(n), -round.n)
+			l.batch.append(round)
 		}
 	}
-	l.policy.Gone(recorder.NodeStart, starts)
-	l.single, l.policy = true, fifo{}
+	if l.starts.told > 0 {
+		l.policy.Count(recorder.NodeStart, -l.starts.told)
+	}
+	l.ready, l.starts.told = 0, 0
+	l.batch.pushed = taken + int64(l.batch.n) // what precedes tasks of starts still does
+	l.batch.open = true
 }
 
-// toNodes undoes toOneNode.
-func (l *Loop) toNodes() {
-	l.single, l.policy = false, l.chosen
-	at := &l.nodes[recorder.NodeStart].taskQueue
-	all := *at
-	*at = taskQueue{pushed: all.pushed}
-	starts := l.queued - all.n
-	l.queued = 0
+// closeBatch undoes openBatch.
+func (l *Loop) closeBatch() {
+	all := l.batch.taskQueue
+	l.batch = batch{}
+	l.nodes[recorder.NodeStart].pushed = all.pushed // so that the tasks of starts precede
 	for t := all.pop(); t != nil; t = all.pop() {
 		l.enqueue(t)
-	}
-	for range starts {
-		l.announce(recorder.NodeStart)
 	}
 }
 
 // node returns the queue of node n.
 func (l *Loop) node(n recorder.NodeID) *nodeQueue {
-	if int(n) >= len(l.nodes) {
-		l.burn()
-		for int(n) >= len(l.nodes) {
-			l.nodes = append(l.nodes, nodeQueue{})
-		}
+	for int(n) >= len(l.nodes) {
+		l.nodes = append(l.nodes, nodeQueue{})
 	}
 	return &l.nodes[n]
 }
 
 // enqueue puts t, which is ready, into the run queue.
 func (l *Loop) enqueue(t *Task) {
-	if l.single {
-		l.nodes[0].push(t)
-		l.queued++
+	if l.batch.open {
+		l.batch.push(t)
 		return
 	}
 	if t.isAwaited() {
@@ -262,78 +174,81 @@ func (l *Loop) enqueue(t *Task) {
 	default:
 		q.pushOther(t)
 	}
-	l.announce(n)
+	l.ready++
+	l.withheld = false
+	l.policy.Count(n, 1)
 }
 
-// goAhead lets t, which is ready, go ahead of the others. Those are: with fifo, tasks served by a
+// goAhead lets t, which is ready, go ahead of the others. Without a policy these are tasks served by a
 // disk. Such a task is in the middle of something. Behind all others it would wait as long again
 // for each wait for the disk as a new request does for its first step, which with 1,000 of them is
-// far longer than the disk takes. With other policies, tasks that hold a lock that others wait for.
+// far longer than the disk takes. With a policy, they are tasks that hold a lock that others wait for.
 func (l *Loop) goAhead(t *Task) {
 	l.ahead.push(t)
-	l.burn()
-}
-
-// announce tells the policy that one more task is ready at n.
-func (l *Loop) announce(n recorder.NodeID) {
-	l.queued++
-	l.withheld = false
-	if g := &l.grant; g.open {
-		if n == g.node {
-			return
-		}
-		l.burn()
-		over := max(g.left-l.nodes[g.node].n, 0) // only those that are there now
-		g.left -= over
-		g.size -= over
-		l.refuel()
-	}
-	l.policy.Ready(n)
+	l.pickNext()
 }
 
 // enqueueStart puts t, which has not started, into the start queue.
 func (l *Loop) enqueueStart(t *Task) {
-	n := l.starts.push(t, &l.nodes[recorder.NodeStart].taskQueue)
-	if l.single {
-		l.queued++
-		l.burn()
-	} else {
-		l.announce(recorder.NodeStart)
+	beside := &l.batch.taskQueue
+	if !l.batch.open {
+		beside = &l.nodes[recorder.NodeStart].taskQueue
+		l.withheld = false
+	}
+	n := l.starts.push(t, beside)
+	if l.batch.open {
+		l.pickNext()
 	}
 	if l.shared && n > 1 {
 		l.rt.wakeIdle(l)
 	}
 }
 
-// lost is called on l when another loop has taken k tasks that had not started.
-func (l *Loop) lost(k int) {
-	known := min(l.missing, k)
-	l.missing -= known
-	l.queued -= k - known
-	l.policy.Gone(recorder.NodeStart, k-known)
+// tellStarts tells the policy how many tasks have not started. Other loops may have taken some since the last time.
+func (l *Loop) tellStarts() {
+	if n := l.starts.len(); n != l.starts.told {
+		l.policy.Count(recorder.NodeStart, n-l.starts.told)
+		l.starts.told = n
+	}
 }
 
 // backlog is how many tasks are ready, but for those that go ahead.
-func (l *Loop) backlog() int { return l.queued - (l.fueled - l.fuel) }
+func (l *Loop) backlog() int { return l.batch.n + l.batch.rest + l.ready + l.starts.len() }
 
-// refuel lets handOver take tasks of the grant, until the time is to be looked at.
-func (l *Loop) refuel() {
-	if l.hub || l.ahead.head != nil || l.single && l.starts.oldest() != 0 {
-		return
-	}
-	l.fuel = min(l.grant.left, l.budget&budgetCheck)
-	l.fueled = l.fuel
-	l.granted = &l.nodes[l.grant.node]
+// idleWakes counts tasks that a Cond has woken although there was nothing for them to do. Loop-private.
+type idleWakes struct {
+	returned uint64 // Loop.switches when a task came back from a Cond; 0: it has done something since
+	count    int    // tasks that were woken for nothing in this turn
+	many     bool   // in the last turn
 }
 
-// burn accounts for the tasks that handOver has taken, and makes it ask pick.
-func (l *Loop) burn() {
-	if l.fueled == 0 {
-		return
-	}
-	taken := l.fueled - l.fuel
-	l.fuel, l.fueled = 0, 0
-	l.budget -= taken
-	l.grant.left -= taken
-	l.queued -= taken
+// minIdleWakes is how many tasks are woken for nothing, at least, in a turn in which many are.
+const minIdleWakes = 8
+
+// turnEnds is called with the number of steps of a turn. If many tasks were woken for nothing,
+// they are so for ever in the order in which they became ready: what one does in a step makes many ready, of
+// which again only the first finds something to do.
+func (w *idleWakes) turnEnds(steps int) {
+	w.many = w.count >= minIdleWakes && w.count*8 > steps
+	w.count = 0
 }
+
+// CondWaits is called by a task that is about to wait for a Cond whose Mutex it holds. If it has come back
+// from one in this step, and has neither unlocked that Mutex since nor woken another task, it was woken for
+// nothing: another has been faster. The tasks that were woken beside it will most likely find no more. They are at
+// its node, so that of another is to have its turn: of tasks that wait for the former's progress, say.
+func (l *Loop) CondWaits() {
+	if w := &l.idleWakes; w.returned == l.switches {
+		w.count++
+		if !l.batch.open {
+			l.batch.outcome |= WokenForNothing
+			l.pickNext()
+		}
+	}
+}
+
+// CondReturns is called by a task that has come back from a Cond, with its Mutex, see CondWaits.
+func (l *Loop) CondReturns() { l.idleWakes.returned = l.switches }
+
+// Acted is called by a task that has locked a Mutex, see CondWaits.
+func (l *Loop) Acted() { l.idleWakes.returned = 0 }

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -27,9 +28,9 @@ func TestRandomProgramsUnderAPolicy(t *testing.T) {
 	programs.Run(t, testenv.Rounds(30, 100), underPolicy(func(p *randomPolicy) engine.Policy { return p }))
 }
 
-// And one that takes the newest tasks of a node first, and grants any number of them.
+// And one that takes the newest tasks of a node first, and chooses any number of them.
 func TestRandomProgramsInCohorts(t *testing.T) {
-	programs.Run(t, testenv.Rounds(30, 100), underPolicy(func(p *randomPolicy) engine.Policy { return &randomCohorts{randomPolicy: p} }))
+	programs.Run(t, testenv.Rounds(30, 100), underPolicy(func(p *randomPolicy) engine.Policy { return randomCohorts{p} }))
 }
 
 func underPolicy(make func(p *randomPolicy) engine.Policy) programs.NewRuntime {
@@ -37,7 +38,7 @@ func underPolicy(make func(p *randomPolicy) engine.Policy) programs.NewRuntime {
 		return simulated(func(c *engine.Config) {
 			c.Graph = recorder.New(bgraph.Config{})
 			c.NewPolicy = func(l *engine.Loop) engine.Policy {
-				return make(&randomPolicy{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(l.Index())))})
+				return make(&randomPolicy{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(l.Index()))), ready: map[recorder.NodeID]int{}})
 			}
 		})(t, loops, seed)
 	}
@@ -47,61 +48,43 @@ func TestRandomProgramsOnLockedThreads(t *testing.T) {
 	programs.Run(t, 15, simulated(func(c *engine.Config) { c.LockThreads = true }))
 }
 
-// randomPolicy takes any node with a ready task, by chance.
+// randomPolicy chooses any node with a ready task, by chance, for one step.
 type randomPolicy struct {
 	engine.PlainPolicy
 	t     testing.TB
 	rnd   *rand.Rand
-	ready []recorder.NodeID
+	ready map[recorder.NodeID]int
 }
 
-func (p *randomPolicy) Ready(n recorder.NodeID) { p.ready = append(p.ready, n) }
-
-func (p *randomPolicy) Gone(n recorder.NodeID, k int) {
-	for range k {
-		i := slices.Index(p.ready, n)
-		if i < 0 {
-			p.t.Errorf("a task of node %d is gone that was not announced", n)
-			return
-		}
-		p.ready = slices.Delete(p.ready, i, i+1)
+func (p *randomPolicy) Count(n recorder.NodeID, k int) {
+	if p.ready[n] += k; p.ready[n] < 0 {
+		p.t.Errorf("%d tasks of node %d are gone that were not announced", -p.ready[n], n)
+	}
+	if p.ready[n] == 0 {
+		delete(p.ready, n)
 	}
 }
 
-func (p *randomPolicy) Next() (recorder.NodeID, bool) {
-	if p.rnd.IntN(8) == 0 { // nobody may run until the next Tick or Ready
-		return 0, false
+func (p *randomPolicy) Choose() (recorder.NodeID, int, uint64) {
+	if p.rnd.IntN(8) == 0 { // no task may run until the next Tick or Count
+		return 0, 0, 0
 	}
-	i := p.rnd.IntN(len(p.ready))
-	n := p.ready[i]
-	p.ready = slices.Delete(p.ready, i, i+1)
-	return n, true
+	nodes := slices.Sorted(maps.Keys(p.ready))
+	return nodes[p.rnd.IntN(len(nodes))], 1, ^uint64(0)
 }
 
-// randomCohorts is a randomPolicy that grants tasks of the node it has chosen.
-type randomCohorts struct {
-	*randomPolicy
-	node recorder.NodeID
+func (p *randomPolicy) Ran(n recorder.NodeID, tasks int, _ uint64, _ engine.Outcome) {
+	p.Count(n, -tasks)
 }
 
-func (p *randomCohorts) NewestFirst() bool { return true }
+// randomCohorts is a randomPolicy that chooses several tasks of the node, for any time.
+type randomCohorts struct{ *randomPolicy }
 
-func (p *randomCohorts) AnyOrder() bool { return p.rnd.IntN(3) > 0 }
+func (p randomCohorts) NewestFirst() bool { return true }
 
-func (p *randomCohorts) Next() (recorder.NodeID, bool) {
-	n, ok := p.randomPolicy.Next()
-	p.node = n
-	return n, ok
-}
+func (p randomCohorts) AnyOrder() bool { return p.rnd.IntN(3) > 0 }
 
-func (p *randomCohorts) Grant() (int, uint64) {
-	return p.rnd.IntN(20), uint64(p.rnd.IntN(1_000_000))
-}
-
-func (p *randomCohorts) Granted(n recorder.NodeID, taken, came int) {
-	testenv.Equal(p.t, n, p.node, "the grant was of node")
-	for range came {
-		p.Ready(n)
-	}
-	p.Gone(n, taken)
+func (p randomCohorts) Choose() (recorder.NodeID, int, uint64) {
+	n, steps, _ := p.randomPolicy.Choose()
+	return n, steps * (1 + p.rnd.IntN(20)), uint64(p.rnd.IntN(1_000_000))
 }

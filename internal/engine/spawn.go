@@ -198,8 +198,6 @@ func (rt *Runtime) steal(l *Loop) bool {
 		if taken.n == 0 {
 			continue
 		}
-		k := taken.n
-		victim.Post(func() { victim.lost(k) })
 		for t := taken.pop(); t != nil; t = taken.pop() {
 			l.enqueueStart(t)
 		}

@@ -200,7 +200,7 @@ func (w *Waiter) Wake() {
 func (w *Waiter) WakeAhead() {
 	t := w.task
 	switch l := here(); {
-	case t == nil || !t.loop.isFIFO:
+	case t == nil || t.loop.policy != nil:
 		w.WakeFrom(l)
 	case t.loop == l:
 		l.notifyAhead(t)
@@ -228,10 +228,10 @@ func (w *Waiter) WakeFrom(l *Loop) {
 // notify delivers a Wake to t, a task of l, on l.
 func (l *Loop) notify(t *Task) {
 	t.notified = true
-	l.idleReturn = 0
+	l.idleWakes.returned = 0
 	if t.state == stateParked {
 		if l.taskCount > coldTasks {
-			if l.backlog() == 0 { // t runs next
+			if l.batch.n == 0 { // t may run next
 				lookAhead(t, t)
 			} else {
 				coro.Prefetch(unsafe.Pointer(t.worker))
@@ -397,8 +397,8 @@ func Yield() {
 	}
 	t.state = stateQueued
 	l.enqueue(t)
-	if t.rec.Node() == l.chargeNode && !l.single && !t.isAwaited() {
-		l.gaveWay = true
+	if b := &l.batch; b.chosen && t.rec.Node() == b.node && !t.isAwaited() {
+		b.outcome |= GaveWay
 	}
 	if to := l.handOver(t); to != nil {
 		coro.Pass(&t.worker.Party, to)

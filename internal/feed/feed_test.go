@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -331,9 +332,16 @@ func TestExplain(t *testing.T) {
 	rt, s := fed(t, 2, 1, Config{Policy: Resource})
 	defer rt.Close()
 	s.patience = time.Hour // on a slow machine a loop that only sleeps answers late, too
-	for range 10 {
-		rt.Go(func() { engine.YieldAt("somewhere") }).Join()
-	}
+	var stop atomic.Bool
+	busy := rt.Go(func() { // a node is known to the policy once a task was ready there
+		for !stop.Load() {
+			engine.YieldAt("somewhere")
+		}
+	})
+	defer func() {
+		stop.Store(true)
+		busy.Join()
+	}()
 	s.tick(rt.Now(), 1, heap(rt))
 	got := s.cfg.Graph.Snapshot()
 	testenv.Check(t, got.Validate())

@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // CohortConfig configures a Cohort policy. Zero fields have the defaults named.
@@ -86,13 +88,15 @@ func cyclesIn(d time.Duration, perSecond float64) uint64 {
 	return uint64(max(d.Seconds()*perSecond, 1))
 }
 
-// Ready is part of Policy.
-func (c *Cohort) Ready(n Node) {
+// Count is part of Policy.
+func (c *Cohort) Count(n Node, k int) {
 	nd := c.node(n)
-	nd.ready++
-	if nd.ready == 1 {
-		c.appear(nd)
+	nd.ready = max(nd.ready+k, 0)
+	if nd.ready == 0 {
+		c.vacate(n)
+		return
 	}
+	c.appear(nd)
 	if !nd.waiting && !(c.current.on && c.current.node == n) {
 		c.wait(n)
 	}
@@ -101,17 +105,8 @@ func (c *Cohort) Ready(n Node) {
 	}
 }
 
-// Gone is part of Policy.
-func (c *Cohort) Gone(n Node, k int) {
-	nd := c.node(n)
-	nd.ready -= min(k, nd.ready)
-	if nd.ready == 0 {
-		c.vacate(n)
-	}
-}
-
-// Next is part of Policy.
-func (c *Cohort) Next() (Node, bool) {
+// Choose is part of Policy.
+func (c *Cohort) Choose() (n Node, steps int, cycles uint64) {
 	if !c.inBetween && (c.crowd || c.clock > c.due()) {
 		c.interrupt()
 	}
@@ -119,78 +114,47 @@ func (c *Cohort) Next() (Node, bool) {
 	if !c.goesOn() {
 		c.end()
 		if !r.on && !c.advance() {
-			return 0, false
+			return 0, 0, 0
 		}
 	}
-	nd := &c.nodes[r.node]
-	r.left--
-	nd.ready--
-	nd.turns.Ran++
-	if nd.ready == 0 {
-		c.vacate(r.node)
-	}
-	return r.node, true
-}
-
-// NewestFirst is part of Policy.
-func (c *Cohort) NewestFirst() bool { return !c.cfg.OldestFirst }
-
-// Grant is part of Policy.
-func (c *Cohort) Grant() (tasks int, cycles uint64) {
-	r := &c.current
-	nd := &c.nodes[r.node]
+	steps = min(r.left, c.nodes[r.node].ready)
 	until := uint64(noKey)
 	if !c.inBetween {
 		until = c.due()
 	}
-	switch {
-	case c.crowds || c.clock >= until: // with a crowd Next is to see every Ready
-		return 0, 0
-	case c.first == noNode && !c.inBetween && nd.claim == nil && nd.herd.limit == 0: // it would be chosen again
-		r.left = aloneTasks
-	default:
-		r.left = min(r.left, nd.ready)
+	if c.crowds || until <= c.clock { // a crowd, or a node that is overdue, is to be seen after each step
+		steps = 1
 	}
-	return r.left, until - c.clock
+	return r.node, steps, max(until, c.clock+1) - c.clock
 }
 
-// Granted is part of Policy.
-func (c *Cohort) Granted(n Node, taken, came int) {
-	nd, r := &c.nodes[n], &c.current
-	nd.ready += came - taken
-	nd.turns.Ran += uint64(taken)
-	if r.left = min(r.left-taken, nd.ready); c.cfg.Size > 0 {
-		r.left = min(r.left, c.cfg.Size)
-	}
+// Ran is part of Policy. A task that gave way costs nothing here: the nodes have turns.
+func (c *Cohort) Ran(n Node, tasks int, cycles uint64, o engine.Outcome) {
+	c.clock += cycles
+	nd, r := c.node(n), &c.current
+	nd.ready = max(nd.ready-tasks, 0)
+	nd.turns.Ran += uint64(tasks)
 	if nd.ready == 0 {
 		c.vacate(n)
-	} else {
-		c.appear(nd)
 	}
-}
-
-// PassOver is part of Policy.
-func (c *Cohort) PassOver(n Node) {
-	if r := &c.current; r.on && r.node == n {
-		r.left = 0
-		c.nodes[n].herd.inVain()
+	if r.on && r.node == n {
+		r.left -= tasks
+		if o&engine.WokenForNothing != 0 {
+			r.left = 0
+			nd.herd.inVain()
+		}
 	}
-}
-
-// GaveWay is part of Policy: the nodes have turns.
-func (c *Cohort) GaveWay(Node) {}
-
-// AnyOrder is part of Policy: the order is what Cohort is for.
-func (c *Cohort) AnyOrder() bool { return false }
-
-// Charge is part of Policy.
-func (c *Cohort) Charge(_ Node, cycles uint64) {
-	c.clock += cycles
 	if c.claims {
 		c.giveUp(&c.current)
 		c.giveUp(&c.suspended)
 	}
 }
+
+// NewestFirst is part of Policy.
+func (c *Cohort) NewestFirst() bool { return !c.cfg.OldestFirst }
+
+// AnyOrder is part of Policy: the order is what Cohort is for.
+func (c *Cohort) AnyOrder() bool { return false }
 
 // giveUp ends a cohort at an exclusive node that has no more ready tasks: the loop may sleep before the next Tick, and
 // others may wait for the node.

@@ -9,7 +9,6 @@ import "time"
 const (
 	cohortTime    = 200 * time.Microsecond // that a cohort runs at most: far more than a switch to another node costs
 	cohortSize    = 64                     // tasks of a cohort at most
-	aloneTasks    = 4 * cohortSize         // [tasks granted to the only node that has ready ones]
 	cohortOverdue = 20 * time.Millisecond  // that a node waits for its turn in Cohort, in time charged, before it is put in between
 	cohortRefresh = time.Second            // between two orders of the nodes, which are drawn from the graph
 	herdTrials    = 16                     // cohorts in which all had something to do, until a herd may be twice as large

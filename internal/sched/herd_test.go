@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -37,15 +38,14 @@ func TestPassOver(t *testing.T) {
 		"resource": {NewResource(ResourceConfig{}), []Node{2, 1, 1}},
 	} {
 		ready(c.p, 1, 1, 1, 2)
-		if n, _ := c.p.Next(); n != 1 {
+		if n, _ := next(c.p); n != 1 {
 			t.Fatalf("%s: node %d is first, want 1", name, n)
 		}
-		c.p.PassOver(7) // it was not there that a task was taken
-		c.p.PassOver(1)
+		c.p.Ran(1, 1, 0, engine.WokenForNothing)
 		testenv.EqualSlices(t, order(c.p, 0), c.want, "%s: order after node 1 was passed over", name)
 		ready(c.p, 1, 1)
-		c.p.Next()
-		c.p.PassOver(1)
+		next(c.p)
+		c.p.Ran(1, 1, 0, engine.WokenForNothing)
 		testenv.EqualSlices(t, order(c.p, 0), []Node{1}, "%s: order where there is no other node", name)
 	}
 }
@@ -58,16 +58,14 @@ func TestATaskThatYieldsGivesWay(t *testing.T) {
 		ready(p, spins)
 		steps := map[Node]int{}
 		step := func() {
-			n, _ := p.Next()
+			n, _ := next(p)
 			steps[n]++
 			if n == spins {
 				ready(p, spins)
-				p.GaveWay(spins)
-				p.Charge(spins, 100)
+				p.Ran(spins, 1, 100, engine.GaveWay)
 				return
 			}
-			p.GaveWay(spins) // it was not there that a task was taken
-			p.Charge(works, 10_000)
+			p.Ran(works, 1, 10_000, 0)
 		}
 		for range 10 {
 			step()
@@ -93,17 +91,18 @@ func TestHerdsAlternate(t *testing.T) {
 	}
 	p.stride.SetTickets(1, 100*DefaultTickets)
 	for seen := 0; seen != 0b110; {
-		n, _ := p.Next()
+		n, _ := next(p)
 		if n < 3 {
-			p.PassOver(n)
+			p.Ran(n, 1, 1000, engine.WokenForNothing)
 			seen |= 1 << n
+			continue
 		}
-		p.Charge(n, 1000)
+		p.Ran(n, 1, 1000, 0)
 	}
 	var got []Node
 	for range 20 {
-		n, _ := p.Next()
-		p.Charge(n, map[Node]uint64{1: 1, 2: 1000, 3: 1_000_000}[n])
+		n, _ := next(p)
+		p.Ran(n, 1, map[Node]uint64{1: 1, 2: 1000, 3: 1_000_000}[n], 0)
 		got = append(got, n)
 	}
 	for i := range got[1:] {

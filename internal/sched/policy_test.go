@@ -41,25 +41,16 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 			ready, total := map[Node]int{}, 0
 			now := time.Duration(0)
 			nodes := 1 + rng.IntN(150)
-			next := func() {
-				n, ok := p.Next()
+			run := func(most int) {
+				more, ok := runBatch(t, name, p, rng, ready, most)
+				total += more
 				if !ok {
 					for n, k := range ready {
 						if k > 0 {
 							t.Fatalf("%s: names no node, but %d tasks are ready at %d", name, k, n)
 						}
 					}
-					return
 				}
-				if ready[n] == 0 {
-					t.Fatalf("%s: names node %d, which has no ready task", name, n)
-				}
-				ready[n]--
-				total--
-				if rng.IntN(2) == 0 {
-					total += grant(p, rng, n, ready)
-				}
-				p.Charge(n, uint64(rng.IntN(60_000)))
 			}
 			for range 500 {
 				n := Node(rng.IntN(nodes))
@@ -67,7 +58,7 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 				case 0:
 					if k := ready[n]; k > 0 {
 						k = 1 + rng.IntN(k)
-						p.Gone(n, k)
+						p.Count(n, -k)
 						ready[n] -= k
 						total -= k
 					}
@@ -75,9 +66,9 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 					now += time.Duration(rng.IntN(int(cohortRefresh)))
 					p.Tick(now)
 				case 2, 3, 4, 5, 6, 7, 8:
-					next()
+					run(12)
 				default:
-					p.Ready(n)
+					p.Count(n, 1)
 					ready[n]++
 					total++
 				}
@@ -101,9 +92,9 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 				}
 				now += time.Microsecond
 				p.Tick(now)
-				next()
+				run(0)
 			}
-			if n, ok := p.Next(); ok {
+			if n, ok := next(p); ok {
 				t.Fatalf("%s: names %d in the end", name, n)
 			}
 		}
@@ -113,18 +104,18 @@ func TestPoliciesNameReadyNodesOnly(t *testing.T) {
 // order runs everything that is ready and returns the nodes in order.
 func order(p Policy, charge uint64) (nodes []Node) {
 	for {
-		n, ok := p.Next()
+		n, ok := next(p)
 		if !ok {
 			return nodes
 		}
 		nodes = append(nodes, n)
-		p.Charge(n, charge)
+		p.Ran(n, 1, charge, 0)
 	}
 }
 
 func ready(p Policy, nodes ...Node) {
 	for _, n := range nodes {
-		p.Ready(n)
+		p.Count(n, 1)
 	}
 }
 
@@ -144,11 +135,11 @@ func TestCohortIsWhatWasThereWhenItBegan(t *testing.T) {
 	ready(c, 1, 1, 2)
 	var got []Node
 	for range 8 {
-		n, _ := c.Next()
+		n, _ := next(c)
 		got = append(got, n)
-		c.Charge(n, 1)
+		c.Ran(n, 1, 1, 0)
 		if n == 1 {
-			c.Ready(1) // it comes back at once
+			c.Count(1, 1) // it comes back at once
 		}
 	}
 	testenv.EqualSlices(t, got, []Node{1, 1, 2, 1, 1, 1, 1, 1}, "order")
@@ -191,14 +182,14 @@ func TestExclusiveNodeRunsOnOneLoopAtATime(t *testing.T) {
 	eachExclusive(t, func(t *testing.T, a, b Policy, woken *[]int) {
 		ready(a, 1, 1)
 		ready(b, 1, 2)
-		if n, ok := a.Next(); n != 1 || !ok {
+		if n, ok := next(a); n != 1 || !ok {
 			t.Fatal("loop 0 does not get the node")
 		}
-		if n, ok := b.Next(); n != 2 || !ok {
+		if n, ok := next(b); n != 2 || !ok {
 			t.Errorf("loop 1 runs node %d, %v; want 2, as loop 0 works at 1", n, ok)
 		}
-		b.Charge(2, 10)
-		if n, ok := b.Next(); ok {
+		b.Ran(2, 1, 10, 0)
+		if n, ok := next(b); ok {
 			t.Errorf("loop 1 runs node %d, while loop 0 works there", n)
 		}
 		var r Report
@@ -206,17 +197,17 @@ func TestExclusiveNodeRunsOnOneLoopAtATime(t *testing.T) {
 		if i := slices.IndexFunc(r.Nodes, func(n NodeReport) bool { return n.Node == 1 }); r.Nodes[i].Held != reasonExclusive {
 			t.Errorf("reported as %q", r.Nodes[i].Held)
 		}
-		a.Charge(1, 10)
-		if n, ok := a.Next(); n != 1 || !ok {
+		a.Ran(1, 1, 10, 0)
+		if n, ok := next(a); n != 1 || !ok {
 			t.Error("loop 0 cannot go on")
 		}
-		a.Charge(1, 10)
+		a.Ran(1, 1, 10, 0)
 		a.Tick(time.Second)
 		if !slices.Equal(*woken, []int{1}) {
 			t.Errorf("woken %v, want loop 1", *woken)
 		}
 		b.Tick(time.Second)
-		if n, ok := b.Next(); n != 1 || !ok {
+		if n, ok := next(b); n != 1 || !ok {
 			t.Errorf("loop 1 runs %d, %v after the release, want 1", n, ok)
 		}
 	})
@@ -228,19 +219,19 @@ func TestExclusiveNodeIsGivenUpWithItsLastStep(t *testing.T) {
 		ready(a, 1, 1)
 		ready(b, 1)
 		for left := 1; left >= 0; left-- {
-			if n, ok := a.Next(); n != 1 || !ok {
+			if n, ok := next(a); n != 1 || !ok {
 				t.Fatalf("loop 0 runs %d, %v; want 1", n, ok)
 			}
-			if n, ok := b.Next(); ok {
+			if n, ok := next(b); ok {
 				t.Errorf("loop 1 runs %d while loop 0 works there", n)
 			}
-			a.Charge(1, 10)
+			a.Ran(1, 1, 10, 0)
 			if (len(*woken) > 0) != (left == 0) {
 				t.Errorf("woken %v when loop 0 has %d more tasks there", *woken, left)
 			}
 		}
 		b.Tick(time.Second)
-		if n, ok := b.Next(); n != 1 || !ok {
+		if n, ok := next(b); n != 1 || !ok {
 			t.Errorf("loop 1 runs %d, %v while loop 0 sleeps; want 1", n, ok)
 		}
 	})
@@ -259,12 +250,12 @@ func TestOverdueExclusiveNode(t *testing.T) {
 	ready(c, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)
 	var got []Node
 	for i := range 10 {
-		n, ok := c.Next()
+		n, ok := next(c)
 		if !ok {
 			t.Fatalf("nothing after %v", got)
 		}
 		got = append(got, n)
-		c.Charge(n, 10)
+		c.Ran(n, 1, 10, 0)
 		if i == 4 {
 			claim.release()
 		}
@@ -296,14 +287,14 @@ func TestClaimUnderContention(t *testing.T) {
 			for range 2000 {
 				ready(c, 1, 1)
 				for run := 0; run < 2; {
-					n, ok := c.Next()
+					n, ok := next(c)
 					if !ok {
 						<-wake[loop]
 						continue
 					}
 					testenv.Equal(t, inside.Add(1), 1, "two loops run tasks of an exclusive node")
 					inside.Add(-1)
-					c.Charge(n, 1)
+					c.Ran(n, 1, 1, 0)
 					run++
 				}
 				c.Tick(0)
@@ -323,7 +314,7 @@ func TestNodeBeyondTheLimit(t *testing.T) {
 					t.Errorf("%s: node %d was accepted", name, MaxNodes)
 				}
 			}()
-			p.Ready(MaxNodes)
+			p.Count(MaxNodes, 1)
 		}()
 	}
 }
@@ -338,15 +329,15 @@ func BenchmarkPolicy(b *testing.B) {
 					p := policies(rand.New(rand.NewPCG(1, 1)))[name]
 					for range tasks {
 						for n := range Node(nodes) {
-							p.Ready(n)
+							p.Count(n, 1)
 						}
 					}
 					q := quanta()
 					b.ReportAllocs()
 					for i := 0; b.Loop(); i++ {
-						n, _ := p.Next()
-						p.Charge(n, q[i&4095])
-						p.Ready(n)
+						n, _ := next(p)
+						p.Ran(n, 1, q[i&4095], 0)
+						p.Count(n, 1)
 					}
 				})
 			}

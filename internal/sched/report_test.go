@@ -13,9 +13,9 @@ func TestReport(t *testing.T) {
 	memory := mustAdd(t, l, admit.Spec{Name: "memory", Limit: 100, Unknown: 25})
 	l.Observe(time.Second, memory, 150)
 	p := NewResource(ResourceConfig{Ledger: l})
-	p.Ready(3)
-	p.Ready(1)
-	p.Ready(3)
+	p.Count(3, 1)
+	p.Count(1, 1)
+	p.Count(3, 1)
 	p.Tick(time.Second)
 
 	var r Report
@@ -26,19 +26,18 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// Each turn of a node is a cohort, of as many steps as were taken, whether one by one or by a grant.
+// Each turn of a node is a cohort, of as many steps as were taken, whether one by one or several at a time.
 func TestReportOfCohorts(t *testing.T) {
 	for name, p := range map[string]Policy{"cohort": NewCohort(CohortConfig{}), "resource": NewResource(ResourceConfig{})} {
 		for range 2 {
 			for _, n := range []Node{2, 7, 2, 7, 2} {
-				p.Ready(n)
+				p.Count(n, 1)
 			}
-			for left := 5; left > 0; left-- {
-				n, _ := p.Next()
-				if tasks, _ := p.Grant(); tasks > 0 {
-					left--
-					p.Granted(n, 1, 0)
-				}
+			for left := 5; left > 0; {
+				n, steps, _ := p.Choose()
+				steps = min(steps, 2)
+				p.Ran(n, steps, 10, 0)
+				left -= steps
 			}
 			p.Tick(time.Second)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
+	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
 // ResourceConfig configures a Resource policy. Zero fields have the defaults named.
@@ -50,7 +51,6 @@ type Resource struct {
 	left    int // tasks of the cohort
 	loans   []loan
 	passed  bool // current is not to be next
-	claims  bool // some node is exclusive
 	until   uint64
 	pending uint64 // cycles that current has used and is yet to be charged for
 	clock   uint64 // cycles charged in all
@@ -114,91 +114,56 @@ func NewResource(cfg ResourceConfig) *Resource {
 	return &Resource{cfg: cfg, quantum: cyclesIn(cohortTime, cfg.Cycles), ranked: -rankEvery}
 }
 
-// Ready is part of Policy.
-func (p *Resource) Ready(n Node) {
+// Count is part of Policy.
+func (p *Resource) Count(n Node, k int) {
 	nd := p.node(n)
-	nd.ready++
-	if nd.where == idle {
+	nd.ready = max(nd.ready+k, 0)
+	switch {
+	case nd.where == idle && nd.ready > 0:
 		nd.where = active
 		p.stride.Join(n)
-	}
-}
-
-// Gone is part of Policy.
-func (p *Resource) Gone(n Node, k int) {
-	nd := p.node(n)
-	nd.ready -= min(k, nd.ready)
-	if nd.ready == 0 && nd.where == active {
+	case nd.where == active && nd.ready == 0:
 		nd.where = idle
 		p.stride.Leave(n)
 	}
 }
 
-// Next is part of Policy.
-func (p *Resource) Next() (Node, bool) {
-	n := p.current
+// Choose is part of Policy.
+func (p *Resource) Choose() (n Node, steps int, cycles uint64) {
+	n = p.current
 	if p.left == 0 || p.clock >= p.until || p.nodes[n].ready == 0 {
 		var ok bool
 		if n, ok = p.choose(); !ok {
-			return 0, false
+			return 0, 0, 0
 		}
 	}
-	p.left--
-	p.nodes[n].ready--
-	p.nodes[n].turns.Ran++
-	return n, true
+	return n, min(p.left, p.nodes[n].ready), p.until - p.clock
+}
+
+// Ran is part of Policy. A task that yields until others have done something would have as much
+// of the processor as all that they do, for nothing: its node gives way to another.
+func (p *Resource) Ran(n Node, tasks int, cycles uint64, o engine.Outcome) {
+	nd := p.node(n)
+	nd.ready = max(nd.ready-tasks, 0)
+	nd.turns.Ran += uint64(tasks)
+	p.clock += cycles
+	if n != p.current {
+		p.stride.Charge(n, cycles)
+		return
+	}
+	p.pending += cycles
+	p.left = max(p.left-tasks, 0)
+	p.passed = p.passed || o != 0
+	if o&engine.WokenForNothing != 0 {
+		nd.herd.inVain()
+		p.endCohort()
+	} else if nd.mine && nd.ready == 0 {
+		p.endCohort() // the loop may sleep before the next Tick, and others wait for the node
+	}
 }
 
 // NewestFirst is part of Policy.
 func (p *Resource) NewestFirst() bool { return !p.cfg.OldestFirst }
-
-// Grant is part of Policy.
-func (p *Resource) Grant() (tasks int, cycles uint64) {
-	nd := &p.nodes[p.current]
-	switch {
-	case p.clock >= p.until:
-		return 0, 0
-	case p.stride.Parts() == 1 && nd.herd.limit == 0 && !nd.gated && nd.where == active: // it would be chosen again
-		p.left = aloneTasks
-	default:
-		p.left = min(p.left, nd.ready)
-	}
-	return p.left, p.until - p.clock
-}
-
-// Granted is part of Policy.
-func (p *Resource) Granted(n Node, taken, came int) {
-	nd := &p.nodes[n]
-	nd.ready += came - taken
-	nd.turns.Ran += uint64(taken)
-	p.left = min(p.left-taken, nd.ready, p.cfg.Size)
-}
-
-// PassOver is part of Policy.
-func (p *Resource) PassOver(n Node) {
-	if n == p.current && int(n) < len(p.nodes) {
-		p.endCohort()
-		p.passed = true
-		p.nodes[n].herd.inVain()
-	}
-}
-
-// GaveWay is part of Policy. A task that yields until others have done something would have as much
-// of the processor as all that they do, for nothing.
-func (p *Resource) GaveWay(n Node) { p.passed = p.passed || n == p.current }
-
-// Charge is part of Policy.
-func (p *Resource) Charge(n Node, cycles uint64) {
-	p.clock += cycles
-	if n == p.current {
-		p.pending += cycles
-		if p.claims && int(n) < len(p.nodes) && p.nodes[n].mine && p.nodes[n].ready == 0 {
-			p.endCohort() // the loop may sleep before the next Tick, and others wait for the node
-		}
-		return
-	}
-	p.stride.Charge(n, cycles)
-}
 
 // AnyOrder is part of Policy. It is true as long as nothing that tasks take is scarce or will soon
 // be. What tickets there are then make little difference where all that is ready runs soon.
@@ -402,7 +367,6 @@ func (p *Resource) node(n Node) *resourceNode {
 		if p.cfg.Stage != nil {
 			nd.claim = p.cfg.Stage(n).Claim
 			nd.gated = nd.claim != nil
-			p.claims = p.claims || nd.gated
 		}
 	}
 	return nd

@@ -33,7 +33,7 @@ func newWorld(t *testing.T) *world {
 	w.learnt = []Prediction{{}, step(10, 0, 4000), step(-10, -10, 4000), step(0, 0, 4000), step(10, 10, 4000)}
 	w.Resource = NewResource(ResourceConfig{Ledger: w.ledger, Predictions: func() []Prediction { return w.learnt }, Size: 4})
 	for n := range Node(5) {
-		w.Ready(n)
+		w.Count(n, 1)
 	}
 	order(w, 1)
 	return w
@@ -51,22 +51,22 @@ func (w *world) at(used float64) {
 func (w *world) shares(nodes ...Node) map[Node]float64 {
 	for _, n := range nodes {
 		for range 10 {
-			w.Ready(n)
+			w.Count(n, 1)
 		}
 	}
 	got := map[Node]float64{}
 	const steps = 20_000
 	for range steps {
-		n, ok := w.Next()
+		n, ok := next(w)
 		if !ok {
 			w.t.Fatal("no node is named, though tasks are ready")
 		}
 		got[n] += 1. / steps
-		w.Charge(n, 1000)
-		w.Ready(n)
+		w.Ran(n, 1, 1000, 0)
+		w.Count(n, 1)
 	}
 	for _, n := range nodes {
-		w.Gone(n, 10)
+		w.Count(n, -10)
 	}
 	return got
 }
@@ -142,7 +142,7 @@ func TestAnyOrderUnlessSomethingIsScarce(t *testing.T) {
 			Ledger: ledger, Predictions: func() []Prediction { return []Prediction{{}, c.node} },
 			Stage: func(n Node) Stage { return Stage{Claim: map[Node]*Claim{2: c.claim}[n]} },
 		})
-		p.Ready(2) // a loop that has not met node 1 yet
+		p.Count(2, 1) // a loop that has not met node 1 yet
 		for now := range time.Duration(20) {
 			ledger.Observe(now*time.Second, memory, c.used)
 			p.Tick(now * time.Second)
@@ -182,13 +182,13 @@ func TestKeeperIsHeldAndReleased(t *testing.T) {
 	w := newWorld(t)
 	w.at(930) // up to 950: room for two
 	for range 10 {
-		w.Ready(4)
+		w.Count(4, 1)
 	}
 	testenv.EqualSlices(t, order(w, 1000), []Node{4, 4}, "with room for two ran")
 	if r := w.report(4); !strings.HasPrefix(r.Held, "held: takes memory") || r.Ready != 8 {
 		t.Errorf("%+v", r)
 	}
-	w.Ready(3)
+	w.Count(3, 1)
 	if got := order(w, 1000); !slices.Equal(got, []Node{3}) {
 		t.Errorf("beside it %v ran, want node 3", got)
 	}
@@ -249,11 +249,11 @@ func TestNoNodeStarves(t *testing.T) {
 			}
 		}
 		p := NewResource(ResourceConfig{Ledger: l, Predictions: func() []Prediction { return learnt }})
-		p.Ready(Node(nodes - 1))
+		p.Count(Node(nodes-1), 1)
 		order(p, 1)
 		for n := range Node(nodes) {
-			p.Ready(n)
-			p.Ready(n)
+			p.Count(n, 1)
+			p.Count(n, 1)
 		}
 		p.Tick(time.Second)
 		const longest = 50_000 // cycles of a step
@@ -271,12 +271,12 @@ func TestNoNodeStarves(t *testing.T) {
 		last := make([]uint64, nodes)
 		clock := uint64(0)
 		for range 100_000 {
-			n, _ := p.Next()
+			n, _ := next(p)
 			last[n] = clock
 			c := uint64(rng.IntN(longest))
 			clock += c
-			p.Charge(n, c)
-			p.Ready(n)
+			p.Ran(n, 1, c, 0)
+			p.Count(n, 1)
 			for m := range last {
 				if clock-last[m] > bound {
 					t.Fatalf("node %d has waited for %d cycles, the bound is %d", m, clock-last[m], bound)
@@ -294,14 +294,14 @@ func TestVariableQuantaAreCharged(t *testing.T) {
 	}
 	used := map[Node]int{}
 	for range 100_000 {
-		n, _ := p.Next()
+		n, _ := next(p)
 		c := 1000
 		if n == 2 {
 			c = 37_000
 		}
 		used[n] += c
-		p.Charge(n, uint64(c))
-		p.Ready(n)
+		p.Ran(n, 1, uint64(c), 0)
+		p.Count(n, 1)
 	}
 	if x := float64(used[1]) / float64(used[2]); math.Abs(x-1) > 0.01 {
 		t.Errorf("cycles used %v, want equal", used)
@@ -323,11 +323,11 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 		for _, p := range []Policy{w, c} {
 			p.Tick(w.now)
 			for range 20 {
-				p.Ready(Node(1 + rng.IntN(4)))
+				p.Count(Node(1+rng.IntN(4)), 1)
 			}
 			for range 20 {
-				if n, ok := p.Next(); ok {
-					p.Charge(n, 1000)
+				if n, ok := next(p); ok {
+					p.Ran(n, 1, 1000, 0)
 				}
 			}
 		}
@@ -360,7 +360,7 @@ func BenchmarkRank(b *testing.B) {
 			}
 			p := NewResource(ResourceConfig{Ledger: l, Predictions: func() []Prediction { return learnt }})
 			for n := range Node(nodes) {
-				p.Ready(n)
+				p.Count(n, 1)
 			}
 			p.Tick(time.Second)
 			b.ReportAllocs()

@@ -60,3 +60,9 @@ func (t *timeline[T]) pop() T {
 	*t = (*t)[1:]
 	return next
 }
+
+// next is the node that p chooses.
+func next(p Policy) (n Node, ok bool) {
+	n, steps, _ := p.Choose()
+	return n, steps > 0
+}

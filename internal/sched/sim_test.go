@@ -16,7 +16,6 @@ import (
 type simLoop struct {
 	rng       *rand.Rand
 	policy    Policy
-	grant     simGrant
 	ledger    *admit.Ledger
 	admission *admit.Admission
 	resources []admit.ResourceID
@@ -33,21 +32,13 @@ type simLoop struct {
 	used      []float64
 	over      []time.Duration // since when used exceeds the limit; -1: it does not
 	completed int
-	grants    bool // are made use of
+	batches   bool // of more than one task
 
 	// What the tests look at.
 	longestOver time.Duration
 	worstOver   float64       // used, in parts of the limit
 	longestWait time.Duration // of a node with ready tasks for one of them to run
 	idle        time.Duration // while tasks were ready
-}
-
-// A simGrant is what may be taken without asking the policy.
-type simGrant struct {
-	open        bool
-	node        Node
-	left        int
-	taken, came int
 }
 
 type simNode struct {
@@ -114,32 +105,27 @@ func (s *simLoop) ready(t *simTask, n Node) {
 		nd.lastRun = s.now
 	}
 	nd.queue = append(nd.queue, t)
-	if g := &s.grant; g.open {
-		if n == g.node {
-			g.came++
-			return
-		}
-		g.left = min(g.left, len(s.nodes[g.node].queue))
-	}
-	s.policy.Ready(n)
+	s.policy.Count(n, 1)
 }
 
-// goOn takes what the policy grants of n, after one task of it.
-func (s *simLoop) goOn(n Node) {
-	tasks, cycles := s.policy.Grant()
-	if tasks == 0 || cycles == 0 {
-		return
+// batch runs the tasks that the policy chooses. It reports false if these are none. Tasks at an entrance run one by one, as
+// the loop decides on each.
+func (s *simLoop) batch() bool {
+	n, steps, cycles := s.policy.Choose()
+	if steps == 0 {
+		return false
 	}
-	g := &s.grant
-	*g = simGrant{open: true, node: n, left: tasks}
+	if !s.batches || s.nodes[n].entrance {
+		steps = 1
+	}
+	ran, began := 0, s.now
 	end := min(s.now+time.Duration(min(cycles, uint64(time.Second))), s.nextTick)
-	for g.left > 0 && len(s.nodes[n].queue) > 0 && s.now < end {
-		g.left--
-		g.taken++
+	for ran == 0 || ran < steps && len(s.nodes[n].queue) > 0 && s.now < end {
 		s.step(n)
+		ran++
 	}
-	g.open = false
-	s.policy.Granted(n, g.taken, g.came)
+	s.policy.Ran(n, ran, uint64(s.now-began), 0)
+	return true
 }
 
 // run simulates a while. Every turn is 200 µs, or as long as something runs.
@@ -159,8 +145,7 @@ func (s *simLoop) run(d time.Duration) {
 			}
 			s.nextTick = s.now + 200*time.Microsecond
 		}
-		n, ok := s.policy.Next()
-		if !ok {
+		if !s.batch() {
 			next := min(s.nextTick, s.nextLook)
 			if len(s.sleeping) > 0 {
 				next = min(next, s.sleeping[0].at)
@@ -169,11 +154,6 @@ func (s *simLoop) run(d time.Duration) {
 				s.idle += max(next-s.now, 0)
 			}
 			s.now = max(next, s.now+1)
-			continue
-		}
-		s.step(n)
-		if s.grants && !s.nodes[n].entrance {
-			s.goOn(n)
 		}
 	}
 }
@@ -230,7 +210,7 @@ func momentsOf(n, sum, square float64) admit.Moments {
 func (s *simLoop) nextInLine(n Node) {
 	if nd := &s.nodes[n]; nd.line > 0 {
 		nd.line--
-		s.policy.Ready(n)
+		s.policy.Count(n, 1)
 	}
 }
 
@@ -252,7 +232,6 @@ func (s *simLoop) step(n Node) {
 	e := s.choose(nd)
 	cpu := time.Duration(float64(e.cpu) * (0.5 + s.rng.Float64()))
 	s.now += cpu
-	s.policy.Charge(n, uint64(cpu))
 	change := make([]float64, len(s.used))
 	for r := range s.used {
 		switch {
@@ -379,7 +358,7 @@ func TestRandomGraphs(t *testing.T) {
 			limits[r] = 200 + 2000*rng.Float64()
 		}
 		s := newSimLoop(rng, limits, randomGraph(rng, resources))
-		s.grants = rng.IntN(2) == 0
+		s.batches = rng.IntN(2) == 0
 		for range 20 + rng.IntN(400) {
 			s.ready(&simTask{held: make([]float64, resources)}, 0)
 		}

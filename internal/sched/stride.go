@@ -23,7 +23,6 @@ type Stride struct {
 	tree  []uint64
 	nodes []strideNode
 	now   uint64 // the virtual time
-	parts int    // nodes that take part
 }
 
 type strideNode struct {
@@ -76,14 +75,12 @@ func (s *Stride) Join(n Node) {
 		return
 	}
 	s.catchUp(nd)
-	s.parts++
 	s.set(n, nd.pass<<nodeBits|uint64(n))
 }
 
 // Leave makes n take part no longer. Nothing happens if it does not.
 func (s *Stride) Leave(n Node) {
 	if int(n) < len(s.nodes) && s.takesPart(n) {
-		s.parts--
 		s.set(n, noKey)
 	}
 }
@@ -117,9 +114,6 @@ func (s *Stride) Min() (n Node, ok bool) {
 	}
 	return Node(s.tree[1] & (MaxNodes - 1)), true
 }
-
-// Parts is how many nodes take part.
-func (s *Stride) Parts() int { return s.parts }
 
 // Charge says how many cycles n has used. It may take part or have left meanwhile.
 func (s *Stride) Charge(n Node, cycles uint64) {

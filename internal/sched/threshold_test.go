@@ -11,11 +11,11 @@ import (
 // next runs one task: the node that is next, and what it takes.
 func nextOf(t *testing.T, c *Cohort, cycles uint64) Node {
 	t.Helper()
-	n, ok := c.Next()
+	n, ok := next(c)
 	if !ok {
 		t.Fatal("no node is next")
 	}
-	c.Charge(n, cycles)
+	c.Ran(n, 1, cycles, 0)
 	return n
 }
 
@@ -27,11 +27,11 @@ func TestANodeMayBeMoreImpatientThanTheOthers(t *testing.T) {
 		return Stage{}
 	}})
 	for range 50 {
-		c.Ready(1)
+		c.Count(1, 1)
 	}
 	nextOf(t, c, 10)
-	c.Ready(2) // before node 3, but patient
-	c.Ready(3)
+	c.Count(2, 1) // before node 3, but patient
+	c.Count(3, 1)
 	for i := 0; i < 11; i++ {
 		if n := nextOf(t, c, 10); n != 1 {
 			t.Fatalf("after %d: node %d, want 1: nobody is overdue", i*10, n)
@@ -53,21 +53,17 @@ func TestANodeMayHaveACrowdOfItsOwn(t *testing.T) {
 		return Stage{}
 	}})
 	for range 50 {
-		c.Ready(1)
+		c.Count(1, 1)
 	}
 	nextOf(t, c, 1)
 	for range 40 { // a crowd elsewhere counts for nothing
-		c.Ready(3)
+		c.Count(3, 1)
 	}
 	for range 3 {
-		c.Ready(2)
+		c.Count(2, 1)
 	}
 	testenv.MustEqual(t, nextOf(t, c, 1), 1, "node N with three at node 2")
-	if tasks, _ := c.Grant(); tasks != 0 {
-		t.Errorf("a grant of %d, though a crowd is to be seen", tasks)
-	}
-	c.Granted(1, 0, 0)
-	c.Ready(2)
+	c.Count(2, 1)
 	testenv.MustEqual(t, nextOf(t, c, 1), 2, "node N with four at node 2")
 }
 
@@ -81,7 +77,7 @@ func TestNodesKeepTheOrderOfTheProgram(t *testing.T) {
 	})
 	visit := func() (order []Node) {
 		for n := Node(1); n <= 6; n++ {
-			c.Ready(n)
+			c.Count(n, 1)
 		}
 		c.Tick(time.Duration(len(c.order)) * time.Second) // the order is drawn anew
 		for range 6 {

@@ -134,15 +134,19 @@ func TestOverloadOfWorkThatWaits(t *testing.T) {
 			{"w500.s5000.w4500", 400}, {"w1000.s5000.w1000.s5000.w1000.s5000.w1000.s5000.w1000", 400},
 		} {
 			t.Run(fmt.Sprint(x.work, "/", streams), func(t *testing.T) {
+				const seeds = 3 // one alone has from 0.8 to 1.03 where a request works for 5 ms
 				all, good := 0, 0
-				r := onMix(t, Config{Seed: 1, Forgetful: time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
-					from := s.Now() + warm
-					s.Clients.ClosedLoop(&Habit{Path: lan, Make: asks("s20000000")}, streams, 0, from+lasts)
-					s.Clients.OpenLoop(asking(x.work, from, &all, &good), x.rate, from+lasts)
-					return from + lasts
-				})
-				r.check(t, 1)
-				share := float64(good) / (x.rate / 2) / lasts.Seconds()
+				var r *Result
+				for seed := range uint64(seeds) {
+					r = onMix(t, Config{Seed: 1 + seed, Forgetful: time.Minute}, 1, func(s *Server, m *Mix) time.Duration {
+						from := s.Now() + warm
+						s.Clients.ClosedLoop(&Habit{Path: lan, Make: asks("s20000000")}, streams, 0, from+lasts)
+						s.Clients.OpenLoop(asking(x.work, from, &all, &good), x.rate, from+lasts)
+						return from + lasts
+					})
+					r.check(t, 1)
+				}
+				share := float64(good) / seeds / (x.rate / 2) / lasts.Seconds()
 				want(t, share > 0.9, share, "of the capacity is answered within 100 ms;", r)
 			})
 		}
