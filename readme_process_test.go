@@ -24,7 +24,7 @@ func TestReadmeCommands(t *testing.T) {
 			testenv.Contains(t, string(out), "convoy: mutex main.save")
 		},
 		"go run ./cmd/bgdump -lint http://localhost:6060": nil, // with the one before
-		"go run ./cmd/knot -root ./knot/testdata/site": func(t *testing.T, command string) {
+		"go run ./cmd/knot ./knot/testdata/site": func(t *testing.T, command string) {
 			runBeside(t, command, "127.0.0.1:8080")
 			response, _ := testenv.Get(t, http.DefaultClient, "http://127.0.0.1:8080/")
 			testenv.Equal(t, response.StatusCode, http.StatusOK, "status")

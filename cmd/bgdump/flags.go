@@ -161,7 +161,11 @@ func setSeconds(to *time.Duration) func(string) error {
 func parse(args []string, stdout io.Writer) (*settings, error) {
 	set := new(settings)
 	flags, wanted := set.flags()
+	args = flaghelp.Flagged(args)
 	help := writeHelp
+	if !flaghelp.WantsAll(args) {
+		help = func(w io.Writer, _ *flag.FlagSet) { io.WriteString(w, shortUsage) }
+	}
 	if len(args) > 0 && args[0] == "test" {
 		set.test, help, args = new(testRun), writeTestHelp, args[1:]
 		set.test.flags(flags)

@@ -21,11 +21,13 @@ import (
 )
 
 func TestHelpIsAsDocumented(t *testing.T) {
-	for _, help := range []string{"-help", "--help", "-h"} {
-		testenv.Golden(t, "help.txt", []byte(command(t, help).ok(t)))
-	}
-	for line := range strings.Lines(command(t, "-help").ok(t)) {
-		testenv.AtMost(t, len(strings.TrimRight(line, "\n")), 80, "columns: %s", line)
+	for _, help := range []string{"-help", "--help", "-h", "help"} {
+		testenv.Golden(t, "help.txt", []byte(command(t, help, "all").ok(t)))
+		short := command(t, help).ok(t)
+		testenv.AtMost(t, strings.Count(short, "\n"), 24, "lines of the short help")
+		for line := range strings.Lines(command(t, help, "all").ok(t) + short) {
+			testenv.AtMost(t, len(strings.TrimRight(line, "\n")), 80, "columns: %s", line)
+		}
 	}
 	flags, _ := new(settings).flags()
 	told := map[string]int{}
@@ -43,7 +45,7 @@ func TestHelpIsAsDocumented(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	if out := command(t, "-version").ok(t); !strings.HasPrefix(out, "bgdump ") || !strings.Contains(out, "go1.") {
+	if out := command(t, "version").ok(t); !strings.HasPrefix(out, "bgdump ") || !strings.Contains(out, "go1.") {
 		t.Errorf("got %q", out)
 	}
 }

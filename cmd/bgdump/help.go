@@ -19,6 +19,8 @@ Usage:
   bgdump [flags] SOURCE SOURCE     what has changed from the first to the second
   bgdump [flags] SOURCE ...        of three or more: all of them added up
   bgdump test [flags] PACKAGE      what looks wrong in its tests; bgdump test -h
+  bgdump help                      what matters most; bgdump help all: all
+  bgdump version
 
 A SOURCE is one of these:
 
@@ -84,6 +86,28 @@ The exit status is 0 if all went well, 1 if -lint has found errors or warnings
 do what it was asked to.
 `
 
+// shortUsage fits on a screen of 24 lines.
+const shortUsage = `Bgdump shows where the goroutines or tasks of a Go program wait.
+
+  bgdump http://localhost:6060      any program that serves net/http/pprof there
+  bgdump trace.out                  an execution trace, as of go test -trace
+  bgdump 4711                       process 4711, built with Capriccio for Go
+  bgdump before.out after.out       what has changed
+  bgdump test [flags] PACKAGE       trace the tests of a package
+  bgdump help all                   all sources and flags, and how to read it
+  bgdump version
+
+  -lint                what looks wrong, and what to do; exit status 1
+  -md                  the same for an issue, as Markdown
+  -svg -o FILE         a drawing
+  -http ADDRESS        a live page, like -http :8000
+  -seconds NUMBER      how long to look
+  -sort COLUMN         sort by wait, ready, cpu ...
+  -focus REGEXP        only places that match
+  -stacks              with call stacks
+  -dump -o FILE        keep it, to compare it later on
+`
+
 // helpGroups are the flags in the order in which the help tells of them.
 var helpGroups = []struct {
 	title string
@@ -94,7 +118,7 @@ var helpGroups = []struct {
 	{"How to do it", "o merge probe interval keep timeout cpu version"},
 }
 
-// writeHelp prints the help that was asked for.
+// writeHelp prints all of the help.
 func writeHelp(w io.Writer, flags *flag.FlagSet) {
 	fmt.Fprint(w, usage)
 	for _, group := range helpGroups {

@@ -11,8 +11,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -58,7 +56,7 @@ func run(ctx context.Context, args []string, sur *surroundings) int {
 		fmt.Fprintf(sur.stderr, "bgdump: %v\nTry bgdump -help.\n", err)
 		return exitFailed
 	case set.version:
-		fmt.Fprintln(out, version())
+		fmt.Fprintln(out, flaghelp.Version("bgdump"))
 		return out.Code(exitFailed, sur.stderr, "bgdump")
 	}
 	code, err := execute(ctx, set, sur)
@@ -181,22 +179,4 @@ func (f filteredSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) 
 		return nil, err
 	}
 	return s.Filter(f.set.focus, f.set.ignore), nil
-}
-
-// version reports which bgdump this is, as far as it was told when it was built.
-func version() string {
-	text := "bgdump (devel)"
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return text + " " + runtime.Version()
-	}
-	if info.Main.Version != "" {
-		text = "bgdump " + info.Main.Version
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && !strings.Contains(text, s.Value[:min(12, len(s.Value))]) {
-			text += " " + s.Value[:min(12, len(s.Value))]
-		}
-	}
-	return text + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
 }

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -46,21 +43,23 @@ const usage = `Knot serves the files of a folder to web browsers.
 
 Usage:
 
-  knot -root FOLDER [-addr HOST:PORT] [more flags]
-  knot -config FILE [more flags]
+  knot FOLDER [flags]
+  knot -config FILE [flags]
   knot check FILE    tells what is wrong with a configuration file
   knot hash NAME     makes a line of a file of users, from a password on the standard input
+  knot help          the most important; knot help all is this text
+  knot version
 
 For example:
 
-  knot -root ./public                    only this machine, http://127.0.0.1:8080
-  knot -root ./public -addr :80          every address of this machine, port 80
-  knot -root ./public -addr 127.0.0.1:0  some free port; knot prints which
-  knot -root ./public -addr unix:/run/knot.sock
-                                         a Unix socket, for a proxy in front of knot
-  knot -root ./public -log -             show every request
-  knot -root ./public -addr :443 -tls-cert site.crt -tls-key site.key
-                                         HTTPS; see docs/tls.md
+  knot .                             only this machine, http://127.0.0.1:8080
+  knot ./public -addr :80            every address of this machine, port 80
+  knot ./public -addr 127.0.0.1:0    some free port; knot prints which
+  knot ./public -addr unix:/run/knot.sock
+                                     a Unix socket, for a proxy in front of knot
+  knot ./public -log -               show every request
+  knot ./public -addr :443 -tls-cert site.crt -tls-key site.key
+                                     HTTPS; see docs/tls.md
 
 A configuration file has the names of these flags, and a table for each site, with its
 hosts, headers, error pages, passwords, limits, and servers that requests are passed on to
@@ -104,6 +103,30 @@ Flags:
 
 `
 
+// shortUsage fits on a screen of 24 lines.
+const shortUsage = `Knot serves the files of a folder to web browsers.
+
+  knot FOLDER [flags]        one site, on http://127.0.0.1:8080
+  knot -config FILE [flags]  several sites, proxies, passwords
+  knot check FILE            tells what is wrong with a configuration file
+  knot hash NAME             makes a line of a file of users, from a password
+  knot help all              all flags, and how knot works
+  knot version
+
+  -addr HOST:PORT            where to listen; :80 for every address
+  -listing                   show what is in folders that have no index.html
+  -fallback /index.html      sent for paths that do not exist
+  -log FILE                  access log; - shows every request
+  -tls-cert FILE -tls-key FILE
+                             HTTPS
+  -admin HOST:PORT           metrics, profiles, and where requests wait
+  -max-body SIZE             largest body of a request (default 8MB)
+  -cache SIZE                memory for files (default a third of the memory)
+
+Ctrl-C finishes the requests under way. kill -HUP reads the configuration again,
+kill -USR1 starts a new version without losing a request.
+`
+
 // errVersion is what parse returns after printing the version.
 var errVersion = errors.New("the version was asked for")
 
@@ -123,7 +146,7 @@ func parseReading(args []string, stdout io.Writer, read func(name string) ([]byt
 	set := &settings{server: new(knot.Server)}
 	s := set.server
 	flags := flag.NewFlagSet("knot", flag.ContinueOnError)
-	flags.StringVar(&set.root, "root", "", "`folder` to serve (required without -config)")
+	flags.StringVar(&set.root, "root", "", "`folder` to serve; the same as knot FOLDER")
 	flags.StringVar(&s.Addr, "addr", knot.DefaultAddr, "`host:port` to listen on, or unix:/path for a Unix socket; no host means every address of this machine, port 0 a free port")
 	flags.StringVar(&set.log, "log", "", "access log: a line per request is added to this `file`; - is the standard output; none by default")
 	format := flags.String("log-format", "combined", "`form` of the access log: combined, common or json")
@@ -152,8 +175,12 @@ func parseReading(args []string, stdout io.Writer, read func(name string) ([]byt
 	flags.BoolVar(&s.H2C, "h2c", false, "serve HTTP/2 without TLS to clients that begin with it, as a proxy in front of knot may")
 	flags.BoolVar(&set.quiet, "quiet", false, "print nothing but the address and errors")
 	version := flags.Bool("version", false, "print the version and stop")
+	args = flaghelp.Flagged(args)
 	others, err := flaghelp.Parse(flags, args)
 	switch {
+	case errors.Is(err, flag.ErrHelp) && !flaghelp.WantsAll(args):
+		fmt.Fprint(stdout, shortUsage)
+		return nil, err
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, usage)
 		flags.VisitAll(func(f *flag.Flag) { flaghelp.Write(stdout, flags, f.Name) })
@@ -161,8 +188,10 @@ func parseReading(args []string, stdout io.Writer, read func(name string) ([]byt
 	case err != nil:
 		return nil, err
 	case *version:
-		fmt.Fprintln(stdout, versionText(debug.ReadBuildInfo()))
+		fmt.Fprintln(stdout, flaghelp.Version("knot"))
 		return nil, errVersion
+	case len(others) == 1 && set.root == "" && set.config == "":
+		set.root, others = others[0], nil
 	}
 	wrong := set.readConfig(flags, read)
 	if wrong != nil && !set.read {
@@ -230,27 +259,6 @@ func (set *settings) readConfig(flags *flag.FlagSet, read func(name string) ([]b
 	return errors.Join(errs...)
 }
 
-// versionText is what the go command noted in the program about its source.
-func versionText(info *debug.BuildInfo, ok bool) string {
-	if !ok {
-		return "knot, version unknown"
-	}
-	text := "knot " + cmp.Or(info.Main.Version, "(devel)")
-	commit, changed := "", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			commit = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			changed = ", changed"
-		}
-	}
-	if commit != "" {
-		text += fmt.Sprintf(" (commit %.12s%s)", commit, changed)
-	}
-	return fmt.Sprintf("%s, %s %s/%s", text, info.GoVersion, runtime.GOOS, runtime.GOARCH)
-}
-
 func (set *settings) fileFlags(flags *flag.FlagSet) {
 	c := &set.files
 	c.CacheBytes, c.CacheFileMax, c.Revalidate = ownCache, knot.DefaultCacheFileMax, knot.DefaultRevalidate
@@ -291,12 +299,14 @@ func (set *settings) checkFiles() error {
 
 func (set *settings) check(others []string, format string) error {
 	switch {
-	case len(others) > 0 && set.root == "":
-		return fmt.Errorf("unexpected argument %q; the folder to serve goes behind -root", others[0])
+	case len(others) > 0 && set.config != "":
+		return fmt.Errorf("unexpected argument %q; folders are in %s", others[0], set.config)
+	case len(others) > 1 && set.root == "":
+		return fmt.Errorf("%d folders; want one, or a configuration file with a site for each", len(others))
 	case len(others) > 0:
 		return fmt.Errorf("unexpected argument %q", others[0])
 	case set.sites[0].Root == "" && set.config == "":
-		return errors.New("say which folder to serve: knot -root FOLDER")
+		return errors.New("say which folder to serve: knot FOLDER")
 	}
 	errs := faults{set.checkFiles(), set.tls.check(), set.checkLimits()}
 	errs.note(set.loops < 0 || set.loops > engine.MaxLoops, "-loops %d; want 1 to %d, or 0 for one per processor core", set.loops, engine.MaxLoops)

@@ -1,4 +1,4 @@
-// Command knot serves the files below a folder over HTTP. Run it with -help.
+// Command knot serves the files below a folder over HTTP. Run it with help.
 package main
 
 import (

@@ -90,8 +90,10 @@ func TestErrorsAreClear(t *testing.T) {
 		code int
 		want string
 	}{
-		{nil, exitUsage, "say which folder to serve: knot -root FOLDER"},
-		{[]string{"public"}, exitUsage, `unexpected argument "public"; the folder to serve goes behind -root`},
+		{nil, exitUsage, "say which folder to serve: knot FOLDER"},
+		{[]string{"public"}, exitFailed, "there is no folder public (-root)"},
+		{[]string{"a", "b"}, exitUsage, "2 folders; want one"},
+		{[]string{"-config", os.DevNull, "more"}, exitUsage, `unexpected argument "more"; folders are in ` + os.DevNull},
 		{[]string{"-root", sampleSite, "more"}, exitUsage, `unexpected argument "more"`},
 		{[]string{"-rot", sampleSite}, exitUsage, "there is no flag -rot; did you mean -root?"},
 		{[]string{"-root", sampleSite, "--max_conns=5"}, exitUsage, "there is no flag -max_conns; did you mean -max-conns?"},
@@ -164,11 +166,26 @@ func TestTooFewDescriptorsAreExplained(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if code := run(context.Background(), []string{"-help"}, &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
-		t.Errorf("code %d, %q", code, &stderr)
+	help := func(args ...string) []byte {
+		var stdout, stderr bytes.Buffer
+		if code := run(context.Background(), args, &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
+			t.Errorf("%q: code %d, %q", args, code, &stderr)
+		}
+		return stdout.Bytes()
 	}
-	testenv.Golden(t, "help.txt", stdout.Bytes())
+	testenv.Golden(t, "help.txt", help("-help", "all"))
+	testenv.Equal(t, string(help("help", "all")), string(help("--help", "all")))
+	short := string(help("help"))
+	testenv.Equal(t, string(help("-h")), short)
+	testenv.AtMost(t, strings.Count(short, "\n"), 24, "lines of the short help")
+	for line := range strings.Lines(short) {
+		testenv.AtMost(t, len(line), 81, "columns: %s", line)
+	}
+	for _, word := range regexp.MustCompile(`(?m)(?:^|\s)-([a-z-]{2,})`).FindAllStringSubmatch(short, -1) {
+		if !bytes.Contains(help("help", "all"), []byte("\n  -"+word[1])) {
+			t.Errorf("there is no flag -%s", word[1])
+		}
+	}
 }
 
 func TestAddressesToClickOn(t *testing.T) {

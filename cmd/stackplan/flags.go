@@ -89,7 +89,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, command, error) 
 	args = args[1:]
 	switch name {
 	case "version":
-		fmt.Fprintln(stdout, version())
+		fmt.Fprintln(stdout, flaghelp.Version("stackplan"))
 		return nil, command{}, errHelp
 	case "help", "h":
 		if len(args) == 0 {

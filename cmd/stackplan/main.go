@@ -1,6 +1,6 @@
 // Command stackplan bounds the stack that the tasks of a program need, and builds the
 // program with checkpoints, calls that run on shared chunks of stack if the task's own
-// has no room. Run it with -help.
+// has no room. Run it with help.
 package main
 
 import (
@@ -10,8 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -73,13 +71,4 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	return code
-}
-
-// version reports which stackplan this is, as far as it was told when it was built.
-func version() string {
-	text := "stackplan (devel)"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		text = "stackplan " + info.Main.Version
-	}
-	return text + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
 }
