@@ -47,7 +47,7 @@ func TestWaitThatIsCutShort(t *testing.T) {
 	cancel()
 	l := rt.Loop(0)
 	l.Post(func() {
-		l.unwinding = true // as Shutdown does
+		l.end.unwinding = true // as Shutdown does
 		if k.state == stateParked {
 			l.makeReady(k)
 		}

@@ -66,7 +66,7 @@ func (t *turn) checkLater(switches uint64) {
 // batch, the common case; pick and prepare do any.
 func (l *Loop) handOver(t *Task) *coro.Party {
 	b := &l.batch
-	if b.n == 0 || l.switches >= l.pickAt || l.overrun.Load() != 0 {
+	if b.n == 0 || l.switches >= l.pickAt || l.overrun.step.Load() != 0 {
 		return l.handOverSlow(t)
 	}
 	next := b.head
@@ -77,7 +77,7 @@ func (l *Loop) handOver(t *Task) *coro.Party {
 	b.head = t1
 	if t1 == nil {
 		b.tail = nil
-	} else if t2 := t1.next; l.taskCount > coldTasks && t2 != nil && t1.worker != nil && t2.worker != nil {
+	} else if t2 := t1.next; l.roster.count > coldTasks && t2 != nil && t1.worker != nil && t2.worker != nil {
 		lookAhead(t2, t1)
 	}
 	next.next = nil
@@ -101,19 +101,19 @@ func (l *Loop) handOverSlow(t *Task) *coro.Party {
 	if l.hub {
 		return l.prepare(nil)
 	}
-	if l.taskCount > coldTasks && coro.Headroom() < pickStack {
-		if l.overrun.Load() != 0 {
+	if l.roster.count > coldTasks && coro.Headroom() < pickStack {
+		if l.overrun.step.Load() != 0 {
 			l.reportOverrun()
 		}
 		l.switches++
-		l.toPick = true
+		l.crew.toPick = true
 		l.cur = nil
 		l.curG = l.g
 		return &l.party
 	}
 	next := l.pick()
 	if next == t {
-		if l.overrun.Load() != 0 {
+		if l.overrun.step.Load() != 0 {
 			l.reportOverrun()
 		}
 		l.switches++
@@ -181,7 +181,7 @@ func (l *Loop) nextOfBatch() *Task {
 		}
 	}
 	t := b.pop()
-	if l.taskCount > coldTasks { // as handOver does
+	if l.roster.count > coldTasks { // as handOver does
 		if t1 := b.head; t1 != nil && t1.worker != nil && t1.next != nil && t1.next.worker != nil {
 			lookAhead(t1.next, t1)
 		}

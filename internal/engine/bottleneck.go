@@ -29,14 +29,14 @@ const (
 // Watched reports whether As matters on the loop of the caller: it has watched nodes. It never parks.
 func Watched() bool {
 	l := here()
-	return l != nil && l.bottlenecks != nil
+	return l != nil && l.entry.bottlenecks != nil
 }
 
 // As says what kind of work the calling task does, which e has admitted: a number, like a hash of
 // the route of a request.
 func (e *Entrance) As(kind, detail uint32) error {
 	l := comeBack()
-	if l == nil || l.cur == nil || l.bottlenecks == nil {
+	if l == nil || l.cur == nil || l.entry.bottlenecks == nil {
 		return nil
 	}
 	x := l.cur.extend()
@@ -49,7 +49,7 @@ func (e *Entrance) As(kind, detail uint32) error {
 
 // enterBottlenecks lets the running task wait until there is room at the nodes that it is likely to come to.
 func (l *Loop) enterBottlenecks(w *admit.Work) error {
-	for _, b := range l.bottlenecks {
+	for _, b := range l.entry.bottlenecks {
 		if !b.backlog.Limits(w) {
 			b.backlog.Admitted(w)
 			continue
@@ -70,7 +70,7 @@ func (l *Loop) enterBottlenecks(w *admit.Work) error {
 
 // comesNowhere is called when the task of w will come to no bottleneck any more.
 func (l *Loop) comesNowhere(w *admit.Work) {
-	for _, b := range l.bottlenecks {
+	for _, b := range l.entry.bottlenecks {
 		b.backlog.TurnedAway(w)
 	}
 	w.Heading = 0
@@ -78,7 +78,7 @@ func (l *Loop) comesNowhere(w *admit.Work) {
 
 // waitBegins is called when t begins to wait.
 func (l *Loop) waitBegins(t *Task) {
-	for _, b := range l.bottlenecks {
+	for _, b := range l.entry.bottlenecks {
 		if b.at(t) {
 			*t.worker.Stamp() = admit.Stamp(l.now)
 			b.backlog.Arrived(&t.extra().work)
@@ -88,7 +88,7 @@ func (l *Loop) waitBegins(t *Task) {
 
 // waitEnds is called when the wait of t is over.
 func (l *Loop) waitEnds(t *Task) {
-	for _, b := range l.bottlenecks {
+	for _, b := range l.entry.bottlenecks {
 		if b.at(t) {
 			b.backlog.Departed(l.now, &t.extra().work, *t.worker.Stamp())
 		}
@@ -105,16 +105,16 @@ func (b *bottleneck) counts(t *Task) bool { return b.at(t) && b.backlog.Counts(&
 
 // isCounted reports whether t, which waits, counts at a bottleneck.
 func (l *Loop) isCounted(t *Task) bool {
-	return slices.ContainsFunc(l.bottlenecks, func(b *bottleneck) bool { return b.counts(t) })
+	return slices.ContainsFunc(l.entry.bottlenecks, func(b *bottleneck) bool { return b.counts(t) })
 }
 
 // Turn returns the Waiter of q to serve next, nil if q is empty: the one that has waited longest; or the newest, see
 // admit.Backlog.NewestFirst. The caller runs on l, nil for a plain goroutine.
 func (q *WaiterList) Turn(l *Loop) *Waiter {
-	if l == nil || l.bottlenecks == nil || q.tail == nil || q.tail.task == nil || q.tail.task.loop != l {
+	if l == nil || l.entry.bottlenecks == nil || q.tail == nil || q.tail.task == nil || q.tail.task.loop != l {
 		return q.head
 	}
-	for _, b := range l.bottlenecks {
+	for _, b := range l.entry.bottlenecks {
 		if b.backlog.NewestFirst() && b.counts(q.tail.task) {
 			return q.tail
 		}
@@ -126,11 +126,11 @@ func (q *WaiterList) Turn(l *Loop) *Waiter {
 // wait for the same thing, only that is watched: one lock of many. It is to be called on l, by Post. It
 // does nothing if that is watched already, if there are admit.MaxBacklogs, and without an Admission.
 func (l *Loop) Watch(n recorder.NodeID) {
-	if l.admission == nil || len(l.bottlenecks) == admit.MaxBacklogs {
+	if l.admission == nil || len(l.entry.bottlenecks) == admit.MaxBacklogs {
 		return
 	}
 	again := false
-	for _, b := range l.bottlenecks {
+	for _, b := range l.entry.bottlenecks {
 		if b.node == n {
 			if again = true; b.point == nil && b.backlog.All() {
 				return
@@ -138,15 +138,15 @@ func (l *Loop) Watch(n recorder.NodeID) {
 		}
 	}
 	if again {
-		if l.now-l.addedAt < addEvery {
+		if l.now-l.entry.addedAt < addEvery {
 			return
 		}
-		l.addedAt = l.now
+		l.entry.addedAt = l.now
 	}
 	b := &bottleneck{node: n}
 	b.point = l.commonPoint(b)
-	b.backlog = admit.NewBacklog(len(l.bottlenecks), l.now, b.point == nil)
-	b.queue.Index = admit.MaxEntrances + len(l.bottlenecks)
+	b.backlog = admit.NewBacklog(len(l.entry.bottlenecks), l.now, b.point == nil)
+	b.queue.Index = admit.MaxEntrances + len(l.entry.bottlenecks)
 	if b.point == nil && again {
 		all := 0
 		l.eachAt(b, lookedAt, func(t *Task) {
@@ -160,18 +160,18 @@ func (l *Loop) Watch(n recorder.NodeID) {
 		}
 	}
 	l.eachAt(b, math.MaxInt, func(t *Task) {
-		if !slices.ContainsFunc(l.bottlenecks, func(o *bottleneck) bool { return o.at(t) }) {
+		if !slices.ContainsFunc(l.entry.bottlenecks, func(o *bottleneck) bool { return o.at(t) }) {
 			*t.worker.Stamp() = admit.Stamp(l.now)
 		}
 		b.backlog.Add(&t.extra().work)
 	})
-	l.bottlenecks = append(l.bottlenecks, b)
+	l.entry.bottlenecks = append(l.entry.bottlenecks, b)
 }
 
 // eachAt calls do for each of the tasks that wait where b is, as far as they are among the given number of tasks
 // that were made last.
 func (l *Loop) eachAt(b *bottleneck, left int, do func(*Task)) {
-	for t := l.tasks; t != nil && left > 0; t, left = t.allNext, left-1 {
+	for t := l.roster.tasks; t != nil && left > 0; t, left = t.allNext, left-1 {
 		if t.state == stateParked && b.at(t) {
 			do(t)
 		}
@@ -209,21 +209,21 @@ func (l *Loop) commonPoint(b *bottleneck) (most WaitPoint) {
 
 // lookAtBottlenecks asks how many tasks may wait at each, and admits those for which there is room.
 func (l *Loop) lookAtBottlenecks() {
-	if l.now-l.lookedAt >= lookEvery {
-		l.lookedAt = l.now
-		for i, b := range l.bottlenecks {
+	if l.now-l.entry.lookedAt >= lookEvery {
+		l.entry.lookedAt = l.now
+		for i, b := range l.entry.bottlenecks {
 			out := b.queue.Len()
 			b.backlog.SetLimit(l.now, l.admission.Limit(l.now, i, b.backlog.Look(out)), out)
 		}
-		n := len(l.bottlenecks) - 1
-		if last := l.bottlenecks[n]; last.backlog.Quiet(l.now) && last.queue.UnderWay() == 0 {
-			l.bottlenecks = l.bottlenecks[:n] // those before it keep their numbers
+		n := len(l.entry.bottlenecks) - 1
+		if last := l.entry.bottlenecks[n]; last.backlog.Quiet(l.now) && last.queue.UnderWay() == 0 {
+			l.entry.bottlenecks = l.entry.bottlenecks[:n] // those before it keep their numbers
 			if n == 0 {
-				l.bottlenecks = nil
+				l.entry.bottlenecks = nil
 			}
 		}
 	}
-	for _, b := range l.bottlenecks {
+	for _, b := range l.entry.bottlenecks {
 		l.serve(&b.queue)
 	}
 }

@@ -124,8 +124,8 @@ func TestALockOfManyThatLimits(t *testing.T) {
 		come(0, 20)
 		l.Watch(nodeOf(l, ReasonMutex))
 		l.Watch(nodeOf(l, ReasonMutex)) // again; it is watched already
-		if len(l.bottlenecks) != 1 || l.bottlenecks[0].backlog.Inside() != 20 {
-			t.Fatalf("%d bottlenecks, %d wait at the first; want 1 and 20", len(l.bottlenecks), l.bottlenecks[0].backlog.Inside())
+		if len(l.entry.bottlenecks) != 1 || l.entry.bottlenecks[0].backlog.Inside() != 20 {
+			t.Fatalf("%d bottlenecks, %d wait at the first; want 1 and 20", len(l.entry.bottlenecks), l.entry.bottlenecks[0].backlog.Inside())
 		}
 		a.limit = 0 // nothing is known yet
 		look()
@@ -135,7 +135,7 @@ func TestALockOfManyThatLimits(t *testing.T) {
 		look()
 		come(0, 20)
 		come(1, 20)
-		if b := l.bottlenecks[0]; got[1] != 40 || b.backlog.Inside() != 41 || b.queue.Len() != 19 {
+		if b := l.entry.bottlenecks[0]; got[1] != 40 || b.backlog.Inside() != 41 || b.queue.Len() != 19 {
 			t.Errorf("%d had the other lock, %d wait for the first, %d before it; want 40, 41 and 19", got[1], b.backlog.Inside(), b.queue.Len())
 		}
 		locks[0].Unlock()
@@ -195,17 +195,17 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 					t.Error("not afresh, although nothing is known yet")
 				}
 				come(10, x.then...)
-				b := l.bottlenecks[0].backlog
+				b := l.entry.bottlenecks[0].backlog
 				testenv.Equal(t, b.Kind(), x.kind, "is the kind that is watched")
 				look()
 				if a.afresh {
 					t.Error("afresh although nothing has changed")
 				}
 				for i, kind := range x.more {
-					l.addedAt = l.now - addEvery
+					l.entry.addedAt = l.now - addEvery
 					l.Watch(nodeOf(l, ReasonWaitGroup))
-					if n := len(l.bottlenecks); n != i+2 || l.bottlenecks[n-1].backlog.Kind() != kind || l.bottlenecks[n-1].backlog.Inside() != 29 {
-						t.Errorf("%d bottlenecks, the last of kind %d with %d tasks; want %d, kind %d, 29", n, l.bottlenecks[n-1].backlog.Kind(), l.bottlenecks[n-1].backlog.Inside(), i+2, kind)
+					if n := len(l.entry.bottlenecks); n != i+2 || l.entry.bottlenecks[n-1].backlog.Kind() != kind || l.entry.bottlenecks[n-1].backlog.Inside() != 29 {
+						t.Errorf("%d bottlenecks, the last of kind %d with %d tasks; want %d, kind %d, 29", n, l.entry.bottlenecks[n-1].backlog.Kind(), l.entry.bottlenecks[n-1].backlog.Inside(), i+2, kind)
 					}
 				}
 				a.limit = 1
@@ -264,7 +264,7 @@ func TestAKindOfWorkIsCountedAfreshAfterALimitOnAll(t *testing.T) {
 		l.Watch(nodeOf(l, ReasonWaitGroup))
 		look()
 		come(10, 1, 2, 3, 4, 5)
-		b := l.bottlenecks[0].backlog
+		b := l.entry.bottlenecks[0].backlog
 		if b.Kind() != 0 || b.Inside() != 59 {
 			t.Fatalf("kind %d is watched, %d wait; want all, 59", b.Kind(), b.Inside())
 		}
@@ -320,9 +320,9 @@ func TestATaskHasOnePlaceOnItsWayToABottleneck(t *testing.T) {
 			if w := &l.cur.extra().work; w.Heading != 1 {
 				t.Errorf("the bottlenecks that it is on the way to are %b, want the first", w.Heading)
 			}
-			testenv.Equal(t, l.bottlenecks[0].backlog.Inside(), 41, "tasks are there or on the way")
+			testenv.Equal(t, l.entry.bottlenecks[0].backlog.Inside(), 41, "tasks are there or on the way")
 		})
-		testenv.Equal(t, l.bottlenecks[0].backlog.Inside(), 40, "tasks are there or on the way after the others have left")
+		testenv.Equal(t, l.entry.bottlenecks[0].backlog.Inside(), 40, "tasks are there or on the way after the others have left")
 		lock.Unlock()
 		wg.Wait()
 	})
@@ -345,8 +345,8 @@ func TestWatchingDoesNotLookAtAllTasks(t *testing.T) {
 		start(lookedAt, open.Wait)
 		for range 2 {
 			l.Watch(nodeOf(l, ReasonMutex))
-			if len(l.bottlenecks) != 1 || l.bottlenecks[0].backlog.Inside() != 20 || l.bottlenecks[0].point != nil {
-				t.Errorf("%d bottlenecks, %d wait at the first, for %v; want 1, 20 and all at that node", len(l.bottlenecks), l.bottlenecks[0].backlog.Inside(), l.bottlenecks[0].point)
+			if len(l.entry.bottlenecks) != 1 || l.entry.bottlenecks[0].backlog.Inside() != 20 || l.entry.bottlenecks[0].point != nil {
+				t.Errorf("%d bottlenecks, %d wait at the first, for %v; want 1, 20 and all at that node", len(l.entry.bottlenecks), l.entry.bottlenecks[0].backlog.Inside(), l.entry.bottlenecks[0].point)
 			}
 		}
 		lock.Unlock()
@@ -365,8 +365,8 @@ func TestWaitsForContextsAreWatched(t *testing.T) {
 		}
 		look()
 		l.Watch(nodeOf(l, ReasonContext))
-		if len(l.bottlenecks) != 1 || l.bottlenecks[0].backlog.Inside() != 20 || l.bottlenecks[0].point != nil {
-			t.Errorf("%d bottlenecks; want 1 with all 20 of them", len(l.bottlenecks))
+		if len(l.entry.bottlenecks) != 1 || l.entry.bottlenecks[0].backlog.Inside() != 20 || l.entry.bottlenecks[0].point != nil {
+			t.Errorf("%d bottlenecks; want 1 with all 20 of them", len(l.entry.bottlenecks))
 		}
 		cancel()
 		wg.Wait()

@@ -141,7 +141,7 @@ func (rt *Runtime) waits(stop <-chan struct{}) (map[*Task]*waiting, []*Task) {
 	rt.onLoops(stop, func(l *Loop) {
 		var own []*Task
 		var what []*waiting
-		for t := l.tasks; t != nil; t = t.allNext {
+		for t := l.roster.tasks; t != nil; t = t.allNext {
 			own, what = append(own, t), append(what, t.waiting())
 		}
 		mu.Lock()
@@ -260,14 +260,14 @@ func describe(tasks []*Task, all map[*Task]*waiting) string {
 // canWake reports whether a timer, an event or an offloaded function may still come.
 func (rt *Runtime) canWake(stop <-chan struct{}) bool {
 	return rt.any(stop, func(l *Loop) bool {
-		return l.wheel.Len() > 0 || l.poller.Active() || l.inbox.pending.Load()
+		return l.timers.wheel.Len() > 0 || l.poller.Active() || l.inbox.pending.Load()
 	})
 }
 
 // timersOrOffloads is canWake without what begins new work only: descriptors that somebody
 // listens on, and their deadlines.
 func (rt *Runtime) timersOrOffloads(stop <-chan struct{}) bool {
-	return rt.any(stop, func(l *Loop) bool { return l.wheel.Any(waitsForTime) || l.inbox.pending.Load() })
+	return rt.any(stop, func(l *Loop) bool { return l.timers.wheel.Any(waitsForTime) || l.inbox.pending.Load() })
 }
 
 // any reports whether fn is true of a loop, or a function is offloaded.

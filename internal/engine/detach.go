@@ -73,11 +73,11 @@ type detachment struct {
 	back bool // loop-private: g waits for role
 }
 
-// absences are those of a loop's tasks. Loop-private but for what says otherwise.
+// absences counts the tasks of a loop that are detached. Loop-private but for the atomic fields.
 type absences struct {
-	detaching   *detachment   // whose stand-in switches to the loop's own goroutine
-	detached    atomic.Int32  // tasks that are
-	detachments atomic.Uint64 // in all
+	leaving *detachment   // that is being made: its stand-in switches to the loop's own goroutine
+	now     atomic.Int32  // tasks that are detached
+	total   atomic.Uint64 // detachments in all
 }
 
 // DescribeWait implements WaitDescriber.
@@ -224,7 +224,7 @@ func (w *watchdog) chase(procs int) {
 		runtime.Gosched()
 		awake := 0
 		for _, l := range w.rt.loops {
-			if l.sleeping.Load() {
+			if l.inbox.sleeping.Load() {
 				continue
 			}
 			awake++
@@ -289,7 +289,7 @@ func (w *watchdog) claim(l *Loop, step uint64, slow bool) *detachment {
 		return nil
 	}
 	place := w.native.look(g)
-	if place == nil || l.detached.Load() >= int32(w.rt.cfg.DetachLimit) {
+	if place == nil || l.away.now.Load() >= int32(w.rt.cfg.DetachLimit) {
 		return nil
 	}
 	d := &detachment{l: l, g: g, place: place, since: w.rt.Now(), role: make(chan struct{}, 1)}
@@ -330,7 +330,7 @@ func (d *detachment) standIn() {
 	l.switches++
 	l.cur = nil
 	l.curG = l.g
-	l.detaching = d
+	l.away.leaving = d
 	coro.Switch(party, &l.party)
 	for t := d.t; !d.back; { // a shutdown has made it ready, or a Wake that came early
 		if l.rec != nil {
@@ -340,7 +340,7 @@ func (d *detachment) standIn() {
 		t.state = stateParked
 		l.switchTo(party, nil)
 	}
-	l.detached.Add(-1)
+	l.away.now.Add(-1)
 	d.t.worker.g = d.g
 	l.curG = d.g
 	d.role <- struct{}{}
@@ -348,10 +348,10 @@ func (d *detachment) standIn() {
 
 // noteDetached is called on the loop's own goroutine when a stand-in has switched to it.
 func (l *Loop) noteDetached() {
-	d := l.detaching
-	l.detaching = nil
-	l.detached.Add(1)
-	l.detachments.Add(1)
+	d := l.away.leaving
+	l.away.leaving = nil
+	l.away.now.Add(1)
+	l.away.total.Add(1)
 	t := d.t
 	t.extend().detached++
 	t.why, t.on, t.fixed = ReasonNative, d, true
@@ -362,7 +362,7 @@ func (l *Loop) noteDetached() {
 		if l.rec.NeedsStack() {
 			l.rec.ReadHeap()
 		}
-		if l.bottlenecks != nil {
+		if l.entry.bottlenecks != nil {
 			l.waitBegins(t)
 		}
 	}
@@ -371,7 +371,7 @@ func (l *Loop) noteDetached() {
 	}
 	if l.manyAway() && l.rt.watch.mayReport() {
 		l.rt.log.Warn("task: many tasks wait natively at once; newcomers wait at the entrances, and at the limit the loop waits, too",
-			"loop", l.index, "away", l.detached.Load(), "limit", l.rt.cfg.DetachLimit, "at", d.place.at)
+			"loop", l.index, "away", l.away.now.Load(), "limit", l.rt.cfg.DetachLimit, "at", d.place.at)
 	}
 	if !d.place.told.Load() && l.rt.watch.mayReport() {
 		d.place.told.Store(true)
@@ -400,7 +400,7 @@ func (l *Loop) recordNative(d *detachment) {
 // do. What is left of the limit is for those that are inside.
 func (l *Loop) manyAway() bool {
 	limit := int32(min(l.rt.cfg.DetachLimit, math.MaxInt32))
-	return l.detached.Load() >= limit-limit/4
+	return l.away.now.Load() >= limit-limit/4
 }
 
 // awayTasks are the first of the tasks of rt that are detached, with their places, and how many there are.
@@ -437,7 +437,7 @@ func Detachments() int {
 // Detached is the number of times that loops were taken from tasks that waited natively.
 func (rt *Runtime) Detached() (n uint64) {
 	for _, l := range rt.loops {
-		n += l.detachments.Load()
+		n += l.away.total.Load()
 	}
 	return n
 }

@@ -82,7 +82,7 @@ func (e *Entrance) EnterFrom(client uint32) error {
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() {
 	if l := comeBack(); l != nil && l.admission != nil {
-		if l.bottlenecks != nil && l.cur != nil {
+		if l.entry.bottlenecks != nil && l.cur != nil {
 			if w := &l.cur.extra().work; w.Heading != 0 {
 				l.comesNowhere(w)
 			}
@@ -93,8 +93,8 @@ func (e *Entrance) Leave() {
 
 func (l *Loop) left(entrance int) {
 	l.admission.Left(l.now, entrance)
-	if entrance < len(l.queues) {
-		q := l.queues[entrance]
+	if entrance < len(l.entry.queues) {
+		q := l.entry.queues[entrance]
 		q.Left()
 		l.serve(q)
 	}
@@ -146,8 +146,8 @@ func (x *entering) DescribeWait() string {
 	return Entrances()[x.queue.Index].name
 }
 
-// ways are where tasks of a loop wait to be admitted. Loop-private.
-type ways struct {
+// An entry is where tasks of a loop wait to be admitted. Loop-private.
+type entry struct {
 	queues      []*entryQueue // at the entrances, by index
 	bottlenecks []*bottleneck // nil: none
 	lookedAt    time.Duration // when the bottlenecks were last looked at
@@ -157,11 +157,19 @@ type ways struct {
 // isOpen reports whether all tasks are admitted at once: there is no Admission, and no task has to wait for detached ones.
 func (l *Loop) isOpen() bool { return l.admission == nil && !l.manyAway() && !l.anyWaitsToEnter() }
 
+// decider is what decides at the entrances.
+func (l *Loop) decider() admit.Decider {
+	if l.admission == nil {
+		return admit.Open{}
+	}
+	return l.admission
+}
+
 // moment is what q has to know.
 func (l *Loop) moment(q *entryQueue) admit.Moment {
 	m := admit.Moment{Now: l.now, Idle: l.backlog() == 0}
 	if i := q.Index - admit.MaxEntrances; i >= 0 {
-		b := l.bottlenecks[i].backlog
+		b := l.entry.bottlenecks[i].backlog
 		m.Full, m.Inside = !b.HasRoom(), b.Inside()
 		return m
 	}
@@ -184,7 +192,7 @@ func (l *Loop) enter(e *Entrance, client uint32) error {
 	q := l.queueAt(e)
 	// Other tasks that are ready may come here too: the order among all of them is the queue's.
 	if q.Len() == 0 && !l.anyReady() {
-		switch q.Arriving(l.moment(q), l.decider) {
+		switch q.Arriving(l.moment(q), l.decider()) {
 		case admit.Admit, admit.AdmitNewest:
 			q.Admitted(l.now)
 			return nil
@@ -202,7 +210,7 @@ func (l *Loop) pass(t *Task, why Reason, name string) {
 	}
 	l.label = name
 	l.record(t, why)
-	if l.overrun.Load() != 0 { // by what led here, not by what comes next
+	if l.overrun.step.Load() != 0 { // by what led here, not by what comes next
 		l.reportOverrun()
 	}
 	l.rec.Wake(t.worker.note)
@@ -210,10 +218,10 @@ func (l *Loop) pass(t *Task, why Reason, name string) {
 }
 
 func (l *Loop) queueAt(e *Entrance) *entryQueue {
-	for e.index >= len(l.queues) {
-		l.queues = append(l.queues, &entryQueue{Index: len(l.queues)})
+	for e.index >= len(l.entry.queues) {
+		l.entry.queues = append(l.entry.queues, &entryQueue{Index: len(l.entry.queues)})
 	}
-	return l.queues[e.index]
+	return l.entry.queues[e.index]
 }
 
 // A Ticket stands for a task that StartAt was called for and that has not been started yet.
@@ -243,20 +251,20 @@ func (k *Ticket) Hangup() {
 // for the task until it starts. It is called like Start.
 func (l *Loop) StartAt(e *Entrance, client uint32, waited time.Duration, k *Ticket, fn func()) {
 	t := l.newStart(fn)
-	if l.cancelAll || l.isOpen() {
+	if l.end.cancelAll || l.isOpen() {
 		l.enqueue(t)
 		return
 	}
 	t.loop = l
 	q := l.queueAt(e)
 	if q.Len() == 0 {
-		if v := q.Arriving(l.moment(q), l.decider); v != admit.Defer && v != admit.Enough {
+		if v := q.Arriving(l.moment(q), l.decider()); v != admit.Defer && v != admit.Enough {
 			l.startAt(q, t, v)
 			return
 		}
 	}
 	x := l.push(q, nil, t, client, l.now-waited, waited > 0)
-	l.unstarted++
+	l.roster.unstarted++
 	if x.ticket = k; k != nil {
 		k.at = x
 	}
@@ -273,8 +281,8 @@ func (l *Loop) push(q *entryQueue, w *Waiter, t *Task, client uint32, since time
 
 // QueuedAt is how many tasks wait at that entrance. It is called like Start.
 func (l *Loop) QueuedAt(e *Entrance) int {
-	if e.index < len(l.queues) {
-		return l.queues[e.index].Len()
+	if e.index < len(l.entry.queues) {
+		return l.entry.queues[e.index].Len()
 	}
 	return 0
 }
@@ -296,11 +304,11 @@ func (l *Loop) waitToEnter(q *entryQueue, client uint32) error {
 // serve admits the tasks of q whose turn it is, and turns away those that it has to. In a shutdown all of them go on.
 func (l *Loop) serve(q *entryQueue) {
 	for q.Len() > 0 {
-		if l.cancelAll {
+		if l.end.cancelAll {
 			l.decided(q.First().Item, admit.Admit)
 			continue
 		}
-		x, v := q.Next(l.moment(q), l.decider)
+		x, v := q.Next(l.moment(q), l.decider())
 		if x == nil {
 			return
 		}
@@ -316,13 +324,13 @@ func (l *Loop) decided(x *entering, v admit.Verdict) {
 		x.ticket.at = nil
 	}
 	if x.w == nil {
-		l.unstarted--
+		l.roster.unstarted--
 		l.startAt(q, x.t, v)
 		return
 	}
 	l.markStart(q, x.t, v)
 	if i := q.Index - admit.MaxEntrances; i >= 0 && v != admit.Refuse {
-		l.bottlenecks[i].backlog.Heads(&x.t.extend().work)
+		l.entry.bottlenecks[i].backlog.Heads(&x.t.extend().work)
 	}
 	l.inOrder = true
 	l.notify(x.t)
@@ -360,9 +368,9 @@ func (l *Loop) arrived(t *Task) {
 	t.startsAt = 0
 	var q *entryQueue
 	if i := at - admit.MaxEntrances; i >= 0 {
-		q = &l.bottlenecks[i].queue
+		q = &l.entry.bottlenecks[i].queue
 	} else {
-		q = l.queues[at]
+		q = l.entry.queues[at]
 	}
 	q.Started(admitted)
 	l.serve(q)

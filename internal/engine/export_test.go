@@ -56,10 +56,10 @@ func (t *Task) Ended() bool {
 }
 
 // TimerCount is the number of timers that wait.
-func (l *Loop) TimerCount() int { return l.wheel.Len() }
+func (l *Loop) TimerCount() int { return l.timers.wheel.Len() }
 
 // AwaitStop waits until l has ended.
-func (l *Loop) AwaitStop() { <-l.stopped }
+func (l *Loop) AwaitStop() { <-l.end.stopped }
 
 // CancelTask does what a message does that the context of t has ended.
 func (l *Loop) CancelTask(t *Task) { l.cancel(t) }
@@ -69,7 +69,7 @@ func (l *Loop) DrainInbox() { l.drainInbox() }
 
 // Unwind does to t what Shutdown does to every task in the end.
 func (l *Loop) Unwind(t *Task) {
-	l.unwinding = true
+	l.end.unwinding = true
 	if t.state == stateParked {
 		l.makeReady(t)
 	}

@@ -147,7 +147,7 @@ func (g *Guard) askFor(owner *Loop) {
 		g.owner.Store(&sharedGuard)
 		w.Wake()
 	}) {
-		<-owner.stopped
+		<-owner.end.stopped
 		g.owner.Store(&sharedGuard)
 		return
 	}

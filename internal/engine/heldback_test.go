@@ -146,7 +146,7 @@ func newcomersWait(t *testing.T, rt *Runtime, e *Entrance, limit int32) {
 				testenv.Check(t, e.Enter())
 				in++
 			}
-			l.detached.Add(away)
+			l.away.now.Add(away)
 			tasks := []*Task{Go(enter), Go(enter)}
 			l.StartAt(e, 0, 0, nil, enter)
 			var left Ticket
@@ -160,7 +160,7 @@ func newcomersWait(t *testing.T, rt *Runtime, e *Entrance, limit int32) {
 			if want := 3; away < limit-limit/4 && in != want || away >= limit-limit/4 && in != 0 {
 				t.Errorf("%d tasks of at most %d are away, and %d of %d newcomers were let in", away, limit, in, want)
 			}
-			l.detached.Add(-away)
+			l.away.now.Add(-away)
 			Sleep(time.Second)
 			testenv.Equal(t, in, 3, "all are back, and N of 3 newcomers were let in")
 			for _, k := range tasks {

@@ -32,11 +32,12 @@ const (
 // An inbox carries messages into a loop. It has no limit of its own: each message
 // stands for a task that exists, or for a call whose number its sender bounds.
 type inbox struct {
-	pending atomic.Bool // there are messages; set and cleared under mu
-	mu      sync.Mutex
-	closed  bool      // guarded by mu: the loop has ended
-	in      []message // guarded by mu
-	out     []message // loop-private: being worked off; swapped with in
+	pending  atomic.Bool // there are messages; set and cleared under mu
+	sleeping atomic.Bool // the loop is in, or about to enter, a Poll that waits
+	mu       sync.Mutex
+	closed   bool      // guarded by mu: the loop has ended
+	in       []message // guarded by mu
+	out      []message // loop-private: being worked off; swapped with in
 }
 
 // wakeBy is the message by which loop l, nil for a plain goroutine, wakes or starts t, a task of
@@ -78,7 +79,7 @@ func (l *Loop) send(m message) bool {
 
 // nudge ends the loop's wait in the poller, if it is in one.
 func (l *Loop) nudge() {
-	if l.sleeping.Load() && l.sleeping.CompareAndSwap(true, false) {
+	if l.inbox.sleeping.Load() && l.inbox.sleeping.CompareAndSwap(true, false) {
 		if err := l.poller.Wake(); err != nil {
 			l.rt.reportPollError(l, err)
 		}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"runtime"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -18,39 +17,34 @@ import (
 // workers touch them, one of which runs at a time.
 type Loop struct {
 	plugs
-	enrolled bool // its goroutines are in members; see registry
 	identity
+	runQueue
+	roster  roster
+	crew    crew
+	entry   entry
+	timers  timers
+	now     time.Duration // of the clock, when the turn began
+	pace    pace          // of the running step
 	chunks  *chunk.Pool
 	links   linkPaths
 	account admit.Account // of the resources that tasks take; others read it with coro.Peek
+	stats   loopStats
 
-	runQueue
-	refusals uint8 // waits that failed at once, as the task was cancelled; see givesWay
-	woke     bool  // plain goroutines have been woken here since l last let them run
-	ways
-	now  time.Duration // of the clock, when the turn began
-	pace pace          // of the running step
+	inbox   inbox
+	waits   waits
+	watch   watch
+	overrun overruns
+	away    absences
+	end     ending
+}
 
-	tasks     *Task  // all tasks of the loop that have started, linked by allNext
-	taskCount uint64 // length of that list; others read it with coro.Peek
+// A roster lists the tasks of a loop. Loop-private.
+type roster struct {
+	tasks     *Task  // that have started, linked by allNext
+	count     uint64 // length of that list; others read it with coro.Peek
 	unstarted uint64 // tasks that wait at entrances before they start; others read it with coro.Peek
-	idled     uint64 // nanoseconds of waiting for events; others read it with coro.Peek
-	idleFrom  uint64 // when the present wait began, and 1; 0: there is none; others read it with coro.Peek
 	lastID    uint64
-	crew
-	timers
-
-	inbox    inbox
-	sleeping atomic.Bool // in, or about to enter, a Poll that waits
-	waits    waits       // those were like this
-
-	alarm   *alarm      // rouses the watchdog; nil if there is none
-	alarmed bool        // alarm has been set since the last long wait
-	rang    atomic.Bool // and has gone off
-	overruns
-	ending
-	stats loopStats
-	absences
+	refusals  uint8 // waits that failed at once, as the task was cancelled; see givesWay
 }
 
 // plugs are what a loop is made of. Fixed.
@@ -58,15 +52,14 @@ type plugs struct {
 	rt         *Runtime
 	index      int
 	poller     Poller
-	rester     Rester          // poller, if it is one and the loop is not locked to its thread, else nil
 	rec        *recorder.Shard // nil: the graph is off
 	policy     Policy          // nil: first in, first out
 	newest     bool            // see Policy.NewestFirst
 	admission  Admission       // nil: all tasks are admitted
-	decider    admit.Decider   // admission, or admit.Open
 	lockThread bool
 	shared     bool // there are other loops in the runtime
 	hub        bool // tasks switch to each other through the loop's own goroutine
+	enrolled   bool // its goroutines are in members; see registry
 }
 
 // An identity says which goroutine and which task run on a loop. Loop-private but for what says
@@ -107,16 +100,16 @@ func (l *Loop) Runtime() *Runtime { return l.rt }
 func (l *Loop) Poller() Poller { return l.poller }
 
 // Tasks is the number of tasks of the loop that have started and not finished.
-func (l *Loop) Tasks() int { return int(coro.Peek(uintptr(unsafe.Pointer(&l.taskCount)))) }
+func (l *Loop) Tasks() int { return int(coro.Peek(uintptr(unsafe.Pointer(&l.roster.count)))) }
 
 // Unstarted is the number of tasks that wait at entrances before they start.
-func (l *Loop) Unstarted() int { return int(coro.Peek(uintptr(unsafe.Pointer(&l.unstarted)))) }
+func (l *Loop) Unstarted() int { return int(coro.Peek(uintptr(unsafe.Pointer(&l.roster.unstarted)))) }
 
 // Idle is about how long the loop has waited for events in all, with nothing else to do. It
 // may be called from any goroutine.
 func (l *Loop) Idle() time.Duration {
-	total := time.Duration(coro.Peek(uintptr(unsafe.Pointer(&l.idled))))
-	if from := coro.Peek(uintptr(unsafe.Pointer(&l.idleFrom))); from != 0 {
+	total := time.Duration(coro.Peek(uintptr(unsafe.Pointer(&l.waits.idled))))
+	if from := coro.Peek(uintptr(unsafe.Pointer(&l.waits.idleFrom))); from != 0 {
 		total += max(l.rt.Now()-time.Duration(from-1), 0)
 	}
 	return total
@@ -158,16 +151,16 @@ func (l *Loop) run() {
 		if l.rec != nil {
 			l.rec.Close()
 		}
-		close(l.stopped)
+		close(l.end.stopped)
 	}()
 	for !l.done() {
 		l.drainInbox()
 		l.now = l.rt.clock.Now()
-		l.wheel.Advance(l.now)
-		for _, q := range l.queues {
+		l.timers.wheel.Advance(l.now)
+		for _, q := range l.entry.queues {
 			l.serve(q)
 		}
-		if l.bottlenecks != nil {
+		if l.entry.bottlenecks != nil {
 			l.lookAtBottlenecks()
 		}
 		l.pollOnce()
@@ -180,7 +173,7 @@ func (l *Loop) run() {
 
 // done reports whether the loop may end: it was told to and has no task left.
 func (l *Loop) done() bool {
-	return l.closing && l.tasks == nil && l.backlog() == 0 && l.ahead.head == nil && !l.anyWaitsToEnter()
+	return l.end.closing && l.roster.tasks == nil && l.backlog() == 0 && l.ahead.head == nil && !l.anyWaitsToEnter()
 }
 
 // anyReady reports whether some task could run now.
@@ -198,12 +191,12 @@ func (l *Loop) holdsBack() bool {
 
 // anyWaitsToEnter reports whether a task waits at an entrance, or before a bottleneck.
 func (l *Loop) anyWaitsToEnter() bool {
-	for _, q := range l.queues {
+	for _, q := range l.entry.queues {
 		if q.Len() > 0 {
 			return true
 		}
 	}
-	for _, b := range l.bottlenecks {
+	for _, b := range l.entry.bottlenecks {
 		if b.queue.Len() > 0 {
 			return true
 		}
@@ -223,14 +216,14 @@ func (l *Loop) runReady() {
 	}
 	l.turn.begin(l.nextBudget(), l.switches)
 	l.chooseOrder()
-	l.toStart = l.pick()
-	for l.toStart != nil {
-		next := l.toStart
-		l.toStart = nil
+	l.crew.toStart = l.pick()
+	for l.crew.toStart != nil {
+		next := l.crew.toStart
+		l.crew.toStart = nil
 		l.runFrom(next)
-		if (l.hub || l.toPick) && l.toStart == nil {
-			l.toPick = false
-			l.toStart = l.pick()
+		if (l.hub || l.crew.toPick) && l.crew.toStart == nil {
+			l.crew.toPick = false
+			l.crew.toStart = l.pick()
 		}
 	}
 	l.endBatch()
@@ -245,8 +238,8 @@ func (l *Loop) runFrom(next *Task) {
 	if l.rec != nil {
 		l.rec.Turn()
 	}
-	if next.worker == nil && len(l.idle) == 0 {
-		l.idle = append(l.idle, l.newWorker())
+	if next.worker == nil && len(l.crew.idle) == 0 {
+		l.crew.idle = append(l.crew.idle, l.newWorker())
 	}
 	l.switchTo(&l.party, next)
 	for l.rec != nil && l.rec.NeedsStack() {
@@ -255,7 +248,7 @@ func (l *Loop) runFrom(next *Task) {
 			coro.Switch(&l.party, &l.cur.worker.Party)
 		}
 	}
-	if l.detaching != nil {
+	if l.away.leaving != nil {
 		l.noteDetached()
 	}
 }
@@ -273,7 +266,7 @@ func (l *Loop) leaves(t *Task) {
 		if !t.rec.Quiet() {
 			l.rec.Wake(t.worker.note)
 		}
-		if l.bottlenecks != nil {
+		if l.entry.bottlenecks != nil {
 			l.waitEnds(t)
 		}
 	}
@@ -282,7 +275,7 @@ func (l *Loop) leaves(t *Task) {
 // prepare makes everything ready for a switch to next, nil for the loop's own
 // goroutine, and returns what to switch to.
 func (l *Loop) prepare(next *Task) *coro.Party {
-	if l.overrun.Load() != 0 {
+	if l.overrun.step.Load() != 0 {
 		l.reportOverrun()
 	}
 	l.switches++
@@ -293,15 +286,15 @@ func (l *Loop) prepare(next *Task) *coro.Party {
 	}
 	w := next.worker
 	if w == nil {
-		n := len(l.idle)
+		n := len(l.crew.idle)
 		if n == 0 { // making one here could make the caller's stack grow
-			l.toStart = next
+			l.crew.toStart = next
 			l.cur = nil
 			l.curG = l.g
 			return &l.party
 		}
-		w = l.idle[n-1]
-		l.idle = l.idle[:n-1]
+		w = l.crew.idle[n-1]
+		l.crew.idle = l.crew.idle[:n-1]
 		w.adopt(l, next)
 	}
 	next.state = stateRunning

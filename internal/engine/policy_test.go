@@ -149,7 +149,7 @@ func (p *reasonPolicy) Ran(n recorder.NodeID, tasks int, cycles uint64, o Outcom
 
 // nodeOf is the node where a task of l waits for that reason.
 func nodeOf(l *Loop, why Reason) recorder.NodeID {
-	for t := l.tasks; t != nil; t = t.allNext {
+	for t := l.roster.tasks; t != nil; t = t.allNext {
 		if t.state == stateParked && t.why == why {
 			return t.Node()
 		}

@@ -13,13 +13,13 @@ func (l *Loop) pollOnce() {
 		}
 		return
 	}
-	if l.closing && l.tasks == nil {
+	if l.end.closing && l.roster.tasks == nil {
 		return
 	}
-	if l.woke && !l.rt.cfg.LockThreads {
+	if l.waits.woke && !l.rt.cfg.LockThreads {
 		// Plain goroutines are ready, on the processor that l runs on. Let them have it
 		// now: if l slept instead, another thread would have to be woken to run them.
-		l.woke = false
+		l.waits.woke = false
 		runtime.Gosched()
 		if l.poller.Active() {
 			l.poll(0)
@@ -36,15 +36,15 @@ func (l *Loop) pollOnce() {
 	if hold {
 		runtime.Gosched() // what else is ready does not wait for the end of that
 	}
-	if l.rester != nil { // which may have taken its time to look whether it is alone
+	if l.waits.rester != nil { // which may have taken its time to look whether it is alone
 		began = l.rt.clock.Now()
 	}
 	// Another thread that sends or spawns something now sees that l is about to sleep.
-	l.sleeping.Store(true)
+	l.inbox.sleeping.Store(true)
 	l.rt.idleLoops.Add(1)
 	if l.inbox.pending.Load() || l.shared && l.rt.steal(l) {
 		l.rt.idleLoops.Add(-1)
-		l.sleeping.Store(false)
+		l.inbox.sleeping.Store(false)
 		l.wokeUp() // the watchdog may have seen it asleep
 		if l.poller.Active() {
 			l.poll(0)
@@ -52,36 +52,40 @@ func (l *Loop) pollOnce() {
 		return
 	}
 	timeout := time.Duration(-1)
-	if at, ok := l.wheel.Next(); ok {
+	if at, ok := l.timers.wheel.Next(); ok {
 		timeout = max(at-began, 0)
 	}
 	if l.holdsBack() && (timeout < 0 || timeout > recheck) {
 		timeout = recheck
 	}
-	l.idleFrom = uint64(began) + 1
+	l.waits.idleFrom = uint64(began) + 1
 	if !l.goesOn() {
 		l.waits.from = began
 	}
 	l.waitForEvents(timeout, hold)
 	l.rt.idleLoops.Add(-1)
-	l.sleeping.Store(false)
+	l.inbox.sleeping.Store(false)
 	l.switches++
 	l.now = l.rt.clock.Now()
 	waited := max(l.now-began, 0)
 	l.waits.ended(l.now, hold, l.anyReady() || l.inbox.pending.Load())
 	l.waits.steps = l.switches
-	l.idleFrom, l.idled = 0, l.idled+uint64(waited)
+	l.waits.idleFrom, l.waits.idled = 0, l.waits.idled+uint64(waited)
 	l.wokeUp()
 }
 
 // waits is what is known of the times that a loop has waited for events. Loop-private.
 type waits struct {
-	instant bool          // the last did not have to wait
-	alone   bool          // see Rester.Alone
-	long    int           // how likely one is not brief, of 256, by the last of them
-	from    time.Duration // when the last began, or the first of some with no step between them
-	steps   uint64        // switches at its end
-	rested  time.Duration // when the loop rested last
+	instant  bool          // the last did not have to wait
+	alone    bool          // see Rester.Alone
+	long     int           // how likely one is not brief, of 256, by the last of them
+	from     time.Duration // when the last began, or the first of some with no step between them
+	steps    uint64        // switches at its end
+	rested   time.Duration // when the loop rested last
+	woke     bool          // plain goroutines have been woken here since the loop last let them run
+	rester   Rester        // the poller, if it is one and the loop is not locked to its thread, else nil; fixed
+	idled    uint64        // nanoseconds in all; others read it with coro.Peek
+	idleFrom uint64        // when the present one began, and 1; 0: there is none; others read it with coro.Peek
 }
 
 // A loop may keep its processor while it waits for events for holdFor, half of what a turn may take anyway. If it keeps
@@ -135,11 +139,11 @@ func (l *Loop) goesOn() bool { return l.switches == l.waits.steps }
 // mayHold reports whether the next wait for events is better done without leaving the processor to others.
 func (l *Loop) mayHold(now time.Duration) bool {
 	w := &l.waits
-	if l.rester == nil {
+	if l.waits.rester == nil {
 		return false
 	}
 	// What is offloaded or detached will want a processor when it comes back from the system.
-	w.alone = l.rt.offload.running.Load() == 0 && NoneDetached() && l.rester.Alone(now, l.rt.clock)
+	w.alone = l.rt.offload.running.Load() == 0 && NoneDetached() && l.waits.rester.Alone(now, l.rt.clock)
 	return w.long < mostlyLong && !l.goesOn() && now-w.rested < restEvery && !l.rt.team.crowded() && l.Works()
 }
 
@@ -150,10 +154,10 @@ func (l *Loop) waitForEvents(timeout time.Duration, hold bool) {
 		if _, most := l.waits.limits(); timeout < 0 || timeout > most {
 			timeout = most
 		}
-		l.reportPoll(l.rester.Hold(timeout))
-	case l.rester != nil:
+		l.reportPoll(l.waits.rester.Hold(timeout))
+	case l.waits.rester != nil:
 		l.goesToSleep()
-		l.reportPoll(l.rester.Rest(timeout))
+		l.reportPoll(l.waits.rester.Rest(timeout))
 	default:
 		if l.waits.long >= mostlyLong {
 			l.goesToSleep()

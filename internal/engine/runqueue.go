@@ -16,7 +16,7 @@ import (
 //
 // Loop-private but for what says otherwise.
 type runQueue struct {
-	batch
+	batch     batch
 	turn      turn
 	pickAt    uint64      // Loop.switches when handOver calls pick
 	nodes     []nodeQueue // by node; one at least
@@ -93,14 +93,14 @@ func (l *Loop) chooseOrder() {
 	if l.policy == nil {
 		return
 	}
-	open := l.cancelAll ||
+	open := l.end.cancelAll ||
 		l.shortRound() && !(l.batch.open && l.idleWakes.many) && !l.rt.stages.any.Load() && l.policy.AnyOrder()
 	switch {
 	case open == l.batch.open:
 	case !open:
 		l.closeBatch()
 		l.closedFor = l.now + nodesFor
-	case l.cancelAll || l.now >= l.closedFor:
+	case l.end.cancelAll || l.now >= l.closedFor:
 		l.openBatch()
 	}
 }

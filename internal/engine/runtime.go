@@ -238,13 +238,13 @@ func (rt *Runtime) makeLoops(n int) error {
 		}
 		l := &Loop{plugs: plugs{rt: rt, index: i, poller: p, lockThread: rt.cfg.LockThreads, shared: n > 1}}
 		if !l.lockThread {
-			l.rester, _ = p.(Rester)
+			l.waits.rester, _ = p.(Rester)
 		}
-		l.stopped = make(chan struct{})
+		l.end.stopped = make(chan struct{})
 		l.starts.shared = l.shared
-		l.lastID = uint64(i)
+		l.roster.lastID = uint64(i)
 		l.chunks = chunk.NewPool(l)
-		l.wheel.Init(rt.clock.Now())
+		l.timers.wheel.Init(rt.clock.Now())
 		if g := rt.cfg.Graph; g != nil {
 			l.rec = g.Observe(recorder.Loop{
 				Runtime: observed, Index: i, Account: &l.account,
@@ -252,10 +252,8 @@ func (rt *Runtime) makeLoops(n int) error {
 			})
 		}
 		l.setPolicy(rt.cfg.NewPolicy)
-		l.decider = admit.Open{}
 		if rt.cfg.NewAdmission != nil {
 			l.admission = rt.cfg.NewAdmission(l)
-			l.decider = l.admission
 		}
 		l.hub = rt.cfg.NoHandOver
 		rt.loops = append(rt.loops, l)

@@ -51,8 +51,8 @@ func (rt *Runtime) shutdown(ctx context.Context) error {
 	idle := rt.waitIdle(ctx)
 	rt.cancel(ErrShutdown)
 	rt.post(func(l *Loop) {
-		l.cancelAll = true
-		for t := l.tasks; t != nil; t = t.allNext {
+		l.end.cancelAll = true
+		for t := l.roster.tasks; t != nil; t = t.allNext {
 			l.cancel(t)
 		}
 	})
@@ -62,8 +62,8 @@ func (rt *Runtime) shutdown(ctx context.Context) error {
 		stop()
 	}
 	rt.post(func(l *Loop) {
-		l.unwinding = true
-		for t := l.tasks; t != nil; t = t.allNext {
+		l.end.unwinding = true
+		for t := l.roster.tasks; t != nil; t = t.allNext {
 			if t.state == stateParked {
 				l.makeReady(t)
 			}
@@ -85,12 +85,12 @@ func (rt *Runtime) shutdown(ctx context.Context) error {
 	rt.watch.close()
 	rt.setDefault(false)
 	for _, l := range rt.loops {
-		l.Post(func() { l.closing = true })
+		l.Post(func() { l.end.closing = true })
 	}
 	loops.working.Add(-int32(rt.Working())) // also if tasks are left: their loops get no new work
 	if err == nil {
 		for _, l := range rt.loops {
-			<-l.stopped
+			<-l.end.stopped
 		}
 	}
 	return err
@@ -154,7 +154,7 @@ func (rt *Runtime) waitIdle(ctx context.Context) bool {
 func (rt *Runtime) countTasks(ctx context.Context) int {
 	counts := make(chan int, len(rt.loops))
 	rt.onLoops(ctx.Done(), func(l *Loop) {
-		n := int(l.taskCount)
+		n := int(l.roster.count)
 		if l.anyReady() || l.holdsBack() || l.inbox.pending.Load() {
 			n++
 		}
@@ -221,8 +221,8 @@ func (l *Loop) finishLoop() {
 			m.fn()
 		}
 	}
-	if l.alarm != nil {
-		l.alarm.close()
+	if l.watch.alarm != nil {
+		l.watch.alarm.close()
 	}
 	if err := l.poller.Close(); err != nil {
 		l.rt.log.Error("task: closing the poller", "loop", l.index, "error", err)

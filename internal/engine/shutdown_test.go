@@ -274,7 +274,7 @@ func TestIdleWorkersAreTrimmed(t *testing.T) {
 			gate.Done()
 			all.Wait()
 		})
-		if !onLoop(l, func(l *Loop) bool { return len(l.idle) <= maxIdleWorkers && l.workers <= maxIdleWorkers+1 }) {
+		if !onLoop(l, func(l *Loop) bool { return len(l.crew.idle) <= maxIdleWorkers && l.crew.workers <= maxIdleWorkers+1 }) {
 			t.Errorf("more than %d idle workers are kept", maxIdleWorkers)
 		}
 	}

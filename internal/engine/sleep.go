@@ -29,9 +29,9 @@ func Sleep(d time.Duration) error {
 	}
 	s := l.takeSleeper()
 	s.t = t
-	l.wheel.Add(&s.Timer, After(l.rt.clock.Now(), d))
+	l.timers.wheel.Add(&s.Timer, After(l.rt.clock.Now(), d))
 	err := t.park(ReasonSleep, s, true)
-	l.wheel.Remove(&s.Timer)
+	l.timers.wheel.Remove(&s.Timer)
 	l.putSleeper(s)
 	return err
 }
@@ -45,16 +45,16 @@ func After(now, d time.Duration) time.Duration {
 }
 
 // AddTimer has t expire at the given time of the loop's clock. t must not have been added already. Own loop only.
-func (l *Loop) AddTimer(t *wheel.Timer, at time.Duration) { l.wheel.Add(t, at) }
+func (l *Loop) AddTimer(t *wheel.Timer, at time.Duration) { l.timers.wheel.Add(t, at) }
 
 // RemoveTimer takes t out; it does nothing if t has expired or was never added. Own loop only.
-func (l *Loop) RemoveTimer(t *wheel.Timer) { l.wheel.Remove(t) }
+func (l *Loop) RemoveTimer(t *wheel.Timer) { l.timers.wheel.Remove(t) }
 
 // timers are those of a loop. Loop-private.
 type timers struct {
-	wheel         wheel.Wheel
-	sleepers      *sleeper // to use again
-	spareSleepers int
+	wheel    wheel.Wheel
+	sleepers *sleeper // to use again
+	spares   int
 }
 
 // A sleeper is the timer of one Sleep. Loop-private; used again.
@@ -67,9 +67,9 @@ type sleeper struct {
 const maxSpareSleepers = 1024
 
 func (l *Loop) takeSleeper() *sleeper {
-	if s := l.sleepers; s != nil {
-		l.sleepers = s.next
-		l.spareSleepers--
+	if s := l.timers.sleepers; s != nil {
+		l.timers.sleepers = s.next
+		l.timers.spares--
 		return s
 	}
 	s := new(sleeper)
@@ -81,16 +81,16 @@ func (s *sleeper) Expire() { s.t.loop.notify(s.t) }
 
 // Withdraw implements WaitPoint.
 func (s *sleeper) Withdraw(*Waiter) bool {
-	s.t.loop.wheel.Remove(&s.Timer)
+	s.t.loop.timers.wheel.Remove(&s.Timer)
 	return !s.t.notified
 }
 
 func (l *Loop) putSleeper(s *sleeper) {
 	s.t = nil
-	if l.spareSleepers < maxSpareSleepers {
-		s.next = l.sleepers
-		l.sleepers = s
-		l.spareSleepers++
+	if l.timers.spares < maxSpareSleepers {
+		s.next = l.timers.sleepers
+		l.timers.sleepers = s
+		l.timers.spares++
 	}
 }
 
@@ -161,8 +161,8 @@ func (a *Alarm) queue() {
 // time either finds the new queuedAt or its deadline is found here: each side stores
 // before it loads.
 func (a *Alarm) queueFor(at int64) (earlier int64) {
-	a.loop.wheel.Remove(&a.Timer)
-	a.loop.wheel.Add(&a.Timer, time.Duration(at))
+	a.loop.timers.wheel.Remove(&a.Timer)
+	a.loop.timers.wheel.Add(&a.Timer, time.Duration(at))
 	a.queuedAt.Store(at)
 	if now := a.deadline.Load(); now < at {
 		return now
@@ -187,7 +187,7 @@ func (a *Alarm) Expire() {
 func (a *Alarm) Drop() {
 	a.Stop()
 	if a.loop != nil {
-		a.loop.wheel.Remove(&a.Timer)
+		a.loop.timers.wheel.Remove(&a.Timer)
 		a.queuedAt.Store(0)
 	}
 }

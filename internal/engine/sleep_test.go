@@ -56,7 +56,7 @@ func TestSleepIsEndedByCancellation(t *testing.T) {
 	cancel()
 	testenv.Check(t, sleeper.Join())
 	testenv.Equal(t, clock.Now(), 0, "time passed")
-	waitFor(t, "no timer is left", func() bool { return onLoop(rt.Loop(0), func(l *Loop) bool { return l.wheel.Len() == 0 }) })
+	waitFor(t, "no timer is left", func() bool { return onLoop(rt.Loop(0), func(l *Loop) bool { return l.timers.wheel.Len() == 0 }) })
 }
 
 // onLoop calls fn on the loop's own goroutine and returns its result.
@@ -222,7 +222,7 @@ func TestASleepThatIsRefusedLeavesNoTimer(t *testing.T) {
 			defer cancel()
 			Await(ctx)
 		})
-		testenv.Equal(t, l.wheel.Len(), 0, "timers are left")
+		testenv.Equal(t, l.timers.wheel.Len(), 0, "timers are left")
 		Yield() // what cancel has sent would arrive now
 		if l.cur.notified {
 			t.Error("a wait that is over has woken the task")

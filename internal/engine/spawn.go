@@ -171,11 +171,11 @@ func (l *Loop) Start(fn func()) {
 
 // newStart makes a task that is used again.
 func (l *Loop) newStart(fn func()) *Task {
-	t := l.spare
+	t := l.crew.spare
 	if t != nil {
-		l.spare = t.next
+		l.crew.spare = t.next
 		t.next = nil
-		l.spares--
+		l.crew.spares--
 	} else {
 		t = new(Task)
 	}
@@ -213,7 +213,7 @@ func (rt *Runtime) wakeIdle(l *Loop) {
 	}
 	n := rt.Working()
 	for i := 1; i <= n; i++ {
-		if other := rt.loops[(l.index+i)%n]; other != l && other.sleeping.Load() {
+		if other := rt.loops[(l.index+i)%n]; other != l && other.inbox.sleeping.Load() {
 			other.nudge()
 			return
 		}
@@ -223,7 +223,7 @@ func (rt *Runtime) wakeIdle(l *Loop) {
 // number gives t its ID. With n loops, loop i deals out i plus multiples of n+1, and
 // the runtime itself, for tasks spawned from outside of a loop, n plus multiples.
 func (l *Loop) number(t *Task) {
-	l.lastID += uint64(len(l.rt.loops)) + 1
-	t.id = l.lastID
+	l.roster.lastID += uint64(len(l.rt.loops)) + 1
+	t.id = l.roster.lastID
 	l.countTask(1)
 }

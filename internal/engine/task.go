@@ -72,7 +72,7 @@ type Task struct {
 	on   WaitPoint // what it waits for while parked, or nil; before the start: what it is to run, see toRun
 	code uintptr   // of the function that names it; fixed before the start
 
-	allPrev, allNext *Task // in Loop.tasks
+	allPrev, allNext *Task // in Loop.roster.tasks
 	ext              atomic.Pointer[extension]
 	id               uint64
 }
@@ -276,7 +276,7 @@ func (t *Task) endedContext() context.Context {
 	if s := t.extra().scope; s != nil && s.ctx.Err() != nil {
 		return s.ctx
 	}
-	if t.loop.cancelAll {
+	if t.loop.end.cancelAll {
 		return t.loop.rt.ctx
 	}
 	return nil

@@ -43,7 +43,7 @@ func (rt *Runtime) tasks(stop <-chan struct{}) []TaskInfo {
 	all := []TaskInfo{}
 	rt.onLoops(stop, func(l *Loop) {
 		var own []TaskInfo
-		for t := l.tasks; t != nil; t = t.allNext {
+		for t := l.roster.tasks; t != nil; t = t.allNext {
 			own = append(own, t.describe())
 		}
 		mu.Lock()

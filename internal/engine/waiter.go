@@ -216,7 +216,7 @@ func (w *Waiter) WakeFrom(l *Loop) {
 	case t == nil:
 		w.thread().woken <- struct{}{}
 		if l != nil {
-			l.woke = true
+			l.waits.woke = true
 		}
 	case t.loop == l:
 		l.notify(t)
@@ -230,7 +230,7 @@ func (l *Loop) notify(t *Task) {
 	t.notified = true
 	l.idleWakes.returned = 0
 	if t.state == stateParked {
-		if l.taskCount > coldTasks {
+		if l.roster.count > coldTasks {
 			if l.batch.n == 0 { // t may run next
 				lookAhead(t, t)
 			} else {
@@ -270,7 +270,7 @@ func (t *Task) beginPark(why Reason, at WaitPoint, cancellable bool) *coro.Party
 		t.refuseWait(at)
 	}
 	t.on = at
-	if t.notified || l.unwinding || cancellable && t.cancelled && !t.givesWay() {
+	if t.notified || l.end.unwinding || cancellable && t.cancelled && !t.givesWay() {
 		return nil
 	}
 	t.fixed = !cancellable
@@ -278,7 +278,7 @@ func (t *Task) beginPark(why Reason, at WaitPoint, cancellable bool) *coro.Party
 	if l.rec != nil {
 		t.recorded = true
 		l.record(t, why)
-		if l.bottlenecks != nil {
+		if l.entry.bottlenecks != nil {
 			l.waitBegins(t)
 		}
 	}
@@ -292,8 +292,8 @@ func (t *Task) beginPark(why Reason, at WaitPoint, cancellable bool) *coro.Party
 // givesWay reports whether t, which is cancelled, is to let others run before its wait
 // fails: now and then it must, as it may ignore the errors of its waits for ever.
 func (t *Task) givesWay() bool {
-	t.loop.refusals++
-	return t.loop.refusals%64 == 0
+	t.loop.roster.refusals++
+	return t.loop.roster.refusals%64 == 0
 }
 
 // endPark reports how the wait that beginPark began has ended. What t waited for stays in
@@ -312,7 +312,7 @@ func (t *Task) endPark() error {
 
 func (t *Task) endParkSlow() error {
 	l := t.loop
-	if l.unwinding {
+	if l.end.unwinding {
 		t.unwind()
 	}
 	if t.notified {
@@ -407,7 +407,7 @@ func Yield() {
 	if l.rec != nil && l.rec.ResumeYield(&t.rec, t.worker.note) {
 		l.readHeap()
 	}
-	if l.unwinding {
+	if l.end.unwinding {
 		runtime.Goexit()
 	}
 }

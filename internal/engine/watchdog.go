@@ -18,7 +18,7 @@ import (
 //	            all loops sleep        no step for a second
 //	watching ────────────────────▶ light ────────────────────▶ dozing
 //	   ▲ a loop is awake for an      │                            │ a loop wakes up
-//	   │ interval: Loop.alarm        ▼                            ▼
+//	   │ interval: Loop.watch.alarm        ▼                            ▼
 //	   └───────────────────◀─────────┴────────────────◀───────────┘
 type watchdog struct {
 	rt    *Runtime
@@ -52,11 +52,18 @@ const (
 	dozing          // it waits for a loop to wake up
 )
 
+// A watch is how a loop rouses the watchdog. Loop-private but for rang.
+type watch struct {
+	alarm *alarm      // nil: none
+	set   bool        // alarm has been set since the last long wait
+	rang  atomic.Bool // and has gone off
+}
+
 // overruns are what the watchdog tells a loop of the step that runs there.
 type overruns struct {
-	overrun       atomic.Uint64          // step that the watchdog found too long; 0: none
-	overrunSince  atomic.Int64           // since when, UnixNano; written before overrun
-	overrunDelays atomic.Pointer[delays] // processDelays near that time; written before overrun
+	step   atomic.Uint64          // that the watchdog found too long; 0: none
+	since  atomic.Int64           // since when, UnixNano; written before step
+	delays atomic.Pointer[delays] // processDelays near that time; written before step
 }
 
 // A sighting is the step at which the watchdog first saw a loop.
@@ -90,7 +97,7 @@ func startWatchdog(rt *Runtime) *watchdog {
 		w.interval = max(after, minWatch)
 	}
 	for _, l := range rt.loops {
-		l.alarm = newAlarm(func() { l.ring(w) })
+		l.watch.alarm = newAlarm(func() { l.ring(w) })
 	}
 	go w.run()
 	return w
@@ -172,11 +179,11 @@ func (w *watchdog) look(now time.Time) (busy, detached bool) {
 		switch {
 		case step != s.step:
 			*s = sighting{step: step, since: now}
-			busy = busy || !l.sleeping.Load()
+			busy = busy || !l.inbox.sleeping.Load()
 			if l.runsTask() && w.detach(l, step, true) {
 				detached = true
 			}
-		case l.sleeping.Load():
+		case l.inbox.sleeping.Load():
 			*s = sighting{step: step, since: now}
 		case !l.runsTask(): // it has just been woken, or is asking its poller
 			*s = sighting{step: step, since: now}
@@ -219,9 +226,9 @@ func (l *Loop) runsTask() bool { return coro.Peek(uintptr(unsafe.Pointer(&l.cur)
 func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
 	if !s.marked {
 		s.marked = true
-		l.overrunSince.Store(s.since.UnixNano())
-		l.overrunDelays.Store(s.delays)
-		l.overrun.Store(s.step)
+		l.overrun.since.Store(s.since.UnixNano())
+		l.overrun.delays.Store(s.delays)
+		l.overrun.step.Store(s.step)
 	}
 	if lasted < stillHeld*w.rt.cfg.HoldLimit || s.told || !w.mayReport() {
 		return
@@ -255,13 +262,13 @@ func (w *watchdog) mayReport() bool {
 // not count, or on a machine with too much to do every step would be found too long;
 // the kernel adds it up only when they run again, so the watchdog can't know it.
 func (l *Loop) reportOverrun() {
-	step := l.overrun.Swap(0)
+	step := l.overrun.step.Swap(0)
 	if step != l.switches || l.cur == nil {
 		return
 	}
 	w := l.rt.watch
-	lasted := time.Duration(time.Now().UnixNano() - l.overrunSince.Load())
-	if before := l.overrunDelays.Load(); before != nil && *before != nil {
+	lasted := time.Duration(time.Now().UnixNano() - l.overrun.since.Load())
+	if before := l.overrun.delays.Load(); before != nil && *before != nil {
 		lasted = ownHold(lasted, l.rt.cfg.HoldLimit, *before, processDelays())
 	}
 	if lasted < l.rt.cfg.HoldLimit {
@@ -362,7 +369,7 @@ func (w *watchdog) worked(steps *uint64, now time.Time) bool {
 
 func (w *watchdog) allSleep() bool {
 	for _, l := range w.rt.loops {
-		if !l.sleeping.Load() {
+		if !l.inbox.sleeping.Load() {
 			return false
 		}
 	}
@@ -384,10 +391,10 @@ func (w *watchdog) rouse(from int32) {
 func (l *Loop) wokeUp() {
 	switch w := l.rt.watch; w.mode.Load() {
 	case light:
-		if !l.alarmed || l.rang.Load() {
-			l.alarmed = true
-			l.rang.Store(false)
-			l.alarm.set(w.interval)
+		if !l.watch.set || l.watch.rang.Load() {
+			l.watch.set = true
+			l.watch.rang.Store(false)
+			l.watch.alarm.set(w.interval)
 		}
 	case dozing:
 		w.rouse(dozing)
@@ -397,14 +404,14 @@ func (l *Loop) wokeUp() {
 // ring is what l's alarm does. It may find the watchdog at work, which may rest again before l does: then the
 // next wake has to set the alarm anew.
 func (l *Loop) ring(w *watchdog) {
-	l.rang.Store(true)
+	l.watch.rang.Store(true)
 	w.rouse(light)
 }
 
 // goesToSleep is called by a loop that expects to wait for long.
 func (l *Loop) goesToSleep() {
-	if l.alarmed {
-		l.alarmed = false
-		l.alarm.stop()
+	if l.watch.set {
+		l.watch.set = false
+		l.watch.alarm.stop()
 	}
 }

@@ -28,7 +28,7 @@ func hold(rt *Runtime, steps uint64) {
 	l := CurrentLoop()
 	for before := rt.Overruns(); rt.Overruns() < before+steps; Yield() {
 		start := time.Now()
-		spinUntil(func() bool { return l.overrun.Load() != 0 && time.Since(start) > 2*rt.cfg.HoldLimit })
+		spinUntil(func() bool { return l.overrun.step.Load() != 0 && time.Since(start) > 2*rt.cfg.HoldLimit })
 	}
 }
 
@@ -64,7 +64,7 @@ func TestHeldToTheEnd(t *testing.T) {
 	for l := rt.Loop(0); rt.Overruns() == 0; {
 		rt.Go(func() {
 			start := time.Now()
-			spinUntil(func() bool { return l.overrun.Load() != 0 && time.Since(start) > 2*rt.cfg.HoldLimit })
+			spinUntil(func() bool { return l.overrun.step.Load() != 0 && time.Since(start) > 2*rt.cfg.HoldLimit })
 		}).Join()
 	}
 	contains(t, log.Next(t, "held its loop too long"), `no function of the program any more`)
@@ -123,7 +123,7 @@ func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 	log := make(testenv.Records, 10)
 	rt := newRuntime(t, 1, logTo(log), holdLimit(-1))
 	l := rt.Loop(0)
-	waitFor(t, "the loop sleeps", l.sleeping.Load)
+	waitFor(t, "the loop sleeps", l.inbox.sleeping.Load)
 	w := &watchdog{rt: rt, seen: make([]sighting, 1)}
 	for range 2 { // it has made steps since it was last seen, and none
 		if busy, _ := w.look(time.Now()); busy {
@@ -131,12 +131,12 @@ func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 		}
 	}
 	w.seen[0].since = time.Now().Add(-time.Hour)
-	l.sleeping.Store(false) // as a sender does before it wakes the poller
+	l.inbox.sleeping.Store(false) // as a sender does before it wakes the poller
 	if busy, _ := w.look(time.Now()); !busy {
 		t.Error("a loop that is being woken does not count as busy")
 	}
-	if l.overrun.Load() != 0 || len(log) != 0 {
-		t.Errorf("step %d is an overrun, %d reports for a loop that slept", l.overrun.Load(), len(log))
+	if l.overrun.step.Load() != 0 || len(log) != 0 {
+		t.Errorf("step %d is an overrun, %d reports for a loop that slept", l.overrun.step.Load(), len(log))
 	}
 	l.poller.Wake()
 }
@@ -146,7 +146,7 @@ func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 func TestHowLongTheSearchGoesOn(t *testing.T) {
 	rt := newRuntime(t, 1, holdLimit(-1))
 	l := rt.Loop(0)
-	waitFor(t, "the loop sleeps", l.sleeping.Load)
+	waitFor(t, "the loop sleeps", l.inbox.sleeping.Load)
 	const look = time.Microsecond
 	for _, c := range []struct {
 		name             string
@@ -176,8 +176,8 @@ func TestHowLongTheSearchGoesOn(t *testing.T) {
 			if c.stop {
 				close(w.stop)
 			}
-			l.sleeping.Store(c.sleeping)
-			defer l.sleeping.Store(true)
+			l.inbox.sleeping.Store(c.sleeping)
+			defer l.inbox.sleeping.Store(true)
 			w.chase(c.procs)
 			if took := now.Sub(start); took < c.least || took > c.most || c.naps != (naps > 0) {
 				t.Errorf("it took %v with %d naps; want %v to %v", took, naps, c.least, c.most)
@@ -279,8 +279,8 @@ func TestALongStepUpToAMark(t *testing.T) {
 	})
 	run(t, rt, func() {
 		l := CurrentLoop()
-		l.overrunSince.Store(time.Now().Add(-1000 * time.Hour).UnixNano())
-		l.overrun.Store(l.switches)
+		l.overrun.since.Store(time.Now().Add(-1000 * time.Hour).UnixNano())
+		l.overrun.step.Store(l.switches)
 		Mark("here")
 		Yield()
 	})
@@ -320,7 +320,7 @@ func TestWokenTellsThatThereIsWorkThatLasts(t *testing.T) {
 func TestAlarm(t *testing.T) {
 	l := &Loop{plugs: plugs{rt: &Runtime{watch: &watchdog{interval: time.Hour, kick: make(chan struct{}, 1)}}}}
 	w := l.rt.watch
-	l.alarm = &alarm{timer: time.AfterFunc(time.Hour, func() {})} // which tells if it was set
+	l.watch.alarm = &alarm{timer: time.AfterFunc(time.Hour, func() {})} // which tells if it was set
 	for _, c := range []struct {
 		from, to int32
 		set      bool
@@ -330,7 +330,7 @@ func TestAlarm(t *testing.T) {
 		{light, light, true, 0},
 		{dozing, watching, false, 1},
 	} {
-		l.alarm.timer.Stop()
+		l.watch.alarm.timer.Stop()
 		w.mode.Store(c.from)
 		l.wokeUp()
 		l.wokeUp()
@@ -338,23 +338,23 @@ func TestAlarm(t *testing.T) {
 		for range kicks {
 			<-w.kick
 		}
-		if to := w.mode.Load(); to != c.to || l.alarmed != c.set || kicks != c.kicks {
-			t.Errorf("from %d: to %d with %d kicks, alarm set: %v; want %d, %d, %v", c.from, to, kicks, l.alarmed, c.to, c.kicks, c.set)
+		if to := w.mode.Load(); to != c.to || l.watch.set != c.set || kicks != c.kicks {
+			t.Errorf("from %d: to %d with %d kicks, alarm set: %v; want %d, %d, %v", c.from, to, kicks, l.watch.set, c.to, c.kicks, c.set)
 		}
 		l.goesToSleep()
-		if l.alarmed || l.alarm.timer.Stop() {
+		if l.watch.set || l.watch.alarm.timer.Stop() {
 			t.Errorf("from %d: the alarm is set while the loop sleeps", c.from)
 		}
 	}
 	// It goes off while the watchdog is at work, which then rests, all in short waits of the loop.
 	w.mode.Store(light)
 	l.wokeUp()
-	l.alarm.timer.Stop()
+	l.watch.alarm.timer.Stop()
 	w.mode.Store(watching)
 	l.ring(w)
 	w.mode.Store(light)
 	l.wokeUp()
-	if !l.alarm.timer.Stop() {
+	if !l.watch.alarm.timer.Stop() {
 		t.Error("no alarm is set after one that went off")
 	}
 	for from, want := range map[int32]int32{watching: watching, light: watching, dozing: dozing} {

@@ -46,8 +46,8 @@ func lookAhead(soon, next *Task) {
 
 func (l *Loop) newWorker() *worker {
 	w := new(worker)
-	if l.body == nil { // one function for all spares a closure, 16 bytes, for each
-		l.body = func(yield func(struct{}) bool) {
+	if l.crew.body == nil { // one function for all spares a closure, 16 bytes, for each
+		l.crew.body = func(yield func(struct{}) bool) {
 			w := l.beginWorker(yield)
 			for w.runTasks(l) {
 			}
@@ -55,11 +55,11 @@ func (l *Loop) newWorker() *worker {
 		}
 	}
 	if l.hub {
-		w.InitPlain(l.body)
+		w.InitPlain(l.crew.body)
 	} else {
-		w.Init(l.body)
+		w.Init(l.crew.body)
 	}
-	l.workers++
+	l.crew.workers++
 	return w
 }
 
@@ -78,10 +78,10 @@ func (l *Loop) enroll() {
 	}
 	l.enrolled = true
 	members.enter(l.g, l)
-	for _, w := range l.idle {
+	for _, w := range l.crew.idle {
 		w.enroll(l, w.g)
 	}
-	for t := l.tasks; t != nil; t = t.allNext {
+	for t := l.roster.tasks; t != nil; t = t.allNext {
 		w := t.worker
 		if d, away := t.on.(*detachment); away { // w.g is its stand-in's
 			w.enroll(l, d.g)
@@ -110,21 +110,21 @@ func (w *worker) adopt(l *Loop, t *Task) {
 		s.setLoop(t, l)
 	}
 	t.allPrev = nil
-	t.allNext = l.tasks
-	if l.tasks != nil {
-		l.tasks.allPrev = t
+	t.allNext = l.roster.tasks
+	if l.roster.tasks != nil {
+		l.roster.tasks.allPrev = t
 	}
-	l.tasks = t
-	l.taskCount++
+	l.roster.tasks = t
+	l.roster.count++
 }
 
 // beginWorker is the beginning of a worker's goroutine, which finds out which it is by what is to run.
 //
 //go:noinline
 func (l *Loop) beginWorker(yield func(struct{}) bool) *worker {
-	w := l.successor
+	w := l.crew.successor
 	if w != nil {
-		l.successor = nil
+		l.crew.successor = nil
 	} else {
 		w = l.cur.worker
 	}
@@ -143,7 +143,7 @@ func (w *worker) ends(l *Loop) {
 		members.remove(w.g)
 	}
 	*w.Mark() |= workerGone
-	l.workers--
+	l.crew.workers--
 }
 
 // nextTask chooses what runs after a task of w has ended. A task that has not started
@@ -162,11 +162,11 @@ func (w *worker) nextTask(l *Loop) bool {
 		l.cur = next
 		return true
 	}
-	if len(l.idle) >= maxIdleWorkers && !l.closing {
+	if len(l.crew.idle) >= maxIdleWorkers && !l.end.closing {
 		l.leaveTo(w, next)
 		return false
 	}
-	l.idle = append(l.idle, w)
+	l.crew.idle = append(l.crew.idle, w)
 	l.switchTo(&w.Party, next)
 	return w.task != nil
 }
@@ -214,8 +214,8 @@ func (w *worker) begins(l *Loop) func() {
 	t := w.task
 	fn := t.on.(toRun)
 	t.on = nil
-	if l.overrun.Load() != 0 {
-		l.overrun.Store(0)
+	if l.overrun.step.Load() != 0 {
+		l.overrun.step.Store(0)
 	}
 	if l.rec != nil {
 		note, needsStack := l.rec.Start(&t.rec)
@@ -224,7 +224,7 @@ func (w *worker) begins(l *Loop) func() {
 		}
 	}
 	t.cancelled = t.endedContext() != nil
-	if !l.unwinding {
+	if !l.end.unwinding {
 		return fn
 	}
 	if dropped := t.extra().dropped; dropped != nil {
@@ -260,8 +260,8 @@ func (w *worker) endTask() {
 		if goexit {
 			w.ends(l)
 			l.cur = nil
-			l.successor = l.newWorker()
-			w.Leave(&l.successor.Party, true)
+			l.crew.successor = l.newWorker()
+			w.Leave(&l.crew.successor.Party, true)
 		}
 	}()
 	if v := recover(); v != nil || !coro.ByGoexit() {
@@ -297,19 +297,19 @@ func (l *Loop) finish(t *Task, failure error) {
 		}
 		t.worker.note = nil
 	}
-	if l.overrun.Load() != 0 {
+	if l.overrun.step.Load() != 0 {
 		l.reportOverrun()
 	}
 	if t.allPrev != nil {
 		t.allPrev.allNext = t.allNext
 	} else {
-		l.tasks = t.allNext
+		l.roster.tasks = t.allNext
 	}
 	if t.allNext != nil {
 		t.allNext.allPrev = t.allPrev
 	}
 	t.allPrev, t.allNext = nil, nil
-	l.taskCount--
+	l.roster.count--
 	t.state = stateFinished
 	t.worker = nil
 	t.on = nil
@@ -318,11 +318,11 @@ func (l *Loop) finish(t *Task, failure error) {
 		s.remove(t)
 	}
 	// A task that did not return may have left its Waiter where a waker will find it.
-	if t.recycle && failure == nil && l.spares < maxSpareTasks {
+	if t.recycle && failure == nil && l.crew.spares < maxSpareTasks {
 		t.reset()
-		t.next = l.spare
-		l.spare = t
-		l.spares++
+		t.next = l.crew.spare
+		l.crew.spare = t
+		l.crew.spares++
 		return
 	}
 	t.signalEnd(failure)
@@ -332,14 +332,14 @@ func (l *Loop) finish(t *Task, failure error) {
 // A worker that returns resumes the one that waits in its slot: another idle worker, which
 // returns too, or the loop.
 func (l *Loop) closeWorkers() {
-	for n := len(l.idle); n > 0; n = len(l.idle) {
-		w := l.idle[n-1]
-		l.idle = l.idle[:n-1]
+	for n := len(l.crew.idle); n > 0; n = len(l.crew.idle) {
+		w := l.crew.idle[n-1]
+		l.crew.idle = l.crew.idle[:n-1]
 		if *w.Mark()&workerGone == 0 {
 			coro.Switch(&l.party, &w.Party)
 		}
 	}
-	if l.workers != 0 {
-		panic(badCount("workers after closing", l.workers, 0))
+	if l.crew.workers != 0 {
+		panic(badCount("workers after closing", l.crew.workers, 0))
 	}
 }
