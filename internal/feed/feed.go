@@ -82,6 +82,7 @@ type Feed struct {
 	waits      map[waitKey]waitSeen
 	collected  time.Duration // when there was last something new about the heap
 	heap       probe.Reading // of it, the last
+	collector  collector
 }
 
 // A loopSide is what belongs to one loop.
@@ -97,6 +98,7 @@ func New(cfg Config) (s *Feed, err error) {
 		cfg.Collect = runtime.GC
 	}
 	s = &Feed{cfg: cfg, patience: explainTimeout}
+	s.collector = collector{run: cfg.Collect, now: func() time.Duration { return s.rt.Now() }}
 	switch cfg.Policy {
 	case Cohort:
 	case Resource:

@@ -235,7 +235,7 @@ func (s *Feed) collectIfFull(now time.Duration, readings []probe.Reading) {
 	s.ledger.Report(&r)
 	for _, x := range r.Resources {
 		if x.Name == probe.Heap && x.State == admit.AtLimit {
-			s.cfg.Collect()
+			s.collector.collect()
 		}
 	}
 	s.collected = now
@@ -255,7 +255,7 @@ func (s *Feed) holdBodies(now time.Duration, readings []probe.Reading) bool {
 	}
 	held, collect := s.rt.Bodies().Tick(now, s.heap.Limit, s.heap.Value, fresh)
 	if collect {
-		s.cfg.Collect()
+		s.collector.collect()
 	}
 	return held
 }
