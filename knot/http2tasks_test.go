@@ -90,7 +90,7 @@ func TestHTTP2Silence(t *testing.T) {
 	get := func(p *framePeer, path string) {
 		p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", path, ":authority", "h"), wholeHead)
 	}
-	for name, c := range map[string]struct {
+	cases := map[string]struct {
 		s    *Server
 		do   func(p *framePeer)
 		want []string // verdicts
@@ -107,18 +107,23 @@ func TestHTTP2Silence(t *testing.T) {
 			p.headers(3, p.get(), 0)
 		}, []string{"end"}},
 		"too large a head": {&Server{MaxHead: 1000}, func(p *framePeer) { p.headers(1, p.get("x", string(make([]byte, 1000))), wholeHead) }, []string{"431"}},
-	} {
-		everyMode(t, func(t *testing.T, start func(*Server) *served) {
+	}
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		peers := map[string]*framePeer{} // they are silent at the same time
+		for name, c := range cases {
 			s := &Server{H2C: true, Handler: echoHandler, HeadTimeout: c.s.HeadTimeout, IdleTimeout: c.s.IdleTimeout, WriteTimeout: c.s.WriteTimeout, BodyTimeout: c.s.BodyTimeout, MaxHead: c.s.MaxHead, HTTP2: c.s.HTTP2}
 			p := start(s).frames(wholePre)
 			p.WriteSettings()
 			c.do(p)
-			for _, want := range c.want {
+			peers[name] = p
+		}
+		for name, p := range peers {
+			for _, want := range cases[name].want {
 				testenv.Equal(t, p.verdict(), want, name)
 			}
 			p.nc.Close()
-		})
-	}
+		}
+	})
 	// One whose windows are wide, and that reads nothing at all, loses the connection.
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{H2C: true, Handler: echoHandler, WriteTimeout: short})

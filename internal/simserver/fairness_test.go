@@ -64,7 +64,8 @@ func TestBusyPeersDoNotStarveTheirLoop(t *testing.T) {
 }
 
 func starve(t *testing.T, scheduler string, loops int, work time.Duration) {
-	const lasts, patience = 300 * time.Millisecond, 20 * time.Millisecond
+	const patience = 20 * time.Millisecond
+	lasts := time.Duration(testenv.Rounds(100, 300)) * time.Millisecond
 	third := &asker{}
 	var read atomic.Int64
 	late := make([]time.Duration, loops)

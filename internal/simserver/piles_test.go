@@ -260,7 +260,10 @@ func TestABackendThatDoesManyThingsAtOnceStaysBusy(t *testing.T) {
 	for _, x := range []struct {
 		workers int
 		takes   time.Duration
-	}{{100, 20 * time.Millisecond}, {100, 100 * time.Millisecond}, {12, 500 * time.Millisecond}} {
+	}{
+		{25, 20 * time.Millisecond}, {100, 100 * time.Millisecond}, {12, 500 * time.Millisecond},
+		{100, 20 * time.Millisecond}, // 100,000 requests
+	}[:testenv.Rounds(3, 4)] {
 		for seed := range uint64(testenv.Rounds(1, 5)) {
 			t.Run(fmt.Sprint(x.workers, "/", x.takes, "/", seed+1), func(t *testing.T) {
 				could := float64(x.workers) / x.takes.Seconds()

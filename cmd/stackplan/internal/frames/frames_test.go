@@ -107,6 +107,7 @@ func TestFrameSizesAreTheCompilers(t *testing.T) {
 
 // go tool objdump decodes every instruction.
 func TestCallsAreThoseOfTheDisassembler(t *testing.T) {
+	testenv.NeedsFull(t, "the go command builds objdump")
 	for _, goarch := range architectures() {
 		path := build(t, goarch)
 		b := open(t, path)

@@ -7,6 +7,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -257,7 +258,7 @@ const callerPart = 128
 // or by what a run leaves of paint on the stack.
 func TestBoundsAreNeverExceeded(t *testing.T) {
 	dir, binary := realDir(t, "testdata", "depth"), filepath.Join(t.TempDir(), "depth")
-	testenv.Run(t, dir, nil, "go", "build", "-o", binary, ".")
+	testenv.Run(t, dir, nil, "go", slices.Concat([]string{"build", "-o", binary}, SourceFlags, []string{"."})...)
 	p := testenv.Need(Load(Config{Dir: dir, Binary: binary}))(t)
 	full := p.bounds()
 	// A stack that moves can't be measured, nor is there a bound for what the
