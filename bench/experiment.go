@@ -120,7 +120,7 @@ var experiments = []experiment{
 	truthExperiment, realServersExperiment, soakExperiment, conformanceExperiment, suitesExperiment,
 	slowClientsExperiment, proxyExperiment, filesExperiment, tlsExperiment, http2Experiment,
 	nativeExperiment, helloExperiment, overloadWebExperiment, overloadMemoryExperiment, overloadCgroupExperiment,
-	overloadFDsExperiment, admissionExperiment, priorityExperiment,
+	overloadFDsExperiment, admissionExperiment, priorityExperiment, plantedExperiment,
 }
 
 func experimentNames() []string {

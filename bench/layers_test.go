@@ -20,6 +20,7 @@ var layers = map[string]string{
 	"internal/people": "internal/load",
 	"internal/proc":   "golang.org/x/sys/unix",
 	"internal/report": "",
+	"planted":         "",
 }
 
 func measured() string {

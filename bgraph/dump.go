@@ -317,6 +317,9 @@ func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
 	for i := range s.Starts {
 		name(&s.Starts[i].Function, &s.Starts[i].File)
 	}
+	for i := range s.Assists {
+		name(&s.Assists[i].Function, &s.Assists[i].File)
+	}
 	for i := range s.Spans {
 		name(&s.Spans[i].Kind, &s.Spans[i].Name)
 	}
@@ -438,7 +441,7 @@ func (s *Snapshot) Clone() *Snapshot {
 		e.Changes, e.Functions = slices.Clone(e.Changes), slices.Clone(e.Functions)
 		e.CPU.unshare()
 	}
-	out.Starts, out.Spans, out.Notes = slices.Clone(s.Starts), slices.Clone(s.Spans), slices.Clone(s.Notes)
+	out.Starts, out.Spans, out.Notes, out.Assists = slices.Clone(s.Starts), slices.Clone(s.Spans), slices.Clone(s.Notes), slices.Clone(s.Assists)
 	for i := range out.Spans {
 		out.Spans[i].Path = slices.Clone(out.Spans[i].Path)
 	}

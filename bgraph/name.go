@@ -20,33 +20,90 @@ func (n *Node) Name() string {
 	return n.Reason
 }
 
-// Place is the innermost frame that belongs to the program: neither to the runtime nor
-// to the standard library, unless there is nothing else. If there is only the runtime, it
-// is the innermost function that programs call. It is nil if the node has no stack.
+// Place is the innermost frame that belongs to the program: neither to the runtime nor to the standard library nor, if
+// another does, to a module that the program uses. What the program adds below a library that it calls, such as a driver
+// of package database/sql, does not count. If there is only the standard library, or only the runtime, it is the innermost
+// function that programs call. It is nil if the node has no stack.
 func (n *Node) Place() *Frame {
-	var first *Frame
-	plumbed := true
+	if i := n.placeIndex(); i >= 0 {
+		return &n.Stack[i]
+	}
+	return nil
+}
+
+// Path are the frames of the program that lead to its Place, which is the last, and the function that is called there; ""
+// if it waits by itself. It has at most so many frames.
+func (n *Node) Path(most int) (path []Frame, callee string) {
+	at := n.placeIndex()
+	if at < 0 {
+		return nil, ""
+	}
+	for i := at; i < len(n.Stack) && len(path) < most; i++ {
+		if f := n.Stack[i]; i == at || isOwn(&f) {
+			path = append(path, f)
+		}
+	}
+	slices.Reverse(path)
+	if at > 0 {
+		callee = n.Stack[at-1].Function
+	}
+	return path, callee
+}
+
+// isOwn reports whether a frame belongs to the program itself, as far as names and files tell.
+func isOwn(f *Frame) bool {
+	return !funcname.OfRuntime(f.Function) && !funcname.OfStandardLibrary(f.Function) && !ofModule(f.File) && !strings.Contains(f.Function, "._Cfunc_")
+}
+
+// ofModule reports whether a file is one of a module with a version, or of a vendor folder.
+func ofModule(file string) bool {
+	return strings.Contains(file, "@v") || strings.Contains(file, "/vendor/")
+}
+
+// clients are parts of the standard library below which functions of the program serve those: drivers, transports, writers.
+var clients = []string{"database/sql.", "net/http.(*Client).", "log.", "log/slog.", "net.(*Resolver).Lookup"}
+
+func isClient(function string) bool {
+	return slices.ContainsFunc(clients, func(prefix string) bool { return strings.HasPrefix(function, prefix) })
+}
+
+// placeIndex is the position of Place, -1 if the node has no stack.
+func (n *Node) placeIndex() int {
+	own := -1
+	for i := len(n.Stack) - 1; i >= 0; i-- {
+		f := &n.Stack[i]
+		if own >= 0 && isClient(f.Function) {
+			break
+		}
+		if isOwn(f) {
+			own = i
+		}
+	}
+	if own >= 0 {
+		return own
+	}
+	first, plumbed := -1, true
 	for i := range n.Stack {
 		f := &n.Stack[i]
 		if funcname.OfRuntime(f.Function) {
 			continue
 		}
-		if first == nil || plumbed && !plumbing(f.Function) {
-			first, plumbed = f, plumbing(f.Function)
+		if first < 0 || plumbed && !plumbing(f.Function) {
+			first, plumbed = i, plumbing(f.Function)
 		}
 		if !funcname.OfStandardLibrary(f.Function) {
-			return f
+			return i
 		}
 	}
-	if first != nil || len(n.Stack) == 0 {
+	if first >= 0 {
 		return first
 	}
 	for i := range n.Stack {
 		if exported(n.Stack[i].Function) {
-			return &n.Stack[i]
+			return i
 		}
 	}
-	return &n.Stack[len(n.Stack)-1]
+	return len(n.Stack) - 1
 }
 
 // plumbing reports whether a function belongs to the parts of the standard library through

@@ -44,6 +44,7 @@ type Snapshot struct {
 	Stalled     Times    `json:"stalled,omitzero"`     // times when goroutines ran for so long that the kernel must have taken their processor
 	Collections Times    `json:"collections,omitzero"` // cycles of the garbage collector
 	Starts      []Start  `json:"starts,omitempty"`     // goroutines by where they began
+	Assists     []Waker  `json:"assists,omitempty"`    // where goroutines allocated when they had to help the collector
 	Spans       []Span   `json:"spans,omitempty"`      // regions and tasks by name
 	Notes       []string `json:"notes,omitempty"`      // what to know of how the graph was made
 }

@@ -108,6 +108,7 @@ func (s *Snapshot) checkTrace() error {
 		checkLength("starts", len(s.Starts), graphlimits.Starts),
 		checkLength("spans", len(s.Spans), graphlimits.Spans),
 		checkLength("notes", len(s.Notes), graphlimits.Notes),
+		checkWakers("assists", s.Assists),
 	)
 	for i := range s.Starts {
 		st := &s.Starts[i]
@@ -166,6 +167,7 @@ func (s *Snapshot) mergeTrace(b *Snapshot) {
 	s.Stopped.merge(&b.Stopped)
 	s.Stalled.merge(&b.Stalled)
 	s.Collections.merge(&b.Collections)
+	s.Assists = mergeWakers(s.Assists, b.Assists)
 	for i := range b.Starts {
 		from := &b.Starts[i]
 		at := slices.IndexFunc(s.Starts, func(to Start) bool { return to.Function == from.Function && to.File == from.File })

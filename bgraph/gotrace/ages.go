@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // Limits of a list of goroutines.
@@ -54,7 +55,7 @@ func AddAges(s *bgraph.Snapshot, r io.Reader) error {
 			if listed++; listed > mostListed {
 				return fmt.Errorf("gotrace: there are more than %d goroutines", mostListed)
 			}
-			*g = listedGoroutine{frames: g.frames[:0]}
+			*g = listedGoroutine{frames: g.frames[:0], computing: g.computing}
 			g.head(found[1])
 			continue
 		}
@@ -64,6 +65,7 @@ func AddAges(s *bgraph.Snapshot, r io.Reader) error {
 		g.line(line)
 	}
 	g.addTo(s, starts)
+	nameUnknown(s, g.computing)
 	if err := in.Err(); err != nil {
 		return fmt.Errorf("gotrace: the list of goroutines cannot be read any further: %w", err)
 	}
@@ -78,6 +80,8 @@ type listedGoroutine struct {
 	frames   []bgraph.Frame // innermost first
 	function string         // of the line before; "": there was none
 	done     bool           // the rest of the text is about what created it
+
+	computing map[startKey]bgraph.Frame // first functions that the trace does not know, of goroutines that compute
 }
 
 // head reads what stands between the brackets of the first line.
@@ -117,7 +121,19 @@ func (g *listedGoroutine) line(line string) {
 
 // addTo adds what is known of the goroutine to its place in the graph and to where it began.
 func (g *listedGoroutine) addTo(s *bgraph.Snapshot, starts map[startKey]*bgraph.Start) {
-	if len(g.frames) == 0 || g.waits == 0 && !g.leaked {
+	if len(g.frames) == 0 {
+		return
+	}
+	for len(g.frames) > 1 && g.frames[len(g.frames)-1].Function == "runtime.goexit" {
+		g.frames = g.frames[:len(g.frames)-1]
+	}
+	if first := g.frames[len(g.frames)-1]; !funcname.OfStandardLibrary(first.Function) && (g.reason == "runnable" || g.reason == "running") && starts[startKey{first.Function, first.File}] == nil {
+		if g.computing == nil {
+			g.computing = map[startKey]bgraph.Frame{}
+		}
+		g.computing[startKey{first.Function, first.File}] = first
+	}
+	if g.waits == 0 && !g.leaked {
 		return
 	}
 	waits := bgraph.Nanos(g.waits)
@@ -131,5 +147,26 @@ func (g *listedGoroutine) addTo(s *bgraph.Snapshot, starts map[startKey]*bgraph.
 	kind, frames := refine(g.reason, g.frames), trim(g.frames)
 	if n := s.Node(keyOf(kind, "", frames)); n != nil {
 		n.Oldest = max(n.Oldest, waits)
+	}
+}
+
+// nameUnknown gives goroutines that compute all the time the name of their function, which the trace does not tell if it has no frame,
+// if there is one such function only.
+func nameUnknown(s *bgraph.Snapshot, computing map[startKey]bgraph.Frame) {
+	for _, f := range computing {
+		if len(computing) > 1 {
+			return
+		}
+		for i := range s.Starts {
+			if st := &s.Starts[i]; st.Function == "" {
+				st.Function, st.File, st.Line = f.Function, f.File, f.Line
+			}
+		}
+		for i := range s.Nodes {
+			n := &s.Nodes[i]
+			if n.Reason == runningReason && (len(n.Stack) == 0 || n.Stack[0].Function == "") {
+				n.Stack = []bgraph.Frame{f}
+			}
+		}
 	}
 }

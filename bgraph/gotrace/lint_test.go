@@ -29,6 +29,7 @@ type turn struct {
 	calls            int        // short system calls, which take half of run
 	moves            bool       // to another P each time
 	wakes            string     // the functions that wake it; "": main.wake
+	replies          bool       // ends a response of net/http when it has run
 }
 
 func (s *script) change(at time.Duration, p trace.ProcID, by, g trace.GoID, from, to trace.GoState, reason string, functions ...string) {
@@ -68,6 +69,10 @@ func (s *script) goes(g trace.GoID, at time.Duration, times int, stays bool, tur
 					s.change(at, p, g, g, trace.GoRunning, trace.GoRunnable, "preempted", append(strings.Fields(u.function), "main.start")...)
 					s.change(at, p, none, g, trace.GoRunnable, trace.GoRunning, "")
 				}
+			}
+			if u.replies {
+				s.change(at, p, g, g, trace.GoRunning, trace.GoSyscall, "", replyFunction, "net/http.(*conn).serve", "main.start")
+				s.change(at, p, g, g, trace.GoSyscall, trace.GoRunning, "")
 			}
 			s.change(at, p, g, g, trace.GoRunning, trace.GoWaiting, u.reason, append(strings.Fields(u.function), "main.start")...)
 			if stays && i == times-1 && j == len(turns)-1 {
@@ -117,6 +122,19 @@ func either[T any](first bool, a, b T) T {
 	return b
 }
 
+// begins lets goroutine g, which began with a function, run for 20 ms at a time, less what it waits for in the function that another calls.
+func (s *script) begins(g trace.GoID, start string, times int, callee, function string, wait time.Duration) {
+	at, p := time.Duration(0), trace.ProcID(1)
+	s.change(at, p, none, g, trace.GoUndetermined, trace.GoRunning, "", start)
+	for range times {
+		at += max(20*ms-wait, 10*µs)
+		s.change(at, p, g, g, trace.GoRunning, trace.GoWaiting, either(callee == "", "chan receive", "sleep"), append(strings.Fields(callee), function, start)...)
+		at += wait
+		s.change(at, p, none, g, trace.GoWaiting, trace.GoRunnable, "")
+		s.change(at, p, none, g, trace.GoRunnable, trace.GoRunning, "")
+	}
+}
+
 // together lets n goroutines take the same turns.
 func (s *script) together(n, times int, stays bool, turns ...turn) {
 	for i := range n {
@@ -140,6 +158,45 @@ var lintTraces = []struct {
 	{lint.CheckConvoy, "warning", "cond main.get", func(s *script, faulty bool) {
 		wait := turn{reason: "sync.(*Cond).Wait", function: "sync.(*Cond).Wait main.get", run: 5 * µs, wait: ms, by: 2, wakes: "sync.(*Cond).Broadcast main.wake"}
 		s.together(8, 30, false, either(faulty, []turn{wait}, []turn{wait, busy})...)
+	}},
+	{lint.CheckConvoy, "warning", "rwmutex read main.read", func(s *script, faulty bool) { // a reader keeps a writer waiting, and that the others
+		s.together(8, 30, false, turn{reason: "sync", function: "sync.(*RWMutex).RLock main.read", run: 10 * µs, wait: either(faulty, 10*ms, 100*µs), by: 20, wakes: "sync.(*RWMutex).Unlock main.write"})
+		s.goes(20, 0, 30, false, turn{reason: "sync", function: "sync.(*RWMutex).Lock main.write", run: 10 * µs, wait: either(faulty, 10*ms, 100*µs), by: 21, wakes: "sync.(*RWMutex).RUnlock main.report"})
+		s.goes(21, 0, 30, false, turn{reason: "sleep", function: "time.Sleep main.report", run: 10 * µs, wait: 10 * ms, by: none})
+	}},
+	{lint.CheckQueue, "warning", "channel send main.give", func(s *script, faulty bool) { // to one that is always busy, or not
+		s.together(8, 30, false, turn{reason: "chan send", function: "main.give", run: 10 * µs, wait: 8 * ms, by: 20, wakes: "main.serve"})
+		s.begins(20, "main.serve", 12, "", "main.serve", either(faulty, ms, 19*ms))
+	}},
+	{lint.CheckQueue, "warning", "channel send main.limited", func(s *script, faulty bool) { // as a semaphore
+		s.together(12, 30, false,
+			turn{reason: "chan send", function: "main.limited", run: 10 * µs, wait: either(faulty, 50*ms, 2*ms), by: 2, wakes: "main.limited"},
+			turn{reason: "sleep", function: "time.Sleep main.limited", run: 10 * µs, wait: 10 * ms, by: none})
+	}},
+	{lint.CheckQueue, "warning", "select main.ask", func(s *script, faulty bool) { // of one HTTP/2 connection
+		through := "net/http.(*http2ClientConn).roundTrip main.ask"
+		s.together(8, 30, false, turn{reason: "select", function: through, run: 10 * µs, wait: 10 * ms, by: 20, wakes: "net/http.read"})
+		s.goes(20, 0, either(faulty, 300, 30), false, turn{reason: "sync.(*Cond).Wait", function: "sync.(*Cond).Wait net/http.(*http2ClientConn).awaitOpenSlotForStreamLocked", run: either(faulty, 10*µs, 10*ms), wait: ms, by: 21})
+	}},
+	{lint.CheckRepeated, "warning", "read main.load", func(s *script, faulty bool) {
+		read := turn{reason: "network", function: "internal/poll.(*FD).Read net/http.read main.load main.handle net/http.serverHandler.ServeHTTP", run: 10 * µs, wait: ms, by: none}
+		turns := slices.Repeat([]turn{read}, either(faulty, 20, 2))
+		s.goes(1, 0, 40, false, append(turns, turn{reason: "network", function: "internal/poll.(*FD).Read net/http.(*conn).serve", run: 10 * µs, wait: ms, by: none, replies: true})...)
+	}},
+	{lint.CheckDependency, "warning", "read main.ads", func(s *script, faulty bool) {
+		call := func(what string, takes time.Duration) turn {
+			return turn{reason: "network", function: "internal/poll.(*FD).Read net/http.read main." + what + " main.handle net/http.serverHandler.ServeHTTP", run: 10 * µs, wait: takes, by: none}
+		}
+		s.goes(1, 0, 40, false, call("ads", either(faulty, 60*ms, 6*ms)), call("stock", 3*ms),
+			turn{reason: "network", function: "internal/poll.(*FD).Read net/http.(*conn).serve", run: 10 * µs, wait: ms, by: none, replies: true})
+	}},
+	{lint.CheckBusy, "warning", "goroutines of main.spin", func(s *script, faulty bool) {
+		s.goes(1, 0, 300, false, busy)
+		s.goes(2, 0, 1, true, turn{reason: "network", function: "internal/poll.(*FD).Accept main.serve"})
+		s.begins(3, "main.spin", 10, "time.Sleep", "main.spin", either(faulty, ms, 200*ms))
+	}},
+	{lint.CheckTimers, "warning", "sleep main.look", func(s *script, faulty bool) {
+		s.together(either(faulty, 200, 20), 50, true, turn{reason: "sleep", function: "time.Sleep main.look", run: µs, wait: ms, by: none})
 	}},
 	{lint.CheckLongStep, "error", "sleep main.compute", func(s *script, faulty bool) {
 		s.goes(1, 0, 6, false, turn{reason: "sleep", function: "time.Sleep main.compute", run: 200 * ms, wait: 10 * ms, by: none})
@@ -175,7 +232,6 @@ var lintTraces = []struct {
 	}},
 	{lint.CheckStuck, "error", "mutex main.get", func(s *script, faulty bool) {
 		s.together(2, 1, true, turn{reason: "sync", function: "sync.(*Mutex).Lock main.get"})
-		s.goes(5, 0, 1, true, turn{reason: "network", function: "internal/poll.(*FD).Accept main.serve"})
 		if !faulty { // one computes
 			s.change(0, 1, none, 6, trace.GoUndetermined, trace.GoRunning, "", "main.compute")
 		}

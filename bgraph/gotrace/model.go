@@ -45,6 +45,7 @@ type model struct {
 	stalled     bgraph.Times
 	collections bgraph.Times
 	collector   time.Duration // by workers of the collector
+	assists     []waker       // where goroutines began to help it
 	open        map[string]trace.Time
 	notes       []string
 }
@@ -62,7 +63,8 @@ type openTask struct {
 
 type node struct {
 	bgraph.Node
-	outside bool // a goroutine here waits for the network or for time
+	outside bool   // a goroutine here waits for the network or for time
+	place   *place // see placeOf; nil: not asked yet
 	here    int64
 	wakers  []waker
 	by      *goroutine // whose Broadcast has ended a wait last
@@ -226,7 +228,9 @@ func (m *model) rangeEvent(e *trace.Event) {
 	if r.Name == "GC mark assist" {
 		if g := m.all.get(e.Goroutine()); g != nil {
 			m.account(g)
-			g.assisting = begin
+			if g.assisting = begin; begin {
+				m.assisted(e.Stack())
+			}
 		}
 		return
 	}
@@ -394,7 +398,7 @@ func (m *model) snapshot() *bgraph.Snapshot {
 			s.Loops = append(s.Loops, bgraph.LoopStat{Index: i, Steps: p.steps})
 		}
 	}
-	s.CollectorCPU = bgraph.Nanos(m.collector)
+	s.CollectorCPU, s.Assists = bgraph.Nanos(m.collector), counts(m.assists)
 	linked := map[*node]bool{}
 	for k := range m.edges {
 		linked[k[0]], linked[k[1]] = true, true

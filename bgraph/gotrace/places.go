@@ -104,6 +104,7 @@ var waitFunctions = map[string]string{
 var selectFunctions = map[string]string{
 	"database/sql.(*DB).conn":                         "pool", // of connections
 	"golang.org/x/sync/semaphore.(*Weighted).Acquire": "semaphore",
+	"net/http.(*Transport).getConn":                   "pool", // of a client, whose connections are in use, or being made
 }
 
 // reasons are the words of package task for those of the Go runtime, so that what holds for
@@ -123,6 +124,8 @@ func refine(reason string, frames []bgraph.Frame) string {
 	switch {
 	case word == "select" && len(own) > 0:
 		return cmp.Or(selectFunctions[own[0].Function], word)
+	case word == "cond" && len(own) > 1 && own[1].Function == "net/http.(*http2ClientConn).awaitOpenSlotForStreamLocked":
+		return "stream" // of an HTTP/2 connection
 	case word == "wait" && len(own) > 0 && own[0].Function == "time.Sleep":
 		return "sleep"
 	}

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // A stack is what has been found out about one of a generation, so that its frames are
@@ -34,6 +35,7 @@ const (
 	broadcasts
 	replyAsked
 	isReply
+	bySync // the waker is package sync
 )
 
 // ask answers a question about a stack from what is known, or by fn.
@@ -152,12 +154,37 @@ func (m *model) waker(e *trace.Event, n *node) *place {
 		n := bgraph.Node{Stack: trim(frames)}
 		if f := n.Place(); f != nil && !ofRuntime(f.Function) {
 			s.waker = m.intern(place{f.Function, f.File, f.Line})
+			if strings.HasPrefix(f.Function, "sync.") {
+				s.known |= bySync
+			}
 		}
 	}
 	if n.outside && s.known&polls == 0 {
 		return nil
 	}
+	if s.known&bySync != 0 {
+		if w := m.all.get(e.Goroutine()); w != nil && w.at != nil {
+			if at := m.placeOf(w.at); at != nil {
+				return at
+			}
+		}
+	}
 	return s.waker
+}
+
+// placeOf is where the program waits at n, nil if it is not known. It stands for a goroutine that has come from there if the
+// end of a wait tells nothing itself, as that of a sync.WaitGroup by its method Go.
+func (m *model) placeOf(n *node) *place {
+	if n.place == nil {
+		n.place = &scheduler
+		if f := n.Place(); f != nil && !funcname.OfStandardLibrary(f.Function) {
+			n.place = m.intern(place{f.Function, f.File, f.Line})
+		}
+	}
+	if n.place == &scheduler {
+		return nil
+	}
+	return n.place
 }
 
 // sampled is the innermost function that a sample of a CPU profile was in, but for those of the

@@ -32,6 +32,14 @@ func (m *model) together(n *node, e *trace.Event) {
 	n.by, n.byStep = w, w.steps
 }
 
+// assisted counts where a goroutine allocated that has to help the collector.
+func (m *model) assisted(of trace.Stack) {
+	n := bgraph.Node{Stack: trim(framesOf(of))}
+	if f := n.Place(); f != nil && !ofRuntime(f.Function) {
+		m.assists = countAt(m.assists, m.intern(place{f.Function, f.File, f.Line}))
+	}
+}
+
 // countAt counts one more at p. The frequent places are near the front of the list.
 func countAt(all []waker, p *place) []waker {
 	for i := range all {

@@ -43,7 +43,8 @@ type Finding struct {
 	Node     bgraph.Key `json:"node"`            // 0: the program as a whole
 	To       bgraph.Key `json:"to"`              // where the step ends that is meant; 0: the node itself
 	Name     string     `json:"name"`            // of the place, or of the step: "read a → write b"
-	At       string     `json:"at,omitempty"`    // where that is in the program, or where the step begins: "/src/main.go:35"
+	At       string     `json:"at,omitempty"`    // where the cause is in the program, or else the node, or where the step begins: "/src/main.go:35"
+	Path     string     `json:"path,omitempty"`  // the functions of the program that lead to Node, and what they call: "main.gather main.go:35 ← main.ask main.go:20 ← net/http"
 	Message  string     `json:"message"`         // what was seen, with its figures
 	Advice   string     `json:"advice"`          // what to do about it
 	Stack    string     `json:"stack,omitempty"` // of the end of a long step
@@ -56,7 +57,13 @@ func Find(s *bgraph.Snapshot) []Finding { return findWith(s, usual) }
 
 // findWith is Find with other limits.
 func findWith(s *bgraph.Snapshot, o limits) []Finding {
-	l := &linter{s: s, o: o, w: words.TermsOf(s), names: words.Names(s), convoys: make(map[bgraph.Key]bool)}
+	l := &linter{s: s, o: o, w: words.TermsOf(s), names: words.Names(s), convoys: make(map[bgraph.Key]bool), blamed: make(map[string]bool)}
+	l.leftBehind()
+	l.queues()
+	l.streams()
+	l.requests()
+	l.busyStarts()
+	l.timers()
 	l.steps()
 	l.locks()
 	l.piles()
@@ -91,7 +98,8 @@ type linter struct {
 	w       words.Terms
 	names   map[bgraph.Key]string
 	found   []graded
-	convoys map[bgraph.Key]bool // nodes that are in a finding of locks
+	convoys map[bgraph.Key]bool // nodes that are in a finding about a queue
+	blamed  map[string]bool     // functions that goroutines which are in such a finding began with
 }
 
 // A graded finding has a weight, which says which of a check's are the worst.
@@ -100,17 +108,24 @@ type graded struct {
 	weight float64
 }
 
-func (l *linter) add(weight float64, f Finding) {
+func (l *linter) add(weight float64, f Finding) { l.addTimed(weight, 0, f) }
+
+// addTimed adds a finding about goroutines that waited or ran for so long in all. It is but a remark if the kernel may be the
+// cause: if that has taken processors, and each of the goroutines that wait, weight on average, may have waited for that.
+func (l *linter) addTimed(weight float64, took bgraph.Nanos, f Finding) {
 	if f.Name == "" {
 		f.Name = l.place(f.Node, f.To)
 	}
-	f.At = l.at(f.Node, f.To)
+	f.At = cmp.Or(f.At, l.at(f.Node, f.To))
+	if n := l.s.Node(f.Node); n != nil && l.s.Kind == bgraph.KindGoroutines {
+		f.Path = pathOf(n)
+	}
 	advice := f.Advice
 	if l.s.Kind == bgraph.KindGoroutines {
 		advice = cmp.Or(goroutineAdvice[f.Check], advice)
 	}
 	f.Message, f.Advice = fill(l.w, f.Message), fill(l.w, advice)
-	if words.Stalled(l.s) && slices.Contains(timedChecks, f.Check) {
+	if words.Stalled(l.s) && slices.Contains(timedChecks, f.Check) && float64(took) <= stallFactor*max(weight, 1)*float64(l.s.Stalled.Sum) {
 		f.Severity = SeverityInfo
 	}
 	l.found = append(l.found, graded{f, weight})
@@ -141,15 +156,18 @@ func (l *linter) at(nodes ...bgraph.Key) string {
 	return ""
 }
 
+// causes are checks that find why others have found something, the surest first.
+var causes = []string{CheckStalled, CheckStuck, CheckLeaked, CheckGrowing, CheckConvoy, CheckQueue, CheckRepeated, CheckBusy, CheckTimers, CheckAssist, CheckDependency}
+
 var severityRank = map[string]int{SeverityError: 0, SeverityWarning: 1, SeverityInfo: 2}
 
 // sorted keeps the worst of each check and puts them in order.
 func (l *linter) sorted() []Finding {
 	orderOf := func(f Finding) int {
-		if f.Check == CheckStalled { // why others were found
-			return 0
+		if i := slices.Index(causes, f.Check); i >= 0 {
+			return i
 		}
-		return 1
+		return len(causes)
 	}
 	slices.SortStableFunc(l.found, func(a, b graded) int {
 		return cmp.Or(severityRank[a.Severity]-severityRank[b.Severity], cmp.Compare(b.weight, a.weight))

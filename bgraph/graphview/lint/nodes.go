@@ -48,7 +48,7 @@ func (l *linter) convoy(n *bgraph.Node) {
 	}
 	wait := n.MeanWait()
 	queued := words.PerSecond(l.s, n.Departures) * wait.Duration().Seconds() // Little's law
-	if steps == 0 || queued < convoyTasks || float64(wait) < convoyFactor*ran/steps {
+	if l.convoys[n.Key] || steps == 0 || queued < convoyTasks || float64(wait) < convoyFactor*ran/steps {
 		return
 	}
 	l.convoys[n.Key] = true
@@ -127,10 +127,20 @@ func (l *linter) wokenForNothing(n *bgraph.Node) {
 	l.convoys[n.Key] = true
 	l.add(float64(back), Finding{
 		Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key,
-		Message: fmt.Sprintf("Of %s wake-ups %s (%s) led straight back to this wait: the {tasks} were woken for nothing, %s times a second. At most %s waited at a time.",
+		Message: l.wokenBy(n) + fmt.Sprintf("Of %s wake-ups %s (%s) led straight back to this wait: the {tasks} were woken for nothing, %s times a second. At most %s waited at a time.",
 			words.Count(all), words.Count(back), words.Percent(words.Ratio(float64(back), float64(all))), words.Rate(words.PerSecond(l.s, back)), words.Count(n.Peak)),
 		Advice: "Use Signal instead of Broadcast where one {task} can go on, or a condition variable for each thing that is waited for.",
 	})
+}
+
+// wokenBy says who wakes all that wait at a condition variable, "" if that is not known.
+func (l *linter) wokenBy(n *bgraph.Node) string {
+	by, _ := waker(n)
+	place := n.Place()
+	if by.Function == "" || place == nil || l.s.Kind != bgraph.KindGoroutines {
+		return ""
+	}
+	return fmt.Sprintf("%s wakes all that wait at %s by Broadcast, though few of them can go on. ", at(by.Function, by.File, by.Line), atFrame(place))
 }
 
 // piles finds places where tasks gather.

@@ -21,6 +21,9 @@ func (l *linter) steps() {
 	late := l.late(limit)
 	for i := range l.s.Edges {
 		e := &l.s.Edges[i]
+		if from := l.s.Node(e.From); from != nil && l.blamed[startOf(from)] {
+			continue
+		}
 		mean, p99 := e.MeanCPU(), bgraph.Nanos(0)
 		much := e.TotalCPU() >= l.s.Span/10
 		few, least := uint64(1), uint64(minSamples)

@@ -44,8 +44,9 @@ const (
 	handShare    = 0.05 // of the time of all Ps
 	unfairFactor = 100  // times the usual wait
 	unfairWait   = 10 * time.Millisecond
-	leastGrown   = 100 // goroutines
-	endedShare   = 0.1 // of those that began
+	leastGrown   = 50  // goroutines
+	grownFactor  = 4   // times as many as rate and life of those that ended explain
+	takenLimit   = 0.5 // of the CPU time of goroutines, from which on it is more than a remark that the kernel took it
 )
 
 // trace makes the checks for which only a trace has the figures.
@@ -67,18 +68,24 @@ func (l *linter) trace() {
 			continue
 		}
 		l.add(float64(e.Parts.System), Finding{
-			Severity: SeverityWarning, Check: CheckSystemCalls, Node: e.From, To: e.To,
+			Severity: severityIf(l.isOwnStep(e)), Check: CheckSystemCalls, Node: e.From, To: e.To,
 			Message: fmt.Sprintf("A step makes %s system calls on average; all together took %v of %v.", words.Rate(calls), e.Parts.System, l.s.Span),
 			Advice:  "Read and write larger pieces: a bufio.Reader or Writer where there is none, or a larger one; look at the stack to see which calls these are.",
 		})
 	}
 	l.handedOver(handed)
 	if all := words.TotalCPU(l.s); all > 0 && float64(assist) >= assistShare*all && assist >= bgraph.Nanos(time.Millisecond) {
-		l.add(float64(assist), Finding{
+		f := Finding{
 			Severity: severityIf(float64(assist) >= assistLeast*room), Check: CheckAssist,
-			Message: fmt.Sprintf("Goroutines spent %s of their CPU time (%v) helping the collector, because they allocate faster than it can keep up with.", words.Percent(float64(assist)/all), assist),
+			Message: fmt.Sprintf("Goroutines allocate faster than the collector can keep up with, and spent %s of their CPU time (%v) helping it.", words.Percent(float64(assist)/all), assist),
 			Advice:  "Allocate less (a heap profile says where), or give the collector more room: raise GOGC, with GOMEMLIMIT as the bound.",
-		})
+		}
+		if len(l.s.Assists) > 0 && l.s.Assists[0].Line > 0 {
+			by := &l.s.Assists[0]
+			f.Name, f.At = funcname.Short(by.Function), fmt.Sprintf("%s:%d", by.File, by.Line)
+			f.Message = at(by.Function, by.File, by.Line) + " allocates most of what goroutines had to help the collector for. " + f.Message
+		}
+		l.addTimed(1, assist, f)
 	}
 	if t := &l.s.Stopped; t.Max >= bgraph.Nanos(stoppedLimit) {
 		again := t.Quantile(1-(stoppedOften-0.5)/float64(t.Count)) >= bgraph.Nanos(stoppedLimit) || t.Max >= bgraph.Nanos(stoppedVery)
@@ -89,9 +96,15 @@ func (l *linter) trace() {
 		})
 	}
 	if t := &l.s.Stalled; words.Stalled(l.s) {
+		all := words.TotalCPU(l.s)
+		much := float64(t.Sum) >= takenLimit*all
+		lead := ""
+		if much {
+			lead = fmt.Sprintf("The program is short of processors: of the time in which its goroutines had one, %s was the kernel's, as with a CPU quota. ", words.Percent(words.Ratio(float64(t.Sum), all)))
+		}
 		l.add(float64(t.Sum), Finding{
-			Severity: SeverityInfo, Check: CheckStalled,
-			Message: fmt.Sprintf("%s a goroutine had a P for 30 ms or longer, at most %v, all together %v, though the Go runtime preempts what runs for 10 ms: the kernel had taken the processor. That time counts as CPU time of steps, and others wait for locks, the collector and their turn meanwhile.",
+			Severity: severityIf(much), Check: CheckStalled,
+			Message: lead + fmt.Sprintf("%s a goroutine had a P for 30 ms or longer, at most %v, all together %v, though the Go runtime preempts what runs for 10 ms: the kernel had taken the processor. That time counts as CPU time of steps, and others wait for locks, the collector and their turn meanwhile.",
 				words.Plural(int(t.Count), "time"), t.Max, t.Sum),
 			Advice: "Look for a limit of CPU time (cpu.max of the container: nr_throttled in its cpu.stat) that is below GOMAXPROCS, and for other programs on the machine. Only a loop that cannot be preempted, of assembly, looks the same.",
 		})
@@ -106,7 +119,6 @@ func (l *linter) trace() {
 func (l *linter) begun() {
 	for i := range l.s.Starts {
 		st := &l.s.Starts[i]
-		l.growing(st)
 		if st.Leaked > 0 {
 			l.add(float64(st.Leaked), Finding{
 				Severity: SeverityError, Check: CheckLeaked, Name: "goroutines of " + funcname.Short(st.Function),
@@ -125,6 +137,17 @@ func (l *linter) begun() {
 			Advice:  "If what they do is shorter than what it takes to start one and to wake what waits for it, do it in place, or let a few workers take it from a channel in batches.",
 		})
 	}
+}
+
+// isOwnStep reports whether a step begins or ends where the program waits, or a profile has found it there: else it is one of the
+// standard library, about which there is no advice.
+func (l *linter) isOwnStep(e *bgraph.Edge) bool {
+	for _, k := range []bgraph.Key{e.From, e.To} {
+		if n := l.s.Node(k); n != nil && ownPlace(n) != nil {
+			return true
+		}
+	}
+	return slices.ContainsFunc(e.Functions, func(w bgraph.Waker) bool { return !funcname.OfStandardLibrary(w.Function) })
 }
 
 // pingPong finds short steps that mostly run on another P than the one before: for each the
@@ -200,17 +223,5 @@ func (l *linter) unfair(n *bgraph.Node) {
 		Message: fmt.Sprintf("Half of those that wait here have the lock within %v, but one in a hundred waits for %v or more, at most %v: those that come later take it first.",
 			usual, p99, n.Wait.Max),
 		Advice: "Something takes the lock again right after it gave it back, or keeps it for long now and then. Do less while it is held, or let a queue decide what is next.",
-	})
-}
-
-// growing finds goroutines that begin and hardly ever end.
-func (l *linter) growing(st *bgraph.Start) {
-	if st.Created < leastGrown || float64(st.Ended) > endedShare*float64(st.Created) || st.Now < leastGrown {
-		return
-	}
-	l.add(float64(st.Created-st.Ended), Finding{
-		Severity: SeverityWarning, Check: CheckGrowing, Name: "goroutines of " + funcname.Short(st.Function),
-		Message: fmt.Sprintf("In %v %s goroutines began here and %s ended; now there are %s.", l.s.Span, words.Count(st.Created), words.Count(st.Ended), words.Count(st.Now)),
-		Advice:  "If their number does not come to rest, they leak: see at which node they wait (-stacks), and give that wait an end, such as a context or a closed channel. A server whose clients have just connected looks the same.",
 	})
 }

@@ -38,6 +38,9 @@ func Write(w io.Writer, s *bgraph.Snapshot, findings []Finding) error {
 		if f.At != "" {
 			fmt.Fprintf(out, "    at %s\n", words.Clean(f.At))
 		}
+		if f.Path != "" {
+			fmt.Fprintf(out, "    in %s\n", words.Clean(f.Path))
+		}
 		words.WriteParagraph(out, f.Message, FindingWidth)
 		if f.Advice != "" && !advised[f.Advice] { // once: several findings of a check have the same
 			words.WriteParagraph(out, "→ "+f.Advice, FindingWidth)

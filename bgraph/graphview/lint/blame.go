@@ -1,0 +1,190 @@
+package lint
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
+	"github.com/capriccio-go/capriccio/internal/words"
+)
+
+// Who is to blame for a wait of goroutines: where the program waits, what it calls there, and what it has meanwhile.
+
+// occupancy is how many goroutines are at n on average.
+func (l *linter) occupancy(n *bgraph.Node) float64 {
+	if l.s.Span <= 0 {
+		return 0
+	}
+	if n.Departures == 0 {
+		return float64(max(n.Now, 0))
+	}
+	return n.Wait.Estimate(n.Departures) / float64(l.s.Span)
+}
+
+// ownPlace is where the program itself waits at n, nil if only the standard library does.
+func ownPlace(n *bgraph.Node) *bgraph.Frame {
+	if f := n.Place(); f != nil && !funcname.OfStandardLibrary(f.Function) {
+		return f
+	}
+	return nil
+}
+
+// startOf is the function that the goroutines at n began with, as far as the stack tells.
+func startOf(n *bgraph.Node) string {
+	if len(n.Stack) == 0 {
+		return ""
+	}
+	return n.Stack[len(n.Stack)-1].Function
+}
+
+// declared is a function without the literals in it: main.f of main.f.func1.
+func declared(function string) string {
+	name, literal := funcname.Enclosing(function)
+	if !literal {
+		return function
+	}
+	at := strings.LastIndex(function, "."+name+".") // in its package, whose name may be the same
+	if at < 0 {
+		return function
+	}
+	return function[:at+1+len(name)]
+}
+
+// frameOf is the innermost frame of n that is in a function or in literals of it, and the function that is called there.
+func frameOf(n *bgraph.Node, function string) (f *bgraph.Frame, callee string) {
+	for i := range n.Stack {
+		if f := &n.Stack[i]; declared(f.Function) == declared(function) {
+			if i > 0 {
+				callee = n.Stack[i-1].Function
+			}
+			return f, callee
+		}
+	}
+	return nil, ""
+}
+
+// waker is the function that ended most waits at n, and the share that it ended.
+func waker(n *bgraph.Node) (most bgraph.Waker, share float64) {
+	var all uint64
+	by := map[string]uint64{}
+	for _, w := range n.Wakers {
+		all += w.Count
+		by[declared(w.Function)] += w.Count
+	}
+	for _, w := range n.Wakers { // the most frequent line of the most frequent function
+		if w.Function != "" && by[declared(w.Function)] > by[declared(most.Function)] {
+			most = w
+		}
+	}
+	return most, words.Ratio(float64(by[declared(most.Function)]), float64(all))
+}
+
+// position is a file without folder, and the line.
+func position(file string, line int) string {
+	if file == "" || line <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", path.Base(strings.ReplaceAll(file, `\`, "/")), line)
+}
+
+// at is a function with its position.
+func at(function, file string, line int) string {
+	name := funcname.Short(function)
+	if p := position(file, line); p != "" {
+		name += " (" + p + ")"
+	}
+	return name
+}
+
+func atFrame(f *bgraph.Frame) string { return at(f.Function, f.File, f.Line) }
+
+// doing is what a goroutine does at n in a function of the program that calls another.
+func doing(n *bgraph.Node, callee string) string {
+	switch {
+	case callee == "time.Sleep" || callee == "" && n.Reason == "sleep":
+		return "sleeps"
+	case callee != "" && !strings.HasPrefix(callee, "sync.") && !strings.HasPrefix(callee, "internal/"):
+		return "calls " + funcname.Short(callee)
+	}
+	switch n.Reason {
+	case "mutex", "rwmutex read", "rwmutex write":
+		return "waits for another lock"
+	case "channel send", "channel receive", "select", "cond", "waitgroup":
+		return "waits (" + n.Reason + ")"
+	}
+	return "waits for a " + n.Reason
+}
+
+// lockOwner is the type that has the lock waited for at n: the receiver of the method that locks it; "" if it is not known.
+func lockOwner(n *bgraph.Node) string {
+	for _, f := range n.Stack {
+		if strings.HasPrefix(f.Function, "sync.") || strings.HasPrefix(f.Function, "internal/") || strings.HasPrefix(f.Function, "runtime.") {
+			continue
+		}
+		short := funcname.Short(f.Function)
+		pkg, rest, _ := strings.Cut(short, ".")
+		receiver, _, method := strings.Cut(rest, ".")
+		if !method || strings.HasPrefix(receiver, "func") {
+			return ""
+		}
+		if receiver = strings.Trim(receiver, "(*)"); receiver == "" {
+			return ""
+		}
+		return pkg + "." + receiver
+	}
+	return ""
+}
+
+// pathOf says which functions of the program lead to n, and what they call: "main.gather a.go:7 ← main.ask b.go:9 ← net/http".
+func pathOf(n *bgraph.Node) string {
+	frames, callee := n.Path(3)
+	if len(frames) == 0 || funcname.OfStandardLibrary(frames[len(frames)-1].Function) {
+		return ""
+	}
+	var parts []string
+	for i := range frames {
+		f := &frames[i]
+		parts = append(parts, strings.TrimSpace(funcname.Short(f.Function)+" "+position(f.File, f.Line)))
+	}
+	if pkg := packageOf(callee); pkg != "" && !slices.Contains([]string{"sync", "runtime", "time"}, pkg) && !strings.HasPrefix(pkg, "internal/") {
+		parts = append(parts, pkg)
+	}
+	if len(parts) == 1 {
+		return ""
+	}
+	return strings.Join(parts, " ← ")
+}
+
+// packageOf is the path of a function's package.
+func packageOf(function string) string {
+	slash := strings.LastIndexByte(function, '/')
+	dot := strings.IndexByte(function[slash+1:], '.')
+	if dot < 0 {
+		return ""
+	}
+	return function[:slash+1+dot]
+}
+
+// calls reports whether the program calls a library at n, which waits for the outside world there, and returns where.
+func calls(n *bgraph.Node) *bgraph.Frame {
+	f := ownPlace(n)
+	if f == nil {
+		return nil
+	}
+	_, callee := n.Path(1)
+	pkg := packageOf(callee)
+	if pkg == "" || pkg == "sync" || pkg == "runtime" || pkg == "time" || strings.HasPrefix(pkg, "internal/") || !funcname.OfStandardLibrary(callee) && pkg == packageOf(f.Function) {
+		if n.Reason != "system call" {
+			return nil
+		}
+	}
+	return f
+}
+
+// served reports whether the stack is that of a handler of net/http.
+func served(n *bgraph.Node) bool {
+	return slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http.serverHandler.ServeHTTP" })
+}
