@@ -11,10 +11,11 @@ var (
 )
 
 // price computes with the lock held, which only the sum at the end needs.
-func price() {
+func price() uint64 {
 	priceMu.Lock() // cause
 	defer priceMu.Unlock()
 	total += compute(400)
+	return total
 }
 
 func lockCompute() http.Handler {

@@ -7,11 +7,12 @@ import (
 
 // poll looks for commands in a loop that never waits.
 func poll(commands <-chan string) { // cause
-	for { // cause
+	for looked := 0; ; { // cause
 		select { // cause
 		case <-commands: // cause
 			time.Sleep(time.Millisecond)
 		default: // cause
+			looked++
 		}
 	}
 }
