@@ -97,10 +97,14 @@ type cohortOrder struct {
 	policy sched.Policy
 	queues [1 + pubsubAttributes/attributeGroup][]int
 	steps  int
+
+	// The batch.
+	node      sched.Node
+	left, ran int
 }
 
 func (o *cohortOrder) ready(slot, stage int) {
-	o.policy.Ready(sched.Node(stage))
+	o.policy.Count(sched.Node(stage), 1)
 	o.queues[stage] = append(o.queues[stage], slot)
 }
 
@@ -108,13 +112,19 @@ func (o *cohortOrder) next() int {
 	if o.steps++; o.steps%64 == 0 {
 		o.policy.Tick(time.Duration(o.steps) * modelStep)
 	}
-	n, ok := o.policy.Next()
-	if !ok {
-		panic("nothing ready in the model")
+	if o.left == 0 || len(o.queues[o.node]) == 0 {
+		if o.ran > 0 {
+			o.policy.Ran(o.node, o.ran, uint64(o.ran)*uint64(modelStep), 0)
+		}
+		if o.node, o.left, _ = o.policy.Choose(); o.left == 0 {
+			panic("nothing ready in the model")
+		}
+		o.ran = 0
 	}
-	o.policy.Charge(n, uint64(modelStep))
-	slot := o.queues[n][0]
-	o.queues[n] = o.queues[n][1:]
+	o.left--
+	o.ran++
+	slot := o.queues[o.node][0]
+	o.queues[o.node] = o.queues[o.node][1:]
 	return slot
 }
 
