@@ -6,7 +6,7 @@
 // and does not park. What has to wait for the disk is submitted to the io_uring of the
 // loop, once a turn for all tasks; reads of neighbouring blocks of one file that wait in
 // the same turn become one. Where there is no io_uring, a bounded pool of threads does
-// the waiting (SetPoolLimits), of which one file system can't take all. The waits have
+// the waiting (SetPoolLimits). One file system can't take all of its threads. The waits have
 // the reason "disk".
 //
 // Every function may be called by a task of any loop and by a plain goroutine, which

@@ -18,8 +18,8 @@ import (
 
 // A File is an open file. It implements io.Reader, Writer, ReaderAt, WriterAt, Seeker,
 // Closer, ReaderFrom, WriterTo, StringWriter, fs.File, fs.ReadDirFile and syscall.Conn.
-// Its methods may be called from any task and goroutine, several at a time; those that
-// use the file's position (Read, Write, Seek, ReadDir) take turns. Those that may have
+// Its methods may be called from any task and goroutine, several at a time. Methods that
+// use the file's position (Read, Write, Seek, ReadDir) take turns. Methods that may have
 // to wait for the disk park. Errors are *fs.PathError, except io.EOF. Made by Open and
 // its relatives; the zero value is of no use. It is not closed by the garbage collector.
 type File struct {
@@ -136,7 +136,7 @@ func openAt(dir int32, name string, how unix.OpenHow) (*File, error) {
 		return nil, pathError("open", name, unix.EINVAL)
 	}
 	how.Flags |= unix.O_CLOEXEC
-	if how.Flags&unix.O_PATH == 0 { // which waits for nobody, and which openat2 takes with few other flags
+	if how.Flags&unix.O_PATH == 0 { // O_PATH never waits, and openat2 takes few other flags with it
 		how.Flags |= unix.O_NONBLOCK
 	}
 	r.how = how

@@ -13,7 +13,7 @@ import (
 // last of them, and no system call ever meets a number that has been reused:
 //
 //	bit 0     closed: no new user may come
-//	bit 1     somebody has taken it upon itself to call close(2)
+//	bit 1     a caller has taken it upon itself to call close(2)
 //	bit 2     Close does not wait for the last user, which is to call it
 //	bit 8-31  number of users
 //	bit 32-63 number of uses so far, for pace; it wraps
@@ -62,7 +62,7 @@ func (f *File) exitPosition() {
 	f.pos.Unlock()
 }
 
-// lastLeft is called when f is closed and nobody uses it: the task in Close goes on, or,
+// lastLeft is called when f is closed and has no users: the task in Close goes on, or,
 // if it did not wait, the caller does its work. A task that came too late to use f may
 // call it too, at any time after.
 func (f *File) lastLeft() {
@@ -150,7 +150,7 @@ func (f *File) end(r *request) {
 	r.beside, r.above = nil, nil
 }
 
-// awaitUsers parks until nobody uses f, which is closed, any more, the caller included. It
+// awaitUsers parks until f, which is closed, has no users, the caller included. It
 // returns false if it did not wait that long; the last user then closes the descriptor.
 func (f *File) awaitUsers() bool {
 	if users(f.life.Load()) == 1 { // the caller

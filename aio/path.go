@@ -107,7 +107,7 @@ func onPaths(op opcode, fd int32, from, to string, flags uint32) error {
 	return err
 }
 
-// cleanUp removes a file, whatever has become of the task; nobody hears of failures.
+// cleanUp removes a file, whatever has become of the task. Failures are not reported.
 func cleanUp(name string) {
 	r := newRequest(opUnlink, unix.AT_FDCWD)
 	r.setPath(name)

@@ -64,8 +64,8 @@ type pool struct {
 	mu      sync.Mutex
 	limits  PoolLimits         // guarded by mu
 	running int                // guarded by mu: threads
-	devices map[uint64]*device // guarded by mu: those with requests, and some more
-	waiting []*device          // guarded by mu: those that have requests queued, the next first
+	devices map[uint64]*device // guarded by mu: devices with requests, and some more
+	waiting []*device          // guarded by mu: devices with queued requests, the next first
 }
 
 // A device is a file system, as far as the pool goes.

@@ -82,7 +82,7 @@ type request struct {
 	errno  syscall.Errno // likewise
 	forced syscall.Errno // by tests: becomes errno
 
-	dropped atomic.Bool // nobody waits for it any more; for opPoll on a thread
+	dropped atomic.Bool // no task waits for it any more; for opPoll on a thread
 
 	w          *engine.Waiter
 	loop       *engine.Loop // of w

@@ -320,9 +320,9 @@ func (b *batch) bytes() int {
 	return n
 }
 
-// Complete implements uring.Completer: it deals out what has been read. Parts of which
-// nothing has been, and all of them after an error, are tried again, each by itself, to
-// find out which of them is to blame.
+// Complete implements uring.Completer: it deals out what has been read. Parts that got
+// nothing, and all parts after an error, are tried again, each by itself, to find out which part
+// is to blame.
 func (b *batch) Complete(res int32, _ uint32) {
 	b.ring.end(&b.works)
 	left := max(int(res), 0)

@@ -15,10 +15,10 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A company is whether plain goroutines wait for events in the Go runtime's poller: for data on a connection of package
-// net, say. While a loop holds its processor nobody may look for these (see engine.Rester). The kernel tells what is in
+// runtimePollerWatch reports whether plain goroutines wait for events in the Go runtime's poller: for data on a
+// connection of package net, say. While a loop holds its processor that poller may not be asked (see engine.Rester). The kernel tells what is in
 // that poller (proc_pid_fdinfo(5)), which is an epoll(7) as ours are. Loop-private.
-type company struct {
+type runtimePollerWatch struct {
 	poller int           // the Go runtime's; 0: not known, and plain goroutines are taken to be there
 	until  time.Duration // the clock's reading up to which alone holds
 	pause  time.Duration // how long that was, when it was looked; 0: it never was
@@ -84,7 +84,7 @@ func pollerThatWatches(set int) (poller int) {
 
 // Alone implements engine.Rester.
 func (p *epoll) Alone(now time.Duration, clock engine.Clock) bool {
-	c := &p.rest.company
+	c := &p.rest.goPoller
 	if c.poller != 0 && (c.pause == 0 || now >= c.until) {
 		before := c.pause
 		c.alone = !watchesOthers(c.poller)

@@ -86,7 +86,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 
 // ReadNow reads what has been received, without waiting and whatever the read deadline is:
 // recv(2), one call. If there is nothing the error is os.ErrDeadlineExceeded. It returns
-// ErrBusy while somebody else reads, and never parks.
+// ErrBusy while another caller reads, and never parks.
 func (c *Conn) ReadNow(b []byte) (int, error) {
 	n, err := c.d.receiveNow(b)
 	if err != nil {

@@ -63,7 +63,7 @@ type registrar interface {
 	register(d *desc) error
 	// deregister ends it. An event already under way is dropped.
 	deregister(d *desc)
-	// rearm means that somebody off the loop has begun to wait on d; if d has requests,
+	// rearm means that a caller off the loop has begun to wait on d; if d has requests,
 	// on the loop too.
 	rearm(d *desc)
 	// leave ends the delivery of events to d, which has just got loose, for a time. One

@@ -141,7 +141,7 @@ func (x *dialing) dialOne(ctx context.Context, sa sockaddr.Addr, deadline time.T
 }
 
 // selfConnected reports whether the connection's both ends are the same socket: a port
-// that nobody listens on, chosen as the local one too.
+// without a listener, chosen as the local one too.
 func selfConnected(c *Conn) bool {
 	local, ok := c.LocalAddr().(*net.TCPAddr)
 	return ok && local.Port == int(c.remote.Port) && local.AddrPort() == c.remote.AddrPort()
@@ -201,7 +201,7 @@ func connect(ctx context.Context, loop *engine.Loop, fd int, sa sockaddr.Addr, d
 }
 
 // startConnect returns nil, EINPROGRESS or what failed. A unix socket whose peer has a
-// full queue answers EAGAIN and tells nobody when there is room, so ask again.
+// full queue answers EAGAIN, and the kernel does not tell when there is room, so ask again.
 func startConnect(ctx context.Context, fd int, sa *sockaddr.Addr, deadline time.Time) error {
 	var rsa unix.RawSockaddrAny
 	salen, err := sa.Encode(&rsa, int(sa.Family))

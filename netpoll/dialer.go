@@ -144,7 +144,7 @@ func (x *dialing) setDefaults(fd int) error {
 	return setStreamDefaults(fd, keep)
 }
 
-// A socketConn is the RawConn of a socket that nobody else knows yet.
+// A socketConn is the RawConn of a socket that is not a Conn yet.
 type socketConn struct{ fd int }
 
 func newSocketConn(fd int) syscall.RawConn { return socketConn{fd} }
@@ -198,7 +198,7 @@ func (x *dialing) race(ctx context.Context, first, second []sockaddr.Addr) (net.
 			go run()
 		}
 	}
-	defer func() { // those that are not taken
+	defer func() { // closes the connections that are not taken
 		cancel()
 		engine.Shield(context.Background(), func() error {
 			for ; running > 0; running-- {

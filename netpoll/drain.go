@@ -22,9 +22,9 @@ const (
 	drainOpen = time.Second
 )
 
-// Drain lets no new connection in, waits until those that wait to be accepted have been, and
-// then closes ln, as Close does. Somebody must go on accepting meanwhile: Serve, ServeInline
-// or callers of Accept. If ctx ends first, ln is closed at once, which resets the
+// Drain lets no new connection in, waits until all connections in the queue have been accepted, and
+// then closes ln, as Close does. Serve, ServeInline or callers of Accept must go on accepting
+// meanwhile. If ctx ends first, ln is closed at once, which resets the
 // connections that are left, and the error of ctx is returned.
 //
 // Clients that try to connect to a TCP listener meanwhile get no answer: they try again
@@ -132,7 +132,7 @@ func (ln *Listener) admitNew() {
 	}
 }
 
-// backlogEmpty reports whether nobody waits to be accepted. A closed listener is empty.
+// backlogEmpty reports whether no connection waits to be accepted. A closed listener is empty.
 func (d *desc) backlogEmpty() bool {
 	if d.use() != nil {
 		return true
@@ -151,8 +151,8 @@ func (d *desc) backlogEmpty() bool {
 	return err == nil && look[0].Revents&unix.POLLIN == 0
 }
 
-// Unread reports whether the peer has sent something, or has ended its side or reset the connection,
-// that nobody has read yet. It never parks.
+// Unread reports whether there is something to read: bytes of the peer, or that it has ended its side or reset
+// the connection. It never parks.
 func (c *Conn) Unread() bool {
 	if c.d.use() != nil {
 		return false

@@ -49,7 +49,7 @@ func newEpoll() (engine.Poller, error) {
 		sys.Close(fd)
 		return nil, err
 	}
-	// Edge triggered, each write is an event of its own: nobody needs to read it.
+	// Edge triggered, each write is an event of its own, and need not be read.
 	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}
 	if err := sys.EpollAdd(fd, p.waker.fd, &ev); err != nil {
 		p.waker.close()
@@ -84,9 +84,9 @@ func (p *epoll) Hold(timeout time.Duration) error { return p.poll(timeout, holds
 type way uint8
 
 const (
-	blocks way = iota // in a system call, of which the Go runtime is told
+	blocks way = iota // in a system call that the Go runtime knows of
 	rests             // in the Go runtime's poller
-	holds             // in a system call, of which it is not
+	holds             // in a system call that the Go runtime does not know of
 )
 
 func (p *epoll) poll(timeout time.Duration, how way) error {

@@ -15,7 +15,7 @@ import (
 
 var (
 	// ErrBusy means that the connection has an OnReadable registration pending, or, from
-	// OnReadable, that somebody is reading.
+	// OnReadable, that a caller is reading.
 	ErrBusy = errors.New("netpoll: the read side is in use")
 
 	// ErrDraining is the error of a Read that a handler of Serve waits with, or begins, when Serve has been
@@ -83,7 +83,7 @@ func (fileClosed) Is(target error) bool {
 // A contextError is the end of the context of the task that waited.
 type contextError struct{ err error }
 
-// inContext stays out of the stack frame of those that wait.
+// inContext stays out of the stack frame of functions that wait.
 //
 //go:noinline
 func inContext(err error) error { return &contextError{err} }

@@ -8,8 +8,8 @@ import (
 	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
-// OnHangup has *fn called once, when the peer has closed the connection or ended its side, though
-// nobody reads and bytes before that may be unread (EPOLLRDHUP, epoll_ctl(2)); or if that was so before. fn is
+// OnHangup has *fn called once, when the peer has closed the connection or ended its side, even if
+// no caller reads and bytes before that are unread (EPOLLRDHUP, epoll_ctl(2)); or if that was so before. fn is
 // called on another goroutine than the caller's, maybe that of the loop itself: it must neither park nor
 // block. It reports whether it will be told: only with the epoll poller it is.
 //
@@ -40,7 +40,7 @@ func (d *desc) tellHangup() {
 	}
 }
 
-// hungUp returns those of conns whose peer has ended its side, and those that are closed. It makes one system call
+// hungUp returns which of conns are closed, or have a peer that has ended its side. It makes one system call
 // for all of them, and never parks.
 func hungUp(conns []*Conn) (gone map[*Conn]bool) {
 	gone = make(map[*Conn]bool)

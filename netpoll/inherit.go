@@ -74,8 +74,8 @@ func (ln *Listener) sharedFlags() uint32 {
 	return flagShared | flagExclusive
 }
 
-// Files returns duplicates of the listening sockets, of which Serve may have made several, for
-// another process to go on with: see ListenOn. Connections that wait to be accepted wait for
+// Files returns duplicates of the listening sockets, for another process to go on with: see ListenOn. Serve
+// may have made several. Connections that wait to be accepted wait for
 // the next to accept. The caller closes them.
 func (ln *Listener) Files() (files []*os.File, err error) {
 	all, _ := ln.all()

@@ -37,7 +37,7 @@ const (
 // queued is the bit that says that others queue for the side's lock.
 func (sd side) queued() uint64 { return uint64(sd) << 2 }
 
-// lockQueue holds those that wait for a lock of one desc, first in, first out: a ring.
+// lockQueue holds the waiters for a lock of one desc, first in, first out: a ring.
 type lockQueue struct{ last *lockWaiter } // its next is the first
 
 type lockWaiter struct {
@@ -112,8 +112,8 @@ func (d *desc) unuse() {
 	}
 }
 
-// lock makes the caller the only one on its side, and a user. It parks while somebody
-// else is.
+// lock makes the caller the only one on its side, and a user. It parks while another
+// caller is.
 func (d *desc) lock(sd side) error {
 	old := d.life.Load()
 	if old&(lifeClosed|uint64(sd)) == 0 && d.life.CompareAndSwap(old, (old|uint64(sd))+lifeUser) {
@@ -183,7 +183,7 @@ func (e *lockWaiter) Withdraw(*engine.Waiter) bool {
 	return true
 }
 
-// clearQueued clears the side's queued bit if nobody queues any more. Caller holds mu.
+// clearQueued clears the side's queued bit if its queue is empty. Caller holds mu.
 func (d *desc) clearQueued(sd side) {
 	if !d.queue.has(sd) {
 		d.life.And(^sd.queued())
@@ -229,7 +229,7 @@ func (d *desc) handOver(sd side) bool {
 }
 
 // close lets no new user come, wakes the parked ones with net.ErrClosed and waits
-// until close(2) is done, which is at once unless somebody is in the middle of a
+// until close(2) is done, which is at once unless a caller is in the middle of a
 // system call. If the calling task's context has ended it does not wait.
 func (d *desc) close() error {
 	if err := d.shut(); err != nil {

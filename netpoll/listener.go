@@ -31,7 +31,7 @@ type Listener struct {
 	addrs   connAddrs     // constant; see there
 	family  int           // constant: of the socket
 	cfg     ListenConfig
-	adopted bool // constant: somebody else has made the socket
+	adopted bool // constant: the socket was made elsewhere
 	shared  bool // constant: and goes on listening
 	copied  bool // constant: the socket is that of another Listener of this process
 
@@ -39,7 +39,7 @@ type Listener struct {
 	clones  map[*Listener]bool // guarded by mu: made by Serve, closed by Close
 	cloning int                // guarded by mu: calls of Serve that are making some
 	closed  bool               // guarded by mu
-	over    context.Context    // ends with Close; guarded by mu, nil: nobody has asked
+	over    context.Context    // ends with Close; guarded by mu, nil: not needed yet
 	end     context.CancelFunc // of over; guarded by mu
 
 	reported time.Time // when a failure to accept was logged last; guarded by mu
@@ -62,7 +62,7 @@ type ListenConfig struct {
 	ReusePort bool
 	// DrainLimit is how long Serve takes at most when the context of its task has ended; 0: 10 s;
 	// negative: it returns at once, and the listener stays open. It lets no new client in (see
-	// Drain), serves those that have connected, and waits for their handlers. A Read that finds
+	// Drain), serves the clients that have connected, and waits for their handlers. A Read that finds
 	// nothing for half a second fails then, with ErrDraining, whatever deadline is set:
 	// so ends a handler that waits for a next request. Connections whose handlers are left at the
 	// end are closed.
@@ -199,7 +199,7 @@ func (ln *Listener) Accept() (net.Conn, error) {
 // Connections that died in the queue (ECONNABORTED, ECONNRESET, EHOSTUNREACH and others
 // that accept(2) lists as errors of the network) are passed over. It parks.
 //
-// Errors are *net.OpError. Those that end accepting are net.ErrClosed,
+// Errors are *net.OpError. The errors that end accepting are net.ErrClosed,
 // os.ErrDeadlineExceeded, the error of the calling task's context, and EBADF, EINVAL,
 // ENOTSOCK and EOPNOTSUPP, which say that the descriptor is no listening socket any more.
 // All others are temporary, and Temporary reports so: descriptors or memory are short
@@ -233,8 +233,8 @@ func (e passing) Unwrap() error { return e.error }
 func (passing) Timeout() bool   { return false }
 func (passing) Temporary() bool { return true }
 
-// lasting reports whether err ends accepting: a second attempt meets it again. What nobody
-// has thought of is not.
+// lasting reports whether err ends accepting: a second attempt meets it again. An error that is not
+// listed does not.
 func lasting(err error) bool {
 	for _, e := range [...]error{net.ErrClosed, os.ErrDeadlineExceeded, errPollerClosed, errForeignPoller,
 		unix.EBADF, unix.EINVAL, unix.ENOTSOCK, unix.EOPNOTSUPP} {
@@ -279,7 +279,7 @@ func (ln *Listener) accept(owner func() *engine.Loop) (*Conn, error) {
 	c.addrs.Store(&ln.addrs)
 	c.d.client.Store(sockaddr.ClientOf(c.remote.IP))
 	c.d.fresh = true
-	ln.d.pace(own, 0) // not before fd belongs to somebody: the turn of others may be the end of the task
+	ln.d.pace(own, 0) // not before fd belongs to c: while others run, the task may be ended
 	return c, nil
 }
 
@@ -303,7 +303,7 @@ func abandoned(e syscall.Errno) bool {
 }
 
 // Close stops listening: callers of Accept and Serve get net.ErrClosed, connections
-// that nobody has accepted are reset, and the file of a unix socket is removed. It may
+// that have not been accepted are reset, and the file of a unix socket is removed. It may
 // park for a moment.
 func (ln *Listener) Close() error {
 	ln.mu.Lock()

@@ -24,8 +24,8 @@ import (
 //	bound ◀───────────────────────────────────┘
 //	       a task of the loop waits, and no plain goroutine does: bind
 //
-// Its deadlines then are timers of the Go runtime, and nobody owns its slots: the attempts
-// of the loop's tasks are like those of everybody else (see slot and desc.own).
+// Its deadlines then are timers of the Go runtime, and no loop owns its slots: the attempts
+// of the loop's tasks are like those of other callers (see slot and desc.own).
 //
 // No event gets lost in between. A task that waits publishes its Waiter first and looks
 // after that where the descriptor is; and both sets report what is there already when a

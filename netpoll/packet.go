@@ -139,7 +139,7 @@ func (c *PacketConn) describe() string {
 
 // Read implements net.Conn: ReadFrom without the sender. A datagram may be empty, and is
 // no end then; with an empty b none is taken. An error that an earlier datagram has met,
-// as ECONNREFUSED if nobody listens at a connected peer, ends it (udp(7)). It parks.
+// as ECONNREFUSED if a connected peer has no socket there, ends it (udp(7)). It parks.
 func (c *PacketConn) Read(b []byte) (int, error) {
 	var n int
 	var err error

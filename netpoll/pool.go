@@ -38,7 +38,7 @@ type Pool struct {
 	mu     sync.Mutex
 	units  *task.Semaphore       // guarded by mu, fixed by the first Get; nil: no limit
 	short  *task.Semaphore       // fixed before lack is first above 0; has told units
-	lack   int                   // guarded by mu: Gets that found none, and those that came after them
+	lack   int                   // guarded by mu: Gets that found no connection, and all Gets after them
 	told   int                   // guarded by mu: of these, the ones that are to look again
 	idle   []*restingConns       // guarded by mu: of each loop that has had some
 	out    map[net.Conn]struct{} // guarded by mu: in use
@@ -145,8 +145,8 @@ func scarce(err error) bool {
 // maxLack is more than there can be Gets at once.
 const maxLack = 1 << 30
 
-// getFreed is get if no descriptor is left: it waits until a connection is put back, those that came
-// before it first, and looks from time to time whether a descriptor has become free elsewhere.
+// getFreed is get if no descriptor is left: it waits until a connection is put back, behind earlier
+// callers, and looks from time to time whether a descriptor has become free elsewhere.
 func (p *Pool) getFreed(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.Patience)
 	defer cancel()
@@ -164,11 +164,11 @@ func (p *Pool) getFreed(ctx context.Context) (net.Conn, error) {
 	defer func() {
 		p.mu.Lock()
 		p.lack--
-		none := max(p.told-p.lack, 0) // told, and nobody is left to look
+		none := max(p.told-p.lack, 0) // told, and no caller is left to look
 		p.told -= none
 		p.mu.Unlock()
 		for range none {
-			short.TryAcquire(1) // if it comes only now, somebody looks once more than needed
+			short.TryAcquire(1) // if it comes only now, a caller looks once more than needed
 		}
 	}()
 	for ; ; pause = longer(pause) {
@@ -317,8 +317,8 @@ func (p *Pool) watch() {
 	p.looks = true
 }
 
-// sweep closes the connections that have rested for too long, and those that the peer has closed, and comes again as long
-// as some rest. It asks the kernel without mu, which Get and Put wait for.
+// sweep closes connections that have rested for too long or that the peer has closed, and comes again as long as
+// some rest. It asks the kernel without mu, which Get and Put wait for.
 func (p *Pool) sweep() {
 	p.mu.Lock()
 	p.looks = false

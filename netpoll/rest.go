@@ -33,7 +33,7 @@ type resting struct {
 	limit time.Time          // read deadline of file; zero: none
 	try   func(uintptr) bool // looks for events, true if the wait is over
 
-	company company
+	goPoller runtimePollerWatch
 
 	// Of the wait in progress.
 	armed bool // set will tell of an event, or has
@@ -42,7 +42,7 @@ type resting struct {
 }
 
 // maxResters is how many loops of the process can rest. A listener that all of them accept from is in as many sets
-// that lead to the Go runtime's, of which the kernel allows 100 (EINVAL).
+// that lead to the Go runtime's. The kernel allows 100 of these (EINVAL).
 const maxResters = 64
 
 // resters is how many can: of the process, as the Go runtime's poller is.
@@ -75,7 +75,7 @@ func (r *resting) open(p *epoll) {
 		return
 	}
 	r.conn = conn
-	r.company.poller = findGoPoller(set)
+	r.goPoller.poller = findGoPoller(set)
 	r.try = func(uintptr) bool {
 		if r.armed {
 			r.take()

@@ -57,7 +57,7 @@ type movingPages interface {
 // file's own offset is neither used nor moved. If the file is shorter than it should be
 // the error is io.ErrUnexpectedEOF.
 //
-// fd must stay open until SendFile returns, and nobody else should write to the
+// fd must stay open until SendFile returns, and no other caller should write to the
 // connection meanwhile. It parks.
 func (c *Conn) SendFile(head []byte, fd int, off, n int64, pages Pages) (int64, error) {
 	s := fileSend{c: c, pages: pages, fd: fd, off: off, left: max(n, 0), ahead: firstAhead}
@@ -94,7 +94,7 @@ type fileSend struct {
 	ahead  int64 // how far to go ahead next
 	burst  int64 // sent since others had a turn
 	told   int64 // sent when moving was told
-	blind  bool  // nobody can tell what is in memory
+	blind  bool  // the kernel does not tell what is in memory
 }
 
 func (s *fileSend) run() error {

@@ -82,7 +82,7 @@ func (ln *Listener) serve(take func(*Conn), sv *serving) error {
 	return errs[0]
 }
 
-// forLoops returns one listener for each loop, nil for those that don't work; the one of ln's own loop is ln.
+// forLoops returns one listener for each loop, nil for loops that don't work; the one of ln's own loop is ln.
 func (ln *Listener) forLoops(rt *engine.Runtime) ([]*Listener, error) {
 	ln.addCloning(1)
 	defer ln.addCloning(-1)

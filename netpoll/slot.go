@@ -101,7 +101,7 @@ func (s *slot) take(idle *engine.Waiter) *engine.Waiter {
 	}
 }
 
-// withdraw takes w back; false means that somebody else has taken it.
+// withdraw takes w back; false means that a waker has taken it.
 func (s *slot) withdraw(w *engine.Waiter) bool {
 	return s.p.CompareAndSwap(w, drained)
 }

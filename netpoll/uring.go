@@ -136,7 +136,7 @@ func (p *uringPoller) Poll(timeout time.Duration) error {
 const retryPause = time.Millisecond
 
 // watch has the ring wait for wakes. Each write to the eventfd is a completion of its
-// own: nobody needs to read it.
+// own, and need not be read.
 func (p *uringPoller) watch() error {
 	sqe, err := p.driver.Entry()
 	if err != nil {
@@ -187,7 +187,7 @@ func (p *uringPoller) Close() error {
 	})
 }
 
-// register gives d its requests; the kernel learns of d when somebody first waits.
+// register gives d its requests; the kernel learns of d when a caller first waits.
 func (p *uringPoller) register(d *desc) error {
 	if err := p.table.add(d, func() error { return nil }); err != nil {
 		return err

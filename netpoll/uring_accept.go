@@ -15,7 +15,7 @@ import (
 // multishot accept is cancelled. One burst may bring the backlog's length more.
 const maxAccepted = 128
 
-// An acceptQueue holds accepted descriptors that nobody has taken yet. Guarded by the mu
+// An acceptQueue holds accepted descriptors that Accept has not taken yet. Guarded by the mu
 // of its requests.
 type acceptQueue struct {
 	fds  []int32

@@ -16,7 +16,7 @@ import (
 // requests is what the io_uring poller keeps for one descriptor: at most one request in
 // flight per direction, and what has come of them.
 //
-//	            somebody waits: attend                   last completion
+//	            a caller waits: attend                   last completion
 //	not asked ─────────────────────────▶ asked, in flight ───────────────▶ not asked
 //	                                      │        ▲  │ Close, surrender, queue too long
 //	                      completion with │        │  ▼
@@ -24,7 +24,7 @@ import (
 //
 // A request in flight is a user of the descriptor (lifetime.go): close(2) comes after
 // its last completion, so a completion never meets a descriptor, or a number, that
-// belongs to somebody else by now.
+// belongs to another connection by now.
 //
 // While streaming, the socket belongs to the kernel: Read and Accept take from the queue
 // only. Otherwise they take what the queue still has, then call the socket themselves,
@@ -69,13 +69,13 @@ func newRequests(p *uringPoller, d *desc) *requests {
 	return r
 }
 
-// awaited reports whether somebody waits.
+// awaited reports whether a caller waits.
 func (s *slot) awaited() bool {
 	p := s.p.Load()
 	return p == hooked || isWaiter(p)
 }
 
-// missing returns the directions that somebody waits for and nobody has asked for.
+// missing returns the directions that callers wait for and that have no request.
 func (r *requests) missing() uint32 {
 	if r.d.flags.Load()&flagLoose != 0 {
 		return 0
@@ -158,7 +158,7 @@ func (p *uringPoller) prepareRead(r *requests, sqe *uring.SubmissionQueueEntry) 
 			p.buffers.PrepareReceive(sqe, fd, limitOf(p.capped))
 			return (*receiving)(r)
 		default:
-			// All buffers hold bytes that nobody has read yet. The kernel's buffer is as
+			// All buffers hold unread bytes. The kernel's buffer is as
 			// good: wait until it has something, and let the reader call it.
 			sqe.PreparePollAdd(fd, interest)
 			return (*readable)(r)
@@ -192,7 +192,7 @@ func (p *uringPoller) stopReading(r *requests) {
 }
 
 // finish ends a request whose last completion has come. It asks again if it is told to,
-// or if somebody still waits: the request ended for a reason that is not theirs. r.d may
+// or if a caller still waits: the request ended for a reason that is not the caller's. r.d may
 // be freed by it.
 func (p *uringPoller) finish(r *requests, which uint32, again bool) {
 	r.asked.And(^which)

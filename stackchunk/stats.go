@@ -42,7 +42,7 @@ type ClassStats struct {
 	Unlinks uint64 `json:"unlinks"`
 	Made    uint64 `json:"made"`    // chunks made
 	Ended   uint64 `json:"ended"`   // chunks given up
-	Regrown uint64 `json:"regrown"` // links of new chunks, and of those that a collection had halved
+	Regrown uint64 `json:"regrown"` // links of chunks that were new, or that a collection had halved
 	Grown   uint64 `json:"grown"`   // calls that needed more than the chunk had
 
 	InUse int64 `json:"inUse"` // chunks linked
@@ -80,7 +80,7 @@ type Limits struct {
 	Idle    Bytes `json:"idle"`    // chunks that a loop keeps in its pool
 }
 
-// DefaultLimits are those that hold until SetLimits is called.
+// DefaultLimits hold until SetLimits is called.
 var DefaultLimits = Limits{Process: 1 << 30, Loop: 1 << 30, Idle: 16 << 20}
 
 func init() { SetLimits(DefaultLimits) }

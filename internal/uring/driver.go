@@ -233,7 +233,7 @@ func (d *Driver) unload() bool {
 
 func (d *Driver) complete(e event) {
 	if e.data == 0 {
-		return // of an entry that nobody tracks
+		return // of an entry without a Completer
 	}
 	c := d.table.take(Token(e.data), e.flags&CQEFMore == 0)
 	if c == nil {

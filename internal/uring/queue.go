@@ -35,8 +35,8 @@ func (ring *Ring) CQReady() uint32 {
 	return atomic.LoadUint32(ring.cq.tail) - atomic.LoadUint32(ring.cq.head)
 }
 
-// needsEnter reports whether completions come only if the kernel is asked: those that the queue
-// had no room for, and those that wait for their thread.
+// needsEnter reports whether completions come only if the kernel is asked: the queue had no room for
+// them, or they wait for their thread.
 func (ring *Ring) needsEnter() bool {
 	return atomic.LoadUint32(ring.sq.flags)&(SQCQOverflow|SQTaskrun) != 0
 }

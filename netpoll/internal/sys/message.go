@@ -64,7 +64,7 @@ func RecvMsg(fd int32, b, oob []byte, rsa *unix.RawSockaddrAny) (n, oobn, flags 
 
 // RecvUnix is Recv on a unix stream socket. drains reports whether a read shorter than asked for leaves
 // nothing: the kernel stops at a message with descriptors, or with other credentials if they were asked for
-// (SO_PASSCRED), of which MSG_CTRUNC tells here, where there is room for neither (recvmsg(2), unix(7)).
+// (SO_PASSCRED). MSG_CTRUNC tells of both here, where there is room for neither (recvmsg(2), unix(7)).
 func RecvUnix(fd int32, b []byte) (n int, drains bool, e syscall.Errno) {
 	if len(b) > RawMax || kernel.Net != nil {
 		n, e = Recv(fd, b, 0)

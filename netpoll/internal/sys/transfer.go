@@ -50,7 +50,7 @@ func Write(fd int32, b []byte, raw bool) (int, syscall.Errno) {
 	return transfer(unix.SYS_WRITE, fd, b, 0, raw)
 }
 
-// transfer makes one of these calls, of which read and write have no flags.
+// transfer makes one of these calls. read and write have no flags.
 func transfer(call uintptr, fd int32, b []byte, flags int, raw bool) (int, syscall.Errno) {
 	for {
 		var r uintptr
