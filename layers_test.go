@@ -93,7 +93,7 @@ var layers = map[string]string{
 	"cmd/knot/internal/config":       "internal/flaghelp github.com/pelletier/go-toml/v2 github.com/pelletier/go-toml/v2/unstable",
 	"cmd/knot/internal/metrics":      "knot knot/proxy bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
 	"cmd/knot":                       ". internal/engine ressched bgraph cmd/knot/internal/metrics cmd/knot/internal/config internal/flaghelp internal/logwriter internal/regular task netpoll knot knot/certs knot/compress knot/proxy knot/site bgraph/graphhttp internal/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
-	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/graphcompare internal/words internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix internal/graphlimits",
+	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/graphcompare internal/words internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix internal/graphlimits go.yaml.in/yaml/v2",
 	"cmd/bgdump/web":                 "bgraph internal/funcname bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/graphlayout internal/words cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph internal/buckets",
 	"cmd/stackplan":                  "bgraph internal/flaghelp internal/funcname cmd/stackplan/internal/plan cmd/stackplan/internal/rewrite",

@@ -326,6 +326,9 @@ func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
 	for i := range s.Notes {
 		name(&s.Notes[i])
 	}
+	for i := range s.Sources {
+		name(&s.Sources[i].Name, &s.Sources[i].Failed)
+	}
 	for i := range s.Resources {
 		name(&s.Resources[i].Name, &s.Resources[i].Unit)
 	}
@@ -400,7 +403,10 @@ func (s *Snapshot) dropEmpty() {
 		e.Changes, e.Functions = orNil(e.Changes), orNil(e.Functions)
 		e.CPU.dropEmpty()
 	}
-	s.Starts, s.Spans, s.Notes = orNil(s.Starts), orNil(s.Spans), orNil(s.Notes)
+	s.Starts, s.Spans, s.Notes, s.Sources = orNil(s.Starts), orNil(s.Spans), orNil(s.Notes), orNil(s.Sources)
+	for i := range s.Sources {
+		s.Sources[i].Places = orNil(s.Sources[i].Places)
+	}
 	for i := range s.Spans {
 		s.Spans[i].Path = orNil(s.Spans[i].Path)
 	}
@@ -445,6 +451,7 @@ func (s *Snapshot) Clone() *Snapshot {
 	for i := range out.Spans {
 		out.Spans[i].Path = slices.Clone(out.Spans[i].Path)
 	}
+	out.Sources = cloneSources(s.Sources)
 	out.eachTimes(func(_ string, t *Times) { t.unshare() })
 	if s.Sched != nil {
 		sched := *s.Sched

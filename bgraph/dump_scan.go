@@ -103,6 +103,10 @@ func listLimits(key string) (most, size int) {
 		return graphlimits.Path, 32
 	case "notes":
 		return graphlimits.Notes, 16
+	case "sources":
+		return graphlimits.Sources, 96
+	case "places":
+		return graphlimits.Places, 24
 	case "loops":
 		return graphlimits.Loops, 40
 	case "resources":

@@ -22,7 +22,7 @@ const several = "several"
 // steps that they were taken from. Loops are numbered anew, in the order of the
 // arguments. Resources are the same if name and unit are, and are sorted by them; the
 // limit of one is the sum, 0 if one of them is not known. Name, Host, Go and Policy are
-// kept if they are the same everywhere and are "several" otherwise. PID is 0. A watched
+// kept if they are the same everywhere and are "several" otherwise. PID is 0. Sources are those of all, in the order of the arguments. A watched
 // resource is shown as it is where its utilisation is greatest. The latest graphlimits.Overruns
 // reports are kept. Where processes do not agree about the stack behind a key, as after
 // a change of source that does not concern its functions, it is one of them, whatever
@@ -152,6 +152,7 @@ func (m *merger) addProgram(s *Snapshot, isFirst bool) {
 	if s.Taken.After(out.Taken) {
 		out.Taken = s.Taken
 	}
+	out.Sources = append(out.Sources, s.Sources...)
 	out.Span, out.Period = max(out.Span, s.Span), out.Period || s.Period
 	out.Sampling = max(out.Sampling, s.Sampling)
 	out.HeapEvery = max(out.HeapEvery, s.HeapEvery)

@@ -325,3 +325,22 @@ func TestMergeOfLongWaitsSaturates(t *testing.T) {
 		t.Errorf("sum %d, want 2^62", m.Nodes[1].Wait.Sum)
 	}
 }
+
+// A sum of sums keeps the sources of both.
+func TestMergeKeepsSources(t *testing.T) {
+	part := func(names ...string) *Snapshot {
+		s := new(Snapshot)
+		for _, name := range names {
+			s.Sources = append(s.Sources, Source{Name: name, Places: []SourcePlace{{Node: 7, Share: 0.5}}})
+		}
+		return s
+	}
+	s := testenv.Need(Merge(part("a", "b"), part("c")))(t)
+	var names []string
+	for _, from := range s.Sources {
+		names = append(names, from.Name)
+	}
+	testenv.Equal(t, strings.Join(names, " "), "a b c")
+	many := make([]string, graphlimits.Sources)
+	testenv.ErrorSays(t, testenv.Err(Merge(part(many...), part("one more"))), "too much together")
+}

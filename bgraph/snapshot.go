@@ -37,6 +37,8 @@ type Snapshot struct {
 	ProcessCPU   Nanos `json:"process_cpu_ns,omitempty"`
 	CollectorCPU Nanos `json:"collector_cpu_ns,omitempty"`
 
+	Sources []Source `json:"sources,omitempty"` // whose graphs were added up, if that was kept
+
 	Chunks Chunks `json:"chunks,omitzero"` // what the process did with stack chunks
 
 	// Only graphs of goroutines have these.

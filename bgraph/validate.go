@@ -67,6 +67,7 @@ func (s *Snapshot) check() error {
 		s.checkOverruns(),
 		s.checkSched(),
 		s.checkTrace(),
+		s.checkSources(),
 	)
 }
 

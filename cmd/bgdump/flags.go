@@ -13,6 +13,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph/gotrace"
 	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // A mode is what bgdump does with the graph.
@@ -59,6 +60,7 @@ type settings struct {
 	cpu      bool // a CPU profile beside a trace
 	prune    float64
 	merge    bool     // the sources are added up
+	targets  []string // lists of programs that are added up
 	probe    bool     // of a process, look for net/http/pprof
 	test     *testRun // the source is the trace of these; nil: there are none
 }
@@ -74,6 +76,7 @@ var fits = func() map[string][]mode {
 		"sort":     {modeText},
 		"limit":    append([]mode{modeText, modeMD, modeTasks, modeRegion, modeStages}, drawn...),
 		"merge":    append([]mode{}, written...),
+		"targets":  append([]mode{}, written...),
 		"prune":    append([]mode{modeText}, drawn...),
 		"stacks":   {modeText},
 		"focus":    append([]mode{modeHTTP}, written...),
@@ -125,6 +128,10 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags.IntVar(&set.keep, "keep", 1000, "how many dumps of a program -record keeps, the latest: a `number`; 0 means all")
 	flags.StringVar(&set.out, "o", "", "write to this `file`, which is replaced only if all went well")
 	flags.BoolVar(&set.merge, "merge", false, "add all sources up, as the graphs of processes that do the same; with more than two, that is done anyway")
+	flags.Func("targets", "add up the programs in this `list`: a file or URL in the format of Prometheus (file_sd, http_sd), or dns://HOST:PORT for all addresses of a host; may be given again", func(list string) error {
+		set.targets = append(set.targets, list)
+		return nil
+	})
 	flags.BoolVar(&set.probe, "probe", false, "of a process: look for net/http/pprof where it listens on this machine, and take a trace of that")
 	flags.BoolVar(&set.raw, "raw", false, "keep every system call and every wait for the collector of a trace as a node; otherwise those under 1 ms are parts of steps")
 	flags.BoolVar(&set.cpu, "cpu", false, "take a CPU profile beside the trace of a URL, whose samples are then counted by step")
@@ -255,16 +262,16 @@ func (set *settings) checkFlags(flags *flag.FlagSet) error {
 
 func (set *settings) checkValues() error {
 	switch n := len(set.sources); {
-	case n == 0:
+	case n == 0 && len(set.targets) == 0:
 		return errors.New("say what to look at: bgdump SOURCE, where SOURCE is the id of a process, a URL, a file, a folder of recordings or -")
-	case n == 1 && set.merge:
+	case n == 1 && set.merge && len(set.targets) == 0:
 		return errors.New("-merge wants two sources or more")
 	case n > maxSources:
 		return fmt.Errorf("%d sources; want one, two to compare, or up to %d to add up", n, maxSources)
 	case n >= 2 && slices.Contains([]mode{modeRecord, modeHTTP}, set.mode):
 		return fmt.Errorf("-%s takes one source, not %d", set.mode, n)
-	case n >= 2 && set.seconds != 0:
-		return errors.New("-seconds takes one source")
+	case n == 2 && set.seconds != 0 && !set.merge && len(set.targets) == 0:
+		return errors.New("-seconds takes one source, or several to add up")
 	case n == 2 && set.sources[0] == set.sources[1]:
 		return errors.New("both sources are the same; to see what a program does from now on, use -seconds")
 	}
@@ -273,7 +280,7 @@ func (set *settings) checkValues() error {
 			return fmt.Errorf("%s is there twice, and what it has would count twice", name)
 		}
 	}
-	set.merge = set.merge || len(set.sources) > 2
+	set.merge = set.merge || len(set.sources) > 2 || len(set.targets) > 0
 	switch {
 	case !(set.prune >= 0 && set.prune <= 100):
 		return fmt.Errorf("-prune %v; want 0 to 100 percent", set.prune)
@@ -302,7 +309,7 @@ func (set *settings) checkValues() error {
 }
 
 // maxSources is how many sources are added up at most.
-const maxSources = 256
+const maxSources = graphlimits.Sources
 
 const minInterval = 100 * time.Millisecond
 

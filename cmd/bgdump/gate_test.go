@@ -3,15 +3,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/trace"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,64 +15,43 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// queue is the program of the captures: four goroutines that want a lock, each of which keeps it for a while.
-func queue(held time.Duration) {
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for range 5 {
-				mu.Lock()
-				time.Sleep(held)
-				mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-}
+// captures of a server that keeps a lock for 0.1 ms, and of one that does so for 3 ms: see examples/gate.
+const gateBefore, gateAfter = "testdata/gate/before", "testdata/gate/after"
 
-// captureQueue writes three traces of queue into a new folder.
-func captureQueue(t *testing.T, held time.Duration) (dir string) {
-	dir = t.TempDir()
-	for i := range 3 {
-		var b bytes.Buffer
-		if err := trace.Start(&b); err != nil {
-			t.Skip(err)
-		}
-		queue(held)
-		trace.Stop()
-		testenv.Must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.out", i)), b.Bytes(), 0o600))
-	}
-	return dir
-}
-
-func TestGateOnTraces(t *testing.T) {
-	before, after := captureQueue(t, time.Millisecond), captureQueue(t, 20*time.Millisecond)
-	testenv.Must(t, os.WriteFile(filepath.Join(before, "README"), []byte("no capture"), 0o600))
+func TestGate(t *testing.T) {
 	list := func(dir string) string {
-		return filepath.Join(dir, "0.out") + "," + filepath.Join(dir, "1.out") + "," + filepath.Join(dir, "2.out")
+		return filepath.Join(dir, "1.bgraph.gz") + "," + filepath.Join(dir, "2.bgraph.gz") + "," + filepath.Join(dir, "3.bgraph.gz")
 	}
 	for _, args := range [][]string{
-		{"-lint", before, after},
-		{"-lint", list(before), list(after)},
-		{"-md", before, list(after)},
-		{"-lint", filepath.Join(before, "0.out"), after},
+		{"-lint", gateBefore, gateAfter},
+		{"-lint", list(gateBefore), list(gateAfter)},
+		{"-md", gateBefore, list(gateAfter)},
+		{"-lint", gateBefore + "/1.bgraph.gz", gateAfter},
+		{"-lint", gateBefore + "/1.bgraph.gz", gateAfter + "/1.bgraph.gz"},
 	} {
 		r := command(t, args...)
-		if r.code != exitFound || !strings.Contains(strings.SplitN(r.out, "\n", 2)[0], "REGRESSION") || !strings.Contains(r.out, "bgdump.queue") {
+		if r.code != exitFound || !strings.Contains(strings.SplitN(r.out, "\n", 2)[0], "REGRESSION") || !strings.Contains(r.out, "mutex main.lookup") {
 			t.Errorf("%v: exit code %d, %s\n%s", args, r.code, r.errOut, r.out)
 		}
 	}
-	r := command(t, "-lint", "-json", before, after)
+	r := command(t, "-lint", "-json", gateBefore, gateAfter)
 	var v graphcompare.Verdict
 	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != exitFound || len(v.Regressions) == 0 || v.Captures != [2]int{3, 3} {
 		t.Errorf("exit code %d, %v\n%s", r.code, err, r.out)
 	}
 	for _, mode := range []string{"-lint", "-md"} {
-		out := command(t, mode, after, before).ok(t)
-		testenv.Contains(t, out, "for the better", mode)
-		testenv.Contains(t, command(t, mode, before, list(before)).ok(t), "No regression", mode)
+		out := command(t, mode, gateAfter, gateBefore).ok(t)
+		testenv.Contains(t, out, "No regression, 3 for the better", mode)
+		testenv.Contains(t, command(t, mode, gateBefore, list(gateBefore)).ok(t), "No regression (3 captures before, 3 after)", mode)
 	}
+	if r := command(t, "-lint", "-ignore", "main", gateBefore, gateAfter); strings.Contains(r.out, "main.lookup") {
+		t.Errorf("-ignore: got\n%s", r.out)
+	}
+	// A folder of traces, beside other files.
+	dir := t.TempDir()
+	testenv.Must(t, os.WriteFile(filepath.Join(dir, "a.out"), testenv.Need(os.ReadFile(goldenTrace))(t), 0o600))
+	testenv.Must(t, os.WriteFile(filepath.Join(dir, "README"), []byte("no capture"), 0o600))
+	testenv.Contains(t, command(t, "-lint", goldenTrace, dir).ok(t), "No regression (1 capture before, 1 after)")
 }
 
 // Recordings of one run cover the same time, but for the last seconds of each.

@@ -35,6 +35,7 @@ type surroundings struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	clock          clock
+	resolver       *net.Resolver // nil: the system's
 	kernel         *kernel
 }
 
@@ -97,6 +98,9 @@ func execute(ctx context.Context, set *settings, sur *surroundings) (int, error)
 	}
 	if set.isGate() {
 		return gate(ctx, set, sur)
+	}
+	if set.merge {
+		return fleet(ctx, set, sur)
 	}
 	sources := make([]source, len(set.sources))
 	for i, arg := range set.sources {

@@ -31,9 +31,6 @@ func once(ctx context.Context, set *settings, sources []source, sur *surrounding
 			folder.last = true
 		}
 	}
-	if set.merge {
-		return mergeAll(ctx, set, sources, sur)
-	}
 	if len(sources) == 2 {
 		return compareTwo(ctx, set, sources, sur)
 	}
@@ -78,25 +75,6 @@ func take(ctx context.Context, set *settings, src source, sur *surroundings) (*b
 
 func sameRun(a, b *bgraph.Snapshot) bool {
 	return a.Program.PID == b.Program.PID && a.Program.Host == b.Program.Host && a.Program.Started.Equal(b.Program.Started)
-}
-
-// mergeAll shows the sum of all sources.
-func mergeAll(ctx context.Context, set *settings, sources []source, sur *surroundings) (int, error) {
-	all := make([]*bgraph.Snapshot, len(sources))
-	for i, src := range sources {
-		var err error
-		if all[i], err = src.Snapshot(ctx); err != nil {
-			return exitFailed, err
-		}
-		if all[i].Kind != all[0].Kind {
-			return exitFailed, fmt.Errorf("%s and %s cannot be added up: one is a graph of tasks, the other an execution trace", sources[0].Name(), src.Name())
-		}
-	}
-	s, err := bgraph.Merge(all...)
-	if err != nil {
-		return exitFailed, err
-	}
-	return show(set, s, sur)
 }
 
 // compareTwo shows what has changed from the first source to the second.

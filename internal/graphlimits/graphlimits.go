@@ -23,4 +23,6 @@ const (
 	Spans    = 1024 // of a Snapshot
 	Notes    = 16   // of a Snapshot
 	Path     = 64   // parts of the path of a Span
+	Sources  = 1024 // of a Snapshot
+	Places   = 8    // of a Source
 )

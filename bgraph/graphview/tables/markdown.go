@@ -30,6 +30,11 @@ func WriteMarkdown(w io.Writer, s *bgraph.Snapshot, o Options) error {
 		fmt.Fprintf(&b, "\n- **%s %s**, %s: %s %s\n", f.Severity, f.Check, words.Markdown(f.Name), words.Markdown(f.Message), words.Markdown(f.Advice))
 	}
 	names := words.Names(s)
+	if len(s.Sources) > 0 {
+		sources := sourceTable(s, names)
+		fmt.Fprintf(&b, "\n%s\n", sources.title)
+		writeMarkdownTable(&b, sources, cmp.Or(o.Limit, usualSources))
+	}
 	for i, fact := range factsOf(s, names) {
 		if i == 0 {
 			fmt.Fprintln(&b)

@@ -66,6 +66,7 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o Options) error {
 	for _, line := range headsWithin(s, o.Width) {
 		fmt.Fprintln(&b, line)
 	}
+	writeSources(&b, s, names, o)
 	if len(nodes.rows) == 0 && len(edges.rows) == 0 {
 		fmt.Fprintln(&b, "\nNothing has waited yet.")
 	}

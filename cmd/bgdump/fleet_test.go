@@ -1,0 +1,292 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// podGraph is the graph of pod number i of a fleet, taken at that time.
+func podGraph(t *testing.T, i int, at time.Time) *bgraph.Snapshot {
+	s := shop(t)
+	s.Program.PID = 100 + i
+	s.Program.Started, s.Taken = at.Add(-s.Span.Duration()), at
+	return s
+}
+
+// podFleet answers at /N/ with the graph of pod N.
+func podFleet(t *testing.T, graph func(i int) *bgraph.Snapshot) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var i int
+		if _, err := fmt.Sscanf(r.URL.Path, "/%d/debug/bgraph/", &i); err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		if s := graph(i); s != nil {
+			testenv.Check(t, s.Encode(w))
+		} else {
+			http.Error(w, "not here", http.StatusServiceUnavailable)
+		}
+	}
+}
+
+func writeFile(t *testing.T, name, text string) string {
+	path := filepath.Join(t.TempDir(), name)
+	testenv.Must(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// A fleet of eight pods: pod 3 waits for a lock, the clock of pod 4 is three hours ahead, pod 5 gives no graph, pod 6 is pod 0
+// at another address, and the graph of pod 7 is a trace.
+func TestFleet(t *testing.T) {
+	clk := newFakeClock()
+	graph := func(i int) *bgraph.Snapshot {
+		s := podGraph(t, i, clk.Now())
+		switch i {
+		case 3:
+			for at := range s.Nodes {
+				if n := &s.Nodes[at]; n.Reason == "mutex" {
+					n.Wait.Sum, n.Wait.Max = 20*n.Wait.Sum, 20*n.Wait.Max
+				}
+			}
+		case 4:
+			s = podGraph(t, i, clk.Now().Add(3*time.Hour))
+		case 5:
+			return nil
+		case 6:
+			s.Program.PID = 100
+		case 7:
+			return &bgraph.Snapshot{Kind: bgraph.KindGoroutines, Span: 1e9}
+		}
+		return s
+	}
+	server := httptest.NewServer(podFleet(t, func(i int) *bgraph.Snapshot { return graph(i) }))
+	defer server.Close()
+	var groups []targetGroup
+	for i := range 8 {
+		groups = append(groups, targetGroup{Targets: []string{fmt.Sprintf("%s/%d/debug/bgraph/", server.URL, i)}, Labels: map[string]string{"pod": fmt.Sprintf("pod-%d", i)}})
+	}
+	groups = append(groups, targetGroup{Targets: []string{"no port"}})
+	text := testenv.Need(json.Marshal(groups))(t)
+	list := writeFile(t, "targets.json", string(text))
+	r := commandIn(t, context.Background(), &surroundings{clock: clk}, "-targets", list)
+	testenv.Equal(t, r.code, exitOK, r.errOut)
+	for _, want := range []string{
+		`the target "no port" is no HOST:PORT`,
+		"bgdump: pod-4: its clock is 3h0m0s ahead",
+		"bgdump: pod-5: the answer at /5/debug/bgraph/ is 503",
+		"bgdump: pod-6: it is the same process as pod-0",
+		"bgdump: pod-7: its graph cannot be added to that of pod-0",
+	} {
+		testenv.Contains(t, r.errOut, want)
+	}
+	for _, want := range []string{
+		"\npod-3 differs: ", "of its time in mutex", "\nSOURCES: 8, 3 without a graph, 1 differing\n", "no graph: it is the same process", "its clock is 3h00m ahead",
+		clk.Now().Format(time.DateTime), // not that of pod 4
+	} {
+		testenv.Contains(t, r.out, want)
+	}
+	// The sum keeps its sources in a dump, too.
+	dump := commandIn(t, context.Background(), &surroundings{clock: clk}, "-dump", "-targets", list)
+	again := command(t, "-md", writeFile(t, "fleet.bgraph", dump.out)).ok(t)
+	testenv.Contains(t, again, "| pod-3 |")
+	testenv.Contains(t, again, "pod-7")
+
+	graph = func(int) *bgraph.Snapshot { return nil }
+	r = commandIn(t, context.Background(), &surroundings{clock: clk}, "-targets", list)
+	if r.code != exitFailed || !strings.Contains(r.errOut, "no graph of 8 sources") || strings.Count(r.errOut, "\n") > 12 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// Of 500 targets one never answers: the others are shown once its time is over.
+func TestFleetOf500(t *testing.T) {
+	const targets, silent = 500, 250
+	clk := newFakeClock()
+	var closed atomic.Int64
+	over := make(chan bool)
+	answer := podFleet(t, func(i int) *bgraph.Snapshot {
+		return &bgraph.Snapshot{Program: bgraph.Program{Name: "pod", PID: 1 + i}, Taken: clk.Now(), Span: 1e9, Loops: []bgraph.LoopStat{{Steps: 1}}}
+	})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, fmt.Sprintf("/%d/", silent)) {
+			<-r.Context().Done()
+			return
+		}
+		answer(w, r)
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed && closed.Add(1) == targets-1 {
+			close(over)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	var list strings.Builder
+	list.WriteString("# of file_sd\n- labels: {job: shop}\n  targets:\n")
+	for i := range targets {
+		fmt.Fprintf(&list, "  - %s/%d/debug/bgraph/\n", server.URL, i)
+	}
+	go func() {
+		<-over
+		clk.advance(7 * time.Second)
+	}()
+	r := commandIn(t, context.Background(), &surroundings{clock: clk}, "-timeout", "7s", "-json", "-targets", writeFile(t, "targets.yml", list.String()))
+	var s bgraph.Snapshot
+	if err := json.Unmarshal([]byte(r.out), &s); err != nil || r.code != exitOK || len(s.Loops) != targets-1 || len(s.Sources) != targets {
+		t.Fatalf("exit code %d, %v, %d loops, %d sources\n%s", r.code, err, len(s.Loops), len(s.Sources), r.errOut)
+	}
+	if got := s.Sources[silent].Failed; !strings.Contains(got, "no answer within 7s") {
+		t.Errorf("the silent target: %q", got)
+	}
+}
+
+// Programs are traced in the same seconds: none of eight answers before all have been asked.
+func TestFleetIsTracedAtOnce(t *testing.T) {
+	const pods = 8
+	text := testenv.Need(os.ReadFile(goldenTrace))(t)
+	var asked atomic.Int64
+	all := make(chan bool)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !strings.HasSuffix(r.URL.Path, "/debug/pprof/trace"):
+			http.NotFound(w, r)
+			return
+		case r.URL.Query().Get("seconds") == "9":
+			if asked.Add(1) == pods {
+				close(all)
+			}
+			<-all
+		}
+		w.Write(text)
+	}))
+	defer server.Close()
+	args := []string{"-seconds", "9", "-merge"}
+	for i := range pods {
+		args = append(args, fmt.Sprintf("%s/%d", server.URL, i))
+	}
+	r := commandIn(t, context.Background(), &surroundings{clock: newFakeClock()}, args...)
+	if r.code != exitOK || !strings.Contains(r.out, "SOURCES: 8\n") || strings.Count(r.errOut, "\n") != 1+pods { // the clock stands still since years
+		t.Errorf("exit code %d\n%s\n%s", r.code, r.errOut, r.out)
+	}
+}
+
+func TestListsOfTargets(t *testing.T) {
+	sd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/sd":
+			w.Header().Set("Content-Type", "application/json; charset=utf-8")
+			fmt.Fprint(w, `[{"targets": ["a:1", "[::1]:2"], "labels": {"__scheme__": "https", "pod": "x"}}]`)
+		case "/html":
+			fmt.Fprint(w, "<html>")
+		case "/broken":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"targets"`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer sd.Close()
+	sur := &surroundings{clock: newFakeClock(), resolver: scriptedDNS(t)}
+	find := func(lists ...string) (string, error) {
+		found, bad, err := findTargets(context.Background(), lists, sur, &settings{timeout: time.Minute})
+		var out []string
+		for _, x := range found {
+			out = append(out, x.name+"="+x.at.String())
+		}
+		for _, err := range bad {
+			out = append(out, err.Error())
+		}
+		return strings.Join(out, " "), err
+	}
+	yml := writeFile(t, "t.yml", "- targets: ['a:1', b:2, 'a:1']\n- targets: [c:3]\n  labels:\n    instance: one\n")
+	for _, c := range []struct {
+		lists []string
+		want  string
+	}{
+		{[]string{yml}, "http://a:1=http://a:1 http://b:2=http://b:2 one=http://c:3"},
+		{[]string{writeFile(t, "t.json", `[{"targets": ["a:1"]}]`)}, "http://a:1=http://a:1"},
+		{[]string{sd.URL + "/sd"}, "x a:1=https://a:1 x [::1]:2=https://[::1]:2"},
+		{[]string{"dns://shop.test:6060"}, "http://127.0.0.1:6060=http://127.0.0.1:6060 http://127.0.0.2:6060=http://127.0.0.2:6060"},
+		{[]string{yml, "dns://shop.test:3/debug/pprof/"}, "http://a:1=http://a:1 http://b:2=http://b:2 one=http://c:3 http://127.0.0.1:3/debug/pprof/=http://127.0.0.1:3/debug/pprof/ http://127.0.0.2:3/debug/pprof/=http://127.0.0.2:3/debug/pprof/"},
+	} {
+		got, err := find(c.lists...)
+		testenv.Must(t, err)
+		testenv.Equal(t, got, c.want, "%v", c.lists)
+	}
+	for list, want := range map[string]string{
+		"no-such-file":                          "no such file",
+		t.TempDir():                             "is a directory",
+		writeFile(t, "x.yml", "targets: [a:1]"): "this is no list of targets as Prometheus has them for file_sd: yaml:",
+		writeFile(t, "y.yml", "- targets: [a:1]\n  label: {}"):    "field label not found",
+		writeFile(t, "z.json", `[{"targets": "a:1"}]`):            "this is no list of targets",
+		writeFile(t, "empty.yml", ""):                             "no targets in the list",
+		writeFile(t, "none.json", "[]"):                           "no targets in the list",
+		"dns://shop.test":                                         "want dns://HOST:PORT",
+		"dns://missing.test:1":                                    "no such host",
+		sd.URL + "/html":                                          "want a list of targets, application/json",
+		sd.URL + "/broken":                                        "this is no list of targets",
+		sd.URL + "/none":                                          "404",
+		"http://127.0.0.1:1/":                                     "nobody listens there",
+		strings.Replace(sd.URL, "http://", "http://u:secret@", 1): "404",
+	} {
+		_, err := find(list)
+		testenv.ErrorSays(t, err, want, list)
+		if strings.Contains(fmt.Sprint(err), "secret") {
+			t.Errorf("the error has the password: %v", err)
+		}
+	}
+	got, err := find(writeFile(t, "half.yml", "- targets: [a:1, 'a', 'ftp://a:1', \"b\\e[31m:1\"]"))
+	testenv.Must(t, err)
+	if strings.Count(got, "is no HOST:PORT") != 3 || strings.ContainsRune(got, '\x1b') || !strings.HasPrefix(got, "http://a:1=") {
+		t.Errorf("got %q", got)
+	}
+	command(t, "-http", ":0", "-targets", yml).fails(t, "-targets has no meaning with -http")
+}
+
+// scriptedDNS knows that shop.test has two addresses, and no other name.
+func scriptedDNS(t *testing.T) *net.Resolver {
+	server := testenv.Need(net.ListenPacket("udp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { server.Close() })
+	go func() {
+		for buf := make([]byte, 512); ; {
+			n, from, err := server.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			name := append([]byte("\x04shop\x04test"), 0)
+			end := 12 + bytes.IndexByte(buf[12:n], 0) + 1 + 4
+			reply := bytes.Clone(buf[:end])
+			reply[2], reply[3] = 0x84, 0x80             // an answer, authoritative
+			copy(reply[6:12], []byte{0, 0, 0, 0, 0, 0}) // no records
+			switch known, kind := bytes.HasPrefix(buf[12:n], name), buf[end-3]; {
+			case !known:
+				reply[3] |= 3 // there is no such name
+			case kind == 1: // A
+				reply[7] = 2
+				for last := range byte(2) {
+					reply = append(reply, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1+last)
+				}
+			}
+			server.WriteTo(reply, from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", server.LocalAddr().String())
+	}}
+}
