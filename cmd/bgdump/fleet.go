@@ -55,6 +55,9 @@ func members(ctx context.Context, set *settings, sur *surroundings) ([]*member, 
 			fmt.Fprintln(sur.stderr, "bgdump:", explain(err))
 		}
 		for _, t := range found {
+			if slices.ContainsFunc(all, func(m *member) bool { return m.Name() == printable(t.at.Redacted()) }) {
+				continue // an argument, too
+			}
 			all = append(all, &member{source: newURLSource(t.at, sur, set), name: t.name})
 		}
 	}
@@ -135,12 +138,12 @@ func askAll(ctx context.Context, set *settings, sur *surroundings, all []*member
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	onlyOfOneKind(all)
 	for _, m := range all {
 		if _, ok := m.source.(*urlSource); !ok && m.err != nil {
 			return m.err
 		}
 	}
-	onlyOfOneKind(all)
 	return nil
 }
 
@@ -168,11 +171,11 @@ func onlyOfOneKind(all []*member) {
 		case first == nil:
 			first = m
 		case m.snap.Kind != first.snap.Kind:
-			m.err = fmt.Errorf("its graph cannot be added to that of %s: one is a graph of tasks, the other an execution trace", first.name)
+			m.err = fmt.Errorf("%s: its graph cannot be added to that of %s: one is a graph of tasks, the other an execution trace", m.Name(), first.name)
 		case m.snap.Program.PID != 0:
 			for _, other := range all[:i] {
 				if other.err == nil && sameRun(other.snap, m.snap) {
-					m.err = fmt.Errorf("it is the same process as %s, and would count twice", other.name)
+					m.err = fmt.Errorf("%s: it is the same process as %s, and would count twice", m.Name(), other.name)
 				}
 			}
 		}

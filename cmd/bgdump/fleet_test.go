@@ -101,6 +101,9 @@ func TestFleet(t *testing.T) {
 	} {
 		testenv.Contains(t, r.out, want)
 	}
+	// An argument that is in the list counts once.
+	r = commandIn(t, context.Background(), &surroundings{clock: clk}, "-targets", list, server.URL+"/1/debug/bgraph/")
+	testenv.Contains(t, r.out, "\nSOURCES: 8, 3 without")
 	// The sum keeps its sources in a dump, too.
 	dump := commandIn(t, context.Background(), &surroundings{clock: clk}, "-dump", "-targets", list)
 	again := command(t, "-md", writeFile(t, "fleet.bgraph", dump.out)).ok(t)
