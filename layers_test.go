@@ -53,7 +53,7 @@ var layers = map[string]string{
 	"bgraph/graphview":               "",
 	"bgraph/graphview/lint":          "bgraph internal/funcname internal/scc internal/words",
 	"bgraph/graphview/tables":        "bgraph bgraph/graphview/lint internal/funcname internal/words",
-	"bgraph/graphview/draw":          "bgraph internal/graphlayout internal/words",
+	"bgraph/graphview/draw":          "bgraph bgraph/graphview/lint internal/graphlayout internal/words",
 	"bgraph/graphview/export":        "bgraph internal/funcname internal/words",
 	"bgraph/gotrace":                 "bgraph internal/funcname golang.org/x/exp/trace internal/graphlimits",
 	"bgraph/graphhttp":               "internal/engine task bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/words",

@@ -114,9 +114,9 @@ var forms = []form{
 	{"json", "the whole graph as JSON", "application/json", "",
 		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return export.WriteJSON(w, s) }},
 	{"dot", "a drawing for Graphviz", "text/vnd.graphviz; charset=utf-8", "",
-		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return draw.WriteDOT(w, s, q.draw) }},
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return draw.WriteDOT(w, s, q.drawing(s)) }},
 	{"svg", "a drawing", "image/svg+xml", "",
-		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return draw.WriteSVG(w, s, q.draw) }},
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return draw.WriteSVG(w, s, q.drawing(s)) }},
 	{"folded", "stacks for a flame graph", plainText, "",
 		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return export.WriteFolded(w, s, q.metric) }},
 	{"pprof", "a profile for go tool pprof", "application/octet-stream", ".pb.gz",
@@ -195,6 +195,13 @@ func parseQuery(raw string) (*query, error) {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "bgraph: "))
 	}
 	return q, nil
+}
+
+// drawing says how s is drawn, with what was found in it.
+func (q *query) drawing(s *bgraph.Snapshot) draw.Options {
+	o := q.draw
+	o.Findings = lint.FindPart(q.whole, s)
+	return o
 }
 
 // numberIn reads a number from 1 to most; 0 if there is none.

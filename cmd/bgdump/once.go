@@ -165,6 +165,9 @@ func write(set *settings, whole, s *bgraph.Snapshot, sur *surroundings, w io.Wri
 		width = terminalWidth(sur.stdout)
 	}
 	drawing := draw.Options{Color: set.color, MaxNodes: set.limit}
+	if set.mode == modeDOT || set.mode == modeSVG {
+		drawing.Findings = lint.FindPart(whole, s)
+	}
 	if s.Kind == bgraph.KindGoroutines {
 		drawing.Prune = set.prune / 100
 	}

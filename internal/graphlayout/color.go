@@ -31,7 +31,7 @@ var lineRamps = map[string][]rgb{
 }
 
 // Muted is a colour of text and frames that is readable on white and on black.
-const Muted = "#768089"
+const Muted = "#6e7781"
 
 // othersFill is on no scale.
 const othersFill = "#dfe3e8"

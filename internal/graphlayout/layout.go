@@ -13,6 +13,14 @@ type Options struct {
 	Color    string
 	MaxNodes int
 	Prune    float64
+	Marks    []Mark
+}
+
+// A Mark is what a finding is about, and is always drawn: a node, or a step from there if To is not 0.
+type Mark struct {
+	Node, To bgraph.Key
+	Number   int    // of the finding, from 1
+	Color    string // of its severity
 }
 
 // What Options.Color may be.
@@ -87,6 +95,7 @@ type Node struct {
 	Ink      string       `json:"ink"`      // for the text
 	Lines    []TextLine   `json:"lines"`    // what is written in the box
 	Title    string       `json:"title"`    // figures, in several lines
+	Mark     *Mark        `json:"-"`        // of the first finding that is about it; nil: none
 }
 
 // A TextLine is centred at X, with its baseline at Y.

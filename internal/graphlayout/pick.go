@@ -54,16 +54,73 @@ func pickDrawn(s *bgraph.Snapshot, o Options) *drawGraph {
 }
 
 // prune leaves out rare edges, see Options.Prune, and the nodes that no other joins: where
-// goroutines only wait, there would be a crowd of boxes beside the graph. It returns what edges
-// are left.
+// goroutines only wait, there would be a crowd of boxes beside the graph. What is marked stays, and of each node that is
+// drawn the busiest edge in and out. It returns what edges are left.
 func (g *drawGraph) prune() []*bgraph.Edge {
 	edges, linked := words.BusyEdges(g.s, g.o.Prune)
-	if g.o.Prune > 0 && len(edges) > 0 {
+	for i := range g.o.Marks {
+		m := &g.o.Marks[i]
+		for _, k := range []bgraph.Key{m.Node, m.To} {
+			if k != 0 {
+				linked[k] = true
+			}
+		}
+		for _, n := range g.nodes {
+			if n.Key == m.Node && n.Mark == nil {
+				n.Mark = m
+			}
+		}
+	}
+	if g.o.Prune > 0 && (len(edges) > 0 || len(g.o.Marks) > 0) {
+		edges = g.connect(edges, linked)
 		all := len(g.nodes)
 		g.nodes = slices.DeleteFunc(g.nodes, func(n *drawNode) bool { return !linked[n.Key] })
 		g.rare = all - len(g.nodes)
 	}
 	g.hidden = len(g.s.Edges) - len(edges)
+	return edges
+}
+
+// connect adds to edges the steps that are marked, and the busiest edge into and out of each linked node that has none.
+func (g *drawGraph) connect(edges []*bgraph.Edge, linked map[bgraph.Key]bool) []*bgraph.Edge {
+	drawn, in, out := map[*bgraph.Edge]bool{}, map[bgraph.Key]bool{}, map[bgraph.Key]bool{}
+	add := func(e *bgraph.Edge) {
+		if !drawn[e] {
+			drawn[e] = true
+			edges = append(edges, e)
+		}
+		linked[e.From], linked[e.To] = true, true
+		if e.From != e.To {
+			in[e.To], out[e.From] = true, true
+		}
+	}
+	busy := edges
+	edges = nil
+	for _, e := range busy {
+		add(e)
+	}
+	byCount := make([]*bgraph.Edge, len(g.s.Edges))
+	for i := range g.s.Edges {
+		byCount[i] = &g.s.Edges[i]
+	}
+	slices.SortStableFunc(byCount, func(a, b *bgraph.Edge) int { return cmp.Compare(b.Count, a.Count) })
+	for _, e := range byCount {
+		if slices.ContainsFunc(g.o.Marks, func(m Mark) bool { return m.Node == e.From && m.To == e.To }) {
+			add(e)
+		}
+	}
+	for _, within := range []bool{true, false} { // nodes that are drawn anyway come first
+		for again := true; again; {
+			again = false
+			for _, e := range byCount {
+				lacks := linked[e.From] && !out[e.From] || linked[e.To] && !in[e.To]
+				if e.From != e.To && lacks && (!within || linked[e.From] && linked[e.To]) {
+					add(e)
+					again = true
+				}
+			}
+		}
+	}
 	return edges
 }
 
@@ -77,7 +134,7 @@ func (g *drawGraph) foldNodes(byKey map[bgraph.Key]*drawNode) {
 		now, arrivals, cpu = max(now, float64(n.Now)), max(arrivals, n.Arrivals), max(cpu, n.cpu)
 	}
 	busy := func(n *drawNode) float64 {
-		if n.Key == bgraph.KeyStart || n.Key == bgraph.KeyEnd {
+		if n.Key == bgraph.KeyStart || n.Key == bgraph.KeyEnd || n.Mark != nil {
 			return math.MaxFloat64
 		}
 		return words.Ratio(float64(n.Now), now) + words.Ratio(n.Arrivals, arrivals) + words.Ratio(n.cpu, cpu)
@@ -156,6 +213,9 @@ func (g *drawGraph) figures() {
 	for _, n := range g.nodes {
 		n.Share = words.Ratio(n.cpu, all)
 		n.Wait = (&bgraph.Node{Wait: n.waits, Departures: n.left}).MeanWait()
+		if n.left == 0 && n.Now > 0 && n.Key > bgraph.KeyOverflow { // none has come to an end
+			n.Wait = n.oldest
+		}
 		if n.Key != KeyOthers { // or nobody else would look busy
 			g.scale.most = max(g.scale.most, n.Share)
 		}

@@ -12,6 +12,7 @@ package draw
 
 import (
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/graphlayout"
 )
 
@@ -25,15 +26,27 @@ type Options struct {
 	// and one that stands for all others. 0: 60.
 	MaxNodes int
 	// Prune leaves out edges that have less than this share (0 to 1) of all steps, and less
-	// of all CPU time too, and nodes to which no other edge leads. 0: none.
+	// of all CPU time too, and nodes to which no other edge leads. 0: none. Each node that is drawn keeps an edge that leads
+	// there, and one that leads away, if it has any.
 	Prune float64
+	// Findings are what package lint has found. What they name is always drawn, with their number, from 1, in
+	// the colour of their severity.
+	Findings []lint.Finding
 }
 
 // layout places what is drawn. An unknown Color is an error.
 func layout(s *bgraph.Snapshot, o Options) (*graphlayout.Drawing, error) {
-	lo := graphlayout.Options(o)
+	lo := graphlayout.Options{Color: o.Color, MaxNodes: o.MaxNodes, Prune: o.Prune}
+	for i, f := range o.Findings {
+		if f.Node != 0 {
+			lo.Marks = append(lo.Marks, graphlayout.Mark{Node: f.Node, To: f.To, Number: i + 1, Color: severityColor[f.Severity]})
+		}
+	}
 	if err := lo.Validate(); err != nil {
 		return nil, err
 	}
 	return graphlayout.Layout(s, lo), nil
 }
+
+// severityColor are colours on which white text is easy to read.
+var severityColor = map[string]string{lint.SeverityError: "#cf222e", lint.SeverityWarning: "#bc4c00", lint.SeverityInfo: "#57606a"}

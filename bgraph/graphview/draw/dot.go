@@ -23,7 +23,7 @@ func WriteDOT(w io.Writer, s *bgraph.Snapshot, o Options) error {
 	fmt.Fprintf(&b, "digraph %s {\n", quoted("blocking graph of "+words.OrUnknown(s.Program.Name)))
 	fmt.Fprintf(&b, "\tgraph [label=%s, labelloc=t, fontname=\"Helvetica\", fontsize=12, ranksep=0.6, nodesep=0.35];\n",
 		quoted(strings.Join(words.Head(s)[:2], "\n")))
-	fmt.Fprint(&b, "\tnode [shape=box, style=\"rounded,filled\", color=\"#768089\", fontname=\"Helvetica\"];\n"+
+	fmt.Fprint(&b, "\tnode [shape=box, style=\"rounded,filled\", color=\"#6e7781\", fontname=\"Helvetica\"];\n"+
 		"\tedge [fontname=\"Helvetica\", fontsize=9];\n")
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
@@ -41,6 +41,9 @@ func WriteDOT(w io.Writer, s *bgraph.Snapshot, o Options) error {
 			shape = ", shape=oval, style=filled"
 		case bgraph.KeyOverflow, graphlayout.KeyOthers:
 			shape = ", style=\"rounded,filled,dashed\""
+		}
+		if n.Mark != nil {
+			shape += fmt.Sprintf(", color=\"%s\", penwidth=3, xlabel=\"%d\"", n.Mark.Color, n.Mark.Number)
 		}
 		fmt.Fprintf(&b, "\tn%v [label=%s, tooltip=%s, fillcolor=\"%s\", fontcolor=\"%s\", fontsize=%.1f, width=%.2f, height=%.2f%s];\n",
 			n.Key, quoted(strings.Join(lines, "\n")), quoted(n.Title), n.Fill, n.Ink, size, n.W/cssPerInch, n.H/cssPerInch, shape)

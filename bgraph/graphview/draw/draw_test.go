@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/graphcases"
 	"github.com/capriccio-go/capriccio/internal/graphlayout"
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -36,6 +37,34 @@ func TestWriteSVG(t *testing.T) {
 	testenv.Equal(t, shapes(cpu), shapes(wait), "by wait, other things are drawn than by CPU")
 	if a, b := colors.FindAll(cpu, -1), colors.FindAll(wait, -1); reflect.DeepEqual(a, b) || !bytes.Contains(wait, []byte(">colour: mean wait<")) {
 		t.Error("by wait, the colours or what is said of them are the same as by CPU")
+	}
+}
+
+// What findings name is drawn with their number, however rare it is, in the colour of the severity.
+func TestFindingsAreDrawn(t *testing.T) {
+	place := func(k bgraph.Key, name string, now int64) bgraph.Node {
+		return bgraph.Node{Key: k, Reason: "select", Stack: []bgraph.Frame{{Function: "main." + name}}, Now: now, Arrivals: 1}
+	}
+	edge := func(from, to bgraph.Key, n uint64) bgraph.Edge {
+		return bgraph.Edge{From: from, To: to, Count: n, CPU: bgraph.Times{Count: n, Sum: bgraph.Nanos(n)}}
+	}
+	s := &bgraph.Snapshot{Kind: bgraph.KindGoroutines, Span: 1e9, Nodes: []bgraph.Node{place(20, "busy", 1), place(21, "answer", 1), place(22, "leaves", 3404), place(23, "rare", 1), place(24, "unseen", 1)},
+		Edges: []bgraph.Edge{edge(20, 21, 1e6), edge(21, 20, 1e6), edge(21, 23, 2), edge(23, 20, 2)}}
+	for _, found := range []bool{false, true} {
+		o := Options{Prune: 0.02}
+		if found {
+			o.Findings = []lint.Finding{{Severity: lint.SeverityWarning}, {Severity: lint.SeverityError, Node: 22}, {Severity: lint.SeverityWarning, Node: 20, To: 23}}
+			s.Edges = append(s.Edges, edge(20, 23, 1))
+			s.Sort()
+		}
+		var b bytes.Buffer
+		testenv.Must(t, WriteSVG(&b, s, o))
+		for text, want := range map[string]bool{">main.busy<": true, ">main.leaves<": found, ">main.rare<": found, ">main.unseen<": false,
+			">2</text>": found, "#cf222e": found, "#bc4c00": found, "busy → select main.rare": found, "rare → select main.busy": found} {
+			if strings.Contains(b.String(), text) != want {
+				t.Errorf("findings %v: %s is there: %v\n%s", found, text, !want, b.String())
+			}
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphlayout"
@@ -54,7 +55,7 @@ func WriteSVG(w io.Writer, s *bgraph.Snapshot, o Options) error {
 const (
 	svgLeast  = 720 // width
 	svgHead   = 46
-	svgLegend = 80
+	svgLegend = 96
 )
 
 type svgWriter struct{ b *bytes.Buffer }
@@ -107,8 +108,12 @@ func (p svgWriter) node(n *graphlayout.Node) {
 	case bgraph.KeyOverflow, graphlayout.KeyOthers:
 		dash = ` stroke-dasharray="4 3"`
 	}
+	stroke := graphlayout.Muted
+	if n.Mark != nil {
+		stroke, dash = n.Mark.Color, dash+` stroke-width="3"`
+	}
 	p.printf(`<g><title>%s</title><rect x="%g" y="%g" width="%g" height="%g" rx="%g" fill="%s" stroke="%s"%s/>`+"\n",
-		escaped(n.Title), n.X, n.Y, n.W, n.H, round, n.Fill, graphlayout.Muted, dash)
+		escaped(n.Title), n.X, n.Y, n.W, n.H, round, n.Fill, stroke, dash)
 	for _, l := range n.Lines {
 		weight := ""
 		if l.Bold {
@@ -116,6 +121,10 @@ func (p svgWriter) node(n *graphlayout.Node) {
 		}
 		p.printf(`<text x="%g" y="%g" font-size="%g"%s text-anchor="middle" fill="%s">%s</text>`+"\n",
 			l.X, l.Y, graphlayout.Tenth(l.Size), weight, n.Ink, escaped(l.Text))
+	}
+	if m := n.Mark; m != nil {
+		p.printf(`<circle cx="%g" cy="%g" r="9" fill="%s"/><text x="%g" y="%g" font-size="12" font-weight="bold" text-anchor="middle" fill="#ffffff">%d</text>`+"\n",
+			n.X, n.Y, m.Color, n.X, graphlayout.Tenth(n.Y+4.3), m.Number)
 	}
 	p.printf("</g>\n")
 }
@@ -141,6 +150,9 @@ func (p svgWriter) legend(d *graphlayout.Drawing, width, y float64) {
 		"box: how many wait there, " + words.Count(d.MostNow) + " at most · mean wait",
 		"arrow width: steps; on it: steps/s · mean CPU of one",
 		"dashed: back up to where they have been",
+	}
+	if slices.ContainsFunc(d.Nodes, func(n graphlayout.Node) bool { return n.Mark != nil }) {
+		lines = append(lines, "number: the finding that is about the box")
 	}
 	if left := notDrawn(d); left != "" {
 		lines = append(lines, "not drawn: "+left)

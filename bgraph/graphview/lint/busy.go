@@ -14,6 +14,8 @@ const CheckBusy = "busy"
 const (
 	busyOne  = 0.6 // of a P for each of the goroutines, or of all Ps
 	busyStep = bgraph.Nanos(1e6)
+
+	endlessStep = bgraph.Nanos(200e6) // on average: beyond doubt, also if the kernel had taken processors
 )
 
 // busyStarts finds goroutines that hardly ever wait in a program that serves others.
@@ -34,11 +36,15 @@ func (l *linter) busyStarts() {
 	for i := range l.s.Starts {
 		st := &l.s.Starts[i]
 		used := float64(st.CPU) * kept / float64(l.s.Span) // Ps
-		if st.Now <= 0 || l.blamed[st.Function] || funcname.OfStandardLibrary(st.Function) || used < busyOne*min(float64(st.Now), ps) {
+		if st.Now <= 0 || l.blamed[st.Function] || funcname.OfStandardLibrary(st.Function) {
 			continue
 		}
 		in, steps, cpu := l.sampledIn(st.Function)
-		if steps > 0 && cpu/bgraph.Nanos(steps) < busyStep { // it waits often
+		least := busyOne * min(float64(st.Now), ps)
+		if steps > 0 && cpu/bgraph.Nanos(steps) >= endlessStep { // whatever the kernel took
+			used = float64(st.CPU) / float64(l.s.Span)
+		}
+		if used < least || steps > 0 && cpu/bgraph.Nanos(steps) < busyStep { // it waits often
 			continue
 		}
 		where := at(st.Function, st.File, st.Line)

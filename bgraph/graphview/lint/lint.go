@@ -157,13 +157,16 @@ func (l *linter) at(nodes ...bgraph.Key) string {
 }
 
 // causes are checks that find why others have found something, the surest first.
-var causes = []string{CheckStalled, CheckStuck, CheckLeaked, CheckGrowing, CheckConvoy, CheckQueue, CheckRepeated, CheckBusy, CheckTimers, CheckAssist, CheckDependency}
+var causes = []string{CheckStuck, CheckLeaked, CheckGrowing, CheckConvoy, CheckQueue, CheckRepeated, CheckBusy, CheckTimers, CheckStalled, CheckAssist, CheckDependency}
 
 var severityRank = map[string]int{SeverityError: 0, SeverityWarning: 1, SeverityInfo: 2}
 
 // sorted keeps the worst of each check and puts them in order.
 func (l *linter) sorted() []Finding {
 	orderOf := func(f Finding) int {
+		if f.Check == CheckStalled && f.Severity == SeverityInfo { // why others are but remarks
+			return -1
+		}
 		if i := slices.Index(causes, f.Check); i >= 0 {
 			return i
 		}

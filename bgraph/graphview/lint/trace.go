@@ -44,9 +44,9 @@ const (
 	handShare    = 0.05 // of the time of all Ps
 	unfairFactor = 100  // times the usual wait
 	unfairWait   = 10 * time.Millisecond
-	leastGrown   = 50  // goroutines
-	grownFactor  = 4   // times as many as rate and life of those that ended explain
-	takenLimit   = 0.5 // of the CPU time of goroutines, from which on it is more than a remark that the kernel took it
+	leastGrown   = 50   // goroutines
+	grownFactor  = 4    // times as many as rate and life of those that ended explain
+	takenLimit   = 0.33 // of the CPU time of goroutines, from which on it is more than a remark that the kernel took it
 )
 
 // trace makes the checks for which only a trace has the figures.
@@ -97,7 +97,7 @@ func (l *linter) trace() {
 	}
 	if t := &l.s.Stalled; words.Stalled(l.s) {
 		all := words.TotalCPU(l.s)
-		much := float64(t.Sum) >= takenLimit*all
+		much := float64(t.Sum) >= takenLimit*max(all, float64(l.s.Span))
 		lead := ""
 		if much {
 			lead = fmt.Sprintf("The program is short of processors: of the time in which its goroutines had one, %s was the kernel's, as with a CPU quota. ", words.Percent(words.Ratio(float64(t.Sum), all)))

@@ -12,6 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview/draw"
 	"github.com/capriccio-go/capriccio/bgraph/graphview/export"
+	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
 	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
 )
 
@@ -32,10 +33,10 @@ var formats = map[string]format{
 		return tables.WriteText(w, s, tables.Options{})
 	}},
 	"dot": {"dot", "text/plain; charset=utf-8", func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error {
-		return draw.WriteDOT(w, s, draw.Options{Color: params("color")})
+		return draw.WriteDOT(w, s, draw.Options{Color: params("color"), Findings: lint.Find(s)})
 	}},
 	"svg": {"svg", "image/svg+xml", func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error {
-		return draw.WriteSVG(w, s, draw.Options{Color: params("color")})
+		return draw.WriteSVG(w, s, draw.Options{Color: params("color"), Findings: lint.Find(s)})
 	}},
 	"folded": {"folded", "text/plain; charset=utf-8", func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error {
 		return export.WriteFolded(w, s, cmp.Or(params("metric"), "cpu"))

@@ -63,6 +63,11 @@ func (p *Page) serveLayout(w http.ResponseWriter, r *http.Request) {
 		if shown.Kind == bgraph.KindGoroutines {
 			o.Prune = traceShare
 		}
+		for i, f := range v.findings {
+			if f.Node != 0 {
+				o.Marks = append(o.Marks, graphlayout.Mark{Node: f.Node, To: f.To, Number: i + 1})
+			}
+		}
 		drawing := graphlayout.Layout(shown, o)
 		number := p.places.begin(v)
 		out.fill(drawing, number)
