@@ -132,7 +132,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 		set.targets = append(set.targets, list)
 		return nil
 	})
-	flags.BoolVar(&set.probe, "probe", false, "of a process: look for net/http/pprof where it listens on this machine, and take a trace of that")
+	flags.BoolVar(&set.probe, "probe", false, "of a process: look for net/http/pprof also where other machines reach it, and take a trace of that")
 	flags.BoolVar(&set.raw, "raw", false, "keep every system call and every wait for the collector of a trace as a node; otherwise those under 1 ms are parts of steps")
 	flags.BoolVar(&set.cpu, "cpu", false, "take a CPU profile beside the trace of a URL, whose samples are then counted by step")
 	flags.Float64Var(&set.prune, "prune", 2, "leave edges out of the tables and the drawing of a trace that have less than this `percentage` of all steps and of all CPU time; 0 leaves none out")

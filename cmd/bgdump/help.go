@@ -31,7 +31,8 @@ A SOURCE is one of these:
   trace.out                an execution trace: of go test -trace, runtime/trace
                            or a flight recorder
   4711                     the program that runs as process 4711 on this machine
-                           and was built with Capriccio for Go
+                           and was built with Capriccio for Go, or serves
+                           net/http/pprof on a loopback address
   http://127.0.0.1:9090    a program that serves its graph on that admin address
                            (or the address of the graph: .../debug/bgraph/)
   before.bgraph            a file that bgdump -dump wrote, or the program itself
@@ -62,6 +63,7 @@ For example:
   bgdump -dump -o before.bgraph 4711   keep it for a comparison later on:
   bgdump before.bgraph 4711
   bgdump -record recordings -interval 1m 4711
+  bgdump -targets fleet.yml            all programs of a fleet, at once
 
 How to read it: a node is a place where tasks wait, like the read of the next
 request; "now" is how many tasks are there, "wait" how long they wait there, and
@@ -77,9 +79,11 @@ parts of steps. Goroutines of the Go runtime are left out. Tasks of Capriccio
 for Go are seen as little more than coroutine switches there: ask such a program
 for its own graph. A trace that is cut off is shown as far as it goes.
 
-The process is asked by a signal, but only if it announces that it expects it;
-no other process is disturbed. Those who may send it a signal and read its files
-may ask, which is its user and root. What bgdump reads may come from anybody.
+A process is asked by a signal, but only if it announces that it expects it.
+Another Go program is asked for /debug/pprof/ where it listens on a loopback
+address; nothing else is sent to it. Those who may send it a signal and read its
+files may ask, which is its user and root. What bgdump reads may come from
+anybody.
 
 The exit status is 0 if all went well, 1 if -lint has found errors or warnings
 (not for mere remarks) or, of two sides, a regression, and 2 if bgdump could not
@@ -91,7 +95,7 @@ const shortUsage = `Bgdump shows where the goroutines or tasks of a Go program w
 
   bgdump http://localhost:6060      any program that serves net/http/pprof there
   bgdump trace.out                  an execution trace, as of go test -trace
-  bgdump 4711                       process 4711, built with Capriccio for Go
+  bgdump 4711                       process 4711 on this machine
   bgdump before.out after.out       what has changed
   bgdump test [flags] PACKAGE       trace the tests of a package
   bgdump help all                   all sources and flags, and how to read it

@@ -15,8 +15,9 @@ import (
 )
 
 // listening returns the TCP addresses where a process listens and that this machine reaches by
-// its loopback interface, as HOST:PORT, in the order of the ports. proc(5) has the format.
-func (k *kernel) listening(pid int) ([]string, error) {
+// its loopback interface, as HOST:PORT, in the order of the ports; if onlyLoopback is set, those that no other machine
+// reaches. proc(5) has the format.
+func (k *kernel) listening(pid int, onlyLoopback bool) ([]string, error) {
 	theirs, err := os.Readlink(k.path(pid, "ns/net"))
 	ours, err2 := os.Readlink(filepath.Join(k.proc, "self", "ns", "net"))
 	if err == nil && err2 == nil && theirs != ours { // at the same addresses here, others answer
@@ -46,7 +47,7 @@ func (k *kernel) listening(pid int) ([]string, error) {
 				continue
 			}
 			at, ok := parseSocket(f[1])
-			if at.Addr().IsUnspecified() { // all of the machine's
+			if at.Addr().IsUnspecified() && !onlyLoopback { // all of the machine's
 				at = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port())
 			}
 			if ok && at.Addr().IsLoopback() && !slices.Contains(all, at) {

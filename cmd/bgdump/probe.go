@@ -17,9 +17,9 @@ const (
 )
 
 // probe looks for net/http/pprof at the addresses where a process listens and this machine
-// itself is let in, and returns the first that has it.
-func probe(ctx context.Context, pid int, sur *surroundings) (*url.URL, error) {
-	addrs, err := sur.kernel.listening(pid)
+// itself is let in, and returns the first that has it. If onlyLoopback is set, those are left out that other machines reach.
+func probe(ctx context.Context, pid int, onlyLoopback bool, sur *surroundings) (*url.URL, error) {
+	addrs, err := sur.kernel.listening(pid, onlyLoopback)
 	if err != nil {
 		return nil, fmt.Errorf("process %d: where it listens is not known: %w", pid, err)
 	}

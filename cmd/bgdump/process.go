@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -128,6 +129,21 @@ func (p *processSource) examine() (status, []*marker, error) {
 	return st, markers, nil
 }
 
+// isPlainGo reports whether the process is a Go program that announces no graph.
+func (p *processSource) isPlainGo() bool {
+	st, err := p.kernel.status(p.pid)
+	if err != nil {
+		return false
+	}
+	markers, err := p.kernel.markers(p.pid, st.own)
+	closeAll(markers)
+	if err != nil || len(markers) > 0 {
+		return false
+	}
+	_, err = buildinfo.ReadFile(p.kernel.path(p.pid, "exe"))
+	return err == nil
+}
+
 func (p *processSource) refusal(st status, markers int) error {
 	because := "it announces a graph, but does not catch the signal"
 	if markers == 0 {
@@ -136,11 +152,11 @@ func (p *processSource) refusal(st status, markers int) error {
 	return fmt.Errorf(`%s (%s) was not asked, as the signal for that, SIGUSR2, could end it:
 %s.
 If it serves its graph on an admin address, ask there: bgdump http://HOST:PORT.
-Any other Go program is asked there, too, if it has these lines:
+Any other Go program is asked by the id of its process, too, if it has these lines:
     import "net/http"
     import _ "net/http/pprof"
     go http.ListenAndServe("localhost:6060", nil)
-With -probe, bgdump looks for that where the process listens.
+With -probe, bgdump looks for that also where other machines reach the process.
 If you know that it handles SIGUSR2, send it yourself (kill -USR2 %d) and give
 bgdump the file that it writes`, p.Name(), st.name, because, p.pid)
 }

@@ -12,11 +12,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -175,24 +177,59 @@ func TestProbe(t *testing.T) {
 	sur := &surroundings{clock: systemClock{}, kernel: systemKernel(), stderr: io.Discard}
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
-	if _, err := probe(t.Context(), os.Getpid(), sur); err == nil || !strings.Contains(err.Error(), plain.Listener.Addr().String()) || !strings.Contains(err.Error(), "net/http/pprof") {
+	if _, err := probe(t.Context(), os.Getpid(), false, sur); err == nil || !strings.Contains(err.Error(), plain.Listener.Addr().String()) || !strings.Contains(err.Error(), "net/http/pprof") {
 		t.Errorf("got %v; want an error with the address that was asked, and what to add", err)
 	}
 	partial := httptest.NewServer(newProfiled("/debug/pprof/cmdline", ""))
 	defer partial.Close()
-	if _, err := probe(t.Context(), os.Getpid(), sur); err == nil || !strings.Contains(err.Error(), partial.Listener.Addr().String()) || !strings.Contains(err.Error(), "serves profiles but no execution trace") {
+	if _, err := probe(t.Context(), os.Getpid(), false, sur); err == nil || !strings.Contains(err.Error(), partial.Listener.Addr().String()) || !strings.Contains(err.Error(), "serves profiles but no execution trace") {
 		t.Errorf("got %v; want an error that names what is missing", err)
 	}
 	profiled := httptest.NewServer(newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace"))
 	defer profiled.Close()
-	u, err := probe(t.Context(), os.Getpid(), sur)
+	u, err := probe(t.Context(), os.Getpid(), false, sur)
 	if err != nil || u.Host != profiled.Listener.Addr().String() || u.Path != profilePath {
 		t.Errorf("found %v, %v; want %s", u, err, profiled.URL)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	testenv.Fails(t, testenv.Err(probe(ctx, os.Getpid(), sur)), "goes on after the end")
-	testenv.ErrorSays(t, testenv.Err(probe(t.Context(), 1<<22+1, sur)), "not known", "of no process")
+	testenv.Fails(t, testenv.Err(probe(ctx, os.Getpid(), false, sur)), "goes on after the end")
+	testenv.ErrorSays(t, testenv.Err(probe(t.Context(), 1<<22+1, false, sur)), "not known", "of no process")
+}
+
+// TestAPlainProgramIsProbed: a Go program that serves net/http/pprof on a loopback address is traced by the id of its process; one
+// that serves it to other machines is not, and no program of another language is.
+func TestAPlainProgramIsProbed(t *testing.T) {
+	profiles := newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace")
+	serveAt := func(addr string) (asked *atomic.Int64) {
+		asked = new(atomic.Int64)
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			profiles.ServeHTTP(w, r)
+		}))
+		server.Listener.Close()
+		server.Listener = testenv.Need(net.Listen("tcp4", addr))(t)
+		server.Start()
+		t.Cleanup(server.Close)
+		return asked
+	}
+	pid := strconv.Itoa(os.Getpid())
+	sur := func() *surroundings { return &surroundings{clock: systemClock{}, kernel: systemKernel()} }
+	public := serveAt("0.0.0.0:0")
+	commandIn(t, t.Context(), sur(), pid).fails(t, "was not asked", "-probe")
+	testenv.Equal(t, public.Load(), 0, "requests at an address that other machines reach")
+	serveAt("127.0.0.1:0")
+	r := commandIn(t, t.Context(), sur(), "-seconds", "1", pid)
+	if r.code != exitOK || !strings.Contains(r.out, "bakery, an execution trace") {
+		t.Errorf("got %d, %s\n%.500s", r.code, r.errOut, r.out)
+	}
+	other := exec.Command("cat")
+	in := testenv.Need(other.StdinPipe())(t)
+	testenv.Must(t, other.Start())
+	defer func() { in.Close(); other.Wait() }()
+	for process, want := range map[int]bool{os.Getpid(): true, other.Process.Pid: false, 1<<22 + 1: false} {
+		testenv.Equal(t, (&processSource{pid: process, kernel: systemKernel()}).isPlainGo(), want, "process %d is a Go program without a graph", process)
+	}
 }
 
 // TestProbeOfAContainer: at the address where a process with a network of its own listens, another process may answer here.
@@ -207,7 +244,7 @@ func TestProbeOfAContainer(t *testing.T) {
 	for _, own := range []string{"net:[1]", "net:[2]"} {
 		f.link("self", "ns/net", "net:[1]")
 		f.link("4711", "ns/net", own)
-		u, err := probe(t.Context(), 4711, sur)
+		u, err := probe(t.Context(), 4711, false, sur)
 		switch {
 		case own == "net:[1]" && err != nil:
 			t.Errorf("in the same network: %v", err)

@@ -61,13 +61,19 @@ func openSource(ctx context.Context, arg string, sur *surroundings, set *setting
 			return nil, fmt.Errorf("%s is not the id of a process; for a file of that name, write ./%s", arg, arg)
 		}
 		if set.probe {
-			u, err := probe(ctx, int(pid), sur)
+			u, err := probe(ctx, int(pid), false, sur)
 			if err != nil {
 				return nil, err
 			}
 			return newURLSource(u, sur, set), nil
 		}
-		return &processSource{pid: int(pid), kernel: sur.kernel, clock: sur.clock, timeout: timeout}, nil
+		p := &processSource{pid: int(pid), kernel: sur.kernel, clock: sur.clock, timeout: timeout}
+		if p.isPlainGo() {
+			if u, err := probe(ctx, int(pid), true, sur); err == nil {
+				return newURLSource(u, sur, set), nil
+			}
+		}
+		return p, nil
 	}
 	if u, ok, err := asURL(arg); ok {
 		if err != nil {

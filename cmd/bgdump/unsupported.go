@@ -18,7 +18,7 @@ type kernel struct{}
 
 func systemKernel() *kernel { return nil }
 
-func (*kernel) listening(int) ([]string, error) {
+func (*kernel) listening(int, bool) ([]string, error) {
 	return nil, errors.New("that is known on Linux only")
 }
 
@@ -28,6 +28,8 @@ type processSource struct {
 	clock   clock
 	timeout time.Duration
 }
+
+func (*processSource) isPlainGo() bool { return false }
 
 func (*processSource) Name() string { return "the process" }
 
