@@ -34,8 +34,10 @@ func OfStandardLibrary(function string) bool {
 }
 
 // Short is the name of a function without the folders of its package. Of a package whose
-// path ends in a major version, such as v2, the name is what stands before that.
+// path ends in a major version, such as v2, the name is what stands before that. The linker writes a dot in the last
+// element of a path as %2e.
 func Short(function string) string {
+	function = strings.ReplaceAll(function, "%2e", ".")
 	end := strings.IndexByte(function, '[') // type arguments have slashes of their own
 	if end < 0 {
 		end = len(function)

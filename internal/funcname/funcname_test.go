@@ -15,6 +15,7 @@ func TestShortFunction(t *testing.T) {
 		"example.com/v2.(*T[go.shape.struct { a/b.C }]).F": "example.com.(*T[go.shape.struct { a/b.C }]).F",
 		"example.com/list.Map[example.com/v2.T]":           "list.Map[example.com/v2.T]",
 		"v2.F":                                             "v2.F",
+		"github.com/nats-io/nats%2ego.(*Conn).readLoop":    "nats.go.(*Conn).readLoop",
 		"example.com/vat.F":                                "vat.F",
 		"example.com/v.F":                                  "v.F",
 		"":                                                 "",

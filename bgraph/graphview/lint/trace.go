@@ -121,8 +121,9 @@ func (l *linter) begun() {
 		st := &l.s.Starts[i]
 		if st.Leaked > 0 {
 			l.add(float64(st.Leaked), Finding{
+				// The list of leaked goroutines is younger than the trace: there may be more of them than were there at its end.
 				Severity: SeverityError, Check: CheckLeaked, Name: "goroutines of " + funcname.Short(st.Function),
-				Message: fmt.Sprintf("%s of the %s goroutines that began here have leaked: nothing that still runs can reach what they wait for.", words.Count(st.Leaked), words.Count(st.Now)),
+				Message: fmt.Sprintf("%s of the %s goroutines that began here have leaked: nothing that still runs can reach what they wait for.", words.Count(st.Leaked), words.Count(max(uint64(max(st.Now, 0)), st.Leaked))),
 				Advice:  "See where they wait (-stacks, or goroutineleak?debug=2 of net/http/pprof): nobody receives from the channel, or closes it, on some path.",
 			})
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphcases"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 
@@ -223,4 +224,16 @@ func TestLintOfAStalledProgram(t *testing.T) {
 			t.Errorf("stalled %d times: %+v\n%.500s", stalls, found, head)
 		}
 	}
+}
+
+// A list of leaked goroutines that is younger than the trace may have more of them than the trace.
+func TestLeakedAreNeverMoreThanThereAre(t *testing.T) {
+	s := &bgraph.Snapshot{Kind: bgraph.KindGoroutines, Span: 1e9, Starts: []bgraph.Start{{Function: "main.work", Now: 6033, Leaked: 6038}}}
+	for _, f := range Find(s) {
+		if f.Check == CheckLeaked {
+			testenv.Contains(t, f.Message, "6,038 of the 6,038 goroutines", "leaked")
+			return
+		}
+	}
+	t.Error("not found")
 }
