@@ -57,6 +57,10 @@ func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string
 		if lines := bytes.Count(message.Bytes(), []byte("\n")); room >= lines+rest {
 			b.Write(message.Bytes())
 			room -= lines
+			if f.Path != "" && room > rest {
+				fmt.Fprintln(b, words.Shorten("    in "+words.Clean(f.Path), o.Width))
+				room--
+			}
 		}
 	}
 	for _, fact := range facts {
