@@ -14,7 +14,7 @@ import (
 const (
 	// logFlushAfter is how long a line may wait for others to be written with it.
 	logFlushAfter = time.Second
-	// logPatience is how long Close waits for who reads the log.
+	// logPatience is how long Close waits for the reader of the log.
 	logPatience = 5 * time.Second
 )
 

@@ -184,7 +184,7 @@ func (c *conn) awake() bool {
 }
 
 // turn reads and serves all that is there. It returns true if the connection
-// rests, false if it is closed or somebody else's.
+// rests, false if it is closed or was taken over by a handler.
 func (c *conn) turn() bool {
 	c.inside, c.refused = false, false
 	if c.entersFirst() && c.state.Load() <= connIdle {

@@ -54,9 +54,9 @@ type Ctx struct {
 	path     []byte            // decoded and cleaned
 	scratch  []byte            // backing of path when it differs from the target
 	pathText string            // path as a string, kept for the next equal path
-	user     string            // who the client is, for the access log
+	user     string            // name of the client, for the access log
 	client   clientaddr.Client // where the request is from
-	began    time.Duration     // since clock.base: when the request was complete, if somebody wants to know; else 0
+	began    time.Duration     // since clock.base: when the request was complete, if log or statistics need it; else 0
 	answers  counters.Batch
 	body     body
 	resp     response
@@ -194,7 +194,7 @@ func (x *Ctx) TLS() *tls.ConnectionState {
 // RemoteHost is RemoteAddr without its port, "-" if it has none.
 func (x *Ctx) RemoteHost() string { return x.c.remoteHost() }
 
-// User names the client, as SetUser said; "" if nobody did.
+// User names the client, as SetUser said; "" if SetUser was not called.
 func (x *Ctx) User() string { return x.user }
 
 // SetUser names the client, for the access log.

@@ -15,8 +15,8 @@
 //
 //   - Lines end with CR LF. A bare LF or CR is refused, in the head and in
 //     chunked framing alike: two parsers that disagree on the end of a line are
-//     how requests are smuggled. The one exception is the CONNECT of net/rpc,
-//     of which nothing but its line is read.
+//     how requests are smuggled. The one exception is the CONNECT of net/rpc:
+//     nothing but its line is read.
 //   - Empty lines before a request line are skipped.
 //   - Folded header lines, white space before the colon, a second
 //     Content-Length even if it agrees with the first, and Content-Length next
@@ -27,7 +27,7 @@
 //   - A request target has no fragment, and a path no backslash. Bytes from 0x80
 //     up and what clients leave unescaped (brackets, braces, quotation marks and
 //     so on) are let through.
-//   - Methods that nobody has heard of go to the handler. CONNECT gets 501, but see Server.Connect.
+//   - Unknown methods go to the handler. CONNECT gets 501, but see Server.Connect.
 //   - HTTP/1.2 and later 1.x are served as HTTP/1.1.
 //
 // Unless a function says otherwise it may be called from a task and from a

@@ -46,9 +46,9 @@ type FilesConfig struct {
 	// MaxRanges is how many ranges a response has at most; a request for more gets the whole
 	// file. Default: 16. Negative: one.
 	MaxRanges int
-	// Codings are those in which files are sent to clients that accept them, best first; at
-	// most 8. A client gets the best one of which a file stands beside the one that it asks
-	// for and is smaller and not older (by 10 s or more), or else one that is made on the fly
+	// Codings are the codings of files for clients that accept them, best first; at
+	// most 8. A client gets the best coding with a file beside the one that it asks for,
+	// smaller and not older (by 10 s or more), or else a coding that is made on the fly
 	// and kept with the contents of files, if the type of the file is one that gets
 	// smaller. While others are being made, or if there is no room in the cache, it gets
 	// the file as it is.

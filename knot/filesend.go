@@ -149,7 +149,7 @@ func (x *Ctx) beginBytes(length int64) {
 	x.commit(length)
 }
 
-// endBytes ends a response of which left bytes were not sent.
+// endBytes ends a response; left bytes of it were not sent.
 func (x *Ctx) endBytes(f *Files, e *store.Entry, left int64, err error) error {
 	if left > 0 && err == nil {
 		err = store.ErrShrank

@@ -215,8 +215,8 @@ func (b *BodyApart) Unread() bool {
 	return b.y.r < b.y.w || tlsin.Of(b.y.c.nc) == nil && unread(b.y.c.nc)
 }
 
-// Trailer returns the lines of the trailer, each with its CR LF, once Read has returned io.EOF, but for those that may not
-// stand in one (RFC 9110, 6.5.1). It may park.
+// Trailer returns the lines of the trailer, each with its CR LF, once Read has returned io.EOF, without lines that may not
+// stand in a trailer (RFC 9110, 6.5.1). It may park.
 func (b *BodyApart) Trailer() []byte {
 	b.reading.Lock()
 	defer b.reading.Unlock()
@@ -262,7 +262,7 @@ func (b *BodyApart) stoppedReading() bool {
 	return b.stopped
 }
 
-// rejoin ends what BodyApart has begun, if nobody has.
+// rejoin ends what BodyApart has begun, if its user has not.
 func (x *Ctx) rejoin() {
 	if x.apart != nil {
 		x.apart.End()

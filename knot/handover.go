@@ -49,7 +49,7 @@ func (s *Server) Sockets() (files []*os.File, err error) {
 
 // handOver stops the server when another process has its sockets. It parks.
 func (s *Server) handOver(ctx context.Context) error {
-	s.handing.Store(true) // before stopping: nobody is to take it for a shutdown
+	s.handing.Store(true) // before stopping, so that it is not taken for a shutdown
 	s.stopping.Store(true)
 	s.farewell()
 	task.Offload(func() {

@@ -132,8 +132,8 @@ var (
 
 // An exchange is a request and its response as net/http sees them. The handler may
 // hand its parts to other tasks and goroutines, so everything is guarded: what belongs to the
-// request body by reading, the rest by mu, which are held while somebody reads or writes;
-// of the two, reading is locked first.
+// request body by reading, the rest by mu. Both are held during a read or write, and
+// reading is locked first.
 type exchange struct {
 	reading task.Mutex
 	mu      task.Mutex

@@ -29,7 +29,7 @@ type connControl struct {
 	readBy  time.Time // the read deadline that it has set; guarded by control
 }
 
-// stopReading makes sure that nobody reads the body any more, and locks reading.
+// stopReading makes sure that no goroutine reads the body any more, and locks reading.
 func (e *exchange) stopReading() {
 	if e.reading.TryLock() {
 		return

@@ -51,7 +51,7 @@ func (c *conn) endsStalled() bool {
 	return ended > 0
 }
 
-// client tells the client of c from others for the entrance; 0: nobody knows.
+// client tells the client of c from others for the entrance; 0: unknown.
 func (c *conn) client() uint32 {
 	if own := ownConn(c.nc); own != nil {
 		return own.Client()

@@ -50,7 +50,7 @@ type Server struct {
 	// whose file must not be there yet and goes when it is closed. Default: DefaultAddr.
 	Addr string
 	// Listeners, if not nil, is called by Run for what to serve in place of a listener on Addr:
-	// sockets that somebody else has opened (netpoll.ListenOn), or several.
+	// sockets that were opened elsewhere (netpoll.ListenOn), or several.
 	Listeners func() ([]net.Listener, error)
 	// Handler answers the requests. nil answers every one with 404.
 	Handler Handler
@@ -86,7 +86,7 @@ type Server struct {
 	ErrorLog *slog.Logger
 
 	// ErrorPage makes the page of an error: its type and content, or nil for the standard page.
-	// It is also called for requests that are refused before a handler sees them; of those that
+	// It is also called for requests that are refused before a handler sees them. For a request that
 	// can't be parsed x has neither path nor host. It must not send anything, nor park, and
 	// the server does not change what it returns.
 	ErrorPage func(x *Ctx, status int) (ctype string, page []byte)
@@ -121,12 +121,12 @@ type Server struct {
 	// Timed means that Stats is to count how long requests take: two readings of the clock for each.
 	Timed bool
 
-	// MaxConns is how many connections are served at a time; those that handlers have hijacked count until they
+	// MaxConns is how many connections are served at a time. Hijacked connections count until they
 	// are closed, unless they come from a listener of another package. For a further one a connection is
 	// closed that has waited for a request for a second; if there is none, the new one gets 503, over TLS
 	// an alert, and is closed. If more than an eighth of MaxConns and 8, or 256, are being told so, others
 	// wait to be accepted. Default: DefaultMaxConns, or, if that is less, what the limit on open
-	// descriptors (getrlimit(2)) leaves besides those that are open at the start, some for files and
+	// descriptors (getrlimit(2)) leaves besides descriptors that are open at the start, some for files and
 	// the rest, and Outgoing. Negative: no limit.
 	MaxConns int
 	// Outgoing is how many descriptors handlers use at most for connections of their own, to databases or
@@ -190,10 +190,10 @@ type Server struct {
 	count     int                       // guarded by mu
 	hijacked  int                       // connections that handlers have; guarded by mu
 	conns     uint64                    // taken up so far; guarded by mu
-	turned    uint64                    // of them, those that were told that there are too many; guarded by mu
-	evicted   uint64                    // of them, those that made room for others; guarded by mu
+	turned    uint64                    // connections that were told that there are too many; guarded by mu
+	evicted   uint64                    // connections closed to make room for others; guarded by mu
 	turnedAt  int64                     // clock reading when it was last; 0: never; guarded by mu
-	room      context.Context           // ends when a connection is gone; nil: nobody waits for that; guarded by mu
+	room      context.Context           // ends when a connection is gone; nil: no listener waits for that; guarded by mu
 	roomy     context.CancelFunc        // ends room; guarded by mu
 	drained   chan struct{}             // closed when stopping, and no listener and no connection is left; guarded by mu
 	closed    bool                      // no connection is taken up any more; guarded by mu
@@ -346,7 +346,7 @@ func (s *Server) checkDrained() {
 	}
 }
 
-// Conns is the number of open connections, without those that handlers have hijacked. Safe from anywhere.
+// Conns is the number of open connections, without hijacked ones. Safe from anywhere.
 func (s *Server) Conns() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,8 +37,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// freshFor is how long a client that has connected may take to ask before Shutdown takes its connection for one of
-// those that are made ahead and not used. net/http has the same.
+// freshFor is how long a client that has connected may take to ask before Shutdown takes its connection for one
+// that was made ahead and is not used. net/http has the same.
 const freshFor = 5 * time.Second
 
 // awaitDrained reports whether no listener and no connection was left before ctx ended. It blocks.
@@ -79,13 +79,13 @@ func (s *Server) tracked() (all []net.Listener) {
 
 const (
 	// acceptQuiet is for how long Accept must have returned nothing before a listener is
-	// closed of which nothing else can be told.
+	// closed whose queue can't be looked at.
 	acceptQuiet = 10 * time.Millisecond
 	// acceptMost is after what time it is closed in any case, as clients go on coming in.
 	acceptMost = time.Second
 )
 
-// drain closes ln when nobody waits to be accepted any more. It blocks, as it is called by a
+// drain closes ln when no connection waits to be accepted any more. It blocks, as it is called by a
 // plain goroutine.
 func (s *Server) drain(ctx context.Context, ln net.Listener) {
 	if own, ok := ln.(interface{ Drain(context.Context) error }); ok {
@@ -134,7 +134,7 @@ func (s *Server) closeIdle() {
 	}
 }
 
-// unread reports whether a client has sent something that nobody has read; false if that
+// unread reports whether a client has sent something that was not read; false if that
 // can't be told.
 func unread(nc net.Conn) bool {
 	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // crypto/tls

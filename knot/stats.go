@@ -29,7 +29,7 @@ type Stats struct {
 	Bytes uint64
 	// Accepted connections; TurnedAway ones of them, which got 503, or an alert of TLS, as there were
 	// MaxConns already; Evicted ones, which were closed between two requests to make room for
-	// others; and those that are open now, of MaxConns (0: no limit), with the Hijacked ones, which
+	// others. Conns is how many are open now, of MaxConns (0: no limit), with the Hijacked ones, which
 	// handlers have.
 	Accepted, TurnedAway, Evicted uint64
 	Conns, Hijacked, MaxConns     int
@@ -42,7 +42,7 @@ type Stats struct {
 		Count  uint64
 		Sum    time.Duration
 	}
-	// Full: within the last 10 s there were MaxConns, none of which could be closed for a new one, which
+	// Full: within the last 10 s there were MaxConns, none could be closed, and a new one
 	// was turned away or had to wait.
 	Full bool
 	// Stopping: the server is shutting down.

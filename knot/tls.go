@@ -18,7 +18,7 @@ import (
 var handshakes = tasks.Entrance("TLS handshake")
 
 // shedFor is for how long new clients get no handshake after a request was refused: one
-// costs as much as dozens of requests, and those that are there already go first.
+// costs as much as dozens of requests, and clients that are there already go first.
 const shedFor = 500 * time.Millisecond
 
 // protoACME is what a certificate authority asks for that looks whether the server answers for
@@ -76,7 +76,7 @@ func (c *conn) shakeHands() {
 	}
 }
 
-// shake does the handshake. It returns false if the connection is closed, or somebody else's.
+// shake does the handshake. It returns false if the connection is closed, or was taken over by a handler.
 func (c *conn) shake(secure *tlsin.Conn) bool {
 	s := c.srv
 	if at, ok := c.at(); ok && at.Ended() && !c.overdue() || !c.awakeNew() {
@@ -131,7 +131,7 @@ func (c *conn) shake(secure *tlsin.Conn) bool {
 	return true
 }
 
-// reportHandshake logs a handshake that has failed, but not that somebody has gone without a word, as checks of the port
+// reportHandshake logs a handshake that has failed, but not that a client has gone without a word, as checks of the port
 // do, or was cut off by Close.
 func (s *Server) reportHandshake(c *conn, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
@@ -191,6 +191,6 @@ func (c *conn) unread() bool {
 	return unread(c.nc)
 }
 
-// Protocols are those that a server with TLS offers to clients unless its configuration says
+// Protocols returns what a server with TLS offers to clients unless its configuration says
 // otherwise (tls.Config.NextProtos), the best first.
 func Protocols() []string { return []string{protoHTTP2, protoHTTP1, protoHTTP10} }

@@ -20,7 +20,7 @@ func (c *cacheSize) String() string {
 func (c *cacheSize) Set(text string) error { return (*byteSize)(c).Set(text) }
 
 // cacheOf is how large the cache is by default if the process may use this many bytes of
-// memory; 0: nobody knows. A third leaves the rest to connections, and to the page cache,
+// memory; 0: unknown. A third leaves the rest to connections, and to the page cache,
 // which counts against a container's limit too and which larger files are sent from.
 func cacheOf(limit int64) int64 {
 	const most, least = 1 << 30, 1 << 20

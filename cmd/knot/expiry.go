@@ -30,7 +30,7 @@ type expiryLog struct {
 	expired bool      // what was told; guarded by mu
 }
 
-// look tells what is not told yet, or was a day ago. fresh: the certificates are others, of which nothing was told.
+// look tells what is not told yet, or was a day ago. fresh: the certificates are new, and nothing was told of them.
 func (e *expiryLog) look(now time.Time, fresh bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -107,10 +107,10 @@ func (h *health) ready() error {
 	return nil
 }
 
-// atLimit is the state of a resource of which nothing is left.
+// atLimit is the state of a resource that is used up.
 const atLimit = "at limit"
 
-// register adds the pages for those who ask about health.
+// register adds the pages that probes of health ask for.
 func (h *health) register(mux *http.ServeMux) {
 	answer := func(w http.ResponseWriter, err error) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -34,7 +34,7 @@ type inheritance struct {
 	sockets []int    // listening ones; none: it opens its own
 	shared  bool     // systemd goes on listening on them
 	admin   *os.File // nil: none
-	answer  *os.File // nil: nobody waits
+	answer  *os.File // nil: no process waits
 }
 
 // inherit reads the environment, and takes out of it what is only for this process.

@@ -16,7 +16,7 @@ type logFile struct {
 	*logwriter.Writer
 	name    string   // fixed
 	reopens bool     // rotation opens it again, which a pipe does not allow; fixed
-	file    *os.File // nil: the standard output, which is not ours to close. Of who calls reopen
+	file    *os.File // nil: the standard output, which is not ours to close. Only the caller of reopen touches it
 }
 
 // openLog opens the access log of that name; - is stdout, and the empty name nil.

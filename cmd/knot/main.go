@@ -42,7 +42,7 @@ func main() {
 	os.Exit(code)
 }
 
-// lastWords is how long the end waits for who reads the standard error.
+// lastWords is how long the end waits for the reader of the standard error.
 const lastWords = time.Second
 
 // Exit codes.
@@ -82,8 +82,8 @@ var endPatience = 5 * time.Second // for tests to change
 
 var errStuck = errors.New("what was left of the access log or the output could not be written: nobody takes it")
 
-// theEnd is what comes from ended. From over on it waits no longer than endPatience: nobody may read a pipe that knot
-// writes to.
+// theEnd is what comes from ended. From over on it waits no longer than endPatience: a pipe that knot writes to may
+// have no reader.
 func theEnd(ended <-chan error, over <-chan struct{}) error {
 	select {
 	case err := <-ended:
@@ -103,7 +103,7 @@ func theEnd(ended <-chan error, over <-chan struct{}) error {
 var brokenPipes = make(chan os.Signal, 1)
 
 // caught are the signals that are no reason to stop, and would end a process that does not expect them. They are
-// caught before anything else is done, and wait until there is somebody to answer them.
+// caught before anything else is done, and wait until a server can answer them.
 type caught struct {
 	hangups, upgrades, sink chan os.Signal
 	nohup                   bool // knot was started by nohup(1)
@@ -113,7 +113,7 @@ func catchSignals() *caught {
 	c := &caught{make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1), signal.Ignored(syscall.SIGHUP)}
 	signal.Notify(c.hangups, syscall.SIGHUP)
 	signal.Notify(c.upgrades, syscall.SIGUSR1)
-	signal.Notify(c.sink, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2) // when nobody answers them, at the end too
+	signal.Notify(c.sink, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2) // while no server answers them, at the end too
 	return c
 }
 
@@ -260,7 +260,7 @@ func (set *settings) announce(stdout io.Writer, addr net.Addr, admin *adminServe
 	}
 }
 
-// ownProgram is the path of this program, which was called by that name: with its links, of which one may lead to another
+// ownProgram is the path of this program, which was called by that name: with its links, as a link may lead to another
 // version later. os.Executable has resolved them.
 func ownProgram(called string) string {
 	resolved, err := os.Executable()
@@ -317,7 +317,7 @@ func explain(err error, set *settings) string {
 	return err.Error()
 }
 
-// meant is the address that somebody may have had in mind who gave one without a port, or an
+// meant is the address that was probably meant by one without a port, or by an
 // IPv6 address without brackets; "" if err is about something else.
 func meant(err error) string {
 	var wrong *net.AddrError

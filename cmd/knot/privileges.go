@@ -24,7 +24,7 @@ type identity struct {
 }
 
 // identityOf reads "user" or "user:group", by names or numbers. The group of a user is that of its
-// account; of a number without an account the number itself. Further groups are those that name the account.
+// account; of a number without an account the number itself. Further groups are the groups that name the account.
 func identityOf(text string) (id identity, err error) {
 	name, group, hasGroup := strings.Cut(text, ":")
 	account, err := user.Lookup(name)
@@ -58,7 +58,7 @@ func number(text string) (int, error) {
 	return int(n), err
 }
 
-// furtherGroups are those that have the account among their members, as initgroups(3) gives them to a process of
+// furtherGroups are the groups that have the account among their members, as initgroups(3) gives them to a process of
 // the group gid. list is User.GroupIds.
 func furtherGroups(account *user.User, gid int, list func(*user.User) ([]string, error)) (groups []int, err error) {
 	asked := *account

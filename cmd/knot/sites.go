@@ -29,7 +29,7 @@ type built struct {
 	clients []*site.Clients // of those sites that have a limit
 	proxies []*proxy.Proxy
 
-	retired atomic.Bool // nobody is served by them any more; tunnels may go on; atomic
+	retired atomic.Bool // they serve no request any more; tunnels may go on; atomic
 }
 
 func (b *built) close() {
@@ -53,7 +53,7 @@ type running struct {
 	reloads sync.Mutex // held by reload
 }
 
-// load serves what set says from now on. What was served is closed when nobody is by it any more.
+// load serves what set says from now on. What was served before is closed after its last request.
 func (r *running) load(set *settings, log *slog.Logger) error {
 	b, err := build(set, log)
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 	return nil
 }
 
-// close ends what is served, when nobody is.
+// close ends what is served, when no request is under way.
 func (r *running) close() {
 	if now := r.now.Load(); now != nil {
 		now.close()
@@ -160,7 +160,7 @@ func (r *running) reloading(set *settings, args []string, log *slog.Logger, secu
 // ofFiles are flags about files, which sites take up when they are opened: at each reading of the configuration.
 var ofFiles = []string{"cache", "cache-file-max", "open-files", "revalidate"}
 
-// changedValues are the names whose values differ, but for those that the sites go by.
+// changedValues are the names whose values differ, without names that the sites go by.
 func changedValues(before, after []config.Value) (names []string) {
 	values := make(map[string]string)
 	for _, v := range before {
@@ -363,7 +363,7 @@ func openFilesOf(given int) int {
 	return int(max(16, min(limit.Cur/64, 4096)))
 }
 
-// divided is the n-th part of a limit, of which what is not positive stands for something else.
+// divided is the n-th part of a limit. A limit that is not positive stands for something else, and is not divided.
 func divided(limit, n int64) int64 {
 	if limit <= 0 {
 		return limit

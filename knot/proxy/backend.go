@@ -28,7 +28,7 @@ type backend struct {
 	http2            *http.Transport // nil: HTTP/1.1 or FastCGI, over connections of the pool
 	units            *task.Semaphore // requests and tunnels at a time; nil: any number
 
-	// outstanding are the requests that are here, those that wait for a connection too; atomic.
+	// outstanding are the requests that are here or wait for a connection; atomic.
 	outstanding atomic.Int64
 	// sick: checks say so; atomic.
 	sick atomic.Bool
@@ -199,7 +199,7 @@ func (b *backend) enter() bool {
 	return true
 }
 
-// get returns a connection: one that rests and of which nothing has come since, or a new one, by until at the latest; zero:
+// get returns a connection: one that rests and from which nothing has come since, or a new one, by until at the latest; zero:
 // no limit. The request has one of units, so that there is one for it. It parks.
 func (b *backend) get(until time.Time) (*upstream, error) {
 	ctx := context.Background()
@@ -217,7 +217,7 @@ func (b *backend) get(until time.Time) (*upstream, error) {
 		if !u.used || u.quiet == nil || u.quiet.Quiet() {
 			return u, nil
 		}
-		b.pool.Put(u, true) // the backend has closed it, or said something that nobody has asked for
+		b.pool.Put(u, true) // the backend has closed it, or sent something without a request
 	}
 }
 

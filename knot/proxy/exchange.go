@@ -207,7 +207,7 @@ func (e *exchange) arm(set func(time.Time) error, since int64, limit time.Durati
 }
 
 // admit waits until b may have another request, for QueueTimeout, as long as there is time for this one, and until its client
-// goes: those behind it are not to wait for what nobody wants any more. It parks.
+// goes: requests behind it are not to wait for one whose client has gone. It parks.
 func (e *exchange) admit(b *backend) error {
 	if b.units == nil || b.units.TryAcquire(1) {
 		return nil

@@ -109,7 +109,7 @@ type http2Body struct {
 	trailer  http.Header // with the names that the client has announced
 
 	mu   sync.Mutex
-	over bool // guarded by mu: the exchange, and what it has, are somebody else's
+	over bool // guarded by mu: the exchange, and what it has, belong to another request
 }
 
 func (b *http2Body) Read(p []byte) (int, error) {

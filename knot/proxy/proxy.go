@@ -77,7 +77,7 @@ func (p *Proxy) Serve(x *knot.Ctx) error {
 	x.WhenGone(&e.stop.watch, e.stop.fn)
 	err := e.serve()
 	if !e.stop.watch.Stop() {
-		e.stop = newStopper() // somebody may still call that one
+		e.stop = newStopper() // a watcher may still call the old one
 	}
 	e.end()
 	exchanges.Put(e)

@@ -34,7 +34,7 @@ type BackendStats struct {
 	Name string
 	// Responses by class of their status; [1] counts tunnels.
 	Responses [6]uint64
-	// Failures by Cause.String; those that another try has mended count too. CauseNoBackend is with the first backend.
+	// Failures by Cause.String; failures that another try has mended count too. CauseNoBackend is with the first backend.
 	Failures map[string]uint64
 	// Dials are connections made or tried, Queued requests that had to wait for one, Retries requests that came
 	// from another try.

@@ -40,7 +40,7 @@ type errorPage struct {
 	ctype   string
 	content atomic.Pointer[[]byte] // atomic
 	read    atomic.Int64           // when it was read last, in nanoseconds since 1970; atomic
-	reading atomic.Bool            // somebody reads it, for which a disk may take any time; atomic
+	reading atomic.Bool            // a goroutine reads it, which may take a disk any time; atomic
 	failing atomic.Bool            // it could not be read; atomic
 }
 
@@ -117,7 +117,7 @@ func (p *ErrorPages) page(status int) (ctype string, content []byte) {
 	now, last := time.Now().UnixNano(), e.read.Load()
 	due := now-last > int64(errorPageAge) || now < last // the clock has been set back
 	if due && !e.reading.Load() && e.read.CompareAndSwap(last, now) {
-		e.reading.Store(true) // nobody else gets here within a second
+		e.reading.Store(true) // no other request gets here within a second
 		go p.refresh(e)
 	}
 	return e.ctype, *e.content.Load()

@@ -13,7 +13,7 @@ type HeaderRule struct {
 	Match Pattern
 	Set   []knot.Header
 	// Always: the lines are on every response of the site, by the path that was asked for, in place of those of a
-	// backend. Otherwise they are on those that carry a file (200, 206, 304), by the path of that file, which costs
+	// backend. Otherwise they are on responses that carry a file (200, 206, 304), by the path of that file, which costs
 	// nothing when it is served: they are prepared with the rest of its header.
 	Always bool
 }

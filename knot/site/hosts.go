@@ -19,7 +19,7 @@ const maxHost = 255
 type Hosts struct {
 	exact    map[string]*Site
 	wild     map[string]*Site // by what follows the star: ".example.org"
-	fallback *Site            // of hosts that nobody has; nil: they get 421
+	fallback *Site            // of hosts that no site has; nil: they get 421
 
 	users    atomic.Int64 // requests that a Switch has given to it; atomic
 	retired  atomic.Bool  // a Switch has others now; atomic
@@ -130,11 +130,11 @@ func (h *Hosts) ErrorPage(x *knot.Ctx, status int) (ctype string, page []byte) {
 	return "", nil
 }
 
-// A Switch serves by the Hosts that were set last. A request that has begun goes on with those that
+// A Switch serves by the Hosts that were set last. A request that has begun goes on with the Hosts that
 // it began with. Safe from anywhere.
 type Switch struct{ hosts atomic.Pointer[Hosts] }
 
-// Set makes h what is served from now on. Those before retire: once nobody is served by them, what
+// Set makes h what is served from now on. The Hosts before retire: after their last request, what
 // was given to OnRetire is called.
 func (s *Switch) Set(h *Hosts) {
 	if old := s.hosts.Swap(h); old != nil && old != h {
@@ -143,7 +143,7 @@ func (s *Switch) Set(h *Hosts) {
 	}
 }
 
-// Hosts are those that were set last; nil if none were.
+// Hosts returns the Hosts that were set last; nil if none were.
 func (s *Switch) Hosts() *Hosts { return s.hosts.Load() }
 
 // enter returns the Hosts for a request. The caller leaves them.
@@ -174,7 +174,7 @@ func (h *Hosts) retireIfUnused() {
 	}
 }
 
-// OnRetire says what to do, once, when h was replaced in a Switch and serves nobody any
+// OnRetire says what to do, once, when h was replaced in a Switch and serves no request any
 // more: close the Files of its sites, say. It may be called on a loop, and must not block for long.
 func (h *Hosts) OnRetire(fn func()) { h.onRetire = fn }
 

@@ -114,7 +114,7 @@ type Users struct {
 }
 
 // OpenUsers reads a regular file as htpasswd -B writes it: lines of a name, a colon and a bcrypt hash. Empty
-// lines and those that begin with # are passed over.
+// lines and lines that begin with # are passed over.
 func OpenUsers(path string) (*Users, error) {
 	file, err := regular.Open(os.OpenFile, path)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package clientaddr finds out who a request is from where proxies stand in front of the server: which peers count as such
+// Package clientaddr finds out which client a request is from where proxies stand in front of the server: which peers count as such
 // proxies, and what they say in X-Forwarded-For and Forwarded (RFC 7239).
 package clientaddr
 
@@ -51,7 +51,7 @@ func (p *Peers) has(addr netip.Addr) bool {
 	return slices.ContainsFunc(p.nets, func(net netip.Prefix) bool { return net.Contains(addr) })
 }
 
-// A Client is who a request is from.
+// A Client is the client that a request is from.
 type Client struct {
 	Addr    netip.Addr // not valid: it has no IP address
 	Decided bool       // false: not known yet

@@ -27,7 +27,7 @@ func of() int64 {
 	return int64(min(limit.Cur, 1<<40))
 }
 
-// connsOf is Conns for a limit on descriptors of which some are open.
+// connsOf is Conns for a limit on descriptors, some of them open.
 func connsOf(limit, open int64, most, outgoing int) int {
 	left := max(limit-open-engine.SpareDescriptors(limit), 1)
 	others := left / 2

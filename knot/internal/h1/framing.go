@@ -13,7 +13,7 @@ const (
 	maxChunkDigits = 15
 	// chunkAllowance is what each chunk may take for its framing, in bytes, besides twice
 	// what it carries. maxWaste bounds the sum of what chunks take beyond that, which is
-	// extensions that nobody reads. net/http has the same rule.
+	// extensions that are not read. net/http has the same rule.
 	chunkAllowance = 16
 	maxWaste       = 16 << 10
 )

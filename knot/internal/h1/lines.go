@@ -15,7 +15,7 @@ func HasLine(lines, name []byte) bool {
 	return false
 }
 
-// WithoutLines is lines without those that are named in others, too. Both are header lines with their CR LF.
+// WithoutLines is lines without the lines whose names are in others, too. Both are header lines with their CR LF.
 func WithoutLines(lines, others []byte) []byte {
 	kept := lines[:0]
 	for line := range bytes.Lines(lines) {

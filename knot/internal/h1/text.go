@@ -41,7 +41,7 @@ func LowerByte(ch byte) byte {
 }
 
 // AppendField appends a header line. Control bytes in value become spaces, so that a
-// handler that passes on what it was given lets nobody write header lines of his own. Space around value goes:
+// handler that passes on what it was given lets no client write further header lines. Space around value goes:
 // clients of HTTP/2 would take the response for malformed (RFC 9113, 8.2.1).
 func AppendField(dst []byte, name, value string) []byte {
 	dst, value = append(append(dst, name...), ": "...), textproto.TrimString(value)

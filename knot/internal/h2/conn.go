@@ -25,9 +25,9 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A Conn is a connection of HTTP/2. Its frames are read by one task at a time, the reader, of which there is
-// none while nothing comes; each request is a task of its own; and a task that has something to
-// send sends it, with what others have, unless one is sending already (write.go).
+// A Conn is a connection of HTTP/2. Its frames are read by one task at a time, the reader. There is
+// no reader while nothing comes. Each request is a task of its own. A task that has something to
+// send sends it, with what other tasks have, unless a task is sending already (write.go).
 //
 //	open ─→ leaving ─→ closing ─→ shut ─→ over
 //	  └────────┴──────────┴─── an error ──↗
@@ -55,10 +55,10 @@ type Conn struct {
 	block   []byte // that of the last request, if no other can change what it means
 	text    []byte // the head that block stands for
 
-	mu         sync.Mutex // held for a few microseconds: nobody waits with it
+	mu         sync.Mutex // held for a few microseconds: no task waits while it holds mu
 	streams    map[uint32]*Stream
 	writers    []*Stream // that wait to send, or did since they were last woken
-	handlers   int       // requests that are being served, those that the client has reset included
+	handlers   int       // requests that are being served, also after a reset by the client
 	starting   int       // ... whose tasks have not begun
 	heads      int       // bytes of their heads
 	last       uint32    // highest number of a stream so far
@@ -191,7 +191,7 @@ func (h *Conn) Begin() { h.start(nil, h.again) }
 // Refuse ends a connection whose cipher may not be used (RFC 9113, 9.2.2). It is for before Begin.
 func (h *Conn) Refuse() { h.fail(http2.ErrCodeInadequateSecurity) }
 
-// Requests returns how many requests are being served, those that the client has reset included, and whether the reader has
+// Requests returns how many requests are being served, also after a reset by the client, and whether the reader has
 // ended: then no other comes.
 func (h *Conn) Requests() (n int, ended bool) {
 	h.mu.Lock()

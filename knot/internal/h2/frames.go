@@ -273,8 +273,8 @@ func (h *Conn) dataFrame(f *http2.DataFrame) error {
 	return nil
 }
 
-// inFlight is the least size of content of which a client may send as much as it likes that nobody wants
-// any more, in bytes.
+// inFlight is a size of frames in bytes: a client may send as many frames of that size or larger as it likes for streams
+// that are over.
 const inFlight = 1 << 10
 
 // headsMost is how large the heads of a connection's requests may be together, in bytes, but for one that is alone. A client needs
@@ -292,7 +292,7 @@ func (h *Conn) headersFrame(f *http2.HeadersFrame) error {
 		d.trailer = true
 	case id > h.last:
 		h.last = id
-	case h.closing || slices.Contains(h.cut, id): // the end of a request of which the client could not know
+	case h.closing || slices.Contains(h.cut, id): // the end of a request that the client did not know to be over
 		d.trailer = true
 	default:
 		return http2.ConnectionError(http2.ErrCodeStreamClosed)

@@ -22,7 +22,7 @@ type requestHead struct {
 	size    int    // of the lines
 	most    int    // ... which is allowed
 
-	pseudo                          uint8 // those that have come
+	pseudo                          uint8 // a bit for each that has come
 	plain                           bool  // a line that is none of them has
 	bad                             bool  // it is malformed
 	over                            bool  // it is too large

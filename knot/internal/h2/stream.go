@@ -24,7 +24,7 @@ type Stream struct {
 
 	head     []byte // of the request, what has not been read yet
 	headSize int    // fixed
-	tooLarge bool   // ... of which it is not worth while to read more; fixed
+	tooLarge bool   // ... so that it is not worth while to read more; fixed
 	headOnly bool   // it is a HEAD; fixed
 	chunked  bool   // so is the body, to its reader; fixed
 	length   int64  // that of the body as the head says, or -1; fixed
@@ -38,13 +38,13 @@ type Stream struct {
 	chunk      int    // bytes left of a chunk
 	told       bool   // the last chunk has been put into framing
 	recvWindow int64
-	credit     int64 // bytes read of which the client has not been told
+	credit     int64 // bytes read that the client has not been told of
 	sendWindow int64
 	sent       bool // the response has been sent to its end
 	done       bool // the handler has returned
 	dropped    bool // reset, or the connection has ended
 	parts      responseParts
-	hangup     *func() // nil: nobody wants to know
+	hangup     *func() // nil: none was given
 
 	reader, writer  *engine.Waiter // that wait; nil: none
 	queued          bool           // among the writers of the connection
@@ -148,8 +148,8 @@ func (st *Stream) drop() {
 // cutsKept is how many streams are remembered that cutOff has reset: the last ones.
 const cutsKept = 128
 
-// cutOff resets a stream of which the client may still be sending: what is on its way is to be dropped then, trailers
-// too, and no error (RFC 9113, 5.1). It needs mu.
+// cutOff resets a stream that the client may still be sending: what is on its way is to be dropped then, trailers
+// too, and is no error (RFC 9113, 5.1). It needs mu.
 func (h *Conn) cutOff(id uint32, code http2.ErrCode) {
 	h.frames.WriteRSTStream(id, code)
 	switch {
@@ -187,7 +187,7 @@ func (st *Stream) wake(slot **engine.Waiter) {
 	}
 }
 
-// wait waits until somebody wakes slot, or by has passed: then it returns an error. It needs mu,
+// wait waits until the waiter in slot is woken, or by has passed: then it returns an error. It needs mu,
 // which it leaves meanwhile.
 func (st *Stream) wait(slot **engine.Waiter, why engine.Reason, by time.Time) error {
 	if !by.IsZero() {

@@ -31,7 +31,7 @@ const (
 // An output is the part of a Conn that is about this. Guarded by its mu.
 type output struct {
 	out, spare []byte // gathered; nil: borrowed when needed
-	writing    bool   // somebody writes
+	writing    bool   // a task writes
 	scheduled  bool   // ... or is about to
 	failed     bool   // because of an error, see fail
 	over       bool   // nothing can be written any more
@@ -143,7 +143,7 @@ func (h *Conn) flushLater() {
 	}
 }
 
-// flush writes what has been gathered. It is called when nobody is writing.
+// flush writes what has been gathered. It is called when no task is writing.
 func (h *Conn) flush() {
 	h.writing = true
 	for !h.over && len(h.out) > 0 {

@@ -137,7 +137,7 @@ func AppendEarly(out []byte, status int, header http.Header) []byte {
 	return append(out, "\r\n"...)
 }
 
-// Trailer returns the lines of the trailer that a handler has set in its header: those that were announced, and those with
+// Trailer returns the lines of the trailer that a handler has set in its header: names that were announced, and names with
 // http.TrailerPrefix.
 func Trailer(header http.Header, announced []string) (lines []byte) {
 	for _, name := range announced {

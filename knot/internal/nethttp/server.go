@@ -40,7 +40,7 @@ func OffersHTTP2(std *http.Server) bool {
 	return std.TLSNextProto == nil || given
 }
 
-// Protocols is config with the protocols that std would offer of these, behind those that config has.
+// Protocols is config with the protocols that std would offer of these, behind the protocols of config.
 func Protocols(std *http.Server, config *tls.Config, all []string) *tls.Config {
 	if std == nil || config == nil {
 		return config

@@ -62,7 +62,7 @@ type Entry struct {
 	size   int64 // bytes charged to the shard
 	Full   bool
 	kept   bool   // it has been in the cache
-	beside uint32 // a bit for each coding of which a file stands beside this one
+	beside uint32 // a bit for each coding that has a file beside this one
 	// Young: the file was changed so shortly before it was read that another change may
 	// look the same.
 	Young bool

@@ -198,7 +198,7 @@ func (f *Store) makeCoded(q *Request, fl *flight, w want) (*Entry, error) {
 }
 
 // content is a copy of the whole content: what is in the cache may go away while a goroutine that
-// nobody waits for any more is still at it.
+// no request waits for is still at it.
 func (e *Entry) content() ([]byte, error) {
 	all := make([]byte, 0, e.Length)
 	if e.Full {

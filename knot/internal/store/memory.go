@@ -212,7 +212,7 @@ func (s *shard) fits(e *Entry) bool { return e.charged() <= s.Most }
 // reserve gives e memory for the content of its file, at the cost of what has not been
 // used for longest; hash is that of its path. It refuses a file that is asked for the
 // first time when others would have to go for it, so that files that are asked for once,
-// by a robot, say, don't drive out those that are asked for often.
+// by a robot, say, don't drive out files that are asked for often.
 func (s *shard) reserve(e *Entry, hash uint64) bool {
 	var out *Entry
 	defer func() { releaseAll(out) }()

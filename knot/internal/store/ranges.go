@@ -29,8 +29,8 @@ func (q *Request) WantedRanges(h *Head, size int64, most int) ([]Range, bool) {
 }
 
 // ifRange evaluates If-Range (RFC 9110, 13.1.5). A date is good for it only if the file had been
-// left alone for a second when it was last modified, as it might have changed again within that, and has no other form, a
-// part of which the client may have.
+// left alone for a second when it was last modified, as it might have changed again within that, and has no other form: the
+// client may have a part of that.
 func (q *Request) ifRange(h *Head) bool {
 	condition, ok := q.Head.Find(q.Text, "if-range")
 	if !ok || bytes.Equal(condition, h.Tag) {
@@ -68,7 +68,7 @@ func parseRanges(ranges []Range, value []byte, size int64, most int) ([]Range, b
 	return ranges, len(ranges) > 0
 }
 
-// join adds part to ranges, of which no two overlap or touch.
+// join adds part to ranges. No two ranges overlap or touch.
 func join(ranges []Range, part Range) []Range {
 	at := len(ranges) // of the first that part is joined with
 	kept := ranges[:0]
@@ -140,7 +140,7 @@ type Parts struct {
 	Size     int64  // of the file
 }
 
-// MakeBoundary chooses a boundary that nobody can have put into a file.
+// MakeBoundary chooses a random boundary, so that no file can have it.
 func (m *Parts) MakeBoundary() {
 	for i := range m.boundary {
 		m.boundary[i] = "0123456789abcdef"[rand.Uint32()&15]

@@ -106,7 +106,7 @@ func (c *recordConn) release() {
 }
 
 // leave is for a connection that a handler has from now on: its buffer does not count any more, as a handler closes with
-// something in it, and nobody gives that back.
+// something in it, which is never given back.
 func (c *recordConn) leave() {
 	if c.buf != nil {
 		tasks.Buffers.Release(RecordBuffer)

@@ -34,7 +34,7 @@ const mostLeft = 64 << 10
 // closeTime is how long the end of a connection may take to be sent; it is that of crypto/tls.
 const closeTime = 5 * time.Second
 
-// An Out is the way out of a tls.Conn. Its methods may be called from anywhere; of those that send, each waits for the one
+// An Out is the way out of a tls.Conn. Its methods may be called from anywhere. A method that sends waits for the call
 // before it, but for Flush and Close.
 type Out struct {
 	raw     net.Conn // fixed
