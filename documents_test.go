@@ -36,13 +36,13 @@ func TestDocumentsAreShort(t *testing.T) {
 	testenv.AtMost(t, len(strings.Fields(read(t, "README.md"))), readmeWords, "words of README.md")
 	for _, file := range glob(t, "docs/*.md") {
 		if !slices.Contains(longPages, file) {
-			testenv.AtMost(t, strings.Count(read(t, file), "\n"), pageLines, "lines of", file)
+			testenv.AtMost(t, strings.Count(read(t, file), "\n"), pageLines, "lines of %s", file)
 		}
 	}
 	all := glob(t, "docs/adr/0*.md")
 	testenv.AtMost(t, len(all), decisions, "decisions")
 	for _, file := range all {
-		testenv.AtMost(t, strings.Count(read(t, file), "\n"), decisionLines, "lines of", file)
+		testenv.AtMost(t, strings.Count(read(t, file), "\n"), decisionLines, "lines of %s", file)
 		testenv.Contains(t, read(t, "docs/adr/README.md"), "("+filepath.Base(file)+")")
 	}
 }
