@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -41,7 +42,10 @@ import (
 //	sort=     column to sort the text by, see Columns
 //	limit=    rows of a table, nodes of a drawing
 //	color=    cpu or wait: what colours a drawing
-//	metric=   cpu, wait, ready, count or heap: what folded stacks count
+//	metric=   cpu, wait, ready, count or heap: what folded stacks count, and the only sample type of pprof
+//
+// Below it, pprof is the format of that name: /debug/bgraph/pprof?metric=wait&seconds=10 is for programs that fetch
+// profiles again and again, as they do from net/http/pprof.
 //
 // Anybody who can reach it learns how the program works and what it is doing: mount it
 // where only operators come. It stops no loop, and may be called from a goroutine or a
@@ -120,7 +124,12 @@ var forms = []form{
 	{"folded", "stacks for a flame graph", plainText, "",
 		func(w io.Writer, s *bgraph.Snapshot, q *query) error { return export.WriteFolded(w, s, q.metric) }},
 	{"pprof", "a profile for go tool pprof", "application/octet-stream", ".pb.gz",
-		func(w io.Writer, s *bgraph.Snapshot, _ *query) error { return export.WriteProfile(w, s) }},
+		func(w io.Writer, s *bgraph.Snapshot, q *query) error {
+			if metric := q.values.Get("metric"); metric != "" {
+				return export.WriteProfileOf(w, s, metric)
+			}
+			return export.WriteProfile(w, s)
+		}},
 	{"lint", "what looks wrong", plainText, "",
 		func(w io.Writer, s *bgraph.Snapshot, q *query) error {
 			return lint.Write(w, s, lint.FindPart(q.whole, s))
@@ -204,6 +213,14 @@ func (q *query) drawing(s *bgraph.Snapshot) draw.Options {
 	return o
 }
 
+// formOf is the query of an address whose path may say the format.
+func formOf(u *url.URL) string {
+	if path.Base(u.Path) == "pprof" && !u.Query().Has("format") {
+		return strings.TrimPrefix(u.RawQuery+"&format=pprof", "&")
+	}
+	return u.RawQuery
+}
+
 // numberIn reads a number from 1 to most; 0 if there is none.
 func numberIn(values url.Values, name string, most int) (int, error) {
 	text := values.Get(name)
@@ -248,7 +265,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, refusal{http.StatusMethodNotAllowed, "only GET and HEAD are served here"})
 		return
 	}
-	q, err := parseQuery(r.URL.RawQuery)
+	q, err := parseQuery(formOf(r.URL))
 	if err != nil {
 		refuse(w, refusal{http.StatusBadRequest, err.Error()})
 		return

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/graphcases"
@@ -360,5 +362,37 @@ func small() *bgraph.Snapshot {
 			node(kRead, "read", "example.com/shop.next"), node(kRead+1, "accept", "example.com/shop.serve"),
 		},
 		Edges: []bgraph.Edge{{From: kRead, To: kRead, Count: 10}},
+	}
+}
+
+// What fetches profiles again and again asks for a path, and seconds.
+func TestProfilesByTheirPath(t *testing.T) {
+	before, after := graphcases.Sample(), graphcases.Sample()
+	after.Span += 2e9
+	after.Taken = after.Taken.Add(2 * time.Second)
+	for target, want := range map[string]string{
+		"/debug/bgraph/pprof":                          "cpu wait ready count heap",
+		"/debug/bgraph/pprof?metric=wait":              "wait",
+		"/debug/bgraph/pprof?metric=cpu&seconds=2":     "cpu",
+		"/debug/bgraph/?format=pprof&metric=ready":     "ready",
+		"/debug/bgraph/pprof?format=pprof&metric=heap": "heap",
+	} {
+		w := ask("GET", target, before, after)
+		p, err := profile.Parse(w.Body)
+		if err != nil || w.Code != http.StatusOK {
+			t.Errorf("%s: %d, %v", target, w.Code, err)
+			continue
+		}
+		var types []string
+		for _, s := range p.SampleType {
+			types = append(types, s.Type)
+		}
+		testenv.Equal(t, strings.Join(types, " "), want, target)
+		if strings.Contains(target, "seconds") {
+			testenv.Equal(t, p.DurationNanos, 2e9, target)
+		}
+	}
+	for _, target := range []string{"/debug/bgraph/pprof?metric=time", "/debug/bgraph/pprof?seconds=0", "/debug/bgraph/pprof?debug=1"} {
+		testenv.Equal(t, ask("GET", target, before).Code, http.StatusBadRequest, target)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/binary"
 	"io"
+	"slices"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/words"
@@ -17,13 +18,28 @@ import (
 // names a step. The figures are estimates for all waits and steps if only some were
 // timed. It does not park.
 func WriteProfile(w io.Writer, s *bgraph.Snapshot) error {
+	return writeProfile(w, s, []int{metricCPU, metricWait, metricReady, metricCount, metricHeap})
+}
+
+// WriteProfileOf is like WriteProfile with one sample type: for programs that store each apart. An unknown one is an
+// error, and then nothing is written.
+func WriteProfileOf(w io.Writer, s *bgraph.Snapshot, metric string) error {
+	only, err := metricOf(metric)
+	if err != nil {
+		return err
+	}
+	return writeProfile(w, s, []int{only})
+}
+
+// writeProfile writes the metrics, the first of which is shown unless another is asked for.
+func writeProfile(w io.Writer, s *bgraph.Snapshot, metrics []int) error {
 	names := words.Names(s)
 	p := profileBuilder{texts: map[string]uint64{"": 0}, known: map[bgraph.Frame]uint64{}, list: []string{""}}
-	for i := range metricNames {
+	for _, i := range metrics {
 		p.nested(profSampleType, func(m *protoBuf) { p.valueType(m, metricNames[i], metricUnits[i]) })
 	}
 	for _, x := range stackSamples(s, names) {
-		p.sample(&x, names)
+		p.sample(&x, metrics, names)
 	}
 	// Symbols are there already: pprof need not look for the program.
 	p.nested(profMapping, func(m *protoBuf) {
@@ -43,7 +59,7 @@ func WriteProfile(w io.Writer, s *bgraph.Snapshot) error {
 	for _, line := range words.Head(s) {
 		p.number(profComment, p.text(line))
 	}
-	p.number(profDefaultType, p.text(metricNames[metricCPU]))
+	p.number(profDefaultType, p.text(metricNames[metrics[0]]))
 	for _, text := range p.list {
 		p.bytes(profText, []byte(text))
 	}
@@ -96,7 +112,11 @@ func (p *profileBuilder) valueType(m *protoBuf, name, unit string) {
 	m.number(2, p.text(unit))
 }
 
-func (p *profileBuilder) sample(x *stackSample, names map[bgraph.Key]string) {
+// sample adds x if it has one of the metrics.
+func (p *profileBuilder) sample(x *stackSample, metrics []int, names map[bgraph.Key]string) {
+	if !slices.ContainsFunc(metrics, func(metric int) bool { return x.values[metric] != 0 }) {
+		return
+	}
 	var sample, places, values protoBuf
 	for i := len(x.leaves) - 1; i >= 0; i-- {
 		places.varint(p.location(bgraph.Frame{Function: x.leaves[i]}))
@@ -104,8 +124,8 @@ func (p *profileBuilder) sample(x *stackSample, names map[bgraph.Key]string) {
 	for i := range x.stack {
 		places.varint(p.location(x.stack[i]))
 	}
-	for _, v := range x.values {
-		values.varint(uint64(v))
+	for _, metric := range metrics {
+		values.varint(uint64(x.values[metric]))
 	}
 	sample.bytes(1, places.encoded)
 	sample.bytes(2, values.encoded)

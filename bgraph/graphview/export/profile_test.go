@@ -256,3 +256,32 @@ func TestJSONHasNoNull(t *testing.T) {
 		}
 	}
 }
+
+// A profile of one metric has its samples, and no others.
+func TestProfileOfOneMetric(t *testing.T) {
+	s := graphcases.Sample()
+	var all bytes.Buffer
+	testenv.Must(t, WriteProfile(&all, s))
+	whole := testenv.Need(profile.Parse(&all))(t)
+	for i, metric := range metricNames {
+		var b bytes.Buffer
+		testenv.Must(t, WriteProfileOf(&b, s, metric))
+		p := testenv.Need(profile.Parse(&b))(t)
+		testenv.Must(t, p.CheckValid())
+		testenv.Equal(t, len(p.SampleType), 1, "sample types of %s", metric)
+		testenv.Equal(t, p.SampleType[0].Type+" "+p.DefaultSampleType, metric+" "+metric)
+		var want, got int64
+		for _, x := range whole.Sample {
+			want += x.Value[i]
+		}
+		for _, x := range p.Sample {
+			if got += x.Value[0]; x.Value[0] == 0 {
+				t.Errorf("%s: a sample of nothing", metric)
+			}
+		}
+		testenv.Equal(t, got, want, "%s in all", metric)
+	}
+	var b bytes.Buffer
+	testenv.ErrorSays(t, WriteProfileOf(&b, s, "time"), `no metric "time"`)
+	testenv.Equal(t, b.Len(), 0, "bytes of an unknown metric")
+}
