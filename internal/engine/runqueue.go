@@ -56,35 +56,19 @@ func (l *Loop) setPolicy(make func(*Loop) Policy) {
 	}
 }
 
-// A round is what is ready when it begins. While any order will do, it takes at most roundTurns turns: no
-// task waits longer because of the others. If steps are so tiny that a turn has maxBudget of them,
-// asking the policy takes several times what they do, and its round is far longer than one of
-// tinyRoundTurns without it.
-const (
-	roundTurns     = 5
-	tinyRoundTurns = 25
-)
+// roundTurns is how many turns a round, of all that is ready when it begins, takes at most for any order to do: no task
+// waits longer because of the others.
+const roundTurns = 12
 
 // nodesFor is how long tasks remain at their nodes once they are there: going to and fro takes a time
 // that grows with their number.
 const nodesFor = 20 * time.Millisecond
 
-// anyBudget is how many steps a turn has at least for any order to do: with longer ones asking the policy is not
-// felt, and whose turn it is matters.
-const anyBudget = 4
-
-// shortRound reports whether steps are so short that asking the policy for each node would be felt, and
-// a round is short. Besides, a policy charges a node for all the time of a step, also if the thread was off the
+// shortRound reports whether a round is so short that the order of tasks makes no difference. Then the policy is better not
+// asked: it charges a node for all the time of a step, also if the thread was off the
 // processor meanwhile, and then passes it over for as long: tasks that accept did nothing for 10 ms.
 func (l *Loop) shortRound() bool {
-	turns := int64(roundTurns)
-	if l.turn.full == maxBudget {
-		turns = tinyRoundTurns
-		if !l.batch.open { // not to and fro
-			turns /= 2
-		}
-	}
-	return l.turn.full >= anyBudget && int64(l.backlog())*l.stats.stepCost <= turns*l.stats.turnLimit
+	return int64(l.backlog())*l.stats.stepCost <= roundTurns*l.stats.turnLimit
 }
 
 // chooseOrder is called when a turn begins. The batch is open while rounds are short and the policy says that any order
