@@ -7,7 +7,19 @@
 // A slot is one iter.Pull. Its two ends, next and yield, must be called in turn,
 // but nothing says by whom: to run the goroutine parked in a slot, the running one
 // calls whichever end is due and is thereby parked in that slot itself. So any
-// member of the ring reaches any other with one switch, not two through a loop.
+// member of the ring reaches any other with one switch, not two through a loop:
+//
+//	 slot A      slot B      slot C                running: R
+//	┌───────┐   ┌───────┐   ┌───────┐
+//	│ loop  │   │ task2 │   │ task1 │
+//	└───────┘   └───────┘   └───────┘
+//
+//	R wants task1 to run: it calls whichever end of slot C is due
+//
+//	 slot A      slot B      slot C                running: task1
+//	┌───────┐   ┌───────┐   ┌───────┐
+//	│ loop  │   │ task2 │   │   R   │
+//	└───────┘   └───────┘   └───────┘
 //
 // The package knows no task, no queue and no clock. All functions that take a
 // Party or a Coro may be called only by the running member of the ring.
