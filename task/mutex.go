@@ -57,7 +57,7 @@ func (m *Mutex) lockSlow() {
 // The owner is written a moment after the lock was taken, and taken back a moment before it is given up.
 // Meanwhile another thread may read, in the guard, that there is none: then nobody inherits the
 // importance of those that wait. The race detector would not like it, so under it everything is done
-// in the guard.
+// in the guard; internal/engine/mutex_model_test.go tries every order of steps.
 func (m *Mutex) lockQuick(l *engine.Loop) bool {
 	return engine.QuickLocks && m.tryTake(l)
 }

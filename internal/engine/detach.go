@@ -49,9 +49,10 @@ import (
 //
 // A caller that finds curG to be 0 at 3 waits for the decision, see isAway. The barrier on the side
 // of the goroutine is made for it by membarrier(2), as in guard: on its paths detaching costs a
-// store. Where membarrier can't be had, under the race detector, which can't follow this, on
-// loops that are locked to a thread or switch through their own goroutine (NoHandOver), and
-// if the stacks of other goroutines can't be read (coro.CanStack), nothing is detached.
+// store; detach_model_test.go tries every order of steps. Where membarrier can't be had, under
+// the race detector, which can't follow this, on loops that are locked to a thread or switch through
+// their own goroutine (NoHandOver), and if the stacks of other goroutines can't be read
+// (coro.CanStack), nothing is detached.
 //
 // While it is detached, the goroutine of the task is a plain one for whatever needs no task:
 // it unlocks, closes and wakes. It comes back (comeBack) before it waits as a task does, when
