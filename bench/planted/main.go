@@ -39,11 +39,11 @@ func main() {
 	if len(os.Args) != 2 || programs[os.Args[1]] == nil {
 		log.Fatal("want the name of a program")
 	}
-	start := programs[os.Args[1]]
+	handler := programs[os.Args[1]]() // may take a while
 	server, profiles := listen(), listen()
 	fmt.Println(server.Addr(), profiles.Addr())
 	go func() { log.Fatal(http.Serve(profiles, http.DefaultServeMux)) }()
-	s := &http.Server{Handler: start(), Protocols: new(http.Protocols)}
+	s := &http.Server{Handler: handler, Protocols: new(http.Protocols)}
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
 	log.Fatal(s.Serve(server))

@@ -159,6 +159,13 @@ var lintTraces = []struct {
 		wait := turn{reason: "sync.(*Cond).Wait", function: "sync.(*Cond).Wait main.get", run: 5 * µs, wait: ms, by: 2, wakes: "sync.(*Cond).Broadcast main.wake"}
 		s.together(8, 30, false, either(faulty, []turn{wait}, []turn{wait, busy})...)
 	}},
+	{lint.CheckConvoy, "warning", "main.update (main.update.go:7) holds", func(s *script, faulty bool) { // by a function of its own
+		for i := range 8 {
+			s.goes(trace.GoID(i+1), time.Duration(i)*2*ms, 30, false,
+				turn{reason: "sync", function: "sync.(*Mutex).Lock main.lock main.update", run: 10 * µs, wait: either(faulty, 14*ms, 100*µs), by: 2, wakes: "sync.(*Mutex).Unlock main.unlock main.update"},
+				turn{reason: "sleep", function: "time.Sleep main.update", run: 10 * µs, wait: 2 * ms, by: none})
+		}
+	}},
 	{lint.CheckConvoy, "warning", "rwmutex read main.read", func(s *script, faulty bool) { // a reader keeps a writer waiting, and that the others
 		s.together(8, 30, false, turn{reason: "sync", function: "sync.(*RWMutex).RLock main.read", run: 10 * µs, wait: either(faulty, 10*ms, 100*µs), by: 20, wakes: "sync.(*RWMutex).Unlock main.write"})
 		s.goes(20, 0, 30, false, turn{reason: "sync", function: "sync.(*RWMutex).Lock main.write", run: 10 * µs, wait: either(faulty, 10*ms, 100*µs), by: 21, wakes: "sync.(*RWMutex).RUnlock main.report"})
@@ -314,7 +321,7 @@ func TestLintOfTraces(t *testing.T) {
 			c.write(s, faulty)
 			all := s.lint()
 			found := slices.IndexFunc(all, func(f lint.Finding) bool {
-				return f.Check == c.check && f.Severity == c.severity && strings.Contains(f.Name, c.place)
+				return f.Check == c.check && f.Severity == c.severity && strings.Contains(f.Name+" "+f.Message, c.place)
 			})
 			wrong := slices.IndexFunc(all, func(f lint.Finding) bool {
 				return f.Severity != lint.SeverityInfo || f.Check == c.check && c.severity == lint.SeverityInfo

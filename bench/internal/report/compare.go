@@ -20,7 +20,7 @@ func Direction(metric, unit string) int {
 	switch {
 	case named("server-busy", "client-busy", "client-late", "others", "missed", "asked", "read-from-disk", "consumed", "servlets", "capacity"):
 		return 0
-	case named("goodput", "step-normal", "served", "answered", "released", "success", "clients", "ops-of-best", "sessions", "passed", "least-class-share", "last-to-first"):
+	case named("score", "goodput", "step-normal", "served", "answered", "released", "success", "clients", "ops-of-best", "sessions", "passed", "least-class-share", "last-to-first"):
 		return 1
 	case named("cpu", "refused", "lost", "killed"):
 		return -1

@@ -3,6 +3,7 @@ package lint
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -20,6 +21,7 @@ const (
 	wakerShare  = 0.6  // of the waits that one function ended, to be the one that they wait for
 	manyToOne   = 2    // times as many wait as serve
 	alwaysBusy  = 0.85 // of the time
+	oneHolds    = 0.7  // goroutines on average, or one divided by that: a lock has one holder at a time
 )
 
 // queues finds waits of goroutines for others that are always busy: what holds a lock, what receives from a channel, what
@@ -108,8 +110,18 @@ func (l *linter) lockQueue(n *bgraph.Node, waiting float64, by bgraph.Waker) {
 	if owner := lockOwner(n); owner != "" {
 		what = "the " + lockWord(n) + " of " + owner
 	}
-	held := l.holdings(n, &by)
 	slot := l.s.Span / bgraph.Nanos(max(n.Departures, 1))
+	held := l.holdings(n, &by)
+	for i := 0; len(held) == 0 && i < len(n.Stack) && slot >= convoyFactor*(ran+system); i++ { // a function that others lock by
+		outer := &n.Stack[i]
+		if declared(outer.Function) == declared(place.Function) || funcname.OfStandardLibrary(outer.Function) {
+			continue
+		}
+		all := l.holdings(n, &bgraph.Waker{Function: outer.Function, Line: math.MaxInt})
+		if len(all) > 0 && all[0].in >= oneHolds && all[0].in <= 1/oneHolds {
+			held = all
+		}
+	}
 	var lead string
 	switch {
 	case len(held) > 0 && held[0].in >= 0.1 && held[0].n.MeanWait() >= ran+system:
