@@ -45,12 +45,12 @@ func TestOutputs(t *testing.T) {
 		"-sort -wait -limit 3 -stacks -focus session|page -ignore query": func(w io.Writer) error {
 			return tables.WriteText(w, only("session|page", "query"), tables.Options{Sort: "-wait", Limit: 3, Stacks: true, Whole: shop(t)})
 		},
-		"-dot": func(w io.Writer) error { return draw.WriteDOT(w, shop(t), draw.Options{Color: "cpu"}) },
+		"-dot": func(w io.Writer) error { return draw.WriteDOT(w, shop(t), draw.Options{Color: "cpu", Findings: lint.Find(shop(t))}) },
 		"-dot -color wait -limit 5": func(w io.Writer) error {
-			return draw.WriteDOT(w, shop(t), draw.Options{Color: "wait", MaxNodes: 5})
+			return draw.WriteDOT(w, shop(t), draw.Options{Color: "wait", MaxNodes: 5, Findings: lint.Find(shop(t))})
 		},
 		"-svg -focus page": func(w io.Writer) error {
-			return draw.WriteSVG(w, only("page", ""), draw.Options{Color: "cpu"})
+			return draw.WriteSVG(w, only("page", ""), draw.Options{Color: "cpu", Findings: lint.FindPart(shop(t), only("page", ""))})
 		},
 		"-stages -limit 3":     func(w io.Writer) error { return tables.WriteStages(w, shop(t), 3, 0) },
 		"-json -focus session": func(w io.Writer) error { return export.WriteJSON(w, only("session", "")) },
