@@ -45,7 +45,9 @@ func TestOutputs(t *testing.T) {
 		"-sort -wait -limit 3 -stacks -focus session|page -ignore query": func(w io.Writer) error {
 			return tables.WriteText(w, only("session|page", "query"), tables.Options{Sort: "-wait", Limit: 3, Stacks: true, Whole: shop(t)})
 		},
-		"-dot": func(w io.Writer) error { return draw.WriteDOT(w, shop(t), draw.Options{Color: "cpu", Findings: lint.Find(shop(t))}) },
+		"-dot": func(w io.Writer) error {
+			return draw.WriteDOT(w, shop(t), draw.Options{Color: "cpu", Findings: lint.Find(shop(t))})
+		},
 		"-dot -color wait -limit 5": func(w io.Writer) error {
 			return draw.WriteDOT(w, shop(t), draw.Options{Color: "wait", MaxNodes: 5, Findings: lint.Find(shop(t))})
 		},
