@@ -21,7 +21,7 @@ const (
 )
 
 // longPages are pages with more lines: a format that is described in full, and the map of the code.
-var longPages = []string{"docs/dump-format.md", "docs/architecture.md", "docs/scheduler.md"}
+var longPages = []string{"docs/dump-format.md", "docs/architecture.md"}
 
 func glob(t *testing.T, pattern string) []string {
 	return testenv.Need(filepath.Glob(pattern))(t)
