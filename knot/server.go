@@ -152,7 +152,8 @@ type Server struct {
 	MaxDrain int64
 
 	// Priority ranks requests, from -32 to 31: when there is more to do than can be done
-	// in time, those of the lowest priority are refused first. nil: they are all alike.
+	// in time, those of the highest priority are served first, so that those of the lowest wait too long and are
+	// refused. nil: they are all alike.
 	// Only with the scheduler "resource" requests are refused; they get 503 and
 	// Retry-After. It is called in the request's task and should be quick.
 	Priority func(*Ctx) int

@@ -231,7 +231,7 @@ func (x *Ctx) serveRequest() {
 	}
 }
 
-// mayEnter reports whether the request may be served. If not, the program is overloaded,
+// mayEnter reports whether the request may be served. If not, the program is overloaded or the client has left,
 // and it is turned away.
 func (x *Ctx) mayEnter() bool {
 	c := x.c

@@ -40,7 +40,7 @@ type Admission struct {
 	ledger    *Ledger    // of the limits; nil: there is none
 	entrances []entrance // by index; without limit: not an entrance, or nothing has come there yet
 
-	bottlenecks []bottleneck // by number
+	bottlenecks []bottleneckGate // by number
 
 	admitted, deferred coro.Counter
 	refused            [causes]coro.Counter
@@ -54,7 +54,7 @@ type entrance struct {
 	detector OverloadDetector
 
 	movedAt  time.Duration // when a task was last admitted, or left, or the queue began
-	stuck    bool          // newcomers are refused at once
+	stuck    bool          // at this entrance of the loop newcomers are refused at once
 	deferred bool          // the task that comes next has been counted as deferred
 }
 
@@ -66,8 +66,8 @@ func (e *entrance) moved(now time.Duration) {
 	}
 }
 
-// A bottleneck is a watched node, and what tasks come to that wait before it, which has no ConcurrencyLimit. Loop-private.
-type bottleneck struct {
+// A bottleneckGate is the entrance of a watched node, which has no ConcurrencyLimit. Loop-private.
+type bottleneckGate struct {
 	entrance
 	most BottleneckLimit
 }
@@ -132,7 +132,7 @@ func (a *Admission) stalled() bool { return a.ledger != nil && a.ledger.Stalled(
 // and is refused at once; tasks that go elsewhere may be what they wait for.
 func (a *Admission) Limit(now time.Duration, number int, s BacklogState) int {
 	for number >= len(a.bottlenecks) {
-		a.bottlenecks = append(a.bottlenecks, bottleneck{entrance: entrance{detector: OverloadDetector{atBottleneck: true}}})
+		a.bottlenecks = append(a.bottlenecks, bottleneckGate{entrance: entrance{detector: OverloadDetector{atBottleneck: true}}})
 	}
 	b := &a.bottlenecks[number]
 	before := b.most.Limit()
@@ -152,7 +152,7 @@ func (a *Admission) Limit(now time.Duration, number int, s BacklogState) int {
 
 // next decides about the tasks that wait at e.
 func (a *Admission) next(now time.Duration, e *entrance, q *QueueState, tight bool) Verdict {
-	e.detector.Left(q.Disconnected)
+	e.detector.GaveUp(q.Disconnected)
 	e.detector.Tick(now, q.Waiting, q.Inside, tight)
 	e.detector.paused = min(e.detector.paused, q.Oldest) // no task has waited through what was before
 	if q.Abandoned {

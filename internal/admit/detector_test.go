@@ -15,7 +15,7 @@ func TestALineThatClientsLeaveGrows(t *testing.T) {
 		now += time.Millisecond
 		q.Tick(now, waiting, 0, false)
 		q.Admitted(now, waiting)
-		q.Left(1) // and two come
+		q.GaveUp(1) // and two come
 	}
 	testenv.Equal(t, q.state, Overloaded, "a line that as many leave as are served, while twice as many come")
 }

@@ -25,7 +25,7 @@ const MaxEntrances = 64
 type QueueState struct {
 	Waiting      int           // tasks, one at least
 	Inside       int           // of a bottleneck: tasks there or on the way
-	Starting     int           // tasks that were admitted and have not run yet, or before all that was ready then has run
+	Starting     int           // tasks that were admitted and have not run yet; while the loop is busy, and have not finished
 	Refusing     int           // tasks that were refused and have not run yet
 	Oldest       time.Duration // how long the task has waited that has waited longest
 	Front        time.Duration // the same among the most important
@@ -43,7 +43,7 @@ const (
 	AdmitNewest                // the most important task that came last
 	Defer                      // none now: ask again soon
 	Refuse                     // turn away the task that has waited longest
-	Enough                     // none until a task that was admitted, or refused, has begun to run
+	Enough                     // none until a task that counts as Starting or Refusing does so no more
 )
 
 func (v Verdict) String() string {

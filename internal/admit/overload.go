@@ -145,8 +145,8 @@ func (q *OverloadDetector) Limited(rate float64) {
 // Refused records that a task was refused.
 func (q *OverloadDetector) Refused() { q.refused++ }
 
-// Left records that n clients have left before it was their turn.
-func (q *OverloadDetector) Left(n int) { q.left += n }
+// GaveUp records that n clients have left before it was their turn.
+func (q *OverloadDetector) GaveUp(n int) { q.left += n }
 
 // Tick is told how many tasks wait, and before a bottleneck how many others do inside: a task that departs while another
 // takes its place in the queue is no growth. tight: they hold too much of something that is scarce for waiting until it is

@@ -24,7 +24,7 @@ type EntryQueue[T any] struct {
 	state        QueueState    // what the Decider is shown
 	starting     int           // tasks that were admitted and have not run since
 	refusing     int           // tasks that were refused and have not run since
-	unfinished   int           // see underWay
+	unfinished   int           // see startingOrUnfinished
 	admittedAt   time.Duration // when a task was last admitted
 	disconnected int           // see QueueState.Disconnected
 	// With that number starting, the Decider admitted no more during the iteration that began at enoughAt; 0: no limit was given.
@@ -98,7 +98,7 @@ func (q *EntryQueue[T]) UnderWay() int { return q.starting + q.refusing }
 
 // Arriving asks about a task that comes while none waits. If the verdict is Defer or Enough it is to be pushed.
 func (q *EntryQueue[T]) Arriving(m Moment, d Decider) Verdict {
-	q.state = QueueState{Waiting: 1, Starting: q.underWay(m), Refusing: q.refusing, Full: m.Full}
+	q.state = QueueState{Waiting: 1, Starting: q.startingOrUnfinished(m), Refusing: q.refusing, Full: m.Full}
 	return d.Next(m.Now, q.Index, &q.state)
 }
 
@@ -110,7 +110,7 @@ func (q *EntryQueue[T]) Next(m Moment, d Decider) (*Entry[T], Verdict) {
 	oldest := q.oldest()
 	abandoned := oldest.Disconnected && m.Now-oldest.Since > disconnectedAfter
 	q.state = QueueState{
-		Waiting: q.n, Inside: m.Inside, Starting: q.underWay(m), Refusing: q.refusing,
+		Waiting: q.n, Inside: m.Inside, Starting: q.startingOrUnfinished(m), Refusing: q.refusing,
 		Oldest: m.Now - oldest.Since, Front: m.Now - q.top().oldest().Since,
 		Full: m.Full, Disconnected: q.disconnected, Abandoned: abandoned,
 	}
@@ -173,15 +173,15 @@ func (q *EntryQueue[T]) Admitted(now time.Duration) {
 	q.admittedAt = now
 }
 
-// Left records that an admitted task has finished.
-func (q *EntryQueue[T]) Left() { q.unfinished = max(q.unfinished-1, 0) }
+// Finished records that an admitted task has finished.
+func (q *EntryQueue[T]) Finished() { q.unfinished = max(q.unfinished-1, 0) }
 
-// underWay is how many tasks were admitted lately and have not run yet; or if that is more, and the loop has had something
+// startingOrUnfinished is how many tasks were admitted lately and have not run yet; or if that is more, and the loop has had something
 // to do since, how many more were admitted than have finished. So a busy loop finishes what it has admitted before it
 // admits more: if the two shared the processor, as many tasks would be admitted as the first steps of their work allow,
 // and each would wait inside until it is too late. Of work that is cut into steps by waits none was served in time under
 // overload, for ever. Tasks admitted before the loop was last idle, such as streams of events, are not counted.
-func (q *EntryQueue[T]) underWay(m Moment) int {
+func (q *EntryQueue[T]) startingOrUnfinished(m Moment) int {
 	if q.Index >= MaxEntrances {
 		return q.starting
 	}

@@ -100,7 +100,7 @@ func TestWhatIsUnderWay(t *testing.T) {
 	}
 	now := Moment{Now: time.Second}
 	testenv.Equal(t, shown(now), 3, "are under way")
-	q.Left()
+	q.Finished()
 	testenv.Equal(t, shown(now), 2, "are under way when one has finished")
 	testenv.Equal(t, shown(Moment{Now: time.Second + longestHold}), 0, "are under way after a while")
 	testenv.Equal(t, shown(Moment{Now: time.Second, Idle: true}), 0, "are under way when the loop is idle")

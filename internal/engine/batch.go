@@ -32,7 +32,7 @@ type batch struct {
 	open      bool
 
 	// Of a closed batch.
-	chosen  bool // Policy.Ran is to be called
+	running bool // Policy.Ran is to be called when it ends
 	node    recorder.NodeID
 	size    int    // n at first
 	from    uint64 // cycles when it began
@@ -63,7 +63,7 @@ func (t *turn) checkLater(switches uint64) {
 }
 
 // handOver chooses the task that runs after t, which is parked or queued; nil means t itself. It takes the next task of the
-// batch, the common case; pick and prepare do any.
+// batch, the common case; all else goes through handOverSlow, where pick chooses and prepare makes the switch ready.
 func (l *Loop) handOver(t *Task) *coro.Party {
 	b := &l.batch
 	if b.n == 0 || l.switches >= l.pickAt || l.overrun.step.Load() != 0 {
@@ -131,7 +131,7 @@ func (l *Loop) pick() *Task {
 	if l.switches >= l.turn.check && l.checkTime() {
 		return nil
 	}
-	t := l.ahead.turn()
+	t := l.ahead.popAlternate()
 	if t == nil {
 		if t = l.nextOfBatch(); t == nil {
 			if t = l.ahead.pop(); t == nil {
@@ -139,7 +139,7 @@ func (l *Loop) pick() *Task {
 			}
 		}
 	}
-	if b := &l.batch; !b.open && !b.chosen { // t goes ahead while no batch runs: its step is charged to its node
+	if b := &l.batch; !b.open && !b.running { // t goes ahead while no batch runs: its step is charged to its node
 		b.begin(t.rec.Node(), 0, ^uint64(0))
 	}
 	l.pickAt = l.turn.check
@@ -157,7 +157,7 @@ func (l *Loop) checkTime() bool {
 		t.end, t.check = l.switches, l.switches
 		return true
 	}
-	if b := &l.batch; b.chosen && now >= b.until {
+	if b := &l.batch; b.running && now >= b.until {
 		l.endBatch()
 	}
 	t.checkLater(l.switches)
@@ -191,7 +191,7 @@ func (l *Loop) nextOfBatch() *Task {
 
 // begin begins a closed batch at n of the tasks that b holds.
 func (b *batch) begin(n recorder.NodeID, size int, cycles uint64) {
-	b.chosen, b.node, b.size, b.outcome = true, n, size, 0
+	b.running, b.node, b.size, b.outcome = true, n, size, 0
 	b.from = coro.Cycles()
 	if b.until = b.from + cycles; b.until < cycles {
 		b.until = ^uint64(0)
@@ -202,7 +202,7 @@ func (b *batch) begin(n recorder.NodeID, size int, cycles uint64) {
 func (l *Loop) chooseBatch() bool {
 	for !l.withheld {
 		l.tellStarts()
-		if l.ready == 0 && l.starts.told == 0 {
+		if l.atNodes == 0 && l.starts.told == 0 {
 			return false
 		}
 		n, steps, cycles := l.policy.Choose()
@@ -236,7 +236,7 @@ func (l *Loop) gather(n recorder.NodeID, steps int) bool {
 		}
 	}
 	round := q.takeRound()
-	l.ready -= round.n
+	l.atNodes -= round.n
 	b.head, b.tail = round.head, round.tail
 	b.n = min(steps, round.n)
 	b.rest = round.n - b.n
@@ -246,16 +246,16 @@ func (l *Loop) gather(n recorder.NodeID, steps int) bool {
 // endBatch puts the tasks of a closed batch that have not run back to their node, and tells the policy of the others.
 func (l *Loop) endBatch() {
 	b := &l.batch
-	if !b.chosen {
+	if !b.running {
 		return
 	}
 	ran := b.size - b.n
 	if left := b.n + b.rest; left > 0 {
 		l.nodes[b.node].putBack(taskQueue{head: b.head, tail: b.tail, n: left})
-		l.ready += left
+		l.atNodes += left
 		b.head, b.tail, b.n, b.rest = nil, nil, 0, 0
 	}
-	b.chosen = false
+	b.running = false
 	l.policy.Ran(b.node, ran, cyclesBetween(b.from, coro.Cycles()), b.outcome)
 }
 

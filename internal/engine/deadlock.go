@@ -121,11 +121,11 @@ func (w *watchdog) lookBusy(now time.Time) {
 	all, order := w.rt.waits(w.stop)
 	found := stuckTasks(all, order, false)
 	text := describe(found, all)
-	if len(found) > 0 && text == w.knot && text != w.deadlock {
+	if len(found) > 0 && text == w.tangle && text != w.deadlock {
 		w.deadlock = text
 		w.rt.log.Error("task: deadlock: "+holdUp, "tasks", len(found), "waits", text)
 	}
-	w.knot = text
+	w.tangle = text
 }
 
 // stopping reports whether a shutdown has begun.

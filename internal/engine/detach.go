@@ -28,7 +28,7 @@ import (
 // Of the goroutines of a loop exactly one runs and is in no slot (package coro). A stand-in, a
 // goroutine that was never part of the ring, takes the part of the blocked one: it parks in
 // the task's Party by a switch to the loop's own goroutine. When the task wants to go on it
-// is queued as if it had been woken, and the one that switches to it resumes the stand-in, which
+// goes ahead of the ready tasks, and the one that switches to it resumes the stand-in, which
 // passes the part on through a channel, and ends.
 //
 // What is delicate is that the goroutine may wake at any moment. It may use what belongs to the loop
@@ -260,13 +260,13 @@ func napFor(d time.Duration) {
 	syscall.Nanosleep(&nap, nil)
 }
 
-// detach takes l from the task of that step if it waits natively; with slow only where tasks
+// detach takes l from the task of that step if it waits natively; with knownSlow only where tasks
 // have waited for long before.
-func (w *watchdog) detach(l *Loop, step uint64, slow bool) bool {
+func (w *watchdog) detach(l *Loop, step uint64, knownSlow bool) bool {
 	if !l.detachable() {
 		return false
 	}
-	d := w.claim(l, step, slow)
+	d := w.claim(l, step, knownSlow)
 	if d == nil {
 		return false
 	}
@@ -276,12 +276,12 @@ func (w *watchdog) detach(l *Loop, step uint64, slow bool) bool {
 
 // claim takes l from the task that runs on it, if that waits natively. It returns nil if it does
 // not, or can't be detached.
-func (w *watchdog) claim(l *Loop, step uint64, slow bool) *detachment {
+func (w *watchdog) claim(l *Loop, step uint64, knownSlow bool) *detachment {
 	g := uintptr(coro.Peek(uintptr(unsafe.Pointer(&l.curG))))
 	if g == 0 {
 		return nil
 	}
-	if at := w.native.look(g); at == nil || slow && at.score.Load() <= 0 { // most often; this costs the others nothing
+	if at := w.native.look(g); at == nil || knownSlow && at.score.Load() <= 0 { // most often; this costs the others nothing
 		return nil
 	}
 	atomic.StoreUintptr(&l.entered, 0)
@@ -316,7 +316,7 @@ func (w *watchdog) claim(l *Loop, step uint64, slow bool) *detachment {
 	}
 	d.t = l.cur
 	d.detached = true
-	if !slow && place.score.Load() <= 0 {
+	if !knownSlow && place.score.Load() <= 0 {
 		place.score.Store(1) // it has lasted
 	}
 	return d

@@ -95,7 +95,7 @@ func (l *Loop) left(entrance int) {
 	l.admission.Left(l.now, entrance)
 	if entrance < len(l.entry.queues) {
 		q := l.entry.queues[entrance]
-		q.Left()
+		q.Finished()
 		l.serve(q)
 	}
 }

@@ -65,7 +65,7 @@ type Policy interface {
 	Choose() (n recorder.NodeID, steps int, cycles uint64)
 	// Ran records that so many tasks of n have run, which are ready no longer, and have used the loop for that
 	// many cycles. It is called once after each Choose that named a node, with no task if another loop has
-	// taken them all, and for a step that the policy did not choose, of a task that went ahead.
+	// taken them all, and for the step of a task that went ahead while no batch ran. While one runs, such steps are part of it.
 	Ran(n recorder.NodeID, tasks int, cycles uint64, o Outcome)
 	// Tick is called between tasks, once a turn of the loop, with the time of the
 	// runtime's clock; and every millisecond while Choose holds tasks back.

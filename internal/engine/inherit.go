@@ -13,7 +13,7 @@ import (
 // for writing, a Once. A lock counts from its first waiter on, whatever loop or goroutine that
 // is on, until it is unlocked or the last waiter has given up, inside the guard of the lock.
 // While the count is not 0, the task goes ahead of others when it becomes ready, see runQueue,
-// without the policy being asked.
+// without the policy being asked. An open batch needs no such thing: no task is held back there.
 //
 // One that is at a node already is not looked for when it begins to be awaited, as that would
 // take a time that grows with the number of tasks there, for each lock. The loop looks at all of
@@ -70,18 +70,18 @@ const (
 // lookForAwaited lets those tasks go ahead that have become awaited at a node.
 func (l *Loop) lookForAwaited() {
 	u := &l.urged
-	if l.ready == 0 || !u.maybe.Load() || l.now < u.lookAt {
+	if l.atNodes == 0 || !u.maybe.Load() || l.now < u.lookAt {
 		return
 	}
 	u.maybe.Store(false)
-	u.lookAt = l.now + max(time.Duration(l.ready)*lookTime*lookShare, recheck)
+	u.lookAt = l.now + max(time.Duration(l.atNodes)*lookTime*lookShare, recheck)
 	for n := range l.nodes {
 		q := &l.nodes[n]
 		if q.total() == 0 {
 			continue
 		}
 		if k := q.moveAwaited(&l.ahead.taskQueue); k > 0 {
-			l.ready -= k
+			l.atNodes -= k
 			l.policy.Count(recorder.NodeID(n), -k)
 		}
 	}

@@ -128,7 +128,7 @@ func (rt *Runtime) Steps() (n uint64) {
 func (l *Loop) Steps() uint64 { return coro.Peek(uintptr(unsafe.Pointer(&l.switches))) }
 
 // run is the loop's own goroutine. A turn: take what came from other threads, let
-// timers expire, poll for events (waiting if nothing is ready), then hand over to the
+// timers expire, admit tasks, poll for events (waiting if nothing is ready), then hand over to the
 // first ready task; the turn ends when the tasks have nothing more to run or the
 // budget is used up.
 func (l *Loop) run() {

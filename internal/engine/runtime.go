@@ -62,7 +62,7 @@ type Config struct {
 	// the other tasks. See docs/native-waits.md for where that can't be had.
 	DetachAfter time.Duration
 	// DetachLimit is how many tasks of one loop may be away at once; 0: 10,000. While three
-	// quarters of them are, newcomers wait at the Entrances of the loop, if there is an Admission. Beyond the
+	// quarters of them are, newcomers wait at the Entrances of the loop. Beyond the
 	// limit the next one that waits natively holds its loop.
 	DetachLimit int
 	// OffloadLimit bounds the goroutines that run offloaded functions; 0: 512.

@@ -38,7 +38,7 @@ var ErrGoexit = errors.New("task: ended by runtime.Goexit")
 type taskState uint8
 
 const (
-	stateQueued taskState = iota // in a run queue, the start queue or an inbox
+	stateQueued taskState = iota // in a run queue; or new, in an inbox or at an entrance
 	stateRunning
 	stateParked
 	stateFinished
@@ -52,7 +52,7 @@ var stateNames = [...]string{"ready", "running", "parked", "finished"}
 // Fields without a remark are loop-private: only the goroutines of the task's loop
 // touch them, one of which runs at a time.
 type Task struct {
-	// What a step and a wait touch, in one line of the processor's cache.
+	// What a step touches, in one line of the processor's cache.
 
 	wait      Waiter  // its one wait at a time
 	worker    *worker // nil before the start and after the end

@@ -24,7 +24,7 @@ type Waiter struct {
 	task       *Task // nil for a plain goroutine
 	next, prev *Waiter
 
-	Tag int64 // of the code that publishes the Waiter: how much it waits for
+	Tag int64 // of the code that publishes the Waiter: how much it waits for, or its place there
 }
 
 // A threadWaiter is the Waiter of a plain goroutine.
@@ -189,8 +189,8 @@ func (w *Waiter) LockUnwinding(l sync.Locker) {
 }
 
 // Wake ends the wait. It never parks or blocks and may be called from any goroutine;
-// on the loop of the waiting task it costs a few nanoseconds, elsewhere it takes a
-// lock and, if that loop sleeps, a system call.
+// on the loop of the waiting task it costs a few nanoseconds (with several loops, besides, the look-up of the caller's),
+// elsewhere it takes a lock and, if that loop sleeps, a system call.
 func (w *Waiter) Wake() {
 	w.WakeFrom(here())
 }
@@ -228,7 +228,7 @@ func (w *Waiter) WakeFrom(l *Loop) {
 // notify delivers a Wake to t, a task of l, on l.
 func (l *Loop) notify(t *Task) {
 	t.notified = true
-	l.idleWakes.returned = 0
+	l.idleWakes.returned = 0 // the caller has done something, see CondWaits
 	if t.state == stateParked {
 		if l.roster.count > coldTasks {
 			if l.batch.n == 0 { // t may run next
@@ -397,7 +397,7 @@ func Yield() {
 	}
 	t.state = stateQueued
 	l.enqueue(t)
-	if b := &l.batch; b.chosen && t.rec.Node() == b.node && !t.isAwaited() {
+	if b := &l.batch; b.running && t.rec.Node() == b.node && !t.isAwaited() {
 		b.outcome |= GaveWay
 	}
 	if to := l.handOver(t); to != nil {

@@ -18,7 +18,7 @@ import (
 //	            all loops sleep        no step for a second
 //	watching ────────────────────▶ light ────────────────────▶ dozing
 //	   ▲ a loop is awake for an      │                            │ a loop wakes up
-//	   │ interval: Loop.watch.alarm        ▼                            ▼
+//	   │ interval: Loop.watch.alarm  ▼                            ▼
 //	   └───────────────────◀─────────┴────────────────◀───────────┘
 type watchdog struct {
 	rt    *Runtime
@@ -40,7 +40,7 @@ type watchdog struct {
 	overruns atomic.Uint64
 
 	deadlock string    // private to the goroutine: the last one reported
-	knot     string    // private to the goroutine: tasks that hold each other up, as last seen by lookBusy
+	tangle   string    // private to the goroutine: tasks that hold each other up, as last seen by lookBusy
 	lastBusy time.Time // private to the goroutine: of lookBusy
 	native   nativePlaces
 }
@@ -222,7 +222,7 @@ func (w *watchdog) detaches() bool { return w.rt.loops[0].detachable() }
 // runsTask reports whether a task runs on l at this moment. For the watchdog.
 func (l *Loop) runsTask() bool { return coro.Peek(uintptr(unsafe.Pointer(&l.cur))) != 0 }
 
-// held is called when a step of l has taken at least for.
+// held is called when a step of l has lasted for at least that long.
 func (w *watchdog) held(l *Loop, s *sighting, lasted time.Duration) {
 	if !s.marked {
 		s.marked = true

@@ -35,7 +35,7 @@ type ResourceConfig struct {
 // completion it is; see Rank. A node whose tasks would take from a resource at its limit
 // is demoted, or held back altogether if its tasks would not give it back.
 //
-//	              Ready                    chosen, would take too much
+//	              Count                    chosen, would take too much
 //	idle ──────────────────────▶ active ──────────────────────────────▶ held
 //	 ▲                            │  ▲                                   │
 //	 └────────────────────────────┘  └───────────────────────────────────┘
