@@ -333,15 +333,19 @@ func TestExplain(t *testing.T) {
 	defer rt.Close()
 	s.patience = time.Hour // on a slow machine a loop that only sleeps answers late, too
 	var stop atomic.Bool
-	busy := rt.Go(func() { // a node is known to the policy once a task was ready there
-		for !stop.Load() {
-			engine.YieldAt("somewhere")
+	met := make(chan struct{}) // the graph has the node
+	busy := rt.Go(func() {     // a node is known to the policy once a task was ready there
+		for i := 0; !stop.Load(); i++ {
+			if engine.YieldAt("somewhere"); i == 10 {
+				close(met)
+			}
 		}
 	})
 	defer func() {
 		stop.Store(true)
 		busy.Join()
 	}()
+	<-met
 	s.tick(rt.Now(), 1, heap(rt))
 	got := s.cfg.Graph.Snapshot()
 	testenv.Check(t, got.Validate())
