@@ -12,7 +12,7 @@ type tickets struct {
 	left int
 }
 
-// take waits for a ticket together with hundreds of others, all of which are woken for each.
+// take waits for a ticket. Each ticket wakes hundreds of goroutines, and one gets it.
 func (t *tickets) take() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

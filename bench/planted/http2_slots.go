@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// fetchQuote shares one HTTP/2 connection of few streams with all others. In Go 1.26 those that wait count as streams, so that
+// fetchQuote shares one HTTP/2 connection of few streams with all other calls. In Go 1.26 calls that wait count as streams, so that
 // hardly any gets on.
 func fetchQuote(b *remote) error {
 	return b.get("10ms") // cause

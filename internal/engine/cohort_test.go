@@ -227,6 +227,31 @@ func TestABatchEndsWhereAnotherNodeIsReady(t *testing.T) {
 	})
 }
 
+// A batch ends when its time is over, which the loop looks at every few steps.
+func TestABatchEndsWithItsTime(t *testing.T) {
+	var p *nodePolicy
+	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, false, 1000))
+	run(t, rt, func() {
+		p.cycles = 1
+		var waiters []*Waiter
+		var wg WaitGroup
+		for range 10 * maxBudget {
+			wg.Go(func() {
+				waiters = append(waiters, Self())
+				Self().Wait(ReasonRead, anywhere{})
+			})
+		}
+		Sleep(time.Millisecond)
+		p.longest = 0
+		for _, w := range waiters {
+			w.Wake()
+		}
+		wg.Wait()
+	})
+	testenv.Check(t, rt.Close())
+	testenv.AtMost(t, p.longest, maxBudget/timeChecks, "steps of a batch whose time is over at once")
+}
+
 // A batch has as many steps as the policy has chosen, and the tasks of one that is cut short run in the order in which
 // they would have run.
 func TestTasksThatABatchLeavesKeepTheirOrder(t *testing.T) {

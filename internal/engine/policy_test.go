@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 	"runtime"
 	"sync"
@@ -25,11 +26,12 @@ func (plainPolicy) AnyOrder() bool                            { return false }
 // A nodePolicy takes tasks of the ready node that comes last, keeps accounts, and checks the order of the calls.
 type nodePolicy struct {
 	plainPolicy
-	t     *testing.T
-	ready map[recorder.NodeID]int
-	gone  int
-	most  int                                                 // tasks of a batch; 0: 1
-	pick  func(ready map[recorder.NodeID]int) recorder.NodeID // nil: the highest number
+	t      *testing.T
+	ready  map[recorder.NodeID]int
+	gone   int
+	cycles uint64                                              // of a batch; 0: any
+	most   int                                                 // tasks of a batch; 0: 1
+	pick   func(ready map[recorder.NodeID]int) recorder.NodeID // nil: the highest number
 
 	open     bool // there is a batch
 	node     recorder.NodeID
@@ -69,7 +71,7 @@ func (p *nodePolicy) Choose() (recorder.NodeID, int, uint64) {
 		n = p.pick(p.ready)
 	}
 	p.open, p.node, p.steps = true, n, max(p.most, 1)
-	return n, p.steps, ^uint64(0)
+	return n, p.steps, cmp.Or(p.cycles, ^uint64(0))
 }
 
 func (p *nodePolicy) Ran(n recorder.NodeID, tasks int, cycles uint64, o Outcome) {

@@ -32,7 +32,7 @@ type ResourceConfig struct {
 // Resource is the resource-aware policy (Capriccio, section 4.2): stride scheduling
 // over the nodes, cohorts within a node. A node's tickets follow from what a task there
 // is going to do to the resources, from the state of these, and from how near to
-// completion it is; see Rank. A node whose tasks would take from a resource at its limit
+// completion it is; see rank. A node whose tasks would take from a resource at its limit
 // is demoted, or held back altogether if its tasks would not give it back.
 //
 //	              Count                    chosen, would take too much

@@ -31,7 +31,7 @@ func WriteProfileOf(w io.Writer, s *bgraph.Snapshot, metric string) error {
 	return writeProfile(w, s, []int{only})
 }
 
-// writeProfile writes the metrics, the first of which is shown unless another is asked for.
+// writeProfile writes the metrics. Readers show the first one unless they are asked for another.
 func writeProfile(w io.Writer, s *bgraph.Snapshot, metrics []int) error {
 	names := words.Names(s)
 	p := profileBuilder{texts: map[string]uint64{"": 0}, known: map[bgraph.Frame]uint64{}, list: []string{""}}

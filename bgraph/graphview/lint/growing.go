@@ -9,7 +9,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 
-// leftBehind finds goroutines of which more begin than end, and that wait for others.
+// leftBehind finds places where more goroutines begin than end, and the goroutines wait for others.
 func (l *linter) leftBehind() {
 	if l.s.Kind != bgraph.KindGoroutines {
 		return
@@ -74,7 +74,7 @@ var leftWhy = map[string]string{
 	"select":          ", where none of the cases happens",
 }
 
-// newConnections is how many more goroutines than before wait for clients, each of which may have others beside it.
+// newConnections is how many more goroutines than before wait for clients. Each may have started others.
 func (l *linter) newConnections() (grown float64) {
 	for i := range l.s.Starts {
 		st := &l.s.Starts[i]

@@ -22,8 +22,8 @@ const (
 	// pingPongRate is how many times a second tasks of two loops must wake each other, for
 	// steps of limits.pingPongStep at most on average.
 	pingPongRate = 1000
-	// stallFactor is how many times as long as the kernel had taken a processor each of those that wait must have waited
-	// for a finding to be more than a remark.
+	// stallFactor is how many times as long as the kernel had taken a processor the goroutines of a finding must have
+	// waited for it to be more than a remark.
 	stallFactor = 2
 )
 

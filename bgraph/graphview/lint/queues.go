@@ -12,7 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 
-// CheckQueue finds goroutines that wait for few others, all of which are always busy.
+// CheckQueue finds goroutines that wait for a few others that are always busy.
 const CheckQueue = "queue"
 
 const (
@@ -141,7 +141,7 @@ func (l *linter) lockQueue(n *bgraph.Node, waiting float64, by bgraph.Waker) {
 	l.addTimed(waiting, n.Wait.Sum, f)
 }
 
-// rwHolder is who has the RWMutex waited for at n, or another of its kind, for most of the time: readers often wait for a writer that
+// rwHolder is the place that holds the RWMutex waited for at n, or another of its kind, for most of the time: readers often wait for a writer that
 // waits for another reader.
 func (l *linter) rwHolder(n *bgraph.Node, by bgraph.Waker) bgraph.Waker {
 	longest := 0.0
@@ -238,7 +238,7 @@ func isAre(n int64) string {
 // idleOrSelect are waits of goroutines for work.
 var idleOrSelect = []string{"channel receive", "select", "cond", "semaphore"}
 
-// serversOf are the goroutines that end the waits at n, nil if they are not a fixed few of another kind than those that wait.
+// serversOf are the goroutines that end the waits at n, nil if they are not a fixed few of another kind than the waiting ones.
 func (l *linter) serversOf(n *bgraph.Node, by *bgraph.Waker) *bgraph.Start {
 	var found *bgraph.Start
 	for i := range l.s.Starts {
