@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/load"
+	"github.com/capriccio-go/capriccio/bench/internal/people"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
@@ -19,18 +21,20 @@ import (
 // admissionName is the experiment's, the only one with rows and systems to pick from.
 const admissionName = "admission"
 
-// row is one scenario of the matrix. Its load is one of openLoad, peopleLoad, closedLoad and toolLoad.
+// row is one scenario of the matrix. Its load is an openLoad, people.Config, load.ClosedConfig, load.CrowdConfig or toolLoad.
 type row struct {
-	name     string
-	number   int // x of its samples, see overloadNumber
-	needs    needs
-	load     any
-	acts     []act
-	overload bool
-	bytes    bool                                                 // throughput is that of bytes
-	systems  []string                                             // only these; nil: see wants
-	extra    func(s *site, r *admissionResult, e extent) []sample // further samples
-	fit      func() error                                         // whether this machine can do it; may be nil
+	name        string
+	number      int // x of its samples, see overloadNumber
+	needs       needs
+	load        any
+	acts        []act
+	overload    bool
+	bytes       bool                                        // throughput is that of bytes
+	systems     []string                                    // only these; nil: see wants
+	reference   int                                         // clients of the closed loop that finds the capacity; 0: capacityClients
+	ownCapacity time.Duration                               // the capacity is the server's own, measured for so long just before
+	extra       func(seen *clientResult, e extent) []sample // further samples
+	fit         func() error                                // whether this machine can do it; may be nil
 }
 
 // matrix is the experiment admission.
@@ -76,39 +80,22 @@ func prepareAdmission(r *run, e *experiment) (err error) {
 	if usual {
 		m.rows = slices.DeleteFunc(m.rows, func(r row) bool { return r.between() })
 	}
-	names := r.systems
-	if len(names) == 0 {
-		names = choose(r.quick || usual, admissionQuick, admissionSystems)
+	names := choose(r.quick || usual, admissionQuick, admissionSystems)
+	if len(r.systems) > 0 {
+		names = slices.DeleteFunc(slices.Clone(admissionSystems), func(system string) bool { return !r.wants(system) })
 	}
-	if m.steps, err = r.calibrateBurn(); err != nil {
+	if m.steps, err = r.calibrateBurn(); err == nil {
+		err = r.prepare(0, m.writeFiles)
+	}
+	if err != nil {
 		return err
-	}
-	if err := r.prepare(0, m.writeFiles); err != nil {
-		return err
-	}
-	var contenders []contender
-	for _, name := range names {
-		system, err := m.system(name)
-		var usage *usageError
-		if errors.As(err, &usage) {
-			return err
-		}
-		if err != nil {
-			r.skip(name, err)
-			continue
-		}
-		c := m.contender(system)
-		if lacks := c.lacks; usual && name == "capriccio-fifo" { // what it is without admission is known there
-			c.lacks = func(p point) string {
-				return cmp.Or(choose(p.x > overloadNumber, "in ordinary life only", ""), lacks(p))
-			}
-		}
-		contenders = append(contenders, c)
 	}
 	m.env.Names = map[int]string{}
+	byNumber := map[float64]*row{}
 	var points []point
-	for _, row := range m.rows {
-		m.env.Names[row.number] = row.name
+	for i := range m.rows {
+		row := &m.rows[i]
+		m.env.Names[row.number], byNumber[float64(row.number)] = row.name, row
 		if row.fit != nil && !m.planning() {
 			if err := row.fit(); err != nil {
 				m.skip(row.name, err)
@@ -116,6 +103,21 @@ func prepareAdmission(r *run, e *experiment) (err error) {
 			}
 		}
 		points = append(points, point{metric: row.name, x: float64(row.number)})
+	}
+	contenders := m.contendersOf(m.system, func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+		return m.sample(ctx, system, *byNumber[p.x])
+	}, func(system string, p point) time.Duration { return byNumber[p.x].takes(system) }, names...)
+	for i := range contenders {
+		system := contenders[i].system
+		contenders[i].lacks = func(p point) string {
+			switch {
+			case usual && system == "capriccio-fifo" && p.x > overloadNumber: // what it is without admission is known there
+				return "in ordinary life only"
+			case !byNumber[p.x].wants(system):
+				return "not for this system"
+			}
+			return ""
+		}
 	}
 	e.parts = []part{{
 		points:  points,
@@ -179,80 +181,61 @@ func (r *row) matches(pattern string) bool {
 	return ok
 }
 
-// contender measures rows on a system; those that it has nothing to do with it lacks.
-func (m *matrix) contender(system admissionSystem) contender {
-	byNumber := map[float64]*row{}
-	for i := range m.rows {
-		byNumber[float64(m.rows[i].number)] = &m.rows[i]
-	}
-	return contender{
-		system: system.name,
-		lacks:  without("not for this system", func(p point) bool { return !byNumber[p.x].wants(system) }),
-		sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-			return m.sample(ctx, system, *byNumber[p.x])
-		},
-		takes: func(p point, _ time.Duration) time.Duration { return byNumber[p.x].takes(system.name) },
-	}
-}
-
 // takes is about how long a sample takes. A capacity is measured for several.
 func (r *row) takes(system string) time.Duration {
-	total := serverOverhead
 	switch l := r.load.(type) {
 	case openLoad:
-		total += l.span() + min(l.waits(), 400*ms) // as a rule the last answers come soon
+		total := l.span() + min(l.waits(), 400*ms) // as a rule the last answers come soon
 		if mix, _ := r.capacityMix(); len(mix) > 0 {
 			total += capacitySpan / 2
 		}
 		if system == oracleSystem {
-			total += total * time.Duration(len(oracleLimits)) / fullRounds
+			total += (serverOverhead + total) * time.Duration(len(oracleLimits)) / fullRounds
 		}
-	case peopleLoad:
-		total += l.span + l.drain/4
-	case closedLoad:
-		total += l.warm + l.span
+		return total
+	case people.Config:
+		return l.For + l.Drain/4
+	case load.ClosedConfig:
+		return l.Warm + l.For
 	case toolLoad:
-		total += l.span
+		return l.span
 	}
-	return total
+	panic(r.unknownLoad())
+}
+
+func (r *row) unknownLoad() string {
+	return fmt.Sprintf("row %s has a load of type %T", r.name, r.load)
 }
 
 // wants reports whether the row is for the system: nginx serves files, and the oracle is of
 // the rows that have a capacity.
-func (r *row) wants(s admissionSystem) bool {
+func (r *row) wants(system string) bool {
 	if r.systems != nil {
-		return slices.Contains(r.systems, s.name)
+		return slices.Contains(r.systems, system)
 	}
 	_, open := r.load.(openLoad)
-	return s.family != fileFamily && (s.name != oracleSystem || r.overload && open)
+	return system != "nginx" && (system != oracleSystem || r.overload && open)
 }
 
 // sample puts a fresh server through a row.
-func (m *matrix) sample(ctx context.Context, system admissionSystem, r row) ([]sample, error) {
+func (m *matrix) sample(ctx context.Context, system admissionSystem, r row) (samples []sample, err error) {
 	m.withoutGroup(&r.needs)
 	e := extent{x: float64(r.number)}
-	mix, clients := r.capacityMix()
-	if len(mix) > 0 {
-		var err error
+	if mix, clients := r.capacityMix(); len(mix) > 0 {
 		if e.capacity, err = m.capacity(ctx, system, r.needs, mix, clients); err != nil {
 			return nil, err
 		}
 	}
 	if system.name == oracleSystem {
-		limit, err := m.bestLimit(ctx, system, r, e)
-		if err != nil {
+		if r.needs.limit, err = m.bestLimit(ctx, system, r, e); err != nil {
 			return nil, err
 		}
-		r.needs.limit = limit
 	}
 	seen, s, err := m.loaded(ctx, system, r, &e, m.round+1)
 	if err != nil {
 		return nil, err
 	}
-	if r.overload {
-		return r.underOverload(s, seen, e), nil
-	}
-	return r.inOrdinaryLife(s, seen, e), nil
+	return r.samples(s, seen, e), nil
 }
 
 // withoutGroup changes needs that ask for a memory cgroup where there is none to be had.
@@ -270,11 +253,16 @@ func (m *matrix) withoutGroup(n *needs) {
 }
 
 // loaded starts a server, loads it, and ends it.
-func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *extent, seed int) (seen *admissionResult, s *site, err error) {
+func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *extent, seed int) (seen *clientResult, s *site, err error) {
 	if s, err = system.start(ctx, r.needs); err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if r.ownCapacity > 0 {
+		if e.capacity, err = m.ownCapacity(ctx, s, r.load.(openLoad).classes[0].path, r.ownCapacity); err != nil {
+			return nil, nil, err
+		}
+	}
 	if r.needs.watch > 0 {
 		if s.watch, err = watchMemory(s.child, r.needs.watch); err != nil {
 			return nil, nil, err
@@ -285,8 +273,7 @@ func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *e
 	if l, ok := r.load.(toolLoad); ok {
 		seen, err = m.runTool(ctx, s, l)
 	} else {
-		kind, spec, span := m.spec(s, r, e, seed)
-		seen, err = m.runClient(ctx, s, kind, spec, span, r.acts)
+		seen, err = m.runClient(ctx, s, r, e, seed)
 	}
 	s.others = others()
 	if s.killedBy(syscall.SIGKILL, err) {
@@ -294,10 +281,7 @@ func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *e
 			return nil, nil, errors.New("the server was killed")
 		}
 		s.dead = true
-		if seen == nil {
-			seen = &admissionResult{Span: time.Second}
-		}
-		return seen, s, nil
+		return cmp.Or(seen, &clientResult{Span: time.Second}), s, nil
 	}
 	return seen, s, err
 }
@@ -315,10 +299,11 @@ func (s *server) killedBy(signal syscall.Signal, err error) bool {
 }
 
 // runClient runs a client of ours, and acts on the server meanwhile.
-func (m *matrix) runClient(ctx context.Context, s *site, kind string, spec any, span time.Duration, acts []act) (*admissionResult, error) {
-	return m.runLoad(ctx, kind, spec, span, func(ctx context.Context, ended <-chan struct{}) error {
+func (m *matrix) runClient(ctx context.Context, s *site, r row, e *extent, seed int) (*clientResult, error) {
+	spec, span := r.spec(s, e, seed)
+	return m.runLoad(ctx, spec, span, func(ctx context.Context, ended <-chan struct{}) error {
 		began := time.Now()
-		for _, a := range acts {
+		for _, a := range r.acts {
 			select {
 			case <-time.After(time.Until(began.Add(a.at))):
 			case <-ended: // there is nothing to wait for
@@ -335,19 +320,19 @@ func (m *matrix) runClient(ctx context.Context, s *site, kind string, spec any, 
 
 // runLoad runs a client of ours on the client core, which takes about span, and something beside it
 // from when it begins on until it has ended; beside may be nil.
-func (r *run) runLoad(ctx context.Context, kind string, spec any, span time.Duration, beside func(ctx context.Context, ended <-chan struct{}) error) (*admissionResult, error) {
+func (r *run) runLoad(ctx context.Context, spec clientSpec, span time.Duration, beside func(ctx context.Context, ended <-chan struct{}) error) (*clientResult, error) {
 	ctx, cancel := within(ctx, span+afterAll)
 	defer cancel()
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err
 	}
-	client, err := proc.Start(r.ownClient(kind, "-spec="+string(text)))
+	client, err := proc.Start(r.ownClient("client", "-spec="+string(text)))
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	if line, err := client.Line(ctx); err != nil || line != admissionBegins {
+	if line, err := client.Line(ctx); err != nil || line != clientBegins {
 		return nil, fmt.Errorf("client said %q: %w", line, err)
 	}
 	if beside != nil {
@@ -359,7 +344,7 @@ func (r *run) runLoad(ctx context.Context, kind string, spec any, span time.Dura
 	if err != nil {
 		return nil, err
 	}
-	var seen admissionResult
+	var seen clientResult
 	if err := json.Unmarshal([]byte(line), &seen); err != nil {
 		return nil, fmt.Errorf("client said %q: %w", line, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,10 +53,11 @@ func (c class) text() []byte {
 
 // phase is a time with one rate: per second, or in multiples of capacity.
 type phase struct {
-	span  time.Duration
-	rate  float64
-	times float64
-	burst int
+	span   time.Duration
+	rate   float64
+	times  float64
+	burst  int
+	shares []float64 // in place of those of the classes; nil: those
 }
 
 // openLoad is an open loop.
@@ -68,42 +70,31 @@ type openLoad struct {
 	target   time.Duration // 0: latencyTarget
 	retries  uint8
 	steps    *load.Steps
-	clients  int // of the closed loop that finds the capacity; 0: capacityClients
 }
 
-// peopleLoad is clients that take their time.
-type peopleLoad struct {
-	groups      []people.Group
-	span, drain time.Duration
-}
-
-// closedLoad is a closed loop of impatient or patient clients.
-type closedLoad struct {
-	classes    []class
-	clients    int
-	warm, span time.Duration
-	patient    bool
-	reference  int // clients of the closed loop that finds the capacity
-}
-
-// spec is what the row's client is told, which kind of client it is, and about how long it takes.
-func (m *matrix) spec(s *site, r row, e *extent, seed int) (kind string, spec any, span time.Duration) {
+// spec is what the row's client is told, and about how long it takes.
+func (r *row) spec(s *site, e *extent, seed int) (spec clientSpec, span time.Duration) {
+	target := s.target()
+	if r.needs.counted {
+		target = s.target(s.pids()...)
+	}
+	spec.Within = latencyTarget
 	switch l := r.load.(type) {
 	case openLoad:
-		return "open", l.spec(s.target(), e, seed), l.span() + l.waits()
-	case peopleLoad:
-		return "people", admissionPeople{
-			Config: people.Config{Addr: s.addr, Groups: l.groups, For: l.span, Drain: l.drain}, Within: latencyTarget,
-		}, l.span + l.drain
-	case closedLoad:
-		closed := closedSpec(s.target(), l.classes, l.clients, seed)
-		closed.Warm, closed.For, closed.Patient = l.warm, l.span, l.patient
-		if r.needs.counted {
-			closed.PIDs = s.pids()
-		}
-		return "closed", closed, l.warm + l.span
+		open := l.config(target, e, seed)
+		spec.Open, spec.Steps, spec.Within = &open, l.steps, cmp.Or(l.target, latencyTarget)
+		return spec, l.span() + l.waits()
+	case people.Config:
+		l.Addr, spec.People = s.addr, &l
+		return spec, l.For + l.Drain
+	case load.ClosedConfig:
+		l.Target, l.Seed, spec.Closed = target, uint64(seed), &l
+		return spec, l.Warm + l.For
+	case load.CrowdConfig:
+		l.Target, spec.Crowd = target, &l
+		return spec, l.Limit
 	}
-	panic(fmt.Sprintf("row %s has a load of type %T", r.name, r.load))
+	panic(r.unknownLoad())
 }
 
 // span is how long requests are due.
@@ -119,22 +110,25 @@ func (l openLoad) waits() time.Duration {
 	return cmp.Or(l.drain, l.patience)
 }
 
-// spec also notes what of it could be served.
-func (l openLoad) spec(server load.Target, e *extent, seed int) admissionOpen {
-	spec := admissionOpen{OpenConfig: load.OpenConfig{
+// config also notes what of it could be served.
+func (l openLoad) config(server load.Target, e *extent, seed int) load.OpenConfig {
+	open := load.OpenConfig{
 		Target: server, From: l.from, Patience: l.patience, Drain: l.waits(), Conns: load.MaxConns, Retries: l.retries, Seed: uint64(seed),
-	}, Within: cmp.Or(l.target, latencyTarget), Steps: l.steps}
+	}
 	for _, c := range l.classes {
-		spec.Requests = append(spec.Requests, c.text())
+		open.Requests = append(open.Requests, c.text())
 		if c.source > 0 {
-			spec.Sources = append(spec.Sources, [4]byte{127, 0, 1, c.source})
+			open.Sources = append(open.Sources, [4]byte{127, 0, 1, c.source})
 		}
 	}
 	could, at := 0.0, time.Duration(0)
 	for _, p := range l.phases {
 		rate, scarce := p.rate+p.times*e.capacity, 0.0
 		one := load.Phase{For: p.span, Burst: p.burst}
-		for _, c := range l.classes {
+		for i, c := range l.classes {
+			if p.shares != nil {
+				c.share = p.shares[i]
+			}
 			one.Rates = append(one.Rates, rate*c.share)
 			if !c.aside {
 				scarce += rate * c.share
@@ -145,41 +139,42 @@ func (l openLoad) spec(server load.Target, e *extent, seed int) admissionOpen {
 		if at > l.from {
 			could += min(scarce, e.capacity) * min(p.span, at-l.from).Seconds()
 		}
-		spec.Phases = append(spec.Phases, one)
+		open.Phases = append(open.Phases, one)
 	}
 	e.could = could / (at - l.from).Seconds()
-	return spec
+	return open
 }
 
-func closedSpec(server load.Target, classes []class, clients, seed int) admissionClosed {
-	spec := admissionClosed{load.ClosedConfig{Target: server, Clients: clients, Seed: uint64(seed)}, latencyTarget}
-	for _, c := range classes {
-		spec.Mix = append(spec.Mix, load.Share{Request: c.text(), Weight: c.share})
+// stepping has a load go up and down between multiples of capacity.
+func (l openLoad) stepping(steps load.Steps, low, high float64) openLoad {
+	l.steps, l.phases = &steps, []phase{{span: steps.Lead, times: low}}
+	for range steps.Count {
+		l.phases = append(l.phases, phase{span: steps.High, times: high}, phase{span: steps.Low, times: low})
 	}
-	return spec
+	return l
+}
+
+// mixed are requests of a closed loop.
+func mixed(classes ...class) (mix []load.Share) {
+	for _, c := range classes {
+		mix = append(mix, load.Share{Request: c.text(), Weight: c.share})
+	}
+	return mix
 }
 
 // capacityMix is the requests that a row's capacity is that of, none if it has none, and the
 // clients that find it.
-func (r *row) capacityMix() (mix []class, clients int) {
+func (r *row) capacityMix() (mix []load.Share, clients int) {
+	clients = cmp.Or(r.reference, capacityClients)
 	switch l := r.load.(type) {
 	case openLoad:
-		relative := false
-		for _, p := range l.phases {
-			relative = relative || p.times > 0
+		if slices.ContainsFunc(l.phases, func(p phase) bool { return p.times > 0 }) {
+			mix = mixed(slices.DeleteFunc(slices.Clone(l.classes), func(c class) bool { return c.aside })...)
 		}
-		for _, c := range l.classes {
-			if relative && !c.aside {
-				mix = append(mix, c)
-			}
-		}
-		return mix, max(l.clients, capacityClients)
-	case closedLoad:
-		if l.reference > 0 {
-			return l.classes, l.reference
-		}
+	case load.ClosedConfig:
+		mix = l.Mix
 	}
-	return nil, 0
+	return mix, clients
 }
 
 // known is what is known of a capacity.
@@ -207,7 +202,7 @@ func (m *matrix) remember(key string, now float64) float64 {
 }
 
 // capacity is what fifo, or net/http, serves a few clients of a closed loop.
-func (m *matrix) capacity(ctx context.Context, system admissionSystem, n needs, mix []class, clients int) (float64, error) {
+func (m *matrix) capacity(ctx context.Context, system admissionSystem, n needs, mix []load.Share, clients int) (float64, error) {
 	key := fmt.Sprint(system.family, n, mix, clients)
 	if k, ok := m.known[key]; ok && time.Since(k.at) < capacityFresh {
 		return report.Median(k.last), nil
@@ -255,7 +250,7 @@ func untilServed(span time.Duration, measure func(time.Duration) (float64, error
 	return 0, errors.New("capacity: nothing was served")
 }
 
-func (m *matrix) capacityOf(ctx context.Context, plain admissionSystem, n needs, mix []class, clients int, span time.Duration) (float64, error) {
+func (m *matrix) capacityOf(ctx context.Context, plain admissionSystem, n needs, mix []load.Share, clients int, span time.Duration) (float64, error) {
 	n.prioritized, n.limit = false, 0
 	s, err := plain.start(ctx, n)
 	if err != nil {
@@ -266,10 +261,9 @@ func (m *matrix) capacityOf(ctx context.Context, plain admissionSystem, n needs,
 }
 
 // served is what a server answers in a second to clients of a closed loop.
-func (m *matrix) served(ctx context.Context, s *site, mix []class, clients int, span time.Duration) (float64, error) {
-	spec := closedSpec(s.target(), mix, clients, 1)
-	spec.Warm, spec.For = span/4, span
-	seen, err := m.runClient(ctx, s, "closed", spec, 2*span, nil)
+func (m *matrix) served(ctx context.Context, s *site, mix []load.Share, clients int, span time.Duration) (float64, error) {
+	closed := load.ClosedConfig{Mix: mix, Clients: clients, Warm: span / 4, For: span}
+	seen, err := m.runClient(ctx, s, row{load: closed}, &extent{}, 1)
 	if err != nil {
 		return 0, err
 	}
@@ -277,10 +271,10 @@ func (m *matrix) served(ctx context.Context, s *site, mix []class, clients int, 
 }
 
 // rate is a number of requests a second.
-func (a *admissionResult) rate(n int) float64 { return float64(n) / a.Span.Seconds() }
+func (a *clientResult) rate(n int) float64 { return float64(n) / a.Span.Seconds() }
 
 // percent is a processor time as a share of the time measured.
-func (a *admissionResult) percent(used time.Duration) float64 {
+func (a *clientResult) percent(used time.Duration) float64 {
 	return 100 * used.Seconds() / a.Span.Seconds()
 }
 
@@ -308,7 +302,7 @@ func (m *matrix) bestLimit(ctx context.Context, system admissionSystem, r row, e
 }
 
 // inTime counts what was served in time, of the requests that use what is scarce.
-func (a *admissionResult) inTime(r row) int {
+func (a *clientResult) inTime(r row) int {
 	l, ok := r.load.(openLoad)
 	if !ok {
 		return a.All.InTime
@@ -322,87 +316,71 @@ func (a *admissionResult) inTime(r row) int {
 	return n
 }
 
-func (a *admissionResult) unserved() int { return a.All.Refused + a.All.Failed + a.All.TimedOut }
+func (a *clientResult) unserved() int { return a.All.Refused + a.All.Failed + a.All.TimedOut }
 
-// hung has requests count as timed out that people still waited for at the end, unless the
-// row ends in the middle of what it does.
-func (r *row) hung(seen *admissionResult) {
-	if _, ok := r.load.(peopleLoad); ok && !r.bytes {
-		seen.All.TimedOut += seen.All.Pending
-		seen.All.Pending = 0
-	}
-}
-
-// inOrdinaryLife makes samples of a row of the left half.
-func (r *row) inOrdinaryLife(s *site, seen *admissionResult, e extent) []sample {
-	r.hung(seen)
+// samples are what a row says of a server.
+func (r *row) samples(s *site, seen *clientResult, e extent) (list []sample) {
+	add := func(metric, unit string, value float64) { list = append(list, sample{metric, unit, e.x, value}) }
+	count := func(metric string, n int) { add(metric, "1", float64(n)) }
 	all := &seen.All
-	samples := []sample{
-		{"ordinary-refused", "1", e.x, float64(seen.unserved())},
-		{"asked", "1", e.x, float64(all.Due)},
-		{"refused-share", "%", e.x, share(seen.unserved(), all.Due)},
-		{"refused-503", "1", e.x, float64(all.Refused)},
-		{"broken", "1", e.x, float64(all.Failed)},
-		{"timed-out", "1", e.x, float64(all.TimedOut)},
-		{"unfinished", "1", e.x, float64(all.Pending)},
-		{"throughput", "/s", e.x, float64(choose(r.bytes, seen.Bytes, int64(all.Served))) / seen.Span.Seconds()},
+	if r.overload {
+		r.addShares(s, seen, e, add)
+	} else {
+		if _, ok := r.load.(people.Config); ok && !r.bytes { // whom people still wait for at the end has timed out, unless the row ends in the middle
+			all.TimedOut, all.Pending = all.TimedOut+all.Pending, 0
+		}
+		count("ordinary-refused", seen.unserved())
 	}
-	return append(samples, r.furtherSamples(s, seen, e)...)
+	count("asked", all.Due)
+	if !r.overload {
+		add("refused-share", "%", share(seen.unserved(), all.Due))
+	}
+	count("refused-503", all.Refused)
+	count("broken", all.Failed)
+	count("timed-out", all.TimedOut)
+	if !r.overload {
+		count("unfinished", all.Pending)
+		add("throughput", "/s", float64(choose(r.bytes, seen.Bytes, int64(all.Served)))/seen.Span.Seconds())
+	}
+	if all.Served > 0 && all.P99 > 0 {
+		add("p99", "ms", milliseconds(all.P99))
+	}
+	if seen.Usage.Client > 0 {
+		add("client-busy", "%", seen.percent(seen.Usage.Client))
+		add("client-late", "ms", milliseconds(all.Late))
+	}
+	if s.others >= 0 {
+		add("others", "%", s.others)
+	}
+	if r.extra != nil && !s.dead {
+		list = append(list, r.extra(seen, e)...)
+	}
+	return list
 }
 
-// underOverload makes samples of a row of the right half.
-func (r *row) underOverload(s *site, seen *admissionResult, e extent) []sample {
-	samples := []sample{}
+// addShares adds how much of what could be served a server has served under overload.
+func (r *row) addShares(s *site, seen *clientResult, e extent, add func(metric, unit string, value float64)) {
 	if e.capacity > 0 {
 		could, goodput := e.could, float64(seen.inTime(*r))/seen.Span.Seconds()
-		if _, closed := r.load.(closedLoad); closed {
-			could, goodput = e.capacity, float64(seen.All.Served)/seen.Span.Seconds()
+		if _, closed := r.load.(load.ClosedConfig); closed {
+			could, goodput = e.capacity, seen.rate(seen.All.Served)
 		}
-		if s.dead {
-			goodput = 0
-		}
-		samples = append(samples, sample{"goodput-share", "%", e.x, 100 * goodput / could})
+		add("goodput-share", "%", choose(s.dead, 0, 100*goodput/could))
 		if e.most > 0 && e.most <= mostUnrefused*e.capacity {
-			samples = append(samples, sample{"false-refused", "%", e.x, share(seen.unserved(), seen.All.Due)})
+			add("false-refused", "%", share(seen.unserved(), seen.All.Due))
 		}
-		samples = append(samples, sample{"capacity", "/s", e.x, e.capacity})
+		add("capacity", "/s", e.capacity)
 	}
 	if _, open := r.load.(openLoad); open { // what waits at the end is served when nobody else comes any more
 		seen.All.P99 = seen.All.Loaded
 	}
 	if r.needs.memory > 0 || r.needs.watch > 0 {
-		samples = append(samples, sample{"killed", "1", e.x, choose(s.dead, 1.0, 0)})
+		add("killed", "1", choose(s.dead, 1.0, 0))
 	}
-	samples = append(samples,
-		sample{"asked", "1", e.x, float64(seen.All.Due)},
-		sample{"refused-503", "1", e.x, float64(seen.All.Refused)},
-		sample{"broken", "1", e.x, float64(seen.All.Failed)},
-		sample{"timed-out", "1", e.x, float64(seen.All.TimedOut)})
-	return append(samples, r.furtherSamples(s, seen, e)...)
 }
 
 // mostUnrefused is the load up to which nothing is to be refused, as a multiple of capacity.
 const mostUnrefused = 0.81
-
-// furtherSamples are of both halves.
-func (r *row) furtherSamples(s *site, seen *admissionResult, e extent) []sample {
-	var samples []sample
-	if seen.All.Served > 0 && seen.All.P99 > 0 {
-		samples = append(samples, sample{"p99", "ms", e.x, milliseconds(seen.All.P99)})
-	}
-	if seen.Usage.Client > 0 {
-		samples = append(samples,
-			sample{"client-busy", "%", e.x, seen.percent(seen.Usage.Client)},
-			sample{"client-late", "ms", e.x, milliseconds(seen.All.Late)})
-	}
-	if s.others >= 0 {
-		samples = append(samples, sample{"others", "%", e.x, s.others})
-	}
-	if r.extra != nil && !s.dead {
-		samples = append(samples, r.extra(s, seen, e)...)
-	}
-	return samples
-}
 
 func share(part, of int) float64 {
 	if of == 0 {

@@ -104,7 +104,7 @@ func importantRows(at loadAt) []row {
 
 // leastClass is the goodput of the class that gets least of its share of what could be
 // served; the classes' shares are of requests.
-func leastClass(_ *site, r *admissionResult, e extent) []sample {
+func leastClass(r *clientResult, e extent) []sample {
 	least := 100.0
 	could := e.could * r.Span.Seconds()
 	for i, c := range r.Classes {
@@ -114,8 +114,8 @@ func leastClass(_ *site, r *admissionResult, e extent) []sample {
 }
 
 // inTimeOf is the share of some classes' requests that was served in time.
-func inTimeOf(metric string, classes ...int) func(*site, *admissionResult, extent) []sample {
-	return func(_ *site, r *admissionResult, e extent) []sample {
+func inTimeOf(metric string, classes ...int) func(*clientResult, extent) []sample {
+	return func(r *clientResult, e extent) []sample {
 		due, good := 0, 0
 		for _, i := range classes {
 			due, good = due+r.Classes[i].Due, good+r.Classes[i].InTime
@@ -129,12 +129,9 @@ const stepUsual = 20 * ms
 
 // timeRows are about what happens in the course of time.
 func timeRows(d spans) []row {
-	steps := &load.Steps{Target: latencyTarget, Usual: stepUsual, Lead: d(300*ms, sec), High: 500 * ms, Low: d(500*ms, 1200*ms), Count: int(d(2, 4))}
-	step := openLoad{classes: at("/do?cpu=1ms"), patience: patience, drain: 300 * ms, steps: steps}
-	step.phases = append(step.phases, phase{span: steps.Lead, times: stepLow})
-	for range steps.Count {
-		step.phases = append(step.phases, phase{span: steps.High, times: stepHigh}, phase{span: steps.Low, times: stepLow})
-	}
+	step := openLoad{classes: at("/do?cpu=1ms"), patience: patience, drain: 300 * ms}.stepping(load.Steps{
+		Target: latencyTarget, Usual: stepUsual, Lead: d(300*ms, sec), High: 500 * ms, Low: d(500*ms, 1200*ms), Count: int(d(2, 4)),
+	}, stepLow, stepHigh)
 	minute := openLoad{
 		classes: at("/do?cpu=1ms"), phases: []phase{{span: d(4*sec, time.Minute), times: 2}}, from: sec, patience: patience, drain: 300 * ms,
 	}
@@ -147,7 +144,7 @@ func timeRows(d spans) []row {
 		return func(_ *matrix, s *site) error { return s.child.Tell(text) }
 	}
 	return []row{
-		{name: "step-1.4x", load: step, extra: func(_ *site, r *admissionResult, e extent) []sample {
+		{name: "step-1.4x", load: step, extra: func(r *clientResult, e extent) []sample {
 			return []sample{{"settle-ms", "ms", e.x, milliseconds(r.Steps.Settle)}, {"recover-ms", "ms", e.x, milliseconds(r.Steps.Recover)}, {"step-normal", "%", e.x, 100 * r.Steps.Normal}}
 		}},
 		{name: "minute-2x", load: minute, extra: drift},
@@ -159,7 +156,7 @@ func timeRows(d spans) []row {
 
 // drift is the goodput of the last quarter as a share of that of the first, without the
 // first second.
-func drift(_ *site, r *admissionResult, e extent) []sample {
+func drift(r *clientResult, e extent) []sample {
 	windows := r.Windows[int(sec/windowTime):]
 	n := len(windows) / 4
 	if n == 0 {
@@ -176,8 +173,8 @@ func drift(_ *site, r *admissionResult, e extent) []sample {
 // recovered is how long after a time it takes until 95 % are served in time again, to the
 // end of the run; the time that is left if they are not. The share served is that from 2 s
 // after it on.
-func recovered(from time.Duration) func(*site, *admissionResult, extent) []sample {
-	return func(_ *site, r *admissionResult, e extent) []sample {
+func recovered(from time.Duration) func(*clientResult, extent) []sample {
+	return func(r *clientResult, e extent) []sample {
 		last := int(from / windowTime)
 		for i := last; i < len(r.Windows)-1; i++ {
 			if w := r.Windows[i]; w.Due == 0 || float64(w.InTime) < 0.95*float64(w.Due) {
@@ -193,9 +190,9 @@ func recovered(from time.Duration) func(*site, *admissionResult, extent) []sampl
 
 // memoryRows are about memory.
 func memoryRows(d spans, at loadAt) []row {
-	holds := func(clients int, longest time.Duration, classes ...class) openLoad {
+	holds := func(longest time.Duration, classes ...class) openLoad {
 		l := at(2, classes...)
-		l.clients, l.target, l.patience, l.drain = clients, latencyTarget+longest, patience+longest, 300*ms+longest
+		l.target, l.patience, l.drain = latencyTarget+longest, patience+longest, 300*ms+longest
 		l.phases[0].span, l.from = l.phases[0].span+longest, l.from+longest
 		return l
 	}
@@ -210,37 +207,36 @@ func memoryRows(d spans, at loadAt) []row {
 	return []row{
 		// Its capacity is that of the most clients with which fifo is not killed: of the time that a
 		// request is held, most is that of large ones.
-		{name: "holds-mixed-512m", needs: needs{memory: 512 << 20}, load: holds(32, sec,
+		{name: "holds-mixed-512m", needs: needs{memory: 512 << 20}, reference: 32, load: holds(sec,
 			class{path: "/do?alloc=262144&sleep=20ms", share: 0.95}, class{path: "/do?alloc=8388608&sleep=1s", share: 0.05})},
-		{name: "holds-20-200ms", needs: needs{env: []string{limited}, watch: memoryCap}, load: holds(1024, 200*ms,
+		{name: "holds-20-200ms", needs: needs{env: []string{limited}, watch: memoryCap}, reference: 1024, load: holds(200*ms,
 			class{path: "/do?alloc=262144&sleep=20ms", share: 0.5}, class{path: "/do?alloc=262144&sleep=200ms", share: 0.5})},
 		{name: "responses-256m", needs: needs{memory: 256 << 20}, extra: bytesServed,
-			load: peopleLoad{span: d(3*sec, 12*sec), drain: 100 * ms, groups: readers}},
+			load: people.Config{For: d(3*sec, 12*sec), Drain: 100 * ms, Groups: readers}},
 		{name: "pollers-hold-256m", needs: needs{env: []string{"GOMEMLIMIT=256MiB"}, watch: memoryCap}, extra: released,
 			load: releasedLoad(200, 2<<20, sec, 1500*ms)},
-		{name: "clients-16384", needs: needs{env: []string{limited}, watch: memoryCap}, load: closedLoad{
-			classes: []class{{path: "/do?alloc=1048576&sleep=50ms", share: 1}}, clients: 16_384, warm: d(1500*ms, 5*sec), span: d(1500*ms, 15*sec),
-			patient: true, reference: 512,
+		{name: "clients-16384", needs: needs{env: []string{limited}, watch: memoryCap}, reference: 512, load: load.ClosedConfig{
+			Mix: mixed(class{path: "/do?alloc=1048576&sleep=50ms", share: 1}), Clients: 16_384, Warm: d(1500*ms, 5*sec), For: d(1500*ms, 15*sec), Patient: true,
 		}},
 		{name: "memory-held-64m", needs: needs{env: []string{"GOMEMLIMIT=64MiB"}, watch: memoryCap}, extra: newcomers,
-			load: peopleLoad{span: 2 * sec, drain: d(sec, 3*sec), groups: []people.Group{
+			load: people.Config{For: 2 * sec, Drain: d(sec, 3*sec), Groups: []people.Group{
 				{Count: 150, Path: "/wait?alloc=524288", Patience: lifePatience},
 				{Count: 20, At: sec, Spread: sec, Path: "/hello", Patience: sec},
 			}}},
 	}
 }
 
-func bytesServed(_ *site, r *admissionResult, e extent) []sample {
+func bytesServed(r *clientResult, e extent) []sample {
 	return []sample{{"bytes-served", "MB/s", e.x, float64(r.Bytes) / 1e6 / r.Span.Seconds()}}
 }
 
 // newcomers is how many of those that came when memory was held got an answer, whatever it was.
-func newcomers(_ *site, r *admissionResult, e extent) []sample {
+func newcomers(r *clientResult, e extent) []sample {
 	return []sample{{"newcomers-answered", "%", e.x, share(r.Classes[2].Served+r.Classes[2].Refused, r.Classes[2].Due)}}
 }
 
 // released is how many of the clients that waited were let go, and how many of those that let them go got in.
-func released(_ *site, r *admissionResult, e extent) []sample {
+func released(r *clientResult, e extent) []sample {
 	return []sample{
 		{"pollers-released", "%", e.x, share(r.Classes[0].Served, r.Classes[0].Due)},
 		{"releasers-served", "%", e.x, share(r.Classes[2].Served, r.Classes[2].Due)},

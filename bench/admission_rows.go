@@ -55,8 +55,8 @@ func once(n int, path string) openLoad { return bursts(n, sec, path, 100*ms) }
 
 // waitingRows are many clients that wait, and new servers that many clients come to.
 func waitingRows(d spans) []row {
-	pollers := func(n int) peopleLoad {
-		return peopleLoad{span: d(2500*ms, 10*sec), drain: 2 * sec, groups: []people.Group{{
+	pollers := func(n int) people.Config {
+		return people.Config{For: d(2500*ms, 10*sec), Drain: 2 * sec, Groups: []people.Group{{
 			Count: n, Spread: 100 * ms, Path: "/do?sleep=1s", Repeat: true, Back: sec, Patience: lifePatience,
 		}}}
 	}
@@ -71,18 +71,18 @@ func waitingRows(d spans) []row {
 		{name: "sleep-1s", load: poisson(500, "/do?sleep=1s", d(1500*ms, 6*sec))},
 		{name: "sleep-30s", load: asleep},
 		{name: "pollers-released", load: releasedLoad(300, 0, sec, 1500*ms)},
-		{name: "sse-1000", bytes: true, load: peopleLoad{span: d(2*sec, 6*sec), drain: 100 * ms, groups: []people.Group{{
+		{name: "sse-1000", bytes: true, load: people.Config{For: d(2*sec, 6*sec), Drain: 100 * ms, Groups: []people.Group{{
 			Count: 1000, Path: "/events?every=1s", Stream: true, Patience: lifePatience,
 		}}}},
-		{name: "upgraded", bytes: true, load: peopleLoad{span: d(2*sec, 6*sec), drain: 100 * ms, groups: []people.Group{{
+		{name: "upgraded", bytes: true, load: people.Config{For: d(2*sec, 6*sec), Drain: 100 * ms, Groups: []people.Group{{
 			Count: 1000, Spread: 100 * ms, Path: chores.UpgradePath, Upgrade: true, Pause: 100 * ms, Patience: lifePatience,
 		}}}},
 	}
 }
 
 // releasedLoad is people who wait until one more comes.
-func releasedLoad(n, alloc int, at, span time.Duration) peopleLoad {
-	return peopleLoad{span: span, drain: 2 * sec, groups: []people.Group{
+func releasedLoad(n, alloc int, at, span time.Duration) people.Config {
+	return people.Config{For: span, Drain: 2 * sec, Groups: []people.Group{
 		{Count: n, Path: fmt.Sprintf("/wait?alloc=%d", alloc), Patience: lifePatience},
 		{Count: 1, At: at, Method: "POST", Path: "/release", Patience: lifePatience, Repeat: true, Pause: 200 * ms, Back: 200 * ms},
 	}}
@@ -149,14 +149,14 @@ var fileSystems = slices.DeleteFunc(slices.Clone(admissionSystems), func(s strin
 func slowRows(d spans) []row {
 	slow := func(name string, g people.Group) row {
 		g.Patience = lifePatience
-		return row{name: name, bytes: true, load: peopleLoad{span: d(2*sec, 8*sec), drain: 100 * ms, groups: []people.Group{g}}}
+		return row{name: name, bytes: true, load: people.Config{For: d(2*sec, 8*sec), Drain: 100 * ms, Groups: []people.Group{g}}}
 	}
 	rows := []row{
 		slow("downloads-300", people.Group{Count: 300, Path: fileOf8MB, ReadRate: 500e3}),
 		slow("uploads-100", people.Group{Count: 100, Method: "POST", Path: "/upload", Upload: 1 << 20, UploadRate: 1e6}),
 		slow("slow-readers-1000", people.Group{Count: 1000, Path: "/bytes?n=262144", ReadRate: 50e3}),
 		slow("slow-uploads-1000", people.Group{Count: 1000, Method: "POST", Path: "/upload", Upload: 1 << 20, UploadRate: 50e3}),
-		{name: "browser", systems: fileSystems, load: peopleLoad{span: d(1500*ms, 5*sec), drain: 2 * sec, groups: []people.Group{{
+		{name: "browser", systems: fileSystems, load: people.Config{For: d(1500*ms, 5*sec), Drain: 2 * sec, Groups: []people.Group{{
 			Count: 5, Spread: 500 * ms, Path: pagePath, Files: pageFiles, Repeat: true, Pause: 200 * ms, Back: 200 * ms, Patience: lifePatience,
 		}}}},
 	}
@@ -192,7 +192,7 @@ func disturbedRows(d spans) []row {
 		pause("sigstop-5s-0.24x", 0.24, 5*sec),
 		{name: "cpu-quota-20", needs: needs{quota: 0.2}, load: poisson(500, "/do?cpu=300us", d(2*sec, 8*sec)), fit: func() error { return proc.CanHave(proc.NewCPUGroup(0.5)) }},
 		{name: "steal-0.3x", load: working(0.3, d(2*sec, 8*sec)), acts: []act{{300 * ms, spinner}}},
-		{name: "deploy", load: peopleLoad{span: d(2*sec, 5*sec), drain: 2 * sec, groups: []people.Group{
+		{name: "deploy", load: people.Config{For: d(2*sec, 5*sec), Drain: 2 * sec, Groups: []people.Group{
 			{Count: 50, Path: "/do?sleep=5ms&cpu=200us", Repeat: true, Pause: 50 * ms, Back: 50 * ms, Patience: lifePatience},
 			{Count: 50, Spread: 50 * ms, Path: "/do?sleep=5ms&cpu=200us", Repeat: true, Fresh: true, Pause: 50 * ms, Back: 50 * ms, Patience: lifePatience},
 		}}, acts: []act{{700 * ms, replace}}},

@@ -50,7 +50,7 @@ func TestLoadIsMultiplesOfCapacity(t *testing.T) {
 		from:    500 * time.Millisecond, patience: time.Second,
 	}
 	e := extent{capacity: 1000}
-	got := l.spec(load.Target{}, &e, 3)
+	got := l.config(load.Target{}, &e, 3)
 	want := []load.Phase{
 		{For: time.Second, Rates: []float64{2000, 500}}, {For: 2 * time.Second, Rates: []float64{500, 125}},
 		{For: time.Second, Rates: []float64{200, 50}, Burst: 5},
@@ -66,7 +66,7 @@ func TestLoadIsMultiplesOfCapacity(t *testing.T) {
 	}
 	testenv.Equal(t, string(got.Requests[1]), "POST /b HTTP/1.1\r\nHost: 127.0.0.1\r\nPriority: u=1\r\n\r\n", "request")
 	mix, clients := (&row{load: l}).capacityMix()
-	if len(mix) != 1 || mix[0].path != "/a" || clients != capacityClients {
+	if len(mix) != 1 || !strings.HasPrefix(string(mix[0].Request), "GET /a ") || clients != capacityClients {
 		t.Errorf("capacity is of %+v with %d clients", mix, clients)
 	}
 }
@@ -147,11 +147,11 @@ func TestRowsOfEachKindAreMeasured(t *testing.T) {
 	}{
 		{row{name: "open", load: openLoad{classes: little, phases: []phase{{span: 200 * ms, rate: 100, burst: 5}}, patience: time.Minute}},
 			[]string{"ordinary-refused", "throughput", "p99", "others"}},
-		{row{name: "people", load: peopleLoad{span: 100 * ms, drain: time.Minute, groups: []people.Group{{Count: 3, Path: "/hello", Patience: time.Minute}}}},
+		{row{name: "people", load: people.Config{For: 100 * ms, Drain: time.Minute, Groups: []people.Group{{Count: 3, Path: "/hello", Patience: time.Minute}}}},
 			[]string{"ordinary-refused", "throughput", "p99"}},
 		{row{name: "overload", overload: true, extra: leastClass, load: openLoad{classes: little, phases: []phase{{span: 200 * ms, times: 0.5}}, patience: time.Minute}},
 			[]string{"goodput-share", "false-refused", "capacity", "least-class-share"}},
-		{row{name: "closed", overload: true, load: closedLoad{classes: little, clients: 20, span: 200 * ms, reference: 4}},
+		{row{name: "closed", overload: true, reference: 4, load: load.ClosedConfig{Mix: mixed(little...), Clients: 20, For: 200 * ms}},
 			[]string{"goodput-share", "capacity"}},
 	} {
 		for _, name := range []string{"capriccio-fifo", "net-http"} {
@@ -219,12 +219,12 @@ func TestRowsAreComparedWithFifoAndWithTheSameBelowCapacity(t *testing.T) {
 }
 
 func TestTheBackendIsNormalAgainWhenAllIsServedToTheEnd(t *testing.T) {
-	r := &admissionResult{Windows: make([]window, 21)}
+	r := &clientResult{Windows: make([]window, 21)}
 	for i := range r.Windows {
 		r.Windows[i] = window{Due: 100, InTime: 100}
 	}
 	r.Windows[5].InTime, r.Windows[13].InTime, r.Windows[20].InTime = 0, 94, 0 // the last one is not whole
-	testenv.Got(value(recovered(time.Second)(nil, r, extent{}), "normal-after"))(t, 0.4, "seconds until all is normal")
+	testenv.Got(value(recovered(time.Second)(r, extent{}), "normal-after"))(t, 0.4, "seconds until all is normal")
 	r.Windows[13].InTime = 95
-	testenv.Got(value(recovered(time.Second)(nil, r, extent{}), "normal-after"))(t, 0, "seconds until all is normal")
+	testenv.Got(value(recovered(time.Second)(r, extent{}), "normal-after"))(t, 0, "seconds until all is normal")
 }

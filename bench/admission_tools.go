@@ -41,7 +41,7 @@ func (l toolLoad) args(addr string) []string {
 }
 
 // runTool runs the program on the client core and reads what it prints.
-func (m *matrix) runTool(ctx context.Context, s *site, l toolLoad) (*admissionResult, error) {
+func (m *matrix) runTool(ctx context.Context, s *site, l toolLoad) (*clientResult, error) {
 	path, err := exec.LookPath(l.tool)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (m *matrix) runTool(ctx context.Context, s *site, l toolLoad) (*admissionRe
 	return toolResults[l.tool](strings.Join(lines, "\n"), l.span)
 }
 
-var toolResults = map[string]func(text string, span time.Duration) (*admissionResult, error){
+var toolResults = map[string]func(text string, span time.Duration) (*clientResult, error){
 	"wrk": wrkResult, "ab": abResult, "h2load": h2loadResult,
 }
 
@@ -71,18 +71,18 @@ func number(text, expression string) float64 {
 }
 
 // toolResult is a result of what a program counts. A served request is one with a 2xx or 3xx.
-func toolResult(tool, text string, span, p99 time.Duration, served, refused, failed, timedOut float64) (*admissionResult, error) {
+func toolResult(tool, text string, span, p99 time.Duration, served, refused, failed, timedOut float64) (*clientResult, error) {
 	served = max(served, 0) // a request may have failed in more than one way
 	if served+refused+failed+timedOut == 0 {
 		return nil, fmt.Errorf("%s: nothing counted in %q", tool, text)
 	}
-	return &admissionResult{Span: span, All: load.Tally{
+	return &clientResult{Span: span, All: load.Tally{
 		Due: int(served + refused + failed + timedOut), Served: int(served), Refused: int(refused),
 		Failed: int(failed), TimedOut: int(timedOut), P99: p99,
 	}}, nil
 }
 
-func wrkResult(text string, _ time.Duration) (*admissionResult, error) {
+func wrkResult(text string, _ time.Duration) (*clientResult, error) {
 	all := number(text, `(\d+) requests in`)
 	rate := number(text, `Requests/sec:\s+([\d.]+)`)
 	refused := number(text, `Non-2xx or 3xx responses: (\d+)`)
@@ -103,7 +103,7 @@ func wrkResult(text string, _ time.Duration) (*admissionResult, error) {
 	return toolResult("wrk", text, span, p99, all-refused, refused, failed, timedOut)
 }
 
-func abResult(text string, _ time.Duration) (*admissionResult, error) {
+func abResult(text string, _ time.Duration) (*clientResult, error) {
 	all := number(text, `Complete requests:\s+(\d+)`)
 	refused := number(text, `Non-2xx responses:\s+(\d+)`)
 	// Responses of another length than the first count as failed, but are refusals or none.
@@ -113,7 +113,7 @@ func abResult(text string, _ time.Duration) (*admissionResult, error) {
 	return toolResult("ab", text, max(span, time.Millisecond), p99, all-refused-failed, refused, failed, 0)
 }
 
-func h2loadResult(text string, span time.Duration) (*admissionResult, error) {
+func h2loadResult(text string, span time.Duration) (*clientResult, error) {
 	served := number(text, `status codes: (\d+) 2xx`) + number(text, `(\d+) 3xx`)
 	refused := number(text, `(\d+) 4xx`) + number(text, `(\d+) 5xx`)
 	failed := number(text, `(\d+) errored`)

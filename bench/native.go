@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -72,9 +73,10 @@ func (r *run) nativeSample(ctx context.Context, s *server, p point, d time.Durat
 	if p.metric == manyMetric {
 		clients, conns, path = manyClients, manyConns, "/sleep"
 	}
-	spec := closedSpec(s.target(s.child.PID()), []class{{path: "/", share: 100 - p.x}, {path: path, share: p.x}}, clients, 1)
-	spec.Conns, spec.Warm, spec.For = conns, d/4, d-d/4
-	seen, err := r.runLoad(ctx, "closed", spec, d, nil)
+	seen, err := r.runLoad(ctx, clientSpec{Within: latencyTarget, Closed: &load.ClosedConfig{
+		Target: s.target(s.child.PID()), Mix: mixed(class{path: "/", share: 100 - p.x}, class{path: path, share: p.x}),
+		Clients: clients, Conns: conns, Warm: d / 4, For: d - d/4, Seed: 1,
+	}}, d, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -24,10 +24,10 @@ const memlimitSystem = "net-http-memlimit"
 const serverOverhead = 400 * time.Millisecond
 
 // contendersOf are those of the named systems that there are here; the others are skipped with
-// the reason. A sample takes as long as takes says.
-func (m *matrix) contendersOf(measure func(context.Context, admissionSystem, point) ([]sample, error), takes func(system string, p point) time.Duration, names ...string) (found []contender) {
+// the reason; find finds them. A sample takes as long as takes says.
+func (m *matrix) contendersOf(find func(name string) (admissionSystem, error), measure func(context.Context, admissionSystem, point) ([]sample, error), takes func(system string, p point) time.Duration, names ...string) (found []contender) {
 	for _, name := range names {
-		system, err := m.overloadSystem(name)
+		system, err := find(name)
 		if err != nil {
 			m.fail(name, name, err)
 			continue
@@ -95,19 +95,8 @@ func (m *matrix) limitedSystem() (admissionSystem, error) {
 	}}, err
 }
 
-// open has clients of an open loop load a server.
-func (m *matrix) open(ctx context.Context, s *site, spec admissionOpen) (*admissionResult, error) {
-	spec.Target, spec.Conns = s.target(s.pids()...), load.MaxConns
-	spec.Patience, spec.Drain, spec.Within = patience, patience, latencyTarget
-	span := patience
-	for _, p := range spec.Phases {
-		span += p.For
-	}
-	return m.runClient(ctx, s, "open", spec, span, nil)
-}
-
 // outcome is what became of requests.
-func (a *admissionResult) outcome(x, goodput float64) []sample {
+func (a *clientResult) outcome(x, goodput float64) []sample {
 	samples := []sample{{"goodput", "req/s", x, goodput}}
 	if a.All.Served > 0 {
 		samples = append(samples, sample{"p99", "ms", x, milliseconds(a.All.P99)})
@@ -118,7 +107,7 @@ func (a *admissionResult) outcome(x, goodput float64) []sample {
 }
 
 // usage is what was used meanwhile.
-func (a *admissionResult) usage(x float64) []sample {
+func (a *clientResult) usage(x float64) []sample {
 	return []sample{
 		{"cpu", "%", x, a.percent(a.Usage.Server)},
 		{"others", "%", x, a.percent(a.Usage.Others)},
@@ -127,7 +116,7 @@ func (a *admissionResult) usage(x float64) []sample {
 }
 
 // late is how late the client itself was.
-func (a *admissionResult) late(x float64) sample {
+func (a *clientResult) late(x float64) sample {
 	return sample{"client-late", "ms", x, milliseconds(a.All.Late)}
 }
 
@@ -198,7 +187,7 @@ func (r *run) calibrateBurn() (int, error) {
 // were found to reach lately, so that loads can be multiples of it.
 func (m *matrix) ownCapacity(ctx context.Context, s *site, path string, span time.Duration) (float64, error) {
 	now, err := untilServed(span, func(span time.Duration) (float64, error) {
-		return m.served(ctx, s, at(path), capacityClients, span)
+		return m.served(ctx, s, mixed(at(path)...), capacityClients, span)
 	})
 	if err != nil {
 		return 0, err
@@ -224,7 +213,7 @@ var overloadFDsExperiment = experiment{
 			points: pointsAt("clients", fdsClients),
 			systems: func(r *run) []contender {
 				m := &matrix{run: r}
-				return m.contendersOf(func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+				return m.contendersOf(m.system, func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
 					return m.fdsSample(ctx, system, p, fdsLimit, jam, limit)
 				}, func(string, point) time.Duration { return jam + limit/4 }, "capriccio", "capriccio-fifo", "net-http")
 			},
@@ -246,18 +235,18 @@ var overloadFDsExperiment = experiment{
 }
 
 func (m *matrix) fdsSample(ctx context.Context, system admissionSystem, p point, descriptors int, jam, limit time.Duration) (samples []sample, err error) {
-	s, err := system.start(ctx, needs{counted: true, descriptors: descriptors, env: []string{waitsEnv}})
+	var counted counts
+	seen, _, err := m.loaded(ctx, system, row{
+		needs: needs{counted: true, descriptors: descriptors, env: []string{waitsEnv}},
+		load:  load.CrowdConfig{Request: class{path: chores.HelloPath}.text(), Clients: int(p.x), Jam: jam, Keep: fdsKeep, Limit: limit},
+		acts: []act{{2 * limit, func(_ *matrix, s *site) (err error) { // once the clients have ended
+			counted, err = s.askCounts(ctx)
+			return err
+		}}},
+	}, &extent{}, 1)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	seen, err := m.runClient(ctx, s, "crowd", load.CrowdConfig{
-		Target: s.target(s.pids()...), Request: class{path: chores.HelloPath}.text(), Clients: int(p.x), Jam: jam, Keep: fdsKeep, Limit: limit,
-	}, limit, nil)
-	if err != nil {
-		return nil, err
-	}
-	counted, err := s.askCounts(ctx)
 	all := seen.All
 	return []sample{
 		{"served", "%", p.x, share(all.Served, int(p.x))},
@@ -268,7 +257,7 @@ func (m *matrix) fdsSample(ctx context.Context, system admissionSystem, p point,
 		{"cpu-jammed", "%", p.x, 100 * seen.Jam.Server.Seconds() / (jam / 2).Seconds()},
 		{"cpu-per-client", "µs", p.x, seen.Usage.Server.Seconds() * 1e6 / p.x},
 		{"accept-errors", "1", p.x, counted.acceptFails},
-	}, err
+	}, nil
 }
 
 // The loads of the priority experiment as multiples of capacity: in normal times 60 % in
@@ -288,7 +277,7 @@ var priorityExperiment = experiment{
 		e.parts = []part{{
 			points: pointsAt("spike", spike, 1),
 			systems: func(*run) []contender {
-				return w.contendersOf(w.prioritySample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go")
+				return w.contendersOf(w.system, w.prioritySample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go")
 			},
 			length: time.Second,
 		}}
@@ -321,25 +310,14 @@ func (w *web) spikeTimes(p point) (warm, span time.Duration) {
 
 // prioritySample offers both at once.
 func (w *web) prioritySample(ctx context.Context, system admissionSystem, p point) (samples []sample, err error) {
-	s, err := system.start(ctx, needs{counted: true, prioritized: true})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	const path = "/do?cpu=1ms"
-	capacity, err := w.ownCapacity(ctx, s, path, w.webTimes.capacity)
-	if err != nil {
-		return nil, err
-	}
 	warm, span := w.spikeTimes(p)
-	seen, err := w.open(ctx, s, admissionOpen{OpenConfig: load.OpenConfig{
-		Requests: [][]byte{class{path: path, urgency: urgent}.text(), class{path: path, urgency: leisurely}.text()},
-		Phases: []load.Phase{
-			{For: warm, Rates: []float64{urgentLoad * capacity, leisurelyLoad * capacity}},
-			{For: span, Rates: []float64{urgentLoad * capacity, p.x * leisurelyLoad * capacity}},
-		},
-		From: warm, Seed: uint64(w.round + 1),
-	}})
+	const path = "/do?cpu=1ms"
+	seen, _, err := w.loaded(ctx, system, row{needs: needs{counted: true, prioritized: true}, ownCapacity: w.webTimes.capacity, load: openLoad{
+		classes:  []class{{path: path, urgency: urgent, share: urgentLoad}, {path: path, urgency: leisurely, share: leisurelyLoad}},
+		phases:   []phase{{span: warm, times: 1}, {span: span, times: 1, shares: []float64{urgentLoad, p.x * leisurelyLoad}}},
+		from:     warm,
+		patience: patience,
+	}}, &extent{}, w.round+1)
 	if err != nil {
 		return nil, err
 	}

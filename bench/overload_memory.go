@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
@@ -37,7 +38,7 @@ var overloadMemoryExperiment = experiment{
 		m := &matrix{run: r}
 		held := func(metric string, first bool, reserved time.Duration, clients ...float64) part {
 			return part{points: pointsAt(metric, clients...), length: time.Second, reserved: reserved, systems: func(*run) []contender {
-				all := m.contendersOf(m.memorySample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http")
+				all := m.contendersOf(m.system, m.memorySample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http")
 				return choose(first, all[:1], all)
 			}}
 		}
@@ -139,9 +140,9 @@ func (m *matrix) memoryShape(system admissionSystem, p point) memoryShape {
 func (m *matrix) memoryLoad(ctx context.Context, system admissionSystem, n needs, shape memoryShape) ([]sample, *site, error) {
 	x, measured := shape.clients, shape.warm+shape.span
 	var before, after counts
-	r := row{overload: true, needs: n, load: closedLoad{
-		classes: at(fmt.Sprintf("/do?alloc=%d&sleep=%v", memoryHeld, shape.hold)), clients: int(x),
-		warm: shape.warm, span: shape.span, patient: shape.patient,
+	r := row{overload: true, needs: n, load: load.ClosedConfig{
+		Mix: mixed(at(fmt.Sprintf("/do?alloc=%d&sleep=%v", memoryHeld, shape.hold))...), Clients: int(x),
+		Warm: shape.warm, For: shape.span, Patient: shape.patient,
 	}}
 	r.acts = []act{
 		{shape.warm, func(m *matrix, s *site) (err error) {
@@ -202,7 +203,7 @@ var overloadCgroupExperiment = experiment{
 		points: pointsAt("hold", memoryMain...),
 		systems: func(r *run) []contender {
 			m := &matrix{run: r}
-			return m.contendersOf(m.groupSample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
+			return m.contendersOf(m.overloadSystem, m.groupSample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
 		},
 		length: time.Second,
 	}},

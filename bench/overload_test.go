@@ -177,7 +177,7 @@ func TestFairnessNeedsTimeForSeveralWaits(t *testing.T) {
 
 func TestUnknownSystemIsSkippedWithTheReason(t *testing.T) {
 	m := &matrix{run: testRun(t)}
-	if got := m.contendersOf(nil, nil, "nobody"); len(got) > 0 || m.env.Skipped["nobody"] == "" {
+	if got := m.contendersOf(m.system, nil, nil, "nobody"); len(got) > 0 || m.env.Skipped["nobody"] == "" {
 		t.Errorf("got %v, skipped %v", got, m.env.Skipped)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -76,7 +75,7 @@ func prepareOverloadWeb(r *run, e *experiment) error {
 	if err != nil {
 		return err
 	}
-	all := w.contendersOf(w.sample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
+	all := w.contendersOf(w.overloadSystem, w.sample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
 	loaded := func(metric string, contenders []contender, reserved time.Duration, xs ...float64) part {
 		return part{points: pointsAt(metric, xs...), length: w.span, reserved: reserved, systems: func(*run) []contender { return contenders }}
 	}
@@ -133,28 +132,23 @@ func (w *web) takes(_ string, p point) time.Duration {
 
 // sample starts a server afresh, so that it has no backlog, measures its capacity, and
 // then loads it.
-func (w *web) sample(ctx context.Context, system admissionSystem, p point) (samples []sample, err error) {
-	path, suffix := "/do?cpu=1ms", ""
+func (w *web) sample(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+	offered, suffix := openLoad{classes: at("/do?cpu=1ms"), patience: patience}, ""
 	if p.metric == "load"+waitsSuffix {
-		path, suffix = fmt.Sprintf("/do?cpu=1ms&sleep=%v", webPause), waitsSuffix
+		offered.classes, suffix = at(fmt.Sprintf("/do?cpu=1ms&sleep=%v", webPause)), waitsSuffix
 	}
-	s, err := system.start(ctx, needs{counted: true})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	capacity, err := w.ownCapacity(ctx, s, path, w.webTimes.capacity)
-	if err != nil {
-		return nil, err
-	}
-	spec := admissionOpen{OpenConfig: load.OpenConfig{Requests: [][]byte{class{path: path}.text()}, Seed: uint64(w.round + 1)}}
 	if p.metric == "step" {
-		spec.Steps = &load.Steps{Target: latencyTarget, Lead: w.lead, High: w.highFor, Low: w.lowFor, Count: w.webTimes.steps}
-		spec.Phases = spec.Steps.Phases(stepLow*capacity, p.x*capacity)
-		seen, err := w.open(ctx, s, spec)
-		if err != nil {
-			return nil, err
-		}
+		offered = offered.stepping(load.Steps{Target: latencyTarget, Lead: w.lead, High: w.highFor, Low: w.lowFor, Count: w.webTimes.steps}, stepLow, p.x)
+	} else {
+		warm := w.warmAt(p.x)
+		offered.from, offered.phases = warm, []phase{{span: warm + w.span, times: p.x}}
+	}
+	e := extent{}
+	seen, _, err := w.loaded(ctx, system, row{needs: needs{counted: true}, load: offered, ownCapacity: w.webTimes.capacity}, &e, w.round+1)
+	if err != nil {
+		return nil, err
+	}
+	if p.metric == "step" {
 		return []sample{
 			{"settle-ms", "ms", p.x, milliseconds(seen.Steps.Settle)},
 			{"recover-ms", "ms", p.x, milliseconds(seen.Steps.Recover)},
@@ -162,15 +156,9 @@ func (w *web) sample(ctx context.Context, system admissionSystem, p point) (samp
 			{"step-p99-top", "ms", p.x, milliseconds(seen.Steps.Top)},
 		}, nil
 	}
-	warm := w.warmAt(p.x)
-	spec.From, spec.Phases = warm, []load.Phase{{For: warm + w.span, Rates: []float64{p.x * capacity}}}
-	seen, err := w.open(ctx, s, spec)
-	if err != nil {
-		return nil, err
-	}
 	goodput := seen.rate(seen.All.InTime)
-	samples = slices.Insert(seen.outcome(p.x, goodput), 1, sample{"goodput-share", "%", p.x, 100 * goodput / capacity})
-	samples = append(append(samples, seen.usage(p.x)...), seen.late(p.x), sample{"capacity", "req/s", p.x, capacity})
+	samples := slices.Insert(seen.outcome(p.x, goodput), 1, sample{"goodput-share", "%", p.x, 100 * goodput / e.capacity})
+	samples = append(append(samples, seen.usage(p.x)...), seen.late(p.x), sample{"capacity", "req/s", p.x, e.capacity})
 	for i := range samples {
 		samples[i].metric += suffix
 	}

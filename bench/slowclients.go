@@ -89,9 +89,8 @@ func (r *run) slowSample(ctx context.Context, tool string, s *server, p point) (
 	kept := people.Group{Count: slowNormal / 2, Path: "/file", Repeat: true, Pause: 5 * time.Millisecond, Back: 5 * time.Millisecond, Patience: slowPatience}
 	fresh := kept
 	fresh.Fresh = true
-	seen, err := r.runLoad(ctx, "people", admissionPeople{
-		Config: people.Config{Addr: s.addr, Groups: []people.Group{kept, fresh}, For: slowSpan, Drain: slowPatience}, Within: latencyTarget,
-	}, slowSpan+slowPatience, func(ctx context.Context, ended <-chan struct{}) error {
+	normal := people.Config{Addr: s.addr, Groups: []people.Group{kept, fresh}, For: slowSpan, Drain: slowPatience}
+	seen, err := r.runLoad(ctx, clientSpec{People: &normal, Within: latencyTarget}, slowSpan+slowPatience, func(ctx context.Context, ended <-chan struct{}) error {
 		if attacker == nil {
 			return nil
 		}

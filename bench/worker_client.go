@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bench/internal/load"
+	"github.com/capriccio-go/capriccio/bench/internal/people"
+)
+
+// The client process of the experiments admission, overload-* and others. It is told what to do as JSON, and prints
+// clientBegins when it begins, then one clientResult as JSON.
+
+const clientBegins = "begins"
+
+const (
+	// latencyTarget is how soon a response must be there to count as goodput.
+	latencyTarget = 100 * time.Millisecond
+	// patience is how long clients of the open loops wait before they give up.
+	patience = time.Second
+)
+
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
+
+// clientSpec is what a client is told: one of the first four.
+type clientSpec struct {
+	Open   *load.OpenConfig // what is due before its From is not counted
+	Closed *load.ClosedConfig
+	People *people.Config
+	Crowd  *load.CrowdConfig
+	Within time.Duration // how soon an answer counts
+	Steps  *load.Steps   // of an open loop, whose times are wanted
+}
+
+// clientResult is what a client has seen.
+type clientResult struct {
+	All     load.Tally
+	Classes []load.Tally
+	Span    time.Duration // in which they were due
+	Bytes   int64         // of bodies; people only
+	Windows []window      // from the beginning of the run on; open loops only
+	Steps   load.StepTimes
+	Usage   load.Usage    // open loops, closed ones that know PIDs, crowds
+	Longest time.Duration // that any request has waited; closed loops only
+	Jam     load.Usage    // in the second half of the jam; crowds only
+	Took    time.Duration // until all were served; crowds only
+}
+
+// window is what became of the first attempts that were due in windowTime.
+type window struct{ Due, InTime int }
+
+const windowTime = 100 * time.Millisecond
+
+func runClient(args []string, out io.Writer) (err error) {
+	flags := flag.NewFlagSet("client", flag.ExitOnError)
+	text := flags.String("spec", "", "what to do, as JSON")
+	flags.Parse(args)
+	var spec clientSpec
+	if err := json.Unmarshal([]byte(*text), &spec); err != nil {
+		return fmt.Errorf("client: -spec=%q: %w", *text, err)
+	}
+	if spec.People == nil {
+		debug.SetGCPercent(-1) // the raw system calls of load leave a collector no chance
+	}
+	fmt.Fprintln(out, clientBegins)
+	var r clientResult
+	switch {
+	case spec.Open != nil:
+		err = r.open(spec)
+	case spec.Closed != nil:
+		err = r.closed(*spec.Closed, spec.Within)
+	case spec.People != nil:
+		seen, failed := people.Run(*spec.People)
+		r.Bytes, err = seen.Bytes, failed
+		r.count(seen.Outcomes, 2*len(spec.People.Groups), 0, spec.People.For, spec.Within)
+	case spec.Crowd != nil:
+		seen, failed := load.Crowd(*spec.Crowd)
+		r.Usage, r.Jam, r.Took, err = seen.All, seen.Jam, seen.Took, failed
+		r.count(seen.Outcomes, 0, 0, spec.Crowd.Limit+time.Second, time.Hour)
+	default:
+		err = fmt.Errorf("client: -spec=%s says nothing", *text)
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(r)
+}
+
+func (r *clientResult) count(outcomes []load.Outcome, classes int, from, to, target time.Duration) {
+	r.Span = to - from
+	r.All = load.Count(outcomes, -1, from, to, target)
+	for class := range classes {
+		r.Classes = append(r.Classes, load.Count(outcomes, class, from, to, target))
+	}
+}
+
+func (r *clientResult) open(spec clientSpec) error {
+	total := time.Duration(0)
+	for _, p := range spec.Open.Phases {
+		total += p.For
+	}
+	seen, err := load.Open(*spec.Open)
+	if err != nil {
+		return err
+	}
+	r.Usage, r.Windows = seen.Usage, make([]window, total/windowTime+1)
+	r.count(seen.Outcomes, len(spec.Open.Requests), spec.Open.From, total, spec.Within)
+	for i := range seen.Outcomes {
+		o := &seen.Outcomes[i]
+		if o.Tries > 0 || o.Scheduled >= total {
+			continue
+		}
+		w := &r.Windows[o.Scheduled/windowTime]
+		w.Due++
+		if o.Fate == load.Served && o.Latency() <= spec.Within {
+			w.InTime++
+		}
+	}
+	if spec.Steps != nil {
+		r.Steps = spec.Steps.Times(seen.Outcomes)
+	}
+	return nil
+}
+
+func (r *clientResult) closed(cfg load.ClosedConfig, target time.Duration) error {
+	seen, err := load.Closed(cfg)
+	if err != nil {
+		return err
+	}
+	r.Longest = load.Longest(seen.Outcomes, seen.From, seen.To)
+	if len(cfg.PIDs) > 0 {
+		r.Usage = seen.Usage
+	}
+	// A closed loop is judged by what it gets, not by what it asks.
+	for i := range seen.Outcomes {
+		if o := &seen.Outcomes[i]; o.Fate != load.Pending && o.Done >= seen.From && o.Done < seen.To {
+			o.Sent, o.Done, o.Scheduled = seen.From, seen.From+o.Latency(), seen.From
+		} else {
+			o.Scheduled = -1
+		}
+	}
+	r.count(seen.Outcomes, len(cfg.Mix), seen.From, seen.To, target)
+	return nil
+}
