@@ -30,65 +30,43 @@ func trickle(w io.Writer, text string, n int) {
 // TestEndlessHeads: the time for the head of a response is not renewed by what comes of it, nor by what comes before it.
 func TestEndlessHeads(t *testing.T) {
 	const hint = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
-	line := strings.Repeat("x", 50)
-	for _, test := range []struct {
-		name    string
-		c       Config
-		backend func(net.Conn)
-		status  string
-	}{
-		{"bytes of a head", Config{}, scripted(func(_ int, c net.Conn, _ string) {
-			trickle(c, "HTTP/1.1 200 OK\r\nA: "+strings.Repeat("a", 10_000), 1)
-		}), "504"},
-		{"bytes of an informational head", Config{}, scripted(func(_ int, c net.Conn, _ string) { trickle(c, hint, 1) }), "504"},
-		{"informational heads", Config{ResponseTimeout: time.Hour}, scripted(func(_ int, c net.Conn, _ string) {
-			io.WriteString(c, strings.Repeat(hint, maxInterim+1))
-			io.Copy(io.Discard, c)
-		}), "502"},
-		{"as many as may come", Config{ResponseTimeout: time.Hour}, scripted(func(_ int, c net.Conn, _ string) {
-			io.WriteString(c, strings.Repeat(hint, maxInterim)+"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-		}), "200"},
-		{"records of complaints", Config{FastCGI: &FastCGI{Root: "/nowhere"}}, func(c net.Conn) {
-			trickle(c, string(appendRecord(nil, fcgiStderr, []byte(line))), 100)
-		}, "504"},
-		{"empty records", Config{FastCGI: &FastCGI{Root: "/nowhere"}}, func(c net.Conn) {
-			trickle(c, string(appendRecord(nil, fcgiStdout, nil)), 100)
-		}, "504"},
-		{"records of a head", Config{FastCGI: &FastCGI{Root: "/nowhere"}}, func(c net.Conn) {
-			trickle(c, string(appendRecord(nil, fcgiStdout, []byte("A: b\r\n"))), 100)
-		}, "504"},
-		{"complaints in the body", Config{FastCGI: &FastCGI{Root: "/nowhere"}, IdleTimeout: 200 * time.Millisecond}, func(c net.Conn) {
-			c.Write(appendRecord(nil, fcgiStdout, []byte("Content-Type: a/b\r\n\r\nbody")))
-			trickle(c, string(appendRecord(nil, fcgiStderr, []byte(line))), 100)
-		}, "200"},
-	} {
-		prefix := "http://"
-		if test.c.FastCGI != nil {
-			prefix = ""
-		}
-		if test.c.ResponseTimeout == 0 {
-			test.c.ResponseTimeout = 200 * time.Millisecond
-		}
-		test.c.Backends = []string{prefix + testenv.Serve(t, test.backend)}
-		f := serve(t, test.c, 1)
-		_, in := f.dial("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-		status := ""
-		all, err := io.ReadAll(in)
-		for status = range strings.SplitSeq(string(all), "HTTP/1.1 ") {
-		}
-		if !strings.HasPrefix(status, test.status) {
-			t.Errorf("%s: %.30q, %v; want %s", test.name, status, err, test.status)
-		}
+	const limit = 100 * time.Millisecond
+	trickles := func(text string) string {
+		return script(t, func(_ int, c net.Conn, _ string) { trickle(c, text, 1) })
 	}
-	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+	records := func(first string, kind byte, content string) string {
+		return testenv.Serve(t, func(c net.Conn) {
+			io.WriteString(c, first)
+			trickle(c, string(appendRecord(nil, kind, []byte(content))), 100)
+		})
+	}
+	hints := behind(t, func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
 			w.WriteHeader(103)
 			<-time.After(10 * time.Millisecond)
 		}
 	})
-	f := serve(t, Config{Backends: []string{backend}, HTTP2: true, ResponseTimeout: 200 * time.Millisecond}, 1)
-	status, _ := f.get("/")
-	testenv.Equal(t, status, 504, "informational heads over HTTP/2")
+	line := strings.Repeat("x", 50)
+	begun := string(appendRecord(nil, fcgiStdout, []byte("Content-Type: a/b\r\n\r\nbody")))
+	for _, test := range []struct {
+		name, backend string
+		c             Config
+		status        string
+	}{
+		{"bytes of a head", trickles("HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", 10_000)), Config{ResponseTimeout: limit}, "504"},
+		{"bytes of an informational head", trickles(hint), Config{ResponseTimeout: limit}, "504"},
+		{"informational heads", says(t, strings.Repeat(hint, maxInterim+1)), Config{ResponseTimeout: time.Hour}, "502"},
+		{"as many as may come", says(t, strings.Repeat(hint, maxInterim)+okResponse), Config{ResponseTimeout: time.Hour}, "200"},
+		{"informational heads over HTTP/2", hints, Config{HTTP2: true, ResponseTimeout: limit}, "504"},
+		{"records of complaints", records("", fcgiStderr, line), Config{FastCGI: nowhere, ResponseTimeout: limit}, "504"},
+		{"empty records", records("", fcgiStdout, ""), Config{FastCGI: nowhere, ResponseTimeout: limit}, "504"},
+		{"records of a head", records("", fcgiStdout, "A: b\r\n"), Config{FastCGI: nowhere, ResponseTimeout: limit}, "504"},
+		{"complaints in the body", records(begun, fcgiStderr, line), Config{FastCGI: nowhere, IdleTimeout: limit}, "200"},
+	} {
+		test.c.Backends = []string{test.backend}
+		status, _ := serve(t, test.c, 1).ask(aRequest)
+		testenv.Equal(t, status, test.status, test.name)
+	}
 }
 
 // TestHintsForNobody: a client that does not take early hints is no failure of the backend.
@@ -99,17 +77,13 @@ func TestHintsForNobody(t *testing.T) {
 			_, err = io.WriteString(c, hints)
 		}
 	})
-	f := serve(t, Config{Backends: []string{backend}}, 1, func(s *knot.Server) { s.WriteTimeout = 100 * time.Millisecond })
+	f := serve(t, to(backend), 1, func(s *knot.Server) { s.WriteTimeout = 100 * time.Millisecond })
 	raw := testenv.Need(f.ln.(syscall.Conn).SyscallConn())(t)
 	raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10) }) // or all may fit
 	f.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	testenv.Until(t, "the end", func() bool {
-		s := f.p.Stats()[0]
-		return s.Failures["client gone"]+s.Failures["broken"] == 1
-	})
-	if s := f.p.Stats()[0]; s.Failures["broken"] != 0 {
-		t.Errorf("%v", s.Failures)
-	}
+	failures := func() map[string]uint64 { return f.stats().Failures }
+	testenv.Until(t, "the end", func() bool { return failures()["client gone"]+failures()["broken"] == 1 })
+	testenv.Equal(t, failures()["broken"], 0, "failures of the backend")
 }
 
 // TestAnswersThatBreakOff: a backend that begins each answer and breaks off is taken out as one that gives none.
@@ -124,9 +98,9 @@ func TestAnswersThatBreakOff(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		f := serve(t, Config{Backends: []string{cut, good}, HTTP2: http2, MaxFails: 3, FailTime: time.Hour}, 1)
 		for range 10 {
-			f.raw("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+			f.raw(aRequest)
 		}
-		if s := f.p.Stats()[0]; s.Up || s.Failures["broken"] != 3 {
+		if s := f.stats(); s.Up || s.Failures["broken"] != 3 {
 			t.Errorf("HTTP/2 %v: after 10 requests to two backends it is up: %v, with %v", http2, s.Up, s.Failures)
 		}
 	}

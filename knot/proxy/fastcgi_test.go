@@ -74,7 +74,7 @@ func TestFastCGI(t *testing.T) {
 		}
 		testenv.Equal(t, body, content, "%s %s", test.method, test.target)
 	}
-	if s := f.p.Stats()[0]; s.Dials > 3 || s.Outstanding != 0 {
+	if s := f.stats(); s.Dials > 3 || s.Outstanding != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -85,7 +85,7 @@ func TestFastCGIProgramWithFewProcesses(t *testing.T) {
 	ln := testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	go fcgi.Serve(netutil.LimitListener(ln, 2), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }))
-	f := serve(t, Config{Backends: []string{ln.Addr().String()}, FastCGI: &FastCGI{Root: "/nowhere"}, ResponseTimeout: 20 * time.Second}, 2)
+	f := serve(t, Config{Backends: []string{ln.Addr().String()}, FastCGI: nowhere, ResponseTimeout: 20 * time.Second}, 2)
 	var clients sync.WaitGroup
 	for range 10 {
 		clients.Go(func() {
@@ -97,9 +97,7 @@ func TestFastCGIProgramWithFewProcesses(t *testing.T) {
 				}
 				body, _ := io.ReadAll(resp.Body)
 				resp.Body.Close()
-				if resp.StatusCode != 200 || string(body) != "hello" {
-					t.Errorf("%s %.100q", resp.Status, body)
-				}
+				testenv.Equal(t, string(body), "hello", resp.Status)
 			}
 		})
 	}
@@ -115,17 +113,17 @@ func TestFastCGIHeadFirst(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-ends[r.Method]
 	})
-	f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/nowhere"}, IdleTimeout: 10 * time.Second}, 1)
+	f := serve(t, Config{Backends: []string{backend}, FastCGI: nowhere, IdleTimeout: 10 * time.Second}, 1)
 	for method, end := range ends {
 		resp, err := http.DefaultTransport.RoundTrip(f.request(method, "/", ""))
-		under := f.p.Stats()[0].Outstanding
+		under := f.stats().Outstanding
 		close(end)
 		testenv.Must(t, err)
 		resp.Body.Close()
 		if resp.StatusCode != 201 || under != 1 {
 			t.Errorf("%s: %s, with %d requests under way; want 1", method, resp.Status, under)
 		}
-		testenv.Until(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
+		testenv.Until(t, "the end", func() bool { return f.stats().Outstanding == 0 })
 	}
 }
 
@@ -159,13 +157,9 @@ func TestFastCGIIndex(t *testing.T) {
 func TestFastCGIHost(t *testing.T) {
 	backend := fastCGIServer(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host, " ", r.URL.RequestURI()) })
 	for host, want := range map[string]string{"": "a.test:81 /x%2Fy?q", "app.internal": "app.internal /x%2Fy?q"} {
-		f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/nowhere"}, Host: host}, 1)
-		_, in := f.dial("GET http://a.test:81/x%2Fy?q HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n")
-		resp, err := http.ReadResponse(in, nil) // in chunks, if the head was sent ahead of the output
-		testenv.Must(t, err)
-		if got, err := io.ReadAll(resp.Body); string(got) != want || err != nil {
-			t.Errorf("%q %v, want %q", got, err, want)
-		}
+		f := serve(t, Config{Backends: []string{backend}, FastCGI: nowhere, Host: host}, 1)
+		_, got := f.ask("GET http://a.test:81/x%2Fy?q HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n")
+		testenv.Equal(t, got, want, "host %q", host)
 	}
 }
 
@@ -176,24 +170,26 @@ func TestFastCGIRecords(t *testing.T) {
 		return string([]byte{1, kind, 0, 1, byte(len(content) >> 8), byte(len(content)), byte(pad), 0}) + content + strings.Repeat("p", pad)
 	}
 	const end = "\x00\x00\x00\x00\x00\x00\x00\x00"
+	out := func(content string) string { return record(fcgiStdout, content, 0) }
+	over := record(fcgiEnd, end, 0)
 	const ok = "Status: 201 Made\nContent-Type: a/b\n\n"
 	for name, test := range map[string]struct{ out, status, body, log string }{
-		"one record":        {record(fcgiStdout, ok+"body", 0) + record(fcgiStdout, "", 0) + record(fcgiEnd, end, 0), "201", "body", ""},
+		"one record":        {out(ok+"body") + out("") + over, "201", "body", ""},
 		"padded":            {record(fcgiStdout, ok+"body", 4) + record(fcgiEnd, end, 7), "201", "body", ""},
-		"a length":          {record(fcgiStdout, "Content-Length: 4\r\n\r\nbody", 4) + record(fcgiEnd, end, 0), "200", "body", ""},
-		"less than that":    {record(fcgiStdout, "Content-Length: 9\r\n\r\nbody", 4) + record(fcgiEnd, end, 0), "200", "!", "less body"},
-		"more than that":    {record(fcgiStdout, "Content-Length: 3\r\n\r\nbody", 4) + record(fcgiEnd, end, 0), "200", "bod", "more than its Content-Length"},
-		"more, and later":   {record(fcgiStdout, "Content-Length: 3\r\n\r\nb", 4) + record(fcgiStdout, "od", 4) + record(fcgiStdout, "y", 4) + record(fcgiEnd, end, 0), "200", "bod", "more than its Content-Length"},
-		"more than nothing": {record(fcgiStdout, "Content-Length: 0\r\n\r\nbody", 4) + record(fcgiEnd, end, 0), "200", "", "more than its Content-Length"},
-		"complaint":         {record(fcgiStderr, "PHP Warning: x\n", 1) + record(fcgiStdout, ok, 0) + record(fcgiStderr, "y", 0) + record(fcgiEnd, end, 0), "201", "", "PHP Warning: x"},
-		"nothing":           {record(fcgiStdout, "", 0) + record(fcgiEnd, end, 0), "502", "502", "without a response"},
+		"a length":          {record(fcgiStdout, "Content-Length: 4\r\n\r\nbody", 4) + over, "200", "body", ""},
+		"less than that":    {record(fcgiStdout, "Content-Length: 9\r\n\r\nbody", 4) + over, "200", "!", "less body"},
+		"more than that":    {record(fcgiStdout, "Content-Length: 3\r\n\r\nbody", 4) + over, "200", "bod", "more than its Content-Length"},
+		"more, and later":   {record(fcgiStdout, "Content-Length: 3\r\n\r\nb", 4) + record(fcgiStdout, "od", 4) + record(fcgiStdout, "y", 4) + over, "200", "bod", "more than its Content-Length"},
+		"more than nothing": {record(fcgiStdout, "Content-Length: 0\r\n\r\nbody", 4) + over, "200", "", "more than its Content-Length"},
+		"complaint":         {record(fcgiStderr, "PHP Warning: x\n", 1) + out(ok) + record(fcgiStderr, "y", 0) + over, "201", "", "PHP Warning: x"},
+		"nothing":           {out("") + over, "502", "502", "without a response"},
 		"overloaded":        {record(fcgiEnd, "\x00\x00\x00\x00\x02\x00\x00\x00", 0), "502", "502", "protocol status 2"},
-		"breaks off":        {record(fcgiStdout, ok+"body", 0), "201", "!", "broken"},
-		"another version":   {"\x02" + record(fcgiStdout, ok, 0)[1:], "502", "502", "no record"},
-		"another request":   {"\x01\x06\x00\x02" + record(fcgiStdout, ok, 0)[4:], "502", "502", "no record"},
+		"breaks off":        {out(ok + "body"), "201", "!", "broken"},
+		"another version":   {"\x02" + out(ok)[1:], "502", "502", "no record"},
+		"another request":   {"\x01\x06\x00\x02" + out(ok)[4:], "502", "502", "no record"},
 		"another kind":      {record(9, "", 0), "502", "502", "no record"},
-		"no header":         {record(fcgiStdout, "body\n\n", 0) + record(fcgiEnd, end, 0), "502", "502", "not a token"},
-		"end of wrong size": {record(fcgiStdout, ok, 0) + record(fcgiEnd, "1234", 0), "502", "502", "no record"},
+		"no header":         {out("body\n\n") + over, "502", "502", "not a token"},
+		"end of wrong size": {out(ok) + record(fcgiEnd, "1234", 0), "502", "502", "no record"},
 	} {
 		for _, step := range []int{1 << 20, 1} {
 			if step == 1 && strings.HasPrefix(name, "another") {
@@ -214,22 +210,14 @@ func TestFastCGIRecords(t *testing.T) {
 					out = out[n:]
 				}
 			})
-			f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/nowhere"}}, 1)
-			resp, err := http.Get("http://" + f.addr + "/")
-			status, body := "", "!"
-			if err == nil {
-				status = fmt.Sprint(resp.StatusCode)
-				if all, err := io.ReadAll(resp.Body); err == nil {
-					body = string(all)
-				}
-				resp.Body.Close()
-			}
+			f := serve(t, Config{Backends: []string{backend}, FastCGI: nowhere}, 1)
+			status, body := f.ask(aRequest)
 			ok := status == test.status && strings.Contains(body, test.body)
 			if test.log != "" && test.body != "" {
 				ok = ok || status == "502" || body == "!" || step == 1 // how much has left before depends on timing
 			}
 			if !ok {
-				t.Errorf("%s in steps of %d: %s %q, %v; want %s %q", name, step, status, body, err, test.status, test.body)
+				t.Errorf("%s in steps of %d: %s %q; want %s %q", name, step, status, body, test.status, test.body)
 			}
 			testenv.Until(t, name+": the log has "+test.log, func() bool { return strings.Contains(f.log.String(), test.log) })
 		}

@@ -37,12 +37,10 @@ func TestHTTP2Backends(t *testing.T) {
 	} {
 		f := serve(t, Config{Backends: []string{c.backend}, HTTP2: true, TLS: &tls.Config{InsecureSkipVerify: true}}, 1)
 		for range 3 {
-			got := f.raw("GET /a%2Fb?c=d HTTP/1.1\r\nHost: example.org\r\nTE: trailers\r\nUpgrade: websocket\r\nX-Named: x\r\nConnection: close, Upgrade, X-Named\r\n\r\n")
-			if !strings.HasPrefix(got, "HTTP/1.1 200 ") || !strings.HasSuffix(got, "\r\n\r\n"+c.want) {
-				t.Errorf("%s: %q, want %s", c.name, got, c.want)
-			}
+			_, got := f.ask("GET /a%2Fb?c=d HTTP/1.1\r\nHost: example.org\r\nTE: trailers\r\nUpgrade: websocket\r\nX-Named: x\r\nConnection: close, Upgrade, X-Named\r\n\r\n")
+			testenv.Equal(t, got, c.want, c.name)
 		}
-		testenv.Equal(t, f.p.Stats()[0].Dials, 1, "%s: N connections", c.name)
+		testenv.Equal(t, f.stats().Dials, 1, "%s: N connections", c.name)
 	}
 }
 
@@ -70,44 +68,41 @@ func TestHTTP2Failures(t *testing.T) {
 			io.WriteString(w, "ok")
 		}
 	})
-	nobody := "unix:" + t.TempDir() + "/none"
-	get := func(f *front, path string) string {
-		return f.raw("GET " + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-	}
-	f := serve(t, Config{Backends: []string{backend}, HTTP2: true, ResponseTimeout: 100 * time.Millisecond}, 1)
-	if got := get(f, "/late"); !strings.HasPrefix(got, "HTTP/1.1 504 ") {
-		t.Errorf("late: %q", got)
-	}
-	f = serve(t, Config{Backends: []string{backend}, HTTP2: true, ResponseTimeout: time.Hour}, 1)
-	if got := get(f, "/broken"); !strings.HasPrefix(got, "HTTP/1.1 502 ") {
-		t.Errorf("broken: %q", got)
-	}
-	if got := get(f, "/600"); !strings.HasPrefix(got, "HTTP/1.1 502 ") || f.p.Stats()[0].Failures["malformed"] != 1 {
-		t.Errorf("a status that is none: %q %v", got, f.p.Stats()[0].Failures)
-	}
-	if got := get(f, "/cut"); !strings.HasSuffix(got, "\r\n\r\nbegin") {
-		t.Errorf("cut: %q", got)
+	f := serve(t, Config{Backends: []string{backend}, HTTP2: true, ResponseTimeout: time.Hour}, 1)
+	late := serve(t, Config{Backends: []string{backend}, HTTP2: true, ResponseTimeout: 100 * time.Millisecond}, 1)
+	nobody := serve(t, Config{Backends: []string{"unix:" + t.TempDir() + "/none"}, HTTP2: true}, 1)
+	for _, test := range []struct {
+		f                  *front
+		path, status, body string
+		cause              Cause
+	}{
+		{late, "/late", "504", "", CauseTimeout}, {f, "/broken", "502", "", CauseBroken}, {f, "/600", "502", "", CauseMalformed},
+		{f, "/cut", "200", "!", causes}, {nobody, "/", "502", "", CauseConnect},
+	} {
+		status, body := test.f.ask(strings.Replace(aRequest, "/", test.path, 1))
+		testenv.Equal(t, status, test.status, test.path)
+		if test.body != "" {
+			testenv.Equal(t, body, test.body, test.path)
+		}
+		if test.cause < causes {
+			testenv.Equal(t, test.f.stats().Failures[test.cause.String()], 1, "%s: failures by %s", test.path, test.cause)
+		}
 	}
 	c, _ := f.dial("GET /gone HTTP/1.1\r\nHost: h\r\n\r\n")
 	<-arrived
 	c.Close()
 	<-left // the backend is told
-	testenv.Until(t, "its end", func() bool { s := f.p.Stats()[0]; return s.Outstanding == 0 && s.Failures["client gone"] == 1 })
-	f = serve(t, Config{Backends: []string{nobody}, HTTP2: true}, 1)
-	if got := get(f, "/"); !strings.HasPrefix(got, "HTTP/1.1 502 ") || f.p.Stats()[0].Failures["connect"] != 1 {
-		t.Errorf("unreachable: %q %v", got, f.p.Stats()[0].Failures)
-	}
-	f = serve(t, Config{Backends: []string{nobody, backend}, HTTP2: true}, 1)
+	testenv.Until(t, "its end", func() bool { return f.stats().Outstanding == 0 && f.stats().Failures["client gone"] == 1 })
+	f = serve(t, Config{Backends: []string{nobody.p.Backends[0], backend}, HTTP2: true}, 1)
 	for range 4 {
-		if got := f.raw("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx"); !strings.HasSuffix(got, "ok") {
-			t.Errorf("another backend: %q", got)
-		}
+		_, body := f.ask("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")
+		testenv.Equal(t, body, "ok", "another backend")
 	}
 }
 
 // TestHTTP2SlowClient: how long a backend may be silent does not bound how long a client may take for what has come.
 func TestHTTP2SlowClient(t *testing.T) {
-	const size, silence = 32 << 20, 500 * time.Millisecond
+	const size, silence = 32 << 20, 250 * time.Millisecond
 	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(size))
 		for piece := make([]byte, 1<<20); ; {
@@ -130,25 +125,19 @@ func TestProtocolOfTheClient(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %v %s %v %v", r.Proto, r.Header["Via"], body, err, r.Trailer["Sum"])
 	}
-	client := &http.Client{Transport: clientHTTP2(t)}
 	backend := behind(t, answer)
 	for _, test := range []struct {
 		c    Config
 		want string
 	}{
-		{Config{Backends: []string{backend}}, "HTTP/1.1 [2.0 knot] body <nil> []"},
+		{to(backend), "HTTP/1.1 [2.0 knot] body <nil> []"},
 		{Config{Backends: []string{backend}, HTTP2: true}, "HTTP/2.0 [2.0 knot] body <nil> [s]"},
-		{Config{Backends: []string{fastCGIServer(t, answer)}, FastCGI: &FastCGI{Root: "/nowhere"}}, "HTTP/2.0 [] body <nil> []"},
+		{Config{Backends: []string{fastCGIServer(t, answer)}, FastCGI: nowhere}, "HTTP/2.0 [] body <nil> []"},
 	} {
-		r, err := http.NewRequest("POST", "http://"+serve(t, test.c, 1).addr, strings.NewReader("body"))
-		testenv.Must(t, err)
+		r := serve(t, test.c, 1).request("POST", "/", "body")
 		r.Trailer = http.Header{"Sum": {"s"}}
-		resp, err := client.Do(r)
-		testenv.Must(t, err)
-		got, err := io.ReadAll(resp.Body)
-		if resp.Body.Close(); string(got) != test.want || err != nil {
-			t.Errorf("%q, %v; want %q", got, err, test.want)
-		}
+		_, got := roundTrip(t, testenv.PlainHTTP2(t), r)
+		testenv.Equal(t, got, test.want)
 	}
 }
 
@@ -160,17 +149,15 @@ func TestTrailerLines(t *testing.T) {
 	})
 	for _, http2 := range []bool{false, true} {
 		f := serve(t, Config{Backends: []string{backend}, HTTP2: http2}, 1)
-		got := f.raw("POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTrailer: Sum, X-Forwarded-For\r\nTransfer-Encoding: chunked\r\n\r\n" +
+		_, got := f.ask("POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTrailer: Sum, X-Forwarded-For\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			"1\r\nx\r\n0\r\nSum: s\r\nX-Forwarded-For: 6.6.6.6\r\nUpgrade: h2c\r\nContent-Length: 7\r\n\r\n")
-		if !strings.HasSuffix(got, "\r\n\r\n[s] [] [] []") {
-			t.Errorf("HTTP/2 %v: %q", http2, got)
-		}
+		testenv.Equal(t, got, "[s] [] [] []", "HTTP/2: %v", http2)
 	}
 }
 
 // TestSlowUpload: how long a backend may take for its response counts from the end of the request, however slowly that comes.
 func TestSlowUpload(t *testing.T) {
-	const limit = 500 * time.Millisecond
+	const limit = 300 * time.Millisecond
 	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n)
@@ -180,7 +167,7 @@ func TestSlowUpload(t *testing.T) {
 		f := serve(t, Config{Backends: []string{backend}, HTTP2: i == 1, ResponseTimeout: limit}, 1)
 		uploads[i], _ = f.dial("POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 5\r\n\r\n1")
 	}
-	<-time.After(3 * limit)
+	<-time.After(2 * limit)
 	for i, c := range uploads {
 		io.WriteString(c, "2345")
 		if all, _ := io.ReadAll(c); !strings.HasSuffix(string(all), "\r\n\r\n5") {
@@ -198,7 +185,6 @@ func TestHeadOfAStream(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		f := serve(t, Config{Backends: []string{backend}, HTTP2: http2}, 1)
 		c, in := f.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		c.SetReadDeadline(time.Now().Add(time.Minute))
 		if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != 200 {
 			t.Errorf("HTTP/2 %v: %v", http2, err)
 		}

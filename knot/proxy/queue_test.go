@@ -14,12 +14,11 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-const aRequest = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+func noAnswer(http.ResponseWriter, *http.Request) {}
 
 // occupied returns a proxy whose backend has as many requests as it may have: one.
 func occupied(t *testing.T, c Config) (*front, *backend) {
-	backend := behind(t, func(http.ResponseWriter, *http.Request) {})
-	c.Backends, c.MaxConns = []string{backend}, 1
+	c.Backends, c.MaxConns = []string{behind(t, noAnswer)}, 1
 	f := serve(t, c, 1)
 	b := f.p.backends[0]
 	if !b.enter() || !b.units.TryAcquire(1) {
@@ -32,12 +31,9 @@ func occupied(t *testing.T, c Config) (*front, *backend) {
 func TestGoneInTheQueue(t *testing.T) {
 	f, b := occupied(t, Config{QueueTimeout: time.Hour})
 	c, _ := f.dial(aRequest)
-	testenv.Until(t, "a wait", func() bool { return f.p.Stats()[0].Queued == 1 })
+	testenv.Until(t, "a wait", func() bool { return f.stats().Queued == 1 })
 	c.Close()
-	testenv.Until(t, "its end", func() bool {
-		s := f.p.Stats()[0]
-		return s.Outstanding == 1 && s.Failures["client gone"] == 1
-	})
+	testenv.Until(t, "its end", func() bool { return f.stats().Outstanding == 1 && f.stats().Failures["client gone"] == 1 })
 	b.leave(nil, false)
 	testenv.Equal(t, f.log.String(), "", "the log")
 }
@@ -45,9 +41,8 @@ func TestGoneInTheQueue(t *testing.T) {
 // TestTotalTimeInTheQueue: the time that there is for all of a request ends in the queue too, if that has no limit of its own.
 func TestTotalTimeInTheQueue(t *testing.T) {
 	f, b := occupied(t, Config{QueueTimeout: -1, TotalTimeout: time.Millisecond})
-	if got := f.raw(aRequest); !strings.HasPrefix(got, "HTTP/1.1 503 ") {
-		t.Errorf("a request that waits for its turn: %q", got)
-	}
+	status, _ := f.ask(aRequest)
+	testenv.Equal(t, status, "503", "a request that waits for its turn")
 	b.leave(nil, false)
 }
 
@@ -77,28 +72,23 @@ func TestStaleAndQueued(t *testing.T) {
 		}
 	})
 	b.leave(u, true)
-	if got := f.raw(aRequest); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
-		t.Errorf("a request that draws a stale connection: %q", got)
-	}
+	status, _ := f.ask(aRequest)
+	testenv.Equal(t, status, "200", "a request that draws a stale connection")
 	<-turn
 	b.leave(nil, false)
 }
 
 // TestQueueTimeIsOver: a request that has waited for as long as it may does not wait for another backend.
 func TestQueueTimeIsOver(t *testing.T) {
-	var backends []string
-	for range 2 {
-		backends = append(backends, behind(t, func(http.ResponseWriter, *http.Request) {}))
-	}
-	f := serve(t, Config{Backends: backends, MaxConns: 1, QueueTimeout: time.Millisecond}, 1)
+	f := serve(t, Config{Backends: []string{behind(t, noAnswer), behind(t, noAnswer)}, MaxConns: 1, QueueTimeout: time.Millisecond}, 1)
 	for _, b := range f.p.backends {
 		b.enter()
 		b.units.TryAcquire(1)
 		defer b.leave(nil, false)
 	}
-	got := f.raw(aRequest)
-	if s := f.p.Stats(); !strings.HasPrefix(got, "HTTP/1.1 503 ") || s[0].Queued+s[1].Queued != 1 {
-		t.Errorf("%q: %+v", got, s)
+	status, _ := f.ask(aRequest)
+	if s := f.p.Stats(); status != "503" || s[0].Queued+s[1].Queued != 1 {
+		t.Errorf("%s: %+v", status, s)
 	}
 }
 
@@ -109,7 +99,7 @@ func TestNothingRests(t *testing.T) {
 		if !strings.Contains(head, "\r\nConnection: close\r\n") {
 			t.Errorf("the head %q", head)
 		}
-		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		io.WriteString(c, okResponse)
 		if _, err := io.Copy(io.Discard, c); err == nil {
 			closed.Add(1)
 		}
@@ -118,53 +108,45 @@ func TestNothingRests(t *testing.T) {
 		c.Backends = []string{backend}
 		closed.Store(0)
 		f := serve(t, c, 1)
-		if got := f.raw(aRequest); !strings.HasSuffix(got, "ok") {
-			t.Errorf("%q", got)
-		}
+		_, body := f.ask(aRequest)
+		testenv.Equal(t, body, "ok", "the answer")
 		testenv.Until(t, "the end of the connection", func() bool { return closed.Load() == 1 })
 	}
 }
 
-// TestTotalTimeForConnections: the time that there is for all of a request bounds that of a connection too.
+// TestTotalTimeForConnections: the time that there is for all of a request bounds that of a connection too. When it is over no
+// other backend is asked.
 func TestTotalTimeForConnections(t *testing.T) {
-	var limit atomic.Int64
-	f := serve(t, Config{
-		Backends: []string{"http://a:1", "http://b:1"}, ConnectTimeout: time.Hour, TotalTimeout: time.Minute,
-		Dial: func(_, _ string, most time.Duration) (net.Conn, error) {
-			limit.Store(int64(most))
-			return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
-		},
-	}, 1)
-	if got := f.raw(aRequest); !strings.HasPrefix(got, "HTTP/1.1 504 ") || limit.Load() <= 0 || limit.Load() > int64(time.Minute) {
-		t.Errorf("a connection may take %v: %q", time.Duration(limit.Load()), got)
-	}
-}
-
-// TestNoTryWithoutTime: when the time for all of a request is over no other backend is asked.
-func TestNoTryWithoutTime(t *testing.T) {
-	var dials atomic.Int32
-	f := serve(t, Config{
-		Backends: []string{"http://a:1", "http://b:1"}, TotalTimeout: time.Millisecond,
-		Dial: func(_, _ string, most time.Duration) (net.Conn, error) {
-			dials.Add(1)
+	var dials, limit atomic.Int64
+	dial := func(_, _ string, most time.Duration) (net.Conn, error) {
+		limit.Store(int64(most))
+		dials.Add(1)
+		if most <= time.Millisecond {
 			<-time.After(10 * time.Millisecond)
-			return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
-		},
-	}, 1)
-	if got := f.raw(aRequest); dials.Load() > 1 {
-		t.Errorf("%d connections: %q", dials.Load(), got)
+		}
+		return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
+	}
+	for total, tries := range map[time.Duration]int64{time.Minute: 2, time.Millisecond: 1} {
+		dials.Store(0)
+		f := serve(t, Config{Backends: []string{"http://a:1", "http://b:1"}, ConnectTimeout: time.Hour, TotalTimeout: total, Dial: dial}, 1)
+		status, _ := f.ask(aRequest)
+		testenv.AtMost(t, dials.Load(), tries, "%v: connections", total)
+		testenv.AtMost(t, time.Duration(limit.Load()), total, "a connection may take")
+		if total == time.Minute {
+			testenv.Equal(t, status, "504", "status")
+			testenv.AtLeast(t, limit.Load(), 1, "a connection may take")
+		}
 	}
 }
 
 // TestRetries: what counts as one is a request that another backend is asked for.
 func TestRetries(t *testing.T) {
-	good := script(t, func(_ int, c net.Conn, _ string) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") })
-	bad := "http://" + refusing(t)
+	good, bad := says(t, okResponse), refusing(t)
 	for want, backends := range [][]string{{bad}, {bad, good}} {
 		f := serve(t, Config{Backends: backends}, 1)
 		f.p.next.Store(^uint32(0)) // the first one first
 		f.raw(aRequest)
-		if s := f.p.Stats()[0]; s.Retries != uint64(want) || s.Failures["connect"] != 1 {
+		if s := f.stats(); s.Retries != uint64(want) || s.Failures["connect"] != 1 {
 			t.Errorf("of %d backends the first: %+v", len(backends), s)
 		}
 	}

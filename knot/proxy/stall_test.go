@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/http"
 	"runtime"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +16,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/knot"
 )
 
 // TestStalledClientsHoldNoLargeBuffer: a response whose client takes nothing is not read on into a large buffer, whatever
@@ -33,12 +30,8 @@ func TestStalledClientsHoldNoLargeBuffer(t *testing.T) {
 	}}
 	defer func() { largeBuffers = sync.Pool{New: before} }()
 	answer := func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1<<20)) }
-	for name, c := range map[string]Config{
-		"HTTP/1":  {Backends: []string{behind(t, answer)}},
-		"HTTP/2":  {Backends: []string{behind(t, answer)}, HTTP2: true},
-		"FastCGI": {Backends: []string{fastCGIServer(t, answer)}, FastCGI: &FastCGI{Root: "/nowhere"}},
-	} {
-		f := serve(t, c, 1, func(s *knot.Server) { s.H2C = true })
+	for name, c := range wires(t, answer) {
+		f := serve(t, c, 1)
 		nc := testenv.Dial(t, f.addr)
 		fr := http2.NewFramer(nc, nc)
 		io.WriteString(nc, http2.ClientPreface)
@@ -92,7 +85,7 @@ func (c countedConn) Write(p []byte) (n int, err error) {
 // TestStalledProxyingHoldsLittle: a client that took much of a response, or of what comes through a tunnel, and a client that
 // has sent a part of a body, hold no large buffer while they take, or send, nothing more.
 func TestStalledProxyingHoldsLittle(t *testing.T) {
-	const conns, size, taken = 30, 16 << 20, 1 << 20
+	const conns, size, taken = 10, 16 << 20, 1 << 20
 	var passed atomic.Int64 // bytes that backends have sent or taken
 	content := make([]byte, size)
 	backend := script(t, func(_ int, c net.Conn, head string) {
@@ -121,7 +114,7 @@ func TestStalledProxyingHoldsLittle(t *testing.T) {
 		{"an upload", "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n", taken, 46 << 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f := serve(t, Config{Backends: []string{backend}}, 1)
+			f := serve(t, to(backend), 1)
 			passed.Store(0)
 			before := testenv.Heap()
 			for range conns {
@@ -157,7 +150,7 @@ func TestStalledProxyingHoldsLittle(t *testing.T) {
 
 // A request that is passed on over a connection at rest makes next to no garbage: what it needs is kept for the next one.
 func TestNoGarbagePerRequest(t *testing.T) {
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if testenv.Race {
 		t.Skip("sync.Pool drops things at random under the race detector")
 	}
 	defer func(rate int) { runtime.MemProfileRate = rate }(runtime.MemProfileRate)
@@ -174,7 +167,7 @@ func TestNoGarbagePerRequest(t *testing.T) {
 			}
 		}
 	})
-	f := serve(t, Config{Backends: []string{backend}}, 1)
+	f := serve(t, to(backend), 1)
 	c := testenv.Dial(t, f.addr)
 	buf := make([]byte, 4096)
 	ask := func() {
@@ -187,7 +180,7 @@ func TestNoGarbagePerRequest(t *testing.T) {
 	for range 100 {
 		ask()
 	}
-	const requests = 500
+	const requests = 200
 	before := allocations("proxy.(*Proxy).Serve")
 	for range requests {
 		ask()

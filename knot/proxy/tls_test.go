@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"io"
 	"log"
 	"net"
@@ -20,20 +19,10 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// Backends over TLS: certificates are verified unless the settings say otherwise, connections are used again, checks and tunnels
-// go over TLS too.
+// Backends over TLS: certificates are verified unless the settings say otherwise, connections are used again, checks go over
+// TLS too.
 func TestBackendTLS(t *testing.T) {
 	backend := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Upgrade") != "" {
-			c, rw, err := w.(http.Hijacker).Hijack()
-			if err != nil {
-				return
-			}
-			defer c.Close()
-			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-			io.Copy(c, rw)
-			return
-		}
 		io.Copy(w, r.Body)
 		io.WriteString(w, r.Proto+" over TLS: "+map[bool]string{true: "yes", false: "no"}[r.TLS != nil])
 	}))
@@ -43,7 +32,6 @@ func TestBackendTLS(t *testing.T) {
 	t.Cleanup(backend.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(backend.Certificate())
-	get := "GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 	for _, c := range []struct {
 		name   string
 		tls    *tls.Config
@@ -59,44 +47,23 @@ func TestBackendTLS(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := serve(t, Config{Backends: []string{backend.URL}, TLS: c.tls}, 1)
 			for range 3 {
-				got := f.raw(get)
-				if !strings.HasPrefix(got, "HTTP/1.1 "+c.status) || c.status == "200" && !strings.Contains(got, "HTTP/1.1 over TLS: yes") {
-					t.Errorf("%q", got)
+				status, body := f.ask(aRequest)
+				testenv.Equal(t, status, c.status, "status")
+				if status == "200" {
+					testenv.Equal(t, body, "HTTP/1.1 over TLS: yes")
 				}
 			}
 			testenv.Contains(t, f.log.String(), c.says, "in the log")
-			if dials := f.p.Stats()[0].Dials; c.status == "200" && dials != 1 {
-				t.Errorf("%d connections for 3 requests", dials)
+			if c.status == "200" {
+				testenv.Equal(t, f.stats().Dials, 1, "connections for 3 requests")
 			}
 		})
 	}
 	f := serve(t, Config{Backends: []string{backend.URL}, TLS: &tls.Config{RootCAs: roots}, Check: &Check{Rise: 1}}, 1)
-	if err := f.p.backends[0].check(t.Context()); err != nil {
-		t.Error("check:", err)
-	}
-	const long = 300_000
-	body := strings.Repeat("x", long)
-	if got := f.raw("POST /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 300000\r\n\r\n" + body); strings.Count(got, "x") < long {
-		t.Errorf("%d bytes back", len(got))
-	}
-	c := testenv.Dial(t, f.addr)
-	in := bufio.NewReader(c)
-	io.WriteString(c, "GET /x HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-	for line := ""; line != "\r\n"; {
-		var err error
-		line, err = in.ReadString('\n')
-		testenv.Must(t, err)
-	}
-	for range 3 {
-		io.WriteString(c, "there and back\n")
-		if line, err := in.ReadString('\n'); line != "there and back\n" {
-			t.Fatal(line, err)
-		}
-	}
-	c.(*net.TCPConn).CloseWrite()
-	if rest, err := io.ReadAll(in); len(rest) > 0 || err != nil {
-		t.Errorf("%q %v at the end of the tunnel", rest, err)
-	}
+	testenv.Check(t, f.p.backends[0].check(t.Context()), "check")
+	long := strings.Repeat("x", 300_000)
+	_, got := f.ask("POST /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 300000\r\n\r\n" + long)
+	testenv.Equal(t, got, long+"HTTP/1.1 over TLS: yes", "there and back")
 }
 
 // A gathering gathers what is written between cork and uncork.
@@ -122,9 +89,7 @@ func (g *gathering) uncork() error {
 // TestBackendSaysMore: what a backend says behind its response is nobody's, in a record of its own too, which crypto/tls
 // has read with that of the response.
 func TestBackendSaysMore(t *testing.T) {
-	s := httptest.NewTLSServer(http.NotFoundHandler())
-	cert := s.TLS.Certificates[0]
-	s.Close()
+	cert, _ := testenv.SelfSigned()
 	const head = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"
 	backend := testenv.Serve(t, func(raw net.Conn) {
 		g := &gathering{Conn: raw}
@@ -149,16 +114,14 @@ func TestBackendSaysMore(t *testing.T) {
 	})
 	f := serve(t, Config{Backends: []string{"https://" + backend}, TLS: &tls.Config{InsecureSkipVerify: true}}, 1)
 	for range 3 {
-		for _, method := range []string{"HEAD", "GET"} {
-			got := f.raw(method + " / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-			if want := map[string]string{"HEAD": "\r\n\r\n", "GET": "\r\n\r\nyes"}[method]; !strings.HasPrefix(got, "HTTP/1.1 200 ") || !strings.HasSuffix(got, want) {
-				t.Errorf("%s: %q", method, got)
-			}
+		got := f.raw(strings.Replace(aRequest, "GET", "HEAD", 1))
+		if !strings.HasPrefix(got, "HTTP/1.1 200 ") || !strings.HasSuffix(got, "\r\n\r\n") {
+			t.Errorf("HEAD: %q", got)
 		}
+		_, body := f.ask(aRequest)
+		testenv.Equal(t, body, "yes", "GET")
 	}
-	if n := f.p.Stats()[0].Dials; n != 4 { // the first, and one behind each HEAD
-		t.Errorf("%d connections", n)
-	}
+	testenv.Equal(t, f.stats().Dials, 4, "connections: the first, and one behind each HEAD")
 }
 
 // Deadlines of a connection to a backend over TLS are those of the connection below.
@@ -179,9 +142,7 @@ func TestDeadlinesOfSecureBackends(t *testing.T) {
 		testenv.Must(t, c.SetWriteDeadline(time.Now().Add(time.Hour)))
 		testenv.Must(t, testenv.Err(c.Write([]byte("in time"))))
 		testenv.Must(t, late(c))
-		if _, err := c.Write([]byte("late")); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("after %s: %v, want the deadline", what, err)
-		}
+		testenv.ErrorIs(t, testenv.Err(c.Write([]byte("late"))), os.ErrDeadlineExceeded, "after "+what)
 		c.Close()
 	}
 }

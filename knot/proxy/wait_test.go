@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -22,14 +21,6 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
-
-// dial opens a connection and sends text.
-func (f *front) dial(text string) (net.Conn, *bufio.Reader) {
-	f.t.Helper()
-	c := testenv.Dial(f.t, f.addr)
-	io.WriteString(c, text)
-	return c, bufio.NewReader(c)
-}
 
 // fiveRequests makes five at a time; what it returns waits for their answers.
 func (f *front) fiveRequests() (answered func()) {
@@ -70,9 +61,7 @@ func queue(t *testing.T, http2 bool) {
 			<-r.Context().Done()
 			return
 		}
-		if n := inside.Add(1); n > most.Load() {
-			most.Store(n)
-		}
+		most.Store(max(most.Load(), inside.Add(1)))
 		defer inside.Add(-1)
 		<-release
 		io.WriteString(w, "ok")
@@ -83,7 +72,7 @@ func queue(t *testing.T, http2 bool) {
 	}, 2)
 	f.p.Start()
 	answered := f.fiveRequests()
-	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Queued == 3 && inside.Load() == 2 })
+	testenv.Until(t, "five requests", func() bool { return f.stats().Queued == 3 && inside.Load() == 2 })
 	if status, body := f.get("/"); status != 503 || !strings.Contains(f.log.String(), "as many requests wait as may") {
 		t.Errorf("the sixth: %d %s", status, body)
 	}
@@ -91,8 +80,8 @@ func queue(t *testing.T, http2 bool) {
 	testenv.Until(t, "checks", func() bool { return checks.Load() > before+1 })
 	close(release)
 	answered()
-	if most.Load() > 2 || f.p.Stats()[0].Queued != 3 {
-		t.Errorf("%d at a time; %+v", most.Load(), f.p.Stats()[0])
+	if most.Load() > 2 || f.stats().Queued != 3 {
+		t.Errorf("%d at a time; %+v", most.Load(), f.stats())
 	}
 	late := serve(t, Config{Backends: []string{backend}, HTTP2: http2, MaxConns: 1, QueueTimeout: 50 * time.Millisecond, ResponseTimeout: time.Hour}, 1)
 	hangs, _ := late.dial("GET /hangs HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -119,7 +108,7 @@ func TestNoDescriptorLeft(t *testing.T) {
 		return netpoll.DialTimeout(network, address, limit)
 	}}, 2)
 	answered := f.fiveRequests()
-	testenv.Until(t, "five requests", func() bool { return f.p.Stats()[0].Outstanding == 5 })
+	testenv.Until(t, "five requests", func() bool { return f.stats().Outstanding == 5 })
 	testenv.Until(t, "a connection that can't be made", func() bool { return dials.Load() > 2 })
 	close(release)
 	answered()
@@ -140,15 +129,15 @@ func TestClientGone(t *testing.T) {
 		left.Store(0)
 		f := serve(t, Config{Backends: []string{backend}, MaxConns: 1, QueueTimeout: time.Hour, ResponseTimeout: time.Hour, IdleTimeout: time.Hour}, 1)
 		first, in := f.dial("GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n")
-		testenv.Until(t, "the first", func() bool { return f.p.Stats()[0].Outstanding == 1 })
+		testenv.Until(t, "the first", func() bool { return f.stats().Outstanding == 1 })
 		if path == "/body" {
 			in.ReadString('\n')
 		}
 		second, _ := f.dial("GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n")
-		testenv.Until(t, "the second", func() bool { return f.p.Stats()[0].Outstanding == 2 })
+		testenv.Until(t, "the second", func() bool { return f.stats().Outstanding == 2 })
 		second.Close()
 		first.Close()
-		testenv.Until(t, "the end", func() bool { s := f.p.Stats()[0]; return s.Outstanding == 0 && s.Failures["client gone"] == 2 })
+		testenv.Until(t, "the end", func() bool { s := f.stats(); return s.Outstanding == 0 && s.Failures["client gone"] == 2 })
 		testenv.Until(t, "the backend to be told", func() bool { return left.Load() >= 1 })
 		testenv.Equal(t, f.log.String(), "", "the log")
 	}
@@ -156,7 +145,7 @@ func TestClientGone(t *testing.T) {
 
 // TestSlowBackend: hundreds of requests that wait for a backend which never answers hold up neither files nor another backend.
 func TestSlowBackend(t *testing.T) {
-	slow := script(t, func(_ int, c net.Conn, _ string) { io.Copy(io.Discard, c) })
+	slow := silent(t, "")
 	good := behind(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "good") })
 	other := testenv.Need(New(Config{Backends: []string{good}}))(t)
 	defer other.Close()
@@ -172,30 +161,24 @@ func TestSlowBackend(t *testing.T) {
 	for i := range 400 {
 		f.dial(fmt.Sprintf("GET /slow/%d HTTP/1.1\r\nHost: h\r\n\r\n", i))
 	}
-	testenv.Until(t, "all of them", func() bool { return f.p.Stats()[0].Outstanding == 400 })
+	testenv.Until(t, "all of them", func() bool { return f.stats().Outstanding == 400 })
 	for range 50 {
-		if status, body := f.get("/static/a"); status != 200 || body != "static" {
-			t.Fatalf("a file: %d %s", status, body)
-		}
-		if status, body := f.get("/good/a"); status != 200 || body != "good" {
-			t.Fatalf("the other backend: %d %s", status, body)
-		}
+		_, body := f.get("/static/a")
+		testenv.MustEqual(t, body, "static", "a file")
+		_, body = f.get("/good/a")
+		testenv.MustEqual(t, body, "good", "the other backend")
 	}
-	if status, _ := f.get("/slow/more"); status != 503 {
-		t.Errorf("one more than may wait: %d", status)
-	}
+	status, _ := f.get("/slow/more")
+	testenv.Equal(t, status, 503, "one more than may wait")
 }
 
 // TestEarlyAnswer: a backend may answer before it has read the request, and the client gets that, all of it, whatever it speaks.
 func TestEarlyAnswer(t *testing.T) {
-	backend := script(t, func(_ int, c net.Conn, _ string) {
-		io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge")
-	})
-	f := serve(t, Config{Backends: []string{backend}}, 1)
+	f := serve(t, to(says(t, "HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge")), 1)
 	c, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000000\r\n\r\nbegins")
 	for _, resp := range []*http.Response{
 		testenv.Need(http.ReadResponse(in, nil))(t),
-		testenv.Need(clientHTTP2(t).RoundTrip(f.request("POST", "/", strings.Repeat("x", 5_000_000))))(t),
+		testenv.Need(testenv.PlainHTTP2(t).RoundTrip(f.request("POST", "/", strings.Repeat("x", 5_000_000))))(t),
 	} {
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
@@ -204,7 +187,7 @@ func TestEarlyAnswer(t *testing.T) {
 		}
 	}
 	c.Close()
-	testenv.Until(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
+	testenv.Until(t, "the end", func() bool { return f.stats().Outstanding == 0 })
 }
 
 // TestUploads: a client that waits for 100 Continue gets it, one whose body is wrong or too large its own error.
@@ -214,28 +197,21 @@ func TestUploads(t *testing.T) {
 		fmt.Fprint(w, n)
 	})
 	for _, http2 := range []bool{false, true} {
-		uploads(t, serve(t, Config{Backends: []string{backend}, HTTP2: http2}, 1, func(s *knot.Server) { s.MaxBody = 100_000 }))
-	}
-}
-
-func uploads(t *testing.T, f *front) {
-	c, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n")
-	if line, _ := in.ReadString('\n'); !strings.Contains(line, "100 Continue") {
-		t.Fatalf("%q", line)
-	}
-	io.WriteString(c, "12345")
-	if all, _ := io.ReadAll(in); !strings.HasSuffix(string(all), "\r\n\r\n5") {
-		t.Errorf("%q", all)
-	}
-	const chunked = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
-	for body, want := range map[string]string{"5\r\n12345\r\nzz\r\n": " 400 ", "fffff\r\n": " 413 ", "5\r\n12345\r\n0\r\n\r\n": " 200 "} {
-		_, in := f.dial(chunked + body)
-		if line, _ := in.ReadString('\n'); !strings.Contains(line, want) {
-			t.Errorf("%q: %q", body, line)
+		f := serve(t, Config{Backends: []string{backend}, HTTP2: http2}, 1, func(s *knot.Server) { s.MaxBody = 100_000 })
+		c, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n")
+		line, _ := in.ReadString('\n')
+		testenv.Equal(t, line, "HTTP/1.1 100 Continue\r\n", "HTTP/2: %v", http2)
+		io.WriteString(c, "12345")
+		all, _ := io.ReadAll(in)
+		testenv.Contains(t, string(all), "\r\n\r\n5", "the answer")
+		const chunked = "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+		for body, want := range map[string]string{"5\r\n12345\r\nzz\r\n": "400", "fffff\r\n": "413", "5\r\n12345\r\n0\r\n\r\n": "200"} {
+			status, _ := f.ask(chunked + body)
+			testenv.Equal(t, status, want, body)
 		}
+		testenv.Until(t, "the end", func() bool { return f.stats().Outstanding == 0 })
+		testenv.Equal(t, f.log.String(), "", "the log")
 	}
-	testenv.Until(t, "the end", func() bool { return f.p.Stats()[0].Outstanding == 0 })
-	testenv.Equal(t, f.log.String(), "", "the log")
 }
 
 // TestEvents: what a backend sends is not held back until there is more.
@@ -249,19 +225,15 @@ func TestEvents(t *testing.T) {
 		}
 	})
 	for _, http2 := range []bool{false, true} {
-		events(t, serve(t, Config{Backends: []string{backend}, HTTP2: http2}, 1), next)
-	}
-}
-
-func events(t *testing.T, f *front, next chan bool) {
-	resp := testenv.Need(http.Get("http://" + f.addr))(t)
-	defer resp.Body.Close()
-	in := bufio.NewReader(resp.Body)
-	for i := range 3 {
-		if line, err := in.ReadString('\n'); line != fmt.Sprintf("event %d\n", i) {
-			t.Fatalf("%q, %v", line, err)
+		f := serve(t, Config{Backends: []string{backend}, HTTP2: http2}, 1)
+		resp := testenv.Need(http.Get("http://" + f.addr))(t)
+		in := bufio.NewReader(resp.Body)
+		for i := range 3 {
+			line, _ := in.ReadString('\n')
+			testenv.MustEqual(t, line, fmt.Sprintf("event %d\n", i), "HTTP/2: %v", http2)
+			next <- true
 		}
-		next <- true
+		resp.Body.Close()
 	}
 }
 
@@ -278,7 +250,7 @@ func TestReaderHoldsUpWriter(t *testing.T) {
 			}
 		}
 	})
-	f := serve(t, Config{Backends: []string{backend}}, 1)
+	f := serve(t, to(backend), 1)
 	c, in := f.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 	in.ReadString('\n')
 	before := int64(-1)
@@ -330,7 +302,7 @@ func TestHealth(t *testing.T) {
 	testenv.Equal(t, ask(10), 5, "of 10 requests N went to the first")
 	bad.Store(true)
 	ask(20)
-	if n := ask(10); n != 0 || f.p.Stats()[0].Up || !strings.Contains(f.log.String(), "a backend fails") {
+	if n := ask(10); n != 0 || f.stats().Up || !strings.Contains(f.log.String(), "a backend fails") {
 		t.Errorf("%d requests to one that fails: %s", n, f.log.String())
 	}
 	now.Add(61)
@@ -346,16 +318,16 @@ func TestHealth(t *testing.T) {
 	f = serve(t, c, 1)
 	f.p.Start()
 	bad.Store(true)
-	testenv.Until(t, "that it is not well", func() bool { return !f.p.Stats()[0].Up })
+	testenv.Until(t, "that it is not well", func() bool { return !f.stats().Up })
 	testenv.Equal(t, ask(10), 0, "requests to one that is not well")
 	bad.Store(false)
-	testenv.Until(t, "that it is well", func() bool { return f.p.Stats()[0].Up })
+	testenv.Until(t, "that it is well", func() bool { return f.stats().Up })
 	testenv.Equal(t, ask(10), 5, "requests to one that is well again")
 }
 
 // TestChecks: what counts as well.
 func TestChecks(t *testing.T) {
-	for answer, want := range map[string]string{
+	for answer, want := range map[string]string{ // of the error
 		"HTTP/1.1 204 No Content\r\n\r\n": "", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 302 Found\r\n\r\n": "",
 		"HTTP/1.1 404 Not Found\r\n\r\n": "404", "": "EOF", "SSH-2.0\r\n\r\n": "status line", "wait": "deadline",
 	} {
@@ -370,8 +342,13 @@ func TestChecks(t *testing.T) {
 		if answer == "wait" {
 			p.Check.Timeout = 50 * time.Millisecond
 		}
-		if err := p.backends[0].check(p.ctx); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) && !(want == "deadline" && errors.As(err, new(net.Error))) {
-			t.Errorf("%q: %v", answer, err)
+		switch err := p.backends[0].check(p.ctx); want {
+		case "":
+			testenv.Check(t, err, answer)
+		case "deadline":
+			testenv.Equal(t, errors.As(err, new(net.Error)), true, "%v is of a network", err)
+		default:
+			testenv.ErrorSays(t, err, want, answer)
 		}
 		p.Close()
 	}
@@ -388,9 +365,7 @@ func TestTunnel(t *testing.T) {
 		io.Copy(c, c)
 		io.WriteString(c, " bye")
 	}
-	s := httptest.NewTLSServer(nil)
-	cert := s.TLS.Certificates[0]
-	s.Close()
+	cert, _ := testenv.SelfSigned()
 	secure := testenv.Serve(t, func(raw net.Conn) {
 		c := tls.Server(raw, &tls.Config{Certificates: []tls.Certificate{cert}})
 		defer c.Close()
@@ -424,10 +399,10 @@ func tunnel20(t *testing.T, backend string) {
 		expect(t, in, "hello early ")
 	}
 	testenv.Until(t, "no task for tunnels at rest", func() bool { return loops() < idle+10 })
-	if s := f.p.Stats()[0]; s.Tunnels != 20 || s.Outstanding != 20 {
+	if s := f.stats(); s.Tunnels != 20 || s.Outstanding != 20 {
 		t.Errorf("%+v", s)
 	}
-	large := strings.Repeat("0123456789", 100_000)
+	large := strings.Repeat("0123456789", 20_000)
 	for i, c := range conns {
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -438,7 +413,7 @@ func tunnel20(t *testing.T, backend string) {
 		testenv.Equal(t, testenv.Err(readers[i].ReadByte()), io.EOF, "at the end")
 		wg.Wait()
 	}
-	testenv.Until(t, "the end", func() bool { s := f.p.Stats()[0]; return s.Tunnels == 0 && s.Outstanding == 0 })
+	testenv.Until(t, "the end", func() bool { s := f.stats(); return s.Tunnels == 0 && s.Outstanding == 0 })
 	for _, head := range []string{"GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: echo/1\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\nUpgrade: echo/1\r\nConnection: close\r\n\r\n"} {
 		testenv.Contains(t, f.raw(head), " 400 ", "%q", head)
 	}
@@ -470,8 +445,8 @@ func TestConfig(t *testing.T) {
 		"is not a host":             {Backends: []string{"http://a:1"}, Host: "a\nb"},
 		"is not a path to check":    {Backends: []string{"http://a:1"}, Check: &Check{Path: "x"}},
 		"there are 65 backends":     {Backends: strings.Split(strings.Repeat("http://a:1 ", 65), " ")[:65]},
-		"want host:port or unix:/p": {Backends: []string{"http://a:1"}, FastCGI: &FastCGI{Root: "/nowhere"}},
-		"want one of them":          {Backends: []string{"a:1"}, FastCGI: &FastCGI{Root: "/nowhere"}, HTTP2: true},
+		"want host:port or unix:/p": {Backends: []string{"http://a:1"}, FastCGI: nowhere},
+		"want one of them":          {Backends: []string{"a:1"}, FastCGI: nowhere, HTTP2: true},
 	} {
 		testenv.ErrorSays(t, testenv.Err(New(c)), want)
 	}

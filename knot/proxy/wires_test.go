@@ -21,26 +21,19 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 )
 
-// onAllWires serves h to proxies over HTTP/1.1, HTTP/2 and FastCGI.
-func onAllWires(t *testing.T, h http.HandlerFunc) map[string]*front {
-	limit := func(s *knot.Server) { s.MaxBody = 1 << 20 }
-	return map[string]*front{
-		"HTTP/1.1": serve(t, Config{Backends: []string{behind(t, h)}}, 1, limit),
-		"HTTP/2":   serve(t, Config{Backends: []string{behind(t, h)}, HTTP2: true}, 1, limit),
-		"FastCGI":  serve(t, Config{Backends: []string{fastCGIServer(t, h)}, FastCGI: &FastCGI{Root: "/nowhere"}}, 1, limit),
-	}
-}
-
 // TestWires: a backend sees the same request, and a client the same response, over HTTP/1.1, HTTP/2 and FastCGI.
 func TestWires(t *testing.T) {
-	wires := onAllWires(t, func(w http.ResponseWriter, r *http.Request) {
+	fronts := make(map[string]*front)
+	for wire, c := range wires(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if r.URL.Path == "/status" {
 			w.WriteHeader(404)
 		}
 		fmt.Fprintf(w, "%s %s %s|%s|%s|%d %.9q %v", r.Method, r.URL.RequestURI(), r.Host,
 			strings.Join(r.Header["Cookie"], "; "), strings.Join(r.Header["X-Two"], ", "), len(body), body, err)
-	})
+	}) {
+		fronts[wire] = serve(t, c, 1, func(s *knot.Server) { s.MaxBody = 1 << 20 })
+	}
 	chunks := func(body string) string { // with their end
 		var b strings.Builder
 		for piece := range slices.Chunk([]byte(body), 10_000) {
@@ -66,30 +59,25 @@ func TestWires(t *testing.T) {
 		{"PUT /", chunked, chunks(large + large + large + large), "413"},
 		{"PUT /", chunked, "5\r\nhello\r\nx\r\n", "400"},
 	} {
-		for wire, f := range wires {
-			got := f.raw(test.line + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n" + test.lines + "\r\n" + test.body)
-			resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(got)), nil)
-			testenv.Must(t, err, "%s %s", wire, test.line)
-			body, err := io.ReadAll(resp.Body)
-			if got := fmt.Sprintf("%d %s", resp.StatusCode, body); !strings.HasPrefix(got, test.want) || err != nil {
-				t.Errorf("%s: %s %.60q: %.200q, %v; want %q", wire, test.line, test.lines, got, err, test.want)
+		for wire, f := range fronts {
+			status, body := f.ask(test.line + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n" + test.lines + "\r\n" + test.body)
+			if got := status + " " + body; !strings.HasPrefix(got, test.want) || body == "!" {
+				t.Errorf("%s: %s %.60q: %.200q; want %q", wire, test.line, test.lines, got, test.want)
 			}
 		}
 	}
-	h2 := clientHTTP2(t)
+	h2 := testenv.PlainHTTP2(t)
 	for _, body := range []string{"", "hello", large} {
-		for wire, f := range wires {
+		for wire, f := range fronts {
 			req := testenv.Need(http.NewRequest("POST", "http://"+f.addr+"/", io.MultiReader(strings.NewReader(body))))(t) // of no known length
 			req.Header["Cookie"] = []string{"a=1", "b=2"}
-			resp := testenv.Need(h2.RoundTrip(req))(t)
-			got := testenv.Need(io.ReadAll(resp.Body))(t)
-			resp.Body.Close()
+			_, got := roundTrip(t, h2, req)
 			want := fmt.Sprintf("POST / %s|a=1; b=2||%d %.9q <nil>", f.addr, len(body), body)
-			testenv.Equal(t, string(got), want, "%s, by HTTP/2", wire)
+			testenv.Equal(t, got, want, "%s, by HTTP/2", wire)
 		}
 	}
-	for wire, f := range wires {
-		testenv.Equal(t, f.p.Stats()[0].Outstanding, 0, "%s: requests under way", wire)
+	for wire, f := range fronts {
+		testenv.Equal(t, f.stats().Outstanding, 0, "%s: requests under way", wire)
 	}
 }
 
@@ -138,7 +126,7 @@ func TestMetaVariables(t *testing.T) {
 		told <- env
 		return "\r\n"
 	})
-	f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/nowhere"}}, 1)
+	f := serve(t, Config{Backends: []string{backend}, FastCGI: nowhere}, 1)
 	_, port, _ := net.SplitHostPort(f.addr)
 	// What is the same in all of them; a name behind a minus sign is not set.
 	common := "GATEWAY_INTERFACE=CGI/1.1 SERVER_SOFTWARE=knot SERVER_PROTOCOL=HTTP/1.1 REMOTE_ADDR=127.0.0.1 SERVER_ADDR=127.0.0.1 SERVER_PORT=" + port +
@@ -184,8 +172,8 @@ func TestSchemeOfAProxy(t *testing.T) {
 		{"127.0.0.1", "", "http "},
 		{"10.0.0.1", "X-Forwarded-Proto: https\r\n", "http "},
 	} {
-		f := serve(t, Config{Backends: []string{backend}, Trust: testenv.Need(knot.ParseTrust(test.trust))(t), FastCGI: &FastCGI{Root: "/nowhere"}}, 1)
-		_, body, _ := strings.Cut(f.raw("GET / HTTP/1.0\r\n"+test.lines+"\r\n"), "\r\n\r\n")
+		f := serve(t, Config{Backends: []string{backend}, Trust: testenv.Need(knot.ParseTrust(test.trust))(t), FastCGI: nowhere}, 1)
+		_, body := f.ask("GET / HTTP/1.0\r\n" + test.lines + "\r\n")
 		testenv.Equal(t, body, test.want, "%q of a peer, %s is trusted", test.lines, test.trust)
 	}
 }
@@ -214,9 +202,10 @@ func TestScriptsThatAreMissing(t *testing.T) {
 		f := serve(t, Config{Backends: []string{backend}, FastCGI: &test.c}, 1)
 		for path, want := range test.want {
 			status, body := f.get(path)
-			if got := body; status != 200 && fmt.Sprint(status) != want || status == 200 && got != want {
-				t.Errorf("%+v: %s: %d %s, want %s", test.c, path, status, body, want)
+			if status != 200 {
+				body = fmt.Sprint(status)
 			}
+			testenv.Equal(t, body, want, "%+v: %s", test.c, path)
 		}
 	}
 }
@@ -234,7 +223,7 @@ func TestFilesOfBodies(t *testing.T) {
 		return n
 	}
 	answer := make(chan bool)
-	f := serve(t, Config{FastCGI: &FastCGI{Root: "/nowhere"}, Backends: []string{fastCGIProgram(t, func(_ map[string]string, body []byte) string {
+	f := serve(t, Config{FastCGI: nowhere, Backends: []string{fastCGIProgram(t, func(_ map[string]string, body []byte) string {
 		<-answer
 		return fmt.Sprintf("\r\n%d %v", len(body), bytes.Count(body, []byte("x")) == len(body))
 	})}}, 1)
@@ -245,7 +234,7 @@ func TestFilesOfBodies(t *testing.T) {
 	for size, files := range map[int]int{1000: 0, largeBuffer: 1, 1 << 20: 1} {
 		got := make(chan string)
 		go func() { got <- upload(size) }()
-		testenv.Until(t, "the request", func() bool { return f.p.Stats()[0].Dials > 0 && f.p.Stats()[0].Outstanding == 1 })
+		testenv.Until(t, "the request", func() bool { return f.stats().Dials > 0 && f.stats().Outstanding == 1 })
 		testenv.Equal(t, open(), files, "files of a body of %d bytes", size)
 		answer <- true
 		testenv.Contains(t, <-got, fmt.Sprintf("%d true", size), "the answer")
