@@ -10,7 +10,6 @@ import (
 	"go/token"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -260,15 +259,9 @@ type plantedCause struct {
 
 type plantedPlace struct{ function, at string }
 
-// causeOf finds the lines that a program marks.
+// causeOf finds the lines in a folder of sources that are marked as the cause of a program's fault.
 func causeOf(folder string, p plantedProgram) (*plantedCause, error) {
-	name := strings.ReplaceAll(p.name, "-", "_") + ".go"
-	text, err := os.ReadFile(filepath.Join(folder, name))
-	if err != nil {
-		return nil, err
-	}
-	files := token.NewFileSet()
-	f, err := parser.ParseFile(files, name, text, 0)
+	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
 		return nil, err
 	}
@@ -276,19 +269,28 @@ func causeOf(folder string, p plantedProgram) (*plantedCause, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &plantedCause{says: says}
-	for i, line := range strings.Split(string(text), "\n") {
-		if !strings.HasSuffix(line, "// cause") {
-			continue
+	c, files := &plantedCause{says: says}, token.NewFileSet()
+	for _, name := range names {
+		f, err := parser.ParseFile(files, name, nil, parser.ParseComments)
+		if err != nil {
+			return nil, err
 		}
-		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && files.Position(fn.Pos()).Line <= i+1 && i+1 <= files.Position(fn.End()).Line {
-				c.places = append(c.places, plantedPlace{fn.Name.Name, fmt.Sprintf("%s:%d", name, i+1)})
+		for _, group := range f.Comments {
+			for _, mark := range group.List {
+				if mark.Text != "// cause of "+p.name {
+					continue
+				}
+				line := files.Position(mark.Pos()).Line
+				for _, d := range f.Decls {
+					if fn, ok := d.(*ast.FuncDecl); ok && files.Position(fn.Pos()).Line <= line && line <= files.Position(fn.End()).Line {
+						c.places = append(c.places, plantedPlace{fn.Name.Name, fmt.Sprintf("%s:%d", filepath.Base(name), line)})
+					}
+				}
 			}
 		}
 	}
 	if len(c.places) == 0 && p.quota == 0 {
-		return nil, fmt.Errorf("%s marks no line", name)
+		return nil, fmt.Errorf("no line in %s is marked as the cause of %s", folder, p.name)
 	}
 	return c, nil
 }

@@ -22,11 +22,12 @@ func TestPlantedProgramsMarkTheirFaults(t *testing.T) {
 // The score tells where a finding names line, function and fault: all three.
 func TestPlantedScores(t *testing.T) {
 	c := testenv.Need(causeOf("planted", plantedPrograms[0]))(t)
+	at := c.places[0].at
 	other := lint.Finding{Severity: lint.SeverityWarning, Check: "queue", Name: "mutex main.other", Message: "It holds a mutex."}
-	cause := lint.Finding{Severity: lint.SeverityWarning, Check: "convoy", Message: "main.(*rates).lookup (lock_across_sleep.go:16) holds its mutex."}
+	cause := lint.Finding{Severity: lint.SeverityWarning, Check: "convoy", Message: "main.(*rates).lookup (" + at + ") holds its mutex."}
 	elsewhere, vague := cause, cause
-	elsewhere.Message = "main.(*rates).lookup (lock_across_sleep.go:1) holds its mutex."
-	vague.Message = "main.(*rates).lookup (lock_across_sleep.go:16) is slow."
+	elsewhere.Message = "main.(*rates).lookup (locks.go:1) holds its mutex."
+	vague.Message = "main.(*rates).lookup (" + at + ") is slow."
 	for _, k := range []struct {
 		findings []lint.Finding
 		score    float64

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -74,6 +75,12 @@ func startRemote() *remote {
 	return &remote{url: "http://" + addr, dns: dns, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
 }
 
+func (b *remote) useHTTP2(config *http.HTTP2Config) {
+	t := &http.Transport{Protocols: new(http.Protocols), HTTP2: config}
+	t.Protocols.SetUnencryptedHTTP2(true)
+	b.client = &http.Client{Transport: t}
+}
+
 // get asks for an answer that takes so long.
 func (b *remote) get(takes string) error {
 	resp, err := b.client.Get(b.url + "/?takes=" + takes)
@@ -85,13 +92,33 @@ func (b *remote) get(takes string) error {
 	return err
 }
 
-// answer is the end of most handlers.
-func answer(w http.ResponseWriter, err error) {
-	if err != nil {
+// A handler answers that all is well, or with its error.
+type handler func(r *http.Request) error
+
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := h(r); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	io.WriteString(w, "ok\n")
+}
+
+// nothing is the handler of programs that do something beside their requests only.
+var nothing = handler(func(*http.Request) error { return nil })
+
+// tempFile is a file without a name.
+func tempFile(flags int) *os.File {
+	name := filepath.Join(os.TempDir(), fmt.Sprint("planted-", os.Getpid()))
+	f := must(os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|flags, 0o600))
+	os.Remove(name)
+	return f
+}
+
+// every calls f again and again.
+func every(d time.Duration, f func()) {
+	for range time.Tick(d) {
+		f()
+	}
 }
 
 var computed atomic.Uint64

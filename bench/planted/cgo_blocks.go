@@ -8,14 +8,14 @@ import "net/http"
 
 // transcode calls a library that takes its time.
 func transcode() {
-	C.convert() // cause
+	C.convert() // cause of cgo-blocks
 }
 
 func init() { programs["cgo-blocks"] = cgoBlocks }
 
 func cgoBlocks() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return handler(func(*http.Request) error {
 		transcode()
-		answer(w, nil)
+		return nil
 	})
 }

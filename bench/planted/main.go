@@ -1,5 +1,6 @@
 // Command planted is one of the programs of the experiment of that name: servers with one fault each, and healthy ones.
-// It prints two addresses: of the server, and of net/http/pprof. Lines that end in "// cause" are where its fault is.
+// It prints two addresses: of the server, and of net/http/pprof. Lines that end in
+// "// cause of NAME" are where the fault of that program is.
 package main
 
 import (
