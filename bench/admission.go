@@ -37,7 +37,6 @@ type row struct {
 	fit         func() error                                // whether this machine can do it; may be nil
 }
 
-// matrix is the experiment admission.
 type matrix struct {
 	*run
 	steps  int
@@ -47,7 +46,6 @@ type matrix struct {
 	limits map[string]int64 // of the oracle, by row
 }
 
-// admissionExperiment puts servers with all their defaults through ordinary life and through overload.
 var admissionExperiment = experiment{
 	name:    admissionName,
 	doc:     "what is refused in ordinary life, and what is served under overload",
@@ -217,7 +215,6 @@ func (r *row) wants(system string) bool {
 	return system != "nginx" && (system != oracleSystem || r.overload && open)
 }
 
-// sample puts a fresh server through a row.
 func (m *matrix) sample(ctx context.Context, system admissionSystem, r row) (samples []sample, err error) {
 	m.withoutGroup(&r.needs)
 	e := extent{x: float64(r.number)}
@@ -252,7 +249,6 @@ func (m *matrix) withoutGroup(n *needs) {
 	n.watch, n.memory = n.memory, 0
 }
 
-// loaded starts a server, loads it, and ends it.
 func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *extent, seed int) (seen *clientResult, s *site, err error) {
 	if s, err = system.start(ctx, r.needs); err != nil {
 		return nil, nil, err
@@ -264,9 +260,7 @@ func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *e
 		}
 	}
 	if r.needs.watch > 0 {
-		if s.watch, err = watchMemory(s.child, r.needs.watch); err != nil {
-			return nil, nil, err
-		}
+		s.watch = watchMemory(s.child, r.needs.watch)
 		defer s.watch.end()
 	}
 	others := s.watchCore()

@@ -16,7 +16,6 @@ import (
 
 // How a row of the experiment admission is put to a client, and what its result says.
 
-// extent is what a load was measured against.
 type extent struct {
 	x        float64
 	capacity float64 // requests a second; 0 if it was not asked for
@@ -24,13 +23,11 @@ type extent struct {
 	most     float64 // highest rate that requests came at
 }
 
-// act is something that happens to a server while it is loaded.
 type act struct {
 	at time.Duration // after the load has begun
 	do func(m *matrix, s *site) error
 }
 
-// class is a kind of request.
 type class struct {
 	path    string
 	urgency string  // of the Priority header
@@ -51,7 +48,6 @@ func (c class) text() []byte {
 	return []byte(method + " " + target + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + urgency + "\r\n")
 }
 
-// phase is a time with one rate: per second, or in multiples of capacity.
 type phase struct {
 	span   time.Duration
 	rate   float64
@@ -60,7 +56,6 @@ type phase struct {
 	shares []float64 // in place of those of the classes; nil: those
 }
 
-// openLoad is an open loop.
 type openLoad struct {
 	classes  []class
 	phases   []phase
@@ -97,7 +92,6 @@ func (r *row) spec(s *site, e *extent, seed int) (spec clientSpec, span time.Dur
 	panic(r.unknownLoad())
 }
 
-// span is how long requests are due.
 func (l openLoad) span() time.Duration {
 	total := time.Duration(0)
 	for _, p := range l.phases {
@@ -154,7 +148,6 @@ func (l openLoad) stepping(steps load.Steps, low, high float64) openLoad {
 	return l
 }
 
-// mixed are requests of a closed loop.
 func mixed(classes ...class) (mix []load.Share) {
 	for _, c := range classes {
 		mix = append(mix, load.Share{Request: c.text(), Weight: c.share})
@@ -177,14 +170,12 @@ func (r *row) capacityMix() (mix []load.Share, clients int) {
 	return mix, clients
 }
 
-// known is what is known of a capacity.
 type known struct {
 	at   time.Time
 	last []float64
 }
 
 const (
-	// capacityFresh is how long a capacity is believed: the machine's speed changes.
 	capacityFresh = 20 * time.Second
 	// capacitySpan is how long one is measured.
 	capacitySpan = 400 * time.Millisecond
@@ -270,7 +261,6 @@ func (m *matrix) served(ctx context.Context, s *site, mix []load.Share, clients 
 	return seen.rate(seen.All.Served), nil
 }
 
-// rate is a number of requests a second.
 func (a *clientResult) rate(n int) float64 { return float64(n) / a.Span.Seconds() }
 
 // percent is a processor time as a share of the time measured.

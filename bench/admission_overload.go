@@ -78,10 +78,8 @@ func streams(_ *matrix, s *site) error {
 	return nil
 }
 
-// loadAt is an open loop at a multiple of capacity.
 type loadAt = func(x float64, classes ...class) openLoad
 
-// importantRows have requests of different rights.
 func importantRows(at loadAt) []row {
 	twoLocks := at(1,
 		class{path: "/lock?n=0&sleep=1ms", share: 2},
@@ -113,7 +111,6 @@ func leastClass(r *clientResult, e extent) []sample {
 	return []sample{{"least-class-share", "%", e.x, least}}
 }
 
-// inTimeOf is the share of some classes' requests that was served in time.
 func inTimeOf(metric string, classes ...int) func(*clientResult, extent) []sample {
 	return func(r *clientResult, e extent) []sample {
 		due, good := 0, 0
@@ -127,7 +124,6 @@ func inTimeOf(metric string, classes ...int) func(*clientResult, extent) []sampl
 // stepUsual is twice the 99th percentile of latency at 0.8 × capacity, for requests of 1 ms.
 const stepUsual = 20 * ms
 
-// timeRows are about what happens in the course of time.
 func timeRows(d spans) []row {
 	step := openLoad{classes: at("/do?cpu=1ms"), patience: patience, drain: 300 * ms}.stepping(load.Steps{
 		Target: latencyTarget, Usual: stepUsual, Lead: d(300*ms, sec), High: 500 * ms, Low: d(500*ms, 1200*ms), Count: int(d(2, 4)),
@@ -188,7 +184,6 @@ func recovered(from time.Duration) func(*clientResult, extent) []sample {
 	}
 }
 
-// memoryRows are about memory.
 func memoryRows(d spans, at loadAt) []row {
 	holds := func(longest time.Duration, classes ...class) openLoad {
 		l := at(2, classes...)

@@ -19,17 +19,14 @@ func admissionRows(quick bool) []row {
 	return append(rows, overloadRows(d)...)
 }
 
-// spans chooses between the length of a quick run and that of a full one.
 type spans func(short, long time.Duration) time.Duration
 
 const (
-	// lifePatience is that of clients in ordinary life.
 	lifePatience = 10 * time.Second
 	sec          = time.Second
 	ms           = time.Millisecond
 )
 
-// at is a class alone.
 func at(path string) []class { return []class{{path: path, share: 1}} }
 
 // poisson is an open loop of ordinary life at a rate per second.
@@ -109,7 +106,6 @@ func burstRows(d spans) []row {
 	}
 }
 
-// bimodal is a mix of short and long requests.
 var bimodal = []class{{path: "/do?cpu=50us", share: 0.95}, {path: "/do?cpu=5ms", share: 0.05}}
 
 // toolRows are loads of programs that others measure with. Each server is cold.

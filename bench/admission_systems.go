@@ -41,10 +41,8 @@ var admissionSystems = []string{
 	"capriccio", "capriccio-fifo", "net-http", "failsafe-go", "limit-listener", "go-zero", "nginx", oracleSystem,
 }
 
-// admissionQuick are those of a quick run.
 var admissionQuick = []string{"capriccio", "capriccio-fifo", "net-http"}
 
-// site is a running server of the experiment.
 type site struct {
 	*server
 	group  *proc.Group   // of memory; nil if it is in none
@@ -59,7 +57,6 @@ type site struct {
 	peakErr error // why that is not known
 }
 
-// pids are the processes that serve.
 func (s *site) pids() []int {
 	pids := []int{s.child.PID()}
 	for _, child := range s.beside {
@@ -99,7 +96,6 @@ type needs struct {
 	counted     bool    // see chores.NewFlags
 }
 
-// admissionSystem is one of them.
 type admissionSystem struct {
 	name, family string
 	start        func(ctx context.Context, n needs) (*site, error)
@@ -196,7 +192,6 @@ const admissionNginx = nginxHead + `	error_log %[1]s/error.log crit;
 }
 `
 
-// Files of the rows that fetch some.
 const (
 	fileOf100KB = chores.FilesPath + "100k"
 	fileOf8MB   = chores.FilesPath + "8m"
@@ -214,7 +209,6 @@ func (m *matrix) writeFiles() error {
 	return writeAll(m.root, files)
 }
 
-// writeAll writes files below a folder.
 func writeAll(root string, files map[string][]byte) error {
 	for name, content := range files {
 		path := filepath.Join(root, name)

@@ -64,6 +64,10 @@ func TestLoadIsMultiplesOfCapacity(t *testing.T) {
 	if could := (500.0 + 1000 + 200) / 3.5; math.Abs(e.could-could) > 1e-6 || e.most != 2000 {
 		t.Errorf("could %v, at most %v; want %v and 2000", e.could, e.most, could)
 	}
+	steps := openLoad{}.stepping(load.Steps{Lead: 3, High: 1, Low: 2, Count: 2}, 0.5, 1.4).phases
+	if len(steps) != 5 || steps[0].span != 3 || steps[3].times != 1.4 || steps[4].span != 2 || steps[4].times != 0.5 {
+		t.Errorf("steps %+v", steps)
+	}
 	testenv.Equal(t, string(got.Requests[1]), "POST /b HTTP/1.1\r\nHost: 127.0.0.1\r\nPriority: u=1\r\n\r\n", "request")
 	mix, clients := (&row{load: l}).capacityMix()
 	if len(mix) != 1 || !strings.HasPrefix(string(mix[0].Request), "GET /a ") || clients != capacityClients {

@@ -13,7 +13,6 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 )
 
-// toolLoad is a load by a program that others measure with.
 type toolLoad struct {
 	tool  string // wrk, ab or h2load
 	path  string
@@ -21,7 +20,6 @@ type toolLoad struct {
 	span  time.Duration // whole seconds
 }
 
-// installed reports whether the program is there.
 func (l toolLoad) installed() error {
 	_, err := exec.LookPath(l.tool)
 	return err

@@ -73,7 +73,6 @@ func runAll(ctx context.Context, o options, runOne func(context.Context, options
 // runningFolder is where the experiment that runs writes: a result of one that fails is not kept.
 const runningFolder = "running"
 
-// keep moves the files of an experiment to where they stay.
 func keep(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -88,7 +87,6 @@ func keep(from, to string) error {
 	return nil
 }
 
-// keptReports reads all reports below a folder, by file name.
 func keptReports(folder string) ([]*report.Report, error) {
 	var all []*report.Report
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -122,7 +120,6 @@ func readReport(path string) (*report.Report, error) {
 	return r, nil
 }
 
-// findReports reads the reports of a file or a folder.
 func findReports(path string) ([]*report.Report, error) {
 	info, err := os.Stat(path)
 	if err != nil || info.IsDir() {
@@ -132,7 +129,6 @@ func findReports(path string) ([]*report.Report, error) {
 	return []*report.Report{r}, err
 }
 
-// compareCommand compares the results in two folders or files.
 func compareCommand(before, after string, threshold float64, out io.Writer) error {
 	b, err := findReports(before)
 	if err != nil {

@@ -28,7 +28,6 @@ var cPrograms = map[string]struct {
 	"pthread-disk":  {"disk.c", []string{"-pthread"}},
 }
 
-// compileC builds a system's C baseline into dir and returns its path.
 func compileC(ctx context.Context, dir, system string) (string, error) {
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
@@ -53,7 +52,6 @@ func compileC(ctx context.Context, dir, system string) (string, error) {
 	return path, nil
 }
 
-// mainModule is the module that is measured.
 const mainModule = "github.com/capriccio-go/capriccio"
 
 // moduleFolder returns the folder of the main module's sources, which is above that of this one.

@@ -43,7 +43,6 @@ type part struct {
 	beside   func(r *run, servers []*server) error                                                    // after measuring, while the servers run; may be nil
 }
 
-// carryOut does what the experiment describes.
 func (e *experiment) carryOut(r *run) error {
 	defer func() {
 		for _, end := range r.ends {
@@ -246,8 +245,6 @@ func (o options) unknownSystem(offered []string) error {
 	return nil
 }
 
-// resultFolder makes the folder for the results: the one asked for, or a new
-// one below the temporary folder.
 func resultFolder(dir string) (string, error) {
 	if dir == "" {
 		return os.MkdirTemp("", "capriccio-results-")
@@ -269,7 +266,6 @@ func writeFiles(result *report.Report, dir string, out io.Writer) error {
 	return err
 }
 
-// draw writes the charts of a report, if there is anything to draw.
 func draw(result *report.Report, path string) (drawn bool, err error) {
 	err = writeFile(path, func(w io.Writer) (err error) {
 		drawn, err = result.WriteSVG(w, result.Charts)
@@ -298,7 +294,6 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// rounds is how often each point is measured.
 func (r *run) rounds() int {
 	if r.asked > 0 {
 		return r.asked
@@ -325,7 +320,6 @@ func (r *run) skip(what string, why error) {
 	}
 }
 
-// note adds a remark that the reader of the figures needs.
 func (r *run) note(format string, args ...any) {
 	r.env.Notes = append(r.env.Notes, fmt.Sprintf(format, args...))
 }

@@ -66,7 +66,6 @@ var pairsExperiment = experiment{
 
 var pairsWithWork = slices.Concat(pairsWorking(100), pairsWorking(1000), pointsAt(oneSlotMetric, 16, 1000, 16_384))
 
-// pairsWorking are pairs whose consumers compute for so many nanoseconds on each message.
 func pairsWorking(ns int) []point {
 	points := pointsAt(fmt.Sprintf("ops%s%dns", workInfix, ns), 1, 16, 1000, 16_384)
 	for i := range points {
@@ -194,7 +193,6 @@ var diskDirectExperiment = experiment{
 	},
 }
 
-// Figure 4 of the Capriccio paper.
 var diskCachedExperiment = experiment{
 	name:    "disk-cached",
 	doc:     "200 readers of which a share misses the page cache (Figure 4)",

@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -93,7 +97,6 @@ var filesExperiment = experiment{
 	charts: []report.Chart{{Title: "CPU time of a server per request", Metric: "cpu-per-request", XLabel: "KB", Bars: true}},
 }
 
-// congestionControl is that of new connections of TCP.
 func congestionControl() string {
 	control, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
 	if err != nil {
@@ -102,7 +105,6 @@ func congestionControl() string {
 	return string(bytes.TrimSpace(control))
 }
 
-// The loads of the experiment tls.
 const (
 	tlsKeptAlive  = 0
 	tlsHandshakes = 1
@@ -142,7 +144,6 @@ var tlsExperiment = experiment{
 	charts: []report.Chart{{Title: "CPU time of a server per request", Metric: "cpu-per-request", XLabel: "load", Bars: true}},
 }
 
-// http2Conns is how many connections h2load opens.
 const http2Conns = 8
 
 var http2Experiment = experiment{
@@ -168,4 +169,139 @@ var http2Experiment = experiment{
 		"knot-http and net-http have the same handler of net/http",
 	},
 	charts: []report.Chart{{Title: "Requests", Metric: "rps", XLabel: "streams", Bars: true}, {Title: "CPU time per request", Metric: "cpu-per-request", XLabel: "streams", Bars: true}},
+}
+
+const (
+	helloConns    = 64 // of the plain and the pipelined load
+	helloPipeline = 16
+	connsSuffix   = "-conns" // of metrics whose parameter is the connections
+	pausePoint    = "pause"
+	pauseSuffix   = "-paused" // of metrics whose parameter is how long the one client pauses, in ms
+	ratePoint     = "rate"
+	rateSuffix    = "-at-rate" // of metrics whose parameter is the requests a second
+)
+
+func (r *run) startAll(launchers []launcher) (servers []*server) {
+	for _, l := range launchers {
+		if r.planning() {
+			servers = append(servers, &server{system: l.system})
+			continue
+		}
+		s, err := l.start(r.ctx)
+		if err == nil {
+			servers = append(servers, s)
+		} else if r.ctx.Err() == nil {
+			r.fail(l.system, l.system, err)
+		}
+	}
+	if len(servers) == 0 && r.failed == nil {
+		r.failed = errors.New("no server could be started")
+	}
+	return servers
+}
+
+func closeAll(servers []*server) {
+	for _, s := range servers {
+		s.close()
+	}
+}
+
+// loadSample loads one server for a while from the client core.
+func (r *run) loadSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
+	conns, flags := helloConns, []any{"warm", d / 5, "for", d - d/5}
+	switch p.metric {
+	case "depth":
+		flags = append(flags, "depth", p.x)
+	case "conns":
+		conns = int(p.x)
+	case pausePoint:
+		conns, flags = 1, append(flags, "pause", time.Duration(p.x)*time.Millisecond)
+	case ratePoint:
+		flags = append(flags, "rate", p.x)
+	}
+	samples, err := r.client(ctx, d, s, "load", append(flags, "conns", conns))
+	return helloSamples(samples, p, conns), err
+}
+
+// easySuffixes are of the metrics of loads that are less than a server can do.
+var easySuffixes = map[string]string{pausePoint: pauseSuffix, ratePoint: rateSuffix}
+
+// helloSamples drops what is no result, and names the parameter: the depth, or
+// in metrics of their own the connections. The plain load counts as both.
+func helloSamples(samples []sample, p point, conns int) (kept []sample) {
+	for _, one := range samples {
+		if suffix, easy := easySuffixes[p.metric]; easy {
+			if one.metric == "cpu-per-request" || one.metric == "p50" || one.metric == "p99" {
+				kept = append(kept, sample{one.metric + suffix, one.unit, p.x, one.value})
+			}
+			continue
+		}
+		if one.metric == "requests" {
+			continue
+		}
+		if p.metric == "depth" {
+			kept = append(kept, one)
+		}
+		if p.metric == "conns" || p.x == 1 {
+			kept = append(kept, sample{one.metric + connsSuffix, one.unit, float64(conns), one.value})
+		}
+	}
+	return kept
+}
+
+func loadArgs(s *server, conns, depth int, warm, measured time.Duration) []string {
+	return append([]string{"load"}, flagPairs("addr", s.addr, "conns", conns, "depth", depth, "warm", warm, "for", measured, "pid", s.child.PID())...)
+}
+
+// idleSample gives a fresh server idle connections and compares its memory, after letting it settle both times.
+func (r *run) idleSample(ctx context.Context, s *server, p point, settle time.Duration) ([]sample, error) {
+	// What serving takes at all is not a connection's.
+	if _, err := r.client(ctx, settle/4, s, "load", []any{"for", settle / 4}); err != nil {
+		return nil, err
+	}
+	before, err := proc.Memory(s.child.PID())
+	if err != nil {
+		return nil, err
+	}
+	after, opened, err := r.holding(ctx, s, int(p.x), settle/2)
+	if err != nil {
+		return nil, err
+	}
+	return []sample{
+		{"bytes-per-conn", "B", p.x, float64(after-before) / p.x},
+		{"process-bytes", "B", p.x, float64(after)},
+		{"open-and-request", "µs", p.x, float64(opened.Microseconds()) / p.x},
+	}, nil
+}
+
+// holding has a worker hold connections to a server, and returns what the server's process holds, after letting it
+// settle, and how long it took to open them.
+func (r *run) holding(ctx context.Context, s *server, conns int, settle time.Duration, flags ...string) (bytes int64, opened time.Duration, err error) {
+	opened, err = whileHeld(ctx, r.ownClient(append([]string{"hold", "-addr", s.addr, "-conns", strconv.Itoa(conns)}, flags...)...), func() (err error) {
+		select {
+		case <-time.After(settle):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		bytes, err = proc.Memory(s.child.PID())
+		return err
+	})
+	return bytes, opened, err
+}
+
+// whileHeld runs f while a worker holds connections, and returns how long it took to open them.
+func whileHeld(ctx context.Context, worker proc.Command, f func() error) (opened time.Duration, err error) {
+	client, err := proc.Start(worker)
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	began := time.Now()
+	opening, cancel := within(ctx, sampleTimeout)
+	defer cancel()
+	if line, err := client.Line(opening); err != nil || line != "holding" {
+		return 0, fmt.Errorf("opening connections: %q, %w", line, err)
+	}
+	opened = time.Since(began)
+	return opened, f()
 }

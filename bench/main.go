@@ -16,7 +16,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -48,7 +47,6 @@ func main() {
 	}
 }
 
-// usageError is a mistake in the command line.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
@@ -106,7 +104,6 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	return &usageError{fmt.Sprintf("unknown command %q\n%s", name, usageText)}
 }
 
-// options are the arguments of run.
 type options struct {
 	experiment experiment
 	several    []experiment // of which results are kept; none: experiment only
@@ -150,12 +147,7 @@ func parseRun(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	flags.BoolVar(&o.quick, "quick", false, "end within 45 s")
-	flags.Func("rounds", "how often each point is measured; 4 times if not given, 3 with -quick", func(text string) (err error) {
-		if o.rounds, err = strconv.Atoi(text); err != nil || o.rounds < 1 {
-			return errors.New("want a number from 1")
-		}
-		return nil
-	})
+	flags.IntVar(&o.rounds, "rounds", 0, "how often each point is measured; 0: 4 times, 3 with -quick")
 	flags.DurationVar(&o.length, "for", 0, "how long a soak takes; 0: 4 minutes, 25 s with -quick")
 	flags.StringVar(&o.dir, "out", "", "folder for the results")
 	list := func(into *[]string) func(string) error {
@@ -171,8 +163,8 @@ func parseRun(args []string) (options, error) {
 	switch {
 	case len(names) == 0:
 		return o, &usageError{"run takes the name of an experiment, or more than one: choose from " + known + ", or all"}
-	case o.length < 0:
-		return o, &usageError{fmt.Sprintf("-for %v, want a length of time", o.length)}
+	case o.length < 0 || o.rounds < 0:
+		return o, &usageError{fmt.Sprintf("-for %v -rounds %d: want numbers from 0", o.length, o.rounds)}
 	case len(names) == 1 && names[0] == "all":
 		o.several = experiments
 	default:

@@ -20,7 +20,6 @@ type point struct {
 	work   int
 }
 
-// pointsAt are points of one metric.
 func pointsAt(metric string, xs ...float64) []point {
 	points := make([]point, 0, len(xs))
 	for _, x := range xs {
@@ -31,7 +30,6 @@ func pointsAt(metric string, xs ...float64) []point {
 
 func (p point) String() string { return fmt.Sprintf("%s x=%s", p.metric, report.Number(p.x)) }
 
-// sample is one measured value.
 type sample struct {
 	metric string
 	unit   string
@@ -42,7 +40,6 @@ type sample struct {
 // sampler measures one point once, for about the given time.
 type sampler = func(ctx context.Context, p point, d time.Duration) ([]sample, error)
 
-// contender is one system.
 type contender struct {
 	system string
 	sample sampler
@@ -85,7 +82,13 @@ func eachOf(measure func(system string) sampler, systems ...string) (all []conte
 	return all
 }
 
-// length is how long a sample takes in all.
+func (c *contender) lacking(p point) string {
+	if c.lacks == nil {
+		return ""
+	}
+	return c.lacks(p)
+}
+
 func (c *contender) length(p point, d time.Duration) time.Duration {
 	if c.takes == nil {
 		return d + usualOverhead
@@ -101,10 +104,8 @@ func slower(by time.Duration, contenders []contender) []contender {
 	return contenders
 }
 
-// serverSampler is sampler for a server.
 type serverSampler = func(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error)
 
-// serving are contenders that are running servers.
 func serving(servers []*server, measure serverSampler) (all []contender) {
 	for _, s := range servers {
 		all = append(all, contender{system: s.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
@@ -114,7 +115,6 @@ func serving(servers []*server, measure serverSampler) (all []contender) {
 	return all
 }
 
-// starting are contenders that are servers, which start for each sample.
 func starting(launchers []launcher, measure serverSampler) (all []contender) {
 	for _, l := range launchers {
 		all = append(all, contender{system: l.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
@@ -145,7 +145,7 @@ func plan(rounds int, points []point, contenders []contender) []step {
 		for _, p := range points {
 			for i := range contenders {
 				c := &contenders[(i+round)%len(contenders)]
-				if c.lacks == nil || c.lacks(p) == "" {
+				if c.lacking(p) == "" {
 					steps = append(steps, step{round, p, c})
 				}
 			}
@@ -154,20 +154,14 @@ func plan(rounds int, points []point, contenders []contender) []step {
 	return steps
 }
 
-// measure samples every point on every contender, for about wanted each time,
-// less where a quick run asks for it. A contender that fails at a point is left
-// out there; if it is one of ours the run fails in the end. An interrupted run measures nothing any more.
+// measure samples every point on every contender, for about wanted each time, less where a quick run asks for it. A
+// contender that fails at a point is left out there; if it is one of ours the run fails in the end. An interrupted run
+// measures nothing any more.
 func (r *run) measure(points []point, contenders []contender, wanted time.Duration) {
-	contenders = slices.DeleteFunc(slices.Clone(contenders), func(c contender) bool { return !r.wants(c.system) })
-	if len(contenders) == 0 {
-		return
-	}
+	contenders = r.wanted(contenders)
 	for _, c := range contenders {
 		for _, p := range points {
-			if c.lacks == nil {
-				break
-			}
-			if why := c.lacks(p); why != "" {
+			if why := c.lacking(p); why != "" {
 				r.skip(c.system+" "+p.metric, errors.New(why))
 			}
 		}
@@ -190,16 +184,10 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 			}
 			d = max(min(wanted, left/time.Duration(len(steps)-i)-beside), shortestSample)
 		}
-		name := s.contender.system + " " + s.point.String()
-		if out[name] {
-			continue
-		}
-		r.round = s.round
 		if s.contender == &contenders[s.round%len(contenders)] {
-			fmt.Fprintf(r.progress, "[%*d/%d] %v\n", len(fmt.Sprint(len(steps))), i+1, len(steps), s.point)
+			fmt.Fprintf(r.progress, "%s %v\n", progress(i, steps), s.point)
 		}
-		_, ok := r.try(s, name, d)
-		out[name] = !ok
+		r.try(s, s.contender.system+" "+s.point.String(), d, out)
 	}
 	if !r.quick {
 		r.profileLosses(points, contenders, wanted)
@@ -209,9 +197,8 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 // measureEach samples every point on every contender, however long that takes. A contender that fails at a point is left
 // out there, as by measure.
 func (r *run) measureEach(points []point, contenders []contender, called func(system string, p point) string) {
-	contenders = slices.DeleteFunc(contenders, func(c contender) bool { return !r.wants(c.system) })
 	out := map[string]bool{}
-	steps := plan(r.rounds(), points, contenders)
+	steps := plan(r.rounds(), points, r.wanted(contenders))
 	for i, s := range steps {
 		name := called(s.contender.system, s.point)
 		if r.planning() {
@@ -224,11 +211,9 @@ func (r *run) measureEach(points []point, contenders []contender, called func(sy
 		if out[name] || r.ctx.Err() != nil {
 			continue
 		}
-		r.round = s.round
 		began := time.Now()
-		samples, ok := r.try(s, name, 0)
-		out[name] = !ok
-		fmt.Fprintf(r.progress, "[%*d/%d] %4.1f s  %s", len(fmt.Sprint(len(steps))), i+1, len(steps), time.Since(began).Seconds(), cmp.Or(name, s.contender.system))
+		samples := r.try(s, name, 0, out)
+		fmt.Fprintf(r.progress, "%s %4.1f s  %s", progress(i, steps), time.Since(began).Seconds(), cmp.Or(name, s.contender.system))
 		for _, one := range samples {
 			if !slices.Contains(r.details, one.metric) {
 				fmt.Fprintf(r.progress, "  %s %s%s", one.metric, report.Number(one.value), strings.TrimPrefix(one.unit, "1"))
@@ -238,8 +223,20 @@ func (r *run) measureEach(points []point, contenders []contender, called func(sy
 	}
 }
 
-// try takes the samples of a step, which is left out, by its name, if it fails.
-func (r *run) try(s step, name string, d time.Duration) (samples []sample, ok bool) {
+func (r *run) wanted(contenders []contender) []contender {
+	return slices.DeleteFunc(slices.Clone(contenders), func(c contender) bool { return !r.wants(c.system) })
+}
+
+func progress(i int, steps []step) string {
+	return fmt.Sprintf("[%*d/%d]", len(fmt.Sprint(len(steps))), i+1, len(steps))
+}
+
+// try takes the samples of a step, unless out says that it failed before; if it fails it is left out, by its name.
+func (r *run) try(s step, name string, d time.Duration, out map[string]bool) []sample {
+	if out[name] {
+		return nil
+	}
+	r.round = s.round
 	samples, err := s.contender.sample(r.ctx, s.point, d)
 	if err == nil {
 		err = r.add(s.contender.system, samples)
@@ -247,41 +244,33 @@ func (r *run) try(s step, name string, d time.Duration) (samples []sample, ok bo
 	if err != nil && r.ctx.Err() == nil {
 		r.fail(s.contender.system, name, err)
 	}
-	return samples, err == nil
+	out[name] = err != nil
+	return samples
 }
 
 // addPlan adds what the steps take to a plan: in a quick run not more than there is time for, but all of the first round.
 func (r *run) addPlan(steps []step, wanted time.Duration) {
 	var last string
-	for _, s := range steps {
-		if s.round == 0 {
-			r.outline, last = outlined(r.outline, last, s), s.point.String()
-		}
-	}
 	total, longest, first := time.Duration(0), time.Duration(0), time.Duration(0)
 	for _, s := range steps {
 		takes := s.contender.length(s.point, wanted)
 		total, longest = total+takes, max(longest, takes)
-		if s.round == 0 {
-			first += s.contender.length(s.point, min(wanted, shortestSample))
+		if s.round > 0 {
+			continue
 		}
+		first += s.contender.length(s.point, min(wanted, shortestSample))
+		if at := s.point.String(); at != last {
+			r.outline, last = append(r.outline, at+":"), at
+		}
+		r.outline[len(r.outline)-1] += " " + s.contender.system
 	}
 	if r.quick {
 		total = min(total, max(quickBudget-r.reserved-*r.planned, first))
-	} else if r.profiles == nil {
+	} else if r.profiles == nil && len(steps) > 0 {
 		r.profiles = make([]report.Profile, lossesProfiled)
 		total += lossesProfiled * longest
 	}
 	*r.planned += total
-}
-
-// outlined adds the step to an outline, whose last line is of the point last.
-func outlined(outline []string, last string, s step) []string {
-	if s.point.String() != last {
-		outline = append(outline, s.point.String()+":")
-	}
-	outline[len(outline)-1] += " " + s.contender.system
-	return outline
 }
 
 // wants reports whether a system was asked for; all are if none was named.

@@ -95,7 +95,6 @@ func (m *matrix) limitedSystem() (admissionSystem, error) {
 	}}, err
 }
 
-// outcome is what became of requests.
 func (a *clientResult) outcome(x, goodput float64) []sample {
 	samples := []sample{{"goodput", "req/s", x, goodput}}
 	if a.All.Served > 0 {
@@ -106,7 +105,6 @@ func (a *clientResult) outcome(x, goodput float64) []sample {
 		sample{"lost", "req/s", x, a.rate(a.All.Failed + a.All.TimedOut)})
 }
 
-// usage is what was used meanwhile.
 func (a *clientResult) usage(x float64) []sample {
 	return []sample{
 		{"cpu", "%", x, a.percent(a.Usage.Server)},
@@ -115,12 +113,10 @@ func (a *clientResult) usage(x float64) []sample {
 	}
 }
 
-// late is how late the client itself was.
 func (a *clientResult) late(x float64) sample {
 	return sample{"client-late", "ms", x, milliseconds(a.All.Late)}
 }
 
-// value finds a metric among samples.
 func value(samples []sample, metric string) (float64, error) {
 	if v, ok := valuesOf(samples)[metric]; ok {
 		return v, nil
@@ -128,7 +124,6 @@ func value(samples []sample, metric string) (float64, error) {
 	return 0, fmt.Errorf("no sample of %s", metric)
 }
 
-// valuesOf are samples by metric.
 func valuesOf(samples []sample) map[string]float64 {
 	values := map[string]float64{}
 	for _, one := range samples {
@@ -137,13 +132,18 @@ func valuesOf(samples []sample) map[string]float64 {
 	return values
 }
 
-// counts are what a server of ours reports of itself.
+func suffixed(samples []sample, suffix string) []sample {
+	for i := range samples {
+		samples[i].metric += suffix
+	}
+	return samples
+}
+
 type counts struct {
 	gc, all     float64 // CPU seconds
 	acceptFails float64
 }
 
-// askCounts makes a server that counts report.
 func (s *site) askCounts(ctx context.Context) (counts, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("no answer after %v", serverStart))
 	defer cancel()
@@ -203,7 +203,6 @@ const (
 	fdsKeep = 20 * time.Millisecond
 )
 
-// overloadFDsExperiment has many clients connect to servers that may only have few connections.
 var overloadFDsExperiment = experiment{
 	name: "overload-fds",
 	doc:  "10,000 clients of a server with 256 descriptors",
@@ -268,7 +267,6 @@ const (
 	spike         = 12.0
 )
 
-// priorityExperiment puts a spike of unimportant requests beside important ones.
 var priorityExperiment = experiment{
 	name: "priority",
 	doc:  "urgent requests beside 12 times the usual number of others",

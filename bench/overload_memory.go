@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -30,7 +28,6 @@ const (
 // hold for a short time.
 var memoryMain = []float64{512, 4096, 16_384}
 
-// overloadMemoryExperiment has many clients ask for something that takes memory.
 var overloadMemoryExperiment = experiment{
 	name: "overload-memory",
 	doc:  "requests that hold 1 MiB each, up to 16,384 at a time, GOMEMLIMIT=512MiB",
@@ -103,22 +100,17 @@ func (m *matrix) memoryTakes(system string, p point) time.Duration {
 
 // memorySample starts a server afresh and keeps an eye on it while clients load it.
 func (m *matrix) memorySample(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
-	shape, suffix := m.memoryShape(system, p), ""
-	n := needs{counted: true, watch: memoryCap, env: []string{"GOMEMLIMIT=" + memoryLimit}}
-	switch p.metric {
-	case "hold" + longSuffix:
-		shape.hold, suffix = time.Second, longSuffix
-	case "hold" + retrySuffix:
-		shape.patient, suffix = true, retrySuffix
+	shape, n := m.memoryShape(system, p), needs{counted: true, watch: memoryCap, env: []string{"GOMEMLIMIT=" + memoryLimit}}
+	suffix := strings.TrimPrefix(p.metric, "hold")
+	shape.patient = suffix == retrySuffix
+	if suffix == longSuffix {
+		shape.hold = time.Second
 	}
 	if !shape.patient {
 		n.env = append(n.env, waitsEnv)
 	}
 	samples, _, err := m.memoryLoad(ctx, system, n, shape)
-	for i := range samples {
-		samples[i].metric += suffix
-	}
-	return samples, err
+	return suffixed(samples, suffix), err
 }
 
 // memoryShape is a closed loop of requests that hold memory.
@@ -159,9 +151,8 @@ func (m *matrix) memoryLoad(ctx context.Context, system admissionSystem, n needs
 	if err != nil {
 		return nil, nil, err
 	}
-	samples, killed := []sample{{"goodput", "req/s", x, 0}}, 1.0
+	samples := []sample{{"goodput", "req/s", x, 0}}
 	if !s.dead {
-		killed = 0
 		gc := 0.0
 		if all := after.all - before.all; all > 0 {
 			gc = 100 * (after.gc - before.gc) / all
@@ -172,7 +163,7 @@ func (m *matrix) memoryLoad(ctx context.Context, system admissionSystem, n needs
 	}
 	return append(samples,
 		sample{"rss-mb", "MiB", x, float64(s.watch.most.Load()) / (1 << 20)},
-		sample{"killed", "1", x, killed}), s, nil
+		sample{"killed", "1", x, choose(s.dead, 1.0, 0)}), s, nil
 }
 
 // fairness compares the 99th percentile with the mean that Little's law gives. There is
@@ -242,19 +233,10 @@ type memoryWatch struct {
 // watchEvery is short beside the time it takes to touch much memory: 4 ms are some 10 MiB.
 const watchEvery = 4 * time.Millisecond
 
-func watchMemory(child *proc.Child, limit int64) (*memoryWatch, error) {
+func watchMemory(child *proc.Child, limit int64) *memoryWatch {
 	w := &memoryWatch{stop: make(chan struct{}), ended: make(chan struct{})}
-	file, err := os.Open(fmt.Sprintf("/proc/%d/statm", child.PID()))
-	if errors.Is(err, fs.ErrNotExist) { // it has ended already, and its waiter learns why
-		close(w.ended)
-		return w, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	go func() {
 		defer close(w.ended)
-		defer file.Close()
 		tick := time.NewTicker(watchEvery)
 		defer tick.Stop()
 		for {
@@ -263,10 +245,12 @@ func watchMemory(child *proc.Child, limit int64) (*memoryWatch, error) {
 			case <-w.stop:
 				return
 			}
-			resident, err := residentBytes(file)
-			if err != nil {
+			var size, resident int64 // in pages (proc_pid_statm(5))
+			statm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", child.PID()))
+			if n, _ := fmt.Sscan(string(statm), &size, &resident); n < 2 {
 				return // it has ended
 			}
+			resident *= int64(os.Getpagesize())
 			w.most.Store(max(w.most.Load(), resident))
 			if resident > limit {
 				w.killed.Store(true)
@@ -275,7 +259,7 @@ func watchMemory(child *proc.Child, limit int64) (*memoryWatch, error) {
 			}
 		}
 	}()
-	return w, nil
+	return w
 }
 
 func (w *memoryWatch) end() {
@@ -293,10 +277,7 @@ func belowCap(ctx context.Context, span time.Duration, command proc.Command, lim
 		return nil, 0, false, err
 	}
 	defer child.Close()
-	watch, err := watchMemory(child, limit)
-	if err != nil {
-		return nil, 0, false, err
-	}
+	watch := watchMemory(child, limit)
 	var lines []string
 	for line, err := child.Line(ctx); err == nil; line, err = child.Line(ctx) {
 		lines = append(lines, line)
@@ -310,19 +291,4 @@ func belowCap(ctx context.Context, span time.Duration, command proc.Command, lim
 		printed, err = parseSamples(lines)
 	}
 	return printed, float64(watch.most.Load()) / (1 << 20), killed, err
-}
-
-// residentBytes reads the second number of statm, in pages (proc_pid_statm(5)).
-func residentBytes(statm *os.File) (int64, error) {
-	var buffer [128]byte
-	n, err := statm.ReadAt(buffer[:], 0)
-	if n == 0 {
-		return 0, fmt.Errorf("read %s: %w", statm.Name(), err)
-	}
-	fields := bytes.Fields(buffer[:n])
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("%s holds %q", statm.Name(), buffer[:n])
-	}
-	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
-	return pages * int64(os.Getpagesize()), err
 }

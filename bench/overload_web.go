@@ -27,7 +27,6 @@ const (
 	webPause    = 5 * time.Millisecond
 )
 
-// webTimes are how long the parts of a sample take.
 type webTimes struct {
 	capacity, warm, span  time.Duration
 	lead, highFor, lowFor time.Duration
@@ -45,7 +44,6 @@ var (
 	}
 )
 
-// web is overload-web.
 type web struct {
 	*matrix
 	webTimes
@@ -56,8 +54,6 @@ func newWeb(r *run) (*web, error) {
 	return &web{matrix: &matrix{run: r, steps: steps}, webTimes: choose(r.quick, webQuick, webFull)}, err
 }
 
-// overloadWebExperiment offers servers whose handler takes 1 ms of CPU multiples of what they
-// can do, and measures what clients get of it.
 var overloadWebExperiment = experiment{
 	name:    "overload-web",
 	doc:     "goodput of a handler of 1 ms of CPU at up to 10 times capacity",
@@ -109,7 +105,6 @@ func prepareOverloadWeb(r *run, e *experiment) error {
 	return nil
 }
 
-// warmAt is how long a load lasts before it is measured.
 func (w *web) warmAt(load float64) time.Duration {
 	if w.quick && load > 1 {
 		return overloadLead
@@ -159,8 +154,5 @@ func (w *web) sample(ctx context.Context, system admissionSystem, p point) ([]sa
 	goodput := seen.rate(seen.All.InTime)
 	samples := slices.Insert(seen.outcome(p.x, goodput), 1, sample{"goodput-share", "%", p.x, 100 * goodput / e.capacity})
 	samples = append(append(samples, seen.usage(p.x)...), seen.late(p.x), sample{"capacity", "req/s", p.x, e.capacity})
-	for i := range samples {
-		samples[i].metric += suffix
-	}
-	return samples, nil
+	return suffixed(samples, suffix), nil
 }

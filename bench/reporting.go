@@ -22,7 +22,6 @@ const (
 	missedName    = "missed"
 )
 
-// headlines are the rows of the first page.
 var headlines = []report.Headline{
 	{What: "small response, CPU", Experiment: "hello", Metric: "cpu-per-request", X: 1},
 	{What: "the same at 1,000 requests/s", Experiment: "hello", Metric: "cpu-per-request" + rateSuffix, X: 1000},
@@ -128,7 +127,6 @@ func nthName(name string, i int) string {
 	return fmt.Sprintf("%s-%d", name, i+1)
 }
 
-// experimentPage writes the page of an experiment, its pictures, and what they were made from.
 func experimentPage(e experiment, reports []*report.Report, folder, shown string) error {
 	var block strings.Builder
 	for i, r := range reports {

@@ -26,7 +26,6 @@ type server struct {
 	addr   string
 }
 
-// launcher starts one kind of server.
 type launcher struct {
 	system string
 	start  func(ctx context.Context) (*server, error)
@@ -92,12 +91,10 @@ func (r *run) lighttpd(root, more string) []launcher {
 	}}}
 }
 
-// startServer starts what programServer describes.
 func startServer(ctx context.Context, system, path string, args ...string) (*server, error) {
 	return programServer(system, nil, path, args...).start(ctx)
 }
 
-// startBeside starts what is needed beside the servers that are measured.
 func (r *run) startBeside(system string, command proc.Command) (s *server, err error) {
 	s = &server{system: system}
 	err = r.prepare(usualOverhead, func() error { s, err = startCommand(r.ctx, system, command); return err })
@@ -161,7 +158,6 @@ func startUntil(ctx context.Context, system string, command proc.Command, ready 
 	return &server{system: system, child: child, addr: addr}, nil
 }
 
-// buildPeer builds one program of the peers' module and returns its path.
 func (r *run) buildPeer(name string) (string, error) { return r.build("bench/peers", name) }
 
 func lastLine(out []byte) string {

@@ -79,17 +79,15 @@ func (r *run) writeServed() error {
 
 var servedKB = []int{1, 16, 100, 10 << 10}
 
-// idleTLS measures what connections hold that have made one request.
 func (r *run) idleTLS(ctx context.Context, s *server, p point, settle time.Duration) ([]sample, error) {
-	before, _, err := r.holding(ctx, s, 50, settle, "tls-hold")
+	before, _, err := r.holding(ctx, s, 50, settle, "-tls")
 	if err != nil {
 		return nil, err
 	}
-	after, _, err := r.holding(ctx, s, int(p.x), settle, "tls-hold")
+	after, _, err := r.holding(ctx, s, int(p.x), settle, "-tls")
 	return []sample{{"bytes-per-conn", "B", p.x, float64(after-before) / (p.x - 50)}}, err
 }
 
-// writeKey writes a self-signed certificate and its key to a file.
 func writeKey(path string) error {
 	made, err := selfSigned()
 	if err != nil {
@@ -104,7 +102,6 @@ func writeKey(path string) error {
 	return os.WriteFile(path, append(text, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key})...), 0o666)
 }
 
-// http2Sample has h2load ask for a small response by HTTP/2 without TLS.
 func (r *run) http2Sample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
 	tool, err := r.find("h2load")
 	if err != nil {
@@ -125,14 +122,12 @@ func (r *run) http2Sample(ctx context.Context, s *server, p point, d time.Durati
 	return []sample{{"rps", "req/s", p.x, done / d.Seconds()}, {"cpu-per-request", "µs", p.x, float64(cpu.Nanoseconds()) / 1e3 / done}}, err
 }
 
-// fetchSample asks for one of the files, or for the mix.
 func (r *run) fetchSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
 	asked, _ := servedFiles()
 	samples, err := r.client(ctx, d, s, "fetch", []any{"conns", choose(p.x > 1000, 8, helloConns), "warm", d / 5, "for", d - d/5}, asked[int(p.x)]...)
 	return allAt(p.x, samples), err
 }
 
-// tlsSample asks for a small file by TLS.
 func (r *run) tlsSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
 	samples, err := r.client(ctx, d, s, "tls-load", []any{"for", d, "fresh", p.x == tlsHandshakes})
 	return allAt(p.x, samples), err
@@ -146,7 +141,6 @@ func allAt(x float64, samples []sample) []sample {
 	return samples
 }
 
-// proxyExperiment loads reverse proxies before one backend, which is on the client's core, with small requests.
 var proxyExperiment = experiment{
 	name: "proxy",
 	doc:  "small responses of a backend through reverse proxies",
@@ -179,7 +173,6 @@ func (r *run) proxies() []launcher {
 	return append(own, r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxProxy, dir, addr, backend.addr) })...)
 }
 
-// nginxProxy is nginxConfig with a backend.
 const nginxProxy = nginxHead + `	upstream backend {
 		server %[3]s;
 		keepalive 64;

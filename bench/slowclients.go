@@ -33,7 +33,6 @@ const (
 	slowSpan      = 3 * time.Second
 )
 
-// slowClientsExperiment has slowhttptest attack each server while other clients go on as usual, and says what became of their requests.
 var slowClientsExperiment = experiment{
 	name: "slow-clients",
 	doc:  "normal clients beside slowhttptest's",

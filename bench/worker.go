@@ -54,7 +54,6 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"fetch":           runFetch,
 	relayEnds:         runRelayEnds,
 	"tls-load":        runTLSLoad,
-	"tls-hold":        runTLSHold,
 	"fcgi":            runResponder,
 	"players":         runPlayers,
 	"models":          runModelServer,
@@ -73,17 +72,12 @@ func init() {
 }
 
 func runWorker(args []string, out io.Writer) error {
-	if len(args) == 0 {
-		return fmt.Errorf("%s: no kind given", workerCommand)
+	if len(args) == 0 || workers[args[0]] == nil {
+		return fmt.Errorf("%s: unknown kind %.1q", workerCommand, args)
 	}
-	work, ok := workers[args[0]]
-	if !ok {
-		return fmt.Errorf("%s: unknown kind %q", workerCommand, args[0])
-	}
-	return work(args[1:], out)
+	return workers[args[0]](args[1:], out)
 }
 
-// job is what a measuring worker was asked for.
 type job struct {
 	metric   string
 	x        int
@@ -95,12 +89,10 @@ type job struct {
 // emitter prints one sample of a worker, which parseSamples reads.
 type emitter func(metric, unit string, value float64)
 
-// emitAt prints samples at x.
 func emitAt[X int | float64](out io.Writer, x X) emitter {
 	return func(metric, unit string, value float64) { fmt.Fprintf(out, "%s %s %v %.6g\n", metric, unit, x, value) }
 }
 
-// metricFunc measures one metric and emits it.
 type metricFunc func(j job) error
 
 // workInfix stands between a metric's name and the work of each operation.
@@ -125,22 +117,14 @@ func measuring(metrics map[string]metricFunc) func([]string, io.Writer) error {
 }
 
 func parseJob(args []string) (job, error) {
-	if len(args) != 3 && len(args) != 4 {
-		return job{}, fmt.Errorf("arguments are %q, want METRIC X MILLISECONDS [WORK_NS]", args)
+	var j job
+	var ms int
+	var more string
+	n, _ := fmt.Sscan(strings.Join(args, " "), &j.metric, &j.x, &ms, &j.work, &more)
+	if n != len(args) || n < 3 || n > 4 || j.x < 1 || ms < 1 || j.work < 0 {
+		return job{}, fmt.Errorf("arguments are %q, want METRIC X MILLISECONDS [WORK_NS], numbers from 1", args)
 	}
-	j := job{metric: args[0]}
-	numbers := []int{0, 0, 0}
-	for i, text := range args[1:] {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 {
-			return job{}, fmt.Errorf("not a whole number: %q", text)
-		}
-		numbers[i] = n
-	}
-	j.x, j.duration, j.work = numbers[0], time.Duration(numbers[1])*time.Millisecond, numbers[2]
-	if j.x < 1 || j.duration < 1 {
-		return job{}, fmt.Errorf("arguments are %q, want X and MILLISECONDS of at least 1", args)
-	}
+	j.duration = time.Duration(ms) * time.Millisecond
 	return j, nil
 }
 
@@ -189,7 +173,6 @@ func samplesOf(ctx context.Context, span time.Duration, command proc.Command) ([
 	return parseSamples(lines)
 }
 
-// linesOf is likewise for what it prints.
 func linesOf(ctx context.Context, span time.Duration, command proc.Command) ([]string, error) {
 	ctx, cancel := within(ctx, span+sampleTimeout)
 	defer cancel()
@@ -209,19 +192,12 @@ const sampleTimeout = 2 * time.Minute
 func parseSamples(lines []string) ([]sample, error) {
 	samples := make([]sample, 0, len(lines))
 	for _, line := range lines {
-		fields := strings.Fields(line)
-		if len(fields) != 4 {
-			return nil, fmt.Errorf("sample line %q: want 4 fields", line)
+		var s sample
+		var more string
+		if n, err := fmt.Sscan(line, &s.metric, &s.unit, &s.x, &s.value, &more); n != 4 {
+			return nil, fmt.Errorf("sample line %q: want 4 fields: %w", line, err)
 		}
-		x, err := strconv.ParseFloat(fields[2], 64)
-		if err != nil {
-			return nil, fmt.Errorf("sample line %q: %w", line, err)
-		}
-		value, err := strconv.ParseFloat(fields[3], 64)
-		if err != nil {
-			return nil, fmt.Errorf("sample line %q: %w", line, err)
-		}
-		samples = append(samples, sample{fields[0], fields[1], x, value})
+		samples = append(samples, s)
 	}
 	if len(samples) == 0 {
 		return nil, fmt.Errorf("printed no sample")

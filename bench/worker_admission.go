@@ -18,7 +18,6 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// taskWorkers are those of a backend for tasks.
 type taskWorkers struct{ *task.Semaphore }
 
 func (w taskWorkers) Acquire() { _ = w.Semaphore.Acquire(1) } // cut short only at the end
@@ -87,7 +86,6 @@ func taskPriority(header string) int {
 	return 0
 }
 
-// failCounter counts what netpoll logs of accepts that failed.
 type failCounter struct{ count *atomic.Int64 }
 
 func (f failCounter) Enabled(context.Context, slog.Level) bool { return true }
@@ -113,7 +111,6 @@ func runCalibrate(_ []string, out io.Writer) error {
 	return nil
 }
 
-// taskHost is the host of tasks.
 func taskHost(f *chores.Flags) *chores.Host {
 	mu := new(task.Mutex)
 	host := &chores.Host{

@@ -186,7 +186,6 @@ func taskCond(j job) error {
 	return measureRing(j, "cond", func() { pass(0, 1%j.x) })
 }
 
-// taskBuffer is the buffer that producers and consumers share.
 type taskBuffer struct {
 	*pairs
 	mu                task.Mutex

@@ -36,7 +36,6 @@ type clientSpec struct {
 	Steps  *load.Steps   // of an open loop, whose times are wanted
 }
 
-// clientResult is what a client has seen.
 type clientResult struct {
 	All     load.Tally
 	Classes []load.Tally

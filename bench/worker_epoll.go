@@ -14,7 +14,6 @@ import (
 // difference to our tasks the price of tasks.
 var epollMetrics = map[string]metricFunc{"tokens": epollTokens}
 
-// rawPipe is one of the pipes.
 type rawPipe struct {
 	r, w int
 	lot  uint64
@@ -83,7 +82,6 @@ func (l *eventLoop) open(pipes int) error {
 	return err
 }
 
-// turn waits once and serves what came.
 func (l *eventLoop) turn() (passed int, err error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll),
 		uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), ^uintptr(0), 0, 0)

@@ -7,20 +7,25 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/fcgi"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/certs"
 	"github.com/capriccio-go/capriccio/knot/proxy"
+	"golang.org/x/sys/unix"
 )
 
 // runFileServer serves the files below a folder, with Knot or with net/http. It ends with
@@ -107,7 +112,6 @@ func filesByKnot(root, pages, pem string, cache int64) (*knot.Server, error) {
 	return server, nil
 }
 
-// supportPage is how long a page of runResponder is, in bytes.
 const supportPage = 12 << 10
 
 // runResponder makes pages for other servers, by FastCGI. It ends with its standard input.
@@ -147,23 +151,13 @@ func (u *supportUsers) think(user int) time.Duration {
 // place of the tree's, as PATH=BYTES: each is asked for as often as any other.
 func runFetch(args []string, out io.Writer) error {
 	var cfg load.Config
-	flags := flag.NewFlagSet("fetch", flag.ExitOnError)
-	addr := flags.String("addr", "", "address of the server")
-	pid := flags.Int("pid", 0, "process of the server")
+	flags, parse := loadFlags("fetch", &cfg)
 	folders := flags.Int("folders", 1, "folders of the tree")
 	seed := flags.Uint64("seed", 1, "of the files that are asked for")
-	flags.IntVar(&cfg.Conns, "conns", 1, "clients")
-	flags.DurationVar(&cfg.Warm, "warm", 0, "load before measuring")
-	flags.DurationVar(&cfg.For, "for", 0, "load measured")
 	flags.IntVar(&cfg.PerConn, "per-conn", 0, "requests on a connection; 0: all")
-	pause := flags.Duration("pause", 0, "between a response and the next request")
 	support := flags.Float64("support", 0, "exponent of popularity: the clients are those of web-support")
 	surge := flags.Bool("surge", false, "the tree and the clients are SURGE's")
-	flags.Parse(args)
-	cfg.Target = (&server{addr: *addr}).target(*pid)
-	if *pause > 0 {
-		cfg.Think = func(int) time.Duration { return *pause }
-	}
+	parse(args)
 	tree, l := newWebTree(*folders), newLot(*seed)
 	if *surge {
 		tree = newSurgeTree(*folders)
@@ -201,7 +195,6 @@ func runFetch(args []string, out io.Writer) error {
 	return fetchAndPrint(cfg, out)
 }
 
-// amongFiles draws from files, each PATH=BYTES.
 func amongFiles(files []string, l lot) (func() ([]byte, int64), error) {
 	requests, sizes := make([][]byte, len(files)), make([]int64, len(files))
 	for i, f := range files {
@@ -219,7 +212,6 @@ func amongFiles(files []string, l lot) (func() ([]byte, int64), error) {
 }
 
 func fetchAndPrint(cfg load.Config, out io.Writer) error {
-	debug.SetGCPercent(-1) // the raw system calls of load leave a collector no chance
 	result, err := load.Run(cfg)
 	if err != nil {
 		return err
@@ -242,4 +234,62 @@ func fetchAndPrint(cfg load.Config, out io.Writer) error {
 	emit("client-busy", "%", 100*result.Usage.Client.Seconds()/seconds)
 	emit("read-from-disk", "MB/s", float64(result.Fetched)/1e6/seconds)
 	return nil
+}
+
+// directFiles serves files past the page cache (O_DIRECT), and keeps the contents of those last asked for
+// itself, as a server does that wants to decide what stays in memory. It is for one loop, so that no lock is
+// needed: all fields are loop-private.
+type directFiles struct {
+	root string
+	room int64                    // bytes left for contents
+	kept map[string]*list.Element // of *directFile
+	used list.List                // the last used first
+}
+
+type directFile struct {
+	name string
+	data []byte // with the room behind it that O_DIRECT needs
+}
+
+func (d *directFiles) serve(x *knot.Ctx) error {
+	name := x.Path()
+	if e := d.kept[name]; e != nil {
+		d.used.MoveToFront(e)
+		return x.Send(200, "text/plain", e.Value.(*directFile).data)
+	}
+	if !filepath.IsLocal(name[1:]) {
+		return x.SendError(404)
+	}
+	f, err := aio.OpenFile(filepath.Join(d.root, name), os.O_RDONLY|unix.O_DIRECT, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return x.SendError(404)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	size := int(info.Size())
+	data := aio.AlignedBuffer((size + aio.BufferAlignment - 1) / aio.BufferAlignment * aio.BufferAlignment)
+	if n, err := f.ReadAt(data, 0); n < size {
+		return err
+	}
+	d.keep(&directFile{name, data[:size]})
+	return x.Send(200, "text/plain", data[:size])
+}
+
+// keep keeps a file, and lets those go that were not used for longest.
+func (d *directFiles) keep(f *directFile) {
+	if d.kept[f.name] != nil { // another task was faster
+		return
+	}
+	d.kept[f.name] = d.used.PushFront(f)
+	for d.room -= int64(cap(f.data)); d.room < 0; {
+		last := d.used.Remove(d.used.Back()).(*directFile)
+		delete(d.kept, last.name)
+		d.room += int64(cap(last.data))
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// goroutineMetrics measure Go's own goroutines and sync package.
 var goroutineMetrics = func() map[string]metricFunc {
 	metrics := goroutines.metrics()
 	maps.Copy(metrics, map[string]metricFunc{
@@ -128,7 +127,6 @@ func goCond(j job) error {
 	return measureRing(j, "cond", func() { pass(0, 1%j.x) })
 }
 
-// goBuffer is the buffer that producers and consumers share.
 type goBuffer struct {
 	*pairs
 	mu                sync.Mutex

@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/signal"
 	"syscall"
@@ -81,7 +84,6 @@ func reportStep(g *recorder.Graph, out io.Writer) {
 	}, syscall.SIGUSR1)
 }
 
-// onSignal calls answer for each of the signals that the process gets.
 func onSignal(answer func(os.Signal), signals ...os.Signal) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, signals...)
@@ -107,7 +109,6 @@ func runTaskServer(_ []string, out io.Writer) error {
 
 const taskResponse = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!"
 
-// answerRequests answers whatever ends with a blank line.
 func answerRequests(c net.Conn) {
 	defer c.Close()
 	buffer := make([]byte, 256)
@@ -123,5 +124,106 @@ func answerRequests(c net.Conn) {
 			}
 			have = 0
 		}
+	}
+}
+
+// runReverseProxy is the standard library's proxy, to the address that is its argument. It ends with its standard input.
+func runReverseProxy(args []string, out io.Writer) error {
+	backend := &url.URL{Scheme: "http", Host: args[0]}
+	handler := &httputil.ReverseProxy{
+		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(backend); p.SetXForwarded() },
+		Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true},
+	}
+	return serveOnGoroutines(out, func(ln net.Listener) error { return http.Serve(ln, handler) })
+}
+
+// serveUpgraded answers as a program does that has been given the connection, and waits without a task.
+func serveUpgraded(x *knot.Ctx) error {
+	nc, _, err := x.Hijack()
+	if err != nil {
+		return err
+	}
+	u := &upgraded{nc, nc.(interface{ OnReadable(fn func()) error })}
+	u.answer()
+	return nil
+}
+
+type upgraded struct {
+	nc   net.Conn
+	wait interface{ OnReadable(fn func()) error }
+}
+
+func (u *upgraded) answer() {
+	if _, err := io.WriteString(u.nc, taskResponse); err != nil || u.wait.OnReadable(u.read) != nil {
+		u.nc.Close()
+	}
+}
+
+func (u *upgraded) read() {
+	var buf [256]byte
+	if _, err := u.nc.Read(buf[:]); err != nil {
+		u.nc.Close()
+		return
+	}
+	u.answer()
+}
+
+// What the workers that are servers share. Each prints where it listens once it does, and ends with its
+// standard input, or with an error.
+
+func serveOnGoroutines(out io.Writer, serve func(net.Listener) error) error {
+	return serveOnGoroutinesAt("tcp", "127.0.0.1:0", out, serve)
+}
+
+func serveOnGoroutinesAt(network, addr string, out io.Writer, serve func(net.Listener) error) error {
+	ln, err := net.Listen(network, addr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "listening", ln.Addr())
+	failed := make(chan error, 2)
+	go func() { failed <- serve(ln) }()
+	return untilInputEnds(failed)
+}
+
+func serveInTask(rt *task.Runtime, out io.Writer, serve func(*netpoll.Listener) error) error {
+	return serveInTaskAt("tcp", "127.0.0.1:0", rt, out, serve)
+}
+
+func serveInTaskAt(network, addr string, rt *task.Runtime, out io.Writer, serve func(*netpoll.Listener) error) error {
+	failed := make(chan error, 2)
+	rt.Go(func() {
+		ln, err := netpoll.Listen(network, addr)
+		if err != nil {
+			failed <- err
+			return
+		}
+		fmt.Fprintln(out, "listening", ln.Addr())
+		failed <- serve(ln)
+	})
+	return untilInputEnds(failed)
+}
+
+func serveKnot(rt *task.Runtime, server *knot.Server, out io.Writer) error {
+	return serveInTask(rt, out, func(ln *netpoll.Listener) error { return server.Serve(ln) })
+}
+
+// untilInputEnds waits for the end of standard input, or for what fails before.
+func untilInputEnds(failed chan error) error {
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		failed <- err
+	}()
+	return <-failed
+}
+
+// acceptAll hands every connection over, until accepting fails.
+func acceptAll(ln net.Listener, handle func(net.Conn)) error {
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		handle(c)
 	}
 }

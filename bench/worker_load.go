@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,29 +23,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// loadFlags are the flags of a worker that loads a server by load.Run. They are parsed into cfg.
+func loadFlags(name string, cfg *load.Config) (flags *flag.FlagSet, parse func(args []string)) {
+	flags = flag.NewFlagSet(name, flag.ExitOnError)
+	addr := flags.String("addr", "", "address of the server")
+	pid := flags.Int("pid", 0, "process of the server")
+	pause := flags.Duration("pause", 0, "between responses and the next requests")
+	flags.IntVar(&cfg.Conns, "conns", 1, "connections")
+	flags.DurationVar(&cfg.Warm, "warm", 0, "load before measuring")
+	flags.DurationVar(&cfg.For, "for", time.Second, "load measured")
+	return flags, func(args []string) {
+		flags.Parse(args)
+		cfg.Target = (&server{addr: *addr}).target(*pid)
+		if *pause > 0 {
+			cfg.Think = func(int) time.Duration { return *pause }
+		}
+		debug.SetGCPercent(-1) // the raw system calls of load leave a collector no chance
+	}
+}
+
 // runLoad is the client process of hello: it loads a server and prints samples
 // whose parameter is the pipelining depth.
 func runLoad(args []string, out io.Writer) error {
 	var cfg load.Config
-	flags := flag.NewFlagSet("load", flag.ExitOnError)
-	addr := flags.String("addr", "", "address of the server")
-	pid := flags.Int("pid", 0, "process of the server")
-	flags.IntVar(&cfg.Conns, "conns", 1, "connections")
-	flags.IntVar(&cfg.Depth, "depth", 1, "requests under way on each")
-	pause := flags.Duration("pause", 0, "between responses and the next requests")
+	flags, parse := loadFlags("load", &cfg)
+	flags.IntVar(&cfg.Depth, "depth", 1, "requests under way on each connection")
 	rate := flags.Int("rate", 0, "requests a second in all, each connection pauses by chance; 0: as many as are answered")
-	flags.DurationVar(&cfg.Warm, "warm", 0, "load before measuring")
-	flags.DurationVar(&cfg.For, "for", time.Second, "load measured")
-	flags.Parse(args)
-	cfg.Target = (&server{addr: *addr}).target(*pid)
-	switch {
-	case *rate > 0:
+	parse(args)
+	if *rate > 0 {
 		mean, chance := float64(time.Second)*float64(cfg.Conns*cfg.Depth)/float64(*rate), rand.New(rand.NewPCG(1, 2))
 		cfg.Think = func(int) time.Duration { return time.Duration(chance.ExpFloat64() * mean) }
-	case *pause > 0:
-		cfg.Think = func(int) time.Duration { return *pause }
 	}
-	debug.SetGCPercent(-1) // the raw system calls of load leave a collector no chance
 	result, err := load.Run(cfg)
 	if err != nil {
 		return err
@@ -69,30 +79,42 @@ func cpuSince(pid int) func() (time.Duration, error) {
 	}
 }
 
-// runHold is the client process of idle-conns: it opens connections, has one request on each, says
-// "holding", and keeps them until its standard input ends.
+// runHold is the client process of idle-conns and tls: it opens connections, has one request on each, says "holding", and
+// keeps them until its standard input ends.
 func runHold(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("hold", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	conns := flags.Int("conns", 1, "connections")
+	byTLS := flags.Bool("tls", false, "connections of TLS")
 	flags.Parse(args)
-	return hold(out, *conns, func(i int) (net.Conn, error) {
+	return hold(out, *conns, func(i int) (any, error) {
+		if *byTLS {
+			return askTLS(*addr, nil)
+		}
 		c, err := dialFor(*addr, i)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := io.WriteString(c, load.Request); err != nil {
-			return nil, err
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("status %d, %w", resp.StatusCode, err)
-		}
-		return c, nil
+		_, err = ask(c, bufio.NewReader(c), load.Request)
+		return c, err
 	})
+}
+
+// ask makes a request, whose response has to be a 200, and returns how long the body is.
+func ask(c io.Writer, in *bufio.Reader, request string) (int64, error) {
+	if _, err := io.WriteString(c, request); err != nil {
+		return 0, err
+	}
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %s", resp.Status)
+	}
+	return n, err
 }
 
 // hold opens n connections, some at a time, says "holding", and keeps them until its standard input ends.
@@ -133,4 +155,72 @@ func dialFor(addr string, i int) (net.Conn, error) {
 	}
 	// Closing resets: a run leaves no port waiting behind.
 	return c, c.(*net.TCPConn).SetLinger(0)
+}
+
+const tlsClients = 16
+
+// askTLS makes a request on c, or, if it is nil, on a new connection, which it returns.
+func askTLS(addr string, c *tlsConn) (*tlsConn, error) {
+	if c == nil {
+		nc, err := tls.Dial("tcp", addr, &tls.Config{
+			InsecureSkipVerify: true, MinVersion: tls.VersionTLS13,
+			// One key exchange for all: Go's servers prefer X25519MLKEM768, which OpenSSL has from 3.5 on and which costs
+			// them a tenth more.
+			CurvePreferences: []tls.CurveID{tls.X25519},
+		})
+		if err != nil {
+			return nil, err
+		}
+		c = &tlsConn{nc, bufio.NewReaderSize(nc, 2048)}
+	}
+	n, err := ask(c, c.in, "GET /1k.txt HTTP/1.1\r\nHost: bench\r\n\r\n")
+	if err == nil && n != 1024 {
+		err = fmt.Errorf("%d bytes of 1024", n)
+	}
+	return c, err
+}
+
+type tlsConn struct {
+	*tls.Conn
+	in *bufio.Reader
+}
+
+// runTLSLoad makes requests over TLS for some time, and prints samples.
+func runTLSLoad(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("tls-load", flag.ExitOnError)
+	addr := flags.String("addr", "", "address of the server")
+	pid := flags.Int("pid", 0, "process of the server")
+	span := flags.Duration("for", time.Second, "how long; the first fifth is not measured")
+	fresh := flags.Bool("fresh", false, "each on a connection of its own")
+	flags.Parse(args)
+	var count atomic.Int64
+	var stop atomic.Bool
+	errs := make([]error, tlsClients)
+	var clients sync.WaitGroup
+	for i := range errs {
+		clients.Go(func() {
+			var c *tlsConn
+			for !stop.Load() && errs[i] == nil {
+				if c, errs[i] = askTLS(*addr, c); *fresh && c != nil {
+					c.Close()
+					c = nil
+				}
+				count.Add(1)
+			}
+		})
+	}
+	time.Sleep(*span / 5)
+	began, done, used := time.Now(), count.Load(), cpuSince(*pid)
+	time.Sleep(*span - *span/5)
+	cpu, err := used()
+	took, requests := time.Since(began), float64(count.Load()-done)
+	stop.Store(true)
+	clients.Wait()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return err
+	}
+	emit := emitAt(out, 0)
+	emit("rps", "req/s", requests/took.Seconds())
+	emit("cpu-per-request", "µs", float64(cpu.Nanoseconds())/1e3/max(requests, 1))
+	return nil
 }

@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"sync/atomic"
 )
 
-// realVisitors is how many ask a real server at a time.
 const realVisitors = 16
 
-// visitedFile is what visitors of Caddy ask for.
 const visitedFile = "hello.txt"
 
 // visits are how one visitor asks a server for ever, and counts the answers.
@@ -54,64 +51,37 @@ func visitCaddy(addr string, number int, count *atomic.Uint64) error {
 		if i%2 == 0 {
 			path = "/proxy" + path
 		}
-		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, addr); err != nil {
-			return err
-		}
-		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			return err
-		}
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-			return err
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s: %s", path, resp.Status)
+		if _, err := ask(conn, in, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, addr)); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
 		count.Add(1)
 	}
 }
 
-// visitNATS publishes a message on one connection and waits for it on another (the protocol of NATS clients).
+// visitNATS publishes a message on one connection and waits for it on another.
 func visitNATS(addr string, number int, count *atomic.Uint64) error {
-	subject := fmt.Sprint("visits.", number)
-	publisher, _, err := dialNATS(addr)
+	publisher, err := dialNATS(addr)
 	if err != nil {
 		return err
 	}
 	defer publisher.Close()
-	subscriber, in, err := dialNATS(addr)
+	subscriber, err := dialNATS(addr)
 	if err != nil {
 		return err
 	}
 	defer subscriber.Close()
+	subject := fmt.Sprint("visits.", number)
 	if _, err := fmt.Fprintf(subscriber, "SUB %s 1\r\nPING\r\n", subject); err != nil {
 		return err
 	}
-	published := false
-	for {
-		line, err := in.ReadString('\n')
-		if err != nil {
+	if err := subscriber.until("PONG"); err != nil { // it has subscribed
+		return err
+	}
+	for ; ; count.Add(1) {
+		if _, err := fmt.Fprintf(publisher, "PUB %s %d\r\n%s\r\n", subject, len(natsMessage), natsMessage); err != nil {
 			return err
 		}
-		switch {
-		case strings.HasPrefix(line, "-ERR"):
-			return fmt.Errorf("nats-server says %s", strings.TrimSpace(line))
-		case strings.HasPrefix(line, "PING"):
-			if _, err := io.WriteString(subscriber, "PONG\r\n"); err != nil {
-				return err
-			}
-			continue
-		case strings.HasPrefix(line, "MSG"):
-			if line, err = in.ReadString('\n'); err != nil || line != natsMessage+"\r\n" {
-				return fmt.Errorf("message %q, %w", line, err)
-			}
-			count.Add(1)
-		case !strings.HasPrefix(line, "PONG") || published: // the answer to our PING: it has subscribed
-			continue
-		}
-		published = true
-		if _, err := fmt.Fprintf(publisher, "PUB %s %d\r\n%s\r\n", subject, len(natsMessage), natsMessage); err != nil {
+		if err := subscriber.until(natsMessage); err != nil {
 			return err
 		}
 	}
@@ -119,18 +89,38 @@ func visitNATS(addr string, number int, count *atomic.Uint64) error {
 
 const natsMessage = "sixteen bytes !!"
 
-func dialNATS(addr string) (net.Conn, *bufio.Reader, error) {
+type natsConn struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func dialNATS(addr string) (*natsConn, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	in := bufio.NewReader(conn)
-	if _, err = in.ReadString('\n'); err == nil { // INFO
-		_, err = io.WriteString(conn, "CONNECT {\"verbose\":false,\"pedantic\":false}\r\n")
-	}
-	if err != nil {
+	c := &natsConn{conn, bufio.NewReader(conn)}
+	if err := c.until("INFO"); err != nil {
 		conn.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return conn, in, nil
+	_, err = io.WriteString(c, "CONNECT {\"verbose\":false,\"pedantic\":false}\r\n")
+	return c, err
+}
+
+// until reads up to a line with a prefix, and answers what the server asks meanwhile.
+func (c *natsConn) until(prefix string) error {
+	for {
+		line, err := c.in.ReadString('\n')
+		switch {
+		case err != nil || strings.HasPrefix(line, prefix):
+			return err
+		case strings.HasPrefix(line, "-ERR"):
+			return fmt.Errorf("nats-server says %s", strings.TrimSpace(line))
+		case strings.HasPrefix(line, "PING"):
+			if _, err := io.WriteString(c, "PONG\r\n"); err != nil {
+				return err
+			}
+		}
+	}
 }

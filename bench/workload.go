@@ -185,7 +185,6 @@ const (
 	tokensRead = 16
 )
 
-// pipe is one of the pipes; both ends may be the same descriptor.
 type pipe struct {
 	r io.Reader
 	w io.Writer
@@ -238,14 +237,12 @@ type threads struct {
 	bothWays  func(fd int) (pipe, error) // with one
 }
 
-// waitGroup is what task.WaitGroup and sync.WaitGroup have in common.
 type waitGroup interface {
 	Add(int)
 	Done()
 	Wait()
 }
 
-// metrics are those that are written once.
 func (s *threads) metrics() map[string]metricFunc {
 	return map[string]metricFunc{
 		"tokens": s.tokens, "parked": s.parked,
@@ -254,7 +251,6 @@ func (s *threads) metrics() map[string]metricFunc {
 	}
 }
 
-// tokens passes tokens among j.x pipes, one task a pipe.
 func (s *threads) tokens(j job) error {
 	pipes, err := openPipes(j.x, s.pipe, s.bothWays)
 	if err != nil {

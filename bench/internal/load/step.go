@@ -36,15 +36,6 @@ const (
 	recoverRun = 3
 )
 
-// Phases are the load's: the two rates are those of low and of high.
-func (s Steps) Phases(low, high float64) []Phase {
-	phases := []Phase{{For: s.Lead, Rates: []float64{low}}}
-	for range s.Count {
-		phases = append(phases, Phase{For: s.High, Rates: []float64{high}}, Phase{For: s.Low, Rates: []float64{low}})
-	}
-	return phases
-}
-
 // Times finds the times in what became of the requests.
 func (s Steps) Times(outcomes []Outcome) StepTimes {
 	high := make([][]time.Duration, int(s.High/stepWindow))
