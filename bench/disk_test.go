@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -108,8 +108,10 @@ func TestWrongBlockIsNoticed(t *testing.T) {
 	if err := os.WriteFile(files.large, make([]byte, 16<<20), 0o666); err != nil { // all say that they are number 0
 		t.Fatal(err)
 	}
+	r := testRun(t)
 	for _, kind := range []string{"disk-goroutine", "disk-capriccio"} {
-		err := runWorker([]string{kind, readsBuffered, "2", "10", "100", files.small, files.large}, io.Discard)
+		_, err := samplesOf(t.Context(), time.Second, proc.Command{Path: r.self, Core: proc.AnyCore,
+			Args: []string{workerCommand, kind, readsBuffered, "2", "10", "100", files.small, files.large}})
 		testenv.ErrorSays(t, err, "begins with 0", kind)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,41 +32,18 @@ const relayPiece = 256 << 10
 // relay passes data on through j.x pairs of connections. What sends and receives is a process of its own, on
 // the other core: its threads would wait for the one processor of this one's Go runtime.
 func (s *threads) relay(j job) error {
-	in, err := s.listen()
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := s.listen()
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	ends := proc.Command{Path: self, Core: clientCore, Args: []string{workerCommand, relayEnds, in.Addr().String(), out.Addr().String(),
+	in, out := must(s.listen()), must(s.listen())
+	ends := proc.Command{Path: must(os.Executable()), Core: clientCore, Args: []string{workerCommand, relayEnds, in.Addr().String(), out.Addr().String(),
 		strconv.Itoa(j.x), strconv.FormatInt(j.duration.Milliseconds(), 10)}}
 	var lines []string
-	var failed error
-	var over atomic.Bool // lines and failed are there
+	var over atomic.Bool // lines are there
 	go func() {
-		lines, failed = proc.Output(context.Background(), ends)
+		lines = must(proc.Output(context.Background(), ends))
 		over.Store(true)
-		in.Close() // or Accept would wait for what has not begun
-		out.Close()
 	}()
 	var before time.Duration
 	for i := range j.x {
-		from, err := in.Accept()
-		if err != nil {
-			return errors.Join(err, failed)
-		}
-		to, err := out.Accept()
-		if err != nil {
-			return errors.Join(err, failed)
-		}
+		from, to := must(in.Accept()), must(out.Accept())
 		if i == 0 {
 			before = processTime()
 		}
@@ -85,9 +61,6 @@ func (s *threads) relay(j job) error {
 		s.sleep(time.Millisecond)
 	}
 	used := processTime() - before
-	if failed != nil {
-		return failed
-	}
 	bytes, err := strconv.ParseInt(strings.Join(lines, ""), 10, 64)
 	if err != nil || bytes == 0 {
 		return fmt.Errorf("received were %q bytes in %v, want a number", lines, j.duration)
@@ -103,34 +76,12 @@ func runRelayEnds(args []string, out io.Writer) error {
 	if len(args) != 4 {
 		return fmt.Errorf("arguments are %q, want TO FROM CONNECTIONS MILLISECONDS", args)
 	}
-	to, err := net.ResolveTCPAddr("tcp", args[0])
-	if err != nil {
-		return err
-	}
-	from, err := net.ResolveTCPAddr("tcp", args[1])
-	if err != nil {
-		return err
-	}
-	x, err := strconv.Atoi(args[2])
-	if err != nil {
-		return err
-	}
-	ms, err := strconv.Atoi(args[3])
-	if err != nil {
-		return err
-	}
-	until := time.Now().Add(time.Duration(ms) * time.Millisecond)
+	to, from := must(net.ResolveTCPAddr("tcp", args[0])), must(net.ResolveTCPAddr("tcp", args[1]))
+	until := time.Now().Add(time.Duration(must(strconv.Atoi(args[3]))) * time.Millisecond)
 	var bytes atomic.Int64
 	var ends sync.WaitGroup
-	for range x {
-		sender, err := dialRaw(to, nil)
-		if err != nil {
-			return err
-		}
-		receiver, err := dialRaw(from, nil)
-		if err != nil {
-			return err
-		}
+	for range must(strconv.Atoi(args[2])) {
+		sender, receiver := must(dialRaw(to, nil)), must(dialRaw(from, nil))
 		ends.Go(func() {
 			sendUntil(sender, until)
 			unix.Close(sender)

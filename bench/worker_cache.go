@@ -96,26 +96,23 @@ func (t *fileTable) partOf(path string) int {
 }
 
 // serve starts what answers requests from other loops.
-func (t *fileTable) serve(rt *task.Runtime) error {
+func (t *fileTable) serve(rt *task.Runtime) {
 	for i := range t.loops {
 		asked := task.NewChan[*cacheRequest](1024)
 		t.asked = append(t.asked, asked)
-		if _, err := rt.Spawn(task.Options{Name: "owner", OnLoop: func(int) int { return i }}, func() {
+		must(rt.Spawn(task.Options{Name: "owner", OnLoop: func(int) int { return i }}, func() {
 			for r, err := asked.Recv(); err == nil; r, err = asked.Recv() {
 				r.body = t.parts[i].find(r.path)
 				if r.done.Send(struct{}{}) != nil {
 					return
 				}
 			}
-		}); err != nil {
-			return err
-		}
+		}))
 	}
-	return nil
 }
 
-// get finds a file for a task of the given loop.
-func (t *fileTable) get(loop int, r *cacheRequest) ([]byte, error) {
+// get finds a file for a task of the given loop; nil if there is none, or if its owner has ended and may still have r.
+func (t *fileTable) get(loop int, r *cacheRequest) []byte {
 	switch t.way {
 	case "capriccio-shared":
 		part := t.parts[t.partOf(r.path)]
@@ -124,30 +121,27 @@ func (t *fileTable) get(loop int, r *cacheRequest) ([]byte, error) {
 			part.taken++
 		}
 		defer part.mu.Unlock()
-		return part.find(r.path), nil
+		return part.find(r.path)
 	case "capriccio-per-loop":
-		return t.parts[loop].find(r.path), nil
+		return t.parts[loop].find(r.path)
 	}
 	owner := t.partOf(r.path)
 	if owner == loop {
-		return t.parts[loop].find(r.path), nil
+		return t.parts[loop].find(r.path)
 	}
-	if err := t.asked[owner].Send(r); err != nil {
-		return nil, err
+	if t.asked[owner].Send(r) != nil {
+		return nil
 	}
 	if _, err := r.done.Recv(); err != nil {
-		return nil, err // the owner may still write r.body
+		return nil
 	}
-	return r.body, nil
+	return r.body
 }
 
 // measureCache has the tasks of j.x loops ask for files by Zipf's law.
 func measureCache(way string) metricFunc {
 	return func(j job) error {
-		rt, err := capriccio.New(capriccio.WithLoops(j.x), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			return err
-		}
+		rt := must(capriccio.New(capriccio.WithLoops(j.x), capriccio.WithLogger(slog.New(slog.DiscardHandler))))
 		defer rt.Close()
 		files := make([]*cachedFile, cacheFiles)
 		for i := range files {
@@ -155,24 +149,22 @@ func measureCache(way string) metricFunc {
 		}
 		t := newFileTable(way, j.x, files)
 		if way == "capriccio-partitioned" {
-			if err := t.serve(rt); err != nil {
-				return err
-			}
+			t.serve(rt)
 		}
 		var requests, missed atomic.Int64
 		var stop atomic.Bool
 		for i := range cacheTasks * j.x {
 			loop := i % j.x
-			if _, err := rt.Spawn(task.Options{Name: "client", OnLoop: func(int) int { return loop }}, func() {
+			must(rt.Spawn(task.Options{Name: "client", OnLoop: func(int) int { return loop }}, func() {
 				zipf := rand.NewZipf(rand.New(rand.NewPCG(1, uint64(i))), 1.1, 1, cacheFiles-1)
 				r := &cacheRequest{done: task.NewChan[struct{}](1)}
 				for !stop.Load() {
 					for range cacheAsked {
 						r.path = files[zipf.Uint64()].path
-						body, err := t.get(loop, r)
-						if err != nil || len(body) != cacheFileBytes {
+						body := t.get(loop, r)
+						if len(body) != cacheFileBytes {
 							missed.Add(1)
-							return // an owner may still have r
+							return
 						}
 						sum := byte(0)
 						for at := 0; at < len(body); at += 64 {
@@ -185,9 +177,7 @@ func measureCache(way string) metricFunc {
 					requests.Add(cacheAsked)
 					task.Yield()
 				}
-			}); err != nil {
-				return err
-			}
+			}))
 		}
 		time.Sleep(j.duration / 4) // until all is warm
 		n, used, before := requests.Load(), processTime(), capriccio.Snapshot(rt)
@@ -196,10 +186,7 @@ func measureCache(way string) metricFunc {
 			time.Sleep(time.Millisecond)
 		}
 		n, used = requests.Load()-n, processTime()-used
-		crossed, err := bgraph.Diff(before, capriccio.Snapshot(rt))
-		if err != nil {
-			return err
-		}
+		crossed := must(bgraph.Diff(before, capriccio.Snapshot(rt)))
 		stop.Store(true)
 		if missed.Load() > 0 || n == 0 {
 			return fmt.Errorf("%d of %d requests did not find their file", missed.Load(), n)

@@ -38,20 +38,13 @@ func runDeepServer(args []string, out io.Writer) error {
 	flags.Parse(args)
 	s := &deepServer{}
 	if *withTLS {
-		var err error
-		if s.tls, err = selfSigned(); err != nil {
-			return err
-		}
+		s.tls = must(selfSigned())
 	}
 	reportMemory(out)
 	switch *kind {
 	case "capriccio":
 		s.call = func(f func()) { stackchunk.Call(deepNeed, f) }
-		rt, err := oneLoop()
-		if err != nil {
-			return err
-		}
-		return serveInTask(rt, out, func(ln *netpoll.Listener) error {
+		return serveInTask(must(oneLoop()), out, func(ln *netpoll.Listener) error {
 			return acceptAll(ln, func(c net.Conn) { task.Go(func() { s.serve(c) }) })
 		})
 	case "goroutine":
@@ -85,10 +78,7 @@ func (s *deepServer) respond(c net.Conn, request []byte) error {
 	if s.tls == nil {
 		request[0] = useStack(deepBytes)
 	} else {
-		var err error
-		if response, err = renderPage(); err != nil {
-			return err
-		}
+		response = must(renderPage())
 	}
 	_, err := c.Write(response)
 	return err
@@ -164,16 +154,8 @@ func deepExchange(addr string, i int, config *tls.Config) (net.Conn, error) {
 // deepTaskMetrics measure fresh tasks that go deep once.
 func deepTaskMetrics(fresh func(j job, body func()) error) map[string]metricFunc {
 	return map[string]metricFunc{
-		"ns-per-task": func(j job) error {
-			return fresh(j, func() { useStack(deepBytes) })
-		},
-		"ns-per-task" + renderSuffix: func(j job) error {
-			return fresh(j, func() {
-				if _, err := renderPage(); err != nil {
-					panic(err) // nothing of it depends on anything
-				}
-			})
-		},
+		"ns-per-task":                func(j job) error { return fresh(j, func() { useStack(deepBytes) }) },
+		"ns-per-task" + renderSuffix: func(j job) error { return fresh(j, func() { must(renderPage()) }) },
 	}
 }
 

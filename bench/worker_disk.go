@@ -39,10 +39,7 @@ func diskWorker(measure func(job, *diskReads) error) func([]string, io.Writer) e
 		}
 		reads.once = j.metric == readsBuffered
 		// Page by page: what O_DIRECT asks for.
-		reads.buffers, err = unix.Mmap(-1, 0, j.x*diskBlock, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-		if err != nil {
-			return fmt.Errorf("mmap: %w", err)
-		}
+		reads.buffers = must(unix.Mmap(-1, 0, j.x*diskBlock, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE))
 		warm()
 		return measure(j, reads)
 	}
@@ -73,7 +70,7 @@ type diskReads struct {
 const looked = 64
 
 // read reads blocks until it is told to stop.
-func (d *diskReads) read(me int) error {
+func (d *diskReads) read(me int) {
 	l, buffer := newLot(uint64(me)+1), d.buffers[me*diskBlock:][:diskBlock:diskBlock]
 	for turn := 0; !d.stop.Load(); turn++ {
 		f, block := &d.hit, 0
@@ -84,50 +81,44 @@ func (d *diskReads) read(me int) error {
 			i := int(d.fresh.Add(1))
 			if i > f.blocks {
 				d.stop.Store(true)
-				return nil
+				return
 			}
 			block = scattered(i, f.blocks)
 		} else {
 			block = l.below(f.blocks)
 		}
-		if n, err := f.ReadAt(buffer, int64(block)*diskBlock); n != diskBlock {
-			return fmt.Errorf("block %d: read %d bytes: %w", block, n, err)
+		n, err := f.ReadAt(buffer, int64(block)*diskBlock)
+		if d.stop.Load() { // the runtime may be at its end
+			return
+		}
+		if n != diskBlock {
+			check(fmt.Errorf("block %d: read %d bytes: %w", block, n, err))
 		}
 		if got := binary.LittleEndian.Uint64(buffer); turn%looked == 0 && got != uint64(block) {
-			return fmt.Errorf("block %d begins with %d", block, got)
+			check(fmt.Errorf("block %d begins with %d", block, got))
 		}
 		d.done.Add(1)
 	}
-	return nil
 }
 
 // scattered maps the numbers up to n, a power of two, to each other, neighbours far apart.
 func scattered(i, n int) int { return (i * 0x9e3779b1) & (n - 1) }
 
-// measure reads for the job's time, after a while. It ends earlier if the blocks run
-// out or a reader fails.
+// measure reads for the job's time, after a while. It ends earlier if the blocks run out.
 func (d *diskReads) measure(j job, s *threads) error {
 	if d.miss.blocks&(d.miss.blocks-1) != 0 {
 		return fmt.Errorf("%s has %d blocks, want a power of two", d.large, d.miss.blocks)
 	}
-	var err error
-	if d.io, err = os.Open("/proc/self/io"); err != nil {
-		return err
-	}
-	defer d.io.Close()
-	start, err := d.look()
-	if err != nil {
-		return err
-	}
-	failed := make(chan error, j.x) // never full, so that no task blocks its loop
+	d.io = must(os.Open("/proc/self/io"))
+	start := d.look()
 	for me := range j.x {
-		s.spawn(func() { failed <- d.read(me) })
+		s.spawn(func() { d.read(me) })
 	}
 	// On a machine that has stalled, a short time may pass without a single read.
 	wait := func(for_ time.Duration) {
 		const step, patience = 5 * time.Millisecond, 20 * time.Second
 		before, began := d.done.Load(), time.Now()
-		for !d.stop.Load() && len(failed) == 0 {
+		for !d.stop.Load() {
 			waited := time.Since(began)
 			if waited >= for_ && d.done.Load() != before || waited >= for_+patience {
 				return
@@ -137,21 +128,11 @@ func (d *diskReads) measure(j job, s *threads) error {
 	}
 	wait(j.duration / 5)
 	if !d.stop.Load() { // else all there is has been read already, and that is what counts
-		if start, err = d.look(); err != nil {
-			return err
-		}
+		start = d.look()
 	}
 	wait(j.duration - j.duration/5)
-	end, err := d.look()
-	if err != nil {
-		return err
-	}
+	end := d.look()
 	d.stop.Store(true)
-	for range len(failed) {
-		if err := <-failed; err != nil {
-			return err
-		}
-	}
 	reads := float64(end.done - start.done)
 	if reads == 0 {
 		return errors.New("nothing was read")
@@ -174,17 +155,17 @@ type diskLook struct {
 
 // look makes no call at which the scheduler could let others run between its parts: with
 // 200 of them that takes longer than the whole measurement.
-func (d *diskReads) look() (l diskLook, err error) {
+func (d *diskReads) look() (l diskLook) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, d.io.Fd(), uintptr(unsafe.Pointer(&d.ioText[0])), uintptr(len(d.ioText)), 0, 0, 0)
 	l.done, l.at = d.done.Load(), time.Now()
 	var used unix.Timespec
 	_, _, failed := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&used)), 0)
 	if errno != 0 || failed != 0 {
-		return l, fmt.Errorf("read /proc/self/io: %w, clock_gettime: %w", errno, failed)
+		check(fmt.Errorf("read /proc/self/io: %w, clock_gettime: %w", errno, failed))
 	}
 	l.cpu = time.Duration(used.Nano())
-	l.fetched, err = proc.FetchedIn(d.ioText[:n])
-	return l, err
+	l.fetched = must(proc.FetchedIn(d.ioText[:n]))
+	return l
 }
 
 // openDisk opens the files by open, and tells the kernel that blocks of the large one are drawn by lot, so that
@@ -193,50 +174,29 @@ func openDisk[F interface {
 	io.ReaderAt
 	syscall.Conn
 	Stat() (fs.FileInfo, error)
-}](d *diskReads, open func(path string, flags int, mode fs.FileMode) (F, error)) error {
-	large, err := open(d.large, choose(d.once, os.O_RDONLY, os.O_RDONLY|unix.O_DIRECT), 0)
-	if err != nil {
-		return err
+}](d *diskReads, open func(path string, flags int, mode fs.FileMode) (F, error)) {
+	file := func(path string, flags int) (F, diskFile) {
+		f := must(open(path, flags, 0))
+		return f, diskFile{f, int(must(f.Stat()).Size() / diskBlock)}
 	}
-	info, err := large.Stat()
-	if err != nil {
-		return err
+	var large F
+	large, d.miss = file(d.large, choose(d.once, os.O_RDONLY, os.O_RDONLY|unix.O_DIRECT))
+	check(onFD(must(large.SyscallConn()), func(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM) }))
+	if d.misses < 100 {
+		_, d.hit = file(d.small, os.O_RDONLY)
 	}
-	d.miss = diskFile{large, int(info.Size() / diskBlock)}
-	raw, err := large.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if err := onFD(raw, func(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM) }); err != nil {
-		return fmt.Errorf("fadvise: %w", err)
-	}
-	if d.misses == 100 {
-		return nil
-	}
-	small, err := open(d.small, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	if info, err = small.Stat(); err == nil {
-		d.hit = diskFile{small, int(info.Size() / diskBlock)}
-	}
-	return err
 }
 
 // goDisk reads with goroutines and os.File.
 func goDisk(j job, d *diskReads) error {
-	if err := openDisk(d, os.OpenFile); err != nil {
-		return err
-	}
+	openDisk(d, os.OpenFile)
 	return d.measure(j, goroutines)
 }
 
 // taskDisk reads with tasks and package aio.
 func taskDisk(j job, d *diskReads) error {
 	return onOneLoop(func(j job) error {
-		if err := openDisk(d, aio.OpenFile); err != nil {
-			return err
-		}
+		openDisk(d, aio.OpenFile)
 		return d.measure(j, tasks)
 	})(j)
 }

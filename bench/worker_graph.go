@@ -37,15 +37,9 @@ func observed(system string) func(args []string, out io.Writer) error {
 // graphSize measures what a graph of x nodes takes, and what it is to look at it.
 func graphSize(j job) error {
 	const few, many = 1, 5
-	thin, err := newSizedGraph(j.x, few)
-	if err != nil {
-		return err
-	}
+	thin := newSizedGraph(j.x, few)
 	thin.rt.Close()
-	thick, err := newSizedGraph(j.x, many)
-	if err != nil {
-		return err
-	}
+	thick := newSizedGraph(j.x, many)
 	edge := (thick.bytes - thin.bytes) / float64(len(thick.g.Snapshot().Edges)-len(thin.g.Snapshot().Edges))
 	j.emit("bytes-per-edge", "bytes", edge)
 	s := thin.g.Snapshot()
@@ -56,22 +50,18 @@ func graphSize(j job) error {
 		if procs == 1 {
 			suffix = "-one-core"
 		}
-		if err := dumpAgainAndAgain(j, thick, suffix); err != nil {
-			return err
-		}
+		dumpAgainAndAgain(j, thick, suffix)
 	}
 	return thick.rt.Close()
 }
 
 // dumpAgainAndAgain measures dumps of s.
-func dumpAgainAndAgain(j job, s *sizedGraph, suffix string) error {
+func dumpAgainAndAgain(j job, s *sizedGraph, suffix string) {
 	var took, stalls, idle []float64
 	for begin := time.Now(); time.Since(begin) < j.duration || len(took) == 0; {
 		watch := watchStalls(s.rt)
 		t := time.Now()
-		if err := s.g.Snapshot().Encode(io.Discard); err != nil {
-			return err
-		}
+		check(s.g.Snapshot().Encode(io.Discard))
 		d := time.Since(t)
 		took = append(took, d.Seconds()*1e3)
 		stalls = append(stalls, float64(watch())/1e3)
@@ -82,7 +72,6 @@ func dumpAgainAndAgain(j job, s *sizedGraph, suffix string) error {
 	j.emit("dump"+suffix, "ms", report.Median(took))
 	j.emit("stall"+suffix, "us", report.Median(stalls))
 	j.emit("stall-without-dump"+suffix, "us", report.Median(idle))
-	return nil
 }
 
 type sizedGraph struct {
@@ -92,35 +81,29 @@ type sizedGraph struct {
 }
 
 // newSizedGraph lets tasks wait at n nodes, going from each to a number of others.
-func newSizedGraph(n, degree int) (*sizedGraph, error) {
+func newSizedGraph(n, degree int) *sizedGraph {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = "node " + strconv.Itoa(i)
 	}
 	before := liveBytes()
 	g := recorder.New(bgraph.Config{})
-	rt, err := loopObservedBy(g)
-	if err != nil {
-		return nil, err
-	}
-	err = rt.Go(func() {
+	rt := must(loopObservedBy(g))
+	check(rt.Go(func() {
 		for step := 1; step <= degree; step++ {
 			for i, at := 0, 0; i < 2*n; i++ {
 				at = (at + step) % n
 				ressched.YieldAt(names[at])
 			}
 		}
-	}).Join()
-	if err != nil {
-		return nil, err
-	}
+	}).Join())
 	s := &sizedGraph{g: g, rt: rt}
 	if got := len(g.Snapshot().Nodes); got < n {
-		return nil, fmt.Errorf("graph has %d nodes, want %d", got, n)
+		check(fmt.Errorf("graph has %d nodes, want %d", got, n))
 	}
 	s.bytes = liveBytes() - before
 	runtime.KeepAlive(names)
-	return s, nil
+	return s
 }
 
 func liveBytes() float64 {

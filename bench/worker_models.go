@@ -28,11 +28,7 @@ func runModelServer(args []string, out io.Writer) error {
 	store.Fill()
 	switch *model {
 	case "capriccio":
-		rt, err := capriccio.New()
-		if err != nil {
-			return err
-		}
-		return serveInTaskAt("unix", *socket, rt, out, func(ln *netpoll.Listener) error {
+		return serveInTaskAt("unix", *socket, must(capriccio.New()), out, func(ln *netpoll.Listener) error {
 			return netpoll.Serve(ln, func(c *netpoll.Conn) {
 				defer c.Close()
 				models.ServeStream(c, store)
@@ -80,32 +76,20 @@ func runModelLoad(args []string, out io.Writer) error {
 		return fmt.Errorf("-protocol=%q, want own, memcached or redis", *protocol)
 	}
 	if *protocol != "own" { // whose servers have the records
-		if err := models.Fill(*socket, p); err != nil {
-			return err
-		}
+		check(models.Fill(*socket, p))
 	}
-	var cpu [2]time.Duration
-	var switches [2]int64
-	var at [2]time.Time
-	n, err := models.Load(*socket, p, *conns, *warm, *length, 1, func(begins bool) (err error) {
-		i := 1
-		if begins {
-			i = 0
-		}
-		at[i] = time.Now()
-		if cpu[i], err = proc.CPUTime(*pid); err == nil {
-			switches[i], err = proc.Switches(*pid)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	seconds := at[1].Sub(at[0]).Seconds()
+	var began time.Time
+	var used func() (time.Duration, error)
+	var switches int64
+	n := must(models.Load(*socket, p, *conns, *warm, *length, 1, func() {
+		began, used, switches = time.Now(), cpuSince(*pid), must(proc.Switches(*pid))
+	}))
+	seconds, cpu, transactions := time.Since(began).Seconds(), must(used()), float64(max(n, 1))
+	switches = must(proc.Switches(*pid)) - switches
 	emit := emitAt(out, *conns)
 	emit("transactions", "1/s", float64(n)/seconds)
-	emit("cpu-per-transaction", "ns", float64(cpu[1]-cpu[0])/float64(max(n, 1)))
-	emit("switches-per-transaction", "1", float64(switches[1]-switches[0])/float64(max(n, 1)))
-	emit("server-busy", "%", 100*(cpu[1]-cpu[0]).Seconds()/seconds)
+	emit("cpu-per-transaction", "ns", float64(cpu)/transactions)
+	emit("switches-per-transaction", "1", float64(switches)/transactions)
+	emit("server-busy", "%", 100*cpu.Seconds()/seconds)
 	return nil
 }

@@ -71,11 +71,7 @@ func runNativeServer(args []string, out io.Writer) error {
 	if *holding {
 		options = append(options, capriccio.WithDetaching(-1, 0))
 	}
-	rt, err := oneLoopWith(options...)
-	if err != nil {
-		return err
-	}
-	return serveKnot(rt, &knot.Server{Handler: func(x *knot.Ctx) error {
+	return serveKnot(must(oneLoopWith(options...)), &knot.Server{Handler: func(x *knot.Ctx) error {
 		waitIn(strings.TrimPrefix(x.Path(), "/"))
 		return x.SendString(200, "text/plain", "Hello, World!")
 	}}, out)
@@ -89,17 +85,13 @@ func runLockedRead(args []string, out io.Writer) error {
 	goroutines := flags.Bool("goroutines", false, "goroutines, not tasks")
 	flags.Parse(args)
 	var took time.Duration
-	var err error
 	if *goroutines {
-		took, err = lockedReads(*tasks, new(sync.WaitGroup), func() (net.Conn, error) { return net.Dial("tcp", *addr) })
+		took = lockedReads(*tasks, new(sync.WaitGroup), must(net.Dial("tcp", *addr)))
 	} else {
-		err = capriccio.Run(context.Background(), func(context.Context) (err error) {
-			took, err = lockedReads(*tasks, new(task.WaitGroup), func() (net.Conn, error) { return netpoll.Dial("tcp", *addr) })
-			return err
-		}, capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
-	}
-	if err != nil {
-		return err
+		check(capriccio.Run(context.Background(), func(context.Context) error {
+			took = lockedReads(*tasks, new(task.WaitGroup), must(netpoll.Dial("tcp", *addr)))
+			return nil
+		}, capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler))))
 	}
 	emitAt(out, *tasks)(lockedMetric, "µs", float64(took.Microseconds())/float64(*tasks*lockedRounds))
 	return nil
@@ -119,14 +111,9 @@ func untilStalled(limit time.Duration, stalled func()) (progress, end func()) {
 func lockedReads(tasks int, all interface {
 	Go(func())
 	Wait()
-}, dial func() (net.Conn, error)) (time.Duration, error) {
-	c, err := dial()
-	if err != nil {
-		return 0, err
-	}
+}, c net.Conn) time.Duration {
 	defer c.Close()
 	var mu sync.Mutex
-	var failed error // guarded by mu
 	request, answer := []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), make([]byte, 512)
 	progress, end := untilStalled(lockedStall, func() { panic(fmt.Sprintf("no exchange for %v", lockedStall)) })
 	defer end()
@@ -134,15 +121,11 @@ func lockedReads(tasks int, all interface {
 		mu.Lock()
 		defer mu.Unlock()
 		progress()
-		if _, err := c.Write(request); err != nil {
-			failed = err
-			return
-		}
+		must(c.Write(request))
 		for n := 0; !bytes.HasSuffix(answer[:n], []byte("Hello, World!")); { // it may come in pieces
 			k, err := c.Read(answer[n:])
 			if n += k; err != nil || k == 0 {
-				failed = fmt.Errorf("answered %q: %w", answer[:n], cmp.Or(err, io.ErrShortBuffer))
-				return
+				check(fmt.Errorf("answered %q: %w", answer[:n], cmp.Or(err, io.ErrShortBuffer)))
 			}
 		}
 	}
@@ -155,5 +138,5 @@ func lockedReads(tasks int, all interface {
 		})
 	}
 	all.Wait()
-	return time.Since(began), failed
+	return time.Since(began)
 }

@@ -27,25 +27,18 @@ func runPlayers(args []string, out io.Writer) error {
 	end := began.Add(*length)
 	var all sync.WaitGroup
 	players := make([]player, *clients)
-	errs := make([]error, *clients)
 	for i := range players {
 		players[i] = player{rate: bytes, first: bytes * first.Seconds()}
 		all.Go(func() {
 			// They come one after another in the first fifth.
 			time.Sleep(*length / 5 * time.Duration(i) / time.Duration(*clients))
-			errs[i] = players[i].play(*addr, *path, *film/int64(*clients)*int64(i), end)
+			check(players[i].play(*addr, *path, *film/int64(*clients)*int64(i), end))
 		})
 	}
 	all.Wait()
-	cpu, err := used()
-	if err != nil {
-		return err
-	}
+	cpu := must(used())
 	starved, received := 0, 0.0
 	for i := range players {
-		if errs[i] != nil {
-			return fmt.Errorf("player %d: %w", i, errs[i])
-		}
 		if players[i].starved {
 			starved++
 		}

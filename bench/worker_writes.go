@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -32,17 +31,13 @@ var writeSystems = []string{"capriccio", "pwrite", "uring-each", "uring-batch"}
 const writeFileBytes = 64 << 20
 
 // makeWriteFile makes the file whose blocks are written, with all of its pages in memory.
-func makeWriteFile(dir string) (f *os.File, err error) {
-	if f, err = os.Create(filepath.Join(dir, "writes")); err != nil {
-		return nil, err
-	}
+func makeWriteFile(dir string) *os.File {
+	f := must(os.Create(filepath.Join(dir, "writes")))
 	block := make([]byte, 1<<20)
 	for range writeFileBytes / len(block) {
-		if _, err := f.Write(block); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
+		must(f.Write(block))
 	}
-	return f, nil
+	return f
 }
 
 // runWritesWorker measures cohorts of writes by one system.
@@ -52,24 +47,19 @@ func runWritesWorker(args []string, out io.Writer) error {
 	system := flags.String("system", "pwrite", strings.Join(writeSystems, ", "))
 	flags.Parse(args)
 	return measuring(map[string]metricFunc{"per-write": func(j job) error {
-		f, err := makeWriteFile(*dir)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		c := &writeCohort{n: j.x, file: f, flush: newFlusher()}
+		c := &writeCohort{n: j.x, file: makeWriteFile(*dir), flush: newFlusher()}
 		switch *system {
 		case "pwrite":
-			return c.measure(j, c.pwrite)
+			c.measure(j, c.pwrite)
 		case "uring-each", "uring-batch":
-			if c.ring, err = uring.CreateRing(64); err != nil {
-				return fmt.Errorf("io_uring: %w", err)
-			}
-			return c.measure(j, func() error { return c.submit(*system == "uring-batch") })
+			c.ring = must(uring.CreateRing(64))
+			c.measure(j, func() { c.submit(*system == "uring-batch") })
 		case "capriccio":
-			return onLoopOf(oneLoop, func(j job) error { return c.measure(j, c.tasks) })(j)
+			return onOneLoop(func(j job) error { c.measure(j, c.tasks); return nil })(j)
+		default:
+			return fmt.Errorf("-system=%q, want one of %s", *system, strings.Join(writeSystems, ", "))
 		}
-		return fmt.Errorf("-system=%q, want one of %s", *system, strings.Join(writeSystems, ", "))
+		return nil
 	}})(flags.Args(), out)
 }
 
@@ -88,15 +78,10 @@ type writeCohort struct {
 var writeBlock = new([diskBlock]byte)
 
 // measure makes cohorts for as long as the job says, and emits the median.
-func (c *writeCohort) measure(j job, write func() error) error {
+func (c *writeCohort) measure(j job, write func()) {
 	debug.SetGCPercent(-1)
-	var err error
-	if c.async, err = aio.OpenFile(c.file.Name(), os.O_WRONLY, 0); err != nil {
-		return err
-	}
-	defer c.async.Close()
+	c.async = must(aio.OpenFile(c.file.Name(), os.O_WRONLY, 0))
 	misses, _ := openCacheMisses() // which says 0 if there are no counters
-	defer misses.close()
 	random := rand.New(rand.NewPCG(1, uint64(c.n)))
 	var costs, missed []float64
 	for began := time.Now(); len(costs) < 3 || time.Since(began) < j.duration; {
@@ -106,9 +91,7 @@ func (c *writeCohort) measure(j job, write func() error) error {
 		}
 		c.flush.run(random)
 		missedBefore, before := misses.read(), processTime()
-		if err := write(); err != nil {
-			return err
-		}
+		write()
 		costs = append(costs, float64(processTime()-before)/float64(c.n))
 		missed = append(missed, float64(misses.read()-missedBefore)/float64(c.n))
 		runtime.GC() // outside of what is measured
@@ -117,59 +100,43 @@ func (c *writeCohort) measure(j job, write func() error) error {
 	if misses.fd >= 0 {
 		j.emit("misses-per-write", "1", report.Median(missed))
 	}
-	return nil
 }
 
-func (c *writeCohort) pwrite() error {
+func (c *writeCohort) pwrite() {
 	for _, at := range c.at {
-		if _, err := unix.Pwrite(int(c.file.Fd()), writeBlock[:], at); err != nil {
-			return fmt.Errorf("pwrite: %w", err)
-		}
+		must(unix.Pwrite(int(c.file.Fd()), writeBlock[:], at))
 	}
-	return nil
 }
 
 // submit hands the writes to the ring, all at once or one by one, and waits for all.
-func (c *writeCohort) submit(together bool) error {
+func (c *writeCohort) submit(together bool) {
 	for _, at := range c.at {
 		sqe := c.ring.GetSQE()
 		sqe.PrepareWrite(int(c.file.Fd()), uintptr(unsafe.Pointer(writeBlock)), diskBlock, uint64(at))
 		if !together {
-			if _, err := c.ring.Submit(); err != nil {
-				return fmt.Errorf("io_uring_enter: %w", err)
-			}
+			must(c.ring.Submit())
 		}
 	}
-	if _, err := c.ring.SubmitAndWait(uint32(c.n)); err != nil {
-		return fmt.Errorf("io_uring_enter: %w", err)
-	}
+	must(c.ring.SubmitAndWait(uint32(c.n)))
 	for range c.at {
-		cqe, err := c.ring.WaitCQE()
-		if err != nil {
-			return err
-		}
+		cqe := must(c.ring.WaitCQE())
 		if cqe.Res != diskBlock {
-			return fmt.Errorf("write by io_uring: result %d", cqe.Res)
+			check(fmt.Errorf("write by io_uring: result %d", cqe.Res))
 		}
 		c.ring.CQESeen(cqe)
 	}
-	return nil
 }
 
-func (c *writeCohort) tasks() error {
+func (c *writeCohort) tasks() {
 	var all task.WaitGroup
-	var failed error // written by tasks of one loop
 	all.Add(c.n)
 	for _, at := range c.at {
 		task.Go(func() {
-			if _, err := c.async.WriteAt(writeBlock[:], at); err != nil {
-				failed = err
-			}
+			must(c.async.WriteAt(writeBlock[:], at))
 			all.Done()
 		})
 	}
 	all.Wait()
-	return failed
 }
 
 // A flusher gets what a program had in the processor's caches and predictors out of them.
@@ -229,10 +196,7 @@ func openCacheMisses() (cacheMisses, error) {
 
 func (m cacheMisses) read() uint64 {
 	var b [8]byte
-	if m.fd < 0 {
-		return 0
-	}
-	if n, err := unix.Read(m.fd, b[:]); err != nil || n != len(b) {
+	if n, err := unix.Read(m.fd, b[:]); err != nil || n != len(b) { // there may be no counter
 		return 0
 	}
 	return binary.NativeEndian.Uint64(b[:])
