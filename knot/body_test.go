@@ -1,7 +1,6 @@
 package knot
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -45,8 +44,7 @@ func shortOfMemory(t *testing.T) *admit.BodyBudget {
 const uploadSize = 1 << 20
 
 func newUpload() *scriptConn {
-	head := fmt.Sprintf("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", uploadSize)
-	return newScriptConn([]byte(head), make([]byte, uploadSize), 32<<10)
+	return newScriptConn(req("POST /", fmt.Sprint("Content-Length: ", uploadSize)), strings.Repeat("x", uploadSize), 32<<10)
 }
 
 // The body of a request whose handler has returned is none any more before which others wait, also if it was read
@@ -65,9 +63,7 @@ func TestABodyReadApartGivesBackItsTurn(t *testing.T) {
 			}
 			return err
 		}}, nc)
-		if got := string(nc.output); !strings.HasPrefix(got, "HTTP/1.1 "+status+" ") {
-			t.Errorf("request %d: %.40q, want status %s", i, got, status)
-		}
+		testenv.Equal(t, statusOf(string(nc.output)), status, "request %d", i)
 	}
 }
 
@@ -144,9 +140,7 @@ func TestAReaderThatIsHeldEndsWithTheHandler(t *testing.T) {
 				<-served
 			}
 			<-ended
-			if got := string(nc.output); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
-				t.Errorf("%.40q, want status 200", got)
-			}
+			testenv.Equal(t, statusOf(string(nc.output)), "200")
 		})
 	}
 }
@@ -161,33 +155,121 @@ func TestAnAnswerAwaitsTheBodyForAWhile(t *testing.T) {
 			w.WriteHeader(401)
 		})),
 	}
-	const head = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for name, handler := range handlers {
 		for _, c := range []struct {
-			what, body  string
-			await       time.Duration
-			drain       int64
-			last, waits bool // the answer says so; it has waited, which it does not after EnableFullDuplex
+			what, body string
+			await      time.Duration
+			drain      int64
+			want       string // with "close" where it has waited, which it does not after EnableFullDuplex
 		}{
-			{"whole", "3\r\nabc\r\n0\r\n\r\n", time.Hour, 0, false, false},
-			{"whole, nothing is drained", "0\r\n\r\n", time.Hour, -1, false, false},
-			{"nothing is drained", "3\r\nabc\r\n", time.Hour, -1, true, true},
-			{"the client stops", "3\r\nab", time.Millisecond, 0, true, true},
+			{"whole", "3\r\nabc\r\n0\r\n\r\n", time.Hour, 0, "401"},
+			{"whole, nothing is drained", "0\r\n\r\n", time.Hour, -1, "401"},
+			{"nothing is drained", "3\r\nabc\r\n", time.Hour, -1, "401 close"},
+			{"the client stops", "3\r\nab", time.Millisecond, 0, "401 close"},
 		} {
-			if name == "full duplex" && c.waits {
+			if name == "full duplex" && c.want == "401 close" {
 				continue
 			}
 			s := &Server{Handler: handler, MaxDrain: c.drain}
 			s.ready()
 			s.limits.await = c.await
-			sv := startServer(t, s, 1)
-			nc := testenv.Dial(t, sv.addr)
-			io.WriteString(nc, head+c.body)
-			resp := testenv.Need(http.ReadResponse(bufio.NewReader(nc), nil))(t)
-			if resp.StatusCode != 401 || resp.Close != c.last {
-				t.Errorf("%s, %s: %d, close %v; want 401, %v", name, c.what, resp.StatusCode, resp.Close, c.last)
+			p := startServer(t, s, 1).dial()
+			p.send(chunkedHead + c.body)
+			p.wantStatus(c.want, "%s, %s", name, c.what)
+			p.nc.Close()
+		}
+	}
+}
+
+var chunkedHead = req("PUT /", "Transfer-Encoding: chunked")
+
+// TestFramingHasALimit: a client can't send without end what no limit on bodies counts.
+func TestFramingHasALimit(t *testing.T) {
+	long := "1;a=" + strings.Repeat("x", 1000) + "\r\na\r\n"
+	padded := strings.Repeat("0", 14) + "1\r\na\r\n"
+	for _, test := range []struct {
+		name, chunk string
+		reads       bool
+		most        int // bytes that may be taken
+		status      string
+	}{
+		{"nobody reads, long extensions", long, false, 1 << 20, "200"},
+		{"nobody reads, padded sizes", padded, false, 1 << 20, "200"},
+		{"nobody reads, one byte each", "1\r\na\r\n", false, 1 << 20, "200"},
+		{"read, long extensions", long, true, 1 << 20, "413"},
+		{"read, until the body is too large", "1;a=b\r\na\r\n", true, 12 << 20, "413"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &Server{MaxBody: 1 << 20, Handler: func(x *Ctx) error {
+				if test.reads {
+					if _, err := io.Copy(io.Discard, x.Body()); err != nil {
+						return err
+					}
+				}
+				return x.SendString(200, "", "")
+			}}
+			defer s.Close()
+			nc := &endlessConn{scriptConn: *script(chunkedHead), chunk: test.chunk}
+			s.ServeConn(nc)
+			testenv.AtMost(t, nc.sent, test.most, "bytes were taken")
+			testenv.Equal(t, statusOf(string(nc.output)), test.status, "status")
+		})
+	}
+}
+
+// endlessConn goes on with chunks when its script has ended.
+type endlessConn struct {
+	scriptConn
+	chunk string
+	sent  int
+}
+
+func (c *endlessConn) Read(p []byte) (int, error) {
+	if c.taken < len(c.input) {
+		return c.scriptConn.Read(p)
+	}
+	if c.sent > 64<<20 {
+		return 0, io.EOF
+	}
+	n := 0
+	for n < len(p) {
+		k := copy(p[n:], c.chunk[c.sent%len(c.chunk):])
+		n += k
+		c.sent += k
+	}
+	return n, nil
+}
+
+// TestSmallChunksAreFine: a byte in each chunk is how some clients send what they type.
+func TestSmallChunksAreFine(t *testing.T) {
+	const n = 100_000
+	body := strings.Repeat("1\r\na\r\n", n/2) + strings.Repeat("1;ab=cd\r\na\r\n", n/2) + "0\r\n\r\n"
+	nc := newScriptConn(chunkedHead, body, 4000)
+	serveScript(&Server{Handler: func(x *Ctx) error {
+		got, err := io.Copy(io.Discard, x.Body())
+		if err != nil {
+			return err
+		}
+		return x.SendString(200, "", fmt.Sprint(got))
+	}}, nc)
+	testenv.Equal(t, bodyOf(string(nc.output)), fmt.Sprint(n))
+}
+
+// TestBadLineEndsInPieces: a line that ends wrongly is refused when it comes, not when
+// the time for the head is over, however the pieces are cut.
+func TestBadLineEndsInPieces(t *testing.T) {
+	for _, text := range []string{
+		"GET / HTTP/1.1\r\nHost: h\r\n\n", "GET / HTTP/1.1\r\nHost: h\n", "GET / HTTP/1.1\n",
+		"\n", "\r\n\n", "GET / HTTP/1.1\r\n\n",
+	} {
+		for cut := range len(text) {
+			for _, step := range []int{1, 100} {
+				s := &Server{Handler: echoHandler}
+				nc := newScriptConn(text[:cut], text[cut:], step)
+				s.ServeConn(nc)
+				testenv.Equal(t, statusOf(string(nc.output)), "400", "%q, cut at %d, then steps of %d: status", text, cut, step)
+				s.Close()
 			}
-			nc.Close()
 		}
 	}
 }

@@ -2,9 +2,8 @@ package knot
 
 import (
 	"context"
-	"log/slog"
 	"net"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +28,7 @@ func TestDeadlockOfHandlers(t *testing.T) {
 		}
 	}
 	addr := make(chan string, 1)
-	s := &Server{Addr: "127.0.0.1:0", ErrorLog: slog.New(slog.DiscardHandler), Listening: func(a net.Addr) { addr <- a.String() }, Handler: func(x *Ctx) error {
+	s := &Server{Addr: "127.0.0.1:0", ErrorLog: quietLog(), Listening: func(a net.Addr) { addr <- a.String() }, Handler: func(x *Ctx) error {
 		first, second := &a, &b
 		switch x.Path() {
 		case "/ba":
@@ -48,28 +47,26 @@ func TestDeadlockOfHandlers(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- capriccio.Run(context.Background(), func(context.Context) error { return s.Run(ctx) },
-			capriccio.WithoutSignals(), capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			capriccio.WithoutSignals(), capriccio.WithLoops(1), capriccio.WithLogger(textLog(&log)))
 	}()
 	sv := &served{Server: s, t: t, addr: <-addr}
 	idle, one, two := sv.dial(), sv.dial(), sv.dial()
-	idle.send(smallRequest)
-	idle.response("GET")
-	one.send("GET /ab HTTP/1.1\r\nHost: h\r\n\r\n")
-	two.send("GET /ba HTTP/1.1\r\nHost: h\r\n\r\n")
-	for !strings.Contains(log.String(), "task: deadlock: tasks hold each other up for ever") { // the test's time limit ends this
-		runtime.Gosched()
-	}
+	idle.ask(req("GET /"))
+	one.send(req("GET /ab"))
+	two.send(req("GET /ba"))
+	testenv.Until(t, "the log tells of a deadlock", func() bool {
+		return strings.Contains(log.String(), "task: deadlock: tasks hold each other up for ever")
+	})
 	testenv.Equal(t, strings.Count(log.String(), "held by task"), 2, "tasks are named: %s", &log)
-	for found := false; !found; runtime.Gosched() {
-		for _, f := range lint.Find(capriccio.Snapshot(nil)) {
-			found = found || f.Check == lint.CheckStuck && f.Severity == lint.SeverityError && strings.Contains(f.Message, "deadlock")
-		}
-	}
+	testenv.Until(t, "the deadlock is found in the graph", func() bool {
+		return slices.ContainsFunc(lint.Find(capriccio.Snapshot(nil)), func(f lint.Finding) bool {
+			return f.Check == lint.CheckStuck && f.Severity == lint.SeverityError && strings.Contains(f.Message, "deadlock")
+		})
+	})
 	a.Unlock() // as no handler can; the one that gets it unlocks b, and the other then fails to unlock a
-	for _, p := range []*peer{one, two} {
+	for _, p := range []*peer{one, two, idle} {
 		p.nc.Close()
 	}
-	idle.nc.Close()
 	cancel()
 	<-ended
 }

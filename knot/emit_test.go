@@ -13,13 +13,11 @@ import (
 // TestSmallWritesShareChunks: what a template writes word by word does not travel word by word, and
 // whatever the sizes and flushes, the client gets the bytes that were written.
 func TestSmallWritesShareChunks(t *testing.T) {
-	words := func(x *Ctx) error {
-		for range 10_000 {
-			if _, err := x.WriteString("<td>7</td>"); err != nil {
-				return err
-			}
+	words := func(x *Ctx) (err error) {
+		for i := 0; i < 10_000 && err == nil; i++ {
+			_, err = x.WriteString("<td>7</td>")
 		}
-		return nil
+		return err
 	}
 	all := bytes.Repeat([]byte("0123456789abcdef"), 20<<10)
 	mixed := func(x *Ctx) error {
@@ -45,12 +43,10 @@ func TestSmallWritesShareChunks(t *testing.T) {
 			}
 			return mixed(x)
 		}})
-		got := sv.exchange("GET /words HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+		got := sv.exchange(req("GET /words", "Connection: close"))
 		testenv.AtMost(t, len(got), 101_000, "100,000 bytes of body took")
 		for seed := range 30 {
-			p := sv.dial()
-			p.send("GET /mixed?" + strings.Repeat("s", seed) + " HTTP/1.1\r\nHost: h\r\n\r\n")
-			resp, body := p.response("GET")
+			resp, body := sv.dial().ask(req("GET /mixed?" + strings.Repeat("s", seed)))
 			if body != string(all) || len(resp.TransferEncoding) != 1 {
 				t.Errorf("seed %d: %d bytes, want %d; framing %q", seed, len(body), len(all), resp.TransferEncoding)
 			}
@@ -92,7 +88,7 @@ func TestLargeWritesAreCut(t *testing.T) {
 		"several":           {10, 20_000, writeMost},
 		"at the end of one": {writeMost - outSize, writeMost, 2 * writeMost, 2*writeMost + 1},
 	} {
-		nc := &vectorConn{scriptConn: newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)}
+		nc := &vectorConn{scriptConn: script(req("GET /") + req("GET /"))}
 		serveScript(&Server{Handler: func(x *Ctx) error {
 			var parts [][]byte
 			from := 0

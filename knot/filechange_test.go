@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -21,31 +20,6 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
-
-// keepings are the ways in which a file can be kept.
-var keepings = []struct {
-	name   string
-	config FilesConfig
-}{
-	{"in memory", FilesConfig{CacheFileMax: 20 << 20, CacheBytes: 1 << 30}},
-	{"open", FilesConfig{CacheBytes: -1, OpenFiles: 100}},
-	{"not at all", FilesConfig{CacheBytes: -1, OpenFiles: -1}},
-}
-
-// rename makes content the file's in one step.
-func rename(t testing.TB, path, content string) {
-	t.Helper()
-	fresh := path + ".new"
-	testenv.Must(t, errors.Join(os.WriteFile(fresh, []byte(content), 0o644), os.Rename(fresh, path)))
-}
-
-// aged sets a file's times back, so that the next change shows in them; without this
-// the tests would have to wait for the clock of the file system.
-func aged(t testing.TB, path string) {
-	t.Helper()
-	old := time.Now().Add(-time.Hour)
-	testenv.Must(t, os.Chtimes(path, old, old))
-}
 
 // changes are what can happen to a file between two requests; want is the answer to the
 // second, a status or a body.
@@ -62,50 +36,21 @@ var changes = []struct {
 	{"rewritten in place", strings.Repeat("NEW ", 100), func(t testing.TB, path string) {
 		testenv.Must(t, os.WriteFile(path, []byte(strings.Repeat("NEW ", 100)), 0o644))
 	}},
-	{"truncated", "old ", func(t testing.TB, path string) {
-		testenv.Must(t, os.Truncate(path, 4))
-	}},
-	{"deleted", "404", func(t testing.TB, path string) {
-		testenv.Must(t, os.Remove(path))
-	}},
-	{"replaced by a folder", "301", func(t testing.TB, path string) {
-		testenv.Must(t, errors.Join(os.Remove(path), os.Mkdir(path, 0o755)))
-	}},
+	{"truncated", "old ", func(t testing.TB, path string) { testenv.Must(t, os.Truncate(path, 4)) }},
+	{"deleted", "404", func(t testing.TB, path string) { testenv.Must(t, os.Remove(path)) }},
+	{"replaced by a folder", "301", func(t testing.TB, path string) { testenv.Must(t, errors.Join(os.Remove(path), os.Mkdir(path, 0o755))) }},
 	{"replaced by a link that leads out", "403", func(t testing.TB, path string) {
 		testenv.Must(t, errors.Join(os.Remove(path), os.Symlink("/etc/passwd", path)))
 	}},
-	{"forbidden", "403", func(t testing.TB, path string) {
-		testenv.Must(t, os.Chmod(path, 0))
-	}},
-	{"in a folder that is forbidden", "403", func(t testing.TB, path string) {
-		testenv.Must(t, os.Chmod(filepath.Dir(path), 0))
-	}},
-}
-
-// asNobody runs fn without root's right to read everything.
-func asNobody(fn func()) {
-	if os.Getuid() != 0 {
-		fn()
-		return
-	}
-	const nobody = 65534
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	unix.Syscall(unix.SYS_SETFSUID, nobody, 0, 0)
-	defer unix.Syscall(unix.SYS_SETFSUID, 0, 0, 0)
-	fn()
+	{"forbidden", "403", func(t testing.TB, path string) { testenv.Must(t, os.Chmod(path, 0)) }},
+	{"in a folder that is forbidden", "403", func(t testing.TB, path string) { testenv.Must(t, os.Chmod(filepath.Dir(path), 0)) }},
 }
 
 // changing makes a folder for all users with one file in a folder below it.
 func changing(t *testing.T) (root, path string) {
-	root = testenv.Need(os.MkdirTemp("", "knot"))(t)
-	t.Cleanup(func() { os.RemoveAll(root) })
+	root = publicDir(t)
 	path = filepath.Join(root, "d", "f")
-	if err := errors.Join(os.Chmod(root, 0o755), os.Mkdir(filepath.Dir(path), 0o755),
-		os.WriteFile(path, []byte(strings.Repeat("old ", 100)), 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	aged(t, path)
+	writeFile(t, path, strings.Repeat("old ", 100))
 	return root, path
 }
 
@@ -123,7 +68,7 @@ func TestChangesAreSeen(t *testing.T) {
 					}
 					f := openWith(t, root, config)
 					now := int64(1)
-					f.store.Now = func() int64 { return now }
+					setClock(f, &now)
 					old := askBody(t, f, "/d/f")
 					change.do(t, path)
 					asNobody(func() {
@@ -134,9 +79,7 @@ func TestChangesAreSeen(t *testing.T) {
 							}
 							now++
 						}
-						answer := askFile(f, "/d/f")
-						_, body, _ := strings.Cut(answer, "\r\n\r\n")
-						if body != change.want && statusOf(answer) != change.want {
+						if answer := askFile(f, "/d/f"); bodyOf(answer) != change.want && statusOf(answer) != change.want {
 							t.Errorf("got %.200q, want %.20q", answer, change.want)
 						}
 					})
@@ -191,8 +134,8 @@ func TestFileThatChangesWhileItIsServed(t *testing.T) {
 					f := openWith(t, filepath.Dir(path), kept.config)
 					sv := start(&Server{Handler: f.Serve})
 					p := sv.dial()
-					p.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n")
-					resp := testenv.Need(http.ReadResponse(p.r, nil))(t)
+					p.send(req("GET /f"))
+					resp := p.head()
 					// The server is stuck in the middle: nobody has read the body.
 					switch change {
 					case "replaced":
@@ -234,11 +177,9 @@ func TestRandomRequestsAgainstFileServer(t *testing.T) {
 					config.CacheBytes, config.CacheFileMax = 400_000, 60_000 // some of each
 				}
 				sv := start(&Server{Handler: openWith(t, root, config).Serve})
-				seed := uint64(time.Now().UnixNano())
-				t.Logf("seed %d", seed)
-				r := rand.New(rand.NewPCG(seed, 0))
+				r := testenv.Rand(t, *seed)
 				p := sv.dial()
-				for range 400 {
+				for range testenv.Rounds(150, 400) {
 					name := fmt.Sprintf("/f%d.txt", r.IntN(files))
 					if r.IntN(4) == 0 {
 						mutate(t, r, root+name)
@@ -270,11 +211,11 @@ func mutate(t *testing.T, r *rand.Rand, path string) {
 func compareAnswers(t *testing.T, p *peer, oracle http.Handler, r *rand.Rand, name string) {
 	t.Helper()
 	method := []string{"GET", "GET", "GET", "HEAD"}[r.IntN(4)]
-	req := httptest.NewRequest(method, name, nil)
-	head := method + " " + name + " HTTP/1.1\r\nHost: h\r\n"
+	asked := httptest.NewRequest(method, name, nil)
+	var fields []string
 	add := func(field, value string) {
-		req.Header.Set(field, value)
-		head += field + ": " + value + "\r\n"
+		asked.Header.Set(field, value)
+		fields = append(fields, field+": "+value)
 	}
 	if method == "GET" {
 		switch r.IntN(6) {
@@ -297,34 +238,34 @@ func compareAnswers(t *testing.T, p *peer, oracle http.Handler, r *rand.Rand, na
 		add("If-None-Match", "*")
 	}
 	want := httptest.NewRecorder()
-	oracle.ServeHTTP(want, req)
-	p.send(head + "\r\n")
-	got, body := p.response(method)
-	testenv.MustEqual(t, got.StatusCode, want.Code, "%q: status", head)
+	oracle.ServeHTTP(want, asked)
+	request := req(method+" "+name, fields...)
+	got, body := p.ask(request)
+	testenv.MustEqual(t, got.StatusCode, want.Code, "%q: status", request)
 	if want.Code >= 400 {
 		return
 	}
 	for _, field := range []string{"Content-Range", "Content-Length", "Last-Modified"} {
 		// FileServer's recorder has no length for what it did not write.
 		if w, g := want.Header().Get(field), got.Header.Get(field); w != g && (w != "" || field != "Content-Length") {
-			t.Fatalf("%q: %s is %q, want %q", head, field, g, w)
+			t.Fatalf("%q: %s is %q, want %q", request, field, g, w)
 		}
 	}
 	if method == "GET" && body != want.Body.String() {
-		t.Fatalf("%q: %d bytes that differ from the %d of FileServer", head, len(body), want.Body.Len())
+		t.Fatalf("%q: %d bytes that differ from the %d of FileServer", request, len(body), want.Body.Len())
 	}
 }
 
 // TestLargeFileAfterAPause: the time that a client has for a response begins with the
 // response.
 func TestLargeFileAfterAPause(t *testing.T) {
-	root := layFiles(t, 1, func(int) int { return 500_000 })
+	root := layFiles(t, 1, sized(500_000))
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		patiently(t, 40*time.Millisecond, func(limit time.Duration) error {
 			sv := start(&Server{Handler: openWith(t, root, FilesConfig{CacheBytes: -1}).Serve, WriteTimeout: limit})
 			p := sv.dial()
 			for range 3 {
-				p.send("GET /f0 HTTP/1.1\r\nHost: h\r\n\r\n")
+				p.send(req("GET /f0"))
 				resp, err := http.ReadResponse(p.r, nil)
 				if err != nil {
 					return err
@@ -353,9 +294,7 @@ func TestModifiedInTheFuture(t *testing.T) {
 		t.Errorf("%q", first)
 	}
 	for _, header := range []string{"If-None-Match: " + headerOf(first, "ETag"), "If-Modified-Since: " + headerOf(first, "Last-Modified")} {
-		if answer := askFile(f, "/f", header+"\r\n"); statusOf(answer) != "304" {
-			t.Errorf("%s: %q", header, answer)
-		}
+		testenv.Equal(t, statusOf(askFile(f, "/f", header)), "304", header)
 	}
 }
 
@@ -388,37 +327,11 @@ func TestTagsWithoutATime(t *testing.T) {
 		first := askFile(f, "/f")
 		put("two", test.mtime)
 		for _, header := range []string{"If-None-Match: " + headerOf(first, "ETag"), "If-Modified-Since: " + test.mtime.UTC().Format(clock.HTTPTime)} {
-			answer := askFile(f, "/f", header+"\r\n")
+			answer := askFile(f, "/f", header)
 			if statusOf(answer) != test.status || test.status == "200" && bodyOf(answer) != "two" {
 				t.Errorf("%s: %q: %q, want %s", name, header, answer, test.status)
 			}
 		}
-	}
-}
-
-// exhaust takes every descriptor that is left, and returns what gives them back.
-func exhaust(t *testing.T, fd int) (giveBack func()) {
-	t.Helper()
-	var limit unix.Rlimit
-	testenv.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	lower := limit
-	lower.Cur = uint64(highestFD(t) + 1)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lower); err != nil {
-		t.Skip(err)
-	}
-	var taken []int
-	for { // below the limit every number must be taken
-		one, err := unix.Dup(fd)
-		if err != nil {
-			break
-		}
-		taken = append(taken, one)
-	}
-	return func() {
-		for _, one := range taken {
-			unix.Close(one)
-		}
-		unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
 	}
 }
 
@@ -430,7 +343,7 @@ func TestContentWithoutDescriptors(t *testing.T) {
 		root, path := changing(t)
 		f := openWith(t, root, FilesConfig{Revalidate: revalidate})
 		now := int64(1)
-		f.store.Now = func() int64 { return now }
+		setClock(f, &now)
 		old := askBody(t, f, "/d/f")
 		rename(t, path, "new")
 		now += int64(time.Hour)
@@ -460,9 +373,7 @@ func TestFolderThatMayOnlyBeSearched(t *testing.T) {
 		}
 		asNobody(func() {
 			for target, want := range map[string]string{"/d": "301", "/d/": "200", "/d/f": "200", "/d/none": "404"} {
-				if answer := askFile(f, target); statusOf(answer) != want {
-					t.Errorf("%s: %s: %.200q, want %s", kept.name, target, answer, want)
-				}
+				testenv.Equal(t, statusOf(askFile(f, target)), want, "%s: %s", kept.name, target)
 			}
 		})
 	}

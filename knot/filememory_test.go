@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"unsafe"
@@ -21,23 +20,11 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
 
-// poisoned fills what becomes free during the test.
-func poisoned(t testing.TB) {
-	store.FreePoison = func(p []byte) {
-		for i := range p {
-			p[i] = 0xdd
-		}
-	}
-	t.Cleanup(func() { store.FreePoison = nil })
-}
-
 // inMemory is how many bytes of m the process holds.
 func inMemory(t *testing.T, m *store.Memory) (n int64) {
 	pages := make([]byte, len(m.Mem)/os.Getpagesize())
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(unsafe.SliceData(m.Mem))), uintptr(len(m.Mem)), uintptr(unsafe.Pointer(&pages[0])))
-	if errno != 0 {
-		t.Fatal(errno)
-	}
+	testenv.MustEqual(t, errno, 0, "mincore")
 	for _, p := range pages {
 		n += int64(p&1) * int64(os.Getpagesize())
 	}
@@ -81,13 +68,8 @@ func TestMemoryOfTheCacheStaysWithinTheBudget(t *testing.T) {
 // TestMemoryGoesWithItsLastUser: closing the cache does not take the memory from a response that is
 // being sent out of it.
 func TestMemoryGoesWithItsLastUser(t *testing.T) {
-	root := layFiles(t, 1, func(int) int { return 30_000 })
-	f := testenv.Need(OpenFiles(root))(t)
-	askFile(f, "/f0")
-	e, _, _ := f.store.Caches.Get([]byte("/f0"), 1, true)
-	if e == nil || !e.Full {
-		t.Fatal("f0 is not in memory")
-	}
+	f := testenv.Need(OpenFiles(layFiles(t, 1, sized(30_000))))(t)
+	e := inUse(t, f, "/f0")
 	testenv.Must(t, f.Close())
 	testenv.Equal(t, string(bytes.Join(e.Parts, nil)), string(contentOf(0, 30_000)), "the content has changed")
 	m := &e.Shard.Memory
@@ -119,12 +101,10 @@ func slowReader(addr string, names []int, size func(int) int, meanwhile func()) 
 	}
 	defer c.Close()
 	c.(*net.TCPConn).SetReadBuffer(256 << 10)
-	var ask strings.Builder
 	for _, i := range names {
-		fmt.Fprintf(&ask, "GET /f%d HTTP/1.1\r\nHost: h\r\n\r\n", i)
-	}
-	if _, err := io.WriteString(c, ask.String()); err != nil {
-		return err
+		if _, err := io.WriteString(c, req(fmt.Sprint("GET /f", i))); err != nil {
+			return err
+		}
 	}
 	in := bufio.NewReaderSize(c, 4<<10)
 	for _, i := range names {
@@ -142,9 +122,14 @@ func slowReader(addr string, names []int, size func(int) int, meanwhile func()) 
 }
 
 // TestContentIsNotReusedWhileItIsSent: clients that read slowly get the right bytes although
-// their files are evicted, replaced or dropped meanwhile, and memory that is free is filled.
+// their files are evicted, replaced or dropped meanwhile, and what becomes free is overwritten.
 func TestContentIsNotReusedWhileItIsSent(t *testing.T) {
-	poisoned(t)
+	store.FreePoison = func(p []byte) {
+		for i := range p {
+			p[i] = 0xdd
+		}
+	}
+	defer func() { store.FreePoison = nil }()
 	const files = 40
 	size := func(i int) int { return 1 + i*i*150%250_000 }
 	root := layFiles(t, files, size)

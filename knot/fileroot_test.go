@@ -3,7 +3,6 @@ package knot
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,17 +17,11 @@ import (
 // layReleases makes two folders with the same files, and a link to the first.
 func layReleases(t *testing.T) (top, current string) {
 	t.Helper()
-	top, err := os.MkdirTemp("", "knot") // a folder for all users, see asNobody
-	testenv.Must(t, err)
-	t.Cleanup(func() { os.RemoveAll(top) })
+	top = publicDir(t)
+	writeFile(t, filepath.Join(top, "1/f"), "release 1")
+	writeFile(t, filepath.Join(top, "2/f"), "release 2")
 	current = filepath.Join(top, "current")
-	err = errors.Join(os.Chmod(top, 0o755), os.Symlink("1", current))
-	for _, release := range []string{"1", "2"} {
-		dir := filepath.Join(top, release)
-		err = errors.Join(err, os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "f"), []byte("release "+release), 0o644))
-		aged(t, filepath.Join(dir, "f"))
-	}
-	testenv.Must(t, err)
+	testenv.Must(t, os.Symlink("1", current))
 	return top, current
 }
 
@@ -66,18 +59,11 @@ func TestRootIsLookedUpAnew(t *testing.T) {
 					f := openWith(t, current, kept.config)
 					f.store.Walks = f.store.Walks || walks
 					now := int64(1)
-					f.store.Now = func() int64 { return now }
-					f.store.Root.Checked.Store(now)
+					setClock(f, &now)
 					fds := countFDs()
-					var log testenv.Buffer
-					s := &Server{Handler: f.Serve, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
-					defer s.Close()
-					ask := func() string {
-						nc := newScriptConn([]byte("GET /f HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"), nil, 1)
-						s.ServeConn(nc)
-						_, body, _ := strings.Cut(string(nc.output), "\r\n\r\n")
-						return body
-					}
+					log := new(testenv.Buffer)
+					s := &Server{Handler: f.Serve, ErrorLog: textLog(log)}
+					ask := func() string { return bodyOf(answerTo(s, req("GET /f", "Connection: close"))) }
 					testenv.MustEqual(t, ask(), old, "at first")
 					change.do(t, top, current)
 					asNobody(func() {
@@ -115,8 +101,7 @@ func TestFileOpenedBeforeTheSwitch(t *testing.T) {
 	_, current := layReleases(t)
 	f := openWith(t, current, FilesConfig{})
 	now := int64(1)
-	f.store.Now = func() int64 { return now }
-	f.store.Root.Checked.Store(now)
+	setClock(f, &now)
 	now += int64(time.Second) - 10
 	askBody(t, f, "/f") // good until almost two seconds
 	switchLink(t, current, "2")
@@ -145,6 +130,5 @@ func TestRootThatCannotBeUsed(t *testing.T) {
 			testenv.AtMost(t, countFDs(), fds, "%s: N descriptors, before %d", name, fds)
 		})
 	}
-	f := testenv.Need(OpenFiles(current))(t)
-	f.Close()
+	openWith(t, current, FilesConfig{})
 }

@@ -1,12 +1,13 @@
 package knot
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,41 +16,33 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // makeSite lays out a root with everything in it that must not be served, and
 // a secret next to it.
 func makeSite(t *testing.T) string {
 	t.Helper()
-	top := t.TempDir()
+	top := tree(t, map[string]string{
+		"secret.txt":             "SECRET",
+		"root/index.html":        "<p>home",
+		"root/a.txt":             "0123456789",
+		"root/empty.txt":         "",
+		"root/UPPER.HTML":        "<p>upper",
+		"root/sp ace+%41é.txt":   "odd name",
+		"root/back\\slash.txt":   "SECRET",
+		"root/..odd":             "SECRET",
+		"root/.hidden":           "SECRET",
+		"root/.git/config":       "SECRET",
+		"root/.well-known/x.txt": "well known",
+		"root/.well-known/.y":    "SECRET",
+		"root/sub/index.html":    "<p>sub",
+		"root/sub/b":             "no extension",
+		"root/bare/c.txt":        "c",
+		"root/linked/c.txt":      "c",
+		"root/big.bin":           strings.Repeat("0123456789abcdef", 50_000),
+	})
 	root := filepath.Join(top, "root")
-	write := func(name, content string) {
-		path := filepath.Join(top, name)
-		testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		testenv.Must(t, os.WriteFile(path, []byte(content), 0o644))
-	}
-	write("secret.txt", "SECRET")
-	write("root/index.html", "<p>home")
-	write("root/a.txt", "0123456789")
-	write("root/empty.txt", "")
-	write("root/UPPER.HTML", "<p>upper")
-	write("root/sp ace+%41é.txt", "odd name")
-	write("root/back\\slash.txt", "SECRET")
-	write("root/..odd", "SECRET")
-	write("root/.hidden", "SECRET")
-	write("root/.git/config", "SECRET")
-	write("root/.well-known/x.txt", "well known")
-	write("root/.well-known/.y", "SECRET")
-	write("root/sub/index.html", "<p>sub")
-	write("root/sub/b", "no extension")
-	write("root/bare/c.txt", "c")
-	write("root/linked/c.txt", "c")
-	for _, name := range []string{"root/a.txt"} {
-		if then := time.Now().Add(-time.Hour); os.Chtimes(filepath.Join(top, name), then, then) != nil {
-			t.Fatal("chtimes", name)
-		}
-	}
-	write("root/big.bin", string(bytes.Repeat([]byte("0123456789abcdef"), 50_000)))
 	for link, target := range map[string]string{
 		"root/inside":      "a.txt",
 		"root/sub/up":      "../a.txt",
@@ -154,9 +147,8 @@ func TestFiles(t *testing.T) {
 			{"/to-wk-hidden", hidden, "", ""},
 			{"/through-git", linked, "", ""},
 		} {
-			p.send("GET " + test.target + " HTTP/1.1\r\nHost: h\r\n\r\n")
-			resp, body := p.response("GET")
-			testenv.Equal(t, fmt.Sprint(resp.StatusCode), test.status, "%s: status %d", test.target, resp.StatusCode)
+			resp, body := p.ask(req("GET " + test.target))
+			testenv.Equal(t, fmt.Sprint(resp.StatusCode), test.status, "%s: status", test.target)
 			if test.ctype != "" && (resp.Header.Get("Content-Type") != test.ctype || body != test.body) {
 				t.Errorf("%s: %q of type %q", test.target, body, resp.Header.Get("Content-Type"))
 			}
@@ -180,8 +172,7 @@ func TestTraversalIsImpossible(t *testing.T) {
 			"http://h/../secret.txt", "http://h/%2e%2e/secret.txt",
 		} {
 			p := sv.dial()
-			p.send("GET " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")
-			resp, body := p.response("GET")
+			resp, body := p.ask(req("GET " + target))
 			if c := resp.StatusCode; c != 400 && c != 403 && c != 404 {
 				t.Errorf("%s: status %d, %q", target, c, body)
 			}
@@ -197,26 +188,17 @@ func TestFileMethodsAndRedirect(t *testing.T) {
 	everyFileMode(t, func(t *testing.T, sv *served, walks bool) {
 		p := sv.dial()
 		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "TRACE"} {
-			p.send(method + " /a.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx")
-			resp, _ := p.response(method)
-			if resp.StatusCode != 405 || resp.Header.Get("Allow") != allowFiles {
-				t.Errorf("%s: status %d, Allow %q", method, resp.StatusCode, resp.Header.Get("Allow"))
-			}
+			resp, _ := p.ask(req(method+" /a.txt", "Content-Length: 1") + "x")
+			testenv.Equal(t, fmt.Sprint(resp.StatusCode, resp.Header["Allow"]), fmt.Sprint(405, []string{allowFiles}), method)
 		}
 		for _, target := range []string{"*", "/a.txt"} {
-			p.send("OPTIONS " + target + " HTTP/1.1\r\nHost: h\r\n\r\n")
-			if resp, _ := p.response("OPTIONS"); resp.StatusCode != 204 || resp.Header.Get("Allow") != allowFiles {
-				t.Errorf("OPTIONS %s: status %d", target, resp.StatusCode)
-			}
+			resp, _ := p.ask(req("OPTIONS " + target))
+			testenv.Equal(t, fmt.Sprint(resp.StatusCode, resp.Header["Allow"]), fmt.Sprint(204, []string{allowFiles}), "OPTIONS %s", target)
 		}
-		p.send("HEAD /big.bin HTTP/1.1\r\nHost: h\r\n\r\n")
-		if resp, _ := p.response("HEAD"); resp.ContentLength != 800_000 {
-			t.Errorf("HEAD: length %d", resp.ContentLength)
-		}
-		p.send("GET //sub?a=b HTTP/1.1\r\nHost: h\r\n\r\n")
-		if resp, _ := p.response("GET"); resp.Header.Get("Location") != "/sub/?a=b" {
-			t.Errorf("Location %q", resp.Header.Get("Location"))
-		}
+		resp, _ := p.ask(req("HEAD /big.bin"))
+		testenv.Equal(t, resp.ContentLength, 800_000, "HEAD: length")
+		resp, _ = p.ask(req("GET //sub?a=b"))
+		testenv.Equal(t, resp.Header.Get("Location"), "/sub/?a=b", "Location")
 	})
 }
 
@@ -224,14 +206,7 @@ func TestFileMethodsAndRedirect(t *testing.T) {
 func TestConditionalRequests(t *testing.T) {
 	everyFileMode(t, func(t *testing.T, sv *served, walks bool) {
 		p := sv.dial()
-		get := func(headers string) *http.Response {
-			t.Helper()
-			p.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n" + headers + "\r\n")
-			resp, body := p.response("GET")
-			resp.Body = io.NopCloser(strings.NewReader(body))
-			return resp
-		}
-		first := get("")
+		first, _ := p.ask(req("GET /a.txt"))
 		etag, modified := first.Header.Get("ETag"), first.Header.Get("Last-Modified")
 		at := testenv.Need(http.ParseTime(modified))(t)
 		earlier := at.Add(-time.Hour).Format(clock.HTTPTime)
@@ -239,41 +214,40 @@ func TestConditionalRequests(t *testing.T) {
 			headers, body string
 			status        int
 		}{
-			{"If-None-Match: " + etag + "\r\n", "", 304},
-			{"If-Modified-Since: " + modified + "\r\n", "", 304},
-			{"If-Modified-Since: " + at.UTC().Format(time.RFC850) + "\r\n", "", 304},
-			{"If-Modified-Since: " + at.UTC().Format(time.ANSIC) + "\r\n", "", 304},
-			{"If-None-Match: \"x\"\r\nIf-None-Match: " + etag + "\r\n", "", 304},
-			{"If-Match: " + etag + "\r\n", "0123456789", 200},
-			{"If-Match: \"x\"\r\nIf-Match: " + etag + "\r\n", "0123456789", 200},
-			{"If-Match: \"x\"\r\n", "*", 412},
-			{"If-Match: \r\n", "*", 412},
-			{"If-Match: \"x\"\r\nIf-None-Match: " + etag + "\r\n", "*", 412},
-			{"If-Match: " + etag + "\r\nIf-None-Match: " + etag + "\r\n", "", 304},
-			{"If-Match: \"x\"\r\nRange: bytes=0-1\r\n", "*", 412},
-			{"If-Match: " + etag + "\r\nIf-Unmodified-Since: " + earlier + "\r\n", "0123456789", 200},
-			{"If-Unmodified-Since: " + earlier + "\r\n", "*", 412},
-			{"If-Unmodified-Since: " + modified + "\r\nIf-None-Match: " + etag + "\r\n", "", 304},
-			{"If-Unmodified-Since: " + modified + "\r\nRange: bytes=0-1\r\n", "01", 206},
-			{"Range: bytes=,0-1, \r\n", "01", 206},
-			{"Range: bytes=,\r\n", "0123456789", 200},
-			{"Range: bytes=0-1,1-3\r\n", "0123", 206},
-			{"Range: bytes=4-5,0-3\r\n", "012345", 206},
-			{"Range: bytes=0-1,30-40\r\n", "01", 206},
-			{"Range: bytes=20-,30-\r\n", "*", 416},
-			{"Range: bytes=0-1,x\r\n", "0123456789", 200},
-			{"If-Range: " + etag + "\r\n", "0123456789", 200},
-			{"Range: bytes=0-3\r\n", "0123", 206},
-			{"Range: bytes=10-\r\n", "*", 416},
-			{"Range: bytes=0-0,2-2\r\n", "0123456789", 200}, // the framing is longer than the file
-			{"Range: bytes=2-99999999999999999999\r\n", "23456789", 206},
-			{"Range: bytes=-99999999999999999999\r\n", "0123456789", 206},
-			{"Range: bytes=9223372036854775807-9223372036854775808\r\n", "*", 416},
-			{"Range: bytes=0-1\r\nIf-Range: " + etag + "\r\n", "01", 206},
+			{"If-None-Match: " + etag + "", "", 304},
+			{"If-Modified-Since: " + modified + "", "", 304},
+			{"If-Modified-Since: " + at.UTC().Format(time.RFC850) + "", "", 304},
+			{"If-Modified-Since: " + at.UTC().Format(time.ANSIC) + "", "", 304},
+			{"If-None-Match: \"x\"\r\nIf-None-Match: " + etag + "", "", 304},
+			{"If-Match: " + etag + "", "0123456789", 200},
+			{"If-Match: \"x\"\r\nIf-Match: " + etag + "", "0123456789", 200},
+			{"If-Match: \"x\"", "*", 412},
+			{"If-Match: ", "*", 412},
+			{"If-Match: \"x\"\r\nIf-None-Match: " + etag + "", "*", 412},
+			{"If-Match: " + etag + "\r\nIf-None-Match: " + etag + "", "", 304},
+			{"If-Match: \"x\"\r\nRange: bytes=0-1", "*", 412},
+			{"If-Match: " + etag + "\r\nIf-Unmodified-Since: " + earlier + "", "0123456789", 200},
+			{"If-Unmodified-Since: " + earlier + "", "*", 412},
+			{"If-Unmodified-Since: " + modified + "\r\nIf-None-Match: " + etag + "", "", 304},
+			{"If-Unmodified-Since: " + modified + "\r\nRange: bytes=0-1", "01", 206},
+			{"Range: bytes=,0-1, ", "01", 206},
+			{"Range: bytes=,", "0123456789", 200},
+			{"Range: bytes=0-1,1-3", "0123", 206},
+			{"Range: bytes=4-5,0-3", "012345", 206},
+			{"Range: bytes=0-1,30-40", "01", 206},
+			{"Range: bytes=20-,30-", "*", 416},
+			{"Range: bytes=0-1,x", "0123456789", 200},
+			{"If-Range: " + etag + "", "0123456789", 200},
+			{"Range: bytes=0-3", "0123", 206},
+			{"Range: bytes=10-", "*", 416},
+			{"Range: bytes=0-0,2-2", "0123456789", 200}, // the framing is longer than the file
+			{"Range: bytes=2-99999999999999999999", "23456789", 206},
+			{"Range: bytes=-99999999999999999999", "0123456789", 206},
+			{"Range: bytes=9223372036854775807-9223372036854775808", "*", 416},
+			{"Range: bytes=0-1\r\nIf-Range: " + etag + "", "01", 206},
 		} {
-			resp := get(test.headers)
-			body, _ := io.ReadAll(resp.Body)
-			if resp.StatusCode != test.status || test.body != "*" && string(body) != test.body {
+			resp, body := p.ask(req("GET /a.txt", test.headers))
+			if resp.StatusCode != test.status || test.body != "*" && body != test.body {
 				t.Errorf("%q: status %d, body %q; want %d, %q", test.headers, resp.StatusCode, body, test.status, test.body)
 			}
 		}
@@ -288,7 +262,7 @@ func TestFilesKeepNoDescriptor(t *testing.T) {
 	defer s.Close()
 	for range 3 {
 		for _, target := range []string{"/a.txt", "/sub", "/fifo", "/big.bin", "/none", "/bare"} {
-			s.ServeConn(newScriptConn([]byte("GET "+target+" HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1))
+			s.ServeConn(script(req("GET " + target)))
 		}
 	}
 	if after := countFDs(); after > before+2 { // the root and the one that is too big for memory
@@ -300,16 +274,136 @@ func TestFilesKeepNoDescriptor(t *testing.T) {
 
 // TestServeAsWithNUL: the system takes a name to end there, and the cache what follows for a coding.
 func TestServeAsWithNUL(t *testing.T) {
-	root := t.TempDir()
-	writeFile(t, filepath.Join(root, "a.js"), strings.Repeat("plain ", 1000))
-	writeFile(t, filepath.Join(root, "a.js.br"), "coded")
-	f := openWith(t, root, FilesConfig{Codings: Precompressed()})
-	path := "/a.js"
-	server := &Server{Handler: func(x *Ctx) error { return f.ServeAs(x, path) }}
-	for _, test := range []struct{ path, status string }{{"/a.js", "200"}, {"/a.js\x00.png", "404"}, {"/a.js\x00br", "404"}} {
-		path = test.path
-		nc := newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: br\r\n\r\n"), nil, 1)
-		serveScript(server, nc)
-		testenv.Equal(t, statusOf(string(nc.output)), test.status, "%q", test.path)
+	f := openWith(t, tree(t, map[string]string{"a.js": strings.Repeat("plain ", 1000), "a.js.br": "coded"}), FilesConfig{Codings: Precompressed()})
+	for path, status := range map[string]string{"/a.js": "200", "/a.js\x00.png": "404", "/a.js\x00br": "404"} {
+		server := &Server{Handler: func(x *Ctx) error { return f.ServeAs(x, path) }}
+		testenv.Equal(t, statusOf(answerTo(server, req("GET /", "Accept-Encoding: br"))), status, "%q", path)
+	}
+}
+
+// TestList shows what Serve would serve, and nothing else.
+func TestList(t *testing.T) {
+	root := makeSite(t)
+	for _, walks := range []bool{false, true} {
+		f := openTestFiles(t, root, walks)
+		list := func(target string, most int) (names map[string]Listed, more bool, err error) {
+			names = make(map[string]Listed)
+			answerTo(&Server{Handler: func(x *Ctx) error {
+				var all []Listed
+				all, more, err = f.List(x, most)
+				for _, one := range all {
+					names[one.Name] = one
+				}
+				return nil
+			}}, req("GET "+target))
+			return names, more, err
+		}
+		top, more, err := list("/", 1000)
+		if err != nil || more {
+			t.Fatal(err, more)
+		}
+		want := []string{"UPPER.HTML", "a.txt", "bare", "big.bin", "empty.txt", "index.html", "linked", "sp ace+%41é.txt", "sub"}
+		if !walks {
+			want = append(want, "inside", "through-git", "to-wk")
+		}
+		slices.Sort(want)
+		testenv.EqualSlices(t, slices.Sorted(maps.Keys(top)), want, "walks %v", walks)
+		if a := top["a.txt"]; a.Dir || a.Size != 10 || a.Modified.IsZero() || !top["sub"].Dir || !walks && top["inside"].Size != 10 {
+			t.Errorf("%+v, %+v, %+v", a, top["sub"], top["inside"])
+		}
+		for name, one := range top {
+			target := "/" + name
+			if one.Dir {
+				target += "/"
+			}
+			if status := statusOf(askFile(f, string(h1.AppendEscaped(nil, []byte(target))))); status != "200" && !one.Dir {
+				t.Errorf("%s is listed and gets %s", name, status)
+			}
+		}
+		if some, more, err := list("/", 3); len(some) != 3 || !more || err != nil {
+			t.Errorf("%d names, more %v, %v", len(some), more, err)
+		}
+		if sub, _, err := list("/sub/", 1000); err != nil || sub["b"].Size != 12 || sub["index.html"].Name == "" {
+			t.Errorf("%v, %v", sub, err)
+		}
+		for target, want := range map[string]Status{"/none/": 404, "/.git/": 404, "/a.txt/": 404, "/sub": 404, "/etc/": 403, "/updir/": 403} {
+			var status Status
+			if _, _, err := list(target, 10); !errors.As(err, &status) || status != want {
+				t.Errorf("%s: %v, want %d", target, err, want)
+			}
+		}
+	}
+}
+
+func TestListClosesWhatItOpens(t *testing.T) {
+	f := openTestFiles(t, layFiles(t, 600, sized(0)), false)
+	before := countFDs()
+	for range 3 {
+		answerTo(&Server{Handler: func(x *Ctx) error {
+			all, more, err := f.List(x, 599)
+			if len(all) != 599 || !more || err != nil {
+				t.Error(len(all), more, err)
+			}
+			return nil
+		}}, req("GET /"))
+	}
+	testenv.AtMost(t, countFDs(), before, "descriptors, before %d", before)
+}
+
+// TestFileHeaders are on 200, 206 and 304, and not on errors.
+func TestFileHeaders(t *testing.T) {
+	root := tree(t, map[string]string{"index.html": "index", "b.bin": "0123456789"})
+	var asked []string
+	config := FilesConfig{Header: func(name string) []Header {
+		asked = append(asked, name)
+		if strings.HasSuffix(name, ".bin") {
+			return []Header{{"Cache-Control", "max-age=60"}, {"Content-Type", "text/x-bin"}, {"Content-Length", "7"}, {"bad name", "x"}, {"X-A", "a\nb"}}
+		}
+		return []Header{{"Cache-Control", "no-cache"}}
+	}}
+	for _, max := range []int64{0, -1} {
+		config.CacheFileMax = max
+		f := openWith(t, root, config)
+		tag := headerOf(askFile(f, "/b.bin"), "ETag")
+		for _, test := range []struct{ path, headers, status, cache string }{
+			{"/", "", "200", "no-cache"},
+			{"/b.bin", "", "200", "max-age=60"},
+			{"/b.bin", "Range: bytes=0-1", "206", "max-age=60"},
+			{"/b.bin", "If-None-Match: " + tag + "", "304", "max-age=60"},
+			{"/b.bin", "If-Match: \"x\"", "412", ""},
+			{"/b.bin", "Range: bytes=99-", "416", ""},
+			{"/none.bin", "", "404", ""},
+		} {
+			answer := askFile(f, test.path, test.headers)
+			if statusOf(answer) != test.status || headerOf(answer, "Cache-Control") != test.cache || strings.Contains(answer, "bad name") || strings.Contains(answer, "X-A") {
+				t.Errorf("%s %q: %q", test.path, test.headers, answer)
+			}
+			if test.path == "/b.bin" && test.status[0] == '2' && (headerOf(answer, "Content-Type") != "text/x-bin" || strings.Contains(answer, "Content-Length: 7\r\n")) {
+				t.Errorf("%q", answer)
+			}
+		}
+	}
+	if !slices.Contains(asked, "/index.html") || !slices.Contains(asked, "/b.bin") {
+		t.Errorf("asked about %q", asked)
+	}
+}
+
+// TestFileServerLine: a Server line of a file takes the place of Server.Name, on a file in memory too.
+func TestFileServerLine(t *testing.T) {
+	root := tree(t, map[string]string{"a.bin": "0123456789", "b.bin": "0123456789"})
+	for _, max := range []int64{0, -1} {
+		f := openWith(t, root, FilesConfig{CacheFileMax: max, Header: func(name string) []Header {
+			if name == "/a.bin" {
+				return []Header{{"server", "file"}}
+			}
+			return nil
+		}})
+		p := pipePeer(t, &Server{Name: "knot", Handler: f.Serve})
+		for _, test := range []struct{ path, headers, want string }{
+			{"/a.bin", "", "file"}, {"/a.bin", "Range: bytes=0-1", "file"}, {"/b.bin", "", "knot"}, {"/a.bin", "Range: bytes=99-", "knot"},
+		} {
+			resp, _ := p.ask(req("GET "+test.path, test.headers))
+			testenv.Equal(t, strings.Join(resp.Header["Server"], ", "), test.want, test.path+" "+test.headers)
+		}
 	}
 }

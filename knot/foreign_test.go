@@ -3,7 +3,6 @@ package knot
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"testing"
@@ -23,27 +22,26 @@ func TestServesListenersOfPackageNet(t *testing.T) {
 	for name, wrap := range wraps {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
-			ln := testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
+			ln := testenv.Listen(t)
 			ctx, stop := context.WithCancel(context.Background())
 			for way, serve := range map[string]func() error{
 				"Serve":        func() error { return Serve(wrap(ln), http.NotFoundHandler()) },
-				"Server.Serve": func() error { return (&Server{ErrorLog: slog.New(slog.DiscardHandler)}).Serve(wrap(ln)) },
+				"Server.Serve": func() error { return (&Server{ErrorLog: quietLog()}).Serve(wrap(ln)) },
 			} {
 				ended := make(chan error, 1)
 				go func() {
 					ended <- capriccio.Run(ctx, func(context.Context) error { return serve() },
-						capriccio.WithoutSignals(), capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler)))
+						capriccio.WithoutSignals(), capriccio.WithLoops(1), capriccio.WithLogger(quietLog()))
 				}()
-				silent := testenv.Need(net.Dial("tcp", ln.Addr().String()))(t)
-				if resp, _ := testenv.Get(t, http.DefaultClient, "http://"+ln.Addr().String()); resp.StatusCode != 404 {
-					t.Errorf("%s: status %d", way, resp.StatusCode)
-				}
-				http.DefaultClient.CloseIdleConnections()
-				silent.Close()
+				silent, asks := dialPeer(t, ln.Addr().String()), dialPeer(t, ln.Addr().String())
+				resp, _ := asks.ask(req("GET /"))
+				testenv.Equal(t, resp.StatusCode, 404, way)
+				asks.nc.Close()
+				silent.nc.Close()
 				stop()
 				testenv.ErrorIs(t, <-ended, context.Canceled, way)
 				ctx, stop = context.WithCancel(context.Background())
-				ln = testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
+				ln = testenv.Listen(t)
 			}
 			stop()
 			ln.Close()
@@ -61,8 +59,7 @@ func TestFlushedHead(t *testing.T) {
 			more := task.NewChan[bool](0)
 			p := start(&Server{Handler: handler(more)}).dial()
 			for range 2 {
-				p.send("HEAD / HTTP/1.1\r\nHost: h\r\n\r\n")
-				if resp, _ := p.response("HEAD"); resp.StatusCode != 200 || resp.ContentLength != -1 || resp.Close {
+				if resp, _ := p.ask(req("HEAD /")); resp.StatusCode != 200 || resp.ContentLength != -1 || resp.Close {
 					t.Errorf("%s: %v", way, resp)
 				}
 				more.Send(true)

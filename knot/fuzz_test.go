@@ -3,6 +3,7 @@ package knot
 import (
 	"bufio"
 	"bytes"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -26,20 +27,20 @@ func FuzzChunked(f *testing.F) {
 		if step <= 0 || len(framed) > 4000 {
 			return
 		}
-		const head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+		head := req("POST /", "Connection: close", "Transfer-Encoding: chunked")
 		var body []byte
 		var err error
 		left := 0
-		nc := newScriptConn([]byte(head), framed, step)
+		nc := newScriptConn(head, string(framed), step)
 		serveScript(&Server{MaxBody: 1 << 20, Handler: func(x *Ctx) error {
-			body, err = readAll(x.Body())
+			body, err = io.ReadAll(x.Body())
 			left = len(head) + len(framed) - nc.taken + x.w - x.r
 			return err
 		}}, nc)
 		text := strings.NewReader(head + string(framed))
 		in := bufio.NewReader(text)
 		r, _ := http.ReadRequest(in)
-		want, wantErr := readAll(r.Body)
+		want, wantErr := io.ReadAll(r.Body)
 		if wantErr != nil && httpcases.BlankBeforeExtension.Match(framed) {
 			return
 		}

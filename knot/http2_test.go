@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"runtime"
 	"sort"
 	"strings"
 	"sync"
@@ -110,18 +109,13 @@ func TestHTTP2Files(t *testing.T) {
 	files := openWith(t, layFiles(t, 2, func(i int) int { return 1000 + i*(size-1000) }), keepings[0].config)
 	eachHTTP2(t, func(s *Server) { s.Handler = files.Serve }, func(t *testing.T, sv *served, client *http.Client, url string) {
 		for i, length := range []int{1000, size} {
+			whole := contentOf(i, length)
 			for _, part := range []string{"", "bytes=10-99", "bytes=-5"} {
 				r, _ := http.NewRequest("GET", fmt.Sprintf("%s/f%d", url, i), nil)
-				want := contentOf(i, length)
-				switch part {
-				case "bytes=10-99":
-					want = want[10:100]
-				case "bytes=-5":
-					want = want[length-5:]
-				}
 				if part != "" {
 					r.Header.Set("Range", part)
 				}
+				want := map[string][]byte{"": whole, "bytes=10-99": whole[10:100], "bytes=-5": whole[length-5:]}[part]
 				resp := testenv.Need(client.Do(r))(t)
 				body, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
@@ -226,16 +220,11 @@ func TestHTTP2TakesLeave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachHTTP2(t, func(s *Server) { s.Handler = handler }, func(t *testing.T, sv *served, client *http.Client, url string) {
-				connection := func(path string) string {
-					resp := testenv.Need(client.Get(url + path))(t)
-					defer resp.Body.Close()
-					return string(testenv.Need(io.ReadAll(resp.Body))(t))
-				}
-				first := connection("/")
-				testenv.Equal(t, connection("/last"), first, "the connection of the second request")
-				if third := connection("/"); third == first {
-					t.Error("the third request came on the same connection")
-				}
+				_, first := testenv.Get(t, client, url)
+				_, second := testenv.Get(t, client, url+"/last")
+				_, third := testenv.Get(t, client, url)
+				testenv.Equal(t, second, first, "the connection of the second request")
+				testenv.Equal(t, third != first, true, "the third request came on another one")
 			})
 		})
 	}
@@ -294,11 +283,7 @@ func TestHTTP2Shutdown(t *testing.T) {
 		case got := <-answer:
 			t.Fatalf("before the server was stopped: %s", got)
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- sv.Shutdown(context.Background()) }()
-		for !sv.stopping.Load() {
-			runtime.Gosched()
-		}
+		ended := startDown(sv)
 		goesOn()
 		if got := <-answer; !strings.HasPrefix(got, "200 ") {
 			t.Error(got)
@@ -344,10 +329,7 @@ func TestHTTP2OnlyWhereItIsWanted(t *testing.T) {
 		sv = start(&Server{Handler: echoHandler, TLS: config})
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.Client(), ForceAttemptHTTP2: true}}
 		defer client.CloseIdleConnections()
-		resp := testenv.Need(client.Get("https://" + sv.addr))(t)
-		resp.Body.Close()
-		if resp.ProtoMajor != 1 {
-			t.Error(resp.Proto)
-		}
+		resp, _ := testenv.Get(t, client, "https://"+sv.addr)
+		testenv.Equal(t, resp.ProtoMajor, 1)
 	})
 }

@@ -2,12 +2,10 @@ package knot
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/h2"
@@ -42,7 +39,10 @@ var floods = map[string]func(p *framePeer, i int) error{
 		p.ask(i, "/wait")
 		return p.WriteWindowUpdate(uint32(2*i+1), 0)
 	},
-	"streams beyond the limit": func(p *framePeer, i int) error { return p.ask(i, "/wait") },
+	"streams beyond the limit": func(p *framePeer, i int) error {
+		p.ask(i, "/wait")
+		return nil
+	},
 	"continuation": func(p *framePeer, i int) error {
 		if i == 0 {
 			p.headers(1, p.get(), 0)
@@ -65,20 +65,20 @@ var floods = map[string]func(p *framePeer, i int) error{
 	"unknown":               func(p *framePeer, i int) error { return p.WriteRawFrame(99, 0, 0, nil) },
 	"empty data": func(p *framePeer, i int) error {
 		if i == 0 {
-			p.open()
+			p.headers(1, p.post(), endsHeaders)
 		}
 		return p.WriteData(1, false, nil)
 	},
 	"data that nobody wants": func(p *framePeer, i int) error {
 		if i == 0 {
-			p.answered()
+			closed(p)
 		}
 		return p.WriteData(1, false, []byte("x"))
 	},
 	"a window for nothing": func(p *framePeer, i int) error { return p.WriteWindowUpdate(0, 1) },
 	"windows of one byte": func(p *framePeer, i int) error {
 		if i == 0 {
-			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+			p.narrow(0)
 			for n := range 50 {
 				p.ask(n, "/large")
 			}
@@ -93,11 +93,6 @@ var floods = map[string]func(p *framePeer, i int) error{
 		p.headers(uint32(2*i+1), append(p.get(), bytes.Repeat([]byte{0x80 | 62}, 10_000)...), wholeHead)
 		return p.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel)
 	},
-}
-
-func (p *framePeer) ask(i int, path string) error {
-	p.headers(uint32(2*i+1), p.head(":method", "GET", ":scheme", "http", ":path", path, ":authority", "h"), wholeHead)
-	return nil
 }
 
 // calm waits until the server says something about the connection as a whole, or refuses.
@@ -126,25 +121,21 @@ func TestHTTP2Floods(t *testing.T) {
 		default:
 			return
 		}
-		for n := running.Add(1); ; {
-			m := most.Load()
-			if n <= m || most.CompareAndSwap(m, n) {
-				break
-			}
+		n, m := running.Add(1), most.Load()
+		for n > m && !most.CompareAndSwap(m, n) {
+			m = most.Load()
 		}
 		<-release
 		running.Add(-1)
 	}))}, 1)
 	other := func(name string) {
-		p := sv.frames(wholePre)
-		p.WriteSettings()
+		p := sv.framed()
 		p.ask(0, "/")
 		testenv.Equal(t, p.verdict(), "200", "%s: another client", name)
 		p.nc.Close()
 	}
 	for name, flood := range floods {
-		p := sv.frames(wholePre)
-		p.WriteSettings()
+		p := sv.framed()
 		said := make(chan string, 1)
 		begun := flood(p, 0) // which may read
 		go func() { said <- p.calm() }()
@@ -166,8 +157,7 @@ func TestHTTP2Floods(t *testing.T) {
 	s := &Server{H2C: true, Handler: echoHandler}
 	s.ready()
 	s.limits.h2.Linger = time.Millisecond
-	p := startServer(t, s, 1).frames(wholePre)
-	p.WriteSettings()
+	p := startServer(t, s, 1).framed()
 	pings := bytes.Repeat([]byte("\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678"), 1000)
 	for i := 0; ; i++ {
 		if _, err := p.nc.Write(pings); err != nil {
@@ -183,13 +173,8 @@ func TestHTTP2Floods(t *testing.T) {
 func TestHTTP2Patience(t *testing.T) {
 	sv := startServer(t, &Server{H2C: true, MaxBody: 10, Handler: echoHandler}, 1)
 	const much = 3 * h2.Patience
-	fresh := func() *framePeer {
-		p := sv.frames(wholePre)
-		p.WriteSettings()
-		return p
-	}
 	for _, window := range []uint32{1<<16 - 1, 1000} { // clients that widen their windows often
-		p := fresh()
+		p := sv.framed()
 		p.narrow(window)
 		for i, sent := 0, 0; sent < much; i++ {
 			p.ask(i, "/large")
@@ -207,7 +192,7 @@ func TestHTTP2Patience(t *testing.T) {
 			}
 		}
 	}
-	up := fresh() // uploads that are refused while they are on their way
+	up := sv.framed() // uploads that are refused while they are on their way
 	window := make(chan bool, 2)
 	go func() {
 		block := make([]byte, 4<<10)
@@ -246,8 +231,7 @@ func TestHTTP2HeadsWait(t *testing.T) {
 	near, far := net.Pipe() // without a buffer
 	near.SetDeadline(time.Now().Add(time.Minute))
 	go s.ServeConn(far)
-	p := &framePeer{t: t, nc: near, Framer: http2.NewFramer(near, near), dec: hpack.NewDecoder(4096, nil)}
-	p.enc = hpack.NewEncoder(&p.block)
+	p := newFramePeer(t, near, near)
 	io.WriteString(near, wholePre)
 	p.WriteSettings()
 	for acked := false; !acked; {
@@ -297,8 +281,7 @@ func TestHTTP2MakesRoom(t *testing.T) {
 			s.limits.rest = 0
 			sv := start(s)
 			asked := func(path string) *framePeer {
-				p := sv.frames(wholePre)
-				p.WriteSettings()
+				p := sv.framed()
 				p.ask(0, path)
 				return p
 			}
@@ -316,18 +299,12 @@ func TestHTTP2MakesRoom(t *testing.T) {
 			last := served()
 			for range 3 {
 				next := served()
-				if got := last.calm(); got != "away NO_ERROR" {
-					t.Error(got)
-				}
-				if got := last.calm(); got != "end" {
-					t.Error(got)
-				}
+				testenv.Equal(t, last.calm(), "away NO_ERROR")
+				testenv.Equal(t, last.calm(), "end")
 				last = next
 			}
 			close(leave)
-			if got := busy.verdict(); got != "200" {
-				t.Error("the request under way: ", got)
-			}
+			testenv.Equal(t, busy.verdict(), "200", "the request under way")
 			testenv.AtLeast(t, sv.Stats().Evicted, 3, "connections were closed to make room")
 		})
 	}
@@ -338,17 +315,13 @@ func TestHTTP2MakesRoom(t *testing.T) {
 func TestHTTP2Farewell(t *testing.T) {
 	began, goOn := make(chan bool), make(chan bool)
 	sv := startServer(t, &Server{H2C: true, HeadTimeout: -1, Handler: slowly(began, goOn)}, 1)
-	p := sv.frames(wholePre)
-	p.WriteSettings()
-	p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/slow", ":authority", "h"), wholeHead)
+	p := sv.framed()
+	p.ask(0, "/slow")
 	<-began
 	sv.limits.h2.Farewell = time.Minute
 	late := sv.frames("") // accepted, silent
-	for sv.Conns() < 2 {
-		runtime.Gosched()
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- sv.Shutdown(context.Background()) }()
+	sv.awaitConns(2)
+	ended := startDown(sv)
 	var ping [8]byte
 	expect := func(p *framePeer, want ...string) { // in any order
 		t.Helper()
@@ -377,12 +350,12 @@ func TestHTTP2Farewell(t *testing.T) {
 	}
 	const farewell = "away 2147483647 NO_ERROR"
 	expect(p, farewell, "ping")
-	p.headers(3, p.get(), wholeHead) // was on its way
+	p.ask(1, "/") // was on its way
 	expect(p, "answer 3")
-	p.headers(5, p.get(), wholeHead)
+	p.ask(2, "/")
 	io.WriteString(late.nc, wholePre)
 	late.WriteSettings()
-	late.headers(1, late.get(), wholeHead)
+	late.ask(0, "/")
 	known := ping
 	expect(late, farewell, "ping", "answer 1")
 	late.WritePing(true, ping)

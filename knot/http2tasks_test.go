@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/h2"
@@ -87,33 +86,27 @@ func TestHTTP2Trailers(t *testing.T) {
 // TestHTTP2Silence: what becomes of clients that say nothing, or do not read.
 func TestHTTP2Silence(t *testing.T) {
 	const short = 200 * time.Millisecond // some ticks of the coarse clock
-	get := func(p *framePeer, path string) {
-		p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", path, ":authority", "h"), wholeHead)
-	}
 	cases := map[string]struct {
 		s    *Server
 		do   func(p *framePeer)
 		want []string // verdicts
 	}{
 		"no request":            {&Server{IdleTimeout: short}, func(p *framePeer) {}, []string{"away NO_ERROR", "end"}},
-		"no further request":    {&Server{IdleTimeout: short}, func(p *framePeer) { get(p, "/nothing") }, []string{"200", "away NO_ERROR", "end"}},
+		"no further request":    {&Server{IdleTimeout: short}, func(p *framePeer) { p.ask(0, "/nothing") }, []string{"200", "away NO_ERROR", "end"}},
 		"no answer to a ping":   {&Server{HeadTimeout: -1, IdleTimeout: -1, HTTP2: &http.HTTP2Config{SendPingTimeout: short, PingTimeout: short}}, func(p *framePeer) {}, []string{"end"}},
-		"a window that is shut": {&Server{WriteTimeout: short}, func(p *framePeer) { p.narrow(0); get(p, "/large") }, []string{"200", "reset INTERNAL_ERROR"}},
+		"a window that is shut": {&Server{WriteTimeout: short}, func(p *framePeer) { p.narrow(0); p.ask(0, "/large") }, []string{"200", "reset INTERNAL_ERROR"}},
 		"a body that stops": {&Server{BodyTimeout: short}, func(p *framePeer) {
-			p.open("content-length", "5")
+			p.headers(1, p.post("content-length", "5"), endsHeaders)
 			p.WriteData(1, false, []byte("x"))
 		}, []string{"408"}},
-		"a head that stops": {&Server{HeadTimeout: short}, func(p *framePeer) {
-			p.headers(3, p.get(), 0)
-		}, []string{"end"}},
-		"too large a head": {&Server{MaxHead: 1000}, func(p *framePeer) { p.headers(1, p.get("x", string(make([]byte, 1000))), wholeHead) }, []string{"431"}},
+		"a head that stops": {&Server{HeadTimeout: short}, func(p *framePeer) { p.headers(3, p.get(), 0) }, []string{"end"}},
+		"too large a head":  {&Server{MaxHead: 1000}, func(p *framePeer) { p.headers(1, p.get("x", string(make([]byte, 1000))), wholeHead) }, []string{"431"}},
 	}
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		peers := map[string]*framePeer{} // they are silent at the same time
 		for name, c := range cases {
 			s := &Server{H2C: true, Handler: echoHandler, HeadTimeout: c.s.HeadTimeout, IdleTimeout: c.s.IdleTimeout, WriteTimeout: c.s.WriteTimeout, BodyTimeout: c.s.BodyTimeout, MaxHead: c.s.MaxHead, HTTP2: c.s.HTTP2}
-			p := start(s).frames(wholePre)
-			p.WriteSettings()
+			p := start(s).framed()
 			c.do(p)
 			peers[name] = p
 		}
@@ -130,22 +123,19 @@ func TestHTTP2Silence(t *testing.T) {
 		p := sv.frames(wholePre)
 		p.narrow(1<<31 - 1)
 		p.WriteWindowUpdate(0, 1<<30)
-		for i := range uint32(50) {
-			p.headers(2*i+1, p.head(":method", "GET", ":scheme", "http", ":path", "/large", ":authority", "h"), wholeHead)
+		for i := range 50 {
+			p.ask(i, "/large")
 		}
 		var got [1]byte
 		io.ReadFull(p.nc, got[:]) // it has been taken up
-		for sv.Conns() > 0 {
-			runtime.Gosched()
-		}
+		testenv.Until(t, "the connection ends", func() bool { return sv.Conns() == 0 })
 	})
 }
 
 // FuzzHTTP2: whatever frames come, in whatever pieces, the connection comes to its end and nothing is left.
 func FuzzHTTP2(f *testing.F) {
 	var script bytes.Buffer
-	p := &framePeer{Framer: http2.NewFramer(&script, nil)}
-	p.enc = hpack.NewEncoder(&p.block)
+	p := newFramePeer(nil, nil, &script)
 	p.WriteSettings()
 	p.headers(1, p.get("cookie", "a=b"), wholeHead)
 	p.headers(3, p.post("content-length", "3"), 0)
@@ -161,7 +151,7 @@ func FuzzHTTP2(f *testing.F) {
 	f.Add(script.Bytes(), 7)
 	f.Fuzz(func(t *testing.T, b []byte, step int) {
 		s := &Server{H2C: true, Handler: echoHandler, ErrorLog: quietLog()}
-		nc := newScriptConn([]byte(wholePre), b, max(1, step))
+		nc := newScriptConn(wholePre, string(b), max(1, step))
 		nc.discard = true
 		s.ServeConn(nc)
 		for s.Conns() > 0 {
@@ -207,18 +197,13 @@ func TestHTTP2CloseEndsReads(t *testing.T) {
 // TestHTTP2LongLine: one line that is longer than a head may be is answered as many are, and the connection goes on.
 func TestHTTP2LongLine(t *testing.T) {
 	sv := startServer(t, &Server{H2C: true, Handler: echoHandler, MaxHead: 1000}, 1)
-	p := sv.frames(wholePre)
-	p.WriteSettings()
+	p := sv.framed()
 	for i, c := range []struct {
 		length int
 		status string
 	}{{1001, "431"}, {10_000, "431"}, {100, "200"}} {
 		p.headers(uint32(2*i+1), p.get("cookie", strings.Repeat("\xfe", c.length)), wholeHead) // which no code makes shorter
-		got := p.verdict()
-		for strings.HasPrefix(got, "data") {
-			got = p.verdict()
-		}
-		testenv.Equal(t, got, c.status, "a line of %d bytes", c.length)
+		testenv.Equal(t, p.verdictButData(), c.status, "a line of %d bytes", c.length)
 	}
 }
 
@@ -227,18 +212,13 @@ func TestHTTP2LongLine(t *testing.T) {
 func TestHTTP2SmallTable(t *testing.T) {
 	const size = 60
 	sv := startServer(t, &Server{H2C: true, Handler: echoHandler, HTTP2: &http.HTTP2Config{MaxDecoderHeaderTableSize: size}}, 1)
-	p := sv.frames(wholePre)
-	p.WriteSettings()
+	p := sv.framed()
 	id := uint32(1)
 	ask := func(want string) {
 		t.Helper()
 		p.headers(id, p.get("x-long", strings.Repeat("x", 2*size)), wholeHead)
 		id += 2
-		got := p.verdict()
-		for strings.HasPrefix(got, "data") {
-			got = p.verdict()
-		}
-		testenv.Equal(t, got, want, "request %d", id-2)
+		testenv.Equal(t, p.verdictButData(), want, "request %d", id-2)
 	}
 	ask("200")
 	ask("200") // which refers to what the table has

@@ -1,10 +1,10 @@
 package knot
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"runtime"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // TestTenMegabyteHead: 431, the connection closed, and no memory to speak of.
@@ -35,10 +34,7 @@ func TestTenMegabyteHead(t *testing.T) {
 				}
 			}
 		}()
-		resp := testenv.Need(http.ReadResponse(p.r, nil))(t)
-		if resp.StatusCode != 431 || !resp.Close {
-			t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
-		}
+		testenv.Equal(t, statusAndClose(p.head()), "431 close")
 		io.Copy(io.Discard, p.r)
 		runtime.ReadMemStats(&after)
 		// What is dropped comes in thousands of pieces, each of which may start a task.
@@ -49,15 +45,15 @@ func TestTenMegabyteHead(t *testing.T) {
 func TestZeroLengthLines(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{Handler: echoHandler})
-		if got := sv.exchange("\r\n\r\n\r\nGET / HTTP/1.0\r\n\r\n"); statusOf(got) != "200" {
-			t.Errorf("after empty lines: %q", got)
+		for request, status := range map[string]string{
+			"\r\n\r\n\r\nGET / HTTP/1.0\r\n\r\n": "200",
+			"\r\n\r\n":                           "",
+			"\n\n":                               "400",
+			"":                                   "",
+			"GET / HT":                           "",
+		} {
+			testenv.Equal(t, statusOf(sv.exchange(request)), status, "%q", request)
 		}
-		testenv.Equal(t, sv.exchange("\r\n\r\n"), "", "only empty lines")
-		if got := sv.exchange("\n\n"); statusOf(got) != "400" {
-			t.Errorf("bare LF: %q", got)
-		}
-		testenv.Equal(t, sv.exchange(""), "", "nothing")
-		testenv.Equal(t, sv.exchange("GET / HT"), "", "half a head and the end")
 	})
 }
 
@@ -67,34 +63,32 @@ func TestMaxConns(t *testing.T) {
 		srv.ready()
 		srv.limits.rest = time.Hour
 		sv := start(srv)
-		get := func(p *peer) int {
-			p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-			resp, _ := p.response("GET")
-			return resp.StatusCode
-		}
 		a, b := sv.dial(), sv.dial()
-		if get(a) != 200 || get(b) != 200 {
-			t.Fatal("the first two are not served")
+		for _, p := range []*peer{a, b} {
+			p.send(req("GET /"))
+			p.want("200", "GET /? h")
 		}
 		c := sv.dial()
-		resp, _ := c.response("GET")
-		if stats := sv.Stats(); resp.StatusCode != 503 || !resp.Close || stats.TurnedAway != 1 || stats.Evicted != 0 {
-			t.Errorf("the third: status %d, close %v; %+v", resp.StatusCode, resp.Close, stats)
-		}
+		c.wantStatus("503 close", "the third")
+		stats := sv.Stats()
+		testenv.Equal(t, stats.TurnedAway, 1, "turned away")
+		testenv.Equal(t, stats.Evicted, 0, "evicted")
 		c.wantClosed()
 		c.nc.Close()
 		a.nc.Close()
-		// The place of a comes free as soon as the server has seen its end.
-		for {
-			d := sv.dial()
-			d.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-			resp, _ := d.response("GET")
-			d.nc.Close()
-			if resp.StatusCode == 200 {
-				break
-			}
-		}
+		servedInTheEnd(sv).nc.Close() // the place of a comes free as soon as the server has seen its end
 	})
+}
+
+// servedInTheEnd connects until a client is served, as places may come free a moment later.
+func servedInTheEnd(sv *served) *peer {
+	for {
+		p := sv.dial()
+		if resp, _ := p.ask(req("GET /")); resp.StatusCode == 200 {
+			return p
+		}
+		p.nc.Close()
+	}
 }
 
 // A connection between two requests makes room for a new one; one in a request does not.
@@ -106,28 +100,16 @@ func TestRestingConnectionsMakeRoom(t *testing.T) {
 		srv.limits.rest = 0
 		sv := start(srv)
 		busy := sv.dial()
-		busy.send("GET /slow HTTP/1.1\r\nHost: h\r\n\r\n")
+		busy.send(req("GET /slow"))
 		<-entered
-		served := func() *peer { // those that came before are not at rest, or gone, at once
-			for {
-				p := sv.dial()
-				p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-				if resp, _ := p.response("GET"); resp.StatusCode == 200 {
-					return p
-				}
-				p.nc.Close()
-			}
-		}
-		last := served()
+		last := servedInTheEnd(sv)
 		for range 3 {
-			next := served()
+			next := servedInTheEnd(sv)
 			last.wantClosed()
 			last = next
 		}
 		close(leave)
-		if resp, body := busy.response("GET"); resp.StatusCode != 200 || body != "GET /slow? h" {
-			t.Errorf("the request under way: status %d, %q", resp.StatusCode, body)
-		}
+		busy.want("200", "GET /slow? h", "the request under way")
 		testenv.AtLeast(t, sv.Stats().Evicted, 3, "connections were closed to make room")
 	})
 }
@@ -175,64 +157,6 @@ func TestWhichConnectionMakesRoom(t *testing.T) {
 	}
 }
 
-func TestShutdownWaitsForRequests(t *testing.T) {
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		entered, leave := make(chan bool), make(chan bool)
-		sv := start(&Server{Handler: slowly(entered, leave)})
-		idle, busy, fresh := sv.dial(), sv.dial(), sv.dial()
-		idle.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		idle.response("GET")
-		busy.send("GET /slow HTTP/1.1\r\nHost: h\r\n\r\nGET /second HTTP/1.1\r\nHost: h\r\n\r\n")
-		<-entered
-		for sv.Conns() < 3 {
-			// A connection that has not been accepted yet would be reset.
-			runtime.Gosched()
-		}
-		down := make(chan error)
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			down <- sv.Shutdown(ctx)
-		}()
-		idle.wantClosed()
-		fresh.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		if resp, body := fresh.response("GET"); body != "GET /? h" || !resp.Close {
-			t.Errorf("the first request of a connection: body %q, close %v", body, resp.Close)
-		}
-		fresh.wantClosed()
-		fresh.nc.Close()
-		leave <- true
-		resp, body := busy.response("GET")
-		if resp.StatusCode != 200 || body != "GET /slow? h" || !resp.Close {
-			t.Errorf("status %d, body %q, close %v", resp.StatusCode, body, resp.Close)
-		}
-		busy.wantClosed()
-		busy.nc.Close()
-		testenv.Check(t, <-down, "Shutdown")
-	})
-}
-
-func TestShutdownGivesUp(t *testing.T) {
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		entered := make(chan bool, 1)
-		sv := start(&Server{Handler: func(x *Ctx) error {
-			ctx := x.Context()
-			task.Offload(func() {
-				entered <- true
-				<-ctx.Done()
-			})
-			return ctx.Err()
-		}})
-		p := sv.dial()
-		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		<-entered
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-		defer cancel()
-		testenv.ErrorIs(t, sv.Shutdown(ctx), context.DeadlineExceeded, "Shutdown")
-		io.Copy(io.Discard, p.r)
-	})
-}
-
 // TestClientsThatVanish resets connections at every point of a request and of its response: no failure of the server.
 func TestClientsThatVanish(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
@@ -241,11 +165,10 @@ func TestClientsThatVanish(t *testing.T) {
 			p := sv.dial()
 			p.send(request)
 			testenv.Need(io.CopyN(io.Discard, p.r, int64(read)))(t)
-			p.nc.SetLinger(0)
-			p.nc.Close()
+			p.reset()
 		}
-		const small = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
-		const request = "PUT /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /large HTTP/1.1\r\nHost: h\r\n\r\n"
+		small := req("GET /a")
+		request := req("PUT /echo", "Transfer-Encoding: chunked") + "3\r\nabc\r\n0\r\n\r\n" + req("GET /large")
 		for n := range len(request) + 1 {
 			cut(request[:n], 0)
 		}
@@ -254,12 +177,10 @@ func TestClientsThatVanish(t *testing.T) {
 			cut(small+small[:n%len(small)], n) // the next one is half read when the connection ends
 		}
 		for n := 1; n <= 1<<20; n *= 2 {
-			cut("GET /large HTTP/1.1\r\nHost: h\r\n\r\n", n)
+			cut(req("GET /large"), n)
 			cut(strings.Repeat(small, 50), min(n, 50*whole))
 		}
-		if got := sv.exchange("GET /a HTTP/1.0\r\n\r\n"); statusOf(got) != "200" {
-			t.Errorf("afterwards: %q", got)
-		}
+		testenv.Equal(t, statusOf(sv.exchange("GET /a HTTP/1.0\r\n\r\n")), "200", "afterwards")
 		sv.stop()
 		testenv.Equal(t, sv.log.String(), "", "the log says")
 	})
@@ -284,10 +205,9 @@ func TestBodyThatIsReset(t *testing.T) {
 		} {
 			sv := start(&Server{Handler: handler})
 			p := sv.dial()
-			p.send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc")
+			p.send(req("PUT /", "Content-Length: 10") + "abc")
 			<-began
-			p.nc.SetLinger(0)
-			p.nc.Close()
+			p.reset()
 			err := <-got
 			_, plain := err.(net.Error)
 			if !errors.Is(err, syscall.ECONNRESET) || plain != (name == "net/http") || plain == errors.Is(err, Status(400)) {
@@ -308,9 +228,7 @@ func TestGoexitGivesBuffersBack(t *testing.T) {
 		sv := start(&Server{Handler: echoHandler})
 		before := tasks.Buffers.InUse()
 		for range 3 {
-			if got := sv.exchange("GET /goexit HTTP/1.1\r\nHost: h\r\n\r\n"); statusOf(got) != "500" {
-				t.Fatalf("%q", got)
-			}
+			testenv.Equal(t, statusOf(sv.exchange(req("GET /goexit"))), "500")
 		}
 		testenv.Until(t, "no more buffers are in use than before", func() bool { return tasks.Buffers.InUse() <= before })
 	})
@@ -328,7 +246,7 @@ func TestFixedResponseAllocatesNothing(t *testing.T) {
 	s := &Server{Handler: func(x *Ctx) error { return x.Send(200, "text/plain", payload) }}
 	s.ready()
 	defer s.Close()
-	nc := newScriptConn([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1)
+	nc := script(req("GET /"))
 	nc.discard = true
 	c := &conn{nc: nc, srv: s}
 	x := newCtx()
@@ -351,11 +269,37 @@ func TestLargeBodyRefusedWhileItComes(t *testing.T) {
 		sv := start(s)
 		const length = 16 << 20 // more than sockets hold
 		p := sv.dial()
-		p.send(fmt.Sprintf("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", length))
+		p.send(req("PUT /", fmt.Sprint("Content-Length: ", length)))
 		testenv.Check(t, testenv.Err(io.CopyN(p.nc, endless{}, length)), "sending the body")
-		if resp, _ := p.response("PUT"); resp.StatusCode != 413 {
-			t.Errorf("status %d", resp.StatusCode)
-		}
+		p.wantStatus("413 close")
 		p.wantClosed()
 	})
+}
+
+// TestLimitsNearTheEndOfInt: sums with a limit do not overflow either.
+func TestLimitsNearTheEndOfInt(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{
+			Handler: echoHandler, MaxConns: math.MaxInt, MaxBody: math.MaxInt64, MaxDrain: math.MaxInt64,
+			MaxHead: math.MaxInt, MaxRequestLine: math.MaxInt, MaxFields: math.MaxInt,
+		})
+		p := sv.dial()
+		for range 2 {
+			p.send(put("/a", "abcde"))
+			p.want("200", "PUT /a? h")
+		}
+	})
+}
+
+// TestServeLeavesDescriptorsToHandlers: where descriptors are few, no more requests are served at a time than can
+// have a connection of their own each.
+func TestServeLeavesDescriptorsToHandlers(t *testing.T) {
+	const room = 100
+	defer limitDescriptors(t, countFDs()+room)()
+	var h http.Handler = http.NotFoundHandler()
+	s := likeHTTP(&h)
+	s.ready()
+	defer s.Close()
+	testenv.AtLeast(t, s.limits.conns, 1, "connections at a time")
+	testenv.AtMost(t, s.limits.conns, room/2, "connections at a time, with %d descriptors", room)
 }

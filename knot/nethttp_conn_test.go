@@ -51,26 +51,19 @@ func TestAdaptedProxyPassesAnUpgrade(t *testing.T) {
 		defer transport.CloseIdleConnections()
 		front := start(&Server{Handler: adaptBlocking(proxy)})
 		p := front.dial()
-		p.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: upper\r\n\r\n")
-		resp, err := http.ReadResponse(p.r, nil)
-		if err != nil || resp.StatusCode != 101 {
-			t.Fatalf("response %v, %v", resp, err)
-		}
-		p.send("first\n")
-		for _, want := range []string{"FIRST\n", "SECOND\n", "THIRD\n"} {
-			if line, err := p.r.ReadString('\n'); line != want {
-				t.Fatalf("got %q, %v, want %q", line, err, want)
-			}
-			p.send(map[string]string{"FIRST\n": "second\n", "SECOND\n": "third\n", "THIRD\n": "\n"}[want])
+		p.send(req("GET /", "Connection: Upgrade", "Upgrade: upper"))
+		testenv.MustEqual(t, p.head().StatusCode, 101)
+		for _, line := range []string{"first\n", "second\n", "third\n"} {
+			p.send(line)
+			testenv.Got(p.r.ReadString('\n'))(t, strings.ToUpper(line))
 		}
 		// A server does not wait for connections that it has given away.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		testenv.Check(t, front.Shutdown(ctx), "Shutdown")
 		testenv.Equal(t, front.Conns(), 0, "connections")
-		if line, err := p.r.ReadString('\n'); line != "\n" {
-			t.Errorf("after Shutdown: %q, %v", line, err)
-		}
+		p.send("last\n")
+		testenv.Got(p.r.ReadString('\n'))(t, "LAST\n", "after Shutdown")
 		p.nc.Close()
 	})
 }
@@ -97,24 +90,14 @@ func TestAdaptedHijackKeepsTheOrder(t *testing.T) {
 		}))})
 		p := sv.dial()
 		p.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\nGET /take HTTP/1.1\r\nHost: h\r\n\r\nall")
-		for _, want := range []string{"/a", "/b"} {
-			if _, body := p.response("GET"); body != want {
-				t.Errorf("got %q, want %q", body, want)
-			}
-		}
+		p.want("200", "/a")
+		p.want("200", "/b")
 		ctx := <-taken
 		sv.Close()
 		testenv.Check(t, ctx.Err(), "the context of a hijacked request")
 		p.send("!")
-		got := make([]byte, len("taken: all!"))
-		if _, err := io.ReadFull(p.r, got); err != nil || string(got) != "taken: all!" {
-			t.Errorf("got %q, %v", got, err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Minute):
-			t.Error("the context goes on though the handler has returned")
-		}
+		testenv.Got(p.r.ReadString('!'))(t, "taken: all!")
+		testenv.Until(t, "the context ends, as the handler has returned", func() bool { return ctx.Err() != nil })
 	})
 }
 
@@ -147,25 +130,19 @@ func TestAdaptedFullDuplex(t *testing.T) {
 			}))})
 			p := sv.dial()
 			p.send("POST / HTTP/1.1\r\nHost: h\r\n" + framing + "x")
-			resp := testenv.Need(http.ReadResponse(p.r, nil))(t)
-			if resp.Close {
-				t.Error("the response says Connection: close")
-			}
+			resp := p.head()
+			testenv.Equal(t, statusAndClose(resp), "200")
 			body := bufio.NewReader(resp.Body)
 			for i := range 100 {
-				if line, err := body.ReadString('\n'); line != fmt.Sprintf("line %d\n", i) {
-					t.Fatalf("line %d: %q, %v", i, line, err)
-				}
+				testenv.Got(body.ReadString('\n'))(t, fmt.Sprintf("line %d\n", i))
 			}
 			p.send(strings.Repeat("y", 5_999_999))
 			if strings.Contains(framing, "chunked") {
 				p.send("\r\n0\r\n\r\n")
 			}
-			if line, err := body.ReadString('\n'); line != "5999999\n" {
-				t.Fatalf("the reader got %q, %v", line, err)
-			}
+			testenv.Got(body.ReadString('\n'))(t, "5999999\n", "the reader got")
 			io.Copy(io.Discard, body)
-			p.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx")
+			p.send(req("GET /", "Connection: close", "Content-Length: 1") + "x")
 			if _, body := p.response("GET"); !strings.HasSuffix(body, "line 99\n0\n") {
 				t.Errorf("the next response is %q", body)
 			}
@@ -177,7 +154,7 @@ func TestAdaptedFullDuplex(t *testing.T) {
 // not come. The response does not wait for it.
 func TestAdaptedReaderIsLeftBehind(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		for _, expects := range []string{"", "Expect: 100-continue\r\n"} {
+		for _, expects := range []string{"", "Expect: 100-continue"} {
 			read := make(chan error, 1)
 			sv := start(&Server{BodyTimeout: time.Hour, Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				begun := make(chan bool)
@@ -190,14 +167,11 @@ func TestAdaptedReaderIsLeftBehind(t *testing.T) {
 				io.WriteString(w, "done")
 			}))})
 			p := sv.dial()
-			p.send("POST / HTTP/1.1\r\nHost: h\r\n" + expects + "Content-Length: 10\r\n\r\n")
-			resp, body := p.response("POST")
+			resp, body := p.ask(req("POST /", expects, "Content-Length: 10"))
 			if resp.StatusCode == 100 {
 				resp, body = p.response("POST")
 			}
-			if resp.StatusCode != 200 || body != "done" {
-				t.Errorf("%d %q", resp.StatusCode, body)
-			}
+			testenv.Equal(t, fmt.Sprint(resp.StatusCode, body), "200done")
 			testenv.Equal(t, <-read, http.ErrBodyReadAfterClose, "Read")
 			p.nc.Close()
 		}
@@ -213,21 +187,17 @@ func TestAdaptedDeadlines(t *testing.T) {
 			BodyTimeout: time.Hour, WriteTimeout: time.Hour,
 			Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				control := http.NewResponseController(w)
+				soon := func(set func(time.Time) error) { time.AfterFunc(10*time.Millisecond, func() { set(time.Now()) }) }
 				switch r.URL.Path {
 				case "/read":
-					timer := time.AfterFunc(10*time.Millisecond, func() { control.SetReadDeadline(time.Now()) })
-					defer timer.Stop()
-					_, err := r.Body.Read(make([]byte, 1))
-					failed <- err
+					soon(control.SetReadDeadline)
+					failed <- testenv.Err(r.Body.Read(make([]byte, 1)))
 				case "/write":
-					timer := time.AfterFunc(10*time.Millisecond, func() { control.SetWriteDeadline(time.Now()) })
-					defer timer.Stop()
-					_, err := w.Write(make([]byte, 64<<20))
-					failed <- err
+					soon(control.SetWriteDeadline)
+					failed <- testenv.Err(w.Write(make([]byte, 64<<20)))
 				case "/write-after":
 					control.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-					_, err := w.Write(make([]byte, 64<<20))
-					failed <- err
+					failed <- testenv.Err(w.Write(make([]byte, 64<<20)))
 				case "/far":
 					control.SetReadDeadline(time.Now().Add(time.Hour))
 					control.SetWriteDeadline(time.Now().Add(time.Hour))
@@ -237,7 +207,7 @@ func TestAdaptedDeadlines(t *testing.T) {
 		})
 		for _, target := range []string{"/read", "/write", "/write-after"} {
 			p := sv.dial()
-			p.send("POST " + target + " HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n")
+			p.send(req("POST "+target, "Content-Length: 1"))
 			err := <-failed
 			if timeout, ok := err.(net.Error); !ok || !timeout.Timeout() {
 				t.Errorf("%s: %v", target, err)
@@ -247,10 +217,8 @@ func TestAdaptedDeadlines(t *testing.T) {
 		// The next request of the connection is not under them.
 		p := sv.dial()
 		for range 3 {
-			p.send("POST /far HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx")
-			if _, body := p.response("POST"); body != "far" {
-				t.Errorf("body %q", body)
-			}
+			p.send(put("/far", "x"))
+			p.want("200", "far")
 		}
 	})
 }
@@ -279,7 +247,6 @@ func (c *timelyConn) ReadNow(p []byte) (int, error) { return c.scriptConn.Read(p
 // TestAdaptedDeadlineBeforeMoreBody: however fast a body comes, it ends at the deadline that the handler has set, and stays
 // ended.
 func TestAdaptedDeadlineBeforeMoreBody(t *testing.T) {
-	const head, body = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n", "0123456789"
 	for name, wrap := range map[string]func(*scriptConn) net.Conn{
 		"a socket":              func(c *scriptConn) net.Conn { return &timelyConn{scriptConn: c} },
 		"a stream, or the like": func(c *scriptConn) net.Conn { return c }, // what has come goes before the deadline
@@ -298,7 +265,7 @@ func TestAdaptedDeadlineBeforeMoreBody(t *testing.T) {
 				got = append(got, one[:n]...)
 				testenv.ErrorIs(t, err, os.ErrDeadlineExceeded, "%s: Read: %d bytes", name, n)
 			}
-		}))}, wrap(newScriptConn([]byte(head), []byte(body), 1)))
+		}))}, wrap(newScriptConn(req("POST /", "Content-Length: 10"), "0123456789", 1)))
 		if string(got) != "0" || errors.Join(errs...) != nil {
 			t.Errorf("%s: read %q, %v", name, got, errs)
 		}
@@ -316,14 +283,10 @@ func TestAdaptedCloseNotify(t *testing.T) {
 			gone <- <-closed
 		}))})
 		p := sv.dial()
-		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		p.send(req("GET /"))
 		<-began
 		p.nc.Close()
-		select {
-		case <-gone:
-		case <-time.After(time.Minute):
-			t.Fatal("nothing was said")
-		}
+		<-gone
 	})
 }
 
@@ -337,7 +300,7 @@ func TestAdaptedFormsAreRemoved(t *testing.T) {
 	parts.Close()
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{MaxBody: 64 << 20, Handler: AdaptHTTP(promiseMux())})
-		resp := testenv.Need(http.Post("http://"+sv.addr+"/form", parts.FormDataContentType(), bytes.NewReader(form.Bytes())))(t)
+		resp := testenv.Need(http.Post(sv.url()+"/form", parts.FormDataContentType(), bytes.NewReader(form.Bytes())))(t)
 		name, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		http.DefaultClient.CloseIdleConnections()
@@ -373,13 +336,11 @@ func TestAdaptedHijackAfter101(t *testing.T) {
 			}))})
 			p := sv.dial()
 			p.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello\n")
-			resp, err := http.ReadResponse(p.r, nil)
-			if err != nil || resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "echo" || resp.Header.Get("Connection") != "Upgrade" || resp.Header.Get("Late") != "" {
-				t.Fatalf("%s: %v, %v", way, resp, err)
+			resp := p.head()
+			if resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "echo" || resp.Header.Get("Connection") != "Upgrade" || resp.Header.Get("Late") != "" {
+				t.Fatalf("%s: %v", way, resp)
 			}
-			if line, err := p.r.ReadString('\n'); line != "true hello\n" {
-				t.Errorf("%s: %q, %v", way, line, err)
-			}
+			testenv.Got(p.r.ReadString('\n'))(t, "true hello\n", way)
 			testenv.Equal(t, sv.log.String(), "", way)
 		}
 	})

@@ -2,7 +2,6 @@ package knot
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -93,9 +92,8 @@ func copyCases(name, content string) []copyCase {
 
 // TestAdaptedCopies: io.Copy to a response, from files and from other things.
 func TestAdaptedCopies(t *testing.T) {
-	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
-	name := filepath.Join(t.TempDir(), "file")
-	testenv.Must(t, os.WriteFile(name, content, 0o600))
+	content := contentOf(0, 320_000)
+	name := filepath.Join(layFiles(t, 1, sized(len(content))), "f0")
 	cases := copyCases(name, string(content))
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		var sent atomic.Int64
@@ -122,8 +120,7 @@ func TestAdaptedCopies(t *testing.T) {
 			case "body":
 				method, body = "POST", bytes.NewReader(content)
 			}
-			r, err := http.NewRequestWithContext(context.Background(), method, "http://"+sv.addr+"/"+strings.ReplaceAll(c.name, " ", "-"), body)
-			testenv.Must(t, err)
+			r := testenv.Need(http.NewRequest(method, sv.url()+"/"+strings.ReplaceAll(c.name, " ", "-"), body))(t)
 			resp := testenv.Need(http.DefaultClient.Do(r))(t)
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
@@ -140,9 +137,8 @@ func TestAdaptedCopies(t *testing.T) {
 
 // TestAdaptedCopiesAreSlowedDown: SetRate is for files that a handler of net/http copies, too.
 func TestAdaptedCopiesAreSlowedDown(t *testing.T) {
-	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
-	name := filepath.Join(t.TempDir(), "file")
-	testenv.Must(t, os.WriteFile(name, content, 0o600))
+	content := contentOf(0, 320_000)
+	name := filepath.Join(layFiles(t, 1, sized(len(content))), "f0")
 	adapted := AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, name) }))
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		var sent atomic.Int64
@@ -154,11 +150,8 @@ func TestAdaptedCopiesAreSlowedDown(t *testing.T) {
 			x.SetRate(1<<40, 0)
 			return adapted(x)
 		}})
-		p := sv.dial()
-		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		if _, body := p.response("GET"); body != string(content) {
-			t.Errorf("%d bytes, want %d", len(body), len(content))
-		}
+		_, body := sv.dial().ask(req("GET /"))
+		testenv.Equal(t, body, string(content))
 		testenv.AtMost(t, sent.Load(), 0, "bytes left at once")
 	})
 }

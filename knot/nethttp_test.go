@@ -17,7 +17,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -58,34 +57,20 @@ func TestAdaptedContextEnds(t *testing.T) {
 		leaves.send("GET / HTTP/1.1\r\nHost: h\r\n\r\nGET /next HTTP/1.1\r\nHost: h\r\n\r\n")
 		<-began
 		leaves.nc.Close()
-		wait(t, ended, "the client has gone")
+		testenv.ErrorIs(t, <-ended, context.Canceled, "the client has gone")
 
 		returns := sv.dial()
-		returns.send("GET /returns HTTP/1.1\r\nHost: h\r\n\r\n")
+		returns.send(req("GET /returns"))
 		ctx := <-began
 		returns.response("GET")
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Minute):
-			t.Error("the context goes on though the handler has returned")
-		}
+		testenv.Until(t, "the context ends, as the handler has returned", func() bool { return ctx.Err() != nil })
 
 		stays := sv.dial()
-		stays.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		stays.send(req("GET /"))
 		<-began
 		sv.Close()
-		wait(t, ended, "the server was closed")
+		testenv.ErrorIs(t, <-ended, context.Canceled, "the server was closed")
 	})
-}
-
-func wait(t *testing.T, ended <-chan error, what string) {
-	t.Helper()
-	select {
-	case err := <-ended:
-		testenv.ErrorIs(t, err, context.Canceled, what)
-	case <-time.After(time.Minute):
-		t.Fatalf("%s; a minute later the context has not ended", what)
-	}
 }
 
 // TestAdaptedAfterTheHandler: what a handler has passed on to others is of no use when
@@ -102,17 +87,14 @@ func TestAdaptedAfterTheHandler(t *testing.T) {
 			io.WriteString(w, r.URL.Path)
 		}))})
 		p := sv.dial()
-		p.send("POST /one HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
-		p.response("POST")
+		p.ask(req("POST /one", "Content-Length: 3") + "abc")
 		old := <-kept
 		testenv.Fails(t, testenv.Err(old.w.Write([]byte("x"))), "Write works after the handler")
 		testenv.Fails(t, http.NewResponseController(old.w).Flush(), "Flush works after the handler")
 		old.w.WriteHeader(500)
 		testenv.Equal(t, testenv.Err(old.r.Body.Read(make([]byte, 10))), http.ErrBodyReadAfterClose, "Read after the handler")
-		p.send("GET /two HTTP/1.1\r\nHost: h\r\n\r\n")
-		if resp, body := p.response("GET"); resp.StatusCode != 200 || body != "/two" {
-			t.Errorf("next response: %d %q", resp.StatusCode, body)
-		}
+		p.send(req("GET /two"))
+		p.want("200", "/two", "next response")
 	})
 }
 
@@ -123,9 +105,8 @@ func TestAdaptedBodyTooLarge(t *testing.T) {
 				http.Error(w, "too much", 400)
 			}
 		}))})
-		const chunks = " HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n"
 		for target, want := range map[string]string{"/": "413", "/says": "400"} {
-			testenv.Equal(t, statusOf(sv.exchange("PUT "+target+chunks)), want, "%s: status", target)
+			testenv.Equal(t, statusOf(sv.exchange(req("PUT "+target, "Transfer-Encoding: chunked")+"20\r\n")), want, "%s: status", target)
 		}
 	})
 }
@@ -142,10 +123,8 @@ func TestCloseCutsResponsesOff(t *testing.T) {
 		var clients [20]*http.Response
 		for i := range clients {
 			p := sv.dial()
-			p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-			var err error
-			clients[i], err = http.ReadResponse(p.r, nil)
-			testenv.Must(t, err)
+			p.send(req("GET /"))
+			clients[i] = p.head()
 		}
 		sv.Close()
 		for i, resp := range clients {
@@ -238,11 +217,10 @@ func TestAdaptedReverseProxy(t *testing.T) {
 		large := strings.Repeat("x", 200_000)
 		for range 3 {
 			p := sv.dial()
-			p.send(fmt.Sprintf("POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", len(large), large))
+			p.send(fmt.Sprintf(req("POST /body", "Content-Length: %d")+"%s", len(large), large))
 			_, body := p.response("POST")
 			testenv.Contains(t, body, large, "there and back")
-			p.send("GET /sniff?large HTTP/1.1\r\nHost: h\r\n\r\n")
-			_, body = p.response("GET")
+			_, body = p.ask(req("GET /sniff?large"))
 			testenv.Contains(t, body, large[:100_000], "back")
 		}
 	})
@@ -255,12 +233,9 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{Handler: AdaptHTTP(mux)})
 		p := sv.dial()
-		p.send("GET /debug/pprof/goroutine?debug=2 HTTP/1.1\r\nHost: h\r\n\r\n")
-		if _, body := p.response("GET"); !strings.Contains(body, "goroutine ") {
-			t.Errorf("pprof: %q", body)
-		}
-		p.send("GET /debug/bgraph/?format=json HTTP/1.1\r\nHost: h\r\n\r\n")
-		resp, body := p.response("GET")
+		_, body := p.ask(req("GET /debug/pprof/goroutine?debug=2"))
+		testenv.Contains(t, body, "goroutine ", "pprof")
+		resp, body := p.ask(req("GET /debug/bgraph/?format=json"))
 		if capriccio.Snapshot(nil) == nil {
 			testenv.Equal(t, resp.StatusCode, 503, "without a runtime: status")
 			return
@@ -280,8 +255,7 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 func TestAdaptedOverTLS(t *testing.T) {
 	checkLeaks(t)
 	cert, pool := testenv.SelfSigned()
-	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(time.Hour), capriccio.WithoutRefusals()))(t)
-	defer rt.Close()
+	rt := startRuntime(t, 1)
 	inner := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	began, ended := make(chan bool), make(chan error)
 	s := &Server{Handler: adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -294,12 +268,10 @@ func TestAdaptedOverTLS(t *testing.T) {
 		served <- s.Serve(tls.NewListener(inner, &tls.Config{Certificates: []tls.Certificate{cert}}))
 	})
 	nc := testenv.Need(tls.Dial("tcp", inner.Addr().String(), &tls.Config{RootCAs: pool}))(t)
-	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	if !<-began {
-		t.Error("the handler does not know of TLS")
-	}
+	io.WriteString(nc, req("GET /"))
+	testenv.Equal(t, <-began, true, "the handler knows of TLS")
 	nc.Close() // sends an alert before the end of the stream
-	wait(t, ended, "the client has gone")
+	testenv.ErrorIs(t, <-ended, context.Canceled, "the client has gone")
 	s.Close()
 	testenv.Equal(t, <-served, ErrServerClosed, "Serve")
 }

@@ -1,11 +1,9 @@
 package knot
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -48,19 +46,19 @@ func (d *doorman) Next(_ time.Duration, _ int, q *admit.QueueState) admit.Verdic
 func (d *doorman) Left(time.Duration, int) { d.inside-- }
 
 // guarded serves on a runtime with one loop and a doorman, until the test ends.
-func guarded(t *testing.T, d *doorman, s *Server) (addr string) {
+func guarded(t *testing.T, d *doorman, s *Server) *served {
 	t.Helper()
-	addr, stop := servingOn(t, s, engine.Config{NewAdmission: func(*engine.Loop) engine.Admission { return d }})
+	sv := servingOn(t, s, engine.Config{NewAdmission: func(*engine.Loop) engine.Admission { return d }})
 	t.Cleanup(func() {
-		stop()
+		sv.stop()
 		testenv.AtMost(t, d.most, d.room, "were inside at a time")
 		testenv.Equal(t, d.inside, 0, "are still inside at the end")
 	})
-	return addr
+	return sv
 }
 
 // servingOn serves on a runtime with one loop until stop is called.
-func servingOn(t *testing.T, s *Server, cfg engine.Config) (addr string, stop func()) {
+func servingOn(t *testing.T, s *Server, cfg engine.Config) *served {
 	t.Helper()
 	cfg.Loops, cfg.NewPoller = 1, func(int) (engine.Poller, error) { return poller.Epoll() }
 	rt := testenv.Need(engine.New(cfg))(t)
@@ -70,10 +68,10 @@ func servingOn(t *testing.T, s *Server, cfg engine.Config) (addr string, stop fu
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- rt.Run(ctx, s.Run) }()
-	return <-up, func() {
+	return &served{Server: s, t: t, addr: <-up, stop: func() {
 		cancel()
 		testenv.Check(t, <-ended)
-	}
+	}}
 }
 
 // A connection needs no task before its first request: one that only said so to the
@@ -81,17 +79,13 @@ func servingOn(t *testing.T, s *Server, cfg engine.Config) (addr string, stop fu
 func TestConnectionsStartNoTask(t *testing.T) {
 	g := recorder.New(bgraph.Config{})
 	s := &Server{Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "done") }}
-	addr, stop := servingOn(t, s, engine.Config{Graph: g})
-	defer stop()
+	sv := servingOn(t, s, engine.Config{Graph: g})
+	defer sv.stop()
 	const n = 20
 	for range n {
-		nc := testenv.Need(net.Dial("tcp", addr))(t)
-		defer nc.Close()
+		sv.dial()
 	}
-	// They are accepted in turn: when this one is served, all have been.
-	resp := testenv.Need(http.Get("http://" + addr))(t)
-	resp.Body.Close()
-	http.DefaultClient.CloseIdleConnections()
+	sv.dial().ask(req("GET /")) // they are accepted in turn: when this one is served, all have been
 	if ended := g.Snapshot().Node(bgraph.KeyEnd).Arrivals; s.Conns() < n || ended > 2 {
 		t.Errorf("%d connections, and %d tasks have ended; want at least %d and at most 2", s.Conns(), ended, n)
 	}
@@ -105,7 +99,7 @@ func TestRefusedRequests(t *testing.T) {
 		task.Yield()
 		return doneHandler(x)
 	}}
-	addr := guarded(t, d, s)
+	sv := guarded(t, d, s)
 	for version, client := range map[int]*http.Client{1: {Transport: &http.Transport{}}, 2: {Transport: testenv.PlainHTTP2(t)}} {
 		accepted, waits := s.Stats().Accepted, map[string]bool{}
 		for i := range 60 {
@@ -114,7 +108,7 @@ func TestRefusedRequests(t *testing.T) {
 				want = 503
 			}
 			d.closed.Store(want == 503)
-			resp, _ := testenv.Get(t, client, "http://"+addr)
+			resp, _ := testenv.Get(t, client, sv.url())
 			after := resp.Header.Get("Retry-After")
 			if resp.StatusCode != want || (want == 503) != (after != "") || resp.ProtoMajor != version {
 				t.Errorf("request %d: %s %d, Retry-After %q; want %d", i, resp.Proto, resp.StatusCode, after, want)
@@ -128,7 +122,7 @@ func TestRefusedRequests(t *testing.T) {
 		var all sync.WaitGroup
 		for range 30 {
 			all.Go(func() {
-				resp, err := client.Get("http://" + addr)
+				resp, err := client.Get(sv.url())
 				if err != nil || resp.StatusCode != 200 {
 					t.Errorf("many at a time: %v, %v", resp, err)
 					return
@@ -148,35 +142,28 @@ func TestWaitingRequestsKeepTheirDeadline(t *testing.T) {
 		held := make(chan bool)
 		release := sync.OnceFunc(func() { close(held) })
 		defer release()
-		addr := guarded(t, &doorman{room: 1}, &Server{
+		sv := guarded(t, &doorman{room: 1}, &Server{
 			IdleTimeout: limit,
 			Handler: func(x *Ctx) error {
 				task.Offload(func() { <-held })
 				return x.SendString(200, "text/plain", "done")
 			},
 		})
-		ask := func() (net.Conn, *bufio.Reader) {
-			nc := testenv.Need(net.Dial("tcp", addr))(t)
-			fmt.Fprint(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-			return nc, bufio.NewReader(nc)
-		}
-		first, firstIn := ask()
-		defer first.Close()
-		idle := testenv.Need(net.Dial("tcp", addr))(t)
-		defer idle.Close()
+		first, idle := sv.dial(), sv.dial()
+		first.send(req("GET /"))
 		for range 3 {
-			nc, in := ask()
-			defer nc.Close()
-			if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != 503 {
+			p := sv.dial()
+			p.send(req("GET /"))
+			if resp, err := http.ReadResponse(p.r, nil); err != nil || resp.StatusCode != 503 {
 				return fmt.Errorf("%v, %v; want status 503", resp, err)
 			}
 		}
 		// One that has sent nothing is closed at its deadline.
-		if n, err := idle.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		if n, err := idle.nc.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 			return fmt.Errorf("an idle connection: read %d, %v; want the end", n, err)
 		}
 		release()
-		if resp, err := http.ReadResponse(firstIn, nil); err != nil || resp.StatusCode != 200 {
+		if resp, err := http.ReadResponse(first.r, nil); err != nil || resp.StatusCode != 200 {
 			return fmt.Errorf("the first: %v, %v", resp, err)
 		}
 		return nil
@@ -186,8 +173,8 @@ func TestWaitingRequestsKeepTheirDeadline(t *testing.T) {
 // Requests wait until there is room; a panic and a slow client give theirs back.
 func TestRequestsWaitForRoom(t *testing.T) {
 	d := &doorman{room: 3}
-	addr := guarded(t, d, &Server{
-		ErrorLog: slog.New(slog.DiscardHandler),
+	sv := guarded(t, d, &Server{
+		ErrorLog: quietLog(),
 		Handler: func(x *Ctx) error {
 			if x.Path() == "/panic" {
 				panic("no")
@@ -196,24 +183,17 @@ func TestRequestsWaitForRoom(t *testing.T) {
 			return x.SendString(200, "text/plain", "done")
 		},
 	})
-	slow := testenv.Dial(t, addr)
-	fmt.Fprint(slow, "GET / HTTP/1.1\r\nHo")
-	var conns []net.Conn
+	slow := sv.dial()
+	slow.send("GET / HTTP/1.1\r\nHo")
+	var clients []*peer
 	for i := range 50 {
-		nc := testenv.Dial(t, addr)
-		path := "/"
-		if i%5 == 0 {
-			path = "/panic"
-		}
-		fmt.Fprintf(nc, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", path)
-		conns = append(conns, nc)
+		p := sv.dial()
+		p.send(req([]string{"GET /panic", "GET /"}[min(1, i%5)]))
+		clients = append(clients, p)
 	}
-	for i, nc := range conns {
-		resp := testenv.Need(http.ReadResponse(bufio.NewReader(nc), nil))(t)
-		resp.Body.Close()
-		testenv.Equal(t, resp.StatusCode, 200+300*(max(0, 1-i%5)), "request %d", i)
+	for i, p := range clients {
+		p.wantStatus([]string{"500 close", "200"}[min(1, i%5)], "request %d", i)
 	}
-	fmt.Fprint(slow, "st: h\r\n\r\n")
-	resp := testenv.Need(http.ReadResponse(bufio.NewReader(slow), nil))(t)
-	resp.Body.Close()
+	slow.send("st: h\r\n\r\n")
+	slow.wantStatus("200")
 }

@@ -2,9 +2,6 @@ package knot
 
 import (
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,23 +12,21 @@ import (
 
 // TestPace: files from memory and from disk, and what a handler writes, leave at the set rate.
 func TestPace(t *testing.T) {
-	root := t.TempDir()
 	const size = 100_000
-	testenv.Must(t, os.WriteFile(filepath.Join(root, "f"), contentOf(1, size), 0o644))
+	root, content := layFiles(t, 1, sized(size)), contentOf(0, size)
 	for _, name := range []string{"memory", "open", "write"} {
 		synctest.Test(t, func(t *testing.T) {
 			handler := openWith(t, root, FilesConfig{CacheFileMax: map[string]int64{"open": -1}[name]}).Serve
 			if name == "write" {
-				handler = func(x *Ctx) error { return testenv.Err(x.Write(contentOf(1, size))) }
+				handler = func(x *Ctx) error { return testenv.Err(x.Write(content)) }
 			}
-			nc := &timedConn{scriptConn: newScriptConn([]byte("GET /f HTTP/1.1\r\nHost: h\r\n\r\n"), nil, 1), began: time.Now()}
+			nc := &timedConn{scriptConn: script(req("GET /f0")), began: time.Now()}
 			const rate, free = 8000, 20_000
 			serveScript(&Server{Handler: func(x *Ctx) error {
 				x.SetRate(rate, free)
 				return handler(x)
 			}}, nc)
-			_, body, _ := strings.Cut(string(nc.output), "\r\n\r\n")
-			if name != "write" && body != string(contentOf(1, size)) {
+			if body := bodyOf(string(nc.output)); name != "write" && body != string(content) {
 				t.Fatalf("%s: %d bytes", name, len(body))
 			}
 			// The last piece waits for those before it, the first ones for nothing.
@@ -63,8 +58,8 @@ func (c *timedConn) Write(p []byte) (int, error) {
 
 // TestPaceIsOfOneResponse: the next one on the connection is not slowed down.
 func TestPaceIsOfOneResponse(t *testing.T) {
-	root := layFiles(t, 1, func(int) int { return 50_000 })
-	request := "GET /f0 HTTP/1.1\r\nHost: h\r\n\r\n"
+	root := layFiles(t, 1, sized(50_000))
+	request := req("GET /f0")
 	synctest.Test(t, func(t *testing.T) {
 		f := openWith(t, root, FilesConfig{})
 		n, began := 0, time.Now()
@@ -73,7 +68,7 @@ func TestPaceIsOfOneResponse(t *testing.T) {
 				x.SetRate(10_000, 0)
 			}
 			return f.Serve(x)
-		}}, newScriptConn([]byte(request+request), nil, 1))
+		}}, script(request+request))
 		if took := time.Since(began); n != 2 || took < 4800*time.Millisecond || took > 5*time.Second {
 			t.Errorf("%d requests in %v; want 2 in 5 s", n, took)
 		}
@@ -87,16 +82,18 @@ func TestSlowResponsesLeave(t *testing.T) {
 	for way, adapt := range adapters {
 		t.Run(way, func(t *testing.T) {
 			handler := adapt(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(contentOf(1, size)) }))
-			addr := guarded(t, &doorman{room: 10}, &Server{Handler: func(x *Ctx) error {
+			sv := guarded(t, &doorman{room: 10}, &Server{Handler: func(x *Ctx) error {
 				x.SetRate(200_000, 0) // two pieces, and a wait between them
 				return handler(x)
 			}})
-			client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
-			defer client.CloseIdleConnections()
+			var clients []*peer
 			for range 5 {
-				if _, body := testenv.Get(t, client, "http://"+addr); len(body) != size {
-					t.Errorf("%d bytes", len(body))
-				}
+				p := sv.dial()
+				p.send(req("GET /"))
+				clients = append(clients, p)
+			}
+			for _, p := range clients {
+				p.want("200", string(contentOf(1, size)))
 			}
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +24,7 @@ func TestFarTooManyConnectionsWait(t *testing.T) {
 		srv.limits.rest, srv.limits.linger = time.Hour, time.Hour // a client that has been told stays until it leaves
 		sv := start(srv)
 		first := sv.dial()
-		first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		first.response("GET")
+		first.ask(req("GET /"))
 		all := make([]*peer, 4*fdlimit.Rejects(1))
 		for i := range all {
 			all[i] = sv.dial()
@@ -49,9 +47,7 @@ func TestFarTooManyConnectionsWait(t *testing.T) {
 		if s := sv.Stats(); int(s.TurnedAway) != len(all) || !s.Full {
 			t.Errorf("%+v; want %d turned away, and full", s, len(all))
 		}
-		if n := strings.Count(sv.log.String(), "too many connections"); n != 1 {
-			t.Errorf("%d lines in the log, want 1: %s", n, sv.log)
-		}
+		testenv.Equal(t, strings.Count(sv.log.String(), "too many connections"), 1, "lines in the log: %s", sv.log)
 	})
 }
 
@@ -78,7 +74,7 @@ func TestHijackedConnectionsCount(t *testing.T) {
 		sv := start(srv)
 		ask := func() *peer {
 			p := sv.dial()
-			p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+			p.send(req("GET /"))
 			return p
 		}
 		ask()
@@ -91,17 +87,13 @@ func TestHijackedConnectionsCount(t *testing.T) {
 			t.Errorf("%+v; want 1 connection, which is hijacked", s)
 		}
 		refused := ask()
-		if resp, _ := refused.response("GET"); resp.StatusCode != 503 {
-			t.Errorf("beside a hijacked connection: %v, want 503", resp.StatusCode)
-		}
+		refused.wantStatus("503 close", "beside a hijacked connection")
 		refused.nc.Close()
 		first.Close()
-		for { // the server notes later that the one it refused has left
-			if s := sv.Stats(); s.Conns == 0 && s.Hijacked == 0 {
-				break
-			}
-			runtime.Gosched()
-		}
+		testenv.Until(t, "the server notes that the one it refused has left", func() bool {
+			s := sv.Stats()
+			return s.Conns == 0 && s.Hijacked == 0
+		})
 		ask()
 		second := <-hijacked
 		second.Close()
@@ -122,9 +114,7 @@ func TestTooManyTLSConnections(t *testing.T) {
 		sv := start(srv)
 		sv.dialTLS(&tls.Config{InsecureSkipVerify: true})
 		_, err := tls.Dial("tcp", sv.addr, &tls.Config{InsecureSkipVerify: true})
-		if err == nil || !strings.Contains(err.Error(), "internal error") {
-			t.Errorf("the second client got %v, want an alert", err)
-		}
+		testenv.ErrorSays(t, err, "internal error", "the alert for the second client")
 	})
 }
 
@@ -134,13 +124,10 @@ func TestHandlerWithoutDescriptors(t *testing.T) {
 		sv := start(&Server{Handler: func(*Ctx) error { return fmt.Errorf("%w: %w", Status(503), unix.EMFILE) }})
 		p := sv.dial()
 		for range 5 {
-			p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-			if resp, _ := p.response("GET"); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+			if resp, _ := p.ask(req("GET /")); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
 				t.Errorf("got %v, want 503 with Retry-After", resp)
 			}
 		}
-		if n := strings.Count(sv.log.String(), "want of descriptors"); n != 1 {
-			t.Errorf("%d lines in the log, want 1: %s", n, sv.log)
-		}
+		testenv.Equal(t, strings.Count(sv.log.String(), "want of descriptors"), 1, "lines in the log: %s", sv.log)
 	})
 }

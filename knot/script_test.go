@@ -19,9 +19,12 @@ type scriptConn struct {
 	discard bool
 }
 
-func newScriptConn(first, rest []byte, step int) *scriptConn {
-	return &scriptConn{input: append(append([]byte(nil), first...), rest...), first: len(first), step: step}
+func newScriptConn(first, rest string, step int) *scriptConn {
+	return &scriptConn{input: []byte(first + rest), first: len(first), step: step}
 }
+
+// script is a connection whose input comes at once.
+func script(input string) *scriptConn { return newScriptConn(input, "", 1) }
 
 func (c *scriptConn) Read(p []byte) (int, error) {
 	if c.taken == len(c.input) {
@@ -68,4 +71,9 @@ func serveScript(s *Server, nc net.Conn) *Ctx {
 	return x
 }
 
-func readAll(r io.Reader) ([]byte, error) { return io.ReadAll(r) }
+// answerTo is what s writes for a request, or several.
+func answerTo(s *Server, requests string) string {
+	nc := script(requests)
+	serveScript(s, nc)
+	return string(nc.output)
+}

@@ -1,13 +1,10 @@
 package knot
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"io"
-	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"runtime"
 	"strings"
@@ -54,7 +51,7 @@ func startServer(t *testing.T, s *Server, loops int) *served {
 	t.Helper()
 	sv := &served{Server: s, t: t, log: new(testenv.Buffer)}
 	if s.ErrorLog == nil {
-		s.ErrorLog = slog.New(slog.NewTextHandler(sv.log, nil))
+		s.ErrorLog = textLog(sv.log)
 	}
 	var ln net.Listener
 	var err error
@@ -62,8 +59,7 @@ func startServer(t *testing.T, s *Server, loops int) *served {
 	if loops == 0 {
 		ln, err = net.Listen("tcp", "127.0.0.1:0")
 	} else {
-		rt := testenv.Need(capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(time.Hour), capriccio.WithoutRefusals()))(t)
-		closeRuntime = rt.Close
+		closeRuntime = newRuntime(t, loops).Close
 		ln, err = netpoll.Listen("tcp", "127.0.0.1:0")
 	}
 	testenv.Must(t, err)
@@ -81,6 +77,21 @@ func startServer(t *testing.T, s *Server, loops int) *served {
 	t.Cleanup(sv.stop)
 	return sv
 }
+
+func newRuntime(t *testing.T, loops int) *task.Runtime {
+	t.Helper()
+	return testenv.Need(capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(time.Hour), capriccio.WithoutRefusals()))(t)
+}
+
+// startRuntime is newRuntime that is closed at the end of the test.
+func startRuntime(t *testing.T, loops int) *task.Runtime {
+	t.Helper()
+	rt := newRuntime(t, loops)
+	t.Cleanup(func() { testenv.Check(t, rt.Close()) })
+	return rt
+}
+
+func (sv *served) url() string { return "http://" + sv.addr }
 
 // checkLeaks fails the test if goroutines or descriptors are left at its end.
 func checkLeaks(t *testing.T) {
@@ -121,79 +132,6 @@ var openGoPoller = sync.OnceFunc(func() {
 func countFDs() int {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	return len(entries)
-}
-
-// dial connects a client; it is closed at the end of the test.
-func (sv *served) dial() *peer {
-	sv.t.Helper()
-	nc := testenv.Dial(sv.t, sv.addr)
-	return &peer{sv.t, nc.(*net.TCPConn), bufio.NewReader(nc)}
-}
-
-// peer is a client that writes what it likes.
-type peer struct {
-	t  *testing.T
-	nc *net.TCPConn
-	r  *bufio.Reader
-}
-
-func (p *peer) send(text string) {
-	p.t.Helper()
-	testenv.Must(p.t, testenv.Err(io.WriteString(p.nc, text)), "sending")
-}
-
-// response reads one response with its body.
-func (p *peer) response(method string) (*http.Response, string) {
-	p.t.Helper()
-	resp, err := http.ReadResponse(p.r, &http.Request{Method: method})
-	testenv.Must(p.t, err, "reading the response")
-	body, err := io.ReadAll(resp.Body)
-	testenv.Must(p.t, err, "reading the body")
-	return resp, string(body)
-}
-
-// wantClosed reads what is left, which must be nothing, and the end.
-func (p *peer) wantClosed() {
-	p.t.Helper()
-	rest, err := io.ReadAll(p.r)
-	if err != nil || len(rest) > 0 {
-		p.t.Fatalf("got %q and error %v, want the end of the connection", rest, err)
-	}
-}
-
-// exchange sends a request on a connection of its own and returns all that
-// comes back.
-func (sv *served) exchange(request string) string {
-	sv.t.Helper()
-	p := sv.dial()
-	p.send(request)
-	p.nc.CloseWrite()
-	all, err := io.ReadAll(p.r)
-	testenv.Must(sv.t, err, "reading")
-	return string(all)
-}
-
-// patiently tries with longer and longer times until one is enough: on a machine that has
-// stalled, a short one passes before anything has happened.
-func patiently(t *testing.T, first time.Duration, attempt func(time.Duration) error) {
-	t.Helper()
-	for d := first; ; d *= 4 {
-		err := attempt(d)
-		if err == nil {
-			return
-		}
-		if d > 20*time.Second {
-			t.Fatalf("with %v: %v", d, err)
-		}
-		t.Logf("with %v: %v", d, err)
-	}
-}
-
-// statusOf is the code in the first line of a response.
-func statusOf(response string) string {
-	_, rest, _ := strings.Cut(response, " ")
-	code, _, _ := strings.Cut(rest, " ")
-	return code
 }
 
 // slowly is echoHandler, whose requests for /slow say that they have begun, and wait until they may go on.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -20,8 +19,6 @@ import (
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )
-
-const smallRequest = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 
 func doneHandler(x *Ctx) error { return x.SendString(200, "text/plain", "done") }
 
@@ -39,9 +36,16 @@ func startDown(sv *served) (down chan error) {
 	return down
 }
 
+// awaitConns waits until the server has accepted n connections.
+func (sv *served) awaitConns(n int) {
+	for sv.Conns() < n {
+		runtime.Gosched()
+	}
+}
+
 // wantLast sends a request, whose answer must be complete and the last of its connection.
 func wantLast(nc net.Conn) error {
-	if _, err := io.WriteString(nc, smallRequest); err != nil {
+	if _, err := io.WriteString(nc, req("GET /")); err != nil {
 		return fmt.Errorf("sending: %w", err)
 	}
 	r := bufio.NewReader(nc)
@@ -57,6 +61,50 @@ func wantLast(nc net.Conn) error {
 		return fmt.Errorf("after the answer: %w", err)
 	}
 	return nil
+}
+
+func TestShutdownWaitsForRequests(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		entered, leave := make(chan bool), make(chan bool)
+		sv := start(&Server{Handler: slowly(entered, leave)})
+		idle, busy, fresh := sv.dial(), sv.dial(), sv.dial()
+		idle.ask(req("GET /"))
+		busy.send(req("GET /slow") + req("GET /second"))
+		<-entered
+		sv.awaitConns(3) // one that has not been accepted yet would be reset
+		down := startDown(sv)
+		idle.wantClosed()
+		fresh.send(req("GET /"))
+		fresh.want("200 close", "GET /? h", "the first request of a connection")
+		fresh.wantClosed()
+		fresh.nc.Close()
+		leave <- true
+		busy.want("200 close", "GET /slow? h")
+		busy.wantClosed()
+		busy.nc.Close()
+		testenv.Check(t, <-down, "Shutdown")
+	})
+}
+
+func TestShutdownGivesUp(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		entered := make(chan bool, 1)
+		sv := start(&Server{Handler: func(x *Ctx) error {
+			ctx := x.Context()
+			task.Offload(func() {
+				entered <- true
+				<-ctx.Done()
+			})
+			return ctx.Err()
+		}})
+		p := sv.dial()
+		p.send(req("GET /"))
+		<-entered
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		testenv.ErrorIs(t, sv.Shutdown(ctx), context.DeadlineExceeded, "Shutdown")
+		io.Copy(io.Discard, p.r)
+	})
 }
 
 // TestShutdownAnswersWhoHasConnected: accepted or still in the backlog, and sent before or after it
@@ -132,10 +180,8 @@ func TestShutdownReadsWhatHasCome(t *testing.T) {
 		return doneHandler(x)
 	}}, 1)
 	kept, idle, holder := sv.dial(), sv.dial(), sv.dial()
-	for _, p := range []*peer{kept, idle} {
-		p.send(smallRequest)
-		p.response("GET")
-	}
+	kept.ask(req("GET /"))
+	idle.ask(req("GET /"))
 	for resting := 0; resting < 2; { // the responses are read before their connections rest
 		sv.mu.Lock()
 		resting = 0
@@ -147,7 +193,7 @@ func TestShutdownReadsWhatHasCome(t *testing.T) {
 		sv.mu.Unlock()
 		runtime.Gosched()
 	}
-	holder.send("GET /hold HTTP/1.1\r\nHost: h\r\n\r\n")
+	holder.send(req("GET /hold"))
 	<-entered
 	answer := make(chan error, 1)
 	go func() { answer <- wantLast(kept.nc) }()
@@ -163,9 +209,7 @@ func TestShutdownReadsWhatHasCome(t *testing.T) {
 	leave <- true
 	testenv.Check(t, <-answer)
 	kept.nc.Close()
-	if resp, _ := holder.response("GET"); !resp.Close {
-		t.Error("the response that was under way does not say that it is the last")
-	}
+	holder.want("200 close", "done", "the response that was under way")
 	holder.nc.Close()
 	testenv.Check(t, <-down, "Shutdown")
 }
@@ -183,15 +227,13 @@ func TestShutdownAnswersARequestBehind(t *testing.T) {
 		return testenv.Err(x.WriteString("done"))
 	}}, 1) // connections of package net don't tell that something has come
 	p := sv.dial()
-	p.send("GET /begun HTTP/1.1\r\nHost: h\r\n\r\n")
-	resp := testenv.Need(http.ReadResponse(p.r, nil))(t)
+	p.send(req("GET /begun"))
+	resp := p.head()
 	down := startDown(sv)
-	p.send(smallRequest)
+	p.send(req("GET /"))
 	leave <- true
 	testenv.Equal(t, string(testenv.Need(io.ReadAll(resp.Body))(t)), "done", "the response under way")
-	if behind, body := p.response("GET"); body != "done" || !behind.Close {
-		t.Errorf("the one behind: %q, Connection: close %v", body, behind.Close)
-	}
+	p.want("200 close", "done", "the one behind")
 	p.wantClosed()
 	p.nc.Close()
 	testenv.Check(t, <-down, "Shutdown")
@@ -202,9 +244,7 @@ func TestShutdownOfSilentClients(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{Handler: doneHandler})
 		p := sv.dial()
-		for sv.Conns() < 1 {
-			runtime.Gosched()
-		}
+		sv.awaitConns(1)
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		testenv.Check(t, sv.Shutdown(ctx), "Shutdown")
@@ -216,7 +256,7 @@ func TestShutdownOfSilentClients(t *testing.T) {
 func TestShutdownClosesNewConnectionsOfOthers(t *testing.T) {
 	s := &Server{Handler: doneHandler}
 	testenv.Must(t, s.Shutdown(context.Background()))
-	nc := newScriptConn([]byte(smallRequest), nil, 1)
+	nc := script(req("GET /"))
 	s.ServeConn(nc)
 	if len(nc.output) > 0 || s.Conns() != 0 {
 		t.Errorf("served %q, %d connections", nc.output, s.Conns())
@@ -289,7 +329,7 @@ func TestAcceptErrorsDoNotEndTheServer(t *testing.T) {
 	errs := []error{syscall.EIO, syscall.EPERM, syscall.EMFILE}
 	ln := &failing{queued: queued{clients: make(chan net.Conn), closed: make(chan struct{})}, errs: errs}
 	var log testenv.Buffer
-	s := &Server{Handler: doneHandler, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
+	s := &Server{Handler: doneHandler, ErrorLog: textLog(&log)}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ln) }()
 	client, server := net.Pipe()
@@ -309,16 +349,14 @@ func TestHandlerEndedByTheRuntime(t *testing.T) {
 	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithGrace(10*time.Millisecond)))(t)
 	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	log, under, ended := new(testenv.Buffer), make(chan struct{}), make(chan error)
-	s := &Server{ErrorLog: slog.New(slog.NewTextHandler(log, nil)), Handler: func(*Ctx) error {
+	s := &Server{ErrorLog: textLog(log), Handler: func(*Ctx) error {
 		close(under)
 		for {
 			task.Sleep(time.Hour) // fails at once when the runtime ends
 		}
 	}}
 	go func() { ended <- s.Serve(ln) }()
-	c := testenv.Need(net.Dial("tcp", ln.Addr().String()))(t)
-	defer c.Close()
-	testenv.Need(c.Write([]byte("GET /film HTTP/1.1\r\nHost: h\r\n\r\n")))(t)
+	dialPeer(t, ln.Addr().String()).send(req("GET /film"))
 	<-under
 	rt.Close() // on a slow machine the grace time is too short for the handler to end
 	<-ended
@@ -330,20 +368,20 @@ func TestHandlerEndedByTheRuntime(t *testing.T) {
 
 // TestCutOffByTheStop: what the end of the grace time breaks is not laid to the handler.
 func TestCutOffByTheStop(t *testing.T) {
-	log, under := new(testenv.Buffer), make(chan struct{})
-	sv := startServer(t, &Server{ErrorLog: slog.New(slog.NewTextHandler(log, nil)), Handler: func(x *Ctx) error {
+	under := make(chan struct{})
+	sv := startServer(t, &Server{Handler: func(x *Ctx) error {
 		close(under)
 		_, err := io.ReadAll(x.Body())
 		return err
 	}}, 1)
 	c := sv.dial()
-	io.WriteString(c.nc, "POST /film HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345")
+	io.WriteString(c.nc, req("POST /film", "Content-Length: 10")+"12345")
 	<-under
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	testenv.Fails(t, sv.Shutdown(ctx), "Shutdown did not report that it cut a request off")
-	testenv.Until(t, "the log has the request", func() bool { return strings.Contains(log.String(), "/film") })
-	if got := log.String(); !strings.Contains(got, "the server has stopped before") || strings.Contains(got, "handler failed") {
+	testenv.Until(t, "the log has the request", func() bool { return strings.Contains(sv.log.String(), "/film") })
+	if got := sv.log.String(); !strings.Contains(got, "the server has stopped before") || strings.Contains(got, "handler failed") {
 		t.Errorf("the log says %s", got)
 	}
 }

@@ -1,7 +1,6 @@
 package knot
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -27,14 +26,6 @@ func TestStalledResponsesHoldLittle(t *testing.T) {
 	const requests, size, gathered = 30, 100_000, outSize
 	root := layFiles(t, 1, func(int) int { return size })
 	content := contentOf(0, size)
-	inPieces := func(w io.Writer) error {
-		for p := content; len(p) > 0; p = p[min(len(p), 1000):] {
-			if _, err := w.Write(p[:min(len(p), 1000)]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	native := func(h Handler) func(*testing.T) Handler { return func(*testing.T) Handler { return h } }
 	files := func(c FilesConfig) func(*testing.T) Handler {
 		return func(t *testing.T) Handler { return openWith(t, root, c).Serve }
@@ -52,7 +43,7 @@ func TestStalledResponsesHoldLittle(t *testing.T) {
 			return testenv.Err(x.Write(content))
 		}), 2 * slimIn},
 		{"a Write in a chunk", native(func(x *Ctx) error { return testenv.Err(x.Write(content)) }), 2 * slimIn},
-		{"many Writes", native(func(x *Ctx) error { return inPieces(x) }), gathered + slimIn},
+		{"many Writes", native(func(x *Ctx) error { return writePieces(x, content, 1000) }), gathered + slimIn},
 		{"a short Write, flushed", native(func(x *Ctx) error {
 			x.Write(content[:100])
 			x.Flush()
@@ -64,10 +55,9 @@ func TestStalledResponsesHoldLittle(t *testing.T) {
 			everyMode(t, func(t *testing.T, start func(*Server) *served) {
 				sv := start(&Server{H2C: true, Handler: test.handler(t)})
 				before := tasks.Buffers.InUse()
-				p := sv.frames(wholePre)
-				p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+				p := sv.framed(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 				for i := range requests {
-					p.headers(uint32(2*i+1), p.head(":method", "GET", ":scheme", "http", ":path", "/f0", ":authority", "h"), wholeHead)
+					p.ask(i, "/f0")
 				}
 				for range requests {
 					testenv.Equal(t, p.verdict(), "200", "a head")
@@ -78,6 +68,14 @@ func TestStalledResponsesHoldLittle(t *testing.T) {
 			})
 		})
 	}
+}
+
+// writePieces writes content, so many bytes at a time.
+func writePieces(w io.Writer, content []byte, size int) (err error) {
+	for rest := content; len(rest) > 0 && err == nil; rest = rest[min(len(rest), size):] {
+		_, err = w.Write(rest[:min(len(rest), size)])
+	}
+	return err
 }
 
 // takeAll takes that many responses, whose windows are closed, some bytes at a time at first, and compares the bodies.
@@ -134,8 +132,8 @@ func TestLeastRateOfResponses(t *testing.T) {
 	for _, wire := range []struct {
 		name    string
 		adapted bool
-		serve   func(*testing.T, *Server) (net.Conn, *bufio.Reader)
-	}{{"HTTP/1.1", false, pipeServer}, {"net/http", true, pipeServer}, {"TLS", false, pipeServerTLS}, {"net/http over TLS", true, pipeServerTLS}} {
+		serve   func(*testing.T, *Server) *peer
+	}{{"HTTP/1.1", false, pipePeer}, {"net/http", true, pipePeer}, {"TLS", false, pipePeerTLS}, {"net/http over TLS", true, pipePeerTLS}} {
 		for _, test := range trickles {
 			t.Run(wire.name+", "+test.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -156,9 +154,9 @@ func TestLeastRateOfResponses(t *testing.T) {
 							write(w, http.NewResponseController(w).Flush)
 						}))
 					}
-					nc, r := wire.serve(t, &Server{Handler: handler})
-					io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-					resp := testenv.Need(http.ReadResponse(r, nil))(t)
+					p := wire.serve(t, &Server{Handler: handler})
+					p.send(req("GET /"))
+					resp := p.head()
 					ended := make(chan bool)
 					go func() {
 						defer close(ended)
@@ -174,7 +172,7 @@ func TestLeastRateOfResponses(t *testing.T) {
 					if took := time.Since(begin); (err == nil) != test.kept || err != nil && (!errors.Is(err, os.ErrDeadlineExceeded) || took > 100*time.Second) {
 						t.Errorf("after %v: %v", took, err)
 					}
-					nc.Close()
+					p.nc.Close()
 					<-ended
 				})
 			})
@@ -188,13 +186,13 @@ func TestLeastRateOfBodies(t *testing.T) {
 	for _, wire := range []struct {
 		name  string
 		early bool
-		serve func(*testing.T, *Server) (net.Conn, *bufio.Reader)
-	}{{"HTTP/1.1", false, pipeServer}, {"answered early", true, pipeServer}, {"TLS", false, pipeServerTLS}, {"answered early over TLS", true, pipeServerTLS}} {
+		serve func(*testing.T, *Server) *peer
+	}{{"HTTP/1.1", false, pipePeer}, {"answered early", true, pipePeer}, {"TLS", false, pipePeerTLS}, {"answered early over TLS", true, pipePeerTLS}} {
 		for _, test := range trickles {
 			t.Run(wire.name+", "+test.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					got := make(chan error, 1)
-					nc, r := wire.serve(t, &Server{LeastRate: DefaultLeastRate, Handler: func(x *Ctx) error {
+					p := wire.serve(t, &Server{LeastRate: DefaultLeastRate, Handler: func(x *Ctx) error {
 						if wire.early {
 							x.Flush()
 						}
@@ -202,18 +200,18 @@ func TestLeastRateOfBodies(t *testing.T) {
 						got <- err
 						return err
 					}})
-					go io.WriteString(nc, "PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
-					go io.Copy(io.Discard, r)
+					go io.WriteString(p.nc, chunkedHead)
+					go io.Copy(io.Discard, p.r)
 					ended := make(chan bool)
 					go func() {
 						defer close(ended)
 						for left := 5 * time.Minute; left > 0; left -= test.every {
 							time.Sleep(test.every)
-							if n := test.bytes; n > 0 && testenv.Err(fmt.Fprintf(nc, "%x\r\n%s\r\n", n, strings.Repeat("x", n))) != nil {
+							if n := test.bytes; n > 0 && testenv.Err(fmt.Fprintf(p.nc, "%x\r\n%s\r\n", n, strings.Repeat("x", n))) != nil {
 								return
 							}
 						}
-						io.WriteString(nc, "0\r\n\r\n")
+						io.WriteString(p.nc, "0\r\n\r\n")
 					}()
 					begin := time.Now()
 					err := <-got
@@ -221,7 +219,7 @@ func TestLeastRateOfBodies(t *testing.T) {
 					if took := time.Since(begin); (err == nil) != kept || err != nil && (!errors.Is(err, Status(408)) || took > 61*time.Second) {
 						t.Errorf("after %v: %v", took, err)
 					}
-					nc.Close()
+					p.nc.Close()
 					<-ended
 				})
 			})

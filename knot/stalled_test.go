@@ -1,11 +1,9 @@
 package knot
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -32,12 +30,7 @@ func TestStalledResponsesMakeRoom(t *testing.T) {
 	}{
 		{"a file", openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 10}).Serve, false},
 		{"Send", func(x *Ctx) error { return x.Send(200, "text/plain", content) }, false},
-		{"many Writes", func(x *Ctx) (err error) {
-			for sent := 0; sent < size && err == nil; sent += 1000 {
-				_, err = x.Write(content[:1000])
-			}
-			return err
-		}, false},
+		{"many Writes", func(x *Ctx) error { return writePieces(x, content, 1000) }, false},
 		{"net/http", AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(content) })), false},
 		{"a file, net/http", AdaptHTTP(http.FileServer(http.Dir(root))), false},
 		{"an event stream", func(x *Ctx) error {
@@ -69,15 +62,13 @@ func TestStalledResponsesMakeRoom(t *testing.T) {
 				if s.limits.stall = time.Hour; slow {
 					s.limits.stall = 0
 				}
-				addr := guarded(t, d, s)
-				p := (&served{Server: s, addr: addr, t: t}).frames("")
+				sv := guarded(t, d, s)
 				if framed {
-					io.WriteString(p.nc, wholePre)
-					p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
-					p.headers(1, p.head(":method", "GET", ":scheme", "http", ":path", "/f0", ":authority", "h"), wholeHead)
+					sv.framed(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}).ask(0, "/f0")
 				} else {
-					p.nc.(*net.TCPConn).SetReadBuffer(4 << 10)
-					io.WriteString(p.nc, "GET /f0 HTTP/1.1\r\nHost: h\r\n\r\n")
+					p := sv.dial()
+					p.tcp.SetReadBuffer(4 << 10)
+					p.send(req("GET /f0"))
 				}
 				<-began
 				if !test.rests {
@@ -87,10 +78,8 @@ func TestStalledResponsesMakeRoom(t *testing.T) {
 				if slow && !test.rests {
 					want = 200
 				}
-				nc := testenv.Dial(t, addr)
-				io.WriteString(nc, "GET /new HTTP/1.1\r\nHost: h\r\n\r\n")
-				resp := testenv.Need(http.ReadResponse(bufio.NewReader(nc), nil))(t)
-				testenv.Equal(t, resp.StatusCode, want, "status for the newcomer")
+				newcomer, _ := sv.dial().ask(req("GET /new"))
+				testenv.Equal(t, newcomer.StatusCode, want, "status for the newcomer")
 				if test.rests {
 					release <- true
 				}
@@ -125,9 +114,9 @@ func TestWhatCountsAsStalled(t *testing.T) {
 						}
 					}
 				}}
-				nc, r := pipeServer(t, s)
-				io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-				resp := testenv.Need(http.ReadResponse(r, nil))(t)
+				p := pipePeer(t, s)
+				p.send(req("GET /"))
+				resp := p.head()
 				for range 25 * time.Second / test.every {
 					time.Sleep(test.every)
 					testenv.Need(io.CopyN(io.Discard, resp.Body, int64(test.bytes)))(t)

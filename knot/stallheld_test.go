@@ -1,16 +1,10 @@
 package knot
 
 import (
-	"bufio"
 	"bytes"
-	"crypto/tls"
 	"io"
 	"net"
-	"net/http"
 	"testing"
-
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -23,36 +17,31 @@ func TestUnreadConnectionsHoldLittle(t *testing.T) {
 	sv := startServer(t, &Server{H2C: true, Handler: func(x *Ctx) error { return x.Send(200, "text/plain", content) }}, 1)
 	before := testenv.Heap()
 	for range conns {
-		var b, block bytes.Buffer
-		b.WriteString(http2.ClientPreface)
-		f := http2.NewFramer(&b, nil)
-		f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
-		f.WriteWindowUpdate(0, 1<<30)
-		enc := hpack.NewEncoder(&block)
+		p := sv.frames(wholePre)
+		p.nc.(*net.TCPConn).SetReadBuffer(64 << 10)
+		p.narrow(1<<31 - 1)
+		p.WriteWindowUpdate(0, 1<<30)
 		for i := range requests {
-			block.Reset()
-			for _, field := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: "/"}, {Name: ":authority", Value: "h"}} {
-				enc.WriteField(field)
-			}
-			f.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+			p.ask(i, "/")
 		}
-		nc := testenv.Dial(t, sv.addr)
-		defer nc.Close()
-		nc.(*net.TCPConn).SetReadBuffer(64 << 10)
-		testenv.Need(nc.Write(b.Bytes()))(t)
 	}
 	testenv.Until(t, "the responses stall", func() bool { return len(sv.stalled(sv.clock.Now())) == conns*(requests-1) })
+	wantHeld(t, before, conns, most)
+}
+
+// wantHeld wants each connection to hold at most so many bytes of the heap more than before.
+func wantHeld(t *testing.T, before, conns, most int) {
+	t.Helper()
 	each := (testenv.Heap() - before) / conns
 	t.Logf("each holds %d bytes", each)
-	if each > most {
-		t.Errorf("each holds %d bytes, more than %d", each, most)
-	}
+	testenv.AtMost(t, each, most, "bytes held by each")
 }
 
 // TestStalledConnectionsHoldLittle: a response of HTTP/1.1 whose client took much at first, and then takes nothing, holds no
 // large buffer. All of it arrives when the client goes on.
 func TestStalledConnectionsHoldLittle(t *testing.T) {
-	const conns, size, taken = 30, 16 << 20, 1 << 20
+	const size, taken = 16 << 20, 1 << 20
+	conns := testenv.Rounds(10, 30)
 	root := layFiles(t, 1, func(int) int { return size })
 	content := contentOf(0, size)
 	ca := testenv.NewCA(t)
@@ -67,12 +56,7 @@ func TestStalledConnectionsHoldLittle(t *testing.T) {
 		{"Send", func(x *Ctx) error { return x.Send(200, "text/plain", content) }, false, 8 << 10},
 		{"large Writes", func(x *Ctx) error {
 			x.SetContentLength(size)
-			for p := content; len(p) > 0; p = p[min(len(p), 100_000):] {
-				if _, err := x.Write(p[:min(len(p), 100_000)]); err != nil {
-					return err
-				}
-			}
-			return nil
+			return writePieces(x, content, 100_000)
 		}, false, 8 << 10},
 		{"Send over TLS", func(x *Ctx) error { return x.Send(200, "text/plain", content) }, true, 32 << 10},
 	} {
@@ -87,46 +71,37 @@ func TestStalledConnectionsHoldLittle(t *testing.T) {
 				srv.TLS = ca.Server(t)
 			}
 			sv := startServer(t, srv, 1)
-			var readers []*bufio.Reader
-			var all []net.Conn
-			var bodies []io.Reader
-			ask := func(nc net.Conn, path string) { io.WriteString(nc, "GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n") }
-			for range conns {
-				nc := testenv.Dial(t, sv.addr)
-				nc.(*net.TCPConn).SetReadBuffer(64 << 10)
+			clients := make([]*peer, conns)
+			for i := range clients {
+				p := sv.dial()
+				p.tcp.SetReadBuffer(64 << 10)
 				if test.secure {
-					nc = tls.Client(nc, ca.Client())
+					p.secure(ca.Client())
 				}
-				ask(nc, "/small") // the client has its own buffers after that
-				r := bufio.NewReader(nc)
-				resp := testenv.Need(http.ReadResponse(r, nil))(t)
-				testenv.Need(io.Copy(io.Discard, resp.Body))(t)
-				all, readers = append(all, nc), append(readers, r)
+				p.ask(req("GET /small")) // the client has its own buffers after that
+				clients[i] = p
 			}
 			before := testenv.Heap()
-			for i, nc := range all {
-				ask(nc, "/f0")
-				resp := testenv.Need(http.ReadResponse(readers[i], nil))(t)
-				testenv.Need(io.CopyN(io.Discard, resp.Body, taken))(t)
-				bodies = append(bodies, resp.Body)
+			var bodies []io.Reader
+			for _, p := range clients {
+				p.send(req("GET /f0"))
+				body := p.head().Body
+				testenv.Need(io.CopyN(io.Discard, body, taken))(t)
+				bodies = append(bodies, body)
 			}
 			testenv.Until(t, "the responses stall", func() bool { return len(sv.stalled(sv.clock.Now())) == conns })
 			most := test.most
 			if testenv.Race && test.secure { // writes are slower, and more of them stop in the middle of a piece of 32 KB
 				most += 32 << 10
 			}
-			if each := (testenv.Heap() - before) / conns; each > most {
-				t.Errorf("each holds %d bytes, more than %d", each, most)
-			} else {
-				t.Logf("each holds %d bytes", each)
-			}
+			wantHeld(t, before, conns, most)
 			for _, body := range bodies[:2] {
 				if rest := testenv.Need(io.ReadAll(body))(t); !bytes.Equal(rest, content[taken:]) {
 					t.Errorf("%d bytes that are not those of the content", len(rest))
 				}
 			}
-			for _, nc := range all {
-				nc.Close()
+			for _, p := range clients {
+				p.nc.Close()
 			}
 		})
 	}

@@ -1,11 +1,9 @@
 package knot
 
 import (
-	"bufio"
 	"bytes"
-	"crypto/tls"
 	"io"
-	"net"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,62 +14,35 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/neterr"
 )
 
-// pipeServer serves one end of a pipe on a fake clock.
-func pipeServer(t *testing.T, s *Server) (net.Conn, *bufio.Reader) {
-	near, far := net.Pipe()
-	go s.ServeConn(far)
-	t.Cleanup(func() {
-		near.Close()
-		s.Close()
-	})
-	return near, bufio.NewReader(near)
-}
-
-// pipeServerTLS is pipeServer over TLS.
-func pipeServerTLS(t *testing.T, s *Server) (net.Conn, *bufio.Reader) {
-	ca := testenv.NewCA(t)
-	s.TLS = ca.Server(t)
-	nc, _ := pipeServer(t, s)
-	secure := tls.Client(nc, ca.Client())
-	return secure, bufio.NewReader(secure)
+// wantBetween wants that long since begin.
+func wantBetween(t *testing.T, begin time.Time, least, most time.Duration, what string) {
+	t.Helper()
+	took := time.Since(begin)
+	testenv.AtLeast(t, took, least, what)
+	testenv.AtMost(t, took, most, what)
 }
 
 func TestIdleTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Server{Handler: echoHandler, IdleTimeout: time.Minute, HeadTimeout: 10 * time.Second}
-		nc, r := pipeServer(t, s)
-		begin := time.Now()
+		p := pipePeer(t, &Server{Handler: echoHandler, IdleTimeout: time.Minute, HeadTimeout: 10 * time.Second})
 		// Requests at intervals below the timeout keep the connection.
 		for range 5 {
-			time.Sleep(9 * time.Second)
-			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-			testenv.Need(http.ReadResponse(r, nil))(t)
-			r.Discard(r.Buffered())
-			time.Sleep(50 * time.Second)
+			time.Sleep(59 * time.Second)
+			p.ask(req("GET /"))
 		}
-		last := time.Since(begin) - 50*time.Second
-		if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
-			t.Fatalf("got %q, %v; want a close without a word", rest, err)
-		}
-		idle := time.Since(begin) - last
-		if idle < time.Minute-time.Second || idle > time.Minute+time.Second {
-			t.Errorf("closed after %v idle", idle)
-		}
+		last := time.Now()
+		p.wantClosed()
+		wantBetween(t, last, time.Minute-time.Second, time.Minute+time.Second, "closed after")
 	})
 }
 
 // TestNewConnectionWithoutRequest: browsers, proxies and pools connect ahead.
 func TestNewConnectionWithoutRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nc, r := pipeServer(t, &Server{Handler: echoHandler, IdleTimeout: time.Minute, HeadTimeout: 10 * time.Second})
+		p := pipePeer(t, &Server{Handler: echoHandler, IdleTimeout: time.Minute, HeadTimeout: 10 * time.Second})
 		begin := time.Now()
-		if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
-			t.Fatalf("got %q, %v; want a close without a word", rest, err)
-		}
-		if took := time.Since(begin); took < time.Minute || took > time.Minute+time.Second {
-			t.Errorf("closed after %v", took)
-		}
-		nc.Close()
+		p.wantClosed()
+		wantBetween(t, begin, time.Minute, time.Minute+time.Second, "closed after")
 	})
 }
 
@@ -81,13 +52,13 @@ func TestShutdownWaitsALittleForFirstRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &Server{Handler: doneHandler}
-				nc, _ := pipeServer(t, s)
+				p := pipePeer(t, s)
 				synctest.Wait()
 				begin, down := time.Now(), make(chan error)
 				go func() { down <- s.Shutdown(t.Context()) }()
 				time.Sleep(freshFor - time.Second)
 				if asks {
-					testenv.Check(t, wantLast(nc))
+					testenv.Check(t, wantLast(p.nc))
 				}
 				testenv.Check(t, <-down)
 				testenv.AtMost(t, time.Since(begin), freshFor+time.Second, "took")
@@ -99,68 +70,52 @@ func TestShutdownWaitsALittleForFirstRequests(t *testing.T) {
 // TestBlankLinesDoNotKeepAConnection: only requests do.
 func TestBlankLinesDoNotKeepAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nc, _ := pipeServer(t, &Server{Handler: echoHandler, IdleTimeout: 10 * time.Second})
+		p := pipePeer(t, &Server{Handler: echoHandler, IdleTimeout: 10 * time.Second})
 		begin := time.Now()
-		for {
-			if _, err := io.WriteString(nc, "\r\n"); err != nil {
-				break
-			}
+		for testenv.Err(io.WriteString(p.nc, "\r\n")) == nil {
 			time.Sleep(time.Second)
 		}
 		testenv.AtMost(t, time.Since(begin), 12*time.Second, "closed after")
 	})
 }
 
-// wantTimeout reads the answer to a request that came too slowly.
-func wantTimeout(t *testing.T, r *bufio.Reader, begin time.Time, least, most time.Duration) {
-	t.Helper()
-	resp := testenv.Need(http.ReadResponse(r, nil))(t)
-	if resp.StatusCode != 408 || !resp.Close {
-		t.Errorf("status %d, close %v", resp.StatusCode, resp.Close)
+// TestSlowRequests: a head has to be complete in HeadTimeout, and a body may not pause for longer than BodyTimeout.
+func TestSlowRequests(t *testing.T) {
+	for _, test := range []struct {
+		name, first, slow string
+		every             time.Duration // between two bytes of slow
+		s                 *Server
+		least, most       time.Duration
+	}{
+		{"a head that comes steadily", "", "GET / HTTP/1.1\r\nHost: h\r\nA: " + strings.Repeat("b", 100), time.Second,
+			&Server{HeadTimeout: 10 * time.Second}, 9 * time.Second, 11 * time.Second},
+		{"a body that comes steadily, and then stops", req("PUT /echo", "Content-Length: 100"), "0123456789", 4 * time.Second,
+			&Server{BodyTimeout: 10 * time.Second, LeastRate: -1}, 40 * time.Second, 51 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				test.s.Handler = echoHandler
+				p := pipePeer(t, test.s)
+				begin, sent := time.Now(), make(chan bool)
+				go func() {
+					defer close(sent)
+					if test.first != "" {
+						io.WriteString(p.nc, test.first)
+					}
+					for _, ch := range []byte(test.slow) {
+						if _, err := p.nc.Write([]byte{ch}); err != nil {
+							return
+						}
+						time.Sleep(test.every)
+					}
+				}()
+				p.wantStatus("408 close")
+				wantBetween(t, begin, test.least, test.most, "answered after")
+				p.nc.Close()
+				<-sent
+			})
+		})
 	}
-	if took := time.Since(begin); took < least || took > most {
-		t.Errorf("answered after %v", took)
-	}
-}
-
-func TestHeadTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		nc, r := pipeServer(t, &Server{Handler: echoHandler, HeadTimeout: 10 * time.Second})
-		begin := time.Now()
-		sent := make(chan bool)
-		go func() {
-			defer close(sent)
-			// A byte a second: activity does not help.
-			for _, ch := range []byte("GET / HTTP/1.1\r\nHost: h\r\nA: " + strings.Repeat("b", 100)) {
-				if _, err := nc.Write([]byte{ch}); err != nil {
-					return
-				}
-				time.Sleep(time.Second)
-			}
-		}()
-		wantTimeout(t, r, begin, 9*time.Second, 11*time.Second)
-		nc.Close()
-		<-sent
-	})
-}
-
-func TestBodyTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		nc, r := pipeServer(t, &Server{Handler: echoHandler, BodyTimeout: 10 * time.Second, LeastRate: -1})
-		io.WriteString(nc, "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n")
-		begin := time.Now()
-		sent := make(chan bool)
-		go func() {
-			defer close(sent)
-			// Slow, but never pausing for long: fine.
-			for range 10 {
-				nc.Write([]byte("x"))
-				time.Sleep(4 * time.Second)
-			}
-		}()
-		wantTimeout(t, r, begin, 40*time.Second, 51*time.Second)
-		<-sent
-	})
 }
 
 // TestWriteTimeout: a client that reads nothing loses the connection.
@@ -174,13 +129,12 @@ func TestWriteTimeout(t *testing.T) {
 			return err
 		}})
 		p := sv.dial()
-		p.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		p.send(req("GET /"))
 		if err := <-left; !neterr.TimedOut(err) {
 			t.Errorf("Send returned %v", err)
 		}
-		if n, _ := io.Copy(io.Discard, p.r); n >= int64(len(payload)) {
-			t.Errorf("all %d bytes arrived", n)
-		}
+		n, _ := io.Copy(io.Discard, p.r)
+		testenv.AtMost(t, n, int64(len(payload))-1, "bytes that arrive")
 	})
 }
 
@@ -189,29 +143,44 @@ func TestWriteTimeout(t *testing.T) {
 func TestSlowReaderOfOneWrite(t *testing.T) {
 	payload := bytes.Repeat([]byte("0123456789"), 1<<20)
 	for name, handler := range map[string]Handler{
-		"Send": func(x *Ctx) error { return x.Send(200, "", payload) },
-		"chunked": func(x *Ctx) error {
-			_, err := x.Write(payload)
-			return err
-		},
+		"Send":     func(x *Ctx) error { return x.Send(200, "", payload) },
+		"chunked":  func(x *Ctx) error { return testenv.Err(x.Write(payload)) },
 		"net/http": AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(payload) })),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nc, r := pipeServer(t, &Server{WriteTimeout: 10 * time.Second, Handler: handler})
-				io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-				resp, err := http.ReadResponse(r, nil)
-				testenv.Must(t, err)
-				begin, got := time.Now(), 0
-				piece := make([]byte, 64<<10)
-				for err == nil {
+				p := pipePeer(t, &Server{WriteTimeout: 10 * time.Second, Handler: handler})
+				p.send(req("GET /"))
+				resp := p.head()
+				got, err := 0, error(nil)
+				for piece := make([]byte, 64<<10); err == nil; time.Sleep(time.Second) {
 					var n int
 					n, err = resp.Body.Read(piece)
 					got += n
-					time.Sleep(time.Second)
 				}
-				if err != io.EOF || got != len(payload) {
-					t.Errorf("%d of %d bytes in %v, %v", got, len(payload), time.Since(begin), err)
+				testenv.Equal(t, err, io.EOF)
+				testenv.Equal(t, got, len(payload), "bytes")
+			})
+		})
+	}
+}
+
+// TestTimeoutsNearTheEndOfTime: a limit so large that adding it to the time of day
+// overflows never passes.
+func TestTimeoutsNearTheEndOfTime(t *testing.T) {
+	for _, limit := range []time.Duration{200 * 365 * 24 * time.Hour, 1 << 61, 1<<61 + 1, math.MaxInt64 - 1, math.MaxInt64} {
+		t.Run(limit.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := pipePeer(t, &Server{
+					Handler:     echoHandler,
+					IdleTimeout: limit, HeadTimeout: limit, BodyTimeout: limit, WriteTimeout: limit,
+				})
+				for range 3 {
+					for _, part := range []string{"PUT /echo HTTP/1.1\r\nHost: h\r\n", "Content-Length: 2\r\n\r\n", "a", "b"} {
+						time.Sleep(time.Hour)
+						p.send(part)
+					}
+					p.want("200", "ab")
 				}
 			})
 		})

@@ -1,7 +1,6 @@
 package knot
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -20,31 +19,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
-
-// dialTLS connects a client with its handshake done.
-func (sv *served) dialTLS(config *tls.Config) (*tls.Conn, *bufio.Reader) {
-	sv.t.Helper()
-	nc := testenv.Need(tls.Dial("tcp", sv.addr, config))(sv.t)
-	sv.t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(time.Minute))
-	return nc, bufio.NewReader(nc)
-}
-
-func wantBody(t *testing.T, r *bufio.Reader, want string) {
-	t.Helper()
-	resp := testenv.Need(http.ReadResponse(r, nil))(t)
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || string(body) != want {
-		t.Fatalf("%d bytes of body (%.60q), %v; want %.60q", len(body), body, err, want)
-	}
-}
 
 // TestServesTLS: requests that come alone, in one record, in many small ones, and right behind the
 // handshake; bodies of every size both ways.
@@ -56,28 +36,27 @@ func TestServesTLS(t *testing.T) {
 				sv := start(&Server{TLS: ca.Server(t), Handler: echoHandler})
 				config := ca.Client()
 				config.MaxVersion = version
-				nc, r := sv.dialTLS(config)
-				io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
-				wantBody(t, r, "GET /a? h")
-				io.WriteString(nc, strings.Repeat("GET /b HTTP/1.1\r\nHost: h\r\n\r\n", 300))
+				p := sv.dialTLS(config)
+				p.send(req("GET /a"))
+				p.want("200", "GET /a? h")
+				p.send(strings.Repeat(req("GET /b"), 300))
 				for range 300 {
-					wantBody(t, r, "GET /b? h")
+					p.want("200", "GET /b? h")
 				}
-				for _, ch := range "GET /c HTTP/1.1\r\nHost: h\r\n\r\n" {
-					io.WriteString(nc, string(ch))
+				for _, ch := range req("GET /c") {
+					p.send(string(ch))
 				}
-				wantBody(t, r, "GET /c? h")
+				p.want("200", "GET /c? h")
 				for _, size := range []int{1, inSize - 1, inSize, inSize + 1, 3 * inSize, 1 << 20} {
 					body := strings.Repeat("x", size)
-					fmt.Fprintf(nc, "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", size, body)
-					wantBody(t, r, body)
+					p.send(put("/echo", body))
+					p.want("200", body)
 				}
 				// A head that is exactly as large as the read buffer, and another behind it.
-				head := "GET /d HTTP/1.1\r\nHost: h\r\nX: "
-				head += strings.Repeat("x", inSize-len(head)-4) + "\r\n\r\n"
-				io.WriteString(nc, head+"GET /e HTTP/1.1\r\nHost: h\r\n\r\n")
-				wantBody(t, r, "GET /d? h")
-				wantBody(t, r, "GET /e? h")
+				head := req("GET /d", "X: "+strings.Repeat("x", inSize-len(req("GET /d", "X: "))))
+				p.send(head + req("GET /e"))
+				p.want("200", "GET /d? h")
+				p.want("200", "GET /e? h")
 				done, failed, refused := sv.Handshakes()
 				if done != 1 || failed+refused != 0 {
 					t.Errorf("%d handshakes, %d failed, %d refused", done, failed, refused)
@@ -93,23 +72,19 @@ func TestTLSRequestBehindTheHandshake(t *testing.T) {
 	ca := testenv.NewCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{TLS: ca.Server(t), Handler: echoHandler})
-		raw := testenv.Need(net.Dial("tcp", sv.addr))(t)
-		raw.SetDeadline(time.Now().Add(time.Minute))
-		gather := &gatheringConn{Conn: raw}
-		nc := tls.Client(gather, ca.Client())
-		defer nc.Close()
-		gather.hold = 1 // after the hello
-		testenv.Must(t, nc.Handshake())
-		io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+		p := sv.dial()
+		gather := &gatheringConn{Conn: p.nc, hold: 1} // after the hello
+		p.nc = gather
+		p.secure(ca.Client())
+		testenv.Must(t, p.nc.(*tls.Conn).Handshake())
+		p.send(req("GET /a"))
 		gather.flush()
-		r := bufio.NewReader(nc)
-		wantBody(t, r, "GET /a? h")
-		gather.hold = 0
-		io.WriteString(nc, "GET /b HTTP/1.1\r\nHost: h\r\n\r\nGET /c HTTP/1.1\r\nHost: h\r\n\r\n")
-		io.WriteString(nc, "GET /d HTTP/1.1\r\nHost: h\r\n\r\n")
+		p.want("200", "GET /a? h")
+		p.send(req("GET /b") + req("GET /c"))
+		p.send(req("GET /d"))
 		gather.flush()
 		for _, want := range []string{"GET /b? h", "GET /c? h", "GET /d? h"} {
-			wantBody(t, r, want)
+			p.want("200", want)
 		}
 	})
 }
@@ -145,9 +120,9 @@ func TestTLSHandshakeIsAcknowledged(t *testing.T) {
 			testenv.Check(t, raw.Control(func(fd uintptr) { at, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK) }))
 			return x.Send(200, "text/plain", strconv.AppendInt(nil, int64(at), 10))
 		}})
-		nc, r := sv.dialTLS(ca.Client())
-		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		wantBody(t, r, "1")
+		p := sv.dialTLS(ca.Client())
+		p.send(req("GET /"))
+		p.want("200", "1")
 	})
 }
 
@@ -155,8 +130,7 @@ func TestTLSHandshakeIsAcknowledged(t *testing.T) {
 func TestTLSConnectionsRestWithoutTask(t *testing.T) {
 	checkLeaks(t)
 	ca := testenv.NewCA(t)
-	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
-	defer rt.Close()
+	rt := startRuntime(t, 1)
 	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &Server{TLS: ca.Server(t), Handler: echoHandler}
 	ended := make(chan error, 1)
@@ -167,26 +141,22 @@ func TestTLSConnectionsRestWithoutTask(t *testing.T) {
 		rt.Go(func() { done <- engine.CurrentLoop().Tasks() - 1 })
 		return <-done
 	}
-	first, r := sv.dialTLS(ca.Client())
-	io.WriteString(first, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
-	wantBody(t, r, "GET /a? h")
-	var before int
-	for tick := time.Now(); ; { // the task of the request ends a moment after its answer
-		if before = tasks(); before <= 2 || time.Since(tick) > time.Minute {
-			break
-		}
+	served := func() {
+		p := sv.dialTLS(ca.Client())
+		p.send(req("GET /a"))
+		p.want("200", "GET /a? h")
 	}
+	served()
+	var before int
+	testenv.Until(t, "the task of the request ends", func() bool { // a moment after its answer
+		before = tasks()
+		return before <= 2
+	})
 	for range 20 {
 		sv.dial()
-		nc, r := sv.dialTLS(ca.Client())
-		io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
-		wantBody(t, r, "GET /a? h")
+		served()
 	}
-	for begin := time.Now(); tasks() > before || s.Conns() != 41; {
-		if time.Since(begin) > time.Minute {
-			t.Fatalf("%d tasks, %d before; %d connections", tasks(), before, s.Conns())
-		}
-	}
+	testenv.Until(t, "there are no more tasks than before, and all connections", func() bool { return tasks() <= before && s.Conns() == 41 })
 	s.Close()
 	<-ended
 }
@@ -197,23 +167,16 @@ func TestTLSShutdown(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		began, goOn := make(chan bool), make(chan bool)
 		sv := start(&Server{TLS: ca.Server(t), Handler: slowly(began, goOn)})
-		idle, idleIn := sv.dialTLS(ca.Client())
-		io.WriteString(idle, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
-		wantBody(t, idleIn, "GET /a? h")
-		busy, busyIn := sv.dialTLS(ca.Client())
-		io.WriteString(busy, "GET /slow HTTP/1.1\r\nHost: h\r\n\r\n")
+		idle, busy := sv.dialTLS(ca.Client()), sv.dialTLS(ca.Client())
+		idle.ask(req("GET /a"))
+		busy.send(req("GET /slow"))
 		<-began
-		ended := make(chan error, 1)
-		go func() { ended <- sv.Shutdown(context.Background()) }()
-		if _, err := idleIn.ReadByte(); err != io.EOF {
-			t.Errorf("idle: %v, want the end, with an alert before", err)
-		}
+		ended := startDown(sv)
+		idle.wantClosed() // with an alert before
 		close(goOn)
-		wantBody(t, busyIn, "GET /slow? h")
-		if _, err := busyIn.ReadByte(); err != io.EOF {
-			t.Errorf("busy: %v, want the end", err)
-		}
-		busy.Close()
+		busy.want("200 close", "GET /slow? h")
+		busy.wantClosed()
+		busy.nc.Close()
 		testenv.Check(t, <-ended)
 	})
 }
@@ -235,17 +198,15 @@ func TestTLSHijackGivesBuffersBack(t *testing.T) {
 			}
 			return err
 		}})
-		raw := testenv.Need(net.Dial("tcp", sv.addr))(t)
-		gather := &gatheringConn{Conn: raw, hold: 1000}
-		nc := tls.Client(gather, ca.Client())
-		defer raw.Close()
-		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		if line, err := bufio.NewReader(nc).ReadString('\n'); line != "go on\n" {
-			t.Fatal(line, err)
-		}
+		p := sv.dial()
+		gather := &gatheringConn{Conn: p.nc, hold: 1000}
+		p.nc = gather
+		p.secure(ca.Client())
+		p.send(req("GET /"))
+		testenv.Got(p.r.ReadString('\n'))(t, "go on\n")
 		gather.hold = 0 // both records in one piece
-		io.WriteString(nc, "one")
-		io.WriteString(nc, "two")
+		p.send("one")
+		p.send("two")
 		gather.flush()
 		<-closed
 		testenv.Until(t, "no more buffers are in use than before", func() bool { return tasks.Buffers.InUse() <= before })
@@ -277,37 +238,28 @@ func TestTLSHandlersOfNetHTTP(t *testing.T) {
 					return
 				}
 				nc.Write(bytes.ToUpper(buf[:n]))
-				if rests {
-					if at.OnReadable(answer) != nil {
-						nc.Close()
-					}
-					return
+				if !rests {
+					answer()
+				} else if at.OnReadable(answer) != nil {
+					nc.Close()
 				}
+			}
+			if !rests {
 				answer()
+			} else if err := at.OnReadable(answer); err != nil {
+				panic(err)
 			}
-			if rests {
-				err = at.OnReadable(answer)
-				if err != nil {
-					panic(err)
-				}
-				return
-			}
-			answer()
 		}))})
-		nc, r := sv.dialTLS(ca.Client())
-		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		wantBody(t, r, "true knot.test")
-		io.WriteString(nc, "GET /hijack HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: upper\r\n\r\n")
-		if resp, err := http.ReadResponse(r, nil); err != nil || resp.StatusCode != 101 {
-			t.Fatal(resp, err)
-		}
+		p := sv.dialTLS(ca.Client())
+		p.send(req("GET /"))
+		p.want("200", "true knot.test")
+		p.send(req("GET /hijack", "Connection: Upgrade", "Upgrade: upper"))
+		testenv.MustEqual(t, p.head().StatusCode, 101)
 		for _, line := range []string{"one\n", "two\n", strings.Repeat("x", 199) + "\n"} {
-			io.WriteString(nc, line)
-			if got, err := r.ReadString('\n'); got != strings.ToUpper(line) {
-				t.Fatalf("got %q, %v", got, err)
-			}
+			p.send(line)
+			testenv.Got(p.r.ReadString('\n'))(t, strings.ToUpper(line))
 		}
-		nc.Close()
+		p.nc.Close()
 	})
 }
 
@@ -317,7 +269,7 @@ func TestTLSRefusesClients(t *testing.T) {
 	ca := testenv.NewCA(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{TLS: ca.Server(t), Handler: echoHandler})
-		if got := sv.exchange("GET / HTTP/1.1\r\nHost: h\r\n\r\n"); !strings.Contains(got, "400 Bad Request") || !strings.Contains(got, "HTTPS") {
+		if got := sv.exchange(req("GET /")); !strings.Contains(got, "400 Bad Request") || !strings.Contains(got, "HTTPS") {
 			t.Errorf("to plain HTTP: %q", got)
 		}
 		if got := sv.exchange("\x00\x01\x02\x03\x04\x05\x06\x07"); strings.Contains(got, "HTTP") {
@@ -326,10 +278,9 @@ func TestTLSRefusesClients(t *testing.T) {
 		if _, err := tls.Dial("tcp", sv.addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}); err == nil {
 			t.Error("TLS 1.1 was served")
 		}
-		nc, r := sv.dialTLS(ca.Client())
-		if _, failed, _ := sv.Handshakes(); failed < 2 {
-			t.Errorf("%d handshakes failed", failed)
-		}
+		p := sv.dialTLS(ca.Client())
+		_, failed, _ := sv.Handshakes()
+		testenv.AtLeast(t, failed, 2, "handshakes failed")
 		testenv.Contains(t, sv.log.String(), `msg="knot: TLS handshake error"`)
 		sv.Server.refusedAt.Store(sv.Server.clock.Now() + int64(time.Hour)) // still is
 		_, err := tls.Dial("tcp", sv.addr, ca.Client())
@@ -337,11 +288,10 @@ func TestTLSRefusesClients(t *testing.T) {
 		if !errors.As(err, &alert) && (err == nil || !strings.Contains(err.Error(), "internal error")) {
 			t.Errorf("under overload: %v", err)
 		}
-		io.WriteString(nc, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
-		wantBody(t, r, "GET /a? h")
-		if _, _, refused := sv.Handshakes(); refused != 1 {
-			t.Errorf("%d handshakes refused", refused)
-		}
+		p.send(req("GET /a"))
+		p.want("200", "GET /a? h")
+		_, _, refused := sv.Handshakes()
+		testenv.Equal(t, refused, 1, "handshakes refused")
 		sv.Server.refusedAt.Store(0)
 		sv.dialTLS(ca.Client())
 	})
@@ -370,7 +320,7 @@ func TestTLSWhileTheLoopStandsStill(t *testing.T) {
 		holds, release := make(chan bool, 1), make(chan bool)
 		let := sync.OnceFunc(func() { close(release) })
 		defer let()
-		sv := &served{t: t, addr: guarded(t, &doorman{room: 9}, &Server{
+		sv := guarded(t, &doorman{room: 9}, &Server{
 			TLS: ca.Server(t), HeadTimeout: limit, IdleTimeout: limit,
 			Handler: func(x *Ctx) error {
 				if x.Path() == "/hold" {
@@ -385,26 +335,21 @@ func TestTLSWhileTheLoopStandsStill(t *testing.T) {
 				}
 				return x.SendString(200, "text/plain", "served")
 			},
-		})}
-		raw := testenv.Need(net.Dial("tcp", sv.addr))(t)
-		defer raw.Close()
-		fresh, freshIn := tls.Client(raw, ca.Client()), bufio.NewReader(raw)
-		freshIn.Reset(fresh)
-		holder, err := tls.Dial("tcp", sv.addr, ca.Client())
-		if err != nil {
-			return err // it took longer than the limit
+		})
+		fresh := sv.dial()
+		fresh.secure(ca.Client())
+		var shaken [2]*peer
+		for i := range shaken {
+			p := sv.dial()
+			p.secure(ca.Client())
+			if err := p.nc.(*tls.Conn).Handshake(); err != nil {
+				return err // it took longer than the limit
+			}
+			shaken[i] = p
 		}
-		defer holder.Close()
-		old, err := tls.Dial("tcp", sv.addr, ca.Client())
-		if err != nil {
-			return err
-		}
-		defer old.Close()
-		oldIn := bufio.NewReader(old)
-		const ask = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
-		io.WriteString(old, ask)
-		served := func(r *bufio.Reader) error {
-			resp, err := http.ReadResponse(r, nil)
+		holder, old := shaken[0], shaken[1]
+		served := func(p *peer) error {
+			resp, err := http.ReadResponse(p.r, nil)
 			if err != nil {
 				return err
 			}
@@ -414,27 +359,25 @@ func TestTLSWhileTheLoopStandsStill(t *testing.T) {
 			}
 			return nil
 		}
-		if err := served(oldIn); err != nil {
+		io.WriteString(old.nc, req("GET /"))
+		if err := served(old); err != nil {
 			return err
 		}
-		io.WriteString(holder, "GET /hold HTTP/1.1\r\nHost: h\r\n\r\n")
+		io.WriteString(holder.nc, req("GET /hold"))
 		select {
 		case <-holds:
 		case <-time.After(10 * limit):
 			return errors.New("the loop was not held: the connection's time was over before")
 		}
-		io.WriteString(old, ask)
-		shaken := make(chan error, 1)
-		go func() {
-			_, err := io.WriteString(fresh, ask)
-			shaken <- err
-		}()
+		io.WriteString(old.nc, req("GET /"))
+		asked := make(chan error, 1)
+		go func() { asked <- testenv.Err(io.WriteString(fresh.nc, req("GET /"))) }()
 		<-time.After(2 * limit)
 		let()
-		if err := <-shaken; err != nil {
+		if err := <-asked; err != nil {
 			return fmt.Errorf("the hello: %w", err)
 		}
-		return errors.Join(served(freshIn), served(oldIn))
+		return errors.Join(served(fresh), served(old))
 	})
 }
 
@@ -457,41 +400,40 @@ func TestTLSClientsThatLeaveAtOnce(t *testing.T) {
 		return echoHandler(x)
 	}}, 1)
 	hello := helloOf(t, ca.Client())
-	holder, r := sv.dialTLS(ca.Client())
-	io.WriteString(holder, "GET /hold HTTP/1.1\r\nHost: h\r\n\r\n")
+	holder := sv.dialTLS(ca.Client())
+	holder.send(req("GET /hold"))
 	testenv.Until(t, "the loop is held", held.Load)
 	const leavers = 100
 	for i := range leavers {
-		nc := testenv.Need(net.Dial("tcp", sv.addr))(t)
-		testenv.Need(nc.Write(hello))(t)
+		p := sv.dial()
+		p.send(hello)
 		if i%2 == 0 { // else it only ends its side
-			nc.Close()
+			p.nc.Close()
 		} else {
-			nc.(*net.TCPConn).CloseWrite()
-			defer nc.Close()
+			p.tcp.CloseWrite()
 		}
 	}
 	release.Store(true)
-	wantBody(t, r, "GET /hold? h")
+	holder.want("200", "GET /hold? h")
 	testenv.Until(t, "all have been looked at", func() bool {
 		_, failed, _ := sv.Handshakes()
 		return failed >= leavers
 	})
 	testenv.Equal(t, computed.Load(), 1, "handshakes computed")
 	testenv.Equal(t, sv.log.String(), "", "the log")
-	stays, r := sv.dialTLS(ca.Client())
-	io.WriteString(stays, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
-	wantBody(t, r, "GET /a? h")
+	stays := sv.dialTLS(ca.Client())
+	stays.send(req("GET /a"))
+	stays.want("200", "GET /a? h")
 }
 
 // helloOf is the first that a client sends.
-func helloOf(t *testing.T, config *tls.Config) []byte {
+func helloOf(t *testing.T, config *tls.Config) string {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	go tls.Client(theirs, config).Handshake()
 	hello := make([]byte, tlsin.RecordBuffer)
-	return hello[:testenv.Need(ours.Read(hello))(t)]
+	return string(hello[:testenv.Need(ours.Read(hello))(t)])
 }
 
 // TestTLSWithoutCertificate: it is told before anybody connects.
@@ -499,5 +441,44 @@ func TestTLSWithoutCertificate(t *testing.T) {
 	s := &Server{TLS: &tls.Config{}}
 	for _, err := range []error{s.ListenAndServe(), s.Run(context.Background())} {
 		testenv.ErrorIs(t, err, tlsin.ErrNoCertificate)
+	}
+}
+
+// TestTLSConnectionsRestWithoutInput: with ShedTLSBuffers buffers are let go of where a connection begins to rest, and one
+// does that whose last Read has ended where its record does; without it crypto/tls keeps them.
+func TestTLSConnectionsRestWithoutInput(t *testing.T) {
+	for _, sheds := range []bool{true, false} {
+		t.Run(fmt.Sprint("sheds=", sheds), func(t *testing.T) { restOverTLS(t, sheds) })
+	}
+}
+
+func restOverTLS(t *testing.T, sheds bool) {
+	ca := testenv.NewCA(t)
+	sv := startServer(t, &Server{TLS: ca.Server(t), ShedTLSBuffers: sheds, Handler: echoHandler, IdleTimeout: time.Hour, HeadTimeout: time.Hour, BodyTimeout: time.Hour}, 1)
+	for range 5 {
+		p := sv.dialTLS(ca.Client())
+		p.send(put("/echo", strings.Repeat("x", 40000)))
+		p.want("200", strings.Repeat("x", 40000))
+	}
+	held := func() (most int) { // -1: one still reads
+		sv.mu.Lock()
+		defer sv.mu.Unlock()
+		for c := sv.first; c != nil; c = c.next {
+			one := tlsin.Of(c.nc).Held()
+			if one < 0 {
+				return one
+			}
+			most = max(most, one)
+		}
+		return most
+	}
+	var most int
+	testenv.Until(t, "the connections rest", func() bool { // a moment after their answers
+		most = held()
+		return most >= 0 && (!sheds || most <= tlsin.KeptInput)
+	})
+	t.Logf("the connection that holds most holds %d bytes", most)
+	if !sheds {
+		testenv.AtLeast(t, most, tlsin.KeptInput+1, "bytes that a connection holds")
 	}
 }

@@ -1,7 +1,6 @@
 package knot
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net"
@@ -79,30 +78,25 @@ func TestTunnels(t *testing.T) {
 		resp.Body.Close()
 
 		// A handler that has answered and not taken the connection is itself what the tunnel leads to.
-		loop := testenv.Dial(t, start(&Server{Connect: true, Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		loop := start(&Server{Connect: true, Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodConnect {
 				io.WriteString(w, "inside")
 			}
-		}))}).addr)
-		defer loop.Close()
-		in := bufio.NewReader(loop)
-		io.WriteString(loop, "CONNECT a:1 HTTP/1.1\r\nHost: h\r\n\r\n")
-		opened := testenv.Need(http.ReadResponse(in, &http.Request{Method: http.MethodConnect}))(t)
+		}))}).dial()
+		loop.send(req("CONNECT a:1"))
+		opened := testenv.Need(http.ReadResponse(loop.r, &http.Request{Method: http.MethodConnect}))(t)
 		testenv.Equal(t, opened.StatusCode, 200, "to itself")
-		io.WriteString(loop, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-		inside := testenv.Need(http.ReadResponse(in, nil))(t)
-		testenv.Equal(t, string(testenv.Need(io.ReadAll(inside.Body))(t)), "inside", "to itself")
+		loop.send(req("GET /", "Connection: close"))
+		loop.want("200 close", "inside", "to itself")
+		loop.nc.Close()
 
 		// The head of what opens a tunnel says nothing of a body. What does not is an ordinary response.
-		nc := testenv.Dial(t, sv.addr)
-		defer nc.Close()
-		io.WriteString(nc, "CONNECT "+target+" HTTP/1.1\r\nHost: h\r\n\r\n")
-		refusal := testenv.Need(http.ReadResponse(bufio.NewReader(nc), nil))(t)
-		testenv.Equal(t, refusal.StatusCode, 407, "without a password")
-		testenv.Equal(t, refusal.Close, false, "without a password")
-		io.WriteString(nc, "CONNECT "+target+" HTTP/1.1\r\nHost: h\r\nProxy-Authorization: x\r\n\r\n")
+		p := sv.dial()
+		p.send(req("CONNECT " + target))
+		p.wantStatus("407", "without a password")
+		p.send(req("CONNECT "+target, "Proxy-Authorization: x"))
 		head := make([]byte, 300)
-		n := testenv.Need(nc.Read(head))(t)
+		n := testenv.Need(p.r.Read(head))(t)
 		if text := string(head[:n]); !strings.HasPrefix(text, "HTTP/1.1 200 OK\r\n") || strings.Contains(text, "Content-Length") ||
 			strings.Contains(text, "Transfer-Encoding") || strings.Contains(text, "close") || !strings.HasSuffix(text, "\r\n\r\n") {
 			t.Errorf("the answer is %q", text)
@@ -113,14 +107,14 @@ func TestTunnels(t *testing.T) {
 		read, write := io.Pipe()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		request := testenv.Need(http.NewRequestWithContext(ctx, http.MethodConnect, "http://"+sv.addr, read))(t)
+		request := testenv.Need(http.NewRequestWithContext(ctx, http.MethodConnect, sv.url(), read))(t)
 		request.Host = target
 		request.Header.Set("Proxy-Authorization", "x")
 		answer := testenv.Need(framed.RoundTrip(request))(t)
 		testenv.MustEqual(t, answer.StatusCode, 200, "by HTTP/2")
 		inner := backend.Client().Transport.(*http.Transport).Clone()
 		inner.DialContext = func(context.Context, string, string) (net.Conn, error) {
-			return streamConn{nc, answer.Body, write}, nil
+			return streamConn{p.nc, answer.Body, write}, nil
 		}
 		resp = testenv.Need((&http.Client{Transport: inner}).Post(backend.URL, "text/plain", strings.NewReader("framed")))(t)
 		testenv.Equal(t, string(testenv.Need(io.ReadAll(resp.Body))(t)), "framed", "by HTTP/2")
@@ -188,10 +182,6 @@ func TestNativeHandlersSeeNoPathOfATunnel(t *testing.T) {
 		sv := start(&Server{Connect: true, Handler: func(x *Ctx) error {
 			return x.Send(200, "text/plain", []byte(x.Method()+" "+x.Host()+" "+x.Path()))
 		}})
-		nc := testenv.Dial(t, sv.addr)
-		defer nc.Close()
-		io.WriteString(nc, "CONNECT a:1 HTTP/1.1\r\nHost: h\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		head, body, _ := strings.Cut(string(testenv.Need(io.ReadAll(nc))(t)), "\r\n\r\n")
-		testenv.Equal(t, body, "CONNECT a:1 ", "after %s", head)
+		testenv.Equal(t, statusAndBody(sv.exchange(req("CONNECT a:1")+req("GET /"))), "200 CONNECT a:1 ")
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -30,7 +29,7 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-var breakSeed = flag.Uint64("break.seed", 0, "draw the responses of TestNothingGoesOnAfterAWriteError by this seed")
+var seed = flag.Uint64("seed", 0, "replay the random tests with this seed")
 
 var errBroken = errors.New("the connection is broken")
 
@@ -339,7 +338,7 @@ func newBreaking(t *testing.T, kind breakable, method string, adapted bool, step
 	b.file = filepath.Join(dir, "file")
 	testenv.Must(t, os.WriteFile(b.file, bytes.Repeat([]byte("f"), 50_000), 0o600))
 	b.files = []*Files{openWith(t, dir, FilesConfig{}), openWith(t, dir, FilesConfig{CacheBytes: -1})}
-	b.s = &Server{H2C: true, ErrorLog: slog.New(slog.NewTextHandler(&b.log, nil))}
+	b.s = &Server{H2C: true, ErrorLog: textLog(&b.log)}
 	if kind.tls {
 		cert, _ := testenv.SelfSigned()
 		b.s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
@@ -407,7 +406,7 @@ func TestNothingGoesOnAfterAWriteError(t *testing.T) {
 		for _, kind := range breakables {
 			for _, where := range places {
 				t.Run(way+", "+kind.name+", "+where.name, func(t *testing.T) {
-					random := testenv.Rand(t, *breakSeed)
+					random := testenv.Rand(t, *seed)
 					for range where.seeds {
 						method := []string{"GET", "GET", "GET", "HEAD"}[random.IntN(4)]
 						b := newBreaking(t, kind, method, way == "adapted", steps(random), where)
