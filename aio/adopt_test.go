@@ -35,9 +35,8 @@ func sharedPipe(t *testing.T) (f [2]*File, others [2]int) {
 
 func wantNonBlocking(t *testing.T, fd int) {
 	t.Helper()
-	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK == 0 {
-		t.Errorf("the flags are %#x, %v: O_NONBLOCK is gone", flags, err)
-	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	testenv.True(t, err == nil && flags&unix.O_NONBLOCK != 0, "the flags are %#x, %v: O_NONBLOCK is gone", flags, err)
 }
 
 // beside runs do as a task, or, without a runtime, on a goroutine.
@@ -72,9 +71,8 @@ func TestAnAdoptedDescriptorKeepsItsFlags(t *testing.T) {
 		f, others := sharedPipe(t)
 		b := make([]byte, 10)
 		join := beside(func() {
-			if n, err := f[0].Read(b); string(b[:n]) != "hello" || err != nil {
-				t.Errorf("Read: %q, %v", b[:n], err)
-			}
+			n, err := f[0].Read(b)
+			testenv.True(t, string(b[:n]) == "hello" && err == nil, "Read: %q, %v", b[:n], err)
 		})
 		rested(polled(f[0]))
 		wantNonBlocking(t, others[0])
@@ -133,9 +131,8 @@ func TestAnAdoptedEvent(t *testing.T) {
 		one := binary.NativeEndian.AppendUint64(nil, 1)
 		join := beside(func() {
 			b := make([]byte, 8)
-			if n, err := f.Read(b); n != 8 || err != nil || !bytes.Equal(b, one) {
-				t.Errorf("Read: %d, %v, %v; want 1", n, err, b)
-			}
+			n, err := f.Read(b)
+			testenv.True(t, n == 8 && err == nil && bytes.Equal(b, one), "Read: %d, %v, %v; want 1", n, err, b)
 		})
 		rested(func() bool { return busyRequests(f) == 1 || engine.Current() == nil })
 		need(unix.Write(int(f.fd), one))(t)
@@ -154,9 +151,7 @@ func TestAnAdoptedFile(t *testing.T) {
 		must(t, f.Sync()) // waits
 		wantNonBlocking(t, fd)
 		need(f.WriteAt([]byte("C"), 0))(t)
-		if string(b) != "content" || polled(f)() {
-			t.Errorf("read %q; waits for it like a pipe: %v", b, polled(f)())
-		}
+		testenv.True(t, string(b) == "content" && !polled(f)(), "read %q; waits for it like a pipe: %v", b, polled(f)())
 		must(t, f.Close())
 	})
 }

@@ -38,9 +38,7 @@ func TestReadDir(t *testing.T) {
 		for _, e := range list {
 			got += e.Name() + "\n"
 		}
-		if got != want {
-			t.Errorf("read %d entries, want 900 in order", len(list))
-		}
+		testenv.True(t, got == want, "read %d entries, want 900 in order", len(list))
 		f, err := Open(dir)
 		must(t, err)
 		defer f.Close()
@@ -52,16 +50,12 @@ func TestReadDir(t *testing.T) {
 				break
 			}
 			must(t, err)
-			if len(part) != 7 && total != 900 {
-				t.Errorf("got %d entries before the end, want 7", len(part))
-			}
+			testenv.True(t, len(part) == 7 || total == 900, "got %d entries before the end, want 7", len(part))
 		}
-		if _, err = f.Seek(0, io.SeekStart); err != nil || total != 900 {
-			t.Errorf("read %d entries in parts, want 900; seek: %v", total, err)
-		}
-		if again, err := f.ReadDir(-1); err != nil || len(again) != 900 {
-			t.Errorf("after Seek: %d entries, %v; want 900", len(again), err)
-		}
+		_, err = f.Seek(0, io.SeekStart)
+		testenv.True(t, err == nil && total == 900, "read %d entries in parts, want 900; seek: %v", total, err)
+		again, err := f.ReadDir(-1)
+		testenv.True(t, err == nil && len(again) == 900, "after Seek: %d entries, %v; want 900", len(again), err)
 	})
 }
 
@@ -80,9 +74,8 @@ func TestOpenAt(t *testing.T) {
 		how := unix.OpenHow{Flags: unix.O_PATH, Resolve: unix.RESOLVE_BENEATH}
 		f := need(OpenAt(at, "file", &how))(t)
 		defer f.Close()
-		if info, err := f.Stat(); err != nil || info.Size() != 7 {
-			t.Errorf("Stat: %v, %v; want 7 bytes", info, err)
-		}
+		info, err := f.Stat()
+		testenv.True(t, err == nil && info.Size() == 7, "Stat: %v, %v; want 7 bytes", info, err)
 		testenv.ErrorIs(t, testenv.Err(f.Read(make([]byte, 1))), unix.EBADF, "Read")
 		for _, name := range []string{"../x", "/etc/passwd", "out/passwd"} {
 			testenv.ErrorIs(t, testenv.Err(OpenAt(at, name, &how)), unix.EXDEV, "OpenAt(%q)", name)
@@ -102,9 +95,8 @@ func TestEntriesOfAFolderBelowAnother(t *testing.T) {
 		sub := need(OpenAt(root, "sub", &unix.OpenHow{Flags: unix.O_DIRECTORY}))(t)
 		list := need(sub.ReadDir(-1))(t)
 		testenv.MustEqual(t, len(list), 1, "entries")
-		if info, err := list[0].Info(); err != nil || info.Name() != "file" || info.Size() != 7 {
-			t.Errorf("Info: %v, %v; want a file of 7 bytes", info, err)
-		}
+		info, err := list[0].Info()
+		testenv.True(t, err == nil && info.Name() == "file" && info.Size() == 7, "Info: %v, %v; want a file of 7 bytes", info, err)
 		must(t, os.Remove(filepath.Join(dir, "sub", "file")))
 		if _, err := list[0].Info(); !errors.Is(err, fs.ErrNotExist) || !contains(err, "sub/file") {
 			t.Errorf("Info of what is gone: %v, want ErrNotExist", err)
@@ -149,19 +141,15 @@ func FuzzParseEntry(f *testing.F) {
 func TestParseEntry(t *testing.T) {
 	b := append(record(1, unix.DT_DIR, "."), record(7, unix.DT_LNK, "link")...)
 	e, b, err := parseEntry(b)
-	if e.name != "" || err != nil {
-		t.Errorf("got %+v, %v; want no name for the folder itself", e, err)
-	}
-	if e, b, err = parseEntry(b); e != (rawEntry{"link", unix.DT_LNK}) || err != nil || len(b) != 0 {
-		t.Errorf("got %+v, %v, %d bytes left; want link", e, err, len(b))
-	}
+	testenv.True(t, e.name == "" && err == nil, "got %+v, %v; want no name for the folder itself", e, err)
+	e, b, err = parseEntry(b)
+	testenv.True(t, e == (rawEntry{"link", unix.DT_LNK}) && err == nil && len(b) == 0, "got %+v, %v, %d bytes left; want link", e, err, len(b))
 	if e, _, err := parseEntry(record(0, unix.DT_REG, "zero")); e.name != "zero" || err != nil {
 		t.Errorf("with inode 0: %+v, %v; want a file like others", e, err)
 	}
 	for _, bad := range [][]byte{{1}, make([]byte, 24), record(1, 0, "a/b"), record(1, 0, "long name")[:24]} {
-		if e, _, err := parseEntry(bad); err == nil {
-			t.Errorf("%v was read as %+v", bad, e)
-		}
+		e, _, err := parseEntry(bad)
+		testenv.True(t, err != nil, "%v was read as %+v", bad, e)
 	}
 }
 
@@ -176,9 +164,7 @@ func TestReaderAndFS(t *testing.T) {
 		defer f.Close()
 		var b bytes.Buffer
 		n, err := io.Copy(&b, f)
-		if err != nil || n != int64(len(want)) || !bytes.Equal(b.Bytes(), want) {
-			t.Errorf("copied %d bytes, %v; want %d", n, err, len(want))
-		}
+		testenv.True(t, err == nil && n == int64(len(want)) && bytes.Equal(b.Bytes(), want), "copied %d bytes, %v; want %d", n, err, len(want))
 	})
 }
 
@@ -222,9 +208,7 @@ func TestPrefetchDoesNotRead(t *testing.T) {
 			must(t, f.Prefetch(0, 1<<20))
 			faults.Store(nil)
 			testenv.Equal(t, f.Resident(0, size), size, "%v: after Prefetch N bytes are in memory", refused)
-			if (read.Load() > 0) != (refused != 0) {
-				t.Errorf("%v: %d bytes were read", refused, read.Load())
-			}
+			testenv.True(t, (read.Load() > 0) == (refused != 0), "%v: %d bytes were read", refused, read.Load())
 		}
 	})
 }

@@ -45,9 +45,7 @@ func TestErrorsOfTheDisk(t *testing.T) {
 				return 0, unix.EIO
 			})
 			err := do()
-			if !errors.Is(err, unix.EIO) || !contains(err, f.Name()) {
-				t.Errorf("%v: %v; want EIO with the file's name", op, err)
-			}
+			testenv.True(t, errors.Is(err, unix.EIO) && contains(err, f.Name()), "%v: %v; want EIO with the file's name", op, err)
 			testenv.Equal(t, calls.Load(), 1, "%v was tried N times", op)
 		}
 		faults.Store(nil)
@@ -72,12 +70,8 @@ func TestAWriteThatFailsInTheMiddle(t *testing.T) {
 		n, err := f.Write(make([]byte, 100))
 		faults.Store(nil)
 		// Where writing can't be tried without waiting, the first attempt moved nothing.
-		if n != 60 && n != 30 || !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("Write returned %d, %v; want what was written, and ENOSPC", n, err)
-		}
-		if info, err := f.Stat(); err != nil || info.Size() != int64(n) {
-			t.Errorf("the file has %v bytes; Write said %d", info.Size(), n)
-		}
+		testenv.True(t, (n == 60 || n == 30) && errors.Is(err, unix.ENOSPC), "Write returned %d, %v; want what was written, and ENOSPC", n, err)
+		testenv.Equal(t, need(f.Stat())(t).Size(), int64(n), "bytes in the file")
 	})
 }
 
@@ -98,16 +92,13 @@ func TestAFullFileSystem(t *testing.T) {
 		name := filepath.Join(dir, "file")
 		f := need(Create(name))(t)
 		n, err := f.Write(make([]byte, 2*size))
-		if n > size || !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("wrote %d bytes where there is room for %d: %v; want ENOSPC", n, size, err)
-		}
+		testenv.True(t, n <= size && errors.Is(err, unix.ENOSPC), "wrote %d bytes where there is room for %d: %v; want ENOSPC", n, size, err)
 		testenv.ErrorIs(t, f.Allocate(0, 2*size), unix.ENOSPC, "Allocate")
 		must(t, f.Close())
 		must(t, os.WriteFile(name, []byte("old"), 0o600))
 		testenv.ErrorIs(t, WriteFile(name, make([]byte, 2*size), 0o600), unix.ENOSPC, "WriteFile")
-		if b, err := ReadFile(name); err != nil || string(b) != "old" {
-			t.Errorf("after a failed WriteFile the file has %d bytes, %v; want the old content", len(b), err)
-		}
+		b, err := ReadFile(name)
+		testenv.True(t, err == nil && string(b) == "old", "after a failed WriteFile the file has %d bytes, %v; want the old content", len(b), err)
 		wantNames(t, dir, "file")
 		must(t, Remove(name))
 	})
@@ -132,18 +123,15 @@ func TestAFileSystemInMemory(t *testing.T) {
 		})
 		b := make([]byte, len(want))
 		n, err := f.ReadAt(b, 0)
-		if n != len(want) || err != nil || !bytes.Equal(b, want) {
-			t.Errorf("ReadAt: %d, %v", n, err)
-		}
+		testenv.True(t, n == len(want) && err == nil && bytes.Equal(b, want), "ReadAt: %d, %v", n, err)
 		if _, err = f.Write(want[:1000]); err != nil {
 			t.Error(err)
 		}
-		if n, err = f.Read(b); n != len(want)-1000 || err != nil || !bytes.Equal(b[:n], want[1000:]) {
-			t.Errorf("Read after Write: %d, %v; want all from 1000 on", n, err)
-		}
-		if _, err = f.Read(b); err != io.EOF {
-			t.Errorf("Read at the end: %v, want EOF", err)
-		}
+		n, err = f.Read(b)
+		testenv.True(t, n == len(want)-1000 && err == nil && bytes.Equal(b[:n], want[1000:]),
+			"Read after Write: %d, %v; want all from 1000 on", n, err)
+		_, err = f.Read(b)
+		testenv.True(t, err == io.EOF, "Read at the end: %v, want EOF", err)
 		testenv.Equal(t, f.Resident(10, 1<<20), int64(len(want))-10, "Resident")
 		testenv.Equal(t, waits.Load(), 0, "requests waited")
 	})
@@ -158,9 +146,9 @@ func TestAFileIsTruncatedOrReplacedWhileItIsRead(t *testing.T) {
 		b := make([]byte, 50_000)
 		need(io.ReadFull(f, b))(t)
 		must(t, os.Truncate(name, 60_000))
-		if n, err := io.ReadFull(f, b); n != 10_000 || err != io.ErrUnexpectedEOF || !bytes.Equal(b[:n], want[50_000:60_000]) {
-			t.Errorf("after the file was truncated: %d, %v; want the 10,000 bytes that are left", n, err)
-		}
+		n, err := io.ReadFull(f, b)
+		testenv.True(t, n == 10_000 && err == io.ErrUnexpectedEOF && bytes.Equal(b[:n], want[50_000:60_000]),
+			"after the file was truncated: %d, %v; want the 10,000 bytes that are left", n, err)
 		if n, err := f.ReadAt(b, 20_000); n != 40_000 || err != io.EOF {
 			t.Errorf("ReadAt over the end: %d, %v; want 40,000 and EOF", n, err)
 		}
@@ -188,9 +176,8 @@ func TestAFileSystemThatRefusesNoWait(t *testing.T) {
 		})
 		b := make([]byte, len(want))
 		for range 5 {
-			if n, err := f.ReadAt(b, 0); n != len(b) || err != nil || !bytes.Equal(b, want) {
-				t.Errorf("%d, %v", n, err)
-			}
+			n, err := f.ReadAt(b, 0)
+			testenv.True(t, n == len(b) && err == nil && bytes.Equal(b, want), "%d, %v", n, err)
 		}
 		testenv.Equal(t, tries, 1, "tried N times")
 	})
@@ -249,9 +236,9 @@ func TestNeighbouringReadsAreMerged(t *testing.T) {
 		})
 		// A busy machine makes the loop's turns short. The last two parts, one short and one empty, are tried again, each
 		// by itself.
-		if n := requests.Load(); bad < 0 && n > flushes+4 {
-			t.Errorf("%d reads of neighbouring blocks in %d turns became %d requests; want one for each turn, and 4 at most besides", parts+2, flushes, n)
-		}
+		n := requests.Load()
+		testenv.True(t, bad >= 0 || n <= flushes+4,
+			"%d reads of neighbouring blocks in %d turns became %d requests; want one for each turn, and 4 at most besides", parts+2, flushes, n)
 	}
 }
 
@@ -271,20 +258,17 @@ func TestDirect(t *testing.T) {
 			t.Errorf("ReadAt: %d, %v; want %d and EOF", n, err, len(want))
 		}
 		n, err := f.ReadAt(b[:4096], 4096)
-		if n != 4096 || err != nil || !bytes.Equal(b[:n], want[4096:8192]) {
-			t.Errorf("ReadAt: %d, %v; want the second block", n, err)
-		}
+		testenv.True(t, n == 4096 && err == nil && bytes.Equal(b[:n], want[4096:8192]), "ReadAt: %d, %v; want the second block", n, err)
 		for _, bad := range []struct {
 			b   []byte
 			off int64
 		}{{b[:100], 0}, {b[1:4097], 0}, {b[:4096], 7}} {
 			_, err := f.ReadAt(bad.b, bad.off)
-			if !errors.Is(err, unix.EINVAL) || !contains(err, "AlignedBuffer") {
-				t.Errorf("unaligned read: %v; want EINVAL that says what is wrong", err)
-			}
-			if _, err = f.WriteAt(bad.b, bad.off); !errors.Is(err, unix.EINVAL) || !contains(err, "AlignedBuffer") {
-				t.Errorf("unaligned write: %v; want EINVAL that says what is wrong", err)
-			}
+			testenv.True(t, errors.Is(err, unix.EINVAL) && contains(err, "AlignedBuffer"),
+				"unaligned read: %v; want EINVAL that says what is wrong", err)
+			_, err = f.WriteAt(bad.b, bad.off)
+			testenv.True(t, errors.Is(err, unix.EINVAL) && contains(err, "AlignedBuffer"),
+				"unaligned write: %v; want EINVAL that says what is wrong", err)
 		}
 		var all []byte
 		for {
@@ -295,15 +279,11 @@ func TestDirect(t *testing.T) {
 			}
 			must(t, err)
 		}
-		if !bytes.Equal(all, want) {
-			t.Errorf("read %d bytes in sequence, want %d", len(all), len(want))
-		}
+		testenv.True(t, bytes.Equal(all, want), "read %d bytes in sequence, want %d", len(all), len(want))
 		copy(b, want[5000:])
 		need(f.WriteAt(b[:4096], 8192))(t)
 		got := need(os.ReadFile(name))(t)
-		if len(got) != 12288 || !bytes.Equal(got[8192:], b[:4096]) {
-			t.Errorf("after a direct write the file has %d bytes, want 12288", len(got))
-		}
+		testenv.True(t, len(got) == 12288 && bytes.Equal(got[8192:], b[:4096]), "after a direct write the file has %d bytes, want 12288", len(got))
 	})
 }
 
@@ -356,9 +336,7 @@ func TestResidentOfAnotherUsersFile(t *testing.T) {
 	_, told := f.cachedPrefix(0, 10_000)
 	n := f.Resident(0, 20_000)
 	unix.Syscall(unix.SYS_SETFSUID, 0, 0, 0)
-	if told || n != 10_000 {
-		t.Errorf("as nobody: %d, want all; told %t", n, told)
-	}
+	testenv.True(t, !told && n == 10_000, "as nobody: %d, want all; told %t", n, told)
 	if _, told := f.cachedPrefix(0, 10_000); !told {
 		t.Error("as the owner: not told")
 	}
@@ -381,9 +359,8 @@ func TestACloseIsNotRepeated(t *testing.T) {
 			err = f.Close()
 			faults.Store(nil)
 			sysClose(f.fd) // the fault has kept it open
-			if e == unix.EINTR && err != nil || e != unix.EINTR && !errors.Is(err, e) || calls.Load() != 1 {
-				t.Errorf("a close that ended with %v was tried %d times and returned %v", e, calls.Load(), err)
-			}
+			testenv.True(t, (e != unix.EINTR || err == nil) && (e == unix.EINTR || errors.Is(err, e)) && calls.Load() == 1,
+				"a close that ended with %v was tried %d times and returned %v", e, calls.Load(), err)
 		}
 	})
 }
@@ -402,9 +379,9 @@ func TestACancelledCloseIsRepeated(t *testing.T) {
 			})
 			must(t, f.Close())
 			faults.Store(nil)
-			if e := sysClose(f.fd); e != unix.EBADF || calls.Load() != 2 {
-				t.Errorf("after a close that was cancelled once and tried %d times another says %v, want EBADF", calls.Load(), e)
-			}
+			e := sysClose(f.fd)
+			testenv.True(t, e == unix.EBADF && calls.Load() == 2,
+				"after a close that was cancelled once and tried %d times another says %v, want EBADF", calls.Load(), e)
 		})
 	})
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A library is package os or this one, for what both are to do alike.
@@ -424,9 +426,7 @@ func TestLikeOS(t *testing.T) {
 			}
 			want, got := strings.Split(logs[0], "\n"), strings.Split(logs[1], "\n")
 			for i := range max(len(want), len(got)) {
-				if i >= len(want) || i >= len(got) || want[i] != got[i] {
-					t.Errorf("%s:\nos:  %s\naio: %s", name, line(want, i), line(got, i))
-				}
+				testenv.True(t, i < len(want) && i < len(got) && want[i] == got[i], "%s:\nos:  %s\naio: %s", name, line(want, i), line(got, i))
 			}
 		}
 	})

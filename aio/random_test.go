@@ -172,9 +172,7 @@ func (p *pair) fill(b []byte) {
 func (p *pair) compare() {
 	got := need(ReadFile(p.oursName))(p.t)
 	want := need(os.ReadFile(p.oracleName))(p.t)
-	if !bytes.Equal(got, want) {
-		p.t.Errorf("in the end the contents differ: %d bytes, want %d", len(got), len(want))
-	}
+	testenv.True(p.t, bytes.Equal(got, want), "in the end the contents differ: %d bytes, want %d", len(got), len(want))
 }
 
 // run makes that many random steps, and compares all.

@@ -42,17 +42,14 @@ func TestSynchronousWritesLeaveTheLoop(t *testing.T) {
 		f := need(OpenFile(name, os.O_RDWR|unix.O_DSYNC, 0))(t)
 		defer f.Close()
 		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
-			if op == opWrite && where == viaLoop {
-				t.Error("a write that waits for the disk is made on the loop")
-			}
+			testenv.True(t, op != opWrite || where != viaLoop, "a write that waits for the disk is made on the loop")
 			return n, 0
 		})
 		need(f.Write([]byte("first")))(t)
 		need(f.WriteAt([]byte("second"), 5))(t)
 		faults.Store(nil)
-		if b, err := os.ReadFile(name); err != nil || len(b) != 100 || string(b[:11]) != "firstsecond" {
-			t.Errorf("the file has %.20q, %v", b, err)
-		}
+		b, err := os.ReadFile(name)
+		testenv.True(t, err == nil && len(b) == 100 && string(b[:11]) == "firstsecond", "the file has %.20q, %v", b, err)
 	})
 }
 
@@ -62,9 +59,7 @@ func TestWhatIsInMemoryIsMovedInPieces(t *testing.T) {
 	want := content(4*maxAtOnce + 5)
 	f := need(OpenFile(scratch(t, want), os.O_RDWR, 0))(t)
 	withFault(t, func(_ opcode, where via, _ int32, n int) (int, syscall.Errno) {
-		if where == viaLoop && n > maxAtOnce {
-			t.Errorf("%d bytes are moved at once", n)
-		}
+		testenv.True(t, where != viaLoop || n <= maxAtOnce, "%d bytes are moved at once", n)
 		return n, 0
 	})
 	inTask(t, rt, func() {
@@ -82,9 +77,8 @@ func TestWhatIsInMemoryIsMovedInPieces(t *testing.T) {
 			func() (int, error) { return f.Write(want[:maxAtOnce+1]) },
 		} {
 			turns = 0
-			if n, err := do(); err != nil || n != len(want) && i != 3 || !bytes.Equal(b, want) {
-				t.Errorf("%d: %d, %v", i, n, err)
-			}
+			n, err := do()
+			testenv.True(t, err == nil && (n == len(want) || i == 3) && bytes.Equal(b, want), "%d: %d, %v", i, n, err)
 			if i < 2 {
 				testenv.AtLeast(t, turns, 3, "turns of the other task")
 			}
@@ -198,9 +192,8 @@ func TestCancellingAReadThatWaits(t *testing.T) {
 		inTask(t, rt, func() { // nothing is left that would take what comes next
 			need(f.Write([]byte("later")))(t)
 			b := make([]byte, 10)
-			if n, err := f.Read(b); err != nil || string(b[:n]) != "later" {
-				t.Errorf("the next read returned %q, %v; want all that was written since", b[:n], err)
-			}
+			n, err := f.Read(b)
+			testenv.True(t, err == nil && string(b[:n]) == "later", "the next read returned %q, %v; want all that was written since", b[:n], err)
 			must(t, f.Close())
 		})
 	})
@@ -217,9 +210,7 @@ func TestCloseEndsAReadThatWaits(t *testing.T) {
 		}
 		testenv.Until(t, "a read waits", func() bool { return busyRequests(f) == 1 })
 		inTask(t, rt, func() { must(t, f.Close()) })
-		if isOpen(f) {
-			t.Error("Close has returned and the descriptor is open")
-		}
+		testenv.True(t, !isOpen(f), "Close has returned and the descriptor is open")
 		for i, r := range readers {
 			must(t, r.Join())
 			testenv.ErrorIs(t, errs[i], fs.ErrClosed, "reader %d", i)
@@ -243,9 +234,8 @@ func TestClosingTheRuntimeEndsAReadThatWaits(t *testing.T) {
 		}
 		testenv.Until(t, "a read waits", func() bool { return busyRequests(f) == 1 })
 		must(t, rt.Close())
-		if n := unwound.Load(); n != 3 || busyRequests(f) != 0 {
-			t.Errorf("%d tasks have ended and %d requests are under way; want 3 and 0", n, busyRequests(f))
-		}
+		n := unwound.Load()
+		testenv.True(t, n == 3 && busyRequests(f) == 0, "%d tasks have ended and %d requests are under way; want 3 and 0", n, busyRequests(f))
 		must(t, f.Close())
 	}, func(c *engine.Config) { c.Grace = 100 * time.Millisecond })
 }
@@ -281,18 +271,12 @@ func TestCloseWaitsForAThread(t *testing.T) {
 		testenv.Until(t, "a thread reads", func() bool { return n.Load() == 1 })
 		closer := rt.Go(func() { must(t, f.Close()) })
 		testenv.Until(t, "Close waits", func() bool { return f.closer.Load() != nil })
-		if !isOpen(f) {
-			t.Error("a thread is reading and the descriptor is closed")
-		}
+		testenv.True(t, isOpen(f), "a thread is reading and the descriptor is closed")
 		release()
 		must(t, reader.Join())
 		must(t, closer.Join())
-		if readErr != nil || !bytes.Equal(b, want) {
-			t.Errorf("the read that was under way returned %v; want all", readErr)
-		}
-		if isOpen(f) {
-			t.Error("Close has returned and the descriptor is open")
-		}
+		testenv.True(t, readErr == nil && bytes.Equal(b, want), "the read that was under way returned %v; want all", readErr)
+		testenv.True(t, !isOpen(f), "Close has returned and the descriptor is open")
 	})
 }
 
@@ -337,9 +321,7 @@ func TestOnAScriptedPoller(t *testing.T) {
 			want := content(10_000 + i)
 			must(t, WriteFile(name, want, 0o600))
 			got := need(ReadFile(name))(t)
-			if !bytes.Equal(got, want) {
-				t.Errorf("read %d bytes, want %d", len(got), len(want))
-			}
+			testenv.True(t, bytes.Equal(got, want), "read %d bytes, want %d", len(got), len(want))
 		})
 	})
 	must(t, rt.Close())
@@ -361,9 +343,8 @@ func TestAfterClose(t *testing.T) {
 		} {
 			err := do()
 			var p *fs.PathError
-			if !errors.Is(err, fs.ErrClosed) || !errors.As(err, &p) || p.Path != f.Name() {
-				t.Errorf("%s: %v; want a PathError with fs.ErrClosed", what, err)
-			}
+			testenv.True(t, errors.Is(err, fs.ErrClosed) && errors.As(err, &p) && p.Path == f.Name(),
+				"%s: %v; want a PathError with fs.ErrClosed", what, err)
 		}
 		testenv.Equal(t, f.Resident(0, 1), 0, "Resident")
 	})
@@ -420,14 +401,12 @@ func TestACancelledTask(t *testing.T) {
 			}
 			testenv.Got(f.ReadAt(make([]byte, 100), 0))(t, 100, "a read from memory")
 			testenv.ErrorIs(t, WriteFile(name, []byte("new"), 0o600), context.Canceled, "WriteFile")
-			if err := f.Close(); err != nil || isOpen(f) {
-				t.Errorf("Close: %v; want the descriptor closed", err)
-			}
+			err := f.Close()
+			testenv.True(t, err == nil && !isOpen(f), "Close: %v; want the descriptor closed", err)
 		}))(t)
 		must(t, done.Join())
-		if info, err := os.Stat(name); err != nil || info.Size() != 100 {
-			t.Errorf("after WriteFile was given up: %v, %v; want the old file", info, err)
-		}
+		info, err := os.Stat(name)
+		testenv.True(t, err == nil && info.Size() == 100, "after WriteFile was given up: %v, %v; want the old file", info, err)
 		wantNames(t, dir, "file")
 	})
 }
@@ -473,8 +452,6 @@ func TestCancelledBeforeItsTurnAside(t *testing.T) {
 		testenv.ErrorIs(t, err, context.Canceled, "call %d", i)
 	}
 	var link *os.LinkError
-	if !errors.As(errs[1], &link) {
-		t.Errorf("Symlink: %v, want a *os.LinkError", errs[1])
-	}
+	testenv.True(t, errors.As(errs[1], &link), "Symlink: %v, want a *os.LinkError", errs[1])
 	wantNames(t, folder)
 }

@@ -32,14 +32,10 @@ func TestWriteFile(t *testing.T) {
 			want := content(n)
 			must(t, WriteFile(name, want, 0o640))
 			got := need(os.ReadFile(name))(t)
-			if !bytes.Equal(got, want) {
-				t.Errorf("read %d bytes, want the %d written", len(got), n)
-			}
+			testenv.True(t, bytes.Equal(got, want), "read %d bytes, want the %d written", len(got), n)
 		}
 		info := need(os.Stat(name))(t)
-		if info.Mode() != 0o640 {
-			t.Errorf("mode %v, want 0640", info.Mode())
-		}
+		testenv.True(t, info.Mode() == 0o640, "mode %v, want 0640", info.Mode())
 		must(t, os.Chmod(name, 0o4711))
 		must(t, os.Chmod(name, info.Mode()|fs.ModeSetuid))
 		must(t, WriteFile(name, nil, 0o600))
@@ -54,9 +50,8 @@ func TestWriteFile(t *testing.T) {
 		}
 		testenv.ErrorIs(t, WriteFile(dir, nil, 0o600), unix.EISDIR, "writing to a folder")
 		none := filepath.Join(dir, "no/file")
-		if err := WriteFile(none, nil, 0o600); !errors.Is(err, fs.ErrNotExist) || err.(*fs.PathError).Path != none {
-			t.Errorf("writing below what does not exist: %v", err)
-		}
+		err := WriteFile(none, nil, 0o600)
+		testenv.True(t, errors.Is(err, fs.ErrNotExist) && err.(*fs.PathError).Path == none, "writing below what does not exist: %v", err)
 		wantNames(t, dir, "file", "link")
 	})
 }
@@ -72,13 +67,11 @@ func TestWriteFileInPlace(t *testing.T) {
 		want := content(3000) // for which a pipe has room
 		must(t, WriteFile(name, want, 0o600))
 		got := make([]byte, 4000)
-		if n, err := unix.Read(reader, got); err != nil || !bytes.Equal(got[:max(n, 0)], want) {
-			t.Errorf("through the FIFO came %d bytes, %v; want the %d written", n, err, len(want))
-		}
+		n, err := unix.Read(reader, got)
+		testenv.True(t, err == nil && bytes.Equal(got[:max(n, 0)], want),
+			"through the FIFO came %d bytes, %v; want the %d written", n, err, len(want))
 		info := need(os.Lstat(name))(t)
-		if info.Mode().Type() != fs.ModeNamedPipe {
-			t.Errorf("the FIFO is %v now", info.Mode())
-		}
+		testenv.True(t, info.Mode().Type() == fs.ModeNamedPipe, "the FIFO is %v now", info.Mode())
 		socket := filepath.Join(dir, "socket")
 		must(t, unix.Mknod(socket, unix.S_IFSOCK|0o600, 0))
 		testenv.ErrorIs(t, WriteFile(socket, want, 0o600), unix.ENXIO, "writing to a socket")
@@ -103,9 +96,7 @@ func wantNames(t *testing.T, dir string, want ...string) {
 	for _, e := range list {
 		got = append(got, e.Name())
 	}
-	if strings.Join(got, " ") != strings.Join(want, " ") {
-		t.Errorf("the folder has %q, want %q", got, want)
-	}
+	testenv.True(t, strings.Join(got, " ") == strings.Join(want, " "), "the folder has %q, want %q", got, want)
 }
 
 // Whatever step fails, the old content stays and nothing is left beside it.
@@ -140,12 +131,10 @@ func TestWriteFileFails(t *testing.T) {
 				got := need(os.ReadFile(name))(t)
 				used := op == opOpen || op == opWrite || op == opSync || op == opRename || op == opLink && unnamed
 				var failed *fs.PathError
-				if used && (!errors.As(err, &failed) || failed.Path != name) {
-					t.Errorf("with %v failing: %v; want an error with the name of the file", op, err)
-				}
-				if used && (!errors.Is(err, unix.EIO) || string(got) != "old") || !used && (err != nil || string(got) != "new") {
-					t.Errorf("with %v failing: %v, and the file has %q", op, err, got)
-				}
+				testenv.True(t, !used || errors.As(err, &failed) && failed.Path == name,
+					"with %v failing: %v; want an error with the name of the file", op, err)
+				testenv.True(t, (!used || errors.Is(err, unix.EIO) && string(got) == "old") && (used || err == nil && string(got) == "new"),
+					"with %v failing: %v, and the file has %q", op, err, got)
 				wantNames(t, dir, "file")
 			})
 		}
@@ -197,14 +186,11 @@ func TestWriteFileIsKilled(t *testing.T) {
 		must(t, child.Process.Signal(syscall.SIGKILL))
 		child.Wait()
 		got := need(os.ReadFile(filepath.Join(dir, "file")))(t)
-		if len(got) < sha256.Size || sha256.Sum256(got[sha256.Size:]) != [sha256.Size]byte(got) {
-			t.Errorf("the file has %d bytes that nobody has written as a whole", len(got))
-		}
+		testenv.True(t, len(got) >= sha256.Size && sha256.Sum256(got[sha256.Size:]) == [sha256.Size]byte(got),
+			"the file has %d bytes that nobody has written as a whole", len(got))
 		list := need(os.ReadDir(dir))(t)
 		for _, e := range list {
-			if e.Name() != "file" && !strings.HasPrefix(e.Name(), ".file.tmp-") || len(list) > 2 {
-				t.Errorf("left in the folder: %v", list)
-			}
+			testenv.True(t, (e.Name() == "file" || strings.HasPrefix(e.Name(), ".file.tmp-")) && len(list) <= 2, "left in the folder: %v", list)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func boundAddress(t *testing.T) string {
 func TestDialTimeout(t *testing.T) {
 	both(t, func(t *testing.T) {
 		address := fullListener(t)
-		const limit = 50 * time.Millisecond
+		const limit = 20 * time.Millisecond
 		for name, dial := range map[string]func() (net.Conn, error){
 			"DialTimeout":     func() (net.Conn, error) { return DialTimeout("tcp", address, limit) },
 			"Dialer.Timeout":  func() (net.Conn, error) { return (&Dialer{Timeout: limit}).Dial("tcp", address) },
@@ -46,12 +46,10 @@ func TestDialTimeout(t *testing.T) {
 			start := time.Now()
 			_, err := dial()
 			var ne net.Error
-			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &ne) || !ne.Timeout() {
-				t.Errorf("%s: %v, want a timeout", name, err)
-			}
-			if d := time.Since(start); d < limit || d > time.Minute {
-				t.Errorf("%s of %v took %v", name, limit, d)
-			}
+			testenv.ErrorIs(t, err, os.ErrDeadlineExceeded, name)
+			testenv.True(t, errors.As(err, &ne) && ne.Timeout(), "%s: %v, want a timeout", name, err)
+			testenv.AtLeast(t, time.Since(start), limit, name)
+			testenv.AtMost(t, time.Since(start), time.Minute, name)
 		}
 	})
 }
@@ -59,47 +57,33 @@ func TestDialTimeout(t *testing.T) {
 // A unix listener with a full queue tells a connecting socket EAGAIN.
 func TestDialFullUnix(t *testing.T) {
 	both(t, func(t *testing.T) {
-		ln := need(ListenConfig{Backlog: 1}.Listen(context.Background(), "unix", testAddress(t, "unix")))(t)
-		var queued []net.Conn
-		for {
-			c, err := DialTimeout("unix", ln.Addr().String(), 10*time.Millisecond)
-			if err != nil {
-				testenv.ErrorIs(t, err, os.ErrDeadlineExceeded, "Dial with a full queue")
-				break
+		ln := closing(t, need(ListenConfig{Backlog: 1}.Listen(context.Background(), "unix", testAddress(t, "unix")))(t))
+		queued, err := 0, error(nil)
+		for err == nil {
+			var c net.Conn
+			if c, err = DialTimeout("unix", ln.Addr().String(), 10*time.Millisecond); err == nil {
+				queued++
+				defer c.Close()
 			}
-			queued = append(queued, c)
 		}
-		dialer := spawn(func() {
-			c := need(Dial("unix", ln.Addr().String()))(t)
-			must(t, c.Close())
-		})
-		for range len(queued) + 1 {
-			s := need(ln.Accept())(t)
-			must(t, s.Close())
+		testenv.ErrorIs(t, err, os.ErrDeadlineExceeded, "Dial with a full queue")
+		dialer := spawn(func() { dial(t, ln.Addr()) })
+		for range queued + 1 {
+			closing(t, need(ln.Accept())(t))
 		}
 		must(t, dialer())
-		for _, c := range queued {
-			must(t, c.Close())
-		}
-		must(t, ln.Close())
 	})
 }
 
 func TestDialName(t *testing.T) {
 	both(t, func(t *testing.T) {
-		ln := need(Listen("tcp4", "127.0.0.1:0"))(t)
-		_, port, _ := net.SplitHostPort(ln.Addr().String())
-		c, err := Dial("tcp", "localhost:"+port) // ::1 refuses first
-		must(t, err)
-		must(t, c.Close())
-		must(t, ln.Close())
+		_, port, _ := net.SplitHostPort(listen(t, "tcp4").Addr().String())
+		closing(t, need(Dial("tcp", "localhost:"+port))(t)) // ::1 refuses first
 	})
 }
 
 func TestShareOfDeadline(t *testing.T) {
-	if d, err := shareOf(time.Time{}, 3); !d.IsZero() || err != nil {
-		t.Errorf("no deadline: %v, %v", d, err)
-	}
+	testenv.Got(shareOf(time.Time{}, 3))(t, time.Time{}, "no deadline")
 	testenv.Equal(t, testenv.Err(shareOf(time.Now().Add(-time.Second), 3)), sockaddr.ErrTimeout, "passed")
 	for _, x := range []struct {
 		left, want time.Duration
@@ -112,9 +96,9 @@ func TestShareOfDeadline(t *testing.T) {
 	} {
 		began := time.Now()
 		d, err := shareOf(began.Add(x.left), x.n)
-		if got := d.Sub(began); err != nil || got < x.want || got > x.want+time.Since(began) {
-			t.Errorf("a share of %v among %d is %v, %v, want %v", x.left, x.n, got, err, x.want)
-		}
+		must(t, err)
+		testenv.AtLeast(t, d.Sub(began), x.want, "a share of %v among %d", x.left, x.n)
+		testenv.AtMost(t, d.Sub(began), x.want+time.Since(began), "a share of %v among %d", x.left, x.n)
 	}
 }
 
@@ -125,11 +109,10 @@ func TestEndedWhileNothingCanBeOffloaded(t *testing.T) {
 		hold, held := make(chan struct{}), task.NewChan[bool](1)
 		holder := engine.Go(func() { engine.Offload(func() { held.Send(true); <-hold }) })
 		held.Recv()
-		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
+		ln := listen(t, "tcp")
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		ended := 0
-		var all []*engine.Task
+		ended, all := 0, []*engine.Task{holder}
 		for name, call := range map[string]func() error{
 			"Dial":  func() error { _, err := DialContext(ctx, "tcp", "localhost:1"); return err },
 			"Drain": func() error { return ln.Drain(ctx) },
@@ -142,9 +125,9 @@ func TestEndedWhileNothingCanBeOffloaded(t *testing.T) {
 		for range 100 {
 			engine.Yield()
 		}
-		testenv.Equal(t, ended, len(all), "of %d have ended", len(all))
+		testenv.Equal(t, ended, 2, "calls have ended")
 		close(hold)
-		for _, k := range append(all, holder) {
+		for _, k := range all {
 			must(t, k.Join())
 		}
 	})
@@ -153,34 +136,32 @@ func TestEndedWhileNothingCanBeOffloaded(t *testing.T) {
 // An address that failed before does not hide that the context has ended.
 func TestDialEndsAtALaterAddress(t *testing.T) {
 	both(t, func(t *testing.T) {
-		loop := need(ownLoop())(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		tries := 0
-		x := &dialing{loop: loop, network: "tcp", Dialer: &Dialer{Control: func(string, string, syscall.RawConn) error {
+		x := &dialing{loop: need(ownLoop())(t), network: "tcp", Dialer: &Dialer{Control: func(string, string, syscall.RawConn) error {
 			if tries++; tries == 2 {
 				cancel()
 			}
 			return nil
 		}}}
 		refused, mute := sockaddr.FromAddrPort(netip.MustParseAddrPort(boundAddress(t))), silent(t)
-		if c, failed, err := x.inTurn(ctx, []sockaddr.Addr{refused, mute}); !errors.Is(err, context.Canceled) || *failed != mute {
-			t.Errorf("%v, %v of %v; want context.Canceled of the second", c, err, failed)
-		}
+		_, failed, err := x.inTurn(ctx, []sockaddr.Addr{refused, mute})
+		testenv.ErrorIs(t, err, context.Canceled)
+		testenv.Equal(t, *failed, mute, "the address that failed")
 	})
 }
 
 // The zone of an address counts, without which a link-local one is of no use.
 func TestZones(t *testing.T) {
 	withEpoll(t)
-	all := need(net.Interfaces())(t)
-	for _, i := range all {
-		for zone, address := range map[string]string{i.Name: "[fe80::1%" + i.Name + "]:80", strconv.Itoa(i.Index): fmt.Sprintf("[fe80::1%%%d]:80", i.Index)} {
+	for _, i := range need(net.Interfaces())(t) {
+		for _, zone := range []string{i.Name, strconv.Itoa(i.Index)} {
 			for _, network := range []string{"tcp", "udp6"} {
-				addrs, err := sockaddr.Resolve(context.Background(), network, address, time.Time{})
-				if want := fmt.Sprintf("[fe80::1%%%s]:80", i.Name); err != nil || len(addrs) != 1 || addrs[0].Scope != uint32(i.Index) || addrs[0].String() != want {
-					t.Errorf("%s in zone %s: %v, %v; want %s", network, zone, addrs, err, want)
-				}
+				addrs, err := sockaddr.Resolve(context.Background(), network, "[fe80::1%"+zone+"]:80", time.Time{})
+				want := fmt.Sprintf("[fe80::1%%%s]:80", i.Name)
+				testenv.True(t, err == nil && len(addrs) == 1 && addrs[0].Scope == uint32(i.Index) && addrs[0].String() == want,
+					"%s in zone %s: %v, %v; want %s", network, zone, addrs, err, want)
 			}
 		}
 	}
@@ -215,13 +196,129 @@ func TestNamesOfIPv4(t *testing.T) {
 		mu.Lock()
 		ipv4, ipv6 = 0, 0
 		mu.Unlock()
-		if c, err := Dial(network, "name.invalid.:1"); err == nil {
-			t.Errorf("%s: connected to %v", network, c)
-		}
+		c, err := Dial(network, "name.invalid.:1")
+		testenv.True(t, err != nil, "%s: connected to %v", network, c)
 		mu.Lock()
-		if ipv4 == 0 || (ipv6 > 0) != (network == "tcp") {
-			t.Errorf("%s: asked for %d IPv4 and %d IPv6 addresses", network, ipv4, ipv6)
-		}
+		testenv.True(t, ipv4 != 0 && (ipv6 > 0) == (network == "tcp"), "%s: asked for %d IPv4 and %d IPv6 addresses", network, ipv4, ipv6)
 		mu.Unlock()
 	}
+}
+
+func TestDialerLocalAddress(t *testing.T) {
+	both(t, func(t *testing.T) {
+		ln := listen(t, "tcp")
+		d := &Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: time.Minute}
+		c := closing(t, need(d.Dial("tcp", ln.Addr().String()))(t))
+		s := closing(t, need(ln.Accept())(t))
+		testenv.Equal(t, s.RemoteAddr().String(), c.LocalAddr().String(), "connected from")
+		testenv.Contains(t, c.LocalAddr().String(), "127.0.0.2:")
+		udp := closing(t, need((&Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 3)}}).Dial("udp", "127.0.0.1:9"))(t))
+		testenv.Contains(t, udp.LocalAddr().String(), "127.0.0.3:")
+	})
+}
+
+// A local address that does not fit fails as with package net.
+func TestDialerMismatchIsLikeNets(t *testing.T) {
+	withEpoll(t)
+	for _, x := range []struct {
+		network, address string
+		local            net.Addr
+	}{
+		{"tcp", "127.0.0.1:1", &net.UDPAddr{}},
+		{"udp", "127.0.0.1:1", &net.TCPAddr{}},
+		{"unix", "/nowhere", &net.TCPAddr{}},
+		{"tcp", "127.0.0.1:1", &net.TCPAddr{IP: net.ParseIP("::1")}},
+	} {
+		_, want := (&net.Dialer{LocalAddr: x.local}).Dial(x.network, x.address)
+		_, got := (&Dialer{LocalAddr: x.local}).Dial(x.network, x.address)
+		testenv.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "%s from %T", x.network, x.local)
+	}
+}
+
+func TestDialerControl(t *testing.T) {
+	both(t, func(t *testing.T) {
+		ln := listen(t, "tcp")
+		seen, no, fail := "", errors.New("no"), error(nil)
+		d := &Dialer{NoKeepAlive: true, Control: func(network, address string, c syscall.RawConn) error {
+			seen = network + " " + address
+			must(t, c.Control(func(fd uintptr) { must(t, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PRIORITY, 3)) }))
+			return fail
+		}}
+		c := closing(t, need(d.DialContext(context.Background(), "tcp", ln.Addr().String()))(t).(*Conn))
+		testenv.Equal(t, seen, "tcp4 "+ln.Addr().String(), "Control was called")
+		testenv.Got(unix.GetsockoptInt(int(c.d.fd), unix.SOL_SOCKET, unix.SO_PRIORITY))(t, 3, "priority")
+		testenv.Got(unix.GetsockoptInt(int(c.d.fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE))(t, 0, "keep-alive")
+		fail = no
+		for _, network := range []string{"tcp", "udp"} {
+			testenv.ErrorIs(t, testenv.Err(d.Dial(network, ln.Addr().String())), no, network)
+		}
+	})
+}
+
+// silent is an address where a connect gets no answer: the backlog of a listener is full. It is
+// no Listener, as a uring poller accepts ahead.
+func silent(t *testing.T) sockaddr.Addr {
+	fd := need(newSocket(unix.AF_INET, unix.SOCK_STREAM))(t)
+	t.Cleanup(func() { unix.Close(fd) })
+	sa := sockaddr.FromAddrPort(netip.MustParseAddrPort("127.0.0.1:0"))
+	must(t, sockaddr.Bind(fd, &sa, unix.AF_INET))
+	must(t, unix.Listen(fd, 1))
+	sa = need(sockaddr.Local(int32(fd)))(t)
+	var queued []int
+	for range 4 {
+		c := need(newSocket(unix.AF_INET, unix.SOCK_STREAM))(t)
+		t.Cleanup(func() { unix.Close(c) })
+		unix.Connect(c, &unix.SockaddrInet4{Port: int(sa.Port), Addr: sa.IP.As4()})
+		queued = append(queued, c)
+	}
+	testenv.Until(t, "two connections, which are more than the backlog", func() bool {
+		connected := 0
+		for _, c := range queued {
+			if _, err := unix.Getpeername(c); err == nil {
+				connected++
+			}
+		}
+		return connected >= 2
+	})
+	return sa
+}
+
+// fullListener is silent as text.
+func fullListener(t *testing.T) string { sa := silent(t); return sa.String() }
+
+// The addresses of the other IP version have their turn when the first ones do not answer, or fail.
+func TestDialerFallsBack(t *testing.T) {
+	both(t, func(t *testing.T) {
+		ln := listen(t, "tcp")
+		gone := listen(t, "tcp")
+		must(t, gone.Close())
+		good, refused := []sockaddr.Addr{ln.local}, []sockaddr.Addr{gone.local}
+		mute := []sockaddr.Addr{silent(t)}
+		for _, x := range []struct {
+			name          string
+			first, second []sockaddr.Addr
+			delay         time.Duration
+			want          error
+		}{
+			{"the first answers", good, refused, time.Hour, nil},
+			{"the first is refused", refused, good, time.Hour, nil},
+			{"the first is silent", mute, good, time.Millisecond, nil},
+			{"the second is refused", good, refused, time.Nanosecond, nil},
+			{"both are refused", refused, refused, time.Hour, unix.ECONNREFUSED},
+		} {
+			d := &dialing{Dialer: &Dialer{FallbackDelay: x.delay}, loop: need(ownLoop())(t), network: "tcp"}
+			c, failed, err := d.race(context.Background(), x.first, x.second)
+			testenv.True(t, errors.Is(err, x.want) && (err == nil || failed != nil), "%s: %v, want %v", x.name, err, x.want)
+			if c != nil {
+				testenv.Equal(t, c.RemoteAddr().String(), ln.Addr().String(), "%s: connected to", x.name)
+				c.Close()
+			}
+		}
+		// The end of the context ends it.
+		ctx, cancel := context.WithCancel(context.Background())
+		d := &dialing{Dialer: &Dialer{FallbackDelay: time.Millisecond}, loop: need(ownLoop())(t), network: "tcp"}
+		defer task.AfterFunc(5*time.Millisecond, cancel).Stop()
+		_, _, err := d.race(ctx, mute, mute)
+		testenv.ErrorIs(t, err, context.Canceled, "cancelled")
+	})
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
@@ -23,7 +25,6 @@ import (
 
 // TestDrain: what was in the backlog is served, and nothing after.
 func TestDrain(t *testing.T) {
-	const clients = 32
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
 			everywhere(t, func(t *testing.T, rt *engine.Runtime) {
@@ -31,34 +32,20 @@ func TestDrain(t *testing.T) {
 				if network == "unix" {
 					address = filepath.Join(t.TempDir(), "s")
 				}
-				ln := testenv.Need(Listen(network, address))(t)
-				address = ln.Addr().String()
+				ln := need(Listen(network, address))(t)
 				var all []net.Conn
-				for range clients {
-					nc := testenv.Need(net.Dial(network, address))(t)
-					defer nc.Close()
-					all = append(all, nc)
+				for range 32 {
+					all = append(all, client(t, ln.Addr()))
 				}
 				drained, served := make(chan error, 1), make(chan error, 1)
 				go func() { drained <- ln.Drain(context.Background()) }()
-				go func() {
-					served <- Serve(ln, func(c *Conn) {
-						defer c.Close()
-						io.WriteString(c, "hello")
-					})
-				}()
-				for _, nc := range all {
-					nc.SetDeadline(time.Now().Add(time.Minute))
-					if got, err := io.ReadAll(nc); string(got) != "hello" {
-						t.Errorf("%q, %v", got, err)
-					}
+				go func() { served <- Serve(ln, func(c *Conn) { io.WriteString(c, "hello"); c.Close() }) }()
+				for _, c := range all {
+					readsAll(t, c, "hello")
 				}
 				testenv.Check(t, <-drained, "Drain")
 				testenv.ErrorIs(t, <-served, net.ErrClosed, "Serve")
-				if nc, err := net.Dial(network, address); err == nil {
-					nc.Close()
-					t.Error("a client after Drain")
-				}
+				testenv.Fails(t, testenv.Err(net.Dial(network, ln.Addr().String())), "a client after Drain")
 			})
 		})
 	}
@@ -74,14 +61,13 @@ func TestDrainKeepsNewClientsOut(t *testing.T) {
 		if address[0] == '[' && !sockaddr.HaveIPv6() {
 			continue
 		}
-		ln := testenv.Need(Listen("tcp", address))(t)
+		ln := need(Listen("tcp", address))(t)
 		to := ln.Addr().String()
 		if address == ":0" {
 			_, port, _ := net.SplitHostPort(to)
 			to = net.JoinHostPort("127.0.0.1", port)
 		}
-		first := testenv.Need(net.Dial("tcp", to))(t)
-		defer first.Close()
+		first := testenv.Dial(t, to)
 		testenv.Until(t, "the first is in the backlog", func() bool { return !ln.d.backlogEmpty() })
 		ctx, cancel := context.WithCancel(context.Background())
 		drained := make(chan error, 1)
@@ -98,8 +84,7 @@ func TestDrainKeepsNewClientsOut(t *testing.T) {
 		}
 		cancel()
 		testenv.Equal(t, <-drained, context.Canceled, "Drain")
-		// Nobody has accepted the first, which is reset.
-		testenv.ErrorIs(t, testenv.Err(first.Read(make([]byte, 1))), syscall.ECONNRESET, "a client whom nobody accepts")
+		readFails(t, first, syscall.ECONNRESET, "the first, which nobody has accepted")
 	}
 }
 
@@ -107,40 +92,23 @@ func TestDrainKeepsNewClientsOut(t *testing.T) {
 func TestUnread(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		for _, reset := range []bool{false, true} { // which counts too: the connection must not be used again
-			unread(t, reset)
+			ours, theirs := connPair(t, "tcp")
+			testenv.Equal(t, ours.Unread(), false, "when nothing was sent")
+			for _, text := range []string{"a", "bc"} {
+				need(io.WriteString(theirs, text))(t)
+				testenv.Until(t, text+" has come", ours.Unread)
+				reads(t, ours, text)
+				testenv.Equal(t, ours.Unread(), false, "when all was read")
+			}
+			if reset {
+				must(t, theirs.SetLinger(0))
+			}
+			must(t, theirs.Close())
+			testenv.Until(t, "the end has come", ours.Unread)
+			must(t, ours.Close())
+			testenv.Equal(t, ours.Unread(), false, "when it is closed")
 		}
 	})
-}
-
-func unread(t *testing.T, reset bool) {
-	ours, theirs := connPair(t, "tcp")
-	if ours.Unread() {
-		t.Error("nothing was sent")
-	}
-	buf := make([]byte, 10)
-	for _, text := range []string{"a", "bc"} {
-		testenv.Need(io.WriteString(theirs, text))(t)
-		for !ours.Unread() {
-			breathe(time.Millisecond)
-		}
-		if n, err := ours.Read(buf); string(buf[:n]) != text {
-			t.Errorf("%q, %v", buf[:n], err)
-		}
-		if ours.Unread() {
-			t.Error("all was read")
-		}
-	}
-	if reset {
-		must(t, theirs.SetLinger(0))
-	}
-	theirs.Close()
-	for !ours.Unread() {
-		breathe(time.Millisecond)
-	}
-	ours.Close()
-	if ours.Unread() {
-		t.Error("closed")
-	}
 }
 
 // When the context of Serve's task ends, what is under way is finished, a handler that waits for
@@ -151,7 +119,7 @@ func TestServeDrains(t *testing.T) {
 }
 
 func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
-	ln := need(ListenConfig{DrainLimit: time.Hour}.Listen(context.Background(), network, testAddress(t, network)))(t)
+	ln := drainingFor(t, network, time.Hour)
 	ctx, cancel := context.WithCancel(context.Background())
 	working, release := make(chan bool, 10), task.NewChan[bool](0)
 	waits := make(chan error, 10)
@@ -172,17 +140,10 @@ func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
 				c.Write(buf[:n])
 			}
 		})
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("Serve returned %v, want the end of its context", err)
-		}
-		if !finished {
-			t.Error("Serve returned before a request was answered")
-		}
+		testenv.ErrorIs(t, err, context.Canceled, "Serve")
+		testenv.Equal(t, finished, true, "Serve returned when requests were answered")
 	})
-	busy := need(Dial(network, ln.Addr().String()))(t)
-	defer busy.Close()
-	idle := need(Dial(network, ln.Addr().String()))(t)
-	defer idle.Close()
+	busy, idle := dial(t, ln.Addr()), dial(t, ln.Addr())
 	need(busy.Write([]byte("request")))(t)
 	<-working
 	cancel()
@@ -191,12 +152,10 @@ func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
 	testenv.ErrorIs(t, err, os.ErrDeadlineExceeded, "a handler that waits for a request")
 	var timeout net.Error
 	testenv.Equal(t, errors.As(err, &timeout) && timeout.Timeout(), true, "it is a timeout")
-	testenv.Equal(t, testenv.Err(idle.Read(make([]byte, 1))), io.EOF, "the client of that")
+	readFails(t, idle, io.EOF, "the client of that")
 	finished = true
 	release.Close()
-	if got, err := io.ReadAll(busy); string(got) != "request" || err != nil {
-		t.Errorf("the answer is %q, %v", got, err)
-	}
+	readsAll(t, busy, "request", "the answer")
 	must(t, serve.Join())
 }
 
@@ -205,8 +164,7 @@ func serveDrains(t *testing.T, rt *engine.Runtime, network string) {
 func TestServeDrainsForSoLong(t *testing.T) {
 	for _, limit := range []time.Duration{time.Millisecond, -1} {
 		everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-			ln := need(ListenConfig{DrainLimit: limit}.Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
-			defer ln.Close()
+			ln := drainingFor(t, "tcp", limit)
 			ctx, cancel := context.WithCancel(context.Background())
 			stuck, release := make(chan bool), task.NewChan[bool](0)
 			ended := make(chan error, 1)
@@ -214,25 +172,19 @@ func TestServeDrainsForSoLong(t *testing.T) {
 				Serve(ln, func(c *Conn) {
 					stuck <- true // natively, for a moment
 					release.Recv()
-					_, err := c.Write([]byte("x"))
-					ended <- err
+					ended <- testenv.Err(c.Write([]byte("x")))
 					c.Close()
 				})
 			})
-			c := need(Dial("tcp", ln.Addr().String()))(t)
-			defer c.Close()
+			c := dial(t, ln.Addr())
 			<-stuck
 			cancel()
 			must(t, serve.Join())
 			if limit > 0 {
-				if n, err := c.Read(make([]byte, 1)); err == nil {
-					t.Errorf("read %d bytes, want the end of the connection", n)
-				}
+				testenv.Fails(t, testenv.Err(c.Read(make([]byte, 1))), "reading when the limit is over")
 			}
 			release.Close()
-			if err := <-ended; errors.Is(err, net.ErrClosed) != (limit > 0) {
-				t.Errorf("limit %v: writing afterwards: %v", limit, err)
-			}
+			testenv.Equal(t, errors.Is(<-ended, net.ErrClosed), limit > 0, "limit %v: writing afterwards fails", limit)
 		})
 	}
 }
@@ -255,48 +207,39 @@ func serveFollows(t *testing.T, s setting, network string, inline bool) {
 	rt := s.start(t, func(c *engine.Config) {
 		c.Loops, c.Spare, c.Procs = 0, 2, func() int { return int(procs.Load()) }
 	})
-	ln := need(ListenConfig{DrainLimit: -1}.Listen(context.Background(), network, testAddress(t, network)))(t)
+	ln := drainingFor(t, network, -1)
 	on := make(chan int, 1)
 	take := func(c *Conn) {
-		if here := engine.CurrentLoop(); here != c.d.loop {
-			t.Errorf("a connection of loop %d is taken on loop %d", c.d.loop.Index(), here.Index())
-		}
+		testenv.Equal(t, engine.CurrentLoop().Index(), c.d.loop.Index(), "a connection is taken on loop")
 		on <- c.d.loop.Index()
 		c.Close()
 	}
+	serve := Serve
+	if inline {
+		serve = ServeInline
+	}
 	ended := make(chan error, 1)
-	go func() {
-		rt.Go(func() {
-			if inline {
-				ended <- ServeInline(ln, take)
-			} else {
-				ended <- Serve(ln, take)
-			}
-		}).Join()
-	}()
+	rt.Go(func() { ended <- serve(ln, take) })
 	one := func() int {
-		c := need(net.Dial(network, ln.Addr().String()))(t)
-		defer c.Close()
+		client(t, ln.Addr())
 		return <-on
 	}
-	among := func(n int) {
+	work := func(n int32) {
+		procs.Store(n)
+		rt.Follow()
+	}
+	among := func(n int32) {
+		work(n)
 		for range 50 {
-			if i := one(); i >= n {
-				t.Errorf("%d loops work, and loop %d has got a connection", n, i)
-			}
+			testenv.AtMost(t, one(), int(n)-1, "of %d loops that work a connection goes to loop", n)
 		}
 	}
 	among(1)
-	procs.Store(3)
-	rt.Follow()
+	work(3)
 	for met := make(map[int]bool); network == "tcp" && len(met) < 3; { // of loops that share a socket any may be first
 		met[one()] = true
 	}
-	procs.Store(2)
-	rt.Follow()
 	among(2)
-	procs.Store(1)
-	rt.Follow()
 	among(1)
 	must(t, ln.Close())
 	testenv.ErrorIs(t, <-ended, net.ErrClosed, "Serve")
@@ -306,19 +249,15 @@ func serveFollows(t *testing.T, s setting, network string, inline bool) {
 func TestServeEndsBeforeLoopsWork(t *testing.T) {
 	for _, end := range []string{"close", "cancel", "drain"} {
 		t.Run(end, func(t *testing.T) {
-			s := onOne(t, 0)
-			rt := s.start(t, func(c *engine.Config) { c.Loops, c.Spare, c.Procs = 0, 2, func() int { return 1 } })
-			ln := need(ListenConfig{DrainLimit: time.Hour}.Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
+			rt := onOne(t, 0).start(t, func(c *engine.Config) { c.Loops, c.Spare, c.Procs = 0, 2, func() int { return 1 } })
+			ln := drainingFor(t, "tcp", time.Hour)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			ended := make(chan error, 1)
-			engine.Spawn(engine.Options{Context: ctx}, func() {
-				if end == "cancel" {
-					ended <- ServeInline(ln, func(c *Conn) { c.Close() })
-				} else {
-					ended <- Serve(ln, func(c *Conn) { c.Close() })
-				}
-			})
+			serve, ended := Serve, make(chan error, 1)
+			if end == "cancel" {
+				serve = ServeInline
+			}
+			engine.Spawn(engine.Options{Context: ctx}, func() { ended <- serve(ln, func(c *Conn) { c.Close() }) })
 			for waiting := 0; waiting < 2; runtime.Gosched() { // for loops to begin to work
 				waiting = 0
 				for _, k := range rt.Tasks() {
@@ -335,7 +274,6 @@ func TestServeEndsBeforeLoopsWork(t *testing.T) {
 				cancel()
 			}
 			testenv.ErrorIs(t, <-ended, want, "Serve")
-			ln.Close()
 		})
 	}
 }
@@ -345,16 +283,135 @@ func TestAcceptLaterAtShutdown(t *testing.T) {
 	rt := onOne(t, 0).start(t, func(c *engine.Config) {
 		c.Loops, c.Spare, c.Procs, c.Grace = 0, 1, func() int { return 1 }, 50*time.Millisecond
 	})
-	ln, err := Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan error, 1)
 	need(rt.Spawn(engine.Options{Context: ctx, Loop: rt.Loop(1)}, func() { ended <- ln.acceptLater(func(*Conn) {}) }))(t)
 	must(t, rt.Close())
-	select {
-	case err = <-ended:
-	default: // it went on until it was unwound
+	testenv.MustEqual(t, len(ended), 1, "acceptLater has returned, and was not unwound")
+	testenv.ErrorIs(t, <-ended, engine.ErrShutdown, "acceptLater")
+}
+
+// TestListenOnAnothersSocket: connections that come before, and while two listeners have the
+// socket, are all served, and closing one of them loses none.
+func TestListenOnAnothersSocket(t *testing.T) {
+	for _, loops := range []int{1, 3} {
+		onOneOf("epoll", loops).start(t)
+		first := listen(t, "tcp")
+		echo := func(c *Conn) { defer c.Close(); io.Copy(c, c) }
+		ended := make(chan error, 8)
+		go func() { ended <- Serve(first, echo) }()
+		try := func() {
+			t.Helper()
+			c := client(t, first.Addr())
+			talkOnce(t, c, c)
+		}
+		for range 20 {
+			try()
+		}
+		files := need(first.Files())(t)
+		testenv.MustEqual(t, len(files), loops, "sockets")
+		var second []*Listener
+		for _, f := range files {
+			ln := need(ListenOn(duplicate(t, f), false))(t)
+			second = append(second, ln)
+			testenv.Equal(t, ln.Addr().String(), first.Addr().String(), "listens on")
+		}
+		// Nobody accepts from the second ones yet: a client that comes now waits for them.
+		must(t, first.Close())
+		<-ended
+		waiting := client(t, second[0].Addr())
+		for _, ln := range second {
+			go func() { ended <- Serve(ln, echo) }()
+		}
+		talkOnce(t, waiting, waiting)
+		for range 20 {
+			try()
+		}
+		again := need(second[0].Files())(t)
+		testenv.MustEqual(t, len(again), 1, "sockets of the second")
+		again[0].Close()
+		must(t, waiting.Close())
+		for _, ln := range second {
+			testenv.Check(t, ln.Drain(context.Background()))
+			<-ended
+		}
+		testenv.Fails(t, testenv.Err(net.Dial("tcp", first.Addr().String())), "somebody still listens")
 	}
-	testenv.ErrorIs(t, err, engine.ErrShutdown, "acceptLater")
+}
+
+// TestSharedListenerLeavesTheQueue: when a shared one is drained, what waits stays for the others.
+func TestSharedListenerLeavesTheQueue(t *testing.T) {
+	withEpoll(t)
+	owner := testenv.Listen(t)
+	ln := need(ListenOn(duplicate(t, need(owner.(*net.TCPListener).File())(t)), true))(t)
+	client(t, ln.Addr())
+	testenv.Check(t, ln.Drain(context.Background()))
+	client(t, owner.Addr()) // new clients are not kept out
+	for range 2 {
+		must(t, need(owner.Accept())(t).Close())
+	}
+}
+
+// TestListenOnRemovesTheFileIfToldTo: by itself it leaves the file of a unix socket.
+func TestListenOnRemovesTheFileIfToldTo(t *testing.T) {
+	withEpoll(t)
+	for _, remove := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "s")
+		first := need(Listen("unix", path))(t)
+		first.SetUnlinkOnClose(false)
+		second := need(ListenOn(handedOver(t, first), false))(t)
+		if remove {
+			second.SetUnlinkOnClose(true)
+		}
+		testenv.Check(t, first.Close())
+		testenv.Check(t, second.Close())
+		_, err := os.Lstat(path)
+		testenv.Equal(t, errors.Is(err, os.ErrNotExist), remove, "the file is removed")
+	}
+}
+
+// TestDrainLeavesTheSocketToOthers: what keeps new clients out belongs to the socket, which may be that of
+// another process by then. It goes in the end.
+func TestDrainLeavesTheSocketToOthers(t *testing.T) {
+	if !testenv.SocketFilters() {
+		t.Skip("no socket filter can be had here")
+	}
+	withEpoll(t)
+	first := listen(t, "tcp")
+	second := closing(t, need(ListenOn(handedOver(t, first), true))(t))
+	testenv.Check(t, first.Drain(context.Background()))
+	closing(t, need(net.DialTimeout("tcp", second.Addr().String(), 10*time.Second))(t)) // not kept out for good
+}
+
+// handedOver is a duplicate of the only socket of ln, as another process would get it.
+func handedOver(t *testing.T, ln *Listener) (fd int) {
+	t.Helper()
+	files := need(ln.Files())(t)
+	testenv.MustEqual(t, len(files), 1, "sockets")
+	return duplicate(t, files[0])
+}
+
+// duplicate closes f, which is then another descriptor.
+func duplicate(t *testing.T, f *os.File) (fd int) {
+	t.Helper()
+	defer f.Close()
+	must(t, need(f.SyscallConn())(t).Control(func(old uintptr) { fd = need(unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0))(t) }))
+	return fd
+}
+
+func TestListenOnWhatDoesNotListen(t *testing.T) {
+	withEpoll(t)
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	defer w.Close()
+	stream := need(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0))(t)
+	defer unix.Close(stream)
+	datagram := need(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0))(t)
+	defer unix.Close(datagram)
+	for _, fd := range []int{int(r.Fd()), stream, datagram, 9999, -1} {
+		testenv.Fails(t, testenv.Err(ListenOn(fd, false)), "descriptor %d is taken", fd)
+	}
 }

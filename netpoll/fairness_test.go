@@ -3,8 +3,6 @@
 package netpoll
 
 import (
-	"bytes"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -19,97 +17,54 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// steady is an operation that never has to wait: more is there, or more room, than the test uses.
-type steady struct {
-	name string
-	open func(t *testing.T) (do func() error, stop func())
-}
-
-// steadyCalls is how often a test does it. A datagram takes up to 1 KB of a socket's buffer,
-// which has 200 KB.
+// steadyCalls is how often a test does what never has to wait. A datagram takes up to 1 KB of a socket's buffer, which has
+// 200 KB.
 const steadyCalls = 150
 
-func steadies() []steady {
-	stream := func(network string, do func(c, s *Conn) func() error) func(t *testing.T) (func() error, func()) {
-		return func(t *testing.T) (func() error, func()) {
-			c, s := connPair(t, network)
-			return do(c, s), func() { c.Close(); s.Close() }
-		}
-	}
-	var small [16]byte
-	reads := func(c, s *Conn) func() error {
-		need(c.Write(make([]byte, steadyCalls*len(small))))(nil)
-		return func() error { _, err := s.Read(small[:]); return err }
-	}
-	writes := func(c, s *Conn) func() error {
-		return func() error { _, err := c.Write(small[:]); return err }
-	}
-	vectors := func(c, s *Conn) func() error {
-		return func() error { _, err := c.WriteBuffers(&net.Buffers{small[:]}); return err }
-	}
-	pipe := func(do func(r, w *File) func() error) func(t *testing.T) (func() error, func()) {
-		return func(t *testing.T) (func() error, func()) {
-			r, w, err := Pipe()
-			must(t, err)
-			return do(r, w), func() { r.Close(); w.Close() }
-		}
-	}
-	return []steady{
-		{"tcp read", stream("tcp", reads)},
-		{"unix read", stream("unix", reads)},
-		{"tcp write", stream("tcp", writes)},
-		{"unix write", stream("unix", writes)},
-		{"tcp writev", stream("tcp", vectors)},
-		{"pipe read", pipe(func(r, w *File) func() error {
-			need(w.Write(make([]byte, steadyCalls*len(small))))(nil)
-			return func() error { _, err := r.Read(small[:]); return err }
-		})},
-		{"pipe write", pipe(func(r, w *File) func() error {
-			return func() error { _, err := w.Write(small[:]); return err }
-		})},
-		{"udp receive", func(t *testing.T) (func() error, func()) { return datagrams(t, true) }},
-		{"udp send", func(t *testing.T) (func() error, func()) { return datagrams(t, false) }},
-		{"accept", accepts},
-		{"raw", stream("tcp", func(c, s *Conn) func() error {
-			raw := need(s.SyscallConn())(nil)
-			return func() error { return raw.Read(func(uintptr) bool { return true }) }
-		})},
-	}
-}
-
-func datagrams(t *testing.T, receive bool) (func() error, func()) {
-	a := need(ListenPacket("udp", "127.0.0.1:0"))(t)
-	b := need(ListenPacket("udp", "127.0.0.1:0"))(t)
-	var small [16]byte
-	send := func() error { _, err := a.WriteTo(small[:], b.LocalAddr()); return err }
-	do := send
-	if receive {
+// steadies are operations that never have to wait: more is there, or more room, than the test uses.
+var steadies = map[string]func(t *testing.T) (do func() error){
+	"tcp read":   func(t *testing.T) func() error { return readsOfMuch(connPair(t, "tcp")) },
+	"unix read":  func(t *testing.T) func() error { return readsOfMuch(connPair(t, "unix")) },
+	"pipe read":  func(t *testing.T) func() error { r, w := pipe(t); return readsOfMuch(w, r) },
+	"tcp write":  func(t *testing.T) func() error { c, _ := connPair(t, "tcp"); return writesTo(c) },
+	"unix write": func(t *testing.T) func() error { c, _ := connPair(t, "unix"); return writesTo(c) },
+	"pipe write": func(t *testing.T) func() error { _, w := pipe(t); return writesTo(w) },
+	"tcp writev": func(t *testing.T) func() error {
+		c, _ := connPair(t, "tcp")
+		return func() error { return testenv.Err(c.WriteBuffers(&net.Buffers{make([]byte, 16)})) }
+	},
+	"udp send": func(t *testing.T) func() error {
+		a, b := listenPacket(t, "udp"), listenPacket(t, "udp")
+		return func() error { return testenv.Err(a.WriteTo(make([]byte, 16), b.LocalAddr())) }
+	},
+	"udp receive": func(t *testing.T) func() error {
+		a, b := listenPacket(t, "udp"), listenPacket(t, "udp")
 		for range steadyCalls {
-			must(t, send())
+			need(a.WriteTo(make([]byte, 16), b.LocalAddr()))(t)
 		}
-		do = func() error { _, _, err := b.ReadFrom(small[:]); return err }
-	}
-	return do, func() { a.Close(); b.Close() }
+		return func() error { _, _, err := b.ReadFrom(make([]byte, 16)); return err }
+	},
+	"accept": func(t *testing.T) func() error {
+		ln := listen(t, "tcp")
+		for range steadyCalls {
+			dial(t, ln.Addr())
+		}
+		return func() error { closing(t, need(ln.AcceptConn())(t)); return nil }
+	},
+	"raw": func(t *testing.T) func() error {
+		c, _ := connPair(t, "tcp")
+		raw := need(c.SyscallConn())(t)
+		return func() error { return raw.Read(func(uintptr) bool { return true }) }
+	},
 }
 
-func accepts(t *testing.T) (func() error, func()) {
-	ln := need(Listen("tcp", "127.0.0.1:0"))(t)
-	var all []net.Conn
-	for range steadyCalls {
-		c := need(Dial("tcp", ln.Addr().String()))(t)
-		all = append(all, c)
-	}
-	do := func() error {
-		c, err := ln.AcceptConn()
-		all = append(all, c)
-		return err
-	}
-	return do, func() {
-		for _, c := range all {
-			c.Close()
-		}
-		ln.Close()
-	}
+func readsOfMuch(w io.Writer, r io.Reader) func() error {
+	check(testenv.Err(w.Write(make([]byte, steadyCalls*16))))
+	return func() error { return testenv.Err(r.Read(make([]byte, 16))) }
+}
+
+func writesTo(w io.Writer) func() error {
+	return func() error { return testenv.Err(w.Write(make([]byte, 16))) }
 }
 
 // A task that never has to wait gives others of its loop a turn all the same. How many
@@ -118,12 +73,11 @@ func accepts(t *testing.T) (func() error, func()) {
 func TestWhoNeverWaitsGivesWay(t *testing.T) {
 	for _, p := range pollers {
 		for _, loops := range []int{1, 2} {
-			s := setting{p.name, p.open, loops}
 			t.Run(p.name, func(t *testing.T) {
-				rt := s.start(t)
-				for _, x := range steadies() {
+				rt := setting{p.name, p.open, loops}.start(t)
+				for name, open := range steadies {
 					for at := range loops {
-						t.Run(x.name, func(t *testing.T) { givesWay(t, rt, x, at) })
+						t.Run(name, func(t *testing.T) { givesWay(t, rt, open, at) })
 					}
 				}
 			})
@@ -131,11 +85,10 @@ func TestWhoNeverWaitsGivesWay(t *testing.T) {
 	}
 }
 
-// givesWay does x on loop at; its descriptors belong to loop 0.
-func givesWay(t *testing.T, rt *engine.Runtime, x steady, at int) {
+// givesWay does on loop at what belongs to loop 0.
+func givesWay(t *testing.T, rt *engine.Runtime, open func(*testing.T) (do func() error), at int) {
 	var do func() error
-	var stop func()
-	must(t, engine.GoOn(rt.Loop(0), func() { do, stop = x.open(t) }).Join())
+	must(t, engine.GoOn(rt.Loop(0), func() { do = open(t) }).Join())
 	must(t, engine.GoOn(rt.Loop(at), func() {
 		done, most, since := false, 0, 0
 		other := engine.GoOn(rt.Loop(at), func() {
@@ -152,24 +105,19 @@ func givesWay(t *testing.T, rt *engine.Runtime, x steady, at int) {
 		most = max(most, since)
 		done = true
 		must(t, other.Join())
-		if most > 65 { // Loop.Pace
-			t.Errorf("%d operations without a turn of the other task, want 65 at most", most)
-		}
+		testenv.AtMost(t, most, 65, "operations without a turn of the other task") // Loop.Pace
 	}).Join())
-	must(t, engine.GoOn(rt.Loop(0), stop).Join())
 }
 
 // A long file is sent in turns, to where there is always room, and is not looked for in memory again after each.
 func TestLongFilesAreSentInTurns(t *testing.T) {
 	const cut = 100
 	const size = cut + 4*sendfileMax + 1
-	fd, err := unix.MemfdCreate("long", unix.MFD_CLOEXEC) // of another file the kernel may have a part in memory only
-	must(t, err)
+	fd := need(unix.MemfdCreate("long", unix.MFD_CLOEXEC))(t) // of another file the kernel may have a part in memory only
 	f := os.NewFile(uintptr(fd), "long")
 	defer f.Close()
 	must(t, f.Truncate(size))
-	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	must(t, err)
+	nowhere := need(os.OpenFile(os.DevNull, os.O_WRONLY, 0))(t)
 	defer nowhere.Close()
 	asked := 0
 	everything := &scriptedPages{File: f, resident: func(_, n int64) int64 { asked++; return n }}
@@ -194,9 +142,8 @@ func TestLongFilesAreSentInTurns(t *testing.T) {
 			if pages == nil { // which may wait, and then a call more costs more
 				want = sendfileMax
 			}
-			if s.sent != size || most != want {
-				t.Errorf("%d bytes sent, %d in one turn, want %d and %d", s.sent, most, size, want)
-			}
+			testenv.Equal(t, s.sent, size, "bytes sent")
+			testenv.Equal(t, most, want, "bytes in one turn")
 		}).Join())
 	}
 	testenv.Equal(t, asked, (size-cut)/sendfileMax+1, "asked N times what is in memory")
@@ -204,17 +151,12 @@ func TestLongFilesAreSentInTurns(t *testing.T) {
 
 // What is too much for one system call arrives in order, and a datagram is never cut.
 func TestLongWritesArePieces(t *testing.T) {
-	all := make([]byte, 3*pieceMax+12345)
-	for i := range all {
-		all[i] = byte(i * 7 >> 3)
-	}
+	all := pattern(3*pieceMax + 12345)
 	for k, want := range map[kind]int{kindTCP: pieceMax, kindStream: pieceMax, kindPipe: pieceMax, kindDatagram: len(all)} {
 		testenv.Equal(t, len((&desc{kind: k}).piece(all)), want, "a piece of N bytes for kind %d", k)
 	}
 	both(t, func(t *testing.T) {
 		c, s := connPair(t, "tcp")
-		defer c.Close()
-		defer s.Close()
 		for name, write := range map[string]func() (int64, error){
 			"Write": func() (int64, error) { n, err := c.Write(all); return int64(n), err },
 			"WriteBuffers": func() (int64, error) {
@@ -224,11 +166,9 @@ func TestLongWritesArePieces(t *testing.T) {
 			join := spawn(func() {
 				got := make([]byte, len(all))
 				need(io.ReadFull(s, got))(t)
-				if !bytes.Equal(got, all) {
-					t.Errorf("%s: other bytes arrived", name)
-				}
+				sameBytes(t, got, all, name)
 			})
-			testenv.Got(write())(t, int64(len(all)), "%s: N of %d", name, len(all))
+			testenv.Got(write())(t, int64(len(all)), name)
 			must(t, join())
 		}
 	})
@@ -237,18 +177,16 @@ func TestLongWritesArePieces(t *testing.T) {
 // A WriteBuffers that never has to wait for room notices between two calls that its time is over.
 func TestWriteBuffersMeetsItsDeadline(t *testing.T) {
 	inTask(t, onOne(t, 1).start(t), func() {
-		c, s := connPair(t, "unix")
-		defer c.Close()
-		defer s.Close()
+		c, _ := connPair(t, "unix")
 		must(t, c.SetWriteBuffer(1<<20))
 		bufs := make(net.Buffers, 80*maxIovecs) // more calls than a task makes without a turn of others
 		for i := range bufs {
 			bufs[i] = []byte{1}
 		}
 		late := engine.Go(func() { must(t, c.SetWriteDeadline(time.Unix(1, 0))) })
-		if n, err := c.WriteBuffers(&bufs); !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 {
-			t.Errorf("wrote %d bytes, %v; want some and os.ErrDeadlineExceeded", n, err)
-		}
+		n, err := c.WriteBuffers(&bufs)
+		testenv.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		testenv.AtLeast(t, n, 1, "bytes written")
 		must(t, late.Join())
 	})
 }
@@ -282,8 +220,6 @@ func TestNoAllocation(t *testing.T) {
 func noAllocation(t *testing.T, rt *engine.Runtime) {
 	inTask(t, rt, func() {
 		c, s := connPair(t, "tcp")
-		defer c.Close()
-		defer s.Close()
 		far := time.Now().Add(time.Hour)
 		must(t, s.SetReadDeadline(far))
 		pingPong(t, c, s, 100) // fill the pools
@@ -301,13 +237,7 @@ func noAllocation(t *testing.T, rt *engine.Runtime) {
 
 // Most connections of a server are idle. These are size classes of the allocator, or with what it adds.
 func TestConnectionsAreSmall(t *testing.T) {
-	if s := unsafe.Sizeof(Conn{}); s > 208 {
-		t.Errorf("a Conn has %d bytes, want at most 208", s)
-	}
-	if s := unsafe.Sizeof(deadlines{}); s > 128 {
-		t.Errorf("deadlines have %d bytes, want at most 128", s)
-	}
-	if s := unsafe.Sizeof(tableChunk{}); s > 3200-8 {
-		t.Errorf("a chunk of the table has %d bytes, want at most 3192", s)
-	}
+	testenv.AtMost(t, unsafe.Sizeof(Conn{}), 208, "bytes of a Conn")
+	testenv.AtMost(t, unsafe.Sizeof(deadlines{}), 128, "bytes of deadlines")
+	testenv.AtMost(t, unsafe.Sizeof(tableChunk{}), 3200-8, "bytes of a chunk of the table")
 }

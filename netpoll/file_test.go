@@ -3,7 +3,6 @@
 package netpoll
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -20,84 +19,49 @@ import (
 
 func TestPipe(t *testing.T) {
 	both(t, func(t *testing.T) {
-		r, w, err := Pipe()
-		must(t, err)
+		r, w := pipe(t)
 		want := pattern(1 << 20)
 		writer := spawn(func() {
-			n := need(w.Write(want))(t)
-			testenv.Equal(t, n, len(want), "of %d bytes written", len(want))
+			testenv.Got(w.Write(want))(t, len(want), "written")
 			must(t, w.Close())
 		})
-		got := need(io.ReadAll(r))(t)
+		sameBytes(t, need(io.ReadAll(r))(t), want, "pipe")
 		must(t, writer())
-		if !bytes.Equal(got, want) {
-			t.Errorf("got %d bytes that differ from the %d written", len(got), len(want))
-		}
 		must(t, r.Close())
-		_, err = r.Read(make([]byte, 1))
+		_, err := r.Read(make([]byte, 1))
 		var pe *fs.PathError
-		if !errors.Is(err, net.ErrClosed) || !errors.Is(err, os.ErrClosed) || !errors.As(err, &pe) || pe.Op != "read" {
-			t.Errorf("Read after Close: %v, want a *fs.PathError that is net.ErrClosed and os.ErrClosed", err)
-		}
+		testenv.True(t, errors.Is(err, net.ErrClosed) && errors.Is(err, os.ErrClosed) && errors.As(err, &pe) && pe.Op == "read",
+			"Read after Close: %v, want a *fs.PathError that is net.ErrClosed and os.ErrClosed", err)
 	})
 }
 
-// The ends of a pipe are not to be confused, and that does not hang.
-func TestWrongEndOfAPipe(t *testing.T) {
+// Errors of a pipe: the ends are not to be confused, and that does not hang; nobody reads any more; a deadline passes.
+func TestErrorsOfPipes(t *testing.T) {
 	both(t, func(t *testing.T) {
-		r, w, err := Pipe()
-		must(t, err)
-		defer r.Close()
-		defer w.Close()
+		r, w := pipe(t)
+		much := make([]byte, 1<<20)
 		must(t, w.SetReadDeadline(time.Now().Add(10*time.Second)))
-		if _, err := w.Read(make([]byte, 1)); !errors.Is(err, unix.EBADF) {
-			t.Errorf("reading from the end that is written: %v", err)
-		}
-		if _, err := r.Write([]byte("x")); !errors.Is(err, unix.EBADF) {
-			t.Errorf("writing to the end that is read: %v", err)
-		}
-	})
-}
-
-func TestBrokenPipe(t *testing.T) {
-	both(t, func(t *testing.T) {
-		r, w, err := Pipe()
-		must(t, err)
-		writer := spawn(func() {
-			testenv.ErrorIs(t, testenv.Err(w.Write(make([]byte, 1<<20))), unix.EPIPE, "Write without a reader")
-		})
+		readFails(t, w, unix.EBADF, "from the end that is written")
+		testenv.ErrorIs(t, testenv.Err(r.Write([]byte("x"))), unix.EBADF, "writing to the end that is read")
+		must(t, r.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
+		readFails(t, r, os.ErrDeadlineExceeded, "Read until a deadline")
+		must(t, w.SetWriteDeadline(time.Now().Add(5*time.Millisecond)))
+		testenv.ErrorIs(t, testenv.Err(w.Write(much)), os.ErrDeadlineExceeded, "Write until a deadline")
+		must(t, w.SetWriteDeadline(time.Time{}))
+		writer := spawn(func() { testenv.ErrorIs(t, testenv.Err(w.Write(much)), unix.EPIPE, "Write without a reader") })
 		awaitWaiter(&w.d.write)
 		must(t, r.Close())
 		must(t, writer())
-		must(t, w.Close())
-	})
-}
-
-func TestFileDeadline(t *testing.T) {
-	both(t, func(t *testing.T) {
-		r, w, err := Pipe()
-		must(t, err)
-		must(t, r.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
-		testenv.ErrorIs(t, testenv.Err(r.Read(make([]byte, 1))), os.ErrDeadlineExceeded, "Read")
-		must(t, w.SetWriteDeadline(time.Now().Add(5*time.Millisecond)))
-		testenv.ErrorIs(t, testenv.Err(w.Write(make([]byte, 1<<20))), os.ErrDeadlineExceeded, "Write")
-		must(t, r.Close())
-		must(t, w.Close())
 	})
 }
 
 // One descriptor for both ends, as a FIFO opened for reading and writing is.
 func TestNewFile(t *testing.T) {
 	both(t, func(t *testing.T) {
-		fd := openFIFO(t)
-		f := need(NewFile(fd, "fifo"))(t)
+		f := adopt(t, openFIFO(t))
 		reader := spawn(func() {
-			buf := make([]byte, 10)
 			for i := range 100 {
-				n := need(f.Read(buf))(t)
-				if n != 1 || buf[0] != byte(i) {
-					t.Errorf("token %d is %v", i, buf[:n])
-				}
+				reads(t, f, string([]byte{byte(i)}), "token %d", i)
 				if i < 99 {
 					need(f.Write([]byte{byte(i + 1)}))(t)
 				}
@@ -106,8 +70,12 @@ func TestNewFile(t *testing.T) {
 		awaitWaiter(&f.d.read)
 		need(f.Write([]byte{0}))(t)
 		must(t, reader())
-		must(t, f.Close())
 	})
+}
+
+func adopt(t testing.TB, fd int) *File {
+	t.Helper()
+	return closing(t, need(NewFile(fd, "adopted"))(t))
 }
 
 func openFIFO(t testing.TB) int {
@@ -134,15 +102,9 @@ func TestNewFileKinds(t *testing.T) {
 	var p [2]int
 	must(t, unix.Pipe2(p[:], unix.O_DIRECT|unix.O_CLOEXEC))
 	event := need(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
-	stream, peer := bareSocketpair(t)
-	fifo := openFIFO(t)
-	for _, x := range []struct {
-		fd   int
-		want kind
-	}{{p[0], kindFile}, {p[1], kindFile}, {event, kindFile}, {stream, kindStream}, {peer, kindStream}, {fifo, kindPipe}} {
-		f := need(NewFile(x.fd, "x"))(t)
-		testenv.Equal(t, f.d.kind, x.want, "fd %d is of kind", x.fd)
-		must(t, f.Close())
+	sockets := need(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	for fd, want := range map[int]kind{p[0]: kindFile, p[1]: kindFile, event: kindFile, sockets[0]: kindStream, sockets[1]: kindStream, openFIFO(t): kindPipe} {
+		testenv.Equal(t, adopt(t, fd).d.kind, want, "fd %d is of kind", fd)
 	}
 }
 
@@ -150,28 +112,20 @@ func TestNewFileKinds(t *testing.T) {
 func TestRecords(t *testing.T) {
 	both(t, func(t *testing.T) {
 		p := need(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
-		r := need(NewFile(p[0], "r"))(t)
-		w := need(NewFile(p[1], "w"))(t)
-		buf := make([]byte, 100)
+		r, w := adopt(t, p[0]), adopt(t, p[1])
 		for _, record := range []string{"one", "three"} {
 			need(w.Write([]byte(record)))(t)
 		}
 		must(t, r.SetDeadline(time.Now().Add(time.Minute)))
 		testenv.Got(r.Read(nil))(t, 0, "Read of nothing")
-		for _, want := range []string{"one", "three"} {
-			n := need(r.Read(buf))(t)
-			testenv.Equal(t, string(buf[:n]), want)
-		}
+		reads(t, r, "one")
+		reads(t, r, "three")
 		reader := spawn(func() {
-			for range 2 {
-				if n, err := r.Read(buf); n != 0 || err != io.EOF {
-					t.Errorf("Read when the peer has closed: %d, %v; want io.EOF", n, err)
-				}
-			}
+			readFails(t, r, io.EOF, "the peer has closed")
+			readFails(t, r, io.EOF, "the peer has closed, again")
 		})
 		must(t, w.Close())
 		must(t, reader())
-		must(t, r.Close())
 	})
 }
 
@@ -180,17 +134,48 @@ func TestPacketPipe(t *testing.T) {
 	both(t, func(t *testing.T) {
 		var p [2]int
 		must(t, unix.Pipe2(p[:], unix.O_DIRECT|unix.O_CLOEXEC))
-		r := need(NewFile(p[0], "r"))(t)
-		w := need(NewFile(p[1], "w"))(t)
+		r, w := adopt(t, p[0]), adopt(t, p[1])
 		for range 3 {
 			need(w.Write([]byte("packet")))(t)
 		}
 		for range 3 {
-			buf := make([]byte, 100)
-			n := need(r.Read(buf))(t)
-			testenv.Equal(t, string(buf[:n]), "packet")
+			reads(t, r, "packet")
 		}
-		must(t, r.Close())
-		must(t, w.Close())
+	})
+}
+
+func TestFileAndFileConn(t *testing.T) {
+	both(t, func(t *testing.T) {
+		// handedOn closes c, and makes another of its file.
+		handedOn := func(c interface {
+			io.Closer
+			File() (*os.File, error)
+		}) (net.Conn, error) {
+			f := need(c.File())(t)
+			defer f.Close()
+			must(t, c.Close())
+			return FileConn(f)
+		}
+		for _, network := range []string{"tcp", "unix"} {
+			c, s := connPair(t, network)
+			again := closing(t, need(handedOn(c))(t))
+			testenv.Equal(t, again.RemoteAddr().String(), s.LocalAddr().String(), "%s: connected to", network)
+			testenv.Equal(t, again.RemoteAddr().Network(), network)
+			talkOnce(t, again, s)
+		}
+		again := closing(t, need(handedOn(listenPacket(t, "udp")))(t))
+		talkOnce(t, dialPacket(t, again.LocalAddr()), again)
+
+		ln := listen(t, "tcp")
+		f := need(ln.File())(t)
+		defer f.Close()
+		testenv.Fails(t, testenv.Err(handedOn(ln)), "FileConn takes a listener")
+		must(t, need(net.FileListener(f))(t).Close())
+		testenv.ErrorIs(t, testenv.Err(ln.File()), net.ErrClosed, "File after Close")
+		r, w, err := os.Pipe()
+		must(t, err)
+		defer r.Close()
+		defer w.Close()
+		testenv.ErrorIs(t, testenv.Err(FileConn(r)), unix.ENOTSOCK, "FileConn of a pipe")
 	})
 }

@@ -187,7 +187,7 @@ func TestHTTPServerOptions(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				theirs := need(net.Listen("tcp", "127.0.0.1:0"))(t)
-				ours := need(Listen("tcp", "127.0.0.1:0"))(t)
+				ours := listen(t, "tcp")
 				want := runHTTPServer(theirs, o.set, o.seen)
 				testenv.Equal(t, runHTTPServer(ours, o.set, o.seen), want)
 			})

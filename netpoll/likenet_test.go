@@ -166,13 +166,11 @@ func TestDialOfACancelledTask(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	dialer, err := rt.Spawn(engine.Options{Context: ctx}, func() {
 		_, err := Dial("tcp", full)
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) || !strings.HasSuffix(err.Error(), full+": operation was canceled") {
-			t.Errorf("Dial in a task that is cancelled: %v, want context.Canceled and the cause", err)
-		}
+		testenv.True(t, errors.Is(err, context.Canceled) && errors.Is(err, cause) && strings.HasSuffix(err.Error(), full+": operation was canceled"),
+			"Dial in a task that is cancelled: %v, want context.Canceled and the cause", err)
 		for _, address := range []string{full, "name.invalid:1"} {
-			if _, err = Dial("tcp", address); !errors.Is(err, context.Canceled) {
-				t.Errorf("Dial of %s in a cancelled task: %v, want context.Canceled", address, err)
-			}
+			_, err = Dial("tcp", address)
+			testenv.True(t, errors.Is(err, context.Canceled), "Dial of %s in a cancelled task: %v, want context.Canceled", address, err)
 		}
 	})
 	must(t, err)
@@ -363,8 +361,7 @@ func TestConnectedPacketWaits(t *testing.T) {
 	both(t, func(t *testing.T) {
 		peer, err := net.ListenPacket("udp", "127.0.0.1:0") // gone at once when it is closed
 		must(t, err)
-		nc := need(Dial("udp", peer.LocalAddr().String()))(t)
-		c := nc.(*PacketConn)
+		c := dialPacket(t, peer.LocalAddr())
 		for _, x := range []struct {
 			end  func()
 			want error
@@ -374,9 +371,8 @@ func TestConnectedPacketWaits(t *testing.T) {
 			{func() { must(t, c.Close()) }, net.ErrClosed},
 		} {
 			reader := spawn(func() {
-				if n, err := c.Read(make([]byte, 2)); !errors.Is(err, x.want) || x.want == nil && n != 1 {
-					t.Errorf("Read returned %d, %v, want %v", n, err, x.want)
-				}
+				n, err := c.Read(make([]byte, 2))
+				testenv.True(t, errors.Is(err, x.want) && (x.want != nil || n == 1), "Read returned %d, %v, want %v", n, err, x.want)
 			})
 			awaitWaiter(&c.d.read)
 			x.end()

@@ -47,14 +47,10 @@ func natively(f func()) {
 	<-done
 }
 
-// pairHere is connPair by plain package net means at the other end: the server is no
-// matter of this package.
+// pairHere is connPair with a connection of package net at the other end.
 func pairHere(t *testing.T) (ours *Conn, theirs net.Conn) {
 	ln := testenv.Listen(t)
-	defer ln.Close()
-	c := need(Dial("tcp", ln.Addr().String()))(t)
-	theirs = need(ln.Accept())(t)
-	return c.(*Conn), theirs
+	return dial(t, ln.Addr()), closing(t, need(ln.Accept())(t))
 }
 
 // What a goroutine reads, writes, dials, accepts or waits for until a deadline does not need
@@ -62,12 +58,9 @@ func pairHere(t *testing.T) (ours *Conn, theirs net.Conn) {
 func TestGoroutinesDoNotNeedHeldLoops(t *testing.T) {
 	holding(t, func(t *testing.T, rt *engine.Runtime) {
 		c, peer := pairHere(t)
-		defer c.Close()
-		defer peer.Close()
-		buf := make([]byte, 1)
 		t.Run("bytes that come later", func(t *testing.T) {
 			natively(func() {
-				reader := spawn(func() { need(c.Read(buf))(t) })
+				reader := spawn(func() { reads(t, c, "x") })
 				awaitWaiter(&c.d.read)
 				peer.Write([]byte("x"))
 				must(t, reader())
@@ -75,30 +68,24 @@ func TestGoroutinesDoNotNeedHeldLoops(t *testing.T) {
 		})
 		t.Run("bytes that are there", func(t *testing.T) {
 			peer.Write([]byte("x"))
-			natively(func() { need(c.Read(buf))(t) })
+			natively(func() { reads(t, c, "x") })
 		})
 		t.Run("deadline", func(t *testing.T) {
 			must(t, c.SetReadDeadline(time.Now().Add(5*time.Millisecond))) // by the task
 			natively(func() {
-				testenv.ErrorIs(t, testenv.Err(c.Read(buf)), os.ErrDeadlineExceeded, "Read")
+				readFails(t, c, os.ErrDeadlineExceeded)
 				must(t, c.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
-				testenv.ErrorIs(t, testenv.Err(c.Read(buf)), os.ErrDeadlineExceeded, "Read")
+				readFails(t, c, os.ErrDeadlineExceeded, "again")
 			})
 			must(t, c.SetReadDeadline(time.Time{}))
 		})
 		t.Run("write", func(t *testing.T) {
 			const size = 8 << 20
-			read := spawn(func() {
-				for n, buf := 0, make([]byte, 64<<10); n < size; {
-					k := need(peer.Read(buf))(t)
-					n += k
-				}
-			})
+			read := spawn(func() { readSize(t, peer, size) })
 			natively(func() { need(c.Write(make([]byte, size)))(t); must(t, read()) })
 		})
 		t.Run("pipe", func(t *testing.T) {
-			r, w, err := Pipe()
-			must(t, err)
+			r, w := pipe(t)
 			natively(func() {
 				const size = 1 << 20
 				read := spawn(func() { readSize(t, r, size) })
@@ -106,14 +93,10 @@ func TestGoroutinesDoNotNeedHeldLoops(t *testing.T) {
 				need(w.Write(make([]byte, size)))(t)
 				must(t, read())
 			})
-			must(t, r.Close())
-			must(t, w.Close())
 		})
 		t.Run("close", func(t *testing.T) {
 			natively(func() {
-				reader := spawn(func() {
-					testenv.ErrorIs(t, testenv.Err(c.Read(buf)), net.ErrClosed, "Read")
-				})
+				reader := spawn(func() { readFails(t, c, net.ErrClosed) })
 				awaitWaiter(&c.d.read)
 				must(t, c.Close())
 				must(t, reader())
@@ -124,8 +107,7 @@ func TestGoroutinesDoNotNeedHeldLoops(t *testing.T) {
 
 func TestGoroutinesDialAndAcceptOnHeldLoops(t *testing.T) {
 	holding(t, func(t *testing.T, rt *engine.Runtime) {
-		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
-		defer ln.Close()
+		ln := listen(t, "tcp")
 		natively(func() {
 			for range 4 { // each loop has its turn
 				accepted := spawn(func() {
@@ -134,10 +116,8 @@ func TestGoroutinesDialAndAcceptOnHeldLoops(t *testing.T) {
 					must(t, s.Close())
 				})
 				awaitWaiter(&ln.d.read)
-				c := need(DialContext(context.Background(), "tcp", ln.Addr().String()))(t)
-				testenv.Check(t, testenv.Err(c.Read(make([]byte, 1))))
+				reads(t, dial(t, ln.Addr()), "x")
 				must(t, accepted())
-				must(t, c.Close())
 			}
 			full := fullListener(t)
 			testenv.ErrorIs(t, testenv.Err(DialTimeout("tcp", full, 10*time.Millisecond)), os.ErrDeadlineExceeded, "DialTimeout")
@@ -153,21 +133,14 @@ func TestGoroutinesDialAndAcceptOnHeldLoops(t *testing.T) {
 func TestTasksAndGoroutinesTakeTurns(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		c, s := connPair(t, "tcp")
-		defer c.Close()
-		defer s.Close()
 		const rounds = 200
 		echo := rt.Go(func() {
 			for range rounds {
-				var b [1]byte
-				need(s.Read(b[:]))(t)
-				need(s.Write(b[:]))(t)
+				reads(t, s, "word")
+				need(s.Write([]byte("word")))(t)
 			}
 		})
-		talk := func() {
-			var b [1]byte
-			need(c.Write(b[:]))(t)
-			need(c.Read(b[:]))(t)
-		}
+		talk := func() { talkOnce(t, c, c) }
 		var looseSeen, boundSeen bool
 		for i := range rounds {
 			if i%2 == 0 {
@@ -180,9 +153,7 @@ func TestTasksAndGoroutinesTakeTurns(t *testing.T) {
 		}
 		must(t, echo.Join())
 		// A ring gives a socket back only when its loop asks for it.
-		if !looseSeen && c.d.requests == nil || !boundSeen {
-			t.Errorf("it was loose: %v, bound: %v; want both", looseSeen, boundSeen)
-		}
+		testenv.True(t, (looseSeen || c.d.requests != nil) && boundSeen, "it was loose: %v, bound: %v; want both", looseSeen, boundSeen)
 	})
 }
 
@@ -192,27 +163,22 @@ func TestGoroutineReadsWhileATaskWrites(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		for _, readerFirst := range []bool{true, false} {
 			c, peer := pairHere(t)
-			defer c.Close()
-			defer peer.Close()
 			const size = 8 << 20
 			var reader func() error
-			var writer *engine.Task
 			read := func() {
-				reader = spawn(func() { need(c.Read(make([]byte, 1)))(t) })
+				reader = spawn(func() { reads(t, c, "x") })
 				awaitWaiter(&c.d.read)
 			}
 			if readerFirst {
 				read()
 			}
-			writer = engine.GoOn(c.d.loop, func() { need(c.Write(make([]byte, size)))(t) })
+			writer := engine.GoOn(c.d.loop, func() { need(c.Write(make([]byte, size)))(t) })
 			awaitWaiter(&c.d.write)
 			if !readerFirst {
 				read()
 			} else {
 				c.d.mu.Lock() // while it finds out that there is a reader, bind takes the flag away
-				if c.d.flags.Load()&flagLoose == 0 {
-					t.Error("the task has bound the connection, whose reader then needs the loop")
-				}
+				testenv.True(t, c.d.flags.Load()&flagLoose != 0, "the task has bound the connection, whose reader then needs the loop")
 				c.d.mu.Unlock()
 			}
 			readSize(t, peer, size)

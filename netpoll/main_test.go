@@ -3,11 +3,14 @@
 package netpoll
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"slices"
@@ -129,6 +132,11 @@ func everywhere(t *testing.T, f func(t *testing.T, rt *engine.Runtime)) {
 	}
 }
 
+// inTaskEverywhere runs the test as a task in every setting.
+func inTaskEverywhere(t *testing.T, f func(t *testing.T)) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) { inTask(t, rt, func() { f(t) }) })
+}
+
 var pollerFlag = flag.String("poller", "epoll", "poller of the tests that run on one only")
 
 // onOne is the setting of tests that run on one poller only.
@@ -178,14 +186,134 @@ func need[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
+// closing closes c at the end of the test, if the test has not.
+func closing[C io.Closer](t testing.TB, c C) C {
+	t.Cleanup(func() {
+		if err := c.Close(); !errors.Is(err, net.ErrClosed) {
+			testenv.Check(t, err, "Close")
+		}
+	})
+	return c
+}
+
+// The functions below make what is closed at the end of the test.
+
+func listen(t testing.TB, network string) *Listener {
+	t.Helper()
+	return closing(t, need(Listen(network, testAddress(t, network)))(t))
+}
+
+func dial(t testing.TB, to net.Addr) *Conn {
+	t.Helper()
+	return closing(t, need(Dial(to.Network(), to.String()))(t).(*Conn))
+}
+
+func listenPacket(t testing.TB, network string) *PacketConn {
+	t.Helper()
+	return closing(t, need(ListenPacket(network, testAddress(t, network)))(t))
+}
+
+func dialPacket(t testing.TB, to net.Addr) *PacketConn {
+	t.Helper()
+	return closing(t, need(Dial(to.Network(), to.String()))(t).(*PacketConn))
+}
+
+func pipe(t testing.TB) (r, w *File) {
+	t.Helper()
+	r, w, err := Pipe()
+	must(t, err)
+	return closing(t, r), closing(t, w)
+}
+
+// drainingFor is listen for a Serve that drains for as long as limit says.
+func drainingFor(t testing.TB, network string, limit time.Duration) *Listener {
+	t.Helper()
+	return closing(t, need(ListenConfig{DrainLimit: limit}.Listen(context.Background(), network, testAddress(t, network)))(t))
+}
+
+// client is a connection of package net.
+func client(t testing.TB, to net.Addr) net.Conn {
+	t.Helper()
+	c := closing(t, need(net.Dial(to.Network(), to.String()))(t))
+	must(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	return c
+}
+
+func accept(t testing.TB, ln *Listener) *Conn {
+	t.Helper()
+	return closing(t, need(ln.AcceptConn())(t))
+}
+
 // connPair makes a connected pair: the client's end and the accepted one.
 func connPair(t testing.TB, network string) (client, server *Conn) {
 	t.Helper()
 	ln := need(Listen(network, testAddress(t, network)))(t)
 	defer ln.Close()
-	c := need(Dial(network, ln.Addr().String()))(t)
-	s := need(ln.AcceptConn())(t)
-	return c.(*Conn), s
+	client = dial(t, ln.Addr())
+	return client, accept(t, ln)
+}
+
+// onLoop runs f on the goroutine of the loop that c belongs to.
+func onLoop(c *Conn, f func()) {
+	done := make(chan struct{})
+	c.d.loop.Post(func() { f(); close(done) })
+	<-done
+}
+
+func sameBytes(t testing.TB, got, want []byte, what string) {
+	t.Helper()
+	testenv.True(t, bytes.Equal(got, want), "%s: got %d bytes that differ from the %d sent", what, len(got), len(want))
+}
+
+// reads checks that the next Read of r returns want.
+func reads(t testing.TB, r io.Reader, want string, what ...any) {
+	t.Helper()
+	b := make([]byte, len(want)+10)
+	n, err := r.Read(b)
+	testenv.Check(t, err, what...)
+	testenv.Equal(t, string(b[:n]), want, what...)
+}
+
+// readFails checks that the next Read of r returns nothing but the error want.
+func readFails(t testing.TB, r io.Reader, want error, what ...any) {
+	t.Helper()
+	n, err := r.Read(make([]byte, 1))
+	testenv.Equal(t, n, 0, what...)
+	testenv.ErrorIs(t, err, want, what...)
+}
+
+// readsAll checks that r has want and then ends.
+func readsAll(t testing.TB, r io.Reader, want string, what ...any) {
+	t.Helper()
+	got, err := io.ReadAll(r)
+	testenv.Check(t, err, what...)
+	testenv.Equal(t, string(got), want, what...)
+}
+
+// talkOnce sends a word.
+func talkOnce(t testing.TB, from io.Writer, to io.Reader) {
+	t.Helper()
+	need(from.Write([]byte("word")))(t)
+	reads(t, to, "word")
+}
+
+// echoes checks that the server at that address sends back what a client sends.
+func echoes(t testing.TB, at net.Addr) {
+	t.Helper()
+	c := client(t, at)
+	talkOnce(t, c, c)
+	must(t, c.Close())
+}
+
+// startServing runs serve as a task. The function that it returns closes ln, which must end that.
+func startServing(t testing.TB, ln *Listener, serve func() error) (end func()) {
+	ended := make(chan error, 1)
+	ln.d.loop.Runtime().Go(func() { ended <- serve() })
+	return func() {
+		t.Helper()
+		must(t, ln.Close())
+		testenv.ErrorIs(t, <-ended, net.ErrClosed, "serving")
+	}
 }
 
 // networks are those of the names that this machine has.

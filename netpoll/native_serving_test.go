@@ -48,9 +48,7 @@ func TestHTTPClientInTasks(t *testing.T) {
 				}
 				got, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
-				if err != nil || string(got) != want {
-					t.Errorf("got %d bytes, %v; want %d", len(got), err, len(want))
-				}
+				testenv.True(t, err == nil && string(got) == want, "got %d bytes, %v; want %d", len(got), err, len(want))
 			}
 		})
 	})
@@ -83,16 +81,13 @@ func TestWritesOfADetachedTask(t *testing.T) {
 				engine.GoOn(l, func() { close(end) })
 				<-end
 				testenv.Check(t, write(c, make([]byte, 10)), name)
-				if l.Runs() {
-					t.Errorf("%s: a write that need not wait has brought the task back", name)
-				}
+				testenv.True(t, !l.Runs(), "%s: a write that need not wait has brought the task back", name)
 				time.AfterFunc(time.Millisecond, cancel)
 				for err == nil { // nobody reads
 					err = write(c, make([]byte, 1<<20))
 				}
-				if !errors.Is(err, context.Canceled) || !l.Runs() {
-					t.Errorf("%s: a write that waits ended with %v, on the loop: %v", name, err, l.Runs())
-				}
+				testenv.True(t, errors.Is(err, context.Canceled) && l.Runs(),
+					"%s: a write that waits ended with %v, on the loop: %v", name, err, l.Runs())
 			})
 			waiter.Join()
 		}
@@ -235,9 +230,8 @@ type calledBack struct {
 func (c *calledBack) waits(where string) {
 	before := c.rt.Detached()
 	stackchunk.Call(c.need, func() { time.Sleep(10 * time.Millisecond) })
-	if n := c.rt.Detached() - before; n != 0 || !c.rt.Loop(0).Runs() {
-		c.t.Errorf("%s, a need of %d: %d times detached, on its loop %v", where, c.need, n, c.rt.Loop(0).Runs())
-	}
+	n := c.rt.Detached() - before
+	testenv.True(c.t, n == 0 && c.rt.Loop(0).Runs(), "%s, a need of %d: %d times detached, on its loop %v", where, c.need, n, c.rt.Loop(0).Runs())
 }
 
 func (c *calledBack) Enabled(context.Context, slog.Level) bool { return true }

@@ -148,18 +148,15 @@ func TestNativeWaitForATaskOfTheSameLoop(t *testing.T) {
 			waiter, _ := rt.Spawn(engine.Options{Loop: rt.Loop(0), Context: ctx, Name: name}, func() {
 				me := engine.Current()
 				wait()
-				if engine.Current() != me || engine.CurrentLoop() != rt.Loop(0) || engine.Context().Value(nameKey{}) != name {
-					t.Errorf("%s: after the wait the task is %v, want %v, on %v in %v", name, engine.Current(), me, engine.CurrentLoop().Index(), engine.Context())
-				}
+				testenv.True(t, engine.Current() == me && engine.CurrentLoop() == rt.Loop(0) && engine.Context().Value(nameKey{}) == name,
+					"%s: after the wait the task is %v, want %v, on %v in %v", name, engine.Current(), me, engine.CurrentLoop().Index(), engine.Context())
 				engine.Yield()
 			})
 			ender := engine.GoOn(rt.Loop(0), end)
 			testenv.Check(t, ender.Join())
 			testenv.Check(t, waiter.Join())
 		}
-		if rt.Detached() == 0 {
-			t.Error("no task was detached")
-		}
+		testenv.True(t, rt.Detached() != 0, "no task was detached")
 	})
 }
 
@@ -177,13 +174,9 @@ func TestFreeLocksBringBack(t *testing.T) {
 			waiter := engine.GoOn(rt.Loop(0), func() {
 				engine.GoOn(rt.Loop(0), func() { close(c) })
 				<-c
-				if rt.Loop(0).Runs() {
-					t.Errorf("%s: the task was not detached", name)
-				}
+				testenv.True(t, !rt.Loop(0).Runs(), "%s: the task was not detached", name)
 				take()
-				if !rt.Loop(0).Runs() {
-					t.Errorf("%s: the task has not come back", name)
-				}
+				testenv.True(t, rt.Loop(0).Runs(), "%s: the task has not come back", name)
 			})
 			testenv.Must(t, waiter.Join())
 		}
@@ -206,9 +199,7 @@ func TestDetachedTaskEnds(t *testing.T) {
 				testenv.Check(t, engine.GoOn(rt.Loop(0), func() { engine.Yield() }).Join())
 			}
 		}
-		if len(panics) != 1 || panics[0] != "over" {
-			t.Errorf("panics: %v", panics)
-		}
+		testenv.True(t, len(panics) == 1 && panics[0] == "over", "panics: %v", panics)
 	})
 }
 
@@ -237,14 +228,10 @@ func TestDetachLimits(t *testing.T) {
 		return held
 	}
 	native(t, engine.Config{DetachAfter: -1}, func(t *testing.T, rt *engine.Runtime) {
-		if !held(rt, 0) {
-			t.Error("a task was detached although DetachAfter is negative")
-		}
+		testenv.True(t, held(rt, 0), "a task was detached although DetachAfter is negative")
 	})
 	native(t, engine.Config{DetachLimit: 2}, func(t *testing.T, rt *engine.Runtime) {
-		if !held(rt, 2) {
-			t.Error("a third task was detached, with a DetachLimit of 2")
-		}
+		testenv.True(t, held(rt, 2), "a third task was detached, with a DetachLimit of 2")
 	})
 }
 
@@ -301,14 +288,10 @@ func TestWakeOfADetachedTask(t *testing.T) {
 			waiter.Store(me)
 			w.Wake()
 			<-woken
-			if l.Runs() {
-				t.Error("a detached task runs on its loop, says Runs, while its stand-in does")
-			}
+			testenv.True(t, !l.Runs(), "a detached task runs on its loop, says Runs, while its stand-in does")
 			close(looked)
 			w.Wait(engine.ReasonDescriptor, nil)
-			if !l.Runs() {
-				t.Error("after a wait the task is not on its loop")
-			}
+			testenv.True(t, l.Runs(), "after a wait the task is not on its loop")
 		})
 		<-self
 		testenv.Check(t, waits.Join())
@@ -454,9 +437,7 @@ func randomNativeWaits(t *testing.T, seed uint64) {
 					default:
 						step()
 					}
-					if rng.IntN(3) == 0 && engine.Current() != me {
-						t.Errorf("a task has become another")
-					}
+					testenv.True(t, rng.IntN(3) != 0 || engine.Current() == me, "a task has become another")
 				}
 			}))
 		}

@@ -6,14 +6,20 @@ import (
 	"errors"
 	"math"
 	"net"
+	"os"
 	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/internal/uring"
 )
 
 // eachPoller runs the test on every poller, without a runtime: the test's goroutine, on
@@ -32,7 +38,7 @@ func eachPoller(t *testing.T, f func(t *testing.T, p engine.Poller)) {
 	}
 }
 
-// bareDesc registers fd with p, apart from any loop. The caller keeps fd.
+// bareDesc registers fd with p, apart from any loop.
 func bareDesc(t testing.TB, p engine.Poller, fd int) *desc {
 	d := &desc{fd: int32(fd), kind: kindStream, poller: p.(registrar)}
 	must(t, d.poller.register(d))
@@ -45,7 +51,15 @@ func bareDesc(t testing.TB, p engine.Poller, fd int) *desc {
 
 func bareSocketpair(t testing.TB) (a, b int) {
 	p := need(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0))(t)
+	t.Cleanup(func() { unix.Close(p[1]) })
 	return p[0], p[1]
+}
+
+// closedPair is a bareSocketpair of which the caller keeps nothing.
+func closedPair(t testing.TB) (a, b int) {
+	a, b = bareSocketpair(t)
+	t.Cleanup(func() { unix.Close(a) })
+	return a, b
 }
 
 func TestPollTimeout(t *testing.T) {
@@ -91,35 +105,27 @@ func TestWake(t *testing.T) {
 			go p.Wake()
 			must(t, p.Poll(-1))
 		}
-		if p.Active() {
-			t.Error("Active with nothing registered")
-		}
+		testenv.True(t, !p.Active(), "Active with nothing registered")
 	})
 }
 
 func TestInterruptedPoll(t *testing.T) {
 	eachPoller(t, func(t *testing.T, p engine.Poller) {
 		tid := unix.Gettid()
-		done := make(chan struct{})
+		var done atomic.Bool
 		ended := make(chan error)
 		go func() {
-			for {
-				select {
-				case <-done:
-					ended <- nil
-					return
-				case <-time.After(time.Millisecond):
-					if err := unix.Tgkill(unix.Getpid(), tid, unix.SIGURG); err != nil {
-						ended <- err
-						return
-					}
-				}
+			var err error
+			for !done.Load() && err == nil {
+				breathe(time.Millisecond)
+				err = unix.Tgkill(unix.Getpid(), tid, unix.SIGURG)
 			}
+			ended <- err
 		}()
 		for range 5 {
 			must(t, p.Poll(20*time.Millisecond)) // EINTR is no error
 		}
-		close(done)
+		done.Store(true)
 		must(t, <-ended)
 	})
 }
@@ -158,9 +164,7 @@ func TestStaleEvent(t *testing.T) {
 	need(unix.Write(b2, []byte("for the living")))(t)
 	must(t, p.Poll(0))
 	testenv.Equal(t, d.read.p.Load(), ready, "an event for the descriptor did not reach it")
-	for _, fd := range []int{b, b2, duplicate} {
-		unix.Close(fd)
-	}
+	unix.Close(duplicate)
 	must(t, d.shut())
 	d.unuse()
 }
@@ -169,16 +173,12 @@ func TestManyEvents(t *testing.T) {
 	eachPoller(t, func(t *testing.T, p engine.Poller) {
 		const n = maxEvents + 100
 		var descs []*desc
-		var peers []int
 		for range n {
 			a, b := bareSocketpair(t)
 			descs = append(descs, bareDesc(t, p, a))
-			peers = append(peers, b)
 			need(unix.Write(b, []byte("x")))(t)
 		}
-		if !p.Active() {
-			t.Error("not Active with descriptors registered")
-		}
+		testenv.True(t, p.Active(), "not Active with descriptors registered")
 		polls := 2
 		if t.Name() == "TestManyEvents/"+lockedUring {
 			polls += n / 10 // the kernel does a bounded number of things before it returns
@@ -193,35 +193,31 @@ func TestManyEvents(t *testing.T) {
 			}
 			must(t, d.shut())
 			d.unuse()
-			unix.Close(peers[i])
 		}
 		for range polls {
 			must(t, p.Poll(0)) // what is left is cancelled
 		}
-		if p.Active() {
-			t.Error("Active after the last was closed")
-		}
+		testenv.True(t, !p.Active(), "Active after the last was closed")
 	})
 }
 
 // Close closes the descriptors that are left, takes no new ones, and a Wake after it does nothing.
 func TestPollerClose(t *testing.T) {
-	before := len(testenv.OpenFiles())
 	for _, x := range pollers {
+		before := len(testenv.OpenFiles())
 		p, err := x.open()
 		if refused(err) {
 			continue
 		}
 		must(t, err)
-		a, b := bareSocketpair(t)
+		a, _ := bareSocketpair(t)
 		d := bareDesc(t, p, a)
 		must(t, p.Close())
 		testenv.ErrorIs(t, d.use(), net.ErrClosed, "use after the poller was closed")
 		must(t, p.Wake())
 		testenv.ErrorIs(t, p.(registrar).register(&desc{fd: -1}), errPollerClosed, "register after Close")
-		unix.Close(b)
+		testenv.AtMost(t, len(testenv.OpenFiles()), before+1, "descriptors are open with the other end of the pair, %d were before", before)
 	}
-	testenv.AtMost(t, len(testenv.OpenFiles()), before, "descriptors are open, %d were before", before)
 }
 
 // The table uses slots again, grows by chunks, and finds nothing under an old token.
@@ -235,14 +231,11 @@ func TestTable(t *testing.T) {
 		for i := range descs {
 			descs[i] = new(desc)
 			must(t, tab.add(descs[i], ok))
-			if seen[descs[i].token] || descs[i].token == 0 {
-				t.Fatalf("token %#x was given twice or is zero", descs[i].token)
-			}
+			testenv.MustEqual(t, seen[descs[i].token] || descs[i].token == 0, false, "token %#x was given twice or is zero", descs[i].token)
 			seen[descs[i].token] = true
 		}
-		if tab.active.Load() != n || tab.used != n {
-			t.Fatalf("%d active in %d slots, want %d in %d", tab.active.Load(), tab.used, n, n)
-		}
+		testenv.MustEqual(t, tab.active.Load(), n, "active")
+		testenv.MustEqual(t, tab.used, n, "slots")
 		for _, d := range descs {
 			testenv.MustEqual(t, tab.find(d.token), d, "token %#x does not lead to its descriptor", d.token)
 			tab.remove(d, func() {})
@@ -255,9 +248,8 @@ func TestTable(t *testing.T) {
 	}
 	testenv.Equal(t, tab.find(1<<32|99999), nil, "a token beyond the table leads somewhere")
 	failure := errors.New("no")
-	if err := tab.add(new(desc), func() error { return failure }); err != failure || tab.active.Load() != 0 {
-		t.Errorf("a failed registration: %v, %d active", err, tab.active.Load())
-	}
+	err := tab.add(new(desc), func() error { return failure })
+	testenv.True(t, err == failure && tab.active.Load() == 0, "a failed registration: %v, %d active", err, tab.active.Load())
 	// The generation skips zero when it wraps.
 	d := new(desc)
 	c, at := tab.entry(tab.free[len(tab.free)-1])
@@ -265,3 +257,144 @@ func TestTable(t *testing.T) {
 	must(t, tab.add(d, ok))
 	testenv.Equal(t, d.token>>32, 1, "generation after the last")
 }
+
+// A driven poller lends its ring.
+type driven interface {
+	engine.Poller
+	Driver() (*uring.Driver, error)
+}
+
+// withRing runs the test with the ring beside epoll.
+func withRing(t *testing.T, f func(t *testing.T, p driven, d *uring.Driver)) {
+	before := rings()
+	p := need(newEpoll())(t).(driven)
+	d, err := p.Driver()
+	if err != nil {
+		must(t, p.Close())
+		skipRefused(t, err)
+		t.Fatal(err)
+	}
+	testenv.True(t, rings() != before, "the ring is in neither list of /proc/self: this test sees nothing")
+	f(t, p, d)
+	must(t, p.Close())
+	testenv.Equal(t, rings(), before, "descriptors and mappings of rings")
+}
+
+// rings counts descriptors and mappings of rings in this process.
+func rings() int {
+	maps, _ := os.ReadFile("/proc/self/maps")
+	n := strings.Count(string(maps), "[io_uring]")
+	for _, fd := range testenv.OpenFiles() {
+		if strings.Contains(fd, "[io_uring]") {
+			n++
+		}
+	}
+	return n
+}
+
+// outcome takes one completion.
+type outcome struct {
+	res  int32
+	done bool
+}
+
+func (o *outcome) Complete(res int32, _ uint32) { o.res, o.done = res, true }
+
+func pollIn(t testing.TB, d *uring.Driver, fd int) *outcome {
+	e := need(d.Entry())(t)
+	o := new(outcome)
+	e.PreparePollAdd(fd, unix.POLLIN)
+	d.Track(e, o)
+	return o
+}
+
+func TestCompletionEndsThePoll(t *testing.T) {
+	withRing(t, func(t *testing.T, p driven, d *uring.Driver) {
+		again, err := p.Driver()
+		testenv.True(t, again == d && err == nil, "second call: %p, %v; want %p", again, err, d)
+		// What completes while it is handed over must not be waited for.
+		e, o := need(d.Entry())(t), new(outcome)
+		e.PrepareNop()
+		d.Track(e, o)
+		must(t, p.Poll(-1))
+		testenv.MustEqual(t, o.done, true, "a no-op has completed when Poll ends")
+		a, b := closedPair(t)
+		for range 50 {
+			o := pollIn(t, d, a)
+			testenv.MustEqual(t, p.Active(), true, "Active with a request that is to be handed over")
+			must(t, p.Poll(0))
+			if o.done || d.Pending() != 0 || !p.Active() {
+				t.Fatalf("after Poll(0): done %v, pending %d, Active %v; want false, 0, true", o.done, d.Pending(), p.Active())
+			}
+			go unix.Write(b, []byte("x"))
+			for !o.done {
+				must(t, p.Poll(-1))
+			}
+			testenv.MustEqual(t, o.res&unix.POLLIN, unix.POLLIN, "the poll's result")
+			unix.Read(a, make([]byte, 8))
+			testenv.MustEqual(t, p.Active(), false, "Active with nothing in flight")
+		}
+	})
+}
+
+// A Poll between descriptors and completions must not mistake one for the other.
+func TestSocketsBesideTheRing(t *testing.T) {
+	withRing(t, func(t *testing.T, p driven, d *uring.Driver) {
+		a, b := bareSocketpair(t)
+		s := bareDesc(t, p, a)
+		must(t, p.Poll(0)) // the event that comes with registering
+		s.read.p.Store(nil)
+		x, y := closedPair(t)
+		o := pollIn(t, d, x)
+		must(t, p.Poll(0))
+		unix.Write(b, []byte("x"))
+		must(t, p.Poll(-1))
+		testenv.True(t, s.read.p.Load() == ready && !o.done,
+			"the socket is ready: %v, the request done: %v; want true, false", s.read.p.Load() == ready, o.done)
+		unix.Write(y, []byte("x"))
+		for !o.done {
+			must(t, p.Poll(-1))
+		}
+		must(t, s.shut())
+		s.unuse()
+	})
+}
+
+func TestCloseEndsRequests(t *testing.T) {
+	p := need(newEpoll())(t).(driven)
+	d, err := p.Driver()
+	if err != nil {
+		must(t, p.Close())
+		t.Skip(err)
+	}
+	a, _ := closedPair(t)
+	sent := pollIn(t, d, a)
+	must(t, p.Poll(0))
+	queued := pollIn(t, d, a)
+	must(t, p.Close())
+	for i, o := range []*outcome{sent, queued} {
+		testenv.True(t, o.done && o.res == -int32(unix.ECANCELED), "request %d: done %v, result %v; want ECANCELED", i, o.done, syscall.Errno(-o.res))
+	}
+	testenv.ErrorIs(t, testenv.Err(p.Driver()), errPollerClosed, "Driver after Close")
+}
+
+func TestNoRing(t *testing.T) {
+	for _, x := range pollers {
+		t.Run(x.name, func(t *testing.T) {
+			p, err := poller.NoRing(x.open)()
+			skipRefused(t, err)
+			must(t, err)
+			defer p.Close()
+			testenv.ErrorSays(t, testenv.Err(p.(driven).Driver()), "NoRing")
+		})
+	}
+	failing := func() (engine.Poller, error) { return nil, unix.EMFILE }
+	testenv.ErrorIs(t, testenv.Err(poller.NoRing(failing)()), unix.EMFILE, "NoRing of a constructor that fails")
+	anothers := func() (engine.Poller, error) { return idlePoller{}, nil }
+	testenv.Fails(t, testenv.Err(poller.NoRing(anothers)()), "NoRing of somebody else's poller")
+}
+
+// idlePoller is a poller of somebody else.
+type idlePoller struct{ engine.Poller }
+
+func (idlePoller) Close() error { return nil }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // poolOf serves echoes and returns a pool of connections to that.
@@ -27,37 +28,43 @@ func poolOf(t *testing.T, max int) (p *Pool, dials *atomic.Int32) {
 	return p, dials
 }
 
+func get(t *testing.T, p *Pool) net.Conn { return need(p.Get(context.Background()))(t) }
+
+// eightOnEachLoop runs f as tasks with numbers, and waits for them.
+func eightOnEachLoop(t *testing.T, rt *engine.Runtime, f func(i int)) {
+	var all []*engine.Task
+	for i := range 8 * rt.Loops() {
+		all = append(all, engine.GoOn(rt.Loop(i%rt.Loops()), func() { f(i) }))
+	}
+	for _, k := range all {
+		must(t, k.Join())
+	}
+}
+
 // Tasks of several loops use connections of their own loops, never more than there may be.
 func TestPool(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		const max = 16
 		p, dials := poolOf(t, max)
 		var foreign, out, most atomic.Int32
-		var all []*engine.Task
-		for i := range 8 * rt.Loops() {
-			all = append(all, engine.GoOn(rt.Loop(i%rt.Loops()), func() {
-				for range 20 {
-					c := need(p.Get(context.Background()))(t)
-					if n := out.Add(1); n > most.Load() {
-						most.Store(n)
-					}
-					if c.(*Conn).home() != engine.CurrentLoop() {
-						foreign.Add(1)
-					}
-					talkOnce(t, c, c)
-					out.Add(-1)
-					p.Put(c, false)
+		eightOnEachLoop(t, rt, func(int) {
+			for range 20 {
+				c := get(t, p)
+				if n := out.Add(1); n > most.Load() {
+					most.Store(n)
 				}
-			}))
-		}
-		for _, k := range all {
-			must(t, k.Join())
-		}
-		if most.Load() > max || dials.Load() > max {
-			t.Errorf("%d connections in use, %d dialled; want %d at most", most.Load(), dials.Load(), max)
-		}
-		if rt.Loops() <= 2 && foreign.Load() > 0 { // 8 tasks of each: enough for all
-			t.Errorf("%d uses of another loop's connection", foreign.Load())
+				if c.(*Conn).home() != engine.CurrentLoop() {
+					foreign.Add(1)
+				}
+				talkOnce(t, c, c)
+				out.Add(-1)
+				p.Put(c, false)
+			}
+		})
+		testenv.AtMost(t, most.Load(), max, "connections in use")
+		testenv.AtMost(t, dials.Load(), max, "dialled")
+		if rt.Loops() <= 2 { // then there is one for each of the 8 tasks of a loop
+			testenv.Equal(t, foreign.Load(), 0, "uses of another loop's connection")
 		}
 		must(t, p.Close())
 		testenv.ErrorIs(t, testenv.Err(p.Get(context.Background())), ErrPoolClosed, "Get after Close")
@@ -67,7 +74,7 @@ func TestPool(t *testing.T) {
 func TestPoolLimits(t *testing.T) {
 	both(t, func(t *testing.T) {
 		p, dials := poolOf(t, 1)
-		c := need(p.Get(context.Background()))(t)
+		c := get(t, p)
 		ctx, cancel := context.WithCancel(context.Background())
 		waiting := spawn(func() {
 			testenv.ErrorIs(t, testenv.Err(p.Get(ctx)), context.Canceled, "Get with all in use")
@@ -79,10 +86,9 @@ func TestPoolLimits(t *testing.T) {
 		testenv.ErrorIs(t, testenv.Err(free.Get(ctx)), context.Canceled, "Get with one at rest, after the end of its context")
 		must(t, free.Close())
 		p.Put(c, true) // broken: the next is a new one
-		again := need(p.Get(context.Background()))(t)
-		if again == c || dials.Load() != 2 {
-			t.Errorf("a broken connection is used again; %d dials", dials.Load())
-		}
+		again := get(t, p)
+		testenv.True(t, again != c, "a broken connection is used again")
+		testenv.Equal(t, dials.Load(), 2, "dials")
 		refuses := func(by *Pool, what string) {
 			defer func() {
 				if recover() == nil {
@@ -95,23 +101,21 @@ func TestPoolLimits(t *testing.T) {
 		p.Put(again, false)
 		refuses(p, "a second Put")
 		p.IdleTimeout = time.Nanosecond
-		c = need(p.Get(context.Background()))(t)
-		if c == again || p.open != 1 {
-			t.Errorf("a connection that has rested for too long is used again; %d open", p.open)
-		}
+		c = get(t, p)
+		testenv.True(t, c != again && p.open == 1, "a connection that has rested for too long is used again; %d open", p.open)
 		must(t, p.Close())
 		p.Put(c, false)
-		testenv.ErrorIs(t, testenv.Err(c.Read(make([]byte, 1))), net.ErrClosed, "put back after Close")
-		fails := &Pool{MaxConns: 1, Dial: func(context.Context) (net.Conn, error) { return nil, io.EOF }}
-		for range 2 {
-			if _, err := fails.Get(context.Background()); err != io.EOF {
-				t.Errorf("Get: %v, want the error of Dial", err)
-			}
-		}
-		nothing := &Pool{MaxConns: 1, Dial: func(context.Context) (net.Conn, error) { return nil, nil }}
-		for range 2 {
-			if c, err := nothing.Get(context.Background()); c != nil || err == nil || nothing.open != 0 {
-				t.Errorf("Get with a Dial that returns nothing: %v, %v; %d are open", c, err, nothing.open)
+		readFails(t, c, net.ErrClosed, "put back after Close")
+		for _, want := range []error{io.EOF, errNoConn} { // of a Dial that fails, and of one that returns nothing
+			fails := &Pool{MaxConns: 1, Dial: func(context.Context) (net.Conn, error) {
+				if want == errNoConn {
+					return nil, nil
+				}
+				return nil, want
+			}}
+			for range 2 {
+				testenv.Equal(t, testenv.Err(fails.Get(context.Background())), want, "Get")
+				testenv.Equal(t, fails.open, 0, "open")
 			}
 		}
 	})
@@ -131,31 +135,23 @@ func TestPoolWithoutDescriptors(t *testing.T) {
 			}
 			return dial(ctx)
 		}
-		var all []*engine.Task
-		for i := range 8 * rt.Loops() {
-			all = append(all, engine.GoOn(rt.Loop(i%rt.Loops()), func() {
-				for round := range 10 {
-					c := need(p.Get(context.Background()))(t)
-					talkOnce(t, c, c)
-					broken := round == i%10
-					if broken {
-						c.Close()
-						left.Add(1)
-					}
-					p.Put(c, broken)
+		eightOnEachLoop(t, rt, func(i int) {
+			for round := range 10 {
+				c := get(t, p)
+				talkOnce(t, c, c)
+				broken := round == i%10
+				if broken {
+					c.Close()
+					left.Add(1)
 				}
-			}))
-		}
-		for _, k := range all {
-			must(t, k.Join())
-		}
-		if p.lack != 0 || p.told != 0 || p.open > 2 {
-			t.Errorf("in the end %d want one, %d of them are to look, %d are open", p.lack, p.told, p.open)
-		}
+				p.Put(c, broken)
+			}
+		})
+		testenv.True(t, p.lack == 0 && p.told == 0 && p.open <= 2,
+			"in the end %d want one, %d of them are to look, %d are open", p.lack, p.told, p.open)
 		left.Store(0)
 		for p.open > 0 { // nothing rests
-			c := need(p.Get(context.Background()))(t)
-			p.Put(c, true)
+			p.Put(get(t, p), true)
 		}
 		p.Patience = time.Millisecond
 		testenv.Equal(t, testenv.Err(p.Get(context.Background())), context.DeadlineExceeded, "when it has waited long enough")
@@ -178,12 +174,8 @@ func TestPoolOfADialThatPanics(t *testing.T) {
 		p.Dial = dial
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		c, err := p.Get(ctx)
-		must(t, err)
-		if p.open != 1 {
-			t.Errorf("%d open, want 1", p.open)
-		}
-		p.Put(c, false)
+		p.Put(need(p.Get(ctx))(t), false)
+		testenv.Equal(t, p.open, 1, "open")
 		must(t, p.Close())
 	})
 }
@@ -198,28 +190,35 @@ func TestPoolAtRest(t *testing.T) {
 		}
 		p, _ := poolOf(t, 0)
 		p.IdleTimeout = time.Millisecond
-		c, err := p.Get(context.Background())
-		must(t, err)
-		p.Put(c, false)
-		for open(p) > 0 {
-			must(t, engine.Sleep(time.Millisecond))
-		}
+		p.Put(get(t, p), false)
+		until(t, "the connection is closed", func() bool { return open(p) == 0 })
 
 		end := make(chan bool)
 		addr := testenv.Serve(t, func(c net.Conn) { <-end })
 		p = &Pool{IdleTimeout: -1, Dial: func(ctx context.Context) (net.Conn, error) { return DialContext(ctx, "tcp", addr) }}
-		c, err = p.Get(context.Background())
-		must(t, err)
+		c := get(t, p)
 		p.Put(c, false)
-		if p.sweep(); open(p) != 1 {
-			t.Error("a connection is closed that nothing has happened to")
-		}
+		p.sweep()
+		testenv.Equal(t, open(p), 1, "open when nothing has happened")
 		close(end)
-		for p.sweep(); open(p) > 0; p.sweep() {
-			must(t, engine.Sleep(time.Millisecond))
+		until(t, "it is closed", func() bool { p.sweep(); return open(p) == 0 })
+		readFails(t, c, net.ErrClosed)
+		must(t, p.Close())
+	})
+}
+
+// A plain goroutine has no loop, and uses what rests at any.
+func TestPoolOfGoroutines(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p, dials := poolOf(t, 0)
+		use := func() {
+			for range 3 {
+				p.Put(get(t, p), false)
+			}
 		}
-		_, err = c.Read(make([]byte, 1))
-		testenv.ErrorIs(t, err, net.ErrClosed)
+		use()
+		task.Offload(use)
+		testenv.Equal(t, dials.Load(), 1, "connections for one at a time")
 		must(t, p.Close())
 	})
 }

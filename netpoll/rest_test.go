@@ -37,9 +37,7 @@ func TestRestIsTheGoRuntimes(t *testing.T) {
 		testenv.AtLeast(t, time.Since(start), rest-restSlack, "a rest of %v was over after", rest)
 		must(t, p.Wake())
 		must(t, p.Poll(-1))
-		if p.rest.conn == nil || p.rest.armed {
-			t.Errorf("it works: %v, is armed: %v; want true, false", p.rest.conn != nil, p.rest.armed)
-		}
+		testenv.True(t, p.rest.conn != nil && !p.rest.armed, "it works: %v, is armed: %v; want true, false", p.rest.conn != nil, p.rest.armed)
 		var events [1]unix.EpollEvent
 		must(t, p.Wake())
 		testenv.Got(unix.EpollWait(p.rest.set, events[:], 0))(t, 0, "outside of a rest the set has N events ()")
@@ -81,9 +79,8 @@ func TestMostResters(t *testing.T) {
 	others := maxResters - resters.Load()
 	resters.Add(others)
 	defer resters.Add(-others)
-	if p := openedResting(t); p.rest.conn != nil {
-		t.Errorf("%d rest", maxResters+1)
-	}
+	p := openedResting(t)
+	testenv.True(t, p.rest.conn == nil, "%d rest", maxResters+1)
 	first.rest.close()
 	if p := openedResting(t); p.rest.conn == nil {
 		t.Errorf("%d do not rest", maxResters)
@@ -107,9 +104,7 @@ func TestRestRefused(t *testing.T) {
 				must(t, p.Wake())
 				must(t, p.Poll(-1))
 			}
-			if p.rest.conn != nil {
-				t.Error("it goes on trying")
-			}
+			testenv.True(t, p.rest.conn == nil, "it goes on trying")
 		})
 	}
 }

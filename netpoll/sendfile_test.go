@@ -55,6 +55,10 @@ func (p *scriptedPages) ReadAt(b []byte, off int64) (int, error) {
 	return p.File.ReadAt(b, off)
 }
 
+// all and none say what is in memory.
+func all(_, n int64) int64  { return n }
+func none(_, _ int64) int64 { return 0 }
+
 func patternFile(t *testing.T, size int) (*os.File, []byte) {
 	t.Helper()
 	want := pattern(size)
@@ -69,7 +73,6 @@ func patternFile(t *testing.T, size int) (*os.File, []byte) {
 func sendAndRead(t *testing.T, network string, send func(c *Conn) (int64, error)) (got []byte, sent int64, err error) {
 	t.Helper()
 	c, s := connPair(t, network)
-	defer s.Close()
 	join := spawn(func() {
 		sent, err = send(c)
 		c.Close()
@@ -89,9 +92,8 @@ func TestSendFile(t *testing.T) {
 				got, sent, err := sendAndRead(t, network, func(c *Conn) (int64, error) {
 					return c.SendFile(head, int(f.Fd()), part.off, part.n, nil)
 				})
-				if err != nil || sent != part.n || !bytes.Equal(got, append(head[:len(head):len(head)], want[part.off:part.off+part.n]...)) {
-					t.Errorf("%s: %d bytes from %d: %d sent, %d arrived, %v", network, part.n, part.off, sent, len(got), err)
-				}
+				testenv.True(t, err == nil && sent == part.n && bytes.Equal(got, append(head[:len(head):len(head)], want[part.off:part.off+part.n]...)),
+					"%s: %d bytes from %d: %d sent, %d arrived, %v", network, part.n, part.off, sent, len(got), err)
 			}
 		}
 	})
@@ -104,38 +106,27 @@ func TestSendFileOfPages(t *testing.T) {
 	both(t, func(t *testing.T) {
 		f, want := patternFile(t, size)
 		turn := 0
-		for name, p := range map[string]*scriptedPages{
-			"all":     {resident: func(_, n int64) int64 { return n }},
-			"none":    {resident: func(_, n int64) int64 { return 0 }},
-			"unknown": {resident: func(_, n int64) int64 { return -1 }},
-			"now and then": {resident: func(_, n int64) int64 {
+		for name, resident := range map[string]func(off, n int64) int64{
+			"all": all, "none": none,
+			"unknown": func(_, n int64) int64 { return -1 },
+			"now and then": func(_, n int64) int64 {
 				turn++
-				return int64(turn*7919) % n * int64(turn%3)
-			}},
+				return min(int64(turn*7919)%n*int64(turn%3), n)
+			},
 		} {
-			p.File = f
-			if name == "now and then" {
-				inner := p.resident
-				p.resident = func(off, n int64) int64 { return min(inner(off, n), n) }
-			}
+			p := &scriptedPages{File: f, resident: resident}
 			got, sent, err := sendAndRead(t, "tcp", func(c *Conn) (int64, error) {
 				return c.SendFile(nil, int(f.Fd()), 0, size, p)
 			})
-			if err != nil || sent != size || !bytes.Equal(got, want) {
-				t.Errorf("%s: %d sent, %d arrived, %v", name, sent, len(got), err)
-			}
-			if moved := p.moved; moved < size/sendfileMax || moved > size/sendfileRaw {
-				t.Errorf("%s: told %d times that the client has taken a part", name, moved)
-			}
+			testenv.True(t, err == nil && sent == size && bytes.Equal(got, want), "%s: %d sent, %d arrived, %v", name, sent, len(got), err)
+			testenv.AtLeast(t, p.moved, size/sendfileMax, "%s: told N times that the client has taken a part", name)
+			testenv.AtMost(t, p.moved, size/sendfileRaw, "%s: told N times that the client has taken a part", name)
 			copied := name == "none" || name == "unknown"
 			// Now and then what was fetched is gone again at once, and copied.
-			if (p.reads > 0) != copied && name != "now and then" {
-				t.Errorf("%s: %d reads", name, p.reads)
-			}
+			testenv.True(t, (p.reads > 0) == copied || name == "now and then", "%s: %d reads", name, p.reads)
 			fetched := name == "none" || name == "now and then"
-			if fetched != (p.fetched > 0) || fetched != (p.ahead.Load() > 0) {
-				t.Errorf("%s: fetched up to %d, asked ahead up to %d", name, p.fetched, p.ahead.Load())
-			}
+			testenv.True(t, fetched == (p.fetched > 0) && fetched == (p.ahead.Load() > 0),
+				"%s: fetched up to %d, asked ahead up to %d", name, p.fetched, p.ahead.Load())
 		}
 	})
 }
@@ -144,17 +135,12 @@ func TestSendFileOfPages(t *testing.T) {
 func TestSendFileThatEnds(t *testing.T) {
 	both(t, func(t *testing.T) {
 		f, want := patternFile(t, 100_000)
-		for _, pages := range []Pages{
-			nil,
-			&scriptedPages{File: f, resident: func(_, n int64) int64 { return n }},
-			&scriptedPages{File: f, resident: func(_, n int64) int64 { return 0 }},
-		} {
+		for _, pages := range []Pages{nil, &scriptedPages{File: f, resident: all}, &scriptedPages{File: f, resident: none}} {
 			got, sent, err := sendAndRead(t, "tcp", func(c *Conn) (int64, error) {
 				return c.SendFile(nil, int(f.Fd()), 10, 200_000, pages)
 			})
-			if err != io.ErrUnexpectedEOF || sent != 99_990 || !bytes.Equal(got, want[10:]) {
-				t.Errorf("%d sent, %d arrived, %v", sent, len(got), err)
-			}
+			testenv.True(t, err == io.ErrUnexpectedEOF && sent == 99_990 && bytes.Equal(got, want[10:]),
+				"%d sent, %d arrived, %v", sent, len(got), err)
 		}
 	})
 }
@@ -163,21 +149,17 @@ func TestSendFileErrors(t *testing.T) {
 	both(t, func(t *testing.T) {
 		const size = 16 << 20 // more than the buffers of a connection take
 		f, _ := patternFile(t, size)
-		all := func(_, n int64) int64 { return n }
-		c, s := connPair(t, "tcp")
-		defer s.Close()
+		c, _ := connPair(t, "tcp")
 		must(t, c.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
-		if sent, err := c.SendFile([]byte("head"), int(f.Fd()), 0, size, &scriptedPages{File: f, resident: all}); !errors.Is(err, os.ErrDeadlineExceeded) || sent >= size {
-			t.Errorf("deadline: %d sent, %v", sent, err)
-		}
+		sent, err := c.SendFile([]byte("head"), int(f.Fd()), 0, size, &scriptedPages{File: f, resident: all})
+		testenv.True(t, errors.Is(err, os.ErrDeadlineExceeded) && sent < size, "deadline: %d sent, %v", sent, err)
 		must(t, c.SetWriteDeadline(time.Time{}))
 		join := spawn(func() {
-			breathe(10 * time.Millisecond)
+			awaitWaiter(&c.d.write)
 			c.Close()
 		})
-		if sent, err := c.SendFile(nil, int(f.Fd()), 0, size, nil); !errors.Is(err, net.ErrClosed) || sent >= size {
-			t.Errorf("closed meanwhile: %d sent, %v", sent, err)
-		}
+		sent, err = c.SendFile(nil, int(f.Fd()), 0, size, nil)
+		testenv.True(t, errors.Is(err, net.ErrClosed) && sent < size, "closed meanwhile: %d sent, %v", sent, err)
 		must(t, join())
 		testenv.ErrorIs(t, testenv.Err(c.SendFile([]byte("head"), int(f.Fd()), 0, 1, nil)), net.ErrClosed, "closed")
 	})
@@ -189,21 +171,16 @@ func TestSendFileReadFails(t *testing.T) {
 		f, _ := patternFile(t, 1000)
 		broken := errors.New("broken")
 		got, sent, err := sendAndRead(t, "tcp", func(c *Conn) (int64, error) {
-			n, err := c.SendFile([]byte("head"), int(f.Fd()), 0, 1000, &scriptedPages{File: f, err: broken, resident: func(_, n int64) int64 { return 0 }})
+			n, err := c.SendFile([]byte("head"), int(f.Fd()), 0, 1000, &scriptedPages{File: f, err: broken, resident: none})
 			c.Write([]byte("!"))
 			return n, err
 		})
-		if !errors.Is(err, broken) || sent != 0 || string(got) != "head!" {
-			t.Errorf("%d sent, %q arrived, %v", sent, got, err)
-		}
+		testenv.True(t, errors.Is(err, broken) && sent == 0 && string(got) == "head!", "%d sent, %q arrived, %v", sent, got, err)
 		// sendfile(2) refuses a directory, and so does read(2).
 		d := need(os.Open(t.TempDir()))(t)
 		defer d.Close()
-		if _, _, err := sendAndRead(t, "tcp", func(c *Conn) (int64, error) {
-			return c.SendFile(nil, int(d.Fd()), 0, 1000, nil)
-		}); err == nil {
-			t.Error("a directory was sent")
-		}
+		_, _, err = sendAndRead(t, "tcp", func(c *Conn) (int64, error) { return c.SendFile(nil, int(d.Fd()), 0, 1000, nil) })
+		testenv.Fails(t, err, "sending a directory")
 	})
 }
 
@@ -215,9 +192,8 @@ func TestSendfileThatWaitsStopsNobodyElse(t *testing.T) {
 	defer cancel()
 	child := exec.CommandContext(ctx, os.Args[0])
 	child.Env = append(os.Environ(), childVariable+"="+sendfileChild)
-	if out, err := child.CombinedOutput(); err != nil {
-		t.Errorf("the child, whose sendfile waits while it collects garbage: %v, %s", err, out)
-	}
+	out, err := child.CombinedOutput()
+	testenv.True(t, err == nil, "the child, whose sendfile waits while it collects garbage: %v, %s", err, out)
 }
 
 const sendfileChild = "sendfile"
@@ -279,38 +255,25 @@ func runSendfileChild() int {
 // hundred bytes are as dear as large ones.
 func TestTinySegmentsDoNotFillTheSendBuffer(t *testing.T) {
 	both(t, func(t *testing.T) {
-		ln := need(Listen("tcp4", "127.0.0.1:0"))(t)
-		defer ln.Close()
+		ln := listen(t, "tcp4")
 		f, data := patternFile(t, 4<<20)
-		for _, send := range []struct {
-			name string
-			do   func(c *Conn) (int64, error)
-		}{
-			{"SendFile", func(c *Conn) (int64, error) { return c.SendFile(nil, int(f.Fd()), 0, 4<<20, nil) }},
-			{"Write", func(c *Conn) (int64, error) {
-				n, err := c.Write(data)
-				return int64(n), err
-			}},
-			{"WriteBuffers", func(c *Conn) (int64, error) {
-				return c.WriteBuffers(&net.Buffers{data[:2<<20], data[2<<20:]})
-			}},
+		for name, send := range map[string]func(c *Conn) (int64, error){
+			"SendFile":     func(c *Conn) (int64, error) { return c.SendFile(nil, int(f.Fd()), 0, 4<<20, nil) },
+			"Write":        func(c *Conn) (int64, error) { n, err := c.Write(data); return int64(n), err },
+			"WriteBuffers": func(c *Conn) (int64, error) { return c.WriteBuffers(&net.Buffers{data[:2<<20], data[2<<20:]}) },
 		} {
 			fd := need(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 			must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1))
 			must(t, unix.Connect(fd, &unix.SockaddrInet4{Port: ln.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}))
-			c := need(ln.AcceptConn())(t)
-			must(t, c.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
-			n, err := send.do(c)
-			if !errors.Is(err, os.ErrDeadlineExceeded) || n > 256<<10 {
-				t.Errorf("%s: %d bytes were taken, %v; want few, and the deadline's error", send.name, n, err)
-			}
+			c := accept(t, ln)
+			must(t, c.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
+			n, err := send(c)
+			testenv.ErrorIs(t, err, os.ErrDeadlineExceeded, name)
+			testenv.AtMost(t, n, 256<<10, "%s: bytes that were taken", name)
 			const other = 1 << 20
 			must(t, sys.SetOption(int(c.d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, other))
 			c.d.spare(4 << 20)
-			if now, err := sys.Option(int(c.d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT); now != other {
-				t.Errorf("%s: the segments were looked at again, %v", send.name, err)
-			}
-			c.Close()
+			testenv.Got(sys.Option(int(c.d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT))(t, other, "%s: when the segments are not looked at again", name)
 			unix.Close(fd)
 		}
 	})
@@ -343,13 +306,9 @@ func TestRelay(t *testing.T) {
 			need(from.Write(want[:begin]))(t)
 			relay := spawn(func() {
 				n, spliced, err := out.relay(in, make([]byte, copySize))
-				must(t, err)
-				if n != int64(len(want)) {
-					t.Errorf("%v: relayed %d bytes, want %d", networks, n, len(want))
-				}
-				if may := out.maySplice(in) && largePipes(); begin == first && (spliced > 0) != may {
-					t.Errorf("%v: %d bytes went through a pipe; may they: %v", networks, spliced, may)
-				}
+				testenv.Got(n, err)(t, int64(len(want)), "%v: relayed", networks)
+				may := out.maySplice(in) && largePipes()
+				testenv.True(t, begin != first || (spliced > 0) == may, "%v: %d bytes went through a pipe; may they: %v", networks, spliced, may)
 				must(t, out.CloseWrite())
 			})
 			writer := spawn(func() {
@@ -360,15 +319,9 @@ func TestRelay(t *testing.T) {
 				}
 				must(t, from.CloseWrite())
 			})
-			got := need(io.ReadAll(to))(t)
+			sameBytes(t, need(io.ReadAll(to))(t), want, strings.Join(networks[:], " to "))
 			must(t, relay())
 			must(t, writer())
-			if !bytes.Equal(got, want) {
-				t.Errorf("%v: got %d bytes that differ from the %d sent", networks, len(got), len(want))
-			}
-			for _, c := range []*Conn{from, in, out, to} {
-				must(t, c.Close())
-			}
 		}
 	})
 }
@@ -386,9 +339,7 @@ func TestRelayToOneThatGoes(t *testing.T) {
 		})
 		relay := spawn(func() {
 			_, _, err := out.relay(in, make([]byte, copySize))
-			if !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
-				t.Errorf("the receiver has gone: %v, want ECONNRESET or EPIPE", err)
-			}
+			testenv.True(t, errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE), "the receiver has gone: %v, want ECONNRESET or EPIPE", err)
 			must(t, in.Close())
 		})
 		need(io.ReadFull(to, make([]byte, 1<<20)))(t)
@@ -396,7 +347,5 @@ func TestRelayToOneThatGoes(t *testing.T) {
 		must(t, to.Close())
 		must(t, relay())
 		must(t, writer())
-		must(t, from.Close())
-		must(t, out.Close())
 	})
 }

@@ -216,8 +216,7 @@ func (s *supply) announce(in, out bool) {
 func TestDescriptorsAreCounted(t *testing.T) {
 	both(t, func(t *testing.T) {
 		before := engine.Descriptors.InUse()
-		r, w, err := Pipe()
-		must(t, err)
+		r, w := pipe(t)
 		testenv.Equal(t, engine.Descriptors.InUse()-before, 2, "a pipe counts for N descriptors")
 		must(t, r.Close())
 		must(t, w.Close())
@@ -231,7 +230,7 @@ func TestDescriptorsAreCounted(t *testing.T) {
 func TestStorm(t *testing.T) {
 	rng := testenv.Rand(t, *seedFlag)
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
+		ln := listen(t, "tcp")
 		var all sync.WaitGroup
 		start := func(rng *rand.Rand, f func()) {
 			all.Add(1)
@@ -247,9 +246,7 @@ func TestStorm(t *testing.T) {
 			conns = 10
 		}
 		for range conns {
-			d := need(Dial("tcp", ln.Addr().String()))(t)
-			c := d.(*Conn)
-			s := need(ln.AcceptConn())(t)
+			c, s := dial(t, ln.Addr()), accept(t, ln)
 			sudden := rng.IntN(3) == 0
 			size := rng.IntN(300_000)
 			seed := rng.Uint64()
@@ -257,7 +254,6 @@ func TestStorm(t *testing.T) {
 			start(rng, func() { stormRead(t, rand.New(rand.NewPCG(seed, 6)), s, size, sudden) })
 		}
 		all.Wait()
-		must(t, ln.Close())
 	})
 }
 
@@ -280,17 +276,14 @@ func stormWrite(t *testing.T, rng *rand.Rand, c *Conn, size int, sudden bool) {
 		n, err := c.Write(piece)
 		at += n
 		if err != nil {
-			if !sudden || !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
-				t.Errorf("writing at %d of %d: %v", at, size, err)
-			}
+			testenv.True(t, sudden && (errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)), "writing at %d of %d: %v", at, size, err)
 			return
 		}
 	}
 	if !sudden {
 		must(t, c.CloseWrite())
-		if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-			t.Errorf("the writer reads %d bytes, %v, want io.EOF", n, err)
-		}
+		n, err := c.Read(make([]byte, 1))
+		testenv.True(t, n == 0 && err == io.EOF, "the writer reads %d bytes, %v, want io.EOF", n, err)
 	}
 }
 

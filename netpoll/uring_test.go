@@ -3,7 +3,6 @@
 package netpoll
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -24,9 +23,9 @@ import (
 
 var churn = flag.Int("churn", testenv.Rounds(1500, 5_000), "how many connections TestUringChurn opens and closes in turn")
 
-// onUring runs the test on one loop with the given options, with and without the
+// onUring runs the test as a task of one loop with the given options, with and without the
 // kernel's limit of multishot receives.
-func onUring(t *testing.T, o uringOptions, f func(t *testing.T, rt *engine.Runtime, p *uringPoller)) {
+func onUring(t *testing.T, o uringOptions, f func(t *testing.T, p *uringPoller)) {
 	limited, err := uring.MultishotReceive()
 	skipRefused(t, err)
 	must(t, err)
@@ -47,9 +46,18 @@ func onUring(t *testing.T, o uringOptions, f func(t *testing.T, rt *engine.Runti
 				}
 				return q, err
 			}, 1}.start(t)
-			f(t, rt, p)
+			inTask(t, rt, func() { f(t, p) })
 		})
 	}
+}
+
+// aheadListener makes a listener from which the kernel accepts before anybody asks.
+func aheadListener(t *testing.T) *Listener {
+	ln := listen(t, "tcp")
+	must(t, ln.SetDeadline(time.Now().Add(time.Millisecond)))
+	testenv.ErrorIs(t, testenv.Err(ln.Accept()), os.ErrDeadlineExceeded, "Accept")
+	must(t, ln.SetDeadline(time.Time{}))
+	return ln
 }
 
 // until waits for what comes some time after the call that brings it about: a stalled
@@ -77,119 +85,105 @@ func (r *requests) holds() (buffers, bytes int) {
 	return int(r.held), bytes
 }
 
+// awaitHeld returns when n bytes have been received for s, which nobody has read.
+func awaitHeld(s *Conn, n int) {
+	for got := 0; got < n; _, got = s.d.requests.holds() {
+		rest(time.Millisecond)
+	}
+}
+
 // A reader that does not read holds a few buffers, and its peer can't send on and on.
 // What has been sent arrives, in order.
 func TestUringSlowConsumer(t *testing.T) {
 	const size, buffers = 1 << 10, 1024
-	onUring(t, uringOptions{buffers: buffers, bufferSize: size}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
-		inTask(t, rt, func() {
-			c, s := connPair(t, "tcp")
-			must(t, s.SetReadBuffer(64<<10))
-			must(t, c.SetWriteBuffer(64<<10))
-			hook := task.NewChan[bool](1)
-			must(t, s.OnReadable(func() { hook.Send(true) }))
-			want := pattern(4 << 20)
-			must(t, c.SetWriteDeadline(time.Now().Add(300*time.Millisecond)))
-			sent, err := c.Write(want)
-			if !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("wrote %d bytes to a peer that does not read, %v; want a time-out", sent, err)
-			}
-			hook.Recv()
-			most := 2*receiveCap/size + 1
-			if !p.capped {
-				most = buffers / 2 // what comes until the loop's next turn
-			}
-			if n, bytes := s.d.requests.holds(); n == 0 || n > most {
-				t.Errorf("the connection holds %d buffers with %d bytes; want some, and at most %d", n, bytes, most)
-			}
-			must(t, c.SetWriteDeadline(time.Time{}))
-			writer := engine.Go(func() {
-				need(c.Write(want[sent:]))(t)
-				must(t, c.Close())
-			})
-			got := need(io.ReadAll(s))(t)
-			must(t, writer.Join())
-			if !bytes.Equal(got, want) {
-				t.Errorf("got %d bytes that differ from the %d sent", len(got), len(want))
-			}
-			must(t, s.Close())
-			testenv.Equal(t, p.buffers.Free, buffers, "buffers are free after all is closed")
+	onUring(t, uringOptions{buffers: buffers, bufferSize: size}, func(t *testing.T, p *uringPoller) {
+		c, s := connPair(t, "tcp")
+		must(t, s.SetReadBuffer(64<<10))
+		must(t, c.SetWriteBuffer(64<<10))
+		hook := task.NewChan[bool](1)
+		must(t, s.OnReadable(func() { hook.Send(true) }))
+		want := pattern(4 << 20)
+		must(t, c.SetWriteDeadline(time.Now().Add(300*time.Millisecond)))
+		sent, err := c.Write(want)
+		testenv.True(t, errors.Is(err, os.ErrDeadlineExceeded), "wrote %d bytes to a peer that does not read, %v; want a time-out", sent, err)
+		hook.Recv()
+		most := 2*receiveCap/size + 1
+		if !p.capped {
+			most = buffers / 2 // what comes until the loop's next turn
+		}
+		if n, bytes := s.d.requests.holds(); n == 0 || n > most {
+			t.Errorf("the connection holds %d buffers with %d bytes; want some, and at most %d", n, bytes, most)
+		}
+		must(t, c.SetWriteDeadline(time.Time{}))
+		writer := engine.Go(func() {
+			need(c.Write(want[sent:]))(t)
+			must(t, c.Close())
 		})
+		sameBytes(t, need(io.ReadAll(s))(t), want, "the slow reader")
+		must(t, writer.Join())
+		must(t, s.Close())
+		testenv.Equal(t, p.buffers.Free, buffers, "buffers are free after all is closed")
 	})
 }
 
 // Bytes that come one by one to a task that does not read share a buffer.
 func TestUringFewBytesShareBuffers(t *testing.T) {
-	onUring(t, uringOptions{bufferSize: 100}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
-		inTask(t, rt, func() {
-			c, s := connPair(t, "tcp")
-			must(t, s.OnReadable(func() {}))
-			want := pattern(150)
-			for i := range want {
-				need(c.Write(want[i : i+1]))(t)
-				engine.Yield()
-			}
-			for n := 0; n < len(want); _, n = s.d.requests.holds() {
-				rest(time.Millisecond)
-			}
-			if buffers, _ := s.d.requests.holds(); buffers > 3 {
-				t.Errorf("150 bytes lie in %d buffers of 100, want at most 3", buffers)
-			}
-			got := make([]byte, len(want))
-			for at := 0; at < len(got); at += 10 { // a part of a buffer at a time
-				need(io.ReadFull(s, got[at:at+10]))(t)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("got % x, want % x", got, want)
-			}
-			must(t, c.Close())
-			must(t, s.Close())
-		})
+	onUring(t, uringOptions{bufferSize: 100}, func(t *testing.T, p *uringPoller) {
+		c, s := connPair(t, "tcp")
+		must(t, s.OnReadable(func() {}))
+		want := pattern(150)
+		for i := range want {
+			need(c.Write(want[i : i+1]))(t)
+			engine.Yield()
+		}
+		awaitHeld(s, len(want))
+		buffers, _ := s.d.requests.holds()
+		testenv.AtMost(t, buffers, 3, "buffers of 100 for 150 bytes")
+		got := make([]byte, len(want))
+		for at := 0; at < len(got); at += 10 { // a part of a buffer at a time
+			need(io.ReadFull(s, got[at:at+10]))(t)
+		}
+		sameBytes(t, got, want, "what lay in buffers")
 	})
 }
 
 // Two buffers, and fifty connections that hold bytes which nobody reads: another one
 // works all the same, and in the end everybody gets what was sent.
 func TestUringOutOfBuffers(t *testing.T) {
-	onUring(t, uringOptions{buffers: 2, bufferSize: 64}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
-		inTask(t, rt, func() {
-			var clients, servers []*Conn
-			want := pattern(1000)
-			for range 50 {
-				c, s := connPair(t, "tcp")
-				must(t, s.OnReadable(func() {}))
-				clients, servers = append(clients, c), append(servers, s)
-			}
-			for _, c := range clients {
-				need(c.Write(want))(t)
-			}
-			until(t, "none of the buffers is free", func() bool { return p.buffers.Free == 0 })
+	onUring(t, uringOptions{buffers: 2, bufferSize: 64}, func(t *testing.T, p *uringPoller) {
+		var clients, servers []*Conn
+		want := pattern(1000)
+		for range 50 {
 			c, s := connPair(t, "tcp")
-			pingPong(t, c, s, 100)
+			must(t, s.OnReadable(func() {}))
 			clients, servers = append(clients, c), append(servers, s)
+		}
+		for _, c := range clients {
 			need(c.Write(want))(t)
-			for i, s := range servers {
-				got := make([]byte, len(want))
-				need(io.ReadFull(s, got))(t)
-				if !bytes.Equal(got, want) {
-					t.Errorf("connection %d got other bytes than were sent", i)
-				}
-				must(t, clients[i].Close())
-				must(t, s.Close())
-			}
-			testenv.Equal(t, p.buffers.Free, 2, "buffers are free after all is closed")
-		})
+		}
+		until(t, "none of the buffers is free", func() bool { return p.buffers.Free == 0 })
+		c, s := connPair(t, "tcp")
+		pingPong(t, c, s, 100)
+		clients, servers = append(clients, c), append(servers, s)
+		need(c.Write(want))(t)
+		for i, s := range servers {
+			got := make([]byte, len(want))
+			need(io.ReadFull(s, got))(t)
+			sameBytes(t, got, want, "a connection")
+			must(t, clients[i].Close())
+			must(t, s.Close())
+		}
+		testenv.Equal(t, p.buffers.Free, 2, "buffers are free after all is closed")
 	})
 }
 
 // When Close returns the peer has been told, although a request in the ring held the
 // file, and what still completes does not reach the connection that has the number now.
 func TestUringCloseAndReuse(t *testing.T) {
-	both := func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
-		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
+	test := func(t *testing.T) {
+		ln := listen(t, "tcp")
 		for range 100 {
-			d := need(Dial("tcp", ln.Addr().String()))(t)
-			old := need(ln.AcceptConn())(t)
+			d, old := dial(t, ln.Addr()), accept(t, ln)
 			reader := spawn(func() { old.Read(make([]byte, 1)) })
 			awaitWaiter(&old.d.read)
 			rest(20 * time.Microsecond) // the request may be in the ring by now
@@ -199,30 +193,24 @@ func TestUringCloseAndReuse(t *testing.T) {
 			must(t, reader())
 			// Closed with bytes that nobody has read or not: the end, or a reset.
 			must(t, d.SetReadDeadline(time.Now().Add(time.Minute)))
-			if n, err := d.Read(make([]byte, 1)); n != 0 || err != io.EOF && !errors.Is(err, unix.ECONNRESET) {
-				t.Fatalf("the peer of a closed connection reads %d bytes, %v; want its end", n, err)
-			}
+			_, err := d.Read(make([]byte, 1))
+			testenv.MustEqual(t, err == io.EOF || errors.Is(err, unix.ECONNRESET), true, "the peer of a closed connection reads its end, %v", err)
 			must(t, d.Close())
 			c, s := connPair(t, "tcp")
 			for _, x := range []*Conn{c, s} {
-				if x.d.token == token {
-					t.Fatalf("token %#x was given twice", token)
-				}
+				testenv.MustEqual(t, x.d.token == token, false, "token %#x was given twice", token)
 				if x.d.fd == number {
 					must(t, x.SetReadDeadline(time.Now().Add(time.Millisecond)))
-					if n, err := x.Read(make([]byte, 100)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-						t.Fatalf("a connection that nobody writes to reads %d bytes, %v", n, err)
-					}
+					readFails(t, x, os.ErrDeadlineExceeded, "a connection that nobody writes to")
 				}
 			}
 			must(t, c.Close())
 			must(t, s.Close())
 		}
-		must(t, ln.Close())
 	}
-	onUring(t, uringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
-		t.Run("tasks", func(t *testing.T) { inTask(t, rt, func() { both(t, rt, p) }) })
-		t.Run("goroutines", func(t *testing.T) { both(t, rt, p) })
+	onUring(t, uringOptions{}, func(t *testing.T, p *uringPoller) {
+		test(t)
+		engine.Offload(func() { test(t) }) // as a goroutine
 	})
 }
 
@@ -230,46 +218,40 @@ func TestUringCloseAndReuse(t *testing.T) {
 // no buffer.
 func TestUringChurn(t *testing.T) {
 	const buffers = 16
-	onUring(t, uringOptions{buffers: buffers}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
+	onUring(t, uringOptions{buffers: buffers}, func(t *testing.T, p *uringPoller) {
 		before := len(testenv.OpenFiles())
-		inTask(t, rt, func() {
-			ln := need(Listen("tcp", "127.0.0.1:0"))(t)
-			buf := make([]byte, 8)
-			for i := range *churn {
-				d := need(Dial("tcp", ln.Addr().String()))(t)
-				c := d.(*Conn)
-				s := need(ln.AcceptConn())(t)
-				must(t, c.SetLinger(0)) // no TIME_WAIT, of which there is room for few
-				switch i % 4 {
-				case 0: // bytes in a buffer
-					must(t, s.OnReadable(func() {}))
-					need(c.Write(buf))(t)
-					engine.Yield()
-				case 1: // a receive in flight
-					must(t, s.OnReadable(func() {}))
-				case 2: // a reader
-					need(c.Write(buf))(t)
-					need(s.Read(buf))(t)
-				}
-				if i%2 == 0 {
-					must(t, s.SetLinger(0))
-					must(t, s.Close())
-					must(t, c.Close())
-				} else {
-					must(t, c.Close())
-					must(t, s.Close())
-				}
+		ln := need(Listen("tcp", "127.0.0.1:0"))(t)
+		buf := make([]byte, 8)
+		for i := range *churn {
+			c := need(Dial("tcp", ln.Addr().String()))(t).(*Conn)
+			s := need(ln.AcceptConn())(t)
+			must(t, c.SetLinger(0)) // no TIME_WAIT, of which there is room for few
+			must(t, s.SetLinger(0))
+			switch i % 4 {
+			case 0: // bytes in a buffer
+				must(t, s.OnReadable(func() {}))
+				need(c.Write(buf))(t)
+				engine.Yield()
+			case 1: // a receive in flight
+				must(t, s.OnReadable(func() {}))
+			case 2: // a reader
+				need(c.Write(buf))(t)
+				need(s.Read(buf))(t)
 			}
-			must(t, ln.Close())
-			until(t, "no request is in flight but that of the waker, and none to submit", func() bool {
-				return p.driver.InFlight() == 1 && p.driver.Pending() == 0
-			})
-			until(t, "no descriptor is registered", func() bool { return p.table.active.Load() == 0 })
-			until(t, "all buffers are free", func() bool { return p.buffers.Free == buffers })
-			if n := uint32(len(p.table.free)); n != p.table.used || n > 10 {
-				t.Errorf("%d of %d slots are free; want all of a handful", n, p.table.used)
+			if i%2 == 0 {
+				c, s = s, c
 			}
+			must(t, c.Close())
+			must(t, s.Close())
+		}
+		must(t, ln.Close())
+		until(t, "no request is in flight but that of the waker, and none to submit", func() bool {
+			return p.driver.InFlight() == 1 && p.driver.Pending() == 0
 		})
+		until(t, "no descriptor is registered", func() bool { return p.table.active.Load() == 0 })
+		until(t, "all buffers are free", func() bool { return p.buffers.Free == buffers })
+		n := uint32(len(p.table.free))
+		testenv.True(t, n == p.table.used && n <= 10, "%d of %d slots are free; want all of a handful", n, p.table.used)
 		until(t, "as many descriptors are open as before", func() bool { return len(testenv.OpenFiles()) <= before })
 	})
 }
@@ -277,12 +259,11 @@ func TestUringChurn(t *testing.T) {
 // Code that reads the descriptor itself gets what has not been received yet, and is
 // not let past what has.
 func TestUringSurrender(t *testing.T) {
-	test := func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
+	onUring(t, uringOptions{}, func(t *testing.T, p *uringPoller) { // in a task: for goroutines the kernel does not stream
 		c, s := connPair(t, "tcp")
 		raw := need(s.SyscallConn())(t)
-		buf := make([]byte, 10)
 		rawRead := func() (string, error) {
-			var n int
+			buf, n := make([]byte, 10), 0
 			err := raw.Read(func(fd uintptr) bool {
 				var err error
 				n, err = unix.Read(int(fd), buf)
@@ -292,61 +273,38 @@ func TestUringSurrender(t *testing.T) {
 		}
 		pingPong(t, c, s, 3) // the kernel streams by now
 		must(t, s.SetReadDeadline(time.Now().Add(time.Millisecond)))
-		if _, err := s.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("Read: %v, want a time-out", err)
-		}
+		readFails(t, s, os.ErrDeadlineExceeded)
 		must(t, s.SetReadDeadline(time.Time{}))
 		need(c.Write([]byte("ab")))(t)
-		for n := 0; n == 0; n, _ = s.d.requests.holds() {
-			rest(time.Millisecond)
-		}
-		if got, err := rawRead(); !errors.Is(err, errUnread) {
-			t.Errorf("raw read %q, %v, past bytes that were not read; want errUnread", got, err)
-		}
-		n := need(s.Read(buf))(t)
-		testenv.Equal(t, string(buf[:n]), "ab", "Read")
+		awaitHeld(s, 2)
+		testenv.ErrorIs(t, testenv.Err(rawRead()), errUnread, "raw read past bytes that were not read")
+		reads(t, s, "ab")
 		for _, word := range []string{"one", "two", "three"} {
-			reader := spawn(func() {
-				testenv.Got(rawRead())(t, word, "raw read")
-			})
+			reader := spawn(func() { testenv.Got(rawRead())(t, word, "raw read") })
 			awaitWaiter(&s.d.read)
 			need(c.Write([]byte(word)))(t)
 			must(t, reader())
 		}
 		pingPong(t, c, s, 10) // Read still works
 		must(t, c.Close())
-		if n, err := s.Read(buf); n != 0 || err != io.EOF {
-			t.Errorf("Read after the peer has closed: %d, %v, want io.EOF", n, err)
-		}
-		must(t, s.Close())
-	}
-	onUring(t, uringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
-		inTask(t, rt, func() { test(t, rt, p) }) // for goroutines the kernel does not stream
+		readFails(t, s, io.EOF, "the peer has closed")
 	})
 }
 
 // Connections that the kernel has accepted and nobody has taken are reset by Close.
 func TestUringListenerClose(t *testing.T) {
-	onUring(t, uringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
-		inTask(t, rt, func() {
-			ln := need(Listen("tcp", "127.0.0.1:0"))(t)
-			must(t, ln.SetDeadline(time.Now().Add(time.Millisecond)))
-			if _, err := ln.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("Accept: %v, want a time-out", err)
-			}
-			var clients []net.Conn
-			for range 10 {
-				c := need(Dial("tcp", ln.Addr().String()))(t)
-				clients = append(clients, c)
-			}
-			rest(time.Millisecond)
-			must(t, ln.Close())
-			for _, c := range clients {
-				must(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
-				testenv.ErrorIs(t, testenv.Err(c.Read(make([]byte, 1))), unix.ECONNRESET, "Read")
-				must(t, c.Close())
-			}
-		})
+	onUring(t, uringOptions{}, func(t *testing.T, p *uringPoller) {
+		ln := aheadListener(t)
+		var clients []*Conn
+		for range 10 {
+			clients = append(clients, dial(t, ln.Addr()))
+		}
+		rest(time.Millisecond)
+		must(t, ln.Close())
+		for _, c := range clients {
+			must(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+			readFails(t, c, unix.ECONNRESET)
+		}
 	})
 }
 
@@ -360,78 +318,53 @@ func acceptsAhead(ln *Listener) bool {
 
 // What is accepted ahead would be lost to another process that gets the socket.
 func TestUringSocketsForOthers(t *testing.T) {
-	onUring(t, uringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
-		inTask(t, rt, func() {
-			ln := need(Listen("tcp", "127.0.0.1:0"))(t)
-			must(t, ln.SetDeadline(time.Now().Add(time.Millisecond)))
-			if _, err := ln.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("Accept: %v, want a time-out", err)
-			}
-			if !acceptsAhead(ln) {
-				t.Error("the kernel does not accept ahead")
-			}
-			other := need(ListenOn(handedOver(t, ln), true))(t)
-			until(t, "the kernel accepts nothing ahead", func() bool { return !acceptsAhead(ln) })
-			c := need(Dial("tcp", ln.Addr().String()))(t)
-			must(t, ln.Close())
-			must(t, other.SetDeadline(time.Now().Add(time.Minute)))
-			s := need(other.Accept())(t)
-			must(t, s.Close())
-			must(t, c.Close())
-			must(t, other.Close())
-		})
+	onUring(t, uringOptions{}, func(t *testing.T, p *uringPoller) {
+		ln := aheadListener(t)
+		testenv.Equal(t, acceptsAhead(ln), true, "the kernel accepts ahead")
+		other := closing(t, need(ListenOn(handedOver(t, ln), true))(t))
+		until(t, "the kernel accepts nothing ahead", func() bool { return !acceptsAhead(ln) })
+		dial(t, ln.Addr())
+		must(t, ln.Close())
+		must(t, other.SetDeadline(time.Now().Add(time.Minute)))
+		accept(t, other)
 	})
 }
 
 // What the kernel has accepted while the loop computes has not been seen by the loop, and is in no backlog any more:
 // Drain waits for it nevertheless.
 func TestUringDrainWaitsForTheLoop(t *testing.T) {
-	onUring(t, uringOptions{}, func(t *testing.T, rt *engine.Runtime, p *uringPoller) {
-		var ln *Listener
-		inTask(t, rt, func() {
-			var err error
-			ln, err = Listen("tcp", "127.0.0.1:0") // in a task: for goroutines the kernel accepts nothing ahead
-			must(t, err)
-		})
-		served, drained := make(chan error, 1), make(chan error, 1)
-		rt.Go(func() {
-			served <- Serve(ln, func(c *Conn) {
-				defer c.Close()
-				io.WriteString(c, "hello")
+	onUring(t, uringOptions{}, func(t *testing.T, p *uringPoller) {
+		ln := listen(t, "tcp") // in a task: for goroutines the kernel accepts nothing ahead
+		drained := make(chan error, 1)
+		engine.Offload(func() { // as a goroutine
+			rt := ln.d.loop.Runtime()
+			end := make(chan error, 1)
+			rt.Go(func() { end <- Serve(ln, func(c *Conn) { io.WriteString(c, "hello"); c.Close() }) })
+			testenv.Until(t, "the kernel accepts ahead", func() bool { return acceptsAhead(ln) })
+			var held, free atomic.Bool
+			rt.Go(func() {
+				for held.Store(true); !free.Load(); {
+				}
 			})
-		})
-		testenv.Until(t, "the kernel accepts ahead", func() bool { return acceptsAhead(ln) })
-		var held, free atomic.Bool
-		rt.Go(func() {
-			for held.Store(true); !free.Load(); {
+			testenv.Until(t, "the loop is held", held.Load)
+			c := client(t, ln.Addr())
+			testenv.Until(t, "the kernel has accepted", func() bool {
+				return p.driver.Ring().CQReady() > 0 && ln.d.backlogEmpty()
+			})
+			go func() { drained <- ln.Drain(context.Background()) }()
+			for n := 0; n < 50 && ln.d.life.Load()&lifeClosed == 0; n++ {
+				breathe(time.Millisecond)
 			}
+			free.Store(true)
+			readsAll(t, c, "hello", "what was accepted before")
+			testenv.Check(t, <-drained)
+			testenv.ErrorIs(t, <-end, net.ErrClosed, "Serve")
 		})
-		testenv.Until(t, "the loop is held", held.Load)
-		nc := testenv.Need(net.Dial("tcp", ln.Addr().String()))(t)
-		defer nc.Close()
-		testenv.Until(t, "the kernel has accepted", func() bool {
-			return p.driver.Ring().CQReady() > 0 && ln.d.backlogEmpty()
-		})
-		go func() { drained <- ln.Drain(context.Background()) }()
-		for n := 0; n < 50 && ln.d.life.Load()&lifeClosed == 0; n++ {
-			breathe(time.Millisecond)
-		}
-		free.Store(true)
-		must(t, nc.SetReadDeadline(time.Now().Add(time.Minute)))
-		if got, err := io.ReadAll(nc); string(got) != "hello" {
-			t.Errorf("%q, %v; want an answer to what was accepted before", got, err)
-		}
-		testenv.Check(t, <-drained)
-		testenv.ErrorIs(t, <-served, net.ErrClosed, "Serve")
 	})
 }
 
 func TestUringOptionsAreChecked(t *testing.T) {
 	for _, o := range []uringOptions{{buffers: 3}, {buffers: -1}, {buffers: 1 << 16}, {bufferSize: 1 << 16}, {bufferSize: -1}} {
-		if p, err := newUring(o); err == nil {
-			p.Close()
-			t.Errorf("%+v: no error", o)
-		}
+		testenv.Fails(t, testenv.Err(newUring(o)), "%+v", o)
 	}
-
 }

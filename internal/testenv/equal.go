@@ -73,6 +73,14 @@ func ErrorIs(t testing.TB, err, target error, what ...any) {
 	}
 }
 
+// True checks a condition; format and args say what is the case instead.
+func True(t testing.TB, ok bool, format string, args ...any) {
+	if !ok {
+		t.Helper()
+		t.Errorf(format, args...)
+	}
+}
+
 // Fails wants an error.
 func Fails(t testing.TB, err error, what ...any) {
 	if err == nil {

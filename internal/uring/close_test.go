@@ -66,9 +66,7 @@ func TestClose(t *testing.T) {
 		})
 		must(t, d.Close())
 		for i, r := range all {
-			if !r.done() || len(r.res) != 1 || r.res[0] >= 0 {
-				t.Errorf("request %d: completions %v; want one, cancelled", i, r.res)
-			}
+			testenv.True(t, r.done() && len(r.res) == 1 && r.res[0] < 0, "request %d: completions %v; want one, cancelled", i, r.res)
 		}
 		testenv.Equal(t, flushed, 1, "the function of BeforeFlush was called N times")
 		if f, m := openRings(t); f != fds || m != maps {
@@ -87,9 +85,7 @@ func afterClose(t *testing.T, d *Driver) {
 	}
 	must(t, d.Close())
 	must(t, d.Cancel(1<<32))
-	if d.Reap() != 0 || d.Pending() != 0 || d.InFlight() != 0 {
-		t.Error("something is left after Close")
-	}
+	testenv.True(t, d.Reap() == 0 && d.Pending() == 0 && d.InFlight() == 0, "something is left after Close")
 }
 
 // openRings counts descriptors of this process, and mappings of rings in it.
@@ -154,9 +150,8 @@ func TestCloseOnAnotherThread(t *testing.T) {
 		must(t, d.Close())
 		t.Skip("this kernel knows no single issuer")
 	}
-	if err := d.Close(); err == nil || !strings.Contains(err.Error(), "closed with 1 requests") {
-		t.Errorf("got %v; want an error that tells of the request", err)
-	}
+	err := d.Close()
+	testenv.True(t, err != nil && strings.Contains(err.Error(), "closed with 1 requests"), "got %v; want an error that tells of the request", err)
 	abandoned.mu.Lock()
 	abandoned.slots = nil
 	abandoned.mu.Unlock()
@@ -185,9 +180,7 @@ func TestRefusedBySeccomp(t *testing.T) {
 		if strings.Contains(text, "no filter") {
 			t.Skip(text)
 		}
-		if err != nil || !strings.Contains(text, want) {
-			t.Errorf("%s: %v\n%s\nwant %q", name, err, text, want)
-		}
+		testenv.True(t, err == nil && strings.Contains(text, want), "%s: %v\n%s\nwant %q", name, err, text, want)
 	}
 }
 
@@ -220,13 +213,11 @@ func TestRing(t *testing.T) {
 		e.PrepareNop()
 		e.UserData = i + 100
 	}
-	if e := ring.GetSQE(); e != nil || ring.SQReady() != 8 {
-		t.Errorf("full: entry %v, ready %d; want nil, 8", e, ring.SQReady())
-	}
+	e := ring.GetSQE()
+	testenv.True(t, e == nil && ring.SQReady() == 8, "full: entry %v, ready %d; want nil, 8", e, ring.SQReady())
 	n := need(ring.SubmitAndWait(3))(t)
-	if n != 8 || ring.SQReady() != 0 || ring.CQReady() != 8 {
-		t.Errorf("submitted %d, ready %d, completed %d; want 8, 0, 8", n, ring.SQReady(), ring.CQReady())
-	}
+	testenv.True(t, n == 8 && ring.SQReady() == 0 && ring.CQReady() == 8,
+		"submitted %d, ready %d, completed %d; want 8, 0, 8", n, ring.SQReady(), ring.CQReady())
 	cqe := need(ring.WaitCQE())(t)
 	testenv.Equal(t, cqe.UserData, 100, "first completion")
 	ring.CQESeen(cqe)
@@ -247,8 +238,7 @@ func TestRingIsGivenUp(t *testing.T) {
 		ring := need(CreateRing(4))(t)
 		ring.QueueExit()
 	}
-	if f, m := openRings(t); f != fds || m != maps {
-		t.Errorf("descriptors %d, mappings %d; want %d, %d as before", f, m, fds, maps)
-	}
+	f, m := openRings(t)
+	testenv.True(t, f == fds && m == maps, "descriptors %d, mappings %d; want %d, %d as before", f, m, fds, maps)
 	testenv.ErrorIs(t, testenv.Err(CreateRing(1<<20)), unix.EINVAL, "too many entries")
 }

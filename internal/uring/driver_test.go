@@ -159,15 +159,11 @@ func TestChurn(t *testing.T) {
 			must(t, d.Cancel(k))
 		}
 		until(t, d, func() bool { return left == 0 && d.InFlight() == 0 })
-		if d.InFlight() != 0 || d.Pending() != 0 {
-			t.Errorf("%d in flight, %d pending; want none", d.InFlight(), d.Pending())
-		}
-		if s := d.Stats(); s.Stale != 0 || s.Completions < uint64(operations) {
-			t.Errorf("%+v; want at least %d completions and none stale", s, operations)
-		}
-		if n := len(d.table.slots); n > 1100 {
-			t.Errorf("the table has %d places; want about as many as were in flight at once", n)
-		}
+		testenv.True(t, d.InFlight() == 0 && d.Pending() == 0, "%d in flight, %d pending; want none", d.InFlight(), d.Pending())
+		s := d.Stats()
+		testenv.True(t, s.Stale == 0 && s.Completions >= uint64(operations), "%+v; want at least %d completions and none stale", s, operations)
+		n := len(d.table.slots)
+		testenv.True(t, n <= 1100, "the table has %d places; want about as many as were in flight at once", n)
 	})
 }
 
@@ -206,9 +202,7 @@ func TestBeforeFlush(t *testing.T) {
 	must(t, d.Wait(time.Second))
 	testenv.MustEqual(t, calls, 1, "calls")
 	until(t, d, func() bool { return len(r.res) == 40 })
-	if calls != 2 || d.Pending() != 0 {
-		t.Errorf("%d calls, %d pending; want 2, 0", calls, d.Pending())
-	}
+	testenv.True(t, calls == 2 && d.Pending() == 0, "%d calls, %d pending; want 2, 0", calls, d.Pending())
 }
 
 // A Completer asks for the next request; it must neither be called out of a method of its
@@ -220,9 +214,7 @@ func TestCompleterThatAsksForMore(t *testing.T) {
 			c.ask()
 		}
 		until(t, d, func() bool { return c.left <= 0 && d.InFlight() == 0 })
-		if c.nested {
-			t.Error("Complete was called in Complete")
-		}
+		testenv.True(t, !c.nested, "Complete was called in Complete")
 	})
 }
 
@@ -259,16 +251,15 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
 		var c last
-		if n := testing.AllocsPerRun(1000, func() {
+		n := testing.AllocsPerRun(1000, func() {
 			for range 8 {
 				e, _ := d.Entry()
 				e.PrepareNop()
 				d.Track(e, &c)
 			}
 			d.Wait(time.Second)
-		}); n != 0 {
-			t.Errorf("%v allocations per turn", n)
-		}
+		})
+		testenv.True(t, n == 0, "%v allocations per turn", n)
 	})
 }
 
@@ -296,9 +287,7 @@ func result(t testing.TB, d *Driver, r *record, prepare func(e *SubmissionQueueE
 
 func want(t testing.TB, what string, got, want int32) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %d (%v), want %d", what, got, syscall.Errno(max(-got, 0)), want)
-	}
+	testenv.True(t, got == want, "%s: got %d (%v), want %d", what, got, syscall.Errno(max(-got, 0)), want)
 }
 
 func TestMultishotPoll(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A fakeKernel is the other side of a ring, in ordinary memory. It knows no-ops, polls
@@ -231,7 +233,5 @@ func (k *fakeKernel) flush() {
 
 func (k *fakeKernel) allGone() {
 	k.t.Helper()
-	if k.mapped != 0 || k.open != 0 {
-		k.t.Errorf("%d mappings and %d descriptors are left", k.mapped, k.open)
-	}
+	testenv.True(k.t, k.mapped == 0 && k.open == 0, "%d mappings and %d descriptors are left", k.mapped, k.open)
 }

@@ -59,9 +59,8 @@ func TestFaultsOfEnter(t *testing.T) {
 						must(t, d.Wait(timeout))
 					}
 				}
-				if *left != 0 || d.InFlight() != 0 || d.Pending() != 0 {
-					t.Errorf("%d not completed, %d in flight, %d pending; want none", *left, d.InFlight(), d.Pending())
-				}
+				testenv.True(t, *left == 0 && d.InFlight() == 0 && d.Pending() == 0,
+					"%d not completed, %d in flight, %d pending; want none", *left, d.InFlight(), d.Pending())
 				must(t, d.Close())
 			})
 		}
@@ -89,12 +88,9 @@ func TestFullQueueThatIsNotTaken(t *testing.T) {
 	d := k.mustDriver(Config{Entries: 4})
 	left := nops(t, d, 4)
 	k.script = []fault{{e: unix.EAGAIN}}
-	if e, err := d.Entry(); e != nil || !errors.Is(err, ErrFull) {
-		t.Errorf("Entry: got %v, %v; want ErrFull", e, err)
-	}
-	if d.Pending() != 4 || d.Stats().Refused != 1 {
-		t.Errorf("pending %d, refused %d; want 4, 1", d.Pending(), d.Stats().Refused)
-	}
+	e, err := d.Entry()
+	testenv.True(t, e == nil && errors.Is(err, ErrFull), "Entry: got %v, %v; want ErrFull", e, err)
+	testenv.True(t, d.Pending() == 4 && d.Stats().Refused == 1, "pending %d, refused %d; want 4, 1", d.Pending(), d.Stats().Refused)
 	must(t, d.Wait(0))
 	testenv.Equal(t, *left, 0, "not completed")
 	must(t, d.Close())
@@ -153,14 +149,11 @@ func TestStaleCompletionIsDropped(t *testing.T) {
 	k.post(^uint64(0), 7, 0)        // likewise
 	must(t, d.Cancel(Token(token))) // asks for nothing
 	must(t, d.Wait(0))
-	if len(old.res) != 1 || len(r.res) != 0 || d.InFlight() != 2 {
-		t.Errorf("completions of the old request %v, of the new one %v, in flight %d; want one, none, 2", old.res, r.res, d.InFlight())
-	}
+	testenv.True(t, len(old.res) == 1 && len(r.res) == 0 && d.InFlight() == 2,
+		"completions of the old request %v, of the new one %v, in flight %d; want one, none, 2", old.res, r.res, d.InFlight())
 	testenv.Equal(t, d.Stats().Stale, 4, "stale")
 	must(t, d.Close())
-	if !r.done() {
-		t.Error("Close did not complete what was in flight")
-	}
+	testenv.True(t, r.done(), "Close did not complete what was in flight")
 }
 
 // A cancellation in vain is repeated until the request has ended, no longer.
@@ -188,9 +181,8 @@ func TestCancelAgain(t *testing.T) {
 			break
 		}
 	}
-	if !r.done() || d.InFlight() != 0 || len(k.timeout) != 0 {
-		t.Errorf("ended %v, %d in flight, %d timeouts; want true, 0, 0", r.done(), d.InFlight(), len(k.timeout))
-	}
+	testenv.True(t, r.done() && d.InFlight() == 0 && len(k.timeout) == 0,
+		"ended %v, %d in flight, %d timeouts; want true, 0, 0", r.done(), d.InFlight(), len(k.timeout))
 	must(t, d.Close())
 }
 
@@ -204,9 +196,7 @@ func TestCloseOfOldKernels(t *testing.T) {
 	}
 	must(t, d.Close())
 	for i, r := range all {
-		if len(r.res) != 1 || r.res[0] != -int32(unix.ECANCELED) {
-			t.Errorf("request %d: completions %v; want ECANCELED", i, r.res)
-		}
+		testenv.True(t, len(r.res) == 1 && r.res[0] == -int32(unix.ECANCELED), "request %d: completions %v; want ECANCELED", i, r.res)
 	}
 	k.allGone()
 }
@@ -252,9 +242,8 @@ func TestSetupOfOldKernels(t *testing.T) {
 				continue
 			}
 			testenv.Equal(t, k.p.flags&SetupSingleIssuer != 0, cfg.SingleIssuer && c.deferred, "%s, %+v: SINGLE_ISSUER", name, cfg)
-			if got, asked := k.p.flags&SetupCoopTaskrun != 0, cfg.Cooperative || cfg.SingleIssuer; got && !asked || !got && cfg.Cooperative && c.knows&SetupCoopTaskrun != 0 {
-				t.Errorf("%s, %+v: COOP_TASKRUN %v", name, cfg, got)
-			}
+			got, asked := k.p.flags&SetupCoopTaskrun != 0, cfg.Cooperative || cfg.SingleIssuer
+			testenv.True(t, (!got || asked) && (got || !cfg.Cooperative || c.knows&SetupCoopTaskrun == 0), "%s, %+v: COOP_TASKRUN %v", name, cfg, got)
 			left := nops(t, d, 3)
 			must(t, d.Wait(0))
 			testenv.Equal(t, *left, 0, "%s, %+v: N not completed", name, cfg)
@@ -288,9 +277,8 @@ func TestCloseOfAnUnusedRing(t *testing.T) {
 	r := never(t, d)
 	must(t, d.Close())
 	must(t, d.Close())
-	if len(r.res) != 1 || r.res[0] != -int32(unix.ECANCELED) || k.enters != 0 {
-		t.Errorf("completions %v after %d system calls; want ECANCELED after none", r.res, k.enters)
-	}
+	testenv.True(t, len(r.res) == 1 && r.res[0] == -int32(unix.ECANCELED) && k.enters == 0,
+		"completions %v after %d system calls; want ECANCELED after none", r.res, k.enters)
 	k.allGone()
 }
 

@@ -102,9 +102,7 @@ func TestReadWrite(t *testing.T) {
 		}
 		bad := &record{}
 		request(t, d, bad, func(e *SubmissionQueueEntry) { e.PrepareRead(-1, 0, 1, 0) })
-		if bad.res[0] != -int32(unix.EBADF) {
-			t.Errorf("read of descriptor -1: got %d, want EBADF", bad.res[0])
-		}
+		testenv.True(t, bad.res[0] == -int32(unix.EBADF), "read of descriptor -1: got %d, want EBADF", bad.res[0])
 	})
 }
 
@@ -151,9 +149,8 @@ func TestProvidedBuffers(t *testing.T) {
 			if res != 1 || r.flags[i]&CQEFBuffer == 0 || r.flags[i]&CQEFMore == 0 {
 				t.Fatalf("completion %d: %d, flags %#x; want 1 byte in a buffer, and more to follow", i, res, r.flags[i])
 			}
-			if bid := r.flags[i] >> CQEBufferShift; memory[bid*size] != 'a'+byte(i) {
-				t.Errorf("buffer %d holds %q", bid, memory[bid*size])
-			}
+			bid := r.flags[i] >> CQEBufferShift
+			testenv.True(t, memory[bid*size] == 'a'+byte(i), "buffer %d holds %q", bid, memory[bid*size])
 		}
 		if !r.done() || r.res[entries] != -int32(unix.ENOBUFS) {
 			t.Fatalf("without buffers: %v, flags %#x; want ENOBUFS, the last", r.res[entries], r.flags[entries])
@@ -165,9 +162,8 @@ func TestProvidedBuffers(t *testing.T) {
 			e.SetFlags(uint32(SqeBufferSelect))
 			e.BufIG = group
 		}), 1)
-		if bid := r2.flags[0] >> CQEBufferShift; bid != r.flags[2]>>CQEBufferShift || memory[bid*size] != 'a'+entries {
-			t.Errorf("buffer %d holds %q", bid, memory[bid*size])
-		}
+		bid := r2.flags[0] >> CQEBufferShift
+		testenv.True(t, bid == r.flags[2]>>CQEBufferShift && memory[bid*size] == 'a'+entries, "buffer %d holds %q", bid, memory[bid*size])
 	})
 }
 
@@ -207,7 +203,6 @@ func TestTable(t *testing.T) {
 			}
 		}
 	}
-	if table.used != len(model) || len(table.tokens()) != len(model) || len(table.slots) != most {
-		t.Errorf("%d used, %d listed, %d places; want %d, %d, %d", table.used, len(table.tokens()), len(table.slots), len(model), len(model), most)
-	}
+	testenv.True(t, table.used == len(model) && len(table.tokens()) == len(model) && len(table.slots) == most,
+		"%d used, %d listed, %d places; want %d, %d, %d", table.used, len(table.tokens()), len(table.slots), len(model), len(model), most)
 }
