@@ -113,9 +113,10 @@ func (m *matrix) system(name string) (admissionSystem, error) {
 	case "nginx":
 		path, err := m.find("nginx")
 		return admissionSystem{name, fileFamily, func(ctx context.Context, _ needs) (*site, error) {
-			s, err := startNginxWith(ctx, path, m.scratch, func(dir, addr string) string {
-				return fmt.Sprintf(admissionNginx, dir, addr, m.root, chores.HelloText)
-			})
+			s, err := startConfigured(ctx, nginxServer(name, path, nginxSite{ // the limit of connections is chosen by hand to be far above what any row of files has
+				http:   "error_log stderr crit; sendfile on; limit_conn_zone $server_port zone=all:1m; limit_conn_status 503;",
+				server: fmt.Sprintf(`limit_conn all 15000; location = /hello { return 200 "%s"; } location /files/ { root %s; }`, chores.HelloText, m.root),
+			}.config), m.scratch)
 			return &site{server: s}, err
 		}}, err
 	}
@@ -175,22 +176,6 @@ func startSite(ctx context.Context, name string, command proc.Command, n needs) 
 	}
 	return s, nil
 }
-
-// admissionNginx serves files, and the text of HelloPath, with a limit of connections
-// that is chosen by hand to be far above what any row of files has.
-const admissionNginx = nginxHead + `	error_log %[1]s/error.log crit;
-	default_type text/plain;
-	sendfile on;
-	limit_conn_zone $server_port zone=all:1m;
-	limit_conn_status 503;
-	server {
-		listen %[2]s backlog=4096 reuseport;
-		limit_conn all 15000;
-		location = /hello { return 200 "%[4]s"; }
-		location /files/ { root %[3]s; }
-	}
-}
-`
 
 const (
 	fileOf100KB = chores.FilesPath + "100k"

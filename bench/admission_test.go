@@ -78,7 +78,7 @@ func TestLoadIsMultiplesOfCapacity(t *testing.T) {
 func TestToolsAreUnderstood(t *testing.T) {
 	const wrk = "Running 1s test\n  Latency Distribution\n     50%  1.26ms\n     99%  25.10ms\n  1230 requests in 1.50s, 1MB read\n" +
 		"  Socket errors: connect 1, read 2, write 3, timeout 4\n  Non-2xx or 3xx responses: 230\nRequests/sec:    820.00\n"
-	const ab = "Time taken for tests:   2.000 seconds\nComplete requests:      100\nFailed requests:        30\n" +
+	const ab = "Requests per second:    50.00 [#/sec] (mean)\nComplete requests:      100\nFailed requests:        30\n" +
 		"   (Connect: 0, Receive: 0, Length: 25, Exceptions: 5)\nNon-2xx responses:      25\n  99%    241\n"
 	const h2load = "finished in 1.00s, 100.00 req/s, 2KB/s\nrequests: 100 total, 110 started, 100 done, 90 succeeded, 10 failed, 3 errored, 1 timeout\n" +
 		"status codes: 90 2xx, 0 3xx, 1 4xx, 6 5xx\n"
@@ -91,7 +91,7 @@ func TestToolsAreUnderstood(t *testing.T) {
 		"ab":     {ab, 70, 25, 5, 0, 241 * time.Millisecond, 2 * time.Second},
 		"h2load": {h2load, 90, 7, 3, 1, 0, time.Second},
 	} {
-		got, err := toolResults[tool](c.text, time.Second)
+		got, err := (toolLoad{tool: tool, span: time.Second}).result(c.text)
 		if err != nil {
 			t.Errorf("%s: %v", tool, err)
 			continue
@@ -100,7 +100,7 @@ func TestToolsAreUnderstood(t *testing.T) {
 		if all.Served != c.served || all.Refused != c.refused || all.Failed != c.failed || all.TimedOut != c.timeout || all.P99 != c.p99 || got.Span != c.span {
 			t.Errorf("%s: got %+v", tool, got)
 		}
-		testenv.Fails(t, testenv.Err(toolResults[tool]("nonsense", time.Second)), "%s: nonsense is no error", tool)
+		testenv.Fails(t, testenv.Err((toolLoad{tool: tool}).result("nonsense")), "%s: nonsense is no error", tool)
 	}
 }
 

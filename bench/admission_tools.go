@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -14,10 +15,45 @@ import (
 )
 
 type toolLoad struct {
-	tool  string // wrk, ab or h2load
+	tool  string // of tools
 	path  string
 	conns int
 	span  time.Duration // whole seconds
+}
+
+// tools are programs that others measure with: their arguments for a URL, connections and seconds, and the expressions
+// that find numbers in what they print, which are added up.
+var tools = map[string]struct {
+	args                      string
+	answered                  []string // with any status
+	refused, failed, timedOut []string
+	rate                      string // of answers a second; "": not printed
+	failedAnswers             bool   // those that failed are among the answered
+}{
+	"wrk": {
+		args:     "-t1 -c%[2]d -d%[3]ds --latency --timeout 10s %[1]s",
+		answered: []string{`(\d+) requests in`},
+		refused:  []string{`Non-2xx or 3xx responses: (\d+)`},
+		failed:   []string{`Socket errors: connect (\d+)`, `Socket errors:.* read (\d+)`, `Socket errors:.* write (\d+)`},
+		timedOut: []string{`Socket errors:.* timeout (\d+)`},
+		rate:     `Requests/sec:\s+([\d.]+)`,
+	},
+	"ab": {
+		args:     "-q -r -s 10 -t %[3]d -n 10000000 -c %[2]d %[1]s", // -t sets a number of requests, which -n then raises
+		answered: []string{`Complete requests:\s+(\d+)`},
+		refused:  []string{`Non-2xx responses:\s+(\d+)`},
+		// Responses of another length than the first count as failed, but are refusals or none.
+		failed:        []string{`Connect: (\d+), Receive`, `Receive: (\d+),`, `Exceptions: (\d+)`},
+		rate:          `Requests per second:\s+([\d.]+)`,
+		failedAnswers: true,
+	},
+	"h2load": { // has no percentiles
+		args:     "--h1 -t1 -c%[2]d -D %[3]d %[1]s",
+		answered: []string{`status codes: (\d+) 2xx`, `(\d+) 3xx`, `(\d+) 4xx`, `(\d+) 5xx`},
+		refused:  []string{`(\d+) 4xx`, `(\d+) 5xx`},
+		failed:   []string{`(\d+) errored`},
+		timedOut: []string{`(\d+) timeout`},
+	},
 }
 
 func (l toolLoad) installed() error {
@@ -25,97 +61,51 @@ func (l toolLoad) installed() error {
 	return err
 }
 
-func (l toolLoad) args(addr string) []string {
-	url, conns, seconds := "http://"+addr+l.path, strconv.Itoa(l.conns), strconv.Itoa(int(l.span.Seconds()))
-	switch l.tool {
-	case "wrk":
-		return []string{"-t1", "-c" + conns, "-d" + seconds + "s", "--latency", "--timeout", "10s", url}
-	case "ab":
-		// -t sets a number of requests, which -n then raises.
-		return []string{"-q", "-r", "-s", "10", "-t", seconds, "-n", "10000000", "-c", conns, url}
-	default:
-		return []string{"--h1", "-t1", "-c" + conns, "-D", seconds, url}
-	}
-}
-
 // runTool runs the program on the client core and reads what it prints.
 func (m *matrix) runTool(ctx context.Context, s *site, l toolLoad) (*clientResult, error) {
-	path, err := exec.LookPath(l.tool)
+	args := strings.Fields(fmt.Sprintf(tools[l.tool].args, "http://"+s.addr+l.path, l.conns, int(l.span.Seconds())))
+	lines, err := linesOf(ctx, l.span, proc.Command{Path: l.tool, Args: args, Core: clientCore})
 	if err != nil {
 		return nil, err
 	}
-	lines, err := linesOf(ctx, l.span, proc.Command{Path: path, Args: l.args(s.addr), Core: clientCore})
-	if err != nil {
-		return nil, err
-	}
-	return toolResults[l.tool](strings.Join(lines, "\n"), l.span)
-}
-
-var toolResults = map[string]func(text string, span time.Duration) (*clientResult, error){
-	"wrk": wrkResult, "ab": abResult, "h2load": h2loadResult,
+	return l.result(strings.Join(lines, "\n"))
 }
 
 // number finds the first group of an expression in a text; 0 if it does not match.
 func number(text, expression string) float64 {
-	found := regexp.MustCompile(expression).FindStringSubmatch(text)
-	if found == nil {
-		return 0
-	}
-	n, err := strconv.ParseFloat(found[1], 64)
-	if err != nil {
-		return 0
+	n := 0.0
+	if found := regexp.MustCompile(expression).FindStringSubmatch(text); found != nil {
+		n, _ = strconv.ParseFloat(found[1], 64)
 	}
 	return n
 }
 
-// toolResult is a result of what a program counts. A served request is one with a 2xx or 3xx.
-func toolResult(tool, text string, span, p99 time.Duration, served, refused, failed, timedOut float64) (*clientResult, error) {
-	served = max(served, 0) // a request may have failed in more than one way
-	if served+refused+failed+timedOut == 0 {
-		return nil, fmt.Errorf("%s: nothing counted in %q", tool, text)
-	}
-	return &clientResult{Span: span, All: load.Tally{
-		Due: int(served + refused + failed + timedOut), Served: int(served), Refused: int(refused),
-		Failed: int(failed), TimedOut: int(timedOut), P99: p99,
-	}}, nil
-}
+var latency99 = regexp.MustCompile(`99%\s+([\d.]+)(us|ms|s|m)?\b`)
 
-func wrkResult(text string, _ time.Duration) (*clientResult, error) {
-	all := number(text, `(\d+) requests in`)
-	rate := number(text, `Requests/sec:\s+([\d.]+)`)
-	refused := number(text, `Non-2xx or 3xx responses: (\d+)`)
-	failed := number(text, `Socket errors: connect (\d+)`) + number(text, `Socket errors:.* read (\d+)`) + number(text, `Socket errors:.* write (\d+)`)
-	timedOut := number(text, `Socket errors:.* timeout (\d+)`)
-	p99 := time.Duration(0)
-	if found := regexp.MustCompile(`99%\s+([\d.]+)(us|ms|s|m)\b`).FindStringSubmatch(text); found != nil {
-		d, err := time.ParseDuration(found[1] + found[2])
-		if err != nil {
-			return nil, fmt.Errorf("wrk: %w", err)
+// result is what the program has counted. A served request is one with a 2xx or 3xx.
+func (l toolLoad) result(text string) (*clientResult, error) {
+	t := tools[l.tool]
+	sum := func(expressions []string) (n int) {
+		for _, e := range expressions {
+			n += int(number(text, e))
 		}
-		p99 = d
+		return n
 	}
-	span := time.Second
-	if rate > 0 {
-		span = time.Duration(all / rate * 1e9)
+	answered := sum(t.answered)
+	all := load.Tally{Refused: sum(t.refused), Failed: sum(t.failed), TimedOut: sum(t.timedOut)}
+	all.Served = max(answered-all.Refused-choose(t.failedAnswers, all.Failed, 0), 0) // a request may have failed in more than one way
+	if all.Due = all.Served + all.Refused + all.Failed + all.TimedOut; all.Due == 0 {
+		return nil, fmt.Errorf("%s: nothing counted in %q", l.tool, text)
 	}
-	return toolResult("wrk", text, span, p99, all-refused, refused, failed, timedOut)
-}
-
-func abResult(text string, _ time.Duration) (*clientResult, error) {
-	all := number(text, `Complete requests:\s+(\d+)`)
-	refused := number(text, `Non-2xx responses:\s+(\d+)`)
-	// Responses of another length than the first count as failed, but are refusals or none.
-	failed := number(text, `Connect: (\d+), Receive`) + number(text, `Receive: (\d+),`) + number(text, `Exceptions: (\d+)`)
-	span := time.Duration(number(text, `Time taken for tests:\s+([\d.]+)`) * 1e9)
-	p99 := time.Duration(number(text, `99%\s+(\d+)`) * 1e6)
-	return toolResult("ab", text, max(span, time.Millisecond), p99, all-refused-failed, refused, failed, 0)
-}
-
-func h2loadResult(text string, span time.Duration) (*clientResult, error) {
-	served := number(text, `status codes: (\d+) 2xx`) + number(text, `(\d+) 3xx`)
-	refused := number(text, `(\d+) 4xx`) + number(text, `(\d+) 5xx`)
-	failed := number(text, `(\d+) errored`)
-	timedOut := number(text, `(\d+) timeout`)
-	p99 := time.Duration(0) // it has none
-	return toolResult("h2load", text, span, p99, served, refused, failed, timedOut)
+	span := l.span
+	if t.rate != "" {
+		span = time.Duration(float64(answered) / max(number(text, t.rate), tiny) * 1e9)
+	}
+	if found := latency99.FindStringSubmatch(text); found != nil {
+		var err error
+		if all.P99, err = time.ParseDuration(found[1] + cmp.Or(found[2], "ms")); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.tool, err)
+		}
+	}
+	return &clientResult{Span: max(span, time.Millisecond), All: all}, nil
 }

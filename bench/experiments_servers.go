@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio"
@@ -157,9 +156,7 @@ var http2Experiment = experiment{
 				return nil
 			}
 			found := append([]launcher{r.own("knot", nil, "knot"), r.own("knot-http", nil, "knot", "-http")}, r.peer("net-http")...)
-			return append(found, r.nginx("nginx", func(dir, addr string) string {
-				return strings.Replace(fmt.Sprintf(nginxConfig, dir, addr), "reuseport;", "reuseport http2;", 1)
-			})...)
+			return append(found, r.nginx("nginx", nginxSite{listen: " http2", server: nginxHello}.config)...)
 		},
 		sample: (*run).http2Sample,
 		length: 2 * time.Second,

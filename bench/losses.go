@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -64,33 +66,22 @@ func (r *run) profile(f func() error) ([]string, error) {
 		return nil, err
 	}
 	data := filepath.Join(r.scratch, "perf.data")
-	record := exec.CommandContext(r.ctx, tool, "record", "-q", "-e", "cpu-clock", "-C", strconv.Itoa(serverCore), "-o", data, "--", "sh", "-c", "echo; cat")
-	hold, err := record.StdinPipe() // cat, and so perf, ends with it
-	if err != nil {
-		return nil, err
-	}
-	ready, err := record.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	var said strings.Builder
-	record.Stderr = &said
+	ctx, stop := context.WithCancel(r.ctx)
+	defer stop()
+	record := exec.CommandContext(ctx, tool, "record", "-q", "-e", "cpu-clock", "-C", strconv.Itoa(serverCore), "-o", data)
+	record.Cancel = func() error { return record.Process.Signal(os.Interrupt) } // then it writes what it has
 	if err := record.Start(); err != nil {
 		return nil, err
 	}
-	if _, err = ready.Read(make([]byte, 1)); err == nil {
-		err = f()
-	}
-	hold.Close()
-	if failed := record.Wait(); failed != nil {
-		err = errors.Join(err, fmt.Errorf("perf record: %w: %s", failed, lastLine([]byte(said.String()))))
-	}
+	err = f()
+	stop()
+	_ = record.Wait() // it was interrupted; if there was another reason, the report has it
 	if err != nil {
 		return nil, err
 	}
-	text, err := exec.CommandContext(r.ctx, tool, "report", "-i", data, "--stdio", "--sort", "symbol", "-t", "|").Output()
+	text, err := exec.CommandContext(r.ctx, tool, "report", "-i", data, "--stdio", "--sort", "symbol", "-t", "|").CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("perf report: %w", err)
+		return nil, fmt.Errorf("perf report: %w: %s", err, lastLine(text))
 	}
 	functions := topFunctions(string(text))
 	if len(functions) == 0 {

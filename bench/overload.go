@@ -53,26 +53,6 @@ func (m *matrix) overloadSystem(name string) (admissionSystem, error) {
 // this handler: 32 requests of 1 ms are well below the target of 100 ms.
 const limitedConns = 32
 
-const limitedConfig = nginxHead + `	error_log %[1]s/error.log crit;
-	limit_conn_zone $server_port zone=all:1m;
-	limit_conn_status 503;
-	limit_conn_log_level info;
-	upstream behind {
-		server %[3]s;
-		keepalive %[4]d;
-	}
-	server {
-		listen %[2]s backlog=4096 reuseport;
-		location / {
-			limit_conn all %[4]d;
-			proxy_http_version 1.1;
-			proxy_set_header Connection "";
-			proxy_pass http://behind;
-		}
-	}
-}
-`
-
 // limitedSystem is nginx with a limit of requests under way before net/http.
 func (m *matrix) limitedSystem() (admissionSystem, error) {
 	behind, err := m.system("net-http")
@@ -85,9 +65,11 @@ func (m *matrix) limitedSystem() (admissionSystem, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := startNginxWith(ctx, path, m.scratch, func(dir, addr string) string {
-			return fmt.Sprintf(limitedConfig, dir, addr, b.addr, limitedConns)
-		})
+		s, err := startConfigured(ctx, nginxServer("nginx", path, nginxSite{
+			http: fmt.Sprintf("error_log stderr crit; limit_conn_zone $server_port zone=all:1m; limit_conn_status 503; limit_conn_log_level info; "+
+				"upstream behind { server %s; keepalive %d; }", b.addr, limitedConns),
+			server: fmt.Sprintf(`location / { limit_conn all %d; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass http://behind; }`, limitedConns),
+		}.config), m.scratch)
 		if err != nil {
 			return nil, errors.Join(err, b.close())
 		}

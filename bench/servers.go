@@ -41,7 +41,7 @@ func (r *run) launchers() []launcher {
 	for _, peer := range []string{"net-http", "fasthttp", "gnet"} {
 		found = append(found, r.peer(peer)...)
 	}
-	return append(found, r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxConfig, dir, addr) })...)
+	return append(found, r.nginx("nginx", nginxSite{server: nginxHello}.config)...)
 }
 
 // own is a server that is a worker of this program, with more in its environment.
@@ -66,29 +66,33 @@ func (r *run) peer(name string, args ...string) []launcher {
 	return []launcher{programServer(name, nil, path, args...)}
 }
 
-// nginx is nginx with a configuration, see startNginxWith; there is none where it is not installed.
-func (r *run) nginx(system string, configure func(dir, addr string) string) []launcher {
-	path, err := r.find("nginx")
+// installed is a server that this machine may have; there is none where it has not.
+func (r *run) installed(c configured) []launcher {
+	path, err := r.find(c.path)
 	if err != nil {
-		r.skip("nginx", err)
+		r.skip(c.path, err)
 		return nil
 	}
-	return []launcher{{system, func(ctx context.Context) (*server, error) { return startNginxWith(ctx, path, r.scratch, configure) }}}
+	c.path = path
+	return []launcher{{c.system, func(ctx context.Context) (*server, error) { return startConfigured(ctx, c, r.scratch) }}}
 }
 
-// lighttpd is likewise, before the files below root, with more in its configuration.
+// nginx has a configuration for a folder to keep everything in and the address to listen on.
+func (r *run) nginx(system string, configure func(dir, addr string) string) []launcher {
+	return r.installed(nginxServer(system, "nginx", configure))
+}
+
+func nginxServer(system, path string, configure func(dir, addr string) string) configured {
+	return configured{system: system, path: path, configure: configure, sharesAddress: true,
+		args: func(dir, config string) []string { return []string{"-p", dir, "-e", "stderr", "-c", config} }}
+}
+
+// lighttpd serves the files below root, with more in its configuration.
 func (r *run) lighttpd(root, more string) []launcher {
-	path, err := r.find("lighttpd")
-	if err != nil {
-		r.skip("lighttpd", err)
-		return nil
-	}
-	return []launcher{{"lighttpd", func(ctx context.Context) (*server, error) {
-		return startConfigured(ctx, configured{system: "lighttpd", path: path, configure: func(dir, addr string) string {
-			host, port, _ := net.SplitHostPort(addr)
-			return fmt.Sprintf(lighttpdConfig, host, port, root, dir) + more
-		}, args: func(_, config string) []string { return []string{"-D", "-f", config} }}, r.scratch)
-	}}}
+	return r.installed(configured{system: "lighttpd", path: "lighttpd", configure: func(dir, addr string) string {
+		host, port, _ := net.SplitHostPort(addr)
+		return fmt.Sprintf(lighttpdConfig, host, port, root, dir) + more
+	}, args: func(_, config string) []string { return []string{"-D", "-f", config} }})
 }
 
 func startServer(ctx context.Context, system, path string, args ...string) (*server, error) {
@@ -207,23 +211,16 @@ const nginxHTTP = `http {
 	keepalive_timeout 1h;
 `
 
-// nginxConfig answers every request with the same text.
-const nginxConfig = nginxHead + `	default_type text/plain;
-	server {
-		listen %[2]s backlog=4096 reuseport;
-		location / { return 200 "Hello, World!"; }
-	}
-}
-`
+// nginxSite is what configurations of nginx with one server differ by: more of http, of its listen, and of the server.
+type nginxSite struct{ http, listen, server string }
 
-// startNginxWith starts nginx with the given configuration, which gets a folder to keep
-// everything in and the address to listen on.
-func startNginxWith(ctx context.Context, path, scratch string, configure func(dir, addr string) string) (*server, error) {
-	return startConfigured(ctx, configured{
-		system: "nginx", path: path, configure: configure, sharesAddress: true,
-		args: func(dir, config string) []string { return []string{"-p", dir, "-e", "stderr", "-c", config} },
-	}, scratch)
+func (n nginxSite) config(dir, addr string) string {
+	return fmt.Sprintf(nginxHead, dir) + "\tdefault_type text/plain;\n" + n.http +
+		"\n\tserver {\n\t\tlisten " + addr + " backlog=4096 reuseport" + n.listen + ";\n" + n.server + "\n\t}\n}\n"
 }
+
+// nginxHello answers every request with the same text.
+const nginxHello = `location / { return 200 "Hello, World!"; }`
 
 // configured is a server that reads a file to know what to do.
 type configured struct {

@@ -18,18 +18,6 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// nginxWarmFiles is nginx as an operator sets it up for files: it keeps them open, and sends full packets.
-const nginxWarmFiles = nginxHead + `	default_type text/plain;
-	sendfile on;
-	tcp_nopush on;
-	open_file_cache max=2000 inactive=60s;
-	server {
-		listen %[2]s backlog=4096 reuseport%[4]s;
-		root %[3]s;
-	}
-}
-`
-
 // fileServers are Knot and its peers before those files, with TLS if pem is the file of its key.
 func (r *run) fileServers(pem string) []launcher {
 	var found []launcher
@@ -42,7 +30,9 @@ func (r *run) fileServers(pem string) []launcher {
 		forNginx = fmt.Sprintf(" ssl; ssl_protocols TLSv1.3; ssl_certificate %[1]s; ssl_certificate_key %[1]s", pem)
 		forLighttpd = fmt.Sprintf("server.modules = ( \"mod_openssl\" )\nssl.engine = \"enable\"\nssl.pemfile = \"%s\"\n", pem)
 	}
-	found = append(found, r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxWarmFiles, dir, addr, root, forNginx) })...)
+	found = append(found, r.nginx("nginx", nginxSite{ // as an operator sets it up for files: it keeps them open, and sends full packets
+		"sendfile on; tcp_nopush on; open_file_cache max=2000 inactive=60s;", forNginx, "root " + root + ";",
+	}.config)...)
 	if pem == "" {
 		found = append(found, r.peer("fasthttp", "-root", root)...)
 	}
@@ -170,18 +160,13 @@ func (r *run) proxies() []launcher {
 	}
 	r.ends = append(r.ends, backend.close)
 	own := []launcher{r.own("knot", nil, "knot", "-proxy", backend.addr), r.own("net-http", nil, "reverse-proxy", backend.addr)}
-	return append(own, r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxProxy, dir, addr, backend.addr) })...)
+	return append(own, r.nginx("nginx", nginxSite{
+		http:   "upstream backend { server " + backend.addr + "; keepalive 64; keepalive_requests 1000000000; keepalive_timeout 1h; }",
+		server: nginxProxy,
+	}.config)...)
 }
 
-const nginxProxy = nginxHead + `	upstream backend {
-		server %[3]s;
-		keepalive 64;
-		keepalive_requests 1000000000;
-		keepalive_timeout 1h;
-	}
-	server {
-		listen %[2]s backlog=4096 reuseport;
-		location / {
+const nginxProxy = `location / {
 			proxy_pass http://backend;
 			proxy_http_version 1.1;
 			proxy_set_header Connection "";
@@ -189,7 +174,4 @@ const nginxProxy = nginxHead + `	upstream backend {
 			proxy_set_header X-Forwarded-For $remote_addr;
 			proxy_set_header X-Forwarded-Proto $scheme;
 			proxy_set_header X-Forwarded-Host $host;
-		}
-	}
-}
-`
+		}`
