@@ -165,9 +165,7 @@ func TestAChunkThatTheCollectorHasHalved(t *testing.T) {
 		stackchunk.Call(need, func() {
 			testenv.Equal(t, stackSize(), size, "the stack has N bytes")
 			engine.Offload(func() { runtime.GC(); runtime.GC() })
-			if stackchunk.Room(need) {
-				t.Error("the stack of a parked task is as large as before two collections")
-			}
+			testenv.Equal(t, stackchunk.Room(need), false, "the stack of a parked task is as large as before two collections")
 			if sum := useStack(need); sum == 1 {
 				t.Log(sum)
 			}
@@ -263,9 +261,7 @@ func TestMinChunk(t *testing.T) {
 }
 
 func useRoom(t *testing.T) {
-	if !stackchunk.Room(16) {
-		t.Error("no room for 16 bytes")
-	}
+	testenv.Equal(t, stackchunk.Room(16), true, "no room for 16 bytes")
 	stackchunk.Call(16, func() {})
 }
 

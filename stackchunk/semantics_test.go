@@ -58,9 +58,7 @@ func TestAPlainGoroutineCallsInPlace(t *testing.T) {
 	go func() {
 		called := false
 		s := during(func() { stackchunk.Call(large, func() { called = true }) })
-		if !called {
-			t.Error("not called")
-		}
+		testenv.Equal(t, called, true, "not called")
 		done <- s
 	}()
 	if s := <-done; s.Links != 0 || s.Outside != 1 || s.InPlace != 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,28 +24,17 @@ func newRuntime(t *testing.T, loops int) *task.Runtime {
 func TestOnLoop(t *testing.T) {
 	rt := newRuntime(t, 3)
 	for key := range 9 {
-		loop := -1
+		var loop [2]int
 		o := task.Options{OnLoop: func(loops int) int { return key % loops }}
-		k := testenv.Need(rt.Spawn(o, func() { loop = engine.CurrentLoop().Index() }))(t)
-		if err := k.Join(); err != nil || loop != key%3 {
-			t.Errorf("key %d ran on loop %d: %v", key, loop, err)
-		}
-		rt.Go(func() {
-			k, err := task.Spawn(o, func() { loop = -engine.CurrentLoop().Index() })
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			k.Join()
-		}).Join()
-		if loop != -(key % 3) {
-			t.Errorf("key %d, spawned by a task, ran on loop %d", key, -loop)
-		}
+		on := func(i int) func() { return func() { loop[i] = engine.CurrentLoop().Index() } }
+		k := testenv.Need(rt.Spawn(o, on(0)))(t)
+		testenv.Check(t, k.Join())
+		rt.Go(func() { testenv.Need(task.Spawn(o, on(1)))(t).Join() }).Join()
+		testenv.Equal(t, loop, [2]int{key % 3, key % 3}, "key %d, spawned by a goroutine and by a task, ran on loop", key)
 	}
 	for _, i := range []int{-1, 3} {
-		if k, err := rt.Spawn(task.Options{OnLoop: func(int) int { return i }}, func() {}); k != nil || err == nil || !strings.Contains(err.Error(), "want 0 to 2") {
-			t.Errorf("loop %d of 3: %v, %v", i, k, err)
-		}
+		err := testenv.Err(rt.Spawn(task.Options{OnLoop: func(int) int { return i }}, func() {}))
+		testenv.ErrorSays(t, err, "want 0 to 2", "loop %d of 3", i)
 	}
 }
 
@@ -85,35 +73,28 @@ func TestContextsEndWaits(t *testing.T) {
 		},
 	}
 	for name, wait := range waits {
-		var err error
-		check := func(where string, want error) {
-			t.Helper()
-			testenv.ErrorIs(t, err, want, "%s on a %s", name, where)
-		}
-		short := func() {
+		short := func(where string) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 			defer cancel()
-			err = wait(ctx)
+			testenv.ErrorIs(t, wait(ctx), context.DeadlineExceeded, "%s on a %s", name, where)
 		}
-		short()
-		check("goroutine", context.DeadlineExceeded)
-		rt.Go(short).Join()
-		check("task", context.DeadlineExceeded)
+		short("goroutine")
+		rt.Go(func() { short("task") }).Join()
 		ended, cancel := context.WithCancelCause(context.Background())
 		why := errors.New("why")
 		cancel(why)
-		err = wait(ended)
-		check("goroutine, ended before", context.Canceled)
-		check("goroutine, ended before", why)
+		err := wait(ended)
+		testenv.ErrorIs(t, err, context.Canceled, "%s on a goroutine, ended before", name)
+		testenv.ErrorIs(t, err, why, "%s on a goroutine, ended before", name)
 		k, _ := rt.Spawn(task.Options{Context: ended}, func() { err = wait(context.Background()) })
 		k.Join()
-		check("cancelled task", context.Canceled)
+		testenv.ErrorIs(t, err, context.Canceled, "%s on a cancelled task", name)
 	}
 	mu.Unlock()
 	units.Release(1)
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	take := func() { testenv.ErrorIs(t, units.AcquireContext(ended, 1), context.Canceled, "of a free unit") }
+	take := func() {
+		testenv.ErrorIs(t, units.AcquireContext(testenv.Cancelled(), 1), context.Canceled, "of a free unit")
+	}
 	take()
 	rt.Go(take).Join()
 	testenv.Check(t, mu.LockContext(context.Background()))

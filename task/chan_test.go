@@ -1,7 +1,6 @@
 package task
 
 import (
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -34,56 +33,59 @@ func TestChanIsFirstInFirstOut(t *testing.T) {
 func TestChanWaitersAreServedInOrder(t *testing.T) {
 	rt := enginetest.NewRuntime(t, 2)
 	c := NewChan[int](0)
-	for i := range 10 {
-		engine.GoOn(rt.Loop(i%2), func() { c.Send(i) })
-		enginetest.WaitParked(t, rt, i+1, engine.ReasonChanSend)
-	}
+	inTurn(t, rt, 10, engine.ReasonChanSend, func(i int) { c.Send(i) })
 	for i := range 10 {
 		testenv.Got(c.Recv())(t, i, "received")
 	}
 	var got [10]int
-	var tasks []*engine.Task
-	for i := range 10 {
-		tasks = append(tasks, engine.GoOn(rt.Loop(i%2), func() { got[i], _ = c.Recv() }))
-		enginetest.WaitParked(t, rt, i+1, engine.ReasonChanRecv)
-	}
+	joined := inTurn(t, rt, 10, engine.ReasonChanRecv, func(i int) { got[i], _ = c.Recv() })
 	for i := range 10 {
 		c.Send(i + 100)
 	}
-	for i, k := range tasks {
-		k.Join()
-		testenv.Equal(t, got[i], i+100, "receiver %d", i)
+	joined()
+	testenv.Equal(t, got, [10]int{100, 101, 102, 103, 104, 105, 106, 107, 108, 109}, "received, by receiver")
+}
+
+// inTurn starts n tasks, numbered from 0, each when the one before it waits for why. joined waits for their ends.
+func inTurn(t *testing.T, rt *engine.Runtime, n int, why engine.Reason, fn func(i int)) (joined func()) {
+	t.Helper()
+	tasks := make([]*engine.Task, n)
+	for i := range n {
+		tasks[i] = engine.GoOn(rt.Loop(i%rt.Loops()), func() { fn(i) })
+		enginetest.WaitParked(t, rt, i+1, why)
+	}
+	return func() {
+		t.Helper()
+		for _, k := range tasks {
+			testenv.Check(t, k.Join())
+		}
 	}
 }
 
 func TestChanTryAndLen(t *testing.T) {
 	c := NewChan[string](2)
-	if _, ok, err := c.TryRecv(); ok || err != nil {
-		t.Error("received out of nothing")
+	recv := func(wantValue string, wantOK bool, wantErr error) {
+		t.Helper()
+		v, ok, err := c.TryRecv()
+		testenv.Equal(t, v, wantValue, "TryRecv")
+		testenv.Equal(t, ok, wantOK, "TryRecv")
+		testenv.Equal(t, err, wantErr, "TryRecv")
 	}
+	recv("", false, nil)
 	for i, want := range []bool{true, true, false} {
 		testenv.Got(c.TrySend("x"))(t, want, "TrySend %d", i)
 	}
-	if c.Len() != 2 || c.Cap() != 2 {
-		t.Errorf("len %d, cap %d", c.Len(), c.Cap())
-	}
+	testenv.Equal(t, c.Len(), 2, "Len")
+	testenv.Equal(t, c.Cap(), 2, "Cap")
 	c.Close()
-	if ok, err := c.TrySend("y"); ok || err != ErrChanClosed {
-		t.Errorf("TrySend to a closed channel: %v, %v", ok, err)
-	}
-	for range 2 {
-		if v, ok, err := c.TryRecv(); v != "x" || !ok || err != nil {
-			t.Errorf("%q, %v, %v", v, ok, err)
-		}
-	}
-	if _, ok, err := c.TryRecv(); ok || err != ErrChanClosed {
-		t.Errorf("TryRecv of a closed, empty channel: %v, %v", ok, err)
-	}
-	unbuffered := NewChan[int](0)
-	if ok, _ := unbuffered.TrySend(1); ok {
-		t.Error("sent to nobody")
-	}
-	enginetest.MustPanic(t, "a second Close", c.Close)
+	ok, err := c.TrySend("y")
+	testenv.Equal(t, ok, false, "TrySend to a closed channel")
+	testenv.Equal(t, err, ErrChanClosed, "TrySend to a closed channel")
+	recv("x", true, nil)
+	recv("x", true, nil)
+	recv("", false, ErrChanClosed)
+	testenv.Got(NewChan[int](0).TrySend(1))(t, false, "sent to nobody")
+	testenv.MustPanic(t, "a second Close", c.Close)
 }
 
 func TestCloseWakesSendersAndReceivers(t *testing.T) {
@@ -91,28 +93,23 @@ func TestCloseWakesSendersAndReceivers(t *testing.T) {
 		in, out := NewChan[int](0), NewChan[int](1)
 		out.Send(0)
 		var closed atomic.Int32
-		var all sync.WaitGroup
-		all.Go(func() {
-			enginetest.Everyone(t, rt, 12, func(i int) {
-				var err error
-				if i/3%2 == 0 {
-					_, err = in.Recv()
-				} else {
-					err = out.Send(i)
-				}
-				testenv.Equal(t, err, ErrChanClosed, "caller %d", i)
-				closed.Add(1)
-			})
+		joined := enginetest.StartAll(t, rt, 12, func(i int) {
+			var err error
+			if i/3%2 == 0 {
+				_, err = in.Recv()
+			} else {
+				err = out.Send(i)
+			}
+			testenv.Equal(t, err, ErrChanClosed, "caller %d", i)
+			closed.Add(1)
 		})
 		enginetest.WaitParked(t, rt, 4, engine.ReasonChanRecv)
 		enginetest.WaitParked(t, rt, 4, engine.ReasonChanSend)
 		in.Close()
 		out.Close()
-		all.Wait()
+		joined()
 		testenv.Got(out.Recv())(t, 0, "the value in the buffer is lost")
-		if _, err := out.Recv(); err != ErrChanClosed {
-			t.Error(err)
-		}
+		testenv.Equal(t, testenv.Err(out.Recv()), ErrChanClosed, "Recv after the last value")
 		testenv.Equal(t, closed.Load(), 12, "woken")
 	})
 }

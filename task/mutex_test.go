@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,20 +14,29 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-func TestMutexMisuse(t *testing.T) {
+func TestLockMisuse(t *testing.T) {
 	var mu Mutex
-	enginetest.MustPanic(t, "Unlock of an unlocked Mutex", mu.Unlock)
+	testenv.MustPanic(t, "Unlock of an unlocked Mutex", mu.Unlock)
 	mu.Lock()
-	if mu.TryLock() {
-		t.Error("locked twice")
-	}
+	testenv.Equal(t, mu.TryLock(), false, "TryLock of a locked Mutex")
 	mu.Unlock()
-	if !mu.TryLock() {
-		t.Error("TryLock of an unlocked Mutex failed")
-	}
+	testenv.Equal(t, mu.TryLock(), true, "TryLock of an unlocked Mutex")
 	mu.Unlock()
 	rt := enginetest.NewRuntime(t, 1, enginetest.PanicsPass)
-	testenv.Fails(t, rt.Go(mu.Unlock).Join(), "Unlock of an unlocked Mutex in a task passed")
+	testenv.Fails(t, rt.Go(mu.Unlock).Join(), "Unlock of an unlocked Mutex in a task")
+
+	var rw RWMutex
+	testenv.MustPanic(t, "Unlock without Lock", rw.Unlock)
+	testenv.MustPanic(t, "RUnlock without RLock", rw.RUnlock)
+
+	s := NewSemaphore(2)
+	for _, n := range []int64{3, -1} {
+		testenv.Fails(t, s.Acquire(n), "Acquire(%d) of 2", n)
+		testenv.Equal(t, s.TryAcquire(n), false, "TryAcquire(%d) of 2", n)
+	}
+	testenv.Check(t, s.Acquire(0))
+	testenv.MustPanic(t, "Release of more than was taken", func() { s.Release(1) })
+	testenv.MustPanic(t, "negative size", func() { NewSemaphore(-1) })
 }
 
 func TestMutexIsHandedOverInOrder(t *testing.T) {
@@ -34,23 +44,16 @@ func TestMutexIsHandedOverInOrder(t *testing.T) {
 		var mu Mutex
 		var order []int // guarded by mu
 		mu.Lock()
-		var tasks []*engine.Task
-		for i := range 20 {
-			tasks = append(tasks, engine.GoOn(rt.Loop(i%rt.Loops()), func() {
-				mu.Lock()
-				order = append(order, i)
-				engine.Yield()
-				mu.Unlock()
-			}))
-			enginetest.WaitParked(t, rt, i+1, engine.ReasonMutex)
-		}
+		joined := inTurn(t, rt, 20, engine.ReasonMutex, func(i int) {
+			mu.Lock()
+			order = append(order, i)
+			engine.Yield()
+			mu.Unlock()
+		})
 		mu.Unlock()
-		for _, k := range tasks {
-			k.Join()
-		}
-		for i, got := range order {
-			testenv.MustEqual(t, i, got, "order %v", order)
-		}
+		joined()
+		testenv.Equal(t, len(order), 20, "had it")
+		testenv.Equal(t, slices.IsSorted(order), true, "in the order of the waits: %v", order)
 	})
 }
 
@@ -64,7 +67,7 @@ func TestLocksStarveNobody(t *testing.T) {
 			hogs       int
 			hold, wait func()
 		}{
-			{1, func() { mu.Lock(); engine.Yield(); mu.Unlock() }, func() { enginetest.Pass(&mu) }},
+			{1, func() { mu.Lock(); engine.Yield(); mu.Unlock() }, func() { testenv.Pass(&mu) }},
 			{4, func() { // one or the other reads at any time
 				rw.RLock()
 				engine.Yield()
@@ -72,7 +75,7 @@ func TestLocksStarveNobody(t *testing.T) {
 				if rt.Loops() == 1 {
 					engine.Yield()
 				}
-			}, func() { enginetest.Pass(&rw) }},
+			}, func() { testenv.Pass(&rw) }},
 			{8, func() { s.Acquire(1); engine.Yield(); s.Release(1) }, func() { testenv.Check(t, s.Acquire(4)); s.Release(4) }},
 		} {
 			var stop atomic.Bool
@@ -118,9 +121,8 @@ func TestRWMutexLetsReadersTogetherAndWritersAlone(t *testing.T) {
 			for k := range 150 {
 				if (i+k)%5 == 0 {
 					rw.Lock()
-					if n := writers.Add(1); n != 1 || readers.Load() != 0 {
-						t.Errorf("%d writers, %d readers", n, readers.Load())
-					}
+					testenv.Equal(t, writers.Add(1), 1, "writers")
+					testenv.Equal(t, readers.Load(), 0, "readers beside a writer")
 					value++
 					if k%3 == 0 {
 						engine.Yield()
@@ -136,9 +138,8 @@ func TestRWMutexLetsReadersTogetherAndWritersAlone(t *testing.T) {
 				if k%3 == 0 {
 					engine.Yield()
 				}
-				if value != before || writers.Load() != 0 {
-					t.Error("written while read")
-				}
+				testenv.Equal(t, value, before, "written while read")
+				testenv.Equal(t, writers.Load(), 0, "writers beside a reader")
 				readers.Add(-1)
 				l.Unlock()
 			}
@@ -154,48 +155,115 @@ func TestRWMutexOrder(t *testing.T) {
 	var wrote atomic.Bool
 	writer := rt.Go(func() { rw.Lock(); wrote.Store(true); rw.Unlock() })
 	enginetest.WaitParked(t, rt, 1, engine.ReasonRWMutexWrite)
-	if rw.TryRLock() || rw.TryLock() {
-		t.Error("overtook a writer that waits")
-	}
+	testenv.Equal(t, rw.TryRLock() || rw.TryLock(), false, "overtook a writer that waits")
 	var in WaitGroup
 	in.Add(3)
-	var readers []*engine.Task
-	for range 3 {
-		readers = append(readers, rt.Go(func() {
-			rw.RLock()
-			if !wrote.Load() {
-				t.Error("read before the writer that came first")
-			}
-			in.Done()
-			in.Wait()
-			rw.RUnlock()
-		}))
-	}
-	enginetest.WaitParked(t, rt, 3, engine.ReasonRWMutexRead)
+	joined := inTurn(t, rt, 3, engine.ReasonRWMutexRead, func(int) {
+		rw.RLock()
+		testenv.Equal(t, wrote.Load(), true, "the writer that came first has written")
+		in.Done()
+		in.Wait()
+		rw.RUnlock()
+	})
 	rw.RUnlock()
-	for _, k := range append(readers, writer) {
-		k.Join()
+	joined()
+	writer.Join()
+}
+
+func TestSemaphoreAdmitsItsUnits(t *testing.T) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
+		const size = 10
+		s := NewSemaphore(size)
+		var in atomic.Int64
+		enginetest.Everyone(t, rt, 12, func(i int) {
+			for k := range 100 {
+				n := int64((i*k)%size) + 1
+				if k%4 != 0 {
+					testenv.Check(t, s.Acquire(n))
+				} else if !s.TryAcquire(n) {
+					continue
+				}
+				testenv.AtMost(t, in.Add(n), size, "units taken")
+				if k%3 == 0 {
+					engine.Yield()
+				}
+				in.Add(-n)
+				s.Release(n)
+			}
+		})
+		testenv.Equal(t, s.TryAcquire(size), true, "all units are there")
+	})
+}
+
+// When a large request gives up, those behind it that fit are served.
+func TestSemaphoreGivesWayAfterCancellation(t *testing.T) {
+	rt := enginetest.NewRuntime(t, 2)
+	s := NewSemaphore(4)
+	s.Acquire(2)
+	ctx, cancel := context.WithCancel(context.Background())
+	large := engine.GoWith(engine.Options{Context: ctx}, func() {
+		testenv.ErrorIs(t, s.Acquire(4), context.Canceled)
+	})
+	enginetest.WaitParked(t, rt, 1, engine.ReasonSemaphore)
+	behind := rt.Go(func() { s.Acquire(2) })
+	enginetest.WaitParked(t, rt, 2, engine.ReasonSemaphore)
+	cancel()
+	large.Join()
+	behind.Join()
+	s.Release(4)
+}
+
+// What is granted to a caller whose context has ended by the time it goes on is given back, as with
+// golang.org/x/sync/semaphore; a signal, which can't be, counts.
+func TestAGrantAfterTheEndOfTheContext(t *testing.T) {
+	rt := enginetest.NewRuntime(t, 1)
+	var mu, free Mutex
+	s, cond := NewSemaphore(1), NewCond(&free)
+	for _, c := range []struct {
+		name  string
+		hold  func()
+		wait  func(ctx context.Context) error
+		grant func()
+		free  func() bool
+		err   error
+	}{
+		{"Mutex", mu.Lock, mu.LockContext, mu.Unlock, mu.TryLock, context.Canceled},
+		{"Semaphore", func() { s.Acquire(1) }, func(ctx context.Context) error { return s.AcquireContext(ctx, 1) },
+			func() { s.Release(1) }, func() bool { return s.TryAcquire(1) }, context.Canceled},
+		{"Cond", func() {}, func(ctx context.Context) error { free.Lock(); defer free.Unlock(); return cond.WaitContext(ctx) },
+			cond.Signal, free.TryLock, nil},
+	} {
+		enginetest.Run(t, rt, func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			c.hold()
+			var err error
+			waiting := engine.Go(func() { err = c.wait(ctx) })
+			engine.Yield()
+			c.grant() // it is woken, and goes on after the end
+			cancel()
+			waiting.Join()
+			testenv.Equal(t, err, c.err, c.name)
+			testenv.Equal(t, c.free(), true, "%s: free after that", c.name)
+		})
 	}
-	enginetest.MustPanic(t, "Unlock without Lock", rw.Unlock)
-	enginetest.MustPanic(t, "RUnlock without RLock", rw.RUnlock)
 }
 
 // Several objects are biased towards a loop that ends before others use them.
 func TestGuardOfALoopThatHasEnded(t *testing.T) {
-	rt := testenv.Need(engine.New(engine.Config{Loops: 1, NewPoller: enginetest.NewChanPoller, Log: enginetest.Quiet()}))(t)
+	rt := enginetest.OneOfMany(t, 1)
 	var mu Mutex
 	c := NewChan[int](1)
-	enginetest.Run(t, rt, func() { enginetest.Pass(&mu); c.Send(1) })
+	enginetest.Run(t, rt, func() { testenv.Pass(&mu); c.Send(1) })
 	var racing sync.WaitGroup
 	for range 4 {
-		racing.Go(func() { enginetest.Pass(&mu) })
+		racing.Go(func() { testenv.Pass(&mu) })
 	}
 	rt.Close()
 	racing.Wait()
-	enginetest.Pass(&mu)
+	testenv.Pass(&mu)
 	testenv.Got(c.Recv())(t, 1)
 	other := enginetest.NewRuntime(t, 1)
-	enginetest.Run(t, other, func() { enginetest.Pass(&mu) })
+	enginetest.Run(t, other, func() { testenv.Pass(&mu) })
 }
 
 func TestDescribeWait(t *testing.T) {
@@ -203,48 +271,42 @@ func TestDescribeWait(t *testing.T) {
 	var mu Mutex
 	var rw RWMutex
 	hold := NewChan[int](0)
-	engine.GoWith(engine.Options{Name: "holder"}, func() { mu.Lock(); rw.Lock(); hold.Recv(); rw.Unlock(); mu.Unlock() })
-	enginetest.WaitParked(t, rt, 1, engine.ReasonChanRecv)
-	engine.GoWith(engine.Options{Name: "one"}, func() { enginetest.Pass(&mu) })
-	engine.GoWith(engine.Options{Name: "two"}, func() { enginetest.Pass(rw.RLocker()) })
-	enginetest.WaitParked(t, rt, 1, engine.ReasonMutex)
-	enginetest.WaitParked(t, rt, 1, engine.ReasonRWMutexRead)
-	on := map[engine.Reason]string{}
-	for _, i := range rt.Tasks() {
-		on[i.Reason] = i.On
-		if i.State != "parked" || i.ID == 0 || i.Name == "" {
-			t.Errorf("%+v", i)
+	start := func(name string, why engine.Reason, fn func()) *engine.Task {
+		t.Helper()
+		k := engine.GoWith(engine.Options{Name: name}, fn)
+		enginetest.WaitParked(t, rt, 1, why)
+		return k
+	}
+	on := func(why engine.Reason, want string) {
+		t.Helper()
+		for _, i := range rt.Tasks() {
+			testenv.Equal(t, i.State, "parked", "%+v", i)
+			testenv.Equal(t, i.ID != 0 && i.Name != "", true, "%+v has a number and a name", i)
+			if i.Reason == why {
+				testenv.Contains(t, i.On, want)
+			}
 		}
 	}
-	enginetest.Contains(t, on[engine.ReasonMutex], "held by task holder #")
-	enginetest.Contains(t, on[engine.ReasonRWMutexRead], "held for writing by task holder #")
-	enginetest.Contains(t, on[engine.ReasonChanRecv], "holding 0 of 0")
+	holder := start("holder", engine.ReasonChanRecv, func() { mu.Lock(); rw.Lock(); hold.Recv(); rw.Unlock(); mu.Unlock() })
+	one := start("one", engine.ReasonMutex, func() { testenv.Pass(&mu) })
+	two := start("two", engine.ReasonRWMutexRead, func() { testenv.Pass(rw.RLocker()) })
+	on(engine.ReasonMutex, "held by task holder #")
+	on(engine.ReasonRWMutexRead, "held for writing by task holder #")
+	on(engine.ReasonChanRecv, "holding 0 of 0")
 	hold.Send(1)
-	enginetest.WaitFor(t, "the end", func() bool { return rt.Loop(0).Tasks()+rt.Loop(1).Tasks() == 0 })
-
+	for _, k := range []*engine.Task{holder, one, two} {
+		k.Join()
+	}
 	mu.Lock()
-	heir := engine.GoWith(engine.Options{Name: "heir"}, func() { mu.Lock(); hold.Recv(); mu.Unlock() })
-	enginetest.WaitParked(t, rt, 1, engine.ReasonMutex)
+	heir := start("heir", engine.ReasonMutex, func() { mu.Lock(); hold.Recv(); mu.Unlock() })
+	on(engine.ReasonMutex, "held by a plain goroutine")
 	mu.Unlock()
 	enginetest.WaitParked(t, rt, 1, engine.ReasonChanRecv)
-	last := rt.Go(func() { enginetest.Pass(&mu) })
-	enginetest.WaitParked(t, rt, 1, engine.ReasonMutex)
-	for _, i := range rt.Tasks() {
-		if i.Reason == engine.ReasonMutex {
-			enginetest.Contains(t, i.On, "held by task heir #")
-		}
-	}
+	last := start("last", engine.ReasonMutex, func() { testenv.Pass(&mu) })
+	on(engine.ReasonMutex, "held by task heir #")
 	hold.Send(1)
 	heir.Join()
 	last.Join()
-	mu.Lock()
-	again := engine.GoWith(engine.Options{Name: "again"}, func() { enginetest.Pass(&mu) })
-	enginetest.WaitParked(t, rt, 1, engine.ReasonMutex)
-	for _, i := range rt.Tasks() {
-		enginetest.Contains(t, i.On, "held by a plain goroutine")
-	}
-	mu.Unlock()
-	again.Join()
 }
 
 // Once nobody waits any more, a lock is as quick as it was before somebody did: whether that one got it or gave up.
@@ -270,21 +332,16 @@ func TestLocksForgetThatSomebodyWaited(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rt := enginetest.NewRuntime(t, 1)
-			task := rt.Go(func() {
+			enginetest.Run(t, enginetest.NewRuntime(t, 1), func() {
 				m := make()
 				m.lock()
 				next := engine.Go(func() {
 					m.lock()
-					if !m.quick() {
-						t.Error("not after it was handed over")
-					}
+					testenv.Equal(t, m.quick(), true, "quick after it was handed over")
 					m.unlock()
 				})
 				engine.Yield()
-				if m.quick() {
-					t.Error("quick while somebody waits")
-				}
+				testenv.Equal(t, m.quick(), false, "quick while somebody waits")
 				m.unlock()
 				next.Join()
 				if m.until == nil {
@@ -296,12 +353,9 @@ func TestLocksForgetThatSomebodyWaited(t *testing.T) {
 				engine.Yield()
 				cancel()
 				next.Join()
-				if !m.quick() {
-					t.Error("not after the one that waited has given up")
-				}
+				testenv.Equal(t, m.quick(), true, "quick after the one that waited has given up")
 				m.unlock()
 			})
-			testenv.Must(t, task.Join())
 		})
 	}
 }

@@ -2,8 +2,6 @@ package task
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,31 +15,23 @@ func TestSelectByKindOfCaller(t *testing.T) {
 	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		a, b, reply := NewChan[int](0), NewChan[string](0), NewChan[int](0)
 		var sum atomic.Int64
-		const n = 9
-		var all sync.WaitGroup
-		all.Go(func() {
-			enginetest.Everyone(t, rt, n, func(int) {
-				for {
-					var i int
-					var s string
-					which, err := Select(a.RecvCase(&i), b.RecvCase(&s))
-					if err == ErrChanClosed && which == 0 {
-						return
-					}
-					switch {
-					case err != nil:
-						t.Error(err)
-						return
-					case which == 0:
-						sum.Add(int64(i))
-					case s != "text":
-						t.Errorf("received %q", s)
-					}
-					if which, err = Select(reply.SendCase(which)); which != 0 || err != nil {
-						t.Error(which, err)
-					}
+		joined := enginetest.StartAll(t, rt, 9, func(int) {
+			for {
+				var i int
+				var s string
+				which, err := Select(a.RecvCase(&i), b.RecvCase(&s))
+				if err != nil {
+					testenv.Equal(t, err, ErrChanClosed, "the end")
+					testenv.Equal(t, which, 0, "the channel that was closed")
+					return
 				}
-			})
+				if which == 0 {
+					sum.Add(int64(i))
+				} else {
+					testenv.Equal(t, s, "text", "received")
+				}
+				testenv.Got(Select(reply.SendCase(which)))(t, 0, "the reply")
+			}
 		})
 		count := [2]int{}
 		for i := range 200 {
@@ -52,14 +42,12 @@ func TestSelectByKindOfCaller(t *testing.T) {
 					b.Send("text")
 				}
 			}()
-			which := testenv.Need(reply.Recv())(t)
-			count[which]++
+			count[testenv.Need(reply.Recv())(t)]++
 		}
 		a.Close()
-		all.Wait()
-		if count != [2]int{100, 100} || sum.Load() != 100 {
-			t.Errorf("counts %v, sum %d", count, sum.Load())
-		}
+		joined()
+		testenv.Equal(t, count, [2]int{100, 100}, "counts")
+		testenv.Equal(t, sum.Load(), 100, "sum")
 	})
 }
 
@@ -79,11 +67,18 @@ func TestSelectIsFair(t *testing.T) {
 				testenv.Check(t, err)
 				count[which]++
 			}
-			if min(count[0], count[1]) < trials*2/5 {
-				t.Errorf("chosen %v times", count)
-			}
+			testenv.AtLeast(t, min(count[0], count[1]), trials*2/5, "chosen %v times", count)
 		})
 	})
+}
+
+// which checks the case and the error of a Select.
+func which(i int, err error) func(t *testing.T, want int, wantErr error, what string) {
+	return func(t *testing.T, want int, wantErr error, what string) {
+		t.Helper()
+		testenv.Equal(t, i, want, what)
+		testenv.ErrorIs(t, err, wantErr, what)
+	}
 }
 
 func TestTrySelect(t *testing.T) {
@@ -91,17 +86,12 @@ func TestTrySelect(t *testing.T) {
 	v := 0
 	testenv.Got(TrySelect(c.RecvCase(&v)))(t, -1)
 	testenv.Got(TrySelect(c.RecvCase(&v), c.SendCase(5)))(t, 1)
-	if i, err := TrySelect(c.SendCase(6), c.RecvCase(&v)); i != 1 || err != nil || v != 5 {
-		t.Error(i, err, v)
-	}
+	testenv.Got(TrySelect(c.SendCase(6), c.RecvCase(&v)))(t, 1)
+	testenv.Equal(t, v, 5, "received")
 	testenv.Got(TrySelect())(t, -1)
 	c.Close()
-	if i, err := TrySelect(c.SendCase(6)); i != 0 || err != ErrChanClosed {
-		t.Error(i, err)
-	}
-	if i, err := TrySelect(c.RecvCase(nil)); i != 0 || err != ErrChanClosed {
-		t.Error(i, err)
-	}
+	which(TrySelect(c.SendCase(6)))(t, 0, ErrChanClosed, "to a closed channel")
+	which(TrySelect(c.RecvCase(nil)))(t, 0, ErrChanClosed, "from a closed channel")
 }
 
 // A Select that waits at both ends of one channel does not serve itself.
@@ -113,19 +103,16 @@ func TestSelectOnBothEndsOfAChannel(t *testing.T) {
 			for range 200 {
 				var v int
 				which, err := Select(c.SendCase(1), c.RecvCase(&v))
-				switch {
-				case err != nil:
-					t.Error(err)
-				case which == 0:
+				testenv.Check(t, err)
+				if which == 0 {
 					sent.Add(1)
-				default:
+				} else {
 					received.Add(int32(v))
 				}
 			}
 		})
-		if sent.Load() != 200 || received.Load() != 200 {
-			t.Errorf("%d sent, %d received, want 200 each", sent.Load(), received.Load())
-		}
+		testenv.Equal(t, sent.Load(), 200, "sent")
+		testenv.Equal(t, received.Load(), 200, "received")
 	})
 }
 
@@ -152,27 +139,28 @@ func TestSelectInOppositeOrders(t *testing.T) {
 	})
 }
 
+// nobodyAt checks that nobody is left at c, whose guard is free: no receiver and no sender.
+func nobodyAt[T any](t *testing.T, c *Chan[T], v T) {
+	t.Helper()
+	testenv.Got(c.TrySend(v))(t, false, "there is a receiver")
+	_, ok, err := c.TryRecv()
+	testenv.Check(t, err)
+	testenv.Equal(t, ok, false, "there is a sender")
+}
+
 func TestSelectCancelled(t *testing.T) {
 	rt := enginetest.NewRuntime(t, 2)
 	a, b := NewChan[int](0), NewChan[int](0)
 	ctx, cancel := context.WithCancel(context.Background())
 	k := engine.GoWith(engine.Options{Context: ctx}, func() {
-		if i, err := Select(a.RecvCase(nil), b.SendCase(1)); i != -1 || !errors.Is(err, context.Canceled) {
-			t.Error(i, err)
-		}
-		if i, err := Select(); i != -1 || !errors.Is(err, context.Canceled) {
-			t.Error(i, err)
-		}
+		which(Select(a.RecvCase(nil), b.SendCase(1), (*Chan[int])(nil).RecvCase(nil)))(t, -1, context.Canceled, "while it waits")
+		which(Select())(t, -1, context.Canceled, "before it waits")
 	})
 	enginetest.WaitParked(t, rt, 1, engine.ReasonSelect)
 	cancel()
 	k.Join()
-	if ok, _ := a.TrySend(1); ok {
-		t.Error("the Select that was cancelled still receives")
-	}
-	if _, ok, _ := b.TryRecv(); ok {
-		t.Error("the Select that was cancelled still sends")
-	}
+	nobodyAt(t, a, 1)
+	nobodyAt(t, b, 1)
 }
 
 // A Case may stand in a Select twice, and in several at once.
@@ -182,43 +170,30 @@ func TestSelectWithOneCaseTwice(t *testing.T) {
 		var v int
 		receive, send := c.RecvCase(&v), c.SendCase(7)
 		k := rt.Go(func() {
-			if i, err := Select(receive, receive); i < 0 || i > 1 || err != nil || v != 5 {
-				t.Errorf("Select = %d, %v, received %d", i, err, v)
-			}
+			testenv.Check(t, testenv.Err(Select(receive, receive)))
+			testenv.Equal(t, v, 5, "received")
 		})
 		enginetest.WaitParked(t, rt, 1, engine.ReasonSelect)
 		testenv.Check(t, c.Send(5))
 		k.Join()
-		var senders []*engine.Task
-		for range 3 {
-			senders = append(senders, rt.Go(func() {
-				testenv.Check(t, testenv.Err(Select(send, send)))
-			}))
-		}
-		enginetest.WaitParked(t, rt, 3, engine.ReasonSelect)
+		joined := inTurn(t, rt, 3, engine.ReasonSelect, func(int) {
+			testenv.Check(t, testenv.Err(Select(send, send)))
+		})
 		for range 3 {
 			testenv.Got(c.Recv())(t, 7, "received")
 		}
-		for _, k := range senders {
-			k.Join()
-		}
-		k = engine.GoWith(engine.Options{Context: enginetest.WaitCtx(t, time.Millisecond)}, func() {
-			if i, err := Select(receive, receive); i != -1 || err == nil {
-				t.Errorf("Select = %d, %v", i, err)
-			}
-		})
-		k.Join()
-		if c.recvq.head != nil || c.sendq.head != nil {
-			t.Error("somebody is left in the queue")
-		}
-		if ok, err := c.TrySend(1); ok || err != nil { // the guard is free
-			t.Errorf("TrySend = %v, %v", ok, err)
-		}
+		joined()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		engine.GoWith(engine.Options{Context: ctx}, func() {
+			which(Select(receive, receive))(t, -1, context.DeadlineExceeded, "no sender")
+		}).Join()
+		nobodyAt(t, c, 1)
 	})
 }
 
 func TestDoneCaseOfNoContext(t *testing.T) {
-	enginetest.MustPanic(t, "DoneCase of a nil context", func() {
+	testenv.MustPanic(t, "DoneCase of a nil context", func() {
 		var none context.Context
 		DoneCase(none)
 	})
@@ -226,7 +201,7 @@ func TestDoneCaseOfNoContext(t *testing.T) {
 
 func TestSelectEntersGuardsOfSeveralOwners(t *testing.T) {
 	rt := enginetest.NewRuntime(t, 2)
-	for range 200 {
+	for range testenv.Rounds(50, 200) {
 		a, b := NewChan[int](1), NewChan[int](1)
 		enginetest.Spread(t, rt, rt.Loops(), func(i int) {
 			own, other := a, b
@@ -241,4 +216,25 @@ func TestSelectEntersGuardsOfSeveralOwners(t *testing.T) {
 			}
 		})()
 	}
+}
+
+// A nil Chan in a Select is never ready, as in a select statement, for which one sets a
+// variable to nil.
+func TestSelectWithNilChan(t *testing.T) {
+	rt, _ := enginetest.NewSimRuntime(t, 2, false)
+	check := func() {
+		var none *Chan[int]
+		c, back := NewChan[int](1), NewChan[int](0)
+		testenv.Got(TrySelect(none.RecvCase(nil), none.SendCase(1)))(t, -1, "TrySelect")
+		testenv.Got(Select(none.RecvCase(nil), c.SendCase(7), none.SendCase(1)))(t, 1, "Select")
+		go func() { // on a plain goroutine, so that the caller waits
+			testenv.Got(c.Recv())(t, 7, "received")
+			back.Send(8)
+		}()
+		got := 0
+		testenv.Got(Select(none.RecvCase(&got), back.RecvCase(&got)))(t, 1, "Select")
+		testenv.Equal(t, got, 8, "received")
+	}
+	enginetest.Run(t, rt, check)
+	check()
 }

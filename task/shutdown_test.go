@@ -2,7 +2,7 @@ package task
 
 import (
 	"context"
-	"errors"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,27 +22,24 @@ func TestShutdownCancelsWhenItsContextEnds(t *testing.T) {
 	rt.Go(func() { errs <- engine.Await(context.Background()) })
 	rt.Go(func() {
 		_, err := Select()
-		if engine.Err() == nil || !errors.Is(context.Cause(engine.Context()), engine.ErrShutdown) {
-			t.Errorf("Err %v, Context %v", engine.Err(), context.Cause(engine.Context()))
-		}
+		testenv.Fails(t, engine.Err(), "Err")
+		testenv.ErrorIs(t, context.Cause(engine.Context()), engine.ErrShutdown, "Context")
 		errs <- err
 	})
-	enginetest.WaitFor(t, "all wait", func() bool {
-		return enginetest.Parked(rt, engine.ReasonSleep)+enginetest.Parked(rt, engine.ReasonChanRecv)+enginetest.Parked(rt, engine.ReasonContext)+enginetest.Parked(rt, engine.ReasonSelect) == 4
-	})
+	for _, why := range []engine.Reason{engine.ReasonSleep, engine.ReasonChanRecv, engine.ReasonContext, engine.ReasonSelect} {
+		enginetest.WaitParked(t, rt, 1, why)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var closers sync.WaitGroup
 	for range 3 {
-		closers.Go(func() {
-			testenv.Check(t, rt.Shutdown(ctx))
-		})
+		closers.Go(func() { testenv.Check(t, rt.Shutdown(ctx)) })
 	}
 	cancel()
 	closers.Wait()
 	for range 4 {
-		if err := <-errs; !errors.Is(err, engine.ErrShutdown) || !errors.Is(err, context.Canceled) {
-			t.Errorf("a wait ended with %v", err)
-		}
+		err := <-errs
+		testenv.ErrorIs(t, err, engine.ErrShutdown, "the end of a wait")
+		testenv.ErrorIs(t, err, context.Canceled, "the end of a wait")
 	}
 	check()
 }
@@ -128,14 +125,12 @@ func TestShutdownUnwinds(t *testing.T) {
 		go func() { // queued behind tasks that are ended
 			defer close(plain)
 			o.heldRW.RLock() // behind writers, which are never to come
-			enginetest.Pass(&o.held)
+			testenv.Pass(&o.held)
 		}()
-		enginetest.WaitFor(t, "all begin", func() bool { return int(begun.Load()) == len(tasks) })
+		testenv.Until(t, "all begin", func() bool { return int(begun.Load()) == len(tasks) })
 		rt.Close() // on a slow machine the grace time is too short for all to end
 		for i, k := range tasks {
-			if err := k.Join(); !errors.Is(err, engine.ErrGoexit) {
-				t.Errorf("wait %d: Join returned %v", i%len(waits), err)
-			}
+			testenv.ErrorIs(t, k.Join(), engine.ErrGoexit, "wait %d: Join", i%len(waits))
 		}
 		testenv.Equal(t, int(deferred.Load()), 2*len(tasks), "deferred functions ran")
 		o.held.Unlock()
@@ -155,16 +150,32 @@ func TestLockOfAnUnwoundTaskIsPassedOn(t *testing.T) {
 	var mu Mutex
 	var gate WaitGroup
 	gate.Add(1)
-	engine.GoOn(rt.Loop(0), func() { mu.Lock(); defer mu.Unlock(); gate.Wait() })
-	enginetest.WaitParked(t, rt, 1, engine.ReasonWaitGroup)
-	for i := range 4 {
-		engine.GoOn(rt.Loop(i%2), func() { mu.Lock(); defer mu.Unlock(); gate.Wait() })
-	}
-	enginetest.WaitParked(t, rt, 4, engine.ReasonMutex)
+	hold := func(int) { mu.Lock(); defer mu.Unlock(); gate.Wait() }
+	inTurn(t, rt, 1, engine.ReasonWaitGroup, hold)
+	inTurn(t, rt, 4, engine.ReasonMutex, hold)
 	got := make(chan struct{})
 	go func() { mu.Lock(); close(got) }()
 	rt.Close()
 	<-got
+	check()
+}
+
+func TestShutdownUnwindsPulls(t *testing.T) {
+	needThreadLocks(t)
+	rt, check := enginetest.Closing(t, 2, enginetest.ShortGrace)
+	var mu Mutex
+	mu.Lock()
+	var once sync.WaitGroup
+	once.Add(3)
+	inTurn(t, rt, 3, engine.ReasonMutex, func(int) {
+		defer once.Done()
+		next, stop := iter.Pull(func(yield func(int) bool) { mu.Lock(); yield(1) })
+		defer stop()
+		next()
+		t.Error("came back")
+	})
+	rt.Close()
+	once.Wait()
 	check()
 }
 
@@ -192,14 +203,11 @@ func TestGroupsOfTasksThatNeverStart(t *testing.T) {
 
 // A goroutine that goes on after the end, as one of an http.Server may, does not take the process down.
 func TestPlainGoroutinesAfterTheLastRuntime(t *testing.T) {
-	rt := testenv.Need(engine.New(engine.Config{Loops: 1, NewPoller: enginetest.NewChanPoller}))(t)
-	rt.Close()
+	enginetest.OneOfMany(t, 1).Close()
 	never := func() { t.Error("ran") }
 	testenv.ErrorIs(t, engine.Go(never).Join(), engine.ErrShutdown, "Join")
 	testenv.ErrorIs(t, engine.Start(never), engine.ErrShutdown, "Start")
-	if !AfterFunc(0, never).Stop() {
-		t.Error("a timer has fired")
-	}
+	testenv.Equal(t, AfterFunc(0, never).Stop(), true, "a timer has fired")
 	var wg WaitGroup
 	wg.Go(never)
 	wg.Wait()

@@ -10,7 +10,6 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// onLoop calls fn on the loop's own goroutine and returns its result.
 func TestAfterFuncRunsATaskOnTheCallersLoop(t *testing.T) {
 	rt, clock := enginetest.NewSimRuntime(t, 2, true)
 	for i := range rt.Loops() {
@@ -20,16 +19,12 @@ func TestAfterFuncRunsATaskOnTheCallersLoop(t *testing.T) {
 		engine.GoOn(l, func() {
 			at = l.Now() + time.Second
 			AfterFunc(time.Second, func() {
-				if engine.Current() == nil {
-					t.Error("not a task")
-				}
+				testenv.Equal(t, engine.Current() != nil, true, "a task")
 				engine.Yield()
 				ran <- engine.CurrentLoop()
 			})
 		}).Join()
-		if got := <-ran; got != l {
-			t.Errorf("ran on loop %d, want %d", got.Index(), l.Index())
-		}
+		testenv.Equal(t, <-ran, l, "the loop that it ran on")
 		testenv.AtLeast(t, clock.Now(), at, "ran early")
 	}
 	ran := make(chan struct{})
@@ -40,39 +35,17 @@ func TestAfterFuncRunsATaskOnTheCallersLoop(t *testing.T) {
 func TestTimerStop(t *testing.T) {
 	rt, clock := enginetest.NewSimRuntime(t, 2, false)
 	body := func() {
-		var fired atomic.Bool
-		timer := AfterFunc(time.Second, func() { fired.Store(true) })
-		if !timer.Stop() {
-			t.Error("Stop of a waiting timer returned false")
-		}
-		if timer.Stop() {
-			t.Error("a second Stop returned true")
-		}
+		timer := AfterFunc(time.Second, func() { t.Error("a stopped timer fired") })
+		testenv.Equal(t, timer.Stop(), true, "Stop of a waiting timer")
+		testenv.Equal(t, timer.Stop(), false, "a second Stop")
 		clock.Advance(2 * time.Second)
-		for i := range rt.Loops() {
-			l := rt.Loop(i)
-			l.Post(func() {})
-		}
-		if fired.Load() {
-			t.Error("a stopped timer fired")
-		}
 	}
 	body()
 	enginetest.Run(t, rt, body)
-	fired := make(chan struct{})
-	timer := AfterFunc(time.Second, func() { close(fired) })
-	enginetest.WaitFor(t, "the timer fires", func() bool {
-		clock.Advance(time.Second)
-		select {
-		case <-fired:
-			return true
-		default:
-			return false
-		}
-	})
-	if timer.Stop() {
-		t.Error("Stop after the start returned true")
-	}
+	var fired atomic.Bool
+	timer := AfterFunc(time.Second, func() { fired.Store(true) })
+	testenv.Until(t, "the timer fires", func() bool { clock.Advance(time.Second); return fired.Load() })
+	testenv.Equal(t, timer.Stop(), false, "Stop after the start")
 }
 
 // Many goroutines and tasks stop timers at about the time when they fire.
@@ -94,5 +67,5 @@ func TestTimerStopRaces(t *testing.T) {
 			stopped.Add(1)
 		}
 	})
-	enginetest.WaitFor(t, "each is either started or stopped", func() bool { return started.Load()+stopped.Load() == n })
+	testenv.Until(t, "each is either started or stopped", func() bool { return started.Load()+stopped.Load() == n })
 }

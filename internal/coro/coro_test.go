@@ -161,9 +161,7 @@ func TestGoexitWithLoopInOwnSlot(t *testing.T) {
 		Switch(&second.Party, &loop)
 	})
 	Switch(&loop, &first.Party)
-	if !ran {
-		t.Error("the successor did not run")
-	}
+	testenv.Equal(t, ran, true, "the successor did not run")
 	Switch(&loop, &second.Party)
 	testenv.WaitGoroutines(t, before)
 }

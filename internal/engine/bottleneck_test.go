@@ -3,13 +3,10 @@ package engine
 import (
 	"context"
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/admit"
-	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -40,23 +37,82 @@ func (a *limiter) Limit(_ time.Duration, bottleneck int, q admit.BacklogState) i
 	return a.limit
 }
 
-// withLimiter runs main on a loop with a graph.
-func withLimiter(t *testing.T, a *limiter, main func(l *Loop, look func())) {
+// A crowd are tasks of a loop with a graph and a limiter. They come to an entrance.
+type crowd struct {
+	t    *testing.T
+	l    *Loop
+	e    *Entrance
+	wg   WaitGroup
+	open []*WaitGroup // for which tasks wait, each for its own
+}
+
+type work struct{ kind, detail uint32 }
+
+func withCrowd(t *testing.T, a *limiter, main func(c *crowd)) {
 	t.Helper()
-	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
-		c.NewAdmission = func(*Loop) Admission { return a }
-		c.Graph = recorder.New(bgraph.Config{})
-	})
+	c := &crowd{t: t, e: entrance(t, "test")}
+	rt, _ := newSimRuntime(t, 1, true, admission(a), learn(newGraph()))
 	run(t, rt, func() {
-		main(rt.Loop(0), func() { Sleep(2 * lookEvery) })
+		c.l = rt.Loop(0)
+		main(c)
+		c.wg.Wait()
 	})
+}
+
+// start starts n tasks and lets the loop look at its bottlenecks.
+func (c *crowd) start(n int, fn func(i int)) {
+	for i := range n {
+		c.wg.Go(func() { fn(i) })
+	}
+	c.look()
+}
+
+func (c *crowd) look() { Sleep(2 * lookEvery) }
+
+// come has n tasks of each kind of work enter, say what they do, and do it.
+func (c *crowd) come(n int, do func(work), all ...work) {
+	c.start(n*len(all), func(i int) {
+		c.e.Enter()
+		defer c.e.Leave()
+		w := all[i%len(all)]
+		testenv.Check(c.t, c.e.As(w.kind, w.detail))
+		do(w)
+	})
+}
+
+// waitForOwn waits for what no other task waits for, until openAll is called.
+func (c *crowd) waitForOwn(work) {
+	own := new(WaitGroup)
+	own.Add(1)
+	c.open = append(c.open, own)
+	own.Wait()
+}
+
+func (c *crowd) openAll() {
+	for _, own := range c.open {
+		own.Done()
+	}
+	c.look()
+}
+
+func (c *crowd) watch(why Reason) { c.l.Watch(nodeOf(c.l, why)) }
+
+// has checks how many bottlenecks there are, and how many tasks are at the last one, of one thing or all at the node.
+func (c *crowd) has(bottlenecks, inside int, ofOne bool) *admit.Backlog {
+	c.t.Helper()
+	all := c.l.entry.bottlenecks
+	testenv.MustEqual(c.t, len(all), bottlenecks, "bottlenecks")
+	b := all[len(all)-1]
+	testenv.Equal(c.t, b.backlog.Inside(), inside, "tasks are at the last bottleneck or on the way")
+	testenv.Equal(c.t, b.point != nil, ofOne, "it is one thing at the node")
+	return b.backlog
 }
 
 // testNewestGoFirst has tasks wait, for the given reason, in what take and give surround, see TestTheNewestGetALockThatLimits.
 func testNewestGoFirst(t *testing.T, why Reason, take, give func()) {
 	const lateTurns = 64        // admit.Backlog.NewestFirst
 	const late, fresh = 20, 160 // all turns of the old ones together are fewer than they are
-	var want []int
+	var want, order []int
 	for i, old, young := 0, 0, late+fresh-1; i < late+fresh; i++ {
 		if i%lateTurns == 0 {
 			want = append(want, old)
@@ -67,79 +123,58 @@ func testNewestGoFirst(t *testing.T, why Reason, take, give func()) {
 		}
 	}
 	a := &limiter{limit: 100}
-	var order []int
-	withLimiter(t, a, func(l *Loop, look func()) {
-		var wg WaitGroup
-		come := func(from, to int) {
-			for i := from; i < to; i++ {
-				wg.Go(func() {
-					take()
-					order = append(order, i)
-					give()
-				})
-			}
-			look()
+	withCrowd(t, a, func(c *crowd) {
+		started := 0
+		pass := func(int) {
+			i := started
+			started++
+			take()
+			order = append(order, i)
+			give()
 		}
 		take()
-		come(0, late)
-		l.Watch(nodeOf(l, why))
-		look()
+		c.start(late, pass)
+		c.watch(why)
+		c.look()
 		testenv.Equal(t, a.waiting[0], 0, "wait that came in time")
-		come(late, late+fresh)
+		c.start(fresh, pass)
 		testenv.Equal(t, a.waiting[0], fresh, "wait that came in time")
 		give()
-		wg.Wait()
 	})
-	if !slices.Equal(order, want) {
-		t.Errorf("the lock was had in the order\n%v, want\n%v", order, want)
-	}
+	testenv.EqualSlices(t, order, want, "the order in which the lock was had")
 }
 
 // One lock of two that are taken at the same place limits the program. Work of the same kind that
 // needs the other one is told apart by its detail and not touched, as soon as it is known.
 func TestALockOfManyThatLimits(t *testing.T) {
-	e := entrance(t, "test")
 	a := &limiter{limit: 1}
-	withLimiter(t, a, func(l *Loop, look func()) {
+	withCrowd(t, a, func(c *crowd) {
 		var locks [2]Mutex
-		var wg WaitGroup
 		got := [2]int{}
-		come := func(k int, n int) {
-			for range n {
-				wg.Go(func() {
-					e.Enter()
-					defer e.Leave()
-					if err := e.As(7, uint32(k+1)); err != nil {
-						t.Error(err)
-						return
-					}
-					locks[k].Lock()
-					got[k]++
-					locks[k].Unlock()
-				})
-			}
-			look()
+		lock := func(w work) {
+			locks[w.detail-1].Lock()
+			got[w.detail-1]++
+			locks[w.detail-1].Unlock()
 		}
+		first, second := work{7, 1}, work{7, 2}
 		locks[0].Lock()
-		come(0, 20)
-		l.Watch(nodeOf(l, ReasonMutex))
-		l.Watch(nodeOf(l, ReasonMutex)) // again; it is watched already
-		if len(l.entry.bottlenecks) != 1 || l.entry.bottlenecks[0].backlog.Inside() != 20 {
-			t.Fatalf("%d bottlenecks, %d wait at the first; want 1 and 20", len(l.entry.bottlenecks), l.entry.bottlenecks[0].backlog.Inside())
-		}
+		c.come(20, lock, first)
+		c.watch(ReasonMutex)
+		c.watch(ReasonMutex) // again; it is watched already
+		c.has(1, 20, true)
 		a.limit = 0 // nothing is known yet
-		look()
-		come(0, 20)
-		come(1, 20)
+		c.look()
+		c.come(20, lock, first)
+		c.come(20, lock, second)
 		a.limit = 1
-		look()
-		come(0, 20)
-		come(1, 20)
-		if b := l.entry.bottlenecks[0]; got[1] != 40 || b.backlog.Inside() != 41 || b.queue.Len() != 19 {
-			t.Errorf("%d had the other lock, %d wait for the first, %d before it; want 40, 41 and 19", got[1], b.backlog.Inside(), b.queue.Len())
-		}
+		c.look()
+		c.come(20, lock, first)
+		c.come(20, lock, second)
+		testenv.Equal(t, got[1], 40, "had the other lock")
+		c.has(1, 41, true)
+		testenv.Equal(t, c.l.entry.bottlenecks[0].queue.Len(), 19, "wait before the first lock")
 		locks[0].Unlock()
-		wg.Wait()
+		c.wg.Wait()
 		testenv.Equal(t, got[0], 60, "had the first lock")
 	})
 }
@@ -147,14 +182,12 @@ func TestALockOfManyThatLimits(t *testing.T) {
 // Work of several kinds waits at the same place for things of its own. What most of it does is watched and
 // limited, as soon as it is known of more than half of it what that does, and nothing else; of several kinds, each.
 func TestAKindOfWorkThatLimits(t *testing.T) {
-	e := entrance(t, "test")
-	type work struct{ kind, detail uint32 }
 	for name, x := range map[string]struct {
-		first, then []work   // what piles up when the node is watched, and after that
-		kind        uint32   // what the first bottleneck is
-		more        []uint32 // what the others are, when the node is watched again
-		out         []work   // those kept out when there is a limit
-		in          []work   // those let in
+		then []work   // what piles up after the node is watched
+		kind uint32   // what the first bottleneck is
+		more []uint32 // what the others are, when the node is watched again
+		out  []work   // those kept out when there is a limit
+		in   []work   // those let in
 	}{
 		"one of two":      {then: []work{{2, 2}, {2, 2}, {1, 1}}, kind: 2, out: []work{{2, 2}}, in: []work{{1, 1}}},
 		"a detail":        {then: []work{{7, 2}, {7, 2}, {7, 1}}, kind: 2, out: []work{{7, 2}}, in: []work{{7, 1}}},
@@ -164,54 +197,30 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &limiter{}
-			withLimiter(t, a, func(l *Loop, look func()) {
-				var wg WaitGroup
-				var things []*WaitGroup // that tasks wait for, each for its own
+			withCrowd(t, a, func(c *crowd) {
 				waits := map[work]int{}
-				come := func(n int, all ...work) {
-					for range n {
-						for _, k := range all {
-							wg.Go(func() {
-								e.Enter()
-								defer e.Leave()
-								if err := e.As(k.kind, k.detail); err != nil {
-									t.Error(err)
-									return
-								}
-								waits[k]++
-								thing := new(WaitGroup)
-								thing.Add(1)
-								things = append(things, thing)
-								thing.Wait()
-							})
-						}
-					}
-					look()
+				wait := func(w work) {
+					waits[w]++
+					c.waitForOwn(w)
 				}
-				come(9, work{1, 1}) // nothing is known of these
-				l.Watch(nodeOf(l, ReasonWaitGroup))
-				look()
-				if !a.afresh {
-					t.Error("not afresh, although nothing is known yet")
-				}
-				come(10, x.then...)
-				b := l.entry.bottlenecks[0].backlog
+				c.come(9, wait, work{1, 1}) // nothing is known of these
+				c.watch(ReasonWaitGroup)
+				c.look()
+				testenv.Equal(t, a.afresh, true, "afresh, as nothing is known yet")
+				c.come(10, wait, x.then...)
+				b := c.l.entry.bottlenecks[0].backlog
 				testenv.Equal(t, b.Kind(), x.kind, "is the kind that is watched")
-				look()
-				if a.afresh {
-					t.Error("afresh although nothing has changed")
-				}
+				c.look()
+				testenv.Equal(t, a.afresh, false, "afresh although nothing has changed")
 				for i, kind := range x.more {
-					l.entry.addedAt = l.now - addEvery
-					l.Watch(nodeOf(l, ReasonWaitGroup))
-					if n := len(l.entry.bottlenecks); n != i+2 || l.entry.bottlenecks[n-1].backlog.Kind() != kind || l.entry.bottlenecks[n-1].backlog.Inside() != 29 {
-						t.Errorf("%d bottlenecks, the last of kind %d with %d tasks; want %d, kind %d, 29", n, l.entry.bottlenecks[n-1].backlog.Kind(), l.entry.bottlenecks[n-1].backlog.Inside(), i+2, kind)
-					}
+					c.l.entry.addedAt = c.l.now - addEvery
+					c.watch(ReasonWaitGroup)
+					testenv.Equal(t, c.has(i+2, 29, false).Kind(), kind, "is the kind that is watched, too")
 				}
 				a.limit = 1
-				look()
+				c.look()
 				before := maps.Clone(waits)
-				come(5, append(x.out, x.in...)...)
+				c.come(5, wait, append(x.out, x.in...)...)
 				for _, k := range x.out {
 					testenv.AtMost(t, waits[k]-before[k], 1, "of %v were let in", k)
 				}
@@ -219,15 +228,12 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 					testenv.Equal(t, waits[k]-before[k], 5, "of %v were let in", k)
 				}
 				a.limit = 0
-				look()
-				for _, thing := range things {
-					thing.Done()
+				c.look()
+				c.openAll()
+				testenv.Equal(t, b.Inside(), 0, "wait at the end")
+				if b.Kind() == 0 {
+					testenv.Equal(t, b.Known(), 0, "are known at the end")
 				}
-				look()
-				if b.Inside() != 0 || b.Known() != 0 && b.Kind() == 0 {
-					t.Errorf("%d wait and %d are known at the end, want 0", b.Inside(), b.Known())
-				}
-				wg.Wait()
 			})
 		})
 	}
@@ -236,139 +242,78 @@ func TestAKindOfWorkThatLimits(t *testing.T) {
 // When one kind of work has become most of what waits at a node that was limited as a whole before, those of all kinds
 // that came too late for that limit count no more.
 func TestAKindOfWorkIsCountedAfreshAfterALimitOnAll(t *testing.T) {
-	e := entrance(t, "test")
 	a := &limiter{}
-	withLimiter(t, a, func(l *Loop, look func()) {
-		var wg WaitGroup
-		var things []*WaitGroup // that tasks wait for, each for its own
-		come := func(n int, kinds ...uint32) {
-			for range n {
-				for _, k := range kinds {
-					wg.Go(func() {
-						e.Enter()
-						defer e.Leave()
-						if err := e.As(k, 0); err != nil {
-							t.Error(err)
-							return
-						}
-						thing := new(WaitGroup)
-						thing.Add(1)
-						things = append(things, thing)
-						thing.Wait()
-					})
-				}
-			}
-			look()
-		}
-		come(9, 1) // nothing is known of these
-		l.Watch(nodeOf(l, ReasonWaitGroup))
-		look()
-		come(10, 1, 2, 3, 4, 5)
-		b := l.entry.bottlenecks[0].backlog
-		if b.Kind() != 0 || b.Inside() != 59 {
-			t.Fatalf("kind %d is watched, %d wait; want all, 59", b.Kind(), b.Inside())
-		}
+	withCrowd(t, a, func(c *crowd) {
+		c.come(9, c.waitForOwn, work{1, 0}) // nothing is known of these
+		c.watch(ReasonWaitGroup)
+		c.look()
+		c.come(10, c.waitForOwn, work{1, 0}, work{2, 0}, work{3, 0}, work{4, 0}, work{5, 0})
+		b := c.has(1, 59, false)
+		testenv.MustEqual(t, b.Kind(), 0, "is the kind that is watched")
 		a.limit = 1
-		look()
-		look() // without those that have been there
+		c.look()
+		c.look() // without those that have been there
 		testenv.Equal(t, a.waiting[0], 0, "wait that came in time")
 		a.limit = 0
-		look()
-		come(30, 2)
-		if b.Kind() != 2 || a.waiting[0] != 49 || b.Inside() != 49 {
-			t.Errorf("kind %d is watched, %d wait, %d of them came in time; want kind 2, 49 and 49", b.Kind(), b.Inside(), a.waiting[0])
-		}
-		for _, thing := range things {
-			thing.Done()
-		}
-		wg.Wait()
+		c.look()
+		c.come(30, c.waitForOwn, work{2, 0})
+		testenv.Equal(t, b.Kind(), 2, "is the kind that is watched")
+		testenv.Equal(t, a.waiting[0], 49, "wait that came in time")
+		c.has(1, 49, false)
+		c.openAll()
 	})
 }
 
 // A task that says twice what it does, as it knows more of it by then, has one place on the way to where there is a limit.
 func TestATaskHasOnePlaceOnItsWayToABottleneck(t *testing.T) {
-	e := entrance(t, "test")
 	a := &limiter{}
-	withLimiter(t, a, func(l *Loop, look func()) {
+	withCrowd(t, a, func(c *crowd) {
 		var lock Mutex
-		var wg WaitGroup
-		come := func(n int, do func()) {
-			for range n {
-				wg.Go(func() {
-					e.Enter()
-					defer e.Leave()
-					do()
-				})
-			}
-			look()
-		}
-		waits := func() {
-			testenv.Check(t, e.As(7, 0))
+		wait := func(work) {
 			lock.Lock()
 			lock.Unlock()
 		}
 		lock.Lock()
-		come(20, waits)
-		l.Watch(nodeOf(l, ReasonMutex))
-		come(20, waits) // so it is known where they go
+		c.come(20, wait, work{7, 0})
+		c.watch(ReasonMutex)
+		c.come(20, wait, work{7, 0}) // so it is known where they go
 		a.limit = 100
-		look()
-		come(5, func() {
-			for _, detail := range []uint32{0, 8} {
-				testenv.Check(t, e.As(7, detail))
-			}
-			if w := &l.cur.extra().work; w.Heading != 1 {
-				t.Errorf("the bottlenecks that it is on the way to are %b, want the first", w.Heading)
-			}
-			testenv.Equal(t, l.entry.bottlenecks[0].backlog.Inside(), 41, "tasks are there or on the way")
-		})
-		testenv.Equal(t, l.entry.bottlenecks[0].backlog.Inside(), 40, "tasks are there or on the way after the others have left")
+		c.look()
+		c.come(5, func(work) {
+			testenv.Check(t, c.e.As(7, 8))
+			testenv.Equal(t, c.l.cur.extra().work.Heading, 1, "the bottlenecks that it is on the way to, as bits")
+			c.has(1, 41, true)
+		}, work{7, 0})
+		c.has(1, 40, true) // after the others have left
 		lock.Unlock()
-		wg.Wait()
 	})
 }
 
 // Of very many tasks only the newest are looked at: then all of the node is watched, once.
 func TestWatchingDoesNotLookAtAllTasks(t *testing.T) {
-	withLimiter(t, &limiter{limit: 1}, func(l *Loop, look func()) {
+	withCrowd(t, &limiter{limit: 1}, func(c *crowd) {
 		var lock Mutex
-		var open, wg WaitGroup
+		var open WaitGroup
 		open.Add(1)
 		lock.Lock()
-		start := func(n int, wait func()) {
-			for range n {
-				wg.Go(wait)
-			}
-			look()
-		}
-		start(20, func() { lock.Lock(); lock.Unlock() })
-		start(lookedAt, open.Wait)
+		c.start(20, func(int) { lock.Lock(); lock.Unlock() })
+		c.start(lookedAt, func(int) { open.Wait() })
 		for range 2 {
-			l.Watch(nodeOf(l, ReasonMutex))
-			if len(l.entry.bottlenecks) != 1 || l.entry.bottlenecks[0].backlog.Inside() != 20 || l.entry.bottlenecks[0].point != nil {
-				t.Errorf("%d bottlenecks, %d wait at the first, for %v; want 1, 20 and all at that node", len(l.entry.bottlenecks), l.entry.bottlenecks[0].backlog.Inside(), l.entry.bottlenecks[0].point)
-			}
+			c.watch(ReasonMutex)
+			c.has(1, 20, false)
 		}
 		lock.Unlock()
 		open.Done()
-		wg.Wait()
 	})
 }
 
 // Tasks that wait for the end of their contexts can be watched, as any others.
 func TestWaitsForContextsAreWatched(t *testing.T) {
-	withLimiter(t, &limiter{limit: 1}, func(l *Loop, look func()) {
+	withCrowd(t, &limiter{limit: 1}, func(c *crowd) {
 		ctx, cancel := context.WithCancel(context.Background())
-		var wg WaitGroup
-		for range 20 {
-			wg.Go(func() { Await(ctx) })
-		}
-		look()
-		l.Watch(nodeOf(l, ReasonContext))
-		if len(l.entry.bottlenecks) != 1 || l.entry.bottlenecks[0].backlog.Inside() != 20 || l.entry.bottlenecks[0].point != nil {
-			t.Errorf("%d bottlenecks; want 1 with all 20 of them", len(l.entry.bottlenecks))
-		}
+		c.start(20, func(int) { Await(ctx) })
+		c.watch(ReasonContext)
+		c.has(1, 20, false)
 		cancel()
-		wg.Wait()
 	})
 }

@@ -2,13 +2,10 @@ package engine
 
 import (
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
-	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
@@ -28,66 +25,35 @@ func callOnChunk(f func()) { stackchunk.Call(muchStack, f) }
 // TestLivesOnChunksAreRecordedWhole: a task that waits on chunks, and on chunks from there, is one life in the graph.
 func TestLivesOnChunksAreRecordedWhole(t *testing.T) {
 	needChunks(t)
-	g := recorder.New(bgraph.Config{})
-	rt := newRuntime(t, 1, func(c *Config) { c.Graph = g })
-	run(t, rt, func() {
-		var all WaitGroup
-		for range 5 {
-			all.Go(func() {
-				for range 3 {
-					callOnChunk(func() {
-						Yield()
-						stackchunk.Call(3*muchStack, Yield)
-						Yield()
-					})
-					Yield()
-				}
+	g := newGraph()
+	rt := newRuntime(t, 1, learn(g))
+	inTasks(rt, 5, func(int) {
+		for range 3 {
+			callOnChunk(func() {
+				Yield()
+				stackchunk.Call(3*muchStack, Yield)
+				Yield()
 			})
+			Yield()
 		}
-		all.Wait()
 	})
 	rt.Close()
-	s, yields := g.Snapshot(), uint64(0)
-	for _, n := range s.Nodes {
-		testenv.Equal(t, n.Departures, n.Arrivals, "%s: N departures, not as many as arrivals", n.Name())
-		if n.Reason == "yield" {
-			yields += n.Arrivals
-		}
-	}
-	testenv.Equal(t, yields, 5*3*4, "yields")
-	testenv.Equal(t, s.Node(bgraph.KeyEnd).Arrivals, s.Node(bgraph.KeyStart).Departures, "tasks that have ended")
+	testenv.Equal(t, wholeLives(t, g)["yield"], 5*3*4, "yields")
 }
 
 func TestAHoldOnAChunkIsReportedWithTheWholeStack(t *testing.T) {
 	needChunks(t)
-	for _, observed := range []bool{false, true} {
-		log, g := make(testenv.Records, 100), recorder.New(bgraph.Config{})
-		rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond), func(c *Config) {
-			if observed {
-				c.Graph = g
-			}
-		})
-		stop := holdOften(rt, Options{}, callOnChunk)
-		if observed { // it keeps the stack, and the log has none
-			contains(t, waitOverrun(t, g), "engine.callOnChunk(")
-		} else {
-			line := log.Next(t, "held its loop too long")
-			contains(t, line, "engine.hold(")
-			contains(t, line, "known only if there is a blocking graph")
-		}
-		testenv.Check(t, stop())
-	}
-}
-
-func TestAHoldOnAChunkThatGoesOnIsReported(t *testing.T) {
-	needChunks(t)
 	log := make(testenv.Records, 100)
-	rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
-	var stop atomic.Bool
-	k := rt.Go(func() { callOnChunk(func() { spinUntil(stop.Load) }) })
-	contains(t, log.Next(t, "still does", "loop=0"), "spinUntil")
-	stop.Store(true)
-	k.Join()
+	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond))
+	stop := holdOften(rt, Options{}, callOnChunk)
+	log.Next(t, "held its loop too long", "engine.hold(", "known only if there is a blocking graph")
+	testenv.Check(t, stop())
+
+	g := newGraph() // which keeps the stack, and the log has none
+	rt = newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond), learn(g))
+	stop = holdOften(rt, Options{}, callOnChunk)
+	testenv.Contains(t, waitOverrun(t, g), "engine.callOnChunk(")
+	testenv.Check(t, stop())
 }
 
 func TestPathsToLinksAreForgottenBeyondALimit(t *testing.T) {

@@ -10,24 +10,13 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// A cohortPolicy is a nodePolicy that may want the newest tasks of a node first.
-type cohortPolicy struct {
-	*nodePolicy
-	newest bool
-}
-
-func (p cohortPolicy) NewestFirst() bool { return p.newest }
-
-// inCohorts makes each policy of a runtime a nodePolicy that sees reasons, inside of what wrap makes of it, if there is one.
-func inCohorts(t *testing.T, p **nodePolicy, newest bool, most int, wrap ...func(Policy) Policy) func(c *Config) {
+// inCohorts makes each policy of a runtime a nodePolicy that sees reasons.
+func inCohorts(t *testing.T, p **nodePolicy, newest bool, most int) func(c *Config) {
 	return func(c *Config) {
 		byReason(c, func(*Loop) Policy {
 			*p = newNodePolicy(t)
-			(*p).most = most
-			if len(wrap) > 0 {
-				return wrap[0](cohortPolicy{*p, newest})
-			}
-			return cohortPolicy{*p, newest}
+			(*p).newest, (*p).most = newest, most
+			return *p
 		})
 	}
 }
@@ -62,8 +51,8 @@ func TestTasksOfANodeRunNewestLocalFirst(t *testing.T) {
 	}{
 		{true, 0, []int{3, 2, 1, 4, 5, 7, 6, 8}},
 		{true, 2, []int{3, 2, 1, 4, 5, 7, 6, 8}},
-		{false, 0, []int{1, 4, 5, 2, 3, 8, 6, 7}},
-		{false, 100, []int{1, 4, 5, 2, 3, 8, 6, 7}},
+		{false, 0, []int{1, 4, 5, 2, 3, 7, 8, 6}}, // 8 comes when 3 runs, after 2 has woken 7
+		{false, 100, []int{1, 4, 5, 2, 3, 7, 8, 6}},
 	} {
 		t.Run(fmt.Sprintf("newest %v, batches of %d", c.newest, c.most), func(t *testing.T) {
 			var p *nodePolicy
@@ -71,44 +60,34 @@ func TestTasksOfANodeRunNewestLocalFirst(t *testing.T) {
 			var order []int
 			run(t, rt, func() {
 				l := CurrentLoop()
-				waiters := make([]*Waiter, 9)
 				var wg WaitGroup
-				fromElsewhere := func(numbers ...int) {
-					l.Post(func() {
-						for _, n := range numbers {
-							waiters[n].Wake()
-						}
-					})
+				var waiters []*Waiter
+				fromElsewhere := func(all ...*Waiter) {
+					l.Post(func() { wake(all...) })
 					endTurn(l)
 					Yield()
 				}
-				for n := 1; n < len(waiters); n++ {
-					wg.Go(func() {
-						waiters[n] = Self()
-						waiters[n].Wait(ReasonRead, anywhere{})
-						order = append(order, n)
-						switch n {
-						case 3:
-							fromElsewhere(8) // ready at once, as what yields goes on first
-							waiters[6].Wake()
-						case 2:
-							waiters[7].Wake()
-						}
-					})
-				}
-				Sleep(time.Millisecond)
+				waiters = parkEach(&wg, 9, read, func(i int) {
+					if i > 0 {
+						order = append(order, i)
+					}
+					switch i {
+					case 3:
+						fromElsewhere(waiters[8]) // ready at once, as what yields goes on first
+						waiters[6].Wake()
+					case 2:
+						waiters[7].Wake()
+					}
+				})
 				p.pick = yieldFirst
 				waiters[1].Wake()
-				fromElsewhere(4, 5)
-				waiters[2].Wake()
-				waiters[3].Wake()
+				fromElsewhere(waiters[4:6]...)
+				wake(waiters[2:4]...)
+				Sleep(time.Millisecond)
+				waiters[0].Wake()
 				wg.Wait()
 			})
-			want := c.want
-			if !c.newest { // 8 comes when 3 runs, after 2 has woken 7
-				want = []int{1, 4, 5, 2, 3, 7, 8, 6}
-			}
-			testenv.EqualSlices(t, order, want, "order")
+			testenv.EqualSlices(t, order, c.want, "order")
 		})
 	}
 }
@@ -132,14 +111,10 @@ func TestEndOfATaskIsLocal(t *testing.T) {
 			})
 		}
 		Sleep(time.Millisecond)
-		for _, w := range waiters { // they end before any that joins runs: 18 is more than 14
-			w.Wake()
-		}
+		wake(waiters...) // they end before any that joins runs: 18 is more than 14
 		wg.Wait()
 	})
-	if want := []int{0, 1, 2}; !slices.Equal(order, want) { // the newest first, twice
-		t.Errorf("order %v, want %v", order, want)
-	}
+	testenv.EqualSlices(t, order, []int{0, 1, 2}, "order, the newest first, twice")
 }
 
 // A task that yields lets another task of its node run, if there is one.
@@ -186,11 +161,9 @@ func TestNobodyStarvesInACohort(t *testing.T) {
 					Yield() // until all have started
 					for range 200 {
 						ran[i]++
-						others := slices.Max(ran[:])
+						before := slices.Max(ran[:])
 						Yield()
-						if now := slices.Max(ran[:]); now > others+3 {
-							t.Errorf("batches of %d: from %d to %d steps of another while one waited", most, others, now)
-						}
+						testenv.AtMost(t, slices.Max(ran[:]), before+3, "batches of %d: steps of another, from %d, while one waited", most, before)
 					}
 				})
 			}
@@ -205,25 +178,18 @@ func shortSteps(l *Loop) { l.stats.stepCost = -1 << 50 }
 // A task that becomes ready at another node has its turn when the batch is over.
 func TestABatchEndsWhereAnotherNodeIsReady(t *testing.T) {
 	var p *nodePolicy
-	rt := newRuntime(t, 1, inCohorts(t, &p, true, 1000))
+	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 1000))
 	run(t, rt, func() {
-		var other *Waiter
 		ran := false
-		task := Go(func() {
-			other = Self()
-			other.Wait(ReasonRead, anywhere{})
-			ran = true
-		})
-		until(func() bool { return other != nil })
+		var wg WaitGroup
+		other := parkEach(&wg, 1, read, func(int) { ran = true })
 		for range 1000 { // alone
 			Yield()
 		}
-		other.Wake()
+		wake(other...)
 		Yield()
-		if !ran {
-			t.Error("a task went on alone although another was ready, which the policy prefers")
-		}
-		task.Join()
+		testenv.Equal(t, ran, true, "the task that the policy prefers ran before one that yields")
+		wg.Wait()
 	})
 }
 
@@ -233,19 +199,10 @@ func TestABatchEndsWithItsTime(t *testing.T) {
 	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, false, 1000))
 	run(t, rt, func() {
 		p.cycles = 1
-		var waiters []*Waiter
 		var wg WaitGroup
-		for range 10 * maxBudget {
-			wg.Go(func() {
-				waiters = append(waiters, Self())
-				Self().Wait(ReasonRead, anywhere{})
-			})
-		}
-		Sleep(time.Millisecond)
+		waiters := parkEach(&wg, 10*maxBudget, read, func(int) {})
 		p.longest = 0
-		for _, w := range waiters {
-			w.Wake()
-		}
+		wake(waiters...)
 		wg.Wait()
 	})
 	testenv.Check(t, rt.Close())
@@ -261,29 +218,19 @@ func TestTasksThatABatchLeavesKeepTheirOrder(t *testing.T) {
 		var order []int
 		run(t, rt, func() {
 			l := CurrentLoop()
-			var waiters []*Waiter
 			var wg WaitGroup
-			for i := range 20 {
-				wg.Go(func() {
-					waiters = append(waiters, Self())
-					Self().Wait(ReasonRead, anywhere{})
-					order = append(order, i)
-					if i%4 == 2 {
-						endTurn(l)
-					}
-				})
-			}
-			Sleep(time.Millisecond)
+			waiters := parkEach(&wg, 20, read, func(i int) {
+				order = append(order, i)
+				if i%4 == 2 {
+					endTurn(l)
+				}
+			})
 			p.longest = 0
-			for _, w := range waiters {
-				w.Wake()
-			}
+			wake(waiters...)
 			wg.Wait()
 		})
 		testenv.Check(t, rt.Close())
-		if len(order) != 20 || !slices.IsSorted(order) {
-			t.Errorf("batches of %d: order %v, want that of the wakes", most, order)
-		}
+		inOrder(t, order, 20)
 		testenv.Equal(t, p.longest, min(most, 4), "batches of %d: tasks of the longest, where a turn has four", most)
 	}
 }
@@ -293,15 +240,10 @@ func TestEntranceOrderInACohort(t *testing.T) {
 	e := entrance(t, "test")
 	r := &room{size: 1}
 	var p *nodePolicy
-	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 10), func(c *Config) {
-		c.NewAdmission = func(*Loop) Admission { return r }
-	})
+	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 10), admission(r))
 	var order []int
 	inTasks(rt, 10, func(i int) {
-		if err := e.Enter(); err != nil {
-			t.Error(err)
-			return
-		}
+		testenv.Check(t, e.Enter())
 		order = append(order, i)
 		if i == 0 {
 			Sleep(time.Millisecond) // until all are in line
@@ -309,16 +251,13 @@ func TestEntranceOrderInACohort(t *testing.T) {
 		}
 		e.Leave()
 	})
-	if len(order) != 10 || !slices.IsSorted(order) {
-		t.Errorf("let in in the order %v, want first come, first served", order)
-	}
+	inOrder(t, order, 10)
 }
 
 // A shutdown gets at tasks wherever in the queue of their node they are.
 func TestShutdownOfTasksInACohort(t *testing.T) {
 	var p *nodePolicy
-	hold := false
-	rt := newRuntime(t, 1, inCohorts(t, &p, true, 3, func(p Policy) Policy { return holdingPolicy{p, &hold} }))
+	rt := newRuntime(t, 1, inCohorts(t, &p, true, 3))
 	ended := 0
 	run(t, rt, func() {
 		var all WaitGroup
@@ -336,14 +275,91 @@ func TestShutdownOfTasksInACohort(t *testing.T) {
 		}
 		all.Wait()
 	})
-	done := make(chan struct{})
-	l := rt.Loop(0)
-	l.Post(func() {
-		hold = true
+	onLoop(rt.Loop(0), func(l *Loop) bool {
+		p.hold = true
 		shortSteps(l)
-		close(done)
+		return true
 	})
-	<-done
 	testenv.Check(t, rt.Close())
 	testenv.Equal(t, ended, 20, "tasks ended")
+}
+
+// How long a round of what is ready may be for any order to do.
+func TestAnyOrderForShortRounds(t *testing.T) {
+	const limit = 1 << 20
+	for turns, want := range map[float64]bool{0: true, roundTurns - 0.1: true, roundTurns + 0.1: false} {
+		l := new(Loop)
+		l.batch.n = 10
+		l.stats = loopStats{stepCost: int64(turns * limit / 10), turnLimit: limit}
+		testenv.Equal(t, l.shortRound(), want, "a round of %v turns: any order would do", turns)
+	}
+}
+
+// As long as the policy does not mind, tasks run in the order in which they became ready, wherever they
+// were, and it is told of none; as soon as it does, it knows all that are ready.
+func TestAnyOrderIsFirstInFirstOut(t *testing.T) {
+	var p *nodePolicy
+	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, 4))
+	run(t, rt, func() {
+		l := CurrentLoop()
+		newTurn := func() {
+			shortSteps(l)
+			endTurn(l)
+			Yield()
+		}
+		known := func() (n int) {
+			for _, k := range p.ready {
+				n += k
+			}
+			return n
+		}
+		for _, c := range []struct {
+			atWake, after bool // lenient
+			tell          bool // TellPolicy is called
+			known         int  // tasks of which the policy knows when all are ready
+			want          []int
+		}{
+			{false, false, false, 7, []int{5, 3, 1, 4, 2, 0, 6}},
+			{true, true, false, 0, []int{0, 1, 2, 3, 4, 5, 6}},
+			{true, false, true, 0, []int{1, 3, 5, 0, 2, 4, 6}},  // by node, and as they came
+			{false, true, false, 7, []int{6, 4, 2, 0, 5, 3, 1}}, // node by node, as each would have had them
+			{true, false, false, 0, []int{1, 3, 5, 0, 2, 4, 6}},
+			{true, true, false, 7, []int{5, 3, 1, 4, 2, 0, 6}}, // not so soon again
+		} {
+			var order []int
+			var wg WaitGroup
+			why := func(i int) Reason { return []Reason{ReasonRead, ReasonWrite}[i%2] }
+			waiters := parkEach(&wg, 6, why, func(i int) { order = append(order, i) })
+			p.lenient = c.atWake
+			newTurn()
+			wake(waiters...)
+			wg.Go(func() { order = append(order, 6) }) // a task that has not started
+			testenv.Equal(t, known(), c.known, "%v: the policy knows of N tasks", c)
+			p.lenient = c.after
+			if c.tell {
+				l.Post(func() {
+					l.TellPolicy()
+					testenv.Equal(t, known(), 8, "the policy knows of N tasks after TellPolicy, with the running one, which yields")
+				})
+			}
+			newTurn()
+			wg.Wait()
+			testenv.EqualSlices(t, order, c.want, "%v: order", c)
+		}
+	})
+}
+
+// After a turn in which others had the processor for long, steps still count as short ones.
+func TestATurnWithoutTheProcessorDoesNotCount(t *testing.T) {
+	const limit = 100_000
+	s := loopStats{stepCost: 200, lastCost: 200, turnLimit: limit}
+	for range 100 {
+		s.noteTurn(maxBudget/16, 100*limit)
+		s.noteTurn(maxBudget, 200*maxBudget)
+	}
+	testenv.Equal(t, s.stepCost, 200, "steps of 200 cycles count as N after turns that were interrupted")
+	for range 20 { // but not if all are like that
+		s.noteTurn(1, 100*limit)
+	}
+	testenv.AtLeast(t, s.stepCost, limit, "steps of 100 turns count as N cycles")
 }

@@ -31,9 +31,7 @@ func embrace(t *testing.T, rt *Runtime) (release func()) {
 	return func() {
 		a.Unlock()
 		b.Unlock()
-		for _, k := range tasks {
-			k.Join()
-		}
+		joinAll(t, tasks)
 	}
 }
 
@@ -45,10 +43,20 @@ func waitsFor(t *testing.T, rt *Runtime, why Reason) {
 	waitParked(t, rt, before+1, why)
 }
 
+// takeReports returns the lines of the log that tell of a deadlock.
+func takeReports(log testenv.Records) (reports string) {
+	for len(log) > 0 {
+		if line := <-log; strings.Contains(line, "deadlock") {
+			reports += line
+		}
+	}
+	return reports
+}
+
 // TestDeadlockOfAServer: what is reported while somebody listens, and what is not.
 func TestDeadlockOfAServer(t *testing.T) {
 	type scene struct {
-		t  *testing.T
+		*testing.T
 		rt *Runtime
 	}
 	// heldBy makes a task that waits for a lock whose holder does fn.
@@ -59,10 +67,10 @@ func TestDeadlockOfAServer(t *testing.T) {
 		s.rt.Spawn(Options{Name: "holder"}, func() { m.Lock(); locked <- true; fn() })
 		<-locked
 		if why != ReasonNone {
-			waitParked(s.t, s.rt, before+1, why)
+			waitParked(s, s.rt, before+1, why)
 		}
 		s.rt.Spawn(Options{Name: "waiter"}, func() { m.Lock() })
-		waitParked(s.t, s.rt, 1, ReasonMutex)
+		waitParked(s, s.rt, 1, ReasonMutex)
 	}
 	park := func(why Reason) func() { return func() { Self().Wait(why, anywhere{}) } }
 	recv := park(ReasonChanRecv)
@@ -73,16 +81,16 @@ func TestDeadlockOfAServer(t *testing.T) {
 		not  string   // is not in it
 	}{
 		{"nothing to do", func(scene) {}, nil, ""},
-		{"idle workers", func(s scene) { s.rt.Go(recv); waitParked(s.t, s.rt, 1, ReasonChanRecv) }, nil, ""},
-		{"a circle", func(s scene) { embrace(s.t, s.rt) }, []string{"task one #", "task two #"}, "accept"},
-		{"a circle, and others go on", func(s scene) { embrace(s.t, s.rt); waitsFor(s.t, s.rt, ReasonRead) }, []string{"task one #", "task two #"}, "read"},
-		{"the holder has ended", func(s scene) { heldBy(s, ReasonNone, func() {}); waitsFor(s.t, s.rt, ReasonSleep) }, []string{"task waiter #"}, "sleep"},
+		{"idle workers", func(s scene) { s.rt.Go(recv); waitParked(s, s.rt, 1, ReasonChanRecv) }, nil, ""},
+		{"a circle", func(s scene) { embrace(s.T, s.rt) }, []string{"task one #", "task two #"}, "accept"},
+		{"a circle, and others go on", func(s scene) { embrace(s.T, s.rt); waitsFor(s.T, s.rt, ReasonRead) }, []string{"task one #", "task two #"}, "read"},
+		{"the holder has ended", func(s scene) { heldBy(s, ReasonNone, func() {}); waitsFor(s.T, s.rt, ReasonSleep) }, []string{"task waiter #"}, "sleep"},
 		{"the holder waits for a task", func(s scene) { heldBy(s, ReasonChanRecv, recv) }, []string{"task waiter #", "task holder #"}, "accept"},
 		{"that, and a timer", func(s scene) {
 			startAfter(s.rt, time.Hour, func() {})
 			heldBy(s, ReasonChanRecv, recv)
 		}, nil, ""},
-		{"that, and a task that sleeps", func(s scene) { waitsFor(s.t, s.rt, ReasonSleep); heldBy(s, ReasonChanRecv, recv) }, nil, ""},
+		{"that, and a task that sleeps", func(s scene) { waitsFor(s.T, s.rt, ReasonSleep); heldBy(s, ReasonChanRecv, recv) }, nil, ""},
 		{"that, under a deadline", func(s scene) {
 			heldBy(s, ReasonChanRecv, func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
@@ -93,47 +101,41 @@ func TestDeadlockOfAServer(t *testing.T) {
 		{"the holder is of another runtime", func(s scene) {
 			var m Mutex
 			locked := make(chan bool)
-			oneOfMany(s.t, 1).Go(func() { m.Lock(); locked <- true; recv() })
+			oneOfMany(s, 1, shortGrace).Go(func() { m.Lock(); locked <- true; recv() })
 			<-locked
 			s.rt.Go(m.Lock)
-			waitParked(s.t, s.rt, 1, ReasonMutex)
+			waitParked(s, s.rt, 1, ReasonMutex)
 		}, nil, ""},
 		{"the holder joins a task of another runtime", func(s scene) {
-			k := oneOfMany(s.t, 1).Go(recv)
+			k := oneOfMany(s, 1, shortGrace).Go(recv)
 			heldBy(s, ReasonJoin, func() { k.Join() })
 		}, nil, ""},
 		{"the holder reads", func(s scene) { heldBy(s, ReasonRead, park(ReasonRead)) }, nil, ""},
 		{"the holder accepts", func(s scene) { heldBy(s, ReasonAccept, park(ReasonAccept)) }, nil, ""},
 		{"a Join of a task that accepts", func(s scene) {
 			k := s.rt.Go(park(ReasonAccept))
-			waitParked(s.t, s.rt, 2, ReasonAccept)
+			waitParked(s, s.rt, 2, ReasonAccept)
 			s.rt.Go(func() { k.Join() })
-			waitParked(s.t, s.rt, 1, ReasonJoin)
+			waitParked(s, s.rt, 1, ReasonJoin)
 		}, nil, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			log := make(testenv.Records, 100)
 			rt, _ := newSimRuntime(t, 2, false, logTo(log), holdLimit(-1))
-			defer func() { rt.cfg.Grace = 100 * time.Millisecond }() // until then loops have time to answer
+			defer func() { rt.cfg.Grace = 20 * time.Millisecond }() // until then loops have time to answer
 			rt.Loop(0).Poller().(interface{ Hold(int32) }).Hold(1)
 			defer rt.Loop(0).Poller().(interface{ Hold(int32) }).Hold(-1)
 			waitsFor(t, rt, ReasonAccept)
 			test.do(scene{t, rt})
-			reports := ""
-			for range 2 {
-				rt.watch.checkDeadlock()
-			}
-			for len(log) > 0 {
-				if line := <-log; strings.Contains(line, "deadlock") {
-					reports += line
-				}
-			}
+			rt.watch.checkDeadlock()
+			rt.watch.checkDeadlock()
+			reports := takeReports(log)
 			testenv.Equal(t, strings.Count(reports, "\n"), min(1, len(test.want)), "reports: %q", reports)
 			for _, want := range test.want {
 				testenv.Contains(t, reports, want)
 			}
-			if test.not != "" && strings.Contains(reports, "waits: "+test.not) {
-				t.Errorf("%q is in %q", test.not, reports)
+			if test.not != "" {
+				testenv.Equal(t, strings.Contains(reports, "waits: "+test.not), false, "%q is in %q", test.not, reports)
 			}
 		})
 	}
@@ -150,7 +152,7 @@ func TestDeadlockOfABusyRuntime(t *testing.T) {
 		rt.watch.lookBusy(now.Add(busyCheck / 2))
 		testenv.Equal(t, len(log), want, "look %d: N reports", look)
 		for len(log) > 0 {
-			contains(t, <-log, "hold each other up")
+			testenv.Contains(t, <-log, "hold each other up")
 		}
 		now = now.Add(busyCheck)
 	}
@@ -160,7 +162,7 @@ func TestDeadlockOfABusyRuntime(t *testing.T) {
 // waitOverrun waits until the graph has an overrun with a stack that has the function hold in it, and returns the stack.
 func waitOverrun(t *testing.T, g *recorder.Graph) (stack string) {
 	t.Helper()
-	waitFor(t, "a long step is in the graph", func() bool {
+	testenv.Until(t, "a long step is in the graph", func() bool {
 		for _, o := range g.Snapshot().Overruns {
 			if strings.Contains(o.Stack, "engine.hold(") { // a report that is left out has none
 				stack = o.Stack
@@ -191,16 +193,12 @@ func TestALateAnswerToTheDeadlockCheck(t *testing.T) {
 	wg.Add(1)
 	waits := GoOn(rt.Loop(0), wg.Wait)
 	waitParked(t, rt, 1, ReasonWaitGroup)
-	held, release := make(chan bool), make(chan bool)
-	k := GoOn(rt.Loop(0), func() { close(held); <-release; Yield() })
-	<-held
+	release := occupy(t, rt.Loop(0), Options{}, func() {})
 	stop := make(chan struct{})
 	close(stop)
-	if all, order := rt.waits(stop); all != nil || order != nil {
-		t.Errorf("%v, %v of a loop that is held", all, order)
-	}
-	close(release)
-	k.Join()
+	all, order := rt.waits(stop)
+	testenv.Equal(t, len(all)+len(order), 0, "tasks of a loop that is held")
+	release()
 	rt.Tasks() // the loop has answered
 	wg.Done()
 	waits.Join()
@@ -220,7 +218,7 @@ func TestDeadlockCheckMeetsACancelledSelect(t *testing.T) {
 	w := <-served
 	waitParked(t, rt, 1, ReasonSelect)
 	cancel()
-	waitFor(t, "the Select has found that it was served", func() bool {
+	testenv.Until(t, "the Select has found that it was served", func() bool {
 		return onLoop(rt.Loop(0), func(*Loop) bool { return w.task.state == stateParked && w.task.on == nil })
 	})
 	if all, order := rt.waits(nil); len(order) != 1 || all[order[0]].ends != EndsByItself {
@@ -228,4 +226,51 @@ func TestDeadlockCheckMeetsACancelledSelect(t *testing.T) {
 	}
 	w.Wake()
 	testenv.Check(t, k.Join())
+}
+
+// The same deadlock is reported once, and none if something may still come.
+func TestDeadlockCheck(t *testing.T) {
+	log := make(testenv.Records, 100)
+	rt, _ := newSimRuntime(t, 2, false, logTo(log), holdLimit(-1))
+	check := func(what string, want int) {
+		t.Helper()
+		rt.watch.checkDeadlock()
+		testenv.Equal(t, strings.Count(takeReports(log), "\n"), want, "%s: N reports", what)
+	}
+	check("no tasks", 0)
+	var wg WaitGroup
+	wg.Add(1)
+	stuck := GoWith(Options{Name: "stuck"}, wg.Wait)
+	waitParked(t, rt, 1, ReasonWaitGroup)
+
+	timer := startAfter(rt, time.Hour, func() {})
+	testenv.Until(t, "the timer is queued", func() bool { return rt.canWake(nil) })
+	check("a timer is pending", 0)
+	timer.Stop()
+	testenv.Until(t, "the timer is gone", func() bool { return !rt.canWake(nil) })
+
+	holder := rt.Loop(1).Poller().(interface{ Hold(int32) })
+	holder.Hold(1)
+	check("the poller waits for something", 0)
+	holder.Hold(-1)
+
+	release := make(chan struct{})
+	offloaded := rt.Go(func() { Offload(func() { <-release }) })
+	waitParked(t, rt, 1, ReasonOffload)
+	check("a function is offloaded", 0)
+	close(release)
+	offloaded.Join()
+	testenv.Until(t, "the offloader rests", func() bool { return !rt.canWake(nil) })
+
+	w := make(chan *Waiter, 1)
+	outside := rt.Go(func() { s := Self(); w <- s; s.Wait(ReasonAccept, anywhere{}) })
+	waitParked(t, rt, 1, ReasonAccept)
+	check("a task waits for something outside", 0)
+	(<-w).Wake()
+	outside.Join()
+
+	check("a task waits for nobody", 1)
+	check("again", 0)
+	wg.Done()
+	stuck.Join()
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
-	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -53,13 +52,11 @@ func (r *room) Left(time.Duration, int) { r.inside-- }
 // inTasks runs fn in n tasks, which start in order, and waits for them.
 func inTasks(rt *Runtime, n int, fn func(i int)) {
 	rt.Go(func() {
-		var all []*Task
+		var wg WaitGroup
 		for i := range n {
-			all = append(all, Go(func() { fn(i) }))
+			wg.Go(func() { fn(i) })
 		}
-		for _, k := range all {
-			k.Join()
-		}
+		wg.Wait()
 	}).Join()
 }
 
@@ -68,201 +65,148 @@ func entrance(t *testing.T, name string) *Entrance {
 	return testenv.Need(NewEntrance(name))(t)
 }
 
-func withRoom(t *testing.T, r *room) (*Runtime, *sim.Clock) {
-	return newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
-}
-
-func TestEntranceLetsInWhoFits(t *testing.T) {
+// atEntrance runs main as a task of a runtime with one loop, where r guards the entrance.
+func atEntrance(t *testing.T, r *room, main func(l *Loop, e *Entrance)) {
+	t.Helper()
 	e := entrance(t, "test")
-	r := &room{size: 3}
-	rt, _ := withRoom(t, r)
-	inside, most := 0, 0
-	var order []int
-	inTasks(rt, 20, func(i int) {
-		if err := e.Enter(); err != nil {
-			t.Error(err)
-			return
-		}
-		order = append(order, i)
-		inside++
-		most = max(most, inside)
-		Sleep(time.Millisecond)
-		inside--
-		e.Leave()
-	})
-	testenv.Equal(t, most, 3, "at most N were inside")
-	if len(order) != 20 || !slices.IsSorted(order) {
-		t.Errorf("let in in the order %v, want first come, first served", order)
-	}
+	rt, _ := newSimRuntime(t, 1, true, admission(r))
+	run(t, rt, func() { main(CurrentLoop(), e) })
+	testenv.Check(t, rt.Close())
 	testenv.Equal(t, r.inside, 0, "are still inside")
-	if last := r.asked[len(r.asked)-1].Oldest; last < 5*time.Millisecond {
-		t.Errorf("the last has waited for %v, want 6ms", last)
-	}
 }
 
-// A task that has not started waits without a goroutine, and in the same order.
-func TestStartAtAnEntrance(t *testing.T) {
-	e := entrance(t, "test")
-	r := &room{size: 3}
-	rt, _ := withRoom(t, r)
-	inside, most := 0, 0
-	var order []int
-	run(t, rt, func() {
-		l := CurrentLoop()
-		var wg WaitGroup
+// startAt starts n tasks at the entrance, numbered from 0, and returns what waits for them.
+func startAt(l *Loop, e *Entrance, n int, fn func(i int)) (wait func()) {
+	var wg WaitGroup
+	wg.Add(n)
+	for i := range n {
+		l.StartAt(e, 0, 0, nil, func() {
+			defer wg.Done()
+			fn(i)
+		})
+	}
+	return wg.Wait
+}
+
+func inOrder(t *testing.T, order []int, n int) {
+	t.Helper()
+	testenv.Equal(t, len(order), n, "were let in")
+	testenv.Equal(t, slices.IsSorted(order), true, "first come, first served, of %v", order)
+}
+
+// A task that has not started waits without a goroutine, and in the same order as one that has.
+func TestEntranceLetsInWhoFits(t *testing.T) {
+	for _, started := range []bool{true, false} {
+		r := &room{size: 3}
+		var order []int
+		inside, most := 0, 0
 		const tasks = 500
-		wg.Add(tasks)
-		for i := range tasks {
-			l.StartAt(e, 0, 0, nil, func() {
-				defer wg.Done()
-				if i%7 == 0 {
+		atEntrance(t, r, func(l *Loop, e *Entrance) {
+			task := func(i int) {
+				if i%7 == 0 && !started {
 					return // it does not enter after all
 				}
-				if err := e.Enter(); err != nil {
-					t.Error(err)
-					return
-				}
+				testenv.Check(t, e.Enter())
 				order = append(order, i)
 				inside++
 				most = max(most, inside)
 				Sleep(time.Millisecond)
 				inside--
 				e.Leave()
-			})
-			if i == 2 {
-				Yield() // the first are inside
 			}
+			if started {
+				var wg WaitGroup
+				for i := range tasks {
+					wg.Go(func() { task(i) })
+				}
+				wg.Wait()
+				return
+			}
+			wait := startAt(l, e, tasks, task)
+			Yield() // the first are inside
+			testenv.AtMost(t, l.Tasks(), 5, "tasks have started")
+			testenv.AtLeast(t, l.Unstarted(), tasks-10, "tasks wait, of %d", tasks)
+			wait()
+			testenv.Equal(t, l.Unstarted(), 0, "in the end N wait")
+		})
+		testenv.Equal(t, most, 3, "at most N were inside")
+		if started {
+			inOrder(t, order, tasks)
+			testenv.AtLeast(t, r.asked[len(r.asked)-1].Oldest, tasks/3*time.Millisecond, "the last has waited for")
+		} else {
+			inOrder(t, order, tasks-(tasks+6)/7)
 		}
-		if n, waiting := l.Tasks(), l.Unstarted(); n > 5 || waiting < tasks-10 || waiting > tasks {
-			t.Errorf("%d tasks have started, want those only that there is room for; %d wait, of %d", n, waiting, tasks)
-		}
-		wg.Wait()
-		testenv.Equal(t, l.Unstarted(), 0, "in the end N wait")
-	})
-	if most != 3 && most != 2 || !slices.IsSorted(order) {
-		t.Errorf("at most %d were inside, in the order %v; want 3, first come, first served", most, order)
 	}
-	testenv.Equal(t, r.inside, 0, "are still inside")
-	rt.Close()
 }
 
 // An Admission that lets in a few at a time, until these have begun to run, is asked about once for each.
 func TestAnEntranceIsAskedOnceForEach(t *testing.T) {
-	e := entrance(t, "test")
 	r := &room{size: 1000, starts: 4}
-	rt, _ := withRoom(t, r)
 	const tasks = 200
 	var order []int
-	run(t, rt, func() {
-		var wg WaitGroup
-		wg.Add(tasks)
-		for i := range tasks {
-			CurrentLoop().StartAt(e, 0, 0, nil, func() {
-				defer wg.Done()
-				testenv.Check(t, e.Enter())
-				order = append(order, i)
-				e.Leave()
-			})
-		}
-		wg.Wait()
+	atEntrance(t, r, func(l *Loop, e *Entrance) {
+		startAt(l, e, tasks, func(i int) {
+			testenv.Check(t, e.Enter())
+			order = append(order, i)
+			e.Leave()
+		})()
 	})
-	if len(order) != tasks || !slices.IsSorted(order) {
-		t.Errorf("let in in the order %v, want first come, first served", order)
-	}
+	inOrder(t, order, tasks)
 	testenv.AtMost(t, r.calls, tasks+2*r.starts, "asked N times about %d tasks", tasks)
 }
 
-func TestStartAtAnEntranceThatRefuses(t *testing.T) {
-	e := entrance(t, "test")
+func TestEntranceRefuses(t *testing.T) {
 	r := &room{}
-	rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
-	refused := 0
-	err := rt.Go(func() {
-		var wg WaitGroup
-		wg.Add(10)
-		for range 10 {
-			CurrentLoop().StartAt(e, 0, 0, nil, func() {
-				if err := e.Enter(); errors.Is(err, ErrRefused) {
-					refused++
-				}
-				wg.Done()
-			})
-		}
+	atEntrance(t, r, func(l *Loop, e *Entrance) {
+		refused := 0
+		wait := startAt(l, e, 10, func(int) {
+			testenv.ErrorIs(t, e.Enter(), ErrRefused, "Enter of a task that had not started")
+			refused++
+		})
 		Sleep(10 * time.Millisecond)
 		testenv.Equal(t, refused, 0, "have started")
 		r.closed = true
-		wg.Wait()
-	}).Join()
-	if err != nil || refused != 10 {
-		t.Errorf("%d were refused, error %v; want 10", refused, err)
-	}
-}
-
-// Those that are refused are counted until they have learnt it.
-func TestRefusalsUnderWay(t *testing.T) {
-	e := entrance(t, "test")
-	r := &room{closed: true}
-	rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return r } })
-	err := rt.Go(func() {
-		for _, n := range []int{5, 1} {
-			var wg WaitGroup
-			wg.Add(n)
-			for range n {
-				CurrentLoop().StartAt(e, 0, 0, nil, func() {
-					e.Enter()
-					wg.Done()
-				})
-			}
-			wg.Wait()
-		}
-	}).Join()
-	if want := []int{0, 1, 2, 3, 4, 0}; err != nil || !slices.Equal(r.refusing, want) {
-		t.Errorf("as many were under way to be refused: %v, error %v; want %v", r.refusing, err, want)
-	}
-}
-
-func TestAShutdownStartsWhoWaitsAtAnEntrance(t *testing.T) {
-	e := entrance(t, "test")
-	rt, _ := newSimRuntime(t, 2, true, func(c *Config) { c.NewAdmission = func(*Loop) Admission { return &room{} } })
-	started := 0
-	run(t, rt, func() {
-		for range 10 {
-			CurrentLoop().StartAt(e, 0, 0, nil, func() { started++ })
-		}
-	})
-	testenv.Check(t, rt.Close())
-	if started != 10 {
-		t.Errorf("%d tasks were started, want 10: a task that began something has to end it", started)
-	}
-}
-
-func TestEntranceRefuses(t *testing.T) {
-	e := entrance(t, "test")
-	r := &room{size: 1, closed: true}
-	rt, _ := withRoom(t, r)
-	run(t, rt, func() {
+		wait()
 		testenv.ErrorIs(t, e.Enter(), ErrRefused, "Enter")
-		r.closed = false
+		r.closed, r.size = false, 1
 		testenv.Check(t, e.Enter(), "Enter when it is open")
 		e.Leave()
 	})
 }
 
-// lineUp has n tasks stand in line while one is inside, sets each up before, and returns in
-// which order they were let in.
+// Those that are refused are counted until they have learnt it.
+func TestRefusalsUnderWay(t *testing.T) {
+	r := &room{closed: true}
+	atEntrance(t, r, func(l *Loop, e *Entrance) {
+		for _, n := range []int{5, 1} {
+			startAt(l, e, n, func(int) { e.Enter() })()
+		}
+	})
+	testenv.EqualSlices(t, r.refusing, []int{0, 1, 2, 3, 4, 0}, "as many were under way to be refused")
+}
+
+func TestEntranceWhileTheRuntimeEnds(t *testing.T) {
+	e := entrance(t, "test")
+	rt, _ := newSimRuntime(t, 1, true, admission(&room{}))
+	for range 10 {
+		rt.Go(func() { e.Enter() })
+	}
+	waitParked(t, rt, 10, ReasonEntrance)
+	started := 0
+	run(t, rt, func() { startAt(CurrentLoop(), e, 10, func(int) { started++ }) })
+	testenv.Check(t, rt.Close())
+	testenv.Equal(t, started, 10, "were started, as a task that began something has to end it")
+}
+
+// lineUp has n tasks stand in line while one is inside, and returns in which order they were let in.
 func lineUp(t *testing.T, r *room, n int, enter func(e *Entrance, i int) error) (order []int) {
 	t.Helper()
-	e := entrance(t, "test")
-	rt, _ := withRoom(t, r)
-	run(t, rt, func() {
+	atEntrance(t, r, func(l *Loop, e *Entrance) {
 		e.Enter()
 		var wg WaitGroup
 		for i := range n {
 			wg.Go(func() {
-				if err := enter(e, i); err != nil {
-					t.Error(err)
-					return
-				}
+				testenv.Check(t, enter(e, i))
 				order = append(order, i)
 				e.Leave()
 			})
@@ -271,49 +215,37 @@ func lineUp(t *testing.T, r *room, n int, enter func(e *Entrance, i int) error) 
 		e.Leave()
 		wg.Wait()
 	})
-	if len(order) != n || r.inside != 0 {
-		t.Errorf("%d were let in, %d are inside; want %d and 0", len(order), r.inside, n)
-	}
 	return order
 }
 
-func TestTheMostImportantGoFirst(t *testing.T) {
+// The most important go first, then those that came first; the newest, when the Admission says so, unless other
+// clients have had clearly less.
+func TestWhoGoesFirst(t *testing.T) {
 	priorities := []int{0, 5, -1000, 5, 0, 1000, -32}
 	got := lineUp(t, &room{size: 1}, len(priorities), func(e *Entrance, i int) error {
 		SetPriority(priorities[i])
 		return e.Enter()
 	})
-	testenv.EqualSlices(t, got, []int{5, 1, 3, 0, 4, 2, 6}, "let in in the order")
-}
-
-// The newest go first when the Admission says so, unless other clients have had clearly less.
-func TestTheNewestGoFirst(t *testing.T) {
-	r := &room{size: 1, newest: true}
-	got := lineUp(t, r, 5, func(e *Entrance, i int) error { return e.Enter() })
-	testenv.EqualSlices(t, got, []int{4, 3, 2, 1, 0}, "let in in the order")
-	r = &room{size: 1, newest: true}
-	got = lineUp(t, r, 40, func(e *Entrance, i int) error {
+	testenv.EqualSlices(t, got, []int{5, 1, 3, 0, 4, 2, 6}, "by priority")
+	got = lineUp(t, &room{size: 1, newest: true}, 5, func(e *Entrance, i int) error { return e.Enter() })
+	testenv.EqualSlices(t, got, []int{4, 3, 2, 1, 0}, "the newest first")
+	got = lineUp(t, &room{size: 1, newest: true}, 40, func(e *Entrance, i int) error {
 		if i%10 == 0 {
 			return e.EnterFrom(7)
 		}
 		return e.EnterFrom(8)
 	})
 	// When client 8 has clearly had more it is the turn of those of client 7, the oldest first.
-	if want := []int{39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 0, 20, 19, 18, 17, 10}; !slices.Equal(got[:len(want)], want) {
-		t.Errorf("let in in the order %v, want %v first", got, want)
-	}
+	want := []int{39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 0, 20, 19, 18, 17, 10}
+	testenv.EqualSlices(t, got[:len(want)], want, "of two clients")
 }
 
 // What has waited before it came to the line has its place as if it had waited in it.
 func TestWhatHasWaitedBefore(t *testing.T) {
 	for newest, want := range map[bool][]int{false: {4, 0, 1, 5, 2, 3}, true: {3, 2, 5, 1, 0, 4}} {
-		e := entrance(t, "test")
-		r := &room{size: 1, newest: newest}
-		rt, _ := withRoom(t, r)
 		var order []int
-		err := rt.Go(func() {
+		atEntrance(t, &room{size: 1, newest: newest}, func(l *Loop, e *Entrance) {
 			e.Enter()
-			l := CurrentLoop()
 			var wg WaitGroup
 			for i, waited := range []time.Duration{0, 0, 0, 0, 5 * time.Millisecond, 2 * time.Millisecond} {
 				if i == 2 {
@@ -329,28 +261,24 @@ func TestWhatHasWaitedBefore(t *testing.T) {
 			}
 			e.Leave()
 			wg.Wait()
-		}).Join()
-		if err != nil || !slices.Equal(order, want) {
-			t.Errorf("newest %v: let in in the order %v, error %v; want %v", newest, order, err, want)
-		}
-		rt.Close()
+		})
+		testenv.EqualSlices(t, order, want, "newest %v: order", newest)
 	}
 }
 
 // A task that is cancelled in the line leaves it, at any place in it.
 func TestEntranceForgetsTheCancelled(t *testing.T) {
-	for _, which := range []int{0, 1, 2} {
-		e := entrance(t, "test")
-		r := &room{size: 1}
-		rt, _ := withRoom(t, r)
+	for which := range 3 {
 		var in []int
-		run(t, rt, func() {
+		atEntrance(t, &room{size: 1}, func(l *Loop, e *Entrance) {
 			e.Enter()
-			var tasks []*Task
-			var end func()
-			for i := range 3 {
-				ctx, cancel := context.WithCancel(context.Background())
-				k, err := Spawn(Options{Context: ctx}, func() {
+			var tasks [3]*Task
+			var cancel [3]func()
+			for i := range tasks {
+				ctx, end := context.WithCancel(context.Background())
+				defer end()
+				cancel[i] = end
+				tasks[i] = GoWith(Options{Context: ctx}, func() {
 					if err := e.Enter(); err != nil {
 						testenv.ErrorIs(t, err, context.Canceled, "Enter")
 						return
@@ -358,50 +286,59 @@ func TestEntranceForgetsTheCancelled(t *testing.T) {
 					in = append(in, i)
 					e.Leave()
 				})
-				testenv.Check(t, err)
-				tasks = append(tasks, k)
-				defer cancel()
-				if i == which {
-					end = cancel
-				}
 			}
 			Yield() // now they stand in line
-			end()
+			cancel[which]()
 			tasks[which].Join()
 			e.Leave()
-			for _, k := range tasks {
-				k.Join()
-			}
+			joinAll(t, tasks[:])
 		})
-		want := slices.Delete([]int{0, 1, 2}, which, which+1)
-		if !slices.Equal(in, want) || r.inside != 0 {
-			t.Errorf("%d was cancelled: %v were let in and %d are inside, want %v and 0", which, in, r.inside, want)
-		}
-		rt.Close()
+		testenv.EqualSlices(t, in, slices.Delete([]int{0, 1, 2}, which, which+1), "%d was cancelled: let in", which)
 	}
 }
 
-func TestEntranceWhileTheRuntimeEnds(t *testing.T) {
-	e := entrance(t, "test")
-	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
-		c.NewAdmission = func(*Loop) Admission { return &room{} }
+// One that gives up is started and refused, at any place in the line, and so is one whose client
+// has gone for some time.
+func TestTickets(t *testing.T) {
+	r := &room{}
+	atEntrance(t, r, func(l *Loop, e *Entrance) {
+		var refused []int
+		var wg WaitGroup
+		const n = 5
+		wg.Add(n)
+		tickets := make([]Ticket, n)
+		for i := range n {
+			l.StartAt(e, 0, 0, &tickets[i], func() {
+				if err := e.Enter(); errors.Is(err, ErrRefused) {
+					refused = append(refused, i)
+				} else {
+					e.Leave()
+				}
+				wg.Done()
+			})
+		}
+		tickets[2].GiveUp()
+		tickets[2].GiveUp() // it stands for nothing any more
+		tickets[0].Hangup()
+		Sleep(10 * time.Millisecond)
+		testenv.EqualSlices(t, refused, []int{2}, "were refused")
+		Sleep(time.Second) // longer than a client that has hung up may still want its answer
+		testenv.EqualSlices(t, refused, []int{2, 0}, "were refused")
+		r.size = n
+		wg.Wait()
+		testenv.EqualSlices(t, refused, []int{2, 0}, "were refused in the end")
 	})
-	for range 10 {
-		rt.Go(func() { e.Enter() })
-	}
-	waitParked(t, rt, 10, ReasonEntrance)
-	testenv.Check(t, rt.Close())
 }
 
 func TestEntranceWithoutAdmission(t *testing.T) {
 	e := entrance(t, "test")
-	testenv.Check(t, e.Enter(), "on a plain goroutine")
-	e.Leave()
-	rt, _ := newSimRuntime(t, 1, true)
-	inTasks(rt, 3, func(int) {
+	pass := func(int) {
 		testenv.Check(t, e.Enter())
 		e.Leave()
-	})
+	}
+	pass(0) // on a plain goroutine
+	rt, _ := newSimRuntime(t, 1, true)
+	inTasks(rt, 3, pass)
 }
 
 func TestAsManyEntrancesAsThereMayBe(t *testing.T) {
@@ -416,8 +353,6 @@ func TestAsManyEntrancesAsThereMayBe(t *testing.T) {
 	for i := len(kept); i < admit.MaxEntrances; i++ {
 		entrance(t, fmt.Sprint("filler ", i))
 	}
-	if _, err := NewEntrance("one too many"); err == nil {
-		t.Errorf("entrance %d is accepted, want at most %d", admit.MaxEntrances+1, admit.MaxEntrances)
-	}
+	testenv.Fails(t, testenv.Err(NewEntrance("one too many")), "entrance %d is accepted", admit.MaxEntrances+1)
 	testenv.Fails(t, testenv.Err(NewEntrance("")), "an entrance without a name is accepted")
 }

@@ -1,31 +1,25 @@
 package engine
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
-// What tests of package engine_test share with those of this package: they try the primitives of package task, which
-// this package can't import, together with what only this package can bring about.
+// What tests of package engine_test need of this one: they try the primitives of package task, which this package can't
+// import, together with what only this package can bring about.
 
-type Anywhere = anywhere
+// PlainPolicy is the part of a policy that says nothing.
+type PlainPolicy = plainPolicy
 
 var (
-	NewRuntime        = newRuntime
-	NewSimRuntime     = newSimRuntime
 	NewRand           = newRand
-	Run               = run
-	Until             = until
-	Everyone          = everyone
-	WaitFor           = waitFor
-	WaitParked        = waitParked
-	MustPanic         = mustPanic
-	Pass              = pass
-	Closing           = closing
-	ShortGrace        = shortGrace
 	TestAwaited       = testAwaited
 	TestNewestGoFirst = testNewestGoFirst
+
+	// Ours are the packages of the runtime, as prefixes of the names of their functions.
+	Ours = ours
 )
 
 // InCohorts is inCohorts; passed returns the reasons of the waits at the nodes where tasks
@@ -73,4 +67,40 @@ func (l *Loop) Unwind(t *Task) {
 	if t.state == stateParked {
 		l.makeReady(t)
 	}
+}
+
+// NamedFunctions returns the names of functions that the watchdog looks for in stacks: of this module, without its path, and of Go.
+func NamedFunctions() (own, golang []string) {
+	for name := range callsOutNames {
+		own = append(own, name)
+	}
+	for name := range nativeWaits {
+		golang = append(golang, name)
+	}
+	return own, append(golang, partsOfWait...)
+}
+
+// CallsOut reports whether the watchdog may leave a function with that name, without the module's path, in the middle, and
+// whether what has called it must be so, too.
+func CallsOut(name string) (may, passes bool) {
+	how := callsOut(name)
+	return how != callsBack, how == callsAndPasses
+}
+
+// NativePlaces is for tests in package engine_test, as what waits in this package is not detached.
+type NativePlaces = nativePlaces
+
+// NativePlace is what the log has of a nativePlace.
+type NativePlace struct {
+	Print uint64
+	At    string
+	Told  *atomic.Bool
+}
+
+func (p *nativePlaces) Look(g uintptr) (NativePlace, bool) {
+	at := p.look(g)
+	if at == nil {
+		return NativePlace{}, false
+	}
+	return NativePlace{at.print, at.at, at.told}, true
 }

@@ -43,13 +43,15 @@ func (p *withholder) Choose() (recorder.NodeID, int, uint64) {
 
 func (p *withholder) Ran(n recorder.NodeID, tasks int, _ uint64, _ Outcome) { p.Count(n, -tasks) }
 
-// seldom is one Tick of seven.
-func seldom(_ recorder.NodeID, ticks int) bool { return ticks%7 == 0 }
+// withholding has loops run tasks at the Ticks that are good.
+func withholding(good func(tick int) bool) func(*Config) {
+	return policy(func() Policy {
+		return &withholder{may: func(_ recorder.NodeID, ticks int) bool { return good(ticks) }}
+	})
+}
 
 func TestTasksThatAPolicyHoldsBackRunLater(t *testing.T) {
-	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
-		c.NewPolicy = func(*Loop) Policy { return &withholder{may: seldom} }
-	})
+	rt, _ := newSimRuntime(t, 1, true, withholding(func(tick int) bool { return tick%7 == 0 }))
 	ran := 0
 	inTasks(rt, 100, func(int) {
 		Yield()
@@ -57,19 +59,6 @@ func TestTasksThatAPolicyHoldsBackRunLater(t *testing.T) {
 	})
 	testenv.Equal(t, ran, 100, "tasks ran")
 	testenv.Check(t, rt.Close())
-}
-
-// Nothing is held back in a shutdown.
-func TestAShutdownRunsWhatAPolicyHoldsBack(t *testing.T) {
-	rt, _ := newSimRuntime(t, 1, true, func(c *Config) {
-		c.NewPolicy = func(*Loop) Policy { return &withholder{may: func(recorder.NodeID, int) bool { return false }} }
-	})
-	ended := 0
-	for range 10 {
-		rt.Go(func() { ended++ })
-	}
-	testenv.Check(t, rt.Close())
-	testenv.Equal(t, ended, 10, "tasks ran")
 }
 
 // heldTurns is longer than Shutdown takes to look whether there are tasks.
@@ -88,38 +77,35 @@ func (a *lateOpener) Next(time.Duration, int, *admit.QueueState) admit.Verdict {
 	return admit.Defer
 }
 
-// Tasks that have not started, as they are held back, are waited for and run as others are.
+// Tasks that have not started, as they are held back, are waited for and run as others are. Close holds nothing back.
 func TestAShutdownWaitsForWhatIsHeldBack(t *testing.T) {
 	e := entrance(t, "test")
+	onLoop := func(l *Loop, fn func()) { GoOn(l, fn) }
 	for name, c := range map[string]struct {
 		change func(*Config)
 		start  func(l *Loop, fn func())
+		end    func(*Runtime) error
 	}{
-		"by a policy": {
-			func(c *Config) {
-				c.NewPolicy = func(*Loop) Policy {
-					return &withholder{may: func(_ recorder.NodeID, ticks int) bool { return ticks > heldTurns }}
-				}
-			},
-			func(l *Loop, fn func()) { GoOn(l, fn) },
-		},
-		"at an entrance": {
-			func(c *Config) { c.NewAdmission = func(*Loop) Admission { return new(lateOpener) } },
-			func(l *Loop, fn func()) { l.Post(func() { l.StartAt(e, 0, 0, nil, fn) }) },
-		},
+		"by a policy": {withholding(func(tick int) bool { return tick > heldTurns }), onLoop,
+			func(rt *Runtime) error { return rt.Shutdown(context.Background()) }},
+		"at an entrance": {admission(new(lateOpener)), func(l *Loop, fn func()) { l.Post(func() { l.StartAt(e, 0, 0, nil, fn) }) },
+			func(rt *Runtime) error { return rt.Shutdown(context.Background()) }},
+		"by a policy for ever": {withholding(func(int) bool { return false }), onLoop, (*Runtime).Close},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rt := newRuntime(t, 1, c.change)
 			ran := 0
 			for range 10 {
 				c.start(rt.Loop(0), func() {
-					testenv.Check(t, e.Enter())
-					testenv.Check(t, Err())
-					e.Leave()
+					if name != "by a policy for ever" {
+						testenv.Check(t, e.Enter())
+						testenv.Check(t, Err())
+						e.Leave()
+					}
 					ran++
 				})
 			}
-			testenv.Check(t, rt.Shutdown(context.Background()))
+			testenv.Check(t, c.end(rt))
 			testenv.Equal(t, ran, 10, "tasks ran")
 		})
 	}
@@ -133,39 +119,35 @@ func TestNewcomersWaitWhileManyAreAway(t *testing.T) {
 	for name, admission := range map[string]func(*Loop) Admission{"open": nil, "limiter": func(*Loop) Admission { return &limiter{limit: 100} }} {
 		t.Run(name, func(t *testing.T) {
 			rt, _ := newSimRuntime(t, 1, true, func(c *Config) { c.NewAdmission, c.DetachLimit = admission, limit })
-			newcomersWait(t, rt, e, limit)
+			for away, full := range map[int32]bool{limit - limit/4 - 1: false, limit - limit/4: true} {
+				run(t, rt, func() { newcomersWait(t, CurrentLoop(), e, away, full) })
+			}
 		})
 	}
 }
 
-func newcomersWait(t *testing.T, rt *Runtime, e *Entrance, limit int32) {
-	for _, away := range []int32{limit - limit/4 - 1, limit - limit/4} {
-		inTasks(rt, 1, func(int) {
-			l, in := CurrentLoop(), 0
-			enter := func() {
-				testenv.Check(t, e.Enter())
-				in++
-			}
-			l.away.now.Add(away)
-			tasks := []*Task{Go(enter), Go(enter)}
-			l.StartAt(e, 0, 0, nil, enter)
-			var left Ticket
-			var refused error
-			l.StartAt(e, 0, 0, &left, func() { refused = e.Enter() })
-			left.GiveUp()
-			Sleep(time.Second)
-			if full := away >= limit-limit/4; full != errors.Is(refused, ErrRefused) {
-				t.Errorf("%d tasks of at most %d are away, and one that gave up was answered %v", away, limit, refused)
-			}
-			if want := 3; away < limit-limit/4 && in != want || away >= limit-limit/4 && in != 0 {
-				t.Errorf("%d tasks of at most %d are away, and %d of %d newcomers were let in", away, limit, in, want)
-			}
-			l.away.now.Add(-away)
-			Sleep(time.Second)
-			testenv.Equal(t, in, 3, "all are back, and N of 3 newcomers were let in")
-			for _, k := range tasks {
-				k.Join()
-			}
-		})
+func newcomersWait(t *testing.T, l *Loop, e *Entrance, away int32, full bool) {
+	in := 0
+	enter := func() {
+		testenv.Check(t, e.Enter())
+		in++
 	}
+	l.away.now.Add(away)
+	tasks := []*Task{Go(enter), Go(enter)}
+	l.StartAt(e, 0, 0, nil, enter)
+	var left Ticket
+	var refused error
+	l.StartAt(e, 0, 0, &left, func() { refused = e.Enter() })
+	left.GiveUp()
+	Sleep(time.Second)
+	testenv.Equal(t, errors.Is(refused, ErrRefused), full, "%d tasks are away: one that gave up was refused", away)
+	want := 3
+	if full {
+		want = 0
+	}
+	testenv.Equal(t, in, want, "%d tasks are away: newcomers let in", away)
+	l.away.now.Add(-away)
+	Sleep(time.Second)
+	testenv.Equal(t, in, 3, "all are back, and N of 3 newcomers were let in")
+	joinAll(t, tasks)
 }

@@ -42,19 +42,14 @@ func testAwaited(t *testing.T, lock func() (hold func(fn func()), wait func()), 
 	holder := GoOn(rt.Loop(0), func() { hold(func() { park(&parked) }) })
 	waitParked(t, rt, 1, ReasonRead)
 	waited := make(chan time.Duration, 1)
-	var began time.Duration
 	waiter := func() {
-		began = rt.clock.Now()
+		began := rt.clock.Now()
 		wait()
 		waited <- rt.clock.Now() - began
 	}
-	wake := func() {
-		done := make(chan struct{})
-		rt.Loop(0).Post(func() { parked.Wake(); close(done) })
-		<-done
-	}
+	wakeHolder := func() { onLoop(rt.Loop(0), func(*Loop) bool { parked.Wake(); return true }) }
 	if !before {
-		wake()
+		wakeHolder()
 	}
 	switch from {
 	case "the same loop":
@@ -65,8 +60,8 @@ func testAwaited(t *testing.T, lock func() (hold func(fn func()), wait func()), 
 		go waiter()
 	}
 	if before {
-		waitFor(t, "the holder is awaited", func() bool { return holder.awaited.Load() == 1 })
-		wake()
+		testenv.Until(t, "the holder is awaited", func() bool { return holder.awaited.Load() == 1 })
+		wakeHolder()
 	}
 	testenv.AtMost(t, <-waited, 100*time.Millisecond, "waited for")
 	testenv.Check(t, holder.Join())
@@ -75,31 +70,29 @@ func testAwaited(t *testing.T, lock func() (hold func(fn func()), wait func()), 
 
 // A task that nobody waits for any more, or that has given the lock away, is held back again.
 func TestAwaitedNoMore(t *testing.T) {
-	for _, how := range []string{"the waiter gives up", "unlocked"} {
-		t.Run(how, func(t *testing.T) {
-			rt := holdingRuntime(t, 1)
-			run(t, rt, func() {
-				var mu Mutex
-				var parked *Waiter
-				holder := Go(func() {
-					mu.Lock()
-					if how == "unlocked" {
-						Sleep(2 * time.Millisecond)
-						mu.Unlock()
-					}
-					park(&parked)
-				})
-				Sleep(time.Millisecond)
-				ctx, cancel := context.WithCancel(context.Background())
-				waiter := GoWith(Options{Context: ctx}, func() { mu.LockContext(context.Background()) })
-				Sleep(time.Millisecond)
-				cancel()
-				waiter.Join()
-				Sleep(3 * time.Millisecond)
-				parked.Wake()
-				holder.Join()
-				testenv.AtLeast(t, rt.clock.Now(), heldFor, "held back until")
+	for _, unlocked := range []bool{false, true} {
+		rt := holdingRuntime(t, 1)
+		run(t, rt, func() {
+			var mu Mutex
+			var parked *Waiter
+			holder := Go(func() {
+				mu.Lock()
+				if unlocked {
+					Sleep(2 * time.Millisecond)
+					mu.Unlock()
+				}
+				park(&parked)
 			})
+			Sleep(time.Millisecond)
+			ctx, cancel := context.WithCancel(context.Background())
+			waiter := GoWith(Options{Context: ctx}, func() { mu.LockContext(context.Background()) })
+			Sleep(time.Millisecond)
+			cancel()
+			waiter.Join()
+			Sleep(3 * time.Millisecond)
+			parked.Wake()
+			holder.Join()
+			testenv.AtLeast(t, rt.clock.Now(), heldFor, "unlocked %v: held back until", unlocked)
 		})
 	}
 }
@@ -111,28 +104,27 @@ func TestAwaitedTasksLeaveHalfOfTheSteps(t *testing.T) {
 		rt := newRuntime(t, 1, inCohorts(t, &p, true, most))
 		run(t, rt, func() {
 			var mu Mutex
-			awaited, others, stop := 0, 0, false
+			awaited, stop := 0, false
 			var wg WaitGroup
 			wg.Go(func() {
 				mu.Lock()
 				until(func() bool { return rt.Loop(0).cur.awaited.Load() > 0 })
-				for !stop {
-					awaited++
+				for ; !stop; awaited++ {
 					Yield()
 				}
 				mu.Unlock()
 			})
-			wg.Go(func() { pass(&mu) })
+			wg.Go(func() { testenv.Pass(&mu) })
 			until(func() bool { return awaited > 0 })
 			before := awaited
-			for ; others < 1000; others++ {
+			for range 1000 {
 				Yield()
 			}
+			steps := awaited - before
 			stop = true
 			wg.Wait()
-			if steps := awaited - before; steps < 1000/(most+1)-1 || steps > 1001 {
-				t.Errorf("batches of %d: %d steps of the awaited task beside %d of another", most, steps, others)
-			}
+			testenv.AtLeast(t, steps, 1000/(most+1)-1, "batches of %d: steps of the awaited task beside 1000 of another", most)
+			testenv.AtMost(t, steps, 1001, "batches of %d: steps of the awaited task beside 1000 of another", most)
 		})
 	}
 }
@@ -144,18 +136,16 @@ func TestALockLeftLocked(t *testing.T) {
 	run(t, rt, func() {
 		var mu Mutex
 		l := CurrentLoop()
-		var first *Task
+		var first, second *Task
+		var parked *Waiter
 		l.Start(func() { mu.Lock(); first = l.cur })
 		Sleep(time.Millisecond)
-		var parked *Waiter
-		var second *Task
 		l.Start(func() { second = l.cur; park(&parked) })
 		Sleep(time.Millisecond)
-		waiter := Go(func() { pass(&mu) })
+		waiter := Go(func() { testenv.Pass(&mu) })
 		Sleep(time.Millisecond)
-		if first != second || first.awaited.Load() != 1 {
-			t.Fatal("the memory is not used again")
-		}
+		testenv.MustEqual(t, second, first, "the memory that is used again")
+		testenv.MustEqual(t, first.awaited.Load(), 1, "awaited for N locks")
 		mu.Unlock()
 		waiter.Join()
 		testenv.Equal(t, first.awaited.Load(), 0, "awaited for N locks in the end")

@@ -3,12 +3,14 @@ package engine
 import (
 	"context"
 	"errors"
+	"io"
 	"runtime"
-	"strings"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -18,9 +20,8 @@ func TestOffloadLetsTheLoopGoOn(t *testing.T) {
 	blocked := rt.Go(func() {
 		l := CurrentLoop()
 		Offload(func() {
-			if Current() != nil || CurrentLoop() != nil {
-				t.Error("the offloaded function has a task")
-			}
+			testenv.Equal(t, Current(), nil, "the task of an offloaded function")
+			testenv.Equal(t, CurrentLoop(), nil, "the loop of an offloaded function")
 			<-release
 		})
 		testenv.Equal(t, CurrentLoop(), l, "came back elsewhere")
@@ -30,22 +31,16 @@ func TestOffloadLetsTheLoopGoOn(t *testing.T) {
 }
 
 func TestOffloadOnAPlainGoroutineJustCalls(t *testing.T) {
-	var me, in int
-	stack := func() int { return strings.Count(string(stackOf()), "TestOffloadOnAPlain") }
-	me = stack()
-	Offload(func() { in = stack() })
-	if me == 0 || in == 0 {
-		t.Error("ran on another goroutine")
-	}
+	me, in := coro.G(), uintptr(0)
+	Offload(func() { in = coro.G() })
+	testenv.Equal(t, in, me, "the goroutine that it ran on")
 }
 
-func stackOf() []byte {
-	buf := make([]byte, 1<<14)
-	return buf[:runtime.Stack(buf, false)]
-}
-
-func TestOffloadLimit(t *testing.T) {
-	rt := newRuntime(t, 2, func(c *Config) { c.OffloadLimit = 3 })
+// At most as many functions run as the limit has it. What waits for its turn is not run once its context has ended, and
+// the log says that there is a limit.
+func TestOffloadAtItsLimit(t *testing.T) {
+	log := make(testenv.Records, 100)
+	rt := newRuntime(t, 2, offloadLimit(3), logTo(log))
 	var now, most, ran atomic.Int32
 	release := make(chan struct{})
 	var wg sync.WaitGroup
@@ -64,47 +59,51 @@ func TestOffloadLimit(t *testing.T) {
 		})
 	}
 	waitParked(t, rt, 20, ReasonOffload)
-	waitFor(t, "three run", func() bool { return now.Load() == 3 })
+	testenv.Until(t, "three run", func() bool { return now.Load() == 3 })
+	ctx, cancel := context.WithCancel(context.Background())
+	late := rt.Go(func() {
+		err := OffloadContext(ctx, func(context.Context) error { t.Error("it ran"); return nil })
+		testenv.ErrorIs(t, err, context.Canceled)
+	})
+	waitParked(t, rt, 21, ReasonOffload)
+	cancel()
+	testenv.Check(t, late.Join())
 	close(release)
 	wg.Wait()
-	if most.Load() > 3 || ran.Load() != 20 {
-		t.Errorf("%d at a time, %d in all; want 3, 20", most.Load(), ran.Load())
-	}
+	testenv.Equal(t, most.Load(), 3, "at a time")
+	testenv.Equal(t, ran.Load(), 20, "in all")
+	rt.Close()
+	log.Next(t, "Config.OffloadLimit", "limit=3 waiting=1")
+	testenv.Equal(t, len(log), 0, "lines that are logged besides")
 }
 
 func TestOffloadPanicComesBack(t *testing.T) {
 	var seen atomic.Pointer[PanicError]
-	rt := newRuntime(t, 1, func(c *Config) { c.OffloadLimit = 1; c.OnPanic = func(p *PanicError) { seen.Store(p) } })
+	rt := newRuntime(t, 1, offloadLimit(1), func(c *Config) { c.OnPanic = func(p *PanicError) { seen.Store(p) } })
 	oops := errors.New("oops")
 	run(t, rt, func() {
-		v := mustPanic(t, "in the offloaded function", func() { Offload(func() { panic(oops) }) })
-		if p, ok := v.(*PanicError); !ok || !errors.Is(p, oops) || !strings.Contains(string(p.Stack), "TestOffloadPanic") {
-			t.Errorf("panicked with %v", v)
-		}
-		v = mustPanic(t, "Goexit in the offloaded function", func() { Offload(runtime.Goexit) })
-		if p, ok := v.(*PanicError); !ok || !errors.Is(p, ErrGoexit) {
-			t.Errorf("panicked with %v", v)
+		for what, end := range map[error]func(){oops: func() { panic(oops) }, ErrGoexit: runtime.Goexit} {
+			p, _ := testenv.MustPanic(t, "in the offloaded function", func() { Offload(end) }).(*PanicError)
+			testenv.ErrorIs(t, p, what, "panicked")
+			if what == oops {
+				testenv.Contains(t, string(p.Stack), "TestOffloadPanic")
+			}
 		}
 		ok := false
 		Offload(func() { ok = true }) // the one place of the limit is free again
-		if !ok {
-			t.Error("did not run")
-		}
+		testenv.Equal(t, ok, true, "ran")
 	})
 	err := rt.Go(func() { Offload(func() { panic(oops) }) }).Join()
-	if !errors.Is(err, oops) || seen.Load() == nil {
-		t.Errorf("Join returned %v", err)
-	}
+	testenv.ErrorIs(t, err, oops, "Join")
+	testenv.Equal(t, seen.Load() != nil, true, "OnPanic was called")
 }
 
 func TestOffloadIsNotEndedByCancellation(t *testing.T) {
 	newRuntime(t, 1)
-	done := false
-	k := GoWith(Options{Context: cancelled()}, func() {
+	k := GoWith(Options{Context: testenv.Cancelled()}, func() {
+		done := false
 		Offload(func() { done = true })
-		if !done {
-			t.Error("came back early")
-		}
+		testenv.Equal(t, done, true, "done when it came back")
 	})
 	testenv.Check(t, k.Join())
 }
@@ -115,16 +114,82 @@ type fieldContext struct {
 	_ map[string]string
 }
 
-func TestOffloadUnderAContextThatCannotBeCompared(t *testing.T) {
-	rt := newRuntime(t, 1, panicsPass)
-	run(t, rt, func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		err := OffloadContext(fieldContext{Context: ctx}, func(ctx context.Context) error {
-			cancel()
-			<-ctx.Done()
-			return ctx.Err()
+// outerKey is the key of a value in a context.
+type outerKey struct{}
+
+func TestOffloadContext(t *testing.T) {
+	rt, _ := newSimRuntime(t, 2, true)
+	until := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+	for name, how := range map[string]func(end context.Context) error{
+		"its argument":                 func(end context.Context) error { return OffloadContext(end, until) },
+		"one that can't be compared":   func(end context.Context) error { return OffloadContext(fieldContext{Context: end}, until) },
+		"its argument, ended long ago": func(end context.Context) error { Await(end); return OffloadContext(end, nil) },
+		"the task's": func(end context.Context) (err error) {
+			GoWith(Options{Context: end}, func() { err = OffloadContext(context.Background(), until) }).Join()
+			return err
+		},
+		"an outer one": func(end context.Context) (err error) {
+			Under(end, func() error {
+				return Under(context.WithValue(context.Background(), outerKey{}, 2), func() error {
+					err = OffloadContext(context.Background(), until)
+					return nil
+				})
+			})
+			return err
+		},
+		"on a plain goroutine": func(end context.Context) (err error) {
+			Offload(func() { err = OffloadContext(end, until) })
+			return err
+		},
+	} {
+		run(t, rt, func() {
+			end, cancel := context.WithCancel(context.Background())
+			go cancel()
+			testenv.ErrorIs(t, how(end), context.Canceled, name)
 		})
-		testenv.Equal(t, err, context.Canceled, "OffloadContext")
+	}
+	run(t, rt, func() {
+		err := OffloadContext(context.Background(), func(context.Context) error { return io.EOF })
+		testenv.Equal(t, err, io.EOF, "the error of the function")
+	})
+}
+
+// What a task sets for the profiler is what its offloaded function has, but not what the next task on its goroutine has,
+// nor what another has in its Offload on the same offload goroutine.
+func TestLabelsEndWithTheirTask(t *testing.T) {
+	if !coro.Exact {
+		t.Skip("labels are left alone in this build")
+	}
+	rt, _ := newSimRuntime(t, 1, false, offloadLimit(1))
+	run(t, rt, func() {
+		var g uintptr
+		release := make(chan struct{})
+		first := Go(func() {
+			g = coro.G()
+			pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("task", "first")))
+			Offload(func() {
+				testenv.Equal(t, coro.Labels() != nil, true, "an offloaded function has the labels of its task")
+				<-release
+			})
+		})
+		Yield()
+		second := Go(func() {
+			Offload(func() { testenv.Equal(t, coro.Labels(), nil, "the labels of another task") })
+		})
+		Yield()
+		close(release)
+		first.Join()
+		second.Join()
+		same := false
+		var wg WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				same = same || coro.G() == g
+				testenv.Equal(t, coro.Labels(), nil, "a task has the labels of one before it")
+				Yield()
+			})
+		}
+		wg.Wait()
+		testenv.Equal(t, same, true, "a task had the goroutine of the first: else nothing was tested")
 	})
 }

@@ -25,13 +25,14 @@ func (plainPolicy) AnyOrder() bool                            { return false }
 
 // A nodePolicy takes tasks of the ready node that comes last, keeps accounts, and checks the order of the calls.
 type nodePolicy struct {
-	plainPolicy
 	t      *testing.T
 	ready  map[recorder.NodeID]int
 	gone   int
 	cycles uint64                                              // of a batch; 0: any
 	most   int                                                 // tasks of a batch; 0: 1
 	pick   func(ready map[recorder.NodeID]int) recorder.NodeID // nil: the highest number
+
+	newest, lenient, hold bool // NewestFirst, AnyOrder, and whether all tasks are held back
 
 	open     bool // there is a batch
 	node     recorder.NodeID
@@ -55,8 +56,15 @@ func (p *nodePolicy) Count(n recorder.NodeID, k int) {
 	}
 }
 
+func (p *nodePolicy) NewestFirst() bool { return p.newest }
+
+func (p *nodePolicy) AnyOrder() bool { return p.lenient }
+
 func (p *nodePolicy) Choose() (recorder.NodeID, int, uint64) {
 	p.closed("Choose")
+	if p.hold {
+		return 0, 0, 0
+	}
 	n := recorder.NodeNone
 	for m, k := range p.ready {
 		if k > 0 && (n == recorder.NodeNone || m > n) {
@@ -162,8 +170,8 @@ func nodeOf(l *Loop, why Reason) recorder.NodeID {
 // Each wait is recorded once, and so is its end, whatever ends it; also of tasks that panic or end themselves.
 func TestLivesAreRecordedWhole(t *testing.T) {
 	for _, loops := range []int{1, 2} {
-		g := recorder.New(bgraph.Config{})
-		rt := newRuntime(t, loops, panicsPass, func(c *Config) { c.Graph = g })
+		g := newGraph()
+		rt := newRuntime(t, loops, panicsPass, learn(g))
 		var mu Mutex
 		everyone(t, rt, 12, func(i int) {
 			if Current() == nil {
@@ -184,51 +192,39 @@ func TestLivesAreRecordedWhole(t *testing.T) {
 			Go(func() { Yield(); runtime.Goexit() })
 		})
 		rt.Close()
-		s := g.Snapshot()
-		if end := s.Node(bgraph.KeyEnd); end.Arrivals == 0 || end.Arrivals != s.Node(bgraph.KeyStart).Departures {
-			t.Errorf("%d tasks have ended of %d that have started", end.Arrivals, s.Node(bgraph.KeyStart).Departures)
-		}
-		waits := map[string]uint64{}
-		for _, n := range s.Nodes {
-			testenv.Equal(t, n.Departures, n.Arrivals, "%s: N departures, not as many as arrivals", n.Name())
-			waits[n.Reason] += n.Arrivals
-		}
+		waits := wholeLives(t, g)
 		for _, why := range []Reason{ReasonYield, ReasonMutex, ReasonRead, ReasonOffload, ReasonSleep} {
-			if waits[why.String()] == 0 {
-				t.Errorf("no wait for %v among %v", why, waits)
-			}
+			testenv.AtLeast(t, waits[why.String()], 1, "waits for %v", why)
 		}
 	}
 }
 
+// wholeLives checks that all waits and tasks have ended, and returns how many waits there were for each reason.
+func wholeLives(t *testing.T, g *recorder.Graph) map[string]uint64 {
+	t.Helper()
+	s := g.Snapshot()
+	waits := map[string]uint64{}
+	for _, n := range s.Nodes {
+		testenv.Equal(t, n.Departures, n.Arrivals, "%s: N departures, not as many as arrivals", n.Name())
+		waits[n.Reason] += n.Arrivals
+	}
+	ended := s.Node(bgraph.KeyEnd).Arrivals
+	testenv.AtLeast(t, ended, 1, "tasks that have ended")
+	testenv.Equal(t, ended, s.Node(bgraph.KeyStart).Departures, "tasks that have ended, not as many as have started")
+	return waits
+}
+
 func TestPolicyChoosesTheOrder(t *testing.T) {
 	var p *nodePolicy
-	rt := newRuntime(t, 1, func(c *Config) {
-		byReason(c, func(*Loop) Policy {
-			p = newNodePolicy(t)
-			return p
-		})
-	})
+	rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, false, 0))
 	var order []string
 	run(t, rt, func() {
-		var waiters []*Waiter
+		reasons := []Reason{ReasonCond, ReasonSemaphore, ReasonCond}
+		why := func(i int) Reason { return reasons[i] }
 		var wg WaitGroup
-		wait := func(why Reason) func() {
-			return func() {
-				w := Self()
-				waiters = append(waiters, w)
-				w.Wait(why, anywhere{})
-				order = append(order, why.String())
-			}
-		}
-		wg.Go(wait(ReasonCond))
-		wg.Go(wait(ReasonSemaphore))
-		wg.Go(wait(ReasonCond))
-		until(func() bool { return len(waiters) == 3 })
+		waiters := parkEach(&wg, 3, why, func(i int) { order = append(order, why(i).String()) })
 		wg.Go(func() { order = append(order, "new") })
-		waiters[0].Wake()
-		waiters[2].Wake()
-		waiters[1].Wake()
+		wake(waiters[0], waiters[2], waiters[1])
 		wg.Wait()
 	})
 	// The node numbers are the reasons: semaphore after cond after start.
@@ -238,11 +234,7 @@ func TestPolicyChoosesTheOrder(t *testing.T) {
 }
 
 func TestOldestOfNodeStartRunsFirstUnderAPolicy(t *testing.T) {
-	rt := newRuntime(t, 1, func(c *Config) {
-		c.NewPolicy = func(*Loop) Policy {
-			return newNodePolicy(t)
-		}
-	})
+	rt := newRuntime(t, 1, policy(func() Policy { return newNodePolicy(t) }))
 	run(t, rt, func() {
 		ran, before := false, 0
 		var wg WaitGroup
@@ -268,7 +260,7 @@ func TestPolicyIsToldOfStolenTasks(t *testing.T) {
 		}
 	})
 	for range 30 {
-		var ran, elsewhere atomic.Int32
+		var elsewhere atomic.Int32
 		var all sync.WaitGroup
 		all.Add(20)
 		hog := GoOn(rt.Loop(0), func() {
@@ -277,12 +269,10 @@ func TestPolicyIsToldOfStolenTasks(t *testing.T) {
 					if CurrentLoop().Index() == 1 {
 						elsewhere.Add(1)
 					}
-					ran.Add(1)
 					all.Done()
 				})
 			}
-			for elsewhere.Load() == 0 { // hold the loop until some are taken
-			}
+			spinUntil(func() bool { return elsewhere.Load() > 0 }) // until some are taken
 		})
 		hog.Join()
 		all.Wait()
@@ -295,9 +285,6 @@ func TestPolicyIsToldOfStolenTasks(t *testing.T) {
 		}
 		testenv.Equal(t, left, 0, "loop %d: N tasks announced but neither taken nor gone", i)
 	}
-	if policies[0].gone == 0 {
-		t.Log("loop 0 never told its policy of a task before another loop took it")
-	}
 }
 
 func TestPolicyThatNamesAnEmptyNode(t *testing.T) {
@@ -308,7 +295,7 @@ func TestPolicyThatNamesAnEmptyNode(t *testing.T) {
 		return p
 	})
 	l.enqueue(new(Task))
-	mustPanic(t, "a node where no task is ready", func() { l.chooseBatch() })
+	testenv.MustPanic(t, "a node where no task is ready", func() { l.chooseBatch() })
 }
 
 // A cycle counter that goes back a little, from one processor to another, charges nothing.
@@ -318,16 +305,13 @@ func TestChargeWhenTheCounterGoesBack(t *testing.T) {
 	l.batch.begin(1, 0, 1)
 	l.batch.from = coro.Cycles() + 1<<40
 	l.endBatch()
-	if len(p.charged) != 1 || p.charged[0] != 0 {
-		t.Errorf("charged %v, want [0]", p.charged)
-	}
+	testenv.EqualSlices(t, p.charged, []uint64{0}, "charged")
 	l.batch.begin(1, 0, 1)
 	for before := l.batch.from; coro.Cycles() <= before; {
 	}
 	l.endBatch()
-	if got := p.charged[1]; got == 0 || got > 1<<40 {
-		t.Errorf("charged %d for the next step", got)
-	}
+	testenv.AtLeast(t, p.charged[1], 1, "charged for the next step")
+	testenv.AtMost(t, p.charged[1], 1<<40, "charged for the next step")
 }
 
 // A chargePolicy keeps what it is told of costs.
@@ -346,5 +330,42 @@ func TestWorkersThatSwitchThroughTheLoopArePlain(t *testing.T) {
 		run(t, rt, func() {
 			testenv.Equal(t, rt.Loop(0).cur.worker.Plain(), hub, "NoHandOver %v: plain", hub)
 		})
+	}
+}
+
+// The policy hears of a task that yields again and again at one place, also within a batch, but not of one
+// that yields elsewhere or waits.
+func TestPolicyHearsOfYields(t *testing.T) {
+	for _, most := range []int{0, 4} {
+		var p *nodePolicy
+		rt, _ := newSimRuntime(t, 1, true, inCohorts(t, &p, true, most))
+		for name, does := range map[string]func(int){
+			"nothing": func(int) {},
+			"yields":  func(int) { Yield() },
+			"yields and sleeps": func(i int) {
+				if i%2 == 0 {
+					Yield()
+				} else {
+					Sleep(1)
+				}
+			},
+		} {
+			run(t, rt, func() {
+				delete(p.outcomes, GaveWay)
+				var wg WaitGroup
+				wg.Go(func() {
+					for i := range 10 {
+						does(i)
+					}
+				})
+				wg.Wait()
+				gave := p.outcomes[GaveWay]
+				if name != "yields" {
+					testenv.Equal(t, len(gave), 0, "%s, batches of %d: nodes that gave way", name, most)
+				} else if len(gave) < 2 || gave[0] != recorder.NodeID(ReasonYield) {
+					t.Errorf("batches of %d: %v gave way, want node %d", most, gave, ReasonYield)
+				}
+			})
+		}
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -104,9 +105,7 @@ func TestWaiterListAgainstASlice(t *testing.T) {
 			c := q.TakeAll()
 			for i, w := 0, c.first; w != nil; i, w = i+1, w.next {
 				testenv.MustEqual(t, w, model[i], "takeAll changed the order")
-				if q.Remove(w) {
-					t.Fatal("removed one that was taken")
-				}
+				testenv.MustEqual(t, q.Remove(w), false, "removed one that was taken")
 			}
 			model = nil
 		}
@@ -165,7 +164,7 @@ func TestIdentityUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	for range 40 {
+	for range testenv.Rounds(10, 40) {
 		var wg WaitGroup
 		for range 30 {
 			wg.Go(func() {
@@ -211,4 +210,116 @@ func TestTwoQueuesAreOneFIFO(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A naiveNodeQueue is a nodeQueue of slices.
+type naiveNodeQueue struct {
+	round, local, other []*Task
+	yielded             *Task
+}
+
+func (q *naiveNodeQueue) size() int { return len(q.round) + len(q.local) + len(q.other) }
+
+func (q *naiveNodeQueue) take() *Task {
+	if len(q.round) == 0 {
+		slices.Reverse(q.local)
+		q.round = append(q.local, q.other...)
+		q.local, q.other = nil, nil
+		if len(q.round) > 1 && q.round[0] == q.yielded {
+			q.round[0], q.round[1] = q.round[1], q.round[0]
+		}
+		q.yielded = nil
+	}
+	if len(q.round) == 0 {
+		return nil
+	}
+	t := q.round[0]
+	q.round = q.round[1:]
+	return t
+}
+
+// takeOne takes the first task of a round, and puts the others back.
+func takeOne(q *nodeQueue) *Task {
+	round := q.takeRound()
+	t := round.pop()
+	q.putBack(round)
+	return t
+}
+
+func TestNodeQueueAgainstSlices(t *testing.T) {
+	rnd := newRand(t)
+	for range 200 {
+		var q nodeQueue
+		var model naiveNodeQueue
+		var last *Task
+		var idle []*Task
+		for range 1 + rnd.IntN(12) {
+			idle = append(idle, new(Task))
+		}
+		for range 500 {
+			switch k := rnd.IntN(5); {
+			case k < 2 && len(idle) > 0:
+				x := idle[0]
+				idle = idle[1:]
+				if k == 0 {
+					q.pushLocal(x, false)
+					model.local = append(model.local, x)
+				} else {
+					q.pushOther(x)
+					model.other = append(model.other, x)
+				}
+			case k == 2 && last != nil && slices.Contains(idle, last): // it yields
+				idle = slices.DeleteFunc(idle, func(x *Task) bool { return x == last })
+				q.pushLocal(last, true)
+				model.local, model.yielded = append(model.local, last), last
+			default:
+				got, want := takeOne(&q), model.take()
+				testenv.MustEqual(t, got, want, "not the task that the model takes")
+				if last = got; got == nil {
+					continue
+				}
+				testenv.MustEqual(t, got.next, nil, "still linked")
+				idle = append(idle, got)
+			}
+			testenv.MustEqual(t, q.total(), model.size(), "tasks")
+		}
+	}
+}
+
+// Nobody is overtaken more than twice by the same task, however those come that do it.
+func TestNobodyIsOvertakenThriceInANodeQueue(t *testing.T) {
+	rnd := newRand(t)
+	const tasks = 20
+	most := 0
+	for range testenv.Rounds(10, 100) {
+		var q nodeQueue
+		overtaken := map[[2]*Task]int{} // the first by the second, since it was queued
+		queued := map[*Task]bool{}
+		push := func(x *Task) {
+			queued[x] = true
+			if k := rnd.IntN(3); k > 0 {
+				q.pushLocal(x, k == 1)
+			} else {
+				q.pushOther(x)
+			}
+		}
+		for range tasks {
+			push(new(Task))
+		}
+		for range 1000 {
+			x := takeOne(&q)
+			delete(queued, x)
+			for y := range queued {
+				overtaken[[2]*Task{y, x}]++
+				most = max(most, overtaken[[2]*Task{y, x}])
+			}
+			for pair := range overtaken {
+				if pair[0] == x {
+					delete(overtaken, pair)
+				}
+			}
+			push(x)
+		}
+	}
+	testenv.Equal(t, most, 2, "at most N times; the bound is 2 and should have been met")
 }

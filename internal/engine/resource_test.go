@@ -2,8 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
@@ -22,43 +20,34 @@ func TestResourceTotals(t *testing.T) {
 	taken, given := r.Totals()
 	for _, loops := range []int{1, 2, 8} {
 		rt, _ := newSimRuntime(t, loops, false)
-		var wg sync.WaitGroup
-		for i := range 40 {
-			wg.Add(1)
-			rt.Go(func() {
-				Acquire(r, 5)
-				Yield()
-				Release(r, int64(i%3))
-				Release(r, 1)
-				wg.Done()
-			})
+		joined := spread(t, rt, 40, func(i int) {
+			Acquire(r, 5)
+			Yield()
+			Release(r, int64(i%3))
+			Release(r, 1)
+		})
+		for range 40 {
 			Acquire(r, 2)
 			Acquire(r, 1)
 		}
-		wg.Wait()
+		joined()
 		taken += 40 * (5 + 2 + 1)
 		given += 39 + 40
-		if a, b := r.Totals(); a != taken || b != given {
-			t.Errorf("%d loops: %d taken and %d given, want %d and %d", loops, a, b, taken, given)
-		}
-		rt.Close()
-		if a, b := r.Totals(); a != taken || b != given || r.InUse() != int64(taken-given) {
-			t.Errorf("%d loops, closed: %d taken and %d given, want %d and %d", loops, a, b, taken, given)
+		for _, when := range []string{"open", "closed"} {
+			a, b := r.Totals()
+			testenv.Equal(t, a, taken, "%d loops, %s: taken", loops, when)
+			testenv.Equal(t, b, given, "%d loops, %s: given", loops, when)
+			testenv.Equal(t, r.InUse(), int64(taken-given), "%d loops, %s: in use", loops, when)
+			rt.Close()
 		}
 	}
 }
 
 func TestResourceCountsAreNotNegative(t *testing.T) {
 	r := resource(t, "negative")
-	for name, call := range map[string]func(int64){"Acquire(-1)": func(n int64) { Acquire(r, n) }, "Release(-1)": func(n int64) { Release(r, n) }} {
-		func() {
-			defer func() {
-				if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), name) {
-					t.Errorf("%s: panic %v", name, v)
-				}
-			}()
-			call(-1)
-		}()
+	for name, call := range map[string]func(*admit.Resource, int64){"Acquire(-1)": Acquire, "Release(-1)": Release} {
+		v := testenv.MustPanic(t, name, func() { call(r, -1) })
+		testenv.Contains(t, fmt.Sprint(v), name)
 	}
 	testenv.Equal(t, r.InUse(), 0, "in use")
 }
@@ -70,21 +59,20 @@ func TestARuntimeCountsForItself(t *testing.T) {
 	r := resource(t, "own")
 	want := func(rt *Runtime, taken, given uint64) {
 		t.Helper()
-		if a, b := rt.Books().Totals(r); a != taken || b != given || rt.Books().InUse(r) != int64(taken-given) {
-			t.Errorf("%d taken and %d given, want %d and %d", a, b, taken, given)
-		}
+		a, b := rt.Books().Totals(r)
+		testenv.Equal(t, a, taken, "taken")
+		testenv.Equal(t, b, given, "given")
+		testenv.Equal(t, rt.Books().InUse(r), int64(taken-given), "in use")
 	}
-	on := func(rt *Runtime, fn func()) { testenv.Must(t, rt.Go(fn).Join()) }
 	Acquire(r, 7)
 	Release(r, 6)
 	one, two := oneOfMany(t, 2), oneOfMany(t, 1)
 	want(one, 1, 0)
-	on(one, func() { Acquire(r, 10); Release(r, 4); Progress(3) })
+	run(t, one, func() { Acquire(r, 10); Release(r, 4); Progress(3) })
 	want(one, 11, 4)
 	want(two, 1, 0)
-	if one.Done() != 3 || two.Done() != 0 {
-		t.Errorf("%d and %d done", one.Done(), two.Done())
-	}
+	testenv.Equal(t, one.Done(), 3, "done by one")
+	testenv.Equal(t, two.Done(), 0, "done by two")
 	Acquire(r, 2)
 	want(one, 13, 4)
 	want(two, 3, 0)
@@ -96,13 +84,11 @@ func TestARuntimeCountsForItself(t *testing.T) {
 	testenv.Equal(t, r.InUse(), 0, "in use")
 	three := oneOfMany(t, 1)
 	want(three, 0, 0)
-	if three.Counts(r) || !two.Counts(r) || !three.Counts(Tasks) {
-		t.Error("what matters to a runtime")
-	}
+	testenv.Equal(t, three.Counts(r), false, "three counts it")
+	testenv.Equal(t, two.Counts(r), true, "two counts it")
+	testenv.Equal(t, three.Counts(Tasks), true, "three counts Tasks")
 	before := three.Books().InUse(Descriptors)
-	on(two, func() { Acquire(Descriptors, 5) })
-	if n := three.Books().InUse(Descriptors); n != before+5 {
-		t.Errorf("%d descriptors in use after %d, want 5 more", n, before)
-	}
+	run(t, two, func() { Acquire(Descriptors, 5) })
+	testenv.Equal(t, three.Books().InUse(Descriptors), before+5, "descriptors in use")
 	Release(Descriptors, 5)
 }

@@ -60,9 +60,10 @@ func TestHowALoopWaits(t *testing.T) {
 	} {
 		clock := sim.NewJumpingClock()
 		p := &restingPoller{Poller: clock.NewPoller(0)}
-		rt, err := New(Config{Loops: 1, Clock: clock, LockThreads: c.locked, Log: quiet(), HoldLimit: -1,
-			NewPoller: func(int) (Poller, error) { return p, nil }})
-		testenv.Must(t, err)
+		rt := oneOfMany(t, 1, holdLimit(-1), func(cfg *Config) {
+			cfg.Clock, cfg.LockThreads = clock, c.locked
+			cfg.NewPoller = func(int) (Poller, error) { return p, nil }
+		})
 		rt.team.gomax.Store(1 << 20)
 		if c.crowded {
 			rt.team.gomax.Store(0)

@@ -1,94 +1,80 @@
 package engine
 
 import (
-	"context"
 	"flag"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/recorder"
+	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
+
+// The first part of this file is enginetest.go over again, which imports this package.
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random schedules; 0 picks one")
 
 func newRand(t testing.TB) *rand.Rand { return testenv.Rand(t, *seedFlag) }
 
-// A chanPoller is a poller without descriptors: it waits for Wake or the timeout.
-type chanPoller struct {
-	wake   chan struct{}
-	closed atomic.Bool
-}
+func newChanPoller(int) (Poller, error) { return testenv.NewChanPoller(), nil }
 
-func newChanPoller(int) (Poller, error) { return &chanPoller{wake: make(chan struct{}, 1)}, nil }
-
-func (p *chanPoller) Poll(timeout time.Duration) error {
-	switch {
-	case timeout < 0:
-		<-p.wake
-	case timeout > 0:
-		timer := time.NewTimer(timeout)
-		defer timer.Stop()
-		select {
-		case <-p.wake:
-		case <-timer.C:
-		}
-	default:
-		select {
-		case <-p.wake:
-		default:
-		}
-	}
-	return nil
-}
-
-func (p *chanPoller) Wake() error {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-	return nil
-}
-
-func (p *chanPoller) Active() bool { return false }
-
-func (p *chanPoller) Close() error {
-	if p.closed.Swap(true) {
-		panic("closed twice")
-	}
-	return nil
-}
-
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-
-// newRuntime makes a runtime that the test closes, and checks that nothing is left.
-func newRuntime(t testing.TB, loops int, change ...func(*Config)) *Runtime {
+// oneOfMany makes a runtime that the test closes, for tests with several at once: each has goroutines of its own.
+func oneOfMany(t testing.TB, loops int, change ...func(*Config)) *Runtime {
 	t.Helper()
-	before := runtime.NumGoroutine()
-	cfg := Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: time.Minute}
+	cfg := Config{Loops: loops, NewPoller: newChanPoller, Log: testenv.Quiet(), Grace: 5 * time.Minute}
 	for _, c := range change {
 		c(&cfg)
 	}
 	rt := testenv.Need(New(cfg))(t)
 	t.Cleanup(func() {
-		if err := rt.Close(); err != nil && rt.cfg.Grace >= time.Minute { // a short one is over soon on a slow machine
-			t.Error(err)
+		if err := rt.Close(); rt.cfg.Grace >= time.Minute { // a short one is over soon on a slow machine
+			testenv.Check(t, err)
 		}
-		testenv.WaitGoroutines(t, before)
 	})
 	return rt
 }
 
-// oneOfMany is newRuntime for tests with several at once, each of which has goroutines.
-func oneOfMany(t testing.TB, loops int) *Runtime {
+// newRuntime is oneOfMany, and checks that nothing is left of the runtime.
+func newRuntime(t testing.TB, loops int, change ...func(*Config)) *Runtime {
 	t.Helper()
-	rt := testenv.Need(New(Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: time.Minute}))(t)
-	t.Cleanup(func() { testenv.Check(t, rt.Close()) })
-	return rt
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() { testenv.WaitGoroutines(t, before) })
+	return oneOfMany(t, loops, change...)
+}
+
+// closing makes a runtime that the test itself shuts down. Then check finds out that nothing is left.
+func closing(t *testing.T, loops int, change ...func(*Config)) (rt *Runtime, check func()) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	rt = oneOfMany(t, loops, change...)
+	return rt, func() {
+		t.Helper()
+		testenv.WaitGoroutines(t, before)
+		for i := range rt.Loops() {
+			if p, ok := rt.Loop(i).Poller().(*testenv.ChanPoller); ok {
+				testenv.Equal(t, p.Closed(), true, "the poller of loop %d: closed", i)
+			}
+		}
+	}
+}
+
+// newSimRuntime is newRuntime in a simulated world; with jump its clock moves by itself.
+func newSimRuntime(t testing.TB, loops int, jump bool, change ...func(*Config)) (*Runtime, *sim.Clock) {
+	clock := sim.NewClock()
+	if jump {
+		clock = sim.NewJumpingClock()
+	}
+	set := func(c *Config) {
+		c.Clock = clock
+		c.NewPoller = func(int) (Poller, error) { return clock.NewPoller(0), nil }
+	}
+	return newRuntime(t, loops, append([]func(*Config){set}, change...)...), clock
 }
 
 // run runs fn as a task of rt and waits for it.
@@ -111,50 +97,171 @@ func eachLoops(t *testing.T, test func(t *testing.T, rt *Runtime)) {
 	})
 }
 
-func waitCtx(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// PlainPolicy is for tests in package engine_test.
-type PlainPolicy = plainPolicy
-
-// NamedFunctions returns the names of functions that the watchdog looks for in stacks: of this module, without its path, and of Go.
-func NamedFunctions() (own, golang []string) {
-	for name := range callsOutNames {
-		own = append(own, name)
+// until keeps the calling task asleep until ok, which other tasks bring about: on a machine that stalls one
+// short Sleep is over before they have run.
+func until(ok func() bool) {
+	for !ok() {
+		Sleep(1)
 	}
-	for name := range nativeWaits {
-		golang = append(golang, name)
+}
+
+// parked counts the tasks of rt that wait for the given reason.
+func parked(rt *Runtime, why Reason) (n int) {
+	for _, i := range rt.Tasks() {
+		if i.State == "parked" && i.Reason == why {
+			n++
+		}
 	}
-	return own, append(golang, partsOfWait...)
+	return n
 }
 
-// CallsOut reports whether the watchdog may leave a function with that name, without the module's path, in the middle, and
-// whether what has called it must be so, too.
-func CallsOut(name string) (may, passes bool) {
-	how := callsOut(name)
-	return how != callsBack, how == callsAndPasses
+// waitParked waits until n tasks of rt wait for the given reason.
+func waitParked(t testing.TB, rt *Runtime, n int, why Reason) {
+	t.Helper()
+	testenv.Until(t, "tasks parked for "+why.String(), func() bool { return parked(rt, why) == n })
 }
 
-// Ours are the packages of the runtime, as prefixes of the names of their functions.
-var Ours = ours
-
-// NativePlaces is for tests in package engine_test, as what waits in this package is not detached.
-type NativePlaces = nativePlaces
-
-// NativePlace is what the log has of a nativePlace.
-type NativePlace struct {
-	Print uint64
-	At    string
-	Told  *atomic.Bool
+// everyone runs fn by n callers at once, numbered from 0: tasks that stay on a given
+// loop, tasks that others may steal, and plain goroutines. It returns when all have ended.
+func everyone(t testing.TB, rt *Runtime, n int, fn func(i int)) {
+	t.Helper()
+	startAll(t, rt, n, fn)()
 }
 
-func (p *nativePlaces) Look(g uintptr) (NativePlace, bool) {
-	at := p.look(g)
-	if at == nil {
-		return NativePlace{}, false
+// startAll starts the callers of everyone; joined waits for them.
+func startAll(t testing.TB, rt *Runtime, n int, fn func(i int)) (joined func()) {
+	t.Helper()
+	var plain sync.WaitGroup
+	var tasks []*Task
+	for i := range n {
+		switch i % 3 {
+		case 0:
+			tasks = append(tasks, GoOn(rt.Loop(i%rt.Loops()), func() { fn(i) }))
+		case 1:
+			tasks = append(tasks, rt.Go(func() { fn(i) }))
+		case 2:
+			plain.Go(func() { fn(i) })
+		}
 	}
-	return NativePlace{at.print, at.at, at.told}, true
+	return func() {
+		t.Helper()
+		plain.Wait()
+		joinAll(t, tasks)
+	}
+}
+
+// spread starts n tasks, numbered from 0, each on the next loop; joined waits for them.
+func spread(t testing.TB, rt *Runtime, n int, fn func(i int)) (joined func()) {
+	tasks := make([]*Task, n)
+	for i := range tasks {
+		tasks[i] = GoOn(rt.Loop(i%rt.Loops()), func() { fn(i) })
+	}
+	return func() {
+		t.Helper()
+		joinAll(t, tasks)
+	}
+}
+
+func joinAll(t testing.TB, tasks []*Task) {
+	t.Helper()
+	for _, k := range tasks {
+		testenv.Check(t, k.Join())
+	}
+}
+
+// logTo has the log of the runtime go to r.
+func logTo(r testenv.Records) func(*Config) {
+	return func(c *Config) { c.Log = slog.New(slog.NewTextHandler(r, nil)) }
+}
+
+// panicsPass has the runtime go on after a panic of a task.
+func panicsPass(c *Config) { c.OnPanic = func(*PanicError) {} }
+
+// shortGrace has the runtime wait briefly for its tasks when it ends.
+func shortGrace(c *Config) { c.Grace = 20 * time.Millisecond }
+
+// anywhere is a WaitPoint that forgets what it is asked to.
+type anywhere struct{}
+
+func (anywhere) Withdraw(*Waiter) bool { return true }
+
+func holdLimit(d time.Duration) func(*Config) { return func(c *Config) { c.HoldLimit = d } }
+
+func offloadLimit(n int) func(*Config) { return func(c *Config) { c.OffloadLimit = n } }
+
+func noHandOver(c *Config) { c.NoHandOver = true }
+
+// learn has the runtime record its blocking graph in g.
+func learn(g *recorder.Graph) func(*Config) { return func(c *Config) { c.Graph = g } }
+
+func newGraph() *recorder.Graph { return recorder.New(bgraph.Config{}) }
+
+// admission has each loop ask a.
+func admission(a Admission) func(*Config) {
+	return func(c *Config) { c.NewAdmission = func(*Loop) Admission { return a } }
+}
+
+// policy has each loop make a policy of its own.
+func policy(newPolicy func() Policy) func(*Config) {
+	return func(c *Config) { c.NewPolicy = func(*Loop) Policy { return newPolicy() } }
+}
+
+// onLoop calls fn on the loop's own goroutine and returns its result.
+func onLoop[T any](l *Loop, fn func(l *Loop) T) T {
+	got := make(chan T)
+	l.Post(func() { got <- fn(l) })
+	return <-got
+}
+
+// settle waits until l has done what it was sent.
+func settle(l *Loop) { onLoop(l, func(*Loop) bool { return true }) }
+
+// occupy has a task keep l busy, without a wait, from when occupy returns until release is called, which waits for its end.
+func occupy(t testing.TB, l *Loop, o Options, first func()) (release func()) {
+	t.Helper()
+	var free atomic.Bool
+	o.Loop = l
+	started := make(chan struct{})
+	k := testenv.Need(l.rt.Spawn(o, func() {
+		first()
+		close(started)
+		spinUntil(free.Load)
+	}))(t)
+	<-started
+	return func() {
+		t.Helper()
+		free.Store(true)
+		testenv.Check(t, k.Join())
+	}
+}
+
+// spinUntil is what a task does that holds its loop.
+//
+//go:noinline
+func spinUntil(stop func() bool) {
+	for !stop() {
+	}
+}
+
+// parkEach has n tasks of wg, numbered from 0, wait for a reason each and then call fn. It returns when they wait,
+// in a world whose clock moves by itself.
+func parkEach(wg *WaitGroup, n int, why func(i int) Reason, fn func(i int)) []*Waiter {
+	waiters := make([]*Waiter, n)
+	for i := range n {
+		wg.Go(func() {
+			waiters[i] = Self()
+			waiters[i].WaitFully(why(i), anywhere{})
+			fn(i)
+		})
+	}
+	Sleep(time.Millisecond)
+	return waiters
+}
+
+func read(int) Reason { return ReasonRead }
+
+func wake(waiters ...*Waiter) {
+	for _, w := range waiters {
+		w.Wake()
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,37 +12,13 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// closing makes a runtime that the test itself shuts down.
-func closing(t *testing.T, loops int, change ...func(*Config)) (rt *Runtime, check func()) {
-	t.Helper()
-	before := runtime.NumGoroutine()
-	cfg := Config{Loops: loops, NewPoller: newChanPoller, Log: quiet(), Grace: 5 * time.Minute}
-	for _, c := range change {
-		c(&cfg)
-	}
-	rt = testenv.Need(New(cfg))(t)
-	return rt, func() {
-		t.Helper()
-		testenv.WaitGoroutines(t, before)
-		for _, l := range rt.loops {
-			if p, ok := l.poller.(*chanPoller); ok && !p.closed.Load() {
-				t.Errorf("the poller of loop %d is open", l.index)
-			}
-		}
-	}
-}
-
-func shortGrace(c *Config) { c.Grace = 20 * time.Millisecond }
-
 func TestShutdownWaitsForTheTasks(t *testing.T) {
 	rt, check := closing(t, 2)
 	var ended atomic.Int32
 	for range 10 {
 		rt.Go(func() {
 			for range 3 {
-				if err := Sleep(time.Millisecond); err != nil {
-					t.Error("cancelled although there was time:", err)
-				}
+				testenv.Check(t, Sleep(time.Millisecond), "cancelled although there was time")
 				Go(func() { ended.Add(1) })
 			}
 			ended.Add(1)
@@ -51,18 +26,15 @@ func TestShutdownWaitsForTheTasks(t *testing.T) {
 	}
 	testenv.Check(t, rt.Shutdown(context.Background()))
 	testenv.Equal(t, ended.Load(), 40, "of 40 tasks had ended")
-	if err := rt.Shutdown(context.Background()); err != nil {
-		t.Error("a second Shutdown:", err)
-	}
+	testenv.Check(t, rt.Shutdown(context.Background()), "a second Shutdown")
 	check()
 }
 
 func TestShutdownWhileOffloaded(t *testing.T) {
 	working := loops.working.Load()
-	rt, check := closing(t, 1, shortGrace, func(c *Config) { c.OffloadLimit = 1 })
-	release := make(chan struct{})
+	rt, check := closing(t, 1, shortGrace, offloadLimit(1))
+	release, running := make(chan struct{}), make(chan struct{})
 	var second atomic.Bool
-	running := make(chan struct{})
 	for range 3 {
 		l := rt.Loop(0)
 		l.Post(func() { // a task whose struct would be used again
@@ -83,9 +55,7 @@ func TestShutdownWhileOffloaded(t *testing.T) {
 	testenv.Equal(t, loops.working.Load(), working, "loops of the process that work, while a task is left")
 	close(release)
 	check()
-	if second.Load() {
-		t.Error("a function was run for a task that had ended")
-	}
+	testenv.Equal(t, second.Load(), false, "a function was run for a task that had ended")
 }
 
 // What an offloaded function writes to is not given away before it has ended: not by
@@ -96,9 +66,7 @@ func TestShutdownLeavesBuffersToOffloadedFunctions(t *testing.T) {
 	var inUse, ended atomic.Bool
 	k := rt.Go(func() {
 		defer func() {
-			if inUse.Load() {
-				t.Error("the buffer was given away while the function used it")
-			}
+			testenv.Equal(t, inUse.Load(), false, "the buffer was given away while the function used it")
 			ended.Store(true)
 		}()
 		inUse.Store(true)
@@ -108,13 +76,10 @@ func TestShutdownLeavesBuffersToOffloadedFunctions(t *testing.T) {
 	})
 	<-running
 	rt.Close()
-	if ended.Load() {
-		t.Error("the task had ended before its function")
-	}
+	testenv.Equal(t, ended.Load(), false, "the task had ended before its function")
 	close(release)
-	if err := k.Join(); !errors.Is(err, ErrGoexit) || !ended.Load() {
-		t.Errorf("Join returned %v", err)
-	}
+	testenv.ErrorIs(t, k.Join(), ErrGoexit, "Join")
+	testenv.Equal(t, ended.Load(), true, "the task has ended in the end")
 	check()
 }
 
@@ -122,55 +87,48 @@ func TestShutdownLeavesBuffersToOffloadedFunctions(t *testing.T) {
 // else waits for it, least of all for Config.Grace, which is an hour here.
 func TestAHeldLoopDoesNotHoldTheShutdown(t *testing.T) {
 	rt, check := closing(t, 2, func(c *Config) { c.Grace = time.Hour })
-	started, free := make(chan struct{}), make(chan struct{})
-	hog := GoOn(rt.Loop(1), func() { close(started); <-free }) // natively, so that it holds its loop
-	<-started
+	release := occupy(t, rt.Loop(1), Options{}, func() {})
 	done := make(chan bool)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 		defer cancel()
-		idle := rt.waitIdle(ctx) || rt.waitIdle(cancelled())
+		idle := rt.waitIdle(ctx) || rt.waitIdle(testenv.Cancelled())
 		stop := make(chan struct{})
 		close(stop)
 		done <- idle || rt.tasks(stop) == nil || rt.canWake(stop)
 	}()
 	select {
 	case bad := <-done:
-		if bad {
-			t.Error("the runtime was idle, nothing was known of its tasks, or something could wake them")
-		}
+		testenv.Equal(t, bad, false, "the runtime was idle, nothing was known of its tasks, or something could wake them")
 	case <-time.After(time.Minute):
 		t.Error("a loop that is held was waited for")
 	}
-	close(free)
-	testenv.Check(t, hog.Join())
+	release()
 	testenv.Check(t, rt.Close())
 	check()
 }
 
 func TestTaskThatNeverWaitsIsReported(t *testing.T) {
 	rt, check := closing(t, 2, shortGrace)
-	var free atomic.Bool
-	started := make(chan struct{})
-	hog := GoOn(rt.Loop(1), func() {
-		close(started)
-		for !free.Load() {
-		}
-	})
-	<-started
-	var wg WaitGroup
+	release := occupy(t, rt.Loop(1), Options{}, func() {})
 	queued := GoOn(rt.Loop(1), func() { t.Error("ran after the end") })
-	GoOn(rt.Loop(0), func() { wg.Go(func() {}) }).Join()
-	wg.Wait()
+	run(t, rt, func() {
+		var wg WaitGroup
+		wg.Go(func() {})
+		wg.Wait()
+	})
 	err := rt.Close()
-	if err == nil || !strings.Contains(err.Error(), "never wait") || !strings.Contains(err.Error(), "loop 1") {
-		t.Errorf("Close returned %v", err)
-	}
-	free.Store(true)
-	testenv.Check(t, hog.Join())
+	testenv.ErrorSays(t, err, "never wait", "Close")
+	testenv.ErrorSays(t, err, "loop 1", "Close")
+	release()
 	testenv.ErrorIs(t, queued.Join(), ErrShutdown, "a task that never started: Join")
 	check()
 }
+
+// taken is a WaitPoint from which another caller has removed every Waiter.
+type taken struct{}
+
+func (taken) Withdraw(*Waiter) bool { return false }
 
 // A disk that does not answer, for one: the kernel has the task's buffer.
 func TestAWaitThatCannotBeBrokenOffIsNamed(t *testing.T) {
@@ -180,54 +138,101 @@ func TestAWaitThatCannotBeBrokenOffIsNamed(t *testing.T) {
 		waiter.Store(Self())
 		Self().Wait(ReasonDisk, taken{})
 	})
-	waitFor(t, "the task waits", func() bool { return waiter.Load() != nil && rt.Loop(1).Tasks() == 1 })
-	err := rt.Close()
-	testenv.ErrorSays(t, err, "1 wait for what can't be broken off (disk)", "Close")
+	waitParked(t, rt, 1, ReasonDisk)
+	testenv.ErrorSays(t, rt.Close(), "1 wait for what can't be broken off (disk)", "Close")
 	waiter.Load().Wake()
 	testenv.Check(t, k.Join())
 	check()
+}
+
+// A cutPoint is an Unwinder whose waits can only be cut short.
+type cutPoint struct{ cut, unwound bool }
+
+func (p *cutPoint) Withdraw(w *Waiter) bool {
+	p.cut = true
+	go w.Wake()
+	return false
+}
+
+func (p *cutPoint) Unwound(*Waiter) { p.unwound = true }
+
+// A wait that can only be cut short returns when it is cancelled, and ends the task when the
+// runtime unwinds: in both cases after the Wake.
+func TestWaitThatIsCutShort(t *testing.T) {
+	rt, check := closing(t, 1)
+	var p cutPoint
+	ctx, cancel := context.WithCancel(context.Background())
+	k := rt.Go(func() {
+		Under(ctx, func() error {
+			testenv.Check(t, Self().Wait(ReasonRead, &p))
+			return nil
+		})
+		testenv.Equal(t, p, cutPoint{cut: true}, "cancelled")
+		p = cutPoint{}
+		for {
+			Self().Wait(ReasonRead, &p) // ignores that it was cancelled
+		}
+	})
+	waitParked(t, rt, 1, ReasonRead)
+	cancel()
+	l := rt.Loop(0)
+	l.Post(func() { l.Unwind(k) })
+	testenv.ErrorIs(t, k.Join(), ErrGoexit)
+	testenv.Equal(t, p, cutPoint{true, true}, "unwound")
+	testenv.Check(t, rt.Close())
+	check()
+}
+
+// A Wait without a point is over with the Wake only.
+func TestWaitWithoutAPoint(t *testing.T) {
+	rt := newRuntime(t, 1)
+	var w *Waiter
+	woken := false
+	k := GoWith(Options{Context: testenv.Cancelled()}, func() {
+		w = Self()
+		testenv.Check(t, w.Wait(ReasonRead, nil))
+		testenv.Equal(t, woken, true, "woken")
+	})
+	waitParked(t, rt, 1, ReasonRead)
+	rt.Loop(0).Post(func() { woken = true; w.Wake() })
+	k.Join()
 }
 
 func TestUseAfterClose(t *testing.T) {
 	rt, check := closing(t, 2)
 	l := rt.Loop(1)
 	rt.Close()
-	k, err := rt.Spawn(Options{}, func() { t.Error("ran") })
+	never := func() { t.Error("ran") }
+	k, err := rt.Spawn(Options{}, never)
 	testenv.ErrorIs(t, err, ErrShutdown, "Spawn")
-	for _, k := range []*Task{k, rt.Go(func() { t.Error("ran") }), GoOn(l, func() { t.Error("ran") })} {
+	for _, k := range []*Task{k, rt.Go(never), GoOn(l, never)} {
 		testenv.ErrorIs(t, k.Join(), ErrShutdown, "Join")
 	}
-	if l.Post(func() { t.Error("ran") }) {
-		t.Error("Post was accepted")
-	}
+	testenv.Equal(t, l.Post(never), false, "Post was accepted")
 	var a Alarm
-	a.Set(l, 1, RingFunc(func() { t.Error("fired") }))
+	a.Set(l, 1, RingFunc(never))
 	a.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	rt.Spawn(Options{Context: ctx}, func() {})
 	cancel()
-	if rt.Tasks() == nil {
-		t.Error("Tasks is nil on a plain goroutine")
-	}
+	testenv.Equal(t, rt.Tasks() != nil, true, "there are Tasks on a plain goroutine")
 	testenv.Fails(t, rt.Context().Err(), "the runtime's context goes on")
 	check()
-	other := newRuntime(t, 1)
-	run(t, other, func() { // a task of another runtime
-		testenv.ErrorIs(t, GoOn(l, func() { t.Error("ran") }).Join(), ErrShutdown, "Join")
+	run(t, newRuntime(t, 1), func() { // a task of another runtime
+		testenv.ErrorIs(t, GoOn(l, never).Join(), ErrShutdown, "Join")
 	})
 }
 
 func TestShutdownCalledByATask(t *testing.T) {
 	rt := newRuntime(t, 1)
 	run(t, rt, func() {
-		if rt.Close() == nil || rt.Tasks() != nil {
-			t.Error("a task may shut down the runtime that it runs on")
-		}
+		testenv.Fails(t, rt.Close(), "Close by a task of the runtime")
+		testenv.Equal(t, len(rt.Tasks()), 0, "Tasks by a task of the runtime")
 	})
 }
 
 func TestTasksSpawnedWhileShuttingDown(t *testing.T) {
-	for range 30 {
+	for range testenv.Rounds(8, 30) {
 		rt, check := closing(t, 2)
 		var stop atomic.Bool
 		var plain sync.WaitGroup
@@ -236,32 +241,29 @@ func TestTasksSpawnedWhileShuttingDown(t *testing.T) {
 			plain.Go(func() {
 				for !stop.Load() {
 					made.Add(1)
-					k := rt.Go(func() { Yield() })
-					switch err := k.Join(); {
+					switch err := rt.Go(Yield).Join(); {
 					case err == nil:
 						ran.Add(1)
 					case errors.Is(err, ErrShutdown) || errors.Is(err, ErrGoexit):
 						dropped.Add(1)
+						runtime.Gosched()
 					default:
 						t.Error(err)
 					}
 				}
 			})
 		}
-		waitFor(t, "some ran", func() bool { return ran.Load() > 20 })
+		testenv.Until(t, "some ran", func() bool { return ran.Load() > 20 })
 		testenv.Check(t, rt.Close())
 		stop.Store(true)
 		plain.Wait()
-		if made.Load() != ran.Load()+dropped.Load() {
-			t.Errorf("%d made, %d ran, %d dropped", made.Load(), ran.Load(), dropped.Load())
-		}
+		testenv.Equal(t, made.Load(), ran.Load()+dropped.Load(), "made, of which %d were dropped", dropped.Load())
 		check()
 	}
 }
 
 func TestIdleWorkersAreTrimmed(t *testing.T) {
 	rt := newRuntime(t, 1)
-	l := rt.Loop(0)
 	for range 2 {
 		var gate WaitGroup
 		gate.Add(1)
@@ -274,8 +276,52 @@ func TestIdleWorkersAreTrimmed(t *testing.T) {
 			gate.Done()
 			all.Wait()
 		})
-		if !onLoop(l, func(l *Loop) bool { return len(l.crew.idle) <= maxIdleWorkers && l.crew.workers <= maxIdleWorkers+1 }) {
-			t.Errorf("more than %d idle workers are kept", maxIdleWorkers)
+		onLoop(rt.Loop(0), func(l *Loop) bool {
+			testenv.AtMost(t, len(l.crew.idle), maxIdleWorkers, "idle workers are kept")
+			testenv.AtMost(t, l.crew.workers, maxIdleWorkers+1, "workers are kept")
+			return true
+		})
+	}
+}
+
+func TestGoWithoutRuntime(t *testing.T) {
+	testenv.MustEqual(t, Default(), nil, "a runtime is left from another test")
+	defaultRuntimes.last.Store(nil)
+	testenv.ErrorSays(t, testenv.Err(Spawn(Options{}, func() {})), "no runtime", "Spawn")
+	testenv.MustPanic(t, "Go without runtime", func() { Go(func() {}) })
+}
+
+// While one runtime runs, plain goroutines find it, whatever others come and go.
+func TestDefaultIsThereWhileOthersComeAndGo(t *testing.T) {
+	newRuntime(t, 1)
+	var done atomic.Bool
+	go func() {
+		other := new(Runtime)
+		for range 100_000 {
+			other.setDefault(true)
+			other.setDefault(false)
+		}
+		done.Store(true)
+	}()
+	missing := 0
+	for !done.Load() {
+		for range 1000 {
+			if Default() == nil {
+				missing++
+			}
 		}
 	}
+	testenv.Equal(t, missing, 0, "there was no default runtime N times")
+}
+
+func TestDefaultIsTheLatestThatRuns(t *testing.T) {
+	a := newRuntime(t, 1)
+	testenv.Equal(t, Default(), a, "not the only one")
+	b := oneOfMany(t, 1)
+	testenv.Equal(t, Default(), b, "not the latest")
+	var in *Runtime
+	Go(func() { in = CurrentLoop().Runtime() }).Join()
+	testenv.Equal(t, in, b, "Go of a plain goroutine does not use the latest")
+	b.Close()
+	testenv.Equal(t, Default(), a, "not the one left")
 }

@@ -16,54 +16,30 @@ import (
 func TestSleepEndsAtItsTimeInOrder(t *testing.T) {
 	rt, clock := newSimRuntime(t, 1, true)
 	var order []int
-	run(t, rt, func() {
-		var wg WaitGroup
-		for i, d := range []time.Duration{30, 10, 20, 0, -5} {
-			wg.Go(func() {
-				start := clock.Now()
-				testenv.Check(t, Sleep(d*time.Millisecond))
-				if slept := clock.Now() - start; slept < d*time.Millisecond || slept > d*time.Millisecond+2*wheel.Tick && d > 0 {
-					t.Errorf("Sleep(%v) took %v", d*time.Millisecond, slept)
-				}
-				order = append(order, i)
-			})
-		}
-		wg.Wait()
+	delays := []time.Duration{30 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 0, -5 * time.Millisecond}
+	inTasks(rt, len(delays), func(i int) {
+		start, d := clock.Now(), delays[i]
+		testenv.Check(t, Sleep(d))
+		testenv.AtLeast(t, clock.Now()-start, d, "Sleep(%v) took", d)
+		testenv.AtMost(t, clock.Now()-start, max(d, 0)+2*wheel.Tick, "Sleep(%v) took", d)
+		order = append(order, i)
 	})
-	if want := []int{3, 4, 1, 2, 0}; !equal(order, want) {
-		t.Errorf("order %v, want %v", order, want)
-	}
-}
-
-func equal(a, b []int) bool {
-	for i := range a {
-		if i >= len(b) || a[i] != b[i] {
-			return false
-		}
-	}
-	return len(a) == len(b)
+	testenv.EqualSlices(t, order, []int{3, 4, 1, 2, 0}, "order")
 }
 
 func TestSleepIsEndedByCancellation(t *testing.T) {
 	rt, clock := newSimRuntime(t, 1, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	sleeper := GoWith(Options{Context: ctx}, func() {
-		testenv.ErrorIs(t, Sleep(time.Hour), context.Canceled, "Sleep")
-		testenv.ErrorIs(t, Sleep(time.Hour), context.Canceled, "a second Sleep")
-		testenv.ErrorIs(t, Sleep(0), context.Canceled, "Sleep(0)")
+		for _, d := range []time.Duration{time.Hour, time.Hour, 0} {
+			testenv.ErrorIs(t, Sleep(d), context.Canceled, "Sleep")
+		}
 	})
 	waitParked(t, rt, 1, ReasonSleep)
 	cancel()
 	testenv.Check(t, sleeper.Join())
 	testenv.Equal(t, clock.Now(), 0, "time passed")
-	waitFor(t, "no timer is left", func() bool { return onLoop(rt.Loop(0), func(l *Loop) bool { return l.timers.wheel.Len() == 0 }) })
-}
-
-// onLoop calls fn on the loop's own goroutine and returns its result.
-func onLoop(l *Loop, fn func(l *Loop) bool) bool {
-	got := make(chan bool)
-	l.Post(func() { got <- fn(l) })
-	return <-got
+	testenv.Until(t, "no timer is left", func() bool { return onLoop(rt.Loop(0), (*Loop).TimerCount) == 0 })
 }
 
 func TestSleepForEverDoesNotOverflow(t *testing.T) {
@@ -72,113 +48,92 @@ func TestSleepForEverDoesNotOverflow(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 200 * 365 * 24 * time.Hour} {
-		GoWith(Options{Context: ctx}, func() {
-			testenv.Fails(t, Sleep(d), "Sleep(%v) has ended", d)
-		})
+		GoWith(Options{Context: ctx}, func() { testenv.Fails(t, Sleep(d), "Sleep(%v) has ended", d) })
 	}
-	fired := false
-	startAfter(rt, math.MaxInt64, func() { fired = true })
+	startAfter(rt, math.MaxInt64, func() { t.Error("a timer for the end of time has fired") })
 	waitParked(t, rt, 3, ReasonSleep)
 	for range 100 {
 		clock.Advance(24 * time.Hour)
 	}
 	waitParked(t, rt, 3, ReasonSleep)
-	if fired {
-		t.Error("a timer for the end of time has fired")
-	}
 	cancel()
-	waitFor(t, "the end", func() bool { return len(rt.Tasks()) == 0 })
+	testenv.Until(t, "the end", func() bool { return len(rt.Tasks()) == 0 })
 }
 
 func TestSleepOnAPlainGoroutine(t *testing.T) {
 	start := time.Now()
-	if err := Sleep(time.Millisecond); err != nil || time.Since(start) < time.Millisecond {
-		t.Errorf("%v after %v", err, time.Since(start))
-	}
-}
-
-// An alarm client as networking code has them: it looks for itself what is due.
-type alarmClient struct {
-	Alarm
-	due   atomic.Int64 // deadline now, 0: none
-	fired chan time.Duration
+	testenv.Check(t, Sleep(time.Millisecond))
+	testenv.AtLeast(t, time.Since(start), time.Millisecond, "it took")
 }
 
 func TestAlarmMovedAndStopped(t *testing.T) {
 	rt, clock := newSimRuntime(t, 2, false)
 	l := rt.Loop(1)
-	fired := make(chan time.Duration, 10)
+	fired := 0
 	var a Alarm
-	fn := func() {
-		if CurrentLoop() != l || Current() != nil {
-			t.Error("not on the loop's own goroutine")
-		}
-		fired <- clock.Now()
+	// set sets a, which was not to fire before.
+	set := func(at time.Duration) {
+		a.Set(l, at, RingFunc(func() {
+			testenv.Equal(t, CurrentLoop(), l, "the loop")
+			testenv.Equal(t, Current(), nil, "the task, on the loop's own goroutine")
+			fired++
+		}))
+		settle(l)
+		settle(l)
 	}
-	settle := func() { onLoop(l, func(*Loop) bool { return true }); onLoop(l, func(*Loop) bool { return true }) }
-	set := func(at time.Duration) { a.Set(l, at, RingFunc(fn)); settle() }
-	step := func(d time.Duration) { clock.Advance(d); settle() }
-	expect := func(n int, what string) {
+	// step lets time pass, in which a fires want times.
+	step := func(d time.Duration, want int, what string) {
 		t.Helper()
-		testenv.Equal(t, len(fired), n, "%s: fired N times", what)
-		for len(fired) > 0 {
-			<-fired
-		}
+		clock.Advance(d)
+		settle(l)
+		settle(l)
+		testenv.Equal(t, fired, want, "%s: fired N times", what)
+		fired = 0
 	}
 	set(10 * time.Millisecond)
 	set(30 * time.Millisecond)
-	step(20 * time.Millisecond)
-	expect(0, "moved to a later time")
-	step(11 * time.Millisecond)
-	expect(1, "at the later time")
+	step(20*time.Millisecond, 0, "moved to a later time")
+	step(11*time.Millisecond, 1, "at the later time")
 	set(clock.Now() + 100*time.Millisecond)
 	set(clock.Now() + 10*time.Millisecond)
-	step(11 * time.Millisecond)
-	expect(1, "moved to an earlier time")
-	step(200 * time.Millisecond)
+	step(11*time.Millisecond, 1, "moved to an earlier time")
+	step(200*time.Millisecond, 0, "at the time that it was moved from")
 	set(clock.Now() + 10*time.Millisecond)
 	a.Stop()
 	testenv.Equal(t, a.Deadline(), 0, "a stopped Alarm has a deadline")
-	for len(fired) > 0 {
-		<-fired
-	}
-	step(20 * time.Millisecond)
-	expect(0, "stopped")
+	step(20*time.Millisecond, 0, "stopped")
 	set(clock.Now() - time.Millisecond)
-	step(wheel.Tick * 2)
-	expect(1, "set for the past")
+	step(wheel.Tick*2, 1, "set for the past")
 	set(clock.Now() + time.Millisecond)
 	onLoop(l, func(*Loop) bool { a.Drop(); return true })
-	step(10 * time.Millisecond)
-	expect(0, "dropped")
+	step(10*time.Millisecond, 0, "dropped")
 }
 
 // Deadlines are set and moved by tasks of two loops in turn; none is missed.
 func TestAlarmFromSeveralLoops(t *testing.T) {
 	rt, clock := newSimRuntime(t, 2, true)
 	rnd := newRand(t)
-	home := rt.Loop(0)
-	c := &alarmClient{fired: make(chan time.Duration, 1)}
-	expire := func() {
-		if at := c.due.Load(); at != 0 && clock.Now() >= time.Duration(at) && c.due.CompareAndSwap(at, 0) {
-			c.fired <- clock.Now()
+	var a Alarm
+	var due atomic.Int64 // deadline now, 0: none
+	fired := make(chan bool, 1)
+	expire := func() { // as networking code does, which looks for itself what is due
+		if at := due.Load(); at != 0 && clock.Now() >= time.Duration(at) && due.CompareAndSwap(at, 0) {
+			fired <- true
 		}
 	}
 	for i := range 200 {
 		GoOn(rt.Loop(i%2), func() {
-			var at time.Duration
 			for range 1 + rnd.IntN(3) {
-				at = clock.Now() + time.Duration(rnd.Int64N(int64(10*time.Millisecond)))
-				c.due.Store(int64(at))
-				c.Set(home, at, RingFunc(expire))
+				at := clock.Now() + time.Duration(rnd.Int64N(int64(10*time.Millisecond)))
+				due.Store(int64(at))
+				a.Set(rt.Loop(0), at, RingFunc(expire))
 				if rnd.IntN(2) == 0 {
 					Yield()
 				}
 			}
 		}).Join()
-		got := <-c.fired
-		testenv.MustEqual(t, c.due.Load(), 0, "fired although nothing was due")
-		_ = got
+		<-fired
+		testenv.MustEqual(t, due.Load(), 0, "fired although nothing was due")
 	}
 }
 
@@ -201,7 +156,7 @@ func TestAlarmSetWhileItsTimerMoves(t *testing.T) {
 		}
 	})
 	clock.Advance(60 * time.Millisecond)
-	waitFor(t, "the alarm rings", func() bool { run(t, rt, func() {}); return rung.Load() == 1 })
+	testenv.Until(t, "the alarm rings", func() bool { settle(l); return rung.Load() == 1 })
 }
 
 // A sleep that ended without returning leaves no timer, which would end a later wait.
@@ -212,11 +167,11 @@ func TestASleepThatIsRefusedLeavesNoTimer(t *testing.T) {
 	rt := newRuntime(t, 1)
 	l := rt.Loop(0)
 	run(t, rt, func() {
-		mustPanic(t, "asleep with a locked thread", func() {
+		testenv.MustPanic(t, "asleep with a locked thread", func() {
 			runtime.LockOSThread()
 			Sleep(time.Hour)
 		})
-		mustPanic(t, "awaiting with a locked thread", func() {
+		testenv.MustPanic(t, "awaiting with a locked thread", func() {
 			runtime.LockOSThread()
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
@@ -224,8 +179,6 @@ func TestASleepThatIsRefusedLeavesNoTimer(t *testing.T) {
 		})
 		testenv.Equal(t, l.timers.wheel.Len(), 0, "timers are left")
 		Yield() // what cancel has sent would arrive now
-		if l.cur.notified {
-			t.Error("a wait that is over has woken the task")
-		}
+		testenv.Equal(t, l.cur.notified, false, "a wait that is over has woken the task")
 	})
 }

@@ -8,38 +8,235 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-func TestGoInheritsTheLoopOfTheSpawner(t *testing.T) {
-	rt := newRuntime(t, 1)
-	run(t, rt, func() {
-		home := CurrentLoop()
-		child := Go(func() {
-			testenv.Equal(t, CurrentLoop(), home, "the child runs elsewhere")
-		})
-		testenv.Check(t, child.Join())
-	})
-}
-
-func TestGoOnRunsWhereItIsTold(t *testing.T) {
+// A task runs where it is told, or on the loop of the one that spawns it.
+func TestWhereATaskRuns(t *testing.T) {
 	eachLoops(t, func(t *testing.T, rt *Runtime) {
 		for i := range 4 * rt.Loops() {
 			l := rt.Loop(i % rt.Loops())
 			body := func() {
 				for range 3 {
-					if CurrentLoop() != l {
-						t.Errorf("runs on loop %d, want %d", CurrentLoop().Index(), l.Index())
-					}
+					testenv.Equal(t, CurrentLoop(), l, "the loop")
 					Yield()
 				}
 			}
 			testenv.Check(t, GoOn(l, body).Join())
 			run(t, rt, func() { GoOn(l, body).Join() })
 		}
+		if rt.Loops() == 1 {
+			run(t, rt, func() { Go(func() { testenv.Equal(t, CurrentLoop(), rt.Loop(0), "the child's loop") }).Join() })
+		}
 	})
+}
+
+func TestCurrentByKindOfCaller(t *testing.T) {
+	rt := newRuntime(t, 2)
+	testenv.Equal(t, Current(), nil, "the task of a plain goroutine")
+	testenv.Equal(t, CurrentLoop(), nil, "the loop of a plain goroutine")
+	testenv.Check(t, Err(), "on a plain goroutine")
+	testenv.Equal(t, Context(), context.Background(), "the context of a plain goroutine")
+	var self *Task
+	body := rt.Go(func() {
+		self = Current()
+		Yield()
+		testenv.Equal(t, Current(), self, "Current changed")
+	})
+	testenv.Must(t, body.Join())
+	testenv.Equal(t, self, body, "Current")
+	onLoop(rt.Loop(1), func(l *Loop) bool {
+		testenv.Equal(t, Current(), nil, "the task of a loop's goroutine")
+		testenv.Equal(t, CurrentLoop(), l, "the loop of its goroutine")
+		testenv.MustPanic(t, "Self on a loop's own goroutine", func() { Self() })
+		return true
+	})
+}
+
+type errand struct{}
+
+func (*errand) run() {}
+
+func TestNamesAndNumbers(t *testing.T) {
+	rt := newRuntime(t, 2)
+	seen := map[uint64]bool{0: true}
+	var fromTask *Task
+	run(t, rt, func() { fromTask = Go(func() {}) })
+	named := GoWith(Options{Name: "zebra"}, func() {
+		testenv.Equal(t, Current().Name(), "zebra")
+		testenv.Contains(t, Current().String(), "zebra #")
+	})
+	method := rt.Go(new(errand).run)
+	for _, k := range []*Task{fromTask, named, method, rt.Go(func() {}), GoOn(rt.Loop(1), func() {})} {
+		testenv.Equal(t, seen[k.ID()], false, "number %d is 0 or that of another", k.ID())
+		seen[k.ID()] = true
+		k.Join()
+	}
+	testenv.Contains(t, fromTask.Name(), "TestNamesAndNumbers", "the name of its function")
+	testenv.Equal(t, method.Name(), "engine.(*errand).run", "the task of a method is called")
+	var watched string
+	run(t, rt, func() {
+		var wg WaitGroup
+		wg.Go(func() { watched, _ = CurrentLoop().taskAt(CurrentLoop().switches) })
+		wg.Wait()
+	})
+	testenv.Contains(t, watched, "TestNamesAndNumbers")
+}
+
+func TestYieldRunsAllOthersFirst(t *testing.T) {
+	rt := newRuntime(t, 1)
+	var order []int
+	run(t, rt, func() {
+		var wg WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				for range 3 {
+					order = append(order, i)
+					Yield()
+				}
+			})
+		}
+		wg.Wait()
+	})
+	testenv.EqualSlices(t, order, []int{0, 1, 2, 0, 1, 2, 0, 1, 2}, "order, round robin")
+}
+
+func TestIdleLoopsTakeTasksFromABusyOne(t *testing.T) {
+	rt := newRuntime(t, 2)
+	ran := make(chan int, 16)
+	release := occupy(t, rt.Loop(0), Options{}, func() {
+		for range 8 {
+			Go(func() { ran <- CurrentLoop().Index() })
+		}
+	})
+	for range 7 { // the last one queued alone does not call for help
+		testenv.Equal(t, <-ran, 1, "ran on loop N while a task held that")
+		if len(ran) == 0 && rt.Loop(0).starts.oldest() == 0 {
+			break
+		}
+	}
+	release()
+	testenv.Until(t, "the end", func() bool { return rt.Loop(0).Tasks()+rt.Loop(1).Tasks() == 0 })
+}
+
+func TestRunEndsWithMain(t *testing.T) {
+	fails := errors.New("from main")
+	for want, end := range map[error]func(cancel func()) error{
+		nil:              func(func()) error { return nil },
+		fails:            func(func()) error { return fails },
+		context.Canceled: func(cancel func()) error { cancel(); return Sleep(time.Hour) },
+	} {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		left := make(chan error, 1)
+		err := oneOfMany(t, 2).Run(ctx, func(context.Context) error {
+			Go(func() { left <- Sleep(time.Hour) })
+			Yield()
+			return end(cancel)
+		})
+		testenv.ErrorIs(t, err, want, "Run")
+		if want != context.Canceled {
+			testenv.ErrorIs(t, <-left, ErrShutdown, "the task left over")
+		}
+	}
+}
+
+func TestBadConfig(t *testing.T) {
+	broken := errors.New("no poller today")
+	var made []*testenv.ChanPoller
+	for name, cfg := range map[string]Config{
+		"no poller":        {Loops: 1},
+		"negative loops":   {Loops: -1, NewPoller: newChanPoller},
+		"too many loops":   {Loops: MaxLoops + 1, NewPoller: newChanPoller},
+		"negative offload": {Loops: 1, OffloadLimit: -1, NewPoller: newChanPoller},
+		"negative grace":   {Loops: 1, Grace: -1, NewPoller: newChanPoller},
+		"failing poller": {Loops: 3, NewPoller: func(i int) (Poller, error) {
+			if i == 2 {
+				return nil, broken
+			}
+			made = append(made, testenv.NewChanPoller())
+			return made[i], nil
+		}},
+	} {
+		err := testenv.Err(New(cfg))
+		testenv.Fails(t, err, name)
+		if name == "failing poller" {
+			testenv.ErrorIs(t, err, broken)
+		}
+	}
+	for i, p := range made {
+		testenv.Equal(t, p.Closed(), true, "poller %d is closed after a failure", i)
+	}
+}
+
+func TestJoinTellsHowTheTaskEnded(t *testing.T) {
+	var handled atomic.Int32
+	rt := newRuntime(t, 2, func(c *Config) { c.OnPanic = func(*PanicError) { handled.Add(1) } })
+	oops := errors.New("oops")
+	for name, x := range map[string]struct {
+		end  func()
+		want error
+	}{
+		"return": {func() {}, nil},
+		"panic":  {func() { panic(oops) }, oops},
+		"goexit": {func() { Yield(); runtime.Goexit() }, ErrGoexit},
+		"both":   {func() { defer func() { panic(oops) }(); runtime.Goexit() }, oops},
+	} {
+		check := func(err error) {
+			testenv.ErrorIs(t, err, x.want, "%s: Join", name)
+			if x.want == oops {
+				var p *PanicError
+				testenv.Equal(t, errors.As(err, &p), true, "%s: a PanicError", name)
+				testenv.Contains(t, string(p.Stack), "TestJoinTells")
+				testenv.Contains(t, p.Error(), "oops")
+			}
+		}
+		k := rt.Go(x.end)
+		check(k.Join())
+		check(k.Join())
+		run(t, rt, func() {
+			check(Go(x.end).Join())
+			check(k.Join())
+		})
+	}
+	testenv.Equal(t, handled.Load(), 4, "OnPanic was called N times")
+	run(t, rt, func() {}) // the loops live on
+}
+
+func TestManyJoiners(t *testing.T) {
+	eachLoops(t, func(t *testing.T, rt *Runtime) {
+		var gate WaitGroup
+		gate.Add(1)
+		var woken atomic.Int32
+		k := rt.Go(func() { gate.Wait(); runtime.Goexit() })
+		joined := startAll(t, rt, 60, func(int) {
+			testenv.Equal(t, k.Join(), ErrGoexit)
+			woken.Add(1)
+		})
+		waitParked(t, rt, 40, ReasonJoin)
+		gate.Done()
+		joined()
+		testenv.Equal(t, woken.Load(), 60, "joiners came back")
+	})
+}
+
+func TestCancelledJoinLeavesTheTaskAlone(t *testing.T) {
+	rt := newRuntime(t, 2)
+	var gate WaitGroup
+	gate.Add(1)
+	k := rt.Go(gate.Wait)
+	ctx, cancel := context.WithCancel(context.Background())
+	j := GoWith(Options{Context: ctx}, func() {
+		testenv.ErrorIs(t, k.Join(), context.Canceled)
+	})
+	waitParked(t, rt, 1, ReasonJoin)
+	cancel()
+	testenv.Check(t, j.Join())
+	gate.Done()
+	testenv.Check(t, k.Join())
 }
 
 // As a goroutine does.
@@ -64,90 +261,6 @@ func TestTaskLetsGoOfWhatItsFunctionNoLongerUses(t *testing.T) {
 	testenv.Check(t, waits.Join())
 }
 
-func TestCurrentByKindOfCaller(t *testing.T) {
-	rt := newRuntime(t, 2)
-	if Current() != nil || CurrentLoop() != nil || Err() != nil || Context() != context.Background() {
-		t.Error("a plain goroutine is taken for a task")
-	}
-	var self *Task
-	body := rt.Go(func() {
-		self = Current()
-		Yield()
-		testenv.Equal(t, Current(), self, "Current changed")
-	})
-	testenv.Must(t, body.Join())
-	testenv.Equal(t, self, body, "Current")
-	done := make(chan struct{})
-	rt.Loop(1).Post(func() {
-		defer close(done)
-		if Current() != nil || CurrentLoop() != rt.Loop(1) {
-			t.Errorf("on a loop's goroutine: task %v, loop %v", Current(), CurrentLoop())
-		}
-		mustPanic(t, "Self on a loop's own goroutine", func() { Self() })
-	})
-	<-done
-}
-
-type errand struct{}
-
-func (*errand) run() {}
-
-func TestNamesAndNumbers(t *testing.T) {
-	rt := newRuntime(t, 2)
-	seen := map[uint64]bool{}
-	var fromTask *Task
-	run(t, rt, func() { fromTask = Go(func() {}) })
-	named := GoWith(Options{Name: "zebra"}, func() {
-		if Current().Name() != "zebra" || !strings.HasPrefix(Current().String(), "zebra #") {
-			t.Errorf("name %q, string %q", Current().Name(), Current())
-		}
-	})
-	for _, k := range []*Task{fromTask, named, rt.Go(func() {}), GoOn(rt.Loop(1), func() {})} {
-		if k.ID() == 0 || seen[k.ID()] {
-			t.Errorf("number %d is 0 or not unique", k.ID())
-		}
-		seen[k.ID()] = true
-		k.Join()
-	}
-	if n := fromTask.Name(); !strings.Contains(n, "TestNamesAndNumbers") {
-		t.Errorf("unnamed task is called %q, want the name of its function", n)
-	}
-	method := rt.Go(new(errand).run)
-	method.Join()
-	testenv.Equal(t, method.Name(), "engine.(*errand).run", "the task of a method is called")
-	var watched string
-	run(t, rt, func() {
-		var wg WaitGroup
-		wg.Go(func() {
-			watched, _ = CurrentLoop().taskAt(CurrentLoop().switches)
-		})
-		wg.Wait()
-	})
-	testenv.Contains(t, watched, "TestNamesAndNumbers")
-}
-
-func TestYieldRunsAllOthersFirst(t *testing.T) {
-	rt := newRuntime(t, 1)
-	var order []int
-	run(t, rt, func() {
-		var wg WaitGroup
-		for i := range 3 {
-			wg.Go(func() {
-				for range 3 {
-					order = append(order, i)
-					Yield()
-				}
-			})
-		}
-		wg.Wait()
-	})
-	for i, got := range order {
-		if got != i%3 {
-			t.Fatalf("order %v, want round robin", order)
-		}
-	}
-}
-
 func TestNewTasksAndReadyTasksShareOneQueue(t *testing.T) {
 	rt := newRuntime(t, 1)
 	var order []string
@@ -160,160 +273,6 @@ func TestNewTasksAndReadyTasksShareOneQueue(t *testing.T) {
 	})
 	testenv.Equal(t, strings.Join(order, " "), "new pinned new spawner", "order")
 }
-
-func TestTasksSpawnedByATaskAreCancelledWithIt(t *testing.T) {
-	eachLoops(t, func(t *testing.T, rt *Runtime) {
-		ctx, cancel := context.WithCancelCause(context.Background())
-		cause := errors.New("the cause")
-		errs := make(chan error, 3)
-		top := GoWith(Options{Context: ctx}, func() {
-			child := Go(func() {
-				grandchild := GoOn(rt.Loop(rt.Loops()-1), func() { errs <- Sleep(time.Hour) })
-				errs <- Sleep(time.Hour)
-				Under(context.Background(), func() error { return grandchild.Join() })
-			})
-			cancel(cause)
-			errs <- Sleep(time.Hour)
-			for child.Join() != nil { // cancelled: returns at once until the child has ended
-				Yield()
-			}
-		})
-		testenv.Check(t, top.Join())
-		for range 3 {
-			if err := <-errs; !errors.Is(err, cause) || !errors.Is(err, context.Canceled) {
-				t.Errorf("%v, want the cause and context.Canceled", err)
-			}
-		}
-	})
-}
-
-func TestBackgroundDetaches(t *testing.T) {
-	rt := newRuntime(t, 1)
-	GoWith(Options{Context: cancelled()}, func() {
-		testenv.Fails(t, Err(), "not cancelled under an ended context")
-		detached, err := Spawn(Options{Context: context.Background()}, func() {
-			testenv.Check(t, Sleep(time.Nanosecond))
-		})
-		testenv.Check(t, err)
-		for detached.Join() != nil {
-			Yield()
-		}
-	}).Join()
-	waitFor(t, "the end", func() bool { return len(rt.Tasks()) == 0 })
-}
-
-func TestContextFollowsTheScope(t *testing.T) {
-	rt := newRuntime(t, 1)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	GoWith(Options{Context: ctx}, func() {
-		if Context() != ctx {
-			t.Error("Context is not the one given")
-		}
-		inner, stop := context.WithCancel(ctx)
-		defer stop()
-		Under(inner, func() error {
-			if Context() != inner {
-				t.Error("Context is not that of Under")
-			}
-			return Go(func() {
-				if Context() != inner {
-					t.Error("a child's Context is not that of Under")
-				}
-			}).Join()
-		})
-	}).Join()
-	run(t, rt, func() {
-		if Context() != rt.Context() {
-			t.Error("without a scope, Context is not the runtime's")
-		}
-	})
-}
-
-func TestIdleLoopsTakeTasksFromABusyOne(t *testing.T) {
-	rt := newRuntime(t, 2)
-	var free atomic.Bool
-	ran := make(chan int, 16)
-	hog := GoOn(rt.Loop(0), func() {
-		for range 8 {
-			Go(func() { ran <- CurrentLoop().Index() })
-		}
-		for !free.Load() {
-		}
-	})
-	for range 7 { // the last one queued alone does not call for help
-		testenv.Equal(t, <-ran, 1, "ran on loop N while a task held that")
-		if len(ran) == 0 && rt.Loop(0).starts.oldest() == 0 {
-			break
-		}
-	}
-	free.Store(true)
-	hog.Join()
-	waitFor(t, "the end", func() bool { return rt.Loop(0).Tasks()+rt.Loop(1).Tasks() == 0 })
-}
-
-func TestRunEndsWithMain(t *testing.T) {
-	for _, want := range []error{nil, errors.New("from main")} {
-		rt, err := New(Config{Loops: 2, NewPoller: newChanPoller, Log: quiet(), Grace: time.Minute})
-		testenv.Must(t, err)
-		left := make(chan error, 1)
-		err = rt.Run(context.Background(), func(context.Context) error {
-			Go(func() { left <- Sleep(time.Hour) })
-			Yield()
-			return want
-		})
-		if !errors.Is(err, want) || want == nil && err != nil {
-			t.Errorf("Run returned %v, want %v", err, want)
-		}
-		testenv.ErrorIs(t, <-left, ErrShutdown, "the task left over")
-	}
-}
-
-func TestRunUnderAContext(t *testing.T) {
-	rt, err := New(Config{Loops: 1, NewPoller: newChanPoller, Log: quiet(), Grace: time.Minute})
-	testenv.Must(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	err = rt.Run(ctx, func(ctx context.Context) error {
-		cancel()
-		return Sleep(time.Hour)
-	})
-	testenv.ErrorIs(t, err, context.Canceled, "Run")
-}
-
-func TestBadConfig(t *testing.T) {
-	broken := errors.New("no poller today")
-	closed := 0
-	for name, cfg := range map[string]Config{
-		"no poller":        {Loops: 1},
-		"negative loops":   {Loops: -1, NewPoller: newChanPoller},
-		"too many loops":   {Loops: MaxLoops + 1, NewPoller: newChanPoller},
-		"negative offload": {Loops: 1, OffloadLimit: -1, NewPoller: newChanPoller},
-		"negative grace":   {Loops: 1, Grace: -1, NewPoller: newChanPoller},
-		"failing poller": {Loops: 3, NewPoller: func(i int) (Poller, error) {
-			if i == 2 {
-				return nil, broken
-			}
-			return closeCounter{&closed}, nil
-		}},
-	} {
-		rt, err := New(cfg)
-		if err == nil {
-			t.Errorf("%s: no error", name)
-			rt.Close()
-		}
-		if name == "failing poller" && !errors.Is(err, broken) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	testenv.Equal(t, closed, 2, "pollers closed after a failure")
-}
-
-type closeCounter struct{ n *int }
-
-func (c closeCounter) Poll(time.Duration) error { return nil }
-func (c closeCounter) Wake() error              { return nil }
-func (c closeCounter) Active() bool             { return false }
-func (c closeCounter) Close() error             { *c.n++; return nil }
 
 // A task that Start has made is as good as one of Go: also after its memory was used by
 // another, under a context, from a plain goroutine, and if somebody takes hold of it.
@@ -332,9 +291,7 @@ func TestStartedTasksAreTasks(t *testing.T) {
 					case 0:
 						Yield()
 					case 1:
-						if me := Current(); me == nil || me.String() == "" {
-							t.Error("no current task")
-						}
+						testenv.Contains(t, Current().String(), "#", "the current task")
 					case 2:
 						panic("boom")
 					case 3:
@@ -349,38 +306,30 @@ func TestStartedTasksAreTasks(t *testing.T) {
 	}
 }
 
-func TestStartBelongsToTheContext(t *testing.T) {
-	rt := newRuntime(t, 1)
-	defer rt.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	rt.Spawn(Options{Context: ctx}, func() {
-		Start(func() { ended <- Sleep(time.Hour) })
-		Yield()
-		cancel()
-	})
-	testenv.ErrorIs(t, <-ended, context.Canceled)
-}
-
 func TestStartAllocatesNothing(t *testing.T) {
 	if !coro.Exact {
 		t.Skip("finding out which task is calling allocates without the assembly")
 	}
 	rt := newRuntime(t, 1)
-	defer rt.Close()
-	rt.Go(func() {
+	run(t, rt, func() {
 		var wg WaitGroup
 		for name, body := range map[string]func(){
 			"a task":                        func() { wg.Done() },
 			"a task that says what it does": func() { comeBack().cur.extend().work.Kind = 1; wg.Done() },
 		} {
-			if n := testing.AllocsPerRun(1000, func() {
+			n := testing.AllocsPerRun(1000, func() {
 				wg.Add(1)
 				Start(body)
 				wg.Wait()
-			}); n > 0 {
-				t.Errorf("%v allocations for %s", n, name)
-			}
+			})
+			testenv.Equal(t, n, 0, "allocations for %s", name)
 		}
-	}).Join()
+	})
+}
+
+// A million parked tasks are a figure of the project; these two are its part in it.
+func TestTasksAreSmall(t *testing.T) {
+	testenv.AtMost(t, unsafe.Sizeof(Task{}), 128, "bytes of a Task, 128 being a size class of the allocator")
+	testenv.Equal(t, unsafe.Offsetof(Task{}.loop), 64, "bytes of what a step touches of a Task, 64 being one line of the cache")
+	testenv.AtMost(t, unsafe.Sizeof(worker{}), 64, "a worker has N bytes")
 }

@@ -32,24 +32,20 @@ func TestLoopsFollowTheProcessors(t *testing.T) {
 		before, grown := rt.Working(), rt.Grown()
 		rt.Follow()
 		testenv.Equal(t, rt.Working(), c.want, "%d processors: N loops work", c.procs)
-		if more := rt.Working() > before; more != (grown.Err() != nil) {
-			t.Errorf("%d processors, %d loops worked before: that there are more is told: %v", c.procs, before, !more)
-		}
+		testenv.Equal(t, grown.Err() != nil, rt.Working() > before, "%d processors, %d loops worked before: that there are more is told", c.procs, before)
 		met := make(map[int]bool)
 		for range 4 * rt.Loops() {
 			met[rt.NextLoop().Index()] = true
-			for i := range rt.Loops() {
-				if l := rt.Loop(i).ForNewWork(); l.Index() >= c.want || i < c.want && l.Index() != i {
-					t.Errorf("%d loops work: loop %d stands for loop %d", c.want, l.Index(), i)
-				}
-			}
-		}
-		for i := range met {
-			if i >= c.want {
-				t.Errorf("%d loops work, and loop %d gets work", c.want, i)
-			}
 		}
 		testenv.Equal(t, len(met), c.want, "loops that get work")
+		for i := range rt.Loops() {
+			testenv.Equal(t, met[i], i < c.want, "%d loops work: loop %d gets work", c.want, i)
+			if stands := rt.Loop(i).ForNewWork().Index(); i < c.want {
+				testenv.Equal(t, stands, i, "stands for itself")
+			} else {
+				testenv.AtMost(t, stands, c.want-1, "stands for loop %d, which does not work", i)
+			}
+		}
 	}
 }
 
@@ -68,13 +64,9 @@ func TestLoopsThatDoNotWorkStealNothing(t *testing.T) {
 			}))
 		}
 		for i := 1; i < 4; i++ {
-			if rt.steal(rt.Loop(i)) {
-				t.Errorf("loop %d, which does not work, has stolen tasks", i)
-			}
+			testenv.Equal(t, rt.steal(rt.Loop(i)), false, "loop %d, which does not work, has stolen tasks", i)
 		}
-		for _, k := range all {
-			testenv.Check(t, k.Join())
-		}
+		joinAll(t, all)
 	})
 	procs.Store(2)
 	rt.Follow()
@@ -98,14 +90,10 @@ func TestWatchdogLooksForProcessors(t *testing.T) {
 	run(t, rt, func() {})
 	procs.Store(3)
 	var steps uint64 // while loops are awake for moments only it does not look at them
-	if !rt.watch.worked(&steps, now.Add(followEvery)) || rt.Working() != 3 {
-		t.Errorf("work for moments: %d loops work, want 3", rt.Working())
-	}
+	testenv.Equal(t, rt.watch.worked(&steps, now.Add(followEvery)), true, "it looks at work for moments")
+	testenv.Equal(t, rt.Working(), 3, "work for moments: N loops work")
 	fixed := newRuntime(t, 3)
 	fixed.Follow()
 	testenv.Equal(t, fixed.Working(), 3, "of three loops that were asked for N work")
-	ended := fixed.Grown()
-	if context.Cause(ended) != nil {
-		t.Error("a number that is fixed has grown")
-	}
+	testenv.Check(t, context.Cause(fixed.Grown()), "a number that is fixed has grown")
 }

@@ -1,35 +1,31 @@
 package engine
 
 import (
-	"runtime"
+	"os"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/internal/recorder"
+	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"golang.org/x/sys/unix"
 )
-
-func holdLimit(d time.Duration) func(*Config) { return func(c *Config) { c.HoldLimit = d } }
-
-// spinUntil is what a task does that holds its loop.
-//
-//go:noinline
-func spinUntil(stop func() bool) {
-	for !stop() {
-	}
-}
 
 // hold keeps the loop of the calling task until n more steps have been found too
 // long. A step may have to be repeated: what the processor was lacking does not count.
 func hold(rt *Runtime, steps uint64) {
-	l := CurrentLoop()
 	for before := rt.Overruns(); rt.Overruns() < before+steps; Yield() {
-		start := time.Now()
-		spinUntil(func() bool { return l.overrun.step.Load() != 0 && time.Since(start) > 2*rt.cfg.HoldLimit })
+		overrun(rt)
 	}
+}
+
+// overrun makes the present step too long.
+func overrun(rt *Runtime) {
+	l, over := CurrentLoop(), lasted(2*rt.cfg.HoldLimit)
+	spinUntil(func() bool { return l.overrun.step.Load() != 0 && over() })
 }
 
 // holdOften has a task hold its loop until stop is called: of the reports of one second all but the first
@@ -51,9 +47,7 @@ func TestHeldLoopIsReportedWithNameAndStack(t *testing.T) {
 	log := make(testenv.Records, 100)
 	rt := newRuntime(t, 2, logTo(log), holdLimit(time.Millisecond))
 	stop := holdOften(rt, Options{Name: "hog", Loop: rt.Loop(1)}, func(f func()) { f() })
-	line := log.Next(t, "held its loop too long", "hog #", "loop=1")
-	contains(t, line, "engine.hold(") // on the stack at the end of the step
-	contains(t, line, "limit=1ms")
+	log.Next(t, "held its loop too long", "hog #", "loop=1", "limit=1ms", "engine.hold(") // on the stack at the end of the step
 	testenv.Check(t, stop())
 }
 
@@ -61,23 +55,10 @@ func TestHeldLoopIsReportedWithNameAndStack(t *testing.T) {
 func TestHeldToTheEnd(t *testing.T) {
 	log := make(testenv.Records, 100)
 	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond))
-	for l := rt.Loop(0); rt.Overruns() == 0; {
-		rt.Go(func() {
-			start := time.Now()
-			spinUntil(func() bool { return l.overrun.step.Load() != 0 && time.Since(start) > 2*rt.cfg.HoldLimit })
-		}).Join()
+	for rt.Overruns() == 0 {
+		run(t, rt, func() { overrun(rt) })
 	}
-	contains(t, log.Next(t, "held its loop too long"), `no function of the program any more`)
-}
-
-func TestHoldThatGoesOnIsReportedWhileItDoes(t *testing.T) {
-	log := make(testenv.Records, 100)
-	rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
-	var stop atomic.Bool
-	k := rt.Go(func() { spinUntil(stop.Load) })
-	contains(t, log.Next(t, "still does", "loop=0"), "spinUntil")
-	stop.Store(true)
-	k.Join()
+	log.Next(t, "held its loop too long", "no function of the program any more")
 }
 
 func TestHoldsAreCountedButReportsAreLimited(t *testing.T) {
@@ -87,19 +68,18 @@ func TestHoldsAreCountedButReportsAreLimited(t *testing.T) {
 	run(t, rt, func() { hold(rt, 20) })
 	rt.Close()
 	testenv.AtLeast(t, rt.Overruns(), 20, "overruns counted")
-	most := int(time.Since(start)/reportInterval) + 1
-	if n := len(log); n == 0 || n > most {
-		t.Errorf("%d reports, want 1 to %d", n, most)
-	}
+	testenv.AtLeast(t, len(log), 1, "reports")
+	testenv.AtMost(t, len(log), int(time.Since(start)/reportInterval)+1, "reports")
 }
 
-// The stack of a step that goes on is found among those of many tasks; with too many goroutines
-// for that, the task is named nevertheless.
-func TestHoldThatGoesOnBesideManyTasks(t *testing.T) {
+// A hold that goes on is reported while it does. Its stack is found among those of many tasks, and if it is on a chunk; with too
+// many goroutines for that, the task is named nevertheless.
+func TestHoldThatGoesOnIsReported(t *testing.T) {
 	for _, c := range []struct {
-		tasks int
-		want  string
-	}{{3000, "spinUntil"}, {maxStackDump, "too many goroutines"}} {
+		tasks   int
+		onChunk bool
+		want    string
+	}{{0, false, "spinUntil"}, {0, coro.Exact, "spinUntil"}, {3000, false, "spinUntil"}, {maxStackDump, false, "too many goroutines"}} {
 		log := make(testenv.Records, 100)
 		rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
 		var gate WaitGroup
@@ -110,8 +90,14 @@ func TestHoldThatGoesOnBesideManyTasks(t *testing.T) {
 			}
 		})
 		var stop atomic.Bool
-		k := testenv.Need(rt.Spawn(Options{Name: "hog"}, func() { spinUntil(stop.Load) }))(t)
-		contains(t, log.Next(t, "still does", "task=\"hog #"), c.want)
+		k := testenv.Need(rt.Spawn(Options{Name: "hog"}, func() {
+			if c.onChunk {
+				callOnChunk(func() { spinUntil(stop.Load) })
+			} else {
+				spinUntil(stop.Load)
+			}
+		}))(t)
+		log.Next(t, "still does", "loop=0", "task=\"hog #", c.want)
 		stop.Store(true)
 		testenv.Check(t, k.Join())
 		gate.Done()
@@ -123,21 +109,18 @@ func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 	log := make(testenv.Records, 10)
 	rt := newRuntime(t, 1, logTo(log), holdLimit(-1))
 	l := rt.Loop(0)
-	waitFor(t, "the loop sleeps", l.inbox.sleeping.Load)
+	testenv.Until(t, "the loop sleeps", l.inbox.sleeping.Load)
 	w := &watchdog{rt: rt, seen: make([]sighting, 1)}
 	for range 2 { // it has made steps since it was last seen, and none
-		if busy, _ := w.look(time.Now()); busy {
-			t.Error("a sleeping loop counts as busy")
-		}
+		busy, _ := w.look(time.Now())
+		testenv.Equal(t, busy, false, "a sleeping loop counts as busy")
 	}
 	w.seen[0].since = time.Now().Add(-time.Hour)
 	l.inbox.sleeping.Store(false) // as a sender does before it wakes the poller
-	if busy, _ := w.look(time.Now()); !busy {
-		t.Error("a loop that is being woken does not count as busy")
-	}
-	if l.overrun.step.Load() != 0 || len(log) != 0 {
-		t.Errorf("step %d is an overrun, %d reports for a loop that slept", l.overrun.step.Load(), len(log))
-	}
+	busy, _ := w.look(time.Now())
+	testenv.Equal(t, busy, true, "a loop that is being woken counts as busy")
+	testenv.Equal(t, l.overrun.step.Load(), 0, "the step that is an overrun, of a loop that slept")
+	testenv.Equal(t, len(log), 0, "reports for a loop that slept")
 	l.poller.Wake()
 }
 
@@ -146,7 +129,7 @@ func TestLoopThatWakesUpHoldsNothing(t *testing.T) {
 func TestHowLongTheSearchGoesOn(t *testing.T) {
 	rt := newRuntime(t, 1, holdLimit(-1))
 	l := rt.Loop(0)
-	waitFor(t, "the loop sleeps", l.inbox.sleeping.Load)
+	testenv.Until(t, "the loop sleeps", l.inbox.sleeping.Load)
 	const look = time.Microsecond
 	for _, c := range []struct {
 		name             string
@@ -179,9 +162,9 @@ func TestHowLongTheSearchGoesOn(t *testing.T) {
 			l.inbox.sleeping.Store(c.sleeping)
 			defer l.inbox.sleeping.Store(true)
 			w.chase(c.procs)
-			if took := now.Sub(start); took < c.least || took > c.most || c.naps != (naps > 0) {
-				t.Errorf("it took %v with %d naps; want %v to %v", took, naps, c.least, c.most)
-			}
+			testenv.AtLeast(t, now.Sub(start), c.least, "it took")
+			testenv.AtMost(t, now.Sub(start), c.most, "it took")
+			testenv.Equal(t, naps > 0, c.naps, "it napped")
 		})
 	}
 }
@@ -189,59 +172,6 @@ func TestHowLongTheSearchGoesOn(t *testing.T) {
 func TestTinyHoldLimit(t *testing.T) {
 	rt := newRuntime(t, 1, holdLimit(1))
 	run(t, rt, Yield)
-}
-
-// The same deadlock is reported once, and none if something may still come.
-func TestDeadlockCheck(t *testing.T) {
-	log := make(testenv.Records, 100)
-	rt, _ := newSimRuntime(t, 2, false, logTo(log), holdLimit(-1))
-	check := func(what string, want int) {
-		t.Helper()
-		rt.watch.checkDeadlock()
-		got := 0
-		for len(log) > 0 {
-			if strings.Contains(<-log, "deadlock") {
-				got++
-			}
-		}
-		testenv.Equal(t, got, want, "%s: N reports", what)
-	}
-	check("no tasks", 0)
-	var wg WaitGroup
-	wg.Add(1)
-	stuck := GoWith(Options{Name: "stuck"}, wg.Wait)
-	waitParked(t, rt, 1, ReasonWaitGroup)
-
-	timer := startAfter(rt, time.Hour, func() {})
-	waitFor(t, "the timer is queued", func() bool { return rt.canWake(nil) })
-	check("a timer is pending", 0)
-	timer.Stop()
-	waitFor(t, "the timer is gone", func() bool { return !rt.canWake(nil) })
-
-	holder := rt.Loop(1).Poller().(interface{ Hold(int32) })
-	holder.Hold(1)
-	check("the poller waits for something", 0)
-	holder.Hold(-1)
-
-	release := make(chan struct{})
-	offloaded := rt.Go(func() { Offload(func() { <-release }) })
-	waitParked(t, rt, 1, ReasonOffload)
-	check("a function is offloaded", 0)
-	close(release)
-	offloaded.Join()
-	waitFor(t, "the offloader rests", func() bool { return !rt.canWake(nil) })
-
-	w := make(chan *Waiter, 1)
-	outside := rt.Go(func() { s := Self(); w <- s; s.Wait(ReasonAccept, anywhere{}) })
-	waitParked(t, rt, 1, ReasonAccept)
-	check("a task waits for something outside", 0)
-	(<-w).Wake()
-	outside.Join()
-
-	check("a task waits for nobody", 1)
-	check("again", 0)
-	wg.Done()
-	stuck.Join()
 }
 
 func TestTimeInWhichTheWatchdogHadNoProcessorDoesNotCount(t *testing.T) {
@@ -264,19 +194,15 @@ func TestTimeInWhichTheWatchdogHadNoProcessorDoesNotCount(t *testing.T) {
 		}
 		now := start.Add(c.now)
 		w.look(now)
-		if got := now.Sub(w.seen[0].since); got != c.counts || !w.looked.Equal(now) {
-			t.Errorf("%s: the step seems to last %v, want %v", c.name, got, c.counts)
-		}
+		testenv.Equal(t, now.Sub(w.seen[0].since), c.counts, "%s: the step seems to last", c.name)
+		testenv.Equal(t, w.looked, now, "%s: when it looked", c.name)
 	}
 }
 
 // A step ends at a mark: it is that one which was too long, not the one behind it.
 func TestALongStepUpToAMark(t *testing.T) {
-	g := recorder.New(bgraph.Config{})
-	rt := newRuntime(t, 1, func(c *Config) {
-		c.HoldLimit = time.Hour // the test is the watchdog
-		c.Graph = g
-	})
+	g := newGraph()
+	rt := newRuntime(t, 1, holdLimit(time.Hour), learn(g)) // the test is the watchdog
 	run(t, rt, func() {
 		l := CurrentLoop()
 		l.overrun.since.Store(time.Now().Add(-1000 * time.Hour).UnixNano())
@@ -299,14 +225,12 @@ func TestALongStepUpToAMark(t *testing.T) {
 func TestWokenTellsThatThereIsWorkThatLasts(t *testing.T) {
 	rt := newRuntime(t, 2, holdLimit(time.Millisecond))
 	for range 5 {
-		woken := rt.Woken()
-		for ; woken == nil; woken = rt.Woken() {
-			runtime.Gosched()
-		}
+		var woken <-chan struct{}
+		testenv.Until(t, "the watchdog rests", func() bool { woken = rt.Woken(); return woken != nil })
 		testenv.Must(t, rt.Go(func() {
 			spinUntil(func() bool { return rt.watch.mode.Load() == watching })
 		}).Join())
-		waitFor(t, "the watchdog rests", func() bool { return rt.watch.mode.Load() != watching })
+		testenv.Until(t, "the watchdog rests", func() bool { return rt.watch.mode.Load() != watching })
 		select {
 		case <-woken:
 			return
@@ -338,13 +262,11 @@ func TestAlarm(t *testing.T) {
 		for range kicks {
 			<-w.kick
 		}
-		if to := w.mode.Load(); to != c.to || l.watch.set != c.set || kicks != c.kicks {
-			t.Errorf("from %d: to %d with %d kicks, alarm set: %v; want %d, %d, %v", c.from, to, kicks, l.watch.set, c.to, c.kicks, c.set)
-		}
+		testenv.Equal(t, w.mode.Load(), c.to, "from %d to", c.from)
+		testenv.Equal(t, l.watch.set, c.set, "from %d: the alarm is set", c.from)
+		testenv.Equal(t, kicks, c.kicks, "from %d: kicks", c.from)
 		l.goesToSleep()
-		if l.watch.set || l.watch.alarm.timer.Stop() {
-			t.Errorf("from %d: the alarm is set while the loop sleeps", c.from)
-		}
+		testenv.Equal(t, l.watch.set || l.watch.alarm.timer.Stop(), false, "from %d: the alarm is set while the loop sleeps", c.from)
 	}
 	// It goes off while the watchdog is at work, which then rests, all in short waits of the loop.
 	w.mode.Store(light)
@@ -354,13 +276,130 @@ func TestAlarm(t *testing.T) {
 	l.ring(w)
 	w.mode.Store(light)
 	l.wokeUp()
-	if !l.watch.alarm.timer.Stop() {
-		t.Error("no alarm is set after one that went off")
-	}
+	testenv.Equal(t, l.watch.alarm.timer.Stop(), true, "no alarm is set after one that went off")
 	for from, want := range map[int32]int32{watching: watching, light: watching, dozing: dozing} {
 		w.mode.Store(from)
-		if w.rouse(light); w.mode.Load() != want {
-			t.Errorf("an alarm: from %d to %d, want %d", from, w.mode.Load(), want)
+		w.rouse(light)
+		testenv.Equal(t, w.mode.Load(), want, "an alarm: from %d to", from)
+	}
+}
+
+func TestParseSchedstat(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"12 345 6\n": 345, "0 0 0": 0,
+		"": -1, "1 2": -1, "1 x 2": -1, "1 -2 3": -1, "1 2 3 4": -1, "1 99999999999999999999 3": -1,
+	} {
+		d, ok := parseSchedstat([]byte(text))
+		testenv.Equal(t, ok, want >= 0, "%q is accepted", text)
+		if ok {
+			testenv.Equal(t, d, want, "%q", text)
 		}
 	}
+}
+
+func TestRunDelaysGrow(t *testing.T) {
+	if _, err := os.Stat("/proc/self/schedstat"); err != nil {
+		t.Skip("no schedstat here: ", err)
+	}
+	a, b := runDelays(), runDelays()
+	if a == nil || b == nil {
+		t.Skip("schedstat can't be read here")
+	}
+	sum, most := b.since(a)
+	testenv.AtLeast(t, most, 0, "%v, then %v", a, b)
+	testenv.AtMost(t, most, sum, "%v, then %v", a, b)
+}
+
+// What threads waited for at the same time is not taken from a step that runs on one of them.
+func TestWhatAStepWasHeldUp(t *testing.T) {
+	const ms = time.Millisecond
+	before := delays{"1": 5 * ms, "2": 7 * ms}
+	for _, c := range []struct {
+		lasted time.Duration
+		now    delays
+		want   time.Duration
+	}{
+		{9 * ms, before, 0},
+		{30 * ms, before, 30 * ms},
+		{30 * ms, delays{"1": 20 * ms, "2": 7 * ms}, 15 * ms},
+		{30 * ms, delays{"1": 20 * ms, "2": 20 * ms}, 0}, // 15 ms, or 2
+		{200 * ms, delays{"1": 105 * ms, "2": 107 * ms}, 100 * ms},
+		{200 * ms, delays{"1": 115 * ms, "2": 107 * ms}, 0},
+		{200 * ms, delays{"1": 5 * ms, "2": 7 * ms, "3": 50 * ms}, 150 * ms},
+		{200 * ms, nil, 200 * ms},
+	} {
+		testenv.Equal(t, ownHold(c.lasted, 10*ms, before, c.now), c.want, "%v, %v", c.lasted, c.now)
+	}
+}
+
+// An alarm rings once when it was set, not after it was stopped or closed, and at the last time it was set to; with
+// and without a timer of the kernel.
+func TestAlarmRings(t *testing.T) {
+	for _, kernel := range []bool{true, false} {
+		var rung atomic.Int32
+		ring := func() { rung.Add(1) }
+		a := newAlarm(ring)
+		if !kernel {
+			a.close()
+			a = &alarm{timer: time.AfterFunc(time.Hour, ring)}
+		}
+		for n := int32(1); n <= 3; n++ {
+			a.set(time.Hour)
+			a.set(time.Millisecond)
+			testenv.Until(t, "a ring", func() bool { return rung.Load() == n })
+		}
+		a.set(time.Hour)
+		a.stop()
+		testenv.Equal(t, isSet(t, a), false, "kernel timer %v: it is set after it was stopped", kernel)
+		a.set(time.Hour)
+		testenv.Equal(t, isSet(t, a), true, "kernel timer %v: it is set after that", kernel)
+		a.close()
+		testenv.Equal(t, rung.Load(), 3, "kernel timer %v: rings", kernel)
+	}
+}
+
+// isSet reports whether a will ring. It may stop a.
+func isSet(t *testing.T, a *alarm) bool {
+	if a.kernel == nil {
+		return a.timer.Stop()
+	}
+	var left unix.ItimerSpec
+	testenv.Must(t, unix.TimerfdGettime(a.kernel.fd, &left))
+	return left.Value != unix.Timespec{}
+}
+
+func TestUserFrame(t *testing.T) {
+	var stack string
+	slices.SortFunc([]int{2, 1}, func(int, int) int { stack = string(debug.Stack()); return 0 })
+	frame := userFrame(stack)
+	testenv.Contains(t, frame, "github.com/capriccio-go/capriccio/internal/engine.TestUserFrame.func1 ")
+	testenv.Contains(t, frame, "watchdog_test.go:")
+	const own = "goroutine 7 [chan receive, 2 minutes]:\n" +
+		"github.com/capriccio-go/capriccio/netpoll.(*Conn).Read(0x1)\n\t/m/netpoll/conn.go:1 +0x1\n"
+	for what, want := range map[string]string{
+		own: "",
+		own + "example.com/x/server.(*T).serve(...)\n\t/src/x/server.go:7\n":                          "example.com/x/server.(*T).serve /src/x/server.go:7",
+		own + "github.com/capriccio-go/capriccio/knot.(*conn).serve(0x1)\n\t/m/knot/conn.go:3 +0x1\n": "github.com/capriccio-go/capriccio/knot.(*conn).serve /m/knot/conn.go:3",
+		"":                         "",
+		"goroutine 1 [running]:\n": "",
+	} {
+		testenv.Equal(t, userFrame(what), want, "%q", what)
+	}
+	if root := libraryRoot(); root != "" && !strings.HasSuffix(root, "/src/") {
+		t.Errorf("the standard library is in %q", root)
+	}
+	library := "goroutine 7 [sleep]:\ntime.Sleep(0x1)\n\t" + libraryRoot() + "time/sleep.go:1 +0x1\nmain.main()\n\t/src/x.go:7\n"
+	testenv.Equal(t, userFrame(library), "main.main /src/x.go:7")
+	testenv.Equal(t, goroutineState(own), "chan receive", "the state")
+}
+
+// The report of a step that goes on tells where in the program the task is, and what it does there.
+func TestWatchdogShowsTheProgram(t *testing.T) {
+	log := make(testenv.Records, 100)
+	rt, _ := newSimRuntime(t, 1, true, logTo(log), holdLimit(time.Millisecond))
+	blocked := make(chan bool)
+	k := rt.Go(func() { <-blocked })
+	log.Next(t, "still does", "TestWatchdogShowsTheProgram.func1", `doing="chan receive"`)
+	close(blocked)
+	k.Join()
 }

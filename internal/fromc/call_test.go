@@ -85,9 +85,7 @@ func TestWaitsInAFunctionCalledFromC(t *testing.T) {
 			t.Error("somebody still sends")
 		}
 		mu.Unlock()
-		if !mu.TryLock() {
-			t.Error("the lock went to a task that had ended")
-		}
+		testenv.Equal(t, mu.TryLock(), true, "the lock went to a task that had ended")
 	}
 }
 

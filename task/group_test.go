@@ -13,6 +13,52 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
+func TestWaitGroupWaitsForAll(t *testing.T) {
+	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
+		for range 20 {
+			var wg WaitGroup
+			var done atomic.Int32
+			wg.Add(12)
+			waited := enginetest.StartAll(t, rt, 6, func(int) {
+				wg.Wait()
+				testenv.Equal(t, done.Load(), 12, "Wait came back after N of 12")
+			})
+			enginetest.Everyone(t, rt, 12, func(int) { done.Add(1); wg.Done() })
+			waited()
+		}
+	})
+}
+
+func TestWaitGroupMisuseAndReuse(t *testing.T) {
+	var wg WaitGroup
+	wg.Wait()
+	testenv.MustPanic(t, "Done below 0", wg.Done)
+	wg.Add(2)
+	testenv.MustPanic(t, "Add below 0", func() { wg.Add(-3) })
+	wg.Done()
+	wg.Done()
+	wg.Wait()
+	rt := enginetest.NewRuntime(t, 2, enginetest.PanicsPass)
+	enginetest.Run(t, rt, func() {
+		for range 3 {
+			wg.Go(func() {})
+			wg.Go(func() { panic("boom") }) // still counts as done
+			wg.Wait()
+		}
+	})
+}
+
+func TestOnceThatPanics(t *testing.T) {
+	rt := enginetest.NewRuntime(t, 1)
+	enginetest.Run(t, rt, func() {
+		for _, end := range []func(){func() { panic("boom") }, runtime.Goexit} {
+			var o Once
+			engine.Go(func() { defer func() { recover() }(); o.Do(end) }).Join()
+			o.Do(func() { t.Error("ran again") })
+		}
+	})
+}
+
 func TestGroupReturnsTheFirstErrorAndCancels(t *testing.T) {
 	enginetest.EachLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		first := errors.New("first")
@@ -48,17 +94,12 @@ func TestGroupLimit(t *testing.T) {
 				})
 			}
 			g.Wait()
-			if most.Load() > 3 || ran.Load() != 50 {
-				t.Errorf("%d at a time, %d ran; want 3, 50", most.Load(), ran.Load())
-			}
+			testenv.AtMost(t, most.Load(), 3, "at a time")
+			testenv.Equal(t, ran.Load(), 50, "ran")
 			g.SetLimit(1)
 			hold := NewChan[int](0)
-			if !g.TryGo(func() error { hold.Recv(); return nil }) {
-				t.Error("TryGo of an empty group refused")
-			}
-			if g.TryGo(func() error { return nil }) {
-				t.Error("TryGo beyond the limit accepted")
-			}
+			testenv.Equal(t, g.TryGo(func() error { hold.Recv(); return nil }), true, "TryGo of an empty group")
+			testenv.Equal(t, g.TryGo(func() error { return nil }), false, "TryGo beyond the limit")
 			hold.Send(1)
 			g.Wait()
 		})
@@ -89,9 +130,8 @@ func TestGroupMemberThatDoesNotReturn(t *testing.T) {
 			g, ctx := NewGroup(engine.Context())
 			g.Go(func() error { return engine.Sleep(time.Hour) })
 			g.Go(func() error { end(); return nil })
-			if err := g.Wait(); err == nil || ctx.Err() == nil {
-				t.Errorf("error %v, context %v", err, ctx.Err())
-			}
+			testenv.Fails(t, g.Wait(), "Wait")
+			testenv.Fails(t, ctx.Err(), "the context")
 		})
 	}
 }
@@ -100,17 +140,14 @@ func TestLocalIsPerTask(t *testing.T) {
 	rt := enginetest.NewRuntime(t, 1)
 	number := NewLocal(7)
 	failure := NewLocal[error](nil)
-	enginetest.MustPanic(t, "Set on a plain goroutine", func() { number.Set(1) })
-	testenv.Equal(t, number.Get(), 7, "no initial value on a plain goroutine")
+	testenv.MustPanic(t, "Set on a plain goroutine", func() { number.Set(1) })
+	testenv.Equal(t, number.Get(), 7, "the initial value on a plain goroutine")
 	enginetest.Run(t, rt, func() {
 		number.Set(8)
 		failure.Set(nil)
-		if number.Get() != 8 || failure.Get() != nil {
-			t.Errorf("got %d, %v", number.Get(), failure.Get())
-		}
-		engine.Go(func() {
-			testenv.Equal(t, number.Get(), 7, "inherited")
-		}).Join()
+		testenv.Equal(t, number.Get(), 8, "what was set")
+		testenv.Check(t, failure.Get())
+		engine.Go(func() { testenv.Equal(t, number.Get(), 7, "inherited") }).Join()
 	})
 	for range 3 { // Loop.Start uses its tasks again
 		done := make(chan struct{})
@@ -125,18 +162,28 @@ func TestLocalIsPerTask(t *testing.T) {
 	}
 }
 
+func TestPerLoop(t *testing.T) {
+	rt, _ := enginetest.NewSimRuntime(t, 2, false)
+	p := PerLoop[int]{New: func() int { return 10 }}
+	enginetest.Spread(t, rt, 3*rt.Loops(), func(int) { *p.Get() += 1 + engine.CurrentLoop().Index() })()
+	enginetest.Spread(t, rt, rt.Loops(), func(i int) { testenv.Equal(t, *p.Get(), 10+3*(1+i), "loop %d", i) })()
+	testenv.Equal(t, *p.Get(), 10, "plain goroutines have")
+	testenv.Equal(t, p.Get(), p.Get(), "two values for plain goroutines")
+	var zero PerLoop[[4]byte]
+	testenv.Equal(t, *zero.Get(), [4]byte{}, "without New it is not the zero value")
+}
+
 func TestTasksOfGroupsAreNamedAfterTheirFunctions(t *testing.T) {
 	rt := enginetest.NewRuntime(t, 2)
-	var names [2]string
 	enginetest.Run(t, rt, func() {
+		named := func() {
+			testenv.Contains(t, Current().Name(), "TestTasksOfGroupsAreNamedAfterTheirFunctions")
+		}
 		g, _ := NewGroup(t.Context())
-		g.Go(func() error { names[0] = Current().Name(); return nil })
+		g.Go(func() error { named(); return nil })
 		testenv.Check(t, g.Wait())
 		var wg WaitGroup
-		wg.Go(func() { names[1] = Current().Name() })
+		wg.Go(func() { named() })
 		wg.Wait()
 	})
-	for _, name := range names {
-		testenv.Contains(t, name, "TestTasksOfGroupsAreNamedAfterTheirFunctions")
-	}
 }
