@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
@@ -42,8 +42,11 @@ func (p phases) rate(t time.Duration) float64 {
 	return up((p.period() - t).Seconds() / p.ramp.Seconds())
 }
 
-// adaptDelay is how long a request of flow-adapt waits: at the peak 20 are waiting.
-const adaptDelay = 20 * time.Millisecond
+const (
+	adaptDelay    = 20 * time.Millisecond // that a request of flow-adapt waits: at the peak 20 are waiting
+	adaptPatience = 10 * time.Second
+	adaptBytes    = 10_000 // of the page
+)
 
 // flowAdaptExperiment shows how the number of servlets follows the load.
 var flowAdaptExperiment = experiment{
@@ -60,7 +63,7 @@ var flowAdaptExperiment = experiment{
 		}
 		root := filepath.Join(r.scratch, "site")
 		flags := map[string]string{"capriccio-flow": "-high=20", "flow-high-5": "-high=5", "flow-high-2": "-high=2", "flow-1024-fixed": "-servlets=1024"}
-		if err := r.prepare(0, func() error { return writeAll(root, map[string][]byte{"page": make([]byte, 10_000)}) }); err != nil {
+		if err := r.prepare(0, func() error { return writeAll(root, map[string][]byte{"page": make([]byte, adaptBytes)}) }); err != nil {
 			return err
 		}
 		e.parts = []part{{
@@ -89,56 +92,62 @@ var flowAdaptExperiment = experiment{
 	details: []string{"servlets", "bandwidth"},
 }
 
+// load is what clients do in these phases, whose rates change every step.
+func (p phases) load() (all []load.Phase) {
+	const step = 50 * time.Millisecond
+	for at := time.Duration(0); at < p.length(); at += step {
+		all = append(all, load.Phase{For: step, Rates: []float64{p.rate(at + step/2)}})
+	}
+	return all
+}
+
 // adapt runs one server under the phases.
 func (r *run) adapt(system, path string, shape phases, args ...string) ([]sample, error) {
-	const every = 250 * time.Millisecond
-	s, err := startServer(r.ctx, system, path, append(args, "-addr", "127.0.0.1:0", "-stats", every.String())...)
+	s, err := startServer(r.ctx, system, path, append(args, "-addr", "127.0.0.1:0", "-stats", servedTime.String())...)
 	if err != nil {
 		return nil, err
 	}
 	defer s.child.Close()
-	ctx, cancel := context.WithTimeout(r.ctx, shape.length()+sampleTimeout)
-	defer cancel()
-	type outcome struct {
-		lines []string
-		err   error
-	}
-	client := make(chan outcome, 1)
-	go func() {
-		lines, err := proc.Output(ctx, proc.Command{Path: r.self, Core: clientCore, Args: append(
-			[]string{workerCommand, "phases", "-addr", s.addr, "-path", "/page"}, flagPairs("pid", s.child.PID(), "idle", shape.idle,
-				"ramp", shape.ramp, "peak", shape.peak, "low", shape.low, "high", shape.high, "times", shape.times)...)})
-		client <- outcome{lines, err}
-	}()
 	var samples []sample
-	most, sum, changes, last := 0.0, 0.0, 0.0, math.NaN()
-	n := 0
-	for {
-		line, err := s.child.Line(ctx)
-		if err != nil {
-			return nil, errors.Join(err, (<-client).err)
-		}
-		var at, servlets, handled float64
-		if _, err := fmt.Sscan(line, &at, &servlets, &handled); err != nil {
-			return nil, fmt.Errorf("%q: %w", line, err)
-		}
-		samples = append(samples, sample{"servlets", "1", math.Round(at*4) / 4, servlets})
-		if !math.IsNaN(last) {
-			changes += math.Abs(servlets - last)
-		}
-		last, most, sum, n = servlets, max(most, servlets), sum+servlets, n+1
-		select {
-		case o := <-client:
-			if o.err != nil {
-				return nil, o.err
+	most, sum, changes, last, n := 0.0, 0.0, 0.0, 0.0, 0.0
+	seen, err := r.runLoad(r.ctx, clientSpec{Within: latencyTarget, Open: &load.OpenConfig{
+		Target: s.target(s.child.PID()), Requests: [][]byte{[]byte("GET /page HTTP/1.1\r\nHost: bench\r\n\r\n")},
+		Phases: shape.load(), Patience: adaptPatience, Drain: adaptPatience, Conns: 2000, Seed: 1,
+	}}, shape.length(), func(ctx context.Context, ended <-chan struct{}) error {
+		for {
+			line, err := s.child.Line(ctx)
+			if err != nil {
+				return err
 			}
-			got, err := parseSamples(o.lines)
-			minutes := float64(n) * every.Minutes()
-			return append(append(got, samples...), sample{"servlets-most", "1", 0, most},
-				sample{"servlets-mean", "1", 0, sum / float64(n)}, sample{"changes", "1/min", 0, changes / minutes}), err
-		default:
+			var at, servlets, handled float64
+			if _, err := fmt.Sscan(line, &at, &servlets, &handled); err != nil {
+				return fmt.Errorf("%q: %w", line, err)
+			}
+			samples = append(samples, sample{"servlets", "1", math.Round(at*4) / 4, servlets})
+			if n > 0 {
+				changes += math.Abs(servlets - last)
+			}
+			last, most, sum, n = servlets, max(most, servlets), sum+servlets, n+1
+			select {
+			case <-ended:
+				return nil
+			default:
+			}
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
+	all := seen.All
+	if all.Served == 0 || all.Served < all.Due {
+		return nil, fmt.Errorf("%d of %d requests were served", all.Served, all.Due)
+	}
+	for i, served := range seen.Served {
+		samples = append(samples, sample{"bandwidth", "Mbit/s", float64(i) * servedTime.Seconds(), float64(served*adaptBytes) * 8 / 1e6 / servedTime.Seconds()})
+	}
+	return append(samples, sample{"p50", "ms", 0, milliseconds(all.P50)}, sample{"p99", "ms", 0, milliseconds(all.P99)},
+		sample{"longest", "ms", 0, milliseconds(seen.Longest)}, sample{"cpu-per-request", "µs", 0, seen.Usage.Server.Seconds() * 1e6 / float64(all.Served)},
+		sample{"servlets-most", "1", 0, most}, sample{"servlets-mean", "1", 0, sum / n}, sample{"changes", "1/min", 0, changes / (n * servedTime.Minutes())}), nil
 }
 
 // overheads are the parts of package flow that Table 1 has, by the functions that they are.

@@ -58,7 +58,6 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"players":         runPlayers,
 	"models":          runModelServer,
 	"models-load":     runModelLoad,
-	"phases":          runPhases,
 	"visits":          runVisits,
 }
 

@@ -42,9 +42,10 @@ type clientResult struct {
 	Span    time.Duration // in which they were due
 	Bytes   int64         // of bodies; people only
 	Windows []window      // from the beginning of the run on; open loops only
+	Served  []int         // in each servedTime from then on; open loops only
 	Steps   load.StepTimes
 	Usage   load.Usage    // open loops, closed ones that know PIDs, crowds
-	Longest time.Duration // that any request has waited; closed loops only
+	Longest time.Duration // that any request has waited; open and closed loops
 	Jam     load.Usage    // in the second half of the jam; crowds only
 	Took    time.Duration // until all were served; crowds only
 }
@@ -52,7 +53,10 @@ type clientResult struct {
 // window is what became of the first attempts that were due in windowTime.
 type window struct{ Due, InTime int }
 
-const windowTime = 100 * time.Millisecond
+const (
+	windowTime = 100 * time.Millisecond
+	servedTime = 250 * time.Millisecond
+)
 
 func runClient(args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("client", flag.ExitOnError)
@@ -106,10 +110,14 @@ func (r *clientResult) open(spec clientSpec) error {
 	if err != nil {
 		return err
 	}
-	r.Usage, r.Windows = seen.Usage, make([]window, total/windowTime+1)
+	r.Usage, r.Windows, r.Served = seen.Usage, make([]window, total/windowTime+1), make([]int, total/servedTime)
+	r.Longest = load.Longest(seen.Outcomes, 0, total+spec.Open.Drain)
 	r.count(seen.Outcomes, len(spec.Open.Requests), spec.Open.From, total, spec.Within)
 	for i := range seen.Outcomes {
 		o := &seen.Outcomes[i]
+		if o.Fate == load.Served && o.Done < servedTime*time.Duration(len(r.Served)) {
+			r.Served[o.Done/servedTime]++
+		}
 		if o.Tries > 0 || o.Scheduled >= total {
 			continue
 		}

@@ -30,12 +30,11 @@ var Models = map[string]Model{
 // Threads is how many threads the model has in all.
 func (m Model) Threads() int { return 1 + m.Network + m.Payload }
 
-// A conn is a connection. in belongs to its reader, out is guarded by mu.
+// A conn is a connection. in belongs to its reader.
 type conn struct {
-	fd, epoll int
-	in        []byte
-	mu        sync.Mutex
-	out       []byte // what the socket did not take
+	in []byte
+	mu sync.Mutex
+	fd int // its reader closes it with mu locked; -1: closed
 }
 
 // A job is a whole request, for a payload thread.
@@ -133,7 +132,7 @@ func (r *reader) accept(listener int) error {
 		return fmt.Errorf("accept: %w", err)
 	}
 	r.mu.Lock()
-	r.conns[fd] = &conn{fd: fd, epoll: r.epoll}
+	r.conns[fd] = &conn{fd: fd}
 	r.mu.Unlock()
 	if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
 		return fmt.Errorf("epoll_ctl: %w", err)
@@ -159,10 +158,7 @@ func (r *reader) run(listener int) error {
 			r.mu.Lock()
 			c := r.conns[int(e.Fd)]
 			r.mu.Unlock()
-			if e.Events&unix.EPOLLOUT != 0 {
-				c.write(nil)
-			}
-			if e.Events&^unix.EPOLLOUT != 0 && !r.read(c) {
+			if !r.read(c) {
 				r.mu.Lock()
 				delete(r.conns, c.fd)
 				r.mu.Unlock()
@@ -244,32 +240,13 @@ func (s *server) work(q *queue) {
 	}
 }
 
-// write writes at once; what the socket does not take, the reader's thread writes later.
+// write writes a response, for which a client that waits for it has room; one that does not is cut off.
 func (c *conn) write(data []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.fd < 0 {
-		return
+	if n, err := unix.Write(c.fd, data); c.fd >= 0 && (err != nil || n < len(data)) {
+		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR) // the reader will see the end
 	}
-	waiting := len(c.out) > 0
-	if waiting {
-		c.out = append(c.out, data...)
-		data = c.out
-	}
-	n, err := unix.Write(c.fd, data)
-	if err != nil && err != unix.EAGAIN && err != unix.EINTR {
-		n = len(data) // the reader will see the end of the connection, too
-	}
-	rest := data[max(n, 0):]
-	c.out = append(c.out[:0], rest...)
-	events := uint32(unix.EPOLLIN)
-	switch {
-	case len(c.out) > 0 && !waiting:
-		events |= unix.EPOLLOUT
-	case len(c.out) > 0 || !waiting:
-		return
-	}
-	_ = unix.EpollCtl(c.epoll, unix.EPOLL_CTL_MOD, c.fd, &unix.EpollEvent{Events: events, Fd: int32(c.fd)})
 }
 
 func (c *conn) close() {

@@ -1,8 +1,6 @@
 package proc
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"strconv"
@@ -61,21 +59,33 @@ func Available() (int64, error) {
 	return kilobyteField(data, "MemAvailable:")
 }
 
+// fieldsOf are the fields behind the name in the line of data that begins with it; nil if there is none.
+func fieldsOf(data []byte, name string) []string {
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) > 0 && fields[0] == name {
+			return fields[1:]
+		}
+	}
+	return nil
+}
+
+// numberOf is the first of those fields, which has to be a number.
+func numberOf(data []byte, name string) (int64, error) {
+	fields := fieldsOf(data, name)
+	if len(fields) == 0 {
+		return 0, fmt.Errorf("no field %s in %.200q", name, data)
+	}
+	n, err := strconv.ParseInt(fields[0], 10, 64)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("field %s: bad number %q", name, fields[0])
+	}
+	return n, nil
+}
+
 // kilobyteField finds a line such as "Pss:   1234 kB" and returns it in bytes.
 func kilobyteField(data []byte, name string) (int64, error) {
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 2 || fields[0] != name {
-			continue
-		}
-		kilobytes, err := strconv.ParseInt(fields[1], 10, 64)
-		if err != nil || kilobytes < 0 {
-			return 0, fmt.Errorf("field %s: bad number %q", name, fields[1])
-		}
-		return kilobytes << 10, nil
-	}
-	return 0, fmt.Errorf("no field %s", name)
+	n, err := numberOf(data, name)
+	return n << 10, err
 }
 
 // FetchedBytes is what the kernel has read from disks for process pid so far (read_bytes of
@@ -89,14 +99,7 @@ func FetchedBytes(pid int) (int64, error) {
 }
 
 // FetchedIn finds the number in the text of /proc/PID/io.
-func FetchedIn(data []byte) (int64, error) {
-	for line := range bytes.Lines(data) {
-		if value, ok := bytes.CutPrefix(line, []byte("read_bytes: ")); ok {
-			return strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("no read_bytes in %q", data)
-}
+func FetchedIn(data []byte) (int64, error) { return numberOf(data, "read_bytes:") }
 
 // Switches is how often the threads of process pid have been switched away from, by their own
 // wish or not (proc_pid_status(5)). Threads that have ended are not counted.
@@ -112,15 +115,43 @@ func Switches(pid int) (int64, error) {
 		if err != nil {
 			continue // it has ended meanwhile
 		}
-		for line := range strings.Lines(string(data)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.HasSuffix(name, "voluntary_ctxt_switches") {
-				n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-				if err != nil {
-					return 0, fmt.Errorf("%s of process %d: %w", name, pid, err)
-				}
-				sum += n
+		for _, name := range []string{"voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"} {
+			n, err := numberOf(data, name)
+			if err != nil {
+				return 0, fmt.Errorf("process %d: %w", pid, err)
 			}
+			sum += n
 		}
 	}
 	return sum, nil
+}
+
+// tick is the unit of /proc/stat, USER_HZ of every architecture.
+const tick = time.Second / 100
+
+// CoreBusy is how long a core has been busy since the system started, time that a
+// hypervisor took included (proc_stat(5)).
+func CoreBusy(core int) (time.Duration, error) {
+	data, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	return coreBusy(data, core)
+}
+
+func coreBusy(stat []byte, core int) (total time.Duration, err error) {
+	fields := fieldsOf(stat, "cpu"+strconv.Itoa(core))
+	if len(fields) < 8 {
+		return 0, fmt.Errorf("/proc/stat has no core %d", core)
+	}
+	for i, field := range fields[:8] { // user nice system idle iowait irq softirq steal
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/proc/stat: %w", err)
+		}
+		if i != 3 && i != 4 {
+			total += time.Duration(n) * tick
+		}
+	}
+	return total, nil
 }
