@@ -37,8 +37,9 @@ const (
 	adminHead  = 5 * time.Second // for a request head
 	adminWrite = 6 * time.Minute // for an answer: the longest difference takes 5
 	adminIdle  = time.Minute
-	adminGrace = time.Second
 )
+
+var adminGrace = time.Second // for tests to change
 
 // An adminError is one of the admin address.
 type adminError struct {

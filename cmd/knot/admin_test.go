@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -31,12 +27,8 @@ func TestAdminPages(t *testing.T) {
 	client := &http.Client{Transport: new(http.Transport)}
 	ask := func(target, host string) (int, string) {
 		t.Helper()
-		r := testenv.Need(http.NewRequest("GET", target, nil))(t)
-		r.Host = host
-		resp := testenv.Need(client.Do(r))(t)
-		defer resp.Body.Close()
-		body := testenv.Need(io.ReadAll(resp.Body))(t)
-		return resp.StatusCode, string(body)
+		resp, body := askAs(t, client, target, host)
+		return resp.StatusCode, body
 	}
 	ask(p.url+"/", "")
 	client.CloseIdleConnections() // the first may have been there before anybody waited for it
@@ -76,9 +68,7 @@ func TestAdminPages(t *testing.T) {
 		t.Errorf("another path: %d", code)
 	}
 	p.end()
-	if strings.Contains(p.stderr.String(), "other machines") {
-		t.Errorf("it says %s", p.stderr.String())
-	}
+	testenv.Equal(t, strings.Contains(p.stderr.String(), "other machines"), false, "it warns of other machines")
 	testenv.Fails(t, testenv.Err(client.Get(page)), "it still answers after the end")
 }
 
@@ -88,10 +78,7 @@ func TestAdminForAll(t *testing.T) {
 	testenv.Contains(t, p.printed[1], "every address", "printed")
 	port := regexp.MustCompile(`:(\d+)`).FindStringSubmatch(p.printed[1])[1]
 	for path, want := range map[string]int{"/healthz": 200, "/metrics": 200, "/": 403, "/debug/pprof/cmdline": 403} { // by a name
-		r, _ := http.NewRequest("GET", "http://127.0.0.1:"+port+path, nil)
-		r.Host = "server.example"
-		resp := testenv.Need(http.DefaultClient.Do(r))(t)
-		resp.Body.Close()
+		resp, _ := askAs(t, http.DefaultClient, "http://127.0.0.1:"+port+path, "server.example")
 		testenv.Equal(t, resp.StatusCode, want, path)
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -102,11 +89,11 @@ func TestAdminForAll(t *testing.T) {
 			r.RemoteAddr = peer
 			w := httptest.NewRecorder()
 			pages.ServeHTTP(w, r)
+			wanted := want
 			if public {
-				testenv.Equal(t, w.Code, 200, "%s for %s", path, peer)
-			} else {
-				testenv.Equal(t, w.Code, want, "%s for %s", path, peer)
+				wanted = 200
 			}
+			testenv.Equal(t, w.Code, wanted, "%s for %s", path, peer)
 		}
 	}
 	p.end()
@@ -115,8 +102,9 @@ func TestAdminForAll(t *testing.T) {
 
 // TestAdminStopsInTime: a request that waits does not hold the end up.
 func TestAdminStopsInTime(t *testing.T) {
-	a, err := listenAdmin("127.0.0.1:0", nil, slog.New(slog.DiscardHandler), func() knot.FilesStats { return knot.FilesStats{} })
-	testenv.Must(t, err)
+	defer func(before time.Duration) { adminGrace = before }(adminGrace)
+	adminGrace = 10 * time.Millisecond
+	a := testenv.Need(listenAdmin("127.0.0.1:0", nil, discard, func() (none knot.FilesStats) { return none }))(t)
 	nc := testenv.Dial(t, a.addr.String())
 	io.WriteString(nc, "GET /debug/pprof/profile?seconds=300 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	testenv.Dial(t, a.addr.String())
@@ -126,19 +114,13 @@ func TestAdminStopsInTime(t *testing.T) {
 }
 
 func TestAdminErrorsAreClear(t *testing.T) {
-	ln := testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer ln.Close()
-	used := ln.Addr().String()
+	used := testenv.Listen(t).Addr().String()
 	for addr, want := range map[string]string{
 		used:              "Another program uses " + used + " already. Choose another port with -admin",
 		"nonsense":        "nonsense",
 		"127.0.0.1:70000": "70000",
 	} {
-		var stdout, stderr bytes.Buffer
-		code := run(context.Background(), []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-admin", addr}, &stdout, &stderr)
-		if code != exitFailed || !strings.Contains(stderr.String(), want) {
-			t.Errorf("-admin %s: code %d, %q; want %q", addr, code, &stderr, want)
-		}
+		fails(t, exitFailed, want, "-root", sampleSite, "-addr", "127.0.0.1:0", "-admin", addr)
 	}
 }
 
@@ -147,8 +129,7 @@ func TestSignalWritesTheGraph(t *testing.T) {
 	p := start(t, "-root", sampleSite, "-dump", path)
 	testenv.Must(t, syscall.Kill(syscall.Getpid(), syscall.SIGUSR2))
 	testenv.Until(t, "a dump", func() bool { return testenv.Err(os.Stat(path)) == nil })
-	if s, err := bgraph.ReadFile(path); err != nil || len(s.Loops) != 1 {
-		t.Errorf("dump: %v", err)
-	}
+	s := testenv.Need(bgraph.ReadFile(path))(t)
+	testenv.Equal(t, len(s.Loops), 1, "loops")
 	p.end()
 }

@@ -20,12 +20,6 @@ import (
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
-// writeConfig writes a configuration file; %s in it is a folder.
-func writeConfig(t *testing.T, path, text string) {
-	t.Helper()
-	testenv.Must(t, os.WriteFile(path, []byte(text), 0o644))
-}
-
 // twoSites lays two roots and returns their folders.
 func twoSites(t *testing.T) (a, b string) {
 	t.Helper()
@@ -35,22 +29,28 @@ func twoSites(t *testing.T) (a, b string) {
 		b + "/index.html": "site b", b + "/list/one.txt": "1",
 	} {
 		os.MkdirAll(filepath.Dir(name), 0o755)
-		writeConfig(t, name, text)
+		write(t, name, text)
 	}
 	return a, b
 }
 
 func (p *program) ask(host, path string, headers ...string) (*http.Response, string) {
 	p.t.Helper()
-	req := testenv.Need(http.NewRequest("GET", p.url+path, nil))(p.t)
+	return askAs(p.t, http.DefaultClient, p.url+path, host, headers...)
+}
+
+// askAs asks for a URL under the name of a host, with further lines, and returns the response and its body.
+func askAs(t *testing.T, client *http.Client, url, host string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	req := testenv.Need(http.NewRequest("GET", url, nil))(t)
 	req.Host = host
 	for _, line := range headers {
 		name, value, _ := strings.Cut(line, ": ")
 		req.Header.Set(name, value)
 	}
-	resp := testenv.Need(http.DefaultTransport.RoundTrip(req))(p.t)
+	resp := testenv.Need(client.Do(req))(t)
 	defer resp.Body.Close()
-	body := testenv.Need(io.ReadAll(resp.Body))(p.t)
+	body := testenv.Need(io.ReadAll(resp.Body))(t)
 	return resp, string(body)
 }
 
@@ -62,8 +62,7 @@ func TestConfiguration(t *testing.T) {
 		t.Fatal(code)
 	}
 	htpasswd := filepath.Join(t.TempDir(), "users")
-	writeConfig(t, htpasswd, users.String())
-	file := filepath.Join(t.TempDir(), "knot.toml")
+	write(t, htpasswd, users.String())
 	text := fmt.Sprintf(`
 idle-timeout = "20s"
 cache = "8MB"
@@ -88,7 +87,7 @@ users = %q
 root = %q
 listing = true
 `, a, htpasswd, b)
-	writeConfig(t, file, text)
+	file := configFile(t, "%s", text)
 	p := start(t, "-config", file)
 	expect := func(host, path string, status int, want string, headers ...string) *http.Response {
 		t.Helper()
@@ -109,20 +108,16 @@ listing = true
 		t.Errorf("%v", h)
 	}
 	// Something is wrong with the file: the old one counts.
-	writeConfig(t, file, strings.Replace(text, "fallback", "falback", 1))
-	syscall.Kill(os.Getpid(), syscall.SIGHUP)
-	if line := <-p.stderr.each; !strings.Contains(line, "can't be used") || !strings.Contains(line, "did you mean fallback") {
-		t.Errorf("%q", line)
-	}
+	write(t, file, strings.Replace(text, "fallback", "falback", 1))
+	hangUp()
+	p.stderr.await(t, "can't be used", "did you mean fallback")
 	expect("a.example", "/some/where", 200, "site a")
 	// It is right, and other.
 	text = strings.Replace(strings.Replace(text, "a.example", "c.example", 1), `"20s"`, `"30s"`, 1)
-	writeConfig(t, file, text)
-	syscall.Kill(os.Getpid(), syscall.SIGHUP)
-	testenv.Contains(t, <-p.stderr.each, "was read again")
-	if line := <-p.stderr.each; !strings.Contains(line, "started anew") || !strings.Contains(line, "keys=idle-timeout") {
-		t.Errorf("%q", line)
-	}
+	write(t, file, text)
+	hangUp()
+	p.stderr.await(t, "was read again")
+	p.stderr.await(t, "started anew", "keys=idle-timeout")
 	expect("a.example", "/", 200, "site b")
 	expect("c.example", "/", 200, "site a")
 	p.end()
@@ -142,7 +137,6 @@ func TestProxyConfiguration(t *testing.T) {
 		return s.URL
 	}
 	a, _ := twoSites(t)
-	file := filepath.Join(t.TempDir(), "knot.toml")
 	text := fmt.Sprintf(`
 admin = "127.0.0.1:0"
 max-body = "1KB"
@@ -158,32 +152,31 @@ match = "/**"
 missing = true
 to = [%q]
 `, a, backend("one"), backend("ill"), backend("app"))
-	writeConfig(t, file, text)
+	file := configFile(t, "%s", text)
 	p := start(t, "-config", file)
 	expect := func(path string, want string) {
 		t.Helper()
-		if _, body := p.ask("h", path); body != want {
-			t.Errorf("%s: %q, want %q", path, body, want)
-		}
+		_, body := p.ask("h", path)
+		testenv.Equal(t, body, want, path)
 	}
-	testenv.Contains(t, <-p.stderr.each, "a backend is not well")
+	p.stderr.await(t, "a backend is not well")
 	for range 4 {
 		expect("/api/x", "one GET /x")
 	}
 	expect("/", "site a")
 	expect("/login", "app GET /login")
-	resp, err := http.Post(p.url+"/index.html", "text/plain", strings.NewReader("x"))
-	testenv.Must(t, err)
-	if body, _ := io.ReadAll(resp.Body); string(body) != "app POST /index.html" {
-		t.Errorf("%q", body)
+	post := func(path string, size int) (*http.Response, string) {
+		resp := testenv.Need(http.Post(p.url+path, "text/plain", strings.NewReader(strings.Repeat("x", size))))(t)
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return resp, string(body)
 	}
-	resp.Body.Close()
-	if resp, err = http.Post(p.url+"/login", "text/plain", strings.NewReader(strings.Repeat("x", 1025))); err != nil || resp.StatusCode != 413 {
-		t.Errorf("%v, %v", resp, err)
-	}
-	resp.Body.Close()
-	writeConfig(t, file, strings.Replace(text, "/api", "/v2", 2))
-	syscall.Kill(os.Getpid(), syscall.SIGHUP)
+	_, body := post("/index.html", 1)
+	testenv.Equal(t, body, "app POST /index.html")
+	resp, _ := post("/login", 1025)
+	testenv.Equal(t, resp.StatusCode, 413, "status of a body that is too large")
+	write(t, file, strings.Replace(text, "/api", "/v2", 2))
+	hangUp()
 	// The first check may come before the reload is told of.
 	lines := <-p.stderr.each + <-p.stderr.each
 	for _, want := range []string{"was read again", "a backend is not well"} {
@@ -205,9 +198,7 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 	backend.Config.Protocols.SetUnencryptedHTTP2(true)
 	backend.Start()
 	defer backend.Close()
-	file := filepath.Join(t.TempDir(), "knot.toml")
-	writeConfig(t, file, fmt.Sprintf("[[site]]\n[[site.proxy]]\nmatch = '/two/**'\nto = [%q]\nhttp2 = true\n[[site.proxy]]\nto = [%[1]q]\n", backend.URL))
-	p := start(t, "-config", file)
+	p := start(t, "-config", configFile(t, "[[site]]\n[[site.proxy]]\nmatch = '/two/**'\nto = [%q]\nhttp2 = true\n[[site.proxy]]\nto = [%[1]q]\n", backend.URL))
 	for path, want := range map[string]string{"/two/x": "HTTP/2.0 /two/x", "/one/x": "HTTP/1.1 /one/x"} {
 		resp, body := p.ask("h", path)
 		if body != want || resp.Trailer.Get("Grpc-Status") != "0" {
@@ -217,10 +208,8 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 	p.end()
 }
 
-// TestFlagsGoBeforeTheFile.
 func TestFlagsGoBeforeTheFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "knot.toml")
-	writeConfig(t, file, "max-head = 1000\nlog-format = 'json'\nroot = '"+sampleSite+"'\nlisting = true\nidle-timeout = '5s'\n")
+	file := configFile(t, "%s", "max-head = 1000\nlog-format = 'json'\nroot = '"+sampleSite+"'\nlisting = true\nidle-timeout = '5s'\n")
 	set := testenv.Need(parse([]string{"-max-head", "2000", "-config", file}, io.Discard))(t)
 	if set.server.MaxHead != 2000 || set.server.IdleTimeout.Seconds() != 5 || len(set.sites) != 1 || set.sites[0].Root != sampleSite || !set.sites[0].Listing {
 		t.Errorf("%+v, %+v", set.server, set.sites)
@@ -228,7 +217,7 @@ func TestFlagsGoBeforeTheFile(t *testing.T) {
 }
 
 func TestCheckCommand(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "knot.toml")
+	file := configFile(t, "")
 	site := "[[site]]\nroot = '" + sampleSite + "'\n"
 	fifo := filepath.Join(t.TempDir(), "fifo") // nobody writes to it, and nobody may wait for that
 	testenv.Must(t, syscall.Mkfifo(fifo, 0o600))
@@ -313,7 +302,7 @@ func TestCheckCommand(t *testing.T) {
 		{site + "[[site.proxy]]\nto = ['https://h:1']\ntls = { ca = '" + fifo + "' }", "tls.ca: " + fifo + " is not a regular file", exitFailed},
 		{"tls-cert = '" + fifo + "'\ntls-key = 'x'\n" + site, fifo + " is not a regular file", exitFailed},
 	} {
-		writeConfig(t, file, test.text)
+		write(t, file, test.text)
 		var out, stderr bytes.Buffer
 		if code := checkCommand([]string{file}, nil, &out, &stderr); code != test.code || !strings.Contains(out.String()+stderr.String(), test.want) {
 			t.Errorf("%q: %d %s%s, want %s", test.text, code, &out, &stderr, test.want)
@@ -333,8 +322,7 @@ func TestCheckCommand(t *testing.T) {
 
 // TestCheckTellsAllAtOnce: mistakes of every kind are told in one round.
 func TestCheckTellsAllAtOnce(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "knot.toml")
-	writeConfig(t, file, "adr = ':80'\nidle-timeout = 'long'\nlog-format = 'xml'\nmax-head = 5\nacme = '*.x.test'\nrevalidate = '-1s'\nuser = 'no such user'\n"+
+	file := configFile(t, "%s", "adr = ':80'\nidle-timeout = 'long'\nlog-format = 'xml'\nmax-head = 5\nacme = '*.x.test'\nrevalidate = '-1s'\nuser = 'no such user'\n"+
 		"[[site]]\nroot = '/none/x'\nrot = 1\n[[site]]\nhosts = ['a b', 'c d']\nroot = '/none/y'\nerror-pages = { 200 = '/x', 404 = '/y' }\nindex = ['a/b']\n[[site.header]]\nset = {A = 'b'}\n[[site.header]]\nset = { Content-Length = '1', 'a b' = 'c' }\n[[site.proxy]]\nto = ['x']\ntrust = ['y']\n[site.proxy.tls]\nca = '/none.pem'\n[[site.password]]\nusers = '/none/u'\n[[site.password]]\nmatch = '*'\n")
 	var stderr bytes.Buffer
 	testenv.Equal(t, checkCommand([]string{file}, nil, io.Discard, &stderr), exitFailed, "code")
@@ -389,11 +377,9 @@ func TestExamplesOfTheDocuments(t *testing.T) {
 		if !found || !ended {
 			t.Fatalf("%s has no example", name)
 		}
-		file := filepath.Join(t.TempDir(), "knot.toml")
-		writeConfig(t, file, example)
-		set, err := parse([]string{"-config", file}, io.Discard)
-		if err != nil || len(set.sites) == 0 || set.admin == "" {
-			t.Errorf("%s: %v", name, err)
+		set := settingsOf(t, configFile(t, "%s", example))
+		if len(set.sites) == 0 || set.admin == "" {
+			t.Errorf("%s: %d sites, admin address %q", name, len(set.sites), set.admin)
 		}
 	}
 }
@@ -413,13 +399,11 @@ func TestChangedValues(t *testing.T) {
 
 // TestReloadOfTheCache: its size is that of the file, from the reading on.
 func TestReloadOfTheCache(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "knot.toml")
 	var served running
 	defer served.close()
 	for _, size := range []int64{8, 2} {
-		writeConfig(t, file, fmt.Sprintf("cache = '%dMB'\nroot = '%s'\n", size, sampleSite))
-		set := testenv.Need(parse([]string{"-config", file}, io.Discard))(t)
-		testenv.Must(t, served.load(set, slog.New(slog.DiscardHandler)))
+		set := settingsOf(t, configFile(t, "cache = '%dMB'\nroot = '%s'\n", size, sampleSite))
+		testenv.Must(t, served.load(set, discard))
 		if got := served.stats().MaxBytes; got > size<<20 || got < size<<19 {
 			t.Errorf("%d bytes, want %d MB", got, size)
 		}
@@ -429,37 +413,30 @@ func TestReloadOfTheCache(t *testing.T) {
 // TestReloadAtTheStart: a SIGHUP that comes before anything is served brings what the file says then, and not in between
 // what it said before.
 func TestReloadAtTheStart(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "knot.toml")
-	log := slog.New(slog.DiscardHandler)
-	text := "root = '" + sampleSite + "'\ncache = "
-	writeConfig(t, file, text+"'8MB'\n")
-	args := []string{"-config", file}
-	set := testenv.Need(parse(args, io.Discard))(t)
+	const text = "root = '" + sampleSite + "'\ncache = "
+	file := configFile(t, text+"'8MB'\n")
+	set, args := settingsOf(t, file), []string{"-config", file}
 	var served running
 	defer served.close()
-	writeConfig(t, file, text+"'2MB'\n")
-	served.reload(set, args, log)
+	write(t, file, text+"'2MB'\n")
+	served.reload(set, args, discard)
 	testenv.Equal(t, served.now.Load(), nil, "something is served before the start is over")
-	testenv.Must(t, served.load(set, log))
-	served.catchUp(set, args, log)
-	if got := served.stats().MaxBytes; got > 2<<20 {
-		t.Errorf("the cache has %d bytes, want 2 MB", got)
-	}
+	testenv.Must(t, served.load(set, discard))
+	served.catchUp(set, args, discard)
+	testenv.AtMost(t, served.stats().MaxBytes, 2<<20, "bytes of the cache")
 	now := served.now.Load()
-	served.catchUp(set, args, log)
+	served.catchUp(set, args, discard)
 	testenv.Equal(t, served.now.Load(), now, "it was read again twice")
 }
 
 // TestReloadOfAFIFO: a configuration file that has become one is not waited for.
 func TestReloadOfAFIFO(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "knot.toml")
-	writeConfig(t, file, "root = '"+sampleSite+"'\n")
-	args := []string{"-config", file}
-	set := testenv.Need(parse(args, io.Discard))(t)
+	file := configFile(t, "root = '%s'\n", sampleSite)
+	set, args := settingsOf(t, file), []string{"-config", file}
 	var log bytes.Buffer
 	var served running
 	defer served.close()
-	testenv.Must(t, served.load(set, slog.New(slog.DiscardHandler)))
+	testenv.Must(t, served.load(set, discard))
 	now := served.now.Load()
 	testenv.Must(t, os.Remove(file))
 	testenv.Must(t, syscall.Mkfifo(file, 0o600))
@@ -472,15 +449,12 @@ func TestReloadOfAFIFO(t *testing.T) {
 func TestOpenFilesAreDivided(t *testing.T) {
 	one := testenv.Need(knot.OpenFiles(sampleSite))(t)
 	defer one.Close()
-	file := filepath.Join(t.TempDir(), "knot.toml")
 	text := ""
 	for _, host := range []string{"a", "b", "c", "d"} {
 		text += fmt.Sprintf("[[site]]\nhosts = ['%s']\nroot = '%s'\n", host, sampleSite)
 	}
 	for flags, want := range map[string]int{"": one.Stats().MaxOpen, "open-files = 64\n": 64, "open-files = 0\n": 0} {
-		writeConfig(t, file, flags+text)
-		set := testenv.Need(parse([]string{"-config", file}, io.Discard))(t)
-		b := testenv.Need(build(set, slog.New(slog.DiscardHandler)))(t)
+		b := testenv.Need(build(settingsOf(t, configFile(t, "%s", flags+text)), discard))(t)
 		sum := 0
 		for _, f := range b.files {
 			sum += f.Stats().MaxOpen

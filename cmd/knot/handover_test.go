@@ -4,12 +4,11 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"log/slog"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,7 +42,7 @@ func TestHandOverWhileStopping(t *testing.T) {
 	notify := func(string) error { return nil }
 	hand := func(script string) (h *handover, end context.CancelCauseFunc) {
 		ctx, end := context.WithCancelCause(t.Context())
-		return &handover{pid: 2, program: "/bin/sh", args: []string{"-c", script}, server: server, log: slog.New(slog.DiscardHandler), notify: notify, ctx: ctx, done: end}, end
+		return &handover{pid: 2, program: "/bin/sh", args: []string{"-c", script}, server: server, log: discard, notify: notify, ctx: ctx, done: end}, end
 	}
 	// Two signals in a row.
 	h, end := hand("printf ok >&3")
@@ -94,45 +93,40 @@ func TestProgramBehindALink(t *testing.T) {
 // TestAdminAddressOfAnother: while the process that it comes from may answer there, this one does not.
 func TestAdminAddressOfAnother(t *testing.T) {
 	socket := testenv.Need(testenv.Listen(t).(*net.TCPListener).File())(t)
-	a := testenv.Need(listenAdmin("", socket, slog.New(slog.DiscardHandler), func() (none knot.FilesStats) { return none }))(t)
+	a := testenv.Need(listenAdmin("", socket, discard, func() (none knot.FilesStats) { return none }))(t)
 	waits := false
 	a.begun.Do(func() {
 		waits = true
 		close(a.ended)
 	})
 	a.stop()
-	if !waits {
-		t.Error("it has begun to answer")
-	}
+	testenv.Equal(t, waits, true, "it has not begun to answer")
 }
 
 // TestHandOverOfTheAdminAddress: what asks there hears of the new process, and not of the old one's end, which may be
 // long in coming; and nobody listens any more when the new one is not to have such an address.
 func TestHandOverOfTheAdminAddress(t *testing.T) {
-	config := filepath.Join(t.TempDir(), "knot.toml")
-	writeConfig(t, config, "root = '"+sampleSite+"'\nadmin = '127.0.0.1:0'\n")
-	k := startHandingOver(t, "-config", config, "-quiet", "-loops", "1", "-grace", "1h")
-	nc := testenv.Dial(t, k.addr)
+	config := configFile(t, "root = '%s'\nadmin = '127.0.0.1:0'\n", sampleSite)
+	p := startProcess(t, knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-quiet", "-loops", "1", "-grace", "1h")).serves(t)
+	admin := p.adminAddr(t)
+	nc := testenv.Dial(t, p.addr)
 	io.WriteString(nc, "GET /notes.txt HTTP/1.1\r\nHost: h\r\n\r\n")
 	resp := testenv.Need(http.ReadResponse(bufio.NewReader(nc), nil))(t)
 	io.Copy(io.Discard, resp.Body) // it may send one more, and so the process stays
-	pid := k.handOver(t, k.command.Process.Pid)
+	p.handOver(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	for range 50 {
-		if resp, body := testenv.Get(t, client, "http://"+k.admin+"/readyz"); resp.StatusCode != 200 && !strings.Contains(body, "at the limit") {
+		if resp, body := testenv.Get(t, client, "http://"+admin+"/readyz"); resp.StatusCode != 200 && !strings.Contains(body, "at the limit") {
 			t.Fatalf("%d %s", resp.StatusCode, body)
 		}
 	}
 	nc.Close()
-	testenv.Check(t, k.command.Wait())
-	writeConfig(t, config, "root = '"+sampleSite+"'\n")
-	pid = k.handOver(t, pid)
-	if nc, err := net.Dial("tcp", k.admin); err == nil {
-		nc.Close()
-		t.Error("somebody listens on the admin address, and nobody answers there")
-	}
-	testenv.Check(t, syscall.Kill(pid, syscall.SIGTERM))
-	io.Copy(io.Discard, k.log) // until the last process has ended
+	testenv.Check(t, p.Wait())
+	write(t, config, "root = '"+sampleSite+"'\n")
+	p.handOver(t)
+	testenv.Fails(t, testenv.Err(net.Dial("tcp", admin)), "somebody listens on the admin address, and nobody answers there")
+	p.signal(t, syscall.SIGTERM)
+	io.Copy(io.Discard, p.log) // until the last process has ended
 }
 
 // TestUnixSocket: knot serves on a Unix socket in place of one that was left behind, but not of one in use; the
@@ -146,46 +140,22 @@ func TestUnixSocket(t *testing.T) {
 	left.SetUnlinkOnClose(false)
 	left.Close()
 
-	c := knotCommand(t, "-root", sampleSite, "-addr", "unix:"+path, "-quiet", "-loops", "2")
-	errorLog, logged, err := os.Pipe() // more than one process writes to it
-	testenv.Must(t, err)
-	defer errorLog.Close()
-	out := testenv.Need(c.StdoutPipe())(t)
-	c.Stderr = logged
-	testenv.Must(t, c.Start())
-	logged.Close()
-	if line, _ := bufio.NewReader(out).ReadString('\n'); !strings.HasSuffix(line, " on unix:"+path+"\n") {
-		t.Fatalf("%q", line)
-	}
+	p := startProcess(t, knotCommand(t, "-root", sampleSite, "-addr", "unix:"+path, "-quiet", "-loops", "2")).serves(t)
+	testenv.Equal(t, strings.HasSuffix(p.printed, " on unix:"+path+"\n"), true, p.printed)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", path)
+	}}}
 	ask := func() {
 		t.Helper()
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
-			return net.Dial("unix", path)
-		}}}
-		resp, err := client.Get("http://knot/notes.txt")
-		if err != nil || resp.StatusCode != 200 {
-			t.Fatal(resp, err)
-		}
-		resp.Body.Close()
+		resp, _ := testenv.Get(t, client, "http://knot/notes.txt")
+		testenv.MustEqual(t, resp.StatusCode, 200, "status")
 	}
 	ask()
-	var second strings.Builder
-	if code := run(t.Context(), []string{"-root", sampleSite, "-addr", "unix:" + path}, io.Discard, &second); code != exitFailed || !strings.Contains(second.String(), "address already in use") {
-		t.Errorf("a second one: %d, %s", code, &second)
-	}
-	c.Process.Signal(syscall.SIGUSR1)
-	var successor []string
-	lines := bufio.NewReader(errorLog)
-	for successor == nil {
-		line := testenv.Need(lines.ReadString('\n'))(t)
-		successor = regexp.MustCompile(`handed over.* pid=(\d+)`).FindStringSubmatch(line)
-	}
-	testenv.Check(t, c.Wait())
+	fails(t, exitFailed, "address already in use", "-root", sampleSite, "-addr", "unix:"+path)
+	p.handOver(t)
+	testenv.Check(t, p.Wait())
 	ask()
-	pid, _ := strconv.Atoi(successor[1])
-	testenv.Check(t, syscall.Kill(pid, syscall.SIGTERM))
-	io.Copy(io.Discard, lines) // until it has ended
-	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("the socket is still there: %v", err)
-	}
+	p.signal(t, syscall.SIGTERM)
+	io.Copy(io.Discard, p.log) // until it has ended
+	testenv.ErrorIs(t, testenv.Err(os.Lstat(path)), fs.ErrNotExist, "the socket")
 }

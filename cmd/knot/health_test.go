@@ -2,12 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -110,16 +106,13 @@ func TestUnderWaySinceBeforeAReload(t *testing.T) {
 	defer rt.Close()
 	var served running
 	defer served.close()
-	file := filepath.Join(t.TempDir(), "knot.toml")
 	load := func(to string) {
 		t.Helper()
-		writeConfig(t, file, fmt.Sprintf("[[site]]\n[[site.proxy]]\nto = [%q]\n", to))
-		set := testenv.Need(parse([]string{"-config", file}, io.Discard))(t)
-		testenv.Must(t, served.load(set, slog.New(slog.DiscardHandler)))
+		testenv.Must(t, served.load(settingsOf(t, configFile(t, "[[site]]\n[[site.proxy]]\nto = [%q]\n", to)), discard))
 	}
 	load(backend.URL)
 	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
-	server := &knot.Server{Handler: served.sites.Serve, ErrorLog: slog.New(slog.DiscardHandler)}
+	server := &knot.Server{Handler: served.sites.Serve, ErrorLog: discard}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
 	defer func() {

@@ -12,141 +12,58 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// TestMain lets the test's program be knot.
-func TestMain(m *testing.M) {
-	if os.Getenv("KNOT_TEST_MAIN") != "" {
-		main()
-	}
-	os.Exit(m.Run())
-}
-
-// knotCommand runs knot as a process of its own.
-func knotCommand(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	self := testenv.Need(os.Executable())(t)
-	c := exec.Command(self, args...)
-	c.Env = append(os.Environ(), "KNOT_TEST_MAIN=1")
-	return c
-}
-
-// A handingOver is command knot with an admin address, whose first process hands over to others, which write to the same
-// pipes.
-type handingOver struct {
-	command     *exec.Cmd
-	out, log    *bufio.Reader
-	addr, admin string
-}
-
-func startHandingOver(t *testing.T, args ...string) *handingOver {
-	t.Helper()
-	k := &handingOver{command: knotCommand(t, append(args, "-addr", "127.0.0.1:0")...)}
-	pipe := func() (*bufio.Reader, *os.File) {
-		r, w, err := os.Pipe()
-		testenv.Must(t, err)
-		t.Cleanup(func() { r.Close() })
-		return bufio.NewReader(r), w
-	}
-	var said, logged *os.File
-	k.out, said = pipe()
-	k.log, logged = pipe()
-	k.command.Stdout, k.command.Stderr = said, logged
-	testenv.Must(t, k.command.Start())
-	said.Close()
-	logged.Close()
-	link := regexp.MustCompile(`127\.0\.0\.1:\d+`)
-	first, _ := k.out.ReadString('\n')
-	second, _ := k.out.ReadString('\n')
-	if k.addr, k.admin = link.FindString(first), link.FindString(second); k.addr == "" || k.admin == "" {
-		t.Fatalf("%q, %q", first, second)
-	}
-	return k
-}
-
 // TestSignalsAtTheStart: those that come while the configuration is read do not end knot, and are answered once it serves.
 func TestSignalsAtTheStart(t *testing.T) {
-	for _, test := range []struct {
-		signal syscall.Signal
-		says   string
-	}{{syscall.SIGUSR2, ""}, {syscall.SIGHUP, "was read again"}, {syscall.SIGUSR1, "handed over"}} {
+	for signal, says := range map[syscall.Signal]string{syscall.SIGUSR2: "", syscall.SIGHUP: "was read again", syscall.SIGUSR1: "handed over"} {
 		config := filepath.Join(t.TempDir(), "knot.toml")
-		c := knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-loops", "1", "-grace", "0")
-		stderr, err := c.StderrPipe()
-		testenv.Must(t, err)
 		testenv.Must(t, syscall.Mkfifo(config, 0o600))
-		testenv.Must(t, c.Start())
+		p := startProcess(t, knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-loops", "1", "-grace", "0"))
 		var file *os.File
-		testenv.Until(t, fmt.Sprint("knot reads its configuration, of ", test.signal), func() bool {
+		testenv.Until(t, fmt.Sprint("knot reads its configuration, of ", signal), func() (ok bool) {
+			var err error
 			file, err = os.OpenFile(config, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 			return err == nil
 		})
-		c.Process.Signal(test.signal)
-		text := fmt.Sprintf("root = %q\n", sampleSite)
-		testenv.Must(t, os.Remove(config)) // the next time it is a regular file
-		writeConfig(t, config, text)
-		fmt.Fprint(file, text)
+		p.signal(t, signal)
+		const text = "root = '" + sampleSite + "'\n"
+		write(t, config, text) // the next time it is a regular file
+		io.WriteString(file, text)
 		file.Close()
-		log, pid := bufio.NewReader(stderr), c.Process.Pid
-		for line := ""; !strings.Contains(line, test.says); {
-			line, err = log.ReadString('\n')
-			testenv.Must(t, err)
-			if m := handedOverTo.FindStringSubmatch(line); m != nil {
-				fmt.Sscan(m[1], &pid)
-			}
+		p.serves(t)
+		if says != "" {
+			p.logs(t, says)
 		}
-		testenv.Check(t, syscall.Kill(pid, syscall.SIGTERM))
-		rest, _ := io.ReadAll(log) // until the last process has ended
-		if err := c.Wait(); err != nil {
-			t.Errorf("%v: %v, %s", test.signal, err, rest)
-		}
-	}
-}
-
-var handedOverTo = regexp.MustCompile(`handed over.* pid=(\d+)`)
-
-// handOver has the process with that id hand over, and returns the id of its successor.
-func (k *handingOver) handOver(t *testing.T, pid int) (successor int) {
-	t.Helper()
-	testenv.Must(t, syscall.Kill(pid, syscall.SIGUSR1))
-	for {
-		line := testenv.Need(k.log.ReadString('\n'))(t)
-		if m := handedOverTo.FindStringSubmatch(line); m != nil {
-			fmt.Sscan(m[1], &successor)
-			return successor
-		}
-		t.Log(strings.TrimSpace(line))
+		p.signal(t, syscall.SIGTERM)
+		rest, _ := io.ReadAll(p.log) // until the last process has ended
+		testenv.Check(t, p.Wait(), "%v: %s", signal, rest)
 	}
 }
 
 // TestHandOverLosesNoRequest: while clients ask without a pause, on connections that they keep as
 // long as they may, the server reads its configuration again, is replaced, both once more, and is stopped.
 func TestHandOverLosesNoRequest(t *testing.T) {
-	root := testenv.Need(filepath.Abs(sampleSite))(t)
-	config := filepath.Join(t.TempDir(), "knot.toml")
-	writeConfig(t, config, fmt.Sprintf("[[site]]\nroot = %q\n", root))
-	k := startHandingOver(t, "-config", config, "-admin", "127.0.0.1:0", "-loops", "2", "-grace", "20s", "-h2c")
-	c, lines, addr, admin := k.command, k.out, k.addr, k.admin
+	c := knotCommand(t, "-config", configFile(t, "[[site]]\nroot = %q\n", sampleSite), "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-grace", "20s", "-h2c")
+	p := startProcess(t, c).serves(t)
+	addr, admin := p.addr, p.adminAddr(t)
 	rest := make(chan string, 1)
 	go func() {
-		all, _ := io.ReadAll(lines)
+		all, _ := io.ReadAll(p.out)
 		rest <- string(all)
 	}()
 	stop := make(chan struct{})
 	answers, failed := make(chan struct{}), make(chan struct{}, 8)
-	plain := new(http.Protocols)
-	plain.SetUnencryptedHTTP2(true)
-	shared := &http.Client{Transport: &http.Transport{Protocols: plain}}
-	defer shared.CloseIdleConnections()
+	shared := &http.Client{Transport: testenv.PlainHTTP2(t)}
 	var clients sync.WaitGroup
 	for i := range 8 {
 		clients.Go(func() {
@@ -171,34 +88,25 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 			}
 		}
 	}
-	pid := c.Process.Pid
-	pids := []int{pid}
 	for range 2 {
 		await(100)
-		syscall.Kill(pid, syscall.SIGHUP)
+		p.signal(t, syscall.SIGHUP)
 		await(100)
-		pid = k.handOver(t, pid)
-		pids = append(pids, pid)
+		p.handOver(t)
 	}
 	await(200)
-	if resp, err := http.Get("http://" + admin + "/healthz"); err != nil || resp.StatusCode != 200 {
-		t.Error("the admin address is not served any more:", err)
-	} else {
-		resp.Body.Close()
-	}
+	resp, _ := testenv.Get(t, http.DefaultClient, "http://"+admin+"/healthz")
+	testenv.Equal(t, resp.StatusCode, 200, "the admin address")
 	http.DefaultClient.CloseIdleConnections()
-	if err := c.Wait(); err != nil {
-		t.Error("the first process:", err)
-	}
+	testenv.Check(t, p.Wait(), "the first process")
 	close(stop)
-	syscall.Kill(pid, syscall.SIGTERM)
+	p.signal(t, syscall.SIGTERM)
 	clients.Wait()
-	io.Copy(io.Discard, k.log) // to the end of the last process
+	io.Copy(io.Discard, p.log) // to the end of the last process
 	testenv.Fails(t, testenv.Err(net.Dial("tcp", addr)), "somebody still listens")
 	if got := <-rest; strings.Count(got, "stopped; the new process serves on\n") != 2 || strings.Count(got, "stopped\n") != 1 {
 		t.Errorf("the processes say %s", got)
 	}
-	t.Logf("processes %v", pids)
 }
 
 // askHTTP2Until is askUntil with a client that shares its connection, and by itself takes another.
@@ -281,11 +189,8 @@ func TestHandOverThatFails(t *testing.T) {
 		h := &handover{pid: c.pid, program: program, server: server, notify: func(string) error { return nil }, ctx: t.Context(), done: func(error) { t.Error("ended") }}
 		testenv.ErrorSays(t, h.replace(time.Minute), c.want, program)
 	}
-	if resp, err := http.Get("http://" + addr.String()); err != nil || resp.StatusCode != 404 {
-		t.Error("it does not serve any more:", err)
-	} else {
-		resp.Body.Close()
-	}
+	resp, _ := testenv.Get(t, http.DefaultClient, "http://"+addr.String())
+	testenv.Equal(t, resp.StatusCode, 404, "it does not serve any more")
 	http.DefaultClient.CloseIdleConnections()
 }
 
@@ -347,12 +252,7 @@ func underSystemd(t *testing.T, handOver bool) {
 	c := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, self, "-root", sampleSite, "-quiet", "-loops", "2", "-addr", "127.0.0.1:1")
 	c.Env = append(os.Environ(), "KNOT_TEST_MAIN=1", "LISTEN_FDS=1", "NOTIFY_SOCKET="+notify, "WATCHDOG_USEC=100000")
 	c.ExtraFiles = []*os.File{socket}
-	errorLog, logged, err := os.Pipe()
-	testenv.Must(t, err)
-	defer errorLog.Close()
-	c.Stderr = logged
-	testenv.Must(t, c.Start())
-	logged.Close()
+	p := startProcess(t, c)
 	heard := func(want string) string {
 		t.Helper()
 		said.SetReadDeadline(time.Now().Add(time.Minute))
@@ -367,28 +267,24 @@ func underSystemd(t *testing.T, handOver bool) {
 	heard("READY=1")
 	serves := func() {
 		t.Helper()
-		resp, err := http.Get("http://" + ln.Addr().String() + "/notes.txt")
-		if err != nil || resp.StatusCode != 200 {
-			t.Fatal(resp, err)
-		}
-		resp.Body.Close()
+		resp, _ := testenv.Get(t, http.DefaultClient, "http://"+ln.Addr().String()+"/notes.txt")
+		testenv.MustEqual(t, resp.StatusCode, 200, "status")
 		http.DefaultClient.CloseIdleConnections()
 	}
 	serves()
 	heard("WATCHDOG=1")
-	pid := c.Process.Pid
 	if handOver {
-		syscall.Kill(pid, syscall.SIGUSR1)
-		fmt.Sscanf(heard("MAINPID="), "MAINPID=%d", &pid)
+		p.signal(t, syscall.SIGUSR1)
+		fmt.Sscanf(heard("MAINPID="), "MAINPID=%d", &p.pid)
 		testenv.Check(t, c.Wait())
 		serves()
 	}
-	syscall.Kill(pid, syscall.SIGTERM)
+	p.signal(t, syscall.SIGTERM)
 	heard("STOPPING=1")
 	if !handOver {
 		testenv.Check(t, c.Wait())
 	}
-	if log, _ := io.ReadAll(errorLog); strings.Contains(string(log), "level=ERROR") { // to the end of the last process
+	if log, _ := io.ReadAll(p.log); strings.Contains(string(log), "level=ERROR") { // to the end of the last process
 		t.Errorf("the log says %s", log)
 	}
 	// The socket is as it was: a client that comes now waits for the next start.
@@ -409,19 +305,18 @@ func TestWatchdogStops(t *testing.T) {
 	<-asked
 	go func() { answer <- errors.New("not alive") }()
 	stop()
-	if !over.Load() {
-		t.Error("stop returned while the service was asked whether it is alive")
-	}
+	testenv.Equal(t, over.Load(), true, "stop waits for the answer whether the service is alive")
 }
 
 // TestStopProgress: what is left is told while a slow client holds the end up.
 func TestStopProgress(t *testing.T) {
-	var out lines
-	out.each = make(chan string, 100)
-	ctx, end := context.WithCancel(context.Background())
-	stop := notifier{}.whenDone(ctx, &out, false, func() int { return 3 })
-	end()
-	testenv.Equal(t, <-out.each, "stopping; connections left: 3\n")
-	stop()
-	notifier{}.whenDone(context.Background(), &out, false, nil)() // it never ends
+	synctest.Test(t, func(t *testing.T) {
+		out := lines{each: make(chan string, 100)}
+		ctx, end := context.WithCancel(context.Background())
+		stop := notifier{}.whenDone(ctx, &out, false, func() int { return 3 })
+		end()
+		testenv.Equal(t, <-out.each, "stopping; connections left: 3\n")
+		stop()
+		notifier{}.whenDone(context.Background(), &out, false, nil)() // it never ends
+	})
 }

@@ -2,13 +2,11 @@ package main
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,9 +27,7 @@ func startLogging(t *testing.T, ofOutput bool, full bool, args ...string) *logRe
 	t.Helper()
 	dead := testenv.Listen(t)
 	dead.Close()
-	config := filepath.Join(t.TempDir(), "knot.toml")
-	text := fmt.Sprintf("[[site]]\nroot = %q\n[[site.proxy]]\nmatch = \"/dead/\"\nto = [\"http://%s\"]\nfail-time = \"1ms\"\n", sampleSite, dead.Addr())
-	testenv.Must(t, os.WriteFile(config, []byte(text), 0o600))
+	config := configFile(t, "[[site]]\nroot = %q\n[[site.proxy]]\nmatch = \"/dead/\"\nto = [\"http://%s\"]\nfail-time = \"1ms\"\n", sampleSite, dead.Addr())
 	k := &logReader{command: knotCommand(t, append(args, "-config", config, "-dump", t.TempDir(), "-addr", "127.0.0.1:0", "-loops", "1", "-grace", "10s")...)}
 	r, w, err := os.Pipe()
 	testenv.Must(t, err)
@@ -49,9 +45,8 @@ func startLogging(t *testing.T, ofOutput bool, full bool, args ...string) *logRe
 	}
 	testenv.Must(t, k.command.Start())
 	w.Close()
-	line, err := bufio.NewReaderSize(first, 16).ReadString('\n')
-	testenv.Must(t, err)
-	k.url = regexp.MustCompile(`http://\S+`).FindString(line)
+	line := testenv.Need(bufio.NewReaderSize(first, 16).ReadString('\n'))(t)
+	k.url = "http://" + tcpAddr.FindString(line)
 	return k
 }
 
@@ -70,16 +65,17 @@ func fill(t *testing.T, w *os.File) {
 	testenv.Must(t, syscall.SetNonblock(fd, false))
 }
 
+// longRequest is one whose line in an access log is as long as it can be: 3 KB.
+func longRequest(t *testing.T, url string) {
+	t.Helper()
+	askAs(t, http.DefaultClient, url+"/style.css?"+strings.Repeat("q", 3000), "h", "User-Agent: "+strings.Repeat("u", 1000), "Referer: "+strings.Repeat("r", 1000))
+}
+
 // serves asks for what leaves lines in both logs, and for what must be served nevertheless.
 func (k *logReader) serves(t *testing.T) {
 	t.Helper()
 	for range 30 { // their lines are written at once
-		request := testenv.Need(http.NewRequest("GET", k.url+"/notes.txt?"+strings.Repeat("q", 3000), nil))(t)
-		request.Header.Set("User-Agent", strings.Repeat("u", 1000))
-		request.Header.Set("Referer", strings.Repeat("r", 1000))
-		answer, err := http.DefaultClient.Do(request)
-		testenv.Must(t, err)
-		answer.Body.Close()
+		longRequest(t, k.url)
 		if answer, _ := testenv.Get(t, http.DefaultClient, k.url+"/dead/"); answer.StatusCode < 500 {
 			t.Fatal("/dead/:", answer.Status)
 		}
@@ -143,13 +139,14 @@ func TestHangupOpensTheLogAnew(t *testing.T) {
 		return strings.Contains(string(data), text)
 	}
 	p.get("/notes.txt")
-	for !holds(log, "/notes.txt") { // lines are written within a second; the test's time limit ends this
-		p.get("/style.css")
+	for !holds(log, "/notes.txt") { // the test's time limit ends this
+		longRequest(t, p.url)
 	}
 	testenv.Must(t, os.Rename(log, log+".1"))
-	syscall.Kill(os.Getpid(), syscall.SIGHUP)
+	hangUp()
 	for !holds(log, "/guide/") {
 		p.get("/guide/")
+		longRequest(t, p.url)
 	}
 	if holds(log, "/notes.txt") || !holds(log+".1", "/notes.txt") {
 		t.Error("the old lines are not where they were")
@@ -179,7 +176,6 @@ func TestLogThatCannotBeOpenedAnew(t *testing.T) {
 	testenv.Fails(t, l.reopen(), "opened in a folder that is gone")
 	io.WriteString(l, "still\n")
 	testenv.Must(t, l.close())
-	if data, err := os.ReadFile(filepath.Join(dir+"2", "log")); string(data) != "still\n" {
-		t.Errorf("%q, %v", data, err)
-	}
+	data := testenv.Need(os.ReadFile(filepath.Join(dir+"2", "log")))(t)
+	testenv.Equal(t, string(data), "still\n", "the old file")
 }

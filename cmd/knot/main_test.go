@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"io"
@@ -27,37 +26,16 @@ const sampleSite = "../../knot/testdata/site"
 
 func TestServesTheSampleSite(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "access.log")
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	r, w := io.Pipe()
-	var stderr bytes.Buffer
-	code := make(chan int, 1)
-	go func() {
-		code <- run(ctx, []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-log", log, "-log-format", "common", "-loops", "1"}, w, &stderr)
-		w.Close()
-	}()
-	out := bufio.NewReader(r)
-	line, err := out.ReadString('\n')
+	p := start(t, "-root", sampleSite, "-log", log, "-log-format", "common")
 	abs, _ := filepath.Abs(sampleSite)
-	url := regexp.MustCompile(`http://127\.0\.0\.1:[1-9]\d*`).FindString(line)
-	if err != nil || url == "" || line != "serving "+abs+" on "+url+"\n" {
-		t.Fatalf("first line is %q, %v", line, err)
-	}
-	rest := make(chan string)
-	go func() {
-		all, _ := io.ReadAll(out)
-		rest <- string(all)
-	}()
+	testenv.Equal(t, p.printed[0], "serving "+abs+" on "+p.url+"\n", "the first line")
 	for path, want := range map[string]string{"/": "It works", "/guide": "A short guide", "/style.css": "--rope", "/knot.svg": "<svg", "/notes.txt": "Bowline"} {
-		resp, body := testenv.Get(t, http.DefaultClient, url+path)
-		if resp.StatusCode != 200 || !strings.Contains(body, want) {
-			t.Errorf("%s: status %d, %q", path, resp.StatusCode, body)
-		}
+		resp, body := testenv.Get(t, http.DefaultClient, p.url+path)
+		testenv.Equal(t, resp.StatusCode, 200, path)
+		testenv.Contains(t, body, want, path)
 	}
-	http.DefaultClient.CloseIdleConnections()
-	stop()
-	testenv.Equal(t, <-code, exitOK, "exit code N, %s", &stderr)
-	testenv.Equal(t, <-rest, "stop with Ctrl-C\nstopped\n", "then it printed")
+	p.end()
+	testenv.Until(t, "the last line", func() bool { return p.rest.String() == "stop with Ctrl-C\nstopped\n" })
 	lines, err := os.ReadFile(log)
 	if n := bytes.Count(lines, []byte("\n")); err != nil || n != 6 {
 		t.Errorf("access log has %d lines, want 6: %s", n, lines)
@@ -82,9 +60,7 @@ func TestSiteLinks(t *testing.T) {
 }
 
 func TestErrorsAreClear(t *testing.T) {
-	ln := testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer ln.Close()
-	used := ln.Addr().String()
+	used := testenv.Listen(t).Addr().String()
 	for _, test := range []struct {
 		args []string
 		code int
@@ -126,35 +102,22 @@ func TestErrorsAreClear(t *testing.T) {
 		{[]string{"-root", sampleSite, "-poller", "kqueue"}, exitUsage, "kqueue"},
 		{[]string{"-root", sampleSite, "-log", sampleSite + "/none/x.log"}, exitFailed, "none/x.log"},
 	} {
-		var stdout, stderr bytes.Buffer
-		code := run(context.Background(), test.args, &stdout, &stderr)
-		if code != test.code || !strings.Contains(stderr.String(), test.want) {
-			t.Errorf("%q: code %d, %q; want %d and %q", test.args, code, stderr.String(), test.code, test.want)
-		}
+		fails(t, test.code, test.want, test.args...)
 	}
 }
 
 // TestFoldersThatCouldNotBeWritten: that is told at the start, and not to the one who sends the signal, nor to the first client
 // that needs a certificate.
 func TestFoldersThatCouldNotBeWritten(t *testing.T) {
-	ended, end := context.WithCancel(context.Background())
-	end() // so that it stops if it starts
 	for path, want := range map[string]string{
 		"/nonexist/x":               "knot: -dump: stat /nonexist: no such file or directory",
 		"/nonexist/":                "knot: -dump: stat /nonexist: no such file or directory",
 		sampleSite + "/notes.txt/x": "/notes.txt: not a directory",
 	} {
-		var stderr bytes.Buffer
-		code := run(ended, []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-dump", path}, io.Discard, &stderr)
-		if code != exitFailed || !strings.Contains(stderr.String(), want) {
-			t.Errorf("-dump %s: code %d, %q; want %q", path, code, &stderr, want)
-		}
+		fails(t, exitFailed, want, "-root", sampleSite, "-addr", "127.0.0.1:0", "-dump", path)
 	}
-	var stderr bytes.Buffer
-	code := run(ended, []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-acme", "a.test", "-acme-cache", sampleSite + "/notes.txt/x"}, io.Discard, &stderr)
-	if want := "knot: -acme-cache: mkdir " + sampleSite + "/notes.txt: not a directory"; code != exitFailed || !strings.Contains(stderr.String(), want) {
-		t.Errorf("code %d, %q; want %q", code, &stderr, want)
-	}
+	fails(t, exitFailed, "knot: -acme-cache: mkdir "+sampleSite+"/notes.txt: not a directory",
+		"-root", sampleSite, "-addr", "127.0.0.1:0", "-acme", "a.test", "-acme-cache", sampleSite+"/notes.txt/x")
 }
 
 func TestTooFewDescriptorsAreExplained(t *testing.T) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,30 +43,17 @@ func TestUser(t *testing.T) {
 	os.WriteFile(filepath.Join(public, "open.txt"), []byte("open"), 0o644)
 	os.WriteFile(filepath.Join(public, "closed.txt"), []byte("closed"), 0o600)
 	c := knotCommand(t, "-root", public, "-addr", "127.0.0.1:0", "-quiet", "-loops", "2", "-user", "65534:65534")
-	out := testenv.Need(c.StdoutPipe())(t)
-	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
-		t.Skip("the test's program can't be run: ", err)
-	}
-	line, _ := bufio.NewReader(out).ReadString('\n')
-	url := regexp.MustCompile(`http://\S+`).FindString(line)
-	if url == "" {
-		t.Fatalf("%q, %v", line, c.Wait())
-	}
+	p := startProcess(t, c).serves(t)
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
 	for _, want := range []string{"Uid:\t65534\t65534\t65534\t65534", "Gid:\t65534\t65534\t65534\t65534", "Groups:\t65534"} {
 		testenv.Contains(t, string(status), want)
 	}
 	for path, want := range map[string]int{"/open.txt": 200, "/closed.txt": 403} {
-		resp, err := http.Get(url + path)
-		if err != nil || resp.StatusCode != want {
-			t.Errorf("%s: %v, %v", path, resp, err)
-			continue
-		}
-		resp.Body.Close()
+		resp, _ := testenv.Get(t, http.DefaultClient, "http://"+p.addr+path)
+		testenv.Equal(t, resp.StatusCode, want, path)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	c.Process.Signal(syscall.SIGTERM)
+	p.signal(t, syscall.SIGTERM)
 	testenv.Check(t, c.Wait())
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -27,6 +28,8 @@ type program struct {
 	t       *testing.T
 	printed []string // the first line, and that about an admin address
 	url     string
+	out     *bufio.Reader
+	rest    testenv.Buffer // what it prints further
 	stderr  *lines
 	stop    func() // the first stop signal
 	code    func() int
@@ -35,26 +38,34 @@ type program struct {
 // start runs knot on a free port; it must serve.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
+	p := startBlocked(t, args...)
+	go io.Copy(&p.rest, p.out)
+	return p
+}
+
+// startBlocked is start for a program whose output nobody reads, but for the first lines.
+func startBlocked(t *testing.T, args ...string) *program {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
 	p := &program{t: t, stderr: &lines{each: make(chan string, 1000)}, stop: stop}
 	r, w := io.Pipe()
+	t.Cleanup(func() { r.Close() }) // what waits there ends
+	p.out = bufio.NewReader(r)
 	code := make(chan int, 1)
 	go func() {
 		code <- run(ctx, append([]string{"-addr", "127.0.0.1:0", "-loops", "1"}, args...), w, p.stderr)
 		w.Close()
 	}()
 	p.code = sync.OnceValue(func() int { return <-code })
-	out := bufio.NewReader(r)
 	for len(p.printed) == 0 || len(p.printed) == 1 && slices.Contains(args, "-admin") {
-		line, err := out.ReadString('\n')
+		line, err := p.out.ReadString('\n')
 		testenv.Must(t, err, "%q; %s", p.printed, p.stderr)
 		p.printed = append(p.printed, line)
 	}
 	if p.url = regexp.MustCompile(`https?://127\.0\.0\.1:[1-9]\d*`).FindString(p.printed[0]); p.url == "" {
 		t.Fatalf("first line %q; %s", p.printed[0], p.stderr.String())
 	}
-	go io.Copy(io.Discard, out)
 	return p
 }
 
@@ -74,6 +85,38 @@ func (p *program) get(path string) string {
 	return body
 }
 
+// fails runs knot, which has to end with that code and say want.
+func fails(t *testing.T, code int, want string, args ...string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // of one that starts after all
+	defer stop()
+	var stderr testenv.Buffer
+	if got := run(ctx, args, io.Discard, &stderr); got != code || !strings.Contains(stderr.String(), want) {
+		t.Errorf("%q: code %d, %q; want %d and %q", args, got, stderr.String(), code, want)
+	}
+}
+
+// configFile writes a configuration file.
+func configFile(t *testing.T, format string, args ...any) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "knot.toml")
+	write(t, path, fmt.Sprintf(format, args...))
+	return path
+}
+
+// write makes a file, or puts another in its place.
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	testenv.Must(t, os.WriteFile(name+".new", []byte(content), 0o644))
+	testenv.Must(t, os.Rename(name+".new", name))
+}
+
+// settingsOf is what a configuration file says.
+func settingsOf(t *testing.T, file string) *settings {
+	t.Helper()
+	return testenv.Need(parse([]string{"-config", file}, io.Discard))(t)
+}
+
 // lines takes what is written, and passes it on write by write, but for the warnings of the runtime.
 type lines struct {
 	testenv.Buffer
@@ -88,13 +131,19 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// await waits for a line that contains all of the words.
+func (l *lines) await(t *testing.T, words ...string) {
+	t.Helper()
+	testenv.Records(l.each).Next(t, words...)
+}
+
 // TestAccessLogThatFails: it is said while knot runs, and it is what it exits with.
 func TestAccessLogThatFails(t *testing.T) {
 	p := start(t, "-root", sampleSite, "-log", "/dev/full")
-	p.get("/notes.txt")
-	if line := <-p.stderr.each; !strings.Contains(line, "access log can't be written") || !strings.Contains(line, "no space left") {
-		t.Errorf("it says %q", line)
+	for range 30 { // their lines are written at once
+		longRequest(t, p.url)
 	}
+	p.stderr.await(t, "access log can't be written", "no space left")
 	http.DefaultClient.CloseIdleConnections()
 	p.stop()
 	if code := p.code(); code != exitFailed || !strings.Contains(p.stderr.String(), "knot: write /dev/full: no space left on device\n") {
@@ -106,33 +155,22 @@ func TestAccessLogThatFails(t *testing.T) {
 func TestEndWithALogThatIsStuck(t *testing.T) {
 	defer func(before time.Duration) { endPatience = before }(endPatience)
 	endPatience = 10 * time.Millisecond
-	ctx, stop := context.WithCancel(t.Context())
-	r, w := io.Pipe()
-	stderr := &lines{each: make(chan string, 1000)}
-	code := make(chan int)
-	go func() {
-		code <- run(ctx, []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-loops", "1", "-log", "-", "-quiet"}, w, stderr)
-	}()
-	line, err := bufio.NewReader(r).ReadString('\n')
-	testenv.Must(t, err)
-	testenv.Get(t, http.DefaultClient, regexp.MustCompile(`http://\S+`).FindString(line)+"/notes.txt")
+	p := startBlocked(t, "-root", sampleSite, "-log", "-", "-quiet")
+	p.get("/notes.txt")
 	http.DefaultClient.CloseIdleConnections()
-	stop()
-	if got := <-code; got != exitFailed || !strings.Contains(stderr.String(), "nobody takes it") {
-		t.Errorf("exit code %d, %s", got, stderr.String())
+	p.stop()
+	if code := p.code(); code != exitFailed || !strings.Contains(p.stderr.String(), "nobody takes it") {
+		t.Errorf("exit code %d, %s", code, p.stderr.String())
 	}
-	r.Close() // what waits there ends
 }
 
 // TestHangupWithoutALogFile is no reason to stop.
 func TestHangupWithoutALogFile(t *testing.T) {
 	for _, args := range [][]string{{"-root", sampleSite}, {"-root", sampleSite, "-log", "-"}} {
 		p := start(t, args...)
-		syscall.Kill(os.Getpid(), syscall.SIGHUP)
-		testenv.Contains(t, <-p.stderr.each, "no log file", "%q: it", args)
-		if !strings.Contains(p.get("/notes.txt"), "Bowline") {
-			t.Errorf("%q: it does not serve any more", args)
-		}
+		hangUp()
+		p.stderr.await(t, "no log file")
+		testenv.Contains(t, p.get("/notes.txt"), "Bowline", "%q: what is served", args)
 		p.end()
 	}
 }
@@ -177,24 +215,17 @@ func TestHashEndsOnSignal(t *testing.T) {
 func TestTerminalGone(t *testing.T) {
 	master, terminal := openTerminal(t)
 	slave := int(terminal.Fd())
-	if terminalGone(slave) {
-		t.Error("gone while it is there")
-	}
+	testenv.Equal(t, terminalGone(slave), false, "gone while it is there")
 	master.Close()
-	if !terminalGone(slave) {
-		t.Error("not gone after a hang-up")
-	}
+	testenv.Equal(t, terminalGone(slave), true, "gone after a hang-up")
 	null := testenv.Need(os.Open(os.DevNull))(t)
 	defer null.Close()
-	if terminalGone(int(null.Fd())) {
-		t.Error(os.DevNull + " is a terminal")
-	}
+	testenv.Equal(t, terminalGone(int(null.Fd())), false, os.DevNull+" is a terminal")
 }
 
 // TestErrorsNameKnotOnce although the library's errors begin with its name.
 func TestErrorsNameKnotOnce(t *testing.T) {
-	var stderr lines
-	stderr.each = make(chan string, 10)
+	var stderr testenv.Buffer
 	args := []string{"-root", sampleSite, "-addr", "127.0.0.1:0", "-cache", "1000000000GB", "-cache-file-max", "1KB"}
 	if code := run(context.Background(), args, io.Discard, &stderr); code != exitFailed || !strings.HasPrefix(stderr.String(), "knot: no address space") {
 		t.Errorf("exit code %d, %q", code, stderr.String())
@@ -220,18 +251,16 @@ func TestOutputThatFails(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	var stdout, stderr lines
-	stdout.each = make(chan string, 10)
-	if code := run(context.Background(), []string{"version"}, &stdout, &stderr); code != exitOK || !strings.HasPrefix(stdout.String(), "knot ") || !strings.Contains(stdout.String(), ", go") {
-		t.Errorf("exit code %d, %q, %q", code, stdout.String(), stderr.String())
+	var stdout testenv.Buffer
+	code := run(context.Background(), []string{"version"}, &stdout, io.Discard)
+	if text := stdout.String(); code != exitOK || !strings.HasPrefix(text, "knot ") || !strings.Contains(text, ", go") {
+		t.Errorf("exit code %d, %q", code, text)
 	}
 }
 
 // TestNoLimits: 0 is the natural word for none, and the library's for the default.
 func TestNoLimits(t *testing.T) {
-	set, err := parse([]string{"-root", filepath.Clean(sampleSite), "-idle-timeout", "0", "-grace", "0", "-max-head", "256"}, io.Discard)
-	testenv.Must(t, err)
-	s := set.server
+	s := testenv.Need(parse([]string{"-root", sampleSite, "-idle-timeout", "0", "-grace", "0", "-max-head", "256"}, io.Discard))(t).server
 	if s.IdleTimeout >= 0 || s.ShutdownTimeout >= 0 || s.HeadTimeout != knot.DefaultHeadTimeout || s.MaxHead != 256 {
 		t.Errorf("idle %v, grace %v, head %v, %d", s.IdleTimeout, s.ShutdownTimeout, s.HeadTimeout, s.MaxHead)
 	}
@@ -243,9 +272,7 @@ func TestStopAnswersWhoHasConnected(t *testing.T) {
 	p := start(t, "-root", sampleSite)
 	var all []net.Conn
 	for range 64 {
-		nc := testenv.Need(net.Dial("tcp", strings.TrimPrefix(p.url, "http://")))(t)
-		defer nc.Close()
-		all = append(all, nc)
+		all = append(all, testenv.Dial(t, strings.TrimPrefix(p.url, "http://")))
 	}
 	p.stop()
 	for _, nc := range all {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -29,16 +28,9 @@ func TestStorm(t *testing.T) {
 	testenv.Must(t, os.WriteFile(filepath.Join(root, "large"), make([]byte, 1<<20), 0o644))
 	c := knotCommand(t, "-root", root, "-addr", "127.0.0.1:0", "-quiet", "-grace", "1m")
 	c.Env = append(c.Env, capriccio.EnvOverload+"=wait") // every answer is looked at, and a slow machine is overloaded
-	stdout := testenv.Need(c.StdoutPipe())(t)
-	var stderr testenv.Buffer
-	c.Stderr = &stderr
-	testenv.Must(t, c.Start())
+	p := startProcess(t, c).serves(t)
 	defer c.Process.Kill()
-	line, _ := bufio.NewReader(stdout).ReadString('\n')
-	addr := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
-	if addr == "" {
-		t.Fatalf("knot says %q, %s", line, &stderr)
-	}
+	addr := p.addr
 	proc := fmt.Sprintf("/proc/%d/", c.Process.Pid)
 	files := func() int { return len(testenv.Need(os.ReadDir(proc + "fd"))(t)) }
 	resident := func() int {
@@ -93,8 +85,9 @@ func TestStorm(t *testing.T) {
 	for range clients {
 		testenv.Check(t, <-ended)
 	}
-	if err := c.Wait(); err != nil || strings.Contains(stderr.String(), "level=ERROR") {
-		t.Errorf("%v: clients that vanish are no failures of the server: %s", err, &stderr)
+	log, _ := io.ReadAll(p.log)
+	if err := c.Wait(); err != nil || strings.Contains(string(log), "level=ERROR") {
+		t.Errorf("%v: clients that vanish are no failures of the server: %s", err, log)
 	}
 }
 

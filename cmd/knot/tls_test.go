@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -15,10 +14,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,12 +25,12 @@ import (
 )
 
 // selfSigned makes a certificate for name, and its key, in PEM.
-func selfSigned(t *testing.T, name string, serial int64) (cert, key []byte) {
+func selfSigned(t *testing.T, name string, serial int64) (cert, key string) {
 	return selfSignedFor(t, name, serial, 80*24*time.Hour)
 }
 
 // selfSignedFor makes one of whose life, 90 days, the given time is left.
-func selfSignedFor(t *testing.T, name string, serial int64, left time.Duration) (cert, key []byte) {
+func selfSignedFor(t *testing.T, name string, serial int64, left time.Duration) (cert, key string) {
 	t.Helper()
 	private := testenv.Need(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
@@ -42,15 +39,18 @@ func selfSignedFor(t *testing.T, name string, serial int64, left time.Duration) 
 	}
 	der := testenv.Need(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
 	keyDER := testenv.Need(x509.MarshalECPrivateKey(private))(t)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}))
 }
 
-// write replaces a file.
-func write(t *testing.T, name string, content []byte) {
+// pair writes a certificate for name, and its key.
+func pair(t *testing.T, dir, name string, serial int64) (crt, key string) {
 	t.Helper()
-	testenv.Must(t, os.WriteFile(name+".new", content, 0o600))
-	testenv.Must(t, os.Rename(name+".new", name))
+	crt, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	certText, keyText := selfSigned(t, name, serial)
+	write(t, key, keyText)
+	write(t, crt, certText)
+	return crt, key
 }
 
 // serial is the number of the certificate that a server shows to clients that ask for name, after
@@ -71,47 +71,40 @@ func TestServesHTTPS(t *testing.T) {
 	for _, how := range []string{"hangup", "watch"} {
 		t.Run(how, func(t *testing.T) {
 			dir := t.TempDir()
-			name := func(s string) string { return filepath.Join(dir, s) }
-			put := func(which string, number int64) {
-				cert, key := selfSigned(t, which+".test", number)
-				write(t, name(which+".key"), key)
-				write(t, name(which+".crt"), cert)
-			}
-			put("a", 1)
-			put("b", 2)
+			crtA, keyA := pair(t, dir, "a.test", 1)
+			crtB, keyB := pair(t, dir, "b.test", 2)
 			reload := "0"
 			if how == "watch" {
 				reload = "5ms"
 			}
-			p := start(t, "-root", sampleSite, "-tls-reload", reload,
-				"-tls-cert", name("a.crt"), "-tls-key", name("a.key")+","+name("b.key"), "-tls-cert", name("b.crt"))
-			if a, b := serial(t, p.url, "a.test"), serial(t, p.url, "b.test"); a != 1 || b != 2 {
-				t.Errorf("certificates %d and %d", a, b)
-			}
-			put("b", 3)
+			p := start(t, "-root", sampleSite, "-tls-reload", reload, "-tls-cert", crtA, "-tls-key", keyA+","+keyB, "-tls-cert", crtB)
+			testenv.Equal(t, serial(t, p.url, "a.test"), 1, "certificate of a")
+			testenv.Equal(t, serial(t, p.url, "b.test"), 2, "certificate of b")
+			pair(t, dir, "b.test", 3)
 			if how == "hangup" {
-				syscall.Kill(os.Getpid(), syscall.SIGHUP)
+				hangUp()
 			}
-			for line := range p.stderr.each {
-				if strings.Contains(line, "the certificates have changed") {
-					break
-				}
-			}
-			if a, b := serial(t, p.url, "a.test"), serial(t, p.url, "b.test"); a != 1 || b != 3 {
-				t.Errorf("after a reload: certificates %d and %d", a, b)
-			}
-			write(t, name("a.crt"), []byte("no PEM"))
+			p.stderr.await(t, "the certificates have changed")
+			testenv.Equal(t, serial(t, p.url, "a.test"), 1, "certificate of a after a reload")
+			testenv.Equal(t, serial(t, p.url, "b.test"), 3, "certificate of b after a reload")
+			write(t, crtA, "no PEM")
 			if how == "hangup" {
-				syscall.Kill(os.Getpid(), syscall.SIGHUP)
+				hangUp()
 			}
-			for line := range p.stderr.each {
-				if strings.Contains(line, "the old ones stay in use") && strings.Contains(line, "a.crt") {
-					break
-				}
-			}
-			testenv.Equal(t, serial(t, p.url, "a.test"), 1, "after a reload that failed: certificate")
+			p.stderr.await(t, "the old ones stay in use", "a.test.crt")
+			testenv.Equal(t, serial(t, p.url, "a.test"), 1, "certificate of a after a reload that failed")
 			p.end()
 		})
+	}
+}
+
+// givesNone expects no certificate for name.
+func (p *program) givesNone(name string) {
+	p.t.Helper()
+	nc, err := tls.Dial("tcp", strings.TrimPrefix(p.url, "https://"), &tls.Config{InsecureSkipVerify: true, ServerName: name})
+	testenv.Fails(p.t, err, "a certificate for "+name)
+	if err == nil {
+		nc.Close()
 	}
 }
 
@@ -119,10 +112,7 @@ func TestServesHTTPS(t *testing.T) {
 func TestACMEErrorsAreLogged(t *testing.T) {
 	p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", t.TempDir(), "-acme-directory", "https://127.0.0.1:1/")
 	for range 3 {
-		if nc, err := tls.Dial("tcp", strings.TrimPrefix(p.url, "https://"), &tls.Config{InsecureSkipVerify: true, ServerName: "acme.test"}); err == nil {
-			nc.Close()
-			t.Error("a certificate for acme.test")
-		}
+		p.givesNone("acme.test")
 	}
 	p.stop()
 	p.code()
@@ -137,7 +127,7 @@ func TestACMEOverdue(t *testing.T) {
 	for left, lines := range map[time.Duration]int{14 * 24 * time.Hour: 1, 16 * 24 * time.Hour: 0} {
 		dir := t.TempDir()
 		cert, key := selfSignedFor(t, "acme.test", 7, left)
-		write(t, filepath.Join(dir, "acme.test"), append(bytes.Clone(key), cert...))
+		write(t, filepath.Join(dir, "acme.test"), key+cert)
 		p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", dir, "-acme-directory", "https://127.0.0.1:1/")
 		for range 3 {
 			testenv.Equal(t, serial(t, p.url, "acme.test"), 7, "certificate N for acme.test")
@@ -154,19 +144,13 @@ func TestACMEOverdue(t *testing.T) {
 func TestACMECertificates(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := selfSigned(t, "acme.test", 7)
-	write(t, filepath.Join(dir, "acme.test"), append(bytes.Clone(key), cert...))
-	own, ownKey := selfSigned(t, "own.test", 8)
-	write(t, filepath.Join(dir, "own.crt"), own)
-	write(t, filepath.Join(dir, "own.key"), ownKey)
+	write(t, filepath.Join(dir, "acme.test"), key+cert)
+	own, ownKey := pair(t, dir, "own.test", 8)
 	p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", dir, "-acme-directory", "https://127.0.0.1:1/",
-		"-tls-cert", filepath.Join(dir, "own.crt"), "-tls-key", filepath.Join(dir, "own.key"))
+		"-tls-cert", own, "-tls-key", ownKey)
 	testenv.Equal(t, serial(t, p.url, "acme.test"), 7, "certificate N for acme.test")
 	testenv.Equal(t, serial(t, p.url, "own.test"), 8, "certificate N for own.test")
-	addr := strings.TrimPrefix(p.url, "https://")
-	if nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "other.test"}); err == nil {
-		nc.Close()
-		t.Error("a certificate for other.test")
-	}
+	p.givesNone("other.test")
 	p.stop()
 	if log := p.stderr.String(); strings.Contains(log, "no certificate by ACME") {
 		t.Errorf("the log says %s", log) // of a name that nobody has asked for
@@ -177,75 +161,60 @@ func TestACMECertificates(t *testing.T) {
 // TestTLSFlags: what does not go together is said before anything is served.
 func TestTLSFlags(t *testing.T) {
 	dir := t.TempDir()
-	cert, key := selfSigned(t, "a.test", 1)
-	a := []string{filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")}
-	write(t, a[0], cert)
-	write(t, a[1], key)
+	crt, key := pair(t, dir, "a.test", 1)
 	for _, test := range []struct {
 		args []string
 		code int
 		want string
 	}{
-		{[]string{"-tls-cert", a[0]}, exitUsage, "files of -tls-cert: 1, of -tls-key: 0; each certificate has its key"},
+		{[]string{"-tls-cert", crt}, exitUsage, "files of -tls-cert: 1, of -tls-key: 0; each certificate has its key"},
 		{[]string{"-tls-cert", ","}, exitUsage, "an empty name"},
 		{[]string{"-tls-min", "1.1"}, exitUsage, `-tls-min "1.1"; want 1.2 or 1.3`},
 		{[]string{"-tls-reload", "-1s"}, exitUsage, "-tls-reload -1s is negative"},
-		{[]string{"-tls-client-ca", a[0]}, exitUsage, "-tls-client-ca needs -tls-cert"},
+		{[]string{"-tls-client-ca", crt}, exitUsage, "-tls-client-ca needs -tls-cert"},
 		{[]string{"-tls-client-optional"}, exitUsage, "-tls-client-optional needs -tls-client-ca"},
 		{[]string{"-acme", "a.test"}, exitUsage, "-acme needs -acme-cache"},
 		{[]string{"-acme-email", "a@b"}, exitUsage, "need -acme"},
-		{[]string{"-acme", "a.test", "-acme-cache", dir, "-tls-cert", a[0], "-tls-key", a[1], "-tls-client-ca", a[0]}, exitUsage, "does not go with -acme"},
-		{[]string{"-tls-cert", a[0], "-tls-key", a[0]}, exitFailed, "certificate " + a[0] + " with key " + a[0]},
-		{[]string{"-tls-cert", a[0], "-tls-key", filepath.Join(dir, "none")}, exitFailed, "none: no such file"},
-		{[]string{"-tls-cert", a[0], "-tls-key", a[1], "-tls-client-ca", a[1]}, exitFailed, a[1] + " holds no certificate of an authority"},
+		{[]string{"-acme", "a.test", "-acme-cache", dir, "-tls-cert", crt, "-tls-key", key, "-tls-client-ca", crt}, exitUsage, "does not go with -acme"},
+		{[]string{"-tls-cert", crt, "-tls-key", crt}, exitFailed, "certificate " + crt + " with key " + crt},
+		{[]string{"-tls-cert", crt, "-tls-key", filepath.Join(dir, "none")}, exitFailed, "none: no such file"},
+		{[]string{"-tls-cert", crt, "-tls-key", key, "-tls-client-ca", key}, exitFailed, key + " holds no certificate of an authority"},
 	} {
-		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), append([]string{"-root", sampleSite}, test.args...), &stdout, &stderr)
-		if code != test.code || !strings.Contains(stderr.String(), test.want) {
-			t.Errorf("%q: code %d, %q; want %d and %q", test.args, code, stderr.String(), test.code, test.want)
-		}
+		fails(t, test.code, test.want, append([]string{"-root", sampleSite}, test.args...)...)
 	}
 }
 
 // TestServesHTTP2 over TLS unless it is switched off, and without TLS if it is switched on, by flags and by a file.
 func TestServesHTTP2(t *testing.T) {
-	dir := t.TempDir()
-	cert, key := selfSigned(t, "a.test", 1)
-	write(t, filepath.Join(dir, "a.crt"), cert)
-	write(t, filepath.Join(dir, "a.key"), key)
-	secure := []string{"-root", sampleSite, "-tls-cert", filepath.Join(dir, "a.crt"), "-tls-key", filepath.Join(dir, "a.key")}
-	plain := new(http.Protocols)
-	plain.SetUnencryptedHTTP2(true)
+	crt, key := pair(t, t.TempDir(), "a.test", 1)
+	secure := []string{"-root", sampleSite, "-tls-cert", crt, "-tls-key", key}
 	inFile := func(lines string) []string {
-		file := filepath.Join(t.TempDir(), "knot.toml")
-		write(t, file, []byte("root = '"+sampleSite+"'\n"+lines))
-		return []string{"-config", file}
+		return []string{"-config", configFile(t, "root = '%s'\n%s", sampleSite, lines)}
 	}
-	pair := fmt.Sprintf("tls-cert = [%q]\ntls-key = [%q]\n", filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key"))
+	pair := fmt.Sprintf("tls-cert = [%q]\ntls-key = [%q]\n", crt, key)
 	for _, test := range []struct {
-		args      []string
-		transport *http.Transport
-		want      int
+		args     []string
+		protocol func(*http.Protocols, bool) // of the client
+		want     int
 	}{
-		{secure, &http.Transport{ForceAttemptHTTP2: true}, 2},
-		{append(secure[:len(secure):len(secure)], "-http2=false"), &http.Transport{ForceAttemptHTTP2: true}, 1},
-		{[]string{"-root", sampleSite, "-h2c"}, &http.Transport{Protocols: plain}, 2},
-		{[]string{"-root", sampleSite, "-h2c"}, &http.Transport{}, 1},
-		{inFile(pair), &http.Transport{ForceAttemptHTTP2: true}, 2},
-		{inFile(pair + "http2 = false\n"), &http.Transport{ForceAttemptHTTP2: true}, 1},
-		{append([]string{"-http2"}, inFile(pair+"http2 = false\n")...), &http.Transport{ForceAttemptHTTP2: true}, 2},
-		{inFile("h2c = true\n"), &http.Transport{Protocols: plain}, 2},
-		{append([]string{"-h2c"}, inFile("h2c = false\n")...), &http.Transport{Protocols: plain}, 2},
+		{secure, (*http.Protocols).SetHTTP2, 2},
+		{append(secure[:len(secure):len(secure)], "-http2=false"), (*http.Protocols).SetHTTP2, 1},
+		{[]string{"-root", sampleSite, "-h2c"}, (*http.Protocols).SetUnencryptedHTTP2, 2},
+		{[]string{"-root", sampleSite, "-h2c"}, (*http.Protocols).SetHTTP1, 1},
+		{inFile(pair), (*http.Protocols).SetHTTP2, 2},
+		{inFile(pair + "http2 = false\n"), (*http.Protocols).SetHTTP2, 1},
+		{append([]string{"-http2"}, inFile(pair+"http2 = false\n")...), (*http.Protocols).SetHTTP2, 2},
+		{inFile("h2c = true\n"), (*http.Protocols).SetUnencryptedHTTP2, 2},
+		{append([]string{"-h2c"}, inFile("h2c = false\n")...), (*http.Protocols).SetUnencryptedHTTP2, 2},
 	} {
 		p := start(t, test.args...)
-		test.transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
-		resp := testenv.Need((&http.Client{Transport: test.transport, Timeout: time.Minute}).Get(p.url + "/notes.txt"))(t)
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil || !strings.Contains(string(body), "Bowline") || resp.ProtoMajor != test.want {
-			t.Errorf("%q: version %d, %q, %v", test.args, resp.ProtoMajor, body, err)
-		}
-		test.transport.CloseIdleConnections()
+		client := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, Protocols: new(http.Protocols)}
+		client.Protocols.SetHTTP1(test.want == 1)
+		test.protocol(client.Protocols, true)
+		resp, body := testenv.Get(t, &http.Client{Transport: client, Timeout: time.Minute}, p.url+"/notes.txt")
+		testenv.Equal(t, resp.ProtoMajor, test.want, "%q: version of HTTP", test.args)
+		testenv.Contains(t, body, "Bowline")
+		client.CloseIdleConnections()
 		p.end()
 	}
 }
@@ -283,7 +252,7 @@ func TestACMEOrderWithoutLocation(t *testing.T) {
 			polls++
 			answer(200, "", order("valid"))
 		case "/cert":
-			answer(200, "", string(cert))
+			answer(200, "", cert)
 		default:
 			answer(404, "", "")
 		}
