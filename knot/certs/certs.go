@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -112,7 +113,7 @@ func (k *Keyring) Reload() (changed bool, err error) {
 		}
 		read = append(read, content)
 	}
-	if k.read != nil && equalAll(read, k.read) {
+	if slices.EqualFunc(read, k.read, bytes.Equal) {
 		return false, nil
 	}
 	keys, err := k.parse(read)
@@ -122,15 +123,6 @@ func (k *Keyring) Reload() (changed bool, err error) {
 	k.read = read
 	k.current.Store(keys)
 	return true, nil
-}
-
-func equalAll(a, b [][]byte) bool {
-	for i := range a {
-		if !bytes.Equal(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 func (k *Keyring) parse(read [][]byte) (*keySet, error) {

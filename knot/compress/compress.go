@@ -6,6 +6,7 @@ package compress
 
 import (
 	"bytes"
+	"io"
 	"sync"
 
 	"github.com/andybalholm/brotli"
@@ -41,17 +42,16 @@ func Codings() []knot.Coding {
 
 func brotliOf(src []byte) ([]byte, error) {
 	var out bytes.Buffer
-	w := brotli.NewWriterLevel(&out, brotliQuality)
-	if _, err := w.Write(src); err != nil {
-		return nil, err
-	}
-	err := w.Close()
-	return out.Bytes(), err
+	return written(&out, brotli.NewWriterLevel(&out, brotliQuality), src)
 }
 
 func gzipOf(src []byte) ([]byte, error) {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	return written(&out, gzip.NewWriter(&out), src)
+}
+
+// written is what w, which writes to out, makes of src.
+func written(out *bytes.Buffer, w io.WriteCloser, src []byte) ([]byte, error) {
 	if _, err := w.Write(src); err != nil {
 		return nil, err
 	}

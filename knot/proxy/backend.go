@@ -202,12 +202,8 @@ func (b *backend) enter() bool {
 // get returns a connection: one that rests and from which nothing has come since, or a new one, by until at the latest; zero:
 // no limit. The request has one of units, so that there is one for it. It parks.
 func (b *backend) get(until time.Time) (*upstream, error) {
-	ctx := context.Background()
-	if !until.IsZero() {
-		var drop context.CancelFunc
-		ctx, drop = context.WithDeadline(ctx, until)
-		defer drop()
-	}
+	ctx, drop := endingBy(context.Background(), until)
+	defer drop()
 	for {
 		c, err := b.pool.Get(ctx)
 		if err != nil {

@@ -34,7 +34,7 @@ type wire interface {
 	// prepare comes before a backend is chosen. An error of it is for the client.
 	prepare(e *exchange) error
 	// request appends the request to e.out, with its body if that is ready.
-	request(e *exchange, body []byte, ready bool) error
+	request(e *exchange, body []byte, ready bool)
 	// frame appends a piece of the body, finish its end.
 	frame(e *exchange, out, piece []byte) []byte
 	finish(e *exchange, out, trailer []byte) []byte
@@ -192,6 +192,14 @@ func sooner(until time.Time, since int64, limit time.Duration) time.Time {
 	return until
 }
 
+// endingBy is ctx with that deadline; zero: none.
+func endingBy(ctx context.Context, by time.Time) (context.Context, context.CancelFunc) {
+	if by.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, by)
+}
+
 // late reports whether there is no time left for all of the request.
 func (e *exchange) late() bool { return !e.until.IsZero() && !now().Before(e.until) }
 
@@ -215,11 +223,8 @@ func (e *exchange) admit(b *backend) error {
 	b.counts.queued.Add(1)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	if by := sooner(e.until, elapsed(), b.p.QueueTimeout); !by.IsZero() {
-		var drop context.CancelFunc
-		ctx, drop = context.WithDeadline(ctx, by)
-		defer drop()
-	}
+	ctx, drop := endingBy(ctx, sooner(e.until, elapsed(), b.p.QueueTimeout))
+	defer drop()
 	defer e.stop.attach(nil)
 	err := e.stop.attach(canceller(cancel))
 	if err == nil {
@@ -250,11 +255,7 @@ func (e *exchange) try(b *backend) error {
 		if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*net.OpError)) {
 			return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueued}
 		}
-		status := knot.Status(502)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			status = 504
-		}
-		return &failure{status: status, cause: CauseConnect, backend: b.name, err: err, unsent: true}
+		return e.unreached(err)
 	}
 	e.u, e.used = u, u.used
 	e.r, e.w, e.sent, e.armed = 0, 0, true, false
@@ -289,9 +290,7 @@ func (e *exchange) try(b *backend) error {
 // send sends the request, and begins to send its body if that has not come yet.
 func (e *exchange) send() error {
 	e.out = e.out[:0]
-	if err := e.p.wire.request(e, e.content, e.ready); err != nil {
-		return err
-	}
+	e.p.wire.request(e, e.content, e.ready)
 	if e.ready && len(e.out) <= smallRequest {
 		return e.sendSmall()
 	}
@@ -474,6 +473,15 @@ func (e *exchange) broken(err error, unsent, silent bool) error {
 		err = io.ErrUnexpectedEOF
 	}
 	return &failure{status: 502, cause: CauseBroken, backend: e.b.name, err: err, unsent: unsent, silent: silent}
+}
+
+// unreached is the failure of making a connection.
+func (e *exchange) unreached(err error) error {
+	status := knot.Status(502)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		status = 504
+	}
+	return &failure{status: status, cause: CauseConnect, backend: e.b.name, err: err, unsent: true}
 }
 
 // malformed is the failure for what is no response.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // fastCGI is FastCGI 1.0, one request at a time on a connection.
@@ -113,7 +114,7 @@ func (f *fastCGI) prepare(e *exchange) error {
 }
 
 // request implements wire.
-func (f *fastCGI) request(e *exchange, body []byte, ready bool) error {
+func (f *fastCGI) request(e *exchange, body []byte, ready bool) {
 	length := int64(len(body))
 	switch {
 	case e.file != nil:
@@ -131,7 +132,6 @@ func (f *fastCGI) request(e *exchange, body []byte, ready bool) error {
 	if ready {
 		e.out = appendStream(e.out, fcgiStdin, body, true)
 	}
-	return nil
 }
 
 // script splits a path into the name of a script and what follows it. Other paths are for the index: that of the folder, if it
@@ -230,12 +230,11 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	if addr != "" {
 		add("SERVER_ADDR", addr)
 	}
-	client := x.ClientAddr()
-	if client.IsValid() {
-		add("REMOTE_ADDR", client.String())
-	} else {
-		add("REMOTE_ADDR", "") // which is as good as none (RFC 3875, 4.1), but programs look for the name
+	remote := "" // which is as good as none (RFC 3875, 4.1), but programs look for the name
+	if client := x.ClientAddr(); client.IsValid() {
+		remote = client.String()
 	}
+	add("REMOTE_ADDR", remote)
 	if from := x.RemoteAddr(); from != nil && !e.trusted {
 		if _, p, err := net.SplitHostPort(from.String()); err == nil {
 			add("REMOTE_PORT", p)
@@ -266,7 +265,7 @@ func (f *fastCGI) headerParams(b []byte, e *exchange) []byte {
 	named := connectionNames(e.x.EachHeader)
 	var seen []string
 	e.x.EachHeader(func(name, _ []byte) bool {
-		if !e.passes(name) || contains(named, name) || is(name, "host") || is(name, "expect") || is(name, "content-length") || is(name, "content-type") {
+		if !e.passes(name) || contains(named, name) || h1.TextIs(name, "host") || h1.TextIs(name, "expect") || h1.TextIs(name, "content-length") || h1.TextIs(name, "content-type") {
 			return true
 		}
 		key := "HTTP_" + strings.ToUpper(strings.ReplaceAll(string(name), "-", "_"))

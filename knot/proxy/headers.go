@@ -10,39 +10,23 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
-// is reports whether name is lower, in any case; lower is in lower case.
-func is(name []byte, lower string) bool {
-	if len(name) != len(lower) {
-		return false
-	}
-	for i, ch := range name {
-		if 'A' <= ch && ch <= 'Z' {
-			ch |= 0x20
-		}
-		if ch != lower[i] {
-			return false
-		}
-	}
-	return true
-}
-
 // hopByHop reports whether a line is about one connection (RFC 9110, 7.6.1). What Connection names is so too.
 func hopByHop(name []byte) bool {
 	switch len(name) {
 	case 2:
-		return is(name, "te")
+		return h1.TextIs(name, "te")
 	case 7:
-		return is(name, "upgrade")
+		return h1.TextIs(name, "upgrade")
 	case 10:
-		return is(name, "connection") || is(name, "keep-alive")
+		return h1.TextIs(name, "connection") || h1.TextIs(name, "keep-alive")
 	case 14:
-		return is(name, "http2-settings")
+		return h1.TextIs(name, "http2-settings")
 	case 16:
-		return is(name, "proxy-connection")
+		return h1.TextIs(name, "proxy-connection")
 	case 17:
-		return is(name, "transfer-encoding")
+		return h1.TextIs(name, "transfer-encoding")
 	case 19:
-		return is(name, "proxy-authorization")
+		return h1.TextIs(name, "proxy-authorization")
 	}
 	return false
 }
@@ -58,10 +42,10 @@ var clientNames = [...]string{
 // aboutClient reports whether a line tells of the client whom a proxy forwards for.
 func aboutClient(name []byte) bool {
 	const family = "x-forwarded"
-	if len(name) >= len(family) && is(name[:len(family)], family) {
+	if len(name) >= len(family) && h1.TextIs(name[:len(family)], family) {
 		return true
 	}
-	return slices.ContainsFunc(clientNames[:], func(one string) bool { return is(name, one) })
+	return slices.ContainsFunc(clientNames[:], func(one string) bool { return h1.TextIs(name, one) })
 }
 
 // passes reports whether a line of a request may go to a backend, on all wires.
@@ -81,7 +65,7 @@ func isPlain(name []byte) bool {
 			return false
 		}
 	}
-	return !is(name, "proxy")
+	return !h1.TextIs(name, "proxy")
 }
 
 var plainByte = h1.ByteSet("-" + h1.Digits + h1.Letters)
@@ -89,9 +73,9 @@ var plainByte = h1.ByteSet("-" + h1.Digits + h1.Letters)
 // connectionNames are the names that lines Connection list, in all, as views.
 func connectionNames(each func(func(name, value []byte) bool)) (names [][]byte) {
 	each(func(name, value []byte) bool {
-		if is(name, "connection") {
+		if h1.TextIs(name, "connection") {
 			for part := range bytes.SplitSeq(value, []byte(",")) {
-				if part = bytes.Trim(part, " \t"); len(part) > 0 && !is(part, "close") && !is(part, "keep-alive") {
+				if part = bytes.Trim(part, " \t"); len(part) > 0 && !h1.TextIs(part, "close") && !h1.TextIs(part, "keep-alive") {
 					names = append(names, part)
 				}
 			}
@@ -122,7 +106,7 @@ func contains(names [][]byte, name []byte) bool {
 func mayUpgrade(protocols []byte) bool {
 	for part := range bytes.SplitSeq(protocols, []byte(",")) {
 		name, _, _ := bytes.Cut(bytes.Trim(part, " \t"), []byte("/"))
-		if is(name, "h2c") || is(name, "h2") || is(name, "http") || is(name, "tls") || len(name) == 0 {
+		if h1.TextIs(name, "h2c") || h1.TextIs(name, "h2") || h1.TextIs(name, "http") || h1.TextIs(name, "tls") || len(name) == 0 {
 			return false
 		}
 	}
@@ -131,7 +115,7 @@ func mayUpgrade(protocols []byte) bool {
 
 // rewritten reports whether appendForwarded says what a line of a trusted proxy says.
 func (p *Proxy) rewritten(name []byte) bool {
-	return p.Forwarded != ForwardedNone && (is(name, "x-forwarded-for") || is(name, "x-forwarded-proto") || is(name, "x-forwarded-host") || is(name, "forwarded"))
+	return p.Forwarded != ForwardedNone && (h1.TextIs(name, "x-forwarded-for") || h1.TextIs(name, "x-forwarded-proto") || h1.TextIs(name, "x-forwarded-host") || h1.TextIs(name, "forwarded"))
 }
 
 // peer is the address at the other end of the client's connection; "" if it has none.
@@ -148,9 +132,9 @@ func peer(x *knot.Ctx) string {
 func (e *exchange) scheme() string {
 	if e.trusted {
 		switch said := joinLines(e.x, "x-forwarded-proto"); {
-		case is(said, "https"):
+		case h1.TextIs(said, "https"):
 			return "https"
-		case is(said, "http"):
+		case h1.TextIs(said, "http"):
 			return "http"
 		}
 	}
@@ -168,39 +152,36 @@ func (e *exchange) appendForwarded(out []byte) []byte {
 		proto = "https"
 	}
 	client := peer(x)
-	joined := func(name string) []byte {
+	before := func(name string) []byte { // what a proxy has said
 		if !e.trusted {
 			return nil
 		}
 		return joinLines(x, name)
 	}
 	if p.Forwarded == ForwardedX || p.Forwarded == ForwardedBoth {
-		switch before := joined("x-forwarded-for"); {
-		case len(before) > 0 && client != "":
-			out = appendLine(out, "X-Forwarded-For", append(append(before, ", "...), client...))
-		case len(before) > 0:
-			out = appendLine(out, "X-Forwarded-For", before)
+		hops := before("x-forwarded-for")
+		switch {
+		case len(hops) == 0:
+			hops = h1.Bytes(client)
 		case client != "":
-			out = append(append(append(out, "X-Forwarded-For: "...), client...), "\r\n"...)
+			hops = append(append(hops, ", "...), client...)
 		}
-		out = append(out, "X-Forwarded-Proto: "...)
-		if before := joined("x-forwarded-proto"); len(before) > 0 {
-			out = append(out, before...)
-		} else {
-			out = append(out, proto...)
+		if len(hops) > 0 {
+			out = appendLine(out, "X-Forwarded-For", hops)
 		}
-		out = append(out, "\r\nX-Forwarded-Host: "...)
-		if before := joined("x-forwarded-host"); len(before) > 0 {
-			out = append(out, before...)
-		} else {
-			out = append(out, x.HostBytes()...)
+		said := func(name, lower string, own []byte) {
+			if said := before(lower); len(said) > 0 {
+				own = said
+			}
+			out = appendLine(out, name, own)
 		}
-		out = append(out, "\r\n"...)
+		said("X-Forwarded-Proto", "x-forwarded-proto", h1.Bytes(proto))
+		said("X-Forwarded-Host", "x-forwarded-host", x.HostBytes())
 	}
 	if p.Forwarded == ForwardedRFC || p.Forwarded == ForwardedBoth {
 		out = append(out, "Forwarded: "...)
-		if before := joined("forwarded"); len(before) > 0 {
-			out = append(append(out, before...), ", "...)
+		if hops := before("forwarded"); len(hops) > 0 {
+			out = append(append(out, hops...), ", "...)
 		}
 		out = append(append(out, "for="...), node(client)...)
 		if host := x.HostBytes(); len(host) > 0 {
@@ -229,7 +210,7 @@ func joinLines(x *knot.Ctx, lower string) (list []byte) {
 		between = "; "
 	}
 	x.EachHeader(func(name, value []byte) bool {
-		if is(name, lower) && len(value) > 0 {
+		if h1.TextIs(name, lower) && len(value) > 0 {
 			if len(list) > 0 {
 				list = append(list, between...)
 			}

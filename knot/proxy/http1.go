@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"io"
 	"strconv"
-	"unsafe"
 
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // http1 is HTTP/1.1.
@@ -14,7 +14,7 @@ type http1 struct{}
 
 // host is what the backend is told that the request is for.
 func (e *exchange) host() string {
-	host := text(e.x.HostBytes())
+	host := h1.Text(e.x.HostBytes())
 	switch {
 	case e.p.Host == "backend", e.p.Host == "" && host == "":
 		return e.b.host()
@@ -39,7 +39,7 @@ func protocol(x *knot.Ctx) string {
 func (http1) prepare(*exchange) error { return nil }
 
 // request implements wire.
-func (http1) request(e *exchange, body []byte, ready bool) error {
+func (http1) request(e *exchange, body []byte, ready bool) {
 	x, p := e.x, e.p
 	out := append(append(append(e.out, e.method...), ' '), e.target()...)
 	out = append(append(append(out, " HTTP/1.1\r\nHost: "...), e.host()...), "\r\n"...)
@@ -56,22 +56,22 @@ func (http1) request(e *exchange, body []byte, ready bool) error {
 	}
 	x.EachHeader(func(name, value []byte) bool {
 		switch {
-		case !e.passes(name), contains(named, name), p.rewritten(name), is(name, "host"), is(name, "content-length"), is(name, "expect"), is(name, "via"):
+		case !e.passes(name), contains(named, name), p.rewritten(name), h1.TextIs(name, "host"), h1.TextIs(name, "content-length"), h1.TextIs(name, "expect"), h1.TextIs(name, "via"):
 			return true
-		case e.method == "OPTIONS" && is(name, "max-forwards"):
+		case e.method == "OPTIONS" && h1.TextIs(name, "max-forwards"):
 			if n, err := strconv.ParseUint(string(value), 10, 31); err == nil {
 				value = strconv.AppendUint(nil, n-1, 10) // 0 was not passed on
 			}
 		}
-		out = appendLine(out, text(name), value)
+		out = appendLine(out, h1.Text(name), value)
 		return true
 	})
-	if te := x.HeaderBytes("TE"); te != nil && is(te, "trailers") {
+	if te := x.HeaderBytes("TE"); te != nil && h1.TextIs(te, "trailers") {
 		out = append(out, "TE: trailers\r\nConnection: TE\r\n"...)
 	}
 	out = append(out, "Via: "...)
 	x.EachHeader(func(name, value []byte) bool {
-		if is(name, "via") {
+		if h1.TextIs(name, "via") {
 			out = append(append(out, value...), ", "...)
 		}
 		return true
@@ -88,7 +88,6 @@ func (http1) request(e *exchange, body []byte, ready bool) error {
 		out = append(strconv.AppendInt(append(out, "Content-Length: "...), int64(len(body)), 10), "\r\n"...)
 	}
 	e.out = append(append(out, "\r\n"...), body...)
-	return nil
 }
 
 // frame implements wire.
@@ -96,8 +95,7 @@ func (http1) frame(e *exchange, out, piece []byte) []byte {
 	if !e.chunked {
 		return append(out, piece...)
 	}
-	out = append(strconv.AppendInt(out, int64(len(piece)), 16), "\r\n"...)
-	return append(append(out, piece...), "\r\n"...)
+	return append(append(h1.AppendChunkHead(out, len(piece)), piece...), "\r\n"...)
 }
 
 // finish implements wire.
@@ -139,9 +137,6 @@ func (http1) ended(e *exchange) error {
 func (http1) reusable(e *exchange) bool {
 	return e.body.Done() && !e.body.UntilClose && e.res.Persistent()
 }
-
-// text is b as a string that is not kept.
-func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 func appendLine(out []byte, name string, value []byte) []byte {
 	out = append(append(append(out, name...), ": "...), value...)

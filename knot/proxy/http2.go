@@ -170,11 +170,8 @@ func (e *exchange) tryHTTP2(b *backend) error {
 	defer b.leave(nil, false)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	if !e.until.IsZero() {
-		var drop context.CancelFunc
-		ctx, drop = context.WithDeadlineCause(ctx, e.until, os.ErrDeadlineExceeded)
-		defer drop()
-	}
+	ctx, drop := endingBy(ctx, e.until)
+	defer drop()
 	patient := newPatience(cancel)
 	defer patient.timer.Stop()
 	defer e.stop.attach(nil)
@@ -209,9 +206,7 @@ func (e *exchange) tryHTTP2(b *backend) error {
 // what is passed on. body is nil unless it is read while it comes.
 func (e *exchange) http2Request(ctx context.Context, patient *patience) (*http.Request, *http2Body, error) {
 	e.out = e.out[:0]
-	if err := (http1{}).request(e, nil, e.ready); err != nil {
-		return nil, nil, err
-	}
+	http1{}.request(e, nil, e.ready)
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(e.out)))
 	if err != nil {
 		return nil, nil, errors.Join(knot.Status(400), err)
@@ -256,17 +251,18 @@ func (e *exchange) http2Request(ctx context.Context, patient *patience) (*http.R
 // failedHTTP2 is the failure for an error of the Transport's.
 func (e *exchange) failedHTTP2(ctx context.Context, err error) error {
 	var dial dialError
-	switch {
-	case errors.As(err, &dial) && ctx.Err() == nil:
-		status := knot.Status(502)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			status = 504
-		}
-		return &failure{status: status, cause: CauseConnect, backend: e.b.name, err: dial.error, unsent: true}
-	case errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded):
-		err = os.ErrDeadlineExceeded
+	if errors.As(err, &dial) && ctx.Err() == nil {
+		return e.unreached(dial.error)
 	}
-	return e.broken(err, false, true)
+	return e.broken(cmp.Or(tooLate(ctx), err), false, true)
+}
+
+// tooLate is os.ErrDeadlineExceeded if ctx has ended at its deadline, or by a patience, else nil.
+func tooLate(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause == os.ErrDeadlineExceeded || cause == context.DeadlineExceeded {
+		return os.ErrDeadlineExceeded
+	}
+	return nil
 }
 
 // passBackHTTP2 sends the response to the client, as it comes.
@@ -298,7 +294,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 		return x.SendHead()
 	}
 	if resp.ContentLength < 0 && x.Flush() != nil { // a stream may be silent at first
-		return e.broken(e.clientLost(), false, false)
+		return e.clientLost()
 	}
 	for passed := int64(0); ; {
 		var n int
@@ -321,21 +317,18 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 		}
 		switch {
 		case lost:
-			return e.broken(e.clientLost(), false, false)
+			return e.clientLost()
 		case err == io.EOF:
 			for _, name := range slices.Sorted(maps.Keys(resp.Trailer)) {
 				for _, value := range resp.Trailer[name] {
 					if x.AddTrailer(name, value) != nil {
-						return e.broken(e.clientLost(), false, false)
+						return e.clientLost()
 					}
 				}
 			}
 			return nil
 		case err != nil:
-			if errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded) {
-				err = os.ErrDeadlineExceeded
-			}
-			return e.broken(err, false, false)
+			return e.broken(cmp.Or(tooLate(ctx), err), false, false)
 		}
 	}
 }

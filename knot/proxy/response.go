@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 // maxInterim is how many informational responses (1xx) a backend may send for one request. Servers send one or two.
@@ -45,7 +46,7 @@ func (e *exchange) receiveHead() error {
 				return true
 			})
 			if err := e.x.Inform(e.res.Status, lines...); err != nil {
-				return e.broken(e.clientLost(), false, false)
+				return e.clientLost()
 			}
 		}
 		e.r += e.res.Size
@@ -58,7 +59,7 @@ func (e *exchange) passBack() error {
 	named := e.connectionNames()
 	x.SetStatus(res.Status)
 	res.Each(e.head, func(name, value []byte) bool {
-		if !hopByHop(name) && !contains(named, name) && !(e.p.FastCGI != nil && is(name, "status")) {
+		if !hopByHop(name) && !contains(named, name) && !(e.p.FastCGI != nil && h1.TextIs(name, "status")) {
 			x.CopyHeader(name, value)
 		}
 		return true
@@ -98,7 +99,7 @@ func (e *exchange) passBody() error {
 				if errors.Is(werr, knot.ErrTooLong) {
 					return e.malformed(errors.New("more body than its Content-Length"))
 				}
-				return e.broken(e.clientLost(), false, false)
+				return e.clientLost()
 			}
 		}
 		e.r += used
@@ -112,7 +113,7 @@ func (e *exchange) passBody() error {
 		}
 		large := e.giveBack()
 		if x.Flush() != nil {
-			return e.broken(e.clientLost(), false, false)
+			return e.clientLost()
 		}
 		if large && (e.body.Chunked || e.body.Left > firstBuffer) {
 			e.grow()
@@ -131,17 +132,17 @@ func (e *exchange) passBody() error {
 	}
 }
 
-// clientLost notes that the client does not take the response.
+// clientLost is the failure for a client that does not take the response.
 func (e *exchange) clientLost() error {
 	e.stop.stop(errGone)
-	return errGone
+	return e.broken(errGone, false, false)
 }
 
 // endBody ends the response with its trailer.
 func (e *exchange) endBody() error {
 	for _, t := range e.trailer {
 		if e.x.AddTrailer(t.Name, t.Value) != nil {
-			return e.broken(e.clientLost(), false, false)
+			return e.clientLost()
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func hidesDots(clean []byte) bool {
 	if bytes.IndexByte(clean, ';') < 0 && bytes.IndexByte(clean, '\\') < 0 {
 		return false
 	}
-	for segment := range strings.FieldsFuncSeq(text(clean), func(r rune) bool { return r == '/' || r == '\\' }) {
+	for segment := range strings.FieldsFuncSeq(h1.Text(clean), func(r rune) bool { return r == '/' || r == '\\' }) {
 		if name, _, _ := strings.Cut(segment, ";"); name == "." || name == ".." {
 			return true
 		}
@@ -61,24 +61,14 @@ func hidesDots(clean []byte) bool {
 // decoded is the first byte that path, whose escapes are valid, stands for, and how many bytes of it do.
 func decoded(path []byte) (ch byte, n int) {
 	if path[0] == '%' && len(path) > 2 {
-		return unhex(path[1])<<4 | unhex(path[2]), 3
+		return byte(h1.HexValue(path[1])<<4 | h1.HexValue(path[2])), 3
 	}
 	return path[0], 1
 }
 
-func unhex(ch byte) byte {
-	switch {
-	case ch >= 'a':
-		return ch - 'a' + 10
-	case ch >= 'A':
-		return ch - 'A' + 10
-	}
-	return ch - '0'
-}
-
 // strip takes Strip off the beginning of path, if the clean path begins with it. What is left begins with a slash.
 func (e *exchange) strip(path []byte) []byte {
-	s, clean := e.p.Strip, text(e.x.PathBytes())
+	s, clean := e.p.Strip, h1.Text(e.x.PathBytes())
 	if s == "" || clean != s && !(strings.HasPrefix(clean, s) && clean[len(s)] == '/') {
 		return path
 	}

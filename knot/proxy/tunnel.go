@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
 var (
@@ -27,8 +28,8 @@ func (e *exchange) switchProtocols() error {
 	head := append([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "), upgrade...)
 	head = append(head, "\r\n"...)
 	e.res.Each(e.head, func(name, value []byte) bool {
-		if !hopByHop(name) && !contains(named, name) && !is(name, "content-length") {
-			head = appendLine(head, text(name), value)
+		if !hopByHop(name) && !contains(named, name) && !h1.TextIs(name, "content-length") {
+			head = appendLine(head, h1.Text(name), value)
 		}
 		return true
 	})

@@ -107,7 +107,7 @@ func (b *Framing) Step(line []byte, maxBody int64) (name, value []byte, f *Fault
 func ChunkSize(line []byte) (int64, *Fault) {
 	size, i := int64(0), 0
 	for ; i < len(line); i++ {
-		digit := hexValue(line[i])
+		digit := HexValue(line[i])
 		if digit < 0 {
 			break
 		}

@@ -43,7 +43,7 @@ func validAuthority(b []byte) bool {
 
 // escapeAt reports whether a percent escape stands at b[i:].
 func escapeAt(b []byte, i int) bool {
-	return i+2 < len(b) && b[i] == '%' && hexValue(b[i+1]) >= 0 && hexValue(b[i+2]) >= 0
+	return i+2 < len(b) && b[i] == '%' && HexValue(b[i+1]) >= 0 && HexValue(b[i+2]) >= 0
 }
 
 // validPort reports whether b is a port of TCP, or empty, which is the port of the scheme.

@@ -43,7 +43,7 @@ func unescape(dst, escaped []byte) ([]byte, *Fault) {
 			if i+2 >= len(escaped) {
 				return dst, badEscape
 			}
-			high, low := hexValue(escaped[i+1]), hexValue(escaped[i+2])
+			high, low := HexValue(escaped[i+1]), HexValue(escaped[i+2])
 			if high < 0 || low < 0 {
 				return dst, badEscape
 			}

@@ -112,7 +112,8 @@ func NextElement(list []byte) (element, rest []byte) {
 	return TrimBlank(list), nil
 }
 
-func hexValue(ch byte) int {
+// HexValue is the value of a hexadecimal digit; -1: it is none.
+func HexValue(ch byte) int {
 	switch {
 	case '0' <= ch && ch <= '9':
 		return int(ch - '0')

@@ -100,22 +100,13 @@ func (h *Hooks) Begin(ln net.Listener) error {
 	if h.base.Load() != nil {
 		return nil
 	}
-	base := engine.Outside(callBaseContext, baseOf{h.Std.BaseContext, ln})
+	base := engine.Outside(h.Std.BaseContext, ln)
 	if base == nil {
 		return errors.New("knot: BaseContext returned nil; want a context")
 	}
 	h.base.Store(&base)
 	return nil
 }
-
-// A baseOf is a call of BaseContext.
-type baseOf struct {
-	fn func(net.Listener) context.Context
-	ln net.Listener
-}
-
-// callBaseContext is for engine.Outside.
-func callBaseContext(b baseOf) context.Context { return b.fn(b.ln) }
 
 // HasContext reports whether contexts of requests are made of one of the program's.
 func (h *Hooks) HasContext() bool {
@@ -138,23 +129,14 @@ func (h *Hooks) Context(of *ConnHooks, nc net.Conn) context.Context {
 		return base
 	}
 	of.once.Do(func() {
-		of.ctx = engine.Outside(callConnContext, contextOf{h.Std.ConnContext, context.WithValue(base, http.ServerContextKey, h.Std), nc})
+		ctx := context.WithValue(base, http.ServerContextKey, h.Std)
+		of.ctx = engine.Outside(func(nc net.Conn) context.Context { return h.Std.ConnContext(ctx, nc) }, nc)
 	})
 	if of.ctx == nil {
 		panic("knot: ConnContext returned nil; want a context")
 	}
 	return of.ctx
 }
-
-// A contextOf is a call of ConnContext.
-type contextOf struct {
-	fn   func(context.Context, net.Conn) context.Context
-	base context.Context
-	nc   net.Conn
-}
-
-// callConnContext is for engine.Outside.
-func callConnContext(c contextOf) context.Context { return c.fn(c.base, c.nc) }
 
 // A ToldState is the state that ConnState was called with last for a connection, plus 1; 0: it has not been called. One task
 // at a time may use it.
@@ -170,30 +152,23 @@ func (h *Hooks) Tell(told *ToldState, nc net.Conn, state http.ConnState, log *sl
 	}
 	if before := *told; before != ToldState(state)+1 && before != ToldState(http.StateClosed)+1 {
 		*told = ToldState(state) + 1
-		engine.Outside(callConnState, stateOf{log, h.Std.ConnState, nc, state})
+		engine.Outside(func(state http.ConnState) struct{} {
+			h.callConnState(nc, state, log)
+			return struct{}{}
+		}, state)
 	}
 }
 
-// A stateOf is a call of ConnState.
-type stateOf struct {
-	log   *slog.Logger
-	fn    func(net.Conn, http.ConnState)
-	nc    net.Conn
-	state http.ConnState
-}
-
-// callConnState is for engine.Outside; there is no result.
-func callConnState(s stateOf) struct{} {
+func (h *Hooks) callConnState(nc net.Conn, state http.ConnState, log *slog.Logger) {
 	returned := false
 	defer func() {
 		if v := recover(); !returned && v != nil {
-			s.log.Error("knot: ConnState panicked", "panic", fmt.Sprint(v), "stack", string(task.PanicStack(v)))
-			if s.state != http.StateClosed && s.state != http.StateHijacked {
-				s.nc.Close()
+			log.Error("knot: ConnState panicked", "panic", fmt.Sprint(v), "stack", string(task.PanicStack(v)))
+			if state != http.StateClosed && state != http.StateHijacked {
+				nc.Close()
 			}
 		}
 	}()
-	s.fn(s.nc, s.state)
+	h.Std.ConnState(nc, state)
 	returned = true
-	return struct{}{}
 }

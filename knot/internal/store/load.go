@@ -12,6 +12,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
@@ -22,15 +23,7 @@ var (
 )
 
 // contents are the contents that are kept, as the blocking graph shows them.
-var contents = countContents()
-
-func countContents() *ressched.Resource {
-	r, err := ressched.NewResource("file cache", "bytes")
-	if err != nil {
-		panic(err) // the table of resources is empty when packages are set up
-	}
-	return r
-}
+var contents = tasks.Resource("file cache", "bytes")
 
 // identity tells one state of a file from others. Any change of a file, of its
 // permissions too, changes ctime.

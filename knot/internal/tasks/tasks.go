@@ -38,14 +38,15 @@ func SpawnApart(fn func()) {
 	task.Spawn(task.Options{Context: context.Background()}, fn)
 }
 
-// Buffers counts the bytes of the buffers of the connections that are being served, as
-// the blocking graph shows them.
-var Buffers = countBuffers()
-
-func countBuffers() *ressched.Resource {
-	r, err := ressched.NewResource("connection buffers", "bytes")
+// Resource makes a resource of that name, when packages are set up: then the table of resources has room.
+func Resource(name, unit string) *ressched.Resource {
+	r, err := ressched.NewResource(name, unit)
 	if err != nil {
-		panic(err) // the table of resources is empty when packages are set up
+		panic(err)
 	}
 	return r
 }
+
+// Buffers counts the bytes of the buffers of the connections that are being served, as
+// the blocking graph shows them.
+var Buffers = Resource("connection buffers", "bytes")
