@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+
+	"github.com/capriccio-go/capriccio/knot"
 )
 
 // byteSize is a flag that takes a number of bytes, with a unit or without. As memory is
@@ -15,9 +17,10 @@ var byteUnits = []struct {
 	size int64
 }{{"GB", 1 << 30}, {"MB", 1 << 20}, {"KB", 1 << 10}, {"B", 1}}
 
-// String implements flag.Value: the largest unit that leaves a whole number.
+// String implements flag.Value: the largest unit that leaves a whole number. A size that is not set is like 0: the text of the
+// flag says what is the default.
 func (b byteSize) String() string {
-	if b == 0 {
+	if b <= 0 {
 		return "0"
 	}
 	for _, u := range byteUnits {
@@ -47,4 +50,18 @@ func (b *byteSize) Set(text string) error {
 	}
 	*b = byteSize(n * unit)
 	return nil
+}
+
+// ownCache stands for a size that knot chooses, see cacheOf.
+const ownCache = -1
+
+// cacheOf is how large the cache is by default if the process may use this many bytes of
+// memory; 0: unknown. A third leaves the rest to connections, and to the page cache,
+// which counts against a container's limit too and which larger files are sent from.
+func cacheOf(limit int64) int64 {
+	const most, least = 1 << 30, 1 << 20
+	if limit <= 0 {
+		return knot.DefaultCacheBytes
+	}
+	return min(max(limit/3>>20<<20, least), most)
 }

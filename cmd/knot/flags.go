@@ -262,7 +262,7 @@ func (set *settings) readConfig(flags *flag.FlagSet, read func(name string) ([]b
 func (set *settings) fileFlags(flags *flag.FlagSet) {
 	c := &set.files
 	c.CacheBytes, c.CacheFileMax, c.Revalidate = ownCache, knot.DefaultCacheFileMax, knot.DefaultRevalidate
-	flags.Var((*cacheSize)(&c.CacheBytes), "cache", "`size` of the memory for contents of files, such as 64MB or 1GB; 0 keeps none (default a third of the memory that knot may use, which a container, GOMEMLIMIT or the machine limits; at most 1GB)")
+	flags.Var((*byteSize)(&c.CacheBytes), "cache", "`size` of the memory for contents of files, such as 64MB or 1GB; 0 keeps none (default a third of the memory that knot may use, which a container, GOMEMLIMIT or the machine limits; at most 1GB)")
 	flags.Var((*byteSize)(&c.CacheFileMax), "cache-file-max", "`size` up to which files are kept in that memory")
 	flags.IntVar(&c.OpenFiles, "open-files", -1, "`number` of larger files kept open; 0 keeps none; -1 means one in 64 of the files that the system lets knot open")
 	flags.DurationVar(&c.Revalidate, "revalidate", c.Revalidate, "for how long a file is served without looking whether it has changed; 0 looks at every request")

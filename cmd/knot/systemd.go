@@ -40,19 +40,26 @@ func (n notifier) watchdog(microseconds string, alive func(patience time.Duratio
 		return func() {}
 	}
 	every := max(time.Duration(period)*time.Microsecond/2, time.Millisecond)
+	tell := func() {
+		if alive(every) == nil {
+			n.notify("WATCHDOG=1")
+		}
+	}
+	return repeat(every, tell, tell)
+}
+
+// repeat calls first, and then tick every so often, until stop is called.
+func repeat(every time.Duration, first, tick func()) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			if alive(every) == nil {
-				n.notify("WATCHDOG=1")
-			}
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for first(); ; tick() {
 			select {
 			case <-end:
 				return
-			case <-tick.C:
+			case <-ticker.C:
 			}
 		}
 	}()
@@ -81,21 +88,9 @@ func (n notifier) whenDone(ctx context.Context, out io.Writer, quiet bool, left 
 // progress says every second how many connections are left while the server stops, to systemd and to
 // out, until stop is called.
 func (n notifier) progress(out io.Writer, left func() int) (stop func()) {
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-end:
-				return
-			case <-tick.C:
-			}
-			text := fmt.Sprintf("stopping; connections left: %d", left())
-			fmt.Fprintln(out, text)
-			n.notify("STATUS=" + text + "\nEXTEND_TIMEOUT_USEC=5000000")
-		}
-	}()
-	return func() { close(end); <-ended }
+	return repeat(time.Second, func() {}, func() {
+		text := fmt.Sprintf("stopping; connections left: %d", left())
+		fmt.Fprintln(out, text)
+		n.notify("STATUS=" + text + "\nEXTEND_TIMEOUT_USEC=5000000")
+	})
 }

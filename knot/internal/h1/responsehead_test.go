@@ -108,8 +108,8 @@ func TestResponseHeads(t *testing.T) {
 		{ok + "A: " + strings.Repeat("b", 2*maxResponseHead), "GET", "larger than"},
 	} {
 		for _, step := range []int{1 << 20, 7, 1} {
-			if step == 1 && len(test.text) > 1000 {
-				continue
+			if len(test.text) > 1000 { // each step parses from the beginning
+				step *= 5000
 			}
 			h, body, trailer, closed, err := takeResponse([]byte(test.text), test.method, step)
 			got := fmt.Sprintf("%d %q", h.Status, body)

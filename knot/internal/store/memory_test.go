@@ -37,7 +37,7 @@ func TestFileMemoryLosesNothing(t *testing.T) {
 	var held []content
 	used := 0
 	r := rand.New(rand.NewPCG(2, 2))
-	for step := range 20_000 {
+	for step := range testenv.Rounds(5_000, 20_000) {
 		size := int64(r.IntN(1 << r.IntN(20)))
 		switch {
 		case r.IntN(100) == 0:
