@@ -25,7 +25,7 @@ func TestAHeapThatIsFullOfSomethingElse(t *testing.T) {
 				return onMix(t, cfg, 1, func(s *Server, m *Mix) time.Duration {
 					s.Memory.Hold(limit / 100 * percent)
 					s.Memory.Collect()
-					until := s.Now() + 3*time.Second
+					until := s.Now() + 1500*time.Millisecond
 					s.Clients.ClosedLoop(&Habit{Path: lan, Make: asks("h2000.s20000"), KeepAlive: true}, 200, 0, until)
 					s.At(until, func() {
 						s.Memory.Release(limit / 100 * percent)

@@ -33,9 +33,9 @@ type row struct {
 
 var ordinary = []row{
 	{name: "200 long pollers of 1 s", play: closedLoop(200, "s1000000", 3*time.Second)},
-	{name: "5,000 long pollers at once", play: atOnce(5000, "s1000000")},
+	{name: "2,000 long pollers at once", play: atOnce(2000, "s1000000")},
 	{name: "cold start, 5,000 that sleep 50 ms", long: true, play: closedLoop(5000, "s50000", 300*time.Millisecond)},
-	{name: "cold start through AdaptHTTP", play: closedLoop(5000, "", 100*time.Millisecond), adapted: true},
+	{name: "cold start through AdaptHTTP", play: closedLoop(2000, "", 100*time.Millisecond), adapted: true},
 	{name: "burst of 10 at 5 ms of processor", play: bursts(10, "w5000", 625*time.Millisecond)},
 	{name: "burst of 20 at 5 ms of processor", play: bursts(20, "w5000", 1250*time.Millisecond)},
 	{name: "burst of 20 that sleep 200 ms", play: bursts(20, "s200000", time.Second)},
@@ -73,7 +73,7 @@ var ordinary = []row{
 		s.Clients.ClosedLoop(h, 100, 0, from+time.Millisecond)
 		return from + time.Millisecond
 	}},
-	{name: "SSE: 1,000 at once", play: atOnce(1000, "c20")},
+	{name: "SSE: 500 at once", play: atOnce(500, "c20")},
 	{name: "AdaptHTTP hello, wrk -c1000", long: true, play: closedLoop(1000, "", 100*time.Millisecond), adapted: true},
 	{name: "SIGSTOP for 100 ms", play: stopped(100*time.Millisecond, 1000, "w300")},
 	{name: "SIGSTOP for 1 s at 0.4", play: stopped(time.Second, 400, "w1000")},

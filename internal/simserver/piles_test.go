@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/task"
@@ -83,9 +82,12 @@ func later(before, after timing) timing {
 
 // onRoutes has requests come to the given routes for so long, which differ in the letter behind the given
 // path. Each asks a remote of its own, but all wait for an answer in the same function.
-func onRoutes(t *testing.T, seed uint64, path string, lasts time.Duration, routes ...*route) *Result {
+func onRoutes(t *testing.T, seed uint64, path string, lasts time.Duration, given ...route) (routes []*route, r *Result) {
 	if testenv.Race {
 		t.Skip("these are many requests; the seeds look for races")
+	}
+	for _, x := range given {
+		routes = append(routes, &x)
 	}
 	remotes := map[string]*remote{}
 	pathTo := func(i int) string { return path + string(rune('a'+i)) }
@@ -106,7 +108,7 @@ func onRoutes(t *testing.T, seed uint64, path string, lasts time.Duration, route
 			return x.Send(200, "text/plain", nil)
 		}
 	}}
-	r := Run(t, cfg, func(s *Server) time.Duration {
+	r = Run(t, cfg, func(s *Server) time.Duration {
 		from := s.Now()
 		for i, x := range routes {
 			path := pathTo(i)
@@ -129,42 +131,37 @@ func onRoutes(t *testing.T, seed uint64, path string, lasts time.Duration, route
 		return from + lasts
 	})
 	r.check(t, seed)
-	return r
+	return routes, r
 }
 
 const fast = 5 * time.Millisecond
 
-// Two routes ask different remotes, but wait for them at the same place. One remote becomes so slow that it can't
-// do what it is asked for. Those that don't need it are all served.
-func TestASlowRouteBesideAQuickOne(t *testing.T) {
-	for seed := range uint64(testenv.Rounds(2, 20)) {
-		path := []string{"/", "/?"}[seed%2]
-		t.Run(fmt.Sprint(path, seed+1), func(t *testing.T) {
-			quick := &route{rate: 300, workers: 20, takes: always(fast)}
-			slow := &route{rate: 200, workers: 4, takes: later(always(fast), always(40*time.Millisecond))}
-			r := onRoutes(t, seed+1, path, 5*time.Second, quick, slow)
-			want(t, quick.good == quick.due && slow.done > 540 && slow.refused > 250, "quick", quick, "slow", slow, r)
-		})
-	}
-}
-
-// The remotes of three routes become slow, and none of these has most of those that wait.
-func TestThreeSlowRoutesBesideAQuickOne(t *testing.T) {
-	for seed := range uint64(testenv.Rounds(2, 20)) {
-		path := []string{"/", "/?"}[seed%2]
-		t.Run(fmt.Sprint(path, seed+1), func(t *testing.T) {
-			quick := &route{rate: 300, workers: 20, takes: always(fast)}
-			all := []*route{quick}
-			done, refused := 0, 0
-			for range 3 {
-				all = append(all, &route{rate: 100, workers: 2, takes: later(always(fast), always(40*time.Millisecond))})
-			}
-			r := onRoutes(t, seed+1, path, 5*time.Second, all...)
-			for _, x := range all[1:] {
-				done, refused = done+x.done, refused+x.refused
-			}
-			want(t, quick.good == quick.due && done > 800 && refused > 300, "quick", quick, "slow", all[1:], r)
-		})
+// Routes ask remotes that become so slow that they can't do what they are asked for, and all wait at the same place as a
+// route whose remote is quick: that one is served whole. Where there are three slow remotes, none of their routes has most of
+// the tasks that wait; three routes to one remote have each their share of what it does.
+func TestSlowRoutesBesideAQuickOne(t *testing.T) {
+	slow := later(always(fast), always(40*time.Millisecond))
+	for _, c := range []struct {
+		name    string
+		slow    []route
+		done    int // more than that, of the slow ones
+		refused int // likewise
+	}{
+		{"one", []route{{rate: 200, workers: 4, takes: slow}}, 540, 250},
+		{"three remotes", []route{{rate: 100, workers: 2, takes: slow}, {rate: 100, workers: 2, takes: slow}, {rate: 100, workers: 2, takes: slow}}, 800, 300},
+		{"three routes to one remote", []route{{rate: 100, workers: 6, takes: slow}, {rate: 100}, {rate: 100}}, 0, 50},
+	} {
+		for seed := range uint64(testenv.Rounds(2, 20)) {
+			path := []string{"/", "/?"}[seed%2]
+			t.Run(fmt.Sprint(c.name, path, seed+1), func(t *testing.T) {
+				all, r := onRoutes(t, seed+1, path, 5*time.Second, append([]route{{rate: 300, workers: 20, takes: always(fast)}}, c.slow...)...)
+				quick, done, refused := all[0], 0, 0
+				for _, x := range all[1:] {
+					done, refused = done+x.done, refused+x.refused
+				}
+				want(t, quick.good == quick.due && done > c.done && refused > c.refused, "quick", quick, "slow", all[1:], r)
+			})
+		}
 	}
 }
 
@@ -173,21 +170,10 @@ func TestThreeSlowRoutesBesideAQuickOne(t *testing.T) {
 func TestClientsThatComeSlowlyToABackend(t *testing.T) {
 	for _, within := range []time.Duration{0, 300 * time.Millisecond, time.Second, 1900 * time.Millisecond} { // 2 s of growth are an overload
 		for _, takes := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
-			r := Run(t, Config{Seed: 1, Loops: 1, MayRefuse: true, Patience: time.Minute, Handler: func(w *World) knot.Handler {
-				backend := task.NewSemaphore(40)
-				return func(x *knot.Ctx) error {
-					if err := backend.Acquire(1); err != nil {
-						return err
-					}
-					defer backend.Release(1)
-					if err := engine.Sleep(takes + w.Below(takes/5)); err != nil {
-						return err
-					}
-					return x.Send(200, "text/plain", nil)
-				}
-			}}, func(s *Server) time.Duration {
-				end := s.Now() + 5*time.Second
-				s.Clients.ClosedLoop(&Habit{Path: lan, KeepAlive: true, Make: func() *Request { return &Request{Path: "/"} }}, 400, within, end)
+			r := onMix(t, Config{Seed: 1, Patience: time.Minute}, 40, func(s *Server, _ *Mix) time.Duration {
+				end := s.Now() + 4*time.Second
+				ask := func() *Request { return asks(fmt.Sprint("b", (takes + s.Below(takes/5)).Microseconds()))() }
+				s.Clients.ClosedLoop(&Habit{Path: lan, KeepAlive: true, Make: ask}, 400, within, end)
 				return end
 			})
 			want(t, r.Clients.Statuses[503] == 0 && r.Clients.Statuses[200] > 1000, "within", within, "takes", takes, r.Clients.Statuses)
@@ -195,55 +181,24 @@ func TestClientsThatComeSlowlyToABackend(t *testing.T) {
 	}
 }
 
-// Three routes ask one remote, which becomes slow: each has its share of what that does.
-func TestThreeRoutesToASlowRemote(t *testing.T) {
-	for seed := range uint64(testenv.Rounds(2, 20)) {
-		t.Run(fmt.Sprint(seed+1), func(t *testing.T) {
-			quick := &route{rate: 300, workers: 20, takes: always(fast)}
-			all := []*route{quick, {rate: 100, workers: 6, takes: later(always(fast), always(40*time.Millisecond))}, {rate: 100}, {rate: 100}}
-			r := onRoutes(t, seed+1, "/", 5*time.Second, all...)
-			refused, good := 0, 0
-			for _, x := range all[1:] {
-				refused, good = refused+x.refused, good+x.good
-			}
-			want(t, quick.good == quick.due && refused > 50, "quick", quick, "slow", all[1:], good, "in time", r)
-		})
-	}
-}
-
 // Nothing is scarce where tasks only wait, however long, and whatever else waits at the same place.
 func TestNoPileWhereNothingIsScarce(t *testing.T) {
-	quick := func() *route { return &route{rate: 500, workers: unlimited, takes: always(fast)} }
-	waits := func(rate float64, takes timing) *route {
-		return &route{rate: rate, workers: unlimited, takes: takes}
-	}
-	for name, routes := range map[string]func() []*route{
-		"1 s": func() []*route { return []*route{quick(), waits(200, always(time.Second))} },
-		"becomes slow": func() []*route {
-			return []*route{quick(), waits(200, later(always(fast), always(500*time.Millisecond)))}
-		},
-		"becomes very slow": func() []*route { return []*route{quick(), waits(50, later(always(fast), always(5*time.Second)))} },
-		"becomes slow and varies": func() []*route {
-			return []*route{quick(), waits(200, later(always(fast), around(500*time.Millisecond)))}
-		},
-		"becomes very slow and varies": func() []*route {
-			return []*route{quick(), waits(200, later(always(fast), around(3*time.Second)))}
-		},
-		"two become slow": func() []*route {
-			return []*route{quick(), waits(200, later(always(fast), around(500*time.Millisecond))), waits(200, later(always(fast), around(time.Second)))}
-		},
-		"three become slow": func() []*route {
-			return []*route{quick(), waits(100, later(always(fast), around(time.Second))), waits(100, later(always(fast), around(time.Second))), waits(100, later(always(fast), around(time.Second)))}
-		},
-		"long pollers": func() []*route { return []*route{quick(), waits(20, always(10*time.Second))} },
-		"a remote that is slow, but does what it is asked": func() []*route {
-			return []*route{quick(), {rate: 40, workers: 25, takes: always(500 * time.Millisecond)}}
-		},
+	waits := func(rate float64, takes timing) route { return route{rate: rate, workers: unlimited, takes: takes} }
+	becomes := func(rate float64, takes timing) route { return waits(rate, later(always(fast), takes)) }
+	for name, others := range map[string][]route{
+		"1 s":                          {waits(200, always(time.Second))},
+		"becomes slow":                 {becomes(200, always(500*time.Millisecond))},
+		"becomes very slow":            {becomes(50, always(5*time.Second))},
+		"becomes slow and varies":      {becomes(200, around(500*time.Millisecond))},
+		"becomes very slow and varies": {becomes(200, around(3*time.Second))},
+		"two become slow":              {becomes(200, around(500*time.Millisecond)), becomes(200, around(time.Second))},
+		"three become slow":            {becomes(100, around(time.Second)), becomes(100, around(time.Second)), becomes(100, around(time.Second))},
+		"long pollers":                 {waits(20, always(10*time.Second))},
+		"a remote that is slow, but does what it is asked": {{rate: 40, workers: 25, takes: always(500 * time.Millisecond)}},
 	} {
 		for seed := range uint64(testenv.Rounds(1, 20)) {
 			t.Run(fmt.Sprint(name, "/", seed+1), func(t *testing.T) {
-				all := routes()
-				r := onRoutes(t, seed+1, "/", 6*time.Second, all...)
+				all, r := onRoutes(t, seed+1, "/", 6*time.Second, append([]route{waits(500, always(fast))}, others...)...)
 				want(t, r.Clients.Statuses[503] == 0 && all[0].good == all[0].due, "quick", all[0], r)
 			})
 		}
@@ -257,6 +212,7 @@ func (x *route) String() string {
 // A backend that does many things at once, which wait for it at one place meanwhile, is asked for more than it can do: it
 // is never let run dry for long.
 func TestABackendThatDoesManyThingsAtOnceStaysBusy(t *testing.T) {
+	lasts := time.Duration(testenv.Rounds(6, 10)) * time.Second
 	for _, x := range []struct {
 		workers int
 		takes   time.Duration
@@ -267,9 +223,9 @@ func TestABackendThatDoesManyThingsAtOnceStaysBusy(t *testing.T) {
 		for seed := range uint64(testenv.Rounds(1, 5)) {
 			t.Run(fmt.Sprint(x.workers, "/", x.takes, "/", seed+1), func(t *testing.T) {
 				could := float64(x.workers) / x.takes.Seconds()
-				all := &route{rate: 2 * could, workers: x.workers, takes: always(x.takes)}
-				r := onRoutes(t, seed+1, "/", 10*time.Second, all)
-				want(t, float64(all.done) > 0.9*10*could, all, "of", int(10*could), "that it could do;", r)
+				all, r := onRoutes(t, seed+1, "/", lasts, route{rate: 2 * could, workers: x.workers, takes: always(x.takes)})
+				could *= lasts.Seconds()
+				want(t, float64(all[0].done) > 0.9*could, all[0], "of", int(could), "that it could do;", r)
 			})
 		}
 	}
