@@ -8,28 +8,22 @@ import (
 	"github.com/capriccio-go/capriccio/internal/admit"
 )
 
-// counts is what of the process a run must leave as it was.
-type counts struct {
-	inUse map[string]int64
-}
-
-func count() counts {
-	c := counts{inUse: map[string]int64{}}
+// inUse is what of the process a run must leave as it was, by the names of resources.
+func inUse() map[string]int64 {
+	all := map[string]int64{}
 	for _, r := range admit.Resources() {
-		if r.Name() == "progress" { // only grows
-			continue
+		if r.Name() != "progress" { // which only grows
+			all[r.Name()] = r.InUse()
 		}
-		c.inUse[r.Name()] = r.InUse()
 	}
-	return c
+	return all
 }
 
 // leaks compares with what was there before. Goroutines are counted by testing/synctest,
 // which ends the test if one is left.
 func (s *Server) leaks() {
-	after := count()
-	for name, n := range after.inUse {
-		if was := s.before.inUse[name]; n != was {
+	for name, n := range inUse() {
+		if was := s.before[name]; n != was {
 			s.fault("%d of %q are in use after the end, %d were before", n, name, was)
 		}
 	}

@@ -21,7 +21,6 @@ type Request struct {
 	Done func(*Request)
 
 	Status int           // of the answer; 0: there was none
-	Failed string        // why not
 	Got    int           // bytes of the answer's body
 	Sent   time.Duration // when the client wanted to send it
 	Ended  time.Duration
@@ -106,10 +105,8 @@ func (s *Session) CloseWrite() {
 func (s *Session) transmit(b []byte) {
 	if s.up {
 		s.link.Send(b)
-	} else if s.queued == nil {
-		s.queued = b
 	} else {
-		s.queued = append(s.queued, b...)
+		s.queued = joined(s.queued, b)
 	}
 }
 

@@ -47,7 +47,7 @@ func (c *Clients) end(r *Request, status int, why string) {
 		c.w.fault("request %s has ended twice: %d %s", r.Path, status, why)
 		return
 	}
-	r.ended, r.Status, r.Failed, r.Ended = true, status, why, c.w.Now()
+	r.ended, r.Status, r.Ended = true, status, c.w.Now()
 	delete(c.pending, r)
 	if why != "" {
 		c.Failures[why]++
@@ -105,34 +105,48 @@ func (c *Clients) attempt(h *Habit, tries int, done func()) {
 		return
 	}
 	s := c.Open(h.Path, h.HTTP2)
-	n := max(h.Pipeline, 1)
-	all := make([]*Request, n)
-	left, again := n, false
-	for i := range all {
-		all[i] = h.Make()
-		then := all[i].Done
-		all[i].Done = func(r *Request) {
-			if then != nil {
-				then(r)
-			}
-			again = again || r.Status != 200
-			if left--; left > 0 {
-				return
-			}
-			s.Close("", false)
-			switch {
-			case again && tries > 0:
-				c.w.After(h.Pause, func() { c.attempt(h, tries-1, done) })
-			case done != nil:
-				done()
-			}
+	all := h.batch(func(good bool) {
+		s.Close("", false)
+		switch {
+		case !good && tries > 0:
+			c.w.After(h.Pause, func() { c.attempt(h, tries-1, done) })
+		case done != nil:
+			done()
 		}
-	}
+	})
 	c.impatient(s, h, all)
 	s.Send(all...)
 	if h.Half && h.HTTP2 == nil { // there the end of one side is that of all
 		s.CloseWrite()
 	}
+}
+
+// request makes a request; done is called when it has ended.
+func (h *Habit) request(done func(*Request)) *Request {
+	r := h.Make()
+	then := r.Done
+	r.Done = func(r *Request) {
+		if then != nil {
+			then(r)
+		}
+		done(r)
+	}
+	return r
+}
+
+// batch makes the requests that are sent at once; done is called when all have ended, good if each was answered with 200.
+func (h *Habit) batch(done func(good bool)) []*Request {
+	all := make([]*Request, max(h.Pipeline, 1))
+	left, good := len(all), true
+	for i := range all {
+		all[i] = h.request(func(r *Request) {
+			good = good && r.Status == 200
+			if left--; left == 0 {
+				done(good)
+			}
+		})
+	}
+	return all
 }
 
 // impatient has the client of s leave when it has waited too long, or by chance.
@@ -183,12 +197,7 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 		} else {
 			s = c.Open(h.Path, h.HTTP2)
 		}
-		r := h.Make()
-		then := r.Done
-		r.Done = func(r *Request) {
-			if then != nil {
-				then(r)
-			}
+		r := h.request(func(r *Request) {
 			switch {
 			case c.w.Now() >= until || s.lastOne || s.gone:
 				if len(s.waiting) == 0 {
@@ -200,7 +209,7 @@ func (c *Clients) OpenLoop(h *Habit, rate float64, until time.Duration) {
 			if r.Status != 200 && tries > 0 {
 				c.w.After(h.Pause, func() { send(tries - 1) })
 			}
-		}
+		})
 		if h.Timeout > 0 {
 			c.w.After(h.Timeout, func() { s.GiveUp(r, "timed out", h.Abort) })
 		}
@@ -258,20 +267,5 @@ func (c *Clients) loop(h *Habit, s *Session, until time.Duration) {
 		}
 		s = c.Open(h.Path, h.HTTP2)
 	}
-	n := max(h.Pipeline, 1)
-	left := n
-	all := make([]*Request, n)
-	for i := range all {
-		all[i] = h.Make()
-		then := all[i].Done
-		all[i].Done = func(r *Request) {
-			if then != nil {
-				then(r)
-			}
-			if left--; left == 0 {
-				again()
-			}
-		}
-	}
-	s.Send(all...)
+	s.Send(h.batch(func(bool) { again() })...)
 }

@@ -13,12 +13,18 @@ import (
 // A pollable is what a descriptor has to be put into an epoll set. Guarded by World.mu.
 type pollable struct{ items []*item }
 
+// A polled is what can be put into a set.
+type polled interface {
+	inSets() *pollable
+	level() uint32 // what poll(2) would say
+}
+
 // An item is a descriptor in a set, edge triggered: it is in the list of those that are
 // ready from an edge until the set has reported it.
 type item struct {
 	set    *epollSet
 	event  unix.EpollEvent
-	of     interface{ level() uint32 }
+	of     polled
 	listed bool
 	gone   bool
 }
@@ -126,17 +132,12 @@ func (n *Network) EpollAdd(set, fd int, event unix.EpollEvent) syscall.Errno {
 		return unix.EBADF
 	}
 	n.w.charge(costSmall)
-	i := &item{set: s, event: event}
-	switch x := n.fds[fd].(type) {
-	case *socket:
-		i.of, x.items = x, append(x.items, i)
-	case *listener:
-		i.of, x.items = x, append(x.items, i)
-	case *eventfd:
-		i.of, x.items = x, append(x.items, i)
-	default:
+	of, ok := n.fds[fd].(polled)
+	if !ok {
 		return unix.EBADF
 	}
+	i := &item{set: s, event: event, of: of}
+	of.inSets().items = append(of.inSets().items, i)
 	s.all = append(s.all, i)
 	if i.of.level()&event.Events != 0 {
 		i.edge()
@@ -148,7 +149,7 @@ func (n *Network) EpollDelete(set, fd int) syscall.Errno {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	s, ok := n.fds[set].(*epollSet)
-	p, pok := n.fds[fd].(interface{ inSets() *pollable })
+	p, pok := n.fds[fd].(polled)
 	if !ok || !pok {
 		return unix.EBADF
 	}

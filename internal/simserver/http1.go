@@ -40,12 +40,7 @@ var headEnd = []byte("\r\n\r\n")
 
 // received parses answers.
 func (w *http1Wire) received(b []byte) {
-	if len(w.in) == 0 {
-		w.in = b
-		defer func() { w.in = bytes.Clone(w.in) }() // b is used again
-	} else {
-		w.in = append(w.in, b...)
-	}
+	w.in = joined(w.in, b)
 	for len(w.in) > 0 && len(w.s.waiting) > 0 {
 		r := w.s.waiting[0]
 		if !w.inBody {

@@ -3,7 +3,6 @@
 package simserver
 
 import (
-	"bytes"
 	"encoding/binary"
 	"slices"
 	"strconv"
@@ -32,12 +31,7 @@ func (w *http2Wire) whole() bool {
 }
 
 func (w *http2Wire) received(b []byte) {
-	if len(w.in) == 0 {
-		w.in = b
-		defer func() { w.in = bytes.Clone(w.in) }() // b is used again
-	} else {
-		w.in = append(w.in, b...)
-	}
+	w.in = joined(w.in, b)
 	for !w.s.gone && w.whole() {
 		w.at.Reset(w.in)
 		f, err := w.frames.ReadFrame()

@@ -28,7 +28,7 @@ const segment = 1460
 // World.mu held.
 type end interface {
 	connected()
-	received(b []byte) // b is used again when it returns
+	received(b []byte) // b is the callee's
 	// ended is called once, after which nothing comes any more: 0 if the server has
 	// sent all it had.
 	ended(e syscall.Errno)
@@ -132,11 +132,7 @@ func (l *Link) Send(b []byte) {
 		return
 	}
 	l.raced = l.raced || l.s != nil && l.s.outEnd
-	if len(l.unsent) == 0 {
-		l.unsent = b
-	} else {
-		l.unsent = append(l.unsent, b...)
-	}
+	l.unsent = joined(l.unsent, b)
 	l.pump()
 }
 
@@ -222,7 +218,6 @@ func (s *socket) arrived(b []byte) {
 	default:
 		s.in.add(b)
 		s.inAt = s.n.w.now()
-		s.n.inUse += len(b)
 		s.changed()
 	}
 }
@@ -250,7 +245,6 @@ func (l *Link) deliver() {
 	w.mu.Lock()
 	s.moving = false
 	if l.left || l.over {
-		w.Net.inUse -= s.out.len()
 		if s.out.len() > 0 && !s.closed { // nobody is there: it is answered by a reset
 			w.post(w.now()+l.path.Latency, func() {
 				w.mu.Lock()
@@ -258,7 +252,7 @@ func (l *Link) deliver() {
 				s.resetByClient()
 			})
 		}
-		reuse(s.out.take())
+		s.out = queue{}
 		w.mu.Unlock()
 		return
 	}
@@ -273,7 +267,6 @@ func (l *Link) deliver() {
 	} else {
 		b = s.out.take()
 	}
-	w.Net.inUse -= k
 	s.offerRoom()
 	if s.out.len() > 0 {
 		s.moving = true
@@ -286,9 +279,6 @@ func (l *Link) deliver() {
 	w.mu.Unlock()
 	if k > 0 {
 		l.end.received(b)
-		w.mu.Lock()
-		reuse(b)
-		w.mu.Unlock()
 	}
 	if last {
 		l.end.ended(0)
@@ -303,8 +293,7 @@ func (l *Link) lost(e syscall.Errno) {
 	}
 	l.over = true
 	if s := l.s; s != nil {
-		l.w.Net.inUse -= s.out.len()
-		reuse(s.out.take())
+		s.out = queue{}
 	}
 	left := l.left
 	l.w.post(l.w.now()+l.path.Latency, func() {
@@ -369,8 +358,7 @@ func (s *socket) resetByClient() {
 	if !s.closed {
 		s.pending = unix.ECONNRESET
 	}
-	s.n.inUse -= s.in.len() + s.out.len()
-	reuse(s.in.take())
-	reuse(s.out.take())
+	s.in = queue{}
+	s.out = queue{}
 	s.changed()
 }

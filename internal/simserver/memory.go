@@ -16,7 +16,7 @@ type Memory struct {
 	w *World
 
 	// All guarded by World.mu.
-	limit   int // bytes, GOMEMLIMIT; 0: none
+	limit   int // fixed: bytes, GOMEMLIMIT; 0: none
 	live    int
 	total   uint64 // allocated so far
 	garbage int
@@ -32,13 +32,6 @@ type Memory struct {
 const leastHeap = 4 << 20
 
 func newMemory(w *World) *Memory { return &Memory{w: w} }
-
-// SetLimit sets the limit, in bytes, below which the process has to stay.
-func (m *Memory) SetLimit(bytes int) {
-	m.w.mu.Lock()
-	defer m.w.mu.Unlock()
-	m.limit = bytes
-}
 
 // Hold takes n bytes, which Release gives back.
 func (m *Memory) Hold(n int) {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/aio"
@@ -132,16 +133,7 @@ func (m *Mix) Serve(x *knot.Ctx) error {
 	case "/http":
 		return m.adapted(x)
 	}
-	q := x.Query()
-	for len(q) > 0 {
-		step := q
-		q = ""
-		for i := range step {
-			if step[i] == '.' {
-				step, q = step[:i], step[i+1:]
-				break
-			}
-		}
+	for step := range strings.FieldsFuncSeq(x.Query(), func(r rune) bool { return r == '.' }) {
 		n, err := strconv.Atoi(step[1:])
 		if err != nil {
 			return knot.Status(400)

@@ -40,7 +40,6 @@ type Network struct {
 	links   int
 	sockets int // accepted and open
 	faults  Faults
-	inUse   int    // bytes in the buffers of sockets
 	page    []byte // what SendFile reads
 }
 

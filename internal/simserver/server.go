@@ -64,8 +64,8 @@ type Server struct {
 	Knot    *knot.Server
 
 	cfg    Config
-	halted <-chan struct{} // of Halt; nil: it has not been called
-	before counts
+	halted <-chan struct{}  // of Halt; nil: it has not been called
+	before map[string]int64 // inUse
 	gauges []*gauge
 }
 
@@ -143,7 +143,7 @@ func (s *Server) run(t *testing.T, play func(s *Server) time.Duration) *Result {
 	limit := engine.Descriptors.Limit()
 	engine.Descriptors.SetLimit(int64(s.cfg.FDs))
 	defer engine.Descriptors.SetLimit(limit)
-	s.before = count()
+	s.before = inUse()
 	if err := s.start(); err != nil {
 		t.Fatalf("seed %d: %v", s.seed, err)
 	}

@@ -82,7 +82,6 @@ func (n *Network) Recv(fd int32, b []byte, flags int) (uintptr, syscall.Errno) {
 		k := copy(b, s.in.bytes())
 		if flags&unix.MSG_PEEK == 0 {
 			s.in.drop(k)
-			n.inUse -= k
 			n.w.charge(time.Duration(k) * costKiB / 1024)
 			s.link.roomAgain()
 		}
@@ -142,11 +141,8 @@ func (s *socket) offerRoom() {
 	}
 }
 
-// take adds to what the client is to get; sent has it get there.
-func (s *socket) take(b []byte) { s.out.add(b) }
-
+// sent has the client get what has been added to out, n bytes.
 func (s *socket) sent(n int) {
-	s.n.inUse += n
 	s.n.w.charge(costSend + time.Duration(n)*costKiB/1024)
 	if s.segment < segment {
 		s.n.w.charge(time.Duration(n/s.segment) * costTiny)
@@ -162,7 +158,7 @@ func (n *Network) Send(fd int32, b []byte) (uintptr, syscall.Errno) {
 		return 0, e
 	}
 	k := s.room(len(b))
-	s.take(b[:k])
+	s.out.add(b[:k])
 	s.sent(k)
 	return uintptr(k), 0
 }
@@ -183,7 +179,7 @@ func (n *Network) SendMsg(fd int32, vector []unix.Iovec) (uintptr, syscall.Errno
 	for i := range vector {
 		b := unsafe.Slice(vector[i].Base, int(vector[i].Len))
 		b = b[:min(left, len(b))]
-		s.take(b)
+		s.out.add(b)
 		left -= len(b)
 	}
 	s.sent(k)
@@ -206,7 +202,7 @@ func (n *Network) SendFile(fd, file int, off int64, size int) (uintptr, syscall.
 		return 0, err.(syscall.Errno)
 	}
 	if k > 0 {
-		s.take(n.page[:k])
+		s.out.add(n.page[:k])
 		s.sent(k)
 	}
 	return uintptr(k), 0
@@ -226,8 +222,7 @@ func (s *socket) finish() {
 func (s *socket) close() {
 	s.closed = true
 	if s.in.len() > 0 {
-		s.n.inUse -= s.in.len()
-		reuse(s.in.take())
+		s.in = queue{}
 		s.link.lost(unix.ECONNRESET)
 		return
 	}
