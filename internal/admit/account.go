@@ -49,7 +49,7 @@ func (a *account) counts() bool {
 // plentiful reports whether little of the given limit of a is in use, whatever limit was found: if
 // that is too much, less would not be better.
 func (a *account) plentiful() bool {
-	return a.state == Low || a.used < (a.spec.Plenty-a.spec.Margin)*a.spec.Limit
+	return a.state == Low || a.used < (Plenty-a.spec.Margin)*a.spec.Limit
 }
 
 // sample looks at what is in use now.
@@ -69,7 +69,7 @@ func (a *account) sample(now time.Duration) {
 func (a *account) inUse() float64 {
 	v := a.observed
 	if a.known {
-		v = a.reserved.Mean + max(a.excess.least(), 0)
+		v = a.reserved.Mean + max(a.excess.least, 0)
 	}
 	return max(v, 0)
 }
@@ -77,22 +77,22 @@ func (a *account) inUse() float64 {
 // A lowest remembers the lowest of the last few samples: at least lowestSamples of them, and
 // all of the last lowestTime, as long as there is room for.
 type lowest struct {
-	at  [16]time.Duration
-	of  [16]float64
-	n   int     // samples there were
-	min float64 // the lowest; 0 before the first sample
+	at    [16]time.Duration
+	of    [16]float64
+	n     int     // samples there were
+	least float64 // the lowest; 0 before the first sample
 }
 
 func (m *lowest) add(now time.Duration, v float64) {
 	m.at[m.n%len(m.at)], m.of[m.n%len(m.of)] = now, v
 	m.n++
-	m.min = v
+	m.least = v
 	for i := range min(m.n, len(m.of)) {
 		k := (m.n - 1 - i) % len(m.of)
 		if i >= lowestSamples && now-m.at[k] > lowestTime {
 			break
 		}
-		m.min = min(m.min, m.of[k])
+		m.least = min(m.least, m.of[k])
 	}
 }
 
@@ -104,11 +104,8 @@ func (m *lowest) shift(by float64) {
 	for i := range m.of {
 		m.of[i] += by
 	}
-	m.min += by
+	m.least += by
 }
-
-// least is 0 before the first sample.
-func (m *lowest) least() float64 { return m.min }
 
 // weight is how much of a moving average over the time of the given length a sample makes
 // up that stands for dt.
@@ -121,11 +118,11 @@ func (a *account) judge() {
 	if !math.IsInf(a.limit, 1) {
 		a.util = a.used / a.limit
 	}
-	soon := a.util + a.trend*s.Horizon.Seconds()
+	soon := a.util + a.trend*horizon.Seconds()
 	switch {
 	case a.util >= s.Target, a.state == AtLimit && a.util >= s.Target-s.Margin:
 		a.state = AtLimit
-	case a.util >= s.Plenty, soon >= s.Target, a.state != Low && a.util >= s.Plenty-s.Margin:
+	case a.util >= Plenty, soon >= s.Target, a.state != Low && a.util >= Plenty-s.Margin:
 		a.state = Rising
 	default:
 		a.state = Low

@@ -201,7 +201,7 @@ func TestTwoKindsThatSleepAreNoBottleneck(t *testing.T) {
 	for _, long := range []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second} {
 		for _, share := range []float64{0.1, 0.33, 0.6} {
 			for _, rate := range []float64{150, 600} {
-				for seed := range uint64(testenv.Rounds(20, 100)) {
+				for seed := range uint64(testenv.Rounds(10, 100)) {
 					rng := rand.New(rand.NewPCG(seed, 5))
 					n := &watchedNode{service: func() time.Duration {
 						d := time.Duration(rng.ExpFloat64() * float64(2*time.Millisecond))

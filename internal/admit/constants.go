@@ -11,16 +11,16 @@ const reading = 10 * time.Millisecond
 
 // Resources, see Ledger and Spec.
 const (
-	defaultTarget  = 0.95          // share of the limit: more would do harm
-	defaultPlenty  = 0.6           // share of the limit: less is plentiful
-	defaultMargin  = 0.05          // share of the limit: hysteresis of both
-	defaultHorizon = 2 * trendTime // [how far the trend is looked ahead]
-	defaultStale   = time.Second   // after which a sign counts as 0
-	trendTime      = 10 * reading  // [that the trend is averaged over]
-	tightShare     = 0.92          // of what tasks hold while they wait: queues are not left to grow
-	scarceShare    = 0.85          // in use, so that tasks inside may be waiting for more
-	lowestSamples  = 4             // samples: the lowest of them counts, and
-	lowestTime     = 2 * trendTime // [all of this time: several collections of a busy heap]
+	defaultTarget = 0.95          // share of the limit: more would do harm
+	Plenty        = 0.6           // share of the limit: less is plentiful
+	defaultMargin = 0.05          // share of the limit: hysteresis of both
+	horizon       = 2 * trendTime // [how far the trend is looked ahead]
+	staleAfter    = time.Second   // a sample of a sign counts as 0
+	trendTime     = 10 * reading  // [that the trend is averaged over]
+	tightShare    = 0.92          // of what tasks hold while they wait: queues are not left to grow
+	scarceShare   = 0.85          // in use, so that tasks inside may be waiting for more
+	lowestSamples = 4             // samples: the lowest of them counts, and
+	lowestTime    = 2 * trendTime // [all of this time: several collections of a busy heap]
 	// futileAfter: half of it takes what a burst of requests holds for a cache; twice of it refuses requests for longer
 	// after a cache has grown.
 	futileAfter = 2 * trendTime // [that others fill the heap]

@@ -37,7 +37,7 @@ func TestRefusingIsFutile(t *testing.T) {
 		if l.Calm() != futile {
 			t.Errorf("%v: calm is %v, futile: %v", now, !futile, futile)
 		}
-		if p, _, _ := l.pressure(now); futile && p > 1 {
+		if p, _ := l.pressure(now); futile && p > 1 {
 			t.Errorf("%v: pressure is %v, although admitted tasks are not the cause", now, p)
 		}
 	}

@@ -27,10 +27,9 @@ import (
 // limit goes back to where it was, and grows with the load, until the pressure is gone or
 // has become a quarter more.
 type Knee struct {
-	Start float64       // first limit; 0: none until the first pressure
-	Min   float64       // the limit is never less; 0: 1
-	Max   float64       // nor more; 0: any
-	Pause time.Duration // shortest time between two changes; 0: 20 ms
+	Start float64 // first limit; 0: none until the first pressure
+	Min   float64 // the limit is never less; 0: 1
+	Max   float64 // nor more; 0: any
 
 	limit   float64       // 0: not begun
 	ceiling float64       // 0: none
@@ -56,13 +55,13 @@ func (k *Knee) Limit() float64 {
 }
 
 // Update takes a measurement: load is the most there was since the last Update, and
-// pressure what was measured at the time at about the time since from.
-func (k *Knee) Update(now, from, at time.Duration, load, pressure float64) {
+// pressure what was measured about the time since from.
+func (k *Knee) Update(now, from time.Duration, load, pressure float64) {
 	if k.limit == 0 {
 		k.limit = k.Limit()
-		k.changed = min(from, now) - k.pause()
+		k.changed = min(from, now) - kneePause
 	}
-	if from < k.changed || now-k.changed < k.pause() {
+	if from < k.changed || now-k.changed < kneePause {
 		return
 	}
 	if pressure <= 1 || pressure > kneeMore*k.first {
@@ -77,13 +76,6 @@ func (k *Knee) Update(now, from, at time.Duration, load, pressure float64) {
 	case pressure < kneeGoal && bound:
 		k.forward(now, pressure)
 	}
-}
-
-func (k *Knee) pause() time.Duration {
-	if k.Pause > 0 {
-		return k.Pause
-	}
-	return kneePause
 }
 
 func (k *Knee) back(now time.Duration, load, pressure float64) {

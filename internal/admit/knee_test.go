@@ -53,7 +53,7 @@ func settle(k *Knee, p plant, now *time.Duration, steps, delay int, noise float6
 		seen := (*history)[max(len(*history)-1-delay, 0)]
 		seen *= 1 + noise*(2*rng.Float64()-1)
 		at := *now - time.Duration(delay)*step
-		k.Update(*now, at-step, at, load, seen)
+		k.Update(*now, at-step, load, seen)
 		limits = append(limits, load/p.knee)
 	}
 	return limits
@@ -125,12 +125,12 @@ func TestKneeThatLoadDoesNotReach(t *testing.T) {
 	k := &Knee{Start: 16}
 	for i := range 1000 {
 		now := time.Duration(i) * step
-		k.Update(now, now-step, now, 10, 0.1)
+		k.Update(now, now-step, 10, 0.1)
 	}
 	testenv.Equal(t, k.Limit(), 16, "the limit became although the load is only 10")
 	// A blow that has nothing to do with the load takes the limit down by and by only.
 	k = &Knee{Start: 5000}
-	k.Update(step, 0, step, 10, 3)
+	k.Update(step, 0, 10, 3)
 	testenv.Equal(t, k.Limit(), 3500, "the limit became at once although the load was only 10")
 }
 
@@ -143,7 +143,7 @@ func TestPressureFromElsewhere(t *testing.T) {
 	run := func(steps int, pressure float64, want float64) {
 		for range steps {
 			now += step
-			k.Update(now, now-step, now, min(k.Limit(), want), pressure)
+			k.Update(now, now-step, min(k.Limit(), want), pressure)
 			least = min(least, k.Limit())
 		}
 	}
@@ -171,7 +171,7 @@ func TestKneeWaitsForTheLoadToFollow(t *testing.T) {
 	now := time.Duration(0)
 	for range 100 {
 		now += 2 * step
-		k.Update(now, now-step, now, 1000, 2)
+		k.Update(now, now-step, 1000, 2)
 	}
 	if k.Limit() != 1000*kneeLeast && math.Abs(k.Limit()-1000/math.Sqrt2) > 1 {
 		t.Errorf("the limit is %v, want that of one step", k.Limit())
@@ -180,18 +180,18 @@ func TestKneeWaitsForTheLoadToFollow(t *testing.T) {
 
 func TestKneeWithoutFirstLimit(t *testing.T) {
 	k := &Knee{}
-	k.Update(step, 0, step, 700, 0.9)
+	k.Update(step, 0, 700, 0.9)
 	if !math.IsInf(k.Limit(), 1) {
 		t.Errorf("there is a limit, %v, before there was pressure", k.Limit())
 	}
-	k.Update(2*step, step, 2*step, 700, 1.2)
+	k.Update(2*step, step, 700, 1.2)
 	if k.Limit() < 500 || k.Limit() > 690 {
 		t.Errorf("at pressure 1.2 with a load of 700 the limit became %v", k.Limit())
 	}
 	k = &Knee{Start: 10, Max: 25}
 	for i := range 100 {
 		now := time.Duration(i) * 2 * step
-		k.Update(now, now-step, now, k.Limit(), 0)
+		k.Update(now, now-step, k.Limit(), 0)
 	}
 	if k.Limit() != 25 {
 		t.Errorf("the limit is %v, want the highest, 25", k.Limit())
@@ -201,10 +201,10 @@ func TestKneeWithoutFirstLimit(t *testing.T) {
 // Until a measurement that began after the last change, nothing changes.
 func TestKneeWaitsForNews(t *testing.T) {
 	k := &Knee{Start: 1000}
-	k.Update(100*step, 99*step, 100*step, 1000, 2)
+	k.Update(100*step, 99*step, 1000, 2)
 	after := k.Limit()
 	for i := range 50 {
-		k.Update((101+time.Duration(i))*step, 99*step, 100*step, after, 2) // old news
+		k.Update((101+time.Duration(i))*step, 99*step, after, 2) // old news
 	}
 	if k.Limit() != after || after >= 1000 {
 		t.Errorf("limit %v, then %v: the same measurement counted twice", after, k.Limit())

@@ -150,14 +150,14 @@ func (l *Ledger) Tick(now time.Duration) {
 	l.recount()
 	tight, stalled := false, false
 	for _, a := range *l.accounts.Load() {
-		if a.spec.Kind == Sign && a.observed != 0 && now-a.sampled > a.spec.Stale {
+		if a.spec.Kind == Sign && a.observed != 0 && now-a.sampled > staleAfter {
 			a.observed = 0
 			a.sample(now)
 		} else if a.used != a.observed || a.spec.Kind == Collected {
 			a.sample(now)
 		}
 		if a.spec.Kind == Collected && a.excess.n > 0 {
-			a.futile.look(now, a.excess.least(), a.limit, &a.spec)
+			a.futile.look(now, a.excess.least, a.limit, &a.spec)
 		}
 		tight = tight || a.spec.Kind == Kept && a.util >= tightShare
 	}
@@ -173,18 +173,18 @@ func (l *Ledger) Tick(now time.Duration) {
 		l.stalledAt = now
 	}
 	l.now = now
-	pressure, from, at := l.pressure(now)
+	pressure, from := l.pressure(now)
 	for _, a := range *l.accounts.Load() {
 		// Until a limit of the heap is known there is none: pressure of other resources says nothing of it.
 		if a.knee != nil && (a.spec.Limit > 0 || a.spec.Kind != Collected) {
-			a.knee.Update(now, from, at, a.used, pressure)
+			a.knee.Update(now, from, a.used, pressure)
 			a.limit = a.knee.Limit()
 			a.judge()
 		}
 	}
 	for _, g := range l.limits {
 		g.begin()
-		g.window.Update(now, from, at, float64(g.peak), g.windowPressure(now, pressure))
+		g.window.Update(now, from, float64(g.peak), g.windowPressure(now, pressure))
 		g.peak = g.counted
 		for _, s := range *g.shares.Load() {
 			s.granted.Store(0) // there may be less room now
@@ -229,10 +229,10 @@ func (l *Ledger) fullest() (share float64) {
 	return share
 }
 
-// pressure is the largest share of a given limit that is in use, and from when to when
+// pressure is the largest share of a given limit that is in use, and since when
 // it was measured. Where refusing work is futile the load is not the cause.
-func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Duration) {
-	from, at = now, now
+func (l *Ledger) pressure(now time.Duration) (pressure float64, from time.Duration) {
+	from = now
 	for _, a := range *l.accounts.Load() {
 		if !a.counts() || a.spec.Limit == 0 {
 			continue
@@ -242,17 +242,16 @@ func (l *Ledger) pressure(now time.Duration) (pressure float64, from, at time.Du
 			share = min(share, kneeBlind)
 		}
 		if share > pressure {
-			pressure, from, at = share, min(a.before, a.sampled-a.spec.Over), a.sampled
+			pressure, from = share, min(a.before, a.sampled-a.spec.Over)
 		}
 	}
-	return pressure, from, at
+	return pressure, from
 }
 
 // A Standing is the state of a resource as a policy sees it.
 type Standing struct {
 	State  State
 	Util   float64
-	Plenty float64
 	Target float64
 	Sign   bool
 	Open   bool    // there is no limit yet
@@ -271,8 +270,8 @@ func (l *Ledger) Standings(to []Standing, version uint64) ([]Standing, uint64) {
 	to = to[:0]
 	for _, a := range *l.accounts.Load() {
 		to = append(to, Standing{
-			State: a.state, Util: a.util, Plenty: a.spec.Plenty, Target: a.spec.Target,
-			Sign: !a.spec.Kind.scarce(), Open: math.IsInf(a.limit, 1), Room: (a.spec.Plenty - a.util) * a.limit,
+			State: a.state, Util: a.util, Target: a.spec.Target,
+			Sign: !a.spec.Kind.scarce(), Open: math.IsInf(a.limit, 1), Room: (Plenty - a.util) * a.limit,
 		})
 	}
 	return to, now

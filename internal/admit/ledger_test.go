@@ -24,12 +24,12 @@ func stateOf(l *Ledger, r ResourceID) ResourceReport {
 
 func TestStatesHaveHysteresis(t *testing.T) {
 	l := NewLedger()
-	r := mustAdd(t, l, Spec{Name: "memory", Limit: 1000, Target: 0.9, Plenty: 0.5, Margin: 0.1})
+	r := mustAdd(t, l, Spec{Name: "memory", Limit: 1000, Target: 0.9, Margin: 0.1})
 	steps := []struct {
 		used float64
 		want State
 	}{
-		{0, Low}, {499, Low}, {500, Rising}, {401, Rising}, {399, Low}, {450, Low}, {500, Rising},
+		{0, Low}, {599, Low}, {600, Rising}, {501, Rising}, {499, Low}, {550, Low}, {600, Rising},
 		{899, Rising}, {900, AtLimit}, {801, AtLimit}, {899, AtLimit}, {799, Rising}, {899, Rising},
 		{1200, AtLimit}, {0, Low},
 	}
@@ -46,16 +46,16 @@ func TestStatesHaveHysteresis(t *testing.T) {
 
 func TestFastGrowthIsRisingBeforeItIsHigh(t *testing.T) {
 	l := NewLedger()
-	fast := mustAdd(t, l, Spec{Name: "fast", Limit: 1000, Horizon: 500 * time.Millisecond})
-	slow := mustAdd(t, l, Spec{Name: "slow", Limit: 1000, Horizon: 500 * time.Millisecond})
+	fast := mustAdd(t, l, Spec{Name: "fast", Limit: 1000})
+	slow := mustAdd(t, l, Spec{Name: "slow", Limit: 1000})
 	now := time.Duration(0)
 	for i := range 30 {
 		now += 10 * time.Millisecond
-		l.Observe(now, fast, float64(i)*15)
+		l.Observe(now, fast, float64(i)*20)
 		l.Observe(now, slow, float64(i))
 	}
-	if got := stateOf(l, fast); got.State != Rising || got.Trend < 1 || got.Trend > 1.6 {
-		t.Errorf("fast: %+v, want rising, and a trend near 1.5 per second", got)
+	if got := stateOf(l, fast); got.State != Rising || got.Trend < 1.5 || got.Trend > 2.1 {
+		t.Errorf("fast: %+v, want rising, and a trend near 2 per second", got)
 	}
 	if got := stateOf(l, slow); got.State != Low {
 		t.Errorf("slow: %+v, want low", got)
@@ -139,7 +139,7 @@ func TestSignOfAResourceThatIsPlentiful(t *testing.T) {
 	l.Observe(time.Second, gc, 0.5)
 	for _, c := range []struct{ used, pressure float64 }{{100, 0.1}, {550, 0.55}, {650, 2}, {990, 2}} {
 		l.Observe(time.Second, memory, c.used)
-		if got, _, _ := l.pressure(time.Second); got != c.pressure {
+		if got, _ := l.pressure(time.Second); got != c.pressure {
 			t.Errorf("with %v of memory in use pressure is %v, want %v", c.used, got, c.pressure)
 		}
 	}
@@ -216,9 +216,9 @@ func TestSpecsThatAreWrong(t *testing.T) {
 		{Spec{Name: "x", Kind: Shown, Find: true, Limit: 1}, "give it a limit"},
 		{Spec{Name: "x", Kind: Shown + 1}, "no kind"},
 		{Spec{Name: "x", Target: 1}, "target 1"},
-		{Spec{Name: "x", Plenty: 0.9, Target: 0.8}, "plenty 0.9"},
+		{Spec{Name: "x", Target: 0.5}, "target 0.5"},
 		{Spec{Name: "x", Margin: 0.7}, "margin 0.7"},
-		{Spec{Name: "x", Stale: -1}, "stale"},
+		{Spec{Name: "x", Over: -1}, "over"},
 	} {
 		if _, err := l.Add(c.spec); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: error %v, want one with %q", c.spec, err, c.want)
@@ -230,7 +230,7 @@ func TestSpecsThatAreWrong(t *testing.T) {
 // not run more tasks than there is room for.
 func TestGrantsAddUp(t *testing.T) {
 	l := NewLedger()
-	r := mustAdd(t, l, Spec{Name: "memory", Limit: 100, Target: 0.9, Plenty: 0.5})
+	r := mustAdd(t, l, Spec{Name: "memory", Limit: 100, Target: 0.9})
 	l.Observe(time.Second, r, 60)
 	testenv.Equal(t, l.Grant(r, 4, 5), 5, "granted")
 	testenv.Equal(t, l.Grant(r, 4, 5), 2, "granted")

@@ -126,9 +126,7 @@ func (g *ConcurrencyLimit) demandKnown(now time.Duration) float64 {
 }
 
 // Inside is how many tasks have been admitted and have not finished.
-func (g *ConcurrencyLimit) Inside() int { return g.inside() }
-
-func (g *ConcurrencyLimit) inside() (n int) {
+func (g *ConcurrencyLimit) Inside() (n int) {
 	for _, s := range *g.shares.Load() {
 		n += int(s.inside.Load())
 	}
@@ -279,7 +277,7 @@ func (g *ConcurrencyLimit) leavesToPoorer(now time.Duration, s *loopShare) bool 
 
 // report is the state of the limit. The ledger is locked.
 func (g *ConcurrencyLimit) report() ResourceReport {
-	r := ResourceReport{Name: g.name, Used: float64(g.inside()), Limit: g.window.Limit()}
+	r := ResourceReport{Name: g.name, Used: float64(g.Inside()), Limit: g.window.Limit()}
 	switch {
 	case math.IsInf(r.Limit, 1):
 		r.Limit = 0

@@ -225,7 +225,7 @@ func TestMemoryThatIsTakenLate(t *testing.T) {
 		m.run(time.Second)
 		first := m.most / (512 * mib)
 		m.most = 0
-		m.run(5 * time.Second)
+		m.run(2 * time.Second)
 		then := m.most / (512 * mib)
 		t.Logf("demand known: %v: at most %.3f of the cap in the first second, then %.3f", known, first, then)
 		if known && max(first, then) > 1 {

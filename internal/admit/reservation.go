@@ -50,7 +50,7 @@ func (l *Ledger) Ahead(tasks int, yet []float64) {
 	defer l.mu.Unlock()
 	l.told, l.behind = true, 0
 	for _, g := range l.limits {
-		g.then = g.inside()
+		g.then = g.Inside()
 		l.behind += g.then
 	}
 	l.behind = max(l.behind-tasks, 0)
@@ -67,7 +67,7 @@ func (l *Ledger) Ahead(tasks int, yet []float64) {
 func (l *Ledger) recount() {
 	inside := 0
 	for _, g := range l.limits {
-		g.counted = g.inside()
+		g.counted = g.Inside()
 		g.peak = max(g.peak, g.counted)
 		inside += g.counted
 	}
@@ -132,7 +132,7 @@ func (t *demand) room(credit float64) int {
 	}
 	others := a.observed
 	if a.known {
-		others = max(a.excess.least(), 0)
+		others = max(a.excess.least, 0)
 	}
 	limit := a.limit
 	if a.futile.found {

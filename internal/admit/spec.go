@@ -59,8 +59,8 @@ func (k Kind) scarce() bool { return k != Sign && k != Shown }
 // A Spec describes a resource to a Ledger. Zero fields have the defaults named.
 //
 // With u for the used share of the limit: the resource is AtLimit from u >= Target
-// until u < Target-Margin; otherwise it is Rising from u >= Plenty, or from u +
-// trend*Horizon >= Target, until u < Plenty-Margin and no longer so; else it is Low.
+// until u < Target-Margin; otherwise it is Rising from u >= Plenty, or if the trend leads to
+// Target within 200 ms, until u < Plenty-Margin and no longer so; else it is Low.
 type Spec struct {
 	Name string // not empty, and unlike the others'
 	// Limit is how much may be in use, in any unit. 0: unknown, to be found.
@@ -76,12 +76,8 @@ type Spec struct {
 	Of string
 	// Unknown is how much is reserved for a task of unknown demand; 0: nothing.
 	Unknown float64
-	Target  float64       // 0.95; how far to go, below 1
-	Plenty  float64       // 0.6
-	Margin  float64       // 0.05
-	Horizon time.Duration // 200 ms: how far the trend is looked ahead
-	// Stale: a sample of a sign that is older counts as 0. 1 s.
-	Stale time.Duration
+	Target  float64 // 0.95; how far to go, at least Plenty and below 1
+	Margin  float64 // 0.05
 	// Over: samples are averages over so much time before. 0: what is in use at the moment.
 	Over time.Duration
 }
@@ -93,14 +89,7 @@ func (s Spec) withDefaults() (Spec, error) {
 		}
 	}
 	orElse(&s.Target, defaultTarget)
-	orElse(&s.Plenty, min(defaultPlenty, s.Target))
 	orElse(&s.Margin, defaultMargin)
-	if s.Horizon == 0 {
-		s.Horizon = defaultHorizon
-	}
-	if s.Stale == 0 {
-		s.Stale = defaultStale
-	}
 	switch {
 	case s.Name == "":
 		return s, fmt.Errorf("admit: a resource without name")
@@ -114,14 +103,14 @@ func (s Spec) withDefaults() (Spec, error) {
 		return s, fmt.Errorf("admit: resource %q is only shown; give it a limit, and not Find", s.Name)
 	case s.Kind == Sign && s.Limit == 0:
 		return s, fmt.Errorf("admit: resource %q is a sign of thrashing without a limit; say how much is too much", s.Name)
-	case !(0 < s.Plenty && s.Plenty <= s.Target && s.Target < 1):
-		return s, fmt.Errorf("admit: resource %q: plenty %v, target %v; want 0 < plenty <= target < 1", s.Name, s.Plenty, s.Target)
+	case !(Plenty <= s.Target && s.Target < 1):
+		return s, fmt.Errorf("admit: resource %q: target %v; want it from %v to below 1", s.Name, s.Target, Plenty)
 	case !(s.Unknown >= 0) || math.IsInf(s.Unknown, 1):
 		return s, fmt.Errorf("admit: resource %q: unknown %v; want what a task may hold of it, 0 if that does not matter", s.Name, s.Unknown)
-	case !(0 < s.Margin && s.Margin < s.Plenty):
-		return s, fmt.Errorf("admit: resource %q: margin %v; want it above 0 and below plenty, which is %v", s.Name, s.Margin, s.Plenty)
-	case s.Horizon < 0 || s.Stale < 0 || s.Over < 0:
-		return s, fmt.Errorf("admit: resource %q: horizon %v, stale %v, over %v; want durations above 0", s.Name, s.Horizon, s.Stale, s.Over)
+	case !(0 < s.Margin && s.Margin < Plenty):
+		return s, fmt.Errorf("admit: resource %q: margin %v; want it above 0 and below %v", s.Name, s.Margin, Plenty)
+	case s.Over < 0:
+		return s, fmt.Errorf("admit: resource %q: over %v; want a duration", s.Name, s.Over)
 	}
 	return s, nil
 }

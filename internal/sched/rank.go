@@ -109,10 +109,10 @@ func force(s *admit.Standing) float64 {
 	switch {
 	case s.State == admit.AtLimit || s.Util >= s.Target:
 		return 1
-	case s.Util >= s.Plenty:
-		return (s.Util - s.Plenty) / (s.Target - s.Plenty)
+	case s.Util >= admit.Plenty:
+		return (s.Util - admit.Plenty) / (s.Target - admit.Plenty)
 	case s.State == admit.Low:
-		return (s.Util/s.Plenty - 1) * plentyWeight / resourceWeight
+		return (s.Util/admit.Plenty - 1) * plentyWeight / resourceWeight
 	}
 	return 0
 }

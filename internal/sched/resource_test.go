@@ -133,11 +133,11 @@ func TestAnyOrderUnlessSomethingIsScarce(t *testing.T) {
 		"at the limit":              {990e3, taking(0, 0), nil, false},
 		"taken fast":                {100e3, taking(10, 10), nil, false},
 		"taken fast, but not kept":  {100e3, taking(10, 0), nil, true},
-		"taken slowly, little left": {699.95e3, taking(0.001, 0.001), nil, false},
+		"taken slowly, little left": {599.95e3, taking(0.001, 0.001), nil, false},
 		"exclusive":                 {100e3, taking(0, 0), NewClaim(nil), false},
 	} {
 		ledger := admit.NewLedger()
-		memory := mustAdd(t, ledger, admit.Spec{Name: "memory", Limit: 1e6, Plenty: 0.7})
+		memory := mustAdd(t, ledger, admit.Spec{Name: "memory", Limit: 1e6})
 		p := NewResource(ResourceConfig{
 			Ledger: ledger, Predictions: func() []Prediction { return []Prediction{{}, c.node} },
 			Stage: func(n Node) Stage { return Stage{Claim: map[Node]*Claim{2: c.claim}[n]} },
