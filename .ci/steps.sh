@@ -217,7 +217,7 @@ test_race_core() {
 
 # Left out is what has no concurrency, or only starts other processes.
 test_race() {
-	tests -timeout 2000s -race $(without ./cmd/stackplan/... ./bgraph/graphview/... ./internal/graphlayout ./internal/graphcompare ./internal/words ./internal/adapt ./internal/kernel \
+	tests -timeout 2000s -race $(without ./cmd/stackplan/... ./bgraph/graphview/... ./internal/graphlayout ./internal/graphcompare ./internal/words ./internal/kernel \
 		./internal/fromc ./bench/internal/report ./cmd/knot/internal/config ./cmd/bgdump/web/internal/sample)
 }
 

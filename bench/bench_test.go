@@ -351,7 +351,7 @@ func TestSharesOfAFlowGraph(t *testing.T) {
 	const flow = "github.com/capriccio-go/capriccio/flow."
 	got := valuesOf(flowShares(&profile.Profile{Sample: []*profile.Sample{
 		stack(10, "runtime.mallocgc", flow+"(*Instance[go.shape.int]).put", flow+"(*Out[go.shape.int]).Send", "main.run"),
-		stack(20, "github.com/capriccio-go/capriccio/internal/adapt.(*Sizer).Served", flow+"(*Instance[...]).done"),
+		stack(20, flow+"(*sizer).addService", flow+"(*Instance[...]).done"),
 		stack(30, "os.put", "main.run"),
 		stack(40, flow+"(*Vars[...]).Of", "main.run"),
 	}}))

@@ -152,7 +152,7 @@ func (r *run) adapt(system, path string, shape phases, args ...string) ([]sample
 
 // overheads are the parts of package flow that Table 1 has, by the functions that they are.
 var overheads = []struct{ metric, function string }{
-	{"statistics", "internal/adapt."},
+	{"statistics", ".(*sizer)."},
 	{"enqueue", ".put"},
 	{"dequeue", ".take"},
 	{"per-flow", "flow.(*Vars["},
@@ -239,7 +239,7 @@ func flowShares(p *profile.Profile) []sample {
 			for _, line := range location.Line {
 				for _, o := range overheads {
 					name := line.Function.Name
-					if strings.Contains(name, o.function) && (strings.Contains(name, "/flow.") || strings.Contains(name, "internal/adapt.")) {
+					if strings.Contains(name, o.function) && strings.Contains(name, "/flow.") {
 						of[o.metric] += value
 						of["all"] += value
 						break frames

@@ -35,7 +35,7 @@
 //
 // Run is called by servlets, which are tasks. How many there are for a ByFlow or ByElement
 // module follows the load, within Options.Min and Max, by the equations of the paper as
-// corrected in package internal/adapt. They run on all loops. Run may park.
+// corrected in adapt.go. They run on all loops. Run may park.
 //
 // A flow is not bound to a servlet: whichever is free takes the flow that has waited
 // longest, with all that is queued for it. So no servlet waits while another has several

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/adapt"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -39,7 +38,7 @@ type Graph struct {
 	left    task.WaitGroup
 	stop    context.CancelFunc // of the monitor; set by Start
 
-	viscosity atomic.Pointer[adapt.Viscosity]
+	viscosity atomic.Pointer[viscosity]
 }
 
 // States of a Graph, in this order.
@@ -79,7 +78,7 @@ type connection struct {
 func New(name string) *Graph {
 	g := &Graph{name: name}
 	g.changed = task.NewCond(&g.mu)
-	g.viscosity.Store(&adapt.Still)
+	g.viscosity.Store(&still)
 	return g
 }
 
@@ -248,9 +247,9 @@ const monitorPause = 100 * time.Millisecond
 // have nothing to do. Otherwise it waits.
 func (g *Graph) monitor() {
 	defer g.left.Done()
-	var damper adapt.Damper
+	var all damper
 	for {
-		v := damper.Tick(g.rt.Now(), int(g.servlets.Load()))
+		v := all.tick(g.rt.Now(), int(g.servlets.Load()))
 		g.viscosity.Store(&v)
 		if g.extra.Load() > 0 {
 			for _, in := range g.instances {

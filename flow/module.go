@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/adapt"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -48,6 +47,7 @@ type Options struct {
 
 const (
 	defaultQueue = 1024
+	defaultMax   = 1024
 	maxBatch     = 64 // elements that a servlet takes at once
 )
 
@@ -87,16 +87,16 @@ type core struct {
 	waited  atomic.Int64 // when one did last
 
 	mu      task.Mutex
-	work    *task.Cond   // on mu: there is something to take, or a servlet is to go
-	room    *task.Cond   // on mu: the queue is below its limit
-	queued  int          // guarded by mu: elements that no servlet has taken
-	senders int          // guarded by mu: that wait for room
-	workers int          // guarded by mu: servlets, but for those that are to go
-	coming  bool         // guarded by mu: a servlet has been started because of the load and has not run yet
-	surplus int          // guarded by mu: servlets that are to go and have not yet
-	sizer   *adapt.Sizer // guarded by mu; nil: the number of servlets is fixed
-	busy    int          // guarded by mu: servlets in Run
-	stats   counters     // guarded by mu
+	work    *task.Cond // on mu: there is something to take, or a servlet is to go
+	room    *task.Cond // on mu: the queue is below its limit
+	queued  int        // guarded by mu: elements that no servlet has taken
+	senders int        // guarded by mu: that wait for room
+	workers int        // guarded by mu: servlets, but for those that are to go
+	coming  bool       // guarded by mu: a servlet has been started because of the load and has not run yet
+	surplus int        // guarded by mu: servlets that are to go and have not yet
+	sizer   *sizer     // guarded by mu; nil: the number of servlets is fixed
+	busy    int        // guarded by mu: servlets in Run
+	stats   counters   // guarded by mu
 }
 
 type counters struct {
@@ -139,11 +139,11 @@ func AddWith[In any](g *Graph, name string, by Parallelism, opt Options, m Modul
 	if by == ByTask {
 		opt.Max = 1
 	} else if opt.Max == 0 {
-		opt.Max = max(adapt.DefaultMax, opt.Min)
+		opt.Max = max(defaultMax, opt.Min)
 	}
 	c.opt = opt
 	if opt.Max > opt.Min {
-		c.sizer = adapt.New(adapt.Config{High: opt.High, Min: opt.Min, Max: opt.Max})
+		c.sizer = newSizer(opt.High, opt.Min, opt.Max)
 	}
 	c.stats.most = opt.Min
 	c.waited.Store(int64(-monitorPause))
@@ -223,7 +223,7 @@ func (in *Instance[In]) put(f *Flow, v In, via *connection) error {
 	}
 	change := 0
 	if c.sizer != nil {
-		if now := c.g.rt.Now(); c.sizer.Arrived(now) {
+		if now := c.g.rt.Now(); c.sizer.arrivedAt(now) {
 			change = c.change(now)
 		}
 	}
@@ -253,7 +253,7 @@ func (in *Instance[In]) box(f *Flow) *mailbox[In] {
 // change reports how many servlets more or less there should be, and counts them: the caller
 // starts one that comes; one that is to go finds out. Caller holds mu.
 func (c *core) change(now time.Duration) int {
-	change := c.sizer.Decide(now, c.workers, c.queued, *c.g.viscosity.Load())
+	change := c.sizer.decide(now, c.workers, c.queued, *c.g.viscosity.Load())
 	if change > 0 && (c.coming || c.waiting.Load() > 0 || now-time.Duration(c.waited.Load()) < monitorPause) {
 		return 0 // one has not come to its first work yet, or more would wait for room, too
 	}

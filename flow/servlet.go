@@ -149,7 +149,7 @@ func (in *Instance[In]) done(call *Call[In], taken, began time.Duration) {
 		took, waited := c.g.rt.Now()-began, began-taken
 		c.stats.worked += took
 		for range n {
-			c.sizer.Served(took/time.Duration(n), waited/time.Duration(n))
+			c.sizer.addService(took/time.Duration(n), waited/time.Duration(n))
 		}
 	}
 	if box := call.box; box != nil {

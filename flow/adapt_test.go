@@ -1,4 +1,4 @@
-package adapt
+package flow
 
 import (
 	"container/heap"
@@ -11,14 +11,14 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// A world serves Poisson arrivals with workers whose number a Sizer decides: 50 a second,
+// A world serves Poisson arrivals with workers whose number a sizer decides: 50 a second,
 // then 1,500, then 50 again, every 33 s, of 20 ms each, so that 30 workers are needed at
 // the peak and one at rest.
 type world struct {
 	rand          *rand.Rand
-	sizer         *Sizer
-	damper        Damper
-	v             Viscosity
+	sizer         *sizer
+	damper        damper
+	v             viscosity
 	now           time.Duration
 	events        events
 	queue         []time.Duration
@@ -69,7 +69,7 @@ func (w *world) after(mean float64, kind int) {
 }
 
 func (w *world) decide() {
-	change := w.sizer.Decide(w.now, w.workers, len(w.queue), w.v)
+	change := w.sizer.decide(w.now, w.workers, len(w.queue), w.v)
 	w.workers += change
 	w.spawns += max(change, 0)
 	w.kills += max(-change, 0)
@@ -91,12 +91,12 @@ func (w *world) run(until time.Duration, arrivals bool) {
 			}
 			w.queue = append(w.queue, w.now)
 			w.after(1/rate(w.now), arrival)
-			if w.sizer.Arrived(w.now) {
+			if w.sizer.arrivedAt(w.now) {
 				w.decide()
 			}
 		case tick:
 			heap.Push(&w.events, event{w.now + 100*time.Millisecond, tick})
-			w.v = w.damper.Tick(w.now, w.workers)
+			w.v = w.damper.tick(w.now, w.workers)
 			if !arrivals {
 				w.decide()
 			}
@@ -114,7 +114,7 @@ func (w *world) run(until time.Duration, arrivals bool) {
 			w.queue = w.queue[1:]
 			w.busy++
 			took := w.rand.ExpFloat64() * 0.02
-			w.sizer.Served(time.Duration(took*float64(time.Second)), 0)
+			w.sizer.addService(time.Duration(took*float64(time.Second)), 0)
 			heap.Push(&w.events, event{w.now + time.Duration(took*float64(time.Second)), served})
 		}
 	}
@@ -129,7 +129,7 @@ func mean(x []float64) float64 {
 }
 
 func newWorld(seed uint64, high float64) *world {
-	return &world{rand: rand.New(rand.NewPCG(seed, 0)), sizer: New(Config{High: high}), v: Still, workers: 1}
+	return &world{rand: rand.New(rand.NewPCG(seed, 0)), sizer: newSizer(high, 1, defaultMax), v: still, workers: 1}
 }
 
 // The numbers are those of a simulation in another language, with margins.
@@ -169,52 +169,52 @@ func TestWorkersGoWhenNothingArrivesAnyMore(t *testing.T) {
 
 func TestMinimumAndMaximumHold(t *testing.T) {
 	w := newWorld(1, 0)
-	w.sizer = New(Config{Min: 3, Max: 7})
+	w.sizer = newSizer(0, 3, 7)
 	w.workers = 3
 	w.run(15*time.Second, true)
 	if w.workers != 7 {
 		t.Errorf("%d workers with 30 needed, want the maximum of 7", w.workers)
 	}
-	s := New(Config{Min: 3, Max: 7})
+	s := newSizer(0, 3, 7)
 	for workers, want := range map[int]int{1: 1, 2: 1, 3: 0, 5: -1, 7: -1, 8: -1, 9: -1} {
-		testenv.Equal(t, s.Decide(0, workers, 0, Still), want, "%d workers and no work", workers)
+		testenv.Equal(t, s.decide(0, workers, 0, still), want, "%d workers and no work", workers)
 	}
-	testenv.Equal(t, s.Decide(0, 9, 1000, Still), -1, "more workers than the maximum and much to do")
+	testenv.Equal(t, s.decide(0, 9, 1000, still), -1, "more workers than the maximum and much to do")
 }
 
 func TestNoMoreWorkersWhereTheProcessorIsShort(t *testing.T) {
-	s := New(Config{})
+	s := newSizer(0, 1, defaultMax)
 	for range 2 * samples {
-		s.Served(time.Millisecond, 2*time.Millisecond)
+		s.addService(time.Millisecond, 2*time.Millisecond)
 	}
-	testenv.Equal(t, s.Decide(time.Second, 4, 1000, Still), 0, "workers wait longer than they work")
+	testenv.Equal(t, s.decide(time.Second, 4, 1000, still), 0, "workers wait longer than they work")
 	for range 2 * samples {
-		s.Served(time.Millisecond, time.Microsecond)
+		s.addService(time.Millisecond, time.Microsecond)
 	}
-	testenv.Equal(t, s.Decide(time.Second, 4, 1000, Still), 1, "workers hardly wait")
+	testenv.Equal(t, s.decide(time.Second, 4, 1000, still), 1, "workers hardly wait")
 }
 
 func TestViscosityIsFiniteAndEnds(t *testing.T) {
-	var d Damper
-	testenv.Equal(t, d.Tick(0, 5), Still, "at first")
-	up := d.Tick(100*time.Millisecond, 5000)
-	if math.IsInf(up.Spawn, 0) || up.Spawn < 1e8 || up.Kill > 1.1 {
+	var d damper
+	testenv.Equal(t, d.tick(0, 5), still, "at first")
+	up := d.tick(100*time.Millisecond, 5000)
+	if math.IsInf(up.spawn, 0) || up.spawn < 1e8 || up.kill > 1.1 {
 		t.Errorf("after a leap up %v; want much for spawns, little for kills, nothing infinite", up)
 	}
-	down := d.Tick(200*time.Millisecond, 1)
-	if math.IsInf(down.Kill, 0) || down.Kill < 1e8 || down.Spawn > 1.1 {
+	down := d.tick(200*time.Millisecond, 1)
+	if math.IsInf(down.kill, 0) || down.kill < 1e8 || down.spawn > 1.1 {
 		t.Errorf("after a leap down %v; want much for kills, little for spawns, nothing infinite", down)
 	}
 	now := 200 * time.Millisecond
 	for range 200 {
 		now += 100 * time.Millisecond
-		down = d.Tick(now, 1)
+		down = d.tick(now, 1)
 	}
-	if down.Spawn > math.E+1e-9 || down.Kill > math.E+1e-9 {
-		t.Errorf("20 s later %v, want %v", down, Still)
+	if down.spawn > math.E+1e-9 || down.kill > math.E+1e-9 {
+		t.Errorf("20 s later %v, want %v", down, still)
 	}
 	// One worker more or less than the average must not forbid the other direction for ever.
-	if v := d.Tick(now+time.Millisecond, 2); v.Spawn > 3 || v.Kill > 3 {
+	if v := d.tick(now+time.Millisecond, 2); v.spawn > 3 || v.kill > 3 {
 		t.Errorf("one more than the average: %v", v)
 	}
 }
