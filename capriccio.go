@@ -235,7 +235,7 @@ func (o *options) start() (rt *task.Runtime, err error) {
 // gather applies the environment, then the options.
 func gather(opts []Option) (*options, error) {
 	o := new(options)
-	if err := o.readEnv(os.LookupEnv); err != nil {
+	if err := o.readEnv(os.Getenv); err != nil {
 		return nil, err
 	}
 	for _, opt := range opts {
@@ -250,43 +250,39 @@ func gather(opts []Option) (*options, error) {
 // when a container gets more. Each takes some 0.3 MB and 4 descriptors.
 func spareLoops(procs, all int) int { return max(min(all, 4*procs)-procs, 0) }
 
-func (o *options) readEnv(lookup func(string) (string, bool)) error {
-	if v, _ := lookup("GOMAXPROCS"); v == "" { // else it stays as it is
+func (o *options) readEnv(lookup func(string) string) error {
+	if lookup("GOMAXPROCS") == "" { // else it stays as it is
 		o.cfg.Spare = spareLoops(runtime.GOMAXPROCS(0), runtime.NumCPU())
 	}
-	if v, ok := lookup(EnvLoops); ok && v != "" {
+	if v := lookup(EnvLoops); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 || n > engine.MaxLoops {
 			return fmt.Errorf("capriccio: %s=%q; want a number from 1 to %d", EnvLoops, v, engine.MaxLoops)
 		}
 		o.cfg.Loops = n
 	}
-	if v, ok := lookup(EnvPoller); ok && v != "" {
-		if err := knownPoller(v); err != nil {
-			return fmt.Errorf("capriccio: %s: %w", EnvPoller, err)
+	for _, c := range []struct {
+		name  string
+		known func(string) error
+		to    *string
+	}{{EnvPoller, knownPoller, &o.poller}, {EnvAIO, knownAIO, &o.aio}, {EnvSched, knownScheduler, &o.sched.Policy}} {
+		v := lookup(c.name)
+		if v == "" {
+			continue
 		}
-		o.poller = v
-	}
-	if v, ok := lookup(EnvAIO); ok && v != "" {
-		if err := knownAIO(v); err != nil {
-			return fmt.Errorf("capriccio: %s: %w", EnvAIO, err)
+		if err := c.known(v); err != nil {
+			return fmt.Errorf("capriccio: %s: %w", c.name, err)
 		}
-		o.aio = v
+		*c.to = v
 	}
-	if v, ok := lookup(EnvSched); ok && v != "" {
-		if err := knownScheduler(v); err != nil {
-			return fmt.Errorf("capriccio: %s: %w", EnvSched, err)
-		}
-		o.sched.Policy = v
-	}
-	switch v, _ := lookup(EnvOverload); v {
+	switch v := lookup(EnvOverload); v {
 	case "", "refuse":
 	case "wait":
 		o.sched.NoRefusals = true
 	default:
 		return fmt.Errorf("capriccio: %s=%q; want refuse or wait", EnvOverload, v)
 	}
-	if err := o.readStacksEnv(lookup); err != nil {
+	if err := o.readStacksEnv(lookup(EnvStacks)); err != nil {
 		return err
 	}
 	return o.readGraphEnv(lookup)

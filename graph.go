@@ -63,9 +63,8 @@ func Snapshot(rt *task.Runtime) *bgraph.Snapshot {
 }
 
 // readGraphEnv is the part of readEnv for the graph.
-func (o *options) readGraphEnv(lookup func(string) (string, bool)) error {
-	v, _ := lookup(EnvGraph)
-	switch v {
+func (o *options) readGraphEnv(lookup func(string) string) error {
+	switch v := lookup(EnvGraph); v {
 	case "", "on":
 	case "off":
 		o.noGraph = true
@@ -76,9 +75,7 @@ func (o *options) readGraphEnv(lookup func(string) (string, bool)) error {
 		}
 		o.graph.Sampling = n
 	}
-	if v, ok := lookup(EnvDump); ok && v != "" {
-		o.dump = v
-	}
+	o.dump = lookup(EnvDump)
 	return nil
 }
 

@@ -26,8 +26,7 @@ type StackStats struct {
 }
 
 // readStacksEnv is the part of readEnv for stack chunks.
-func (o *options) readStacksEnv(lookup func(string) (string, bool)) error {
-	v, _ := lookup(EnvStacks)
+func (o *options) readStacksEnv(v string) error {
 	if v == "" {
 		return nil
 	}

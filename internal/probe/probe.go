@@ -169,7 +169,6 @@ func (p *Probe) add(r Reading) { p.readings = append(p.readings, r) }
 
 // A source is a file that is read again and again.
 type source struct {
-	name string
 	file *os.File // nil: left out
 	fd   int      // of file: asking for it makes system calls
 	buf  []byte
@@ -177,7 +176,7 @@ type source struct {
 
 // open makes the first of these files that can be read the source with the given name.
 func (p *Probe) open(name string, paths ...string) bool {
-	s := &source{name: name}
+	s := &source{}
 	var first error
 	for _, path := range paths {
 		f, err := os.Open(filepath.Join(p.cfg.Root, path))

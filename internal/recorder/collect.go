@@ -4,6 +4,7 @@ package recorder
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -203,6 +204,29 @@ func (c *collector) addNode(loop int, sh *Shard, from *node) {
 	}
 }
 
+// changed are what an edge that was taken count times has changed about resources, with the steps that did not.
+func (e *edge) changed(count uint64) iter.Seq2[int, changeStats] {
+	return func(yield func(int, changeStats) bool) {
+		for b := range e.changes {
+			p := e.changes[b].Load()
+			if p == nil {
+				continue
+			}
+			var block changeBlock
+			read(&block, p)
+			for i, c := range block {
+				if c.at == 0 || c.at > count {
+					continue
+				}
+				c.recent.fade(c.at, count)
+				if !yield(b*len(block)+i, c) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // count is how often an edge was taken.
 func count(e *edge) uint64 { return coro.Peek(uintptr(unsafe.Pointer(&e.count))) }
 
@@ -220,24 +244,13 @@ func (c *collector) addEdge(sh *Shard, from *edge) uint64 {
 	c.node(from.from)
 	c.node(to)
 	c.overflowed = c.overflowed || to == nodeOverflow
-	for b := range from.changes {
-		p := from.changes[b].Load()
-		if p == nil {
-			continue
+	for resource, ch := range from.changed(steps) {
+		if e.Changes == nil {
+			e.Changes = make([]bgraph.Change, admit.MaxResources)
 		}
-		var block changeBlock
-		read(&block, p)
-		for i := range block {
-			if ch := &block[i]; ch.at != 0 && ch.at <= steps {
-				ch.recent.fade(ch.at, steps)
-				if e.Changes == nil {
-					e.Changes = make([]bgraph.Change, admit.MaxResources)
-				}
-				to := &e.Changes[b*len(block)+i]
-				addMoments(&to.Recent, ch.recent, float64(e.Count), float64(steps))
-				to.Sum += ch.sum
-			}
-		}
+		to := &e.Changes[resource]
+		addMoments(&to.Recent, ch.recent, float64(e.Count), float64(steps))
+		to.Sum += ch.sum
 	}
 	addMoments(&e.Recent, st.recent, float64(e.CPU.Count), float64(st.cpu.count))
 	addMoments(&e.Heap.Recent, st.heap, float64(e.Heap.Steps), float64(st.heapN))

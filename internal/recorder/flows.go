@@ -24,13 +24,10 @@ type Flow struct {
 // Flows returns the edges, by From and To. It stops no loop, and takes about 0.2 µs an
 // edge.
 func (g *Graph) Flows() []Flow {
-	g.mu.Lock()
-	shards := slices.Clone(g.shards)
-	g.mu.Unlock()
 	at := map[[2]NodeID]int{}
 	var flows []Flow
 	var weights []flowWeights
-	for _, sh := range shards {
+	for _, sh := range g.observed() {
 		sh.edges.each(func(e *edge) {
 			var st edgeStats
 			read(&st, &e.stats)
@@ -64,20 +61,9 @@ type flowWeights struct{ timed, heap float64 }
 func (f *Flow) addChanges(e *edge, count uint64) {
 	var own [admit.MaxResources]momentsStats
 	used := len(f.Changes)
-	for b := range e.changes {
-		p := e.changes[b].Load()
-		if p == nil {
-			continue
-		}
-		var block changeBlock
-		read(&block, p)
-		for i := range block {
-			if c := &block[i]; c.at != 0 && c.at <= count {
-				c.recent.fade(c.at, count)
-				own[b*len(block)+i] = c.recent
-				used = max(used, b*len(block)+i+1)
-			}
-		}
+	for resource, c := range e.changed(count) {
+		own[resource] = c.recent
+		used = max(used, resource+1)
 	}
 	for len(f.Changes) < used {
 		f.Changes = append(f.Changes, bgraph.Moments{})
@@ -103,10 +89,7 @@ func (g *Graph) Entrances() map[NodeID]string {
 // ReadyDelays is how long tasks have been ready before they ran, in all, and how many times
 // that was measured: those of a sample only. It stops no loop.
 func (g *Graph) ReadyDelays() (total bgraph.Nanos, count uint64) {
-	g.mu.Lock()
-	shards := slices.Clone(g.shards)
-	g.mu.Unlock()
-	for _, sh := range shards {
+	for _, sh := range g.observed() {
 		sh.nodes.each(func(n *node) {
 			var sums [2]uint64
 			read(&sums, (*[2]uint64)(unsafe.Pointer(&n.stats.ready)))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,6 +125,13 @@ func (g *Graph) Observe(l Loop) *Shard {
 	g.mu.Unlock()
 	breathe.AddLoops(1)
 	return s
+}
+
+// observed are the shards so far.
+func (g *Graph) observed() []*Shard {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.shards)
 }
 
 // ExplainSched lets fn, which may be called from any goroutine, say what a scheduler

@@ -2,8 +2,6 @@
 
 package recorder
 
-import "slices"
-
 // A Waiting is how many tasks of one loop wait at a node, or are ready there.
 type Waiting struct {
 	Loop  int
@@ -25,10 +23,7 @@ func (g *Graph) Waiting(least uint64, all bool) (out []Waiting) {
 
 // At calls do for each node and loop at which tasks wait or are ready. It stops no loop.
 func (g *Graph) At(do func(Waiting)) {
-	g.mu.Lock()
-	shards := slices.Clone(g.shards)
-	g.mu.Unlock()
-	for _, sh := range shards {
+	for _, sh := range g.observed() {
 		sh.nodes.each(func(n *node) {
 			var c counts
 			read(&c, &n.counts)

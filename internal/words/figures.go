@@ -161,34 +161,27 @@ func Parts(e *bgraph.Edge) string {
 }
 
 // functions names where a CPU profile found the steps, "" if there was none.
-func functions(e *bgraph.Edge) string {
-	var parts []string
-	for i := range e.Functions[:min(len(e.Functions), 3)] {
-		f := &e.Functions[i]
-		parts = append(parts, fmt.Sprintf("%s %s", Waker(f), Percent(Ratio(float64(f.Count), float64(e.Parts.Samples)))))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "in " + strings.Join(parts, ", ")
-}
+func functions(e *bgraph.Edge) string { return shares("in ", e.Functions, e.Parts.Samples) }
 
 // Wakers names what ended the waits at a node, "" if that is not known.
 func Wakers(n *bgraph.Node) string {
-	var parts []string
 	var all uint64
 	for i := range n.Wakers {
 		all += n.Wakers[i].Count
 	}
-	for i := range n.Wakers[:min(len(n.Wakers), 3)] {
-		w := &n.Wakers[i]
-		name := Waker(w)
-		parts = append(parts, fmt.Sprintf("%s %s", name, Percent(Ratio(float64(w.Count), float64(all)))))
+	return shares("woken by ", n.Wakers, all)
+}
+
+// shares names the first three behind the word, each with its share of all; "" if there is none.
+func shares(word string, some []bgraph.Waker, all uint64) string {
+	var parts []string
+	for i := range some[:min(len(some), 3)] {
+		parts = append(parts, fmt.Sprintf("%s %s", Waker(&some[i]), Percent(Ratio(float64(some[i].Count), float64(all)))))
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return "woken by " + strings.Join(parts, ", ")
+	return word + strings.Join(parts, ", ")
 }
 
 // Waker names what ended a wait.
