@@ -202,7 +202,7 @@ func (set *settings) tell(r *rewriting) {
 		share = fmt.Sprintf(", %.1f %%", 100*float64(len(r.result.Calls))/float64(p.CallSites))
 	}
 	fmt.Fprintf(w, "%s: %d checkpoints at %d calls%s; at most %s of stack between two\n",
-		p.Package, len(r.result.Calls), p.CallSites, share, p.Longest+r.result.Slack)
+		p.Package, len(r.result.Calls), p.CallSites, share, p.Longest)
 	if p.Longest > p.MaxPath {
 		fmt.Fprintf(w, "that is more than -maxpath %s, as some paths lead through code that can't have checkpoints; stackplan report lists them\n", p.MaxPath)
 	}

@@ -131,7 +131,7 @@ func TestBuild(t *testing.T) {
 	}
 	testenv.Check(t, testenv.Err(os.Stat(filepath.Join(keep, "overlay.json"))))
 	text, err := exec.Command(bin).CombinedOutput()
-	if want := "deep: 39\nlinked: true\n"; err != nil || string(text) != want {
+	if want := "deep: 18\nlinked: true\n"; err != nil || string(text) != want {
 		t.Errorf("the program says %q, %v; want %q", text, err, want)
 	}
 }

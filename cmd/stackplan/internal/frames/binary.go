@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -86,15 +87,8 @@ func Read(r io.ReaderAt) (b *Binary, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotGo, err)
 	}
-	var arch string
-	switch {
-	case ef.Class != elf.ELFCLASS64 || ef.Data != elf.ELFDATA2LSB:
-		return nil, fmt.Errorf("%v is not supported, only amd64 and arm64 are", ef.Machine)
-	case ef.Machine == elf.EM_X86_64:
-		arch = "amd64"
-	case ef.Machine == elf.EM_AARCH64:
-		arch = "arm64"
-	default:
+	arch, known := map[elf.Machine]string{elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64"}[ef.Machine]
+	if !known || ef.Class != elf.ELFCLASS64 || ef.Data != elf.ELFDATA2LSB {
 		return nil, fmt.Errorf("%v is not supported, only amd64 and arm64 are", ef.Machine)
 	}
 	im, err := newImage(ef)
@@ -109,7 +103,6 @@ func Read(r io.ReaderAt) (b *Binary, err error) {
 	if err := t.readFuncs(b); err != nil {
 		return nil, err
 	}
-	b.findCalls(t)
 	return b, nil
 }
 
@@ -136,9 +129,7 @@ func newImage(ef *elf.File) (*image, error) {
 		if s.Type != elf.SHT_PROGBITS || s.Flags&elf.SHF_ALLOC == 0 {
 			continue
 		}
-		switch name {
-		case ".text", ".gopclntab", ".rodata", "", ".gofunc":
-		default:
+		if !slices.Contains([]string{".text", ".gopclntab", ".rodata", "", ".gofunc"}, name) {
 			continue
 		}
 		if s.Size > maxSection {
@@ -190,8 +181,8 @@ func (im *image) table() (*table, error) {
 	return nil, fmt.Errorf("%w: it has no section .gopclntab", ErrNotGo)
 }
 
-// Find returns the index of the function whose code addr is in, -1 if there is none.
-func (b *Binary) Find(addr uint64) int {
+// find returns the index of the function whose code addr is in, -1 if there is none.
+func (b *Binary) find(addr uint64) int {
 	i := sort.Search(len(b.Funcs), func(i int) bool { return b.Funcs[i].Entry > addr }) - 1
 	if i >= 0 && addr < b.Funcs[i].End {
 		return i

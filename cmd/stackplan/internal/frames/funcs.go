@@ -6,10 +6,14 @@ import "fmt"
 // is as large as that.
 const maxFrame = 1<<30 + 1<<12
 
-// readFuncs reads all functions, but not their calls.
+// maxPops is how far above its start assembly may leave the stack pointer for a moment:
+// around vfork, the return address is kept in a register.
+const maxPops = 64
+
+// readFuncs reads all functions with their calls.
 func (t *table) readFuncs(b *Binary) error {
 	b.Funcs = make([]Func, 0, t.nfunc)
-	var spans []span
+	raws := make([]rawFunc, 0, t.nfunc)
 	for i := range t.nfunc {
 		entry, _ := u32(t.funcs, 8*i)
 		off, _ := u32(t.funcs, 8*i+4)
@@ -33,99 +37,112 @@ func (t *table) readFuncs(b *Binary) error {
 		if f.Name, ok = text(t.names, raw.fields[fieldName]); !ok {
 			return fmt.Errorf("%w: the name of function %d", errDamaged, i)
 		}
-		size := uint64(end - entry)
-		if spans, err = t.pcvalues(raw.fields[fieldPCSP], size, spans); err != nil {
-			return fmt.Errorf("%s: frame size: %w", f.Name, err)
-		}
-		for _, s := range spans {
-			if s.value < -maxPops || s.value > maxFrame {
-				return fmt.Errorf("%w: %s has a frame of %d bytes", errDamaged, f.Name, s.value)
-			}
-			f.Frame = max(f.Frame, int(s.value))
-		}
-		if err := t.readPlaces(&f, &raw, size); err != nil {
-			return fmt.Errorf("%s: %w", f.Name, err)
-		}
-		b.Funcs = append(b.Funcs, f)
+		b.Funcs, raws = append(b.Funcs, f), append(raws, raw)
 	}
-	return nil
-}
-
-// readPlaces finds out what the source of a function is: its file, and what was inlined.
-func (t *table) readPlaces(f *Func, raw *rawFunc, size uint64) error {
-	files, err := t.pcvalues(raw.fields[fieldPCFile], size, nil)
-	if err != nil {
-		return fmt.Errorf("files: %w", err)
-	}
-	inl, err := t.pcvalues(raw.pcdata(pcdataInlTree), size, nil)
-	if err != nil {
-		return fmt.Errorf("inlined calls: %w", err)
-	}
-	if len(files) > 0 {
-		f.File = t.file(raw, files[0].value)
-	}
-	p := places{t: t, f: f, raw: raw, size: size, files: files, index: make(map[int32]int), byFunc: make(map[Inlined]int)}
-	if off, ok := raw.funcdata(funcdataInlTree); ok {
-		p.tree = t.im.at(t.im.funcdata + uint64(off))
-	}
-	return p.walk(inl)
-}
-
-// places collects the inlined functions of one function.
-type places struct {
-	t      *table
-	f      *Func
-	raw    *rawFunc
-	size   uint64
-	files  []span
-	tree   []byte
-	index  map[int32]int // position in the tree to index in Func.Inlined
-	byFunc map[Inlined]int
-}
-
-// walk goes through the code in steps in which neither file nor function changes.
-func (p *places) walk(inl []span) error {
-	for pc := uint64(0); pc < p.size; pc = min(p.size, endAt(inl, pc), endAt(p.files, pc)) {
-		if _, err := p.inlined(valueAt(inl, pc, -1), pc); err != nil {
-			return err
+	r := newReader(b, t)
+	for i := range b.Funcs {
+		if err := r.read(i, raws[i]); err != nil {
+			return fmt.Errorf("%s: %w", b.Funcs[i].Name, err)
 		}
 	}
 	return nil
 }
 
-// inlined returns the index in Func.Inlined of a call in the tree of inlined calls,
-// which has code at pc, and sees to it that the calls that it stands in are there too.
-func (p *places) inlined(call int32, pc uint64) (int, error) {
-	if call < 0 {
-		return -1, nil
+// A reader reads what the tables and the code say of one function after the other.
+type reader struct {
+	b       *Binary
+	t       *table
+	entries map[uint64]int
+	duff    map[int]bool // functions that are entered in the middle
+
+	at                    int // index of the function
+	f                     *Func
+	raw                   rawFunc
+	sp, files, lines, inl []span
+	tree                  []byte          // of inlined calls
+	index                 map[int32]int   // position in the tree to index in Func.Inlined
+	byFunc                map[Inlined]int // the same, by function
+}
+
+func newReader(b *Binary, t *table) *reader {
+	r := &reader{b: b, t: t, entries: make(map[uint64]int, len(b.Funcs)), duff: make(map[int]bool)}
+	for i := range b.Funcs {
+		r.entries[b.Funcs[i].Entry] = i
+		if n := b.Funcs[i].Name; n == "runtime.duffzero" || n == "runtime.duffcopy" {
+			r.duff[i] = true
+		}
 	}
-	if at, ok := p.index[call]; ok {
-		return at, nil
+	return r
+}
+
+func (r *reader) read(i int, raw rawFunc) (err error) {
+	r.at, r.f, r.raw = i, &r.b.Funcs[i], raw
+	size := r.f.End - r.f.Entry
+	for _, table := range []struct {
+		of   string
+		off  uint32
+		into *[]span
+	}{
+		{"frame sizes", raw.fields[fieldPCSP], &r.sp},
+		{"files", raw.fields[fieldPCFile], &r.files},
+		{"lines", raw.fields[fieldPCLine], &r.lines},
+		{"inlined calls", raw.pcdata(pcdataInlTree), &r.inl},
+	} {
+		if *table.into, err = r.t.pcvalues(table.off, size, *table.into); err != nil {
+			return fmt.Errorf("%s: %w", table.of, err)
+		}
 	}
-	const size = 16 // of runtime.inlinedCall
-	var fields [4]uint32
-	for i := range fields {
-		v, ok := u32(p.tree, uint64(call)*size+uint64(i)*4)
+	for _, s := range r.sp {
+		if s.value < -maxPops || s.value > maxFrame {
+			return fmt.Errorf("%w: a frame of %d bytes", errDamaged, s.value)
+		}
+		r.f.Frame = max(r.f.Frame, int(s.value))
+	}
+	if len(r.files) > 0 {
+		r.f.File = r.t.file(&r.raw, r.files[0].value)
+	}
+	if err := r.readInlined(size); err != nil {
+		return err
+	}
+	code := r.t.im.at(r.f.Entry)
+	code = code[:min(size, uint64(len(code)))]
+	if r.b.Arch == "amd64" {
+		r.amd64(code)
+	} else {
+		r.arm64(code)
+	}
+	return nil
+}
+
+// readInlined lists the functions that have code in this one. It goes through the code in steps in which neither file
+// nor function changes.
+func (r *reader) readInlined(size uint64) error {
+	r.index, r.byFunc, r.tree = make(map[int32]int), make(map[Inlined]int), nil
+	if off, ok := r.raw.funcdata(funcdataInlTree); ok {
+		r.tree = r.t.im.at(r.t.im.funcdata + uint64(off))
+	}
+	for pc := uint64(0); pc < size; pc = min(size, endAt(r.inl, pc), endAt(r.files, pc)) {
+		call := valueAt(r.inl, pc, -1)
+		if _, known := r.index[call]; call < 0 || known {
+			continue
+		}
+		const size = 16 // of runtime.inlinedCall
+		at := uint64(call) * size
+		nameAt, _ := u32(r.tree, at+4)
+		line, ok := u32(r.tree, at+12)
 		if !ok {
-			return 0, fmt.Errorf("%w: inlined call %d", errDamaged, call)
+			return fmt.Errorf("%w: inlined call %d", errDamaged, call)
 		}
-		fields[i] = v
+		name, ok := text(r.t.names, nameAt)
+		if !ok {
+			return fmt.Errorf("%w: name of inlined call %d", errDamaged, call)
+		}
+		x := Inlined{Name: name, File: r.t.file(&r.raw, valueAt(r.files, pc, -1)), StartLine: int(int32(line))}
+		if _, known := r.byFunc[x]; !known {
+			r.byFunc[x] = len(r.f.Inlined)
+			r.f.Inlined = append(r.f.Inlined, x)
+		}
+		r.index[call] = r.byFunc[x]
 	}
-	name, ok := text(p.t.names, fields[1])
-	if !ok {
-		return 0, fmt.Errorf("%w: name of inlined call %d", errDamaged, call)
-	}
-	x := Inlined{Name: name, File: p.t.file(p.raw, valueAt(p.files, pc, -1)), StartLine: int(int32(fields[3]))}
-	at, ok := p.byFunc[x]
-	if !ok {
-		at = len(p.f.Inlined)
-		p.f.Inlined = append(p.f.Inlined, x)
-		p.byFunc[x] = at
-	}
-	p.index[call] = at
-	return at, nil
+	return nil
 }
-
-// maxPops is how far above its start assembly may leave the stack pointer for a moment:
-// around vfork, the return address is kept in a register.
-const maxPops = 64

@@ -122,7 +122,7 @@ func (p *Program) atomic(a Atomic, forms []*ssa.Function) Atomic {
 				continue
 			}
 			from[to] = f
-			if p.src.parker(to) {
+			if parker(to) {
 				a.Waits = append(a.Waits, way(f, linkName(to)))
 				continue
 			}

@@ -55,30 +55,17 @@ const (
 
 // parker reports whether f is one of the engine's functions in which a task gives
 // its turn away.
-func (s *source) parker(f *ssa.Function) bool {
-	if packageOf(f) != enginePackage {
-		return false
-	}
-	for call := range callsOf(f) {
-		if to := call.Common().StaticCallee(); to != nil && to.Name() == "handOver" && packageOf(to) == enginePackage {
-			return true
-		}
-	}
-	return false
-}
+func parker(f *ssa.Function) bool { return ofEngineThatCalls(f, enginePackage, "handOver") }
 
 // watched reports whether f is one of the engine's functions that record a wait, or a wait
 // that was not needed.
-func (s *source) watched(f *ssa.Function) bool {
-	if packageOf(f) != enginePackage {
-		return false
-	}
-	for call := range callsOf(f) {
-		if to := call.Common().StaticCallee(); to != nil && to.Name() == "Park" && packageOf(to) == recorderPackage {
-			return true
-		}
-	}
-	return false
+func watched(f *ssa.Function) bool { return ofEngineThatCalls(f, recorderPackage, "Park") }
+
+func ofEngineThatCalls(f *ssa.Function, pkg, name string) bool {
+	return packageOf(f) == enginePackage && containsFunc(callsOf(f), func(call ssa.CallInstruction) bool {
+		to := call.Common().StaticCallee()
+		return to != nil && to.Name() == name && packageOf(to) == pkg
+	})
 }
 
 // runtimePackages are what a place is not in, see bgraph.Node.Place.

@@ -13,15 +13,15 @@ import (
 type cutting struct {
 	g      *graph
 	reach  []bool          // nodes that the roots lead to
-	site   []bool          // checkpoints, by site
+	site   []bool          // checkpoints, by the id of their site
 	broken map[[2]int]bool // nodes of edges given up
-	back   map[int]bool    // sites that break a cycle
+	back   map[*site]bool  // that break a cycle
 	full   bool            // rare paths count
 }
 
 func (g *graph) newCutting(roots []int) *cutting {
 	return &cutting{g: g, reach: g.reachable(roots), site: make([]bool, len(g.sites)),
-		broken: make(map[[2]int]bool), back: make(map[int]bool)}
+		broken: make(map[[2]int]bool), back: make(map[*site]bool)}
 }
 
 // calls yields what node v calls, but for what does not count, see skips.
@@ -51,17 +51,9 @@ func (g *graph) reachable(from []int) []bool {
 	return reach
 }
 
-// isCut reports whether all calls that an edge may stem from are checkpoints.
+// isCut reports whether the call that an edge stems from is a checkpoint.
 func (c *cutting) isCut(e *edge) bool {
-	if len(e.sites) == 0 {
-		return false
-	}
-	for _, s := range e.sites {
-		if !c.site[s] {
-			return false
-		}
-	}
-	return true
+	return e.site != nil && c.site[e.site.id]
 }
 
 // closed reports whether what a node calls does not count.
@@ -74,25 +66,13 @@ func (c *cutting) follows(n int, e *edge) bool {
 	return !c.closed(n) && !c.g.skips(n, e) && !c.isCut(e) && !c.broken[[2]int{n, e.to}]
 }
 
-// A cycleKind says what breakCycles may do.
-type cycleKind bool
-
-const (
-	withCheckpoints    cycleKind = true
-	withoutCheckpoints cycleKind = false
-)
-
 // breakCycles cuts edges until no cycle is left. Each round searches every strongly
 // connected component depth-first. A back edge that may be a checkpoint becomes one;
 // for one that may not, the last edge before it on the path of the search that may;
-// if there is none, the back edge is given up.
-func (c *cutting) breakCycles(kind cycleKind) {
-	for {
-		component := c.components()
-		if component == nil {
-			return
-		}
-		c.breakOnce(component, kind)
+// if there is none, or none is wanted, the back edge is given up.
+func (c *cutting) breakCycles(checkpoints bool) {
+	for component := c.components(); component != nil; component = c.components() {
+		c.breakOnce(component, checkpoints)
 	}
 }
 
@@ -102,7 +82,7 @@ func (c *cutting) components() []int {
 	comp, found := make([]int, len(c.g.nodes)), 0
 	for _, part := range scc.Of(len(c.g.nodes), c.leadsTo) {
 		number := -1
-		if len(part) > 1 || c.reach[part[0]] && c.selfEdge(part[0]) {
+		if len(part) > 1 || c.selfEdge(part[0]) {
 			number = found
 			found++
 		}
@@ -131,16 +111,11 @@ func (c *cutting) leadsTo(v int) iter.Seq[int] {
 }
 
 func (c *cutting) selfEdge(v int) bool {
-	for i := range c.g.nodes[v].out {
-		if e := &c.g.nodes[v].out[i]; e.to == v && c.follows(v, e) {
-			return true
-		}
-	}
-	return false
+	return containsFunc(c.leadsTo(v), func(to int) bool { return to == v })
 }
 
 // breakOnce searches each component once.
-func (c *cutting) breakOnce(component []int, kind cycleKind) {
+func (c *cutting) breakOnce(component []int, checkpoints bool) {
 	const (
 		fresh = iota
 		open
@@ -170,17 +145,17 @@ func (c *cutting) breakOnce(component []int, kind cycleKind) {
 				path = append(path, frame{e.to, 0})
 			case open:
 				at := len(path) - 1
-				for ; kind == withCheckpoints && at >= 0; at-- {
+				for ; checkpoints && at >= 0; at-- {
 					x := &c.g.nodes[path[at].node].out[path[at].edge-1]
-					if len(x.sites) > 0 {
-						c.checkpoint(x)
+					if x.canCheck() {
+						c.site[x.site.id], c.back[x.site] = true, true
 						break
 					}
 					if path[at].node == e.to {
 						at = -1
 					}
 				}
-				if kind == withoutCheckpoints || at < 0 {
+				if !checkpoints || at < 0 {
 					c.broken[[2]int{top.node, e.to}] = true
 				}
 			}
@@ -206,12 +181,5 @@ func (c *cutting) breakOnce(component []int, kind cycleKind) {
 		if component[v] >= 0 && state[v] == fresh {
 			search(v)
 		}
-	}
-}
-
-// checkpoint cuts an edge that breaks a cycle.
-func (c *cutting) checkpoint(e *edge) {
-	for _, s := range e.sites {
-		c.site[s], c.back[s] = true, true
 	}
 }

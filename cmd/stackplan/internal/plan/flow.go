@@ -107,7 +107,7 @@ func newFlow(p *Program) *flow {
 			}
 		}
 	}
-	waits := p.leadingTo(p.src.watched)
+	waits := p.leadingTo(watched)
 	for _, root := range taskFuncs(p.src, p.callees) {
 		if waits[root] {
 			fl.roots = append(fl.roots, fl.root(root, waits))
@@ -175,7 +175,7 @@ func (fl *flow) lead(s *waitSite, callees []*ssa.Function, waits map[*ssa.Functi
 	})
 	for f := range reached {
 		switch {
-		case fl.p.src.watched(f) && len(s.own) == 0:
+		case watched(f) && len(s.own) == 0:
 			s.own.add(place())
 			s.again = true
 		case waits[f] && fl.p.ofProgram(packageOf(f)):

@@ -1,7 +1,8 @@
 package plan
 
 import (
-	"sort"
+	"cmp"
+	"slices"
 
 	"golang.org/x/tools/go/ssa"
 )
@@ -17,9 +18,9 @@ type graph struct {
 	tasks map[int]bool    // those of the roots that are started as tasks
 	own   map[string]bool // import paths of what may be rewritten
 
-	bySite    map[ssa.CallInstruction]int // of those calls that are sites
+	bySite    map[ssa.CallInstruction]*site
 	byName    map[string][]int
-	lineSites map[lineKey][]int
+	lineSites map[lineKey][]*site
 	unknown   map[string]bool // indirect calls for which the analysis found no target
 	relays    *relays
 }
@@ -47,16 +48,17 @@ type edge struct {
 	to     int
 	depth  int   // what the caller takes of the stack meanwhile
 	mid    int   // the part of depth that is taken by functions between, which call what they are given
-	sites  []int // of the graph: the calls in the source that it may stem from; none: it can't be a checkpoint
+	site   *site // the call in the source that it stems from; nil: none that may be rewritten
 	defers bool  // it is made when the function returns or panics
 	fatal  bool  // its result is for a panic
-
-	refused []int // sites that it had
 }
 
+// canCheck reports whether the call can be a checkpoint.
+func (e *edge) canCheck() bool { return e.site != nil && e.site.refused == "" }
+
 func newGraph(p *Program) *graph {
-	g := &graph{p: p, byName: make(map[string][]int), bySite: make(map[ssa.CallInstruction]int),
-		lineSites: make(map[lineKey][]int), unknown: make(map[string]bool), tasks: make(map[int]bool), own: make(map[string]bool)}
+	g := &graph{p: p, byName: make(map[string][]int), bySite: make(map[ssa.CallInstruction]*site),
+		lineSites: make(map[lineKey][]*site), unknown: make(map[string]bool), tasks: make(map[int]bool), own: make(map[string]bool)}
 	if p.bin.Arch == "amd64" {
 		g.push = 8
 	}
@@ -124,18 +126,18 @@ func (g *graph) addDirect(i int) {
 		// Which of several calls on a line it is can't be told: it may be each of them.
 		known := false
 		for _, s := range g.lineSites[lineKey{file, c.Line}] {
-			if g.sites[s].callees[c.Target] {
+			if s.callees[c.Target] {
 				known = true
-				e.sites = []int{s}
+				e.site = s
 				n.out = append(n.out, e)
 			}
 		}
 		// Functions without a body are called by the name that go:linkname gives them, or
 		// are in assembly.
 		for _, s := range g.lineSites[lineKey{file, c.Line}] {
-			if !known && g.sites[s].external && !ofRuntime(g.nodes[c.Target].name) {
+			if !known && s.external && !ofRuntime(g.nodes[c.Target].name) {
 				known = true
-				e.sites = []int{s}
+				e.site = s
 				n.out = append(n.out, e)
 			}
 		}
@@ -145,28 +147,18 @@ func (g *graph) addDirect(i int) {
 	}
 }
 
-// merge makes one edge of all those to the same function by the same calls.
+// merge makes one edge of all those to the same function by the same call.
 func (g *graph) merge(i int) {
 	out := g.nodes[i].out
-	sort.SliceStable(out, func(a, b int) bool {
-		x, y := &out[a], &out[b]
-		if x.to != y.to {
-			return x.to < y.to
+	slices.SortStableFunc(out, func(x, y edge) int {
+		if c := cmp.Or(x.to-y.to, x.siteNumber()-y.siteNumber()); c != 0 || x.fatal == y.fatal {
+			return cmp.Or(c, y.depth-x.depth, y.mid-x.mid)
 		}
-		if c := compareSites(x.sites, y.sites); c != 0 {
-			return c < 0
-		}
-		if x.fatal != y.fatal {
-			return y.fatal
-		}
-		if x.depth != y.depth {
-			return x.depth > y.depth
-		}
-		return x.mid > y.mid
+		return map[bool]int{true: 1, false: -1}[x.fatal]
 	})
 	kept := out[:0]
 	for _, e := range out {
-		if k := len(kept); k > 0 && kept[k-1].to == e.to && compareSites(kept[k-1].sites, e.sites) == 0 && (e.fatal || !kept[k-1].fatal) {
+		if k := len(kept); k > 0 && kept[k-1].to == e.to && kept[k-1].site == e.site && (e.fatal || !kept[k-1].fatal) {
 			kept[k-1].defers = kept[k-1].defers || e.defers && !e.fatal // a panic runs it too
 			continue
 		}
@@ -175,14 +167,9 @@ func (g *graph) merge(i int) {
 	g.nodes[i].out = kept
 }
 
-func compareSites(a, b []int) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
+func (e *edge) siteNumber() int {
+	if e.site == nil {
+		return -1
 	}
-	for i := range a {
-		if a[i] != b[i] {
-			return a[i] - b[i]
-		}
-	}
-	return 0
+	return e.site.id
 }

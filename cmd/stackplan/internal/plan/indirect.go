@@ -67,13 +67,10 @@ func (g *graph) addCall(i int, f *ssa.Function, call ssa.CallInstruction, wrappe
 	if _, builtin := call.Common().Value.(*ssa.Builtin); builtin {
 		return
 	}
-	e := edge{depth: n.frame + g.push, fatal: toPanic(call.Block())}
+	e := edge{depth: n.frame + g.push, site: g.bySite[call], fatal: toPanic(call.Block())}
 	_, deferred := call.(*ssa.Defer)
 	if deferred {
 		e.depth, e.defers = g.deferDepth(n), true
-	}
-	if s, ok := g.bySite[call]; ok {
-		e.sites = []int{s}
 	}
 	for _, x := range g.relays.from(f, call, false) {
 		through := e

@@ -143,19 +143,6 @@ func (p *Program) Refuse(refuse func(file string, offset, end int) (reason strin
 			s.refused = refuse(s.file, s.offset, s.end)
 		}
 	}
-	for v := range p.graph.nodes {
-		for i := range p.graph.nodes[v].out {
-			e := &p.graph.nodes[v].out[i]
-			for _, s := range e.sites {
-				if p.graph.sites[s].refused != "" {
-					e.refused = append(e.refused, s)
-				}
-			}
-			if len(e.refused) > 0 {
-				e.sites = nil
-			}
-		}
-	}
 }
 
 // SourceFlags are what the go command is asked for, whatever GOFLAGS says, so that

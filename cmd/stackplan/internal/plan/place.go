@@ -1,12 +1,8 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/capriccio-go/capriccio/internal/scc"
 )
@@ -69,10 +65,8 @@ func (c *cutting) measureOnce(order []int, maxPath Bytes, before *paths) *paths 
 				}
 			}
 			length := Bytes(e.depth) + below
-			if maxPath > 0 && length > maxPath && len(e.sites) > 0 {
-				for _, s := range e.sites {
-					c.site[s] = true
-				}
+			if maxPath > 0 && length > maxPath && e.canCheck() {
+				c.site[e.site.id] = true
 			}
 			if c.isCut(e) {
 				length = Bytes(e.depth-e.mid) + linkCost
@@ -99,43 +93,33 @@ func (p *Program) Place(maxPath, minChunk Bytes) (*Plan, error) {
 	g := p.graph
 	c, longest := p.place(maxPath)
 	plan := &Plan{Package: p.Package, MaxPath: maxPath, MinChunk: minChunk}
-	need := make([]Bytes, len(g.sites))
-	callees, refused, all := make(nameSets), make(nameSets), make(map[int]bool)
+	need := make(map[*site]Bytes)
+	callees, refused, all := make(nameSets), make(nameSets), make(map[*site]bool)
 	for v, e := range c.calls() {
-		for _, s := range e.sites {
+		switch s := e.site; {
+		case c.isCut(e):
+			need[s] = max(need[s], Bytes(e.mid)+longest.length[e.to])
+			callees.add(s, g.nodes[e.to].name)
 			all[s] = true
-			if c.site[s] {
-				need[s] = max(need[s], Bytes(e.mid)+longest.length[e.to])
-				callees.add(s, g.nodes[e.to].name)
-			}
-		}
-		for _, s := range e.refused {
+		case e.canCheck():
+			all[s] = true
+		case s != nil:
 			refused.add(s, g.nodes[e.to].name)
 		}
 		plan.Longest = max(plan.Longest, longest.length[v])
 	}
 	plan.CallSites = len(all)
-	for _, i := range g.inOrder(callees) {
-		s := g.sites[i]
+	for _, s := range callees.inOrder() {
 		plan.Checkpoints = append(plan.Checkpoints, Checkpoint{File: s.file, Offset: s.offset, End: s.end, Line: s.line, Col: s.col,
-			Caller: s.caller, Callee: names(callees[i]), Need: need[i], Site: s.name, PackagePath: s.pkg, BackEdge: c.back[i]})
+			Caller: s.caller, Callee: names(callees[s]), Need: need[s], Site: s.name, PackagePath: s.pkg, BackEdge: c.back[s]})
 	}
-	for _, i := range g.inOrder(refused) {
-		s := g.sites[i]
-		plan.Refused = append(plan.Refused, Refused{s.name, s.caller, names(refused[i]), s.refused})
+	for _, s := range refused.inOrder() {
+		plan.Refused = append(plan.Refused, Refused{s.name, s.caller, names(refused[s]), s.refused})
 	}
 	for _, r := range g.roots {
 		plan.Entries = append(plan.Entries, EntryPlan{g.nodes[r].name, longest.length[r]})
 	}
 	return plan, nil
-}
-
-// inOrder are the keys of a set of sites in the order of the sources.
-func (g *graph) inOrder(sites nameSets) []int {
-	return slices.SortedFunc(maps.Keys(sites), func(i, j int) int {
-		a, b := g.sites[i], g.sites[j]
-		return cmp.Or(strings.Compare(a.file, b.file), a.offset-b.offset, a.end-b.end)
-	})
 }
 
 // calls yields the calls that are reached, with the caller.
@@ -156,12 +140,8 @@ func (c *cutting) calls() iter.Seq2[int, *edge] {
 
 func (p *Program) place(maxPath Bytes) (*cutting, *paths) {
 	c := p.graph.newCutting(p.graph.roots)
-	c.breakCycles(withCheckpoints)
+	c.breakCycles(true)
 	c.measure(c.order(), maxPath)
 	// Checkpoints chosen later shorten paths that were measured before.
 	return c, c.measure(c.order(), 0)
-}
-
-func names(set map[string]bool) string {
-	return strings.Join(slices.Sorted(maps.Keys(set)), ", ")
 }

@@ -24,8 +24,8 @@ func handmade(frames []int, edges [][3]int, roots ...int) *Program {
 	for i, e := range edges {
 		x := edge{to: e[1], depth: frames[e[0]] + g.push}
 		if e[2] == 1 {
-			x.sites = []int{len(g.sites)}
-			g.sites = append(g.sites, &site{file: "f.go", line: i + 1, col: 1, offset: i, end: i + 1, pkg: "p", caller: g.nodes[e[0]].name})
+			x.site = &site{id: len(g.sites), file: "f.go", line: i + 1, col: 1, offset: i, end: i + 1, pkg: "p", caller: g.nodes[e[0]].name}
+			g.sites = append(g.sites, x.site)
 		}
 		g.nodes[e[0]].out = append(g.nodes[e[0]].out, x)
 	}
@@ -139,9 +139,7 @@ func TestRandomGraphs(t *testing.T) {
 				continue
 			}
 			want := exhaustive(p.graph, c, v, 0)
-			if longest.length[v] != want {
-				t.Fatalf("seed %d: from %s %d, want %d", seed, p.graph.nodes[v].name, longest.length[v], want)
-			}
+			testenv.MustEqual(t, longest.length[v], want, "seed %d: from %s", seed, p.graph.nodes[v].name)
 			if want > maxPath && want > Bytes(frames[v]+p.graph.push+linkCost) {
 				t.Fatalf("seed %d: a path of %d from %s, MaxPath is %d", seed, want, p.graph.nodes[v].name, maxPath)
 			}

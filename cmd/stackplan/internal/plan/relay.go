@@ -29,9 +29,7 @@ type relays struct {
 	g     *graph
 	of    map[*ssa.Function]map[wish]*relay
 	known map[*ssa.Function]bool // called by their names only
-	pools map[*ssa.Global]*ssa.Function
-	bad   map[*ssa.Global]bool // pools whose New is not known
-	grown bool                 // since a round began
+	grown bool                   // since a round began
 }
 
 // relayRounds is how often depths are looked at again: so often around a recursion that
@@ -62,7 +60,6 @@ func newRelays(g *graph) *relays {
 			}
 		}
 	}
-	r.findPools()
 	return r
 }
 
@@ -164,10 +161,7 @@ func bareValue(v ssa.Value) ssa.Value {
 
 // covers reports whether a call of a parameter is counted at the callers.
 func (r *relays) covers(f *ssa.Function, call ssa.CallInstruction) bool {
-	if call.Common().StaticCallee() != nil || !r.known[f] {
-		return false
-	}
-	return isPoolGet(f) || parameter(f, call.Common().Value) >= 0
+	return call.Common().StaticCallee() == nil && r.known[f] && parameter(f, call.Common().Value) >= 0
 }
 
 // passed is a function that a call passes on to be called.
@@ -186,11 +180,6 @@ func (r *relays) from(f *ssa.Function, call ssa.CallInstruction, all bool) []pas
 		return nil
 	}
 	var found []passed
-	if isPoolGet(to) && r.known[to] {
-		for _, f := range r.pool(to, c) {
-			found = append(found, passed{to: f, depth: r.frame(to) + r.g.push})
-		}
-	}
 	for w, x := range r.of[to] {
 		if w.param >= len(c.Args) {
 			continue
@@ -243,68 +232,4 @@ func functionOf(v ssa.Value) *ssa.Function {
 		return v.Fn.(*ssa.Function)
 	}
 	return nil
-}
-
-// findPools finds the New functions of the pools that are package variables, whose
-// address goes nowhere but to their methods.
-func (r *relays) findPools() {
-	r.pools = make(map[*ssa.Global]*ssa.Function)
-	r.bad = make(map[*ssa.Global]bool)
-	for f := range r.g.p.src.used {
-		for in := range instrs(f) {
-			r.poolUses(in)
-		}
-	}
-}
-
-func (r *relays) poolUses(in ssa.Instruction) {
-	for g := range globalsOf(in) {
-		if g.Type().String() != "*sync.Pool" {
-			continue
-		}
-		switch in := in.(type) {
-		case ssa.CallInstruction:
-			if to := in.Common().StaticCallee(); to != nil && packageOf(to) == "sync" {
-				continue
-			}
-		case *ssa.FieldAddr:
-			if only := storeOf(in); only != nil && r.pools[g] == nil {
-				r.pools[g] = only
-				continue
-			}
-		}
-		r.bad[g] = true
-	}
-}
-
-// storeOf is the function that is stored at an address, if that is all that it is for.
-func storeOf(at *ssa.FieldAddr) *ssa.Function {
-	refs := at.Referrers()
-	if refs == nil || len(*refs) != 1 {
-		return nil
-	}
-	store, ok := (*refs)[0].(*ssa.Store)
-	if !ok || store.Addr != at {
-		return nil
-	}
-	return functionOf(store.Val)
-}
-
-// pool are the functions that may be New of the pool that a call of sync.(*Pool).Get is of.
-func (r *relays) pool(get *ssa.Function, c *ssa.CallCommon) []*ssa.Function {
-	if g, ok := c.Args[0].(*ssa.Global); ok && !r.bad[g] {
-		if f := r.pools[g]; f != nil {
-			return []*ssa.Function{f}
-		}
-		return nil
-	}
-	var all []*ssa.Function
-	for call := range callsOf(get) {
-		all = append(all, r.g.p.src.targets[call]...)
-	}
-	return all
-}
-
-func isPoolGet(f *ssa.Function) bool {
-	return f.Name() == "Get" && packageOf(f) == "sync" && f.Signature.Recv() != nil
 }

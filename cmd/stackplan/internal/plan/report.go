@@ -123,7 +123,7 @@ func (g *graph) withPanics() []int {
 func (g *graph) measureAll(from []int) *paths {
 	c := g.newCutting(from)
 	c.full = true
-	c.breakCycles(withoutCheckpoints)
+	c.breakCycles(false)
 	return c.measure(c.order(), 0)
 }
 
@@ -218,7 +218,11 @@ func (p *Program) reportRecursion(r *Report) {
 	}
 	placed, _ := p.place(r.Plan.MaxPath)
 	byNumber := make(map[int]*Recursion)
-	seen := make(map[[2]int]bool)
+	type broken struct {
+		component int
+		by        *site
+	}
+	seen := make(map[broken]bool)
 	for v, k := range component {
 		if k < 0 {
 			continue
@@ -232,11 +236,9 @@ func (p *Program) reportRecursion(r *Report) {
 			if component[e.to] != k {
 				continue
 			}
-			for _, s := range e.sites {
-				if placed.back[s] && !seen[[2]int{k, s}] {
-					seen[[2]int{k, s}] = true
-					x.Checkpoints++
-				}
+			if at := (broken{k, e.site}); placed.back[e.site] && !seen[at] {
+				seen[at] = true
+				x.Checkpoints++
 			}
 		}
 	}
@@ -262,7 +264,7 @@ func (p *Program) reportRecursion(r *Report) {
 // machine code has no calls of what the compiler inlined, as it does with most of package task.
 func (p *Program) reportParks(r *Report) {
 	g := p.graph
-	parks, reach, callees := p.leadingTo(p.src.parker), g.reachable(g.roots), make(nameSets)
+	parks, reach, callees := p.leadingTo(parker), g.reachable(g.roots), make(nameSets)
 	held := make(map[*ssa.Function]bool)
 	for v := range g.nodes {
 		for _, f := range g.nodes[v].in {
@@ -279,8 +281,8 @@ func (p *Program) reportParks(r *Report) {
 			}
 		}
 	}
-	for _, s := range g.inOrder(callees) {
-		r.Parks = append(r.Parks, ParkCall{g.sites[s].name, g.sites[s].caller, names(callees[s])})
+	for _, s := range callees.inOrder() {
+		r.Parks = append(r.Parks, ParkCall{s.name, s.caller, names(callees[s])})
 	}
 }
 

@@ -1,10 +1,13 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/token"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/ssa"
@@ -12,6 +15,7 @@ import (
 
 // A site is a call in a source that may be rewritten.
 type site struct {
+	id          int // index in the graph's sites
 	file        string
 	line, col   int
 	offset, end int
@@ -38,7 +42,7 @@ func (g *graph) findSites() {
 			exprs[call.Lparen] = call
 		}
 	}
-	known := make(map[span]int)
+	known := make(map[span]*site)
 	for _, f := range g.p.src.ordered {
 		if !g.own[packageOf(f)] {
 			continue
@@ -52,45 +56,45 @@ func (g *graph) findSites() {
 			if to == nil && !indirect(call) {
 				continue // of a builtin function
 			}
-			id := g.site(f, expr, known)
-			g.bySite[call] = id
+			s := g.site(f, expr, known)
+			g.bySite[call] = s
 			if to != nil && to.Blocks == nil && to.Synthetic == "" {
-				g.sites[id].external = true
+				s.external = true
 			}
 			for _, to := range g.targetsOf(call) {
-				g.sites[id].callees[to] = true
+				s.callees[to] = true
 			}
 		}
 	}
 }
 
-// site is the number of a call expression, which it gets here if it is not known.
-func (g *graph) site(f *ssa.Function, expr *ast.CallExpr, known map[span]int) int {
+// site is that of a call expression, which it gets here if it is not known.
+func (g *graph) site(f *ssa.Function, expr *ast.CallExpr, known map[span]*site) *site {
 	fset := g.p.src.prog.Fset
 	// The binary knows lines as //line comments say, the file system does not.
 	at, shown := fset.PositionFor(expr.Pos(), false), g.p.src.position(expr.Pos())
 	place := span{at.Filename, at.Offset, fset.PositionFor(expr.End(), false).Offset}
-	if id, ok := known[place]; ok {
-		return id
+	if s := known[place]; s != nil {
+		return s
 	}
-	id := len(g.sites)
-	known[place] = id
 	paren := fset.PositionFor(expr.Lparen, false)
 	if !strings.HasSuffix(paren.Filename, ".go") { // of cgo, in the build cache
 		paren = fset.Position(expr.Lparen)
 	}
-	g.sites = append(g.sites, &site{file: at.Filename, line: at.Line, col: at.Column, offset: at.Offset, end: place.end,
+	s := &site{id: len(g.sites), file: at.Filename, line: at.Line, col: at.Column, offset: at.Offset, end: place.end,
 		name:   fmt.Sprintf("%s/%s:%d:%d", packageOf(f), filepath.Base(paren.Filename), paren.Line, paren.Column),
-		caller: linkName(f), pkg: packageOf(f), callees: make(map[int]bool)})
+		caller: linkName(f), pkg: packageOf(f), callees: make(map[int]bool)}
+	known[place] = s
+	g.sites = append(g.sites, s)
 	lines := map[int]bool{shown.Line: true, fset.Position(expr.Lparen).Line: true, fset.Position(expr.Fun.End()).Line: true}
 	if sel, ok := expr.Fun.(*ast.SelectorExpr); ok {
 		lines[fset.Position(sel.Sel.Pos()).Line] = true
 	}
 	for line := range lines {
 		key := lineKey{shown.Filename, line}
-		g.lineSites[key] = append(g.lineSites[key], id)
+		g.lineSites[key] = append(g.lineSites[key], s)
 	}
-	return id
+	return s
 }
 
 // targetsOf are the functions of the binary that a call may lead to.
@@ -104,3 +108,22 @@ func (g *graph) targetsOf(call ssa.CallInstruction) []int {
 	}
 	return all
 }
+
+// nameSets are names of functions by the calls that lead to them.
+type nameSets map[*site]map[string]bool
+
+func (n nameSets) add(s *site, name string) {
+	if n[s] == nil {
+		n[s] = make(map[string]bool)
+	}
+	n[s][name] = true
+}
+
+// inOrder are the calls in the order of the sources.
+func (n nameSets) inOrder() []*site {
+	return slices.SortedFunc(maps.Keys(n), func(a, b *site) int {
+		return cmp.Or(strings.Compare(a.file, b.file), a.offset-b.offset, a.end-b.end)
+	})
+}
+
+func names(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }

@@ -99,13 +99,3 @@ func closure[T comparable](from iter.Seq[T], next func(x T, add func(T))) map[T]
 	}
 	return found
 }
-
-// nameSets are sets of names, by the number of a site.
-type nameSets map[int]map[string]bool
-
-func (s nameSets) add(site int, name string) {
-	if s[site] == nil {
-		s[site] = make(map[string]bool)
-	}
-	s[site][name] = true
-}

@@ -57,14 +57,8 @@ func (s *site) body() *ast.BlockStmt {
 }
 
 // load reads the text of the file and finds its calls.
-func (f *file) load(read func(string) ([]byte, error)) error {
-	if f.text != nil {
-		return nil
-	}
-	if read == nil {
-		read = os.ReadFile
-	}
-	text, err := read(f.name)
+func (f *file) load() error {
+	text, err := os.ReadFile(f.name)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/tools/go/packages"
@@ -25,36 +24,26 @@ const loadMode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledG
 	packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedTypesSizes |
 	packages.NeedModule | packages.NeedForTest
 
-// load loads packages with everything that they import; overlay are files that need
-// not be there.
-func load(t testing.TB, overlay map[string][]byte, tests bool, patterns ...string) []*packages.Package {
+// load makes a Rewriter of a package.
+func load(t testing.TB, folder string) *Rewriter {
 	t.Helper()
-	pkgs := testenv.Need(packages.Load(&packages.Config{Mode: loadMode, Overlay: overlay, Tests: tests}, patterns...))(t)
-	for _, p := range pkgs {
-		for _, e := range p.Errors {
-			t.Fatal(e)
-		}
+	pkgs := testenv.Need(packages.Load(&packages.Config{Mode: loadMode}, folder))(t)
+	if n := packages.PrintErrors(pkgs); n > 0 {
+		t.Fatalf("%d errors in %s", n, folder)
 	}
-	return pkgs
+	return New(Config{Packages: pkgs})
 }
 
-// rewriterOf is a Rewriter that reads files from the overlay too.
-func rewriterOf(pkgs []*packages.Package, overlay map[string][]byte) *Rewriter {
-	return New(Config{Packages: pkgs, Read: func(name string) ([]byte, error) {
-		if text, ok := overlay[name]; ok {
-			return text, nil
-		}
-		return os.ReadFile(name)
-	}})
-}
-
-// everyCall is a plan with a checkpoint at each call of the packages.
+// everyCall is a plan with a checkpoint at each call of the packages that can have one.
 func everyCall(r *Rewriter, need func(site string) plan.Bytes) (list []plan.Checkpoint) {
 	for _, f := range r.files {
 		if r.refuseFile(f) != "" {
 			continue
 		}
 		for at, s := range f.sites {
+			if r.Refused(f.name, at.offset, at.end) != "" {
+				continue
+			}
 			p := f.pkg.Fset.PositionFor(s.call.Lparen, false)
 			site := fmt.Sprintf("%s:%d:%d", filepath.Base(f.name), p.Line, p.Column)
 			list = append(list, plan.Checkpoint{
@@ -107,17 +96,15 @@ func output(t testing.TB, bin string, args ...string) string {
 
 const programsDir = "./testdata/programs"
 
-var programs = sync.OnceValues(func() ([]*packages.Package, error) {
-	return packages.Load(&packages.Config{Mode: loadMode}, programsDir)
-})
+var programs *Rewriter
 
+// loadPrograms loads the programs once for all tests.
 func loadPrograms(t testing.TB) *Rewriter {
 	t.Helper()
-	pkgs := testenv.Need(programs())(t)
-	if n := packages.PrintErrors(pkgs); n > 0 {
-		t.Fatalf("%d errors in the programs", n)
+	if programs == nil {
+		programs = load(t, programsDir)
 	}
-	return rewriterOf(pkgs, nil)
+	return programs
 }
 
 // same compares what two runs have said.
@@ -157,16 +144,12 @@ func TestProgramsSayTheSame(t *testing.T) {
 			}
 			r.cfg.Profile = c.profile
 			done := testenv.Need(r.Files(everyCall(r, c.need), false))(t)
-			if len(done.Calls) < 350 {
-				t.Errorf("%d calls were rewritten, want most", len(done.Calls))
-			}
+			testenv.AtLeast(t, len(done.Calls), 350, "calls were rewritten")
 			bin := build(t, done, programsDir, c.name)
 			same(t, output(t, bin), want)
 			got, links, _ := strings.Cut(output(t, bin, "task"), "links: ")
 			same(t, got, want)
-			if linked := strings.TrimSpace(links) != "0"; linked != (c.name != "direct") {
-				t.Errorf("%s chunks were linked", strings.TrimSpace(links))
-			}
+			testenv.Equal(t, strings.TrimSpace(links) != "0", c.name != "direct", "%s chunks were linked", strings.TrimSpace(links))
 		})
 	}
 	r.cfg.Profile = false
@@ -212,7 +195,7 @@ func TestMarkedCalls(t *testing.T) {
 
 // TestGolden shows what rewritten code looks like.
 func TestGolden(t *testing.T) {
-	r := rewriterOf(load(t, nil, false, "./testdata/golden"), nil)
+	r := load(t, "./testdata/golden")
 	res := testenv.Need(r.Files(everyCall(r, func(string) plan.Bytes { return 1000 }), false))(t)
 	testenv.MustEqual(t, len(res.Files), 1, "files were rewritten")
 	for _, got := range res.Files {
@@ -323,7 +306,7 @@ func settle(t testing.TB, r *Rewriter, pkg string) {
 func TestNothingMovesToTheHeap(t *testing.T) {
 	testenv.NeedsFull(t, "the compiler says what escapes")
 	const pkg = "./testdata/escapes"
-	r := rewriterOf(load(t, nil, false, pkg), nil)
+	r := load(t, pkg)
 	settle(t, r, pkg)
 	res := testenv.Need(r.Files(everyCall(r, always), false))(t)
 	testenv.AtLeast(t, len(res.Calls), 10, "checkpoints are left")
@@ -335,9 +318,11 @@ func TestNothingMovesToTheHeap(t *testing.T) {
 	// It takes 3 ns on a machine that does nothing else.
 	testenv.AtMost(t, ns, 12, "ns that a checkpoint with room takes")
 	at := map[string]bool{} // that move something to the heap
-	for _, c := range res.Refused {
-		if strings.HasPrefix(c.Reason, "something that is handed over") {
-			at[c.Site] = true
+	for _, f := range r.files {
+		for span := range f.sites {
+			if strings.HasPrefix(r.Refused(f.name, span.offset, span.end), "something that is handed over") {
+				at[fmt.Sprint(span)] = true
+			}
 		}
 	}
 	testenv.AtLeast(t, len(at), 4, "only %v are left out as they move something to the heap", at)

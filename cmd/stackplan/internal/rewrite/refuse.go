@@ -35,7 +35,7 @@ func (r *Rewriter) refuseWhole(f *file) string {
 			}
 		}
 	}
-	if err := f.load(r.cfg.Read); err != nil {
+	if err := f.load(); err != nil {
 		return err.Error()
 	}
 	if strings.Contains(string(f.text), prefix) {

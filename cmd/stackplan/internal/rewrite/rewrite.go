@@ -28,8 +28,6 @@ type Config struct {
 	MinChunk plan.Bytes
 	// Profile counts at each checkpoint, which costs a few nanoseconds more.
 	Profile bool
-	// Read reads a source file; nil is os.ReadFile.
-	Read func(name string) ([]byte, error)
 }
 
 // A Rewriter rewrites the sources of some packages. Use New.
@@ -60,20 +58,10 @@ func New(cfg Config) *Rewriter {
 	return r
 }
 
-// A Refused is a call that can't be a checkpoint.
-type Refused struct {
-	plan.Checkpoint
-	Reason string
-}
-
 // A Result holds changed files by absolute name.
 type Result struct {
 	Files map[string][]byte
-	// Slack was added to every Need, as the frame of a generated function may be larger than
-	// what plans allow for a checkpoint.
-	Slack   plan.Bytes
-	Calls   []plan.Checkpoint // that were made
-	Refused []Refused
+	Calls []plan.Checkpoint // that were made
 }
 
 // Refused reports why the call expression with that byte range can't be rewritten, or is
@@ -103,25 +91,20 @@ func (r *Rewriter) look(name string, offset, end int) (*file, *target, string) {
 	return f, t, why
 }
 
-// allowed is what plans allow on the caller's stack for a checkpoint.
-const allowed = plan.Bytes(256)
-
-// Files makes the checkpoints. Calls that can't be had are listed in the result. With forBlame,
-// what is generated has other positions, as Blame wants it.
+// Files makes the checkpoints, none of which may be Refused. With forBlame, what is generated has other positions, as
+// Blame wants it.
 func (r *Rewriter) Files(checkpoints []plan.Checkpoint, forBlame bool) (*Result, error) {
 	result := &Result{Files: map[string][]byte{}}
 	units := map[*file][]*unit{}
 	for _, c := range checkpoints {
 		f, t, why := r.look(c.File, c.Offset, c.End)
 		if why != "" {
-			result.Refused = append(result.Refused, Refused{c, why})
-			continue
+			return nil, fmt.Errorf("%s can be no checkpoint: %s", c.Site, why)
 		}
 		if slices.ContainsFunc(units[f], func(u *unit) bool { return u.site == t.site }) {
 			return nil, fmt.Errorf("%s: two checkpoints at one call", c.Site)
 		}
 		units[f] = append(units[f], &unit{target: t, checkpoint: c})
-		result.Slack = max(result.Slack, t.frame()-allowed)
 	}
 	main := r.initFile()
 	if main != nil && units[main] == nil {
@@ -129,9 +112,6 @@ func (r *Rewriter) Files(checkpoints []plan.Checkpoint, forBlame bool) (*Result,
 	}
 	for f, list := range units {
 		for _, u := range list {
-			if u.checkpoint.Need > 0 { // a checkpoint without a need does not look for room
-				u.checkpoint.Need += result.Slack
-			}
 			result.Calls = append(result.Calls, u.checkpoint)
 		}
 		var minChunk plan.Bytes
@@ -148,7 +128,6 @@ func (r *Rewriter) Files(checkpoints []plan.Checkpoint, forBlame bool) (*Result,
 		result.Files[f.name] = text
 	}
 	slices.SortFunc(result.Calls, byPlace)
-	slices.SortFunc(result.Refused, func(a, b Refused) int { return byPlace(a.Checkpoint, b.Checkpoint) })
 	return result, nil
 }
 

@@ -3,10 +3,7 @@ package rewrite
 import (
 	"go/ast"
 	"go/types"
-	"runtime"
 	"strings"
-
-	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
 )
 
 // A target is a call that can be a checkpoint, taken apart.
@@ -179,67 +176,9 @@ func (t *target) namer(im *imports) *namer {
 	return &namer{f: t.file, imports: im, plain: map[string]bool{}}
 }
 
-// frame is an estimate of the frame of a generated function: it saves its arguments while
-// it looks at the stack, and passes on what is not in registers.
-func (t *target) frame() plan.Bytes {
-	sizes := t.file.pkg.TypesSizes
-	if sizes == nil {
-		sizes = types.SizesFor("gc", runtime.GOARCH)
-	}
-	size := func(list []types.Type) (sum int64) {
-		for _, typ := range list {
-			if hasTypeParam(typ) {
-				sum += 64 // nothing is known of it
-			} else {
-				sum += (sizes.Sizeof(typ) + 7) &^ 7
-			}
-		}
-		return sum
-	}
-	params, results := variables(t.sig.Params()), variables(t.sig.Results())
-	if t.over != nil {
-		params = append(params, t.over)
-	}
-	const (
-		links     = 3 * 8 // return address, frame pointer, alignment
-		registers = 9 * 8
-	)
-	total := int64(links)
-	for _, part := range []int64{size(params), size(results)} {
-		total += part
-		if part > registers {
-			total += part
-		}
-	}
-	return plan.Bytes(total)
-}
-
 func variables(t *types.Tuple) (list []types.Type) {
 	for v := range t.Variables() {
 		list = append(list, v.Type())
 	}
 	return list
-}
-
-// hasTypeParam reports whether the size of a type depends on a type parameter.
-func hasTypeParam(t types.Type) bool {
-	switch t := types.Unalias(t).(type) {
-	case *types.TypeParam:
-		return true
-	case *types.Array:
-		return hasTypeParam(t.Elem())
-	case *types.Named:
-		for a := range t.TypeArgs().Types() {
-			if hasTypeParam(a) {
-				return true
-			}
-		}
-	case *types.Struct:
-		for v := range t.Fields() {
-			if hasTypeParam(v.Type()) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -10,27 +10,12 @@ import (
 
 func main() {
 	err := runner.Run(func() {
-		fmt.Println("deep:", serve(3))
+		fmt.Println("deep:", handshake(3)+tail(40))
 	})
 	if err != nil {
 		fmt.Println(err)
 	}
 	fmt.Fprintln(os.Stderr, "linked:", runner.Links() > 0)
-}
-
-//go:noinline
-func serve(n int) int {
-	total := 0
-	for i := range n {
-		total += handle(i)
-	}
-	return total
-}
-
-//go:noinline
-func handle(n int) int {
-	k := handshake(n)
-	return k + tail(n)
 }
 
 //go:noinline

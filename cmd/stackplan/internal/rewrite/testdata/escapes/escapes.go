@@ -62,97 +62,59 @@ func each(n int, f func(int)) {
 
 var heap = &counter{name: "heap"}
 
-//go:noinline
-func case0() {
-	heap.add(1)
-}
-
-//go:noinline
-func case1() {
-	var c counter
-	c.add(1)
-	x := c.add(2)
-	if c.add(3) != x+3 {
-		panic("wrong")
-	}
-}
-
-//go:noinline
-func case2() {
-	c := counter{n: 1}
-	x := c.value()
-	_ = x
-}
-
-//go:noinline
-func case3() {
-	var b [64]byte
-	fill(b[:], 'x')
-	n := fill(b[:8], 'y')
-	_ = n
-}
-
-//go:noinline
-func case4() {
-	sum(1, 2, 3)
-	x := sum(4, 5)
-	if sum(x, x) != 18 {
-		panic("wrong")
-	}
-}
-
-//go:noinline
-func case5() {
-	var c counter
-	pass(&c)
-	if deep(&c, 2) != 4 {
-		panic("wrong")
-	}
-}
-
-//go:noinline
-func case6() {
-	pass(heap)
-}
-
-//go:noinline
-func case7() {
-	describe(heap)
-	n := describe(3)
-	_ = n
-}
-
-//go:noinline
-func case8() {
-	total := 0
-	each(5, func(i int) { total += i })
-	if total != 10 {
-		panic("wrong")
-	}
-}
-
-//go:noinline
-func case9() {
-	n := len(strconv.Itoa(sum(1) + 12345))
-	if n != 5 {
-		panic("wrong")
-	}
-}
-
 var cases = []struct {
 	name string
 	run  func()
 }{
-	{"pointer to the heap", case0},
-	{"pointer to a variable", case1},
-	{"value", case2},
-	{"slice of an array", case3},
-	{"variadic", case4},
-	{"through two functions", case5},
-	{"heap through two functions", case6},
-	{"interface", case7},
-	{"closure", case8},
-	{"string", case9},
+	{"pointer to the heap", func() { heap.add(1) }},
+	{"pointer to a variable", func() {
+		var c counter
+		c.add(1)
+		x := c.add(2)
+		check(c.add(3), x+3)
+	}},
+	{"value", func() {
+		c := counter{n: 1}
+		x := c.value()
+		_ = x
+	}},
+	{"slice of an array", func() {
+		var b [64]byte
+		fill(b[:], 'x')
+		n := fill(b[:8], 'y')
+		_ = n
+	}},
+	{"variadic", func() {
+		sum(1, 2, 3)
+		x := sum(4, 5)
+		check(sum(x, x), 18)
+	}},
+	{"through two functions", func() {
+		var c counter
+		pass(&c)
+		check(deep(&c, 2), 4)
+	}},
+	{"heap through two functions", func() { pass(heap) }},
+	{"interface", func() {
+		describe(heap)
+		n := describe(3)
+		_ = n
+	}},
+	{"closure", func() {
+		total := 0
+		each(5, func(i int) { total += i })
+		check(total, 10)
+	}},
+	{"string", func() {
+		n := len(strconv.Itoa(sum(1) + 12345))
+		check(n, 5)
+	}},
+}
+
+func check(got, want int) {
+	if got != want {
+		panic("wrong")
+	}
 }
 
 // times is how often add is called by cost.
