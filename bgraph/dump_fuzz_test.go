@@ -57,9 +57,7 @@ func FuzzExtremes(f *testing.F) {
 			setExtreme(fields[(int(where[0])<<8|int(where[1]))%len(fields)], where[2])
 		}
 		dump, err := s.dump()
-		if (err == nil) != (s.Validate() == nil) {
-			t.Fatalf("encoded: %v; valid: %v", err, s.Validate())
-		}
+		testenv.MustEqual(t, err == nil, s.Validate() == nil, "encoded: %v; valid: %v", err, s.Validate())
 		if err != nil {
 			return
 		}
@@ -186,9 +184,7 @@ func TestDumpFormatIsDocumented(t *testing.T) {
 		seen[v] = true
 		for i := range v.NumField() {
 			name, _, _ := strings.Cut(v.Field(i).Tag.Get("json"), ",")
-			if !strings.Contains(doc, "| `"+name+"` |") {
-				t.Errorf("%v.%s is not in the document as %q", v, v.Field(i).Name, name)
-			}
+			testenv.Contains(t, doc, "| `"+name+"` |", "the document has no %v.%s", v, v.Field(i).Name)
 			visit(v.Field(i).Type)
 		}
 	}

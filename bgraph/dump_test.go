@@ -367,9 +367,7 @@ func TestSizesOfElements(t *testing.T) {
 		most, size := listLimits(c.key)
 		testenv.AtMost(t, int(c.size), size, "%T has %d bytes; listLimits says %d", c.zero, c.size, size)
 		text := testenv.Need(json.Marshal(c.zero))(t)
-		if ratio := float64(size) / float64(len(text)+len(",")); ratio > maxDecodedBytes/graphlimits.Bytes {
-			t.Errorf("%T: %d bytes of JSON count as %d", c.zero, len(text)+1, size)
-		}
+		testenv.AtMost(t, float64(size)/float64(len(text)+len(",")), maxDecodedBytes/graphlimits.Bytes, "%T: %d bytes of JSON count as %d", c.zero, len(text)+1, size)
 		if most <= 0 {
 			t.Errorf("%s: limit %d", c.key, most)
 		}

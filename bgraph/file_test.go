@@ -36,9 +36,7 @@ func TestWriteFile(t *testing.T) {
 	for _, s := range []*Snapshot{new(Snapshot), smallSnapshot()} {
 		testenv.Must(t, WriteFile(path, s))
 		info := testenv.Need(os.Lstat(path))(t)
-		if info.Mode() != 0o600 {
-			t.Errorf("mode %v, want 0600", info.Mode())
-		}
+		testenv.Equal(t, info.Mode(), 0o600, "mode")
 		if got, err := ReadFile(path); err != nil || !reflect.DeepEqual(got, s) {
 			t.Errorf("read %+v, error %v; want %+v", got, err, s)
 		}
@@ -67,9 +65,7 @@ func TestWriteFileReplacesWhatLiesInWait(t *testing.T) {
 			testenv.Must(t, prepare(dir, path))
 			testenv.Must(t, WriteFile(path, smallSnapshot()))
 			info := testenv.Need(os.Lstat(path))(t)
-			if info.Mode() != 0o600 {
-				t.Errorf("what is at the path has mode %v; want a file with 0600", info.Mode())
-			}
+			testenv.Equal(t, info.Mode(), 0o600, "what is at the path has mode")
 			if got, err := os.ReadFile(victim); err != nil || string(got) != "precious" {
 				t.Errorf("the victim holds %q, error %v", got, err)
 			}

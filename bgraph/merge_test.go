@@ -83,7 +83,7 @@ func mustMerge(t *testing.T, all ...*Snapshot) *Snapshot {
 
 func TestMergeOrderOnlyNumbersLoops(t *testing.T) {
 	r := seeded(t, 7)
-	for i := range 100 {
+	for i := range testenv.Rounds(25, 100) {
 		a, b := randomSnapshot(r, i%20, i), randomSnapshot(r, i%20, i)
 		keepA, keepB := a.Clone(), b.Clone()
 		ab, ba := mustMerge(t, a, b), mustMerge(t, b, a)
@@ -103,7 +103,7 @@ func TestMergeOrderOnlyNumbersLoops(t *testing.T) {
 
 func TestMergeInSteps(t *testing.T) {
 	r := seeded(t, 8)
-	for i := range 100 {
+	for i := range testenv.Rounds(25, 100) {
 		a, b, c := randomSnapshot(r, i%20, i), randomSnapshot(r, i%20, i), randomSnapshot(r, i%20, i)
 		all, steps := mustMerge(t, a, b, c), mustMerge(t, mustMerge(t, a, b), c)
 		if !equalButForRounding(all, steps) {
@@ -142,7 +142,7 @@ func TestMergeLosesNothing(t *testing.T) {
 		}
 		return out
 	}
-	for i := range 50 {
+	for i := range testenv.Rounds(20, 50) {
 		a, b, c := randomSnapshot(r, 10, 40), randomSnapshot(r, 10, 40), randomSnapshot(r, 10, 40)
 		testenv.MustEqual(t, totals(mustMerge(t, a, b, c)), totals(a, b, c), "round %d", i)
 	}

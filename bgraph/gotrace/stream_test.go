@@ -203,9 +203,7 @@ func TestStepsThatTheTraceCutsOff(t *testing.T) {
 // What sockets of datagrams, and programs that read a socket by themselves, wait for is known, too.
 func TestWaitsOfSockets(t *testing.T) {
 	for function, want := range map[string]string{"ReadFromInet6": "read", "ReadMsgInet4": "read", "WriteToInet4": "write", "WriteMsgInet6": "write", "RawRead": "read", "RawWrite": "write", "Other": "network"} {
-		if got := refine("network", []bgraph.Frame{{Function: "internal/poll.(*FD)." + function}, {Function: "main.serve"}}); got != want {
-			t.Errorf("%s: %s, want %s", function, got, want)
-		}
+		testenv.Equal(t, refine("network", []bgraph.Frame{{Function: "internal/poll.(*FD)." + function}, {Function: "main.serve"}}), want, function)
 	}
 }
 
@@ -337,9 +335,7 @@ func TestRegionsThatAreNotEnded(t *testing.T) {
 		s.region(2, 1, trace.EventRegionBegin, "for ever")
 	}
 	s.region(3, 2, trace.EventRegionBegin, "inner")
-	if s.m.inside != many {
-		t.Errorf("%d regions are followed, want %d", s.m.inside, many)
-	}
+	testenv.Equal(t, s.m.inside, many, "regions are followed")
 	s.change(4, 1, 1, trace.GoRunning, trace.GoNotExist, "", trace.NoStack)
 	s.region(5, 2, trace.EventRegionEnd, "inner")
 	s.region(6, 2, trace.EventRegionEnd, "outer")

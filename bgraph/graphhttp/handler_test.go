@@ -210,9 +210,7 @@ func TestIndexEscapesNames(t *testing.T) {
 		t.Errorf("status %d; a name became markup: %s", w.Code, w.Body)
 	}
 	w = ask("GET", "/?format=dump", s)
-	if got, want := w.Header().Get("Content-Disposition"), `attachment; filename="_script___-`+strconv.Itoa(s.Program.PID)+`.bgraph"`; got != want {
-		t.Errorf("Content-Disposition %s, want %s", got, want)
-	}
+	testenv.Equal(t, w.Header().Get("Content-Disposition"), `attachment; filename="_script___-`+strconv.Itoa(s.Program.PID)+`.bgraph"`, "Content-Disposition")
 }
 
 func TestHandlerFilters(t *testing.T) {

@@ -72,12 +72,8 @@ func TestOutputs(t *testing.T) {
 func TestDumpsCanBeReadAgain(t *testing.T) {
 	dump := command(t, "-dump", shopFile).ok(t)
 	sur := &surroundings{stdin: strings.NewReader(dump), clock: newFakeClock()}
-	if got := commandIn(t, context.Background(), sur, "-dump", "-").ok(t); got != dump {
-		t.Error("a dump that went through bgdump twice is another one")
-	}
-	if got, want := command(t, shopFile).ok(t), command(t, writeDump(t, shop(t))).ok(t); got != want {
-		t.Error("the same snapshot from two files looks different")
-	}
+	testenv.Equal(t, commandIn(t, context.Background(), sur, "-dump", "-").ok(t), dump, "a dump that went through bgdump twice")
+	testenv.Equal(t, command(t, shopFile).ok(t), command(t, writeDump(t, shop(t))).ok(t), "the same snapshot from two files")
 }
 
 func TestStandardInputIsReadOnce(t *testing.T) {

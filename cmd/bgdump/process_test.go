@@ -109,9 +109,7 @@ func (f *fakeProc) refuses(signals int, want ...string) error {
 		f.t.Fatal("there is no error")
 	}
 	for _, w := range want {
-		if !strings.Contains(err.Error(), w) {
-			f.t.Errorf("got %q, want it to say %q", err, w)
-		}
+		testenv.Contains(f.t, err.Error(), w)
 	}
 	testenv.Equal(f.t, f.process.signalled, signals, "signals were sent")
 	if f.held == nil && f.process.closed != 1 {
@@ -261,9 +259,7 @@ func TestProcessesThatCannotBeReached(t *testing.T) {
 		f.refuses(0, "protected")
 	}
 	src := f.source()
-	if got := src.readError("/x", status{uid: 54321}, &fs.PathError{Err: fs.ErrPermission}).Error(); !strings.Contains(got, "only the user with the number 54321 and root may read") {
-		t.Errorf("got %q", got)
-	}
+	testenv.Contains(t, src.readError("/x", status{uid: 54321}, &fs.PathError{Err: fs.ErrPermission}).Error(), "only the user with the number 54321 and root may read")
 }
 
 func TestNoAnswer(t *testing.T) {

@@ -99,9 +99,7 @@ func TestTracesOfAURL(t *testing.T) {
 		if code != 0 || !strings.Contains(out.String(), filepath.Base(os.Args[0])+", an execution trace of") {
 			t.Errorf("%s: %d, %s\n%.300s", args, code, errs.String(), out.String())
 		}
-		if forbidden := strings.Contains(out.String(), "not known: the answer at /debug/pprof/goroutine is 403 Forbidden"); forbidden != (listed.Load() == 1) {
-			t.Errorf("%s: a note is there: %v", args, forbidden)
-		}
+		testenv.Equal(t, strings.Contains(out.String(), "not known: the answer at /debug/pprof/goroutine is 403 Forbidden"), listed.Load() == 1, "%s: a note is there", args)
 		if aged := strings.Contains(out.String(), "1h39m"); aged != (listed.Load() > 1) {
 			t.Errorf("%s: an age of 99 min is there: %v\n%s", args, aged, out.String())
 		}

@@ -155,9 +155,7 @@ func pathsOf(d *graphlayout.Drawing) string {
 func TestSVGOfNothingSaysSo(t *testing.T) {
 	var b bytes.Buffer
 	testenv.Must(t, WriteSVG(&b, &bgraph.Snapshot{}, Options{}))
-	if !strings.Contains(b.String(), "Nothing has waited yet.") {
-		t.Error("an empty image")
-	}
+	testenv.Contains(t, b.String(), "Nothing has waited yet.", "an empty image")
 }
 
 func TestUnknownColor(t *testing.T) {

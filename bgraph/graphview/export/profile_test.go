@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -189,31 +189,16 @@ func TestProfileOfOddSnapshots(t *testing.T) {
 }
 
 func TestGoToolPprofAcceptsProfile(t *testing.T) {
-	goCommand, err := exec.LookPath("go")
-	if err != nil {
-		t.Skip("the go command is not installed")
-	}
-	if testing.Short() {
-		t.Skip("starting go tool pprof takes seconds")
-	}
+	testenv.NeedsFull(t, "the go command builds pprof")
 	for what, s := range map[string]*bgraph.Snapshot{"sample": graphcases.Sample(), "hostile": graphcases.Hostile()} {
 		_, data := readProfile(t, s)
 		file := filepath.Join(t.TempDir(), "profile.pb.gz")
 		testenv.Must(t, os.WriteFile(file, data, 0o600))
 		run := func(args ...string) string {
 			t.Helper()
-			cmd := exec.CommandContext(t.Context(), goCommand, append([]string{"tool", "pprof"}, append(args, file)...)...)
-			cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%s: go tool pprof %v: %v\n%s", what, args, err, out)
-			}
-			return string(out)
+			return testenv.Run(t, "", []string{"PPROF_TMPDIR=" + t.TempDir()}, "go", slices.Concat([]string{"tool", "pprof"}, args, []string{file})...)
 		}
-		raw := run("-raw")
-		if !strings.Contains(raw, "cpu/nanoseconds[dflt] wait/nanoseconds ready/nanoseconds count/count heap/bytes") {
-			t.Errorf("%s: sample types are missing in\n%.500s", what, raw)
-		}
+		testenv.Contains(t, run("-raw"), "cpu/nanoseconds[dflt] wait/nanoseconds ready/nanoseconds count/count heap/bytes", what)
 		if what != "sample" {
 			continue
 		}

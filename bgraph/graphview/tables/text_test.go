@@ -99,9 +99,7 @@ func TestWriteTextUnknownColumn(t *testing.T) {
 		t.Fatalf("error %v after %d bytes; want an error and nothing written", err, b.Len())
 	}
 	for _, name := range Columns() {
-		if !strings.Contains(err.Error(), name) {
-			t.Errorf("%q does not name the column %s", err, name)
-		}
+		testenv.Contains(t, err.Error(), name, "%q does not name the column", err)
 	}
 }
 
@@ -158,9 +156,7 @@ func inOrder[R any](t *textTable[R], name string, up bool) bool {
 func TestDefaultOrder(t *testing.T) {
 	s := graphcases.Sample()
 	nodes, edges := nodeTable(s, words.Names(s)), edgeTable(s, words.Names(s))
-	if got := []bgraph.Key{nodes.rows[0].Key, nodes.rows[1].Key}; !slices.Equal(got, []bgraph.Key{graphcases.SampleRead, graphcases.SampleMutex}) {
-		t.Errorf("first nodes %v; want those with most tasks", got)
-	}
+	testenv.EqualSlices(t, []bgraph.Key{nodes.rows[0].Key, nodes.rows[1].Key}, []bgraph.Key{graphcases.SampleRead, graphcases.SampleMutex}, "first nodes")
 	if e := edges.rows[0]; e.From != graphcases.SampleRender || e.To != graphcases.SampleRead {
 		t.Errorf("first edge %s → %s; want the one with most CPU", e.from, e.to)
 	}

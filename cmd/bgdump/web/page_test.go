@@ -152,9 +152,7 @@ func TestASourceThatHangsIsGivenUp(t *testing.T) {
 		done := make(chan struct{})
 		go func() { p.ask(t.Context()); close(done) }()
 		<-time.After(3 * time.Second)
-		if got := p.sourceState(time.Now()).Asking; got != bgraph.Nanos(3*time.Second) {
-			t.Errorf("asking for %v; want 3 s", got)
-		}
+		testenv.Equal(t, p.sourceState(time.Now()).Asking, bgraph.Nanos(3*time.Second), "asking for")
 		<-done
 		if got := p.sourceState(time.Now()); got.State != "gone" || got.Asking != 0 {
 			t.Errorf("state %q, asking %v; want gone and no question", got.State, got.Asking)

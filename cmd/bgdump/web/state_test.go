@@ -170,15 +170,11 @@ func TestFilter(t *testing.T) {
 		}
 		return strings.Join(out, ", ")
 	}
-	if got := names("focus=accessLog"); got != "start, end, channel receive web.(*accessLog).drain, disk web.(*accessLog).flush" {
-		t.Errorf("focus=accessLog: %s", got)
-	}
+	testenv.Equal(t, names("focus=accessLog"), "start, end, channel receive web.(*accessLog).drain, disk web.(*accessLog).flush", "focus=accessLog")
 	if got := names("ignore=conn%7CServer"); strings.Contains(got, "conn") || !strings.Contains(got, "accessLog") {
 		t.Errorf("ignore=conn|Server: %s", got)
 	}
-	if got := names("focus=accessLog&ignore=disk&base=last:1"); got != "start, end, channel receive web.(*accessLog).drain" {
-		t.Errorf("focus, ignore and base: %s", got)
-	}
+	testenv.Equal(t, names("focus=accessLog&ignore=disk&base=last:1"), "start, end, channel receive web.(*accessLog).drain", "focus, ignore and base")
 }
 
 func TestRequestsThatMakeNoSense(t *testing.T) {

@@ -38,13 +38,9 @@ func TestLayoutOfAPeriodHasIdleNodes(t *testing.T) {
 	if len(part.Edges) >= len(all.Edges) {
 		t.Fatalf("%d edges in a second, %d in all; want fewer", len(part.Edges), len(all.Edges))
 	}
-	if part.Shape != all.Shape {
-		t.Error("the shape depends on the period; want the same, or the drawing would never rest")
-	}
+	testenv.Equal(t, part.Shape, all.Shape, "the shape for another period, which the drawing rests by")
 	drawn := get[layoutJSON](t, p, "/api/layout?base=29")
-	if len(drawn.Edges) != len(all.Edges) {
-		t.Errorf("%d edges drawn; want all %d", len(drawn.Edges), len(all.Edges))
-	}
+	testenv.Equal(t, len(drawn.Edges), len(all.Edges), "edges drawn")
 	if filtered := get[stateJSON](t, p, "/api/state?focus=accessLog"); filtered.Shape == all.Shape {
 		t.Error("the shape is the same with a filter")
 	}
@@ -82,9 +78,7 @@ func TestFlameOfEveryMetric(t *testing.T) {
 		}
 	}
 	all, last := get[flameJSON](t, p, "/api/flame?metric=cpu"), get[flameJSON](t, p, "/api/flame?metric=cpu&base=last:10")
-	if last.Root[1].(float64)*2 > all.Root[1].(float64) {
-		t.Errorf("%v in the last 10 s, %v in 30 s", last.Root[1], all.Root[1])
-	}
+	testenv.AtMost(t, last.Root[1].(float64)*2, all.Root[1].(float64), "%v in the last 10 s, %v in 30 s", last.Root[1], all.Root[1])
 }
 
 func TestTrack(t *testing.T) {
@@ -122,9 +116,7 @@ func TestExports(t *testing.T) {
 	p = New(sample.Shop(), Options{})
 	p.history.add(s, time.Now())
 	w = answerTo(p, request("GET", "localhost", "/api/export?format=json"))
-	if got, want := w.Header().Get("Content-Disposition"), "attachment; filename=shop.json"; got != want {
-		t.Errorf("without a time: %s; want %s", got, want)
-	}
+	testenv.Equal(t, w.Header().Get("Content-Disposition"), "attachment; filename=shop.json", "without a time")
 }
 
 func TestAnswersAreCompressedIfThatIsWanted(t *testing.T) {

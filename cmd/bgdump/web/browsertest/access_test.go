@@ -10,6 +10,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // faults finds what WCAG 2.2 asks for and a machine can see: names that lack the text that is seen
@@ -97,9 +98,7 @@ func TestATrace(t *testing.T) {
 	}
 	b := open(t, file{s}, look{width: 1400, height: 900, still: true})
 	b.until("document.querySelector('#status').dataset.level === 'still'")
-	if got := b.text("#figures"); !strings.Contains(got, "processors; 200 ms may be the kernel's") {
-		t.Errorf("at the top: %s", got)
-	}
+	testenv.Contains(t, b.text("#figures"), "processors; 200 ms may be the kernel's", "at the top")
 	if eval[bool](b, "document.querySelector('#time').checkVisibility() || document.querySelector('#pause').checkVisibility()") {
 		t.Error("there is a choice of moments, or a pause, though there is one moment")
 	}
@@ -164,7 +163,5 @@ func TestLinesEndAtTheirBoxes(t *testing.T) {
 		}
 		return out;
 	})()`)
-	if len(off) > 0 {
-		t.Errorf("lines end beside their boxes (by how much in x, y): %v", off)
-	}
+	testenv.EqualSlices(t, off, nil, "lines that end beside their boxes (by how much in x, y)")
 }

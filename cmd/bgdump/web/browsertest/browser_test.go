@@ -24,6 +24,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 var (
@@ -334,9 +335,7 @@ func (b *tab) clickNode() {
 			}
 			return [];
 		})()`)
-		if len(at) != 2 {
-			b.t.Fatal("no box of the graph can be clicked")
-		}
+		testenv.MustEqual(b.t, len(at), 2, "the place of a box of the graph that can be clicked")
 		return at[0], at[1]
 	}
 	x, y := middle()

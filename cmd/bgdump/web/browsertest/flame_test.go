@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestFlameGraphZoomAndSearch(t *testing.T) {
@@ -46,17 +48,13 @@ func TestFlameGraphZoomAndSearch(t *testing.T) {
 		t.Errorf("the frame with the focus is %g wide; want %g", got, all)
 	}
 	b.press("ArrowUp")
-	if got := eval[string](b, "document.activeElement.getAttribute('aria-level')"); got != "3" {
-		t.Errorf("level %s; want 3", got)
-	}
+	testenv.Equal(t, eval[string](b, "document.activeElement.getAttribute('aria-level')"), "3", "level")
 	b.press("Escape", "Escape", "Escape", "Escape")
 	b.until("!document.querySelector('.crumbs').checkVisibility()")
 
 	b.run(chromedp.SendKeys(".flame input[type=search]", "SESSIONS", chromedp.ByQuery))
 	b.until("document.querySelectorAll('.frame.hit').length > 0")
-	if got := b.text(".found"); !strings.Contains(got, "%") {
-		t.Errorf("found %q; want a share", got)
-	}
+	testenv.Contains(t, b.text(".found"), "%", "found")
 	b.shot("searched")
 	const label = "document.querySelector('.frame').getAttribute('aria-label')"
 	cpu := eval[string](b, label)

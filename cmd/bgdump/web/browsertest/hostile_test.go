@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A name that is more than text would be an element, an attribute or a script.
@@ -21,9 +22,7 @@ func TestNamesAreText(t *testing.T) {
 		}
 	}
 	b.until("document.querySelectorAll('.node').length === 8")
-	if got := b.text("#program"); got != `<img src=x onerror="window.stolen=1">` {
-		t.Errorf("the program is called %q; want the name as it is", got)
-	}
+	testenv.Equal(t, b.text("#program"), `<img src=x onerror="window.stolen=1">`, "the program is called")
 	inert("graph")
 	for i := range 8 {
 		eval[bool](b, fmt.Sprintf("document.querySelectorAll('.node')[%d].click() === undefined", i))
@@ -42,8 +41,6 @@ func TestNamesAreText(t *testing.T) {
 		b.shot(view)
 	}
 	b = open(t, src, look{still: true, hash: "#focus=<img src=x onerror=window.stolen=7>&tab=<script>&node=\"><img>"})
-	if got := eval[string](b, "document.querySelector('#focus').value"); got != "<img src=x onerror=window.stolen=7>" {
-		t.Errorf("the filter is %q; want that of the address", got)
-	}
+	testenv.Equal(t, eval[string](b, "document.querySelector('#focus').value"), "<img src=x onerror=window.stolen=7>", "the filter")
 	inert("address")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // stop describes what has the focus.
@@ -62,9 +63,7 @@ func walk(t *testing.T, view string, l look) {
 		if s.Name == "" {
 			t.Errorf("%s has no name", s.What)
 		}
-		if s.Outline < 2 {
-			t.Errorf("%s (%.40q) does not show that it has the focus", s.What, s.Name)
-		}
+		testenv.AtLeast(t, s.Outline, 2, "%s (%.40q) has the focus: its outline", s.What, s.Name)
 		if !s.Seen {
 			t.Errorf("%s (%.40q) has the focus but cannot be seen", s.What, s.Name)
 		}
@@ -102,9 +101,7 @@ func TestTheGraphWithoutAMouse(t *testing.T) {
 	// To a node, along an edge, to its details, and back.
 	b.press("1", "g")
 	b.until("document.activeElement.matches('.node')")
-	if got := focused(); !strings.Contains(got, "readHead") {
-		t.Errorf("the graph begins at %q; want where most tasks wait", got)
-	}
+	testenv.Contains(t, focused(), "readHead", "the graph begins at")
 	b.press("ArrowUp")
 	if got := focused(); !strings.HasPrefix(got, "start") {
 		t.Errorf("above it is %q; want start", got)
@@ -141,9 +138,7 @@ func TestTheGraphWithoutAMouse(t *testing.T) {
 		t.Errorf("scale %g after zooming in, %g before", got, before)
 	}
 	b.press("0")
-	if got := scale(); got != before {
-		t.Errorf("scale %g; want %g again", got, before)
-	}
+	testenv.Equal(t, scale(), before, "scale")
 }
 
 func TestTablesAndHelpWithoutAMouse(t *testing.T) {
@@ -155,9 +150,7 @@ func TestTablesAndHelpWithoutAMouse(t *testing.T) {
 	b.until("document.activeElement === document.querySelector('#panel-nodes tbody').lastElementChild")
 	b.press("Home", "ArrowDown", "Enter")
 	b.until("document.querySelector('#panel .close').checkVisibility()")
-	if got, want := b.text("#panel h2"), eval[string](b, "document.querySelector('#panel-nodes tbody tr[aria-current]').querySelector('bdi').textContent"); got != want {
-		t.Errorf("details of %q; want %q", got, want)
-	}
+	testenv.Equal(t, b.text("#panel h2"), eval[string](b, "document.querySelector('#panel-nodes tbody tr[aria-current]').querySelector('bdi').textContent"), "details of")
 
 	// The help, and that single keys can be switched off.
 	b.settle(src) // a row that is sorted elsewhere is described again

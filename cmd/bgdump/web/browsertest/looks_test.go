@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // contrasts finds texts that differ too little from their ground. Grounds that are
@@ -115,18 +116,14 @@ func TestThemeCanBeChosen(t *testing.T) {
 		t.Errorf("the ground is %s in the dark, too", got)
 	}
 	eval[bool](b, "(document.querySelector('#theme').value = 'auto') && document.querySelector('#theme').dispatchEvent(new Event('change'))")
-	if got := ground(); got != light {
-		t.Errorf("the ground is %s; want %s, as the system is light", got, light)
-	}
+	testenv.Equal(t, ground(), light, "the ground")
 }
 
 func TestWithoutMotion(t *testing.T) {
 	const moving = "[...document.querySelectorAll('*')].filter(e => { const s = getComputedStyle(e); return s.animationName !== 'none' || s.transitionDuration.split(',').some(d => parseFloat(d) > 0); }).length"
 	b := open(t, shop(), look{still: true})
 	b.until("document.querySelectorAll('.node').length > 10")
-	if n := eval[int](b, moving); n != 0 {
-		t.Errorf("%d elements move though no motion is wanted", n)
-	}
+	testenv.Equal(t, eval[int](b, moving), 0, "elements move though no motion is wanted")
 	b = open(t, shop(), look{})
 	b.until("document.querySelectorAll('.node').length > 10")
 	if n := eval[int](b, moving); n == 0 {
@@ -159,9 +156,7 @@ func TestNamesCanBeRead(t *testing.T) {
 func TestAThousandNodes(t *testing.T) {
 	b := open(t, &ticking{Program: sample.Wide(1000)}, look{})
 	b.until("document.querySelectorAll('.node').length === 40")
-	if got := b.text(".left-out"); !strings.Contains(got, "963 nodes") {
-		t.Errorf("%q; want how many nodes are not drawn", got)
-	}
+	testenv.Contains(t, b.text(".left-out"), "963 nodes")
 	b.shot("graph")
 	// How long the page keeps the browser busy with each answer.
 	b.run(performance.Enable().WithTimeDomain(performance.EnableTimeDomainThreadTicks))
@@ -218,9 +213,7 @@ func TestExports(t *testing.T) {
 		const answer = await fetch(a.href);
 		return a.dataset.format + ' ' + answer.status + ' ' + ((await answer.arrayBuffer()).byteLength > 100);
 	}))`)
-	if len(got) != 7 {
-		t.Errorf("%d exports; want 7", len(got))
-	}
+	testenv.Equal(t, len(got), 7, "exports")
 	for _, line := range got {
 		if !strings.HasSuffix(line, " 200 true") {
 			t.Errorf("export %s; want 200 and some bytes", line)

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // The nodes of the sample that tests name.
@@ -36,12 +37,8 @@ func TestThePageShowsTheGraph(t *testing.T) {
 	b := open(t, shop(), look{})
 	b.until(fmt.Sprintf("document.querySelectorAll('.node').length === %d", shopNodes))
 	b.until("document.querySelectorAll('.edge').length >= 20")
-	if got := b.text("#program"); got != "shop" {
-		t.Errorf("title %q; want shop", got)
-	}
-	if got := b.text("#run"); !strings.Contains(got, "process 4711 on web-3") {
-		t.Errorf("%q; want process and host", got)
-	}
+	testenv.Equal(t, b.text("#program"), "shop", "title")
+	testenv.Contains(t, b.text("#run"), "process 4711 on web-3")
 	b.until("document.querySelector('#status').dataset.level === 'live'")
 	first := b.text(".figure strong")
 	b.until("document.querySelector('.figure strong').textContent !== " + quote(first))
@@ -50,9 +47,7 @@ func TestThePageShowsTheGraph(t *testing.T) {
 		t.Errorf("the largest box has %.0f pixels, the smallest %.0f; want sizes by tasks waiting", slices.Max(sizes), slices.Min(sizes))
 	}
 	widths := eval[[]float64](b, "[...document.querySelectorAll('.edge:not(.idle) .line')].map(l => Number(l.getAttribute('stroke-width')))")
-	if slices.Max(widths) < 3*slices.Min(widths) {
-		t.Errorf("lines are %v wide; want widths by traffic", widths)
-	}
+	testenv.AtLeast(t, slices.Max(widths), 3*slices.Min(widths), "lines are %v wide", widths)
 }
 
 // A new arrangement that comes when somebody is at work in the graph by then is not shown.
@@ -95,9 +90,7 @@ func TestZoomStaysWhenTheProgramIsStartedAnew(t *testing.T) {
 	b.until(fmt.Sprintf("document.querySelector('#run').textContent.includes('process 4712') && %s > %d", layouts, asked))
 	shown := b.text(".caption")
 	b.until("document.querySelector('.caption').textContent !== " + quote(shown))
-	if got := eval[float64](b, scale); got != before {
-		t.Errorf("scale %g; want %g, as it was", got, before)
-	}
+	testenv.Equal(t, eval[float64](b, scale), before, "scale")
 }
 
 // What somebody has asked for is not left out because a request has failed.
@@ -135,9 +128,7 @@ func TestTheColourCanBeSwitched(t *testing.T) {
 	b.focus("#tab-graph")
 	b.press("c")
 	b.until("document.querySelector('.legend').textContent.includes('CPU')")
-	if !strings.Contains(b.text(".node.heat-5"), "render page") {
-		t.Errorf("hottest by CPU is %q; want render page", b.text(".node.heat-5"))
-	}
+	testenv.Contains(t, b.text(".node.heat-5"), "render page", "hottest by CPU")
 }
 
 // column returns a column of the table in a view, as it is written.
@@ -170,9 +161,7 @@ func TestTablesAreSortedByClickAndByKeyboard(t *testing.T) {
 	sorted := func(id, how string) {
 		t.Helper()
 		b.until(fmt.Sprintf("document.querySelector('#panel-nodes th[data-column=%s]').getAttribute('aria-sort') === '%s'", id, how))
-		if n := eval[int](b, "document.querySelectorAll('#panel-nodes th[aria-sort=ascending], #panel-nodes th[aria-sort=descending]').length"); n != 1 {
-			t.Errorf("%d columns say that the table is sorted by them", n)
-		}
+		testenv.Equal(t, eval[int](b, "document.querySelectorAll('#panel-nodes th[aria-sort=ascending], #panel-nodes th[aria-sort=descending]').length"), 1, "columns say that the table is sorted by them")
 	}
 	sorted("now", "descending")
 	if now := numbers(t, column(b, "nodes", "now")); !slices.IsSortedFunc(now, func(a, b float64) int { return int(b - a) }) || now[0] == 0 {
@@ -216,9 +205,7 @@ func TestFilter(t *testing.T) {
 	b.until("document.querySelectorAll('.node').length === 3 && document.querySelector('#panel-graph').textContent.includes('accessLog')")
 	b.press("Escape")
 	b.until(fmt.Sprintf("document.querySelectorAll('.node').length === %d", shopNodes))
-	if got := eval[string](b, "document.activeElement.id"); got != "focus" {
-		t.Errorf("the focus is on %q; want on the filter", got)
-	}
+	testenv.Equal(t, eval[string](b, "document.activeElement.id"), "focus", "the focus is on")
 	b.run(chromedp.SendKeys("#ignore", "conn|accept", chromedp.ByQuery))
 	b.until("document.querySelectorAll('.node').length < 8")
 	if got := b.text("#panel-graph .cards"); strings.Contains(got, "conn") || !strings.Contains(got, "refresh") {
@@ -271,9 +258,7 @@ func TestHistogramsOnHoverAndFocus(t *testing.T) {
 	b.press("Tab")
 	b.until("document.activeElement.matches('#panel-nodes tbody tr') && !document.querySelector('#tip').hidden")
 	b.press("ArrowDown")
-	if got, want := b.text("#tip header bdi"), eval[string](b, "document.activeElement.querySelector('bdi').textContent"); got != want {
-		t.Errorf("the description is of %q; want of the row with the focus, %q", got, want)
-	}
+	testenv.Equal(t, b.text("#tip header bdi"), eval[string](b, "document.activeElement.querySelector('bdi').textContent"), "the description is of")
 	if !eval[bool](b, "document.activeElement.getAttribute('aria-describedby') === 'tip'") {
 		t.Error("the row does not say that it is described")
 	}

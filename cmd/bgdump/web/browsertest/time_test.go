@@ -14,6 +14,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web/internal/sample"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // shown counts, in the browser, the steps of all edges in the table.
@@ -32,9 +33,7 @@ func TestComparedWithAnEarlierMoment(t *testing.T) {
 	b.until("Number(document.querySelector('.track .at').max) >= 6000") // six seconds have passed for the program
 	b.settle(src)
 	all := shown(b)
-	if !strings.Contains(b.text(".caption"), "everything since the start") {
-		t.Errorf("caption %q; want that it is since the start", b.text(".caption"))
-	}
+	testenv.Contains(t, b.text(".caption"), "everything since the start", "caption")
 	if eval[bool](b, "document.querySelector('.track .base').checkVisibility()") {
 		t.Error("there is a moment to compare with, though none was chosen")
 	}
@@ -73,9 +72,7 @@ func TestComparedWithAnEarlierMoment(t *testing.T) {
 	for _, e := range want.Edges {
 		sum += float64(e.Count)
 	}
-	if got := shown(b); got != sum {
-		t.Errorf("%g steps shown; the difference has %g", got, sum)
-	}
+	testenv.Equal(t, shown(b), sum, "steps shown; the difference")
 	b.press("2")
 	b.until("document.querySelector('#panel-nodes th[data-column=delta]')")
 	if deltas := numbers(t, column(b, "nodes", "delta")); !slices.ContainsFunc(deltas, func(d float64) bool { return d != 0 }) {
@@ -114,9 +111,7 @@ func TestTheSourceGoesAwayAndComesBack(t *testing.T) {
 	if got := b.text("#banner"); !strings.Contains(got, "sample shop has not answered since") || !strings.Contains(got, "connect: connection <b>refused</b>") {
 		t.Errorf("banner %q; want which source, since when and why", got)
 	}
-	if n := eval[int](b, "document.querySelectorAll('.node').length"); n != shopNodes {
-		t.Errorf("%d nodes are left; want all, as they were", n)
-	}
+	testenv.Equal(t, eval[int](b, "document.querySelectorAll('.node').length"), shopNodes, "nodes are left")
 	b.shot("gone")
 	src.Fail("")
 	b.until("document.querySelector('#banner').hidden && document.querySelector('#status').dataset.level === 'live'")
@@ -165,9 +160,7 @@ func TestASourceThatDoesNotChange(t *testing.T) {
 	if eval[bool](b, "document.querySelector('.track').checkVisibility()") {
 		t.Error("there is a line of time with one moment")
 	}
-	if got := b.text(".caption"); !strings.Contains(got, "since the start") {
-		t.Errorf("caption %q; want since the start", got)
-	}
+	testenv.Contains(t, b.text(".caption"), "since the start", "caption")
 }
 
 func TestTheAddressKeepsWhatIsShown(t *testing.T) {
@@ -176,9 +169,7 @@ func TestTheAddressKeepsWhatIsShown(t *testing.T) {
 	if !slices.IsSortedFunc(column(b, "nodes", "name"), func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) }) {
 		t.Error("the table is not sorted by name")
 	}
-	if got := eval[string](b, "document.querySelector('#focus').value + ' ' + document.querySelector('#period').value"); got != "conn last:10" {
-		t.Errorf("filter and period %q", got)
-	}
+	testenv.Equal(t, eval[string](b, "document.querySelector('#focus').value + ' ' + document.querySelector('#period').value"), "conn last:10", "filter and period")
 	b.click("#panel-nodes tbody tr:nth-child(2)")
 	b.until("document.querySelector('#panel .close').checkVisibility()")
 	title := b.text("#panel h2")

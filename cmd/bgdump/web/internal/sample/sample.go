@@ -117,27 +117,10 @@ func (p *Program) Snapshot(context.Context) (*bgraph.Snapshot, error) {
 	if p.fails != nil {
 		return nil, p.fails
 	}
-	s := *p.snap
-	s.Loops = slices.Clone(s.Loops)
-	s.Resources = slices.Clone(s.Resources)
-	s.Overruns = slices.Clone(s.Overruns)
-	s.Nodes = slices.Clone(s.Nodes)
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		n.Loops, n.Wait.Hist, n.Ready.Hist = slices.Clone(n.Loops), slices.Clone(n.Wait.Hist), slices.Clone(n.Ready.Hist)
-	}
-	s.Edges = slices.DeleteFunc(slices.Clone(s.Edges), func(e bgraph.Edge) bool { return e.Count == 0 })
-	for i := range s.Edges {
-		e := &s.Edges[i]
-		e.CPU.Hist, e.Changes = slices.Clone(e.CPU.Hist), slices.Clone(e.Changes)
-	}
-	slices.SortFunc(s.Edges, func(a, b bgraph.Edge) int {
-		if a.From != b.From {
-			return int(int64(a.From>>1) - int64(b.From>>1))
-		}
-		return int(int64(a.To>>1) - int64(b.To>>1))
-	})
-	return &s, nil
+	s := p.snap.Clone()
+	s.Edges = slices.DeleteFunc(s.Edges, func(e bgraph.Edge) bool { return e.Count == 0 })
+	s.Sort()
+	return s, nil
 }
 
 // Fail makes Snapshot return an error with this text from now on; with "", no longer.

@@ -22,9 +22,7 @@ func TestProgramsGiveValidSnapshotsThatCanBeSubtracted(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s after %d s: %v", p.Name(), i+1, err)
 				}
-				if d.Span != bgraph.Nanos(time.Second) {
-					t.Errorf("span %v; want 1 s", d.Span)
-				}
+				testenv.Equal(t, d.Span, bgraph.Nanos(time.Second), "span")
 			}
 			before = s
 		}
