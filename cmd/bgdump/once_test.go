@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
-
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphview/draw"
 	"github.com/capriccio-go/capriccio/bgraph/graphview/export"
@@ -113,15 +111,6 @@ func TestAFileIsReadAgainIfItHasChanged(t *testing.T) {
 	}
 	testenv.Must(t, os.Chtimes(path, time.Time{}, info.ModTime().Add(time.Second)))
 	testenv.Fails(t, testenv.Err(src.Snapshot(context.Background())), "a file that has changed was not read again")
-}
-
-func TestProfileIsOneForPprof(t *testing.T) {
-	p := testenv.Need(profile.Parse(strings.NewReader(command(t, "-pprof", shopFile).ok(t))))(t)
-	var types []string
-	for _, s := range p.SampleType {
-		types = append(types, s.Type)
-	}
-	testenv.Equal(t, strings.Join(types, " "), "cpu wait ready count heap", "sample types")
 }
 
 func TestSourcesThatAreNoDump(t *testing.T) {

@@ -146,31 +146,6 @@ func TestWriteProfile(t *testing.T) {
 	}
 }
 
-// What pprof shows of one edge and one node.
-func TestProfileSamples(t *testing.T) {
-	p, _ := readProfile(t, graphcases.Sample())
-	stacks := map[string]*profile.Sample{}
-	for _, x := range p.Sample {
-		stacks[x.Location[0].Line[0].Function.Name] = x
-	}
-	edge := stacks["render page → write web.(*conn).reply"]
-	if edge == nil || edge.Value[metricCPU] == 0 || edge.Value[metricCount] != 0 {
-		t.Fatalf("edge: %+v", edge)
-	}
-	want := map[string][]string{"node": {"render page"}, "reason": {"yield"}, "edge": {"render page → write web.(*conn).reply"}}
-	if !reflect.DeepEqual(edge.Label, want) {
-		t.Errorf("labels %v, want %v", edge.Label, want)
-	}
-	node := stacks["mutex web.(*sessions).find"]
-	if node == nil || node.Value[metricWait] == 0 || node.Value[metricCount] != 455_000 || node.Label["edge"] != nil {
-		t.Fatalf("node: %+v", node)
-	}
-	f := node.Location[2].Line[0]
-	if f.Function.Name != "example.com/shop/web.(*sessions).find" || f.Line != 64 || f.Function.StartLine != 59 || f.Function.Filename != "/src/shop/web/conn.go" {
-		t.Errorf("frame %+v of %+v", f, f.Function)
-	}
-}
-
 func TestProfileOfOddSnapshots(t *testing.T) {
 	for what, s := range graphcases.Odd() {
 		p, _ := readProfile(t, s)
