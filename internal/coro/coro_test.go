@@ -16,6 +16,7 @@ func newRand(t *testing.T) *rand.Rand { return testenv.Rand(t, *seed) }
 
 // A ring is the smallest user of the package: members switch to random members.
 type ring struct {
+	t       *testing.T
 	loop    Party
 	rnd     *rand.Rand
 	cur     *Party
@@ -40,14 +41,14 @@ func (r *ring) add() *member {
 	return m
 }
 
-func (r *ring) switchTo(t *testing.T, from, to *Party) {
+func (r *ring) switchTo(from, to *Party) {
 	if from == to {
 		return
 	}
 	r.cur = to
 	Switch(from, to)
 	if r.cur != from && !r.closing {
-		t.Errorf("resumed %p while %p should run", from, r.cur)
+		r.t.Errorf("resumed %p while %p should run", from, r.cur)
 	}
 }
 
@@ -62,8 +63,6 @@ func (r *ring) pick() *Party {
 		}
 	}
 }
-
-var testT *testing.T
 
 func (m *member) run(yield func(struct{}) bool) {
 	m.Enter(yield)
@@ -85,7 +84,7 @@ func (m *member) run(yield func(struct{}) bool) {
 		r.left--
 		switch {
 		case r.left <= 0:
-			r.switchTo(testT, &m.Party, &r.loop)
+			r.switchTo(&m.Party, &r.loop)
 		case r.rnd.IntN(20) == 0:
 			runtime.Goexit()
 		case r.rnd.IntN(20) == 0 && len(r.members)-r.dead > 1:
@@ -98,7 +97,7 @@ func (m *member) run(yield func(struct{}) bool) {
 			normal = true
 			return
 		default:
-			r.switchTo(testT, &m.Party, r.pick())
+			r.switchTo(&m.Party, r.pick())
 		}
 	}
 	normal = true
@@ -106,32 +105,25 @@ func (m *member) run(yield func(struct{}) bool) {
 
 func (r *ring) close() {
 	r.closing = true
-	for {
-		alive := false
-		for _, m := range r.members {
-			if !m.gone {
-				alive = true
-				Switch(&r.loop, &m.Party)
-			}
-		}
-		if !alive {
-			return
+	for i := 0; i < len(r.members); i++ { // more may come meanwhile
+		if m := r.members[i]; !m.gone {
+			Switch(&r.loop, &m.Party)
+			i = -1
 		}
 	}
 }
 
 func TestRandomSwitchesLeaveNothing(t *testing.T) {
 	rnd := newRand(t)
-	testT = t
 	before := runtime.NumGoroutine()
-	for range 50 {
-		r := &ring{rnd: rnd, left: 5000}
+	for range testenv.Rounds(15, 50) {
+		r := &ring{t: t, rnd: rnd, left: 5000}
 		for range 1 + rnd.IntN(100) {
 			r.add()
 		}
 		for r.left > 0 {
 			if to := r.pick(); to != &r.loop {
-				r.switchTo(t, &r.loop, to)
+				r.switchTo(&r.loop, to)
 			}
 		}
 		r.close()
@@ -161,20 +153,52 @@ func TestGoexitWithLoopInOwnSlot(t *testing.T) {
 		Switch(&second.Party, &loop)
 	})
 	Switch(&loop, &first.Party)
-	testenv.Equal(t, ran, true, "the successor did not run")
+	testenv.Equal(t, ran, true, "the successor ran")
 	Switch(&loop, &second.Party)
 	testenv.WaitGoroutines(t, before)
 }
 
+// The ring of a runtime without direct switches does not lean on how functions of
+// different types are called.
+func TestPlainCoroutines(t *testing.T) {
+	cast := asEnds
+	defer func() { asEnds = cast }()
+	asEnds = func(func() (struct{}, bool), func(struct{}) bool) (n, y func() bool) {
+		panic("the ends of a plain coroutine were given another type")
+	}
+	before := runtime.NumGoroutine()
+	var loop Party
+	var members [3]Coro
+	closing, ran := false, 0
+	for i := range members {
+		c := &members[i]
+		c.InitPlain(func(yield func(struct{}) bool) {
+			c.Enter(yield)
+			for !closing {
+				ran++
+				Switch(&c.Party, &loop)
+			}
+		})
+	}
+	for range 10 {
+		for i := range members {
+			Switch(&loop, &members[i].Party)
+		}
+	}
+	closing = true
+	for i := range members {
+		Switch(&loop, &members[i].Party)
+	}
+	testenv.Equal(t, ran, 30, "they ran N times")
+	testenv.WaitGoroutines(t, before)
+}
 func TestIdentity(t *testing.T) {
 	words := [2]uintptr{G()}
 	g := words[0]
-	if g == 0 || g != G() {
-		t.Fatalf("G() = %#x, then %#x", g, G())
-	}
-	if s := Running(&words[0]); s&Here == 0 || words[1] != 1 {
-		t.Errorf("Running(own identity) = %v, and the word after it is %d, want 1", s, words[1])
-	}
+	testenv.MustEqual(t, g != 0, true, "there is a G")
+	testenv.MustEqual(t, G(), g, "G a second time")
+	testenv.Equal(t, Running(&words[0])&Here, Here, "Running of the own identity")
+	testenv.Equal(t, words[1], 1, "the word after it")
 	words[1] = 0
 	other := make(chan [2]uintptr)
 	go func() { other <- [2]uintptr{G(), uintptr(Running(&words[0]))} }()
@@ -224,17 +248,11 @@ func deeper(n int, base uintptr) uint64 {
 
 func TestFingerprintFollowsCallPath(t *testing.T) {
 	var a [2]uint64
-	var b uint64
 	for i := range a {
 		a[i] = pathA(0)
 	}
-	b = pathB(0)
-	if a[0] != a[1] {
-		t.Errorf("same path: %x and %x", a[0], a[1])
-	}
-	if a[0] == b {
-		t.Error("two paths, one fingerprint")
-	}
+	testenv.Equal(t, a[1], a[0], "the same path")
+	testenv.Equal(t, pathB(0) == a[0], false, "two paths, one fingerprint")
 	seen := map[uint64]int{}
 	for n := range 200 { // grows, and so moves, the stack on the way
 		fp := deeper(n, 0)
@@ -250,9 +268,7 @@ func TestFingerprintBaseCutsFrames(t *testing.T) {
 		t.Skip("the portable stubs hash the whole stack")
 	}
 	viaA, viaB := func() uint64 { return entry() }(), entry()
-	if viaA != viaB {
-		t.Errorf("frames below base count: %x, %x", viaA, viaB)
-	}
+	testenv.Equal(t, viaA, viaB, "a path without the frames below base")
 }
 
 func TestHeadroomShrinksWithDepth(t *testing.T) {
@@ -266,9 +282,8 @@ func TestHeadroomShrinksWithDepth(t *testing.T) {
 		pad[outer%200]++
 		inner = Headroom() + uintptr(pad[0])*0
 	}()
-	if outer == 0 || outer > 1<<30 {
-		t.Errorf("Headroom() = %d", outer)
-	}
+	testenv.AtLeast(t, outer, 1, "Headroom")
+	testenv.AtMost(t, outer, 1<<30, "Headroom")
 	testenv.AtMost(t, inner, outer+1<<12, "deeper call has more room: N after %d", outer)
 }
 
@@ -276,9 +291,8 @@ func TestCyclesAdvance(t *testing.T) {
 	a := Cycles()
 	b := Cycles()
 	testenv.AtLeast(t, b, a, "Cycles went back from %d", a)
-	if r := CyclesPerSecond(); r < 1e6 || r > 1e11 {
-		t.Errorf("CyclesPerSecond() = %g", r)
-	}
+	testenv.AtLeast(t, CyclesPerSecond(), 1e6, "CyclesPerSecond")
+	testenv.AtMost(t, CyclesPerSecond(), 1e11, "CyclesPerSecond")
 }
 
 func BenchmarkSwitch(b *testing.B) {
@@ -337,39 +351,4 @@ func BenchmarkPull(b *testing.B) {
 	}
 	done = true
 	next()
-}
-
-// The ring of a runtime without direct switches does not lean on how functions of
-// different types are called.
-func TestPlainCoroutines(t *testing.T) {
-	cast := asEnds
-	defer func() { asEnds = cast }()
-	asEnds = func(func() (struct{}, bool), func(struct{}) bool) (n, y func() bool) {
-		panic("the ends of a plain coroutine were given another type")
-	}
-	before := runtime.NumGoroutine()
-	var loop Party
-	var members [3]Coro
-	closing, ran := false, 0
-	for i := range members {
-		c := &members[i]
-		c.InitPlain(func(yield func(struct{}) bool) {
-			c.Enter(yield)
-			for !closing {
-				ran++
-				Switch(&c.Party, &loop)
-			}
-		})
-	}
-	for range 10 {
-		for i := range members {
-			Switch(&loop, &members[i].Party)
-		}
-	}
-	closing = true
-	for i := range members {
-		Switch(&loop, &members[i].Party)
-	}
-	testenv.Equal(t, ran, 30, "they ran N times")
-	testenv.WaitGoroutines(t, before)
 }

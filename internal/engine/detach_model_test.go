@@ -31,23 +31,9 @@ func detachModel(fault string) model {
 		return ""
 	}
 	x.step = func(m *modelState, th, choice int8) bool {
-		to := func(pc int8, ok bool) bool {
-			m.pc[th] = pc
-			return ok
-		}
-		// either goes on at yes or at no.
-		either := func(condition bool, yes, no int8) bool {
-			if condition {
-				return to(yes, true)
-			}
-			return to(no, true)
-		}
-		finished := func(again int8) bool {
-			if m.round[th]++; m.round[th] == rounds {
-				again = modelEnd
-			}
-			return to(again, true)
-		}
+		to := func(pc int8, ok bool) bool { return m.to(th, pc, ok) }
+		either := func(condition bool, yes, no int8) bool { return m.either(th, condition, yes, no) }
+		finished := func(again int8) bool { return m.finished(th, again, rounds) }
 		if th == 0 {
 			switch m.pc[0] {
 			case 0: // the Go runtime has it wait, and run again

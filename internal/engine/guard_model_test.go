@@ -16,7 +16,7 @@ const (
 // plain goroutines do once. Each adds 1 to data inside.
 func guardModel(fault string) model {
 	const rounds = 3
-	x := model{goal: func(m *modelState) bool { return m.pc == [modelThreads]int8{modelEnd, modelEnd, modelEnd} }, broken: func(m *modelState) string {
+	x := model{goal: func(m *modelState) bool { return m.pc == allEnded }, broken: func(m *modelState) string {
 		inside := 0
 		for th, pc := range m.pc {
 			if pc >= 20 && pc < 30 || th == 0 && pc >= 2 && pc <= 3 {
@@ -26,22 +26,18 @@ func guardModel(fault string) model {
 		switch {
 		case inside > 1:
 			return "two are inside"
-		case m.pc == [modelThreads]int8{modelEnd, modelEnd, modelEnd} && m.n == [modelThreads]int8{} && m.mem[gData] != rounds+2:
+		case m.pc == allEnded && m.n == [modelThreads]int8{} && m.mem[gData] != rounds+2:
 			return "an addition is lost"
 		}
 		return ""
 	}}
 	x.step = func(m *modelState, th, choice int8) bool {
-		// to goes on at pc after a plain store.
-		to := func(pc int8, ok bool) bool {
-			m.pc[th] = pc
-			return ok
-		}
-		finished := func() {
-			m.pc[th] = 0
-			if m.round[th]++; th > 0 || m.round[th] == rounds {
-				m.pc[th] = modelEnd
+		to := func(pc int8, ok bool) bool { return m.to(th, pc, ok) }
+		finished := func(ok bool) bool {
+			if th > 0 {
+				return m.finished(th, 0, 1) && ok
 			}
+			return m.finished(th, 0, rounds) && ok
 		}
 		if th == 0 {
 			switch m.pc[0] {
@@ -73,9 +69,7 @@ func guardModel(fault string) model {
 			case 3:
 				return to(4, m.store(th, gData, m.reg[th]+1))
 			case 4:
-				ok := m.store(th, gInside, gOut)
-				finished()
-				return ok
+				return finished(m.store(th, gInside, gOut))
 			case 5:
 				return to(6, m.store(th, gInside, gOut))
 			case 6: // settle
@@ -138,12 +132,9 @@ func guardModel(fault string) model {
 			if m.load(th, gInside) != gOut && th == 0 {
 				return to(30, true)
 			}
-			finished()
-			return true
+			return finished(true)
 		case 30: // Guards.Exit
-			ok := m.store(th, gInside, gOut)
-			finished()
-			return ok
+			return finished(m.store(th, gInside, gOut))
 		}
 		panic("no such step")
 	}

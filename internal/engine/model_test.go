@@ -32,6 +32,9 @@ type modelState struct {
 // modelEnd is the pc of a thread that has nothing more to do.
 const modelEnd = 127
 
+// allEnded is the pc when all threads have nothing more to do.
+var allEnded = [modelThreads]int8{modelEnd, modelEnd, modelEnd}
+
 // A model is one program for each thread.
 type model struct {
 	start modelState
@@ -102,6 +105,28 @@ func (m *modelState) compareAndSwap(th, addr, old, value int8) bool {
 	return true
 }
 
+// to goes on at pc, unless a store has no room.
+func (m *modelState) to(th, pc int8, ok bool) bool {
+	m.pc[th] = pc
+	return ok
+}
+
+// either goes on at yes or at no.
+func (m *modelState) either(th int8, condition bool, yes, no int8) bool {
+	if condition {
+		return m.to(th, yes, true)
+	}
+	return m.to(th, no, true)
+}
+
+// finished ends a round of a thread: it goes on at again, or has nothing more to do.
+func (m *modelState) finished(th, again, rounds int8) bool {
+	if m.round[th]++; m.round[th] == rounds {
+		again = modelEnd
+	}
+	return m.to(th, again, true)
+}
+
 // next appends the states that may follow.
 func (x *model) next(m *modelState, to []modelState) []modelState {
 	for th := range int8(modelThreads) {
@@ -142,7 +167,7 @@ func (x *model) explore() (wrong string, states int) {
 		}
 		reached = reached || x.goal(&m)
 		next = x.next(&m, next[:0])
-		if len(next) == 0 && m.pc != [modelThreads]int8{modelEnd, modelEnd, modelEnd} {
+		if len(next) == 0 && m.pc != allEnded {
 			return "a thread waits for ever", len(seen)
 		}
 		for _, s := range next {

@@ -14,7 +14,6 @@ const (
 // may give up waiting.
 func mutexModel(fault string) model {
 	x := model{goal: func(m *modelState) bool { return m.mem[mData] == modelThreads }}
-	all := [modelThreads]int8{modelEnd, modelEnd, modelEnd}
 	x.broken = func(m *modelState) string {
 		holders := 0
 		for th, pc := range m.pc {
@@ -29,17 +28,15 @@ func mutexModel(fault string) model {
 		switch {
 		case holders > 1:
 			return "two hold the lock"
-		case m.pc == all && m.n == [modelThreads]int8{} && (m.mem[mData] != modelThreads-gaveUp || m.mem[mState] != mUnlocked || m.mem[mOwner] != 0):
+		case m.pc == allEnded && m.n == [modelThreads]int8{} && (m.mem[mData] != modelThreads-gaveUp || m.mem[mState] != mUnlocked || m.mem[mOwner] != 0):
 			return "an addition is lost, or the lock is not free in the end"
 		}
 		return ""
 	}
 	x.step = func(m *modelState, th, choice int8) bool {
 		me := th + 1
-		to := func(pc int8, ok bool) bool {
-			m.pc[th] = pc
-			return ok
-		}
+		to := func(pc int8, ok bool) bool { return m.to(th, pc, ok) }
+		either := func(condition bool, yes, no int8) bool { return m.either(th, condition, yes, no) }
 		enter := func(pc int8) bool { return to(pc, m.compareAndSwap(th, mGuard, 0, 1)) }
 		exit := func(pc int8) bool {
 			m.swap(th, mGuard, 0)
@@ -47,22 +44,13 @@ func mutexModel(fault string) model {
 		}
 		switch m.pc[th] {
 		case 0: // lockQuick
-			if m.compareAndSwap(th, mState, mUnlocked, mLocked) {
-				return to(9, true)
-			}
-			return to(1, true)
+			return either(m.compareAndSwap(th, mState, mUnlocked, mLocked), 9, 1)
 		case 1: // lockOn
 			return enter(2)
 		case 2: // take
-			if m.load(th, mState) == mAwaited {
-				return to(5, true)
-			}
-			return to(3, true)
+			return either(m.load(th, mState) == mAwaited, 5, 3)
 		case 3:
-			if m.compareAndSwap(th, mState, mUnlocked, mLocked) {
-				return to(8, true)
-			}
-			return to(4, true)
+			return either(m.compareAndSwap(th, mState, mUnlocked, mLocked), 8, 4)
 		case 4:
 			if fault == "who waits leaves no note" {
 				return to(5, true)
@@ -95,10 +83,7 @@ func mutexModel(fault string) model {
 		case mAddition + 1:
 			return to(20, m.store(th, mData, m.reg[th]+1))
 		case 20: // unlockQuick
-			if m.load(th, mState) == mLocked {
-				return to(21, true)
-			}
-			return to(23, true)
+			return either(m.load(th, mState) == mLocked, 21, 23)
 		case 21:
 			if fault == "the owner is taken back after the lock" {
 				return to(22, true)

@@ -46,12 +46,10 @@ func TestNativePlaceIsALine(t *testing.T) {
 		seen = append(seen, place)
 		c <- true
 	}
-	if seen[0].Print == seen[1].Print || seen[0].Told != seen[1].Told {
-		t.Errorf("two ways to one line are the places %v; want two that are told of together", seen)
-	}
-	if at := seen[1].At; !strings.HasPrefix(at, "github.com/capriccio-go/capriccio/internal/engine_test.receive ") || !strings.Contains(at, "nativeplace_test.go:") {
-		t.Errorf("the place is at %q; want function and line of receive", at)
-	}
+	testenv.Equal(t, seen[0].Print == seen[1].Print, false, "two ways to one line are one place")
+	testenv.Equal(t, seen[0].Told, seen[1].Told, "what they are told of together")
+	testenv.Contains(t, seen[1].At, "github.com/capriccio-go/capriccio/internal/engine_test.receive ")
+	testenv.Contains(t, seen[1].At, "nativeplace_test.go:")
 }
 
 // The watchdog recognises functions by their names. Each of them must be in the source, of this module or of Go.
@@ -64,7 +62,7 @@ func TestNamedFunctionsExist(t *testing.T) {
 			dot := slash + strings.IndexByte(name[slash:], '.')
 			pkg, function := name[:dot], strings.TrimSuffix(name[dot+1:], "[")
 			if declared[pkg] == nil {
-				declared[pkg] = functionsIn(t, filepath.Join(root, pkg))
+				declared[pkg] = slices.Collect(maps.Keys(declaredIn(t, filepath.Join(root, pkg))))
 			}
 			if !slices.Contains(declared[pkg], function) {
 				t.Errorf("no function %s in %s", name, filepath.Join(root, pkg))
@@ -82,61 +80,52 @@ func TestNamedFunctionsExist(t *testing.T) {
 // loop is held. So a function of the runtime's packages is to be named if it calls one that passes the wait on, if
 // it is given to Outside, or if package io calls it with readers and writers of the program.
 func TestFunctionsBetweenAreNamed(t *testing.T) {
-	seen := 0
-	for _, dir := range foldersOfOurs(t) {
-		for name, f := range declaredIn(t, filepath.Join("../..", dir)) {
-			name = dir + "." + name
-			may, _ := engine.CallsOut(name)
-			if may {
-				seen++
-				continue
-			}
-			if copies(f.decl) {
-				t.Errorf("%s is called by package io with the program's readers or writers, and is not named in callsOutNames", name)
-			}
-			ast.Inspect(f.decl, func(n ast.Node) bool {
-				if call, ok := n.(*ast.CallExpr); ok {
-					if to := f.callee(dir, call.Fun); passesOn(to) {
-						t.Errorf("%s calls %s, which may be left in the middle, and is not named in callsOutNames", name, to)
-					}
-				}
-				return true
-			})
-		}
-	}
-	testenv.AtLeast(t, seen, 15, "N functions are named")
-}
-
-// Functions that Outside calls are between it and the program's code.
-func TestFunctionsForOutsideAreNamed(t *testing.T) {
-	seen := 0
+	named, outside := 0, 0
 	for _, dir := range foldersOfOurs(t) {
 		all := declaredIn(t, filepath.Join("../..", dir))
 		for name, f := range all {
+			name = dir + "." + name
+			may, _ := engine.CallsOut(name)
+			if may {
+				named++
+			} else if copies(f.decl) {
+				t.Errorf("%s is called by package io with the program's readers or writers, and is not named in callsOutNames", name)
+			}
 			ast.Inspect(f.decl, func(n ast.Node) bool {
 				call, ok := n.(*ast.CallExpr)
-				if !ok || len(call.Args) != 2 || f.callee(dir, call.Fun) != "internal/engine.Outside" {
+				if !ok {
 					return true
 				}
-				seen++
-				fn := f.callee(dir, call.Args[0])
-				method := fn[strings.LastIndexByte(fn, '.')+1:]
-				for of, to := range all { // a method of the package, or a field: then there is none of that name
-					if fn == "."+method && to.decl.Recv != nil && strings.HasSuffix(of, ")."+method) {
-						fn = dir + "." + of
-					}
+				to := f.callee(dir, call.Fun)
+				if !may && passesOn(to) {
+					t.Errorf("%s calls %s, which may be left in the middle, and is not named in callsOutNames", name, to)
 				}
-				own := all[strings.TrimPrefix(fn, dir+".")].decl != nil || !strings.HasPrefix(fn, dir+".") && !strings.HasPrefix(fn, ".")
-				plain, _ := engine.CallsOut(fn)
-				generic, _ := engine.CallsOut(fn + "[")
-				if own && !plain && !generic {
-					t.Errorf("%s gives %s to Outside, which is not named in callsOutNames", name, fn)
+				if to == "internal/engine.Outside" && len(call.Args) == 2 {
+					outside++
+					if fn := f.callee(dir, call.Args[0]); !mayBeOutside(all, dir, fn) {
+						t.Errorf("%s gives %s to Outside, which is not named in callsOutNames", name, fn)
+					}
 				}
 				return true
 			})
 		}
 	}
-	testenv.AtLeast(t, seen, 15, "N calls of Outside")
+	testenv.AtLeast(t, named, 15, "N functions are named")
+	testenv.AtLeast(t, outside, 15, "N calls of Outside")
+}
+
+// mayBeOutside reports whether fn, which a function of the package in dir gives to Outside, is named or not of the runtime.
+func mayBeOutside(all map[string]declared, dir, fn string) bool {
+	method := fn[strings.LastIndexByte(fn, '.')+1:]
+	for of, to := range all { // a method of the package, or a field: then there is none of that name
+		if fn == "."+method && to.decl.Recv != nil && strings.HasSuffix(of, ")."+method) {
+			fn = dir + "." + of
+		}
+	}
+	own := all[strings.TrimPrefix(fn, dir+".")].decl != nil || !strings.HasPrefix(fn, dir+".") && !strings.HasPrefix(fn, ".")
+	plain, _ := engine.CallsOut(fn)
+	generic, _ := engine.CallsOut(fn + "[")
+	return !own || plain || generic
 }
 
 // passesOn reports whether the function with that name may be left in the middle only if its caller may. Of a method, whose
@@ -179,11 +168,6 @@ func foldersOfOurs(t *testing.T) (dirs []string) {
 		return nil
 	}))
 	return dirs
-}
-
-// functionsIn returns the names of declaredIn.
-func functionsIn(t *testing.T, dir string) []string {
-	return slices.Collect(maps.Keys(declaredIn(t, dir)))
 }
 
 // A declared function, and the packages that its file imports, by the names that they have there.

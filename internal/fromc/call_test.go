@@ -3,9 +3,7 @@
 package fromc_test
 
 import (
-	"errors"
-	"io"
-	"log/slog"
+	"iter"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +14,7 @@ import (
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/enginetest"
 	"github.com/capriccio-go/capriccio/internal/fromc"
 	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -24,26 +23,13 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-func newRuntime(t *testing.T, loops int, set ...func(*engine.Config)) *engine.Runtime {
+func newRuntime(t *testing.T, loops int, change ...func(*engine.Config)) *engine.Runtime {
 	t.Helper()
 	if !coro.Exact {
 		t.Skip("a thread lock is not seen without the assembly stubs")
 	}
-	cfg := engine.Config{
-		Loops:     loops,
-		NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() },
-		Grace:     5 * time.Minute,
-		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
-		OnPanic:   func(*engine.PanicError) {},
-	}
-	for _, s := range set {
-		s(&cfg)
-	}
-	rt := testenv.Need(engine.New(cfg))(t)
-	t.Cleanup(func() {
-		testenv.Check(t, rt.Close())
-	})
-	return rt
+	epoll := func(c *engine.Config) { c.NewPoller = func(int) (engine.Poller, error) { return poller.Epoll() } }
+	return enginetest.OneOfMany(t, loops, append(change, epoll, enginetest.PanicsPass)...)
 }
 
 // A wait in a function that C has called panics with a sentence, instead of stopping the
@@ -69,23 +55,16 @@ func TestWaitsInAFunctionCalledFromC(t *testing.T) {
 			"chunk":   func() { stackchunk.Call(100<<10, mu.Lock) },
 		} {
 			began := false
-			k := engine.GoOn(rt.Loop(0), func() {
-				fromc.Call(func() { began = true; wait() })
-			})
-			err := k.Join()
-			var p *engine.PanicError
-			if !errors.As(err, &p) || !strings.Contains(p.Error(), "cgo") || !strings.Contains(p.Error(), "Offload") || !began {
-				t.Errorf("%s: Join returned %v", name, err)
-			}
+			err := engine.GoOn(rt.Loop(0), func() { fromc.Call(func() { began = true; wait() }) }).Join()
+			testenv.ErrorSays(t, err, "cgo", "%s: Join", name)
+			testenv.ErrorSays(t, err, "Offload", "%s: Join", name)
+			testenv.Equal(t, began, true, "%s: began", name)
 		}
-		if ok, _ := c.TrySend(1); ok {
-			t.Error("somebody still receives")
-		}
-		if _, ok, _ := c.TryRecv(); ok {
-			t.Error("somebody still sends")
-		}
+		testenv.Got(c.TrySend(1))(t, false, "somebody still receives")
+		_, ok, _ := c.TryRecv()
+		testenv.Equal(t, ok, false, "somebody still sends")
 		mu.Unlock()
-		testenv.Equal(t, mu.TryLock(), true, "the lock went to a task that had ended")
+		testenv.Equal(t, mu.TryLock(), true, "TryLock: the lock went to no task that had ended")
 	}
 }
 
@@ -101,10 +80,7 @@ func TestAFunctionCalledFromCThatDoesNotWait(t *testing.T) {
 				mu.Unlock()
 			})
 			engine.Yield()
-			func() {
-				defer func() { recover() }()
-				fromc.Call(engine.Yield)
-			}()
+			testenv.MustPanic(t, "a wait", func() { fromc.Call(engine.Yield) })
 			engine.Yield()
 		}
 		fromc.Call(runtime.Goexit)
@@ -120,7 +96,7 @@ func TestATaskComesBackInAFunctionCalledFromC(t *testing.T) {
 		if !rt.Detaches() {
 			t.Skip("nothing is detached here, see Runtime.Detaches")
 		}
-		for name, fn := range map[string]func(){"waits": func() { engine.Sleep(time.Hour) }, "does not wait": func() { engine.Context() }} {
+		comesBack := func(fn func()) error {
 			c := make(chan bool)
 			k := engine.GoOn(rt.Loop(0), func() {
 				<-c
@@ -128,12 +104,10 @@ func TestATaskComesBackInAFunctionCalledFromC(t *testing.T) {
 				engine.Yield()
 			})
 			engine.GoOn(rt.Loop(0), func() { close(c) })
-			err := k.Join()
-			var p *engine.PanicError
-			if refused := errors.As(err, &p) && strings.Contains(p.Error(), "cgo"); refused != (name == "waits") {
-				t.Errorf("%s: Join returned %v", name, err)
-			}
+			return k.Join()
 		}
+		testenv.ErrorSays(t, comesBack(func() { engine.Sleep(time.Hour) }), "cgo", "a wait: Join")
+		testenv.Check(t, comesBack(func() { engine.Context() }), "no wait: Join")
 	}
 }
 
@@ -145,7 +119,7 @@ func TestALockIsGivenWhileTheWaitForItIsRefused(t *testing.T) {
 		var mu task.Mutex
 		mu.Lock()
 		go mu.Unlock()
-		k := rt.Go(func() {
+		enginetest.Run(t, rt, func() {
 			held := false
 			func() {
 				defer func() { recover() }()
@@ -156,8 +130,41 @@ func TestALockIsGivenWhileTheWaitForItIsRefused(t *testing.T) {
 				mu.Unlock()
 			}
 		})
-		testenv.Must(t, k.Join())
-		mu.Lock()
-		mu.Unlock()
+		testenv.Pass(&mu)
 	}
 }
+
+// Where a loop can't be taken from a task that waits natively, the watchdog names the place and tells what to
+// do, though other tasks wait where it can.
+func TestNativeWaitsThatHoldALoopAreNamed(t *testing.T) {
+	for what, call := range map[string]func(func()){
+		"iter.Pull": func(f func()) {
+			next, stop := iter.Pull(func(func(int) bool) { f() })
+			defer stop()
+			next()
+		},
+		"C has called": fromc.Call,
+	} {
+		log := make(testenv.Records, 100)
+		rt := newRuntime(t, 1, enginetest.LogTo(log), func(c *engine.Config) { c.HoldLimit = time.Millisecond })
+		end := make(chan bool)
+		var tasks []*engine.Task
+		if rt.Detaches() {
+			for range 3 {
+				tasks = append(tasks, engine.GoOn(rt.Loop(0), func() { <-end }))
+			}
+			testenv.Until(t, "they are away", func() bool { return rt.Detached() == 3 })
+		}
+		tasks = append(tasks, engine.GoOn(rt.Loop(0), func() { call(func() { holdsHere(end) }) }))
+		found, _, _ := strings.Cut(log.Next(t, "still does", "natively"), " stack=")
+		for _, want := range []string{what, "task.Offload", "fromc_test.holdsHere ", `doing="chan receive"`} {
+			testenv.Contains(t, found, want)
+		}
+		close(end)
+		for _, k := range tasks {
+			testenv.Check(t, k.Join())
+		}
+	}
+}
+
+func holdsHere(end chan bool) { <-end }
