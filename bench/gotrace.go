@@ -196,19 +196,11 @@ func readTraceWorker(args []string, _ io.Writer) error {
 	if len(args) != 2 || args[0] != "graph" && args[0] != "decode" {
 		return fmt.Errorf("%s gotrace: want graph or decode, and the file of a trace", workerCommand)
 	}
-	f, err := os.Open(args[1])
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+	f := must(os.Open(args[1]))
 	if args[0] == "decode" {
 		return new(tracedFile).decode(f)
 	}
-	s, err := gotrace.Read(f, gotrace.Options{})
-	if err != nil {
-		return err
-	}
-	return tables.WriteText(io.Discard, s, tables.Options{})
+	return tables.WriteText(io.Discard, must(gotrace.Read(f, gotrace.Options{})), tables.Options{})
 }
 
 // decode counts what is in a trace. A generation is in memory as a whole before its first event comes,
@@ -216,20 +208,22 @@ func readTraceWorker(args []string, _ io.Writer) error {
 func (f *tracedFile) decode(from io.Reader) error {
 	in := &counting{r: from}
 	r, err := exptrace.NewReader(in)
-	for err == nil {
-		var e exptrace.Event
-		if e, err = r.ReadEvent(); err != nil {
-			break
+	if err != nil {
+		return err
+	}
+	for {
+		e, err := r.ReadEvent()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 		f.events++
 		if e.Kind() == exptrace.EventSync {
 			f.size, f.generation = in.n, max(f.generation, in.n-f.size)
 		}
 	}
-	if err == io.EOF {
-		err = nil
-	}
-	return err
 }
 
 func seconds(cmd *exec.Cmd) float64 {

@@ -130,7 +130,7 @@ func (o *cohortOrder) next() int {
 
 const modelStep = 10 * time.Microsecond // about what matching a stage takes
 
-// A queueOrder is first in, first out.
+// A queueOrder is first in, first out. With one event in flight each runs to its end.
 type queueOrder struct{ queue []int }
 
 func (o *queueOrder) ready(slot, _ int) { o.queue = append(o.queue, slot) }
@@ -140,12 +140,6 @@ func (o *queueOrder) next() int {
 	o.queue = o.queue[1:]
 	return slot
 }
-
-// A lastOrder runs each event to its end.
-type lastOrder struct{ slot int }
-
-func (o *lastOrder) ready(slot, _ int) { o.slot = slot }
-func (o *lastOrder) next() int         { return o.slot }
 
 // modelPubsub prints how many lines an event misses in each cache, by the order: a system, and a sample of it.
 func modelPubsub(all *subscriptions, flight int, out io.Writer) error {
@@ -163,16 +157,16 @@ func modelPubsub(all *subscriptions, flight int, out io.Writer) error {
 		model("capriccio", size, &cohortOrder{policy: sched.NewCohort(sched.CohortConfig{Size: size})}, flight)
 	}
 	model("capriccio-fifo", 0, &queueOrder{}, flight)
-	model("goroutine", 0, &lastOrder{}, 1)
+	model("goroutine", 0, &queueOrder{}, 1)
 	return nil
 }
 
 // countMisses matches events in an order and returns the misses of an event in each of
 // modelCaches.
 func countMisses(all *subscriptions, o modelOrder, flight int) []float64 {
-	caches := make([]*lruCache, len(modelCaches))
-	for i, kilobytes := range modelCaches {
-		caches[i] = newLRUCache(kilobytes << 10)
+	var caches []*lruCache
+	for _, kilobytes := range modelCaches {
+		caches = append(caches, newLRUCache(kilobytes<<10))
 	}
 	visit := func(line uint64) {
 		for _, c := range caches {
@@ -205,9 +199,9 @@ func countMisses(all *subscriptions, o modelOrder, flight int) []float64 {
 		}
 		o.ready(slot, e.stage)
 	}
-	misses := make([]float64, len(caches))
-	for i, c := range caches {
-		misses[i] = float64(c.misses) / modelEvents
+	var misses []float64
+	for _, c := range caches {
+		misses = append(misses, float64(c.misses)/modelEvents)
 	}
 	return misses
 }

@@ -98,7 +98,7 @@ func TestModelSeesWhatLargeCohortsSpare(t *testing.T) {
 	testenv.NeedsFull(t, "a model of caches")
 	all := newSubscriptions(100_000)
 	const flight = 300
-	one := countMisses(all, &lastOrder{}, 1)
+	one := countMisses(all, &queueOrder{}, 1)
 	queue := countMisses(all, &queueOrder{}, flight)
 	cohorts := countMisses(all, &cohortOrder{policy: sched.NewCohort(sched.CohortConfig{})}, flight)
 	if cohorts[0] > 0.8*queue[0] || cohorts[0] > 0.8*one[0] {

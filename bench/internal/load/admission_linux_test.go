@@ -38,25 +38,26 @@ func tries(all []Outcome, fate Fate) (n [4]int) {
 	return n
 }
 
-func TestRefusedRequestsAreSentAgain(t *testing.T) {
-	cfg := openTo(serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
-	cfg.Phases = []Phase{{For: 10 * ms, Rates: []float64{500}, Burst: 5}}
-	cfg.Retries = 2
-	got := testenv.Need(Open(cfg))(t)
-	testenv.Equal(t, tries(got.Outcomes, Refused), [4]int{5, 5, 5, 0}, "refused at first, second and third attempt")
-	for i, o := range got.Outcomes {
-		if o.Tries > 0 && o.Scheduled < retryPause {
-			t.Errorf("attempt %d at %v, less than %v after a refusal", i, o.Scheduled, retryPause)
+func TestWhatIsNotServedIsSentAgain(t *testing.T) {
+	for fate, c := range map[Fate]struct {
+		handler  http.HandlerFunc
+		patience time.Duration
+		pause    time.Duration // before another attempt
+	}{
+		Refused:   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, time.Minute, retryPause},
+		Abandoned: {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 20 * ms, 20 * ms},
+	} {
+		cfg := openTo(serve(t, c.handler))
+		cfg.Phases = []Phase{{For: 10 * ms, Rates: []float64{500}, Burst: 5}}
+		cfg.Patience, cfg.Retries = c.patience, 2
+		got := testenv.Need(Open(cfg))(t)
+		testenv.Equal(t, tries(got.Outcomes, fate), [4]int{5, 5, 5, 0}, "fate %v: at first, second and third attempt", fate)
+		for i, o := range got.Outcomes {
+			if o.Scheduled < time.Duration(o.Tries)*c.pause {
+				t.Errorf("fate %v: attempt %d at %v, less than %v after the one before", fate, i, o.Scheduled, c.pause)
+			}
 		}
 	}
-}
-
-func TestRequestsWithoutAnswerAreSentAgain(t *testing.T) {
-	cfg := openTo(serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	cfg.Phases = []Phase{{For: 10 * ms, Rates: []float64{300}, Burst: 3}}
-	cfg.Patience, cfg.Retries = 20*ms, 3
-	got := testenv.Need(Open(cfg))(t)
-	testenv.Equal(t, tries(got.Outcomes, Abandoned), [4]int{3, 3, 3, 3}, "given up at each attempt")
 }
 
 func TestClassesComeFromTheirSources(t *testing.T) {

@@ -2,10 +2,8 @@ package load
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,7 +14,7 @@ import (
 
 func closedTo(addr netip.AddrPort) ClosedConfig {
 	return ClosedConfig{
-		Target: Target{Addr: addr, PIDs: []int{os.Getpid()}}, Mix: []Share{{plain, 1}}, Clients: 5, For: 50 * ms, Seed: 1,
+		Target: of(addr), Mix: []Share{{plain, 1}}, Clients: 5, For: 50 * ms, Seed: 1,
 	}
 }
 
@@ -36,58 +34,40 @@ func givenTime(t *testing.T, enough func(time.Duration) (reached bool, got any))
 }
 
 // peak counts what there is at a time.
-type peak struct {
-	mu        sync.Mutex
-	now, most int // guarded by mu
-}
+type peak struct{ now, most atomic.Int32 }
 
-func (p *peak) add(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.now += n
-	p.most = max(p.most, p.now)
-}
-
-func (p *peak) seen() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.most
+func (p *peak) add(n int32) {
+	for now, most := p.now.Add(n), p.most.Load(); now > most && !p.most.CompareAndSwap(most, now); most = p.most.Load() {
+	}
 }
 
 func TestClosedLoopKeepsItsClientsBusy(t *testing.T) {
 	for _, conns := range []int{0, 20} {
-		keepsBusy(t, conns)
-	}
-}
-
-func keepsBusy(t *testing.T, conns int) {
-	givenTime(t, func(d time.Duration) (bool, any) {
-		var requests peak
-		var clients sync.Map // by address
-		cfg := closedTo(serve(t, func(w http.ResponseWriter, r *http.Request) {
-			clients.Store(r.RemoteAddr, true)
-			requests.add(1)
-			select {
-			case <-r.Context().Done():
-			case <-time.After(5 * ms):
+		givenTime(t, func(d time.Duration) (bool, any) {
+			var requests peak
+			var clients sync.Map // by address
+			cfg := closedTo(serve(t, func(w http.ResponseWriter, r *http.Request) {
+				clients.Store(r.RemoteAddr, true)
+				requests.add(1)
+				select {
+				case <-r.Context().Done():
+				case <-time.After(5 * ms):
+				}
+				requests.add(-1)
+			}))
+			cfg.Warm, cfg.For, cfg.Conns = 20*ms, d, conns
+			got := testenv.Need(Closed(cfg))(t)
+			n, seen, most := fates(got.Outcomes), 0, requests.most.Load()
+			clients.Range(func(any, any) bool { seen++; return true })
+			if seen > max(conns, 5) || most > 5 || n[Pending] > 5 || n[Served]+n[Pending] != len(got.Outcomes) {
+				t.Fatalf("%d connections, %d requests at a time, fates %v, want at most %d, 5 under way, and the rest served", seen, most, n, max(conns, 5))
 			}
-			requests.add(-1)
-		}))
-		cfg.Warm, cfg.For, cfg.Conns = 20*ms, d, conns
-		got := testenv.Need(Closed(cfg))(t)
-		n, seen := fates(got.Outcomes), 0
-		clients.Range(func(any, any) bool { seen++; return true })
-		if seen > max(conns, 5) {
-			t.Fatalf("%d connections; want at most %d", seen, max(conns, 5))
-		}
-		if requests.seen() > 5 || n[Pending] > 5 || n[Served]+n[Pending] != len(got.Outcomes) {
-			t.Fatalf("%d requests at a time, fates %v, want at most 5 under way and the rest served", requests.seen(), n)
-		}
-		if got.To-got.From < d || got.Usage.Server <= 0 {
-			t.Fatalf("measured from %v to %v, CPU time %v", got.From, got.To, got.Usage)
-		}
-		return requests.seen() == 5 && n[Served] >= 10 && n[Pending] == 5 && seen == max(conns, 5), n
-	})
+			if got.To-got.From < d || got.Usage.Server <= 0 {
+				t.Fatalf("measured from %v to %v, CPU time %v", got.From, got.To, got.Usage)
+			}
+			return most == 5 && n[Served] >= 10 && n[Pending] == 5 && seen == max(conns, 5), n
+		})
+	}
 }
 
 func TestPatientClientsStayAway(t *testing.T) {
@@ -148,24 +128,8 @@ func TestServerThatIsGoneEndsTheLoop(t *testing.T) {
 func TestCrowdIsServedAndHangsUp(t *testing.T) {
 	givenTime(t, func(jam time.Duration) (bool, any) {
 		var conns peak
-		ln := testenv.Listen(t)
-		server := &http.Server{
-			Handler: http.HandlerFunc(hello),
-			ConnState: func(_ net.Conn, s http.ConnState) {
-				switch s {
-				case http.StateNew:
-					conns.add(1)
-				case http.StateClosed:
-					conns.add(-1)
-				}
-			},
-		}
-		go server.Serve(ln)
-		t.Cleanup(func() { server.Close() })
-		cfg := CrowdConfig{
-			Target: Target{Addr: netip.MustParseAddrPort(ln.Addr().String()), PIDs: []int{os.Getpid()}}, Request: plain,
-			Clients: 100, Jam: jam, Keep: 10 * ms, Limit: time.Minute,
-		}
+		addr := serveCounting(t, hello, func(s http.ConnState) { conns.add(map[http.ConnState]int32{http.StateNew: 1, http.StateClosed: -1}[s]) })
+		cfg := CrowdConfig{Target: of(addr), Request: plain, Clients: 100, Jam: jam, Keep: 10 * ms, Limit: time.Minute}
 		got := testenv.Need(Crowd(cfg))(t)
 		if n := fates(got.Outcomes); n[Served] != 100 {
 			t.Fatalf("fates %v", n)
@@ -173,7 +137,7 @@ func TestCrowdIsServedAndHangsUp(t *testing.T) {
 		if got.Took <= 0 || got.Took >= cfg.Limit || got.All.Server < got.Jam.Server {
 			t.Fatalf("took %v, usage %v, of that %v jammed", got.Took, got.All, got.Jam)
 		}
-		return conns.seen() == 100, conns.seen() // all are kept during the jam
+		return conns.most.Load() == 100, conns.most.Load() // all are kept during the jam
 	})
 	testenv.Fails(t, testenv.Err(Crowd(CrowdConfig{Request: plain, Clients: 100, Limit: time.Minute})), "no jam is no error")
 }

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,7 +17,7 @@ var plain = []byte(Request)
 
 func openTo(addr netip.AddrPort) OpenConfig {
 	return OpenConfig{
-		Target: Target{Addr: addr, PIDs: []int{os.Getpid()}}, Requests: [][]byte{plain},
+		Target: of(addr), Requests: [][]byte{plain},
 		Phases:   []Phase{{For: 200 * ms, Rates: []float64{1000}}},
 		Patience: time.Minute, Drain: time.Minute, Conns: 500, Seed: 7,
 	}
@@ -70,11 +69,8 @@ func TestOpenLoopFollowsThePhases(t *testing.T) {
 	last := time.Duration(0)
 	for o.advance(0); o.next != never; o.advance(o.next) {
 		phase := 0
-		if o.next >= 10*time.Second {
-			phase = 1
-		}
-		if o.next >= 15*time.Second {
-			phase = 2
+		for end := time.Duration(0); o.next >= end+o.cfg.Phases[phase].For; phase++ {
+			end += o.cfg.Phases[phase].For
 		}
 		counts[phase][o.class]++
 		if phase == 0 {
@@ -122,28 +118,22 @@ func TestOpenLoopDoesNotWaitForAnswers(t *testing.T) {
 }
 
 func TestOpenLoopTellsRefusalsAndBrokenConnectionsApart(t *testing.T) {
-	var n atomic.Int32
-	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		switch n.Add(1) % 3 {
+	var requests atomic.Int32
+	mixed := testenv.Need(Open(openTo(serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch requests.Add(1) % 3 {
 		case 0:
 			panic(http.ErrAbortHandler)
 		case 1:
 			w.Header().Set("Connection", "close")
 			w.WriteHeader(503)
 		}
-	})
-	cfg := openTo(addr)
-	got := testenv.Need(Open(cfg))(t)
-	if n := fates(got.Outcomes); n[Served] == 0 || n[Refused] == 0 || n[Lost] == 0 {
+	}))))(t)
+	if n := fates(mixed.Outcomes); n[Served] == 0 || n[Refused] == 0 || n[Lost] == 0 {
 		t.Errorf("fates %v", n)
 	}
-}
-
-func TestOpenLoopToNobodyLosesAll(t *testing.T) {
-	cfg := openTo(refusing(t))
-	got := testenv.Need(Open(cfg))(t)
-	if n := fates(got.Outcomes); n[Lost] != len(got.Outcomes) {
-		t.Errorf("fates %v", n)
+	nobody := testenv.Need(Open(openTo(refusing(t))))(t)
+	if n := fates(nobody.Outcomes); n[Lost] != len(nobody.Outcomes) {
+		t.Errorf("where nobody listens: fates %v", n)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,8 +20,14 @@ import (
 // serve answers requests until the test ends.
 func serve(t *testing.T, handler http.HandlerFunc) netip.AddrPort {
 	t.Helper()
+	return serveCounting(t, handler, func(http.ConnState) {})
+}
+
+// serveCounting is serve that tells what becomes of connections.
+func serveCounting(t *testing.T, handler http.HandlerFunc, changed func(http.ConnState)) netip.AddrPort {
+	t.Helper()
 	ln := testenv.Listen(t)
-	server := &http.Server{Handler: handler}
+	server := &http.Server{Handler: handler, ConnState: func(_ net.Conn, s http.ConnState) { changed(s) }}
 	go server.Serve(ln)
 	t.Cleanup(func() { server.Close() })
 	return netip.MustParseAddrPort(ln.Addr().String())
@@ -37,6 +44,8 @@ func refusing(t *testing.T) netip.AddrPort {
 	own := name.(*unix.SockaddrInet4)
 	return netip.AddrPortFrom(netip.AddrFrom4(own.Addr), uint16(own.Port))
 }
+
+const helloBytes = 5
 
 func hello(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }
 
@@ -214,24 +223,25 @@ func TestSlowResponseIsWaitedFor(t *testing.T) {
 }
 
 func TestClientsPauseAndComeBackOnAnotherConnection(t *testing.T) {
-	conns := make(chan bool, 10_000)
-	ln := testenv.Listen(t)
-	go http.Serve(countingListener{ln, conns}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Write([]byte("abc"))
-	}))
-	result, err := Run(Config{Target: of(netip.MustParseAddrPort(ln.Addr().String())), Conns: 2, For: 100 * time.Millisecond,
-		PerConn: 3, Think: func(int) time.Duration { return 2 * time.Millisecond }, Next: always(3)})
+	var conns atomic.Int64
+	addr := serveCounting(t, hello, func(s http.ConnState) {
+		if s == http.StateNew {
+			conns.Add(1)
+		}
+	})
+	result, err := Run(Config{Target: of(addr), Conns: 2, For: 100 * time.Millisecond,
+		PerConn: 3, Think: func(int) time.Duration { return 2 * time.Millisecond }, Next: always(helloBytes)})
 	testenv.Must(t, err)
 	most := int64(2 * 100 / 2)
-	if result.Requests < 1 || result.Requests > most+10 || int64(len(conns)) < result.Requests/3 || int64(len(conns)) > result.Requests/3+4 {
-		t.Errorf("%d requests, at most %d were possible; %d connections", result.Requests, most, len(conns))
+	if n := conns.Load(); result.Requests < 1 || result.Requests > most+10 || n < result.Requests/3 || n > result.Requests/3+4 {
+		t.Errorf("%d requests, at most %d were possible; %d connections", result.Requests, most, n)
 	}
 	testenv.Equal(t, result.Reopened, 0, "connections that the server had closed")
 }
 
 func TestClientsThinkForTimesOfTheirOwn(t *testing.T) {
-	addr := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("abc")) })
-	for _, next := range []func() ([]byte, int64){nil, always(3)} {
+	addr := serve(t, hello)
+	for _, next := range []func() ([]byte, int64){nil, always(helloBytes)} {
 		thought := make([]int, 3)
 		result, err := Run(Config{Target: of(addr), Conns: len(thought), For: 200 * time.Millisecond,
 			Think: func(client int) time.Duration { // the first one 20 times as long as the others
@@ -247,15 +257,4 @@ func TestClientsThinkForTimesOfTheirOwn(t *testing.T) {
 			t.Errorf("mean %v, longest %v", result.Mean, result.Longest)
 		}
 	}
-}
-
-type countingListener struct {
-	net.Listener
-	conns chan bool
-}
-
-func (l countingListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	l.conns <- true
-	return c, err
 }

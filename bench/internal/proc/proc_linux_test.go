@@ -108,15 +108,9 @@ func TestUsageOfThisProcess(t *testing.T) {
 
 func TestUsageOfNobodyIsAnError(t *testing.T) {
 	for _, nobody := range []int{-1, 0, 1 << 27, 1 << 40} {
-		if got, err := CPUTime(nobody); err == nil {
-			t.Errorf("CPU time of process %d is %v", nobody, got)
-		}
-		if got, err := Memory(nobody); err == nil {
-			t.Errorf("memory of process %d is %d", nobody, got)
-		}
-		if got, err := PeakMemory(nobody); err == nil {
-			t.Errorf("peak of memory of process %d is %d", nobody, got)
-		}
+		testenv.Fails(t, testenv.Err(CPUTime(nobody)), "CPU time of process %d", nobody)
+		testenv.Fails(t, testenv.Err(Memory(nobody)), "memory of process %d", nobody)
+		testenv.Fails(t, testenv.Err(PeakMemory(nobody)), "peak of memory of process %d", nobody)
 	}
 }
 
@@ -124,9 +118,7 @@ func TestKilobyteField(t *testing.T) {
 	const data = "Name:\tx\nPss:                 12 kB\nPss_Dirty: 5 kB\nBad: many kB\n"
 	testenv.Got(kilobyteField([]byte(data), "Pss:"))(t, 12<<10)
 	for _, name := range []string{"Bad:", "None:"} {
-		if got, err := kilobyteField([]byte(data), name); err == nil {
-			t.Errorf("%s gave %d", name, got)
-		}
+		testenv.Fails(t, testenv.Err(kilobyteField([]byte(data), name)), name)
 	}
 }
 
@@ -167,9 +159,7 @@ func TestBusyTimeOfACore(t *testing.T) {
 		testenv.Got(coreBusy([]byte(stat), core))(t, want, "core %d", core)
 	}
 	for _, core := range []int{2, 10} {
-		if got, err := coreBusy([]byte(stat), core); err == nil {
-			t.Errorf("core %d: got %v", core, got)
-		}
+		testenv.Fails(t, testenv.Err(coreBusy([]byte(stat), core)), "core %d", core)
 	}
 	cores := testenv.Need(Cores())(t)
 	if got, err := CoreBusy(cores[0]); got <= 0 || err != nil {
