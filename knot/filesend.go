@@ -22,7 +22,7 @@ func (x *Ctx) sendEntry(f *Files, e *store.Entry) error {
 	}
 	x.addLines(e)
 	x.describe(e)
-	return x.sendBody(f, e, 0, e.Length)
+	return x.sendBody(e, 0, e.Length)
 }
 
 // addLines adds the header lines that a 304 has, too.
@@ -82,10 +82,10 @@ func (x *Ctx) sendAsked(f *Files, e *store.Entry) error {
 		return nil
 	}
 	if len(ranges) > 0 {
-		return x.sendRanges(f, e, ranges)
+		return x.sendRanges(e, ranges)
 	}
 	x.describe(e)
-	return x.sendBody(f, e, 0, e.Length)
+	return x.sendBody(e, 0, e.Length)
 }
 
 // describe adds what the header says about the content of the file and a 304 does not.
@@ -95,20 +95,20 @@ func (x *Ctx) describe(e *store.Entry) {
 }
 
 // sendRanges sends parts of the file.
-func (x *Ctx) sendRanges(f *Files, e *store.Entry, ranges []store.Range) error {
+func (x *Ctx) sendRanges(e *store.Entry, ranges []store.Range) error {
 	r := &x.resp
 	if len(ranges) == 1 {
 		r.status = 206
 		x.describe(e)
 		r.fields = ranges[0].AppendHeader(r.fields, e.Length)
-		return x.sendBody(f, e, ranges[0].From, ranges[0].To-ranges[0].From)
+		return x.sendBody(e, ranges[0].From, ranges[0].To-ranges[0].From)
 	}
 	m := &store.Parts{Type: e.Head.Type, Size: e.Length}
 	m.MakeBoundary()
 	total := m.Length(ranges, r.held[:0])
 	x.describe(e)
 	if total >= e.Length { // more than the file itself
-		return x.sendBody(f, e, 0, e.Length)
+		return x.sendBody(e, 0, e.Length)
 	}
 	r.status, r.ctype = 206, m.ContentType()
 	x.beginBytes(total)
@@ -117,28 +117,28 @@ func (x *Ctx) sendRanges(f *Files, e *store.Entry, ranges []store.Range) error {
 		lines := m.AppendHead(r.held[:0], part)
 		r.held = lines[:0]
 		if err := x.emit(lines); err != nil {
-			return x.endBytes(f, e, left, err)
+			return x.endBytes(e, left, err)
 		}
 		sent, err := x.sendSection(e, part.From, part.To-part.From)
 		left -= int64(len(lines)) + sent
 		if err != nil || sent < part.To-part.From {
-			return x.endBytes(f, e, left, err)
+			return x.endBytes(e, left, err)
 		}
 	}
 	end := m.AppendEnd(r.held[:0])
 	r.held = end[:0]
-	return x.endBytes(f, e, left-int64(len(end)), x.emit(end))
+	return x.endBytes(e, left-int64(len(end)), x.emit(end))
 }
 
 // sendBody commits the response and sends length bytes of the file.
-func (x *Ctx) sendBody(f *Files, e *store.Entry, from, length int64) error {
+func (x *Ctx) sendBody(e *store.Entry, from, length int64) error {
 	x.beginBytes(length)
 	if x.head.Method == h1.MethodHead {
 		x.resp.written, x.resp.phase = 0, respDone
 		return nil
 	}
 	sent, err := x.sendSection(e, from, length)
-	return x.endBytes(f, e, length-sent, err)
+	return x.endBytes(e, length-sent, err)
 }
 
 // beginBytes commits a response of n bytes.
@@ -150,7 +150,7 @@ func (x *Ctx) beginBytes(length int64) {
 }
 
 // endBytes ends a response; left bytes of it were not sent.
-func (x *Ctx) endBytes(f *Files, e *store.Entry, left int64, err error) error {
+func (x *Ctx) endBytes(e *store.Entry, left int64, err error) error {
 	if left > 0 && err == nil {
 		err = store.ErrShrank
 	}

@@ -58,18 +58,4 @@ type FilesStats struct {
 }
 
 // Add makes s the counts of both s and other. It never parks.
-func (s *FilesStats) Add(other FilesStats) {
-	s.Hits += other.Hits
-	s.OpenHits += other.OpenHits
-	s.Misses += other.Misses
-	s.Loads += other.Loads
-	s.Evictions += other.Evictions
-	s.OpenEvictions += other.OpenEvictions
-	s.Refused += other.Refused
-	s.Stale += other.Stale
-	s.Bytes += other.Bytes
-	s.MaxBytes += other.MaxBytes
-	s.Files += other.Files
-	s.Open += other.Open
-	s.MaxOpen += other.MaxOpen
-}
+func (s *FilesStats) Add(other FilesStats) { (*store.Stats)(s).Add(store.Stats(other)) }

@@ -353,13 +353,13 @@ func (c *cache) stats() (sum Stats) {
 		one.Bytes, one.Files, one.Open = s.Bytes, s.Held.Count, s.Opened.Count
 		s.Mu.Unlock()
 		one.MaxBytes, one.MaxOpen = s.Most, s.Files
-		sum.add(one)
+		sum.Add(one)
 	}
 	return sum
 }
 
-// add makes s the counts of both s and other.
-func (s *Stats) add(other Stats) {
+// Add makes s the counts of both s and other.
+func (s *Stats) Add(other Stats) {
 	s.Hits += other.Hits
 	s.OpenHits += other.OpenHits
 	s.Misses += other.Misses
