@@ -1,6 +1,7 @@
 package knot_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -56,32 +59,10 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 		io.WriteString(nc, "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhijacked")
 	})
 	mux.HandleFunc("/other", func(w http.ResponseWriter, r *http.Request) { where(w) })
-	ctx, cancel := context.WithCancel(context.Background())
-	up, ended := make(chan string, 1), make(chan error, 1)
 	log := new(testenv.Buffer)
-	server := &knot.Server{Handler: knot.AdaptHTTP(mux), Addr: "127.0.0.1:0", ErrorLog: slog.New(slog.NewTextHandler(log, nil)), Listening: func(a net.Addr) { up <- a.String() }}
-	go func() { ended <- capriccio.Run(ctx, server.Run, capriccio.WithLoops(1), capriccio.WithoutSignals()) }()
-	defer func() {
-		cancel()
-		testenv.Check(t, <-ended)
-		if text := log.String(); strings.Contains(text, "panic") {
-			t.Error(text)
-		}
-	}()
-	addr := <-up
-	ask := func(path string) string {
-		resp, err := http.Get(fmt.Sprintf("http://%s%s", addr, path))
-		if err != nil {
-			t.Error(err)
-			return ""
-		}
-		defer resp.Body.Close()
-		text, _ := io.ReadAll(resp.Body)
-		return string(text)
-	}
-	if ask("/wait/1") != "task" {
-		t.Skip("loops can't be taken from tasks here")
-	}
+	addr := onOneLoop(t, &knot.Server{Handler: knot.AdaptHTTP(mux), ErrorLog: slog.New(slog.NewTextHandler(log, nil))})
+	ask := func(path string) string { return textOf(t, http.DefaultClient, "http://"+addr+path) }
+	testenv.Equal(t, ask("/wait/1"), "task", "at first: in a")
 	first := make(chan string)
 	go func() { first <- ask("/wait/2?block") }()
 	rt := <-blocked
@@ -97,6 +78,7 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 	release <- true
 	testenv.Equal(t, <-first, "hijacked", "from the connection that the handler took")
 	testenv.Until(t, "short requests run in tasks again", func() bool { return ask("/wait/4") != "goroutine" })
+	testenv.Equal(t, strings.Contains(log.String(), "panic"), false, "the log tells of a panic")
 }
 
 // awaitDetached waits until loops have been taken from tasks n times.
@@ -150,17 +132,7 @@ func TestCopiesHoldNoLoop(t *testing.T) {
 			addr := onOneLoop(t, &knot.Server{Handler: knot.AdaptHTTP(mux), H2C: true})
 			c.client.Timeout = time.Minute
 			defer c.client.CloseIdleConnections()
-			ask := func(path string) string {
-				resp, err := c.client.Get("http://" + addr + path)
-				if err != nil {
-					t.Error(err)
-					return ""
-				}
-				defer resp.Body.Close()
-				text, err := io.ReadAll(resp.Body)
-				testenv.Check(t, err)
-				return string(text)
-			}
+			ask := func(path string) string { return textOf(t, c.client, "http://"+addr+path) }
 			for _, path := range c.paths {
 				text := make(chan string, 1)
 				go func() { text <- ask(path) }()
@@ -186,17 +158,44 @@ func onALoop(t *testing.T, s *knot.Server, opts ...capriccio.Option) (addr strin
 	up, ended, detaches := make(chan string, 1), make(chan error, 1), make(chan bool, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.Addr, s.Listening = "127.0.0.1:0", func(a net.Addr) { up <- a.String() }
+	opts = append([]capriccio.Option{capriccio.WithLoops(1), capriccio.WithoutSignals()}, opts...)
 	go func() {
 		ended <- capriccio.Run(ctx, func(ctx context.Context) error {
 			detaches <- engine.CurrentLoop().Runtime().Detaches()
 			return s.Run(ctx)
-		}, append(opts, capriccio.WithLoops(1), capriccio.WithoutSignals())...)
+		}, opts...)
 	}()
 	t.Cleanup(func() {
 		cancel()
 		testenv.Check(t, <-ended)
 	})
 	return <-up, <-detaches
+}
+
+// textOf is what client gets from url; it may be called by any goroutine.
+func textOf(t *testing.T, client *http.Client, url string) string {
+	resp, err := client.Get(url)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	testenv.Check(t, err)
+	return string(text)
+}
+
+// selfSigned is a configuration for servers with a certificate of their own.
+func selfSigned() *tls.Config {
+	cert, _ := testenv.SelfSigned()
+	return &tls.Config{Certificates: []tls.Certificate{cert}}
+}
+
+// trusting is a client that takes any certificate, over HTTP/2 if the server has it and wanted is true.
+func trusting(t *testing.T, wanted bool) *http.Client {
+	transport := &http.Transport{ForceAttemptHTTP2: wanted, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
 // A function of the program that waits natively for a certificate does not hold the loop, for other
@@ -231,7 +230,6 @@ func TestHandshakesHoldNoLoop(t *testing.T) {
 // A record that is no good, from a client that does not read its answer, holds no loop: the reader has an alert to send, and
 // must not wait for the lock of a writer that waits for the client.
 func TestABadRecordHoldsNoLoop(t *testing.T) {
-	cert, _ := testenv.SelfSigned()
 	wrote := make(chan bool, 1<<20)
 	addr, _ := onALoop(t, &knot.Server{
 		Handler: func(x *knot.Ctx) error {
@@ -246,16 +244,15 @@ func TestABadRecordHoldsNoLoop(t *testing.T) {
 				wrote <- true
 			}
 		},
-		TLS: &tls.Config{Certificates: []tls.Certificate{cert}},
+		TLS: selfSigned(),
 	}, capriccio.WithDetaching(-1, 0))
 	raw := testenv.Dial(t, addr)
 	defer raw.Close()
 	raw.(*net.TCPConn).SetReadBuffer(4096)
 	client := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	testenv.Must(t, client.Handshake())
-	var hello bytes.Buffer
-	hello.WriteString(http2.ClientPreface)
-	frames := http2.NewFramer(&hello, nil)
+	io.WriteString(client, http2.ClientPreface)
+	frames := http2.NewFramer(client, nil)
 	frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
 	frames.WriteWindowUpdate(0, 1<<30)
 	var head bytes.Buffer
@@ -263,8 +260,7 @@ func TestABadRecordHoldsNoLoop(t *testing.T) {
 	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":path", "/endless"}, {":authority", "h"}} {
 		fields.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
 	}
-	frames.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndHeaders: true, EndStream: true})
-	testenv.Need(client.Write(hello.Bytes()))(t)
+	testenv.Must(t, frames.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndHeaders: true, EndStream: true}))
 	for writes := true; writes; { // until the writer waits for the client
 		select {
 		case <-wrote:
@@ -274,8 +270,58 @@ func TestABadRecordHoldsNoLoop(t *testing.T) {
 	}
 	raw.Write([]byte("\x17\x03\x03\x00\x20" + strings.Repeat("x", 32)))
 	for range 10 { // the reader has it by then
-		other := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 20 * time.Second}
-		resp := testenv.Need(other.Get("https://" + addr))(t)
-		resp.Body.Close()
+		other := trusting(t, false)
+		testenv.Equal(t, textOf(t, other, "https://"+addr), "secure")
+		other.CloseIdleConnections()
+	}
+}
+
+// TestHandlersWhereLoopsAreHeld: where no loop is taken from a task that waits natively, handlers of net/http that wait for
+// each other are all served, however many, and the log says once why they run on goroutines.
+func TestHandlersWhereLoopsAreHeld(t *testing.T) {
+	for _, test := range []struct {
+		why     string
+		option  capriccio.Option
+		clients int
+	}{
+		{"WithDetaching", capriccio.WithDetaching(-1, 0), testenv.Rounds(500, 2000)},
+		{"WithHoldLimit", capriccio.WithHoldLimit(-1), 20},
+		{"WithThreadLock", capriccio.WithThreadLock(), 20},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			nethttp.SaidWhyHeld.Store(false)
+			var inside atomic.Int32
+			release := make(chan bool)
+			log := new(testenv.Buffer)
+			server := testenv.Need(knot.FromHTTP(&http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				inside.Add(1)
+				select {
+				case <-release:
+				case <-r.Context().Done():
+				}
+				io.WriteString(w, "ok")
+			})}))(t)
+			server.ErrorLog = slog.New(slog.NewTextHandler(log, nil))
+			addr, _ := onALoop(t, server, capriccio.WithLoops(2), test.option)
+			clients := make([]net.Conn, test.clients)
+			for i := range clients {
+				clients[i] = testenv.Dial(t, addr)
+				fmt.Fprint(clients[i], "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+			}
+			testenv.Until(t, "all handlers run at once", func() bool { return inside.Load() == int32(test.clients) })
+			close(release)
+			for _, c := range clients {
+				resp := testenv.Need(http.ReadResponse(bufio.NewReader(c), nil))(t)
+				testenv.Equal(t, resp.StatusCode, 200, "status")
+				c.Close()
+			}
+			why := test.why
+			if testenv.Race {
+				why = "the race detector"
+			}
+			if text := log.String(); strings.Count(text, "level=INFO") != 1 || !strings.Contains(text, why) {
+				t.Errorf("the log says %s; want one line with %q", text, why)
+			}
+		})
 	}
 }

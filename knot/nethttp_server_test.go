@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -135,8 +132,7 @@ func (e endless) Err() error {
 }
 
 func TestFromHTTPContexts(t *testing.T) {
-	cert, _ := testenv.SelfSigned()
-	for what, secure := range map[string]*tls.Config{"HTTP/1": nil, "HTTP/2": {Certificates: []tls.Certificate{cert}}} {
+	for what, secure := range map[string]*tls.Config{"HTTP/1": nil, "HTTP/2": selfSigned()} {
 		t.Run(what, func(t *testing.T) {
 			deadline := time.Now().Add(time.Hour)
 			ended := make(chan struct{})
@@ -177,8 +173,7 @@ func TestFromHTTPContexts(t *testing.T) {
 				io.WriteString(w, "answer")
 			})
 			addr := like(t, std, secure)
-			client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-			defer client.CloseIdleConnections()
+			client := trusting(t, true)
 			url := "http://" + addr
 			if secure != nil {
 				url = "https://" + addr
@@ -189,20 +184,14 @@ func TestFromHTTPContexts(t *testing.T) {
 				testenv.Equal(t, resp.Proto[:6], what[:6])
 			}
 			testenv.Equal(t, conns.Load(), 1, "calls of ConnContext")
-			answered := make(chan error)
+			answered := make(chan string)
 			for _, path := range []string{"/wait", "/hijacked"} {
-				go func() {
-					resp, err := client.Get(url + path)
-					if err == nil {
-						resp.Body.Close()
-					}
-					answered <- err
-				}()
+				go func() { answered <- textOf(t, client, url+path) }()
 				<-waits
 			}
 			close(ended)
-			testenv.Must(t, <-answered)
-			testenv.Must(t, <-answered)
+			<-answered
+			<-answered
 		})
 	}
 }
@@ -218,7 +207,6 @@ func TestFromHTTPNilContexts(t *testing.T) {
 }
 
 func TestFromHTTPConnState(t *testing.T) {
-	cert, _ := testenv.SelfSigned()
 	states := make(chan string, 100)
 	std := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -236,7 +224,7 @@ func TestFromHTTPConnState(t *testing.T) {
 			states <- state.String()
 		},
 	}
-	plain, secure := like(t, std, nil), like(t, std, &tls.Config{Certificates: []tls.Certificate{cert}})
+	plain, secure := like(t, std, nil), like(t, std, selfSigned())
 	expect := func(what string, want ...string) {
 		t.Helper()
 		for i, w := range want {
@@ -274,7 +262,7 @@ func TestFromHTTPConnState(t *testing.T) {
 	nc.Close()
 	expect("the end of it", "closed")
 
-	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := trusting(t, true)
 	for i := range 2 {
 		resp, _ := testenv.Get(t, client, "https://"+secure)
 		testenv.Equal(t, resp.ProtoMajor, 2)
@@ -373,11 +361,7 @@ func TestFromHTTPHoldsNoLoop(t *testing.T) {
 	addr := onOneLoop(t, testenv.Need(knot.FromHTTP(std))(t))
 	answers := make(chan bool)
 	get := func() {
-		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + addr)
-		testenv.Check(t, err)
-		if err == nil {
-			resp.Body.Close()
-		}
+		testenv.Equal(t, textOf(t, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "http://"+addr), "answer")
 		answers <- true
 	}
 	go get()
@@ -394,10 +378,9 @@ func TestFromHTTPHoldsNoLoop(t *testing.T) {
 
 // A connection in the middle of its handshake, which a program has from ConnState, tells nothing, and holds nobody up.
 func TestFromHTTPHalfAHandshake(t *testing.T) {
-	cert, _ := testenv.SelfSigned()
 	conns, kept := make(chan net.Conn, 10), make(chan net.Conn, 1)
 	std := &http.Server{
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
+		TLSConfig: selfSigned(),
 		ConnState: func(nc net.Conn, state http.ConnState) {
 			if state == http.StateNew {
 				conns <- nc
@@ -418,10 +401,10 @@ func TestFromHTTPHalfAHandshake(t *testing.T) {
 	defer nc.Close()
 	testenv.Need(nc.Write([]byte("\x16\x03\x01\x02\x00\x01")))(t)
 	kept <- <-conns
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	for range 3 { // the handshake has begun by then
-		_, text := testenv.Get(t, client, "https://"+addr)
-		testenv.Equal(t, text, "answer")
+		client := trusting(t, false)
+		testenv.Equal(t, textOf(t, client, "https://"+addr), "answer")
+		client.CloseIdleConnections()
 	}
 }
 
@@ -441,17 +424,14 @@ func TestFromHTTPConnStatePanics(t *testing.T) {
 
 // As an http.Server with a certificate: Serve speaks HTTP, ServeTLS HTTPS, of one server at the same time.
 func TestFromHTTPSpeaksTLSWhereToldTo(t *testing.T) {
-	cert, pool := testenv.SelfSigned()
-	certFile, keyFile := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
-	testenv.Must(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o600))
-	key := testenv.Need(x509.MarshalPKCS8PrivateKey(cert.PrivateKey))(t)
-	testenv.Must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+	ca := testenv.NewCA(t)
+	certFile, keyFile := ca.Files(t, t.TempDir(), "knot.test")
 	for _, c := range []struct {
 		what              string
 		config            *tls.Config
 		certFile, keyFile string
 	}{
-		{"a certificate in TLSConfig", &tls.Config{Certificates: []tls.Certificate{cert}}, "", ""},
+		{"a certificate in TLSConfig", ca.Server(t), "", ""},
 		{"files", nil, certFile, keyFile},
 		{"files beside a TLSConfig without a certificate", &tls.Config{MinVersion: tls.VersionTLS13}, certFile, keyFile},
 	} {
@@ -463,11 +443,9 @@ func TestFromHTTPSpeaksTLSWhereToldTo(t *testing.T) {
 			ended := make(chan error, 2)
 			go func() { ended <- s.Serve(plain) }()
 			go func() { ended <- s.ServeTLS(secure, c.certFile, c.keyFile) }()
-			client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "test"}}}
-			_, text := testenv.Get(t, client, "http://"+plain.Addr().String())
-			testenv.Equal(t, text, "false", "by Serve")
-			_, text = testenv.Get(t, client, "https://"+secure.Addr().String())
-			testenv.Equal(t, text, "true", "by ServeTLS")
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.Client()}}
+			testenv.Equal(t, textOf(t, client, "http://"+plain.Addr().String()), "false", "by Serve")
+			testenv.Equal(t, textOf(t, client, "https://"+secure.Addr().String()), "true", "by ServeTLS")
 			client.CloseIdleConnections()
 			testenv.Must(t, s.Shutdown(t.Context()))
 			for range 2 {
