@@ -194,10 +194,10 @@ func TestAdaptedDeadlines(t *testing.T) {
 					failed <- testenv.Err(r.Body.Read(make([]byte, 1)))
 				case "/write":
 					soon(control.SetWriteDeadline)
-					failed <- testenv.Err(w.Write(make([]byte, 64<<20)))
+					failed <- testenv.Err(w.Write(make([]byte, 16<<20)))
 				case "/write-after":
 					control.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-					failed <- testenv.Err(w.Write(make([]byte, 64<<20)))
+					failed <- testenv.Err(w.Write(make([]byte, 16<<20)))
 				case "/far":
 					control.SetReadDeadline(time.Now().Add(time.Hour))
 					control.SetWriteDeadline(time.Now().Add(time.Hour))

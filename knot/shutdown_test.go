@@ -112,7 +112,7 @@ func TestShutdownGivesUp(t *testing.T) {
 func TestShutdownAnswersWhoHasConnected(t *testing.T) {
 	const clients = 64
 	for _, loops := range []int{1, 3} {
-		for round := range 10 {
+		for round := range testenv.Rounds(3, 10) {
 			t.Run(fmt.Sprint(loops, " loops, round ", round), func(t *testing.T) {
 				checkLeaks(t)
 				sv := startServer(t, &Server{Handler: doneHandler}, loops)
