@@ -76,8 +76,8 @@ func post(more ...string) []string {
 func (p *framePeer) get(more ...string) []byte  { return p.head(get(more...)...) }
 func (p *framePeer) post(more ...string) []byte { return p.head(post(more...)...) }
 
-func (p *framePeer) headers(id uint32, block []byte, flags http2.Flags) {
-	p.WriteRawFrame(http2.FrameHeaders, flags, id, block)
+func (p *framePeer) headers(id uint32, block []byte, flags http2.Flags) error {
+	return p.WriteRawFrame(http2.FrameHeaders, flags, id, block)
 }
 
 // verdict reads until the server has said what it thinks: the code of GOAWAY or RST_STREAM, "ping", the size of data, or
@@ -119,8 +119,8 @@ func (p *framePeer) verdict() string {
 }
 
 // ask sends a request for path as the stream of number i, beginning with 0.
-func (p *framePeer) ask(i int, path string) {
-	p.headers(uint32(2*i+1), p.head(":method", "GET", ":scheme", "http", ":path", path, ":authority", "h"), wholeHead)
+func (p *framePeer) ask(i int, path string) error {
+	return p.headers(uint32(2*i+1), p.head(":method", "GET", ":scheme", "http", ":path", path, ":authority", "h"), wholeHead)
 }
 
 // narrow sets the window that streams begin with.

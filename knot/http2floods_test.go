@@ -19,80 +19,47 @@ import (
 )
 
 // floods are what clients did to bring servers down, each a frame or two at a time. Each ends with its connection.
-var floods = map[string]func(p *framePeer, i int) error{
-	"trailers that nobody wants": func(p *framePeer, i int) error {
-		if i == 0 {
-			p.headers(1, p.post("X-Y", "z"), endsHeaders)
-		}
-		p.headers(1, p.head("a", "b"), wholeHead)
-		return nil
-	},
-	"rapid reset": func(p *framePeer, i int) error {
-		p.ask(i, "/wait")
-		return p.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel)
-	},
-	"rapid reset of what is done at once": func(p *framePeer, i int) error {
-		p.ask(i, "/")
-		return p.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel)
-	},
-	"rapid reset by the server": func(p *framePeer, i int) error {
+var floods = map[string]struct {
+	first frames
+	then  func(p *framePeer, i int) error // from 0
+}{
+	"trailers that nobody wants":          {frames{headers(1, endsHeaders, post("X-Y", "z")...)}, func(p *framePeer, i int) error { return p.headers(1, p.head("a", "b"), wholeHead) }},
+	"rapid reset":                         {nil, func(p *framePeer, i int) error { return p.askAndReset(i, "/wait") }},
+	"rapid reset of what is done at once": {nil, func(p *framePeer, i int) error { return p.askAndReset(i, "/") }},
+	"rapid reset by the server": {nil, func(p *framePeer, i int) error {
 		p.ask(i, "/wait")
 		return p.WriteWindowUpdate(uint32(2*i+1), 0)
-	},
-	"streams beyond the limit": func(p *framePeer, i int) error {
-		p.ask(i, "/wait")
-		return nil
-	},
-	"continuation": func(p *framePeer, i int) error {
-		if i == 0 {
-			p.headers(1, p.get(), 0)
-		}
+	}},
+	"streams beyond the limit": {nil, func(p *framePeer, i int) error { return p.ask(i, "/wait") }},
+	"continuation": {frames{headers(1, 0, get()...)}, func(p *framePeer, i int) error {
 		return p.WriteContinuation(1, false, p.head(fmt.Sprintf("x%d", i), strings.Repeat("y", 1000)))
-	},
-	"empty continuation": func(p *framePeer, i int) error {
-		if i == 0 {
-			p.headers(1, p.get(), 0)
+	}},
+	"empty continuation":     {frames{headers(1, 0, get()...)}, func(p *framePeer, i int) error { return p.WriteContinuation(1, false, nil) }},
+	"settings":               {nil, func(p *framePeer, i int) error { return p.WriteSettings() }},
+	"many settings at once":  {nil, func(p *framePeer, i int) error { return p.WriteSettings(make([]http2.Setting, 100)...) }},
+	"settings ack":           {nil, func(p *framePeer, i int) error { return p.WriteSettingsAck() }},
+	"ping":                   {nil, func(p *framePeer, i int) error { return p.WritePing(false, [8]byte{}) }},
+	"ping ack":               {nil, func(p *framePeer, i int) error { return p.WritePing(true, [8]byte{}) }},
+	"goaway":                 {nil, func(p *framePeer, i int) error { return p.WriteGoAway(0, http2.ErrCodeNo, nil) }},
+	"priority":               {nil, func(p *framePeer, i int) error { return p.WritePriority(1, http2.PriorityParam{Weight: 1}) }},
+	"unknown":                {nil, func(p *framePeer, i int) error { return p.WriteRawFrame(99, 0, 0, nil) }},
+	"empty data":             {frames{open()}, func(p *framePeer, i int) error { return p.WriteData(1, false, nil) }},
+	"data that nobody wants": {frames{closed}, func(p *framePeer, i int) error { return p.WriteData(1, false, []byte("x")) }},
+	"a window for nothing":   {nil, func(p *framePeer, i int) error { return p.WriteWindowUpdate(0, 1) }},
+	"windows of one byte": {frames{narrow(0), func(p *framePeer) {
+		for n := range 50 {
+			p.ask(n, "/large")
 		}
-		return p.WriteContinuation(1, false, nil)
-	},
-	"settings":              func(p *framePeer, i int) error { return p.WriteSettings() },
-	"many settings at once": func(p *framePeer, i int) error { return p.WriteSettings(make([]http2.Setting, 100)...) },
-	"settings ack":          func(p *framePeer, i int) error { return p.WriteSettingsAck() },
-	"ping":                  func(p *framePeer, i int) error { return p.WritePing(false, [8]byte{}) },
-	"ping ack":              func(p *framePeer, i int) error { return p.WritePing(true, [8]byte{}) },
-	"goaway":                func(p *framePeer, i int) error { return p.WriteGoAway(0, http2.ErrCodeNo, nil) },
-	"priority":              func(p *framePeer, i int) error { return p.WritePriority(1, http2.PriorityParam{Weight: 1}) },
-	"unknown":               func(p *framePeer, i int) error { return p.WriteRawFrame(99, 0, 0, nil) },
-	"empty data": func(p *framePeer, i int) error {
-		if i == 0 {
-			p.headers(1, p.post(), endsHeaders)
-		}
-		return p.WriteData(1, false, nil)
-	},
-	"data that nobody wants": func(p *framePeer, i int) error {
-		if i == 0 {
-			closed(p)
-		}
-		return p.WriteData(1, false, []byte("x"))
-	},
-	"a window for nothing": func(p *framePeer, i int) error { return p.WriteWindowUpdate(0, 1) },
-	"windows of one byte": func(p *framePeer, i int) error {
-		if i == 0 {
-			p.narrow(0)
-			for n := range 50 {
-				p.ask(n, "/large")
-			}
-		}
-		return p.WriteWindowUpdate(uint32(i%50)*2+1, 1)
-	},
-	"heads like bombs": func(p *framePeer, i int) error { // of 1 byte each, 1 KB when decoded
-		if i == 0 {
-			p.headers(1, p.get("x", strings.Repeat("y", 1000)), wholeHead)
-			return nil
-		}
-		p.headers(uint32(2*i+1), append(p.get(), bytes.Repeat([]byte{0x80 | 62}, 10_000)...), wholeHead)
-		return p.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel)
-	},
+	}}, func(p *framePeer, i int) error { return p.WriteWindowUpdate(uint32(i%50)*2+1, 1) }},
+	"heads like bombs": {frames{request(get("x", strings.Repeat("y", 1000))...)}, func(p *framePeer, i int) error { // of 1 byte each, 1 KB when decoded
+		p.headers(uint32(2*i+3), append(p.get(), bytes.Repeat([]byte{0x80 | 62}, 10_000)...), wholeHead)
+		return p.WriteRSTStream(uint32(2*i+3), http2.ErrCodeCancel)
+	}},
+}
+
+func (p *framePeer) askAndReset(i int, path string) error {
+	p.ask(i, path)
+	return p.WriteRSTStream(uint32(2*i+1), http2.ErrCodeCancel)
 }
 
 // calm waits until the server says something about the connection as a whole, or refuses.
@@ -137,10 +104,13 @@ func TestHTTP2Floods(t *testing.T) {
 	for name, flood := range floods {
 		p := sv.framed()
 		said := make(chan string, 1)
-		begun := flood(p, 0) // which may read
+		for _, send := range flood.first { // which may read
+			send(p)
+		}
 		go func() { said <- p.calm() }()
-		for i := 1; i < 20_000 && begun == nil && len(said) == 0; i++ {
-			if begun = flood(p, i); i == 500 {
+		var begun error
+		for i := 0; i < 20_000 && begun == nil && len(said) == 0; i++ {
+			if begun = flood.then(p, i); i == 500 {
 				other(name)
 			}
 		}

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 	"golang.org/x/sys/unix"
 
 	capriccio "github.com/capriccio-go/capriccio"
@@ -111,18 +110,14 @@ func (b *breaking) ask(nc net.Conn) {
 	}
 	var request bytes.Buffer
 	if b.framed {
-		var block bytes.Buffer
-		enc, frames := hpack.NewEncoder(&block), http2.NewFramer(&request, nil)
-		for _, f := range [][2]string{{":method", b.method}, {":scheme", "http"}, {":path", "/file"}, {":authority", "h"}} {
-			enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
-		}
-		request.WriteString(http2.ClientPreface)
-		frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 8 << 20})
-		frames.WriteWindowUpdate(0, 8<<20)
-		frames.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
-		frames.WriteData(1, true, []byte("0123456789"))
+		p := newFramePeer(b.t, nil, &request)
+		request.WriteString(wholePre)
+		p.narrow(8 << 20)
+		p.WriteWindowUpdate(0, 8<<20)
+		p.headers(1, p.head(":method", b.method, ":scheme", "http", ":path", "/file", ":authority", "h"), endsHeaders)
+		p.WriteData(1, true, []byte("0123456789"))
 	} else {
-		fmt.Fprintf(&request, "%s /file HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 10\r\n\r\n0123456789", b.method)
+		request.WriteString(req(b.method+" /file", "Connection: close", "Content-Length: 10") + "0123456789")
 	}
 	go nc.Write(request.Bytes())
 	if !b.framed {
@@ -193,36 +188,44 @@ func writesOf(random *rand.Rand, to func(h *broken) io.Writer) step {
 	return step{fmt.Sprint("Write ", n), true, func(h *broken) error { return testenv.Err(to(h).Write([]byte(text))) }}
 }
 
+// nativeCalls are those of Ctx that may come in the middle of a response.
+var nativeCalls = []step{
+	{"Flush", true, func(h *broken) error { return h.x.Flush() }},
+	{"Flush", true, func(h *broken) error { return h.x.Flush() }},
+	{"AddTrailer", true, func(h *broken) error { return h.x.AddTrailer("A", "b") }},
+	{"Inform", true, func(h *broken) error { return h.x.Inform(103, Header{"Link", "</a>"}) }},
+	{"Read", false, func(h *broken) error { return testenv.Err(h.x.Body().Read(make([]byte, 3))) }},
+	{"SetRate", false, func(h *broken) error { h.x.SetRate(1<<40, 100); return nil }},
+	{"others", false, func(h *broken) error {
+		h.x.SetStatus(201)
+		h.x.SetContentType("text/x")
+		h.x.AddHeader("B", "c")
+		h.x.CloseAfter()
+		return nil
+	}},
+}
+
+// someOf are calls in random order, and writes to what to returns among them.
+func someOf(random *rand.Rand, calls []step, to func(h *broken) io.Writer) (all []step) {
+	for range 2 + random.IntN(14) {
+		if i := random.IntN(len(calls) * 12 / 7); i < len(calls) {
+			all = append(all, calls[i])
+		} else {
+			all = append(all, writesOf(random, to))
+		}
+	}
+	return all
+}
+
 // nativeSteps are calls of the methods of Ctx.
 func nativeSteps(random *rand.Rand) (all []step) {
-	files := random.IntN(4) == 0
-	if files {
+	all = someOf(random, nativeCalls, func(h *broken) io.Writer { return h.x })
+	if random.IntN(4) == 0 {
 		which := random.IntN(2)
-		all = append(all, step{"Files", true, func(h *broken) error { return h.files[which].Serve(h.x) }})
-	}
-	for range 2 + random.IntN(14) {
-		switch random.IntN(12) {
-		case 0, 1:
-			all = append(all, step{"Flush", true, func(h *broken) error { return h.x.Flush() }})
-		case 2:
-			all = append(all, step{"AddTrailer", !files, func(h *broken) error { return h.x.AddTrailer("A", "b") }})
-		case 3:
-			all = append(all, step{"Inform", true, func(h *broken) error { return h.x.Inform(103, Header{"Link", "</a>"}) }})
-		case 4:
-			all = append(all, step{"Read", false, func(h *broken) error { return testenv.Err(h.x.Body().Read(make([]byte, 3))) }})
-		case 5:
-			all = append(all, step{"SetRate", false, func(h *broken) error { h.x.SetRate(1<<40, 100); return nil }})
-		case 6:
-			all = append(all, step{"others", false, func(h *broken) error {
-				h.x.SetStatus(201)
-				h.x.SetContentType("text/x")
-				h.x.AddHeader("B", "c")
-				h.x.CloseAfter()
-				return nil
-			}})
-		default:
-			all = append(all, writesOf(random, func(h *broken) io.Writer { return h.x }))
+		for i := range all {
+			all[i].tells = all[i].tells && all[i].name != "AddTrailer"
 		}
+		all = append([]step{{"Files", true, func(h *broken) error { return h.files[which].Serve(h.x) }}}, all...)
 	}
 	ends := []step{
 		{"SendString", true, func(h *broken) error { return h.x.SendString(200, "", "whole") }},
@@ -242,48 +245,43 @@ func nativeSteps(random *rand.Rand) (all []step) {
 
 func third[A, B any](_ A, _ B, err error) error { return err }
 
-// adaptedSteps are calls of what a ResponseWriter of net/http has.
-func adaptedSteps(random *rand.Rand) (all []step) {
-	control := func(h *broken) *http.ResponseController { return http.NewResponseController(h.w) }
-	if random.IntN(3) == 0 {
-		all = append(all, step{"length", false, func(h *broken) error { h.w.Header().Set("Content-Length", "10000000"); return nil }})
-	}
-	for range 2 + random.IntN(14) {
-		switch random.IntN(14) {
-		case 0, 1:
-			all = append(all, step{"FlushError", true, func(h *broken) error { return control(h).Flush() }})
-		case 2:
-			all = append(all, step{"Flush", false, func(h *broken) error { h.w.(http.Flusher).Flush(); return nil }})
-		case 3:
-			all = append(all, step{"WriteHeader", false, func(h *broken) error { h.w.WriteHeader(103); return nil }})
-		case 4:
-			all = append(all, step{"deadlines", false, func(h *broken) error {
-				control(h).SetWriteDeadline(time.Now().Add(time.Hour))
-				control(h).SetReadDeadline(time.Time{})
-				return control(h).EnableFullDuplex()
-			}})
-		case 5:
-			all = append(all, step{"trailer", false, func(h *broken) error { h.w.Header().Set(http.TrailerPrefix+"A", "b"); return nil }})
-		case 6:
-			all = append(all, step{"Read", false, func(h *broken) error { return testenv.Err(h.r.Body.Read(make([]byte, 3))) }})
-		case 7:
-			all = append(all, step{"file", true, func(h *broken) error {
-				f, err := os.Open(h.file)
-				if err != nil {
-					panic(err)
-				}
-				defer f.Close()
-				return testenv.Err(io.Copy(h.w, f))
-			}})
-		default:
-			all = append(all, writesOf(random, func(h *broken) io.Writer { return h.w }))
+// adaptedCalls are those of what a ResponseWriter of net/http has.
+var adaptedCalls = []step{
+	{"FlushError", true, func(h *broken) error { return h.control().Flush() }},
+	{"FlushError", true, func(h *broken) error { return h.control().Flush() }},
+	{"Flush", false, func(h *broken) error { h.w.(http.Flusher).Flush(); return nil }},
+	{"WriteHeader", false, func(h *broken) error { h.w.WriteHeader(103); return nil }},
+	{"deadlines", false, func(h *broken) error {
+		h.control().SetWriteDeadline(time.Now().Add(time.Hour))
+		h.control().SetReadDeadline(time.Time{})
+		return h.control().EnableFullDuplex()
+	}},
+	{"trailer", false, func(h *broken) error { h.w.Header().Set(http.TrailerPrefix+"A", "b"); return nil }},
+	{"Read", false, func(h *broken) error { return testenv.Err(h.r.Body.Read(make([]byte, 3))) }},
+	{"file", true, func(h *broken) error {
+		f, err := os.Open(h.file)
+		if err != nil {
+			panic(err)
 		}
+		defer f.Close()
+		return testenv.Err(io.Copy(h.w, f))
+	}},
+}
+
+func (h *broken) control() *http.ResponseController { return http.NewResponseController(h.w) }
+
+// adaptedSteps are calls of a handler of net/http.
+func adaptedSteps(random *rand.Rand) (all []step) {
+	all = someOf(random, adaptedCalls, func(h *broken) io.Writer { return h.w })
+	if random.IntN(3) == 0 {
+		length := step{"length", false, func(h *broken) error { h.w.Header().Set("Content-Length", "10000000"); return nil }}
+		all = append([]step{length}, all...)
 	}
 	return append(all, step{"Hijack", true, func(h *broken) error {
 		if h.err == nil {
 			return nil
 		}
-		return third(control(h).Hijack())
+		return third(h.control().Hijack())
 	}})
 }
 
