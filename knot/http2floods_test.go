@@ -124,10 +124,7 @@ func TestHTTP2Floods(t *testing.T) {
 	testenv.AtMost(t, most.Load(), 4*h2.DefaultMaxStreams, "handlers at a time of four connections")
 	close(release)
 	// One that does not read what it has asked for is not read from either, but for what is dropped at the end.
-	s := &Server{H2C: true, Handler: echoHandler}
-	s.ready()
-	s.limits.h2.Linger = time.Millisecond
-	p := startServer(t, s, 1).framed()
+	p := startServer(t, limited(&Server{H2C: true, Handler: echoHandler}, func(l *limits) { l.h2.Linger = time.Millisecond }), 1).framed()
 	pings := bytes.Repeat([]byte("\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678"), 1000)
 	for i := 0; ; i++ {
 		if _, err := p.nc.Write(pings); err != nil {
@@ -247,9 +244,7 @@ func TestHTTP2MakesRoom(t *testing.T) {
 			if secure {
 				s.TLS = ca.Server(t)
 			}
-			s.ready()
-			s.limits.rest = 0
-			sv := start(s)
+			sv := start(limited(s, func(l *limits) { l.rest = 0 }))
 			asked := func(path string) *framePeer {
 				p := sv.framed()
 				p.ask(0, path)

@@ -100,12 +100,11 @@ func TestHTTP2Silence(t *testing.T) {
 			p.WriteData(1, false, []byte("x"))
 		}, []string{"408"}},
 		"a head that stops": {&Server{HeadTimeout: short}, func(p *framePeer) { p.headers(3, p.get(), 0) }, []string{"end"}},
-		"too large a head":  {&Server{MaxHead: 1000}, func(p *framePeer) { p.headers(1, p.get("x", string(make([]byte, 1000))), wholeHead) }, []string{"431"}},
 	}
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		peers := map[string]*framePeer{} // they are silent at the same time
 		for name, c := range cases {
-			s := &Server{H2C: true, Handler: echoHandler, HeadTimeout: c.s.HeadTimeout, IdleTimeout: c.s.IdleTimeout, WriteTimeout: c.s.WriteTimeout, BodyTimeout: c.s.BodyTimeout, MaxHead: c.s.MaxHead, HTTP2: c.s.HTTP2}
+			s := &Server{H2C: true, Handler: echoHandler, HeadTimeout: c.s.HeadTimeout, IdleTimeout: c.s.IdleTimeout, WriteTimeout: c.s.WriteTimeout, BodyTimeout: c.s.BodyTimeout, HTTP2: c.s.HTTP2}
 			p := start(s).framed()
 			c.do(p)
 			peers[name] = p

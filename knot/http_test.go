@@ -356,10 +356,7 @@ func TestAnswersToLargeUploadsSayClose(t *testing.T) {
 				"Content-Length: 7000000":    strings.Repeat("x", 100_000),
 				"Transfer-Encoding: chunked": "7a1200\r\n" + strings.Repeat("x", 100_000),
 			} {
-				s := &Server{Handler: handler}
-				s.ready()
-				s.limits.await = time.Millisecond
-				p := start(s).dial()
+				p := start(limited(&Server{Handler: handler}, func(l *limits) { l.await = time.Millisecond })).dial()
 				p.send(req("POST /", framing) + sent)
 				p.wantStatus("413 close", "%s, %s", name, framing)
 				p.nc.Close()

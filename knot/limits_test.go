@@ -59,10 +59,7 @@ func TestZeroLengthLines(t *testing.T) {
 
 func TestMaxConns(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		srv := &Server{Handler: echoHandler, MaxConns: 2}
-		srv.ready()
-		srv.limits.rest = time.Hour
-		sv := start(srv)
+		sv := start(limited(&Server{Handler: echoHandler, MaxConns: 2}, func(l *limits) { l.rest = time.Hour }))
 		a, b := sv.dial(), sv.dial()
 		for _, p := range []*peer{a, b} {
 			p.send(req("GET /"))
@@ -95,10 +92,7 @@ func servedInTheEnd(sv *served) *peer {
 func TestRestingConnectionsMakeRoom(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		entered, leave := make(chan bool), make(chan bool)
-		srv := &Server{MaxConns: 2, Handler: slowly(entered, leave)}
-		srv.ready()
-		srv.limits.rest = 0
-		sv := start(srv)
+		sv := start(limited(&Server{MaxConns: 2, Handler: slowly(entered, leave)}, func(l *limits) { l.rest = 0 }))
 		busy := sv.dial()
 		busy.send(req("GET /slow"))
 		<-entered
@@ -116,9 +110,7 @@ func TestRestingConnectionsMakeRoom(t *testing.T) {
 
 // The one that has rested longest is the first to go, and each has its turn.
 func TestWhichConnectionMakesRoom(t *testing.T) {
-	s := &Server{}
-	s.ready()
-	s.limits.rest = 0
+	s := limited(&Server{}, func(l *limits) { l.rest = 0 })
 	now := s.clock.Now()
 	const conns = 20
 	all := make(map[*conn]int)
@@ -263,12 +255,8 @@ func TestFixedResponseAllocatesNothing(t *testing.T) {
 // A client that is still sending what was refused gets to read the answer: its connection is not reset.
 func TestLargeBodyRefusedWhileItComes(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		s := &Server{MaxBody: 1, Handler: echoHandler}
-		s.ready()
-		s.limits.linger = time.Minute
-		sv := start(s)
 		const length = 16 << 20 // more than sockets hold
-		p := sv.dial()
+		p := start(limited(&Server{MaxBody: 1, Handler: echoHandler}, func(l *limits) { l.linger = time.Minute })).dial()
 		p.send(req("PUT /", fmt.Sprint("Content-Length: ", length)))
 		testenv.Check(t, testenv.Err(io.CopyN(p.nc, endless{}, length)), "sending the body")
 		p.wantStatus("413 close")

@@ -272,24 +272,6 @@ func TestAdaptedDeadlineBeforeMoreBody(t *testing.T) {
 	}
 }
 
-// TestAdaptedCloseNotify: deprecated, and used all the same.
-func TestAdaptedCloseNotify(t *testing.T) {
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		began, gone := make(chan bool), make(chan bool)
-		sv := start(&Server{Handler: adaptBlocking(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			//lint:ignore SA1019 programs use it
-			closed := w.(http.CloseNotifier).CloseNotify()
-			began <- true
-			gone <- <-closed
-		}))})
-		p := sv.dial()
-		p.send(req("GET /"))
-		<-began
-		p.nc.Close()
-		<-gone
-	})
-}
-
 // TestAdaptedFormsAreRemoved: what a form has put into temporary files goes with the
 // request.
 func TestAdaptedFormsAreRemoved(t *testing.T) {

@@ -49,17 +49,25 @@ func TestAdaptedContextEnds(t *testing.T) {
 			if r.URL.Path == "/next" { // sent already when its client left
 				return
 			}
+			//lint:ignore SA1019 programs use it
+			closed := w.(http.CloseNotifier).CloseNotify()
 			began <- r.Context()
-			if r.URL.Path != "/returns" {
+			switch r.URL.Path {
+			case "/":
 				<-r.Context().Done()
 				ended <- r.Context().Err()
+			case "/notified":
+				<-closed
+				ended <- context.Canceled
 			}
 		}))})
-		leaves := sv.dial()
-		leaves.send("GET / HTTP/1.1\r\nHost: h\r\n\r\nGET /next HTTP/1.1\r\nHost: h\r\n\r\n")
-		<-began
-		leaves.nc.Close()
-		testenv.ErrorIs(t, <-ended, context.Canceled, "the client has gone")
+		for _, path := range []string{"/", "/notified"} {
+			leaves := sv.dial()
+			leaves.send(req("GET "+path) + req("GET /next"))
+			<-began
+			leaves.nc.Close()
+			testenv.ErrorIs(t, <-ended, context.Canceled, "the client has gone")
+		}
 
 		returns := sv.dial()
 		returns.send(req("GET /returns"))

@@ -207,10 +207,9 @@ func TestRequestsWaitForRoom(t *testing.T) {
 // TestFarTooManyConnectionsWait: of clients that are far too many each is told, by and by.
 func TestFarTooManyConnectionsWait(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		srv := &Server{Handler: echoHandler, MaxConns: 1}
-		srv.ready()
-		srv.limits.rest, srv.limits.linger = time.Hour, time.Hour // a client that has been told stays until it leaves
-		sv := start(srv)
+		sv := start(limited(&Server{Handler: echoHandler, MaxConns: 1}, func(l *limits) {
+			l.rest, l.linger = time.Hour, time.Hour // a client that has been told stays until it leaves
+		}))
 		first := sv.dial()
 		first.ask(req("GET /"))
 		all := make([]*peer, 4*fdlimit.Rejects(1))
@@ -241,25 +240,21 @@ func TestFarTooManyConnectionsWait(t *testing.T) {
 
 // TestHijackedConnectionsCount: what a handler has taken over counts for MaxConns until it is closed.
 func TestHijackedConnectionsCount(t *testing.T) {
-	serve := func(t *testing.T, start func(*Server) *served, raw bool) {
+	serve := func(t *testing.T, start func(*Server) *served, adapted bool) {
 		hijacked := make(chan net.Conn, 1)
 		srv := &Server{MaxConns: 1, Handler: func(x *Ctx) error {
 			nc, _, err := x.Hijack()
-			if err == nil {
-				hijacked <- nc
-			}
+			hijacked <- nc
 			return err
 		}}
-		if !raw {
+		if adapted {
 			srv.Handler = AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				nc, _, err := http.NewResponseController(w).Hijack()
 				testenv.Check(t, err)
 				hijacked <- nc
 			}))
 		}
-		srv.ready()
-		srv.limits.linger = time.Hour // a client that has been told stays until it leaves
-		sv := start(srv)
+		sv := start(limited(srv, func(l *limits) { l.linger = time.Hour })) // a client that has been told stays until it leaves
 		ask := func() *peer {
 			p := sv.dial()
 			p.send(req("GET /"))
@@ -296,10 +291,7 @@ func TestHijackedConnectionsCount(t *testing.T) {
 func TestTooManyTLSConnections(t *testing.T) {
 	k := testenv.NewCA(t).Server(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		srv := &Server{TLS: k, Handler: echoHandler, MaxConns: 1}
-		srv.ready()
-		srv.limits.rest = time.Hour
-		sv := start(srv)
+		sv := start(limited(&Server{TLS: k, Handler: echoHandler, MaxConns: 1}, func(l *limits) { l.rest = time.Hour }))
 		sv.dialTLS(&tls.Config{InsecureSkipVerify: true})
 		_, err := tls.Dial("tcp", sv.addr, &tls.Config{InsecureSkipVerify: true})
 		testenv.ErrorSays(t, err, "internal error", "the alert for the second client")

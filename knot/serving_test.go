@@ -78,6 +78,13 @@ func startServer(t *testing.T, s *Server, loops int) *served {
 	return sv
 }
 
+// limited sets limits of s that are no fields of it.
+func limited(s *Server, set func(l *limits)) *Server {
+	s.ready()
+	set(&s.limits)
+	return s
+}
+
 func newRuntime(t *testing.T, loops int) *task.Runtime {
 	t.Helper()
 	return testenv.Need(capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(time.Hour), capriccio.WithoutRefusals()))(t)

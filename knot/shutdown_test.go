@@ -3,6 +3,7 @@ package knot
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -63,47 +64,69 @@ func wantLast(nc net.Conn) error {
 	return nil
 }
 
+// TestShutdownWaitsForRequests: connections at rest are closed, requests under way and the first ones of connections are answered.
 func TestShutdownWaitsForRequests(t *testing.T) {
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		entered, leave := make(chan bool), make(chan bool)
-		sv := start(&Server{Handler: slowly(entered, leave)})
-		idle, busy, fresh := sv.dial(), sv.dial(), sv.dial()
-		idle.ask(req("GET /"))
-		busy.send(req("GET /slow") + req("GET /second"))
-		<-entered
-		sv.awaitConns(3) // one that has not been accepted yet would be reset
-		down := startDown(sv)
-		idle.wantClosed()
-		fresh.send(req("GET /"))
-		fresh.want("200 close", "GET /? h", "the first request of a connection")
-		fresh.wantClosed()
-		fresh.nc.Close()
-		leave <- true
-		busy.want("200 close", "GET /slow? h")
-		busy.wantClosed()
-		busy.nc.Close()
-		testenv.Check(t, <-down, "Shutdown")
-	})
+	ca := testenv.NewCA(t)
+	for name, config := range map[string]*tls.Config{"plain": nil, "TLS": ca.Server(t)} {
+		t.Run(name, func(t *testing.T) {
+			everyMode(t, func(t *testing.T, start func(*Server) *served) {
+				entered, leave := make(chan bool), make(chan bool)
+				sv := start(&Server{TLS: config, Handler: slowly(entered, leave)})
+				connect := func() *peer {
+					if config != nil {
+						return sv.dialTLS(ca.Client())
+					}
+					return sv.dial()
+				}
+				idle, busy, fresh := connect(), connect(), connect()
+				idle.ask(req("GET /"))
+				busy.send(req("GET /slow") + req("GET /second"))
+				<-entered
+				sv.awaitConns(3) // one that has not been accepted yet would be reset
+				down := startDown(sv)
+				idle.wantClosed() // over TLS with an alert before
+				fresh.send(req("GET /"))
+				fresh.want("200 close", "GET /? h", "the first request of a connection")
+				fresh.wantClosed()
+				fresh.nc.Close()
+				leave <- true
+				busy.want("200 close", "GET /slow? h")
+				busy.wantClosed()
+				busy.nc.Close()
+				testenv.Check(t, <-down, "Shutdown")
+			})
+		})
+	}
 }
 
+// TestShutdownGivesUp: at the end of its time it ends requests under way, which is not laid to their handlers.
 func TestShutdownGivesUp(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		entered := make(chan bool, 1)
-		sv := start(&Server{Handler: func(x *Ctx) error {
-			ctx := x.Context()
-			task.Offload(func() {
-				entered <- true
-				<-ctx.Done()
-			})
-			return ctx.Err()
-		}})
-		p := sv.dial()
-		p.send(req("GET /"))
-		<-entered
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-		defer cancel()
-		testenv.ErrorIs(t, sv.Shutdown(ctx), context.DeadlineExceeded, "Shutdown")
-		io.Copy(io.Discard, p.r)
+		for name, wait := range map[string]func(x *Ctx) error{
+			"for its context": func(x *Ctx) error {
+				ctx := x.Context()
+				task.Offload(func() { <-ctx.Done() })
+				return ctx.Err()
+			},
+			"for more of the body": func(x *Ctx) error { return testenv.Err(io.ReadAll(x.Body())) },
+		} {
+			entered := make(chan struct{})
+			sv := start(&Server{Handler: func(x *Ctx) error {
+				close(entered)
+				return wait(x)
+			}})
+			p := sv.dial()
+			p.send(req("POST /film", "Content-Length: 10") + "12345")
+			<-entered
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			testenv.ErrorIs(t, sv.Shutdown(ctx), context.DeadlineExceeded, "Shutdown, a handler waits %s", name)
+			cancel()
+			io.Copy(io.Discard, p.r)
+			testenv.Until(t, "the log has the request", func() bool { return strings.Contains(sv.log.String(), "/film") })
+			if got := sv.log.String(); !strings.Contains(got, "the server has stopped before") || strings.Contains(got, "handler failed") {
+				t.Errorf("a handler waits %s: the log says %s", name, got)
+			}
+		}
 	})
 }
 
@@ -263,15 +286,21 @@ func TestShutdownClosesNewConnectionsOfOthers(t *testing.T) {
 	}
 }
 
-// queued is a listener, without Drain, of which three clients wait to be accepted.
+// queued is a listener, without Drain, that fails at first, and of which clients wait to be accepted.
 type queued struct {
 	net.Listener
+	errs    []error // of the first calls; only Serve's caller touches it
 	clients chan net.Conn
 	closed  chan struct{}
 	once    sync.Once
 }
 
 func (l *queued) Accept() (net.Conn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: err}
+	}
 	select {
 	case nc := <-l.clients:
 		return nc, nil
@@ -287,10 +316,13 @@ func (l *queued) Close() error {
 
 func (l *queued) Addr() net.Addr { return scriptAddr{} }
 
-// TestShutdownOfAnyListener goes on accepting as long as clients come in.
-func TestShutdownOfAnyListener(t *testing.T) {
-	ln := &queued{clients: make(chan net.Conn), closed: make(chan struct{})}
-	s := &Server{Handler: doneHandler}
+// TestAnyListener: errors of Accept, known or not, are logged and do not end the server, and Shutdown goes on accepting as
+// long as clients come in.
+func TestAnyListener(t *testing.T) {
+	errs := []error{syscall.EIO, syscall.EPERM, syscall.EMFILE}
+	ln := &queued{errs: errs, clients: make(chan net.Conn), closed: make(chan struct{})}
+	var log testenv.Buffer
+	s := &Server{Handler: doneHandler, ErrorLog: textLog(&log)}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ln) }()
 	first, server := net.Pipe()
@@ -305,43 +337,12 @@ func TestShutdownOfAnyListener(t *testing.T) {
 	testenv.Check(t, wantLast(first))
 	testenv.Check(t, <-down, "Shutdown")
 	testenv.Equal(t, <-ended, ErrServerClosed, "Serve")
+	for _, err := range errs {
+		testenv.Contains(t, log.String(), err.Error(), "the log")
+	}
 }
 
 var _ interface{ Drain(context.Context) error } = (*netpoll.Listener)(nil)
-
-// failing is a listener that cannot accept at first.
-type failing struct {
-	queued
-	errs []error // of the first calls; only Serve's caller touches it
-}
-
-func (l *failing) Accept() (net.Conn, error) {
-	if len(l.errs) > 0 {
-		err := l.errs[0]
-		l.errs = l.errs[1:]
-		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: err}
-	}
-	return l.queued.Accept()
-}
-
-// TestAcceptErrorsDoNotEndTheServer, known or not: each is logged, and Accept called again.
-func TestAcceptErrorsDoNotEndTheServer(t *testing.T) {
-	errs := []error{syscall.EIO, syscall.EPERM, syscall.EMFILE}
-	ln := &failing{queued: queued{clients: make(chan net.Conn), closed: make(chan struct{})}, errs: errs}
-	var log testenv.Buffer
-	s := &Server{Handler: doneHandler, ErrorLog: textLog(&log)}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ln) }()
-	client, server := net.Pipe()
-	ln.clients <- server
-	down := startDown(&served{Server: s})
-	testenv.Check(t, wantLast(client))
-	testenv.Check(t, <-down, "Shutdown")
-	testenv.Equal(t, <-ended, ErrServerClosed, "Serve")
-	for _, err := range errs {
-		testenv.Contains(t, log.String(), err.Error(), "%v is not in the log", err)
-	}
-}
 
 // A handler that the end of the runtime ends is named, and not taken for one that left by itself.
 func TestHandlerEndedByTheRuntime(t *testing.T) {
@@ -362,26 +363,6 @@ func TestHandlerEndedByTheRuntime(t *testing.T) {
 	<-ended
 	testenv.Until(t, "the log has the request", func() bool { return strings.Contains(log.String(), "/film") })
 	if got := log.String(); !strings.Contains(got, "the runtime ended before the handler") || strings.Contains(got, "Goexit") {
-		t.Errorf("the log says %s", got)
-	}
-}
-
-// TestCutOffByTheStop: what the end of the grace time breaks is not laid to the handler.
-func TestCutOffByTheStop(t *testing.T) {
-	under := make(chan struct{})
-	sv := startServer(t, &Server{Handler: func(x *Ctx) error {
-		close(under)
-		_, err := io.ReadAll(x.Body())
-		return err
-	}}, 1)
-	c := sv.dial()
-	io.WriteString(c.nc, req("POST /film", "Content-Length: 10")+"12345")
-	<-under
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	testenv.Fails(t, sv.Shutdown(ctx), "Shutdown did not report that it cut a request off")
-	testenv.Until(t, "the log has the request", func() bool { return strings.Contains(sv.log.String(), "/film") })
-	if got := sv.log.String(); !strings.Contains(got, "the server has stopped before") || strings.Contains(got, "handler failed") {
 		t.Errorf("the log says %s", got)
 	}
 }

@@ -161,26 +161,6 @@ func TestTLSConnectionsRestWithoutTask(t *testing.T) {
 	<-ended
 }
 
-// TestTLSShutdown: idle connections are closed, one with a request under way is answered first.
-func TestTLSShutdown(t *testing.T) {
-	ca := testenv.NewCA(t)
-	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		began, goOn := make(chan bool), make(chan bool)
-		sv := start(&Server{TLS: ca.Server(t), Handler: slowly(began, goOn)})
-		idle, busy := sv.dialTLS(ca.Client()), sv.dialTLS(ca.Client())
-		idle.ask(req("GET /a"))
-		busy.send(req("GET /slow"))
-		<-began
-		ended := startDown(sv)
-		idle.wantClosed() // with an alert before
-		close(goOn)
-		busy.want("200 close", "GET /slow? h")
-		busy.wantClosed()
-		busy.nc.Close()
-		testenv.Check(t, <-ended)
-	})
-}
-
 // TestTLSHijackGivesBuffersBack: a handler that closes the connection with records unread leaves no buffer in use behind,
 // as they are counted.
 func TestTLSHijackGivesBuffersBack(t *testing.T) {
