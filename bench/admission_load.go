@@ -210,8 +210,14 @@ func (m *matrix) capacity(ctx context.Context, system admissionSystem, n needs, 
 	if clients != capacityClients { // they take turns, or long
 		span *= 3
 	}
-	now, err := untilServed(span, func(span time.Duration) (float64, error) {
-		return m.capacityOf(ctx, plain, n, mix, clients, span)
+	n.prioritized, n.limit = false, 0
+	now, err := untilServed(span, func(span time.Duration) (served float64, err error) {
+		s, err := plain.start(ctx, n)
+		if err == nil {
+			served, err = m.served(ctx, s, mix, clients, span)
+			err = errors.Join(err, s.close())
+		}
+		return served, err
 	})
 	if err != nil {
 		return 0, err
@@ -239,16 +245,6 @@ func untilServed(span time.Duration, measure func(time.Duration) (float64, error
 		span *= 4
 	}
 	return 0, errors.New("capacity: nothing was served")
-}
-
-func (m *matrix) capacityOf(ctx context.Context, plain admissionSystem, n needs, mix []load.Share, clients int, span time.Duration) (float64, error) {
-	n.prioritized, n.limit = false, 0
-	s, err := plain.start(ctx, n)
-	if err != nil {
-		return 0, err
-	}
-	now, err := m.served(ctx, s, mix, clients, span)
-	return now, errors.Join(err, s.close())
 }
 
 // served is what a server answers in a second to clients of a closed loop.

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -223,8 +222,8 @@ func runMemoryWorker(args []string, out io.Writer) error {
 		var mu sync.Mutex
 		m.mu, m.notEmpty = &mu, sync.NewCond(&mu)
 		m.spawn, m.sleep = func(fn func()) { go fn() }, time.Sleep
-	} else if err := m.onTasks(*limit, *declare); err != nil {
-		return err
+	} else {
+		m.onTasks(*limit, *declare)
 	}
 	m.start()
 	time.Sleep(memoryWarmUp)
@@ -242,20 +241,12 @@ func runMemoryWorker(args []string, out io.Writer) error {
 	return nil
 }
 
-func (m *memoryProgram) onTasks(limit int, declare string) error {
-	rt, err := oneLoopWith(capriccio.WithoutRefusals())
-	if err != nil {
-		return err
-	}
+func (m *memoryProgram) onTasks(limit int, declare string) {
+	rt := must(oneLoopWith(capriccio.WithoutRefusals()))
 	mu := new(task.Mutex)
 	m.mu, m.notEmpty = mu, task.NewCond(mu)
 	m.spawn = func(fn func()) { rt.Go(fn) }
-	m.sleep = func(d time.Duration) {
-		if err := task.Sleep(d); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
+	m.sleep = func(d time.Duration) { check(task.Sleep(d)) }
 	if limit > 0 {
 		room := task.NewSemaphore(int64(limit))
 		m.enter, m.made = func() bool { return room.Acquire(1) == nil }, func() { room.Release(1) }
@@ -266,23 +257,16 @@ func (m *memoryProgram) onTasks(limit int, declare string) error {
 			m.enter = func() bool { ressched.YieldAt("produce"); return true }
 		}
 	case "entrance":
-		entrance, err := ressched.NewEntrance("item")
-		if err != nil {
-			return err
-		}
+		entrance := must(ressched.NewEntrance("item"))
 		m.enter, m.leave = func() bool { return entrance.Enter() == nil }, entrance.Leave
 	case "resource":
-		buffers, err := ressched.NewResource("buffers", "bytes")
-		if err != nil {
-			return err
-		}
+		buffers := must(ressched.NewResource("buffers", "bytes"))
 		buffers.SetLimit(-1)
 		m.enter = func() bool { ressched.YieldAt("produce"); buffers.Acquire(memoryBuffer); return true }
 		m.leave = func() { buffers.Release(memoryBuffer) }
 	default:
-		return fmt.Errorf("-declare=%q; want entrance or resource", declare)
+		check(fmt.Errorf("-declare=%q; want entrance or resource", declare))
 	}
-	return nil
 }
 
 // collectorShares are the collector's shares since then of the processor time that the program

@@ -198,7 +198,7 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) (err
 		ctx: ctx, quick: o.quick, asked: o.rounds, length: o.length, rows: o.rows, systems: o.systems, began: time.Now(), progress: progress,
 		scratch: scratch, folder: dir, self: self, env: environment(o.quick),
 	}
-	r.env.Args = o.args()
+	r.env.Args = o.args
 	revision := commit(ctx)
 	others := watchMachine()
 	err = o.experiment.carryOut(r)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -24,27 +23,15 @@ const lingeringData = 16 << 10
 
 // lingering closes j.x sockets at once.
 func (s *threads) lingering(j job) error {
-	ln, err := s.listen()
-	if err != nil {
-		return err
-	}
+	ln := must(s.listen())
 	defer ln.Close()
 	conns := make([]net.Conn, j.x)
 	for i := range conns {
-		peer, err := dialDeaf(ln.Addr())
-		if err != nil {
-			return err
-		}
+		peer := dialDeaf(ln.Addr())
 		defer unix.Close(peer)
-		if conns[i], err = ln.Accept(); err != nil {
-			return err
-		}
-		if err := setLinger(conns[i], lingers[j.metric]); err != nil {
-			return err
-		}
-		if _, err := conns[i].Write(make([]byte, lingeringData)); err != nil {
-			return err
-		}
+		conns[i] = must(ln.Accept())
+		setLinger(conns[i], lingers[j.metric])
+		must(conns[i].Write(make([]byte, lingeringData)))
 	}
 	var closed, stall atomic.Int64
 	var begun, ended atomic.Bool
@@ -77,44 +64,29 @@ func (s *threads) lingering(j job) error {
 }
 
 // dialDeaf connects a socket whose receive buffer holds less than lingeringData, and that nobody reads.
-func dialDeaf(addr net.Addr) (int, error) {
-	return dialRaw(addr, func(fd int) error {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096); err != nil {
-			return err
-		}
-		return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // leaves no port waiting
+func dialDeaf(addr net.Addr) int {
+	return dialRaw(addr, func(fd int) {
+		check(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096))
+		check(unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})) // leaves no port waiting
 	})
 }
 
 // dialRaw connects a socket that waits in its system calls; prepare, which may be nil, is called before.
-func dialRaw(addr net.Addr, prepare func(fd int) error) (int, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("socket: %w", err)
-	}
+func dialRaw(addr net.Addr, prepare func(fd int)) int {
+	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
 	if prepare != nil {
-		err = prepare(fd)
+		prepare(fd)
 	}
 	tcp := addr.(*net.TCPAddr)
-	if err == nil {
-		err = unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte(tcp.IP.To4()), Port: tcp.Port})
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("connect to %v: %w", addr, err)
-	}
-	return fd, nil
+	check(unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte(tcp.IP.To4()), Port: tcp.Port}))
+	return fd
 }
 
-func setLinger(c net.Conn, linger *unix.Linger) error {
-	if linger == nil {
-		return nil
+func setLinger(c net.Conn, linger *unix.Linger) {
+	if linger != nil {
+		raw := must(c.(syscall.Conn).SyscallConn())
+		check(onFD(raw, func(fd int) error { return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, linger) }))
 	}
-	raw, err := c.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return err
-	}
-	return onFD(raw, func(fd int) error { return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, linger) })
 }
 
 // onFD calls f with a descriptor.

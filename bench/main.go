@@ -111,27 +111,16 @@ type options struct {
 	rounds     int           // 0: as usual
 	length     time.Duration // of a soak; 0: as usual
 	dir        string        // "" for a new one below the temporary folder
-	rows       []string
-	systems    []string
+	rows       names
+	systems    names
+	args       string // that change what is measured, besides the name and -quick
 }
 
-// args are the arguments that change what is measured, besides the name and -quick.
-func (o options) args() string {
-	var args []string
-	if o.rounds > 0 {
-		args = append(args, fmt.Sprint("-rounds ", o.rounds))
-	}
-	if o.length > 0 {
-		args = append(args, fmt.Sprint("-for ", o.length))
-	}
-	if o.rows != nil {
-		args = append(args, "-rows "+strings.Join(o.rows, ","))
-	}
-	if o.systems != nil {
-		args = append(args, "-systems "+strings.Join(o.systems, ","))
-	}
-	return strings.Join(args, " ")
-}
+// names are a flag: names with commas between.
+type names []string
+
+func (n *names) String() string        { return strings.Join(*n, ",") }
+func (n *names) Set(text string) error { *n = strings.Split(text, ","); return nil }
 
 // parseFlags reads flags that stand before, between and after other arguments, and returns the latter.
 func parseFlags(flags *flag.FlagSet, args []string) ([]string, error) {
@@ -150,15 +139,17 @@ func parseRun(args []string) (options, error) {
 	flags.IntVar(&o.rounds, "rounds", 0, "how often each point is measured; 0: 4 times, 3 with -quick")
 	flags.DurationVar(&o.length, "for", 0, "how long a soak takes; 0: 4 minutes, 25 s with -quick")
 	flags.StringVar(&o.dir, "out", "", "folder for the results")
-	list := func(into *[]string) func(string) error {
-		return func(text string) error { *into = strings.Split(text, ","); return nil }
-	}
-	flags.Func("rows", "rows of the experiment, with commas between", list(&o.rows))
-	flags.Func("systems", "systems, with commas between", list(&o.systems))
+	flags.Var(&o.rows, "rows", "rows of the experiment, with commas between")
+	flags.Var(&o.systems, "systems", "systems, with commas between")
 	names, err := parseFlags(flags, args)
 	if err != nil {
 		return o, err
 	}
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name != "quick" && f.Name != "out" {
+			o.args = strings.TrimSpace(fmt.Sprintf("%s -%s %v", o.args, f.Name, f.Value))
+		}
+	})
 	known := strings.Join(experimentNames(), ", ")
 	switch {
 	case len(names) == 0:

@@ -81,7 +81,7 @@ func runRelayEnds(args []string, out io.Writer) error {
 	var bytes atomic.Int64
 	var ends sync.WaitGroup
 	for range must(strconv.Atoi(args[2])) {
-		sender, receiver := must(dialRaw(to, nil)), must(dialRaw(from, nil))
+		sender, receiver := dialRaw(to, nil), dialRaw(from, nil)
 		ends.Go(func() {
 			sendUntil(sender, until)
 			unix.Close(sender)

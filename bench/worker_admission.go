@@ -26,9 +26,7 @@ func (w taskWorkers) Release() { w.Semaphore.Release(1) }
 // runChoresKnot serves with Knot on one loop, as a program gets it otherwise.
 func runChoresKnot(args []string, out io.Writer) error {
 	f := chores.NewFlags("knot")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
+	check(f.Parse(args))
 	host := taskHost(f)
 	host.Out = out
 	server := &knot.Server{}
@@ -40,33 +38,22 @@ func runChoresKnot(args []string, out io.Writer) error {
 		server.MaxConns, server.ErrorLog = -1, quiet
 		listen.Log = slog.New(failCounter{&host.AcceptFails})
 	}
-	rt, err := capriccio.New(options...)
-	if err != nil {
-		return err
-	}
-	if server.Handler, err = knotChores(f, host); err != nil {
-		return err
-	}
+	rt := must(capriccio.New(options...))
+	server.Handler = knotChores(f, host)
 	if f.Prioritized {
 		server.Priority = func(x *knot.Ctx) int { return taskPriority(x.Header("Priority")) }
 	}
-	failed := make(chan error, 3)
+	ended := make(chan error, 2)
 	rt.Go(func() {
-		ln, err := listen.Listen(context.Background(), "tcp", f.Addr)
-		if err != nil {
-			failed <- err
-			return
-		}
+		ln := must(listen.Listen(context.Background(), "tcp", f.Addr))
 		fmt.Fprintln(out, "listening", ln.Addr())
 		if err := server.Serve(ln); !errors.Is(err, knot.ErrServerClosed) {
-			failed <- err
+			check(err)
 		}
 	})
-	chores.OnTerm(func(ctx context.Context) {
-		failed <- server.Shutdown(ctx)
-	})
-	go func() { failed <- host.Obey() }()
-	return <-failed
+	chores.OnTerm(func(ctx context.Context) { ended <- server.Shutdown(ctx) })
+	go func() { ended <- host.Obey() }()
+	return <-ended
 }
 
 // The priorities of RFC 9218 go from u=0, the most urgent, to u=7; tasks' from the
@@ -126,16 +113,13 @@ func taskHost(f *chores.Flags) *chores.Host {
 
 // knotChores does the chores of a host, or those of goroutines through AdaptHTTP, and serves
 // files.
-func knotChores(f *chores.Flags, host *chores.Host) (knot.Handler, error) {
+func knotChores(f *chores.Flags, host *chores.Host) knot.Handler {
 	upgraded := knot.AdaptHTTP(http.HandlerFunc(chores.Upgrade))
 	adapted := knot.AdaptHTTP(knot.OffloadHTTP(chores.Handler(chores.NewHost(f), f.Root)))
 	var files *knot.Files
 	if f.Root != "" {
 		// Files has the paths of the request, not those below FilesPath: so has the folder.
-		var err error
-		if files, err = knot.OpenFiles(f.Root); err != nil {
-			return nil, err
-		}
+		files = must(knot.OpenFiles(f.Root))
 	}
 	return func(x *knot.Ctx) error {
 		path := x.Path()
@@ -152,7 +136,7 @@ func knotChores(f *chores.Flags, host *chores.Host) (knot.Handler, error) {
 			return knot.Status(http.StatusNotFound)
 		}
 		return err
-	}, nil
+	}
 }
 
 // knotExchange is the part of a chores.Exchange that a Ctx has under other names.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 	"maps"
 	"net"
@@ -73,10 +74,7 @@ func oneLoopWith(options ...capriccio.Option) (*task.Runtime, error) {
 // after it, whatever the other tasks do.
 func onLoopOf(start func() (*task.Runtime, error), measure metricFunc) metricFunc {
 	return func(j job) error {
-		rt, err := start()
-		if err != nil {
-			return err
-		}
+		rt := must(start())
 		done := make(chan error, 1)
 		rt.Go(func() { done <- measure(j) })
 		return <-done
@@ -143,18 +141,12 @@ func taskChan(j job) error {
 		})
 	}
 	out, in := ring[1], ring[0]
-	var failed error
-	if err := measureRing(j, "chan", func() {
-		if err := out.Send(struct{}{}); err != nil {
-			failed = err
+	return measureRing(j, "chan", func() {
+		sent := out.Send(struct{}{})
+		if _, err := in.Recv(); err != nil || sent != nil {
+			check(errors.Join(sent, err))
 		}
-		if _, err := in.Recv(); err != nil {
-			failed = err
-		}
-	}); err != nil {
-		return err
-	}
-	return failed
+	})
 }
 
 func taskCond(j job) error {

@@ -58,14 +58,12 @@ const (
 	servedTime = 250 * time.Millisecond
 )
 
-func runClient(args []string, out io.Writer) (err error) {
+func runClient(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("client", flag.ExitOnError)
 	text := flags.String("spec", "", "what to do, as JSON")
 	flags.Parse(args)
 	var spec clientSpec
-	if err := json.Unmarshal([]byte(*text), &spec); err != nil {
-		return fmt.Errorf("client: -spec=%q: %w", *text, err)
-	}
+	check(json.Unmarshal([]byte(*text), &spec))
 	if spec.People == nil {
 		debug.SetGCPercent(-1) // the raw system calls of load leave a collector no chance
 	}
@@ -73,22 +71,19 @@ func runClient(args []string, out io.Writer) (err error) {
 	var r clientResult
 	switch {
 	case spec.Open != nil:
-		err = r.open(spec)
+		r.open(spec)
 	case spec.Closed != nil:
-		err = r.closed(*spec.Closed, spec.Within)
+		r.closed(*spec.Closed, spec.Within)
 	case spec.People != nil:
-		seen, failed := people.Run(*spec.People)
-		r.Bytes, err = seen.Bytes, failed
+		seen := must(people.Run(*spec.People))
+		r.Bytes = seen.Bytes
 		r.count(seen.Outcomes, 2*len(spec.People.Groups), 0, spec.People.For, spec.Within)
 	case spec.Crowd != nil:
-		seen, failed := load.Crowd(*spec.Crowd)
-		r.Usage, r.Jam, r.Took, err = seen.All, seen.Jam, seen.Took, failed
+		seen := must(load.Crowd(*spec.Crowd))
+		r.Usage, r.Jam, r.Took = seen.All, seen.Jam, seen.Took
 		r.count(seen.Outcomes, 0, 0, spec.Crowd.Limit+time.Second, time.Hour)
 	default:
-		err = fmt.Errorf("client: -spec=%s says nothing", *text)
-	}
-	if err != nil {
-		return err
+		return fmt.Errorf("client: -spec=%s says nothing", *text)
 	}
 	return json.NewEncoder(out).Encode(r)
 }
@@ -101,15 +96,12 @@ func (r *clientResult) count(outcomes []load.Outcome, classes int, from, to, tar
 	}
 }
 
-func (r *clientResult) open(spec clientSpec) error {
+func (r *clientResult) open(spec clientSpec) {
 	total := time.Duration(0)
 	for _, p := range spec.Open.Phases {
 		total += p.For
 	}
-	seen, err := load.Open(*spec.Open)
-	if err != nil {
-		return err
-	}
+	seen := must(load.Open(*spec.Open))
 	r.Usage, r.Windows, r.Served = seen.Usage, make([]window, total/windowTime+1), make([]int, total/servedTime)
 	r.Longest = load.Longest(seen.Outcomes, 0, total+spec.Open.Drain)
 	r.count(seen.Outcomes, len(spec.Open.Requests), spec.Open.From, total, spec.Within)
@@ -130,14 +122,10 @@ func (r *clientResult) open(spec clientSpec) error {
 	if spec.Steps != nil {
 		r.Steps = spec.Steps.Times(seen.Outcomes)
 	}
-	return nil
 }
 
-func (r *clientResult) closed(cfg load.ClosedConfig, target time.Duration) error {
-	seen, err := load.Closed(cfg)
-	if err != nil {
-		return err
-	}
+func (r *clientResult) closed(cfg load.ClosedConfig, target time.Duration) {
+	seen := must(load.Closed(cfg))
 	r.Longest = load.Longest(seen.Outcomes, seen.From, seen.To)
 	if len(cfg.PIDs) > 0 {
 		r.Usage = seen.Usage
@@ -151,5 +139,4 @@ func (r *clientResult) closed(cfg load.ClosedConfig, target time.Duration) error
 		}
 	}
 	r.count(seen.Outcomes, len(cfg.Mix), seen.From, seen.To, target)
-	return nil
 }

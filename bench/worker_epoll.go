@@ -28,35 +28,19 @@ type eventLoop struct {
 }
 
 func epollTokens(j job) error {
-	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("epoll_create1: %w", err)
-	}
-	l := &eventLoop{epoll: epoll}
-	if err := l.open(j.x); err != nil {
-		return err
-	}
+	l := &eventLoop{epoll: must(unix.EpollCreate1(unix.EPOLL_CLOEXEC))}
+	l.open(j.x)
 	tokens := tokensFor(j.x)
 	for t := range tokens {
-		if err := l.write(l.pipes[t*j.x/tokens].w, make([]byte, tokenBytes)); err != nil {
-			return err
-		}
+		l.write(l.pipes[t*j.x/tokens].w, make([]byte, tokenBytes))
 	}
 	for warm := 0; warm < j.x+1000; {
-		n, err := l.turn()
-		if err != nil {
-			return err
-		}
-		warm += n
+		warm += l.turn()
 	}
 	passed, start := 0, time.Now()
 	for {
 		for range 16 {
-			n, err := l.turn()
-			if err != nil {
-				return err
-			}
-			passed += n
+			passed += l.turn()
 		}
 		if took := time.Since(start); took >= j.duration {
 			j.emit("tokens", "tokens/s", float64(passed)/took.Seconds())
@@ -65,61 +49,52 @@ func epollTokens(j job) error {
 	}
 }
 
-func (l *eventLoop) open(pipes int) error {
+func (l *eventLoop) open(pipes int) {
 	add := func(r, w int) (pipe, error) {
 		i := len(l.pipes)
 		l.pipes = append(l.pipes, rawPipe{r: r, w: w, lot: uint64(i)})
 		event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(i)}
 		return pipe{}, unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, r, &event)
 	}
-	_, err := openPipes(pipes, func() (pipe, error) {
+	must(openPipes(pipes, func() (pipe, error) {
 		var ends [2]int
-		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-			return pipe{}, err
-		}
+		check(unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
 		return add(ends[0], ends[1])
-	}, func(fd int) (pipe, error) { return add(fd, fd) })
-	return err
+	}, func(fd int) (pipe, error) { return add(fd, fd) }))
 }
 
-func (l *eventLoop) turn() (passed int, err error) {
+func (l *eventLoop) turn() (passed int) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll),
 		uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), ^uintptr(0), 0, 0)
 	if errno == unix.EINTR {
-		return 0, nil
+		return 0
 	}
 	if errno != 0 {
-		return 0, fmt.Errorf("epoll_wait: %w", errno)
+		check(fmt.Errorf("epoll_wait: %w", errno))
 	}
 	for i := range int(n) {
-		moved, err := l.drain(&l.pipes[l.events[i].Fd])
-		if err != nil {
-			return 0, err
-		}
-		passed += moved
+		passed += l.drain(&l.pipes[l.events[i].Fd])
 	}
-	return passed, nil
+	return passed
 }
 
 // drain passes on what is in a pipe. A read shorter than the buffer means that
 // no more is there, and writes of 12 bytes are never split (pipe(7)).
-func (l *eventLoop) drain(p *rawPipe) (passed int, err error) {
+func (l *eventLoop) drain(p *rawPipe) (passed int) {
 	for {
 		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(p.r), uintptr(unsafe.Pointer(&l.buffer[0])), uintptr(len(l.buffer)))
 		if errno == unix.EAGAIN {
-			return passed, nil
+			return passed
 		}
 		if errno != 0 {
-			return passed, fmt.Errorf("read: %w", errno)
+			check(fmt.Errorf("read: %w", errno))
 		}
 		for at := 0; at < int(n); at += tokenBytes {
-			if err := l.write(l.pipes[p.draw(len(l.pipes))].w, l.buffer[at:at+tokenBytes]); err != nil {
-				return passed, err
-			}
+			l.write(l.pipes[p.draw(len(l.pipes))].w, l.buffer[at:at+tokenBytes])
 			passed++
 		}
 		if int(n) < len(l.buffer) {
-			return passed, nil
+			return passed
 		}
 	}
 }
@@ -129,13 +104,9 @@ func (p *rawPipe) draw(pipes int) int {
 	return int(p.lot >> 33 % uint64(pipes))
 }
 
-func (l *eventLoop) write(fd int, token []byte) error {
+func (l *eventLoop) write(fd int, token []byte) {
 	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&token[0])), uintptr(len(token)))
-	if errno != 0 {
-		return fmt.Errorf("write: %w", errno)
+	if errno != 0 || int(n) != len(token) {
+		check(fmt.Errorf("write: %d bytes of %d: %w", n, len(token), errno))
 	}
-	if int(n) != len(token) {
-		return fmt.Errorf("write: %d bytes of %d", n, len(token))
-	}
-	return nil
 }

@@ -43,15 +43,12 @@ func runFileServer(args []string, out io.Writer) error {
 	debug.SetMemoryLimit(*memory)
 	handler := http.FileServer(http.Dir(*root))
 	server := &knot.Server{}
-	var err error
 	switch *kind {
 	case "direct":
 		d := &directFiles{root: *root, room: *cache, kept: map[string]*list.Element{}}
 		server.Handler = d.serve
 	case "knot":
-		if server, err = filesByKnot(*root, *pages, *pem, *cache); err != nil {
-			return err
-		}
+		server = filesByKnot(*root, *pages, *pem, *cache)
 	case "adapted":
 		server.Handler = knot.AdaptHTTP(handler)
 	case "net-http":
@@ -67,11 +64,7 @@ func runFileServer(args []string, out io.Writer) error {
 	default:
 		return fmt.Errorf("-kind=%q, want knot, net-http, adapted or direct", *kind)
 	}
-	rt, err := oneLoop()
-	if err != nil {
-		return err
-	}
-	return serveKnot(rt, server, out)
+	return serveKnot(must(oneLoop()), server, out)
 }
 
 // atMost lets requests wait while a number of others is being served.
@@ -84,24 +77,14 @@ func atMost(n int, handler http.Handler) http.Handler {
 	})
 }
 
-func filesByKnot(root, pages, pem string, cache int64) (*knot.Server, error) {
-	files, err := knot.OpenFilesWith(root, knot.FilesConfig{CacheBytes: cache})
-	if err != nil {
-		return nil, err
-	}
+func filesByKnot(root, pages, pem string, cache int64) *knot.Server {
+	files := must(knot.OpenFilesWith(root, knot.FilesConfig{CacheBytes: cache}))
 	server := &knot.Server{Handler: files.Serve}
 	if pem != "" {
-		keys, err := certs.Load(certs.Files{Pairs: []certs.Pair{{Cert: pem, Key: pem}}})
-		if err != nil {
-			return nil, err
-		}
-		server.TLS = keys.Config()
+		server.TLS = must(certs.Load(certs.Files{Pairs: []certs.Pair{{Cert: pem, Key: pem}}})).Config()
 	}
 	if pages != "" {
-		php, err := proxy.New(proxy.Config{Backends: strings.Split(pages, ","), FastCGI: &proxy.FastCGI{Root: root, AnyScript: true}}) // no file is looked for, as by nginx
-		if err != nil {
-			return nil, err
-		}
+		php := must(proxy.New(proxy.Config{Backends: strings.Split(pages, ","), FastCGI: &proxy.FastCGI{Root: root, AnyScript: true}})) // no file is looked for, as by nginx
 		server.Handler = func(x *knot.Ctx) error {
 			if strings.HasSuffix(x.Path(), ".php") {
 				return php.Serve(x)
@@ -109,7 +92,7 @@ func filesByKnot(root, pages, pem string, cache int64) (*knot.Server, error) {
 			return files.Serve(x)
 		}
 	}
-	return server, nil
+	return server
 }
 
 const supportPage = 12 << 10
@@ -132,7 +115,6 @@ func runResponder(_ []string, out io.Writer) error {
 type supportUsers struct {
 	random *rand.Rand
 	left   []int // requests of the page under way, by user
-	asked  int
 }
 
 const supportFiles = 5
@@ -159,63 +141,51 @@ func runFetch(args []string, out io.Writer) error {
 	surge := flags.Bool("surge", false, "the tree and the clients are SURGE's")
 	parse(args)
 	tree, l := newWebTree(*folders), newLot(*seed)
-	if *surge {
+	random := rand.New(rand.NewPCG(*seed, 7))
+	switch {
+	case *surge:
 		tree = newSurgeTree(*folders)
-		users := &surgeUsers{random: rand.New(rand.NewPCG(*seed, 7)), left: make([]int, cfg.Conns)}
-		cfg.Think = users.think
+		cfg.Think = (&surgeUsers{random: random, left: make([]int, cfg.Conns)}).think
+	case *support > 0:
+		tree = newZipfTree(*folders, *support)
+		cfg.Think = (&supportUsers{random: random, left: make([]int, cfg.Conns)}).think
 	}
-	requests := make([][]byte, tree.files())
-	for n := range requests {
-		requests[n] = fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: bench\r\n\r\n", tree.path(n))
+	var pages []fetched
+	for n := range tree.files() {
+		pages = append(pages, newFetched(tree.path(n), tree.size(n)))
 	}
-	cfg.Next = func() ([]byte, int64) {
-		n := tree.draw(&l)
-		return requests[n], tree.size(n)
-	}
+	draw := func() int { return tree.draw(&l) }
 	if files := flags.Args(); len(files) > 0 {
-		var err error
-		if cfg.Next, err = amongFiles(files, l); err != nil {
-			return err
+		pages = nil
+		for _, f := range files {
+			path, size, _ := strings.Cut(f, "=")
+			pages = append(pages, newFetched(path, must(strconv.ParseInt(size, 10, 64))))
 		}
+		draw = func() int { return l.below(len(pages)) }
 	}
-	if *support > 0 {
-		popular := newZipfTree(*folders, *support)
-		users := &supportUsers{random: rand.New(rand.NewPCG(*seed, 8)), left: make([]int, cfg.Conns)}
-		page := []byte("GET /page.php HTTP/1.1\r\nHost: bench\r\n\r\n")
-		cfg.Think = users.think
-		cfg.Next = func() ([]byte, int64) {
-			// One in six, whichever client asks.
-			if users.asked++; users.asked%(supportFiles+1) == 0 {
-				return page, supportPage
-			}
-			n := popular.draw(&l)
-			return requests[n], popular.size(n)
+	asked, php := 0, newFetched("page.php", supportPage)
+	cfg.Next = func() ([]byte, int64) {
+		page := php
+		if asked++; *support == 0 || asked%(supportFiles+1) > 0 { // one page in six, whichever client asks
+			page = pages[draw()]
 		}
+		return page.request, page.size
 	}
 	return fetchAndPrint(cfg, out)
 }
 
-func amongFiles(files []string, l lot) (func() ([]byte, int64), error) {
-	requests, sizes := make([][]byte, len(files)), make([]int64, len(files))
-	for i, f := range files {
-		path, size, _ := strings.Cut(f, "=")
-		n, err := strconv.ParseInt(size, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%q: want PATH=BYTES", f)
-		}
-		requests[i], sizes[i] = fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: bench\r\n\r\n", path), n
-	}
-	return func() ([]byte, int64) {
-		i := l.below(len(files))
-		return requests[i], sizes[i]
-	}, nil
+// fetched is something to ask for.
+type fetched struct {
+	request []byte
+	size    int64
+}
+
+func newFetched(path string, size int64) fetched {
+	return fetched{fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: bench\r\n\r\n", path), size}
 }
 
 func fetchAndPrint(cfg load.Config, out io.Writer) error {
-	result, err := load.Run(cfg)
-	if err != nil {
-		return err
-	}
+	result := must(load.Run(cfg))
 	if result.Elapsed <= 0 {
 		return errors.New("no time has passed")
 	}

@@ -45,10 +45,6 @@ func runKnot(args []string, out io.Writer) error {
 		start = func() (*task.Runtime, error) { return loopObservedBy(learned) }
 		reportStep(learned, out)
 	}
-	rt, err := start()
-	if err != nil {
-		return err
-	}
 	server := &knot.Server{H2C: true, Handler: func(x *knot.Ctx) error {
 		return x.SendString(200, "text/plain", "Hello, World!")
 	}}
@@ -62,13 +58,9 @@ func runKnot(args []string, out io.Writer) error {
 		server.Handler = serveUpgraded
 	}
 	if *backend != "" {
-		p, err := proxy.New(proxy.Config{Backends: []string{"http://" + *backend}})
-		if err != nil {
-			return err
-		}
-		server.Handler = p.Serve
+		server.Handler = must(proxy.New(proxy.Config{Backends: []string{"http://" + *backend}})).Serve
 	}
-	return serveKnot(rt, server, out)
+	return serveKnot(must(start()), server, out)
 }
 
 // reportStep prints, whenever the process gets SIGUSR1, the mean time between two waits.
@@ -98,11 +90,7 @@ func onSignal(answer func(os.Signal), signals ...os.Signal) {
 // waits for the next request in Read, with its stack and its buffer. It ends with its
 // standard input.
 func runTaskServer(_ []string, out io.Writer) error {
-	rt, err := oneLoop()
-	if err != nil {
-		return err
-	}
-	return serveInTask(rt, out, func(ln *netpoll.Listener) error {
+	return serveInTask(must(oneLoop()), out, func(ln *netpoll.Listener) error {
 		return acceptAll(ln, func(c net.Conn) { task.Go(func() { answerRequests(c) }) })
 	})
 }
@@ -140,9 +128,7 @@ func runReverseProxy(args []string, out io.Writer) error {
 // serveUpgraded answers as a program does that has been given the connection, and waits without a task.
 func serveUpgraded(x *knot.Ctx) error {
 	nc, _, err := x.Hijack()
-	if err != nil {
-		return err
-	}
+	check(err)
 	u := &upgraded{nc, nc.(interface{ OnReadable(fn func()) error })}
 	u.answer()
 	return nil
@@ -176,14 +162,10 @@ func serveOnGoroutines(out io.Writer, serve func(net.Listener) error) error {
 }
 
 func serveOnGoroutinesAt(network, addr string, out io.Writer, serve func(net.Listener) error) error {
-	ln, err := net.Listen(network, addr)
-	if err != nil {
-		return err
-	}
+	ln := must(net.Listen(network, addr))
 	fmt.Fprintln(out, "listening", ln.Addr())
-	failed := make(chan error, 2)
-	go func() { failed <- serve(ln) }()
-	return untilInputEnds(failed)
+	go func() { check(serve(ln)) }()
+	return untilInputEnds()
 }
 
 func serveInTask(rt *task.Runtime, out io.Writer, serve func(*netpoll.Listener) error) error {
@@ -191,39 +173,26 @@ func serveInTask(rt *task.Runtime, out io.Writer, serve func(*netpoll.Listener) 
 }
 
 func serveInTaskAt(network, addr string, rt *task.Runtime, out io.Writer, serve func(*netpoll.Listener) error) error {
-	failed := make(chan error, 2)
 	rt.Go(func() {
-		ln, err := netpoll.Listen(network, addr)
-		if err != nil {
-			failed <- err
-			return
-		}
+		ln := must(netpoll.Listen(network, addr))
 		fmt.Fprintln(out, "listening", ln.Addr())
-		failed <- serve(ln)
+		check(serve(ln))
 	})
-	return untilInputEnds(failed)
+	return untilInputEnds()
 }
 
 func serveKnot(rt *task.Runtime, server *knot.Server, out io.Writer) error {
 	return serveInTask(rt, out, func(ln *netpoll.Listener) error { return server.Serve(ln) })
 }
 
-// untilInputEnds waits for the end of standard input, or for what fails before.
-func untilInputEnds(failed chan error) error {
-	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
-		failed <- err
-	}()
-	return <-failed
+func untilInputEnds() error {
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
 }
 
-// acceptAll hands every connection over, until accepting fails.
+// acceptAll hands every connection over.
 func acceptAll(ln net.Listener, handle func(net.Conn)) error {
 	for {
-		c, err := ln.Accept()
-		if err != nil {
-			return err
-		}
-		handle(c)
+		handle(must(ln.Accept()))
 	}
 }

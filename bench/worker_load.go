@@ -54,10 +54,7 @@ func runLoad(args []string, out io.Writer) error {
 		mean, chance := float64(time.Second)*float64(cfg.Conns*cfg.Depth)/float64(*rate), rand.New(rand.NewPCG(1, 2))
 		cfg.Think = func(int) time.Duration { return time.Duration(chance.ExpFloat64() * mean) }
 	}
-	result, err := load.Run(cfg)
-	if err != nil {
-		return err
-	}
+	result := must(load.Run(cfg))
 	emit := emitAt(out, cfg.Depth)
 	seconds := result.Elapsed.Seconds()
 	emit("rps", "req/s", float64(result.Requests)/seconds)
@@ -87,17 +84,15 @@ func runHold(args []string, out io.Writer) error {
 	conns := flags.Int("conns", 1, "connections")
 	byTLS := flags.Bool("tls", false, "connections of TLS")
 	flags.Parse(args)
-	return hold(out, *conns, func(i int) (any, error) {
+	hold(out, *conns, func(i int) any {
 		if *byTLS {
-			return askTLS(*addr, nil)
+			return must(askTLS(*addr, nil))
 		}
-		c, err := dialFor(*addr, i)
-		if err != nil {
-			return nil, err
-		}
-		_, err = ask(c, bufio.NewReader(c), load.Request)
-		return c, err
+		c := dialFor(*addr, i)
+		must(ask(c, bufio.NewReader(c), load.Request))
+		return c
 	})
+	return nil
 }
 
 // ask makes a request, whose response has to be a 200, and returns how long the body is.
@@ -118,29 +113,25 @@ func ask(c io.Writer, in *bufio.Reader, request string) (int64, error) {
 }
 
 // hold opens n connections, some at a time, says "holding", and keeps them until its standard input ends.
-func hold[Conn any](out io.Writer, n int, open func(i int) (Conn, error)) error {
+func hold[Conn any](out io.Writer, n int, open func(i int) Conn) {
 	const atATime = 16
-	held, errs := make([]Conn, n), make([]error, atATime)
+	held := make([]Conn, n)
 	var clients sync.WaitGroup
-	for first := range errs {
+	for first := range atATime {
 		clients.Go(func() {
-			for i := first; i < n && errs[first] == nil; i += atATime {
-				held[i], errs[first] = open(i)
+			for i := first; i < n; i += atATime {
+				held[i] = open(i)
 			}
 		})
 	}
 	clients.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
 	fmt.Fprintln(out, "holding")
-	_, err := io.Copy(io.Discard, os.Stdin)
+	must(io.Copy(io.Discard, os.Stdin))
 	runtime.KeepAlive(held)
-	return err
 }
 
 // dialFor makes connection number i of many.
-func dialFor(addr string, i int) (net.Conn, error) {
+func dialFor(addr string, i int) net.Conn {
 	// The kernel searches the longer for a port the fewer are left, if it does not know both
 	// ends when it picks one (IP_BIND_ADDRESS_NO_PORT, ip(7)).
 	dialer := net.Dialer{
@@ -149,12 +140,9 @@ func dialFor(addr string, i int) (net.Conn, error) {
 			return onFD(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) })
 		},
 	}
-	c, err := dialer.Dial("tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	// Closing resets: a run leaves no port waiting behind.
-	return c, c.(*net.TCPConn).SetLinger(0)
+	c := must(dialer.Dial("tcp", addr))
+	check(c.(*net.TCPConn).SetLinger(0)) // closing resets: a run leaves no port waiting behind
+	return c
 }
 
 const tlsClients = 16
@@ -195,13 +183,12 @@ func runTLSLoad(args []string, out io.Writer) error {
 	flags.Parse(args)
 	var count atomic.Int64
 	var stop atomic.Bool
-	errs := make([]error, tlsClients)
 	var clients sync.WaitGroup
-	for i := range errs {
+	for range tlsClients {
 		clients.Go(func() {
 			var c *tlsConn
-			for !stop.Load() && errs[i] == nil {
-				if c, errs[i] = askTLS(*addr, c); *fresh && c != nil {
+			for !stop.Load() {
+				if c = must(askTLS(*addr, c)); *fresh {
 					c.Close()
 					c = nil
 				}
@@ -212,13 +199,10 @@ func runTLSLoad(args []string, out io.Writer) error {
 	time.Sleep(*span / 5)
 	began, done, used := time.Now(), count.Load(), cpuSince(*pid)
 	time.Sleep(*span - *span/5)
-	cpu, err := used()
+	cpu := must(used())
 	took, requests := time.Since(began), float64(count.Load()-done)
 	stop.Store(true)
 	clients.Wait()
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return err
-	}
 	emit := emitAt(out, 0)
 	emit("rps", "req/s", requests/took.Seconds())
 	emit("cpu-per-request", "µs", float64(cpu.Nanoseconds())/1e3/max(requests, 1))

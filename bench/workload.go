@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -193,23 +192,17 @@ type pipe struct {
 // passTokens moves tokens from pipe me to others for ever, and counts them. Each
 // goes to a pipe drawn by lot: passed on to the neighbour, tokens would gather
 // in bunches, at another pace in each system, and a bunch costs fewer switches.
-func passTokens(pipes []pipe, me int, passed *atomic.Int64) error {
+func passTokens(pipes []pipe, me int, passed *atomic.Int64) {
 	buffer := make([]byte, tokensRead*tokenBytes)
 	lot := uint64(me)
 	have := 0
 	for {
-		n, err := pipes[me].r.Read(buffer[have:])
-		if err != nil {
-			return err
-		}
-		have += n
+		have += must(pipes[me].r.Read(buffer[have:]))
 		whole := have - have%tokenBytes
 		for at := 0; at < whole; at += tokenBytes {
 			lot = lot*6364136223846793005 + 1442695040888963407
 			to := int(lot >> 33 % uint64(len(pipes)))
-			if _, err := pipes[to].w.Write(buffer[at : at+tokenBytes]); err != nil {
-				return err
-			}
+			must(pipes[to].w.Write(buffer[at : at+tokenBytes]))
 			passed.Add(1)
 		}
 		have = copy(buffer, buffer[whole:have])
@@ -252,30 +245,21 @@ func (s *threads) metrics() map[string]metricFunc {
 }
 
 func (s *threads) tokens(j job) error {
-	pipes, err := openPipes(j.x, s.pipe, s.bothWays)
-	if err != nil {
-		return err
-	}
+	pipes := must(openPipes(j.x, s.pipe, s.bothWays))
 	var passed atomic.Int64
-	failed := make(chan error, len(pipes)) // never full, so that no task blocks its loop
 	for i := range pipes {
-		s.spawn(func() { failed <- passTokens(pipes, i, &passed) })
+		s.spawn(func() { passTokens(pipes, i, &passed) })
 	}
 	tokens := tokensFor(len(pipes))
 	for t := range tokens {
-		if _, err := pipes[t*len(pipes)/tokens].w.Write(make([]byte, tokenBytes)); err != nil {
-			return fmt.Errorf("first token: %w", err)
-		}
+		must(pipes[t*len(pipes)/tokens].w.Write(make([]byte, tokenBytes)))
 	}
-	for passed.Load() < int64(j.x)+1000 && len(failed) == 0 {
+	for passed.Load() < int64(j.x)+1000 {
 		s.sleep(5 * time.Millisecond)
 	}
 	start, before := time.Now(), passed.Load()
 	s.sleep(j.duration)
 	took, moved := time.Since(start), passed.Load()-before
-	if len(failed) > 0 {
-		return fmt.Errorf("pass a token: %w", <-failed)
-	}
 	j.emit("tokens", "tokens/s", float64(moved)/took.Seconds())
 	return nil
 }
@@ -285,10 +269,7 @@ func (s *threads) parked(j job) error {
 	open := s.waitGroup()
 	open.Add(1)
 	self := os.Getpid()
-	before, err := proc.Memory(self)
-	if err != nil {
-		return err
-	}
+	before := must(proc.Memory(self))
 	var arrived, ended atomic.Int64
 	start := time.Now()
 	for range j.x {
@@ -302,10 +283,7 @@ func (s *threads) parked(j job) error {
 		s.yield()
 	}
 	parked := time.Since(start)
-	after, err := proc.Memory(self)
-	if err != nil {
-		return err
-	}
+	after := must(proc.Memory(self))
 	resume := time.Now()
 	open.Done()
 	for ended.Load() < int64(j.x) {
