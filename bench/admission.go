@@ -102,7 +102,7 @@ func prepareAdmission(r *run, e *experiment) (err error) {
 		}
 		points = append(points, point{metric: row.name, x: float64(row.number)})
 	}
-	contenders := m.contendersOf(m.system, func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+	contenders := m.contendersOf(m.system, func(ctx context.Context, system launcher, p point) ([]sample, error) {
 		return m.sample(ctx, system, *byNumber[p.x])
 	}, func(system string, p point) time.Duration { return byNumber[p.x].takes(system) }, names...)
 	for i := range contenders {
@@ -215,7 +215,7 @@ func (r *row) wants(system string) bool {
 	return system != "nginx" && (system != oracleSystem || r.overload && open)
 }
 
-func (m *matrix) sample(ctx context.Context, system admissionSystem, r row) (samples []sample, err error) {
+func (m *matrix) sample(ctx context.Context, system launcher, r row) (samples []sample, err error) {
 	m.withoutGroup(&r.needs)
 	e := extent{x: float64(r.number)}
 	if mix, clients := r.capacityMix(); len(mix) > 0 {
@@ -223,7 +223,7 @@ func (m *matrix) sample(ctx context.Context, system admissionSystem, r row) (sam
 			return nil, err
 		}
 	}
-	if system.name == oracleSystem {
+	if system.system == oracleSystem {
 		if r.needs.limit, err = m.bestLimit(ctx, system, r, e); err != nil {
 			return nil, err
 		}
@@ -249,11 +249,11 @@ func (m *matrix) withoutGroup(n *needs) {
 	n.watch, n.memory = n.memory, 0
 }
 
-func (m *matrix) loaded(ctx context.Context, system admissionSystem, r row, e *extent, seed int) (seen *clientResult, s *site, err error) {
+func (m *matrix) loaded(ctx context.Context, system launcher, r row, e *extent, seed int) (seen *clientResult, s *server, err error) {
 	if s, err = system.start(ctx, r.needs); err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.end()) }()
 	if r.ownCapacity > 0 {
 		if e.capacity, err = m.ownCapacity(ctx, s, r.load.(openLoad).classes[0].path, r.ownCapacity); err != nil {
 			return nil, nil, err
@@ -293,7 +293,7 @@ func (s *server) killedBy(signal syscall.Signal, err error) bool {
 }
 
 // runClient runs a client of ours, and acts on the server meanwhile.
-func (m *matrix) runClient(ctx context.Context, s *site, r row, e *extent, seed int) (*clientResult, error) {
+func (m *matrix) runClient(ctx context.Context, s *server, r row, e *extent, seed int) (*clientResult, error) {
 	spec, span := r.spec(s, e, seed)
 	return m.runLoad(ctx, spec, span, func(ctx context.Context, ended <-chan struct{}) error {
 		began := time.Now()

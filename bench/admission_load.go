@@ -25,7 +25,7 @@ type extent struct {
 
 type act struct {
 	at time.Duration // after the load has begun
-	do func(m *matrix, s *site) error
+	do func(m *matrix, s *server) error
 }
 
 type class struct {
@@ -68,7 +68,7 @@ type openLoad struct {
 }
 
 // spec is what the row's client is told, and about how long it takes.
-func (r *row) spec(s *site, e *extent, seed int) (spec clientSpec, span time.Duration) {
+func (r *row) spec(s *server, e *extent, seed int) (spec clientSpec, span time.Duration) {
 	target := s.target()
 	if r.needs.counted {
 		target = s.target(s.pids()...)
@@ -193,16 +193,13 @@ func (m *matrix) remember(key string, now float64) float64 {
 }
 
 // capacity is what fifo, or net/http, serves a few clients of a closed loop.
-func (m *matrix) capacity(ctx context.Context, system admissionSystem, n needs, mix []load.Share, clients int) (float64, error) {
-	key := fmt.Sprint(system.family, n, mix, clients)
+func (m *matrix) capacity(ctx context.Context, system launcher, n needs, mix []load.Share, clients int) (float64, error) {
+	base := plain(system.system)
+	key := fmt.Sprint(base, n, mix, clients)
 	if k, ok := m.known[key]; ok && time.Since(k.at) < capacityFresh {
 		return report.Median(k.last), nil
 	}
-	base := "capriccio-fifo"
-	if system.family == httpFamily {
-		base = "net-http"
-	}
-	plain, err := m.system(base)
+	unlimited, err := m.system(base)
 	if err != nil {
 		return 0, err
 	}
@@ -212,10 +209,10 @@ func (m *matrix) capacity(ctx context.Context, system admissionSystem, n needs, 
 	}
 	n.prioritized, n.limit = false, 0
 	now, err := untilServed(span, func(span time.Duration) (served float64, err error) {
-		s, err := plain.start(ctx, n)
+		s, err := unlimited.start(ctx, n)
 		if err == nil {
 			served, err = m.served(ctx, s, mix, clients, span)
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, s.end())
 		}
 		return served, err
 	})
@@ -248,7 +245,7 @@ func untilServed(span time.Duration, measure func(time.Duration) (float64, error
 }
 
 // served is what a server answers in a second to clients of a closed loop.
-func (m *matrix) served(ctx context.Context, s *site, mix []load.Share, clients int, span time.Duration) (float64, error) {
+func (m *matrix) served(ctx context.Context, s *server, mix []load.Share, clients int, span time.Duration) (float64, error) {
 	closed := load.ClosedConfig{Mix: mix, Clients: clients, Warm: span / 4, For: span}
 	seen, err := m.runClient(ctx, s, row{load: closed}, &extent{}, 1)
 	if err != nil {
@@ -268,7 +265,7 @@ func (a *clientResult) percent(used time.Duration) float64 {
 var oracleLimits = []int64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
 
 // bestLimit is the limit with which most is served in time.
-func (m *matrix) bestLimit(ctx context.Context, system admissionSystem, r row, e extent) (int64, error) {
+func (m *matrix) bestLimit(ctx context.Context, system launcher, r row, e extent) (int64, error) {
 	if limit, ok := m.limits[r.name]; ok {
 		return limit, nil
 	}
@@ -305,7 +302,7 @@ func (a *clientResult) inTime(r row) int {
 func (a *clientResult) unserved() int { return a.All.Refused + a.All.Failed + a.All.TimedOut }
 
 // samples are what a row says of a server.
-func (r *row) samples(s *site, seen *clientResult, e extent) (list []sample) {
+func (r *row) samples(s *server, seen *clientResult, e extent) (list []sample) {
 	add := func(metric, unit string, value float64) { list = append(list, sample{metric, unit, e.x, value}) }
 	count := func(metric string, n int) { add(metric, "1", float64(n)) }
 	all := &seen.All
@@ -345,7 +342,7 @@ func (r *row) samples(s *site, seen *clientResult, e extent) (list []sample) {
 }
 
 // addShares adds how much of what could be served a server has served under overload.
-func (r *row) addShares(s *site, seen *clientResult, e extent, add func(metric, unit string, value float64)) {
+func (r *row) addShares(s *server, seen *clientResult, e extent, add func(metric, unit string, value float64)) {
 	if e.capacity > 0 {
 		could, goodput := e.could, float64(seen.inTime(*r))/seen.Span.Seconds()
 		if _, closed := r.load.(load.ClosedConfig); closed {

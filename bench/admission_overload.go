@@ -64,7 +64,7 @@ func overloadRows(d spans) []row {
 }
 
 // streams opens a thousand streams of events, in which there is hardly ever one.
-func streams(_ *matrix, s *site) error {
+func streams(_ *matrix, s *server) error {
 	for range 1000 {
 		c, err := net.Dial("tcp", s.addr)
 		if err != nil {
@@ -136,8 +136,8 @@ func timeRows(d spans) []row {
 		classes: at("/backend"), phases: []phase{{span: lead + slow + after, rate: 1200}}, from: lead + slow + 2*sec,
 		patience: patience, drain: 300 * ms, retries: 3,
 	}
-	order := func(text string) func(*matrix, *site) error {
-		return func(_ *matrix, s *site) error { return s.child.Tell(text) }
+	order := func(text string) func(*matrix, *server) error {
+		return func(_ *matrix, s *server) error { return s.child.Tell(text) }
 	}
 	return []row{
 		{name: "step-1.4x", load: step, extra: func(r *clientResult, e extent) []sample {

@@ -162,8 +162,8 @@ func slowRows(d spans) []row {
 
 // stopped has a server stop for a while, as a machine does that is suspended or swaps.
 func stopped(from, until time.Duration) []act {
-	send := func(s syscall.Signal) func(*matrix, *site) error {
-		return func(_ *matrix, site *site) error { site.child.Signal(s); return nil }
+	send := func(s syscall.Signal) func(*matrix, *server) error {
+		return func(_ *matrix, to *server) error { to.child.Signal(s); return nil }
 	}
 	return []act{{from, send(syscall.SIGSTOP)}, {until, send(syscall.SIGCONT)}}
 }
@@ -174,7 +174,7 @@ func disturbedRows(d spans) []row {
 	pause := func(name string, times float64, pause time.Duration) row {
 		return row{name: name, load: working(times, 500*ms+pause+sec), acts: stopped(500*ms, 500*ms+pause)}
 	}
-	spinner := func(_ *matrix, s *site) error {
+	spinner := func(_ *matrix, s *server) error {
 		child, err := proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", "while :; do :; done"}, Core: serverCore})
 		if err == nil {
 			s.beside = append(s.beside, child)
@@ -196,7 +196,7 @@ func disturbedRows(d spans) []row {
 }
 
 // replace starts a second server on the same port and then tells the first to stop.
-func replace(m *matrix, s *site) error {
+func replace(m *matrix, s *server) error {
 	system, err := m.system(s.system)
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func (l toolLoad) installed() error {
 }
 
 // runTool runs the program on the client core and reads what it prints.
-func (m *matrix) runTool(ctx context.Context, s *site, l toolLoad) (*clientResult, error) {
+func (m *matrix) runTool(ctx context.Context, s *server, l toolLoad) (*clientResult, error) {
 	args := strings.Fields(fmt.Sprintf(tools[l.tool].args, "http://"+s.addr+l.path, l.conns, int(l.span.Seconds())))
 	lines, err := linesOf(ctx, l.span, proc.Command{Path: l.tool, Args: args, Core: clientCore})
 	if err != nil {

@@ -86,7 +86,7 @@ func (r *run) deepSample(ctx context.Context, system string, p point, settle tim
 		env = []string{"GOGC=off"}
 	}
 	deep := strconv.FormatBool(withTLS)
-	s, err := r.own(system, env, "deep", "-kind", system, "-tls="+deep).start(ctx)
+	s, err := r.own(system, env, "deep", "-kind", system, "-tls="+deep).start(ctx, needs{})
 	if err != nil {
 		return nil, err
 	}

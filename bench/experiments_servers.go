@@ -184,7 +184,7 @@ func (r *run) startAll(launchers []launcher) (servers []*server) {
 			servers = append(servers, &server{system: l.system})
 			continue
 		}
-		s, err := l.start(r.ctx)
+		s, err := l.start(r.ctx, needs{})
 		if err == nil {
 			servers = append(servers, s)
 		} else if r.ctx.Err() == nil {

@@ -118,7 +118,7 @@ func serving(servers []*server, measure serverSampler) (all []contender) {
 func starting(launchers []launcher, measure serverSampler) (all []contender) {
 	for _, l := range launchers {
 		all = append(all, contender{system: l.system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
-			s, err := l.start(ctx)
+			s, err := l.start(ctx, needs{})
 			if err != nil {
 				return nil, err
 			}

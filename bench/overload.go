@@ -25,7 +25,7 @@ const serverOverhead = 400 * time.Millisecond
 
 // contendersOf are those of the named systems that there are here; the others are skipped with
 // the reason; find finds them. A sample takes as long as takes says.
-func (m *matrix) contendersOf(find func(name string) (admissionSystem, error), measure func(context.Context, admissionSystem, point) ([]sample, error), takes func(system string, p point) time.Duration, names ...string) (found []contender) {
+func (m *matrix) contendersOf(find func(name string) (launcher, error), measure func(context.Context, launcher, point) ([]sample, error), takes func(system string, p point) time.Duration, names ...string) (found []contender) {
 	for _, name := range names {
 		system, err := find(name)
 		if err != nil {
@@ -39,11 +39,9 @@ func (m *matrix) contendersOf(find func(name string) (admissionSystem, error), m
 	return found
 }
 
-func (m *matrix) overloadSystem(name string) (admissionSystem, error) {
-	switch name {
-	case memlimitSystem:
-		return m.program(name, httpFamily, m.self, nil, workerCommand, "chores-net-http"), nil
-	case "nginx":
+// behindNginx has nginx stand before net/http.
+func (m *matrix) behindNginx(name string) (launcher, error) {
+	if name == "nginx" {
 		return m.limitedSystem()
 	}
 	return m.system(name)
@@ -54,27 +52,26 @@ func (m *matrix) overloadSystem(name string) (admissionSystem, error) {
 const limitedConns = 32
 
 // limitedSystem is nginx with a limit of requests under way before net/http.
-func (m *matrix) limitedSystem() (admissionSystem, error) {
+func (m *matrix) limitedSystem() (launcher, error) {
+	_, missing := m.find("nginx")
 	behind, err := m.system("net-http")
-	if err != nil {
-		return behind, err
-	}
-	path, err := m.find("nginx")
-	return admissionSystem{"nginx", httpFamily, func(ctx context.Context, n needs) (*site, error) {
+	return launcher{"nginx", func(ctx context.Context, n needs) (*server, error) {
 		b, err := behind.start(ctx, n)
 		if err != nil {
 			return nil, err
 		}
-		s, err := startConfigured(ctx, nginxServer("nginx", path, nginxSite{
+		front, _ := m.found(nginxServer("nginx", nginxSite{
 			http: fmt.Sprintf("error_log stderr crit; limit_conn_zone $server_port zone=all:1m; limit_conn_status 503; limit_conn_log_level info; "+
 				"upstream behind { server %s; keepalive %d; }", b.addr, limitedConns),
 			server: fmt.Sprintf(`location / { limit_conn all %d; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass http://behind; }`, limitedConns),
-		}.config), m.scratch)
+		}.config))
+		s, err := front.start(ctx, needs{})
 		if err != nil {
-			return nil, errors.Join(err, b.close())
+			return nil, errors.Join(err, b.end())
 		}
-		return &site{server: s, beside: append(b.beside, b.child)}, nil
-	}}, err
+		s.beside = append(s.beside, b.child)
+		return s, nil
+	}}, errors.Join(missing, err)
 }
 
 func (a *clientResult) outcome(x, goodput float64) []sample {
@@ -126,7 +123,7 @@ type counts struct {
 	acceptFails float64
 }
 
-func (s *site) askCounts(ctx context.Context) (counts, error) {
+func (s *server) askCounts(ctx context.Context) (counts, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("no answer after %v", serverStart))
 	defer cancel()
 	if err := s.child.Tell("counts"); err != nil {
@@ -167,7 +164,7 @@ func (r *run) calibrateBurn() (int, error) {
 
 // ownCapacity lets a few clients ask a server as fast as they are answered. It is the median of what servers of that name
 // were found to reach lately, so that loads can be multiples of it.
-func (m *matrix) ownCapacity(ctx context.Context, s *site, path string, span time.Duration) (float64, error) {
+func (m *matrix) ownCapacity(ctx context.Context, s *server, path string, span time.Duration) (float64, error) {
 	now, err := untilServed(span, func(span time.Duration) (float64, error) {
 		return m.served(ctx, s, mixed(at(path)...), capacityClients, span)
 	})
@@ -194,7 +191,7 @@ var overloadFDsExperiment = experiment{
 			points: pointsAt("clients", fdsClients),
 			systems: func(r *run) []contender {
 				m := &matrix{run: r}
-				return m.contendersOf(m.system, func(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+				return m.contendersOf(m.system, func(ctx context.Context, system launcher, p point) ([]sample, error) {
 					return m.fdsSample(ctx, system, p, fdsLimit, jam, limit)
 				}, func(string, point) time.Duration { return jam + limit/4 }, "capriccio", "capriccio-fifo", "net-http")
 			},
@@ -215,12 +212,12 @@ var overloadFDsExperiment = experiment{
 	},
 }
 
-func (m *matrix) fdsSample(ctx context.Context, system admissionSystem, p point, descriptors int, jam, limit time.Duration) (samples []sample, err error) {
+func (m *matrix) fdsSample(ctx context.Context, system launcher, p point, descriptors int, jam, limit time.Duration) (samples []sample, err error) {
 	var counted counts
 	seen, _, err := m.loaded(ctx, system, row{
 		needs: needs{counted: true, descriptors: descriptors, env: []string{waitsEnv}},
 		load:  load.CrowdConfig{Request: class{path: chores.HelloPath}.text(), Clients: int(p.x), Jam: jam, Keep: fdsKeep, Limit: limit},
-		acts: []act{{2 * limit, func(_ *matrix, s *site) (err error) { // once the clients have ended
+		acts: []act{{2 * limit, func(_ *matrix, s *server) (err error) { // once the clients have ended
 			counted, err = s.askCounts(ctx)
 			return err
 		}}},
@@ -289,7 +286,7 @@ func (w *web) spikeTimes(p point) (warm, span time.Duration) {
 }
 
 // prioritySample offers both at once.
-func (w *web) prioritySample(ctx context.Context, system admissionSystem, p point) (samples []sample, err error) {
+func (w *web) prioritySample(ctx context.Context, system launcher, p point) (samples []sample, err error) {
 	warm, span := w.spikeTimes(p)
 	const path = "/do?cpu=1ms"
 	seen, _, err := w.loaded(ctx, system, row{needs: needs{counted: true, prioritized: true}, ownCapacity: w.webTimes.capacity, load: openLoad{

@@ -99,7 +99,7 @@ func (m *matrix) memoryTakes(system string, p point) time.Duration {
 }
 
 // memorySample starts a server afresh and keeps an eye on it while clients load it.
-func (m *matrix) memorySample(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+func (m *matrix) memorySample(ctx context.Context, system launcher, p point) ([]sample, error) {
 	shape, n := m.memoryShape(system, p), needs{counted: true, watch: memoryCap, env: []string{"GOMEMLIMIT=" + memoryLimit}}
 	suffix := strings.TrimPrefix(p.metric, "hold")
 	shape.patient = suffix == retrySuffix
@@ -121,15 +121,15 @@ type memoryShape struct {
 	patient    bool // clients do as Retry-After says
 }
 
-func (m *matrix) memoryShape(system admissionSystem, p point) memoryShape {
+func (m *matrix) memoryShape(system launcher, p point) memoryShape {
 	s := memoryShape{clients: p.x, hold: 50 * time.Millisecond}
-	s.warm, s.span = memoryTimes(m.quick, system.name, p)
+	s.warm, s.span = memoryTimes(m.quick, system.system, p)
 	return s
 }
 
 // memoryLoad has clients load a server and watches how much memory it takes. The server is closed
 // when it returns.
-func (m *matrix) memoryLoad(ctx context.Context, system admissionSystem, n needs, shape memoryShape) ([]sample, *site, error) {
+func (m *matrix) memoryLoad(ctx context.Context, system launcher, n needs, shape memoryShape) ([]sample, *server, error) {
 	x, measured := shape.clients, shape.warm+shape.span
 	var before, after counts
 	r := row{overload: true, needs: n, load: load.ClosedConfig{
@@ -137,12 +137,12 @@ func (m *matrix) memoryLoad(ctx context.Context, system admissionSystem, n needs
 		Warm: shape.warm, For: shape.span, Patient: shape.patient,
 	}}
 	r.acts = []act{
-		{shape.warm, func(m *matrix, s *site) (err error) {
+		{shape.warm, func(m *matrix, s *server) (err error) {
 			s.watch.most.Store(0)
 			before, err = s.askCounts(ctx)
 			return err
 		}},
-		{measured, func(m *matrix, s *site) (err error) {
+		{measured, func(m *matrix, s *server) (err error) {
 			after, err = s.askCounts(ctx)
 			return err
 		}},
@@ -194,7 +194,7 @@ var overloadCgroupExperiment = experiment{
 		points: pointsAt("hold", memoryMain...),
 		systems: func(r *run) []contender {
 			m := &matrix{run: r}
-			return m.contendersOf(m.overloadSystem, m.groupSample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
+			return m.contendersOf(m.behindNginx, m.groupSample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
 		},
 		length: time.Second,
 	}},
@@ -206,9 +206,9 @@ var overloadCgroupExperiment = experiment{
 	charts: []report.Chart{{Title: "Requests served, held 50 ms", Metric: "goodput", XLabel: "clients"}},
 }
 
-func (m *matrix) groupSample(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+func (m *matrix) groupSample(ctx context.Context, system launcher, p point) ([]sample, error) {
 	n := needs{counted: true, memory: groupLimit, watch: memoryCap, env: []string{waitsEnv}}
-	if system.name == memlimitSystem {
+	if system.system == memlimitSystem {
 		n.env = append(n.env, "GOMEMLIMIT="+strconv.Itoa(groupLimit*9/10))
 	}
 	samples, s, err := m.memoryLoad(ctx, system, n, m.memoryShape(system, p))

@@ -13,11 +13,11 @@ import (
 )
 
 // overloadOf is a matrix whose work is short, and one of its systems.
-func overloadOf(t *testing.T, name string) (*matrix, admissionSystem) {
+func overloadOf(t *testing.T, name string) (*matrix, launcher) {
 	t.Helper()
 	needTwoCores(t)
 	m := &matrix{run: testRun(t), steps: 1000}
-	system, err := m.overloadSystem(name)
+	system, err := m.behindNginx(name)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -25,10 +25,10 @@ func overloadOf(t *testing.T, name string) (*matrix, admissionSystem) {
 }
 
 // serverOf starts a server that ends with the test.
-func serverOf(t *testing.T, system admissionSystem, n needs) *site {
+func serverOf(t *testing.T, system launcher, n needs) *server {
 	t.Helper()
 	s := testenv.Need(system.start(t.Context(), n))(t)
-	t.Cleanup(func() { testenv.Must(t, s.close()) })
+	t.Cleanup(func() { testenv.Must(t, s.end()) })
 	return s
 }
 
@@ -156,7 +156,7 @@ func TestKilledServersAreKnown(t *testing.T) {
 	for command, want := range map[string]bool{"kill -KILL $$": true, "kill -TERM $$": false, "exit 9": false} {
 		child := testenv.Need(proc.Start(proc.Command{Path: "/bin/sh", Args: []string{"-c", command}, Core: proc.AnyCore}))(t)
 		<-child.Ended()
-		s := &site{server: &server{child: child}}
+		s := &server{child: child}
 		testenv.Equal(t, s.killedBy(syscall.SIGKILL, io.EOF), want, "%s: killed", command)
 		child.Close()
 	}

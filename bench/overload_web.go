@@ -71,7 +71,7 @@ func prepareOverloadWeb(r *run, e *experiment) error {
 	if err != nil {
 		return err
 	}
-	all := w.contendersOf(w.overloadSystem, w.sample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
+	all := w.contendersOf(w.behindNginx, w.sample, w.takes, "capriccio", "capriccio-fifo", "net-http", "failsafe-go", "nginx")
 	loaded := func(metric string, contenders []contender, reserved time.Duration, xs ...float64) part {
 		return part{points: pointsAt(metric, xs...), length: w.span, reserved: reserved, systems: func(*run) []contender { return contenders }}
 	}
@@ -127,7 +127,7 @@ func (w *web) takes(_ string, p point) time.Duration {
 
 // sample starts a server afresh, so that it has no backlog, measures its capacity, and
 // then loads it.
-func (w *web) sample(ctx context.Context, system admissionSystem, p point) ([]sample, error) {
+func (w *web) sample(ctx context.Context, system launcher, p point) ([]sample, error) {
 	offered, suffix := openLoad{classes: at("/do?cpu=1ms"), patience: patience}, ""
 	if p.metric == "load"+waitsSuffix {
 		offered.classes, suffix = at(fmt.Sprintf("/do?cpu=1ms&sleep=%v", webPause)), waitsSuffix

@@ -124,7 +124,7 @@ func (r *run) startReal(real realServer) (*tracedServer, error) {
 	}
 	reserved.Close()
 	var unwritten error
-	s, err := startConfigured(r.ctx, configured{system: real.system, path: path,
+	s, err := startConfigured(r.ctx, needs{}, configured{system: real.system, path: path,
 		configure: func(dir, addr string) string {
 			unwritten = os.WriteFile(filepath.Join(dir, visitedFile), []byte("Hello, World!"), 0o666)
 			return real.config(dir, addr, profiles)

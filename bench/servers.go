@@ -19,16 +19,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// server is a running HTTP server on the server core.
+// server is a running server on the server core, with what is there for it alone.
 type server struct {
 	system string
 	child  *proc.Child
 	addr   string
+	memory *proc.Group   // nil if it is in none
+	quota  *proc.Group   // likewise, of CPU
+	beside []*proc.Child // that serve with it, or disturb it
+	conns  []net.Conn    // that others have opened
+	watch  *memoryWatch  // nil if its memory is not watched
+	others float64       // what else ran on the server core while it was loaded, %; negative if not known
+	dead   bool          // it was killed for the memory that it took
+
+	peak    int64 // bytes that its memory group has used at most, once it has ended
+	peakErr error // why that is not known
+}
+
+// needs are what a sample asks of its server beside the defaults.
+type needs struct {
+	env         []string
+	prioritized bool
+	limit       int64   // of the oracle
+	memory      int64   // bytes of a memory cgroup
+	watch       int64   // resident bytes beyond which it is killed, where there is no cgroup
+	quota       float64 // share of the core, by a CPU cgroup
+	addr        string  // to listen on; "": any
+	descriptors int     // limit of open descriptors; 0: as it is
+	counted     bool    // see chores.NewFlags
 }
 
 type launcher struct {
 	system string
-	start  func(ctx context.Context) (*server, error)
+	start  func(ctx context.Context, n needs) (*server, error)
 }
 
 // serverStart is generous: under the race detector on a busy machine a process takes long.
@@ -51,8 +74,8 @@ func (r *run) own(system string, env []string, args ...string) launcher {
 
 // programServer is a server on the server core that prints "listening ADDRESS" when it is ready.
 func programServer(system string, env []string, path string, args ...string) launcher {
-	return launcher{system, func(ctx context.Context) (*server, error) {
-		return startCommand(ctx, system, onCore(serverCore, env, path, args...))
+	return launcher{system, func(ctx context.Context, n needs) (*server, error) {
+		return startNeeding(ctx, n, system, onCore(serverCore, env, path, args...), listening)
 	}}
 }
 
@@ -68,22 +91,27 @@ func (r *run) peer(name string, args ...string) []launcher {
 
 // installed is a server that this machine may have; there is none where it has not.
 func (r *run) installed(c configured) []launcher {
-	path, err := r.find(c.path)
+	l, err := r.found(c)
 	if err != nil {
 		r.skip(c.path, err)
 		return nil
 	}
+	return []launcher{l}
+}
+
+func (r *run) found(c configured) (launcher, error) {
+	path, err := r.find(c.path)
 	c.path = path
-	return []launcher{{c.system, func(ctx context.Context) (*server, error) { return startConfigured(ctx, c, r.scratch) }}}
+	return launcher{c.system, func(ctx context.Context, n needs) (*server, error) { return startConfigured(ctx, n, c, r.scratch) }}, err
 }
 
 // nginx has a configuration for a folder to keep everything in and the address to listen on.
 func (r *run) nginx(system string, configure func(dir, addr string) string) []launcher {
-	return r.installed(nginxServer(system, "nginx", configure))
+	return r.installed(nginxServer(system, configure))
 }
 
-func nginxServer(system, path string, configure func(dir, addr string) string) configured {
-	return configured{system: system, path: path, configure: configure, sharesAddress: true,
+func nginxServer(system string, configure func(dir, addr string) string) configured {
+	return configured{system: system, path: "nginx", configure: configure, sharesAddress: true,
 		args: func(dir, config string) []string { return []string{"-p", dir, "-e", "stderr", "-c", config} }}
 }
 
@@ -96,21 +124,13 @@ func (r *run) lighttpd(root, more string) []launcher {
 }
 
 func startServer(ctx context.Context, system, path string, args ...string) (*server, error) {
-	return programServer(system, nil, path, args...).start(ctx)
+	return programServer(system, nil, path, args...).start(ctx, needs{})
 }
 
 func (r *run) startBeside(system string, command proc.Command) (s *server, err error) {
 	s = &server{system: system}
 	err = r.prepare(usualOverhead, func() error { s, err = startCommand(r.ctx, system, command); return err })
 	return s, err
-}
-
-type groupKey struct{}
-
-// groupOf is the cgroup that what is started with ctx has to be in.
-func groupOf(ctx context.Context) *proc.Group {
-	g, _ := ctx.Value(groupKey{}).(*proc.Group)
-	return g
 }
 
 // target is the server, and processes of which the CPU time is wanted, for a client.
@@ -126,40 +146,79 @@ func (r *run) client(ctx context.Context, d time.Duration, s *server, worker str
 	return samplesOf(ctx, d, r.ownClient(slices.Concat([]string{worker}, all, more)...))
 }
 
-// close ends a server; one of a plan was never started.
-func (s *server) close() {
-	if s.child != nil {
-		s.child.Close()
+// end ends a server, with what is there for it; one of a plan was never started.
+func (s *server) end() error {
+	for _, c := range s.conns {
+		c.Close()
 	}
+	for _, child := range append(s.beside, s.child) {
+		if child != nil {
+			child.Close()
+		}
+	}
+	if s.memory != nil {
+		s.peak, s.peakErr = s.memory.Peak()
+	}
+	return errors.Join(s.memory.Close(), s.quota.Close())
+}
+
+// close ends a server that is in no group.
+func (s *server) close() { _ = s.end() }
+
+// pids are the processes that serve.
+func (s *server) pids() []int {
+	pids := []int{s.child.PID()}
+	for _, child := range s.beside {
+		pids = append(pids, child.PID())
+	}
+	return pids
 }
 
 // startCommand starts a server that prints "listening ADDRESS" when it is ready.
 func startCommand(ctx context.Context, system string, command proc.Command) (*server, error) {
-	return startUntil(ctx, system, command, func(ctx context.Context, child *proc.Child) (string, error) {
-		line, err := child.Line(ctx)
-		addr, ok := strings.CutPrefix(line, "listening ")
-		if err == nil && !ok {
-			err = fmt.Errorf("said %q, want \"listening ADDRESS\"", line)
-		}
-		return addr, err
-	})
+	return startUntil(ctx, system, command, listening)
+}
+
+func listening(ctx context.Context, child *proc.Child) (string, error) {
+	line, err := child.Line(ctx)
+	addr, ok := strings.CutPrefix(line, "listening ")
+	if err == nil && !ok {
+		err = fmt.Errorf("said %q, want \"listening ADDRESS\"", line)
+	}
+	return addr, err
 }
 
 // startUntil starts a server and waits until ready returns its address.
 func startUntil(ctx context.Context, system string, command proc.Command, ready func(context.Context, *proc.Child) (addr string, err error)) (*server, error) {
+	return startNeeding(ctx, needs{}, system, command, ready)
+}
+
+// startNeeding is startUntil in the groups, and with the limit, that are needed.
+func startNeeding(ctx context.Context, n needs, system string, command proc.Command, ready func(context.Context, *proc.Child) (addr string, err error)) (_ *server, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, serverStart, fmt.Errorf("not ready after %v", serverStart))
 	defer cancel()
-	command.Groups = append(command.Groups, groupOf(ctx))
-	child, err := proc.Start(command)
-	if err != nil {
+	s := &server{system: system}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("%s: %w", system, err), s.end())
+		}
+	}()
+	if n.memory > 0 {
+		if s.memory, err = proc.NewMemoryGroup(n.memory); err != nil {
+			return nil, err
+		}
+	}
+	if n.quota > 0 {
+		if s.quota, err = proc.NewCPUGroup(n.quota); err != nil {
+			return nil, err
+		}
+	}
+	command.Env, command.Descriptors, command.Groups = slices.Concat(command.Env, n.env), n.descriptors, []*proc.Group{s.memory, s.quota}
+	if s.child, err = proc.Start(command); err != nil {
 		return nil, err
 	}
-	addr, err := ready(ctx, child)
-	if err != nil {
-		child.Close()
-		return nil, fmt.Errorf("%s: %w", system, err)
-	}
-	return &server{system: system, child: child, addr: addr}, nil
+	s.addr, err = ready(ctx, s.child)
+	return s, err
 }
 
 func (r *run) buildPeer(name string) (string, error) { return r.build("bench/peers", name) }
@@ -230,7 +289,7 @@ type configured struct {
 	sharesAddress bool // listens with SO_REUSEPORT
 }
 
-func startConfigured(ctx context.Context, c configured, scratch string) (*server, error) {
+func startConfigured(ctx context.Context, n needs, c configured, scratch string) (*server, error) {
 	dir, err := os.MkdirTemp(scratch, c.system+"-")
 	if err != nil {
 		return nil, err
@@ -247,7 +306,7 @@ func startConfigured(ctx context.Context, c configured, scratch string) (*server
 	if !c.sharesAddress {
 		reserved.Close()
 	}
-	return startUntil(ctx, c.system, proc.Command{Path: c.path, Args: c.args(dir, config), Core: serverCore}, accepting("tcp", addr))
+	return startNeeding(ctx, n, c.system, proc.Command{Path: c.path, Args: c.args(dir, config), Core: serverCore}, accepting("tcp", addr))
 }
 
 // reserveAddress is a loopback address that nobody gets before reserved is closed, except

@@ -80,7 +80,7 @@ func (r *run) vodServer(system, path, film string, rate float64, shape vodShape)
 func (r *run) mostPlayers(system, path, film string, rate float64, shape vodShape) ([]sample, error) {
 	server := r.vodServer(system, path, film, rate, shape)
 	trial := func(n int) ([]sample, error) {
-		s, err := server.start(r.ctx)
+		s, err := server.start(r.ctx, needs{})
 		if err != nil {
 			return nil, err
 		}
@@ -307,7 +307,7 @@ func (c *cold) mostSessions(l launcher, alpha float64, shape supportShape) ([]sa
 			return nil, err
 		}
 		trials++
-		samples, err := c.sample(c.ctx, l.start, n, 100*c.round+trials, shape.trial)
+		samples, err := c.sample(c.ctx, l, n, 100*c.round+trials, shape.trial)
 		if err != nil {
 			return nil, err
 		}

@@ -64,7 +64,7 @@ func TestSupportServerHasFilesAndPages(t *testing.T) {
 		pages = append(pages, s.addr)
 	}
 	for _, l := range c.supportServers(pages) {
-		s := testenv.Need(l.start(t.Context()))(t)
+		s := testenv.Need(l.start(t.Context(), needs{}))(t)
 		defer s.child.Close()
 		for path, want := range map[string]int64{"page.php": supportPage, c.tree.path(30): c.tree.size(30)} {
 			resp, body := testenv.Get(t, http.DefaultClient, "http://"+s.addr+"/"+path)

@@ -77,24 +77,19 @@ func (c *cold) contenders(launchers []launcher) (all []contender) {
 			if err := c.tree.uncache(c.root); err != nil {
 				return nil, err
 			}
-			return c.sample(ctx, l.start, int(p.x), c.round+1, d)
+			return c.sample(ctx, l, int(p.x), c.round+1, d)
 		}})
 	}
 	return slower(time.Second, all)
 }
 
 // sample starts a server in a memory group of its own and has clients ask it.
-func (c *cold) sample(ctx context.Context, start func(context.Context) (*server, error), clients, seed int, d time.Duration) (samples []sample, err error) {
-	group, err := proc.NewMemoryGroup(c.limit)
+func (c *cold) sample(ctx context.Context, l launcher, clients, seed int, d time.Duration) (samples []sample, err error) {
+	s, err := l.start(ctx, needs{memory: c.limit})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, group.Close()) }()
-	s, err := start(context.WithValue(ctx, groupKey{}, group))
-	if err != nil {
-		return nil, err
-	}
-	defer s.child.Close()
+	defer func() { err = errors.Join(err, s.end()) }()
 	samples, err = c.client(ctx, d, s, "fetch", append([]any{"conns", clients, "folders", c.tree.folders, "seed", seed, "warm", d / 3, "for", d - d/3}, c.more...))
 	if err != nil {
 		if s.killedBy(syscall.SIGKILL, err) {
@@ -102,7 +97,7 @@ func (c *cold) sample(ctx context.Context, start func(context.Context) (*server,
 		}
 		return nil, err
 	}
-	used, err := group.Bytes()
+	used, err := s.memory.Bytes()
 	return append(samples, sample{"memory", "MB", float64(clients), float64(used) / 1e6}), err
 }
 
@@ -230,7 +225,7 @@ func (c *cold) webPeers() []launcher {
 		c.skip("apache-event", err)
 		return found
 	}
-	return append(found, launcher{"apache-event", func(ctx context.Context) (*server, error) {
+	return append(found, launcher{"apache-event", func(ctx context.Context, n needs) (*server, error) {
 		user := ""
 		if os.Geteuid() == 0 { // as which it serves nothing
 			user = "User www-data\nGroup www-data"
@@ -238,7 +233,7 @@ func (c *cold) webPeers() []launcher {
 				return nil, err
 			}
 		}
-		return startConfigured(ctx, configured{system: "apache-event", path: path, configure: func(dir, addr string) string {
+		return startConfigured(ctx, n, configured{system: "apache-event", path: path, configure: func(dir, addr string) string {
 			return fmt.Sprintf(apacheConfig, addr, c.root, dir, user, apacheModules)
 		}, args: func(_, config string) []string { return []string{"-X", "-f", config} }}, c.scratch)
 	}})
