@@ -33,30 +33,28 @@ func overloadRows(d spans) []row {
 		}
 	}
 	var rows []row
+	sweep := func(name string, classes []class, xs ...float64) {
+		for _, x := range xs {
+			rows = append(rows, row{name: times(name, x), load: at(x, classes...)})
+		}
+	}
 	for _, cost := range []string{"200us", "1ms", "5ms"} {
-		for _, x := range []float64{0.8, 1, 2, 5, 10} {
-			rows = append(rows, row{name: times("cpu-"+cost, x), load: at(x, class{path: "/do?cpu=" + cost, share: 1})})
-		}
+		sweep("cpu-"+cost, alone("/do?cpu="+cost), 0.8, 1, 2, 5, 10)
 	}
-	for _, x := range []float64{0.8, 1, 2, 5, 10} {
-		rows = append(rows, row{name: times("mix", x), load: at(x, bimodal...), extra: leastClass})
+	first := len(rows)
+	sweep("mix", bimodal, 0.8, 1, 2, 5, 10)
+	for i := range rows[first:] {
+		rows[first+i].extra = leastClass
 	}
-	for _, kind := range []string{"sleep", "cpu"} {
-		for _, x := range []float64{0.8, 2, 10} {
-			rows = append(rows, row{name: times("lock-"+kind, x), load: at(x, class{path: "/lock?" + kind + "=1ms", share: 1})})
-		}
-	}
+	sweep("lock-sleep", alone("/lock?sleep=1ms"), 0.8, 2, 10)
+	sweep("lock-cpu", alone("/lock?cpu=1ms"), 0.8, 2, 10)
 	rows = append(rows, importantRows(at)...)
 	rows = append(rows, timeRows(d)...)
 	rows = append(rows, memoryRows(d, at)...)
 	// Handlers that wait in the middle, as for a database: what has begun is to be finished.
-	for _, x := range []float64{0.8, 1.2, 2, 10} {
-		rows = append(rows, row{name: times("waits", x), load: at(x, class{path: "/do?cpu=1ms&sleep=5ms", share: 1})})
-	}
-	for _, x := range []float64{1.2, 2, 10} {
-		rows = append(rows, row{name: times("waits-early", x), load: at(x, class{path: "/do?cpu=1ms&sleep=5ms&first=10", share: 1})})
-	}
-	rows = append(rows, row{name: "waits-streams-2x", load: at(2, class{path: "/do?cpu=1ms&sleep=5ms", share: 1}), acts: []act{{0, streams}}})
+	sweep("waits", alone("/do?cpu=1ms&sleep=5ms"), 0.8, 1.2, 2, 10)
+	sweep("waits-early", alone("/do?cpu=1ms&sleep=5ms&first=10"), 1.2, 2, 10)
+	rows = append(rows, row{name: "waits-streams-2x", load: at(2, alone("/do?cpu=1ms&sleep=5ms")...), acts: []act{{0, streams}}})
 	for i := range rows {
 		rows[i].overload = true
 	}
@@ -125,15 +123,15 @@ func inTimeOf(metric string, classes ...int) func(*clientResult, extent) []sampl
 const stepUsual = 20 * ms
 
 func timeRows(d spans) []row {
-	step := openLoad{classes: at("/do?cpu=1ms"), patience: patience, drain: 300 * ms}.stepping(load.Steps{
+	step := openLoad{classes: alone("/do?cpu=1ms"), patience: patience, drain: 300 * ms}.stepping(load.Steps{
 		Target: latencyTarget, Usual: stepUsual, Lead: d(300*ms, sec), High: 500 * ms, Low: d(500*ms, 1200*ms), Count: int(d(2, 4)),
 	}, stepLow, stepHigh)
 	minute := openLoad{
-		classes: at("/do?cpu=1ms"), phases: []phase{{span: d(4*sec, time.Minute), times: 2}}, from: sec, patience: patience, drain: 300 * ms,
+		classes: alone("/do?cpu=1ms"), phases: []phase{{span: d(4*sec, time.Minute), times: 2}}, from: sec, patience: patience, drain: 300 * ms,
 	}
 	lead, slow, after := d(sec, 2*sec), d(2500*ms, 5*sec), d(3500*ms, 6*sec)
 	backend := openLoad{
-		classes: at("/backend"), phases: []phase{{span: lead + slow + after, rate: 1200}}, from: lead + slow + 2*sec,
+		classes: alone("/backend"), phases: []phase{{span: lead + slow + after, rate: 1200}}, from: lead + slow + 2*sec,
 		patience: patience, drain: 300 * ms, retries: 3,
 	}
 	order := func(text string) func(*matrix, *server) error {

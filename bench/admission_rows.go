@@ -27,11 +27,11 @@ const (
 	ms           = time.Millisecond
 )
 
-func at(path string) []class { return []class{{path: path, share: 1}} }
+func alone(path string) []class { return []class{{path: path, share: 1}} }
 
 // poisson is an open loop of ordinary life at a rate per second.
 func poisson(rate float64, path string, span time.Duration) openLoad {
-	return openLoad{classes: at(path), phases: []phase{{span: span, rate: rate}}, patience: lifePatience}
+	return openLoad{classes: alone(path), phases: []phase{{span: span, rate: rate}}, patience: lifePatience}
 }
 
 // below is likewise, at a multiple of capacity.
@@ -42,7 +42,7 @@ func below(times float64, span time.Duration, classes ...class) openLoad {
 // bursts is a number of requests at once, every so often.
 func bursts(n int, every time.Duration, path string, span time.Duration) openLoad {
 	return openLoad{
-		classes: at(path), patience: lifePatience,
+		classes: alone(path), patience: lifePatience,
 		phases: []phase{{span: span, rate: float64(n) / every.Seconds(), burst: n}},
 	}
 }
@@ -87,7 +87,7 @@ func releasedLoad(n, alloc int, at, span time.Duration) people.Config {
 
 // burstRows are loads well below capacity that come unevenly, or in uneven sizes.
 func burstRows(d spans) []row {
-	waves := openLoad{classes: at("/do?cpu=1ms"), patience: lifePatience}
+	waves := openLoad{classes: alone("/do?cpu=1ms"), patience: lifePatience}
 	for range int(d(1, 4)) {
 		waves.phases = append(waves.phases, phase{span: d(sec, 2*sec), times: 1.2}, phase{span: d(sec, 2*sec), times: 0.4})
 	}
@@ -101,7 +101,7 @@ func burstRows(d spans) []row {
 		{name: "waves-0.8x", load: waves},
 		{name: "cost-1-100-0.8x", load: below(0.8, d(2*sec, 8*sec),
 			class{path: "/do?cpu=50us", share: 0.99}, class{path: "/do?cpu=5ms", share: 0.01})},
-		{name: "few-heavy", load: openLoad{classes: at("/do?cpu=100ms"), patience: lifePatience,
+		{name: "few-heavy", load: openLoad{classes: alone("/do?cpu=100ms"), patience: lifePatience,
 			phases: []phase{{span: d(2*sec, 8*sec), rate: 8, burst: 1}}}},
 	}
 }
@@ -170,7 +170,7 @@ func stopped(from, until time.Duration) []act {
 
 // disturbedRows are servers that do not get all of their core, or are replaced.
 func disturbedRows(d spans) []row {
-	working := func(times float64, span time.Duration) openLoad { return below(times, span, at("/do?cpu=1ms")...) }
+	working := func(times float64, span time.Duration) openLoad { return below(times, span, alone("/do?cpu=1ms")...) }
 	pause := func(name string, times float64, pause time.Duration) row {
 		return row{name: name, load: working(times, 500*ms+pause+sec), acts: stopped(500*ms, 500*ms+pause)}
 	}

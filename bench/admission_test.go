@@ -176,7 +176,7 @@ func TestOracleFindsALimit(t *testing.T) {
 	m := testMatrix(t)
 	system := testenv.Need(m.system(oracleSystem))(t)
 	r := row{name: "x", overload: true, load: openLoad{
-		classes: at("/do?sleep=1ms"), phases: []phase{{span: 100 * ms, rate: 100}}, patience: 200 * ms,
+		classes: alone("/do?sleep=1ms"), phases: []phase{{span: 100 * ms, rate: 100}}, patience: 200 * ms,
 	}}
 	limit, err := m.bestLimit(t.Context(), system, r, extent{})
 	if err != nil || !slices.Contains(oracleLimits, limit) || m.limits["x"] != limit {
@@ -189,7 +189,7 @@ func TestServerThatTakesTooMuchMemoryHasNoGoodput(t *testing.T) {
 	m := testMatrix(t)
 	system := testenv.Need(m.system("net-http"))(t)
 	r := row{name: "x", number: overloadNumber + 1, overload: true, extra: released, needs: needs{watch: 1}, load: openLoad{
-		classes: at("/do?sleep=1ms"), phases: []phase{{span: 300 * ms, times: 1}}, patience: 200 * ms,
+		classes: alone("/do?sleep=1ms"), phases: []phase{{span: 300 * ms, times: 1}}, patience: 200 * ms,
 	}}
 	samples := testenv.Need(m.sample(t.Context(), system, r))(t)
 	if goodput, err := value(samples, "goodput-share"); err != nil || valuesOf(samples)["killed"] != 1 || goodput != 0 {

@@ -97,7 +97,7 @@ func TestRunsAreInterleaved(t *testing.T) {
 		}
 		return ""
 	}
-	r.measure([]point{{metric: "m", x: 1}, {metric: "m", x: 2}}, []contender{fake("a", &calls), b}, time.Millisecond)
+	r.measure([]point{{metric: "m", x: 1}, {metric: "m", x: 2}}, []contender{fake("a", &calls), b}, time.Millisecond, nil)
 	want := []string{
 		"a/m/1", "b/m/1", "a/m/2",
 		"b/m/1", "a/m/1", "a/m/2",
@@ -121,7 +121,7 @@ func TestRivalThatFailsIsLeftOutAndOursFailsTheRun(t *testing.T) {
 	for system, fails := range map[string]bool{"gnet": false, "capriccio": true, "knot": true} {
 		r := testRun(t)
 		calls := 0
-		r.measure([]point{{metric: "m", x: 1}}, []contender{broken(system, &calls)}, time.Millisecond)
+		r.measure([]point{{metric: "m", x: 1}}, []contender{broken(system, &calls)}, time.Millisecond, nil)
 		if (r.failed != nil) != fails || calls != 1 || r.env.Skipped[system+" m x=1"] != "broken" {
 			t.Errorf("%s: failed %v after %d calls, skipped %v", system, r.failed, calls, r.env.Skipped)
 		}
@@ -138,7 +138,7 @@ func TestInterruptEndsMeasuring(t *testing.T) {
 		cancel()
 		return nil, errors.New("killed")
 	}}
-	r.measure([]point{{metric: "m", x: 1}}, []contender{stops}, time.Millisecond)
+	r.measure([]point{{metric: "m", x: 1}}, []contender{stops}, time.Millisecond, nil)
 	if calls != 1 || len(r.env.Skipped) != 0 {
 		t.Errorf("%d calls, skipped %v", calls, r.env.Skipped)
 	}
@@ -148,7 +148,7 @@ func TestQuickRunOutOfTimeKeepsOneRound(t *testing.T) {
 	r := testRun(t)
 	r.began = time.Now().Add(-time.Hour)
 	var calls []string
-	r.measure([]point{{metric: "m", x: 1}}, []contender{fake("a", &calls)}, time.Hour)
+	r.measure([]point{{metric: "m", x: 1}}, []contender{fake("a", &calls)}, time.Hour, nil)
 	if len(calls) != 1 || len(r.env.Notes) != 1 {
 		t.Errorf("%d calls, notes %v; want one call and a note", len(calls), r.env.Notes)
 	}

@@ -83,11 +83,7 @@ func (p *part) measure(r *run) error {
 	}
 	r.reserved = p.reserved
 	if p.servers == nil {
-		if systems := p.systems(r); p.called != nil {
-			r.measureEach(points, systems, p.called)
-		} else {
-			r.measure(points, systems, p.length)
-		}
+		r.measure(points, p.systems(r), p.length, p.called)
 		return nil
 	}
 	sample := func(ctx context.Context, s *server, at point, d time.Duration) ([]sample, error) {
@@ -98,12 +94,12 @@ func (p *part) measure(r *run) error {
 		return nil
 	}
 	if p.fresh > 0 {
-		r.measure(points, slower(p.fresh, starting(launchers, sample)), p.length)
+		r.measure(points, slower(p.fresh, starting(launchers, sample)), p.length, nil)
 		return nil
 	}
 	servers := r.startAll(launchers)
 	defer closeAll(servers)
-	r.measure(points, serving(servers, sample), p.length)
+	r.measure(points, serving(servers, sample), p.length, nil)
 	if p.beside == nil {
 		return nil
 	}

@@ -154,21 +154,19 @@ func plan(rounds int, points []point, contenders []contender) []step {
 	return steps
 }
 
-// measure samples every point on every contender, for about wanted each time, less where a quick run asks for it. A
-// contender that fails at a point is left out there; if it is one of ours the run fails in the end. An interrupted run
-// measures nothing any more.
-func (r *run) measure(points []point, contenders []contender, wanted time.Duration) {
-	contenders = r.wanted(contenders)
-	for _, c := range contenders {
-		for _, p := range points {
-			if why := c.lacking(p); why != "" {
-				r.skip(c.system+" "+p.metric, errors.New(why))
-			}
-		}
+// measure samples every point on every contender, for about wanted each time, less where a quick run asks for it; or, if
+// called names the samples, for as long as each takes. A contender that fails at a point is left out there; if it is one
+// of ours the run fails in the end. An interrupted run measures nothing any more.
+func (r *run) measure(points []point, contenders []contender, wanted time.Duration, called func(system string, p point) string) {
+	contenders = slices.DeleteFunc(slices.Clone(contenders), func(c contender) bool { return !r.wants(c.system) })
+	timed := called == nil
+	if timed {
+		called = func(system string, p point) string { return system + " " + p.String() }
+		r.skipLacking(points, contenders)
 	}
 	steps := plan(r.rounds(), points, contenders)
 	if r.planning() {
-		r.addPlan(steps, wanted)
+		r.addPlan(steps, wanted, timed, called)
 		return
 	}
 	out, d := map[string]bool{}, wanted
@@ -176,7 +174,7 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 		if r.ctx.Err() != nil {
 			return
 		}
-		if r.quick {
+		if timed && r.quick {
 			left, beside := quickBudget-r.reserved-time.Since(r.began), s.contender.length(s.point, 0)
 			if s.round > 0 && left < beside {
 				r.note("time ran out: some points have fewer than %d runs", r.rounds())
@@ -184,36 +182,21 @@ func (r *run) measure(points []point, contenders []contender, wanted time.Durati
 			}
 			d = max(min(wanted, left/time.Duration(len(steps)-i)-beside), shortestSample)
 		}
-		if s.contender == &contenders[s.round%len(contenders)] {
-			fmt.Fprintf(r.progress, "%s %v\n", progress(i, steps), s.point)
-		}
-		r.try(s, s.contender.system+" "+s.point.String(), d, out)
-	}
-	if !r.quick {
-		r.profileLosses(points, contenders, wanted)
-	}
-}
-
-// measureEach samples every point on every contender, however long that takes. A contender that fails at a point is left
-// out there, as by measure.
-func (r *run) measureEach(points []point, contenders []contender, called func(system string, p point) string) {
-	out := map[string]bool{}
-	steps := plan(r.rounds(), points, r.wanted(contenders))
-	for i, s := range steps {
 		name := called(s.contender.system, s.point)
-		if r.planning() {
-			*r.planned += s.contender.length(s.point, 0)
-			if s.round == 0 {
-				r.outline = append(r.outline, s.contender.system+": "+strings.TrimSpace(name+" round 0"))
-			}
+		if out[name] {
 			continue
 		}
-		if out[name] || r.ctx.Err() != nil {
-			continue
+		at := fmt.Sprintf("[%*d/%d]", len(fmt.Sprint(len(steps))), i+1, len(steps))
+		if timed && s.contender == &contenders[s.round%len(contenders)] {
+			fmt.Fprintf(r.progress, "%s %v\n", at, s.point)
 		}
 		began := time.Now()
-		samples := r.try(s, name, 0, out)
-		fmt.Fprintf(r.progress, "%s %4.1f s  %s", progress(i, steps), time.Since(began).Seconds(), cmp.Or(name, s.contender.system))
+		samples, ok := r.try(s, name, d)
+		out[name] = !ok
+		if timed {
+			continue
+		}
+		fmt.Fprintf(r.progress, "%s %4.1f s  %s", at, time.Since(began).Seconds(), cmp.Or(name, s.contender.system))
 		for _, one := range samples {
 			if !slices.Contains(r.details, one.metric) {
 				fmt.Fprintf(r.progress, "  %s %s%s", one.metric, report.Number(one.value), strings.TrimPrefix(one.unit, "1"))
@@ -221,21 +204,23 @@ func (r *run) measureEach(points []point, contenders []contender, called func(sy
 		}
 		fmt.Fprintln(r.progress)
 	}
-}
-
-func (r *run) wanted(contenders []contender) []contender {
-	return slices.DeleteFunc(slices.Clone(contenders), func(c contender) bool { return !r.wants(c.system) })
-}
-
-func progress(i int, steps []step) string {
-	return fmt.Sprintf("[%*d/%d]", len(fmt.Sprint(len(steps))), i+1, len(steps))
-}
-
-// try takes the samples of a step, unless out says that it failed before; if it fails it is left out, by its name.
-func (r *run) try(s step, name string, d time.Duration, out map[string]bool) []sample {
-	if out[name] {
-		return nil
+	if timed && !r.quick {
+		r.profileLosses(points, contenders, wanted)
 	}
+}
+
+func (r *run) skipLacking(points []point, contenders []contender) {
+	for _, c := range contenders {
+		for _, p := range points {
+			if why := c.lacking(p); why != "" {
+				r.skip(c.system+" "+p.metric, errors.New(why))
+			}
+		}
+	}
+}
+
+// try takes the samples of a step, which is left out, by its name, if it fails.
+func (r *run) try(s step, name string, d time.Duration) (samples []sample, ok bool) {
 	r.round = s.round
 	samples, err := s.contender.sample(r.ctx, s.point, d)
 	if err == nil {
@@ -244,12 +229,11 @@ func (r *run) try(s step, name string, d time.Duration, out map[string]bool) []s
 	if err != nil && r.ctx.Err() == nil {
 		r.fail(s.contender.system, name, err)
 	}
-	out[name] = err != nil
-	return samples
+	return samples, err == nil
 }
 
 // addPlan adds what the steps take to a plan: in a quick run not more than there is time for, but all of the first round.
-func (r *run) addPlan(steps []step, wanted time.Duration) {
+func (r *run) addPlan(steps []step, wanted time.Duration, timed bool, called func(system string, p point) string) {
 	var last string
 	total, longest, first := time.Duration(0), time.Duration(0), time.Duration(0)
 	for _, s := range steps {
@@ -259,14 +243,22 @@ func (r *run) addPlan(steps []step, wanted time.Duration) {
 			continue
 		}
 		first += s.contender.length(s.point, min(wanted, shortestSample))
-		if at := s.point.String(); at != last {
+		at := s.point.String()
+		if !timed {
+			at = s.contender.system + ": " + strings.TrimSpace(called(s.contender.system, s.point)+" round 0")
+			r.outline = append(r.outline, at)
+			continue
+		}
+		if at != last {
 			r.outline, last = append(r.outline, at+":"), at
 		}
 		r.outline[len(r.outline)-1] += " " + s.contender.system
 	}
-	if r.quick {
+	switch {
+	case !timed:
+	case r.quick:
 		total = min(total, max(quickBudget-r.reserved-*r.planned, first))
-	} else if r.profiles == nil && len(steps) > 0 {
+	case r.profiles == nil && len(steps) > 0:
 		r.profiles = make([]report.Profile, lossesProfiled)
 		total += lossesProfiled * longest
 	}

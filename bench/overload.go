@@ -166,7 +166,7 @@ func (r *run) calibrateBurn() (int, error) {
 // were found to reach lately, so that loads can be multiples of it.
 func (m *matrix) ownCapacity(ctx context.Context, s *server, path string, span time.Duration) (float64, error) {
 	now, err := untilServed(span, func(span time.Duration) (float64, error) {
-		return m.served(ctx, s, mixed(at(path)...), capacityClients, span)
+		return m.served(ctx, s, mixed(alone(path)...), capacityClients, span)
 	})
 	if err != nil {
 		return 0, err

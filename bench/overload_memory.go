@@ -133,7 +133,7 @@ func (m *matrix) memoryLoad(ctx context.Context, system launcher, n needs, shape
 	x, measured := shape.clients, shape.warm+shape.span
 	var before, after counts
 	r := row{overload: true, needs: n, load: load.ClosedConfig{
-		Mix: mixed(at(fmt.Sprintf("/do?alloc=%d&sleep=%v", memoryHeld, shape.hold))...), Clients: int(x),
+		Mix: mixed(alone(fmt.Sprintf("/do?alloc=%d&sleep=%v", memoryHeld, shape.hold))...), Clients: int(x),
 		Warm: shape.warm, For: shape.span, Patient: shape.patient,
 	}}
 	r.acts = []act{

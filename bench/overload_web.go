@@ -128,9 +128,9 @@ func (w *web) takes(_ string, p point) time.Duration {
 // sample starts a server afresh, so that it has no backlog, measures its capacity, and
 // then loads it.
 func (w *web) sample(ctx context.Context, system launcher, p point) ([]sample, error) {
-	offered, suffix := openLoad{classes: at("/do?cpu=1ms"), patience: patience}, ""
+	offered, suffix := openLoad{classes: alone("/do?cpu=1ms"), patience: patience}, ""
 	if p.metric == "load"+waitsSuffix {
-		offered.classes, suffix = at(fmt.Sprintf("/do?cpu=1ms&sleep=%v", webPause)), waitsSuffix
+		offered.classes, suffix = alone(fmt.Sprintf("/do?cpu=1ms&sleep=%v", webPause)), waitsSuffix
 	}
 	if p.metric == "step" {
 		offered = offered.stepping(load.Steps{Target: latencyTarget, Lead: w.lead, High: w.highFor, Low: w.lowFor, Count: w.webTimes.steps}, stepLow, p.x)
