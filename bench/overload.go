@@ -263,7 +263,7 @@ var priorityExperiment = experiment{
 				urgentLoad, leisurelyLoad, spike, urgent, leisurely),
 			fmt.Sprintf("success: share of urgent requests answered 200 within %v, when clients give up; success-in-time: within %v; success-low: of the others; p99: of urgent ones served; goodput: of all, within %v",
 				patience, latencyTarget, latencyTarget),
-			fmt.Sprintf("the handler computes for 1 ms of CPU: %d steps of a loop; capacity is measured just before", w.matrix.steps),
+			fmt.Sprintf("the handler computes for 1 ms of CPU: %d steps of a loop; capacity is measured just before", w.steps),
 			"failsafe-go: net/http and its prioritized adaptive limiter around the handler; the other peers know no priorities",
 		}
 		return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -68,7 +69,7 @@ func TestOverloadSamplesHaveEveryMetric(t *testing.T) {
 	for _, name := range []string{"capriccio", "capriccio-fifo", "net-http", memlimitSystem, "nginx"} {
 		t.Run(name, func(t *testing.T) {
 			m, system := overloadOf(t, name)
-			times := webTimes{lead: 50 * ms, highFor: 100 * ms, lowFor: 100 * ms, steps: 1}
+			times := webTimes{step: load.Steps{Target: latencyTarget, Lead: 50 * ms, High: 100 * ms, Low: 100 * ms, Count: 1}}
 			givenTime(t, func(d time.Duration) error {
 				times.capacity, times.warm, times.span = d, d, d
 				w := &web{matrix: m, webTimes: times}

@@ -28,21 +28,19 @@ const (
 )
 
 type webTimes struct {
-	capacity, warm, span  time.Duration
-	lead, highFor, lowFor time.Duration
-	steps                 int
+	capacity, warm, span time.Duration
+	step                 load.Steps
 }
 
 var (
-	webQuick = webTimes{
-		capacity: 240 * time.Millisecond, warm: 350 * time.Millisecond, span: 550 * time.Millisecond,
-		lead: 300 * time.Millisecond, highFor: 350 * time.Millisecond, lowFor: 500 * time.Millisecond, steps: 2,
-	}
-	webFull = webTimes{
-		capacity: 400 * time.Millisecond, warm: 700 * time.Millisecond, span: 1500 * time.Millisecond,
-		lead: time.Second, highFor: 500 * time.Millisecond, lowFor: 1200 * time.Millisecond, steps: 3,
-	}
+	webQuick = webTimes{240 * ms, 350 * ms, 550 * ms, load.Steps{Target: latencyTarget, Lead: 300 * ms, High: 350 * ms, Low: 500 * ms, Count: 2}}
+	webFull  = webTimes{400 * ms, 700 * ms, 1500 * ms, load.Steps{Target: latencyTarget, Lead: sec, High: 500 * ms, Low: 1200 * ms, Count: 3}}
 )
+
+// stepping is how long the load goes up and down.
+func (t *webTimes) stepping() time.Duration {
+	return t.step.Lead + time.Duration(t.step.Count)*(t.step.High+t.step.Low)
+}
 
 type web struct {
 	*matrix
@@ -76,7 +74,7 @@ func prepareOverloadWeb(r *run, e *experiment) error {
 		return part{points: pointsAt(metric, xs...), length: w.span, reserved: reserved, systems: func(*run) []contender { return contenders }}
 	}
 	if r.quick {
-		steps := time.Duration(len(all)) * (w.lead + w.webTimes.capacity + time.Duration(w.webTimes.steps)*(w.highFor+w.lowFor))
+		steps := time.Duration(len(all)) * (w.webTimes.capacity + w.stepping())
 		others, otherTime := []float64{0.5, 1, 1.5, 5}, time.Duration(0)
 		for _, x := range others {
 			otherTime += w.webTimes.capacity + w.warmAt(x) + w.span
@@ -86,14 +84,14 @@ func prepareOverloadWeb(r *run, e *experiment) error {
 		e.parts = []part{loaded("load", all, 0, 0.8, 1, 2, 10), loaded("step", all, 0, stepHigh), loaded("load"+waitsSuffix, all, 0, webMainLoads...)}
 	}
 	e.notes = []string{
-		fmt.Sprintf("the handler computes for 1 ms of CPU: %d steps of a loop, the same for all, counted and not timed", w.matrix.steps),
+		fmt.Sprintf("the handler computes for 1 ms of CPU: %d steps of a loop, the same for all, counted and not timed", w.steps),
 		fmt.Sprintf("x is the load as a multiple of capacity, which is what the same server serves %d clients of a closed loop just before; "+
 			"goodput: responses 200 within %v of when the request was due; goodput-share: of capacity", capacityClients, latencyTarget),
 		fmt.Sprintf("requests come by a Poisson process with the same seed for all; a client that has waited %v closes its connection (lost); "+
 			"p99 is that of the responses 200 that came; client-late: p99 of what the client itself was late", patience),
 		fmt.Sprintf("settle-ms: after a step from %g to %g times capacity, until the 99th percentile in windows of 10 ms stays within 1.5 times its level; "+
 			"%v if it is not level, or above %v, in the second half; recover-ms: after the step down, until it stays below twice its value of before",
-			stepLow, stepHigh, w.highFor, latencyTarget),
+			stepLow, stepHigh, w.step.High, latencyTarget),
 		fmt.Sprintf("nginx: lets %d requests at a time through to net-http (limit_conn, a number chosen by hand), both on the server core", limitedConns),
 		fmt.Sprintf("failsafe-go: net/http and its adaptive limiter with default settings around the handler; it counts handlers that have begun, and on one core "+
 			"one that never waits ends before the next begins; in metrics named *%s handlers wait for %v in the middle (full runs only)", waitsSuffix, webPause),
@@ -117,7 +115,7 @@ func (w *web) takes(_ string, p point) time.Duration {
 	capacity := w.webTimes.capacity * 5 / 4
 	switch {
 	case p.metric == "step":
-		return capacity + w.lead + time.Duration(w.webTimes.steps)*(w.highFor+w.lowFor)
+		return capacity + w.stepping()
 	case p.metric == "spike":
 		warm, span := w.spikeTimes(p)
 		return capacity + warm + span + patience/2
@@ -133,7 +131,7 @@ func (w *web) sample(ctx context.Context, system launcher, p point) ([]sample, e
 		offered.classes, suffix = alone(fmt.Sprintf("/do?cpu=1ms&sleep=%v", webPause)), waitsSuffix
 	}
 	if p.metric == "step" {
-		offered = offered.stepping(load.Steps{Target: latencyTarget, Lead: w.lead, High: w.highFor, Low: w.lowFor, Count: w.webTimes.steps}, stepLow, p.x)
+		offered = offered.stepping(w.step, stepLow, p.x)
 	} else {
 		warm := w.warmAt(p.x)
 		offered.from, offered.phases = warm, []phase{{span: warm + w.span, times: p.x}}
