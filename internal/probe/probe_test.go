@@ -139,54 +139,62 @@ func TestMemoryOfEveryHierarchy(t *testing.T) {
 		"proc/self/mountinfo":          `30 22 0:26 / /my\040groups rw - cgroup2 cgroup2 rw` + "\n",
 		"my groups/pod/app/memory.max": "67108864\n", "my groups/pod/app/memory.current": "1\n",
 	})
+	withoutMax := version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "max\n", "sys/fs/cgroup/pod/memory.max": "max\n"})
+	small := tree{"sys/fs/cgroup/memory/app/memory.limit_in_bytes": "300000000\n"}
 	for _, c := range []struct {
 		name        string
 		tree        tree
-		used, limit float64
+		used, limit float64 // of what is fullest
+		container   float64 // 0: none
+		most        int64   // that MemoryLimit says
 	}{
-		{"no cgroup", machine, 8 * gib, 16 * gib},
-		{"version 2", version2, 800000000, gib},
-		{"version 2, outer group fuller", version2.with(tree{"sys/fs/cgroup/pod/memory.current": "8500000000\n"}), 8500000000, 8 * gib},
-		{"version 2, high", version2.with(tree{"sys/fs/cgroup/pod/app/memory.high": "999000000\n"}), 800000000, 999000000},
-		{"version 2, max", version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "max\n", "sys/fs/cgroup/pod/memory.max": "max\n"}), 8 * gib, 16 * gib},
-		{"version 2, no stat", version2.with(tree{"sys/fs/cgroup/pod/app/memory.stat": "-"}), 900000000, gib},
-		{"version 1", version1, 1500000000, 2 * gib},
-		{"version 1, full", version1.with(tree{"sys/fs/cgroup/memory/app/memory.usage_in_bytes": "2000000000\n"}), 1900000000, 2 * gib},
-		{"hybrid", hybrid.with(tree{"sys/fs/cgroup/memory/app/memory.usage_in_bytes": "2000000000\n"}), 1900000000, 2 * gib},
-		{"path of the host", hostPath, 400000000, 512 << 20},
-		{"path of the host, full", hostPath.with(tree{"sys/fs/cgroup/memory.current": "500000000\n"}), 500000000, 512 << 20},
-		{"docker", docker.with(tree{"sys/fs/cgroup/memory/memory.usage_in_bytes": "260000000\n"}), 260000000, 256 << 20},
-		{"mounted elsewhere", spaces.with(tree{"my groups/pod/app/memory.current": "67000000\n"}), 67000000, 64 << 20},
-		{"limit of 0", version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "0\n"}), 8 * gib, 16 * gib},
+		{"no cgroup", machine, 8 * gib, 16 * gib, 0, 16 * gib},
+		{"version 2", version2, 800000000, gib, gib, gib},
+		{"version 2, outer group fuller", version2.with(tree{"sys/fs/cgroup/pod/memory.current": "8500000000\n"}), 8500000000, 8 * gib, gib, gib},
+		{"version 2, outer group less", version2.with(tree{"sys/fs/cgroup/pod/memory.max": "500000000\n"}), 1000000000, 500000000, 500000000, 500_000_000},
+		{"version 2, outer group only", version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "max\n"}), 8 * gib, 16 * gib, 8 * gib, 8 * gib},
+		{"version 2, high", version2.with(tree{"sys/fs/cgroup/pod/app/memory.high": "999000000\n"}), 800000000, 999000000, 999000000, 999_000_000},
+		{"version 2, max", withoutMax, 8 * gib, 16 * gib, 0, 16 * gib},
+		{"more than the machine has", withoutMax.with(tree{"sys/fs/cgroup/pod/memory.max": "17179869184\n"}), 8 * gib, 16 * gib, 0, 16 * gib},
+		{"version 2, no stat", version2.with(tree{"sys/fs/cgroup/pod/app/memory.stat": "-"}), 900000000, gib, gib, gib},
+		{"version 1", version1, 1500000000, 2 * gib, 2 * gib, 2 * gib},
+		{"version 1, full", version1.with(tree{"sys/fs/cgroup/memory/app/memory.usage_in_bytes": "2000000000\n"}), 1900000000, 2 * gib, 2 * gib, 2 * gib},
+		{"version 1, small", version1.with(small), 1500000000, 300000000, 300000000, 300_000_000},
+		{"version 1, none", version1.with(tree{"sys/fs/cgroup/memory/app/memory.limit_in_bytes": "9223372036854771712\n"}), 8 * gib, 16 * gib, 0, 16 * gib},
+		{"hybrid", hybrid.with(tree{"sys/fs/cgroup/memory/app/memory.usage_in_bytes": "2000000000\n"}), 1900000000, 2 * gib, 2 * gib, 2 * gib},
+		{"path of the host", hostPath, 400000000, 512 << 20, 512 << 20, 512 << 20},
+		{"path of the host, full", hostPath.with(tree{"sys/fs/cgroup/memory.current": "500000000\n"}), 500000000, 512 << 20, 512 << 20, 512 << 20},
+		{"docker", docker.with(tree{"sys/fs/cgroup/memory/memory.usage_in_bytes": "260000000\n"}), 260000000, 256 << 20, 256 << 20, 256 << 20},
+		{"mounted elsewhere", spaces.with(tree{"my groups/pod/app/memory.current": "67000000\n"}), 67000000, 64 << 20, 64 << 20, 64 << 20},
+		{"limit of 0", version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "0\n"}), 8 * gib, 16 * gib, 8 * gib, 8 * gib},
 	} {
 		p, _ := newProbe(t, c.tree.write(t), nil)
 		got, found := find(p.Read(0), Memory)
 		if !found || got.Value != c.used || got.Limit != c.limit || got.Sign {
 			t.Errorf("%s: %+v, %v; want %.0f of %.0f", c.name, got, found, c.used, c.limit)
 		}
+		testenv.Equal(t, p.ContainerLimit(), c.container, "%s: limit of the container", c.name)
+		testenv.Equal(t, MemoryLimit(p.cfg), c.most, "%s: limit on memory", c.name)
 	}
 }
 
-func TestContainerLimit(t *testing.T) {
-	const none = "9223372036854771712\n" // of version 1
+// GOMEMLIMIT counts, too, where it is less.
+func TestMemoryLimitOfTheRuntime(t *testing.T) {
+	silent := tree{"proc/self/cgroup": "0::/\n"}
 	for _, c := range []struct {
-		name string
-		tree tree
-		want float64
+		name  string
+		tree  tree
+		limit float64
+		want  int64
 	}{
-		{"no cgroup", machine, 0},
-		{"version 2, the inner group", version2, gib},
-		{"version 2, the outer group", version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "max\n"}), 8 * gib},
-		{"version 2, high", version2.with(tree{"sys/fs/cgroup/pod/app/memory.high": "999000000\n"}), 999000000},
-		{"version 2, none", version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "max\n", "sys/fs/cgroup/pod/memory.max": "max\n"}), 0},
-		{"version 1", version1, 2 * gib},
-		{"version 1, none", version1.with(tree{"sys/fs/cgroup/memory/app/memory.limit_in_bytes": none}), 0},
-		{"more than the machine has", version2.with(tree{"sys/fs/cgroup/pod/app/memory.max": "max\n", "sys/fs/cgroup/pod/memory.max": "17179869184\n"}), 0},
+		{"less than the container", version2, 1 << 20, 1 << 20},
+		{"nothing else says", silent, 1 << 20, 1 << 20},
+		{"nor does it", silent, math.MaxInt64, 0},
 	} {
-		p, _ := newProbe(t, c.tree.write(t), nil)
-		p.Read(0)
-		testenv.Equal(t, p.ContainerLimit(), c.want, c.name)
+		got := MemoryLimit(Config{Root: c.tree.write(t), Runtime: func() Runtime { return Runtime{MemoryLimit: c.limit, Percent: 100} }})
+		testenv.Equal(t, got, c.want, c.name)
 	}
+	testenv.AtLeast(t, MemoryLimit(Config{}), 1, "bytes that this machine has")
 }
 
 func TestContainersPressureIsPreferred(t *testing.T) {

@@ -4,27 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
-
-func TestReport(t *testing.T) {
-	l := admit.NewLedger()
-	memory := mustAdd(t, l, admit.Spec{Name: "memory", Limit: 100, Unknown: 25})
-	l.Observe(time.Second, memory, 150)
-	p := NewResource(ResourceConfig{Ledger: l})
-	p.Count(3, 1)
-	p.Count(1, 1)
-	p.Count(3, 1)
-	p.Tick(time.Second)
-
-	var r Report
-	p.Report(&r)
-	testenv.Equal(t, r.Policy, "resource", "policy")
-	if len(r.Nodes) != 2 || r.Nodes[0].Node != 1 || r.Nodes[1].Node != 3 || r.Nodes[1].Ready != 2 || r.Nodes[0].Tickets != DefaultTickets {
-		t.Errorf("nodes %+v", r.Nodes)
-	}
-}
 
 // Each turn of a node is a cohort, of as many steps as were taken, whether one by one or several at a time.
 func TestReportOfCohorts(t *testing.T) {

@@ -210,6 +210,35 @@ func TestKeeperIsHeldAndReleased(t *testing.T) {
 	testenv.Equal(t, w.report(4).Held, "", "when nothing holds it, it")
 }
 
+// Room that was granted for the tasks of a cohort is given back for those that did not run in it.
+func TestRoomForTasksThatDidNotRunIsGivenBack(t *testing.T) {
+	w := newWorld(t)
+	w.at(910) // up to 950: room for four
+	ready(w, 4, 4, 4, 4)
+	if n, steps, _ := w.Choose(); n != 4 || steps != 4 {
+		t.Fatalf("%d tasks of node %d are chosen, want 4 of 4", steps, n)
+	}
+	testenv.Equal(t, w.ledger.Grant(w.memory, 10, 1), 0, "more are granted room")
+	w.Ran(4, 1, 1000, 0)
+	w.Count(4, -3)
+	w.Tick(w.now)
+	testenv.Equal(t, w.ledger.Grant(w.memory, 10, 10), 3, "are granted room when one has run")
+}
+
+// The nodes are ranked anew as soon as the state of a resource changes.
+func TestAStateThatChangesIsSeenAtOnce(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		used    float64
+		demoted bool
+	}{{10, false}, {1000, true}, {10, false}} {
+		w.now += time.Millisecond
+		w.ledger.Observe(w.now, w.memory, c.used)
+		w.Tick(w.now)
+		testenv.Equal(t, w.report(1).Tickets < w.report(2).Tickets, c.demoted, "with %v of 1000 in use the node that takes comes after the one that gives", c.used)
+	}
+}
+
 // Tasks that have been let in at an entrance are not held, for what holds them up holds up
 // what they will give back.
 func TestTasksInsideAreNotHeld(t *testing.T) {

@@ -1,12 +1,9 @@
 package sched
 
 import (
-	"cmp"
 	"flag"
 	"math/rand/v2"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -40,25 +37,6 @@ func eachSeed(t *testing.T, n int, test func(t *testing.T, rng *rand.Rand)) {
 func mustAdd(t *testing.T, l *admit.Ledger, s admit.Spec) admit.ResourceID {
 	t.Helper()
 	return testenv.Need(l.Add(s))(t)
-}
-
-// A timeline is what is yet to happen in a simulation, the next first.
-type timeline[T any] []entry[T]
-
-type entry[T any] struct {
-	at   time.Duration
-	what T
-}
-
-func (t *timeline[T]) push(at time.Duration, what T) {
-	i, _ := slices.BinarySearchFunc(*t, at, func(e entry[T], at time.Duration) int { return cmp.Or(cmp.Compare(e.at, at), -1) })
-	*t = slices.Insert(*t, i, entry[T]{at, what})
-}
-
-func (t *timeline[T]) pop() T {
-	next := (*t)[0].what
-	*t = (*t)[1:]
-	return next
 }
 
 // next is the node that p chooses.

@@ -202,6 +202,13 @@ func (x row) run(t *testing.T, scheduler string) *Result {
 	return r
 }
 
+func (r *Result) check(t *testing.T, seed uint64) {
+	t.Helper()
+	for _, b := range r.Broken {
+		t.Errorf("seed %d: %s", seed, b)
+	}
+}
+
 func (r *Result) String() string {
 	return fmt.Sprintf("%d of %d refused; %v %v; p50 %v, p99 %v; loops %.0f %% busy for %v; %d events",
 		r.Clients.Statuses[503], r.Clients.begun, r.Clients.Statuses, r.Clients.Failures,

@@ -98,8 +98,8 @@ func TestSlowAnswersWhileLittleIsInUse(t *testing.T) {
 	run(t, crowd, folder)
 }
 
-// TestSeedsReplay runs some scenarios twice, with others in between. Left out are those with
-// handlers of net/http, whose goroutines run beside the loops, and with knot.Files, which asks
+// TestSeedsReplay runs some scenarios twice, with others in between: each seed is one run, and another than that of any other
+// seed. Left out are those with handlers of net/http, whose goroutines run beside the loops, and with knot.Files, which asks
 // the real kernel what is in its caches, and the real clock how old a file is.
 func TestSeedsReplay(t *testing.T) {
 	if testenv.Race {
@@ -114,7 +114,7 @@ func TestSeedsReplay(t *testing.T) {
 		return repeats
 	}
 	for pass := range 2 {
-		for seed := range uint64(25) {
+		for seed := range uint64(testenv.Rounds(15, 25)) {
 			if seed++; slices.ContainsFunc(NewScenario(seed).parts, func(p part) bool { return !strings.Contains(p.path, "?") }) || again(seed) || pass == 0 {
 				continue
 			}
@@ -126,6 +126,15 @@ func TestSeedsReplay(t *testing.T) {
 					break
 				}
 			}
+		}
+	}
+	of := map[uint64]uint64{}
+	for seed, traces := range seen {
+		for _, trace := range traces {
+			if other, known := of[trace]; known && other != seed {
+				t.Errorf("seeds %d and %d are one run: %x", seed, other, trace)
+			}
+			of[trace] = seed
 		}
 	}
 }
