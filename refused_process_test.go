@@ -205,7 +205,7 @@ func TestProgramsOfDocumentsStop(t *testing.T) {
 			sources[filepath.Join(here, name, "main.go")] = source
 			all = append(all, "./"+name)
 			if strings.Contains(code, "netpoll.Listen(") { // the others listen on a port that may be taken
-				servers = append(servers, name)
+				servers = append(servers, "./"+name)
 			}
 		}
 	}
@@ -213,7 +213,8 @@ func TestProgramsOfDocumentsStop(t *testing.T) {
 	testenv.AtLeast(t, len(servers), 2, "servers")
 	overlay := filepath.Join(dir, "overlay")
 	testenv.Must(t, os.WriteFile(overlay, testenv.Need(json.Marshal(map[string]any{"Replace": sources}))(t), 0o600))
-	testenv.Run(t, "", nil, "go", append([]string{"build", "-overlay", overlay, "-o", dir + "/"}, all...)...)
+	testenv.Run(t, "", nil, "go", append([]string{"list", "-export", "-f", "", "-overlay", overlay}, all...)...) // compiles, and does not link
+	testenv.Run(t, "", nil, "go", append([]string{"build", "-overlay", overlay, "-o", dir + "/"}, servers...)...)
 	for _, name := range servers {
 		stopsWell(t, filepath.Join(dir, name))
 	}

@@ -96,6 +96,7 @@ func TestRuntimesShowNothingOfEachOther(t *testing.T) {
 	check(fourth, "mine", 2)
 	check(second, "mine", 3)
 	check(first, "mine", 5)
+	testenv.Equal(t, capriccio.Snapshot(new(task.Runtime)), nil, "a graph for a runtime that is not ours")
 }
 
 // scheduled reports whether the scheduler has a gate of that entrance.

@@ -84,7 +84,7 @@ func runtimesProgram() error {
 			if err := all[0].Close(); err != nil {
 				return err
 			}
-			if !soon(func() bool { return !capriccio.Runs(all[0]) }) {
+			if !testenv.Soon(func() bool { return !capriccio.Runs(all[0]) }) {
 				return errors.New("a closed runtime is still counted among those that run")
 			}
 			all = all[1:]
@@ -171,25 +171,11 @@ func (p *program) end() string {
 	return p.stderr.String()
 }
 
-// soon waits until done returns true, at most a minute.
-func soon(done func() bool) bool {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for patience := time.After(time.Minute); !done(); {
-		select {
-		case <-tick.C:
-		case <-patience:
-			return false
-		}
-	}
-	return true
-}
-
 // awaitFile waits for path to be another file than before, and reads it.
 func awaitFile(t *testing.T, path string, before os.FileInfo) (*bgraph.Snapshot, os.FileInfo) {
 	t.Helper()
 	var info os.FileInfo
-	if !soon(func() (is bool) {
+	if !testenv.Soon(func() (is bool) {
 		now, err := os.Lstat(path)
 		info = now
 		return err == nil && !os.SameFile(now, before)
@@ -245,7 +231,7 @@ func TestTenSignalsUnderLoad(t *testing.T) {
 	var arrivals uint64
 	for i := range 10 {
 		was := answers.Load()
-		if !soon(func() bool { return answers.Load() >= was+100 }) {
+		if !testenv.Soon(func() bool { return answers.Load() >= was+100 }) {
 			t.Fatal("the clients get no answers")
 		}
 		p.signal()
@@ -364,7 +350,7 @@ func TestTheStatisticsOfStackChunksAreWritten(t *testing.T) {
 	p.say("link")
 	p.signal()
 	var s capriccio.StackStats
-	if !soon(func() bool {
+	if !testenv.Soon(func() bool {
 		var err error
 		s, err = readStacks(path)
 		return err == nil

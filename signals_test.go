@@ -20,8 +20,6 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/ressched"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 func TestGraphIsOnByDefault(t *testing.T) {
@@ -51,27 +49,6 @@ func TestGraphIsOnByDefault(t *testing.T) {
 		}
 		testenv.Check(t, rt.Close())
 	}
-}
-
-func TestGraphSeesTheTasksOfItsRuntime(t *testing.T) {
-	var all [2]*task.Runtime
-	for i := range all {
-		rt := testenv.Need(New(WithLoops(1)))(t)
-		defer rt.Close()
-		all[i] = rt
-		rt.Go(func() { ressched.YieldAt(fmt.Sprint("place ", i)) }).Join()
-	}
-	for i, rt := range all {
-		s := Snapshot(rt)
-		for j := range all {
-			found := false
-			for k := range s.Nodes {
-				found = found || s.Nodes[k].Label == fmt.Sprint("place ", j)
-			}
-			testenv.Equal(t, found, i == j, "graph %d has the place of runtime %d", i, j)
-		}
-	}
-	testenv.Equal(t, Snapshot(new(task.Runtime)), nil, "a graph for a runtime that is not ours")
 }
 
 func TestDumpPath(t *testing.T) {

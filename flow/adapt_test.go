@@ -1,7 +1,7 @@
 package flow
 
 import (
-	"container/heap"
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -20,7 +20,7 @@ type world struct {
 	damper        damper
 	v             viscosity
 	now           time.Duration
-	events        events
+	events        []event // the next first
 	queue         []time.Duration
 	waits         []time.Duration
 	workers, busy int
@@ -39,18 +39,6 @@ const (
 	served
 )
 
-type events []event
-
-func (e events) Len() int           { return len(e) }
-func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
-func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)        { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
-}
-
 // rate is how many arrive per second.
 func rate(t time.Duration) float64 {
 	switch phase := math.Mod(t.Seconds(), 33); {
@@ -64,8 +52,14 @@ func rate(t time.Duration) float64 {
 	return 50
 }
 
+func (w *world) at(at time.Duration, kind int) {
+	i, _ := slices.BinarySearchFunc(w.events, at, func(e event, at time.Duration) int { return cmp.Compare(e.at, at) })
+	w.events = slices.Insert(w.events, i, event{at, kind})
+}
+
+// after has something happen after a random time, of that many seconds on average.
 func (w *world) after(mean float64, kind int) {
-	heap.Push(&w.events, event{w.now + time.Duration(w.rand.ExpFloat64()*mean*float64(time.Second)), kind})
+	w.at(w.now+time.Duration(w.rand.ExpFloat64()*mean*float64(time.Second)), kind)
 }
 
 func (w *world) decide() {
@@ -80,9 +74,10 @@ func (w *world) run(until time.Duration, arrivals bool) {
 	if arrivals {
 		w.after(1/rate(w.now), arrival)
 	}
-	heap.Push(&w.events, event{w.now + 100*time.Millisecond, tick})
+	w.at(w.now+100*time.Millisecond, tick)
 	for w.now < until {
-		e := heap.Pop(&w.events).(event)
+		e := w.events[0]
+		w.events = w.events[1:]
 		w.now = e.at
 		switch e.kind {
 		case arrival:
@@ -95,7 +90,7 @@ func (w *world) run(until time.Duration, arrivals bool) {
 				w.decide()
 			}
 		case tick:
-			heap.Push(&w.events, event{w.now + 100*time.Millisecond, tick})
+			w.at(w.now+100*time.Millisecond, tick)
 			w.v = w.damper.tick(w.now, w.workers)
 			if !arrivals {
 				w.decide()
@@ -115,7 +110,7 @@ func (w *world) run(until time.Duration, arrivals bool) {
 			w.busy++
 			took := w.rand.ExpFloat64() * 0.02
 			w.sizer.addService(time.Duration(took*float64(time.Second)), 0)
-			heap.Push(&w.events, event{w.now + time.Duration(took*float64(time.Second)), served})
+			w.at(w.now+time.Duration(took*float64(time.Second)), served)
 		}
 	}
 }

@@ -118,20 +118,6 @@ func atAKnownPlace() {
 	ressched.YieldAt("known place")
 }
 
-func TestLabelsTellPlacesApart(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
-		for i := range 30 {
-			ressched.YieldAt(fmt.Sprint("label ", i%3))
-			task.Yield()
-		}
-	})
-	for i := range 3 {
-		if n := one(t, s, fmt.Sprint("label ", i)); n.Arrivals != 10 || n.Reason != "yield" {
-			t.Errorf("%d arrivals for %q, want 10 yields", n.Arrivals, n.Reason)
-		}
-	}
-}
-
 func TestLimitsOfNodesAndEdges(t *testing.T) {
 	const depth = 300
 	var recur func(n int)
