@@ -5,6 +5,8 @@ import (
 	"time"
 )
 
+const mib = 1 << 20
+
 // The heap is at its limit because of memory that no admitted task holds: tasks are held back until that is clear, and
 // admitted then until there is room again.
 func TestRefusingIsFutile(t *testing.T) {

@@ -44,7 +44,7 @@ func heap(*engine.Runtime) []probe.Reading {
 func TestRandomPrograms(t *testing.T) {
 	for _, cfg := range []Config{{Policy: Cohort}, {Policy: Cohort, CohortSize: 3, OldestFirst: true}, {Policy: Cohort, CohortSize: 3}, {Policy: Resource}, {Policy: Resource, NoRefusals: true}} {
 		t.Run(cfg.Policy, func(t *testing.T) {
-			programs.Run(t, testenv.Rounds(12, 40), func(t testing.TB, loops int, seed uint64) *engine.Runtime {
+			programs.Run(t, testenv.Rounds(6, 40), func(t testing.TB, loops int, seed uint64) *engine.Runtime {
 				rt, s := fed(t, loops, seed, cfg)
 				if s.ledger != nil { // what Run does, at odd moments
 					s.tick(rt.Now(), seed, nil)
@@ -65,14 +65,18 @@ func TestUnknownPolicies(t *testing.T) {
 	}
 }
 
-// An Entrance where every task goes on to allocate 1 MiB and to take 2 tokens: the demand
-// that is predicted there is that.
+// An Entrance where every task goes on to allocate 1 MiB, to take 2 tokens, to start 7 others and to use a stack chunk: the
+// demand that is predicted there is that. Tasks and stack chunks are counted by the engine, and learnt as what a program
+// declares is.
 func TestDemandIsLearntFromTheGraph(t *testing.T) {
 	e := testenv.Need(engine.NewEntrance("learn"))(t)
 	tokens := testenv.Need(admit.NewResource("learn tokens", ""))(t)
 	tokens.SetLimit(100)
+	engine.Tasks.SetLimit(1000)
+	defer engine.Tasks.SetLimit(0)
 	rt, s := fed(t, 1, 1, Config{Policy: Resource})
 	defer rt.Close()
+	before := engine.Tasks.InUse()
 	var sink []byte
 	testenv.Must(t, rt.Go(func() {
 		for range 100 {
@@ -84,28 +88,51 @@ func TestDemandIsLearntFromTheGraph(t *testing.T) {
 				defer e.Leave()
 				sink = make([]byte, 1<<20)
 				engine.Acquire(tokens, 2)
-				engine.Sleep(time.Millisecond)
+				for range 7 {
+					engine.Go(func() { engine.Sleep(time.Millisecond) })
+				}
+				stackchunk.Call(100<<10, func() { engine.Sleep(2 * time.Millisecond) })
 				engine.Release(tokens, 2)
 				engine.Yield()
 			}).Join()
 		}
+		testenv.Equal(t, engine.Tasks.InUse()-before, 1, "tasks are left: this one")
 	}).Join())
 	_ = sink
+	testenv.Equal(t, engine.Tasks.InUse(), before, "tasks are left")
 	s.tick(rt.Now()+learnEvery, 1, heap(rt))
-	var entrance recorder.NodeID
+	var p *sched.Prediction
 	for id, name := range s.cfg.Graph.Entrances() {
 		if name == "learn" {
-			entrance = id
+			p = &s.predicted()[id]
 		}
 	}
-	p := s.predicted()[entrance]
-	if mem := p.Peak[s.memory].Mean; mem < 1<<20 || mem > 1.3*(1<<20) {
-		t.Errorf("a task is expected to hold %.0f bytes, want 1 MiB or a little more", mem)
+	for _, c := range []struct {
+		what        string
+		resource    int
+		least, most float64
+	}{
+		{"bytes of the heap", int(s.memory), 1 << 20, 1.3 * (1 << 20)},
+		{"tokens", watched(t, s, tokens), 1.9, 2.1},
+		{"tasks", watched(t, s, engine.Tasks), 6.5, 7.5},
+		{"bytes of stack chunks", watched(t, s, engine.StackSpace), 100 << 10, 512 << 10},
+	} {
+		if n := p.Peak[c.resource].Mean; n < c.least || n > c.most {
+			t.Errorf("a task is expected to hold %.1f %s, want %.1f to %.1f", n, c.what, c.least, c.most)
+		}
 	}
 	testenv.AtMost(t, p.Net[s.memory], 0.2*(1<<20), "bytes that a task is expected to have taken in the end")
-	if took := p.Peak[watched(t, s, tokens)].Mean; took < 1.9 || took > 2.1 {
-		t.Errorf("a task is expected to hold %.2f tokens, want 2", took)
+	state := func() admit.State {
+		var r admit.Report
+		s.ledger.Report(&r)
+		return r.Resources[watched(t, s, engine.Tasks)].State
 	}
+	testenv.Equal(t, state(), admit.Low, "tasks")
+	const held = 960
+	engine.Acquire(engine.Tasks, held) // as of tasks that do not end
+	defer engine.Release(engine.Tasks, held)
+	s.tick(rt.Now()+2*learnEvery, 2, nil)
+	testenv.Equal(t, state(), admit.AtLimit, "with %d tasks of 1000", held)
 }
 
 // A limit that the program takes back holds nobody up any more, be it that none is known or that it is to be found; and
@@ -173,62 +200,6 @@ func watched(t *testing.T, s *Feed, r *admit.Resource) int {
 		t.Fatalf("the resource %q is not watched", r.Name())
 	}
 	return s.resource[i]
-}
-
-// Tasks and stack chunks are counted by the engine, and learnt as what a program declares is.
-func TestTasksAndStackSpaceAreLearnt(t *testing.T) {
-	e := testenv.Need(engine.NewEntrance("learn tasks"))(t)
-	engine.Tasks.SetLimit(1000)
-	defer engine.Tasks.SetLimit(0)
-	rt, s := fed(t, 1, 1, Config{Policy: Resource})
-	defer rt.Close()
-	before := engine.Tasks.InUse()
-	testenv.Must(t, rt.Go(func() {
-		for range 100 {
-			engine.Go(func() {
-				if err := e.Enter(); err != nil {
-					t.Error(err)
-					return
-				}
-				defer e.Leave()
-				for range 7 {
-					engine.Go(func() { engine.Sleep(time.Millisecond) })
-				}
-				stackchunk.Call(100<<10, func() { engine.Sleep(2 * time.Millisecond) })
-			}).Join()
-		}
-		if n := engine.Tasks.InUse() - before; n != 1 {
-			t.Errorf("%d tasks are left, want this one", n)
-		}
-	}).Join())
-	testenv.Equal(t, engine.Tasks.InUse(), before, "tasks are left")
-	s.tick(rt.Now()+learnEvery, 1, heap(rt))
-	for id, name := range s.cfg.Graph.Entrances() {
-		if name != "learn tasks" {
-			continue
-		}
-		p := s.predicted()[id]
-		if n := p.Peak[watched(t, s, engine.Tasks)].Mean; n < 6.5 || n > 7.5 {
-			t.Errorf("a task is expected to have %.1f others, want 7", n)
-		}
-		if n := p.Peak[watched(t, s, engine.StackSpace)].Mean; n < 100<<10 || n > 512<<10 {
-			t.Errorf("a task is expected to hold %.0f bytes of stack chunks, want one for 100 KiB", n)
-		}
-	}
-	var r admit.Report
-	s.ledger.Report(&r)
-	if i := slices.IndexFunc(r.Resources, func(r admit.ResourceReport) bool { return r.Name == engine.Tasks.Name() }); i < 0 || r.Resources[i].State != admit.Low {
-		t.Errorf("the ledger says %+v; want tasks, low", r.Resources)
-	}
-	held := int64(960)
-	engine.Acquire(engine.Tasks, held) // as of tasks that do not end
-	defer engine.Release(engine.Tasks, held)
-	s.tick(rt.Now()+2*learnEvery, 2, nil)
-	r = admit.Report{}
-	s.ledger.Report(&r)
-	if i := slices.IndexFunc(r.Resources, func(r admit.ResourceReport) bool { return r.Name == engine.Tasks.Name() }); i < 0 || r.Resources[i].State != admit.AtLimit {
-		t.Errorf("with %d tasks of 1000 the ledger says %+v; want tasks, at their limit", held, r.Resources)
-	}
 }
 
 // Others on the machine wait for memory; the program has all that it wants, and lets nobody wait for that.

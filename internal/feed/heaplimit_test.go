@@ -24,21 +24,16 @@ func TestHeapLimitFollowsTheContainer(t *testing.T) {
 		{"GOMEMLIMIT=off", true, 0, []float64{1000}, none, none},
 		{"the program's own", false, 5000, []float64{1000}, 5000, 5000},
 	} {
-		limit, sets := int64(none), 0
+		limit := int64(none)
 		if c.program != 0 {
 			limit = c.program
 		}
-		h := newHeapLimit(nil, &processLimit{set: func(v int64) int64 {
-			was := limit
-			if v >= 0 {
-				limit, sets = v, sets+1
-			}
-			return was
-		}}, c.given)
+		process, sets := limitIn(&limit)
+		h := newHeapLimit(nil, process, c.given)
 		for _, bytes := range c.container {
 			h.follow(bytes)
-			before := sets
-			if h.follow(bytes); sets != before {
+			before := *sets
+			if h.follow(bytes); *sets != before {
 				t.Errorf("%s: set again, though nothing has changed", c.name)
 			}
 		}
@@ -61,7 +56,8 @@ func TestAnEmptyLimitIsNone(t *testing.T) {
 // What the program sets while it runs is its own from then on.
 func TestHeapLimitGivesWay(t *testing.T) {
 	limit := int64(math.MaxInt64)
-	h := newHeapLimit(nil, limitIn(&limit), false)
+	process, _ := limitIn(&limit)
+	h := newHeapLimit(nil, process, false)
 	h.follow(1000)
 	limit = 333
 	h.follow(2000)
@@ -71,21 +67,23 @@ func TestHeapLimitGivesWay(t *testing.T) {
 	}
 }
 
-// limitIn is a process whose limit is *limit.
-func limitIn(limit *int64) *processLimit {
+// limitIn is a process whose limit is *limit, and how often that was set.
+func limitIn(limit *int64) (process *processLimit, sets *int) {
+	sets = new(int)
 	return &processLimit{set: func(v int64) int64 {
 		was := *limit
 		if v >= 0 {
 			*limit = v
+			*sets++
 		}
 		return was
-	}}
+	}}, sets
 }
 
 // Of several runtimes the last one takes the limit back, and it follows the container until then.
 func TestHeapLimitOfSeveralRuntimes(t *testing.T) {
 	limit := int64(math.MaxInt64)
-	process := limitIn(&limit)
+	process, _ := limitIn(&limit)
 	want := func(v int64) {
 		t.Helper()
 		testenv.Equal(t, limit, v, "limit")
