@@ -173,7 +173,7 @@ var callsOutNames = map[string]calling{
 	"internal/engine.CallPlain": callsForth, "internal/engine.CallLock": callsForth, "internal/engine.(*PanicError).tell": callsForth,
 	"netpoll.callDial": callsForth, "flow.run[": callsForth,
 	"knot.accept": callsForth, "knot/internal/tlsin.shake": callsForth, "knot/internal/nethttp.callHandler": callsForth,
-	"knot/internal/nethttp.callBaseContext": callsForth, "knot/internal/nethttp.callConnState": callsForth, "knot/internal/nethttp.callConnContext": callsForth,
+	"knot/internal/nethttp.callConnState": callsForth, "knot/internal/nethttp.callConnContext": callsForth,
 
 	"stackchunk.Call": callsAndPasses, "stackchunk.(*Site).Call": callsAndPasses, "internal/chunk.(*Chunk).GoOn": callsAndPasses,
 	"internal/engine.Copy": callsAndPasses, "netpoll.copyBetween": callsAndPasses, "netpoll.(*Conn).ReadFrom": callsAndPasses, "netpoll.(*Conn).WriteTo": callsAndPasses,

@@ -129,14 +129,23 @@ func (h *Hooks) Context(of *ConnHooks, nc net.Conn) context.Context {
 		return base
 	}
 	of.once.Do(func() {
-		ctx := context.WithValue(base, http.ServerContextKey, h.Std)
-		of.ctx = engine.Outside(func(nc net.Conn) context.Context { return h.Std.ConnContext(ctx, nc) }, nc)
+		of.ctx = engine.Outside(callConnContext, contextOf{h.Std.ConnContext, context.WithValue(base, http.ServerContextKey, h.Std), nc})
 	})
 	if of.ctx == nil {
 		panic("knot: ConnContext returned nil; want a context")
 	}
 	return of.ctx
 }
+
+// A contextOf is a call of ConnContext.
+type contextOf struct {
+	fn   func(context.Context, net.Conn) context.Context
+	base context.Context
+	nc   net.Conn
+}
+
+// callConnContext is for engine.Outside, which needs a named function.
+func callConnContext(c contextOf) context.Context { return c.fn(c.base, c.nc) }
 
 // A ToldState is the state that ConnState was called with last for a connection, plus 1; 0: it has not been called. One task
 // at a time may use it.
@@ -152,23 +161,30 @@ func (h *Hooks) Tell(told *ToldState, nc net.Conn, state http.ConnState, log *sl
 	}
 	if before := *told; before != ToldState(state)+1 && before != ToldState(http.StateClosed)+1 {
 		*told = ToldState(state) + 1
-		engine.Outside(func(state http.ConnState) struct{} {
-			h.callConnState(nc, state, log)
-			return struct{}{}
-		}, state)
+		engine.Outside(callConnState, stateOf{log, h.Std.ConnState, nc, state})
 	}
 }
 
-func (h *Hooks) callConnState(nc net.Conn, state http.ConnState, log *slog.Logger) {
+// A stateOf is a call of ConnState.
+type stateOf struct {
+	log   *slog.Logger
+	fn    func(net.Conn, http.ConnState)
+	nc    net.Conn
+	state http.ConnState
+}
+
+// callConnState is for engine.Outside, which needs a named function; there is no result.
+func callConnState(s stateOf) struct{} {
 	returned := false
 	defer func() {
 		if v := recover(); !returned && v != nil {
-			log.Error("knot: ConnState panicked", "panic", fmt.Sprint(v), "stack", string(task.PanicStack(v)))
-			if state != http.StateClosed && state != http.StateHijacked {
-				nc.Close()
+			s.log.Error("knot: ConnState panicked", "panic", fmt.Sprint(v), "stack", string(task.PanicStack(v)))
+			if s.state != http.StateClosed && s.state != http.StateHijacked {
+				s.nc.Close()
 			}
 		}
 	}()
-	h.Std.ConnState(nc, state)
+	s.fn(s.nc, s.state)
 	returned = true
+	return struct{}{}
 }
