@@ -10,7 +10,6 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/counters"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/pace"
-	"github.com/capriccio-go/capriccio/knot/internal/slow"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/task"
@@ -76,8 +75,8 @@ type Ctx struct {
 
 	pace pace.Pace
 
-	slowOut slow.Wait // of the client that takes the response; atomic
-	slowIn  slow.Wait // ... that sends the body; atomic
+	slowOut pace.Wait // of the client that takes the response; atomic
+	slowIn  pace.Wait // ... that sends the body; atomic
 
 	// Used by Files: what the store has to know, the buffers of widen, what SendFile asks.
 	asked     store.Request

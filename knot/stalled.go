@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/knot/internal/h2"
-	"github.com/capriccio-go/capriccio/knot/internal/slow"
+	"github.com/capriccio-go/capriccio/knot/internal/pace"
 )
 
 // Which responses are ended so that newcomers need not be refused. While a response is being written, since of its conn is
@@ -15,7 +15,7 @@ const (
 	// stallLeast is for how long a client must have kept a response waiting. A phone that changes its cell takes some
 	// seconds; LeastRate ends the response after 30.
 	stallLeast = 10 * time.Second
-	// hogLeast is the same for a client that keeps slow.EndedAtATime responses waiting, and more than all others together. It is
+	// hogLeast is the same for a client that keeps pace.EndedAtATime responses waiting, and more than all others together. It is
 	// longer than a client at 20 KB/s takes for what the kernel sends at a time.
 	hogLeast = 2 * time.Second
 	// stallsEvery is how often stalled responses are looked for at most, as there may be a million connections and very
@@ -37,7 +37,7 @@ func (s *Server) endStalled() (ended, conns int) {
 		return 0, 0
 	}
 	latest := now - int64(s.limits.stall)
-	for _, at := range slow.ToEnd(s.stalled(max(latest, now-int64(hogLeast))), latest) {
+	for _, at := range pace.ToEnd(s.stalled(max(latest, now-int64(hogLeast))), latest) {
 		if at.Conn.since.CompareAndSwap(-at.Since, stallEnded) {
 			at.Conn.nc.SetWriteDeadline(s.clock.At(0))
 			if ended++; at.Conn.stream == nil {
@@ -55,10 +55,10 @@ func (s *Server) endStalled() (ended, conns int) {
 
 // stalled looks at some of the connections for responses that their clients have kept waiting since the given time, or
 // for longer. It looks on from where makeRoom or it ended the last time.
-func (s *Server) stalled(latest int64) (some []slow.Response[*conn]) {
+func (s *Server) stalled(latest int64) (some []pace.Response[*conn]) {
 	add := func(c *conn) {
 		if since := c.since.Load(); since < 0 && since != stallEnded && -since <= latest && len(some) < stallsSeen {
-			some = append(some, slow.Response[*conn]{Conn: c, Client: c.client(), Since: -since})
+			some = append(some, pace.Response[*conn]{Conn: c, Client: c.client(), Since: -since})
 		}
 	}
 	var framed []*http2Conn

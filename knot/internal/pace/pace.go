@@ -1,4 +1,6 @@
-// Package pace works out when the pieces of a response may leave that is slowed down. It neither reads a clock nor waits.
+// Package pace is about how fast responses leave: a Pace works out when the pieces of a response may leave that is slowed down,
+// a Wait counts for how long a client keeps a request waiting, and ToEnd says whose stalled responses end when there is no room
+// for others. It neither reads a clock nor waits.
 package pace
 
 import "time"

@@ -1,6 +1,4 @@
-// Package slow counts for how long clients keep requests waiting, and says whose stalled responses end when there is no room for
-// others.
-package slow
+package pace
 
 import (
 	"cmp"
