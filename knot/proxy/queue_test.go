@@ -90,6 +90,7 @@ func TestQueueTimeIsOver(t *testing.T) {
 	if s := f.p.Stats(); status != "503" || s[0].Queued+s[1].Queued != 1 {
 		t.Errorf("%s: %+v", status, s)
 	}
+	testenv.Contains(t, f.log.String(), "waited too long", "the log")
 }
 
 // TestNothingRests: with no connections at rest each is closed behind its response, and the backend is told so.

@@ -126,11 +126,11 @@ func TestMetaVariables(t *testing.T) {
 		told <- env
 		return "\r\n"
 	})
-	f := serve(t, Config{Backends: []string{backend}, FastCGI: nowhere}, 1)
+	f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: "/nowhere", Set: map[string]string{"EXTRA": "e"}}}, 1)
 	_, port, _ := net.SplitHostPort(f.addr)
 	// What is the same in all of them; a name behind a minus sign is not set.
 	common := "GATEWAY_INTERFACE=CGI/1.1 SERVER_SOFTWARE=knot SERVER_PROTOCOL=HTTP/1.1 REMOTE_ADDR=127.0.0.1 SERVER_ADDR=127.0.0.1 SERVER_PORT=" + port +
-		" DOCUMENT_ROOT=/nowhere REDIRECT_STATUS=200 REQUEST_SCHEME=http -HTTPS -AUTH_TYPE -REMOTE_USER -HTTP_CONNECTION -HTTP_PROXY -HTTP_CONTENT_LENGTH -HTTP_CONTENT_TYPE -HTTP_EXPECT"
+		" DOCUMENT_ROOT=/nowhere EXTRA=e REDIRECT_STATUS=200 REQUEST_SCHEME=http -HTTPS -AUTH_TYPE -REMOTE_USER -HTTP_CONNECTION -HTTP_PROXY -HTTP_CONTENT_LENGTH -HTTP_CONTENT_TYPE -HTTP_EXPECT"
 	for _, test := range []struct{ head, body, want string }{
 		{"GET /a.php/b/c?x=1&y HTTP/1.1\r\nHost: e.org:8080\r\nProxy: x\r\nAccept-Language: de\r\n", "",
 			"REQUEST_METHOD=GET SERVER_NAME=e.org HTTP_HOST=e.org:8080 SCRIPT_NAME=/a.php PATH_INFO=/b/c PATH_TRANSLATED=/nowhere/b/c QUERY_STRING=x=1&y SCRIPT_FILENAME=/nowhere/a.php HTTP_ACCEPT_LANGUAGE=de -CONTENT_LENGTH -CONTENT_TYPE"},
@@ -142,6 +142,7 @@ func TestMetaVariables(t *testing.T) {
 		{"POST /a.php HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Type: a/b\r\nContent-Length: 3\r\n", "abc", "REQUEST_METHOD=POST CONTENT_LENGTH=3 CONTENT_TYPE=a/b"},
 		{"POST /a.php HTTP/1.1\r\nHost: h\r\n", "", "CONTENT_LENGTH=0 -CONTENT_TYPE"},
 		{"PUT /a.php HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n", "CONTENT_LENGTH=3 -HTTP_TRANSFER_ENCODING"},
+		{"GET /b.phps/c.php HTTP/1.1\r\nHost: h\r\n", "", "SCRIPT_FILENAME=/nowhere/b.phps/c.php -PATH_INFO"},
 		{"GET /other HTTP/1.1\r\nHost: h\r\n", "", "SCRIPT_NAME=/index.php PATH_INFO=/other DOCUMENT_URI=/other REQUEST_URI=/other"},
 	} {
 		f.raw(strings.Replace(test.head, "\r\n", "\r\nConnection: close\r\n", 1) + "\r\n" + test.body)
