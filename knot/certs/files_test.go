@@ -43,10 +43,9 @@ func shake(server, client *tls.Config) (seen, served tls.ConnectionState, err er
 // certificate stands in for the rest.
 func TestCertificatesByName(t *testing.T) {
 	ca, dir := testenv.NewCA(t), t.TempDir()
-	k, err := Load(Files{Pairs: []Pair{
+	k := testenv.Need(Load(Files{Pairs: []Pair{
 		pair(t, ca, dir, "first.test"), pair(t, ca, dir, "star", "*.a.test"), pair(t, ca, dir, "x.a.test"),
-	}})
-	testenv.Must(t, err)
+	}}))(t)
 	for name, want := range map[string]string{
 		"first.test": "first.test", "X.a.test": "x.a.test", "y.a.test": "star", "a.test": "first.test", "z.y.a.test": "first.test", "": "first.test",
 	} {
@@ -77,9 +76,7 @@ func TestCertificatesReload(t *testing.T) {
 	}
 	serial(tickets)
 	before, _ := serial(ca.Client())
-	if changed, err := k.Reload(); changed || err != nil {
-		t.Errorf("nothing has changed: %v, %v", changed, err)
-	}
+	testenv.Got(k.Reload())(t, false, "nothing has changed")
 	cert, key := ca.PEM(t, "knot.test")
 	os.WriteFile(pair.Cert, cert, 0o600)
 	testenv.ErrorSays(t, testenv.Err(k.Reload()), pair.Cert, "a certificate with the key of another")
@@ -87,9 +84,7 @@ func TestCertificatesReload(t *testing.T) {
 		t.Error("half of a change is served")
 	}
 	os.WriteFile(pair.Key, key, 0o600)
-	if changed, err := k.Reload(); !changed || err != nil {
-		t.Errorf("%v, %v", changed, err)
-	}
+	testenv.Got(k.Reload())(t, true, "changed")
 	if got, _ := serial(ca.Client()); got == before {
 		t.Error("the old certificate is served")
 	}
@@ -148,9 +143,7 @@ func TestClientCertificates(t *testing.T) {
 	authority := filepath.Join(dir, "ca.pem")
 	os.WriteFile(authority, ca.Authority(), 0o600)
 	certOf := func(ca *testenv.CA) tls.Certificate {
-		cert, key := ca.PEM(t, "client")
-		c := testenv.Need(tls.X509KeyPair(cert, key))(t)
-		return c
+		return testenv.Need(tls.X509KeyPair(ca.PEM(t, "client")))(t)
 	}
 	for _, optional := range []bool{false, true} {
 		k := testenv.Need(Load(Files{Pairs: []Pair{pair}, ClientCA: authority, ClientOptional: optional}))(t)
@@ -181,15 +174,11 @@ func TestClientCertificates(t *testing.T) {
 		testenv.Equal(t, ask(certOf(other)), "refused", "optional %v, of another authority", optional)
 		if !optional {
 			os.WriteFile(authority, other.Authority(), 0o600)
-			if changed, err := k.Reload(); !changed || err != nil {
-				t.Error(changed, err)
-			}
+			testenv.Got(k.Reload())(t, true, "changed")
 			testenv.Equal(t, ask(certOf(other)), "client", "after a reload")
 			os.WriteFile(authority, ca.Authority(), 0o600)
 		}
 	}
 	os.WriteFile(authority, nil, 0o600)
-	if _, err := Load(Files{Pairs: []Pair{pair}, ClientCA: authority}); err == nil || !strings.Contains(err.Error(), authority) {
-		t.Errorf("an empty file of authorities: %v", err)
-	}
+	testenv.ErrorSays(t, testenv.Err(Load(Files{Pairs: []Pair{pair}, ClientCA: authority})), authority, "an empty file of authorities")
 }

@@ -10,23 +10,22 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/bcrypt"
+
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
-	"golang.org/x/crypto/bcrypt"
 )
 
 func TestPasswords(t *testing.T) {
-	hash := testenv.Need(bcrypt.GenerateFromPassword([]byte("päss:word"), bcrypt.MinCost))(t)
-	users := testenv.Need(ReadUsers(strings.NewReader("# comment\n\nalice:" + string(hash) + "\n")))(t)
+	file := "# comment\n\nalice:" + hashOf(t, "päss:word", bcrypt.MinCost) + "\n"
+	users := testenv.Need(ReadUsers(strings.NewReader(file)))(t)
 	root := lay(t, map[string]string{"index.html": "open", "private/index.html": "secret"})
 	addr := serve(t, only(&Site{Files: open(t, root), Realms: []Realm{{pattern(t, "/private/**"), `The "vault"`, users}}}))
 	askAs := func(credentials string) answer {
 		return ask(t, addr, "GET", "/private/", "Authorization: "+credentials)
 	}
 	for range 2 { // the second time from memory
-		if a := askAs("Basic YWxpY2U6cMOkc3M6d29yZA=="); a.status != 200 || a.body != "secret" {
-			t.Errorf("%+v", a)
-		}
+		testenv.Equal(t, askAs("Basic YWxpY2U6cMOkc3M6d29yZA==").body, "secret")
 	}
 	testenv.Equal(t, users.remembered(), 1, "passwords are remembered")
 	for _, credentials := range []string{"Basic YWxpY2U6d3Jvbmc=", "Basic Ym9iOnDDpHNzOndvcmQ=", "Basic ###", "Basic", "Bearer YWxpY2U6cMOkc3M6d29yZA==", "Basic YWxpY2U="} {
@@ -48,7 +47,7 @@ func TestPasswords(t *testing.T) {
 		users.remember(users.sum("u", fmt.Sprint(i)))
 	}
 	testenv.AtMost(t, users.remembered(), maxVerified, "passwords are remembered")
-	users = testenv.Need(ReadUsers(strings.NewReader("alice:" + string(hash))))(t)
+	users = testenv.Need(ReadUsers(strings.NewReader(file)))(t)
 	users.turns = newTurns(0, 0)
 	addr = serve(t, only(&Site{Files: open(t, root), Realms: []Realm{{pattern(t, "/private/**"), "vault", users}}}))
 	a := askAs("Basic YWxpY2U6d3Jvbmc=")
@@ -59,12 +58,8 @@ func TestPasswords(t *testing.T) {
 
 // TestPasswordsForBackends: a path that a backend may see as another one needs the passwords of both.
 func TestPasswordsForBackends(t *testing.T) {
-	users := func(name string) *Users {
-		hash := testenv.Need(bcrypt.GenerateFromPassword([]byte("p"), bcrypt.MinCost))(t)
-		return testenv.Need(ReadUsers(strings.NewReader(name + ":" + string(hash))))(t)
-	}
 	s := &Site{Realms: []Realm{
-		{pattern(t, "/users/*/secret"), "a", users("alice")}, {pattern(t, "/*/admin"), "a", users("alice")}, {pattern(t, "/users/x/**"), "b", users("bob")},
+		{pattern(t, "/users/*/secret"), "a", usersOf(t, "alice")}, {pattern(t, "/*/admin"), "a", usersOf(t, "alice")}, {pattern(t, "/users/x/**"), "b", usersOf(t, "bob")},
 	}, Routes: []Route{{Match: pattern(t, "/**"), Handler: func(x *knot.Ctx) error { return x.SendString(200, "", "secret") }}}}
 	addr := serve(t, only(s))
 	for _, test := range []struct {
@@ -146,13 +141,10 @@ func TestClientRateOverHTTP(t *testing.T) {
 	for _, client := range []string{"192.0.2.1", "192.0.2.2"} { // each has its own limit
 		from := "X-Forwarded-For: " + client
 		for range 2 {
-			if a := ask(t, addr, "GET", "/", from); a.status != 200 {
-				t.Error(a.status)
-			}
+			expect(t, addr, "GET", "/", 200, "x", from)
 		}
-		if a := ask(t, addr, "GET", "/", from); a.status != 429 || a.header.Get("Retry-After") != "10" {
-			t.Errorf("%d %v", a.status, a.header)
-		}
+		a := expect(t, addr, "GET", "/", 429, "", from)
+		testenv.Equal(t, a.header.Get("Retry-After"), "10", "Retry-After")
 	}
 }
 
@@ -171,11 +163,10 @@ func TestCurlWithAPassword(t *testing.T) {
 	if err != nil {
 		t.Skip("curl is not installed")
 	}
-	hash, _ := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
-	users := testenv.Need(ReadUsers(strings.NewReader("alice:" + string(hash))))(t)
+	users := usersOf(t, "alice")
 	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"a.txt": "text"})), Realms: []Realm{{pattern(t, "/**"), "r", users}}}))
 	var all sync.WaitGroup
-	for _, test := range []struct{ user, want string }{{"alice:secret", "text200"}, {"alice:wrong", "401"}} {
+	for _, test := range []struct{ user, want string }{{"alice:p", "text200"}, {"alice:wrong", "401"}} {
 		all.Go(func() {
 			out, err := exec.Command(curl, "-sS", "--max-time", "60", "--basic", "-u", test.user, "-w", "%{http_code}", "http://"+addr+"/a.txt").CombinedOutput()
 			if err != nil || !strings.HasSuffix(string(out), test.want) {

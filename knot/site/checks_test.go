@@ -60,7 +60,7 @@ func TestClientsTakeTurns(t *testing.T) {
 // TestPasswordsOfClientsThatHaveLeft are not checked.
 func TestPasswordsOfClientsThatHaveLeft(t *testing.T) {
 	var computed atomic.Int32
-	users := testenv.Need(ReadUsers(strings.NewReader("a:" + hashOf(t, bcrypt.MinCost))))(t)
+	users := usersOf(t, "a")
 	checking := newTurns(1, 100)
 	users.turns = checking
 	users.compareHash = func(hash, password []byte) error { computed.Add(1); return bcrypt.ErrMismatchedHashAndPassword }
@@ -103,15 +103,15 @@ func TestTooManyPasswords(t *testing.T) {
 	testenv.Equal(t, fmt.Sprint(len(q.queues[guestFrom(1).addr]), len(flood[0])), "2 0", "the flood's")
 }
 
-func hashOf(t *testing.T, cost int) string {
-	return string(testenv.Need(bcrypt.GenerateFromPassword([]byte("right"), cost))(t))
+func hashOf(t *testing.T, password string, cost int) string {
+	return string(testenv.Need(bcrypt.GenerateFromPassword([]byte(password), cost))(t))
 }
 
 // TestWrongPasswordsTakeTheSameTime: whether there is a user of a name can't be told by the time, whatever the costs of the
 // hashes and their order in the file. Time is counted in rounds of bcrypt.
 func TestWrongPasswordsTakeTheSameTime(t *testing.T) {
 	const dear = bcrypt.MinCost + 3
-	users := testenv.Need(ReadUsers(strings.NewReader(fmt.Sprintf("dear:%s\ncheap:%s\n", hashOf(t, dear), hashOf(t, bcrypt.MinCost)))))(t)
+	users := testenv.Need(ReadUsers(strings.NewReader(fmt.Sprintf("dear:%s\ncheap:%s\n", hashOf(t, "right", dear), hashOf(t, "right", bcrypt.MinCost)))))(t)
 	rounds := 0
 	users.compareHash = func(hash, password []byte) error {
 		cost := testenv.Need(bcrypt.Cost(hash))(t)

@@ -14,11 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/sys/unix"
+
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
-	"golang.org/x/sys/unix"
 )
 
 // lay writes files below a new folder.
@@ -96,6 +98,25 @@ func ask(t *testing.T, addr, method, target string, extra ...string) answer {
 	return answer{resp.StatusCode, resp.Header, string(body)}
 }
 
+// expect asks for target, and wants an answer with that status and part of a body.
+func expect(t *testing.T, addr, method, target string, status int, part string, extra ...string) answer {
+	t.Helper()
+	a := ask(t, addr, method, target, extra...)
+	testenv.Equal(t, a.status, status, "%s %s %q: status", method, target, extra)
+	testenv.Contains(t, a.body, part, "%s %s %q: body", method, target, extra)
+	return a
+}
+
+// usersOf makes users whose password is "p".
+func usersOf(t *testing.T, names ...string) *Users {
+	t.Helper()
+	var lines strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&lines, "%s:%s\n", name, hashOf(t, "p", bcrypt.MinCost))
+	}
+	return testenv.Need(ReadUsers(strings.NewReader(lines.String())))(t)
+}
+
 func TestPatterns(t *testing.T) {
 	for _, test := range []struct {
 		pattern, yes, no string
@@ -112,14 +133,10 @@ func TestPatterns(t *testing.T) {
 		{"robots.txt", "/robots.txt /x/robots.txt", "/xrobots.txt"},
 	} {
 		p := pattern(t, test.pattern)
-		for _, path := range strings.Fields(test.yes) {
-			if !p.Match(path) || !p.MatchBytes([]byte(path)) {
-				t.Errorf("%s does not match %s", p, path)
-			}
-		}
-		for _, path := range strings.Fields(test.no) {
-			if p.Match(path) || p.MatchBytes([]byte(path)) {
-				t.Errorf("%s matches %s", p, path)
+		for want, paths := range map[bool]string{true: test.yes, false: test.no} {
+			for _, path := range strings.Fields(paths) {
+				testenv.Equal(t, p.Match(path), want, "%s matches %s", p, path)
+				testenv.Equal(t, p.MatchBytes([]byte(path)), want, "%s matches the bytes %s", p, path)
 			}
 		}
 	}
@@ -170,9 +187,7 @@ func TestVirtualHosts(t *testing.T) {
 		{"one.example", "/", "one", 200}, {"two.example", "/", "two", 200}, {"three.example", "/", "421 Misdirected", 421},
 		{"one.example", "/none", "one's error", 404}, {"two.example", "/none", "404 Not Found", 404},
 	} {
-		if a := ask(t, addr, "GET", test.target, "Host: "+test.host); a.status != test.status || !strings.Contains(a.body, test.body) {
-			t.Errorf("%s%s: %d %q", test.host, test.target, a.status, a.body)
-		}
+		expect(t, addr, "GET", test.target, test.status, test.body, "Host: "+test.host)
 	}
 }
 
@@ -248,12 +263,9 @@ func TestAlways(t *testing.T) {
 func TestOptionsOfTheServer(t *testing.T) {
 	proxy := Route{Match: pattern(t, "/**"), Handler: func(x *knot.Ctx) error { return knot.Status(502) }}
 	for _, s := range []*Site{{Files: open(t, lay(t, nil))}, {Routes: []Route{proxy}}} {
-		resp, err := http.DefaultTransport.RoundTrip(&http.Request{Method: "OPTIONS", Header: http.Header{}, URL: &url.URL{Scheme: "http", Host: serve(t, only(s)), Opaque: "*"}})
-		testenv.Must(t, err)
+		resp := testenv.Need(http.DefaultTransport.RoundTrip(&http.Request{Method: "OPTIONS", Header: http.Header{}, URL: &url.URL{Scheme: "http", Host: serve(t, only(s)), Opaque: "*"}}))(t)
 		resp.Body.Close()
-		if resp.StatusCode != 204 {
-			t.Errorf("status %d", resp.StatusCode)
-		}
+		testenv.Equal(t, resp.StatusCode, 204, "status")
 	}
 }
 
@@ -339,14 +351,10 @@ func TestFallback(t *testing.T) {
 		{"GET", "/about.html", "app", 200}, {"GET", "/a.js", "js", 200}, {"GET", "/b.js", "404", 404}, {"GET", "/x/b.PNG", "404", 404},
 		{"POST", "/users/7", "405", 405}, {"GET", "/.git/config", "app", 200},
 	} {
-		if a := ask(t, addr, test.method, test.target); a.status != test.status || !strings.Contains(a.body, test.body) {
-			t.Errorf("%s %s: %d %q", test.method, test.target, a.status, a.body)
-		}
+		expect(t, addr, test.method, test.target, test.status, test.body)
 	}
 	tag := ask(t, addr, "GET", "/users/7").header.Get("ETag")
-	if a := ask(t, addr, "GET", "/other/8", "If-None-Match: "+tag); a.status != 304 {
-		t.Errorf("%+v", a)
-	}
+	expect(t, addr, "GET", "/other/8", 304, "", "If-None-Match: "+tag)
 }
 
 func TestListing(t *testing.T) {
@@ -361,9 +369,7 @@ func TestListing(t *testing.T) {
 	for _, want := range []string{`<a href="../">`, `<a href="./sub/">sub/</a>`, `<a href="./javascript:alert%281%29">`, `<a href="./%3Ci%3E&amp;%22%27.html">&lt;i&gt;&amp;&#34;&#39;.html</a>`, `<a href="./a%20b%2541%3F%23%C3%A9">`} {
 		testenv.Contains(t, a.body, want)
 	}
-	if b := ask(t, addr, "GET", "/d/a%20b%2541%3F%23%C3%A9"); b.status != 200 {
-		t.Error("a link of the listing leads nowhere:", b.status)
-	}
+	expect(t, addr, "GET", "/d/a%20b%2541%3F%23%C3%A9", 200, "") // a link of the listing
 	names := func(target string, extra ...string) (all []string) {
 		t.Helper()
 		a := ask(t, addr, "GET", target, extra...)
@@ -390,9 +396,7 @@ func TestListing(t *testing.T) {
 	} {
 		testenv.Equal(t, fmt.Sprint(names(target)), want, target)
 	}
-	if got := names("/d/", "Accept: application/json"); len(got) != 6 {
-		t.Errorf("%q", got)
-	}
+	testenv.Equal(t, len(names("/d/", "Accept: application/json")), 6, "names")
 	testenv.Equal(t, ask(t, addr, "GET", "/i/").body, "index")
 	for target, want := range map[string]int{"/none/": 404, "/.git/": 404, "/d": 301} {
 		testenv.Equal(t, ask(t, addr, "GET", target).status, want, target)
@@ -404,9 +408,7 @@ func TestListing(t *testing.T) {
 		os.WriteFile(filepath.Join(root, "d", fmt.Sprint("more", i)), nil, 0o644)
 	}
 	testenv.Contains(t, ask(t, addr, "GET", "/d/").body, "There are more than these 7.")
-	if off := serve(t, only(&Site{Files: open(t, root)})); ask(t, off, "GET", "/d/").status != 404 {
-		t.Error("a listing where there should be none")
-	}
+	expect(t, serve(t, only(&Site{Files: open(t, root)})), "GET", "/d/", 404, "")
 }
 
 // TestSwitch: the old sites are closed when their last request has ended, and not before.
