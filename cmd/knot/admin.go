@@ -158,11 +158,6 @@ var adminIndex = template.Must(template.New("admin").Parse(`<!doctype html>
 </html>
 `))
 
-type adminIndexPage struct {
-	Host string
-	Rows []cacheRow
-}
-
 type cacheRow struct{ Name, Value, Note string }
 
 // cacheRows puts the counters of the caches into words.
@@ -195,7 +190,7 @@ func adminPages(stats func() knot.FilesStats) *http.ServeMux {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
-		adminIndex.Execute(w, adminIndexPage{r.Host, cacheRows(stats())})
+		adminIndex.Execute(w, map[string]any{"Host": r.Host, "Rows": cacheRows(stats())})
 	})
 	mux.HandleFunc("GET /debug/files", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

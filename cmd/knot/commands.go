@@ -109,11 +109,10 @@ func hashCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "Password (it is shown as you type):")
 	}
 	password, err := bufio.NewReader(io.LimitReader(stdin, 1000)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		fmt.Fprintln(stderr, "knot:", err)
-		return exitFailed
+	line := ""
+	if err == nil || errors.Is(err, io.EOF) {
+		line, err = site.HashPassword(args[0], []byte(strings.TrimRight(password, "\r\n")))
 	}
-	line, err := site.HashPassword(args[0], []byte(strings.TrimRight(password, "\r\n")))
 	if err != nil {
 		fmt.Fprintln(stderr, "knot:", err)
 		return exitFailed

@@ -297,6 +297,8 @@ func (set *settings) checkFiles() error {
 	return errors.Join(f...)
 }
 
+var logFormats = map[string]knot.LogFormat{"combined": knot.LogCombined, "common": knot.LogCommon, "json": knot.LogJSON}
+
 func (set *settings) check(others []string, format string) error {
 	switch {
 	case len(others) > 0 && set.config != "":
@@ -310,33 +312,18 @@ func (set *settings) check(others []string, format string) error {
 	}
 	errs := faults{set.checkFiles(), set.tls.check(), set.checkLimits()}
 	errs.note(set.loops < 0 || set.loops > engine.MaxLoops, "-loops %d; want 1 to %d, or 0 for one per processor core", set.loops, engine.MaxLoops)
-	switch format {
-	case "combined":
-		set.format = knot.LogCombined
-	case "common":
-		set.format = knot.LogCommon
-	case "json":
-		set.format = knot.LogJSON
-	default:
-		errs = append(errs, fmt.Errorf("-log-format %q; want combined, common or json", format))
-	}
-	switch set.poller {
-	case "", "epoll", "uring":
-	default:
-		errs = append(errs, fmt.Errorf("-poller %q; want epoll or uring", set.poller))
-	}
+	known := false
+	set.format, known = logFormats[format]
+	errs.note(!known, "-log-format %q; want combined, common or json", format)
+	errs.note(!slices.Contains([]string{"", "epoll", "uring"}, set.poller), "-poller %q; want epoll or uring", set.poller)
 	s := set.server
 	trust, err := knot.ParseTrust(set.trust...)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("-trust: %w", err))
 	}
 	s.Trust = trust
-	for i := range len(s.Name) {
-		if s.Name[i] < 0x20 || s.Name[i] >= 0x7f {
-			errs = append(errs, fmt.Errorf("-server-name %q has a byte that does not belong into a header", s.Name))
-			break
-		}
-	}
+	odd := strings.ContainsFunc(s.Name, func(r rune) bool { return r < 0x20 || r >= 0x7f })
+	errs.note(odd, "-server-name %q has a byte that does not belong into a header", s.Name)
 	return set.placed(errors.Join(errs...))
 }
 

@@ -124,14 +124,12 @@ func (w *Writer) arm(after time.Duration) {
 	case after == 0:
 		go w.Flush()
 	case w.timer == nil:
-		w.timer = time.AfterFunc(after, w.background)
+		w.timer = time.AfterFunc(after, func() { w.Flush() })
 	default:
 		w.timer.Reset(after)
 	}
 	w.armed, w.urgent = true, after == 0
 }
-
-func (w *Writer) background() { w.Flush() }
 
 // Flush writes what is buffered, and returns the first error there was. It blocks as long as the file's Write does.
 func (w *Writer) Flush() error {

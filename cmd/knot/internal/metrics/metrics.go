@@ -121,15 +121,19 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	count(refused, c.TooOften(), "the client asks too often")
 	count(logLost, c.LogLost())
 	c.collectBackends(count, gauge)
-	isReady := 1.0
-	if c.Ready() != nil {
-		isReady = 0
-	}
-	gauge(ready, isReady)
+	gauge(ready, oneIf(c.Ready() == nil))
 	c.collectFiles(count, gauge)
 	if g := c.Graph(); g != nil {
 		collectGraph(g, count, gauge)
 	}
+}
+
+// oneIf is 1 if that is so, else 0.
+func oneIf(so bool) float64 {
+	if so {
+		return 1
+	}
+	return 0
 }
 
 func histogram(s *knot.Stats) prometheus.Metric {
@@ -183,11 +187,7 @@ func (c *collector) collectBackends(count func(*prometheus.Desc, uint64, ...stri
 		count(backendRetries, s.Retries, name)
 		gauge(backendRequests, float64(s.Outstanding), name)
 		gauge(backendTunnels, float64(s.Tunnels), name)
-		up := 0.0
-		if s.Up {
-			up = 1
-		}
-		gauge(backendUp, up, name)
+		gauge(backendUp, oneIf(s.Up), name)
 	}
 }
 
@@ -215,11 +215,7 @@ func collectGraph(g *bgraph.Snapshot, count func(*prometheus.Desc, uint64, ...st
 	for _, r := range g.Sched.Resources {
 		gauge(utilisation, r.Utilisation, r.Name)
 		for _, s := range States {
-			is := 0.0
-			if s == r.State {
-				is = 1
-			}
-			gauge(state, is, r.Name, s)
+			gauge(state, oneIf(s == r.State), r.Name, s)
 		}
 	}
 }
