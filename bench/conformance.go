@@ -30,7 +30,7 @@ func (r *run) caseServers() ([]launcher, error) {
 	for _, kind := range []string{"knot", "knot-net-http", "net-http"} {
 		found = append(found, r.own(kind, nil, "cases", kind, root))
 	}
-	return append(found, r.nginx("nginx", func(dir, addr string) string { return fmt.Sprintf(nginxCases, dir, addr, root) })...), nil
+	return append(found, r.nginx("nginx", nginxSite{server: fmt.Sprintf(nginxCases, root)}.config)...), nil
 }
 
 func writeCaseFiles(root string) error {
@@ -39,17 +39,12 @@ func writeCaseFiles(root string) error {
 	return errors.Join(err, os.Chtimes(root+httpcases.FilePath, old, old), os.Chtimes(root+largeFile, old, old))
 }
 
-const nginxCases = nginxHead + `	server {
-		listen %[2]s backlog=4096 reuseport;
-		add_header Seen '$request_method "$request_uri"';
-		location = /file { root %[3]s; }
-		location = /large { root %[3]s; }
-		location = /none { root %[3]s; }
-		location = /204 { return 204; }
-		location / { return 200 "seen\n"; }
-	}
-}
-`
+const nginxCases = `add_header Seen '$request_method "$request_uri"';
+location = /file { root %[1]s; }
+location = /large { root %[1]s; }
+location = /none { root %[1]s; }
+location = /204 { return 204; }
+location / { return 200 "seen\n"; }`
 
 // runCases is one of our servers, or net/http's, with all as it comes.
 func runCases(args []string, out io.Writer) error {

@@ -250,16 +250,12 @@ func findProgram(name string) (string, error) {
 
 // nginxHead is the beginning of the configurations of nginx here: one process does all, everything is
 // in one folder, and connections last as long as a run.
-const nginxHead = nginxProcess + `events { worker_connections 19900; }
-` + nginxHTTP
-
-const nginxProcess = `daemon off;
+const nginxHead = `daemon off;
 master_process off;
 worker_processes 1;
 pid %[1]s/nginx.pid;
-`
-
-const nginxHTTP = `http {
+events { worker_connections 19900;%[2]s }
+http {
 	access_log off;
 	client_body_temp_path %[1]s/body;
 	proxy_temp_path %[1]s/proxy;
@@ -270,11 +266,11 @@ const nginxHTTP = `http {
 	keepalive_timeout 1h;
 `
 
-// nginxSite is what configurations of nginx with one server differ by: more of http, of its listen, and of the server.
-type nginxSite struct{ http, listen, server string }
+// nginxSite is what configurations of nginx with one server differ by: more of events, of http, of its listen, and of the server.
+type nginxSite struct{ events, http, listen, server string }
 
 func (n nginxSite) config(dir, addr string) string {
-	return fmt.Sprintf(nginxHead, dir) + "\tdefault_type text/plain;\n" + n.http +
+	return fmt.Sprintf(nginxHead, dir, n.events) + "\tdefault_type text/plain;\n" + n.http +
 		"\n\tserver {\n\t\tlisten " + addr + " backlog=4096 reuseport" + n.listen + ";\n" + n.server + "\n\t}\n}\n"
 }
 

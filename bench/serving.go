@@ -31,7 +31,7 @@ func (r *run) fileServers(pem string) []launcher {
 		forLighttpd = fmt.Sprintf("server.modules = ( \"mod_openssl\" )\nssl.engine = \"enable\"\nssl.pemfile = \"%s\"\n", pem)
 	}
 	found = append(found, r.nginx("nginx", nginxSite{ // as an operator sets it up for files: it keeps them open, and sends full packets
-		"sendfile on; tcp_nopush on; open_file_cache max=2000 inactive=60s;", forNginx, "root " + root + ";",
+		http: "sendfile on; tcp_nopush on; open_file_cache max=2000 inactive=60s;", listen: forNginx, server: "root " + root + ";",
 	}.config)...)
 	if pem == "" {
 		found = append(found, r.peer("fasthttp", "-root", root)...)

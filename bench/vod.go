@@ -65,12 +65,10 @@ var vodExperiment = experiment{
 // vodServer serves a film at a rate.
 func (r *run) vodServer(system, path, film string, rate float64, shape vodShape) launcher {
 	if system == "nginx" {
-		return r.nginx(system, func(dir, addr string) string {
-			bytes := rate * 1e6 / 8
-			// A tenth more than is played: it counts in whole seconds.
-			option := fmt.Sprintf("aio threads; directio 512; limit_rate_after %d; limit_rate %d;", int64(bytes*shape.first.Seconds()), int64(bytes*1.1))
-			return fmt.Sprintf(nginxFilesConfig, dir, addr, filepath.Dir(film), option)
-		})[0]
+		bytes := rate * 1e6 / 8
+		// A tenth more than is played: it counts in whole seconds.
+		return r.nginx(system, nginxFiles(filepath.Dir(film), fmt.Sprintf("aio threads; directio 512; limit_rate_after %d; limit_rate %d;",
+			int64(bytes*shape.first.Seconds()), int64(bytes*1.1))).config)[0]
 	}
 	by := map[string]string{"capriccio-flow": "flow", "capriccio": "task", "goroutine": "goroutine"}[system]
 	return programServer(system, nil, path, flagPairs("addr", "127.0.0.1:0", "by", by, "film", film, "rate", rate, "first", shape.first, "chunk", shape.chunk)...)
@@ -266,9 +264,10 @@ var webSupportExperiment = experiment{
 // supportServers are the servers before the responders.
 func (c *cold) supportServers(pages []string) []launcher {
 	found := []launcher{c.files("knot", []string{capriccio.EnvGraph + "=on", waitsEnv}, "-kind", "knot", "-fastcgi", strings.Join(pages, ","))}
-	found = append(found, c.nginx("nginx", func(dir, addr string) string {
-		return fmt.Sprintf(nginxSupport, dir, addr, c.root, strings.Join(pages, "; server "))
-	})...)
+	found = append(found, c.nginx("nginx", nginxSite{
+		http:   "sendfile on;\naio threads;\nupstream pages { server " + strings.Join(pages, "; server ") + "; keepalive 64; keepalive_requests 1000000000; }",
+		server: "root " + c.root + ";\n" + nginxPages,
+	}.config)...)
 	responders := "server.modules = ( \"mod_fastcgi\" )\nfastcgi.server = ( \".php\" => (\n"
 	for _, page := range pages {
 		host, port, _ := net.SplitHostPort(page)
@@ -277,26 +276,16 @@ func (c *cold) supportServers(pages []string) []launcher {
 	return append(found, c.lighttpd(c.root, responders+") )\n")...)
 }
 
-// nginxSupport is nginxFilesConfig with pages by FastCGI.
-const nginxSupport = nginxHead + `	default_type text/plain;
-	sendfile on;
-	aio threads;
-	upstream pages { server %[4]s; keepalive 64; keepalive_requests 1000000000; }
-	server {
-		listen %[2]s backlog=4096 reuseport;
-		root %[3]s;
-		location ~ \.php$ {
-			fastcgi_pass pages;
-			fastcgi_keep_conn on;
-			fastcgi_param REQUEST_METHOD $request_method;
-			fastcgi_param REQUEST_URI $request_uri;
-			fastcgi_param SERVER_PROTOCOL $server_protocol;
-			fastcgi_param SCRIPT_NAME $fastcgi_script_name;
-			fastcgi_param HTTP_HOST $host;
-		}
-	}
-}
-`
+// nginxPages are pages by FastCGI.
+const nginxPages = `location ~ \.php$ {
+	fastcgi_pass pages;
+	fastcgi_keep_conn on;
+	fastcgi_param REQUEST_METHOD $request_method;
+	fastcgi_param REQUEST_URI $request_uri;
+	fastcgi_param SERVER_PROTOCOL $server_protocol;
+	fastcgi_param SCRIPT_NAME $fastcgi_script_name;
+	fastcgi_param HTTP_HOST $host;
+}`
 
 // mostSessions finds the most sessions that one server can serve in time.
 func (c *cold) mostSessions(l launcher, alpha float64, shape supportShape) ([]sample, error) {

@@ -19,19 +19,11 @@ const (
 	coldLimit   = 200_000_000 // bytes
 )
 
-// The configuration of nginx is that of hello, but for the files, and for multi_accept: else
-// it takes one new client in each turn of its loop, in which it serves hundreds of others.
-const nginxFilesConfig = nginxProcess + `events { worker_connections 19900; multi_accept on; }
-` + nginxHTTP + `	error_log %[1]s/error.log crit;
-	default_type text/plain;
-	sendfile on;
-	%[4]s
-	server {
-		listen %[2]s backlog=4096 reuseport;
-		root %[3]s;
-	}
+// nginxFiles sends the files below root, with an option more. Without multi_accept nginx takes one new client in each turn of
+// its loop, in which it serves hundreds of others.
+func nginxFiles(root, option string) nginxSite {
+	return nginxSite{events: " multi_accept on;", http: "error_log error.log crit;\nsendfile on;\n" + option, server: "root " + root + ";"}
 }
-`
 
 // cold is an experiment whose files are mostly not in memory.
 type cold struct {
@@ -67,7 +59,7 @@ func (c *cold) files(system string, env []string, args ...string) launcher {
 
 // nginxFiles sends the files with an option of its configuration.
 func (c *cold) nginxFiles(system, option string) []launcher {
-	return c.nginx(system, func(dir, addr string) string { return fmt.Sprintf(nginxFilesConfig, dir, addr, c.root, option) })
+	return c.nginx(system, nginxFiles(c.root, option).config)
 }
 
 // contenders start a server for each sample, with no file in memory.

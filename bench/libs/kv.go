@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -29,40 +30,30 @@ var plainLibraries = []library{
 }
 
 // echo writes a line to an echo server and reads it.
-func echo(c net.Conn, buf []byte, n int) error {
-	sent := fmt.Appendf(buf[:0], "%011d\n", n)
+func echo(c net.Conn, n int) error {
+	sent := fmt.Appendf(nil, "%011d\n", n)
 	if _, err := c.Write(sent); err != nil {
 		return err
 	}
-	var got [12]byte
-	for at := 0; at < len(got); {
-		n, err := c.Read(got[at:])
-		if err != nil {
-			return err
-		}
-		at += n
-	}
-	return want(string(got[:]), string(sent))
+	got := make([]byte, len(sent))
+	_, err := io.ReadFull(c, got)
+	return answers(string(sent))(string(got), err)
 }
 
+func (e *env) dialEcho() (net.Conn, error) { return e.dial("tcp", e.Addr["echo"]) }
+
 func lockedRead(e *env) *opened {
-	c := must(e.dial("tcp", e.Addr["echo"]))
+	c := must(e.dialEcho())
 	var mu sync.Mutex
 	return shared(func(n int) error {
 		mu.Lock()
 		defer mu.Unlock()
-		return echo(c, nil, n)
+		return echo(c, n)
 	}, func() { c.Close() })
 }
 
 func ownConnection(e *env) *opened {
-	return &opened{session: func(int) (session, error) {
-		c, err := e.dial("tcp", e.Addr["echo"])
-		if err != nil {
-			return session{}, err
-		}
-		return session{do: func(i int) error { return echo(c, nil, i) }, close: func() { c.Close() }}, nil
-	}}
+	return ownConn(e.dialEcho, echo, func(c net.Conn) { c.Close() })
 }
 
 // poolConns is how many connections the pools here have.
@@ -71,12 +62,12 @@ const poolConns = 32
 // pooled shares the connections of a pool.
 func pooled(e *env, get func() net.Conn, put func(net.Conn)) *opened {
 	for range poolConns {
-		put(must(e.dial("tcp", e.Addr["echo"])))
+		put(must(e.dialEcho()))
 	}
 	return shared(func(n int) error {
 		c := get()
 		defer put(c)
-		return echo(c, nil, n)
+		return echo(c, n)
 	}, func() {
 		for range poolConns {
 			get().Close()
@@ -101,15 +92,13 @@ func poolOfLoops(e *env) *opened {
 	if e.Poller == "" {
 		return chanPool(e)
 	}
-	pool := &netpoll.Pool{MaxConns: poolConns, MaxIdle: poolConns, Dial: func(context.Context) (net.Conn, error) {
-		return e.dial("tcp", e.Addr["echo"])
-	}}
+	pool := &netpoll.Pool{MaxConns: poolConns, MaxIdle: poolConns, Dial: func(context.Context) (net.Conn, error) { return e.dialEcho() }}
 	return shared(func(n int) error {
 		c, err := pool.Get(context.Background())
 		if err != nil {
 			return err
 		}
-		err = echo(c, nil, n)
+		err = echo(c, n)
 		pool.Put(c, err != nil)
 		return err
 	}, func() { pool.Close() })
@@ -129,11 +118,7 @@ func stored(set func(key, value string) error, get func(key string) (string, err
 		if err := set(key, value); err != nil {
 			return err
 		}
-		got, err := get(key)
-		if err != nil {
-			return err
-		}
-		return want(got, value)
+		return answers(value)(get(key))
 	}, stop)
 }
 

@@ -71,10 +71,8 @@ func openRPC(e *env) *opened {
 	client := rpc.NewClient(must(e.dial("tcp", e.Addr["rpc"])))
 	return shared(func(n int) error {
 		var got int
-		if err := client.Call("Echo.Int", n, &got); err != nil {
-			return err
-		}
-		return want(got, n)
+		err := client.Call("Echo.Int", n, &got)
+		return answers(n)(got, err)
 	}, func() { client.Close() })
 }
 
@@ -96,7 +94,7 @@ func openYamux(e *env) *opened {
 				return session{}, err
 			}
 			return session{
-				do:    func(n int) error { return echo(stream, nil, n) },
+				do:    func(n int) error { return echo(stream, n) },
 				close: func() { stream.Close() },
 			}, nil
 		},
@@ -123,10 +121,7 @@ func openSSH(e *env) *opened {
 		}
 		defer s.Close()
 		got, err := s.Output(fmt.Sprint(n))
-		if err != nil {
-			return err
-		}
-		return want(string(got), fmt.Sprint(n))
+		return answers(fmt.Sprint(n))(string(got), err)
 	}, func() {
 		for _, c := range clients {
 			c.Close()
@@ -135,27 +130,24 @@ func openSSH(e *env) *opened {
 }
 
 func openDNS(e *env, network string) *opened {
-	return &opened{session: func(int) (session, error) {
+	client := &dns.Client{Net: network, Timeout: *limit}
+	if network == "udp" {
+		client.Timeout = time.Second // a server that 500 ask at once loses datagrams
+	}
+	return ownConn(func() (*dns.Conn, error) {
 		raw, err := e.dial(network, e.Addr["dns "+network])
-		if err != nil {
-			return session{}, err
-		}
-		conn, client := &dns.Conn{Conn: raw}, &dns.Client{Net: network, Timeout: *limit}
-		if network == "udp" {
-			client.Timeout = time.Second // a server that 500 ask at once loses datagrams
-		}
-		return session{close: func() { conn.Close() }, do: func(n int) error {
-			question := new(dns.Msg)
-			question.SetQuestion(fmt.Sprintf("n%d.example.", n), dns.TypeA)
-			for began := time.Now(); ; {
-				answer, _, err := client.ExchangeWithConn(question, conn)
-				switch {
-				case err == nil:
-					return want(len(answer.Answer), 1)
-				case !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) > *limit:
-					return err
-				}
+		return &dns.Conn{Conn: raw}, err
+	}, func(conn *dns.Conn, n int) error {
+		question := new(dns.Msg)
+		question.SetQuestion(fmt.Sprintf("n%d.example.", n), dns.TypeA)
+		for began := time.Now(); ; {
+			answer, _, err := client.ExchangeWithConn(question, conn)
+			switch {
+			case err == nil:
+				return want(len(answer.Answer), 1)
+			case !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) > *limit:
+				return err
 			}
-		}}, nil
-	}}
+		}
+	}, func(conn *dns.Conn) { conn.Close() })
 }

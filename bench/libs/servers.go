@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -110,18 +109,14 @@ func (s *servers) command(dir, name string, args ...string) (*exec.Cmd, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid, err := strconv.Atoi(nobody.Uid)
-		if err != nil {
+		as := &syscall.Credential{}
+		if _, err := fmt.Sscan(nobody.Uid+" "+nobody.Gid, &as.Uid, &as.Gid); err != nil {
 			return nil, err
 		}
-		gid, err := strconv.Atoi(nobody.Gid)
-		if err != nil {
+		if err := os.Chown(dir, int(as.Uid), int(as.Gid)); err != nil {
 			return nil, err
 		}
-		if err := os.Chown(dir, uid, gid); err != nil {
-			return nil, err
-		}
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		cmd.SysProcAttr.Credential = as
 	}
 	return cmd, nil
 }

@@ -39,24 +39,14 @@ func (e *env) pgx() (*pgx.Conn, error) {
 // adds asks a server for n+1.
 func adds(n int, row interface{ Scan(...any) error }) error {
 	var got int
-	if err := row.Scan(&got); err != nil {
-		return err
-	}
-	return want(got, n+1)
+	err := row.Scan(&got)
+	return answers(n+1)(got, err)
 }
 
 func openPgx(e *env) *opened {
 	ctx := context.Background()
-	return &opened{session: func(int) (session, error) {
-		conn, err := e.pgx()
-		if err != nil {
-			return session{}, err
-		}
-		return session{
-			do:    func(n int) error { return adds(n, conn.QueryRow(ctx, "select $1::int + 1", n)) },
-			close: func() { conn.Close(ctx) },
-		}, nil
-	}}
+	return ownConn(e.pgx, func(conn *pgx.Conn, n int) error { return adds(n, conn.QueryRow(ctx, "select $1::int + 1", n)) },
+		func(conn *pgx.Conn) { conn.Close(ctx) })
 }
 
 func openPgxShared(e *env) *opened {

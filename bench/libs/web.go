@@ -47,42 +47,36 @@ const pageSize = int64(1024)
 // page is the handler of all servers of HTTP.
 func page(w http.ResponseWriter, r *http.Request) { w.Write(make([]byte, pageSize)) }
 
-func (e *env) httpClient(connections int) (*http.Client, *http.Transport) {
-	t := &http.Transport{MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections}
+// httpClient is a client of net/http; for HTTPS it speaks HTTP/2 and looks at no certificate.
+func (e *env) httpClient(connections int) *http.Client {
+	t := &http.Transport{MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	if e.Dial == "ours" {
 		t.DialContext = e.dialer
 	}
-	return &http.Client{Transport: t}, t
+	return &http.Client{Transport: t}
 }
 
-func openHTTP(e *env) *opened {
-	client, t := e.httpClient(64)
-	return shared(func(int) error { return get(client, "http://"+e.Addr["http"]) }, t.CloseIdleConnections)
+// asking asks for the page at a URL.
+func asking(client *http.Client, url string) *opened {
+	return shared(func(int) error { return get(client, url) }, client.CloseIdleConnections)
 }
+
+func openHTTP(e *env) *opened { return asking(e.httpClient(64), "http://"+e.Addr["http"]) }
 
 func openHTTPServer(e *env) *opened {
 	server := &http.Server{Handler: http.HandlerFunc(page)}
-	addr := e.serve(server.Serve)
-	client, t := e.httpClient(64)
-	return shared(func(int) error { return get(client, "http://"+addr) }, func() {
-		t.CloseIdleConnections()
-		server.Close()
-	})
+	o := asking(e.httpClient(64), "http://"+e.serve(server.Serve))
+	return o.and(func() { server.Close() })
 }
 
-func openHTTPS(e *env) *opened {
-	client, t := e.httpClient(0)
-	t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
-	t.ForceAttemptHTTP2 = true
-	return shared(func(int) error { return get(client, "https://"+e.Addr["https"]) }, t.CloseIdleConnections)
-}
+func openHTTPS(e *env) *opened { return asking(e.httpClient(0), "https://"+e.Addr["https"]) }
 
 func openHTTP2(e *env) *opened {
 	t := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
 		return e.dialer(ctx, network, addr)
 	}}
-	client := &http.Client{Transport: t}
-	return shared(func(int) error { return get(client, "http://"+e.Addr["h2c"]) }, t.CloseIdleConnections)
+	return asking(&http.Client{Transport: t}, "http://"+e.Addr["h2c"])
 }
 
 func fastGet(c *fasthttp.Client, url string) error {
@@ -93,89 +87,66 @@ func fastGet(c *fasthttp.Client, url string) error {
 	return errors.Join(want(status, http.StatusOK), want(int64(len(body)), pageSize))
 }
 
-func (e *env) fastClient() *fasthttp.Client {
-	return &fasthttp.Client{MaxConnsPerHost: 64, MaxConnWaitTimeout: time.Minute, Dial: func(addr string) (net.Conn, error) { return e.dial("tcp", addr) }}
+func (e *env) fastAsking(addr string) *opened {
+	client := &fasthttp.Client{MaxConnsPerHost: 64, MaxConnWaitTimeout: time.Minute, Dial: func(addr string) (net.Conn, error) { return e.dial("tcp", addr) }}
+	return shared(func(int) error { return fastGet(client, "http://"+addr) }, client.CloseIdleConnections)
 }
 
-func openFastHTTP(e *env) *opened {
-	client := e.fastClient()
-	return shared(func(int) error { return fastGet(client, "http://"+e.Addr["http"]) }, client.CloseIdleConnections)
-}
+func openFastHTTP(e *env) *opened { return e.fastAsking(e.Addr["http"]) }
 
 func openFastHTTPServer(e *env) *opened {
 	server := &fasthttp.Server{Handler: func(c *fasthttp.RequestCtx) { c.Write(make([]byte, pageSize)) }}
-	addr := e.serve(server.Serve)
-	client := e.fastClient()
-	return shared(func(int) error { return fastGet(client, "http://"+addr) }, func() {
-		client.CloseIdleConnections()
-		server.Shutdown()
-	})
+	return e.fastAsking(e.serve(server.Serve)).and(func() { server.Shutdown() })
 }
 
 func openTLS(e *env) *opened {
-	return &opened{session: func(int) (session, error) {
+	data := make([]byte, 64<<10)
+	return ownConn(func() (*tls.Conn, error) {
 		raw, err := e.dial("tcp", e.Addr["tls"])
 		if err != nil {
-			return session{}, err
+			return nil, err
 		}
 		c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
-		if err := c.Handshake(); err != nil {
-			return session{}, err
-		}
-		data := make([]byte, 64<<10)
-		return session{close: func() { c.Close() }, do: func(int) error {
-			wrote := make(chan error, 1)
-			writer := e.waits()
-			writer.Go(func() {
-				_, err := c.Write(data)
-				wrote <- err
-			})
-			got, err := io.CopyN(io.Discard, c, int64(len(data)))
-			writer.Wait()
-			return errors.Join(err, <-wrote, want(got, int64(len(data))))
-		}}, nil
-	}}
+		return c, c.Handshake()
+	}, func(c *tls.Conn, _ int) error {
+		wrote := make(chan error, 1)
+		writer := e.waits()
+		writer.Go(func() {
+			_, err := c.Write(data)
+			wrote <- err
+		})
+		got, err := io.CopyN(io.Discard, c, int64(len(data)))
+		writer.Wait()
+		return errors.Join(err, <-wrote, want(got, int64(len(data))))
+	}, func(c *tls.Conn) { c.Close() })
 }
 
 func openGorilla(e *env) *opened {
 	dialer := &gorilla.Dialer{NetDialContext: e.dialer}
-	return &opened{session: func(int) (session, error) {
+	return ownConn(func() (*gorilla.Conn, error) {
 		c, _, err := dialer.Dial("ws://"+e.Addr["http"]+"/ws", nil)
-		if err != nil {
-			return session{}, err
+		return c, err
+	}, func(c *gorilla.Conn, n int) error {
+		if err := c.WriteMessage(gorilla.TextMessage, fmt.Append(nil, n)); err != nil {
+			return err
 		}
-		return session{close: func() { c.Close() }, do: func(n int) error {
-			if err := c.WriteMessage(gorilla.TextMessage, fmt.Append(nil, n)); err != nil {
-				return err
-			}
-			_, got, err := c.ReadMessage()
-			if err != nil {
-				return err
-			}
-			return want(string(got), fmt.Sprint(n))
-		}}, nil
-	}}
+		_, got, err := c.ReadMessage()
+		return answers(fmt.Sprint(n))(string(got), err)
+	}, func(c *gorilla.Conn) { c.Close() })
 }
 
 func openCoder(e *env) *opened {
-	client, _ := e.httpClient(0)
-	ctx := context.Background()
-	return &opened{session: func(int) (session, error) {
+	client, ctx := e.httpClient(0), context.Background()
+	return ownConn(func() (*coder.Conn, error) {
 		c, _, err := coder.Dial(ctx, "ws://"+e.Addr["http"]+"/ws", &coder.DialOptions{HTTPClient: client})
-		if err != nil {
-			return session{}, err
+		return c, err
+	}, func(c *coder.Conn, n int) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := c.Write(ctx, coder.MessageText, fmt.Append(nil, n)); err != nil {
+			return err
 		}
-		return session{close: func() { c.CloseNow() }, do: func(n int) error {
-			ctx, cancel := context.WithTimeout(ctx, time.Minute)
-			defer cancel()
-			if err := c.Write(ctx, coder.MessageText, fmt.Append(nil, n)); err != nil {
-				return err
-			}
-			_, got, err := c.Read(ctx)
-			if err != nil {
-				return err
-			}
-			return want(string(got), fmt.Sprint(n))
-		}}, nil
-	}}
+		_, got, err := c.Read(ctx)
+		return answers(fmt.Sprint(n))(string(got), err)
+	}, func(c *coder.Conn) { c.CloseNow() })
 }

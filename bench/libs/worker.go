@@ -44,6 +44,21 @@ func shared(do func(i int) error, stop func()) *opened {
 	return &opened{session: func(int) (session, error) { return session{do: do}, nil }, stop: stop}
 }
 
+// and does more when o stops.
+func (o *opened) and(stop func()) *opened {
+	first := o.stop
+	o.stop = func() { first(); stop() }
+	return o
+}
+
+// ownConn is a library with a connection for each task, on which use does an operation.
+func ownConn[C any](open func() (C, error), use func(c C, i int) error, closed func(C)) *opened {
+	return &opened{session: func(int) (session, error) {
+		c, err := open()
+		return session{do: func(i int) error { return use(c, i) }, close: func() { closed(c) }}, err
+	}}
+}
+
 // An env is what a library finds in a worker.
 type env struct {
 	cell
@@ -179,6 +194,16 @@ func (e *env) run() (o outcome) {
 
 func cpu(r syscall.Rusage) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// answers compares what a call returns with what it has to.
+func answers[T comparable](wanted T) func(got T, err error) error {
+	return func(got T, err error) error {
+		if err != nil {
+			return err
+		}
+		return want(got, wanted)
+	}
 }
 
 // want compares an answer with what it has to be.
