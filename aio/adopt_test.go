@@ -3,9 +3,9 @@
 package aio
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
+	"io"
 	"io/fs"
 	"os"
 	"sync"
@@ -24,7 +24,7 @@ func sharedPipe(t *testing.T) (f [2]*File, others [2]int) {
 	must(t, unix.Pipe2(p[:], unix.O_NONBLOCK|unix.O_CLOEXEC))
 	for i := range p {
 		others[i] = need(unix.FcntlInt(uintptr(p[i]), unix.F_DUPFD_CLOEXEC, 0))(t)
-		f[i] = need(NewFile(p[i], "pipe"))(t)
+		f[i] = closing(t, need(NewFile(p[i], "pipe"))(t))
 	}
 	t.Cleanup(func() {
 		unix.Close(others[0])
@@ -72,7 +72,7 @@ func TestAnAdoptedDescriptorKeepsItsFlags(t *testing.T) {
 		b := make([]byte, 10)
 		join := beside(func() {
 			n, err := f[0].Read(b)
-			testenv.True(t, string(b[:n]) == "hello" && err == nil, "Read: %q, %v", b[:n], err)
+			reads(t, "Read", b, n, err, []byte("hello"), nil)
 		})
 		rested(polled(f[0]))
 		wantNonBlocking(t, others[0])
@@ -80,18 +80,12 @@ func TestAnAdoptedDescriptorKeepsItsFlags(t *testing.T) {
 		join()
 		// The other way round: more than the pipe takes.
 		data := content(300_000)
-		join = beside(func() {
-			testenv.Got(f[1].Write(data))(t, len(data), "Write")
-		})
+		join = beside(func() { testenv.Got(f[1].Write(data))(t, len(data), "Write") })
 		rested(polled(f[1]))
 		wantNonBlocking(t, others[1])
-		got := 0
-		buf := make([]byte, 64<<10)
-		for got < len(data) {
-			n := need(f[0].Read(buf))(t)
-			testenv.MustEqual(t, string(buf[:n]), string(data[got:got+n]), "after %d bytes the pipe has others than were written", got)
-			got += n
-		}
+		got := make([]byte, len(data))
+		n, err := io.ReadFull(f[0], got)
+		reads(t, "what was written", got, n, err, data, nil)
 		join()
 		must(t, f[0].Close())
 		must(t, f[1].Close())
@@ -104,7 +98,6 @@ func TestAnAdoptedDescriptorKeepsItsFlags(t *testing.T) {
 func TestWaitForAnAdoptedDescriptorEnds(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		f, _ := sharedPipe(t)
-		defer f[1].Close()
 		if engine.Current() != nil {
 			ctx, cancel := context.WithCancel(context.Background())
 			reader := need(engine.Spawn(engine.Options{Context: ctx}, func() {
@@ -126,13 +119,12 @@ func TestWaitForAnAdoptedDescriptorEnds(t *testing.T) {
 // A descriptor without a position, such as an eventfd, is read without one, although lseek(2) says 0.
 func TestAnAdoptedEvent(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
-		f := need(NewFile(need(unix.Eventfd(0, unix.EFD_CLOEXEC))(t), "event"))(t)
-		defer f.Close()
+		f := closing(t, need(NewFile(need(unix.Eventfd(0, unix.EFD_CLOEXEC))(t), "event"))(t))
 		one := binary.NativeEndian.AppendUint64(nil, 1)
 		join := beside(func() {
 			b := make([]byte, 8)
 			n, err := f.Read(b)
-			testenv.True(t, n == 8 && err == nil && bytes.Equal(b, one), "Read: %d, %v, %v; want 1", n, err, b)
+			reads(t, "Read", b, n, err, one, nil)
 		})
 		rested(func() bool { return busyRequests(f) == 1 || engine.Current() == nil })
 		need(unix.Write(int(f.fd), one))(t)
@@ -145,13 +137,13 @@ func TestAnAdoptedFile(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		name := scratch(t, []byte("content"))
 		fd := need(unix.Open(name, os.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0))(t)
-		f := need(NewFile(fd, name))(t)
+		f := closing(t, need(NewFile(fd, name))(t))
 		b := make([]byte, 7)
-		need(f.ReadAt(b, 0))(t)
+		n, err := f.ReadAt(b, 0)
+		reads(t, "ReadAt", b, n, err, []byte("content"), nil)
 		must(t, f.Sync()) // waits
 		wantNonBlocking(t, fd)
 		need(f.WriteAt([]byte("C"), 0))(t)
-		testenv.True(t, string(b) == "content" && !polled(f)(), "read %q; waits for it like a pipe: %v", b, polled(f)())
-		must(t, f.Close())
+		testenv.Equal(t, polled(f)(), false, "it is waited for like a pipe")
 	})
 }

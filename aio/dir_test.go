@@ -5,7 +5,6 @@ package aio
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -39,23 +38,18 @@ func TestReadDir(t *testing.T) {
 			got += e.Name() + "\n"
 		}
 		testenv.True(t, got == want, "read %d entries, want 900 in order", len(list))
-		f, err := Open(dir)
-		must(t, err)
-		defer f.Close()
-		total := 0
-		for {
-			part, err := f.ReadDir(7)
+		f := closing(t, need(Open(dir))(t))
+		total, err := 0, error(nil)
+		for err == nil {
+			var part []fs.DirEntry
+			part, err = f.ReadDir(7)
 			total += len(part)
-			if err == io.EOF {
-				break
-			}
-			must(t, err)
 			testenv.True(t, len(part) == 7 || total == 900, "got %d entries before the end, want 7", len(part))
 		}
-		_, err = f.Seek(0, io.SeekStart)
-		testenv.True(t, err == nil && total == 900, "read %d entries in parts, want 900; seek: %v", total, err)
-		again, err := f.ReadDir(-1)
-		testenv.True(t, err == nil && len(again) == 900, "after Seek: %d entries, %v; want 900", len(again), err)
+		testenv.Equal(t, err, io.EOF, "at the end")
+		testenv.Equal(t, total, 900, "entries in parts")
+		need(f.Seek(0, io.SeekStart))(t)
+		testenv.Equal(t, len(need(f.ReadDir(-1))(t)), 900, "entries after Seek")
 	})
 }
 
@@ -66,16 +60,12 @@ func TestOpenAt(t *testing.T) {
 		dir := t.TempDir()
 		must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o600))
 		must(t, os.Symlink("/etc", filepath.Join(dir, "out")))
-		folder := need(OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0))(t)
-		defer folder.Close()
-		raw := need(folder.SyscallConn())(t)
+		folder := closing(t, need(OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0))(t))
 		at := -1
-		must(t, raw.Control(func(fd uintptr) { at = int(fd) }))
+		must(t, need(folder.SyscallConn())(t).Control(func(fd uintptr) { at = int(fd) }))
 		how := unix.OpenHow{Flags: unix.O_PATH, Resolve: unix.RESOLVE_BENEATH}
-		f := need(OpenAt(at, "file", &how))(t)
-		defer f.Close()
-		info, err := f.Stat()
-		testenv.True(t, err == nil && info.Size() == 7, "Stat: %v, %v; want 7 bytes", info, err)
+		f := closing(t, need(OpenAt(at, "file", &how))(t))
+		testenv.Equal(t, need(f.Stat())(t).Size(), 7, "the size")
 		testenv.ErrorIs(t, testenv.Err(f.Read(make([]byte, 1))), unix.EBADF, "Read")
 		for _, name := range []string{"../x", "/etc/passwd", "out/passwd"} {
 			testenv.ErrorIs(t, testenv.Err(OpenAt(at, name, &how)), unix.EXDEV, "OpenAt(%q)", name)
@@ -95,12 +85,13 @@ func TestEntriesOfAFolderBelowAnother(t *testing.T) {
 		sub := need(OpenAt(root, "sub", &unix.OpenHow{Flags: unix.O_DIRECTORY}))(t)
 		list := need(sub.ReadDir(-1))(t)
 		testenv.MustEqual(t, len(list), 1, "entries")
-		info, err := list[0].Info()
-		testenv.True(t, err == nil && info.Name() == "file" && info.Size() == 7, "Info: %v, %v; want a file of 7 bytes", info, err)
+		info := need(list[0].Info())(t)
+		testenv.Equal(t, info.Name(), "file")
+		testenv.Equal(t, info.Size(), 7, "the size")
 		must(t, os.Remove(filepath.Join(dir, "sub", "file")))
-		if _, err := list[0].Info(); !errors.Is(err, fs.ErrNotExist) || !contains(err, "sub/file") {
-			t.Errorf("Info of what is gone: %v, want ErrNotExist", err)
-		}
+		err := testenv.Err(list[0].Info())
+		testenv.ErrorIs(t, err, fs.ErrNotExist, "Info of what is gone")
+		testenv.ErrorSays(t, err, "sub/file")
 		must(t, sub.Close())
 		testenv.ErrorIs(t, testenv.Err(list[0].Info()), fs.ErrClosed, "Info when the folder is closed")
 	})
@@ -156,15 +147,11 @@ func TestParseEntry(t *testing.T) {
 func TestReaderAndFS(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		short := content(5001) // which TestReader reads byte by byte
-		f := need(Open(scratch(t, short)))(t)
-		defer f.Close()
-		testenv.Check(t, iotest.TestReader(f, short))
+		testenv.Check(t, iotest.TestReader(scratchFile(t, short, os.O_RDONLY), short))
 		want := content(70_001)
-		f = need(Open(scratch(t, want)))(t)
-		defer f.Close()
 		var b bytes.Buffer
-		n, err := io.Copy(&b, f)
-		testenv.True(t, err == nil && n == int64(len(want)) && bytes.Equal(b.Bytes(), want), "copied %d bytes, %v; want %d", n, err, len(want))
+		testenv.Got(io.Copy(&b, scratchFile(t, want, os.O_RDONLY)))(t, int64(len(want)), "copied")
+		testenv.True(t, bytes.Equal(b.Bytes(), want), "other bytes were copied")
 	})
 }
 
@@ -188,8 +175,7 @@ func TestPrefetchDoesNotRead(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		const size = 200_000
 		for _, refused := range []syscall.Errno{0, unix.EIO} {
-			f := need(Open(scratch(t, content(size))))(t)
-			defer f.Close()
+			f := scratchFile(t, content(size), os.O_RDONLY)
 			must(t, f.Sync())
 			must(t, unix.Fadvise(int(f.fd), 0, 0, unix.FADV_DONTNEED))
 			if n := f.Resident(0, size); n >= size || noCachestat.Load() {
@@ -228,8 +214,7 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	}
 	name := scratch(t, content(64<<10))
 	everywhere(t, func(t *testing.T) {
-		f := need(OpenFile(name, os.O_RDONLY, 0))(t)
-		defer f.Close()
+		f := closing(t, need(OpenFile(name, os.O_RDONLY, 0))(t))
 		p := make([]byte, 4096)
 		read := func() {
 			for i := range 1000 {

@@ -22,8 +22,7 @@ import (
 
 func TestErrorsOfTheDisk(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
-		f := need(OpenFile(scratch(t, content(100)), os.O_RDWR, 0))(t)
-		defer f.Close()
+		f := scratchFile(t, content(100), os.O_RDWR)
 		b := make([]byte, 10)
 		for op, do := range map[opcode]func() error{
 			opRead:     func() error { _, err := f.ReadAt(b, 0); return err },
@@ -45,7 +44,8 @@ func TestErrorsOfTheDisk(t *testing.T) {
 				return 0, unix.EIO
 			})
 			err := do()
-			testenv.True(t, errors.Is(err, unix.EIO) && contains(err, f.Name()), "%v: %v; want EIO with the file's name", op, err)
+			testenv.ErrorIs(t, err, unix.EIO, op.String())
+			testenv.ErrorSays(t, err, f.Name(), op.String())
 			testenv.Equal(t, calls.Load(), 1, "%v was tried N times", op)
 		}
 		faults.Store(nil)
@@ -55,8 +55,7 @@ func TestErrorsOfTheDisk(t *testing.T) {
 // A write that fails in the middle says how much it has written.
 func TestAWriteThatFailsInTheMiddle(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
-		f := need(Create(filepath.Join(t.TempDir(), "file")))(t)
-		defer f.Close()
+		f := scratchFile(t, nil, os.O_RDWR)
 		var calls atomic.Int32
 		withFault(t, func(op opcode, _ via, _ int32, n int) (int, syscall.Errno) {
 			if op != opWrite {
@@ -97,8 +96,7 @@ func TestAFullFileSystem(t *testing.T) {
 		must(t, f.Close())
 		must(t, os.WriteFile(name, []byte("old"), 0o600))
 		testenv.ErrorIs(t, WriteFile(name, make([]byte, 2*size), 0o600), unix.ENOSPC, "WriteFile")
-		b, err := ReadFile(name)
-		testenv.True(t, err == nil && string(b) == "old", "after a failed WriteFile the file has %d bytes, %v; want the old content", len(b), err)
+		holds(t, name, []byte("old"))
 		wantNames(t, dir, "file")
 		must(t, Remove(name))
 	})
@@ -112,8 +110,7 @@ func TestAFileSystemInMemory(t *testing.T) {
 		want := content(100_000)
 		name := filepath.Join(dir, "file")
 		must(t, os.WriteFile(name, want, 0o600))
-		f := need(OpenFile(name, os.O_RDWR, 0))(t)
-		defer f.Close()
+		f := closing(t, need(OpenFile(name, os.O_RDWR, 0))(t))
 		var waits atomic.Int32
 		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
 			if where != viaLoop && (op == opRead || op == opWrite) {
@@ -123,15 +120,12 @@ func TestAFileSystemInMemory(t *testing.T) {
 		})
 		b := make([]byte, len(want))
 		n, err := f.ReadAt(b, 0)
-		testenv.True(t, n == len(want) && err == nil && bytes.Equal(b, want), "ReadAt: %d, %v", n, err)
-		if _, err = f.Write(want[:1000]); err != nil {
-			t.Error(err)
-		}
+		reads(t, "ReadAt", b, n, err, want, nil)
+		need(f.Write(want[:1000]))(t)
 		n, err = f.Read(b)
-		testenv.True(t, n == len(want)-1000 && err == nil && bytes.Equal(b[:n], want[1000:]),
-			"Read after Write: %d, %v; want all from 1000 on", n, err)
-		_, err = f.Read(b)
-		testenv.True(t, err == io.EOF, "Read at the end: %v, want EOF", err)
+		reads(t, "Read after Write", b, n, err, want[1000:], nil)
+		n, err = f.Read(b)
+		reads(t, "Read at the end", b, n, err, nil, io.EOF)
 		testenv.Equal(t, f.Resident(10, 1<<20), int64(len(want))-10, "Resident")
 		testenv.Equal(t, waits.Load(), 0, "requests waited")
 	})
@@ -140,22 +134,17 @@ func TestAFileSystemInMemory(t *testing.T) {
 func TestAFileIsTruncatedOrReplacedWhileItIsRead(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		want := content(100_000)
-		name := scratch(t, want)
-		f := need(Open(name))(t)
-		defer f.Close()
+		f := scratchFile(t, want, os.O_RDONLY)
 		b := make([]byte, 50_000)
 		need(io.ReadFull(f, b))(t)
-		must(t, os.Truncate(name, 60_000))
+		must(t, os.Truncate(f.Name(), 60_000))
 		n, err := io.ReadFull(f, b)
-		testenv.True(t, n == 10_000 && err == io.ErrUnexpectedEOF && bytes.Equal(b[:n], want[50_000:60_000]),
-			"after the file was truncated: %d, %v; want the 10,000 bytes that are left", n, err)
-		if n, err := f.ReadAt(b, 20_000); n != 40_000 || err != io.EOF {
-			t.Errorf("ReadAt over the end: %d, %v; want 40,000 and EOF", n, err)
-		}
-		must(t, WriteFile(name, []byte("new"), 0o600))
-		if n, err := f.ReadAt(b[:10], 0); n != 10 || err != nil || !bytes.Equal(b[:10], want[:10]) {
-			t.Errorf("after the file was replaced: %d, %v; want the old content", n, err)
-		}
+		reads(t, "what is left of a file that was truncated", b, n, err, want[50_000:60_000], io.ErrUnexpectedEOF)
+		n, err = f.ReadAt(b, 20_000)
+		reads(t, "ReadAt over the end", b, n, err, want[20_000:60_000], io.EOF)
+		must(t, WriteFile(f.Name(), []byte("new"), 0o600))
+		n, err = f.ReadAt(b[:10], 0)
+		reads(t, "a file that was replaced", b, n, err, want[:10], nil)
 	})
 }
 
@@ -164,8 +153,7 @@ func TestAFileSystemThatRefusesNoWait(t *testing.T) {
 	onDisk(t)
 	everywhere(t, func(t *testing.T) {
 		want := content(10_000)
-		f := need(Open(scratch(t, want)))(t)
-		defer f.Close()
+		f := scratchFile(t, want, os.O_RDONLY)
 		tries := 0
 		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
 			if op == opRead && where == viaLoop {
@@ -177,7 +165,7 @@ func TestAFileSystemThatRefusesNoWait(t *testing.T) {
 		b := make([]byte, len(want))
 		for range 5 {
 			n, err := f.ReadAt(b, 0)
-			testenv.True(t, n == len(b) && err == nil && bytes.Equal(b, want), "%d, %v", n, err)
+			reads(t, "ReadAt", b, n, err, want, nil)
 		}
 		testenv.Equal(t, tries, 1, "tried N times")
 	})
@@ -192,8 +180,7 @@ func TestNeighbouringReadsAreMerged(t *testing.T) {
 	}
 	const parts, size = 48, 4096
 	want := content(parts*size + 100)
-	f := need(Open(scratch(t, want)))(t)
-	defer f.Close()
+	f := scratchFile(t, want, os.O_RDONLY)
 	for _, bad := range []int{-1, 10} { // the part that fails, and with it all requests that are not of one block
 		var requests atomic.Int32
 		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
@@ -252,38 +239,30 @@ func TestDirect(t *testing.T) {
 			t.Skip("no O_DIRECT on this file system")
 		}
 		must(t, err)
-		defer f.Close()
+		closing(t, f)
 		b := AlignedBuffer(16384)
-		if n, err := f.ReadAt(b, 0); n != len(want) || err != io.EOF || !bytes.Equal(b[:n], want) {
-			t.Errorf("ReadAt: %d, %v; want %d and EOF", n, err, len(want))
-		}
-		n, err := f.ReadAt(b[:4096], 4096)
-		testenv.True(t, n == 4096 && err == nil && bytes.Equal(b[:n], want[4096:8192]), "ReadAt: %d, %v; want the second block", n, err)
+		n, err := f.ReadAt(b, 0)
+		reads(t, "ReadAt of all", b, n, err, want, io.EOF)
+		n, err = f.ReadAt(b[:4096], 4096)
+		reads(t, "ReadAt of the second block", b, n, err, want[4096:8192], nil)
 		for _, bad := range []struct {
 			b   []byte
 			off int64
 		}{{b[:100], 0}, {b[1:4097], 0}, {b[:4096], 7}} {
-			_, err := f.ReadAt(bad.b, bad.off)
-			testenv.True(t, errors.Is(err, unix.EINVAL) && contains(err, "AlignedBuffer"),
-				"unaligned read: %v; want EINVAL that says what is wrong", err)
-			_, err = f.WriteAt(bad.b, bad.off)
-			testenv.True(t, errors.Is(err, unix.EINVAL) && contains(err, "AlignedBuffer"),
-				"unaligned write: %v; want EINVAL that says what is wrong", err)
+			for _, do := range []func([]byte, int64) (int, error){f.ReadAt, f.WriteAt} {
+				err := testenv.Err(do(bad.b, bad.off))
+				testenv.ErrorIs(t, err, unix.EINVAL, "unaligned")
+				testenv.ErrorSays(t, err, "AlignedBuffer")
+			}
 		}
 		var all []byte
-		for {
-			n, err := f.Read(b[:4096])
-			all = append(all, b[:n]...)
-			if err == io.EOF {
-				break
-			}
-			must(t, err)
+		for err = nil; err == nil; all = append(all, b[:n]...) {
+			n, err = f.Read(b[:4096])
 		}
-		testenv.True(t, bytes.Equal(all, want), "read %d bytes in sequence, want %d", len(all), len(want))
+		reads(t, "in sequence", all, len(all), err, want, io.EOF)
 		copy(b, want[5000:])
 		need(f.WriteAt(b[:4096], 8192))(t)
-		got := need(os.ReadFile(name))(t)
-		testenv.True(t, len(got) == 12288 && bytes.Equal(got[8192:], b[:4096]), "after a direct write the file has %d bytes, want 12288", len(got))
+		holds(t, name, append(want[:8192:8192], b[:4096]...))
 	})
 }
 
@@ -292,8 +271,7 @@ func TestResidentAndPrefetch(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		const size = 1 << 20
 		name := scratch(t, content(size+100))
-		f := need(Open(name))(t)
-		defer f.Close()
+		f := closing(t, need(Open(name))(t))
 		must(t, f.Sync())
 		testenv.Equal(t, f.Resident(0, 2*size), size+100, "a file just written has N bytes in memory")
 		testenv.Equal(t, f.Resident(50, math.MaxInt64), size+50, "of all from 50 on N bytes are in memory")
@@ -302,9 +280,7 @@ func TestResidentAndPrefetch(t *testing.T) {
 			t.Skip("the page cache keeps the file")
 		}
 		must(t, f.Prefetch(0, 300_000))
-		if n := f.Resident(0, 300_000); n != 300_000 {
-			t.Errorf("after Prefetch %d bytes are in memory, want 300,000", n)
-		}
+		testenv.Equal(t, f.Resident(0, 300_000), 300_000, "after Prefetch N bytes are in memory")
 		testenv.Equal(t, f.Resident(10_000, 100), 100, "of 100 bytes in the middle N are in memory")
 		must(t, unix.Fadvise(int(f.fd), 200<<10, 64<<10, unix.FADV_DONTNEED))
 		testenv.Equal(t, f.Resident(5, 300_000), 200<<10-5, "before the gap N bytes are in memory")
@@ -327,8 +303,7 @@ func TestResidentOfAnotherUsersFile(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to be another user for a moment")
 	}
-	f := need(Open(scratch(t, content(10_000))))(t)
-	defer f.Close()
+	f := scratchFile(t, content(10_000), os.O_RDONLY)
 	const nobody = 65534
 	runtime.LockOSThread() // the user for files is a thread's
 	defer runtime.UnlockOSThread()
@@ -337,9 +312,8 @@ func TestResidentOfAnotherUsersFile(t *testing.T) {
 	n := f.Resident(0, 20_000)
 	unix.Syscall(unix.SYS_SETFSUID, 0, 0, 0)
 	testenv.True(t, !told && n == 10_000, "as nobody: %d, want all; told %t", n, told)
-	if _, told := f.cachedPrefix(0, 10_000); !told {
-		t.Error("as the owner: not told")
-	}
+	_, told = f.cachedPrefix(0, 10_000)
+	testenv.Equal(t, told, true, "the owner is told")
 }
 
 // A close that a signal interrupted is over: the number may be another file's by then.

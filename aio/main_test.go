@@ -3,8 +3,11 @@
 package aio
 
 import (
+	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -197,6 +200,35 @@ func scratch(t testing.TB, b []byte) string {
 	name := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(name, b, 0o644))
 	return name
+}
+
+// scratchFile opens a file with that content for the length of the test.
+func scratchFile(t testing.TB, b []byte, flag int) *File {
+	t.Helper()
+	return closing(t, need(OpenFile(scratch(t, b), flag, 0))(t))
+}
+
+// closing closes f at the end of the test, if the test has not.
+func closing(t testing.TB, f *File) *File {
+	t.Cleanup(func() {
+		if err := f.Close(); !errors.Is(err, fs.ErrClosed) {
+			testenv.Check(t, err, "Close")
+		}
+	})
+	return f
+}
+
+// reads checks what a read has returned into b: want, and the error wantErr.
+func reads(t testing.TB, what string, b []byte, n int, err error, want []byte, wantErr error) {
+	t.Helper()
+	testenv.True(t, bytes.Equal(b[:n], want) && err == wantErr, "%s: %d bytes, %v; want %d, %v, or others", what, n, err, len(want), wantErr)
+}
+
+// holds checks the content of a file.
+func holds(t testing.TB, name string, want []byte) {
+	t.Helper()
+	got := need(os.ReadFile(name))(t)
+	testenv.True(t, bytes.Equal(got, want), "the file has %d bytes, %.20q; want %d, %.20q", len(got), got, len(want), want)
 }
 
 // withFault puts f in place of the kernel for the length of the test.

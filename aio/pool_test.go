@@ -3,6 +3,7 @@
 package aio
 
 import (
+	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/sys/unix"
 )
@@ -19,11 +21,7 @@ import (
 func TestPoolLimitsAreChecked(t *testing.T) {
 	defer SetPoolLimits(PoolLimits{})
 	for _, l := range []PoolLimits{{Threads: -1}, {Threads: maxPoolThreads + 1}, {Threads: 4, PerDevice: 5}, {PerDevice: -1}} {
-		if err := SetPoolLimits(l); err == nil {
-			t.Errorf("%+v was accepted", l)
-		} else if !contains(err, "want") {
-			t.Errorf("%v does not say what would be right", err)
-		}
+		testenv.ErrorSays(t, SetPoolLimits(l), "want", "%+v", l) // what would be right
 	}
 }
 
@@ -33,14 +31,11 @@ func TestASlowFileSystemLeavesThreadsToOthers(t *testing.T) {
 	must(t, SetPoolLimits(PoolLimits{Threads: 4, PerDevice: 3}))
 	defer SetPoolLimits(PoolLimits{})
 	rt := setting{"threads", openThreads, 2, false}.start(t)
-	slow := need(Open(scratch(t, content(10))))(t)
-	fast := need(Open(scratch(t, content(10))))(t)
-	for _, f := range []*File{slow, fast} {
+	slow, fast := scratchFile(t, content(10), os.O_RDONLY), scratchFile(t, content(10), os.O_RDONLY)
+	for i, f := range []*File{slow, fast} {
 		f.settle()
+		f.device.Store(uint64(i+1) << 40)
 	}
-	slow.device.Store(1 << 40)
-	fast.device.Store(2 << 40)
-
 	gate := make(chan struct{})
 	var hanging, done atomic.Int32
 	withFault(t, func(_ opcode, where via, fd int32, n int) (int, syscall.Errno) {
@@ -53,33 +48,31 @@ func TestASlowFileSystemLeavesThreadsToOthers(t *testing.T) {
 		}
 		return n, 0
 	})
-	var slowReaders, fastReaders sync.WaitGroup
-	for range 20 {
-		slowReaders.Add(1)
-		rt.Go(func() {
-			defer slowReaders.Done()
-			need(slow.ReadAt(make([]byte, 10), 0))(t)
-			done.Add(1)
-		})
+	readers := func(n int, f *File) (all []*engine.Task) {
+		for range n {
+			all = append(all, rt.Go(func() {
+				need(f.ReadAt(make([]byte, 10), 0))(t)
+				if f == slow {
+					done.Add(1)
+				}
+			}))
+		}
+		return all
 	}
+	slowReaders := readers(20, slow)
 	testenv.Until(t, "three reads hang", func() bool { return hanging.Load() == 3 && busyRequests(slow) == 20 })
-	for range 50 {
-		fastReaders.Add(1)
-		rt.Go(func() {
-			defer fastReaders.Done()
-			need(fast.ReadAt(make([]byte, 10), 0))(t)
-		})
+	for _, r := range readers(50, fast) {
+		must(t, r.Join())
 	}
-	fastReaders.Wait()
 	threads.mu.Lock()
 	running := threads.running
 	threads.mu.Unlock()
 	testenv.True(t, hanging.Load() == 3 && done.Load() == 0 && running <= 4,
 		"%d reads hang, %d have passed, %d threads; want 3, 0 and at most 4", hanging.Load(), done.Load(), running)
 	close(gate)
-	slowReaders.Wait()
-	must(t, slow.Close())
-	must(t, fast.Close())
+	for _, r := range slowReaders {
+		must(t, r.Join())
+	}
 	testenv.Until(t, "the threads end", func() bool {
 		threads.mu.Lock()
 		defer threads.mu.Unlock()
@@ -117,8 +110,7 @@ func TestOpensThatHangLeaveOthersAlone(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			s.loops = 1
 			rt := s.start(t)
-			folder := need(Open(t.TempDir()))(t)
-			defer folder.Close()
+			folder := closing(t, need(Open(t.TempDir()))(t))
 			must(t, unix.Mkfifoat(int(folder.fd), "fifo", 0o600))
 			// Without O_NONBLOCK an open waits until somebody opens the other end.
 			open := func() {

@@ -3,7 +3,6 @@
 package aio
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"io/fs"
@@ -31,23 +30,16 @@ func TestWriteFile(t *testing.T) {
 		for _, n := range []int{0, 1, 100_000, 10} {
 			want := content(n)
 			must(t, WriteFile(name, want, 0o640))
-			got := need(os.ReadFile(name))(t)
-			testenv.True(t, bytes.Equal(got, want), "read %d bytes, want the %d written", len(got), n)
+			holds(t, name, want)
 		}
-		info := need(os.Stat(name))(t)
-		testenv.True(t, info.Mode() == 0o640, "mode %v, want 0640", info.Mode())
-		must(t, os.Chmod(name, 0o4711))
-		must(t, os.Chmod(name, info.Mode()|fs.ModeSetuid))
+		testenv.Equal(t, need(os.Stat(name))(t).Mode(), 0o640, "the mode of a new file")
+		must(t, os.Chmod(name, 0o640|fs.ModeSetuid))
 		must(t, WriteFile(name, nil, 0o600))
-		if info, _ := os.Stat(name); info.Mode() != 0o640|fs.ModeSetuid {
-			t.Errorf("mode %v of a file that was there, want it kept: u-rw-r-----", info.Mode())
-		}
+		testenv.Equal(t, need(os.Stat(name))(t).Mode(), 0o640|fs.ModeSetuid, "the mode of a file that was there")
 		link := filepath.Join(dir, "link")
 		must(t, os.Symlink(name, link))
 		must(t, WriteFile(link, []byte("new"), 0o600))
-		if info, _ := os.Lstat(link); !info.Mode().IsRegular() {
-			t.Errorf("the link is %v now, want it replaced by a file", info.Mode())
-		}
+		testenv.Equal(t, need(os.Lstat(link))(t).Mode().Type(), 0, "the type of what has replaced the link")
 		testenv.ErrorIs(t, WriteFile(dir, nil, 0o600), unix.EISDIR, "writing to a folder")
 		none := filepath.Join(dir, "no/file")
 		err := WriteFile(none, nil, 0o600)
@@ -68,10 +60,8 @@ func TestWriteFileInPlace(t *testing.T) {
 		must(t, WriteFile(name, want, 0o600))
 		got := make([]byte, 4000)
 		n, err := unix.Read(reader, got)
-		testenv.True(t, err == nil && bytes.Equal(got[:max(n, 0)], want),
-			"through the FIFO came %d bytes, %v; want the %d written", n, err, len(want))
-		info := need(os.Lstat(name))(t)
-		testenv.True(t, info.Mode().Type() == fs.ModeNamedPipe, "the FIFO is %v now", info.Mode())
+		reads(t, "through the FIFO", got, max(n, 0), err, want, nil)
+		testenv.Equal(t, need(os.Lstat(name))(t).Mode().Type(), fs.ModeNamedPipe, "the FIFO's type")
 		socket := filepath.Join(dir, "socket")
 		must(t, unix.Mknod(socket, unix.S_IFSOCK|0o600, 0))
 		testenv.ErrorIs(t, WriteFile(socket, want, 0o600), unix.ENXIO, "writing to a socket")

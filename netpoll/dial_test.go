@@ -95,8 +95,7 @@ func TestShareOfDeadline(t *testing.T) {
 		{time.Second, time.Second, 3},         // but no more than there is
 	} {
 		began := time.Now()
-		d, err := shareOf(began.Add(x.left), x.n)
-		must(t, err)
+		d := need(shareOf(began.Add(x.left), x.n))(t)
 		testenv.AtLeast(t, d.Sub(began), x.want, "a share of %v among %d", x.left, x.n)
 		testenv.AtMost(t, d.Sub(began), x.want+time.Since(began), "a share of %v among %d", x.left, x.n)
 	}

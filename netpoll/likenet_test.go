@@ -251,8 +251,7 @@ func TestMulticastIsLikeNets(t *testing.T) {
 	for _, network := range networks("udp", "udp4", "udp6") {
 		group := map[string]string{"udp": "224.0.0.251", "udp4": "224.0.0.251", "udp6": "ff02::fb"}[network]
 		likeNet(t, network, func(n library, note func(string, ...any)) {
-			first, err := n.listenPacket(network, net.JoinHostPort(group, "0"))
-			must(t, err)
+			first := need(n.listenPacket(network, net.JoinHostPort(group, "0")))(t)
 			defer first.Close()
 			host, port, err := net.SplitHostPort(first.LocalAddr().String())
 			must(t, err)

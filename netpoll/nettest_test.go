@@ -210,17 +210,13 @@ func TestStreamsAreLikeNets(t *testing.T) {
 					"it is closed": func(c, _ stream) { c.Close() },
 				} {
 					likeNet(t, network+", "+name, func(n library, note func(string, ...any)) {
-						ln, err := n.listen(network, testAddress(t, network))
-						must(t, err)
+						ln := need(n.listen(network, testAddress(t, network)))(t)
 						defer ln.Close()
-						nc, err := n.dial(context.Background(), network, ln.Addr().String())
-						must(t, err)
+						nc := need(n.dial(context.Background(), network, ln.Addr().String()))(t)
 						defer nc.Close()
-						peer, err := ln.Accept()
-						must(t, err)
+						peer := need(ln.Accept())(t)
 						defer peer.Close()
-						raw, err := nc.(stream).SyscallConn()
-						must(t, err)
+						raw := need(nc.(stream).SyscallConn())(t)
 						happens(nc.(stream), peer.(stream))
 						useUp(nc.(stream), raw, func(what string, n int64, err error) { note("%s: %d %s", what, n, outline(err)) })
 					})

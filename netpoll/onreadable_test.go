@@ -247,8 +247,7 @@ func TestShortUnixRead(t *testing.T) {
 		}
 		read := func(want string) (dry bool) {
 			var b [8]byte
-			n, err := c.Read(b[:])
-			must(t, err)
+			n := need(c.Read(b[:]))(t)
 			testenv.True(t, string(b[:n]) == want, "read %q, want %q", b[:n], want)
 			return c.d.read.p.Load() == drained
 		}
