@@ -202,7 +202,6 @@ func modeBits(m fs.FileMode) uint64 {
 // Name returns the name that the file was opened with.
 func (f *File) Name() string { return f.name }
 
-// describe names it in dumps of what tasks wait for.
 func (f *File) describe() string { return "file " + f.name }
 
 // settle finds out, before f is waited for the first time, what one needs to know for

@@ -173,7 +173,6 @@ func (f *File) awaitUsers() bool {
 // A waitUsers is a File whose users are waited for.
 type waitUsers File
 
-// Withdraw implements engine.WaitPoint.
 func (p *waitUsers) Withdraw(w *engine.Waiter) bool {
 	f := (*File)(p)
 	if !f.closer.CompareAndSwap(w, nil) {
@@ -187,7 +186,6 @@ func (p *waitUsers) Withdraw(w *engine.Waiter) bool {
 	return true
 }
 
-// DescribeWait implements engine.WaitDescriber.
 func (p *waitUsers) DescribeWait() string { return (*File)(p).describe() }
 
 // Uses of a file, and bytes, after which a task that never had to wait lets others run.

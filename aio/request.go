@@ -262,7 +262,6 @@ func (r *request) Withdraw(*engine.Waiter) bool {
 	return false
 }
 
-// Unwound implements engine.Unwinder.
 func (r *request) Unwound(*engine.Waiter) {
 	r.leave()
 	if r.op == opOpen && r.errno == 0 {
@@ -310,7 +309,6 @@ func (r *request) finish(res int, e syscall.Errno) {
 	r.w.WakeAhead()
 }
 
-// DescribeWait implements engine.WaitDescriber.
 func (r *request) DescribeWait() string {
 	if r.file != nil {
 		return r.op.String() + " " + r.file.name

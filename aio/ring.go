@@ -134,7 +134,6 @@ func (r *request) takesWorker() bool {
 	return true
 }
 
-// Complete implements uring.Completer.
 func (r *request) Complete(res int32, _ uint32) {
 	r.ring.end(&r.works)
 	r.state = stateIdle

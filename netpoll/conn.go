@@ -65,7 +65,6 @@ func (c *Conn) network() string {
 	return "unix"
 }
 
-// describe names it in dumps of what tasks wait for.
 func (c *Conn) describe() string { return c.network() + " to " + c.remote.String() }
 
 // home is the loop that c belongs to.

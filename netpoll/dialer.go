@@ -124,7 +124,7 @@ func (x *dialing) prepare(fd int, sa *sockaddr.Addr) error {
 		default:
 			network = network[:3] + "4"
 		}
-		if err := x.Control(network, sa.String(), newSocketConn(fd)); err != nil {
+		if err := x.Control(network, sa.String(), socketConn{fd}); err != nil {
 			return err
 		}
 	}
@@ -146,8 +146,6 @@ func (x *dialing) setDefaults(fd int) error {
 
 // A socketConn is the RawConn of a socket that is not a Conn yet.
 type socketConn struct{ fd int }
-
-func newSocketConn(fd int) syscall.RawConn { return socketConn{fd} }
 
 func (s socketConn) Control(f func(fd uintptr)) error  { f(uintptr(s.fd)); return nil }
 func (s socketConn) Read(func(fd uintptr) bool) error  { return unix.EINVAL }
@@ -315,13 +313,12 @@ func adoptSocket(fd int) (net.Conn, error) {
 		if inet {
 			network = "udp"
 		}
-		c := &PacketConn{network: network, family: int(local.Family), local: local}
+		c := &PacketConn{network: network, family: int(local.Family)}
 		if peerErr == nil && remote.Family != 0 {
 			c.remote = remote
 		}
-		c.d.owner = c
 		c.d.flags.Store(flagShared)
-		return asConn(c, c.d.init(fd, kindDatagram, loop, true))
+		return asConn(c, c.begin(fd, loop))
 	}
 	return nil, unix.EPROTONOSUPPORT
 }

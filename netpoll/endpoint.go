@@ -23,6 +23,14 @@ type owner interface {
 	opError(op, call string, err error) error
 }
 
+// wrap has the owner wrap an error, if there is one.
+func (d *desc) wrap(op, call string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return d.owner.opError(op, call, err)
+}
+
 // An endpoint is what Conn, PacketConn and File have in common.
 type endpoint struct{ d desc }
 
@@ -30,10 +38,7 @@ type endpoint struct{ d desc }
 // it returns the descriptor has been closed. It may park for a moment if another
 // thread is in the middle of a system call. A second Close returns net.ErrClosed.
 func (e *endpoint) Close() error {
-	if err := e.d.close(); err != nil {
-		return e.d.owner.opError("close", "close", err)
-	}
-	return nil
+	return e.d.wrap("close", "close", e.d.close())
 }
 
 // SetDeadline sets the read and the write deadline; the zero time means none. An operation
@@ -51,10 +56,7 @@ func (e *endpoint) SetReadDeadline(t time.Time) error { return e.setDeadline(fla
 func (e *endpoint) SetWriteDeadline(t time.Time) error { return e.setDeadline(flagWriteExpired, t) }
 
 func (e *endpoint) setDeadline(which uint32, t time.Time) error {
-	if err := e.d.setDeadline(which, t); err != nil {
-		return e.d.owner.opError("set", "", err)
-	}
-	return nil
+	return e.d.wrap("set", "", e.d.setDeadline(which, t))
 }
 
 // SyscallConn implements syscall.Conn. Functions given to it must not park.
@@ -91,10 +93,7 @@ func (s *socket) control(op, call string, f func(fd int) error) error {
 		err = f(int(s.d.fd))
 		s.d.unuse()
 	}
-	if err != nil {
-		return s.d.owner.opError(op, call, err)
-	}
-	return nil
+	return s.d.wrap(op, call, err)
 }
 
 // File returns an os.File of a duplicate of the descriptor, as those of package net: closing

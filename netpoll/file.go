@@ -109,7 +109,6 @@ func kindOf(fd int) (kind, error) {
 // Name returns the name given to NewFile.
 func (f *File) Name() string { return f.name }
 
-// describe names it in dumps of what tasks wait for.
 func (f *File) describe() string { return "file " + f.name }
 
 // Read reads at least one byte, or io.EOF when no writer is left (pipe(7)). It parks.

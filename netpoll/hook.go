@@ -42,10 +42,7 @@ func (c *Conn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 	if c.d.flags.Load()&flagEnters == 0 {
 		c.d.flags.Or(flagEnters)
 	}
-	if err := c.d.onReadable((*engine.Entrance)(e), fn); err != nil {
-		return c.opError("read", "", err)
-	}
-	return nil
+	return c.d.wrap("read", "", c.d.onReadable((*engine.Entrance)(e), fn, c.d.peek))
 }
 
 // StartAt starts fn at once as OnReadableAt would if there was something to read: as a new task on
@@ -75,10 +72,6 @@ func (c *Conn) Client() uint32 { return c.d.client.Load() }
 // SetClient has Client stand for the host with this address: the peer is a proxy that forwards for it.
 func (c *Conn) SetClient(addr netip.Addr) { c.d.client.Store(sockaddr.ClientOf(addr)) }
 
-func (d *desc) onReadable(e *engine.Entrance, fn func()) error {
-	return d.onReadableProbing(e, fn, d.peek)
-}
-
 // peek returns what a read of one byte would that takes nothing; an error of the socket it takes.
 func (d *desc) peek() (n int, e syscall.Errno) {
 	if d.kind == kindTCP && d.requests != nil {
@@ -88,8 +81,8 @@ func (d *desc) peek() (n int, e syscall.Errno) {
 	return sys.Recv(d.fd, b[:], unix.MSG_PEEK)
 }
 
-// onReadableProbing is onReadable with probe in place of peek.
-func (d *desc) onReadableProbing(e *engine.Entrance, fn func(), probe func() (int, syscall.Errno)) error {
+// onReadable is OnReadableAt. probe is peek, or that of a test.
+func (d *desc) onReadable(e *engine.Entrance, fn func(), probe func() (int, syscall.Errno)) error {
 	ok, err := d.tryLock(readSide)
 	if err != nil {
 		return err

@@ -55,10 +55,7 @@ func ListenOn(fd int, shared bool) (*Listener, error) {
 	if err != nil {
 		return fail(err)
 	}
-	ln.own()
-	ln.d.onFree = ln.leaveSocket
-	ln.d.flags.Store(ln.sharedFlags())
-	if err := ln.d.init(fd, kindStream, l, true); err != nil {
+	if err := ln.begin(fd, l, ln.sharedFlags()); err != nil {
 		return fail(err)
 	}
 	return ln, nil

@@ -168,10 +168,8 @@ func (d *desc) lockSlow(sd side) error {
 	return nil
 }
 
-// DescribeWait implements engine.WaitDescriber.
 func (e *lockWaiter) DescribeWait() string { return e.d.DescribeWait() }
 
-// Withdraw implements engine.WaitPoint.
 func (e *lockWaiter) Withdraw(*engine.Waiter) bool {
 	d := e.d
 	d.mu.Lock()

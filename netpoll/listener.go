@@ -144,12 +144,19 @@ func (lc ListenConfig) setUp(fd int, l *engine.Loop, sa sockaddr.Addr, family in
 		ln.network = "unix"
 		ln.unlink = sa.File() != ""
 	}
-	ln.own()
-	ln.d.onFree = ln.leaveSocket
-	if family != unix.AF_UNIX {
-		ln.d.flags.Store(flagListens)
+	flags := uint32(flagListens)
+	if family == unix.AF_UNIX {
+		flags = 0
 	}
-	return ln, ln.d.init(fd, kindStream, l, true)
+	return ln, ln.begin(fd, l, flags)
+}
+
+// begin registers the socket with loop l.
+func (ln *Listener) begin(fd int, l *engine.Loop, flags uint32) error {
+	ln.d.owner, ln.addrs.bound = ln, &ln.local
+	ln.d.onFree = ln.leaveSocket
+	ln.d.flags.Store(flags)
+	return ln.d.init(fd, kindStream, l, true)
 }
 
 // leaveSocket is called right before the descriptor is closed.
@@ -176,13 +183,6 @@ func (ln *Listener) SetUnlinkOnClose(unlink bool) {
 	ln.unlink = unlink && ln.local.File() != ""
 }
 
-// own is called once local is known.
-func (ln *Listener) own() {
-	ln.d.owner = ln
-	ln.addrs.bound = &ln.local
-}
-
-// describe names it in dumps of what tasks wait for.
 func (ln *Listener) describe() string { return ln.network + " listener " + ln.local.String() }
 
 // Addr implements net.Listener.
@@ -254,7 +254,10 @@ func (ln *Listener) accept(owner func() *engine.Loop) (*Conn, error) {
 	)
 	own, err := ln.d.attemptLocked(readSide, engine.ReasonAccept, func() (e syscall.Errno) {
 		for {
-			if e = ln.injected(); e == 0 {
+			if e = 0; ln.fault != nil {
+				e = ln.fault()
+			}
+			if e == 0 {
 				fd, salen, e = ln.d.accept(&rsa)
 			}
 			if !abandoned(e) {
@@ -281,14 +284,6 @@ func (ln *Listener) accept(owner func() *engine.Loop) (*Conn, error) {
 	c.d.fresh = true
 	ln.d.pace(own, 0) // not before fd belongs to c: while others run, the task may be ended
 	return c, nil
-}
-
-// injected asks the tests, if there are any.
-func (ln *Listener) injected() syscall.Errno {
-	if ln.fault == nil {
-		return 0
-	}
-	return ln.fault()
 }
 
 // abandoned reports whether e concerns a connection that died in the queue, not the listener:
@@ -318,19 +313,13 @@ func (ln *Listener) Close() error {
 	for c := range clones {
 		c.d.close()
 	}
-	if err := ln.d.close(); err != nil {
-		return ln.opError("close", "close", err)
-	}
-	return nil
+	return ln.d.wrap("close", "close", ln.d.close())
 }
 
 // SetDeadline makes Accept fail, with an error that is os.ErrDeadlineExceeded, once t
 // has passed. The zero time means never.
 func (ln *Listener) SetDeadline(t time.Time) error {
-	if err := ln.d.setDeadline(flagReadExpired, t); err != nil {
-		return ln.opError("set", "", err)
-	}
-	return nil
+	return ln.d.wrap("set", "", ln.d.setDeadline(flagReadExpired, t))
 }
 
 // SyscallConn implements syscall.Conn. Functions given to it must not park. As with

@@ -5,7 +5,6 @@ package netpoll_test
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -41,14 +40,10 @@ func TestHTTPClientInTasks(t *testing.T) {
 		goAll(rt, 20, func(i int) {
 			for j := range 5 {
 				want := strings.Repeat(fmt.Sprint(i), 1+j*5000)
-				resp, err := client.Post("http://"+ln.Addr().String(), "text/plain", strings.NewReader(want))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				got, err := io.ReadAll(resp.Body)
+				resp := testenv.Need(client.Post("http://"+ln.Addr().String(), "text/plain", strings.NewReader(want)))(t)
+				got := testenv.Need(io.ReadAll(resp.Body))(t)
 				resp.Body.Close()
-				testenv.True(t, err == nil && string(got) == want, "got %d bytes, %v; want %d", len(got), err, len(want))
+				testenv.True(t, string(got) == want, "got %d bytes, want %d", len(got), len(want))
 			}
 		})
 	})
@@ -57,12 +52,9 @@ func TestHTTPClientInTasks(t *testing.T) {
 // A task that is away writes where it is, and comes back when it has to wait for that: the end
 // of its context then ends the wait.
 func TestWritesOfADetachedTask(t *testing.T) {
-	writes := map[string]func(net.Conn, []byte) error{
-		"Write": func(c net.Conn, b []byte) error { _, err := c.Write(b); return err },
-		"WriteBuffers": func(c net.Conn, b []byte) error {
-			_, err := c.(*netpoll.Conn).WriteBuffers(&net.Buffers{b})
-			return err
-		},
+	writes := map[string]func(*netpoll.Conn, []byte) error{
+		"Write":        func(c *netpoll.Conn, b []byte) error { return testenv.Err(c.Write(b)) },
+		"WriteBuffers": func(c *netpoll.Conn, b []byte) error { return testenv.Err(c.WriteBuffers(&net.Buffers{b})) },
 	}
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		l := rt.Loop(0)
@@ -71,23 +63,19 @@ func TestWritesOfADetachedTask(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			waiter, _ := rt.Spawn(engine.Options{Loop: l, Context: ctx}, func() {
-				c, err := netpoll.Dial("tcp", peer.Addr().String())
-				if err != nil {
-					t.Error(err)
-					return
-				}
+				c := testenv.Need(netpoll.Dial("tcp", peer.Addr().String()))(t).(*netpoll.Conn)
 				defer c.Close()
 				end := make(chan bool)
 				engine.GoOn(l, func() { close(end) })
 				<-end
-				testenv.Check(t, write(c, make([]byte, 10)), name)
-				testenv.True(t, !l.Runs(), "%s: a write that need not wait has brought the task back", name)
+				err := write(c, make([]byte, 10))
+				testenv.Equal(t, l.Runs(), false, "%s: a write that need not wait has brought the task back", name)
 				time.AfterFunc(time.Millisecond, cancel)
 				for err == nil { // nobody reads
 					err = write(c, make([]byte, 1<<20))
 				}
-				testenv.True(t, errors.Is(err, context.Canceled) && l.Runs(),
-					"%s: a write that waits ended with %v, on the loop: %v", name, err, l.Runs())
+				testenv.Equal(t, l.Runs(), true, "%s: a write that waits has brought the task back", name)
+				testenv.ErrorIs(t, err, context.Canceled, name)
 			})
 			waiter.Join()
 		}
@@ -111,11 +99,7 @@ func TestBackgroundReader(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		peer := testenv.Serve(t, testenv.Echo)
 		goAll(rt, 10, func(int) {
-			c, err := netpoll.Dial("tcp", peer)
-			if err != nil {
-				t.Error(err)
-				return
-			}
+			c := testenv.Need(netpoll.Dial("tcp", peer))(t)
 			defer c.Close()
 			const size = 1 << 20
 			for range 3 {
@@ -138,17 +122,11 @@ func TestTheEndOfTheRuntimeEndsWaitsOfGoroutines(t *testing.T) {
 		"Read":  func(c *netpoll.Conn) error { return testenv.Err(c.Read(make([]byte, 1))) },
 		"Write": func(c *netpoll.Conn) error { return testenv.Err(c.Write(make([]byte, 64<<20))) },
 		"Accept": func(*netpoll.Conn) error {
-			ln, err := netpoll.Listen("tcp", "127.0.0.1:0")
-			if err == nil {
-				_, err = ln.Accept()
-			}
-			return err
+			return testenv.Err(testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t).Accept())
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			endWithHandler(t, func(addr string) {
-				testenv.Dial(t, addr)
-			}, func(c *netpoll.Conn) {
+			endWithHandler(t, func(addr string) { testenv.Dial(t, addr) }, func(c *netpoll.Conn) {
 				ended := make(chan error)
 				go func() { ended <- handle(c) }()
 				testenv.ErrorIs(t, <-ended, net.ErrClosed, "the goroutine's wait")
@@ -257,10 +235,7 @@ func TestLoopsStayInTheMiddle(t *testing.T) {
 				engine.Sleep(time.Millisecond)
 			}
 			r, w, err := netpoll.Pipe()
-			if err != nil {
-				t.Error(err)
-				return
-			}
+			testenv.Must(t, err)
 			defer r.Close()
 			defer w.Close()
 			raw := testenv.Need(w.SyscallConn())(t)

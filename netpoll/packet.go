@@ -76,16 +76,19 @@ func bindPacket(fd int, loop *engine.Loop, network string, sa sockaddr.Addr, fam
 	if err := sockaddr.Bind(fd, &sa, family); err != nil {
 		return nil, err
 	}
-	local, err := sockaddr.Local(int32(fd))
-	if err != nil {
-		return nil, wrapErrno("getsockname", err)
-	}
-	c.local = local
-	c.d.owner = c
 	if file := sa.File(); file != "" {
 		c.d.onFree = func() { unix.Unlink(file) }
 	}
-	return c, c.d.init(fd, kindDatagram, loop, true)
+	return c, c.begin(fd, loop)
+}
+
+// begin registers the socket, which has its address, with a loop.
+func (c *PacketConn) begin(fd int, loop *engine.Loop) (err error) {
+	if c.local, err = sockaddr.Local(int32(fd)); err != nil {
+		return wrapErrno("getsockname", err)
+	}
+	c.d.owner = c
+	return c.d.init(fd, kindDatagram, loop, true)
 }
 
 // dialPacket makes a PacketConn that is connected to sa (udp(7), unix(7)).
@@ -108,16 +111,11 @@ func (x *dialing) dialPacket(ctx context.Context, sa sockaddr.Addr, deadline tim
 		err = wrapErrno("connect", startConnect(ctx, fd, &sa, deadline))
 	}
 	if err == nil {
-		c.local, err = sockaddr.Local(int32(fd))
-		err = wrapErrno("getsockname", err)
-	}
-	if err == nil {
 		c.remote = sa
 		if peer, err := sockaddr.Peer(int32(fd)); err == nil && sa.Family != unix.AF_UNIX && sa.IsWildcard() {
 			c.remote = peer
 		}
-		c.d.owner = c
-		err = c.d.init(fd, kindDatagram, x.loop, true)
+		err = c.begin(fd, x.loop)
 	}
 	if err != nil {
 		if c.d.onFree != nil {
@@ -129,7 +127,6 @@ func (x *dialing) dialPacket(ctx context.Context, sa sockaddr.Addr, deadline tim
 	return c, nil
 }
 
-// describe names it in dumps of what tasks wait for.
 func (c *PacketConn) describe() string {
 	if c.remote.Family != 0 {
 		return c.network + " to " + c.remote.String()

@@ -50,16 +50,12 @@ func (r *rawConn) repeat(op string, sd side, f func(fd uintptr) bool) error {
 			return r.d.owner.opError(op, "", err)
 		}
 	}
-	err := r.d.attempt(sd, why, func() syscall.Errno {
+	return r.d.wrap(op, "", r.d.attempt(sd, why, func() syscall.Errno {
 		if f(uintptr(r.d.fd)) {
 			return 0
 		}
 		return unix.EAGAIN
-	})
-	if err != nil {
-		return r.d.owner.opError(op, "", err)
-	}
-	return nil
+	}))
 }
 
 // A rawListener is the rawConn of a listener: there is nothing to read or write, and a

@@ -113,9 +113,19 @@ func (ln *Listener) kept(l *engine.Loop) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = ln.keepClone(c); err != nil {
+	c.fault = ln.fault
+	ln.mu.Lock()
+	closed := ln.closed
+	if !closed {
+		if ln.clones == nil {
+			ln.clones = make(map[*Listener]bool)
+		}
+		ln.clones[c] = true
+	}
+	ln.mu.Unlock()
+	if closed {
 		c.d.close()
-		return nil, err
+		return nil, ln.opError("accept", "", net.ErrClosed)
 	}
 	return c, nil
 }
@@ -215,28 +225,11 @@ func (ln *Listener) share(l *engine.Loop) (*Listener, error) {
 	}
 	ln.d.flags.Or(flagShared)
 	c := &Listener{network: ln.network, local: ln.local, family: ln.family, cfg: ln.cfg, copied: true}
-	c.own()
-	c.d.flags.Store(ln.sharedFlags())
-	if err := c.d.init(fd, kindStream, l, true); err != nil {
+	if err := c.begin(fd, l, ln.sharedFlags()); err != nil {
 		unix.Close(fd)
 		return nil, ln.opError("accept", "", err)
 	}
 	return c, nil
-}
-
-// keepClone lets ln.Close close c too.
-func (ln *Listener) keepClone(c *Listener) error {
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	if ln.closed {
-		return ln.opError("accept", "", net.ErrClosed)
-	}
-	if ln.clones == nil {
-		ln.clones = make(map[*Listener]bool)
-	}
-	ln.clones[c] = true
-	c.fault = ln.fault
-	return nil
 }
 
 // dropClones closes the clones. If the calling task's context has ended, closing does

@@ -79,11 +79,7 @@ func setStreamDefaults(fd int, keep net.KeepAliveConfig) error {
 // setKeepAlive applies c as package net does: zero values mean the defaults, negative
 // ones leave the setting alone.
 func setKeepAlive(fd int, c net.KeepAliveConfig) error {
-	enable := 0
-	if c.Enable {
-		enable = 1
-	}
-	if err := setInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, enable); err != nil || !c.Enable {
+	if err := setInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, boolInt(c.Enable)); err != nil || !c.Enable {
 		return err
 	}
 	for _, x := range [...]struct{ opt, value, standard int }{

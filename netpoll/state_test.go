@@ -156,7 +156,7 @@ func (s *supply) use(t *testing.T, i int, rng *rand.Rand, hooks *atomic.Int64) {
 		}
 		if i == 0 && rng.IntN(8) == 0 {
 			hooks.Add(1)
-			if s.d.onReadableProbing(nil, func() { hooks.Add(-1) }, func() (int, syscall.Errno) {
+			if s.d.onReadable(nil, func() { hooks.Add(-1) }, func() (int, syscall.Errno) {
 				if s.available[0].Load() == 0 {
 					return 0, unix.EAGAIN
 				}

@@ -151,7 +151,6 @@ func (p *uringPoller) watch() error {
 // wakes takes the completions of the eventfd's poll.
 type wakes uringPoller
 
-// Complete implements uring.Completer.
 func (k *wakes) Complete(res int32, flags uint32) {
 	k.waker.taken()
 	if flags&uring.CQEFMore == 0 {

@@ -40,7 +40,6 @@ func reset(fd int32) {
 // accepting takes the completions of a multishot accept.
 type accepting requests
 
-// Complete implements uring.Completer.
 func (q *accepting) Complete(res int32, flags uint32) {
 	r := (*requests)(q)
 	a := r.accepted

@@ -44,18 +44,9 @@ func (b *bufferRing) open(d *uring.Driver, n, size int) error {
 	return b.Open(d, n, size, receiveGroup)
 }
 
-// limitOf is the limit of a multishot receive, in bytes; 0: none.
-func limitOf(capped bool) uint32 {
-	if capped {
-		return receiveCap
-	}
-	return 0
-}
-
 // receiving takes the completions of a multishot receive.
 type receiving requests
 
-// Complete implements uring.Completer.
 func (q *receiving) Complete(res int32, flags uint32) {
 	r := (*requests)(q)
 	p := r.p

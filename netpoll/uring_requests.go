@@ -155,7 +155,7 @@ func (p *uringPoller) prepareRead(r *requests, sqe *uring.SubmissionQueueEntry) 
 			return (*accepting)(r)
 		case p.buffers.Free > 0:
 			r.streaming = true
-			p.buffers.PrepareReceive(sqe, fd, limitOf(p.capped))
+			p.buffers.PrepareReceive(sqe, fd, receiveCap*uint32(boolInt(p.capped)))
 			return (*receiving)(r)
 		default:
 			// All buffers hold unread bytes. The kernel's buffer is as
@@ -210,12 +210,10 @@ type (
 	writable requests
 )
 
-// Complete implements uring.Completer.
 func (q *readable) Complete(res int32, flags uint32) {
 	(*requests)(q).polled(askedRead, res, flags)
 }
 
-// Complete implements uring.Completer.
 func (q *writable) Complete(res int32, flags uint32) {
 	(*requests)(q).polled(askedWrite, res, flags)
 }

@@ -64,19 +64,14 @@ func (d *waitUnlocked) DescribeWait() string { return (*desc)(d).DescribeWait() 
 func (d *waitReading) DescribeWait() string  { return (*desc)(d).DescribeWait() }
 func (d *waitWriting) DescribeWait() string  { return (*desc)(d).DescribeWait() }
 
-// Withdraw implements engine.WaitPoint.
 func (d *waitUnlocked) Withdraw(w *engine.Waiter) bool {
 	return d.read.withdraw(w) || d.write.withdraw(w)
 }
 
-// Withdraw implements engine.WaitPoint.
 func (d *waitReading) Withdraw(w *engine.Waiter) bool { return d.read.withdraw(w) }
 
-// Withdraw implements engine.WaitPoint.
 func (d *waitWriting) Withdraw(w *engine.Waiter) bool { return d.write.withdraw(w) }
 
-// Unwound implements engine.Unwinder.
 func (d *waitReading) Unwound(*engine.Waiter) { (*desc)(d).unlock(readSide) }
 
-// Unwound implements engine.Unwinder.
 func (d *waitWriting) Unwound(*engine.Waiter) { (*desc)(d).unlock(writeSide) }

@@ -63,7 +63,6 @@ func (c *cancelling) ask(sqe *SubmissionQueueEntry) {
 	c.d.Track(sqe, c)
 }
 
-// Complete implements Completer.
 func (c *cancelling) Complete(res int32, _ uint32) {
 	d := c.d
 	again := c.pausing || res == -int32(unix.EALREADY) || res == -int32(unix.ENOENT)

@@ -28,8 +28,12 @@ func (d *Driver) Close() error {
 	d.prepare()
 	d.before = nil
 	var err error
-	if d.deferred {
-		d.dropAll() // the kernel has never seen anything
+	if d.deferred { // the kernel has never seen anything
+		d.reaping = true
+		for _, t := range d.table.tokens() {
+			d.complete(event{data: uint64(t), res: -int32(unix.ECANCELED)})
+		}
+		d.reaping = false
 	} else {
 		err = d.drain()
 	}
@@ -60,15 +64,6 @@ func (d *Driver) unfinished() int {
 		}
 	}
 	return n
-}
-
-// dropAll completes what the kernel has not seen.
-func (d *Driver) dropAll() {
-	d.reaping = true
-	for _, t := range d.table.tokens() {
-		d.complete(event{data: uint64(t), res: -int32(unix.ECANCELED)})
-	}
-	d.reaping = false
 }
 
 // drain cancels until nothing is in flight, or time is up.
@@ -121,7 +116,6 @@ func (d *Driver) cancelEach() {
 // can't do that.
 type cancelAll bool
 
-// Complete implements Completer.
 func (c *cancelAll) Complete(res int32, _ uint32) {
 	if res == -int32(unix.EINVAL) {
 		*c = true

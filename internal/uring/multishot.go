@@ -89,7 +89,6 @@ type trial struct {
 	ended bool
 }
 
-// Complete implements Completer.
 func (t *trial) Complete(res int32, flags uint32) {
 	if res > 0 {
 		t.bytes += res

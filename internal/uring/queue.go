@@ -126,7 +126,7 @@ func (ring *Ring) PeekBatchCQE(cqes []*CompletionQueueEvent) uint32 {
 		if !ring.needsEnter() {
 			return 0
 		}
-		ring.GetEvents()
+		ring.enter(0, 0, EnterGetEvents, nil, 0)
 		n = ring.CQReady()
 	}
 	n = min(n, uint32(len(cqes)))
@@ -136,9 +136,6 @@ func (ring *Ring) PeekBatchCQE(cqes []*CompletionQueueEvent) uint32 {
 	}
 	return n
 }
-
-// GetEvents has the kernel put what it holds into the completion queue.
-func (ring *Ring) GetEvents() (uint, error) { return ring.enter(0, 0, EnterGetEvents, nil, 0) }
 
 // CQAdvance takes completions out of the queue; what PeekBatchCQE returned of them may be
 // overwritten then.

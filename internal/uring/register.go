@@ -55,9 +55,7 @@ func (ring *Ring) SetupBufRing(nentries uint32, bgid int, flags uint32) (*BufAnd
 		ring.bufRings = make(map[int]mapping)
 	}
 	ring.bufRings[bgid] = m
-	br := (*BufAndRing)(p)
-	br.BufRingInit()
-	return br, nil
+	return (*BufAndRing)(p), nil // memory of the kernel is zero
 }
 
 // FreeBufRing gives up the ring of provided buffers bgid, and its memory.
@@ -69,9 +67,6 @@ func (ring *Ring) FreeBufRing(bgid int) error {
 	}
 	return err
 }
-
-// BufRingInit empties the ring.
-func (br *BufAndRing) BufRingInit() { br.Tail = 0 }
 
 // BufRingAdd puts a buffer into the ring, bufOffset places after its end. The kernel sees
 // it after BufRingAdvance.

@@ -69,18 +69,8 @@ func FromPath(path string) Addr {
 	return Addr{Family: unix.AF_UNIX, name: &path}
 }
 
-// port in network byte order.
+// networkPort swaps the bytes: both architectures are little-endian.
 func networkPort(p uint16) uint16 { return p<<8 | p>>8 }
-
-// isLittleEndian is constant on every supported architecture, but cheap to ask.
-var isLittleEndian = func() bool { x := uint16(1); return *(*byte)(unsafe.Pointer(&x)) == 1 }()
-
-func swapPort(p uint16) uint16 {
-	if isLittleEndian {
-		return networkPort(p)
-	}
-	return p
-}
 
 // ClientOf is a number for the host at ip, 0 if that is not valid. One network of IPv6 (a /64, RFC 6177)
 // counts as one client.
@@ -113,7 +103,7 @@ func (sa *Addr) Encode(rsa *unix.RawSockaddrAny, family int) (uint32, error) {
 		}
 		if ip.Is4() {
 			p := (*unix.RawSockaddrInet4)(unsafe.Pointer(rsa))
-			*p = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swapPort(sa.Port), Addr: ip.As4()}
+			*p = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: networkPort(sa.Port), Addr: ip.As4()}
 			return unix.SizeofSockaddrInet4, nil
 		}
 	case family == unix.AF_INET6:
@@ -122,7 +112,7 @@ func (sa *Addr) Encode(rsa *unix.RawSockaddrAny, family int) (uint32, error) {
 		if !ip.IsValid() || ip == netip.IPv4Unspecified() {
 			ip = netip.IPv6Unspecified()
 		}
-		*p = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: swapPort(sa.Port), Addr: ip.As16(), Scope_id: sa.Scope}
+		*p = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: networkPort(sa.Port), Addr: ip.As16(), Scope_id: sa.Scope}
 		return unix.SizeofSockaddrInet6, nil
 	}
 	return 0, &net.AddrError{Err: "address does not fit the socket", Addr: sa.String()}
@@ -157,11 +147,11 @@ func Decode(rsa *unix.RawSockaddrAny, salen uint32) Addr {
 	switch rsa.Addr.Family {
 	case unix.AF_INET:
 		p := (*unix.RawSockaddrInet4)(unsafe.Pointer(rsa))
-		return Addr{IP: netip.AddrFrom4(p.Addr), Port: swapPort(p.Port), Family: unix.AF_INET}
+		return Addr{IP: netip.AddrFrom4(p.Addr), Port: networkPort(p.Port), Family: unix.AF_INET}
 	case unix.AF_INET6:
 		p := (*unix.RawSockaddrInet6)(unsafe.Pointer(rsa))
 		return Addr{
-			IP: netip.AddrFrom16(p.Addr), Port: swapPort(p.Port), Scope: p.Scope_id, Family: unix.AF_INET6,
+			IP: netip.AddrFrom16(p.Addr), Port: networkPort(p.Port), Scope: p.Scope_id, Family: unix.AF_INET6,
 		}
 	case unix.AF_UNIX:
 		p := (*unix.RawSockaddrUnix)(unsafe.Pointer(rsa))
