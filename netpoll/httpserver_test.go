@@ -82,7 +82,7 @@ var httpServerOptions = map[string]struct {
 	},
 	"ReadTimeout": {
 		func(s *httpServed) {
-			s.ReadTimeout = 500 * time.Millisecond // long enough for the head
+			s.ReadTimeout = 200 * time.Millisecond // long enough for the head
 			s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, err := io.ReadAll(r.Body)
 				var timeout net.Error
@@ -95,7 +95,7 @@ var httpServerOptions = map[string]struct {
 	},
 	"WriteTimeout": {
 		func(s *httpServed) {
-			s.WriteTimeout = 500 * time.Millisecond
+			s.WriteTimeout = 200 * time.Millisecond
 			s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				defer close(s.reached)
 				block := make([]byte, 1<<20)

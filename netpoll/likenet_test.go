@@ -31,20 +31,20 @@ var (
 	packageNet = library{"net", (&net.Dialer{}).DialContext, net.Listen, net.ListenPacket}
 	ours       = library{"netpoll", DialContext,
 		func(network, address string) (net.Listener, error) {
-			ln, err := Listen(network, address)
-			if err != nil {
-				return nil, err
-			}
-			return ln, nil
+			return orNil[net.Listener](Listen(network, address))
 		},
 		func(network, address string) (net.PacketConn, error) {
-			c, err := ListenPacket(network, address)
-			if err != nil {
-				return nil, err
-			}
-			return c, nil
+			return orNil[net.PacketConn](ListenPacket(network, address))
 		}}
 )
+
+// orNil does not make an interface of a nil pointer.
+func orNil[I any, P any](p P, err error) (i I, _ error) {
+	if err == nil {
+		i = any(p).(I)
+	}
+	return i, err
+}
 
 // likeNet runs do with both, and compares what it writes down.
 func likeNet(t *testing.T, name string, do func(n library, note func(format string, args ...any))) {
@@ -91,18 +91,18 @@ func TestFailedDialsAreLikeNets(t *testing.T) {
 		full, closed := fullListener(t), boundAddress(t)
 		always := func() (context.Context, context.CancelFunc) { return context.WithCancel(context.Background()) }
 		past := func() (context.Context, context.CancelFunc) {
-			return context.WithDeadline(context.Background(), time.Now().Add(-time.Minute))
+			return context.WithTimeout(context.Background(), -time.Minute)
 		}
 		soon := func() (context.Context, context.CancelFunc) {
 			return context.WithTimeout(context.Background(), 5*time.Millisecond)
 		}
 		canceled := func() (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(context.Background())
+			ctx, cancel := always()
 			cancel()
 			return ctx, cancel
 		}
 		canceledSoon := func() (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(context.Background())
+			ctx, cancel := always()
 			time.AfterFunc(5*time.Millisecond, cancel)
 			return ctx, cancel
 		}

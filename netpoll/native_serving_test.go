@@ -65,9 +65,7 @@ func TestWritesOfADetachedTask(t *testing.T) {
 			waiter, _ := rt.Spawn(engine.Options{Loop: l, Context: ctx}, func() {
 				c := testenv.Need(netpoll.Dial("tcp", peer.Addr().String()))(t).(*netpoll.Conn)
 				defer c.Close()
-				end := make(chan bool)
-				engine.GoOn(l, func() { close(end) })
-				<-end
+				getAway(l)
 				err := write(c, make([]byte, 10))
 				testenv.Equal(t, l.Runs(), false, "%s: a write that need not wait has brought the task back", name)
 				time.AfterFunc(time.Millisecond, cancel)

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -138,6 +137,13 @@ var nativeWaits = map[string]func() (wait, end func()){
 	},
 }
 
+// getAway has the calling task of l wait natively for another one, so that it is detached.
+func getAway(l *engine.Loop) {
+	end := make(chan bool)
+	engine.GoOn(l, func() { close(end) })
+	<-end
+}
+
 // A task waits natively for another task of its loop: without detaching, for ever.
 func TestNativeWaitForATaskOfTheSameLoop(t *testing.T) {
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
@@ -170,15 +176,12 @@ func TestFreeLocksBringBack(t *testing.T) {
 	}
 	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
 		for name, take := range takes {
-			c := make(chan int)
-			waiter := engine.GoOn(rt.Loop(0), func() {
-				engine.GoOn(rt.Loop(0), func() { close(c) })
-				<-c
-				testenv.True(t, !rt.Loop(0).Runs(), "%s: the task was not detached", name)
+			testenv.Must(t, engine.GoOn(rt.Loop(0), func() {
+				getAway(rt.Loop(0))
+				testenv.Equal(t, rt.Loop(0).Runs(), false, "%s: the task is on its loop", name)
 				take()
-				testenv.True(t, rt.Loop(0).Runs(), "%s: the task has not come back", name)
-			})
-			testenv.Must(t, waiter.Join())
+				testenv.Equal(t, rt.Loop(0).Runs(), true, "%s: the task has come back", name)
+			}).Join())
 		}
 	})
 }
@@ -190,10 +193,7 @@ func TestDetachedTaskEnds(t *testing.T) {
 	native(t, cfg, func(t *testing.T, rt *engine.Runtime) {
 		panics = nil
 		for _, end := range []func(){func() {}, func() { panic("over") }, runtime.Goexit} {
-			c := make(chan bool)
-			waiter := engine.GoOn(rt.Loop(0), func() { <-c; end() })
-			engine.GoOn(rt.Loop(0), func() { close(c) })
-			waiter.Join()
+			engine.GoOn(rt.Loop(0), func() { getAway(rt.Loop(0)); end() }).Join()
 			// What follows runs on the same workers.
 			for range 3 {
 				testenv.Check(t, engine.GoOn(rt.Loop(0), func() { engine.Yield() }).Join())
@@ -214,15 +214,15 @@ func TestDetachLimits(t *testing.T) {
 			<-begun
 		}
 		ran := make(chan bool)
-		next := engine.GoOn(rt.Loop(0), func() { close(ran) })
+		tasks = append(tasks, engine.GoOn(rt.Loop(0), func() { close(ran) }))
 		held := false
 		select {
 		case <-ran:
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond):
 			held = true
 		}
 		close(end)
-		for _, x := range append(tasks, next) {
+		for _, x := range tasks {
 			x.Join()
 		}
 		return held
@@ -276,25 +276,19 @@ func TestWakeOfADetachedTask(t *testing.T) {
 	}
 	native(t, engine.Config{Graph: g}, func(t *testing.T, rt *engine.Runtime) {
 		woken, looked = make(chan bool), make(chan bool)
-		l, self := rt.Loop(0), make(chan *engine.Waiter, 1)
-		waits := engine.GoOn(l, func() {
-			w := engine.Self()
-			me := engine.Current()
-			self <- w
-			for rt.Detached() == 0 {
-				time.Sleep(time.Millisecond)
-			}
+		l := rt.Loop(0)
+		testenv.Check(t, engine.GoOn(l, func() {
+			w, me := engine.Self(), engine.Current()
+			getAway(l)
 			loop.Store(l)
 			waiter.Store(me)
 			w.Wake()
 			<-woken
-			testenv.True(t, !l.Runs(), "a detached task runs on its loop, says Runs, while its stand-in does")
+			testenv.Equal(t, l.Runs(), false, "a detached task runs on its loop, while its stand-in does")
 			close(looked)
 			w.Wait(engine.ReasonDescriptor, nil)
-			testenv.True(t, l.Runs(), "after a wait the task is not on its loop")
-		})
-		<-self
-		testenv.Check(t, waits.Join())
+			testenv.Equal(t, l.Runs(), true, "after a wait the task is on its loop")
+		}).Join())
 	})
 }
 
@@ -313,9 +307,7 @@ func TestAwayIsNotHere(t *testing.T) {
 				})
 			}
 			engine.Yield()
-			for rt.Detached() == 0 {
-				time.Sleep(time.Millisecond)
-			}
+			getAway(l)
 			here := 0
 			for range 200_000 {
 				if l.Runs() {
@@ -338,12 +330,10 @@ func TestShutdownWithDetachedTasks(t *testing.T) {
 	native(t, engine.Config{Grace: 10 * time.Millisecond}, func(t *testing.T, rt *engine.Runtime) {
 		c, after := make(chan bool), make(chan error, 1)
 		engine.GoOn(rt.Loop(0), func() { <-c; after <- engine.Sleep(time.Hour) })
-		if err := engine.GoOn(rt.Loop(0), func() {}).Join(); err != nil { // it is detached by now
-			t.Fatal(err)
-		}
-		if err := rt.Close(); err == nil || !strings.Contains(err.Error(), "1 of them wait natively") || !strings.Contains(err.Error(), "native_test.go:") {
-			t.Errorf("Close returned %v, which does not tell where a task waits natively", err)
-		}
+		testenv.Must(t, engine.GoOn(rt.Loop(0), func() {}).Join()) // it is detached by now
+		err := rt.Close()
+		testenv.ErrorSays(t, err, "1 of them wait natively")
+		testenv.ErrorSays(t, err, "native_test.go:")
 		close(c)
 		select {
 		case err := <-after:

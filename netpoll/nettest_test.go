@@ -30,10 +30,12 @@ func TestNettest(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			rt := s.start(t)
 			for _, network := range []string{"tcp", "unix"} {
-				t.Run(network+"/goroutines", func(t *testing.T) {
+				t.Run(network+" goroutines", func(t *testing.T) {
+					t.Parallel() // much of it waits for deadlines
 					nettest.TestConn(t, pipeMaker(t, network))
 				})
-				t.Run(network+"/tasks", func(t *testing.T) {
+				t.Run(network+" tasks", func(t *testing.T) {
+					t.Parallel()
 					nettest.TestConn(t, inTasks(rt, pipeMaker(t, network)))
 				})
 			}
@@ -81,26 +83,22 @@ func (c *taskConn) Write(b []byte) (n int, err error) {
 	return
 }
 
-func (c *taskConn) Close() (err error) {
-	c.run(&err, func() { err = c.c.Close() })
-	return
+// call is run of what only fails.
+func (c *taskConn) call(f func() error) (err error) {
+	c.run(&err, func() { err = f() })
+	return err
 }
 
-func (c *taskConn) SetDeadline(t time.Time) (err error) {
-	c.run(&err, func() { err = c.c.SetDeadline(t) })
-	return
+func (c *taskConn) setDeadline(set func(time.Time) error, at time.Time) error {
+	return c.call(func() error { return set(at) })
 }
 
-func (c *taskConn) SetReadDeadline(t time.Time) (err error) {
-	c.run(&err, func() { err = c.c.SetReadDeadline(t) })
-	return
+func (c *taskConn) Close() error                       { return c.call(c.c.Close) }
+func (c *taskConn) SetDeadline(at time.Time) error     { return c.setDeadline(c.c.SetDeadline, at) }
+func (c *taskConn) SetReadDeadline(at time.Time) error { return c.setDeadline(c.c.SetReadDeadline, at) }
+func (c *taskConn) SetWriteDeadline(at time.Time) error {
+	return c.setDeadline(c.c.SetWriteDeadline, at)
 }
-
-func (c *taskConn) SetWriteDeadline(t time.Time) (err error) {
-	c.run(&err, func() { err = c.c.SetWriteDeadline(t) })
-	return
-}
-
 func (c *taskConn) LocalAddr() net.Addr  { return c.c.LocalAddr() }
 func (c *taskConn) RemoteAddr() net.Addr { return c.c.RemoteAddr() }
 
@@ -241,13 +239,13 @@ var unixEpoch = time.Unix(0, 0)
 // useUp does what can be done with c, and closes it.
 func useUp(c stream, raw syscall.RawConn, note func(what string, n int64, err error)) {
 	tcp := c.LocalAddr().Network() == "tcp" // those of package net over unix have other methods of these names
-	do := func(what string, f func() (int, error)) {
-		n, err := f()
-		note(what, int64(n), err)
+	did := func(what string) func(int, error) {
+		return func(n int, err error) { note(what, int64(n), err) }
 	}
-	do("read nothing", func() (int, error) { return c.Read(nil) })
-	do("set read buffer", func() (int, error) { return 0, c.SetReadBuffer(10000) })
-	do("set write buffer", func() (int, error) { return 0, c.SetWriteBuffer(10000) })
+	only := func(what string, err error) { note(what, 0, err) }
+	did("read nothing")(c.Read(nil))
+	only("set read buffer", c.SetReadBuffer(10000))
+	only("set write buffer", c.SetWriteBuffer(10000))
 	if options, ok := c.(interface {
 		SetNoDelay(bool) error
 		SetLinger(int) error
@@ -255,47 +253,46 @@ func useUp(c stream, raw syscall.RawConn, note func(what string, n int64, err er
 		SetKeepAlivePeriod(time.Duration) error
 		SetKeepAliveConfig(net.KeepAliveConfig) error
 	}); ok && tcp {
-		do("set no delay", func() (int, error) { return 0, options.SetNoDelay(false) })
-		do("set linger", func() (int, error) { return 0, options.SetLinger(-1) })
-		do("set keep-alive", func() (int, error) { return 0, options.SetKeepAlive(true) })
-		do("set keep-alive period", func() (int, error) { return 0, options.SetKeepAlivePeriod(time.Second) })
-		do("set keep-alive config", func() (int, error) { return 0, options.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true}) })
+		only("set no delay", options.SetNoDelay(false))
+		only("set linger", options.SetLinger(-1))
+		only("set keep-alive", options.SetKeepAlive(true))
+		only("set keep-alive period", options.SetKeepAlivePeriod(time.Second))
+		only("set keep-alive config", options.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true}))
 	}
-	control := func(what string) {
-		do("control"+what, func() (int, error) { return 0, raw.Control(func(uintptr) {}) })
-		do("raw read"+what, func() (int, error) { return 0, raw.Read(func(uintptr) bool { return true }) })
-		do("raw write"+what, func() (int, error) { return 0, raw.Write(func(uintptr) bool { return true }) })
+	control := func(when string) {
+		only("control"+when, raw.Control(func(uintptr) {}))
+		only("raw read"+when, raw.Read(func(uintptr) bool { return true }))
+		only("raw write"+when, raw.Write(func(uintptr) bool { return true }))
 	}
 	control("")
 	f, err := c.File()
-	note("file", 0, err)
+	only("file", err)
 	if err == nil {
 		f.Close()
 	}
-	do("read", func() (int, error) { return c.Read(make([]byte, 1)) })
+	did("read")(c.Read(make([]byte, 1)))
 	if tcp {
-		from := c.(io.ReaderFrom)
-		n, err := from.ReadFrom(strings.NewReader(""))
-		note("read from nothing", n, err)
-		n, err = from.ReadFrom(strings.NewReader("yyy"))
-		note("read from", n, err)
+		for _, text := range []string{"", "yyy"} {
+			n, err := c.(io.ReaderFrom).ReadFrom(strings.NewReader(text))
+			note("read from", n, err)
+		}
 	}
-	do("set a read deadline", func() (int, error) { return 0, c.SetReadDeadline(time.Now().Add(-time.Second)) })
+	only("set a read deadline", c.SetReadDeadline(time.Now().Add(-time.Second)))
 	if tcp {
 		n, err := c.(io.WriterTo).WriteTo(io.Discard)
 		note("write to", n, err)
 	}
-	do("write", func() (int, error) { return c.Write([]byte("z")) })
-	do("close read", func() (int, error) { return 0, c.CloseRead() })
-	do("close write", func() (int, error) { return 0, c.CloseWrite() })
-	do("write to a closed side", func() (int, error) { return c.Write([]byte("z")) })
-	do("set a deadline", func() (int, error) { return 0, c.SetDeadline(time.Time{}) })
-	do("set a write deadline", func() (int, error) { return 0, c.SetWriteDeadline(time.Time{}) })
-	do("read the end", func() (int, error) { return c.Read(make([]byte, 1)) })
-	do("close", func() (int, error) { return 0, c.Close() })
-	do("close again", func() (int, error) { return 0, c.Close() })
-	do("read after close", func() (int, error) { return c.Read(make([]byte, 1)) })
-	do("read nothing after close", func() (int, error) { return c.Read(nil) })
-	do("write nothing after close", func() (int, error) { return c.Write(nil) })
+	did("write")(c.Write([]byte("z")))
+	only("close read", c.CloseRead())
+	only("close write", c.CloseWrite())
+	did("write to a closed side")(c.Write([]byte("z")))
+	only("set a deadline", c.SetDeadline(time.Time{}))
+	only("set a write deadline", c.SetWriteDeadline(time.Time{}))
+	did("read the end")(c.Read(make([]byte, 1)))
+	only("close", c.Close())
+	only("close again", c.Close())
+	did("read after close")(c.Read(make([]byte, 1)))
+	did("read nothing after close")(c.Read(nil))
+	did("write nothing after close")(c.Write(nil))
 	control(" after close")
 }

@@ -72,11 +72,7 @@ func newSupply(t testing.TB, l *engine.Loop) *supply {
 func TestStateMachine(t *testing.T) {
 	rng := testenv.Rand(t, *seedFlag)
 	rt := withEpoll(t)
-	rounds := testenv.Rounds(12, 40)
-	if testing.Short() {
-		rounds = 5
-	}
-	for range rounds {
+	for range testenv.Rounds(8, 40) {
 		stateRound(t, rt, rng)
 	}
 }
@@ -241,11 +237,7 @@ func TestStorm(t *testing.T) {
 				engine.GoOn(rt.Loop(rng.IntN(rt.Loops())), g)
 			}
 		}
-		conns := 30
-		if testing.Short() {
-			conns = 10
-		}
-		for range conns {
+		for range testenv.Rounds(15, 30) {
 			c, s := dial(t, ln.Addr()), accept(t, ln)
 			sudden := rng.IntN(3) == 0
 			size := rng.IntN(300_000)
@@ -338,7 +330,7 @@ func TestRandomPrograms(t *testing.T) {
 			continue
 		}
 		t.Run(x.name, func(t *testing.T) {
-			programs.Run(t, testenv.Rounds(8, 20), func(t testing.TB, loops int, seed uint64) *engine.Runtime {
+			programs.Run(t, testenv.Rounds(4, 20), func(t testing.TB, loops int, seed uint64) *engine.Runtime {
 				rt, err := engine.New(engine.Config{
 					Loops:       loops,
 					NewPoller:   func(int) (engine.Poller, error) { return x.open() },

@@ -103,7 +103,7 @@ func TestUringSlowConsumer(t *testing.T) {
 		hook := task.NewChan[bool](1)
 		must(t, s.OnReadable(func() { hook.Send(true) }))
 		want := pattern(4 << 20)
-		must(t, c.SetWriteDeadline(time.Now().Add(300*time.Millisecond)))
+		must(t, c.SetWriteDeadline(time.Now().Add(150*time.Millisecond)))
 		sent, err := c.Write(want)
 		testenv.True(t, errors.Is(err, os.ErrDeadlineExceeded), "wrote %d bytes to a peer that does not read, %v; want a time-out", sent, err)
 		hook.Recv()
@@ -182,7 +182,7 @@ func TestUringOutOfBuffers(t *testing.T) {
 func TestUringCloseAndReuse(t *testing.T) {
 	test := func(t *testing.T) {
 		ln := listen(t, "tcp")
-		for range 100 {
+		for range testenv.Rounds(40, 100) {
 			d, old := dial(t, ln.Addr()), accept(t, ln)
 			reader := spawn(func() { old.Read(make([]byte, 1)) })
 			awaitWaiter(&old.d.read)

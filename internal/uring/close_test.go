@@ -33,31 +33,20 @@ func TestClose(t *testing.T) {
 		}
 		p := pipe(t)
 		var all []*record
-		add := func(prepare func(e *SubmissionQueueEntry, r *record)) {
-			r := &record{buf: make([]byte, 64)}
-			e := need(d.Entry())(t)
-			prepare(e, r)
-			d.Track(e, r)
+		add := func(prepare func(r *record) func(*SubmissionQueueEntry)) {
+			r := new(record)
+			track(t, d, r, prepare(r))
 			all = append(all, r)
 		}
-		for range 50 {
-			add(func(e *SubmissionQueueEntry, r *record) { e.PreparePollAdd(p[0], unix.POLLIN) })
-			add(func(e *SubmissionQueueEntry, r *record) { e.PrepareRead(p[0], address(r.buf), 64, ^uint64(0)) })
+		polls := func(*record) func(*SubmissionQueueEntry) { return poll(p[0]) }
+		for i := range 50 {
+			add(polls)
+			add(func(r *record) func(*SubmissionQueueEntry) { return blockingRead(r, p[0], i < 4) })
 		}
-		for range 4 {
-			add(func(e *SubmissionQueueEntry, r *record) {
-				e.PrepareRead(p[0], address(r.buf), 64, ^uint64(0))
-				e.SetFlags(uint32(SqeAsync))
-			})
-		}
-		add(func(e *SubmissionQueueEntry, r *record) {
-			ts := &unix.Timespec{Sec: 1000}
-			r.keep = ts
-			PrepareTimeout(e, ts, 0, 0)
-		})
+		add(func(r *record) func(*SubmissionQueueEntry) { return timeout(r, unix.Timespec{Sec: 1000}) })
 		must(t, d.Flush())
 		for range 10 { // not handed over
-			add(func(e *SubmissionQueueEntry, r *record) { e.PreparePollAdd(p[0], unix.POLLIN) })
+			add(polls)
 		}
 		flushed := 0
 		d.BeforeFlush(func() {
@@ -118,7 +107,7 @@ func TestMadeOnAnotherThread(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var r record
-	request(t, d, &r, (*SubmissionQueueEntry).PrepareNop)
+	request(t, d, &r, noOp)
 	must(t, d.Close())
 }
 
@@ -135,9 +124,7 @@ func TestCloseOnAnotherThread(t *testing.T) {
 		runtime.LockOSThread() // never unlocked: what the thread has registered ends with it
 		var err error
 		if d, err = NewDriver(Config{SingleIssuer: true}); err == nil && d.single {
-			e, _ := d.Entry()
-			e.PreparePollAdd(p[0], unix.POLLIN)
-			d.Track(e, new(record))
+			track(t, d, new(record), poll(p[0]))
 			err = d.Flush()
 		}
 		used <- err

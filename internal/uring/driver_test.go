@@ -4,7 +4,6 @@ package uring
 
 import (
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,17 +17,19 @@ func TestQueuesAreFull(t *testing.T) {
 	for _, x := range []struct {
 		name        string
 		completions uint32
-		prepare     func(e *SubmissionQueueEntry, fd int)
+		prepare     func(fd int) func(*SubmissionQueueEntry)
 	}{
-		{"submissions", 0, func(e *SubmissionQueueEntry, _ int) { e.PrepareNop() }},
-		{"completions", 8, func(e *SubmissionQueueEntry, _ int) { e.PrepareNop() }},
-		{"polls that end at once", 8, func(e *SubmissionQueueEntry, fd int) { e.PreparePollAdd(fd, unix.POLLIN) }},
+		{"submissions", 0, func(int) func(*SubmissionQueueEntry) { return noOp }},
+		{"completions", 8, func(int) func(*SubmissionQueueEntry) { return noOp }},
+		{"polls that end at once", 8, poll},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			bothIssuers(t, Config{Entries: 8, Completions: x.completions}, func(t *testing.T, d *Driver) {
 				p := pipe(t)
 				var r record
-				trackAll(t, d, &r, 1000, func(e *SubmissionQueueEntry) { x.prepare(e, p[0]) })
+				for range 1000 { // Entry hands over when the queue is full
+					track(t, d, &r, x.prepare(p[0]))
+				}
 				testenv.AtMost(t, d.Pending(), 8, "entries in a queue for 8")
 				must(t, d.Flush())
 				if x.completions > 0 {
@@ -39,16 +40,6 @@ func TestQueuesAreFull(t *testing.T) {
 				testenv.Equal(t, d.InFlight(), 0, "in flight")
 			})
 		})
-	}
-}
-
-// trackAll makes n requests; Entry hands over when the queue is full.
-func trackAll(t *testing.T, d *Driver, r *record, n int, prepare func(*SubmissionQueueEntry)) {
-	t.Helper()
-	for range n {
-		e := need(d.Entry())(t)
-		prepare(e)
-		d.Track(e, r)
 	}
 }
 
@@ -68,26 +59,19 @@ func socketpair(t testing.TB) [2]int {
 func TestCancel(t *testing.T) {
 	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
 		p := pipe(t)
-		prepare := map[string]func(e *SubmissionQueueEntry, r *record){
-			"poll":           func(e *SubmissionQueueEntry, r *record) { e.PreparePollAdd(p[0], unix.POLLIN) },
-			"multishot poll": func(e *SubmissionQueueEntry, r *record) { e.PreparePollMultishot(p[0], unix.POLLIN) },
-			"read":           func(e *SubmissionQueueEntry, r *record) { e.PrepareRead(p[0], address(r.buf), 8, ^uint64(0)) },
-			"read by a thread": func(e *SubmissionQueueEntry, r *record) {
-				e.PrepareRead(p[0], address(r.buf), 8, ^uint64(0))
-				e.SetFlags(uint32(SqeAsync))
+		prepare := map[string]func(r *record) func(*SubmissionQueueEntry){
+			"poll": func(*record) func(*SubmissionQueueEntry) { return poll(p[0]) },
+			"multishot poll": func(*record) func(*SubmissionQueueEntry) {
+				return func(e *SubmissionQueueEntry) { e.PreparePollMultishot(p[0], unix.POLLIN) }
 			},
-			"timeout": func(e *SubmissionQueueEntry, r *record) {
-				ts := &unix.Timespec{Sec: 100}
-				r.keep = ts
-				PrepareTimeout(e, ts, 0, 0)
-			},
+			"read":             func(r *record) func(*SubmissionQueueEntry) { return blockingRead(r, p[0], false) },
+			"read by a thread": func(r *record) func(*SubmissionQueueEntry) { return blockingRead(r, p[0], true) },
+			"timeout":          func(r *record) func(*SubmissionQueueEntry) { return timeout(r, unix.Timespec{Sec: 100}) },
 		}
 		for name, f := range prepare {
 			for _, handedOver := range []bool{false, true} {
-				r := &record{buf: make([]byte, 8)}
-				e := need(d.Entry())(t)
-				f(e, r)
-				token := d.Track(e, r)
+				r := new(record)
+				token := track(t, d, r, f(r))
 				if handedOver {
 					must(t, d.Wait(0))
 				}
@@ -106,12 +90,9 @@ func TestCancel(t *testing.T) {
 func TestCancelOfWhatAThreadDoes(t *testing.T) {
 	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
 		p := pipe(t)
-		for range 3000 {
-			r := &record{buf: make([]byte, 8)}
-			e := need(d.Entry())(t)
-			e.PrepareRead(p[0], address(r.buf), 8, ^uint64(0))
-			e.SetFlags(uint32(SqeAsync))
-			k := d.Track(e, r)
+		for range testenv.Rounds(1500, 3000) {
+			r := new(record)
+			k := track(t, d, r, blockingRead(r, p[0], true))
 			must(t, d.Flush())
 			must(t, d.Cancel(k))
 			until(t, d, r.done)
@@ -130,19 +111,15 @@ func TestChurn(t *testing.T) {
 		left := operations
 		var tokens []Token
 		for range operations {
-			e := need(d.Entry())(t)
 			c := &ending{left: &left}
 			switch rnd.IntN(3) {
 			case 0:
-				e.PrepareNop()
-				d.Track(e, c)
+				track(t, d, c, noOp)
 			case 1:
-				e.PreparePollMultishot(p[0], unix.POLLIN)
-				tokens = append(tokens, d.Track(e, c))
+				tokens = append(tokens, track(t, d, c, func(e *SubmissionQueueEntry) { e.PreparePollMultishot(p[0], unix.POLLIN) }))
 			case 2:
 				c.ts = unix.Timespec{Nsec: rnd.Int64N(1_000_000)}
-				PrepareTimeout(e, &c.ts, 0, 0)
-				d.Track(e, c)
+				track(t, d, c, func(e *SubmissionQueueEntry) { PrepareTimeout(e, &c.ts, 0, 0) })
 			}
 			if len(tokens) > rnd.IntN(200) {
 				must(t, d.Cancel(tokens[0]))
@@ -187,18 +164,15 @@ func TestBeforeFlush(t *testing.T) {
 	again = func() {
 		calls++
 		for range 20 { // more than the queue holds
-			e := need(d.Entry())(t)
-			e.PrepareNop()
-			d.Track(e, &r)
+			track(t, d, &r, noOp)
 		}
 		if calls == 1 {
 			d.BeforeFlush(again)
 		}
 	}
 	d.BeforeFlush(again)
-	if d.Pending() != 1 || calls != 0 {
-		t.Fatalf("pending %d, %d calls; want 1, 0", d.Pending(), calls)
-	}
+	testenv.MustEqual(t, d.Pending(), 1, "pending")
+	testenv.MustEqual(t, calls, 0, "calls before Wait")
 	must(t, d.Wait(time.Second))
 	testenv.MustEqual(t, calls, 1, "calls")
 	until(t, d, func() bool { return len(r.res) == 40 })
@@ -226,11 +200,7 @@ type chain struct {
 	nested bool
 }
 
-func (c *chain) ask() {
-	e := need(c.d.Entry())(c.t)
-	e.PrepareNop()
-	c.d.Track(e, c)
-}
+func (c *chain) ask() { track(c.t, c.d, c, noOp) }
 
 func (c *chain) Complete(int32, uint32) {
 	c.nested = c.nested || c.inside
@@ -270,24 +240,8 @@ func (l *last) Complete(res int32, _ uint32) { l.res = res }
 
 func TestConfig(t *testing.T) {
 	for _, cfg := range []Config{{Entries: 1 << 16}, {Entries: 64, Completions: 32}, {Completions: 1 << 17}} {
-		if d, err := NewDriver(cfg); err == nil {
-			d.Close()
-			t.Errorf("%+v: no error", cfg)
-		}
+		testenv.Fails(t, testenv.Err(NewDriver(cfg)), "%+v", cfg)
 	}
-}
-
-// result is request for one completion.
-func result(t testing.TB, d *Driver, r *record, prepare func(e *SubmissionQueueEntry)) int32 {
-	t.Helper()
-	*r = record{buf: r.buf, keep: r.keep}
-	request(t, d, r, prepare)
-	return r.res[0]
-}
-
-func want(t testing.TB, what string, got, want int32) {
-	t.Helper()
-	testenv.True(t, got == want, "%s: got %d (%v), want %d", what, got, syscall.Errno(max(-got, 0)), want)
 }
 
 func TestMultishotPoll(t *testing.T) {
@@ -295,17 +249,14 @@ func TestMultishotPoll(t *testing.T) {
 		fd := need(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t)
 		defer unix.Close(fd)
 		var r record
-		e := need(d.Entry())(t)
-		e.PreparePollMultishot(fd, unix.POLLIN)
-		token := d.Track(e, &r)
+		token := track(t, d, &r, func(e *SubmissionQueueEntry) { e.PreparePollMultishot(fd, unix.POLLIN) })
 		must(t, d.Flush())
 		for i := range 20 {
 			testenv.Need(unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}))(t)
 			until(t, d, func() bool { return len(r.res) > i })
 		}
-		if r.done() || d.InFlight() != 1 {
-			t.Fatalf("ended: flags %v, in flight %d", r.flags, d.InFlight())
-		}
+		testenv.MustEqual(t, r.done(), false, "ended")
+		testenv.MustEqual(t, d.InFlight(), 1, "in flight")
 		must(t, d.Cancel(token))
 		until(t, d, r.done)
 	})

@@ -51,9 +51,17 @@ func (k *fakeKernel) driver(cfg Config) (*Driver, error) {
 	return newDriver(cfg, func() *Ring { return &Ring{kernel: k, fd: -1, enterFd: -1} })
 }
 
-func (k *fakeKernel) mustDriver(cfg Config) *Driver {
-	d := need(k.driver(cfg))(k.t)
-	return d
+func (k *fakeKernel) mustDriver(cfg Config) *Driver { return need(k.driver(cfg))(k.t) }
+
+// onFake makes a driver on a kernel of its own, which is closed at the end of the test.
+func onFake(t testing.TB, cfg Config) (*fakeKernel, *Driver) {
+	k := newFakeKernel(t)
+	d := k.mustDriver(cfg)
+	t.Cleanup(func() {
+		must(t, d.Close())
+		k.allGone()
+	})
+	return k, d
 }
 
 func (k *fakeKernel) setup(entries uint32, p *Params) (int, syscall.Errno) {

@@ -16,9 +16,7 @@ import (
 func nops(t testing.TB, d *Driver, n int) *int {
 	left := n
 	for range n {
-		e := need(d.Entry())(t)
-		e.PrepareNop()
-		d.Track(e, countdown{&left})
+		track(t, d, countdown{&left}, noOp)
 	}
 	return &left
 }
@@ -29,9 +27,7 @@ func (c countdown) Complete(int32, uint32) { *c.left-- }
 
 func never(t testing.TB, d *Driver) *record {
 	r := new(record)
-	e := need(d.Entry())(t)
-	e.PreparePollAdd(0, unix.POLLIN)
-	d.Track(e, r)
+	track(t, d, r, poll(0))
 	return r
 }
 
@@ -50,8 +46,7 @@ func TestFaultsOfEnter(t *testing.T) {
 				continue // there is no such
 			}
 			t.Run(name+"/"+timeout.String(), func(t *testing.T) {
-				k := newFakeKernel(t)
-				d := k.mustDriver(Config{Entries: 8})
+				k, d := onFake(t, Config{Entries: 8})
 				left := nops(t, d, 5)
 				k.script = script
 				for range 10 {
@@ -61,15 +56,13 @@ func TestFaultsOfEnter(t *testing.T) {
 				}
 				testenv.True(t, *left == 0 && d.InFlight() == 0 && d.Pending() == 0,
 					"%d not completed, %d in flight, %d pending; want none", *left, d.InFlight(), d.Pending())
-				must(t, d.Close())
 			})
 		}
 	}
 }
 
 func TestEnterErrorIsReported(t *testing.T) {
-	k := newFakeKernel(t)
-	d := k.mustDriver(Config{Entries: 8})
+	k, d := onFake(t, Config{Entries: 8})
 	for name, call := range map[string]func() error{
 		"Flush":   d.Flush,
 		"Wait":    func() error { return d.Wait(time.Second) },
@@ -80,12 +73,10 @@ func TestEnterErrorIsReported(t *testing.T) {
 		testenv.ErrorIs(t, call(), unix.EBADR, name)
 		must(t, d.Wait(0))
 	}
-	must(t, d.Close())
 }
 
 func TestFullQueueThatIsNotTaken(t *testing.T) {
-	k := newFakeKernel(t)
-	d := k.mustDriver(Config{Entries: 4})
+	k, d := onFake(t, Config{Entries: 4})
 	left := nops(t, d, 4)
 	k.script = []fault{{e: unix.EAGAIN}}
 	e, err := d.Entry()
@@ -93,52 +84,40 @@ func TestFullQueueThatIsNotTaken(t *testing.T) {
 	testenv.True(t, d.Pending() == 4 && d.Stats().Refused == 1, "pending %d, refused %d; want 4, 1", d.Pending(), d.Stats().Refused)
 	must(t, d.Wait(0))
 	testenv.Equal(t, *left, 0, "not completed")
-	must(t, d.Close())
 }
 
 // EBUSY stands for completions that must be taken out first. In Entry their Completers
 // are not called.
 func TestBusyInEntryCallsNobody(t *testing.T) {
-	k := newFakeKernel(t)
-	d := k.mustDriver(Config{Entries: 4})
+	k, d := onFake(t, Config{Entries: 4})
 	left := nops(t, d, 4)
 	must(t, d.Flush())
 	nops(t, d, 4)
 	k.script = []fault{{e: unix.EBUSY}}
 	testenv.Need(d.Entry())(t)
-	if *left != 4 {
-		t.Fatalf("Entry has completed %d requests", 4-*left)
-	}
+	testenv.MustEqual(t, *left, 4, "requests that Entry has not completed")
 	testenv.Equal(t, d.Reap(), 8, "Reap")
-	must(t, d.Close())
 }
 
 func TestOverflowOfTheCompletionQueue(t *testing.T) {
-	k := newFakeKernel(t)
-	d := k.mustDriver(Config{Entries: 4, Completions: 4})
+	k, d := onFake(t, Config{Entries: 4, Completions: 4})
 	left := nops(t, d, 50)
 	must(t, d.Flush())
-	if len(k.excess) == 0 {
-		t.Fatal("nothing has overflown")
-	}
+	testenv.MustEqual(t, len(k.excess) > 0, true, "some have overflown")
 	for range 20 {
 		must(t, d.Wait(0))
 	}
 	testenv.Equal(t, *left, 0, "not completed")
-	must(t, d.Close())
 }
 
 func TestStaleCompletionIsDropped(t *testing.T) {
-	k := newFakeKernel(t)
-	d := k.mustDriver(Config{})
+	k, d := onFake(t, Config{})
 	old := never(t, d)
 	must(t, d.Flush())
 	token := k.pending[0]
 	must(t, d.Cancel(Token(token)))
 	must(t, d.Wait(0))
-	if !old.done() {
-		t.Fatal("not cancelled")
-	}
+	testenv.MustEqual(t, old.done(), true, "the old request is cancelled")
 	never(t, d) // in the place of the cancellation
 	r := never(t, d)
 	must(t, d.Flush())
@@ -158,18 +137,16 @@ func TestStaleCompletionIsDropped(t *testing.T) {
 
 // A cancellation in vain is repeated until the request has ended, no longer.
 func TestCancelAgain(t *testing.T) {
-	k := newFakeKernel(t)
+	k, d := onFake(t, Config{})
 	k.stubborn = true
-	d := k.mustDriver(Config{})
 	r := never(t, d)
 	must(t, d.Flush())
 	must(t, d.Cancel(Token(k.pending[0])))
 	for i := range 12 {
 		must(t, d.Wait(0)) // the answer
 		must(t, d.Wait(0)) // the pause is handed over
-		if len(k.timeout) != 1 || r.done() {
-			t.Fatalf("attempt %d: %d timeouts, ended: %v; want 1, false", i, len(k.timeout), r.done())
-		}
+		testenv.MustEqual(t, len(k.timeout), 1, "timeouts of attempt %d", i)
+		testenv.MustEqual(t, r.done(), false, "attempt %d has ended it", i)
 		k.stubborn = i < 10
 		if i == 11 {
 			break
@@ -183,7 +160,6 @@ func TestCancelAgain(t *testing.T) {
 	}
 	testenv.True(t, r.done() && d.InFlight() == 0 && len(k.timeout) == 0,
 		"ended %v, %d in flight, %d timeouts; want true, 0, 0", r.done(), d.InFlight(), len(k.timeout))
-	must(t, d.Close())
 }
 
 func TestCloseOfOldKernels(t *testing.T) {
@@ -270,8 +246,7 @@ func TestErrorsOfSetup(t *testing.T) {
 }
 
 func TestCloseOfAnUnusedRing(t *testing.T) {
-	k := newFakeKernel(t)
-	d := k.mustDriver(Config{SingleIssuer: true})
+	k, d := onFake(t, Config{SingleIssuer: true})
 	br := need(d.SetupBufRing(4, 1))(t)
 	br.BufRingAdvance(1)
 	r := never(t, d)
@@ -283,14 +258,7 @@ func TestCloseOfAnUnusedRing(t *testing.T) {
 }
 
 func TestTrackOfNobodyPanics(t *testing.T) {
-	k := newFakeKernel(t)
-	d := k.mustDriver(Config{})
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-		must(t, d.Close())
-	}()
-	e := need(d.Entry())(t)
-	d.Track(e, nil)
+	_, d := onFake(t, Config{})
+	defer func() { testenv.True(t, recover() != nil, "no panic") }()
+	d.Track(need(d.Entry())(t), nil)
 }

@@ -66,13 +66,45 @@ func (r *record) done() bool {
 	return len(r.flags) > 0 && r.flags[len(r.flags)-1]&CQEFMore == 0
 }
 
-// request prepares, tracks, and waits for the last completion.
-func request(t testing.TB, d *Driver, r *record, prepare func(e *SubmissionQueueEntry)) {
+// track asks for what prepare describes, for c.
+func track(t testing.TB, d *Driver, c Completer, prepare func(e *SubmissionQueueEntry)) Token {
 	t.Helper()
 	e := need(d.Entry())(t)
 	prepare(e)
-	d.Track(e, r)
+	return d.Track(e, c)
+}
+
+// request is track, and waits for the last completion. It returns the result of the only one.
+func request(t testing.TB, d *Driver, r *record, prepare func(e *SubmissionQueueEntry)) int32 {
+	t.Helper()
+	*r = record{buf: r.buf, keep: r.keep}
+	track(t, d, r, prepare)
 	until(t, d, r.done)
+	return r.res[0]
+}
+
+func noOp(e *SubmissionQueueEntry) { e.PrepareNop() }
+
+// poll prepares a wait until fd can be read.
+func poll(fd int) func(*SubmissionQueueEntry) {
+	return func(e *SubmissionQueueEntry) { e.PreparePollAdd(fd, unix.POLLIN) }
+}
+
+// timeout prepares a pause.
+func timeout(r *record, ts unix.Timespec) func(*SubmissionQueueEntry) {
+	r.keep = &ts
+	return func(e *SubmissionQueueEntry) { PrepareTimeout(e, &ts, 0, 0) }
+}
+
+// blockingRead prepares a read of a pipe into r, by a thread of the kernel's if byThread is set.
+func blockingRead(r *record, fd int, byThread bool) func(*SubmissionQueueEntry) {
+	r.buf = make([]byte, 64)
+	return func(e *SubmissionQueueEntry) {
+		e.PrepareRead(fd, address(r.buf), uint32(len(r.buf)), ^uint64(0))
+		if byThread {
+			e.SetFlags(uint32(SqeAsync))
+		}
+	}
 }
 
 func until(t testing.TB, d *Driver, done func() bool) {
@@ -93,16 +125,13 @@ func TestReadWrite(t *testing.T) {
 		defer f.Close()
 		fd := int(f.Fd())
 		w := &record{buf: []byte("hello, ring")}
-		request(t, d, w, func(e *SubmissionQueueEntry) { e.PrepareWrite(fd, address(w.buf), uint32(len(w.buf)), 3) })
-		testenv.MustEqual(t, w.res[0], 11, "write")
+		n := request(t, d, w, func(e *SubmissionQueueEntry) { e.PrepareWrite(fd, address(w.buf), uint32(len(w.buf)), 3) })
+		testenv.MustEqual(t, n, 11, "write")
 		r := &record{buf: make([]byte, 32)}
-		request(t, d, r, func(e *SubmissionQueueEntry) { e.PrepareRead(fd, address(r.buf), 32, 0) })
-		if got := string(r.buf[:max(r.res[0], 0)]); got != "\x00\x00\x00hello, ring" { // short: 14 of 32 bytes
-			t.Fatalf("read: got %d %q", r.res[0], got)
-		}
-		bad := &record{}
-		request(t, d, bad, func(e *SubmissionQueueEntry) { e.PrepareRead(-1, 0, 1, 0) })
-		testenv.True(t, bad.res[0] == -int32(unix.EBADF), "read of descriptor -1: got %d, want EBADF", bad.res[0])
+		n = request(t, d, r, func(e *SubmissionQueueEntry) { e.PrepareRead(fd, address(r.buf), 32, 0) })
+		testenv.Equal(t, string(r.buf[:max(n, 0)]), "\x00\x00\x00hello, ring", "read") // short: 14 of 32 bytes
+		n = request(t, d, &record{}, func(e *SubmissionQueueEntry) { e.PrepareRead(-1, 0, 1, 0) })
+		testenv.Equal(t, n, -int32(unix.EBADF), "read of descriptor -1")
 	})
 }
 
@@ -135,11 +164,11 @@ func TestProvidedBuffers(t *testing.T) {
 		}
 		p := socketpair(t)
 		r := &record{keep: memory}
-		e := need(d.Entry())(t)
-		e.PrepareRecvMultishot(p[0], 0, 0, 0)
-		e.SetFlags(uint32(SqeBufferSelect))
-		e.BufIG = group
-		d.Track(e, r)
+		track(t, d, r, func(e *SubmissionQueueEntry) {
+			e.PrepareRecvMultishot(p[0], 0, 0, 0)
+			e.SetFlags(uint32(SqeBufferSelect))
+			e.BufIG = group
+		})
 		must(t, d.Flush())
 		for i := range byte(entries + 1) {
 			testenv.Need(unix.Write(p[1], []byte{'a' + i}))(t)
@@ -157,11 +186,12 @@ func TestProvidedBuffers(t *testing.T) {
 		}
 		give(uint16(r.flags[2] >> CQEBufferShift))
 		r2 := &record{keep: memory}
-		want(t, "recv", result(t, d, r2, func(e *SubmissionQueueEntry) {
+		n := request(t, d, r2, func(e *SubmissionQueueEntry) {
 			e.PrepareRecv(p[0], 0, size, 0)
 			e.SetFlags(uint32(SqeBufferSelect))
 			e.BufIG = group
-		}), 1)
+		})
+		testenv.Equal(t, n, 1, "recv")
 		bid := r2.flags[0] >> CQEBufferShift
 		testenv.True(t, bid == r.flags[2]>>CQEBufferShift && memory[bid*size] == 'a'+entries, "buffer %d holds %q", bid, memory[bid*size])
 	})
@@ -186,17 +216,12 @@ func TestTable(t *testing.T) {
 			model[k] = c
 			most = max(most, len(model))
 		case len(gone) > 0 && rnd.IntN(4) == 0:
-			if k := gone[rnd.IntN(len(gone))]; table.find(k) != nil || table.take(k, true) != nil {
-				t.Fatalf("token %#x is found again", k)
-			}
+			k := gone[rnd.IntN(len(gone))]
+			testenv.MustEqual(t, table.find(k) == nil && table.take(k, true) == nil, true, "token %#x is gone", k)
 		default:
 			for k, c := range model {
-				if got := table.take(k, false); got != c {
-					t.Fatalf("token %#x: got %p, want %p", k, got, c)
-				}
-				if got := table.take(k, true); got != c {
-					t.Fatalf("token %#x: got %p, want %p", k, got, c)
-				}
+				testenv.MustEqual(t, table.take(k, false), c, "token %#x", k)
+				testenv.MustEqual(t, table.take(k, true), c, "token %#x", k)
 				delete(model, k)
 				gone = append(gone, k)
 				break
