@@ -174,10 +174,7 @@ func TestAFileSystemThatRefusesNoWait(t *testing.T) {
 // Reads of neighbouring blocks that wait in one turn of the loop become one. If that fails, the parts are tried each by
 // itself, and only the part that is to blame fails.
 func TestNeighbouringReadsAreMerged(t *testing.T) {
-	rt := setting{"ring", openRing, 1, false}.start(t)
-	if !hasRing(t, rt) {
-		t.Skip("no io_uring")
-	}
+	rt := setting{"uring", openUring, 1, false}.start(t)
 	const parts, size = 48, 4096
 	want := content(parts*size + 100)
 	f := scratchFile(t, want, os.O_RDONLY)

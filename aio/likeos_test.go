@@ -118,6 +118,19 @@ func (s *scene) did(what string) func(result any, err error) {
 	return func(result any, err error) { s.note(what, err, result) }
 }
 
+// each does something to the files with these names.
+func (s *scene) each(what string, do func(path string) error, names ...string) {
+	for _, name := range names {
+		s.note(what+" "+name, do(s.path(name)))
+	}
+}
+
+// read reads into b.
+func (s *scene) read(f io.Reader, b []byte) {
+	n, err := f.Read(b)
+	s.note("Read", err, n, string(b[:n]))
+}
+
 // open opens a file of the scene, which is to work.
 func (s *scene) open(name string, flag int) libraryFile {
 	f := need(s.openFile(s.path(name), flag, 0o644))(s.t)
@@ -155,16 +168,13 @@ func wordless(err error) error {
 // an empty folder "empty", and symbolic links to a file, to a folder, to nothing, to itself.
 var likeOS = map[string]func(s *scene){
 	"RemoveAll": func(s *scene) {
-		for _, name := range []string{"none", "none/none", "file", "file/below", "folder", "toFolder", "empty/", ".", "folder/."} {
-			s.note("RemoveAll "+name, s.removeAll(s.path(name)))
-		}
+		s.each("RemoveAll", s.removeAll, "none", "none/none", "file", "file/below", "folder", "toFolder", "empty/", ".", "folder/.")
 		s.note("RemoveAll of nothing", s.removeAll(""))
 		s.tree()
 	},
 	"Chmod": func(s *scene) {
-		for _, name := range []string{"file", "folder", "none", "file/below"} {
-			s.note("Chmod "+name, s.chmod(s.path(name), 0o500|fs.ModeSticky))
-		}
+		sticky := func(path string) error { return s.chmod(path, 0o500|fs.ModeSticky) }
+		s.each("Chmod", sticky, "file", "folder", "none", "file/below")
 		s.tree()
 		s.note("Chmod back", s.chmod(s.path("folder"), 0o700))
 	},
@@ -215,20 +225,18 @@ var likeOS = map[string]func(s *scene){
 		s.note("remove all", s.removeAll(s.path("folder"))) // the names are random
 	},
 	"MkdirAll": func(s *scene) {
-		for _, name := range []string{"new", "new/a/b/c", "new/slash/", "new//double//slash", "folder", "folder/", "folder/.",
+		make := func(path string) error { return s.mkdirAll(path, 0o751) }
+		s.each("MkdirAll", make, "new", "new/a/b/c", "new/slash/", "new//double//slash", "folder", "folder/", "folder/.",
 			"new/dot/.", "new/x/../y", "file", "file/", "file/below", "file/below/more", "toFile", "toFile/below", "toFolder",
 			"toFolder/below", "toNothing", "toNothing/below", "toItself", "toItself/below", "nul\x00", "nul\x00/below",
-			strings.Repeat("x", 300), strings.Repeat("x", 300) + "/below"} {
-			s.note("MkdirAll "+name, s.mkdirAll(s.path(name), 0o751))
-		}
+			strings.Repeat("x", 300), strings.Repeat("x", 300)+"/below")
 		s.note("MkdirAll of nothing", s.mkdirAll("", 0o755))
 		s.note("MkdirAll /", s.mkdirAll("/", 0o755))
 		s.note("MkdirAll .", s.mkdirAll(".", 0o755))
 	},
 	"Mkdir": func(s *scene) {
-		for _, name := range []string{"new", "new", "a/b", "slash/", "folder", "file", "file/below", "toFolder", "toNothing", "toItself/x", "", "nul\x00"} {
-			s.note("Mkdir "+name, s.mkdir(s.path(name), 0o750|fs.ModeSticky))
-		}
+		make := func(path string) error { return s.mkdir(path, 0o750|fs.ModeSticky) }
+		s.each("Mkdir", make, "new", "new", "a/b", "slash/", "folder", "file", "file/below", "toFolder", "toNothing", "toItself/x", "", "nul\x00")
 		s.note("Mkdir of nothing", s.mkdir("", 0o755))
 	},
 	"Rename": func(s *scene) {
@@ -244,9 +252,8 @@ var likeOS = map[string]func(s *scene){
 		}
 	},
 	"Remove": func(s *scene) {
-		for _, name := range []string{"missing", "folder", "toFolder", "toNothing", "toItself", "file/below", "file/", "file", "file", "empty/", "folder/.", "folder/inner", "folder", "nul\x00"} {
-			s.note("Remove "+name, s.remove(s.path(name)))
-		}
+		s.each("Remove", s.remove, "missing", "folder", "toFolder", "toNothing", "toItself", "file/below", "file/", "file", "file",
+			"empty/", "folder/.", "folder/inner", "folder", "nul\x00")
 		s.note("Remove nothing", s.remove(""))
 	},
 	"Stat": func(s *scene) {
@@ -302,8 +309,7 @@ var likeOS = map[string]func(s *scene){
 			s.did(fmt.Sprint("ReadAt nothing ", off))(f.ReadAt(nil, off))
 		}
 		for range 4 {
-			n, err := f.Read(b)
-			s.note("Read", err, n, string(b[:n]))
+			s.read(f, b)
 		}
 		s.did("Read nothing")(f.Read(nil))
 		s.did("WriteAt")(f.WriteAt([]byte("XY"), 1))
@@ -332,14 +338,12 @@ var likeOS = map[string]func(s *scene){
 		defer f.Close()
 		b := make([]byte, 3)
 		for _, add := range []string{"", "more", ""} {
-			n, err := f.Read(b)
-			s.note("Read", err, n, string(b[:n]))
+			s.read(f, b)
 			s.did("WriteString")(f.WriteString(add))
 		}
 		s.did("Seek")(f.Seek(1, io.SeekStart))
 		s.did("Write nothing")(f.Write(nil))
-		n, err := f.Read(b)
-		s.note("Read", err, n, string(b[:n]))
+		s.read(f, b)
 	},
 	"what it was not opened for": func(s *scene) {
 		r, w := s.open("file", os.O_RDONLY), s.open("file", os.O_WRONLY)

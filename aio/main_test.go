@@ -18,14 +18,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/internal/uring"
 	_ "github.com/capriccio-go/capriccio/netpoll" // its pollers
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -46,6 +44,8 @@ func breathe() { <-time.After(time.Millisecond) }
 
 // openThreads makes a poller that refuses to have io_uring.
 var openThreads = poller.NoRing(poller.Epoll)
+
+func openUring() (engine.Poller, error) { return poller.Uring(false) }
 
 // A setting is a way for tasks to wait for the disk, with one number of loops; 0: plain
 // goroutines.
@@ -82,12 +82,9 @@ var pollers = []struct {
 	locked bool
 }{
 	{"ring-epoll", poller.Epoll, false},
-	{"uring", func() (engine.Poller, error) { return poller.Uring(false) }, false},
-	{"uring-locked", func() (engine.Poller, error) {
-		return poller.Uring(true)
-	}, true},
+	{"uring", openUring, false},
+	{"uring-locked", func() (engine.Poller, error) { return poller.Uring(true) }, true},
 	{"threads", openThreads, false},
-	{"ring", openRing, false},
 }
 
 // start makes a runtime for the length of the test.
@@ -245,51 +242,4 @@ func onDisk(t *testing.T) {
 	if err := unix.Statfs(t.TempDir(), &st); err == nil && st.Type == unix.TMPFS_MAGIC {
 		t.Skip("the folder for temporary files is in memory (tmpfs); choose another with TMPDIR")
 	}
-}
-
-// A ringPoller waits with a driver of io_uring and nothing else.
-type ringPoller struct {
-	d     *uring.Driver
-	wakes int // an eventfd, read by a request of the driver
-	count *[8]byte
-	armed bool
-}
-
-func openRing() (engine.Poller, error) {
-	d, err := uring.NewDriver(uring.Config{Entries: 256})
-	if err != nil {
-		return nil, err
-	}
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	return &ringPoller{d: d, wakes: fd, count: new([8]byte)}, err
-}
-
-func (p *ringPoller) Driver() (*uring.Driver, error) { return p.d, nil }
-
-func (p *ringPoller) Poll(timeout time.Duration) error {
-	if !p.armed {
-		e, err := p.d.Entry()
-		if err != nil {
-			return err
-		}
-		e.OpCode, e.Fd, e.Addr, e.Len, e.Off = uring.OpRead, int32(p.wakes), uint64(uintptr(unsafe.Pointer(p.count))), 8, ^uint64(0)
-		p.d.Track(e, p)
-		p.armed = true
-	}
-	return p.d.Wait(timeout)
-}
-
-func (p *ringPoller) Complete(int32, uint32) { p.armed = false }
-
-func (p *ringPoller) Wake() error {
-	_, err := unix.Write(p.wakes, []byte{1, 0, 0, 0, 0, 0, 0, 0})
-	return err
-}
-
-func (p *ringPoller) Active() bool { return p.d.Pending() > 0 || p.d.InFlight() > 1 }
-
-func (p *ringPoller) Close() error {
-	err := p.d.Close()
-	unix.Close(p.wakes)
-	return err
 }

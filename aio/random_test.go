@@ -96,28 +96,29 @@ func cause(err error) string {
 // step does something at random to both.
 func (p *pair) step() {
 	const size = 200_000
-	a, b := make([]byte, p.rnd.IntN(20_000)), []byte(nil)
-	b = make([]byte, len(a))
+	a := make([]byte, p.rnd.IntN(20_000))
+	b := make([]byte, len(a))
 	off := p.rnd.Int64N(size)
+	read := func(what string, ours, oracle func([]byte) (int, error)) {
+		n, err := ours(a)
+		m, want := oracle(b)
+		p.same(fmt.Sprintf("%s: read %d at %d", what, len(a), off), int64(n), int64(m), err, want, a, b)
+	}
+	write := func(what string, ours, oracle func([]byte) (int, error)) {
+		p.fill(a)
+		n, err := ours(a)
+		m, want := oracle(a)
+		p.same(fmt.Sprintf("%s: write %d at %d", what, len(a), off), int64(n), int64(m), err, want, nil, nil)
+	}
 	switch p.rnd.IntN(12) {
 	case 0, 1:
-		n, err := io.ReadFull(p.ours, a)
-		m, want := io.ReadFull(p.oracle, b)
-		p.same(fmt.Sprintf("read %d", len(a)), int64(n), int64(m), err, want, a, b)
+		read("Read", func(b []byte) (int, error) { return io.ReadFull(p.ours, b) }, func(b []byte) (int, error) { return io.ReadFull(p.oracle, b) })
 	case 2, 3:
-		n, err := p.ours.ReadAt(a, off)
-		m, want := p.oracle.ReadAt(b, off)
-		p.same(fmt.Sprintf("read %d at %d", len(a), off), int64(n), int64(m), err, want, a, b)
+		read("ReadAt", func(b []byte) (int, error) { return p.ours.ReadAt(b, off) }, func(b []byte) (int, error) { return p.oracle.ReadAt(b, off) })
 	case 4, 5:
-		p.fill(a)
-		n, err := p.ours.Write(a)
-		m, want := p.oracle.Write(a)
-		p.same(fmt.Sprintf("write %d", len(a)), int64(n), int64(m), err, want, nil, nil)
+		write("Write", p.ours.Write, p.oracle.Write)
 	case 6, 7:
-		p.fill(a)
-		n, err := p.ours.WriteAt(a, off)
-		m, want := p.oracle.WriteAt(a, off)
-		p.same(fmt.Sprintf("write %d at %d", len(a), off), int64(n), int64(m), err, want, nil, nil)
+		write("WriteAt", func(b []byte) (int, error) { return p.ours.WriteAt(b, off) }, func(b []byte) (int, error) { return p.oracle.WriteAt(b, off) })
 	case 8:
 		whence := p.rnd.IntN(3)
 		off -= size / 4
@@ -134,9 +135,8 @@ func (p *pair) step() {
 			p.close()
 			p.open()
 		}
-		i := need(p.ours.Stat())(p.t)
-		j := need(p.oracle.Stat())(p.t)
-		p.same("stat", i.Size(), j.Size(), nil, nil, nil, nil)
+		i, j := need(p.ours.Stat())(p.t), need(p.oracle.Stat())(p.t)
+		testenv.Equal(p.t, i.Size(), j.Size(), "size, after %q", p.steps)
 		testenv.Equal(p.t, i.Mode(), j.Mode(), "mode")
 	}
 }
