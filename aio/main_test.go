@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -233,8 +232,6 @@ func withFault(t testing.TB, f fault) {
 	faults.Store(&f)
 	t.Cleanup(func() { faults.Store(nil) })
 }
-
-func contains(err error, what string) bool { return err != nil && strings.Contains(err.Error(), what) }
 
 // onDisk skips a test of what is not so where files are in memory only.
 func onDisk(t *testing.T) {

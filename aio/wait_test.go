@@ -216,6 +216,29 @@ func TestCloseEndsAReadThatWaits(t *testing.T) {
 	})
 }
 
+// So does a read that the kernel has not got yet.
+func TestCloseEndsAReadOfTheSameTurn(t *testing.T) {
+	onRings(t, func(t *testing.T, rt *engine.Runtime) {
+		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+			if op == opRead && where == viaLoop {
+				return 0, unix.EAGAIN
+			}
+			return n, 0
+		})
+		inTask(t, rt, func() {
+			var err error
+			for tries := 0; err == nil && tries < 100; tries++ { // mostly the first: the turn may just be over
+				f := scratchFile(t, content(100), os.O_RDONLY)
+				reader := engine.Go(func() { _, err = f.ReadAt(make([]byte, 10), 0) })
+				engine.Yield()
+				must(t, f.Close())
+				must(t, reader.Join())
+			}
+			testenv.ErrorIs(t, err, fs.ErrClosed, "the read")
+		})
+	})
+}
+
 func TestClosingTheRuntimeEndsAReadThatWaits(t *testing.T) {
 	onRings(t, func(t *testing.T, rt *engine.Runtime) {
 		f := fifo(t)
