@@ -33,11 +33,7 @@ func TestNativeWaitsWithAllDefaults(t *testing.T) {
 	for _, sched := range []string{"fifo", "cohort", "resource"} {
 		t.Run(sched, func(t *testing.T) {
 			t.Setenv("CAPRICCIO_SCHED", sched)
-			err := capriccio.Run(context.Background(), func(context.Context) error {
-				rt := engine.CurrentLoop().Runtime()
-				if !rt.Detaches() {
-					return errStays
-				}
+			detaching(t, func(rt *engine.Runtime) error {
 				var mu sync.Mutex
 				var ours task.Mutex
 				count := 0
@@ -73,18 +69,14 @@ func TestNativeWaitsWithAllDefaults(t *testing.T) {
 				}
 				return nil
 			})
-			check(t, err)
 		})
 	}
 }
 
 // What belongs to the loop of a task is found by it also after a native wait, when it may still be away.
 func TestWhatBelongsToALoopAfterANativeWait(t *testing.T) {
-	err := capriccio.Run(context.Background(), func(context.Context) error {
+	detaching(t, func(rt *engine.Runtime) error {
 		home := engine.CurrentLoop()
-		if !home.Runtime().Detaches() {
-			return errStays
-		}
 		// goAway waits for another task of the loop, which can run only when the loop has been taken from this one.
 		goAway := func() error {
 			back := make(chan bool)
@@ -101,7 +93,7 @@ func TestWhatBelongsToALoopAfterANativeWait(t *testing.T) {
 		}
 		testenv.Equal(t, per.Get(), own, "a PerLoop has another value after a native wait")
 		on := task.NewChan[*engine.Loop](0)
-		for range 2 * home.Runtime().Loops() { // one after the other, if it is not this one
+		for range 2 * rt.Loops() { // one after the other, if it is not this one
 			if err := goAway(); err != nil {
 				return err
 			}
@@ -116,18 +108,22 @@ func TestWhatBelongsToALoopAfterANativeWait(t *testing.T) {
 		}
 		return nil
 	}, capriccio.WithLoops(2))
-	check(t, err)
 }
 
-// errStays is what a test returns where no task is detached.
-var errStays = errors.New("nothing is detached here, see Runtime.Detaches")
-
-func check(t *testing.T, err error) {
+// detaching calls main with a runtime that detaches tasks, and skips the test where none does.
+func detaching(t *testing.T, main func(rt *engine.Runtime) error, options ...capriccio.Option) {
 	t.Helper()
-	if errors.Is(err, errStays) {
-		t.Skip(err)
-	} else if err != nil {
-		t.Error(err)
+	stays := false
+	err := capriccio.Run(context.Background(), func(context.Context) error {
+		rt := engine.CurrentLoop().Runtime()
+		if stays = !rt.Detaches(); stays {
+			return nil
+		}
+		return main(rt)
+	}, options...)
+	testenv.Check(t, err)
+	if stays {
+		t.Skip("nothing is detached here, see Runtime.Detaches")
 	}
 }
 
@@ -264,12 +260,8 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			check(t, capriccio.Run(context.Background(), func(context.Context) error {
-				if !engine.CurrentLoop().Runtime().Detaches() {
-					return errStays
-				}
-				return do() // the test's time limit ends this
-			}, capriccio.WithLoops(1), capriccio.WithPanicHandler(func(*task.PanicError) { meet() })))
+			detaching(t, func(*engine.Runtime) error { return do() }, // the test's time limit ends this
+				capriccio.WithLoops(1), capriccio.WithPanicHandler(func(*task.PanicError) { meet() }))
 		})
 	}
 }
@@ -303,10 +295,7 @@ func (m *waitingModule) Run(c *flow.Call[int]) {
 
 // While one handler of a hundred waits natively, the others do not wait for it: it waits for all of them.
 func TestOthersDoNotWaitForNativeWaits(t *testing.T) {
-	err := capriccio.Run(context.Background(), func(context.Context) error {
-		if !engine.CurrentLoop().Runtime().Detaches() {
-			return errStays
-		}
+	detaching(t, func(*engine.Runtime) error {
 		var native, others task.WaitGroup
 		end := make(chan bool)
 		for i := range 2000 {
@@ -321,7 +310,6 @@ func TestOthersDoNotWaitForNativeWaits(t *testing.T) {
 		native.Wait()
 		return nil
 	})
-	check(t, err)
 }
 
 // What ties a task to its thread, or runs beside all tasks, with all defaults: it works, or panics with a
@@ -351,10 +339,7 @@ func TestTiedTasksWithAllDefaults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got error
-			err := capriccio.Run(context.Background(), func(context.Context) error {
-				if !engine.CurrentLoop().Runtime().Detaches() {
-					return errStays
-				}
+			detaching(t, func(*engine.Runtime) error {
 				got = task.Go(func() {
 					if err := c.do(); err != nil {
 						panic(err)
@@ -362,7 +347,6 @@ func TestTiedTasksWithAllDefaults(t *testing.T) {
 				}).Join()
 				return task.Go(task.Yield).Join() // the loop goes on
 			}, capriccio.WithLoops(1), capriccio.WithPanicHandler(func(*task.PanicError) {}))
-			check(t, err)
 			var p *task.PanicError
 			if c.panics == "" && got != nil || c.panics != "" && (!errors.As(got, &p) || !strings.Contains(p.Error(), c.panics)) {
 				t.Errorf("%v; want a panic that names %q", got, c.panics)
@@ -375,10 +359,7 @@ func TestTiedTasksWithAllDefaults(t *testing.T) {
 func TestTheFirstNativeWaitIsTold(t *testing.T) {
 	log := make(testenv.Records, 10)
 	line := ""
-	err := capriccio.Run(context.Background(), func(context.Context) error {
-		if !engine.CurrentLoop().Runtime().Detaches() {
-			return errStays
-		}
+	detaching(t, func(*engine.Runtime) error {
 		told := make(chan struct{})
 		go func() {
 			line = <-log
@@ -387,10 +368,6 @@ func TestTheFirstNativeWaitIsTold(t *testing.T) {
 		<-told
 		return nil
 	}, capriccio.WithLogger(slog.New(slog.NewTextHandler(log, nil))), capriccio.WithHoldLimit(time.Hour))
-	if errors.Is(err, errStays) {
-		t.Skip(err)
-	}
-	testenv.Must(t, err)
 	testenv.Equal(t, strings.Count(line, "\n"), 1, "lines of %q", line)
 	for _, want := range []string{"level=INFO", "a task waits natively", "task.Offload", "TestTheFirstNativeWaitIsTold", "native_test.go:"} {
 		testenv.Contains(t, line, want, "the log")

@@ -21,24 +21,18 @@ func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
 		c.NewAdmission = func(*engine.Loop) engine.Admission { return admit.Open{} }
 	})
 	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
-		var all []*engine.Task
-		for i := range 20 {
-			all = append(all, engine.GoOn(rt.Loop(i%2), func() {
-				e.Enter()
-				for range 10 {
-					engine.YieldAt("take")
-					engine.Acquire(res, 2)
-					engine.YieldAt("use")
-					spin(20 * time.Microsecond)
-					engine.Release(res, 1)
-				}
-				engine.Release(res, 10)
-				e.Leave()
-			}))
-		}
-		for _, k := range all {
-			k.Join()
-		}
+		onLoops(rt, 20, func() {
+			e.Enter()
+			for range 10 {
+				engine.YieldAt("take")
+				engine.Acquire(res, 2)
+				engine.YieldAt("use")
+				spin(20 * time.Microsecond)
+				engine.Release(res, 1)
+			}
+			engine.Release(res, 10)
+			e.Leave()
+		})
 		return nil
 	}))
 	s := g.Snapshot()

@@ -81,17 +81,11 @@ func TestOnePlaceIsOneNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := observed(t, 2, bgraph.Config{}, func(rt *engine.Runtime) {
-				var wg task.WaitGroup
-				for i := range 10 {
-					wg.Add(1)
-					engine.GoOn(rt.Loop(i%2), func() {
-						defer wg.Done()
-						for range 5 {
-							call()
-						}
-					})
-				}
-				wg.Wait()
+				onLoops(rt, 10, func() {
+					for range 5 {
+						call()
+					}
+				})
 			})
 			if n := one(t, s, "yield"); n.Arrivals != 50 {
 				t.Errorf("%d arrivals, want 50", n.Arrivals)
@@ -128,18 +122,12 @@ func TestLimitsOfNodesAndEdges(t *testing.T) {
 		}
 	}
 	s := observed(t, 2, bgraph.Config{MaxNodes: 20, MaxEdges: 30}, func(rt *engine.Runtime) {
-		var wg task.WaitGroup
-		for i := range 4 {
-			wg.Add(1)
-			engine.GoOn(rt.Loop(i%2), func() {
-				defer wg.Done()
-				recur(30) // deeper paths look alike
-				for j := range depth {
-					ressched.YieldAt(fmt.Sprint("n", j))
-				}
-			})
-		}
-		wg.Wait()
+		onLoops(rt, 4, func() {
+			recur(30) // deeper paths look alike
+			for j := range depth {
+				ressched.YieldAt(fmt.Sprint("n", j))
+			}
+		})
 	})
 	if len(s.Nodes) > 20 || len(s.Nodes) < 15 {
 		t.Errorf("%d nodes, want 20 or a few less", len(s.Nodes))
@@ -232,18 +220,12 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 		})
 	}
 	err := rt.Run(context.Background(), func(context.Context) error {
-		var wg task.WaitGroup
-		for i := range 20 {
-			wg.Add(1)
-			engine.GoOn(rt.Loop(i%2), func() {
-				defer wg.Done()
-				for j := 0; j < 3000 || taken.Load() < 100; j++ {
-					ressched.YieldAt(fmt.Sprint("n", j%300))
-					steps.Add(1)
-				}
-			})
-		}
-		wg.Wait()
+		onLoops(rt, 20, func() {
+			for j := 0; j < 3000 || taken.Load() < 40; j++ {
+				ressched.YieldAt(fmt.Sprint("n", j%300))
+				steps.Add(1)
+			}
+		})
 		return nil
 	})
 	close(stop)
