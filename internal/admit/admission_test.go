@@ -107,7 +107,7 @@ func TestStalled(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l, g, r, all := newLimit(t, 1)
 			a := all[0]
-			g.window = Knee{Start: 10, Min: 1, Max: 10}
+			g.window = Knee{Start: 10, Max: 10}
 			g.SetDemand([]Moments{{Mean: c.demand}})
 			var at, until time.Duration
 			most := 0
@@ -119,7 +119,7 @@ func TestStalled(t *testing.T) {
 					a.Left(now, 1)
 				}
 				if c.grows != 0 && now == c.grows {
-					g.window = Knee{Start: 11, Min: 1, Max: 11}
+					g.window = Knee{Start: 11, Max: 11}
 				}
 				if now < c.to {
 					for a.Next(now+1, 1, &QueueState{Waiting: 1}) == Admit {

@@ -28,8 +28,7 @@ import (
 // has become a quarter more.
 type Knee struct {
 	Start float64 // first limit; 0: none until the first pressure
-	Min   float64 // the limit is never less; 0: 1
-	Max   float64 // nor more; 0: any
+	Max   float64 // the limit is never more; 0: any
 
 	limit   float64       // 0: not begun
 	ceiling float64       // 0: none
@@ -86,7 +85,7 @@ func (k *Knee) back(now time.Duration, load, pressure float64) {
 	if k.first == 0 {
 		k.first, k.from, k.least = pressure, k.limit, base/8
 	}
-	if base <= max(k.least, k.Min, 1) && pressure > kneeBound*k.first {
+	if base <= max(k.least, 1) && pressure > kneeBound*k.first {
 		k.limit, k.ceiling, k.blind, k.changed = k.from, 0, true, now
 		return
 	}
@@ -95,7 +94,7 @@ func (k *Knee) back(now time.Duration, load, pressure float64) {
 		// If the load is far below its limit, it is hardly what hurts.
 		limit = max(limit, k.limit*kneeLeast)
 	}
-	limit = max(limit, k.Min, 1)
+	limit = max(limit, 1)
 	if limit >= k.limit {
 		return
 	}

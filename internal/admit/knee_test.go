@@ -65,7 +65,7 @@ func TestKneeIsFoundAndHeld(t *testing.T) {
 			for _, noise := range []float64{0, 0.05} {
 				t.Run(fmt.Sprintf("%s/delay=%d/noise=%v", p.name, delay, noise), func(t *testing.T) {
 					rng := rand.New(rand.NewPCG(*seedFlag, 2))
-					k := &Knee{Start: 16, Min: 16}
+					k := &Knee{Start: 16}
 					var now time.Duration
 					var history []float64
 					limits := settle(k, p, &now, 200, delay, noise, rng, &history)
@@ -97,7 +97,7 @@ func TestKneeThatMoves(t *testing.T) {
 		var now time.Duration
 		var history []float64
 		rng := rand.New(rand.NewPCG(*seedFlag, 2))
-		k := &Knee{Start: 16, Min: 16}
+		k := &Knee{Start: 16}
 		at := func(knee float64) plant { return plants(knee)[i] }
 		settle(k, at(4000), &now, 1000, 1, 0.01, rng, &history)
 		for round := range 5 {
@@ -137,7 +137,7 @@ func TestKneeThatLoadDoesNotReach(t *testing.T) {
 // Pressure that has nothing to do with the load: the limit is lowered, to no avail, and
 // given back. More load is then all right, but not more pressure.
 func TestPressureFromElsewhere(t *testing.T) {
-	k := &Knee{Start: 400, Min: 1}
+	k := &Knee{Start: 400}
 	least := 400.0
 	now := time.Duration(0)
 	run := func(steps int, pressure float64, want float64) {
@@ -159,7 +159,7 @@ func TestPressureFromElsewhere(t *testing.T) {
 	run(10, 3, 1000)
 	testenv.AtMost(t, k.Limit(), 900, "the limit is, although pressure doubled")
 	// From the very beginning, too.
-	k = &Knee{Start: 4, Min: 1}
+	k = &Knee{Start: 4}
 	run(300, 2, 200)
 	testenv.AtLeast(t, k.Limit(), 200, "from the beginning: the limit")
 }

@@ -70,7 +70,7 @@ type loopShare struct {
 // NewLimit adds the limit of an entrance. Its name is for reports only, where the tasks inside look like a resource, whose
 // limit is the window.
 func (l *Ledger) NewLimit(name string) *ConcurrencyLimit {
-	g := &ConcurrencyLimit{ledger: l, name: name, window: Knee{Min: 1}}
+	g := &ConcurrencyLimit{ledger: l, name: name}
 	g.shares.Store(&[]*loopShare{})
 	l.mu.Lock()
 	l.limits = append(l.limits, g)
@@ -92,7 +92,7 @@ func (g *ConcurrencyLimit) begin() {
 		}
 	}
 	if !math.IsInf(first, 1) {
-		g.window = Knee{Start: first, Min: 1}
+		g.window = Knee{Start: first}
 		g.begun = true
 	}
 }
