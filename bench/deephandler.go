@@ -31,32 +31,26 @@ const (
 	afterGCSuffix = "-after-gc"
 )
 
-var deepSystems = []string{"capriccio", "goroutine"}
-
 // deepHandlerExperiment measures what tasks cost whose handler goes deep once and then waits.
 var deepHandlerExperiment = experiment{
 	name: "deep-handler",
 	doc:  "19,000 connections whose handler once needed 32 KiB of stack",
 	parts: []part{{
 		points: append(pointsAt("ns-per-task", deepTasks), pointsAt("ns-per-task"+renderSuffix, deepTasks)...),
-		systems: func(r *run) (all []contender) {
-			for _, system := range deepSystems {
-				all = append(all, onServerCore(system, r.self, workerCommand, "deep-"+system))
-			}
-			return all
+		systems: func(r *run) []contender {
+			return []contender{onServerCore("capriccio", r.self, workerCommand, "deep-capriccio"), onServerCore("goroutine", r.self, workerCommand, "deep-goroutine")}
 		},
 		length:   500 * time.Millisecond,
 		reserved: 27 * time.Second,
 	}, {
 		points: append(pointsAt("bytes-per-conn", deepConns), pointsAt("bytes-per-conn"+realSuffix, deepConns)...),
 		quick:  append(pointsAt("bytes-per-conn", deepConns), pointsAt("bytes-per-conn"+realSuffix, deepQuickTLS)...),
-		systems: func(r *run) (all []contender) {
-			for _, system := range deepSystems {
-				all = append(all, contender{system: system, sample: func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
+		systems: func(r *run) []contender {
+			return slower(8*time.Second, eachOf(func(system string) sampler {
+				return func(ctx context.Context, p point, d time.Duration) ([]sample, error) {
 					return r.deepSample(ctx, system, p, d)
-				}})
-			}
-			return slower(8*time.Second, all)
+				}
+			}, "capriccio", "goroutine"))
 		},
 		length: time.Second,
 	}},

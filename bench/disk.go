@@ -122,12 +122,7 @@ func cache(path string) error {
 		return err
 	}
 	defer f.Close()
-	for buffer := make([]byte, 1<<20); err == nil; {
-		_, err = f.Read(buffer)
-	}
-	if err == io.EOF {
-		return nil
-	}
+	_, err = io.Copy(io.Discard, f)
 	return err
 }
 

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/trace"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,16 +86,15 @@ func prepareGoTrace(r *run, e *experiment) error {
 // takeTraces takes the traces that are read, and returns how many requests the server has answered meanwhile.
 func (r *run) takeTraces(rounds int, span time.Duration) (points []point, of map[point]tracedFile, requests int, err error) {
 	of = map[point]tracedFile{}
-	for metric, take := range map[string]func(path string) error{
-		"channels": func(path string) error { return traceChannels(path, rounds) },
-		"net-http": func(path string) (err error) {
-			requests, err = r.traceServer(path, span)
-			return err
-		},
-	} {
+	for _, metric := range []string{"channels", "net-http"} {
 		f := tracedFile{path: filepath.Join(r.scratch, metric+".trace")}
-		err := r.prepare(2*span, func() error {
-			if err := take(f.path); err != nil {
+		err := r.prepare(2*span, func() (err error) {
+			if metric == "channels" {
+				err = traceChannels(f.path, rounds)
+			} else {
+				requests, err = r.traceServer(f.path, span)
+			}
+			if err != nil {
 				return err
 			}
 			in, err := os.Open(f.path)
@@ -112,7 +110,6 @@ func (r *run) takeTraces(rounds int, span time.Duration) (points []point, of map
 		p := point{metric: metric}
 		points, of[p] = append(points, p), f
 	}
-	slices.SortFunc(points, func(a, b point) int { return strings.Compare(a.metric, b.metric) })
 	return points, of, requests, nil
 }
 

@@ -48,12 +48,8 @@ func tracedTruth(p point, slept bool) (t truth, s *bgraph.Snapshot, err error) {
 	if err := trace.Start(&b); err != nil {
 		return t, nil, err
 	}
-	done := make(chan truth)
-	go func() {
-		if slept {
-			done <- computeAndWait(p, func() { time.Sleep(truthSleep) })
-			return
-		}
+	wait := func() { time.Sleep(truthSleep) }
+	if !slept {
 		ask, answer := make(chan struct{}, 1), make(chan struct{}, 1)
 		defer close(ask)
 		go func() {
@@ -62,9 +58,9 @@ func tracedTruth(p point, slept bool) (t truth, s *bgraph.Snapshot, err error) {
 				answer <- struct{}{}
 			}
 		}()
-		done <- computeAndWait(p, func() { ask <- struct{}{}; <-answer })
-	}()
-	t = <-done
+		wait = func() { ask <- struct{}{}; <-answer }
+	}
+	t = computeAndWait(p, goSpawn, wait)
 	trace.Stop()
 	s, err = gotrace.Read(&b, gotrace.Options{})
 	return t, s, err
@@ -77,24 +73,19 @@ func learntTruth(p point, slept bool) (t truth, s *bgraph.Snapshot, err error) {
 		return t, nil, err
 	}
 	defer rt.Close()
-	done := make(chan truth)
-	rt.Go(func() {
-		if slept {
-			done <- computeAndWait(p, func() { task.Sleep(truthSleep) })
-			return
-		}
+	wait := func() { task.Sleep(truthSleep) }
+	if !slept {
 		ask, answer := task.NewChan[struct{}](1), task.NewChan[struct{}](1)
 		defer ask.Close()
-		task.Go(func() {
+		rt.Go(func() {
 			for range ask.All() {
 				compute(time.Now(), truthHandOver)
 				answer.Send(struct{}{})
 			}
 		})
-		done <- computeAndWait(p, func() { ask.Send(struct{}{}); answer.Recv() })
-	})
-	t = <-done
-	return t, capriccio.Snapshot(nil), nil
+		wait = func() { ask.Send(struct{}{}); answer.Recv() }
+	}
+	return computeAndWait(p, func(fn func()) { rt.Go(fn) }, wait), capriccio.Snapshot(nil), nil
 }
 
 // truthOf makes samples of a function that runs the program once, asleep between its steps or not.
@@ -155,17 +146,23 @@ func compute(from time.Time, d time.Duration) {
 	}
 }
 
-func computeAndWait(p point, wait func()) (t truth) {
-	woken := time.Now()
-	for range truthRounds {
-		compute(woken, time.Duration(p.x)*time.Microsecond)
-		computed := time.Now()
-		wait()
-		t.step += computed.Sub(woken)
-		woken = time.Now()
-		t.wait += woken.Sub(computed)
-	}
-	return truth{t.wait / truthRounds, t.step / truthRounds}
+// computeAndWait is the program, in a task or goroutine of its own.
+func computeAndWait(p point, spawn func(func()), wait func()) truth {
+	done := make(chan truth)
+	spawn(func() {
+		var t truth
+		woken := time.Now()
+		for range truthRounds {
+			compute(woken, time.Duration(p.x)*time.Microsecond)
+			computed := time.Now()
+			wait()
+			t.step += computed.Sub(woken)
+			woken = time.Now()
+			t.wait += woken.Sub(computed)
+		}
+		done <- truth{t.wait / truthRounds, t.step / truthRounds}
+	})
+	return <-done
 }
 
 // compare finds the waits of the program and the steps between in a graph, and says how far off they are.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"flag"
-	"net"
 
 	"github.com/capriccio-go/capriccio/bench/peers/ready"
 	"github.com/valyala/fasthttp"
@@ -20,10 +19,5 @@ func main() {
 	if *root != "" {
 		handler = (&fasthttp.FS{Root: *root}).NewRequestHandler()
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		ready.Fail(err)
-	}
-	ready.Listening(ln.Addr())
-	ready.Fail(fasthttp.Serve(ln, handler))
+	ready.Fail(fasthttp.Serve(ready.Listen(), handler))
 }

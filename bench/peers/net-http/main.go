@@ -4,23 +4,17 @@ package main
 
 import (
 	"io"
-	"net"
 	"net/http"
 
 	"github.com/capriccio-go/capriccio/bench/peers/ready"
 )
 
 func main() {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		ready.Fail(err)
-	}
-	ready.Listening(ln.Addr())
 	server := http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
 		_, _ = io.WriteString(w, ready.Body)
 	})}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
-	ready.Fail(server.Serve(ln))
+	ready.Fail(server.Serve(ready.Listen()))
 }

@@ -6,11 +6,22 @@ package ready
 import (
 	"fmt"
 	"io"
+	"net"
 	"os"
 )
 
 // Body is the response every server gives.
 const Body = "Hello, World!"
+
+// Listen listens on an address of its own, and tells the driver which that is.
+func Listen() net.Listener {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		Fail(err)
+	}
+	Listening(ln.Addr())
+	return ln
+}
 
 // Listening tells the driver the address and arranges for the process to end
 // with standard input.
