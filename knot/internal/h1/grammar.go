@@ -2,7 +2,7 @@ package h1
 
 import (
 	"net/netip"
-	"unsafe"
+	"strconv"
 )
 
 // Small parts of requests that are checked by the letter of their grammar.
@@ -48,16 +48,8 @@ func escapeAt(b []byte, i int) bool {
 
 // validPort reports whether b is a port of TCP, or empty, which is the port of the scheme.
 func validPort(b []byte) bool {
-	port := 0
-	for _, ch := range b {
-		if ch < '0' || ch > '9' {
-			return false
-		}
-		if port = port*10 + int(ch-'0'); port > 65535 {
-			return false
-		}
-	}
-	return true
+	port, err := strconv.ParseUint(Text(b), 10, 64)
+	return len(b) == 0 || err == nil && port <= 65535
 }
 
 // validLiteral reports whether b is an IPv6 address, with a zone after "%25" (RFC 6874) or
@@ -81,7 +73,7 @@ func validLiteral(b []byte) bool {
 		address = b[:i]
 		break
 	}
-	addr, err := netip.ParseAddr(unsafe.String(unsafe.SliceData(address), len(address)))
+	addr, err := netip.ParseAddr(Text(address))
 	return err == nil && addr.Is6()
 }
 

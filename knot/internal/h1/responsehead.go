@@ -3,6 +3,7 @@ package h1
 import (
 	"bytes"
 	"io"
+	"strconv"
 )
 
 // A ResponseHead is the head of a response as a proxy reads it. The operator has chosen the backend, so lines may end with LF
@@ -96,20 +97,11 @@ func (h *ResponseHead) statusLine(b []byte) (int, *Fault) {
 }
 
 func statusCode(text []byte) (int, *Fault) {
-	if len(text) != 3 {
+	code, err := strconv.ParseUint(Text(text), 10, 16)
+	if len(text) != 3 || err != nil || code < 100 || code > 599 {
 		return 0, badStatus
 	}
-	code := 0
-	for _, ch := range text {
-		if ch < '0' || ch > '9' {
-			return 0, badStatus
-		}
-		code = code*10 + int(ch-'0')
-	}
-	if code < 100 || code > 599 {
-		return 0, badStatus
-	}
-	return code, nil
+	return int(code), nil
 }
 
 // fields reads the header lines from i on, unless f is a fault before them, and checks the framing.
