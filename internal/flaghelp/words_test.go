@@ -4,6 +4,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 func TestVersion(t *testing.T) {
@@ -33,5 +35,14 @@ func TestWords(t *testing.T) {
 		if WantsAll(strings.Fields(args)) != want {
 			t.Errorf("%q: want %v", args, want)
 		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "axc", 1}, {"kitten", "sitting", 3}} {
+		testenv.Equal(t, distance(test.a, test.b), test.want, "%q, %q", test.a, test.b)
 	}
 }
