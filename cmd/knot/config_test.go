@@ -222,7 +222,7 @@ func TestCheckCommand(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo") // nobody writes to it, and nobody may wait for that
 	testenv.Must(t, syscall.Mkfifo(fifo, 0o600))
 	for _, test := range []struct {
-		text, want string
+		text, want string // what is said, in lines
 		code       int
 	}{
 		{site, "is all right; sites: 1", exitOK},
@@ -234,27 +234,20 @@ func TestCheckCommand(t *testing.T) {
 		{"[[site]]\nroot = '/none/x'\nburst = 5", "knot.toml:2: site 1: there is no folder /none/x (root)", exitFailed}, // beside another error
 		{"\nroot = '/none/x'", "knot.toml:2: site 1: there is no folder /none/x (-root)", exitFailed},
 		{"root = 'x'\n" + site, "-root is for a server of one site", exitFailed},
-		{site + "rot = 1", "knot.toml:3: there is no key \"rot\" in site; did you mean root?", exitFailed},
-		{"idle-timeout = 'long'\n" + site, "knot.toml:1: idle-timeout = \"long\": ", exitFailed},
 		{"idle-timeout = '-1s'\n" + site, "-idle-timeout -1s is negative", exitFailed},
-		{"idle-timeout = 5\nquiet = 'x'\nloops = 'y'\n" + site, `:1: idle-timeout = "5": want a time like 30s or 1m30s`, exitFailed},
-		{"idle-timeout = 5\nquiet = 'x'\nloops = 'y'\n" + site, `:2: quiet = "x": want true or false`, exitFailed},
-		{"idle-timeout = 5\nquiet = 'x'\nloops = 'y'\n" + site, `:3: loops = "y": want a whole number`, exitFailed},
+		{"idle-timeout = 5\nquiet = 'x'\nloops = 'y'\n" + site, ":1: idle-timeout = \"5\": want a time like 30s or 1m30s\n:2: quiet = \"x\": want true or false\n:3: loops = \"y\": want a whole number", exitFailed},
 		{"addr = 80\n" + site, "Did you mean -addr :80?", exitFailed},
 		{"addr = 'localhost'\n" + site, "Did you mean -addr localhost:8080?", exitFailed},
 		{"addr = 'localhost:http'\n" + site, "is all right", exitOK},
 		{"addr = 'unix:/x'\nadmin = ':9090'\nlog = 'x'\n" + site, "is all right", exitOK},
 		{"addr = 'localhost:78000'\n" + site, "addr: ", exitFailed},
-		{"admin = '9090'\nuser = 'no such user'\nlog = '/none/log'\n" + site, "Did you mean -admin :9090?", exitFailed},
-		{"admin = '9090'\nuser = 'no such user'\nlog = '/none/log'\n" + site, `user: there is no user "no such user"`, exitFailed},
-		{"admin = '9090'\nuser = 'no such user'\nlog = '/none/log'\n" + site, "log: stat /none: no such file", exitFailed},
+		{"admin = '9090'\nuser = 'no such user'\nlog = '/none/log'\n" + site, "Did you mean -admin :9090?\nuser: there is no user \"no such user\"\nlog: stat /none: no such file", exitFailed},
 		{"dump = '/none/x'\n" + site, "-dump: stat /none: no such file", exitFailed},
 		{"poller = 'kqueue'\n" + site, `-poller "kqueue"; want epoll or uring`, exitFailed},
 		{"config = 'x'\n" + site, `there is no key "config" here`, exitFailed},
 		{site + "rate = 'fast'", "site 1: rate: want a size like", exitFailed},
 		{site + "fallback = 'index.html'", "site 1: fallback: ", exitFailed},
 		{site + "fallback = '/../x'", "site 1: fallback: ", exitFailed},
-		{site + "index = ['a/b']", `"a/b" can't be the index`, exitFailed},
 		{site + "requests-per-second = -1", "requests-per-second: ", exitFailed},
 		{site + "burst = 5", "requests-per-second: it is missing, and burst", exitFailed},
 		{site + "max-clients = 5", "site 1: requests-per-second: it is missing, and burst and max-clients are about it; want one", exitFailed},
@@ -265,17 +258,11 @@ func TestCheckCommand(t *testing.T) {
 		{site + "listing-max = 5", "listing-max: there are no listings; want listing = true too", exitFailed},
 		{"acme = 'a.test'\nacme-cache = '" + sampleSite + "/notes.txt'\n" + site, "acme-cache: open " + sampleSite + "/notes.txt: not a directory", exitFailed},
 		{"acme = 'a.test'\nacme-cache = '/none/x'\n" + site, "is all right", exitOK},
-		{"acme = ['a.test', '*.x.test']\nacme-cache = '/none/x'\n" + site, `-acme "*.x.test": authorities give certificates for a star only by DNS`, exitFailed},
 		{"acme = 'localhost'\nacme-cache = '/none/x'\n" + site, `-acme "localhost" is not the full name of a host`, exitFailed},
 		{"acme = 'a.test:443'\nacme-cache = '/none/x'\n" + site, `-acme "a.test:443" is not the full name of a host`, exitFailed},
 		{"acme = '192.0.2.1'\nacme-cache = '/none/x'\n" + site, `-acme "192.0.2.1" is not the full name of a host`, exitFailed},
 		{site + "error-pages = { 404 = '/none.html' }", "error-pages: error page for 404: ", exitFailed},
-		{site + "error-pages = { 200 = '/index.html' }", `error-pages: "200" is not the status of an error`, exitFailed},
-		{site + "hosts = ['a b']", `hosts: "a b" is not the name of a host`, exitFailed},
 		{site + site, "site 2: hosts: two sites are for all hosts", exitFailed},
-		{site + "[[site.header]]\nset = {A = 'b'}", "header.1.match: the pattern is empty", exitFailed},
-		{site + "[[site.header]]\nmatch = '*'\nset = {Content-Length = 'b'}", "header.1.set.Content-Length: header Content-Length is set by the server", exitFailed},
-		{site + "[[site.header]]\nmatch = '*'\nset = {'a b' = 'b'}", "is not a token", exitFailed},
 		{site + "[[site.header]]\nmatch = '*'\nset = {A-b = '1', a-B = '2'}", "header.1.set.a-B: the header is set twice", exitFailed},
 		{"[[site]]\n[[site.proxy]]\nto = ['http://127.0.0.1:1']", "is all right; sites: 1", exitOK},
 		{"[[site]]\nlisting = true\n[[site.proxy]]\nto = ['http://127.0.0.1:1']", "site 1: root: say which folder", exitFailed},
@@ -284,18 +271,13 @@ func TestCheckCommand(t *testing.T) {
 		{site + "[[site.proxy]]\nmatch = 'a/b'\nto = ['http://127.0.0.1']", "proxy.1.match: ", exitFailed},
 		{site + "[[site.proxy]]\nto = ['http://127.0.0.1']\n[[site.proxy]]\nto = []", `backend "http://127.0.0.1": want http://host:port`, exitFailed},
 		{site + "[[site.proxy]]\n[[site.proxy]]\nto = []", "proxy.2: say which backends", exitFailed},
-		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = 'x'\ntrust = ['y']\nforwarded = 'z'", `idle-timeout: "x" is not a time`, exitFailed},
-		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = '1s'\ntrust = ['y']\nforwarded = 'z'", `trust: "y" is neither unix: nor an address nor`, exitFailed},
-		{site + "[[site.proxy]]\nto = ['https://h:1']\ntls = { ca = '/nowhere.pem' }", "tls.ca: open /nowhere.pem", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = 'x'\ntrust = ['y']\nforwarded = 'z'", "idle-timeout: \"x\" is not a time\ntrust: \"y\" is neither unix: nor an address nor\nforwarded: \"z\" is unknown", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ntls = { insecure = true }", "no backend begins with https://", exitFailed},
-		{site + "[[site.proxy]]\nto = ['unix:/s']\nforwarded = 'z'", `forwarded: "z" is unknown`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { pat = '/' }", `there is no key "pat" in site.proxy.check; did you mean path?`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { every = '0s' }", "check: every and timeout must be above 0", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { timeout = '0' }", "check: every and timeout must be above 0", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { every = 'often' }", `check.every: "often" is not a time`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nfastcgi = { root = 'x' }", "is not the absolute path", exitFailed},
-		{site + "[[site.password]]\nmatch = '*'", "password.1.users: say which file", exitFailed},
-		{site + "[[site.password]]\nmatch = '*'\nusers = '/none'", "password.1.users: open /none", exitFailed},
 		{site + "[[site.password]]\nmatch = '*'\nusers = '" + sampleSite + "/notes.txt'", "line 1: want a name, a colon and a bcrypt hash", exitFailed},
 		{site + "[[site.password]]\nmatch = '*'\nusers = '" + fifo + "'", "password.1.users: " + fifo + " is not a regular file", exitFailed},
 		{"[[site]]\nroot = '" + filepath.Dir(fifo) + "'\nerror-pages = { 404 = '/fifo' }", "error page for 404: fifo is not a regular file", exitFailed},
@@ -304,8 +286,9 @@ func TestCheckCommand(t *testing.T) {
 	} {
 		write(t, file, test.text)
 		var out, stderr bytes.Buffer
-		if code := checkCommand([]string{file}, nil, &out, &stderr); code != test.code || !strings.Contains(out.String()+stderr.String(), test.want) {
-			t.Errorf("%q: %d %s%s, want %s", test.text, code, &out, &stderr, test.want)
+		testenv.Equal(t, checkCommand([]string{file}, nil, &out, &stderr), test.code, "%q: code", test.text)
+		for want := range strings.SplitSeq(test.want, "\n") {
+			testenv.Contains(t, out.String()+stderr.String(), want, "%q", test.text)
 		}
 	}
 	var stderr bytes.Buffer
@@ -327,9 +310,9 @@ func TestCheckTellsAllAtOnce(t *testing.T) {
 	var stderr bytes.Buffer
 	testenv.Equal(t, checkCommand([]string{file}, nil, io.Discard, &stderr), exitFailed, "code")
 	for _, want := range []string{
-		`:1: there is no key "adr"`, `:2: idle-timeout = "long"`, `:10: there is no key "rot"`, `:3: -log-format "xml"`, ":4: -max-head 5", `:5: -acme "*.x.test"`, "-acme needs -acme-cache", ":6: -revalidate -1s", `:7: user: there is no user "no such user"`,
-		":9: site 1: there is no folder /none/x", `:12: site 2: hosts: "a b"`, `:12: site 2: hosts: "c d"`, ":13: site 2: there is no folder /none/y", `:14: site 2: error-pages: "200"`, `:15: site 2: knot: "a/b" can't be the index`,
-		":16: site 2: header.1.match: ", ":19: site 2: header.2.set.Content-Length: ", ":19: site 2: header.2.set.a b: ", `:22: site 2: proxy.1.trust: "y"`, ":20: site 2: proxy.1: backend", ":24: site 2: proxy.1.tls.ca: open /none.pem",
+		`:1: there is no key "adr"`, `:2: idle-timeout = "long": `, `:10: there is no key "rot" in site; did you mean root?`, `:3: -log-format "xml"`, ":4: -max-head 5", `:5: -acme "*.x.test": authorities give certificates for a star only by DNS`, "-acme needs -acme-cache", ":6: -revalidate -1s", `:7: user: there is no user "no such user"`,
+		":9: site 1: there is no folder /none/x", `:12: site 2: hosts: "a b" is not the name of a host`, `:12: site 2: hosts: "c d"`, ":13: site 2: there is no folder /none/y", `:14: site 2: error-pages: "200" is not the status of an error`, `:15: site 2: knot: "a/b" can't be the index`,
+		":16: site 2: header.1.match: the pattern is empty", ":19: site 2: header.2.set.Content-Length: header Content-Length is set by the server", `:19: site 2: header.2.set.a b: header name "a b" is not a token`, `:22: site 2: proxy.1.trust: "y"`, ":20: site 2: proxy.1: backend", ":24: site 2: proxy.1.tls.ca: open /none.pem",
 		":25: site 2: password.1.match: ", ":26: site 2: password.1.users: open /none/u", ":27: site 2: password.2.users: say which file",
 	} {
 		testenv.Contains(t, stderr.String(), want)
