@@ -243,10 +243,10 @@ func TestDeadlockCheck(t *testing.T) {
 	stuck := GoWith(Options{Name: "stuck"}, wg.Wait)
 	waitParked(t, rt, 1, ReasonWaitGroup)
 
-	timer := startAfter(rt, time.Hour, func() {})
+	stop := startAfter(rt, time.Hour, func() {})
 	testenv.Until(t, "the timer is queued", func() bool { return rt.canWake(nil) })
 	check("a timer is pending", 0)
-	timer.Stop()
+	stop()
 	testenv.Until(t, "the timer is gone", func() bool { return !rt.canWake(nil) })
 
 	holder := rt.Loop(1).Poller().(interface{ Hold(int32) })

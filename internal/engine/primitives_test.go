@@ -138,34 +138,15 @@ func (p *waitGroupPoint) Withdraw(w *Waiter) bool {
 	return p.waiters.Remove(w)
 }
 
-// A startTimer starts a task at its time.
-type startTimer struct {
-	wheel.Timer
-	l  *Loop
-	fn func()
-}
+// An expiry is called when its timer expires.
+type expiry func()
 
-// startAfter starts fn after d: on the caller's loop, or on the first of rt.
-func startAfter(rt *Runtime, d time.Duration, fn func()) *startTimer {
-	l := comeBack()
-	if l == nil {
-		l = rt.Loop(0)
-	}
-	s := &startTimer{l: l, fn: fn}
-	s.Of = s
-	at := After(l.Now(), d)
-	s.do(func() { l.AddTimer(&s.Timer, at) })
-	return s
-}
+func (e expiry) Expire() { e() }
 
-func (s *startTimer) Expire() { s.l.Start(s.fn) }
-
-func (s *startTimer) Stop() { s.do(func() { s.l.RemoveTimer(&s.Timer) }) }
-
-func (s *startTimer) do(fn func()) {
-	if s.l.Runs() {
-		fn()
-	} else {
-		s.l.Post(fn)
-	}
+// startAfter starts fn after d, on the first loop of rt, for a plain goroutine.
+func startAfter(rt *Runtime, d time.Duration, fn func()) (stop func()) {
+	l := rt.Loop(0)
+	timer := &wheel.Timer{Of: expiry(func() { l.Start(fn) })}
+	l.Post(func() { l.AddTimer(timer, After(l.Now(), d)) })
+	return func() { l.Post(func() { l.RemoveTimer(timer) }) }
 }

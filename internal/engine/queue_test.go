@@ -11,30 +11,41 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
+// A fifo is a queue of tasks as a slice.
+type fifo []*Task
+
+func (f *fifo) push() *Task {
+	x := new(Task)
+	*f = append(*f, x)
+	return x
+}
+
+// took checks that got is the oldest task, nil if there is none.
+func (f *fifo) took(t *testing.T, got *Task) {
+	t.Helper()
+	var want *Task
+	if len(*f) > 0 {
+		want, *f = (*f)[0], (*f)[1:]
+	}
+	testenv.MustEqual(t, got, want, "the oldest task")
+	if got != nil {
+		testenv.MustEqual(t, got.next, nil, "still linked")
+	}
+}
+
 func TestStartQueueAgainstASlice(t *testing.T) {
 	rnd := newRand(t)
 	for _, shared := range []bool{false, true} {
 		q := startQueue{shared: shared}
-		var model []*Task
+		var model fifo
 		var beside taskQueue
-		check := func(got *Task) {
-			t.Helper()
-			if len(model) == 0 {
-				testenv.Equal(t, got, nil, "a task out of nothing")
-				return
-			}
-			testenv.Equal(t, got, model[0], "not the oldest")
-			model = model[1:]
-		}
 		for range 5000 {
 			switch rnd.IntN(5) {
 			case 0, 1, 2:
 				beside.push(new(Task))
-				x := new(Task)
-				model = append(model, x)
-				testenv.MustEqual(t, q.push(x, &beside), len(model), "push says")
+				testenv.MustEqual(t, q.push(model.push(), &beside), len(model), "push says")
 			case 3:
-				check(q.pop())
+				model.took(t, q.pop())
 			case 4:
 				if !shared {
 					continue
@@ -44,7 +55,7 @@ func TestStartQueueAgainstASlice(t *testing.T) {
 				taken := q.steal(limit)
 				testenv.MustEqual(t, taken.n, want, "stole N of %d", len(model))
 				for x := taken.pop(); x != nil; x = taken.pop() {
-					check(x)
+					model.took(t, x)
 				}
 			}
 			want := int64(0)
@@ -59,19 +70,12 @@ func TestStartQueueAgainstASlice(t *testing.T) {
 func TestTaskQueueAgainstASlice(t *testing.T) {
 	rnd := newRand(t)
 	var q taskQueue
-	var model []*Task
+	var model fifo
 	for range 2000 {
 		if rnd.IntN(2) == 0 {
-			x := new(Task)
-			q.push(x)
-			model = append(model, x)
-		} else if x := q.pop(); len(model) > 0 {
-			if x != model[0] || x.next != nil {
-				t.Fatal("not the oldest, or still linked")
-			}
-			model = model[1:]
-		} else if x != nil {
-			t.Fatal("a task out of nothing")
+			q.push(model.push())
+		} else {
+			model.took(t, q.pop())
 		}
 		testenv.MustEqual(t, q.n, len(model), "n")
 	}
@@ -189,24 +193,15 @@ func TestTwoQueuesAreOneFIFO(t *testing.T) {
 		l.setPolicy(nil)
 		l.stats.turnLimit = math.MaxInt64
 		l.turn.begin(1<<30, 0)
-		var model []*Task
+		var model fifo
 		for range 500 {
-			x := new(Task)
 			switch rnd.IntN(5) {
 			case 0, 1:
-				l.enqueueStart(x)
-				model = append(model, x)
+				l.enqueueStart(model.push())
 			case 2:
-				l.enqueue(x)
-				model = append(model, x)
+				l.enqueue(model.push())
 			default:
-				got := l.pick()
-				if len(model) == 0 {
-					testenv.MustEqual(t, got, nil, "a task out of nothing")
-					continue
-				}
-				testenv.MustEqual(t, got, model[0], "not the oldest")
-				model = model[1:]
+				model.took(t, l.pick())
 			}
 		}
 	}
@@ -284,42 +279,4 @@ func TestNodeQueueAgainstSlices(t *testing.T) {
 			testenv.MustEqual(t, q.total(), model.size(), "tasks")
 		}
 	}
-}
-
-// Nobody is overtaken more than twice by the same task, however those come that do it.
-func TestNobodyIsOvertakenThriceInANodeQueue(t *testing.T) {
-	rnd := newRand(t)
-	const tasks = 20
-	most := 0
-	for range testenv.Rounds(10, 100) {
-		var q nodeQueue
-		overtaken := map[[2]*Task]int{} // the first by the second, since it was queued
-		queued := map[*Task]bool{}
-		push := func(x *Task) {
-			queued[x] = true
-			if k := rnd.IntN(3); k > 0 {
-				q.pushLocal(x, k == 1)
-			} else {
-				q.pushOther(x)
-			}
-		}
-		for range tasks {
-			push(new(Task))
-		}
-		for range 1000 {
-			x := takeOne(&q)
-			delete(queued, x)
-			for y := range queued {
-				overtaken[[2]*Task{y, x}]++
-				most = max(most, overtaken[[2]*Task{y, x}])
-			}
-			for pair := range overtaken {
-				if pair[0] == x {
-					delete(overtaken, pair)
-				}
-			}
-			push(x)
-		}
-	}
-	testenv.Equal(t, most, 2, "at most N times; the bound is 2 and should have been met")
 }

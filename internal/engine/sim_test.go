@@ -19,18 +19,20 @@ func simulated(change ...func(*engine.Config)) programs.NewRuntime {
 	}
 }
 
+// With the loops' own order, with a policy that takes nodes of a graph at random, with one that takes any number of the newest
+// tasks of a node, and with loops on threads of their own.
 func TestRandomPrograms(t *testing.T) {
-	programs.Run(t, testenv.Rounds(60, 200), simulated())
-}
-
-// With a policy that takes nodes at random, of a graph that is learned.
-func TestRandomProgramsUnderAPolicy(t *testing.T) {
-	programs.Run(t, testenv.Rounds(30, 100), underPolicy(func(p *randomPolicy) engine.Policy { return p }))
-}
-
-// And one that takes the newest tasks of a node first, and chooses any number of them.
-func TestRandomProgramsInCohorts(t *testing.T) {
-	programs.Run(t, testenv.Rounds(30, 100), underPolicy(func(p *randomPolicy) engine.Policy { return randomCohorts{p} }))
+	for name, c := range map[string]struct {
+		few, all int
+		make     programs.NewRuntime
+	}{
+		"plain":          {60, 200, simulated()},
+		"under a policy": {30, 100, underPolicy(func(p *randomPolicy) engine.Policy { return p })},
+		"in cohorts":     {30, 100, underPolicy(func(p *randomPolicy) engine.Policy { return randomCohorts{p} })},
+		"locked threads": {15, 15, simulated(func(c *engine.Config) { c.LockThreads = true })},
+	} {
+		t.Run(name, func(t *testing.T) { programs.Run(t, testenv.Rounds(c.few, c.all), c.make) })
+	}
 }
 
 func underPolicy(make func(p *randomPolicy) engine.Policy) programs.NewRuntime {
@@ -42,10 +44,6 @@ func underPolicy(make func(p *randomPolicy) engine.Policy) programs.NewRuntime {
 			}
 		})(t, loops, seed)
 	}
-}
-
-func TestRandomProgramsOnLockedThreads(t *testing.T) {
-	programs.Run(t, 15, simulated(func(c *engine.Config) { c.LockThreads = true }))
 }
 
 // randomPolicy chooses any node with a ready task, by chance, for one step.
