@@ -163,10 +163,7 @@ func (s *Scope) remove(t *Task) {
 	s.in[at].extra().index = at
 	s.in[last] = nil
 	s.in = s.in[:last]
-	if last == 0 && !s.held && s.stop != nil {
-		s.stop()
-		s.stop = nil
-	}
+	s.unwatch()
 }
 
 // Release ends what HoldScope began. It does nothing if s is nil.
@@ -177,7 +174,12 @@ func (s *Scope) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = false
-	if len(s.in) == 0 && s.stop != nil {
+	s.unwatch()
+}
+
+// unwatch ends the watch over the context if nothing needs it. The caller holds mu.
+func (s *Scope) unwatch() {
+	if len(s.in) == 0 && !s.held && s.stop != nil {
 		s.stop()
 		s.stop = nil
 	}

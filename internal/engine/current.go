@@ -239,29 +239,19 @@ func (r *registry) addLoops(loops []*Loop) {
 	}
 	several := len(r.loops)+len(loops) > 1
 	if sole := soleLoop.Load(); several && sole != nil {
-		sole.enrollSoon()
+		done := make(chan struct{})
+		enroll := func() { sole.enroll(); close(done) }
+		if here() == sole {
+			enroll()
+		} else if sole.Post(enroll) { // else it has ended, and has no goroutines
+			<-done
+		}
 	}
 	for _, l := range loops {
 		l.enrolled = several
 		r.loops[l] = true
 	}
 	r.setSole()
-}
-
-// enrollSoon waits until the goroutines of l have enrolled. If l has ended there are
-// none.
-func (l *Loop) enrollSoon() {
-	if here() == l {
-		l.enroll()
-		return
-	}
-	done := make(chan struct{})
-	if l.Post(func() {
-		l.enroll()
-		close(done)
-	}) {
-		<-done
-	}
 }
 
 // removeLoop is called when l and its workers have ended.

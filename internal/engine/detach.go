@@ -148,10 +148,7 @@ func comeBack() *Loop {
 func (d *detachment) comeBack() {
 	d.place.ended(d.l.rt.Now() - d.since)
 	d.l.send(message{kind: msgBack, t: d.t})
-	select {
-	case d.l.rt.watch.hurry <- struct{}{}: // the task that runs now may wait for what this one holds
-	default:
-	}
+	signal(d.l.rt.watch.hurry) // the task that runs now may wait for what this one holds
 	<-d.role
 	d.unregister()
 	t := d.t

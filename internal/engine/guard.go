@@ -28,7 +28,7 @@ import (
 // revokes, with membarrier(2): an asymmetric Dekker lock. Where membarrier can't be
 // had, and under the race detector, which can't follow this, the owner is asked through
 // its inbox to give the guard up between two of its tasks; only there may a task park
-// in Enter, once in the life of the guard. guard_model_test.go tries every order of steps.
+// in Enter, once in the life of the guard. guard_test.go tries every order of steps.
 //
 // Nothing inside a guard may park, panic or enter another guard; see Guards. The zero
 // value is an unused guard.

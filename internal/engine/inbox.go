@@ -53,13 +53,6 @@ func wakeBy(l *Loop, kind messageKind, t *Task, on *Loop) message {
 	return m
 }
 
-// crossed records a wake, or a start, that has come from elsewhere.
-func (l *Loop) crossed(m message) {
-	if m.t.state == stateParked || m.kind >= msgStart { // else it ends no wait yet
-		l.rec.Cross(&m.t.rec, m.from, int(m.loop))
-	}
-}
-
 // send delivers m to l, from any thread. It returns false if the loop has ended.
 func (l *Loop) send(m message) bool {
 	b := &l.inbox
@@ -80,9 +73,7 @@ func (l *Loop) send(m message) bool {
 // nudge ends the loop's wait in the poller, if it is in one.
 func (l *Loop) nudge() {
 	if l.inbox.sleeping.Load() && l.inbox.sleeping.CompareAndSwap(true, false) {
-		if err := l.poller.Wake(); err != nil {
-			l.rt.reportPollError(l, err)
-		}
+		l.reportPoll(l.poller.Wake())
 	}
 }
 
@@ -99,8 +90,8 @@ func (l *Loop) drainInbox() {
 	for i := range b.out {
 		m := b.out[i]
 		b.out[i] = message{}
-		if l.rec != nil && m.kind <= msgStartHere {
-			l.crossed(m)
+		if l.rec != nil && m.kind <= msgStartHere && (m.t.state == stateParked || m.kind >= msgStart) { // else it ends no wait yet
+			l.rec.Cross(&m.t.rec, m.from, int(m.loop))
 		}
 		switch m.kind {
 		case msgWake:
@@ -144,19 +135,11 @@ func (b *inbox) takeWake(t *Task) bool {
 	return false
 }
 
-// closeInbox refuses further messages and returns those that nobody will act on.
-func (l *Loop) closeInbox() []message {
-	b := &l.inbox
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	return b.in
-}
-
 // cancel marks t, a task of l whose context has ended, and wakes it if it waits where
 // it can be cancelled.
 func (l *Loop) cancel(t *Task) {
-	if t.state == stateFinished || t.cancelled || t.shielded() {
+	shielded := t.extra().under != nil && t.endedContext() == nil // what has ended is outside of a Shield
+	if t.state == stateFinished || t.cancelled || shielded {
 		return
 	}
 	t.cancelled = true
@@ -164,9 +147,6 @@ func (l *Loop) cancel(t *Task) {
 		l.makeReady(t)
 	}
 }
-
-// shielded reports whether what has ended is outside of a Shield.
-func (t *Task) shielded() bool { return t.extra().under != nil && t.endedContext() == nil }
 
 // Post runs fn on the loop's own goroutine, between two tasks. fn must be short and
 // must not park. It returns false, and fn does not run, if the loop has ended.

@@ -147,8 +147,10 @@ func judge(pcs []uintptr) *nativePlace {
 	return nil
 }
 
-func isOurs(name string) bool {
-	return slices.ContainsFunc(ours, func(p string) bool { return strings.HasPrefix(name, p) && !strings.Contains(name, "_test.") })
+func isOurs(name string) bool { return hasPrefixOf(name, ours) && !strings.Contains(name, "_test.") }
+
+func hasPrefixOf(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // promotes reports whether f is a method that the compiler has made of one of an embedded field: it calls that, and nothing
@@ -257,10 +259,10 @@ func partOfWait(name string) bool { return slices.Contains(partsOfWait, name) }
 
 // inSystem reports whether a goroutine that waits below name is in a system call.
 func inSystem(name string) bool {
-	return strings.HasPrefix(name, "syscall.") || strings.HasPrefix(name, "internal/runtime/syscall.") || strings.HasPrefix(name, "golang.org/x/sys/unix.")
+	return hasPrefixOf(name, []string{"syscall.", "internal/runtime/syscall.", "golang.org/x/sys/unix."})
 }
 
 // systems are packages that do not say much about where a program waits.
 func systems(name string) bool {
-	return slices.ContainsFunc([]string{"runtime.", "sync.", "internal/", "time.", "syscall.", "golang.org/x/sys/unix.", "os."}, func(p string) bool { return strings.HasPrefix(name, p) })
+	return hasPrefixOf(name, []string{"runtime.", "sync.", "internal/", "time.", "syscall.", "golang.org/x/sys/unix.", "os."})
 }

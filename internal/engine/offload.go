@@ -207,6 +207,3 @@ func (j *offloadJob) Withdraw(*Waiter) bool {
 	j.o.queue = slices.DeleteFunc(j.o.queue, func(q *offloadJob) bool { return q == j })
 	return true
 }
-
-// started is how many functions run.
-func (o *offloader) started() int { return int(o.running.Load()) }

@@ -146,8 +146,13 @@ func (l *Loop) waitForEvents(timeout time.Duration, hold bool) {
 
 func (l *Loop) poll(timeout time.Duration) { l.reportPoll(l.poller.Poll(timeout)) }
 
+// reportPoll logs an error of the poller, but not a flood of them.
 func (l *Loop) reportPoll(err error) {
-	if err != nil {
-		l.rt.reportPollError(l, err)
+	if err == nil {
+		return
+	}
+	rt, now := l.rt, int64(l.rt.clock.Now())
+	if last := rt.pollErr.Load(); (last == 0 || now-last >= int64(time.Second)) && rt.pollErr.CompareAndSwap(last, now) {
+		rt.log.Error("task: the poller failed", "loop", l.index, "error", err)
 	}
 }

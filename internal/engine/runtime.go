@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -130,12 +132,7 @@ func (rt *Runtime) setDefault(present bool) {
 	if present {
 		d.stack = append(d.stack, rt)
 	} else {
-		for i, r := range d.stack {
-			if r == rt {
-				d.stack = append(d.stack[:i:i], d.stack[i+1:]...)
-				break
-			}
-		}
+		d.stack = slices.DeleteFunc(d.stack, func(r *Runtime) bool { return r == rt })
 	}
 	if n := len(d.stack); n > 0 {
 		d.top.Store(d.stack[n-1])
@@ -164,24 +161,14 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Grace < 0 {
 		return nil, fmt.Errorf("task: Config.Grace is %v; want more than 0, or 0 for 1s", cfg.Grace)
 	}
-	if cfg.HoldLimit == 0 {
-		cfg.HoldLimit = 10 * time.Millisecond
-	}
 	if cfg.DetachLimit < 0 {
 		return nil, fmt.Errorf("task: Config.DetachLimit is %d; want at least 1, or 0 for 10,000", cfg.DetachLimit)
 	}
-	if cfg.DetachLimit == 0 {
-		cfg.DetachLimit = 10_000
-	}
-	if cfg.DetachAfter == 0 {
-		cfg.DetachAfter = time.Millisecond
-	}
-	if cfg.OffloadLimit == 0 {
-		cfg.OffloadLimit = 512
-	}
-	if cfg.Grace == 0 {
-		cfg.Grace = time.Second
-	}
+	cfg.HoldLimit = cmp.Or(cfg.HoldLimit, 10*time.Millisecond)
+	cfg.DetachLimit = cmp.Or(cfg.DetachLimit, 10_000)
+	cfg.DetachAfter = cmp.Or(cfg.DetachAfter, time.Millisecond)
+	cfg.OffloadLimit = cmp.Or(cfg.OffloadLimit, 512)
+	cfg.Grace = cmp.Or(cfg.Grace, time.Second)
 	if cfg.Random == nil {
 		cfg.Random = rand.Uint64
 	}
@@ -304,15 +291,6 @@ func (rt *Runtime) Run(ctx context.Context, main func(ctx context.Context) error
 	return errors.Join(err, mainErr, closeErr)
 }
 
-// reportPollError logs an error of a poller, but not a flood of them.
-func (rt *Runtime) reportPollError(l *Loop, err error) {
-	now := int64(rt.clock.Now())
-	if last := rt.pollErr.Load(); last != 0 && now-last < int64(time.Second) || !rt.pollErr.CompareAndSwap(last, now) {
-		return
-	}
-	rt.log.Error("task: the poller failed", "loop", l.index, "error", err)
-}
-
 // A PanicError is a panic of a task.
 type PanicError struct {
 	Task  string // name and number
@@ -369,10 +347,6 @@ func (c crashReport) Error() string {
 		text += fmt.Sprintf("\ntask %s:\n%s", inner.Task, inner.Stack)
 	}
 	return text
-}
-
-func badCount(what string, got, want int) string {
-	return fmt.Sprintf("task: broken invariant: %s: got %d, want %d", what, got, want)
 }
 
 // Bodies is what has large bodies read in an order while memory is short.

@@ -188,7 +188,7 @@ func (rt *Runtime) stuckError() error {
 		firmly = fmt.Sprintf("%d wait for what can't be broken off (%s); ", n, strings.Join(why, ", "))
 	}
 	return fmt.Errorf("task: shutdown: tasks are left (%s): %s%sof offloaded functions %d still run; the others never wait; their loops were left to them",
-		strings.Join(counts, ", "), natively, firmly, rt.offload.started())
+		strings.Join(counts, ", "), natively, firmly, rt.offload.running.Load())
 }
 
 // firmTasks counts the tasks that wait although every wait has ended that can be, offloaded
@@ -213,7 +213,11 @@ const namedAtEnd = 3 // tasks that stuckError names
 
 // finishLoop runs at the end of a loop's goroutine, after its workers.
 func (l *Loop) finishLoop() {
-	for _, m := range l.closeInbox() {
+	l.inbox.mu.Lock()
+	l.inbox.closed = true
+	left := l.inbox.in // that nobody will act on
+	l.inbox.mu.Unlock()
+	for _, m := range left {
 		switch m.kind {
 		case msgStart, msgStartHere:
 			l.drop(m.t)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -12,8 +11,6 @@ import (
 
 // ownPackages are those of this module that run tasks and make them wait.
 var ownPackages = []string{"task.", "ressched.", "netpoll.", "aio.", "stackchunk.", "internal/"}
-
-const ownModule = "github.com/capriccio-go/capriccio/"
 
 // libraryRoot is the folder of the standard library's sources, empty if the program is built
 // without paths (go build -trimpath).
@@ -49,8 +46,8 @@ func userFrame(stack string) string {
 }
 
 func ofProgram(function, file string) bool {
-	if own, ok := strings.CutPrefix(function, ownModule); ok {
-		return strings.Contains(file, "_test.go:") || !slices.ContainsFunc(ownPackages, func(p string) bool { return strings.HasPrefix(own, p) })
+	if own, ok := strings.CutPrefix(function, module); ok {
+		return strings.Contains(file, "_test.go:") || !hasPrefixOf(own, ownPackages)
 	}
 	if root := libraryRoot(); root != "" {
 		return !strings.HasPrefix(file, root)

@@ -87,13 +87,16 @@ const (
 )
 
 func startWatchdog(rt *Runtime) *watchdog {
-	w := &watchdog{rt: rt, stop: make(chan struct{}), done: make(chan struct{}), kick: make(chan struct{}, 1), woken: make(chan struct{}, 1), hurry: make(chan struct{}, 1), now: time.Now, nap: napFor, seen: make([]sighting, len(rt.loops))}
+	w := &watchdog{
+		rt: rt, stop: make(chan struct{}), done: make(chan struct{}), kick: make(chan struct{}, 1), woken: make(chan struct{}, 1),
+		hurry: make(chan struct{}, 1), now: time.Now, nap: napFor, seen: make([]sighting, len(rt.loops)),
+	}
 	if rt.cfg.HoldLimit < 0 {
 		close(w.done)
 		return w
 	}
 	w.interval = max(rt.cfg.HoldLimit/2, minWatch)
-	if after := rt.cfg.DetachAfter; w.detaches() && after < w.interval {
+	if after := rt.cfg.DetachAfter; rt.loops[0].detachable() && after < w.interval {
 		w.interval = max(after, minWatch)
 	}
 	for _, l := range rt.loops {
@@ -138,10 +141,7 @@ func (w *watchdog) run() {
 			if !w.doze(w.interval) {
 				return
 			}
-			select {
-			case w.woken <- struct{}{}:
-			default:
-			}
+			signal(w.woken)
 			w.looked = time.Time{}
 			tick.Reset(w.interval)
 			continue
@@ -215,9 +215,6 @@ func (w *watchdog) follow(now time.Time) {
 		w.rt.Follow()
 	}
 }
-
-// detaches reports whether tasks of any loop can be detached.
-func (w *watchdog) detaches() bool { return w.rt.loops[0].detachable() }
 
 // runsTask reports whether a task runs on l at this moment. For the watchdog.
 func (l *Loop) runsTask() bool { return coro.Peek(uintptr(unsafe.Pointer(&l.cur))) != 0 }
@@ -379,10 +376,15 @@ func (w *watchdog) allSleep() bool {
 // rouse has the watchdog look if it is in that mode.
 func (w *watchdog) rouse(from int32) {
 	if w.mode.CompareAndSwap(from, watching) {
-		select {
-		case w.kick <- struct{}{}:
-		default:
-		}
+		signal(w.kick)
+	}
+}
+
+// signal puts a value into c, of capacity 1, unless there is one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/chunk"
@@ -340,6 +341,6 @@ func (l *Loop) closeWorkers() {
 		}
 	}
 	if l.crew.workers != 0 {
-		panic(badCount("workers after closing", l.crew.workers, 0))
+		panic(fmt.Sprintf("task: broken invariant: workers after closing: got %d, want 0", l.crew.workers))
 	}
 }
