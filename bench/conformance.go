@@ -49,10 +49,7 @@ location / { return 200 "seen\n"; }`
 // runCases is one of our servers, or net/http's, with all as it comes.
 func runCases(args []string, out io.Writer) error {
 	kind, root := args[0], args[1]
-	files, err := knot.OpenFiles(root)
-	if err != nil {
-		return err
-	}
+	files := must(knot.OpenFiles(root))
 	mux := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case httpcases.FilePath, largeFile, "/none":
@@ -81,11 +78,7 @@ func runCases(args []string, out io.Writer) error {
 	case "knot-net-http":
 		server.Handler = knot.AdaptHTTP(mux)
 	}
-	rt, err := oneLoop()
-	if err != nil {
-		return err
-	}
-	return serveKnot(rt, server, out)
+	return serveKnot(must(oneLoop()), server, out)
 }
 
 // caseLists are the lists of cases, in the order of their x.

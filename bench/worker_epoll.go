@@ -56,11 +56,11 @@ func (l *eventLoop) open(pipes int) {
 		event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(i)}
 		return pipe{}, unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, r, &event)
 	}
-	must(openPipes(pipes, func() (pipe, error) {
+	openPipes(pipes, func() (pipe, error) {
 		var ends [2]int
 		check(unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
 		return add(ends[0], ends[1])
-	}, func(fd int) (pipe, error) { return add(fd, fd) }))
+	}, func(fd int) (pipe, error) { return add(fd, fd) })
 }
 
 func (l *eventLoop) turn() (passed int) {

@@ -245,7 +245,7 @@ func (s *threads) metrics() map[string]metricFunc {
 }
 
 func (s *threads) tokens(j job) error {
-	pipes := must(openPipes(j.x, s.pipe, s.bothWays))
+	pipes := openPipes(j.x, s.pipe, s.bothWays)
 	var passed atomic.Int64
 	for i := range pipes {
 		s.spawn(func() { passTokens(pipes, i, &passed) })
