@@ -54,8 +54,10 @@ func of(addr netip.AddrPort) Target { return Target{Addr: addr, PIDs: []int{os.G
 
 func TestRunCountsResponses(t *testing.T) {
 	for _, depth := range []int{1, 16} {
+		began := time.Now()
 		result, err := Run(Config{Target: of(serve(t, hello)), Conns: 3, Depth: depth, For: 20 * time.Millisecond})
 		testenv.Must(t, err)
+		testenv.AtMost(t, result.Longest, time.Since(began), "depth %d: the longest response", depth)
 		if result.Requests < int64(depth) || result.Requests%int64(depth) != 0 {
 			t.Errorf("depth %d: %d requests", depth, result.Requests)
 		}
