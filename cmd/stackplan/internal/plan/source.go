@@ -182,9 +182,7 @@ func (s *source) order() {
 
 // resolve finds the targets of indirect calls.
 func (s *source) resolve() {
-	first := vta.CallGraph(s.used, nil)
-	graph := vta.CallGraph(s.used, first)
-	for f, n := range graph.Nodes {
+	for f, n := range vta.CallGraph(s.used, nil).Nodes {
 		if f == nil {
 			continue
 		}
