@@ -27,25 +27,12 @@ type settings struct {
 	dump              string
 	tags              string
 	annotations       string
-	rewrite           list
+	rewrite           []string
 	all               bool
 	allocate          bool
 
 	ctx            context.Context
 	stdout, stderr io.Writer
-}
-
-// A list is a flag whose value is a list with commas.
-type list []string
-
-func (l *list) String() string { return strings.Join(*l, ",") }
-
-func (l *list) Set(s string) error {
-	if s == "" {
-		return errors.New("want one or more, separated by commas")
-	}
-	*l = strings.Split(s, ",")
-	return nil
 }
 
 // flags are those of one command.
@@ -62,7 +49,12 @@ func (set *settings) flags(c command) *flag.FlagSet {
 	all.StringVar(&set.dump, "dump", "", "compare with the dump of a run in this `file`")
 	all.StringVar(&set.tags, "tags", "", "build `tags`, separated by commas")
 	all.StringVar(&set.annotations, "annotations", "", "a `file` that says how much stack functions need that can't be looked into")
-	all.Var(&set.rewrite, "rewrite", "import path `patterns` like example.com/mod/... of the packages that may get checkpoints, separated by commas; if not given, those of the main module")
+	all.Func("rewrite", "import path `patterns` like example.com/mod/... of the packages that may get checkpoints, separated by commas; if not given, those of the main module", func(patterns string) error {
+		if set.rewrite = strings.Split(patterns, ","); patterns == "" {
+			return errors.New("want one or more, separated by commas")
+		}
+		return nil
+	})
 	all.BoolVar(&set.all, "all", false, "look at everything, and not only at what tasks run")
 
 	all.BoolVar(&set.allocate, "allocate", false, "leave checkpoints for which a variable must be on the heap although the stack has room; others are chosen if not")

@@ -82,7 +82,7 @@ func (p *Program) ofProgram(pkg string) bool {
 	if known, ok := p.modules[pkg]; ok {
 		return known
 	}
-	return !standard(pkg)
+	return !Standard(pkg)
 }
 
 // placeKey is how a place is found from both sides.

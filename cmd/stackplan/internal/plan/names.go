@@ -115,13 +115,9 @@ func packageOfName(function string) string {
 	return dir + strings.ReplaceAll(pkg, "%2e", ".")
 }
 
-// standard goes by the rule that the first element of an import path of the standard
+// Standard goes by the rule that the first element of an import path of the standard
 // library has no dot.
-func standard(path string) bool {
-	for i := 0; i < len(path) && path[i] != '/'; i++ {
-		if path[i] == '.' {
-			return false
-		}
-	}
-	return path != "main" && path != "command-line-arguments"
+func Standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".") && path != "main" && path != "command-line-arguments"
 }

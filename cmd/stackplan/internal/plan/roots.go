@@ -22,9 +22,11 @@ func (g *graph) findRoots() {
 				if !g.p.modules[packageOf(f)] {
 					continue
 				}
-				for call := range started(f) {
-					for _, to := range g.targetsOf(call) {
-						roots[to] = true
+				for in := range instrs(f) {
+					if call, is := in.(*ssa.Go); is {
+						for _, to := range g.targetsOf(call) {
+							roots[to] = true
+						}
 					}
 				}
 			}

@@ -56,17 +56,6 @@ func containsFunc[T any](values iter.Seq[T], has func(T) bool) bool {
 	return false
 }
 
-// started yields what the go statements of a function call.
-func started(f *ssa.Function) iter.Seq[*ssa.Go] {
-	return func(yield func(*ssa.Go) bool) {
-		for in := range instrs(f) {
-			if call, is := in.(*ssa.Go); is && !yield(call) {
-				return
-			}
-		}
-	}
-}
-
 // globalsOf yields the package variables among the operands of an instruction.
 func globalsOf(in ssa.Instruction) iter.Seq[*ssa.Global] {
 	return func(yield func(*ssa.Global) bool) {

@@ -4,9 +4,10 @@ import (
 	"go/ast"
 	"go/constant"
 	"go/types"
-	"strings"
 
 	"golang.org/x/tools/go/packages"
+
+	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
 )
 
 // callees knows the bodies of functions, as far as their sources were loaded: some
@@ -166,7 +167,7 @@ func (c *callees) refuseDeferred(info *types.Info, call *ast.CallExpr) string {
 	}
 	d, known := c.decls[fn.Origin().FullName()]
 	switch {
-	case !known && isStandard(fn):
+	case !known && fn.Pkg() != nil && plan.Standard(fn.Pkg().Path()):
 		// No exported function of the standard library is meant to be deferred for
 		// its recover.
 		return ""
@@ -176,14 +177,6 @@ func (c *callees) refuseDeferred(info *types.Info, call *ast.CallExpr) string {
 		return "it is deferred, and " + fn.FullName() + " calls recover"
 	}
 	return ""
-}
-
-func isStandard(fn *types.Func) bool {
-	if fn.Pkg() == nil {
-		return false
-	}
-	first, _, _ := strings.Cut(fn.Pkg().Path(), "/")
-	return !strings.Contains(first, ".")
 }
 
 // callsRecover looks for recover in a function, but not in those inside of it.

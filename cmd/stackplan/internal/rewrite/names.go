@@ -3,6 +3,7 @@ package rewrite
 import (
 	"fmt"
 	"go/types"
+	"slices"
 	"strings"
 )
 
@@ -165,13 +166,10 @@ func (n *namer) declared(obj *types.TypeName, args *types.TypeList) {
 }
 
 func (n *namer) typeParam(t *types.TypeParam) {
-	for _, known := range n.params {
-		if known == t {
-			return
-		}
+	if !slices.Contains(n.params, t) {
+		n.params = append(n.params, t)
+		n.check(t.Constraint()) // it may need others
 	}
-	n.params = append(n.params, t)
-	n.check(t.Constraint()) // it may need others
 }
 
 // importable follows the rules for internal and vendored packages.
