@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,14 +25,32 @@ const loadMode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledG
 	packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedTypesSizes |
 	packages.NeedModule | packages.NeedForTest
 
-// load makes a Rewriter of a package.
+const (
+	programsDir = "./testdata/programs"
+	goldenDir   = "./testdata/golden"
+	escapesDir  = "./testdata/escapes"
+)
+
+// rewriters are Rewriters by folder; what the packages import is loaded once.
+var rewriters = map[string]*Rewriter{}
+
+// load makes a Rewriter of the package in a folder, once for all tests.
 func load(t testing.TB, folder string) *Rewriter {
 	t.Helper()
-	pkgs := testenv.Need(packages.Load(&packages.Config{Mode: loadMode}, folder))(t)
-	if n := packages.PrintErrors(pkgs); n > 0 {
-		t.Fatalf("%d errors in %s", n, folder)
+	if rewriters[folder] == nil {
+		folders := []string{programsDir, goldenDir}
+		if folder == escapesDir {
+			folders = []string{escapesDir}
+		}
+		pkgs := testenv.Need(packages.Load(&packages.Config{Mode: loadMode}, folders...))(t)
+		if n := packages.PrintErrors(pkgs); n > 0 {
+			t.Fatalf("%d errors in %q", n, folders)
+		}
+		for _, p := range pkgs {
+			rewriters["./testdata/"+path.Base(p.PkgPath)] = New(Config{Packages: []*packages.Package{p}})
+		}
 	}
-	return New(Config{Packages: pkgs})
+	return rewriters[folder]
 }
 
 // everyCall is a plan with a checkpoint at each call of the packages that can have one.
@@ -94,19 +113,6 @@ func output(t testing.TB, bin string, args ...string) string {
 	return stdout.String() + stderr.String()
 }
 
-const programsDir = "./testdata/programs"
-
-var programs *Rewriter
-
-// loadPrograms loads the programs once for all tests.
-func loadPrograms(t testing.TB) *Rewriter {
-	t.Helper()
-	if programs == nil {
-		programs = load(t, programsDir)
-	}
-	return programs
-}
-
 // same compares what two runs have said.
 func same(t *testing.T, got, want string) {
 	t.Helper()
@@ -128,7 +134,7 @@ func same(t *testing.T, got, want string) {
 }
 
 func TestProgramsSayTheSame(t *testing.T) {
-	r := loadPrograms(t)
+	r := load(t, programsDir)
 	want := output(t, build(t, nil, programsDir, "plain"))
 	if strings.Count(want, "\n") < 200 {
 		t.Fatalf("the programs say too little:\n%s", want)
@@ -158,7 +164,7 @@ func TestProgramsSayTheSame(t *testing.T) {
 // TestMarkedCalls checks what becomes of the calls that say it in a comment before
 // their parenthesis.
 func TestMarkedCalls(t *testing.T) {
-	r := loadPrograms(t)
+	r := load(t, programsDir)
 	found := 0
 	for _, f := range r.files {
 		if r.refuseFile(f) != "" {
@@ -195,7 +201,7 @@ func TestMarkedCalls(t *testing.T) {
 
 // TestGolden shows what rewritten code looks like.
 func TestGolden(t *testing.T) {
-	r := load(t, "./testdata/golden")
+	r := load(t, goldenDir)
 	res := testenv.Need(r.Files(everyCall(r, func(string) plan.Bytes { return 1000 }), false))(t)
 	testenv.MustEqual(t, len(res.Files), 1, "files were rewritten")
 	for _, got := range res.Files {
@@ -205,7 +211,7 @@ func TestGolden(t *testing.T) {
 
 func TestVetLikesRewrittenPrograms(t *testing.T) {
 	testenv.NeedsFull(t, "go vet, twice")
-	r := loadPrograms(t)
+	r := load(t, programsDir)
 	done := testenv.Need(r.Files(everyCall(r, mixed), false))(t)
 	// The sources have a self-made list of arguments to append to, and so on; what is
 	// compared is what vet says of them without checkpoints.
@@ -221,7 +227,7 @@ func TestRaceDetectorIsQuiet(t *testing.T) {
 	if !testenv.HaveC() || testing.Short() {
 		t.Skip("go build -race needs a C compiler, and some time")
 	}
-	r := loadPrograms(t)
+	r := load(t, programsDir)
 	done := testenv.Need(r.Files(everyCall(r, never), false))(t)
 	want := output(t, build(t, nil, programsDir, "plain"))
 	bin := build(t, done, programsDir, "race", "-race")
@@ -233,7 +239,7 @@ func TestRaceDetectorIsQuiet(t *testing.T) {
 // TestLinesStay compares the lines that coverage and a stack trace show.
 func TestLinesStay(t *testing.T) {
 	testenv.NeedsFull(t, "builds with coverage")
-	r := loadPrograms(t)
+	r := load(t, programsDir)
 	done := testenv.Need(r.Files(everyCall(r, always), false))(t)
 	covered := func(res *Result) string {
 		bin := build(t, res, programsDir, "cover", "-cover")
@@ -305,13 +311,12 @@ func settle(t testing.TB, r *Rewriter, pkg string) {
 // time of checkpoints.
 func TestNothingMovesToTheHeap(t *testing.T) {
 	testenv.NeedsFull(t, "the compiler says what escapes")
-	const pkg = "./testdata/escapes"
-	r := load(t, pkg)
-	settle(t, r, pkg)
+	r := load(t, escapesDir)
+	settle(t, r, escapesDir)
 	res := testenv.Need(r.Files(everyCall(r, always), false))(t)
 	testenv.AtLeast(t, len(res.Calls), 10, "checkpoints are left")
-	want, plain, _ := strings.Cut(output(t, build(t, nil, pkg, "plain")), "ns: ")
-	got, checked, _ := strings.Cut(output(t, build(t, res, pkg, "rewritten")), "ns: ")
+	want, plain, _ := strings.Cut(output(t, build(t, nil, escapesDir, "plain")), "ns: ")
+	got, checked, _ := strings.Cut(output(t, build(t, res, escapesDir, "rewritten")), "ns: ")
 	same(t, got, want)
 	ns := number(t, checked) - number(t, plain)
 	t.Logf("a checkpoint with room takes %.2f ns", ns)
