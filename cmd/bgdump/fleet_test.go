@@ -75,11 +75,10 @@ func TestFleet(t *testing.T) {
 		}
 		return s
 	}
-	server := httptest.NewServer(podFleet(t, func(i int) *bgraph.Snapshot { return graph(i) }))
-	defer server.Close()
+	server := serving(t, podFleet(t, func(i int) *bgraph.Snapshot { return graph(i) }))
 	var groups []targetGroup
 	for i := range 8 {
-		groups = append(groups, targetGroup{Targets: []string{fmt.Sprintf("%s/%d/debug/bgraph/", server.URL, i)}, Labels: map[string]string{"pod": fmt.Sprintf("pod-%d", i)}})
+		groups = append(groups, targetGroup{Targets: []string{fmt.Sprintf("%s/%d/debug/bgraph/", server, i)}, Labels: map[string]string{"pod": fmt.Sprintf("pod-%d", i)}})
 	}
 	groups = append(groups, targetGroup{Targets: []string{"no port"}})
 	text := testenv.Need(json.Marshal(groups))(t)
@@ -102,7 +101,7 @@ func TestFleet(t *testing.T) {
 		testenv.Contains(t, r.out, want)
 	}
 	// An argument that is in the list counts once.
-	r = commandIn(t, context.Background(), &surroundings{clock: clk}, "-targets", list, server.URL+"/1/debug/bgraph/")
+	r = commandIn(t, context.Background(), &surroundings{clock: clk}, "-targets", list, server+"/1/debug/bgraph/")
 	testenv.Contains(t, r.out, "\nSOURCES: 8, 3 without")
 	// The sum keeps its sources in a dump, too.
 	dump := commandIn(t, context.Background(), &surroundings{clock: clk}, "-dump", "-targets", list)
@@ -163,7 +162,7 @@ func TestFleetIsTracedAtOnce(t *testing.T) {
 	text := testenv.Need(os.ReadFile(goldenTrace))(t)
 	var asked atomic.Int64
 	all := make(chan bool)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := serving(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !strings.HasSuffix(r.URL.Path, "/debug/pprof/trace"):
 			http.NotFound(w, r)
@@ -176,10 +175,9 @@ func TestFleetIsTracedAtOnce(t *testing.T) {
 		}
 		w.Write(text)
 	}))
-	defer server.Close()
 	args := []string{"-seconds", "9", "-merge"}
 	for i := range pods {
-		args = append(args, fmt.Sprintf("%s/%d", server.URL, i))
+		args = append(args, fmt.Sprintf("%s/%d", server, i))
 	}
 	r := commandIn(t, context.Background(), &surroundings{clock: newFakeClock()}, args...)
 	if r.code != exitOK || !strings.Contains(r.out, "SOURCES: 8\n") || strings.Count(r.errOut, "\n") != 1+pods { // the clock stands still since years

@@ -62,10 +62,9 @@ func TestTraces(t *testing.T) {
 			testenv.Must(t, os.WriteFile(path+"x", b.Bytes(), 0o600))
 			want = "NODES. goroutines:"
 		}
-		var out, errs bytes.Buffer
-		code := run(context.Background(), strings.Fields(args), &surroundings{stdin: bytes.NewReader(b.Bytes()), stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
-		if code != 0 || !strings.Contains(out.String(), want) {
-			t.Errorf("%s: %d, %s, want %q in\n%.400s", args, code, errs.String(), want, out.String())
+		r := commandIn(t, t.Context(), &surroundings{stdin: bytes.NewReader(b.Bytes()), clock: systemClock{}, kernel: systemKernel()}, strings.Fields(args)...)
+		if r.code != exitOK || !strings.Contains(r.out, want) {
+			t.Errorf("%s: %d, %s, want %q in\n%.400s", args, r.code, r.errOut, want, r.out)
 		}
 	}
 }
@@ -90,20 +89,15 @@ func TestTracesOfAURL(t *testing.T) {
 	over := make(chan bool)
 	go waitsLong(over)
 	defer close(over)
-	server := httptest.NewServer(mux)
-	defer server.Close()
-	for _, args := range []string{server.URL, server.URL + "/debug/pprof", "-cpu " + server.URL + "/debug/pprof/trace"} {
-		var out, errs bytes.Buffer
-		code := run(context.Background(), append([]string{"-seconds", "1", "-timeout", "1m"}, strings.Fields(args)...),
-			&surroundings{stdin: &out, stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
-		if code != 0 || !strings.Contains(out.String(), filepath.Base(os.Args[0])+", an execution trace of") {
-			t.Errorf("%s: %d, %s\n%.300s", args, code, errs.String(), out.String())
+	server := serving(t, mux)
+	for _, args := range []string{server, server + "/debug/pprof", "-cpu " + server + "/debug/pprof/trace"} {
+		r := commandIn(t, t.Context(), &surroundings{clock: systemClock{}, kernel: systemKernel()}, append([]string{"-seconds", "1", "-timeout", "1m"}, strings.Fields(args)...)...)
+		if r.code != exitOK || !strings.Contains(r.out, filepath.Base(os.Args[0])+", an execution trace of") {
+			t.Errorf("%s: %d, %s\n%.300s", args, r.code, r.errOut, r.out)
 		}
-		testenv.Equal(t, strings.Contains(out.String(), "not known: the answer at /debug/pprof/goroutine is 403 Forbidden"), listed.Load() == 1, "%s: a note is there", args)
-		if aged := strings.Contains(out.String(), "1h39m"); aged != (listed.Load() > 1) {
-			t.Errorf("%s: an age of 99 min is there: %v\n%s", args, aged, out.String())
-		}
-		testenv.Contains(t, errs.String(), "for 1 s; meanwhile that costs it", "%s: the price is not named", args)
+		testenv.Equal(t, strings.Contains(r.out, "not known: the answer at /debug/pprof/goroutine is 403 Forbidden"), listed.Load() == 1, "%s: a note is there", args)
+		testenv.Equal(t, strings.Contains(r.out, "1h39m"), listed.Load() > 1, "%s: an age of 99 min is there", args)
+		testenv.Contains(t, r.errOut, "for 1 s; meanwhile that costs it", "%s: the price is not named", args)
 	}
 }
 
@@ -139,10 +133,9 @@ func TestWhatIsWrongWithASource(t *testing.T) {
 		{file("text", []byte("hello\n")), "nor is it an execution trace", 2},
 		{file("empty", nil), "it is empty", 2},
 	} {
-		var out, errs bytes.Buffer
-		code := run(context.Background(), []string{"-timeout", "5m", c.source}, &surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, clock: systemClock{}, kernel: systemKernel()})
-		if code != c.code || !strings.Contains(out.String()+errs.String(), c.want) {
-			t.Errorf("%s: %d, want %d and %q in\n%.300s%s", c.source, code, c.code, c.want, out.String(), errs.String())
+		r := commandIn(t, t.Context(), &surroundings{clock: systemClock{}, kernel: systemKernel()}, "-timeout", "5m", c.source)
+		if r.code != c.code || !strings.Contains(r.out+r.errOut, c.want) {
+			t.Errorf("%s: %d, want %d and %q in\n%.300s%s", c.source, r.code, c.code, c.want, r.out, r.errOut)
 		}
 	}
 	u := testenv.Need(url.Parse("http://192.0.2.1:6060"))(t)
