@@ -2,6 +2,7 @@ package plan
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ func TestBlockingGraphHoldsTheRun(t *testing.T) {
 	dir := realDir(t, "testdata", "blocking")
 	temp := t.TempDir()
 	binary, dump := filepath.Join(temp, "blocking"), filepath.Join(temp, "dump")
-	testenv.Run(t, dir, nil, "go", "build", "-o", binary, ".")
+	testenv.Run(t, dir, nil, "go", slices.Concat([]string{"build", "-o", binary}, SourceFlags, []string{"."})...)
 	testenv.Run(t, "", nil, binary, dump)
 	snapshot := testenv.Need(bgraph.ReadFile(dump))(t)
 	p := testenv.Need(Load(Config{Dir: dir, Binary: binary}))(t)

@@ -281,7 +281,7 @@ func TestLinesStay(t *testing.T) {
 // compiled is what the compiler says about escapes.
 func compiled(t testing.TB, r *Rewriter, res *Result, pkg string) ([]byte, string) {
 	t.Helper()
-	args := append([]string{"build", "-o", os.DevNull}, r.GCFlags()...)
+	args := slices.Concat([]string{"build", "-o", os.DevNull}, plan.SourceFlags, r.GCFlags())
 	if res != nil {
 		args = append(args, "-overlay", overlayOf(t, res))
 	}
