@@ -380,19 +380,6 @@ func TestChangedValues(t *testing.T) {
 	testenv.EqualSlices(t, changedValues(before, after), []string{"grace", "log", "max-conns"})
 }
 
-// TestReloadOfTheCache: its size is that of the file, from the reading on.
-func TestReloadOfTheCache(t *testing.T) {
-	var served running
-	defer served.close()
-	for _, size := range []int64{8, 2} {
-		set := settingsOf(t, configFile(t, "cache = '%dMB'\nroot = '%s'\n", size, sampleSite))
-		testenv.Must(t, served.load(set, discard))
-		if got := served.stats().MaxBytes; got > size<<20 || got < size<<19 {
-			t.Errorf("%d bytes, want %d MB", got, size)
-		}
-	}
-}
-
 // TestReloadAtTheStart: a SIGHUP that comes before anything is served brings what the file says then, and not in between
 // what it said before.
 func TestReloadAtTheStart(t *testing.T) {
@@ -407,6 +394,7 @@ func TestReloadAtTheStart(t *testing.T) {
 	testenv.Must(t, served.load(set, discard))
 	served.catchUp(set, args, discard)
 	testenv.AtMost(t, served.stats().MaxBytes, 2<<20, "bytes of the cache")
+	testenv.AtLeast(t, served.stats().MaxBytes, 1<<20, "bytes of the cache")
 	now := served.now.Load()
 	served.catchUp(set, args, discard)
 	testenv.Equal(t, served.now.Load(), now, "it was read again twice")

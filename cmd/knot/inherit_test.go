@@ -53,27 +53,27 @@ func TestSignalsAtTheStart(t *testing.T) {
 // TestHandOverLosesNoRequest: while clients ask without a pause, on connections that they keep as
 // long as they may, the server reads its configuration again, is replaced, both once more, and is stopped.
 func TestHandOverLosesNoRequest(t *testing.T) {
-	c := knotCommand(t, "-config", configFile(t, "[[site]]\nroot = %q\n", sampleSite), "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-grace", "20s", "-h2c")
-	p := startProcess(t, c).serves(t)
+	config := configFile(t, "[[site]]\nroot = %q\n", sampleSite)
+	p := startProcess(t, knotCommand(t, "-config", config, "-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-loops", "2", "-grace", "20s", "-h2c")).serves(t)
 	addr, admin := p.addr, p.adminAddr(t)
 	rest := make(chan string, 1)
 	go func() {
 		all, _ := io.ReadAll(p.out)
 		rest <- string(all)
 	}()
-	stop := make(chan struct{})
-	answers, failed := make(chan struct{}), make(chan struct{}, 8)
+	c := &crowd{addr: addr, stop: make(chan struct{}), answers: make(chan struct{})}
+	failed := make(chan struct{}, 8)
 	shared := &http.Client{Transport: testenv.PlainHTTP2(t)}
 	var clients sync.WaitGroup
-	for i := range 8 {
+	for i := range cap(failed) {
 		clients.Go(func() {
-			ask := askUntil
-			if i%2 == 1 {
-				ask = func(stop chan struct{}, addr string, answers chan<- struct{}) error {
-					return askHTTP2Until(shared, stop, addr, answers)
-				}
+			err := error(nil)
+			if i%2 == 0 {
+				err = c.ask()
+			} else {
+				err = c.askHTTP2(shared)
 			}
-			if err := ask(stop, addr, answers); err != nil {
+			if err != nil {
 				t.Error(err)
 				failed <- struct{}{}
 			}
@@ -82,7 +82,7 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	await := func(n int) { // the clients set the pace
 		for range n {
 			select {
-			case <-answers:
+			case <-c.answers:
 			case <-failed:
 				return
 			}
@@ -99,7 +99,7 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	testenv.Equal(t, resp.StatusCode, 200, "the admin address")
 	http.DefaultClient.CloseIdleConnections()
 	testenv.Check(t, p.Wait(), "the first process")
-	close(stop)
+	close(c.stop)
 	p.signal(t, syscall.SIGTERM)
 	clients.Wait()
 	io.Copy(io.Discard, p.log) // to the end of the last process
@@ -109,45 +109,55 @@ func TestHandOverLosesNoRequest(t *testing.T) {
 	}
 }
 
-// askHTTP2Until is askUntil with a client that shares its connection, and by itself takes another.
-func askHTTP2Until(client *http.Client, stop chan struct{}, addr string, answers chan<- struct{}) error {
+// A crowd is clients that ask until stop is closed.
+type crowd struct {
+	addr    string
+	stop    chan struct{}
+	answers chan struct{} // is told of each answer if somebody listens
+}
+
+func (c *crowd) stopping() bool {
+	select {
+	case <-c.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *crowd) answered() {
+	select {
+	case c.answers <- struct{}{}:
+	default:
+	}
+}
+
+// askHTTP2 asks by a client that shares its connection, and by itself takes another.
+func (c *crowd) askHTTP2(client *http.Client) error {
 	for {
-		resp, err := client.Get("http://" + addr + "/")
+		resp, err := client.Get("http://" + c.addr + "/")
 		if err == nil {
 			_, err = io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()
 		}
-		select {
-		case <-stop:
+		if c.stopping() {
 			return nil
-		default:
 		}
 		if err != nil || resp.StatusCode != 200 || resp.ProtoMajor != 2 {
 			return fmt.Errorf("HTTP/2: %v, %w", resp, err)
 		}
-		select {
-		case answers <- struct{}{}:
-		default:
-		}
+		c.answered()
 	}
 }
 
-// askUntil asks again and again on one connection, and takes another when the server says that it
+// ask asks again and again on one connection, and takes another when the server says that it
 // closes. Anything else is an error, until stop is closed: then the server may close a connection that it has answered on,
-// and take no other. It tells answers of each answer if somebody listens.
-func askUntil(stop chan struct{}, addr string, answers chan<- struct{}) error {
-	stopping := func() bool {
-		select {
-		case <-stop:
-			return true
-		default:
-			return false
-		}
-	}
+// and take no other.
+func (c *crowd) ask() error {
 	for {
-		nc, err := net.Dial("tcp", addr)
+		nc, err := net.Dial("tcp", c.addr)
 		if err != nil {
-			if stopping() {
+			if c.stopping() {
 				return nil
 			}
 			return err
@@ -155,24 +165,21 @@ func askUntil(stop chan struct{}, addr string, answers chan<- struct{}) error {
 		r := bufio.NewReader(nc)
 		for answered, last := false, false; !last; answered = true {
 			io.WriteString(nc, "GET /notes.txt HTTP/1.1\r\nHost: h\r\n\r\n")
-			if _, err := r.Peek(1); err != nil && stopping() && answered {
+			if _, err := r.Peek(1); err != nil && c.stopping() && answered {
 				break
 			}
 			resp, err := http.ReadResponse(r, nil)
-			if err != nil && stopping() && !testenv.SocketFilters() {
+			if err != nil && c.stopping() && !testenv.SocketFilters() {
 				break // it can't keep new clients out, and the last ones are dropped
 			}
 			if err != nil {
-				return fmt.Errorf("after another answer: %v, stopping: %v: %w", answered, stopping(), err)
+				return fmt.Errorf("after another answer: %v, stopping: %v: %w", answered, c.stopping(), err)
 			}
 			body, err := io.ReadAll(resp.Body)
 			if err != nil || resp.StatusCode != 200 || !bytes.Contains(body, []byte("Bowline")) {
 				return fmt.Errorf("status %d, %d bytes, %v", resp.StatusCode, len(body), err)
 			}
-			select {
-			case answers <- struct{}{}:
-			default:
-			}
+			c.answered()
 			last = resp.Close
 		}
 		nc.Close()
