@@ -132,42 +132,28 @@ const overloadNumber = 100
 
 // pickRows numbers the rows and returns those whose names match one of the patterns, or all.
 func pickRows(all []row, patterns []string) ([]row, error) {
-	next := [2]int{1, overloadNumber + 1}
+	next := map[bool]int{false: 1, true: overloadNumber + 1}
 	var names []string
 	for i := range all {
-		half := 0
-		if all[i].overload {
-			half = 1
-		}
-		all[i].number = next[half]
-		next[half]++
-		names = append(names, all[i].name)
+		r := &all[i]
+		r.number = next[r.overload]
+		next[r.overload]++
+		names = append(names, r.name)
 	}
 	if len(patterns) == 0 {
 		return all, nil
-	}
-	var picked []row
-	for _, r := range all {
-		if slices.ContainsFunc(patterns, func(p string) bool { return r.matches(p) }) {
-			picked = append(picked, r)
-		}
 	}
 	for _, p := range patterns {
 		if !slices.ContainsFunc(all, func(r row) bool { return r.matches(p) }) {
 			return nil, &usageError{fmt.Sprintf("no row %q: choose from ordinary, overload, %s", p, strings.Join(names, ", "))}
 		}
 	}
-	return picked, nil
+	return slices.DeleteFunc(all, func(r row) bool { return !slices.ContainsFunc(patterns, r.matches) }), nil
 }
 
 // between reports whether a row is one of a sweep whose ends, and the middle, are rows too.
 func (r *row) between() bool {
-	for _, pattern := range []string{"*-hello-10", "*-hello-1000", "cpu-*-1x", "cpu-*-5x", "mix-1x", "mix-5x"} {
-		if ok, _ := path.Match(pattern, r.name); ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"*-hello-10", "*-hello-1000", "cpu-*-1x", "cpu-*-5x", "mix-1x", "mix-5x"}, r.matches)
 }
 
 // matches reports whether a pattern is the name of the row or of its half, or one of path.Match.

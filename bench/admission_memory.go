@@ -210,7 +210,7 @@ func (m *memoryProgram) consume() {
 // runMemoryWorker runs the program for some time, until something has been consumed at
 // least, prints now and then how much it has
 // consumed, and at the end what it has measured.
-func runMemoryWorker(args []string, out io.Writer) error {
+func runMemoryWorker(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("memory", flag.ExitOnError)
 	goroutines := flags.Bool("goroutines", false, "use goroutines")
 	limit := flags.Int("producers", 0, "producers that may produce at a time; 0: all")
@@ -238,7 +238,6 @@ func runMemoryWorker(args []string, out io.Writer) error {
 	used, available := collectorShares(gc)
 	emit("gc-share", "%", 100*used)
 	emit("gc-of-core", "%", 100*available)
-	return nil
 }
 
 func (m *memoryProgram) onTasks(limit int, declare string) {

@@ -87,6 +87,7 @@ func keep(from, to string) error {
 	return nil
 }
 
+// keptReports reads all reports below a folder, or that in a file.
 func keptReports(folder string) ([]*report.Report, error) {
 	var all []*report.Report
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -120,21 +121,12 @@ func readReport(path string) (*report.Report, error) {
 	return r, nil
 }
 
-func findReports(path string) ([]*report.Report, error) {
-	info, err := os.Stat(path)
-	if err != nil || info.IsDir() {
-		return keptReports(path)
-	}
-	r, err := readReport(path)
-	return []*report.Report{r}, err
-}
-
 func compareCommand(before, after string, threshold float64, out io.Writer) error {
-	b, err := findReports(before)
+	b, err := keptReports(before)
 	if err != nil {
 		return err
 	}
-	a, err := findReports(after)
+	a, err := keptReports(after)
 	if err != nil {
 		return err
 	}

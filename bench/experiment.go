@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,10 +225,7 @@ func runExperiment(ctx context.Context, o options, out, progress io.Writer) (err
 	if err := writeFiles(&result, dir, files); err != nil {
 		return err
 	}
-	if unknown != nil {
-		return unknown
-	}
-	return r.failed
+	return cmp.Or(unknown, r.failed)
 }
 
 // unknownSystem is about the first of the systems asked for that is not offered; nil if there is none, or if

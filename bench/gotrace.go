@@ -189,15 +189,16 @@ func traceChannels(path string, rounds int) error {
 }
 
 // readTraceWorker is the process that is measured.
-func readTraceWorker(args []string, _ io.Writer) error {
+func readTraceWorker(args []string, _ io.Writer) {
 	if len(args) != 2 || args[0] != "graph" && args[0] != "decode" {
-		return fmt.Errorf("%s gotrace: want graph or decode, and the file of a trace", workerCommand)
+		check(fmt.Errorf("%s gotrace: want graph or decode, and the file of a trace", workerCommand))
 	}
 	f := must(os.Open(args[1]))
 	if args[0] == "decode" {
-		return new(tracedFile).decode(f)
+		check(new(tracedFile).decode(f))
+		return
 	}
-	return tables.WriteText(io.Discard, must(gotrace.Read(f, gotrace.Options{})), tables.Options{})
+	check(tables.WriteText(io.Discard, must(gotrace.Read(f, gotrace.Options{})), tables.Options{}))
 }
 
 // decode counts what is in a trace. A generation is in memory as a whole before its first event comes,

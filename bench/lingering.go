@@ -22,7 +22,7 @@ var lingers = map[string]*unix.Linger{
 const lingeringData = 16 << 10
 
 // lingering closes j.x sockets at once.
-func (s *threads) lingering(j job) error {
+func (s *threads) lingering(j job) {
 	ln := must(s.listen())
 	defer ln.Close()
 	conns := make([]net.Conn, j.x)
@@ -60,7 +60,6 @@ func (s *threads) lingering(j job) error {
 	}
 	j.emit("stall-"+j.metric, "ms", float64(stall.Load())/1e6)
 	j.emit("close-"+j.metric, "µs", float64(time.Since(began).Microseconds())/float64(j.x))
-	return nil
 }
 
 // dialDeaf connects a socket whose receive buffer holds less than lingeringData, and that nobody reads.

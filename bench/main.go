@@ -25,10 +25,7 @@ import (
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == workerCommand {
-		if err := runWorker(os.Args[2:], os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		runWorker(os.Args[2:], os.Stdout)
 		return
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

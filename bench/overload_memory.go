@@ -194,7 +194,7 @@ var overloadCgroupExperiment = experiment{
 		points: pointsAt("hold", memoryMain...),
 		systems: func(r *run) []contender {
 			m := &matrix{run: r}
-			return m.contendersOf(m.behindNginx, m.groupSample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
+			return m.contendersOf(m.system, m.groupSample, m.memoryTakes, "capriccio", "capriccio-fifo", "net-http", memlimitSystem)
 		},
 		length: time.Second,
 	}},

@@ -31,7 +31,7 @@ const relayPiece = 256 << 10
 
 // relay passes data on through j.x pairs of connections. What sends and receives is a process of its own, on
 // the other core: its threads would wait for the one processor of this one's Go runtime.
-func (s *threads) relay(j job) error {
+func (s *threads) relay(j job) {
 	in, out := must(s.listen()), must(s.listen())
 	ends := proc.Command{Path: must(os.Executable()), Core: clientCore, Args: []string{workerCommand, relayEnds, in.Addr().String(), out.Addr().String(),
 		strconv.Itoa(j.x), strconv.FormatInt(j.duration.Milliseconds(), 10)}}
@@ -63,18 +63,17 @@ func (s *threads) relay(j job) error {
 	used := processTime() - before
 	bytes, err := strconv.ParseInt(strings.Join(lines, ""), 10, 64)
 	if err != nil || bytes == 0 {
-		return fmt.Errorf("received were %q bytes in %v, want a number", lines, j.duration)
+		check(fmt.Errorf("received were %q bytes in %v, want a number", lines, j.duration))
 	}
 	j.emit("cpu-"+j.metric, "s/GB", used.Seconds()/(float64(bytes)/1e9))
 	j.emit("rate-"+j.metric, "MB/s", float64(bytes)/1e6/j.duration.Seconds())
-	return nil
 }
 
 // runRelayEnds sends to the first address and receives from the second for a time, through a number of connections of
 // each kind, and prints how many bytes have come. Its arguments are the addresses, that number, and milliseconds.
-func runRelayEnds(args []string, out io.Writer) error {
+func runRelayEnds(args []string, out io.Writer) {
 	if len(args) != 4 {
-		return fmt.Errorf("arguments are %q, want TO FROM CONNECTIONS MILLISECONDS", args)
+		check(fmt.Errorf("arguments are %q, want TO FROM CONNECTIONS MILLISECONDS", args))
 	}
 	to, from := must(net.ResolveTCPAddr("tcp", args[0])), must(net.ResolveTCPAddr("tcp", args[1]))
 	until := time.Now().Add(time.Duration(must(strconv.Atoi(args[3]))) * time.Millisecond)
@@ -93,7 +92,6 @@ func runRelayEnds(args []string, out io.Writer) error {
 	}
 	ends.Wait()
 	fmt.Fprintln(out, bytes.Load())
-	return nil
 }
 
 // sendUntil sends one piece at least.

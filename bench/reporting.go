@@ -44,7 +44,7 @@ func reportCommand(from, document string, out io.Writer) error {
 	if err := os.MkdirAll(shown, 0o777); err != nil {
 		return err
 	}
-	reports, err := findReports(from)
+	reports, err := keptReports(from)
 	if err != nil {
 		return err
 	}
@@ -98,24 +98,18 @@ func replaceIn(path, heading, block, text string) error {
 
 // newest are the reports of an experiment that count, one for each kind of processor, the newest first.
 func newest(name string, reports []*report.Report) []*report.Report {
-	isFull := func(r *report.Report) bool { return r.Name == name && !r.Env.Quick }
-	full := slices.ContainsFunc(reports, isFull)
+	reports = slices.DeleteFunc(slices.Clone(reports), func(r *report.Report) bool { return r.Name != name })
+	isQuick := func(r *report.Report) bool { return r.Env.Quick }
+	if full := slices.DeleteFunc(slices.Clone(reports), isQuick); len(full) > 0 {
+		reports = full
+	}
+	slices.SortStableFunc(reports, func(a, b *report.Report) int { return strings.Compare(b.Env.Time, a.Env.Time) })
 	var best []*report.Report
 	for _, r := range reports {
-		if r.Name != name || full && !isFull(r) {
-			continue
-		}
-		i := 0
-		for i < len(best) && best[i].Env.CPU != r.Env.CPU {
-			i++
-		}
-		if i == len(best) {
+		if !slices.ContainsFunc(best, func(b *report.Report) bool { return b.Env.CPU == r.Env.CPU }) {
 			best = append(best, r)
-		} else if best[i].Env.Time < r.Env.Time {
-			best[i] = r
 		}
 	}
-	slices.SortStableFunc(best, func(a, b *report.Report) int { return strings.Compare(b.Env.Time, a.Env.Time) })
 	return best
 }
 

@@ -19,7 +19,7 @@ import (
 const workerCommand = "worker"
 
 // workers are the processes this program can be, by the first argument.
-var workers = map[string]func(args []string, out io.Writer) error{
+var workers = map[string]func(args []string, out io.Writer){
 	"goroutine":       measuring(goroutineMetrics),
 	"capriccio":       measuring(taskMetrics(oneLoop)),
 	bareSystem:        measuring(taskMetrics(bareLoop)),
@@ -34,7 +34,7 @@ var workers = map[string]func(args []string, out io.Writer) error{
 	"native":          runNativeServer,
 	"locked-read":     runLockedRead,
 	"chores-knot":     runChoresKnot,
-	"chores-net-http": func(args []string, out io.Writer) error { return chores.RunHTTP(args, out, chores.Limits{}) },
+	"chores-net-http": func(args []string, out io.Writer) { check(chores.RunHTTP(args, out, chores.Limits{})) },
 	"client":          runClient,
 	"calibrate":       runCalibrate,
 	"memory":          runMemoryWorker,
@@ -70,11 +70,11 @@ func init() {
 	}
 }
 
-func runWorker(args []string, out io.Writer) error {
+func runWorker(args []string, out io.Writer) {
 	if len(args) == 0 || workers[args[0]] == nil {
-		return fmt.Errorf("%s: unknown kind %.1q", workerCommand, args)
+		check(fmt.Errorf("%s: unknown kind %.1q", workerCommand, args))
 	}
-	return workers[args[0]](args[1:], out)
+	workers[args[0]](args[1:], out)
 }
 
 type job struct {
@@ -92,26 +92,23 @@ func emitAt[X int | float64](out io.Writer, x X) emitter {
 	return func(metric, unit string, value float64) { fmt.Fprintf(out, "%s %s %v %.6g\n", metric, unit, x, value) }
 }
 
-type metricFunc func(j job) error
+type metricFunc func(j job)
 
 // workInfix stands between a metric's name and the work of each operation.
 const workInfix = "-work-"
 
 // measuring makes a worker out of the metrics that a system knows.
-func measuring(metrics map[string]metricFunc) func([]string, io.Writer) error {
-	return func(args []string, out io.Writer) error {
-		j, err := parseJob(args)
-		if err != nil {
-			return err
-		}
+func measuring(metrics map[string]metricFunc) func([]string, io.Writer) {
+	return func(args []string, out io.Writer) {
+		j := must(parseJob(args))
 		j.emit = emitAt(out, j.x)
 		name, _, _ := strings.Cut(j.metric, workInfix)
 		measure, ok := metrics[name]
 		if !ok {
-			return fmt.Errorf("unknown metric %q", j.metric)
+			check(fmt.Errorf("unknown metric %q", j.metric))
 		}
 		warm()
-		return measure(j)
+		measure(j)
 	}
 }
 

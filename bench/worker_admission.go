@@ -24,7 +24,7 @@ func (w taskWorkers) Acquire() { _ = w.Semaphore.Acquire(1) } // cut short only 
 func (w taskWorkers) Release() { w.Semaphore.Release(1) }
 
 // runChoresKnot serves with Knot on one loop, as a program gets it otherwise.
-func runChoresKnot(args []string, out io.Writer) error {
+func runChoresKnot(args []string, out io.Writer) {
 	f := chores.NewFlags("knot")
 	check(f.Parse(args))
 	host := taskHost(f)
@@ -53,7 +53,7 @@ func runChoresKnot(args []string, out io.Writer) error {
 	})
 	chores.OnTerm(func(ctx context.Context) { ended <- server.Shutdown(ctx) })
 	go func() { ended <- host.Obey() }()
-	return <-ended
+	check(<-ended)
 }
 
 // The priorities of RFC 9218 go from u=0, the most urgent, to u=7; tasks' from the
@@ -92,10 +92,9 @@ func (f failCounter) Handle(_ context.Context, r slog.Record) error {
 // runCalibrate prints how many steps of work take 1 ms of CPU time, undisturbed. Every
 // server is then given the same number: work that is counted in steps, not by a clock,
 // stays the same however often the thread is interrupted.
-func runCalibrate(_ []string, out io.Writer) error {
+func runCalibrate(_ []string, out io.Writer) {
 	warm()
 	fmt.Fprintln(out, "steps count 1", calibrateWork(int(time.Millisecond)))
-	return nil
 }
 
 func taskHost(f *chores.Flags) *chores.Host {

@@ -140,7 +140,7 @@ func (t *fileTable) get(loop int, r *cacheRequest) []byte {
 
 // measureCache has the tasks of j.x loops ask for files by Zipf's law.
 func measureCache(way string) metricFunc {
-	return func(j job) error {
+	return func(j job) {
 		rt := must(capriccio.New(capriccio.WithLoops(j.x), capriccio.WithLogger(slog.New(slog.DiscardHandler))))
 		defer rt.Close()
 		files := make([]*cachedFile, cacheFiles)
@@ -189,13 +189,13 @@ func measureCache(way string) metricFunc {
 		crossed := must(bgraph.Diff(before, capriccio.Snapshot(rt)))
 		stop.Store(true)
 		if missed.Load() > 0 || n == 0 {
-			return fmt.Errorf("%d of %d requests did not find their file", missed.Load(), n)
+			check(fmt.Errorf("%d of %d requests did not find their file", missed.Load(), n))
 		}
-		return t.emit(j, float64(n), float64(used.Nanoseconds()), crossed)
+		t.emit(j, float64(n), float64(used.Nanoseconds()), crossed)
 	}
 }
 
-func (t *fileTable) emit(j job, requests, used float64, s *bgraph.Snapshot) error {
+func (t *fileTable) emit(j job, requests, used float64, s *bgraph.Snapshot) {
 	j.emit("per-request", "ns", used/requests)
 	var wakes float64
 	for _, c := range s.Crossings {
@@ -205,7 +205,7 @@ func (t *fileTable) emit(j job, requests, used float64, s *bgraph.Snapshot) erro
 	}
 	j.emit("crossings", "1", wakes/requests)
 	if t.way != "capriccio-shared" {
-		return nil
+		return
 	}
 	var taken uint64
 	for _, part := range t.parts {
@@ -214,5 +214,4 @@ func (t *fileTable) emit(j job, requests, used float64, s *bgraph.Snapshot) erro
 		part.mu.Unlock()
 	}
 	j.emit("taken", "%", 100*float64(taken)/requests)
-	return nil
 }

@@ -33,13 +33,14 @@ var tasks = &threads{
 	yield:     task.Yield,
 	waitGroup: func() waitGroup { return new(task.WaitGroup) },
 	listen:    func() (net.Listener, error) { return netpoll.Listen("tcp", "127.0.0.1:0") },
-	pipe: func() (pipe, error) {
+	pipe: func() pipe {
 		r, w, err := netpoll.Pipe()
-		return pipe{r, w}, err
+		check(err)
+		return pipe{r, w}
 	},
-	bothWays: func(fd int) (pipe, error) {
-		f, err := netpoll.NewFile(fd, "pipe")
-		return pipe{f, f}, err
+	bothWays: func(fd int) pipe {
+		f := must(netpoll.NewFile(fd, "pipe"))
+		return pipe{f, f}
 	},
 }
 
@@ -73,16 +74,19 @@ func oneLoopWith(options ...capriccio.Option) (*task.Runtime, error) {
 // onLoopOf runs a measurement as a task of a runtime with one loop. The process ends
 // after it, whatever the other tasks do.
 func onLoopOf(start func() (*task.Runtime, error), measure metricFunc) metricFunc {
-	return func(j job) error {
+	return func(j job) {
 		rt := must(start())
-		done := make(chan error, 1)
-		rt.Go(func() { done <- measure(j) })
-		return <-done
+		done := make(chan struct{})
+		rt.Go(func() {
+			measure(j)
+			close(done)
+		})
+		<-done
 	}
 }
 
-func taskYield(j job) error {
-	return measureYield(j, taskSpawn, task.Yield, func(stop *atomic.Bool) (n int64) {
+func taskYield(j job) {
+	measureYield(j, taskSpawn, task.Yield, func(stop *atomic.Bool) (n int64) {
 		for !stop.Load() {
 			task.Yield()
 			n++
@@ -93,7 +97,7 @@ func taskYield(j job) error {
 
 func taskSpawn(fn func()) { task.Go(fn) }
 
-func taskMutex(j job) error {
+func taskMutex(j job) {
 	var mu task.Mutex
 	const batch = 10_000
 	j.emit("mutex", "ns", j.untilTime(batch, func() {
@@ -102,10 +106,9 @@ func taskMutex(j job) error {
 			mu.Unlock() //lint:ignore SA2001 an empty critical section is what is measured
 		}
 	}))
-	return nil
 }
 
-func taskCreate(j job) error {
+func taskCreate(j job) {
 	var wg task.WaitGroup
 	body := func() { wg.Done() }
 	turns := clockInterval(j.x)
@@ -118,12 +121,11 @@ func taskCreate(j job) error {
 			wg.Wait()
 		}
 	}))
-	return nil
 }
 
-func taskChan(j job) error {
+func taskChan(j job) {
 	if j.x < 2 {
-		return errAlone
+		check(errAlone)
 	}
 	ring := make([]*task.Chan[struct{}], j.x)
 	for i := range ring {
@@ -141,7 +143,7 @@ func taskChan(j job) error {
 		})
 	}
 	out, in := ring[1], ring[0]
-	return measureRing(j, "chan", func() {
+	measureRing(j, "chan", func() {
 		sent := out.Send(struct{}{})
 		if _, err := in.Recv(); err != nil || sent != nil {
 			check(errors.Join(sent, err))
@@ -149,7 +151,7 @@ func taskChan(j job) error {
 	})
 }
 
-func taskCond(j job) error {
+func taskCond(j job) {
 	var mu task.Mutex
 	turn := 0 // guarded by mu
 	ring := make([]*task.Cond, j.x)
@@ -175,7 +177,7 @@ func taskCond(j job) error {
 			}
 		})
 	}
-	return measureRing(j, "cond", func() { pass(0, 1%j.x) })
+	measureRing(j, "cond", func() { pass(0, 1%j.x) })
 }
 
 type taskBuffer struct {
@@ -219,7 +221,7 @@ func (b *taskBuffer) consume() {
 	}
 }
 
-func taskPairs(j job) error {
+func taskPairs(j job) {
 	b := &taskBuffer{pairs: newPairs(j)}
 	b.notEmpty, b.notFull = task.NewCond(&b.mu), task.NewCond(&b.mu)
 	b.measured.Add(1)
@@ -228,5 +230,4 @@ func taskPairs(j job) error {
 		task.Go(b.consume)
 	}
 	b.measured.Wait()
-	return nil
 }

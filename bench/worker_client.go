@@ -58,7 +58,7 @@ const (
 	servedTime = 250 * time.Millisecond
 )
 
-func runClient(args []string, out io.Writer) error {
+func runClient(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("client", flag.ExitOnError)
 	text := flags.String("spec", "", "what to do, as JSON")
 	flags.Parse(args)
@@ -83,9 +83,9 @@ func runClient(args []string, out io.Writer) error {
 		r.Usage, r.Jam, r.Took = seen.All, seen.Jam, seen.Took
 		r.count(seen.Outcomes, 0, 0, spec.Crowd.Limit+time.Second, time.Hour)
 	default:
-		return fmt.Errorf("client: -spec=%s says nothing", *text)
+		check(fmt.Errorf("client: -spec=%s says nothing", *text))
 	}
-	return json.NewEncoder(out).Encode(r)
+	check(json.NewEncoder(out).Encode(r))
 }
 
 func (r *clientResult) count(outcomes []load.Outcome, classes int, from, to, target time.Duration) {

@@ -31,7 +31,7 @@ type deepServer struct {
 
 // runDeepServer serves until its standard input ends. SIGUSR1 makes it say what memory it
 // has, SIGHUP does so after collecting. (At SIGUSR2 the runtime writes a dump into a file.)
-func runDeepServer(args []string, out io.Writer) error {
+func runDeepServer(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("deep", flag.ExitOnError)
 	kind := flags.String("kind", "", "capriccio or goroutine")
 	withTLS := flags.Bool("tls", false, "make a TLS handshake, decode JSON, execute a template")
@@ -44,16 +44,16 @@ func runDeepServer(args []string, out io.Writer) error {
 	switch *kind {
 	case "capriccio":
 		s.call = func(f func()) { stackchunk.Call(deepNeed, f) }
-		return serveInTask(must(oneLoop()), out, func(ln *netpoll.Listener) error {
+		serveInTask(must(oneLoop()), out, func(ln *netpoll.Listener) error {
 			return acceptAll(ln, func(c net.Conn) { task.Go(func() { s.serve(c) }) })
 		})
 	case "goroutine":
 		s.call = func(f func()) { f() }
-		return serveOnGoroutines(out, func(ln net.Listener) error {
+		serveOnGoroutines(out, func(ln net.Listener) error {
 			return acceptAll(ln, func(c net.Conn) { go s.serve(c) })
 		})
 	default:
-		return fmt.Errorf("-kind=%q, want capriccio or goroutine", *kind)
+		check(fmt.Errorf("-kind=%q, want capriccio or goroutine", *kind))
 	}
 }
 
@@ -118,7 +118,7 @@ func reportMemory(out io.Writer) {
 
 // runDeepClient opens connections, some at a time, makes one request on each, says
 // "holding", and keeps them until its standard input ends.
-func runDeepClient(args []string, out io.Writer) error {
+func runDeepClient(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("deep-client", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	withTLS := flags.Bool("tls", false, "by TLS")
@@ -130,7 +130,6 @@ func runDeepClient(args []string, out io.Writer) error {
 		config = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}
 	}
 	hold(out, *conns, func(i int) net.Conn { return deepExchange(*addr, i, config) })
-	return nil
 }
 
 // deepExchange makes connection number i and a request on it.
@@ -146,20 +145,20 @@ func deepExchange(addr string, i int, config *tls.Config) net.Conn {
 }
 
 // deepTaskMetrics measure fresh tasks that go deep once.
-func deepTaskMetrics(fresh func(j job, body func()) error) map[string]metricFunc {
+func deepTaskMetrics(fresh func(j job, body func())) map[string]metricFunc {
 	return map[string]metricFunc{
-		"ns-per-task":                func(j job) error { return fresh(j, func() { useStack(deepBytes) }) },
-		"ns-per-task" + renderSuffix: func(j job) error { return fresh(j, func() { must(renderPage()) }) },
+		"ns-per-task":                func(j job) { fresh(j, func() { useStack(deepBytes) }) },
+		"ns-per-task" + renderSuffix: func(j job) { fresh(j, func() { must(renderPage()) }) },
 	}
 }
 
-func freshTasks(j job, body func()) error {
-	return onOneLoop(func(j job) error {
-		return tasks.fresh(j, func() { stackchunk.Call(deepNeed, body) })
+func freshTasks(j job, body func()) {
+	onOneLoop(func(j job) {
+		tasks.fresh(j, func() { stackchunk.Call(deepNeed, body) })
 	})(j)
 }
 
-func (s *threads) fresh(j job, body func()) error {
+func (s *threads) fresh(j job, body func()) {
 	all := s.waitGroup()
 	run := func() { body(); all.Done() }
 	j.emit(j.metric, "ns", j.untilTime(j.x, func() {
@@ -169,5 +168,4 @@ func (s *threads) fresh(j job, body func()) error {
 		}
 		all.Wait()
 	}))
-	return nil
 }

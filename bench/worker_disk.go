@@ -18,22 +18,19 @@ import (
 )
 
 // diskWorker makes a worker that reads: METRIC READERS MILLISECONDS MISSES SMALL LARGE.
-func diskWorker(measure func(job, *diskReads) error) func([]string, io.Writer) error {
-	return func(args []string, out io.Writer) error {
+func diskWorker(measure func(job, *diskReads)) func([]string, io.Writer) {
+	return func(args []string, out io.Writer) {
 		if len(args) != 6 {
-			return fmt.Errorf("arguments are %q, want METRIC READERS MILLISECONDS MISSES SMALL LARGE", args)
+			check(fmt.Errorf("arguments are %q, want METRIC READERS MILLISECONDS MISSES SMALL LARGE", args))
 		}
-		j, err := parseJob(args[:4])
-		if err != nil {
-			return err
-		}
+		j := must(parseJob(args[:4]))
 		j.emit = emitAt(out, j.x)
 		reads := &diskReads{small: args[4], large: args[5], misses: j.work}
 		switch {
 		case j.work > 100:
-			return fmt.Errorf("%d %% of misses", j.work)
+			check(fmt.Errorf("%d %% of misses", j.work))
 		case j.metric != readsDirect && j.metric != readsMixed && j.metric != readsBuffered:
-			return fmt.Errorf("unknown metric %q", j.metric)
+			check(fmt.Errorf("unknown metric %q", j.metric))
 		case j.metric == readsDirect:
 			reads.misses = 100
 		}
@@ -41,7 +38,7 @@ func diskWorker(measure func(job, *diskReads) error) func([]string, io.Writer) e
 		// Page by page: what O_DIRECT asks for.
 		reads.buffers = must(unix.Mmap(-1, 0, j.x*diskBlock, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE))
 		warm()
-		return measure(j, reads)
+		measure(j, reads)
 	}
 }
 
@@ -188,15 +185,15 @@ func openDisk[F interface {
 }
 
 // goDisk reads with goroutines and os.File.
-func goDisk(j job, d *diskReads) error {
+func goDisk(j job, d *diskReads) {
 	openDisk(d, os.OpenFile)
-	return d.measure(j, goroutines)
+	check(d.measure(j, goroutines))
 }
 
 // taskDisk reads with tasks and package aio.
-func taskDisk(j job, d *diskReads) error {
-	return onOneLoop(func(j job) error {
+func taskDisk(j job, d *diskReads) {
+	onOneLoop(func(j job) {
 		openDisk(d, aio.OpenFile)
-		return d.measure(j, tasks)
+		check(d.measure(j, tasks))
 	})(j)
 }

@@ -27,7 +27,7 @@ type eventLoop struct {
 	buffer [tokensRead * tokenBytes]byte
 }
 
-func epollTokens(j job) error {
+func epollTokens(j job) {
 	l := &eventLoop{epoll: must(unix.EpollCreate1(unix.EPOLL_CLOEXEC))}
 	l.open(j.x)
 	tokens := tokensFor(j.x)
@@ -44,23 +44,24 @@ func epollTokens(j job) error {
 		}
 		if took := time.Since(start); took >= j.duration {
 			j.emit("tokens", "tokens/s", float64(passed)/took.Seconds())
-			return nil
+			return
 		}
 	}
 }
 
 func (l *eventLoop) open(pipes int) {
-	add := func(r, w int) (pipe, error) {
+	add := func(r, w int) pipe {
 		i := len(l.pipes)
 		l.pipes = append(l.pipes, rawPipe{r: r, w: w, lot: uint64(i)})
 		event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(i)}
-		return pipe{}, unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, r, &event)
+		check(unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, r, &event))
+		return pipe{}
 	}
-	openPipes(pipes, func() (pipe, error) {
+	openPipes(pipes, func() pipe {
 		var ends [2]int
 		check(unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
 		return add(ends[0], ends[1])
-	}, func(fd int) (pipe, error) { return add(fd, fd) })
+	}, func(fd int) pipe { return add(fd, fd) })
 }
 
 func (l *eventLoop) turn() (passed int) {

@@ -30,7 +30,7 @@ import (
 
 // runFileServer serves the files below a folder, with Knot or with net/http. It ends with
 // its standard input.
-func runFileServer(args []string, out io.Writer) error {
+func runFileServer(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("files", flag.ExitOnError)
 	kind := flags.String("kind", "knot", "knot, net-http, adapted: the handler of net/http on Knot; direct: Knot past the page cache")
 	root := flags.String("root", "", "folder")
@@ -55,16 +55,17 @@ func runFileServer(args []string, out io.Writer) error {
 		if *most > 0 {
 			handler = atMost(*most, handler)
 		}
-		return serveOnGoroutines(out, func(ln net.Listener) error {
+		serveOnGoroutines(out, func(ln net.Listener) error {
 			if *pem != "" {
 				return http.ServeTLS(ln, handler, *pem, *pem)
 			}
 			return http.Serve(ln, handler)
 		})
+		return
 	default:
-		return fmt.Errorf("-kind=%q, want knot, net-http, adapted or direct", *kind)
+		check(fmt.Errorf("-kind=%q, want knot, net-http, adapted or direct", *kind))
 	}
-	return serveKnot(must(oneLoop()), server, out)
+	serveKnot(must(oneLoop()), server, out)
 }
 
 // atMost lets requests wait while a number of others is being served.
@@ -98,7 +99,7 @@ func filesByKnot(root, pages, pem string, cache int64) *knot.Server {
 const supportPage = 12 << 10
 
 // runResponder makes pages for other servers, by FastCGI. It ends with its standard input.
-func runResponder(_ []string, out io.Writer) error {
+func runResponder(_ []string, out io.Writer) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := make([]byte, 0, supportPage+sha256.Size)
 		for sum := sha256.Sum256([]byte(r.URL.Path)); len(page) < supportPage; sum = sha256.Sum256(page) { // 2 MB hashed in all
@@ -108,7 +109,7 @@ func runResponder(_ []string, out io.Writer) error {
 		w.Header().Set("Content-Length", strconv.Itoa(supportPage))
 		w.Write(page[:supportPage])
 	})
-	return serveOnGoroutines(out, func(ln net.Listener) error { return fcgi.Serve(ln, handler) })
+	serveOnGoroutines(out, func(ln net.Listener) error { return fcgi.Serve(ln, handler) })
 }
 
 // supportUsers fetch a page of supportFiles files and one made by FastCGI, then think.
@@ -131,7 +132,7 @@ func (u *supportUsers) think(user int) time.Duration {
 // runFetch is the client process of web: it asks for files of the tree and prints
 // samples whose parameter is the number of clients. What is left of its arguments are files in
 // place of the tree's, as PATH=BYTES: each is asked for as often as any other.
-func runFetch(args []string, out io.Writer) error {
+func runFetch(args []string, out io.Writer) {
 	var cfg load.Config
 	flags, parse := loadFlags("fetch", &cfg)
 	folders := flags.Int("folders", 1, "folders of the tree")
@@ -171,7 +172,7 @@ func runFetch(args []string, out io.Writer) error {
 		}
 		return page.request, page.size
 	}
-	return fetchAndPrint(cfg, out)
+	fetchAndPrint(cfg, out)
 }
 
 // fetched is something to ask for.
@@ -184,10 +185,10 @@ func newFetched(path string, size int64) fetched {
 	return fetched{fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: bench\r\n\r\n", path), size}
 }
 
-func fetchAndPrint(cfg load.Config, out io.Writer) error {
+func fetchAndPrint(cfg load.Config, out io.Writer) {
 	result := must(load.Run(cfg))
 	if result.Elapsed <= 0 {
-		return errors.New("no time has passed")
+		check(errors.New("no time has passed"))
 	}
 	emit := emitAt(out, cfg.Conns)
 	seconds, requested := result.Elapsed.Seconds(), float64(result.Requests)
@@ -203,7 +204,6 @@ func fetchAndPrint(cfg load.Config, out io.Writer) error {
 	emit("server-busy", "%", 100*result.Usage.Server.Seconds()/seconds)
 	emit("client-busy", "%", 100*result.Usage.Client.Seconds()/seconds)
 	emit("read-from-disk", "MB/s", float64(result.Fetched)/1e6/seconds)
-	return nil
 }
 
 // directFiles serves files past the page cache (O_DIRECT), and keeps the contents of those last asked for

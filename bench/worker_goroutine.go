@@ -25,18 +25,19 @@ var goroutines = &threads{
 	yield:     runtime.Gosched,
 	waitGroup: func() waitGroup { return new(sync.WaitGroup) },
 	listen:    func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
-	pipe: func() (pipe, error) {
+	pipe: func() pipe {
 		r, w, err := os.Pipe()
-		return pipe{r, w}, err
+		check(err)
+		return pipe{r, w}
 	},
-	bothWays: func(fd int) (pipe, error) {
+	bothWays: func(fd int) pipe {
 		f := os.NewFile(uintptr(fd), "pipe")
-		return pipe{f, f}, nil
+		return pipe{f, f}
 	},
 }
 
-func goYield(j job) error {
-	return measureYield(j, goSpawn, runtime.Gosched, func(stop *atomic.Bool) (n int64) {
+func goYield(j job) {
+	measureYield(j, goSpawn, runtime.Gosched, func(stop *atomic.Bool) (n int64) {
 		for !stop.Load() {
 			runtime.Gosched()
 			n++
@@ -47,7 +48,7 @@ func goYield(j job) error {
 
 func goSpawn(fn func()) { go fn() }
 
-func goMutex(j job) error {
+func goMutex(j job) {
 	var mu sync.Mutex
 	const batch = 10_000
 	j.emit("mutex", "ns", j.untilTime(batch, func() {
@@ -56,10 +57,9 @@ func goMutex(j job) error {
 			mu.Unlock() //lint:ignore SA2001 an empty critical section is what is measured
 		}
 	}))
-	return nil
 }
 
-func goCreate(j job) error {
+func goCreate(j job) {
 	var wg sync.WaitGroup
 	body := func() { wg.Done() }
 	turns := clockInterval(j.x)
@@ -72,12 +72,11 @@ func goCreate(j job) error {
 			wg.Wait()
 		}
 	}))
-	return nil
 }
 
-func goChan(j job) error {
+func goChan(j job) {
 	if j.x < 2 {
-		return errAlone
+		check(errAlone)
 	}
 	ring := make([]chan struct{}, j.x)
 	for i := range ring {
@@ -92,13 +91,13 @@ func goChan(j job) error {
 		}()
 	}
 	out, in := ring[1], ring[0]
-	return measureRing(j, "chan", func() {
+	measureRing(j, "chan", func() {
 		out <- struct{}{}
 		<-in
 	})
 }
 
-func goCond(j job) error {
+func goCond(j job) {
 	var mu sync.Mutex
 	turn := 0 // guarded by mu
 	ring := make([]*sync.Cond, j.x)
@@ -124,7 +123,7 @@ func goCond(j job) error {
 			}
 		}()
 	}
-	return measureRing(j, "cond", func() { pass(0, 1%j.x) })
+	measureRing(j, "cond", func() { pass(0, 1%j.x) })
 }
 
 type goBuffer struct {
@@ -168,7 +167,7 @@ func (b *goBuffer) consume() {
 	}
 }
 
-func goPairs(j job) error {
+func goPairs(j job) {
 	b := &goBuffer{pairs: newPairs(j)}
 	b.notEmpty, b.notFull = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
 	b.measured.Add(1)
@@ -177,5 +176,4 @@ func goPairs(j job) error {
 		go b.consume()
 	}
 	b.measured.Wait()
-	return nil
 }

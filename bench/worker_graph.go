@@ -28,14 +28,14 @@ var graphs = map[string]bgraph.Config{
 }
 
 // observed makes the workers of the graphs: the metrics of our tasks, on a loop that is observed.
-func observed(system string) func(args []string, out io.Writer) error {
+func observed(system string) func(args []string, out io.Writer) {
 	metrics := taskMetrics(func() (*task.Runtime, error) { return loopObservedBy(recorder.New(graphs[system])) })
 	metrics["graph-size"] = graphSize
 	return measuring(metrics)
 }
 
 // graphSize measures what a graph of x nodes takes, and what it is to look at it.
-func graphSize(j job) error {
+func graphSize(j job) {
 	const few, many = 1, 5
 	thin := newSizedGraph(j.x, few)
 	thin.rt.Close()
@@ -52,7 +52,7 @@ func graphSize(j job) error {
 		}
 		dumpAgainAndAgain(j, thick, suffix)
 	}
-	return thick.rt.Close()
+	check(thick.rt.Close())
 }
 
 // dumpAgainAndAgain measures dumps of s.

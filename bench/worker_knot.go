@@ -24,7 +24,7 @@ import (
 
 // runKnot is our server in hello and idle-conns: Knot's HTTP layer with a fixed
 // response, on one loop. It ends with its standard input.
-func runKnot(args []string, out io.Writer) error {
+func runKnot(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("knot", flag.ExitOnError)
 	graph := flags.Bool("graph", false, "learn the blocking graph, as a program does unless told otherwise")
 	bare := flags.Bool("bare", false, "no blocking graph, first in, first out")
@@ -60,7 +60,7 @@ func runKnot(args []string, out io.Writer) error {
 	if *backend != "" {
 		server.Handler = must(proxy.New(proxy.Config{Backends: []string{"http://" + *backend}})).Serve
 	}
-	return serveKnot(must(start()), server, out)
+	serveKnot(must(start()), server, out)
 }
 
 // reportStep prints, whenever the process gets SIGUSR1, the mean time between two waits.
@@ -89,8 +89,8 @@ func onSignal(answer func(os.Signal), signals ...os.Signal) {
 // runTaskServer is the system capriccio-task of idle-conns: a task for each connection, which
 // waits for the next request in Read, with its stack and its buffer. It ends with its
 // standard input.
-func runTaskServer(_ []string, out io.Writer) error {
-	return serveInTask(must(oneLoop()), out, func(ln *netpoll.Listener) error {
+func runTaskServer(_ []string, out io.Writer) {
+	serveInTask(must(oneLoop()), out, func(ln *netpoll.Listener) error {
 		return acceptAll(ln, func(c net.Conn) { task.Go(func() { answerRequests(c) }) })
 	})
 }
@@ -116,13 +116,13 @@ func answerRequests(c net.Conn) {
 }
 
 // runReverseProxy is the standard library's proxy, to the address that is its argument. It ends with its standard input.
-func runReverseProxy(args []string, out io.Writer) error {
+func runReverseProxy(args []string, out io.Writer) {
 	backend := &url.URL{Scheme: "http", Host: args[0]}
 	handler := &httputil.ReverseProxy{
 		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(backend); p.SetXForwarded() },
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true},
 	}
-	return serveOnGoroutines(out, func(ln net.Listener) error { return http.Serve(ln, handler) })
+	serveOnGoroutines(out, func(ln net.Listener) error { return http.Serve(ln, handler) })
 }
 
 // serveUpgraded answers as a program does that has been given the connection, and waits without a task.
@@ -157,37 +157,36 @@ func (u *upgraded) read() {
 // What the workers that are servers share. Each prints where it listens once it does, and ends with its
 // standard input, or with an error.
 
-func serveOnGoroutines(out io.Writer, serve func(net.Listener) error) error {
-	return serveOnGoroutinesAt("tcp", "127.0.0.1:0", out, serve)
+func serveOnGoroutines(out io.Writer, serve func(net.Listener) error) {
+	serveOnGoroutinesAt("tcp", "127.0.0.1:0", out, serve)
 }
 
-func serveOnGoroutinesAt(network, addr string, out io.Writer, serve func(net.Listener) error) error {
+func serveOnGoroutinesAt(network, addr string, out io.Writer, serve func(net.Listener) error) {
 	ln := must(net.Listen(network, addr))
 	fmt.Fprintln(out, "listening", ln.Addr())
 	go func() { check(serve(ln)) }()
-	return untilInputEnds()
+	untilInputEnds()
 }
 
-func serveInTask(rt *task.Runtime, out io.Writer, serve func(*netpoll.Listener) error) error {
-	return serveInTaskAt("tcp", "127.0.0.1:0", rt, out, serve)
+func serveInTask(rt *task.Runtime, out io.Writer, serve func(*netpoll.Listener) error) {
+	serveInTaskAt("tcp", "127.0.0.1:0", rt, out, serve)
 }
 
-func serveInTaskAt(network, addr string, rt *task.Runtime, out io.Writer, serve func(*netpoll.Listener) error) error {
+func serveInTaskAt(network, addr string, rt *task.Runtime, out io.Writer, serve func(*netpoll.Listener) error) {
 	rt.Go(func() {
 		ln := must(netpoll.Listen(network, addr))
 		fmt.Fprintln(out, "listening", ln.Addr())
 		check(serve(ln))
 	})
-	return untilInputEnds()
+	untilInputEnds()
 }
 
-func serveKnot(rt *task.Runtime, server *knot.Server, out io.Writer) error {
-	return serveInTask(rt, out, func(ln *netpoll.Listener) error { return server.Serve(ln) })
+func serveKnot(rt *task.Runtime, server *knot.Server, out io.Writer) {
+	serveInTask(rt, out, func(ln *netpoll.Listener) error { return server.Serve(ln) })
 }
 
-func untilInputEnds() error {
-	_, err := io.Copy(io.Discard, os.Stdin)
-	return err
+func untilInputEnds() {
+	must(io.Copy(io.Discard, os.Stdin))
 }
 
 // acceptAll hands every connection over.

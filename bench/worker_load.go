@@ -44,7 +44,7 @@ func loadFlags(name string, cfg *load.Config) (flags *flag.FlagSet, parse func(a
 
 // runLoad is the client process of hello: it loads a server and prints samples
 // whose parameter is the pipelining depth.
-func runLoad(args []string, out io.Writer) error {
+func runLoad(args []string, out io.Writer) {
 	var cfg load.Config
 	flags, parse := loadFlags("load", &cfg)
 	flags.IntVar(&cfg.Depth, "depth", 1, "requests under way on each connection")
@@ -64,7 +64,6 @@ func runLoad(args []string, out io.Writer) error {
 	emit("server-busy", "%", 100*result.Usage.Server.Seconds()/seconds)
 	emit("client-busy", "%", 100*result.Usage.Client.Seconds()/seconds)
 	emit("requests", "1", float64(result.Requests))
-	return nil
 }
 
 // cpuSince returns a function that says how much CPU time a process has used since then.
@@ -78,7 +77,7 @@ func cpuSince(pid int) func() (time.Duration, error) {
 
 // runHold is the client process of idle-conns and tls: it opens connections, has one request on each, says "holding", and
 // keeps them until its standard input ends.
-func runHold(args []string, out io.Writer) error {
+func runHold(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("hold", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	conns := flags.Int("conns", 1, "connections")
@@ -92,7 +91,6 @@ func runHold(args []string, out io.Writer) error {
 		must(ask(c, bufio.NewReader(c), load.Request))
 		return c
 	})
-	return nil
 }
 
 // ask makes a request, whose response has to be a 200, and returns how long the body is.
@@ -174,7 +172,7 @@ type tlsConn struct {
 }
 
 // runTLSLoad makes requests over TLS for some time, and prints samples.
-func runTLSLoad(args []string, out io.Writer) error {
+func runTLSLoad(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("tls-load", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	pid := flags.Int("pid", 0, "process of the server")
@@ -206,5 +204,4 @@ func runTLSLoad(args []string, out io.Writer) error {
 	emit := emitAt(out, 0)
 	emit("rps", "req/s", requests/took.Seconds())
 	emit("cpu-per-request", "µs", float64(cpu.Nanoseconds())/1e3/max(requests, 1))
-	return nil
 }

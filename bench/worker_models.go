@@ -18,7 +18,7 @@ import (
 )
 
 // runModelServer is the server of models. It ends with its standard input.
-func runModelServer(args []string, out io.Writer) error {
+func runModelServer(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("models", flag.ExitOnError)
 	model := flags.String("model", "sped", "arrangement of threads; or capriccio, goroutine")
 	socket := flags.String("socket", "", "path of the unix socket")
@@ -28,14 +28,15 @@ func runModelServer(args []string, out io.Writer) error {
 	store.Fill()
 	switch *model {
 	case "capriccio":
-		return serveInTaskAt("unix", *socket, must(capriccio.New()), out, func(ln *netpoll.Listener) error {
+		serveInTaskAt("unix", *socket, must(capriccio.New()), out, func(ln *netpoll.Listener) error {
 			return netpoll.Serve(ln, func(c *netpoll.Conn) {
 				defer c.Close()
 				models.ServeStream(c, store)
 			})
 		})
+		return
 	case "goroutine":
-		return serveOnGoroutinesAt("unix", *socket, out, func(ln net.Listener) error {
+		serveOnGoroutinesAt("unix", *socket, out, func(ln net.Listener) error {
 			return acceptAll(ln, func(c net.Conn) {
 				go func() {
 					defer c.Close()
@@ -43,14 +44,15 @@ func runModelServer(args []string, out io.Writer) error {
 				}()
 			})
 		})
+		return
 	}
 	m, ok := models.Models[*model]
 	if !ok {
-		return fmt.Errorf("-model=%q, want capriccio, goroutine or one of %v", *model, slices.Sorted(maps.Keys(models.Models)))
+		check(fmt.Errorf("-model=%q, want capriccio, goroutine or one of %v", *model, slices.Sorted(maps.Keys(models.Models))))
 	}
 	// Threads that block in the kernel must not wait for the Go scheduler's leave to go on.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), m.Threads()))
-	return serveOnGoroutinesAt("unix", *socket, out, func(ln net.Listener) error {
+	serveOnGoroutinesAt("unix", *socket, out, func(ln net.Listener) error {
 		file, err := ln.(*net.UnixListener).File() // which blocks, unlike that of ln
 		if err != nil {
 			return err
@@ -62,7 +64,7 @@ func runModelServer(args []string, out io.Writer) error {
 
 // runModelLoad is the client process of models. Its samples' parameter is the number of
 // connections.
-func runModelLoad(args []string, out io.Writer) error {
+func runModelLoad(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("models-load", flag.ExitOnError)
 	socket := flags.String("socket", "", "path of the unix socket")
 	pid := flags.Int("pid", 0, "process of the server")
@@ -73,7 +75,7 @@ func runModelLoad(args []string, out io.Writer) error {
 	flags.Parse(args)
 	p, ok := models.Protocols[*protocol]
 	if !ok {
-		return fmt.Errorf("-protocol=%q, want own, memcached or redis", *protocol)
+		check(fmt.Errorf("-protocol=%q, want own, memcached or redis", *protocol))
 	}
 	if *protocol != "own" { // whose servers have the records
 		check(models.Fill(*socket, p))
@@ -91,5 +93,4 @@ func runModelLoad(args []string, out io.Writer) error {
 	emit("cpu-per-transaction", "ns", float64(cpu)/transactions)
 	emit("switches-per-transaction", "1", float64(switches)/transactions)
 	emit("server-busy", "%", 100*cpu.Seconds()/seconds)
-	return nil
 }

@@ -55,7 +55,7 @@ func waitIn(mode string) {
 
 // runNativeServer is a server whose handlers wait natively if the path says so. It ends with
 // its standard input.
-func runNativeServer(args []string, out io.Writer) error {
+func runNativeServer(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("native", flag.ExitOnError)
 	http1 := flags.Bool("http", false, "net/http on goroutines")
 	holding := flags.Bool("holding", false, "a task that waits natively holds its loop")
@@ -65,20 +65,21 @@ func runNativeServer(args []string, out io.Writer) error {
 			waitIn(strings.TrimPrefix(r.URL.Path, "/"))
 			io.WriteString(w, "Hello, World!")
 		})}
-		return serveOnGoroutines(out, server.Serve)
+		serveOnGoroutines(out, server.Serve)
+		return
 	}
 	options := []capriccio.Option{capriccio.WithoutRefusals()}
 	if *holding {
 		options = append(options, capriccio.WithDetaching(-1, 0))
 	}
-	return serveKnot(must(oneLoopWith(options...)), &knot.Server{Handler: func(x *knot.Ctx) error {
+	serveKnot(must(oneLoopWith(options...)), &knot.Server{Handler: func(x *knot.Ctx) error {
 		waitIn(strings.TrimPrefix(x.Path(), "/"))
 		return x.SendString(200, "text/plain", "Hello, World!")
 	}}, out)
 }
 
 // runLockedRead has many tasks, or goroutines, hold one sync.Mutex across a write and a read.
-func runLockedRead(args []string, out io.Writer) error {
+func runLockedRead(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("locked-read", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of a server that answers")
 	tasks := flags.Int("tasks", nativeTasks, "how many")
@@ -94,7 +95,6 @@ func runLockedRead(args []string, out io.Writer) error {
 		}, capriccio.WithLoops(1), capriccio.WithLogger(slog.New(slog.DiscardHandler))))
 	}
 	emitAt(out, *tasks)(lockedMetric, "µs", float64(took.Microseconds())/float64(*tasks*lockedRounds))
-	return nil
 }
 
 const (

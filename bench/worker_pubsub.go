@@ -48,7 +48,7 @@ var stageNames = func() (names [pubsubAttributes / attributeGroup]string) {
 }()
 
 // runPubsubWorker measures one system; or, as -model, no system but a model of caches.
-func runPubsubWorker(args []string, out io.Writer) error {
+func runPubsubWorker(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("pubsub", flag.ExitOnError)
 	system := flags.String("system", "capriccio", "capriccio, capriccio-fifo or goroutine")
 	size := flags.Int("size", 0, "of a cohort; 0: unlimited")
@@ -61,23 +61,21 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	model := flags.Bool("model", false, "count misses in a model of caches")
 	flags.Parse(args)
 	if *size < 0 || *flight < 1 || *subs < 1 || *events < 1 || *wanted < 1 {
-		return fmt.Errorf("arguments are %q, want numbers of at least 1", args)
+		check(fmt.Errorf("arguments are %q, want numbers of at least 1", args))
 	}
 	p := &pubsub{
 		all: newSubscriptions(*subs), events: *events, flight: int64(*flight), wanted: *wanted,
 		limit: int64(*events), over: make(chan pubsubResult, 1),
 	}
 	if *model {
-		return modelPubsub(p.all, *flight, out)
+		check(modelPubsub(p.all, *flight, out))
+		return
 	}
 	runtime.GC()
 	spawn, boundary := func(fn func()) { go fn() }, func(string) {}
 	if *system != "goroutine" {
-		rt, err := oneLoopWith(capriccio.WithScheduler(choose(*system == "capriccio", "cohort", "fifo")),
-			capriccio.WithCohortSize(*size), capriccio.WithHoldLimit(-1))
-		if err != nil {
-			return err
-		}
+		rt := must(oneLoopWith(capriccio.WithScheduler(choose(*system == "capriccio", "cohort", "fifo")),
+			capriccio.WithCohortSize(*size), capriccio.WithHoldLimit(-1)))
 		spawn, boundary = func(fn func()) { rt.Go(fn) }, ressched.YieldAt
 	}
 	for range *flight {
@@ -86,12 +84,11 @@ func runPubsubWorker(args []string, out io.Writer) error {
 	r := <-p.over
 	if *byClients { // each has one event under way: Little's law
 		emitAt(out, *flight)("response", "ms", float64(*flight)*r.took.Seconds()*1e3/float64(r.events))
-		return nil
+		return
 	}
 	emit := emitAt(out, *size)
 	emit("events", "events/s", float64(r.events)/r.took.Seconds())
 	emit("cpu-per-event", "us", r.cpu.Seconds()*1e6/float64(r.events))
-	return nil
 }
 
 // serve matches one event after the other.

@@ -18,7 +18,7 @@ import (
 const callSlack = 2 << 10
 
 // runBigStackWorker is the program of bigstack; it prints how long it took.
-func runBigStackWorker(args []string, out io.Writer) error {
+func runBigStackWorker(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("bigstack", flag.ExitOnError)
 	kind := flags.String("kind", "", "capriccio or goroutine")
 	count := flags.Int("tasks", 1, "tasks")
@@ -26,20 +26,15 @@ func runBigStackWorker(args []string, out io.Writer) error {
 	var took time.Duration
 	switch *kind {
 	case "capriccio":
-		err := onLoopOf(oneLoop, func(job) error {
+		onOneLoop(func(job) {
 			took = tasks.bigStack(*count, func() { stackchunk.Call(bigFrameBytes+callSlack, bigFrame) })
-			return nil
 		})(job{})
-		if err != nil {
-			return err
-		}
 	case "goroutine":
 		took = goroutines.bigStack(*count, bigFrame)
 	default:
-		return fmt.Errorf("-kind=%q, want capriccio or goroutine", *kind)
+		check(fmt.Errorf("-kind=%q, want capriccio or goroutine", *kind))
 	}
 	emitAt(out, *count)("seconds", "s", took.Seconds())
-	return nil
 }
 
 func (s *threads) bigStack(tasks int, call func()) time.Duration {
@@ -66,21 +61,20 @@ var (
 		"call-with-room":   onOneLoop(measureCallWithRoom),
 		"link-call-unlink": onOneLoop(measureLink),
 		"yield":            onOneLoop(taskYield),
-		"yield-beyond": onOneLoop(func(j job) (err error) {
+		"yield-beyond": onOneLoop(func(j job) {
 			stackchunk.Call(beyondBytes, func() {
-				err = measureYield(beyond(j), taskSpawn, task.Yield, func(stop *atomic.Bool) (n int64) {
+				measureYield(beyond(j), taskSpawn, task.Yield, func(stop *atomic.Bool) (n int64) {
 					stackchunk.Call(beyondBytes, func() { n = yieldUntil(stop, task.Yield) })
 					return n
 				})
 			})
-			return err
 		}),
 	}
 	growMetrics = map[string]metricFunc{
 		"link-call-unlink": measureGrow,
 		"yield":            goroutineMetrics["yield"],
-		"yield-beyond": func(j job) error {
-			return measureYield(beyond(j), goSpawn, runtime.Gosched, func(stop *atomic.Bool) int64 {
+		"yield-beyond": func(j job) {
+			measureYield(beyond(j), goSpawn, runtime.Gosched, func(stop *atomic.Bool) int64 {
 				var frame [beyondBytes]byte
 				n := yieldUntil(stop, runtime.Gosched)
 				return n + int64(frame[n&(beyondBytes-1)])
@@ -114,7 +108,7 @@ func yieldUntil(stop *atomic.Bool, yield func()) (n int64) {
 	return n
 }
 
-func measureRoom(j job) error {
+func measureRoom(j job) {
 	const batch = 10_000
 	has := 0
 	j.emit("room", "ns", j.untilTime(batch, func() {
@@ -125,12 +119,11 @@ func measureRoom(j job) error {
 		}
 	}))
 	if has == 0 {
-		return fmt.Errorf("a fresh task has no room for 64 bytes")
+		check(fmt.Errorf("a fresh task has no room for 64 bytes"))
 	}
-	return nil
 }
 
-func measureCallWithRoom(j job) error {
+func measureCallWithRoom(j job) {
 	const batch = 10_000
 	calls := 0
 	f := func() { calls++ }
@@ -139,10 +132,9 @@ func measureCallWithRoom(j job) error {
 			stackchunk.Call(64, f)
 		}
 	}))
-	return nil
 }
 
-func measureLink(j job) error {
+func measureLink(j job) {
 	const batch = 1000
 	calls := 0
 	f := func() { calls++ }
@@ -153,13 +145,12 @@ func measureLink(j job) error {
 		}
 	}))
 	if links := stackchunk.ReadStats().Links - before; links < uint64(calls) {
-		return fmt.Errorf("%d calls made %d links", calls, links)
+		check(fmt.Errorf("%d calls made %d links", calls, links))
 	}
-	return nil
 }
 
 // measureGrow has fresh goroutines need as much stack.
-func measureGrow(j job) error {
+func measureGrow(j job) {
 	var wg sync.WaitGroup
 	body := func() { useStack(j.x); wg.Done() }
 	const batch = 100
@@ -170,5 +161,4 @@ func measureGrow(j job) error {
 			wg.Wait()
 		}
 	}))
-	return nil
 }

@@ -19,9 +19,9 @@ var visits = map[string]func(addr string, number int, count *atomic.Uint64){"cad
 
 // runVisits keeps a real server busy until the standard input ends. For each line there it prints how
 // often visitors have been answered.
-func runVisits(args []string, out io.Writer) error {
+func runVisits(args []string, out io.Writer) {
 	if len(args) != 2 || visits[args[0]] == nil {
-		return fmt.Errorf("%s visits: want caddy or nats-server, and an address", workerCommand)
+		check(fmt.Errorf("%s visits: want caddy or nats-server, and an address", workerCommand))
 	}
 	var count atomic.Uint64
 	for i := range realVisitors {
@@ -30,7 +30,6 @@ func runVisits(args []string, out io.Writer) error {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		fmt.Fprintln(out, count.Load())
 	}
-	return nil
 }
 
 // visitCaddy gets a file, and every other time through the proxy.

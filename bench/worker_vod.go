@@ -11,7 +11,7 @@ import (
 
 // runPlayers is the client process of vod: it plays films and prints how many players ran
 // out of film, then samples, whose parameter is the rate in Mbit/s.
-func runPlayers(args []string, out io.Writer) error {
+func runPlayers(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("players", flag.ExitOnError)
 	addr := flags.String("addr", "", "address of the server")
 	path := flags.String("path", "", "of the film; empty: as examples/vod has it")
@@ -48,7 +48,6 @@ func runPlayers(args []string, out io.Writer) error {
 	emit("starved", "1", float64(starved))
 	emit("cpu-per-client", "ms/s", cpu.Seconds()*1000/time.Since(began).Seconds()/float64(*clients))
 	emit("throughput", "MB/s", received/1e6/time.Since(began).Seconds())
-	return nil
 }
 
 // play plays until end. One that has not begun to play by then has starved.

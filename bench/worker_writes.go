@@ -41,12 +41,12 @@ func makeWriteFile(dir string) *os.File {
 }
 
 // runWritesWorker measures cohorts of writes by one system.
-func runWritesWorker(args []string, out io.Writer) error {
+func runWritesWorker(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("cohort-writes", flag.ExitOnError)
 	dir := flags.String("dir", "", "folder for the file")
 	system := flags.String("system", "pwrite", strings.Join(writeSystems, ", "))
 	flags.Parse(args)
-	return measuring(map[string]metricFunc{"per-write": func(j job) error {
+	measuring(map[string]metricFunc{"per-write": func(j job) {
 		c := &writeCohort{n: j.x, file: makeWriteFile(*dir), flush: newFlusher()}
 		switch *system {
 		case "pwrite":
@@ -55,11 +55,10 @@ func runWritesWorker(args []string, out io.Writer) error {
 			c.ring = must(uring.CreateRing(64))
 			c.measure(j, func() { c.submit(*system == "uring-batch") })
 		case "capriccio":
-			return onOneLoop(func(j job) error { c.measure(j, c.tasks); return nil })(j)
+			onOneLoop(func(j job) { c.measure(j, c.tasks) })(j)
 		default:
-			return fmt.Errorf("-system=%q, want one of %s", *system, strings.Join(writeSystems, ", "))
+			check(fmt.Errorf("-system=%q, want one of %s", *system, strings.Join(writeSystems, ", ")))
 		}
-		return nil
 	}})(flags.Args(), out)
 }
 

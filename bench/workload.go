@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
+	"golang.org/x/sys/unix"
 )
 
 // What the goroutine worker and the worker with our tasks share. Loops whose
@@ -36,7 +38,7 @@ func (j job) untilTime(per int, batch func()) float64 {
 // measureYield has j.x tasks yield in turns. follow yields until the flag is
 // set and returns how often; yield does so once. The caller is one of the tasks.
 // The clock starts when all have begun, which some schedulers are slow to let them.
-func measureYield(j job, spawn func(func()), yield func(), follow func(*atomic.Bool) int64) error {
+func measureYield(j job, spawn func(func()), yield func(), follow func(*atomic.Bool) int64) {
 	var started, stop atomic.Bool
 	var begun, total, ended atomic.Int64
 	for range j.x - 1 {
@@ -65,14 +67,13 @@ func measureYield(j job, spawn func(func()), yield func(), follow func(*atomic.B
 		yield()
 	}
 	j.emit("yield", "ns", float64(took)/float64(total.Load()+own))
-	return nil
 }
 
 // errAlone is what a ring of one would come to: it waits for itself.
 var errAlone = errors.New("a ring of unbuffered channels needs two tasks")
 
 // measureRing has the caller send a token round a ring of j.x with once.
-func measureRing(j job, metric string, once func()) error {
+func measureRing(j job, metric string, once func()) {
 	turns := clockInterval(j.x)
 	per := j.untilTime(turns*j.x, func() {
 		for range turns {
@@ -80,7 +81,6 @@ func measureRing(j job, metric string, once func()) error {
 		}
 	})
 	j.emit(metric, "ns", per)
-	return nil
 }
 
 // bufferSlots bounds the buffer that producers and consumers share, oneSlot
@@ -226,8 +226,8 @@ type threads struct {
 	yield     func()
 	waitGroup func() waitGroup
 	listen    func() (net.Listener, error)
-	pipe      func() (pipe, error)       // with two descriptors
-	bothWays  func(fd int) (pipe, error) // with one
+	pipe      func() pipe       // with two descriptors
+	bothWays  func(fd int) pipe // with one
 }
 
 type waitGroup interface {
@@ -244,7 +244,7 @@ func (s *threads) metrics() map[string]metricFunc {
 	}
 }
 
-func (s *threads) tokens(j job) error {
+func (s *threads) tokens(j job) {
 	pipes := openPipes(j.x, s.pipe, s.bothWays)
 	var passed atomic.Int64
 	for i := range pipes {
@@ -261,11 +261,10 @@ func (s *threads) tokens(j job) error {
 	s.sleep(j.duration)
 	took, moved := time.Since(start), passed.Load()-before
 	j.emit("tokens", "tokens/s", float64(moved)/took.Seconds())
-	return nil
 }
 
 // parked makes j.x tasks, lets each park, wakes them all and waits until they have finished.
-func (s *threads) parked(j job) error {
+func (s *threads) parked(j job) {
 	open := s.waitGroup()
 	open.Add(1)
 	self := os.Getpid()
@@ -294,5 +293,33 @@ func (s *threads) parked(j job) error {
 	j.emit("bytes-per-task", "B", float64(after-before)/float64(j.x))
 	j.emit("park", "ns", per(parked))
 	j.emit("made-and-finished", "ns", per(parked+finished))
-	return nil
+}
+
+// spareDescriptors are left for everything but the pipes.
+const spareDescriptors = 100
+
+// openPipes opens n pipes: two descriptors each where they fit below the limit,
+// otherwise one each that reads and writes.
+func openPipes(n int, double func() pipe, single func(fd int) pipe) []pipe {
+	var limit unix.Rlimit
+	check(unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	pipes := make([]pipe, n)
+	for i := range pipes {
+		if uint64(2*n+spareDescriptors) > limit.Cur {
+			pipes[i] = single(openBothWays())
+		} else {
+			pipes[i] = double()
+		}
+	}
+	return pipes
+}
+
+// openBothWays opens a pipe through one non-blocking descriptor that reads what
+// it wrote (fifo(7): a FIFO opened for reading and writing).
+func openBothWays() int {
+	var ends [2]int
+	check(unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
+	defer unix.Close(ends[0])
+	defer unix.Close(ends[1])
+	return must(unix.Open(fmt.Sprintf("/proc/self/fd/%d", ends[0]), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0))
 }
