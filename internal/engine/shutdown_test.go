@@ -313,8 +313,18 @@ func TestDefaultIsThereWhileOthersComeAndGo(t *testing.T) {
 func TestDefaultIsTheLatestThatRuns(t *testing.T) {
 	a := newRuntime(t, 1)
 	testenv.Equal(t, Default(), a, "not the only one")
+	var open WaitGroup
+	open.Add(1)
+	waits := Go(func() {
+		me := Current()
+		open.Wait()
+		testenv.Equal(t, Current(), me, "the task that has waited while there was an only loop")
+	})
+	waitParked(t, a, 1, ReasonWaitGroup)
 	b := oneOfMany(t, 1)
 	testenv.Equal(t, Default(), b, "not the latest")
+	open.Done()
+	testenv.Check(t, waits.Join())
 	var in *Runtime
 	Go(func() { in = CurrentLoop().Runtime() }).Join()
 	testenv.Equal(t, in, b, "Go of a plain goroutine does not use the latest")

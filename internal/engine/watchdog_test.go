@@ -79,7 +79,7 @@ func TestHoldThatGoesOnIsReported(t *testing.T) {
 		tasks   int
 		onChunk bool
 		want    string
-	}{{0, false, "spinUntil"}, {0, coro.Exact, "spinUntil"}, {3000, false, "spinUntil"}, {maxStackDump, false, "too many goroutines"}} {
+	}{{0, false, "spinUntil"}, {3000, coro.Exact, "spinUntil"}, {maxStackDump, false, "too many goroutines"}} {
 		log := make(testenv.Records, 100)
 		rt := newRuntime(t, 1, logTo(log), holdLimit(100*time.Microsecond))
 		var gate WaitGroup
