@@ -182,7 +182,8 @@ func (s *source) order() {
 
 // resolve finds the targets of indirect calls.
 func (s *source) resolve() {
-	for f, n := range vta.CallGraph(s.used, nil).Nodes {
+	first := vta.CallGraph(s.used, nil)
+	for f, n := range vta.CallGraph(s.used, first).Nodes {
 		if f == nil {
 			continue
 		}
