@@ -153,21 +153,26 @@ func TestAFileSystemThatRefusesNoWait(t *testing.T) {
 	onDisk(t)
 	everywhere(t, func(t *testing.T) {
 		want := content(10_000)
-		f := scratchFile(t, want, os.O_RDONLY)
-		tries := 0
-		withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
-			if op == opRead && where == viaLoop {
-				tries++
-				return 0, unix.EOPNOTSUPP
+		for what, read := range map[string]func(f *File, b []byte) (int, error){
+			"ReadAt": func(f *File, b []byte) (int, error) { return f.ReadAt(b, 0) },
+			"Read":   func(f *File, b []byte) (int, error) { f.lseek(0, io.SeekStart); return f.Read(b) },
+		} {
+			f := scratchFile(t, want, os.O_RDONLY)
+			tries := 0
+			withFault(t, func(op opcode, where via, _ int32, n int) (int, syscall.Errno) {
+				if op == opRead && where == viaLoop {
+					tries++
+					return 0, unix.EOPNOTSUPP
+				}
+				return n, 0
+			})
+			b := make([]byte, len(want))
+			for range 5 {
+				n, err := read(f, b)
+				reads(t, what, b, n, err, want, nil)
 			}
-			return n, 0
-		})
-		b := make([]byte, len(want))
-		for range 5 {
-			n, err := f.ReadAt(b, 0)
-			reads(t, "ReadAt", b, n, err, want, nil)
+			testenv.Equal(t, tries, 1, "%s: tried N times", what)
 		}
-		testenv.Equal(t, tries, 1, "tried N times")
 	})
 }
 
