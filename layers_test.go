@@ -12,7 +12,7 @@ import (
 // standard library. A folder that is not listed is a failure, so that the table grows
 // with the project; design and table must agree.
 var layers = map[string]string{
-	".":                              "internal/engine task ressched stackchunk netpoll bgraph bgraph/graphview/tables golang.org/x/sys/unix internal/poller internal/recorder internal/feed internal/logwriter",
+	".":                              "internal/engine task ressched stackchunk netpoll bgraph internal/graphview/tables golang.org/x/sys/unix internal/poller internal/recorder internal/feed internal/logwriter",
 	"internal/coro":                  "",
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
@@ -48,15 +48,15 @@ var layers = map[string]string{
 	"internal/graphlimits":           "",
 	"internal/words":                 "bgraph internal/funcname",
 	"internal/graphcases":            "bgraph internal/testenv internal/buckets",
-	"internal/graphcompare":          "bgraph bgraph/graphview/lint internal/funcname internal/words",
+	"internal/graphcompare":          "bgraph internal/graphview/lint internal/funcname internal/words",
 	"internal/graphlayout":           "bgraph internal/funcname internal/words",
-	"bgraph/graphview":               "",
-	"bgraph/graphview/lint":          "bgraph internal/funcname internal/scc internal/words",
-	"bgraph/graphview/tables":        "bgraph bgraph/graphview/lint internal/funcname internal/words",
-	"bgraph/graphview/draw":          "bgraph bgraph/graphview/lint internal/graphlayout internal/words",
-	"bgraph/graphview/export":        "bgraph internal/funcname internal/words",
-	"bgraph/gotrace":                 "bgraph internal/funcname golang.org/x/exp/trace internal/graphlimits",
-	"bgraph/graphhttp":               "internal/engine task bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/words",
+	"internal/graphview":             "",
+	"internal/graphview/lint":        "bgraph internal/funcname internal/scc internal/words",
+	"internal/graphview/tables":      "bgraph internal/graphview/lint internal/funcname internal/words",
+	"internal/graphview/draw":        "bgraph internal/graphview/lint internal/graphlayout internal/words",
+	"internal/graphview/export":      "bgraph internal/funcname internal/words",
+	"internal/gotrace":               "bgraph internal/funcname golang.org/x/exp/trace internal/graphlimits",
+	"bgraph/graphhttp":               "internal/engine task bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/words",
 	"flow":                           "internal/engine task ressched",
 	"flow/flownet":                   "task ressched netpoll aio flow",
 	"examples/convoy":                "",
@@ -91,8 +91,8 @@ var layers = map[string]string{
 	"cmd/knot/internal/config":       "internal/flaghelp github.com/pelletier/go-toml/v2 github.com/pelletier/go-toml/v2/unstable",
 	"cmd/knot/internal/metrics":      "knot knot/proxy bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
 	"cmd/knot":                       ". internal/engine ressched bgraph cmd/knot/internal/metrics cmd/knot/internal/config internal/flaghelp internal/logwriter internal/regular task netpoll knot knot/certs knot/compress knot/proxy knot/site bgraph/graphhttp internal/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
-	"cmd/bgdump":                     "bgraph bgraph/gotrace bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/graphcompare internal/words internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix internal/graphlimits go.yaml.in/yaml/v2",
-	"cmd/bgdump/web":                 "bgraph internal/funcname bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export internal/graphlayout internal/words cmd/bgdump/web/internal/sample",
+	"cmd/bgdump":                     "bgraph internal/gotrace internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/graphcompare internal/words internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix internal/graphlimits go.yaml.in/yaml/v2",
+	"cmd/bgdump/web":                 "bgraph internal/funcname internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/graphlayout internal/words cmd/bgdump/web/internal/sample",
 	"cmd/bgdump/web/internal/sample": "bgraph internal/buckets",
 	"cmd/stackplan":                  "bgraph internal/flaghelp internal/funcname cmd/stackplan/internal/plan cmd/stackplan/internal/rewrite",
 	"cmd/stackplan/internal/rewrite": "cmd/stackplan/internal/plan golang.org/x/tools/go/packages",
@@ -101,7 +101,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph bgraph/graphview/tables bgraph/graphview/lint bgraph/graphview/draw bgraph/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
+const testOnly = "internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
 // module is the path of this module.
 const module = "github.com/capriccio-go/capriccio"
@@ -109,7 +109,7 @@ const module = "github.com/capriccio-go/capriccio"
 func TestImportsFollowTheLayers(t *testing.T) { testenv.CheckImports(t, module, layers, testOnly) }
 
 // views are the packages that show graphs otherwise than as text: drawings, exports, comparisons.
-const views = module + "/bgraph/graphview/draw " + module + "/bgraph/graphview/export " + module + "/internal/graphlayout " + module + "/internal/graphcompare"
+const views = module + "/internal/graphview/draw " + module + "/internal/graphview/export " + module + "/internal/graphlayout " + module + "/internal/graphcompare"
 
 // kept are the packages that a program may import without compiling certain others: the runtime
 // without a web server, Knot as a library without what the command adds.

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
+	"github.com/capriccio-go/capriccio/internal/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/task"

@@ -217,7 +217,7 @@ test_race_core() {
 
 # Left out is what has no concurrency, or only starts other processes.
 test_race() {
-	tests -timeout 2000s -race $(without ./cmd/stackplan/... ./bgraph/graphview/... ./internal/graphlayout ./internal/graphcompare ./internal/words ./internal/kernel \
+	tests -timeout 2000s -race $(without ./cmd/stackplan/... ./internal/graphview/... ./internal/graphlayout ./internal/graphcompare ./internal/words ./internal/kernel \
 		./internal/fromc ./bench/internal/report ./cmd/knot/internal/config ./cmd/bgdump/web/internal/sample)
 }
 
@@ -277,7 +277,7 @@ check_other_systems() {
 	local os
 	for os in darwin windows; do
 		GOOS=$os go build -o "$scratch/bgdump-$os" ./cmd/bgdump
-		GOOS=$os go vet ./cmd/bgdump/... ./bgraph/gotrace # with its tests
+		GOOS=$os go vet ./cmd/bgdump/... ./internal/gotrace # with its tests
 		# What needs the runtime is refused by names that say why, and by nothing else.
 		! GOOS=$os go build ./knot >"$scratch/refused" 2>&1 || return 1
 		grep -q _needs_ "$scratch/refused"

@@ -18,8 +18,8 @@ import (
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
-	"github.com/capriccio-go/capriccio/bgraph/gotrace"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
+	"github.com/capriccio-go/capriccio/internal/gotrace"
+	"github.com/capriccio-go/capriccio/internal/graphview/tables"
 	exptrace "golang.org/x/exp/trace"
 )
 

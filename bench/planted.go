@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 )
 
 // A plantedProgram is one of those in bench/planted, under the load that brings its fault out.

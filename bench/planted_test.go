@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 

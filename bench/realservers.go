@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
-	"github.com/capriccio-go/capriccio/bgraph/gotrace"
-	graphdraw "github.com/capriccio-go/capriccio/bgraph/graphview/draw"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/gotrace"
+	graphdraw "github.com/capriccio-go/capriccio/internal/graphview/draw"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 )
 
 // A realServer is one that many people run, built as it is published.

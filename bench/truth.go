@@ -15,7 +15,7 @@ import (
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/gotrace"
+	"github.com/capriccio-go/capriccio/internal/gotrace"
 	"github.com/capriccio-go/capriccio/task"
 )
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	capriccio "github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"

@@ -9,7 +9,7 @@ import (
 	"net/url"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
+	"github.com/capriccio-go/capriccio/internal/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 

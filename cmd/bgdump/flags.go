@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph/gotrace"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
+	"github.com/capriccio-go/capriccio/internal/gotrace"
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
+	"github.com/capriccio-go/capriccio/internal/graphview/tables"
 )
 
 // A mode is what bgdump does with the graph.

@@ -110,7 +110,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"-http nowhere testdata/shop.bgraph": "want an address like :8000",
 		"-merge a":                           "-merge wants two sources or more",
 		"a b c a":                            "a is there twice",
-		"-merge testdata/shop.bgraph ../../bgraph/gotrace/testdata/go1.26.trace": "one is a graph of tasks",
+		"-merge testdata/shop.bgraph ../../internal/gotrace/testdata/go1.26.trace": "one is a graph of tasks",
 		"-http :0 a b c": "-http takes one source, not 3",
 		"testdata":       "the folder testdata has no recordings",
 	} {

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/gotrace"
+	"github.com/capriccio-go/capriccio/internal/gotrace"
 	"github.com/capriccio-go/capriccio/internal/graphcompare"
 )
 

@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/draw"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/export"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/graphcompare"
+	"github.com/capriccio-go/capriccio/internal/graphview/draw"
+	"github.com/capriccio-go/capriccio/internal/graphview/export"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 

@@ -19,7 +19,7 @@ import (
 	"unicode"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/gotrace"
+	"github.com/capriccio-go/capriccio/internal/gotrace"
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 

@@ -37,7 +37,7 @@ func TestTraces(t *testing.T) {
 	trace.Stop()
 	path := filepath.Join(t.TempDir(), "trace.out")
 	testenv.Must(t, os.WriteFile(path, b.Bytes(), 0o600))
-	const golden127 = "../../bgraph/gotrace/testdata/go1.27.trace"
+	const golden127 = "../../internal/gotrace/testdata/go1.27.trace"
 	for args, want := range map[string]string{
 		path:                       "an execution trace of",
 		"-svg " + path:             "<svg",

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/gotrace"
+	"github.com/capriccio-go/capriccio/internal/gotrace"
 )
 
 // handlerPath is where admin servers have the handler of package bgraph.

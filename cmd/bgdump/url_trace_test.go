@@ -20,7 +20,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-const goldenTrace = "../../bgraph/gotrace/testdata/go1.26.trace"
+const goldenTrace = "../../internal/gotrace/testdata/go1.26.trace"
 
 // A profiled is a server with some of the handlers of net/http/pprof, whose traces are a file.
 type profiled struct {
@@ -266,7 +266,7 @@ func TestNoCPUProfile(t *testing.T) {
 func TestTracesWithoutAClock(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/trace", func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFile(w, r, "../../bgraph/gotrace/testdata/releases/go1.24.trace")
+		http.ServeFile(w, r, "../../internal/gotrace/testdata/releases/go1.24.trace")
 	})
 	u := testenv.Need(url.Parse(serving(t, mux) + "/debug/pprof/"))(t)
 	clock := newFakeClock()

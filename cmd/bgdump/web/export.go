@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/draw"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/export"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
+	"github.com/capriccio-go/capriccio/internal/graphview/draw"
+	"github.com/capriccio-go/capriccio/internal/graphview/export"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/graphview/tables"
 )
 
 // A format is one in which what is shown can be taken away.

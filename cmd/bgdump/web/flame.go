@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/bgraph/graphview/export"
+	"github.com/capriccio-go/capriccio/internal/graphview/export"
 )
 
 // metrics are what a flame graph may show, and in which unit.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 )
 
 // A view is what a request wants to see: a part of the history, filtered.

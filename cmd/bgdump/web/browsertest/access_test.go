@@ -84,7 +84,7 @@ func (file) Name() string { return "trace.out" }
 
 // A trace is shown in the words of goroutines, with what only traces tell.
 func TestATrace(t *testing.T) {
-	in, err := os.Open("../../../../bgraph/gotrace/testdata/go1.27.dump")
+	in, err := os.Open("../../../../internal/gotrace/testdata/go1.27.dump")
 	if err != nil {
 		t.Fatal(err)
 	}

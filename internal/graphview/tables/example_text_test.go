@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
+	"github.com/capriccio-go/capriccio/internal/graphview/tables"
 )
 
 // A server in which tasks wait for requests and for a lock.

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 

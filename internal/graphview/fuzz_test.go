@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/graphcases"
 	"github.com/capriccio-go/capriccio/internal/graphcompare"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 

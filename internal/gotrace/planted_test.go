@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/funcname"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 

@@ -12,8 +12,8 @@ package draw
 
 import (
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/graphlayout"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 )
 
 // Options say what a drawing shows. The zero value is useful.

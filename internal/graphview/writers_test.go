@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/draw"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/export"
-	"github.com/capriccio-go/capriccio/bgraph/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/graphcases"
 	"github.com/capriccio-go/capriccio/internal/graphlayout"
+	"github.com/capriccio-go/capriccio/internal/graphview/draw"
+	"github.com/capriccio-go/capriccio/internal/graphview/export"
+	"github.com/capriccio-go/capriccio/internal/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
