@@ -96,7 +96,7 @@ type conn struct {
 	refused         bool // was not let in
 	extended        bool // see extend
 	unshaken        bool // waits for its TLS handshake
-	unwanted        bool // is to be told, in place of that, that there are too many
+	unwanted        bool // is to be told, in place of that, that there are too many; set under srv.mu, before start
 }
 
 // start serves the connection until it closes, or until it rests where the

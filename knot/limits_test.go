@@ -125,6 +125,8 @@ func TestWhichConnectionMakesRoom(t *testing.T) {
 			c.since.Store(0) // not started
 		case 6:
 			c.since.Store(now + int64(time.Hour)) // has only just had an answer
+		case 8:
+			c.unwanted = true
 		}
 		s.enlist(c)
 		all[c] = n
@@ -139,7 +141,7 @@ func TestWhichConnectionMakesRoom(t *testing.T) {
 			}
 		}
 	}
-	if seen[3] || seen[5] || seen[6] || len(seen) != conns-3 {
+	if seen[3] || seen[5] || seen[6] || seen[8] || len(seen) != conns-4 {
 		t.Errorf("of %d connections these may go: %v", conns, seen)
 	}
 	c := s.hand

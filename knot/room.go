@@ -110,8 +110,8 @@ func (s *Server) resting() []*conn {
 	defer s.mu.Unlock()
 	for range min(s.count, roomSteps) {
 		c := s.lookOn()
-		if since := c.since.Load(); c.state.Load() > connIdle || since <= 0 || since > latest { // 0: not started yet
-			continue
+		if since := c.since.Load(); c.state.Load() > connIdle || since <= 0 || since > latest || c.unwanted { // 0: not started yet
+			continue // one that is unwanted has no place of its own that another could have
 		}
 		some[n] = c
 		if n++; n == len(some) {
@@ -145,11 +145,12 @@ func (s *Server) reportOverload() {
 // turnAway answers a connection above the limit and closes it.
 func (s *Server) turnAway(c *conn) {
 	s.reportOverload()
+	secure := tlsin.Of(c.nc) != nil
 	s.mu.Lock()
 	s.turned++
+	c.unwanted = secure
 	s.mu.Unlock()
-	if tlsin.Of(c.nc) != nil { // a response would take a handshake
-		c.unwanted = true
+	if secure { // a response would take a handshake
 		c.start()
 		return
 	}
