@@ -57,14 +57,14 @@ var layers = map[string]string{
 	"internal/graphview/export":      "bgraph internal/funcname internal/words",
 	"internal/gotrace":               "bgraph internal/funcname golang.org/x/exp/trace internal/graphlimits",
 	"bgraph/graphhttp":               "internal/engine task bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/words",
-	"flow":                           "internal/engine task ressched",
-	"flow/flownet":                   "task ressched netpoll aio flow",
+	"internal/flow":                  "internal/engine task ressched",
+	"internal/flow/flownet":          "task ressched netpoll aio internal/flow",
 	"examples/convoy":                "",
 	"examples/cookbook":              "task netpoll knot",
-	"examples/flowweb":               ". task netpoll aio flow flow/flownet",
+	"examples/flowweb":               ". task netpoll aio internal/flow internal/flow/flownet",
 	"examples/memcache":              ". task netpoll",
 	"examples/overload":              ". netpoll knot",
-	"examples/vod":                   ". task netpoll aio flow flow/flownet golang.org/x/sys/unix",
+	"examples/vod":                   ". task netpoll aio internal/flow internal/flow/flownet golang.org/x/sys/unix",
 	"ressched":                       "internal/engine internal/admit task",
 	"internal/probe":                 "golang.org/x/sys/unix",
 	"knot":                           "internal/admit knot/internal/accesslog knot/internal/clientaddr knot/internal/clock knot/internal/counters knot/internal/fdlimit knot/internal/h1 knot/internal/h2 knot/internal/neterr knot/internal/nethttp knot/internal/pace knot/internal/peerwatch knot/internal/store knot/internal/tasks knot/internal/tlsin . internal/logwriter internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
@@ -101,7 +101,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
+const testOnly = "internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages internal/flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
 // module is the path of this module.
 const module = "github.com/capriccio-go/capriccio"

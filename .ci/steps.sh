@@ -212,7 +212,7 @@ find_dead_code() {
 }
 
 test_race_core() {
-	tests -race . ./task ./netpoll ./flow ./internal/engine ./internal/coro ./internal/recorder ./internal/admit ./internal/sched ./internal/feed ./ressched/...
+	tests -race . ./task ./netpoll ./internal/flow ./internal/engine ./internal/coro ./internal/recorder ./internal/admit ./internal/sched ./internal/feed ./ressched/...
 }
 
 # Left out is what has no concurrency, or only starts other processes.

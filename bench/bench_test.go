@@ -345,7 +345,7 @@ func TestSharesOfAFlowGraph(t *testing.T) {
 		}
 		return s
 	}
-	const flow = "github.com/capriccio-go/capriccio/flow."
+	const flow = "github.com/capriccio-go/capriccio/internal/flow."
 	got := valuesOf(flowShares(&profile.Profile{Sample: []*profile.Sample{
 		stack(10, "runtime.mallocgc", flow+"(*Instance[go.shape.int]).put", flow+"(*Out[go.shape.int]).Send", "main.run"),
 		stack(20, flow+"(*sizer).addService", flow+"(*Instance[...]).done"),

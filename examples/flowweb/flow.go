@@ -10,8 +10,8 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/aio"
-	"github.com/capriccio-go/capriccio/flow"
-	"github.com/capriccio-go/capriccio/flow/flownet"
+	"github.com/capriccio-go/capriccio/internal/flow"
+	"github.com/capriccio-go/capriccio/internal/flow/flownet"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
 )

@@ -19,8 +19,8 @@ import (
 	"os"
 	"runtime/pprof"
 
-	"github.com/capriccio-go/capriccio/flow"
-	"github.com/capriccio-go/capriccio/flow/flownet"
+	"github.com/capriccio-go/capriccio/internal/flow"
+	"github.com/capriccio-go/capriccio/internal/flow/flownet"
 )
 
 func main() {

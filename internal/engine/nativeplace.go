@@ -84,7 +84,7 @@ func (p *nativePlaces) look(g uintptr) *nativePlace {
 const module = "github.com/capriccio-go/capriccio/"
 
 // ours are the packages of the runtime, whose frames must not be left in the middle.
-var ours = []string{"task.", "netpoll.", "aio.", "stackchunk.", "bgraph", "ressched", "flow", "knot", "internal/"}
+var ours = []string{"task.", "netpoll.", "aio.", "stackchunk.", "bgraph", "ressched", "knot", "internal/"}
 
 // judge reports whether a stack, innermost frame first, is that of a native wait outside of the
 // runtime.
@@ -173,7 +173,7 @@ const (
 var callsOutNames = map[string]calling{
 	"internal/engine.(*worker).runTasks": callsForth, "internal/engine.Outside[": callsForth, "internal/engine.Call[": callsForth,
 	"internal/engine.CallPlain": callsForth, "internal/engine.CallLock": callsForth, "internal/engine.(*PanicError).tell": callsForth,
-	"netpoll.callDial": callsForth, "flow.run[": callsForth,
+	"netpoll.callDial": callsForth, "internal/flow.run[": callsForth,
 	"knot.accept": callsForth, "knot/internal/tlsin.shake": callsForth, "knot/internal/nethttp.callHandler": callsForth,
 	"knot/internal/nethttp.callConnState": callsForth, "knot/internal/nethttp.callConnContext": callsForth,
 

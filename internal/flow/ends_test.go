@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/flow"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/flow"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"

@@ -54,7 +54,7 @@
 // servlets pass them before each Run. Graph.Stats and Graph.WriteDOT show the graph itself,
 // with the queues and the numbers of servlets.
 //
-// The package knows no socket; see flow/flownet for modules that do. Its functions may be
+// The package knows no socket; see internal/flow/flownet for modules that do. Its functions may be
 // called from any task or goroutine unless they say otherwise; a runtime of package task must
 // be running.
 package flow

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/flow"
+	"github.com/capriccio-go/capriccio/internal/flow"
 )
 
 // words cuts lines into words.

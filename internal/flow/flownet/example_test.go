@@ -5,8 +5,8 @@ import (
 	"log"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/flow"
-	"github.com/capriccio-go/capriccio/flow/flownet"
+	"github.com/capriccio-go/capriccio/internal/flow"
+	"github.com/capriccio-go/capriccio/internal/flow/flownet"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/aio"
-	"github.com/capriccio-go/capriccio/flow"
+	"github.com/capriccio-go/capriccio/internal/flow"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
