@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
-	"github.com/capriccio-go/capriccio/knot/site"
 )
 
 // commands are what knot does besides serving, by the first argument.

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
-	"github.com/capriccio-go/capriccio/knot/site"
 )
 
 var forwardedNames = map[string]proxy.Forwarded{

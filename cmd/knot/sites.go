@@ -15,11 +15,11 @@ import (
 	"syscall"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/compress"
 	"github.com/capriccio-go/capriccio/knot/proxy"
-	"github.com/capriccio-go/capriccio/knot/site"
 )
 
 // built are the sites of a configuration, open.
