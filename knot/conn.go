@@ -86,7 +86,8 @@ type conn struct {
 	since atomic.Int64
 	// What the deadlines are set to, on that clock; 0: none.
 	readBy, writeBy int64
-	room            int           // bytes that the client is known to take without a wait; 0: not asked
+	room            int32         // bytes that the client is known to take without a wait; 0: not asked
+	endpoint        uint16        // that it came to, see Server.endpointOf
 	state           atomic.Uint32 // atomic
 	answering       atomic.Bool   // the response to the request has begun; atomic
 	told            nethttp.ToldState

@@ -96,7 +96,7 @@ func (h *http2Conn) NewRequest() h2.Request {
 		r.conn.remote = c.remote
 	}
 	c.facts()
-	r.conn.nc, r.conn.srv, r.conn.stream, r.conn.known = r, c.srv, r, c.known
+	r.conn.nc, r.conn.srv, r.conn.stream, r.conn.known, r.conn.endpoint = r, c.srv, r, c.known, c.endpoint
 	return r
 }
 

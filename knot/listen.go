@@ -37,7 +37,7 @@ func (s *Server) Run(ctx context.Context) error {
 // serveUntil serves all, over TLS if config is not nil, until ctx ends or one of them fails.
 func (s *Server) serveUntil(ctx context.Context, all []net.Listener, config *tls.Config) error {
 	for _, ln := range all {
-		s.track(ln) // clients may come from now on
+		s.track(bare(ln)) // clients may come from now on
 	}
 	until, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -134,7 +134,7 @@ func (s *Server) listen(config *tls.Config) (net.Listener, error) {
 // a task, every other, those of package net among them, by a new goroutine. Serve
 // then also ends, with its error, when the context of its task does.
 //
-// Serve speaks HTTPS if TLS is set. Of a Server made by FromHTTP it speaks HTTP, as http.Server.Serve does.
+// Serve speaks HTTPS if TLS is set; ln may be an *Endpoint with settings of its own. Of a Server made by FromHTTP it speaks HTTP, as http.Server.Serve does.
 func (s *Server) Serve(ln net.Listener) error {
 	s.ready()
 	config, err := s.defaultTLS()
@@ -157,9 +157,14 @@ func (s *Server) ServeTLS(ln net.Listener, certFile, keyFile string) error {
 	return s.serve(ln, config)
 }
 
-// serve is Serve over TLS if config is not nil.
+// serve is Serve over TLS if config is not nil, or as an Endpoint wants it.
 func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 	defer ln.Close()
+	on, err := s.entryOf(ln, config)
+	if err != nil {
+		return err
+	}
+	ln = bare(ln)
 	if err := s.std.Begin(ln); err != nil {
 		return err
 	}
@@ -170,11 +175,10 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 	if s.Listening != nil {
 		s.Listening(ln.Addr())
 	}
-	var err error
 	if native, ok := ln.(*netpoll.Listener); ok {
-		err = netpoll.ServeInline(native, func(nc *netpoll.Conn) { s.take(nc, config) })
+		err = netpoll.ServeInline(native, func(nc *netpoll.Conn) { s.take(nc, on) })
 	} else {
-		err = s.acceptForeign(ln, config)
+		err = s.acceptForeign(ln, on)
 	}
 	if s.stopping.Load() {
 		return ErrServerClosed
@@ -184,8 +188,8 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 
 // take is ServeConn for a caller that is held up only if there are far too many connections: the
 // task that accepts. A task is only started for a client that is turned away.
-func (s *Server) take(nc *netpoll.Conn, config *tls.Config) {
-	c := s.newConn(nc, config)
+func (s *Server) take(nc *netpoll.Conn, on entry) {
+	c := s.newConn(nc, on)
 	verdict := s.admit(c)
 	if verdict == turnedAway {
 		tasks.SpawnApart(func() { s.begin(c, verdict) })
@@ -195,17 +199,17 @@ func (s *Server) take(nc *netpoll.Conn, config *tls.Config) {
 }
 
 // acceptForeign is acceptLoop for a listener that may know nothing of tasks.
-func (s *Server) acceptForeign(ln net.Listener, config *tls.Config) (err error) {
+func (s *Server) acceptForeign(ln net.Listener, on entry) (err error) {
 	if task.Current() == nil {
-		return s.acceptLoop(ln, config)
+		return s.acceptLoop(ln, on)
 	}
 	ctx := task.Context()
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	switch ln.(type) {
 	case *net.TCPListener, *net.UnixListener: // they block for certain
-		task.Offload(func() { err = s.acceptLoop(ln, config) })
+		task.Offload(func() { err = s.acceptLoop(ln, on) })
 	default:
-		err = s.acceptLoop(ln, config)
+		err = s.acceptLoop(ln, on)
 	}
 	return cmp.Or(ctx.Err(), err)
 }
@@ -249,7 +253,7 @@ func accept(ln net.Listener) acceptance {
 	return acceptance{nc, err}
 }
 
-func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
+func (s *Server) acceptLoop(ln net.Listener, on entry) error {
 	const longest = time.Second
 	pause := time.Duration(0)
 	for {
@@ -259,7 +263,7 @@ func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
 		case err == nil:
 			pause = 0
 			s.accepted.Add(1)
-			c := s.newConn(nc, config)
+			c := s.newConn(nc, on)
 			verdict := s.admit(c) // which may wait: clients that have not been accepted then wait, too
 			if parks(reflect.ValueOf(nc)) {
 				tasks.Spawn(func() { s.begin(c, verdict) })

@@ -193,7 +193,7 @@ func (x *Ctx) SendError(status int) error {
 		}
 		return err
 	}
-	if pages := x.srv.ErrorPage; pages != nil && !h1.Bodyless(status) {
+	if pages := x.errorPages(); pages != nil && !h1.Bodyless(status) {
 		if ctype, page := pages(x, status); page != nil {
 			x.resp.held = x.resp.held[:0]
 			return x.Send(status, ctype, page)

@@ -50,7 +50,7 @@ type Server struct {
 	// whose file must not be there yet and goes when it is closed. Default: DefaultAddr.
 	Addr string
 	// Listeners, if not nil, is called by Run for what to serve in place of a listener on Addr:
-	// sockets that were opened elsewhere (netpoll.ListenOn), or several.
+	// sockets that were opened elsewhere (netpoll.ListenOn), or several. An *Endpoint among them has settings of its own.
 	Listeners func() ([]net.Listener, error)
 	// Handler answers the requests. nil answers every one with 404.
 	Handler Handler
@@ -181,8 +181,10 @@ type Server struct {
 	// of its connection. atomic
 	stopping atomic.Bool
 	// handing: stopping, but a client between requests may still send one. atomic
-	handing  atomic.Bool
-	accepted atomic.Uint64 // connections that acceptLoop has taken; atomic
+	handing atomic.Bool
+	// endpoints are those that were served so far, see endpointOf. atomic, replaced with mu held
+	endpoints atomic.Pointer[[]*Endpoint]
+	accepted  atomic.Uint64 // connections that acceptLoop has taken; atomic
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{} // those whose Serve has not returned; guarded by mu
@@ -309,7 +311,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 		return
 	}
 	config, _ := s.defaultTLS()
-	c := s.newConn(nc, config)
+	c := s.newConn(nc, entry{config: config})
 	s.begin(c, s.admit(c))
 }
 
@@ -326,12 +328,12 @@ func (s *Server) begin(c *conn, verdict admission) {
 	}
 }
 
-// newConn makes a conn of nc, over TLS if config is not nil.
-func (s *Server) newConn(nc net.Conn, config *tls.Config) *conn {
-	if config != nil {
-		nc = tlsin.New(nc, config, s.ShedTLSBuffers)
+// newConn makes a conn of nc, which has come in by e.
+func (s *Server) newConn(nc net.Conn, e entry) *conn {
+	if e.config != nil {
+		nc = tlsin.New(nc, e.config, s.ShedTLSBuffers)
 	}
-	return &conn{nc: nc, srv: s}
+	return &conn{nc: nc, srv: s, endpoint: e.endpoint}
 }
 
 // checkDrained needs mu.

@@ -31,10 +31,10 @@ func roomOf(nc net.Conn) int {
 // roomFor returns how many bytes the client takes without a wait, besides what is gathered: at least, or, if that is less than
 // n, about.
 func (x *Ctx) roomFor(n int) int {
-	if x.c.room < len(x.out)+n {
-		x.c.room = max(roomOf(x.c.nc), 1)
+	if int(x.c.room) < len(x.out)+n {
+		x.c.room = int32(min(max(roomOf(x.c.nc), 1), math.MaxInt32))
 	}
-	return x.c.room - len(x.out)
+	return int(x.c.room) - len(x.out)
 }
 
 // slimFor is slim before a write of what is gathered and n bytes more, if that would wait. The room for a small write is asked
@@ -48,7 +48,7 @@ func (x *Ctx) slimFor(n int64) {
 // spend counts n bytes that were sent.
 func (x *Ctx) spend(n int64) {
 	if x.c.room > 0 {
-		x.c.room = max(x.c.room-int(min(n, int64(x.c.room))), 1)
+		x.c.room = max(x.c.room-int32(min(n, int64(x.c.room))), 1)
 	}
 }
 

@@ -211,7 +211,7 @@ func (x *Ctx) serveRequest() {
 		x.AddHeader("Retry-After", retryAfter())
 		err = x.SendError(503)
 	default:
-		err = engine.Outside(x.srv.handler, x)
+		err = engine.Outside(x.handler(), x)
 		x.rejoin()
 		x.body.end()
 		if x.gone {

@@ -1,0 +1,88 @@
+package knot
+
+import (
+	"crypto/tls"
+	"errors"
+	"math"
+	"net"
+	"slices"
+
+	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
+)
+
+// An Endpoint is a listener with settings of its own, for Server.Listeners and Serve: one of several addresses, of
+// which some speak TLS and others do not, or answer otherwise. Its fields must not be changed once it is served.
+type Endpoint struct {
+	net.Listener
+	// TLS has the server speak TLS on its connections, as Server.TLS does elsewhere; nil: they speak HTTP.
+	TLS *tls.Config
+	// Handler answers the requests; nil: that of the server.
+	Handler Handler
+	// ErrorPage makes the pages of errors, as Server.ErrorPage does; nil: that of the server.
+	ErrorPage func(x *Ctx, status int) (ctype string, page []byte)
+}
+
+// An entry is how connections of a listener are served.
+type entry struct {
+	config   *tls.Config // nil: they speak HTTP
+	endpoint uint16
+}
+
+var errManyEndpoints = errors.New("knot: too many endpoints were served; want at most 65535 in the life of a server")
+
+// bare is ln, or what is inside if it is an Endpoint.
+func bare(ln net.Listener) net.Listener {
+	if e, ok := ln.(*Endpoint); ok {
+		return e.Listener
+	}
+	return ln
+}
+
+// entryOf is how to serve ln, over TLS if config is not nil, or, of an Endpoint, as that says.
+func (s *Server) entryOf(ln net.Listener, config *tls.Config) (entry, error) {
+	e, ok := ln.(*Endpoint)
+	if !ok {
+		return entry{config: config}, nil
+	}
+	if e.TLS != nil {
+		if err := tlsin.Check(e.TLS); err != nil {
+			return entry{}, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*Endpoint
+	if before := s.endpoints.Load(); before != nil {
+		all = *before
+	}
+	if len(all) == math.MaxUint16 {
+		return entry{}, errManyEndpoints
+	}
+	all = append(slices.Clip(all), e)
+	s.endpoints.Store(&all)
+	return entry{s.serverTLS(e.TLS), uint16(len(all))}, nil
+}
+
+// endpointOf is the Endpoint that c came to, nil if it is that of a plain listener.
+func (s *Server) endpointOf(c *conn) *Endpoint {
+	if c.endpoint == 0 {
+		return nil
+	}
+	return (*s.endpoints.Load())[c.endpoint-1]
+}
+
+// handler is what answers the request.
+func (x *Ctx) handler() Handler {
+	if e := x.srv.endpointOf(x.c); e != nil && e.Handler != nil {
+		return e.Handler
+	}
+	return x.srv.handler
+}
+
+// errorPages is what makes pages of errors, nil if that is not said.
+func (x *Ctx) errorPages() func(x *Ctx, status int) (ctype string, page []byte) {
+	if e := x.srv.endpointOf(x.c); e != nil && e.ErrorPage != nil {
+		return e.ErrorPage
+	}
+	return x.srv.ErrorPage
+}
