@@ -217,7 +217,7 @@ func New(opts ...Option) (*task.Runtime, error) {
 	return o.start()
 }
 
-// start makes the runtime and takes it up among those that run, until it is closed.
+// start makes the runtime and adds it to the running ones, which answer SIGUSR2, until it is closed.
 func (o *options) start() (rt *task.Runtime, err error) {
 	m := &member{answers: !o.noDump, stacks: o.stacks}
 	if m.path, err = o.dumpPath(); err != nil {
@@ -246,8 +246,8 @@ func gather(opts []Option) (*options, error) {
 	return o, nil
 }
 
-// spareLoops is how many loops there are besides those that procs processors get, of all that the machine has: for
-// when a container gets more. Each takes some 0.3 MB and 4 descriptors.
+// spareLoops is how many loops are made besides one for each of the procs processors of the container, in case
+// it gets more of the machine's; all is how many the machine has. A loop takes some 0.3 MB and 4 descriptors.
 func spareLoops(procs, all int) int { return max(min(all, 4*procs)-procs, 0) }
 
 func (o *options) readEnv(lookup func(string) string) error {

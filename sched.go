@@ -47,10 +47,10 @@ func WithCohortSize(n int) Option {
 }
 
 // WithOldestFirst has the tasks that wait at one node run in the order in which they became
-// ready. Otherwise, with the schedulers cohort and resource, those that tasks of the same loop
-// have made ready go first, the newest of them at the head, as what they work on may still be
-// in the processor's cache: that is faster, but waits are less even, up to twice as long. It
-// makes no difference to tasks that wait for the network or another event from outside.
+// ready. Otherwise, with the schedulers cohort and resource, tasks that a task of the same loop has
+// made ready run first, the newest at the head, as their data may still be in the processor's
+// cache: that is faster, but waits are less even, up to twice as long. The option makes no
+// difference to tasks that wait for the network or another event from outside.
 func WithOldestFirst() Option {
 	return func(o *options) error { o.sched.OldestFirst = true; return nil }
 }

@@ -29,9 +29,9 @@ import (
 //
 // For bgdump, each runtime announces that it answers, by an open memfd. That is safer
 // than any other sign, as SIGUSR2 ends a process that does not expect it. If bgdump has
-// a lock on the memfd, it is the one that asks, and nobody wants the summary.
+// a lock on the memfd, the signal is bgdump's, and the summary is left out.
 
-// logPatience is how long the end of a runtime waits for who reads the standard error.
+// logPatience is how long the end of a runtime waits for the reader of the standard error.
 const logPatience = time.Second
 
 // A member is a runtime that was made by New or Run and is not closed.

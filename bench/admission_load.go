@@ -261,10 +261,10 @@ func (a *clientResult) percent(used time.Duration) float64 {
 	return 100 * used.Seconds() / a.Span.Seconds()
 }
 
-// oracleLimits are those that the oracle may choose from.
+// oracleLimits are the concurrency limits that the oracle may choose from.
 var oracleLimits = []int64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
 
-// bestLimit is the limit with which most is served in time.
+// bestLimit is the concurrency limit with which most requests are served in time.
 func (m *matrix) bestLimit(ctx context.Context, system launcher, r row, e extent) (int64, error) {
 	if limit, ok := m.limits[r.name]; ok {
 		return limit, nil
@@ -354,7 +354,7 @@ func (r *row) addShares(s *server, seen *clientResult, e extent, add func(metric
 		}
 		add("capacity", "/s", e.capacity)
 	}
-	if _, open := r.load.(openLoad); open { // what waits at the end is served when nobody else comes any more
+	if _, open := r.load.(openLoad); open { // requests that wait at the end of the load are served after it
 		seen.All.P99 = seen.All.Loaded
 	}
 	if r.needs.memory > 0 || r.needs.watch > 0 {

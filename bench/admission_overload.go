@@ -22,9 +22,9 @@ func overloadRows(d spans) []row {
 			most += x * c.share
 		}
 		switch {
-		case most > 1.5: // for the first second the client has to connect for each request too many, and those that waited are refused
+		case most > 1.5: // in the first second the client connects once for each request too many, and the server refuses the queued ones
 			warm = 1500 * ms
-		case most > 1.01: // a line that grows as slowly as this is taken for a burst for twice as long
+		case most > 1.01: // a queue that grows as slowly as this is taken for a burst for twice as long
 			warm = 3 * sec
 		}
 		return openLoad{
@@ -198,8 +198,8 @@ func memoryRows(d spans, at loadAt) []row {
 	}
 	const limited = "GOMEMLIMIT=512MiB"
 	return []row{
-		// Its capacity is that of the most clients with which fifo is not killed: of the time that a
-		// request is held, most is that of large ones.
+		// The capacity is measured with the most clients with which fifo is not killed. Most of the time that
+		// requests hold memory is spent on large ones.
 		{name: "holds-mixed-512m", needs: needs{memory: 512 << 20}, reference: 32, load: holds(sec,
 			class{path: "/do?alloc=262144&sleep=20ms", share: 0.95}, class{path: "/do?alloc=8388608&sleep=1s", share: 0.05})},
 		{name: "holds-20-200ms", needs: needs{env: []string{limited}, watch: memoryCap}, reference: 1024, load: holds(200*ms,
@@ -223,12 +223,12 @@ func bytesServed(r *clientResult, e extent) []sample {
 	return []sample{{"bytes-served", "MB/s", e.x, float64(r.Bytes) / 1e6 / r.Span.Seconds()}}
 }
 
-// newcomers is how many of those that came when memory was held got an answer, whatever it was.
+// newcomers is the share of the requests sent while memory was held that got an answer, served or refused.
 func newcomers(r *clientResult, e extent) []sample {
 	return []sample{{"newcomers-answered", "%", e.x, share(r.Classes[2].Served+r.Classes[2].Refused, r.Classes[2].Due)}}
 }
 
-// released is how many of the clients that waited were let go, and how many of those that let them go got in.
+// released is the share of the waiting requests (/wait) that were answered, and that of the requests that release them (/release).
 func released(r *clientResult, e extent) []sample {
 	return []sample{
 		{"pollers-released", "%", e.x, share(r.Classes[0].Served, r.Classes[0].Due)},

@@ -34,7 +34,7 @@ func poisson(rate float64, path string, span time.Duration) openLoad {
 	return openLoad{classes: alone(path), phases: []phase{{span: span, rate: rate}}, patience: lifePatience}
 }
 
-// below is likewise, at a multiple of capacity.
+// below is an open loop of ordinary life at a multiple of capacity.
 func below(times float64, span time.Duration, classes ...class) openLoad {
 	return openLoad{classes: classes, phases: []phase{{span: span, times: times}}, patience: lifePatience}
 }
@@ -58,7 +58,7 @@ func waitingRows(d spans) []row {
 		}}}
 	}
 	asleep := poisson(100, "/do?sleep=30s", d(1500*ms, 10*sec))
-	asleep.patience, asleep.drain = time.Minute, d(500*ms, 35*sec) // in a quick run nobody sees the end
+	asleep.patience, asleep.drain = time.Minute, d(500*ms, 35*sec) // a quick run ends before the handlers do
 	return []row{
 		{name: "pollers-200", load: pollers(200)},
 		{name: "pollers-5000", load: once(5000, "/do?sleep=1s")},
@@ -77,7 +77,7 @@ func waitingRows(d spans) []row {
 	}
 }
 
-// releasedLoad is people who wait until one more comes.
+// releasedLoad has n clients whose requests wait until one more client asks for /release.
 func releasedLoad(n, alloc int, at, span time.Duration) people.Config {
 	return people.Config{For: span, Drain: 2 * sec, Groups: []people.Group{
 		{Count: n, Path: fmt.Sprintf("/wait?alloc=%d", alloc), Patience: lifePatience},
@@ -138,7 +138,7 @@ func toolRows(d spans) []row {
 	return rows
 }
 
-// fileSystems are those that serve files and the short text: all but the oracle.
+// fileSystems are the systems that serve files and the short text: all but the oracle.
 var fileSystems = slices.DeleteFunc(slices.Clone(admissionSystems), func(s string) bool { return s == oracleSystem })
 
 // slowRows are clients that read and write slowly, or much.

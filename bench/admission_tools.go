@@ -28,7 +28,7 @@ var tools = map[string]struct {
 	answered                  []string // with any status
 	refused, failed, timedOut []string
 	rate                      string // of answers a second; "": not printed
-	failedAnswers             bool   // those that failed are among the answered
+	failedAnswers             bool   // answered includes the requests in failed
 }{
 	"wrk": {
 		args:     "-t1 -c%[2]d -d%[3]ds --latency --timeout 10s %[1]s",

@@ -133,9 +133,9 @@ const (
 	serverCore = 0
 	clientCore = 1
 
-	quickBudget = 38 * time.Second // leaves room below 45 s for starting up and writing
+	quickBudget = 38 * time.Second // the 7 s to the limit of 45 s are for starting and writing
 	quickRounds = 3
-	fullRounds  = 4 // the fewest of which those of two systems are seldom all apart by chance: 1 in 35
+	fullRounds  = 4 // of two equal systems, all rounds of one are above all of the other by chance in 1 run of 35
 )
 
 // run is one run of one experiment. It belongs to the goroutine that started it.

@@ -215,8 +215,8 @@ var diskCachedExperiment = experiment{
 	},
 }
 
-// The program of section 3.5 of the Capriccio paper: many tasks, each of which calls a function that needs much stack,
-// and yields after each call.
+// The program of section 3.5 of the Capriccio paper: many tasks that call a function that needs much stack, and yield
+// after each call.
 var bigStackExperiment = experiment{
 	name: "bigstack",
 	doc:  "up to 100,000 tasks that need 1 MB of stack now and then (section 3.5)",

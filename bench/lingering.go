@@ -62,7 +62,7 @@ func (s *threads) lingering(j job) {
 	j.emit("close-"+j.metric, "µs", float64(time.Since(began).Microseconds())/float64(j.x))
 }
 
-// dialDeaf connects a socket whose receive buffer holds less than lingeringData, and that nobody reads.
+// dialDeaf connects a socket that is never read, whose receive buffer holds less than lingeringData.
 func dialDeaf(addr net.Addr) int {
 	return dialRaw(addr, func(fd int) {
 		check(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096))

@@ -103,7 +103,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 
 type options struct {
 	experiment experiment
-	several    []experiment // of which results are kept; none: experiment only
+	several    []experiment // the experiments to run, whose results are kept; none: experiment only
 	quick      bool
 	rounds     int           // 0: as usual
 	length     time.Duration // of a soak; 0: as usual

@@ -49,7 +49,7 @@ type contender struct {
 	takes func(p point, d time.Duration) time.Duration
 }
 
-// without says why a contender sits out the points of which out reports true.
+// without says why a contender skips a point: the reason if out reports true for the point, else "".
 func without(why string, out func(p point) bool) func(point) string {
 	return func(p point) string {
 		if out(p) {
@@ -59,7 +59,7 @@ func without(why string, out func(p point) bool) func(point) string {
 	}
 }
 
-// above makes a contender sit out points with a parameter above a limit.
+// above makes a contender skip points with a parameter above a limit.
 func above(limit float64, why string) func(point) string {
 	return without(fmt.Sprintf("left out above %s: %s", report.Number(limit), why), func(p point) bool { return p.x > limit })
 }

@@ -14,9 +14,9 @@ import (
 
 const (
 	nativeClients = 64
-	manyMetric    = "many" // sleep, with 1,024 requests under way, of which few wait for a blocked handler
+	manyMetric    = "many" // sleep with 1,024 requests under way, few of them waiting for a blocked handler
 	manyClients   = 1024
-	manyConns     = 4096 // on one of which, drawn by lot, each of those comes
+	manyConns     = 4096 // connections; each request of manyMetric is sent on a random one
 	nativeTasks   = 5000
 	lockedMetric  = "lock-across-read"
 )
@@ -67,7 +67,7 @@ func (r *run) nativeServers() []launcher {
 
 const noneAnswered = "no request was answered whose handler does not wait"
 
-// nativeSample loads a server of which a share of the handlers waits in the mode that the metric names.
+// nativeSample loads a server. A share of its handlers, p.x percent, waits in the mode that the metric names.
 func (r *run) nativeSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
 	clients, conns, path := nativeClients, 0, "/"+p.metric
 	if p.metric == manyMetric {

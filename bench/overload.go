@@ -18,14 +18,14 @@ import (
 // waitsEnv has requests wait rather than be refused.
 const waitsEnv = capriccio.EnvOverload + "=wait"
 
-// memlimitSystem is net/http as somebody who knows of GOMEMLIMIT would start it.
+// memlimitSystem is net/http with GOMEMLIMIT set.
 const memlimitSystem = "net-http-memlimit"
 
-// serverOverhead is what a sample takes beside measuring that starts a server of chores, and ends it.
+// serverOverhead is the time that a sample takes to start and end a server of chores.
 const serverOverhead = 400 * time.Millisecond
 
-// contendersOf are those of the named systems that there are here; the others are skipped with
-// the reason; find finds them. A sample takes as long as takes says.
+// contendersOf are the named systems that find finds on this machine; the others are skipped with
+// the reason. A sample takes as long as takes says.
 func (m *matrix) contendersOf(find func(name string) (launcher, error), measure func(context.Context, launcher, point) ([]sample, error), takes func(system string, p point) time.Duration, names ...string) (found []contender) {
 	for _, name := range names {
 		system, err := find(name)
@@ -316,8 +316,8 @@ const (
 	stepLow  = 0.5
 	stepHigh = 1.4
 
-	// A quick run measures a load above the capacity from then on: by 3 s a server has found out that it is an
-	// overload, and has refused those that had waited until then. A full run has more and longer samples.
+	// A quick run measures a load above the capacity from 3 s on: by then a server has detected the overload and
+	// refused the requests queued before. A full run has more and longer samples.
 	overloadLead = 3 * time.Second
 
 	// In metrics with this suffix the handler waits in the middle, as for a database.
@@ -408,7 +408,7 @@ func (w *web) warmAt(load float64) time.Duration {
 	return w.warm
 }
 
-// takes is how long a sample takes, of which clients wait for the last answers after the load.
+// takes is how long a sample takes, with the wait of the clients for the last answers after the load.
 func (w *web) takes(_ string, p point) time.Duration {
 	capacity := w.webTimes.capacity * 5 / 4
 	switch {

@@ -17,7 +17,7 @@ import "math/bits"
 const (
 	pubsubAttributes = 32
 	pubsubValues     = 35
-	attributeGroup   = 4 // attributes of which an event has all or none
+	attributeGroup   = 4 // attributes per group; an event has all attributes of a group or none
 	equalities       = 2 // predicates of a subscription that are =, the access predicate too
 	fewestPredicates = 8 // of a subscription
 	mostPredicates   = 24

@@ -36,8 +36,8 @@ var headlines = []report.Headline{
 }
 
 // reportCommand writes the first page of results, and beside it a folder with a page and plots for each experiment, from
-// kept results and from those that the pages were made from before, which are in that folder, too. Of each experiment the
-// newest full run on each kind of processor counts. Quick runs count where there is no full one on any.
+// kept results and from the results that the pages were made from before, which are in that folder, too. The newest full
+// run of each experiment on each kind of processor counts. Quick runs count where there is no full one on any.
 func reportCommand(from, document string, out io.Writer) error {
 	folder := strings.TrimSuffix(document, filepath.Ext(document))
 	shown := filepath.Join(folder, "data")
@@ -113,7 +113,7 @@ func newest(name string, reports []*report.Report) []*report.Report {
 	return best
 }
 
-// nthName is the name of the i-th file of an experiment, the first of which has no number.
+// nthName is the name of the i-th file of an experiment. The first one has no number.
 func nthName(name string, i int) string {
 	if i == 0 {
 		return name

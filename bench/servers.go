@@ -133,9 +133,9 @@ func (r *run) startBeside(system string, command proc.Command) (s *server, err e
 	return s, err
 }
 
-// target is the server, and processes of which the CPU time is wanted, for a client.
+// target is the server as a client's target, with the processes whose CPU time the client measures.
 func (s *server) target(pids ...int) load.Target {
-	addr, _ := netip.ParseAddrPort(s.addr) // a client refuses what is none
+	addr, _ := netip.ParseAddrPort(s.addr) // a client refuses the zero address
 	return load.Target{Addr: addr, PIDs: pids, Core: serverCore}
 }
 
@@ -305,7 +305,7 @@ func startConfigured(ctx context.Context, n needs, c configured, scratch string)
 	return startNeeding(ctx, n, c.system, proc.Command{Path: c.path, Args: c.args(dir, config), Core: serverCore}, accepting("tcp", addr))
 }
 
-// reserveAddress is a loopback address that nobody gets before reserved is closed, except
+// reserveAddress returns a loopback address that no other program can bind before reserved is closed, except
 // a server that listens there with SO_REUSEPORT. The reserving socket does not listen.
 func reserveAddress() (addr string, reserved io.Closer, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

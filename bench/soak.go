@@ -30,13 +30,13 @@ const (
 	soakLooks = 60
 )
 
-// A soaked is a server under a soak: command knot with files and a proxy, and what its clients have seen.
+// A soaked is a server under a soak: command knot with files and a proxy, and the requests of its clients.
 type soaked struct {
 	child       *proc.Child
 	addr, admin string
 	requests    atomic.Int64
 	failed      atomic.Int64
-	first       atomic.Pointer[error] // of those that failed
+	first       atomic.Pointer[error] // error of the first failed request
 }
 
 // soakExperiment loads command knot for a long time, with files, a proxy, uploads, clients that leave, and reloads of the

@@ -9,7 +9,7 @@ import (
 // bigFrameBytes is the frame of bigFrame.
 const bigFrameBytes = 1 << 20
 
-// stackStep is what useStack's frame takes at most, of which stackFrame is the variable.
+// stackStep is the most that useStack's frame takes, in bytes: its variable of stackFrame, and 128 for the rest.
 const (
 	stackFrame = 1 << 10
 	stackStep  = stackFrame + 128

@@ -145,7 +145,7 @@ func (r *run) netHTTP() (string, error) {
 	return filepath.Join(strings.TrimSpace(string(root)), "src/net/http"), nil
 }
 
-// copyChanged copies a file with changes, all of which must be possible.
+// copyChanged copies a file with changes, pairs of old and new text. It fails if one of the old texts is missing.
 func copyChanged(from, to string, changes [][2]string) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -297,8 +297,8 @@ func (r *run) testSuite(folder, overlay string, byKnot bool, packagesAndFlags ..
 	return ends, bytes.Contains(out, []byte(servedByKnot)), err
 }
 
-// againstKnot counts the tests of s that pass as they are, and of these those that pass on Knot: at once, or when they are run
-// once more by themselves. worse are the others.
+// againstKnot counts the tests of s that pass with net/http, and how many of them pass on Knot too: at once, or when they are
+// run once more by themselves. worse are the tests that fail on Knot only.
 func (r *run) againstKnot(s suite, overlay string) (plain, knot int, worse []string, err error) {
 	folder, packages, err := r.copySuite(s)
 	if err != nil {

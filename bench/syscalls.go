@@ -40,8 +40,8 @@ func (r *run) countSystemCalls(servers []*server) {
 	r.note("system calls are counted by perf")
 }
 
-// perRequest adds a metric of each server, of which a short run of its own under perf takes so much, and has these samples.
-// Where perf is missing, or may not count, the metric is left out.
+// perRequest adds a metric of each server: the amount that measure finds in a short run under perf, divided by the number of
+// requests, which is among the samples of that run. Where perf is missing, or may not count, the metric is left out.
 func (r *run) perRequest(metric, unit string, servers []*server, measure func(tool string, s *server, depth int) (float64, []sample, error)) {
 	tool, err := exec.LookPath("perf")
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// vodShape is what a run of vod does. In the paper it is a minute at once, then 5 s at a time;
-// that nobody starves shows after some chunks, of any length.
+// vodShape is what a run of vod does. In the paper a client gets a minute of film at once, then 5 s at a time.
+// Shorter chunks do as well: whether a client starves shows after some chunks of any length.
 type vodShape struct {
 	rates        []float64     // Mbit/s
 	first, chunk time.Duration // of the film
-	trial        time.Duration // that nobody may starve in
+	trial        time.Duration // how long clients are watched for starving
 	film         int64         // bytes
 	begin, most  int           // clients tried
 	exact        int           // the search ends at a 1/exact of the clients
@@ -212,7 +212,7 @@ type supportShape struct {
 	alphas   []float64 // popularity of a folder: 1 / rank^alpha
 	folders  int
 	limit    int64         // bytes of memory for server and pages
-	trial    time.Duration // of which a third passes before measuring
+	trial    time.Duration // its first third is not measured
 	patience time.Duration // that the 99th percentile has to keep
 	begin    int           // sessions tried first
 	most     int

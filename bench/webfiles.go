@@ -99,7 +99,7 @@ const (
 	betweenRequests = 20 * time.Millisecond
 )
 
-// webExperiment has few to very many clients fetch files of which a sixteenth fits in memory (Capriccio,
+// webExperiment has few to very many clients fetch files. A sixteenth of the files fits in memory (Capriccio,
 // Figure 9; Aspen, Figures 8 and 9).
 var webExperiment = experiment{
 	name: "web",
@@ -197,7 +197,7 @@ Require all granted
 // apacheModules is where Debian's package has them.
 const apacheModules = "/usr/lib/apache2/modules"
 
-// webMost are the reasons why some servers sit out points, of which each takes fewer connections than a process can have.
+// webMost are the reasons why servers that take fewer connections than a process can have skip points.
 var webMost = map[string]func(point) string{
 	"lighttpd": without("of more than 9,900 clients: takes half as many connections as descriptors (server.max-connections)",
 		func(p point) bool { return p.x > 9900 }),

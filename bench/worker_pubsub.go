@@ -38,8 +38,8 @@ type pubsubResult struct {
 	took, cpu time.Duration
 }
 
-// stageNames are the boundaries before the stages of the matching, each of which looks at
-// the clusters of a group of attributes.
+// stageNames are the names of the stages of the matching. A stage looks at the clusters of one group
+// of attributes.
 var stageNames = func() (names [pubsubAttributes / attributeGroup]string) {
 	for i := range names {
 		names[i] = "match " + strconv.Itoa(i)

@@ -73,7 +73,7 @@ type writeCohort struct {
 	at    []int64
 }
 
-// writeBlock is what is written, on the heap as the kernel reads it while nobody waits.
+// writeBlock is the data of each write. It is on the heap, as the kernel may read it after Submit has returned.
 var writeBlock = new([diskBlock]byte)
 
 // measure makes cohorts for as long as the job says, and emits the median.

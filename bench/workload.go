@@ -151,8 +151,8 @@ func warm() {
 
 var workSink uint64
 
-// work keeps the processor busy for some steps, of which none can be left out.
-// Inlined copies are not equally fast, so that calibrating one says little.
+// work keeps the processor busy for some steps. It is not inlined, as copies are not equally fast, so
+// that calibrating one would say little about the others.
 //
 //go:noinline
 func work(steps int) {

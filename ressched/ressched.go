@@ -31,7 +31,7 @@ var ErrRefused = engine.ErrRefused
 // of the process (RLIMIT_NOFILE), unless the program has set another.
 var Descriptors = (*Resource)(engine.Descriptors)
 
-// Tasks are those that were spawned and have not finished. It has no limit unless the program sets one.
+// Tasks is the number of tasks that have not finished. It has no limit unless the program sets one.
 var Tasks = (*Resource)(engine.Tasks)
 
 // StackSpace is the stack chunks that tasks hold, in bytes. Its limit is that of package stackchunk for the
@@ -39,38 +39,38 @@ var Tasks = (*Resource)(engine.Tasks)
 var StackSpace = (*Resource)(engine.StackSpace)
 
 // An Entrance is a place where work comes into the program: a request, a connection, a
-// job from a queue. What has passed it is going to take resources, so it is here that a
+// job from a queue. Admitted work is going to take resources, so it is here that a
 // program has to be protected from more work than it can do (Capriccio, section 4.2:
-// admission control). Whether anybody has to wait, or is refused, is decided by the
-// scheduler: resource; with the others everybody is let in at once.
+// admission control). With the scheduler resource, work may have to wait at the entrance,
+// or be refused; the other schedulers admit all work at once.
 //
-// Make one with NewEntrance, once; each runtime has its own line there. Its methods may be
-// called from any goroutine.
+// Make one with NewEntrance, once; each runtime has an entry queue of its own there. Its methods
+// may be called from any goroutine.
 type Entrance engine.Entrance
 
 // Name is what the entrance was declared with.
 func (e *Entrance) Name() string { return (*engine.Entrance)(e).Name() }
 
-// Enter asks to be let in. It returns nil when the calling task is in, at once or after
-// it has parked until it was its turn; then it must call Leave when its work is done. It
-// returns ErrRefused if the work is turned away, and the context's error if the
-// task is cancelled while it waits. A plain goroutine is let in at once.
+// Enter admits the calling task, at once or after the task has parked in the entry queue,
+// and returns nil; the task must then call Leave when its work is done. Enter
+// returns ErrRefused if the work is refused, and the context's error if the
+// task is cancelled while it waits. A plain goroutine is admitted at once.
 func (e *Entrance) Enter() error { return (*engine.Entrance)(e).Enter() }
 
 // EnterFrom is Enter for work that comes from the given client: a number, like a hash of its
-// address; 0 if it is unknown. Among those that are as important as each other, clients get
-// equal shares of what can be done when not all can be served.
+// address; 0 if it is unknown. When not all work can be admitted, clients with work of the
+// same priority get equal shares.
 func (e *Entrance) EnterFrom(client uint32) error { return (*engine.Entrance)(e).EnterFrom(client) }
 
-// Leave ends the work of a task that Enter has let in. It is called by that
+// Leave ends the work of a task that Enter has admitted. It is called by that
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() { (*engine.Entrance)(e).Leave() }
 
-// As says what kind of work the calling task does, which e has let in: a number, like a hash of the
+// As says what kind of work the calling task does, which e has admitted: a number, like a hash of the
 // route of a request. detail, like a hash of its query, may tell apart work of one kind that does not
-// all come to the same places. Where it is known that work of this kind comes to a place inside
-// the program where too many tasks wait already, it parks until there are fewer, or returns ErrRefused.
-// Other kinds of work are not touched. It returns the context's error if the task is cancelled while it
+// always reach the same nodes. If work of this kind is known to reach a node where too many tasks wait
+// already, the task parks until fewer do, or As returns ErrRefused.
+// Other kinds of work are not held up. As returns the context's error if the task is cancelled while it
 // waits. On a plain goroutine it does nothing.
 func (e *Entrance) As(kind, detail uint32) error { return (*engine.Entrance)(e).As(kind, detail) }
 

@@ -64,9 +64,9 @@ func NewStage(name string) (*Stage, error) {
 	return s, nil
 }
 
-// Do runs fn in the stage: on the calling task, when it is its turn. It parks until then. If
-// fn itself parks, nobody else gets in until it has returned. A plain goroutine waits for the
-// lock only.
+// Do runs fn in the stage: on the calling task, when the stage's turn has come. It parks until then. If
+// fn itself parks, no other task runs in the stage until fn has returned. A plain goroutine waits for
+// the stage's lock only.
 func (s *Stage) Do(fn func()) {
 	if l := engine.CurrentLoop(); l != nil {
 		l.Runtime().NoteStage(s.name, &s.settings)

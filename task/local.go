@@ -2,7 +2,7 @@ package task
 
 import "github.com/capriccio-go/capriccio/internal/engine"
 
-// A Local is a variable of which every task has its own. Make it with NewLocal, once,
+// A Local is a variable with a value of its own for every task. Make it with NewLocal, once,
 // in a package variable.
 type Local[T any] struct {
 	initial T

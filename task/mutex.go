@@ -52,17 +52,17 @@ func (m *Mutex) lockSlow() {
 	}
 }
 
-// lockQuick is lockOn if m is unlocked and that takes no guard, and reports whether it was that.
+// lockQuick locks m without entering its guard, if m is unlocked, and reports whether it did.
 //
-// The owner is written a moment after the lock was taken, and taken back a moment before it is given up.
-// Meanwhile another thread may read, in the guard, that there is none: then nobody inherits the
-// importance of those that wait. The race detector would not like it, so under it everything is done
-// in the guard; internal/engine/mutex_model_test.go tries every order of steps.
+// The owner is written just after m is locked, and cleared just before m is unlocked. A thread in the guard may
+// read no owner in between: then no task inherits the priority of the waiting tasks. The race detector would
+// report these accesses, so under it every call enters the guard; internal/engine/mutex_model_test.go tries every
+// order of steps.
 func (m *Mutex) lockQuick(l *engine.Loop) bool {
 	return engine.QuickLocks && m.tryTake(l)
 }
 
-// unlockQuick unlocks m if nobody waits, and reports whether it did.
+// unlockQuick unlocks m without entering its guard, if no task waits for m, and reports whether it did.
 func (m *Mutex) unlockQuick() bool {
 	if engine.QuickLocks && m.state.Load() == mutexLocked {
 		m.owner = nil

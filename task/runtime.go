@@ -20,7 +20,7 @@ func (rt *Runtime) Detaches() bool { return (*engine.Runtime)(rt).Detaches() }
 func (rt *Runtime) Close() error { return (*engine.Runtime)(rt).Close() }
 
 // Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it cancels
-// those that are left (their waits return ErrShutdown) and waits for the grace time, 1 s by
+// the remaining tasks (their waits return ErrShutdown) and waits for the grace time, 1 s by
 // default (capriccio.WithGrace); then it makes every wait end its task, running its deferred
 // functions, as runtime.Goexit does, and every wait of a plain goroutine for a connection of the
 // runtime fail with net.ErrClosed, as a task may wait natively for that goroutine, and waits for that

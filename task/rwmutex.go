@@ -56,7 +56,7 @@ func (rw *RWMutex) tryWrite(l *engine.Loop) bool {
 	return true
 }
 
-// tryRead takes rw for one more reader, if there is no writer and nobody waits.
+// tryRead locks rw for one more reader, if there is no writer and no caller waits, and reports whether it did.
 func (rw *RWMutex) tryRead() bool {
 	for {
 		s := rw.state.Load()

@@ -110,8 +110,8 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 	return fired, err
 }
 
-// tryEach tries the cases in random order, so that of those that can go on each has the same chance, until one does; -1: none
-// can. It stands apart for the sake of the stacks of tasks that wait.
+// tryEach tries the cases in random order until one can proceed, so that all ready cases have the same chance, and returns its
+// index; -1: no case is ready. It is a function of its own so that its frame is not on the stack of a task that waits.
 //
 //go:noinline
 func tryEach(l *engine.Loop, cases []Case) (int, *engine.Waiter, error) {

@@ -9,12 +9,12 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A Semaphore is a number of units to share. Make it with NewSemaphore. Those that wait
-// get their units in the order in which they came, so that one that wants many is not
-// overtaken for ever by others that want few.
+// A Semaphore is a number of units to share. Make it with NewSemaphore. Waiting callers
+// get their units in the order of their calls, so that a caller that wants many units is
+// not overtaken for ever by callers that want few.
 type Semaphore struct {
 	size    int64        // fixed
-	used    atomic.Int64 // and semAwaited while somebody waits: then it is written in the guard only
+	used    atomic.Int64 // units taken; semAwaited is set while a caller waits, and used is then written in the guard only
 	g       engine.Guard
 	waiters engine.WaiterList // guarded by g; tag: units
 }
@@ -54,7 +54,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64) error {
 	return s.acquireSlow(ctx, n)
 }
 
-// take takes n units if they are there and nobody waits, and reports whether it did.
+// take takes n units if they are free and no caller waits, and reports whether it did.
 func (s *Semaphore) take(n int64) bool {
 	for {
 		used := s.used.Load()
@@ -85,14 +85,14 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n int64) error {
 	return w.WaitUntil(ctx, engine.ReasonSemaphore, (*semaphorePoint)(s))
 }
 
-// TryAcquire takes n units if they are there and nobody waits, and reports whether it did. It never
+// TryAcquire takes n units if they are free and no caller waits, and reports whether it did. It never
 // parks.
 func (s *Semaphore) TryAcquire(n int64) bool { return n >= 0 && s.take(n) }
 
 // Release gives n units back. It panics if n is negative or more than are taken. It never parks.
 func (s *Semaphore) Release(n int64) {
 	used := s.used.Load()
-	for n >= 0 && n <= used { // so nobody waits
+	for n >= 0 && n <= used { // semAwaited is a sign bit: no caller waits
 		if s.used.CompareAndSwap(used, used-n) {
 			return
 		}

@@ -53,9 +53,9 @@ type Options struct {
 	// Priority says how important the task is, from -32 to 31; of tasks that wait at an
 	// Entrance (package ressched), the least important are refused first. 0: neither.
 	Priority int
-	// NoHandle means that nobody joins the task or looks at it, as with a go statement: Spawn returns
-	// no Task. With no other option its memory is then used again, and it costs no allocation where
-	// tasks come and go.
+	// NoHandle starts the task as a go statement does, without a way to join it: Spawn returns
+	// no Task. Without any other option the memory of the task is used again when it has finished, so
+	// that starting it needs no allocation once other tasks have finished.
 	NoHandle bool
 }
 
@@ -103,10 +103,10 @@ func Context() context.Context { return engine.Context() }
 // natively: a system call, a Go channel, cgo, a library that does its own I/O. It parks, and does
 // not end early when the task is cancelled or the runtime shut down, because fn may be using the
 // caller's variables and buffers; only what has not begun when the runtime is shut down is never
-// run. If 512 functions, see capriccio.WithOffloadLimit, are running already, fn waits for its
-// turn, of which the log warns, once in ten seconds. A panic of fn panics in the caller, with a
-// *PanicError, and so does runtime.Goexit in fn, with that of ErrGoexit. fn is not part of the task: Current is nil in it. On a plain goroutine Offload just
-// calls fn.
+// run. If 512 functions, see capriccio.WithOffloadLimit, are running already, fn waits until one
+// of them returns, and the log warns, once in ten seconds. A panic of fn panics in the caller, with a
+// *PanicError, and so does runtime.Goexit in fn, with that of ErrGoexit. fn is not part of the
+// task: Current is nil in it. On a plain goroutine Offload just calls fn.
 func Offload(fn func()) { engine.Offload(fn) }
 
 // OffloadContext is Offload for an fn that can end early: the context that it is given ends with
@@ -124,8 +124,8 @@ func Sleep(d time.Duration) error { return engine.Sleep(d) }
 
 // Yield lets other tasks of the loop run that are ready, before the caller goes on: with the
 // scheduler fifo every one, but of several that a disk has served at once some may follow; with
-// others those that are before it in their order, in which each has its turn. On a plain goroutine
-// it is runtime.Gosched.
+// others the tasks before it in the order of that scheduler, in which every task gets to run. On a
+// plain goroutine it is runtime.Gosched.
 func Yield() { engine.Yield() }
 
 // Await parks until ctx ends and returns its error, or, if that comes first, the error

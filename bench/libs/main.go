@@ -3,7 +3,7 @@
 // servers itself, on ports of the loopback interface with their data in a temporary folder, and ends
 // them. A cell that does not end in time is reported with the stacks of all its goroutines.
 //
-// It is a module of its own, so that nobody else gets the libraries.
+// It is a module of its own, so that programs that import Capriccio do not get the libraries.
 //
 //	go run . [-lib 'redis|pgx'] [-pollers epoll,uring] [-loops 1,2] [-dial ours,net]
 package main

@@ -92,7 +92,7 @@ func freePort() (string, error) {
 	return port, err
 }
 
-// command is a program that ends with this process, as nobody if this one is root's.
+// command is a program that ends with this process. If this process runs as root, the program runs as user "nobody".
 func (s *servers) command(dir, name string, args ...string) (*exec.Cmd, error) {
 	if found, err := exec.LookPath(name); err == nil {
 		name = found

@@ -9,7 +9,7 @@ import (
 
 // Goroutines that never end.
 
-// search gives up after a time; the goroutine that it has started then has nobody to send to.
+// search gives up after 5 ms; the goroutine that it has started then blocks for ever, as its channel has no receiver.
 func search() string {
 	found := make(chan string)
 	go func() { // cause of leak-send

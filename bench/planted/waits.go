@@ -26,7 +26,7 @@ func files() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, filepath.Join(dir, "page")) })
 }
 
-// sleeper has nothing to do but for its own clients, who come seldom, and 500 goroutines that have waited from the start.
+// sleeper is idle but for rare requests, with 500 goroutines that wait from the start.
 func sleeper() http.Handler {
 	never := make(chan struct{})
 	for range 500 {
@@ -35,7 +35,7 @@ func sleeper() http.Handler {
 	return nothing
 }
 
-// longPoll answers all that wait when there is news, every 200 ms.
+// longPoll answers all waiting requests when there is news, every 200 ms.
 func longPoll() http.Handler {
 	var mu sync.Mutex
 	news := make(chan struct{})

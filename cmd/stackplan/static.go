@@ -47,7 +47,7 @@ func runStatic(set *settings) (int, error) {
 	return exitOK, nil
 }
 
-// writeSteps lists the steps, those that should not be first.
+// writeSteps lists the steps, the ones that should not exist first.
 func writeSteps(w io.Writer, program string, b *plan.Blocking) error {
 	var err error
 	printf := func(format string, args ...any) {

@@ -24,14 +24,14 @@
 //
 // # Parallelism
 //
-// What belongs together, the data of one connection say, is a Flow, and everything that is
-// sent belongs to one, or to none. A module says how its work may be spread:
+// Elements that belong together, the data of one connection say, are a Flow. Every element
+// belongs to one flow, or to none. A module says how its work may be spread:
 //
-//   - ByTask: it runs beside the other modules, and never beside itself.
-//   - ByFlow: different flows side by side; what belongs to one flow in order, and one after
-//     the other. Its Run must not write to fields of the module; what it must remember from
-//     one call to the next goes into Vars, of which each flow has its own.
-//   - ByElement: everything side by side, in any order. It has no state at all.
+//   - ByTask: one call of Run at a time, beside the other modules.
+//   - ByFlow: calls for different flows run in parallel; the elements of one flow are worked on in
+//     order, one after the other. Run must not write to fields of the module. State that
+//     lasts from one call to the next goes into Vars, which have a value for each flow.
+//   - ByElement: all elements in parallel, in any order. The module has no state.
 //
 // Run is called by servlets, which are tasks. How many there are for a ByFlow or ByElement
 // module follows the load, within Options.Min and Max, by the equations of the paper as

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// A Flow is what belongs together and is worked on in order: what comes over one
-// connection, for example. It lives as long as something of it is queued or worked on, or
-// somebody holds it.
+// A Flow is a sequence of elements that are worked on in order: the data of one
+// connection, for example. It lives as long as one of its elements is queued or worked on, or
+// a caller holds it, see Hold.
 type Flow struct {
 	g     *Graph
 	id    uint64
@@ -22,8 +22,8 @@ var flowIDs atomic.Uint64
 
 // NewFlow makes a flow of the graph, which must have been started, and which the caller
 // holds: Release it when nothing more of it is going to be put into the graph. end, which
-// may be nil, is called once, when nothing is left of the flow and nobody holds it; it may
-// park. value is for modules, see Flow.Value.
+// may be nil, is called once, when none of its elements is left and the last holder has released
+// the flow; it may park. value is for modules, see Flow.Value.
 func (g *Graph) NewFlow(value any, end func()) *Flow {
 	f := &Flow{g: g, id: flowIDs.Add(1), value: value, end: end,
 		boxes: make([]any, len(g.instances)), vars: make([]any, g.vars)}
@@ -37,8 +37,8 @@ func (f *Flow) ID() uint64 { return f.id }
 // Value is what NewFlow was called with.
 func (f *Flow) Value() any { return f.value }
 
-// Hold keeps the flow until a Release more. The caller must hold it already, or work on it.
-// It never parks.
+// Hold keeps the flow alive until one more call of Release. The caller must hold the flow already, or
+// work on it. Hold never parks.
 func (f *Flow) Hold() {
 	if f.refs.Add(1) <= 1 {
 		f.refs.Add(-1)
@@ -46,8 +46,8 @@ func (f *Flow) Hold() {
 	}
 }
 
-// Release undoes one Hold, or that of NewFlow. It parks if it is the last one and the
-// function given to NewFlow does.
+// Release undoes one Hold, or the one of NewFlow. The last Release calls the function given to
+// NewFlow, and parks if that does.
 func (f *Flow) Release() {
 	switch n := f.refs.Add(-1); {
 	case n == 0 && f.end != nil:

@@ -243,8 +243,8 @@ func (g *Graph) cycle() string {
 // monitorPause is how often the monitor looks, as in the paper.
 const monitorPause = 100 * time.Millisecond
 
-// monitor measures the damping while there are servlets to spare, and takes back those that
-// have nothing to do. Otherwise it waits.
+// monitor measures the damping while modules have more servlets than their minimum, and ends idle
+// servlets. Otherwise it waits.
 func (g *Graph) monitor() {
 	defer g.left.Done()
 	var all damper
@@ -274,18 +274,18 @@ func (g *Graph) monitor() {
 	}
 }
 
-// finished takes n elements off those that are inside.
+// finished subtracts n elements from the count of elements inside the graph.
 func (g *Graph) finished(n int) {
 	if n > 0 && g.inside.Add(int64(-n)) == 0 && g.state.Load() == closing {
 		g.announce()
 	}
 }
 
-// Shutdown ends the graph: nothing more comes in from outside, what is inside is worked off,
-// then the servlets end. If ctx ends before everything inside is done, what is queued is
-// dropped, its flows are released, and the error of ctx is returned; servlets then end when
-// they come out of Run. Shutdown parks, and does not end early when the calling task is
-// cancelled. Later calls return nil at once.
+// Shutdown ends the graph: no more elements come in from outside, the elements inside are worked
+// off, then the servlets end. If ctx ends before that, queued elements are dropped, their flows
+// are released, and the error of ctx is returned; servlets then end when their Run returns.
+// Shutdown parks, and does not end early when the calling task is cancelled. Later calls return
+// nil at once.
 func (g *Graph) Shutdown(ctx context.Context) error {
 	if !g.state.CompareAndSwap(running, closing) {
 		return nil
@@ -319,7 +319,7 @@ func (g *Graph) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// announce wakes those that wait for a change of the graph.
+// announce wakes Shutdown and monitor, which wait for a change of the graph.
 func (g *Graph) announce() {
 	g.mu.Lock()
 	g.changed.Broadcast()

@@ -35,7 +35,7 @@ func (p Parallelism) String() string {
 
 // Options say how an instance is run. The zero value is what Add uses.
 type Options struct {
-	// Queue is how many elements may wait before those that send more of them park; 0: 1,024.
+	// Queue is how many elements may wait. A sender to a full queue parks. 0: 1,024.
 	Queue int
 	// Min and Max bound the number of servlets; 0: 1, and 1,024. If they are equal there are
 	// always as many, and nothing is measured. A module that is ByTask has one.
@@ -87,13 +87,13 @@ type core struct {
 	waited  atomic.Int64 // when one did last
 
 	mu      task.Mutex
-	work    *task.Cond // on mu: there is something to take, or a servlet is to go
+	work    *task.Cond // on mu: there is an element to take, or a servlet is to end
 	room    *task.Cond // on mu: the queue is below its limit
 	queued  int        // guarded by mu: elements that no servlet has taken
-	senders int        // guarded by mu: that wait for room
-	workers int        // guarded by mu: servlets, but for those that are to go
+	senders int        // guarded by mu: senders that wait for room
+	workers int        // guarded by mu: servlets, without the surplus
 	coming  bool       // guarded by mu: a servlet has been started because of the load and has not run yet
-	surplus int        // guarded by mu: servlets that are to go and have not yet
+	surplus int        // guarded by mu: servlets that have been told to end and have not yet
 	sizer   *sizer     // guarded by mu; nil: the number of servlets is fixed
 	busy    int        // guarded by mu: servlets in Run
 	stats   counters   // guarded by mu

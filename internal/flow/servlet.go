@@ -118,7 +118,7 @@ func (in *Instance[In]) work(call *Call[In]) {
 	if in.c.sizer != nil {
 		taken = in.c.g.rt.Now()
 	}
-	ressched.YieldAt(in.c.name) // those that work for one module run together, and the blocking graph shows them
+	ressched.YieldAt(in.c.name) // the scheduler runs servlets of one module together, and the blocking graph shows them
 	if in.c.sizer != nil {
 		began = in.c.g.rt.Now()
 	}

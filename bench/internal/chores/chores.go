@@ -27,7 +27,7 @@ const (
 	DoPath      = "/do"      // ?cpu=1ms&sleep=1ms&first=50&alloc=65536: memory, percent of the work (half if not given), the sleep, the rest
 	LockPath    = "/lock"    // ?n=0 and as DoPath, all of it under lock n
 	BackendPath = "/backend" // one of a few workers, for as long as they take at the moment
-	WaitPath    = "/wait"    // ?alloc=65536: until somebody asks for ReleasePath
+	WaitPath    = "/wait"    // ?alloc=65536: waits for the next request for ReleasePath
 	ReleasePath = "/release"
 	UploadPath  = "/upload"  // reads the body
 	EventsPath  = "/events"  // ?every=100ms: a stream of events until the client is gone
@@ -83,8 +83,8 @@ type Host struct {
 	Changed Cond        // with Mu
 
 	// Limit, if more than 0, is how many requests may be inside; others are refused. A
-	// request that is let in steps aside with Yield once, so that those that have come
-	// meanwhile are counted before it computes.
+	// request that is admitted calls Yield once, so that requests that arrived meanwhile
+	// are counted before it computes.
 	Limit int64
 	Yield func()
 
@@ -122,9 +122,9 @@ func (h *Host) Order(line string) error {
 	return fmt.Errorf("chores: order %q, want \"backend DURATION\" or \"counts\"", line)
 }
 
-// CollectorTime is the processor time in seconds of the garbage collector, without what it took
-// while nobody else wanted it, of the program with it, and all there was. The runtime brings them
-// up to date when a collection ends.
+// CollectorTime is processor time in seconds: of the garbage collector without its idle-time marking, of the
+// program with the collector, and of all processors including idle time. The Go runtime updates the
+// metrics when a collection ends.
 type CollectorTime struct{ Collector, Program, All float64 }
 
 // ReadCollectorTime returns the times since the start of the program.
@@ -292,8 +292,8 @@ func sendBytes(x Exchange, n int) error {
 
 var sink atomic.Uint64
 
-// Work computes for some steps, of which none can be left out, as each has to wait for the
-// one before.
+// Work computes for some steps. Each step needs the result of the step before, so that the
+// compiler can't drop any.
 //
 //go:noinline
 func Work(steps int) {

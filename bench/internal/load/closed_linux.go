@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ClosedConfig describes a closed loop: a number of clients, each of which sends its next
-// request when the one before is answered.
+// ClosedConfig describes a closed loop: a number of clients that send a request when their
+// last one is answered.
 type ClosedConfig struct {
 	Target
 	Mix     []Share       // each request is one of these, drawn by lot
 	Clients int           // requests under way
-	Conns   int           // connections, of which each request goes to one drawn by lot; 0: as many as clients
+	Conns   int           // connections; each request is sent on a random one; 0: as many as clients
 	Warm    time.Duration // before measuring; the clients begin one after another in a fifth of it
 	For     time.Duration // measured
 	// Patient clients do as Retry-After says, and wait for up to as long again, drawn

@@ -11,7 +11,7 @@ type CrowdConfig struct {
 	Target
 	Request []byte
 	Clients int
-	Jam     time.Duration // from the beginning: nobody hangs up
+	Jam     time.Duration // from the beginning: no client closes its connection
 	Keep    time.Duration // afterwards, how long a connection is kept when it has been answered
 	Limit   time.Duration // the run ends even if some still wait
 }
@@ -19,7 +19,7 @@ type CrowdConfig struct {
 // CrowdResult is what became of a crowd.
 type CrowdResult struct {
 	Outcomes []Outcome     // one for each client
-	Took     time.Duration // until nobody was waiting any more, or Limit
+	Took     time.Duration // until no client was waiting any more, or Limit
 	Jam      Usage         // in the second half of the jam: the server can do nothing then
 	All      Usage
 }

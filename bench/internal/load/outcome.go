@@ -31,7 +31,7 @@ type Outcome struct {
 // Latency counts from when the request was due, sent or not.
 func (o *Outcome) Latency() time.Duration { return o.Done - o.Scheduled }
 
-// Longest is the longest time that any request due before to has waited by then, of those that were
+// Longest is the longest time that a request had waited at to. It counts the requests that were due before to and
 // not done before from.
 func Longest(all []Outcome, from, to time.Duration) time.Duration {
 	longest := time.Duration(0)

@@ -90,7 +90,7 @@ func p99(windows [][]time.Duration) time.Duration {
 }
 
 // settled looks for the last window of the first half that is above the level of the
-// second half. A window in which nobody was served is above any level.
+// second half. A window without a served request is above any level.
 func (s Steps) settled(windows [][]time.Duration) (after, level time.Duration) {
 	n := len(windows)
 	level = p99(windows[n/2:])

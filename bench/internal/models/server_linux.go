@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Model says which threads do what. There is always one that accepts.
+// A Model says how many threads read and how many answer. One more thread accepts.
 type Model struct {
-	Network int  // threads that read; 0: the one that accepts does
-	Payload int  // threads that find the answer and write it; 0: those that read do
+	Network int  // threads that read; 0: the accepting thread reads
+	Payload int  // threads that find the answer and write it; 0: the reading threads do
 	Own     bool // network thread i gives work to payload thread i only; else to each in turn
 }
 

@@ -14,7 +14,7 @@ type Protocol struct {
 	response func(b []byte, key string, n int, get bool) (head []byte, whole int)
 }
 
-// Protocols are those that there are: our own, memcached's text protocol, and that of Redis.
+// Protocols are our own protocol, memcached's text protocol, and that of Redis, by name.
 var Protocols = map[string]Protocol{
 	"own": {
 		func(b []byte, key string, value []byte) []byte {

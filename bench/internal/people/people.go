@@ -22,7 +22,7 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/load"
 )
 
-// Group is a number of people who do the same.
+// Group is a number of simulated clients that do the same.
 type Group struct {
 	Count  int
 	At     time.Duration // when the first of them asks
@@ -56,8 +56,8 @@ type Group struct {
 type Config struct {
 	Addr   string
 	Groups []Group
-	For    time.Duration // nobody asks any more after that, …
-	Drain  time.Duration // … and so long answers are still waited for
+	For    time.Duration // clients send requests for this long, …
+	Drain  time.Duration // … and wait for the answers for this long afterwards
 }
 
 // Result is what became of the requests.
@@ -390,7 +390,7 @@ func (p *person) echo(c *connection, tag int) (load.Fate, error) {
 	}
 }
 
-// buffers are for reading what nobody looks at.
+// buffers are for reading response bodies that are dropped.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
 // read reads a response body, a served one as slowly as it should be.

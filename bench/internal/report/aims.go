@@ -91,7 +91,7 @@ func (r *Report) AimsTable(aims []Aim) string {
 	return b.String()
 }
 
-// MissedTable says how many of the aims, by experiment, are reached, with a table of those that are not.
+// MissedTable says how many of the aims, by experiment, are reached, with a table of the missed aims.
 func MissedTable(reports []*Report, aims map[string][]Aim) string {
 	var b strings.Builder
 	reached, measured := 0, 0

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A Claim is a figure that somebody has published, and which of our values it compares with: the
-// value of a system at a parameter or, where Over is set, that value divided by another one's.
+// A Claim is a published figure, and which of our values it compares with: the
+// value of a system at a parameter or, where Over is set, that value divided by another system's.
 type Claim struct {
 	What, Source string
 	Metric       string

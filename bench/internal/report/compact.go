@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// A series is the rows of one system and metric, as results are kept: the samples only, of which all else follows.
+// A series is the rows of one system and metric in a results file. It has only the samples, as medians and spreads follow from them.
 type series struct {
 	System  string      `json:"system"`
 	Metric  string      `json:"metric"`

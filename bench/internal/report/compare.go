@@ -24,7 +24,7 @@ func Direction(metric, unit string) int {
 		return 1
 	case named("cpu", "refused", "lost", "killed"):
 		return -1
-	case unit == "tests", strings.HasSuffix(unit, "/s") && !strings.HasPrefix(unit, "ms"): // those that pass
+	case unit == "tests", strings.HasSuffix(unit, "/s") && !strings.HasPrefix(unit, "ms"): // tests that pass
 		return 1
 	}
 	return -1

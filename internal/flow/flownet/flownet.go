@@ -2,10 +2,10 @@
 // AddInput accepts connections and reads from them, AddOutput writes to them (Aspen, PPoPP
 // 2007, NetworkInput and NetworkOutput).
 //
-// A connection is a flow. It is closed when nothing of it is left in the graph and nobody is
-// to read from it: so no module closes it, and none can forget to. After each piece of data
-// it is not read from until a module sends More, so that a client can't send faster than the
-// program works; and a sender that leaves out More lets the connection end.
+// A connection is a flow. It is closed when none of its elements is left in the graph and no
+// module has asked for more of its data: so no module closes it, and none can forget to. After
+// each piece of data the connection is not read until a module sends More, so that a client can't
+// send faster than the program works. A module that does not send More lets the connection end.
 //
 // A connection that waits for data holds neither a task nor a buffer.
 package flownet
@@ -184,7 +184,7 @@ type OutputOptions struct {
 
 // Output is a module that writes to the connections of the chunks' flows.
 type Output struct {
-	Feed flow.Out[Sent] // after each chunk; Discard it if nobody wants to know
+	Feed flow.Out[Sent] // after each chunk; Discard it if no module needs that
 
 	stall time.Duration
 }

@@ -7,15 +7,14 @@ import (
 	"github.com/capriccio-go/capriccio/internal/scc"
 )
 
-// A cutting says which edges of a graph are not followed: those that have become
-// checkpoints, and those that had to be given up because a cycle holds no call that
-// can be one.
+// A cutting says which edges of a graph are not followed: checkpoints, and edges given up
+// because they are on a cycle without a call that can be a checkpoint.
 type cutting struct {
 	g      *graph
-	reach  []bool          // nodes that the roots lead to
+	reach  []bool          // nodes that can be reached from the roots
 	site   []bool          // checkpoints, by the id of their site
 	broken map[[2]int]bool // nodes of edges given up
-	back   map[*site]bool  // that break a cycle
+	back   map[*site]bool  // checkpoints that break a cycle
 	full   bool            // rare paths count
 }
 

@@ -260,7 +260,7 @@ const (
 	recorderPackage = projectPath + "/internal/recorder"
 )
 
-// collect finds all packages of the program and those that may be rewritten.
+// collect finds all packages of the program, and which of them may be rewritten.
 func (p *Program) collect() error {
 	packages.Visit([]*packages.Package{p.main}, nil, func(pkg *packages.Package) { p.all[pkg.ID] = pkg })
 	p.modules = make(map[string]bool)

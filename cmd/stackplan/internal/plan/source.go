@@ -24,12 +24,12 @@ type source struct {
 	prog    *ssa.Program
 	byPlace map[place][]*ssa.Function
 	inCode  map[*ssa.Function][]int // functions of the binary that were made of it
-	used    map[*ssa.Function]bool  // that may run: those in the binary and what they call
+	used    map[*ssa.Function]bool  // functions that may run: the functions in the binary, and their callees
 	ordered []*ssa.Function         // the used ones, in the same order in each run
 	targets map[ssa.CallInstruction][]*ssa.Function
 	valued  map[string][]*ssa.Function // functions used as values, by signature
 	trace   *trace
-	fatal   map[lineKey]bool // lines of which all code is on the way to a panic
+	fatal   map[lineKey]bool // lines with no code but on the way to a panic
 }
 
 // A place is where a function begins.

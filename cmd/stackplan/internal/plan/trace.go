@@ -7,10 +7,10 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// Variable type analysis does not tell callers apart: what io.WriteString writes to is
-// what any caller of it passes. A trace follows one value back to where it was made, as
-// far as that is in the open: through variables and fields of which all stores are seen,
-// and results of functions that are called by name.
+// Variable type analysis does not tell callers apart: for it, io.WriteString writes to the
+// writers of all callers. A trace follows one value back to where it was made, through
+// variables and fields whose stores are all known, and results of functions that are
+// called by name.
 type trace struct {
 	fields  map[fieldKey]*stores
 	globals map[*ssa.Global]*stores

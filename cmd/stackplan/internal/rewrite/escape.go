@@ -23,7 +23,7 @@ type escapes struct {
 	moved  map[string]*flow  // to the heap, by place and text
 	leaks  map[string]*flow  // parameters, by place and target
 	inline map[string]string // names of functions that can be inlined, with their packages, by place
-	called map[string]bool   // names of those that are
+	called map[string]bool   // names of the functions that are inlined somewhere
 }
 
 // A flow is how a value gets to the heap, as far as it is through calls.
@@ -57,7 +57,7 @@ var (
 func readEscapes(text []byte, dir string) *escapes {
 	e := &escapes{map[string]*flow{}, map[string]*flow{}, map[string]string{}, map[string]bool{}}
 	var current *flow
-	pkg := "" // of which it is said
+	pkg := "" // the package that the lines are about
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, 64<<20) // functions that can be inlined are said in full
 	for lines.Scan() {
@@ -68,7 +68,7 @@ func readEscapes(text []byte, dir string) *escapes {
 			}
 			continue
 		}
-		// Most of what is said is something else, of which the expressions would take long to see it.
+		// Most messages are of other kinds; looking for has is faster than the expressions.
 		find := func(re *regexp.Regexp, has string) (m []string) {
 			if strings.Contains(message, has) {
 				m = re.FindStringSubmatch(message)

@@ -17,7 +17,7 @@ type namer struct {
 	failed  string             // why a type can't be written
 }
 
-// imports are those of a file and those that are added to it.
+// imports are the imports of a file, and the ones that the rewriting adds.
 type imports struct {
 	names map[string]string // by import path
 	added []string          // paths, in order

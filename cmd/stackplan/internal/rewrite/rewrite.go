@@ -21,8 +21,8 @@ const prefix = "stackplan_"
 
 // A Config says what may be rewritten and how.
 type Config struct {
-	// Packages were loaded with syntax and types; those that they import too, where
-	// that is known of them: it tells which functions call recover.
+	// Packages were loaded with syntax and types. The syntax of the packages that they import, where
+	// it was loaded too, tells which functions call recover.
 	Packages []*packages.Package
 	// MinChunk is what the rewritten main package tells stackchunk; 0 leaves it.
 	MinChunk plan.Bytes
@@ -91,8 +91,8 @@ func (r *Rewriter) look(name string, offset, end int) (*file, *target, string) {
 	return f, t, why
 }
 
-// Files makes the checkpoints, none of which may be Refused. With forBlame, what is generated has other positions, as
-// Blame wants it.
+// Files makes the checkpoints. It fails if one of them is Refused. With forBlame the generated code has other
+// positions, which Blame needs.
 func (r *Rewriter) Files(checkpoints []plan.Checkpoint, forBlame bool) (*Result, error) {
 	result := &Result{Files: map[string][]byte{}}
 	units := map[*file][]*unit{}
