@@ -71,8 +71,8 @@ func (s *Server) endpointOf(c *conn) *Endpoint {
 	return (*s.endpoints.Load())[c.endpoint-1]
 }
 
-// handler is what answers the request.
-func (x *Ctx) handler() Handler {
+// handlerOf is what answers the request.
+func (x *Ctx) handlerOf() Handler {
 	if e := x.srv.endpointOf(x.c); e != nil && e.Handler != nil {
 		return e.Handler
 	}

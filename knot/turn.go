@@ -211,7 +211,8 @@ func (x *Ctx) serveRequest() {
 		x.AddHeader("Retry-After", retryAfter())
 		err = x.SendError(503)
 	default:
-		err = engine.Outside(x.handler(), x)
+		answer := x.handlerOf()
+		err = engine.Outside(answer, x)
 		x.rejoin()
 		x.body.end()
 		if x.gone {
