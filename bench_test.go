@@ -32,7 +32,7 @@ func BenchmarkDefault(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/tasks=%d/%s", op.name, tasks, system), func(b *testing.B) {
 					options := []capriccio.Option{capriccio.WithLoops(1), capriccio.WithoutSignals()}
 					if system != "default" {
-						options = append(options, capriccio.WithScheduler("fifo"))
+						options = append(options, capriccio.WithScheduler(capriccio.FIFO))
 					}
 					if system == "bare" {
 						options = append(options, capriccio.WithoutGraph())

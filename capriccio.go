@@ -32,11 +32,11 @@ import (
 const (
 	// EnvLoops is the number of event loops: 1 to 1024.
 	EnvLoops = "CAPRICCIO_LOOPS"
-	// EnvPoller chooses how loops wait for descriptors: epoll or uring; see WithPoller.
+	// EnvPoller chooses how loops wait for descriptors: epoll or uring; see Poller.
 	EnvPoller = "CAPRICCIO_POLLER"
-	// EnvAIO chooses how tasks wait for files: uring or threads; see WithAIO.
+	// EnvAIO chooses how tasks wait for files: uring or threads; see WithFileThreads.
 	EnvAIO = "CAPRICCIO_AIO"
-	// EnvSched chooses the scheduling policy: fifo, cohort or resource; see WithScheduler.
+	// EnvSched chooses the scheduling policy: fifo, cohort or resource; see Scheduler.
 	EnvSched = "CAPRICCIO_SCHED"
 	// EnvOverload says what becomes of work that can't be done in time: refuse, the default,
 	// or wait; see WithoutRefusals.
@@ -72,28 +72,21 @@ func WithLoops(n int) Option {
 	}
 }
 
-// WithPoller chooses how loops wait for descriptors: "epoll", the default, or "uring", io_uring, which needs
-// Linux 6.0. Where io_uring is refused, as containers often do, that is logged and epoll is taken.
-func WithPoller(name string) Option {
+// WithPoller chooses how loops wait for descriptors: Epoll, the default, or IOUring.
+func WithPoller(p Poller) Option {
 	return func(o *options) error {
-		if err := knownPoller(name); err != nil {
+		if err := knownPoller(string(p)); err != nil {
 			return fmt.Errorf("capriccio: WithPoller: %w", err)
 		}
-		o.poller = name
+		o.poller = string(p)
 		return nil
 	}
 }
 
-// WithAIO chooses how package aio waits for files: "uring", io_uring where the kernel lets
-// us have it and threads where not, the default; or "threads", a bounded number of them.
-func WithAIO(name string) Option {
-	return func(o *options) error {
-		if err := knownAIO(name); err != nil {
-			return fmt.Errorf("capriccio: WithAIO: %w", err)
-		}
-		o.aio = name
-		return nil
-	}
+// WithFileThreads has package aio wait for files in threads, of which there is a bounded number. Otherwise it uses
+// io_uring where the kernel allows that.
+func WithFileThreads() Option {
+	return func(o *options) error { o.aio = aioThreads; return nil }
 }
 
 // WithHoldLimit sets how long a task may keep its loop before it is reported: 10 ms by

@@ -89,7 +89,7 @@ func TestDefaultScheduler(t *testing.T) {
 	}
 	t.Setenv(EnvSched, "cohort")
 	testenv.Equal(t, policy(), "cohort", "from the environment")
-	testenv.Equal(t, policy(WithScheduler("fifo")), "none", "fifo")
+	testenv.Equal(t, policy(WithScheduler(FIFO)), "none", "fifo")
 }
 
 // Whether work is refused under overload is the program's or the operator's choice.
@@ -106,7 +106,7 @@ func TestBadOptionsAreErrors(t *testing.T) {
 	for name, opt := range map[string]Option{
 		"loops":   WithLoops(-1),
 		"poller":  WithPoller("select"),
-		"aio":     WithAIO("posix"),
+		"sched":   WithScheduler("lifo"),
 		"offload": WithOffloadLimit(0),
 		"detach":  WithDetaching(0, -1),
 		"dump":    WithDumpPath(""),
@@ -139,7 +139,7 @@ func TestRunInATaskIsAnErrorAtOnce(t *testing.T) {
 // A signal ends the waits of main. That it says so is no error of Run; another error is.
 func TestSignalEndsTheWaitsOfMain(t *testing.T) {
 	broken := errors.New("broken")
-	for _, poller := range []string{"epoll", "uring"} {
+	for _, poller := range []Poller{Epoll, IOUring} {
 		for _, also := range []error{nil, broken} {
 			var waited error
 			err := Run(context.Background(), func(ctx context.Context) error {

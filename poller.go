@@ -13,14 +13,19 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// Values of CAPRICCIO_POLLER.
+// A Poller is a way for loops to wait for descriptors, by its name in CAPRICCIO_POLLER.
+type Poller string
+
 const (
-	pollerEpoll = "epoll"
-	pollerUring = "uring"
+	// Epoll is the default.
+	Epoll Poller = "epoll"
+	// IOUring is io_uring, which needs Linux 6.0. Where it is refused, as containers often do, that is logged and
+	// Epoll is taken.
+	IOUring Poller = "uring"
 )
 
 func knownPoller(name string) error {
-	return oneOf("poller", name, pollerEpoll, pollerUring)
+	return oneOf("poller", name, string(Epoll), string(IOUring))
 }
 
 // Values of CAPRICCIO_AIO.
@@ -46,19 +51,19 @@ func oneOf(what, name string, known ...string) error {
 // else on epoll.
 func (o *options) newRuntime() (*task.Runtime, *recorder.Graph, error) {
 	var refused error
-	if o.poller == pollerUring {
+	if Poller(o.poller) == IOUring {
 		rt, graph, err := o.newRuntimeOn(poller.Uring)
 		if err == nil {
 			return rt, graph, nil
 		}
-		refused = fmt.Errorf("%s: %w", pollerUring, err)
+		refused = fmt.Errorf("%s: %w", IOUring, err)
 	}
 	rt, graph, err := o.newRuntimeOn(func(bool) (engine.Poller, error) { return poller.Epoll() })
 	if err != nil {
-		return nil, nil, errors.Join(refused, fmt.Errorf("%s: %w", pollerEpoll, err))
+		return nil, nil, errors.Join(refused, fmt.Errorf("%s: %w", Epoll, err))
 	}
 	if refused != nil {
-		o.log().Warn("capriccio: falling back to another poller", "poller", pollerEpoll, "because", refused)
+		o.log().Warn("capriccio: falling back to another poller", "poller", Epoll, "because", refused)
 	}
 	return rt, graph, nil
 }

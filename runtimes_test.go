@@ -42,7 +42,7 @@ func (l library) work(t *testing.T, rt *task.Runtime, n int64) {
 // the same names.
 func TestRuntimesShowNothingOfEachOther(t *testing.T) {
 	start := func() *task.Runtime {
-		rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithoutSignals(), capriccio.WithScheduler("resource")))(t)
+		rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithoutSignals(), capriccio.WithScheduler(capriccio.Resource)))(t)
 		t.Cleanup(func() { rt.Close() })
 		return rt
 	}

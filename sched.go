@@ -11,31 +11,38 @@ import (
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
+// A Scheduler is a rule for which task a loop runs next, by its name in CAPRICCIO_SCHED.
+type Scheduler string
+
+const (
+	// FIFO takes the task that has been ready for longest. It is the default without the blocking graph.
+	FIFO Scheduler = feed.FIFO
+	// Cohort takes all that wait at one node of the blocking graph, one after the other, then those of the next
+	// (Cohort Scheduling, USENIX 2002).
+	Cohort Scheduler = feed.Cohort
+	// Resource is the default. The nodes share the loop according to what their tasks are going to take and give
+	// back of what is scarce (Capriccio, section 4.2), and work is admitted at the entrances of the program (see
+	// ressched.Entrance) only as far as it can be done. It needs the blocking graph.
+	Resource Scheduler = feed.Resource
+)
+
 func knownScheduler(name string) error {
 	return oneOf("scheduler", name, feed.FIFO, feed.Cohort, feed.Resource)
 }
 
-// WithScheduler chooses which task a loop runs next:
-//
-//   - "fifo": the one that has been ready for longest.
-//   - "cohort": all that wait at one node of the blocking graph, one after the other, then
-//     those of the next (Cohort Scheduling, USENIX 2002).
-//   - "resource", the default: the nodes share the loop according to what their tasks are going to take
-//     and give back of what is scarce (Capriccio, section 4.2), and work is admitted at the
-//     entrances of the program (see ressched.Entrance) only as far as it can be done. It needs
-//     the blocking graph; without that, "fifo" is the default.
-func WithScheduler(name string) Option {
+// WithScheduler chooses which task a loop runs next.
+func WithScheduler(s Scheduler) Option {
 	return func(o *options) error {
-		if err := knownScheduler(name); err != nil {
+		if err := knownScheduler(string(s)); err != nil {
 			return fmt.Errorf("capriccio: WithScheduler: %w", err)
 		}
-		o.sched.Policy = name
+		o.sched.Policy = string(s)
 		return nil
 	}
 }
 
 // WithCohortSize bounds the tasks of one node that run in one go, with the schedulers
-// cohort (default: all that are there) and resource (default: 64). 0 is the default.
+// Cohort (default: all that are there) and Resource (default: 64). 0 is the default.
 func WithCohortSize(n int) Option {
 	return func(o *options) error {
 		if n < 0 {
@@ -47,7 +54,7 @@ func WithCohortSize(n int) Option {
 }
 
 // WithOldestFirst has the tasks that wait at one node run in the order in which they became
-// ready. Otherwise, with the schedulers cohort and resource, tasks that a task of the same loop has
+// ready. Otherwise, with the schedulers Cohort and Resource, tasks that a task of the same loop has
 // made ready run first, the newest at the head, as their data may still be in the processor's
 // cache: that is faster, but waits are less even, up to twice as long. The option makes no
 // difference to tasks that wait for the network or another event from outside.
@@ -56,7 +63,7 @@ func WithOldestFirst() Option {
 }
 
 // WithoutRefusals lets work that can't be admitted wait, however long it takes; with the
-// scheduler "resource" it is refused otherwise once it has waited too long (ressched.ErrRefused,
+// scheduler Resource it is refused otherwise once it has waited too long (ressched.ErrRefused,
 // which Knot answers with 503).
 func WithoutRefusals() Option {
 	return func(o *options) error { o.sched.NoRefusals = true; return nil }

@@ -61,7 +61,7 @@ func runCases(args []string, out io.Writer) {
 	server := &knot.Server{Handler: func(x *knot.Ctx) error {
 		switch x.Path() {
 		case httpcases.FilePath, largeFile, "/none":
-			return files.Serve(x)
+			return files.Handle(x)
 		case httpcases.NoContent:
 			return knot.Status(http.StatusNoContent)
 		}

@@ -124,7 +124,7 @@ func knotChores(f *chores.Flags, host *chores.Host) knot.Handler {
 		path := x.Path()
 		switch {
 		case files != nil && strings.HasPrefix(path, chores.FilesPath):
-			return files.Serve(x)
+			return files.Handle(x)
 		case path == chores.UpgradePath:
 			return upgraded(x)
 		case strings.HasPrefix(path, chores.AdaptPrefix):

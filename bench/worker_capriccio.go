@@ -57,7 +57,7 @@ const (
 )
 
 func bareLoop() (*task.Runtime, error) {
-	return oneLoopWith(capriccio.WithoutGraph(), capriccio.WithScheduler("fifo"))
+	return oneLoopWith(capriccio.WithoutGraph(), capriccio.WithScheduler(capriccio.FIFO))
 }
 
 // holdingSystem is capriccio without detaching.

@@ -80,7 +80,7 @@ func atMost(n int, handler http.Handler) http.Handler {
 
 func filesByKnot(root, pages, pem string, cache int64) *knot.Server {
 	files := must(knot.OpenFilesWith(root, knot.FilesConfig{CacheBytes: cache}))
-	server := &knot.Server{Handler: files.Serve}
+	server := &knot.Server{Handler: files.Handle}
 	if pem != "" {
 		server.TLS = must(certs.Load(certs.Files{Pairs: []certs.Pair{{Cert: pem, Key: pem}}})).Config()
 	}
@@ -88,9 +88,9 @@ func filesByKnot(root, pages, pem string, cache int64) *knot.Server {
 		php := must(proxy.New(proxy.Config{Backends: strings.Split(pages, ","), FastCGI: &proxy.FastCGI{Root: root, AnyScript: true}})) // no file is looked for, as by nginx
 		server.Handler = func(x *knot.Ctx) error {
 			if strings.HasSuffix(x.Path(), ".php") {
-				return php.Serve(x)
+				return php.Handle(x)
 			}
-			return files.Serve(x)
+			return files.Handle(x)
 		}
 	}
 	return server

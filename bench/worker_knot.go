@@ -58,7 +58,7 @@ func runKnot(args []string, out io.Writer) {
 		server.Handler = serveUpgraded
 	}
 	if *backend != "" {
-		server.Handler = must(proxy.New(proxy.Config{Backends: []string{"http://" + *backend}})).Serve
+		server.Handler = must(proxy.New(proxy.Config{Backends: []string{"http://" + *backend}})).Handle
 	}
 	serveKnot(must(start()), server, out)
 }

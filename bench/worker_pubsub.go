@@ -74,7 +74,7 @@ func runPubsubWorker(args []string, out io.Writer) {
 	runtime.GC()
 	spawn, boundary := func(fn func()) { go fn() }, func(string) {}
 	if *system != "goroutine" {
-		rt := must(oneLoopWith(capriccio.WithScheduler(choose(*system == "capriccio", "cohort", "fifo")),
+		rt := must(oneLoopWith(capriccio.WithScheduler(choose(*system == "capriccio", capriccio.Cohort, capriccio.FIFO)),
 			capriccio.WithCohortSize(*size), capriccio.WithHoldLimit(-1)))
 		spawn, boundary = func(fn func()) { rt.Go(fn) }, ressched.YieldAt
 	}

@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 	own := func(x *Ctx) error {
 		switch x.Path() {
 		case httpcases.FilePath, "/none":
-			return files.Serve(x)
+			return files.Handle(x)
 		case httpcases.NoContent:
 			return Status(http.StatusNoContent)
 		}

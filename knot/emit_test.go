@@ -122,7 +122,7 @@ func TestPace(t *testing.T) {
 	root, content := layFiles(t, 1, sized(size)), contentOf(0, size)
 	for _, name := range []string{"memory", "open", "write"} {
 		synctest.Test(t, func(t *testing.T) {
-			handler := openWith(t, root, FilesConfig{CacheFileMax: map[string]int64{"open": -1}[name]}).Serve
+			handler := openWith(t, root, FilesConfig{CacheFileMax: map[string]int64{"open": -1}[name]}).Handle
 			if name == "write" {
 				handler = func(x *Ctx) error { return testenv.Err(x.Write(content)) }
 			}
@@ -173,7 +173,7 @@ func TestPaceIsOfOneResponse(t *testing.T) {
 			if n++; n == 1 {
 				x.SetRate(10_000, 0)
 			}
-			return f.Serve(x)
+			return f.Handle(x)
 		}}, script(request+request))
 		if took := time.Since(began); n != 2 || took < 4800*time.Millisecond || took > 5*time.Second {
 			t.Errorf("%d requests in %v; want 2 in 5 s", n, took)

@@ -49,7 +49,7 @@ func ExampleOpenFiles() {
 		return
 	}
 	defer files.Close()
-	server := &knot.Server{Handler: files.Serve}
+	server := &knot.Server{Handler: files.Handle}
 	fmt.Println(server.Close())
 	// Output: <nil>
 }

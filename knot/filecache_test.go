@@ -178,7 +178,7 @@ func TestOneReadForManyRequests(t *testing.T) {
 				})
 			}
 			defer func() { store.OpenHook = nil }()
-			server := &Server{Handler: f.Serve}
+			server := &Server{Handler: f.Handle}
 			defer server.Close()
 			want := string(contentOf(0, size))
 			tasks := make([]*task.Task, asking)
@@ -218,7 +218,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	giveBack()
 	f.store.Caches.Empty()
 	giveBack = exhaust(t, f.store.Root.FD)
-	answer := answerTo(&Server{Handler: f.Serve, ErrorLog: quietLog()}, req("GET /f18"))
+	answer := answerTo(&Server{Handler: f.Handle, ErrorLog: quietLog()}, req("GET /f18"))
 	testenv.Equal(t, statusOf(answer), "503", "status without any descriptor")
 }
 
@@ -227,7 +227,7 @@ func TestReadErrorIsNotKept(t *testing.T) {
 	for _, config := range []FilesConfig{{}, {CacheBytes: -1}, {CacheBytes: -1, OpenFiles: -1}} {
 		f := openWith(t, layFiles(t, 1, sized(40_000)), config)
 		store.ReadFault = func(*store.Entry) error { return unix.EIO }
-		answer := answerTo(&Server{Handler: f.Serve, ErrorLog: quietLog()}, req("GET /f0"))
+		answer := answerTo(&Server{Handler: f.Handle, ErrorLog: quietLog()}, req("GET /f0"))
 		store.ReadFault = nil
 		testenv.AtMost(t, len(answer), 10_000, "%+v: N bytes in spite of EIO", config)
 		if s := f.Stats(); s.Files+s.Open != 0 || s.Bytes != 0 {
@@ -243,7 +243,7 @@ func TestColdFile(t *testing.T) {
 	root := layFiles(t, 1, sized(size))
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		f := openWith(t, root, FilesConfig{})
-		sv := start(&Server{Handler: f.Serve})
+		sv := start(&Server{Handler: f.Handle})
 		file := testenv.Need(os.Open(filepath.Join(root, "f0")))(t)
 		defer file.Close()
 		for range 2 {
@@ -375,7 +375,7 @@ func TestContentIsNotReusedWhileItIsSent(t *testing.T) {
 		for i := range f.store.Caches.Shards {
 			f.store.Caches.Shards[i].Seen = nil
 		}
-		sv := start(&Server{Handler: f.Serve})
+		sv := start(&Server{Handler: f.Handle})
 		var clients sync.WaitGroup
 		for k := range 6 {
 			clients.Go(func() {

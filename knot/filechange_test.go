@@ -132,7 +132,7 @@ func TestFileThatChangesWhileItIsServed(t *testing.T) {
 					path := filepath.Join(t.TempDir(), "f")
 					testenv.Must(t, os.WriteFile(path, old, 0o644))
 					f := openWith(t, filepath.Dir(path), kept.config)
-					sv := start(&Server{Handler: f.Serve})
+					sv := start(&Server{Handler: f.Handle})
 					p := sv.dial()
 					p.send(req("GET /f"))
 					resp := p.head()
@@ -176,7 +176,7 @@ func TestRandomRequestsAgainstFileServer(t *testing.T) {
 				if kept.name == "in memory" {
 					config.CacheBytes, config.CacheFileMax = 400_000, 60_000 // some of each
 				}
-				sv := start(&Server{Handler: openWith(t, root, config).Serve})
+				sv := start(&Server{Handler: openWith(t, root, config).Handle})
 				r := testenv.Rand(t, *seed)
 				p := sv.dial()
 				for range testenv.Rounds(150, 400) {
@@ -262,7 +262,7 @@ func TestLargeFileAfterAPause(t *testing.T) {
 	root := layFiles(t, 1, sized(500_000))
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		patiently(t, 40*time.Millisecond, func(limit time.Duration) error {
-			sv := start(&Server{Handler: openWith(t, root, FilesConfig{CacheBytes: -1}).Serve, WriteTimeout: limit})
+			sv := start(&Server{Handler: openWith(t, root, FilesConfig{CacheBytes: -1}).Handle, WriteTimeout: limit})
 			p := sv.dial()
 			for range 2 {
 				<-time.After(3 * limit)

@@ -125,7 +125,7 @@ func setClock(f *Files, now *int64) {
 
 // askFile serves one request on the calling goroutine and returns all that it writes.
 func askFile(f *Files, target string, fields ...string) string {
-	return answerTo(&Server{Handler: f.Serve}, req("GET "+target, fields...))
+	return answerTo(&Server{Handler: f.Handle}, req("GET "+target, fields...))
 }
 
 // askBody is the body of the answer, which must have status 200.

@@ -62,7 +62,7 @@ func TestRootIsLookedUpAnew(t *testing.T) {
 					setClock(f, &now)
 					fds := countFDs()
 					log := new(testenv.Buffer)
-					s := &Server{Handler: f.Serve, ErrorLog: textLog(log)}
+					s := &Server{Handler: f.Handle, ErrorLog: textLog(log)}
 					ask := func() string { return bodyOf(answerTo(s, req("GET /f", "Connection: close"))) }
 					testenv.MustEqual(t, ask(), old, "at first")
 					change.do(t, top, current)

@@ -149,8 +149,8 @@ func (config *FilesConfig) resolved() store.Config {
 	return c
 }
 
-// Serve is the Handler. It may park.
-func (f *Files) Serve(x *Ctx) error {
+// Handle is the Handler. It may park.
+func (f *Files) Handle(x *Ctx) error {
 	if x.resp.phase != respOpen {
 		return ErrSent
 	}
@@ -176,14 +176,14 @@ func (f *Files) Serve(x *Ctx) error {
 	return x.redirectToSlash()
 }
 
-// ServeAs is Serve as if the client had asked for path, which must begin with a slash and be
+// HandleAs is Handle as if the client had asked for path, which must begin with a slash and be
 // clean: no escapes, no "." and "..", no double slashes. One with a NUL names no file (404).
-func (f *Files) ServeAs(x *Ctx, path string) error {
+func (f *Files) HandleAs(x *Ctx, path string) error {
 	if strings.IndexByte(path, 0) >= 0 {
 		return Status(404) // the system would read as far as there
 	}
 	x.path = h1.Bytes(path)
-	return f.Serve(x)
+	return f.Handle(x)
 }
 
 func openStatus(err error) error {

@@ -87,7 +87,7 @@ func everyFileMode(t *testing.T, fn func(t *testing.T, sv *served, walks bool)) 
 	for _, walks := range []bool{false, true} {
 		t.Run(fmt.Sprintf("walks=%v", walks), func(t *testing.T) {
 			everyMode(t, func(t *testing.T, start func(*Server) *served) {
-				fn(t, start(&Server{Handler: openTestFiles(t, root, walks).Serve}), walks)
+				fn(t, start(&Server{Handler: openTestFiles(t, root, walks).Handle}), walks)
 			})
 		})
 	}
@@ -258,7 +258,7 @@ func TestFilesKeepNoDescriptor(t *testing.T) {
 	root := makeSite(t)
 	before := countFDs()
 	files := testenv.Need(OpenFiles(root))(t)
-	s := &Server{Handler: files.Serve}
+	s := &Server{Handler: files.Handle}
 	defer s.Close()
 	for range 3 {
 		for _, target := range []string{"/a.txt", "/sub", "/fifo", "/big.bin", "/none", "/bare"} {
@@ -276,7 +276,7 @@ func TestFilesKeepNoDescriptor(t *testing.T) {
 func TestServeAsWithNUL(t *testing.T) {
 	f := openWith(t, tree(t, map[string]string{"a.js": strings.Repeat("plain ", 1000), "a.js.br": "coded"}), FilesConfig{Codings: Precompressed()})
 	for path, status := range map[string]string{"/a.js": "200", "/a.js\x00.png": "404", "/a.js\x00br": "404"} {
-		server := &Server{Handler: func(x *Ctx) error { return f.ServeAs(x, path) }}
+		server := &Server{Handler: func(x *Ctx) error { return f.HandleAs(x, path) }}
 		testenv.Equal(t, statusOf(answerTo(server, req("GET /", "Accept-Encoding: br"))), status, "%q", path)
 	}
 }
@@ -398,7 +398,7 @@ func TestFileServerLine(t *testing.T) {
 			}
 			return nil
 		}})
-		p := pipePeer(t, &Server{Name: "knot", Handler: f.Serve})
+		p := pipePeer(t, &Server{Name: "knot", Handler: f.Handle})
 		for _, test := range []struct{ path, headers, want string }{
 			{"/a.bin", "", "file"}, {"/a.bin", "Range: bytes=0-1", "file"}, {"/b.bin", "", "knot"}, {"/a.bin", "Range: bytes=99-", "knot"},
 		} {

@@ -62,7 +62,7 @@ func responseText(resp *http.Response, err error) string {
 // TestHTTP2AnswersLikeHTTP1: handlers of Knot, and of net/http, answer the same over both.
 func TestHTTP2AnswersLikeHTTP1(t *testing.T) {
 	files := openWith(t, layFiles(t, 2, func(i int) int { return 1000 + i*700_000 }), keepings[0].config)
-	handlers := map[string]Handler{"knot": echoHandler, "net/http": AdaptHTTP(promiseMux()), "files": files.Serve}
+	handlers := map[string]Handler{"knot": echoHandler, "net/http": AdaptHTTP(promiseMux()), "files": files.Handle}
 	requests := map[string][]string{
 		"knot": {"GET /a?b=c", "HEAD /a", "PUT /echo 0", "PUT /echo 1", "PUT /echo 100000", "PUT /echo -1", "PUT /echo -100000", "GET /stream",
 			"GET /large", "HEAD /large", "GET /parts", "GET /nothing", "GET /404", "GET /panic", "GET /goexit", "GET /half", "PURGE /x", "PUT /large 100000", "GET /../x", "OPTIONS /x"},

@@ -93,7 +93,7 @@ func TestSeveralRangesOverSendfile(t *testing.T) {
 	content := contentOf(0, 2_000_000)
 	root := layFiles(t, 1, sized(len(content)))
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(&Server{Handler: openWith(t, root, FilesConfig{}).Serve})
+		sv := start(&Server{Handler: openWith(t, root, FilesConfig{}).Handle})
 		p := sv.dial()
 		request := req("GET /f0", "Range: bytes=10-700000,800000-800009,-500000")
 		p.send(request + request)
@@ -191,7 +191,7 @@ func TestResponseCutOffByTheDisk(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 10})
 			var log testenv.Buffer
-			s := &Server{Handler: f.Serve, ErrorLog: textLog(&log)}
+			s := &Server{Handler: f.Handle, ErrorLog: textLog(&log)}
 			defer s.Close()
 			nc := failingSender{script(req("GET /f0") + req("GET /f0")), test.err}
 			s.ServeConn(nc)

@@ -28,7 +28,7 @@ func TestStalledResponsesHoldLittle(t *testing.T) {
 	content := contentOf(0, size)
 	native := func(h Handler) func(*testing.T) Handler { return func(*testing.T) Handler { return h } }
 	files := func(c FilesConfig) func(*testing.T) Handler {
-		return func(t *testing.T) Handler { return openWith(t, root, c).Serve }
+		return func(t *testing.T) Handler { return openWith(t, root, c).Handle }
 	}
 	for _, test := range []struct {
 		name    string

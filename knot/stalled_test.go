@@ -30,7 +30,7 @@ func TestStalledResponsesMakeRoom(t *testing.T) {
 		handler Handler
 		rests   bool // it has nothing to send
 	}{
-		{"a file", openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 10}).Serve, false},
+		{"a file", openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 10}).Handle, false},
 		{"Send", func(x *Ctx) error { return x.Send(200, "text/plain", content) }, false},
 		{"many Writes", func(x *Ctx) error { return writePieces(x, content, 1000) }, false},
 		{"net/http", AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(content) })), false},
@@ -210,8 +210,8 @@ func TestStalledConnectionsHoldLittle(t *testing.T) {
 		secure  bool
 		most    int // bytes of each
 	}{
-		{"a file", openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 10}).Serve, false, 8 << 10},
-		{"a file over TLS", openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 10}).Serve, true, 32 << 10},
+		{"a file", openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 10}).Handle, false, 8 << 10},
+		{"a file over TLS", openWith(t, root, FilesConfig{CacheBytes: -1, OpenFiles: 10}).Handle, true, 32 << 10},
 		{"Send", func(x *Ctx) error { return x.Send(200, "text/plain", content) }, false, 8 << 10},
 		{"large Writes", func(x *Ctx) error {
 			x.SetContentLength(size)

@@ -225,7 +225,7 @@ func nativeSteps(random *rand.Rand) (all []step) {
 		for i := range all {
 			all[i].tells = all[i].tells && all[i].name != "AddTrailer"
 		}
-		all = append([]step{{"Files", true, func(h *broken) error { return h.files[which].Serve(h.x) }}}, all...)
+		all = append([]step{{"Files", true, func(h *broken) error { return h.files[which].Handle(h.x) }}}, all...)
 	}
 	ends := []step{
 		{"SendString", true, func(h *broken) error { return h.x.SendString(200, "", "whole") }},

@@ -135,7 +135,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	var served running
 	defer served.close()
 	server := set.server
-	server.Handler, server.ErrorPage = served.sites.Serve, served.sites.ErrorPage
+	server.Handler, server.ErrorPage = served.sites.Handle, served.sites.ErrorPage
 	server.ErrorLog, server.Outgoing = errorLog, outgoing(set.sites)
 	secure, err := set.tls.open(errorLog)
 	if err != nil {
@@ -234,7 +234,7 @@ func (set *settings) options(log *slog.Logger) []capriccio.Option {
 		options = append(options, capriccio.WithDumpPath(set.dump))
 	}
 	if set.poller != "" {
-		options = append(options, capriccio.WithPoller(set.poller))
+		options = append(options, capriccio.WithPoller(capriccio.Poller(set.poller)))
 	}
 	return options
 }

@@ -36,7 +36,7 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, log *slog.Logger,
 			continue
 		}
 		b.proxies = append(b.proxies, p)
-		s.Routes = append(s.Routes, site.Route{Match: match, Handler: p.Serve, Missing: c.Missing})
+		s.Routes = append(s.Routes, site.Route{Match: match, Handler: p.Handle, Missing: c.Missing})
 	}
 }
 

@@ -110,8 +110,8 @@ type mixTask struct {
 	done bool // the response is complete
 }
 
-// Serve is a knot.Handler.
-func (m *Mix) Serve(x *knot.Ctx) error {
+// Handle is a knot.Handler.
+func (m *Mix) Handle(x *knot.Ctx) error {
 	t := &mixTask{m: m, x: x}
 	client := x.RemoteAddr().(*net.TCPAddr).AddrPort()
 	m.inside++
@@ -129,7 +129,7 @@ func (m *Mix) Serve(x *knot.Ctx) error {
 	}()
 	switch x.Path() {
 	case "/small", "/large":
-		return m.static.Serve(x)
+		return m.static.Handle(x)
 	case "/http":
 		return m.adapted(x)
 	}

@@ -195,7 +195,7 @@ func (x row) run(t *testing.T, scheduler string) *Result {
 		if x.adapted {
 			return knot.AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") }))
 		}
-		return m.Serve
+		return m.Handle
 	}
 	r := Run(t, cfg, func(s *Server) time.Duration { return x.play(s, s.Now()) })
 	r.check(t, 1)

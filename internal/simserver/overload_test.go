@@ -25,7 +25,7 @@ func onMix(t *testing.T, cfg Config, workers int, play func(s *Server, m *Mix) t
 		if mix, err = newMix(w, "", workers); err != nil {
 			t.Fatal(err)
 		}
-		return mix.Serve
+		return mix.Handle
 	}
 	return Run(t, cfg, func(s *Server) time.Duration { return play(s, mix) })
 }

@@ -36,7 +36,7 @@ func run(t *testing.T, sc *Scenario, folder string) *Result {
 			t.Fatal(err)
 		}
 		mix.most = sc.streams
-		return mix.Serve
+		return mix.Handle
 	}
 	sc.Inside = func() int { return mix.inside }
 	sc.Done = func() { mix.close() }

@@ -5,7 +5,7 @@
 //	               ↑                                             │            (101: a tunnel)
 //	               └──── another try, if nothing can have happened ────┘
 //
-// Serve runs in the request's task, or the goroutine of a request of HTTP/2; a second task sends a body that has not
+// Handle runs in the request's task, or the goroutine of a request of HTTP/2; a second task sends a body that has not
 // come with its head. Both directions go through buffers of fixed size: a slow reader holds up
 // the writer. What both sides may understand differently is refused, in requests by package knot, in
 // responses by h1.ResponseHead, which takes LF alone for the end of a line. A tunnel (WebSocket) that is silent holds neither task nor buffer.

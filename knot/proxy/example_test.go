@@ -20,7 +20,7 @@ func Example() {
 	}
 	defer p.Close()
 	p.Start()
-	server := &knot.Server{Handler: p.Serve}
+	server := &knot.Server{Handler: p.Handle}
 	if err := capriccio.Run(context.Background(), server.Run); err != nil {
 		log.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func serve(t *testing.T, c Config, loops int, change ...func(*knot.Server)) *fro
 		if strings.HasPrefix(x.Path(), "/static/") {
 			return x.SendString(200, "text/plain", "static")
 		}
-		return p.Serve(x)
+		return p.Handle(x)
 	}}
 	for _, fn := range change {
 		fn(s)

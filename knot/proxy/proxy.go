@@ -66,9 +66,9 @@ var (
 // statusGone is what the access log has for a client that has not waited for the answer; nothing is sent.
 const statusGone knot.Status = 499
 
-// Serve is the handler. An error of it is for the server to answer and log: 502 if a backend can't be reached, breaks off
+// Handle is the handler. An error of it is for the server to answer and log: 502 if a backend can't be reached, breaks off
 // or says what is no response, 503 if none is well or too many requests wait for one, 504 if it is late. It parks.
-func (p *Proxy) Serve(x *knot.Ctx) error {
+func (p *Proxy) Handle(x *knot.Ctx) error {
 	if handled, err := refuse(x); handled {
 		return err
 	}

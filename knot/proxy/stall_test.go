@@ -181,11 +181,11 @@ func TestNoGarbagePerRequest(t *testing.T) {
 		ask()
 	}
 	const requests = 200
-	before := allocations("proxy.(*Proxy).Serve")
+	before := allocations("proxy.(*Proxy).Handle")
 	for range requests {
 		ask()
 	}
-	testenv.AtMost(t, float64(allocations("proxy.(*Proxy).Serve")-before)/requests, 0.5, "allocations a request")
+	testenv.AtMost(t, float64(allocations("proxy.(*Proxy).Handle")-before)/requests, 0.5, "allocations a request")
 }
 
 // allocations is how many there have been under a function.

@@ -135,7 +135,7 @@ func TestSlowBackend(t *testing.T) {
 		inner := s.Handler
 		s.Handler = func(x *knot.Ctx) error {
 			if strings.HasPrefix(x.Path(), "/good/") {
-				return other.Serve(x)
+				return other.Handle(x)
 			}
 			return inner(x)
 		}

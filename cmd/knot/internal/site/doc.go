@@ -5,5 +5,5 @@
 //	request ─→ Hosts ─→ Site ─→ rate of the client ─→ password ─→ route, or knot.Files ─→ fallback, listing
 //
 // Everything is fixed once it serves; to change something make a new Hosts, and Switch to it. The
-// functions named Serve are handlers of package knot and run in the request's task.
+// functions named Handle are handlers of package knot and run in the request's task.
 package site

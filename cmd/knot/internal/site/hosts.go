@@ -113,13 +113,13 @@ func bareHost(host []byte) []byte {
 	return bytes.TrimSuffix(host, []byte("."))
 }
 
-// Serve is the handler. It may park.
-func (h *Hosts) Serve(x *knot.Ctx) error {
+// Handle is the handler. It may park.
+func (h *Hosts) Handle(x *knot.Ctx) error {
 	s := h.Site(x.HostBytes())
 	if s == nil {
 		return knot.Status(421)
 	}
-	return s.Serve(x)
+	return s.Handle(x)
 }
 
 // ErrorPage is Server.ErrorPage for all sites.
@@ -178,11 +178,11 @@ func (h *Hosts) retireIfUnused() {
 // more: close the Files of its sites, say. It may be called on a loop, and must not block for long.
 func (h *Hosts) OnRetire(fn func()) { h.onRetire = fn }
 
-// Serve is the handler. It may park.
-func (s *Switch) Serve(x *knot.Ctx) error {
+// Handle is the handler. It may park.
+func (s *Switch) Handle(x *knot.Ctx) error {
 	h := s.enter()
 	defer h.leave()
-	return h.Serve(x)
+	return h.Handle(x)
 }
 
 // ErrorPage is Server.ErrorPage.

@@ -54,8 +54,8 @@ func (s *Site) route(x *knot.Ctx, missing bool) (routed bool, err error) {
 	return false, nil
 }
 
-// Serve is the handler. It may park.
-func (s *Site) Serve(x *knot.Ctx) error {
+// Handle is the handler. It may park.
+func (s *Site) Handle(x *knot.Ctx) error {
 	addAlways(x, s.Headers)
 	err := s.serve(x)
 	var status knot.Status
@@ -85,7 +85,7 @@ func (s *Site) serve(x *knot.Ctx) error {
 	}
 	err := error(knot.Status(404))
 	if m := x.Method(); s.Files != nil && (m == "GET" || m == "HEAD") {
-		err = s.Files.Serve(x)
+		err = s.Files.Handle(x)
 	}
 	if err == error(knot.Status(404)) {
 		if routed, err := s.route(x, true); routed {
@@ -93,7 +93,7 @@ func (s *Site) serve(x *knot.Ctx) error {
 		}
 	}
 	if m := x.Method(); s.Files != nil && m != "GET" && m != "HEAD" {
-		err = s.Files.Serve(x)
+		err = s.Files.Handle(x)
 	}
 	path := x.PathBytes()
 	if s.Files == nil && len(path) == 1 && path[0] == '*' {
@@ -108,7 +108,7 @@ func (s *Site) serve(x *knot.Ctx) error {
 		}
 	}
 	if s.Fallback != "" && !namesAsset(x.Path()) {
-		return s.Files.ServeAs(x, s.Fallback)
+		return s.Files.HandleAs(x, s.Fallback)
 	}
 	return err
 }

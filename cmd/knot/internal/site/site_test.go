@@ -55,7 +55,7 @@ func serve(t *testing.T, h *Hosts, change ...func(*knot.Server)) string {
 	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	var sw Switch
 	sw.Set(h)
-	s := &knot.Server{Handler: sw.Serve, ErrorPage: sw.ErrorPage, ErrorLog: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	s := &knot.Server{Handler: sw.Handle, ErrorPage: sw.ErrorPage, ErrorLog: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	for _, fn := range change {
 		fn(s)
 	}

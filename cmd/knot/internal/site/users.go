@@ -84,7 +84,7 @@ func (r *Realm) admit(x *knot.Ctx) error {
 		}
 	}
 	x.AddHeader("WWW-Authenticate", `Basic realm="`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(r.Name)+`", charset="UTF-8"`)
-	return knot.Status(401) // Site.Serve keeps the header
+	return knot.Status(401) // Site.Handle keeps the header
 }
 
 // basic reads the credentials of an Authorization header.
