@@ -10,6 +10,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files in testdata anew")
 
+// Updating reports whether the flag -update is given: tests then write the files that they compare with.
+func Updating() bool { return *update }
+
 // Golden fails the test if got is not what the file testdata/name holds, and shows the first line
 // that differs. With the flag -update it writes the file instead.
 func Golden(t testing.TB, name string, got []byte) {
