@@ -323,6 +323,13 @@ func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
 	for i := range s.Spans {
 		name(&s.Spans[i].Kind, &s.Spans[i].Name)
 	}
+	for i := range s.Slowest {
+		r := &s.Slowest[i]
+		name(&r.Kind, &r.Name)
+		for j := range r.Visits {
+			name(&r.Visits[j].By.Function, &r.Visits[j].By.File)
+		}
+	}
 	for i := range s.Notes {
 		name(&s.Notes[i])
 	}
@@ -410,6 +417,10 @@ func (s *Snapshot) dropEmpty() {
 	for i := range s.Spans {
 		s.Spans[i].Path = orNil(s.Spans[i].Path)
 	}
+	s.Slowest = orNil(s.Slowest)
+	for i := range s.Slowest {
+		s.Slowest[i].Visits = orNil(s.Slowest[i].Visits)
+	}
 	s.eachTimes(func(_ string, t *Times) { t.dropEmpty() })
 	if s.Sched != nil {
 		s.Sched.Resources, s.Sched.Nodes, s.Sched.Refusals = orNil(s.Sched.Resources), orNil(s.Sched.Nodes), orNil(s.Sched.Refusals)
@@ -451,6 +462,7 @@ func (s *Snapshot) Clone() *Snapshot {
 	for i := range out.Spans {
 		out.Spans[i].Path = slices.Clone(out.Spans[i].Path)
 	}
+	out.Slowest = cloneRequests(s.Slowest)
 	out.Sources = cloneSources(s.Sources)
 	out.eachTimes(func(_ string, t *Times) { t.unshare() })
 	if s.Sched != nil {

@@ -100,7 +100,11 @@ func listLimits(key string) (most, size int) {
 	case "spans":
 		return graphlimits.Spans, 184
 	case "path":
-		return graphlimits.Path, 32
+		return graphlimits.Path, 40
+	case "slowest":
+		return graphlimits.Slowest, 88
+	case "visits":
+		return graphlimits.Visits, 104
 	case "notes":
 		return graphlimits.Notes, 16
 	case "sources":

@@ -39,7 +39,7 @@ func (n *Node) Path(most int) (path []Frame, callee string) {
 		return nil, ""
 	}
 	for i := at; i < len(n.Stack) && len(path) < most; i++ {
-		if f := n.Stack[i]; i == at || isOwn(&f) {
+		if f := n.Stack[i]; i == at || f.IsOwn() {
 			path = append(path, f)
 		}
 	}
@@ -50,8 +50,8 @@ func (n *Node) Path(most int) (path []Frame, callee string) {
 	return path, callee
 }
 
-// isOwn reports whether a frame belongs to the program itself, as far as names and files tell.
-func isOwn(f *Frame) bool {
+// IsOwn reports whether a frame belongs to the program itself, as far as names and files tell.
+func (f *Frame) IsOwn() bool {
 	return !funcname.OfRuntime(f.Function) && !funcname.OfStandardLibrary(f.Function) && !ofModule(f.File) && !strings.Contains(f.Function, "._Cfunc_")
 }
 
@@ -75,7 +75,7 @@ func (n *Node) placeIndex() int {
 		if own >= 0 && isClient(f.Function) {
 			break
 		}
-		if isOwn(f) {
+		if f.IsOwn() {
 			own = i
 		}
 	}

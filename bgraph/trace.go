@@ -36,40 +36,55 @@ type Start struct {
 	Leaked   uint64 `json:"leaked,omitempty"` // of those there at the end, if the Go runtime told: nothing can wake them
 }
 
-// A Span is a kind of user-annotated work: a region or a task of package runtime/trace.
+// A Span is a kind of work: a region or a task of package runtime/trace, or the requests of net/http that one function handles.
 type Span struct {
-	Kind  string `json:"kind"` // "region", "task", or "log": from the begin of the task up to there
+	Kind  string `json:"kind"` // "region", "task", "request", or "log": from the begin of the task up to there
 	Name  string `json:"name"`
 	Times Times  `json:"times"`
-	// Path is where the time of tasks went, what took most first: in what their goroutines did and, where these
+	// Path is where the time of tasks and requests went, what took most first: in what their goroutines did and, where these
 	// waited for others, in what those did meanwhile. It may be less than Times if not all is known.
 	Path []PathPart `json:"path,omitempty"`
 }
 
-// A PathPart is the time that tasks of package runtime/trace spent at a node and on steps from there.
+// A PathPart is the time that tasks or requests spent at a node and on steps from there.
 type PathPart struct {
 	Node  Key   `json:"node"`  // need not be in the graph
 	Step  Nanos `json:"step"`  // running, in short system calls and the like, until the next wait
 	Wait  Nanos `json:"wait"`  // for what no goroutine has ended, or none that is known
 	Ready Nanos `json:"ready"` // until it ran
+
+	Count     uint64 `json:"count,omitempty"`     // waits that ended there
+	Meanwhile bool   `json:"meanwhile,omitempty"` // it is of other goroutines while requests waited for these: part of their waits
 }
 
 // Total is all of it.
 func (p *PathPart) Total() Nanos { return addNanos(p.Step, addNanos(p.Wait, p.Ready)) }
 
+// CompareKind puts what requests did themselves first.
+func (p *PathPart) CompareKind(b *PathPart) int {
+	switch {
+	case p.Meanwhile == b.Meanwhile:
+		return 0
+	case b.Meanwhile:
+		return -1
+	}
+	return 1
+}
+
 // mergePaths adds those of b.
 func mergePaths(a, b []PathPart) []PathPart {
 	for _, from := range b {
-		at := slices.IndexFunc(a, func(to PathPart) bool { return to.Node == from.Node })
+		at := slices.IndexFunc(a, func(to PathPart) bool { return to.Node == from.Node && to.Meanwhile == from.Meanwhile })
 		if at < 0 {
 			a = append(a, from)
 			continue
 		}
 		to := &a[at]
 		to.Step, to.Wait, to.Ready = addNanos(to.Step, from.Step), addNanos(to.Wait, from.Wait), addNanos(to.Ready, from.Ready)
+		addCount(&to.Count, from.Count)
 	}
 	slices.SortFunc(a, func(x, y PathPart) int {
-		return cmp.Or(cmp.Compare(y.Total(), x.Total()), cmp.Compare(x.Node, y.Node))
+		return cmp.Or(cmp.Compare(y.Total(), x.Total()), cmp.Compare(x.Node, y.Node), x.CompareKind(&y))
 	})
 	return a[:min(len(a), graphlimits.Path)]
 }
@@ -109,6 +124,7 @@ func (s *Snapshot) checkTrace() error {
 		checkLength("spans", len(s.Spans), graphlimits.Spans),
 		checkLength("notes", len(s.Notes), graphlimits.Notes),
 		checkWakers("assists", s.Assists),
+		s.checkRequests(),
 	)
 	for i := range s.Starts {
 		st := &s.Starts[i]
@@ -118,7 +134,7 @@ func (s *Snapshot) checkTrace() error {
 	for i := range s.Spans {
 		err = first(err, nameRule.check("kind", s.Spans[i].Kind), nameRule.check("name", s.Spans[i].Name), checkLength("path", len(s.Spans[i].Path), graphlimits.Path))
 		for _, p := range s.Spans[i].Path {
-			err = first(err, checkNumber("step", p.Step), checkNumber("wait", p.Wait), checkNumber("ready", p.Ready))
+			err = first(err, checkNumber("step", p.Step), checkNumber("wait", p.Wait), checkNumber("ready", p.Ready), checkCount("count", p.Count))
 		}
 	}
 	for _, n := range s.Notes {
@@ -195,6 +211,7 @@ func (s *Snapshot) mergeTrace(b *Snapshot) {
 		s.Spans[at].Times.merge(&from.Times)
 		s.Spans[at].Path = mergePaths(s.Spans[at].Path, from.Path)
 	}
+	s.Slowest = append(s.Slowest, cloneRequests(b.Slowest)...)
 	for _, note := range b.Notes {
 		if !slices.Contains(s.Notes, note) {
 			s.Notes = append(s.Notes, note)
@@ -211,6 +228,7 @@ func (s *Snapshot) SortTrace() {
 	slices.SortFunc(s.Spans, func(a, b Span) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(b.Times.Sum, a.Times.Sum), cmp.Compare(a.Name, b.Name))
 	})
+	s.sortRequests()
 	slices.Sort(s.Notes)
 	s.Starts = s.Starts[:min(len(s.Starts), graphlimits.Starts)]
 	s.Spans = s.Spans[:min(len(s.Spans), graphlimits.Spans)]

@@ -34,6 +34,9 @@ const (
 	modeTasks  mode = "tasks"
 	modeRegion mode = "regions"
 	modeStages mode = "stages"
+
+	modeSlowest  mode = "slowest"
+	modeRequests mode = "requests"
 )
 
 // settings is what the command line says.
@@ -60,27 +63,31 @@ type settings struct {
 	cpu      bool // a CPU profile beside a trace
 	prune    float64
 	merge    bool     // the sources are added up
+	slowest  int      // requests to show
 	targets  []string // lists of programs that are added up
 	probe    bool     // of a process, look for net/http/pprof
 	test     *testRun // the source is the trace of these; nil: there are none
 }
 
 // tracing is how traces are read.
-func (set *settings) tracing() gotrace.Options { return gotrace.Options{Raw: set.raw} }
+func (set *settings) tracing() gotrace.Options {
+	return gotrace.Options{Raw: set.raw, Slowest: set.slowest}
+}
 
 // fits says in which modes a flag makes sense, for those that do not in all.
 var fits = func() map[string][]mode {
 	drawn := []mode{modeDOT, modeSVG}
-	written := append([]mode{modeText, modeJSON, modePprof, modeFolded, modeLint, modeDump, modeMD, modeTasks, modeRegion, modeStages}, drawn...)
+	filtered := append([]mode{modeText, modeJSON, modePprof, modeFolded, modeLint, modeDump, modeMD, modeTasks, modeRegion, modeStages}, drawn...)
+	written := append([]mode{modeSlowest, modeRequests}, filtered...)
 	return map[string][]mode{
 		"sort":     {modeText},
-		"limit":    append([]mode{modeText, modeMD, modeTasks, modeRegion, modeStages}, drawn...),
+		"limit":    append([]mode{modeText, modeMD, modeTasks, modeRegion, modeStages, modeRequests}, drawn...),
 		"merge":    append([]mode{}, written...),
 		"targets":  append([]mode{}, written...),
 		"prune":    append([]mode{modeText}, drawn...),
 		"stacks":   {modeText},
-		"focus":    append([]mode{modeHTTP}, written...),
-		"ignore":   append([]mode{modeHTTP}, written...),
+		"focus":    append([]mode{modeHTTP}, filtered...),
+		"ignore":   append([]mode{modeHTTP}, filtered...),
 		"metric":   {modeFolded},
 		"color":    drawn,
 		"seconds":  written,
@@ -108,6 +115,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 		{modeMD, "write what is most important as Markdown, for an issue"},
 		{modeTasks, "show how long the tasks of runtime/trace took, by type; of a trace"},
 		{modeRegion, "show how long the regions of runtime/trace took, by type; of a trace"},
+		{modeRequests, "show the requests of net/http by what handles them, and tasks by type: how long they took, and how often and how long each waits at which place; of a trace"},
 		{modeStages, "show the program by its stages: what each does and on which loops, and what wakes tasks of one loop from another"},
 		{modeDump, "write a dump, which bgdump can read again"},
 	} {
@@ -115,6 +123,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	}
 	flags.StringVar(&set.record, string(modeRecord), "", "write a dump into this `folder` every -interval, until Ctrl-C; goes on when the program is away for a while")
 	flags.StringVar(&set.http, string(modeHTTP), "", "serve a page with the live graph on this `address`, HOST:PORT; no host means for this machine only, port 0 a free port")
+	flags.IntVar(&set.slowest, string(modeSlowest), 0, "show this `number` of the slowest requests of net/http and tasks of runtime/trace, 1 to 100: where each waited, for how long, and what ended that; of a trace")
 	flags.StringVar(&set.sort, "sort", "", "sort by this `column`, like now, wait, ready or cpu; a minus in front reverses the order; for a name that is unknown, all are listed")
 	flags.IntVar(&set.limit, "limit", 0, "show at most this `number` of rows of each table, or draw that many nodes; 0 means all rows, or as many nodes as one can look at")
 	flags.BoolVar(&set.stacks, "stacks", false, "show the call stack of every node")
@@ -211,7 +220,7 @@ func (set *settings) setMode(flags *flag.FlagSet, wanted map[mode]*bool) error {
 	var chosen []mode
 	flags.Visit(func(f *flag.Flag) {
 		m := mode(f.Name)
-		if on, isMode := wanted[m]; isMode && *on || m == modeRecord || m == modeHTTP {
+		if on, isMode := wanted[m]; isMode && *on || m == modeRecord || m == modeHTTP || m == modeSlowest {
 			chosen = append(chosen, m)
 		}
 	})
@@ -284,6 +293,8 @@ func (set *settings) checkValues() error {
 	switch {
 	case !(set.prune >= 0 && set.prune <= 100):
 		return fmt.Errorf("-prune %v; want 0 to 100 percent", set.prune)
+	case set.mode == modeSlowest && (set.slowest < 1 || set.slowest > graphlimits.Slowest):
+		return fmt.Errorf("-slowest %d; want a number of requests, 1 to %d", set.slowest, graphlimits.Slowest)
 	case set.limit < 0:
 		return fmt.Errorf("-limit %d is negative", set.limit)
 	case set.keep < 0:

@@ -50,6 +50,7 @@ For example:
   bgdump -lint old/ new/               exits with 1 if that is worse; each is a
                                        folder of traces, or a.out,b.out,c.out
   bgdump -md trace.out                 the same for an issue
+  bgdump -slowest 5 trace.out          the slowest requests, and why
   bgdump 4711                          tables of all places where tasks wait
   watch bgdump -seconds 1 4711         the same live, second by second
   bgdump -lint 4711                    say what looks wrong, and what to do
@@ -103,6 +104,8 @@ const shortUsage = `Bgdump shows where the goroutines or tasks of a Go program w
 
   -lint                what looks wrong, and what to do; exit status 1
   -md                  the same for an issue, as Markdown
+  -slowest NUMBER      the slowest requests, and what each waited for
+  -requests            by handler: time and calls of each place per request
   -svg -o FILE         a drawing
   -http ADDRESS        a live page, like -http :8000
   -seconds NUMBER      how long to look
@@ -117,7 +120,7 @@ var helpGroups = []struct {
 	title string
 	flags string
 }{
-	{"What to do instead of showing tables", "http lint stages md svg dot folded pprof json tasks regions dump record"},
+	{"What to do instead of showing tables", "http lint stages md svg dot folded pprof json slowest requests tasks regions dump record"},
 	{"What to show", "focus ignore sort limit stacks seconds metric color prune raw"},
 	{"How to do it", "o merge targets probe interval keep timeout cpu version"},
 }

@@ -188,6 +188,10 @@ func write(set *settings, whole, s *bgraph.Snapshot, sur *surroundings, w io.Wri
 		return s.Encode(w)
 	case modeStages:
 		return tables.WriteStages(w, s, set.limit, width)
+	case modeSlowest:
+		return tables.WriteSlowest(w, whole, set.slowest, width)
+	case modeRequests:
+		return tables.WriteRequests(w, whole, set.limit, width)
 	case modeTasks, modeRegion:
 		return tables.WriteSpans(w, s, strings.TrimSuffix(string(set.mode), "s"), set.limit)
 	}

@@ -35,6 +35,8 @@ type goroutine struct {
 	unseen    uint64       // how many more it is in, inside of those
 	callStack trace.Stack  // of the system call
 
+	req request // that it serves
+
 	trail   uint64     // number of its latest piece; 0: none
 	trailed trace.Time // up to where that goes
 }
@@ -192,6 +194,9 @@ func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID,
 			g.at.wokenBy(m.waker(e, g.at))
 		}
 		g.trail, g.trailed = m.trailOf(e, false), m.now
+		if g.start.Function == serveFunction {
+			m.begin(g, m.now, requestOpen)
+		}
 		return g
 	}
 	g.start = m.started(st.Stack, false)
@@ -216,6 +221,7 @@ func (m *model) find(g *goroutine, st *trace.StateTransition) {
 		}
 	}
 	g.at.enter()
+	m.found(g)
 }
 
 // block begins a wait.
@@ -240,9 +246,10 @@ func (m *model) block(g *goroutine, st *trace.StateTransition, e *trace.Event) {
 
 // arrive ends the step, which went on until then, at a node.
 func (m *model) arrive(g *goroutine, n *node, p trace.ProcID, until trace.Time) {
-	m.trail(g, pieceStep, until, 0)
+	m.trail(g, pieceStep, until, 0, nil)
 	g.steps++
 	m.step(g, n, p)
+	m.visit(g, n, until)
 	g.at, g.folded = n, false
 	if !g.start.system {
 		n.Arrivals++
@@ -264,7 +271,8 @@ func (m *model) wake(g *goroutine, e *trace.Event) {
 		by := m.waker(e, g.at)
 		g.at.wokenBy(by)
 		m.together(g.at, e)
-		m.trail(g, pieceWait, m.now, m.trailOf(e, by == nil))
+		m.trail(g, pieceWait, m.now, m.trailOf(e, by == nil), by)
+		m.woken(g)
 	}
 	g.set(trace.GoRunnable, m.now)
 	g.timed = true
@@ -285,7 +293,7 @@ func (m *model) run(g *goroutine, e *trace.Event) {
 		if g.timed {
 			g.at.Ready.Add(bgraph.Nanos(m.now.Sub(g.since)))
 		}
-		m.trail(g, pieceReady, m.now, 0)
+		m.trail(g, pieceReady, m.now, 0, nil)
 		g.at.leave()
 		if !g.known {
 			g.start.used(g.ran)
@@ -302,7 +310,7 @@ func (m *model) endCall(g *goroutine, to trace.GoState, e *trace.Event) {
 	if m.o.Raw || d >= m.o.LongCall {
 		began := g.since
 		m.arrive(g, m.node(g.at, "system call", "", g.callStack), e.Proc(), began)
-		m.trail(g, pieceWait, m.now, 0)
+		m.trail(g, pieceWait, m.now, 0, nil)
 		if !g.start.system {
 			g.at.Wait.Add(bgraph.Nanos(m.now.Sub(began)))
 		}
@@ -321,6 +329,11 @@ func (m *model) endCall(g *goroutine, to trace.GoState, e *trace.Event) {
 // end is the end of a goroutine.
 func (m *model) end(g *goroutine, e *trace.Event) {
 	end := m.special[bgraph.KeyEnd]
+	if g.start.Function != serveFunction { // of HTTP/2
+		m.trail(g, pieceStep, m.now, 0, nil)
+		m.endRequest(g)
+	}
+	m.drop(g)
 	m.step(g, end, e.Proc())
 	g.start.Ended++
 	if !g.start.system {
@@ -356,6 +369,8 @@ func (m *model) reply(g *goroutine, e *trace.Event, stack trace.Stack) {
 	n := m.node(g.at, responseReason, "", stack)
 	if g.at != n { // not a second write of the same response
 		m.passBy(g, n, e.Proc())
+		m.endRequest(g)
+		m.begin(g, m.now, requestNext)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // Options say how a trace is read. Every zero field has a default.
@@ -39,6 +40,8 @@ type Options struct {
 	// finds no room is counted in Snapshot.Overflow, or in a note. 0: 4096, 65536 and a
 	// million.
 	MaxNodes, MaxEdges, MaxGoroutines int
+	// Slowest is how many of the slowest requests and tasks are told of, at most graphlimits.Slowest. 0: 10.
+	Slowest int
 	// MaxBytes is how much of a trace is read; the rest is left out with a note. 0: all.
 	MaxBytes int64
 	// Name is what to call the program, which a trace does not tell. "": "trace".
@@ -54,6 +57,8 @@ func (o Options) withDefaults() Options {
 	or(&o.MaxNodes, 4096)
 	or(&o.MaxEdges, 65536)
 	or(&o.MaxGoroutines, 1_000_000)
+	or(&o.Slowest, usualSlowest)
+	o.Slowest = min(o.Slowest, graphlimits.Slowest)
 	if o.LongCall <= 0 {
 		o.LongCall = time.Millisecond
 	}

@@ -32,8 +32,9 @@ type model struct {
 	inside  int // regions that are followed
 	tasks   map[trace.TaskID]openTask
 	trails  trails
-	paths   map[string]map[*node]*bgraph.PathPart // by type of task
-	procs   []procStat                            // by index
+	serving serving
+	paths   map[[2]string]pathParts // by kind and name of a span
+	procs   []procStat              // by index
 	places  map[place]*place
 
 	// Of one generation: stacks are equal only within it.
@@ -63,14 +64,17 @@ type openTask struct {
 
 type node struct {
 	bgraph.Node
-	outside bool   // a goroutine here waits for the network or for time
-	place   *place // see placeOf; nil: not asked yet
-	here    int64
-	wakers  []waker
-	by      *goroutine // whose Broadcast has ended a wait last
-	byStep  uint64     // the number of its step
-	out     [4]link    // edges from here that were used of late
-	turn    uint8      // which of them makes room next
+	outside    bool   // a goroutine here waits for the network or for time
+	place      *place // see placeOf; nil: not asked yet
+	here       int64
+	wakers     []waker
+	role       nodeRole
+	route      *place     // of requests that wait here
+	routeDepth int        // on the stack
+	by         *goroutine // whose Broadcast has ended a wait last
+	byStep     uint64     // the number of its step
+	out        [4]link    // edges from here that were used of late
+	turn       uint8      // which of them makes room next
 
 	near     [4]nearStack
 	nearTurn uint8
@@ -105,7 +109,7 @@ func newModel(o Options) *model {
 	m := &model{
 		o: o, all: newGoroutines(), nodes: map[bgraph.Key]*node{}, edges: map[[2]*node]*edge{},
 		starts: map[startKey]*start{}, spans: map[[2]string]*bgraph.Times{},
-		tasks: map[trace.TaskID]openTask{}, places: map[place]*place{}, paths: map[string]map[*node]*bgraph.PathPart{}, open: map[string]trace.Time{},
+		tasks: map[trace.TaskID]openTask{}, places: map[place]*place{}, paths: map[[2]string]pathParts{}, open: map[string]trace.Time{},
 	}
 	m.unknown = new(node)
 	m.overflow.MaxNodes, m.overflow.MaxEdges = o.MaxNodes, o.MaxEdges
@@ -392,6 +396,8 @@ func (m *model) snapshot() *bgraph.Snapshot {
 		s.Taken = m.wall.Add(m.now.Sub(m.wallAt)).UTC()
 		s.Program.Started = s.Taken.Add(-s.Span.Duration())
 	}
+	m.openRequests()
+	s.Slowest = m.serving.slowest
 	m.finish()
 	for i, p := range m.procs {
 		if p.seen {
@@ -425,9 +431,7 @@ func (m *model) snapshot() *bgraph.Snapshot {
 	}
 	for k, t := range m.spans {
 		s.Spans = append(s.Spans, bgraph.Span{Kind: k[0], Name: clean(k[1]), Times: *t})
-		if k[0] == "task" {
-			s.Spans[len(s.Spans)-1].Path = m.path(k[1])
-		}
+		s.Spans[len(s.Spans)-1].Path = m.path(k[0], k[1])
 	}
 	if m.left > 0 {
 		m.note("there were more goroutines at a time than are followed")

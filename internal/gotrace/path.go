@@ -15,7 +15,7 @@ import (
 // goroutine did, and where that waited, through what the goroutine that woke it did in that time, and so on. So
 // each moment of the task is counted once.
 //
-// Goroutines leave a trail for that while tasks are open: pieces that each know the one before and, if
+// Goroutines leave a trail for that while tasks or requests are open: pieces that each know the one before and, if
 // it is a wait, the trail of what ended it. They lie in a ring, so that what is too long ago is forgotten.
 
 // A piece is a part of the time of a goroutine.
@@ -23,6 +23,7 @@ type piece struct {
 	prev, via uint64 // numbers of pieces: what came before, and what the waker did; 0: nothing known
 	from, to  trace.Time
 	node      *node
+	by        *place // what ended a wait; nil: the scheduler
 	kind      pieceKind
 }
 
@@ -63,109 +64,187 @@ func (t *trails) get(number uint64) *piece {
 	return &t.ring[(number-1)%maxPieces]
 }
 
-// trail adds to the trail of g what it did up to a time; via is the trail of what ended it. While no
-// task is open it does nothing: what a piece has from before its task began does not count.
-func (m *model) trail(g *goroutine, kind pieceKind, to trace.Time, via uint64) {
-	if len(m.tasks) > 0 {
-		m.addTrail(g, kind, to, via)
+// trail adds to the trail of g what it did up to a time; via is the trail of what ended it, by where that did. While no task and no
+// request is open it does nothing: what a piece has from before its task began does not count.
+func (m *model) trail(g *goroutine, kind pieceKind, to trace.Time, via uint64, by *place) {
+	if len(m.tasks)+m.serving.open > 0 {
+		m.addTrail(g, kind, to, via, by)
 	}
 }
 
-func (m *model) addTrail(g *goroutine, kind pieceKind, to trace.Time, via uint64) {
+func (m *model) addTrail(g *goroutine, kind pieceKind, to trace.Time, via uint64, by *place) {
 	if !g.start.system && to > g.trailed {
-		g.trail = m.trails.add(piece{g.trail, via, g.trailed, to, g.at, kind})
+		p := piece{g.trail, via, g.trailed, to, g.at, by, kind}
+		g.trail = m.trails.add(p)
+		if g.req.state != requestNone {
+			m.own(g, p)
+		}
 	}
 	g.trailed = to
 }
 
 // trailOf is the trail of the goroutine that an event is about, up to now; 0 if the scheduler ended the wait.
 func (m *model) trailOf(e *trace.Event, byScheduler bool) uint64 {
-	if len(m.tasks) == 0 || byScheduler {
+	if len(m.tasks)+m.serving.open == 0 || byScheduler {
 		return 0
 	}
 	w := m.all.get(e.Goroutine())
 	if w == nil || w.start.system || w.state != stateRunning && w.state != stateCalling {
 		return 0
 	}
-	m.trail(w, pieceStep, m.now, 0)
+	m.trail(w, pieceStep, m.now, 0, nil)
 	return w.trail
 }
 
-// A way adds up the path of one task.
+// A way follows the path of one task or request.
 type way struct {
-	*trails
-	left  int // pieces
-	parts map[*node]*bgraph.PathPart
+	m     *model
+	left  int       // pieces
+	whole bool      // waits count with what others did meanwhile, and that again by itself
+	parts pathParts // nil: they are not added up
 }
 
-// add adds what a trail tells of the time between two moments, and returns up to where, from the
-// end, it is known.
-func (w *way) add(number uint64, from, to trace.Time, depth int) trace.Time {
+type pathParts map[partKey]*bgraph.PathPart
+
+type partKey struct {
+	*node
+	meanwhile bool
+}
+
+func (m *model) newWay(parts pathParts) *way {
+	return &way{m: m, left: longestWay, parts: parts}
+}
+
+// level appends the pieces of a trail between two moments, the latest first, up to where it is not known any more.
+func (w *way) level(out []piece, number uint64, from, to trace.Time) []piece {
 	for to > from {
-		p := w.get(number)
+		p := w.m.trails.get(number)
 		if p == nil || w.left == 0 || p.from >= p.to {
-			return to
+			break
 		}
 		w.left--
+		number = p.prev
 		if p.from >= to {
-			number = p.prev
 			continue
 		}
-		begin, end := max(p.from, from), min(p.to, to)
-		if end < to { // nothing is known of the time between
-			return to
+		if p.to < to { // nothing is known of the time between
+			break
 		}
-		at := end
-		if p.kind == pieceWait && p.via != 0 && depth < deepestWay {
-			at = w.add(p.via, begin, end, depth+1)
-		}
-		part := w.parts[p.node]
-		if part == nil {
-			part = &bgraph.PathPart{Node: p.node.Key}
-			w.parts[p.node] = part
-		}
-		d := bgraph.Nanos(at - begin)
-		switch p.kind {
-		case pieceStep:
-			part.Step += d
-		case pieceWait:
-			part.Wait += d
-		default:
-			part.Ready += d
-		}
-		to, number = begin, p.prev
+		cut := *p
+		cut.from, cut.to = max(p.from, from), to
+		out = append(out, cut)
+		to = cut.from
 	}
-	return to
+	return out
+}
+
+// add adds what a trail tells of the time between two moments, and returns from where on it is known.
+func (w *way) add(number uint64, from, to trace.Time, depth int, into *visits) trace.Time {
+	levels := &w.m.serving.levels
+	for depth >= len(*levels) {
+		*levels = append(*levels, nil)
+	}
+	pieces := w.level((*levels)[depth][:0], number, from, to)
+	for i := len(pieces) - 1; i >= 0; i-- {
+		w.piece(pieces[i], depth, into)
+	}
+	(*levels)[depth] = pieces[:0]
+	if len(pieces) == 0 {
+		return to
+	}
+	return pieces[len(pieces)-1].from
+}
+
+// piece adds a piece: its own time, and what the goroutine that ended it did meanwhile.
+func (w *way) piece(p piece, depth int, into *visits) {
+	var at *visits
+	if into != nil {
+		at = into.at(&p)
+	}
+	until := p.to
+	if p.kind == pieceWait && p.via != 0 && depth+1 < deepestWay && w.follows(p.via) {
+		until = w.add(p.via, p.from, p.to, depth+1, at)
+	}
+	if at != nil {
+		at.count(&p, until)
+	}
+	if w.parts == nil {
+		return
+	}
+	key := partKey{p.node, w.whole && depth > 0}
+	if w.whole && depth == 0 {
+		until = p.to
+	}
+	part := w.parts[key]
+	if part == nil {
+		part = &bgraph.PathPart{Node: p.node.Key, Meanwhile: key.meanwhile}
+		w.parts[key] = part
+	}
+	d := bgraph.Nanos(until - p.from)
+	switch p.kind {
+	case pieceStep:
+		part.Step += d
+	case pieceWait:
+		part.Wait += d
+		part.Count += p.visits()
+	default:
+		part.Ready += d
+	}
+}
+
+// writtenBy tells the client of net/http that its request is written: it goes on waiting for the answer, in the same call.
+const writtenBy = "net/http.(*persistConn).writeLoop"
+
+// visits is 1 if the wait of p is not but the first part of another.
+func (p *piece) visits() uint64 {
+	if p.by != nil && p.by.function == writtenBy {
+		return 0
+	}
+	return 1
+}
+
+// follows reports whether what the goroutine with that trail did says more than the wait that it ended: not if it is one of the
+// standard library, like those that serve the connections of a client of net/http.
+func (w *way) follows(number uint64) bool {
+	p := w.m.trails.get(number)
+	return p != nil && p.node != w.m.unknown && (len(p.node.Stack) == 0 || w.m.placeOf(p.node) != nil)
+}
+
+// partsOf are the parts of the path of all tasks or requests of that name; nil if there is no room.
+func (m *model) partsOf(kind, name string) pathParts {
+	k := [2]string{kind, name}
+	all := m.paths[k]
+	if all == nil && len(m.paths) < graphlimits.Spans {
+		all = pathParts{}
+		m.paths[k] = all
+	}
+	return all
 }
 
 // ended adds the path of a task that g has just ended.
 func (m *model) ended(g *goroutine, t openTask) {
-	w := way{trails: &m.trails, left: longestWay, parts: map[*node]*bgraph.PathPart{}}
-	w.add(g.trail, t.begun, m.now, 0)
-	all := m.paths[t.name]
-	if all == nil {
-		if len(m.paths) >= graphlimits.Spans {
-			return
-		}
-		all = map[*node]*bgraph.PathPart{}
-		m.paths[t.name] = all
+	if parts := m.partsOf("task", t.name); parts != nil {
+		m.newWay(parts).add(g.trail, t.begun, m.now, 0, nil)
 	}
-	for n, part := range w.parts {
-		if all[n] == nil {
-			all[n] = &bgraph.PathPart{Node: n.Key}
-		}
-		all[n].Step, all[n].Wait, all[n].Ready = all[n].Step+part.Step, all[n].Wait+part.Wait, all[n].Ready+part.Ready
+	took := bgraph.Nanos(m.now.Sub(t.begun))
+	if !m.isSlow(took) {
+		return
 	}
+	tree := newVisits(t.begun)
+	m.newWay(nil).add(g.trail, t.begun, m.now, 0, tree)
+	r := bgraph.Request{Kind: "task", Name: clean(t.name), Begun: bgraph.Nanos(t.begun.Sub(m.first)), Took: took}
+	tree.write(&r)
+	m.addSlow(r)
 }
 
-// path is that of all tasks of a type, what took most time first.
-func (m *model) path(name string) []bgraph.PathPart {
+// path is that of all tasks or requests of a name, what took most time first.
+func (m *model) path(kind, name string) []bgraph.PathPart {
 	var out []bgraph.PathPart
-	for part := range maps.Values(m.paths[name]) {
+	for part := range maps.Values(m.paths[[2]string{kind, name}]) {
 		out = append(out, *part)
 	}
 	slices.SortFunc(out, func(a, b bgraph.PathPart) int {
-		return cmp.Or(cmp.Compare(b.Total(), a.Total()), cmp.Compare(a.Node, b.Node))
+		return cmp.Or(cmp.Compare(b.Total(), a.Total()), cmp.Compare(a.Node, b.Node), a.CompareKind(&b))
 	})
 	return out[:min(len(out), graphlimits.Path)]
 }

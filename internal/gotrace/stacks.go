@@ -113,6 +113,7 @@ func (m *model) keep(k bgraph.Key, reason, label string, frames []bgraph.Frame) 
 		}
 		n = &node{Node: bgraph.Node{Key: k, Reason: clean(reason), Label: clean(label), Stack: frames}}
 		m.nodes[k] = n
+		m.setRole(n)
 	}
 	return n
 }
@@ -262,7 +263,7 @@ func (a *goroutines) add(id trace.GoID) *goroutine {
 	var g *goroutine
 	if last := len(a.ended) - 1; last >= 0 {
 		g, a.ended = a.ended[last], a.ended[:last]
-		*g = goroutine{sampled: g.sampled[:0], regions: g.regions[:0]}
+		*g = goroutine{sampled: g.sampled[:0], regions: g.regions[:0], req: request{own: g.req.own[:0]}}
 	} else {
 		g = new(goroutine)
 	}

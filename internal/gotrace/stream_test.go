@@ -402,10 +402,10 @@ func TestExactPath(t *testing.T) {
 	}
 	start := bgraph.KeyStart // of the step that went on when the trace began
 	want := []bgraph.PathPart{
-		{Node: at(t, got, "sleep", "main.work").Key, Wait: 20, Ready: 3, Step: 7},
+		{Node: at(t, got, "sleep", "main.work").Key, Wait: 20, Ready: 3, Step: 7, Count: 1},
 		{Node: at(t, got, "task begins", "main.main").Key, Step: 11},
 		{Node: start, Step: 10},
-		{Node: at(t, got, "channel send", "main.send").Key, Ready: 4, Step: 6},
+		{Node: at(t, got, "channel send", "main.send").Key, Ready: 4, Step: 6, Count: 1},
 	}
 	path := got.Spans[0].Path
 	for i := range want {

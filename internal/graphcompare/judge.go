@@ -422,7 +422,7 @@ func (j *judge) spans(v *Verdict) {
 	}
 	for k, s := range means {
 		d, change := j.compare(s)
-		if change == 0 || k[0] == "log" { // a part of a task
+		if change == 0 || k[0] == "log" || k[0] == "request" { // a part of a task; the places of requests are compared
 			continue
 		}
 		d.Kind, d.Name, d.Unit, d.size = KindTask, k[0]+" "+words.Clean(k[1]), k[0], math.Abs(d.After-d.Before)/1e9

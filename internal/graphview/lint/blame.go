@@ -1,8 +1,6 @@
 package lint
 
 import (
-	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -82,24 +80,7 @@ func waker(n *bgraph.Node) (most bgraph.Waker, share float64) {
 	return most, words.Ratio(float64(by[declared(most.Function)]), float64(all))
 }
 
-// position is a file without folder, and the line.
-func position(file string, line int) string {
-	if file == "" || line <= 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s:%d", path.Base(strings.ReplaceAll(file, `\`, "/")), line)
-}
-
-// at is a function with its position.
-func at(function, file string, line int) string {
-	name := funcname.Short(function)
-	if p := position(file, line); p != "" {
-		name += " (" + p + ")"
-	}
-	return name
-}
-
-func atFrame(f *bgraph.Frame) string { return at(f.Function, f.File, f.Line) }
+func atFrame(f *bgraph.Frame) string { return words.At(f.Function, f.File, f.Line) }
 
 // doing is what a goroutine does at n in a function of the program that calls another.
 func doing(n *bgraph.Node, callee string) string {
@@ -138,36 +119,6 @@ func lockOwner(n *bgraph.Node) string {
 	return ""
 }
 
-// pathOf says which functions of the program lead to n, and what they call: "main.gather a.go:7 ← main.ask b.go:9 ← net/http".
-func pathOf(n *bgraph.Node) string {
-	frames, callee := n.Path(3)
-	if len(frames) == 0 || funcname.OfStandardLibrary(frames[len(frames)-1].Function) {
-		return ""
-	}
-	var parts []string
-	for i := range frames {
-		f := &frames[i]
-		parts = append(parts, strings.TrimSpace(funcname.Short(f.Function)+" "+position(f.File, f.Line)))
-	}
-	if pkg := packageOf(callee); pkg != "" && !slices.Contains([]string{"sync", "runtime", "time"}, pkg) && !strings.HasPrefix(pkg, "internal/") {
-		parts = append(parts, pkg)
-	}
-	if len(parts) == 1 {
-		return ""
-	}
-	return strings.Join(parts, " ← ")
-}
-
-// packageOf is the path of a function's package.
-func packageOf(function string) string {
-	slash := strings.LastIndexByte(function, '/')
-	dot := strings.IndexByte(function[slash+1:], '.')
-	if dot < 0 {
-		return ""
-	}
-	return function[:slash+1+dot]
-}
-
 // calls reports whether the program calls a library at n, which waits for the outside world there, and returns where.
 func calls(n *bgraph.Node) *bgraph.Frame {
 	f := ownPlace(n)
@@ -175,8 +126,8 @@ func calls(n *bgraph.Node) *bgraph.Frame {
 		return nil
 	}
 	_, callee := n.Path(1)
-	pkg := packageOf(callee)
-	if pkg == "" || pkg == "sync" || pkg == "runtime" || pkg == "time" || strings.HasPrefix(pkg, "internal/") || !funcname.OfStandardLibrary(callee) && pkg == packageOf(f.Function) {
+	pkg := words.PackageOf(callee)
+	if pkg == "" || pkg == "sync" || pkg == "runtime" || pkg == "time" || strings.HasPrefix(pkg, "internal/") || !funcname.OfStandardLibrary(callee) && pkg == words.PackageOf(f.Function) {
 		if n.Reason != "system call" {
 			return nil
 		}

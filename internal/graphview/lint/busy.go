@@ -47,12 +47,12 @@ func (l *linter) busyStarts() {
 		if used < least || steps > 0 && cpu/bgraph.Nanos(steps) < busyStep { // it waits often
 			continue
 		}
-		where := at(st.Function, st.File, st.Line)
+		where := words.At(st.Function, st.File, st.Line)
 		f := Finding{Severity: severityIf(serves), Check: CheckBusy, Name: "goroutines of " + funcname.Short(st.Function), At: fmt.Sprintf("%s:%d", st.File, st.Line),
 			Advice: "Look at it with a CPU profile. If it waits for something by looking again and again, let it wait (without default in the select, on a channel or a timer); if it computes, do less, or leave a P to the others."}
 		f.Message = fmt.Sprintf("%s computes nearly all the time without waiting: %s of it %s %s of the %.0f Ps", where, words.Plural(int(st.Now), "goroutine"), useUses(st.Now), words.Rate(used), ps)
 		if in.Function != "" {
-			f.Message += ", mostly in " + at(in.Function, in.File, in.Line)
+			f.Message += ", mostly in " + words.At(in.Function, in.File, in.Line)
 			if !funcname.OfStandardLibrary(in.Function) {
 				f.At = fmt.Sprintf("%s:%d", in.File, in.Line)
 			}

@@ -50,7 +50,7 @@ func (l *linter) growing(st *bgraph.Start) {
 		f.Node = at.Key
 		f.Message += fmt.Sprintf("; %s wait at %s", words.Count(at.Now), l.name(at.Key))
 		if own := at.Place(); own != nil {
-			f.Message += " (" + position(own.File, own.Line) + ")"
+			f.Message += " (" + words.Position(own.File, own.Line) + ")"
 		}
 		f.Message += leftWhy[at.Reason]
 	}

@@ -118,7 +118,7 @@ func (l *linter) addTimed(weight float64, took bgraph.Nanos, f Finding) {
 	}
 	f.At = cmp.Or(f.At, l.at(f.Node, f.To))
 	if n := l.s.Node(f.Node); n != nil && l.s.Kind == bgraph.KindGoroutines {
-		f.Path = pathOf(n)
+		f.Path = words.Path(n)
 	}
 	advice := f.Advice
 	if l.s.Kind == bgraph.KindGoroutines {

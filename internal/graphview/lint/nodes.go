@@ -140,7 +140,7 @@ func (l *linter) wokenBy(n *bgraph.Node) string {
 	if by.Function == "" || place == nil || l.s.Kind != bgraph.KindGoroutines {
 		return ""
 	}
-	return fmt.Sprintf("%s wakes all that wait at %s by Broadcast, though few of them can go on. ", at(by.Function, by.File, by.Line), atFrame(place))
+	return fmt.Sprintf("%s wakes all that wait at %s by Broadcast, though few of them can go on. ", words.At(by.Function, by.File, by.Line), atFrame(place))
 }
 
 // piles finds places where tasks gather.

@@ -212,7 +212,7 @@ func (l *linter) serverQueue(n *bgraph.Node, waiting float64, by bgraph.Waker) b
 	if start.Now == 1 {
 		verb = "serves"
 	}
-	what := fmt.Sprintf("computes in %s", at(by.Function, by.File, by.Line))
+	what := fmt.Sprintf("computes in %s", words.At(by.Function, by.File, by.Line))
 	f := Finding{Severity: SeverityWarning, Check: CheckQueue, Node: n.Key, At: by.File + fmt.Sprintf(":%d", by.Line),
 		Advice: "Start more of them, make each piece cheaper, or hand over several pieces at a time; if their number is meant, turn work away earlier."}
 	if most != nil && most.in >= 0.3*servers {

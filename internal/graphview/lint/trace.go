@@ -83,7 +83,7 @@ func (l *linter) trace() {
 		if len(l.s.Assists) > 0 && l.s.Assists[0].Line > 0 {
 			by := &l.s.Assists[0]
 			f.Name, f.At = funcname.Short(by.Function), fmt.Sprintf("%s:%d", by.File, by.Line)
-			f.Message = at(by.Function, by.File, by.Line) + " allocates most of what goroutines had to help the collector for. " + f.Message
+			f.Message = words.At(by.Function, by.File, by.Line) + " allocates most of what goroutines had to help the collector for. " + f.Message
 		}
 		l.addTimed(1, assist, f)
 	}

@@ -120,6 +120,9 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 	if runs := longRuns(s); len(runs) > 0 {
 		say("longest without a wait: %s, %s", words.Duration(runs[0].longest), step(runs[0].from, runs[0].to))
 	}
+	if text := requestFact(s); text != "" {
+		say("%s", text)
+	}
 	for _, r := range s.Resources {
 		if len(facts) == firstFacts {
 			break

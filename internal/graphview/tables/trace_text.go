@@ -101,8 +101,11 @@ func spanTable(s *bgraph.Snapshot) *textTable[[]string] {
 	t := &textTable[[]string]{title: "TASKS AND REGIONS", columns: plainColumns("name", "kind", " count", " mean", " p99", " max")}
 	for i := range s.Spans {
 		sp := &s.Spans[i]
+		if sp.Kind == "request" {
+			t.title = "REQUESTS, TASKS AND REGIONS"
+		}
 		t.rows = append(t.rows, []string{
-			sp.Name, sp.Kind, words.Count(sp.Times.Count), words.Duration(sp.Times.Mean()), words.Duration(sp.Times.Quantile(0.99)), words.Duration(sp.Times.Max),
+			spanName(sp.Kind, sp.Name), sp.Kind, words.Count(sp.Times.Count), words.Duration(sp.Times.Mean()), words.Duration(sp.Times.Quantile(0.99)), words.Duration(sp.Times.Max),
 		})
 	}
 	return t

@@ -1,0 +1,225 @@
+package gotrace
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/exp/trace"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// The stack of a connection of net/http, innermost function first: below serve, below a handler, and at the end of a response.
+func idleStack() trace.Stack {
+	return stackOf("internal/poll.(*FD).Read", "net/http.(*connReader).Read", "bufio.(*Reader).Peek", serveFunction)
+}
+
+func handlerStack(functions ...string) trace.Stack {
+	return stackOf(append(functions, "net/http.HandlerFunc.ServeHTTP", "net/http.(*ServeMux).ServeHTTP", "net/http.serverHandler.ServeHTTP", serveFunction)...)
+}
+
+func replyStack() trace.Stack {
+	return stackOf("syscall.write", "internal/poll.(*FD).Write", replyFunction, serveFunction)
+}
+
+// A requestStream is a stream with goroutine 1, that serves a connection, and 2, a worker.
+type requestStream struct {
+	*stream
+	now time.Duration
+}
+
+func newRequestStream(t *testing.T) *requestStream {
+	s := &requestStream{newStream(t), 10}
+	s.change(s.now, none, 1, trace.GoUndetermined, trace.GoRunning, "", stackOf(serveFunction))
+	s.change(s.now, none, 2, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.work"))
+	s.block(1, "network", idleStack())
+	return s
+}
+
+// block lets g run for 1 ns and then wait.
+func (s *requestStream) block(g trace.GoID, reason string, at trace.Stack) {
+	s.now++
+	s.change(s.now, g, g, trace.GoRunning, trace.GoWaiting, reason, at)
+}
+
+// wake ends a wait of g after some time; 1 ns later it runs.
+func (s *requestStream) wake(after time.Duration, by, g trace.GoID, from trace.Stack) {
+	s.now += after
+	s.change(s.now, by, g, trace.GoWaiting, trace.GoRunnable, "", from)
+	s.now++
+	s.change(s.now, none, g, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+}
+
+// reply sends the response of the request of goroutine 1, and lets the connection wait for the next one.
+func (s *requestStream) reply() {
+	s.now++
+	s.change(s.now, 1, 1, trace.GoRunning, trace.GoSyscall, "", replyStack())
+	s.change(s.now, 1, 1, trace.GoSyscall, trace.GoRunning, "", trace.NoStack)
+	s.block(1, "network", idleStack())
+}
+
+// TestExactRequest: a request that waits for a lock, whose holder sleeps meanwhile, and that calls a function three times, is known to
+// the nanosecond: what it was at, in which order, what ended its waits, and what the goroutine did that ended them.
+func TestExactRequest(t *testing.T) {
+	lock := handlerStack("sync.(*Mutex).Lock", "main.getUser")
+	query := handlerStack("time.Sleep", "main.load", "main.getUser")
+	sleep := stackOf("time.Sleep", "main.work")
+	s := newRequestStream(t)
+	s.wake(5, none, 1, trace.NoStack) // the request comes
+	begun := s.now - 1
+	s.block(1, "sync", lock)
+	s.block(2, "sleep", sleep)
+	s.wake(100, none, 2, trace.NoStack)
+	s.wake(3, 2, 1, stackOf("sync.(*Mutex).Unlock", "main.work"))
+	for range 3 {
+		s.block(1, "sleep", query)
+		s.wake(20, none, 1, trace.NoStack)
+	}
+	s.reply()
+	took := bgraph.Nanos(s.now - 1 - begun)
+	got := s.m.snapshot()
+	testenv.Must(t, got.Validate())
+	if len(got.Slowest) != 1 {
+		t.Fatalf("%+v", got.Slowest)
+	}
+	r := got.Slowest[0]
+	if r.Kind != "request" || r.Name != "main.getUser" || r.Took != took || r.Begun != bgraph.Nanos(begun) || r.Open || r.Earlier || r.Left != 0 {
+		t.Errorf("%+v; want one of main.getUser that took %d from %d on", r, took, begun)
+	}
+	read, mutex, slept, load := at(t, got, "read", "http.(*connReader).Read"), at(t, got, "mutex", "main.getUser"), at(t, got, "sleep", "main.work"), at(t, got, "sleep", "main.load")
+	unlocked := bgraph.Frame{Function: "main.work", File: "main.work.go", Line: 7}
+	var sum bgraph.Nanos
+	for i, want := range []bgraph.Visit{
+		{Node: read.Key, Ready: 1, Step: 1},
+		{Node: mutex.Key, Count: 1, From: 2, Ready: 1, Step: 1, By: unlocked},
+		{Node: bgraph.KeyStart, Depth: 1, From: 2, Step: 1},
+		{Node: slept.Key, Depth: 1, Count: 1, From: 3, Wait: 100, Ready: 1, Step: 3},
+		{Node: load.Key, Count: 3, From: 109, Wait: 60, Ready: 3, Step: 3},
+	} {
+		if i >= len(r.Visits) || r.Visits[i] != want {
+			t.Fatalf("visit %d: got %+v\nwant %+v", i, r.Visits, want)
+		}
+		sum += want.Total()
+	}
+	if sum != took {
+		t.Errorf("the visits take %d of %d", sum, took)
+	}
+
+	if len(got.Spans) != 1 || got.Spans[0].Kind != "request" || got.Spans[0].Name != "main.getUser" || got.Spans[0].Times.Sum != took {
+		t.Fatalf("%+v", got.Spans)
+	}
+	for i, want := range []bgraph.PathPart{
+		{Node: mutex.Key, Wait: 105, Ready: 1, Step: 1, Count: 1},
+		{Node: slept.Key, Wait: 100, Ready: 1, Step: 3, Count: 1, Meanwhile: true},
+		{Node: load.Key, Wait: 60, Ready: 3, Step: 3, Count: 3},
+	} {
+		if path := got.Spans[0].Path; path[i] != want {
+			t.Errorf("part %d of the path: got %+v\nwant %+v", i, path, want)
+		}
+	}
+}
+
+// TestSlowestRequests: of many requests the slowest are kept, and one that has not ended, or had begun before the trace, counts.
+func TestSlowestRequests(t *testing.T) {
+	s := newRequestStream(t)
+	s.m.o.Slowest = 3
+	waits := []time.Duration{50, 900, 10, 700, 30, 800, 20}
+	for _, wait := range waits {
+		s.wake(1, none, 1, trace.NoStack)
+		s.block(1, "sleep", handlerStack("time.Sleep", "main.getUser"))
+		s.wake(wait, none, 1, trace.NoStack)
+		s.reply()
+	}
+	s.wake(1, none, 1, trace.NoStack)
+	s.block(1, "sleep", handlerStack("time.Sleep", "main.getUser"))
+	s.block(2, "sleep", stackOf("time.Sleep", "main.work"))
+	s.wake(850, none, 2, trace.NoStack)
+	got := s.m.snapshot()
+	var took []string
+	for _, r := range got.Slowest {
+		took = append(took, fmt.Sprint(int64(r.Took), " ", r.Open))
+	}
+	if want := []string{"904 false", "854 true", "804 false"}; !slices.Equal(took, want) {
+		t.Errorf("got %q\nwant %q", took, want)
+	}
+	if n := got.Spans[0].Times.Count; n != uint64(len(waits)) {
+		t.Errorf("%d have ended; want %d", n, len(waits))
+	}
+}
+
+// TestRequestsBeforeTheTrace: a request that a handler serves when the trace begins is as long as the trace tells, and not counted.
+func TestRequestsBeforeTheTrace(t *testing.T) {
+	s := &requestStream{newStream(t), 10}
+	s.change(s.now, none, 1, trace.GoUndetermined, trace.GoWaiting, "sleep", handlerStack("time.Sleep", "main.getUser"))
+	s.wake(500, none, 1, trace.NoStack)
+	s.reply()
+	got := s.m.snapshot()
+	if len(got.Slowest) != 1 || !got.Slowest[0].Earlier || got.Slowest[0].Took < 500 || len(got.Spans) != 0 {
+		t.Errorf("%+v, %+v", got.Slowest, got.Spans)
+	}
+}
+
+// TestRequestWithManyPlaces: of more places than there is room for, those where most time went are kept.
+func TestRequestWithManyPlaces(t *testing.T) {
+	const places = 100
+	s := newRequestStream(t)
+	s.wake(1, none, 1, trace.NoStack)
+	for i := range places {
+		s.block(1, "sleep", handlerStack("time.Sleep", fmt.Sprintf("main.load%d", i), "main.getUser"))
+		s.wake(time.Duration(i+10), none, 1, trace.NoStack)
+	}
+	s.reply()
+	got := s.m.snapshot()
+	testenv.Must(t, got.Validate())
+	r := got.Slowest[0]
+	if len(r.Visits) != graphlimits.Visits || r.Left != places+1-graphlimits.Visits {
+		t.Fatalf("%d visits, and %d left", len(r.Visits), r.Left)
+	}
+	for _, v := range r.Visits {
+		if v.Wait < places-graphlimits.Visits+10 {
+			t.Errorf("one of %d was kept", v.Wait)
+		}
+	}
+}
+
+// TestProfilesAreNoRequests: what net/http/pprof serves takes as long as was asked for.
+func TestProfilesAreNoRequests(t *testing.T) {
+	s := newRequestStream(t)
+	s.wake(1, none, 1, trace.NoStack)
+	s.block(1, "sleep", handlerStack("time.Sleep", "net/http/pprof.sleep", "net/http/pprof.Profile"))
+	s.wake(1000, none, 1, trace.NoStack)
+	s.reply()
+	if got := s.m.snapshot(); len(got.Slowest) != 0 || len(got.Spans) != 0 {
+		t.Errorf("%+v, %+v", got.Slowest, got.Spans)
+	}
+}
+
+// TestHandlers: a request is named by the function that handles it, whatever routers and adapters call that.
+func TestHandlers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		stack []string // innermost first, down to the one that net/http calls
+		want  string
+	}{
+		{"a function", []string{"time.Sleep", "main.load", "main.getUser"}, "main.getUser"},
+		{"a method", []string{"time.Sleep", "main.load", "main.(*api).ServeHTTP"}, "main.(*api).ServeHTTP"},
+		{"a literal", []string{"time.Sleep", "main.load", "main.main.func1"}, "main.main.func1"},
+		{"middleware", []string{"time.Sleep", "main.getUser", "net/http.HandlerFunc.ServeHTTP", "main.logged.func1"}, "main.getUser"},
+		{"an adapter for literals", []string{"time.Sleep", "main.routes.func2", "main.withErrors.func1"}, "main.routes.func2"},
+		{"an adapter with a method", []string{"time.Sleep", "main.routes.func2", "main.handler.ServeHTTP"}, "main.routes.func2"},
+		{"of the standard library", []string{"time.Sleep", "main.transport.RoundTrip", "net/http/httputil.(*ReverseProxy).ServeHTTP"}, "net/http/httputil.(*ReverseProxy).ServeHTTP"},
+	} {
+		n := bgraph.Node{Stack: framesOf(handlerStack(c.stack...))}
+		if got := n.Stack[handlerIndex(n.Stack)].Function; got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+	router := []bgraph.Frame{{Function: "main.getUser"}, {Function: "example.org/router.(*Mux).Serve", File: "/mod/example.org/router@v1.2.3/mux.go"}, {Function: "net/http.serverHandler.ServeHTTP"}, {Function: serveFunction}}
+	if at := handlerIndex(router); at != 0 {
+		t.Errorf("behind a router of a module: %s", router[at].Function)
+	}
+}
