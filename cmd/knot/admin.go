@@ -41,14 +41,17 @@ const (
 
 var adminGrace = time.Second // for tests to change
 
-// An adminError is one of the admin address.
-type adminError struct {
+// An addressError is one of an address that is to be listened on.
+type addressError struct {
 	addr string
+	key  string // that says it: a flag, or listen.1.addr
 	err  error
 }
 
-func (e *adminError) Error() string { return e.err.Error() }
-func (e *adminError) Unwrap() error { return e.err }
+const adminFlag = "-admin"
+
+func (e *addressError) Error() string { return e.err.Error() }
+func (e *addressError) Unwrap() error { return e.err }
 
 // listenAdmin starts serving on addr. Without a host that is this machine only.
 // socket, if not nil, listens on it already: then the process that it comes from answers until start is
@@ -64,7 +67,7 @@ func listenAdmin(addr string, socket *os.File, log *slog.Logger, stats func() kn
 	}
 	ln, err := listen()
 	if err != nil {
-		return nil, &adminError{addr, err}
+		return nil, &addressError{addr, adminFlag, err}
 	}
 	a := &adminServer{ln: ln, addr: ln.Addr(), log: log, ended: make(chan struct{})}
 	pages := adminPages(stats)

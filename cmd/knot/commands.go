@@ -7,11 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
@@ -37,7 +37,7 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	out := &flaghelp.Output{Writer: stdout}
-	fmt.Fprintf(out, "%s is all right; sites: %d\n", args[0], len(set.sites))
+	fmt.Fprintf(out, "%s is all right; sites: %d%s\n", args[0], len(set.sites), set.toBePassed())
 	return out.Code(exitFailed, stderr, "knot")
 }
 
@@ -45,13 +45,11 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 // folders of the log, of the dump and of ACME.
 func (set *settings) usable() error {
 	var errs []error
-	if addr := set.server.Addr; !strings.HasPrefix(addr, "unix:") {
-		if err := checkAddr(addr); err != nil {
-			errs = append(errs, fmt.Errorf("addr: %s", explain(err, set)))
-		}
+	if err := addresses.Check(set.server.Addr); err != nil && len(set.listens) == 0 {
+		errs = append(errs, fmt.Errorf("addr: %s", explain(&addressError{set.server.Addr, "-addr", err}, set)))
 	}
-	if err := checkAddr(set.admin); err != nil && set.admin != "" {
-		errs = append(errs, fmt.Errorf("admin: %s", explain(&adminError{set.admin, err}, set)))
+	if err := addresses.CheckTCP(set.admin); err != nil && set.admin != "" {
+		errs = append(errs, fmt.Errorf("admin: %s", explain(&addressError{set.admin, adminFlag, err}, set)))
 	}
 	if set.user != "" {
 		if _, err := identityOf(set.user); err != nil {
@@ -72,15 +70,6 @@ func (set *settings) usable() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// checkAddr reports what is wrong with the form of host:port. Names of hosts are not looked up.
-func checkAddr(addr string) error {
-	_, port, err := net.SplitHostPort(addr)
-	if err == nil && port != "" {
-		_, err = net.LookupPort("tcp", port)
-	}
-	return err
 }
 
 // tryOut opens what the settings name, and closes it again.

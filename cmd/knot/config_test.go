@@ -245,6 +245,19 @@ func TestCheckCommand(t *testing.T) {
 		{"dump = '/none/x'\n" + site, "-dump: stat /none: no such file", exitFailed},
 		{"poller = 'kqueue'\n" + site, `-poller "kqueue"; want epoll or uring`, exitFailed},
 		{"config = 'x'\n" + site, `there is no key "config" here`, exitFailed},
+		{"[[listen]]\naddr = ':80'\n[[listen]]\naddr = '0.0.0.0:80'\n" + site, ":4: listen 2: addr: 0.0.0.0:80 is listened on already: listen.1.addr = \":80\"", exitFailed},
+		{"[[listen]]\n" + site, "listen 1: addr: say where to listen", exitFailed},
+		{"[[listen]]\naddr = '80'\ntls = true\n" + site, ":3: listen 1: tls: there is no certificate\nDid you mean listen.1.addr :80?", exitFailed},
+		{"[[listen]]\naddr = 'systemd:a b'\n" + site, "listen 1: addr: \"a b\" is not the name of a socket of systemd", exitFailed},
+		{"[[listen]]\naddr = 'systemd:web'\n" + site, "is all right; sites: 1; systemd has to pass sockets named web", exitOK},
+		{"[[listen]]\naddr = ':80'\nsites = ['b.tset', 'a']\n" + site + "hosts = ['b.test']\nname = 'a'", ":3: listen 1: sites: no [[site]] has the name \"b.tset\", nor such a host; did you mean b.test?", exitFailed},
+		{"[[listen]]\naddr = ':80'\nsites = []\n" + site, "listen 1: sites: the list is empty", exitFailed},
+		{"[[listen]]\naddr = ':80'\nsites = ['a']\n" + site + "hosts = ['a']\n" + site, "site 2: hosts: no [[listen]] serves this site", exitFailed},
+		{"[[listen]]\naddr = ':80'\nsites = ['a']\n[[listen]]\naddr = ':81'\nsites = ['b']\n" + site + "name = 'a'\n" + site + "name = 'b'", "is all right; sites: 2", exitOK},
+		{site + "name = 'a'\n" + site + "name = 'a'", "site 2: name: site 1 is called \"a\" too", exitFailed},
+		{"addr = ':80'\n[[listen]]\naddr = ':81'\n" + site, "-addr is for a server of one address", exitFailed},
+		{"redirect-http = ':80'\n" + site, "redirect-http: there is no HTTPS to send clients to", exitFailed},
+		{"addr = ':443'\nacme = 'a.test'\nacme-cache = '/none/x'\nredirect-http = [':443', '81']\n" + site, ":4: -redirect-http: :443 is listened on already: -addr = \":443\"\nDid you mean -redirect-http :81?", exitFailed},
 		{site + "rate = 'fast'", "site 1: rate: want a size like", exitFailed},
 		{site + "fallback = 'index.html'", "site 1: fallback: ", exitFailed},
 		{site + "fallback = '/../x'", "site 1: fallback: ", exitFailed},
@@ -352,6 +365,7 @@ func TestOneSiteFlags(t *testing.T) {
 func TestExamplesOfTheDocuments(t *testing.T) {
 	for name, cut := range map[string][2]string{
 		"../../docs/knot-config.md":           {"```toml\n", "```"},
+		"../../docs/knot-addresses.md":        {"```toml\n", "```"},
 		"../../examples/knot/kubernetes.yaml": {"knot.toml: |\n", "---"},
 	} {
 		text := testenv.Need(os.ReadFile(name))(t)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
@@ -37,6 +38,10 @@ type settings struct {
 	values []config.Value // what it says for flags
 	lines  config.Lines
 	sites  []config.Site // at least one
+
+	redirectHTTP list               // addresses that send clients to HTTPS
+	listens      []addresses.Listen // tables of the configuration; none: -addr is the address
+	points       []*addresses.Point // where to listen, by these; at least one
 }
 
 const usage = `Knot serves the files of a folder to web browsers.
@@ -58,13 +63,13 @@ For example:
   knot ./public -addr unix:/run/knot.sock
                                      a Unix socket, for a proxy in front of knot
   knot ./public -log -               show every request
-  knot ./public -addr :443 -tls-cert site.crt -tls-key site.key
-                                     HTTPS; see docs/tls.md
+  knot ./public -addr :443 -redirect-http :80 -tls-cert site.crt -tls-key site.key
+                                     HTTPS, and HTTP is sent there; see docs/tls.md
 
 A configuration file has the names of these flags, and a table for each site, with its
 hosts, headers, error pages, passwords, limits, and servers that requests are passed on to
-(HTTP, WebSocket, FastCGI). Flags override it. docs/knot-config.md
-describes it. On SIGHUP it is read again, for the sites.
+(HTTP, WebSocket, FastCGI), and one for each address if there are several. Flags override it.
+docs/knot-config.md describes it. On SIGHUP it is read again, for the sites.
 
 A folder is shown by its index.html, or with -listing by what is in it. Names that begin
 with a dot are never served (.well-known is), nor is anything outside FOLDER:
@@ -148,6 +153,7 @@ func parseReading(args []string, stdout io.Writer, read func(name string) ([]byt
 	flags := flag.NewFlagSet("knot", flag.ContinueOnError)
 	flags.StringVar(&set.root, "root", "", "`folder` to serve; the same as knot FOLDER")
 	flags.StringVar(&s.Addr, "addr", knot.DefaultAddr, "`host:port` to listen on, or unix:/path for a Unix socket; no host means every address of this machine, port 0 a free port")
+	flags.Var(&set.redirectHTTP, "redirect-http", "`addresses`, separated by commas, where clients that speak HTTP are sent to HTTPS; with -acme certificates are proved there too; none: nowhere (default: port 80 with -acme on port 443)")
 	flags.StringVar(&set.log, "log", "", "access log: a line per request is added to this `file`; - is the standard output; none by default")
 	format := flags.String("log-format", "combined", "`form` of the access log: combined, common or json")
 	flags.StringVar(&set.config, "config", "", "configuration `file`; flags on the command line override it")
@@ -250,8 +256,11 @@ func (set *settings) readConfig(flags *flag.FlagSet, read func(name string) ([]b
 			errs = append(errs, fmt.Errorf("%s:%d: %s = %q: %s", set.config, v.Line, v.Name, v.Text, flaghelp.Wanted(flags.Lookup(v.Name), err)))
 		}
 	}
-	set.values, set.sites, set.lines = file.Values, file.Sites, file.Lines
+	set.values, set.sites, set.listens, set.lines = file.Values, file.Sites, file.Listens, file.Lines
 	flags.Visit(func(f *flag.Flag) {
+		if len(set.listens) > 0 && f.Name == "addr" {
+			errs = append(errs, fmt.Errorf("-addr is for a server of one address; in %s each [[listen]] has its own", set.config))
+		}
 		if len(set.sites) > 0 && slices.Contains(ofOneSite, f.Name) {
 			errs = append(errs, fmt.Errorf("-%s is for a server of one site; in %s each [[site]] has its own", f.Name, set.config))
 		}
@@ -324,6 +333,7 @@ func (set *settings) check(others []string, format string) error {
 	s.Trust = trust
 	odd := strings.ContainsFunc(s.Name, func(r rune) bool { return r < 0x20 || r >= 0x7f })
 	errs.note(odd, "-server-name %q has a byte that does not belong into a header", s.Name)
+	errs = append(errs, set.placePoints()...)
 	return set.placed(errors.Join(errs...))
 }
 

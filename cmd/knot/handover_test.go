@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -34,6 +35,14 @@ func servesNothing(t *testing.T) (*knot.Server, net.Addr) {
 	return server, <-listening
 }
 
+// socketsOf are those of a server with one address.
+func socketsOf(server *knot.Server) func() ([]*os.File, []addresses.Socket, error) {
+	return func() ([]*os.File, []addresses.Socket, error) {
+		files, err := server.Sockets()
+		return files, make([]addresses.Socket, len(files)), err
+	}
+}
+
 // TestHandOverWhileStopping: a process hands over once, and not at all when it is to stop.
 func TestHandOverWhileStopping(t *testing.T) {
 	server, _ := servesNothing(t)
@@ -42,7 +51,7 @@ func TestHandOverWhileStopping(t *testing.T) {
 	notify := func(string) error { return nil }
 	hand := func(script string) (h *handover, end context.CancelCauseFunc) {
 		ctx, end := context.WithCancelCause(t.Context())
-		return &handover{pid: 2, program: "/bin/sh", args: []string{"-c", script}, server: server, log: discard, notify: notify, ctx: ctx, done: end}, end
+		return &handover{pid: 2, program: "/bin/sh", args: []string{"-c", script}, sockets: socketsOf(server), log: discard, notify: notify, ctx: ctx, done: end}, end
 	}
 	// Two signals in a row.
 	h, end := hand("printf ok >&3")

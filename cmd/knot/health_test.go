@@ -112,7 +112,7 @@ func TestUnderWaySinceBeforeAReload(t *testing.T) {
 	}
 	load(backend.URL)
 	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
-	server := &knot.Server{Handler: served.sites.Handle, ErrorLog: discard}
+	server := &knot.Server{Handler: served.at(knot.DefaultAddr).Handle, ErrorLog: discard}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
 	defer func() {

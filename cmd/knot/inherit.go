@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
+	"net/url"
 	"os"
 	"os/signal"
 	"strconv"
@@ -14,16 +14,17 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/netpoll"
 )
 
 const (
 	// firstInherited is the first descriptor behind standard input, output and error.
 	firstInherited = 3
 	// inheritVariable is how a knot tells the one that follows it what it has inherited: "1" or
-	// "0" for a socket of the admin address, a comma, the number of sockets to serve, and ",shared"
-	// if they are systemd's. They begin behind a pipe for the answer.
+	// "0" for a socket of the admin address, a comma, the number of sockets to serve, and, of a server with one address,
+	// ",shared" if they are systemd's. They begin behind a pipe for the answer. A server with several addresses adds
+	// ",of=" and the address of each socket, escaped as in a query, with "!" behind those of systemd's.
 	inheritVariable = "KNOT_INHERIT"
 	// successorPatience is how long a successor may take until it serves.
 	successorPatience = 30 * time.Second
@@ -31,8 +32,7 @@ const (
 
 // An inheritance is what this process got from systemd (sd_listen_fds(3)) or from its predecessor.
 type inheritance struct {
-	sockets []int    // listening ones; none: it opens its own
-	shared  bool     // systemd goes on listening on them
+	sockets []addresses.Socket
 	admin   *os.File // nil: none
 	answer  *os.File // nil: no process waits
 }
@@ -40,17 +40,22 @@ type inheritance struct {
 // inherit reads the environment, and takes out of it what is only for this process.
 func inherit(getenv func(string) string, unsetenv func(string) error, pid int) (in inheritance, err error) {
 	given := getenv(inheritVariable)
-	systemd, n := getenv("LISTEN_PID") == strconv.Itoa(pid), getenv("LISTEN_FDS")
+	systemd, n, fdNames := getenv("LISTEN_PID") == strconv.Itoa(pid), getenv("LISTEN_FDS"), getenv("LISTEN_FDNAMES")
 	for _, name := range [...]string{inheritVariable, "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		unsetenv(name)
 	}
 	next, count := firstInherited, 0
+	var names []string
+	var all addresses.Socket // what is the same for all
 	if given != "" {
-		numbers, shared := strings.CutSuffix(given, ",shared")
-		in.shared = shared
+		numbers, of, keyed := strings.Cut(given, ",of=")
+		numbers, all.Shared = strings.CutSuffix(numbers, ",shared")
 		admin, sockets, _ := strings.Cut(numbers, ",")
 		count, err = strconv.Atoi(sockets)
-		if err != nil || count < 1 || admin != "0" && admin != "1" {
+		if keyed {
+			names = strings.Split(of, ",")
+		}
+		if err != nil || count < 1 || admin != "0" && admin != "1" || keyed && len(names) != count {
 			return in, fmt.Errorf("%s=%q is not what a knot hands over", inheritVariable, given)
 		}
 		in.answer = os.NewFile(uintptr(next), "answer")
@@ -63,34 +68,28 @@ func inherit(getenv func(string) string, unsetenv func(string) error, pid int) (
 		if count, err = strconv.Atoi(n); err != nil || count < 1 || count > 1000 {
 			return in, fmt.Errorf("LISTEN_FDS=%q; want a number of sockets", n)
 		}
-		in.shared = true
+		all.Shared = true
+		names = strings.Split(fdNames, ":")
 	}
 	for i := range count {
-		in.sockets = append(in.sockets, next+i)
+		s := all
+		s.FD = next + i
+		switch {
+		case given != "" && names != nil:
+			var name string
+			name, s.Shared = strings.CutSuffix(names[i], "!")
+			if s.Addr, err = url.QueryUnescape(name); err != nil {
+				return in, fmt.Errorf("%s=%q: %w", inheritVariable, given, err)
+			}
+		case given == "":
+			s.Name = "unknown" // as sd_listen_fds_with_names(3) has it
+			if i < len(names) && names[i] != "" {
+				s.Name = names[i]
+			}
+		}
+		in.sockets = append(in.sockets, s)
 	}
 	return in, nil
-}
-
-// listeners is Server.Listeners for what was inherited, nil if nothing was. The file of a socket that
-// knot has opened itself, at addr, goes in the end.
-func (in *inheritance) listeners(addr string) func() ([]net.Listener, error) {
-	if len(in.sockets) == 0 {
-		return nil
-	}
-	return func() (all []net.Listener, err error) {
-		for _, fd := range in.sockets {
-			ln, err := netpoll.ListenOn(fd, in.shared)
-			if err != nil {
-				for _, other := range all {
-					other.Close()
-				}
-				return nil, fmt.Errorf("a socket that was handed over: %w", err)
-			}
-			ln.SetUnlinkOnClose(!in.shared && addr == "unix:"+ln.Addr().String())
-			all = append(all, ln)
-		}
-		return all, nil
-	}
 }
 
 // serving tells the predecessor that it can go.
@@ -105,10 +104,9 @@ func (in *inheritance) serving() {
 // A handover replaces this process by another one that serves on the same sockets.
 type handover struct {
 	pid     int      // of this process
-	shared  bool     // the sockets are systemd's
 	program string   // path
 	args    []string // without the program
-	server  *knot.Server
+	sockets func() ([]*os.File, []addresses.Socket, error)
 	admin   *adminServer // nil: none
 	log     *slog.Logger
 	notify  func(state string) error
@@ -190,7 +188,7 @@ func (h *handover) replace(patience time.Duration) error {
 
 // start starts the successor, with the sockets. It says on answer that it serves.
 func (h *handover) start() (pid int, answer *os.File, err error) {
-	sockets, err := h.server.Sockets()
+	sockets, of, err := h.sockets()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -216,17 +214,13 @@ func (h *handover) start() (pid int, answer *os.File, err error) {
 		return 0, nil, err
 	}
 	files = append([]*os.File{write}, files...)
-	shared := ""
-	if h.shared {
-		shared = ",shared"
-	}
 	descriptors := []uintptr{0, 1, 2}
 	for _, f := range files {
 		descriptors = append(descriptors, descriptor(f))
 	}
 	// Not by package os, which would make the sockets blocking, for us too.
 	pid, err = syscall.ForkExec(h.program, append([]string{h.program}, h.args...), &syscall.ProcAttr{
-		Env:   append(os.Environ(), fmt.Sprintf("%s=%s,%d%s", inheritVariable, admin, len(sockets), shared)),
+		Env:   append(os.Environ(), inheritVariable+"="+admin+","+describeSockets(of)),
 		Files: descriptors,
 	})
 	if err != nil {
@@ -234,6 +228,27 @@ func (h *handover) start() (pid int, answer *os.File, err error) {
 		return 0, nil, err
 	}
 	return pid, answer, nil
+}
+
+// describeSockets is what inheritVariable says of sockets: as little as a server with one address needs, so that an older
+// version understands it too.
+func describeSockets(sockets []addresses.Socket) string {
+	text, same := strconv.Itoa(len(sockets)), true
+	names := make([]string, len(sockets))
+	for i, s := range sockets {
+		same = same && s == sockets[0]
+		names[i] = url.QueryEscape(s.Addr)
+		if s.Shared {
+			names[i] += "!"
+		}
+	}
+	switch {
+	case !same || sockets[0].Addr != "":
+		return text + ",of=" + strings.Join(names, ",")
+	case sockets[0].Shared:
+		return text + ",shared"
+	}
+	return text
 }
 
 // descriptor is that of f, as it is: File.Fd would make it blocking.

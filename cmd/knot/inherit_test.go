@@ -193,7 +193,7 @@ func TestHandOverThatFails(t *testing.T) {
 		pid  int
 		want string
 	}{"/bin/false": {2, "did not come to serve"}, "/none/knot": {2, "no such file"}, "/bin/true": {1, "this is process 1"}} {
-		h := &handover{pid: c.pid, program: program, server: server, notify: func(string) error { return nil }, ctx: t.Context(), done: func(error) { t.Error("ended") }}
+		h := &handover{pid: c.pid, program: program, sockets: socketsOf(server), notify: func(string) error { return nil }, ctx: t.Context(), done: func(error) { t.Error("ended") }}
 		testenv.ErrorSays(t, h.replace(time.Minute), c.want, program)
 	}
 	resp, _ := testenv.Get(t, http.DefaultClient, "http://"+addr.String())
@@ -205,18 +205,21 @@ func TestInherit(t *testing.T) {
 	for _, test := range []struct {
 		env     map[string]string
 		sockets string
-		shared  bool
 		admin   bool
 		bad     bool
 	}{
 		{env: nil, sockets: "[]"},
-		{env: map[string]string{"LISTEN_PID": "7", "LISTEN_FDS": "2"}, sockets: "[3 4]", shared: true},
+		{env: map[string]string{"LISTEN_PID": "7", "LISTEN_FDS": "2"}, sockets: "[{3 true unknown } {4 true unknown }]"},
+		{env: map[string]string{"LISTEN_PID": "7", "LISTEN_FDS": "2", "LISTEN_FDNAMES": "web:"}, sockets: "[{3 true web } {4 true unknown }]"},
 		{env: map[string]string{"LISTEN_PID": "8", "LISTEN_FDS": "2"}, sockets: "[]"},
 		{env: map[string]string{"LISTEN_PID": "7", "LISTEN_FDS": "x"}, bad: true},
 		{env: map[string]string{"LISTEN_PID": "7", "LISTEN_FDS": "0"}, bad: true},
-		{env: map[string]string{"KNOT_INHERIT": "0,2"}, sockets: "[4 5]"},
-		{env: map[string]string{"KNOT_INHERIT": "1,1"}, sockets: "[5]", admin: true},
-		{env: map[string]string{"KNOT_INHERIT": "0,1,shared"}, sockets: "[4]", shared: true},
+		{env: map[string]string{"KNOT_INHERIT": "0,2"}, sockets: "[{4 false  } {5 false  }]"},
+		{env: map[string]string{"KNOT_INHERIT": "1,1"}, sockets: "[{5 false  }]", admin: true},
+		{env: map[string]string{"KNOT_INHERIT": "0,1,shared"}, sockets: "[{4 true  }]"},
+		{env: map[string]string{"KNOT_INHERIT": "1,3,of=%3A80,systemd%3Aw!,unix%3A%2Fa%2Cb"}, sockets: "[{5 false  :80} {6 true  systemd:w} {7 false  unix:/a,b}]", admin: true},
+		{env: map[string]string{"KNOT_INHERIT": "0,2,of=%3A80"}, bad: true},
+		{env: map[string]string{"KNOT_INHERIT": "0,1,of=%x"}, bad: true},
 		{env: map[string]string{"KNOT_INHERIT": "2,1"}, bad: true},
 		{env: map[string]string{"KNOT_INHERIT": "1,0"}, bad: true},
 		{env: map[string]string{"KNOT_INHERIT": "x"}, bad: true},
@@ -224,7 +227,7 @@ func TestInherit(t *testing.T) {
 		var removed int
 		in, err := inherit(func(name string) string { return test.env[name] }, func(string) error { removed++; return nil }, 7)
 		// The files stand for descriptors that this process uses for something else.
-		if (err != nil) != test.bad || !test.bad && (fmt.Sprint(in.sockets) != test.sockets || in.shared != test.shared || (in.admin != nil) != test.admin) || removed != 4 {
+		if (err != nil) != test.bad || !test.bad && (fmt.Sprint(in.sockets) != test.sockets || (in.admin != nil) != test.admin) || removed != 4 {
 			t.Errorf("%v: %+v, %v", test.env, in, err)
 		}
 		forget(in.answer, in.admin)

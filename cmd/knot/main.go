@@ -135,14 +135,12 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	var served running
 	defer served.close()
 	server := set.server
-	server.Handler, server.ErrorPage = served.sites.Handle, served.sites.ErrorPage
 	server.ErrorLog, server.Outgoing = errorLog, outgoing(set.sites)
 	secure, err := set.tls.open(errorLog)
 	if err != nil {
 		return err
 	}
 	defer secure.close()
-	server.TLS = secure.config
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := func() { end(nil) }
 	defer cancel()
@@ -163,18 +161,16 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		return err
 	}
 	defer admin.stop()
-	if len(from.sockets) == 0 {
-		if err := removeStale(server.Addr); err != nil {
-			return err
-		}
+	if err := set.assign(from.sockets, errorLog); err != nil {
+		return err
 	}
-	if err := set.dropRights(&from); err != nil {
+	if err := set.dropRights(errorLog); err != nil {
 		return err
 	}
 	if err := errors.Join(set.checkDump(), set.tls.checkCache()); err != nil {
 		return err
 	}
-	server.Listeners = from.listeners(server.Addr)
+	set.serveOn(&served, &secure, errorLog)
 	if err := served.load(set, errorLog); err != nil {
 		return err
 	}
@@ -182,10 +178,10 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	systemd := notifier{os.Getenv("NOTIFY_SOCKET")}
 	var once sync.Once
 	listening := make(chan struct{})
-	server.Listening = func(addr net.Addr) {
+	server.Listening = func(net.Addr) {
 		once.Do(func() {
 			defer close(listening)
-			set.announce(out, addr, admin)
+			set.announce(out, admin)
 			state.listening.Store(true)
 			admin.start()
 			from.serving()
@@ -193,7 +189,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		})
 	}
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
-	upgrade := &handover{pid: os.Getpid(), shared: from.shared, program: ownProgram(os.Args[0]), args: args, server: server, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
+	upgrade := &handover{pid: os.Getpid(), sockets: set.sockets, program: ownProgram(os.Args[0]), args: args, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
 	defer upgrade.onUpgrade(caught.upgrades, listening)()
 	defer systemd.whenDone(ctx, out, set.quiet, server.Conns)()
 	err = capriccio.Run(context.Background(), func(context.Context) error {
@@ -240,18 +236,15 @@ func (set *settings) options(log *slog.Logger) []capriccio.Option {
 }
 
 // announce writes what is served where. admin may be nil.
-func (set *settings) announce(stdout io.Writer, addr net.Addr, admin *adminServer) {
-	root, scheme := set.config, "http"
+func (set *settings) announce(stdout io.Writer, admin *adminServer) {
+	root := set.config
 	if len(set.sites) == 1 {
 		root = set.sites[0].Root
 	}
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
-	if set.server.TLS != nil {
-		scheme = "https"
-	}
-	fmt.Fprintf(stdout, "serving %s on %s\n", root, address(scheme, addr))
+	fmt.Fprintf(stdout, "serving %s on %s\n", root, strings.Join(set.listening(), ", "))
 	if admin != nil {
 		fmt.Fprintf(stdout, "admin pages on %s\n", address("http", admin.addr))
 	}
@@ -295,8 +288,11 @@ func address(scheme string, addr net.Addr) string {
 func explain(err error, set *settings) string {
 	var path *os.PathError
 	addr, flag, orUnix := set.server.Addr, "-addr", ", or unix:/path"
-	if admin := (*adminError)(nil); errors.As(err, &admin) {
-		addr, flag, orUnix = admin.addr, "-admin", ""
+	if at := (*addressError)(nil); errors.As(err, &at) {
+		addr, flag = at.addr, at.key
+		if flag == adminFlag {
+			orUnix = ""
+		}
 	}
 	switch {
 	case strings.Contains(addr, "/") && !strings.HasPrefix(addr, "unix:") && !errors.As(err, &path):

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
+	"log/slog"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -104,8 +103,8 @@ func (id identity) become() error {
 }
 
 // dropRights gives up the rights of the process for those of the user that -user says, if it says
-// one. The socket to serve on is opened before, as it may need them.
-func (set *settings) dropRights(from *inheritance) error {
+// one. The sockets to serve on are opened before, as they may need them.
+func (set *settings) dropRights(log *slog.Logger) error {
 	if set.user == "" {
 		return nil
 	}
@@ -113,16 +112,12 @@ func (set *settings) dropRights(from *inheritance) error {
 	if err != nil {
 		return fmt.Errorf("-user: %w", err)
 	}
-	if len(from.sockets) == 0 {
-		fd, err := openSocket(set.server.Addr)
-		if err != nil {
-			return err
-		}
-		from.sockets = []int{fd}
-		if path, ok := strings.CutPrefix(set.server.Addr, "unix:"); ok && !strings.HasPrefix(path, "@") {
-			if err := os.Chown(path, id.uid, id.gid); err != nil {
-				return err
-			}
+	for _, p := range set.points {
+		switch err := p.Open(id.uid, id.gid); {
+		case err != nil && p.Optional:
+			reportOptional(p, err, log)
+		case err != nil:
+			return &addressError{p.Addr, p.Key, err}
 		}
 	}
 	if err := id.become(); err != nil {
@@ -177,49 +172,4 @@ func (set *settings) dumpFolder() (string, error) {
 		return "", fmt.Errorf("-dump: %w", err)
 	}
 	return folder, nil
-}
-
-// openSocket listens on an address of -addr without a runtime.
-func openSocket(addr string) (int, error) {
-	network := "tcp"
-	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-		network, addr = "unix", path
-	}
-	var config net.ListenConfig
-	config.SetMultipathTCP(false) // it has no filters (SO_ATTACH_FILTER), and so no stop without resets: netpoll.Listener.Drain
-	ln, err := config.Listen(context.Background(), network, addr)
-	if err != nil {
-		return -1, err
-	}
-	defer ln.Close()
-	if ln, ok := ln.(*net.UnixListener); ok {
-		ln.SetUnlinkOnClose(false)
-	}
-	file, err := ln.(interface{ File() (*os.File, error) }).File()
-	if err != nil {
-		return -1, err
-	}
-	defer file.Close()
-	return unix.FcntlInt(descriptor(file), unix.F_DUPFD_CLOEXEC, 0)
-}
-
-// removeStale removes the file of a Unix socket that no process listens on any more, which one that
-// was killed has left behind.
-func removeStale(addr string) error {
-	path, ok := strings.CutPrefix(addr, "unix:")
-	if !ok {
-		return nil
-	}
-	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != os.ModeSocket {
-		return nil // listening tells
-	}
-	c, err := net.Dial("unix", path)
-	if err == nil {
-		c.Close()
-		return nil
-	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return os.Remove(path)
-	}
-	return nil
 }

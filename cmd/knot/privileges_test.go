@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -69,13 +67,6 @@ func TestUserWithoutACacheOfACME(t *testing.T) {
 			t.Errorf("%v, %q; want %q", err, out, want)
 		}
 	}
-}
-
-// TestSocketOpenedBefore: the socket for another user is one of plain TCP, on which a stop can keep new clients out.
-func TestSocketOpenedBefore(t *testing.T) {
-	fd := testenv.Need(openSocket("127.0.0.1:0"))(t)
-	defer unix.Close(fd)
-	testenv.Got(unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL))(t, unix.IPPROTO_TCP, "protocol")
 }
 
 func TestIdentities(t *testing.T) {

@@ -46,6 +46,18 @@ func start(t *testing.T, args ...string) *program {
 // startBlocked is start for a program whose output nobody reads, but for the first lines.
 func startBlocked(t *testing.T, args ...string) *program {
 	t.Helper()
+	p := startRun(t, append([]string{"-addr", "127.0.0.1:0"}, args...)...)
+	if p.url = httpURL.FindString(p.printed[0]); p.url == "" {
+		t.Fatalf("first line %q; %s", p.printed[0], p.stderr.String())
+	}
+	return p
+}
+
+var httpURL = regexp.MustCompile(`https?://127\.0\.0\.1:[1-9]\d*`)
+
+// startRun is startBlocked with an address by args.
+func startRun(t *testing.T, args ...string) *program {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
 	p := &program{t: t, stderr: &lines{each: make(chan string, 1000)}, stop: stop}
@@ -54,7 +66,7 @@ func startBlocked(t *testing.T, args ...string) *program {
 	p.out = bufio.NewReader(r)
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, append([]string{"-addr", "127.0.0.1:0", "-loops", "1"}, args...), w, p.stderr)
+		code <- run(ctx, append([]string{"-loops", "1"}, args...), w, p.stderr)
 		w.Close()
 	}()
 	p.code = sync.OnceValue(func() int { return <-code })
@@ -62,9 +74,6 @@ func startBlocked(t *testing.T, args ...string) *program {
 		line, err := p.out.ReadString('\n')
 		testenv.Must(t, err, "%q; %s", p.printed, p.stderr)
 		p.printed = append(p.printed, line)
-	}
-	if p.url = regexp.MustCompile(`https?://127\.0\.0\.1:[1-9]\d*`).FindString(p.printed[0]); p.url == "" {
-		t.Fatalf("first line %q; %s", p.printed[0], p.stderr.String())
 	}
 	return p
 }

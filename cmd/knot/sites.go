@@ -24,9 +24,10 @@ import (
 
 // built are the sites of a configuration, open.
 type built struct {
-	hosts   *site.Hosts
-	files   []*knot.Files   // of each site
-	clients []*site.Clients // of those sites that have a limit
+	hosts   map[string]*site.Hosts // by the addresses of the points
+	serving atomic.Int32           // how many of hosts are not retired; atomic
+	files   []*knot.Files          // of each site
+	clients []*site.Clients        // of those sites that have a limit
 	proxies []*proxy.Proxy
 
 	retired atomic.Bool // they serve no request any more; tunnels may go on; atomic
@@ -43,12 +44,12 @@ func (b *built) close() {
 
 // A running is what is served at the moment. Safe from anywhere.
 type running struct {
-	sites site.Switch
-	now   atomic.Pointer[built] // changed with mu held
+	now atomic.Pointer[built] // changed with mu held
 
 	mu     sync.Mutex
-	before []*built // those whose proxies may have something under way; guarded by mu
-	again  bool     // a reload was asked for before the first load; guarded by mu
+	sites  map[string]*site.Switch // by the addresses of the points, see at; guarded by mu
+	before []*built                // those whose proxies may have something under way; guarded by mu
+	again  bool                    // a reload was asked for before the first load; guarded by mu
 
 	reloads sync.Mutex // held by reload
 }
@@ -59,10 +60,15 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	b.hosts.OnRetire(func() {
-		b.retired.Store(true)
-		go b.close() // not on a loop
-	})
+	b.serving.Store(int32(len(b.hosts)))
+	for _, hosts := range b.hosts {
+		hosts.OnRetire(func() {
+			if b.serving.Add(-1) == 0 {
+				b.retired.Store(true)
+				go b.close() // not on a loop
+			}
+		})
+	}
 	for _, p := range b.proxies {
 		p.Start()
 	}
@@ -71,9 +77,33 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 	if before := r.now.Swap(b); before != nil && len(before.proxies) > 0 {
 		r.before = append(r.before, before)
 	}
-	r.sites.Set(b.hosts)
+	for addr, hosts := range b.hosts {
+		r.atLocked(addr).Set(hosts)
+	}
+	for addr, on := range r.sites {
+		if b.hosts[addr] == nil {
+			on.Set(new(site.Hosts)) // it is not in the configuration any more: all requests there get 421
+		}
+	}
 	r.mu.Unlock()
 	return nil
+}
+
+// at is what serves the sites of the point with that address.
+func (r *running) at(addr string) *site.Switch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.atLocked(addr)
+}
+
+func (r *running) atLocked(addr string) *site.Switch {
+	if r.sites == nil {
+		r.sites = make(map[string]*site.Switch)
+	}
+	if r.sites[addr] == nil {
+		r.sites[addr] = new(site.Switch)
+	}
+	return r.sites[addr]
 }
 
 // close ends what is served, when no request is under way.
@@ -128,7 +158,11 @@ func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 		return
 	}
 	log.Info("knot: the configuration was read again", "file", set.config, "sites", len(fresh.sites))
-	if changed := changedValues(set.values, fresh.values); len(changed) > 0 {
+	changed := changedValues(set.values, fresh.values)
+	if !samePoints(set.points, fresh.points) && !slices.Contains(changed, "addr") {
+		changed = append(changed, "listen")
+	}
+	if len(changed) > 0 {
 		log.Warn("knot: these keys of the configuration take effect when knot is started anew", "keys", strings.Join(changed, ", "))
 	}
 }
@@ -181,7 +215,12 @@ func changedValues(before, after []config.Value) (names []string) {
 
 // build opens the sites. The error is about all that is wrong with them.
 func build(set *settings, log *slog.Logger) (*built, error) {
-	b := &built{hosts: new(site.Hosts)}
+	b := &built{hosts: make(map[string]*site.Hosts)}
+	for _, p := range set.points {
+		if !p.Redirects {
+			b.hosts[p.Addr] = new(site.Hosts)
+		}
+	}
 	var errs []error
 	for i := range set.sites {
 		one := &set.sites[i]
@@ -232,19 +271,22 @@ func (m *mistakes) within(key string, of mistakes) {
 }
 
 // ofSite is the error about a mistake of the site with that index.
-func (set *settings) ofSite(i int, m mistake) error {
+func (set *settings) ofSite(i int, m mistake) error { return set.ofTable("site", i, m) }
+
+// ofTable is the error about a mistake of the table with that name and index.
+func (set *settings) ofTable(table string, i int, m mistake) error {
 	if set.config == "" {
 		return m.err
 	}
 	path := m.key
-	if set.lines.Of("site") != 0 || set.lines.Of("site.1") != 0 {
-		path = fmt.Sprintf("site.%d.%s", i+1, m.key)
+	if set.lines.Of(table) != 0 || set.lines.Of(table+".1") != 0 {
+		path = fmt.Sprintf("%s.%d.%s", table, i+1, m.key)
 	}
 	place := set.config
 	if line := set.lines.Of(path); line != 0 {
 		place = fmt.Sprintf("%s:%d", place, line)
 	}
-	return fmt.Errorf("%s: site %d: %w", place, i+1, m.err)
+	return fmt.Errorf("%s: %s %d: %w", place, table, i+1, m.err)
 }
 
 // add opens a site. It returns all that is wrong with it.
@@ -279,7 +321,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	if len(hosts) == 0 {
 		hosts = []string{"*"}
 	}
-	note("hosts", b.hosts.Add(s, hosts...))
+	note("hosts", set.addTo(b.hosts, s, c, hosts))
 	b.addProxies(s, c.Proxies, log, &wrong)
 	if s.Clients != nil {
 		b.clients = append(b.clients, s.Clients)

@@ -101,6 +101,9 @@ func checkACMEHost(host string) error {
 	return nil
 }
 
+// isOn reports whether there is anything that HTTPS could be served with.
+func (t *tlsSettings) isOn() bool { return len(t.certs) > 0 || len(t.acmeHosts) > 0 }
+
 func (t *tlsSettings) version() uint16 {
 	if t.min == "1.3" {
 		return tls.VersionTLS13
@@ -111,8 +114,9 @@ func (t *tlsSettings) version() uint16 {
 // A secured is what a server has of TLS. The zero value is that of a server without.
 type secured struct {
 	config *tls.Config
-	reload func() // reads the files again; nil: there is none
-	stop   func() // ends what open has begun; nil: nothing
+	reload func()              // reads the files again; nil: there is none
+	stop   func()              // ends what open has begun; nil: nothing
+	prove  func() knot.Handler // answers what an authority asks by HTTP (HTTP-01); nil: no authority does
 }
 
 func (s *secured) close() {
@@ -136,7 +140,7 @@ func (t *tlsSettings) open(errorLog *slog.Logger) (s secured, err error) {
 		s.reload, s.stop = t.keepFresh(keyring, errorLog)
 	}
 	if len(t.acmeHosts) > 0 {
-		s.config = t.withACME(s.config, keyring, errorLog)
+		s.config, s.prove = t.withACME(s.config, keyring, errorLog)
 	}
 	if s.config != nil && !t.http2 {
 		s.config.NextProtos = slices.DeleteFunc(append(knot.Protocols(), s.config.NextProtos...), func(p string) bool { return p == "h2" })
@@ -190,7 +194,7 @@ func overdue(leaf *x509.Certificate) bool {
 }
 
 // withACME adds certificates that an authority gives. Those of files go before.
-func (t *tlsSettings) withACME(config *tls.Config, keyring *certs.Keyring, errorLog *slog.Logger) *tls.Config {
+func (t *tlsSettings) withACME(config *tls.Config, keyring *certs.Keyring, errorLog *slog.Logger) (with *tls.Config, prove func() knot.Handler) {
 	manager := &autocert.Manager{
 		Prompt: autocert.AcceptTOS, HostPolicy: autocert.HostWhitelist(t.acmeHosts...),
 		Cache: autocert.DirCache(t.acmeCache), Email: t.acmeEmail,
@@ -227,5 +231,7 @@ func (t *tlsSettings) withACME(config *tls.Config, keyring *certs.Keyring, error
 		}
 		return cert, err
 	}
-	return config
+	return config, func() knot.Handler { // from then on it offers the authority HTTP-01 too
+		return knot.AdaptHTTP(knot.OffloadHTTP(manager.HTTPHandler(http.NotFoundHandler())))
+	}
 }

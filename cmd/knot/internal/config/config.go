@@ -17,15 +17,17 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
 
 // A File is what a configuration file says.
 type File struct {
 	// Values of flags, as text.
-	Values []Value
-	Sites  []Site
-	Lines  Lines
+	Values  []Value
+	Listens []addresses.Listen
+	Sites   []Site
+	Lines   Lines
 }
 
 // A Value is that of a flag.
@@ -36,6 +38,7 @@ type Value struct {
 
 // A Site is a table [[site]].
 type Site struct {
+	Name              string            `toml:"name"`
 	Hosts             []string          `toml:"hosts"`
 	Root              string            `toml:"root"`
 	Index             []string          `toml:"index"`
@@ -125,7 +128,8 @@ type Password struct {
 
 // document is what the decoder fills in; the rest of the top level is for flags.
 type document struct {
-	Sites []Site `toml:"site"`
+	Listens []addresses.Listen `toml:"listen"`
+	Sites   []Site             `toml:"site"`
 }
 
 // Read reads the text of the file called name. flags are the names that its top level may have
@@ -144,7 +148,7 @@ func Read(name string, text []byte, flags []string) (*File, error) {
 	if err := toml.Unmarshal(text, &all); err != nil {
 		return nil, wrong(name, err)
 	}
-	file := &File{Sites: doc.Sites, Lines: linesOf(text)}
+	file := &File{Listens: doc.Listens, Sites: doc.Sites, Lines: linesOf(text)}
 	var errs []error
 	if unknown != nil {
 		for i := range unknown.Errors {
@@ -216,7 +220,7 @@ func wrong(name string, err error) error {
 
 // unknownKey is the error that there is no such key, and what may have been meant.
 func unknownKey(key, flags []string) string {
-	known := append([]string{"site"}, flags...)
+	known := append([]string{"site", "listen"}, flags...)
 	place := "here"
 	if len(key) > 1 {
 		known, place = keysOf(reflect.TypeFor[document](), key[:len(key)-1]), "in "+strings.Join(key[:len(key)-1], ".")

@@ -143,6 +143,11 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		}
 		return keys
 	}
+	for _, name := range keysOf(reflect.TypeFor[document](), []string{"listen"}) {
+		if documented("knot-addresses.md", "## [[listen]]")[name] == "" {
+			t.Errorf("knot-addresses.md: %q is not documented", name)
+		}
+	}
 	tables := map[string]bool{"header": true, "password": true, "proxy": true} // have sections of their own
 	site := reflect.TypeFor[Site]()
 	for _, section := range []struct{ page, heading, table string }{

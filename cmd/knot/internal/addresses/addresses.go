@@ -1,0 +1,257 @@
+// Package addresses is where command knot listens: the tables [[listen]] of its configuration, which of the sockets that
+// systemd or a predecessor has handed over belong to which of them, and opening the rest.
+package addresses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/netpoll"
+)
+
+// Most is how many addresses a server may have.
+const Most = 256
+
+const (
+	ofUnix    = "unix:"    // begins an address that is the path of a Unix socket
+	ofSystemd = "systemd:" // begins an address that is the name of sockets of systemd's
+)
+
+// A Listen is a table [[listen]].
+type Listen struct {
+	Addr  string   `toml:"addr"`
+	TLS   *bool    `toml:"tls"`
+	Sites []string `toml:"sites"`
+}
+
+// A Point is an address that is listened on, and how its connections are served.
+type Point struct {
+	Addr      string   // host:port, unix:/path or systemd:NAME; a successor finds its sockets by it
+	Key       string   // where it is configured, as listen.2.addr or -addr
+	TLS       bool     // they speak TLS
+	Sites     []string // names and hosts of the sites that are served; nil: all
+	Redirects bool     // no site is served, clients are sent to HTTPS
+	Optional  bool     // it is there by default, and need not be possible
+	TakesAll  bool     // it has the sockets that belong to no other Point
+
+	sockets []Socket
+	opened  []*netpoll.Listener
+}
+
+// A Socket listens already.
+type Socket struct {
+	FD     int
+	Shared bool   // systemd goes on listening on it
+	Name   string // that systemd has given it; "": it is not from there
+	Addr   string // Point.Addr of the predecessor's; "": it has not said
+}
+
+// Check reports what is wrong with the form of an address. Names of hosts are not looked up.
+func Check(addr string) error {
+	if path, ok := strings.CutPrefix(addr, ofUnix); ok {
+		if path == "" {
+			return errors.New("unix: names no socket; want unix:/path")
+		}
+		return nil
+	}
+	if name, ok := strings.CutPrefix(addr, ofSystemd); ok {
+		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == ':' || r >= 0x7f }) {
+			return fmt.Errorf("%q is not the name of a socket of systemd; want systemd:NAME, as FileDescriptorName= says or the socket unit is called", name)
+		}
+		return nil
+	}
+	return CheckTCP(addr)
+}
+
+// CheckTCP is Check for host:port alone.
+func CheckTCP(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil && port != "" {
+		_, err = net.LookupPort("tcp", port)
+	}
+	return err
+}
+
+// Port is that of host:port; 0: it has none, or a free one is taken.
+func Port(addr string) int {
+	if strings.HasPrefix(addr, ofUnix) || strings.HasPrefix(addr, ofSystemd) {
+		return 0
+	}
+	_, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return 0
+	}
+	port, _ := net.LookupPort("tcp", text)
+	return port
+}
+
+// Same reports whether two addresses can't both be listened on, as far as can be told without looking up names.
+func Same(a, b string) bool {
+	if Port(a) == 0 || Port(b) == 0 {
+		_, port, _ := net.SplitHostPort(a)
+		return a == b && (Port(a) != 0 || port != "0")
+	}
+	hostA, _, _ := net.SplitHostPort(a)
+	hostB, _, _ := net.SplitHostPort(b)
+	return Port(a) == Port(b) && (hostA == hostB || anyHost(hostA) && anyHost(hostB))
+}
+
+func anyHost(host string) bool { return host == "" || host == "0.0.0.0" || host == "::" }
+
+// WithPort is the address with the same host and another port.
+func WithPort(addr string, port int) string {
+	host, _, _ := net.SplitHostPort(addr)
+	return net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+// Assign gives the sockets to the points that they belong to: by the address that a predecessor has said, by the name that
+// systemd has given, by the address that they are bound to, and the rest to the Point that takes all. It returns those
+// that no Point has.
+func Assign(points []*Point, sockets []Socket) (unused []Socket, err error) {
+	var names []string
+	for _, s := range sockets {
+		if s.Name != "" && !slices.Contains(names, s.Name) {
+			names = append(names, s.Name)
+		}
+		if p := ownerOf(points, s); p != nil {
+			p.sockets = append(p.sockets, s)
+		} else {
+			unused = append(unused, s)
+		}
+	}
+	var errs []error
+	for _, p := range points {
+		if name, ok := strings.CutPrefix(p.Addr, ofSystemd); ok && len(p.sockets) == 0 {
+			passed := "it has passed none: knot must be started by a socket unit"
+			if len(names) > 0 {
+				passed = fmt.Sprintf("it has passed %s", strings.Join(names, ", "))
+			}
+			errs = append(errs, fmt.Errorf("%s: there is no socket named %q from systemd; %s", p.Key, name, passed))
+		}
+	}
+	return unused, errors.Join(errs...)
+}
+
+func ownerOf(points []*Point, s Socket) *Point {
+	for _, p := range points {
+		if s.Addr != "" && s.Addr == p.Addr || s.Name != "" && p.Addr == ofSystemd+s.Name {
+			return p
+		}
+	}
+	if s.Addr != "" {
+		return nil
+	}
+	for _, p := range points {
+		if p.bindsTo(s.FD) {
+			return p
+		}
+	}
+	for _, p := range points {
+		if p.TakesAll && !strings.HasPrefix(p.Addr, ofSystemd) {
+			return p
+		}
+	}
+	return nil
+}
+
+// bindsTo reports whether the socket is bound to the address of p.
+func (p *Point) bindsTo(fd int) bool {
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		return false
+	}
+	port, ip := 0, netip.Addr{}
+	switch bound := bound.(type) {
+	case *unix.SockaddrUnix:
+		return p.Addr == ofUnix+bound.Name
+	case *unix.SockaddrInet4:
+		port, ip = bound.Port, netip.AddrFrom4(bound.Addr)
+	case *unix.SockaddrInet6:
+		port, ip = bound.Port, netip.AddrFrom16(bound.Addr).Unmap()
+	}
+	if port == 0 || port != Port(p.Addr) {
+		return false
+	}
+	host, _, _ := net.SplitHostPort(p.Addr)
+	if anyHost(host) {
+		return ip.IsUnspecified()
+	}
+	want, err := netip.ParseAddr(host)
+	return err == nil && want.Unmap() == ip || host == "localhost" && ip.IsLoopback()
+}
+
+// Listen makes listeners of the sockets, or opens one. The file of a Unix socket that systemd has not opened goes in the
+// end. It must be called in a task.
+func (p *Point) Listen(log *slog.Logger) ([]*netpoll.Listener, error) {
+	if len(p.sockets) == 0 {
+		network, addr := networkOf(p.Addr)
+		ln, err := netpoll.ListenConfig{Log: log}.Listen(context.Background(), network, addr)
+		if err != nil {
+			return nil, err
+		}
+		p.opened = []*netpoll.Listener{ln}
+		return p.opened, nil
+	}
+	for _, s := range p.sockets {
+		ln, err := netpoll.ListenOn(s.FD, s.Shared)
+		if err != nil {
+			p.Close()
+			return nil, fmt.Errorf("a socket that was handed over: %w", err)
+		}
+		ln.SetUnlinkOnClose(!s.Shared && p.Addr == ofUnix+ln.Addr().String())
+		p.opened = append(p.opened, ln)
+	}
+	return p.opened, nil
+}
+
+// Close closes what Listen has returned.
+func (p *Point) Close() {
+	for _, ln := range p.opened {
+		ln.Close()
+	}
+	p.opened = nil
+}
+
+// Listening are the addresses that are listened on.
+func (p *Point) Listening() (all []net.Addr) {
+	for _, ln := range p.opened {
+		all = append(all, ln.Addr())
+	}
+	return all
+}
+
+// Files are duplicates of the sockets, as a successor gets them in Assign, by place. The caller closes them.
+func (p *Point) Files() (files []*os.File, sockets []Socket, err error) {
+	for i, ln := range p.opened {
+		some, err := ln.Files()
+		if err != nil {
+			for _, f := range files {
+				f.Close()
+			}
+			return nil, nil, err
+		}
+		shared := i < len(p.sockets) && p.sockets[i].Shared
+		for _, f := range some {
+			files = append(files, f)
+			sockets = append(sockets, Socket{Shared: shared, Addr: p.Addr})
+		}
+	}
+	return files, sockets, nil
+}
+
+func networkOf(addr string) (network, rest string) {
+	if path, ok := strings.CutPrefix(addr, ofUnix); ok {
+		return "unix", path
+	}
+	return "tcp", addr
+}

@@ -1,0 +1,76 @@
+package addresses
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Open opens a socket without a runtime, unless there is one. The file of a Unix socket belongs to the user and group then.
+func (p *Point) Open(uid, gid int) error {
+	if len(p.sockets) > 0 {
+		return nil
+	}
+	fd, err := openSocket(p.Addr)
+	if err != nil {
+		return err
+	}
+	p.sockets = []Socket{{FD: fd}}
+	if path, ok := strings.CutPrefix(p.Addr, ofUnix); ok && !strings.HasPrefix(path, "@") {
+		return os.Chown(path, uid, gid)
+	}
+	return nil
+}
+
+// openSocket listens on an address.
+func openSocket(addr string) (int, error) {
+	network, addr := networkOf(addr)
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // it has no filters (SO_ATTACH_FILTER), and so no stop without resets: netpoll.Listener.Drain
+	ln, err := config.Listen(context.Background(), network, addr)
+	if err != nil {
+		return -1, err
+	}
+	defer ln.Close()
+	if ln, ok := ln.(*net.UnixListener); ok {
+		ln.SetUnlinkOnClose(false)
+	}
+	file, err := ln.(interface{ File() (*os.File, error) }).File()
+	if err != nil {
+		return -1, err
+	}
+	defer file.Close()
+	duplicate := -1
+	raw, err := file.SyscallConn() // File.Fd would make it blocking
+	if err != nil {
+		return -1, err
+	}
+	controlErr := raw.Control(func(fd uintptr) { duplicate, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
+	return duplicate, errors.Join(err, controlErr)
+}
+
+// RemoveStale removes the file of a Unix socket that no process listens on any more, which one that
+// was killed has left behind.
+func (p *Point) RemoveStale() error {
+	path, ok := strings.CutPrefix(p.Addr, ofUnix)
+	if !ok || len(p.sockets) > 0 {
+		return nil
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != os.ModeSocket {
+		return nil // listening tells
+	}
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		c.Close()
+		return nil
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return os.Remove(path)
+	}
+	return nil
+}

@@ -1,0 +1,332 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
+	"github.com/capriccio-go/capriccio/internal/flaghelp"
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+const (
+	redirectFlag = "-redirect-http"
+	nowhere      = "none" // of that flag
+)
+
+// placePoints makes the points of the tables [[listen]], or of -addr, and those of -redirect-http.
+func (set *settings) placePoints() (errs []error) {
+	if n := len(set.listens); n > addresses.Most {
+		errs = append(errs, fmt.Errorf("%s: there are %d tables [[listen]]; want at most %d", set.config, n, addresses.Most))
+		set.listens = set.listens[:addresses.Most]
+	}
+	for i := range set.listens {
+		p, wrong := set.pointOf(i)
+		for _, m := range wrong {
+			errs = append(errs, set.ofTable("listen", i, m))
+		}
+		set.points = append(set.points, p)
+	}
+	if len(set.points) == 0 {
+		set.points = []*addresses.Point{{Addr: set.server.Addr, Key: "-addr", TLS: set.tls.isOn(), TakesAll: true}}
+	}
+	return slices.Concat(errs, set.checkNames(), set.placeRedirects())
+}
+
+// pointOf is the point of the table with that index, and what is wrong with it.
+func (set *settings) pointOf(i int) (p *addresses.Point, wrong mistakes) {
+	l := &set.listens[i]
+	p = &addresses.Point{Addr: l.Addr, Key: fmt.Sprintf("listen.%d.addr", i+1), Sites: l.Sites, TLS: set.tls.isOn()}
+	if l.TLS != nil {
+		p.TLS = *l.TLS
+	}
+	if p.TLS && !set.tls.isOn() {
+		wrong.note("tls", errors.New("there is no certificate; want tls-cert and tls-key, or acme, at the top of the file"))
+	}
+	if l.Addr == "" {
+		wrong.note("addr", errors.New(`say where to listen, as ":443", "unix:/path" or "systemd:NAME"`))
+	} else if err := addresses.Check(l.Addr); err != nil {
+		wrong.note("addr", errors.New(explain(&addressError{l.Addr, p.Key, err}, set)))
+	}
+	for _, before := range set.points {
+		if addresses.Same(before.Addr, p.Addr) {
+			wrong.note("addr", fmt.Errorf("%s is listened on already: %s = %q", p.Addr, before.Key, before.Addr))
+		}
+	}
+	if l.Sites != nil && len(l.Sites) == 0 {
+		wrong.note("sites", errors.New("the list is empty; without it all sites are served"))
+	}
+	for _, name := range l.Sites {
+		var known []string
+		for i := range set.sites {
+			known = append(known, namesOf(&set.sites[i])...)
+		}
+		if slices.Contains(known, name) {
+			continue
+		}
+		text := fmt.Sprintf("no [[site]] has the name %q, nor such a host", name)
+		if near := flaghelp.Nearest(name, known); near != "" {
+			text += fmt.Sprintf("; did you mean %s?", near)
+		}
+		wrong.note("sites", errors.New(text))
+	}
+	return p, wrong
+}
+
+// namesOf are what a site may be called by in a table [[listen]].
+func namesOf(c *config.Site) (names []string) {
+	if c.Name != "" {
+		names = append(names, c.Name)
+	}
+	return append(names, c.Hosts...)
+}
+
+// placeRedirects makes the points of -redirect-http, or those that are there by default.
+func (set *settings) placeRedirects() (errs []error) {
+	secure := slices.ContainsFunc(set.points, func(p *addresses.Point) bool { return p.TLS })
+	given := set.redirectHTTP
+	if len(given) == 1 && given[0] == nowhere {
+		return nil
+	}
+	if len(given) > 0 && !secure {
+		return []error{fmt.Errorf("%s: there is no HTTPS to send clients to; want -tls-cert and -tls-key, or -acme", redirectFlag)}
+	}
+	byDefault := len(given) == 0 && len(set.tls.acmeHosts) > 0
+	for _, p := range set.points {
+		if byDefault && p.TLS && addresses.Port(p.Addr) == 443 {
+			given = append(given, addresses.WithPort(p.Addr, 80))
+		}
+	}
+	for _, addr := range given {
+		err := addresses.Check(addr)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %s", redirectFlag, explain(&addressError{addr, redirectFlag, err}, set)))
+			continue
+		}
+		twice := slices.IndexFunc(set.points, func(p *addresses.Point) bool { return addresses.Same(p.Addr, addr) })
+		switch {
+		case twice < 0:
+			set.points = append(set.points, &addresses.Point{Addr: addr, Key: redirectFlag, Redirects: true, Optional: byDefault})
+		case !byDefault:
+			before := set.points[twice]
+			errs = append(errs, fmt.Errorf("%s: %s is listened on already: %s = %q", redirectFlag, addr, before.Key, before.Addr))
+		}
+	}
+	return errs
+}
+
+// checkNames reports names of sites that two have.
+func (set *settings) checkNames() (errs []error) {
+	at := make(map[string]int)
+	for i := range set.sites {
+		name := set.sites[i].Name
+		if before, twice := at[name]; name != "" && twice {
+			m := mistake{"name", fmt.Errorf("name: site %d is called %q too", before+1, name)}
+			errs = append(errs, set.ofSite(i, m))
+		}
+		at[name] = i
+	}
+	return errs
+}
+
+// addTo adds a site to the hosts of each point that serves it.
+func (set *settings) addTo(hosts map[string]*site.Hosts, s *site.Site, c *config.Site, names []string) (first error) {
+	on := 0
+	for _, p := range set.points {
+		if p.Redirects || p.Sites != nil && !slices.ContainsFunc(namesOf(c), func(name string) bool { return slices.Contains(p.Sites, name) }) {
+			continue
+		}
+		on++
+		if err := hosts[p.Addr].Add(s, names...); err != nil && first == nil {
+			first = err
+		}
+	}
+	if on == 0 && len(set.listens) > 0 {
+		return errors.New("no [[listen]] serves this site; want its name or one of its hosts in sites of one")
+	}
+	return first
+}
+
+// toBePassed names the sockets that systemd has to pass.
+func (set *settings) toBePassed() string {
+	var names []string
+	for _, p := range set.points {
+		if name, ok := strings.CutPrefix(p.Addr, "systemd:"); ok {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; systemd has to pass sockets named " + strings.Join(names, ", ")
+}
+
+// samePoints reports whether the same addresses are listened on, in the same way.
+func samePoints(before, after []*addresses.Point) bool {
+	ways := func(points []*addresses.Point) []string {
+		all := make(map[string]bool)
+		for _, p := range points {
+			all[fmt.Sprint(p.Addr, p.TLS, p.Redirects)] = true
+		}
+		return slices.Sorted(maps.Keys(all))
+	}
+	return slices.Equal(ways(before), ways(after))
+}
+
+// assign gives the sockets that were handed over to the points. Sockets that no point wants are closed.
+func (set *settings) assign(sockets []addresses.Socket, log *slog.Logger) error {
+	unused, err := addresses.Assign(set.points, sockets)
+	for _, s := range unused {
+		log.Warn("knot: an inherited socket is not in the configuration, and is closed", "name", s.Name, "addr", s.Addr)
+		unix.Close(s.FD)
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range set.points {
+		if err := p.RemoveStale(); err != nil && !p.Optional {
+			return &addressError{p.Addr, p.Key, err}
+		}
+	}
+	return nil
+}
+
+// reportOptional says that an address that is there by default can't be listened on.
+func reportOptional(p *addresses.Point, err error, log *slog.Logger) {
+	log.Warn("knot: clients that speak HTTP are not sent to HTTPS; -redirect-http none says that they need not be", "addr", p.Addr, "error", err)
+}
+
+// serveOn has the server listen on the points, and serve what belongs to each.
+func (set *settings) serveOn(served *running, secure *secured, log *slog.Logger) {
+	server := set.server
+	if len(set.points) == 1 { // which costs its connections nothing
+		p := set.points[0]
+		sites := served.at(p.Addr)
+		server.Handler, server.ErrorPage = sites.Handle, sites.ErrorPage
+		if p.TLS {
+			server.TLS = secure.config
+		}
+	}
+	server.Listeners = func() (all []net.Listener, err error) {
+		for _, p := range set.points {
+			listeners, err := p.Listen(log)
+			if err != nil && p.Optional {
+				reportOptional(p, err, log)
+				continue
+			}
+			if err != nil {
+				for _, other := range set.points {
+					other.Close()
+				}
+				return nil, &addressError{p.Addr, p.Key, err}
+			}
+			for _, ln := range listeners {
+				if len(set.points) == 1 {
+					all = append(all, ln)
+				} else {
+					all = append(all, set.endpoint(p, ln, served, secure))
+				}
+			}
+		}
+		return all, nil
+	}
+}
+
+// endpoint serves what belongs to p on ln.
+func (set *settings) endpoint(p *addresses.Point, ln net.Listener, served *running, secure *secured) *knot.Endpoint {
+	if p.Redirects {
+		to := redirect.ToHTTPS{From: portOf(ln), To: set.securePort(), Known: func(host []byte) bool { return set.knows(served, host) }}
+		if secure.prove != nil {
+			to.Prove = secure.prove()
+		}
+		return &knot.Endpoint{Listener: ln, Handler: to.Handle}
+	}
+	sites := served.at(p.Addr)
+	e := &knot.Endpoint{Listener: ln, Handler: sites.Handle, ErrorPage: sites.ErrorPage}
+	if p.TLS {
+		e.TLS = secure.config
+	}
+	return e
+}
+
+// securePort is the port of HTTPS: that of the first address that has one.
+func (set *settings) securePort() int {
+	for _, p := range set.points {
+		if !p.TLS {
+			continue
+		}
+		if port := addresses.Port(p.Addr); port != 0 {
+			return port
+		}
+		for _, ln := range p.Listening() {
+			if tcp, ok := ln.(*net.TCPAddr); ok {
+				return tcp.Port
+			}
+		}
+	}
+	return redirect.HTTPS
+}
+
+func portOf(ln net.Listener) int {
+	if tcp, ok := ln.Addr().(*net.TCPAddr); ok {
+		return tcp.Port
+	}
+	return redirect.HTTP
+}
+
+// knows reports whether a site is served over HTTPS under the name of that host.
+func (set *settings) knows(served *running, host []byte) bool {
+	now := served.now.Load()
+	return now != nil && slices.ContainsFunc(set.points, func(p *addresses.Point) bool {
+		hosts := now.hosts[p.Addr]
+		return p.TLS && hosts != nil && hosts.Site(host) != nil
+	})
+}
+
+// listening are the addresses that are listened on, as something to click on.
+func (set *settings) listening() (all []string) {
+	for _, p := range set.points {
+		scheme, note := "http", ""
+		switch {
+		case p.TLS:
+			scheme = "https"
+		case p.Redirects:
+			note = " (sends clients to HTTPS)"
+		}
+		for _, addr := range p.Listening() {
+			all = append(all, address(scheme, addr)+note)
+		}
+	}
+	return all
+}
+
+// sockets are those of all points, for a successor.
+func (set *settings) sockets() (files []*os.File, sockets []addresses.Socket, err error) {
+	for _, p := range set.points {
+		some, of, err := p.Files()
+		if err != nil {
+			for _, f := range files {
+				f.Close()
+			}
+			return nil, nil, err
+		}
+		files, sockets = append(files, some...), append(sockets, of...)
+	}
+	if len(set.points) == 1 && set.points[0].TakesAll {
+		for i := range sockets {
+			sockets[i].Addr = "" // the successor has no other either
+		}
+	}
+	return files, sockets, nil
+}
