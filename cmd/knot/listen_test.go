@@ -53,8 +53,12 @@ sites = ["intranet"]
 addr = "unix:%s"
 tls = false
 [[site]]
-hosts = ["a.example"]
+hosts = ["a.example", "www.a.example"]
 root = %q
+[[site.redirect]]
+host = "www.a.example"
+to = "https://a.example"
+status = 301
 [[site]]
 name = "intranet"
 root = %q
@@ -82,6 +86,7 @@ root = %q
 	port := public[strings.LastIndexByte(public, ':'):]
 	expect(false, public, "a.example", 200, "site a")
 	expect(false, public, "b.example", 421, "421")
+	expect(false, public+"/x?y", "www.a.example", 301, "https://a.example/x?y")
 	expect(false, intranet, "a.example", 200, "site b")
 	expect(true, unix, "a.example", 200, "site a")
 	expect(true, unix, "b.example", 200, "site b")

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
@@ -309,6 +310,9 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	} else if c.ListingMax > 0 && !c.Listing {
 		note("listing-max", errors.New("there are no listings; want listing = true too"))
 	}
+	if len(c.Redirects) > 0 {
+		s.Steps = append(s.Steps, redirects(c, &wrong).Handle)
+	}
 	s.Headers = headerRules(c.Headers, &wrong)
 	s.Realms = realms(c.Passwords, &wrong)
 	if c.RequestsPerSecond == 0 && (c.Burst != 0 || c.MaxClients != 0) {
@@ -327,7 +331,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 		b.clients = append(b.clients, s.Clients)
 	}
 	needsRoot := len(c.ErrorPages) > 0 || len(c.Index) > 0 || c.Listing || c.Fallback != "" || c.MaxRanges != 0
-	if c.Root == "" && len(c.Proxies) > 0 && !needsRoot { // nothing but a proxy
+	if c.Root == "" && len(c.Proxies)+len(c.Redirects) > 0 && !needsRoot { // no files
 		if slices.ContainsFunc(c.Headers, func(h config.Header) bool { return !h.Always }) {
 			note("header", errors.New("there is no root, and no file that a header could be added to; want always = true"))
 		}
@@ -420,6 +424,18 @@ func size(text string) (int64, error) {
 	var s byteSize
 	err := s.Set(text)
 	return int64(s), err
+}
+
+func redirects(c *config.Site, wrong *mistakes) *redirect.Rules {
+	rules, faults := redirect.New(c.Redirects, c.Hosts)
+	for _, i := range slices.Sorted(maps.Keys(faults)) {
+		var of mistakes
+		for _, f := range faults[i] {
+			of.note(f.Key, f.Err)
+		}
+		wrong.within(fmt.Sprint("redirect.", i+1), of)
+	}
+	return rules
 }
 
 func headerRules(given []config.Header, wrong *mistakes) (rules []site.HeaderRule) {

@@ -18,6 +18,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
 
@@ -53,6 +54,7 @@ type Site struct {
 	Burst             float64           `toml:"burst"`
 	MaxClients        int               `toml:"max-clients"`
 	ErrorPages        map[string]string `toml:"error-pages"`
+	Redirects         []redirect.Config `toml:"redirect"`
 	Headers           []Header          `toml:"header"`
 	Passwords         []Password        `toml:"password"`
 	Proxies           []Proxy           `toml:"proxy"`

@@ -12,6 +12,8 @@ import (
 type Site struct {
 	// Files are what it serves. Give them FileHeaders(Headers) as FilesConfig.Header. nil: there are none.
 	Files *knot.Files
+	// Steps are asked in order, before passwords, until one has answered.
+	Steps []Step
 	// Routes go before files; the first one that matches counts.
 	Routes []Route
 	// Headers are added to responses.
@@ -35,6 +37,9 @@ type Site struct {
 	// Clients limits how often each client may ask; nil: no limit. Several sites may share one.
 	Clients *Clients
 }
+
+// A Step answers some requests in place of all that follows, and reports whether it has answered. It may park.
+type Step func(x *knot.Ctx) (answered bool, err error)
 
 // A Route has requests answered by something else than files.
 type Route struct {
@@ -72,6 +77,11 @@ func (s *Site) serve(x *knot.Ctx) error {
 	if s.Clients != nil {
 		if wait := s.Clients.take(x); wait > 0 {
 			return tooMany(x, wait)
+		}
+	}
+	for _, step := range s.Steps {
+		if answered, err := step(x); answered {
+			return err
 		}
 	}
 	if err := s.login(x); err != nil {
