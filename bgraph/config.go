@@ -3,8 +3,8 @@ package bgraph
 // A Config says how much of the blocking graph a runtime learns; see capriccio.WithGraph. Every zero field has a default.
 type Config struct {
 	// Sampling is N to time one wait in N, and the step after it; counts are always
-	// exact. 0: 20, the ratio of the paper (section 5.2), but 160, each of which counts as eight,
-	// where steps take less than 400 ns. 1: all.
+	// exact. 1: all waits. 0: 20, the ratio of the paper (section 5.2); where steps take less than
+	// 400 ns it is 160, and a timed wait counts as eight.
 	Sampling int
 	// HeapEvery is N to measure the heap that a step allocates on about one wait in N,
 	// which costs a microsecond each time; 0: 320; negative: never. It is measured besides

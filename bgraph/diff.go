@@ -38,7 +38,7 @@ func Diff(before, after *Snapshot) (*Snapshot, error) {
 	if before.Period || after.Period {
 		return nil, errors.New("bgraph: no difference: one of the two is a difference itself, and covers a time of its own; compare them instead")
 	}
-	if after.Taken.Before(before.Taken) && after.Span <= before.Span { // else somebody has set the clock back
+	if after.Taken.Before(before.Taken) && after.Span <= before.Span { // if Span has grown, the clock was set back
 		return nil, errors.New("bgraph: no difference: the second snapshot was taken before the first; exchange them")
 	}
 	d := difference{out: after.Clone(), before: before}
@@ -316,7 +316,7 @@ func trimmed[S ~[]uint64](counts S) S {
 }
 
 // dropIdle leaves out edges where nothing happened, and nodes where nothing happened
-// and nobody is.
+// and no task is.
 func (s *Snapshot) dropIdle() {
 	used := map[Key]bool{KeyStart: true, KeyEnd: true}
 	for _, c := range s.Crossings {

@@ -108,11 +108,11 @@ func advice(path string, err error) string {
 }
 
 // ReadFile reads the dump in the file at path, see Decode. A pipe is read until its
-// other end is closed, one that nobody has open is empty.
+// other end is closed; a pipe without a writer is empty.
 //
 // It waits for the disk, so a task should call it through task.Offload.
 func ReadFile(path string) (*Snapshot, error) {
-	// Opening a pipe that nobody writes to would wait for ever.
+	// Without O_NONBLOCK, opening a pipe without a writer would block for ever.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("bgraph: opening the dump %q: %w", path, reason(err))

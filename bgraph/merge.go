@@ -376,7 +376,7 @@ func addNumber(to *int64, b int64) {
 	*to = min(*to, tooMuch-b) + b
 }
 
-// mergeMoments returns those of all values of which wa have the moments a and wb have b.
+// mergeMoments returns the moments of two sets of values together: a with the weight wa, b with wb.
 func mergeMoments(a Moments, wa float64, b Moments, wb float64) Moments {
 	if wa+wb == 0 {
 		return Moments{}

@@ -181,13 +181,13 @@ type Times struct {
 	Hist  Histogram `json:"hist"`
 	Fine  []uint64  `json:"fine,omitempty"` // each bucket of Hist in four parts of equal width; nil: not known
 
-	// First and FirstSum are those that were measured before sampling set in, part of
-	// Count and Sum: all of the first, where the rest is a sample. See Estimate.
+	// First and FirstSum are the part of Count and Sum that was measured before sampling set
+	// in: every duration at first, then a sample. See Estimate.
 	First    uint64 `json:"first,omitempty"`
 	FirstSum Nanos  `json:"first_sum,omitempty"`
 }
 
-// Estimate is what n durations come to in all, of which t were measured: the first ones
+// Estimate is the sum of n durations, estimated from the measured ones in t: the first ones
 // count as they are, and the mean of the sample stands for all others.
 func (t *Times) Estimate(n uint64) float64 {
 	if t.Count == 0 {
@@ -222,7 +222,7 @@ type Edge struct {
 	Functions []Waker  `json:"functions,omitempty"` // where a CPU profile found the steps, the most frequent first
 }
 
-// TotalCPU estimates the CPU time of all steps from those that were timed.
+// TotalCPU estimates the CPU time of all steps from the timed ones.
 func (e *Edge) TotalCPU() Nanos {
 	return Nanos(min(e.CPU.Estimate(e.Count), graphlimits.Number))
 }

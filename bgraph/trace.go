@@ -29,11 +29,11 @@ type Start struct {
 	Line     int    `json:"line"`
 	Created  uint64 `json:"created"`          // in Span
 	Ended    uint64 `json:"ended"`            // in Span
-	Now      int64  `json:"now"`              // at its end
+	Now      int64  `json:"now"`              // at the end of Span
 	Oldest   Nanos  `json:"oldest"`           // how long the oldest has lived, as far as is known
 	CPU      Nanos  `json:"cpu_ns,omitempty"` // time on a P in Span
-	Life     Times  `json:"life"`             // of those that were created and ended in Span
-	Leaked   uint64 `json:"leaked,omitempty"` // of those there at the end, if the Go runtime told: nothing can wake them
+	Life     Times  `json:"life"`             // of goroutines created and ended in Span
+	Leaked   uint64 `json:"leaked,omitempty"` // of the goroutines in Now, how many nothing can wake, as far as the Go runtime reports it
 }
 
 // A Span is a kind of work: a region or a task of package runtime/trace, or the requests of net/http that one function handles.

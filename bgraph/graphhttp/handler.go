@@ -38,7 +38,7 @@ import (
 //	format=   dump, text, summary, json, dot, svg, folded, pprof or lint
 //	seconds=  what happens in the next N seconds, 1 to 300, see Diff
 //	focus=    only nodes that this regular expression matches, see Snapshot.Filter
-//	ignore=   not those that this one matches
+//	ignore=   without nodes that this regular expression matches
 //	sort=     column to sort the text by, see Columns
 //	limit=    rows of a table, nodes of a drawing
 //	color=    cpu or wait: what colours a drawing
@@ -47,8 +47,8 @@ import (
 // Below it, pprof is the format of that name: /debug/bgraph/pprof?metric=wait&seconds=10 is for programs that fetch
 // profiles again and again, as they do from net/http/pprof.
 //
-// Anybody who can reach it learns how the program works and what it is doing: mount it
-// where only operators come. It stops no loop, and may be called from a goroutine or a
+// Its clients learn how the program works and what it is doing: mount it
+// where only operators have access. It stops no loop, and may be called from a goroutine or a
 // task; a task parks.
 func Handler() http.Handler {
 	return handlerFor(func() *bgraph.Snapshot { return snapshot(engine.Default()) })
@@ -153,7 +153,7 @@ type query struct {
 	text          tables.Options
 	draw          draw.Options
 	metric        string
-	whole         *bgraph.Snapshot // of which focus and ignore leave a part
+	whole         *bgraph.Snapshot // the snapshot before focus and ignore are applied
 }
 
 var parameters = []string{"format", "seconds", "focus", "ignore", "sort", "limit", "color", "metric"}
@@ -275,7 +275,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case refused != nil:
 		refuse(w, *refused)
 		return
-	case s == nil: // nobody is there any more
+	case s == nil: // the client has disconnected
 		return
 	}
 	// Rendered first, so that an error is an error and not half a page; and away from

@@ -86,7 +86,7 @@ const responseHead = "HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nConnection: 
 // maxHead is how long a request may be, in bytes.
 const maxHead = 8 << 10
 
-// parse reads a request, of which data is the beginning. It returns where in the film to
+// parse reads a request that begins with data. It returns where in the film to
 // begin, and false if more data is needed.
 func parse(data []byte) (from int64, complete bool, err error) {
 	if !bytes.Contains(data, []byte("\r\n\r\n")) {

@@ -2,8 +2,8 @@
 
 package chunk
 
-// grow makes the stack of the calling goroutine, of which little is used, as large as
-// chunks of the class are.
+// grow makes the stack of the calling goroutine as large as chunks of the class are. Little of
+// the stack may be in use.
 func grow(class int) { growers[class]() }
 
 var growers = [Classes]func(){

@@ -107,7 +107,7 @@ func NewPool(h Host) *Pool {
 	return p
 }
 
-// Close ends the chunks, none of which is linked. It is called by the ring's own
+// Close ends the chunks. None may be linked. It is called by the ring's own
 // goroutine.
 func (p *Pool) Close(own *coro.Party) {
 	p.closing = true

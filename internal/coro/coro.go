@@ -42,8 +42,8 @@ type Party struct {
 //	┌──────────────▶ yield due ─────────────────┐
 //	next due ◀──────────────────────────────────┘
 //
-// The caller of next waits in next until somebody calls yield, and the reverse.
-// Before its first next, the coroutine's own goroutine, not started, is what waits.
+// The caller of next waits in next until another goroutine calls yield, and the reverse.
+// Before the first call of next, the coroutine's own goroutine, not started, counts as waiting.
 // All fields are ring-private.
 type slot struct {
 	ends   [2]func() bool // next and yield, see asEnds

@@ -7,11 +7,10 @@ import (
 )
 
 // Check reports whether direct switches work with this Go release: whether the two ends
-// of an iter.Pull may be called by goroutines other than those that they were made
-// for, and in the way that asEnds calls them. The Go documentation does not promise
-// it. The answer is found out once, by switching round a small ring. If it is an
-// error, only coroutines made by InitPlain may be used, and only switches between one and its
-// ring's own goroutine.
+// of an iter.Pull may be called by other goroutines than its own two, in the way that
+// asEnds calls them. The Go documentation does not promise that. Check finds it out
+// once, by switching round a small ring. If it returns an error, only coroutines made by
+// InitPlain may be used, and only switches between a coroutine and its ring's own goroutine.
 var Check = sync.OnceValue(func() error {
 	result := make(chan error, 1)
 	go func() {

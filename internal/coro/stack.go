@@ -133,7 +133,7 @@ func findLayout() gLayout {
 		close(end)
 		syscall.Close(fds[1])
 	}()
-	// They get there after a moment, of which nothing tells.
+	// The goroutines get there after a moment, and nothing signals that.
 	for wait := 20 * time.Microsecond; wait < time.Second; wait *= 2 {
 		time.Sleep(wait)
 		if y, ok := layoutBy(onChan, onSelect, inCall, computes); ok {

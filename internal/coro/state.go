@@ -62,7 +62,8 @@ func measuredRate() float64 {
 var rate atomic.Uint64
 
 // measureRate returns how much count gains in a second of now. The thread may have to wait for a
-// processor between two readings, so of several at each end it takes those that were closest together.
+// processor between two readings. So it reads several times at each end, and uses the readings of count and now
+// that were closest together.
 func measureRate(now func() time.Duration, count func() uint64) float64 {
 	const span, tries = 2 * time.Millisecond, 8
 	both := func() (at time.Duration, c uint64) {

@@ -26,17 +26,16 @@ func OnSoleLoop() *Loop {
 	return nil
 }
 
-// isHere reports whether the caller runs on l, which may be nil. It is enough to learn what runs there; before
-// anything of l is changed here must be asked.
+// isHere reports whether the caller runs on l, which may be nil. It suffices for reading what runs on l; a caller that
+// changes l must use the function here instead.
 func (l *Loop) isHere() bool { return l != nil && coro.Is(&l.curG) }
 
-// Runs reports whether the caller runs on l, as CurrentLoop does. But a task that has waited
-// natively and is away from its loop does not come back for that: it may be called by those that hold
-// a lock.
+// Runs reports whether the caller runs on l. Unlike CurrentLoop it does not reattach a detached task, so
+// that it may be called by a task that holds a native lock.
 func (l *Loop) Runs() bool { return here() == l }
 
 // hereSlow is here for the goroutines of several loops, for plain goroutines, and for
-// tasks that are locked to their thread, of which it leaves a note.
+// tasks that are locked to their thread, which it records.
 func hereSlow() *Loop {
 	g := coro.G()
 	for {
@@ -172,7 +171,7 @@ func (m *identMap[V]) find(g uintptr) *V {
 		return nil
 	}
 	e := t.slot(g)
-	if e.g.Load() != g { // the entry is empty, or somebody else is just entering it
+	if e.g.Load() != g { // the entry is empty, or another goroutine is just filling it
 		return nil
 	}
 	return e.value.Load()

@@ -103,8 +103,8 @@ func (rt *Runtime) findDeadlock(stop <-chan struct{}) (all map[*Task]*waiting, f
 
 const holdUp = "tasks hold each other up for ever"
 
-// lookBusy looks for what only a circle, or the end of a holder, makes certain, while other
-// tasks go on.
+// lookBusy looks for deadlocks while other tasks go on: tasks that wait for each other in a circle, or for a
+// lock whose holder has ended.
 func (w *watchdog) lookBusy(now time.Time) {
 	if now.Sub(w.lastBusy) < busyCheck || w.rt.stopping() {
 		return
@@ -264,8 +264,8 @@ func (rt *Runtime) canWake(stop <-chan struct{}) bool {
 	})
 }
 
-// timersOrOffloads is canWake without what begins new work only: descriptors that somebody
-// listens on, and their deadlines.
+// timersOrOffloads is canWake without the events that can only bring new work: events of descriptors, and
+// their deadlines.
 func (rt *Runtime) timersOrOffloads(stop <-chan struct{}) bool {
 	return rt.any(stop, func(l *Loop) bool { return l.timers.wheel.Any(waitsForTime) || l.inbox.pending.Load() })
 }
@@ -283,7 +283,7 @@ func (rt *Runtime) any(stop <-chan struct{}, fn func(l *Loop) bool) bool {
 	return yes.Load() || rt.offload.running.Load() > 0
 }
 
-// waitsForTime reports whether something waits for its time that is no deadline of a descriptor: a task that is to start.
+// waitsForTime reports whether a timer belongs to a sleeping task, rather than to the deadline of a descriptor.
 func waitsForTime(of wheel.Expirer) bool {
 	_, deadline := of.(*Alarm)
 	return !deadline

@@ -305,7 +305,7 @@ func (w *watchdog) claim(l *Loop, step uint64, knownSlow bool) *detachment {
 		d.unregister()
 		return nil
 	}
-	// From here on nobody but the caller runs on l.
+	// From here on only the caller runs on l.
 	if l.cur == nil || l.cur.worker == nil || l.curG != 0 || l.cur.worker.g != g || !w.native.mayLeave(l.cur.worker, place.linked) {
 		atomic.StoreUintptr(&l.curG, g)
 		d.unregister()
@@ -394,8 +394,8 @@ func (l *Loop) recordNative(d *detachment) {
 	}
 }
 
-// manyAway reports whether newcomers are to wait outside: three quarters of the tasks that may wait natively
-// do. What is left of the limit is for those that are inside.
+// manyAway reports whether new work is to wait at the entrances, as three quarters of the limit of detached
+// tasks are in use. The last quarter is for admitted tasks.
 func (l *Loop) manyAway() bool {
 	limit := int32(min(l.rt.cfg.DetachLimit, math.MaxInt32))
 	return l.away.now.Load() >= limit-limit/4

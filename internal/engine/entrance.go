@@ -301,7 +301,7 @@ func (l *Loop) waitToEnter(q *entryQueue, client uint32) error {
 	return nil
 }
 
-// serve admits the tasks of q whose turn it is, and turns away those that it has to. In a shutdown all of them go on.
+// serve admits or refuses the tasks of q whose turn it is. In a shutdown it admits all, so that they can end.
 func (l *Loop) serve(q *entryQueue) {
 	for q.Len() > 0 {
 		if l.end.cancelAll {

@@ -186,8 +186,8 @@ func (guards Guards) Enter(l *Loop) {
 	}
 }
 
-// tryEnter settles the guards, all before the first is entered, and marks those that
-// are shared. It fails if one is revoked meanwhile.
+// tryEnter settles all guards before it enters the first, and marks the shared guards. It reports false if a guard
+// was revoked meanwhile.
 func (guards Guards) tryEnter(l *Loop) bool {
 	for _, h := range guards {
 		h.g.settle(l)

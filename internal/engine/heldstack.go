@@ -20,8 +20,8 @@ func pulled(stack string) bool {
 const stackText = 2 << 10
 
 // runningStacks returns the stacks of the goroutines that are not parked and run tasks, or
-// iterators of iter.Pull, which may run for one. First come those that can hold a loop: what waits
-// natively where the loop can be taken from it is mostly detached already.
+// iterators of iter.Pull, which may run for a task. Stacks of goroutines that can hold a loop come first. A
+// goroutine that waits natively where its task can be detached mostly is detached already, so it comes last.
 func runningStacks() string {
 	buf := make([]byte, 1<<20+runtime.NumGoroutine()*stackText)
 	buf = buf[:runtime.Stack(buf, true)]

@@ -65,19 +65,18 @@ type Policy interface {
 	// many cycles. It is called once after each Choose that named a node, with no task if another loop has
 	// taken them all, and for the step of a task that went ahead while no batch ran. While one runs, such steps are part of it.
 	Ran(n recorder.NodeID, tasks int, cycles uint64, o Outcome)
-	// Tick is called between tasks, once a turn of the loop, with the time of the
+	// Tick is called between tasks, once per iteration of the loop, with the time of the
 	// runtime's clock; and every millisecond while Choose holds tasks back.
 	Tick(now time.Duration)
-	// NewestFirst says in which order the tasks of a node are taken: those that tasks of
-	// the loop have made ready first, the newest of them at the head, as what they work
-	// on may still be in the processor's cache, then those made ready from elsewhere. What
-	// becomes ready while some that were there are yet to run waits for the next round,
-	// so that none is overtaken twice by the same task. It is asked once. Without it tasks are taken first in, first
-	// out, and so are those of NodeStart in any case.
+	// NewestFirst says in which order the tasks of a node run. If false it is first in, first out. If true, tasks made
+	// ready by tasks of the same loop run first, the newest at the head, as their data may still be in the
+	// processor's cache; then tasks made ready from elsewhere. Tasks that become ready while a round of
+	// tasks runs wait for the next round, so that no task is overtaken twice by the same one, see nodeQueue.
+	// Tasks of NodeStart always run first in, first out. It is called once.
 	NewestFirst() bool
 	// AnyOrder, called after Tick, reports whether any order of tasks will do for now. The loop may then run
-	// what is ready first in, first out, until it calls AnyOrder again. It counts all tasks as
-	// gone meanwhile, and calls nothing but Tick.
+	// ready tasks first in, first out, until it calls AnyOrder again. Meanwhile it calls only Tick, and has
+	// taken all tasks off the policy's counts.
 	AnyOrder() bool
 }
 
@@ -85,7 +84,7 @@ type Policy interface {
 type Outcome uint8
 
 const (
-	// WokenForNothing: the last task was, as others at its node will most likely be. Another node is to be next, if there is one.
+	// WokenForNothing: the wake-up of the last task was spurious, and so will be others at its node. Another node is to be next, if there is one.
 	WokenForNothing Outcome = 1 << iota
 	// GaveWay: a task has yielded and is ready at the same node again. Once the cohort is over another node is next, if there is one.
 	GaveWay

@@ -25,8 +25,8 @@ type search struct {
 	lookAt time.Duration // loop-private: when to look for it
 }
 
-// isAwaited reports whether others wait for what t, which is ready, holds. A task that has not
-// started holds nothing; what counts is what an earlier task left locked of which it has the memory.
+// isAwaited reports whether other tasks wait for a lock that t, which is ready, holds. A task that has not
+// started holds none: its count is that of the finished task whose memory it uses, which left a lock locked.
 func (t *Task) isAwaited() bool { return t.awaited.Load() > 0 && t.worker != nil }
 
 // addAwaited notes that t, if not nil, holds n more locks that others wait for. It is called

@@ -3,7 +3,7 @@ package engine
 // ended is the extension of all tasks that had none and ended well before anyone asked.
 var ended = &extension{done: true}
 
-// signalEnd marks t as ended and wakes those that wait for that.
+// signalEnd marks t as ended and wakes the tasks and goroutines that join it.
 func (t *Task) signalEnd(failure error) {
 	if failure == nil && t.ext.CompareAndSwap(nil, ended) {
 		return

@@ -14,7 +14,7 @@ import (
 // A Loop runs tasks, one at a time, on one goroutine's worth of processor.
 //
 // Fields without a remark are loop-private: only the loop's own goroutine and its
-// workers touch them, one of which runs at a time.
+// workers touch them, and only one of these goroutines runs at a time.
 type Loop struct {
 	plugs
 	identity

@@ -36,8 +36,8 @@ type offloadJob struct {
 // It parks, and does not end early when the task is cancelled or the runtime shut down,
 // because fn may be using the caller's variables and buffers; only what has not begun when
 // the runtime is shut down is never run. If Config.OffloadLimit functions, 512 by default, are running already, fn
-// waits for its turn, of which the log warns, once in ten seconds. A panic of fn panics in the caller, with a *PanicError. fn is not
-// part of the task: Current is nil in it. On a plain goroutine Offload just calls fn.
+// waits until one of them returns, and the log warns, once in ten seconds. A panic of fn panics in the caller, with
+// a *PanicError. fn is not part of the task: Current is nil in it. On a plain goroutine Offload just calls fn.
 func Offload(fn func()) {
 	l := comeBack()
 	if l == nil {

@@ -2,12 +2,12 @@ package engine
 
 import "github.com/capriccio-go/capriccio/internal/coro"
 
-// What a task may do in one step, without a wait, before others have a turn. The sizes are
-// such that the turn costs less than 1 % of what was done since the last.
+// How much I/O a task may do in one step, without a wait, before other tasks run. The sizes are
+// such that the switch costs less than 1 % of the work done since the last one.
 const (
-	paceUnit  = 4 << 10          // bytes that one operation counts for besides those that it moves
-	paceFree  = 5 * paceUnit / 2 // after so much the time is looked at: not in a step of one read and one write
-	paceLimit = 64 * paceUnit    // after so much others have a turn, or turnTime after the first look
+	paceUnit  = 4 << 10          // bytes that an operation counts for in addition to the bytes it moves
+	paceFree  = 5 * paceUnit / 2 // from so many bytes on the clock is read: more than a step of one read and one write
+	paceLimit = 64 * paceUnit    // after so many bytes, or turnTime after the clock was first read, other tasks run
 )
 
 // A pace is what the running step has done that might have waited, and did not. Loop-private.

@@ -58,11 +58,11 @@ func (q *taskQueue) pop() *Task {
 // A nodeQueue holds the ready tasks of one node. With push it is first in, first out.
 //
 // With pushLocal and pushOther it has an order for the sake of the processor's caches
-// (Cohort Scheduling, section 4.1.1): first the tasks that tasks of the loop have
-// made ready, the newest first, then those that became ready from elsewhere, the oldest first. That
-// alone would let some wait for ever. So all that is there when takeRound finds nothing left
-// of the last round becomes the next one, and what comes later waits for the one after
-// that: before a task runs, no other does so more than twice.
+// (Cohort Scheduling, section 4.1.1): first the tasks made ready by tasks of this loop,
+// the newest first, then the tasks made ready from elsewhere, the oldest first. That
+// alone would let some tasks wait for ever. So tasks run in rounds: when takeRound finds the
+// last round empty, all ready tasks become the next round, and tasks that become ready later
+// wait for the round after it. So while a task waits, no other runs more than twice.
 //
 //	pushLocal ──▶ local (a stack) ──┐  the round is over
 //	                                ├──────────────────────▶ round ──▶ takeRound
@@ -127,20 +127,20 @@ func (q *nodeQueue) beginRound() {
 }
 
 // A startQueue holds the tasks of a loop that have not started, oldest first; other
-// loops may take from it. shared is fixed when the runtime is made: with one loop
-// there is nobody to share with and no lock is taken.
+// loops may take from it. shared is fixed when the runtime is made: a runtime with one loop
+// needs no lock.
 type startQueue struct {
 	shared bool
 	first  atomic.Int64 // place of the oldest task, 0 if there is none; only if shared
 	size   atomic.Int64 // tasks; only if shared
 	mu     sync.Mutex
 	q      taskQueue // guarded by mu if shared, else loop-private
-	told   int       // tasks in q of which the policy knows; loop-private
+	told   int       // tasks in q that the policy has been told of; loop-private
 }
 
 // oldest returns the place of the oldest task, 0 if there is none. The place of a task
-// is what was pushed to the queue beside this one before it came, plus 1; until it
-// starts it stands in the tag of its Waiter.
+// is 1 + the number of tasks pushed before it to the queue beside this one; until the task
+// starts, the place is in the tag of its Waiter.
 func (s *startQueue) oldest() int64 {
 	if s.shared {
 		return s.first.Load()
@@ -159,14 +159,14 @@ func (s *startQueue) len() int {
 	return s.q.n
 }
 
-// precedes reports whether the oldest task came before those that are in q.
+// precedes reports whether the oldest task in s was pushed before every task in q.
 func (s *startQueue) precedes(q *taskQueue) bool {
 	place := s.oldest()
 	return place != 0 && place <= q.taken()+1
 }
 
-// push adds t, which came after all that was pushed to beside, and returns how many
-// there are now.
+// push adds t, which comes after all tasks pushed to beside so far, and returns how many tasks s
+// has now.
 func (s *startQueue) push(t *Task, beside *taskQueue) (n int) {
 	t.wait.Tag = beside.pushed + 1
 	if !s.shared {

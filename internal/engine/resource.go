@@ -10,8 +10,8 @@ import (
 var (
 	// Descriptors are the open sockets, files and pipes of package netpoll.
 	Descriptors = mustResource("descriptors", "").OfProcess()
-	// Tasks are those that were spawned and have not finished. They are taken by the spawner, given by
-	// the task at its end; which step does so is learnt if there is a limit.
+	// Tasks counts the tasks that have not finished. The spawner takes a unit, the new task gives
+	// it back at its end. Which steps do so is learnt if there is a limit.
 	Tasks = mustResource("tasks", "")
 	// StackSpace is what tasks hold of linked stack chunks.
 	StackSpace = mustResource("stack chunks", "bytes").OfProcess()
@@ -21,10 +21,10 @@ var (
 	progress = mustResource("progress", "").Endless()
 )
 
-// The first resources are those that the runtime itself counts.
+// ownResources is the number of resources that the runtime itself counts. They have the first indexes.
 const ownResources = 4
 
-// Indexes of those that are counted without a call.
+// Indexes of the resources that are counted without a call.
 var tasksIndex, chunksIndex = Tasks.Index(), StackSpace.Index()
 
 func mustResource(name, unit string) *admit.Resource {
@@ -98,7 +98,7 @@ func (rt *Runtime) Done() uint64 {
 	return sum
 }
 
-// Counts reports whether r matters to rt: it is one of those that every runtime counts, or something of it has
+// Counts reports whether r matters to rt: every runtime counts it, or some of it has
 // been taken or given since rt was made.
 func (rt *Runtime) Counts(r *admit.Resource) bool {
 	acquired, released := rt.books.Totals(r)

@@ -199,17 +199,17 @@ func (l *Loop) tellStarts() {
 	}
 }
 
-// backlog is how many tasks are ready, but for those that go ahead.
+// backlog is how many tasks are ready, without the tasks that run ahead of the order of the policy.
 func (l *Loop) backlog() int { return l.batch.n + l.batch.rest + l.atNodes + l.starts.len() }
 
-// idleWakes counts tasks that a Cond has woken although there was nothing for them to do. Loop-private.
+// idleWakes counts spurious wake-ups: tasks that a Cond has woken and that waited again at once. Loop-private.
 type idleWakes struct {
-	returned uint64 // Loop.switches when a task came back from a Cond; 0: it has done something since
-	count    int    // tasks that were woken for nothing in this turn
-	many     bool   // in the last turn
+	returned uint64 // Loop.switches when a task returned from a Cond; 0: it has done something since
+	count    int    // spurious wake-ups in this iteration
+	many     bool   // whether there were at least minIdleWakes in the last iteration
 }
 
-// minIdleWakes is how many tasks are woken for nothing, at least, in a turn in which many are.
+// minIdleWakes is the number of spurious wake-ups in an iteration from which on they count as many.
 const minIdleWakes = 8
 
 // turnEnds is called with the number of steps of a turn. If many tasks were woken for nothing,

@@ -338,7 +338,7 @@ func (p *PanicError) crash() {
 	select {} // so that the task's goroutine is in a dump of all
 }
 
-// A crashReport is a panic that nobody handled, with all that is known of it as its text.
+// A crashReport is a panic that was not recovered. Its text has the value, the task and the stacks.
 type crashReport struct{ *PanicError }
 
 func (c crashReport) Error() string {

@@ -24,7 +24,7 @@ func (rt *Runtime) Close() error {
 }
 
 // Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it
-// cancels those that are left (their waits return ErrShutdown) and waits for
+// cancels the remaining tasks (their waits return ErrShutdown) and waits for
 // Config.Grace; then it makes every wait end its task, running its deferred functions,
 // as runtime.Goexit does, and every wait of a plain goroutine for a descriptor of the runtime fail, with
 // net.ErrClosed, and waits for Config.Grace once more; at last it ends the loops
@@ -215,7 +215,7 @@ const namedAtEnd = 3 // tasks that stuckError names
 func (l *Loop) finishLoop() {
 	l.inbox.mu.Lock()
 	l.inbox.closed = true
-	left := l.inbox.in // that nobody will act on
+	left := l.inbox.in // messages that no worker will handle
 	l.inbox.mu.Unlock()
 	for _, m := range left {
 		switch m.kind {

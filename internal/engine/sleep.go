@@ -94,8 +94,8 @@ func (l *Loop) putSleeper(s *sleeper) {
 	}
 }
 
-// An Alarm calls somebody when a deadline has passed. The deadline can be moved as
-// often as one likes at almost no cost: moving it to a later time leaves the timer
+// An Alarm calls its Ringer when a deadline has passed. The deadline can be moved often
+// at almost no cost: moving it to a later time leaves the timer
 // where it is, and when that fires, too early, it is set anew. The zero value is an
 // Alarm that is not set. An Alarm belongs to one loop, that of its first Set, and must
 // not be copied.

@@ -37,8 +37,8 @@ func Go(fn func()) *Task { return GoWith(Options{}, fn) }
 // GoOn is Go on loop l: no other loop will take the task.
 func GoOn(l *Loop, fn func()) *Task { return GoWith(Options{Loop: l}, fn) }
 
-// Start is Go without a handle, as a go statement is: nobody can join the task or look at it,
-// so its memory is used again, and it costs no allocation where tasks come and go.
+// Start is Go without a handle, as a go statement is: the task can't be joined. So
+// its memory is used again when it has finished, and starting a task then needs no allocation.
 func Start(fn func()) error {
 	l := comeBack()
 	if l == nil || l.cur == nil || l.cur.innerScope() != nil {

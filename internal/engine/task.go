@@ -50,7 +50,7 @@ var stateNames = [...]string{"ready", "running", "parked", "finished"}
 // there is no other use of the zero value.
 //
 // Fields without a remark are loop-private: only the goroutines of the task's loop
-// touch them, one of which runs at a time.
+// touch them, and only one of these runs at a time.
 type Task struct {
 	// What a step touches, in one line of the processor's cache.
 
@@ -63,7 +63,7 @@ type Task struct {
 	cancelled bool         // its context has ended
 	fixed     bool         // parked where cancellation does not wake it
 	recorded  bool         // the recorder knows of the wait, not yet of its end
-	recycle   bool         // made by Loop.Start, and nobody has a pointer to it
+	recycle   bool         // made by Loop.Start: the program has no pointer to it, so its memory is used again
 	startsAt  int8         // 1 + index of the Entrance at which it was let in, or minus that if refused, until it runs there
 	awaited   atomic.Int32 // see inherit.go
 	rec       recorder.Task
@@ -136,7 +136,7 @@ func (t *Task) SetLocal(key, value any) {
 	e.locals[key] = value
 }
 
-// reset makes of t, which has ended and of which nobody has a pointer, a task to start anew. A
+// reset makes t a task to start anew. t has ended, and the program has no pointer to it. A
 // lock that it has left locked may still count in awaited.
 func (t *Task) reset() {
 	t.wait = Waiter{}
@@ -145,7 +145,7 @@ func (t *Task) reset() {
 	t.startsAt = 0
 	t.code = 0
 	if e := t.ext.Load(); e != nil {
-		*e = extension{} // what starts such tasks needs it again
+		*e = extension{} // kept, as the next task started in t most likely needs one too
 	}
 	t.id = 0
 }

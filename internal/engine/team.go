@@ -54,7 +54,7 @@ func (rt *Runtime) Grown() context.Context {
 	return rt.team.grown
 }
 
-// Follow looks how many processors there are, as the watchdog does once a second. One goroutine at a time may call it.
+// Follow adapts the number of working loops to GOMAXPROCS. The watchdog calls it once a second. One goroutine at a time may call it.
 func (rt *Runtime) Follow() {
 	m := &rt.team
 	m.gomax.Store(int32(runtime.GOMAXPROCS(0)))

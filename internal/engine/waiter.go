@@ -91,8 +91,8 @@ type Unwinder interface {
 }
 
 // Wait waits until Wake has been called. It returns an error if the task is cancelled (see
-// Context) before or meanwhile and at has withdrawn w: nobody calls Wake then. With a nil at
-// nothing but Wake ends it. A plain goroutine waits without such an end. Wait is called by the
+// Context) before or meanwhile and at has withdrawn w: Wake is not called then. With a nil at
+// only Wake ends the wait, and so on a plain goroutine. Wait is called by the
 // owner of the Waiter, and parks.
 func (w *Waiter) Wait(why Reason, at WaitPoint) error {
 	t := w.task

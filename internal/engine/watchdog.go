@@ -255,9 +255,9 @@ func (w *watchdog) mayReport() bool {
 }
 
 // reportOverrun is called by a task that seems to have held l too long, at the end of
-// its step; "until" in the report is where in the program that is. The time in which threads of the process had to wait for a processor does
-// not count, or on a machine with too much to do every step would be found too long;
-// the kernel adds it up only when they run again, so the watchdog can't know it.
+// its step. "until" in the report is the function of the program where the step ended. The time in which threads
+// of the process waited for a processor does not count, or on an overloaded machine every step would be too
+// long. The kernel adds that time up only when the threads run again, so the watchdog can't know it.
 func (l *Loop) reportOverrun() {
 	step := l.overrun.step.Swap(0)
 	if step != l.switches || l.cur == nil {
@@ -287,11 +287,10 @@ func (l *Loop) reportOverrun() {
 		"overruns", w.overruns.Load(), "reports_left_out", w.muted.Swap(0), "stack", l.logStack(stack))
 }
 
-// ownHold is how long a step that seems to have lasted so long has held its loop, without what
-// threads waited for a processor meanwhile; 0 if not surely for limit. If they waited one after the other, as where
-// a step goes from one to the next, all of that counts; but if side by side, what one of
-// them did. On a machine with too much to do no step would ever be too long if that
-// were always the sum.
+// ownHold is how long a step that lasted for lasted has held its loop, without the time in which threads
+// of the process waited for a processor; 0 if that is not surely longer than limit. If the threads waited one after the other,
+// as when a step moves between threads, the sum of their waits is subtracted; if they waited at the same time, the
+// longest wait. Always subtracting the sum would hide every long step on an overloaded machine.
 func ownHold(lasted, limit time.Duration, before, now delays) time.Duration {
 	sum, most := now.since(before)
 	if held := lasted - most; lasted-sum >= limit || held >= surelyHeld*limit {
@@ -300,8 +299,7 @@ func ownHold(lasted, limit time.Duration, before, now delays) time.Duration {
 	return 0
 }
 
-// logStack is what the log has of the stack of a step: nothing if there is a recorder, which keeps it, as
-// then people who only run the program are spared many lines.
+// logStack is the stack of a step for the log. With a recorder, which keeps the stack, the log only says so.
 func (l *Loop) logStack(stack string) string {
 	if l.rec != nil {
 		return "in the dump of the blocking graph"

@@ -12,10 +12,10 @@ import (
 // is for what it does not count: the kernel's buffers of sockets, the page tables, the program.
 const ofContainer = 0.9
 
-// A heapLimit gives the Go runtime a memory limit that follows the container's, unless somebody
-// else has given it one. Without it a collection may begin when it is too late:
-// with GOGC=100 a heap grows to twice what the last one has left over, and what comes in while the next
-// goes on is on top of that.
+// A heapLimit gives the Go runtime a memory limit that follows the container's, unless GOMEMLIMIT
+// or the program has set one. Without a limit a collection may begin too late:
+// with GOGC=100 a heap grows to twice the size after the last collection, and allocations during
+// the next one are on top of that.
 type heapLimit struct {
 	of  *processLimit
 	off bool // it is not ours, or not any more

@@ -15,7 +15,7 @@ type source struct {
 	resource *admit.Resource
 }
 
-// unknownHeap is what a task is taken to hold of the heap, in bytes, of which nothing is known yet.
+// unknownHeap is the heap, in bytes, that a task is assumed to hold before its kind of work has been measured.
 const unknownHeap = 16 << 20
 
 // addHeap declares the heap, which every program has. Its limit comes with the first
@@ -27,7 +27,7 @@ func (s *Feed) addHeap() error {
 	return err
 }
 
-// observe takes what the probe has read. What can't be watched does not keep it from the others.
+// observe takes the readings of the probe. A resource that can't be watched does not keep it from the others.
 func (s *Feed) observe(now time.Duration, readings []probe.Reading) (err error) {
 	for _, r := range readings {
 		id, known := s.readings[r.Name]
@@ -59,9 +59,9 @@ func (s *Feed) observe(now time.Duration, readings []probe.Reading) (err error) 
 	return err
 }
 
-// addDeclared takes up the resources that the program has declared, if they have a limit and have not been
-// taken up yet. A limit below 0 is to be found. Those that only other runtimes take of are left alone, and so are
-// those that can't be watched, as they have the name of something that is.
+// addDeclared watches the resources that the program has declared, if they have a limit and are not
+// watched yet. A limit below 0 is to be found. Resources that only other runtimes use are left out, and so are
+// resources with the name of one that is watched already.
 func (s *Feed) addDeclared() (err error) {
 	for i, r := range admit.Resources() {
 		if i == len(s.resource) {

@@ -16,7 +16,7 @@ import (
 type model struct {
 	o      Options
 	events uint64
-	syncs  uint64 // of events: those that only begin a generation
+	syncs  uint64 // events that only begin a generation
 	first  trace.Time
 	now    trace.Time
 	wall   time.Time // at wallAt; zero: not known

@@ -61,7 +61,7 @@ func (m *model) startOf(f bgraph.Frame) *start {
 	return s
 }
 
-// systemStart stands for goroutines of the runtime of which no more is known.
+// systemStart is the name for goroutines of the Go runtime whose function is not known.
 const systemStart = "runtime"
 
 // learn finds out where a goroutine began that ran when the trace did, by its first stack.

@@ -49,7 +49,7 @@ func RandomGraph(r *rand.Rand, nodes, edges int) *bgraph.Snapshot {
 	return s
 }
 
-// TimesOfMean is n durations of which all are mean.
+// TimesOfMean is n durations that are all equal to mean.
 func TimesOfMean(n uint64, mean bgraph.Nanos) bgraph.Times {
 	return bgraph.Times{Count: n, Sum: mean * bgraph.Nanos(n), Max: mean, Hist: bgraph.Histogram{n}}
 }

@@ -47,8 +47,8 @@ func Sample() *bgraph.Snapshot {
 	return s
 }
 
-// SampleTimes makes count durations around typical of which the longest is worst: three
-// quarters in the bucket of typical, the others fewer and fewer towards worst.
+// SampleTimes makes count durations: three quarters in the bucket of typical, the others fewer and
+// fewer towards worst, which is the longest.
 func SampleTimes(count uint64, typical, worst bgraph.Nanos) bgraph.Times {
 	t := bgraph.Times{Count: count, Max: worst, Hist: make(bgraph.Histogram, buckets.Of(worst)+1)}
 	at, left := buckets.Of(typical), count

@@ -234,8 +234,8 @@ func (s *sides) nodes() (out []Node) {
 	return out
 }
 
-// tasksAt is how many tasks are at n on average: left says of those that left how many were, which says
-// nothing where more are there than have ever left.
+// tasksAt is how many tasks are at n on average. left estimates that from the tasks that have left n; it is
+// too low where more tasks are at n than have ever left.
 func tasksAt(n *bgraph.Node, left float64) float64 {
 	if float64(n.Now) > float64(n.Departures) {
 		return max(left, float64(n.Now))

@@ -266,13 +266,13 @@ func (j *judge) findings(v *Verdict) {
 	}
 }
 
-// workReasons are waits of those that have something to do, and so are worse the longer they are.
+// workReasons are waits of tasks in the middle of their work, and so are worse the longer they are.
 var workReasons = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "pool", "once", "channel send", "disk", "connect", "write", "system call", "native"}
 
-// workFunctions are called for a request or a test: what waits below them has something to do.
+// workFunctions are called for a request or a test: goroutines that wait below them are in the middle of their work.
 var workFunctions = []string{".ServeHTTP", "testing.tRunner", "testing.(*B).runN", "testing.(*B).Loop"}
 
-// atWork reports whether goroutines at n have something to do, rather than wait for work.
+// atWork reports whether goroutines at n are in the middle of their work, rather than idle.
 func atWork(n *bgraph.Node) bool {
 	return slices.Contains(workReasons, n.Reason) || slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool {
 		return slices.ContainsFunc(workFunctions, func(end string) bool { return strings.HasSuffix(f.Function, end) })

@@ -63,9 +63,8 @@ func byTraffic(edges []*drawEdge) []*drawEdge {
 	return sorted
 }
 
-// assignLayers puts every node below all from which an edge leads down to it, as high as
-// it can be where there is room, then those that have more edges below than above as low
-// as they can be.
+// assignLayers puts every node below the nodes from which an edge leads down to it, in the highest
+// layer with room. Then it moves nodes with more edges below than above as low as they can be.
 func (g *drawGraph) assignLayers() {
 	order, above, below := g.downwards()
 	var area, widest float64

@@ -180,13 +180,13 @@ type drawGraph struct {
 	height float64
 }
 
-// A drawNode is a node, or all those that are not drawn.
+// A drawNode is a node of the drawing. One of them may stand for all nodes that are not drawn.
 type drawNode struct {
 	Node
 	out, in []*drawEdge // self loops are in neither
 	loop    *drawEdge   // the self loop, if there is one
 	cpu     float64     // of the steps that begin here
-	stands  int         // for this number of nodes
+	stands  int         // number of nodes that it stands for
 	oldest  bgraph.Nanos
 	waits   bgraph.Times
 	readies bgraph.Times

@@ -33,7 +33,7 @@ func pickDrawn(s *bgraph.Snapshot, o Options) *drawGraph {
 		e := &s.Edges[i]
 		for _, k := range []bgraph.Key{e.From, e.To} {
 			used[k] = true
-			if byKey[k] == nil { // nobody says what it is
+			if byKey[k] == nil { // the snapshot has no node of this key
 				d := &drawNode{stands: 1}
 				d.Key, d.Name, d.Reason = k, k.String(), "unknown"
 				byKey[k] = d
@@ -216,7 +216,7 @@ func (g *drawGraph) figures() {
 		if n.left == 0 && n.Now > 0 && n.Key > bgraph.KeyOverflow { // none has come to an end
 			n.Wait = n.oldest
 		}
-		if n.Key != KeyOthers { // or nobody else would look busy
+		if n.Key != KeyOthers { // else all other nodes would look idle
 			g.scale.most = max(g.scale.most, n.Share)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Text is measured without a font: by the widths of a wide one (Verdana and DejaVu Sans
-// are as wide), so that it fits in those that are likely to be there.
+// are as wide), so that it fits in the fonts that a reader is likely to have.
 
 // Font is the CSS font family that the widths are meant for.
 const Font = `-apple-system, BlinkMacSystemFont, "Segoe UI", Helvetica, Arial, "DejaVu Sans", sans-serif`
@@ -53,8 +53,8 @@ func Measure(text string, size float64, bold bool) float64 {
 
 // The sizes of boxes and their text.
 const (
-	nameSize   = 12.5 // of the font, where nobody waits
-	nameGrowth = 7.5  // more where most wait
+	nameSize   = 12.5 // font size of a node without waiting tasks
+	nameGrowth = 7.5  // added to nameSize at the node with most waiting tasks
 	smallSize  = 11   // pixels: smaller text is hard to read
 	boxPad     = 11
 	padGrowth  = 13

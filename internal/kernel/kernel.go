@@ -67,7 +67,7 @@ type Files interface {
 	Wait(fd int32, op string, n int) (int, syscall.Errno)
 }
 
-// Unseen is s, of which the compiler does not see that it may be kept, so that it can
+// Unseen is s, hidden from the compiler's escape analysis, so that it can
 // stay on the stack.
 func Unseen[T any](s []T) []T {
 	return unsafe.Slice(UnseenAt(unsafe.SliceData(s)), len(s))

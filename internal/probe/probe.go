@@ -67,7 +67,7 @@ type Reading struct {
 type Config struct {
 	// Root is the folder that /proc and /sys are in. "/".
 	Root string
-	// Report is told of each source that is left out, once. nil: nobody is.
+	// Report is called once for each source that is left out; nil: left-out sources are not reported.
 	Report func(source string, err error)
 	// Runtime reads the metrics of the Go runtime, AddressSpace the limit on mapped bytes,
 	// math.MaxUint64 being none. nil: those of this process.

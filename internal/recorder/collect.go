@@ -104,7 +104,8 @@ func (c *collector) add(loop int, sh *Shard) (steps uint64) {
 	return steps + lost
 }
 
-// addCrossings adds those that led to a loop. They come before the nodes: so that none lacks its own.
+// addCrossings adds the crossings to a loop. It is called before the nodes are collected, so that the nodes of all
+// crossings are among them.
 func (c *collector) addCrossings(s *bgraph.Snapshot, shards []*Shard, loop int) {
 	sh := shards[loop]
 	sh.crossings.each(func(x *crossing) {
@@ -319,8 +320,8 @@ func (c *collector) giveResources(s *bgraph.Snapshot, shards []*Shard) {
 	}
 }
 
-// trimChanges leaves out the resources that are not in the snapshot, and at the end those that the edge does
-// not touch. All changes were measured on all steps.
+// trimChanges drops the changes of resources that are not in the snapshot, and zeros at the end. All changes
+// were measured on all steps.
 func (c *collector) trimChanges(e *bgraph.Edge) {
 	n, last := 0, 0
 	for i := range min(len(e.Changes), len(c.resources)) {

@@ -10,7 +10,7 @@ type NodeID uint32
 const (
 	NodeStart    NodeID = 0              // of tasks that have not started yet
 	NodeEnd      NodeID = 1              // of tasks that have finished
-	nodeOverflow NodeID = 2              // stands for those that found no room
+	nodeOverflow NodeID = 2              // stands for all nodes beyond the limit
 	NodeNone     NodeID = math.MaxUint32 // no node
 )
 

@@ -45,15 +45,15 @@ const (
 // noteOf takes apart the first word of a Note, which others may have read while the loop wrote it.
 func noteOf(word uint64) (state noteState, at NodeID) { return noteState(word), NodeID(word >> 32) }
 
-// A gauge is what few tasks need at a time: those of which something is measured. Loop-private.
+// A gauge is the measurement of a task's current step. Few tasks are measured at a time, so it is apart from Task. Loop-private.
 type gauge struct {
-	ready    uint64 // cycles when it became ready; only if timed
+	ready    uint64 // cycles when the task became ready; only if timed
 	heap     uint64 // bytes allocated when its step began; 0: not measured
-	holds    uint64 // what it counts as in Shard.meter; 0: not at all
-	held     uint64 // bytes allocated since it came in
-	next     uint32 // of those to use again, see Shard.idle
-	measured bool   // something is measured of the step after this wait
-	timed    bool   // its time is, and that of the wait
+	holds    uint64 // the heap that the task counts for in Shard.meter; 0: it does not count
+	held     uint64 // bytes allocated since the task was admitted
+	next     uint32 // next of the unused gauges, see Shard.idle
+	measured bool   // the step after this wait is measured
+	timed    bool   // time is measured, of the step and of the wait
 	first    bool   // if timed: because its node had hardly been met
 	counts   uint8  // if timed: as how many samples
 	metered  uint8  // steps yet to be measured of what it has come in for

@@ -243,8 +243,8 @@ func (s *Shard) due() uint8 {
 	return counts
 }
 
-// nextSamples returns how many samples the next that is timed counts as. To time one takes as long as several of the
-// tiniest steps, and of those there are more than enough: where steps are tiny it is fewer, each of which counts more.
+// nextSamples returns how many samples the next timed wait counts as. Timing one costs as much as several of the
+// tiniest steps. So where steps are tiny fewer waits are timed, and each counts as sparingFactor samples.
 func (s *Shard) nextSamples() uint8 {
 	if s.g.tinyStep == 0 {
 		return 1

@@ -65,11 +65,11 @@ type run struct {
 type cohortNode struct {
 	node
 	place   int
-	due     uint64 // clock when it has waited too long for its turn
+	due     uint64 // clock when the node has waited too long for its turn
 	overdue uint64 // cycles: how long that is
 	crowd   int    // ready tasks above which it is put in between; 0: none
 	rank    int    // see Stage
-	prev    int32  // in the list of those that wait, by due
+	prev    int32  // in the list of waiting nodes, ordered by due
 	next    int32
 	waiting bool // is in that list
 }
@@ -378,7 +378,7 @@ func (c *Cohort) node(n Node) *cohortNode {
 	return nd
 }
 
-// reorder puts the nodes into the given order; those that it leaves out come last.
+// reorder puts the nodes into the given order; nodes that are not in it come last.
 func (c *Cohort) reorder(order []Node) {
 	for n := range c.nodes {
 		c.nodes[n].place = -1

@@ -127,10 +127,10 @@ func (p *Resource) takes(pred *Prediction, r int) float64 {
 	return d.Mean
 }
 
-// keeps reports whether tasks there belong to those that are held when r is at its limit: until
-// completion they give back less than half of what they take of it on the next step, and
-// they have not been let in at an entrance, where what they take was promised to them.
-// Others are not held: what is to give back later must not wait for others to do so.
+// keeps reports whether tasks at the node are held back when r is at its limit. Such tasks release,
+// until they finish, less than half of what their next step takes of r, and they were not admitted at
+// an entrance, where the resources they take were reserved for them. Other tasks are not held back: a
+// task that will release r must not wait for others to do so.
 func keeps(pred *Prediction, r int) bool {
 	return !pred.Inside && r < len(pred.Net) && pred.Net[r] >= kept*pred.Changes[r].Mean
 }

@@ -61,7 +61,7 @@ func (c *Clock) Waiting() int {
 	return c.waiting
 }
 
-// jump moves the time on if everybody waits for that; c.mu is held.
+// jump moves the time on if all pollers wait for that; c.mu is held.
 func (c *Clock) jump() {
 	if !c.jumping || c.waiting < len(c.pollers) {
 		return

@@ -23,7 +23,7 @@ type Poller struct {
 
 	active atomic.Int32 // number of events and holds
 	polls  atomic.Int64 // calls of Poll
-	waits  atomic.Int64 // those that waited
+	waits  atomic.Int64 // calls of Poll that waited
 }
 
 type event struct {

@@ -38,7 +38,7 @@ func (s *Server) leaks() {
 	}
 }
 
-// unanswered notes the requests of which nothing has become.
+// unanswered reports requests that were neither answered nor their connection closed, and open connections, at the end.
 func (s *Server) unanswered(end time.Duration) {
 	if s.since() < end {
 		return

@@ -56,16 +56,16 @@ type Session struct {
 
 // A wire is the protocol that a session speaks. All is the conductor's.
 type wire interface {
-	// send sends a request, which is among those that wait.
+	// send sends a request, which the session has noted as unanswered.
 	send(r *Request)
 	received(b []byte)
-	// owed is a request that the server may not leave without an answer when it ends the connection; nil:
+	// owed is a request that the server must answer before it ends the connection; nil:
 	// there is none.
 	owed() *Request
 	// most is how many requests the client sends at a time, of different users.
 	most() int
-	// cancel tells the server that no answer is wanted any more to a request that waits; false: the
-	// connection has to be closed for that.
+	// cancel tells the server that the client no longer wants the answer to r; false: the protocol
+	// can't say so, and the client has to close the connection.
 	cancel(r *Request) bool
 }
 

@@ -19,8 +19,8 @@ type polled interface {
 	level() uint32 // what poll(2) would say
 }
 
-// An item is a descriptor in a set, edge triggered: it is in the list of those that are
-// ready from an edge until the set has reported it.
+// An item is a descriptor in an epoll set, edge triggered: it is in the set's ready list
+// from an edge until the set has reported it.
 type item struct {
 	set    *epollSet
 	event  unix.EpollEvent

@@ -23,7 +23,7 @@ type HTTP2 struct {
 	Heads    int           // bytes of each frame of a head, at most; 0: as many
 	Padded   bool          // so is content, and mixed with empty frames
 	Unsized  bool          // requests don't say how long their body is
-	Stubborn bool          // it sends on what nobody wants any more, until it is told
+	Stubborn bool          // the client goes on sending the body of a request that has been answered, instead of resetting the stream
 	Share    int           // requests that it sends at a time on one connection; 0: 1
 	Reset    float64       // probability that a request is reset before its answer has come
 	Fidget   float64       // probability of some other frame with each request
@@ -55,7 +55,7 @@ type http2Wire struct {
 	resets   map[uint32]bool // streams that the client has reset
 	next     uint32
 	last     uint32 // that the server answers
-	fretted  int    // frames without use so far
+	fretted  int    // frames sent so far that the server may count as useless
 	settings answers
 	pings    answers
 
@@ -261,7 +261,7 @@ func (w *http2Wire) pump() {
 				st.ended = true
 				w.frames.WriteData(st.id, true, nil)
 			}
-			if k < 1<<10 { // nobody may want it any more
+			if k < 1<<10 { // a small frame is one without use if the server has given the request up
 				w.fretted++
 			}
 			st.window -= int64(k)

@@ -245,7 +245,7 @@ func (l *Link) deliver() {
 	w.mu.Lock()
 	s.moving = false
 	if l.left || l.over {
-		if s.out.len() > 0 && !s.closed { // nobody is there: it is answered by a reset
+		if s.out.len() > 0 && !s.closed { // the client has closed the connection: it answers data with a reset
 			w.post(w.now()+l.path.Latency, func() {
 				w.mu.Lock()
 				defer w.mu.Unlock()

@@ -9,9 +9,8 @@ import (
 	"github.com/capriccio-go/capriccio/internal/probe"
 )
 
-// A Memory is the simulated heap: what handlers hold, what they have let go of and nobody
-// has collected yet, and a collector like Go's. What the server under test allocates
-// itself is not in it.
+// A Memory is the simulated heap: memory that handlers hold, garbage that has not been collected
+// yet, and a collector like Go's. Allocations of the server under test itself are not in it.
 type Memory struct {
 	w *World
 

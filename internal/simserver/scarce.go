@@ -20,13 +20,13 @@ type gauge struct {
 const (
 	gaugeEvery = 10 * time.Millisecond
 	gaugeOver  = 10 // readings
-	// halfGone is after what time nobody can be sure that a client that sends no more still waits.
+	// halfGone is the time after which a half-closed client may have given up waiting.
 	halfGone = 500 * time.Millisecond
-	// scarce is the share from which on something is scarce.
+	// scarce is the share in use from which on a resource is scarce.
 	scarce = 0.8
 )
 
-// share is how much was in use lately.
+// share is the share of the resource that was in use lately.
 func (g *gauge) share() float64 {
 	now := g.used()
 	if !g.summed {

@@ -154,7 +154,7 @@ func (s *Server) run(t *testing.T, play func(s *Server) time.Duration) *Result {
 	s.watch(end)
 	s.Drive(func() bool {
 		now := s.since()
-		return now >= until && s.nobody() || now >= end || s.brokenAlready()
+		return now >= until && s.isIdle() || now >= end || s.brokenAlready()
 	})
 	s.unanswered(end)
 	r := &Result{Clients: s.Clients, Took: s.since(), Killed: s.Memory.Killed(), Most: s.Memory.most}
@@ -170,8 +170,8 @@ func (s *Server) run(t *testing.T, play func(s *Server) time.Duration) *Result {
 	return r
 }
 
-// nobody reports whether all clients have gone, and nothing is left of them.
-func (s *Server) nobody() bool {
+// isIdle reports whether no request is pending, no connection open and no task admitted.
+func (s *Server) isIdle() bool {
 	return len(s.Clients.pending) == 0 && s.Clients.open == 0 && s.Net.Sockets() == 0 && (s.cfg.Inside == nil || s.cfg.Inside() == 0)
 }
 

@@ -41,7 +41,7 @@ func NameIn(names map[bgraph.Key]string, k bgraph.Key) string {
 
 // tellApart extends the name that nodes have in common by the frame at the depth where
 // most of them differ, counted from the innermost, and by further ones as long as some are
-// still the same; those that always are get their key.
+// still the same; nodes with the same frames throughout get their key.
 func tellApart(names map[bgraph.Key]string, name string, nodes []*bgraph.Node) {
 	deepest := 0
 	for _, n := range nodes {

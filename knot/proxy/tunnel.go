@@ -51,7 +51,7 @@ func (e *exchange) switchProtocols() error {
 	return nil
 }
 
-// A tunnel is two connections, each of which gets what the other one sends. It holds a task only while bytes move.
+// A tunnel copies between two connections in both directions. It holds a task only while bytes move.
 type tunnel struct {
 	b        *backend
 	u        *upstream

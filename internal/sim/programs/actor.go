@@ -105,7 +105,7 @@ func (a *actor) checkEnd(err error) {
 	}
 }
 
-// checkErr allows an error only to those that are cancelled.
+// checkErr reports an error of an operation unless the task was cancelled.
 func (a *actor) checkErr(op string, err error) {
 	if err == nil || errors.Is(err, task.ErrChanClosed) || err == errBusy {
 		return
