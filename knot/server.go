@@ -177,17 +177,17 @@ type Server struct {
 	stalls     clock.Rare   // responses that were ended to make room
 	stallsAt   atomic.Int64 // clock reading when stalled responses were looked for last; 0: never; atomic
 
-	// stopping: answer what is under way, and all that have connected; each answer is the last
-	// of its connection. atomic
+	// stopping: answer the requests under way, and one request of every open connection; each answer is
+	// the last of its connection. atomic
 	stopping atomic.Bool
 	// handing: stopping, but a client between requests may still send one. atomic
 	handing atomic.Bool
-	// endpoints are those that were served so far, see endpointOf. atomic, replaced with mu held
+	// endpoints are the endpoints of the requests so far, see endpointOf. atomic, replaced with mu held
 	endpoints atomic.Pointer[[]*Endpoint]
 	accepted  atomic.Uint64 // connections that acceptLoop has taken; atomic
 
 	mu        sync.Mutex
-	listeners map[net.Listener]struct{} // those whose Serve has not returned; guarded by mu
+	listeners map[net.Listener]struct{} // listeners whose Serve has not returned; guarded by mu
 	first     *conn                     // all connections, the newest first; guarded by mu
 	hand      *conn                     // where makeRoom goes on looking; nil: at first; guarded by mu
 	count     int                       // guarded by mu

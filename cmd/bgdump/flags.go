@@ -74,7 +74,7 @@ func (set *settings) tracing() gotrace.Options {
 	return gotrace.Options{Raw: set.raw, Slowest: set.slowest}
 }
 
-// fits says in which modes a flag makes sense, for those that do not in all.
+// fits says in which modes a flag makes sense. A flag that it does not name makes sense in all.
 var fits = func() map[string][]mode {
 	drawn := []mode{modeDOT, modeSVG}
 	filtered := append([]mode{modeText, modeJSON, modePprof, modeFolded, modeLint, modeDump, modeMD, modeTasks, modeRegion, modeStages}, drawn...)
@@ -215,7 +215,7 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 	return set, set.checkValues()
 }
 
-// setMode finds out which one flag of those that exclude each other is given.
+// setMode finds out which one of the flags that exclude each other is given.
 func (set *settings) setMode(flags *flag.FlagSet, wanted map[mode]*bool) error {
 	var chosen []mode
 	flags.Visit(func(f *flag.Flag) {

@@ -15,8 +15,8 @@ import (
 )
 
 // listening returns the TCP addresses where a process listens and that this machine reaches by
-// its loopback interface, as HOST:PORT, in the order of the ports; if onlyLoopback is set, those that no other machine
-// reaches. proc(5) has the format.
+// its loopback interface, as HOST:PORT, in the order of the ports. With onlyLoopback it returns only addresses that no
+// other machine reaches. proc(5) has the format.
 func (k *kernel) listening(pid int, onlyLoopback bool) ([]string, error) {
 	theirs, err := os.Readlink(k.path(pid, "ns/net"))
 	ours, err2 := os.Readlink(filepath.Join(k.proc, "self", "ns", "net"))

@@ -143,7 +143,7 @@ func suits(src source, set *settings) error {
 func serve(ctx context.Context, set *settings, src source, sur *surroundings) error {
 	addr := set.http
 	if strings.HasPrefix(addr, ":") {
-		addr = "127.0.0.1" + addr // anybody who sees the page sees into the program
+		addr = "127.0.0.1" + addr // the page shows how the program works: other machines get it only if asked for
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return fmt.Errorf("-http %q; want an address like :8000 or 192.0.2.1:8000", set.http)

@@ -216,15 +216,15 @@ func (k *kernel) readMarker(name string) (*marker, error) {
 		return nil, err
 	}
 	m.file = f
-	// As long as somebody else has a lock on it the runtime knows that a program asks,
-	// and does not print the summary that people expect from the signal. It is no
-	// failure not to get it.
+	// While another process has a lock on the memfd, the runtime knows that the signal is from a program,
+	// and does not print the summary that people expect from the signal. Without the
+	// lock the summary is printed too, so an error is ignored.
 	_ = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	return m, nil
 }
 
 // parseMarker reads a line with the version of the format, then lines that consist of
-// a key and its value, of which only those with a known key matter.
+// a key and its value. Lines with an unknown key are ignored.
 func parseMarker(text []byte) (*marker, error) {
 	head, rest, ok := bytes.Cut(text, []byte("\n"))
 	version, named := strings.CutPrefix(string(head), markerFormat)

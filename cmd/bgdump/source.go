@@ -101,7 +101,7 @@ func allDigits(s string) bool {
 	return strings.Trim(s, "0123456789") == "" && s != ""
 }
 
-// hostPort is an address that somebody forgot to write http:// in front of.
+// hostPort is an address without http:// in front of it.
 var hostPort = regexp.MustCompile(`^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]*):[0-9]+(/.*)?$`)
 
 // asURL reports whether arg names a URL, and which.
@@ -156,7 +156,7 @@ func (f *fileSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
 	return s.Clone(), nil
 }
 
-// sameContent reports whether two looks at a name found the same file, and nobody wrote to it in between.
+// sameContent reports whether two looks at a name found the same file, and the file was not written in between.
 func sameContent(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
@@ -167,7 +167,7 @@ func (f *fileSource) read() (*bgraph.Snapshot, error) {
 		s, err := bgraph.ReadFile(f.path) // its errors name the file
 		return s, norTrace(err, head)
 	}
-	// Opening a pipe that nobody writes to would wait for ever.
+	// Without O_NONBLOCK, opening a pipe without a writer would block for ever.
 	in, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ func (s *stdinSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
 	return s.snap.Clone(), nil
 }
 
-// readGraph reads a dump or a trace, either of which gzip may have compressed.
+// readGraph reads a dump or a trace, plain or compressed by gzip.
 func readGraph(r io.Reader, o gotrace.Options) (*bgraph.Snapshot, error) {
 	in := bufio.NewReaderSize(r, 1<<20)
 	head, _ := in.Peek(headLength)

@@ -128,7 +128,7 @@ func (u *urlSource) commandLine(ctx context.Context, profiles *url.URL) (name st
 // mostAged is of how many goroutines the ages are asked: the program stands still while it lists them.
 const mostAged = 20_000
 
-// ages asks for a list of the goroutines, with those that have leaked if the Go runtime can tell.
+// ages asks for a list of the goroutines, and for the leaked ones if the Go runtime can tell.
 func (u *urlSource) ages(ctx context.Context, profiles *url.URL, s *bgraph.Snapshot) error {
 	var now int64
 	for i := range s.Starts {

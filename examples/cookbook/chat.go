@@ -51,7 +51,7 @@ func (r *Room) leave(lines *task.Chan[string]) {
 	lines.Close()
 }
 
-// say does not wait for members who read slowly: a member whose 16 places are taken misses the line.
+// say does not wait for slow members: a member whose 16 places are taken misses the line.
 func (r *Room) say(line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -41,7 +41,7 @@ func (r *Relay) pass(to, from net.Conn) {
 	to.(interface{ CloseWrite() error }).CloseWrite()
 }
 
-// An idleReader is a connection each Read of which may take so long. Moving a deadline costs a few nanoseconds: its
+// An idleReader is a connection whose Read fails after idle without data. Moving a deadline costs a few nanoseconds: its
 // timer is set anew only when it fires.
 type idleReader struct {
 	net.Conn

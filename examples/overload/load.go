@@ -39,7 +39,7 @@ func ask(c *http.Client, url string) bool {
 	return err == nil && response.StatusCode == http.StatusOK
 }
 
-// measureCapacity returns how many requests a second 16 clients get answered, each of which asks again at once.
+// measureCapacity returns how many requests a second are answered when 16 clients send one after the other.
 func measureCapacity(url string, d time.Duration) float64 {
 	var answered atomic.Int64
 	var all sync.WaitGroup

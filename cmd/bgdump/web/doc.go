@@ -2,11 +2,11 @@
 // itself, tables of its nodes and edges, histograms, a flame graph, what looks wrong,
 // and the difference to any earlier moment that is still remembered.
 //
-// A Page asks one Source for snapshots: once a second while somebody looks at the page,
-// every ten seconds otherwise. It remembers a bounded number of them in a bounded number
-// of bytes; to make room it thins out what is old, so that the history reaches back to
-// the beginning and is finest towards now. It never writes anything, answers only GET
-// and HEAD, and, if it listens on a loopback address, only requests that name this
+// A Page asks one Source for snapshots: once a second while a browser shows the page,
+// every ten seconds otherwise. It keeps a bounded number of snapshots in a bounded number
+// of bytes. To make room it thins out the older ones, so that the history reaches back to
+// the beginning and is finest towards now. A Page never writes to disk, and answers only GET
+// and HEAD. If it listens on a loopback address, it answers only requests that name this
 // machine as their host, so that a web site cannot read it through a name of its own.
 // The page loads nothing from elsewhere.
 //
@@ -39,8 +39,8 @@
 //	source     name; state: "new" (nothing has come yet), "ok", "gone"; error; since:
 //	           when the state began; every: nanoseconds between questions; asking: for
 //	           how long the question that is under way has been; still: the snapshots
-//	           do not change, as if they came from a file; lazy: it is asked only
-//	           while somebody looks
+//	           do not change, as if they came from a file; lazy: the source is asked
+//	           only while a browser shows the page
 //	program    name, pid, host, go, started, as in bgraph.Program
 //	moments    id, taken, tasks, steps: four arrays, oldest first
 //	at, base   identities of moments; live: whether "at" is the latest
@@ -54,8 +54,8 @@
 //	           nothing in another era
 //	places     the nodes' names and stacks, which do not change: id (counted from 1),
 //	           key, name, reason, label, where (file and line of the innermost function of
-//	           the program), stack: [function, file, line, offset]. Only
-//	           those with an id beyond "places" are sent, if "era" is the current one
+//	           the program), stack: [function, file, line, offset]. If "era" is the
+//	           current one, only nodes with an id beyond "places" are sent
 //	nodes      id, now, was (tasks at the base), peak, in, out (arrivals, departures),
 //	           wait, ready (see below), oldest, cpu (of the steps that begin here),
 //	           loops: [loop, now, peak, in, out]; wakers: [what ended waits, share of them]
@@ -76,8 +76,8 @@
 //	sched      as in bgraph.Sched, but nodes: [id, loop, priority, tickets, pass, ready,
 //	           held]
 //
-// Measured durations are n, sum, mean (estimated for all, also those that were not
-// measured), max, p50, p99 and hist, the counts of a
+// Measured durations are n, sum, mean (estimated for all durations, measured or
+// not), max, p50, p99 and hist, the counts of a
 // bgraph.Histogram without the zeros at its end.
 //
 // GET /api/layout?n=N answers where to draw the N busiest nodes, 3 to 500, and one that

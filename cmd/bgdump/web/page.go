@@ -15,7 +15,7 @@ import (
 
 // A Source is where snapshots come from: a process, a URL, a file.
 type Source interface {
-	// Snapshot returns the graph as it is now, in a Snapshot that nobody else uses. It
+	// Snapshot returns the graph as it is now, in a Snapshot that the caller owns. It
 	// returns soon after ctx is done. It is called by one goroutine at a time.
 	Snapshot(ctx context.Context) (*bgraph.Snapshot, error)
 	// Name says which source this is.
@@ -25,16 +25,16 @@ type Source interface {
 // Options say how a Page asks and what it remembers. A zero field has the default that
 // is named with it.
 type Options struct {
-	Interval     time.Duration // between questions while somebody looks (1 s)
+	Interval     time.Duration // between questions while a browser shows the page (1 s)
 	IdleInterval time.Duration // between questions otherwise (10 s)
 	Timeout      time.Duration // of a question (10 s)
 	MaxMoments   int           // snapshots remembered (600)
 	MaxBytes     int           // of all of these, estimated; the first and the last stay even beyond it (64 MiB)
 	MaxNodes     int           // sent to the page (2000)
 	MaxEdges     int           // sent to the page (6000)
-	// Lazy asks for nothing before somebody looks, as what the source has to do for an answer is
-	// expensive. If the answer turns out to be a trace, it goes on like that: each costs the
-	// program throughput.
+	// Lazy asks for nothing before a browser shows the page, for a source whose answers are
+	// expensive. If the first answer is a trace, the page goes on asking only while it is shown, as a
+	// trace costs the program throughput.
 	Lazy bool
 	// Loopback accepts requests only that name localhost or a loopback address as their
 	// host. Serve sets it if it listens on one.
@@ -52,7 +52,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// lookFor is for how long somebody counts as looking after a request.
+// lookFor is for how long after a request the page counts as shown.
 const lookFor = 5 * time.Second
 
 // A Page shows the graph of one source. It is an http.Handler; Run must be running for
@@ -64,7 +64,7 @@ type Page struct {
 	history history
 	views   viewCache
 	places  placeTable
-	looked  chan struct{} // has room for one: somebody looks
+	looked  chan struct{} // capacity 1: a browser has asked
 
 	mu       sync.Mutex
 	lastLook time.Time // guarded by mu
@@ -138,12 +138,12 @@ func (p *Page) due(now time.Time) time.Duration {
 	case now.Sub(p.lastLook) < max(lookFor, 2*p.opts.Interval):
 		every = p.opts.Interval
 	case p.answer.kind == bgraph.KindGoroutines || p.opts.Lazy && p.answer.state == stateNew:
-		return time.Hour // or when somebody looks
+		return time.Hour // or when a browser asks
 	}
 	return every - now.Sub(p.answer.last)
 }
 
-// look notes that somebody looks.
+// look records a request of a browser.
 func (p *Page) look() {
 	p.mu.Lock()
 	p.lastLook = time.Now()
@@ -193,10 +193,10 @@ func (p *Page) ask(ctx context.Context) {
 	}
 }
 
-// Serve shows the graph of src to those who connect to ln, until ctx is done; then it
-// closes ln, leaves no goroutine behind and returns nil. If it listens on a loopback
-// address, only requests that name such a one as their host are answered. It returns an
-// error if ln fails. It does not park and must not be called from a task.
+// Serve shows the graph of src to the clients of ln, until ctx is done; then it
+// closes ln, leaves no goroutine behind and returns nil. If ln is bound to a loopback
+// address, only requests that name a loopback address as their host are answered. Serve returns an
+// error if ln fails. It blocks without parking and must not be called from a task.
 func Serve(ctx context.Context, ln net.Listener, src Source, opts Options) error {
 	if addr, ok := ln.Addr().(*net.TCPAddr); ok && addr.IP.IsLoopback() {
 		opts.Loopback = true

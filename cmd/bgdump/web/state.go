@@ -351,7 +351,7 @@ func finite(f float64) float64 {
 	return f
 }
 
-// shape is a hash of which nodes and edges there are to be drawn.
+// shape is a hash of the nodes and edges to be drawn.
 func (v *view) shape() string {
 	h := fnv.New64a()
 	for i := range v.plan.Nodes {

@@ -65,8 +65,8 @@ func WriteDOT(w io.Writer, s *bgraph.Snapshot, o Options) error {
 
 const cssPerInch = 96
 
-// quoted is a string as DOT has it. A backslash would begin an escape, of which only the
-// end of a line is wanted.
+// quoted is a string as DOT has it. Backslashes are doubled, so that only the ends of lines are
+// escapes.
 func quoted(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {

@@ -39,7 +39,7 @@ type stackSample struct {
 	edge   *bgraph.Edge // nil for a node
 }
 
-// stackSamples returns those that have a value other than 0.
+// stackSamples returns the samples of s that have a value other than 0.
 func stackSamples(s *bgraph.Snapshot, names map[bgraph.Key]string) []stackSample {
 	most := float64(math.MaxInt64 / int64(max(len(s.Nodes)+len(s.Edges), 1))) // so that no sum overflows
 	value := func(v float64) int64 {

@@ -27,7 +27,7 @@ const (
 	stallFactor = 2
 )
 
-// limits are those that tests change, as they run real programs.
+// limits are the limits of checks that tests change, as they run real programs for a short time.
 type limits struct {
 	step         time.Duration // a step may keep its loop: a longer mean is an error, a longer 99th percentile or report of the watchdog a warning, a longer maximum alone an info
 	ready        time.Duration // ready tasks may wait for their loop on average

@@ -18,9 +18,9 @@ var (
 	lockWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "pool"}
 	// queueWaits are for something that is scarce: all that wait want to go on.
 	queueWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "pool", "once", "channel send", "offload", "disk", "connect", "write"}
-	// certainWaits are for other tasks, and nobody lets a task do that for long.
+	// certainWaits are waits for other tasks that no program wants to be long.
 	certainWaits = []string{"mutex", "rwmutex read", "rwmutex write", "semaphore", "pool", "once", "channel send"}
-	// idleWaits are for other tasks too, but idle workers also wait like that.
+	// idleWaits are waits for other tasks too, but also the waits of idle workers.
 	idleWaits = []string{"cond", "channel receive", "join", "waitgroup", "offload"}
 )
 
@@ -108,8 +108,8 @@ func (l *linter) holders(out []bgraph.Edge) []holder {
 	return all
 }
 
-// wokenForNothing finds condition variables that wake many tasks of which most go
-// back to wait.
+// wokenForNothing finds condition variables with many spurious wake-ups: most of the tasks that they wake
+// wait again at once.
 func (l *linter) wokenForNothing(n *bgraph.Node) {
 	var all, back uint64
 	for _, e := range l.from(n.Key) {
@@ -133,7 +133,7 @@ func (l *linter) wokenForNothing(n *bgraph.Node) {
 	})
 }
 
-// wokenBy says who wakes all that wait at a condition variable, "" if that is not known.
+// wokenBy says which function wakes all tasks that wait at a condition variable, "" if that is not known.
 func (l *linter) wokenBy(n *bgraph.Node) string {
 	by, _ := waker(n)
 	place := n.Place()

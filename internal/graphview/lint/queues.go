@@ -88,7 +88,7 @@ func (l *linter) holdings(n *bgraph.Node, by *bgraph.Waker) (all []holding) {
 	return all
 }
 
-// lockQueue finds who holds the lock that many wait for at n.
+// lockQueue finds which code holds the lock that many tasks wait for at n.
 func (l *linter) lockQueue(n *bgraph.Node, waiting float64, by bgraph.Waker) {
 	if waiting < convoyTasks && n.Reason != "rwmutex read" && n.Reason != "rwmutex write" {
 		return

@@ -12,10 +12,9 @@ import (
 const longStepAdvice = "A task keeps its loop until it waits. Let long computations call task.Yield now and then; " +
 	"give what blocks natively (files, Go channels, sync.Mutex, cgo) to task.Offload."
 
-// steps finds those that keep their loop for long. How sure that is follows from
-// where it shows: in the mean; in the tail, or in a report of the watchdog, which
-// knows what the kernel took from the step; or in one step only, of which the kernel
-// may have taken most.
+// steps finds steps that keep their loop for long. The severity is that of the evidence: the mean is
+// an error; the tail, or a report of the watchdog, which leaves out the time when the kernel ran other
+// threads, a warning; a single step an info, as the kernel may have taken most of its time.
 func (l *linter) steps() {
 	limit := bgraph.Nanos(l.o.step)
 	late := l.late(limit)
@@ -61,7 +60,7 @@ func (l *linter) steps() {
 			continue
 		}
 		if l.s.Kind == bgraph.KindGoroutines && !(late && much) {
-			f.Severity = SeverityInfo // goroutines are preempted: it computes, and is in nobody's way
+			f.Severity = SeverityInfo // goroutines are preempted: a long step holds up no other
 		}
 		longest, stack := e.CPU.Max, ""
 		if o := l.longestOverrun(e.From, e.To); o != nil {
@@ -87,7 +86,7 @@ func (l *linter) steps() {
 	l.unfinished()
 }
 
-// late reports whether one in a hundred of those that were ready had to wait for that long.
+// late reports whether one in a hundred ready tasks had to wait for limit or longer.
 func (l *linter) late(limit bgraph.Nanos) bool {
 	var all bgraph.Times
 	for i := range l.s.Nodes {

@@ -45,7 +45,7 @@ const (
 	unfairFactor = 100  // times the usual wait
 	unfairWait   = 10 * time.Millisecond
 	leastGrown   = 50   // goroutines
-	grownFactor  = 4    // times as many as rate and life of those that ended explain
+	grownFactor  = 4    // times as many as the rate of starts and the life of the ended goroutines explain
 	takenLimit   = 0.33 // of the CPU time of goroutines, from which on it is more than a remark that the kernel took it
 )
 
@@ -128,7 +128,7 @@ func (l *linter) begun() {
 			})
 		}
 		rate := words.PerSecond(l.s, st.Created)
-		// net/http has a goroutine for each request that looks whether the client goes away; nobody can change that.
+		// net/http has a goroutine for each request that notices when the client disconnects; a program can't change that.
 		if rate < churnRate || strings.HasPrefix(st.Function, "net/http.") || st.Life.Count < minSamples || st.Life.Quantile(0.5) > bgraph.Nanos(churnLife) {
 			continue
 		}
@@ -168,7 +168,7 @@ func (l *linter) pingPong(e *bgraph.Edge, room float64) bool {
 	return true
 }
 
-// timedChecks are those that find what the kernel did, if it has taken processors away.
+// timedChecks are the checks whose findings may be the kernel's doing, if it has taken processors away.
 var timedChecks = []string{CheckLongStep, CheckConvoy, CheckStarvation, CheckSaturated, CheckUnbalanced, CheckAssist, CheckStopped, CheckUnfair}
 
 // severityIf is that of what matters only if there is much of it.

@@ -107,8 +107,8 @@ func Columns() []string {
 	return names
 }
 
-// nodeTable has a row for every node but those of the first keys that nobody has met,
-// those with the most tasks first.
+// nodeTable has a row for every node, the nodes with the most tasks first. The nodes of reserved keys are left out
+// if no task has been there.
 func nodeTable(s *bgraph.Snapshot, names map[bgraph.Key]string) *textTable[nodeRow] {
 	t := &textTable[nodeRow]{columns: nodeColumns}
 	for i := range s.Nodes {

@@ -17,7 +17,7 @@ import (
 // What to look at first: what looks wrong, and where most time goes.
 
 const (
-	firstLines  = 20 // before the tables, with those that say what program it is
+	firstLines  = 20 // lines before the tables, with the description of the program
 	firstFacts  = 9
 	firstSteps  = 2    // edges that use most CPU
 	firstShare  = 0.05 // of all CPU, from which on they are named

@@ -25,11 +25,11 @@ type longRun struct {
 
 const (
 	farAbove     = 10        // times the usual is far above it
-	leastLongRun = 1_000_000 // ns: what is shorter bothers nobody
+	leastLongRun = 1_000_000 // ns: shorter runs delay no other task much
 )
 
 // longRuns returns edges with a single run, or a 99th percentile, far above the rest,
-// and those that the watchdog reported; the longest first.
+// and edges that the watchdog reported; the longest first.
 func longRuns(s *bgraph.Snapshot) []longRun {
 	type pair struct{ from, to bgraph.Key }
 	reported := map[pair]*longRun{}

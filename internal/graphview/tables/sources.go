@@ -12,7 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 
-// usualSources is how many sources are shown unless Options.Limit says so: first those that differ or failed.
+// usualSources is how many sources are shown if Options.Limit is 0. Sources that differ or failed come first.
 const usualSources = 20
 
 // sourceTable are the processes whose graphs were added up.
@@ -70,7 +70,7 @@ func skewText(skew bgraph.Nanos) string {
 	return words.Duration(skew) + " ahead"
 }
 
-// sortedSources begins with those that differ most, then those that failed, then those that use most CPU time.
+// sortedSources begins with the sources that differ most, then has failed ones, then the others by CPU time.
 func sortedSources(s *bgraph.Snapshot) []bgraph.Source {
 	rank := func(from bgraph.Source) (differs, failed float64) {
 		if len(from.Places) > 0 {

@@ -162,7 +162,7 @@ func (v *stageView) table() *textTable[[]string] {
 	return t
 }
 
-// meanTime is the mean of n durations, estimated from those that were timed.
+// meanTime is the mean of n durations, estimated from the timed ones in t.
 func meanTime(t *bgraph.Times, n uint64) bgraph.Nanos {
 	if n == 0 {
 		return t.Mean()

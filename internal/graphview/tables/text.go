@@ -25,10 +25,10 @@ type Options struct {
 	// Stacks writes the stack of each node below its row.
 	Stacks bool
 	// Prune is the share of all steps and of all CPU time from which on an edge of a trace is
-	// written, with the nodes that it links; nodes where somebody waits always are. 0: all.
+	// written, with the nodes that it links; nodes with waiting tasks are always written. 0: all edges.
 	Prune float64
-	// Whole is the Snapshot of which the one to write is a part, by Filter: what looks wrong is told from it, see
-	// lint.FindPart. nil: there is no other.
+	// Whole is the Snapshot before Filter, if the one to write was filtered: findings are made in it, see
+	// lint.FindPart. nil: the snapshot was not filtered.
 	Whole *bgraph.Snapshot
 	// Width is how many columns of a terminal a line may take. Where it takes more,
 	// names are cut in the middle, though not to less than 16 columns; figures are
@@ -184,8 +184,8 @@ func loopTable(s *bgraph.Snapshot) *textTable[[]string] {
 	return t
 }
 
-// writeSched writes what the scheduler says of itself: the resources that it watches,
-// and the nodes, those that it holds back first.
+// writeSched writes the state of the scheduler: the resources that it watches,
+// and the nodes, beginning with the nodes whose tasks it holds back.
 func writeSched(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string, o Options) {
 	if s.Sched == nil {
 		return

@@ -207,7 +207,7 @@ func (p *Program) take(e *bgraph.Edge, step *Step, n uint64) {
 // seven above.
 var spread = []float64{0.06, 0.2, 0.42, 0.2, 0.07, 0.03, 0.012, 0.005, 0.002, 0.001}
 
-// measure adds n times, of which one in every few is timed.
+// measure adds n durations to t; one in Sampling of them counts as timed.
 func (p *Program) measure(t *bgraph.Times, n uint64, mean time.Duration) {
 	timed := (n + 10) / uint64(p.snap.Sampling)
 	if timed == 0 {
