@@ -185,7 +185,7 @@ func TestAStopThatWaitsIsExplained(t *testing.T) {
 			held.Lock() // no context ends that
 			defer held.Unlock()
 			return ctx.Err()
-		}, []string{`tasks=1 waits="\n  task main #`, "mutex Mutex"}},
+		}, []string{`tasks=1 waits="task main #`, "mutex Mutex"}},
 		{func(ctx context.Context, told chan struct{}) error {
 			begun, left := make(chan struct{}), make(chan struct{})
 			defer close(left)

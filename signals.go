@@ -82,7 +82,7 @@ func (ms *membership) join(m *member, log *slog.Logger) (leave func()) {
 	return sync.OnceFunc(func() {
 		if m.stacks != "" {
 			if err := writeStacks(m.stacks); err != nil {
-				log.Error(err.Error())
+				log.Error("capriccio: the statistics of stack chunks can't be written", "error", logwriter.OneLine(err.Error()))
 			}
 		}
 		ms.leave(m)
@@ -154,7 +154,7 @@ func (ms *membership) dumpAll() {
 			m.dump(&out)
 			if m.stacks != "" {
 				if err := writeStacks(m.stacks); err != nil {
-					fmt.Fprintln(&out, err)
+					fmt.Fprintln(&out, "capriccio: statistics of stack chunks:", err)
 				}
 			}
 			ms.stderr.Write(out.Bytes())

@@ -47,9 +47,6 @@ func writeStacks(path string) (err error) {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
-		if err != nil {
-			err = fmt.Errorf("capriccio: statistics of stack chunks: %w", err)
-		}
 	}()
 	exe, err := os.Executable()
 	if err != nil {

@@ -85,7 +85,7 @@ func (s *stopping) tellWaits() {
 	n := 0
 	for _, t := range (*engine.Runtime)(s.rt).Tasks() {
 		n++
-		line := "\n  " + t.String()
+		line := t.String()
 		switch {
 		case t.Name == "main":
 			waits = append([]string{line}, waits[:min(len(waits), namedTasks-1)]...)
@@ -93,5 +93,5 @@ func (s *stopping) tellWaits() {
 			waits = append(waits, line)
 		}
 	}
-	s.log.Info("capriccio: still stopping"+s.advice, "tasks", n, "waits", strings.Join(waits, ""))
+	s.log.Info("capriccio: still stopping"+s.advice, "tasks", n, "waits", strings.Join(waits, "; "))
 }

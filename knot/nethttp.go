@@ -14,6 +14,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/ressched"
@@ -204,7 +205,7 @@ func (e *exchange) unwind(v any, goexit bool) {
 		} else {
 			stack = task.PanicStack(v)
 		}
-		e.log("handler panicked", "panic", fmt.Sprint(value), "stack", string(stack))
+		e.log("handler panicked", "panic", logwriter.OneLine(fmt.Sprint(value)), "stack", logwriter.OneLine(string(stack)))
 	}
 	x := e.x
 	if x == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/neterr"
@@ -365,7 +366,7 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	if goexit && errors.Is(engine.Err(), engine.ErrShutdown) {
 		x.logRequest("the runtime ended before the handler")
 	} else {
-		x.logRequest(what, "panic", fmt.Sprint(p), "stack", string(task.PanicStack(p)))
+		x.logRequest(what, "panic", logwriter.OneLine(fmt.Sprint(p)), "stack", logwriter.OneLine(string(task.PanicStack(p))))
 	}
 	if !x.finished {
 		x.takeBack()

@@ -17,6 +17,7 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/compress"
@@ -155,7 +156,7 @@ func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 		err = r.load(fresh, log)
 	}
 	if err != nil {
-		log.Error("knot: the configuration can't be used; what was served before still is", "error", err)
+		log.Error("knot: the configuration can't be used; what was served before still is", "error", logwriter.OneLine(err.Error()))
 		return
 	}
 	log.Info("knot: the configuration was read again", "file", set.config, "sites", len(fresh.sites))

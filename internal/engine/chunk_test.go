@@ -46,7 +46,7 @@ func TestAHoldOnAChunkIsReportedWithTheWholeStack(t *testing.T) {
 	log := make(testenv.Records, 100)
 	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond))
 	stop := holdOften(rt, Options{}, callOnChunk)
-	log.Next(t, "held its loop too long", "engine.hold(", "known only if there is a blocking graph")
+	log.Next(t, "held its loop too long", "engine.hold ", "known only if there is a blocking graph")
 	testenv.Check(t, stop())
 
 	g := newGraph() // which keeps the stack, and the log has none

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/internal/wheel"
 )
 
@@ -64,7 +65,7 @@ func (w *watchdog) checkDeadlock() {
 		return
 	}
 	w.deadlock = text
-	w.rt.log.Error("task: deadlock: "+why, "tasks", len(found), "waits", text)
+	w.rt.log.Error("task: deadlock: "+why, "tasks", len(found), "waits", logwriter.OneLine(text))
 }
 
 // DeadlockOf returns what the tasks of a deadlock wait for, if one of that name is among them; else it is empty. What
@@ -123,7 +124,7 @@ func (w *watchdog) lookBusy(now time.Time) {
 	text := describe(found, all)
 	if len(found) > 0 && text == w.tangle && text != w.deadlock {
 		w.deadlock = text
-		w.rt.log.Error("task: deadlock: "+holdUp, "tasks", len(found), "waits", text)
+		w.rt.log.Error("task: deadlock: "+holdUp, "tasks", len(found), "waits", logwriter.OneLine(text))
 	}
 	w.tangle = text
 }

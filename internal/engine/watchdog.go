@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
 // A watchdog is the goroutine that looks after the loops of a runtime: it notices
@@ -304,7 +305,7 @@ func (l *Loop) logStack(stack string) string {
 	if l.rec != nil {
 		return "in the dump of the blocking graph"
 	}
-	return stack
+	return logwriter.OneLine(stack)
 }
 
 // doze waits until there is work for the watchdog. It returns false if it is to end. What a

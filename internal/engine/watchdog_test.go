@@ -47,7 +47,7 @@ func TestHeldLoopIsReportedWithNameAndStack(t *testing.T) {
 	log := make(testenv.Records, 100)
 	rt := newRuntime(t, 2, logTo(log), holdLimit(time.Millisecond))
 	stop := holdOften(rt, Options{Name: "hog", Loop: rt.Loop(1)}, func(f func()) { f() })
-	log.Next(t, "held its loop too long", "hog #", "loop=1", "limit=1ms", "engine.hold(") // on the stack at the end of the step
+	log.Next(t, "held its loop too long", "hog #", "loop=1", "limit=1ms", "engine.hold ") // on the stack at the end of the step
 	testenv.Check(t, stop())
 }
 

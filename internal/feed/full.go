@@ -19,7 +19,7 @@ func (s *Feed) reportFullHeap(now time.Duration) {
 		return
 	}
 	s.full = fullLog{is: true, next: now + fullEvery}
-	s.cfg.Log.Warn("capriccio: the heap is at its limit, but what has been let in holds little of it, so that it is let in nevertheless; "+
-		"raise GOMEMLIMIT, or look in a heap profile for what holds it, like a cache or connections",
-		"heap", int64(used), "limit", int64(limit), "let in", int64(inside))
+	s.cfg.Log.Warn("capriccio: the heap is at its limit, but admitted tasks hold little of it, so that more are admitted nevertheless; "+
+		"raise GOMEMLIMIT, or find in a heap profile what holds it, such as a cache or connections",
+		"heap", int64(used), "limit", int64(limit), "admitted", int64(inside))
 }

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
@@ -277,7 +278,7 @@ func (s *Feed) tick(now time.Duration, steps uint64, readings []probe.Reading) {
 	}
 	if err != nil && s.cfg.Log != nil && !s.complained {
 		s.complained = true
-		s.cfg.Log.Warn("capriccio: not all resources are watched", "because", err)
+		s.cfg.Log.Warn("capriccio: not all resources are watched", "because", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	s.ledger.Tick(now)
 }

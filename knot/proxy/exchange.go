@@ -8,12 +8,12 @@ import (
 	"math"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
@@ -119,7 +119,7 @@ func (e *exchange) end() {
 		largeBuffers.Put(e.big)
 	}
 	if said := e.rec.stderr; len(said) > 0 {
-		e.p.Log.Warn("knot: a FastCGI program complains", "backend", e.b.name, "text", strings.TrimSpace(string(said)))
+		e.p.Log.Warn("knot: a FastCGI program complains", "backend", e.b.name, "text", logwriter.OneLine(string(said)))
 	}
 	if e.rec.cut {
 		e.p.Log.Warn("knot: a FastCGI program has sent more than its Content-Length", "backend", e.b.name, "script", e.script)

@@ -1,0 +1,39 @@
+package logwriter
+
+import "strings"
+
+// OneLine returns text as a single line, for an attribute of a log line. Lines are joined by "; ". The frames of a
+// stack trace are joined by " < ", innermost first, each as its function and place, without arguments.
+func OneLine(text string) string {
+	var out strings.Builder
+	wasFrame := false
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		line := strings.TrimSpace(lines[i])
+		if line == "" {
+			wasFrame = false
+			continue
+		}
+		isFrame := i+1 < len(lines) && strings.HasPrefix(lines[i+1], "\t")
+		if isFrame {
+			place, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " +0x")
+			if strings.HasSuffix(line, ")") {
+				line = line[:strings.LastIndexByte(line, '(')]
+			}
+			line += " " + place
+			i++
+		}
+		switch {
+		case out.Len() == 0:
+		case strings.HasSuffix(out.String(), ":"):
+			out.WriteByte(' ')
+		case isFrame && wasFrame:
+			out.WriteString(" < ")
+		default:
+			out.WriteString("; ")
+		}
+		out.WriteString(line)
+		wasFrame = isFrame
+	}
+	return out.String()
+}
