@@ -322,12 +322,15 @@ func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
 	}
 	for i := range s.Spans {
 		name(&s.Spans[i].Kind, &s.Spans[i].Name)
+		for j := range s.Spans[i].Path {
+			name(&s.Spans[i].Path[j].By.Function, &s.Spans[i].Path[j].By.File)
+		}
 	}
 	for i := range s.Slowest {
-		r := &s.Slowest[i]
-		name(&r.Kind, &r.Name)
-		for j := range r.Visits {
-			name(&r.Visits[j].By.Function, &r.Visits[j].By.File)
+		sp := &s.Slowest[i]
+		name(&sp.Kind, &sp.Name)
+		for j := range sp.Path {
+			name(&sp.Path[j].By.Function, &sp.Path[j].By.File)
 		}
 	}
 	for i := range s.Notes {
@@ -419,7 +422,7 @@ func (s *Snapshot) dropEmpty() {
 	}
 	s.Slowest = orNil(s.Slowest)
 	for i := range s.Slowest {
-		s.Slowest[i].Visits = orNil(s.Slowest[i].Visits)
+		s.Slowest[i].Path = orNil(s.Slowest[i].Path)
 	}
 	s.eachTimes(func(_ string, t *Times) { t.dropEmpty() })
 	if s.Sched != nil {
@@ -458,11 +461,8 @@ func (s *Snapshot) Clone() *Snapshot {
 		e.Changes, e.Functions = slices.Clone(e.Changes), slices.Clone(e.Functions)
 		e.CPU.unshare()
 	}
-	out.Starts, out.Spans, out.Notes, out.Assists = slices.Clone(s.Starts), slices.Clone(s.Spans), slices.Clone(s.Notes), slices.Clone(s.Assists)
-	for i := range out.Spans {
-		out.Spans[i].Path = slices.Clone(out.Spans[i].Path)
-	}
-	out.Slowest = cloneRequests(s.Slowest)
+	out.Starts, out.Spans, out.Notes, out.Assists = slices.Clone(s.Starts), cloneSpans(s.Spans), slices.Clone(s.Notes), slices.Clone(s.Assists)
+	out.Slowest = cloneSpans(s.Slowest)
 	out.Sources = cloneSources(s.Sources)
 	out.eachTimes(func(_ string, t *Times) { t.unshare() })
 	if s.Sched != nil {

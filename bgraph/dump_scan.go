@@ -98,13 +98,11 @@ func listLimits(key string) (most, size int) {
 	case "starts":
 		return graphlimits.Starts, 208
 	case "spans":
-		return graphlimits.Spans, 184
+		return graphlimits.Spans, 200
 	case "path":
-		return graphlimits.Path, 40
+		return graphlimits.Path, 104
 	case "slowest":
-		return graphlimits.Slowest, 88
-	case "visits":
-		return graphlimits.Visits, 104
+		return graphlimits.Slowest, 200
 	case "notes":
 		return graphlimits.Notes, 16
 	case "sources":

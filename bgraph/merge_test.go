@@ -1,6 +1,7 @@
 package bgraph
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -337,4 +338,27 @@ func TestMergeKeepsSources(t *testing.T) {
 	testenv.Equal(t, strings.Join(names, " "), "a b c")
 	many := make([]string, graphlimits.Sources)
 	testenv.ErrorSays(t, testenv.Err(Merge(part(many...), part("one more"))), "too much together")
+}
+
+// TestMergeKeepsTheSlowest: of the slowest requests of several graphs the slowest are kept.
+func TestMergeKeepsTheSlowest(t *testing.T) {
+	var all []*Snapshot
+	for i := range 3 {
+		s := &Snapshot{Kind: KindGoroutines}
+		for j := range graphlimits.Slowest / 2 {
+			sp := Span{Kind: "request", Name: fmt.Sprint("handler", i)}
+			sp.Times.Add(Nanos(3*j + i))
+			s.Slowest = append(s.Slowest, sp)
+		}
+		all = append(all, s)
+	}
+	sum := testenv.Need(Merge(all...))(t)
+	if len(sum.Slowest) != graphlimits.Slowest {
+		t.Fatalf("%d requests", len(sum.Slowest))
+	}
+	for i, sp := range sum.Slowest {
+		if want := Nanos(3*graphlimits.Slowest/2 - 1 - i); sp.Times.Sum != want {
+			t.Fatalf("the one at %d took %v, want %v", i, sp.Times.Sum, want)
+		}
+	}
 }

@@ -42,14 +42,14 @@ type Snapshot struct {
 	Chunks Chunks `json:"chunks,omitzero"` // what the process did with stack chunks
 
 	// Only graphs of goroutines have these.
-	Stopped     Times     `json:"stopped,omitzero"`     // times when the world was stopped
-	Stalled     Times     `json:"stalled,omitzero"`     // times when goroutines ran for so long that the kernel must have taken their processor
-	Collections Times     `json:"collections,omitzero"` // cycles of the garbage collector
-	Starts      []Start   `json:"starts,omitempty"`     // goroutines by where they began
-	Assists     []Waker   `json:"assists,omitempty"`    // where goroutines allocated when they had to help the collector
-	Spans       []Span    `json:"spans,omitempty"`      // regions and tasks by name, requests of net/http by what handles them
-	Slowest     []Request `json:"slowest,omitempty"`    // requests and tasks that took longest, the slowest first
-	Notes       []string  `json:"notes,omitempty"`      // what to know of how the graph was made
+	Stopped     Times    `json:"stopped,omitzero"`     // times when the world was stopped
+	Stalled     Times    `json:"stalled,omitzero"`     // times when goroutines ran for so long that the kernel must have taken their processor
+	Collections Times    `json:"collections,omitzero"` // cycles of the garbage collector
+	Starts      []Start  `json:"starts,omitempty"`     // goroutines by where they began
+	Assists     []Waker  `json:"assists,omitempty"`    // where goroutines allocated when they had to help the collector
+	Spans       []Span   `json:"spans,omitempty"`      // regions and tasks by name, requests of net/http by what handles them
+	Slowest     []Span   `json:"slowest,omitempty"`    // requests and tasks that took longest, the slowest first
+	Notes       []string `json:"notes,omitempty"`      // what to know of how the graph was made
 }
 
 // Nanos is a duration in nanoseconds; in JSON it is a number.

@@ -36,45 +36,70 @@ type Start struct {
 	Leaked   uint64 `json:"leaked,omitempty"` // of the goroutines in Now, how many nothing can wake, as far as the Go runtime reports it
 }
 
-// A Span is a kind of work: a region or a task of package runtime/trace, or the requests of net/http that one function handles.
+// A Span is a kind of work: a region or a task of package runtime/trace, or the requests of net/http that one function handles. In
+// Snapshot.Slowest it is one such task or request.
 type Span struct {
 	Kind  string `json:"kind"` // "region", "task", "request", or "log": from the begin of the task up to there
-	Name  string `json:"name"`
+	Name  string `json:"name"` // as the program gave it, or the function that handles the requests
 	Times Times  `json:"times"`
 	// Path is where the time of tasks and requests went, what took most first: in what their goroutines did and, where these
-	// waited for others, in what those did meanwhile. It may be less than Times if not all is known.
+	// waited for others, in what those did meanwhile. It may be less than Times if not all is known. Of a single one it is in
+	// the order of time, each part followed by what other goroutines did meanwhile.
 	Path []PathPart `json:"path,omitempty"`
+
+	Begun Nanos `json:"begun,omitempty"` // of a single one: after the begin of the trace; 0: it began before
+	Open  bool  `json:"open,omitempty"`  // of a single one: it had not ended when the trace did
 }
 
 // A PathPart is the time that tasks or requests spent at a node and on steps from there.
 type PathPart struct {
-	Node  Key   `json:"node"`  // need not be in the graph
-	Step  Nanos `json:"step"`  // running, in short system calls and the like, until the next wait
-	Wait  Nanos `json:"wait"`  // for what no goroutine has ended, or none that is known
-	Ready Nanos `json:"ready"` // until it ran
-
-	Count     uint64 `json:"count,omitempty"`     // waits that ended there
-	Meanwhile bool   `json:"meanwhile,omitempty"` // it is of other goroutines while requests waited for these: part of their waits
+	Node  Key    `json:"node"`            // need not be in the graph; KeyOverflow: those that found no room
+	Step  Nanos  `json:"step"`            // running, in short system calls and the like, until the next wait
+	Wait  Nanos  `json:"wait"`            // for what no goroutine has ended, or none that is known
+	Ready Nanos  `json:"ready"`           // until it ran
+	Count uint64 `json:"count,omitempty"` // waits that ended there
+	// Depth is more than 0 if it is of another goroutine while requests waited for it: 1 if that ended a wait of their own
+	// goroutine, 2 if it ended a wait of that one, and so on; 1 for all of these in a Span of many requests, whose own waits are
+	// whole.
+	Depth int   `json:"depth,omitempty"`
+	From  Nanos `json:"from,omitempty"` // of a single request: when it came there first, after its begin
+	By    Frame `json:"by,omitzero"`    // of a single request: what ended the longest wait; no function: the network, or time
 }
 
 // Total is all of it.
 func (p *PathPart) Total() Nanos { return addNanos(p.Step, addNanos(p.Wait, p.Ready)) }
 
-// CompareKind puts what requests did themselves first.
-func (p *PathPart) CompareKind(b *PathPart) int {
-	switch {
-	case p.Meanwhile == b.Meanwhile:
-		return 0
-	case b.Meanwhile:
-		return -1
+func (sp *Span) check() error {
+	err := first(nameRule.check("kind", sp.Kind), nameRule.check("name", sp.Name), checkNumber("begun", sp.Begun), checkLength("path", len(sp.Path), graphlimits.Path))
+	for i := range sp.Path {
+		p := &sp.Path[i]
+		err = first(err, checkNumber("step", p.Step), checkNumber("wait", p.Wait), checkNumber("ready", p.Ready), checkCount("count", p.Count),
+			checkRange("depth", float64(p.Depth), 0, graphlimits.Path), checkNumber("from", p.From),
+			nameRule.check("function", p.By.Function), nameRule.check("file", p.By.File), checkLine(p.By.Line), checkLine(p.By.Offset))
 	}
-	return 1
+	return err
+}
+
+// sortSlowest brings the slowest requests into order, and within the limit.
+func (s *Snapshot) sortSlowest() {
+	slices.SortStableFunc(s.Slowest, func(a, b Span) int {
+		return cmp.Or(cmp.Compare(b.Times.Sum, a.Times.Sum), cmp.Compare(a.Begun, b.Begun), cmp.Compare(a.Name, b.Name))
+	})
+	s.Slowest = s.Slowest[:min(len(s.Slowest), graphlimits.Slowest)]
+}
+
+func cloneSpans(all []Span) []Span {
+	out := slices.Clone(all)
+	for i := range out {
+		out[i].Path = slices.Clone(out[i].Path)
+	}
+	return out
 }
 
 // mergePaths adds those of b.
 func mergePaths(a, b []PathPart) []PathPart {
 	for _, from := range b {
-		at := slices.IndexFunc(a, func(to PathPart) bool { return to.Node == from.Node && to.Meanwhile == from.Meanwhile })
+		at := slices.IndexFunc(a, func(to PathPart) bool { return to.Node == from.Node && to.Depth == from.Depth })
 		if at < 0 {
 			a = append(a, from)
 			continue
@@ -84,7 +109,7 @@ func mergePaths(a, b []PathPart) []PathPart {
 		addCount(&to.Count, from.Count)
 	}
 	slices.SortFunc(a, func(x, y PathPart) int {
-		return cmp.Or(cmp.Compare(y.Total(), x.Total()), cmp.Compare(x.Node, y.Node), x.CompareKind(&y))
+		return cmp.Or(cmp.Compare(y.Total(), x.Total()), cmp.Compare(x.Node, y.Node), cmp.Compare(x.Depth, y.Depth))
 	})
 	return a[:min(len(a), graphlimits.Path)]
 }
@@ -112,6 +137,9 @@ func (s *Snapshot) eachTimes(fn func(what string, t *Times)) {
 	for i := range s.Spans {
 		fn("times", &s.Spans[i].Times)
 	}
+	for i := range s.Slowest {
+		fn("times", &s.Slowest[i].Times)
+	}
 }
 
 // checkTrace checks what only graphs of goroutines have.
@@ -124,7 +152,7 @@ func (s *Snapshot) checkTrace() error {
 		checkLength("spans", len(s.Spans), graphlimits.Spans),
 		checkLength("notes", len(s.Notes), graphlimits.Notes),
 		checkWakers("assists", s.Assists),
-		s.checkRequests(),
+		checkLength("slowest", len(s.Slowest), graphlimits.Slowest),
 	)
 	for i := range s.Starts {
 		st := &s.Starts[i]
@@ -132,10 +160,10 @@ func (s *Snapshot) checkTrace() error {
 			checkCount("created", st.Created), checkCount("ended", st.Ended), checkNumber("now", st.Now), checkNumber("oldest", st.Oldest), checkNumber("cpu_ns", st.CPU), checkCount("leaked", st.Leaked))
 	}
 	for i := range s.Spans {
-		err = first(err, nameRule.check("kind", s.Spans[i].Kind), nameRule.check("name", s.Spans[i].Name), checkLength("path", len(s.Spans[i].Path), graphlimits.Path))
-		for _, p := range s.Spans[i].Path {
-			err = first(err, checkNumber("step", p.Step), checkNumber("wait", p.Wait), checkNumber("ready", p.Ready), checkCount("count", p.Count))
-		}
+		err = first(err, s.Spans[i].check())
+	}
+	for i := range s.Slowest {
+		err = first(err, s.Slowest[i].check())
 	}
 	for _, n := range s.Notes {
 		err = first(err, nameRule.check("notes", n))
@@ -211,7 +239,7 @@ func (s *Snapshot) mergeTrace(b *Snapshot) {
 		s.Spans[at].Times.merge(&from.Times)
 		s.Spans[at].Path = mergePaths(s.Spans[at].Path, from.Path)
 	}
-	s.Slowest = append(s.Slowest, cloneRequests(b.Slowest)...)
+	s.Slowest = append(s.Slowest, b.Slowest...)
 	for _, note := range b.Notes {
 		if !slices.Contains(s.Notes, note) {
 			s.Notes = append(s.Notes, note)
@@ -228,7 +256,7 @@ func (s *Snapshot) SortTrace() {
 	slices.SortFunc(s.Spans, func(a, b Span) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(b.Times.Sum, a.Times.Sum), cmp.Compare(a.Name, b.Name))
 	})
-	s.sortRequests()
+	s.sortSlowest()
 	slices.Sort(s.Notes)
 	s.Starts = s.Starts[:min(len(s.Starts), graphlimits.Starts)]
 	s.Spans = s.Spans[:min(len(s.Spans), graphlimits.Spans)]

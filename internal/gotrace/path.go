@@ -108,7 +108,7 @@ type pathParts map[partKey]*bgraph.PathPart
 
 type partKey struct {
 	*node
-	meanwhile bool
+	depth int
 }
 
 func (m *model) newWay(parts pathParts) *way {
@@ -171,13 +171,16 @@ func (w *way) piece(p piece, depth int, into *visits) {
 	if w.parts == nil {
 		return
 	}
-	key := partKey{p.node, w.whole && depth > 0}
+	key := partKey{p.node, 0}
+	if w.whole {
+		key.depth = min(depth, 1)
+	}
 	if w.whole && depth == 0 {
 		until = p.to
 	}
 	part := w.parts[key]
 	if part == nil {
-		part = &bgraph.PathPart{Node: p.node.Key, Meanwhile: key.meanwhile}
+		part = &bgraph.PathPart{Node: p.node.Key, Depth: key.depth}
 		w.parts[key] = part
 	}
 	d := bgraph.Nanos(until - p.from)
@@ -232,9 +235,7 @@ func (m *model) ended(g *goroutine, t openTask) {
 	}
 	tree := newVisits(t.begun)
 	m.newWay(nil).add(g.trail, t.begun, m.now, 0, tree)
-	r := bgraph.Request{Kind: "task", Name: clean(t.name), Begun: bgraph.Nanos(t.begun.Sub(m.first)), Took: took}
-	tree.write(&r)
-	m.addSlow(r)
+	m.addSlow(tree.span("task", t.name, t.begun.Sub(m.first), m.now.Sub(t.begun)))
 }
 
 // path is that of all tasks or requests of a name, what took most time first.
@@ -244,7 +245,7 @@ func (m *model) path(kind, name string) []bgraph.PathPart {
 		out = append(out, *part)
 	}
 	slices.SortFunc(out, func(a, b bgraph.PathPart) int {
-		return cmp.Or(cmp.Compare(b.Total(), a.Total()), cmp.Compare(a.Node, b.Node), a.CompareKind(&b))
+		return cmp.Or(cmp.Compare(b.Total(), a.Total()), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Depth, b.Depth))
 	})
 	return out[:min(len(out), graphlimits.Path)]
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/exp/trace"
 
@@ -60,7 +61,7 @@ const (
 type serving struct {
 	open    int // or may come next
 	pieces  int // of all of them
-	slowest []bgraph.Request
+	slowest []bgraph.Span
 	levels  [][]piece // see way.level; used again
 }
 
@@ -234,27 +235,29 @@ func (m *model) endRequest(g *goroutine) {
 }
 
 // slowRequest tells of the request of g, up to now.
-func (m *model) slowRequest(g *goroutine) bgraph.Request {
+func (m *model) slowRequest(g *goroutine) bgraph.Span {
 	r := &g.req
 	w := m.newWay(nil)
 	tree := newVisits(r.begun)
 	for _, p := range r.own {
 		w.piece(p, 0, tree)
 	}
-	out := bgraph.Request{Kind: "request", Name: r.name(), Begun: bgraph.Nanos(r.begun.Sub(m.first)), Took: bgraph.Nanos(m.now.Sub(r.begun)), Earlier: r.earlier}
-	tree.write(&out)
-	return out
+	begun := r.begun.Sub(m.first)
+	if !r.earlier {
+		begun = max(begun, 1)
+	}
+	return tree.span("request", r.name(), begun, m.now.Sub(r.begun))
 }
 
 // isSlow reports whether what took so long is one of the slowest so far.
 func (m *model) isSlow(took bgraph.Nanos) bool {
 	all := m.serving.slowest
-	return len(all) < m.o.Slowest || took > all[len(all)-1].Took
+	return len(all) < m.o.Slowest || took > all[len(all)-1].Times.Sum
 }
 
-func (m *model) addSlow(r bgraph.Request) {
+func (m *model) addSlow(r bgraph.Span) {
 	all := append(m.serving.slowest, r)
-	slices.SortStableFunc(all, func(a, b bgraph.Request) int { return cmp.Compare(b.Took, a.Took) })
+	slices.SortStableFunc(all, func(a, b bgraph.Span) int { return cmp.Compare(b.Times.Sum, a.Times.Sum) })
 	m.serving.slowest = all[:min(len(all), m.o.Slowest)]
 }
 
@@ -281,14 +284,16 @@ func (m *model) openRequests() {
 
 // visits are the places that a request has been at, as a tree: below each are those of the goroutines that ended its waits.
 type visits struct {
-	bgraph.Visit
+	bgraph.PathPart
 	base    trace.Time // of the request
 	longest bgraph.Nanos
 	above   *visits // nil: none
 	below   []*visits
 }
 
-func newVisits(base trace.Time) *visits { return &visits{base: base, Visit: bgraph.Visit{Depth: -1}} }
+func newVisits(base trace.Time) *visits {
+	return &visits{base: base, PathPart: bgraph.PathPart{Depth: -1}}
+}
 
 // at returns the visit for a piece: that of one of the latest places, if it is the same. Of a lock that many queue for, each has
 // waited for the one before, which is one place.
@@ -303,7 +308,7 @@ func (v *visits) at(p *piece) *visits {
 			return v.below[i]
 		}
 	}
-	next := &visits{base: v.base, above: v, Visit: bgraph.Visit{Node: p.node.Key, Depth: v.Depth + 1, From: bgraph.Nanos(p.from.Sub(v.base))}}
+	next := &visits{base: v.base, above: v, PathPart: bgraph.PathPart{Node: p.node.Key, Depth: v.Depth + 1, From: bgraph.Nanos(p.from.Sub(v.base))}}
 	v.below = append(v.below, next)
 	return next
 }
@@ -325,8 +330,10 @@ func (v *visits) count(p *piece, until trace.Time) {
 	}
 }
 
-// write writes the visits below v, those that took longest if there are too many.
-func (v *visits) write(to *bgraph.Request) {
+// span is the request with these visits: all that there is room for, those that took longest, and the others together.
+func (v *visits) span(kind, name string, begun, took time.Duration) bgraph.Span {
+	out := bgraph.Span{Kind: kind, Name: clean(name), Begun: bgraph.Nanos(begun)}
+	out.Times.Add(bgraph.Nanos(took))
 	var all []*visits
 	var list func(v *visits)
 	list = func(v *visits) {
@@ -336,24 +343,27 @@ func (v *visits) write(to *bgraph.Request) {
 		}
 	}
 	list(v)
-	if len(all) > graphlimits.Visits {
+	least, longer := bgraph.Nanos(0), graphlimits.Path
+	if len(all) > graphlimits.Path {
 		times := make([]bgraph.Nanos, len(all))
 		for i, b := range all {
 			times[i] = b.Total()
 		}
 		slices.Sort(times)
-		least := times[len(times)-graphlimits.Visits]
-		all = slices.DeleteFunc(all, func(b *visits) bool {
-			if b.Total() >= least {
-				return false
-			}
-			to.Left++
-			return true
-		})
-		to.Left += uint64(max(len(all)-graphlimits.Visits, 0))
-		all = all[:min(len(all), graphlimits.Visits)]
+		least, longer = times[len(times)-graphlimits.Path+1], graphlimits.Path-1
 	}
+	rest := bgraph.PathPart{Node: bgraph.KeyOverflow}
 	for _, b := range all {
-		to.Visits = append(to.Visits, b.Visit)
+		if b.Total() >= least && longer > 0 {
+			out.Path = append(out.Path, b.PathPart)
+			longer--
+			continue
+		}
+		rest.Step, rest.Wait, rest.Ready = rest.Step+b.Step, rest.Wait+b.Wait, rest.Ready+b.Ready
+		rest.Count += max(b.Count, 1)
 	}
+	if rest.Count > 0 {
+		out.Path = append(out.Path, rest)
+	}
+	return out
 }

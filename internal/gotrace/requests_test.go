@@ -87,21 +87,21 @@ func TestExactRequest(t *testing.T) {
 		t.Fatalf("%+v", got.Slowest)
 	}
 	r := got.Slowest[0]
-	if r.Kind != "request" || r.Name != "main.getUser" || r.Took != took || r.Begun != bgraph.Nanos(begun) || r.Open || r.Earlier || r.Left != 0 {
+	if r.Kind != "request" || r.Name != "main.getUser" || r.Times.Sum != took || r.Begun != bgraph.Nanos(begun) || r.Open {
 		t.Errorf("%+v; want one of main.getUser that took %d from %d on", r, took, begun)
 	}
 	read, mutex, slept, load := at(t, got, "read", "http.(*connReader).Read"), at(t, got, "mutex", "main.getUser"), at(t, got, "sleep", "main.work"), at(t, got, "sleep", "main.load")
 	unlocked := bgraph.Frame{Function: "main.work", File: "main.work.go", Line: 7}
 	var sum bgraph.Nanos
-	for i, want := range []bgraph.Visit{
+	for i, want := range []bgraph.PathPart{
 		{Node: read.Key, Ready: 1, Step: 1},
 		{Node: mutex.Key, Count: 1, From: 2, Ready: 1, Step: 1, By: unlocked},
 		{Node: bgraph.KeyStart, Depth: 1, From: 2, Step: 1},
 		{Node: slept.Key, Depth: 1, Count: 1, From: 3, Wait: 100, Ready: 1, Step: 3},
 		{Node: load.Key, Count: 3, From: 109, Wait: 60, Ready: 3, Step: 3},
 	} {
-		if i >= len(r.Visits) || r.Visits[i] != want {
-			t.Fatalf("visit %d: got %+v\nwant %+v", i, r.Visits, want)
+		if i >= len(r.Path) || r.Path[i] != want {
+			t.Fatalf("visit %d: got %+v\nwant %+v", i, r.Path, want)
 		}
 		sum += want.Total()
 	}
@@ -114,7 +114,7 @@ func TestExactRequest(t *testing.T) {
 	}
 	for i, want := range []bgraph.PathPart{
 		{Node: mutex.Key, Wait: 105, Ready: 1, Step: 1, Count: 1},
-		{Node: slept.Key, Wait: 100, Ready: 1, Step: 3, Count: 1, Meanwhile: true},
+		{Node: slept.Key, Wait: 100, Ready: 1, Step: 3, Count: 1, Depth: 1},
 		{Node: load.Key, Wait: 60, Ready: 3, Step: 3, Count: 3},
 	} {
 		if path := got.Spans[0].Path; path[i] != want {
@@ -141,7 +141,7 @@ func TestSlowestRequests(t *testing.T) {
 	got := s.m.snapshot()
 	var took []string
 	for _, r := range got.Slowest {
-		took = append(took, fmt.Sprint(int64(r.Took), " ", r.Open))
+		took = append(took, fmt.Sprint(int64(r.Times.Sum), " ", r.Open))
 	}
 	if want := []string{"904 false", "854 true", "804 false"}; !slices.Equal(took, want) {
 		t.Errorf("got %q\nwant %q", took, want)
@@ -158,7 +158,7 @@ func TestRequestsBeforeTheTrace(t *testing.T) {
 	s.wake(500, none, 1, trace.NoStack)
 	s.reply()
 	got := s.m.snapshot()
-	if len(got.Slowest) != 1 || !got.Slowest[0].Earlier || got.Slowest[0].Took < 500 || len(got.Spans) != 0 {
+	if len(got.Slowest) != 1 || got.Slowest[0].Begun != 0 || got.Slowest[0].Times.Sum < 500 || len(got.Spans) != 0 {
 		t.Errorf("%+v, %+v", got.Slowest, got.Spans)
 	}
 }
@@ -175,13 +175,17 @@ func TestRequestWithManyPlaces(t *testing.T) {
 	s.reply()
 	got := s.m.snapshot()
 	testenv.Must(t, got.Validate())
-	r := got.Slowest[0]
-	if len(r.Visits) != graphlimits.Visits || r.Left != places+1-graphlimits.Visits {
-		t.Fatalf("%d visits, and %d left", len(r.Visits), r.Left)
+	path := got.Slowest[0].Path
+	if len(path) != graphlimits.Path {
+		t.Fatalf("%d places", len(path))
 	}
-	for _, v := range r.Visits {
-		if v.Wait < places-graphlimits.Visits+10 {
-			t.Errorf("one of %d was kept", v.Wait)
+	rest := path[graphlimits.Path-1]
+	if rest.Node != bgraph.KeyOverflow || rest.Count != places+1-(graphlimits.Path-1) {
+		t.Errorf("the rest is %+v", rest)
+	}
+	for _, p := range path[:graphlimits.Path-1] {
+		if p.Wait <= places-graphlimits.Path+10 {
+			t.Errorf("one of %d was kept", p.Wait)
 		}
 	}
 }

@@ -23,8 +23,7 @@ const (
 	Spans    = 1024 // of a Snapshot
 	Notes    = 16   // of a Snapshot
 	Path     = 64   // parts of the path of a Span
-	Slowest  = 100  // requests of a Snapshot
-	Visits   = 64   // of a Request
+	Slowest  = 100  // requests and tasks of a Snapshot
 	Sources  = 1024 // of a Snapshot
 	Places   = 8    // of a Source
 )

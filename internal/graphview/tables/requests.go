@@ -54,7 +54,7 @@ func briefPlace(s *bgraph.Snapshot, key bgraph.Key, handler string) string {
 }
 
 // by says what ended a wait.
-func by(v *bgraph.Visit) string {
+func by(v *bgraph.PathPart) string {
 	if v.By.Function == "" {
 		return "network or time"
 	}
@@ -83,16 +83,20 @@ func WriteSlowest(w io.Writer, s *bgraph.Snapshot, most, width int) error {
 }
 
 // writeSlow writes one request.
-func writeSlow(b *bytes.Buffer, s *bgraph.Snapshot, r *bgraph.Request, width int) {
-	fmt.Fprintf(b, "%s, a %s: %s, from %s of the trace on%s%s\n", spanName(r.Kind, r.Name), r.Kind, words.Duration(r.Took), words.Duration(r.Begun),
-		map[bool]string{true: "; it began before the trace"}[r.Earlier], map[bool]string{true: "; it had not ended then"}[r.Open])
+func writeSlow(b *bytes.Buffer, s *bgraph.Snapshot, r *bgraph.Span, width int) {
+	fmt.Fprintf(b, "%s, a %s: %s, from %s of the trace on%s%s\n", spanName(r.Kind, r.Name), r.Kind, words.Duration(r.Times.Sum), words.Duration(r.Begun),
+		map[bool]string{true: "; it began before the trace"}[r.Begun == 0], map[bool]string{true: "; it had not ended then"}[r.Open])
 	t := &textTable[[]string]{columns: plainColumns(" from", " took", " times", " wait", " ready", " step", "where", "woken by"), width: cmp.Or(width, 1<<16)}
 	known, short := bgraph.Nanos(0), 0
-	for i := range r.Visits {
-		v := &r.Visits[i]
+	for i := range r.Path {
+		v := &r.Path[i]
 		known += v.Total()
-		took := tookBelow(r.Visits[i:])
-		if words.Ratio(float64(took), float64(r.Took)) < leastVisit {
+		if v.Node == bgraph.KeyOverflow {
+			short += int(min(v.Count, 1<<30))
+			continue
+		}
+		took := tookBelow(r.Path[i:])
+		if words.Ratio(float64(took), float64(r.Times.Sum)) < leastVisit {
 			short++
 			continue
 		}
@@ -104,16 +108,16 @@ func writeSlow(b *bytes.Buffer, s *bgraph.Snapshot, r *bgraph.Request, width int
 			strings.Repeat("  ", v.Depth) + map[bool]string{true: "└ "}[v.Depth > 0] + placeName(s, v.Node), ended})
 	}
 	t.write(b)
-	if short > 0 || r.Left > 0 {
-		fmt.Fprintf(b, "  … and %s that took little\n", words.Plural(short+int(min(r.Left, 1<<30)), "place"))
+	if short > 0 {
+		fmt.Fprintf(b, "  … and %s that took little\n", words.Plural(short, "place"))
 	}
-	if unknown := r.Took - known; float64(unknown) > 0.01*float64(r.Took) {
-		fmt.Fprintf(b, "  %s of the time is not known\n", words.Percent(words.Ratio(float64(unknown), float64(r.Took))))
+	if unknown := r.Times.Sum - known; float64(unknown) > 0.01*float64(r.Times.Sum) {
+		fmt.Fprintf(b, "  %s of the time is not known\n", words.Percent(words.Ratio(float64(unknown), float64(r.Times.Sum))))
 	}
 }
 
 // tookBelow is the time of the first visit with those below it: the wait is as long as what others did meanwhile.
-func tookBelow(visits []bgraph.Visit) (took bgraph.Nanos) {
+func tookBelow(visits []bgraph.PathPart) (took bgraph.Nanos) {
 	for i := range visits {
 		if i > 0 && visits[i].Depth <= visits[0].Depth {
 			break
@@ -180,7 +184,7 @@ func writePlaces(b *bytes.Buffer, s *bgraph.Snapshot, sp *bgraph.Span, limit, wi
 	for i := range sp.Path {
 		p := &sp.Path[i]
 		t := own
-		if p.Meanwhile {
+		if p.Depth > 0 {
 			t = others
 		} else {
 			known += p.Total()
@@ -215,12 +219,12 @@ func requestFact(s *bgraph.Snapshot) string {
 	for i := range sp.Path { // what took most is first
 		p := &sp.Path[i]
 		switch {
-		case p.Meanwhile && others == nil:
+		case p.Depth > 0 && others == nil:
 			others = p
-		case !p.Meanwhile && p.Wait > p.Total()/2 && most == nil:
+		case p.Depth == 0 && p.Wait > p.Total()/2 && most == nil:
 			most = p
 		}
-		if !p.Meanwhile {
+		if p.Depth == 0 {
 			ran, ready = ran+p.Step, ready+p.Ready
 		}
 	}

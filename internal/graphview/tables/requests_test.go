@@ -13,9 +13,13 @@ import (
 // requestsSnapshot is of a server that has one slow request, which waits for a lock, whose holder sleeps.
 func requestsSnapshot() *bgraph.Snapshot {
 	const lock, sleep = 100, 200
+	one := func(d bgraph.Nanos) (t bgraph.Times) {
+		t.Add(d)
+		return t
+	}
 	ms := bgraph.Nanos(time.Millisecond)
 	sp := bgraph.Span{Kind: "request", Name: "main.getUser", Path: []bgraph.PathPart{
-		{Node: lock, Wait: 90 * ms, Ready: ms, Step: 4 * ms, Count: 2}, {Node: sleep, Wait: 88 * ms, Count: 44, Meanwhile: true},
+		{Node: lock, Wait: 90 * ms, Ready: ms, Step: 4 * ms, Count: 2}, {Node: sleep, Wait: 88 * ms, Count: 44, Depth: 1},
 	}}
 	sp.Times.Add(60 * ms)
 	sp.Times.Add(40 * ms)
@@ -25,12 +29,12 @@ func requestsSnapshot() *bgraph.Snapshot {
 			{Key: lock, Reason: "mutex", Stack: []bgraph.Frame{{Function: "main.lookup", File: "/src/main.go", Line: 19}, {Function: "main.getUser", File: "/src/main.go", Line: 30}}},
 			{Key: sleep, Reason: "sleep", Stack: []bgraph.Frame{{Function: "main.refresh", File: "/src/main.go", Line: 12}}},
 		},
-		Slowest: []bgraph.Request{
-			{Kind: "request", Name: "main.getUser", Begun: 20 * ms, Took: 60 * ms, Open: true, Visits: []bgraph.Visit{
+		Slowest: []bgraph.Span{
+			{Kind: "request", Name: "main.getUser", Begun: 20 * ms, Times: one(60 * ms), Open: true, Path: []bgraph.PathPart{
 				{Node: lock, Count: 1, From: ms, Ready: ms, Step: 2 * ms, By: bgraph.Frame{Function: "main.refresh", File: "/src/main.go", Line: 14}},
 				{Node: sleep, Depth: 1, Count: 22, From: ms, Wait: 50 * ms},
 			}},
-			{Kind: "task", Name: "order", Begun: 0, Took: 40 * ms, Earlier: true, Left: 3, Visits: []bgraph.Visit{{Node: 300, Wait: 40 * ms, Count: 1}}},
+			{Kind: "task", Name: "order", Times: one(40 * ms), Path: []bgraph.PathPart{{Node: 300, Wait: 39 * ms, Count: 1}, {Node: bgraph.KeyOverflow, Wait: ms, Count: 3}}},
 		},
 	}
 }
