@@ -48,7 +48,7 @@ func (c *Cond) WaitContext(ctx context.Context) error {
 	return engine.WaitUnder(ctx, c.waitUntil)
 }
 
-// waitUntil is WaitContext; ctx ends the wait of a plain goroutine.
+// waitUntil is the wait of WaitContext. ctx itself ends only the wait of a plain goroutine; that of a task ends by WaitUnder.
 func (c *Cond) waitUntil(ctx context.Context) error {
 	m, _ := c.L.(*Mutex)
 	l, w := c.enqueue(m)

@@ -60,6 +60,7 @@ func (g *Group) TryGo(fn func() error) bool {
 	return true
 }
 
+// start spawns the task for fn. If it can't, or the task is dropped by a shutdown, it fails the group.
 func (g *Group) start(fn func() error) {
 	g.wg.Add(1)
 	err := errGroupTaskLost

@@ -66,8 +66,8 @@ func (rt *Runtime) Run(ctx context.Context, main func(ctx context.Context) error
 // watchdog, see capriccio.WithHoldLimit. It never parks.
 func (rt *Runtime) Overruns() uint64 { return (*engine.Runtime)(rt).Overruns() }
 
-// Detached is how often a loop went on without a task that waited natively, see Detaches. It never
-// parks.
+// Detached is how many times a task that waited natively was detached from its loop, see Detaches. It
+// never parks.
 func (rt *Runtime) Detached() uint64 { return (*engine.Runtime)(rt).Detached() }
 
 // Default returns the runtime that plain goroutines use: the one most recently made

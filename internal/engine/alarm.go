@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An alarm calls a function after a time, unless it is stopped before. A timer of the Go runtime would do the
-// same; but one that was stopped mostly stays in the runtime's heap, so that a thread wakes up at its time, and
-// sysmon with it: some ten switches of threads for each wait of a loop that has little to do. So this is a timer of
-// the kernel, where there is one. set and stop may be called by one goroutine at a time, ring comes on others.
+// An alarm calls a function after a time, unless it is stopped before. It is a timer of the kernel, where there is one.
+// A stopped timer of the Go runtime mostly stays in the runtime's heap, so that a thread wakes up at its time, and
+// sysmon with it: some ten thread switches for each wait of a mostly idle loop. set and stop may be called by one
+// goroutine at a time; ring is called on other goroutines.
 type alarm struct {
-	kernel *kernelTimer // nil: there is none
-	timer  *time.Timer  // then
+	kernel *kernelTimer // nil: the kernel has none for us
+	timer  *time.Timer  // used if kernel is nil
 }
 
 func newAlarm(ring func()) *alarm {

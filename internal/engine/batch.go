@@ -97,6 +97,8 @@ func (l *Loop) handOver(t *Task) *coro.Party {
 // and be of twice the size from then on.
 const pickStack = 1400
 
+// handOverSlow is handOver where the policy has to choose, the next task has no worker yet, or a step took too long. It
+// switches to the loop's own goroutine if t has too little stack for that.
 func (l *Loop) handOverSlow(t *Task) *coro.Party {
 	if l.hub {
 		return l.prepare(nil)

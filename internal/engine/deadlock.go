@@ -260,7 +260,7 @@ func describe(tasks []*Task, all map[*Task]*waiting) string {
 
 // canWake reports whether a timer, an event or an offloaded function may still come.
 func (rt *Runtime) canWake(stop <-chan struct{}) bool {
-	return rt.any(stop, func(l *Loop) bool {
+	return rt.anyLoopOrOffload(stop, func(l *Loop) bool {
 		return l.timers.wheel.Len() > 0 || l.poller.Active() || l.inbox.pending.Load()
 	})
 }
@@ -268,11 +268,11 @@ func (rt *Runtime) canWake(stop <-chan struct{}) bool {
 // timersOrOffloads is canWake without the events that can only bring new work: events of descriptors, and
 // their deadlines.
 func (rt *Runtime) timersOrOffloads(stop <-chan struct{}) bool {
-	return rt.any(stop, func(l *Loop) bool { return l.timers.wheel.Any(waitsForTime) || l.inbox.pending.Load() })
+	return rt.anyLoopOrOffload(stop, func(l *Loop) bool { return l.timers.wheel.Any(waitsForTime) || l.inbox.pending.Load() })
 }
 
-// any reports whether fn is true of a loop, or a function is offloaded.
-func (rt *Runtime) any(stop <-chan struct{}, fn func(l *Loop) bool) bool {
+// anyLoopOrOffload reports whether fn is true of a loop, or an offloaded function is running.
+func (rt *Runtime) anyLoopOrOffload(stop <-chan struct{}, fn func(l *Loop) bool) bool {
 	var yes atomic.Bool
 	rt.onLoops(stop, func(l *Loop) {
 		if fn(l) {

@@ -87,14 +87,15 @@ func (d *detachment) DescribeWait() string { return "natively, in " + d.place.na
 // Withdraw implements WaitPoint: only the goroutine itself can end the wait.
 func (d *detachment) Withdraw(*Waiter) bool { return false }
 
-// detachments finds what is claimed or detached by the goroutine's identity. A goroutine that looks for itself
-// while it is being claimed may miss that; it then sees that claims has changed, see hereSlow.
+// detachments finds the detachment of a goroutine that is claimed or detached. A goroutine that looks for its own
+// while it is being claimed may miss it; it then sees that claims has changed, see hereSlow.
 var detachments struct {
 	identMap[detachment]
-	n      atomic.Int32  // that are registered
+	n      atomic.Int32  // registered detachments
 	claims atomic.Uint64 // made, counted before the claim, and ended, counted when curG has been put back
 }
 
+// detachmentOf returns the detachment of goroutine g; nil if it is neither claimed nor detached.
 func detachmentOf(g uintptr) *detachment {
 	if detachments.n.Load() == 0 {
 		return nil
@@ -432,7 +433,7 @@ func Detachments() int {
 	return 0
 }
 
-// Detached is the number of times that loops were taken from tasks that waited natively.
+// Detached is how many times a task was detached, on all loops.
 func (rt *Runtime) Detached() (n uint64) {
 	for _, l := range rt.loops {
 		n += l.away.total.Load()

@@ -67,7 +67,8 @@ const (
 	lookShare = 16
 )
 
-// lookForAwaited lets those tasks go ahead that have become awaited at a node.
+// lookForAwaited moves ready tasks that hold a lock other tasks wait for to l.ahead, so that they run before the
+// batch of the policy. It looks seldom enough to take one part in lookShare of the time.
 func (l *Loop) lookForAwaited() {
 	u := &l.urged
 	if l.atNodes == 0 || !u.maybe.Load() || l.now < u.lookAt {

@@ -119,7 +119,7 @@ func New(cfg Config) (s *Feed, err error) {
 	return s, nil
 }
 
-// side returns what belongs to l.
+// side returns the policy and the admission of l, and makes them the first time.
 func (s *Feed) side(l *engine.Loop) *loopSide {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *Feed) predicted() []sched.Prediction {
 	return nil
 }
 
-// edges are the edges of the graph.
+// edges are the edges of the blocking graph, without those to NodeEnd.
 func (s *Feed) edges() iter.Seq2[sched.Node, sched.Node] {
 	return func(yield func(from, to sched.Node) bool) {
 		for _, f := range s.cfg.Graph.Flows() {

@@ -70,7 +70,7 @@ func (h *heapLimit) follow(container float64) {
 	}
 }
 
-// release takes the limit back, unless another runtime follows it too.
+// release removes the memory limit, unless another runtime follows it too or the program has changed it since.
 func (h *heapLimit) release() {
 	h.off = true
 	p := h.of

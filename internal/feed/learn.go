@@ -75,9 +75,9 @@ func (s *Feed) lookAhead() {
 	s.ledger.Ahead(tasks, yet)
 }
 
-// atMost is d, of something that is never more than most. Where tasks go round and none has been seen to come
-// out yet, as when a backlog is served at a slow place, the prediction is that they go round for ever; but none will
-// take many times what any has taken so far.
+// atMost bounds d, the prediction of a quantity that is never more than most. Where tasks loop through nodes and none
+// has been seen to leave yet, as when a backlog is served at a slow node, the prediction is that they loop for ever; but
+// no task takes many times what any has taken so far.
 func atMost(d admit.Moments, most float64) admit.Moments {
 	d.Mean = min(d.Mean, most)
 	d.Variance = min(d.Variance, d.Mean*(most-d.Mean)) // no more is possible between 0 and most
@@ -91,7 +91,7 @@ const likelyMost = 2
 // is believed.
 const learntSteps = 8
 
-// resources is how many resources there are in predictions.
+// resources is the length of the lists by resource in predictions.
 func (s *Feed) resources() int {
 	n := int(s.memory) + 1
 	for _, id := range s.resource {

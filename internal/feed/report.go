@@ -15,8 +15,8 @@ import (
 // step is left out.
 const explainTimeout = 50 * time.Millisecond
 
-// Explain reports what the scheduler thinks of the nodes, and in which state the resources
-// are. It is for recorder.Graph.ExplainSched and must not be called on a loop. It waits
+// Explain reports the scheduler's state of nodes and resources. It is for
+// recorder.Graph.ExplainSched and must not be called on a loop. It waits
 // for the loops to end their present steps, at most 50 ms.
 func (s *Feed) Explain() *bgraph.Sched {
 	s.mu.Lock()

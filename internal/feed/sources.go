@@ -208,7 +208,7 @@ func (p *pace) next(steps uint64, share float64, calm, told bool) time.Duration 
 	return quiet
 }
 
-// fewTasks reports whether there are too few tasks to form a queue anywhere.
+// fewTasks reports whether the runtime has too few tasks for a queue to form anywhere.
 func fewTasks(rt *engine.Runtime) bool {
 	n := 0
 	for i := range rt.Loops() {
@@ -220,9 +220,9 @@ func fewTasks(rt *engine.Runtime) bool {
 // collectAfter is how old the last reading of a full heap may become.
 const collectAfter = 100 * time.Millisecond
 
-// collectIfFull runs the garbage collector while the heap is at its limit: by itself it does not run while no task is
-// admitted that allocates. Where refusing work is futile tasks are admitted. Without it a request that releases others waits
-// for seconds (simserver, pollers that a POST releases).
+// collectIfFull runs the garbage collector while the heap is at its limit. The Go runtime does not run it while no
+// admitted task allocates, so that the heap would look full for seconds, and a request that lets the admitted ones
+// finish would wait that long. Where refusing work is futile tasks are admitted anyway, and allocate.
 func (s *Feed) collectIfFull(now time.Duration, readings []probe.Reading) {
 	for _, r := range readings {
 		if r.Name == probe.Heap && !r.Old {
@@ -242,7 +242,8 @@ func (s *Feed) collectIfFull(now time.Duration, readings []probe.Reading) {
 	s.collected = now
 }
 
-// holdBodies has large bodies read in an order while the heap is short, unless that is futile. It reports whether any is held.
+// holdBodies holds up the reading of large request bodies while the heap is short, unless that is futile. It reports whether
+// any body is held up.
 func (s *Feed) holdBodies(now time.Duration, readings []probe.Reading) bool {
 	fresh := false
 	for _, r := range readings {

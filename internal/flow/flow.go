@@ -66,9 +66,10 @@ type Out[T any] struct {
 
 func (o *Out[T]) connection() *connection { return &o.c }
 
-// Send sends v, as part of f (nil: of none), to where the output leads. It parks while the
-// queue there is full. The error is ErrClosed if the graph has ended, or that of the calling
-// task's context; v has then not been sent.
+// Send sends v, as part of f (nil: of none), to the module that the output is connected to. It
+// parks while the queue of that module is full. It drops v if the output was given to Discard. The
+// error is ErrClosed if the graph has ended, or that of the calling task's context; v has then not
+// been sent.
 func (o *Out[T]) Send(f *Flow, v T) error {
 	if o.put == nil {
 		return nil
@@ -80,8 +81,8 @@ func (o *Out[T]) Send(f *Flow, v T) error {
 	return nil
 }
 
-// Connect lets an output lead to an instance of the same graph. An output leads to one
-// place; many may lead to the same.
+// Connect connects an output to an instance of the same graph. An output has one connection;
+// many outputs may be connected to the same instance.
 func Connect[T any](from *Out[T], to *Instance[T]) { connect(from, to, to.put, false) }
 
 // Back is Connect for a connection that closes a cycle: what is sent there is queued even
@@ -120,7 +121,7 @@ func connect[T, In any](from *Out[T], to *Instance[In], put func(*Flow, T, *conn
 	from.c.target, from.c.set, from.c.back = &to.c, true, back
 }
 
-// Discard lets what is sent to an output be forgotten.
+// Discard makes an output drop all values that are sent to it.
 func Discard[T any](from *Out[T]) {
 	if g := from.c.graph; g != nil {
 		g.building("Discard")

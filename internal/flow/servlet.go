@@ -36,7 +36,7 @@ func (c *Call[In]) Flow() *Flow {
 	return c.batch[c.next-1].f
 }
 
-// serve is a servlet: it takes and works until it is to go or the graph ends.
+// serve is a servlet: it takes elements and runs the module on them until it is surplus or the graph ends.
 func (in *Instance[In]) serve() {
 	call := &Call[In]{in: in}
 	in.c.mu.Lock()
@@ -50,7 +50,7 @@ func (in *Instance[In]) serve() {
 	clean = true
 }
 
-// leave takes the calling servlet off the count. Another takes its place if a panic has ended it.
+// leave ends the calling servlet: it no longer counts. If a panic has ended it (clean is false), leave starts another.
 func (in *Instance[In]) leave(clean bool) {
 	c := &in.c
 	defer c.g.gone()
@@ -65,7 +65,7 @@ func (in *Instance[In]) leave(clean bool) {
 	}
 }
 
-// take waits for something to do and takes it. It reports whether there is anything.
+// take waits for elements and moves a batch of them to call. It reports false if the servlet is to end.
 func (in *Instance[In]) take(call *Call[In]) bool {
 	c := &in.c
 	c.mu.Lock()

@@ -47,7 +47,7 @@ func Describe(sources []bgraph.Source, graphs []*bgraph.Snapshot) {
 	}
 }
 
-// sharesOf is which share of the time of all tasks passes at each place.
+// sharesOf returns for each node the share of the time of all tasks that they spend there.
 func sharesOf(s *bgraph.Snapshot) map[bgraph.Key]float64 {
 	out := map[bgraph.Key]float64{}
 	total := words.TotalCPU(s) / math.Max(float64(s.Span), 1)

@@ -143,7 +143,8 @@ func placesOf(all []*bgraph.Snapshot) *bgraph.Snapshot {
 	return out
 }
 
-// translate is the key after the change of a node before it. A node that has gone keeps its key.
+// translate returns the key that a node of a capture before the change has after it. A node that is not there any more
+// keeps its key.
 func (j *judge) translate(k bgraph.Key) bgraph.Key {
 	if to, ok := j.successor[k]; ok {
 		return to
@@ -151,7 +152,7 @@ func (j *judge) translate(k bgraph.Key) bgraph.Key {
 	return k
 }
 
-// keyIn is the key, after the change, of a node of capture i.
+// keyIn returns the key that the node k of capture i has after the change.
 func (j *judge) keyIn(i int, k bgraph.Key) bgraph.Key {
 	if i < j.old {
 		return j.translate(k)
@@ -162,6 +163,7 @@ func (j *judge) keyIn(i int, k bgraph.Key) bgraph.Key {
 // A series is a figure in each capture. What was not there is NaN.
 type series []float64
 
+// newSeries returns a series with no value for any capture.
 func (j *judge) newSeries() series {
 	out := make(series, len(j.all))
 	for i := range out {

@@ -24,7 +24,7 @@ func (v *Verdict) Summary() string {
 	return fmt.Sprintf("%s (%s before, %d after)", text, words.Plural(v.Captures[0], "capture"), v.Captures[1])
 }
 
-// rule says when a difference counts.
+// rule is the sentence that says when a difference counts.
 func (v *Verdict) rule() string {
 	if v.Captures == [2]int{1, 1} {
 		return "With one capture a side, by how much figures vary is not known: a difference counts if the figure has more than doubled or halved. Give three captures a side, or better five."

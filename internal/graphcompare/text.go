@@ -81,7 +81,7 @@ func (c *Comparison) writeEdges(b *bytes.Buffer) {
 	t.Flush() // to a buffer
 }
 
-// presence is the remark that something is on one side only, or has another key there.
+// presence is the remark that something is in one of the snapshots only, "" if it is in both.
 func presence(before, after bgraph.Key) string {
 	switch {
 	case before == 0:

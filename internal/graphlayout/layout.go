@@ -140,6 +140,7 @@ func Layout(s *bgraph.Snapshot, o Options) *Drawing {
 	return layOut(s, o).drawing()
 }
 
+// layOut chooses the nodes and edges to draw and places them.
 func layOut(s *bgraph.Snapshot, o Options) *drawGraph {
 	g := pickDrawn(s, o)
 	g.size()

@@ -50,8 +50,8 @@ func number(layer []*drawSlot) {
 	}
 }
 
-// sweep orders each layer by the mean position of what its slots are linked to in the
-// layer before. A slot without such links stays where it is.
+// sweep orders each layer: a slot goes to the mean position of the slots that it is linked to in
+// the layer before. A slot without such links stays where it is.
 func (g *drawGraph) sweep(downwards bool) {
 	for i := range g.layers {
 		layer := g.layers[i]

@@ -53,8 +53,8 @@ func (g *drawGraph) split() []*drawGraph {
 	return parts
 }
 
-// pack gives the parts, which have their sizes, their places: the highest first, each where there
-// is room furthest up, so that small ones fill what is left beside large ones.
+// pack places the parts, which are laid out already: the highest first, each as far up as there is room,
+// so that small parts fill the room beside large ones.
 func (g *drawGraph) pack(parts []*drawGraph) {
 	sorted := slices.Clone(parts)
 	slices.SortStableFunc(sorted, func(a, b *drawGraph) int { return cmp.Compare(b.height, a.height) })
@@ -92,7 +92,7 @@ func (g *drawGraph) pack(parts []*drawGraph) {
 	}
 }
 
-// move lets the part begin at x and y.
+// move moves all of the part by x and y.
 func (g *drawGraph) move(x, y float64) {
 	g.left, g.width, g.height = x, g.width+x, g.height+y
 	for i, layer := range g.layers {

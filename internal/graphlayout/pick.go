@@ -81,7 +81,7 @@ func (g *drawGraph) prune() []*bgraph.Edge {
 	return edges
 }
 
-// connect adds to edges the steps that are marked, and the busiest edge into and out of each linked node that has none.
+// connect adds to edges the edges with a Mark, and the busiest edge into and out of each linked node that has none.
 func (g *drawGraph) connect(edges []*bgraph.Edge, linked map[bgraph.Key]bool) []*bgraph.Edge {
 	drawn, in, out := map[*bgraph.Edge]bool{}, map[bgraph.Key]bool{}, map[bgraph.Key]bool{}
 	add := func(e *bgraph.Edge) {
@@ -159,8 +159,8 @@ func (g *drawGraph) foldNodes(byKey map[bgraph.Key]*drawNode) {
 	g.nodes = append(g.nodes[:g.o.MaxNodes-1], others)
 }
 
-// joinEdges makes one edge of all between the same two nodes; which edges there are
-// within the others is not shown.
+// joinEdges joins all edges between the same two drawn nodes. Edges between nodes that are not drawn
+// are left out.
 func (g *drawGraph) joinEdges(byKey map[bgraph.Key]*drawNode, edges []*bgraph.Edge) {
 	type ends struct{ from, to *drawNode }
 	known := map[ends]*drawEdge{}

@@ -64,8 +64,8 @@ func (g *drawGraph) placeSlots() {
 	g.moveToOrigin()
 }
 
-// align moves the slots of a layer as near as their distances allow to the mean x of
-// what links returns: those with the least sum of squares.
+// align moves each slot of a layer towards the mean x of the slots that links returns for it. It keeps the
+// distances between neighbours, and minimizes the sum of the squares of the deviations.
 func (g *drawGraph) align(layer []*drawSlot, links func(*drawSlot) [][]drawLink) {
 	want, weight := make([]float64, len(layer)), make([]float64, len(layer))
 	gap := make([]float64, len(layer))

@@ -148,7 +148,7 @@ const (
 	labelH    = 16
 )
 
-// setLabel says how many steps there are, and what one costs.
+// setLabel sets the label of the edge: the rate of its steps, or their number, and the CPU time of one.
 func (e *drawEdge) setLabel() {
 	e.Label = words.Rate(e.Rate) + "/s"
 	if e.Rate == 0 {

@@ -127,7 +127,7 @@ func (g *Graph) Observe(l Loop) *Shard {
 	return s
 }
 
-// observed are the shards so far.
+// observed returns a copy of the list of shards.
 func (g *Graph) observed() []*Shard {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -31,18 +31,19 @@ func (s *Shard) readHeap(o *Note, e *edge) {
 	s.haveRead(o, e, counts, s.allocated())
 }
 
-// NeedsStack reports whether ReadHeap is to be called before the task, or another, goes on.
+// NeedsStack reports whether ReadHeap is to be called before any task runs.
 func (s *Shard) NeedsStack() bool { return s.reading.o != nil }
 
-// ReadHeap does what takes more stack than a task may have left. It is called where there is more, best on the loop's own
-// goroutine.
+// ReadHeap reads the allocated bytes where readHeap could not, as the task had too little stack left. It is called
+// with more stack, best on the loop's own goroutine.
 func (s *Shard) ReadHeap() {
 	r := s.reading
 	s.reading.o, s.reading.e = nil, nil
 	s.haveRead(r.o, r.e, r.counts, s.allocated())
 }
 
-// haveRead notes how much had been allocated when a step of o began, or what it has allocated when it ends along e.
+// haveRead records the allocated bytes at the beginning of a step of o (e is nil), or what the step that ends along e has
+// allocated.
 func (s *Shard) haveRead(o *Note, e *edge, counts bool, allocated uint64) {
 	g := s.gaugeOf(o)
 	if e == nil {

@@ -12,7 +12,7 @@ type meter struct {
 
 type meterStats struct {
 	tasks uint64 // that have been seen to allocate, or not to
-	bytes uint64 // that they hold
+	bytes uint64 // bytes that these tasks hold
 	most  uint64 // bytes that one of them, or a single step of any task, has ever been seen to allocate
 }
 
@@ -22,9 +22,8 @@ const (
 	meteredBurst = 256  // tasks
 )
 
-// Held is how many of the tasks that have come in at an entrance have been watched, and how much of
-// the heap they hold, as if they let nothing go until they end; but each at least as much as Expect
-// said, as it may be yet to allocate it. It stops no loop.
+// Held returns how many admitted tasks are metered, and estimates the heap that they hold. A task holds all that it
+// has allocated so far, but at least what Expect said, as it may allocate that later. Held stops no loop.
 func (g *Graph) Held() (tasks int, bytes float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -221,7 +221,7 @@ func (s *Shard) Arrive(t *Task, o *Note, why Reason) {
 	}
 }
 
-// ended is called when the task of o has ended a step along e.
+// ended counts the step that the task of o has just ended along e, and records what was measured of it.
 func (s *Shard) ended(o *Note, e *edge) {
 	s.last, s.now = e, 0
 	e.count++
@@ -267,7 +267,8 @@ func (s *Shard) time(o *Note, counts uint8, isFirst bool) {
 	o.since = s.now
 }
 
-// timed calls nothing, see giveGauge.
+// timed marks the wait that begins, and the step after it, as timed; counts is how many samples they count as. It calls no
+// function that needs stack, see giveGauge.
 func (s *Shard) timed(o *Note, counts uint8, isFirst bool) {
 	if isFirst {
 		counts = 1

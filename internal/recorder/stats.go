@@ -116,7 +116,8 @@ type changeStats struct {
 // need none.
 type changeBlock [8]changeStats
 
-// read copies a struct of words that its loop may be writing.
+// read copies a struct word by word while its loop may be writing it. Each word is whole; the words may be of different
+// moments.
 func read[T any](to, from *T) {
 	coro.CopyWords(unsafe.Pointer(to), unsafe.Pointer(from), unsafe.Sizeof(*to)/8)
 }

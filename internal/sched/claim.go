@@ -35,7 +35,8 @@ type Stage struct {
 	Rank int
 }
 
-// take returns whether loop has the claim now. If not, it will be woken.
+// take claims the node for loop, and reports whether it could. If not, loop is woken when the claim is released, see
+// NewClaim.
 func (c *Claim) take(loop int) bool {
 	if c.owner.CompareAndSwap(0, int64(loop)+1) {
 		return true
@@ -43,7 +44,7 @@ func (c *Claim) take(loop int) bool {
 	if loop < 64 {
 		c.waiting.Or(1 << loop)
 	}
-	return c.owner.CompareAndSwap(0, int64(loop)+1) // released just before we said that we wait
+	return c.owner.CompareAndSwap(0, int64(loop)+1) // it may have been released just before waiting was set
 }
 
 func (c *Claim) release() {

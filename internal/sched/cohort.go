@@ -179,7 +179,7 @@ func (c *Cohort) Tick(now time.Duration) {
 	}
 }
 
-// interrupt puts a node in between that is overdue or crowded.
+// interrupt suspends the current cohort for one at a node that is crowded or overdue.
 func (c *Cohort) interrupt() {
 	n := c.crowded
 	if !c.crowd {
@@ -199,7 +199,7 @@ func (c *Cohort) interrupt() {
 	c.inBetween = true
 }
 
-// end ends the current cohort, and goes on with one that was suspended.
+// end ends the current cohort. If that was one in between, the suspended cohort goes on.
 func (c *Cohort) end() {
 	r := &c.current
 	if !r.on {

@@ -74,6 +74,8 @@ func (p *Resource) hasToMind() bool {
 	return slices.ContainsFunc(p.nodes, func(nd resourceNode) bool { return nd.claim != nil })
 }
 
+// rankNode sets the priority and the tickets of n, see rank, whether its tasks must ask before they run (gated), and the
+// reason shown for the priority. most is the largest Left of any node.
 func (p *Resource) rankNode(n Node, most float64) {
 	nd, pred := &p.nodes[n], p.prediction(n)
 	nd.gated = nd.claim != nil

@@ -286,7 +286,7 @@ func (p *Resource) endCohort() {
 	}
 }
 
-// hold puts n aside until the next Tick.
+// hold excludes n from the choice until the next Tick.
 func (p *Resource) hold(n Node) {
 	p.minds = true
 	p.nodes[n].where = held

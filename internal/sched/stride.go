@@ -205,6 +205,7 @@ func (s *Stride) node(n Node) *strideNode {
 	return &s.nodes[n]
 }
 
+// grow makes the tables large enough for n.
 func (s *Stride) grow(n Node) {
 	mustBeNode(n)
 	old := s.nodes

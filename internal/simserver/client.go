@@ -135,6 +135,7 @@ func (s *Session) done(r *Request, status int, why string) {
 	s.c.end(r, status, why)
 }
 
+// received hands b, sent by the server, to the protocol, unless the client has left.
 func (s *Session) received(b []byte) {
 	if !s.gone {
 		s.wire.received(b)

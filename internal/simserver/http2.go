@@ -124,7 +124,7 @@ func (w *http2Wire) initial() int64 {
 	return w.target
 }
 
-// set sends SETTINGS; then is called when they hold.
+// set sends SETTINGS, and calls then when the server has acknowledged them.
 func (w *http2Wire) set(then func(), all ...http2.Setting) {
 	w.frames.WriteSettings(all...)
 	w.fretted++
@@ -272,7 +272,7 @@ func (w *http2Wire) pump() {
 	w.streams = slices.DeleteFunc(w.streams, func(st *clientStream) bool { return st.answered && st.ended })
 }
 
-// fidget sends some frame that needs not be.
+// fidget sends a random frame that is allowed and not needed for a request.
 func (w *http2Wire) fidget(st *clientStream) {
 	w.fretted++
 	switch w.s.w.IntN(6) {
@@ -351,6 +351,7 @@ func (w *http2Wire) reset(st *clientStream) {
 	w.drop(st)
 }
 
+// drop forgets the stream.
 func (w *http2Wire) drop(st *clientStream) {
 	w.streams = slices.DeleteFunc(w.streams, func(x *clientStream) bool { return x == st })
 }

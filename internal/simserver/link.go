@@ -222,14 +222,14 @@ func (s *socket) arrived(b []byte) {
 	}
 }
 
-// roomAgain is called when the server has read.
+// roomAgain goes on sending to the server when it has read enough.
 func (l *Link) roomAgain() {
 	if len(l.unsent) > 0 && !l.pumping && l.s.inRoom-l.s.in.len()-l.s.flying >= l.s.inRoom/4 {
 		l.pumpAfter(l.path.Latency)
 	}
 }
 
-// deliverLater has what the server has sent get to the client.
+// deliverLater calls deliver after the latency of the path.
 func (l *Link) deliverLater() {
 	if s := l.s; !s.moving && !l.over {
 		s.moving = true
@@ -237,9 +237,10 @@ func (l *Link) deliverLater() {
 	}
 }
 
-// readEvery is how often a client that reads slowly does.
+// readEvery is the time between two reads of a client that reads slowly.
 const readEvery = 20 * time.Millisecond
 
+// deliver hands the client the bytes from the server that its path has carried, and posts itself again if more wait.
 func (l *Link) deliver() {
 	w, s := l.w, l.s
 	w.mu.Lock()

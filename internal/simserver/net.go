@@ -141,6 +141,7 @@ func (n *Network) Listen(fd, backlog int) syscall.Errno {
 	return 0
 }
 
+// SetOption is setsockopt(2) for the options that netpoll sets.
 func (n *Network) SetOption(fd, level, option, value int) syscall.Errno {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
@@ -158,6 +159,7 @@ func (n *Network) SetOption(fd, level, option, value int) syscall.Errno {
 	return 0
 }
 
+// Option is getsockopt(2) for the options that netpoll reads.
 func (n *Network) Option(fd, level, option int) (int, syscall.Errno) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()

@@ -250,6 +250,7 @@ func (s *Server) start() error {
 	return failed
 }
 
+// closed returns a function that reports whether c is closed.
 func closed(c <-chan struct{}) func() bool {
 	return func() bool {
 		select {

@@ -52,7 +52,7 @@ func (l *linter) busyShare() float64 {
 	return min(used/(float64(l.s.Span)*float64(working)), 1)
 }
 
-// busy reports how busy the loops were, as far as that is known.
+// busy is a sentence on how busy the loops were, "" if that is not known.
 func (l *linter) busy() string {
 	share := l.busyShare()
 	if share < 0 {

@@ -49,7 +49,7 @@ func (l *linter) leaks() {
 	}
 }
 
-// newTasks is how many tasks began and have not ended in the time that s covers.
+// newTasks is how many more tasks have started than ended in the time of the snapshot; at least 0.
 func (l *linter) newTasks() (tasks float64) {
 	for i := range l.s.Nodes {
 		if n := &l.s.Nodes[i]; n.Key != bgraph.KeyEnd {

@@ -133,7 +133,7 @@ func (l *linter) addTimed(weight float64, took bgraph.Nanos, f Finding) {
 
 func (l *linter) name(k bgraph.Key) string { return words.NameIn(l.names, k) }
 
-// place names a node or a step.
+// place names the node from, or the step to another node if to is not 0.
 func (l *linter) place(from, to bgraph.Key) string {
 	switch {
 	case from == 0:

@@ -257,8 +257,8 @@ func (l *linter) stuck() {
 // longHeld is from how long on a single goroutine that waits for a lock is reason for a warning.
 const longHeld = time.Minute
 
-// neverGot finds locks, and pools of connections, that no goroutine has got in the time of a trace
-// although some wait for them.
+// neverGot finds locks, and pools of connections, that goroutines wait for and none has got in the time of
+// a trace. It reports whether n is one.
 func (l *linter) neverGot(n *bgraph.Node, deadlocked bool) bool {
 	if l.s.Kind != bgraph.KindGoroutines || n.Now <= 0 || n.Departures > 0 || deadlocked || n.Oldest < bgraph.Nanos(stillLimit) ||
 		n.Reason == "semaphore" || !slices.Contains(lockWaits, n.Reason) {

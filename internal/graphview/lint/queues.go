@@ -238,7 +238,8 @@ func isAre(n int64) string {
 // idleOrSelect are waits of goroutines for work.
 var idleOrSelect = []string{"channel receive", "select", "cond", "semaphore"}
 
-// serversOf are the goroutines that end the waits at n, nil if they are not a fixed few of another kind than the waiting ones.
+// serversOf returns the goroutines that end the waits at n, if they are long-lived workers of another kind than the waiting
+// goroutines; else nil.
 func (l *linter) serversOf(n *bgraph.Node, by *bgraph.Waker) *bgraph.Start {
 	var found *bgraph.Start
 	for i := range l.s.Starts {

@@ -90,7 +90,7 @@ func isHandler(n *bgraph.Node, f *bgraph.Frame) bool {
 	return false
 }
 
-// callName names the call at n by the function that makes it.
+// callName names the call at n: the called function and the function that calls it.
 func callName(l *linter, n *bgraph.Node) string {
 	f := l.caller(n)
 	if place := n.Place(); place.Function != f.Function || place.Line != f.Line {
