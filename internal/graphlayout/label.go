@@ -121,3 +121,20 @@ func (e *drawEdge) bestPlace(taken []rect, lines map[int][]linePoint, left, righ
 	}
 	return best, ok
 }
+
+// markAside is how far the number of a finding is from the middle of the label, to its left.
+const markAside = 11
+
+// placeMark finds where the number of a finding that is about the step stands.
+func (e *drawEdge) placeMark() {
+	switch {
+	case e.Mark == nil:
+	case e.Label != "":
+		e.MarkX, e.MarkY = Tenth(e.LabelX-e.LabelW/2-markAside), e.LabelY
+	case len(e.segments) > 0:
+		x, y := e.segments[len(e.segments)/2].at(0.5)
+		e.MarkX, e.MarkY = Tenth(x), Tenth(y)
+	default: // a loop without a label
+		e.MarkX, e.MarkY = Tenth(e.from.X+e.from.W+loopReach), Tenth(e.from.Y+e.from.H/2)
+	}
+}

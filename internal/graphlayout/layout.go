@@ -19,6 +19,7 @@ type Options struct {
 // A Mark is what a finding is about, and is always drawn: a node, or a step from there if To is not 0.
 type Mark struct {
 	Node, To bgraph.Key
+	Step     bool   // it is about the step, rather than about Node and what is done from there
 	Number   int    // of the finding, from 1
 	Color    string // of its severity
 }
@@ -127,6 +128,9 @@ type Edge struct {
 	LabelW float64      `json:"label_w"`
 	LabelH float64      `json:"label_h"`
 	Title  string       `json:"title"` // figures, in several lines
+	Mark   *Mark        `json:"-"`     // of the first finding that is about the step; nil: none
+	MarkX  float64      `json:"-"`     // of the middle of its number
+	MarkY  float64      `json:"-"`
 }
 
 // Layout places the nodes and edges of the Snapshot in layers, so that most steps lead
@@ -193,6 +197,7 @@ type drawNode struct {
 	readies bgraph.Times
 	left    uint64 // waits that have ended
 	wakers  string
+	named   bool // by a finding, itself or as the end of a step
 	layer   int
 	mark    int // of breakCycles
 	slot    *drawSlot
@@ -232,6 +237,7 @@ func (g *drawGraph) drawing() *Drawing {
 		}
 	}
 	for _, e := range g.edges {
+		e.placeMark()
 		d.Edges = append(d.Edges, e.Edge)
 	}
 	slices.SortFunc(d.Edges, compareDrawn)

@@ -393,3 +393,38 @@ func TestEndsWithoutStepsAreNotDrawn(t *testing.T) {
 		t.Errorf("%+v; want start and the node that it leads to", d.Nodes)
 	}
 }
+
+// What findings name is drawn, however few boxes are wanted: nodes, and both ends of steps.
+func TestMarksAreAlwaysDrawn(t *testing.T) {
+	s := &bgraph.Snapshot{Span: 1e9}
+	for k := bgraph.Key(10); k < 30; k++ {
+		s.Nodes = append(s.Nodes, bgraph.Node{Key: k, Reason: "read", Now: int64(100 - k), Arrivals: 10})
+		s.Edges = append(s.Edges, bgraph.Edge{From: k, To: 10 + (k+1)%20, Count: uint64(1000 - k)})
+	}
+	s.Sort()
+	step := Mark{Node: 27, To: 10 + (27+1)%20, Step: true, Number: 1}
+	d := Layout(s, Options{MaxNodes: 3, Marks: []Mark{step, {Node: 29, Number: 2}, {Node: 25, To: 10 + (25+1)%20, Number: 3}}})
+	var numbers []int
+	drawn := map[bgraph.Key]bool{}
+	for i := range d.Nodes {
+		drawn[d.Nodes[i].Key] = true
+		if m := d.Nodes[i].Mark; m != nil {
+			numbers = append(numbers, m.Number)
+		}
+	}
+	for _, k := range []bgraph.Key{step.Node, step.To, 29, 25} {
+		testenv.Equal(t, drawn[k], true, "drawn is %v", k)
+	}
+	slices.Sort(numbers)
+	testenv.EqualSlices(t, numbers, []int{2, 3}, "numbers beside boxes")
+	marked := 0
+	for i := range d.Edges {
+		if m := d.Edges[i].Mark; m != nil && m.Node == d.Edges[i].From && m.To == d.Edges[i].To {
+			marked++
+			if d.Edges[i].MarkX == 0 && d.Edges[i].MarkY == 0 {
+				t.Errorf("the number of step %v has no place", d.Edges[i].From)
+			}
+		}
+	}
+	testenv.Equal(t, marked, 2, "marked edges")
+}

@@ -66,7 +66,8 @@ func (g *drawGraph) prune() []*bgraph.Edge {
 			}
 		}
 		for _, n := range g.nodes {
-			if n.Key == m.Node && n.Mark == nil {
+			n.named = n.named || n.Key == m.Node || n.Key == m.To && m.To != 0
+			if n.Key == m.Node && !m.Step && n.Mark == nil {
 				n.Mark = m
 			}
 		}
@@ -134,7 +135,7 @@ func (g *drawGraph) foldNodes(byKey map[bgraph.Key]*drawNode) {
 		now, arrivals, cpu = max(now, float64(n.Now)), max(arrivals, n.Arrivals), max(cpu, n.cpu)
 	}
 	busy := func(n *drawNode) float64 {
-		if n.Key == bgraph.KeyStart || n.Key == bgraph.KeyEnd || n.Mark != nil {
+		if n.Key == bgraph.KeyStart || n.Key == bgraph.KeyEnd || n.named {
 			return math.MaxFloat64
 		}
 		return words.Ratio(float64(n.Now), now) + words.Ratio(n.Arrivals, arrivals) + words.Ratio(n.cpu, cpu)
@@ -142,9 +143,16 @@ func (g *drawGraph) foldNodes(byKey map[bgraph.Key]*drawNode) {
 	slices.SortFunc(g.nodes, func(a, b *drawNode) int {
 		return cmp.Or(cmp.Compare(busy(b), busy(a)), cmp.Compare(a.Key, b.Key))
 	})
+	kept := g.o.MaxNodes - 1
+	for kept < len(g.nodes) && g.nodes[kept].named {
+		kept++
+	}
+	if kept == len(g.nodes) {
+		return
+	}
 	others := &drawNode{}
 	others.Key, others.Reason = KeyOthers, "others"
-	for _, n := range g.nodes[g.o.MaxNodes-1:] {
+	for _, n := range g.nodes[kept:] {
 		others.stands++
 		others.Now += n.Now
 		others.Arrivals += n.Arrivals
@@ -156,7 +164,7 @@ func (g *drawGraph) foldNodes(byKey map[bgraph.Key]*drawNode) {
 		byKey[n.Key] = others
 	}
 	others.Name = words.Count(others.stands) + " others"
-	g.nodes = append(g.nodes[:g.o.MaxNodes-1], others)
+	g.nodes = append(g.nodes[:kept], others)
 }
 
 // joinEdges joins all edges between the same two drawn nodes. Edges between nodes that are not drawn
@@ -185,8 +193,20 @@ func (g *drawGraph) joinEdges(byKey map[bgraph.Key]*drawNode, edges []*bgraph.Ed
 		d.overruns += e.Overruns
 		d.CPU = words.Nanos(words.Ratio(d.cpu, float64(d.Count)))
 	}
+	for i := range g.o.Marks {
+		m := &g.o.Marks[i]
+		if from, to := byKey[m.Node], byKey[m.To]; m.To != 0 && known[ends{from, to}] != nil && known[ends{from, to}].Mark == nil {
+			known[ends{from, to}].Mark = m
+		}
+	}
 	if len(g.edges) > mostArrows {
-		slices.SortStableFunc(g.edges, func(a, b *drawEdge) int { return cmp.Compare(b.Count, a.Count) })
+		weight := func(e *drawEdge) uint64 {
+			if e.Mark != nil {
+				return math.MaxUint64
+			}
+			return e.Count
+		}
+		slices.SortStableFunc(g.edges, func(a, b *drawEdge) int { return cmp.Compare(weight(b), weight(a)) })
 		g.hidden += len(g.edges) - mostArrows
 		g.edges = g.edges[:mostArrows]
 	}
@@ -236,6 +256,9 @@ func (g *drawGraph) figures() {
 		e.Rate, e.Share = words.PerSecond(g.s, e.Count), words.Ratio(e.cpu, all)
 		e.Heat = g.scale.heat(e.Share, e.to.Wait)
 		e.Stroke = g.scale.stroke(e.Heat)
+		if e.Mark != nil && e.Mark.Color != "" {
+			e.Stroke = e.Mark.Color
+		}
 		e.Width = thinnest + (thickest-thinnest)*math.Sqrt(words.Ratio(float64(e.Count), mostCount))
 		e.Title = e.tooltip()
 	}

@@ -53,12 +53,13 @@ func Measure(text string, size float64, bold bool) float64 {
 
 // The sizes of boxes and their text.
 const (
-	nameSize   = 12.5 // font size of a node without waiting tasks
-	nameGrowth = 7.5  // added to nameSize at the node with most waiting tasks
-	smallSize  = 11   // pixels: smaller text is hard to read
-	boxPad     = 11
-	padGrowth  = 13
-	longestBox = 34 // columns of a name
+	nameSize     = 12.5 // font size of a node without waiting tasks
+	nameGrowth   = 7.5  // added to nameSize at the node with most waiting tasks
+	smallSize    = 11   // pixels: smaller text is hard to read
+	boxPad       = 11
+	padGrowth    = 13
+	longestBox   = 34 // columns of a name
+	longestChain = 44 // columns of the functions that lead to a node
 
 	widestForLines = 480 // of a box that has that many lines
 )
@@ -93,6 +94,9 @@ func (n *drawNode) setLines(w words.Terms, large float64, of *bgraph.Node) {
 		if _, via, ok := strings.Cut(n.Name, " via "); ok {
 			below = "via " + via
 		}
+		if chain := words.Chain(of, longestChain); chain != "" && strings.Contains(chain, strings.TrimPrefix(below, "via ")) {
+			below = chain
+		}
 	}
 	figures := words.Count(n.Now) + " " + w.Tasks
 	switch {
@@ -109,13 +113,13 @@ func (n *drawNode) setLines(w words.Terms, large float64, of *bgraph.Node) {
 		if text == "" {
 			return
 		}
-		text = words.Shorten(text, longestBox)
+		text = words.Shorten(text, longestChain)
 		n.Lines = append(n.Lines, TextLine{Text: text, Size: size, Bold: bold})
 		n.W = max(n.W, Measure(text, size, bold))
 		n.H += size * 1.28
 	}
 	add(above, small, false)
-	add(name, nameSize+large*nameGrowth, true)
+	add(words.Shorten(name, longestBox), nameSize+large*nameGrowth, true)
 	add(below, small, false)
 	add(figures, small, false)
 	pad := boxPad + large*padGrowth

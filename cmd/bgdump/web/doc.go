@@ -54,18 +54,21 @@
 //	           nothing in another era
 //	places     the nodes' names and stacks, which do not change: id (counted from 1),
 //	           key, name, reason, label, where (file and line of the innermost function of
-//	           the program), stack: [function, file, line, offset]. If "era" is the
-//	           current one, only nodes with an id beyond "places" are sent
+//	           the program), chain: the functions of the program that lead there, and what
+//	           they call; path: the same with files and lines; stack: [function, file,
+//	           line, offset]. If "era" is the current one, only nodes with an id beyond
+//	           "places" are sent
 //	nodes      id, now, was (tasks at the base), peak, in, out (arrivals, departures),
 //	           wait, ready (see below), oldest, cpu (of the steps that begin here),
-//	           loops: [loop, now, peak, in, out]; wakers: [what ended waits, share of them]
+//	           loops: [loop, now, peak, in, out]; wakers: [what ended waits, share of them, id of
+//	           the place where that had waited last, 0 if it is not known]
 //	edges      from, to (ids of places), count, cpu (see below), total (CPU, estimated),
 //	           recent and deviation (of CPU, weighted exponentially), heap: [measured
 //	           steps, sum], changes: one [measured steps, sum] for each resource,
 //	           overruns, notes: sentences on what else a step took
 //	hidden     nodes and edges that are not sent as there are too many
 //	shape      changes when nodes or edges are added or removed, or filtered differently
-//	findings   severity, check, from, to (ids of places, 0: none), name, message,
+//	findings   severity, check, from, to (ids of places, 0: none), name, at, path, message,
 //	           advice, stack
 //	overruns   how many; reports: as in bgraph.Overrun, from and to being ids of places
 //	starts, spans   of a trace, as in bgraph.Start: function, now, created, ended, mean life,
@@ -80,8 +83,8 @@
 // not), max, p50, p99 and hist, the counts of a
 // bgraph.Histogram without the zeros at its end.
 //
-// GET /api/layout?n=N answers where to draw the N busiest nodes, 3 to 500, and one that
-// stands for all others, as graphlayout.Layout does: width, height, hidden (edges left out),
+// GET /api/layout?n=N answers where to draw the N busiest nodes, 3 to 500, what findings
+// name among them, and one that stands for all others, as graphlayout.Layout does: width, height, hidden (edges left out),
 // rare (nodes that no other edge joins);
 // nodes: id (0: the others), x, y (of the left upper corner), w, h, now, lines: [text,
 // size, bold]; edges: from, to, path, arrow, width, label: [x, y] of its middle. Nodes

@@ -65,7 +65,7 @@ func (p *Page) serveLayout(w http.ResponseWriter, r *http.Request) {
 		}
 		for i, f := range v.findings {
 			if f.Node != 0 {
-				o.Marks = append(o.Marks, graphlayout.Mark{Node: f.Node, To: f.To, Number: i + 1})
+				o.Marks = append(o.Marks, graphlayout.Mark{Node: f.Node, To: f.To, Step: f.IsStep(), Number: i + 1})
 			}
 		}
 		drawing := graphlayout.Layout(shown, o)

@@ -21,6 +21,9 @@ type placeTable struct {
 	sent  []placeJSON        // guarded by mu: by id-1; only appended to
 }
 
+// longestChain is how many columns a chain of functions takes in a table.
+const longestChain = 90
+
 // maxPlaces bounds the table; it is begun anew when it is full.
 const maxPlaces = 1 << 17
 
@@ -32,6 +35,8 @@ type placeJSON struct {
 	Reason string     `json:"reason"`
 	Label  string     `json:"label,omitempty"`
 	Where  string     `json:"where,omitempty"` // file and line of the innermost function of the program
+	Chain  string     `json:"chain,omitempty"` // the functions of the program that lead there, and what they call
+	Path   string     `json:"path,omitempty"`  // the same with files and lines
 	Stack  [][4]any   `json:"stack"`           // function, file, line, offset
 }
 
@@ -81,6 +86,7 @@ func (n *numbering) id(k bgraph.Key) int {
 	if f := node.Place(); f != nil {
 		place.Where = clean(f.File[strings.LastIndexByte(f.File, '/')+1:], 100) + ":" + strconv.Itoa(f.Line)
 	}
+	place.Chain, place.Path = clean(words.Chain(node, longestChain), 300), clean(words.Path(node), 500)
 	place.Stack = make([][4]any, 0, len(node.Stack))
 	for i := range node.Stack {
 		f := &node.Stack[i]

@@ -93,7 +93,7 @@ type nodeJSON struct {
 	Oldest bgraph.Nanos `json:"oldest,omitempty"`
 	CPU    bgraph.Nanos `json:"cpu,omitempty"`
 	Loops  [][5]int64   `json:"loops,omitempty"`
-	Wakers [][2]any     `json:"wakers,omitempty"`
+	Wakers [][3]any     `json:"wakers,omitempty"`
 }
 
 type edgeJSON struct {
@@ -118,6 +118,7 @@ type findingJSON struct {
 	Name     string `json:"name"`
 	Message  string `json:"message"`
 	At       string `json:"at,omitempty"`
+	Path     string `json:"path,omitempty"`
 	Advice   string `json:"advice"`
 	Stack    string `json:"stack,omitempty"`
 }
@@ -256,7 +257,7 @@ func (v *view) fill(out *stateJSON, number *numbering, o Options) {
 	for _, n := range nodes {
 		id := number.id(n.Key)
 		sent[n.Key] = id
-		out.Nodes = append(out.Nodes, v.node(n, id))
+		out.Nodes = append(out.Nodes, v.node(n, id, number))
 	}
 	out.Edges = make([]edgeJSON, 0, len(edges))
 	for _, e := range edges {
@@ -269,7 +270,7 @@ func (v *view) fill(out *stateJSON, number *numbering, o Options) {
 	for i, f := range v.findings {
 		out.Findings[i] = findingJSON{
 			Severity: f.Severity, Check: f.Check, From: number.id(f.Node), To: number.id(f.To),
-			Name: clean(f.Name, 300), At: clean(f.At, 300), Message: clean(f.Message, 2000), Advice: clean(f.Advice, 2000), Stack: cleanLines(f.Stack, 16<<10),
+			Name: clean(f.Name, 300), At: clean(f.At, 300), Path: clean(f.Path, 500), Message: clean(f.Message, 2000), Advice: clean(f.Advice, 2000), Stack: cleanLines(f.Stack, 16<<10),
 		}
 	}
 	for i := range out.Reports {
@@ -278,7 +279,7 @@ func (v *view) fill(out *stateJSON, number *numbering, o Options) {
 	out.Sched = schedOf(v.whole.Sched, sent)
 }
 
-func (v *view) node(n *bgraph.Node, id int) nodeJSON {
+func (v *view) node(n *bgraph.Node, id int, number *numbering) nodeJSON {
 	out := nodeJSON{
 		ID: id, Now: n.Now, Peak: n.Peak, In: n.Arrivals, Out: n.Departures,
 		Wait: timesOf(&n.Wait, n.MeanWait()), Ready: timesOf(&n.Ready, n.Ready.Mean()), Oldest: n.Oldest, CPU: v.cpu[n.Key],
@@ -288,13 +289,8 @@ func (v *view) node(n *bgraph.Node, id int) nodeJSON {
 			out.Was = was.Now
 		}
 	}
-	var woken uint64
-	for i := range n.Wakers {
-		woken += n.Wakers[i].Count
-	}
-	for i := range n.Wakers[:min(len(n.Wakers), mostWakers)] {
-		w := &n.Wakers[i]
-		out.Wakers = append(out.Wakers, [2]any{clean(words.Waker(w), 300), finite(float64(w.Count) / float64(woken))})
+	for _, w := range v.wakersOf(n) {
+		out.Wakers = append(out.Wakers, [3]any{clean(w.name, 300), finite(w.share), number.id(w.place)})
 	}
 	for _, l := range n.Loops {
 		out.Loops = append(out.Loops, [5]int64{int64(l.Loop), l.Now, l.Peak, int64(l.Arrivals), int64(l.Departures)})

@@ -28,6 +28,7 @@ type view struct {
 	plan     *bgraph.Snapshot // at as filtered: with the nodes and edges where nothing happened since base
 	findings []lint.Finding   // in whole
 	cpu      map[bgraph.Key]bgraph.Nanos
+	calls    map[string][]call // by function, in shown
 }
 
 // A question is what a view is made from.
@@ -129,6 +130,7 @@ func (v *view) compute(unfiltered *view, focus, ignore *regexp.Regexp) {
 	if focus != nil || ignore != nil {
 		v.shown, v.plan = v.whole.Filter(focus, ignore), v.at.snap.Filter(focus, ignore)
 	}
+	v.calls = callsByFunction(v.shown)
 	v.cpu = make(map[bgraph.Key]bgraph.Nanos)
 	for i := range v.shown.Edges {
 		e := &v.shown.Edges[i]

@@ -39,7 +39,7 @@ func layout(s *bgraph.Snapshot, o Options) (*graphlayout.Drawing, error) {
 	lo := graphlayout.Options{Color: o.Color, MaxNodes: o.MaxNodes, Prune: o.Prune}
 	for i, f := range o.Findings {
 		if f.Node != 0 {
-			lo.Marks = append(lo.Marks, graphlayout.Mark{Node: f.Node, To: f.To, Number: i + 1, Color: severityColor[f.Severity]})
+			lo.Marks = append(lo.Marks, graphlayout.Mark{Node: f.Node, To: f.To, Step: f.IsStep(), Number: i + 1, Color: severityColor[f.Severity]})
 		}
 	}
 	if err := lo.Validate(); err != nil {

@@ -54,6 +54,9 @@ func WriteDOT(w io.Writer, s *bgraph.Snapshot, o Options) error {
 		if e.Back {
 			style = ", style=dashed"
 		}
+		if e.Mark != nil && e.Mark.Step {
+			style += fmt.Sprintf(", xlabel=\"%d\"", e.Mark.Number)
+		}
 		title := quoted(e.Title)
 		fmt.Fprintf(&b, "\tn%v -> n%v [label=%s, tooltip=%s, labeltooltip=%s, color=\"%s\", penwidth=%.1f, weight=%d%s];\n",
 			e.From, e.To, quoted(e.Label), title, title, e.Stroke, e.Width, 1+int(e.Width), style)

@@ -53,14 +53,14 @@ func TestFindingsAreDrawn(t *testing.T) {
 	for _, found := range []bool{false, true} {
 		o := Options{Prune: 0.02}
 		if found {
-			o.Findings = []lint.Finding{{Severity: lint.SeverityWarning}, {Severity: lint.SeverityError, Node: 22}, {Severity: lint.SeverityWarning, Node: 20, To: 23}}
+			o.Findings = []lint.Finding{{Severity: lint.SeverityWarning}, {Severity: lint.SeverityError, Node: 22}, {Severity: lint.SeverityWarning, Node: 20, To: 23, Name: "select main.busy → select main.rare"}}
 			s.Edges = append(s.Edges, edge(20, 23, 1))
 			s.Sort()
 		}
 		var b bytes.Buffer
 		testenv.Must(t, WriteSVG(&b, s, o))
 		for text, want := range map[string]bool{">main.busy<": true, ">main.leaves<": found, ">main.rare<": found, ">main.unseen<": false,
-			">2</text>": found, "#cf222e": found, "#bc4c00": found, "busy → select main.rare": found, "rare → select main.busy": found} {
+			">2</text>": found, ">3</text>": found, "#cf222e": found, "#bc4c00": found, "busy → select main.rare": found, "rare → select main.busy": found} {
 			if strings.Contains(b.String(), text) != want {
 				t.Errorf("findings %v: %s is there: %v\n%s", found, text, !want, b.String())
 			}

@@ -122,14 +122,23 @@ func (p svgWriter) node(n *graphlayout.Node) {
 		p.printf(`<text x="%g" y="%g" font-size="%g"%s text-anchor="middle" fill="%s">%s</text>`+"\n",
 			l.X, l.Y, graphlayout.Tenth(l.Size), weight, n.Ink, escaped(l.Text))
 	}
-	if m := n.Mark; m != nil {
-		p.printf(`<circle cx="%g" cy="%g" r="9" fill="%s"/><text x="%g" y="%g" font-size="12" font-weight="bold" text-anchor="middle" fill="#ffffff">%d</text>`+"\n",
-			n.X, n.Y, m.Color, n.X, graphlayout.Tenth(n.Y+4.3), m.Number)
-	}
+	p.mark(n.Mark, n.X, n.Y)
 	p.printf("</g>\n")
 }
 
+// mark writes the number of a finding beside what it is about.
+func (p svgWriter) mark(m *graphlayout.Mark, x, y float64) {
+	if m == nil {
+		return
+	}
+	p.printf(`<circle cx="%g" cy="%g" r="9" fill="%s"/><text x="%g" y="%g" font-size="12" font-weight="bold" text-anchor="middle" fill="#ffffff">%d</text>`+"\n",
+		x, y, m.Color, x, graphlayout.Tenth(y+4.3), m.Number)
+}
+
 func (p svgWriter) label(e *graphlayout.Edge) {
+	if e.Mark != nil && e.Mark.Step {
+		p.mark(e.Mark, e.MarkX, e.MarkY)
+	}
 	if e.Label == "" {
 		return
 	}
@@ -151,8 +160,8 @@ func (p svgWriter) legend(d *graphlayout.Drawing, width, y float64) {
 		"arrow width: steps; on it: steps/s · mean CPU of one",
 		"dashed: back up to where they have been",
 	}
-	if slices.ContainsFunc(d.Nodes, func(n graphlayout.Node) bool { return n.Mark != nil }) {
-		lines = append(lines, "number: the finding that is about the box")
+	if slices.ContainsFunc(d.Nodes, func(n graphlayout.Node) bool { return n.Mark != nil }) || slices.ContainsFunc(d.Edges, func(e graphlayout.Edge) bool { return e.Mark != nil }) {
+		lines = append(lines, "number: the finding that is about the box or the step")
 	}
 	if left := notDrawn(d); left != "" {
 		lines = append(lines, "not drawn: "+left)

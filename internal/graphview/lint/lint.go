@@ -50,6 +50,9 @@ type Finding struct {
 	Stack    string     `json:"stack,omitempty"` // of the end of a long step
 }
 
+// IsStep reports whether the finding is about the step from Node to To, rather than about Node and what is done from there.
+func (f *Finding) IsStep() bool { return f.To != 0 && strings.Contains(f.Name, " → ") }
+
 // Find looks for what is wrong in a graph: in a Snapshot, or, where it sees more, in
 // the Diff of two. The worst findings come first; those of equal severity are in the
 // order of their names. It does not change s.

@@ -9,6 +9,7 @@ export function restore(app, tabs) {
   app.tab = pick('tab', tabs) || app.tab;
   app.color = pick('color', ['cpu', 'wait']) || app.color;
   app.metric = pick('metric', ['cpu', 'wait', 'ready', 'count', 'heap']) || app.metric;
+  app.wakes = q.get('wakes') === 'on';
   if (plain.test(q.get('base') || '')) app.params.base = q.get('base');
   for (const name of ['focus', 'ignore']) app.params[name] = (q.get(name) || '').slice(0, 1000);
   if (/^[0-9a-f]{16}$/.test(q.get('node') || '')) app.sel = { node: q.get('node') };
@@ -29,6 +30,7 @@ export function save(app) {
   put('tab', app.tab);
   put('color', app.color);
   put('metric', app.metric);
+  put('wakes', app.wakes && 'on');
   if (plain.test(app.params.base)) put('base', app.params.base);
   put('focus', app.params.focus);
   put('ignore', app.params.ignore);

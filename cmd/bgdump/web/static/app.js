@@ -13,6 +13,7 @@ import { Findings, Runtime, figures } from './lists.js';
 import { listen } from './keys.js';
 import { restore, save, remembered, remember } from './address.js';
 import { Banner } from './banner.js';
+import { idOf, isStep } from './marks.js';
 
 const tabs = ['graph', 'nodes', 'edges', 'flame', 'findings', 'runtime'];
 const shows = { graph: [10, 20, 40, 80, 150, 300, 500], nodes: [25, 50, 100, 250, 2000], edges: [25, 50, 100, 250, 6000] };
@@ -20,7 +21,7 @@ const shows = { graph: [10, 20, 40, 80, 150, 300, 500], nodes: [25, 50, 100, 250
 class App {
   constructor() {
     Object.assign(this, {
-      params: { at: 0, base: 'last:60', focus: '', ignore: '' }, tab: 'graph', color: 'cpu', metric: 'cpu', sel: null,
+      params: { at: 0, base: 'last:60', focus: '', ignore: '' }, tab: 'graph', color: 'cpu', metric: 'cpu', wakes: false, sel: null,
       show: { graph: 40, nodes: 50, edges: 50 },
       sort: { nodes: { column: 'now', down: true }, edges: { column: 'total', down: true } },
     });
@@ -122,6 +123,8 @@ class App {
     }
     if (limits) $('show').value = String(this.show[this.tab]);
     $('color-choice').hidden = this.tab !== 'graph';
+    $('wakes-choice').hidden = this.tab !== 'graph' || !this.graph.nodes.some(n => n.wakers.some(w => w[2]));
+    $('wakes').checked = this.wakes;
     for (const link of document.querySelectorAll('#export a')) {
       link.href = `api/export?${query({ ...this.params, at: this.graph.state.at, format: link.dataset.format, color: this.color, metric: this.metric })}`;
     }
@@ -146,7 +149,7 @@ class App {
       const on = name === tab, button = $(`tab-${name}`);
       setAttribute(button, 'aria-selected', String(on));
       button.tabIndex = on ? 0 : -1;
-      if (on) button.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+      if (on) $('tabs').scrollLeft = button.offsetLeft - $('tabs').offsetLeft - 40;
       $(`panel-${name}`).hidden = !on;
     }
     document.body.dataset.tab = tab;
@@ -162,12 +165,22 @@ class App {
     hideTip();
     if (!this.lastState?.program) return;
     this.render();
-    if (this.tab === 'graph') this.views.graph.light();
+    if (this.tab === 'graph') {
+      this.views.graph.light();
+      if (sel) this.bringIntoView(sel);
+    }
     if (sel && (move || matchMedia('(max-width: 1099px)').matches)) {
       this.panel.title.focus({ preventScroll: true });
       if (matchMedia('(max-width: 1099px)').matches) this.panel.element.scrollTop = 0;
     } else if (sel) this.panel.element.scrollTop = 0;
     else if (before) this.focusOn(before);
+  }
+
+  // bringIntoView shows a node or an edge in the graph, and the graph in the window.
+  bringIntoView(sel) {
+    const { graph } = this.views;
+    if (matchMedia('(max-width: 1099px)').matches) scrollBy(0, graph.viewport.getBoundingClientRect().top);
+    graph.show(sel);
   }
 
   // focusOn gives the focus back to what the details were about.
@@ -184,9 +197,30 @@ class App {
     return keys.map(k => places.find(p => p.key === k)?.name || k).join(' → ');
   }
 
+  // showFinding brings what a finding is about into view: a node or a step of the graph, or, if it is about the
+  // program as a whole, its words.
   showFinding(f) {
-    const from = this.graph.placeOf(f.from), to = f.to && this.graph.placeOf(f.to);
+    this.lastFinding = idOf(f);
+    if (!f.from) {
+      this.showTab('findings');
+      this.views.findings.goTo(f);
+      return;
+    }
+    const from = this.graph.placeOf(f.from), to = isStep(f) && this.graph.placeOf(f.to);
+    if (this.params.focus || this.params.ignore) this.dropFilters(); // they may hide it
+    if (this.tab !== 'graph') this.showTab('graph');
     this.select(to ? { edge: `${from.key}-${to.key}` } : { node: from.key }, true);
+  }
+
+  // nextFinding shows the finding after the last one shown that is about something drawn.
+  nextFinding() {
+    const all = (this.graph.state.findings || []).filter(f => f.from);
+    if (all.length) this.showFinding(all[(all.findIndex(f => idOf(f) === this.lastFinding) + 1) % all.length]);
+  }
+
+  dropFilters() {
+    for (const name of ['focus', 'ignore']) $(name).value = '';
+    this.change({ focus: '', ignore: '' });
   }
 
   change(params) {
@@ -215,6 +249,11 @@ class App {
 
   setColor(color) {
     this.color = color;
+    this.render();
+  }
+
+  setWakes(on) {
+    this.wakes = on;
     this.render();
   }
 
@@ -267,6 +306,7 @@ class App {
       this.render();
     });
     for (const input of document.querySelectorAll('input[name=color]')) input.addEventListener('change', () => this.setColor(input.value));
+    $('wakes').addEventListener('change', () => this.setWakes($('wakes').checked));
     for (const tab of tabs) $(`tab-${tab}`).addEventListener('click', () => this.showTab(tab));
     $('tabs').addEventListener('keydown', e => this.tabKeys(e));
     $('theme').value = remembered('theme') || 'auto';

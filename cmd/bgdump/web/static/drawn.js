@@ -5,7 +5,7 @@
 export function fold(layout, graph) {
   const drawn = new Set(layout.nodes.map(n => n.id));
   const boxOf = id => (drawn.has(id) ? id : 0);
-  const others = { ...empty, id: 0, key: '', name: 'others', edgesIn: [], edgesOut: [], loops: [] };
+  const others = { ...empty, id: 0, key: '', name: 'others', edgesIn: [], edgesOut: [], loops: [], wakers: [] };
   let left = graph.state.hidden?.nodes || 0;
   for (const n of graph.nodes) {
     if (drawn.has(n.id)) continue;
@@ -43,7 +43,7 @@ const empty = { now: 0, was: 0, peak: 0, in: 0, out: 0, inRate: 0, outRate: 0, w
 // idle stands for a node where nothing happened in the period.
 function idle(id, graph) {
   const place = graph.placeOf(id);
-  return { ...empty, id, place, key: place.key, name: place.name, idle: true, loops: [], edgesIn: [], edgesOut: [] };
+  return { ...empty, id, place, key: place.key, name: place.name, idle: true, loops: [], wakers: [], edgesIn: [], edgesOut: [] };
 }
 
 // toward finds the nearest box from that with an id in a direction; the same id if there

@@ -3,19 +3,32 @@
 // size of nodes (tasks waiting), the width of edges (traffic) and the colour.
 //
 // The graph is one stop of the Tab key. Arrows go to the next node in that direction, e
-// and Shift+e along the edges of a node, Enter opens the details, + − 0 zoom.
+// and Shift+e along the edges of a node, Enter opens the details, + − 0 zoom, Shift and arrows
+// move what is seen.
 
 import { h, s, sync, setText, setAttribute, setClass } from './dom.js';
 import { count, rate, plural, duration, words } from './format.js';
 import { tipOn, hideTip } from './hist.js';
 import { nodeTip, edgeTip, nodeHeat, edgeHeat, heatScale } from './tips.js';
 import { ask } from './feed.js';
+import { marks, numbers, isStep } from './marks.js';
+import { Wakes } from './wakes.js';
 import { fold, toward } from './drawn.js';
 import { View } from './pan.js';
 
 const patience = 5000; // ms between two arrangements, if nodes or edges have come or gone
 const endurance = 30000; // if only sizes do not fit any more
 const crowded = 80; // edges from which on labels appear with the pointer only
+
+// nameSize is how large the name of a box can be if nothing else is in it: a long one is broken into lines.
+function nameSize(d) {
+  const n = (d.lines.find(l => l[2]) || d.lines[0] || [''])[0].length || 1;
+  return Math.min(0.8 * Math.sqrt(d.w * d.h / n), d.h * 0.6, n < 9 ? (d.w - 8) / (0.75 * n) : Infinity);
+}
+
+function middleOf(path) {
+  return path.getPointAtLength(path.getTotalLength() / 2);
+}
 
 // toBox moves a point at the upper or lower border of a box to where the border is at the size of
 // now: up or down, and aside only if it would be beside the box.
@@ -24,6 +37,9 @@ function toBox(box, [, x, y]) {
   const dx = Math.min(Math.max(x, middle - half), middle + half) - x, dy = (y - box.y - box.h / 2) * (box.scale - 1);
   return { at: `${(Number(x) + dx).toFixed(1)} ${(Number(y) + dy).toFixed(1)}`, by: `${dx.toFixed(1)} ${dy.toFixed(1)}` };
 }
+
+const step = 0.25; // of the viewport, moved at a time
+const moves = [['ArrowUp', '↑', 'up', 0, -step], ['ArrowLeft', '←', 'left', -step, 0], ['ArrowDown', '↓', 'down', 0, step], ['ArrowRight', '→', 'right', step, 0]];
 
 export class Graph {
   constructor(app) {
@@ -34,28 +50,32 @@ export class Graph {
     this.current = null; // what has the Tab stop: "n" or "e" and an id
     this.lines = s('g');
     this.labels = s('g', { class: 'labels' });
-    this.svg = s('svg', { class: 'edges' }, this.lines, this.labels);
+    this.badges = s('g', { class: 'badges', 'aria-hidden': 'true' });
+    this.wakes = new Wakes();
+    this.svg = s('svg', { class: 'edges' }, this.lines, this.labels, this.wakes.element, this.badges);
     this.cards = h('div', { class: 'cards' });
     this.stage = h('div', { class: 'stage' }, this.svg, this.cards);
     this.viewport = h('div', { class: 'viewport', role: 'group', 'aria-label': 'Blocking graph. Arrow keys move between nodes, e follows edges, Enter opens details.' }, this.stage);
     this.left = h('p', { class: 'left-out', hidden: true });
     this.legend = h('div', { class: 'legend' });
     const button = (text, label, act) => h('button', { type: 'button', 'aria-label': label, title: label, onClick: act }, text);
-    this.tools = h('div', { class: 'zoom', role: 'group', 'aria-label': 'Zoom' },
+    this.next = button('⚑', 'Show the next finding (n)', () => this.app.nextFinding());
+    this.tools = h('div', { class: 'zoom', role: 'group', 'aria-label': 'Zoom' }, this.next,
       button('+', 'Zoom in (+)', () => this.view.zoom(1.25)), button('−', 'Zoom out (−)', () => this.view.zoom(0.8)),
       button('⤢', 'Fit the graph into the window (0)', () => this.view.fit()), button('↻', 'Arrange anew (r)', () => this.arrange(true)));
+    this.pad = h('div', { class: 'pad', role: 'group', 'aria-label': 'Move what is seen' }, ...moves.map(([key, sign, name, x, y]) =>
+      button(sign, `Move ${name} (Shift and ${sign})`, () => this.view.pan(x, y))));
     this.none = h('p', { class: 'none', hidden: true }, 'No node to draw. Is the filter too narrow?');
-    this.element = h('div', { class: 'graph' }, h('div', { class: 'picture' }, this.viewport, this.tools, this.none), h('div', { class: 'foot' }, this.legend, this.left));
-    this.view = new View(this.viewport, this.stage, () => this.bounds());
+    this.element = h('div', { class: 'graph' }, h('div', { class: 'picture' }, this.viewport, this.tools, this.pad, this.none), h('div', { class: 'foot' }, this.legend, this.left));
+    this.view = new View(this.viewport, this.stage, () => this.bounds(), () => this.app.panel.element);
+    this.wanting = app.sel; // what is brought into view when it is drawn
     this.viewport.addEventListener('keydown', e => this.keydown(e));
   }
 
   bounds() {
     if (!this.layout?.nodes.length) return null;
-    const cpu = d => this.app.graph.byId.get(d.id)?.cpu || 0;
-    const hottest = this.layout.nodes.reduce((a, b) => (cpu(b) > cpu(a) || cpu(b) === cpu(a) && b.w * b.h > a.w * a.h ? b : a));
     const text = Math.min(...this.layout.nodes.flatMap(d => d.lines.map(([, size]) => size)));
-    return { left: 0, top: 0, right: this.layout.width, bottom: this.layout.height, middle: [hottest.x + hottest.w / 2, hottest.y + hottest.h / 2], text, boxes: this.folded?.nodes || this.layout.nodes, heat: d => (d.node && this.heats ? nodeHeat(d.node, this.heats) : 0) };
+    return { right: this.layout.width, bottom: this.layout.height, text, boxes: this.folded?.nodes || this.layout.nodes, heat: d => (d.node && this.heats ? nodeHeat(d.node, this.heats) : 0) };
   }
 
   // arrange fetches the layout if nodes or edges have come or gone, or if it is asked for.
@@ -63,14 +83,16 @@ export class Graph {
     const { app } = this, { state } = app.graph;
     const wish = JSON.stringify([app.params.focus, app.params.ignore, app.show.graph]), asked = `${state.era} ${wish}`;
     const shape = `${asked} ${state.shape}`;
-    if (!force && shape === this.wanted && !this.outgrown) return;
+    const missing = this.missing(), lacks = missing && missing !== this.lacked;
+    if (!force && shape === this.wanted && !this.outgrown && !lacks) return;
     const changed = force || asked !== this.asked;
     const since = Date.now() - this.arranged;
-    if (!changed && (since < (shape === this.wanted ? endurance : patience) || this.busy())) return;
+    if (!changed && (since < (shape === this.wanted && !lacks ? endurance : patience) || this.busy())) return;
     const another = force || wish !== this.wish; // and not the same of the next trace, or after a restart
     this.wanted = shape;
     [this.asked, this.wish] = [asked, wish];
     this.arranged = Date.now();
+    this.lacked = missing;
     this.outgrown = false;
     try {
       const layout = await ask('layout', { ...app.params, n: app.show.graph });
@@ -81,15 +103,40 @@ export class Graph {
       }
       this.layout = layout;
       this.draw();
-      if (another || !this.view.touched) this.view.fit();
+      if (another && !this.wanting || !this.view.touched) this.view.fit();
+      this.showWanted();
     } catch {
       this.wanted = this.asked = this.wish = ''; // tried again with the next answer, whatever somebody does in the graph
     }
   }
 
+  // missing are the ids of what findings name and is not drawn: they may be others than when it was arranged.
+  missing() {
+    if (!this.folded) return '';
+    return marks(this.app.graph).filter(m => !this.byId.has(m.from) || m.to && !this.byEdge.has(`${m.from}-${m.to}`)).map(m => `${m.from}-${m.to}`).join();
+  }
+
   // busy says that somebody is at work in the graph, which should not move then.
   busy() {
     return Boolean(this.layout) && (this.viewport.matches(':hover') || this.viewport.contains(document.activeElement));
+  }
+
+  // show brings a node or an edge into view, when it is drawn at the latest.
+  show(sel) {
+    this.wanting = sel;
+    if (!this.showWanted() && this.layout) this.arrange(true);
+  }
+
+  // showWanted reports whether what is wanted is drawn.
+  showWanted() {
+    const sel = this.wanting;
+    if (!sel || !this.folded) return false;
+    const ends = (sel.node ? [sel.node] : sel.edge.split('-')).map(key => this.byId.get(this.folded.idOf(key)));
+    if (ends.includes(undefined)) return false;
+    this.wanting = null;
+    const left = Math.min(...ends.map(d => d.x)), top = Math.min(...ends.map(d => d.y));
+    this.view.show({ x: left, y: top, w: Math.max(...ends.map(d => d.x + d.w)) - left, h: Math.max(...ends.map(d => d.y + d.h)) - top });
+    return true;
   }
 
   update() {
@@ -102,6 +149,8 @@ export class Graph {
     const { app } = this;
     this.folded = fold(this.layout, app.graph);
     this.heats = heatScale(app.graph, app.color);
+    this.marks = marks(app.graph);
+    this.next.hidden = !this.marks.some(m => m.from);
     this.element.classList.toggle('by-wait', app.color === 'wait');
     const { nodes, edges } = this.folded;
     this.byId = new Map(nodes.map(d => [d.id, d]));
@@ -114,6 +163,8 @@ export class Graph {
     setAttribute(this.svg, 'height', this.layout.height);
     sync(this.lines, edges, d => d.id, d => this.line(d), (g, d) => this.updateLine(g, d));
     this.drawLabels(edges);
+    this.drawBadges(edges);
+    this.wakes.draw(app.wakes ? nodes : [], this.byId);
     this.light();
     const others = this.layout.nodes.some(n => n.id === 0), left = this.layout.hidden;
     this.left.hidden = !others && !left;
@@ -176,13 +227,32 @@ export class Graph {
     if (e.lastChild) setText(e.lastChild.firstChild, figures);
     const selected = app.sel?.node === node.key;
     setClass(e, `node heat-${d.id ? nodeHeat(node, this.heats) : 0}${node.idle ? ' idle' : ''}${end ? ' end' : ''}${selected ? ' selected' : ''}`);
+    const found = d.id ? this.marks.filter(m => m.from === d.id && !isStep(m)) : [];
+    if (found.length) e.classList.add(`marked-${found[0].severity}`);
+    setAttribute(e, 'data-mark', found.length ? numbers(found) : null);
+    e.style.setProperty('--name', `${nameSize(d).toFixed(1)}px`);
     setAttribute(e, 'data-key', node.key);
     setAttribute(e, 'aria-pressed', d.id ? String(selected) : null);
     // The name is the text of the box, so that it can be asked for by what is seen; the rest describes it.
-    setAttribute(e, 'aria-description', d.id ? `${node.name}: ${plural(node.now, words(app.graph).task)} waiting, ${rate(node.inRate)} arrivals per second` : `${plural(this.folded.others, 'node')} that are not drawn: see the table`);
+    setAttribute(e, 'aria-description', d.id ? `${node.name}: ${plural(node.now, words(app.graph).task)} waiting, ${rate(node.inRate)} arrivals per second${found.length ? `; finding ${numbers(found)}` : ''}` : `${plural(this.folded.others, 'node')} that are not drawn: see the table`);
     const transform = `translate(${d.x}px, ${d.y}px) scale(${d.scale.toFixed(3)})`;
     if (e.style.transform !== transform) e.style.transform = transform;
     e.tabIndex = this.current === `n${d.id}` ? 0 : -1;
+  }
+
+  // drawBadges colours the steps that findings name, and puts the number beside those that a finding is about.
+  drawBadges(edges) {
+    const found = edges.map(d => ({ d, marks: this.marks.filter(m => m.to && m.from === d.from && m.to === d.to) })).filter(x => x.marks.length);
+    sync(this.badges, found, x => x.d.id, () => s('g', {}, s('circle', { r: 11 }), s('text', { 'text-anchor': 'middle', y: 4 })), (g, { d, marks }) => {
+      const ofStep = e => e.drawn.id === d.id, line = [...this.lines.children].find(ofStep), label = [...this.labels.children].find(ofStep);
+      const { x, y } = label ? { x: label.firstChild.getAttribute('x') - 12, y: d.label[1] } : middleOf(line.children[1]);
+      const steps = marks.filter(isStep);
+      line.classList.add(`marked-${marks[0].severity}`);
+      setClass(g, `marked-${marks[0].severity}`);
+      setAttribute(g, 'transform', `translate(${Number(x).toFixed(1)} ${Number(y).toFixed(1)})`);
+      setAttribute(g, 'visibility', steps.length ? null : 'hidden');
+      setText(g.lastChild, numbers(steps));
+    });
   }
 
   drawLabels(edges) {
@@ -262,11 +332,17 @@ export class Graph {
 
   keydown(e) {
     if (e.altKey || e.ctrlKey || e.metaKey) return;
-    const done = this.move(e) || this.scale(e);
+    const done = this.pan(e) || this.move(e) || this.scale(e);
     if (done) {
       e.preventDefault();
       e.stopPropagation();
     }
+  }
+
+  pan(e) {
+    const move = e.shiftKey && moves.find(([key]) => key === e.key);
+    if (move) this.view.pan(move[3], move[4]);
+    return Boolean(move);
   }
 
   scale(e) {
@@ -309,12 +385,12 @@ export class Graph {
   }
 
   drawLegend() {
-    const key = this.app.color + this.heats.texts.join() + words(this.app.graph).task;
+    const key = this.app.color + this.heats.texts.join() + words(this.app.graph).task + (this.marks.length > 0);
     if (this.legendFor === key) return;
     this.legendFor = key;
     this.legend.replaceChildren(
       h('span', {}, this.app.color === 'cpu' ? 'Colour: CPU of the steps from there' : 'Colour: mean wait'),
       h('span', { class: 'scale' }, ...this.heats.texts.map((text, i) => h('i', { class: `heat-${i}` }, text))),
-      h('span', {}, `Size: ${words(this.app.graph).tasks} waiting`), h('span', {}, 'Line: steps per second'));
+      h('span', {}, `Size: ${words(this.app.graph).tasks} waiting`), h('span', {}, 'Line: steps per second'), ...this.marks.length ? [h('span', {}, 'Number: the finding')] : []);
   }
 }

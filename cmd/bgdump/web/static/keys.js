@@ -20,6 +20,8 @@ export function listen(app) {
     l: () => app.showMoment(0),
     m: () => app.mark(),
     c: () => app.setColor(app.color === 'cpu' ? 'wait' : 'cpu'),
+    n: () => app.nextFinding(),
+    w: () => app.setWakes(!app.wakes),
     '/': () => $('focus').focus(),
     '[': () => app.step(-1),
     ']': () => app.step(1),

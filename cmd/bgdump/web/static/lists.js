@@ -1,6 +1,7 @@
 // The lists: what looks wrong, and what the runtime says of itself.
 
 import { h, named, renew, folding } from './dom.js';
+import { idOf, isStep } from './marks.js';
 import { duration, count, rate, percent, plural, amount, clock, bytes, words } from './format.js';
 
 export class Findings {
@@ -14,18 +15,25 @@ export class Findings {
     const { app } = this, all = app.graph.state.findings || [];
     const key = JSON.stringify(all);
     if (this.key === key) return;
-    const parts = all.length ? all.map(f => this.finding(f)) : [h('div', { class: 'all-well' }, h('strong', {}, 'Nothing looks wrong.'),
+    const parts = all.length ? all.map((f, i) => this.finding(f, i + 1)) : [h('div', { class: 'all-well' }, h('strong', {}, 'Nothing looks wrong.'),
       h('p', {}, 'Checked were: long steps, lock convoys, tasks that pile up or are stuck, leaks, ready tasks that wait, the balance of the loops, and the limits of the graph.'))];
     if (renew(this.element, parts)) this.key = key;
   }
 
-  finding(f) {
-    const id = `${f.check} ${f.from} ${f.to}`;
-    return h('article', { class: `finding ${f.severity}` },
-      h('header', {}, h('span', { class: 'severity' }, f.severity), h('h2', {}, f.check), named(f.name)),
-      h('p', {}, f.message, f.at ? h('code', {}, ` ${f.at}`) : ''), h('p', { class: 'advice' }, f.advice),
+  // goTo gives the focus to the words of a finding.
+  goTo(f) {
+    const article = [...this.element.children].find(e => e.dataset.ref === idOf(f));
+    article?.scrollIntoView({ block: 'nearest' });
+    article?.focus({ preventScroll: true });
+  }
+
+  finding(f, number) {
+    const id = idOf(f);
+    return h('article', { class: `finding ${f.severity}`, tabIndex: -1, 'data-ref': id },
+      h('header', {}, h('span', { class: 'number-of' }, String(number)), h('span', { class: 'severity' }, f.severity), h('h2', {}, f.check), named(f.name)),
+      h('p', {}, f.message, f.at ? h('code', {}, ` ${f.at}`) : ''), f.path ? h('p', {}, h('code', {}, f.path)) : null, h('p', { class: 'advice' }, f.advice),
       f.stack ? folding(this.open, id, h('summary', { 'data-ref': `fold ${id}` }, 'Stack at its end'), h('pre', { 'data-ref': `stack ${id}` }, f.stack)) : null,
-      f.from ? h('button', { type: 'button', class: 'plain', 'data-ref': `show ${id}`, onClick: () => this.app.showFinding(f) }, f.to ? 'Show this step' : 'Show this node') : null);
+      f.from ? h('button', { type: 'button', class: 'plain', 'data-ref': `show ${id}`, onClick: () => this.app.showFinding(f) }, isStep(f) ? 'Show this step' : 'Show this node') : null);
   }
 }
 

@@ -3,19 +3,15 @@
 import { s, sync, setAttribute, stillness } from './dom.js';
 
 const least = 0.12, most = 2.5;
-const readable = 11; // px: no text is drawn smaller to show all
-
-// along is the offset with which what reaches from low to high is seen in so much room:
-// in the middle, or, if it is too large, with a point of it in the middle.
-function along(room, low, high, point, k, pad) {
-  if ((high - low) * k + 2 * pad <= room) return (room - (low + high) * k) / 2;
-  return Math.max(Math.min(room / 2 - point * k, pad - low * k), room - pad - high * k);
-}
+const readable = 11; // px: what is zoomed to has no smaller text
+const legible = 8; // px: where text is smaller, boxes show their names only, as large as they can
+const slip = 6; // px: a pointer that moves less has not dragged, but clicked
+const margin = 30; // px around what is shown
 
 export class View {
-  // bounds gives what is to be seen; its middle is where to look if all is too much.
-  constructor(viewport, stage, bounds) {
-    Object.assign(this, { viewport, stage, bounds, x: 0, y: 0, k: 1, touched: false });
+  // bounds gives what there is to be seen; cover gives an element that may lie above it.
+  constructor(viewport, stage, bounds, cover) {
+    Object.assign(this, { viewport, stage, bounds, cover, x: 0, y: 0, k: 1, touched: false, pointers: new Map(), dragged: false });
     this.seen = s('rect', { class: 'seen' });
     this.all = s('g');
     this.map = s('svg', { class: 'minimap', 'aria-hidden': 'true' }, this.all, this.seen);
@@ -23,6 +19,9 @@ export class View {
     this.map.addEventListener('pointerdown', e => this.jump(e));
     viewport.addEventListener('wheel', e => this.wheel(e), { passive: false });
     viewport.addEventListener('pointerdown', e => this.down(e));
+    viewport.addEventListener('pointermove', e => this.drag(e));
+    for (const name of ['pointerup', 'pointercancel']) viewport.addEventListener(name, e => this.pointers.delete(e.pointerId));
+    viewport.addEventListener('click', e => { if (this.dragged) e.stopPropagation(); }, { capture: true });
     new ResizeObserver(() => { if (!this.touched) this.fit(); }).observe(viewport);
     // The browser scrolls to what gets the focus; where the graph is, is our business.
     viewport.addEventListener('scroll', () => viewport.scrollTo(0, 0));
@@ -31,6 +30,8 @@ export class View {
   apply(smoothly) {
     this.stage.classList.toggle('gliding', Boolean(smoothly) && !stillness.matches);
     this.stage.style.transform = `translate(${this.x.toFixed(1)}px, ${this.y.toFixed(1)}px) scale(${this.k.toFixed(4)})`;
+    this.stage.style.setProperty('--inverse', Math.min(Math.max(0.8 / this.k, 1), 6).toFixed(3)); // of what keeps its size
+    this.stage.classList.toggle('far', (this.bounds()?.text || readable) * this.k < legible);
     this.drawMap();
   }
 
@@ -58,26 +59,64 @@ export class View {
     this.apply(true);
   }
 
+  // room is the part of the viewport that can be seen: it may reach beyond the window, and the
+  // details lie above it on a phone.
+  room() {
+    const at = this.viewport.getBoundingClientRect(), { clientWidth: w, clientHeight: tall } = this.viewport;
+    const cover = this.cover(), over = getComputedStyle(cover).position === 'fixed' ? cover.getBoundingClientRect().top : innerHeight;
+    const top = Math.max(-at.top, 0), bottom = Math.min(tall, Math.min(innerHeight, over) - at.top);
+    const hidden = bottom - top < 2 * margin + 40;
+    return { left: 0, right: Math.max(w - 44, w / 2), top: hidden ? 0 : top, bottom: hidden ? tall : bottom }; // on the right are the buttons
+  }
+
+  // fit shows all of the graph.
   fit() {
     const box = this.bounds();
     const { clientWidth, clientHeight } = this.viewport;
     if (!box || !clientWidth || !clientHeight) return;
-    const pad = 14, w = clientWidth - 40, h = clientHeight; // beside are the buttons
-    // Rather a part that can be read than all of it too small.
-    this.k = Math.min(Math.max(Math.min((w - 2 * pad) / (box.right - box.left), (h - 2 * pad) / (box.bottom - box.top)), readable / box.text), 1.25);
-    this.x = along(w, box.left, box.right, box.middle[0], this.k, pad);
-    this.y = along(h, box.top, box.bottom, box.middle[1], this.k, pad);
+    const pad = 14, room = { left: 0, right: Math.max(clientWidth - 44, clientWidth / 2), top: 0, bottom: clientHeight };
+    this.k = Math.min((room.right - 2 * pad) / box.right, (room.bottom - 2 * pad) / box.bottom, 1.25);
+    this.center({ x: 0, y: 0, w: box.right, h: box.bottom }, room);
     this.touched = false;
     this.apply(true);
   }
 
+  center(box, room) {
+    this.x = (room.left + room.right) / 2 - (box.x + box.w / 2) * this.k;
+    this.y = (room.top + room.bottom) / 2 - (box.y + box.h / 2) * this.k;
+  }
+
+  // show brings a box into view, so large that it can be read, if there is room for that.
+  show(box) {
+    const all = this.bounds();
+    if (!box || !all || !this.viewport.clientWidth) return;
+    const room = this.room();
+    const fits = Math.min((room.right - room.left - 2 * margin) / box.w, (room.bottom - room.top - 2 * margin) / box.h);
+    const k = Math.min(Math.max(this.k, readable / all.text), fits);
+    const left = box.x * this.k + this.x, top = box.y * this.k + this.y;
+    const seen = left >= room.left + 12 && left + box.w * k <= room.right - 12 && top >= room.top + 12 && top + box.h * k <= room.bottom - 12;
+    if (seen && Math.abs(k - this.k) < 0.001) return;
+    this.k = k;
+    this.center(box, room);
+    this.touched = true;
+    this.apply(true);
+  }
+
   zoom(by, x = this.viewport.clientWidth / 2, y = this.viewport.clientHeight / 2) {
-    const k = Math.min(Math.max(this.k * by, least), most);
+    const k = Math.min(Math.max(this.k * by, Math.min(least, this.k)), most);
     this.x = x - (x - this.x) * k / this.k;
     this.y = y - (y - this.y) * k / this.k;
     this.k = k;
     this.touched = true;
     this.apply(false);
+  }
+
+  // pan moves what is seen by parts of the viewport: right and down are more than 0.
+  pan(right, down) {
+    this.x -= right * this.viewport.clientWidth;
+    this.y -= down * this.viewport.clientHeight;
+    this.touched = true;
+    this.apply(true);
   }
 
   wheel(e) {
@@ -89,18 +128,34 @@ export class View {
   }
 
   down(e) {
-    if (e.button !== 0 || e.target.closest('.node, .edge')) return;
-    const from = { x: e.clientX - this.x, y: e.clientY - this.y };
-    const move = m => {
-      this.x = m.clientX - from.x;
-      this.y = m.clientY - from.y;
-      this.touched = true;
-      this.apply(false);
-    };
-    const end = new AbortController();
-    this.viewport.setPointerCapture(e.pointerId);
-    this.viewport.addEventListener('pointermove', move, { signal: end.signal });
-    for (const name of ['pointerup', 'pointercancel', 'lostpointercapture']) this.viewport.addEventListener(name, () => end.abort(), { signal: end.signal });
+    if (e.button !== 0) return;
+    if (!this.pointers.size) this.dragged = false;
+    this.pointers.set(e.pointerId, { x: e.clientX, y: e.clientY });
+  }
+
+  // grip is where the pointers hold the graph, and how far apart two of them are.
+  grip() {
+    const [a, b = a] = this.pointers.values(), at = this.viewport.getBoundingClientRect();
+    return { x: (a.x + b.x) / 2 - at.left, y: (a.y + b.y) / 2 - at.top, apart: Math.hypot(a.x - b.x, a.y - b.y) };
+  }
+
+  // drag moves the graph with one pointer, and scales it with two.
+  drag(e) {
+    const p = this.pointers.get(e.pointerId);
+    if (!p) return;
+    if (!e.buttons) { // it was let go outside
+      this.pointers.delete(e.pointerId);
+      return;
+    }
+    if (!this.dragged && this.pointers.size < 2 && Math.hypot(e.clientX - p.x, e.clientY - p.y) < slip) return;
+    if (!this.viewport.hasPointerCapture(e.pointerId)) this.viewport.setPointerCapture(e.pointerId);
+    this.dragged = true;
+    const before = this.grip();
+    [p.x, p.y] = [e.clientX, e.clientY];
+    const after = this.grip();
+    this.x += after.x - before.x;
+    this.y += after.y - before.y;
+    this.zoom(before.apart && after.apart ? after.apart / before.apart : 1, after.x, after.y);
   }
 
   // reveal moves the graph so that a box can be seen.

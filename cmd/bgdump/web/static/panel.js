@@ -6,6 +6,9 @@ import { duration, count, rate, percent, plural, amount, bytes, signed, words } 
 import { chart } from './hist.js';
 import { share } from './tips.js';
 import { ask } from './feed.js';
+import { idOf } from './marks.js';
+
+const foundFirst = 6; // findings, of those that look wrong
 
 export class Panel {
   constructor(app) {
@@ -40,10 +43,12 @@ export class Panel {
     const best = (value, n = 4) => graph.nodes.filter(x => value(x) > 0).sort((a, b) => value(b) - value(a)).slice(0, n);
     const list = (title, nodes, figure) => nodes.length ? h('section', {}, h('h3', {}, title), h('ul', { class: 'links' }, ...nodes.map(n => h('li', {}, this.link(n.place, { node: n.key }, title), h('span', {}, figure(n)))))) : null;
     const steps = graph.edges.filter(e => e.cpu.max > 0).sort((a, b) => b.cpu.max - a.cpu.max).slice(0, 4);
-    const findings = (graph.state.findings || []).slice(0, 3);
+    const findings = graph.state.findings || [];
     return [
-      findings.length ? h('section', {}, h('h3', {}, 'What looks wrong'), h('ul', { class: 'links findings' }, ...findings.map(f => h('li', { class: f.severity },
-        h('button', { type: 'button', 'data-ref': `finding ${f.check} ${f.from} ${f.to}`, onClick: () => this.app.showFinding(f) }, named(`${f.check}: ${f.name}`)))))) : null,
+      findings.length ? h('section', {}, h('h3', {}, 'What looks wrong'), h('ol', { class: 'links findings' }, ...findings.slice(0, foundFirst).map((f, i) => h('li', { class: f.severity },
+        h('span', { class: 'number-of' }, String(i + 1)),
+        h('button', { type: 'button', 'data-ref': `finding ${idOf(f)}`, onClick: () => this.app.showFinding(f) }, named(`${f.check}: ${f.name}`), h('small', {}, f.message)))),
+      findings.length > foundFirst ? h('li', {}, h('button', { type: 'button', 'data-ref': 'more findings', onClick: () => this.app.showTab('findings') }, `All ${findings.length} findings`)) : null)) : null,
       list(`Most ${words(graph).tasks} waiting`, best(n => n.now), n => count(n.now)),
       list('Most CPU', best(n => n.cpu), n => percent(share(n.cpu, graph.cpuTotal))),
       list('Longest from ready to running', best(n => n.ready.p99), n => `p99 ${duration(n.ready.p99)}`),
@@ -54,7 +59,7 @@ export class Panel {
   }
 
   link(place, sel, ref) {
-    return h('button', { type: 'button', 'data-ref': `${ref} ${sel.node}`, onClick: () => this.app.select(sel, true) }, named(place.name), h('small', {}, place.where || ''));
+    return h('button', { type: 'button', 'data-ref': `${ref} ${sel.node}`, onClick: () => this.app.select(sel, true) }, named(place.name), h('small', {}, place.chain || place.where || ''));
   }
 
   edgeLink(edge, ref, text) {
@@ -69,7 +74,7 @@ export class Panel {
     const { graph } = this.app;
     const delta = graph.compared && n.now !== n.was ? ` (${signed(n.now - n.was, count)})` : '';
     return [
-      h('p', { class: 'where' }, h('span', { class: 'chip' }, n.place.reason), n.place.label ? h('span', { class: 'chip label' }, n.place.label) : null, h('code', {}, n.place.where || ''), h('code', { class: 'muted', title: 'the key of the node' }, n.key)),
+      h('p', { class: 'where' }, h('span', { class: 'chip' }, n.place.reason), n.place.label ? h('span', { class: 'chip label' }, n.place.label) : null, h('code', {}, n.place.path || n.place.where || ''), h('code', { class: 'muted', title: 'the key of the node' }, n.key)),
       this.figures([
         ['Waiting now', count(n.now) + delta, `${words(graph).tasks} there now`], ['Peak', count(n.peak), 'most at a time, at most'],
         ['Arrivals', `${rate(n.inRate)}/s`, count(n.in)], ['Departures', `${rate(n.outRate)}/s`, count(n.out)],
@@ -114,14 +119,15 @@ export class Panel {
   }
 
   findingsOf(mine) {
-    const found = (this.app.graph.state.findings || []).filter(mine);
+    const all = this.app.graph.state.findings || [], found = all.filter(mine);
     if (!found.length) return null;
-    return h('section', {}, h('h3', {}, 'What looks wrong'), ...found.map(f => h('div', { class: `finding ${f.severity}` }, h('strong', {}, f.check), h('p', {}, f.message, f.at ? h('code', {}, ` ${f.at}`) : ''), h('p', { class: 'advice' }, f.advice))));
+    return h('section', {}, h('h3', {}, 'What looks wrong'), ...found.map(f => h('div', { class: `finding ${f.severity}` }, h('strong', {}, h('span', { class: 'number-of' }, String(all.indexOf(f) + 1)), ` ${f.check}`), h('p', {}, f.message, f.at ? h('code', {}, ` ${f.at}`) : ''), f.path ? h('p', {}, h('code', {}, f.path)) : null, h('p', { class: 'advice' }, f.advice))));
   }
 
   wakers(n) {
+    const { graph } = this.app;
     if (!n.wakers.length) return null;
-    return h('section', {}, h('h3', {}, 'Woken by'), h('ul', { class: 'links' }, ...n.wakers.map(([name, part]) => h('li', {}, named(name), h('span', {}, percent(part))))));
+    return h('section', {}, h('h3', {}, 'Woken by'), h('ul', { class: 'links' }, ...n.wakers.map(([name, part, from]) => h('li', {}, from ? h('button', { type: 'button', 'data-ref': `waker ${name}`, onClick: () => this.app.select({ node: graph.placeOf(from).key }, true) }, named(name)) : named(name), h('span', {}, percent(part))))));
   }
 
   sched(n) {

@@ -6,6 +6,11 @@ import { spark } from './hist.js';
 import { Table } from './table.js';
 import { nodeTip, edgeTip, share, heatScale } from './tips.js';
 
+// below is what stands below the name of a place: which functions lead there, or where it is.
+function below(place) {
+  return place.chain ? `${place.chain} · ${place.where}` : place.where || place.reason;
+}
+
 function nameCell(name, where) {
   return (td, row) => {
     const text = name(row), small = where(row);
@@ -47,7 +52,7 @@ export function nodeColumns(graph) {
   const heats = heatScale(graph, 'cpu');
   const delta = number('delta', '±', 'change in the number of tasks waiting since the moment compared with', n => n.now - n.was, v => signed(v, count));
   return inWords([
-    { id: 'name', title: 'Node', hint: 'where tasks wait', value: n => n.name, heading: true, class: 'names', cell: nameCell(n => n.name, n => n.place.where || n.place.reason) },
+    { id: 'name', title: 'Node', hint: 'where tasks wait', value: n => n.name, heading: true, class: 'names', cell: nameCell(n => n.name, n => below(n.place)) },
     number('now', 'Waiting', 'tasks there now', n => n.now, count),
     ...(graph.compared ? [delta] : []),
     number('peak', 'Peak', 'most tasks there at a time, at most', n => n.peak, count),
@@ -70,8 +75,8 @@ export function edgeColumns(graph) {
   const resources = (graph.state.resources || []).map((r, i) => number(`resource${i}`, r.name, `mean change of ${r.name} per step`,
     e => e.changes[i] && e.changes[i][0] ? e.changes[i][1] / e.changes[i][0] : 0, v => v ? signed(v, x => amount(x, r.unit)) : '0'));
   return inWords([
-    { id: 'from', title: 'From', hint: 'where the task had waited', value: e => e.from.name, heading: true, class: 'names', cell: nameCell(e => e.from.name, e => e.from.where || e.from.reason) },
-    { id: 'to', title: 'To', hint: 'where it waited next', value: e => e.to.name, class: 'names', cell: nameCell(e => e.to.name, e => e.to.where || e.to.reason) },
+    { id: 'from', title: 'From', hint: 'where the task had waited', value: e => e.from.name, heading: true, class: 'names', cell: nameCell(e => e.from.name, e => below(e.from)) },
+    { id: 'to', title: 'To', hint: 'where it waited next', value: e => e.to.name, class: 'names', cell: nameCell(e => e.to.name, e => below(e.to)) },
     number('count', 'Steps', 'in the period', e => e.count, count),
     number('rate', 'Per s', 'steps per second', e => e.rate, rate),
     number('cpu', 'CPU', 'mean CPU time of a step', e => e.cpu.mean, duration),

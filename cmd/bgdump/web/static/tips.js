@@ -8,7 +8,7 @@ export function nodeTip(node, graph) {
   const figures = [`${plural(node.now, words(graph).task)} waiting`, `${rate(node.inRate)}/s in`, `${percent(share(node.cpu, graph.cpuTotal))} of CPU`];
   if (node.oldest) figures.push(`oldest ${duration(node.oldest)}`);
   return [
-    h('header', {}, named(node.name), h('small', {}, node.place.where || node.place.reason)),
+    h('header', {}, named(node.name), h('small', {}, node.place.path || node.place.where || node.place.reason)),
     h('p', {}, figures.join(' · ')),
     chart(node.wait, 'Waiting', true),
     chart(node.ready, 'Ready, until it runs', true),
