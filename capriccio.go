@@ -83,7 +83,7 @@ func WithPoller(p Poller) Option {
 	}
 }
 
-// WithFileThreads has package aio wait for files in threads, of which there is a bounded number. Otherwise it uses
+// WithFileThreads has package aio wait for files in a bounded number of threads. Otherwise it uses
 // io_uring where the kernel allows that.
 func WithFileThreads() Option {
 	return func(o *options) error { o.aio = aioThreads; return nil }

@@ -148,6 +148,7 @@ func (l openLoad) stepping(steps load.Steps, low, high float64) openLoad {
 	return l
 }
 
+// mixed is the mix of requests of the classes, by their shares.
 func mixed(classes ...class) (mix []load.Share) {
 	for _, c := range classes {
 		mix = append(mix, load.Share{Request: c.text(), Weight: c.share})

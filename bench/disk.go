@@ -37,7 +37,7 @@ const (
 // diskFiles are the paths of the files.
 type diskFiles struct{ small, large string }
 
-// diskFiles are those in the run's folder.
+// diskFiles returns the paths of the files in the run's folder.
 func (r *run) diskFiles() diskFiles {
 	return diskFiles{filepath.Join(r.scratch, "small"), filepath.Join(r.scratch, "large")}
 }

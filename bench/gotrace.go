@@ -32,6 +32,7 @@ var goTraceExperiment = experiment{
 	charts:  []report.Chart{{Title: "Reading an execution trace, CPU time", Metric: "cpu-net-http", XLabel: "", Bars: true}},
 }
 
+// prepareGoTrace records the traces, and sets the parts of e, which read them.
 func prepareGoTrace(r *run, e *experiment) error {
 	rounds, span := choose(r.quick, 150_000, 750_000), choose(r.quick, time.Second, 5*time.Second)
 	points, of, requests, err := r.takeTraces(rounds, span)

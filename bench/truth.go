@@ -39,7 +39,7 @@ var truthExperiment = experiment{
 	charts: []report.Chart{{Title: "Error of CPU time by step", Metric: "cpu-error", XLabel: "µs of a step", Bars: true}},
 }
 
-// tracedTruth runs the program as goroutines, whose graph is of a trace.
+// tracedTruth runs the program as goroutines, and returns the graph of an execution trace of it.
 func tracedTruth(p point, slept bool) (t truth, s *bgraph.Snapshot, err error) {
 	if !slept { // to wake another one would take some µs of the step, for a thread
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

@@ -96,6 +96,7 @@ func (r *clientResult) count(outcomes []load.Outcome, classes int, from, to, tar
 	}
 }
 
+// open loads the server with the open loop of spec and records the outcomes.
 func (r *clientResult) open(spec clientSpec) {
 	total := time.Duration(0)
 	for _, p := range spec.Open.Phases {

@@ -53,7 +53,7 @@ type Span struct {
 
 // A PathPart is the time that tasks or requests spent at a node and on steps from there.
 type PathPart struct {
-	Node  Key    `json:"node"`            // need not be in the graph; KeyOverflow: those that found no room
+	Node  Key    `json:"node"`            // need not be in the graph; KeyOverflow: visits beyond the limit, together
 	Step  Nanos  `json:"step"`            // running, in short system calls and the like, until the next wait
 	Wait  Nanos  `json:"wait"`            // for what no goroutine has ended, or none that is known
 	Ready Nanos  `json:"ready"`           // until it ran

@@ -149,7 +149,7 @@ func (m *Mutex) TryLock() bool {
 	return free
 }
 
-// Unlock unlocks m, or, if someone waits, hands it over. It panics if m is not locked.
+// Unlock unlocks m, or hands it over to the first waiting caller. It panics if m is not locked.
 // As with sync.Mutex, another task or goroutine than the one that locked it may unlock it. It never parks.
 func (m *Mutex) Unlock() {
 	if !m.unlockQuick() {

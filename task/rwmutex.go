@@ -144,7 +144,7 @@ func (rw *RWMutex) RUnlock() {
 	rw.admit(l)
 }
 
-// admit lets in those first in the queue that fit together, and leaves the guard.
+// admit hands rw to the first writer in the queue, or to all readers before the next writer, and leaves the guard.
 func (rw *RWMutex) admit(l *engine.Loop) {
 	var in engine.WakeChain
 	for w := rw.waiters.First(); w != nil; w = rw.waiters.First() {

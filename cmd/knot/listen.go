@@ -92,7 +92,7 @@ func namesOf(c *config.Site) (names []string) {
 	return append(names, c.Hosts...)
 }
 
-// placeRedirects makes the points of -redirect-http, or those that are there by default.
+// placeRedirects makes the points of -redirect-http, or the default ones.
 func (set *settings) placeRedirects() (errs []error) {
 	secure := slices.ContainsFunc(set.points, func(p *addresses.Point) bool { return p.TLS })
 	given := set.redirectHTTP

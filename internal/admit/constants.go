@@ -86,7 +86,7 @@ const (
 	burstWait    = 400 * time.Millisecond
 	firstPause   = growthAllowed / 2 // [from an overload to the first trial]
 	longestPause = time.Minute       // to a trial, which lets growthAllowedSoon of a queue come in
-	soon         = 5 * time.Second   // what comes back within that is likely to be the same overload
+	soon         = 5 * time.Second   // an overload that returns within that is likely to be the same one
 	// leaving: where a quarter as many clients leave as are served the queue grows only as long as clients are patient, and
 	// each that leaves costs as much as three that are refused: its next request comes on a new connection.
 	leaving     = 4

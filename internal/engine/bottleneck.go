@@ -35,7 +35,7 @@ func Watched() bool {
 // As says what kind of work the calling task does, which e has admitted: a number, like a hash of
 // the route of a request.
 func (e *Entrance) As(kind, detail uint32) error {
-	l := comeBack()
+	l := reattach()
 	if l == nil || l.cur == nil || l.entry.bottlenecks == nil {
 		return nil
 	}

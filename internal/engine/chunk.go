@@ -79,7 +79,7 @@ func (m *chunkWorker) Start() {
 // End is called on the goroutine at its end.
 func (m *chunkWorker) End() {
 	if m.below != nil { // it is ended by Goexit, and Unlink comes too late
-		comeBack()
+		reattach()
 		m.loop.unlockThread()
 	}
 	*m.Mark() |= workerGone
@@ -121,7 +121,7 @@ func (m *chunkWorker) Nested() bool { return m.below.onChunk() }
 func (m *chunkWorker) Unlink() (to *coro.Coro, refusal string) {
 	l := m.loop
 	if !coro.RunsFree(&l.curG) {
-		comeBack()
+		reattach()
 		if locked, _ := l.unlockThread(); locked {
 			refusal = threadLockRefusal
 		}
@@ -203,7 +203,7 @@ const maxTrail = 8
 
 // Panicked keeps the stack of the panic v for the report.
 func (m *chunkWorker) Panicked(v any) {
-	comeBack()
+	reattach()
 	e := m.loop.cur.extend()
 	p := e.trail
 	if p == nil || p.next != &m.worker || !identical(p.value, v) {

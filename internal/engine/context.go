@@ -8,7 +8,7 @@ import (
 // Await parks until ctx ends and returns its error, or, if that comes first, the error
 // of the calling task's own context.
 func Await(ctx context.Context) error {
-	l := comeBack()
+	l := reattach()
 	if l == nil {
 		<-ctx.Done()
 		return ContextError(ctx)
@@ -50,7 +50,7 @@ func WaitUnder(ctx context.Context, wait func(ctx context.Context) error) error 
 	if ctx.Err() != nil {
 		return ContextError(ctx)
 	}
-	if comeBack() == nil {
+	if reattach() == nil {
 		return wait(ctx)
 	}
 	return Under(ctx, func() error { return wait(ctx) })
@@ -69,7 +69,7 @@ func TakeUnder(ctx context.Context, take func(ctx context.Context) error, giveBa
 
 // within is Under and Shield.
 func within(inner *Scope, fn func() error) error {
-	l := comeBack()
+	l := reattach()
 	if l == nil {
 		return fn()
 	}

@@ -17,47 +17,47 @@ import (
 	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
-// Detaching: the loop is taken from a task that waits natively (a Go channel, a sync.Mutex, a
-// system call) for long. For the loop the task then is parked, and others run; the goroutine
-// that was blocked is an ordinary one until it comes back.
+// Detaching: a task that waits natively (for a Go channel, a sync.Mutex, a system call) for long is
+// detached from its loop. For the loop the task then is parked, and other tasks run; the blocked
+// goroutine is an ordinary one until it reattaches (reattach).
 //
-//	running ──watchdog: claim──▶ claimed ──decide──▶ detached ──comeBack──▶ queued ──picked──▶ running
+//	running ──watchdog: claim──▶ claimed ──decide──▶ detached ──reattach──▶ queued ──picked──▶ running
 //	   ▲                            │
 //	   └────────── give up ─────────┘
 //
-// Of the goroutines of a loop exactly one runs and is in no slot (package coro). A stand-in, a
-// goroutine that was never part of the ring, takes the part of the blocked one: it parks in
-// the task's Party by a switch to the loop's own goroutine. When the task wants to go on it
-// goes ahead of the ready tasks, and the one that switches to it resumes the stand-in, which
-// passes the part on through a channel, and ends.
+// Exactly one of the goroutines of a loop runs and is in no slot (package coro). A stand-in, a
+// goroutine that was never part of the ring, takes the place of the blocked goroutine: it parks in
+// the task's Party by a switch to the loop's own goroutine. When the task wants to reattach it is
+// queued ahead of the ready tasks. The task that switches to it resumes the stand-in, which
+// passes its place on through a channel, and ends.
 //
-// What is delicate is that the goroutine may wake at any moment. It may use what belongs to the loop
+// The blocked goroutine may wake at any moment. It may use the state of the loop
 // only after it has found its identity in Loop.curG, which all of the engine does with
 // coro.RunsFree and coro.Running. They then set the word after it, Loop.entered, and look at
-// curG once more. So this is safe, in this order:
+// curG once more. So the watchdog can detach safely in these steps:
 //
 //  1. The watchdog clears entered, and makes every thread execute a barrier.
 //  2. It looks at the goroutine's stack. It goes on only if the goroutine waits, and waits
 //     outside of the runtime: the innermost frame of these packages is one that calls the
-//     program's code, and comes back to the loop when that returns (runTasks, Outside). Some need not come
-//     back (Copy, stackchunk.Call); then it depends on the next frame, on the stack below if that is a chunk's.
+//     program's code, and reattaches when that returns (runTasks, Outside). Some need not reattach
+//     (Copy, stackchunk.Call); then it depends on the next frame, on the stack below if that is a chunk's.
 //  3. It changes curG to 0, if it still is the goroutine's, and makes every thread execute a
 //     barrier again.
-//  4. If entered is still 0 and the stack still says what it said, the goroutine was outside at
-//     2 and has not entered since; and whatever enters from now on sees curG to be 0. The loop
-//     is taken. Otherwise the watchdog puts curG back.
+//  4. If entered is still 0 and the stack is still the same, the goroutine was outside at
+//     2 and has not entered since, and a goroutine that enters from now on sees curG to be 0. The task
+//     is detached. Otherwise the watchdog puts curG back.
 //
-// A caller that finds curG to be 0 at 3 waits for the decision, see isAway. The barrier on the side
-// of the goroutine is made for it by membarrier(2), as in guard: on its paths detaching costs a
-// store; detach_model_test.go tries every order of steps. Where membarrier can't be had, under
-// the race detector, which can't follow this, on loops that are locked to a thread or switch through
+// A caller that finds curG to be 0 at 3 waits for the decision, see isAway. The goroutine needs no
+// barrier of its own, as membarrier(2) makes it execute one, as in guard: detaching costs its
+// paths one store. detach_model_test.go tries every order of steps. No task is detached where membarrier is
+// missing, under the race detector, which can't follow this, on loops that are locked to a thread or switch through
 // their own goroutine (NoHandOver), and if the stacks of other goroutines can't be read
-// (coro.CanStack), nothing is detached.
+// (coro.CanStack).
 //
-// While it is detached, the goroutine of the task is a plain one for whatever needs no task:
-// it unlocks, closes and wakes. It comes back (comeBack) before it waits as a task does, when
-// it asks which task it is, and when its function returns. It must never be locked out by
-// what it holds itself, so nothing that holds a lock of these packages calls comeBack.
+// While it is detached, the goroutine of the task counts as a plain one for calls that need no task:
+// it unlocks, closes and wakes. It reattaches (reattach) before it waits as a task does, when
+// it asks which task it is, and when its function returns. It would deadlock if another task waited for a lock that
+// it holds meanwhile, so no code that holds a lock of these packages calls reattach.
 
 // A detachment is one absence of a task from its loop.
 type detachment struct {
@@ -76,7 +76,7 @@ type detachment struct {
 
 // absences counts the tasks of a loop that are detached. Loop-private but for the atomic fields.
 type absences struct {
-	leaving *detachment   // that is being made: its stand-in switches to the loop's own goroutine
+	leaving *detachment   // the one being made: its stand-in switches to the loop's own goroutine
 	now     atomic.Int32  // tasks that are detached
 	total   atomic.Uint64 // detachments in all
 }
@@ -127,28 +127,28 @@ func isAway(g uintptr) (away, claimed bool) {
 	return d.detached, true
 }
 
-// NoneDetached reports whether no goroutine at all is detached: then comeBack would do nothing.
+// NoneDetached reports whether no goroutine at all is detached: then reattach would do nothing.
 func NoneDetached() bool { return detachments.n.Load() == 0 }
 
-// comeBack is here for the beginning of what only a task can do: a task that is detached first
-// comes back to its loop. The caller must not hold a lock of these packages.
-func comeBack() *Loop {
+// reattach is here for a call that only a task can make: it first reattaches a detached task to its
+// loop. The caller must not hold a lock of these packages.
+func reattach() *Loop {
 	l := here()
 	if l != nil || NoneDetached() {
 		return l
 	}
 	for g, pulls := coro.G(), 0; g != 0 && pulls < maxPulls; g, pulls = coro.Puller(g), pulls+1 {
 		if d := detachmentOf(g); d != nil {
-			d.comeBack()
+			d.reattach()
 			return here() // it may have locked its thread meanwhile
 		}
 	}
 	return nil
 }
 
-func (d *detachment) comeBack() {
+func (d *detachment) reattach() {
 	d.place.ended(d.l.rt.Now() - d.since)
-	d.l.send(message{kind: msgBack, t: d.t})
+	d.l.send(message{kind: msgReattach, t: d.t})
 	signal(d.l.rt.watch.hurry) // the task that runs now may wait for what this one holds
 	<-d.role
 	d.unregister()
@@ -164,22 +164,22 @@ func (d *detachment) comeBack() {
 // this package may have taken before a native wait.
 func (t *Task) beOnLoop() {
 	if !coro.RunsFree(&t.loop.curG) {
-		comeBack()
+		reattach()
 	}
 }
 
-// Outside returns fn(a) for a package that serves programs, for which fn is called: while
-// the program's code waits natively its loop can be taken from the task, which is on
-// its loop again when Outside returns. Without it the loop is not taken from a task
-// that waits in code called by the packages of this module. It may be called from any goroutine.
+// Outside returns fn(a), where fn calls the program's code. While that code waits natively the
+// task can be detached; it is on its loop again when Outside returns. A task that waits in the
+// program's code is not detached if a package of this module has called that code without Outside.
+// Outside may be called from any goroutine.
 func Outside[A, R any](fn func(A) R, a A) R {
-	defer comeBack()
+	defer reattach()
 	return fn(a)
 }
 
 // Copy copies from r to w through buf, as io.CopyBuffer does without looking for their ReadFrom and WriteTo, until the
-// end of r. What is the program's of them may wait natively, see Outside, but the task need not be on its loop when Copy
-// returns: it comes back where it waits next. So the caller must not rely on that, nor hold a lock.
+// end of r. Methods of the program may wait natively, see Outside, but the task may still be detached when Copy
+// returns: it reattaches where it waits next. So the caller must not rely on its loop, nor hold a lock.
 func Copy(w io.Writer, r io.Reader, buf []byte) (total int64, err error) {
 	for {
 		n, err := r.Read(buf)
@@ -241,7 +241,7 @@ func (w *watchdog) chase(procs int) {
 		}
 		since := w.now().Sub(last)
 		switch {
-		case awake == 0: // a task that comes back while one waits sees to it that this begins again
+		case awake == 0: // the next task that reattaches has this begin again
 			return
 		case since < chaseSpin:
 		case awake >= procs || since >= chaseFor: // a nap would keep a processor from them

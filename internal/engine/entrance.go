@@ -71,7 +71,7 @@ func (e *Entrance) Enter() error { return e.EnterFrom(0) }
 // EnterFrom is Enter for work that comes from the given client: a number, like a hash of its
 // address; 0 if it is unknown.
 func (e *Entrance) EnterFrom(client uint32) error {
-	l := comeBack()
+	l := reattach()
 	if l == nil || l.cur == nil || l.cur.startsAt == 0 && l.isOpen() {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (e *Entrance) EnterFrom(client uint32) error {
 // Leave records that the work of a task that Enter has admitted is done. It is called by that
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() {
-	if l := comeBack(); l != nil && l.admission != nil {
+	if l := reattach(); l != nil && l.admission != nil {
 		if l.entry.bottlenecks != nil && l.cur != nil {
 			if w := &l.cur.extra().work; w.Heading != 0 {
 				l.comesNowhere(w)
@@ -103,7 +103,7 @@ func (l *Loop) left(entrance int) {
 // SetPriority says how important the calling task is from now on, see Options.Priority.
 // On a plain goroutine it does nothing. It never parks.
 func SetPriority(p int) {
-	if l := comeBack(); l != nil && l.cur != nil {
+	if l := reattach(); l != nil && l.cur != nil {
 		l.cur.extend().priority = clampPriority(p)
 	}
 }
@@ -111,7 +111,7 @@ func SetPriority(p int) {
 // WithPriority calls fn with the priority of the calling task set to p, see
 // Options.Priority; when fn has returned, or panicked, it is what it was. It never parks itself.
 func WithPriority(p int, fn func()) {
-	if l := comeBack(); l != nil && l.cur != nil {
+	if l := reattach(); l != nil && l.cur != nil {
 		x := l.cur.extend()
 		was := x.priority
 		x.priority = clampPriority(p)

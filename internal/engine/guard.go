@@ -66,9 +66,9 @@ func (g *Guard) Enter() *Loop {
 	return l
 }
 
-// EnterToWait is Enter for a caller that may wait after that: a detached task comes back to its loop first.
+// EnterToWait is Enter for a caller that may wait after that: it reattaches a detached task first.
 func (g *Guard) EnterToWait() *Loop {
-	l := comeBack()
+	l := reattach()
 	g.EnterOn(l)
 	return l
 }

@@ -26,7 +26,7 @@ const (
 	msgStartHere                    // and on no other loop
 	msgCancel                       // the context of t has ended
 	msgCall                         // run fn on the loop's own goroutine
-	msgBack                         // t, which is detached, comes back
+	msgReattach                     // t, which is detached, wants to reattach
 )
 
 // An inbox carries messages into a loop. It has no limit of its own: each message
@@ -106,7 +106,7 @@ func (l *Loop) drainInbox() {
 			l.cancel(m.t)
 		case msgCall:
 			m.fn()
-		case msgBack:
+		case msgReattach:
 			m.t.on.(*detachment).back = true
 			if m.t.state == stateParked { // it is in the middle of something, and may hold what others wait for
 				l.leaves(m.t)

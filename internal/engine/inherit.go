@@ -7,17 +7,17 @@ import (
 	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
-// Priority inheritance. A policy may hold a task back, for the place where it waited, although
-// others wait for a lock that it holds. They may matter more, and none of them gets on. So every
+// Priority inheritance. A policy may hold a task back because of its node, although other, more important tasks
+// wait for a lock that it holds. So every
 // task counts, in Task.awaited, the locks that it holds and others wait for: a Mutex, an RWMutex
 // for writing, a Once. A lock counts from its first waiter on, whatever loop or goroutine that
 // is on, until it is unlocked or the last waiter has given up, inside the guard of the lock.
-// While the count is not 0, the task goes ahead of others when it becomes ready, see runQueue,
-// without the policy being asked. An open batch needs no such thing: no task is held back there.
+// While the count is not 0, the task runs before others when it becomes ready, see runQueue,
+// without asking the policy. That is not needed while the batch is open: no task is held back then.
 //
-// One that is at a node already is not looked for when it begins to be awaited, as that would
-// take a time that grows with the number of tasks there, for each lock. The loop looks at all of
-// them, not often, if it may be worth it.
+// A task that is ready at a node already is not searched for when its lock gets a waiter, as that would
+// take a time that grows with the number of tasks there, for each lock. The loop searches all ready
+// tasks now and then, see lookForAwaited.
 
 // A search is for tasks at nodes that have become awaited.
 type search struct {

@@ -1,6 +1,6 @@
 package engine
 
-// ended is the extension of all tasks that had none and ended well before anyone asked.
+// ended is the extension of tasks that had none and ended without an error before a caller joined them.
 var ended = &extension{done: true}
 
 // signalEnd marks t as ended and wakes the tasks and goroutines that join it.
@@ -18,7 +18,7 @@ func (t *Task) signalEnd(failure error) {
 
 // Join waits until the task has ended.
 func (t *Task) Join() error {
-	comeBack()
+	reattach()
 	e := t.extend()
 	e.mu.Lock()
 	if e.done {

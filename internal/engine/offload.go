@@ -39,7 +39,7 @@ type offloadJob struct {
 // waits until one of them returns, and the log warns, once in ten seconds. A panic of fn panics in the caller, with
 // a *PanicError. fn is not part of the task: Current is nil in it. On a plain goroutine Offload just calls fn.
 func Offload(fn func()) {
-	l := comeBack()
+	l := reattach()
 	if l == nil {
 		fn()
 		return
@@ -50,7 +50,7 @@ func Offload(fn func()) {
 // OffloadContext is Offload for an fn that can end early: the context that it is given ends
 // with ctx, and when the calling task is cancelled.
 func OffloadContext(ctx context.Context, fn func(ctx context.Context) error) error {
-	l := comeBack()
+	l := reattach()
 	if l == nil {
 		return fn(ctx)
 	}

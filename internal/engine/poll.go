@@ -84,21 +84,21 @@ type waits struct {
 	idleFrom uint64        // when the present one began, and 1; 0: there is none; others read it with coro.Peek
 }
 
-// A loop keeps its processor for holdFor at most while it waits: timers of the Go runtime, and goroutines that come back
-// from the system, are late by as much. A wait below briefWait counts as brief.
+// A loop keeps its processor for holdFor at most while it waits: timers of the Go runtime, and goroutines that return
+// from system calls, are late by as much. A wait below briefWait counts as brief.
 const (
 	holdFor   = time.Millisecond
 	briefWait = 600 * time.Microsecond
 )
 
-// mostlyLong is what makes waits.long too likely for a Hold, which costs more in vain than it saves.
+// mostlyLong is the value of waits.long from which on a raw wait (Hold) costs more, when it is futile, than it saves.
 const mostlyLong = 256 * 6 / 10
 
 // instantWait is longer than a Poll that finds events, and shorter than one that has to wait for them.
 const instantWait = 3 * time.Microsecond
 
-// ended notes how a wait ended: with something to do, or with nothing. After a Hold for nothing it goes on, also if
-// that was a signal's doing.
+// ended records how a wait ended: with ready tasks, or with none. After a futile Hold the wait goes on, also if
+// a signal has ended it.
 func (w *waits) ended(now time.Duration, held, ready bool) {
 	took := now - w.from
 	w.instant = ready && took < instantWait
@@ -117,7 +117,7 @@ func (l *Loop) goesOn() bool { return l.switches == l.waits.steps }
 // mayHold reports whether the next wait for events is better done without leaving the processor to others.
 func (l *Loop) mayHold() bool {
 	w := &l.waits
-	// What is offloaded or detached will want a processor when it comes back from the system.
+	// Offloaded functions and detached tasks will need a processor when their system calls return.
 	return w.rester != nil && w.long < mostlyLong && !w.others && !l.goesOn() && w.rester.MayHold() &&
 		l.rt.offload.running.Load() == 0 && NoneDetached() && !l.rt.team.crowded() && l.Works()
 }

@@ -110,7 +110,7 @@ func (wg *WaitGroup) Add(n int) {
 func (wg *WaitGroup) Done() { wg.Add(-1) }
 
 func (wg *WaitGroup) Wait() {
-	l := comeBack()
+	l := reattach()
 	wg.mu.Lock()
 	if wg.count == 0 {
 		wg.mu.Unlock()

@@ -8,14 +8,14 @@ import (
 
 // A runQueue holds the ready tasks of a loop. The tasks of the batch run next, see there.
 //
-//	                 ┌─ goes ahead ───────────▶ ahead ──────────────────────┐ every second step
+//	                 ┌─ runs ahead ───────────▶ ahead ──────────────────────┐ every second step
 //	ready ───────────┼─ has run before ───────▶ nodes[its node] ──▶ batch ──┼───────────────────▶ runs
 //	                 └─ may start elsewhere ──▶ starts, or stolen ──────────┘
 //
 // A task that has not started is in starts if another loop may take it, else at NodeStart. While the batch is open, all but
 // the tasks in starts and ahead join it directly, and nodes is empty.
 //
-// Loop-private but for what says otherwise.
+// Loop-private, but for fields that say otherwise.
 type runQueue struct {
 	batch       batch
 	turn        turn
@@ -24,14 +24,14 @@ type runQueue struct {
 	atNodes     int         // tasks in nodes
 	ahead       aheadQueue
 	starts      startQueue
-	withheld    bool          // Choose has named no node; until the next turn, or a task becomes ready
+	withheld    bool          // Choose has named no node; until the next iteration, or a task becomes ready
 	closedUntil time.Duration // the batch is not opened before
 	urged       search        // see inherit.go
-	inOrder     bool          // what becomes ready now does so in the order of an entry queue, see decided
+	inOrder     bool          // tasks become ready in the order of an entry queue at the moment, see decided
 	idleWakes   idleWakes
 }
 
-// An aheadQueue holds tasks that go ahead of the others, but have one step of two at most while others are ready.
+// An aheadQueue holds tasks that run before the others, but get at most every second step while others are ready.
 // Loop-private.
 type aheadQueue struct {
 	taskQueue
@@ -165,11 +165,11 @@ func (l *Loop) enqueue(t *Task) {
 	l.policy.Count(n, 1)
 }
 
-// goAhead lets t, which is ready, go ahead of the others. Without a policy these are tasks served by a
-// disk. Such a task is in the middle of something. Behind all others it would wait as long again
-// for each wait for the disk as a new request does for its first step, which with 1,000 of them is
-// far longer than the disk takes. With a policy, they are tasks that hold a lock that others wait for. With and without
-// one, a task that comes back from a native wait goes ahead: it is in the middle of something, too.
+// goAhead puts t, which is ready, into the queue of tasks that run before the others. Without a policy these are tasks
+// served by a disk, which are in the middle of a request. Behind all others such a task would wait after each wait for the
+// disk as long as a new request waits for its first step. With 1,000 requests that is far longer than the disk
+// takes. With a policy, they are tasks that hold a lock that others wait for. With and without a policy, reattached
+// tasks run before the others: they are in the middle of a request, too.
 func (l *Loop) goAhead(t *Task) {
 	l.ahead.push(t)
 	l.pickNext()

@@ -36,8 +36,8 @@ type Config struct {
 	// NewPolicy makes the scheduling policy of one loop; nil: first in, first out, but for tasks
 	// served by a disk, which have every second step at most.
 	NewPolicy func(l *Loop) Policy
-	// NewAdmission makes what decides, on one loop, what is let in at the entrances of the
-	// program; nil: everything is.
+	// NewAdmission makes the Admission of one loop, which decides what work the entrances of the
+	// program admit; nil: all.
 	NewAdmission func(l *Loop) Admission
 	// Clock is the source of time; nil: the system's monotonic clock.
 	Clock Clock
@@ -59,20 +59,20 @@ type Config struct {
 	// 0: 10 ms; negative: no watchdog.
 	HoldLimit time.Duration
 	// DetachAfter is how long a task may wait natively, for a Go channel, a sync.Mutex or
-	// in a system call, before its loop goes on without it; 0: 1 ms; negative: for ever. The
-	// task comes back to its loop when it next waits as tasks do; until then it runs beside
-	// the other tasks. See docs/native-waits.md for where that can't be had.
+	// in a system call, before it is detached from its loop; 0: 1 ms; negative: for ever. The
+	// task is reattached when it next waits as tasks do; until then it runs beside
+	// the other tasks. See docs/native-waits.md for where tasks can't be detached.
 	DetachAfter time.Duration
-	// DetachLimit is how many tasks of one loop may be away at once; 0: 10,000. While three
-	// quarters of them are, newcomers wait at the Entrances of the loop. Beyond the
-	// limit the next one that waits natively holds its loop.
+	// DetachLimit is how many tasks of one loop may be detached at once; 0: 10,000. While three
+	// quarters of that are, new work waits at the Entrances of the loop. Beyond the
+	// limit the next task that waits natively holds its loop.
 	DetachLimit int
 	// OffloadLimit bounds the goroutines that run offloaded functions; 0: 512.
 	OffloadLimit int
 	// Grace is how long Shutdown waits for cancelled tasks before it makes their
 	// waits end the task; 0: 1 s.
 	Grace time.Duration
-	// Closed, if not nil, is called at the end of Shutdown, before that returns to anybody.
+	// Closed, if not nil, is called at the end of Shutdown, before that returns.
 	Closed func()
 	// Log receives the reports of watchdog, deadlock detection and pollers; nil:
 	// slog.Default.

@@ -35,7 +35,7 @@ func (rt *Runtime) Close() error {
 // and where. It must be called on a plain goroutine. Later calls wait for the first and return the
 // same.
 func (rt *Runtime) Shutdown(ctx context.Context) error {
-	if comeBack() != nil {
+	if reattach() != nil {
 		return fmt.Errorf("task: Shutdown was called by a task; call it on a plain goroutine")
 	}
 	rt.closeOnce.Do(func() {

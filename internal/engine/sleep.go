@@ -14,7 +14,7 @@ func (l *Loop) Now() time.Duration { return l.rt.clock.Now() }
 
 // Sleep parks the caller for at least d.
 func Sleep(d time.Duration) error {
-	l := comeBack()
+	l := reattach()
 	if l == nil {
 		time.Sleep(d)
 		return nil

@@ -40,7 +40,7 @@ func GoOn(l *Loop, fn func()) *Task { return GoWith(Options{Loop: l}, fn) }
 // Start is Go without a handle, as a go statement is: the task can't be joined. So
 // its memory is used again when it has finished, and starting a task then needs no allocation.
 func Start(fn func()) error {
-	l := comeBack()
+	l := reattach()
 	if l == nil || l.cur == nil || l.cur.innerScope() != nil {
 		_, err := Spawn(Options{}, fn)
 		return err
@@ -62,9 +62,9 @@ func GoWith(o Options, fn func()) *Task {
 // runtime has been shut down, and an error and no task if there has been none.
 func Spawn(o Options, fn func()) (*Task, error) {
 	if o.Loop != nil {
-		return o.Loop.rt.spawn(comeBack(), o, fn)
+		return o.Loop.rt.spawn(reattach(), o, fn)
 	}
-	if l := comeBack(); l != nil {
+	if l := reattach(); l != nil {
 		return l.rt.spawn(l, o, fn)
 	}
 	rt := DefaultOrLast()
@@ -76,7 +76,7 @@ func Spawn(o Options, fn func()) (*Task, error) {
 
 // Spawn is like the function Spawn, on this runtime.
 func (rt *Runtime) Spawn(o Options, fn func()) (*Task, error) {
-	l := comeBack()
+	l := reattach()
 	if l != nil && l.rt != rt {
 		l = nil
 	}
@@ -162,7 +162,7 @@ func (l *Loop) drop(t *Task) {
 // does not allocate, as tasks made by it are used again. From elsewhere, and by a task that is
 // away from its loop, it goes through the inbox of l. It never parks.
 func (l *Loop) Start(fn func()) {
-	if coro.RunsFree(&l.curG) || comeBack() == l {
+	if coro.RunsFree(&l.curG) || reattach() == l {
 		l.enqueue(l.newStart(fn))
 		return
 	}

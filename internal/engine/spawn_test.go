@@ -315,7 +315,7 @@ func TestStartAllocatesNothing(t *testing.T) {
 		var wg WaitGroup
 		for name, body := range map[string]func(){
 			"a task":                        func() { wg.Done() },
-			"a task that says what it does": func() { comeBack().cur.extend().work.Kind = 1; wg.Done() },
+			"a task that says what it does": func() { reattach().cur.extend().work.Kind = 1; wg.Done() },
 		} {
 			n := testing.AllocsPerRun(1000, func() {
 				wg.Add(1)

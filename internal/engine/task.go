@@ -210,7 +210,7 @@ func (t *Task) Node() recorder.NodeID { return t.rec.Node() }
 
 // Current returns the calling task, nil on a plain goroutine. It never parks.
 func Current() *Task {
-	l := comeBack()
+	l := reattach()
 	if l == nil || l.cur == nil {
 		return nil
 	}
@@ -228,7 +228,7 @@ func (l *Loop) Running() *Task {
 
 // CurrentRuntime is the runtime of the caller: of its task, else Default.
 func CurrentRuntime() *Runtime {
-	if l := comeBack(); l != nil {
+	if l := reattach(); l != nil {
 		return l.rt
 	}
 	return Default()
@@ -236,13 +236,13 @@ func CurrentRuntime() *Runtime {
 
 // CurrentLoop returns the loop of the calling task, nil on a plain goroutine. In a
 // function that a poller calls from Poll it is the poller's loop.
-func CurrentLoop() *Loop { return comeBack() }
+func CurrentLoop() *Loop { return reattach() }
 
 // Context returns the context whose end cancels the calling task: the one that it, or
 // the nearest of the tasks that spawned it, was given, else the runtime's own, which
 // ends when the runtime shuts down. On a plain goroutine it is context.Background.
 func Context() context.Context {
-	l := comeBack()
+	l := reattach()
 	if l == nil || l.cur == nil {
 		return context.Background()
 	}
@@ -303,7 +303,7 @@ func ContextError(ctx context.Context) error {
 // Err returns nil as long as the calling task is not cancelled, then the error that
 // every wait that can fail returns at once. It is nil on a plain goroutine.
 func Err() error {
-	l := comeBack()
+	l := reattach()
 	if l == nil || l.cur == nil || !l.cur.cancelled {
 		return nil
 	}

@@ -31,7 +31,7 @@ func (i TaskInfo) String() string {
 // plain goroutine, and returns nil elsewhere; it waits until every loop has come to
 // the end of its present step, at most Config.Grace.
 func (rt *Runtime) Tasks() []TaskInfo {
-	if comeBack() != nil {
+	if reattach() != nil {
 		return nil
 	}
 	return rt.tasks(nil)

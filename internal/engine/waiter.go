@@ -195,8 +195,8 @@ func (w *Waiter) Wake() {
 	w.WakeFrom(here())
 }
 
-// WakeAhead is Wake for a task that a disk has served, or something like it: with the policy
-// fifo it goes ahead of others, see runQueue.
+// WakeAhead is Wake for a task whose file operation is done: with the policy
+// fifo it runs before the others, see runQueue.
 func (w *Waiter) WakeAhead() {
 	t := w.task
 	switch l := here(); {
@@ -365,7 +365,7 @@ func (t *Task) unwind() {
 // YieldAt is Yield at a place that has a name: a stage boundary, which the blocking graph shows
 // under that name, apart from other names at the same place.
 func YieldAt(name string) {
-	if l := comeBack(); l != nil && l.cur != nil && l.rec != nil {
+	if l := reattach(); l != nil && l.cur != nil && l.rec != nil {
 		l.label = name
 	}
 	Yield()
@@ -382,7 +382,7 @@ func Mark(name string) {
 // Yield lets other tasks of the loop run that are ready, before the caller goes on: without a Policy every
 // one, but of several that a disk has served at once some may follow.
 func Yield() {
-	l := comeBack()
+	l := reattach()
 	if l == nil || l.cur == nil {
 		runtime.Gosched()
 		return

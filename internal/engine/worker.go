@@ -239,7 +239,7 @@ func (w *worker) begins(l *Loop) func() {
 //go:noinline
 func (w *worker) ended(l *Loop, failure error) {
 	if !coro.RunsFree(&l.curG) {
-		comeBack()
+		reattach()
 	}
 	l.finish(w.task, failure)
 	w.task = nil
@@ -253,7 +253,7 @@ func (w *worker) endTask() {
 	}
 	l := t.loop
 	if !coro.RunsFree(&l.curG) {
-		comeBack()
+		reattach()
 	}
 	goexit := true // of the task, or of Config.OnPanic
 	defer func() {

@@ -206,8 +206,8 @@ func (p *piece) visits() uint64 {
 	return 1
 }
 
-// follows reports whether what the goroutine with that trail did says more than the wait that it ended: not if it is one of the
-// standard library, like those that serve the connections of a client of net/http.
+// follows reports whether the trail of that goroutine says more than the wait that it ended. Goroutines of the standard
+// library do not, such as the ones that serve the connections of a client of net/http.
 func (w *way) follows(number uint64) bool {
 	p := w.m.trails.get(number)
 	return p != nil && p.node != w.m.unknown && (len(p.node.Stack) == 0 || w.m.placeOf(p.node) != nil)

@@ -330,7 +330,7 @@ func (v *visits) count(p *piece, until trace.Time) {
 	}
 }
 
-// span is the request with these visits: all that there is room for, those that took longest, and the others together.
+// span is the request with its visits. If there are too many it has the longest ones, and the others together.
 func (v *visits) span(kind, name string, begun, took time.Duration) bgraph.Span {
 	out := bgraph.Span{Kind: kind, Name: clean(name), Begun: bgraph.Nanos(begun)}
 	out.Times.Add(bgraph.Nanos(took))

@@ -9,8 +9,8 @@ type Waiting struct {
 	Tasks uint64
 }
 
-// Waiting returns the nodes where at least that many tasks of a loop wait for something that others
-// are to do: not for time to pass, nor to be let in. With all, also those where they wait for time to
+// Waiting returns the nodes where at least that many tasks of a loop wait for other tasks: not for time to
+// pass, nor at an entrance. With all it also returns nodes where tasks wait for time to
 // pass, or for a client. It stops no loop, and takes some 10 ns a node.
 func (g *Graph) Waiting(least uint64, all bool) (out []Waiting) {
 	g.At(func(w Waiting) {
@@ -34,7 +34,7 @@ func (g *Graph) At(do func(Waiting)) {
 	}
 }
 
-// contended reports whether what tasks wait for at n may be what others have or do.
+// contended reports whether tasks at n may be waiting for other tasks.
 func (g *Graph) contended(n NodeID, all bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
-// The structs with counters are written by one loop and read by anyone with read, word
+// The structs with counters are written by one loop, and read by any goroutine with read, word
 // by word, while they change: each number is right, two of them may be a step apart.
 // So they consist of words and hold no pointers.
 
@@ -154,7 +154,7 @@ type crossing struct {
 	loop     int    // fixed: index of the waker's loop in the runtime, -1: none
 }
 
-// A paged list grows without moving what it holds. Its loop adds, anyone may read.
+// A paged list grows without moving its elements. Its loop adds; any goroutine may read.
 type paged[T any] struct {
 	pages atomic.Pointer[[]*[pageSize]T]
 	n     atomic.Int64

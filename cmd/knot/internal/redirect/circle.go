@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// longest is after how many redirects clients are taken to go in a circle: browsers follow 20.
+// longest is the number of redirects after which they count as endless: browsers follow 20.
 const longest = 20
 
 // samples stand for what the groups of a pattern match.
 var samples = []string{"", "x", "1"}
 
-// circle is a path by way of which requests that rule i is for never come to an end; "": none is known.
+// circle returns a path for which redirects by rule i and the others never end; "": none is known.
 func (rs *Rules) circle(i int, hosts []string) string {
 	r := rs.all[i]
 	from := slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return strings.Contains(h, "*") || r.Host != "" && !strings.EqualFold(h, r.Host) })
