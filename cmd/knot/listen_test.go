@@ -245,3 +245,52 @@ func TestRedirectByDefaultIsNoCondition(t *testing.T) {
 	}, capriccio.WithoutSignals(), capriccio.WithLoops(1), capriccio.WithLogger(discard))
 	testenv.Must(t, err)
 }
+
+// TestProofsByHTTP: an authority of certificates is answered where clients are sent to HTTPS, of the hosts that it is
+// asked for alone.
+func TestProofsByHTTP(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "token+http-01"), "proof") // as autocert keeps it
+	p := startRun(t, "-root", sampleSite, "-addr", "127.0.0.1:0", "-redirect-http", "127.0.0.1:0", "-acme", "acme.test", "-acme-cache", dir, "-acme-directory", "https://127.0.0.1:1/")
+	urls := httpURL.FindAllString(p.printed[0], -1)
+	testenv.MustEqual(t, len(urls), 2, p.printed[0])
+	client := clientOf(t, "")
+	for _, c := range []struct {
+		host, path string
+		status     int
+		want       string
+	}{
+		{"acme.test", "/.well-known/acme-challenge/token", 200, "proof"},
+		{"acme.test", "/.well-known/acme-challenge/other", 404, ""},
+		{"other.test", "/.well-known/acme-challenge/token", 403, ""},
+		{"acme.test", "/.well-known/acme-challenger", 308, ""},
+	} {
+		resp, body := askAs(t, client, urls[1]+c.path, c.host)
+		if resp.StatusCode != c.status || !strings.Contains(body, c.want) {
+			t.Errorf("%s%s: %d %q", c.host, c.path, resp.StatusCode, body)
+		}
+	}
+	client.CloseIdleConnections()
+	go io.Copy(io.Discard, p.out)
+	p.end()
+}
+
+// TestAddressesOfAnotherUser: all are opened before root's rights are gone.
+func TestAddressesOfAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become somebody else")
+	}
+	dir := publicDir(t)
+	path := filepath.Join(dir, "s")
+	file := configFile(t, "user = '65534:65534'\n[[listen]]\naddr = '127.0.0.1:0'\n[[listen]]\naddr = %q\n[[site]]\nroot = %q\n", "unix:"+path, dir)
+	p := startProcess(t, knotCommand(t, "-config", file, "-quiet", "-loops", "1")).serves(t)
+	info := testenv.Need(os.Stat(path))(t)
+	testenv.Equal(t, info.Sys().(*syscall.Stat_t).Uid, 65534, "owner of the socket")
+	for _, client := range []*http.Client{clientOf(t, ""), clientOf(t, path)} {
+		resp, _ := testenv.Get(t, client, "http://"+p.addr+"/none")
+		testenv.Equal(t, resp.StatusCode, 404, "status")
+		client.CloseIdleConnections()
+	}
+	p.signal(t, syscall.SIGTERM)
+	testenv.Check(t, p.Wait())
+}

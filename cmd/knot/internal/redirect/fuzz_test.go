@@ -1,0 +1,37 @@
+package redirect
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// FuzzTarget: whatever a client asks for, it is sent to a host that the file names, and the line of the header ends there.
+func FuzzTarget(f *testing.F) {
+	for _, path := range []string{"/", "/go//evil.test", "/go/\\evil.test", "/go/a\r\nSet-Cookie: b", "/go/@evil.test", "/x/../..//evil.test", "/go?#", "/go/%2f%2fevil.test", "/n/évil"} {
+		f.Add(path, "q=1")
+	}
+	rs, wrong := New([]Config{
+		{Pattern: `(?s)^/go(.*)$`, To: "/$1"},
+		{Pattern: `(?s)^/q(.*)$`, To: "/p?a=$1&b=${1}#$1"},
+		{Prefix: "/n", To: "/"},
+		{Prefix: "/", To: "https://site.test"},
+	}, nil)
+	if len(wrong) > 0 {
+		f.Fatal(wrong)
+	}
+	f.Fuzz(func(t *testing.T, path, query string) {
+		if strings.ContainsFunc(query, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) || path == "" || path[0] != '/' {
+			return // the server refuses such a query
+		}
+		r, groups := rs.find("any.test", path)
+		to := r.target(path, groups, query)
+		u, err := url.Parse(to)
+		if strings.ContainsFunc(to, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '\\' }) {
+			t.Errorf("%q has characters that a URL has not", to)
+		}
+		if err == nil && u.Host != r.host || strings.HasPrefix(to, "//") || r.host == "" && !strings.HasPrefix(to, "/") {
+			t.Errorf("%q leads to another host than %q", to, r.host)
+		}
+	})
+}
