@@ -61,6 +61,7 @@ type settings struct {
 	version  bool
 	raw      bool // of traces: short system calls are waits, too
 	cpu      bool // a CPU profile beside a trace
+	cpuGiven bool // -cpu is on the command line
 	prune    float64
 	merge    bool     // the sources are added up
 	slowest  int      // requests to show
@@ -143,7 +144,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	})
 	flags.BoolVar(&set.probe, "probe", false, "of a process: look for net/http/pprof also where other machines reach it, and take a trace of that")
 	flags.BoolVar(&set.raw, "raw", false, "keep every system call and every wait for the collector of a trace as a node; otherwise those under 1 ms are parts of steps")
-	flags.BoolVar(&set.cpu, "cpu", false, "take a CPU profile beside the trace of a URL, whose samples are then counted by step")
+	flags.BoolVar(&set.cpu, "cpu", true, "take a CPU profile beside the trace of a URL, which tells in which functions steps spend their time; with -http and -record only if -cpu is given")
 	flags.Float64Var(&set.prune, "prune", 2, "leave edges out of the tables and the drawing of a trace that have less than this `percentage` of all steps and of all CPU time; 0 leaves none out")
 	flags.BoolVar(&set.version, "version", false, "print the version of bgdump and stop")
 	return flags, wanted
@@ -199,6 +200,10 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 	}
 	if err := set.setMode(flags, wanted); err != nil {
 		return nil, err
+	}
+	flags.Visit(func(f *flag.Flag) { set.cpuGiven = set.cpuGiven || f.Name == "cpu" })
+	if set.mode == modeHTTP || set.mode == modeRecord {
+		set.cpu = set.cpu && set.cpuGiven
 	}
 	if set.test != nil {
 		if err := set.test.setPackage(sources); err != nil {

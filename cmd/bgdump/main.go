@@ -127,7 +127,7 @@ func execute(ctx context.Context, set *settings, sur *surroundings) (int, error)
 func suits(src source, set *settings) error {
 	_, isFolder := src.(*folderSource)
 	switch {
-	case set.cpu && !isURL(src):
+	case set.cpu && set.cpuGiven && !isURL(src):
 		return fmt.Errorf("-cpu takes a profile beside a trace, and so needs the URL of a program that serves net/http/pprof, or -probe and its process")
 	case live(src) || isFolder && set.mode != modeRecord:
 		return nil

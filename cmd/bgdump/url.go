@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -37,6 +38,7 @@ type urlSource struct {
 	cpu       bool          // with a CPU profile beside it
 	pause     time.Duration // at least so long between two traces
 	traces    bool          // it is known that it gives traces
+	answered  atomic.Bool   // it speaks HTTP
 	last      *bgraph.Snapshot
 	next      time.Time // not before then another one is taken
 }
@@ -153,6 +155,7 @@ func (u *urlSource) ask(ctx context.Context, at *url.URL) (*http.Response, error
 	if err != nil {
 		return nil, u.requestError(ctx, err)
 	}
+	u.answered.Store(true)
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
 		return nil, refusal(resp)

@@ -256,9 +256,27 @@ func TestSlowTraces(t *testing.T) {
 func TestNoCPUProfile(t *testing.T) {
 	p := newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace")
 	p.HandleFunc("/debug/pprof/profile", answers(500, "", "Could not enable CPU profiling: cpu profiling already in use"))
-	r := commandIn(t, context.Background(), &surroundings{clock: systemClock{}}, "-timeout", "1m", "-cpu", serving(t, p))
-	if r.code != exitOK || !strings.Contains(r.out, "cpu profiling already in use") {
-		t.Errorf("%s\n%.500s", r.errOut, r.out)
+	address := serving(t, p)
+	for flag, told := range map[string]bool{"-cpu": true, "-cpu=true": true, "-prune=2": true, "-cpu=false": false} {
+		r := commandIn(t, context.Background(), &surroundings{clock: systemClock{}}, "-timeout", "1m", flag, address)
+		if r.code != exitOK || strings.Contains(r.out, "there is no CPU profile: ") != told || strings.Contains(r.out, "cpu profiling already in use") != told {
+			t.Errorf("%s: %s\n%.500s", flag, r.errOut, r.out)
+		}
+	}
+}
+
+// TestCutOff: a program that closes the connection instead of giving its trace, but has answered before, speaks HTTP.
+func TestCutOff(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/trace", func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("seconds") != "0.001" {
+			panic(http.ErrAbortHandler)
+		}
+		http.ServeFile(w, r, goldenTrace)
+	})
+	r := commandIn(t, context.Background(), &surroundings{clock: systemClock{}}, "-timeout", "1m", serving(t, mux))
+	if r.code != exitFailed || !strings.Contains(r.errOut, "the connection was closed before there was an answer, though it has answered before") {
+		t.Errorf("code %d, %s", r.code, r.errOut)
 	}
 }
 

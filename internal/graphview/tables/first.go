@@ -17,14 +17,15 @@ import (
 // What to look at first: what looks wrong, and where most time goes.
 
 const (
-	firstLines  = 20 // lines before the tables, with the description of the program
-	firstFacts  = 9
-	firstSteps  = 2    // edges that use most CPU
-	firstShare  = 0.05 // of all CPU, from which on they are named
-	firstInUse  = 0.8  // of the limit of a resource, from which on it is named
-	firstIdle   = 100  // tasks that none has left, from which on they are named
-	firstReady  = bgraph.Nanos(time.Millisecond)
-	firstEnough = 100 // times that something was ready, to speak of one in a hundred
+	firstLines   = 20 // lines before the tables, with the description of the program
+	firstFacts   = 9
+	firstSteps   = 2    // edges that use most CPU
+	firstShare   = 0.05 // of all CPU, from which on they are named
+	firstInUse   = 0.8  // of the limit of a resource, from which on it is named
+	firstIdle    = 100  // tasks that none has left, from which on they are named
+	firstReady   = bgraph.Nanos(time.Millisecond)
+	firstSamples = 5   // of a CPU profile, to name a function
+	firstEnough  = 100 // times that something was ready, to speak of one in a hundred
 )
 
 // writeFirst writes findings, the worst of them with what they say, and facts: as much as makes
@@ -68,6 +69,25 @@ func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string
 	}
 }
 
+// sampledIn says in which function a CPU profile found most steps, and at which of its lines most of these; "" if it does not tell.
+func sampledIn(e *bgraph.Edge) string {
+	by := map[string]uint64{}
+	most := bgraph.Waker{}
+	for _, f := range e.Functions {
+		by[f.Function] += f.Count
+	}
+	for _, f := range e.Functions { // the most frequent first
+		if f.File != "" && by[f.Function] > by[most.Function] {
+			most = f
+		}
+	}
+	share := words.Ratio(float64(by[most.Function]), float64(e.Parts.Samples))
+	if most.Function == "" || e.Parts.Samples < firstSamples || share < 2*firstShare {
+		return ""
+	}
+	return fmt.Sprintf("; %s in %s", words.Percent(share), words.At(most.Function, most.File, most.Line))
+}
+
 // factsOf are sentences about where CPU time and waiting go.
 func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 	var facts []string
@@ -84,7 +104,7 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 	for i := range edges[:min(len(edges), firstSteps)] {
 		e := &edges[i]
 		if share := words.Ratio(words.EdgeCPU(e), all); share >= firstShare {
-			say("CPU: %s of it %s, %s/s, %s each", words.Percent(share), step(e.From, e.To), words.Rate(words.PerSecond(s, e.Count)), words.Duration(e.MeanCPU()))
+			say("CPU: %s of it %s, %s/s, %s each%s", words.Percent(share), step(e.From, e.To), words.Rate(words.PerSecond(s, e.Count)), words.Duration(e.MeanCPU()), sampledIn(e))
 		}
 	}
 	most, used := mostUsing(s)

@@ -68,3 +68,25 @@ func TestFactOfRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestSampledIn: the function with most samples is named, of all its lines, but not if it has few of them.
+func TestSampledIn(t *testing.T) {
+	sampled := func(function string, line int, count uint64) bgraph.Waker {
+		return bgraph.Waker{Function: function, File: "/src/main.go", Line: line, Count: count}
+	}
+	for _, c := range []struct {
+		name    string
+		sampled []bgraph.Waker
+		samples uint64
+		want    string
+	}{
+		{"lines of one function", []bgraph.Waker{sampled("main.parse", 3, 40), sampled("main.encode", 7, 30), sampled("main.encode", 9, 20)}, 100, "; 50.0% in main.encode (main.go:7)"},
+		{"scattered", []bgraph.Waker{sampled("main.parse", 3, 9), {Function: "others", Count: 91}}, 100, ""},
+		{"few samples", []bgraph.Waker{sampled("main.parse", 3, 4)}, 4, ""},
+		{"no profile", nil, 0, ""},
+	} {
+		if got := sampledIn(&bgraph.Edge{Functions: c.sampled, Parts: bgraph.Parts{Samples: c.samples}}); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
