@@ -6,10 +6,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
+
 	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
-	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
@@ -19,7 +20,7 @@ type readable interface {
 	OnReadable(fn func()) error
 }
 
-// readableAt is what a *netpoll.Conn has besides.
+// readableAt is what a *netpoll.Conn has besides, see ownconn.
 type readableAt interface {
 	OnReadableAt(e *ressched.Entrance, fn func()) error
 	Ended() bool
@@ -32,12 +33,9 @@ func (c *conn) waiter() readable {
 	return w
 }
 
-// at is c.nc if that is a readableAt. Most are a *netpoll.Conn, for which no table is looked up.
+// at is c.nc if that is a readableAt.
 func (c *conn) at() (at readableAt, ok bool) {
-	if nc, ok := c.nc.(*netpoll.Conn); ok {
-		return nc, true
-	}
-	at, ok = c.nc.(readableAt)
+	at, ok = ownconn.Of(c.nc).(readableAt)
 	return at, ok
 }
 
@@ -352,7 +350,7 @@ const lastRead = 2 * time.Second
 // late reads what there is although a read has met its deadline: it may have come in time,
 // while the process stood still.
 func (c *conn) late(b []byte) (n int) {
-	if now, ok := c.nc.(interface{ ReadNow(b []byte) (int, error) }); ok {
+	if now, ok := ownconn.Of(c.nc).(interface{ ReadNow(b []byte) (int, error) }); ok {
 		n, _ = now.ReadNow(b) // an error shows again in the next read
 	} else if c.unread() {
 		c.setRead(int64(c.srv.clock.Elapsed() + lastRead))

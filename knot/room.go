@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
+
 	"github.com/capriccio-go/capriccio/knot/internal/fdlimit"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
@@ -212,7 +214,7 @@ func (s *Server) handOn(c *conn) {
 	if secure := tlsin.Of(nc); secure != nil {
 		nc = secure.NetConn()
 	}
-	if own, ok := nc.(interface{ OnClose(fn func()) bool }); !ok || !own.OnClose(s.closedByHandler) {
+	if own, ok := ownconn.Of(nc).(interface{ OnClose(fn func()) bool }); !ok || !own.OnClose(s.closedByHandler) {
 		s.closedByHandler()
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
+
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
-	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -75,9 +76,7 @@ type parking interface {
 // ownConn is what nc has inside that waits as tasks do; nil: nothing is known of it.
 func ownConn(nc net.Conn) parking {
 	for {
-		switch inner := nc.(type) {
-		case *netpoll.Conn: // as most are
-			return inner
+		switch inner := ownconn.Of(nc).(type) {
 		case parking:
 			return inner
 		case interface{ NetConn() net.Conn }:

@@ -5,6 +5,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
+
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -140,7 +142,7 @@ func unread(nc net.Conn) bool {
 	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok { // crypto/tls
 		nc = secure.NetConn()
 	}
-	c, ok := nc.(interface{ Unread() bool })
+	c, ok := ownconn.Of(nc).(interface{ Unread() bool })
 	return ok && c.Unread()
 }
 

@@ -7,9 +7,10 @@ import (
 	"os"
 	"sync"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
+
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
-	"github.com/capriccio-go/capriccio/netpoll"
 )
 
 // What a request holds while its client takes nothing of the response, and for how long a client may be slow.
@@ -22,7 +23,7 @@ const slimIn = 512
 
 // roomOf is netpoll.Conn.WriteRoom of a connection, math.MaxInt if that can't be told of it.
 func roomOf(nc net.Conn) int {
-	if own, ok := nc.(interface{ WriteRoom() int }); ok {
+	if own, ok := ownconn.Of(nc).(interface{ WriteRoom() int }); ok {
 		return own.WriteRoom()
 	}
 	return math.MaxInt
@@ -176,7 +177,7 @@ func (x *Ctx) sendGathered(more bool) (err error) {
 
 // writeOut writes what is gathered. While the client takes nothing only the rest of it is held.
 func (x *Ctx) writeOut() (int, error) {
-	nc, ok := x.c.nc.(*netpoll.Conn)
+	nc, ok := ownconn.Of(x.c.nc).(interface{ WriteNow(b []byte) (int, error) })
 	if !ok {
 		if x.c.stream == nil {
 			x.slimFor(0)
@@ -189,7 +190,7 @@ func (x *Ctx) writeOut() (int, error) {
 	}
 	x.out = x.out[:copy(x.out, x.out[n:])]
 	x.slim(0)
-	more, err := nc.Write(x.out)
+	more, err := x.c.nc.Write(x.out)
 	return n + more, err
 }
 

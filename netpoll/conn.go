@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -86,10 +88,10 @@ func (c *Conn) Read(b []byte) (int, error) {
 // ReadNow reads what has been received, without waiting and whatever the read deadline is:
 // recv(2), one call. If there is nothing the error is os.ErrDeadlineExceeded. It returns
 // ErrBusy while another caller reads, and never parks.
-func (c *Conn) ReadNow(b []byte) (int, error) {
+func (c *inner) ReadNow(b []byte) (int, error) {
 	n, err := c.d.receiveNow(b)
 	if err != nil {
-		return n, c.readError(err)
+		return n, (*Conn)(c).readError(err)
 	}
 	if n == 0 && len(b) > 0 {
 		return 0, io.EOF
@@ -110,10 +112,10 @@ func (c *Conn) Write(b []byte) (int, error) {
 
 // WriteNow is Write that does not wait for room in the socket's buffer: it returns, without an error, how many bytes of b
 // the kernel has taken, which may be none. It parks only while another task is writing.
-func (c *Conn) WriteNow(b []byte) (int, error) {
+func (c *inner) WriteNow(b []byte) (int, error) {
 	n, err := c.d.send(b, 0, true)
 	if err != nil {
-		return n, c.opError("write", "write", err)
+		return n, (*Conn)(c).opError("write", "write", err)
 	}
 	return n, nil
 }
@@ -130,7 +132,7 @@ func (c *Conn) shutdown(how int) error {
 
 // HungUp reports whether the other end is known to have ended its side of the connection, or all of it. It
 // never parks, and says no if the poller has not been told.
-func (c *Conn) HungUp() bool { return c.d.flags.Load()&flagHangup != 0 }
+func (c *inner) HungUp() bool { return c.d.flags.Load()&flagHangup != 0 }
 
 // LocalAddr implements net.Conn.
 func (c *Conn) LocalAddr() net.Addr { return c.addresses().local }
@@ -224,4 +226,16 @@ func boolInt(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// inner is a Conn with the methods that only packages of this module call, see internal/ownconn.
+type inner Conn
+
+func init() {
+	ownconn.Register(func(nc net.Conn) any {
+		if c, ok := nc.(*Conn); ok {
+			return (*inner)(c)
+		}
+		return nil
+	})
 }

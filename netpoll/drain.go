@@ -153,7 +153,7 @@ func (d *desc) backlogEmpty() bool {
 
 // Unread reports whether there is something to read: bytes of the peer, or that it has ended its side or reset
 // the connection. It never parks.
-func (c *Conn) Unread() bool {
+func (c *inner) Unread() bool {
 	if c.d.use() != nil {
 		return false
 	}

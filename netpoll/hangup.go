@@ -15,7 +15,7 @@ import (
 //
 // nil takes back what was registered, and reports whether it has: if not, the call has begun, or is over. It
 // never parks.
-func (c *Conn) OnHangup(fn *func()) bool {
+func (c *inner) OnHangup(fn *func()) bool {
 	d := &c.d
 	if fn == nil {
 		return d.hangup.Swap(nil) != nil
@@ -53,7 +53,7 @@ func hungUp(conns []*Conn) (gone map[*Conn]bool) {
 			continue
 		case kernel.Net == nil:
 			look = append(look, unix.PollFd{Fd: c.d.fd, Events: unix.POLLRDHUP})
-		case c.HungUp():
+		case (*inner)(c).HungUp():
 			gone[c] = true
 		}
 		held = append(held, c)
@@ -76,7 +76,7 @@ func hungUp(conns []*Conn) (gone map[*Conn]bool) {
 // Quiet reports whether nothing has come since the last Read took all there was: neither bytes nor the
 // end. Only such a connection may be used again. Mostly it costs no system call, and
 // then tells what the loop has been told so far. It never parks.
-func (c *Conn) Quiet() bool {
+func (c *inner) Quiet() bool {
 	d := &c.d
 	if d.flags.Load()&flagHangup == 0 && d.requests == nil && d.read.p.Load() == drained {
 		return true
@@ -87,7 +87,7 @@ func (c *Conn) Quiet() bool {
 // OnClose has fn called once, right before the descriptor is closed, wherever that happens: fn must neither
 // park nor block. It returns false, and does nothing, if the connection is closed already. It is for the
 // one that hands the connection on; it never parks.
-func (c *Conn) OnClose(fn func()) bool {
+func (c *inner) OnClose(fn func()) bool {
 	if c.d.use() != nil {
 		return false
 	}

@@ -32,13 +32,13 @@ type hook struct {
 // It returns ErrBusy while another registration is pending or a Read is in progress,
 // and net.ErrClosed, without running fn ever, if the connection is closed already.
 // Read returns ErrBusy while a registration is pending.
-func (c *Conn) OnReadable(fn func()) error { return c.OnReadableAt(nil, fn) }
+func (c *Conn) OnReadable(fn func()) error { return (*inner)(c).OnReadableAt(nil, fn) }
 
 // OnReadableAt is OnReadable for an fn that calls e.Enter before anything else. If e does
 // not let it in at once, it is not even started until it does, or refuses it. It is refused at
 // once when the read deadline passes or the connection is closed meanwhile. Clients are told
 // apart by their addresses, see ressched.Entrance.EnterFrom.
-func (c *Conn) OnReadableAt(e *ressched.Entrance, fn func()) error {
+func (c *inner) OnReadableAt(e *ressched.Entrance, fn func()) error {
 	if c.d.flags.Load()&flagEnters == 0 {
 		c.d.flags.Or(flagEnters)
 	}
@@ -48,7 +48,7 @@ func (c *Conn) OnReadableAt(e *ressched.Entrance, fn func()) error {
 // StartAt starts fn at once as OnReadableAt would if there was something to read: as a new task on
 // the loop that c belongs to, through e if that is not nil. It is for layers above c that have bytes
 // left of what they have read. It does nothing and returns false unless it is called on that loop.
-func (c *Conn) StartAt(e *ressched.Entrance, fn func()) bool {
+func (c *inner) StartAt(e *ressched.Entrance, fn func()) bool {
 	switch on := c.d.loop; {
 	case !on.Runs():
 		return false
@@ -63,14 +63,14 @@ func (c *Conn) StartAt(e *ressched.Entrance, fn func()) bool {
 // Ended reports whether the function given to OnReadableAt was started for another reason than bytes
 // to read: the end of the stream, an error, the deadline or Close. It then has not come through
 // the entrance. It is for that function, and tells a likelihood: bytes may have come since.
-func (c *Conn) Ended() bool { return c.d.ended }
+func (c *inner) Ended() bool { return c.d.ended }
 
 // Client is a number for the host at the other end of an accepted connection, for
 // ressched.Entrance.EnterFrom; 0 if it has no address. Two hosts may have the same number.
-func (c *Conn) Client() uint32 { return c.d.client.Load() }
+func (c *inner) Client() uint32 { return c.d.client.Load() }
 
 // SetClient has Client stand for the host with this address: the peer is a proxy that forwards for it.
-func (c *Conn) SetClient(addr netip.Addr) { c.d.client.Store(sockaddr.ClientOf(addr)) }
+func (c *inner) SetClient(addr netip.Addr) { c.d.client.Store(sockaddr.ClientOf(addr)) }
 
 // peek returns what a read of one byte would that takes nothing; an error of the socket it takes.
 func (d *desc) peek() (n int, e syscall.Errno) {

@@ -23,7 +23,7 @@ const (
 // many, as the kernel counts its own bookkeeping too. It is math.MaxInt where that can't be told, as of other sockets
 // than those of TCP. A program asks before it reads a large piece to pass on: the piece would stay in memory while its
 // receiver takes nothing. One system call (SO_MEMINFO, getsockopt(2)); it never parks.
-func (c *Conn) WriteRoom() int {
+func (c *inner) WriteRoom() int {
 	d := &c.d
 	if d.kind != kindTCP || kernel.Net != nil || d.use() != nil {
 		return math.MaxInt

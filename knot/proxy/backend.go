@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
+
 	"github.com/capriccio-go/capriccio/knot/internal/tlsout"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
@@ -162,7 +164,7 @@ func (b *backend) dial(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	u := &upstream{Conn: c, raw: c}
-	u.quiet, _ = c.(interface{ Quiet() bool })
+	u.quiet, _ = ownconn.Of(c).(interface{ Quiet() bool })
 	if b.tls == nil {
 		return u, nil
 	}

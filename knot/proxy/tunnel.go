@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
@@ -121,7 +123,7 @@ type readable interface{ OnReadable(fn func()) error }
 
 // wait has pump called when there is something, and gives the task back if it can.
 func (p *pipe) wait() {
-	if on, ok := below(p.from).(readable); ok {
+	if on, ok := ownconn.Of(below(p.from)).(readable); ok {
 		if on.OnReadable(p.pump) != nil {
 			p.t.close()
 		}
@@ -194,13 +196,13 @@ func (p *pipe) move() bool {
 // grow returns a large buffer if there is more to read, and as large as the bytes that the other end takes without a wait: the
 // buffer is held until it takes them. It returns nil if a small buffer will do.
 func (p *pipe) grow() []byte {
-	from, ok := below(p.from).(interface{ Unread() bool })
+	from, ok := ownconn.Of(below(p.from)).(interface{ Unread() bool })
 	if p.gate != nil || !ok || !from.Unread() {
 		p.shrink()
 		return nil
 	}
 	room := math.MaxInt
-	if to, ok := below(p.to).(interface{ WriteRoom() int }); ok {
+	if to, ok := ownconn.Of(below(p.to)).(interface{ WriteRoom() int }); ok {
 		room = to.WriteRoom()
 	}
 	if room <= smallBuffer {

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
+
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
@@ -121,7 +123,7 @@ type Request interface {
 // rester is what a connection has that can wait without a task.
 type rester interface{ OnReadable(fn func()) error }
 
-// starter is what a *netpoll.Conn has.
+// starter is what a *netpoll.Conn has, see ownconn.
 type starter interface {
 	StartAt(e *ressched.Entrance, fn func()) bool
 }
@@ -139,7 +141,7 @@ func NewConn(on Setting) *Conn {
 	if below, ok := raw.(interface{ NetConn() net.Conn }); ok && h.Secure {
 		raw = below.NetConn()
 	}
-	h.starts, _ = raw.(starter)
+	h.starts, _ = ownconn.Of(raw).(starter)
 	// The size is that until the client knows of a smaller one. The length of a string has no limit besides fragment's for
 	// a block: the decoder's would end the connection, and a head that is too large has an answer.
 	h.dec = hpack.NewDecoder(max(h.Limits.Table, tableSize), h.head.field)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
+
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
@@ -110,7 +112,7 @@ func (h *Conn) space(n int64) int64 {
 	}
 	if int64(h.known) < n {
 		h.known = math.MaxInt
-		if c, ok := h.NC.(interface{ WriteRoom() int }); ok {
+		if c, ok := ownconn.Of(h.NC).(interface{ WriteRoom() int }); ok {
 			h.known = max(c.WriteRoom()-len(h.out), 0)
 		}
 	}

@@ -6,6 +6,7 @@
 package peerwatch
 
 import (
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"net"
 	"sync"
 	"syscall"
@@ -31,7 +32,7 @@ const (
 	lastLook  = 500 * time.Millisecond
 )
 
-// hangups is what a *netpoll.Conn has.
+// hangups is what a *netpoll.Conn has, see ownconn.
 type hangups interface{ OnHangup(fn *func()) bool }
 
 // Start begins to watch, and calls gone when the client has closed nc, or its sending side: on any goroutine, but not on the
@@ -41,7 +42,7 @@ func (w *Watch) Start(nc net.Conn, gone func()) {
 		nc = secure.NetConn()
 	}
 	w.told, w.gone = nil, gone
-	if told, ok := nc.(hangups); ok && told.OnHangup(&w.gone) {
+	if told, ok := ownconn.Of(nc).(hangups); ok && told.OnHangup(&w.gone) {
 		w.told = told
 		return
 	}

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
+
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/ressched"
@@ -143,7 +145,7 @@ func (c *Conn) CloseWrite() error {
 	if err := c.record.out.CloseWrite(t); err != nil {
 		return err
 	}
-	if half, ok := c.Raw.(interface{ CloseWrite() error }); ok {
+	if half, ok := ownconn.Of(c.Raw).(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return nil
@@ -201,12 +203,12 @@ func (c restingConn) OnReadable(fn func()) error { return c.OnReadableAt(nil, fn
 
 // OnReadableAt is that of netpoll.Conn.
 func (c restingConn) OnReadableAt(e *ressched.Entrance, fn func()) error {
-	at, ok := c.rests.(resterAt)
+	at, ok := ownconn.Of(c.Raw).(resterAt)
 	if c.early = c.Waiting(); c.early {
 		if c.closed.Load() {
 			return net.ErrClosed
 		}
-		if on, own := c.Raw.(interface {
+		if on, own := ownconn.Of(c.Raw).(interface {
 			StartAt(e *ressched.Entrance, fn func()) bool
 		}); own && on.StartAt(e, fn) {
 			return nil
@@ -229,19 +231,19 @@ func (c restingConn) Ended() bool {
 	if c.early {
 		return false
 	}
-	at, ok := c.rests.(resterAt)
+	at, ok := ownconn.Of(c.Raw).(resterAt)
 	return !ok || at.Ended()
 }
 
 // HungUp is that of netpoll.Conn.
 func (c restingConn) HungUp() bool {
-	at, ok := c.rests.(resterAt)
+	at, ok := ownconn.Of(c.Raw).(resterAt)
 	return ok && at.HungUp()
 }
 
 // WriteRoom is that of netpoll.Conn. Records take some of it.
 func (c *Conn) WriteRoom() int {
-	if own, ok := c.Raw.(interface{ WriteRoom() int }); ok {
+	if own, ok := ownconn.Of(c.Raw).(interface{ WriteRoom() int }); ok {
 		return own.WriteRoom()
 	}
 	return math.MaxInt
@@ -249,7 +251,7 @@ func (c *Conn) WriteRoom() int {
 
 // Client is that of netpoll.Conn.
 func (c *Conn) Client() uint32 {
-	if own, ok := c.Raw.(counted); ok {
+	if own, ok := ownconn.Of(c.Raw).(counted); ok {
 		return own.Client()
 	}
 	return 0
@@ -257,7 +259,7 @@ func (c *Conn) Client() uint32 {
 
 // SetClient is that of netpoll.Conn.
 func (c *Conn) SetClient(addr netip.Addr) {
-	if own, ok := c.Raw.(counted); ok {
+	if own, ok := ownconn.Of(c.Raw).(counted); ok {
 		own.SetClient(addr)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
+
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -47,7 +49,7 @@ type Out struct {
 	gathered *[]byte    // encrypted and not sent; nil: nothing; guarded by adding
 }
 
-// A roomy connection can tell how many bytes it takes without a wait, see netpoll.Conn.
+// A roomy connection can tell how many bytes it takes without a wait, as those of package netpoll.
 type roomy interface{ WriteRoom() int }
 
 var (
@@ -58,7 +60,7 @@ var (
 // Init says where what is encrypted goes.
 func (o *Out) Init(raw net.Conn) {
 	o.raw, o.room = raw, freshRoom
-	o.roomy, _ = raw.(roomy)
+	o.roomy, _ = ownconn.Of(raw).(roomy)
 }
 
 // Write gathers p. It is for the tls.Conn, and never parks.
