@@ -19,7 +19,7 @@ import (
 const apiFile = "docs/api.txt"
 
 // apiLimits are the most names of each kind.
-var apiLimits = map[string]int{"type": 110, "func": 130, "method": 280, "field": 390}
+var apiLimits = map[string]int{"type": 105, "func": 125, "method": 255, "field": 400}
 
 // TestTheAPIIsWrittenDown compares the API with apiFile, or writes it, with the flag -update.
 func TestTheAPIIsWrittenDown(t *testing.T) {

@@ -217,6 +217,7 @@ func (s *Server) acceptForeign(ln net.Listener, on entry) (err error) {
 var (
 	netConn = reflect.TypeFor[net.Conn]()
 	parkers = reflect.TypeFor[parking]()
+	ours    = reflect.TypeFor[*netpoll.Conn]()
 )
 
 // parks reports whether nc waits as tasks do: whether it is, or has in a field, a connection that does. Most
@@ -225,7 +226,7 @@ func parks(nc reflect.Value) bool {
 	for nc.Kind() == reflect.Interface {
 		nc = nc.Elem()
 	}
-	if nc.IsValid() && nc.Type().Implements(parkers) {
+	if nc.IsValid() && (nc.Type() == ours || nc.Type().Implements(parkers)) {
 		return true
 	}
 	if nc.Kind() == reflect.Pointer {

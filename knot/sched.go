@@ -6,8 +6,8 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/ownconn"
-
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
@@ -32,9 +32,9 @@ func (c *conn) enter() {
 
 // enterAt asks to be let in, which may park. Stalled responses are ended before c is refused.
 func (c *conn) enterAt(e *ressched.Entrance) error {
-	err := e.EnterFrom(c.client())
+	err := (*engine.Entrance)(e).EnterFrom(c.client())
 	for refused(err) && c.endsStalled() {
-		err = e.EnterFrom(c.client())
+		err = (*engine.Entrance)(e).EnterFrom(c.client())
 	}
 	return err
 }

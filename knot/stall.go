@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/capriccio-go/capriccio/internal/ownconn"
-
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )

@@ -251,7 +251,7 @@ func (x *Ctx) mayGoOn() bool {
 		return true
 	}
 	began := x.srv.clock.Now()
-	for refused(requests.As(x.kind())) {
+	for refused((*engine.Entrance)(requests).As(x.kind())) {
 		if !x.c.endsStalled() {
 			return false
 		}

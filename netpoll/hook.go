@@ -37,7 +37,7 @@ func (c *Conn) OnReadable(fn func()) error { return (*inner)(c).OnReadableAt(nil
 // OnReadableAt is OnReadable for an fn that calls e.Enter before anything else. If e does
 // not let it in at once, it is not even started until it does, or refuses it. It is refused at
 // once when the read deadline passes or the connection is closed meanwhile. Clients are told
-// apart by their addresses, see ressched.Entrance.EnterFrom.
+// apart by their addresses, see engine.Entrance.EnterFrom.
 func (c *inner) OnReadableAt(e *ressched.Entrance, fn func()) error {
 	if c.d.flags.Load()&flagEnters == 0 {
 		c.d.flags.Or(flagEnters)
@@ -66,7 +66,7 @@ func (c *inner) StartAt(e *ressched.Entrance, fn func()) bool {
 func (c *inner) Ended() bool { return c.d.ended }
 
 // Client is a number for the host at the other end of an accepted connection, for
-// ressched.Entrance.EnterFrom; 0 if it has no address. Two hosts may have the same number.
+// engine.Entrance.EnterFrom; 0 if it has no address. Two hosts may have the same number.
 func (c *inner) Client() uint32 { return c.d.client.Load() }
 
 // SetClient has Client stand for the host with this address: the peer is a proxy that forwards for it.

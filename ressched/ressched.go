@@ -48,31 +48,15 @@ var StackSpace = (*Resource)(engine.StackSpace)
 // may be called from any goroutine.
 type Entrance engine.Entrance
 
-// Name is what the entrance was declared with.
-func (e *Entrance) Name() string { return (*engine.Entrance)(e).Name() }
-
 // Enter admits the calling task, at once or after the task has parked in the entry queue,
 // and returns nil; the task must then call Leave when its work is done. Enter
 // returns ErrRefused if the work is refused, and the context's error if the
 // task is cancelled while it waits. A plain goroutine is admitted at once.
 func (e *Entrance) Enter() error { return (*engine.Entrance)(e).Enter() }
 
-// EnterFrom is Enter for work that comes from the given client: a number, like a hash of its
-// address; 0 if it is unknown. When not all work can be admitted, clients with work of the
-// same priority get equal shares.
-func (e *Entrance) EnterFrom(client uint32) error { return (*engine.Entrance)(e).EnterFrom(client) }
-
 // Leave ends the work of a task that Enter has admitted. It is called by that
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() { (*engine.Entrance)(e).Leave() }
-
-// As says what kind of work the calling task does, which e has admitted: a number, like a hash of the
-// route of a request. detail, like a hash of its query, may tell apart work of one kind that does not
-// always reach the same nodes. If work of this kind is known to reach a node where too many tasks wait
-// already, the task parks until fewer do, or As returns ErrRefused.
-// Other kinds of work are not held up. As returns the context's error if the task is cancelled while it
-// waits. On a plain goroutine it does nothing.
-func (e *Entrance) As(kind, detail uint32) error { return (*engine.Entrance)(e).As(kind, detail) }
 
 // A Resource is something that tasks take and give back, and that there is not enough
 // of for any number of tasks: descriptors, bytes of buffers, database connections. The
@@ -83,12 +67,6 @@ func (e *Entrance) As(kind, detail uint32) error { return (*engine.Entrance)(e).
 // Make one with NewResource, once; each runtime counts for itself what its tasks take. Its methods may be
 // called from tasks and from plain goroutines, and never park.
 type Resource admit.Resource
-
-// Name is what the resource was declared with.
-func (r *Resource) Name() string { return (*admit.Resource)(r).Name() }
-
-// Unit is what the numbers count; empty for things.
-func (r *Resource) Unit() string { return (*admit.Resource)(r).Unit() }
 
 // SetLimit says how much there is of the resource; 0: unknown, the default; below 0:
 // unknown too, and a scheduler that can is to find out how much is good to use. It holds for each
@@ -104,10 +82,6 @@ func (r *Resource) Acquire(n int64) { engine.Acquire((*admit.Resource)(r), n) }
 // Release records that the caller has given n of the resource back. It need not be the one
 // that took them. It panics if n is negative.
 func (r *Resource) Release(n int64) { engine.Release((*admit.Resource)(r), n) }
-
-// Totals returns how much has been taken and given back since the process started, by
-// all loops and goroutines. What is in use is the difference.
-func (r *Resource) Totals() (acquired, released uint64) { return (*admit.Resource)(r).Totals() }
 
 // InUse is what has been taken and not given back, in the whole process.
 func (r *Resource) InUse() int64 { return (*admit.Resource)(r).InUse() }

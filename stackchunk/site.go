@@ -50,9 +50,6 @@ func NewSite(name string, need Bytes) *Site {
 	return s
 }
 
-// Name is what the site was made with.
-func (s *Site) Name() string { return s.name }
-
 // Room is Room with the need of the site. If the answer is yes, a direct call is counted.
 func (s *Site) Room() bool {
 	if Room(s.need) {

@@ -92,8 +92,8 @@ func SetLimits(l Limits) {
 	chunk.Settings.Idle.Store(uint64(min(l.Idle, maxLimit)))
 }
 
-// GetLimits returns those in force.
-func GetLimits() Limits {
+// limits are those in force.
+func limits() Limits {
 	return Limits{
 		Process: Bytes(chunk.Settings.Process.Load()), Loop: Bytes(chunk.Settings.Loop.Load()), Idle: Bytes(chunk.Settings.Idle.Load()),
 	}
@@ -117,7 +117,7 @@ func ReadStats() Stats {
 		InPlace: c.InPlace, Outside: chunk.Outside.Load(),
 		InUse: Bytes(c.InUse), Peak: Bytes(c.Peak),
 		MinChunk: Bytes(chunk.Settings.MinChunk.Load()),
-		Limits:   GetLimits(),
+		Limits:   limits(),
 		Classes:  []ClassStats{}, Sites: []SiteStats{},
 	}
 	for i := range c.Class {

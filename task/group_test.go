@@ -177,7 +177,7 @@ func TestTasksOfGroupsAreNamedAfterTheirFunctions(t *testing.T) {
 	rt := enginetest.NewRuntime(t, 2)
 	enginetest.Run(t, rt, func() {
 		named := func() {
-			testenv.Contains(t, Current().Name(), "TestTasksOfGroupsAreNamedAfterTheirFunctions")
+			testenv.Contains(t, Current().String(), "TestTasksOfGroupsAreNamedAfterTheirFunctions")
 		}
 		g, _ := NewGroup(t.Context())
 		g.Go(func() error { named(); return nil })

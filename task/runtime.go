@@ -51,9 +51,6 @@ func (rt *Runtime) Go(fn func()) *Task { return (*Task)((*engine.Runtime)(rt).Go
 // Loops is the number of loops.
 func (rt *Runtime) Loops() int { return (*engine.Runtime)(rt).Loops() }
 
-// Context returns the context that ends, with cause ErrShutdown, when a shutdown cancels the tasks.
-func (rt *Runtime) Context() context.Context { return (*engine.Runtime)(rt).Context() }
-
 // Run runs main as a task under ctx: the waits of main, and of the tasks that it
 // spawns, end with the context's error when ctx ends. When main has returned, Run
 // cancels what is left, closes the runtime and returns the error of main. It must be
@@ -61,10 +58,6 @@ func (rt *Runtime) Context() context.Context { return (*engine.Runtime)(rt).Cont
 func (rt *Runtime) Run(ctx context.Context, main func(ctx context.Context) error) error {
 	return (*engine.Runtime)(rt).Run(ctx, main)
 }
-
-// Overruns is the number of steps that took longer than the limit of the
-// watchdog, see capriccio.WithHoldLimit. It never parks.
-func (rt *Runtime) Overruns() uint64 { return (*engine.Runtime)(rt).Overruns() }
 
 // Detached is how many times a task that waited natively was detached from its loop, see Detaches. It
 // never parks.

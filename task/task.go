@@ -12,14 +12,8 @@ import (
 // the zero value is of no use.
 type Task engine.Task
 
-// ID is a number that no other task of the runtime has had.
-func (t *Task) ID() uint64 { return (*engine.Task)(t).ID() }
-
-// Name is the name given to the task, else that of its function. It does not change
-// after the start.
-func (t *Task) Name() string { return (*engine.Task)(t).Name() }
-
-// String returns the name and the number of the task.
+// String returns the name and the number of the task. The name is the one given to the task, else that of its function;
+// no other task of the runtime has had the number.
 func (t *Task) String() string { return (*engine.Task)(t).String() }
 
 // Join waits until the task has ended. It returns nil if its function returned, a

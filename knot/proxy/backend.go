@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/ownconn"
-
 	"github.com/capriccio-go/capriccio/knot/internal/tlsout"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"

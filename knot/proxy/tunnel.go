@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/internal/ownconn"
-
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
@@ -123,7 +122,7 @@ type readable interface{ OnReadable(fn func()) error }
 
 // wait has pump called when there is something, and gives the task back if it can.
 func (p *pipe) wait() {
-	if on, ok := ownconn.Of(below(p.from)).(readable); ok {
+	if on, ok := below(p.from).(readable); ok {
 		if on.OnReadable(p.pump) != nil {
 			p.t.close()
 		}

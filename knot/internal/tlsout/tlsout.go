@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/ownconn"
-
 	"github.com/capriccio-go/capriccio/task"
 )
 
