@@ -62,13 +62,6 @@ func (c *Clients) Refused() uint64 {
 	return c.refused
 }
 
-// Known is how many clients are remembered.
-func (c *Clients) Known() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.buckets)
-}
-
 // take takes up a request of the client of x. It returns 0, or when the client may ask again. A
 // client without an IP address, on a unix socket, has no limit.
 func (c *Clients) take(x *knot.Ctx) time.Duration {

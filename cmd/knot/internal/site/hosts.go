@@ -143,9 +143,6 @@ func (s *Switch) Set(h *Hosts) {
 	}
 }
 
-// Hosts returns the Hosts that were set last; nil if none were.
-func (s *Switch) Hosts() *Hosts { return s.hosts.Load() }
-
 // enter returns the Hosts for a request. The caller leaves them.
 func (s *Switch) enter() *Hosts {
 	for {

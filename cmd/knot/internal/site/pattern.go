@@ -12,8 +12,7 @@ import (
 // that folder. A path matches as it is after its escapes are decoded. The zero Pattern matches
 // nothing.
 type Pattern struct {
-	text string
-	re   *regexp.Regexp
+	re *regexp.Regexp
 }
 
 // NewPattern reads a pattern.
@@ -55,11 +54,8 @@ func NewPattern(text string) (Pattern, error) {
 	if err != nil {
 		return Pattern{}, fmt.Errorf("pattern %q: %w", text, err)
 	}
-	return Pattern{text, compiled}, nil
+	return Pattern{compiled}, nil
 }
-
-// String is the text that the pattern was made of.
-func (p Pattern) String() string { return p.text }
 
 // Match reports whether path matches.
 func (p Pattern) Match(path string) bool { return p.re != nil && p.re.MatchString(path) }
