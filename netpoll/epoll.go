@@ -78,11 +78,7 @@ func (p *epoll) Poll(timeout time.Duration) error { return p.poll(timeout, block
 func (p *epoll) Rest(timeout time.Duration) error { return p.poll(timeout, rests) }
 
 // Hold implements engine.Rester. What stops the world ends it, by a signal.
-func (p *epoll) Hold(timeout time.Duration) (others bool, err error) {
-	p.rest.goPoller.others = false
-	err = p.poll(timeout, holds)
-	return p.rest.goPoller.others, err
-}
+func (p *epoll) Hold(timeout time.Duration) error { return p.poll(timeout, holds) }
 
 // A way is how to wait.
 type way uint8
@@ -95,7 +91,15 @@ const (
 
 func (p *epoll) poll(timeout time.Duration, how way) error {
 	timeout, err := p.ringHost.before(timeout)
-	n, e := p.await(timeout, how)
+	var n int
+	var e syscall.Errno
+	done := false
+	if how == rests && timeout != 0 {
+		n, e, done = p.rest.wait(p, timeout)
+	}
+	if !done {
+		n, e = p.wait(timeout, how)
+	}
 	p.ringHost.after()
 	if e != 0 {
 		if e == unix.EINTR {
@@ -182,28 +186,6 @@ const warmBatch = 64
 // eventToken is the token that register gave to the kernel.
 func eventToken(ev *unix.EpollEvent) uint64 {
 	return uint64(uint32(ev.Pad))<<32 | uint64(uint32(ev.Fd))
-}
-
-// await waits in one of the three ways.
-func (p *epoll) await(timeout time.Duration, how way) (int, syscall.Errno) {
-	if timeout == 0 || how == blocks {
-		return p.wait(timeout, how)
-	}
-	watch := &p.rest.goPoller
-	watch.waits(true)
-	defer watch.waits(false)
-	switch {
-	case how == rests:
-		if n, e, ok := p.rest.wait(p, timeout); ok {
-			return n, e
-		}
-	case watch.both != 0:
-		if e := watch.wait(timeout); e != 0 {
-			return 0, e
-		}
-		timeout = 0
-	}
-	return p.wait(timeout, how)
 }
 
 // wait is epoll_pwait2 where the timeout needs it. A poll that does not wait is done

@@ -33,7 +33,7 @@ type resting struct {
 	limit time.Time          // read deadline of file; zero: none
 	try   func(uintptr) bool // looks for events, true if the wait is over
 
-	goPoller goPollerWatch
+	goPoller runtimePollerWatch
 
 	// Of the wait in progress.
 	armed bool // set will tell of an event, or has
@@ -42,8 +42,8 @@ type resting struct {
 }
 
 // maxResters is how many loops of the process can rest. A listener that all of them accept from is in as many sets
-// that lead to the Go runtime's, and from there to that of a goPollerWatch. The kernel allows 50 ways so long (EINVAL).
-const maxResters = 50
+// that lead to the Go runtime's. The kernel allows 100 of these (EINVAL).
+const maxResters = 64
 
 // resters is how many can: of the process, as the Go runtime's poller is.
 var resters atomic.Int32
@@ -75,7 +75,7 @@ func (r *resting) open(p *epoll) {
 		return
 	}
 	r.conn = conn
-	r.goPoller.open(p, set)
+	r.goPoller.poller = findGoPoller(set)
 	r.try = func(uintptr) bool {
 		if r.armed {
 			r.take()
@@ -149,7 +149,6 @@ func (r *resting) wait(p *epoll, timeout time.Duration) (n int, e syscall.Errno,
 var errCannotRest = errors.New("netpoll: the set of a loop can't be armed")
 
 func (r *resting) close() {
-	r.goPoller.close()
 	if r.file != nil {
 		r.file.Close()
 		resters.Add(-1)

@@ -4,14 +4,18 @@ package netpoll
 
 import (
 	"errors"
+	"net"
 	"os"
+	"os/exec"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
@@ -105,121 +109,144 @@ func TestRestRefused(t *testing.T) {
 	}
 }
 
-// hold holds for as long, and says whether that ended for a plain goroutine.
-func hold(t *testing.T, p restingEpoll, timeout time.Duration) (others bool) {
-	t.Helper()
-	others, err := p.Hold(timeout)
-	must(t, err)
-	return others
-}
-
-// openedWatching opens a poller that watches the Go runtime's, which another of this process may do already.
-func openedWatching(t *testing.T) restingEpoll {
-	t.Helper()
-	before := watcher.exists.Swap(false)
-	t.Cleanup(func() { watcher.exists.Store(before) })
-	p := openedResting(t)
-	if p.rest.goPoller.both == 0 {
-		t.Skip("the Go runtime's poller is not to be found in /proc, or the kernel lacks epoll_pwait2")
-	}
-	return p
-}
+var _ engine.Rester = (*epoll)(nil)
 
 // A Hold ends with an event, a wake, its timeout, or a signal, as which the Go runtime asks for the processor; and it is
 // one: until then no other goroutine runs on the only processor.
 func TestHold(t *testing.T) {
-	for name, opened := range map[string]func(*testing.T) restingEpoll{"watching": openedWatching, "not watching": openedResting} {
-		t.Run(name, func(t *testing.T) {
-			procs := runtime.GOMAXPROCS(1)
-			defer runtime.GOMAXPROCS(procs)
-			p := opened(t)
-			const brief = 100 * time.Microsecond
-			for whole := 0; whole < 3; {
-				var ran atomic.Bool
-				go ran.Store(true)
-				start := time.Now()
-				hold(t, p, brief)
-				if p.noPwait2 {
-					t.Skip("the kernel lacks epoll_pwait2")
-				}
-				took, others := time.Since(start), ran.Load()
-				for !ran.Load() {
-					runtime.Gosched()
-				}
-				if took >= brief && !others {
-					whole++
-				}
-			}
-			must(t, p.Wake())
-			start := time.Now()
-			testenv.Equal(t, hold(t, p, time.Minute), false, "woken by Wake, it ends for a plain goroutine")
-			testenv.AtMost(t, time.Since(start), 10*time.Second, "a hold that is woken was over after")
-		})
-	}
-}
-
-// An event that a plain goroutine waits for ends a Hold, once, and a Rest lets that goroutine go on.
-func TestHoldEndsForAPlainGoroutine(t *testing.T) {
 	procs := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(procs)
-	p := openedWatching(t)
-	timer := need(unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK))(t)
-	f := os.NewFile(uintptr(timer), "timer")
-	defer f.Close()
-	must(t, p.Poll(3*restSlack)) // after which no thread without a processor is left in the Go runtime's poller
-	for range 3 {
-		read := make(chan error)
-		go func() {
-			_, err := f.Read(make([]byte, 8))
-			read <- err
-		}()
-		runtime.Gosched() // which lets it begin to wait
-		in := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(2 * time.Millisecond))}
-		must(t, unix.TimerfdSettime(timer, 0, &in, nil))
-		ended := false
-		for range 100 { // a signal may end it, too
-			ended = ended || hold(t, p, 2*time.Second)
+	poller := need(newEpoll())(t)
+	defer func() { must(t, poller.Close()) }()
+	p := poller.(*epoll)
+	const hold = 100 * time.Microsecond
+	for whole := 0; whole < 3; {
+		var ran atomic.Bool
+		go ran.Store(true)
+		start := time.Now()
+		must(t, p.Hold(hold))
+		if p.noPwait2 {
+			t.Skip("the kernel lacks epoll_pwait2")
 		}
-		testenv.Equal(t, ended, true, "a hold has ended for a plain goroutine")
-		must(t, p.Poll(3*restSlack))
-		must(t, <-read)
-		testenv.Equal(t, hold(t, p, time.Millisecond), false, "after that it ends for a plain goroutine")
+		took, others := time.Since(start), ran.Load()
+		for !ran.Load() {
+			runtime.Gosched()
+		}
+		if took >= hold && !others {
+			whole++
+		}
 	}
+	must(t, p.Wake())
+	start := time.Now()
+	must(t, p.Hold(time.Minute))
+	testenv.AtMost(t, time.Since(start), 10*time.Second, "a hold that is woken was over after")
 }
 
-// One loop of a process watches the Go runtime's poller, until it is closed. The others may hold while it waits.
-func TestOneLoopWatches(t *testing.T) {
-	p, q := openedWatching(t), openedResting(t)
-	mayHold := func(want bool, when string) {
+// A loop is not alone if plain goroutines may get data at any time.
+func TestWatchesOthers(t *testing.T) {
+	poller := need(sys.EpollCreate())(t)
+	defer sys.Close(poller)
+	watch := func(fd int) {
 		t.Helper()
-		testenv.Equal(t, p.MayHold(), true, when+": the one that watches may hold")
-		testenv.Equal(t, q.MayHold(), want, when+": another may hold")
+		ev := unix.EpollEvent{Events: unix.EPOLLIN}
+		must(t, sys.EpollAdd(poller, fd, &ev))
 	}
-	mayHold(false, "before the first waits")
-	p.rest.goPoller.waits(true)
-	mayHold(true, "while it waits")
-	must(t, p.Poll(3*restSlack))
-	hold(t, p, time.Microsecond)
-	mayHold(false, "after it has waited")
-	p.rest.close()
-	testenv.Equal(t, q.MayHold(), false, "with none that watches: another may hold")
-	testenv.Equal(t, openedResting(t).rest.goPoller.both != 0, true, "the next one watches")
+	for range 200 { // more than fit into one reading of what the kernel tells
+		fd := need(unix.Eventfd(0, unix.EFD_CLOEXEC))(t)
+		defer sys.Close(fd)
+		watch(fd)
+	}
+	timer := need(unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC))(t)
+	defer sys.Close(timer)
+	watch(timer)
+	listener := need(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	defer sys.Close(listener)
+	must(t, unix.Bind(listener, &unix.SockaddrUnix{}))
+	must(t, unix.Listen(listener, 1))
+	watch(listener)
+	testenv.Equal(t, watchesOthers(poller), false, "with what can be late: it watches others")
+	pair := need(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	var pipe [2]int
+	must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	for what, fd := range map[string]int{"a connection": pair[0], "a pipe": pipe[0]} {
+		watch(fd)
+		testenv.Equal(t, watchesOthers(poller), true, "with "+what+": it watches others")
+		must(t, unix.EpollCtl(poller, unix.EPOLL_CTL_DEL, fd, nil))
+	}
+	testenv.Equal(t, watchesOthers(poller), false, "without them: it watches others")
+	for _, fd := range []int{pair[0], pair[1], pipe[0], pipe[1]} {
+		sys.Close(fd)
+	}
+	testenv.Equal(t, watchesOthers(listener), false, "what is no poller watches others")
+	testenv.Equal(t, watchesOthers(1<<30), true, "what can't be looked at watches others")
 }
 
-// All loops that can rest may accept from one listener.
-func TestAllRestersShareAListener(t *testing.T) {
-	ln := need(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
-	defer sys.Close(ln)
-	first := openedWatching(t)
-	for p := first; p.rest.conn != nil; p = openedResting(t) {
-		ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}
-		must(t, sys.EpollAdd(p.fd, ln, &ev))
-	}
-	testenv.Equal(t, resters.Load(), int32(maxResters), "resters")
+// aloneChild is a process that has nothing but the poller of a loop.
+const aloneChild = "alone"
+
+func TestAloneInAProcess(t *testing.T) {
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), childVariable+"="+aloneChild)
+	out := need(child.Output())(t)
+	want := eachWatched(openedResting(t).fd, func(int) bool { return true }) // else /proc does not tell
+	testenv.Equal(t, string(out), strconv.FormatBool(want), "alone")
 }
 
-func TestPollerThatWatches(t *testing.T) {
-	p := openedWatching(t)
+// The Go runtime's poller is found, and a connection of package net in it; one look is good for a while.
+func TestAlone(t *testing.T) {
+	p := openedResting(t)
+	c := &p.rest.goPoller
+	alone := func(p *epoll, now time.Duration) bool { return p.Alone(now, &ticks{now: now}) }
+	if !eachWatched(p.fd, func(int) bool { return true }) {
+		t.Skip("/proc does not tell what a poller watches")
+	}
+	ln := need(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer ln.Close()
+	nc := need(net.Dial("tcp", ln.Addr().String()))(t)
+	defer nc.Close()
+	testenv.Equal(t, alone(p.epoll, 5), false, "beside a connection: alone")
+	c.alone = true
+	testenv.Equal(t, alone(p.epoll, 5+aloneFor-1), true, "before the next look: alone")
+	testenv.Equal(t, alone(p.epoll, 5+aloneFor), false, "then: alone")
+	c.alone = true
+	testenv.Equal(t, alone(p.epoll, 5+3*aloneFor-1), true, "before the one after, for which it waits longer: alone")
+	testenv.Equal(t, alone(p.epoll, 5+3*aloneFor), false, "then: alone")
+	testenv.Equal(t, pollerThatWatches(p.rest.set), c.poller, "the poller that watches the set of a loop")
 	testenv.Equal(t, pollerThatWatches(p.fd), p.rest.set, "the poller that watches the loop's")
 	testenv.Equal(t, pollerThatWatches(1<<30), 0, "the poller that watches nothing")
+	q := &epoll{}
+	testenv.Equal(t, alone(q, time.Hour), false, "with a poller that is not known: alone")
+}
+
+// ticks is a clock that goes on by step with each reading.
+type ticks struct{ now, step time.Duration }
+
+func (c *ticks) Now() time.Duration {
+	c.now += c.step
+	return c.now
+}
+
+// What is expensive to look at is looked at rarely: the kernel holds up the Go runtime's poller meanwhile. But a look may also
+// have taken long as another thread had the processor.
+func TestLooksThatTakeLong(t *testing.T) {
+	p := openedResting(t)
+	c := &p.rest.goPoller
+	if c.poller == 0 {
+		t.Skip("/proc does not tell what a poller watches")
+	}
+	c.poller = need(sys.EpollCreate())(t) // which watches nothing
+	defer sys.Close(c.poller)
+	const took = 200 * time.Millisecond
+	look := func(took, pause time.Duration, alone bool) {
+		t.Helper()
+		clock := &ticks{now: c.until, step: took}
+		testenv.Equal(t, p.Alone(c.until, clock), alone, "alone")
+		testenv.Equal(t, c.until, clock.now+pause, "the next look")
+	}
+	look(took, aloneFor, true)
+	look(lookMost, aloneFor, true)
+	look(took, aloneFor, true)
+	look(took, lookShare*took, false)
+	look(time.Minute, rarestLook, false)
+	look(lookMost, aloneFor, true)
 }

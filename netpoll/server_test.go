@@ -41,8 +41,15 @@ type childReport struct {
 // http.Server. It answers lines on its standard input: "cpu" starts the measurement of
 // CPU time, "end" ends it and the process.
 func runChild(what string) int {
-	if what == sendfileChild {
+	switch what {
+	case sendfileChild:
 		return runSendfileChild()
+	case aloneChild:
+		p, err := newResting()
+		check(err)
+		fmt.Print(p.(restingEpoll).Alone(0, &ticks{}))
+		check(p.Close())
+		return 0
 	}
 	var logs testenv.Buffer
 	what, on, _ := strings.Cut(what, " ")

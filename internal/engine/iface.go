@@ -40,10 +40,12 @@ type Rester interface {
 	// Rest is Poll for a wait that is expected to take long: the Go runtime has the processor meanwhile.
 	Rest(timeout time.Duration) error
 	// Hold is Poll for a wait that is expected to be brief, and has a timeout that is so: the Go runtime takes the
-	// processor for busy, and runs nothing else there. It ends with others true if a plain goroutine could go on.
-	Hold(timeout time.Duration) (others bool, err error)
-	// MayHold reports whether an event that a plain goroutine waits for would be noticed during a Hold.
-	MayHold() bool
+	// processor for busy, and runs nothing else there.
+	Hold(timeout time.Duration) error
+	// Alone reports whether the Go runtime waits for no events on behalf of plain goroutines that a Hold could keep
+	// it from noticing. What it knows may be a while old. now is the clock's reading; to look takes time, which the
+	// clock tells. It is called once for each wait.
+	Alone(now time.Duration, clock Clock) bool
 }
 
 // A Policy chooses the node of the graph whose tasks run next on one loop. Its methods are

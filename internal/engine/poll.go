@@ -32,9 +32,12 @@ func (l *Loop) pollOnce() {
 		}
 	}
 	began := l.rt.clock.Now()
-	hold := l.mayHold()
+	hold := l.mayHold(began)
 	if hold {
 		runtime.Gosched() // what else is ready does not wait for the end of that
+	}
+	if l.waits.rester != nil { // which may have taken its time to look whether it is alone
+		began = l.rt.clock.Now()
 	}
 	// Another thread that sends or spawns something now sees that l is about to sleep.
 	l.inbox.sleeping.Store(true)
@@ -74,25 +77,40 @@ func (l *Loop) pollOnce() {
 // waits is what is known of the times that a loop has waited for events. Loop-private.
 type waits struct {
 	instant  bool          // the last did not have to wait
-	others   bool          // the last has ended for plain goroutines
+	alone    bool          // see Rester.Alone
 	long     int           // how likely one is not brief, of 256, by the last of them
 	from     time.Duration // when the last began, or the first of some with no step between them
 	steps    uint64        // switches at its end
+	rested   time.Duration // when the loop rested last
 	woke     bool          // plain goroutines have been woken here since the loop last let them run
 	rester   Rester        // the poller, if it is one and the loop is not locked to its thread, else nil; fixed
 	idled    uint64        // nanoseconds in all; others read it with coro.Peek
 	idleFrom uint64        // when the present one began, and 1; 0: there is none; others read it with coro.Peek
 }
 
-// A loop keeps its processor for holdFor at most while it waits: timers of the Go runtime, and goroutines that return
-// from system calls, are late by as much. A wait below briefWait counts as brief.
+// A loop may keep its processor while it waits for events for holdFor, half of what an iteration may take anyway. Where no
+// plain goroutine waits for events the limit is aloneHold, and longer waits count as brief: on virtual processors a timer of
+// the kernel that ends a wait costs more than the wait.
 const (
-	holdFor   = time.Millisecond
-	briefWait = 600 * time.Microsecond
+	holdFor    = 100 * time.Microsecond
+	aloneHold  = restEvery
+	aloneBrief = 600 * time.Microsecond
 )
+
+// limits are how long a brief wait takes, and how long the loop may hold its processor.
+func (w *waits) limits() (brief, most time.Duration) {
+	if w.alone {
+		return aloneBrief, aloneHold
+	}
+	return holdFor, holdFor
+}
 
 // mostlyLong is the value of waits.long from which on a raw wait (Hold) costs more, when it is futile, than it saves.
 const mostlyLong = 256 * 6 / 10
+
+// restEvery is after how long a loop rests, after the hold that it is in, though its waits are brief: then the Go runtime looks
+// for what its own poller has for plain goroutines, which it does every 10 ms otherwise.
+const restEvery = time.Millisecond
 
 // instantWait is longer than a Poll that finds events, and shorter than one that has to wait for them.
 const instantWait = 3 * time.Microsecond
@@ -101,13 +119,17 @@ const instantWait = 3 * time.Microsecond
 // a signal has ended it.
 func (w *waits) ended(now time.Duration, held, ready bool) {
 	took := now - w.from
+	brief, _ := w.limits()
 	w.instant = ready && took < instantWait
 	switch {
 	case held && !ready:
-	case took < briefWait:
+	case took < brief:
 		w.long -= w.long / 8
 	default:
 		w.long += (256 - w.long) / 8
+	}
+	if !held {
+		w.rested = now
 	}
 }
 
@@ -115,26 +137,26 @@ func (w *waits) ended(now time.Duration, held, ready bool) {
 func (l *Loop) goesOn() bool { return l.switches == l.waits.steps }
 
 // mayHold reports whether the next wait for events is better done without leaving the processor to others.
-func (l *Loop) mayHold() bool {
+func (l *Loop) mayHold(now time.Duration) bool {
 	w := &l.waits
+	if l.waits.rester == nil {
+		return false
+	}
 	// Offloaded functions and detached tasks will need a processor when their system calls return.
-	return w.rester != nil && w.long < mostlyLong && !w.others && !l.goesOn() && w.rester.MayHold() &&
-		l.rt.offload.running.Load() == 0 && NoneDetached() && !l.rt.team.crowded() && l.Works()
+	w.alone = l.rt.offload.running.Load() == 0 && NoneDetached() && l.waits.rester.Alone(now, l.rt.clock)
+	return w.long < mostlyLong && !l.goesOn() && now-w.rested < restEvery && !l.rt.team.crowded() && l.Works()
 }
 
 // waitForEvents waits in the way that suits how long it will take, most likely.
 func (l *Loop) waitForEvents(timeout time.Duration, hold bool) {
 	switch {
 	case hold:
-		if timeout < 0 || timeout > holdFor {
-			timeout = holdFor
+		if _, most := l.waits.limits(); timeout < 0 || timeout > most {
+			timeout = most
 		}
-		var err error
-		l.waits.others, err = l.waits.rester.Hold(timeout)
-		l.reportPoll(err)
+		l.reportPoll(l.waits.rester.Hold(timeout))
 	case l.waits.rester != nil:
 		l.goesToSleep()
-		l.waits.others = false
 		l.reportPoll(l.waits.rester.Rest(timeout))
 	default:
 		if l.waits.long >= mostlyLong {

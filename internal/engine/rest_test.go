@@ -14,11 +14,11 @@ import (
 // A restingPoller notes how it is asked. Loop-private.
 type restingPoller struct {
 	*sim.Poller
-	mayHold, others bool
-	asked           []string
+	alone bool
+	asked []string
 }
 
-func (p *restingPoller) MayHold() bool { return p.mayHold }
+func (p *restingPoller) Alone(time.Duration, Clock) bool { return p.alone }
 
 func (p *restingPoller) note(how string, timeout time.Duration) {
 	if timeout == 0 {
@@ -37,19 +37,19 @@ func (p *restingPoller) Rest(timeout time.Duration) error {
 	return p.Poller.Poll(timeout)
 }
 
-func (p *restingPoller) Hold(timeout time.Duration) (others bool, err error) {
+func (p *restingPoller) Hold(timeout time.Duration) error {
 	p.note("hold", timeout)
-	if timeout > holdFor {
+	if timeout > holdFor && !p.alone || timeout > aloneHold {
 		p.asked = append(p.asked, "for "+timeout.String())
 	}
-	return p.others, p.Poller.Poll(timeout)
+	return p.Poller.Poll(timeout)
 }
 
 // How a loop waits depends on how long the last waits took: it holds its processor while most are brief, for as long as
-// is brief, and rests otherwise; after one that did not have to wait it looks first. It rests after a hold that has ended
-// for a plain goroutine, always if there are more loops than processors, and never if it is locked to its thread.
+// is brief, and rests otherwise; after one that did not have to wait it looks first. It rests from time to time in any
+// case, always if there are more loops than processors, and never if it is locked to its thread.
 func TestHowALoopWaits(t *testing.T) {
-	const brief, long, longest = briefWait - time.Microsecond, briefWait, holdFor + time.Microsecond
+	const brief, long = holdFor - time.Microsecond, holdFor + time.Microsecond
 	for name, c := range map[string]struct {
 		locked, crowded bool
 		waits           []string
@@ -59,7 +59,7 @@ func TestHowALoopWaits(t *testing.T) {
 		"crowded": {false, true, []string{"hold rest", "rest", "hold", "rest"}},
 	} {
 		clock := sim.NewJumpingClock()
-		p := &restingPoller{Poller: clock.NewPoller(0), mayHold: true}
+		p := &restingPoller{Poller: clock.NewPoller(0)}
 		rt := oneOfMany(t, 1, holdLimit(-1), func(cfg *Config) {
 			cfg.Clock, cfg.LockThreads = clock, c.locked
 			cfg.NewPoller = func(int) (Poller, error) { return p, nil }
@@ -80,24 +80,23 @@ func TestHowALoopWaits(t *testing.T) {
 					testenv.Equal(t, strings.Join(p.asked, " "), want, "%s: event %d after %v: the loop did", name, i, comes)
 				}
 			}
-			l.waits.instant = false // it may have waited already, and in no time
+			l.waits.instant, l.waits.rested = false, l.Now() // it may have waited already, and in no time
 			waits(2, instantWait, "hold")
 			waits(1, 0, "hold")
 			waits(3, 0, "look")
 			waits(1, instantWait, "look hold")
 			waits(3, brief, "hold")
-			waits(7, long, "hold")
+			waits(7, long, "hold rest")
 			waits(3, long, "rest")
 			waits(2, brief, "rest") // until it is clear that this is no exception
 			waits(11, brief, "hold")
-			waits(1, longest, "hold rest")
-			p.others = true
-			waits(1, brief, "hold")
-			p.others = false
 			waits(1, brief, "rest") // for what the Go runtime has to do
 			waits(1, brief, "hold")
-			p.mayHold = false
-			waits(1, brief, "rest")
+			p.alone, l.waits.long, l.waits.rested = true, 0, l.Now() // now what was long is not
+			waits(1, long, "hold")
+			waits(1, aloneBrief, "hold")
+			l.waits.rested = l.Now()
+			waits(1, aloneHold+1, "hold rest")
 		}).Join()
 		testenv.Must(t, rt.Close())
 	}
@@ -126,18 +125,22 @@ func TestHowWaitsEnd(t *testing.T) {
 		took        time.Duration
 		held, ready bool
 		longer      int // -1: less likely long
+		alone       bool
 	}{
-		{briefWait - 1, true, true, -1},
-		{briefWait - 1, false, true, -1},
-		{briefWait - 1, false, false, -1},
-		{briefWait - 1, true, false, 0},
-		{briefWait, true, false, 0},
-		{briefWait, true, true, 1},
-		{briefWait, false, true, 1},
-		{briefWait, false, false, 1},
+		{holdFor - 1, true, true, -1, false},
+		{holdFor - 1, false, true, -1, false},
+		{holdFor - 1, false, false, -1, false},
+		{holdFor - 1, true, false, 0, false},
+		{holdFor, true, false, 0, false},
+		{holdFor, true, true, 1, false},
+		{holdFor, false, true, 1, false},
+		{holdFor, false, false, 1, false},
+		{aloneBrief - 1, true, true, -1, true},
+		{aloneBrief, true, true, 1, true},
 	} {
-		w := waits{long: 128, from: 5}
+		w := waits{long: 128, from: 5, alone: c.alone}
 		w.ended(5+c.took, c.held, c.ready)
 		testenv.Equal(t, cmp.Compare(w.long, 128), c.longer, "%+v: more likely long", c)
+		testenv.Equal(t, w.rested != 0, !c.held, "%+v: it has rested", c)
 	}
 }
