@@ -14,7 +14,7 @@ import (
 )
 
 // faults finds what WCAG 2.2 asks for and a machine can see: names that lack the text that is seen
-// (2.5.3), targets smaller than 24 by 24 px (2.5.8) but for those in running text, roles inside of
+// (2.5.3), targets smaller than 24 by 24 px (2.5.8) but for those in running text and boxes of a small graph, which a list and zooming stand for, roles inside of
 // buttons, and headings that skip a level.
 const faults = `(() => {
 	const out = [], plain = text => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, ' ').trim();
@@ -28,7 +28,7 @@ const faults = `(() => {
 		const text = plain(e.matches('select, input') ? [...e.labels].filter(seen).map(l => l.querySelector('span')?.textContent || l.firstChild.textContent).join(' ') : e.innerText ?? e.textContent);
 		if (name && text.length > 1 && !plain(name).includes(text)) out.push('the name ' + JSON.stringify(name) + ' of ' + what(e) + ' lacks its text');
 		const box = (e.matches('input[type=radio], input[type=checkbox]') ? e.closest('label') : e).getBoundingClientRect();
-		if (e.closest('svg, .frame, p') === null && !e.matches('.frame') && (box.width < 24 || box.height < 24) && box.width > 1) out.push(what(e) + ' is ' + box.width.toFixed(0) + ' by ' + box.height.toFixed(0));
+		if (e.closest('svg, .frame, .far, p') === null && !e.matches('.frame') && (box.width < 24 || box.height < 24) && box.width > 1) out.push(what(e) + ' is ' + box.width.toFixed(0) + ' by ' + box.height.toFixed(0));
 		if (e.querySelector(widgets)) out.push('there is something to click inside of ' + what(e));
 	}
 	let level = 0;
