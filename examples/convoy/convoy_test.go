@@ -69,8 +69,16 @@ func TestReadmeShowsTheProgramAndItsFinding(t *testing.T) {
 		testenv.Must(t, os.WriteFile(root+"docs/convoy.svg", []byte(read(t, drawn)), 0o644))
 		return
 	}
-	testenv.Equal(t, wordsOf(found), wordsOf(shown), "words of the finding")
-	testenv.EqualSlices(t, boxes(read(t, drawn)), boxes(picture), "words in boxes")
+	// A busy machine may add findings of its own below the first, and boxes for them.
+	if first := wordsOf(found); !strings.HasPrefix(first, wordsOf(shown)) {
+		t.Errorf("words of the finding: got %q, want %q", first, wordsOf(shown))
+	}
+	drawnBoxes := boxes(read(t, drawn))
+	for _, box := range boxes(picture) {
+		if !slices.Contains(drawnBoxes, box) {
+			t.Errorf("no box %q among %q", box, drawnBoxes)
+		}
+	}
 }
 
 var figure = regexp.MustCompile(`[0-9][0-9,.]*(ns|µs|ms|s)?\b`)

@@ -263,9 +263,11 @@ func (m *model) intern(p place) *place {
 	return &p
 }
 
-// tracing reports whether the node is of the request for the trace itself.
+// tracing reports whether the node is of a request for the trace itself, or for the CPU profile beside it.
 func (n *node) tracing() bool {
-	return slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http/pprof.Trace" })
+	return slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool {
+		return f.Function == "net/http/pprof.Trace" || f.Function == "net/http/pprof.Profile"
+	})
 }
 
 // enter and leave follow how many goroutines are at the node.

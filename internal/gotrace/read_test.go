@@ -206,3 +206,19 @@ func TestMemoryOfATrace(t *testing.T) {
 		t.Errorf("%d bytes more of a trace take %d bytes", bytes, more)
 	}
 }
+
+// What takes a trace and a CPU profile in a program is not the program's.
+func TestTakersOfTracesAreLeftOut(t *testing.T) {
+	m := &model{starts: map[startKey]*start{}}
+	for function, system := range map[string]bool{
+		"main.main": false, "runtime.main": false, "runtime/pprof.StartCPUProfile": false, "net/http.(*conn).serve": false,
+		"runtime/pprof.profileWriter": true, "runtime/trace.Start.gowrap1": true, "runtime.bgsweep": true,
+	} {
+		testenv.Equal(t, m.startOf(bgraph.Frame{Function: function}).system, system, function)
+	}
+	for function, taking := range map[string]bool{"net/http/pprof.Trace": true, "net/http/pprof.Profile": true, "main.Trace": false} {
+		n := &node{}
+		n.Stack = []bgraph.Frame{{Function: function}}
+		testenv.Equal(t, n.tracing(), taking, function)
+	}
+}

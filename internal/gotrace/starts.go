@@ -55,7 +55,8 @@ func (m *model) startOf(f bgraph.Frame) *start {
 		}
 		s = &start{Start: bgraph.Start{Function: f.Function, File: f.File, Line: f.Line}}
 		s.gc = strings.HasPrefix(f.Function, "runtime.gcBgMarkWorker")
-		s.system = f.Function == systemStart || strings.HasPrefix(f.Function, "runtime.") && f.Function != "runtime.main" || strings.HasPrefix(f.Function, "runtime/trace.")
+		s.system = f.Function == systemStart || strings.HasPrefix(f.Function, "runtime.") && f.Function != "runtime.main" ||
+			strings.HasPrefix(f.Function, "runtime/trace.") || f.Function == "runtime/pprof.profileWriter"
 		m.starts[k] = s
 	}
 	return s
