@@ -182,7 +182,7 @@ type Server struct {
 	stopping atomic.Bool
 	// handing: stopping, but a client between requests may still send one. atomic
 	handing atomic.Bool
-	// endpoints are the endpoints of the requests so far, see endpointOf. atomic, replaced with mu held
+	// endpoints are all Endpoints that were served; conn.endpoint is an index, and 1. atomic, replaced with mu held
 	endpoints atomic.Pointer[[]*Endpoint]
 	accepted  atomic.Uint64 // connections that acceptLoop has taken; atomic
 

@@ -71,8 +71,8 @@ func TestNamesAndNumbers(t *testing.T) {
 	})
 	method := rt.Go(new(errand).run)
 	for _, k := range []*Task{fromTask, named, method, rt.Go(func() {}), GoOn(rt.Loop(1), func() {})} {
-		testenv.Equal(t, seen[k.ID()], false, "number %d is 0 or that of another", k.ID())
-		seen[k.ID()] = true
+		testenv.Equal(t, seen[k.id], false, "number %d is 0 or that of another", k.id)
+		seen[k.id] = true
 		k.Join()
 	}
 	testenv.Contains(t, fromTask.Name(), "TestNamesAndNumbers", "the name of its function")

@@ -150,9 +150,6 @@ func (t *Task) reset() {
 	t.id = 0
 }
 
-// ID is a number that no other task of the runtime has had.
-func (t *Task) ID() uint64 { return t.id }
-
 // Name is the name given to the task, else that of its function. It does not change
 // after the start.
 func (t *Task) Name() string { return nameOf(t.extra().name, t.code) }

@@ -112,9 +112,6 @@ func (w *watchdog) close() {
 	<-w.done
 }
 
-// Overruns is the number of steps that took longer than Config.HoldLimit.
-func (rt *Runtime) Overruns() uint64 { return rt.watch.overruns.Load() }
-
 // Woken returns a channel that gets a value when there is work again that lasts: a loop is awake for longer than the
 // watchdog's interval, or wakes up after a second without a step. It is nil while there is, or if there is no watchdog. One goroutine may call it and receive.
 func (rt *Runtime) Woken() <-chan struct{} {

@@ -17,7 +17,7 @@ import (
 // hold keeps the loop of the calling task until n more steps have been found too
 // long. A step may have to be repeated: what the processor was lacking does not count.
 func hold(rt *Runtime, steps uint64) {
-	for before := rt.Overruns(); rt.Overruns() < before+steps; Yield() {
+	for before := rt.watch.overruns.Load(); rt.watch.overruns.Load() < before+steps; Yield() {
 		overrun(rt)
 	}
 }
@@ -55,7 +55,7 @@ func TestHeldLoopIsReportedWithNameAndStack(t *testing.T) {
 func TestHeldToTheEnd(t *testing.T) {
 	log := make(testenv.Records, 100)
 	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond))
-	for rt.Overruns() == 0 {
+	for rt.watch.overruns.Load() == 0 {
 		run(t, rt, func() { overrun(rt) })
 	}
 	log.Next(t, "held its loop too long", "no function of the program any more")
@@ -67,7 +67,7 @@ func TestHoldsAreCountedButReportsAreLimited(t *testing.T) {
 	rt := newRuntime(t, 1, logTo(log), holdLimit(200*time.Microsecond))
 	run(t, rt, func() { hold(rt, 20) })
 	rt.Close()
-	testenv.AtLeast(t, rt.Overruns(), 20, "overruns counted")
+	testenv.AtLeast(t, rt.watch.overruns.Load(), 20, "overruns counted")
 	testenv.AtLeast(t, len(log), 1, "reports")
 	testenv.AtMost(t, len(log), int(time.Since(start)/reportInterval)+1, "reports")
 }

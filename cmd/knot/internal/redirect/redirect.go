@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -304,7 +305,7 @@ func (rs *Rules) Handle(x *knot.Ctx) (answered bool, err error) {
 	if len(path) == 0 || path[0] != '/' {
 		return false, nil
 	}
-	r, groups := rs.find(bareHost(x.Host()), x.Path())
+	r, groups := rs.find(strings.ToLower(string(site.BareHost(x.HostBytes()))), x.Path())
 	if r == nil {
 		return false, nil
 	}
@@ -313,12 +314,4 @@ func (rs *Rules) Handle(x *knot.Ctx) (answered bool, err error) {
 		return true, knot.Status(414)
 	}
 	return true, x.Redirect(r.Status, to)
-}
-
-// bareHost is a host in lower case without port and final dot.
-func bareHost(host string) string {
-	if end := strings.LastIndexByte(host, ':'); end > strings.LastIndexByte(host, ']') {
-		host = host[:end]
-	}
-	return strings.ToLower(strings.TrimSuffix(host, "."))
 }

@@ -73,7 +73,7 @@ func (h *Hosts) Site(host []byte) *Site {
 		return h.fallback
 	}
 	var buf [maxHost]byte
-	name := bareHost(host)
+	name := BareHost(host)
 	if len(name) > len(buf) {
 		return h.fallback
 	}
@@ -100,9 +100,9 @@ func (h *Hosts) Site(host []byte) *Site {
 	return h.fallback
 }
 
-// bareHost is host without its port and the dot of the root.
-func bareHost(host []byte) []byte {
-	if host[0] == '[' {
+// BareHost is host without its port and the dot of the root.
+func BareHost(host []byte) []byte {
+	if len(host) > 0 && host[0] == '[' {
 		if end := bytes.IndexByte(host, ']'); end > 0 {
 			return host[:end+1]
 		}
