@@ -90,7 +90,7 @@ var layers = map[string]string{
 	"knot/proxy":                     "internal/ownconn knot knot/internal/h1 knot/internal/tlsout internal/engine internal/logwriter task netpoll aio",
 	"cmd/knot/internal/site":         "knot task internal/regular internal/logwriter golang.org/x/crypto/bcrypt",
 	"cmd/knot/internal/addresses":    "netpoll golang.org/x/sys/unix",
-	"cmd/knot/internal/redirect":     "knot",
+	"cmd/knot/internal/redirect":     "knot cmd/knot/internal/site",
 	"cmd/knot/internal/config":       "cmd/knot/internal/addresses cmd/knot/internal/redirect internal/flaghelp github.com/pelletier/go-toml/v2 github.com/pelletier/go-toml/v2/unstable",
 	"cmd/knot/internal/metrics":      "knot knot/proxy bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
 	"cmd/knot":                       ". internal/engine ressched bgraph cmd/knot/internal/addresses cmd/knot/internal/redirect cmd/knot/internal/metrics cmd/knot/internal/config internal/flaghelp internal/logwriter internal/regular task netpoll knot knot/certs knot/compress knot/proxy cmd/knot/internal/site bgraph/graphhttp internal/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
