@@ -3,22 +3,18 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"os"
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
-	"github.com/capriccio-go/capriccio/internal/logwriter"
-	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/compress"
 	"github.com/capriccio-go/capriccio/knot/proxy"
@@ -44,177 +40,6 @@ func (b *built) close() {
 	}
 }
 
-// A running is what is served at the moment. Safe from anywhere.
-type running struct {
-	now atomic.Pointer[built] // changed with mu held
-
-	mu     sync.Mutex
-	sites  map[string]*site.Switch // by the addresses of the points, see at; guarded by mu
-	before []*built                // those whose proxies may have something under way; guarded by mu
-	again  bool                    // a reload was asked for before the first load; guarded by mu
-
-	reloads sync.Mutex // held by reload
-}
-
-// load serves what set says from now on. What was served before is closed after its last request.
-func (r *running) load(set *settings, log *slog.Logger) error {
-	b, err := build(set, log)
-	if err != nil {
-		return err
-	}
-	b.serving.Store(int32(len(b.hosts)))
-	for _, hosts := range b.hosts {
-		hosts.OnRetire(func() {
-			if b.serving.Add(-1) == 0 {
-				b.retired.Store(true)
-				go b.close() // not on a loop
-			}
-		})
-	}
-	for _, p := range b.proxies {
-		p.Start()
-	}
-	r.mu.Lock()
-	r.before = slices.DeleteFunc(r.before, (*built).over)
-	if before := r.now.Swap(b); before != nil && len(before.proxies) > 0 {
-		r.before = append(r.before, before)
-	}
-	for addr, hosts := range b.hosts {
-		r.atLocked(addr).Set(hosts)
-	}
-	for addr, on := range r.sites {
-		if b.hosts[addr] == nil {
-			on.Set(new(site.Hosts)) // it is not in the configuration any more: all requests there get 421
-		}
-	}
-	r.mu.Unlock()
-	return nil
-}
-
-// at is what serves the sites of the point with that address.
-func (r *running) at(addr string) *site.Switch {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.atLocked(addr)
-}
-
-func (r *running) atLocked(addr string) *site.Switch {
-	if r.sites == nil {
-		r.sites = make(map[string]*site.Switch)
-	}
-	if r.sites[addr] == nil {
-		r.sites[addr] = new(site.Switch)
-	}
-	return r.sites[addr]
-}
-
-// close ends what is served, when no request is under way.
-func (r *running) close() {
-	if now := r.now.Load(); now != nil {
-		now.close()
-	}
-}
-
-// stats are those of all sites together.
-func (r *running) stats() (sum knot.FilesStats) {
-	now := r.now.Load()
-	if now == nil {
-		return sum // nothing is served yet
-	}
-	for _, f := range now.files {
-		sum.Add(f.Stats())
-	}
-	return sum
-}
-
-// tooOften is how many requests of clients were refused that ask too often.
-func (r *running) tooOften() (n uint64) {
-	if now := r.now.Load(); now != nil {
-		for _, c := range now.clients {
-			n += c.Refused()
-		}
-	}
-	return n
-}
-
-// reload reads the configuration file again and serves the sites that it has now. If something is
-// wrong with it, what is served stays as it is. Of flags, which can't change while knot runs, it
-// says which ones would. set is what knot was started with, from args. Before anything is served, when root's
-// rights may not be given up yet, it only notes for catchUp that it was called.
-func (r *running) reload(set *settings, args []string, log *slog.Logger) {
-	r.reloads.Lock()
-	defer r.reloads.Unlock()
-	r.mu.Lock()
-	early := r.now.Load() == nil
-	r.again = r.again || early
-	r.mu.Unlock()
-	if early {
-		return
-	}
-	fresh, err := parseReading(args, io.Discard, regular.Read) // a FIFO would hold up every later reload
-	if err == nil {
-		err = r.load(fresh, log)
-	}
-	if err != nil {
-		log.Error("knot: the configuration can't be used; what was served before still is", "error", logwriter.OneLine(err.Error()))
-		return
-	}
-	log.Info("knot: the configuration was read again", "file", set.config, "sites", len(fresh.sites))
-	changed := changedValues(set.values, fresh.values)
-	if !samePoints(set.points, fresh.points) && !slices.Contains(changed, "addr") {
-		changed = append(changed, "listen")
-	}
-	if len(changed) > 0 {
-		log.Warn("knot: these keys of the configuration take effect when knot is started anew", "keys", strings.Join(changed, ", "))
-	}
-}
-
-// catchUp does what reload was called for before the first load.
-func (r *running) catchUp(set *settings, args []string, log *slog.Logger) {
-	r.mu.Lock()
-	again := r.again
-	r.again = false
-	r.mu.Unlock()
-	if again {
-		r.reload(set, args, log)
-	}
-}
-
-// reloading is what SIGHUP does: reload, and then what TLS does, which is nil without.
-func (r *running) reloading(set *settings, args []string, log *slog.Logger, secure func()) func() {
-	if set.config == "" {
-		return secure
-	}
-	return func() {
-		r.reload(set, args, log)
-		if secure != nil {
-			secure()
-		}
-	}
-}
-
-// ofFiles are flags about files, which sites take up when they are opened: at each reading of the configuration.
-var ofFiles = []string{"cache", "cache-file-max", "open-files", "revalidate"}
-
-// changedValues are the names whose values differ, without names that the sites go by.
-func changedValues(before, after []config.Value) (names []string) {
-	values := make(map[string]string)
-	for _, v := range before {
-		values[v.Name] = v.Text
-	}
-	for _, v := range after {
-		if old, was := values[v.Name]; !was || old != v.Text {
-			names = append(names, v.Name)
-		}
-		delete(values, v.Name)
-	}
-	names = append(names, slices.Collect(maps.Keys(values))...)
-	slices.Sort(names)
-	return slices.DeleteFunc(names, func(name string) bool {
-		return slices.Contains(ofOneSite, name) || slices.Contains(ofFiles, name)
-	})
-}
-
 // build opens the sites. The error is about all that is wrong with them.
 func build(set *settings, log *slog.Logger) (*built, error) {
 	b := &built{hosts: make(map[string]*site.Hosts)}
@@ -235,60 +60,6 @@ func build(set *settings, log *slog.Logger) (*built, error) {
 		return nil, err
 	}
 	return b, nil
-}
-
-// A mistake is something that is wrong with the value of a key.
-type mistake struct {
-	key string // path below the table that the mistake is in, as proxy.1.tls.ca
-	err error
-}
-
-// mistakes are all that is wrong with a table.
-type mistakes []mistake
-
-// note notes each of the errors that are joined in err, which may be nil.
-func (m *mistakes) note(key string, err error) {
-	for _, one := range each(err) {
-		*m = append(*m, mistake{key, fmt.Errorf("%s: %w", key, one)})
-	}
-}
-
-// each returns the errors that are joined in err.
-func each(err error) (all []error) {
-	many, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return slices.DeleteFunc([]error{err}, func(err error) bool { return err == nil })
-	}
-	for _, one := range many.Unwrap() {
-		all = append(all, each(one)...)
-	}
-	return all
-}
-
-// within notes the mistakes of the table at key.
-func (m *mistakes) within(key string, of mistakes) {
-	for _, one := range of {
-		*m = append(*m, mistake{key + "." + one.key, fmt.Errorf("%s.%w", key, one.err)})
-	}
-}
-
-// ofSite is the error about a mistake of the site with that index.
-func (set *settings) ofSite(i int, m mistake) error { return set.ofTable("site", i, m) }
-
-// ofTable is the error about a mistake of the table with that name and index.
-func (set *settings) ofTable(table string, i int, m mistake) error {
-	if set.config == "" {
-		return m.err
-	}
-	path := m.key
-	if set.lines.Of(table) != 0 || set.lines.Of(table+".1") != 0 {
-		path = fmt.Sprintf("%s.%d.%s", table, i+1, m.key)
-	}
-	place := set.config
-	if line := set.lines.Of(path); line != 0 {
-		place = fmt.Sprintf("%s:%d", place, line)
-	}
-	return fmt.Errorf("%s: %s %d: %w", place, table, i+1, m.err)
 }
 
 // add opens a site. It returns all that is wrong with it.

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A mistake is something that is wrong with the value of a key.
+type mistake struct {
+	key string // path below the table that the mistake is in, as proxy.1.tls.ca
+	err error
+}
+
+// mistakes are all that is wrong with a table.
+type mistakes []mistake
+
+// note notes each of the errors that are joined in err, which may be nil.
+func (m *mistakes) note(key string, err error) {
+	for _, one := range each(err) {
+		*m = append(*m, mistake{key, fmt.Errorf("%s: %w", key, one)})
+	}
+}
+
+// each returns the errors that are joined in err.
+func each(err error) (all []error) {
+	many, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return slices.DeleteFunc([]error{err}, func(err error) bool { return err == nil })
+	}
+	for _, one := range many.Unwrap() {
+		all = append(all, each(one)...)
+	}
+	return all
+}
+
+// within notes the mistakes of the table at key.
+func (m *mistakes) within(key string, of mistakes) {
+	for _, one := range of {
+		*m = append(*m, mistake{key + "." + one.key, fmt.Errorf("%s.%w", key, one.err)})
+	}
+}
+
+// ofSite is the error about a mistake of the site with that index.
+func (set *settings) ofSite(i int, m mistake) error { return set.ofTable("site", i, m) }
+
+// ofTable is the error about a mistake of the table with that name and index.
+func (set *settings) ofTable(table string, i int, m mistake) error {
+	if set.config == "" {
+		return m.err
+	}
+	path := m.key
+	if set.lines.Of(table) != 0 || set.lines.Of(table+".1") != 0 {
+		path = fmt.Sprintf("%s.%d.%s", table, i+1, m.key)
+	}
+	place := set.config
+	if line := set.lines.Of(path); line != 0 {
+		place = fmt.Sprintf("%s:%d", place, line)
+	}
+	return fmt.Errorf("%s: %s %d: %w", place, table, i+1, m.err)
+}
