@@ -269,6 +269,7 @@ func TestCheckCommand(t *testing.T) {
 		{site + "burst = 5", "requests-per-second: it is missing, and burst", exitFailed},
 		{site + "max-clients = 5", "site 1: requests-per-second: it is missing, and burst and max-clients are about it; want one", exitFailed},
 		{site + "requests-per-second = 5\nmax-clients = -5", "requests-per-second: -5 clients can't be", exitFailed},
+		{site + "requests-per-second = 5\n[[site.limit]]\nrate = '20/s'\n[[site.limit]]\nrate = '5'\nkey = ['path', 'x']", ":8: site 1: limit.2.key: \"x\" is no part of a key; want client, path,", exitFailed},
 		{site + "rate-after = '1MB'", "site 1: rate-after: there is no rate that it puts off; want one too", exitFailed},
 		{site + "rate = '1MB'\nrate-after = '1MB'", "is all right", exitOK},
 		{site + "listing-max = -1", "listing-max: -1 is negative", exitFailed},

@@ -2,7 +2,10 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 )
 
 // A mistake is something that is wrong with the value of a key.
@@ -37,6 +40,17 @@ func each(err error) (all []error) {
 func (m *mistakes) within(key string, of mistakes) {
 	for _, one := range of {
 		*m = append(*m, mistake{key + "." + one.key, fmt.Errorf("%s.%w", key, one.err)})
+	}
+}
+
+// tables notes what is wrong with tables of that name, by their index.
+func (m *mistakes) tables(name string, faults map[int][]site.Fault) {
+	for _, i := range slices.Sorted(maps.Keys(faults)) {
+		var of mistakes
+		for _, f := range faults[i] {
+			of.note(f.Key, f.Err)
+		}
+		m.within(fmt.Sprint(name, ".", i+1), of)
 	}
 }
 

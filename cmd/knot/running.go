@@ -99,10 +99,10 @@ func (r *running) stats() (sum knot.FilesStats) {
 	return sum
 }
 
-// tooOften is how many requests of clients were refused that ask too often.
+// tooOften is how many requests were refused that came too often.
 func (r *running) tooOften() (n uint64) {
 	if now := r.now.Load(); now != nil {
-		for _, c := range now.clients {
+		for _, c := range now.limits {
 			n += c.Refused()
 		}
 	}

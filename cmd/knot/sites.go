@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/knot"
@@ -25,7 +26,7 @@ type built struct {
 	hosts   map[string]*site.Hosts // by the addresses of the points
 	serving atomic.Int32           // how many of hosts are not retired; atomic
 	files   []*knot.Files          // of each site
-	clients []*site.Clients        // of those sites that have a limit
+	limits  []*limit.Rule          // of all sites
 	proxies []*proxy.Proxy
 
 	retired atomic.Bool // they serve no request any more; tunnels may go on; atomic
@@ -82,16 +83,13 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	} else if c.ListingMax > 0 && !c.Listing {
 		note("listing-max", errors.New("there are no listings; want listing = true too"))
 	}
+	b.addLimits(s, c, &wrong)
 	if len(c.Redirects) > 0 {
 		s.Steps = append(s.Steps, redirects(c, &wrong).Handle)
 	}
 	s.Headers = headerRules(c.Headers, &wrong)
-	s.Realms = realms(c.Passwords, &wrong)
-	if c.RequestsPerSecond == 0 && (c.Burst != 0 || c.MaxClients != 0) {
-		note("requests-per-second", errors.New("it is missing, and burst and max-clients are about it; want one, as requests-per-second = 20"))
-	} else if c.RequestsPerSecond != 0 {
-		s.Clients, err = site.NewClients(c.RequestsPerSecond, c.Burst, c.MaxClients)
-		note("requests-per-second", err)
+	if realms := realms(c.Passwords, &wrong); len(realms) > 0 {
+		s.Guards = append(s.Guards, realms)
 	}
 	hosts := c.Hosts
 	if len(hosts) == 0 {
@@ -99,9 +97,6 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	}
 	note("hosts", set.addTo(b.hosts, s, c, hosts))
 	b.addProxies(s, c.Proxies, log, &wrong)
-	if s.Clients != nil {
-		b.clients = append(b.clients, s.Clients)
-	}
 	needsRoot := len(c.ErrorPages) > 0 || len(c.Index) > 0 || c.Listing || c.Fallback != "" || c.MaxRanges != 0
 	if c.Root == "" && len(c.Proxies)+len(c.Redirects) > 0 && !needsRoot { // no files
 		if slices.ContainsFunc(c.Headers, func(h config.Header) bool { return !h.Always }) {
@@ -200,13 +195,7 @@ func size(text string) (int64, error) {
 
 func redirects(c *config.Site, wrong *mistakes) *redirect.Rules {
 	rules, faults := redirect.New(c.Redirects, c.Hosts)
-	for _, i := range slices.Sorted(maps.Keys(faults)) {
-		var of mistakes
-		for _, f := range faults[i] {
-			of.note(f.Key, f.Err)
-		}
-		wrong.within(fmt.Sprint("redirect.", i+1), of)
-	}
+	wrong.tables("redirect", faults)
 	return rules
 }
 
@@ -234,7 +223,7 @@ func headerRules(given []config.Header, wrong *mistakes) (rules []site.HeaderRul
 	return rules
 }
 
-func realms(given []config.Password, wrong *mistakes) (all []site.Realm) {
+func realms(given []config.Password, wrong *mistakes) (all site.Realms) {
 	users := make(map[string]*site.Users) // a file is read once
 	for i := range given {
 		p := &given[i]

@@ -18,6 +18,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
@@ -55,6 +56,7 @@ type Site struct {
 	MaxClients        int               `toml:"max-clients"`
 	ErrorPages        map[string]string `toml:"error-pages"`
 	Redirects         []redirect.Config `toml:"redirect"`
+	Limits            []limit.Config    `toml:"limit"`
 	Headers           []Header          `toml:"header"`
 	Passwords         []Password        `toml:"password"`
 	Proxies           []Proxy           `toml:"proxy"`

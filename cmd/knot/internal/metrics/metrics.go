@@ -19,7 +19,7 @@ import (
 type Source struct {
 	Server   func() knot.Stats
 	Files    func() knot.FilesStats
-	TooOften func() uint64 // requests refused as their clients ask too often
+	TooOften func() uint64 // requests that limits turned away
 	LogLost  func() uint64 // lines of the access log that were lost
 	Backends func() []proxy.BackendStats
 	Graph    func() *bgraph.Snapshot // nil while there is none

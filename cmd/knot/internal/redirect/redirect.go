@@ -33,12 +33,6 @@ type Config struct {
 	Query   *bool  `toml:"query"`
 }
 
-// A Fault is what is wrong with a key of a table.
-type Fault struct {
-	Key string
-	Err error
-}
-
 // rule is a Config that was read.
 type rule struct {
 	Config
@@ -59,9 +53,11 @@ type part struct {
 var statuses = []int{301, 302, 307, 308}
 
 // read reads a table. A rule with faults is not used.
-func read(c Config) (r *rule, wrong []Fault) {
+func read(c Config) (r *rule, wrong []site.Fault) {
 	r = &rule{Config: c}
-	note := func(key, format string, args ...any) { wrong = append(wrong, Fault{key, fmt.Errorf(format, args...)}) }
+	note := func(key, format string, args ...any) {
+		wrong = append(wrong, site.Fault{Key: key, Err: fmt.Errorf(format, args...)})
+	}
 	given := 0
 	for key, text := range map[string]string{"path": c.Path, "prefix": c.Prefix} {
 		if text == "" {
@@ -247,10 +243,10 @@ type Rules struct {
 }
 
 // New reads the tables of a site that has these hosts. wrong has what is wrong with each table, by its index.
-func New(tables []Config, hosts []string) (rs *Rules, wrong map[int][]Fault) {
-	rs, wrong = &Rules{exact: make(map[string][]int)}, make(map[int][]Fault)
+func New(tables []Config, hosts []string) (rs *Rules, wrong map[int][]site.Fault) {
+	rs, wrong = &Rules{exact: make(map[string][]int)}, make(map[int][]site.Fault)
 	if len(tables) > Most {
-		wrong[Most] = []Fault{{"to", fmt.Errorf("a site may have %d redirects, and this one has %d; a pattern stands for many", Most, len(tables))}}
+		wrong[Most] = []site.Fault{{Key: "to", Err: fmt.Errorf("a site may have %d redirects, and this one has %d; a pattern stands for many", Most, len(tables))}}
 		return rs, wrong
 	}
 	for i, c := range tables {
@@ -270,7 +266,7 @@ func New(tables []Config, hosts []string) (rs *Rules, wrong map[int][]Fault) {
 	}
 	for i := range rs.all {
 		if at := rs.circle(i, hosts); at != "" {
-			wrong[i] = []Fault{{"to", fmt.Errorf("clients would be sent in a circle, by way of %s; want a target that no redirect of the site is for", at)}}
+			wrong[i] = []site.Fault{{Key: "to", Err: fmt.Errorf("clients would be sent in a circle, by way of %s; want a target that no redirect of the site is for", at)}}
 		}
 	}
 	return rs, wrong

@@ -3,7 +3,6 @@ package site
 import (
 	"fmt"
 	"io"
-	"net/netip"
 	"os/exec"
 	"strings"
 	"sync"
@@ -20,7 +19,7 @@ func TestPasswords(t *testing.T) {
 	file := "# comment\n\nalice:" + hashOf(t, "päss:word", bcrypt.MinCost) + "\n"
 	users := testenv.Need(ReadUsers(strings.NewReader(file)))(t)
 	root := lay(t, map[string]string{"index.html": "open", "private/index.html": "secret"})
-	addr := serve(t, only(&Site{Files: open(t, root), Realms: []Realm{{pattern(t, "/private/**"), `The "vault"`, users}}}))
+	addr := serve(t, only(&Site{Files: open(t, root), Guards: []Guard{Realms{{pattern(t, "/private/**"), `The "vault"`, users}}}}))
 	askAs := func(credentials string) answer {
 		return ask(t, addr, "GET", "/private/", "Authorization: "+credentials)
 	}
@@ -49,7 +48,7 @@ func TestPasswords(t *testing.T) {
 	testenv.AtMost(t, users.remembered(), maxVerified, "passwords are remembered")
 	users = testenv.Need(ReadUsers(strings.NewReader(file)))(t)
 	users.turns = newTurns(0, 0)
-	addr = serve(t, only(&Site{Files: open(t, root), Realms: []Realm{{pattern(t, "/private/**"), "vault", users}}}))
+	addr = serve(t, only(&Site{Files: open(t, root), Guards: []Guard{Realms{{pattern(t, "/private/**"), "vault", users}}}}))
 	a := askAs("Basic YWxpY2U6d3Jvbmc=")
 	testenv.Equal(t, a.status, 503, "too many wait")
 	testenv.Equal(t, a.header.Get("Retry-After") != "", true, "it says when to come back")
@@ -58,9 +57,9 @@ func TestPasswords(t *testing.T) {
 
 // TestPasswordsForBackends: a path that a backend may see as another one needs the passwords of both.
 func TestPasswordsForBackends(t *testing.T) {
-	s := &Site{Realms: []Realm{
+	s := &Site{Guards: []Guard{Realms{
 		{pattern(t, "/users/*/secret"), "a", usersOf(t, "alice")}, {pattern(t, "/*/admin"), "a", usersOf(t, "alice")}, {pattern(t, "/users/x/**"), "b", usersOf(t, "bob")},
-	}, Routes: []Route{{Match: pattern(t, "/**"), Handler: func(x *knot.Ctx) error { return x.SendString(200, "", "secret") }}}}
+	}}, Routes: []Route{{Match: pattern(t, "/**"), Handler: func(x *knot.Ctx) error { return x.SendString(200, "", "secret") }}}}
 	addr := serve(t, only(s))
 	for _, test := range []struct {
 		target                string
@@ -95,59 +94,6 @@ func TestUsersFile(t *testing.T) {
 	testenv.Fails(t, testenv.Err(HashPassword("a", nil)), "an empty password is taken")
 }
 
-func TestClientRate(t *testing.T) {
-	c := testenv.Need(NewClients(2, 3, 4))(t)
-	now := time.Unix(1, 0)
-	c.now = func() time.Time { return now }
-	a := netip.MustParseAddr("192.0.2.1")
-	for i := range 3 {
-		testenv.MustEqual(t, c.takeFrom(a), 0, "request %d waits", i)
-	}
-	if wait := c.takeFrom(a); wait != time.Second/2 {
-		t.Errorf("wait %v, want half a second", wait)
-	}
-	now = now.Add(time.Second / 2)
-	if c.takeFrom(a) != 0 || c.takeFrom(a) == 0 {
-		t.Error("one more after half a second, and not two")
-	}
-	if c.takeFrom(netip.MustParseAddr("::ffff:192.0.2.1")) == 0 {
-		t.Error("an address in IPv6 form is another client")
-	}
-	// One of IPv6 is its network.
-	for i := range 3 {
-		c.takeFrom(netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", i)))
-	}
-	if c.takeFrom(netip.MustParseAddr("2001:db8::ffff")) == 0 || c.takeFrom(netip.MustParseAddr("2001:db8:0:1::1")) != 0 {
-		t.Error("clients of IPv6 are told apart by something else than 64 bits")
-	}
-	// The client that has asked least recently is forgotten.
-	now = now.Add(time.Hour)
-	for i := range 100 {
-		c.takeFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
-		if len(c.buckets) > 4 || c.recent.Len() != len(c.buckets) {
-			t.Fatalf("%d clients are known, %d in the list", len(c.buckets), c.recent.Len())
-		}
-	}
-	testenv.Equal(t, c.Refused(), 4, "refused")
-	for _, bad := range [][3]float64{{0, 1, 1}, {-1, 1, 1}, {1, -1, 1}, {1, 1, -1}} {
-		testenv.Fails(t, testenv.Err(NewClients(bad[0], bad[1], int(bad[2]))), "%v is taken", bad)
-	}
-}
-
-func TestClientRateOverHTTP(t *testing.T) {
-	c := testenv.Need(NewClients(0.1, 2, 0))(t)
-	behindProxy := func(s *knot.Server) { s.Trust = testenv.Need(knot.ParseTrust("127.0.0.1"))(t) }
-	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"index.html": "x"})), Clients: c}), behindProxy)
-	for _, client := range []string{"192.0.2.1", "192.0.2.2"} { // each has its own limit
-		from := "X-Forwarded-For: " + client
-		for range 2 {
-			expect(t, addr, "GET", "/", 200, "x", from)
-		}
-		a := expect(t, addr, "GET", "/", 429, "", from)
-		testenv.Equal(t, a.header.Get("Retry-After"), "10", "Retry-After")
-	}
-}
-
 // TestRate: a site's rate reaches its files.
 func TestRate(t *testing.T) {
 	root := lay(t, map[string]string{"f.bin": strings.Repeat("x", 3000)})
@@ -164,7 +110,7 @@ func TestCurlWithAPassword(t *testing.T) {
 		t.Skip("curl is not installed")
 	}
 	users := usersOf(t, "alice")
-	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"a.txt": "text"})), Realms: []Realm{{pattern(t, "/**"), "r", users}}}))
+	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"a.txt": "text"})), Guards: []Guard{Realms{{pattern(t, "/**"), "r", users}}}}))
 	var all sync.WaitGroup
 	for _, test := range []struct{ user, want string }{{"alice:p", "text200"}, {"alice:wrong", "401"}} {
 		all.Go(func() {

@@ -61,7 +61,7 @@ func newTurns(free, most int) *turns {
 // take waits for the turn of a request. The error is 503 if too many wait, or the client has left. After nil, end must
 // follow. It parks.
 func (q *turns) take(v visitor) error {
-	t := q.enqueue(clientNetwork(v.ClientAddr()))
+	t := q.enqueue(ClientNetwork(v.ClientAddr(), 32, 64))
 	if t.decided != nil {
 		var watch knot.GoneWatch
 		v.WhenGone(&watch, func() { q.drop(t) })

@@ -12,7 +12,7 @@ import (
 type Site struct {
 	// Files are what it serves. Give them FileHeaders(Headers) as FilesConfig.Header. nil: there are none.
 	Files *knot.Files
-	// Steps are asked in order, before passwords, until one has answered.
+	// Steps are asked in order, before Guards, until one has answered.
 	Steps []Step
 	// Routes go before files; the first one that matches counts.
 	Routes []Route
@@ -29,13 +29,12 @@ type Site struct {
 	Listing bool
 	// ListingMax is how many names a listing has; 0: DefaultListingMax.
 	ListingMax int
-	// Realms ask for passwords; the first one that matches counts.
-	Realms []Realm
+	// Guards decide, in order, whether a request may pass: all that have a rule for it have to let it, or, with AnyGuard, one of them.
+	Guards   []Guard
+	AnyGuard bool
 	// Rate is how many bytes of a response leave in a second, after the first RateAfter; 0: as
 	// many as the client takes.
 	Rate, RateAfter int64
-	// Clients limits how often each client may ask; nil: no limit. Several sites may share one.
-	Clients *Clients
 }
 
 // A Step answers some requests in place of all that follows, and reports whether it has answered. It may park.
@@ -74,18 +73,13 @@ func (s *Site) Handle(x *knot.Ctx) error {
 }
 
 func (s *Site) serve(x *knot.Ctx) error {
-	if s.Clients != nil {
-		if wait := s.Clients.take(x); wait > 0 {
-			return tooMany(x, wait)
-		}
-	}
 	for _, step := range s.Steps {
 		if answered, err := step(x); answered {
 			return err
 		}
 	}
-	if err := s.login(x); err != nil {
-		return err
+	if err := s.guard(x); err != nil {
+		return refuse(x, err)
 	}
 	if s.Rate > 0 {
 		x.SetRate(s.Rate, s.RateAfter)

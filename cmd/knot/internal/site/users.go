@@ -10,8 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -39,36 +39,16 @@ type Realm struct {
 	Users *Users
 }
 
-// login lets the request pass if it has what the first realm that matches asks for: by the clean path, and by the one that a
-// backend may see, in which escaped slashes and empty segments count. It may park.
-func (s *Site) login(x *knot.Ctx) error {
-	if len(s.Realms) == 0 {
-		return nil
-	}
-	first := s.realm(x.PathBytes())
-	if first != nil {
-		if err := first.admit(x); err != nil {
-			return err
-		}
-	}
-	if raw := x.RawPath(); bytes.Contains(raw, []byte("//")) || bytes.Contains(bytes.ToUpper(raw), []byte("%2F")) {
-		segments, err := url.PathUnescape(strings.NewReplacer("%2F", "%252F", "%2f", "%252F").Replace(string(raw)))
-		if r := s.realm([]byte(segments)); err == nil && r != nil && r != first {
-			return r.admit(x)
-		}
-	}
-	return nil
+// Realms are those of a site; the first one that matches counts.
+type Realms []Realm
+
+// Find implements Guard.
+func (rs Realms) Find(_ *knot.Ctx, path []byte) int {
+	return slices.IndexFunc(rs, func(r Realm) bool { return r.Match.MatchBytes(path) })
 }
 
-// realm is the first one that matches; nil: there is none.
-func (s *Site) realm(path []byte) *Realm {
-	for i := range s.Realms {
-		if r := &s.Realms[i]; r.Match.MatchBytes(path) {
-			return r
-		}
-	}
-	return nil
-}
+// Admit implements Guard: the request needs the name and password of a user.
+func (rs Realms) Admit(x *knot.Ctx, rule int) error { return rs[rule].admit(x) }
 
 // admit lets the request pass if it has the name and password of a user. It may park.
 func (r *Realm) admit(x *knot.Ctx) error {
@@ -83,8 +63,10 @@ func (r *Realm) admit(x *knot.Ctx) error {
 			return nil
 		}
 	}
-	x.AddHeader("WWW-Authenticate", `Basic realm="`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(r.Name)+`", charset="UTF-8"`)
-	return knot.Status(401) // Site.Handle keeps the header
+	return &Refusal{401, func(x *knot.Ctx) error {
+		x.AddHeader("WWW-Authenticate", `Basic realm="`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(r.Name)+`", charset="UTF-8"`)
+		return x.SendError(401)
+	}}
 }
 
 // basic reads the credentials of an Authorization header.
