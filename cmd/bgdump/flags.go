@@ -5,8 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,7 +56,7 @@ type settings struct {
 	seconds  time.Duration
 	interval time.Duration
 	timeout  time.Duration
-	keep     int
+	keep     retention
 	out      string // file to write to; empty: the standard output
 	record   string
 	http     string
@@ -81,20 +83,22 @@ var fits = func() map[string][]mode {
 	filtered := append([]mode{modeText, modeJSON, modePprof, modeFolded, modeLint, modeDump, modeMD, modeTasks, modeRegion, modeStages}, drawn...)
 	written := append([]mode{modeSlowest, modeRequests}, filtered...)
 	return map[string][]mode{
-		"sort":     {modeText},
-		"limit":    append([]mode{modeText, modeMD, modeTasks, modeRegion, modeStages, modeRequests}, drawn...),
-		"merge":    append([]mode{}, written...),
-		"targets":  append([]mode{}, written...),
-		"prune":    append([]mode{modeText}, drawn...),
-		"stacks":   {modeText},
-		"focus":    append([]mode{modeHTTP}, filtered...),
-		"ignore":   append([]mode{modeHTTP}, filtered...),
-		"metric":   {modeFolded},
-		"color":    drawn,
-		"seconds":  written,
-		"o":        written,
-		"interval": {modeRecord, modeHTTP},
-		"keep":     {modeRecord},
+		"sort":      {modeText},
+		"limit":     append([]mode{modeText, modeMD, modeTasks, modeRegion, modeStages, modeRequests}, drawn...),
+		"merge":     append([]mode{}, written...),
+		"targets":   append([]mode{modeRecord}, written...),
+		"prune":     append([]mode{modeText}, drawn...),
+		"stacks":    {modeText},
+		"focus":     append([]mode{modeHTTP}, filtered...),
+		"ignore":    append([]mode{modeHTTP}, filtered...),
+		"metric":    {modeFolded},
+		"color":     drawn,
+		"seconds":   written,
+		"o":         written,
+		"interval":  {modeRecord, modeHTTP},
+		"keep":      {modeRecord},
+		"keep-age":  {modeRecord},
+		"keep-size": {modeRecord},
 	}
 }()
 
@@ -135,10 +139,13 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags.Func("seconds", "take two snapshots this `number` of seconds apart and show what happened between them", setSeconds(&set.seconds))
 	flags.DurationVar(&set.interval, "interval", 0, "how often to ask, a `duration` like 500ms or 1m; 0 means 1s with -http, and 10s with -record")
 	flags.DurationVar(&set.timeout, "timeout", 5*time.Second, "how long to wait for an answer of the program, a `duration`")
-	flags.IntVar(&set.keep, "keep", 1000, "how many dumps of a program -record keeps, the latest: a `number`; 0 means all")
+	flags.IntVar(&set.keep.number, "keep", 1000, "how many dumps of a program -record keeps, the latest: a `number`; 0 means all")
+	flags.DurationVar(&set.keep.age, "keep-age", 0, "for how long -record keeps dumps, a `duration` like 168h; 0 means for ever")
+	set.keep.size = 1 << 30
+	flags.Func("keep-size", "how many bytes the folder of -record may have, a `size` like 500MB or 2GB; the oldest dumps of all programs go first, 0 means no limit, and otherwise it is 1GB", setSize(&set.keep.size))
 	flags.StringVar(&set.out, "o", "", "write to this `file`, which is replaced only if all went well")
 	flags.BoolVar(&set.merge, "merge", false, "add all sources up, as the graphs of processes that do the same; with more than two, that is done anyway")
-	flags.Func("targets", "add up the programs in this `list`: a file or URL in the format of Prometheus (file_sd, http_sd), or dns://HOST:PORT for all addresses of a host; may be given again", func(list string) error {
+	flags.Func("targets", "add up the programs in this `list`: a file or URL in the format of Prometheus (file_sd, http_sd), dns://HOST:PORT for all addresses of a host, or k8s:NAMESPACE/SELECTOR:PORT for pods, like k8s:shop/app=web:6060; may be given again", func(list string) error {
 		set.targets = append(set.targets, list)
 		return nil
 	})
@@ -169,6 +176,20 @@ func setSeconds(to *time.Duration) func(string) error {
 			return errors.New("want more than 0")
 		}
 		*to = d
+		return nil
+	}
+}
+
+// setSize sets a number of bytes, in units of 1024.
+func setSize(to *int64) func(string) error {
+	return func(text string) error {
+		digits := strings.TrimRight(strings.ToUpper(text), "KMGTB")
+		shift, ok := map[string]int{"": 0, "B": 0, "KB": 10, "MB": 20, "GB": 30, "TB": 40, "K": 10, "M": 20, "G": 30, "T": 40}[strings.ToUpper(text[len(digits):])]
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || !ok || n < 0 || n > math.MaxInt64>>shift {
+			return errors.New("want a number of bytes, like 500MB or 2GB")
+		}
+		*to = n << shift
 		return nil
 	}
 }
@@ -282,7 +303,7 @@ func (set *settings) checkValues() error {
 		return errors.New("-merge wants two sources or more")
 	case n > maxSources:
 		return fmt.Errorf("%d sources; want one, two to compare, or up to %d to add up", n, maxSources)
-	case n >= 2 && slices.Contains([]mode{modeRecord, modeHTTP}, set.mode):
+	case n >= 2 && set.mode == modeHTTP:
 		return fmt.Errorf("-%s takes one source, not %d", set.mode, n)
 	case n == 2 && set.seconds != 0 && !set.merge && len(set.targets) == 0:
 		return errors.New("-seconds takes one source, or several to add up")
@@ -302,8 +323,10 @@ func (set *settings) checkValues() error {
 		return fmt.Errorf("-slowest %d; want a number of requests, 1 to %d", set.slowest, graphlimits.Slowest)
 	case set.limit < 0:
 		return fmt.Errorf("-limit %d is negative", set.limit)
-	case set.keep < 0:
-		return fmt.Errorf("-keep %d; want a number of files, or 0 for all", set.keep)
+	case set.keep.number < 0:
+		return fmt.Errorf("-keep %d; want a number of files, or 0 for all", set.keep.number)
+	case set.keep.age < 0:
+		return fmt.Errorf("-keep-age %s; want a duration, or 0 for ever", set.keep.age)
 	case set.timeout <= 0:
 		return fmt.Errorf("-timeout %s; want more than 0", set.timeout)
 	case set.interval != 0 && set.interval < minInterval:
@@ -323,6 +346,9 @@ func (set *settings) checkValues() error {
 	}
 	return set.checkSort()
 }
+
+// isFleet reports whether there are several sources, or may be.
+func (set *settings) isFleet() bool { return len(set.sources) > 1 || len(set.targets) > 0 }
 
 // maxSources is how many sources are added up at most.
 const maxSources = graphlimits.Sources

@@ -89,7 +89,10 @@ func TestWrongCommandLines(t *testing.T) {
 		"-seconds soon x":                    "want a number of seconds",
 		"-seconds 3 x y":                     "-seconds takes one source",
 		"-http :0 x y":                       "-http takes one source",
-		"-record d x y":                      "-record takes one source",
+		"-record d -keep-age -1h x":          "-keep-age -1h0m0s",
+		"-record d -keep-size 2XB x":         "want a number of bytes, like 500MB",
+		"-keep-size 2GB x":                   "-keep-size has no meaning",
+		"-record d testdata/shop.bgraph x":   "-record needs a running program",
 		"x x":                                "both sources are the same",
 		"-limit -1 x":                        "-limit -1 is negative",
 		"-slowest 0 x":                       "-slowest 0; want a number of requests, 1 to 100",
@@ -147,6 +150,10 @@ func TestDefaultsDependOnTheMode(t *testing.T) {
 		if set.mode != want || set.json != (args == "-lint -json 1") {
 			t.Errorf("%s: mode %s, json %v; want %s", args, set.mode, set.json, want)
 		}
+	}
+	for text, want := range map[string]int64{"0": 0, "1000": 1000, "3kb": 3072, "5M": 5 << 20, "2GB": 2 << 30} {
+		set := testenv.Need(parse([]string{"-record", "d", "-keep-size", text, "1"}, nil))(t)
+		testenv.Equal(t, set.keep, retention{number: 1000, size: want}, "-keep-size %s", text)
 	}
 	for text, want := range map[string]time.Duration{"10": 10 * time.Second, "0.5": 500 * time.Millisecond, "2m": 2 * time.Minute} {
 		set := testenv.Need(parse([]string{"-seconds", text, "1"}, nil))(t)

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -21,53 +20,29 @@ const atOnce = 32
 // leastSkew is by how much a clock must differ to be told.
 const leastSkew = 2 * time.Second
 
-// A member is a source of several that are added up.
+// A member is a source of several that are asked together.
 type member struct {
 	source
-	name string
-	snap *bgraph.Snapshot
-	skew time.Duration // of its clock
-	err  error
+	name    string
+	snap    *bgraph.Snapshot
+	skew    time.Duration // of its clock
+	err     error
+	failing bool   // it has been told that it fails
+	skewed  bool   // it has been told that its clock differs
+	folder  string // of its recordings
 }
 
 // members are the sources of the command line and the targets that -targets names.
 func members(ctx context.Context, set *settings, sur *surroundings) ([]*member, error) {
-	var all []*member
-	for _, arg := range set.sources {
-		src, err := openSource(ctx, arg, sur, set)
-		if err != nil {
-			return nil, err
-		}
-		if err := suits(src, set); err != nil {
-			return nil, err
-		}
-		if folder, ok := src.(*folderSource); ok {
-			folder.last = true
-		}
-		all = append(all, &member{source: src, name: src.Name()})
+	r, err := newRoster(ctx, set, sur)
+	if err != nil {
+		return nil, err
 	}
-	if len(set.targets) > 0 {
-		found, bad, err := findTargets(ctx, set.targets, sur, set)
-		if err != nil {
-			return nil, err
-		}
-		for _, err := range bad {
-			fmt.Fprintln(sur.stderr, "bgdump:", explain(err))
-		}
-		for _, t := range found {
-			if slices.ContainsFunc(all, func(m *member) bool { return m.Name() == printable(t.at.Redacted()) }) {
-				continue // an argument, too
-			}
-			all = append(all, &member{source: newURLSource(t.at, sur, set), name: t.name})
-		}
+	bad, err := r.begin(ctx)
+	for _, err := range bad {
+		fmt.Fprintln(sur.stderr, "bgdump:", explain(err))
 	}
-	switch n := len(all); {
-	case n == 0:
-		return nil, errors.New("there is no target to ask")
-	case n > maxSources:
-		return nil, fmt.Errorf("%d sources; want at most %d", n, maxSources)
-	}
-	return all, nil
+	return r.all, err
 }
 
 // why is the error without the name of the source.
@@ -79,9 +54,30 @@ func fleet(ctx context.Context, set *settings, sur *surroundings) (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
-	if err := askAll(ctx, set, sur, all); err != nil {
+	announce(sur, all)
+	if err := askAll(ctx, set, sur, all, func(*member) {}); err != nil {
 		return exitFailed, err
 	}
+	onlyOfOneKind(all)
+	for _, m := range all {
+		switch m.source.(type) {
+		case *urlSource, absentSource:
+		default:
+			if m.err != nil {
+				return exitFailed, m.err
+			}
+		}
+	}
+	news(all, func(format string, args ...any) { fmt.Fprintf(sur.stderr, "bgdump: "+format+"\n", args...) })
+	s, err := sum(all)
+	if err != nil {
+		return exitFailed, err
+	}
+	return show(set, s, sur)
+}
+
+// sum adds the graphs of all members up, and keeps what each did.
+func sum(all []*member) (*bgraph.Snapshot, error) {
 	var snaps []*bgraph.Snapshot
 	var sources []bgraph.Source
 	for _, m := range all {
@@ -93,56 +89,57 @@ func fleet(ctx context.Context, set *settings, sur *surroundings) (int, error) {
 		}
 		sources = append(sources, from)
 	}
-	reportFailures(sur.stderr, all)
 	if len(snaps) == 0 {
-		return exitFailed, fmt.Errorf("no graph of %s", plural(len(all), "source"))
+		return nil, fmt.Errorf("no graph of %s", plural(len(all), "source"))
 	}
 	s, err := bgraph.Merge(snaps...)
-	if err != nil {
-		return exitFailed, err
-	}
-	if len(all) > 1 {
+	if err == nil && len(all) > 1 {
 		graphcompare.Describe(sources, snaps)
 		s.Sources = sources
 	}
-	return show(set, s, sur)
+	return s, err
 }
 
-// askAll takes the graphs of all members at once, as far as atOnce allows. An error is one that concerns all.
-func askAll(ctx context.Context, set *settings, sur *surroundings, all []*member) error {
+// announce says what is about to be asked.
+func announce(sur *surroundings, all []*member) {
 	urls := 0
 	for _, m := range all {
-		if u, ok := m.source.(*urlSource); ok {
-			u.stderr = io.Discard // told once for all
+		if _, ok := m.source.(*urlSource); ok {
 			urls++
 		}
 	}
 	if urls > 0 {
 		fmt.Fprintf(sur.stderr, "bgdump: asking %s, at most %d at a time; to take an execution trace costs a program 1 to 15 %% of its throughput meanwhile\n", plural(urls, "program"), atOnce)
 	}
+}
+
+// askAll takes the graphs of all members at once, as far as atOnce allows, and calls then, from several goroutines, with each
+// member whose graph has come.
+func askAll(ctx context.Context, set *settings, sur *surroundings, all []*member, then func(*member)) error {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for _, m := range all {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
+			u, isURL := m.source.(*urlSource)
+			if isURL {
+				u.stderr = io.Discard // told once for all
+			}
 			began := sur.clock.Now()
 			m.snap, m.err = take(ctx, set, m.source, sur)
-			if u, ok := m.source.(*urlSource); ok {
+			if isURL {
 				u.transport.CloseIdleConnections()
 				m.correctClock(began, sur.clock.Now())
+			}
+			if m.err == nil {
+				then(m)
 			}
 		})
 	}
 	group.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	}
-	onlyOfOneKind(all)
-	for _, m := range all {
-		if _, ok := m.source.(*urlSource); !ok && m.err != nil {
-			return m.err
-		}
 	}
 	return nil
 }
@@ -182,35 +179,49 @@ func onlyOfOneKind(all []*member) {
 	}
 }
 
-// mostNamed is how many programs with the same error are named.
+// mostNamed is how many programs with the same news are named.
 const mostNamed = 5
 
-// reportFailures says which programs gave no graph, those with the same reason together.
-func reportFailures(w io.Writer, all []*member) {
-	names := map[string][]string{}
+// naming is a list of at most mostNamed names.
+func naming(names []string) string {
+	more := ""
+	if len(names) > mostNamed {
+		names, more = names[:mostNamed], fmt.Sprintf(" and %d more", len(names)-mostNamed)
+	}
+	return strings.Join(names, ", ") + more
+}
+
+// news says which programs give no graph though they did when last asked, those with the same reason together, which do
+// again, and whose clocks differ.
+func news(all []*member, say func(format string, args ...any)) {
+	failed := map[string][]string{}
+	var again []string
 	for _, m := range all {
-		if m.err != nil {
-			names[m.why()] = append(names[m.why()], m.name)
+		switch {
+		case m.err != nil && !m.failing:
+			failed[m.why()] = append(failed[m.why()], m.name)
+		case m.err == nil && m.failing:
+			again = append(again, m.name)
 		}
-		if m.skew != 0 {
+		m.failing = m.err != nil
+		if m.skew != 0 && !m.skewed {
 			ahead := "ahead"
 			if m.skew < 0 {
 				ahead = "behind"
 			}
-			fmt.Fprintf(w, "bgdump: %s: its clock is %s %s; the times shown are corrected\n", m.name, m.skew.Abs().Round(time.Second), ahead)
+			say("%s: its clock is %s %s; the times shown are corrected", m.name, m.skew.Abs().Round(time.Second), ahead)
 		}
+		m.skewed = m.skew != 0
 	}
 	var reasons []string
-	for why := range names {
+	for why := range failed {
 		reasons = append(reasons, why)
 	}
-	slices.SortFunc(reasons, func(a, b string) int { return cmp.Or(cmp.Compare(len(names[b]), len(names[a])), cmp.Compare(a, b)) })
+	slices.SortFunc(reasons, func(a, b string) int { return cmp.Or(cmp.Compare(len(failed[b]), len(failed[a])), cmp.Compare(a, b)) })
 	for _, why := range reasons {
-		list := names[why]
-		more := ""
-		if len(list) > mostNamed {
-			list, more = list[:mostNamed], fmt.Sprintf(" and %d more", len(list)-mostNamed)
-		}
-		fmt.Fprintf(w, "bgdump: %s%s: %s\n", strings.Join(list, ", "), more, why)
+		say("%s: %s", naming(failed[why]), why)
+	}
+	if len(again) > 0 {
+		say("%s: it works again", naming(again))
 	}
 }

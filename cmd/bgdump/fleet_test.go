@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -203,7 +204,10 @@ func TestListsOfTargets(t *testing.T) {
 	defer sd.Close()
 	sur := &surroundings{clock: newFakeClock(), resolver: scriptedDNS(t)}
 	find := func(lists ...string) (string, error) {
-		found, bad, err := findTargets(context.Background(), lists, sur, &settings{timeout: time.Minute})
+		found, bad := (&finder{lists: lists, sur: sur, set: &settings{timeout: time.Minute}}).find(context.Background())
+		if len(found) == 0 {
+			return "", errors.Join(bad...)
+		}
 		var out []string
 		for _, x := range found {
 			out = append(out, x.name+"="+x.at.String())
@@ -211,7 +215,7 @@ func TestListsOfTargets(t *testing.T) {
 		for _, err := range bad {
 			out = append(out, err.Error())
 		}
-		return strings.Join(out, " "), err
+		return strings.Join(out, " "), nil
 	}
 	yml := writeFile(t, "t.yml", "- targets: ['a:1', b:2, 'a:1']\n- targets: [c:3]\n  labels:\n    instance: one\n")
 	for _, c := range []struct {

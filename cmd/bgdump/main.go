@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/cmd/bgdump/internal/kube"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
@@ -27,6 +28,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], &surroundings{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		clock: systemClock{}, kernel: systemKernel(),
+		account: kube.Account{Host: os.Getenv("KUBERNETES_SERVICE_HOST"), Port: os.Getenv("KUBERNETES_SERVICE_PORT"), Dir: kube.AccountDir},
 	}))
 }
 
@@ -37,6 +39,7 @@ type surroundings struct {
 	clock          clock
 	resolver       *net.Resolver // nil: the system's
 	kernel         *kernel
+	account        kube.Account // of the pod that this is
 }
 
 // Exit codes.
@@ -99,7 +102,10 @@ func execute(ctx context.Context, set *settings, sur *surroundings) (int, error)
 	if set.isGate() {
 		return gate(ctx, set, sur)
 	}
-	if set.merge {
+	switch {
+	case set.mode == modeRecord && set.isFleet():
+		return exitOK, recordFleet(ctx, set, sur)
+	case set.merge:
 		return fleet(ctx, set, sur)
 	}
 	sources := make([]source, len(set.sources))

@@ -28,30 +28,31 @@ func nameRecording(s *bgraph.Snapshot) string {
 }
 
 // programPart is the name of the program, fit for the name of a file.
-func programPart(s *bgraph.Snapshot) string {
+func programPart(s *bgraph.Snapshot) string { return fileName(s.Program.Name) }
+
+// fileName is a name as a part of the name of a file.
+func fileName(name string) string {
 	part := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
 			return r
 		}
 		return '_'
-	}, s.Program.Name)
+	}, name)
 	if part == "" {
 		return "unknown"
 	}
 	return part[:min(len(part), 100)]
 }
 
-// listRecordings returns the names of the recordings in a folder, the earliest first;
-// those of one program only, unless program is empty.
-func listRecordings(dir, program string) ([]string, error) {
+// listRecordings returns the names of the recordings in a folder, the earliest first.
+func listRecordings(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, e := range entries {
-		m := recordingName.FindStringSubmatch(e.Name())
-		if m != nil && e.Type().IsRegular() && (program == "" || m[2] == program) {
+		if recordingName.MatchString(e.Name()) && e.Type().IsRegular() {
 			names = append(names, e.Name())
 		}
 	}
@@ -72,7 +73,7 @@ type folderSource struct {
 }
 
 func openFolder(dir string, c clock, step time.Duration) (*folderSource, error) {
-	names, err := listRecordings(dir, "")
+	names, err := listRecordings(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +140,7 @@ type recorder struct {
 	src      source
 	dir      string
 	interval time.Duration
-	keep     int // the most that are kept of a program; 0: all
+	keep     retention
 	sur      *surroundings
 
 	written int
@@ -214,22 +215,5 @@ func (r *recorder) once(ctx context.Context) error {
 		return err
 	}
 	r.written++
-	return r.prune(programPart(s))
-}
-
-// prune removes the earliest recordings of the program beyond the number to keep.
-func (r *recorder) prune(program string) error {
-	if r.keep == 0 {
-		return nil
-	}
-	names, err := listRecordings(r.dir, program)
-	if err != nil {
-		return err
-	}
-	for _, name := range names[:max(0, len(names)-r.keep)] {
-		if err := os.Remove(filepath.Join(r.dir, name)); err != nil && !os.IsNotExist(err) {
-			return err
-		}
-	}
-	return nil
+	return r.keep.prune(r.dir, r.sur.clock.Now())
 }

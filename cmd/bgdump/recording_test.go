@@ -45,7 +45,7 @@ func record(t *testing.T, keep int) *underWay {
 	u.cancel = cancel
 	t.Cleanup(cancel)
 	u.answers(nil)
-	r := &recorder{src: u.src, dir: u.dir, interval: time.Minute, keep: keep, sur: &surroundings{clock: u.clock, stderr: &u.stderr}}
+	r := &recorder{src: u.src, dir: u.dir, interval: time.Minute, keep: retention{number: keep}, sur: &surroundings{clock: u.clock, stderr: &u.stderr}}
 	go func() { u.done <- r.run(ctx) }()
 	return u
 }

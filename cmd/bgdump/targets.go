@@ -15,6 +15,9 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v2"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/cmd/bgdump/internal/kube"
 )
 
 // mostTargets is how many bytes a list of targets may have.
@@ -22,8 +25,34 @@ const mostTargets = 16 << 20
 
 // A target is a program to ask, by the name that the list of targets gives it.
 type target struct {
-	name string
-	at   *url.URL
+	name   string
+	at     *url.URL // nil: it has no address
+	absent string   // why it is not asked; empty: it is
+}
+
+// same reports whether both are one program.
+func (t target) same(other target) bool {
+	if t.at == nil || other.at == nil {
+		return t.at == other.at && t.name == other.name
+	}
+	return *t.at == *other.at
+}
+
+// source is where its graph comes from.
+func (t target) source(sur *surroundings, set *settings) source {
+	if t.absent != "" {
+		return absentSource{t.name, t.absent}
+	}
+	return newURLSource(t.at, sur, set)
+}
+
+// An absentSource is a program that is not asked.
+type absentSource struct{ name, why string }
+
+func (a absentSource) Name() string { return a.name }
+
+func (a absentSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
+	return nil, fmt.Errorf("%s: %s", a.name, a.why)
 }
 
 // A targetGroup is an element of a list of targets, as Prometheus has them for file_sd and http_sd.
@@ -35,37 +64,123 @@ type targetGroup struct {
 // nameLabels are the labels that name a target, the best first.
 var nameLabels = []string{"pod", "__meta_kubernetes_pod_name", "instance"}
 
-// findTargets reads the lists of targets that the flag -targets names: files and URLs in the format of Prometheus, and
-// dns://HOST:PORT, which stands for all addresses of that host. The second list has the elements that are no targets.
-func findTargets(ctx context.Context, lists []string, sur *surroundings, set *settings) (found []target, bad []error, err error) {
-	for _, list := range lists {
-		var groups []targetGroup
-		switch {
-		case strings.HasPrefix(list, "dns://"):
-			groups, err = lookUp(ctx, list, sur, set)
-		case strings.HasPrefix(list, "http://"), strings.HasPrefix(list, "https://"):
-			groups, err = fetchTargets(ctx, list, sur, set)
-		default:
-			groups, err = readTargets(list)
+// A finder reads the lists of targets that the flag -targets names: files and URLs in the format of Prometheus, dns://HOST:PORT,
+// which stands for all addresses of that host, and k8s:NAMESPACE/SELECTOR:PORT, which stands for pods.
+type finder struct {
+	lists []string
+	sur   *surroundings
+	set   *settings
+
+	// Of one that is asked again and again:
+	last    map[string][]target    // what was in a list when it could be had; nil: it is asked once
+	watches map[string]*kube.Watch // of the pods
+}
+
+// follow makes the finder one that is asked again and again.
+func (f *finder) follow() { f.last, f.watches = map[string][]target{}, map[string]*kube.Watch{} }
+
+// wait waits for the watches, whose context must have ended.
+func (f *finder) wait() {
+	for _, w := range f.watches {
+		w.Wait()
+	}
+}
+
+// find returns the targets in all lists. The second list has what is wrong: with elements that are no targets, and with lists
+// that cannot be had.
+func (f *finder) find(ctx context.Context) (found []target, bad []error) {
+	for _, list := range f.lists {
+		all, wrong := f.read(ctx, list)
+		if len(all) == 0 && len(wrong) == 0 {
+			wrong = []error{errors.New("there are no targets in the list")}
 		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("-targets %s: %w", printable(redacted(list)), err)
+		for _, err := range wrong {
+			bad = append(bad, fmt.Errorf("-targets %s: %w", printable(redacted(list)), err))
 		}
-		for _, g := range groups {
-			for _, address := range g.Targets {
-				t, err := g.target(address)
-				if err != nil {
-					bad = append(bad, fmt.Errorf("-targets %s: %w", printable(redacted(list)), err))
-				} else if !slices.ContainsFunc(found, func(other target) bool { return *other.at == *t.at }) {
-					found = append(found, t)
-				}
+		for _, t := range all {
+			if !slices.ContainsFunc(found, t.same) {
+				found = append(found, t)
 			}
 		}
 	}
-	if len(found) == 0 && len(bad) == 0 {
-		return nil, nil, errors.New("-targets: there are no targets in the list")
+	return found, bad
+}
+
+// read returns the targets in a list.
+func (f *finder) read(ctx context.Context, list string) (found []target, bad []error) {
+	var groups []targetGroup
+	var err error
+	switch {
+	case strings.HasPrefix(list, kube.Prefix):
+		return f.pods(ctx, list)
+	case strings.HasPrefix(list, "dns://"):
+		groups, err = lookUp(ctx, list, f.sur, f.set)
+	case strings.HasPrefix(list, "http://"), strings.HasPrefix(list, "https://"):
+		groups, err = fetchTargets(ctx, list, f.sur, f.set)
+	default:
+		groups, err = readTargets(list)
 	}
-	return found, bad, nil
+	if err != nil {
+		return f.last[list], []error{err}
+	}
+	for _, g := range groups {
+		for _, address := range g.Targets {
+			if t, err := g.target(address); err != nil {
+				bad = append(bad, err)
+			} else {
+				found = append(found, t)
+			}
+		}
+	}
+	if f.last != nil {
+		f.last[list] = found
+	}
+	return found, bad
+}
+
+// pods returns the pods that a query chooses.
+func (f *finder) pods(ctx context.Context, list string) (found []target, bad []error) {
+	query, err := kube.Parse(list)
+	if err != nil {
+		return nil, []error{err}
+	}
+	all, err := f.query(ctx, list, query)
+	if err != nil && ctx.Err() == nil {
+		err = errors.New(printable(err.Error())) // with words of the API server
+	}
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("the selector %q chooses no pod of that namespace", printable(query.Selector))
+	}
+	if err != nil {
+		bad = []error{err}
+	}
+	for _, pod := range all {
+		t := target{name: printable(pod.Name), absent: printable(pod.Absent)}
+		if pod.Absent == "" { // one that is absent has no address to be known by
+			t.at = &url.URL{Scheme: "http", Host: net.JoinHostPort(pod.Host, query.Port), Path: query.Path}
+		}
+		found = append(found, t)
+	}
+	return found, bad
+}
+
+// query asks the API server, or the watch that goes on until ctx ends, for pods. What a watch knows comes with an error if it may
+// be out of date.
+func (f *finder) query(ctx context.Context, list string, query kube.Query) ([]kube.Pod, error) {
+	if w := f.watches[list]; w != nil {
+		return w.Now()
+	}
+	pods, err := kube.New(query, f.sur.account, f.sur.clock, f.set.timeout)
+	if err != nil {
+		return nil, err
+	}
+	if f.watches == nil {
+		defer pods.Close()
+		return pods.List(ctx)
+	}
+	w := pods.Watch(ctx)
+	f.watches[list] = w
+	return w.Now()
 }
 
 func redacted(list string) string {
