@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"reflect"
 	"strings"
 	"time"
@@ -127,12 +128,12 @@ func (s *Server) listen(config *tls.Config) (net.Listener, error) {
 // Serve accepts connections on ln and serves each until Shutdown or Close; it
 // then returns ErrServerClosed. It closes ln. It parks.
 //
-// A *netpoll.Listener is served by every loop of its runtime. From any other
-// one connections are accepted one by one; one that has a *netpoll.Conn inside
-// (by NetConn, as that of crypto/tls, or in a field that is a net.Conn, as that of
-// netutil.LimitListener) is served by a new task if Serve is called in
-// a task, every other, those of package net among them, by a new goroutine. Serve
-// then also ends, with its error, when the context of its task does.
+// A *netpoll.Listener is served by every loop of its runtime. From any other one connections are
+// accepted one by one. While a runtime runs, those of a *net.TCPListener or *net.UnixListener become
+// connections of netpoll, which costs a few system calls for each. A connection that has a
+// *netpoll.Conn inside (by NetConn, as that of crypto/tls, or in a field that is a net.Conn, as that of
+// netutil.LimitListener) is served by a new task, every other one by a new goroutine, and the log says
+// so once. Serve also ends, with its error, when the context of its task does.
 //
 // Serve speaks HTTPS if TLS is set; ln may be an *Endpoint with settings of its own. Of a Server made by FromHTTP it speaks HTTP, as http.Server.Serve does.
 func (s *Server) Serve(ln net.Listener) error {
@@ -198,20 +199,80 @@ func (s *Server) take(nc *netpoll.Conn, on entry) {
 	s.begin(c, verdict)
 }
 
-// acceptForeign is acceptLoop for a listener that may know nothing of tasks.
+// acceptForeign serves a listener that is not of netpoll.
 func (s *Server) acceptForeign(ln net.Listener, on entry) (err error) {
-	if task.Current() == nil {
-		return s.acceptLoop(ln, on)
-	}
 	ctx := task.Context()
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	rt := engine.CurrentRuntime()
 	switch ln.(type) {
-	case *net.TCPListener, *net.UnixListener: // they block for certain
-		task.Offload(func() { err = s.acceptLoop(ln, on) })
-	default:
-		err = s.acceptLoop(ln, on)
+	case *net.TCPListener, *net.UnixListener:
+		if rt == nil {
+			break
+		}
+		adopting := make(chan struct{}, maxAdopting)
+		done := func() { <-adopting }
+		accepts := func() {
+			err = s.acceptLoop(ln, func(nc net.Conn) {
+				adopting <- struct{}{}
+				rt.Spawn(engine.Options{Context: context.Background(), Dropped: func() { nc.Close(); done() }}, func() {
+					defer done()
+					s.adopt(nc, on)
+				})
+			})
+		}
+		if task.Current() != nil {
+			task.Offload(accepts) // Accept blocks
+		} else {
+			accepts()
+		}
+		return cmp.Or(ctx.Err(), err)
 	}
+	err = s.acceptLoop(ln, func(nc net.Conn) { s.takeForeign(nc, on) })
 	return cmp.Or(ctx.Err(), err)
+}
+
+// maxAdopting is how many connections that package net has accepted may wait for a loop to adopt them; the others wait
+// to be accepted.
+const maxAdopting = 128
+
+// adopt serves the socket of nc, a connection of package net, as one of netpoll of the caller's loop.
+func (s *Server) adopt(nc net.Conn, on entry) {
+	f, err := nc.(interface{ File() (*os.File, error) }).File()
+	nc.Close()
+	var own net.Conn
+	if err == nil {
+		own, err = netpoll.FileConn(f)
+		f.Close()
+	}
+	if err != nil {
+		s.errorLog().Error("knot: a connection can't be served", "client", nc.RemoteAddr().String(), "error", err)
+		return
+	}
+	s.take(own.(*netpoll.Conn), on)
+}
+
+// takeForeign serves nc in a task if it parks, and else on a goroutine.
+func (s *Server) takeForeign(nc net.Conn, on entry) {
+	c := s.newConn(nc, on)
+	verdict := s.admit(c) // which may wait: clients that have not been accepted then wait, too
+	if parks(reflect.ValueOf(nc)) {
+		tasks.Spawn(func() { s.begin(c, verdict) })
+		return
+	}
+	s.warnOfGoroutines(nc)
+	go s.begin(c, verdict)
+}
+
+// warnOfGoroutines logs for the first connection that is served without what a runtime does for it.
+func (s *Server) warnOfGoroutines(nc net.Conn) {
+	if s.onGoroutines.Swap(true) {
+		return
+	}
+	remedy := "call Serve in capriccio.Run"
+	if task.Current() != nil {
+		remedy = "give Serve a listener of netpoll or net, and TLS by ServeTLS"
+	}
+	s.errorLog().Warn("knot: connections are served by goroutines, and nothing protects the server from overload", "connection", fmt.Sprintf("%T", nc), "remedy", remedy)
 }
 
 var (
@@ -254,7 +315,8 @@ func accept(ln net.Listener) acceptance {
 	return acceptance{nc, err}
 }
 
-func (s *Server) acceptLoop(ln net.Listener, on entry) error {
+// acceptLoop gives take what ln accepts.
+func (s *Server) acceptLoop(ln net.Listener, take func(nc net.Conn)) error {
 	const longest = time.Second
 	pause := time.Duration(0)
 	for {
@@ -264,13 +326,7 @@ func (s *Server) acceptLoop(ln net.Listener, on entry) error {
 		case err == nil:
 			pause = 0
 			s.accepted.Add(1)
-			c := s.newConn(nc, on)
-			verdict := s.admit(c) // which may wait: clients that have not been accepted then wait, too
-			if parks(reflect.ValueOf(nc)) {
-				tasks.Spawn(func() { s.begin(c, verdict) })
-			} else {
-				go s.begin(c, verdict)
-			}
+			take(nc)
 			continue
 		case s.stopping.Load() || errors.Is(err, net.ErrClosed):
 			return err

@@ -27,8 +27,8 @@ import (
 // (http.MaxBytesReader). HTTP/2 is served to clients that begin with it (Server.H2C), so that programs with x/net's
 // h2c.NewHandler, as many of gRPC have, work, and CONNECT (Server.Connect), for forward proxies and net/rpc. For
 // connections of handlers, by an http.Transport, say, it leaves half of the descriptors that it could use, 512 at most
-// (Server.Outgoing). Outside of capriccio.Run requests are served by goroutines, and nothing protects the server
-// from overload. It returns when ln is closed or fails, and when the context of the calling task ends: it
+// (Server.Outgoing). Without a runtime, as outside of capriccio.Run, requests are served by goroutines, and nothing
+// protects the server from overload. It returns when ln is closed or fails, and when the context of the calling task ends: it
 // then stops as Server.Run does, and returns the error of the context if every request has been answered. It parks.
 func Serve(ln net.Listener, h http.Handler) error {
 	s := likeHTTP(&h)

@@ -180,6 +180,8 @@ type Server struct {
 	// stopping: answer the requests under way, and one request of every open connection; each answer is
 	// the last of its connection. atomic
 	stopping atomic.Bool
+
+	onGoroutines atomic.Bool // the log says that connections are served by goroutines; atomic
 	// handing: stopping, but a client between requests may still send one. atomic
 	handing atomic.Bool
 	// endpoints are all Endpoints that were served; conn.endpoint is an index, and 1. atomic, replaced with mu held
