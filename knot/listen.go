@@ -211,20 +211,24 @@ func (s *Server) acceptForeign(ln net.Listener, on entry) (err error) {
 		}
 		adopting := make(chan struct{}, maxAdopting)
 		done := func() { <-adopting }
-		accepts := func() {
+		over, end := context.WithCancel(context.Background())
+		go func() { // not on a loop, as Accept blocks
+			defer end()
 			err = s.acceptLoop(ln, func(nc net.Conn) {
-				adopting <- struct{}{}
+				select {
+				case adopting <- struct{}{}:
+				case <-ctx.Done():
+					nc.Close()
+					return
+				}
 				rt.Spawn(engine.Options{Context: context.Background(), Dropped: func() { nc.Close(); done() }}, func() {
 					defer done()
 					s.adopt(nc, on)
 				})
 			})
-		}
-		if task.Current() != nil {
-			task.Offload(accepts) // Accept blocks
-		} else {
-			accepts()
-		}
+		}()
+		task.Await(over)
+		<-over.Done() // ctx has ended, and ln is being closed
 		return cmp.Or(ctx.Err(), err)
 	}
 	err = s.acceptLoop(ln, func(nc net.Conn) { s.takeForeign(nc, on) })
