@@ -93,6 +93,7 @@ type conn struct {
 	inside          bool // has entered, see enter
 	refused         bool // was not let in
 	extended        bool // see extend
+	proxied         bool // waits for its header of the PROXY protocol
 	unshaken        bool // waits for its TLS handshake
 	unwanted        bool // is to be told, in place of that, that there are too many; set under srv.mu, before start
 }
@@ -106,6 +107,9 @@ func (c *conn) start() {
 		c.again = c.serveClient
 		if c.unshaken = secure != nil; c.unshaken {
 			c.again = c.shakeHands
+		}
+		if c.proxied {
+			c.again = c.takeProxyHeader
 		}
 		c.rest()
 		return
@@ -136,6 +140,9 @@ func (c *conn) rest() {
 
 // onReadable lets a task start when there is something to read, and room for a request.
 func (c *conn) onReadable() error {
+	if c.proxied {
+		return c.waiter().OnReadable(c.again)
+	}
 	if c.unshaken {
 		if at, ok := c.at(); ok {
 			return at.OnReadableAt(handshakes, c.again)
@@ -238,6 +245,9 @@ func (c *conn) finish() {
 // idleUntil is when the connection has been idle for too long.
 func (c *conn) idleUntil() int64 {
 	limit := c.srv.limits.idle
+	if head := c.srv.limits.headTime; c.proxied && head > 0 {
+		limit = head
+	}
 	if limit <= 0 {
 		return 0
 	}

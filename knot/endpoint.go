@@ -7,13 +7,20 @@ import (
 	"net"
 	"slices"
 
+	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
+	"github.com/capriccio-go/capriccio/netpoll"
 )
 
 // An Endpoint is a listener with settings of its own, for Server.Listeners and Serve: one of several addresses, of
 // which some speak TLS and others do not, or answer otherwise. Its fields must not be changed once it is served.
 type Endpoint struct {
 	net.Listener
+	// ProxyProtocol names proxies whose connections begin with a header of the PROXY protocol, version 1 or 2, which says
+	// between which addresses the client has connected; RemoteAddr and LocalAddr are these then, for everything that asks. One of
+	// theirs without it is closed, and logged. Connections of others are served as they are, and can't have one. The header
+	// has HeadTimeout to come. The Listener must be a *netpoll.Listener. The zero value names none.
+	ProxyProtocol Trust
 	// TLS has the server speak TLS on its connections, as Server.TLS does elsewhere; nil: they speak HTTP.
 	TLS *tls.Config
 	// Handler answers the requests; nil: that of the server.
@@ -26,9 +33,12 @@ type Endpoint struct {
 type entry struct {
 	config   *tls.Config // nil: they speak HTTP
 	endpoint uint16
+	proxies  *clientaddr.Peers // Endpoint.ProxyProtocol; nil: none
 }
 
 var errManyEndpoints = errors.New("knot: too many endpoints were served; want at most 65535 in the life of a server")
+
+var errForeignProxied = errors.New("knot: an Endpoint with ProxyProtocol needs a *netpoll.Listener")
 
 // bare is ln, or what is inside if it is an Endpoint.
 func bare(ln net.Listener) net.Listener {
@@ -49,6 +59,13 @@ func (s *Server) entryOf(ln net.Listener, config *tls.Config) (entry, error) {
 			return entry{}, err
 		}
 	}
+	on := entry{config: s.serverTLS(e.TLS)}
+	if !e.ProxyProtocol.peers.IsZero() {
+		if _, own := e.Listener.(*netpoll.Listener); !own {
+			return entry{}, errForeignProxied
+		}
+		on.proxies = &e.ProxyProtocol.peers
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []*Endpoint
@@ -60,7 +77,8 @@ func (s *Server) entryOf(ln net.Listener, config *tls.Config) (entry, error) {
 	}
 	all = append(slices.Clip(all), e)
 	s.endpoints.Store(&all)
-	return entry{s.serverTLS(e.TLS), uint16(len(all))}, nil
+	on.endpoint = uint16(len(all))
+	return on, nil
 }
 
 // endpointOf is the Endpoint that c came to, nil if it is that of a plain listener.

@@ -45,7 +45,11 @@ func (s *Server) serveUntil(ctx context.Context, all []net.Listener, config *tls
 	// Not under the caller's context: its end must not cut off what Shutdown
 	// still waits for.
 	for _, ln := range all {
-		tasks.SpawnApart(func() { end(s.serve(ln, config)) })
+		tasks.SpawnApart(func() {
+			if err := s.serve(ln, config); s.Listeners == nil || !errors.Is(err, net.ErrClosed) {
+				end(err)
+			}
+		})
 	}
 	task.Await(until)
 	if ctx.Err() == nil && until.Err() != nil {

@@ -51,6 +51,7 @@ type Server struct {
 	Addr string
 	// Listeners, if not nil, is called by Run for what to serve in place of a listener on Addr:
 	// sockets that were opened elsewhere (netpoll.ListenOn), or several. An *Endpoint among them has settings of its own.
+	// While Run goes on, further ones can be served by Serve, and one that is closed is no longer served.
 	Listeners func() ([]net.Listener, error)
 	// Handler answers the requests. nil answers every one with 404.
 	Handler Handler
@@ -172,6 +173,7 @@ type Server struct {
 	overload   clock.Rare // too many connections
 	scarcity   clock.Rare // no descriptors for handlers
 	unshaken   clock.Rare // handshakes that have failed
+	unproxied  clock.Rare // connections of proxies without a header of the PROXY protocol
 	handshakes handshakeCounts
 	refusedAt  atomic.Int64 // clock reading when a request was refused last; atomic
 	stalls     clock.Rare   // responses that were ended to make room
@@ -332,10 +334,11 @@ func (s *Server) begin(c *conn, verdict admission) {
 
 // newConn makes a conn of nc, which has come in by e.
 func (s *Server) newConn(nc net.Conn, e entry) *conn {
+	proxied := e.proxies != nil && e.proxies.Has(nc.RemoteAddr())
 	if e.config != nil {
 		nc = tlsin.New(nc, e.config, s.ShedTLSBuffers)
 	}
-	return &conn{nc: nc, srv: s, endpoint: e.endpoint}
+	return &conn{nc: nc, srv: s, endpoint: e.endpoint, proxied: proxied}
 }
 
 // checkDrained needs mu.

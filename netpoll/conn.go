@@ -168,6 +168,11 @@ func (c *Conn) addresses() *connAddrs {
 	return a
 }
 
+// SetAddrs has LocalAddr and RemoteAddr, and errors, name these: a proxy that has made the connection has said whose it passes on.
+func (c *inner) SetAddrs(local, remote net.Addr) {
+	c.addrs.Store(&connAddrs{local: local, remote: remote})
+}
+
 // SetNoDelay switches Nagle's algorithm off (true, the default) or on (tcp(7)).
 func (c *Conn) SetNoDelay(noDelay bool) error {
 	return c.setOption(unix.IPPROTO_TCP, unix.TCP_NODELAY, boolInt(noDelay))

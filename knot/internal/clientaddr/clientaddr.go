@@ -43,6 +43,14 @@ func ParsePeers(peers ...string) (p Peers, err error) {
 // IsZero reports whether there are none.
 func (p *Peers) IsZero() bool { return !p.unix && len(p.nets) == 0 }
 
+// Has reports whether the peer with this address is one of p.
+func (p *Peers) Has(peer net.Addr) bool {
+	if addr, err := netip.ParseAddr(Host(peer)); err == nil {
+		return p.has(addr.WithZone("").Unmap())
+	}
+	return p.unix && peer != nil && peer.Network() == "unix"
+}
+
 // has reports whether the peer with this address is one of p; without an address it is one on a Unix socket.
 func (p *Peers) has(addr netip.Addr) bool {
 	if !addr.IsValid() {

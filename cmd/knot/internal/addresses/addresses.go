@@ -32,6 +32,9 @@ type Listen struct {
 	Addr  string   `toml:"addr"`
 	TLS   *bool    `toml:"tls"`
 	Sites []string `toml:"sites"`
+	// ProxyProtocol are the addresses and networks of proxies whose connections begin with a header of the PROXY protocol,
+	// and "unix:" for every peer on a Unix socket. nil: none.
+	ProxyProtocol []string `toml:"proxy-protocol"`
 }
 
 // A Point is an address that is listened on, and how its connections are served.
@@ -43,9 +46,11 @@ type Point struct {
 	Redirects bool     // no site is served, clients are sent to HTTPS
 	Optional  bool     // it is there by default, and need not be possible
 	TakesAll  bool     // it has the sockets that belong to no other Point
+	Proxies   []string // Listen.ProxyProtocol
 
 	sockets []Socket
 	opened  []*netpoll.Listener
+	copied  bool // another Point, which is served, has the same sockets
 }
 
 // A Socket listens already.
@@ -129,18 +134,27 @@ func Assign(points []*Point, sockets []Socket) (unused []Socket, err error) {
 			unused = append(unused, s)
 		}
 	}
+	passed := "it has passed none: knot must be started by a socket unit"
+	if len(names) > 0 {
+		passed = fmt.Sprintf("it has passed %s", strings.Join(names, ", "))
+	}
 	var errs []error
 	for _, p := range points {
-		if name, ok := strings.CutPrefix(p.Addr, ofSystemd); ok && len(p.sockets) == 0 {
-			passed := "it has passed none: knot must be started by a socket unit"
-			if len(names) > 0 {
-				passed = fmt.Sprintf("it has passed %s", strings.Join(names, ", "))
-			}
-			errs = append(errs, fmt.Errorf("%s: there is no socket named %q from systemd; %s", p.Key, name, passed))
-		}
+		errs = append(errs, p.lacks(passed))
 	}
 	return unused, errors.Join(errs...)
 }
+
+// lacks is an error if p has none of the sockets that systemd should have passed. passed says what it has.
+func (p *Point) lacks(passed string) error {
+	if name, ok := strings.CutPrefix(p.Addr, ofSystemd); ok && len(p.sockets) == 0 {
+		return fmt.Errorf("%s: there is no socket named %q from systemd; %s", p.Key, name, passed)
+	}
+	return nil
+}
+
+// NeedsSystemd is an error if p can't be opened because systemd passes sockets at a start alone.
+func (p *Point) NeedsSystemd() error { return p.lacks("it passes sockets when knot is started") }
 
 func ownerOf(points []*Point, s Socket) *Point {
 	for _, p := range points {
@@ -208,7 +222,7 @@ func (p *Point) Listen(log *slog.Logger) ([]*netpoll.Listener, error) {
 			p.Close()
 			return nil, fmt.Errorf("a socket that was handed over: %w", err)
 		}
-		ln.SetUnlinkOnClose(!s.Shared && p.Addr == ofUnix+ln.Addr().String())
+		ln.SetUnlinkOnClose(!p.copied && !s.Shared && p.Addr == ofUnix+ln.Addr().String())
 		p.opened = append(p.opened, ln)
 	}
 	return p.opened, nil
