@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"net"
-	"os"
 	"slices"
 	"strings"
 
@@ -14,7 +11,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
-	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
 	"github.com/capriccio-go/capriccio/knot"
@@ -63,6 +59,12 @@ func (set *settings) pointOf(i int) (p *addresses.Point, wrong mistakes) {
 		if addresses.Same(before.Addr, p.Addr) {
 			wrong.note("addr", fmt.Errorf("%s is listened on already: %s = %q", p.Addr, before.Key, before.Addr))
 		}
+	}
+	p.Proxies = l.ProxyProtocol
+	if _, err := knot.ParseTrust(l.ProxyProtocol...); err != nil {
+		wrong.note("proxy-protocol", err)
+	} else if l.ProxyProtocol != nil && len(l.ProxyProtocol) == 0 {
+		wrong.note("proxy-protocol", errors.New(`say which proxies send it, as ["10.0.0.0/8"]; their word counts for who the client is`))
 	}
 	if l.Sites != nil && len(l.Sites) == 0 {
 		wrong.note("sites", errors.New("the list is empty; without it all sites are served"))
@@ -172,18 +174,6 @@ func (set *settings) toBePassed() string {
 	return "; systemd has to pass sockets named " + strings.Join(names, ", ")
 }
 
-// samePoints reports whether the same addresses are listened on, in the same way.
-func samePoints(before, after []*addresses.Point) bool {
-	ways := func(points []*addresses.Point) []string {
-		all := make(map[string]bool)
-		for _, p := range points {
-			all[fmt.Sprint(p.Addr, p.TLS, p.Redirects)] = true
-		}
-		return slices.Sorted(maps.Keys(all))
-	}
-	return slices.Equal(ways(before), ways(after))
-}
-
 // assign gives the sockets that were handed over to the points. Sockets that no point wants are closed.
 func (set *settings) assign(sockets []addresses.Socket, log *slog.Logger) error {
 	unused, err := addresses.Assign(set.points, sockets)
@@ -205,128 +195,4 @@ func (set *settings) assign(sockets []addresses.Socket, log *slog.Logger) error 
 // reportOptional says that an address that is there by default can't be listened on.
 func reportOptional(p *addresses.Point, err error, log *slog.Logger) {
 	log.Warn("knot: clients that speak HTTP are not sent to HTTPS; -redirect-http none says that they need not be", "addr", p.Addr, "error", err)
-}
-
-// serveOn has the server listen on the points, and serve what belongs to each.
-func (set *settings) serveOn(served *running, secure *secured, log *slog.Logger) {
-	server := set.server
-	if len(set.points) == 1 { // which costs its connections nothing
-		p := set.points[0]
-		sites := served.at(p.Addr)
-		server.Handler, server.ErrorPage = sites.Handle, sites.ErrorPage
-		if p.TLS {
-			server.TLS = secure.config
-		}
-	}
-	server.Listeners = func() (all []net.Listener, err error) {
-		for _, p := range set.points {
-			listeners, err := p.Listen(log)
-			if err != nil && p.Optional {
-				reportOptional(p, err, log)
-				continue
-			}
-			if err != nil {
-				for _, other := range set.points {
-					other.Close()
-				}
-				return nil, &addressError{p.Addr, p.Key, err}
-			}
-			for _, ln := range listeners {
-				if len(set.points) == 1 {
-					all = append(all, ln)
-				} else {
-					all = append(all, set.endpoint(p, ln, served, secure))
-				}
-			}
-		}
-		return all, nil
-	}
-}
-
-// endpoint serves what belongs to p on ln.
-func (set *settings) endpoint(p *addresses.Point, ln net.Listener, served *running, secure *secured) *knot.Endpoint {
-	if p.Redirects {
-		to := redirect.ToHTTPS{From: portOf(ln), To: set.securePort(), Known: func(host []byte) bool { return set.knows(served, host) }}
-		if secure.prove != nil {
-			to.Prove = secure.prove()
-		}
-		return &knot.Endpoint{Listener: ln, Handler: to.Handle}
-	}
-	sites := served.at(p.Addr)
-	e := &knot.Endpoint{Listener: ln, Handler: sites.Handle, ErrorPage: sites.ErrorPage}
-	if p.TLS {
-		e.TLS = secure.config
-	}
-	return e
-}
-
-// securePort is the port of HTTPS: that of the first address that has one.
-func (set *settings) securePort() int {
-	for _, p := range set.points {
-		if !p.TLS {
-			continue
-		}
-		if port := addresses.Port(p.Addr); port != 0 {
-			return port
-		}
-		for _, ln := range p.Listening() {
-			if tcp, ok := ln.(*net.TCPAddr); ok {
-				return tcp.Port
-			}
-		}
-	}
-	return redirect.HTTPS
-}
-
-func portOf(ln net.Listener) int {
-	if tcp, ok := ln.Addr().(*net.TCPAddr); ok {
-		return tcp.Port
-	}
-	return redirect.HTTP
-}
-
-// knows reports whether a site is served over HTTPS under the name of that host.
-func (set *settings) knows(served *running, host []byte) bool {
-	now := served.now.Load()
-	return now != nil && slices.ContainsFunc(set.points, func(p *addresses.Point) bool {
-		hosts := now.hosts[p.Addr]
-		return p.TLS && hosts != nil && hosts.Site(host) != nil
-	})
-}
-
-// listening are the addresses that are listened on, as something to click on.
-func (set *settings) listening() (all []string) {
-	for _, p := range set.points {
-		scheme, note := "http", ""
-		switch {
-		case p.TLS:
-			scheme = "https"
-		case p.Redirects:
-			note = " (sends clients to HTTPS)"
-		}
-		for _, addr := range p.Listening() {
-			all = append(all, address(scheme, addr)+note)
-		}
-	}
-	return all
-}
-
-// sockets are those of all points, for a successor.
-func (set *settings) sockets() (files []*os.File, sockets []addresses.Socket, err error) {
-	for _, p := range set.points {
-		some, of, err := p.Files()
-		if err != nil {
-			for _, f := range files {
-				f.Close()
-			}
-			return nil, nil, err
-		}
-		files, sockets = append(files, some...), append(sockets, of...)
-	}
-	if len(set.points) == 1 && set.points[0].TakesAll {
-		for i := range sockets {
-			sockets[i].Addr = "" // the successor has no other either
-		}
-	}
-	return files, sockets, nil
 }

@@ -101,13 +101,6 @@ root = %q
 	expect(false, intranet, "b.example", 421, "421")
 	expect(false, intranet, "a.example", 200, "site a")
 	expect(false, http+"/x", "other.test", 308, "https://other.test/x")
-	// Another address is for the next start, and what is served at one that is gone is not known.
-	write(t, file, strings.Replace(text, "localhost:0", "localhost:1", 1))
-	hangUp()
-	p.stderr.await(t, "was read again")
-	p.stderr.await(t, "started anew", "keys=listen")
-	expect(false, intranet, "a.example", 421, "421")
-	expect(false, public, "a.example", 200, "site a")
 	go io.Copy(io.Discard, p.out)
 	overUnix.CloseIdleConnections()
 	overTCP.CloseIdleConnections()

@@ -155,6 +155,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		defer func() { err = errors.Join(err, log.close()) }()
 	}
 	defer caught.onHangup(log, served.reloading(set, args, errorLog, secure.reload), errorLog, cancel)()
+	defer served.stopListening()
 	state := newHealth(server.Stats)
 	admin, err := set.openAdmin(&from, &served, state, errorLog)
 	if err != nil {
@@ -170,18 +171,18 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	if err := errors.Join(set.checkDump(), set.tls.checkCache()); err != nil {
 		return err
 	}
-	set.serveOn(&served, &secure, errorLog)
 	if err := served.load(set, errorLog); err != nil {
 		return err
 	}
 	served.catchUp(set, args, errorLog)
+	set.serveOn(&served, &secure, errorLog)
 	systemd := notifier{os.Getenv("NOTIFY_SOCKET")}
 	var once sync.Once
 	listening := make(chan struct{})
 	server.Listening = func(net.Addr) {
 		once.Do(func() {
 			defer close(listening)
-			set.announce(out, admin)
+			set.announce(out, admin, served.on.Load().urls())
 			state.listening.Store(true)
 			admin.start()
 			from.serving()
@@ -189,12 +190,13 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		})
 	}
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
-	upgrade := &handover{pid: os.Getpid(), sockets: set.sockets, program: ownProgram(os.Args[0]), args: args, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
+	upgrade := &handover{pid: os.Getpid(), sockets: served.on.Load().sockets, program: ownProgram(os.Args[0]), args: args, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
 	defer upgrade.onUpgrade(caught.upgrades, listening)()
 	defer systemd.whenDone(ctx, out, set.quiet, server.Conns)()
 	err = capriccio.Run(context.Background(), func(context.Context) error {
 		return server.Run(ctx)
 	}, set.options(errorLog)...)
+	served.stopListening()
 	over()
 	if err == nil && !set.quiet {
 		if context.Cause(ctx) == knot.ErrHandedOver {
@@ -236,7 +238,7 @@ func (set *settings) options(log *slog.Logger) []capriccio.Option {
 }
 
 // announce writes what is served where. admin may be nil.
-func (set *settings) announce(stdout io.Writer, admin *adminServer) {
+func (set *settings) announce(stdout io.Writer, admin *adminServer, urls []string) {
 	root := set.config
 	if len(set.sites) == 1 {
 		root = set.sites[0].Root
@@ -244,7 +246,7 @@ func (set *settings) announce(stdout io.Writer, admin *adminServer) {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
-	fmt.Fprintf(stdout, "serving %s on %s\n", root, strings.Join(set.listening(), ", "))
+	fmt.Fprintf(stdout, "serving %s on %s\n", root, strings.Join(urls, ", "))
 	if admin != nil {
 		fmt.Fprintf(stdout, "admin pages on %s\n", address("http", admin.addr))
 	}

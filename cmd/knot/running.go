@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
@@ -18,7 +19,8 @@ import (
 
 // A running is what is served at the moment. Safe from anywhere.
 type running struct {
-	now atomic.Pointer[built] // changed with mu held
+	now atomic.Pointer[built]     // changed with mu held
+	on  atomic.Pointer[listening] // nil: not known yet
 
 	mu     sync.Mutex
 	sites  map[string]*site.Switch // by the addresses of the points, see at; guarded by mu
@@ -56,7 +58,7 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 	}
 	for addr, on := range r.sites {
 		if b.hosts[addr] == nil {
-			on.Set(new(site.Hosts)) // it is not in the configuration any more: all requests there get 421
+			on.Set(&site.Hosts{Gone: true}) // it is not in the configuration any more
 		}
 	}
 	r.mu.Unlock()
@@ -124,19 +126,26 @@ func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 		return
 	}
 	fresh, err := parseReading(args, io.Discard, regular.Read) // a FIFO would hold up every later reload
+	var addrs *relisten
+	if on := r.on.Load(); err == nil && on != nil {
+		addrs, err = on.prepare(fresh)
+	}
 	if err == nil {
-		err = r.load(fresh, log)
+		if err = r.load(fresh, log); err != nil && addrs != nil {
+			addrs.change.Undo()
+		}
 	}
 	if err != nil {
 		log.Error("knot: the configuration can't be used; what was served before still is", "error", logwriter.OneLine(err.Error()))
 		return
 	}
-	log.Info("knot: the configuration was read again", "file", set.config, "sites", len(fresh.sites))
-	changed := changedValues(set.values, fresh.values)
-	if !samePoints(set.points, fresh.points) && !slices.Contains(changed, "addr") {
-		changed = append(changed, "listen")
+	if addrs != nil {
+		addrs.apply()
+	} else if !slices.EqualFunc(set.points, fresh.points, func(a, b *addresses.Point) bool { return a.Addr == b.Addr }) {
+		log.Warn("knot: other addresses are listened on after the next SIGHUP: this one has come before the first were open")
 	}
-	if len(changed) > 0 {
+	log.Info("knot: the configuration was read again", "file", set.config, "sites", len(fresh.sites))
+	if changed := changedValues(set.values, fresh.values); len(changed) > 0 {
 		log.Warn("knot: these keys of the configuration take effect when knot is started anew", "keys", strings.Join(changed, ", "))
 	}
 }
@@ -165,8 +174,9 @@ func (r *running) reloading(set *settings, args []string, log *slog.Logger, secu
 	}
 }
 
-// ofFiles are flags about files, which sites take up when they are opened: at each reading of the configuration.
-var ofFiles = []string{"cache", "cache-file-max", "open-files", "revalidate"}
+// readAgain are flags that take effect at each reading of the configuration: those about files, which sites take up when they
+// are opened, and those about addresses.
+var readAgain = []string{"cache", "cache-file-max", "open-files", "revalidate", "addr", "redirect-http"}
 
 // changedValues are the names whose values differ, without names that the sites go by.
 func changedValues(before, after []config.Value) (names []string) {
@@ -183,6 +193,6 @@ func changedValues(before, after []config.Value) (names []string) {
 	names = append(names, slices.Collect(maps.Keys(values))...)
 	slices.Sort(names)
 	return slices.DeleteFunc(names, func(name string) bool {
-		return slices.Contains(ofOneSite, name) || slices.Contains(ofFiles, name)
+		return slices.Contains(ofOneSite, name) || slices.Contains(readAgain, name)
 	})
 }

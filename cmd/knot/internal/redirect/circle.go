@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/rule"
 )
 
 // longest is the number of redirects after which they count as endless: browsers follow 20.
@@ -21,7 +23,7 @@ func (rs *Rules) circle(i int, hosts []string) string {
 	}
 	for _, host := range from {
 		host = strings.ToLower(host)
-		for _, to := range r.samples() {
+		for _, to := range samplesOf(r) {
 			if at := rs.follow(host, to, hosts); at != "" {
 				return at
 			}
@@ -30,16 +32,16 @@ func (rs *Rules) circle(i int, hosts []string) string {
 	return ""
 }
 
-// samples are targets of the rule.
-func (r *rule) samples() (all []string) {
+// samplesOf are targets of the rule.
+func samplesOf(r *rule.Rule) (all []string) {
 	switch {
 	case r.Path != "":
-		return []string{r.target(r.Path, nil, "")}
-	case r.re == nil:
-		return []string{r.target(r.Prefix+"/x", nil, "")}
+		return []string{r.Target(r.Path, nil, "")}
+	case r.Pattern == "":
+		return []string{r.Target(r.Prefix+"/x", nil, "")}
 	}
 	for _, sample := range samples {
-		all = append(all, r.target("", slices.Repeat([]string{sample}, r.re.NumSubexp()+1), ""))
+		all = append(all, r.Target("", slices.Repeat([]string{sample}, r.Groups()+1), ""))
 	}
 	return all
 }
@@ -56,11 +58,11 @@ func (rs *Rules) follow(host, to string, hosts []string) (at string) {
 				return "" // perhaps another site
 			}
 		}
-		r, groups := rs.find(host, u.Path)
-		if r == nil {
+		i, groups := rs.Find(host, u.Path)
+		if i < 0 {
 			return ""
 		}
-		at, to = to, r.target(u.Path, groups, "")
+		at, to = to, rs.all[i].Target(u.Path, groups, "")
 	}
 	return at
 }

@@ -24,14 +24,14 @@ func FuzzTarget(f *testing.F) {
 		if strings.ContainsFunc(query, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) || path == "" || path[0] != '/' {
 			return // the server refuses such a query
 		}
-		r, groups := rs.find("any.test", path)
-		to := r.target(path, groups, query)
+		i, groups := rs.Find("any.test", path)
+		to, host := rs.all[i].Target(path, groups, query), rs.all[i].TargetHost()
 		u, err := url.Parse(to)
 		if strings.ContainsFunc(to, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '\\' }) {
 			t.Errorf("%q has characters that a URL has not", to)
 		}
-		if err == nil && u.Host != r.host || strings.HasPrefix(to, "//") || r.host == "" && !strings.HasPrefix(to, "/") {
-			t.Errorf("%q leads to another host than %q", to, r.host)
+		if err == nil && u.Host != host || strings.HasPrefix(to, "//") || host == "" && !strings.HasPrefix(to, "/") {
+			t.Errorf("%q leads to another host than %q", to, host)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/rule"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -23,6 +24,7 @@ func TestTargets(t *testing.T) {
 		{Prefix: "/shop", To: "https://shop.test:8443"},
 		{Pattern: `^/item/(\d+)-(?P<name>.*)$`, To: "/p/$1x/${name}?n=$2&v=$$"},
 		{Pattern: `(?s)^/go(.*)$`, To: "/$1"},
+		{Pattern: `^/from(/.*)$`, To: "/to$1"},
 		{Path: "/late", To: "/pattern-goes-first-only-if-before"},
 		{Pattern: "^/late$", To: "/second"},
 		{Host: "www.site.test", To: "https://site.test"},
@@ -45,6 +47,7 @@ func TestTargets(t *testing.T) {
 		{"site.test", "/shop", "", "https://shop.test:8443/"},
 		{"site.test", "/item/12-a/b&c", "q", "/p/12x/a/b&c?n=a%2Fb%26c&v=$&q"},
 		{"site.test", "/go/evil.test", "", "/evil.test"},
+		{"site.test", "/from/a b", "", "/to/a%20b"},
 		{"site.test", `/go\evil.test`, "", "/%5Cevil.test"},
 		{"site.test", "/go\r\nX: y", "", "/%0D%0AX:%20y"},
 		{"site.test", "/late", "", "/pattern-goes-first-only-if-before"},
@@ -55,8 +58,8 @@ func TestTargets(t *testing.T) {
 		{"m.site.test", "/b", "", ""},
 	} {
 		got := ""
-		if r, groups := rs.find(c.host, c.path); r != nil {
-			got = r.target(c.path, groups, c.query)
+		if i, groups := rs.Find(c.host, c.path); i >= 0 {
+			got = rs.all[i].Target(c.path, groups, c.query)
 		}
 		testenv.Equal(t, got, c.want, "%s%q", c.host, c.path)
 	}
@@ -98,7 +101,7 @@ func TestFaults(t *testing.T) {
 		{"", []Config{{Pattern: `^/item/(\d+)$`, To: "/item/p$1"}}},
 		{"", []Config{{Pattern: `^/(.*)\.html$`, To: "/$1"}}},
 		{"", []Config{{Prefix: "/a", To: "/ab"}}},
-		{"a site may have 10000 redirects", make([]Config, Most+1)},
+		{"a site may have 10000 redirects", make([]Config, rule.Most+1)},
 	} {
 		_, wrong := New(c.tables, []string{"site.test", "www.site.test"})
 		got := ""
@@ -174,7 +177,7 @@ func TestToHTTPS(t *testing.T) {
 		{80, 443, "GET / HTTP/1.0", "400 "},
 		{80, 443, "GET /.well-known/acme-challenge/t HTTP/1.1\r\nHost: evil.test", "202 "},
 	} {
-		r := &ToHTTPS{From: c.from, To: c.to, Known: func(host []byte) bool {
+		r := &ToHTTPS{From: c.from, To: func() int { return c.to }, Known: func(host []byte) bool {
 			return strings.HasPrefix(string(host), "x.test") || host[0] == '['
 		}, Prove: func(x *knot.Ctx) error { return x.SendString(202, "text/plain", "proof") }}
 		testenv.Equal(t, answers(t, r.Handle, c.raw), c.want, "%q", c.raw)

@@ -2,10 +2,10 @@ package redirect
 
 import (
 	"bytes"
-	"net/url"
 	"strconv"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/rule"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -20,8 +20,8 @@ var challenges = []byte("/.well-known/acme-challenge/")
 
 // ToHTTPS sends clients that speak HTTP to the same URL of HTTPS.
 type ToHTTPS struct {
-	From int // port that is listened on
-	To   int // port of HTTPS
+	From int        // port that is listened on
+	To   func() int // port of HTTPS
 	// Known reports whether there is a site for the host. Requests for others get 421: a redirect to any host that a
 	// client names could end up in a cache.
 	Known func(host []byte) bool
@@ -43,7 +43,7 @@ func (r *ToHTTPS) Handle(x *knot.Ctx) error {
 		return knot.Status(421)
 	}
 	if target == "" || target[0] != '/' { // "*", or a URL as a proxy is asked: rebuilt of its parts
-		target = escape(strings.TrimPrefix(x.Path(), "*"))
+		target = rule.Escape(strings.TrimPrefix(x.Path(), "*"))
 		if query := x.Query(); query != "" {
 			target += "?" + query
 		}
@@ -58,13 +58,9 @@ func (r *ToHTTPS) authority(host []byte) string {
 	if end := bytes.LastIndexByte(host, ':'); end > bytes.LastIndexByte(host, ']') {
 		name, hasPort = name[:end], true
 	}
-	if r.To == HTTPS || !hasPort && r.From != HTTP {
+	to := r.To()
+	if to == HTTPS || !hasPort && r.From != HTTP {
 		return name
 	}
-	return name + ":" + strconv.Itoa(r.To)
-}
-
-// escape is a decoded path as a URL has it. It begins with one slash: with two it would be the name of a host.
-func escape(path string) string {
-	return (&url.URL{Path: "/" + strings.TrimLeft(path, "/")}).EscapedPath()
+	return name + ":" + strconv.Itoa(to)
 }

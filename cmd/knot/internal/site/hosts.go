@@ -20,6 +20,8 @@ type Hosts struct {
 	exact    map[string]*Site
 	wild     map[string]*Site // by what follows the star: ".example.org"
 	fallback *Site            // of hosts that no site has; nil: they get 421
+	// Gone: the address is not listened on any more. Clients that are there get 421, and have to come anew.
+	Gone bool
 
 	users    atomic.Int64 // requests that a Switch has given to it; atomic
 	retired  atomic.Bool  // a Switch has others now; atomic
@@ -117,6 +119,9 @@ func BareHost(host []byte) []byte {
 func (h *Hosts) Handle(x *knot.Ctx) error {
 	s := h.Site(x.HostBytes())
 	if s == nil {
+		if h.Gone {
+			x.CloseAfter()
+		}
 		return knot.Status(421)
 	}
 	return s.Handle(x)
