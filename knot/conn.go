@@ -64,6 +64,15 @@ const (
 	turnGone                  // a handler has the connection, and the server forgot it
 )
 
+// opening is what a connection waits for before its first request.
+type opening uint8
+
+const (
+	opensByRequest   opening = iota // nothing
+	opensByHandshake                // of TLS
+	opensByProxy                    // a header of the PROXY protocol, and then perhaps that
+)
+
 // conn is what a connection holds for life, all that it holds while idle. Its
 // buffers are in the Ctx that a turn borrows. Fields without a word are
 // loop-private: only the connection's one task at a time touches them.
@@ -93,8 +102,7 @@ type conn struct {
 	inside          bool // has entered, see enter
 	refused         bool // was not let in
 	extended        bool // see extend
-	proxied         bool // waits for its header of the PROXY protocol
-	unshaken        bool // waits for its TLS handshake
+	opens           opening
 	unwanted        bool // is to be told, in place of that, that there are too many; set under srv.mu, before start
 }
 
@@ -105,11 +113,11 @@ func (c *conn) start() {
 	secure := tlsin.Of(c.nc)
 	if c.waiter() != nil {
 		c.again = c.serveClient
-		if c.unshaken = secure != nil; c.unshaken {
-			c.again = c.shakeHands
-		}
-		if c.proxied {
+		switch {
+		case c.opens == opensByProxy:
 			c.again = c.takeProxyHeader
+		case secure != nil:
+			c.opens, c.again = opensByHandshake, c.shakeHands
 		}
 		c.rest()
 		return
@@ -140,11 +148,8 @@ func (c *conn) rest() {
 
 // onReadable lets a task start when there is something to read, and room for a request.
 func (c *conn) onReadable() error {
-	if c.proxied {
-		return c.waiter().OnReadable(c.again)
-	}
-	if c.unshaken {
-		if at, ok := c.at(); ok {
+	if c.opens != opensByRequest {
+		if at, ok := c.at(); ok && c.opens == opensByHandshake {
 			return at.OnReadableAt(handshakes, c.again)
 		}
 		return c.waiter().OnReadable(c.again)
@@ -245,7 +250,7 @@ func (c *conn) finish() {
 // idleUntil is when the connection has been idle for too long.
 func (c *conn) idleUntil() int64 {
 	limit := c.srv.limits.idle
-	if head := c.srv.limits.headTime; c.proxied && head > 0 {
+	if head := c.srv.limits.headTime; c.opens == opensByProxy && head > 0 {
 		limit = head
 	}
 	if limit <= 0 {

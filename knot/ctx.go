@@ -55,10 +55,12 @@ type Ctx struct {
 	pathText string            // path as a string, kept for the next equal path
 	user     string            // name of the client, for the access log
 	client   clientaddr.Client // where the request is from
-	began    time.Duration     // since clock.base: when the request was complete, if log or statistics need it; else 0
-	answers  counters.Batch
-	body     body
-	resp     response
+	// rewritten is what Rewrite was given last; nil: nothing
+	rewritten *rewritten
+	began     time.Duration // since clock.base: when the request was complete, if log or statistics need it; else 0
+	answers   counters.Batch
+	body      body
+	resp      response
 
 	reads    uint8
 	closing  bool  // the connection ends with the current response
@@ -118,10 +120,15 @@ func (x *Ctx) Path() string {
 func (x *Ctx) PathBytes() []byte { return x.path }
 
 // Query is the query of the request target as it came, without its question
-// mark.
-func (x *Ctx) Query() string { return string(x.head.Query.Of(x.headBytes())) }
+// mark, or that of Rewrite.
+func (x *Ctx) Query() string {
+	if x.rewritten != nil {
+		return x.rewritten.query
+	}
+	return string(x.head.Query.Of(x.headBytes()))
+}
 
-// Target is the request target as it came.
+// Target is the request target as it came. Rewrite does not change it.
 func (x *Ctx) Target() string { return string(x.head.Target.Of(x.headBytes())) }
 
 // Host is the authority that the request is for; it may be empty.
@@ -244,7 +251,7 @@ func (x *Ctx) recycle() {
 	x.body = body{}
 	x.resp.forget()
 	x.path, x.closing, x.torn, x.gone, x.finished, x.duplex = nil, false, false, false, false, false
-	x.pace, x.user, x.began, x.client = pace.Pace{}, "", 0, clientaddr.Client{}
+	x.pace, x.user, x.began, x.client, x.rewritten = pace.Pace{}, "", 0, clientaddr.Client{}, nil
 	x.slowOut.Reset()
 	x.slowIn.Reset()
 	x.out = x.out[:0]

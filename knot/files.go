@@ -186,6 +186,27 @@ func (f *Files) HandleAs(x *Ctx, path string) error {
 	return f.Handle(x)
 }
 
+// Find is the path of the file that Handle sends for a path: that path, or, if it ends with a slash, the one of the index of
+// the folder. It is empty if there is none that may be served; isDir reports whether the path is that of a folder, without its
+// slash. The path must be clean, as for HandleAs. It may park.
+func (f *Files) Find(x *Ctx, path string) (file string, isDir bool, err error) {
+	if path == "" || path[0] != '/' || strings.IndexByte(path, 0) >= 0 {
+		return "", false, nil
+	}
+	q := x.asking()
+	q.Path = h1.Bytes(path)
+	file, err = f.store.Name(q)
+	switch status := store.StatusOf(err); {
+	case err == nil:
+		return file, false, nil
+	case err == store.ErrDirectory:
+		return "", true, nil
+	case status == 404, status == 403:
+		return "", false, nil
+	}
+	return "", false, openStatus(err)
+}
+
 func openStatus(err error) error {
 	switch status := store.StatusOf(err); status {
 	case 0:
@@ -202,7 +223,7 @@ func openStatus(err error) error {
 // can't name another host.
 func (x *Ctx) redirectToSlash() error {
 	location := append(h1.AppendEscaped(nil, x.path), '/')
-	if query := x.head.Query.Of(x.headBytes()); len(query) > 0 {
+	if query := x.Query(); query != "" {
 		location = append(append(location, '?'), query...)
 	}
 	return x.Redirect(301, string(location))

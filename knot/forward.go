@@ -21,8 +21,13 @@ import (
 // ErrNoHijack is what Hijack returns for a request that has no connection of its own.
 var ErrNoHijack = errors.New("knot: a request of HTTP/2 has no connection to take over")
 
-// RawPath is the path of the request target as it came, escapes and all; a view. "*" for OPTIONS *.
-func (x *Ctx) RawPath() []byte { return x.head.Path.Of(x.headBytes()) }
+// RawPath is the path of the request target as it came, or that of Rewrite, escapes and all; a view. "*" for OPTIONS *.
+func (x *Ctx) RawPath() []byte {
+	if x.rewritten != nil {
+		return x.rewritten.path
+	}
+	return x.head.Path.Of(x.headBytes())
+}
 
 // ReadyBody returns the body if its length is known, all of it has come with the head, and no trailer is to come: a view that
 // is good until the next call that may park. The body counts as read then. ok is true too if there is none.

@@ -17,6 +17,9 @@ import (
 func (e *exchange) request() error {
 	x, r := e.x, &e.r
 	of := nethttp.Source{Head: &x.head, Text: x.headBytes(), Framed: x.c.stream != nil, Trails: x.body.trails}
+	if x.rewritten != nil {
+		of.Target = x.rewritten.target
+	}
 	if !of.Fill(r, &e.ctx, &e.url) {
 		return Status(http.StatusBadRequest)
 	}

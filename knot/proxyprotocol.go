@@ -17,9 +17,9 @@ func (c *conn) takeProxyHeader() {
 		c.finish()
 		return
 	}
-	raw, next := c.nc, c.serveClient
+	raw, opens, next := c.nc, opensByRequest, c.serveClient
 	if secure := tlsin.Of(c.nc); secure != nil {
-		raw, next = secure.NetConn(), c.shakeHands
+		raw, opens, next = secure.NetConn(), opensByHandshake, c.shakeHands
 	}
 	h, err := proxyheader.Read(raw)
 	if err != nil {
@@ -30,7 +30,7 @@ func (c *conn) takeProxyHeader() {
 	if h.Source.IsValid() {
 		setAddrs(raw, h)
 	}
-	c.proxied, c.again = false, next
+	c.opens, c.again = opens, next
 	c.since.Store(c.srv.clock.Now())
 	c.clearRead()
 	c.rest()

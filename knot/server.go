@@ -334,11 +334,14 @@ func (s *Server) begin(c *conn, verdict admission) {
 
 // newConn makes a conn of nc, which has come in by e.
 func (s *Server) newConn(nc net.Conn, e entry) *conn {
-	proxied := e.proxies != nil && e.proxies.Has(nc.RemoteAddr())
+	opens := opensByRequest
+	if e.proxies != nil && e.proxies.Has(nc.RemoteAddr()) {
+		opens = opensByProxy
+	}
 	if e.config != nil {
 		nc = tlsin.New(nc, e.config, s.ShedTLSBuffers)
 	}
-	return &conn{nc: nc, srv: s, endpoint: e.endpoint, proxied: proxied}
+	return &conn{nc: nc, srv: s, endpoint: e.endpoint, opens: opens}
 }
 
 // checkDrained needs mu.

@@ -177,7 +177,7 @@ func (x *Ctx) serveRequest() {
 	x.resp.kept = x.resp.kept[:0]
 	x.resp.begin()
 	x.beginBody()
-	x.pace, x.user, x.client = pace.Pace{}, "", clientaddr.Client{}
+	x.pace, x.user, x.client, x.rewritten = pace.Pace{}, "", clientaddr.Client{}, nil
 	x.slowOut.Reset()
 	x.slowIn.Reset()
 	x.c.answering.Store(false)

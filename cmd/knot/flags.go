@@ -69,7 +69,7 @@ For example:
 A configuration file has the names of these flags, and a table for each site, with its
 hosts, headers, error pages, passwords, limits, and servers that requests are passed on to
 (HTTP, WebSocket, FastCGI), and one for each address if there are several. Flags override it.
-docs/knot-config.md describes it. On SIGHUP it is read again, for the sites.
+docs/knot-config.md describes it. On SIGHUP it is read again, for sites and addresses.
 
 A folder is shown by its index.html, or with -listing by what is in it. Names that begin
 with a dot are never served (.well-known is), nor is anything outside FOLDER:

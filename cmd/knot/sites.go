@@ -14,7 +14,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
-	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/compress"
@@ -87,6 +86,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	if len(c.Redirects) > 0 {
 		s.Steps = append(s.Steps, redirects(c, &wrong).Handle)
 	}
+	b.addRewrites(s, c, &wrong)
 	s.Headers = headerRules(c.Headers, &wrong)
 	if realms := realms(c.Passwords, &wrong); len(realms) > 0 {
 		s.Guards = append(s.Guards, realms)
@@ -97,7 +97,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	}
 	note("hosts", set.addTo(b.hosts, s, c, hosts))
 	b.addProxies(s, c.Proxies, log, &wrong)
-	needsRoot := len(c.ErrorPages) > 0 || len(c.Index) > 0 || c.Listing || c.Fallback != "" || c.MaxRanges != 0
+	needsRoot := len(c.ErrorPages) > 0 || len(c.Index) > 0 || c.Listing || c.Fallback != "" || c.Try != nil || c.MaxRanges != 0
 	if c.Root == "" && len(c.Proxies)+len(c.Redirects) > 0 && !needsRoot { // no files
 		if slices.ContainsFunc(c.Headers, func(h config.Header) bool { return !h.Always }) {
 			note("header", errors.New("there is no root, and no file that a header could be added to; want always = true"))
@@ -191,12 +191,6 @@ func size(text string) (int64, error) {
 	var s byteSize
 	err := s.Set(text)
 	return int64(s), err
-}
-
-func redirects(c *config.Site, wrong *mistakes) *redirect.Rules {
-	rules, faults := redirect.New(c.Redirects, c.Hosts)
-	wrong.tables("redirect", faults)
-	return rules
 }
 
 func headerRules(given []config.Header, wrong *mistakes) (rules []site.HeaderRule) {

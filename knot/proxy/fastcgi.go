@@ -134,6 +134,26 @@ func (f *fastCGI) request(e *exchange, body []byte, ready bool) {
 	}
 }
 
+// askedURI is path and query of a target, whatever the request was rewritten to. A path with segments of dots is clean, see path.
+func askedURI(target string) string {
+	if scheme := strings.Index(target, "://"); scheme > 0 && target[0] != '/' { // it has the host in front
+		target = target[scheme+len("://"):]
+		target = target[min(len(target), strings.IndexAny(target+"/", "/?")):]
+		if target == "" || target[0] == '?' {
+			target = "/" + target
+		}
+	}
+	path, query, has := strings.Cut(target, "?")
+	if hasDots([]byte(path)) {
+		clean, _, _ := h1.CleanPath([]byte(path), nil)
+		path = string(h1.AppendEscaped(nil, clean))
+	}
+	if has && query != "" {
+		path += "?" + query
+	}
+	return path
+}
+
 // script splits a path into the name of a script and what follows it. Other paths are for the index: that of the folder, if it
 // has one, else that of the root. It may park.
 func (f *fastCGI) script(path string) (name, info string) {
@@ -149,7 +169,7 @@ func (f *fastCGI) script(path string) (name, info string) {
 	if path == "/" || strings.HasSuffix(path, "/") && !f.isMissing(path+f.Index) {
 		return path + f.Index, ""
 	}
-	return "/" + f.Index, path
+	return "/" + f.Index, "" // which finds the path in REQUEST_URI
 }
 
 // isMissing reports whether there is no script of that name for certain. A root that is not on this machine, or is an empty
@@ -204,12 +224,8 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	add("SERVER_SOFTWARE", "knot")
 	add("SERVER_PROTOCOL", "HTTP/"+protocol(x))
 	add("REQUEST_METHOD", e.method)
-	uri, query := string(e.path()), x.Query() // with Strip: programs compare it with SCRIPT_NAME themselves
-	if query != "" {
-		uri += "?" + query
-	}
-	add("REQUEST_URI", uri)
-	add("QUERY_STRING", query)
+	add("REQUEST_URI", askedURI(x.Target())) // with Strip: programs compare it with SCRIPT_NAME themselves
+	add("QUERY_STRING", x.Query())
 	add("DOCUMENT_ROOT", f.Root)
 	add("DOCUMENT_URI", e.scriptPath)
 	add("SCRIPT_NAME", e.script)

@@ -9,11 +9,9 @@ import (
 	"net/http"
 	"net/http/fcgi"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -129,7 +127,7 @@ func TestFastCGIIndex(t *testing.T) {
 	})
 	const index = "/index.php"
 	for dir, want := range map[string]map[string]string{
-		root:           {"/": index, "/admin/": "/admin" + index, "/2026/11/a-post/": index + "/2026/11/a-post/", "/empty/": index + "/empty/", "/file/": index + "/file/"},
+		root:           {"/": index, "/admin/": "/admin" + index, "/2026/11/a-post/": index, "/empty/": index, "/file/": index, "/index.php/x/": index + "/x/"},
 		root + "/none": {"/": index, "/admin/": "/admin" + index}, // it is not seen from here
 	} {
 		f := serve(t, Config{Backends: []string{backend}, FastCGI: &FastCGI{Root: dir}}, 1)
@@ -213,49 +211,9 @@ func TestFastCGIRecords(t *testing.T) {
 	}
 }
 
-// phpFPM starts a php-fpm with two processes and returns its socket.
-func phpFPM(t *testing.T) string {
-	program, err := exec.LookPath("php-fpm")
-	if found, _ := filepath.Glob("/usr/sbin/php-fpm*"); err != nil && len(found) > 0 {
-		program, err = found[0], nil
-	}
-	if err != nil {
-		t.Skip("there is no php-fpm on this machine:", err)
-	}
-	dir := t.TempDir()
-	socket, config := dir+"/php.sock", dir+"/fpm.conf"
-	testenv.Must(t, os.WriteFile(config, fmt.Appendf(nil, "[global]\nerror_log = /dev/null\n[www]\nlisten = %s\nuser = %d\npm = static\npm.max_children = 2\n", socket, os.Getuid()), 0o644))
-	cmd := exec.Command(program, "-n", "-F", "-R", "-y", config)
-	var said testenv.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	testenv.Must(t, cmd.Start())
-	ended := make(chan bool)
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		<-ended
-	})
-	testenv.Until(t, "php-fpm", func() bool {
-		select {
-		case <-ended:
-			t.Fatalf("php-fpm has ended: %s", said.String())
-		default:
-		}
-		c, err := net.Dial("unix", socket)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
-	return "unix:" + socket
-}
-
 // TestPHP: what PHP makes of requests.
 func TestPHP(t *testing.T) {
-	backend := phpFPM(t)
+	backend := testenv.PHP(t)
 	root := t.TempDir()
 	testenv.Must(t, os.MkdirAll(root+"/up", 0o755))
 	for name, text := range map[string]string{
@@ -278,8 +236,9 @@ func TestPHP(t *testing.T) {
 		want                       string
 	}{
 		{"GET", "/", "", `Cookie: a=x, y`, false, "200 GET - x, y [::1] 0"},
-		{"GET", "/any/thing", "", "", false, "200 GET /any/thing - [::1] 0"},
+		{"GET", "/any/thing", "", "", false, "200 GET - - [::1] 0"},
 		{"GET", "/index.php/info", "", "", false, "200 GET /info - [::1] 0"},
+		{"GET", "/index.php/a%20b%2Fc/%C3%A9", "", "", false, "200 GET /a b/c/é - [::1] 0"},
 		{"POST", "/", large, "", false, "200 POST - - [::1] 300000"},
 		{"POST", "/", large, "", true, "200 POST - - [::1] 300000"},
 		{"POST", "/form.php", "x=1", form, true, "201 1 3"},

@@ -143,7 +143,7 @@ func TestMetaVariables(t *testing.T) {
 		{"POST /a.php HTTP/1.1\r\nHost: h\r\n", "", "CONTENT_LENGTH=0 -CONTENT_TYPE"},
 		{"PUT /a.php HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n", "CONTENT_LENGTH=3 -HTTP_TRANSFER_ENCODING"},
 		{"GET /b.phps/c.php HTTP/1.1\r\nHost: h\r\n", "", "SCRIPT_FILENAME=/nowhere/b.phps/c.php -PATH_INFO"},
-		{"GET /other HTTP/1.1\r\nHost: h\r\n", "", "SCRIPT_NAME=/index.php PATH_INFO=/other DOCUMENT_URI=/other REQUEST_URI=/other"},
+		{"GET /other HTTP/1.1\r\nHost: h\r\n", "", "SCRIPT_NAME=/index.php -PATH_INFO DOCUMENT_URI=/other REQUEST_URI=/other"},
 	} {
 		f.raw(strings.Replace(test.head, "\r\n", "\r\nConnection: close\r\n", 1) + "\r\n" + test.body)
 		env := <-told

@@ -16,6 +16,7 @@ type Source struct {
 	Text   []byte // what the spans of Head count from; nothing is kept of it
 	Framed bool   // it is one of HTTP/2
 	Trails bool   // a trailer may come behind a body whose length is known
+	Target string // that the URL is made of; "": as it came
 }
 
 // Fill makes r of a request, with everything but RemoteAddr, TLS and a Body. simple is for the URL of most requests. It reports
@@ -29,7 +30,11 @@ func (s Source) Fill(r *http.Request, ctx context.Context, simple *url.URL) bool
 		r.Method = text[h.Start : h.Target.From-1]
 	}
 	r.RequestURI, r.Host = part(text, h.Target), part(text, h.Host)
-	if r.URL = parseTarget(r.Method, r.RequestURI, simple); r.URL == nil {
+	target := r.RequestURI
+	if s.Target != "" {
+		target = s.Target
+	}
+	if r.URL = parseTarget(r.Method, target, simple); r.URL == nil {
 		return false
 	}
 	r.ProtoMajor, r.ProtoMinor, r.Proto = 1, int(h.Minor), h.ProtoText(s.Framed)

@@ -106,6 +106,18 @@ func (f *Store) Find(q *Request) (*Entry, error) {
 	return f.choose(q, now, e), nil
 }
 
+// Name returns the path below the root of the file that q asks for, as Find finds it. It may park.
+func (f *Store) Name(q *Request) (string, error) {
+	now := f.Now()
+	f.follow(q, now)
+	e, err := f.findAs(q, now, want{})
+	if err != nil {
+		return "", err
+	}
+	defer e.Release()
+	return e.name, nil
+}
+
 // findAs returns what is wanted.
 func (f *Store) findAs(q *Request, now int64, w want) (*Entry, error) {
 	c := f.Caches

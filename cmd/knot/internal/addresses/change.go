@@ -21,12 +21,16 @@ func Plan(before, after []*Point) (c Change, err error) {
 	left := slices.Clone(before)
 	for _, p := range after {
 		i := slices.IndexFunc(left, func(old *Point) bool { return p.continues(old) })
-		if i < 0 || len(left[i].opened) == 0 {
+		if i < 0 {
 			c.Added = append(c.Added, p)
 			continue
 		}
 		old := left[i]
 		left = slices.Delete(left, i, i+1)
+		if len(old.opened) == 0 { // it was optional
+			c.Added = append(c.Added, p)
+			continue
+		}
 		p.Addr = old.Addr
 		if p.TLS == old.TLS && p.Redirects == old.Redirects && slices.Equal(p.Proxies, old.Proxies) {
 			p.sockets, p.opened = old.sockets, old.opened
@@ -38,7 +42,7 @@ func Plan(before, after []*Point) (c Change, err error) {
 			return Change{}, fmt.Errorf("%s: %w", p.Key, err)
 		}
 	}
-	c.Gone = left
+	c.Gone = slices.DeleteFunc(left, func(p *Point) bool { return len(p.opened) == 0 })
 	return c, nil
 }
 
@@ -57,23 +61,15 @@ func (p *Point) copySockets(old *Point) error {
 	}
 	p.copied = true
 	for i, f := range files {
-		raw, err := f.SyscallConn()
-		if err == nil {
-			controlErr := raw.Control(func(fd uintptr) { sockets[i].FD, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
-			if err == nil {
-				err = controlErr
-			}
-		}
+		sockets[i].FD, err = duplicate(f)
 		f.Close()
-		if err == nil {
-			p.sockets = append(p.sockets, sockets[i])
-		}
-		if err != nil && old.opened != nil {
+		if err != nil {
 			for _, rest := range files[i+1:] {
 				rest.Close()
 			}
 			return err
 		}
+		p.sockets = append(p.sockets, sockets[i])
 	}
 	return nil
 }

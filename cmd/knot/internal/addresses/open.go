@@ -45,13 +45,17 @@ func openSocket(addr string) (int, error) {
 		return -1, err
 	}
 	defer file.Close()
-	duplicate := -1
-	raw, err := file.SyscallConn() // File.Fd would make it blocking
+	return duplicate(file)
+}
+
+// duplicate is another descriptor of the socket in file, which it leaves as it is: File.Fd would make it blocking.
+func duplicate(file *os.File) (fd int, err error) {
+	raw, err := file.SyscallConn()
 	if err != nil {
 		return -1, err
 	}
-	controlErr := raw.Control(func(fd uintptr) { duplicate, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
-	return duplicate, errors.Join(err, controlErr)
+	controlErr := raw.Control(func(from uintptr) { fd, err = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, errors.Join(err, controlErr)
 }
 
 // RemoveStale removes the file of a Unix socket that no process listens on any more, which one that

@@ -20,6 +20,7 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/rewrite"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
 
@@ -47,6 +48,7 @@ type Site struct {
 	Listing           bool              `toml:"listing"`
 	ListingMax        int               `toml:"listing-max"`
 	Fallback          string            `toml:"fallback"`
+	Try               []string          `toml:"try"`
 	Compress          *bool             `toml:"compress"`
 	MaxRanges         int               `toml:"max-ranges"`
 	Rate              string            `toml:"rate"`
@@ -56,6 +58,7 @@ type Site struct {
 	MaxClients        int               `toml:"max-clients"`
 	ErrorPages        map[string]string `toml:"error-pages"`
 	Redirects         []redirect.Config `toml:"redirect"`
+	Rewrites          []rewrite.Config  `toml:"rewrite"`
 	Limits            []limit.Config    `toml:"limit"`
 	Headers           []Header          `toml:"header"`
 	Passwords         []Password        `toml:"password"`

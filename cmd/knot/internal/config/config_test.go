@@ -148,11 +148,11 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 			t.Errorf("knot-addresses.md: %q is not documented", name)
 		}
 	}
-	tables := map[string]bool{"limit": true, "redirect": true, "header": true, "password": true, "proxy": true} // have sections of their own
+	tables := map[string]bool{"limit": true, "redirect": true, "rewrite": true, "header": true, "password": true, "proxy": true} // have sections of their own
 	site := reflect.TypeFor[Site]()
 	for _, section := range []struct{ page, heading, table string }{
 		{"knot-config.md", "## [[site]]", ""}, {"knot-config.md", "## [[site.header]]", "header"}, {"knot-addresses.md", "## [[site.redirect]]", "redirect"},
-		{"knot-limits.md", "## [[site.limit]]", "limit"},
+		{"knot-limits.md", "## [[site.limit]]", "limit"}, {"knot-rewrites.md", "## [[site.rewrite]]", "rewrite"},
 		{"knot-config.md", "## [[site.password]]", "password"}, {"knot-proxy.md", "## Keys", "proxy"},
 	} {
 		var path []string

@@ -179,9 +179,6 @@ func (r *Rule) parts(text string) (all []part, err error) {
 	return all, nil
 }
 
-// TargetHost is the host of the target, "" if it is on the site.
-func (r *Rule) TargetHost() string { return r.host }
-
 // Groups is how many groups its pattern has.
 func (r *Rule) Groups() int { return r.re.NumSubexp() }
 

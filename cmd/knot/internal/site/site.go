@@ -14,6 +14,11 @@ type Site struct {
 	Files *knot.Files
 	// Steps are asked in order, before Guards, until one has answered.
 	Steps []Step
+	// Rewrite is what a request that has passed the Guards is served as in place of its path and query; "": as that. The Guards
+	// for the new path have to let it pass too. nil: nothing is rewritten.
+	Rewrite func(x *knot.Ctx) (target string, err error)
+	// Try is which path a request is served as that no Route is for, Missing ones aside; nil: its own.
+	Try *Try
 	// Routes go before files; the first one that matches counts.
 	Routes []Route
 	// Headers are added to responses.
@@ -81,11 +86,28 @@ func (s *Site) serve(x *knot.Ctx) error {
 	if err := s.guard(x); err != nil {
 		return refuse(x, err)
 	}
+	if s.Rewrite != nil {
+		to, err := s.Rewrite(x)
+		if err == nil && to != "" {
+			err = s.rewrite(x, to)
+		}
+		if err != nil {
+			return refuse(x, err)
+		}
+	}
 	if s.Rate > 0 {
 		x.SetRate(s.Rate, s.RateAfter)
 	}
 	if routed, err := s.route(x, false); routed {
 		return err
+	}
+	if s.Try != nil {
+		if err := s.try(x); err != nil {
+			return refuse(x, err)
+		}
+		if routed, err := s.route(x, false); routed {
+			return err
+		}
 	}
 	err := error(knot.Status(404))
 	if m := x.Method(); s.Files != nil && (m == "GET" || m == "HEAD") {

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/rewrite"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
+)
+
+func redirects(c *config.Site, wrong *mistakes) *redirect.Rules {
+	rules, faults := redirect.New(c.Redirects, c.Hosts)
+	wrong.tables("redirect", faults)
+	return rules
+}
+
+// addRewrites has a site serve other paths than those that clients ask for: by its tables, and by what files there are.
+func (b *built) addRewrites(s *site.Site, c *config.Site, wrong *mistakes) {
+	if len(c.Rewrites) > 0 {
+		rules, faults := rewrite.New(c.Rewrites)
+		wrong.tables("rewrite", faults)
+		s.Rewrite = rules.Target
+	}
+	if c.Try == nil {
+		return
+	}
+	var err error
+	s.Try, err = site.NewTry(c.Try)
+	wrong.note("try", err)
+	if c.Fallback != "" {
+		wrong.note("fallback", errors.New("there is a list try too, whose last entry is the same; want one of them"))
+	}
+}
