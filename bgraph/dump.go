@@ -322,15 +322,15 @@ func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
 	}
 	for i := range s.Spans {
 		name(&s.Spans[i].Kind, &s.Spans[i].Name)
-		for j := range s.Spans[i].Path {
-			name(&s.Spans[i].Path[j].By.Function, &s.Spans[i].Path[j].By.File)
+		for p := range s.Spans[i].parts() {
+			name(&p.By.Function, &p.By.File)
 		}
 	}
 	for i := range s.Slowest {
 		sp := &s.Slowest[i]
 		name(&sp.Kind, &sp.Name)
-		for j := range sp.Path {
-			name(&sp.Path[j].By.Function, &sp.Path[j].By.File)
+		for p := range sp.parts() {
+			name(&p.By.Function, &p.By.File)
 		}
 	}
 	for i := range s.Notes {
@@ -418,11 +418,11 @@ func (s *Snapshot) dropEmpty() {
 		s.Sources[i].Places = orNil(s.Sources[i].Places)
 	}
 	for i := range s.Spans {
-		s.Spans[i].Path = orNil(s.Spans[i].Path)
+		s.Spans[i].Path, s.Spans[i].Timeline = orNil(s.Spans[i].Path), orNil(s.Spans[i].Timeline)
 	}
 	s.Slowest = orNil(s.Slowest)
 	for i := range s.Slowest {
-		s.Slowest[i].Path = orNil(s.Slowest[i].Path)
+		s.Slowest[i].Path, s.Slowest[i].Timeline = orNil(s.Slowest[i].Path), orNil(s.Slowest[i].Timeline)
 	}
 	s.eachTimes(func(_ string, t *Times) { t.dropEmpty() })
 	if s.Sched != nil {

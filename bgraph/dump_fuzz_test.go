@@ -25,7 +25,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encoded(f, docExample()))
 	f.Add(encoded(f, new(Snapshot)))
 	f.Add(encoded(f, randomSnapshot(seeded(f, 2), 3, 4)))
-	f.Add(encoded(f, &Snapshot{Kind: KindGoroutines, Starts: []Start{{Function: "main.main", Now: 1}}, Spans: []Span{{Kind: "task", Path: []PathPart{{Node: 7, Count: 3, Depth: 1}}}}, Slowest: []Span{{Kind: "request", Begun: 9, Open: true, Path: []PathPart{{Node: 7, From: 5, By: Frame{Function: "main.f", Line: 3}}}}}, Notes: []string{"cut off"}, Sources: []Source{{Name: "pod", Skew: -1, Places: []SourcePlace{{Node: 7, Share: 0.5}}}}}))
+	f.Add(encoded(f, &Snapshot{Kind: KindGoroutines, Starts: []Start{{Function: "main.main", Now: 1}}, Spans: []Span{{Kind: "task", Path: []PathPart{{Node: 7, Count: 3, Depth: 1}}}}, Slowest: []Span{{Kind: "request", Begun: 9, Open: true, Path: []PathPart{{Node: 7, From: 5, By: Frame{Function: "main.f", Line: 3}}}, Timeline: []PathPart{{Node: 7, Wait: 4, Depth: 2}}}}, Notes: []string{"cut off"}, Sources: []Source{{Name: "pod", Skew: -1, Places: []SourcePlace{{Node: 7, Share: 0.5}}}}}))
 	f.Fuzz(func(t *testing.T, dump []byte) {
 		s, err := Decode(bytes.NewReader(dump))
 		if err != nil {

@@ -98,11 +98,13 @@ func listLimits(key string) (most, size int) {
 	case "starts":
 		return graphlimits.Starts, 208
 	case "spans":
-		return graphlimits.Spans, 200
+		return graphlimits.Spans, 232
 	case "path":
-		return graphlimits.Path, 104
+		return graphlimits.Path, 128
+	case "timeline":
+		return graphlimits.Timeline, 128
 	case "slowest":
-		return graphlimits.Slowest, 200
+		return graphlimits.Slowest, 232
 	case "notes":
 		return graphlimits.Notes, 16
 	case "sources":

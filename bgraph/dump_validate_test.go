@@ -60,6 +60,10 @@ var changes = []struct {
 	{"departures is", func(s *Snapshot) { s.Nodes[1].Departures = 1<<62 + 1 }},
 	{"skew_ns is -9.2", func(s *Snapshot) { s.Sources = []Source{{Skew: math.MinInt64}} }},
 	{"depth is 65", func(s *Snapshot) { s.Slowest = []Span{{Kind: "request", Path: []PathPart{{Depth: 65}}}} }},
+	{"timeline: 129 is too many", func(s *Snapshot) {
+		s.Slowest = []Span{{Kind: "request", Timeline: make([]PathPart, graphlimits.Timeline+1)}}
+	}},
+	{"wait is -1", func(s *Snapshot) { s.Slowest = []Span{{Kind: "request", Timeline: []PathPart{{Wait: -1}}}} }},
 	{"slowest: 101 is too many", func(s *Snapshot) { s.Slowest = make([]Span, graphlimits.Slowest+1) }},
 	{"share is 1.5", func(s *Snapshot) { s.Sources = []Source{{Places: []SourcePlace{{Share: 1.5}}}} }},
 	{"cpu_ns is -1", func(s *Snapshot) { s.Starts = []Start{{CPU: -1}} }},

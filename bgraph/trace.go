@@ -2,6 +2,7 @@ package bgraph
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
@@ -49,6 +50,11 @@ type Span struct {
 
 	Begun Nanos `json:"begun,omitempty"` // of a single one: after the begin of the trace; 0: it began before
 	Open  bool  `json:"open,omitempty"`  // of a single one: it had not ended when the trace did
+
+	// Timeline has each wait of a single one by itself, in the order of time, with what the goroutine did after it; Depth tells
+	// the goroutines apart: 0 is its own, the others ended waits, in the order in which they are met. A part at KeyOverflow
+	// stands for those that found no room.
+	Timeline []PathPart `json:"timeline,omitempty"`
 }
 
 // A PathPart is the time that tasks or requests spent at a node and on steps from there.
@@ -70,14 +76,27 @@ type PathPart struct {
 func (p *PathPart) Total() Nanos { return addNanos(p.Step, addNanos(p.Wait, p.Ready)) }
 
 func (sp *Span) check() error {
-	err := first(nameRule.check("kind", sp.Kind), nameRule.check("name", sp.Name), checkNumber("begun", sp.Begun), checkLength("path", len(sp.Path), graphlimits.Path))
-	for i := range sp.Path {
-		p := &sp.Path[i]
+	err := first(nameRule.check("kind", sp.Kind), nameRule.check("name", sp.Name), checkNumber("begun", sp.Begun), checkLength("path", len(sp.Path), graphlimits.Path),
+		checkLength("timeline", len(sp.Timeline), graphlimits.Timeline))
+	for p := range sp.parts() {
 		err = first(err, checkNumber("step", p.Step), checkNumber("wait", p.Wait), checkNumber("ready", p.Ready), checkCount("count", p.Count),
 			checkRange("depth", float64(p.Depth), 0, graphlimits.Path), checkNumber("from", p.From),
 			nameRule.check("function", p.By.Function), nameRule.check("file", p.By.File), checkLine(p.By.Line), checkLine(p.By.Offset))
 	}
 	return err
+}
+
+// parts are those of the path and of the timeline.
+func (sp *Span) parts() iter.Seq[*PathPart] {
+	return func(yield func(*PathPart) bool) {
+		for _, all := range [][]PathPart{sp.Path, sp.Timeline} {
+			for i := range all {
+				if !yield(&all[i]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // sortSlowest brings the slowest requests into order, and within the limit.
@@ -91,7 +110,7 @@ func (s *Snapshot) sortSlowest() {
 func cloneSpans(all []Span) []Span {
 	out := slices.Clone(all)
 	for i := range out {
-		out[i].Path = slices.Clone(out[i].Path)
+		out[i].Path, out[i].Timeline = slices.Clone(out[i].Path), slices.Clone(out[i].Timeline)
 	}
 	return out
 }

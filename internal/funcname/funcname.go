@@ -22,16 +22,29 @@ func OfRuntime(function string) bool {
 	return slices.ContainsFunc(Runtime, func(prefix string) bool { return strings.HasPrefix(function, prefix) })
 }
 
-// OfStandardLibrary goes by the rule that an import path whose first element has no
-// dot belongs to the standard library; "main" is the exception.
+// OfStandardLibrary goes by the first element of the import path, as modules may be called without a dot, too. What has no package, as
+// functions of C, counts as if it were.
 func OfStandardLibrary(function string) bool {
 	path, _, inFolder := strings.Cut(function, "/")
-	if !inFolder {
-		path, _, _ = strings.Cut(function, ".")
-		return path != "main" && !strings.HasSuffix(path, "_test")
+	if name, _, ok := strings.Cut(path, "."); !inFolder {
+		if !ok {
+			return true
+		}
+		path = name
 	}
-	return !strings.Contains(path, ".")
+	return standard[path]
 }
+
+// standard are the folders of GOROOT/src that have packages.
+var standard = func() map[string]bool {
+	all := map[string]bool{"": true}
+	for name := range strings.FieldsSeq(`archive arena bufio builtin bytes cmd cmp compress container context crypto database debug embed encoding errors
+		expvar flag fmt go hash html image index internal io iter log maps math mime net os path plugin reflect regexp runtime simd slices sort strconv
+		strings structs sync syscall testing text time unicode unique unsafe vendor weak`) {
+		all[name] = true
+	}
+	return all
+}()
 
 // Short is the name of a function without the folders of its package. Of a package whose
 // path ends in a major version, such as v2, the name is what stands before that. The linker writes a dot in the last

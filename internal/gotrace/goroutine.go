@@ -15,6 +15,7 @@ import (
 //	                     ▼  │
 //	       folded: preempted, in a system call, waiting for the collector
 type goroutine struct {
+	id      uint32 // the lower half of it
 	state   state
 	since   trace.Time // when the state began
 	born    trace.Time // or when the trace began

@@ -24,6 +24,7 @@ type piece struct {
 	from, to  trace.Time
 	node      *node
 	by        *place // what ended a wait; nil: the scheduler
+	who       uint32 // the lower half of the goroutine's id
 	kind      pieceKind
 }
 
@@ -74,7 +75,7 @@ func (m *model) trail(g *goroutine, kind pieceKind, to trace.Time, via uint64, b
 
 func (m *model) addTrail(g *goroutine, kind pieceKind, to trace.Time, via uint64, by *place) {
 	if !g.start.system && to > g.trailed {
-		p := piece{g.trail, via, g.trailed, to, g.at, by, kind}
+		p := piece{g.trail, via, g.trailed, to, g.at, by, g.id, kind}
 		g.trail = m.trails.add(p)
 		if g.req.state != requestNone {
 			m.own(g, p)
@@ -102,6 +103,7 @@ type way struct {
 	left  int       // pieces
 	whole bool      // waits count with what others did meanwhile, and that again by itself
 	parts pathParts // nil: they are not added up
+	line  *timeline // nil: waits are not kept one by one
 }
 
 type pathParts map[partKey]*bgraph.PathPart
@@ -160,6 +162,9 @@ func (w *way) piece(p piece, depth int, into *visits) {
 	var at *visits
 	if into != nil {
 		at = into.at(&p)
+	}
+	if w.line != nil {
+		w.line.add(&p)
 	}
 	until := p.to
 	if p.kind == pieceWait && p.via != 0 && depth+1 < deepestWay && w.follows(p.via) {
@@ -233,9 +238,12 @@ func (m *model) ended(g *goroutine, t openTask) {
 	if !m.isSlow(took) {
 		return
 	}
-	tree := newVisits(t.begun)
-	m.newWay(nil).add(g.trail, t.begun, m.now, 0, tree)
-	m.addSlow(tree.span("task", t.name, t.begun.Sub(m.first), m.now.Sub(t.begun)))
+	tree, w := newVisits(t.begun), m.newWay(nil)
+	w.line = newTimeline(t.begun)
+	w.add(g.trail, t.begun, m.now, 0, tree)
+	slow := tree.span("task", t.name, t.begun.Sub(m.first), m.now.Sub(t.begun))
+	slow.Timeline = w.line.longest()
+	m.addSlow(slow)
 }
 
 // path is that of all tasks or requests of a name, what took most time first.

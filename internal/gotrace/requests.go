@@ -238,6 +238,7 @@ func (m *model) endRequest(g *goroutine) {
 func (m *model) slowRequest(g *goroutine) bgraph.Span {
 	r := &g.req
 	w := m.newWay(nil)
+	w.line = newTimeline(r.begun)
 	tree := newVisits(r.begun)
 	for _, p := range r.own {
 		w.piece(p, 0, tree)
@@ -246,7 +247,9 @@ func (m *model) slowRequest(g *goroutine) bgraph.Span {
 	if !r.earlier {
 		begun = max(begun, 1)
 	}
-	return tree.span("request", r.name(), begun, m.now.Sub(r.begun))
+	slow := tree.span("request", r.name(), begun, m.now.Sub(r.begun))
+	slow.Timeline = w.line.longest()
+	return slow
 }
 
 // isSlow reports whether what took so long is one of the slowest so far.

@@ -109,6 +109,20 @@ func TestExactRequest(t *testing.T) {
 		t.Errorf("the visits take %d of %d", sum, took)
 	}
 
+	for i, want := range []bgraph.PathPart{
+		{Node: read.Key, Ready: 1, Step: 1},
+		{Node: mutex.Key, Count: 1, From: 2, Wait: 105, Ready: 1, Step: 1, By: unlocked},
+		{Node: bgraph.KeyStart, Depth: 1, From: 2, Step: 1},
+		{Node: slept.Key, Depth: 1, Count: 1, From: 3, Wait: 100, Ready: 1, Step: 3},
+		{Node: load.Key, Count: 1, From: 109, Wait: 20, Ready: 1, Step: 1},
+		{Node: load.Key, Count: 1, From: 131, Wait: 20, Ready: 1, Step: 1},
+		{Node: load.Key, Count: 1, From: 153, Wait: 20, Ready: 1, Step: 1},
+	} {
+		if i >= len(r.Timeline) || r.Timeline[i] != want {
+			t.Fatalf("visit %d of the timeline: got %+v\nwant %+v", i, r.Timeline, want)
+		}
+	}
+
 	if len(got.Spans) != 1 || got.Spans[0].Kind != "request" || got.Spans[0].Name != "main.getUser" || got.Spans[0].Times.Sum != took {
 		t.Fatalf("%+v", got.Spans)
 	}
@@ -119,6 +133,34 @@ func TestExactRequest(t *testing.T) {
 	} {
 		if path := got.Spans[0].Path; path[i] != want {
 			t.Errorf("part %d of the path: got %+v\nwant %+v", i, path, want)
+		}
+	}
+}
+
+// TestWakerOfAWaitGroup: a wait for a sync.WaitGroup is ended by the function of the program whose goroutine called Done last: that
+// which called it, or, if package sync did so for it, that which was given to the method Go.
+func TestWakerOfAWaitGroup(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		works trace.Stack // where the last goroutine waits before
+		done  trace.Stack // how it ends the wait
+		want  string
+	}{
+		{"Done", stackOf("time.Sleep", "main.load", "main.gather.func1"), stackOf("sync.(*WaitGroup).Add", "sync.(*WaitGroup).Done", "main.gather.func1"), "main.gather.func1"},
+		{"a deferred Done", stackOf("time.Sleep", "main.load", "main.work"), stackOf("sync.(*WaitGroup).Add", "sync.(*WaitGroup).Done", "main.finish", "main.work"), "main.finish"},
+		{"Go", stackOf("time.Sleep", "main.load", "main.gather.func1", "sync.(*WaitGroup).Go.func1"), stackOf("sync.(*WaitGroup).Add", "sync.(*WaitGroup).Done", "sync.(*WaitGroup).Go.func1"), "main.gather.func1"},
+	} {
+		s := newRequestStream(t)
+		s.wake(1, none, 1, trace.NoStack)
+		s.block(2, "sleep", c.works)
+		s.block(1, "sync", handlerStack("sync.(*WaitGroup).Wait", "main.gather"))
+		s.wake(50, none, 2, trace.NoStack)
+		s.wake(1, 2, 1, c.done)
+		s.reply()
+		got := s.m.snapshot()
+		wait := at(t, got, "waitgroup", "main.gather")
+		if len(wait.Wakers) != 1 || wait.Wakers[0].Function != c.want {
+			t.Errorf("%s: ended by %+v; want %s", c.name, wait.Wakers, c.want)
 		}
 	}
 }
@@ -188,6 +230,57 @@ func TestRequestWithManyPlaces(t *testing.T) {
 			t.Errorf("one of %d was kept", p.Wait)
 		}
 	}
+}
+
+// TestTimelineWithManyVisits: of more visits than a timeline has room for the longest are kept, and the times of all of them.
+func TestTimelineWithManyVisits(t *testing.T) {
+	const calls = 3 * graphlimits.Timeline
+	s := newRequestStream(t)
+	s.wake(1, none, 1, trace.NoStack)
+	for i := range calls {
+		s.block(1, "sleep", handlerStack("time.Sleep", "main.load", "main.getUser"))
+		s.wake(time.Duration(10+i), none, 1, trace.NoStack)
+	}
+	s.reply()
+	got := s.m.snapshot()
+	testenv.Must(t, got.Validate())
+	r := got.Slowest[0]
+	testenv.MustEqual(t, len(r.Timeline), graphlimits.Timeline, "visits")
+	sum, end := bgraph.Nanos(0), bgraph.Nanos(0)
+	for _, v := range r.Timeline[:graphlimits.Timeline-1] {
+		sum += v.Total()
+		if v.From < end || v.Wait < calls+10-graphlimits.Timeline {
+			t.Errorf("a visit from %d on that waits for %d", v.From, v.Wait)
+		}
+		end = v.From + v.Total()
+	}
+	rest := r.Timeline[graphlimits.Timeline-1]
+	if sum += rest.Total(); sum != r.Times.Sum || rest.Node != bgraph.KeyOverflow || rest.Count != calls+1-(graphlimits.Timeline-1) {
+		t.Errorf("the rest is %+v; all together take %d of %d", rest, sum, r.Times.Sum)
+	}
+}
+
+// TestTimelineOfACrowd: a request that waits for more goroutines than a timeline has rows for gives a graph that is valid.
+func TestTimelineOfACrowd(t *testing.T) {
+	s := newRequestStream(t)
+	s.wake(1, none, 1, trace.NoStack)
+	lock := handlerStack("sync.(*Mutex).Lock", "main.getUser")
+	for i := range graphlimits.Path + 10 {
+		worker := trace.GoID(100 + i)
+		s.change(s.now, none, worker, trace.GoUndetermined, trace.GoRunning, "", stackOf("main.work"))
+		s.block(1, "sync", lock)
+		s.block(worker, "sleep", stackOf("time.Sleep", "main.work"))
+		s.wake(10, none, worker, trace.NoStack)
+		s.wake(3, worker, 1, stackOf("sync.(*Mutex).Unlock", "main.work"))
+	}
+	s.reply()
+	got := s.m.snapshot()
+	testenv.Must(t, got.Validate())
+	rows := map[int]bool{}
+	for _, v := range got.Slowest[0].Timeline {
+		rows[v.Depth] = true
+	}
+	testenv.AtLeast(t, len(rows), graphlimits.Path/2, "goroutines")
 }
 
 // TestProfilesAreNoRequests: what net/http/pprof serves takes as long as was asked for.

@@ -173,12 +173,18 @@ func (m *model) waker(e *trace.Event, n *node) *place {
 	return s.waker
 }
 
-// placeOf is where the program waits at n, nil if it is not known. It stands for a goroutine that has come from there if the
-// end of a wait tells nothing itself, as that of a sync.WaitGroup by its method Go.
+// placeOf is the outermost function of the program on the stack of a wait at n, nil if there is none. It stands for a goroutine that
+// has come from there if the end of a wait tells nothing itself, as that of a sync.WaitGroup by its method Go.
 func (m *model) placeOf(n *node) *place {
 	if n.place == nil {
 		n.place = &scheduler
 		if f := n.Place(); f != nil && !funcname.OfStandardLibrary(f.Function) {
+			for i := range slices.Backward(n.Stack) {
+				if n.Stack[i].IsOwn() {
+					f = &n.Stack[i]
+					break
+				}
+			}
 			n.place = m.intern(place{f.Function, f.File, f.Line})
 		}
 	}
@@ -263,9 +269,9 @@ func (a *goroutines) add(id trace.GoID) *goroutine {
 	var g *goroutine
 	if last := len(a.ended) - 1; last >= 0 {
 		g, a.ended = a.ended[last], a.ended[:last]
-		*g = goroutine{sampled: g.sampled[:0], regions: g.regions[:0], req: request{own: g.req.own[:0]}}
+		*g = goroutine{id: uint32(id), sampled: g.sampled[:0], regions: g.regions[:0], req: request{own: g.req.own[:0]}}
 	} else {
-		g = new(goroutine)
+		g = &goroutine{id: uint32(id)}
 	}
 	a.byID[id] = g
 	return g

@@ -24,6 +24,7 @@ const (
 	Notes    = 16   // of a Snapshot
 	Path     = 64   // parts of the path of a Span
 	Slowest  = 100  // requests and tasks of a Snapshot
+	Timeline = 128  // visits of the timeline of a Span
 	Sources  = 1024 // of a Snapshot
 	Places   = 8    // of a Source
 )

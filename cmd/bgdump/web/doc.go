@@ -73,6 +73,8 @@
 //	overruns   how many; reports: as in bgraph.Overrun, from and to being ids of places
 //	starts, spans   of a trace, as in bgraph.Start: function, now, created, ended, mean life,
 //	           oldest, leaked, CPU; as in bgraph.Span: name, kind, count, mean, p99, longest
+//	slowest    of a trace, the slowest requests: name, kind, how long it took, when it began
+//	           (after the trace, 0: before), whether it had not ended
 //	pauses     of a trace: collections, how often the world stopped, for how long in all, at most;
 //	           how often goroutines had a P for so long that the kernel must have taken its
 //	           processor, for how long in all
@@ -96,6 +98,12 @@
 //
 // GET /api/track?place=ID answers what a node was like at each moment: id, now, in, out
 // (of moments, tasks, arrivals and departures): four arrays.
+//
+// GET /api/request?n=N answers how the time of the N-th of the slowest requests went by,
+// from 1: took, rows (goroutines by the function that they began with; the first one is
+// its own), visits: row (from 0), from (after its begin), wait, ready, step, key and place
+// (where it waited), path (functions that lead there), by (what ended the wait), byRow
+// (whose goroutine did, from 1); short: how many visits are left out as they were short.
 //
 // GET /api/export?format=dump|json|text|dot|svg|pprof|folded answers what is shown as a
 // file.

@@ -25,6 +25,7 @@ func (p *Page) handler() http.Handler {
 	mux.HandleFunc("/api/layout", p.serveLayout)
 	mux.HandleFunc("/api/flame", p.serveFlame)
 	mux.HandleFunc("/api/track", p.serveTrack)
+	mux.HandleFunc("/api/request", p.serveRequest)
 	mux.HandleFunc("/api/export", p.serveExport)
 	mux.Handle("/", staticFiles())
 	return p.guard(mux)

@@ -199,6 +199,12 @@ func charge(prev, cur *bgraph.Snapshot) int {
 			total += len(cur.Overruns[i].Stack) + len(cur.Overruns[i].Task)
 		}
 	}
+	for _, all := range [][]bgraph.Span{cur.Spans, cur.Slowest} {
+		total += owned(nil, all)
+		for i := range all {
+			total += owned(nil, all[i].Path) + owned(nil, all[i].Timeline)
+		}
+	}
 	if s := cur.Sched; s != nil {
 		total += int(unsafe.Sizeof(*s)) + owned(nil, s.Resources) + owned(nil, s.Nodes)
 		for i := range s.Nodes {

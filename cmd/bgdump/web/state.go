@@ -45,6 +45,7 @@ type stateJSON struct {
 	Sched     *schedJSON        `json:"sched,omitempty"`
 	Starts    [][8]any          `json:"starts,omitempty"`
 	Spans     [][6]any          `json:"spans,omitempty"`
+	Slowest   [][5]any          `json:"slowest,omitempty"`
 	Pauses    *[6]int64         `json:"pauses,omitempty"`
 }
 
@@ -244,6 +245,7 @@ func (out *stateJSON) traced(s *bgraph.Snapshot) {
 		sp := &s.Spans[i]
 		out.Spans = append(out.Spans, [6]any{clean(sp.Name, 200), clean(sp.Kind, 20), sp.Times.Count, sp.Times.Mean(), sp.Times.Quantile(0.99), sp.Times.Max})
 	}
+	out.Slowest = slowestOf(s)
 	out.Pauses = &[6]int64{int64(s.Collections.Count), int64(s.Stopped.Count), int64(s.Stopped.Sum), int64(s.Stopped.Max), int64(s.Stalled.Count), int64(s.Stalled.Sum)}
 }
 

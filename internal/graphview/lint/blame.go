@@ -30,6 +30,12 @@ func ownPlace(n *bgraph.Node) *bgraph.Frame {
 	return nil
 }
 
+// foreign reports whether only goroutines of the standard library wait at n, such as those of the connections of net/http. A program
+// can't change what these do.
+func (l *linter) foreign(n *bgraph.Node) bool {
+	return l.s.Kind == bgraph.KindGoroutines && n != nil && len(n.Stack) > 0 && ownPlace(n) == nil
+}
+
 // startOf is the function that the goroutines at n began with, as far as the stack tells.
 func startOf(n *bgraph.Node) string {
 	if len(n.Stack) == 0 {

@@ -97,7 +97,7 @@ func (l *linter) sampledIn(start string) (in bgraph.Waker, steps uint64, cpu bgr
 func (l *linter) latest() (latest *bgraph.Node) {
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
-		if n.Ready.Count >= minSamples && n.Ready.Quantile(0.99) >= bgraph.Nanos(l.o.step)/2 && (latest == nil || n.Ready.Quantile(0.99) > latest.Ready.Quantile(0.99)) {
+		if !l.foreign(n) && n.Ready.Count >= minSamples && n.Ready.Quantile(0.99) >= bgraph.Nanos(l.o.step)/2 && (latest == nil || n.Ready.Quantile(0.99) > latest.Ready.Quantile(0.99)) {
 			latest = n
 		}
 	}

@@ -20,7 +20,7 @@ func (l *linter) readyQueues() {
 			continue
 		}
 		all.Merge(&n.Ready)
-		if worst == nil || n.Ready.Max > worst.Ready.Max {
+		if !l.foreign(n) && (worst == nil || n.Ready.Max > worst.Ready.Max) {
 			worst = n
 		}
 	}
@@ -28,10 +28,14 @@ func (l *linter) readyQueues() {
 		return
 	}
 	if mean := all.Mean(); mean >= bgraph.Nanos(l.o.ready) {
+		longest := fmt.Sprintf("The longest wait was %v.", all.Max)
+		if worst != nil {
+			longest = fmt.Sprintf("The longest wait, %v, was at %s.", worst.Ready.Max, l.name(worst.Key))
+		}
 		l.add(float64(mean), Finding{
 			Severity: SeverityWarning, Check: CheckSaturated,
-			Message: fmt.Sprintf("{Tasks} that could run wait for their {loop} for %v on average, one in a hundred for %v or more. %sThe longest wait, %v, was at %s.",
-				mean, all.Quantile(0.99), l.busy(), all.Max, l.name(worst.Key)),
+			Message: fmt.Sprintf("{Tasks} that could run wait for their {loop} for %v on average, one in a hundred for %v or more. %s%s",
+				mean, all.Quantile(0.99), l.busy(), longest),
 			Advice: "There is more to do than the {loops} can: admit less work, make the steps with most CPU time cheaper, or add {loops} if there are processors for them.",
 		})
 	}
@@ -74,7 +78,7 @@ func (l *linter) passedOver(mean bgraph.Nanos) {
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
 		most := n.Ready.Max
-		if n.Key == bgraph.KeyEnd || most < bgraph.Nanos(l.o.starve) || most < 100*mean || longest >= most/2 {
+		if n.Key == bgraph.KeyEnd || l.foreign(n) || most < bgraph.Nanos(l.o.starve) || most < 100*mean || longest >= most/2 {
 			continue
 		}
 		message := fmt.Sprintf("A {task} was ready here for %v before it ran; the mean here is %v, everywhere %v, and no step took longer than %v.",

@@ -32,12 +32,27 @@ func (l *linter) growing(st *bgraph.Start) {
 			at = n
 		}
 	}
-	f := Finding{Severity: SeverityWarning, Check: CheckGrowing, Name: "goroutines of " + funcname.Short(st.Function), At: fileLine(&bgraph.Frame{File: st.File, Line: st.Line})}
+	if st.Function == "net/http.(*persistConn).readLoop" && at != nil && at.Reason == "select" && float64(at.Now) >= grown/2 {
+		l.leftOpen(st)
+	}
+	begins := &bgraph.Frame{Function: st.Function, File: st.File, Line: st.Line}
+	if funcname.OfStandardLibrary(st.Function) && at != nil && ownPlace(at) != nil { // which only calls what the program gave it
+		begins = outermostOwn(at)
+	}
+	if funcname.OfStandardLibrary(begins.Function) {
+		if st.Function == "net/http.(*conn).serve" && grown >= 2*leastGrown {
+			l.add(grown, Finding{Severity: SeverityInfo, Check: CheckGrowing, Name: "connections of clients", Advice: clientsAdvice,
+				Message: fmt.Sprintf("%s connections a second come and %s of them stay; now there are %s.",
+					words.Rate(words.PerSecond(l.s, st.Created)), words.Percent(grown/float64(st.Created)), words.Count(st.Now))})
+		}
+		return
+	}
+	f := Finding{Severity: SeverityWarning, Check: CheckGrowing, Name: "goroutines of " + funcname.Short(begins.Function), At: fileLine(begins)}
 	ends := "none ends"
 	if st.Ended > 0 {
 		ends = words.Percent(grown/float64(st.Created)) + " of them do not end"
 	}
-	where := atFrame(&bgraph.Frame{Function: st.Function, File: st.File, Line: st.Line})
+	where := atFrame(begins)
 	leads := "Goroutine leak: "
 	if at == nil || !slices.Contains(innerWaits, at.Reason) || float64(at.Now) < grown/2 || l.newConnections() >= grown/2 {
 		if grown < 2*leastGrown {
@@ -57,11 +72,42 @@ func (l *linter) growing(st *bgraph.Start) {
 	f.Message += fmt.Sprintf(". In %v %s began and %s ended; now there are %s.", l.s.Span, words.Count(st.Created), words.Count(st.Ended), words.Count(st.Now))
 	f.Advice = "Give that wait an end on every path: a context, a closed channel, room in the channel for what is sent."
 	if f.Severity == SeverityInfo {
-		f.Advice = "A server whose clients have just connected looks like this. If their number does not come to rest, they leak: give where they wait an end, such as a deadline."
+		f.Advice = clientsAdvice
 	} else {
 		l.convoys[at.Key] = true
 	}
 	l.add(grown, f)
+}
+
+const clientsAdvice = "A server whose clients have just connected looks like this. If their number does not come to rest, they leak: give where they wait an end, such as a deadline."
+
+// outermostOwn is the outermost frame of the program at n, which has one.
+func outermostOwn(n *bgraph.Node) *bgraph.Frame {
+	for i := range slices.Backward(n.Stack) {
+		if n.Stack[i].IsOwn() {
+			return &n.Stack[i]
+		}
+	}
+	return n.Place()
+}
+
+// leftOpen speaks of connections of net/http's client, each of which has such a goroutine: they wait until a response is read to its end.
+func (l *linter) leftOpen(st *bgraph.Start) {
+	var calls *bgraph.Node // where most requests are made
+	for i := range l.s.Nodes {
+		n := &l.s.Nodes[i]
+		asks := slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http.(*Transport).RoundTrip" })
+		if asks && ownPlace(n) != nil && (calls == nil || n.Departures > calls.Departures) {
+			calls = n
+		}
+	}
+	if calls == nil {
+		return
+	}
+	l.add(float64(st.Created-st.Ended), Finding{Severity: SeverityWarning, Check: CheckGrowing, Node: calls.Key, At: fileLine(calls.Place()),
+		Message: fmt.Sprintf("Connections stay open: the requests of %s open %s a second, and %s of %s are not closed; now there are %s.", atFrame(calls.Place()),
+			words.Rate(words.PerSecond(l.s, st.Created)), words.Count(st.Created-st.Ended), words.Count(st.Created), words.Count(st.Now)),
+		Advice: "Read the body of each response to its end and close it, on every path, and let all requests share one http.Client."})
 }
 
 // innerWaits are for other goroutines, and can be for ever.

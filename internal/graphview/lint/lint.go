@@ -160,7 +160,7 @@ func (l *linter) at(nodes ...bgraph.Key) string {
 }
 
 // causes are checks that find why others have found something, the surest first.
-var causes = []string{CheckStuck, CheckLeaked, CheckGrowing, CheckConvoy, CheckQueue, CheckRepeated, CheckBusy, CheckTimers, CheckStalled, CheckAssist, CheckDependency}
+var causes = []string{CheckStuck, CheckLeaked, CheckGrowing, CheckConvoy, CheckQueue, CheckRepeated, CheckBusy, CheckTimers, CheckAssist, CheckStalled, CheckDependency}
 
 var severityRank = map[string]int{SeverityError: 0, SeverityWarning: 1, SeverityInfo: 2}
 

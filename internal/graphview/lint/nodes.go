@@ -3,6 +3,7 @@ package lint
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ func (l *linter) locks() {
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
 		switch {
-		case !isPlace(n.Key) || n.Wait.Count < minSamples:
+		case !isPlace(n.Key) || n.Wait.Count < minSamples || l.foreign(n):
 		case slices.Contains(lockWaits, n.Reason):
 			l.convoy(n)
 		case n.Reason == "cond":
@@ -75,7 +76,7 @@ func (l *linter) convoy(n *bgraph.Node) {
 		f.Severity = SeverityInfo
 		f.Advice = "That may be meant: a semaphore limits what goes on at a time. If it is not, raise its limit, or turn work away before it gets here."
 	}
-	l.add(queued, f)
+	l.addTimed(queued, n.Wait.Sum, f)
 }
 
 // rareHolder is the share of the steps that leave a lock below which a kind of them is not told of.
@@ -125,7 +126,7 @@ func (l *linter) wokenForNothing(n *bgraph.Node) {
 		return
 	}
 	l.convoys[n.Key] = true
-	l.add(float64(back), Finding{
+	l.addTimed(float64(back), math.MaxInt64, Finding{ // that many are not the kernel's doing
 		Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key,
 		Message: l.wokenBy(n) + fmt.Sprintf("Of %s wake-ups %s (%s) led straight back to this wait: the {tasks} were woken for nothing, %s times a second. At most %s waited at a time.",
 			words.Count(all), words.Count(back), words.Percent(words.Ratio(float64(back), float64(all))), words.Rate(words.PerSecond(l.s, back)), words.Count(n.Peak)),
@@ -147,7 +148,7 @@ func (l *linter) wokenBy(n *bgraph.Node) string {
 func (l *linter) piles() {
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
-		if !isPlace(n.Key) || l.convoys[n.Key] {
+		if !isPlace(n.Key) || l.convoys[n.Key] || l.foreign(n) && n.Reason != "write" { // clients that do not read are the program's affair
 			continue
 		}
 		queue := slices.Contains(queueWaits, n.Reason)
@@ -217,7 +218,7 @@ func (l *linter) stuck() {
 	}
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
-		if l.neverGot(n, deadlocked[n.Key]) {
+		if l.foreign(n) || l.neverGot(n, deadlocked[n.Key]) {
 			continue
 		}
 		limit := limit

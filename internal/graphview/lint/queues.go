@@ -55,7 +55,7 @@ func (l *linter) poolQueue(n *bgraph.Node, waiting float64) {
 		return
 	}
 	l.convoys[n.Key] = true
-	l.add(waiting, Finding{Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key, Advice: poolAdvice,
+	l.addTimed(waiting, n.Wait.Sum, Finding{Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key, Advice: poolAdvice,
 		Message: fmt.Sprintf("All connections of the pool are in use at %s: %s goroutines wait for one, each for %v. %s get one in a second.",
 			atFrame(n.Place()), words.Rate(waiting), n.MeanWait(), words.Rate(words.PerSecond(l.s, n.Departures)))})
 }

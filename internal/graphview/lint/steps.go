@@ -2,10 +2,12 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 
@@ -81,10 +83,30 @@ func (l *linter) steps() {
 		if f.Stack = stack; stack == "" {
 			f.Stack = l.stackOf(e.To)
 		}
+		if l.foreign(l.s.Node(e.From)) && l.foreign(l.s.Node(e.To)) && !l.nameHandler(&f, e) {
+			continue
+		}
 		l.add(float64(e.TotalCPU()), f)
 	}
 	l.unfinished()
 }
+
+// nameHandler gives a finding about a step between two waits of net/http the name of the function of the program that a CPU profile found
+// in it. It reports whether the step is one of the program at all: of a goroutine that serves requests.
+func (l *linter) nameHandler(f *Finding, e *bgraph.Edge) bool {
+	for _, w := range e.Functions { // the most frequent first
+		if w.Line > 0 && !funcname.OfStandardLibrary(w.Function) {
+			f.Name, f.At = funcname.Short(w.Function), fileLine(&bgraph.Frame{File: w.File, Line: w.Line})
+			f.Message += fmt.Sprintf(" Mostly it was in %s.", words.At(w.Function, w.File, w.Line))
+			return true
+		}
+	}
+	f.Name, f.Node, f.To, f.Stack = "handlers of net/http that do not wait", 0, 0, ""
+	return slices.Contains(servers, startOf(l.s.Node(e.From)))
+}
+
+// servers are the functions that call handlers of net/http.
+var servers = []string{"net/http.(*conn).serve", "net/http.(*http2serverConn).runHandler"}
 
 // late reports whether one in a hundred ready tasks had to wait for limit or longer.
 func (l *linter) late(limit bgraph.Nanos) bool {

@@ -31,7 +31,7 @@ func (l *linter) deadlocked() map[bgraph.Key]bool {
 			return nil // of a trace: one computes
 		case n.Now <= 0:
 		case slices.Contains(heldWaits, n.Reason) && n.Oldest >= bgraph.Nanos(stillLimit):
-			found[n.Key] = true
+			found[n.Key] = !l.foreign(n)
 		case slices.Contains(restWaits, n.Reason) || l.isMain(n):
 		default:
 			return nil

@@ -75,17 +75,19 @@ func (l *linter) trace() {
 	}
 	l.handedOver(handed)
 	if all := words.TotalCPU(l.s); all > 0 && float64(assist) >= assistShare*all && assist >= bgraph.Nanos(time.Millisecond) {
+		sure := float64(max(assist-l.s.Stalled.Sum, 0)) // even if the kernel took processors from nothing else
 		f := Finding{
-			Severity: severityIf(float64(assist) >= assistLeast*room), Check: CheckAssist,
+			Severity: severityIf(sure >= assistLeast*room && sure >= assistShare*(all-float64(l.s.Stalled.Sum))), Check: CheckAssist,
 			Message: fmt.Sprintf("Goroutines allocate faster than the collector can keep up with, and spent %s of their CPU time (%v) helping it.", words.Percent(float64(assist)/all), assist),
 			Advice:  "Allocate less (a heap profile says where), or give the collector more room: raise GOGC, with GOMEMLIMIT as the bound.",
 		}
-		if len(l.s.Assists) > 0 && l.s.Assists[0].Line > 0 {
-			by := &l.s.Assists[0]
+		if by := l.mostAssisted(); by == nil { // net/http, say: the program allocates less
+			f.Severity = SeverityInfo
+		} else if by.Line > 0 {
 			f.Name, f.At = funcname.Short(by.Function), fmt.Sprintf("%s:%d", by.File, by.Line)
 			f.Message = words.At(by.Function, by.File, by.Line) + " allocates most of what goroutines had to help the collector for. " + f.Message
 		}
-		l.addTimed(1, assist, f)
+		l.add(1, f)
 	}
 	if t := &l.s.Stopped; t.Max >= bgraph.Nanos(stoppedLimit) {
 		again := t.Quantile(1-(stoppedOften-0.5)/float64(t.Count)) >= bgraph.Nanos(stoppedLimit) || t.Max >= bgraph.Nanos(stoppedVery)
@@ -115,11 +117,33 @@ func (l *linter) trace() {
 	l.begun()
 }
 
+// mostAssisted is where the program allocated most often when it had to help the collector: not known if it has no line, nil if most of
+// it was within the standard library.
+func (l *linter) mostAssisted() (most *bgraph.Waker) {
+	var own, all uint64
+	for i := range l.s.Assists {
+		w := &l.s.Assists[i]
+		if all += w.Count; w.Line == 0 || funcname.OfStandardLibrary(w.Function) {
+			continue
+		}
+		if own += w.Count; most == nil {
+			most = w
+		}
+	}
+	switch {
+	case all == 0:
+		return &bgraph.Waker{}
+	case own < all/2:
+		return nil
+	}
+	return most
+}
+
 // begun looks at goroutines by where they begin.
 func (l *linter) begun() {
 	for i := range l.s.Starts {
 		st := &l.s.Starts[i]
-		if st.Leaked > 0 {
+		if st.Leaked > 0 && !strings.HasPrefix(st.Function, "net/http.") {
 			l.add(float64(st.Leaked), Finding{
 				// The list of leaked goroutines is younger than the trace: there may be more of them than were there at its end.
 				Severity: SeverityError, Check: CheckLeaked, Name: "goroutines of " + funcname.Short(st.Function),
@@ -128,8 +152,9 @@ func (l *linter) begun() {
 			})
 		}
 		rate := words.PerSecond(l.s, st.Created)
-		// net/http has a goroutine for each request that notices when the client disconnects; a program can't change that.
-		if rate < churnRate || strings.HasPrefix(st.Function, "net/http.") || st.Life.Count < minSamples || st.Life.Quantile(0.5) > bgraph.Nanos(churnLife) {
+		// net/http has a goroutine for each request that notices when the client disconnects; a program can't change that. Nor does
+		// package sync tell which function of the program it called.
+		if rate < churnRate || funcname.OfStandardLibrary(st.Function) || st.Life.Count < minSamples || st.Life.Quantile(0.5) > bgraph.Nanos(churnLife) {
 			continue
 		}
 		l.add(rate, Finding{
@@ -169,7 +194,7 @@ func (l *linter) pingPong(e *bgraph.Edge, room float64) bool {
 }
 
 // timedChecks are the checks whose findings may be the kernel's doing, if it has taken processors away.
-var timedChecks = []string{CheckLongStep, CheckConvoy, CheckStarvation, CheckSaturated, CheckUnbalanced, CheckAssist, CheckStopped, CheckUnfair}
+var timedChecks = []string{CheckLongStep, CheckConvoy, CheckStarvation, CheckSaturated, CheckUnbalanced, CheckStopped, CheckUnfair}
 
 // severityIf is that of what matters only if there is much of it.
 func severityIf(much bool) string {
@@ -202,20 +227,18 @@ func (l *linter) handsOver(e *bgraph.Edge, room float64) bool {
 		wokenInProgram(n)
 }
 
-// wokenInProgram reports whether goroutines wake those at n, and the program can change that: not
-// net/http, which has goroutines of its own for each connection.
+// wokenInProgram reports whether goroutines wake those at n, and the program can change that.
 func wokenInProgram(n *bgraph.Node) bool {
 	if n == nil || len(n.Wakers) == 0 || n.Wakers[0].Function == "" {
 		return false
 	}
-	at := n.Place()
-	return at == nil || !strings.HasPrefix(at.Function, "net/http.")
+	return ownPlace(n) != nil || len(n.Stack) == 0
 }
 
 // unfair finds locks for which some wait far longer than most.
 func (l *linter) unfair(n *bgraph.Node) {
 	usual, p99 := n.Wait.Quantile(0.5), n.Wait.Quantile(0.99)
-	if !isPlace(n.Key) || !slices.Contains(lockWaits, n.Reason) || n.Wait.Count < minSamples ||
+	if !isPlace(n.Key) || l.foreign(n) || !slices.Contains(lockWaits, n.Reason) || n.Wait.Count < minSamples ||
 		p99 < bgraph.Nanos(unfairWait) || p99/unfairFactor < usual {
 		return
 	}

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -236,4 +237,46 @@ func TestLeakedAreNeverMoreThanThereAre(t *testing.T) {
 		}
 	}
 	t.Error("not found")
+}
+
+// TestStallsDoNotHideTheCause: on a machine that takes processors away, what that does not explain stays a warning, before the words
+// about the machine.
+func TestStallsDoNotHideTheCause(t *testing.T) {
+	frame := func(function string) bgraph.Frame {
+		return bgraph.Frame{Function: function, File: "main.go", Line: 7}
+	}
+	waiting := func(s *bgraph.Snapshot, reason string, callee string) *bgraph.Node {
+		n := &s.Nodes[0]
+		n.Label, n.Reason, n.Stack = "", reason, []bgraph.Frame{frame(callee), frame("main.take")}
+		n.Arrivals, n.Departures, n.Peak, n.Wait = 1000, 1000, 20, mixedTimes(1, 15*time.Millisecond, 1, 15*time.Millisecond)
+		return n
+	}
+	for _, c := range []struct {
+		name, check, severity string
+		change                func(s *bgraph.Snapshot)
+	}{
+		{"a condition variable for all", CheckConvoy, SeverityWarning, func(s *bgraph.Snapshot) {
+			waiting(s, "cond", "sync.(*Cond).Wait").Together, s.Edges[0].Parts.Calls = 900, 0
+		}},
+		{"a pool of connections", CheckConvoy, SeverityWarning, func(s *bgraph.Snapshot) { waiting(s, "pool", "database/sql.(*DB).conn") }},
+		{"much helping", CheckAssist, SeverityWarning, func(s *bgraph.Snapshot) {
+			s.Edges[0].CPU.Sum, s.Edges[0].Parts.Assist = 800e6, 500e6
+		}},
+		{"helping that the stall explains", CheckAssist, SeverityInfo, func(s *bgraph.Snapshot) {
+			s.Edges[0].CPU.Sum, s.Edges[0].Parts.Assist = 800e6, 300e6
+		}},
+		{"helping for what net/http allocates", CheckAssist, SeverityInfo, func(s *bgraph.Snapshot) {
+			s.Edges[0].CPU.Sum, s.Edges[0].Parts.Assist = 800e6, 500e6
+			s.Assists = []bgraph.Waker{{Function: "net/http.ReadResponse", File: "net/http/response.go", Line: 156, Count: 90}, {Function: "main.f", File: "main.go", Line: 7, Count: 10}}
+		}},
+	} {
+		found := Find(graphcases.Traced(func(s *bgraph.Snapshot) {
+			s.Stalled.Add(bgraph.Nanos(300 * time.Millisecond))
+			c.change(s)
+		}))
+		at := slices.IndexFunc(found, func(f Finding) bool { return f.Check == c.check })
+		if at < 0 || found[at].Severity != c.severity || c.severity == SeverityWarning && at > 0 || strings.Contains(found[at].Name, "http.") {
+			t.Errorf("%s: %+v", c.name, found)
+		}
+	}
 }

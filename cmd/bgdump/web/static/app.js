@@ -10,12 +10,13 @@ import { Flame } from './flame.js';
 import { Timeline } from './timeline.js';
 import { Panel } from './panel.js';
 import { Findings, Runtime, figures } from './lists.js';
+import { Requests } from './requests.js';
 import { listen } from './keys.js';
 import { restore, save, remembered, remember } from './address.js';
 import { Banner } from './banner.js';
 import { idOf, isStep } from './marks.js';
 
-const tabs = ['graph', 'nodes', 'edges', 'flame', 'findings', 'runtime'];
+const tabs = ['graph', 'nodes', 'edges', 'flame', 'findings', 'runtime', 'requests'];
 const shows = { graph: [10, 20, 40, 80, 150, 300, 500], nodes: [25, 50, 100, 250, 2000], edges: [25, 50, 100, 250, 6000] };
 
 class App {
@@ -27,7 +28,7 @@ class App {
     });
     restore(this, tabs);
     this.graph = digest({ source: {}, moments: { id: [], taken: [], tasks: [], steps: [] } }, new Map());
-    this.views = { graph: new Graph(this), nodes: nodeTable(this), edges: edgeTable(this), flame: new Flame(this), findings: new Findings(this), runtime: new Runtime(this) };
+    this.views = { graph: new Graph(this), nodes: nodeTable(this), edges: edgeTable(this), flame: new Flame(this), findings: new Findings(this), runtime: new Runtime(this), requests: new Requests(this) };
     for (const [name, view] of Object.entries(this.views)) $(`panel-${name}`).append(view.element);
     this.timeline = new Timeline(this);
     $('timeline').append(this.timeline.element);
@@ -86,6 +87,7 @@ class App {
     setAttribute($('pause'), 'aria-pressed', String(paused));
     setText($('pause').lastElementChild, paused ? 'Resume' : 'Pause');
     document.body.classList.toggle('paused', paused);
+    $('tab-requests').hidden = !state.slowest && this.tab !== 'requests';
     this.renderFigures();
     this.timeline.update();
     this.renderChoices();
@@ -212,6 +214,13 @@ class App {
     this.select(to ? { edge: `${from.key}-${to.key}` } : { node: from.key }, true);
   }
 
+  // showRequest shows the timeline of one of the slowest requests.
+  showRequest(n) {
+    this.showTab('requests');
+    this.views.requests.choose(n, true);
+    if (matchMedia('(max-width: 1099px)').matches) $('panel-requests').scrollIntoView();
+  }
+
   // nextFinding shows the finding after the last one shown that is about something drawn.
   nextFinding() {
     const all = (this.graph.state.findings || []).filter(f => f.from);
@@ -319,11 +328,11 @@ class App {
   }
 
   tabKeys(e) {
-    const at = tabs.indexOf(this.tab);
-    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: tabs.length - 1 }[e.key];
+    const there = tabs.filter(tab => !$(`tab-${tab}`).hidden), at = there.indexOf(this.tab);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: there.length - 1 }[e.key];
     if (to === undefined || e.altKey || e.ctrlKey || e.metaKey) return;
     e.preventDefault();
-    const tab = tabs[(to + tabs.length) % tabs.length];
+    const tab = there[(to + there.length) % there.length];
     this.showTab(tab);
     $(`tab-${tab}`).focus();
   }

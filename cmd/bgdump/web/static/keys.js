@@ -4,7 +4,7 @@ import { $ } from './dom.js';
 import { hideTip } from './hist.js';
 import { remembered, remember } from './address.js';
 
-const tabs = ['graph', 'nodes', 'edges', 'flame', 'findings', 'runtime'];
+const tabs = ['graph', 'nodes', 'edges', 'flame', 'findings', 'runtime', 'requests'];
 
 export function listen(app) {
   const help = $('help'), single = $('single-keys');
@@ -28,7 +28,7 @@ export function listen(app) {
     d: () => app.panel.title.focus(),
     g: () => document.querySelector(`#panel-${app.tab} [tabindex="0"]`)?.focus(),
   };
-  tabs.forEach((tab, i) => { keys[String(i + 1)] = () => app.showTab(tab); });
+  tabs.forEach((tab, i) => { keys[String(i + 1)] = () => { if (!$(`tab-${tab}`).hidden) app.showTab(tab); }; });
 
   document.addEventListener('keydown', e => {
     if (e.key === 'Escape') {

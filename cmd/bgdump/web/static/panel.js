@@ -49,6 +49,7 @@ export class Panel {
         h('span', { class: 'number-of' }, String(i + 1)),
         h('button', { type: 'button', 'data-ref': `finding ${idOf(f)}`, onClick: () => this.app.showFinding(f) }, named(`${f.check}: ${f.name}`), h('small', {}, f.message)))),
       findings.length > foundFirst ? h('li', {}, h('button', { type: 'button', 'data-ref': 'more findings', onClick: () => this.app.showTab('findings') }, `All ${findings.length} findings`)) : null)) : null,
+      this.slowest(),
       list(`Most ${words(graph).tasks} waiting`, best(n => n.now), n => count(n.now)),
       list('Most CPU', best(n => n.cpu), n => percent(share(n.cpu, graph.cpuTotal))),
       list('Longest from ready to running', best(n => n.ready.p99), n => `p99 ${duration(n.ready.p99)}`),
@@ -56,6 +57,11 @@ export class Panel {
       list('Waiting for longest', best(n => n.oldest), n => duration(n.oldest)),
       h('p', { class: 'muted' }, 'Choose a node or an edge for its details. Press ? for the keys.'),
     ];
+  }
+
+  slowest() {
+    const all = (this.app.graph.state.slowest || []).slice(0, 3);
+    return all.length ? h('section', {}, h('h3', {}, 'Slowest requests'), h('ul', { class: 'links' }, ...all.map(([name, , took], i) => h('li', {}, h('button', { type: 'button', 'data-ref': `slow ${i}`, onClick: () => this.app.showRequest(i + 1) }, named(name)), h('span', {}, duration(took)))))) : null;
   }
 
   link(place, sel, ref) {

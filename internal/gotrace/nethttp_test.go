@@ -1,0 +1,88 @@
+package gotrace
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/graphview/lint"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// asked is the load of the tests below: requests of several clients at a time, whose responses do not fit into a buffer.
+const (
+	askedClients = 8
+	askedEach    = 10
+)
+
+// ask asks the server for a response, and reads it to its end or leaves it.
+//
+//go:noinline
+func ask(t *testing.T, client *http.Client, url string, read bool) io.Closer {
+	answer, err := client.Get(url)
+	if err != nil {
+		t.Error(err)
+		return io.NopCloser(nil)
+	}
+	if read {
+		io.Copy(io.Discard, answer.Body)
+	}
+	return answer.Body
+}
+
+// asOfAnotherModule lets the functions of this package be those of a program: those of this module wait on its behalf.
+func asOfAnotherModule(s *bgraph.Snapshot) {
+	for i := range s.Nodes {
+		for j := range s.Nodes[i].Stack {
+			f := &s.Nodes[i].Stack[j]
+			f.Function = strings.Replace(f.Function, "github.com/capriccio-go/capriccio/internal/gotrace.", "example.org/shop.", 1)
+		}
+	}
+}
+
+// TestFindingsOfAServer: of a server of net/http and its client no finding names a goroutine that net/http has for itself. If responses
+// are not read to their end, one says so at the place that asks for them.
+func TestFindingsOfAServer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(bytes.Repeat([]byte("x"), 1<<20)) }))
+	defer server.Close()
+	for _, read := range []bool{true, false} {
+		transport := &http.Transport{MaxIdleConnsPerHost: askedClients}
+		client := &http.Client{Transport: transport}
+		var mu sync.Mutex
+		var bodies []io.Closer // guarded by mu
+		s := traced(t, func() {
+			var clients sync.WaitGroup
+			for range askedClients {
+				clients.Go(func() {
+					for range askedEach {
+						body := ask(t, client, server.URL, read)
+						mu.Lock()
+						bodies = append(bodies, body)
+						mu.Unlock()
+					}
+				})
+			}
+			clients.Wait()
+		})
+		for _, body := range bodies {
+			body.Close()
+		}
+		transport.CloseIdleConnections()
+		asOfAnotherModule(s)
+		left := false
+		for _, f := range lint.Find(s) {
+			if strings.Contains(f.Name, "http.(*") && !strings.Contains(f.Name, "shop.") && f.Check != lint.CheckSystemCalls {
+				t.Errorf("read %v: %s %s of %s: %s", read, f.Severity, f.Check, f.Name, f.Message)
+			}
+			if f.Check == lint.CheckGrowing && strings.Contains(f.Message, "Connections stay open: the requests of shop.ask") && strings.Contains(f.At, "nethttp_test.go") {
+				left = true
+			}
+		}
+		testenv.Equal(t, left, !read, "a finding says that responses are not read, where they are read: %v;", read)
+	}
+}
