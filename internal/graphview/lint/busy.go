@@ -36,7 +36,8 @@ func (l *linter) busyStarts() {
 	for i := range l.s.Starts {
 		st := &l.s.Starts[i]
 		used := float64(st.CPU) * kept / float64(l.s.Span) // Ps
-		if st.Now <= 0 || l.blamed[st.Function] || funcname.OfStandardLibrary(st.Function) {
+		unknown := st.Function == ""
+		if st.Now <= 0 || l.blamed[st.Function] || !unknown && funcname.OfStandardLibrary(st.Function) {
 			continue
 		}
 		in, steps, cpu := l.sampledIn(st.Function)
@@ -48,8 +49,11 @@ func (l *linter) busyStarts() {
 			continue
 		}
 		where := words.At(st.Function, st.File, st.Line)
-		f := Finding{Severity: severityIf(serves), Check: CheckBusy, Name: "goroutines of " + funcname.Short(st.Function), At: fmt.Sprintf("%s:%d", st.File, st.Line),
+		f := Finding{Severity: severityIf(serves), Check: CheckBusy, Name: "goroutines of " + funcname.Short(st.Function), At: fileLine(&bgraph.Frame{File: st.File, Line: st.Line}),
 			Advice: "Look at it with a CPU profile. If it waits for something by looking again and again, let it wait (without default in the select, on a channel or a timer); if it computes, do less, or leave a P to the others."}
+		if unknown {
+			f.Name, where = "goroutines whose function is not known", "A function that the trace does not name, as it has no stack frame,"
+		}
 		f.Message = fmt.Sprintf("%s computes nearly all the time without waiting: %s of it %s %s of the %.0f Ps", where, words.Plural(int(st.Now), "goroutine"), useUses(st.Now), words.Rate(used), ps)
 		if in.Function != "" {
 			f.Message += ", mostly in " + words.At(in.Function, in.File, in.Line)
@@ -61,7 +65,7 @@ func (l *linter) busyStarts() {
 		if late := l.latest(); late != nil {
 			f.Message += fmt.Sprintf(" Others wait for a P meanwhile: 1 in 100 for %v or more after %s.", late.Ready.Quantile(0.99), l.name(late.Key))
 		}
-		l.blamed[st.Function] = serves
+		l.blamed[st.Function] = serves && !unknown
 		l.add(used, f)
 	}
 }

@@ -77,6 +77,7 @@ func findWith(s *bgraph.Snapshot, o limits) []Finding {
 	l.acrossLoops()
 	l.refused()
 	l.native()
+	l.threads()
 	l.trace()
 	l.trust()
 	return l.sorted()

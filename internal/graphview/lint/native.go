@@ -15,6 +15,32 @@ const (
 	nativeRate   = 100 // detachments in a second from which on a place is worth a warning
 )
 
+// CheckThreads finds goroutines that are in system calls or C functions all the time, each with a thread of its own.
+const CheckThreads = "threads"
+
+// threads names places with far more goroutines in system calls or C functions than there are Ps, if nothing else has been said of them.
+func (l *linter) threads() {
+	if l.s.Kind != bgraph.KindGoroutines {
+		return
+	}
+	for i := range l.s.Nodes {
+		n := &l.s.Nodes[i]
+		inside := l.occupancy(n)
+		told := slices.ContainsFunc(l.found, func(f graded) bool { return f.Node == n.Key || f.To == n.Key })
+		if n.Reason != "system call" || ownPlace(n) == nil || told || inside < max(leastQueue, 2*float64(len(l.s.Loops))) {
+			continue
+		}
+		took := ""
+		if n.Departures > 0 {
+			took = fmt.Sprintf(", each for %v", n.MeanWait())
+		}
+		l.add(inside, Finding{Severity: SeverityInfo, Check: CheckThreads, Node: n.Key, Advice: threadsAdvice,
+			Message: fmt.Sprintf("%s goroutines are in a system call or a C function at %s%s: each has a thread of its own meanwhile.", words.Rate(inside), atFrame(n.Place()), took)})
+	}
+}
+
+const threadsAdvice = "Limit how many such calls there are at a time, or use what does not block a thread."
+
 // native names the places where most tasks wait natively.
 func (l *linter) native() {
 	var at []bgraph.Node

@@ -97,9 +97,7 @@ func (l *linter) lockQueue(n *bgraph.Node, waiting float64, by bgraph.Waker) {
 	if by.Function == "" || funcname.OfStandardLibrary(by.Function) {
 		by = bgraph.Waker{Function: place.Function, File: place.File, Line: place.Line}
 	}
-	if strings.HasPrefix(n.Reason, "rwmutex") {
-		by = l.rwHolder(n, by)
-	}
+	by = l.longestHolder(n, by)
 	ran, system := l.after(n)
 	if by.Function == place.Function && n.MeanWait() < convoyFactor/2*(ran+system) {
 		return // it is taken again and again, by few
@@ -141,21 +139,22 @@ func (l *linter) lockQueue(n *bgraph.Node, waiting float64, by bgraph.Waker) {
 	l.addTimed(waiting, n.Wait.Sum, f)
 }
 
-// rwHolder is the place that holds the RWMutex waited for at n, or another of its kind, for most of the time: readers often wait for a writer that
-// waits for another reader.
-func (l *linter) rwHolder(n *bgraph.Node, by bgraph.Waker) bgraph.Waker {
+// longestHolder is the one of those that end waits for the lock at n that waits for most of the time with it: who holds a lock for a moment
+// may end most of the waits, and what they were for was another. Readers of an RWMutex often wait for a writer that waits for a reader.
+func (l *linter) longestHolder(n *bgraph.Node, by bgraph.Waker) bgraph.Waker {
 	longest := 0.0
 	for i := range l.s.Nodes {
 		m := &l.s.Nodes[i]
-		if !strings.HasPrefix(m.Reason, "rwmutex") || lockOwner(m) != lockOwner(n) {
+		if m != n && !(strings.HasPrefix(n.Reason, "rwmutex") && strings.HasPrefix(m.Reason, "rwmutex") && lockOwner(m) == lockOwner(n)) {
 			continue
 		}
-		w, _ := waker(m)
-		if w.Function == "" {
-			continue
-		}
-		if held := l.holdings(m, &w); len(held) > 0 && held[0].in > longest {
-			longest, by = held[0].in, w
+		for _, w := range m.Wakers {
+			if w.Function == "" || funcname.OfStandardLibrary(w.Function) {
+				continue
+			}
+			if held := l.holdings(m, &w); len(held) > 0 && held[0].in > longest {
+				longest, by = held[0].in, w
+			}
 		}
 	}
 	return by

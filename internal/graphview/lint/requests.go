@@ -171,7 +171,7 @@ func (l *linter) slowDependency(deps []dependency, replies uint64, each bgraph.N
 			f.Severity = SeverityWarning
 		}
 		f.Message += fmt.Sprintf(" It is a system call or a C function: each of the %s goroutines there has a thread of its own meanwhile.", words.Rate(l.occupancy(d.n)))
-		f.Advice = "Limit how many such calls there are at a time, or use what does not block a thread."
+		f.Advice = threadsAdvice
 	}
 	l.add(float64(d.wait), f)
 }

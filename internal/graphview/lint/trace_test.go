@@ -92,6 +92,15 @@ func TestLintTraces(t *testing.T) {
 			s.Nodes[0].Reason = "mutex"
 			s.Nodes[0].Wait = mixedTimes(50, 5*time.Microsecond, 1, 30*time.Millisecond)
 		},
+		CheckBusy: func(s *bgraph.Snapshot) { // in a function that the trace does not name
+			s.Starts[0] = bgraph.Start{Now: 2, CPU: 19e8}
+			s.Nodes[0].Stack = []bgraph.Frame{{Function: "main.read"}}
+		},
+		CheckThreads: func(s *bgraph.Snapshot) {
+			n := &s.Nodes[0]
+			n.Reason, n.Label, n.Now, n.Stack = "system call", "", 20, []bgraph.Frame{{Function: "syscall.Nanosleep"}, {Function: "main.slowCall", File: "main.go", Line: 12}}
+			n.Wait = mixedTimes(1, 19*time.Millisecond, 1, 21*time.Millisecond)
+		},
 		CheckGrowing: func(s *bgraph.Snapshot) { s.Starts[0].Ended, s.Starts[0].Now = 10, 990 },
 		CheckLeaked:  func(s *bgraph.Snapshot) { s.Starts[0].Now, s.Starts[0].Leaked = 5, 3 },
 		CheckFewSamples: func(s *bgraph.Snapshot) {
@@ -277,6 +286,29 @@ func TestStallsDoNotHideTheCause(t *testing.T) {
 		at := slices.IndexFunc(found, func(f Finding) bool { return f.Check == c.check })
 		if at < 0 || found[at].Severity != c.severity || c.severity == SeverityWarning && at > 0 || strings.Contains(found[at].Name, "http.") {
 			t.Errorf("%s: %+v", c.name, found)
+		}
+	}
+}
+
+// TestHolderOfALock: the function that waits with a lock is named, though another one, which has the lock for a moment, ends most waits.
+func TestHolderOfALock(t *testing.T) {
+	for _, reason := range []string{"mutex", "rwmutex read"} {
+		found := Find(graphcases.Traced(func(s *bgraph.Snapshot) {
+			at := func(line int, functions ...string) (stack []bgraph.Frame) {
+				for _, f := range functions {
+					stack = append(stack, bgraph.Frame{Function: f, File: "main.go", Line: line})
+				}
+				return stack
+			}
+			s.Nodes = []bgraph.Node{
+				{Key: 100, Reason: reason, Stack: at(30, "sync.(*Mutex).Lock", "main.(*cache).get", "main.handle"), Arrivals: 1000, Departures: 1000, Wait: mixedTimes(1, 10*time.Millisecond, 1, 12*time.Millisecond),
+					Wakers: []bgraph.Waker{{Function: "main.(*cache).get", File: "main.go", Line: 32, Count: 900}, {Function: "main.(*cache).save", File: "main.go", Line: 22, Count: 100}}},
+				{Key: 101, Reason: "sleep", Stack: at(20, "time.Sleep", "main.(*cache).save"), Arrivals: 1000, Departures: 1000, Wait: mixedTimes(1, 900*time.Microsecond, 1, 900*time.Microsecond)},
+			}
+			s.Edges[0].To = 101
+		}))
+		if len(found) == 0 || found[0].Check != CheckConvoy || !strings.HasPrefix(found[0].Message, "main.(*cache).save (main.go:20) holds the") || found[0].At != "main.go:20" {
+			t.Errorf("%s: %+v", reason, found)
 		}
 	}
 }
