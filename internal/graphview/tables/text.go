@@ -40,6 +40,7 @@ const (
 	defaultWidth = 160
 	longestRuns  = 8 // how many are written
 	traceRuns    = 3 // of a trace
+	chainIndent  = 9 // columns in front of the functions that lead to a node
 )
 
 // WriteText writes the Snapshot as text for people: what program it is, what to look at
@@ -76,11 +77,14 @@ func WriteText(w io.Writer, s *bgraph.Snapshot, o Options) error {
 	if o.Stacks {
 		nodes.below = func(r *nodeRow) []string { return stackLines(r.Stack, len(r.Stack)) }
 	} else {
-		nodes.below = func(r *nodeRow) []string {
-			if text := words.Wakers(r.Node); text != "" {
-				return []string{text}
+		nodes.below = func(r *nodeRow) (texts []string) {
+			if chain := words.Chain(r.Node, o.Width-chainIndent); chain != "" {
+				texts = append(texts, "in "+chain)
 			}
-			return nil
+			if text := words.Wakers(r.Node); text != "" {
+				texts = append(texts, text)
+			}
+			return texts
 		}
 	}
 	nodes.write(&b)

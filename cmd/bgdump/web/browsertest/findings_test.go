@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -188,6 +190,28 @@ func TestPanAndZoom(t *testing.T) {
 		}
 	}
 	testenv.Equal(t, b.text("#panel h2"), "Where to look first", "the panel after dragging")
+}
+
+// A click beside a box that is small counts as one on it; one far from all boxes does not.
+func TestAClickBesideABox(t *testing.T) {
+	b := open(t, captures(t)[0], look{still: true})
+	b.until("document.querySelectorAll('.node').length > 1")
+	b.press("g", "-", "-", "-", "-")
+	at := eval[[]float64](b, `(() => {
+		for (const node of document.querySelectorAll('.node[data-key]')) {
+			const box = node.getBoundingClientRect(), y = (box.top + box.bottom) / 2;
+			for (const x of [box.left - 9, box.right + 9]) {
+				if (!document.elementFromPoint(x, y).closest('.node, .edge')) return [x, y];
+			}
+		}
+	})()`)
+	b.run(chromedp.MouseClickXY(at[0], at[1]))
+	b.until("document.querySelectorAll('.node.selected').length === 1")
+	b.press("Escape")
+	b.until("document.querySelectorAll('.node.selected').length === 0")
+	at = eval[[]float64](b, `(box => [box.left + 3, box.top + 3])(document.querySelector('.viewport').getBoundingClientRect())`)
+	b.run(chromedp.MouseClickXY(at[0], at[1]))
+	testenv.Equal(t, eval[int](b, "document.querySelectorAll('.node.selected').length"), 0, "boxes chosen by a click far from all")
 }
 
 // dragging is a gesture of as many fingers as there are points, from where they are at first to where they are then.

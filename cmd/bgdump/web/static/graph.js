@@ -18,6 +18,7 @@ import { View } from './pan.js';
 
 const patience = 5000; // ms between two arrangements, if nodes or edges have come or gone
 const endurance = 30000; // if only sizes do not fit any more
+const reach = 14; // px from a box, where a click is one on it
 const crowded = 80; // edges from which on labels appear with the pointer only
 
 // nameSize is how large the name of a box can be if nothing else is in it: a long one is broken into lines.
@@ -70,6 +71,19 @@ export class Graph {
     this.view = new View(this.viewport, this.stage, () => this.bounds(), () => this.app.panel.element);
     this.wanting = app.sel; // what is brought into view when it is drawn
     this.viewport.addEventListener('keydown', e => this.keydown(e));
+    this.viewport.addEventListener('click', e => this.clickBeside(e));
+  }
+
+  // clickBeside lets a click between boxes count for the nearest one, if that is near: where the graph is small, a box is narrower
+  // than a finger.
+  clickBeside(e) {
+    if (e.target.closest('.node, .edge, .minimap')) return;
+    const away = card => {
+      const box = card.getBoundingClientRect();
+      return Math.hypot(Math.max(box.left - e.clientX, e.clientX - box.right, 0), Math.max(box.top - e.clientY, e.clientY - box.bottom, 0));
+    };
+    const [nearest] = [...this.cards.children].sort((a, b) => away(a) - away(b));
+    if (nearest && away(nearest) <= reach) nearest.click();
   }
 
   bounds() {
