@@ -207,7 +207,7 @@ func TestAClickBesideABox(t *testing.T) {
 	})()`)
 	b.run(chromedp.MouseClickXY(at[0], at[1]))
 	b.until("document.querySelectorAll('.node.selected').length === 1")
-	b.press("Escape")
+	b.press("Escape", "Escape") // a description, the details
 	b.until("document.querySelectorAll('.node.selected').length === 0")
 	at = eval[[]float64](b, `(box => [box.left + 3, box.top + 3])(document.querySelector('.viewport').getBoundingClientRect())`)
 	b.run(chromedp.MouseClickXY(at[0], at[1]))
