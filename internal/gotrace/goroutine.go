@@ -1,6 +1,7 @@
 package gotrace
 
 import (
+	"slices"
 	"time"
 
 	"golang.org/x/exp/trace"
@@ -195,7 +196,7 @@ func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID,
 			g.at.wokenBy(m.waker(e, g.at))
 		}
 		g.trail, g.trailed = m.trailOf(e, false), m.now
-		if g.start.Function == serveFunction {
+		if g.start.Function == serveFunction || slices.Contains(streamFunctions, g.start.Function) {
 			m.begin(g, m.now, requestOpen)
 		}
 		return g

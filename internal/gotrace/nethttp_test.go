@@ -86,3 +86,27 @@ func TestFindingsOfAServer(t *testing.T) {
 		testenv.Equal(t, left, !read, "a finding says that responses are not read, where they are read: %v;", read)
 	}
 }
+
+// TestRequestsOfHTTP2: requests of HTTP/2 count, also those whose handlers wait nowhere.
+func TestRequestsOfHTTP2(t *testing.T) {
+	const requests = 30
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	client := server.Client()
+	s := traced(t, func() {
+		for range requests {
+			answer := testenv.Need(client.Get(server.URL))(t)
+			testenv.Equal(t, answer.ProtoMajor, 2, "version")
+			answer.Body.Close()
+		}
+	})
+	count := uint64(0)
+	for _, sp := range s.Spans {
+		if sp.Kind == "request" {
+			count += sp.Times.Count
+		}
+	}
+	testenv.Equal(t, count, requests, "requests")
+}

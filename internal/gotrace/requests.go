@@ -14,7 +14,7 @@ import (
 )
 
 // A request of net/http begins when its connection has been read from, and ends when the last part of the response is written. One of
-// HTTP/2 is as long as its goroutine, and is known only if it waits in a handler.
+// HTTP/2 is as long as its goroutine.
 //
 //	none ─▶ open ─▶ (response) ─▶ next ─▶ open …
 //
@@ -49,6 +49,9 @@ const (
 )
 
 const serveFunction = "net/http.(*conn).serve"
+
+// streamFunctions begin the goroutines of requests of HTTP/2.
+var streamFunctions = []string{"net/http.(*http2serverConn).runHandler", "golang.org/x/net/http2.(*serverConn).runHandler"}
 
 // Limits of requests.
 const (
