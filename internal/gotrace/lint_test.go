@@ -332,3 +332,16 @@ func TestLintOfTraces(t *testing.T) {
 		}
 	}
 }
+
+// TestTheTracerIsNotBlamed: that the world stops when the trace begins and ends is no doing of the program's; other stops are.
+func TestTheTracerIsNotBlamed(t *testing.T) {
+	for name, want := range map[string]bool{"stop-the-world (start trace)": false, "stop-the-world (stop trace)": false, "stop-the-world (read mem stats)": true} {
+		s := &script{t: t}
+		s.goes(1, 0, 300, false, turn{reason: "sleep", function: "time.Sleep main.tick", run: µs, wait: ms})
+		for i := range time.Duration(4) {
+			s.phase(i*60*ms, 30*ms, 1, name)
+		}
+		stopped := slices.ContainsFunc(s.lint(), func(f lint.Finding) bool { return f.Check == lint.CheckStopped })
+		testenv.Equal(t, stopped, want, "%s: a finding about the stopped world", name)
+	}
+}

@@ -108,5 +108,5 @@ func TestRequestsOfHTTP2(t *testing.T) {
 			count += sp.Times.Count
 		}
 	}
-	testenv.Equal(t, count, requests, "requests")
+	testenv.AtLeast(t, count, requests-1, "requests") // the last one may end after the trace
 }

@@ -111,10 +111,10 @@ func lockOwner(n *bgraph.Node) string {
 		if strings.HasPrefix(f.Function, "sync.") || strings.HasPrefix(f.Function, "internal/") || strings.HasPrefix(f.Function, "runtime.") {
 			continue
 		}
-		short := funcname.Short(f.Function)
+		short := funcname.Short(declared(f.Function))
 		pkg, rest, _ := strings.Cut(short, ".")
 		receiver, _, method := strings.Cut(rest, ".")
-		if !method || strings.HasPrefix(receiver, "func") {
+		if !method {
 			return ""
 		}
 		if receiver = strings.Trim(receiver, "(*)"); receiver == "" {
