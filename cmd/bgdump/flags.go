@@ -86,7 +86,7 @@ var fits = func() map[string][]mode {
 		"sort":      {modeText},
 		"limit":     append([]mode{modeText, modeMD, modeTasks, modeRegion, modeStages, modeRequests}, drawn...),
 		"merge":     append([]mode{}, written...),
-		"targets":   append([]mode{modeRecord}, written...),
+		"targets":   append([]mode{modeRecord, modeHTTP}, written...),
 		"prune":     append([]mode{modeText}, drawn...),
 		"stacks":    {modeText},
 		"focus":     append([]mode{modeHTTP}, filtered...),
@@ -303,8 +303,6 @@ func (set *settings) checkValues() error {
 		return errors.New("-merge wants two sources or more")
 	case n > maxSources:
 		return fmt.Errorf("%d sources; want one, two to compare, or up to %d to add up", n, maxSources)
-	case n >= 2 && set.mode == modeHTTP:
-		return fmt.Errorf("-%s takes one source, not %d", set.mode, n)
 	case n == 2 && set.seconds != 0 && !set.merge && len(set.targets) == 0:
 		return errors.New("-seconds takes one source, or several to add up")
 	case n == 2 && set.sources[0] == set.sources[1]:

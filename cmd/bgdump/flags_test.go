@@ -88,7 +88,6 @@ func TestWrongCommandLines(t *testing.T) {
 		"-seconds 0 x":                       "want more than 0",
 		"-seconds soon x":                    "want a number of seconds",
 		"-seconds 3 x y":                     "-seconds takes one source",
-		"-http :0 x y":                       "-http takes one source",
 		"-record d -keep-age -1h x":          "-keep-age -1h0m0s",
 		"-record d -keep-size 2XB x":         "want a number of bytes, like 500MB",
 		"-keep-size 2GB x":                   "-keep-size has no meaning",
@@ -118,8 +117,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"-merge a":                           "-merge wants two sources or more",
 		"a b c a":                            "a is there twice",
 		"-merge testdata/shop.bgraph ../../internal/gotrace/testdata/go1.26.trace": "one is a graph of tasks",
-		"-http :0 a b c": "-http takes one source, not 3",
-		"testdata":       "the folder testdata has no recordings",
+		"testdata": "the folder testdata has no recordings",
 	} {
 		t.Run(args, func(t *testing.T) { command(t, strings.Fields(args)...).fails(t, want) })
 	}

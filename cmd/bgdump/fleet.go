@@ -26,14 +26,20 @@ type member struct {
 	name    string
 	snap    *bgraph.Snapshot
 	skew    time.Duration // of its clock
+	taken   time.Time     // when the graph was taken, by that clock
+	repeats bool          // it is the graph that came before: traces are taken only now and then
 	err     error
-	failing bool   // it has been told that it fails
-	skewed  bool   // it has been told that its clock differs
-	folder  string // of its recordings
+	failing bool                                  // it has been told that it fails
+	skewed  bool                                  // it has been told that its clock differs
+	folder  string                                // of its recordings
+	reopen  func(context.Context) (source, error) // makes the source anew, for another goroutine
 }
 
 // members are the sources of the command line and the targets that -targets names.
 func members(ctx context.Context, set *settings, sur *surroundings) ([]*member, error) {
+	if len(set.sources) == 1 && len(set.targets) == 0 {
+		return (&recordedFleet{dir: set.sources[0], set: set, sur: sur}).members()
+	}
 	r, err := newRoster(ctx, set, sur)
 	if err != nil {
 		return nil, err
@@ -61,7 +67,7 @@ func fleet(ctx context.Context, set *settings, sur *surroundings) (int, error) {
 	onlyOfOneKind(all)
 	for _, m := range all {
 		switch m.source.(type) {
-		case *urlSource, absentSource:
+		case *urlSource, absentSource, *folderSource:
 		default:
 			if m.err != nil {
 				return exitFailed, m.err
@@ -149,11 +155,17 @@ func (m *member) correctClock(began, ended time.Time) {
 	if m.err != nil || m.snap.Taken.IsZero() {
 		return
 	}
-	switch taken := m.snap.Taken; {
+	taken := m.snap.Taken
+	m.repeats = taken.Equal(m.taken)
+	m.taken = taken
+	switch {
+	case m.repeats: // its age says nothing about the clock
 	case taken.Before(began.Add(-leastSkew)):
 		m.skew = taken.Sub(began)
 	case taken.After(ended.Add(leastSkew)):
 		m.skew = taken.Sub(ended)
+	default:
+		m.skew = 0
 	}
 	m.snap.Taken = m.snap.Taken.Add(-m.skew)
 	m.snap.Program.Started = m.snap.Program.Started.Add(-m.skew)

@@ -259,7 +259,6 @@ func TestListsOfTargets(t *testing.T) {
 	if strings.Count(got, "is no HOST:PORT") != 3 || strings.ContainsRune(got, '\x1b') || !strings.HasPrefix(got, "http://a:1=") {
 		t.Errorf("got %q", got)
 	}
-	command(t, "-http", ":0", "-targets", yml).fails(t, "-targets has no meaning with -http")
 }
 
 // scriptedDNS knows that shop.test has two addresses, and no other name.

@@ -137,7 +137,9 @@ func (r *fleetRecorder) write(m *member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := m.snap
-	m.snap = nil
+	if m.snap = nil; m.repeats {
+		return
+	}
 	dir := filepath.Join(r.dir, r.folder(m))
 	if m.err = os.MkdirAll(dir, 0o700); m.err != nil {
 		return

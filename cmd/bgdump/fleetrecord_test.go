@@ -130,6 +130,19 @@ func TestRecordingAFleet(t *testing.T) {
 	}
 }
 
+// A program whose trace was taken a moment ago gives the same one again: that is no sign of a clock that is behind, and is not recorded again.
+func TestRecordingTracesOfAFleet(t *testing.T) {
+	server := serving(t, newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace"))
+	u := recordingFleet(t, &surroundings{clock: newFakeClock()}, "-interval", "5s", "-targets", writeFile(t, "t.json", `[{"targets": ["`+server+`"], "labels": {"pod": "bakery"}}]`))
+	u.idle()
+	u.clock.advance(5 * time.Second)
+	u.idle()
+	testenv.Equal(t, u.counts(), "bakery=1")
+	u.stop()
+	r := <-u.done
+	testenv.Equal(t, strings.Count(r.errOut, "its clock is"), 1, r.errOut) // that of the file is
+}
+
 // Pods are recorded as they come and go.
 func TestRecordingPods(t *testing.T) {
 	clk := newFakeClock()

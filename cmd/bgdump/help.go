@@ -38,7 +38,8 @@ A SOURCE is one of these:
   before.bgraph            a file that bgdump -dump wrote, or the program itself
                            when it got the signal SIGUSR2
   recordings/              a folder that bgdump -record filled: its last dump;
-                           with -http, all of them, one after the other
+                           with -http, all of them, one after the other; of a
+                           fleet: all programs, with -http their histories
   -                        the standard input
 
 For example:

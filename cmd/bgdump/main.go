@@ -105,7 +105,12 @@ func execute(ctx context.Context, set *settings, sur *surroundings) (int, error)
 	switch {
 	case set.mode == modeRecord && set.isFleet():
 		return exitOK, recordFleet(ctx, set, sur)
-	case set.merge:
+	case set.mode == modeHTTP && set.isFleet():
+		return exitOK, serveLive(ctx, set, sur)
+	case set.mode == modeHTTP && isFleetFolder(set.sources[0]):
+		f := &recordedFleet{dir: set.sources[0], set: set, sur: sur}
+		return exitOK, servePage(set, sur, f.Name(), func(ln net.Listener, o web.Options) error { return web.ServeFleet(ctx, ln, f, o) })
+	case set.merge, len(set.sources) == 1 && set.mode != modeRecord && isFleetFolder(set.sources[0]):
 		return fleet(ctx, set, sur)
 	}
 	sources := make([]source, len(set.sources))
@@ -145,8 +150,16 @@ func suits(src source, set *settings) error {
 	return nil
 }
 
-// serve serves the page until ctx ends.
+// serve serves the page of a source until ctx ends.
 func serve(ctx context.Context, set *settings, src source, sur *surroundings) error {
+	return servePage(set, sur, src.Name(), func(ln net.Listener, o web.Options) error {
+		o.Lazy = isURL(src)
+		return web.Serve(ctx, ln, filtered(src, set), o)
+	})
+}
+
+// servePage listens at the address that -http names, says so, and lets fn serve what it shows there.
+func servePage(set *settings, sur *surroundings, what string, fn func(net.Listener, web.Options) error) error {
 	addr := set.http
 	if strings.HasPrefix(addr, ":") {
 		addr = "127.0.0.1" + addr // the page shows how the program works: other machines get it only if asked for
@@ -161,11 +174,16 @@ func serve(ctx context.Context, set *settings, src source, sur *surroundings) er
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(sur.stdout, "the graph of %s is on http://%s\nstop with Ctrl-C\n", src.Name(), ln.Addr())
-	if set.focus != nil || set.ignore != nil {
-		src = filteredSource{src, set}
+	fmt.Fprintf(sur.stdout, "the graph of %s is on http://%s\nstop with Ctrl-C\n", what, ln.Addr())
+	return fn(ln, web.Options{Interval: set.interval, Timeout: set.timeout + time.Second})
+}
+
+// filtered is src without what the flags -focus and -ignore leave out.
+func filtered(src source, set *settings) source {
+	if set.focus == nil && set.ignore == nil {
+		return src
 	}
-	return web.Serve(ctx, ln, src, web.Options{Interval: set.interval, Lazy: isURL(src), Timeout: set.timeout + time.Second})
+	return filteredSource{src, set}
 }
 
 // isURL reports whether an answer may be a trace, which costs the program something.

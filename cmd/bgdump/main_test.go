@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 		main()
 	case "announces":
 		announcingProgram()
+	case "lookup":
+		lookupProgram()
 	case "coffee":
 		coffeeProgram()
 	case "silent":

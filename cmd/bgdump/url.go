@@ -36,7 +36,7 @@ type urlSource struct {
 	o         gotrace.Options
 	tracing   time.Duration // how long a trace is taken
 	cpu       bool          // with a CPU profile beside it
-	pause     time.Duration // at least so long between two traces
+	pause     time.Duration // at least so long between the beginnings of two traces
 	traces    bool          // it is known that it gives traces
 	answered  atomic.Bool   // it speaks HTTP
 	last      *bgraph.Snapshot
@@ -53,7 +53,7 @@ type place struct {
 const (
 	mostTrace    = 512 << 20
 	usualTracing = 5 * time.Second
-	// A reader that looks all the time gets one second of every ten.
+	// A reader that looks all the time gets one second of every nine, and one that looks every ten seconds a new one each time.
 	liveTracing = time.Second
 	livePause   = 9 * time.Second
 )

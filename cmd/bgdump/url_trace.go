@@ -30,7 +30,7 @@ func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snaps
 		fmt.Fprintf(u.stderr, "bgdump: taking an execution trace of %s for %s s; meanwhile that costs it 1 to 15 %% of its throughput, and more if it does little but pass values over channels\n",
 			u.Name(), seconds)
 	}
-	within := u.timeout + 2*u.tracing
+	within, began := u.timeout+2*u.tracing, u.clock.Now()
 	profiled := make(chan error, 1)
 	if u.cpu { // its samples come with the trace
 		ctx, cancel := withTimeout(ctx, u.clock, within)
@@ -56,7 +56,7 @@ func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snaps
 	if u.pause == 0 {
 		note("how long goroutines have waited before the trace is not known: ", u.ages(ctx, profiles, s))
 	} else {
-		u.last, u.next = s.Clone(), u.clock.Now().Add(u.pause)
+		u.last, u.next = s.Clone(), began.Add(u.pause)
 	}
 	return s, nil
 }

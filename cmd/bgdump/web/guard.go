@@ -28,12 +28,12 @@ func (p *Page) handler() http.Handler {
 	mux.HandleFunc("/api/request", p.serveRequest)
 	mux.HandleFunc("/api/export", p.serveExport)
 	mux.Handle("/", staticFiles())
-	return p.guard(mux)
+	return guard(p.opts.Loopback, mux)
 }
 
 // guard turns away what no page of ours would ask, and tells browsers what they must
 // not do with the answers.
-func (p *Page) guard(next http.Handler) http.Handler {
+func guard(loopback bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", contentPolicy)
@@ -44,7 +44,7 @@ func (p *Page) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-cache")
 		switch site := r.Header.Get("Sec-Fetch-Site"); {
-		case p.opts.Loopback && !isLoopback(r.Host):
+		case loopback && !isLoopback(r.Host):
 			fail(w, http.StatusForbidden, "This page is for this machine only: ask for it as localhost, not as another name.")
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")

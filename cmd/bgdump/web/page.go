@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"log"
 	"net"
 	"net/http"
@@ -36,6 +37,8 @@ type Options struct {
 	// expensive. If the first answer is a trace, the page goes on asking only while it is shown, as a
 	// trace costs the program throughput.
 	Lazy bool
+	// Past are earlier snapshots, the oldest first, which come into the history before the source is asked (none).
+	Past iter.Seq[*bgraph.Snapshot]
 	// Loopback accepts requests only that name localhost or a loopback address as their
 	// host. Serve sets it if it listens on one.
 	Loopback bool
@@ -107,6 +110,14 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.routes.Serv
 
 // Run asks the source for snapshots until ctx is done. It must be called once.
 func (p *Page) Run(ctx context.Context) {
+	if p.opts.Past != nil {
+		for s := range p.opts.Past {
+			if ctx.Err() != nil {
+				return
+			}
+			p.history.add(s, s.Taken)
+		}
+	}
 	for p.pause(ctx); ctx.Err() == nil; p.pause(ctx) {
 		p.ask(ctx)
 	}
@@ -198,19 +209,27 @@ func (p *Page) ask(ctx context.Context) {
 // address, only requests that name a loopback address as their host are answered. Serve returns an
 // error if ln fails. It blocks without parking and must not be called from a task.
 func Serve(ctx context.Context, ln net.Listener, src Source, opts Options) error {
-	if addr, ok := ln.Addr().(*net.TCPAddr); ok && addr.IP.IsLoopback() {
-		opts.Loopback = true
-	}
+	opts.Loopback = opts.Loopback || bindsLoopback(ln)
+	p := New(src, opts)
+	return serve(ctx, ln, p, p.Run)
+}
+
+func bindsLoopback(ln net.Listener) bool {
+	addr, ok := ln.Addr().(*net.TCPAddr)
+	return ok && addr.IP.IsLoopback()
+}
+
+// serve answers the clients of ln with h until ctx is done. Meanwhile run is running.
+func serve(ctx context.Context, ln net.Listener, h http.Handler, run func(context.Context)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := New(src, opts)
 	var running sync.WaitGroup
-	running.Go(func() { p.Run(ctx) })
+	running.Go(func() { run(ctx) })
 	server := &http.Server{
-		Handler:           p,
+		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      30 * time.Second,
+		WriteTimeout:      mostWriting,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          log.New(discard{}, "", 0), // of broken connections; the terminal belongs to the command
@@ -232,6 +251,9 @@ func Serve(ctx context.Context, ln net.Listener, src Source, opts Options) error
 	}
 	return err
 }
+
+// mostWriting is how long an answer may take. To ask 500 programs that don't answer takes 80 s.
+const mostWriting = 3 * time.Minute
 
 type discard struct{}
 

@@ -112,5 +112,8 @@ func writeSources(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]stri
 	t.write(b)
 }
 
+// SourceRows describes the sources of s, as in the table of them: name, tasks, steps a second, CPU and remarks of each.
+func SourceRows(s *bgraph.Snapshot) [][]string { return sourceTable(s, words.Names(s)).rows }
+
 // mostDiffering is how many processes are said to differ above their table.
 const mostDiffering = 3
