@@ -208,6 +208,60 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 	p.end()
 }
 
+// TestBalancing: what a file says of the choice among backends is done.
+func TestBalancing(t *testing.T) {
+	seen := make(chan string, 100)
+	behind := func(name string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if name == "copies" {
+				seen <- r.URL.Path
+			}
+			io.WriteString(w, name)
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	p := start(t, "-config", configFile(t, `
+[[site]]
+[[site.proxy]]
+match = "/hash/**"
+to = [%q, %q]
+balance = "hash path"
+[[site.proxy]]
+to = [%[1]q, %[2]q]
+weights = [1, 0]
+slow-start = "30s"
+[site.proxy.sticky]
+cookie = "to"
+[site.proxy.canary]
+to = [%[3]q]
+header = "X-Canary: yes"
+[site.proxy.mirror]
+to = [%[4]q]
+`, behind("first"), behind("second"), behind("canary"), behind("copies")))
+	one, other := 0, 0
+	for i := range 40 {
+		_, first := p.ask("h", fmt.Sprint("/hash/", i))
+		if _, again := p.ask("h", fmt.Sprint("/hash/", i)); again != first {
+			t.Errorf("/hash/%d comes to %s and %s", i, first, again)
+		}
+		if first == "first" {
+			one++
+		} else {
+			other++
+		}
+	}
+	testenv.True(t, one > 0 && other > 0, "%d and %d of the keys", one, other)
+	for range 4 {
+		resp, body := p.ask("h", "/x")
+		if body != "first" || len(resp.Cookies()) != 1 || resp.Cookies()[0].Name != "to" {
+			t.Errorf("%s, %v", body, resp.Cookies())
+		}
+		testenv.Equal(t, <-seen, "/x", "a copy")
+	}
+	p.end()
+}
+
 func TestFlagsGoBeforeTheFile(t *testing.T) {
 	file := configFile(t, "%s", "max-head = 1000\nlog-format = 'json'\nroot = '"+sampleSite+"'\nlisting = true\nidle-timeout = '5s'\n")
 	set := testenv.Need(parse([]string{"-max-head", "2000", "-config", file}, io.Discard))(t)
@@ -297,6 +351,19 @@ func TestCheckCommand(t *testing.T) {
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = 'x'\ntrust = ['y']\nforwarded = 'z'", "idle-timeout: \"x\" is not a time\ntrust: \"y\" is neither unix: nor an address nor\nforwarded: \"z\" is unknown", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ntls = { insecure = true }", "no backend begins with https://", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { pat = '/' }", `there is no key "pat" in site.proxy.check; did you mean path?`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nweights = [1, 2]", "knot.toml:5: site 1: proxy.1.weights: there are 2; want one for each of 1", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nweights = ['a']", "want a list of whole numbers", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nbalance = 'hash ip'", `:5: site 1: proxy.1.balance: "hash ip" is unknown; want least, hash client`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nslow-start = 'x'", `proxy.1.slow-start: "x" is not a time`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nretry-share = 2.0", "proxy.1.retry-share: 2 is not from 0 to 1", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nretry-shar = 2.0", `there is no key "retry-shar" in site.proxy; did you mean retry-share?`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\n[site.proxy.sticky]\ncookie = 'a'\nsecret = 'b'", ":7: site 1: proxy.1.sticky.secret: it has 1 bytes; want 16", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\n[site.proxy.canary]\nto = ['x']\nshare = 0.1", `:6: site 1: proxy.1.canary.to: backend "x": want http://host:port`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\ncanary = { t = 1 }", `there is no key "t" in site.proxy.canary; there are to, weights, share, header, cookie`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nmirror = { to = ['unix:/t'], in-flight = -1 }", ":5: site 1: proxy.1.mirror.in-flight: -1 is negative", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nmirror = { to = ['unix:/t'], max-body = 'x' }", "proxy.1.mirror.max-body: want a size", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nmirror = { to = [] }", "proxy.1.mirror: say which backends", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s', 'unix:/t']\nweights = [2, 1]\nbalance = 'hash client'\nbound = 1.25\nslow-start = '30s'\nretry-share = -1.0\nsticky = { cookie = 'a' }\ncanary = { to = ['unix:/u'], share = 0.05 }\nmirror = { to = ['unix:/v'], max-body = '0' }", "is all right", exitOK},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { every = '0s' }", "check: every and timeout must be above 0", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { timeout = '0' }", "check: every and timeout must be above 0", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { every = 'often' }", `check.every: "often" is not a time`, exitFailed},
@@ -473,6 +540,8 @@ func TestOutgoing(t *testing.T) {
 		{[]config.Site{site(config.Proxy{To: two})}, 2 * proxy.DefaultMaxConns},
 		{[]config.Site{site(config.Proxy{To: two, MaxConns: 7}, config.Proxy{To: two[:1], HTTP2: true}), site(config.Proxy{To: two[:1], MaxConns: 1})}, 2*7 + connsHTTP2 + 1},
 		{[]config.Site{site(config.Proxy{To: two, MaxConns: 7}), site(config.Proxy{To: two, MaxConns: -1})}, -1},
+		{[]config.Site{site(config.Proxy{To: two, MaxConns: 7, Balancing: config.Balancing{Canary: &config.Canary{To: two[:1]}, Mirror: &config.Mirror{InFlight: 5}}})}, 3*7 + 5},
+		{[]config.Site{site(config.Proxy{To: two[:1], MaxConns: 7, Balancing: config.Balancing{Mirror: &config.Mirror{}}})}, 7 + proxy.DefaultMirrorInFlight},
 	} {
 		testenv.Equal(t, outgoing(c.sites), c.want, "%+v", c.sites)
 	}

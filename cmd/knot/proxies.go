@@ -32,7 +32,7 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, log *slog.Logger,
 		wrong.within(key, of)
 		p, err := proxy.New(settings)
 		if err != nil {
-			wrong.note(key, err)
+			noteFields(key, err, wrong)
 			continue
 		}
 		b.proxies = append(b.proxies, p)
@@ -68,6 +68,7 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, wrong mista
 	take("queue-timeout", c.QueueTimeout, &p.QueueTimeout)
 	take("keep-timeout", c.KeepTimeout, &p.KeepTimeout)
 	take("fail-time", c.FailTime, &p.FailTime)
+	balancing(&c.Balancing, &p, take, &wrong)
 	var known bool
 	if p.Forwarded, known = forwardedNames[c.Forwarded]; !known {
 		wrong.note("forwarded", fmt.Errorf("%q is unknown; want x-forwarded, forwarded, both or none", c.Forwarded))
@@ -110,6 +111,10 @@ const connsHTTP2 = 10
 func outgoing(sites []config.Site) (sum int) {
 	for i := range sites {
 		for _, p := range sites[i].Proxies {
+			backends := len(p.To)
+			if p.Canary != nil {
+				backends += len(p.Canary.To)
+			}
 			each := cmp.Or(p.MaxConns, proxy.DefaultMaxConns)
 			switch {
 			case p.HTTP2:
@@ -117,7 +122,8 @@ func outgoing(sites []config.Site) (sum int) {
 			case each < 0:
 				return -1
 			}
-			sum += min(each, knot.DefaultMaxConns) * len(p.To)
+			sum += min(each, knot.DefaultMaxConns) * backends
+			sum += forCopies(p.Mirror)
 		}
 	}
 	return sum

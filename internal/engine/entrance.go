@@ -155,7 +155,7 @@ type entry struct {
 }
 
 // isOpen reports whether all tasks are admitted at once: there is no Admission, and no task has to wait for detached ones.
-func (l *Loop) isOpen() bool { return l.admission == nil && !l.manyAway() && !l.anyWaitsToEnter() }
+func (l *Loop) isOpen() bool { return l.admission == nil && !l.manyAway() && !l.AnyWaitsToEnter() }
 
 // decider is what decides at the entrances.
 func (l *Loop) decider() admit.Decider {

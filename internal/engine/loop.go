@@ -173,7 +173,7 @@ func (l *Loop) run() {
 
 // done reports whether the loop may end: it was told to and has no task left.
 func (l *Loop) done() bool {
-	return l.end.closing && l.roster.tasks == nil && l.backlog() == 0 && l.ahead.head == nil && !l.anyWaitsToEnter()
+	return l.end.closing && l.roster.tasks == nil && l.backlog() == 0 && l.ahead.head == nil && !l.AnyWaitsToEnter()
 }
 
 // anyReady reports whether some task could run now.
@@ -186,11 +186,11 @@ const recheck = time.Millisecond
 
 // holdsBack reports whether tasks wait for the time to pass, see recheck.
 func (l *Loop) holdsBack() bool {
-	return l.withheld && l.backlog() > 0 || l.anyWaitsToEnter()
+	return l.withheld && l.backlog() > 0 || l.AnyWaitsToEnter()
 }
 
-// anyWaitsToEnter reports whether a task waits at an entrance, or before a bottleneck.
-func (l *Loop) anyWaitsToEnter() bool {
+// AnyWaitsToEnter reports whether a task waits at an entrance, or before a bottleneck.
+func (l *Loop) AnyWaitsToEnter() bool {
 	for _, q := range l.entry.queues {
 		if q.Len() > 0 {
 			return true

@@ -21,7 +21,11 @@ import (
 // A backend is one server that requests go to.
 type backend struct {
 	p                *Proxy
-	name             string // for logs and metrics: the address
+	group            *group
+	name             string  // for logs and metrics: the address
+	weight           float64 // 0: only for clients that stick to it
+	seed             uint64  // hash of the name
+	token            string  // the value of the cookie that leads here
 	network, address string
 	tls              *tls.Config // nil: without
 	bit              uint64      // in masks of backends
@@ -35,6 +39,8 @@ type backend struct {
 	sick atomic.Bool
 	// downUntil is when it may be tried again, by Proxy.clock; 0: it may; atomic.
 	downUntil atomic.Int64
+	// backAt is when it began to get requests again, by Proxy.clock, while SlowStart is not over; 0: it is over; atomic.
+	backAt atomic.Int64
 
 	// fails are failures in a row; atomic, changed with mu held.
 	fails atomic.Int64
@@ -72,7 +78,7 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 	if p.MaxConns > 0 {
 		b.units = task.NewSemaphore(int64(p.MaxConns))
 	}
-	if p.HTTP2 {
+	if p.HTTP2 || p.copies {
 		b.http2 = b.newHTTP2()
 	}
 	return b, nil
@@ -230,38 +236,6 @@ func (b *backend) leave(u *upstream, keep bool) {
 	b.outstanding.Add(-1)
 }
 
-// pick returns the backend with the fewest requests that is well and not in tried. If all are out for their failures, they count
-// as well: it might be the network. nil: none is left.
-func (p *Proxy) pick(tried uint64) *backend {
-	now := int64(0) // not read yet
-	start := int(p.next.Add(1))
-	for _, desperate := range [...]bool{false, true} {
-		var best *backend
-		least := int64(0)
-		for i := range p.backends {
-			b := p.backends[(start+i)%len(p.backends)]
-			if tried&b.bit != 0 || b.sick.Load() {
-				continue
-			}
-			if until := b.downUntil.Load(); !desperate && until != 0 {
-				if now == 0 {
-					now = p.clock()
-				}
-				if until > now {
-					continue
-				}
-			}
-			if n := b.outstanding.Load(); best == nil || n < least {
-				best, least = b, n
-			}
-		}
-		if best != nil {
-			return best
-		}
-	}
-	return nil
-}
-
 // worked notes that it has answered. That ends a row of failures, whose number it returns for failed: the answer may
 // break off yet.
 func (b *backend) worked() (row int64) {
@@ -273,6 +247,7 @@ func (b *backend) worked() (row int64) {
 	was := b.downUntil.Swap(0)
 	b.mu.Unlock()
 	if was != 0 {
+		b.back(min(was, b.p.clock()))
 		b.p.Log.Info("knot: a backend answers again", "backend", b.name)
 	}
 	return row
@@ -283,10 +258,13 @@ func (b *backend) failed(row int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fails := int(b.fails.Add(row + 1))
-	if b.p.MaxFails <= 0 || fails < b.p.MaxFails || b.p.FailTime <= 0 || len(b.p.backends) == 1 {
+	if b.p.MaxFails <= 0 || fails < b.p.MaxFails || b.p.FailTime <= 0 || b.p.isOnly(b) {
 		return
 	}
-	if b.downUntil.Swap(b.p.clock()+int64(b.p.FailTime)) == 0 {
+	until := b.p.clock() + int64(b.p.FailTime)
+	b.back(until)
+	if b.downUntil.Swap(until) == 0 {
+		b.counts.ejected.Add(1)
 		b.p.Log.Warn("knot: a backend fails; it gets no requests for a while", "backend", b.name, "failures", fails, "for", b.p.FailTime)
 	}
 }
@@ -298,11 +276,13 @@ func (b *backend) checked(err error) {
 	defer b.mu.Unlock()
 	if err != nil {
 		if b.falls = max(0, b.falls) + 1; b.falls == c.Fall && !b.sick.Swap(true) {
+			b.counts.ejected.Add(1)
 			b.p.Log.Warn("knot: a backend is not well; it gets no requests", "backend", b.name, "error", err)
 		}
 		return
 	}
 	if b.falls = min(0, b.falls) - 1; -b.falls >= c.Rise && b.sick.Swap(false) {
+		b.back(b.p.clock())
 		b.p.Log.Info("knot: a backend is well again", "backend", b.name)
 	}
 }

@@ -29,16 +29,34 @@ const (
 	DefaultTries           = 3
 	DefaultMaxFails        = 3
 	DefaultFailTime        = 10 * time.Second
+	DefaultRetryShare      = 0.1
 	// MaxBackends is how many backends a Proxy has at most.
 	MaxBackends = 64
+	// MaxWeight is the largest weight of a backend.
+	MaxWeight = 1000
 )
 
 // Config says where requests go, and how. The zero value of each field but Backends is its default; a negative time
 // or number means none, or no limit.
 type Config struct {
 	// Backends are "http://host:port", "https://host:port" or "unix:/path"; for FastCGI "host:port" too. All of them
-	// must answer alike: requests are spread over them, the next to the one with the fewest under way.
+	// must answer alike: requests are spread over them, the next to the one with the fewest under way for its weight.
 	Backends []string
+	// Weights are those of Backends, in their order, from 0 to MaxWeight; nil: all are 1. A backend of weight 0 gets only
+	// the requests of clients that stick to it.
+	Weights []int
+	// Balance is "least", or has requests led by what they have in common: "hash client" (the address, of IPv6 64 bits of it),
+	// "hash path", "hash header NAME" or "hash cookie NAME". Requests without that are spread as with "least", which "" is too.
+	Balance string
+	// Bound, with a hash, is how many times its part of the requests under way a backend may have, 1 or more; what is beyond
+	// goes to the next backend of its key. 0: no limit.
+	Bound float64
+	// Sticky, if not nil, has clients come back to their backend by a cookie.
+	Sticky *Sticky
+	// Canary, if not nil, is a second group of backends.
+	Canary *Canary
+	// Mirror, if not nil, is a group of backends that get copies of requests.
+	Mirror *Mirror
 	// TLS is for backends with https; nil: the system's roots, and the host in the address is the name that a
 	// certificate must have.
 	TLS *tls.Config
@@ -76,10 +94,16 @@ type Config struct {
 	// repeated (RFC 9110, 9.2.2), when its connection breaks before anything has come back.
 	Tries int
 
+	// RetryShare bounds the further tries: to this part of the requests, from 0 to 1, and ten a second. They are made at once,
+	// and a try that takes the place of a connection at rest that the backend had closed does not count. 0: a tenth; below 0: no bound.
+	RetryShare float64
+
 	// MaxFails failures in a row (it can't be reached, breaks off or is late) take a backend out for FailTime, as
 	// long as others are left.
 	MaxFails int
 	FailTime time.Duration
+	// SlowStart is how long the weight of a backend that was out takes to grow from a tenth to all of it. 0: no time.
+	SlowStart time.Duration
 	// Check, if not nil, asks each backend now and then.
 	Check *Check
 
@@ -124,6 +148,18 @@ type FastCGI struct {
 	AnyScript bool
 }
 
+// A FieldError says what is wrong with a field of a Config.
+type FieldError struct {
+	Field string // its name, below Config: "Weights", "Canary.Share"
+	Err   error
+}
+
+// Error has the name before what is wrong.
+func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong, without the name.
+func (e *FieldError) Unwrap() error { return e.Err }
+
 // set fills in what an operator leaves out.
 func def[T int | time.Duration](v *T, standard T) {
 	switch {
@@ -134,12 +170,18 @@ func def[T int | time.Duration](v *T, standard T) {
 	}
 }
 
-// New makes a Proxy. The error is about all that is wrong with the Config. Nothing is connected before the first
-// request, nor checked before Start.
-func New(c Config) (*Proxy, error) {
-	c.setDefaults()
-	errs := c.faults()
-	p := &Proxy{Config: c, wire: http1{}, began: c.Now()}
+// New makes a Proxy. The error is about all that is wrong with the Config, some of it as joined errors of the type FieldError.
+// Nothing is connected before the first request, nor checked before Start.
+func New(c Config) (*Proxy, error) { return newProxy(c, false) }
+
+// newProxy is New, for copies that a Mirror makes too.
+func newProxy(c Config, copies bool) (*Proxy, error) {
+	c.setDefaults(copies)
+	var errs []error
+	if !copies { // it has been told already
+		errs = c.faults()
+	}
+	p := &Proxy{Config: c, wire: http1{}, began: c.Now(), copies: copies}
 	if c.FastCGI != nil {
 		f, err := newFastCGI(*c.FastCGI)
 		if err != nil {
@@ -148,19 +190,11 @@ func New(c Config) (*Proxy, error) {
 		p.wire = f
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	for i, text := range c.Backends {
-		b, err := p.newBackend(text)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		for _, other := range p.backends {
-			if other.name == b.name {
-				errs = append(errs, fmt.Errorf("the backend %s is there twice", text))
-			}
-		}
-		b.bit = 1 << (i % MaxBackends)
-		p.backends = append(p.backends, b)
+	p.budget.init(c.RetryShare)
+	errs = append(errs, p.addGroup(&p.stable, "", c.Backends, c.Weights)...)
+	errs = append(errs, p.addBalance()...)
+	if n := len(p.backends); n > MaxBackends {
+		errs = append(errs, fmt.Errorf("there are %d backends; want %d at most", n, MaxBackends))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -171,7 +205,7 @@ func New(c Config) (*Proxy, error) {
 // keeps reports whether connections may rest, once setDefaults has been called.
 func (c *Config) keeps() bool { return c.KeepTimeout > 0 && c.KeepConns > 0 }
 
-func (c *Config) setDefaults() {
+func (c *Config) setDefaults(copies bool) {
 	def(&c.ConnectTimeout, DefaultConnectTimeout)
 	def(&c.ResponseTimeout, DefaultResponseTimeout)
 	def(&c.IdleTimeout, DefaultIdleTimeout)
@@ -188,6 +222,10 @@ func (c *Config) setDefaults() {
 	def(&c.KeepConns, DefaultKeepConns)
 	def(&c.Tries, DefaultTries)
 	def(&c.MaxFails, DefaultMaxFails)
+	def(&c.SlowStart, 0)
+	if c.RetryShare == 0 {
+		c.RetryShare = DefaultRetryShare
+	}
 	c.Tries = max(1, c.Tries)
 	if c.Log == nil {
 		c.Log = logwriter.Default()
@@ -197,7 +235,7 @@ func (c *Config) setDefaults() {
 	}
 	if c.Dial == nil {
 		c.Dial = netpoll.DialTimeout
-		if c.HTTP2 {
+		if c.HTTP2 || copies {
 			c.Dial = net.DialTimeout // goroutines wait for these
 		}
 	}
@@ -221,12 +259,6 @@ func (c *Config) faults() (errs []error) {
 	}
 	if c.FastCGI != nil && c.HTTP2 {
 		errs = append(errs, errors.New("backends speak FastCGI or HTTP/2; want one of them"))
-	}
-	switch n := len(c.Backends); {
-	case n == 0:
-		errs = append(errs, errors.New("say which backends requests go to, as http://127.0.0.1:3000 or unix:/run/app.sock"))
-	case n > MaxBackends:
-		errs = append(errs, fmt.Errorf("there are %d backends; want %d at most", n, MaxBackends))
 	}
 	return errs
 }

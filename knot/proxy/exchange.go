@@ -54,6 +54,11 @@ type exchange struct {
 	x       *knot.Ctx
 	b       *backend
 	u       *upstream
+	group   *group   // where the request belongs
+	home    *backend // which the client sticks to; nil: none
+	key     uint64   // hash of what it is led by, if keyed
+	keyed   bool
+	loads   []load // room for what a choice goes by
 	method  string
 	trusted bool      // the peer is a proxy whose word about the client counts
 	row     int64     // failures of b that its answer has ended, see backend.worked
@@ -100,7 +105,7 @@ var exchanges = sync.Pool{New: func() any {
 }}
 
 func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
-	e.p, e.x, e.method = p, x, x.Method()
+	e.p, e.x, e.method, e.group = p, x, x.Method(), &p.stable
 	e.trusted = x.TrustPeers(p.Trust)
 	e.in = e.own
 	e.content, e.ready = x.ReadyBody()
@@ -133,6 +138,7 @@ func (e *exchange) end() {
 	}
 	clear(e.trailer)
 	e.p, e.x, e.b, e.u, e.method, e.until, e.stop.why = nil, nil, nil, nil, "", time.Time{}, nil
+	e.group, e.home, e.key, e.keyed = nil, nil, 0, false
 	e.content, e.trailer, e.big, e.in, e.head = nil, e.trailer[:0], nil, nil, nil
 	e.res.Trim()
 	e.repeatable, e.bodyTaken, e.upgrade, e.taken = false, false, false, false

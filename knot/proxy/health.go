@@ -24,6 +24,9 @@ func (k *Check) defaults() {
 
 // Start begins to check the backends, if Config.Check says so, on goroutines that Close ends.
 func (p *Proxy) Start() {
+	if p.mirror != nil {
+		p.mirror.to.Start()
+	}
 	if p.Check == nil {
 		return
 	}
@@ -53,6 +56,9 @@ func (p *Proxy) Start() {
 func (p *Proxy) Close() {
 	p.cancel()
 	p.checks.Wait()
+	if p.mirror != nil {
+		p.mirror.to.Close()
+	}
 	for _, b := range p.backends {
 		b.pool.Close()
 		if b.http2 != nil {

@@ -41,9 +41,9 @@ func (b *backend) newHTTP2() *http.Transport {
 	}
 	t := &http.Transport{}
 	t.DialContext, t.DialTLSContext, t.Protocols = dial, dial, new(http.Protocols)
-	t.Protocols.SetHTTP1(b.tls != nil)
-	t.Protocols.SetHTTP2(b.tls != nil)
-	t.Protocols.SetUnencryptedHTTP2(b.tls == nil)
+	t.Protocols.SetHTTP1(b.tls != nil || !c.HTTP2) // without HTTP2 it is for copies
+	t.Protocols.SetHTTP2(b.tls != nil && c.HTTP2)
+	t.Protocols.SetUnencryptedHTTP2(b.tls == nil && c.HTTP2)
 	t.DisableCompression, t.MaxResponseHeaderBytes = true, headBuffer
 	t.DisableKeepAlives = !c.keeps()
 	t.MaxIdleConnsPerHost, t.IdleConnTimeout = c.KeepConns, c.KeepTimeout
@@ -289,6 +289,9 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 	}
 	if resp.ContentLength >= 0 && len(resp.Trailer) == 0 { // HTTP/1.1 has trailers in chunked bodies only
 		x.SetContentLength(resp.ContentLength)
+	}
+	if cookie := e.sticks(); cookie != "" {
+		x.AddHeader("Set-Cookie", cookie)
 	}
 	if resp.StatusCode == 204 || resp.StatusCode == 304 || e.method == "HEAD" {
 		return x.SendHead()

@@ -16,12 +16,23 @@ import (
 type Proxy struct {
 	Config   // with the defaults; not to be changed
 	wire     wire
-	backends []*backend
-	next     atomic.Uint32 // where pick begins
-	began    time.Time     // by Now
-	ctx      context.Context
-	cancel   context.CancelFunc
-	checks   sync.WaitGroup
+	backends []*backend // of both groups
+	stable   group
+	canary   group // empty: there is none
+	budget   retryBudget
+	mirror   *mirror // nil: there is none
+	copies   bool    // requests are copies, of a Mirror
+	aims     bool    // there is more to know of a request than which backend has the least to do, see aim
+
+	key                        key
+	canaryHeader, canaryCookie named
+	newcomers                  atomic.Uint32       // requests that a canary may have by its share
+	byToken                    map[string]*backend // by the values of the cookie of Sticky
+
+	began  time.Time // by Now
+	ctx    context.Context
+	cancel context.CancelFunc
+	checks sync.WaitGroup
 }
 
 // clock is Now as nanoseconds since the beginning: the system's clock may be set.
@@ -114,13 +125,21 @@ func (e *exchange) serve() error {
 	if err := p.wire.prepare(e); err != nil {
 		return err
 	}
-	var tried uint64
-	for try := 1; ; try++ {
-		b := p.pick(tried)
-		if b == nil {
-			p.backends[0].counts.failures[CauseNoBackend].Add(1)
-			return &failure{status: 503, cause: CauseNoBackend, err: errNoBackend}
+	if p.aims {
+		e.aim()
+	}
+	if p.mirror != nil {
+		if err := p.mirror.copy(e); err != nil {
+			return err
 		}
+	}
+	var tried uint64
+	b := e.pick(tried)
+	if b == nil {
+		p.backends[0].counts.failures[CauseNoBackend].Add(1)
+		return &failure{status: 503, cause: CauseNoBackend, err: errNoBackend}
+	}
+	for try := 1; ; try++ {
 		if !b.enter() {
 			b.counts.failures[CauseQueue].Add(1)
 			return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueueFull}
@@ -148,10 +167,17 @@ func (e *exchange) serve() error {
 			return f
 		}
 		if !stale {
-			if tried |= b.bit; p.pick(tried) == nil {
-				return f // there is no other
-			}
+			tried |= b.bit
+		}
+		other := e.pick(tried)
+		if other == nil {
+			return f
+		}
+		if !stale && !p.budget.take(p.clock(), p.stable.turn.Load()+p.canary.turn.Load()) {
+			b.counts.overBudget.Add(1)
+			return f
 		}
 		b.counts.retries.Add(1)
+		b = other
 	}
 }

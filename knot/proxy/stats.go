@@ -26,6 +26,7 @@ type counts struct {
 	status                          [6]atomic.Uint64 // by class
 	failures                        [causes]atomic.Uint64
 	dials, queued, retries, tunnels atomic.Uint64
+	overBudget, ejected, mirrored   atomic.Uint64
 	openTunnels                     atomic.Int64
 }
 
@@ -39,6 +40,15 @@ type BackendStats struct {
 	// Dials are connections made or tried, Queued requests that had to wait for one, Retries requests that came
 	// from another try.
 	Dials, Queued, Retries uint64
+	// OverBudget are requests that RetryShare has kept from another try.
+	OverBudget uint64
+	// Ejected counts how often it was taken out, for its failures or by checks.
+	Ejected uint64
+	// Mirrored are the copies of requests that were sent to it, Dropped those that were not made: too many were under way, or
+	// requests waited, or no backend of the Mirror was well. They are with its first backend.
+	Mirrored, Dropped uint64
+	// Weight is what it counts for in the balance now; less than what was set while it starts slowly.
+	Weight float64
 	// Requests and tunnels that are here now, waiting ones included, and the tunnels of them.
 	Outstanding, Tunnels int64
 	// Up: it gets requests.
@@ -54,10 +64,12 @@ func (s *BackendStats) Add(o BackendStats) {
 		s.Failures[cause] += n
 	}
 	s.Dials, s.Queued, s.Retries = s.Dials+o.Dials, s.Queued+o.Queued, s.Retries+o.Retries
+	s.OverBudget, s.Ejected, s.Mirrored, s.Dropped = s.OverBudget+o.OverBudget, s.Ejected+o.Ejected, s.Mirrored+o.Mirrored, s.Dropped+o.Dropped
+	s.Weight = max(s.Weight, o.Weight)
 	s.Outstanding, s.Tunnels, s.Up = s.Outstanding+o.Outstanding, s.Tunnels+o.Tunnels, s.Up && o.Up
 }
 
-// Stats returns the counters of each backend. Safe from anywhere; it never parks.
+// Stats returns the counters of each backend, those of Canary and Mirror too. Safe from anywhere; it never parks.
 func (p *Proxy) Stats() []BackendStats {
 	now := p.clock()
 	all := make([]BackendStats, 0, len(p.backends))
@@ -66,6 +78,7 @@ func (p *Proxy) Stats() []BackendStats {
 		s := BackendStats{
 			Name: b.name, Failures: make(map[string]uint64), Dials: c.dials.Load(), Queued: c.queued.Load(), Retries: c.retries.Load(),
 			Outstanding: b.outstanding.Load(), Tunnels: c.openTunnels.Load(), Up: !b.sick.Load() && b.downUntil.Load() <= now,
+			OverBudget: c.overBudget.Load(), Ejected: c.ejected.Load(), Mirrored: c.mirrored.Load(), Weight: b.currentWeight(),
 		}
 		for i := range c.status {
 			s.Responses[i] = c.status[i].Load()
@@ -74,6 +87,11 @@ func (p *Proxy) Stats() []BackendStats {
 			s.Failures[cause.String()] = c.failures[cause].Load()
 		}
 		all = append(all, s)
+	}
+	if p.mirror != nil {
+		copies := p.mirror.to.Stats()
+		copies[0].Dropped = p.mirror.dropped.Load()
+		all = append(all, copies...)
 	}
 	return all
 }

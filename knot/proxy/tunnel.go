@@ -34,6 +34,9 @@ func (e *exchange) switchProtocols() error {
 		}
 		return true
 	})
+	if cookie := e.sticks(); cookie != "" {
+		head = appendLine(head, "Set-Cookie", h1.Bytes(cookie))
+	}
 	head = append(append(head, "\r\n"...), e.head[e.res.Size:]...)
 	client, rest, err := e.x.Hijack()
 	if err != nil {

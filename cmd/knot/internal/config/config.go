@@ -91,6 +91,7 @@ type Proxy struct {
 	TLS             *TLS     `toml:"tls"`
 	Check           *Check   `toml:"check"`
 	FastCGI         *FastCGI `toml:"fastcgi"`
+	Balancing
 }
 
 // A TLS is a table site.proxy.tls.
@@ -205,7 +206,7 @@ var goType = regexp.MustCompile(`cannot decode TOML (\S+) into (?:struct field \
 
 var plainTypes = map[string]string{
 	"string": "a text", "bool": "true or false", "*bool": "true or false", "int": "a whole number", "float64": "a number",
-	"[]string": "a list of texts", "map[string]string": "a table of texts",
+	"[]string": "a list of texts", "[]int": "a list of whole numbers", "map[string]string": "a table of texts",
 }
 
 // wrong reports where err is, without the words of Go's types.
@@ -253,6 +254,14 @@ func keysOf(t reflect.Type, path []string) (names []string) {
 	}
 	for f := range t.NumField() {
 		tag := t.Field(f).Tag.Get("toml")
+		if t.Field(f).Anonymous {
+			of := keysOf(t.Field(f).Type, path)
+			if len(path) > 0 && of != nil {
+				return of
+			}
+			names = append(names, of...)
+			continue
+		}
 		if len(path) > 0 && tag == path[0] {
 			return keysOf(t.Field(f).Type, path[1:])
 		}

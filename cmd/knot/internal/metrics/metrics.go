@@ -80,6 +80,11 @@ var (
 	backendRetries   = desc("backend_retries_total", "Requests that were tried again after they had failed at this backend.", "backend")
 	backendRequests  = desc("backend_requests", "Requests and tunnels that are at a backend, or wait for it.", "backend")
 	backendTunnels   = desc("backend_tunnels", "Tunnels of those.", "backend")
+	backendOver      = desc("backend_retries_over_budget_total", "Requests that were not tried again as too many others had been.", "backend")
+	backendEjected   = desc("backend_ejected_total", "How often a backend was taken out, for its failures or by checks.", "backend")
+	backendWeight    = desc("backend_weight", "What a backend counts for in the balance now.", "backend")
+	backendMirrored  = desc("backend_mirrored_total", "Copies of requests that were sent to a backend.", "backend")
+	backendDropped   = desc("backend_mirror_dropped_total", "Copies of requests that were not made; with the first backend that gets copies.", "backend")
 	backendUp        = desc("backend_up", "1: it gets requests.", "backend")
 
 	logLost = desc("access_log_lost_lines_total", "Lines of the access log that were lost because it could not be written, or not fast enough.")
@@ -187,6 +192,11 @@ func (c *collector) collectBackends(count func(*prometheus.Desc, uint64, ...stri
 		count(backendRetries, s.Retries, name)
 		gauge(backendRequests, float64(s.Outstanding), name)
 		gauge(backendTunnels, float64(s.Tunnels), name)
+		count(backendOver, s.OverBudget, name)
+		count(backendEjected, s.Ejected, name)
+		count(backendMirrored, s.Mirrored, name)
+		count(backendDropped, s.Dropped, name)
+		gauge(backendWeight, s.Weight, name)
 		gauge(backendUp, oneIf(s.Up), name)
 	}
 }

@@ -24,7 +24,8 @@ func sample() Source {
 	s.Durations.Counts, s.Durations.Count, s.Durations.Sum = []uint64{9, 4}, 14, 3*time.Second
 	return Source{
 		Backends: func() []proxy.BackendStats {
-			one := proxy.BackendStats{Name: "127.0.0.1:3000", Responses: [6]uint64{2: 7, 5: 1}, Failures: map[string]uint64{"connect": 2}, Outstanding: 3, Up: true}
+			one := proxy.BackendStats{Name: "127.0.0.1:3000", Responses: [6]uint64{2: 7, 5: 1}, Failures: map[string]uint64{"connect": 2}, Outstanding: 3, Up: true,
+				OverBudget: 1, Ejected: 2, Mirrored: 3, Dropped: 4, Weight: 0.5}
 			other := one
 			other.Failures, other.Up = map[string]uint64{"connect": 1}, false
 			return []proxy.BackendStats{one, other}
@@ -64,6 +65,8 @@ func TestMetrics(t *testing.T) {
 		`knot_file_requests_total{from="memory"} 7`, `knot_file_cache_bytes 4096`, `knot_access_log_lost_lines_total 8`,
 		`knot_backend_responses_total{backend="127.0.0.1:3000",class="2xx"} 14`, `knot_backend_failures_total{backend="127.0.0.1:3000",cause="connect"} 3`,
 		`knot_backend_requests{backend="127.0.0.1:3000"} 6`, `knot_backend_up{backend="127.0.0.1:3000"} 0`,
+		`knot_backend_retries_over_budget_total{backend="127.0.0.1:3000"} 2`, `knot_backend_ejected_total{backend="127.0.0.1:3000"} 4`, `knot_backend_weight{backend="127.0.0.1:3000"} 0.5`,
+		`knot_backend_mirrored_total{backend="127.0.0.1:3000"} 6`, `knot_backend_mirror_dropped_total{backend="127.0.0.1:3000"} 8`,
 		`knot_admitted_total 20`, `knot_deferred_total 2`, "go_goroutines ", "process_open_fds ",
 	} {
 		if !strings.Contains(text, want+"\n") && !strings.Contains(text, "\n"+want) {
