@@ -189,7 +189,7 @@ func (l *Loop) holdsBack() bool {
 	return l.withheld && l.backlog() > 0 || l.AnyWaitsToEnter()
 }
 
-// AnyWaitsToEnter reports whether a task waits at an entrance, or before a bottleneck.
+// AnyWaitsToEnter reports whether a task waits at an entrance of l, or before a bottleneck. It is for what runs on l.
 func (l *Loop) AnyWaitsToEnter() bool {
 	for _, q := range l.entry.queues {
 		if q.Len() > 0 {

@@ -17,6 +17,9 @@ type load struct {
 //	all ─→ leastLoaded: fewest requests for its weight ─→ index in all
 //	all ─→ byKey: the backend of the key, unless it has more than its part
 func (c *Config) choose(all []load, turn uint32, key uint64, keyed bool) int {
+	if len(all) == 1 {
+		return 0
+	}
 	if keyed {
 		return byKey(all, key, c.Bound)
 	}
