@@ -159,17 +159,17 @@ func TestHash(t *testing.T) {
 			}
 			first := ask(f, 1)
 			used[first] = true
-			testenv.Equal(t, ask(f, 2), first, test.balance, key)
-			testenv.Equal(t, ask(twin, 9), first, "of another server", test.balance, key)
+			testenv.Equal(t, ask(f, 2), first, "%s: key %d", test.balance, key)
+			testenv.Equal(t, ask(twin, 9), first, "%s: key %d at another server", test.balance, key)
 		}
-		testenv.Equal(t, len(used), 3, "backends used by", test.balance)
+		testenv.Equal(t, len(used), 3, "backends used by %s", test.balance)
 		if test.another != "" && !strings.Contains(test.balance, "client") {
 			used = make(map[string]bool)
 			for range 3 {
 				body, _ := f.asks("/", fmt.Sprintf(test.another, 1))
 				used[body] = true
 			}
-			testenv.Equal(t, len(used), 3, "backends used without a key:", test.balance)
+			testenv.Equal(t, len(used), 3, "backends used without a key: %s", test.balance)
 		}
 	}
 }
@@ -252,7 +252,7 @@ func TestCanarySticks(t *testing.T) {
 	for user := range 60 {
 		first, _ := f.asks("/", fmt.Sprint("X-User: ", user))
 		again, _ := f.asks("/", fmt.Sprint("X-User: ", user))
-		testenv.Equal(t, again, first, "group of user", user)
+		testenv.Equal(t, again, first, "group of user %d", user)
 		there += int(first[0] - '0')
 	}
 	testenv.AtLeast(t, there, 8, "of 60 users")
@@ -283,16 +283,18 @@ func TestSlowStart(t *testing.T) {
 			b.checked(nil)
 		},
 	} {
-		testenv.Equal(t, part(), 25, by, "before")
+		testenv.Equal(t, part(), 25, "%s: before", by)
 		out()
-		testenv.AtMost(t, part(), 7, by, "at first") // 50 * 0.1/1.1
+		testenv.AtMost(t, part(), 7, "%s: at first", by) // 50 * 0.1/1.1
 		now.Add(50)
 		if n := part(); n < 14 || n > 20 {
 			t.Errorf("%s: %d of 50 in the middle, want 17", by, n)
 		}
-		testenv.Equal(t, b.currentWeight(), 0.5, by, "weight")
+		if w := b.currentWeight(); w < 0.49 || w > 0.51 {
+			t.Errorf("%s: weight %v in the middle, want 0.5", by, w)
+		}
 		now.Add(51)
-		testenv.Equal(t, part(), 25, by, "at the end")
+		testenv.Equal(t, part(), 25, "%s: at the end", by)
 	}
 }
 
