@@ -146,7 +146,7 @@ func metricsPage(server *knot.Server, served *running, state *health) func(*http
 		lost = server.AccessLog.Dropped
 	}
 	handler := metrics.Handler(metrics.Source{
-		Server: server.Stats, Files: served.stats, TooOften: served.tooOften, Backends: served.proxyStats, LogLost: lost, Graph: state.look, Ready: state.ready,
+		Server: server.Stats, Files: served.stats, TooOften: served.tooOften, Backends: served.proxyStats, Caches: served.cacheStats, LogLost: lost, Graph: state.look, Ready: state.ready,
 	})
 	return func(mux *http.ServeMux) { mux.Handle("GET /metrics", handler) }
 }

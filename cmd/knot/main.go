@@ -215,7 +215,7 @@ func (set *settings) openAdmin(from *inheritance, served *running, state *health
 		return nil, nil
 	}
 	set.server.Timed = true
-	return listenAdmin(set.admin, from.admin, log, served.stats, state.register, metricsPage(set.server, served, state))
+	return listenAdmin(set.admin, from.admin, log, served.stats, state.register, metricsPage(set.server, served, state), served.purgePage)
 }
 
 // options are those of the runtime.

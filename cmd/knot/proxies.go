@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/regular"
@@ -23,7 +24,7 @@ var forwardedNames = map[string]proxy.Forwarded{
 }
 
 // addProxies makes the routes of a site that lead to other servers.
-func (b *built) addProxies(s *site.Site, given []config.Proxy, log *slog.Logger, wrong *mistakes) {
+func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set, log *slog.Logger, wrong *mistakes) {
 	for i := range given {
 		c, key := &given[i], fmt.Sprint("proxy.", i+1)
 		match, err := site.NewPattern(cmp.Or(c.Match, "/**"))
@@ -36,7 +37,11 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, log *slog.Logger,
 			continue
 		}
 		b.proxies = append(b.proxies, p)
-		s.Routes = append(s.Routes, site.Route{Match: match, Handler: p.Handle, Missing: c.Missing})
+		handler := p.Handle
+		if len(caches) > 0 {
+			handler = caches.Before(handler, settings.Trust)
+		}
+		s.Routes = append(s.Routes, site.Route{Match: match, Handler: handler, Missing: c.Missing})
 	}
 }
 

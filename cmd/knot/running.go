@@ -36,6 +36,10 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if err := b.startCaches(r.now.Load()); err != nil {
+		b.close()
+		return err
+	}
 	b.serving.Store(int32(len(b.hosts)))
 	for _, hosts := range b.hosts {
 		hosts.OnRetire(func() {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
@@ -27,6 +28,7 @@ type built struct {
 	files   []*knot.Files          // of each site
 	limits  []*limit.Rule          // of all sites
 	proxies []*proxy.Proxy
+	caches  []*cache.Cache
 
 	retired atomic.Bool // they serve no request any more; tunnels may go on; atomic
 }
@@ -37,6 +39,9 @@ func (b *built) close() {
 	}
 	for _, p := range b.proxies {
 		p.Close()
+	}
+	for _, c := range b.caches {
+		c.Close()
 	}
 }
 
@@ -96,7 +101,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 		hosts = []string{"*"}
 	}
 	note("hosts", set.addTo(b.hosts, s, c, hosts))
-	b.addProxies(s, c.Proxies, log, &wrong)
+	b.addProxies(s, c.Proxies, b.addCaches(c, log, &wrong), log, &wrong)
 	needsRoot := len(c.ErrorPages) > 0 || len(c.Index) > 0 || c.Listing || c.Fallback != "" || c.Try != nil || c.MaxRanges != 0
 	if c.Root == "" && len(c.Proxies)+len(c.Redirects) > 0 && !needsRoot { // no files
 		if slices.ContainsFunc(c.Headers, func(h config.Header) bool { return !h.Always }) {

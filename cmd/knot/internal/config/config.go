@@ -18,6 +18,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/rewrite"
@@ -63,6 +64,7 @@ type Site struct {
 	Headers           []Header          `toml:"header"`
 	Passwords         []Password        `toml:"password"`
 	Proxies           []Proxy           `toml:"proxy"`
+	Caches            []cache.Config    `toml:"cache"`
 }
 
 // A Proxy is a table [[site.proxy]]. Durations are texts.

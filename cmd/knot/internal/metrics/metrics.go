@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
@@ -22,6 +23,7 @@ type Source struct {
 	TooOften func() uint64 // requests that limits turned away
 	LogLost  func() uint64 // lines of the access log that were lost
 	Backends func() []proxy.BackendStats
+	Caches   func() (sum cache.Stats, any bool)
 	Graph    func() *bgraph.Snapshot // nil while there is none
 	Ready    func() error            // nil: new requests are welcome
 }
@@ -87,6 +89,14 @@ var (
 	backendDropped   = desc("backend_mirror_dropped_total", "Copies of requests that were not made; with the first backend that gets copies.", "backend")
 	backendUp        = desc("backend_up", "1: it gets requests.", "backend")
 
+	cached       = desc("cache_requests_total", "Requests for what a cache is for, by how they were answered: hit, stale, revalidated, joined (to another one that was under way), miss, passed (by the cache).", "how")
+	cacheStored  = desc("cache_stored_total", "Responses that were put into a cache.")
+	cacheEvicted = desc("cache_evicted_total", "Responses that were dropped for others.")
+	cacheCorrupt = desc("cache_corrupt_files_total", "Files of a cache that were dropped, as they were not as they had been written.")
+	cacheSent    = desc("cache_hit_bytes_total", "Bytes of bodies that came from a cache.")
+	cacheEntries = desc("cache_entries", "Responses in caches.")
+	cacheHeld    = desc("cache_bytes", "What they take.", "in")
+
 	logLost = desc("access_log_lost_lines_total", "Lines of the access log that were lost because it could not be written, or not fast enough.")
 )
 
@@ -126,6 +136,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	count(refused, c.TooOften(), "the client asks too often")
 	count(logLost, c.LogLost())
 	c.collectBackends(count, gauge)
+	if sum, any := c.Caches(); any {
+		collectCaches(&sum, count, gauge)
+	}
 	gauge(ready, oneIf(c.Ready() == nil))
 	c.collectFiles(count, gauge)
 	if g := c.Graph(); g != nil {
@@ -166,6 +179,22 @@ func (c *collector) collectFiles(count func(*prometheus.Desc, uint64, ...string)
 	gauge(cacheLimit, float64(f.MaxBytes))
 	gauge(cachedFiles, float64(f.Files))
 	gauge(openFiles, float64(f.Open))
+}
+
+func collectCaches(s *cache.Stats, count func(*prometheus.Desc, uint64, ...string), gauge func(*prometheus.Desc, float64, ...string)) {
+	count(cached, s.Hits, "hit")
+	count(cached, s.Stale, "stale")
+	count(cached, s.Revalidated, "revalidated")
+	count(cached, s.Joined, "joined")
+	count(cached, s.Misses, "miss")
+	count(cached, s.Passed, "passed")
+	count(cacheStored, s.Stored)
+	count(cacheEvicted, s.Evicted)
+	count(cacheCorrupt, s.Corrupt)
+	count(cacheSent, s.Bytes)
+	gauge(cacheEntries, float64(s.Entries))
+	gauge(cacheHeld, float64(s.Memory), "memory")
+	gauge(cacheHeld, float64(s.Disk), "disk")
 }
 
 // collectBackends sums up what several sites say of one backend.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
@@ -31,6 +32,7 @@ func sample() Source {
 			return []proxy.BackendStats{one, other}
 		},
 		Server:   func() knot.Stats { return s },
+		Caches:   func() (cache.Stats, bool) { return cache.Stats{Hits: 11, Joined: 12, Bytes: 13, Disk: 14}, true },
 		Files:    func() knot.FilesStats { return knot.FilesStats{Hits: 7, Bytes: 4096} },
 		TooOften: func() uint64 { return 6 },
 		LogLost:  func() uint64 { return 8 },
@@ -67,6 +69,7 @@ func TestMetrics(t *testing.T) {
 		`knot_backend_requests{backend="127.0.0.1:3000"} 6`, `knot_backend_up{backend="127.0.0.1:3000"} 0`,
 		`knot_backend_retries_over_budget_total{backend="127.0.0.1:3000"} 2`, `knot_backend_ejected_total{backend="127.0.0.1:3000"} 4`, `knot_backend_weight{backend="127.0.0.1:3000"} 0.5`,
 		`knot_backend_mirrored_total{backend="127.0.0.1:3000"} 6`, `knot_backend_mirror_dropped_total{backend="127.0.0.1:3000"} 8`,
+		`knot_cache_requests_total{how="hit"} 11`, `knot_cache_requests_total{how="joined"} 12`, `knot_cache_hit_bytes_total 13`, `knot_cache_bytes{in="disk"} 14`,
 		`knot_admitted_total 20`, `knot_deferred_total 2`, "go_goroutines ", "process_open_fds ",
 	} {
 		if !strings.Contains(text, want+"\n") && !strings.Contains(text, "\n"+want) {

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+)
+
+// addCaches makes the caches of a site.
+func (b *built) addCaches(c *config.Site, log *slog.Logger, wrong *mistakes) (all cache.Set) {
+	for i, table := range c.Caches {
+		one, faults := cache.New(table, strings.Join(c.Hosts, " "), size, time.Now, log)
+		var of mistakes
+		for _, f := range faults {
+			of.note(f.Key, f.Err)
+		}
+		if len(c.Proxies) == 0 {
+			of.note("match", errors.New("the site has no proxy whose responses could be kept; want [[site.proxy]] too"))
+		}
+		for _, other := range b.caches {
+			if table.Folder != "" && other.Folder() == table.Folder {
+				of.note("folder", fmt.Errorf("another cache has %s; want one folder for each", table.Folder))
+			}
+		}
+		wrong.within(fmt.Sprint("cache.", i+1), of)
+		all = append(all, one)
+		b.caches = append(b.caches, one)
+	}
+	return all
+}
+
+// startCaches starts the caches. Those that before, which may be nil, has with the same table go on with what they keep.
+func (b *built) startCaches(before *built) error {
+	for _, c := range b.caches {
+		if before != nil {
+			for _, old := range before.caches {
+				if c.Adopt(old) {
+					break
+				}
+			}
+		}
+		if err := c.Start(); err != nil {
+			return fmt.Errorf("the folder of a cache: %w", err)
+		}
+	}
+	return nil
+}
+
+// cacheStats are those of the caches of all sites, if there are any.
+func (r *running) cacheStats() (sum cache.Stats, any bool) {
+	now := r.now.Load()
+	if now == nil {
+		return sum, false
+	}
+	for _, c := range now.caches {
+		sum.Add(c.Stats())
+	}
+	return sum, len(now.caches) > 0
+}
+
+// purgePage adds the page that drops what caches keep. Its method is one that a page in a browser can't use without asking
+// first (CORS).
+func (r *running) purgePage(mux *http.ServeMux) {
+	mux.HandleFunc("DELETE /cache", func(w http.ResponseWriter, req *http.Request) {
+		url, prefix := req.FormValue("url"), req.FormValue("prefix")
+		if (url == "") == (prefix == "") {
+			http.Error(w, "say what to drop: /cache?url=https://example.org/path, or /cache?prefix=https://example.org/images/", http.StatusBadRequest)
+			return
+		}
+		dropped := 0
+		if now := r.now.Load(); now != nil {
+			for _, c := range now.caches {
+				n, err := c.Purge(url+prefix, prefix != "")
+				if err != nil {
+					http.Error(w, err.Error(), http.StatusBadRequest)
+					return
+				}
+				dropped += n
+			}
+		}
+		fmt.Fprintln(w, dropped)
+	})
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// TestCache: a site with a cache asks its backend once, until an operator drops the response; what is kept survives a reading of
+// the configuration.
+func TestCache(t *testing.T) {
+	var asked atomic.Int64
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=600")
+		w.Header().Set("Vary", "Accept-Encoding")
+		fmt.Fprint(w, asked.Add(1), r.URL.Path, r.Header.Get("X-Forwarded-Host"), r.Host)
+	}))
+	defer backend.Close()
+	folder := t.TempDir()
+	config := configFile(t, "[[site]]\n[[site.cache]]\nmatch = '/kept/**'\nfolder = '%s'\n[[site.proxy]]\nto = ['%s']\n", folder, backend.URL)
+	p := start(t, "-config", config, "-admin", ":0")
+	defer p.end()
+	admin := "http://" + strings.TrimSuffix(strings.SplitAfter(p.printed[1], "http://")[1], "\n")
+	client := &http.Client{Transport: new(http.Transport)}
+	defer client.CloseIdleConnections()
+	get := func(path string) string {
+		t.Helper()
+		resp, body := testenv.Get(t, client, p.url+path)
+		testenv.Equal(t, resp.StatusCode, 200)
+		return body
+	}
+	first := get("/kept/a")
+	host := strings.TrimPrefix(p.url, "http://")
+	testenv.Equal(t, first, "1/kept/a"+host+host)
+	testenv.Equal(t, get("/kept/a"), first)
+	testenv.Equal(t, get("/other")[:1], "2")
+	testenv.Equal(t, get("/other")[:1], "3")
+	drop := func(query string) (int, string) {
+		t.Helper()
+		resp := testenv.Need(client.Do(testenv.Need(http.NewRequest("DELETE", admin+"/cache?"+query, nil))(t)))(t)
+		defer resp.Body.Close()
+		text := new(strings.Builder)
+		testenv.Must(t, resp.Write(text))
+		return resp.StatusCode, text.String()
+	}
+	for _, query := range []string{"", "url=a&prefix=b", "url=/kept/a"} {
+		status, text := drop(query)
+		testenv.Equal(t, status, 400, query)
+		testenv.Contains(t, text, "https://example.org/path", query)
+	}
+	_, text := testenv.Get(t, client, admin+"/metrics")
+	for _, want := range []string{`knot_cache_requests_total{how="hit"} 1`, `knot_cache_requests_total{how="miss"} 1`, `knot_cache_entries 1`} {
+		testenv.Contains(t, text, want)
+	}
+	status, text := drop("prefix=" + p.url)
+	testenv.Equal(t, status, 200)
+	testenv.Contains(t, text, "\n1\n")
+	testenv.Equal(t, get("/kept/a")[:1], "4")
+	resp := testenv.Need(client.Do(testenv.Need(http.NewRequest("DELETE", p.url+"/cache?prefix="+p.url, nil))(t)))(t)
+	resp.Body.Close()
+	testenv.Equal(t, get("/kept/a")[:1], "4", "after what a client of the site has asked for")
+}

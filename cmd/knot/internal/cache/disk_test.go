@@ -1,0 +1,172 @@
+package cache
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache/rfc"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// filesOf are the files below a folder.
+func filesOf(t *testing.T, folder string) []string {
+	t.Helper()
+	return append(testenv.Need(filepath.Glob(filepath.Join(folder, "*", "*")))(t), testenv.Need(filepath.Glob(filepath.Join(folder, "*.new")))(t)...)
+}
+
+// onDisk waits until there are so many files.
+func (r *rig) onDisk(want int) {
+	r.t.Helper()
+	testenv.Until(r.t, fmt.Sprint(want, " files"), func() bool { return len(filesOf(r.t, r.cache.Folder())) == want && r.cache.Stats().Disk > 0 })
+}
+
+// TestRestart: what is on disk is there after a restart, with its age; what was changed there is dropped.
+func TestRestart(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "cache")
+	before := newRig(t, Config{Folder: folder})
+	before.sends(200, fresh, `ETag: "a"`, "Vary: Accept", "", strings.Repeat("body ", 1000))
+	for _, path := range []string{"/", "/torn", "/changed", "/body", "/empty"} {
+		before.get(path, "Accept: x")
+	}
+	before.get("/", "Accept: y")
+	before.onDisk(6)
+	change := func(path string, fn func(text []byte) []byte) {
+		for _, name := range filesOf(t, folder) {
+			text := testenv.Need(os.ReadFile(name))(t)
+			if bytes.Contains(text, []byte(`"http://site.test`+path+`"`)) {
+				testenv.Must(t, os.WriteFile(name, fn(text), 0o600))
+			}
+		}
+	}
+	change("/torn", func(text []byte) []byte { return text[:len(text)-1] })
+	change("/changed", func(text []byte) []byte { return bytes.Replace(text, []byte("max-age=60"), []byte("max-age=99"), 1) })
+	change("/body", func(text []byte) []byte { text[len(text)-9]++; return text })
+	change("/empty", func([]byte) []byte { return nil })
+	testenv.Must(t, os.WriteFile(filepath.Join(folder, "other.txt"), nil, 0o600))
+	old := filepath.Join(folder, "x.new")
+	testenv.Must(t, os.WriteFile(old, nil, 0o600))
+	testenv.Must(t, os.Chtimes(old, epoch, epoch.Add(-2*time.Hour)))
+
+	r := newRig(t, Config{Folder: folder})
+	r.sends(200, fresh, "", "new")
+	r.pass(10 * time.Second)
+	r.cache.files.scan.Wait()
+	testenv.Equal(t, r.cache.Stats().Entries, 3)
+	testenv.Equal(t, r.cache.Stats().Corrupt, 3)
+	for _, accept := range []string{"x", "y"} {
+		a := r.want("hit", 0, "Accept: "+accept)
+		testenv.Equal(t, len(a.body), 5000)
+		testenv.Equal(t, a.header.Get("Age"), "10")
+	}
+	for i, path := range []string{"/torn", "/changed", "/body", "/empty"} {
+		testenv.Equal(t, r.get(path, "Accept: x").body, "new", path)
+		testenv.Equal(t, r.asked.Load(), int64(i+1), path)
+	}
+	testenv.Equal(t, r.cache.Stats().Corrupt, 4)
+	testenv.Must(t, testenv.Err(os.Stat(filepath.Join(folder, "other.txt"))), "a file of others")
+	if _, err := os.Stat(old); err == nil {
+		t.Error("an unfinished file is left")
+	}
+}
+
+// TestDiskLimits: memory may be smaller than what is kept, and files stay within their limit.
+func TestDiskLimits(t *testing.T) {
+	r := newRig(t, Config{Folder: t.TempDir(), Memory: "20000", MaxEntry: "10000", Disk: "100000"})
+	r.sends(200, fresh, "", strings.Repeat("x", 8000))
+	for i := range 10 {
+		r.get(fmt.Sprint("/", i))
+		r.onDisk(i + 1)
+		testenv.AtMost(t, r.cache.Stats().Memory, 20000)
+	}
+	for i := range 10 {
+		a := r.get(fmt.Sprint("/", i))
+		testenv.Equal(t, a.how(), "hit")
+		testenv.Equal(t, len(a.body), 8000)
+	}
+	for i := range 10 {
+		r.get(fmt.Sprint("/more/", i))
+		testenv.AtMost(t, r.cache.Stats().Disk, 100000)
+	}
+	testenv.Until(t, "files are deleted", func() bool { return len(filesOf(t, r.cache.Folder())) <= 11 })
+	r.cache.Purge("http://site.test/", true)
+	testenv.Until(t, "files are deleted, those too that were being written", func() bool {
+		return len(filesOf(t, r.cache.Folder())) == 0 && r.cache.Stats().Disk == 0
+	})
+}
+
+// TestScanFindsOwn: the scan may come to a file before its writer has noted it.
+func TestScanFindsOwn(t *testing.T) {
+	r := newRig(t, Config{Folder: t.TempDir()})
+	r.cache.files.scan.Wait()
+	stored, _ := rfc.Store(rfc.Request{Method: "GET"}, rfc.Response{Status: 200, Header: rfc.Header{{Name: "Cache-Control", Value: "max-age=60"}}, Requested: epoch, Received: epoch}, r.cache.files.s.rules)
+	e := newEntry("http://h/", stored, []byte("body"))
+	r.cache.keep(e, nil, nil)
+	name := testenv.Need(r.cache.files.write(e, []byte("body")))(t)
+	found := testenv.Need(r.cache.files.read(r.cache.files.path(name)))(t)
+	r.cache.adopt(found, name)
+	r.cache.attach(e, name)
+	testenv.Equal(t, len(filesOf(t, r.cache.Folder())), 1)
+	testenv.Equal(t, r.cache.Stats().Entries, 1)
+	testenv.Equal(t, string(testenv.Need(r.cache.files.load(name, e))(t)), "body")
+	found.Received = epoch.Add(-time.Hour) // of a run before
+	older := testenv.Need(r.cache.files.write(found, []byte("body")))(t)
+	r.cache.adopt(found, older)
+	testenv.Equal(t, len(filesOf(t, r.cache.Folder())), 1)
+}
+
+// TestAdopt: with the same table a new reading of the configuration goes on with what is kept.
+func TestAdopt(t *testing.T) {
+	r := newRig(t, Config{Folder: t.TempDir()})
+	r.sends(200, fresh, "", "x")
+	r.get("/")
+	made := func(c Config) *Cache {
+		one, _ := New(c, "site", sizeOf, r.now, testenv.Quiet())
+		return one
+	}
+	testenv.Equal(t, made(Config{}).Adopt(r.cache), false)
+	next := made(r.cache.config)
+	testenv.Equal(t, next.Adopt(r.cache), true)
+	testenv.Must(t, next.Start())
+	defer next.Close()
+	testenv.Equal(t, next.Stats().Entries, 1)
+}
+
+// TestNoFolder: a folder that can't be used is an error at the start.
+func TestNoFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	testenv.Must(t, os.WriteFile(file, nil, 0o600))
+	c, _ := New(Config{Folder: filepath.Join(file, "below")}, "site", sizeOf, time.Now, testenv.Quiet())
+	testenv.Fails(t, c.Start())
+}
+
+// FuzzEntry: whatever a file has, reading it fails or gives an entry that is written again as it was.
+func FuzzEntry(f *testing.F) {
+	stored := rfc.Restore(rfc.Response{Status: 200, Header: rfc.Header{{Name: "ETag", Value: `"a"`}}, Requested: epoch, Received: epoch}, []rfc.Field{{Name: "accept", Value: "x"}}, true, &rfc.Rules{})
+	text, err := encode(newEntry("http://h/", stored, []byte("body")), []byte("body"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add(text[:fixedSize])
+	f.Add([]byte(magic))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		e, _, err := decode(bytes.NewReader(text), int64(len(text)), &rfc.Rules{})
+		if err != nil {
+			return
+		}
+		body := text[int64(len(text))-e.size:]
+		again, err := encode(e, body)
+		if err != nil {
+			return
+		}
+		twice, _, err := decode(bytes.NewReader(again), int64(len(again)), &rfc.Rules{})
+		if err != nil || twice.key != e.key || twice.size != e.size || len(twice.lines) != len(e.lines) {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}
