@@ -198,7 +198,17 @@ func (a *ask) begin(f *flight) {
 	}
 	var head []byte
 	head, f.req = a.request(a.x, also)
-	fetch := a.x.Fetch(head, a.next, f)
+	next, rewritten := a.next, a.rewritten
+	handler := next
+	if rewritten != "" {
+		handler = func(x *knot.Ctx) error {
+			if err := x.Rewrite(rewritten); err != nil {
+				return err
+			}
+			return next(x)
+		}
+	}
+	fetch := a.x.Fetch(head, handler, f)
 	f.mu.Lock()
 	f.fetch = fetch
 	f.mu.Unlock()

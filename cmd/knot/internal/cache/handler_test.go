@@ -194,6 +194,30 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestRewritten: what rules make one path of stays apart, and reaches the backend rewritten and as it came.
+func TestRewritten(t *testing.T) {
+	r := newRig(t, Config{IgnoreQuery: []string{"utm_*"}})
+	inner := Set{r.cache}.Before(r.handle, testenv.Need(knot.ParseTrust())(t))
+	r.addr = serve(t, func(x *knot.Ctx) error {
+		if err := x.Rewrite("/index.php?p=" + x.Path() + "&" + x.Query()); err != nil {
+			return err
+		}
+		return inner(x)
+	})
+	r.says(func(x *knot.Ctx) error {
+		x.AddHeader("Cache-Control", "max-age=60")
+		return x.SendString(200, "", x.Target()+" "+x.Path()+" "+x.Query())
+	})
+	for range 2 {
+		testenv.Equal(t, r.get("/a").body, "/a /index.php p=/a&")
+		testenv.Equal(t, r.get("/b?utm_x=evil").body, "/b /index.php p=/b")
+	}
+	testenv.Equal(t, r.asked.Load(), 2)
+	testenv.Equal(t, testenv.Need(r.cache.Purge("http://site.test/a", false))(t), 1)
+	r.get("/b?utm_x=2")
+	testenv.Equal(t, r.asked.Load(), 2)
+}
+
 // TestInvalidation: after a change nothing of before is used, of what was under way neither (RFC 9111, 4.4).
 func TestInvalidation(t *testing.T) {
 	r := newRig(t, Config{})

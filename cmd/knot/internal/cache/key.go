@@ -53,10 +53,13 @@ func is(name []byte, lower string) bool {
 
 // A target is the parts of the URL that a request is for.
 type target struct {
-	key  []byte // scheme://host/path?query, and behind a blank X-Forwarded-Host if that is another one
+	key  []byte // scheme://host/path?query as the client has asked, and behind blanks the two below
 	host int    // where the host begins
 	path int    // where the path begins
 	end  int    // where the query ends
+
+	forwarded string // X-Forwarded-Host, if that is another host; else ""
+	rewritten string // path and query, if rules have made others of those of the client; else ""
 }
 
 func (t *target) hostText() []byte { return t.key[t.host:t.path] }
@@ -88,17 +91,45 @@ func (c *Cache) appendTarget(b []byte, x *knot.Ctx, trust knot.Trust) (t target,
 	}
 	b = bytes.TrimSuffix(b, []byte(standardPort(scheme)))
 	t.path = len(b)
-	if b, ok = appendPath(b, x.RawPath()); !ok {
+	came, query, _ := strings.Cut(pathOf(x.Target()), "?")
+	if b, ok = c.appendURL(b, came, query); !ok {
 		return t, false
 	}
-	if query := x.Query(); query != "" {
-		b = c.appendQuery(b, query)
+	t.end = len(b)
+	if forwarded != string(b[t.host:t.path]) {
+		t.forwarded = forwarded
 	}
-	if t.end = len(b); forwarded != "" && forwarded != string(b[t.host:t.path]) {
-		b = append(append(b, ' '), forwarded...)
+	if raw, now := string(x.RawPath()), x.Query(); raw != came || now != query {
+		text, ok := c.appendURL(nil, raw, now)
+		if !ok {
+			return t, false
+		}
+		t.rewritten = string(text)
+	}
+	if t.forwarded+t.rewritten != "" {
+		b = append(append(append(append(b, ' '), t.forwarded...), ' '), t.rewritten...)
 	}
 	t.key = b
 	return t, true
+}
+
+// pathOf is a target without its scheme and host.
+func pathOf(target string) string {
+	if _, rest, absolute := strings.Cut(target, "://"); absolute && target[0] != '/' {
+		if i := strings.IndexAny(rest, "/?"); i >= 0 && rest[i] == '/' {
+			return rest[i:]
+		}
+		return "" // not to be kept by
+	}
+	return target
+}
+
+// appendURL appends a path and a query as they are sent to backends.
+func (c *Cache) appendURL(b []byte, path, query string) (out []byte, ok bool) {
+	if b, ok = appendPath(b, []byte(path)); ok && query != "" {
+		b = c.appendQuery(b, query)
+	}
+	return b, ok
 }
 
 func standardPort(scheme string) string {
@@ -124,12 +155,9 @@ func (c *Cache) keyOf(url string) (string, error) {
 	if at == "" {
 		at = "/"
 	}
-	key, ok := appendPath([]byte(scheme+"://"+strings.TrimSuffix(host, standardPort(scheme))), []byte(at))
+	key, ok := c.appendURL([]byte(scheme+"://"+strings.TrimSuffix(host, standardPort(scheme))), at, query)
 	if !ok || host == "" {
 		return "", fmt.Errorf("%q: responses are not kept for such a host or path", url)
-	}
-	if query != "" {
-		key = c.appendQuery(key, query)
 	}
 	return string(key), nil
 }
@@ -245,8 +273,8 @@ func (t *target) request(x *knot.Ctx, also []rfc.Field) (head []byte, req rfc.Re
 	for _, f := range also {
 		line(f.Name, f.Value)
 	}
-	if forwarded := t.key[t.end:]; len(forwarded) > 0 {
-		line("X-Forwarded-Host", string(forwarded[1:]))
+	if t.forwarded != "" {
+		line("X-Forwarded-Host", t.forwarded)
 	}
 	if x.HeaderBytes("x-forwarded-proto") != nil { // it counts only if the peer is trusted
 		scheme, _, _ := strings.Cut(string(t.key), ":")
