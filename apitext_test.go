@@ -19,7 +19,7 @@ import (
 const apiFile = "docs/api.txt"
 
 // apiLimits are the most names of each kind.
-var apiLimits = map[string]int{"type": 106, "func": 123, "method": 258, "field": 415}
+var apiLimits = map[string]int{"type": 110, "func": 125, "method": 272, "field": 419}
 
 // TestTheAPIIsWrittenDown compares the API with apiFile, or writes it, with the flag -update.
 func TestTheAPIIsWrittenDown(t *testing.T) {

@@ -87,7 +87,7 @@ var layers = map[string]string{
 	"knot/internal/h2":               "internal/ownconn knot/internal/clock knot/internal/h1 knot/internal/tasks internal/engine ressched task golang.org/x/net/http2 golang.org/x/net/http2/hpack",
 	"knot/internal/tlsin":            "internal/ownconn knot/internal/tasks knot/internal/tlsout internal/engine ressched stackchunk golang.org/x/sys/unix",
 	"knot/internal/tlsout":           "internal/ownconn task",
-	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd",
+	"knot/compress":                  "knot knot/internal/h1 knot/internal/store github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd",
 	"knot/proxy":                     "internal/ownconn knot knot/internal/h1 knot/internal/tlsout internal/engine internal/logwriter task netpoll aio",
 	"cmd/knot/internal/site":         "knot task internal/regular internal/logwriter golang.org/x/crypto/bcrypt",
 	"cmd/knot/internal/addresses":    "netpoll golang.org/x/sys/unix",

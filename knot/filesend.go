@@ -17,7 +17,7 @@ func (x *Ctx) sendEntry(f *Files, e *store.Entry) error {
 	if x.head.Asks {
 		return x.sendAsked(f, e)
 	}
-	if e.Full && x.pace.Rate == 0 {
+	if e.Full && x.pace.Rate == 0 && len(x.resp.filters) == 0 {
 		return x.sendFull(e)
 	}
 	x.addLines(e)
@@ -133,9 +133,12 @@ func (x *Ctx) sendRanges(e *store.Entry, ranges []store.Range) error {
 // sendBody commits the response and sends length bytes of the file.
 func (x *Ctx) sendBody(e *store.Entry, from, length int64) error {
 	x.beginBytes(length)
-	if x.head.Method == h1.MethodHead {
+	if x.head.Method == h1.MethodHead || x.resp.drop {
 		x.resp.written, x.resp.phase = 0, respDone
 		return nil
+	}
+	if x.resp.coding != nil {
+		return x.sendCoded(e, from, length)
 	}
 	sent, err := x.sendSection(e, from, length)
 	return x.endBytes(e, length-sent, err)
@@ -145,8 +148,39 @@ func (x *Ctx) sendBody(e *store.Entry, from, length int64) error {
 func (x *Ctx) beginBytes(length int64) {
 	r := &x.resp
 	r.length, r.written = length, length
+	if len(r.filters) > 0 {
+		if x.seal(length); r.coding != nil {
+			return // it is committed when there is something coded
+		}
+	}
 	r.phase = respFixed
-	x.commit(length)
+	x.commit(r.wire(length))
+}
+
+// sendCoded sends length bytes of the file through the encoder of the response.
+func (x *Ctx) sendCoded(e *store.Entry, from, length int64) error {
+	if e.Full {
+		for _, p := range section(e.Parts, from, length) {
+			if err := x.encode(p); err != nil {
+				return err
+			}
+		}
+		return x.complete()
+	}
+	buf := copyBuffers.Get().(*[copySize]byte)
+	defer copyBuffers.Put(buf)
+	for sent := int64(0); sent < length; {
+		n, err := e.ReadAt(buf[:min(copySize, length-sent)], from+sent)
+		if n > 0 {
+			err = cmp.Or(err, x.encode(buf[:n]))
+			sent += int64(n)
+		}
+		if err != nil || n <= 0 {
+			e.Drop()
+			return cmp.Or(err, store.ErrShrank)
+		}
+	}
+	return x.complete()
 }
 
 // endBytes ends a response; left bytes of it were not sent.

@@ -120,7 +120,10 @@ func (x *Ctx) SendHead() error {
 	if err := x.begun(); err != nil {
 		return err
 	}
-	x.commit(x.resp.length)
+	if len(x.resp.filters) > 0 {
+		x.seal(x.resp.length)
+	}
+	x.commit(x.resp.wire(x.resp.length))
 	x.resp.phase, x.resp.written = respDone, 0
 	return nil
 }

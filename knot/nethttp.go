@@ -296,6 +296,9 @@ func (e *exchange) conclude(x *Ctx) {
 	r := &x.resp
 	if x.head.Method == h1.MethodHead && r.phase == respOpen && r.length < 0 && (r.written == 0 || e.unsized) {
 		// The length is not known: a handler may not bother to write for HEAD.
+		if len(r.filters) > 0 {
+			x.seal(-1)
+		}
 		x.commit(-1)
 		r.phase, r.written = respDone, 0
 		return

@@ -145,6 +145,15 @@ func (e *exchange) EnableFullDuplex() error {
 	return nil
 }
 
+// Filter is Ctx.Filter, for middleware.
+func (e *exchange) Filter(f Filter) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.x != nil {
+		e.x.Filter(f)
+	}
+}
+
 // CloseNotify implements http.CloseNotifier.
 func (e *exchange) CloseNotify() <-chan bool { return e.ctx.CloseNotify() }
 
@@ -162,6 +171,7 @@ type responseWriter interface {
 	SetReadDeadline(t time.Time) error
 	SetWriteDeadline(t time.Time) error
 	EnableFullDuplex() error
+	Filter(f Filter)
 }
 
 // writer is what the handler gets. It is called before that.

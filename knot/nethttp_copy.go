@@ -85,6 +85,9 @@ func (e *exchange) sendPart(p *nethttp.FilePart) (int64, error) {
 			return 0, err
 		}
 	}
+	if r.recoded || r.drop {
+		return 0, nil
+	}
 	x.slimFor(p.Size)
 	x.beginWrite()
 	sent, err := nc.SendFile(x.out, store.DescriptorOf(file), p.From, p.Size, &handlerPages{file, e, x})

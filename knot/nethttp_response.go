@@ -75,6 +75,8 @@ func (e *exchange) Write(p []byte) (int, error) {
 		return 0, err
 	case len(p) == 0:
 		return 0, nil
+	case x.resp.drop:
+		return len(p), nil
 	case h1.Bodyless(x.resp.status):
 		return 0, http.ErrBodyNotAllowed
 	}

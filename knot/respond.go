@@ -57,6 +57,12 @@ type response struct {
 	named   bool // Server is
 	lasts   bool // it is to say so if the connection goes on
 
+	filters []Filter
+	coding  *coding // what codes the body; nil: nothing
+	sealed  bool    // the filters have seen the head
+	recoded bool    // a filter codes the body, so that length is not what is sent
+	drop    bool    // a filter has dropped the body
+
 	// The line Content-Type of an earlier response, and the type in it. Most have the same.
 	typeLine   []byte
 	typeLineOf string
@@ -68,9 +74,12 @@ func (r *response) begin() {
 	r.dated, r.named, r.lasts = false, r.keeps([]byte("server")), false
 	r.length, r.written, r.start, r.chunk = -1, 0, -1, 0
 	r.status, r.phase = 200, respOpen
+	r.sealed, r.recoded, r.drop = false, false, false
 }
 
 func (r *response) forget() {
+	clear(r.filters)
+	r.filters = r.filters[:0]
 	r.ctype, r.trailer, r.kept = "", nil, nil
 	if cap(r.fields) > 4096 {
 		r.fields = nil
@@ -167,9 +176,18 @@ func (x *Ctx) Send(status int, ctype string, body []byte) error {
 	}
 	r.written = int64(len(body))
 	r.length = r.written
-	x.commit(r.length)
+	if len(r.filters) > 0 {
+		x.seal(r.length)
+		if r.coding != nil {
+			if err := x.encode(body); err != nil {
+				return err
+			}
+			return x.complete()
+		}
+	}
+	x.commit(r.wire(r.length))
 	r.phase = respDone
-	if x.head.Method == h1.MethodHead {
+	if x.head.Method == h1.MethodHead || r.drop {
 		r.written = 0
 		return nil
 	}
@@ -219,6 +237,9 @@ func (x *Ctx) Write(p []byte) (int, error) {
 	if x.writeErr != nil {
 		return 0, x.writeErr
 	}
+	if r.drop {
+		return len(p), nil
+	}
 	if r.phase == respDone {
 		return 0, ErrSent
 	}
@@ -241,7 +262,7 @@ func (x *Ctx) Write(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	if err := x.streamPaced(p); err != nil {
+	if err := x.pass(p); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -256,10 +277,18 @@ func (x *Ctx) Flush() error {
 	switch {
 	case x.begun() != nil:
 	case x.head.Method == h1.MethodHead: // what is written does not count; the end may be far
-		x.commit(r.length)
+		if len(r.filters) > 0 {
+			x.seal(r.length)
+		}
+		x.commit(r.wire(r.length))
 		r.phase = respUntilClose
 	default:
 		if err := x.startStream(); err != nil {
+			return err
+		}
+	}
+	if r.coding != nil && r.phase != respDone && x.writeErr == nil {
+		if err := r.coding.enc.Flush(); err != nil {
 			return err
 		}
 	}
@@ -269,9 +298,17 @@ func (x *Ctx) Flush() error {
 // startStream commits a response whose end is not known yet.
 func (x *Ctx) startStream() error {
 	r := &x.resp
+	if len(r.filters) > 0 {
+		x.seal(r.length)
+	}
 	switch {
 	case x.writeErr != nil:
 		return x.writeErr
+	case r.coding != nil:
+		if err := x.startCoded(); err != nil {
+			return err
+		}
+		return x.encodeHeld()
 	case h1.Bodyless(r.status):
 		r.phase = respDone
 	case x.opensTunnel():
@@ -389,12 +426,25 @@ func (x *Ctx) complete() error {
 	case respUntilClose:
 		if x.head.Method == h1.MethodHead {
 			r.written = 0
+		} else if r.coding != nil {
+			return x.finishCoded()
 		}
 	case respOpen:
+		length := r.length // of what GET would get
 		if x.head.Method == h1.MethodHead {
-			length := max(r.length, r.written)
+			length = max(length, r.written)
+		} else if length < 0 {
+			length = int64(len(r.held))
+		}
+		if len(r.filters) > 0 {
+			x.seal(length)
+			if r.coding != nil {
+				return x.finishCoded()
+			}
+		}
+		if x.head.Method == h1.MethodHead {
 			r.written = 0
-			x.commit(length)
+			x.commit(r.wire(length))
 			break
 		}
 		if h1.Bodyless(r.status) {
@@ -419,10 +469,17 @@ func (x *Ctx) complete() error {
 			x.closing, x.torn = true, true
 			break
 		}
-		x.out = append(append(append(x.out, "0\r\n"...), r.trailer...), "\r\n"...)
+		if r.coding != nil {
+			return x.finishCoded()
+		}
+		x.endChunks()
 	}
 	r.phase = respDone
 	return x.writeErr
+}
+
+func (x *Ctx) endChunks() {
+	x.out = append(append(append(x.out, "0\r\n"...), x.resp.trailer...), "\r\n"...)
 }
 
 // begun returns why no response can begin: the first write error, or ErrSent.

@@ -174,7 +174,7 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 // first byte after its body.
 func (x *Ctx) serveRequest() {
 	x.finished, x.duplex = false, false
-	x.resp.kept = x.resp.kept[:0]
+	x.resp.kept, x.resp.filters = x.resp.kept[:0], x.resp.filters[:0]
 	x.resp.begin()
 	x.beginBody()
 	x.pace, x.user, x.client, x.rewritten = pace.Pace{}, "", clientaddr.Client{}, nil
@@ -276,6 +276,9 @@ func (x *Ctx) kind() (route, detail uint32) {
 // conclude is what every answered request ends with.
 func (x *Ctx) conclude() {
 	x.finished = true
+	if len(x.resp.filters) > 0 {
+		x.unfilter()
+	}
 	x.count()
 	if now := x.srv.clock.Now(); x.c.since.Load() != now {
 		x.c.since.Store(now)
@@ -324,6 +327,7 @@ func (x *Ctx) settle(err error) {
 
 // replace answers with the standard page instead of what was prepared.
 func (x *Ctx) replace(status int) {
+	x.unfilter()
 	x.resp.begin()
 	if h1.Bodyless(status) {
 		x.Send(status, "", nil)
@@ -346,7 +350,7 @@ func (x *Ctx) refuse(f *h1.Fault) {
 	x.head.Minor = 1
 	x.body = body{}
 	x.closing = true
-	x.resp.kept = x.resp.kept[:0]
+	x.resp.kept, x.resp.filters = x.resp.kept[:0], x.resp.filters[:0]
 	x.replace(f.Status)
 	x.conclude()
 }

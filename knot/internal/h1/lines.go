@@ -26,6 +26,33 @@ func WithoutLines(lines, others []byte) []byte {
 	return kept
 }
 
+// WithoutLine is lines without those of that name. It allocates nothing.
+func WithoutLine(lines []byte, name string) []byte {
+	kept := lines[:0]
+	for line := range bytes.Lines(lines) {
+		if own, _, _ := bytes.Cut(line, []byte(":")); !named(own, name) {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
+}
+
+// LineValue is the values of the lines of that name, joined by ", ".
+func LineValue(lines []byte, name string) string {
+	var all []byte
+	for line := range bytes.Lines(lines) {
+		if own, value, _ := bytes.Cut(line, []byte(":")); named(own, name) {
+			if all != nil {
+				all = append(all, ", "...)
+			}
+			all = append(all, bytes.TrimSpace(value)...)
+		}
+	}
+	return string(all)
+}
+
+func named(own []byte, name string) bool { return len(own) == len(name) && SameFold(own, name) }
+
 // SayClose adds Connection: close to the head of the response that begins at out[from:], in place of Connection: keep-alive if
 // that is there.
 func SayClose(out []byte, from int, keeps bool) []byte {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -15,7 +14,7 @@ import (
 
 const (
 	// MaxCodings is how many codings fit into Entry.beside.
-	MaxCodings = 8
+	MaxCodings = h1.MaxCodings
 	// staleBeside is by how much a file that was compressed beforehand may be older than the file
 	// that it stands beside: a copy of a site sets the times of both in any order.
 	staleBeside = int64(10 * time.Second)
@@ -123,7 +122,7 @@ func (f *Store) mayCompress(e *Entry) bool {
 // besides finds out which files compressed beforehand stand beside the one called name, an Entry.name,
 // that q asks for. It may park.
 func (f *Store) besides(q *Request, name string, plain *identity, ctype string) (set uint32) {
-	if !f.codings.suffixes || !compressible(ctype) && ctype != unknownType {
+	if !f.codings.suffixes || !Compressible(ctype) && ctype != unknownType {
 		return 0
 	}
 	for i := range f.codings.list {
@@ -221,90 +220,21 @@ func (e *Entry) content() ([]byte, error) {
 	return all, nil
 }
 
-// accepted appends the positions in list of the codings that the client accepts, best first: by
-// its own weights (RFC 9110, 12.5.3), then by their order. A client that says nothing, and one
-// that likes identity better, gets none.
+// accepted appends the positions in list of the codings that the client accepts, best first.
 func (q *Request) accepted(to []uint8, list []Coding) []uint8 {
-	const unset = -1
-	var weights [MaxCodings]int
-	for i := range weights {
-		weights[i] = unset
-	}
+	var a h1.Acceptance
 	b := q.Text
-	any, identity, there := 0, 0, false
 	for i := range q.Head.Fields {
 		one := &q.Head.Fields[i]
-		if one.Name.To-one.Name.From != uint32(len("accept-encoding")) || !h1.TokenIs(one.Name.Of(b), "accept-encoding") {
-			continue
-		}
-		there = true
-		for text := one.Value.Of(b); len(text) > 0; {
-			var element []byte
-			element, text = h1.NextElement(text)
-			name, weight := weighted(element)
-			switch {
-			case string(name) == "*":
-				any = weight
-			case h1.TextIs(name, "identity"):
-				identity = weight
-			default:
-				if h1.TextIs(name, "x-gzip") {
-					name = name[2:]
-				}
-				for k := range list {
-					if h1.TextIs(name, list[k].Name) {
-						weights[k] = weight
-					}
-				}
-			}
+		if one.Name.To-one.Name.From == uint32(len("accept-encoding")) && h1.TokenIs(one.Name.Of(b), "accept-encoding") {
+			a.Take(one.Value.Of(b), len(list), func(i int) string { return list[i].Name })
 		}
 	}
-	if !there {
-		return to
-	}
-	for i := range list {
-		if weights[i] == unset {
-			weights[i] = any
-		}
-		if weights[i] == 0 || weights[i] < identity {
-			continue
-		}
-		to = append(to, uint8(i))
-		for k := len(to) - 1; k > 0 && weights[to[k]] > weights[to[k-1]]; k-- {
-			to[k], to[k-1] = to[k-1], to[k]
-		}
-	}
-	return to
+	return a.Ranked(to, len(list))
 }
 
-// weighted splits "name;q=0.5" and returns the weight in thousandths; 0 if it is malformed.
-func weighted(element []byte) (name []byte, weight int) {
-	semicolon := bytes.IndexByte(element, ';')
-	if semicolon < 0 {
-		return element, 1000
-	}
-	name, rest := h1.TrimBlank(element[:semicolon]), h1.TrimBlank(element[semicolon+1:])
-	if len(rest) < 3 || rest[0]|0x20 != 'q' || rest[1] != '=' {
-		return name, 0
-	}
-	digits := rest[2:]
-	if digits[0] != '0' && digits[0] != '1' || len(digits) > 1 && digits[1] != '.' || len(digits) > 5 {
-		return name, 0
-	}
-	weight = int(digits[0]-'0') * 1000
-	scale := 100
-	for _, ch := range digits[min(2, len(digits)):] {
-		if ch < '0' || ch > '9' {
-			return name, 0
-		}
-		weight += int(ch-'0') * scale
-		scale /= 10
-	}
-	return name, min(weight, 1000)
-}
-
-// compressible reports whether files of this type get smaller.
-func compressible(ctype string) bool {
+// Compressible reports whether content of this type gets smaller.
+func Compressible(ctype string) bool {
 	name, _, _ := strings.Cut(ctype, ";")
 	if strings.HasPrefix(name, "text/") || strings.HasSuffix(name, "+xml") || strings.HasSuffix(name, "+json") {
 		return true

@@ -344,7 +344,7 @@ func (e *Entry) readWhole() bool {
 func (e *Entry) describe(f *Store, name, ctype string, w *want, sum uint32) {
 	h := &e.Head
 	e.name, h.Type = name, ctype
-	h.text = compressible(ctype)
+	h.text = Compressible(ctype)
 	b := make([]byte, 0, 192+len(ctype))
 	b = h.Modified.AppendFormat(append(b, "Last-Modified: "...), clock.HTTPTime)
 	b = append(b, "\r\nETag: "...)
