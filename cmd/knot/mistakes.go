@@ -46,12 +46,17 @@ func (m *mistakes) within(key string, of mistakes) {
 // tables notes what is wrong with tables of that name, by their index.
 func (m *mistakes) tables(name string, faults map[int][]site.Fault) {
 	for _, i := range slices.Sorted(maps.Keys(faults)) {
-		var of mistakes
-		for _, f := range faults[i] {
-			of.note(f.Key, f.Err)
-		}
-		m.within(fmt.Sprint(name, ".", i+1), of)
+		m.faults(fmt.Sprint(name, ".", i+1), faults[i])
 	}
+}
+
+// faults notes what is wrong with the table at key.
+func (m *mistakes) faults(key string, all []site.Fault) {
+	var of mistakes
+	for _, f := range all {
+		of.note(f.Key, f.Err)
+	}
+	m.within(key, of)
 }
 
 // ofSite is the error about a mistake of the site with that index.

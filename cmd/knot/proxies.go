@@ -13,9 +13,11 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/headers"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/compress"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
@@ -24,12 +26,13 @@ var forwardedNames = map[string]proxy.Forwarded{
 }
 
 // addProxies makes the routes of a site that lead to other servers.
-func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set, log *slog.Logger, wrong *mistakes) {
+func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set, rules *headers.Rules, log *slog.Logger, wrong *mistakes) {
 	for i := range given {
 		c, key := &given[i], fmt.Sprint("proxy.", i+1)
 		match, err := site.NewPattern(cmp.Or(c.Match, "/**"))
 		settings, of := proxyConfig(c, log)
 		of.note("match", err)
+		settings.Header = rules.Backend()
 		wrong.within(key, of)
 		p, err := proxy.New(settings)
 		if err != nil {
@@ -40,6 +43,14 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 		handler := p.Handle
 		if len(caches) > 0 {
 			handler = caches.Before(handler, settings.Trust)
+		}
+		if c.Compress != nil {
+			options, faults := c.Compress.Options(size)
+			if len(faults) > 0 {
+				wrong.faults(key+".compress", faults)
+				continue
+			}
+			handler = compress.Handler(handler, options)
 		}
 		s.Routes = append(s.Routes, site.Route{Match: match, Handler: handler, Missing: c.Missing})
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path"
 	"slices"
@@ -88,11 +87,12 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 		note("listing-max", errors.New("there are no listings; want listing = true too"))
 	}
 	b.addLimits(s, c, &wrong)
+	addCORS(s, c, &wrong)
 	if len(c.Redirects) > 0 {
 		s.Steps = append(s.Steps, redirects(c, &wrong).Handle)
 	}
 	b.addRewrites(s, c, &wrong)
-	s.Headers = headerRules(c.Headers, &wrong)
+	rules := addHeaders(s, c, &wrong)
 	if realms := realms(c.Passwords, &wrong); len(realms) > 0 {
 		s.Guards = append(s.Guards, realms)
 	}
@@ -101,10 +101,10 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 		hosts = []string{"*"}
 	}
 	note("hosts", set.addTo(b.hosts, s, c, hosts))
-	b.addProxies(s, c.Proxies, b.addCaches(c, log, &wrong), log, &wrong)
+	b.addProxies(s, c.Proxies, b.addCaches(c, log, &wrong), rules, log, &wrong)
 	needsRoot := len(c.ErrorPages) > 0 || len(c.Index) > 0 || c.Listing || c.Fallback != "" || c.Try != nil || c.MaxRanges != 0
 	if c.Root == "" && len(c.Proxies)+len(c.Redirects) > 0 && !needsRoot { // no files
-		if slices.ContainsFunc(c.Headers, func(h config.Header) bool { return !h.Always }) {
+		if slices.ContainsFunc(s.Headers, func(h site.HeaderRule) bool { return !h.Always }) {
 			note("header", errors.New("there is no root, and no file that a header could be added to; want always = true"))
 		}
 		return wrong
@@ -196,30 +196,6 @@ func size(text string) (int64, error) {
 	var s byteSize
 	err := s.Set(text)
 	return int64(s), err
-}
-
-func headerRules(given []config.Header, wrong *mistakes) (rules []site.HeaderRule) {
-	for i := range given {
-		h := &given[i]
-		var of mistakes
-		match, err := site.NewPattern(h.Match)
-		of.note("match", err)
-		rule := site.HeaderRule{Match: match, Always: h.Always}
-		for _, name := range slices.Sorted(maps.Keys(h.Set)) {
-			if slices.ContainsFunc(rule.Set, func(before knot.Header) bool { return strings.EqualFold(before.Name, name) }) {
-				of.note("set."+name, errors.New("the header is set twice"))
-			}
-			// The type of a file can be set with the file; everything else of the server's own
-			// can't.
-			if err := knot.CheckHeader(name, h.Set[name]); err != nil && (h.Always || !strings.EqualFold(name, "Content-Type")) {
-				of.note("set."+name, errors.New(strings.TrimPrefix(err.Error(), "knot: ")))
-			}
-			rule.Set = append(rule.Set, knot.Header{Name: name, Value: h.Set[name]})
-		}
-		wrong.within(fmt.Sprint("header.", i+1), of)
-		rules = append(rules, rule)
-	}
-	return rules
 }
 
 func realms(given []config.Password, wrong *mistakes) (all site.Realms) {

@@ -73,6 +73,10 @@ type Config struct {
 	Host string
 	// Forwarded says how a backend is told of the client: ForwardedX (the default), ForwardedRFC, both, or none.
 	Forwarded Forwarded
+	// Header, if not nil, returns lines that a request has for backends, in place of all lines with those names that the
+	// client has sent; a line without a value only removes those. It is called once for a request, in its task, must not
+	// park, and must return no lines that CheckHeader refuses.
+	Header func(x *knot.Ctx) []knot.Header
 	// Trust names proxies before this server, besides those of Server.Trust: see knot.Ctx.TrustPeers. What others say of
 	// whom they forward for is dropped.
 	Trust knot.Trust

@@ -86,10 +86,11 @@ type exchange struct {
 	body h1.ResponseBody
 	rec  records // of FastCGI
 
-	scriptPath   string    // for FastCGI: the path of the request after Strip
-	script, info string    // ... the name of the script in it, and what follows
-	file         *aio.File // has the body, if its length was not known and it does not fit into memory
-	fileSize     int64     // bytes of that
+	scriptPath   string        // for FastCGI: the path of the request after Strip
+	script, info string        // ... the name of the script in it, and what follows
+	lines        []knot.Header // of Config.Header
+	file         *aio.File     // has the body, if its length was not known and it does not fit into memory
+	fileSize     int64         // bytes of that
 
 	source  io.Reader       // of the body, while another task sends it
 	apart   *knot.BodyApart // source, if the body comes from the client
@@ -107,6 +108,9 @@ var exchanges = sync.Pool{New: func() any {
 func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
 	e.p, e.x, e.method, e.group = p, x, x.Method(), &p.stable
 	e.trusted = x.TrustPeers(p.Trust)
+	if p.Header != nil {
+		e.lines = p.Header(x)
+	}
 	e.in = e.own
 	e.content, e.ready = x.ReadyBody()
 	if p.TotalTimeout > 0 {
@@ -143,7 +147,7 @@ func (e *exchange) end() {
 	e.res.Trim()
 	e.repeatable, e.bodyTaken, e.upgrade, e.taken = false, false, false, false
 	e.scriptPath, e.script, e.info, e.file, e.fileSize = "", "", "", nil, 0
-	e.out, e.rec = out, records{}
+	e.out, e.rec, e.lines = out, records{}, nil
 }
 
 // A stopper ends the waits for a backend when there is no point in them any more.

@@ -263,7 +263,13 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	if length > 0 || e.method == "POST" || e.method == "PUT" || e.method == "PATCH" {
 		add("CONTENT_LENGTH", strconv.FormatInt(length, 10))
 	}
-	if kind := x.Header("Content-Type"); kind != "" {
+	kind := x.Header("Content-Type")
+	for _, l := range e.lines {
+		if strings.EqualFold(l.Name, "Content-Type") {
+			kind = l.Value
+		}
+	}
+	if kind != "" {
 		add("CONTENT_TYPE", kind)
 	}
 	if host != "" || e.p.Host != "" {
@@ -292,6 +298,11 @@ func (f *fastCGI) headerParams(b []byte, e *exchange) []byte {
 		b = appendParam(b, key, string(joinLines(e.x, strings.ToLower(string(name)))))
 		return true
 	})
+	for _, l := range e.lines {
+		if l.Value != "" && !strings.EqualFold(l.Name, "Content-Type") {
+			b = appendParam(b, "HTTP_"+strings.ToUpper(strings.ReplaceAll(l.Name, "-", "_")), l.Value)
+		}
+	}
 	return b
 }
 

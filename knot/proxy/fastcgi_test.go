@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot"
 )
 
 // fastCGIServer runs h on net/http's FastCGI server.
@@ -148,6 +149,18 @@ func TestFastCGIHost(t *testing.T) {
 		_, got := f.ask("GET http://a.test:81/x%2Fy?q HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n")
 		testenv.Equal(t, got, want, "host %q", host)
 	}
+}
+
+// TestFastCGILines: Config.Header goes before what the client says.
+func TestFastCGILines(t *testing.T) {
+	backend := fastCGIServer(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%v%v%v%v", r.Header["X-Tenant"], r.Header["Cookie"], r.Header["Content-Type"], r.Header["X-Kept"])
+	})
+	f := serve(t, Config{Backends: []string{backend}, FastCGI: nowhere, Header: func(*knot.Ctx) []knot.Header {
+		return []knot.Header{{Name: "X-Tenant", Value: "a"}, {Name: "cookie"}, {Name: "content-type", Value: "a/b"}}
+	}}, 1)
+	_, got := f.ask("GET /a.php HTTP/1.1\r\nHost: b.test\r\nx-tenant: evil\r\nX-Tenant: evil\r\nCookie: c\r\nContent-Type: c/d\r\nX-Kept: k\r\nConnection: close, X-Tenant\r\n\r\n")
+	testenv.Equal(t, got, "[a][][a/b][k]")
 }
 
 // TestFastCGIRecords: how a program's output is cut into records does not matter; what is wrong becomes 502, and what it

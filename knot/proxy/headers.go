@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -31,6 +33,32 @@ func hopByHop(name []byte) bool {
 	return false
 }
 
+// CheckHeader reports what is wrong with a line that Config.Header is to return: names that are about one connection, that say
+// where a body ends, and those that the proxy writes itself.
+func CheckHeader(name, value string) error {
+	text := []byte(strings.ToLower(name))
+	switch lower := string(text); {
+	case !h1.IsToken(name):
+		return fmt.Errorf("header name %q is not a token", name)
+	case lower == "host":
+		return errors.New("header Host is what Config.Host says: the key host of the proxy")
+	case lower == "content-length", lower == "expect", hopByHop(text), lower == "trailer":
+		return fmt.Errorf("header %s is about the connection or the framing of a message, and the proxy's own", name)
+	case lower == "via", lower == "forwarded", slices.Contains([]string{"x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"}, lower):
+		return fmt.Errorf("header %s is what the proxy says of the client; see Config.Forwarded: the key forwarded", name)
+	case !isPlain(text):
+		return fmt.Errorf("header %s may be taken for another one; want a name of letters, digits and dashes, and not Proxy", name)
+	case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
+		return fmt.Errorf("the value of header %s has control bytes", name)
+	}
+	return nil
+}
+
+// replaced reports whether Config.Header has said what becomes of a line.
+func (e *exchange) replaced(name []byte) bool {
+	return slices.ContainsFunc(e.lines, func(l knot.Header) bool { return h1.TextIs(name, strings.ToLower(l.Name)) })
+}
+
 // clientNames are headers in which proxies name the client and what the client has asked for. Headers that begin with
 // X-Forwarded belong to them too.
 var clientNames = [...]string{
@@ -50,7 +78,7 @@ func aboutClient(name []byte) bool {
 
 // passes reports whether a line of a request may go to a backend, on all wires.
 func (e *exchange) passes(name []byte) bool {
-	return isPlain(name) && !hopByHop(name) && (e.trusted || !aboutClient(name))
+	return isPlain(name) && !hopByHop(name) && (e.trusted || !aboutClient(name)) && (len(e.lines) == 0 || !e.replaced(name))
 }
 
 // mayTrail reports whether a line of a request's trailer may go to a backend.

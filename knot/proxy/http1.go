@@ -66,6 +66,11 @@ func (http1) request(e *exchange, body []byte, ready bool) {
 		out = appendLine(out, h1.Text(name), value)
 		return true
 	})
+	for _, l := range e.lines {
+		if l.Value != "" {
+			out = h1.AppendField(out, l.Name, l.Value)
+		}
+	}
 	if te := x.HeaderBytes("TE"); te != nil && h1.TextIs(te, "trailers") {
 		out = append(out, "TE: trailers\r\nConnection: TE\r\n"...)
 	}

@@ -19,6 +19,8 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/compression"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/headers"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/rewrite"
@@ -61,7 +63,10 @@ type Site struct {
 	Redirects         []redirect.Config `toml:"redirect"`
 	Rewrites          []rewrite.Config  `toml:"rewrite"`
 	Limits            []limit.Config    `toml:"limit"`
-	Headers           []Header          `toml:"header"`
+	Headers           []headers.Config  `toml:"header"`
+	HSTS              string            `toml:"hsts"`
+	CSP               string            `toml:"csp"`
+	CORS              []headers.CORS    `toml:"cors"`
 	Passwords         []Password        `toml:"password"`
 	Proxies           []Proxy           `toml:"proxy"`
 	Caches            []cache.Config    `toml:"cache"`
@@ -94,6 +99,8 @@ type Proxy struct {
 	Check           *Check   `toml:"check"`
 	FastCGI         *FastCGI `toml:"fastcgi"`
 	Balancing
+
+	Compress *compression.Config `toml:"compress"`
 }
 
 // A TLS is a table site.proxy.tls.
@@ -120,13 +127,6 @@ type FastCGI struct {
 	Split     string            `toml:"split"`
 	Set       map[string]string `toml:"set"`
 	AnyScript bool              `toml:"any-script"`
-}
-
-// A Header is a table [[site.header]].
-type Header struct {
-	Match  string            `toml:"match"`
-	Set    map[string]string `toml:"set"`
-	Always bool              `toml:"always"`
 }
 
 // A Password is a table [[site.password]].

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/headers"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -53,7 +54,7 @@ root = "/srv/b"
 	a := Site{
 		Hosts: []string{"example.org", "*.example.org"}, Root: "/srv/a", Index: []string{"main.html"}, Listing: true, Compress: &no,
 		RequestsPerSecond: 5, ErrorPages: map[string]string{"404": "/404.html", "5xx": "/5xx.html"},
-		Headers: []Header{
+		Headers: []headers.Config{
 			{Match: "*.js", Set: map[string]string{"Cache-Control": "max-age=60"}},
 			{Match: "/**", Set: map[string]string{"X-Frame-Options": "DENY"}, Always: true},
 		},
@@ -149,14 +150,14 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 			t.Errorf("knot-addresses.md: %q is not documented", name)
 		}
 	}
-	tables := map[string]bool{"cache": true, "limit": true, "redirect": true, "rewrite": true, "header": true, "password": true, "proxy": true, "sticky": true, "canary": true, "mirror": true} // have sections of their own
+	tables := map[string]bool{"cache": true, "limit": true, "redirect": true, "rewrite": true, "header": true, "cors": true, "password": true, "proxy": true, "sticky": true, "canary": true, "mirror": true} // have sections of their own
 	site, balancing := reflect.TypeFor[Site](), reflect.TypeFor[Balancing]()
 	elsewhere := keysOf(balancing, nil) // of the keys of a proxy
 	for _, section := range []struct {
 		page, heading, table string
 		of                   reflect.Type
 	}{
-		{"knot-config.md", "## [[site]]", "", site}, {"knot-config.md", "## [[site.header]]", "header", site}, {"knot-addresses.md", "## [[site.redirect]]", "redirect", site},
+		{"knot-config.md", "## [[site]]", "", site}, {"knot-headers.md", "## [[site.header]]", "header", site}, {"knot-headers.md", "## [[site.cors]]", "cors", site}, {"knot-addresses.md", "## [[site.redirect]]", "redirect", site},
 		{"knot-limits.md", "## [[site.limit]]", "limit", site}, {"knot-rewrites.md", "## [[site.rewrite]]", "rewrite", site}, {"knot-cache.md", "## Keys", "cache", site},
 		{"knot-config.md", "## [[site.password]]", "password", site}, {"knot-proxy.md", "## Keys", "proxy", site},
 		{"knot-balancing.md", "## Keys of [[site.proxy]]", "", balancing}, {"knot-balancing.md", "## By cookie: [site.proxy.sticky]", "sticky", balancing},

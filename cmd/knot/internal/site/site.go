@@ -12,6 +12,9 @@ import (
 type Site struct {
 	// Files are what it serves. Give them FileHeaders(Headers) as FilesConfig.Header. nil: there are none.
 	Files *knot.Files
+	// Prepare are called first for each request, for one that is refused before it gets here by ErrorPage, and may be called
+	// twice. They must not park.
+	Prepare []func(x *knot.Ctx)
 	// Steps are asked in order, before Guards, until one has answered.
 	Steps []Step
 	// Rewrite is what a request that has passed the Guards is served as in place of its path and query; "": as that. The Guards
@@ -65,6 +68,7 @@ func (s *Site) route(x *knot.Ctx, missing bool) (routed bool, err error) {
 
 // Handle is the handler. It may park.
 func (s *Site) Handle(x *knot.Ctx) error {
+	s.prepare(x)
 	addAlways(x, s.Headers)
 	err := s.serve(x)
 	var status knot.Status
@@ -153,8 +157,15 @@ func namesAsset(path string) bool {
 	return true
 }
 
+func (s *Site) prepare(x *knot.Ctx) {
+	for _, prepare := range s.Prepare {
+		prepare(x)
+	}
+}
+
 // ErrorPage is Server.ErrorPage for this site.
 func (s *Site) ErrorPage(x *knot.Ctx, status int) (ctype string, page []byte) {
+	s.prepare(x)
 	if s.Errors == nil {
 		return "", nil
 	}
