@@ -45,6 +45,7 @@ type Ctx struct {
 	in             []byte
 	r, w           int
 	headAt, bodyAt int
+	headCopy       []byte // the head, for filters while a goroutine may read the body into in; nil: none
 
 	out      []byte // gathered responses
 	writeErr error  // first failed write; nothing is written after it
@@ -95,7 +96,12 @@ func newCtx() *Ctx {
 }
 
 // headBytes is what the spans of head count from.
-func (x *Ctx) headBytes() []byte { return x.in[x.headAt:] }
+func (x *Ctx) headBytes() []byte {
+	if x.headCopy != nil {
+		return x.headCopy
+	}
+	return x.in[x.headAt:]
+}
 
 // Method is the request method as it came: those of RFC 9110 and PATCH, and any other token.
 // CONNECT is there only with Server.Connect; a 2xx response to it opens a tunnel: over HTTP/1 it has no Content-Length,

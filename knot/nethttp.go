@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -90,7 +91,13 @@ func adaptHTTP(handler *http.Handler) Handler {
 			e.ctx.End()
 			return err
 		}
+		if x.body.Phase != h1.BodyDone && len(x.in)-x.bodyAt < bodyRoom {
+			x.growIn(x.bodyAt + bodyRoom) // a goroutine that reads the body must not: another one may be writing
+		}
 		x.adapted = e
+		if len(x.resp.filters) > 0 {
+			x.headCopy = bytes.Clone(x.in[x.headAt:x.bodyAt])
+		}
 		if std := x.srv.std.Std; std != nil {
 			e.limitStd(std)
 		}

@@ -145,12 +145,15 @@ func (e *exchange) EnableFullDuplex() error {
 	return nil
 }
 
-// Filter is Ctx.Filter, for middleware.
+// Filter is Ctx.Filter, for middleware. It waits for a Read of the body that is under way.
 func (e *exchange) Filter(f Filter) {
+	e.reading.Lock()
+	defer e.reading.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.x != nil {
-		e.x.Filter(f)
+	if x := e.x; x != nil {
+		x.headCopy = bytes.Clone(x.in[x.headAt:x.bodyAt])
+		x.Filter(f)
 	}
 }
 

@@ -174,7 +174,7 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 // first byte after its body.
 func (x *Ctx) serveRequest() {
 	x.finished, x.duplex = false, false
-	x.resp.kept, x.resp.filters = x.resp.kept[:0], x.resp.filters[:0]
+	x.resp.kept, x.resp.filters, x.headCopy = x.resp.kept[:0], x.resp.filters[:0], nil
 	x.resp.begin()
 	x.beginBody()
 	x.pace, x.user, x.client, x.rewritten = pace.Pace{}, "", clientaddr.Client{}, nil
@@ -350,7 +350,7 @@ func (x *Ctx) refuse(f *h1.Fault) {
 	x.head.Minor = 1
 	x.body = body{}
 	x.closing = true
-	x.resp.kept, x.resp.filters = x.resp.kept[:0], x.resp.filters[:0]
+	x.resp.kept, x.resp.filters, x.headCopy = x.resp.kept[:0], x.resp.filters[:0], nil
 	x.replace(f.Status)
 	x.conclude()
 }

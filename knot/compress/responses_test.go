@@ -407,6 +407,31 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// TestWhileTheBodyIsRead: filters ask for the header of a request while a goroutine reads its body into a larger buffer.
+func TestWhileTheBodyIsRead(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).EnableFullDuplex()
+		read := make(chan int64)
+		go func() {
+			n, _ := io.Copy(io.Discard, r.Body)
+			read <- n
+		}()
+		w.Header().Set("Content-Type", "text/plain")
+		io.WriteString(w, long)
+		w.Header().Set(http.TrailerPrefix+"X-Read", fmt.Sprint(<-read))
+	})
+	url := knottest.Serve(t, &knot.Server{H2C: true, Handler: knot.AdaptHTTP(HTTP(h, Options{}))})
+	for proto, c := range clients(t) {
+		r := testenv.Need(http.NewRequest("POST", url, io.MultiReader(strings.NewReader(long[:7000]), strings.NewReader(long[:7000]))))(t)
+		r.Header.Set("Accept-Encoding", browser)
+		r.Header.Set("Cookie", strings.Repeat("c", 7000))
+		resp := testenv.Need(c.Do(r))(t)
+		testenv.True(t, string(testenv.Need(io.ReadAll(undone(t, "zstd", resp.Body)))(t)) == long, "%s: another text", proto)
+		testenv.Equal(t, resp.Trailer.Get("X-Read"), "14000", proto)
+		resp.Body.Close()
+	}
+}
+
 // TestCurl: curl undoes what it asks for.
 func TestCurl(t *testing.T) {
 	curl, err := exec.LookPath("curl")
