@@ -251,6 +251,8 @@ func (x *Ctx) shed() {
 
 // recycle drops what a pooled Ctx must not hold.
 func (x *Ctx) recycle() {
+	x.unfilter()
+	x.headCopy = nil
 	x.c, x.srv, x.writeErr = nil, nil, nil
 	x.head.Reset()
 	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0
