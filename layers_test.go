@@ -12,11 +12,13 @@ import (
 // standard library. A folder that is not listed is a failure, so that the table grows
 // with the project; design and table must agree.
 var layers = map[string]string{
-	".":                              "internal/engine task ressched stackchunk netpoll bgraph internal/graphview/tables golang.org/x/sys/unix internal/poller internal/recorder internal/feed internal/logwriter",
+	".":                              "internal/engine task ressched stackchunk netpoll bgraph internal/graphview/tables golang.org/x/sys/unix internal/poller internal/recorder internal/feed internal/logwriter internal/chunk",
 	"internal/coro":                  "",
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
 	"internal/ownconn":               "",
+	"internal/ownctx":                "",
+	"internal/peerwatch":             "internal/ownconn golang.org/x/sys/unix",
 	"internal/regular":               "",
 	"internal/kernel":                "golang.org/x/sys/unix",
 	"internal/testenv":               "internal/kernel golang.org/x/sys/unix",
@@ -41,7 +43,7 @@ var layers = map[string]string{
 	"internal/feed":                  "internal/engine bgraph internal/recorder internal/sched internal/admit internal/probe internal/coro golang.org/x/sys/unix",
 	"internal/breathe":               "internal/coro",
 	"internal/funcname":              "",
-	"internal/recorder":              "internal/admit internal/coro internal/breathe internal/funcname bgraph stackchunk internal/graphlimits internal/buckets",
+	"internal/recorder":              "internal/admit internal/coro internal/breathe internal/funcname bgraph stackchunk internal/graphlimits internal/buckets internal/chunk",
 	"bgraph":                         "internal/breathe internal/funcname internal/graphlimits internal/buckets",
 	"internal/scc":                   "",
 	"internal/flaghelp":              "",
@@ -59,7 +61,7 @@ var layers = map[string]string{
 	"internal/gotrace":               "bgraph internal/funcname golang.org/x/exp/trace internal/graphlimits",
 	"bgraph/graphhttp":               "internal/engine task bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/words",
 	"internal/flow":                  "internal/engine task ressched",
-	"internal/flow/flownet":          "task ressched netpoll aio internal/flow",
+	"internal/flow/flownet":          "task ressched netpoll aio internal/flow internal/ownconn",
 	"examples/convoy":                "",
 	"examples/cookbook":              "task netpoll knot",
 	"examples/flowweb":               ". task netpoll aio internal/flow internal/flow/flownet",
@@ -68,7 +70,7 @@ var layers = map[string]string{
 	"examples/vod":                   ". task netpoll aio internal/flow internal/flow/flownet golang.org/x/sys/unix",
 	"ressched":                       "internal/engine internal/admit task",
 	"internal/probe":                 "golang.org/x/sys/unix",
-	"knot":                           "internal/ownconn internal/admit knot/internal/accesslog knot/internal/clientaddr knot/internal/clock knot/internal/counters knot/internal/fdlimit knot/internal/h1 knot/internal/h2 knot/internal/neterr knot/internal/nethttp knot/internal/pace knot/internal/peerwatch knot/internal/proxyheader knot/internal/store knot/internal/tasks knot/internal/tlsin . internal/logwriter internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/sys/unix",
+	"knot":                           "internal/ownconn internal/admit knot/internal/accesslog knot/internal/clientaddr knot/internal/clock knot/internal/counters knot/internal/fdlimit knot/internal/h1 knot/internal/h2 knot/internal/neterr knot/internal/nethttp knot/internal/pace knot/internal/proxyheader knot/internal/store knot/internal/tasks knot/internal/tlsin . internal/logwriter internal/engine ressched internal/coro task netpoll aio stackchunk golang.org/x/sys/unix internal/ownctx internal/peerwatch",
 	"knot/certs":                     "internal/regular",
 	"knot/knottest":                  ". knot",
 	"knot/internal/h1":               "",
@@ -77,8 +79,7 @@ var layers = map[string]string{
 	"knot/internal/clientaddr":       "knot/internal/h1",
 	"knot/internal/clock":            "knot/internal/h1",
 	"knot/internal/counters":         "knot/internal/h1",
-	"knot/internal/nethttp":          "knot/internal/h1 knot/internal/peerwatch aio internal/coro internal/engine internal/logwriter task golang.org/x/sys/unix",
-	"knot/internal/peerwatch":        "internal/ownconn golang.org/x/sys/unix",
+	"knot/internal/nethttp":          "knot/internal/h1 aio internal/coro internal/engine internal/logwriter task golang.org/x/sys/unix internal/peerwatch",
 	"knot/internal/fdlimit":          "internal/engine golang.org/x/sys/unix",
 	"knot/internal/neterr":           "golang.org/x/sys/unix",
 	"knot/internal/pace":             "",
@@ -87,21 +88,21 @@ var layers = map[string]string{
 	"knot/internal/h2":               "internal/ownconn knot/internal/clock knot/internal/h1 knot/internal/tasks internal/engine ressched task golang.org/x/net/http2 golang.org/x/net/http2/hpack",
 	"knot/internal/tlsin":            "internal/ownconn knot/internal/tasks knot/internal/tlsout internal/engine ressched stackchunk golang.org/x/sys/unix",
 	"knot/internal/tlsout":           "internal/ownconn task",
-	"knot/compress":                  "knot knot/internal/h1 knot/internal/store github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd",
-	"knot/proxy":                     "internal/ownconn knot knot/internal/h1 knot/internal/tlsout internal/engine internal/logwriter task netpoll aio",
-	"cmd/knot/internal/site":         "knot task internal/regular internal/logwriter golang.org/x/crypto/bcrypt",
+	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd knot/internal/h1 knot/internal/store",
+	"knot/proxy":                     "internal/ownconn knot knot/internal/h1 knot/internal/tlsout internal/engine internal/logwriter task netpoll aio internal/ownctx internal/peerwatch",
+	"cmd/knot/internal/site":         "knot task internal/regular internal/logwriter golang.org/x/crypto/bcrypt internal/ownctx internal/peerwatch",
 	"cmd/knot/internal/addresses":    "netpoll golang.org/x/sys/unix",
 	"cmd/knot/internal/limit":        "knot cmd/knot/internal/site",
 	"cmd/knot/internal/headers":      "knot knot/proxy cmd/knot/internal/site",
 	"cmd/knot/internal/compression":  "knot/compress cmd/knot/internal/site",
-	"cmd/knot/internal/cache":        "knot task cmd/knot/internal/cache/rfc cmd/knot/internal/site",
+	"cmd/knot/internal/cache":        "internal/ownctx internal/peerwatch knot task cmd/knot/internal/cache/rfc cmd/knot/internal/site",
 	"cmd/knot/internal/cache/rfc":    "",
 	"cmd/knot/internal/rule":         "knot cmd/knot/internal/site",
 	"cmd/knot/internal/redirect":     "knot cmd/knot/internal/rule cmd/knot/internal/site",
 	"cmd/knot/internal/rewrite":      "knot cmd/knot/internal/rule cmd/knot/internal/site",
-	"cmd/knot/internal/config":       "cmd/knot/internal/addresses cmd/knot/internal/cache cmd/knot/internal/compression cmd/knot/internal/headers cmd/knot/internal/limit cmd/knot/internal/redirect cmd/knot/internal/rewrite internal/flaghelp github.com/pelletier/go-toml/v2 github.com/pelletier/go-toml/v2/unstable",
-	"cmd/knot/internal/metrics":      "knot cmd/knot/internal/cache knot/proxy bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp",
-	"cmd/knot":                       ". internal/engine ressched bgraph cmd/knot/internal/addresses cmd/knot/internal/cache cmd/knot/internal/headers cmd/knot/internal/limit cmd/knot/internal/redirect cmd/knot/internal/rewrite cmd/knot/internal/metrics cmd/knot/internal/config internal/flaghelp internal/logwriter internal/regular task netpoll knot knot/certs knot/compress knot/proxy cmd/knot/internal/site bgraph/graphhttp internal/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert",
+	"cmd/knot/internal/config":       "cmd/knot/internal/addresses cmd/knot/internal/cache cmd/knot/internal/limit cmd/knot/internal/redirect cmd/knot/internal/rewrite internal/flaghelp github.com/pelletier/go-toml/v2 github.com/pelletier/go-toml/v2/unstable cmd/knot/internal/compression cmd/knot/internal/headers",
+	"cmd/knot/internal/metrics":      "knot cmd/knot/internal/cache knot/proxy bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp internal/words",
+	"cmd/knot":                       ". internal/engine ressched bgraph cmd/knot/internal/addresses cmd/knot/internal/cache cmd/knot/internal/limit cmd/knot/internal/redirect cmd/knot/internal/rewrite cmd/knot/internal/metrics cmd/knot/internal/config internal/flaghelp internal/logwriter internal/regular task netpoll knot knot/certs knot/compress knot/proxy cmd/knot/internal/site bgraph/graphhttp internal/probe golang.org/x/sys/unix golang.org/x/crypto/acme golang.org/x/crypto/acme/autocert internal/words cmd/knot/internal/headers",
 	"cmd/bgdump":                     "bgraph internal/gotrace internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/graphcompare internal/words internal/flaghelp cmd/bgdump/web cmd/bgdump/internal/kube golang.org/x/sys/unix internal/graphlimits go.yaml.in/yaml/v2",
 	"cmd/bgdump/internal/kube":       "internal/graphlimits",
 	"cmd/bgdump/web":                 "bgraph internal/funcname internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/graphlayout internal/words cmd/bgdump/web/internal/sample",
@@ -113,7 +114,7 @@ var layers = map[string]string{
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages internal/flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
+const testOnly = "internal/chunk internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages internal/flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix"
 
 // module is the path of this module.
 const module = "github.com/capriccio-go/capriccio"

@@ -8,21 +8,22 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
 
 // EnvStacks is the file that the statistics of stack chunks are written to, as JSON, when
-// a runtime is closed and when the process gets SIGUSR2; see StackStats. Nothing is
+// a runtime is closed and when the process gets SIGUSR2; docs/stack-chunks.md names its fields. Nothing is
 // written if it is empty, or if the program ends without closing its runtime.
 const EnvStacks = "CAPRICCIO_STACKS"
 
-// StackStats is what is written to the file that EnvStacks names. The statistics are
-// those of the whole process.
-type StackStats struct {
+// stackStats is what is written to the file that EnvStacks names, of the whole process.
+type stackStats struct {
 	Program string    `json:"program"` // path of the executable
 	PID     int       `json:"pid"`
 	Taken   time.Time `json:"taken"`
 	stackchunk.Stats
+	Classes []chunk.ClassStats `json:"classes"` // by size
 }
 
 // readStacksEnv is the part of readEnv for stack chunks.
@@ -52,8 +53,9 @@ func writeStacks(path string) (err error) {
 	if err != nil {
 		exe = os.Args[0]
 	}
-	text, err := json.MarshalIndent(StackStats{
-		Program: exe, PID: os.Getpid(), Taken: time.Now().Round(0), Stats: stackchunk.ReadStats(),
+	counts := chunk.ReadCounts()
+	text, err := json.MarshalIndent(stackStats{
+		Program: exe, PID: os.Getpid(), Taken: time.Now().Round(0), Stats: stackchunk.ReadStats(), Classes: counts.Classes(),
 	}, "", "\t")
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ func crossingID(c *Crossing) [4]uint64 {
 	return [4]uint64{uint64(c.From), uint64(c.To), uint64(c.FromLoop + 1), uint64(c.ToLoop)}
 }
 
-// Compare is the order of Snapshot.Crossings.
-func (c Crossing) Compare(b Crossing) int {
+// compareCrossings is the order of Snapshot.Crossings.
+func compareCrossings(c, b Crossing) int {
 	return cmp.Or(cmp.Compare(c.From, b.From), cmp.Compare(c.To, b.To), cmp.Compare(c.FromLoop, b.FromLoop), cmp.Compare(c.ToLoop, b.ToLoop))
 }
 
@@ -40,7 +40,7 @@ func (s *Snapshot) checkCrossings() error {
 				err = first(err, fmt.Errorf("there is no node %v", k))
 			}
 		}
-		if i > 0 && s.Crossings[i-1].Compare(*c) >= 0 {
+		if i > 0 && compareCrossings(s.Crossings[i-1], *c) >= 0 {
 			err = first(err, fmt.Errorf("%v to %v comes after %v to %v; want ascending order", c.From, c.To, s.Crossings[i-1].From, s.Crossings[i-1].To))
 		}
 		if err != nil {

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
@@ -231,80 +229,18 @@ func decodeDocument(doc []byte, offset int) (*Snapshot, error) {
 		return nil, fmt.Errorf("it is malformed at byte %d: %w", int64(offset)+syntax.Offset-1, err)
 	case errors.As(err, &mismatch):
 		return nil, fmt.Errorf("it is malformed before byte %d: %s is a JSON %s; want one that fits %v",
-			int64(offset)+mismatch.Offset, mismatch.Field, shortened(mismatch.Value, 40), mismatch.Type)
+			int64(offset)+mismatch.Offset, mismatch.Field, graphlimits.Shorten(mismatch.Value, 40), mismatch.Type)
 	}
 	return nil, fmt.Errorf("it is malformed: %w", err)
 }
 
-// A textRule says which texts are fit to be shown.
-type textRule struct {
-	most  int  // bytes
-	lines bool // line ends and tabs may occur
-}
+// A textRule is a graphlimits.TextRule that Validate checks.
+type textRule struct{ graphlimits.TextRule }
 
 var (
-	nameRule  = textRule{most: graphlimits.Text}
-	stackRule = textRule{most: graphlimits.Stack, lines: true}
+	nameRule  = textRule{graphlimits.Name}
+	stackRule = textRule{graphlimits.TextRule{Most: graphlimits.Stack, Lines: true}}
 )
-
-// allows reports whether r may stand in a text: it does nothing to a terminal or to the order
-// and place of the characters around it, and XML may contain it.
-func (rule textRule) allows(r rune) bool {
-	if r < 0x7f {
-		return r >= ' ' || rule.lines && (r == '\n' || r == '\t')
-	}
-	return r&0xfffe != 0xfffe && !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp)
-}
-
-// fits reports whether text is as rule wants it.
-func (rule textRule) fits(text string) bool {
-	if len(text) > rule.most {
-		return false
-	}
-	for i := 0; i < len(text); {
-		if c := text[i]; c >= ' ' && c < 0x7f {
-			i++
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(text[i:])
-		if r == utf8.RuneError && n == 1 || !rule.allows(r) {
-			return false
-		}
-		i += n
-	}
-	return true
-}
-
-// clean returns text with what rule forbids replaced by U+FFFD, and no longer than it
-// allows.
-func (rule textRule) clean(text string) string {
-	if rule.fits(text) {
-		return text
-	}
-	text = strings.Map(func(r rune) rune {
-		if !rule.allows(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, text)
-	return shortened(text, rule.most)
-}
-
-// CleanText returns text as names in a graph may be: see Validate.
-func CleanText(text string) string { return nameRule.clean(text) }
-
-// shortened is text if it has at most that many bytes, else its beginning and "…".
-func shortened(text string, most int) string {
-	const more = "…"
-	if len(text) <= most {
-		return text
-	}
-	end := most - len(more)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + more
-}
 
 // eachText calls fn for every text of s.
 func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
@@ -380,12 +316,12 @@ func (s *Snapshot) eachText(fn func(text *string, rule textRule)) {
 
 func (s *Snapshot) isClean() bool {
 	clean := true
-	s.eachText(func(text *string, rule textRule) { clean = clean && rule.fits(*text) })
+	s.eachText(func(text *string, rule textRule) { clean = clean && rule.Fits(*text) })
 	return clean
 }
 
 func (s *Snapshot) clean() {
-	s.eachText(func(text *string, rule textRule) { *text = rule.clean(*text) })
+	s.eachText(func(text *string, rule textRule) { *text = rule.Clean(*text) })
 }
 
 // useUTC makes equal times equal values.

@@ -68,7 +68,7 @@ func randomSnapshot(r *rand.Rand, nodes, edges int) *Snapshot {
 			s.Crossings[i].FromLoop = s.Loops[r.IntN(len(s.Loops))].Index
 		}
 	}
-	slices.SortFunc(s.Crossings, Crossing.Compare)
+	slices.SortFunc(s.Crossings, compareCrossings)
 	s.Crossings = orNil(s.Crossings)
 	for range r.IntN(4) {
 		s.Overruns = append(s.Overruns, Overrun{

@@ -52,7 +52,7 @@ func scanDocument(doc []byte) (finished bool, err error) {
 			in := &open[len(open)-1]
 			bytes += in.size
 			if in.elements++; in.elements > in.most {
-				return false, fmt.Errorf("a list %q has more than %d elements", shortened(string(in.key), 40), in.most)
+				return false, fmt.Errorf("a list %q has more than %d elements", graphlimits.Shorten(string(in.key), 40), in.most)
 			}
 		}
 		if bytes > maxDecodedBytes {

@@ -266,13 +266,13 @@ func TestTextsAreMadePrintable(t *testing.T) {
 		if c.want == "" {
 			c.want = c.text
 		}
-		testenv.Equal(t, nameRule.clean(c.text), c.want, "%.50q became", c.text)
-		testenv.Equal(t, nameRule.fits(c.text), c.text == c.want, "%.50q fits", c.text)
-		if !nameRule.fits(c.want) {
+		testenv.Equal(t, nameRule.Clean(c.text), c.want, "%.50q became", c.text)
+		testenv.Equal(t, nameRule.Fits(c.text), c.text == c.want, "%.50q fits", c.text)
+		if !nameRule.Fits(c.want) {
 			t.Errorf("%.50q does not fit", c.want)
 		}
 	}
-	testenv.Equal(t, stackRule.clean("a\n\tb\x1b\r"), "a\n\tb\ufffd\ufffd", "stack became")
+	testenv.Equal(t, stackRule.Clean("a\n\tb\x1b\r"), "a\n\tb\ufffd\ufffd", "stack became")
 }
 
 // Every text field is cleaned, whether by the encoder or, where another program wrote

@@ -221,7 +221,6 @@ func (m *merger) finish() *Snapshot {
 		out.Edges = append(out.Edges, *e)
 	}
 	out.Sort()
-	out.SortTrace()
 	slices.SortStableFunc(out.Overruns, func(a, b Overrun) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To),
 			cmp.Compare(a.Task, b.Task), cmp.Compare(a.Held, b.Held), cmp.Compare(a.Stack, b.Stack))

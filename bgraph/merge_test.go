@@ -58,7 +58,7 @@ func renumber(s *Snapshot, number []int) {
 			c.FromLoop = number[c.FromLoop]
 		}
 	}
-	slices.SortFunc(s.Crossings, Crossing.Compare)
+	slices.SortFunc(s.Crossings, compareCrossings)
 	for i := range s.Overruns {
 		s.Overruns[i].Loop = number[s.Overruns[i].Loop]
 	}

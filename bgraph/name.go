@@ -31,35 +31,6 @@ func (n *Node) Place() *Frame {
 	return nil
 }
 
-// Path are the frames of the program that lead to its Place, which is the last, and the function that is called there; ""
-// if it waits by itself. It has at most so many frames.
-func (n *Node) Path(most int) (path []Frame, callee string) {
-	at := n.placeIndex()
-	if at < 0 {
-		return nil, ""
-	}
-	for i := at; i < len(n.Stack) && len(path) < most; i++ {
-		if f := n.Stack[i]; i == at || f.IsOwn() {
-			path = append(path, f)
-		}
-	}
-	slices.Reverse(path)
-	if at > 0 {
-		callee = n.Stack[at-1].Function
-	}
-	return path, callee
-}
-
-// IsOwn reports whether a frame belongs to the program itself, as far as names and files tell.
-func (f *Frame) IsOwn() bool {
-	return !funcname.OfRuntime(f.Function) && !funcname.OfStandardLibrary(f.Function) && !ofModule(f.File) && !strings.Contains(f.Function, "._Cfunc_")
-}
-
-// ofModule reports whether a file is one of a module with a version, or of a vendor folder.
-func ofModule(file string) bool {
-	return strings.Contains(file, "@v") || strings.Contains(file, "/vendor/")
-}
-
 // clients are parts of the standard library below which functions of the program serve those: drivers, transports, writers.
 var clients = []string{"database/sql.", "net/http.(*Client).", "log.", "log/slog.", "net.(*Resolver).Lookup"}
 
@@ -75,7 +46,7 @@ func (n *Node) placeIndex() int {
 		if own >= 0 && isClient(f.Function) {
 			break
 		}
-		if f.IsOwn() {
+		if funcname.OfProgram(f.Function, f.File) {
 			own = i
 		}
 	}

@@ -85,11 +85,6 @@ type LoopStat struct {
 	Rests bool   `json:"rests,omitempty"` // it gets no new tasks, as there are fewer processors than loops
 }
 
-// Working returns the loops that do not rest.
-func (s *Snapshot) Working() []LoopStat {
-	return slices.DeleteFunc(slices.Clone(s.Loops), func(l LoopStat) bool { return l.Rests })
-}
-
 // A Resource is something that tasks take and give back, and that was counted while the runtime was there.
 type Resource struct {
 	Name     string `json:"name"`
@@ -253,14 +248,6 @@ type Change struct {
 	Recent Moments `json:"recent"`
 }
 
-// Mean is the change per measured step.
-func (c *Change) Mean() float64 {
-	if c.Steps == 0 {
-		return 0
-	}
-	return float64(c.Sum) / float64(c.Steps)
-}
-
 // Overflow counts what met the limits of the graph.
 type Overflow struct {
 	MaxNodes int    `json:"max_nodes"`
@@ -392,11 +379,12 @@ func (t *Times) Quantile(q float64) Nanos {
 	return t.Max
 }
 
-// Sort brings nodes, edges and crossings into their order.
+// Sort brings all lists into the order that Validate wants, and those of a trace within their limits.
 func (s *Snapshot) Sort() {
 	slices.SortFunc(s.Nodes, func(a, b Node) int { return cmp.Compare(a.Key, b.Key) })
 	slices.SortFunc(s.Edges, func(a, b Edge) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
-	slices.SortFunc(s.Crossings, Crossing.Compare)
+	slices.SortFunc(s.Crossings, compareCrossings)
+	s.sortTrace()
 }

@@ -266,9 +266,9 @@ func (s *Snapshot) mergeTrace(b *Snapshot) {
 	}
 }
 
-// SortTrace brings what mergeTrace has collected into an order of its own, so that the
+// sortTrace brings what mergeTrace has collected into an order of its own, so that the
 // order of merging does not show, and within the limits.
-func (s *Snapshot) SortTrace() {
+func (s *Snapshot) sortTrace() {
 	slices.SortFunc(s.Starts, func(a, b Start) int {
 		return cmp.Or(cmp.Compare(b.Now, a.Now), cmp.Compare(b.Created, a.Created), cmp.Compare(a.Function, b.Function), cmp.Compare(a.File, b.File))
 	})

@@ -310,7 +310,7 @@ func (s *Snapshot) checkSched() error {
 	for i, r := range s.Sched.Refusals {
 		err := first(nameRule.check("why", r.Why), checkCount("count", r.Count))
 		if err == nil && s.Sched.refusal(r.Why) != &s.Sched.Refusals[i] {
-			err = fmt.Errorf("the cause %q is there twice", shortened(r.Why, 100))
+			err = fmt.Errorf("the cause %q is there twice", graphlimits.Shorten(r.Why, 100))
 		}
 		if err != nil {
 			return fmt.Errorf("sched.refusals[%d]: %w", i, err)
@@ -396,11 +396,11 @@ func first(errs ...error) error {
 }
 
 func (rule textRule) check(what, text string) error {
-	if len(text) > rule.most {
-		return fmt.Errorf("%s has %d bytes; at most %d are allowed", what, len(text), rule.most)
+	if len(text) > rule.Most {
+		return fmt.Errorf("%s has %d bytes; at most %d are allowed", what, len(text), rule.Most)
 	}
-	if !rule.fits(text) {
-		return fmt.Errorf("%s is %q, which has characters that cannot be printed", what, shortened(text, 100))
+	if !rule.Fits(text) {
+		return fmt.Errorf("%s is %q, which has characters that cannot be printed", what, graphlimits.Shorten(text, 100))
 	}
 	return nil
 }

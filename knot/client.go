@@ -30,7 +30,7 @@ func (x *Ctx) ClientAddr() netip.Addr {
 }
 
 // TrustPeers has the word of peers that t names count for this request too, besides those of Server.Trust. It reports
-// whether the peer of the connection is one of either.
+// whether the peer of the connection is one of either. It never parks.
 func (x *Ctx) TrustPeers(t Trust) bool {
 	if !x.client.Decided || !t.peers.IsZero() {
 		x.decideClient(t)

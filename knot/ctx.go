@@ -74,7 +74,7 @@ type Ctx struct {
 	gone     bool  // a handler has taken the connection over
 
 	adapted *exchange  // while a handler of net/http has the request
-	apart   *BodyApart // while the body is read elsewhere, or, of the Ctx that does that, always
+	apart   *bodyApart // while the body is read elsewhere, or, of the Ctx that does that, always
 
 	pace pace.Pace
 
@@ -143,16 +143,16 @@ func (x *Ctx) Host() string { return string(x.head.Host.Of(x.headBytes())) }
 // HostBytes is Host as a view, without a copy.
 func (x *Ctx) HostBytes() []byte { return x.head.Host.Of(x.headBytes()) }
 
-// ProtoMajor is 2 for an HTTP/2 request, else 1.
-func (x *Ctx) ProtoMajor() int {
-	if x.c.stream != nil {
-		return 2
+// Proto is the version of HTTP that the request came by: "HTTP/1.0", "HTTP/1.1" or "HTTP/2.0".
+func (x *Ctx) Proto() string {
+	switch {
+	case x.c.stream != nil:
+		return "HTTP/2.0"
+	case x.head.Minor == 0:
+		return "HTTP/1.0"
 	}
-	return 1
+	return "HTTP/1.1"
 }
-
-// ProtoMinor is 0 for an HTTP/1.0 request, 1 or more otherwise, for HTTP/2 too.
-func (x *Ctx) ProtoMinor() int { return int(x.head.Minor) }
 
 // Header returns the value of the first header line with this name, in any
 // case, or "".

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/peerwatch"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -79,7 +80,7 @@ func TestFetch(t *testing.T) {
 		}, "200 -1 262144 bytes, enough"},
 		{"head only", "HEAD / HTTP/1.1\r\nHost: h\r\n\r\n", 0, func(x *Ctx) error {
 			x.SetContentLength(5)
-			return x.SendHead()
+			return (*inner)(x).SendHead()
 		}, "200 5 0 bytes, <nil>"},
 		{"no body", "GET / HTTP/1.1\r\nHost: h\r\n\r\n", 0, func(x *Ctx) error { return x.Send(304, "", nil) }, "304 -1 0 bytes, <nil>"},
 		{"informational", "GET / HTTP/1.1\r\nHost: h\r\n\r\n", 0, func(x *Ctx) error {
@@ -125,8 +126,8 @@ func TestFetchStop(t *testing.T) {
 		f := x.Fetch([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), func(x *Ctx) error {
 			for range 2 { // the second time it has been stopped before
 				gone := task.NewChan[struct{}](1)
-				var w GoneWatch
-				x.WhenGone(&w, func() { gone.TrySend(struct{}{}) })
+				var w peerwatch.Watch
+				(*inner)(x).WhenGone(&w, func() { gone.TrySend(struct{}{}) })
 				asked.TrySend(struct{}{})
 				gone.Recv()
 				w.Stop()

@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/neterr"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
-	"github.com/capriccio-go/capriccio/netpoll"
 )
 
 // sendEntry answers GET and HEAD with the file, a part of it, or 304.
@@ -228,7 +228,7 @@ func (x *Ctx) sendPiece(e *store.Entry, from, length int64) (int64, error) {
 		}
 		return length, nil
 	}
-	if nc, ok := x.c.nc.(fileSender); ok && length >= sendfileMin {
+	if nc, ok := ownconn.Of(x.c.nc).(fileSender); ok && length >= sendfileMin {
 		return x.sendPages(nc, e, from, length)
 	}
 	return x.sendCopied(e, from, length)
@@ -254,7 +254,7 @@ const sendfileMin = 32 << 10
 
 // fileSender is a connection with sendfile.
 type fileSender interface {
-	SendFile(head []byte, fd int, off, n int64, pages netpoll.Pages) (int64, error)
+	SendFile(head []byte, fd int, off, n int64, pages ownconn.Pages) (int64, error)
 }
 
 // entryPages are the pages of an entry that is sent. The client has time for another part each time that SendFile moves on:
@@ -270,7 +270,7 @@ func (p *entryPages) Moved() {
 	p.x.c.moved()
 }
 
-// Resident implements netpoll.Pages.
+// Resident implements ownconn.Pages.
 func (p *entryPages) Resident(off, n int64) int64 {
 	p.Moved()
 	return p.Pages.Resident(off, n)

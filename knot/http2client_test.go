@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capriccio-go/capriccio/internal/testenv"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // A framePeer is a client that sends what frames it likes.

@@ -4,9 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/http2"
+
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
-	"golang.org/x/net/http2"
 )
 
 // frames are what a client sends, and what it waits for meanwhile.

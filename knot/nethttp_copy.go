@@ -7,6 +7,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
@@ -71,7 +72,7 @@ func (e *exchange) sendPart(p *nethttp.FilePart) (int64, error) {
 		return 0, err
 	}
 	r := &x.resp
-	nc, ok := x.c.nc.(fileSender)
+	nc, ok := ownconn.Of(x.c.nc).(fileSender)
 	if !ok || x.head.Method == h1.MethodHead || h1.Bodyless(r.status) || p.Size > r.length-r.written || x.pace.Rate > 0 {
 		return 0, nil
 	}

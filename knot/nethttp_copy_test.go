@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
@@ -22,9 +23,9 @@ type sendCounter struct {
 	sent *atomic.Int64
 }
 
-func (c sendCounter) SendFile(head []byte, fd int, off, n int64, pages netpoll.Pages) (int64, error) {
+func (c sendCounter) SendFile(head []byte, fd int, off, n int64, pages ownconn.Pages) (int64, error) {
 	c.sent.Add(n) // before the client can know
-	return c.Conn.SendFile(head, fd, off, n, pages)
+	return ownconn.Of(c.Conn).(fileSender).SendFile(head, fd, off, n, pages)
 }
 
 // A copyCase is a way to fill a response from a file or something else.

@@ -17,10 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
-	"github.com/capriccio-go/capriccio/netpoll"
-	"golang.org/x/sys/unix"
 )
 
 // parts reads an answer with several ranges; its length must be the declared one.
@@ -163,7 +164,7 @@ type failingSender struct {
 	err error
 }
 
-func (c failingSender) SendFile(head []byte, fd int, off, n int64, pages netpoll.Pages) (int64, error) {
+func (c failingSender) SendFile(head []byte, fd int, off, n int64, pages ownconn.Pages) (int64, error) {
 	c.Write(head)
 	c.Write(make([]byte, n/2))
 	return n / 2, &net.OpError{Op: "sendfile", Net: "tcp", Err: c.err}

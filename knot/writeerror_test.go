@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot/internal/h2"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -83,7 +84,7 @@ func (c breakingVectors) WriteBuffers(all *net.Buffers) (int64, error) {
 	return int64(n), err
 }
 
-func (c breakingVectors) SendFile(head []byte, fd int, off, n int64, _ netpoll.Pages) (int64, error) {
+func (c breakingVectors) SendFile(head []byte, fd int, off, n int64, _ ownconn.Pages) (int64, error) {
 	part := make([]byte, n)
 	if _, err := unix.Pread(fd, part, off); err != nil {
 		return 0, err
@@ -230,7 +231,7 @@ func nativeSteps(random *rand.Rand) (all []step) {
 	ends := []step{
 		{"SendString", true, func(h *broken) error { return h.x.SendString(200, "", "whole") }},
 		{"SendError", true, func(h *broken) error { return h.x.SendError(404) }},
-		{"SendHead", true, func(h *broken) error { return h.x.SendHead() }},
+		{"SendHead", true, func(h *broken) error { return (*inner)(h.x).SendHead() }},
 		{"Redirect", true, func(h *broken) error { return h.x.Redirect(302, "/") }},
 		{"Hijack", true, func(h *broken) error {
 			if h.err == nil {

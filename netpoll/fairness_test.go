@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -121,7 +122,7 @@ func TestLongFilesAreSentInTurns(t *testing.T) {
 	defer nowhere.Close()
 	asked := 0
 	everything := &scriptedPages{File: f, resident: func(_, n int64) int64 { asked++; return n }}
-	for _, pages := range []Pages{everything, nil} {
+	for _, pages := range []ownconn.Pages{everything, nil} {
 		rt := setting{"epoll", newEpoll, 1}.start(t)
 		must(t, engine.GoOn(rt.Loop(0), func() {
 			c := new(Conn)

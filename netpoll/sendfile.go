@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
@@ -29,17 +30,6 @@ const (
 	firstAhead = 4 * fetchMax
 )
 
-// Pages is what SendFile asks about the file that it sends. *aio.File is one.
-type Pages interface {
-	io.ReaderAt
-	// Resident returns how many bytes from offset off on, at most n, can be had without
-	// waiting for a disk; below 0 if that can't be told. It never parks.
-	Resident(off, n int64) int64
-	// Prefetch returns when n bytes from off on are in memory, as far as the file has
-	// them. It may park.
-	Prefetch(off, n int64) error
-}
-
 // eagerPages can besides begin to read and return at once. It never parks.
 type eagerPages interface {
 	Ahead(off, n int64)
@@ -59,7 +49,8 @@ type movingPages interface {
 //
 // fd must stay open until SendFile returns, and no other caller should write to the
 // connection meanwhile. It parks.
-func (c *Conn) SendFile(head []byte, fd int, off, n int64, pages Pages) (int64, error) {
+func (i *inner) SendFile(head []byte, fd int, off, n int64, pages ownconn.Pages) (int64, error) {
+	c := (*Conn)(i)
 	s := fileSend{c: c, pages: pages, fd: fd, off: off, left: max(n, 0), ahead: firstAhead}
 	s.eager, _ = pages.(eagerPages)
 	s.moving, _ = pages.(movingPages)
@@ -83,7 +74,7 @@ func (c *Conn) SendFile(head []byte, fd int, off, n int64, pages Pages) (int64, 
 // A fileSend is one SendFile under way. Only its caller touches it.
 type fileSend struct {
 	c      *Conn
-	pages  Pages
+	pages  ownconn.Pages
 	eager  eagerPages  // pages, if they can
 	moving movingPages // the same
 	fd     int

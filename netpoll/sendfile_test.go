@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
@@ -90,7 +91,7 @@ func TestSendFile(t *testing.T) {
 		for _, network := range []string{"tcp", "unix"} {
 			for _, part := range []struct{ off, n int64 }{{0, size}, {12345, 1_000_001}, {size - 1, 1}, {7, 0}} {
 				got, sent, err := sendAndRead(t, network, func(c *Conn) (int64, error) {
-					return c.SendFile(head, int(f.Fd()), part.off, part.n, nil)
+					return (*inner)(c).SendFile(head, int(f.Fd()), part.off, part.n, nil)
 				})
 				testenv.True(t, err == nil && sent == part.n && bytes.Equal(got, append(head[:len(head):len(head)], want[part.off:part.off+part.n]...)),
 					"%s: %d bytes from %d: %d sent, %d arrived, %v", network, part.n, part.off, sent, len(got), err)
@@ -116,7 +117,7 @@ func TestSendFileOfPages(t *testing.T) {
 		} {
 			p := &scriptedPages{File: f, resident: resident}
 			got, sent, err := sendAndRead(t, "tcp", func(c *Conn) (int64, error) {
-				return c.SendFile(nil, int(f.Fd()), 0, size, p)
+				return (*inner)(c).SendFile(nil, int(f.Fd()), 0, size, p)
 			})
 			testenv.True(t, err == nil && sent == size && bytes.Equal(got, want), "%s: %d sent, %d arrived, %v", name, sent, len(got), err)
 			testenv.AtLeast(t, p.moved, size/sendfileMax, "%s: told N times that the client has taken a part", name)
@@ -135,9 +136,9 @@ func TestSendFileOfPages(t *testing.T) {
 func TestSendFileThatEnds(t *testing.T) {
 	both(t, func(t *testing.T) {
 		f, want := patternFile(t, 100_000)
-		for _, pages := range []Pages{nil, &scriptedPages{File: f, resident: all}, &scriptedPages{File: f, resident: none}} {
+		for _, pages := range []ownconn.Pages{nil, &scriptedPages{File: f, resident: all}, &scriptedPages{File: f, resident: none}} {
 			got, sent, err := sendAndRead(t, "tcp", func(c *Conn) (int64, error) {
-				return c.SendFile(nil, int(f.Fd()), 10, 200_000, pages)
+				return (*inner)(c).SendFile(nil, int(f.Fd()), 10, 200_000, pages)
 			})
 			testenv.True(t, err == io.ErrUnexpectedEOF && sent == 99_990 && bytes.Equal(got, want[10:]),
 				"%d sent, %d arrived, %v", sent, len(got), err)
@@ -151,17 +152,17 @@ func TestSendFileErrors(t *testing.T) {
 		f, _ := patternFile(t, size)
 		c, _ := connPair(t, "tcp")
 		must(t, c.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
-		sent, err := c.SendFile([]byte("head"), int(f.Fd()), 0, size, &scriptedPages{File: f, resident: all})
+		sent, err := (*inner)(c).SendFile([]byte("head"), int(f.Fd()), 0, size, &scriptedPages{File: f, resident: all})
 		testenv.True(t, errors.Is(err, os.ErrDeadlineExceeded) && sent < size, "deadline: %d sent, %v", sent, err)
 		must(t, c.SetWriteDeadline(time.Time{}))
 		join := spawn(func() {
 			awaitWaiter(&c.d.write)
 			c.Close()
 		})
-		sent, err = c.SendFile(nil, int(f.Fd()), 0, size, nil)
+		sent, err = (*inner)(c).SendFile(nil, int(f.Fd()), 0, size, nil)
 		testenv.True(t, errors.Is(err, net.ErrClosed) && sent < size, "closed meanwhile: %d sent, %v", sent, err)
 		must(t, join())
-		testenv.ErrorIs(t, testenv.Err(c.SendFile([]byte("head"), int(f.Fd()), 0, 1, nil)), net.ErrClosed, "closed")
+		testenv.ErrorIs(t, testenv.Err((*inner)(c).SendFile([]byte("head"), int(f.Fd()), 0, 1, nil)), net.ErrClosed, "closed")
 	})
 }
 
@@ -171,7 +172,7 @@ func TestSendFileReadFails(t *testing.T) {
 		f, _ := patternFile(t, 1000)
 		broken := errors.New("broken")
 		got, sent, err := sendAndRead(t, "tcp", func(c *Conn) (int64, error) {
-			n, err := c.SendFile([]byte("head"), int(f.Fd()), 0, 1000, &scriptedPages{File: f, err: broken, resident: none})
+			n, err := (*inner)(c).SendFile([]byte("head"), int(f.Fd()), 0, 1000, &scriptedPages{File: f, err: broken, resident: none})
 			c.Write([]byte("!"))
 			return n, err
 		})
@@ -179,7 +180,7 @@ func TestSendFileReadFails(t *testing.T) {
 		// sendfile(2) refuses a directory, and so does read(2).
 		d := need(os.Open(t.TempDir()))(t)
 		defer d.Close()
-		_, _, err = sendAndRead(t, "tcp", func(c *Conn) (int64, error) { return c.SendFile(nil, int(d.Fd()), 0, 1000, nil) })
+		_, _, err = sendAndRead(t, "tcp", func(c *Conn) (int64, error) { return (*inner)(c).SendFile(nil, int(d.Fd()), 0, 1000, nil) })
 		testenv.Fails(t, err, "sending a directory")
 	})
 }
@@ -258,7 +259,7 @@ func TestTinySegmentsDoNotFillTheSendBuffer(t *testing.T) {
 		ln := listen(t, "tcp4")
 		f, data := patternFile(t, 4<<20)
 		for name, send := range map[string]func(c *Conn) (int64, error){
-			"SendFile":     func(c *Conn) (int64, error) { return c.SendFile(nil, int(f.Fd()), 0, 4<<20, nil) },
+			"SendFile":     func(c *Conn) (int64, error) { return (*inner)(c).SendFile(nil, int(f.Fd()), 0, 4<<20, nil) },
 			"Write":        func(c *Conn) (int64, error) { n, err := c.Write(data); return int64(n), err },
 			"WriteBuffers": func(c *Conn) (int64, error) { return c.WriteBuffers(&net.Buffers{data[:2<<20], data[2<<20:]}) },
 		} {

@@ -55,7 +55,6 @@ func (s *Site) Call(f func()) {
 	from := c.From
 	coro.Pass(&from.Party, &c.Coro.Party)
 	coro.Settle(&from.Party)
-	s.unlinks.Add(1)
 	if c.Outcome != chunk.Returned {
 		c.GoOn()
 	}

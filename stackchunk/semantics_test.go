@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/enginetest"
@@ -24,10 +25,10 @@ type calls struct{ links, unlinks, inPlace, outside uint64 }
 
 // during returns what f adds to the statistics.
 func during(f func()) calls {
-	before := stackchunk.ReadStats()
+	before, unlinked := stackchunk.ReadStats(), unlinks()
 	f()
 	s := stackchunk.ReadStats()
-	return calls{s.Links - before.Links, s.Unlinks - before.Unlinks, s.InPlace - before.InPlace, s.Outside - before.Outside}
+	return calls{s.Links - before.Links, unlinks() - unlinked, s.InPlace - before.InPlace, s.Outside - before.Outside}
 }
 
 func needChunks(t *testing.T) {
@@ -77,7 +78,7 @@ func TestTheReportOfAPanicShowsTheWholeStack(t *testing.T) {
 		return
 	}
 	enginetest.Run(t, rt, func() { stackchunk.Call(40<<10, func() {}) })
-	need := class(64<<10).Room - 16 // all of a chunk
+	need := stackchunk.Bytes(class(64<<10).Room) - 16 // all of a chunk
 	rt.Go(func() { chunkOnChunk(50, need) })
 	stack := string((<-reports).Stack)
 	testenv.Equal(t, strings.Count(stack, "on a linked stack chunk"), 8, "chunks of 50 whose stacks are shown, the innermost ones")
@@ -199,4 +200,13 @@ func TestAPanicWithNilGoesOnInTheCaller(t *testing.T) {
 			testenv.Equal(t, returned, false, "the caller went on")
 		}
 	})
+}
+
+// unlinks returns how many chunks were given back, of whatever size.
+func unlinks() (n uint64) {
+	counts := chunk.ReadCounts()
+	for _, class := range counts.Classes() {
+		n += class.Unlinks
+	}
+	return n
 }

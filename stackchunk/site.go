@@ -16,7 +16,7 @@ type Site struct {
 	name string
 	need Bytes
 	// All are atomic.
-	direct, links, unlinks, inPlace, outside, internal, external, nested, nestedRoom atomic.Uint64
+	direct, links, inPlace, outside, internal, external, nested, nestedRoom atomic.Uint64
 }
 
 type siteKey struct {
@@ -91,7 +91,7 @@ func allSites() []*Site {
 func (s *Site) read() SiteStats {
 	return SiteStats{
 		Name: s.name, Need: s.need,
-		Direct: s.direct.Load(), Links: s.links.Load(), Unlinks: s.unlinks.Load(),
+		Direct: s.direct.Load(), Links: s.links.Load(),
 		InPlace: s.inPlace.Load(), Outside: s.outside.Load(),
 		InternalWaste: Bytes(s.internal.Load()), ExternalWaste: Bytes(s.external.Load()),
 		Nested: s.nested.Load(), NestedRoom: Bytes(s.nestedRoom.Load()),

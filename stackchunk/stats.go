@@ -5,9 +5,8 @@ import "github.com/capriccio-go/capriccio/internal/chunk"
 // Stats are counts since the start of the process. Numbers that belong together may be
 // one call apart.
 type Stats struct {
-	// Links is how often a chunk was linked; Unlinks how often it was given back.
-	Links   uint64 `json:"links"`
-	Unlinks uint64 `json:"unlinks"`
+	// Links is how often a chunk was linked.
+	Links uint64 `json:"links"`
 	// Direct counts the calls that had room. Only those of a Site are counted.
 	Direct uint64 `json:"direct"`
 	// InPlace counts the calls of tasks that had no room and ran where they were all the
@@ -25,32 +24,8 @@ type Stats struct {
 	// below the chunk; ExternalWaste, of the room of the chunk beyond what was needed.
 	InternalWaste Bytes `json:"internalWaste"`
 	ExternalWaste Bytes `json:"externalWaste"`
-	// MinChunk and Limits are those set.
-	MinChunk Bytes  `json:"minChunk"`
-	Limits   Limits `json:"limits"`
 
-	Classes []ClassStats `json:"classes"` // by size; those ever used
-	Sites   []SiteStats  `json:"sites"`   // by name; those ever passed
-}
-
-// ClassStats are the counts of the chunks of one size.
-type ClassStats struct {
-	Size Bytes `json:"size"` // of the stack
-	Room Bytes `json:"room"` // that a function finds on it
-
-	Links   uint64 `json:"links"`
-	Unlinks uint64 `json:"unlinks"`
-	Made    uint64 `json:"made"`    // chunks made
-	Ended   uint64 `json:"ended"`   // chunks given up
-	Regrown uint64 `json:"regrown"` // links of chunks that were new, or that a collection had halved
-	Grown   uint64 `json:"grown"`   // calls that needed more than the chunk had
-
-	InUse int64 `json:"inUse"` // chunks linked
-	Peak  int64 `json:"peak"`  // the most at a time; the sum of the peaks of all loops
-	Idle  int64 `json:"idle"`  // chunks in the pools
-
-	InternalWaste Bytes `json:"internalWaste"`
-	ExternalWaste Bytes `json:"externalWaste"`
+	Sites []SiteStats `json:"sites"` // by name; those ever passed
 }
 
 // SiteStats are the counts of one Site.
@@ -60,7 +35,6 @@ type SiteStats struct {
 
 	Direct  uint64 `json:"direct"`
 	Links   uint64 `json:"links"`
-	Unlinks uint64 `json:"unlinks"`
 	InPlace uint64 `json:"inPlace"`
 	Outside uint64 `json:"outside"`
 
@@ -92,13 +66,6 @@ func SetLimits(l Limits) {
 	chunk.Settings.Idle.Store(uint64(min(l.Idle, maxLimit)))
 }
 
-// limits are those in force.
-func limits() Limits {
-	return Limits{
-		Process: Bytes(chunk.Settings.Process.Load()), Loop: Bytes(chunk.Settings.Loop.Load()), Idle: Bytes(chunk.Settings.Idle.Load()),
-	}
-}
-
 // maxLimit keeps sums of limits in range.
 const maxLimit = 1 << 50
 
@@ -115,28 +82,13 @@ func ReadStats() Stats {
 	c := chunk.ReadCounts()
 	s := Stats{
 		InPlace: c.InPlace, Outside: chunk.Outside.Load(),
-		InUse: Bytes(c.InUse), Peak: Bytes(c.Peak),
-		MinChunk: Bytes(chunk.Settings.MinChunk.Load()),
-		Limits:   limits(),
-		Classes:  []ClassStats{}, Sites: []SiteStats{},
+		InUse: Bytes(c.InUse), Peak: Bytes(c.Peak), Sites: []SiteStats{},
 	}
-	for i := range c.Class {
-		n := &c.Class[i]
-		if n.Made == 0 {
-			continue
-		}
-		inUse := n.Links - n.Unlinks
-		s.Classes = append(s.Classes, ClassStats{
-			Size: Bytes(chunk.SizeOf(i)), Room: Bytes(chunk.RoomOf(i)),
-			Links: n.Links, Unlinks: n.Unlinks, Made: n.Made, Ended: n.Ended, Regrown: n.Regrown, Grown: n.Grown,
-			InUse: int64(inUse), Peak: int64(n.Peak), Idle: int64(n.Made - n.Ended - inUse),
-			InternalWaste: Bytes(n.Internal), ExternalWaste: Bytes(n.External),
-		})
+	for _, n := range c.Classes() {
 		s.Links += n.Links
-		s.Unlinks += n.Unlinks
-		s.Idle += Bytes(chunk.SizeOf(i)) * Bytes(n.Made-n.Ended-inUse)
-		s.InternalWaste += Bytes(n.Internal)
-		s.ExternalWaste += Bytes(n.External)
+		s.Idle += Bytes(n.Size) * Bytes(n.Idle)
+		s.InternalWaste += Bytes(n.InternalWaste)
+		s.ExternalWaste += Bytes(n.ExternalWaste)
 	}
 	for _, site := range allSites() {
 		if n := site.read(); n.Direct+n.Links+n.InPlace+n.Outside > 0 {

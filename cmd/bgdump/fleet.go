@@ -12,6 +12,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphcompare"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // atOnce is how many programs are asked at a time. A reader that is slow makes programs keep their traces in memory.
@@ -87,9 +88,9 @@ func sum(all []*member) (*bgraph.Snapshot, error) {
 	var snaps []*bgraph.Snapshot
 	var sources []bgraph.Source
 	for _, m := range all {
-		from := bgraph.Source{Name: bgraph.CleanText(m.name), Skew: bgraph.Nanos(m.skew)}
+		from := bgraph.Source{Name: graphlimits.Name.Clean(m.name), Skew: bgraph.Nanos(m.skew)}
 		if m.err != nil {
-			from.Failed = bgraph.CleanText(m.why())
+			from.Failed = graphlimits.Name.Clean(m.why())
 		} else {
 			snaps = append(snaps, m.snap)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/graphcompare"
 	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/graphview/tables"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // sumEvery is how often the sources of a fleet are asked for the list of them, at most.
@@ -101,7 +102,7 @@ func (f *liveFleet) Open(name string) (web.Source, iter.Seq[*bgraph.Snapshot], e
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.roster.all {
-		if bgraph.CleanText(m.name) == name {
+		if words.Clean(m.name) == name {
 			src, err := m.reopen(f.life)
 			return filtered(src, f.set), nil, err
 		}

@@ -45,7 +45,7 @@ func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snaps
 	}
 	note := func(what string, err error) {
 		if err != nil && len(s.Notes) < graphlimits.Notes {
-			s.Notes = append(s.Notes, what+bgraph.CleanText(explain(err)))
+			s.Notes = append(s.Notes, what+graphlimits.Name.Clean(explain(err)))
 		}
 	}
 	if s.Taken.IsZero() { // traces of Go 1.24 and older have no clock

@@ -13,6 +13,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/metrics"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/words"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -127,7 +128,7 @@ func (h *health) register(mux *http.ServeMux) {
 		err := h.ready()
 		answer(w, err)
 		if g := h.look(); g != nil && g.Sched != nil {
-			working := len(g.Working())
+			working := words.Working(g)
 			fmt.Fprintf(w, "loops: %d work, %d rest\n", working, len(g.Loops)-working)
 			for _, r := range g.Sched.Resources {
 				fmt.Fprintf(w, "%s: %s, %.0f %%\n", r.Name, r.State, 100*r.Utilisation)

@@ -46,6 +46,13 @@ var standard = func() map[string]bool {
 	return all
 }()
 
+// OfProgram reports whether a function belongs to the program itself, as far as its name and its file tell: to no module with a
+// version, and to no vendor folder.
+func OfProgram(function, file string) bool {
+	return !OfRuntime(function) && !OfStandardLibrary(function) && !strings.Contains(function, "._Cfunc_") &&
+		!strings.Contains(file, "@v") && !strings.Contains(file, "/vendor/")
+}
+
 // Short is the name of a function without the folders of its package. Of a package whose
 // path ends in a major version, such as v2, the name is what stands before that. The linker writes a dot in the last
 // element of a path as %2e.

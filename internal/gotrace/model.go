@@ -425,7 +425,6 @@ func (m *model) snapshot() *bgraph.Snapshot {
 		e.Functions = counts(e.functions)
 		s.Edges = append(s.Edges, e.Edge)
 	}
-	s.Sort()
 	for _, st := range m.starts {
 		if !st.system && (st.Created > 0 || st.Now > 0 || st.Ended > 0) {
 			s.Starts = append(s.Starts, st.Start)
@@ -439,7 +438,7 @@ func (m *model) snapshot() *bgraph.Snapshot {
 		m.note("there were more goroutines at a time than are followed")
 	}
 	s.Notes = m.notes
-	s.SortTrace()
+	s.Sort()
 	return s
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/funcname"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // maxFrames is how many frames of a stack are kept. The trace has at most 128.
@@ -202,4 +203,4 @@ func keyOf(reason, label string, frames []bgraph.Frame) bgraph.Key {
 }
 
 // clean makes a text of a trace fit for a graph.
-func clean(text string) string { return bgraph.CleanText(text) }
+func clean(text string) string { return graphlimits.Name.Clean(text) }

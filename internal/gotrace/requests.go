@@ -106,14 +106,14 @@ func handlerIndex(stack []bgraph.Frame) int {
 	}
 	next := func(from int) int { // the next frame of the program
 		for i := from - 1; i >= 0 && !funcname.OfStandardLibrary(stack[i].Function); i-- {
-			if stack[i].IsOwn() {
+			if funcname.OfProgram(stack[i].Function, stack[i].File) {
 				return i
 			}
 		}
 		return -1
 	}
 	f := &stack[at]
-	if !f.IsOwn() && !funcname.OfStandardLibrary(f.Function) {
+	if !funcname.OfProgram(f.Function, f.File) && !funcname.OfStandardLibrary(f.Function) {
 		if inner := next(at); inner >= 0 {
 			return inner
 		}

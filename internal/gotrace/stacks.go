@@ -180,7 +180,7 @@ func (m *model) placeOf(n *node) *place {
 		n.place = &scheduler
 		if f := n.Place(); f != nil && !funcname.OfStandardLibrary(f.Function) {
 			for i := range slices.Backward(n.Stack) {
-				if n.Stack[i].IsOwn() {
+				if funcname.OfProgram(n.Stack[i].Function, n.Stack[i].File) {
 					f = &n.Stack[i]
 					break
 				}

@@ -2,7 +2,10 @@
 // netpoll and the layers that use it, and knows neither.
 package ownconn
 
-import "net"
+import (
+	"io"
+	"net"
+)
 
 // inner is that of package netpoll; nil in programs without it.
 var inner func(net.Conn) any
@@ -19,4 +22,15 @@ func Of(nc net.Conn) any {
 		}
 	}
 	return nc
+}
+
+// Pages is what the SendFile of a netpoll.Conn asks about the file that it sends. *aio.File is one.
+type Pages interface {
+	io.ReaderAt
+	// Resident returns how many bytes from offset off on, at most n, can be had without
+	// waiting for a disk; below 0 if that can't be told. It never parks.
+	Resident(off, n int64) int64
+	// Prefetch returns when n bytes from off on are in memory, as far as the file has
+	// them. It may park.
+	Prefetch(off, n int64) error
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/buckets"
+	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/stackchunk"
@@ -52,7 +53,9 @@ func (g *Graph) Snapshot() *bgraph.Snapshot {
 	s.Chunks.InPlace -= g.chunks.InPlace
 	used := usageNow()
 	s.ProcessCPU, s.CollectorCPU = max(used.process-g.before.process, 0), max(used.collector-g.before.collector, 0)
-	slices.SortFunc(s.Crossings, bgraph.Crossing.Compare)
+	slices.SortFunc(s.Crossings, func(a, b bgraph.Crossing) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.FromLoop, b.FromLoop), cmp.Compare(a.ToLoop, b.ToLoop))
+	})
 	s.Overflow.Edges = c.lostEdges
 	c.giveResources(s, shards)
 	c.giveNodes(s)
@@ -67,8 +70,9 @@ func (g *Graph) Snapshot() *bgraph.Snapshot {
 func chunksNow() bgraph.Chunks {
 	n := stackchunk.ReadStats()
 	c := bgraph.Chunks{Links: n.Links, Direct: n.Direct, InPlace: n.InPlace, InUse: int64(n.InUse), Peak: int64(n.Peak)}
-	for i := range n.Classes {
-		c.Most += n.Classes[i].Peak
+	counts := chunk.ReadCounts()
+	for _, class := range counts.Classes() {
+		c.Most += class.Peak
 	}
 	return c
 }

@@ -33,6 +33,25 @@ func Chain(n *bgraph.Node, columns int) string {
 	return ""
 }
 
+// Frames are the frames of the program that lead to the place of n, which is the last, and the function that is called there; ""
+// if n waits by itself. There are at most so many frames.
+func Frames(n *bgraph.Node, most int) (path []bgraph.Frame, callee string) {
+	place := n.Place()
+	for i := range n.Stack {
+		switch f := &n.Stack[i]; {
+		case f == place && i > 0:
+			callee = n.Stack[i-1].Function
+		case f != place && (len(path) == 0 || !funcname.OfProgram(f.Function, f.File)):
+			continue
+		}
+		if len(path) < most {
+			path = append(path, n.Stack[i])
+		}
+	}
+	slices.Reverse(path)
+	return path, callee
+}
+
 // nameAfter is the name of a function without its package, if that before it is of the same.
 func nameAfter(f *bgraph.Frame, before string) string {
 	name := funcname.Short(f.Function)
@@ -44,7 +63,7 @@ func nameAfter(f *bgraph.Frame, before string) string {
 
 // joinChain writes the last frames that lead to n, each with the function of the one before it.
 func joinChain(n *bgraph.Node, most int, write func(f *bgraph.Frame, before string) string) string {
-	frames, callee := n.Path(most)
+	frames, callee := Frames(n, most)
 	if len(frames) == 0 || funcname.OfStandardLibrary(frames[len(frames)-1].Function) {
 		return ""
 	}

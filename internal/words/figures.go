@@ -71,9 +71,22 @@ func BusyEdges(s *bgraph.Snapshot, share float64) (edges []*bgraph.Edge, linked 
 	return edges, linked
 }
 
+// Working is how many loops do not rest.
+func Working(s *bgraph.Snapshot) (n int) {
+	for _, l := range s.Loops {
+		if !l.Rests {
+			n++
+		}
+	}
+	return n
+}
+
+// MeanChange is what a step that was measured changes on average.
+func MeanChange(c *bgraph.Change) float64 { return Ratio(float64(c.Sum), float64(c.Steps)) }
+
 // Loops is how many loops there are to do work, and how many beside them rest.
 func Loops(s *bgraph.Snapshot) string {
-	working := len(s.Working())
+	working := Working(s)
 	text := Plural(working, TermsOf(s).Loop)
 	if rest := len(s.Loops) - working; rest > 0 {
 		text += fmt.Sprintf(", %s more at rest", Count(rest))
@@ -118,7 +131,7 @@ func Changes(s *bgraph.Snapshot, e *bgraph.Edge) string {
 		if i < len(s.Resources) {
 			name, unit = s.Resources[i].Name, s.Resources[i].Unit
 		}
-		parts = append(parts, Signed(Amount(c.Mean(), unit))+" "+name)
+		parts = append(parts, Signed(Amount(MeanChange(c), unit))+" "+name)
 	}
 	return strings.Join(parts, ", ")
 }

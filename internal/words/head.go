@@ -20,7 +20,7 @@ func Head(s *bgraph.Snapshot) []string {
 	}
 	cpu := TotalCPU(s)
 	busy := ""
-	if working := len(s.Working()); s.Span > 0 && working > 0 {
+	if working := Working(s); s.Span > 0 && working > 0 {
 		busy = fmt.Sprintf(" (%s of %s)", Percent(cpu/float64(s.Span)/float64(working)), Loops(s))
 	}
 	if s.ProcessCPU > 0 {

@@ -77,7 +77,7 @@ type Config struct {
 	// client has sent; a line without a value only removes those. It is called once for a request, in its task, must not
 	// park, and must return no lines that CheckHeader refuses.
 	Header func(x *knot.Ctx) []knot.Header
-	// Trust names proxies before this server, besides those of Server.Trust: see knot.Ctx.TrustPeers. What others say of
+	// Trust names proxies before this server, besides those of Server.Trust: see knot.Ctx.ClientAddr. What others say of
 	// whom they forward for is dropped.
 	Trust knot.Trust
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
+	"github.com/capriccio-go/capriccio/internal/ownctx"
+	"github.com/capriccio-go/capriccio/internal/peerwatch"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
@@ -48,10 +50,21 @@ type wire interface {
 	reusable(e *exchange) bool
 }
 
+// innerCtx has the methods of a *knot.Ctx that programs do not need, see internal/ownctx.
+type innerCtx interface {
+	ReadyBody() (body []byte, ok bool)
+	BodyApart() (ownctx.Body, error)
+	WhenGone(w *peerwatch.Watch, fn func())
+	CopyHeader(name, value []byte)
+	SendHead() error
+	WriteRoom() int
+}
+
 // An exchange is a request on its way. Fields without a word are of the task that serves it.
 type exchange struct {
 	p       *Proxy
 	x       *knot.Ctx
+	inner   innerCtx // of x
 	b       *backend
 	u       *upstream
 	group   *group   // where the request belongs
@@ -92,8 +105,8 @@ type exchange struct {
 	file         *aio.File     // has the body, if its length was not known and it does not fit into memory
 	fileSize     int64         // bytes of that
 
-	source  io.Reader       // of the body, while another task sends it
-	apart   *knot.BodyApart // source, if the body comes from the client
+	source  io.Reader   // of the body, while another task sends it
+	apart   ownctx.Body // source, if the body comes from the client
 	sending task.WaitGroup
 	done    atomic.Bool   // that task has ended; atomic
 	sent    bool          // all of the body has been; written by that task, read after sending.Wait
@@ -106,13 +119,13 @@ var exchanges = sync.Pool{New: func() any {
 }}
 
 func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
-	e.p, e.x, e.method, e.group = p, x, x.Method(), &p.stable
+	e.p, e.x, e.inner, e.method, e.group = p, x, ownctx.Of(x).(innerCtx), x.Method(), &p.stable
 	e.trusted = x.TrustPeers(p.Trust)
 	if p.Header != nil {
 		e.lines = p.Header(x)
 	}
 	e.in = e.own
-	e.content, e.ready = x.ReadyBody()
+	e.content, e.ready = e.inner.ReadyBody()
 	if p.TotalTimeout > 0 {
 		e.until = now().Add(p.TotalTimeout)
 	}
@@ -141,7 +154,7 @@ func (e *exchange) end() {
 		out = nil
 	}
 	clear(e.trailer)
-	e.p, e.x, e.b, e.u, e.method, e.until, e.stop.why = nil, nil, nil, nil, "", time.Time{}, nil
+	e.p, e.x, e.inner, e.b, e.u, e.method, e.until, e.stop.why = nil, nil, nil, nil, nil, "", time.Time{}, nil
 	e.group, e.home, e.key, e.keyed = nil, nil, 0, false
 	e.content, e.trailer, e.big, e.in, e.head = nil, e.trailer[:0], nil, nil, nil
 	e.res.Trim()
@@ -152,7 +165,7 @@ func (e *exchange) end() {
 
 // A stopper ends the waits for a backend when there is no point in them any more.
 type stopper struct {
-	watch knot.GoneWatch // calls fn, which is gone
+	watch peerwatch.Watch // calls fn, which is gone
 	fn    func()
 
 	mu  sync.Mutex
@@ -317,7 +330,7 @@ func (e *exchange) send() error {
 	if e.file != nil {
 		e.source = io.NewSectionReader(e.file, 0, e.fileSize)
 	} else {
-		apart, err := e.x.BodyApart()
+		apart, err := e.inner.BodyApart()
 		if err != nil {
 			return err
 		}

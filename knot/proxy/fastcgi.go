@@ -222,7 +222,7 @@ func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	add := func(name, value string) { b = appendParam(b, name, value) }
 	add("GATEWAY_INTERFACE", "CGI/1.1")
 	add("SERVER_SOFTWARE", "knot")
-	add("SERVER_PROTOCOL", "HTTP/"+protocol(x))
+	add("SERVER_PROTOCOL", x.Proto())
 	add("REQUEST_METHOD", e.method)
 	add("REQUEST_URI", askedURI(x.Target())) // with Strip: programs compare it with SCRIPT_NAME themselves
 	add("QUERY_STRING", x.Query())

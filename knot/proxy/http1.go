@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
@@ -24,17 +25,6 @@ func (e *exchange) host() string {
 	return e.p.Host
 }
 
-// protocol is the version of HTTP that the request came by.
-func protocol(x *knot.Ctx) string {
-	switch {
-	case x.ProtoMajor() == 2:
-		return "2.0"
-	case x.ProtoMinor() == 0:
-		return "1.0"
-	}
-	return "1.1"
-}
-
 // prepare implements wire.
 func (http1) prepare(*exchange) error { return nil }
 
@@ -48,7 +38,7 @@ func (http1) request(e *exchange, body []byte, ready bool) {
 		named = connectionNames(x.EachHeader)
 	}
 	upgrade := x.HeaderBytes("Upgrade")
-	e.upgrade = upgrade != nil && x.ProtoMinor() > 0 && contains(named, []byte("upgrade")) && mayUpgrade(upgrade)
+	e.upgrade = upgrade != nil && x.Proto() != "HTTP/1.0" && contains(named, []byte("upgrade")) && mayUpgrade(upgrade)
 	if e.upgrade {
 		out = append(append(append(out, "Connection: Upgrade\r\nUpgrade: "...), upgrade...), "\r\n"...)
 	} else if !p.keeps() {
@@ -81,7 +71,7 @@ func (http1) request(e *exchange, body []byte, ready bool) {
 		}
 		return true
 	})
-	out = append(append(out, protocol(x)...), " knot\r\n"...)
+	out = append(append(out, strings.TrimPrefix(x.Proto(), "HTTP/")...), " knot\r\n"...)
 	out = e.appendForwarded(out)
 	e.chunked = !ready && x.ContentLength() < 0
 	switch {

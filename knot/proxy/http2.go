@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
@@ -103,7 +104,7 @@ func (p *patience) progress() {
 
 // An http2Body is the body of a request on its way. The Transport may read it until the request is over, and try to after that.
 type http2Body struct {
-	apart    *knot.BodyApart
+	apart    ownctx.Body
 	stop     *stopper
 	patience *patience
 	trailer  http.Header // with the names that the client has announced
@@ -238,7 +239,7 @@ func (e *exchange) http2Request(ctx context.Context, patient *patience) (*http.R
 		}
 		return r, nil, nil
 	}
-	apart, err := e.x.BodyApart()
+	apart, err := e.inner.BodyApart()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -277,7 +278,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
 		if text := []byte(name); !hopByHop(text) && !contains(named, text) {
 			for _, value := range resp.Header[name] {
-				x.CopyHeader(text, []byte(value))
+				e.inner.CopyHeader(text, []byte(value))
 			}
 		}
 	}
@@ -285,7 +286,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 		x.AddHeader("Upgrade", upgrade)
 	}
 	for name := range resp.Trailer {
-		x.CopyHeader([]byte("Trailer"), []byte(name))
+		e.inner.CopyHeader([]byte("Trailer"), []byte(name))
 	}
 	if resp.ContentLength >= 0 && len(resp.Trailer) == 0 { // HTTP/1.1 has trailers in chunked bodies only
 		x.SetContentLength(resp.ContentLength)
@@ -294,7 +295,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 		x.AddHeader("Set-Cookie", cookie)
 	}
 	if resp.StatusCode == 204 || resp.StatusCode == 304 || e.method == "HEAD" {
-		return x.SendHead()
+		return e.inner.SendHead()
 	}
 	if resp.ContentLength < 0 && x.Flush() != nil { // a stream may be silent at first
 		return e.clientLost()

@@ -85,7 +85,7 @@ func (p *Proxy) Handle(x *knot.Ctx) error {
 	}
 	e := exchanges.Get().(*exchange)
 	e.begin(p, x)
-	x.WhenGone(&e.stop.watch, e.stop.fn)
+	e.inner.WhenGone(&e.stop.watch, e.stop.fn)
 	err := e.serve()
 	if !e.stop.watch.Stop() {
 		e.stop = newStopper() // a watcher may still call the old one

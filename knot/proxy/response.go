@@ -60,7 +60,7 @@ func (e *exchange) passBack() error {
 	x.SetStatus(res.Status)
 	res.Each(e.head, func(name, value []byte) bool {
 		if !hopByHop(name) && !contains(named, name) && !(e.p.FastCGI != nil && h1.TextIs(name, "status")) {
-			x.CopyHeader(name, value)
+			e.inner.CopyHeader(name, value)
 		}
 		return true
 	})
@@ -77,7 +77,7 @@ func (e *exchange) passBack() error {
 	e.body = res.Body(e.method)
 	if e.p.FastCGI == nil && e.body.Done() {
 		if res.Status == 204 || res.Status == 304 || e.method == "HEAD" {
-			return x.SendHead()
+			return e.inner.SendHead()
 		}
 		return nil
 	}
@@ -89,7 +89,7 @@ func (e *exchange) passBody() error {
 	x := e.x
 	drop := e.method == "HEAD" || e.res.Status == 204 || e.res.Status == 304
 	if drop {
-		if err := x.SendHead(); err != nil {
+		if err := e.inner.SendHead(); err != nil {
 			return nil
 		}
 	}
@@ -167,7 +167,7 @@ func (e *exchange) giveBack() bool {
 
 // grow takes a large buffer for as much as the client takes without a wait: it would hold what it does not take.
 func (e *exchange) grow() {
-	if room := e.x.WriteRoom(); room > len(e.own) {
+	if room := e.inner.WriteRoom(); room > len(e.own) {
 		e.big = largeBuffers.Get().(*[largeBuffer]byte)
 		e.in = e.big[:min(room, largeBuffer)]
 	}

@@ -55,20 +55,6 @@ type BackendStats struct {
 	Up bool
 }
 
-// Add adds what another Proxy says of the same backend; it is up if both say so.
-func (s *BackendStats) Add(o BackendStats) {
-	for i := range s.Responses {
-		s.Responses[i] += o.Responses[i]
-	}
-	for cause, n := range o.Failures {
-		s.Failures[cause] += n
-	}
-	s.Dials, s.Queued, s.Retries = s.Dials+o.Dials, s.Queued+o.Queued, s.Retries+o.Retries
-	s.OverBudget, s.Ejected, s.Mirrored, s.Dropped = s.OverBudget+o.OverBudget, s.Ejected+o.Ejected, s.Mirrored+o.Mirrored, s.Dropped+o.Dropped
-	s.Weight = max(s.Weight, o.Weight)
-	s.Outstanding, s.Tunnels, s.Up = s.Outstanding+o.Outstanding, s.Tunnels+o.Tunnels, s.Up && o.Up
-}
-
 // Stats returns the counters of each backend, those of Canary and Mirror too. Safe from anywhere; it never parks.
 func (p *Proxy) Stats() []BackendStats {
 	now := p.clock()

@@ -114,7 +114,7 @@ func timelineOf(s *bgraph.Snapshot, r *bgraph.Span) *requestJSON {
 // outermost is the outermost function of the program on a stack, or else of all.
 func outermost(stack []bgraph.Frame) string {
 	for i := range slices.Backward(stack) {
-		if stack[i].IsOwn() {
+		if funcname.OfProgram(stack[i].Function, stack[i].File) {
 			return stack[i].Function
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/flow"
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/netpoll"
 )
 
@@ -235,7 +236,9 @@ func (o *Output) write(conn *netpoll.Conn, chunk *Chunk) error {
 	if err := raw.Control(func(p uintptr) { fd = int(p) }); err != nil {
 		return err
 	}
-	_, err = conn.SendFile(chunk.Bytes, fd, chunk.Off, chunk.Len, p)
+	_, err = ownconn.Of(conn).(interface {
+		SendFile(head []byte, fd int, off, n int64, pages ownconn.Pages) (int64, error)
+	}).SendFile(chunk.Bytes, fd, chunk.Off, chunk.Len, p)
 	return err
 }
 

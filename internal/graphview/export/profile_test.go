@@ -134,7 +134,7 @@ func TestWriteProfile(t *testing.T) {
 	for i := range s.Edges {
 		e := &s.Edges[i]
 		want[metricCPU] += float64(e.TotalCPU())
-		want[metricHeap] += e.Heap.Mean() * float64(e.Count)
+		want[metricHeap] += words.MeanChange(&e.Heap) * float64(e.Count)
 	}
 	for i, v := range sums {
 		if p.SampleType[i].Type != metricNames[i] || p.SampleType[i].Unit != metricUnits[i] {

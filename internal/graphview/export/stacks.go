@@ -71,7 +71,7 @@ func stackSamples(s *bgraph.Snapshot, names map[bgraph.Key]string) []stackSample
 			node:   s.Node(e.From), edge: e,
 		}
 		x.values[metricCPU] = value(words.EdgeCPU(e))
-		x.values[metricHeap] = value(e.Heap.Mean() * float64(e.Count))
+		x.values[metricHeap] = value(words.MeanChange(&e.Heap) * float64(e.Count))
 		add(x)
 	}
 	return out

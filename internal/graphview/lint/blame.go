@@ -131,7 +131,7 @@ func calls(n *bgraph.Node) *bgraph.Frame {
 	if f == nil {
 		return nil
 	}
-	_, callee := n.Path(1)
+	_, callee := words.Frames(n, 1)
 	pkg := words.PackageOf(callee)
 	if pkg == "" || pkg == "sync" || pkg == "runtime" || pkg == "time" || strings.HasPrefix(pkg, "internal/") || !funcname.OfStandardLibrary(callee) && pkg == words.PackageOf(f.Function) {
 		if n.Reason != "system call" {

@@ -49,7 +49,7 @@ const busyLoop = 0.3
 // busyShare is how much of their time the loops ran tasks, below 0 if that is not known.
 func (l *linter) busyShare() float64 {
 	used := words.TotalCPU(l.s) - words.Taken(l.s)
-	working := len(l.s.Working())
+	working := words.Working(l.s)
 	if working == 0 || l.s.Span <= 0 || used == 0 {
 		return -1
 	}
@@ -111,7 +111,7 @@ const leastSteps = 10_000
 
 // loops finds one that does much more than the others.
 func (l *linter) loops() {
-	working := l.s.Working()
+	working := slices.DeleteFunc(slices.Clone(l.s.Loops), func(one bgraph.LoopStat) bool { return one.Rests })
 	if len(working) < 2 || l.s.Kind == bgraph.KindGoroutines { // goroutines move between Ps
 		return
 	}

@@ -84,7 +84,7 @@ const clientsAdvice = "A server whose clients have just connected looks like thi
 // outermostOwn is the outermost frame of the program at n, which has one.
 func outermostOwn(n *bgraph.Node) *bgraph.Frame {
 	for i := range slices.Backward(n.Stack) {
-		if n.Stack[i].IsOwn() {
+		if funcname.OfProgram(n.Stack[i].Function, n.Stack[i].File) {
 			return &n.Stack[i]
 		}
 	}

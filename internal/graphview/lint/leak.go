@@ -130,7 +130,7 @@ type cycle struct {
 func (c *cycle) change(r int) (mean, recent float64) {
 	for _, e := range c.edges {
 		if r < len(e.Changes) {
-			mean += e.Changes[r].Mean()
+			mean += words.MeanChange(&e.Changes[r])
 			recent += e.Changes[r].Recent.Mean
 		}
 	}
@@ -146,7 +146,7 @@ func changeOf(e *bgraph.Edge, r int) float64 {
 	if r >= len(e.Changes) {
 		return 0
 	}
-	return e.Changes[r].Mean()
+	return words.MeanChange(&e.Changes[r])
 }
 
 // A flow is the graph with how often each edge was walked, from which one cycle after
@@ -225,7 +225,7 @@ func (f *flow) takeApart(part []int, resources int) {
 				continue
 			}
 			for r := range min(resources, len(a.edge.Changes)) {
-				net[r] += a.edge.Changes[r].Mean() * float64(a.edge.Count)
+				net[r] += words.MeanChange(&a.edge.Changes[r]) * float64(a.edge.Count)
 			}
 		}
 	}

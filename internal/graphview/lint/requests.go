@@ -71,7 +71,7 @@ func (l *linter) requests() {
 // caller is the frame that calls the place of n, if the program has one, or else the place: a helper that does all calls of a kind
 // says little.
 func (l *linter) caller(n *bgraph.Node) *bgraph.Frame {
-	path, _ := n.Path(2)
+	path, _ := words.Frames(n, 2)
 	for _, f := range path {
 		if !strings.HasPrefix(declared(f.Function), "main.main") && !isHandler(n, &f) {
 			return &f
@@ -96,7 +96,7 @@ func callName(l *linter, n *bgraph.Node) string {
 	if place := n.Place(); place.Function != f.Function || place.Line != f.Line {
 		return funcname.Short(place.Function) + " in " + atFrame(f)
 	}
-	if _, callee := n.Path(1); callee != "" {
+	if _, callee := words.Frames(n, 1); callee != "" {
 		return funcname.Short(callee) + " in " + atFrame(f)
 	}
 	return atFrame(f)
@@ -113,7 +113,7 @@ func (l *linter) dependencies() (all []dependency) {
 			continue
 		}
 		key := f.Function
-		if path, _ := n.Path(3); len(path) > 0 {
+		if path, _ := words.Frames(n, 3); len(path) > 0 {
 			for _, p := range path[:len(path)-1] { // waits on several lines of its function are of one call
 				key += fmt.Sprintf(" %s:%d", p.Function, p.Line)
 			}

@@ -56,7 +56,7 @@ var edgeColumns = []column[edgeRow]{
 	ifTimed(durationColumn("cpu-p99", "p99", func(r *edgeRow) bgraph.Nanos { return r.CPU.Quantile(0.99) })),
 	ifTimed(durationColumn("cpu-max", "max", func(r *edgeRow) bgraph.Nanos { return r.CPU.Max })),
 	{name: "heap", head: "heap", text: func(r *edgeRow) string { return heapText(&r.Heap) },
-		rank: func(r *edgeRow) float64 { return r.Heap.Mean() }},
+		rank: func(r *edgeRow) float64 { return words.MeanChange(&r.Heap) }},
 }
 
 // ifTimed shows a time as unknown, not as 0, where no step of the edge was timed.
@@ -89,7 +89,7 @@ func heapText(c *bgraph.Change) string {
 	if c.Steps == 0 {
 		return ""
 	}
-	return words.Amount(c.Mean(), "bytes")
+	return words.Amount(words.MeanChange(c), "bytes")
 }
 
 // Columns returns the names by which Options.Sort knows the columns of the tables of

@@ -43,7 +43,7 @@ func briefPlace(s *bgraph.Snapshot, key bgraph.Key, handler string) string {
 	if n == nil || n.Label != "" {
 		return placeName(s, key)
 	}
-	path, _ := n.Path(2)
+	path, _ := words.Frames(n, 2)
 	if len(path) == 2 && path[0].Function == handler {
 		path = path[1:]
 	}

@@ -165,7 +165,7 @@ func resourceTable(s *bgraph.Snapshot) *textTable[[]string] {
 
 func loopTable(s *bgraph.Snapshot) *textTable[[]string] {
 	heads := []string{" loop", " tasks", " steps", " steps/s"}
-	resting := len(s.Working()) < len(s.Loops)
+	resting := words.Working(s) < len(s.Loops)
 	if resting {
 		heads = append(heads, "new tasks")
 	}

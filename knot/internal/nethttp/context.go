@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/capriccio-go/capriccio/knot/internal/peerwatch"
+	"github.com/capriccio-go/capriccio/internal/peerwatch"
 )
 
 // A Context is the context of a request of net/http. It ends when the handler has returned (End), and, once its end has been

@@ -7,7 +7,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
-// Pages tells SendFile (netpoll.Pages) what of an open file is in memory.
+// Pages tells SendFile (ownconn.Pages) what of an open file is in memory.
 type Pages struct {
 	Of    *Entry
 	Clock *clock.Clock
@@ -23,7 +23,7 @@ func (p *Pages) ReadAt(b []byte, off int64) (int, error) { return p.Of.ReadAt(b,
 // takes three system calls: its pages are the last that the kernel takes away, like those of this program.
 const seenFor = 2 * clock.Tick
 
-// Resident implements netpoll.Pages.
+// Resident implements ownconn.Pages.
 func (p *Pages) Resident(off, n int64) int64 {
 	e, now := p.Of, p.Clock.Now()
 	// Another Clock may have seen it, that began earlier.
@@ -42,7 +42,7 @@ func (p *Pages) Resident(off, n int64) int64 {
 	return have
 }
 
-// Prefetch implements netpoll.Pages.
+// Prefetch implements ownconn.Pages.
 func (p *Pages) Prefetch(off, n int64) error { return p.Of.Slow().Prefetch(off, n) }
 
 const (

@@ -60,7 +60,7 @@ func (b *backend) sends(status int, lines ...string) {
 				break
 			}
 			name, value, _ := strings.Cut(l, ": ")
-			x.CopyHeader([]byte(name), []byte(value))
+			innerOf(x).CopyHeader([]byte(name), []byte(value))
 		}
 		if status == 304 {
 			return nil
@@ -83,7 +83,7 @@ func (b *backend) handle(x *knot.Ctx) error {
 	b.last = lines.String()
 	b.mu.Unlock()
 	if !b.dates.Load() {
-		x.CopyHeader([]byte("Date"), []byte(b.date()))
+		innerOf(x).CopyHeader([]byte("Date"), []byte(b.date()))
 	}
 	return (*b.answer.Load())(x)
 }

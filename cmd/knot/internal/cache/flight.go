@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache/rfc"
+	"github.com/capriccio-go/capriccio/internal/peerwatch"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -68,13 +69,13 @@ type flight struct {
 type waiter struct {
 	wake  bell
 	gone  atomic.Bool // its client has left
-	watch knot.GoneWatch
+	watch peerwatch.Watch
 	first bool // it began the flight
 }
 
 func newWaiter(x *knot.Ctx) *waiter {
 	w := new(waiter)
-	x.WhenGone(&w.watch, func() {
+	innerOf(x).WhenGone(&w.watch, func() {
 		w.gone.Store(true)
 		w.wake.ring()
 	})

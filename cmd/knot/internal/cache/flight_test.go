@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/peerwatch"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/task"
@@ -46,8 +47,8 @@ func TestLeavers(t *testing.T) {
 	release, ended := task.NewChan[struct{}](0), make(chan bool, 10)
 	r.says(func(x *knot.Ctx) error {
 		gone := task.NewChan[struct{}](1)
-		var w knot.GoneWatch
-		x.WhenGone(&w, func() { gone.TrySend(struct{}{}) })
+		var w peerwatch.Watch
+		innerOf(x).WhenGone(&w, func() { gone.TrySend(struct{}{}) })
 		defer w.Stop()
 		n, _ := task.Select(release.RecvCase(new(struct{})), gone.RecvCase(new(struct{})))
 		ended <- n == 1

@@ -367,14 +367,14 @@ func (a *ask) stream(f *flight, w *waiter, view *rfc.Stored, length int64) error
 	modified := !view.NotModified(a.list("if-none-match"), a.list("if-modified-since"))
 	if !modified {
 		a.start(304, from, view.Age(now), status)
-		return x.SendHead()
+		return innerOf(x).SendHead()
 	}
 	a.start(view.Status, from, view.Age(now), status)
 	if length >= 0 {
 		x.SetContentLength(length)
 	}
 	if view.Status == 204 || view.Status == 304 || a.head {
-		return x.SendHead()
+		return innerOf(x).SendHead()
 	}
 	for at := 0; ; {
 		f.mu.Lock()
@@ -415,7 +415,7 @@ func (a *ask) start(status int, header rfc.Header, age time.Duration, how string
 	a.x.SetStatus(status)
 	for _, f := range header {
 		if name := []byte(f.Name); !is(name, "age") && !(status == 304 && describesBody(name)) {
-			a.x.CopyHeader(name, []byte(f.Value))
+			innerOf(a.x).CopyHeader(name, []byte(f.Value))
 		}
 	}
 	a.end(age, how)
@@ -425,9 +425,9 @@ func (a *ask) start(status int, header rfc.Header, age time.Duration, how string
 func (a *ask) end(age time.Duration, how string) {
 	var room [96]byte
 	if age >= time.Second {
-		a.x.CopyHeader([]byte("Age"), strconv.AppendInt(room[:0], int64(age/time.Second), 10))
+		innerOf(a.x).CopyHeader([]byte("Age"), strconv.AppendInt(room[:0], int64(age/time.Second), 10))
 	}
-	a.x.CopyHeader([]byte("Cache-Status"), append(append(room[:0], "knot; "...), how...))
+	innerOf(a.x).CopyHeader([]byte("Cache-Status"), append(append(room[:0], "knot; "...), how...))
 }
 
 // describesBody reports whether a line is about the body, and left out of a 304 (RFC 9110, 15.4.5).
@@ -457,7 +457,7 @@ func (a *ask) send(e *entry, body []byte, how string) error {
 	x.SetStatus(status)
 	for i := range e.lines {
 		if l := &e.lines[i]; !(status == 304 && describesBody(l.name)) {
-			x.CopyHeader(l.name, l.value)
+			innerOf(x).CopyHeader(l.name, l.value)
 		}
 	}
 	a.end(e.Age(now), how+"; ttl="+strconv.FormatInt(int64(e.Left(now)/time.Second), 10))
@@ -473,7 +473,7 @@ func (a *ask) send(e *entry, body []byte, how string) error {
 		if status != 304 && status != 204 {
 			x.SetContentLength(int64(len(body)))
 		}
-		return x.SendHead()
+		return innerOf(x).SendHead()
 	}
 	a.c.counts.bytes.Add(uint64(len(body)))
 	return x.Send(status, "", body)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
+	"github.com/capriccio-go/capriccio/internal/words"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
@@ -197,12 +198,26 @@ func collectCaches(s *cache.Stats, count func(*prometheus.Desc, uint64, ...strin
 	gauge(cacheHeld, float64(s.Disk), "disk")
 }
 
+// addBackend adds what another site says of a backend, which is up if all say so.
+func addBackend(sum, s *proxy.BackendStats) {
+	for i, n := range s.Responses {
+		sum.Responses[i] += n
+	}
+	for cause, n := range s.Failures {
+		sum.Failures[cause] += n
+	}
+	sum.Dials, sum.Queued, sum.Retries = sum.Dials+s.Dials, sum.Queued+s.Queued, sum.Retries+s.Retries
+	sum.OverBudget, sum.Ejected, sum.Mirrored, sum.Dropped = sum.OverBudget+s.OverBudget, sum.Ejected+s.Ejected, sum.Mirrored+s.Mirrored, sum.Dropped+s.Dropped
+	sum.Weight = max(sum.Weight, s.Weight)
+	sum.Outstanding, sum.Tunnels, sum.Up = sum.Outstanding+s.Outstanding, sum.Tunnels+s.Tunnels, sum.Up && s.Up
+}
+
 // collectBackends sums up what several sites say of one backend.
 func (c *collector) collectBackends(count func(*prometheus.Desc, uint64, ...string), gauge func(*prometheus.Desc, float64, ...string)) {
 	sums := make(map[string]*proxy.BackendStats)
 	for _, s := range c.Backends() {
 		if sum := sums[s.Name]; sum != nil {
-			sum.Add(s)
+			addBackend(sum, &s)
 		} else {
 			sums[s.Name] = &s
 		}
@@ -237,7 +252,7 @@ func collectGraph(g *bgraph.Snapshot, count func(*prometheus.Desc, uint64, ...st
 			gauge(limit, float64(r.Limit), r.Name, r.Unit)
 		}
 	}
-	working := len(g.Working())
+	working := words.Working(g)
 	gauge(loops, float64(working), "working")
 	gauge(loops, float64(len(g.Loops)-working), "resting")
 	for _, l := range g.Loops {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/capriccio-go/capriccio/internal/ownctx"
+	"github.com/capriccio-go/capriccio/internal/peerwatch"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -17,10 +19,20 @@ const maxChecking = 256
 // checking bounds the processors that check passwords: one is left for the loops.
 var checking = newTurns(max(1, runtime.GOMAXPROCS(0)-1), maxChecking)
 
-// A visitor is the request that a password came with: a *knot.Ctx.
+// A visitor is the request that a password came with.
 type visitor interface {
 	ClientAddr() netip.Addr
-	WhenGone(w *knot.GoneWatch, fn func())
+	WhenGone(w *peerwatch.Watch, fn func())
+}
+
+// A request is the visitor of a knot.Ctx.
+type request struct{ *knot.Ctx }
+
+// WhenGone is that of package knot, see internal/ownctx.
+func (r request) WhenGone(w *peerwatch.Watch, fn func()) {
+	ownctx.Of(r.Ctx).(interface {
+		WhenGone(*peerwatch.Watch, func())
+	}).WhenGone(w, fn)
 }
 
 // turns lets a number of requests compute at a time. Clients take turns, so that one that sends many passwords does not
@@ -63,7 +75,7 @@ func newTurns(free, most int) *turns {
 func (q *turns) take(v visitor) error {
 	t := q.enqueue(ClientNetwork(v.ClientAddr(), 32, 64))
 	if t.decided != nil {
-		var watch knot.GoneWatch
+		var watch peerwatch.Watch
 		v.WhenGone(&watch, func() { q.drop(t) })
 		defer watch.Stop()
 		if _, err := t.decided.Recv(); err != nil {

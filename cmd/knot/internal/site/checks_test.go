@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/capriccio-go/capriccio/internal/peerwatch"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -19,8 +20,8 @@ type guest struct {
 	leave atomic.Pointer[func()] // set when it waits
 }
 
-func (g *guest) ClientAddr() netip.Addr                   { return g.addr }
-func (g *guest) WhenGone(_ *knot.GoneWatch, leave func()) { g.leave.Store(&leave) }
+func (g *guest) ClientAddr() netip.Addr                    { return g.addr }
+func (g *guest) WhenGone(_ *peerwatch.Watch, leave func()) { g.leave.Store(&leave) }
 
 func guestFrom(host int) *guest {
 	return &guest{addr: netip.AddrFrom4([4]byte{192, 0, 2, byte(host)})}

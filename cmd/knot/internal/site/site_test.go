@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -230,9 +231,10 @@ func TestHeaderRules(t *testing.T) {
 // response; the next response on the connection has its own.
 func TestAlways(t *testing.T) {
 	backend := func(x *knot.Ctx) error {
-		x.CopyHeader([]byte("x-frame-options"), []byte("ALLOWALL"))
-		x.CopyHeader([]byte("Server"), []byte("app"))
-		x.CopyHeader([]byte("X-Own"), []byte("1"))
+		passed := ownctx.Of(x).(interface{ CopyHeader(name, value []byte) })
+		passed.CopyHeader([]byte("x-frame-options"), []byte("ALLOWALL"))
+		passed.CopyHeader([]byte("Server"), []byte("app"))
+		passed.CopyHeader([]byte("X-Own"), []byte("1"))
 		switch x.Path() {
 		case "/panic":
 			panic("the handler is wrong")

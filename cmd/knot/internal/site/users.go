@@ -54,7 +54,7 @@ func (rs Realms) Admit(x *knot.Ctx, rule int) error { return rs[rule].admit(x) }
 func (r *Realm) admit(x *knot.Ctx) error {
 	name, password, ok := basic(x.HeaderBytes("Authorization"))
 	if ok {
-		right, err := r.Users.check(x, name, password)
+		right, err := r.Users.check(request{x}, name, password)
 		if err != nil {
 			return err
 		}

@@ -6,13 +6,14 @@
 package peerwatch
 
 import (
-	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"net"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 )
 
 // A Watch watches one connection. The zero value is ready for Start. Its methods may be called from anywhere.

@@ -1,0 +1,16 @@
+package cache
+
+import (
+	"github.com/capriccio-go/capriccio/internal/ownctx"
+	"github.com/capriccio-go/capriccio/internal/peerwatch"
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// inner has the methods of a *knot.Ctx that programs do not need, see internal/ownctx.
+type inner interface {
+	WhenGone(w *peerwatch.Watch, fn func())
+	CopyHeader(name, value []byte)
+	SendHead() error
+}
+
+func innerOf(x *knot.Ctx) inner { return ownctx.Of(x).(inner) }

@@ -1,0 +1,29 @@
+// Package ownctx gives the packages of this module the methods of a knot.Ctx that programs do not need: those of a proxy and
+// of the command. It lies below package knot and does not know it.
+package ownctx
+
+// inner is that of package knot; nil in programs without it.
+var inner func(x any) any
+
+// Register is for package knot, when it is initialised.
+func Register(of func(x any) any) { inner = of }
+
+// Of returns the value with these methods for a *knot.Ctx. Its user asserts the methods that it needs; package knot documents
+// them.
+func Of(x any) any { return inner(x) }
+
+// A Body is the body of a request that is read beside the handler that writes the response: on another task or goroutine, one
+// at a time.
+type Body interface {
+	// Read is that of knot's Ctx.Body. It parks.
+	Read(p []byte) (int, error)
+	// Unread reports whether the client is known to have sent more, so that a Read will not wait. It may park while another
+	// Read waits.
+	Unread() bool
+	// Trailer returns the lines of the trailer, each with its CR LF, once Read has returned io.EOF, without lines that may not
+	// stand in a trailer (RFC 9110, 6.5.1). It may park.
+	Trailer() []byte
+	// End interrupts a Read that waits, and gives the rest of the body back to the request. It is for the handler. It may
+	// park.
+	End()
+}

@@ -1,0 +1,211 @@
+package knot
+
+import (
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/capriccio-go/capriccio/internal/ownctx"
+	"github.com/capriccio-go/capriccio/internal/peerwatch"
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/knot/internal/store"
+	"github.com/capriccio-go/capriccio/knot/internal/tasks"
+	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// inner is a Ctx with the methods that only packages of this module call, see internal/ownctx: a proxy's, which passes
+// requests on to another server and its responses back.
+type inner Ctx
+
+func init() {
+	ownctx.Register(func(x any) any { return (*inner)(x.(*Ctx)) })
+}
+
+// ReadyBody returns the body if its length is known, all of it has come with the head, and no trailer is to come: a view that
+// is good until the next call that may park. The body counts as read then. ok is true too if there is none.
+func (i *inner) ReadyBody() (body []byte, ok bool) {
+	x := (*Ctx)(i)
+	b := &x.body
+	if b.Phase == h1.BodyDone && b.err == nil {
+		return nil, true
+	}
+	if b.Chunked || b.trails || b.err != nil || b.Left > int64(x.w-x.r) {
+		return nil, false
+	}
+	body = x.in[x.r : x.r+int(b.Left)]
+	x.r += len(body)
+	b.owed = false
+	b.Took(len(body))
+	return body, true
+}
+
+// WhenGone has w call fn when the client has closed the connection, or its sending side, and for a request
+// of HTTP/2 when it is reset. fn is called on any goroutine, maybe that of a loop itself, and must
+// neither park nor block. Call w.Stop before the handler returns.
+func (i *inner) WhenGone(w *peerwatch.Watch, fn func()) { w.Start(i.c.nc, fn) }
+
+// CopyHeader is AddHeader for a line of a response that is passed on. Date and Server take the place of the
+// server's own, and lines of KeepHeader go before; lines that are about the connection, or frame the body, are left out.
+func (i *inner) CopyHeader(name, value []byte) {
+	x := (*Ctx)(i)
+	for _, ch := range name {
+		if !h1.TokenByte[ch] {
+			return
+		}
+	}
+	switch {
+	case len(name) == 0, h1.TokenIs(name, "connection"), h1.TokenIs(name, "transfer-encoding"), h1.TokenIs(name, "content-length"):
+		return
+	case h1.TokenIs(name, "date"):
+		if x.resp.dated {
+			return
+		}
+		x.resp.dated = true
+	case h1.TokenIs(name, "server"):
+		x.resp.named = true
+	}
+	if x.resp.keeps(name) {
+		return
+	}
+	x.resp.fields = h1.AppendField(x.resp.fields, h1.Text(name), h1.Text(value))
+}
+
+// WriteRoom returns how many bytes of the body the client takes now without a wait, about. A handler that reads them from
+// elsewhere asks before it reads into a large buffer, which it would hold while the client takes nothing. It is math.MaxInt
+// where that can't be told. It never parks.
+func (i *inner) WriteRoom() int {
+	x := (*Ctx)(i)
+	if st := x.c.stream; st != nil {
+		return max(st.Room(store.WideSize)-len(x.out), 0)
+	}
+	return max(x.roomFor(store.WideSize), 0)
+}
+
+// SendHead is the whole response if that has no body though its header may speak of one, as that to a HEAD
+// request: with the Content-Length that SetContentLength has declared, or none. The error is ErrSent if the
+// response has begun. It may park.
+func (i *inner) SendHead() error {
+	x := (*Ctx)(i)
+	if err := x.begun(); err != nil {
+		return err
+	}
+	if len(x.resp.filters) > 0 {
+		x.seal(x.resp.length)
+	}
+	x.commit(x.resp.wire(x.resp.length))
+	x.resp.phase, x.resp.written = respDone, 0
+	return nil
+}
+
+// A bodyApart is an ownctx.Body, which documents its methods.
+type bodyApart struct {
+	x, y    *Ctx       // the handler's; that which has the buffer and the state of the body meanwhile
+	reading task.Mutex // held by the reader
+	trailer []byte     // lines with their CR LF; guarded by reading
+	over    bool       // guarded by reading
+
+	control sync.Mutex
+	stopped bool // guarded by control
+}
+
+// BodyApart parts the body from the request: Body must not be used any more. A client that waits for 100
+// Continue gets it. End comes before the handler returns, or is done by the server then. It may park.
+func (i *inner) BodyApart() (ownctx.Body, error) {
+	x := (*Ctx)(i)
+	if x.body.owed {
+		if err := x.beforeRead(); err != nil {
+			return nil, err
+		}
+	}
+	rest := x.in[x.r:x.w]
+	y := &Ctx{c: x.c, srv: x.srv, in: make([]byte, max(len(rest), slimIn))}
+	b := &bodyApart{x: x, y: y}
+	y.w = copy(y.in, rest)
+	y.recount()
+	x.lendOut()
+	x.r, x.w = x.bodyAt, x.bodyAt
+	y.body, x.body = x.body, body{}
+	y.resp.phase = respDone
+	y.apart, x.apart = b, b
+	return b, nil
+}
+
+func (b *bodyApart) Read(p []byte) (int, error) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	if b.over {
+		return 0, errReturned
+	}
+	return (*bodyReader)(b.y).Read(p)
+}
+
+func (b *bodyApart) Unread() bool {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	if b.over {
+		return false
+	}
+	return b.y.r < b.y.w || tlsin.Of(b.y.c.nc) == nil && unread(b.y.c.nc)
+}
+
+func (b *bodyApart) Trailer() []byte {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	return b.trailer
+}
+
+func (b *bodyApart) End() {
+	if !b.reading.TryLock() {
+		b.control.Lock()
+		b.stopped = true
+		b.x.c.nc.SetReadDeadline(long)
+		b.control.Unlock()
+		b.reading.Lock()
+	}
+	defer b.reading.Unlock()
+	if b.over {
+		return
+	}
+	b.over = true
+	x, y := b.x, b.y
+	if b.stopped {
+		x.c.clearRead()
+		if errors.Is(y.body.err, os.ErrDeadlineExceeded) || errors.Is(y.body.err, errReturned) {
+			y.body.err = nil // ours
+		}
+	}
+	rest := y.in[y.r:y.w]
+	if room := len(x.in) - x.w; room < len(rest) {
+		x.growIn(x.w + len(rest))
+	}
+	x.w += copy(x.in[x.w:], rest)
+	x.body, x.apart, y.apart, b.y = y.body, nil, nil, nil
+	tasks.Buffers.Release(y.counted)
+	x.widenOut()
+}
+
+// stoppedReading reports whether End waits for the reader.
+func (b *bodyApart) stoppedReading() bool {
+	b.control.Lock()
+	defer b.control.Unlock()
+	return b.stopped
+}
+
+// rejoin ends what BodyApart has begun, if its user has not.
+func (x *Ctx) rejoin() {
+	if x.apart != nil {
+		x.apart.End()
+	}
+}
+
+// arm sets the deadline for a read of the body, unless it was stopped.
+func (b *bodyApart) arm(x *Ctx) error {
+	b.control.Lock()
+	defer b.control.Unlock()
+	if b.stopped {
+		return errReturned
+	}
+	x.c.armRead(x.bodyTimeout())
+	return nil
+}
