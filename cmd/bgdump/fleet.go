@@ -26,9 +26,10 @@ type member struct {
 	source
 	name    string
 	snap    *bgraph.Snapshot
-	skew    time.Duration // of its clock
-	taken   time.Time     // when the graph was taken, by that clock
-	repeats bool          // it is the graph that came before: traces are taken only now and then
+	run     *bgraph.Snapshot // the kind and program of the latest graph, without the rest of it
+	skew    time.Duration    // of its clock
+	taken   time.Time        // when the graph was taken, by that clock
+	repeats bool             // it is the graph that came before: traces are taken only now and then
 	err     error
 	failing bool                                  // it has been told that it fails
 	skewed  bool                                  // it has been told that its clock differs
@@ -62,10 +63,10 @@ func fleet(ctx context.Context, set *settings, sur *surroundings) (int, error) {
 		return exitFailed, err
 	}
 	announce(sur, all)
-	if err := askAll(ctx, set, sur, all, func(*member) {}); err != nil {
-		return exitFailed, err
+	s, err := sum(ctx, set, sur, all)
+	if ctx.Err() != nil {
+		return exitFailed, context.Cause(ctx)
 	}
-	onlyOfOneKind(all)
 	for _, m := range all {
 		switch m.source.(type) {
 		case *urlSource, absentSource, *folderSource:
@@ -76,35 +77,56 @@ func fleet(ctx context.Context, set *settings, sur *surroundings) (int, error) {
 		}
 	}
 	news(all, func(format string, args ...any) { fmt.Fprintf(sur.stderr, "bgdump: "+format+"\n", args...) })
-	s, err := sum(all)
 	if err != nil {
 		return exitFailed, err
 	}
 	return show(set, s, sur)
 }
 
-// sum adds the graphs of all members up, and keeps what each did.
-func sum(all []*member) (*bgraph.Snapshot, error) {
-	var snaps []*bgraph.Snapshot
-	var sources []bgraph.Source
-	for _, m := range all {
-		from := bgraph.Source{Name: graphlimits.Name.Clean(m.name), Skew: bgraph.Nanos(m.skew)}
-		if m.err != nil {
-			from.Failed = graphlimits.Name.Clean(m.why())
-		} else {
-			snaps = append(snaps, m.snap)
+// inMemory is how many graphs are in memory at a time until they are added up.
+const inMemory = 4 * atOnce
+
+// sum asks all members, adds their graphs up, and keeps what each did.
+func sum(ctx context.Context, set *settings, sur *surroundings, all []*member) (*bgraph.Snapshot, error) {
+	var total *bgraph.Snapshot
+	var differing graphcompare.Fleet
+	sources := make([]bgraph.Source, len(all))
+	for first := 0; first < len(all); first += inMemory {
+		next := all[first:min(first+inMemory, len(all))]
+		if err := askAll(ctx, set, sur, next, func(*member) {}); err != nil {
+			return nil, err
 		}
-		sources = append(sources, from)
+		onlyOfOneKind(all[:first+len(next)], first)
+		var graphs []*bgraph.Snapshot
+		if total != nil {
+			graphs = append(graphs, total)
+		}
+		for i, m := range next {
+			from := &sources[first+i]
+			*from = bgraph.Source{Name: graphlimits.Name.Clean(m.name), Skew: bgraph.Nanos(m.skew)}
+			if m.err != nil {
+				from.Failed = graphlimits.Name.Clean(m.why())
+			} else {
+				differing.Add(from, m.snap)
+				graphs = append(graphs, m.snap)
+			}
+			m.snap = nil
+		}
+		if len(graphs) > 0 {
+			var err error
+			if total, err = bgraph.Merge(graphs...); err != nil {
+				return nil, err
+			}
+		}
 	}
-	if len(snaps) == 0 {
+	if total == nil {
 		return nil, fmt.Errorf("no graph of %s", plural(len(all), "source"))
 	}
-	s, err := bgraph.Merge(snaps...)
-	if err == nil && len(all) > 1 {
-		graphcompare.Describe(sources, snaps)
-		s.Sources = sources
+	if len(all) > 1 {
+		differing.Mark(sources)
+		total.Sources = sources
 	}
-	return s, err
+	return total, nil
 }
 
 // announce says what is about to be asked.
@@ -172,19 +194,23 @@ func (m *member) correctClock(began, ended time.Time) {
 	m.snap.Program.Started = m.snap.Program.Started.Add(-m.skew)
 }
 
-// onlyOfOneKind fails those members whose graphs cannot be added to that of the first, or would count twice.
-func onlyOfOneKind(all []*member) {
+// onlyOfOneKind fails those members from next on whose graphs cannot be added to that of the first, or would count twice.
+func onlyOfOneKind(all []*member, next int) {
 	var first *member
 	for i, m := range all {
-		switch {
-		case m.err != nil:
-		case first == nil:
+		if m.err == nil && first == nil {
 			first = m
-		case m.snap.Kind != first.snap.Kind:
+		}
+		if i < next || m.err != nil {
+			continue
+		}
+		m.run = &bgraph.Snapshot{Kind: m.snap.Kind, Program: m.snap.Program}
+		switch {
+		case m.run.Kind != first.run.Kind:
 			m.err = fmt.Errorf("%s: its graph cannot be added to that of %s: one is a graph of tasks, the other an execution trace", m.Name(), first.name)
-		case m.snap.Program.PID != 0:
+		case m.run.Program.PID != 0:
 			for _, other := range all[:i] {
-				if other.err == nil && sameRun(other.snap, m.snap) {
+				if other.err == nil && sameRun(other.run, m.run) {
 					m.err = fmt.Errorf("%s: it is the same process as %s, and would count twice", m.Name(), other.name)
 				}
 			}

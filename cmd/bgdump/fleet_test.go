@@ -119,7 +119,7 @@ func TestFleet(t *testing.T) {
 
 // Of 500 targets one never answers: the others are shown once its time is over.
 func TestFleetOf500(t *testing.T) {
-	const targets, silent = 500, 250
+	const targets, silent = 500, 499 // among the last that are asked, so that all others have answered when its time is over
 	clk := newFakeClock()
 	var closed atomic.Int64
 	over := make(chan bool)
@@ -155,6 +155,32 @@ func TestFleetOf500(t *testing.T) {
 		t.Fatalf("exit code %d, %v, %d loops, %d sources\n%s", r.code, err, len(s.Loops), len(s.Sources), r.errOut)
 	}
 	testenv.Contains(t, s.Sources[silent].Failed, "no answer within 7s", "the silent target")
+}
+
+// A fleet is added up in parts, which gives what adding all up at once does.
+func TestFleetIsAddedUpInParts(t *testing.T) {
+	const pods = 2*inMemory + 3
+	clk := newFakeClock()
+	var all []*member
+	var graphs []*bgraph.Snapshot
+	for i := range pods {
+		src, s := new(scripted), later(podGraph(t, i, clk.Now()), time.Duration(i)*time.Second)
+		src.gives(s, nil)
+		if i == inMemory+1 {
+			src.gives(podGraph(t, 5, clk.Now()), nil) // the process of number 5 again
+		} else {
+			graphs = append(graphs, s.Clone())
+		}
+		all = append(all, &member{source: src, name: fmt.Sprint(i)})
+	}
+	got := testenv.Need(sum(t.Context(), new(settings), &surroundings{clock: clk}, all))(t)
+	testenv.Contains(t, got.Sources[inMemory+1].Failed, "it is the same process as 5")
+	got.Sources = nil
+	want := testenv.Need(bgraph.Merge(graphs...))(t)
+	var a, b bytes.Buffer
+	testenv.Must(t, got.Encode(&a))
+	testenv.Must(t, want.Encode(&b))
+	testenv.True(t, bytes.Equal(a.Bytes(), b.Bytes()), "the sum of parts is another one: %d bytes, want %d", a.Len(), b.Len())
 }
 
 // Programs are traced in the same seconds: none of eight answers before all have been asked.

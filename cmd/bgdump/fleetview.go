@@ -16,9 +16,9 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web"
 	"github.com/capriccio-go/capriccio/internal/graphcompare"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/graphview/tables"
-	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // sumEvery is how often the sources of a fleet are asked for the list of them, at most.
@@ -83,14 +83,7 @@ func (f *liveFleet) Sum(ctx context.Context) (*bgraph.Snapshot, error) {
 			fmt.Fprintln(f.sur.stderr, "bgdump:", explain(err))
 		}
 	}
-	if err := askAll(ctx, f.set, f.sur, f.roster.all, func(*member) {}); err != nil {
-		return nil, err
-	}
-	onlyOfOneKind(f.roster.all)
-	s, err := sum(f.roster.all)
-	for _, m := range f.roster.all {
-		m.snap = nil
-	}
+	s, err := sum(ctx, f.set, f.sur, f.roster.all)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +95,7 @@ func (f *liveFleet) Open(name string) (web.Source, iter.Seq[*bgraph.Snapshot], e
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.roster.all {
-		if words.Clean(m.name) == name {
+		if graphlimits.Name.Clean(m.name) == name {
 			src, err := m.reopen(f.life)
 			return filtered(src, f.set), nil, err
 		}
@@ -144,11 +137,7 @@ func (f *recordedFleet) Sum(ctx context.Context) (*bgraph.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := askAll(ctx, f.set, f.sur, all, func(*member) {}); err != nil {
-		return nil, err
-	}
-	onlyOfOneKind(all)
-	s, err := sum(all)
+	s, err := sum(ctx, f.set, f.sur, all)
 	if err != nil {
 		return nil, err
 	}
@@ -274,9 +263,8 @@ func (f *recordedFleet) History(ctx context.Context, name string) ([]web.Past, e
 
 // pastOf says in words what a graph has.
 func pastOf(s *bgraph.Snapshot, name string) web.Past {
-	from := []bgraph.Source{{Name: "x"}}
-	graphcompare.Describe(from, []*bgraph.Snapshot{s})
-	s.Sources = from
+	s.Sources = make([]bgraph.Source, 1)
+	new(graphcompare.Fleet).Add(&s.Sources[0], s)
 	row := tables.SourceRows(s)[0]
 	past := web.Past{At: recordedAt(name), Tasks: row[1], Rate: row[2], CPU: row[3]}
 	if found := lint.Find(s); len(found) > 0 {

@@ -16,32 +16,31 @@ const (
 	mostPlaces  = 3    // are told of a process
 )
 
-// Describe fills in what each process did, and where its tasks are more often than those of the others: by more than twice
-// the range of the middle half of the others. The graphs are those of the sources that have not failed, in their order.
-func Describe(sources []bgraph.Source, graphs []*bgraph.Snapshot) {
-	shares := make([]map[bgraph.Key]float64, len(graphs))
+// A Fleet remembers of several processes where their tasks are, and says which differ. It need not keep their graphs.
+type Fleet struct {
+	shares []map[bgraph.Key]float64
+}
+
+// Add fills in what the next process did, whose graph s is.
+func (f *Fleet) Add(from *bgraph.Source, s *bgraph.Snapshot) {
+	f.shares = append(f.shares, sharesOf(s))
+	from.Span, from.CPU, from.Places = s.Span, words.Nanos(words.TotalCPU(s)), nil
+	from.Tasks, from.Steps = 0, 0
+	for at := range s.Edges {
+		from.Steps += s.Edges[at].Count
+	}
+	for at := range s.Nodes {
+		from.Tasks += s.Nodes[at].Now
+	}
+}
+
+// Mark fills in where the tasks of each process are more often than those of the others: by more than twice the range of the
+// middle half of the others. The sources that have not failed are those that were added, in that order.
+func (f *Fleet) Mark(sources []bgraph.Source) {
 	next := 0
 	for i := range sources {
-		if sources[i].Failed != "" {
-			continue
-		}
-		s := graphs[next]
-		shares[next] = sharesOf(s)
-		next++
-		from := &sources[i]
-		from.Span, from.CPU, from.Places = s.Span, words.Nanos(words.TotalCPU(s)), nil
-		from.Tasks, from.Steps = 0, 0
-		for at := range s.Edges {
-			from.Steps += s.Edges[at].Count
-		}
-		for at := range s.Nodes {
-			from.Tasks += s.Nodes[at].Now
-		}
-	}
-	next = 0
-	for i := range sources {
 		if sources[i].Failed == "" {
-			sources[i].Places = standOut(shares, next)
+			sources[i].Places = standOut(f.shares, next)
 			next++
 		}
 	}

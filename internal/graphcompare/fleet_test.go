@@ -9,7 +9,7 @@ import (
 )
 
 // The processes of a fleet wait for the lock so long, in milliseconds; -1 fails.
-func TestDescribe(t *testing.T) {
+func TestFleet(t *testing.T) {
 	for _, c := range []struct {
 		locks []float64
 		want  []int // those that differ
@@ -25,15 +25,15 @@ func TestDescribe(t *testing.T) {
 		{[]float64{-1, 9}, nil},
 	} {
 		sources := make([]bgraph.Source, len(c.locks))
-		var graphs []*bgraph.Snapshot
+		var f Fleet
 		for i, ms := range c.locks {
 			if ms < 0 {
 				sources[i].Failed = "no"
 				continue
 			}
-			graphs = append(graphs, usualScene.with(func(sc *scene) { sc.lockWait = ms }).snapshot())
+			f.Add(&sources[i], usualScene.with(func(sc *scene) { sc.lockWait = ms }).snapshot())
 		}
-		Describe(sources, graphs)
+		f.Mark(sources)
 		var got []int
 		for i, from := range sources {
 			if len(from.Places) > 0 {
@@ -49,7 +49,11 @@ func TestDescribe(t *testing.T) {
 		testenv.EqualSlices(t, got, c.want, "%v", c.locks)
 	}
 	sources := make([]bgraph.Source, 4)
-	Describe(sources, side(usualScene, 1, 1, 9, 1))
+	var f Fleet
+	for i, s := range side(usualScene, 1, 1, 9, 1) {
+		f.Add(&sources[i], s)
+	}
+	f.Mark(sources)
 	// 9 goroutines wait for the lock, 5 for work, 0.1 for queries, and 0.1 run.
 	if p := sources[2].Places[0]; math.Abs(p.Share-9/14.2) > 0.01 || math.Abs(p.Others-1/6.2) > 0.01 {
 		t.Errorf("got %+v", p)
