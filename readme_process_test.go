@@ -5,6 +5,8 @@ package capriccio_test
 import (
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -30,6 +32,12 @@ func TestReadmeCommands(t *testing.T) {
 			testenv.Equal(t, response.StatusCode, http.StatusOK, "status")
 		},
 		"go test ./...": nil, // this is part of it
+		"go run ./examples/overload -url http://127.0.0.1:8080/ -rate 2000": func(t *testing.T, command string) {
+			server := httptest.NewServer(http.NotFoundHandler())
+			t.Cleanup(server.Close)
+			command = strings.Replace(command, "http://127.0.0.1:8080/ -rate 2000", server.URL+" -rate 20 -phase 1s", 1)
+			testenv.Contains(t, testenv.Run(t, "", nil, "sh", "-c", command), "second 1: 0 answered within 100 ms, 0 refused with 503, 20 later or not at all")
+		},
 		"go run ./examples/overload -o overload.svg": func(t *testing.T, command string) {
 			testenv.NeedsFull(t, "it loads the machine for half a minute")
 			out := testenv.Run(t, "", nil, "sh", "-c", strings.Replace(command, "overload.svg", picture, 1))
@@ -38,6 +46,11 @@ func TestReadmeCommands(t *testing.T) {
 		},
 	}
 	text := read(t, "README.md")
+	const useClone = "go mod edit -require github.com/capriccio-go/capriccio@v0.0.0 -replace github.com/capriccio-go/capriccio="
+	checks["go get ."] = nil // with the next
+	checks[useClone+"../capriccio"] = func(t *testing.T, _ string) {
+		programOfTheReadme(t, text, useClone+testenv.Need(os.Getwd())(t), "go get .")
+	}
 	for _, block := range blocks(text, "") {
 		before, _, _ := strings.Cut(text, block)
 		for line := range strings.SplitSeq(block, "\n") {
@@ -51,6 +64,20 @@ func TestReadmeCommands(t *testing.T) {
 				t.Run(line, func(t *testing.T) { check(t, line) })
 			}
 		}
+	}
+}
+
+// programOfTheReadme builds the server that README shows as a module of its own, after the commands.
+func programOfTheReadme(t *testing.T, text string, commands ...string) {
+	dir := t.TempDir()
+	for _, block := range blocks(text, "go") {
+		if strings.HasPrefix(block, "package main") {
+			testenv.Must(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(block), 0o600))
+		}
+	}
+	env := []string{"GOWORK=off"}
+	for _, command := range append(append([]string{"go mod init example.com/shop"}, commands...), "go build") {
+		testenv.Run(t, dir, env, "sh", "-c", command)
 	}
 }
 

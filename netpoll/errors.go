@@ -24,7 +24,7 @@ var (
 	ErrDraining error = draining{}
 
 	// errNoRuntime means that no loop can poll for the caller.
-	errNoRuntime = errors.New("netpoll: no task runtime is running")
+	errNoRuntime = errors.New("netpoll: no task runtime is running; call this in capriccio.Run")
 	// errForeignPoller means that the loop polls with something not of this package.
 	errForeignPoller = errors.New("netpoll: the loop's poller was not made by netpoll")
 	// errUnread is for callers of the socket that would skip what has been received.

@@ -22,21 +22,23 @@ func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1 << 14}}
 }
 
-// ask reports whether the answer is a 200.
-func ask(c *http.Client, url string) bool {
+// ask returns the status of the answer, or 0 if there is none in time.
+func ask(c *http.Client, url string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return false
+		return 0
 	}
 	response, err := c.Do(request)
 	if err != nil {
-		return false
+		return 0
 	}
 	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, response.Body)
-	return err == nil && response.StatusCode == http.StatusOK
+	if _, err = io.Copy(io.Discard, response.Body); err != nil {
+		return 0
+	}
+	return response.StatusCode
 }
 
 // measureCapacity returns how many requests a second are answered when 16 clients send one after the other.
@@ -49,7 +51,7 @@ func measureCapacity(url string, d time.Duration) float64 {
 	for range 16 {
 		all.Go(func() {
 			for time.Now().Before(end) {
-				if ask(client, url) {
+				if ask(client, url) == http.StatusOK {
 					answered.Add(1)
 				}
 			}
@@ -67,11 +69,19 @@ type load struct {
 	rates []float64     // requests a second
 }
 
-// run returns how many requests of each bucket of time were answered in time.
-func (l *load) run() []int64 {
+// outcomes are how many requests of each bucket of time were answered in time, and how many got 503.
+type outcomes struct {
+	inTime, refused []int64
+	sentLate        time.Duration // how late a request was sent, at most; it counts as the server's time
+}
+
+// run sends the requests, and returns when the last one has been answered or given up.
+func (l *load) run() outcomes {
 	client := newClient()
 	defer client.CloseIdleConnections()
-	inTime := make([]atomic.Int64, len(l.rates)*int(l.phase/bucket))
+	buckets := len(l.rates) * int(l.phase/bucket)
+	inTime, refused := make([]atomic.Int64, buckets), make([]atomic.Int64, buckets)
+	var sentLate time.Duration
 	var all sync.WaitGroup
 	began := time.Now()
 	for due := time.Duration(0); ; {
@@ -80,20 +90,49 @@ func (l *load) run() []int64 {
 			break
 		}
 		time.Sleep(time.Until(began.Add(due)))
+		sentLate = max(sentLate, time.Since(began)-due)
 		at := due
 		all.Go(func() {
-			if ask(client, l.url) && time.Since(began) <= at+useful {
-				inTime[at/bucket].Add(1)
+			switch ask(client, l.url) {
+			case http.StatusOK:
+				if time.Since(began) <= at+useful {
+					inTime[at/bucket].Add(1)
+				}
+			case http.StatusServiceUnavailable:
+				refused[at/bucket].Add(1)
 			}
 		})
 		due += time.Duration(float64(time.Second) / l.rates[now])
 	}
 	all.Wait()
-	counts := make([]int64, len(inTime))
-	for i := range inTime {
-		counts[i] = inTime[i].Load()
+	return outcomes{loaded(inTime), loaded(refused), sentLate}
+}
+
+func loaded(counts []atomic.Int64) []int64 {
+	values := make([]int64, len(counts))
+	for i := range counts {
+		values[i] = counts[i].Load()
 	}
-	return counts
+	return values
+}
+
+// perSecond writes a line for each second of a load of that rate.
+func (o *outcomes) perSecond(rate float64) string {
+	const each = int(time.Second / bucket)
+	var text strings.Builder
+	for i := 0; i+each <= len(o.inTime); i += each {
+		var inTime, refused int64
+		for j := range each {
+			inTime += o.inTime[i+j]
+			refused += o.refused[i+j]
+		}
+		fmt.Fprintf(&text, "second %d: %d answered within 100 ms, %d refused with 503, %.0f later or not at all\n",
+			i/each+1, inTime, refused, max(0, rate-float64(inTime+refused)))
+	}
+	if o.sentLate > useful {
+		fmt.Fprintf(&text, "requests were sent up to %v late: this machine is too busy for that rate\n", o.sentLate.Round(time.Millisecond))
+	}
+	return text.String()
 }
 
 // perPhase is the mean rate of each of the three phases.

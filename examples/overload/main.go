@@ -4,12 +4,17 @@
 // answered within 100 ms.
 //
 //	go run ./examples/overload -o overload.svg
+//
+// With -url it loads a server of yours, and says what becomes of the requests in each second:
+//
+//	go run ./examples/overload -url http://127.0.0.1:8080/ -rate 2000
 package main
 
 import (
 	"bufio"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -30,11 +35,20 @@ func main() {
 	rounds := flag.Int("rounds", 0, "for -serve: how often the handler hashes a kilobyte")
 	out := flag.String("o", "overload.svg", "write the picture to this `file`")
 	phase := flag.Duration("phase", 4*time.Second, "how long each of the three loads takes")
+	url := flag.String("url", "", "load the server at this `URL` instead, which already runs")
+	rate := flag.Float64("rate", 0, "for -url: requests a second")
 	flag.Parse()
 	var err error
-	if *serve != "" {
+	switch {
+	case *serve != "":
 		err = beServer(*serve, *rounds)
-	} else {
+	case *url != "" && *rate <= 0:
+		err = errors.New("-url needs -rate, the number of requests a second: twice as many as the server can answer, say")
+	case *url != "":
+		l := load{url: *url, phase: *phase, rates: []float64{*rate}}
+		o := l.run()
+		fmt.Print(o.perSecond(*rate))
+	default:
 		err = draw(*out, *phase)
 	}
 	if err != nil {
@@ -103,7 +117,7 @@ func draw(file string, phase time.Duration) error {
 			for _, factor := range []float64{0.8, 2, 0.8} {
 				l.rates = append(l.rates, factor*capacity)
 			}
-			inTime := l.run()
+			inTime := l.run().inTime
 			p.add(name, inTime)
 			fmt.Printf("%-8s answered within 100 ms, requests a second: %s\n", name, perPhase(inTime))
 		})

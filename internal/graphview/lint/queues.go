@@ -126,7 +126,7 @@ func (l *linter) lockQueue(n *bgraph.Node, waiting float64, by bgraph.Waker) {
 		h := held[0]
 		f.At = fileLine(h.frame)
 		f.To = h.n.Key
-		lead = fmt.Sprintf("%s holds %s while it %s, for %v each time", atFrame(h.frame), what, doing(h.n, h.callee), h.n.MeanWait())
+		lead = fmt.Sprintf("%s holds %s while it %s, for %v each time", atFrame(h.frame), what, doing(h.n, h.callee), max(h.n.MeanWait(), l.perHold(h, slot)))
 		f.Advice = "Release the lock before that wait, or use several locks, one for each part of what it guards."
 	case system > ran:
 		lead = fmt.Sprintf("%s holds %s while it makes system calls, for %v each time", atFrame(place), what, min(slot, system))
@@ -137,6 +137,11 @@ func (l *linter) lockQueue(n *bgraph.Node, waiting float64, by bgraph.Waker) {
 		lead, words.Rate(waiting), atFrame(place), n.MeanWait(), n.Wait.Max, words.Rate(words.PerSecond(l.s, n.Departures)))
 	f.Name = l.name(n.Key)
 	l.addTimed(waiting, n.Wait.Sum, f)
+}
+
+// perHold is how long a holder is in the wait, which it may enter several times, each time that a lock changes hands.
+func (l *linter) perHold(h holding, slot bgraph.Nanos) bgraph.Nanos {
+	return words.Nanos(h.in * float64(slot))
 }
 
 // longestHolder is the one of those that end waits for the lock at n that waits for most of the time with it: who holds a lock for a moment

@@ -291,6 +291,7 @@ func TestStallsDoNotHideTheCause(t *testing.T) {
 }
 
 // TestHolderOfALock: the function that waits with a lock is named, though another one, which has the lock for a moment, ends most waits.
+// It waits twice each time, for 450 µs.
 func TestHolderOfALock(t *testing.T) {
 	for _, reason := range []string{"mutex", "rwmutex read"} {
 		found := Find(graphcases.Traced(func(s *bgraph.Snapshot) {
@@ -303,11 +304,11 @@ func TestHolderOfALock(t *testing.T) {
 			s.Nodes = []bgraph.Node{
 				{Key: 100, Reason: reason, Stack: at(30, "sync.(*Mutex).Lock", "main.(*cache).get", "main.handle"), Arrivals: 1000, Departures: 1000, Wait: mixedTimes(1, 10*time.Millisecond, 1, 12*time.Millisecond),
 					Wakers: []bgraph.Waker{{Function: "main.(*cache).get", File: "main.go", Line: 32, Count: 900}, {Function: "main.(*cache).save", File: "main.go", Line: 22, Count: 100}}},
-				{Key: 101, Reason: "sleep", Stack: at(20, "time.Sleep", "main.(*cache).save"), Arrivals: 1000, Departures: 1000, Wait: mixedTimes(1, 900*time.Microsecond, 1, 900*time.Microsecond)},
+				{Key: 101, Reason: "sleep", Stack: at(20, "time.Sleep", "main.(*cache).save"), Arrivals: 2000, Departures: 2000, Wait: mixedTimes(1000, 450*time.Microsecond, 1000, 450*time.Microsecond)},
 			}
 			s.Edges[0].To = 101
 		}))
-		if len(found) == 0 || found[0].Check != CheckConvoy || !strings.HasPrefix(found[0].Message, "main.(*cache).save (main.go:20) holds the") || found[0].At != "main.go:20" {
+		if len(found) == 0 || found[0].Check != CheckConvoy || !strings.HasPrefix(found[0].Message, "main.(*cache).save (main.go:20) holds the") || !strings.Contains(found[0].Message, "for 900µs each time") || found[0].At != "main.go:20" {
 			t.Errorf("%s: %+v", reason, found)
 		}
 	}
