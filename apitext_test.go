@@ -49,7 +49,7 @@ func TestTheAPIIsWrittenDown(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Errorf("The API has other lines than %s; -update writes them", apiFile)
+		t.Errorf("The API has other lines than %s; go test . -run TestTheAPIIsWrittenDown -update writes them", apiFile)
 	} else {
 		testenv.Equal(t, len(written), len(lines), "lines of "+apiFile)
 	}
