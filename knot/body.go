@@ -146,7 +146,7 @@ func (x *Ctx) bodyTimeout() time.Duration {
 	if x.isTunnel() && !x.finished {
 		return 0
 	}
-	return x.slowIn.Limit(x.srv.limits.body)
+	return x.slowIn.Limit(x.srv.settings().body)
 }
 
 // maySendMessages reports whether the body may be a stream of messages, as clients of gRPC send it: over HTTP/2, without a length.
@@ -162,7 +162,7 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 	began := x.srv.clock.Now()
 	n, err := x.c.nc.Read(p)
 	if !x.c.answering.Load() && !x.maySendMessages() { // else a client may send what there is to send
-		x.slowIn.Add(x.srv.clock.Now()-began, n, x.srv.limits.rate)
+		x.slowIn.Add(x.srv.clock.Now()-began, n, x.srv.settings().rate)
 	}
 	x.busyReads()
 	if n == 0 && neterr.TimedOut(err) {
@@ -230,13 +230,13 @@ func (x *Ctx) chunkStep() error {
 	b := &x.body
 	most := h1.MaxChunkLine
 	if b.Phase == h1.BodyTrailer {
-		most = min(x.srv.limits.head.Size, h1.MaxTrailer) - b.Trailer
+		most = max(min(x.srv.settings().head.Size, h1.MaxTrailer)-b.Trailer, 0) // the limit may be less than it was
 	}
 	line, err := x.chunkLine(most)
 	if err != nil {
 		return err
 	}
-	name, value, f := b.Step(line, x.srv.limits.maxBody)
+	name, value, f := b.Step(line, x.srv.settings().maxBody)
 	if f != nil {
 		return (*fault)(f)
 	}
@@ -315,8 +315,8 @@ func (x *Ctx) awaitBody() {
 		return
 	}
 	if x.closing = x.mustClose(); !x.closing {
-		limit := x.srv.limits.await
-		if x.srv.limits.drain == 0 { // what is there may be the end
+		limit := x.srv.settings().await
+		if x.srv.settings().drain == 0 { // what is there may be the end
 			limit = 0
 		}
 		x.dropBy = int64(x.srv.clock.Elapsed() + limit)
@@ -341,7 +341,7 @@ func (x *Ctx) drainBody() bool {
 		return false
 	}
 	b := &x.body
-	for before := b.Read + b.Framed; b.Read+b.Framed-before <= x.srv.limits.drain; {
+	for before := b.Read + b.Framed; b.Read+b.Framed-before <= x.srv.settings().drain; {
 		if _, err := x.nextBody(1 << 30); err != nil {
 			return err == io.EOF
 		}

@@ -170,7 +170,7 @@ func TestAnAnswerAwaitsTheBodyForAWhile(t *testing.T) {
 			if name == "full duplex" && c.want == "401 close" {
 				continue
 			}
-			p := startServer(t, limited(&Server{Handler: handler, MaxDrain: c.drain}, func(l *limits) { l.await = c.await }), 1).dial()
+			p := startServer(t, limited(&Server{Handler: handler, MaxDrain: c.drain}, func(l *settings) { l.await = c.await }), 1).dial()
 			p.send(chunkedHead + c.body)
 			p.wantStatus(c.want, "%s, %s", name, c.what)
 			p.nc.Close()

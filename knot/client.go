@@ -40,13 +40,13 @@ func (x *Ctx) TrustPeers(t Trust) bool {
 
 // decideClient decides which address the client has. No other function does.
 func (x *Ctx) decideClient(also Trust) {
-	x.client = clientaddr.Decide(x.c.remoteHost(), x.c.nc.RemoteAddr(), &x.srv.Trust.peers, &also.peers, &x.head, x.headBytes())
+	x.client = clientaddr.Decide(x.c.remoteHost(), x.c.nc.RemoteAddr(), &x.srv.settings().trust.peers, &also.peers, &x.head, x.headBytes())
 }
 
 // countForClient has the connection of a proxy that Server.Trust names count for the client of this request, when
 // requests are admitted: the client of the next request is not known before it is let in and read.
 func (x *Ctx) countForClient() {
-	if !x.srv.Trust.peers.IsZero() && x.TrustPeers(Trust{}) {
+	if !x.srv.settings().trust.peers.IsZero() && x.TrustPeers(Trust{}) {
 		x.c.setClient(x.client.Addr)
 	}
 }

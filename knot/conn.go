@@ -249,8 +249,8 @@ func (c *conn) finish() {
 
 // idleUntil is when the connection has been idle for too long.
 func (c *conn) idleUntil() int64 {
-	limit := c.srv.limits.idle
-	if head := c.srv.limits.headTime; c.opens == opensByProxy && head > 0 {
+	limit := c.srv.settings().idle
+	if head := c.srv.settings().headTime; c.opens == opensByProxy && head > 0 {
 		limit = head
 	}
 	if limit <= 0 {
@@ -346,7 +346,7 @@ func (c *conn) linger() bool {
 		return false
 	}
 	c.lingering = true
-	c.setRead(c.srv.clock.Now() + int64(c.srv.limits.linger))
+	c.setRead(c.srv.clock.Now() + int64(c.srv.settings().linger))
 	return true
 }
 

@@ -82,7 +82,7 @@ func (x *Ctx) armWrite() {
 		e.armWrite(x)
 		return
 	}
-	x.c.armWrite(x.slowOut.Limit(x.srv.limits.write))
+	x.c.armWrite(x.slowOut.Limit(x.srv.settings().write))
 }
 
 // armReply is armWrite before a read, which over TLS may have to send something.

@@ -88,7 +88,7 @@ func (f *Fetch) serve() error {
 		x.growIn(len(f.head))
 	}
 	x.headAt, x.w = 0, copy(x.in, f.head)
-	if bad := x.head.Parse(x.in[:x.w], &x.srv.limits.head); bad != nil {
+	if bad := x.head.Parse(x.in[:x.w], &x.srv.settings().head); bad != nil {
 		return fmt.Errorf("knot: the head of a fetch: %w", (*fault)(bad))
 	}
 	x.r, x.bodyAt = x.head.Size, x.head.Size

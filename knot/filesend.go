@@ -266,7 +266,7 @@ type entryPages struct {
 
 // Moved is called by SendFile.
 func (p *entryPages) Moved() {
-	p.x.c.armWrite(p.x.srv.limits.write)
+	p.x.c.armWrite(p.x.srv.settings().write)
 	p.x.c.moved()
 }
 
@@ -281,7 +281,7 @@ func (x *Ctx) sendPages(nc fileSender, e *store.Entry, from, length int64) (int6
 	p := &x.pages
 	*p = entryPages{store.Pages{Of: e, Clock: &x.srv.clock}, x}
 	x.slimFor(length)
-	x.c.armWrite(x.srv.limits.write)
+	x.c.armWrite(x.srv.settings().write)
 	x.beginWrite()
 	sent, err := nc.SendFile(x.out, e.FD, from, length, p)
 	x.spend(sent + int64(len(x.out)))

@@ -28,9 +28,9 @@ const preface = "PRI * HTTP/2.0\r\n"
 const farewellMost = time.Second
 
 // http2Limits are the limits of connections of HTTP/2, of those of the server.
-func (s *Server) http2Limits() h2.Limits {
-	l := h2.LimitsOf(s.HTTP2, s.limits.write)
-	l.Head, l.HeadTime, l.Idle, l.Linger = s.limits.head.Size, s.limits.headTime, s.limits.idle, s.limits.linger
+func (set *settings) http2Limits(given *http.HTTP2Config) h2.Limits {
+	l := h2.LimitsOf(given, set.write)
+	l.Head, l.HeadTime, l.Idle, l.Linger = set.head.Size, set.headTime, set.idle, set.linger
 	l.Farewell = farewellMost
 	return l
 }
@@ -52,7 +52,7 @@ type http2Request struct {
 // beginsHTTP2 reports whether the client speaks HTTP/2 without TLS, and may.
 func (x *Ctx) beginsHTTP2(f *h1.Fault) bool {
 	rest := x.in[x.r:x.w]
-	return f == h1.UnknownVersion && x.srv.H2C && !x.c.served && tlsin.Of(x.c.nc) == nil &&
+	return f == h1.UnknownVersion && x.srv.settings().h2c && !x.c.served && tlsin.Of(x.c.nc) == nil &&
 		len(rest) >= len(preface) && string(rest[:len(preface)]) == preface
 }
 
@@ -67,7 +67,7 @@ var ciphersHTTP2 = []uint16{
 // serveHTTP2 has HTTP/2 spoken on c from now on; prefix has been read of it. c is not the caller's any more.
 func (s *Server) serveHTTP2(c *conn, prefix []byte) {
 	h := &http2Conn{c: c}
-	on := h2.Setting{NC: c.nc, Secure: tlsin.Of(c.nc) != nil, Host: h, Limits: &s.limits.h2, Clock: &s.clock, Entrance: requests, ReadBy: c.readBy, Prefix: prefix}
+	on := h2.Setting{NC: c.nc, Secure: tlsin.Of(c.nc) != nil, Host: h, Limits: &s.settings().h2, Clock: &s.clock, Entrance: requests, ReadBy: c.readBy, Prefix: prefix}
 	if s.Priority != nil {
 		on.Entrance = nil
 	}
@@ -91,7 +91,7 @@ func (s *Server) serveHTTP2(c *conn, prefix []byte) {
 // NewRequest implements h2.Host.
 func (h *http2Conn) NewRequest() h2.Request {
 	r, c := &http2Request{on: h}, h.c
-	if c.srv.AccessLog != nil {
+	if c.srv.settings().log != nil {
 		c.remoteHost()
 		r.conn.remote = c.remote
 	}

@@ -124,7 +124,7 @@ func TestHTTP2Floods(t *testing.T) {
 	testenv.AtMost(t, most.Load(), 4*h2.DefaultMaxStreams, "handlers at a time of four connections")
 	close(release)
 	// One that does not read what it has asked for is not read from either, but for what is dropped at the end.
-	p := startServer(t, limited(&Server{H2C: true, Handler: echoHandler}, func(l *limits) { l.h2.Linger = time.Millisecond }), 1).framed()
+	p := startServer(t, limited(&Server{H2C: true, Handler: echoHandler}, func(l *settings) { l.h2.Linger = time.Millisecond }), 1).framed()
 	pings := bytes.Repeat([]byte("\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678"), 1000)
 	for i := 0; ; i++ {
 		if _, err := p.nc.Write(pings); err != nil {
@@ -244,7 +244,7 @@ func TestHTTP2MakesRoom(t *testing.T) {
 			if secure {
 				s.TLS = ca.Server(t)
 			}
-			sv := start(limited(s, func(l *limits) { l.rest = 0 }))
+			sv := start(limited(s, func(l *settings) { l.rest = 0 }))
 			asked := func(path string) *framePeer {
 				p := sv.framed()
 				p.ask(0, path)
@@ -283,7 +283,7 @@ func TestHTTP2Farewell(t *testing.T) {
 	p := sv.framed()
 	p.ask(0, "/slow")
 	<-began
-	sv.limits.h2.Farewell = time.Minute
+	sv.settings().h2.Farewell = time.Minute
 	late := sv.frames("") // accepted, silent
 	sv.awaitConns(2)
 	ended := startDown(sv)

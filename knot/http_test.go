@@ -356,7 +356,7 @@ func TestAnswersToLargeUploadsSayClose(t *testing.T) {
 				"Content-Length: 7000000":    strings.Repeat("x", 100_000),
 				"Transfer-Encoding: chunked": "7a1200\r\n" + strings.Repeat("x", 100_000),
 			} {
-				p := start(limited(&Server{Handler: handler}, func(l *limits) { l.await = time.Millisecond })).dial()
+				p := start(limited(&Server{Handler: handler}, func(l *settings) { l.await = time.Millisecond })).dial()
 				p.send(req("POST /", framing) + sent)
 				p.wantStatus("413 close", "%s, %s", name, framing)
 				p.nc.Close()

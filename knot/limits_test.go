@@ -59,7 +59,7 @@ func TestZeroLengthLines(t *testing.T) {
 
 func TestMaxConns(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(limited(&Server{Handler: echoHandler, MaxConns: 2}, func(l *limits) { l.rest = time.Hour }))
+		sv := start(limited(&Server{Handler: echoHandler, MaxConns: 2}, func(l *settings) { l.rest = time.Hour }))
 		a, b := sv.dial(), sv.dial()
 		for _, p := range []*peer{a, b} {
 			p.send(req("GET /"))
@@ -92,7 +92,7 @@ func servedInTheEnd(sv *served) *peer {
 func TestRestingConnectionsMakeRoom(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		entered, leave := make(chan bool), make(chan bool)
-		sv := start(limited(&Server{MaxConns: 2, Handler: slowly(entered, leave)}, func(l *limits) { l.rest = 0 }))
+		sv := start(limited(&Server{MaxConns: 2, Handler: slowly(entered, leave)}, func(l *settings) { l.rest = 0 }))
 		busy := sv.dial()
 		busy.send(req("GET /slow"))
 		<-entered
@@ -110,7 +110,7 @@ func TestRestingConnectionsMakeRoom(t *testing.T) {
 
 // The one that has rested longest is the first to go, and each has its turn.
 func TestWhichConnectionMakesRoom(t *testing.T) {
-	s := limited(&Server{}, func(l *limits) { l.rest = 0 })
+	s := limited(&Server{}, func(l *settings) { l.rest = 0 })
 	now := s.clock.Now()
 	const conns = 20
 	all := make(map[*conn]int)
@@ -258,7 +258,7 @@ func TestFixedResponseAllocatesNothing(t *testing.T) {
 func TestLargeBodyRefusedWhileItComes(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		const length = 16 << 20 // more than sockets hold
-		p := start(limited(&Server{MaxBody: 1, Handler: echoHandler}, func(l *limits) { l.linger = time.Minute })).dial()
+		p := start(limited(&Server{MaxBody: 1, Handler: echoHandler}, func(l *settings) { l.linger = time.Minute })).dial()
 		p.send(req("PUT /", fmt.Sprint("Content-Length: ", length)))
 		testenv.Check(t, testenv.Err(io.CopyN(p.nc, endless{}, length)), "sending the body")
 		p.wantStatus("413 close")
@@ -290,6 +290,6 @@ func TestServeLeavesDescriptorsToHandlers(t *testing.T) {
 	s := likeHTTP(&h)
 	s.ready()
 	defer s.Close()
-	testenv.AtLeast(t, s.limits.conns, 1, "connections at a time")
-	testenv.AtMost(t, s.limits.conns, room/2, "connections at a time, with %d descriptors", room)
+	testenv.AtLeast(t, s.settings().conns, 1, "connections at a time")
+	testenv.AtMost(t, s.settings().conns, room/2, "connections at a time, with %d descriptors", room)
 }

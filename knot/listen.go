@@ -56,7 +56,7 @@ func (s *Server) serveUntil(ctx context.Context, all []net.Listener, config *tls
 		s.Close()
 		return context.Cause(until)
 	}
-	grace := orDefault(s.ShutdownTimeout, DefaultShutdownTimeout, 0)
+	grace := s.settings().grace
 	limit, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	stop := s.Shutdown

@@ -126,7 +126,7 @@ func describe(s *Server, h http.Handler) *describedServer {
 	}
 	return &describedServer{s, &http.Server{
 		Addr: s.Addr, Handler: h,
-		ReadHeaderTimeout: s.limits.headTime, IdleTimeout: s.limits.idle, MaxHeaderBytes: s.limits.head.Size,
+		ReadHeaderTimeout: s.settings().headTime, IdleTimeout: s.settings().idle, MaxHeaderBytes: s.settings().head.Size,
 		ErrorLog: slog.NewLogLogger(s.errorLog().Handler(), slog.LevelError),
 	}}
 }

@@ -74,7 +74,7 @@ func (e *exchange) armWrite(x *Ctx) {
 	e.control.Lock()
 	defer e.control.Unlock()
 	if !e.ownOut {
-		x.c.armWrite(x.slowOut.Limit(x.srv.limits.write))
+		x.c.armWrite(x.slowOut.Limit(x.srv.settings().write))
 	}
 }
 

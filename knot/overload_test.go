@@ -207,7 +207,7 @@ func TestRequestsWaitForRoom(t *testing.T) {
 // TestFarTooManyConnectionsWait: of clients that are far too many each is told, by and by.
 func TestFarTooManyConnectionsWait(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(limited(&Server{Handler: echoHandler, MaxConns: 1}, func(l *limits) {
+		sv := start(limited(&Server{Handler: echoHandler, MaxConns: 1}, func(l *settings) {
 			l.rest, l.linger = time.Hour, time.Hour // a client that has been told stays until it leaves
 		}))
 		first := sv.dial()
@@ -254,7 +254,7 @@ func TestHijackedConnectionsCount(t *testing.T) {
 				hijacked <- nc
 			}))
 		}
-		sv := start(limited(srv, func(l *limits) { l.linger = time.Hour })) // a client that has been told stays until it leaves
+		sv := start(limited(srv, func(l *settings) { l.linger = time.Hour })) // a client that has been told stays until it leaves
 		ask := func() *peer {
 			p := sv.dial()
 			p.send(req("GET /"))
@@ -291,7 +291,7 @@ func TestHijackedConnectionsCount(t *testing.T) {
 func TestTooManyTLSConnections(t *testing.T) {
 	k := testenv.NewCA(t).Server(t)
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
-		sv := start(limited(&Server{TLS: k, Handler: echoHandler, MaxConns: 1}, func(l *limits) { l.rest = time.Hour }))
+		sv := start(limited(&Server{TLS: k, Handler: echoHandler, MaxConns: 1}, func(l *settings) { l.rest = time.Hour }))
 		sv.dialTLS(&tls.Config{InsecureSkipVerify: true})
 		_, err := tls.Dial("tcp", sv.addr, &tls.Config{InsecureSkipVerify: true})
 		testenv.ErrorSays(t, err, "internal error", "the alert for the second client")

@@ -349,7 +349,7 @@ func (x *Ctx) commitOpen() {
 	default:
 		out = append(append(out, h1.StatusLine(r.status)...), now.Date...)
 	}
-	if name := x.srv.Name; name != "" && !r.named {
+	if name := x.srv.settings().name; name != "" && !r.named {
 		out = h1.AppendField(out, "Server", name)
 	}
 	switch {
@@ -403,7 +403,7 @@ func (x *Ctx) mustClose() bool {
 	}
 	if reading != nil {
 		if !reading.TryLock() { // it is being read, and how much of it has come can't be told
-			return x.head.Length > x.srv.limits.drain
+			return x.head.Length > x.srv.settings().drain
 		}
 		defer reading.Unlock()
 	}
@@ -413,7 +413,7 @@ func (x *Ctx) mustClose() bool {
 // leavesBody reports whether more of the body may be left than is worth to be read.
 func (x *Ctx) leavesBody() bool {
 	b := &x.body
-	return b.Phase != h1.BodyDone && (b.owed || b.err != nil || b.Left-int64(x.w-x.r) > x.srv.limits.drain)
+	return b.Phase != h1.BodyDone && (b.owed || b.err != nil || b.Left-int64(x.w-x.r) > x.srv.settings().drain)
 }
 
 // complete ends the response that the handler left. If it returns an error

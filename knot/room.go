@@ -52,7 +52,7 @@ func (s *Server) admit(c *conn) admission {
 func (s *Server) enlist(c *conn) (verdict admission, room context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	max := s.limits.conns
+	max := s.settings().conns
 	if s.closed {
 		return tooLate, nil
 	}
@@ -106,7 +106,7 @@ func (s *Server) makeRoom() bool {
 func (s *Server) resting() []*conn {
 	var some [roomChoice]*conn
 	n := 0
-	latest := s.clock.Now() - int64(s.limits.rest)
+	latest := s.clock.Now() - int64(s.settings().rest)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range min(s.count, roomSteps) {
@@ -139,7 +139,7 @@ func (s *Server) reportOverload() {
 	s.turnedAt = now
 	s.mu.Unlock()
 	if before, due := s.overload.Due(now); due {
-		s.errorLog().Warn("knot: too many connections, turning clients away or keeping them waiting", "limit", s.limits.conns, "unreported", before)
+		s.errorLog().Warn("knot: too many connections, turning clients away or keeping them waiting", "limit", s.settings().conns, "unreported", before)
 	}
 }
 

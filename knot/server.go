@@ -14,9 +14,6 @@ import (
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/counters"
-	"github.com/capriccio-go/capriccio/knot/internal/fdlimit"
-	"github.com/capriccio-go/capriccio/knot/internal/h1"
-	"github.com/capriccio-go/capriccio/knot/internal/h2"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
@@ -44,7 +41,7 @@ const (
 
 // Server serves HTTP/1.1, HTTP/1.0 and HTTP/2. The zero value is ready and answers every
 // request with 404; the zero value of each field is its default. Fields must not be changed
-// once the server has been started.
+// once the server has been started: Reconfigure is for that.
 type Server struct {
 	// Addr is what ListenAndServe and Run listen on: a TCP address, or "unix:" and the path of a socket,
 	// whose file must not be there yet and goes when it is closed. Default: DefaultAddr.
@@ -161,14 +158,15 @@ type Server struct {
 
 	std nethttp.Hooks // see FromHTTP
 
-	once    sync.Once
-	limits  limits      // fixed by once
-	handler Handler     // fixed by once
-	secure  *tls.Config // made of TLS; fixed by once; nil without
-	timed   bool        // requests are timed; fixed by once
-	counts  counters.Counters
-	clock   clock.Clock
-	bodies  *admit.BodyBudget // nil: that of the runtime; set by tests
+	once         sync.Once
+	set          atomic.Pointer[settings] // set by once; see Reconfigure
+	counting     sync.Once
+	defaultConns int         // the default of MaxConns; fixed by counting
+	handler      Handler     // fixed by once
+	secure       *tls.Config // made of TLS; fixed by once; nil without
+	counts       counters.Counters
+	clock        clock.Clock
+	bodies       *admit.BodyBudget // nil: that of the runtime; set by tests
 
 	overload   clock.Rare // too many connections
 	scarcity   clock.Rare // no descriptors for handlers
@@ -208,19 +206,6 @@ type Server struct {
 	cancel    context.CancelFunc        // fixed by once
 }
 
-// limits is Server's fields with the defaults filled in. 0 means no limit.
-type limits struct {
-	head                        h1.HeadLimits
-	idle, headTime, body, write time.Duration
-	h2                          h2.Limits
-	linger                      time.Duration // for how long what still comes is dropped, after the last answer
-	await                       time.Duration // for how long an answer waits for the end of a chunked body
-	rest                        time.Duration // after so long between requests a connection may have to make room
-	stall                       time.Duration // after so long that a client takes hardly anything of a response that may be ended for others
-	conns                       int
-	maxBody, drain, rate        int64 // rate: LeastRate
-}
-
 // ErrServerClosed is what Serve and ListenAndServe return after Shutdown or Close: http.ErrServerClosed, so that programs
 // written for net/http know it.
 var ErrServerClosed = http.ErrServerClosed
@@ -245,32 +230,14 @@ const (
 // ready fills in the defaults.
 func (s *Server) ready() {
 	s.once.Do(func() {
-		s.limits = limits{
-			head: h1.HeadLimits{
-				Line:   orDefault(s.MaxRequestLine, defaultMaxRequestLine, defaultMaxRequestLine),
-				Size:   min(orDefault(s.MaxHead, DefaultMaxHead, DefaultMaxHead), maxHead),
-				Fields: orDefault(s.MaxFields, defaultMaxFields, defaultMaxFields),
-			},
-			idle:     clock.Timeout(s.IdleTimeout, DefaultIdleTimeout),
-			linger:   lingerMost,
-			await:    awaitMost,
-			rest:     restLeast,
-			stall:    stallLeast,
-			headTime: clock.Timeout(s.HeadTimeout, DefaultHeadTimeout),
-			body:     clock.Timeout(s.BodyTimeout, DefaultBodyTimeout),
-			write:    clock.Timeout(s.WriteTimeout, DefaultWriteTimeout),
-			conns:    min(orDefault(s.MaxConns, fdlimit.Conns(DefaultMaxConns, s.Outgoing), 0), maxConns),
-			maxBody:  orDefault(s.MaxBody, DefaultMaxBody, 1<<62),
-			drain:    orDefault(s.MaxDrain, defaultMaxDrain, 0),
-			rate:     orDefault(s.LeastRate, DefaultLeastRate, 0),
+		if s.set.Load() == nil {
+			s.set.CompareAndSwap(nil, s.settingsOf(s))
 		}
-		s.limits.h2 = s.http2Limits()
 		s.handler = s.Handler
 		if s.handler == nil {
 			s.handler = func(*Ctx) error { return Status(404) }
 		}
 		s.secure = s.serverTLS(s.TLS)
-		s.timed = s.Timed || s.AccessLog != nil && s.AccessLog.format == LogJSON
 		s.drained = make(chan struct{})
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.clock.Now()

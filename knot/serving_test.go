@@ -80,9 +80,9 @@ func startServer(t *testing.T, s *Server, loops int) *served {
 }
 
 // limited sets limits of s that are no fields of it.
-func limited(s *Server, set func(l *limits)) *Server {
+func limited(s *Server, set func(l *settings)) *Server {
 	s.ready()
-	set(&s.limits)
+	set(s.set.Load())
 	return s
 }
 

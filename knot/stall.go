@@ -118,7 +118,7 @@ func (x *Ctx) beginWrite() (began int64) {
 
 // took is endWrite, and counts n bytes of the response, sent by a write that began then.
 func (x *Ctx) took(n int, began int64, err error) error {
-	x.slowOut.Add(x.srv.clock.Now()-began, n, x.srv.limits.rate)
+	x.slowOut.Add(x.srv.clock.Now()-began, n, x.srv.settings().rate)
 	x.spend(int64(n))
 	return x.endWrite(err)
 }
@@ -215,7 +215,7 @@ func (x *Ctx) writeSome(st *http2Request, p []byte) (n int) {
 		return 0
 	}
 	n, err := st.WriteSome(p)
-	x.slowOut.Add(0, n, x.srv.limits.rate)
+	x.slowOut.Add(0, n, x.srv.settings().rate)
 	if err != nil {
 		x.sent(err)
 	}

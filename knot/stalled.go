@@ -36,7 +36,7 @@ func (s *Server) endStalled() (ended, conns int) {
 	if last != 0 && now-last < int64(stallsEvery) || !s.stallsAt.CompareAndSwap(last, now) {
 		return 0, 0
 	}
-	latest := now - int64(s.limits.stall)
+	latest := now - int64(s.settings().stall)
 	for _, at := range pace.ToEnd(s.stalled(max(latest, now-int64(hogLeast))), latest) {
 		if at.Conn.since.CompareAndSwap(-at.Since, stallEnded) {
 			at.Conn.nc.SetWriteDeadline(s.clock.At(0))

@@ -61,8 +61,8 @@ func TestStalledResponsesMakeRoom(t *testing.T) {
 					s.MaxConns, d.room = 1, 2
 				}
 				s.ready()
-				if s.limits.stall = time.Hour; slow {
-					s.limits.stall = 0
+				if s.settings().stall = time.Hour; slow {
+					s.settings().stall = 0
 				}
 				sv := guarded(t, d, s)
 				if framed {

@@ -57,7 +57,7 @@ func (s *Server) Stats() (sum Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sum.Accepted, sum.TurnedAway, sum.Evicted = s.conns, s.turned, s.evicted
-	sum.Conns, sum.Hijacked, sum.MaxConns = s.count+s.hijacked, s.hijacked, s.limits.conns
+	sum.Conns, sum.Hijacked, sum.MaxConns = s.count+s.hijacked, s.hijacked, s.settings().conns
 	sum.Full = s.turnedAt != 0 && s.clock.Now()-s.turnedAt < int64(fullFor)
 	sum.Stopping = s.stopping.Load()
 	return sum

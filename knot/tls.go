@@ -101,10 +101,10 @@ func (c *conn) shake(secure *tlsin.Conn) bool {
 		c.finish()
 		return false
 	}
-	if limit := s.limits.headTime; limit > 0 {
+	if limit := s.settings().headTime; limit > 0 {
 		c.setRead(s.clock.Now() + int64(limit))
 	}
-	c.armWrite(s.limits.write)
+	c.armWrite(s.settings().write)
 	err := secure.Handshake()
 	if err != nil {
 		s.handshakes.failed.Add(1)
@@ -177,7 +177,7 @@ func (c *conn) refuseShake(secure *tlsin.Conn) {
 	}
 	defer c.finish()
 	if err == nil {
-		c.armWrite(c.srv.limits.write)
+		c.armWrite(c.srv.settings().write)
 		secure.NetConn().Write(tlsin.InternalError)
 	}
 	secure.Discard()

@@ -145,7 +145,7 @@ func TestTunnelsMayRest(t *testing.T) {
 		x := newCtx()
 		x.srv = &Server{BodyTimeout: time.Second}
 		x.srv.ready()
-		if f := x.head.Parse([]byte(request), &x.srv.limits.head); f != nil {
+		if f := x.head.Parse([]byte(request), &x.srv.settings().head); f != nil {
 			t.Fatal(f)
 		}
 		testenv.Equal(t, x.bodyTimeout(), want, "%q", request)

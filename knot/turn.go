@@ -72,7 +72,7 @@ func (x *Ctx) turn() verdict {
 		if x.r > 0 || by == 0 {
 			// This head has just begun.
 			by = 0
-			if limit := x.srv.limits.headTime; limit > 0 {
+			if limit := x.srv.settings().headTime; limit > 0 {
 				by = c.srv.clock.Now() + int64(limit)
 			}
 		}
@@ -133,11 +133,11 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 		if x.r == x.w {
 			return turnRest
 		}
-		if scanned > 0 && !h1.EndsHead(x.in[:x.w], scanned) && x.w-x.r < x.srv.limits.head.Size {
+		if scanned > 0 && !h1.EndsHead(x.in[:x.w], scanned) && x.w-x.r < x.srv.settings().head.Size {
 			return turnMore
 		}
 		scanned = 0
-		switch f := x.head.Parse(x.in[x.r:x.w], &x.srv.limits.head); f {
+		switch f := x.head.Parse(x.in[x.r:x.w], &x.srv.settings().head); f {
 		case nil:
 		case h1.NeedMore:
 			return turnMore
@@ -177,11 +177,11 @@ func (x *Ctx) serveRequest() {
 	x.resp.kept, x.resp.filters, x.headCopy = x.resp.kept[:0], x.resp.filters[:0], nil
 	x.resp.begin()
 	x.beginBody()
-	x.pace, x.user, x.client, x.rewritten = pace.Pace{}, "", clientaddr.Client{}, nil
+	x.pace, x.user, x.began, x.client, x.rewritten = pace.Pace{}, "", 0, clientaddr.Client{}, nil
 	x.slowOut.Reset()
 	x.slowIn.Reset()
 	x.c.answering.Store(false)
-	if x.srv.timed {
+	if x.srv.settings().timed {
 		x.began = x.srv.clock.Elapsed()
 	}
 	x.c.served = true
@@ -203,7 +203,7 @@ func (x *Ctx) serveRequest() {
 		err = Status(501)
 	case f != nil:
 		err = Status(f.Status)
-	case h.Length > x.srv.limits.maxBody:
+	case h.Length > x.srv.settings().maxBody:
 		// The client may or may not send it: don't wait for it.
 		x.closing = true
 		err = (*fault)(h1.BodyTooLarge)
@@ -283,8 +283,8 @@ func (x *Ctx) conclude() {
 	if now := x.srv.clock.Now(); x.c.since.Load() != now {
 		x.c.since.Store(now)
 	}
-	if x.srv.AccessLog != nil {
-		x.srv.AccessLog.record(x)
+	if log := x.srv.settings().log; log != nil {
+		log.record(x)
 	}
 }
 

@@ -69,7 +69,7 @@ For example:
 A configuration file has the names of these flags, and a table for each site, with its
 hosts, headers, error pages, passwords, limits, and servers that requests are passed on to
 (HTTP, WebSocket, FastCGI), and one for each address if there are several. Flags override it.
-docs/knot-config.md describes it. On SIGHUP it is read again, for sites and addresses.
+docs/knot-config.md describes it. On SIGHUP it is read again.
 
 A folder is shown by its index.html, or with -listing by what is in it. Names that begin
 with a dot are never served (.well-known is), nor is anything outside FOLDER:
@@ -326,6 +326,7 @@ func (set *settings) check(others []string, format string) error {
 	errs.note(!known, "-log-format %q; want combined, common or json", format)
 	errs.note(!slices.Contains([]string{"", "epoll", "uring"}, set.poller), "-poller %q; want epoll or uring", set.poller)
 	s := set.server
+	s.Timed = set.admin != ""
 	trust, err := knot.ParseTrust(set.trust...)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("-trust: %w", err))

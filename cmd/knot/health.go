@@ -141,11 +141,7 @@ func (h *health) register(mux *http.ServeMux) {
 }
 
 // metricsPage adds the numbers for Prometheus.
-func metricsPage(server *knot.Server, served *running, state *health) func(*http.ServeMux) {
-	lost := func() uint64 { return 0 }
-	if server.AccessLog != nil {
-		lost = server.AccessLog.Dropped
-	}
+func metricsPage(server *knot.Server, served *running, state *health, lost func() uint64) func(*http.ServeMux) {
 	handler := metrics.Handler(metrics.Source{
 		Server: server.Stats, Files: served.stats, TooOften: served.tooOften, Backends: served.proxyStats, Caches: served.cacheStats, LogLost: lost, Graph: state.look, Ready: state.ready,
 	})

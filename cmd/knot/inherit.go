@@ -107,7 +107,7 @@ type handover struct {
 	program string   // path
 	args    []string // without the program
 	sockets func() ([]*os.File, []addresses.Socket, error)
-	admin   *adminServer // nil: none
+	admin   *adminNow
 	log     *slog.Logger
 	notify  func(state string) error
 	ctx     context.Context         // ends when this process is to stop
@@ -202,8 +202,8 @@ func (h *handover) start() (pid int, answer *os.File, err error) {
 		return 0, nil, errors.New("there is nothing to hand over: it is not listening")
 	}
 	admin := "0"
-	if h.admin != nil {
-		file, err := h.admin.socket()
+	if now := h.admin.get(); now != nil {
+		file, err := now.socket()
 		if err != nil {
 			return 0, nil, err
 		}

@@ -21,7 +21,7 @@ import (
 // A listening is what is listened on at the moment, and how a reload changes that. Safe from anywhere.
 type listening struct {
 	server *knot.Server
-	secure *secured
+	secure *tlsNow
 	served *running
 	log    *slog.Logger
 	opened chan struct{} // closed when the points of the start are open
@@ -37,7 +37,7 @@ type listening struct {
 const drainPatience = 5 * time.Second
 
 // serveOn has the server listen on the points, and serve what belongs to each.
-func (set *settings) serveOn(served *running, secure *secured, log *slog.Logger) {
+func (set *settings) serveOn(served *running, secure *tlsNow, log *slog.Logger) {
 	server := set.server
 	l := &listening{server: server, secure: secure, served: served, log: log, opened: make(chan struct{}), ended: make(chan struct{}), points: set.points}
 	l.stop = sync.OnceFunc(func() { close(l.ended) })
@@ -93,10 +93,8 @@ func (l *listening) open(points []*addresses.Point) (all []*knot.Endpoint, err e
 // endpoint serves what belongs to p on ln.
 func (l *listening) endpoint(p *addresses.Point, ln net.Listener) *knot.Endpoint {
 	if p.Redirects {
-		to := redirect.ToHTTPS{From: portOf(ln), To: l.securePort, Known: l.knows}
-		if l.secure.prove != nil {
-			to.Prove = l.secure.prove()
-		}
+		to := redirect.ToHTTPS{From: portOf(ln), To: l.securePort, Known: l.knows, Prove: l.secure.prover}
+		to.Prove() // from now on the authority is offered that
 		return &knot.Endpoint{Listener: ln, Handler: to.Handle}
 	}
 	sites := l.served.at(p.Addr)
@@ -213,11 +211,6 @@ func (l *listening) prepare(fresh *settings) (*relisten, error) {
 		return nil, errNotListening
 	}
 	before := l.now()
-	for _, p := range fresh.points {
-		if p.TLS && l.secure.config == nil {
-			return nil, fmt.Errorf("%s: %s can't speak TLS: knot was started without tls-cert and acme, which take effect when it is started anew", p.Key, p.Addr)
-		}
-	}
 	change, err := addresses.Plan(before, fresh.points)
 	if err != nil {
 		return nil, err

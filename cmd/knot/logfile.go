@@ -2,13 +2,16 @@ package main
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/logwriter"
+	"github.com/capriccio-go/capriccio/knot"
 )
 
 // A logFile is where the access log goes.
@@ -25,7 +28,7 @@ func openLog(name string, stdout *logwriter.Writer, errorLog *slog.Logger) (*log
 	case "":
 		return nil, nil
 	case "-":
-		return &logFile{Writer: stdout}, nil
+		return &logFile{name: name, Writer: stdout}, nil
 	}
 	l := &logFile{name: name, Writer: logwriter.New(nil, "knot: the access log", func() *slog.Logger { return errorLog })}
 	if err := l.reopen(); err != nil {
@@ -61,12 +64,114 @@ func (l *logFile) close() error {
 	return err
 }
 
+// retire writes what is left, when hardly anybody writes to it any more. Late lines go nowhere.
+func (l *logFile) retire() error {
+	if l == nil || l.file == nil {
+		return nil
+	}
+	err := l.Drain(lastWords)
+	if err == nil {
+		l.Redirect(io.Discard)
+		return l.file.Close()
+	}
+	l.file.Close() // which ends the Write that waits
+	l.Redirect(io.Discard)
+	return err
+}
+
+// An accessLog is where the access log goes at the moment. Safe from any goroutine but those of loops.
+type accessLog struct {
+	stdout   *logwriter.Writer
+	errorLog *slog.Logger
+
+	mu  sync.Mutex
+	now *logFile // nil: nowhere; guarded by mu
+}
+
+// open opens the log that set wants, for its server.
+func (a *accessLog) open(set *settings) (err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.now, err = openLog(set.log, a.stdout, a.errorLog)
+	a.now.serves(set)
+	return err
+}
+
+// serves gives the server of set an AccessLog to l.
+func (l *logFile) serves(set *settings) {
+	if l != nil {
+		set.server.AccessLog = knot.NewAccessLog(l.Writer, set.format)
+	}
+}
+
+// prepare is open for a reload: a log of the same name stays open.
+func (a *accessLog) prepare(fresh *settings, errorLog *slog.Logger) (change, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.now
+	if old != nil && old.name == fresh.log || old == nil && fresh.log == "" {
+		old.serves(fresh)
+		return change{func() {}, func() {}}, nil
+	}
+	next, err := openLog(fresh.log, a.stdout, a.errorLog)
+	if err != nil {
+		return change{}, err
+	}
+	next.serves(fresh)
+	return change{
+		undo: func() { next.retire() },
+		apply: func() {
+			a.mu.Lock()
+			a.now = next
+			a.mu.Unlock()
+			if err := old.retire(); err != nil {
+				errorLog.Error("knot: what was left of the access log that was switched off could not be written", "log", old.name, "error", err)
+			}
+		},
+	}, nil
+}
+
+// reopen opens the log anew if it is a file that can be, see logFile.reopen.
+func (a *accessLog) reopen() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.now == nil || !a.now.reopens {
+		return nil
+	}
+	return a.now.reopen()
+}
+
+func (a *accessLog) reopens() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.now != nil && a.now.reopens
+}
+
+// dropped is how many lines were lost of the log of the moment.
+func (a *accessLog) dropped() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.now == nil {
+		return 0
+	}
+	return a.now.Dropped()
+}
+
+// close writes what is left.
+func (a *accessLog) close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.now == nil {
+		return nil
+	}
+	return a.now.close()
+}
+
 // onHangup decides what SIGHUP does until stop is called. If log is a file that can be, it is opened anew, and
 // reload is called unless it is nil. If there is neither, there is nothing to do, unless the terminal
 // is gone that knot was started from: then end is called.
-func (c *caught) onHangup(log *logFile, reload func(), errorLog *slog.Logger, end func()) (stop func()) {
-	reopens := log != nil && log.reopens
-	if !reopens && reload == nil && c.nohup {
+func (c *caught) onHangup(log *accessLog, reload func(), errorLog *slog.Logger, end func()) (stop func()) {
+	if !log.reopens() && reload == nil && c.nohup {
 		signal.Ignore(syscall.SIGHUP)
 		return func() {}
 	}
@@ -74,7 +179,7 @@ func (c *caught) onHangup(log *logFile, reload func(), errorLog *slog.Logger, en
 	go func() {
 		defer close(ended)
 		for range c.hangups {
-			if !reopens && reload == nil {
+			if !log.reopens() && reload == nil {
 				if terminalGone(int(os.Stdin.Fd())) {
 					end()
 				} else {
@@ -82,10 +187,8 @@ func (c *caught) onHangup(log *logFile, reload func(), errorLog *slog.Logger, en
 				}
 				continue
 			}
-			if reopens {
-				if err := log.reopen(); err != nil {
-					errorLog.Error("knot: the access log can't be opened anew; the old file stays in use", "error", err)
-				}
+			if err := log.reopen(); err != nil {
+				errorLog.Error("knot: the access log can't be opened anew; the old file stays in use", "error", err)
 			}
 			if reload != nil {
 				reload()

@@ -136,7 +136,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	defer served.close()
 	server := set.server
 	server.ErrorLog, server.Outgoing = errorLog, outgoing(set.sites)
-	secure, err := set.tls.open(errorLog)
+	secure, err := openTLS(&set.tls, errorLog)
 	if err != nil {
 		return err
 	}
@@ -144,21 +144,20 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := func() { end(nil) }
 	defer cancel()
-	log, err := openLog(set.log, out, errorLog)
-	if err != nil {
+	log := &accessLog{stdout: out, errorLog: errorLog}
+	if err := log.open(set); err != nil {
 		return err
 	}
-	if log != nil {
-		server.AccessLog = knot.NewAccessLog(log.Writer, set.format)
-		// Deferred before what uses the log, so that it is the last to end. Its errors are
-		// those of the program.
-		defer func() { err = errors.Join(err, log.close()) }()
-	}
-	defer caught.onHangup(log, served.reloading(set, args, errorLog, secure.reload), errorLog, cancel)()
-	defer served.stopListening()
+	// Deferred before what uses the log, so that it is the last to end. Its errors are those of the program.
+	defer func() { err = errors.Join(err, log.close()) }()
 	state := newHealth(server.Stats)
-	admin, err := set.openAdmin(&from, &served, state, errorLog)
-	if err != nil {
+	admin := &adminNow{listen: func(addr string, socket *os.File) (*adminServer, error) {
+		return listenAdmin(addr, socket, errorLog, served.stats, state.register, metricsPage(server, &served, state, log.dropped), served.purgePage)
+	}}
+	served.parts = &parts{server, secure, log, admin}
+	defer caught.onHangup(log, served.reloading(set, args, errorLog, secure), errorLog, cancel)()
+	defer served.stopListening()
+	if err := admin.open(set.admin, from.admin); err != nil {
 		return err
 	}
 	defer admin.stop()
@@ -175,16 +174,16 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		return err
 	}
 	served.catchUp(set, args, errorLog)
-	set.serveOn(&served, &secure, errorLog)
+	set.serveOn(&served, secure, errorLog)
 	systemd := notifier{os.Getenv("NOTIFY_SOCKET")}
 	var once sync.Once
 	listening := make(chan struct{})
 	server.Listening = func(net.Addr) {
 		once.Do(func() {
 			defer close(listening)
-			set.announce(out, admin, served.on.Load().urls())
+			set.announce(out, admin.get(), served.on.Load().urls())
 			state.listening.Store(true)
-			admin.start()
+			admin.get().start()
 			from.serving()
 			systemd.notify("READY=1\nSTATUS=serving")
 		})
@@ -206,16 +205,6 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		}
 	}
 	return err
-}
-
-// openAdmin serves the admin address, if there is to be one.
-func (set *settings) openAdmin(from *inheritance, served *running, state *health, log *slog.Logger) (*adminServer, error) {
-	if set.admin == "" {
-		from.admin.Close() // else clients would wait there for ever
-		return nil, nil
-	}
-	set.server.Timed = true
-	return listenAdmin(set.admin, from.admin, log, served.stats, state.register, metricsPage(set.server, served, state), served.purgePage)
 }
 
 // options are those of the runtime.

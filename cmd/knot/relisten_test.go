@@ -129,7 +129,7 @@ func TestAddressOfTheStartChanges(t *testing.T) {
 	resp, _ := testenv.Get(t, client, "http://"+first+"/notes.txt") // on a connection that was there
 	testenv.Equal(t, fmt.Sprint(resp.StatusCode, resp.Close), "421 true", "at the address that is gone")
 	testenv.True(t, refused("tcp", first), "somebody listens at an address that is gone")
-	p.reads(file, "tls-cert = 'none'\ntls-key = 'none'\n"+fmt.Sprintf(text, second), "can't speak TLS")
+	p.reads(file, "tls-cert = 'none'\ntls-key = 'none'\n"+fmt.Sprintf(text, second), "none: no such file")
 	status(second, 200)
 	go io.Copy(io.Discard, p.out)
 	client.CloseIdleConnections()

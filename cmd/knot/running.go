@@ -3,7 +3,6 @@ package main
 import (
 	"io"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,8 +18,9 @@ import (
 
 // A running is what is served at the moment. Safe from anywhere.
 type running struct {
-	now atomic.Pointer[built]     // changed with mu held
-	on  atomic.Pointer[listening] // nil: not known yet
+	parts *parts                    // set at the start
+	now   atomic.Pointer[built]     // changed with mu held
+	on    atomic.Pointer[listening] // nil: not known yet
 
 	mu     sync.Mutex
 	sites  map[string]*site.Switch // by the addresses of the points, see at; guarded by mu
@@ -115,10 +115,32 @@ func (r *running) tooOften() (n uint64) {
 	return n
 }
 
-// reload reads the configuration file again and serves the sites that it has now. If something is
-// wrong with it, what is served stays as it is. Of flags, which can't change while knot runs, it
-// says which ones would. set is what knot was started with, from args. Before anything is served, when root's
-// rights may not be given up yet, it only notes for catchUp that it was called.
+// change serves what fresh says, but for its addresses: they are prepared, unless nothing is listened on yet. After an error everything
+// is as before.
+func (r *running) change(fresh *settings, log *slog.Logger) (addrs *relisten, err error) {
+	parts, err := r.parts.prepare(fresh, log)
+	if err != nil {
+		return nil, err
+	}
+	if on := r.on.Load(); on != nil {
+		addrs, err = on.prepare(fresh)
+	}
+	if err == nil {
+		if err = r.load(fresh, log); err != nil && addrs != nil {
+			addrs.change.Undo()
+		}
+	}
+	if err != nil {
+		parts.undo()
+		return nil, err
+	}
+	parts.apply()
+	return addrs, nil
+}
+
+// reload reads the configuration file again and serves what it says now. If something is wrong with it, everything stays as it
+// was. Of keys that can't change while knot runs it says which ones would. set is what knot was started with, from args. Before
+// anything is served, when root's rights may not be given up yet, it only notes for catchUp that it was called.
 func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 	r.reloads.Lock()
 	defer r.reloads.Unlock()
@@ -131,13 +153,8 @@ func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 	}
 	fresh, err := parseReading(args, io.Discard, regular.Read) // a FIFO would hold up every later reload
 	var addrs *relisten
-	if on := r.on.Load(); err == nil && on != nil {
-		addrs, err = on.prepare(fresh)
-	}
 	if err == nil {
-		if err = r.load(fresh, log); err != nil && addrs != nil {
-			addrs.change.Undo()
-		}
+		addrs, err = r.change(fresh, log)
 	}
 	if err != nil {
 		log.Error("knot: the configuration can't be used; what was served before still is", "error", logwriter.OneLine(err.Error()))
@@ -165,38 +182,39 @@ func (r *running) catchUp(set *settings, args []string, log *slog.Logger) {
 	}
 }
 
-// reloading is what SIGHUP does: reload, and then what TLS does, which is nil without.
-func (r *running) reloading(set *settings, args []string, log *slog.Logger, secure func()) func() {
-	if set.config == "" {
-		return secure
-	}
-	return func() {
-		r.reload(set, args, log)
-		if secure != nil {
-			secure()
+// reloading is what SIGHUP does: reload, and then what TLS does. nil: nothing.
+func (r *running) reloading(set *settings, args []string, log *slog.Logger, secure *tlsNow) func() {
+	switch {
+	case set.config != "":
+		return func() {
+			r.reload(set, args, log)
+			secure.reload()
 		}
+	case secure.now.Load().reload != nil:
+		return secure.reload
 	}
+	return nil
 }
 
-// readAgain are flags that take effect at each reading of the configuration: those about files, which sites take up when they
-// are opened, and those about addresses.
-var readAgain = []string{"cache", "cache-file-max", "open-files", "revalidate", "addr", "redirect-http"}
+// atStartOnly are flags that only the start of knot goes by: those of the runtime and the process.
+var atStartOnly = []string{"user", "loops", "poller", "dump", "quiet"}
 
-// changedValues are the names whose values differ, without names that the sites go by.
+// changedValues are the names among atStartOnly whose values differ.
 func changedValues(before, after []config.Value) (names []string) {
-	values := make(map[string]string)
-	for _, v := range before {
-		values[v.Name] = v.Text
-	}
-	for _, v := range after {
-		if old, was := values[v.Name]; !was || old != v.Text {
-			names = append(names, v.Name)
+	for _, name := range atStartOnly {
+		if valueOf(before, name) != valueOf(after, name) {
+			names = append(names, name)
 		}
-		delete(values, v.Name)
 	}
-	names = append(names, slices.Collect(maps.Keys(values))...)
-	slices.Sort(names)
-	return slices.DeleteFunc(names, func(name string) bool {
-		return slices.Contains(ofOneSite, name) || slices.Contains(readAgain, name)
-	})
+	return names
+}
+
+// valueOf is the text of the value with that name, "" if there is none.
+func valueOf(all []config.Value, name string) string {
+	for _, v := range all {
+		if v.Name == name {
+			return v.Text
+		}
+	}
+	return ""
 }

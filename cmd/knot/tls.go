@@ -113,6 +113,7 @@ func (t *tlsSettings) version() uint16 {
 
 // A secured is what a server has of TLS. The zero value is that of a server without.
 type secured struct {
+	from   tlsSettings
 	config *tls.Config
 	reload func()              // reads the files again; nil: there is none
 	stop   func()              // ends what open has begun; nil: nothing
@@ -127,6 +128,7 @@ func (s *secured) close() {
 
 // open loads the certificates. Files are read again when they change, until close is called.
 func (t *tlsSettings) open(errorLog *slog.Logger) (s secured, err error) {
+	s.from = *t
 	var keyring *certs.Keyring
 	if len(t.certs) > 0 {
 		files := certs.Files{ClientCA: t.clientCA, ClientOptional: t.clientOptional, MinVersion: t.version()}

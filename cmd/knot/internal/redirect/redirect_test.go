@@ -179,7 +179,9 @@ func TestToHTTPS(t *testing.T) {
 	} {
 		r := &ToHTTPS{From: c.from, To: func() int { return c.to }, Known: func(host []byte) bool {
 			return strings.HasPrefix(string(host), "x.test") || host[0] == '['
-		}, Prove: func(x *knot.Ctx) error { return x.SendString(202, "text/plain", "proof") }}
+		}, Prove: func() knot.Handler {
+			return func(x *knot.Ctx) error { return x.SendString(202, "text/plain", "proof") }
+		}}
 		testenv.Equal(t, answers(t, r.Handle, c.raw), c.want, "%q", c.raw)
 	}
 }

@@ -25,8 +25,8 @@ type ToHTTPS struct {
 	// Known reports whether there is a site for the host. Requests for others get 421: a redirect to any host that a
 	// client names could end up in a cache.
 	Known func(host []byte) bool
-	// Prove answers an authority of certificates; nil: none asks.
-	Prove knot.Handler
+	// Prove, if not nil, returns what answers an authority of certificates, nil if none asks at the moment.
+	Prove func() knot.Handler
 }
 
 // Handle is the handler. The status is 308, with which clients repeat a POST as it was, where 301 makes it a GET.
@@ -34,7 +34,9 @@ type ToHTTPS struct {
 func (r *ToHTTPS) Handle(x *knot.Ctx) error {
 	host, target := x.HostBytes(), x.Target()
 	if r.Prove != nil && bytes.HasPrefix(x.PathBytes(), challenges) {
-		return r.Prove(x)
+		if prove := r.Prove(); prove != nil {
+			return prove(x)
+		}
 	}
 	if len(host) == 0 {
 		return knot.Status(400)

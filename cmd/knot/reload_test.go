@@ -1,0 +1,107 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// TestEverythingIsReloaded: the keys of the top level take effect on SIGHUP, all or none of them, while clients stay connected.
+func TestEverythingIsReloaded(t *testing.T) {
+	dir := t.TempDir()
+	crt, key := pair(t, dir, "a.example", 1)
+	other, otherKey := pair(t, dir, "b.example", 2)
+	logA, logB := filepath.Join(dir, "a.log"), filepath.Join(dir, "b.log")
+	admin, adminB := freePort(t), freePort(t)
+	sites := fmt.Sprintf("[[site]]\nroot = %q\n", sampleSite)
+	before := fmt.Sprintf("log = %q\nadmin = %q\nserver-name = 'before'\n", logA, admin)
+	file := configFile(t, "%s", before+sites)
+	p := start(t, "-config", file)
+	client := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}, Timeout: time.Minute}
+	client.Transport.(*http.Transport).Protocols.SetHTTP1(true)
+	ask := func(path string, body int) *http.Response {
+		t.Helper()
+		req := testenv.Need(http.NewRequest("POST", p.url+path, strings.NewReader(strings.Repeat("x", body))))(t)
+		req.Header.Set("X-Forwarded-For", "192.0.2.7")
+		resp := testenv.Need(client.Do(req))(t)
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		return resp
+	}
+	holds := func(file, want string) {
+		t.Helper()
+		for patience := time.Now().Add(time.Minute); ; {
+			if data, _ := os.ReadFile(file); strings.Contains(string(data), want) {
+				return
+			}
+			if time.Now().After(patience) {
+				t.Fatalf("%s does not come to hold %q", file, want)
+			}
+		}
+	}
+	resp := ask("/first", 100)
+	testenv.Equal(t, fmt.Sprint(resp.StatusCode, resp.Header.Get("Server")), "405before", "at first")
+
+	// Something of everything changes, and one thing is wrong.
+	after := fmt.Sprintf("log = %q\nlog-format = 'json'\nadmin = %q\nserver-name = 'after'\nmax-body = '50B'\nmax-conns = 77\nmax-head = 4096\ntrust = ['127.0.0.0/8']\nh2c = true\ngrace = '1h'\nleast-rate = '1KB'\nidle-timeout = '1h'\n", logB, adminB)
+	taken := testenv.Listen(t).Addr().String()
+	p.reads(file, strings.Replace(after, adminB, taken, 1)+sites, "can't be used", taken)
+	p.reads(file, after+"tls-cert = 'none'\ntls-key = 'none'\n"+sites, "can't be used", "none: no such file")
+	p.reads(file, after+strings.Replace(sites, sampleSite, "/none", 1), "can't be used", "there is no folder /none")
+	resp = ask("/second", 100)
+	testenv.Equal(t, fmt.Sprint(resp.StatusCode, resp.Header.Get("Server")), "405before", "after reloads that have failed")
+	testenv.True(t, refused("tcp", adminB), "the admin address of a bad configuration is served")
+	status := func(addr string) int {
+		t.Helper()
+		resp, _ := testenv.Get(t, http.DefaultClient, "http://"+addr+"/healthz")
+		return resp.StatusCode
+	}
+	testenv.Equal(t, status(admin), 200, "the admin address that there was")
+
+	p.reads(file, after+"loops = 3\n"+sites, "started anew", "keys=loops")
+	testenv.True(t, !strings.Contains(p.stderr.String(), "keys=loops,"), "only the number of loops needs a start")
+	holds(logA, "/second")
+	resp = ask("/third", 40)
+	testenv.Equal(t, fmt.Sprint(resp.StatusCode, resp.Header.Get("Server")), "405after", "a body that is small enough")
+	testenv.Equal(t, ask("/fourth", 100).StatusCode, 413, "a body that is too large")
+	holds(logB, `"client":"192.0.2.7"`)
+	holds(logB, "/fourth")
+	data := testenv.Need(os.ReadFile(logA))(t)
+	testenv.True(t, !strings.Contains(string(data), "/third"), "the old log goes on")
+	testenv.True(t, refused("tcp", admin), "the old admin address is served")
+	_, page := testenv.Get(t, http.DefaultClient, "http://"+adminB+"/metrics")
+	testenv.Contains(t, page, "knot_connections_limit 77")
+	testenv.Contains(t, page, "knot_request_duration_seconds_count")
+	h2c := &http.Transport{Protocols: new(http.Protocols)}
+	h2c.Protocols.SetUnencryptedHTTP2(true)
+	resp, _ = testenv.Get(t, &http.Client{Transport: h2c}, p.url+"/notes.txt")
+	testenv.Equal(t, resp.ProtoMajor, 2, "version of HTTP with h2c")
+	h2c.CloseIdleConnections()
+
+	// TLS comes, changes and goes; so do the log and the admin address.
+	secure := strings.Replace(p.url, "http:", "https:", 1)
+	p.reads(file, fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", crt, key)+sites, "was read again")
+	testenv.Equal(t, serial(t, secure, "a.example"), 1, "certificate")
+	testenv.True(t, refused("tcp", adminB), "the admin address is served that is not configured any more")
+	p.reads(file, fmt.Sprintf("tls-cert = %q\ntls-key = %q\ntls-min = '1.3'\nhttp2 = false\ntls-client-ca = %q\ntls-client-optional = true\n", other, otherKey, crt)+sites, "was read again")
+	testenv.Equal(t, serial(t, secure, "a.example"), 2, "certificate after a change")
+	for _, config := range []*tls.Config{{MaxVersion: tls.VersionTLS12}, {NextProtos: []string{"h2"}}} {
+		config.InsecureSkipVerify = true
+		_, err := tls.Dial("tcp", strings.TrimPrefix(p.url, "http://"), config)
+		testenv.Fails(t, err, "what the configuration does not allow any more")
+	}
+	p.reads(file, "log = '-'\n"+sites, "was read again")
+	client.CloseIdleConnections()
+	ask("/last", 0)
+	client.CloseIdleConnections()
+	p.end()
+	testenv.Contains(t, p.rest.String(), "/last")
+}
