@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -36,7 +37,7 @@ import (
 // Without a query it answers with a page of links and a table. The query says more:
 //
 //	format=   dump, text, summary, json, dot, svg, folded, pprof or lint
-//	seconds=  what happens in the next N seconds, 1 to 300, see Diff
+//	seconds=  what happens in the next N seconds, 1 to 300, see Diff; for at most 32 clients at a time
 //	focus=    only nodes that this regular expression matches, see Snapshot.Filter
 //	ignore=   without nodes that this regular expression matches
 //	sort=     column to sort the text by, see Columns
@@ -73,6 +74,7 @@ func handlerFor(snapshot func() *bgraph.Snapshot) http.Handler {
 
 const (
 	longestDifference = 300  // seconds
+	mostDifferences   = 32   // under way at a time; each keeps a snapshot meanwhile
 	longestPattern    = 1000 // bytes of a regular expression
 	highestLimit      = 1e5  // rows or nodes
 	indexRows         = 40   // of a table on the page of links
@@ -82,6 +84,8 @@ const (
 type handler struct {
 	snapshot func() *bgraph.Snapshot
 	pause    func(ctx context.Context, d time.Duration) error // returns early with the error of ctx
+
+	differences atomic.Int32 // under way
 }
 
 // pause waits for d. A task parks.
@@ -317,6 +321,10 @@ func (h *handler) take(r *http.Request, q *query) (*bgraph.Snapshot, *refusal) {
 	d := time.Duration(q.seconds) * time.Second
 	if srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && srv.WriteTimeout > 0 && d >= srv.WriteTimeout {
 		return nil, &refusal{http.StatusBadRequest, fmt.Sprintf("seconds=%d is too long for this server: it ends answers after %v", q.seconds, srv.WriteTimeout)}
+	}
+	defer h.differences.Add(-1)
+	if h.differences.Add(1) > mostDifferences {
+		return nil, &refusal{http.StatusServiceUnavailable, fmt.Sprintf("%d requests with seconds are under way, and there may be no more at a time; try again when one has ended", mostDifferences)}
 	}
 	before := h.snapshot()
 	if before == nil {

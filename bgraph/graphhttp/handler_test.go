@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -292,6 +293,36 @@ func TestDifferenceEndsWithTheClient(t *testing.T) {
 	if took := time.Since(began); took > time.Minute || w.wrote {
 		t.Errorf("after %v, written %v; want an end when the client goes, and nothing written", took, w.wrote)
 	}
+}
+
+// Each difference keeps a snapshot while it waits.
+func TestDifferencesAreBounded(t *testing.T) {
+	inside, goOn := make(chan bool), make(chan bool)
+	h := &handler{snapshot: graphcases.Sample, pause: func(context.Context, time.Duration) error {
+		inside <- true
+		<-goOn
+		return nil
+	}}
+	get := func(target string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+		return w
+	}
+	var group sync.WaitGroup
+	for range mostDifferences {
+		group.Go(func() { get("/pprof?seconds=9") })
+	}
+	for range mostDifferences {
+		<-inside
+	}
+	w := get("/pprof?seconds=9")
+	testenv.Equal(t, w.Code, 503)
+	testenv.Contains(t, w.Body.String(), "32 requests with seconds are under way")
+	testenv.Equal(t, get("/pprof").Code, 200, "without a difference")
+	close(goOn)
+	group.Wait()
+	go func() { <-inside }()
+	testenv.Equal(t, get("/pprof?seconds=9").Code, 200, "when the others have ended")
 }
 
 func TestDifferenceLongerThanTheServerAllows(t *testing.T) {

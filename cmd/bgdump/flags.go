@@ -32,6 +32,7 @@ const (
 	modeDump   mode = "dump"
 	modeRecord mode = "record"
 	modeHTTP   mode = "http"
+	modeServe  mode = "serve"
 	modeMD     mode = "md"
 	modeTasks  mode = "tasks"
 	modeRegion mode = "regions"
@@ -60,6 +61,7 @@ type settings struct {
 	out      string // file to write to; empty: the standard output
 	record   string
 	http     string
+	serve    string
 	version  bool
 	raw      bool // of traces: short system calls are waits, too
 	cpu      bool // a CPU profile beside a trace
@@ -86,7 +88,7 @@ var fits = func() map[string][]mode {
 		"sort":      {modeText},
 		"limit":     append([]mode{modeText, modeMD, modeTasks, modeRegion, modeStages, modeRequests}, drawn...),
 		"merge":     append([]mode{}, written...),
-		"targets":   append([]mode{modeRecord, modeHTTP}, written...),
+		"targets":   append([]mode{modeRecord, modeHTTP, modeServe}, written...),
 		"prune":     append([]mode{modeText}, drawn...),
 		"stacks":    {modeText},
 		"focus":     append([]mode{modeHTTP}, filtered...),
@@ -128,6 +130,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	}
 	flags.StringVar(&set.record, string(modeRecord), "", "write a dump into this `folder` every -interval, until Ctrl-C; goes on when the program is away for a while")
 	flags.StringVar(&set.http, string(modeHTTP), "", "serve a page with the live graph on this `address`, HOST:PORT; no host means for this machine only, port 0 a free port")
+	flags.StringVar(&set.serve, string(modeServe), "", "serve metrics for Prometheus and profiles for Pyroscope, Parca and Grafana Alloy on this `address`, HOST:PORT; no host means for this machine only, port 0 a free port")
 	flags.IntVar(&set.slowest, string(modeSlowest), 0, "show this `number` of the slowest requests of net/http and tasks of runtime/trace, 1 to 100: where each waited, for how long, and what ended that; of a trace")
 	flags.StringVar(&set.sort, "sort", "", "sort by this `column`, like now, wait, ready or cpu; a minus in front reverses the order; for a name that is unknown, all are listed")
 	flags.IntVar(&set.limit, "limit", 0, "show at most this `number` of rows of each table, or draw that many nodes; 0 means all rows, or as many nodes as one can look at")
@@ -223,7 +226,7 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 		return nil, err
 	}
 	flags.Visit(func(f *flag.Flag) { set.cpuGiven = set.cpuGiven || f.Name == "cpu" })
-	if set.mode == modeHTTP || set.mode == modeRecord {
+	if set.mode == modeHTTP || set.mode == modeRecord || set.mode == modeServe {
 		set.cpu = set.cpu && set.cpuGiven
 	}
 	if set.test != nil {
@@ -246,7 +249,7 @@ func (set *settings) setMode(flags *flag.FlagSet, wanted map[mode]*bool) error {
 	var chosen []mode
 	flags.Visit(func(f *flag.Flag) {
 		m := mode(f.Name)
-		if on, isMode := wanted[m]; isMode && *on || m == modeRecord || m == modeHTTP || m == modeSlowest {
+		if on, isMode := wanted[m]; isMode && *on || m == modeRecord || m == modeHTTP || m == modeServe || m == modeSlowest {
 			chosen = append(chosen, m)
 		}
 	})

@@ -31,10 +31,11 @@ type member struct {
 	taken   time.Time        // when the graph was taken, by that clock
 	repeats bool             // it is the graph that came before: traces are taken only now and then
 	err     error
-	failing bool                                  // it has been told that it fails
-	skewed  bool                                  // it has been told that its clock differs
-	folder  string                                // of its recordings
-	reopen  func(context.Context) (source, error) // makes the source anew, for another goroutine
+	failing bool                                             // it has been told that it fails
+	skewed  bool                                             // it has been told that its clock differs
+	folder  string                                           // of its recordings
+	reopen  func(context.Context, *settings) (source, error) // makes the source anew, for another goroutine
+	asked   sync.Mutex                                       // held while a scrape of an agent asks it
 }
 
 // members are the sources of the command line and the targets that -targets names.

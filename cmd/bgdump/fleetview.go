@@ -96,7 +96,7 @@ func (f *liveFleet) Open(name string) (web.Source, iter.Seq[*bgraph.Snapshot], e
 	defer f.mu.Unlock()
 	for _, m := range f.roster.all {
 		if graphlimits.Name.Clean(m.name) == name {
-			src, err := m.reopen(f.life)
+			src, err := m.reopen(f.life, f.set)
 			return filtered(src, f.set), nil, err
 		}
 	}

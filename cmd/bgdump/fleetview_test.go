@@ -23,17 +23,23 @@ import (
 // servedFleet runs bgdump -http until the test is over, and returns a function that gets a page.
 func servedFleet(t *testing.T, sur *surroundings, args ...string) (get func(path string, status int) string) {
 	t.Helper()
+	return getter(t, serveCommand(t, sur, append([]string{"-http", ":0"}, args...)...))
+}
+
+// serveCommand runs bgdump, which serves something, until the test is over, and returns its address.
+func serveCommand(t *testing.T, sur *surroundings, args ...string) (address string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r, w := io.Pipe()
 	sur.stdout = w
 	ended := make(chan result, 1)
 	go func() {
-		ended <- commandIn(t, ctx, sur, append([]string{"-http", ":0"}, args...)...)
+		ended <- commandIn(t, ctx, sur, args...)
 		w.Close()
 	}()
 	line, _ := bufio.NewReader(r).ReadString('\n')
 	go io.Copy(io.Discard, r)
-	address := regexp.MustCompile(`http://127\.0\.0\.1:[1-9][0-9]*`).FindString(line)
+	address = regexp.MustCompile(`http://127\.0\.0\.1:[1-9][0-9]*`).FindString(line)
 	t.Cleanup(func() {
 		cancel()
 		got := <-ended
@@ -41,6 +47,11 @@ func servedFleet(t *testing.T, sur *surroundings, args ...string) (get func(path
 		http.DefaultClient.CloseIdleConnections()
 	})
 	testenv.True(t, address != "", "the first line is %q", line)
+	return address
+}
+
+// getter returns a function that gets a page.
+func getter(t *testing.T, address string) func(path string, status int) string {
 	return func(path string, status int) string {
 		t.Helper()
 		resp := testenv.Need(http.Get(address + path))(t)

@@ -66,6 +66,7 @@ For example:
   bgdump before.bgraph 4711
   bgdump -record recordings -interval 1m 4711
   bgdump -targets fleet.yml            all programs of a fleet, at once
+  bgdump -serve :9120 4711             for Prometheus, Pyroscope and the like
 
 How to read it: a node is a place where tasks wait, like the read of the next
 request; "now" is how many tasks are there, "wait" how long they wait there, and
@@ -121,7 +122,7 @@ var helpGroups = []struct {
 	title string
 	flags string
 }{
-	{"What to do instead of showing tables", "http lint stages md svg dot folded pprof json slowest requests tasks regions dump record"},
+	{"What to do instead of showing tables", "http lint stages md svg dot folded pprof json slowest requests tasks regions dump record serve"},
 	{"What to show", "focus ignore sort limit stacks seconds metric color prune raw"},
 	{"How to do it", "o merge targets probe interval keep keep-age keep-size timeout cpu version"},
 }

@@ -103,6 +103,8 @@ func execute(ctx context.Context, set *settings, sur *surroundings) (int, error)
 		return gate(ctx, set, sur)
 	}
 	switch {
+	case set.mode == modeServe:
+		return exitOK, serveAgent(ctx, set, sur)
 	case set.mode == modeRecord && set.isFleet():
 		return exitOK, recordFleet(ctx, set, sur)
 	case set.mode == modeHTTP && set.isFleet():
@@ -140,12 +142,12 @@ func suits(src source, set *settings) error {
 	switch {
 	case set.cpu && set.cpuGiven && !isURL(src):
 		return fmt.Errorf("-cpu takes a profile beside a trace, and so needs the URL of a program that serves net/http/pprof, or -probe and its process")
-	case live(src) || isFolder && set.mode != modeRecord:
+	case live(src) || isFolder && set.mode != modeRecord && set.mode != modeServe:
 		return nil
 	case set.seconds != 0:
 		return fmt.Errorf("-seconds needs a running program or a folder of recordings; %s does not change", src.Name())
-	case set.mode == modeRecord:
-		return fmt.Errorf("-record needs a running program: the id of its process or its URL")
+	case set.mode == modeRecord, set.mode == modeServe:
+		return fmt.Errorf("-%s needs a running program: the id of its process or its URL", set.mode)
 	}
 	return nil
 }
@@ -160,17 +162,7 @@ func serve(ctx context.Context, set *settings, src source, sur *surroundings) er
 
 // servePage listens at the address that -http names, says so, and lets fn serve what it shows there.
 func servePage(set *settings, sur *surroundings, what string, fn func(net.Listener, web.Options) error) error {
-	addr := set.http
-	if strings.HasPrefix(addr, ":") {
-		addr = "127.0.0.1" + addr // the page shows how the program works: other machines get it only if asked for
-	}
-	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return fmt.Errorf("-http %q; want an address like :8000 or 192.0.2.1:8000", set.http)
-	}
-	ln, err := net.Listen("tcp", addr)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("another program uses %s already; choose another port with -http, or port 0 for a free one", addr)
-	}
+	ln, err := listen("http", set.http)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func newRoster(ctx context.Context, set *settings, sur *surroundings) (*roster, 
 			folder.last = true
 		}
 		r.given = append(r.given, &member{source: src, name: src.Name(),
-			reopen: func(ctx context.Context) (source, error) { return openSource(ctx, arg, sur, set) }})
+			reopen: func(ctx context.Context, set *settings) (source, error) { return openSource(ctx, arg, sur, set) }})
 	}
 	return r, nil
 }
@@ -79,7 +79,7 @@ func (r *roster) refresh(ctx context.Context) (bad []error) {
 		m := known[t.name+" "+at]
 		if m == nil {
 			m = &member{source: t.source(r.finder.sur, r.finder.set), name: t.name,
-				reopen: func(context.Context) (source, error) { return t.source(r.finder.sur, r.finder.set), nil }}
+				reopen: func(_ context.Context, set *settings) (source, error) { return t.source(r.finder.sur, set), nil }}
 		} else if t.absent != "" {
 			m.source = absentSource{t.name, t.absent} // the reason may be another one
 		}

@@ -66,7 +66,7 @@ func newURLSource(u *url.URL, sur *surroundings, set *settings) *urlSource {
 	out.client = &http.Client{Transport: out.transport}
 	out.o.MaxBytes, out.o.Name = mostTrace, u.Host
 	seconds := set.seconds
-	if set.mode == modeHTTP || set.mode == modeRecord {
+	if set.mode == modeHTTP || set.mode == modeRecord || set.mode == modeServe {
 		out.tracing, out.pause = liveTracing, livePause
 	} else if seconds == 0 {
 		seconds, _ = time.ParseDuration(u.Query().Get("seconds") + "s")

@@ -17,6 +17,17 @@ func PerSecond(s *bgraph.Snapshot, count uint64) float64 {
 	return float64(count) / s.Span.Duration().Seconds()
 }
 
+// Waiting is how many tasks or goroutines waited at n on average.
+func Waiting(s *bgraph.Snapshot, n *bgraph.Node) float64 {
+	if s.Span <= 0 {
+		return 0
+	}
+	if n.Departures == 0 {
+		return float64(max(n.Now, 0))
+	}
+	return n.Wait.Estimate(n.Departures) / float64(s.Span)
+}
+
 // EdgeCPU estimates the CPU time of all steps of an edge in nanoseconds. Unlike Edge.TotalCPU it does not saturate.
 func EdgeCPU(e *bgraph.Edge) float64 {
 	return max(e.CPU.Estimate(e.Count), 0)

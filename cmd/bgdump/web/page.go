@@ -214,6 +214,11 @@ func Serve(ctx context.Context, ln net.Listener, src Source, opts Options) error
 	return serve(ctx, ln, p, p.Run)
 }
 
+// ServeHandler answers the clients of ln with h as Serve does with a page.
+func ServeHandler(ctx context.Context, ln net.Listener, h http.Handler) error {
+	return serve(ctx, ln, guard(bindsLoopback(ln), h), func(ctx context.Context) { <-ctx.Done() })
+}
+
 func bindsLoopback(ln net.Listener) bool {
 	addr, ok := ln.Addr().(*net.TCPAddr)
 	return ok && addr.IP.IsLoopback()

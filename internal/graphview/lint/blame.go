@@ -12,15 +12,7 @@ import (
 // Who is to blame for a wait of goroutines: where the program waits, what it calls there, and what it has meanwhile.
 
 // occupancy is how many goroutines are at n on average.
-func (l *linter) occupancy(n *bgraph.Node) float64 {
-	if l.s.Span <= 0 {
-		return 0
-	}
-	if n.Departures == 0 {
-		return float64(max(n.Now, 0))
-	}
-	return n.Wait.Estimate(n.Departures) / float64(l.s.Span)
-}
+func (l *linter) occupancy(n *bgraph.Node) float64 { return words.Waiting(l.s, n) }
 
 // ownPlace is where the program itself waits at n, nil if only the standard library does.
 func ownPlace(n *bgraph.Node) *bgraph.Frame {

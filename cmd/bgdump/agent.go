@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/cmd/bgdump/internal/metrics"
+	"github.com/capriccio-go/capriccio/cmd/bgdump/web"
+)
+
+// mostScrapes is how many requests an agent answers at a time.
+const mostScrapes = 64
+
+// An agent answers the scrapes of Prometheus, and of programs that fetch profiles again and again, with what other programs do.
+type agent struct {
+	set  *settings
+	sur  *surroundings
+	life context.Context // of the command: a profile is finished though its client has gone
+
+	slots chan struct{} // has room for mostScrapes
+	round chan struct{} // has room for one who asks all programs for metrics
+
+	roster *roster   // of the one in round
+	text   []byte    // of the one in round: the latest metrics
+	next   time.Time // of the one in round: not before then the programs are asked again
+
+	mu       sync.Mutex
+	all      []*member               // guarded by mu: the programs
+	known    map[*member]latest      // guarded by mu: what those that were asked have answered
+	captures map[captureKey]*capture // guarded by mu: under way
+	running  sync.WaitGroup          // these
+}
+
+// A latest is what is known of a program.
+type latest struct {
+	period *bgraph.Snapshot // of a trace its own seconds, of the graph of a runtime the time since it was asked before; nil: it gave none
+	whole  *bgraph.Snapshot // the graph of a runtime at the end of the period
+}
+
+// newAgent finds the programs. Their finder must be waited for when ctx has ended.
+func newAgent(ctx context.Context, set *settings, sur *surroundings) (*agent, error) {
+	r, err := newRoster(ctx, set, sur)
+	if err != nil {
+		return nil, err
+	}
+	r.finder.follow()
+	a := &agent{set: set, sur: sur, life: ctx, roster: r, slots: make(chan struct{}, mostScrapes), round: make(chan struct{}, 1),
+		known: map[*member]latest{}, captures: map[captureKey]*capture{}}
+	bad, err := r.begin(ctx)
+	for _, err := range bad {
+		fmt.Fprintln(sur.stderr, "bgdump:", explain(err))
+	}
+	a.all = r.all
+	return a, err
+}
+
+// serveAgent answers scrapes until ctx ends.
+func serveAgent(ctx context.Context, set *settings, sur *surroundings) error {
+	ctx, cancel := context.WithCancel(ctx)
+	a, err := newAgent(ctx, set, sur)
+	if a != nil {
+		defer a.roster.finder.wait()
+		defer a.running.Wait()
+	}
+	defer cancel()
+	if err != nil {
+		return err
+	}
+	ln, err := listen("serve", set.serve)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(sur.stdout, "metrics of %s are on http://%s/metrics, profiles on http://%[2]s%s\nstop with Ctrl-C\n", plural(len(a.all), "source"), ln.Addr(), profileOfAgent)
+	announce(sur, a.all)
+	return web.ServeHandler(ctx, ln, a)
+}
+
+// listen listens at the address that a flag names.
+func listen(flag, given string) (net.Listener, error) {
+	addr := given
+	if strings.HasPrefix(addr, ":") {
+		addr = "127.0.0.1" + addr // what is shown tells how the program works: other machines get it only if asked for
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, fmt.Errorf("-%s %q; want an address like :8000 or 192.0.2.1:8000", flag, given)
+	}
+	ln, err := net.Listen("tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("another program uses %s already; choose another port with -%s, or port 0 for a free one", addr, flag)
+	}
+	return ln, err
+}
+
+func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case a.slots <- struct{}{}:
+		defer func() { <-a.slots }()
+	default:
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, fmt.Sprintf("%d scrapes are under way, and there may be no more at a time", mostScrapes), http.StatusServiceUnavailable)
+		return
+	}
+	switch r.URL.Path {
+	case "/":
+		a.serveIndex(w)
+	case "/metrics":
+		a.serveMetrics(w, r)
+	case profileOfAgent:
+		a.serveProfile(w, r)
+	default:
+		http.Error(w, fmt.Sprintf("there is nothing at %s; there are /metrics and %s", printable(r.URL.Path), profileOfAgent), http.StatusNotFound)
+	}
+}
+
+// serveIndex says what there is to scrape.
+func (a *agent) serveIndex(w http.ResponseWriter) {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "/metrics\n%s?metric=wait&seconds=10\n", profileOfAgent)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, m := range a.all {
+		fmt.Fprintf(&out, "%s?metric=wait&seconds=10&source=%s\n", profileOfAgent, url.QueryEscape(m.label(a.all)))
+	}
+	w.Write(out.Bytes())
+}
+
+// label is the name of a member, with its address if another one has the same name.
+func (m *member) label(all []*member) string {
+	for _, other := range all {
+		if other != m && other.name == m.name {
+			return m.name + " " + m.Name()
+		}
+	}
+	return m.name
+}
+
+func (a *agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := scrapeContext(r)
+	defer cancel()
+	select {
+	case a.round <- struct{}{}:
+		defer func() { <-a.round }()
+	case <-ctx.Done():
+		http.Error(w, "the programs are being asked for another scrape, which takes long", http.StatusServiceUnavailable)
+		return
+	}
+	if a.text == nil || !a.sur.clock.Now().Before(a.next) {
+		a.ask(ctx)
+		if r.Context().Err() != nil {
+			return
+		}
+		a.next = a.sur.clock.Now().Add(sumEvery)
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	w.Write(a.text)
+}
+
+// scrapeContext ends before Prometheus, which says in a header how long it waits, gives the scrape up: one program that does not
+// answer must not take the others' metrics away.
+func scrapeContext(r *http.Request) (context.Context, context.CancelFunc) {
+	seconds, err := strconv.ParseFloat(r.Header.Get("X-Prometheus-Scrape-Timeout-Seconds"), 64)
+	if err != nil || !(seconds > 0) || seconds > math.MaxInt32 {
+		return context.WithCancel(r.Context())
+	}
+	return context.WithTimeoutCause(r.Context(), time.Duration(0.9*seconds*float64(time.Second)), errors.New("no answer in the time of the scrape"))
+}
+
+// ask takes the graphs of all programs and writes the metrics. A program of which a trace is taken for a profile just now has the
+// metrics that it had before.
+func (a *agent) ask(ctx context.Context) {
+	all := a.refresh()
+	var free []*member
+	for _, m := range all {
+		if m.asked.TryLock() {
+			free = append(free, m)
+		}
+	}
+	askAll(ctx, a.set, a.sur, free, func(*member) {}) // those that have not answered in time have an error
+	for _, m := range free {
+		a.note(m, m.snap, m.err)
+		m.snap = nil
+		m.asked.Unlock()
+	}
+	news(free, func(format string, args ...any) { fmt.Fprintf(a.sur.stderr, "bgdump: "+format+"\n", args...) })
+	var targets []metrics.Target
+	a.mu.Lock()
+	for _, m := range all {
+		if known, ok := a.known[m]; ok {
+			targets = append(targets, metrics.Target{Name: m.label(all), Graph: known.period})
+		}
+	}
+	a.mu.Unlock()
+	var out bytes.Buffer
+	metrics.Write(&out, targets)
+	a.text = out.Bytes()
+}
+
+// refresh reads the lists of targets again if that is due, and returns the programs.
+func (a *agent) refresh() []*member {
+	if a.sur.clock.Now().Sub(a.roster.read) >= refreshEvery {
+		for _, err := range a.roster.refresh(a.life) {
+			fmt.Fprintln(a.sur.stderr, "bgdump:", explain(err))
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = a.roster.all
+	maps.DeleteFunc(a.known, func(m *member, _ latest) bool { return !slices.Contains(a.all, m) })
+	return a.all
+}
+
+// note keeps what a program has answered.
+func (a *agent) note(m *member, s *bgraph.Snapshot, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.known[m].whole
+	switch {
+	case err != nil:
+		a.known[m] = latest{whole: before}
+	case s.Kind == bgraph.KindGoroutines:
+		a.known[m] = latest{period: s}
+	default:
+		now := latest{period: s, whole: s}
+		if before != nil && sameRun(before, s) {
+			if d, err := bgraph.Diff(before, s); err == nil {
+				now.period = d
+			}
+		}
+		a.known[m] = now
+	}
+}
+
+// writeTo answers with a file.
+func writeTo(w http.ResponseWriter, kind string, content []byte) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+	io.Copy(w, bytes.NewReader(content))
+}
