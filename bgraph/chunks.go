@@ -3,7 +3,7 @@ package bgraph
 // Chunks are the counts of stack chunks in a process, those of section 3.6 of the Capriccio paper: how often
 // one was linked, and what the most of them took. All zero if none was ever used.
 type Chunks struct {
-	Links   uint64 `json:"links"`
+	Links   uint64 `json:"links"`    // how often a chunk was linked
 	Direct  uint64 `json:"direct"`   // calls at a checkpoint that had room; counted in builds of stackplan with -profile only
 	InPlace uint64 `json:"in_place"` // calls without room that grew the task's own stack
 	InUse   int64  `json:"in_use"`   // bytes of those linked now

@@ -13,8 +13,8 @@ type Crossing struct {
 	From     Key    `json:"from"`      // where the waker's task had waited last; 0: no task, but a poller, a timer, a goroutine, or a task that had ended
 	To       Key    `json:"to"`        // where the woken task waited; KeyStart: it began
 	FromLoop int    `json:"from_loop"` // -1: a goroutine that is not on a loop
-	ToLoop   int    `json:"to_loop"`
-	Count    uint64 `json:"count"`
+	ToLoop   int    `json:"to_loop"`   // number of the loop of the woken task, from 0
+	Count    uint64 `json:"count"`     // wakes
 }
 
 // crossingID is what tells a Crossing from others.

@@ -15,9 +15,9 @@ import (
 // (see Diff). It stands for itself: it can be written, read back on another machine,
 // compared and drawn. Nobody else has a hand on it, so it may be changed.
 type Snapshot struct {
-	Kind      string     `json:"kind,omitempty"` // KindTasks or KindGoroutines
-	Program   Program    `json:"program"`
-	Taken     time.Time  `json:"taken"`
+	Kind      string     `json:"kind,omitempty"`      // KindTasks or KindGoroutines
+	Program   Program    `json:"program"`             // whose graph it is
+	Taken     time.Time  `json:"taken"`               // when the counts were read
 	Span      Nanos      `json:"span_ns"`             // the time that the counts cover
 	Period    bool       `json:"period,omitempty"`    // a difference: there was a time before it that the counts don't cover
 	Sampling  int        `json:"sampling"`            // one wait in this many was timed; counts are exact
@@ -70,16 +70,16 @@ func (n Nanos) String() string {
 
 // A Program says whose graph it is.
 type Program struct {
-	Name    string    `json:"name"` // of the executable, without folder
-	PID     int       `json:"pid"`
-	Host    string    `json:"host"`
+	Name    string    `json:"name"`    // of the executable, without folder
+	PID     int       `json:"pid"`     // process id; 0: not known
+	Host    string    `json:"host"`    // name of the machine; "": not known
 	Go      string    `json:"go"`      // runtime.Version
 	Started time.Time `json:"started"` // when the graph was begun
 }
 
 // A LoopStat describes one event loop.
 type LoopStat struct {
-	Index int    `json:"index"`
+	Index int    `json:"index"`           // number of the loop, from 0
 	Tasks int64  `json:"tasks"`           // started and not finished
 	Steps uint64 `json:"steps"`           // that ended there, as edges count them
 	Rests bool   `json:"rests,omitempty"` // it gets no new tasks, as there are fewer processors than loops
@@ -87,7 +87,7 @@ type LoopStat struct {
 
 // A Resource is something that tasks take and give back, and that was counted while the runtime was there.
 type Resource struct {
-	Name     string `json:"name"`
+	Name     string `json:"name"`     // as the program or the runtime calls it
 	Unit     string `json:"unit"`     // "bytes", "" for things
 	InUse    int64  `json:"in_use"`   // taken and not given back
 	Acquired uint64 `json:"acquired"` // in all
@@ -133,14 +133,14 @@ func (k *Key) UnmarshalText(text []byte) error {
 
 // A Node is a place where tasks wait.
 type Node struct {
-	Key        Key        `json:"key"`
-	Reason     string     `json:"reason"`          // what kind of wait: "read", "mutex", "yield"; "start", "end", "overflow"
-	Label      string     `json:"label,omitempty"` // given by the program, see ressched.YieldAt
-	Stack      []Frame    `json:"stack"`           // innermost first, down to the task's function
-	Now        int64      `json:"now"`             // tasks there
-	Peak       int64      `json:"peak"`            // the most there at a time: the sum of the loops' peaks, so an upper bound
-	Arrivals   uint64     `json:"arrivals"`
-	Departures uint64     `json:"departures"`
+	Key        Key        `json:"key"`              // hash of reason, label and stack
+	Reason     string     `json:"reason"`           // what kind of wait: "read", "mutex", "yield"; "start", "end", "overflow"
+	Label      string     `json:"label,omitempty"`  // given by the program, see ressched.YieldAt
+	Stack      []Frame    `json:"stack"`            // innermost first, down to the task's function
+	Now        int64      `json:"now"`              // tasks there
+	Peak       int64      `json:"peak"`             // the most there at a time: the sum of the loops' peaks, so an upper bound
+	Arrivals   uint64     `json:"arrivals"`         // waits that began in Snapshot.Span
+	Departures uint64     `json:"departures"`       // waits that ended in Snapshot.Span
 	Wait       Times      `json:"wait"`             // from parking to being ready
 	Ready      Times      `json:"ready"`            // from being ready to running
 	Oldest     Nanos      `json:"oldest"`           // how long the one that has been there longest has waited, or been ready after that
@@ -154,26 +154,26 @@ type Node struct {
 // A Frame is one call of a stack.
 type Frame struct {
 	Function string `json:"function"` // with package path
-	File     string `json:"file"`
-	Line     int    `json:"line"`
-	Offset   int    `json:"offset"` // of the line from the function's first
+	File     string `json:"file"`     // with the path that the compiler knew
+	Line     int    `json:"line"`     // number of the line of the call, from 1; 0: not known
+	Offset   int    `json:"offset"`   // of the line from the function's first
 }
 
 // A NodeLoop is one loop's part in a node.
 type NodeLoop struct {
-	Loop       int    `json:"loop"`
-	Now        int64  `json:"now"`
-	Peak       int64  `json:"peak"`
-	Arrivals   uint64 `json:"arrivals"`
-	Departures uint64 `json:"departures"`
+	Loop       int    `json:"loop"`       // number of the loop, from 0
+	Now        int64  `json:"now"`        // tasks there
+	Peak       int64  `json:"peak"`       // the most there at a time
+	Arrivals   uint64 `json:"arrivals"`   // waits that began
+	Departures uint64 `json:"departures"` // waits that ended
 }
 
 // Times are measured durations.
 type Times struct {
-	Count uint64    `json:"count"` // measured; see Snapshot.Sampling
-	Sum   Nanos     `json:"sum"`
-	Max   Nanos     `json:"max"`
-	Hist  Histogram `json:"hist"`
+	Count uint64    `json:"count"`          // measured; see Snapshot.Sampling
+	Sum   Nanos     `json:"sum"`            // of the measured ones
+	Max   Nanos     `json:"max"`            // the longest measured one
+	Hist  Histogram `json:"hist"`           // the measured ones by length
 	Fine  []uint64  `json:"fine,omitempty"` // each bucket of Hist in four parts of equal width; nil: not known
 
 	// First and FirstSum are the part of Count and Sum that was measured before sampling set
@@ -205,15 +205,15 @@ func (t *Times) Mean() Nanos {
 
 // An Edge is a step of tasks: what they do between two waits.
 type Edge struct {
-	From      Key      `json:"from"`
-	To        Key      `json:"to"`
-	Count     uint64   `json:"count"`
-	CPU       Times    `json:"cpu"`               // time on the loop: the step's own, and what the kernel took from it
-	Recent    Moments  `json:"recent"`            // of CPU, in nanoseconds
-	Heap      Change   `json:"heap"`              // bytes allocated, sampled; other loops' allocations blur it
-	Changes   []Change `json:"changes,omitempty"` // of each of Snapshot.Resources, exact; may be shorter than that
-	Overruns  uint64   `json:"overruns"`          // steps that the watchdog found too long
-	Parts     Parts    `json:"parts,omitzero"`
+	From      Key      `json:"from"`                // node where the step began
+	To        Key      `json:"to"`                  // node where the step ended
+	Count     uint64   `json:"count"`               // steps in Snapshot.Span
+	CPU       Times    `json:"cpu"`                 // time on the loop: the step's own, and what the kernel took from it
+	Recent    Moments  `json:"recent"`              // of CPU, in nanoseconds
+	Heap      Change   `json:"heap"`                // bytes allocated, sampled; other loops' allocations blur it
+	Changes   []Change `json:"changes,omitempty"`   // of each of Snapshot.Resources, exact; may be shorter than that
+	Overruns  uint64   `json:"overruns"`            // steps that the watchdog found too long
+	Parts     Parts    `json:"parts,omitzero"`      // what the steps did besides computing; traces only
 	Functions []Waker  `json:"functions,omitempty"` // where a CPU profile found the steps, the most frequent first
 }
 
@@ -237,20 +237,20 @@ func meanOf(t *Times, n uint64) Nanos {
 
 // Moments are exponentially weighted: what came last counts most.
 type Moments struct {
-	Mean     float64 `json:"mean"`
-	Variance float64 `json:"variance"`
+	Mean     float64 `json:"mean"`     // in the unit of what is measured
+	Variance float64 `json:"variance"` // the square of the standard deviation, in the square of that unit
 }
 
 // A Change is what steps took of a resource (more than 0) or gave back (less).
 type Change struct {
-	Steps  uint64  `json:"steps"` // that were measured
-	Sum    int64   `json:"sum"`
-	Recent Moments `json:"recent"`
+	Steps  uint64  `json:"steps"`  // that were measured
+	Sum    int64   `json:"sum"`    // over these steps, in the unit of the resource
+	Recent Moments `json:"recent"` // of a step, in the unit of the resource
 }
 
 // Overflow counts what met the limits of the graph.
 type Overflow struct {
-	MaxNodes int    `json:"max_nodes"`
+	MaxNodes int    `json:"max_nodes"`       // the most nodes that the graph keeps
 	MaxEdges int    `json:"max_edges"`       // per loop
 	Nodes    uint64 `json:"nodes"`           // waits at places that found no room as a node
 	Edges    uint64 `json:"edges"`           // steps that found no room as an edge
@@ -259,46 +259,46 @@ type Overflow struct {
 
 // An Overrun is a step that the watchdog found too long.
 type Overrun struct {
-	From  Key       `json:"from"`
-	To    Key       `json:"to"` // KeyStart if the step has not ended yet
-	Task  string    `json:"task"`
-	Loop  int       `json:"loop"`
-	At    time.Time `json:"at"`
-	Held  Nanos     `json:"held"`
+	From  Key       `json:"from"`  // node where the step began
+	To    Key       `json:"to"`    // KeyStart if the step has not ended yet
+	Task  string    `json:"task"`  // name and number of the task
+	Loop  int       `json:"loop"`  // number of the loop, from 0
+	At    time.Time `json:"at"`    // when the watchdog reported it
+	Held  Nanos     `json:"held"`  // how long the step had taken by then
 	Stack string    `json:"stack"` // as the Go runtime prints it
 }
 
 // A Sched is what a scheduling policy says of itself: the state of the resources that
 // it watches, and how it ranks the nodes.
 type Sched struct {
-	Policy    string          `json:"policy"`
-	Admitted  uint64          `json:"admitted"`
-	Deferred  uint64          `json:"deferred"`
-	Refused   uint64          `json:"refused"`
+	Policy    string          `json:"policy"`             // name of the policy, such as "fifo" or "cohort"
+	Admitted  uint64          `json:"admitted"`           // tasks that were let in
+	Deferred  uint64          `json:"deferred"`           // tasks that had to wait before they were let in
+	Refused   uint64          `json:"refused"`            // tasks that were not let in
 	Refusals  []SchedRefusal  `json:"refusals,omitempty"` // the refused by cause, each once
-	Resources []SchedResource `json:"resources"`
-	Nodes     []SchedNode     `json:"nodes"` // by Key, then Loop
-	Knee      SchedKnee       `json:"knee,omitzero"`
+	Resources []SchedResource `json:"resources"`          // those that the policy watches
+	Nodes     []SchedNode     `json:"nodes"`              // by Key, then Loop
+	Knee      SchedKnee       `json:"knee,omitzero"`      // where more open descriptors slow answers down
 }
 
 // A SchedKnee is the number of open descriptors from which on answers take longer (Capriccio, section 4.2). In the zero
 // value none has been found.
 type SchedKnee struct {
-	Descriptors uint64 `json:"descriptors"`
-	Took        Nanos  `json:"took"`   // an answer, with fewer
-	Most        uint64 `json:"most"`   // the most that were open
-	Slowed      Nanos  `json:"slowed"` // an answer, with these
+	Descriptors uint64 `json:"descriptors"` // open descriptors from which on answers take longer; 0: none found
+	Took        Nanos  `json:"took"`        // an answer, with fewer
+	Most        uint64 `json:"most"`        // the most that were open
+	Slowed      Nanos  `json:"slowed"`      // an answer, with these
 }
 
 // A SchedRefusal is how many tasks were refused for one cause.
 type SchedRefusal struct {
-	Why   string `json:"why"`
-	Count uint64 `json:"count"`
+	Why   string `json:"why"`   // the cause, as the log has it
+	Count uint64 `json:"count"` // tasks refused for it
 }
 
 // A SchedResource is the state of a watched resource.
 type SchedResource struct {
-	Name        string  `json:"name"`
+	Name        string  `json:"name"`        // that of the resource
 	Utilisation float64 `json:"utilisation"` // 0 to 1 of what may be used
 	Trend       float64 `json:"trend"`       // change of the utilisation per second
 	State       string  `json:"state"`       // "low", "rising", "at limit"
@@ -306,11 +306,11 @@ type SchedResource struct {
 
 // A SchedNode is how a loop's scheduler ranks a node.
 type SchedNode struct {
-	Key      Key     `json:"key"`
-	Loop     int     `json:"loop"`
-	Priority float64 `json:"priority"`
-	Tickets  int64   `json:"tickets"`
-	Pass     uint64  `json:"pass"`
+	Key      Key     `json:"key"`               // that of the node
+	Loop     int     `json:"loop"`              // number of the loop, from 0
+	Priority float64 `json:"priority"`          // from -4 to 4; 0: neutral; 1 more doubles the tickets
+	Tickets  int64   `json:"tickets"`           // its share of the time, as a number of tickets (stride scheduling)
+	Pass     uint64  `json:"pass"`              // virtual time of the node; the node with the least pass runs next
 	Ready    int64   `json:"ready"`             // tasks in its queue
 	Held     string  `json:"held,omitempty"`    // why it is being held back
 	Cohorts  uint64  `json:"cohorts,omitempty"` // how often its tasks were run in one go

@@ -8,7 +8,7 @@ import (
 
 // A Source is one of the processes whose graphs were added up: what is its own is lost in the sum.
 type Source struct {
-	Name   string        `json:"name"`
+	Name   string        `json:"name"`              // that the reader gave the process
 	Failed string        `json:"failed,omitempty"`  // why the process has no part in the graph
 	Skew   Nanos         `json:"skew_ns,omitempty"` // by how much its clock is ahead, if that is more than the time of asking
 	Span   Nanos         `json:"span_ns"`           // the time that its counts cover
@@ -20,7 +20,7 @@ type Source struct {
 
 // A SourcePlace is where tasks of a Source wait.
 type SourcePlace struct {
-	Node   Key     `json:"node"`
+	Node   Key     `json:"node"`   // key of the place
 	Share  float64 `json:"share"`  // of the time of all its tasks, 0 to 1
 	Others float64 `json:"others"` // the median of the other processes
 }

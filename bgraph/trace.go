@@ -18,16 +18,16 @@ const (
 // it is where a CPU profile found its steps.
 type Waker struct {
 	Function string `json:"function"` // "" if the scheduler did it: network, timers
-	File     string `json:"file"`
-	Line     int    `json:"line"`
-	Count    uint64 `json:"count"` // waits that it ended, or samples
+	File     string `json:"file"`     // of the function
+	Line     int    `json:"line"`     // of the call that ended the wait, from 1; 0: not known
+	Count    uint64 `json:"count"`    // waits that it ended, or samples
 }
 
 // A Start is a place where goroutines begin, by their first function.
 type Start struct {
-	Function string `json:"function"`
-	File     string `json:"file"`
-	Line     int    `json:"line"`
+	Function string `json:"function"`         // with package path; "": not known
+	File     string `json:"file"`             // of the function
+	Line     int    `json:"line"`             // of its beginning, from 1; 0: not known
 	Created  uint64 `json:"created"`          // in Span
 	Ended    uint64 `json:"ended"`            // in Span
 	Now      int64  `json:"now"`              // at the end of Span
@@ -40,9 +40,9 @@ type Start struct {
 // A Span is a kind of work: a region or a task of package runtime/trace, or the requests of net/http that one function handles. In
 // Snapshot.Slowest it is one such task or request.
 type Span struct {
-	Kind  string `json:"kind"` // "region", "task", "request", or "log": from the begin of the task up to there
-	Name  string `json:"name"` // as the program gave it, or the function that handles the requests
-	Times Times  `json:"times"`
+	Kind  string `json:"kind"`  // "region", "task", "request", or "log": from the begin of the task up to there
+	Name  string `json:"name"`  // as the program gave it, or the function that handles the requests
+	Times Times  `json:"times"` // how long they took
 	// Path is where the time of tasks and requests went, what took most first: in what their goroutines did and, where these
 	// waited for others, in what those did meanwhile. It may be less than Times if not all is known. Of a single one it is in
 	// the order of time, each part followed by what other goroutines did meanwhile.

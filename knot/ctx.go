@@ -33,10 +33,10 @@ type Handler func(*Ctx) error
 // and is then used for the next request: keep no reference to it nor to any
 // []byte it returned. Strings may be kept. It belongs to the handler's task:
 // no other task or goroutine may touch it.
-//
-// Every field is loop-private, but while adapted is set: then that says which locks guard
-// them.
 type Ctx struct {
+	// Every field is loop-private, but while adapted is set: then that says which locks guard
+	// them.
+
 	c   *conn
 	srv *Server
 

@@ -24,20 +24,20 @@ const (
 // FilesConfig says what a Files keeps in memory. A zero field means its default.
 type FilesConfig struct {
 	// CacheBytes is how much memory contents of files may take, with what is noted about
-	// them. Negative: none is kept. They are not on the Go heap, and take memory as they
+	// them. Default: DefaultCacheBytes. Negative: none is kept. They are not on the Go heap, and take memory as they
 	// come in; the address space is reserved at once.
 	CacheBytes int64
 	// CacheFileMax is the size in bytes up to which contents are kept. Larger files are
 	// sent out of the kernel's page cache, without the copy that is dearer for them than two
-	// more system calls.
+	// more system calls. Default: DefaultCacheFileMax. Negative: none are kept.
 	CacheFileMax int64
 	// OpenFiles is how many other files are kept open at most, for up to 20 s without a
 	// request. Default: one in 64 of the descriptors that the process may have
 	// (getrlimit(2)), 16 to 4096. Negative: none.
 	OpenFiles int
 	// Revalidate is for how long what is kept is used before it is compared again with
-	// what is on disk, which costs three system calls, and as many for the root. Negative:
-	// it is compared at every request.
+	// what is on disk, which costs three system calls, and as many for the root.
+	// Default: DefaultRevalidate. Negative: it is compared at every request.
 	Revalidate time.Duration
 
 	// Index are the names of the file that a folder is shown by, the first that is there.

@@ -33,10 +33,10 @@ func Precompressed() []Coding {
 
 // A Listed is a name in a folder, and what it leads to if it is a link.
 type Listed struct {
-	Name     string
-	Dir      bool
-	Size     int64 // in bytes; 0 for a folder
-	Modified time.Time
+	Name     string    // without the folder
+	Dir      bool      // it is a folder, or a link to one
+	Size     int64     // in bytes; 0 for a folder
+	Modified time.Time // when the contents last changed
 }
 
 // ContentType is the type with which Files serves a file of this name, by its ending;

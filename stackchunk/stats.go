@@ -30,16 +30,16 @@ type Stats struct {
 
 // SiteStats are the counts of one Site.
 type SiteStats struct {
-	Name string `json:"name"`
-	Need Bytes  `json:"need"`
+	Name string `json:"name"` // that of the Site
+	Need Bytes  `json:"need"` // stack that a call at the Site is given, in bytes
 
-	Direct  uint64 `json:"direct"`
-	Links   uint64 `json:"links"`
-	InPlace uint64 `json:"inPlace"`
-	Outside uint64 `json:"outside"`
+	Direct  uint64 `json:"direct"`  // calls that had room
+	Links   uint64 `json:"links"`   // calls that a chunk was linked for
+	InPlace uint64 `json:"inPlace"` // calls of tasks without room that ran on their own stack
+	Outside uint64 `json:"outside"` // calls without room on goroutines that are no tasks
 
-	InternalWaste Bytes `json:"internalWaste"`
-	ExternalWaste Bytes `json:"externalWaste"`
+	InternalWaste Bytes `json:"internalWaste"` // room left below the chunks, over all links, in bytes
+	ExternalWaste Bytes `json:"externalWaste"` // room of the chunks beyond what was needed, in bytes
 
 	// Nested counts the links that were made on a chunk, NestedRoom is the sum of the room
 	// that was left there: a larger MinChunk would have spared some of them.

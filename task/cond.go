@@ -13,7 +13,7 @@ import (
 // not be copied after first use. With a sync.Mutex as L, and with the race detector, the
 // first use by a second loop may wait for the first while it holds L.
 type Cond struct {
-	L sync.Locker
+	L sync.Locker // guards what the tasks wait for; must be set
 
 	g       engine.Guard
 	waiters engine.WaiterList // guarded by g; see awaited

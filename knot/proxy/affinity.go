@@ -28,9 +28,9 @@ type Sticky struct {
 // A Canary is a second group of backends, for a part of the requests. A request that none of it can take goes to the first
 // group.
 type Canary struct {
-	Backends []string
-	Weights  []int   // as Config.Weights
-	Share    float64 // of the requests, from 0 to 1; clients that stick, by cookie or key, count as a whole
+	Backends []string // addresses, as Config.Backends
+	Weights  []int    // as Config.Weights
+	Share    float64  // of the requests, from 0 to 1; clients that stick, by cookie or key, count as a whole
 	// Header and Cookie send a request there in any case: "Name: value", or "Name" with whatever value; "name=value", or
 	// "name". "": none does.
 	Header, Cookie string

@@ -81,21 +81,22 @@ type Config struct {
 	// whom they forward for is dropped.
 	Trust knot.Trust
 
-	ConnectTimeout  time.Duration // until a connection stands, TLS and all
-	ResponseTimeout time.Duration // from the end of the request to the head of the response
-	IdleTimeout     time.Duration // between two pieces of a body, either way
+	ConnectTimeout  time.Duration // until a connection stands, TLS and all; 0: DefaultConnectTimeout
+	ResponseTimeout time.Duration // from the end of the request to the head of the response; 0: DefaultResponseTimeout
+	IdleTimeout     time.Duration // between two pieces of a body, either way; 0: DefaultIdleTimeout
 	TotalTimeout    time.Duration // for all of a request; 0: none
-	TunnelTimeout   time.Duration // without a byte in a tunnel, either way
-	QueueTimeout    time.Duration // of a request that waits for one of MaxConns, or for a descriptor
+	TunnelTimeout   time.Duration // without a byte in a tunnel, either way; 0: DefaultTunnelTimeout
+	QueueTimeout    time.Duration // of a request that waits for one of MaxConns, or for a descriptor; 0: DefaultQueueTimeout
 
-	MaxConns int // requests and tunnels of a backend at a time
-	Queue    int // requests that may wait for that; more get 503
-	// KeepConns is how many connections may rest, of each backend and loop. With FastCGI the default is none: each
-	// occupies a process of the program, and requests on others wait.
+	MaxConns int // requests and tunnels of a backend at a time; 0: DefaultMaxConns
+	Queue    int // requests that may wait for that; more get 503; 0: DefaultQueue
+	// KeepConns is how many connections may rest, of each backend and loop. 0: DefaultKeepConns; with FastCGI none, as
+	// each occupies a process of the program, and requests on others wait.
 	KeepConns   int
-	KeepTimeout time.Duration // at rest
+	KeepTimeout time.Duration // at rest; 0: DefaultKeepTimeout
 	// Tries is how many backends a request may be sent to: when one can't be reached, or, with methods that may be
 	// repeated (RFC 9110, 9.2.2), when its connection breaks before anything has come back.
+	// 0: DefaultTries.
 	Tries int
 
 	// RetryShare bounds the further tries: to this part of the requests, from 0 to 1, and ten a second. They are made at once,
@@ -103,7 +104,7 @@ type Config struct {
 	RetryShare float64
 
 	// MaxFails failures in a row (it can't be reached, breaks off or is late) take a backend out for FailTime, as
-	// long as others are left.
+	// long as others are left. 0: DefaultMaxFails and DefaultFailTime.
 	MaxFails int
 	FailTime time.Duration
 	// SlowStart is how long the weight of a backend that was out takes to grow from a tenth to all of it. 0: no time.
@@ -155,7 +156,7 @@ type FastCGI struct {
 // A FieldError says what is wrong with a field of a Config.
 type FieldError struct {
 	Field string // its name, below Config: "Weights", "Canary.Share"
-	Err   error
+	Err   error  // what is wrong with the value
 }
 
 // Error has the name before what is wrong.

@@ -21,9 +21,9 @@ const (
 // A Mirror is a group of backends that get copies of requests, whose answers are dropped. Copied are requests that may be
 // repeated (GET, HEAD, OPTIONS, PUT, DELETE) and ask for no upgrade. None is while requests wait to be let in.
 type Mirror struct {
-	Backends []string
-	Share    float64 // of the requests that can be copied, above 0, up to 1; 0: all
-	MaxBody  int     // bytes; requests with longer bodies, or of unknown length, are not copied; 0: 64 KB; below 0: none with a body is
+	Backends []string // addresses, as Config.Backends
+	Share    float64  // of the requests that can be copied, above 0, up to 1; 0: all
+	MaxBody  int      // bytes; requests with longer bodies, or of unknown length, are not copied; 0: 64 KB; below 0: none with a body is
 	// MaxInFlight is how many copies may be under way; no more are made then. 0: 64.
 	MaxInFlight int
 }

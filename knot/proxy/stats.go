@@ -32,7 +32,7 @@ type counts struct {
 
 // BackendStats say what a backend has done since the Proxy was made.
 type BackendStats struct {
-	Name string
+	Name string // address of the backend, as in Config.Backends
 	// Responses by class of their status; [1] counts tunnels.
 	Responses [6]uint64
 	// Failures by Cause.String; failures that another try has mended count too. CauseNoBackend is with the first backend.
