@@ -24,8 +24,12 @@ var commands = map[string]func(args []string, stdin io.Reader, stdout, stderr io
 
 // checkCommand reports what is wrong with a configuration file, without serving.
 func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	dump := len(args) == 2 && (args[0] == "-dump" || args[0] == "--dump")
+	if dump {
+		args = args[1:]
+	}
 	if len(args) != 1 {
-		fmt.Fprintln(stderr, "knot: want the name of a configuration file: knot check FILE")
+		fmt.Fprintln(stderr, "knot: want the name of a configuration file: knot check FILE, or knot check -dump FILE")
 		return exitUsage
 	}
 	set, err := parse([]string{"-config", args[0]}, stdout)
@@ -37,6 +41,13 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	out := &flaghelp.Output{Writer: stdout}
+	if dump {
+		if err := set.writeDump(out); err != nil {
+			fmt.Fprintln(stderr, "knot:", err)
+			return exitFailed
+		}
+		return out.Code(exitFailed, stderr, "knot")
+	}
 	fmt.Fprintf(out, "%s is all right; sites: %d%s\n", args[0], len(set.sites), set.toBePassed())
 	return out.Code(exitFailed, stderr, "knot")
 }

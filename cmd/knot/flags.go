@@ -20,24 +20,26 @@ import (
 
 // settings is what the command line says.
 type settings struct {
-	root   string
-	log    string
-	format knot.LogFormat
-	loops  int
-	poller string
-	admin  string
-	dump   string
-	quiet  bool
-	server *knot.Server
-	files  knot.FilesConfig
-	tls    tlsSettings
-	user   string         // to run as; "": as it was started
-	trust  list           // proxies in front of knot
-	config string         // file; "": there is none
-	read   bool           // ... is TOML, with values of the right types
-	values []config.Value // what it says for flags
-	lines  config.Lines
-	sites  []config.Site // at least one
+	root     string
+	log      string
+	format   knot.LogFormat
+	loops    int
+	poller   string
+	admin    string
+	dump     string
+	quiet    bool
+	server   *knot.Server
+	files    knot.FilesConfig
+	tls      tlsSettings
+	user     string         // to run as; "": as it was started
+	trust    list           // proxies in front of knot
+	config   string         // file; "": there is none
+	read     bool           // ... is TOML, with values of the right types
+	values   []config.Value // what it says for flags
+	lines    config.Lines
+	sites    []config.Site  // at least one
+	hasSites bool           // sites are tables of the configuration
+	given    map[string]any // see effective
 
 	redirectHTTP list               // addresses that send clients to HTTPS
 	listens      []addresses.Listen // tables of the configuration; none: -addr is the address
@@ -51,6 +53,8 @@ Usage:
   knot FOLDER [flags]
   knot -config FILE [flags]
   knot check FILE    tells what is wrong with a configuration file
+  knot check -dump FILE
+                     writes what it comes to, with defaults, without secrets
   knot hash NAME     makes a line of a file of users, from a password on the standard input
   knot help          the most important; knot help all is this text
   knot version
@@ -203,6 +207,7 @@ func parseReading(args []string, stdout io.Writer, read func(name string) ([]byt
 	if wrong != nil && !set.read {
 		return nil, wrong
 	}
+	set.given, set.hasSites = set.effective(flags), len(set.sites) > 0
 	if len(set.sites) == 0 {
 		one.Root = set.root
 		set.sites = []config.Site{*one}
