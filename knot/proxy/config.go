@@ -117,8 +117,8 @@ type Config struct {
 	// Dial makes connections; nil: netpoll.DialTimeout, with HTTP2 net.DialTimeout. It is called with what is
 	// left of ConnectTimeout and TotalTimeout; 0: no limit.
 	Dial func(network, address string, timeout time.Duration) (net.Conn, error)
-	// Now is the clock of FailTime; nil: time.Now.
-	Now func() time.Time
+	// now is the clock of FailTime; nil: time.Now. Tests set it.
+	now func() time.Time
 }
 
 // Forwarded says which lines tell a backend of the client.
@@ -186,7 +186,7 @@ func newProxy(c Config, copies bool) (*Proxy, error) {
 	if !copies { // it has been told already
 		errs = c.faults()
 	}
-	p := &Proxy{Config: c, wire: http1{}, began: c.Now(), copies: copies}
+	p := &Proxy{Config: c, wire: http1{}, began: c.now(), copies: copies}
 	if c.FastCGI != nil {
 		f, err := newFastCGI(*c.FastCGI)
 		if err != nil {
@@ -235,8 +235,8 @@ func (c *Config) setDefaults(copies bool) {
 	if c.Log == nil {
 		c.Log = logwriter.Default()
 	}
-	if c.Now == nil {
-		c.Now = time.Now
+	if c.now == nil {
+		c.now = time.Now
 	}
 	if c.Dial == nil {
 		c.Dial = netpoll.DialTimeout

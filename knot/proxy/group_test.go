@@ -264,7 +264,7 @@ func TestSlowStart(t *testing.T) {
 	var now atomic.Int64
 	c := to(behinds(t, 2)...)
 	c.SlowStart, c.FailTime, c.MaxFails = 100*time.Second, 10*time.Second, 1
-	c.Now = func() time.Time { return time.Unix(now.Load(), 0) }
+	c.now = func() time.Time { return time.Unix(now.Load(), 0) }
 	f := serve(t, c, 1)
 	part := func() (n int) {
 		for range 50 {
@@ -303,7 +303,7 @@ func TestRetriesHaveABudget(t *testing.T) {
 	good := says(t, okResponse)
 	for share, want := range map[float64]int{0: 20, -1: 50} {
 		at := time.Unix(0, 0)
-		f := serve(t, Config{Backends: []string{refusing(t), good}, RetryShare: share, MaxFails: -1, Weights: []int{1000, 1}, Now: func() time.Time { return at }}, 1)
+		f := serve(t, Config{Backends: []string{refusing(t), good}, RetryShare: share, MaxFails: -1, Weights: []int{1000, 1}, now: func() time.Time { return at }}, 1)
 		f.p.budget.mu.Lock()
 		f.p.budget.saved = 15
 		f.p.budget.mu.Unlock()

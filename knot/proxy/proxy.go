@@ -29,14 +29,14 @@ type Proxy struct {
 	newcomers                  atomic.Uint32       // requests that a canary may have by its share
 	byToken                    map[string]*backend // by the values of the cookie of Sticky
 
-	began  time.Time // by Now
+	began  time.Time // by Config.now
 	ctx    context.Context
 	cancel context.CancelFunc
 	checks sync.WaitGroup
 }
 
-// clock is Now as nanoseconds since the beginning: the system's clock may be set.
-func (p *Proxy) clock() int64 { return int64(p.Now().Sub(p.began)) }
+// clock is Config.now as nanoseconds since the beginning: the system's clock may be set.
+func (p *Proxy) clock() int64 { return int64(p.now().Sub(p.began)) }
 
 // loaded is what elapsed counts from.
 var loaded = time.Now()

@@ -269,7 +269,7 @@ func TestHealth(t *testing.T) {
 	now.Store(1)
 	c := Config{
 		Backends: []string{behind(t, handler(0)), behind(t, handler(1))}, FailTime: time.Minute, MaxFails: 2,
-		Now: func() time.Time { return time.Unix(now.Load(), 0) },
+		now: func() time.Time { return time.Unix(now.Load(), 0) },
 	}
 	f := serve(t, c, 1)
 	ask := func(n int) (first int32) {
