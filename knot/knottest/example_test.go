@@ -23,7 +23,7 @@ func double(x *knot.Ctx) error {
 
 // A test calls the handler with a request, and looks at the response.
 func ExampleDo() {
-	testDouble := func(t *testing.T) { // func TestDouble(t *testing.T) in a program
+	testDouble := func(t *testing.T) { // in a program a function of its own, whose name begins with Test
 		response := knottest.Do(t, double, httptest.NewRequest("POST", "/", nil))
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("status %d", response.StatusCode)
