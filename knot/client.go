@@ -17,6 +17,9 @@ func ParseTrust(peers ...string) (t Trust, err error) {
 	return t, err
 }
 
+// Names reports whether t names the peer with this address, which is not valid for one on a Unix socket.
+func (t Trust) Names(addr netip.Addr) bool { return t.peers.HasAddr(addr.WithZone("").Unmap()) }
+
 // ClientAddr is the address of the client that the request is from: that of the connection's peer; or, if Server.Trust
 // or TrustPeers names the peer, the last address in X-Forwarded-For that they do not name. A request without such
 // lines has Forwarded (RFC 7239) in their place: a trusted proxy that writes only Forwarded must drop X-Forwarded-For. An entry that is no address ends the search: then the client is the

@@ -56,6 +56,7 @@ type Ctx struct {
 	pathText string            // path as a string, kept for the next equal path
 	user     string            // name of the client, for the access log
 	client   clientaddr.Client // where the request is from
+	passed   []Header          // lines for backends, see inner.PassHeader
 	// rewritten is what Rewrite was given last; nil: nothing
 	rewritten *rewritten
 	began     time.Duration // since clock.base: when the request was complete, if log or statistics need it; else 0
@@ -259,7 +260,7 @@ func (x *Ctx) recycle() {
 	x.body = body{}
 	x.resp.forget()
 	x.path, x.closing, x.torn, x.gone, x.finished, x.duplex = nil, false, false, false, false, false
-	x.pace, x.user, x.began, x.client, x.rewritten = pace.Pace{}, "", 0, clientaddr.Client{}, nil
+	x.pace, x.user, x.began, x.client, x.rewritten, x.passed = pace.Pace{}, "", 0, clientaddr.Client{}, nil, nil
 	x.slowOut.Reset()
 	x.slowIn.Reset()
 	x.out = x.out[:0]

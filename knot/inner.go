@@ -3,6 +3,8 @@ package knot
 import (
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/capriccio-go/capriccio/internal/ownctx"
@@ -70,6 +72,39 @@ func (i *inner) CopyHeader(name, value []byte) {
 	}
 	x.resp.fields = h1.AppendField(x.resp.fields, h1.Text(name), h1.Text(value))
 }
+
+// PassHeader has a proxy that the request goes to send a line with this value in place of all lines with the name, in any case,
+// that the client has sent; "": none. Those are gone from the header of the request at once, so that nobody takes them for the
+// server's word, and a proxy passes none on from the trailer. The client's Connection has no power over the line. Control bytes of
+// the value become spaces. The name is one that proxy.CheckHeader has no error for.
+func (i *inner) PassHeader(name, value string) {
+	x := (*Ctx)(i)
+	text, lower := x.headBytes(), strings.ToLower(name)
+	fields := x.head.Fields[:0]
+	for _, one := range x.head.Fields {
+		if !h1.TokenIs(one.Name.Of(text), lower) {
+			fields = append(fields, one)
+		}
+	}
+	x.head.Fields = fields
+	line := Header{name, strings.Map(spaceControl, value)}
+	if at := slices.IndexFunc(x.passed, func(h Header) bool { return strings.EqualFold(h.Name, name) }); at >= 0 {
+		x.passed[at] = line
+		return
+	}
+	x.passed = append(x.passed, line)
+}
+
+// spaceControl makes a space of a control character.
+func spaceControl(ch rune) rune {
+	if ch < ' ' || ch == 0x7f {
+		return ' '
+	}
+	return ch
+}
+
+// Passed returns what PassHeader was called with last, by name. It is good until the handler returns.
+func (i *inner) Passed() []Header { return i.passed }
 
 // WriteRoom returns how many bytes of the body the client takes now without a wait, about. A handler that reads them from
 // elsewhere asks before it reads into a large buffer, which it would hold while the client takes nothing. It is math.MaxInt

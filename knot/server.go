@@ -302,7 +302,7 @@ func (s *Server) begin(c *conn, verdict admission) {
 // newConn makes a conn of nc, which has come in by e.
 func (s *Server) newConn(nc net.Conn, e entry) *conn {
 	opens := opensByRequest
-	if e.proxies != nil && e.proxies.Has(nc.RemoteAddr()) {
+	if e.proxies != nil && e.proxies.HasPeer(nc.RemoteAddr()) {
 		opens = opensByProxy
 	}
 	if e.config != nil {

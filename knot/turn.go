@@ -177,7 +177,7 @@ func (x *Ctx) serveRequest() {
 	x.resp.kept, x.resp.filters, x.headCopy = x.resp.kept[:0], x.resp.filters[:0], nil
 	x.resp.begin()
 	x.beginBody()
-	x.pace, x.user, x.began, x.client, x.rewritten = pace.Pace{}, "", 0, clientaddr.Client{}, nil
+	x.pace, x.user, x.began, x.client, x.rewritten, x.passed = pace.Pace{}, "", 0, clientaddr.Client{}, nil, nil
 	x.slowOut.Reset()
 	x.slowIn.Reset()
 	x.c.answering.Store(false)

@@ -142,11 +142,16 @@ func (set *settings) checkNames() (errs []error) {
 	return errs
 }
 
+// serves reports whether a site is served on p.
+func serves(p *addresses.Point, c *config.Site) bool {
+	return !p.Redirects && (p.Sites == nil || slices.ContainsFunc(namesOf(c), func(name string) bool { return slices.Contains(p.Sites, name) }))
+}
+
 // addTo adds a site to the hosts of each point that serves it.
 func (set *settings) addTo(hosts map[string]*site.Hosts, s *site.Site, c *config.Site, names []string) (first error) {
 	on := 0
 	for _, p := range set.points {
-		if p.Redirects || p.Sites != nil && !slices.ContainsFunc(namesOf(c), func(name string) bool { return slices.Contains(p.Sites, name) }) {
+		if !serves(p, c) {
 			continue
 		}
 		on++

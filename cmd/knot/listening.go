@@ -48,7 +48,7 @@ func (set *settings) serveOn(served *running, secure *tlsNow, log *slog.Logger) 
 		sites := served.at(p.Addr)
 		server.Handler, server.ErrorPage = sites.Handle, sites.ErrorPage
 		if p.TLS {
-			server.TLS = secure.config
+			server.TLS = sites.Handshakes(secure.config)
 		}
 	}
 	server.Listeners = func() (all []net.Listener, err error) {
@@ -101,7 +101,7 @@ func (l *listening) endpoint(p *addresses.Point, ln net.Listener) *knot.Endpoint
 	e := &knot.Endpoint{Listener: ln, Handler: sites.Handle, ErrorPage: sites.ErrorPage}
 	e.ProxyProtocol, _ = knot.ParseTrust(p.Proxies...) // that it can be read was found out with the table
 	if p.TLS {
-		e.TLS = l.secure.config
+		e.TLS = sites.Handshakes(l.secure.config)
 	}
 	return e
 }

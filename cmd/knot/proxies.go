@@ -141,6 +141,9 @@ func outgoing(sites []config.Site) (sum int) {
 			sum += min(each, knot.DefaultMaxConns) * backends
 			sum += forCopies(p.Mirror)
 		}
+		for _, a := range sites[i].ForwardAuths {
+			sum += proxy.DefaultMaxConns * len(a.To)
+		}
 	}
 	return sum
 }

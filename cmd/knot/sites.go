@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -86,6 +85,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	} else if c.ListingMax > 0 && !c.Listing {
 		note("listing-max", errors.New("there are no listings; want listing = true too"))
 	}
+	set.addClientCerts(s, c, &wrong)
 	b.addLimits(s, c, &wrong)
 	addCORS(s, c, &wrong)
 	if len(c.Redirects) > 0 {
@@ -93,9 +93,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	}
 	b.addRewrites(s, c, &wrong)
 	rules := addHeaders(s, c, &wrong)
-	if realms := realms(c.Passwords, &wrong); len(realms) > 0 {
-		s.Guards = append(s.Guards, realms)
-	}
+	b.addGuards(s, c, log, &wrong)
 	hosts := c.Hosts
 	if len(hosts) == 0 {
 		hosts = []string{"*"}
@@ -196,26 +194,4 @@ func size(text string) (int64, error) {
 	var s byteSize
 	err := s.Set(text)
 	return int64(s), err
-}
-
-func realms(given []config.Password, wrong *mistakes) (all site.Realms) {
-	users := make(map[string]*site.Users) // a file is read once
-	for i := range given {
-		p := &given[i]
-		var of mistakes
-		match, err := site.NewPattern(p.Match)
-		of.note("match", err)
-		if strings.ContainsFunc(p.Realm, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-			of.note("realm", fmt.Errorf("%q has control characters", p.Realm))
-		}
-		if p.Users == "" {
-			of.note("users", errors.New("say which file has the names and passwords"))
-		} else if users[p.Users] == nil {
-			users[p.Users], err = site.OpenUsers(p.Users)
-			of.note("users", err)
-		}
-		wrong.within(fmt.Sprint("password.", i+1), of)
-		all = append(all, site.Realm{Match: match, Name: p.Realm, Users: users[p.Users]})
-	}
-	return all
 }

@@ -58,6 +58,7 @@ type innerCtx interface {
 	CopyHeader(name, value []byte)
 	SendHead() error
 	WriteRoom() int
+	Passed() []knot.Header
 }
 
 // An exchange is a request on its way. Fields without a word are of the task that serves it.
@@ -101,7 +102,7 @@ type exchange struct {
 
 	scriptPath   string        // for FastCGI: the path of the request after Strip
 	script, info string        // ... the name of the script in it, and what follows
-	lines        []knot.Header // of Config.Header
+	lines        []knot.Header // in place of those of the client, see linesOf
 	file         *aio.File     // has the body, if its length was not known and it does not fit into memory
 	fileSize     int64         // bytes of that
 
@@ -121,9 +122,7 @@ var exchanges = sync.Pool{New: func() any {
 func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
 	e.p, e.x, e.inner, e.method, e.group = p, x, ownctx.Of(x).(innerCtx), x.Method(), &p.stable
 	e.trusted = x.TrustPeers(p.Trust)
-	if p.Header != nil {
-		e.lines = p.Header(x)
-	}
+	e.lines = p.linesOf(x, e.inner.Passed())
 	e.in = e.own
 	e.content, e.ready = e.inner.ReadyBody()
 	if p.TotalTimeout > 0 {

@@ -54,9 +54,20 @@ func CheckHeader(name, value string) error {
 	return nil
 }
 
-// replaced reports whether Config.Header has said what becomes of a line.
-func (e *exchange) replaced(name []byte) bool {
-	return slices.ContainsFunc(e.lines, func(l knot.Header) bool { return h1.TextIs(name, strings.ToLower(l.Name)) })
+// linesOf are the lines that a request has for backends: those that handlers before the proxy have passed, and those of
+// Config.Header, which take the place of others.
+func (p *Proxy) linesOf(x *knot.Ctx, passed []knot.Header) []knot.Header {
+	if p.Header == nil {
+		return passed
+	}
+	own := p.Header(x)
+	passed = slices.DeleteFunc(slices.Clone(passed), func(l knot.Header) bool { return hasName(own, []byte(l.Name)) })
+	return append(passed, own...)
+}
+
+// hasName reports whether one of the lines has this name.
+func hasName(lines []knot.Header, name []byte) bool {
+	return slices.ContainsFunc(lines, func(l knot.Header) bool { return h1.TextIs(name, strings.ToLower(l.Name)) })
 }
 
 // clientNames are headers in which proxies name the client and what the client has asked for. Headers that begin with
@@ -78,11 +89,13 @@ func aboutClient(name []byte) bool {
 
 // passes reports whether a line of a request may go to a backend, on all wires.
 func (e *exchange) passes(name []byte) bool {
-	return isPlain(name) && !hopByHop(name) && (e.trusted || !aboutClient(name)) && (len(e.lines) == 0 || !e.replaced(name))
+	return isPlain(name) && !hopByHop(name) && (e.trusted || !aboutClient(name)) && (len(e.lines) == 0 || !hasName(e.lines, name))
 }
 
-// mayTrail reports whether a line of a request's trailer may go to a backend.
-func mayTrail(name []byte) bool { return isPlain(name) && !hopByHop(name) && !aboutClient(name) }
+// mayTrail reports whether a line of a request's trailer may go to a backend that gets these lines.
+func mayTrail(name []byte, lines []knot.Header) bool {
+	return isPlain(name) && !hopByHop(name) && !aboutClient(name) && !hasName(lines, name)
+}
 
 // isPlain reports whether programs take a name for no other one. Names with other bytes than letters,
 // digits and dashes are not plain: CGI, WSGI, Rack and PHP would take X_Forwarded_For for X-Forwarded-For (RFC 3875, 4.1.18).

@@ -100,7 +100,7 @@ func (http1) finish(e *exchange, out, trailer []byte) []byte {
 	}
 	out = append(out, "0\r\n"...)
 	for line := range bytes.Lines(trailer) {
-		if name, _, _ := bytes.Cut(line, []byte(":")); mayTrail(name) {
+		if name, _, _ := bytes.Cut(line, []byte(":")); mayTrail(name, e.lines) {
 			out = append(out, line...)
 		}
 	}

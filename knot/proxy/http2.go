@@ -107,7 +107,8 @@ type http2Body struct {
 	apart    ownctx.Body
 	stop     *stopper
 	patience *patience
-	trailer  http.Header // with the names that the client has announced
+	trailer  http.Header   // with the names that the client has announced
+	lines    []knot.Header // of the request
 
 	mu   sync.Mutex
 	over bool // guarded by mu: the exchange, and what it has, belong to another request
@@ -124,7 +125,7 @@ func (b *http2Body) Read(p []byte) (int, error) {
 	case err == io.EOF:
 		for line := range strings.SplitSeq(string(b.apart.Trailer()), "\r\n") {
 			name, value, _ := strings.Cut(line, ":")
-			if name = http.CanonicalHeaderKey(name); b.announced(name) && mayTrail([]byte(name)) {
+			if name = http.CanonicalHeaderKey(name); b.announced(name) && mayTrail([]byte(name), b.lines) {
 				b.trailer[name] = append(b.trailer[name], strings.Trim(value, " \t"))
 			}
 		}
@@ -244,7 +245,7 @@ func (e *exchange) http2Request(ctx context.Context, patient *patience) (*http.R
 		return nil, nil, err
 	}
 	e.bodyTaken = true
-	body := &http2Body{apart: apart, stop: e.stop, patience: patient, trailer: r.Trailer}
+	body := &http2Body{apart: apart, stop: e.stop, patience: patient, trailer: r.Trailer, lines: e.lines}
 	r.Body = body
 	return r, body, nil
 }

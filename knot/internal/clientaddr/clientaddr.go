@@ -43,16 +43,16 @@ func ParsePeers(peers ...string) (p Peers, err error) {
 // IsZero reports whether there are none.
 func (p *Peers) IsZero() bool { return !p.unix && len(p.nets) == 0 }
 
-// Has reports whether the peer with this address is one of p.
-func (p *Peers) Has(peer net.Addr) bool {
+// HasPeer reports whether the peer of a connection is one of p.
+func (p *Peers) HasPeer(peer net.Addr) bool {
 	if addr, err := netip.ParseAddr(Host(peer)); err == nil {
-		return p.has(addr.WithZone("").Unmap())
+		return p.HasAddr(addr.WithZone("").Unmap())
 	}
 	return p.unix && peer != nil && peer.Network() == "unix"
 }
 
-// has reports whether the peer with this address is one of p; without an address it is one on a Unix socket.
-func (p *Peers) has(addr netip.Addr) bool {
+// HasAddr reports whether the peer with this address is one of p; without an address it is one on a Unix socket.
+func (p *Peers) HasAddr(addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return p.unix
 	}
@@ -87,7 +87,7 @@ func Host(remote net.Addr) string {
 // Decide returns the client of a request with this head, in text, that has come from the peer with this Host. all and also are
 // trusted.
 func Decide(host string, remote net.Addr, all, also *Peers, head *h1.Head, text []byte) Client {
-	trusted := func(addr netip.Addr) bool { return all.has(addr) || also.has(addr) }
+	trusted := func(addr netip.Addr) bool { return all.HasAddr(addr) || also.HasAddr(addr) }
 	c := Client{Decided: true}
 	if addr, err := netip.ParseAddr(host); err == nil {
 		c.Addr = addr.WithZone("").Unmap()

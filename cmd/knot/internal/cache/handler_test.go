@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/task"
@@ -124,6 +125,29 @@ func TestRequests(t *testing.T) {
 	deaf.sends(200, fresh, "", "x")
 	deaf.get("/")
 	deaf.want("hit", 1, "Cache-Control: no-cache")
+}
+
+// TestTold: where the backend is told by this server who the client is, nothing that is kept is the answer, and the answer is not
+// kept; what a client has written under that name reaches no backend.
+func TestTold(t *testing.T) {
+	r := newRig(t, Config{})
+	next := Set{r.cache}.Before(r.handle, knot.Trust{})
+	r.addr = serve(t, func(x *knot.Ctx) error {
+		ownctx.Of(x).(interface{ PassHeader(name, value string) }).PassHeader("Remote-User", x.Header("X-As"))
+		return next(x)
+	})
+	r.sends(200, fresh, "", "for one")
+	for range 2 {
+		testenv.Equal(t, r.get("/", "X-As: alice").body, "for one")
+	}
+	testenv.Equal(t, fmt.Sprint(r.asked.Load(), r.cache.Stats().Entries), "2 0", "requests, entries")
+	r.sends(200, fresh, "", "for all")
+	r.want("fwd=miss; stored", 3, "remote-USER: root")
+	testenv.Equal(t, strings.Contains(r.request(), "root"), false, "the backend is told what a client has written")
+	testenv.Equal(t, r.want("hit", 3).body, "for all")
+	r.sends(200, fresh, "", "for another")
+	testenv.Equal(t, r.get("/", "X-As: bob").body, "for another")
+	testenv.Equal(t, r.want("hit", 4).body, "for all")
 }
 
 // TestPoison: what one client says must not come back to another. Each request of an attacker has a response that repeats

@@ -11,6 +11,7 @@ type inner interface {
 	WhenGone(w *peerwatch.Watch, fn func())
 	CopyHeader(name, value []byte)
 	SendHead() error
+	Passed() []knot.Header
 }
 
 func innerOf(x *knot.Ctx) inner { return ownctx.Of(x).(inner) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache/rfc"
@@ -14,10 +15,13 @@ import (
 // that a client says reaches the backend, and shapes responses, but is not in that text or among the lines that Vary names:
 // such lines are dropped, or the request goes past the cache.
 
-// passes reports whether a request goes past the cache: it has a body, wants what only the backend can decide, or is
-// written in a way in which two servers may read two requests.
+// passes reports whether a request goes past the cache: it has a body, wants what only the backend can decide, is
+// written in a way in which two servers may read two requests, or the backend is told by this server who the client is.
 func passes(x *knot.Ctx) bool {
 	if x.ContentLength() != 0 || len(x.HostBytes()) == 0 {
+		return true
+	}
+	if slices.ContainsFunc(innerOf(x).Passed(), func(l knot.Header) bool { return l.Value != "" }) {
 		return true
 	}
 	past := false

@@ -17,9 +17,12 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/access"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/clientcert"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/compression"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/forwardauth"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/headers"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
@@ -44,32 +47,36 @@ type Value struct {
 
 // A Site is a table [[site]].
 type Site struct {
-	Name              string            `toml:"name"`
-	Hosts             []string          `toml:"hosts"`
-	Root              string            `toml:"root"`
-	Index             []string          `toml:"index"`
-	Listing           bool              `toml:"listing"`
-	ListingMax        int               `toml:"listing-max"`
-	Fallback          string            `toml:"fallback"`
-	Try               []string          `toml:"try"`
-	Compress          *bool             `toml:"compress"`
-	MaxRanges         int               `toml:"max-ranges"`
-	Rate              string            `toml:"rate"`
-	RateAfter         string            `toml:"rate-after"`
-	RequestsPerSecond float64           `toml:"requests-per-second"`
-	Burst             float64           `toml:"burst"`
-	MaxClients        int               `toml:"max-clients"`
-	ErrorPages        map[string]string `toml:"error-pages"`
-	Redirects         []redirect.Config `toml:"redirect"`
-	Rewrites          []rewrite.Config  `toml:"rewrite"`
-	Limits            []limit.Config    `toml:"limit"`
-	Headers           []headers.Config  `toml:"header"`
-	HSTS              string            `toml:"hsts"`
-	CSP               string            `toml:"csp"`
-	CORS              []headers.CORS    `toml:"cors"`
-	Passwords         []Password        `toml:"password"`
-	Proxies           []Proxy           `toml:"proxy"`
-	Caches            []cache.Config    `toml:"cache"`
+	Name              string               `toml:"name"`
+	Hosts             []string             `toml:"hosts"`
+	Root              string               `toml:"root"`
+	Index             []string             `toml:"index"`
+	Listing           bool                 `toml:"listing"`
+	ListingMax        int                  `toml:"listing-max"`
+	Fallback          string               `toml:"fallback"`
+	Try               []string             `toml:"try"`
+	Compress          *bool                `toml:"compress"`
+	MaxRanges         int                  `toml:"max-ranges"`
+	Rate              string               `toml:"rate"`
+	RateAfter         string               `toml:"rate-after"`
+	RequestsPerSecond float64              `toml:"requests-per-second"`
+	Burst             float64              `toml:"burst"`
+	MaxClients        int                  `toml:"max-clients"`
+	ErrorPages        map[string]string    `toml:"error-pages"`
+	Redirects         []redirect.Config    `toml:"redirect"`
+	Rewrites          []rewrite.Config     `toml:"rewrite"`
+	Limits            []limit.Config       `toml:"limit"`
+	Access            []access.Config      `toml:"access"`
+	ForwardAuths      []forwardauth.Config `toml:"forward-auth"`
+	Satisfy           string               `toml:"satisfy"`
+	ClientCerts       *clientcert.Config   `toml:"client-certificate"`
+	Headers           []headers.Config     `toml:"header"`
+	HSTS              string               `toml:"hsts"`
+	CSP               string               `toml:"csp"`
+	CORS              []headers.CORS       `toml:"cors"`
+	Passwords         []Password           `toml:"password"`
+	Proxies           []Proxy              `toml:"proxy"`
+	Caches            []cache.Config       `toml:"cache"`
 }
 
 // A Proxy is a table [[site.proxy]]. Durations are texts.

@@ -83,7 +83,8 @@ func PerClient(perSecond, burst float64, most int) (*Rule, error) {
 	if most == 0 {
 		most = DefaultKeys
 	}
-	return &Rule{parts: []part{{kind: byClient}}, bits4: 32, bits6: 64, buckets: newBuckets(perSecond, burst, most)}, nil
+	every, _ := site.OptionalPattern("")
+	return &Rule{match: every, parts: []part{{kind: byClient}}, bits4: 32, bits6: 64, buckets: newBuckets(perSecond, burst, most)}, nil
 }
 
 // read reads a table. A rule with faults is not used.
@@ -104,10 +105,8 @@ func read(c Config) (r *Rule, wrong []site.Fault) {
 		return n
 	}
 	var err error
-	if c.Match != "" {
-		r.match, err = site.NewPattern(c.Match)
-		note("match", err)
-	}
+	r.match, err = site.OptionalPattern(c.Match)
+	note("match", err)
 	for _, m := range c.Methods {
 		note("methods", site.CheckMethod(m))
 	}

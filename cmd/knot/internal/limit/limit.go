@@ -16,8 +16,8 @@ import (
 
 // A Rule limits how often requests with the same key may come. Made by New or PerClient. Safe from anywhere; it never parks.
 type Rule struct {
-	match        site.Pattern // the zero Pattern: every path
-	methods      []string     // nil: all
+	match        site.Pattern
+	methods      []string // nil: all
 	parts        []part
 	bits4, bits6 int // of addresses that tell clients apart
 	buckets      *buckets
@@ -61,7 +61,7 @@ func (rs Rules) Handle(x *knot.Ctx) (answered bool, err error) {
 
 // take counts a request. It returns 0, or when the next one with this key may come.
 func (r *Rule) take(x *knot.Ctx) (wait time.Duration) {
-	if r.methods != nil && !slices.Contains(r.methods, x.Method()) || r.match != (site.Pattern{}) && !site.Matches(x, r.match) {
+	if r.methods != nil && !slices.Contains(r.methods, x.Method()) || !site.Matches(x, r.match) {
 		return 0
 	}
 	k, ok := r.keyOf(x)

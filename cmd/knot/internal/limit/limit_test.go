@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,9 +117,9 @@ func TestWhatCounts(t *testing.T) {
 		{Rate: "0.5/s", Burst: 5},
 	})
 	testenv.MustEqual(t, len(wrong), 0, "%v", wrong)
-	now := time.Unix(1, 0)
+	var passed atomic.Int64 // seconds
 	for _, r := range rs {
-		r.buckets.now = func() time.Time { return now }
+		r.buckets.now = func() time.Time { return time.Unix(passed.Load(), 0) }
 	}
 	url := serve(t, rs)
 	said := func(line string, status int, retry string, limits ...string) {
@@ -137,7 +138,7 @@ func TestWhatCounts(t *testing.T) {
 	said("GET /x/a%2Fb/y", 429, "3600", `"limit-2";r=0;t=3600`) // a backend may see it as one of /x/*/y
 	said("GET /", 200, "", `"limit-3";r=0;t=10`)
 	said("GET /", 429, "2", `"limit-3";r=0;t=2`)
-	now = now.Add(30 * time.Second)
+	passed.Add(30)
 	said("POST /login", 200, "", `"logins";r=0;t=60`, `"limit-3";r=4;t=2`)
 	testenv.Equal(t, rs[0].Refused()+rs[1].Refused()+rs[2].Refused(), 3, "refused")
 }

@@ -2,8 +2,10 @@ package site
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,7 +126,18 @@ func (h *Hosts) Handle(x *knot.Ctx) error {
 		}
 		return knot.Status(421)
 	}
+	if s.Handshake != nil && h.shaken(x) != s {
+		return knot.Status(421)
+	}
 	return s.Handle(x)
+}
+
+// shaken is the site that the client has asked for in the handshake; nil: there was none.
+func (h *Hosts) shaken(x *knot.Ctx) *Site {
+	if state := x.TLS(); state != nil {
+		return h.Site([]byte(state.ServerName))
+	}
+	return nil
 }
 
 // ErrorPage is Server.ErrorPage for all sites.
@@ -179,6 +192,33 @@ func (h *Hosts) retireIfUnused() {
 // OnRetire says what to do, once, when h was replaced in a Switch and serves no request any
 // more: close the Files of its sites, say. It may be called on a loop, and must not block for long.
 func (h *Hosts) OnRetire(fn func()) { h.onRetire = fn }
+
+// protoACME is what an authority asks for that looks by TLS (RFC 8737). It sends no request, and has no certificate.
+const protoACME = "acme-tls/1"
+
+// Handshakes is given, with what the sites want that clients ask for.
+func (s *Switch) Handshakes(given *tls.Config) *tls.Config {
+	c := given.Clone()
+	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (config *tls.Config, err error) {
+		if given.GetConfigForClient != nil {
+			if config, err = given.GetConfigForClient(hello); err != nil {
+				return nil, err
+			}
+		}
+		h := s.enter()
+		defer h.leave()
+		if one := h.Site([]byte(hello.ServerName)); one != nil && one.Handshake != nil && !slices.Equal(hello.SupportedProtos, []string{protoACME}) {
+			if config == nil {
+				config = given
+			}
+			config = config.Clone()
+			config.GetConfigForClient = nil
+			one.Handshake(config)
+		}
+		return config, nil
+	}
+	return c
+}
 
 // Handle is the handler. It may park.
 func (s *Switch) Handle(x *knot.Ctx) error {

@@ -57,6 +57,17 @@ func NewPattern(text string) (Pattern, error) {
 	return Pattern{compiled}, nil
 }
 
+// every matches every text.
+var every = regexp.MustCompile("")
+
+// OptionalPattern is NewPattern, but for "" it gives a Pattern that matches every path.
+func OptionalPattern(text string) (Pattern, error) {
+	if text == "" {
+		return Pattern{every}, nil
+	}
+	return NewPattern(text)
+}
+
 // Match reports whether path matches.
 func (p Pattern) Match(path string) bool { return p.re != nil && p.re.MatchString(path) }
 

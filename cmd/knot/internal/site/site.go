@@ -1,6 +1,7 @@
 package site
 
 import (
+	"crypto/tls"
 	"errors"
 	"strings"
 
@@ -15,6 +16,9 @@ type Site struct {
 	// Prepare are called first for each request, for one that is refused before it gets here by ErrorPage, and may be called
 	// twice. They must not park.
 	Prepare []func(x *knot.Ctx)
+	// Handshake says what clients that ask for one of its hosts have to show; nil: nothing of its own. A request that comes by
+	// a connection whose client has asked for another site gets 421.
+	Handshake func(*tls.Config)
 	// Steps are asked in order, before Guards, until one has answered.
 	Steps []Step
 	// Rewrite is what a request that has passed the Guards is served as in place of its path and query; "": as that. The Guards
