@@ -171,13 +171,24 @@ simulate() {
 build_and_vet() {
 	go build $ALL
 	go vet $ALL # copylocks is one of its checks
+	go vet -tags knot_dns_cloudflare,knot_dns_rfc2136 ./cmd/knot/internal/acme
 }
 
 build_modules() {
 	local module
-	for module in bench/peers bench/apps bench/libs bench/suites cmd/bgdump/web/browsertest; do
+	for module in bench/peers bench/apps bench/libs bench/suites cmd/bgdump/web/browsertest cmd/knot/acmetest; do
 		(cd "$module" && export GOWORK=off && go build -o /dev/null ./... && go vet ./...) # a module with one command would leave its binary
 	done
+}
+
+# Certificates by ACME with Pebble; skipped, with the reason, where that can't be had.
+test_acme() {
+	cd cmd/knot/acmetest
+	if ! GOWORK=off go vet ./... >"$scratch/acme.log" 2>&1; then
+		echo "skipped: $(tail -n 1 "$scratch/acme.log")"
+		return
+	fi
+	GOWORK=off tests ./...
 }
 
 # Routers, frameworks and WebSocket libraries on Knot.

@@ -75,7 +75,7 @@ func (set *settings) usable() error {
 	if _, err := set.dumpFolder(); err != nil {
 		errs = append(errs, err)
 	}
-	if cache := set.tls.acmeCache; cache != "" { // it need not be there
+	if cache := set.tls.acme.Folder; cache != "" { // it need not be there
 		if _, err := os.ReadDir(cache); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("acme-cache: %w", err))
 		}

@@ -104,7 +104,7 @@ func (set *settings) placeRedirects() (errs []error) {
 	if len(given) > 0 && !secure {
 		return []error{fmt.Errorf("%s: there is no HTTPS to send clients to; want -tls-cert and -tls-key, or -acme", redirectFlag)}
 	}
-	byDefault := len(given) == 0 && len(set.tls.acmeHosts) > 0
+	byDefault := len(given) == 0 && set.tls.acme.IsOn()
 	for _, p := range set.points {
 		if byDefault && p.TLS && addresses.Port(p.Addr) == 443 {
 			given = append(given, addresses.WithPort(p.Addr, 80))

@@ -94,7 +94,6 @@ func (l *listening) open(points []*addresses.Point) (all []*knot.Endpoint, err e
 func (l *listening) endpoint(p *addresses.Point, ln net.Listener) *knot.Endpoint {
 	if p.Redirects {
 		to := redirect.ToHTTPS{From: portOf(ln), To: l.securePort, Known: l.knows, Prove: l.secure.prover}
-		to.Prove() // from now on the authority is offered that
 		return &knot.Endpoint{Listener: ln, Handler: to.Handle}
 	}
 	sites := l.served.at(p.Addr)
@@ -145,6 +144,23 @@ func (l *listening) knows(host []byte) bool {
 		hosts := now.hosts[p.Addr]
 		return p.TLS && hosts != nil && hosts.Site(host) != nil
 	})
+}
+
+// startACME has the authority look for the server where it listens, if there is one that has not begun.
+func (l *listening) startACME() {
+	manager := l.secure.now.Load().acme
+	if manager == nil {
+		return
+	}
+	first := func(is func(*addresses.Point) bool) net.Addr {
+		for _, p := range l.now() {
+			if all := p.Listening(); is(p) && len(all) > 0 {
+				return all[0]
+			}
+		}
+		return nil
+	}
+	manager.Start(first(func(p *addresses.Point) bool { return p.TLS }), first(func(p *addresses.Point) bool { return p.Redirects }))
 }
 
 // urls are the addresses that are listened on, as something to click on.

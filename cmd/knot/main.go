@@ -170,6 +170,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	if err := errors.Join(set.checkDump(), set.tls.checkCache()); err != nil {
 		return err
 	}
+	secure.now.Load().load()
 	if err := served.load(set, errorLog); err != nil {
 		return err
 	}
@@ -181,6 +182,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	server.Listening = func(net.Addr) {
 		once.Do(func() {
 			defer close(listening)
+			served.on.Load().startACME()
 			set.announce(out, admin.get(), served.on.Load().urls())
 			state.listening.Store(true)
 			admin.get().start()

@@ -139,13 +139,13 @@ func (set *settings) checkDump() error {
 // checkCache makes the folder of -acme-cache, as ACME would with the first certificate, and reports early that none could
 // be written there. It is asked after the rights are given up.
 func (t *tlsSettings) checkCache() error {
-	if t.acmeCache == "" {
+	if t.acme.Folder == "" {
 		return nil
 	}
-	if err := os.MkdirAll(t.acmeCache, 0o700); err != nil {
+	if err := os.MkdirAll(t.acme.Folder, 0o700); err != nil {
 		return fmt.Errorf("-acme-cache: %w", err)
 	}
-	return writable("-acme-cache", t.acmeCache)
+	return writable("-acme-cache", t.acme.Folder)
 }
 
 func writable(flag, folder string) error {

@@ -6,11 +6,9 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 
-	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -100,10 +98,8 @@ func (n *tlsNow) prepare(fresh *settings, errorLog *slog.Logger) (change, error)
 	if err != nil {
 		return change{}, err
 	}
+	next.load()
 	return change{undo: next.close, apply: func() {
-		if next.prove != nil && slices.ContainsFunc(fresh.points, func(p *addresses.Point) bool { return p.Redirects }) {
-			next.prove()
-		}
 		if next.config == nil {
 			next.config = n.now.Load().config // for handshakes that have begun
 		}
@@ -113,8 +109,8 @@ func (n *tlsNow) prepare(fresh *settings, errorLog *slog.Logger) (change, error)
 
 // prover answers an authority that asks by HTTP; nil: none does.
 func (n *tlsNow) prover() knot.Handler {
-	if prove := n.now.Load().prove; prove != nil {
-		return prove()
+	if manager := n.now.Load().acme; manager != nil {
+		return knot.AdaptHTTP(knot.OffloadHTTP(manager))
 	}
 	return nil
 }

@@ -165,6 +165,9 @@ func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 	} else if !slices.EqualFunc(set.points, fresh.points, func(a, b *addresses.Point) bool { return a.Addr == b.Addr }) {
 		log.Warn("knot: other addresses are listened on after the next SIGHUP: this one has come before the first were open")
 	}
+	if on := r.on.Load(); on != nil {
+		on.startACME()
+	}
 	log.Info("knot: the configuration was read again", "file", set.config, "sites", len(fresh.sites))
 	if changed := changedValues(set.values, fresh.values); len(changed) > 0 {
 		log.Warn("knot: these keys of the configuration take effect when knot is started anew", "keys", strings.Join(changed, ", "))

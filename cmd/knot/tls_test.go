@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,17 +8,16 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/acme"
+	"github.com/caddyserver/certmagic"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -108,52 +106,84 @@ func (p *program) givesNone(name string) {
 	}
 }
 
+// awayDirectory is the directory of an authority that is away.
+const awayDirectory = "https://127.0.0.1:1/"
+
+// keep puts a certificate for name where one from that authority is kept, with its key.
+func keep(t *testing.T, dir, name, cert, key string) {
+	t.Helper()
+	keys := certmagic.StorageKeys
+	for at, text := range map[string]string{keys.SiteCert(awayIssuer, name): cert, keys.SitePrivateKey(awayIssuer, name): key, keys.SiteMeta(awayIssuer, name): fmt.Sprintf(`{"sans":[%q]}`, name)} {
+		at = filepath.Join(dir, filepath.FromSlash(at))
+		testenv.Must(t, os.MkdirAll(filepath.Dir(at), 0o700))
+		write(t, at, text)
+	}
+}
+
+// awayIssuer is what certmagic calls the authority of awayDirectory.
+const awayIssuer = "127.0.0.1:1"
+
 // What the authority does not give is in the error log, once for many clients.
 func TestACMEErrorsAreLogged(t *testing.T) {
-	p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", t.TempDir(), "-acme-directory", "https://127.0.0.1:1/")
+	p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", t.TempDir(), "-acme-directory", awayDirectory)
+	p.stderr.await(t, "knot: ACME: will retry", "acme.test", "127.0.0.1:1")
+	before := p.stderr.String()
 	for range 3 {
 		p.givesNone("acme.test")
 	}
 	p.stop()
 	p.code()
-	if log := p.stderr.String(); strings.Count(log, "no certificate by ACME") != 1 || !strings.Contains(log, "127.0.0.1:1") {
-		t.Errorf("the log says %s", log)
+	if lines := strings.Count(strings.TrimPrefix(p.stderr.String(), before), "ACME"); lines > 0 {
+		t.Errorf("handshakes have left %d lines: %s", lines, p.stderr.String())
 	}
 }
 
-// TestACMEOverdue: a certificate that the authority does not renew is in the log long before it ends, once for many
-// clients; one that is being renewed is not.
-func TestACMEOverdue(t *testing.T) {
-	for left, lines := range map[time.Duration]int{14 * 24 * time.Hour: 1, 16 * 24 * time.Hour: 0} {
+// TestACMEAuthorityAway: a certificate that is to be renewed is served as long as there is no other, and the log says why there
+// is none. One that has time yet is left alone.
+func TestACMEAuthorityAway(t *testing.T) {
+	for left, overdue := range map[time.Duration]bool{25 * 24 * time.Hour: true, 60 * 24 * time.Hour: false} {
 		dir := t.TempDir()
 		cert, key := selfSignedFor(t, "acme.test", 7, left)
-		write(t, filepath.Join(dir, "acme.test"), key+cert)
-		p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", dir, "-acme-directory", "https://127.0.0.1:1/")
+		keep(t, dir, "acme.test", cert, key)
+		p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", dir, "-acme-directory", awayDirectory)
+		if overdue {
+			p.stderr.await(t, "knot: ACME: will retry", "Renew", "127.0.0.1:1")
+		}
 		for range 3 {
 			testenv.Equal(t, serial(t, p.url, "acme.test"), 7, "certificate N for acme.test")
 		}
 		p.stop()
 		p.code()
-		if log := p.stderr.String(); strings.Count(log, "could not be renewed") != lines {
+		if log := p.stderr.String(); strings.Contains(log, "will retry") != overdue {
 			t.Errorf("%v before its end the log says %s", left, log)
 		}
 	}
 }
 
-// TestACMECertificates: what the authority has given before is served, other names are not asked for.
+// TestACMECertificates: what the authority has given before is served from the first handshake on; other names are not asked
+// for; a reload takes up names.
 func TestACMECertificates(t *testing.T) {
 	dir := t.TempDir()
-	cert, key := selfSigned(t, "acme.test", 7)
-	write(t, filepath.Join(dir, "acme.test"), key+cert)
+	for i, name := range []string{"acme.test", "later.test"} {
+		cert, key := selfSignedFor(t, name, int64(7+2*i), 80*24*time.Hour)
+		keep(t, dir, name, cert, key)
+	}
 	own, ownKey := pair(t, dir, "own.test", 8)
-	p := start(t, "-root", sampleSite, "-acme", "acme.test", "-acme-cache", dir, "-acme-directory", "https://127.0.0.1:1/",
-		"-tls-cert", own, "-tls-key", ownKey)
+	text := "acme = %q\nacme-cache = %q\nacme-directory = %q\ntls-cert = %q\ntls-key = %q\n[[site]]\nroot = %q\n"
+	file := configFile(t, text, "acme.test,own.test", dir, awayDirectory, own, ownKey, sampleSite)
+	p := start(t, "-config", file)
 	testenv.Equal(t, serial(t, p.url, "acme.test"), 7, "certificate N for acme.test")
+	testenv.Equal(t, serial(t, p.url, "ACME.test"), 7, "certificate N for ACME.test")
 	testenv.Equal(t, serial(t, p.url, "own.test"), 8, "certificate N for own.test")
-	p.givesNone("other.test")
+	p.givesNone("later.test")
+	write(t, file, fmt.Sprintf(text, "later.test", dir, awayDirectory, own, ownKey, sampleSite))
+	hangUp()
+	p.stderr.await(t, "the configuration was read again")
+	testenv.Equal(t, serial(t, p.url, "later.test"), 9, "certificate N for later.test")
+	p.givesNone("acme.test")
 	p.stop()
-	if log := p.stderr.String(); strings.Contains(log, "no certificate by ACME") {
-		t.Errorf("the log says %s", log) // of a name that nobody has asked for
+	if log := p.stderr.String(); strings.Contains(log, "will retry") || strings.Contains(log, "started anew") {
+		t.Errorf("the log says %s", log) // of a name that nobody has asked for, or of the reload
 	}
 	p.end()
 }
@@ -175,6 +205,13 @@ func TestTLSFlags(t *testing.T) {
 		{[]string{"-tls-client-optional"}, exitUsage, "-tls-client-optional needs -tls-client-ca"},
 		{[]string{"-acme", "a.test"}, exitUsage, "-acme needs -acme-cache"},
 		{[]string{"-acme-email", "a@b"}, exitUsage, "need -acme"},
+		{[]string{"-acme", "*.a.test", "-acme-cache", dir, "-acme-dns", "rfc2136"}, exitUsage, `-acme-dns "rfc2136" is not in this knot, which has none; build one that has it: go build -tags knot_dns_rfc2136 ./cmd/knot`},
+		{[]string{"-acme", "a.test", "-acme-cache", dir, "-acme-dns", "x"}, exitUsage, `-acme-dns "x": there is no such provider; want cloudflare or rfc2136`},
+		{[]string{"-acme-dns", "x"}, exitUsage, "need -acme"},
+		{[]string{"-acme", "a.test", "-acme-cache", dir, "-acme-dns-file", "x"}, exitUsage, "need -acme-dns"},
+		{[]string{"-acme", "a.test", "-acme-cache", dir, "-acme-directory", "a.test/x"}, exitUsage, `-acme-directory "a.test/x" is not the URL of a directory`},
+		{[]string{"-acme", "a.test", "-acme-cache", dir, "-acme-ask", "yes"}, exitUsage, `-acme-ask "yes" is not a URL`},
+		{[]string{"-acme-ask", "http://a/"}, exitUsage, "needs -acme-cache"},
 		{[]string{"-acme", "a.test", "-acme-cache", dir, "-tls-cert", crt, "-tls-key", key, "-tls-client-ca", crt}, exitUsage, "does not go with -acme"},
 		{[]string{"-tls-cert", crt, "-tls-key", crt}, exitFailed, "certificate " + crt + " with key " + crt},
 		{[]string{"-tls-cert", crt, "-tls-key", filepath.Join(dir, "none")}, exitFailed, "none: no such file"},
@@ -217,60 +254,4 @@ func TestServesHTTP2(t *testing.T) {
 		client.CloseIdleConnections()
 		p.end()
 	}
-}
-
-// TestACMEOrderWithoutLocation: an authority, as pebble, that takes its time to issue a certificate, and does not
-// say again which order it was asked to finalize.
-func TestACMEOrderWithoutLocation(t *testing.T) {
-	cert, _ := selfSigned(t, "acme.test", 1)
-	var authority *httptest.Server
-	polls := 0
-	authority = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		at := authority.URL
-		order := func(status string) string {
-			return fmt.Sprintf(`{"status":%q,"authorizations":[],"finalize":"%s/finalize/7","certificate":"%s/cert"}`, status, at, at)
-		}
-		w.Header().Set("Replay-Nonce", "n")
-		answer := func(code int, location, body string) {
-			if location != "" {
-				w.Header().Set("Location", at+location)
-			}
-			w.WriteHeader(code)
-			io.WriteString(w, body)
-		}
-		switch r.URL.Path {
-		case "/":
-			answer(200, "", fmt.Sprintf(`{"newNonce":"%[1]s/nonce","newAccount":"%[1]s/account","newOrder":"%[1]s/new"}`, at))
-		case "/nonce":
-		case "/account":
-			answer(201, "/account/1", `{"status":"valid"}`)
-		case "/new":
-			answer(201, "/order/7", order("ready"))
-		case "/finalize/7":
-			answer(200, "", order("processing"))
-		case "/order/7":
-			polls++
-			answer(200, "", order("valid"))
-		case "/cert":
-			answer(200, "", cert)
-		default:
-			answer(404, "", "")
-		}
-	}))
-	defer authority.Close()
-	key := testenv.Need(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	tracker := &orderTracker{orders: make(map[string]string)}
-	client := &acme.Client{DirectoryURL: authority.URL, Key: key, HTTPClient: &http.Client{Transport: tracker}}
-	ctx := context.Background()
-	testenv.Need(client.Register(ctx, &acme.Account{}, acme.AcceptTOS))(t)
-	for i := range maxOrders { // given up
-		tracker.orders[fmt.Sprint(i)] = ""
-	}
-	order := testenv.Need(client.AuthorizeOrder(ctx, acme.DomainIDs("acme.test")))(t)
-	testenv.Equal(t, len(tracker.orders), 1, "orders are known")
-	chain, _, err := client.CreateOrderCert(ctx, order.FinalizeURL, []byte("request"), true)
-	if err != nil || len(chain) != 1 || polls != 1 {
-		t.Errorf("%d certificates, asked %d times, %v", len(chain), polls, err)
-	}
-	testenv.Equal(t, len(tracker.orders), 0, "orders are kept")
 }
