@@ -32,6 +32,11 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 		match, err := site.NewPattern(cmp.Or(c.Match, "/**"))
 		settings, of := proxyConfig(c, log)
 		of.note("match", err)
+		except := make([]site.Pattern, len(c.Except))
+		for e := range c.Except {
+			except[e], err = site.NewPattern(c.Except[e])
+			of.note("except", err)
+		}
 		settings.Header = rules.Backend()
 		wrong.within(key, of)
 		p, err := proxy.New(settings)
@@ -52,7 +57,7 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 			}
 			handler = compress.Handler(handler, options)
 		}
-		s.Routes = append(s.Routes, site.Route{Match: match, Handler: handler, Missing: c.Missing})
+		s.Routes = append(s.Routes, site.Route{Match: match, Except: except, Handler: handler, Missing: c.Missing})
 	}
 }
 

@@ -82,6 +82,7 @@ type Site struct {
 // A Proxy is a table [[site.proxy]]. Durations are texts.
 type Proxy struct {
 	Match           string   `toml:"match"`
+	Except          []string `toml:"except"`
 	Missing         bool     `toml:"missing"`
 	To              []string `toml:"to"`
 	Strip           string   `toml:"strip"`

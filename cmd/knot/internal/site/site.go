@@ -55,15 +55,25 @@ type Step func(x *knot.Ctx) (answered bool, err error)
 // A Route has requests answered by something else than files.
 type Route struct {
 	Match   Pattern
+	Except  []Pattern // paths that Match matches and that are not for Handler
 	Handler knot.Handler
 	// Missing: only requests for files that there are not, and those with methods other than GET and HEAD.
 	Missing bool
 }
 
+func (r *Route) matches(path []byte) bool {
+	for _, except := range r.Except {
+		if except.MatchBytes(path) {
+			return false
+		}
+	}
+	return r.Match.MatchBytes(path)
+}
+
 // route answers by the first route that matches, and reports whether there is one.
 func (s *Site) route(x *knot.Ctx, missing bool) (routed bool, err error) {
 	for i := range s.Routes {
-		if r := &s.Routes[i]; r.Missing == missing && r.Match.MatchBytes(x.PathBytes()) {
+		if r := &s.Routes[i]; r.Missing == missing && r.matches(x.PathBytes()) {
 			return true, r.Handler(x)
 		}
 	}

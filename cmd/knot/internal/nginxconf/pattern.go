@@ -1,0 +1,185 @@
+package nginxconf
+
+import (
+	"errors"
+	"fmt"
+	"regexp/syntax"
+	"slices"
+	"strings"
+)
+
+// mostPatterns is how many patterns of Knot's may stand for one expression.
+const mostPatterns = 64
+
+// Ends of the path within what expand returns.
+const (
+	beginning = "\x00"
+	end       = "\x01"
+)
+
+var errExpression = errors.New("patterns of Knot's can't say what this expression says; they have *, ** and ?")
+
+// patternsOf are the patterns that match what a regular expression matches. folded: it ignores case, which patterns do not.
+func patternsOf(expression string, ignoreCase bool) (all []string, folded bool, err error) {
+	flags := syntax.Perl
+	if ignoreCase {
+		flags |= syntax.FoldCase
+	}
+	re, err := syntax.Parse(expression, flags)
+	if err != nil {
+		return nil, false, fmt.Errorf("an expression that Go does not have: %w", err)
+	}
+	parts, err := expand(re)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, text := range parts {
+		some, err := whole(text)
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, some...)
+	}
+	all = slices.Compact(all)
+	if len(all) > mostPatterns {
+		return nil, false, errExpression
+	}
+	return all, ignoreCase || strings.Contains(expression, "(?i"), nil
+}
+
+// expand is what an expression matches, as patterns with marks for the ends of the path.
+func expand(re *syntax.Regexp) (all []string, err error) {
+	switch re.Op {
+	case syntax.OpEmptyMatch:
+		return []string{""}, nil
+	case syntax.OpLiteral:
+		text := string(re.Rune)
+		if re.Flags&syntax.FoldCase != 0 {
+			text = strings.ToLower(text)
+		}
+		if strings.ContainsAny(text, "*?"+beginning+end) {
+			return nil, errExpression
+		}
+		return []string{text}, nil
+	case syntax.OpBeginText:
+		return []string{beginning}, nil
+	case syntax.OpEndText:
+		return []string{end}, nil
+	case syntax.OpCapture:
+		return expand(re.Sub[0])
+	case syntax.OpAnyCharNotNL, syntax.OpAnyChar, syntax.OpCharClass:
+		return expandClass(re)
+	case syntax.OpStar, syntax.OpPlus:
+		return expandRepeat(re)
+	case syntax.OpQuest:
+		all, err = expand(re.Sub[0])
+		return append(all, ""), err
+	case syntax.OpAlternate:
+		for _, sub := range re.Sub {
+			some, err := expand(sub)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, some...)
+		}
+		return all, nil
+	case syntax.OpConcat:
+		all = []string{""}
+		for _, sub := range re.Sub {
+			some, err := expand(sub)
+			if err != nil || len(all)*len(some) > mostPatterns {
+				return nil, errExpression
+			}
+			var next []string
+			for _, a := range all {
+				for _, b := range some {
+					next = append(next, a+b)
+				}
+			}
+			all = next
+		}
+		return all, nil
+	}
+	return nil, errExpression
+}
+
+// isAny reports whether an expression matches any one character, and isName any but a slash.
+func isAny(re *syntax.Regexp) bool {
+	return re.Op == syntax.OpAnyChar || re.Op == syntax.OpAnyCharNotNL
+}
+
+func isName(re *syntax.Regexp) bool {
+	return re.Op == syntax.OpCharClass && slices.Equal(re.Rune, []rune{0, '/' - 1, '/' + 1, '\U0010ffff'})
+}
+
+func expandClass(re *syntax.Regexp) (all []string, err error) {
+	if isName(re) {
+		return []string{"?"}, nil
+	}
+	if isAny(re) {
+		return []string{"?", "/"}, nil
+	}
+	for i := 0; i < len(re.Rune); i += 2 {
+		for r := re.Rune[i]; r <= re.Rune[i+1]; r++ {
+			if len(all) == 10 || strings.ContainsRune("*?"+beginning+end, r) {
+				return nil, errExpression
+			}
+			all = append(all, string(r))
+		}
+	}
+	return all, nil
+}
+
+func expandRepeat(re *syntax.Regexp) ([]string, error) {
+	sub, least := re.Sub[0], ""
+	if sub.Op == syntax.OpCapture {
+		sub = sub.Sub[0]
+	}
+	switch {
+	case isName(sub):
+		if re.Op == syntax.OpPlus {
+			least = "?"
+		}
+		return []string{least + "*"}, nil
+	case isAny(sub) && re.Op == syntax.OpPlus:
+		return []string{"?**", "/**"}, nil
+	case isAny(sub):
+		return []string{"**"}, nil
+	}
+	return nil, errExpression
+}
+
+// whole are the patterns for a path somewhere in which text is found.
+func whole(text string) ([]string, error) {
+	text, begins := strings.CutPrefix(text, beginning)
+	text, ends := strings.CutSuffix(text, end)
+	if strings.ContainsAny(text, beginning+end) {
+		return nil, errExpression
+	}
+	if !ends {
+		text += "**"
+	}
+	switch {
+	case begins && strings.HasPrefix(text, "/"), begins && strings.HasPrefix(text, "**"):
+	case begins:
+		return nil, errExpression // every path begins with a slash
+	case strings.HasPrefix(text, "/"):
+		return []string{collapse(text), collapse("/**" + text)}, nil
+	case !strings.Contains(text, "/") && ends && !strings.HasPrefix(text, "?") && !strings.Contains(text, "**"):
+		return []string{collapse("*" + text)}, nil
+	default:
+		text = "/**" + text
+	}
+	if !strings.HasPrefix(text, "/") {
+		text = "/" + text // of **, which matches the slash too
+	}
+	return []string{collapse(text)}, nil
+}
+
+// collapse takes stars together that stand beside each other.
+func collapse(text string) string {
+	for strings.Contains(text, "***") {
+		text = strings.ReplaceAll(text, "***", "**")
+	}
+	return text
+}

@@ -1,0 +1,352 @@
+package nginxconf
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// tables are those of a site, in the order in which they are written.
+type tables struct {
+	redirects, rewrites, limits, access, passwords, headers, proxies []table
+}
+
+// site makes the tables of a server.
+func (t *translation) site(s *server) {
+	st := table{name: "[[site]]"}
+	if len(t.listens) > 0 {
+		st.set("name", quote(t.nameOf(s)))
+	}
+	if len(s.names) > 0 {
+		st.set("hosts", list(s.names))
+	}
+	home := s.home()
+	if home == nil { // the server stands for all paths that have no location
+		home = &location{scope: scope{&s.scope, nil}, kind: prefix, text: "/", patterns: []string{"/**"}}
+	}
+	all := s.locations
+	if s.home() == nil {
+		all = append(slices.Clone(all), home)
+	}
+	var out tables
+	proxied := t.passes(home)
+	root := t.root(s, home, all, proxied, &out)
+	tries := t.try(s, home, all, root, proxied, &st, &out)
+	for _, d := range s.own("if") {
+		t.hostRedirect(s, d, &out)
+	}
+	for _, l := range all {
+		t.location(s, l, root, &out)
+	}
+	for _, tried := range tries { // named locations, for what is no file
+		for _, d := range tried.own("proxy_pass") {
+			t.use(tried.d)
+			tried.kind, tried.text = prefix, "/"
+			tried.patterns = home.patterns
+			t.proxyPass(s, tried, d, home.patterns, true, &out)
+			t.backendHeaders(tried, &out)
+		}
+	}
+	t.serverRules(s, &out)
+	t.files(home, root, &st)
+	t.errorPages(s, home, root, &st)
+	if root == "" && len(out.redirects)+len(out.proxies) == 0 {
+		t.leave(s.d, "there is no root, no redirect and no backend that Knot can serve")
+		return
+	}
+	t.sites = append(t.sites, st)
+	for _, some := range [][]table{out.redirects, out.rewrites, out.limits, out.access, out.passwords, out.headers, out.proxies} {
+		t.sites = append(t.sites, some...)
+	}
+}
+
+// passes reports whether a location is for a backend.
+func (t *translation) passes(l *location) bool {
+	return l.own("proxy_pass") != nil || l.own("fastcgi_pass") != nil
+}
+
+// root is the folder of the site. Other locations may have another one only where that is the same file.
+func (t *translation) root(s *server, home *location, all []*location, proxied bool, out *tables) (root string) {
+	if d := home.one(nil, "root"); d != nil && !strings.Contains(d.arg(0), "$") && !(proxied && d.arg(0) == "html") {
+		root = strings.TrimSuffix(d.arg(0), "/")
+		t.use(d)
+	}
+	if d := home.own("alias"); len(d) == 1 && !strings.Contains(d[0].arg(0), "$") {
+		root = strings.TrimSuffix(d[0].arg(0), "/")
+		t.use(d[0])
+	}
+	for _, l := range all {
+		for _, d := range slices.Concat(l.own("root"), l.own("alias")) {
+			if t.done[d] {
+				continue
+			}
+			folder := strings.TrimSuffix(d.arg(0), "/")
+			same := d.Name == "root"
+			if d.Name == "alias" && l.kind != expression {
+				folder, same = strings.CutSuffix(folder, strings.TrimSuffix(l.text, "/"))
+			}
+			switch {
+			case strings.Contains(folder, "$"):
+				t.leave(d, "Knot has no variables in paths")
+			case same && (folder == root || root == "" && (proxied || home.own("return") != nil || s.own("return") != nil)):
+				t.use(d)
+				root = folder
+			case d.Name == "alias" && l.kind != expression && root != "" && strings.HasPrefix(folder, root+"/"):
+				t.use(d)
+				r := table{name: "[[site.rewrite]]"}
+				if l.kind == exact {
+					r.set("path", quote(l.text))
+				} else {
+					r.set("prefix", quote(strings.TrimSuffix(l.text, "/")))
+				}
+				r.set("to", quote(strings.TrimPrefix(folder, root)))
+				out.rewrites = append(out.rewrites, r)
+			default:
+				t.leave(d, "a site of Knot's has one folder")
+			}
+		}
+	}
+	return root
+}
+
+// try translates try_files. It returns the locations, by name, that get what is no file.
+func (t *translation) try(s *server, home *location, all []*location, root string, proxied bool, st *table, out *tables) (named []*location) {
+	for _, l := range all {
+		d := l.own("try_files")
+		if l.d == nil {
+			d = home.all(nil, "try_files")
+		}
+		if len(d) == 0 {
+			continue
+		}
+		if text := strings.Join(d[0].Args, " "); l != home && (text == "$uri =404" || text == "$uri $uri/ =404") {
+			t.use(d[0]) // as Knot does
+			continue
+		}
+		if l != home {
+			t.leave(d[0], "a site of Knot's has one list, that of location /")
+			continue
+		}
+		if root == "" || proxied {
+			t.leave(d[0], "there are no files that could be tried")
+			continue
+		}
+		entries, why := s.entries(d[0])
+		if why != "" {
+			t.leave(d[0], "%s", why)
+			continue
+		}
+		t.use(d[0])
+		if last := d[0].Args[len(d[0].Args)-1]; strings.HasPrefix(last, "@") {
+			named = append(named, s.named[last])
+			if text := strings.Join(entries, " "); text == "$path" || text == "$path $path/" {
+				continue // files go before proxies with missing = true
+			}
+			entries = append(entries, "$path")
+		}
+		if strings.Join(entries, " ") != "$path $path/ =404" {
+			st.set("try", list(entries))
+		}
+	}
+	return named
+}
+
+// entries are those of a try_files as Knot writes them, but for the name of a location at the end.
+func (s *server) entries(d *Directive) (all []string, why string) {
+	if len(d.Args) < 2 || len(d.Args) > 16 {
+		return nil, "want 2 to 16 entries"
+	}
+	for i, a := range d.Args {
+		last := i == len(d.Args)-1
+		if last && strings.HasPrefix(a, "@") {
+			if l := s.named[a]; l == nil || len(l.own("proxy_pass")) != 1 {
+				return nil, "Knot has no location " + a + " with a proxy_pass"
+			}
+			return all, ""
+		}
+		if last {
+			for _, tail := range tails {
+				a = strings.TrimSuffix(a, tail)
+			}
+		}
+		if status, ok := strings.CutPrefix(a, "="); ok {
+			if !last || status < "400" || status > "599" || len(status) != 3 {
+				return nil, "Knot has a status of 400 to 599 at the end"
+			}
+			all = append(all, a)
+			continue
+		}
+		a = strings.ReplaceAll(a, "$uri", "$path")
+		if strings.Contains(strings.ReplaceAll(a, "$path", ""), "$") || !strings.HasPrefix(a, "$path") && !strings.HasPrefix(a, "/") {
+			return nil, "Knot knows $uri and paths here"
+		}
+		all = append(all, a)
+	}
+	return all, ""
+}
+
+// location translates what a location says, besides files.
+func (t *translation) location(s *server, l *location, root string, out *tables) {
+	in := l.scope.block
+	if l.d == nil {
+		in = s.scope.block
+	}
+	for _, d := range in {
+		switch d.Name {
+		case "return":
+			t.returns(s, l, d, out)
+		case "rewrite":
+			if !t.done[d] && !(l.own("proxy_pass") != nil && strips(l, d)) {
+				t.rewrite(s, l, d, out)
+			}
+		}
+	}
+	for _, d := range l.own("proxy_pass") {
+		t.proxyPass(s, l, d, l.patterns, false, out)
+		t.backendHeaders(l, out)
+	}
+	for _, d := range l.own("fastcgi_pass") {
+		t.fastcgiPass(s, l, d, root, out)
+	}
+	if l.d != nil {
+		t.rules(s, &l.scope, &s.scope, l.patterns, out)
+	}
+}
+
+// serverRules translates rules of the server, or of all servers, that hold where no location has its own.
+func (t *translation) serverRules(s *server, out *tables) {
+	t.rules(s, &s.scope, nil, []string{"/**"}, out)
+}
+
+// rules translates who may come, header lines and limits, of the scopes from s up to until.
+func (t *translation) rules(s *server, in, until *scope, patterns []string, out *tables) {
+	ordered := t.accessRules(in.all(until, "allow", "deny"), patterns, until != nil)
+	out.access = append(out.access, ordered...)
+	out.limits = append(out.limits, t.limits(in.all(until, "limit_req"), patterns)...)
+	out.passwords = append(out.passwords, t.passwords(in, until, patterns)...)
+	headers := t.headerLines(s, in, until, patterns)
+	out.headers = append(headers, out.headers...) // of two that set a line the later counts: the more exact one
+}
+
+// accessRules translates allow and deny. closed: nothing else may be said of requests for these paths.
+func (t *translation) accessRules(all []*Directive, patterns []string, closed bool) (tables []table) {
+	if len(all) == 0 {
+		return nil
+	}
+	for _, p := range patterns {
+		open := true
+		for i := 0; i < len(all); {
+			var from []string
+			name := all[i].Name
+			for ; i < len(all) && all[i].Name == name; i++ {
+				t.use(all[i])
+				from = append(from, all[i].arg(0))
+			}
+			a := table{name: "[[site.access]]"}
+			a.set("match", quote(p))
+			if slices.Contains(from, "all") {
+				open, i = false, len(all)
+			} else {
+				a.set("from", list(from))
+			}
+			a.set("action", quote(name))
+			tables = append(tables, a)
+		}
+		t.use(all...)
+		if open && closed { // nginx lets others pass, and does not look at the rules of the server
+			a := table{name: "[[site.access]]"}
+			a.set("match", quote(p))
+			a.set("action", quote("allow"))
+			tables = append(tables, a)
+		}
+	}
+	return tables
+}
+
+var limitKeys = map[string]string{"$binary_remote_addr": "client", "$remote_addr": "client", "$uri": "path", "$request_uri": "path"}
+
+// limits translates limit_req.
+func (t *translation) limits(all []*Directive, patterns []string) (tables []table) {
+	for _, d := range all {
+		args := make(map[string]string)
+		for _, a := range d.Args {
+			name, value, _ := strings.Cut(a, "=")
+			args[name] = value
+		}
+		zone := t.zones[args["zone"]]
+		if zone == nil {
+			t.leave(d, "there is no limit_req_zone of that name")
+			continue
+		}
+		key, rate := limitKeys[zone.arg(0)], ""
+		if name, ok := strings.CutPrefix(zone.arg(0), "$http_"); ok {
+			key = "header:" + strings.ReplaceAll(name, "_", "-")
+		} else if name, ok := strings.CutPrefix(zone.arg(0), "$cookie_"); ok {
+			key = "cookie:" + name
+		}
+		for _, a := range zone.Args {
+			rate, _ = strings.CutPrefix(a, "rate=")
+		}
+		n, err := strconv.Atoi(strings.TrimRight(rate, "r/sm"))
+		burst, burstErr := strconv.Atoi(args["burst"])
+		if args["burst"] == "" {
+			burst, burstErr = 0, nil
+		}
+		unit := rate[max(0, len(rate)-1):]
+		if key == "" || err != nil || n < 1 || burstErr != nil || burst < 0 || unit != "s" && unit != "m" {
+			t.leave(d, "Knot has limits by client, path, header and cookie, as rate = \"10/s\"")
+			continue
+		}
+		t.use(d, zone)
+		for _, p := range patterns {
+			l := table{name: "[[site.limit]]"}
+			if _, ok := args["nodelay"]; !ok && burst > 0 {
+				l.note("nginx has requests wait that come faster than the rate; Knot answers the first %d at once, the others with 429", burst+1)
+			} else {
+				l.note("requests beyond it get 429, where nginx has 503")
+			}
+			if p != "/**" {
+				l.set("match", quote(p))
+			}
+			if key != "client" {
+				l.set("key", list([]string{key}))
+			}
+			l.set("rate", quote(fmt.Sprintf("%d/%s", n, unit)))
+			l.set("burst", fmt.Sprint(burst+1))
+			tables = append(tables, l)
+		}
+	}
+	return tables
+}
+
+// passwords translates auth_basic.
+func (t *translation) passwords(in, until *scope, patterns []string) (tables []table) {
+	d := in.one(until, "auth_basic")
+	if d == nil {
+		return nil
+	}
+	if d.arg(0) == "off" {
+		if until == nil {
+			t.use(d)
+		} else {
+			t.leave(d, "Knot asks for a password on all paths that a pattern matches")
+		}
+		return nil
+	}
+	file := in.one(nil, "auth_basic_user_file")
+	if file == nil || strings.Contains(file.arg(0)+d.arg(0), "$") {
+		t.leave(d, "want auth_basic_user_file, without variables")
+		return nil
+	}
+	t.use(d, file)
+	for _, p := range patterns {
+		w := table{name: "[[site.password]]"}
+		w.note("Knot takes passwords hashed with bcrypt alone: knot hash NAME, or htpasswd -B")
+		w.set("match", quote(p))
+		w.set("realm", quote(d.arg(0)))
+		w.set("users", quote(file.arg(0)))
+		tables = append(tables, w)
+	}
+	return tables
+}
