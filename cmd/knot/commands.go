@@ -18,8 +18,9 @@ import (
 
 // commands are what knot does besides serving, by the first argument.
 var commands = map[string]func(args []string, stdin io.Reader, stdout, stderr io.Writer) int{
-	"check": checkCommand,
-	"hash":  hashCommand,
+	"check":  checkCommand,
+	"hash":   hashCommand,
+	"import": importCommand,
 }
 
 // checkCommand reports what is wrong with a configuration file, without serving.

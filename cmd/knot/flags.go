@@ -56,6 +56,7 @@ Usage:
   knot check -dump FILE
                      writes what it comes to, with defaults, without secrets
   knot hash NAME     makes a line of a file of users, from a password on the standard input
+  knot import FILE   writes the configuration that does what this one of nginx does
   knot help          the most important; knot help all is this text
   knot version
 

@@ -7,7 +7,7 @@ import (
 )
 
 // headerLines translates add_header, expires and proxy_hide_header.
-func (t *translation) headerLines(s *server, in, until *scope, patterns []string) (tables []table) {
+func (t *translation) headerLines(s *server, in, until *scope, patterns []string, proxied bool) (tables []table) {
 	lines, always := t.addedHeaders(in.all(until, "add_header"))
 	if d := in.one(until, "expires"); d != nil {
 		if value, ok := cacheControl(d); ok {
@@ -24,7 +24,6 @@ func (t *translation) headerLines(s *server, in, until *scope, patterns []string
 		t.use(d)
 		hidden = append(hidden, d.arg(0))
 	}
-	proxied := slices.ContainsFunc(s.locations, t.passes)
 	for _, p := range patterns {
 		for _, some := range []struct {
 			lines  [][2]string
@@ -218,11 +217,8 @@ func (t *translation) errorPages(s *server, home *location, root string, st *tab
 			t.leave(d, "Knot has a file below root as the page of a status, which stays")
 			continue
 		}
-		page := slices.ContainsFunc(s.locations, func(l *location) bool {
-			return l.text == path && l.kind == exact && slices.ContainsFunc(l.own("root"), func(r *Directive) bool { return strings.TrimSuffix(r.arg(0), "/") != root })
-		})
-		if page {
-			t.leave(d, "Knot's pages of errors lie below root")
+		if l := s.find(path); l != nil && (t.passes(l) || slices.ContainsFunc(l.own("root"), func(r *Directive) bool { return strings.TrimSuffix(r.arg(0), "/") != root })) {
+			t.leave(d, "Knot's pages of errors are files below root")
 			continue
 		}
 		t.use(d)

@@ -27,6 +27,53 @@ type location struct {
 	ignoreCase bool
 	patterns   []string // of Knot's, for the same paths; none: there are none
 	err        error    // why
+	rewritten  string   // pattern of the paths that files of it have; "": those of patterns
+}
+
+// matches reports whether a path is one of the location, if no more exact one has it.
+func (l *location) matches(path string) bool {
+	switch l.kind {
+	case exact:
+		return path == l.text
+	case expression:
+		re, err := regexp.Compile(l.pattern(false))
+		return err == nil && re.MatchString(path)
+	}
+	return strings.HasPrefix(path, l.text)
+}
+
+// protecting are directives without which more would be open.
+var protecting = []string{"deny", "auth_basic", "auth_request", "auth_jwt", "ssl_verify_client", "limit_except", "secure_link", "internal", "fastcgi_pass", "uwsgi_pass", "scgi_pass"}
+
+// protects is the first such directive of a block, with those within it; nil: there is none.
+func protects(block []*Directive) *Directive {
+	for _, d := range block {
+		if slices.Contains(protecting, d.Name) && d.arg(0) != "off" {
+			return d
+		}
+		if inner := protects(d.Block); inner != nil {
+			return inner
+		}
+	}
+	return nil
+}
+
+// hidesDots reports whether a location only refuses names that begin with a dot, which Knot does itself.
+func hidesDots(l *location) bool {
+	return strings.HasPrefix(strings.TrimPrefix(l.text, "^"), `/\.`) && len(l.block) > 0 && !slices.ContainsFunc(l.block, func(d *Directive) bool {
+		return !(d.Name == "deny" && d.arg(0) == "all" || d.Name == "return" && (d.arg(0) == "404" || d.arg(0) == "403"))
+	})
+}
+
+// onlyRedirects reports whether a location needs no pattern, but an expression.
+func onlyRedirects(l *location) bool {
+	status, _ := statusAndURL(&Directive{})
+	for _, d := range l.block {
+		if status, _ = statusAndURL(d); status == "" {
+			return false
+		}
+	}
+	return l.kind == expression && strings.HasPrefix(status, "3")
 }
 
 // locate finds the locations of a block, and those within them.
@@ -64,8 +111,16 @@ func (t *translation) locate(s *server, in *scope) {
 		default:
 			l.patterns = []string{l.text + "**"}
 		}
-		if l.err != nil {
+		switch {
+		case l.err != nil && hidesDots(l):
+			t.use(d)
+			t.use(d.Block...)
+			continue
+		case l.err != nil && !onlyRedirects(l):
 			t.leave(d, "%v", l.err)
+			if inner := protects(d.Block); inner != nil {
+				s.unsafe(d, "%v, and it has %s", l.err, inner)
+			}
 			continue
 		}
 		t.use(d)
@@ -95,17 +150,18 @@ func (s *server) home() *location {
 // before are the locations that have paths of l in nginx, because they are more exact.
 func (s *server) before(l *location) (all []*location) {
 	for _, other := range s.locations {
-		if other == l {
-			break
-		}
-		if other.kind == expression || l.kind == expression || strings.HasPrefix(other.text, l.text) {
+		switch {
+		case other == l:
+			return all
+		case other.kind == exact && !l.matches(other.text):
+		case other.kind == expression || l.kind == expression || strings.HasPrefix(other.text, l.text):
 			all = append(all, other)
 		}
 	}
 	return all
 }
 
-// pattern is an expression for the paths of the location; group has the whole path as its first group.
+// pattern is an expression for the paths of the location; group has the path behind its first slash as a group.
 func (l *location) pattern(group bool) string {
 	text := l.text
 	switch l.kind {
@@ -126,7 +182,7 @@ func (l *location) pattern(group bool) string {
 		}
 	}
 	if group {
-		return "^(" + strings.TrimSuffix(text, "$") + ")$"
+		return "^/(" + strings.TrimSuffix(text[1:], "$") + ")$" // a host in front of the group ends with the slash
 	}
 	return "^" + text
 }

@@ -115,6 +115,9 @@ func (t *translation) upstreamServer(d *Directive, seen map[string]string) (weig
 		case name == "fail_timeout":
 			if n, ok := seconds(value); ok {
 				key, value = "fail-time", quote(fmt.Sprintf("%ds", n))
+				if n == 0 {
+					key, value = "max-fails", "-1"
+				}
 			}
 		}
 		switch {
@@ -146,7 +149,7 @@ func (b *backend) write(out *table) {
 var passURL = regexp.MustCompile(`^(https?://)(unix:[^:]+|[^/$]+):?(/.*)?$`)
 
 // proxyPass translates a proxy_pass. missing: it is for what is no file.
-func (t *translation) proxyPass(s *server, l *location, d *Directive, patterns []string, missing bool, out *tables) {
+func (t *translation) proxyPass(s *server, l *location, d *Directive, except []string, missing bool, out *tables) {
 	m := passURL.FindStringSubmatch(d.arg(0))
 	if m == nil || strings.Contains(d.arg(0), "$") {
 		t.leave(d, "Knot knows its backends before a request comes, without variables")
@@ -156,6 +159,10 @@ func (t *translation) proxyPass(s *server, l *location, d *Directive, patterns [
 	b := t.backend(m[1], m[2])
 	if len(b.to) == 0 {
 		t.leave(d, "the upstream has no server")
+		return
+	}
+	if m[1] == "https://" && slices.ContainsFunc(b.to, func(to string) bool { return strings.HasPrefix(to, "unix:") }) {
+		t.leave(d, "Knot speaks TLS to backends by TCP alone")
 		return
 	}
 	b.write(&common)
@@ -191,7 +198,7 @@ func (t *translation) proxyPass(s *server, l *location, d *Directive, patterns [
 	if v := l.one(nil, "proxy_redirect"); v != nil && v.arg(0) == "off" {
 		t.use(v)
 	}
-	out.addProxies(common, patterns, t.except(s, l), missing)
+	out.addProxies(common, l.patterns, except, missing)
 }
 
 // strips reports whether a rewrite takes the path of its location off.
@@ -209,6 +216,9 @@ func (t *translation) except(s *server, l *location) (all []string) {
 	for _, other := range s.before(l) {
 		if other.own("proxy_pass") == nil && other.own("fastcgi_pass") == nil && other.own("return") == nil {
 			all = append(all, other.patterns...)
+			if other.rewritten != "" {
+				all = append(all, other.rewritten)
+			}
 		}
 	}
 	return all
@@ -336,7 +346,7 @@ func (t *translation) timeouts(l *location, out *table) {
 // fastcgiPass translates a fastcgi_pass.
 func (t *translation) fastcgiPass(s *server, l *location, d *Directive, root string, out *tables) {
 	if strings.Contains(d.arg(0), "$") || d.arg(0) == "" {
-		t.leave(d, "Knot knows its backends before a request comes, without variables")
+		s.unsafe(d, "Knot knows its backends before a request comes, without variables")
 		return
 	}
 	if root == "" {
@@ -345,7 +355,7 @@ func (t *translation) fastcgiPass(s *server, l *location, d *Directive, root str
 	}
 	b := t.backend("", d.arg(0))
 	if len(b.to) == 0 {
-		t.leave(d, "the upstream has no server")
+		s.unsafe(d, "the upstream has no server")
 		return
 	}
 	t.use(d)

@@ -122,7 +122,7 @@ func (t *translation) returns(s *server, l *location, d *Directive, out *tables)
 		r.set("path", quote(l.text))
 	case to.wholeURI:
 		r.set("pattern", quote(l.pattern(true)))
-		to.text += "$1"
+		to.text = strings.TrimSuffix(to.text, "/") + "/$1"
 	default:
 		r.set("pattern", quote(l.pattern(false)))
 		to.text = inPattern.ReplaceAllString(to.text, "$${$1}$2")

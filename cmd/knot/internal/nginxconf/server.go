@@ -14,8 +14,10 @@ type server struct {
 	addresses []address
 	locations []*location // in the order in which nginx looks at them
 	named     map[string]*location
-	toHTTPS   bool // it only sends clients to HTTPS
-	dropped   bool // no site is made of it
+	toHTTPS   bool       // it only sends clients to HTTPS
+	dropped   bool       // no site is made of it
+	unsound   *Directive // without which more would be open than in nginx; nil: there is none
+	why       string
 }
 
 // An address is one that a server listens on.
@@ -41,6 +43,23 @@ func (t *translation) newServer(d *Directive, outer *scope) *server {
 	s.order()
 	s.toHTTPS = t.onlyToHTTPS(s)
 	return s
+}
+
+// unsafe notes that the site must not be served without a directive.
+func (s *server) unsafe(d *Directive, format string, args ...any) {
+	if s.unsound == nil {
+		s.unsound, s.why = d, fmt.Sprintf(format, args...)
+	}
+}
+
+// find is the location that nginx takes for a path; nil: there is none.
+func (s *server) find(path string) *location {
+	for _, l := range s.locations {
+		if l.matches(path) {
+			return l
+		}
+	}
+	return nil
 }
 
 func (t *translation) names(s *server, d *Directive) {
@@ -121,17 +140,17 @@ func (t *translation) dropEmpty() {
 func (t *translation) chooseAddresses() {
 	var order []string
 	at := make(map[string][]*server)
-	secure := make(map[string]bool)
+	t.secure = make(map[string]bool)
 	for _, s := range t.servers {
 		for _, a := range s.addresses {
 			if at[a.text] == nil {
 				order = append(order, a.text)
 			}
 			at[a.text] = append(at[a.text], s)
-			secure[a.text] = secure[a.text] || a.tls
+			t.secure[a.text] = t.secure[a.text] || a.tls
 		}
 	}
-	var redirecting, serving []string
+	var redirecting []string
 	for _, addr := range order {
 		left := slices.DeleteFunc(slices.Clone(at[addr]), func(s *server) bool { return s.dropped })
 		toHTTPS := func(s *server) bool { return s.toHTTPS }
@@ -151,7 +170,7 @@ func (t *translation) chooseAddresses() {
 					t.leave(s.d, "redirect-http is for all hosts of an address, and %s has others, which are served there", addr)
 				}
 			}
-			serving = append(serving, addr)
+			t.serving = append(t.serving, addr)
 			t.chooseDefault(addr, at[addr])
 		}
 	}
@@ -159,22 +178,29 @@ func (t *translation) chooseAddresses() {
 		t.top.note("redirect-http sends clients to HTTPS with 308, which keeps a POST a POST, and knows the hosts of the sites alone")
 		t.top.set("redirect-http", list(redirecting))
 	}
-	anyTLS := slices.ContainsFunc(serving, func(a string) bool { return secure[a] })
-	for _, addr := range serving {
-		if len(serving) == 1 {
+}
+
+// listenTables are those of the addresses on which there are sites.
+func (t *translation) listenTables() {
+	anyTLS := slices.ContainsFunc(t.serving, func(a string) bool { return t.secure[a] })
+	for _, addr := range t.serving {
+		if len(t.serving) == 1 {
 			t.top.set("addr", quote(addr))
 			return
 		}
 		l := table{name: "[[listen]]"}
 		l.set("addr", quote(addr))
-		if anyTLS && !secure[addr] {
+		if anyTLS && !t.secure[addr] {
 			l.set("tls", "false")
 		}
 		var names []string
-		for _, s := range at[addr] {
-			if !s.dropped {
+		for _, s := range t.kept() {
+			if slices.ContainsFunc(s.addresses, func(a address) bool { return a.text == addr }) {
 				names = append(names, t.nameOf(s))
 			}
+		}
+		if len(names) == 0 {
+			continue
 		}
 		if len(names) < len(t.kept()) {
 			l.set("sites", list(names))

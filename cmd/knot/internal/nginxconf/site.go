@@ -14,16 +14,22 @@ type tables struct {
 
 // site makes the tables of a server.
 func (t *translation) site(s *server) {
+	for _, name := range []string{"auth_request", "auth_jwt", "ssl_verify_client"} {
+		if d := s.one(nil, name); d != nil && d.arg(0) != "off" {
+			s.unsafe(d, "Knot has other tables for it")
+		}
+	}
 	st := table{name: "[[site]]"}
-	if len(t.listens) > 0 {
+	if len(t.serving) > 1 {
 		st.set("name", quote(t.nameOf(s)))
 	}
 	if len(s.names) > 0 {
 		st.set("hosts", list(s.names))
 	}
+	around := &location{scope: scope{&s.scope, nil}, kind: prefix, text: "/", patterns: []string{"/**"}}
 	home := s.home()
 	if home == nil { // the server stands for all paths that have no location
-		home = &location{scope: scope{&s.scope, nil}, kind: prefix, text: "/", patterns: []string{"/**"}}
+		home = around
 	}
 	all := s.locations
 	if s.home() == nil {
@@ -32,11 +38,13 @@ func (t *translation) site(s *server) {
 	var out tables
 	proxied := t.passes(home)
 	root := t.root(s, home, all, proxied, &out)
+	t.files(home, root, &st)
 	tries := t.try(s, home, all, root, proxied, &st, &out)
 	for _, d := range s.own("if") {
 		t.hostRedirect(s, d, &out)
 	}
-	for _, l := range all {
+	t.location(s, around, root, &out) // first, as in nginx
+	for _, l := range s.locations {
 		t.location(s, l, root, &out)
 	}
 	for _, tried := range tries { // named locations, for what is no file
@@ -44,15 +52,22 @@ func (t *translation) site(s *server) {
 			t.use(tried.d)
 			tried.kind, tried.text = prefix, "/"
 			tried.patterns = home.patterns
-			t.proxyPass(s, tried, d, home.patterns, true, &out)
+			t.proxyPass(s, tried, d, t.except(s, home), true, &out)
 			t.backendHeaders(tried, &out)
 		}
 	}
 	t.serverRules(s, &out)
-	t.files(home, root, &st)
 	t.errorPages(s, home, root, &st)
+	if s.unsound != nil {
+		t.leave(s.unsound, "%s", s.why)
+		t.leave(s.d, "the site is left out, as more would be open than in nginx without line %d, %s: %s", s.unsound.Line, s.unsound, s.why)
+		t.use(s.unsound)
+		t.skipped(s)
+		return
+	}
 	if root == "" && len(out.redirects)+len(out.proxies) == 0 {
 		t.leave(s.d, "there is no root, no redirect and no backend that Knot can serve")
+		t.skipped(s)
 		return
 	}
 	t.sites = append(t.sites, st)
@@ -94,6 +109,7 @@ func (t *translation) root(s *server, home *location, all []*location, proxied b
 				root = folder
 			case d.Name == "alias" && l.kind != expression && root != "" && strings.HasPrefix(folder, root+"/"):
 				t.use(d)
+				l.rewritten = strings.TrimPrefix(folder, root) + "/**"
 				r := table{name: "[[site.rewrite]]"}
 				if l.kind == exact {
 					r.set("path", quote(l.text))
@@ -203,29 +219,43 @@ func (t *translation) location(s *server, l *location, root string, out *tables)
 		}
 	}
 	for _, d := range l.own("proxy_pass") {
-		t.proxyPass(s, l, d, l.patterns, false, out)
+		t.proxyPass(s, l, d, t.except(s, l), false, out)
 		t.backendHeaders(l, out)
 	}
 	for _, d := range l.own("fastcgi_pass") {
 		t.fastcgiPass(s, l, d, root, out)
 	}
 	if l.d != nil {
-		t.rules(s, &l.scope, &s.scope, l.patterns, out)
+		t.rules(s, &l.scope, &s.scope, l, t.passes(l), out)
+		for _, d := range l.own("internal") {
+			t.use(d)
+			for _, p := range l.patterns {
+				a := table{name: "[[site.access]]"}
+				a.set("match", quote(p))
+				a.set("action", quote("deny"))
+				a.set("status", "404")
+				out.access = append(out.access, a)
+			}
+		}
 	}
 }
 
 // serverRules translates rules of the server, or of all servers, that hold where no location has its own.
 func (t *translation) serverRules(s *server, out *tables) {
-	t.rules(s, &s.scope, nil, []string{"/**"}, out)
+	t.rules(s, &s.scope, nil, &location{patterns: []string{"/**"}}, slices.ContainsFunc(s.locations, t.passes), out)
 }
 
 // rules translates who may come, header lines and limits, of the scopes from s up to until.
-func (t *translation) rules(s *server, in, until *scope, patterns []string, out *tables) {
+func (t *translation) rules(s *server, in, until *scope, l *location, proxied bool, out *tables) {
+	patterns := l.patterns
 	ordered := t.accessRules(in.all(until, "allow", "deny"), patterns, until != nil)
 	out.access = append(out.access, ordered...)
 	out.limits = append(out.limits, t.limits(in.all(until, "limit_req"), patterns)...)
-	out.passwords = append(out.passwords, t.passwords(in, until, patterns)...)
-	headers := t.headerLines(s, in, until, patterns)
+	out.passwords = append(out.passwords, t.passwords(s, in, until, patterns)...)
+	if l.rewritten != "" { // lines of files go by their own path
+		patterns = append(slices.Clone(patterns), l.rewritten)
+	}
+	headers := t.headerLines(s, in, until, patterns, proxied)
 	out.headers = append(headers, out.headers...) // of two that set a line the later counts: the more exact one
 }
 
@@ -321,7 +351,7 @@ func (t *translation) limits(all []*Directive, patterns []string) (tables []tabl
 }
 
 // passwords translates auth_basic.
-func (t *translation) passwords(in, until *scope, patterns []string) (tables []table) {
+func (t *translation) passwords(s *server, in, until *scope, patterns []string) (tables []table) {
 	d := in.one(until, "auth_basic")
 	if d == nil {
 		return nil
@@ -336,7 +366,7 @@ func (t *translation) passwords(in, until *scope, patterns []string) (tables []t
 	}
 	file := in.one(nil, "auth_basic_user_file")
 	if file == nil || strings.Contains(file.arg(0)+d.arg(0), "$") {
-		t.leave(d, "want auth_basic_user_file, without variables")
+		s.unsafe(d, "want auth_basic_user_file, without variables")
 		return nil
 	}
 	t.use(d, file)

@@ -32,7 +32,6 @@ var needless = map[string]string{
 	"proxy_cache":      "see [[site.cache]]",
 	"if":               "Knot has no conditions but host names that are redirected",
 	"log_not_found":    "Knot does not log missing files as errors",
-	"internal":         "Knot has no such paths",
 	"include":          "there is no such file",
 }
 
@@ -54,6 +53,8 @@ type translation struct {
 	zones     map[string]*Directive // limit_req_zone, by name
 	servers   []*server
 	listens   []table
+	serving   []string        // addresses on which there are sites
+	secure    map[string]bool // those with TLS
 	sites     []table
 }
 
@@ -81,6 +82,9 @@ func Translate(conf []*Directive) (toml []byte, left []Leftover) {
 	t.walk(conf, &left)
 	return []byte(text.String()), left
 }
+
+// skipped notes that what a server says is not translated after all.
+func (t *translation) skipped(s *server) { s.dropped, t.done[s.d] = true, false }
 
 // use notes that directives are translated.
 func (t *translation) use(all ...*Directive) {
@@ -199,21 +203,23 @@ func (t *translation) write() {
 	t.chooseAddresses()
 	t.certificates()
 	t.largestBody()
-	for _, s := range t.servers {
-		if !s.dropped {
-			t.site(s)
-		}
+	for _, s := range t.kept() {
+		t.site(s)
 	}
+	t.listenTables()
 }
 
 // certificates are those of all servers, from which Knot chooses by the name that a client asks for.
 func (t *translation) certificates() {
 	var certs, keys []string
 	for _, s := range t.servers {
+		if slices.ContainsFunc(s.addresses, func(a address) bool { return a.tls }) && !s.dropped && len(s.all(nil, "ssl_certificate")) == 0 {
+			s.unsafe(s.d, "it has no ssl_certificate")
+		}
 		all, some := s.all(nil, "ssl_certificate"), s.all(nil, "ssl_certificate_key")
 		for i, d := range all {
 			switch {
-			case i >= len(some):
+			case i >= len(some) || d.arg(0) == "" || some[i].arg(0) == "":
 				t.leave(d, "it has no ssl_certificate_key")
 			case strings.Contains(d.arg(0)+some[i].arg(0), "$"):
 				t.leave(d, "Knot has no variables in paths")

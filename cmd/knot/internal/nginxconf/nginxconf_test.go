@@ -1,0 +1,165 @@
+package nginxconf
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// TestTranslations: every configuration of testdata has the translation, and the rest, that stand beside it.
+func TestTranslations(t *testing.T) {
+	files := append(testenv.Need(filepath.Glob("testdata/*.conf"))(t), "testdata/several/nginx.conf")
+	testenv.AtLeast(t, len(files), 12, "configurations")
+	for _, file := range files {
+		conf := testenv.Need(Load(file))(t)
+		text, left := Translate(conf)
+		for _, l := range left {
+			text = append(text, "#! "+l.String()+"\n"...)
+		}
+		testenv.Golden(t, strings.TrimSuffix(strings.TrimPrefix(file, "testdata/"), ".conf")+".toml", text)
+	}
+}
+
+// show writes directives on one line.
+func show(all []*Directive) string {
+	var out strings.Builder
+	for _, d := range all {
+		fmt.Fprintf(&out, "%d:%q", d.Line, append([]string{d.Name}, d.Args...))
+		if d.HasBlock {
+			fmt.Fprintf(&out, "{%s}", show(d.Block))
+		}
+	}
+	return out.String()
+}
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", ""},
+		{"a;", `1:["a"]`},
+		{"a b  c;\n# x; {\nd;", `1:["a" "b" "c"]3:["d"]`},
+		{"a\n b\n;c;", `1:["a" "b"]3:["c"]`},
+		{"a { b; c { } } d;", `1:["a"]{1:["b"]1:["c"]{}}1:["d"]`},
+		{`a "b c" 'd "e' "f\"g" "";`, `1:["a" "b c" "d \"e" "f\"g" ""]`},
+		{`a b#c "#d" #e;` + "\n;", `1:["a" "b#c" "#d"]`},
+		{`a \.php$ "\d{3}" b\ c;`, `1:["a" "\\.php$" "\\d{3}" "b\\ c"]`},
+		{`a ${b}c $d{e;}`, `1:["a" "${b}c" "$d"]{1:["e"]}`},
+		{`a x}y;`, `1:["a" "x}y"]`},
+		{"\ufeffa \"\n\" b;", `1:["a" "\n" "b"]`},
+		{"if ($a = \"b\") { c; }", `1:["if" "($a" "=" "b" ")"]{1:["c"]}`},
+	} {
+		testenv.Equal(t, show(testenv.Need(Parse("f", []byte(c.text)))(t)), c.want, "%q", c.text)
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"a", `f:1: "a" has no end; want ; or a block`},
+		{"\na {", `f:2: the block has no end; want }`},
+		{"a { b }", `f:1: "b" has no end; want ; before }`},
+		{"a;\n}", "f:2: a } that ends no block"},
+		{";", "without a directive before it"},
+		{"{ }", "without a directive before it"},
+		{"a 'b;\n", "f:1: a quote (') that has no end"},
+		{`a "b"c;`, "right behind a quote"},
+		{strings.Repeat("a{", mostDepth+1), "blocks within blocks"},
+		{strings.Repeat(" ", mostBytes+1), "want at most"},
+	} {
+		testenv.ErrorSays(t, testenv.Err(Parse("f", []byte(c.text))), c.want, "%.100q", c.text)
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		testenv.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		return filepath.Join(dir, name)
+	}
+	testenv.ErrorSays(t, testenv.Err(Load(write("circle", "include circle;"))), "more than 1000 files")
+	testenv.ErrorSays(t, testenv.Err(Load(filepath.Join(dir, "none"))), "no such file")
+	write("bad", "a")
+	testenv.ErrorSays(t, testenv.Err(Load(write("outer", "b;\ninclude bad;"))), `bad:1: "a" has no end`)
+	testenv.Equal(t, show(testenv.Need(Load(write("glob", "include *.none; include none.conf;")))(t)), `1:["include" "none.conf"]`)
+}
+
+// TestPatterns: expressions as patterns of Knot's, which match the same paths.
+func TestPatterns(t *testing.T) {
+	paths := []string{"/", "/a", "/a.php", "/a/b.php", "/x.php/y", "/a.phps", "/.php", "/img/a.png", "/img/a.jpg", "/.ht", "/a/.htaccess", "/a.ht", "/apix", "/api/", "/api/v1/x", "/x/api/v1", "/ab", "/a/b/c"}
+	for _, c := range []struct{ expression, want string }{
+		{`\.php$`, "*.php"},
+		{`\.(png|jpe?g)$`, "*.png *.jpeg *.jpg"},
+		{`^/api/`, "/api/**"},
+		{`^/(api|img)/.*$`, "/api/** /img/**"},
+		{`^/api/v1/(.+)$`, "/api/v1/?** /api/v1//**"},
+		{`/\.ht`, "/.ht** /**/.ht**"},
+		{`[^/]\.php(/|$)`, "/**?.php/** /**?.php"},
+		{`^/a/([^/]+)/?$`, "/a/?*/ /a/?*"},
+		{`^/[ab]$`, "/a /b"},
+		{`/api`, "/api** /**/api**"},
+		{`^.*\.php$`, "/**.php"},
+		{`^/$`, "/"},
+		{`^/[0-9]+$`, ""},
+		{`^/(?!x)`, ""},
+		{`^/a\*$`, ""},
+		{`^a`, ""},
+		{`\bx`, ""},
+		{`(a|b|c|d|e)(a|b|c|d|e)(a|b|c|d|e)`, ""},
+	} {
+		got, _, err := patternsOf(c.expression, false)
+		testenv.Equal(t, strings.Join(got, " "), c.want, "%s: %v", c.expression, err)
+		l := &location{kind: expression, text: c.expression}
+		for _, path := range paths {
+			matched := slices.ContainsFunc(got, func(p string) bool { return testenv.Need(site.NewPattern(p))(t).Match(path) })
+			if err == nil && matched != l.matches(path) {
+				t.Errorf("%s: %q matches %s: %v", c.expression, got, path, matched)
+			}
+		}
+	}
+}
+
+func TestTimesAndSizes(t *testing.T) {
+	for text, want := range map[string]int64{"30": 30, "1m": 60, "1h30m": 5400, "1y": 31536000, "5ms": 0, "x": -1, "": -1, "1q": -1, "99999999999": -1} {
+		n, ok := seconds(text)
+		if !ok {
+			n = -1
+		}
+		testenv.Equal(t, n, want, "%s", text)
+	}
+	for text, want := range map[string]string{"10": "10B", "1k": "1KB", "64M": "64MB", "4G": "4GB", "0": "0", "x": "", "1t": ""} {
+		got, _ := size(text)
+		testenv.Equal(t, got, want, "%s", text)
+	}
+}
+
+// FuzzTranslate: whatever a configuration says, what is made of it is TOML.
+func FuzzTranslate(f *testing.F) {
+	for _, file := range testenv.Need(filepath.Glob("testdata/*.conf"))(f) {
+		f.Add(testenv.Need(os.ReadFile(file))(f))
+	}
+	f.Add([]byte("server { return; listen; location { } root; alias; expires; if; server_name ''; try_files; error_page; limit_req; fastcgi_pass; proxy_pass; rewrite; add_header; auth_basic; }"))
+	f.Add([]byte("limit_req_zone; upstream { server; } server { location / { return 3; } location = { } return x y; gzip on; gzip_types \"a\\nb/c\"; }"))
+	f.Add([]byte("upstream u { server a weight=x; hash; keepalive; } server { ssl on; listen 1 ssl; location / { proxy_pass http://u/; proxy_set_header; expires; return ''; return '' ''; } }"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		conf, err := Parse("f", text)
+		if err != nil {
+			return
+		}
+		out, left := Translate(conf)
+		var doc map[string]any
+		if err := toml.Unmarshal(out, &doc); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, l := range left {
+			if l.Line < 1 || strings.ContainsAny(l.Text, "\n\r") {
+				t.Errorf("%q", l)
+			}
+		}
+	})
+}
