@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -102,7 +103,7 @@ type rival struct {
 
 // overUnix is a client of a server on a Unix socket.
 func overUnix(t *testing.T, name, socket string) rival {
-	transport := &http.Transport{DisableCompression: true, Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", socket) }}
+	transport := &http.Transport{DisableCompression: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", socket) }}
 	t.Cleanup(transport.CloseIdleConnections)
 	return rival{name, &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }

@@ -60,7 +60,10 @@ func TestRecipes(t *testing.T) {
 }
 
 func tryRecipe(t *testing.T, dir, toml string, requests [][2]string) {
-	toml = strings.NewReplacer("http://127.0.0.1:3000", "unix:"+dir+"/backend", "http://127.0.0.1:3001", "unix:"+dir+"/canary", `addr = ":80"`, `addr = "unix:`+dir+`/knot"`).Replace(toml)
+	toml = strings.NewReplacer("http://127.0.0.1:3000", "unix:"+dir+"/backend", "http://127.0.0.1:3001", "unix:"+dir+"/canary").Replace(toml)
+	if !strings.Contains(toml, "addr = ") {
+		toml = `addr = "unix:` + dir + `/knot"` + "\n" + toml
+	}
 	file := settle(t, t.TempDir(), toml)
 	set := testenv.Need(config.Read("f", testenv.Need(os.ReadFile(file))(t), []string{"addr", "max-body", "redirect-http", "tls-cert", "tls-key"}))(t)
 	for _, s := range set.Sites {

@@ -7,7 +7,7 @@ import (
 )
 
 // headerLines translates add_header, expires and proxy_hide_header.
-func (t *translation) headerLines(s *server, in, until *scope, patterns []string, proxied bool) (tables []table) {
+func (t *translation) headerLines(s *server, in, until *level, patterns []string, proxied bool) (tables []table) {
 	lines, always := t.addedHeaders(in.all(until, "add_header"))
 	if d := in.one(until, "expires"); d != nil {
 		if value, ok := cacheControl(d); ok {

@@ -20,7 +20,7 @@ const (
 
 // A location is a block of that name, or stands for the server around them.
 type location struct {
-	scope
+	level
 	d          *Directive
 	kind       kind
 	text       string
@@ -77,12 +77,12 @@ func onlyRedirects(l *location) bool {
 }
 
 // locate finds the locations of a block, and those within them.
-func (t *translation) locate(s *server, in *scope) {
+func (t *translation) locate(s *server, in *level) {
 	for _, d := range in.block {
 		if d.Name != "location" || len(d.Args) == 0 {
 			continue
 		}
-		l := &location{scope: scope{in, d.Block}, d: d, kind: prefix, text: d.arg(len(d.Args) - 1)}
+		l := &location{level: level{in, d.Block}, d: d, kind: prefix, text: d.arg(len(d.Args) - 1)}
 		if strings.HasPrefix(l.text, "@") {
 			s.named[l.text] = l // it counts as translated when it is used
 			continue
@@ -125,7 +125,7 @@ func (t *translation) locate(s *server, in *scope) {
 		}
 		t.use(d)
 		s.locations = append(s.locations, l)
-		t.locate(s, &l.scope)
+		t.locate(s, &l.level)
 	}
 }
 

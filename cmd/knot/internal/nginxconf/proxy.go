@@ -362,7 +362,7 @@ func (t *translation) fastcgiPass(s *server, l *location, d *Directive, root str
 	common := table{name: "[[site.proxy]]"}
 	b.write(&common)
 	keys := []string{"root = " + quote(root)}
-	if index := t.value(&l.scope, "fastcgi_index"); index != "" && index != "index.php" && !strings.Contains(index, "$") {
+	if index := t.value(&l.level, "fastcgi_index"); index != "" && index != "index.php" && !strings.Contains(index, "$") {
 		keys = append(keys, "index = "+quote(index))
 	}
 	t.use(l.all(nil, "fastcgi_split_path_info")...)

@@ -8,7 +8,7 @@ import (
 
 // A server is a block of that name.
 type server struct {
-	scope
+	level
 	d         *Directive
 	names     []string // hosts, as Knot writes them
 	addresses []address
@@ -27,8 +27,8 @@ type address struct {
 	isDefault bool
 }
 
-func (t *translation) newServer(d *Directive, outer *scope) *server {
-	s := &server{scope: scope{outer, d.Block}, d: d, named: make(map[string]*location)}
+func (t *translation) newServer(d *Directive, outer *level) *server {
+	s := &server{level: level{outer, d.Block}, d: d, named: make(map[string]*location)}
 	t.use(d)
 	for _, n := range s.own("server_name") {
 		t.names(s, n)
@@ -39,7 +39,7 @@ func (t *translation) newServer(d *Directive, outer *scope) *server {
 	if len(s.addresses) == 0 {
 		s.addresses = []address{{text: ":80"}}
 	}
-	t.locate(s, &s.scope)
+	t.locate(s, &s.level)
 	s.order()
 	s.toHTTPS = t.onlyToHTTPS(s)
 	return s

@@ -26,7 +26,7 @@ func (t *translation) site(s *server) {
 	if len(s.names) > 0 {
 		st.set("hosts", list(s.names))
 	}
-	around := &location{scope: scope{&s.scope, nil}, kind: prefix, text: "/", patterns: []string{"/**"}}
+	around := &location{level: level{&s.level, nil}, kind: prefix, text: "/", patterns: []string{"/**"}}
 	home := s.home()
 	if home == nil { // the server stands for all paths that have no location
 		home = around
@@ -204,9 +204,9 @@ func (s *server) entries(d *Directive) (all []string, why string) {
 
 // location translates what a location says, besides files.
 func (t *translation) location(s *server, l *location, root string, out *tables) {
-	in := l.scope.block
+	in := l.level.block
 	if l.d == nil {
-		in = s.scope.block
+		in = s.level.block
 	}
 	for _, d := range in {
 		switch d.Name {
@@ -226,7 +226,7 @@ func (t *translation) location(s *server, l *location, root string, out *tables)
 		t.fastcgiPass(s, l, d, root, out)
 	}
 	if l.d != nil {
-		t.rules(s, &l.scope, &s.scope, l, t.passes(l), out)
+		t.rules(s, &l.level, &s.level, l, t.passes(l), out)
 		for _, d := range l.own("internal") {
 			t.use(d)
 			for _, p := range l.patterns {
@@ -242,11 +242,11 @@ func (t *translation) location(s *server, l *location, root string, out *tables)
 
 // serverRules translates rules of the server, or of all servers, that hold where no location has its own.
 func (t *translation) serverRules(s *server, out *tables) {
-	t.rules(s, &s.scope, nil, &location{patterns: []string{"/**"}}, slices.ContainsFunc(s.locations, t.passes), out)
+	t.rules(s, &s.level, nil, &location{patterns: []string{"/**"}}, slices.ContainsFunc(s.locations, t.passes), out)
 }
 
-// rules translates who may come, header lines and limits, of the scopes from s up to until.
-func (t *translation) rules(s *server, in, until *scope, l *location, proxied bool, out *tables) {
+// rules translates who may come, header lines and limits, of the levels from s up to until.
+func (t *translation) rules(s *server, in, until *level, l *location, proxied bool, out *tables) {
 	patterns := l.patterns
 	ordered := t.accessRules(in.all(until, "allow", "deny"), patterns, until != nil)
 	out.access = append(out.access, ordered...)
@@ -351,7 +351,7 @@ func (t *translation) limits(all []*Directive, patterns []string) (tables []tabl
 }
 
 // passwords translates auth_basic.
-func (t *translation) passwords(s *server, in, until *scope, patterns []string) (tables []table) {
+func (t *translation) passwords(s *server, in, until *level, patterns []string) (tables []table) {
 	d := in.one(until, "auth_basic")
 	if d == nil {
 		return nil

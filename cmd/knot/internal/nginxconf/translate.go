@@ -61,11 +61,11 @@ type translation struct {
 // Translate makes a configuration of Knot's of one of nginx's, and says what it leaves out.
 func Translate(conf []*Directive) (toml []byte, left []Leftover) {
 	t := &translation{done: make(map[*Directive]bool), why: make(map[*Directive]string), upstreams: make(map[string]*Directive), zones: make(map[string]*Directive)}
-	main := &scope{block: conf}
+	main := &level{block: conf}
 	for _, d := range conf {
 		if d.Name == "http" && d.HasBlock {
 			t.use(d)
-			t.http(&scope{main, d.Block})
+			t.http(&level{main, d.Block})
 		}
 	}
 	if slices.ContainsFunc(conf, func(d *Directive) bool { return d.Name == "server" || d.Name == "upstream" }) {
@@ -118,14 +118,14 @@ func (t *translation) walk(block []*Directive, left *[]Leftover) {
 	}
 }
 
-// A scope is a block with those around it.
-type scope struct {
-	outer *scope
+// A level is a block with those around it.
+type level struct {
+	outer *level
 	block []*Directive
 }
 
 // own are the directives of the block itself by that name.
-func (s *scope) own(name string) (all []*Directive) {
+func (s *level) own(name string) (all []*Directive) {
 	for _, d := range s.block {
 		if d.Name == name {
 			all = append(all, d)
@@ -134,8 +134,8 @@ func (s *scope) own(name string) (all []*Directive) {
 	return all
 }
 
-// all are those that are in force: nginx takes those of the nearest block that has any. Scopes from until on do not count.
-func (s *scope) all(until *scope, names ...string) (all []*Directive) {
+// all are those that are in force: nginx takes those of the nearest block that has any. Levels from until on do not count.
+func (s *level) all(until *level, names ...string) (all []*Directive) {
 	for at := s; at != nil && at != until; at = at.outer {
 		for _, d := range at.block {
 			if slices.Contains(names, d.Name) {
@@ -150,7 +150,7 @@ func (s *scope) all(until *scope, names ...string) (all []*Directive) {
 }
 
 // one is the only one of those; nil: there is none.
-func (s *scope) one(until *scope, name string) *Directive {
+func (s *level) one(until *level, name string) *Directive {
 	if all := s.all(until, name); len(all) > 0 {
 		return all[0]
 	}
@@ -158,7 +158,7 @@ func (s *scope) one(until *scope, name string) *Directive {
 }
 
 // value is the first argument of one that is in force, which counts as translated.
-func (t *translation) value(s *scope, name string) string {
+func (t *translation) value(s *level, name string) string {
 	d := s.one(nil, name)
 	if d == nil {
 		return ""
@@ -167,7 +167,7 @@ func (t *translation) value(s *scope, name string) string {
 	return d.arg(0)
 }
 
-func (t *translation) http(s *scope) {
+func (t *translation) http(s *level) {
 	for _, d := range s.block {
 		switch d.Name {
 		case "upstream":
