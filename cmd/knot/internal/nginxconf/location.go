@@ -112,7 +112,7 @@ func (t *translation) locate(s *server, in *level) {
 			l.patterns = []string{l.text + "**"}
 		}
 		switch {
-		case l.err != nil && hidesDots(l):
+		case hidesDots(l):
 			t.use(d)
 			t.use(d.Block...)
 			continue
