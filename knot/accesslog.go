@@ -61,6 +61,15 @@ func NewAccessLog(w io.Writer, format LogFormat) *AccessLog {
 	return l
 }
 
+// LogTo has the line about this request go to l in place of Server.AccessLog. The time in a line of LogJSON is from this call on,
+// unless the server is Timed. A request that is refused before a handler sees it is known to Server.ErrorPage.
+func (x *Ctx) LogTo(l *AccessLog) {
+	x.log = l
+	if x.began == 0 && l.format == LogJSON {
+		x.began = x.srv.clock.Elapsed()
+	}
+}
+
 // record takes up the request that has just been answered.
 func (l *AccessLog) record(x *Ctx) {
 	if l.server.Load() != x.srv {

@@ -194,3 +194,26 @@ func TestCountsForClient(t *testing.T) {
 		}
 	}
 }
+
+// TestLogTo: of the requests on a connection only those that say so are in another log, with the time that they took, which the
+// statistics of a server that is not Timed do not count.
+func TestLogTo(t *testing.T) {
+	var all, own strings.Builder
+	other := NewAccessLog(&own, LogJSON)
+	s := &Server{AccessLog: NewAccessLog(&all, LogCommon), Handler: func(x *Ctx) error {
+		if x.Path() == "/own" {
+			x.LogTo(other)
+		}
+		return echoHandler(x)
+	}}
+	s.ServeConn(script(req("GET /a") + req("GET /own") + req("GET /b") + "\x16\r\n"))
+	s.Close()
+	testenv.Must(t, s.AccessLog.Close())
+	testenv.Must(t, other.Close())
+	testenv.Equal(t, strings.Count(all.String(), "\n"), 3, all.String())
+	testenv.Equal(t, strings.Count(own.String(), "\n"), 1, own.String())
+	for _, want := range []string{`"target":"/own"`, `"duration_ms":`} {
+		testenv.Contains(t, own.String(), want)
+	}
+	testenv.Equal(t, s.Stats().Durations.Count, 0)
+}

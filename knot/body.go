@@ -25,6 +25,7 @@ type body struct {
 	owed bool
 	// trails: a trailer may come behind it, though its length is known, as in HTTP/2.
 	trails bool
+	most   int64 // what LimitBody has said, in bytes, and 1; 0: nothing
 	held   admit.Body
 	budget *admit.BodyBudget // nil: none
 }
@@ -236,7 +237,7 @@ func (x *Ctx) chunkStep() error {
 	if err != nil {
 		return err
 	}
-	name, value, f := b.Step(line, x.srv.settings().maxBody)
+	name, value, f := b.Step(line, x.maxBody())
 	if f != nil {
 		return (*fault)(f)
 	}
@@ -349,8 +350,27 @@ func (x *Ctx) drainBody() bool {
 	return false
 }
 
+// LimitBody has the body of this request be at most n bytes, or Server.MaxBody if that is less. The error matches Status(413) if
+// the request says itself that its body is larger: hand that back. Call it before the body is read.
+func (x *Ctx) LimitBody(n int64) error {
+	b := &x.body
+	b.most = max(n, 0) + 1
+	if !b.Chunked && x.head.Length > n {
+		b.err = (*fault)(h1.BodyTooLarge)
+	}
+	return b.err
+}
+
+// maxBody is how large the body may be, in bytes.
+func (x *Ctx) maxBody() int64 {
+	if most := x.body.most; most > 0 {
+		return min(most-1, x.srv.settings().maxBody)
+	}
+	return x.srv.settings().maxBody
+}
+
 // Body is the request body. Reads return io.EOF at its end, an error that
-// matches Status(413) when it is larger than Server.MaxBody, Status(408) when
+// matches Status(413) when it is larger than Server.MaxBody or LimitBody, Status(408) when
 // the client is too slow, and Status(400) when it is malformed or cut off;
 // hand that error back and the client gets the right answer. A Read may park.
 // Valid until the handler returns.

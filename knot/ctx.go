@@ -55,6 +55,7 @@ type Ctx struct {
 	scratch  []byte            // backing of path when it differs from the target
 	pathText string            // path as a string, kept for the next equal path
 	user     string            // name of the client, for the access log
+	log      *AccessLog        // in place of the server's; nil: that
 	client   clientaddr.Client // where the request is from
 	passed   []Header          // lines for backends, see inner.PassHeader
 	// rewritten is what Rewrite was given last; nil: nothing
@@ -260,7 +261,7 @@ func (x *Ctx) recycle() {
 	x.body = body{}
 	x.resp.forget()
 	x.path, x.closing, x.torn, x.gone, x.finished, x.duplex = nil, false, false, false, false, false
-	x.pace, x.user, x.began, x.client, x.rewritten, x.passed = pace.Pace{}, "", 0, clientaddr.Client{}, nil, nil
+	x.pace, x.user, x.log, x.began, x.client, x.rewritten, x.passed = pace.Pace{}, "", nil, 0, clientaddr.Client{}, nil, nil
 	x.slowOut.Reset()
 	x.slowIn.Reset()
 	x.out = x.out[:0]

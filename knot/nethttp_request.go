@@ -90,7 +90,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if e.bodyErr == nil {
 		e.bodyErr = err
 	}
-	return n, plainError(err, e.x.srv.settings().maxBody)
+	return n, plainError(err, e.x.maxBody())
 }
 
 // plainError is err as the body of a net/http server would have it: callers there compare

@@ -9,7 +9,7 @@ func (x *Ctx) tell() { answered(x.answers.Tell(&x.srv.counts)) }
 // count takes up a request that has been answered.
 func (x *Ctx) count() {
 	var took time.Duration
-	if x.began != 0 {
+	if x.srv.settings().timed && x.began != 0 {
 		took = x.srv.clock.Elapsed() - x.began
 	}
 	answered(x.answers.Add(&x.srv.counts, x.resp.status, x.resp.written, took))

@@ -2,6 +2,7 @@ package knot
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -177,7 +178,7 @@ func (x *Ctx) serveRequest() {
 	x.resp.kept, x.resp.filters, x.headCopy = x.resp.kept[:0], x.resp.filters[:0], nil
 	x.resp.begin()
 	x.beginBody()
-	x.pace, x.user, x.began, x.client, x.rewritten, x.passed = pace.Pace{}, "", 0, clientaddr.Client{}, nil, nil
+	x.pace, x.user, x.log, x.began, x.client, x.rewritten, x.passed = pace.Pace{}, "", nil, 0, clientaddr.Client{}, nil, nil
 	x.slowOut.Reset()
 	x.slowIn.Reset()
 	x.c.answering.Store(false)
@@ -283,8 +284,8 @@ func (x *Ctx) conclude() {
 	if now := x.srv.clock.Now(); x.c.since.Load() != now {
 		x.c.since.Store(now)
 	}
-	if log := x.srv.settings().log; log != nil {
-		log.record(x)
+	if l := cmp.Or(x.log, x.srv.settings().log); l != nil {
+		l.record(x)
 	}
 }
 
@@ -342,7 +343,7 @@ func (x *Ctx) replace(status int) {
 // refuse answers a request that can't be parsed. The connection ends with it.
 func (x *Ctx) refuse(f *h1.Fault) {
 	x.headAt = x.r
-	x.user, x.began, x.client = "", 0, clientaddr.Client{}
+	x.user, x.log, x.began, x.client = "", nil, 0, clientaddr.Client{}
 	method := x.head.Method // an answer to HEAD has no body, whatever it says
 	x.head.Reset()
 	x.head.Method = method

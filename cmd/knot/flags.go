@@ -41,6 +41,8 @@ type settings struct {
 	hasSites bool           // sites are tables of the configuration
 	given    map[string]any // see effective
 
+	maxBody int64 // of sites that do not say otherwise, in bytes; 0: no limit
+
 	redirectHTTP list               // addresses that send clients to HTTPS
 	listens      []addresses.Listen // tables of the configuration; none: -addr is the address
 	points       []*addresses.Point // where to listen, by these; at least one
@@ -176,8 +178,8 @@ func parseReading(args []string, stdout io.Writer, read func(name string) ([]byt
 	flags.DurationVar(&s.ShutdownTimeout, "grace", knot.DefaultShutdownTimeout, "how long requests may take after a stop signal; 0 means that it cuts them off")
 	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; for a further one an idle one is closed, or it gets 503; 0 means as many as the limit on open files (ulimit -n) leaves besides files and backends, -1 no limit")
 	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; for a larger one the answer is 431")
-	s.MaxBody = knot.DefaultMaxBody
-	flags.Var((*byteSize)(&s.MaxBody), "max-body", "largest request body, a `size` such as 64MB; for a larger one the answer is 413; 0 means no limit")
+	set.maxBody, s.MaxBody = knot.DefaultMaxBody, -1 // sites bound it themselves
+	flags.Var((*byteSize)(&set.maxBody), "max-body", "largest request body, a `size` such as 64MB; for a larger one the answer is 413; 0 means no limit")
 	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
 	flags.Var(&set.trust, "trust", "proxies in front of knot whose word about the client counts, for the access log, limits and backends: `addresses` and networks like 10.0.0.0/8, separated by commas; unix: is every peer on a Unix socket")
 	flags.StringVar(&set.user, "user", "", "run as this `user`, or user:group, once the port, the access log and certificates are open")
@@ -371,11 +373,8 @@ func (set *settings) placed(err error) error {
 // checkLimits turns what the flags say about limits into what Server says.
 func (set *settings) checkLimits() error {
 	s := set.server
-	if s.MaxBody == 0 {
-		s.MaxBody = -1 // there 0 stands for the default
-	}
 	if s.LeastRate == 0 {
-		s.LeastRate = -1
+		s.LeastRate = -1 // there 0 stands for the default
 	}
 	var f faults
 	f.note(s.MaxHead < minMaxHead, "-max-head %d is too small for the requests of browsers; want at least %d", s.MaxHead, minMaxHead)

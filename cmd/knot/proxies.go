@@ -49,6 +49,7 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 		if len(caches) > 0 {
 			handler = caches.Before(handler, settings.Trust)
 		}
+		handler = s.Intercept(handler, c.Intercept)
 		if c.Compress != nil {
 			options, faults := c.Compress.Options(size)
 			if len(faults) > 0 {

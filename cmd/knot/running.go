@@ -25,6 +25,7 @@ type running struct {
 	mu     sync.Mutex
 	sites  map[string]*site.Switch // by the addresses of the points, see at; guarded by mu
 	before []*built                // those whose proxies may have something under way; guarded by mu
+	logs   map[string]*logFile     // access logs of sites, by name; guarded by mu
 	again  bool                    // a reload was asked for before the first load; guarded by mu
 
 	reloads sync.Mutex // held by reload
@@ -37,6 +38,10 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 		return err
 	}
 	if err := b.startCaches(r.now.Load()); err != nil {
+		b.close()
+		return err
+	}
+	if err := r.openLogs(b.logs, log); err != nil {
 		b.close()
 		return err
 	}
@@ -91,6 +96,7 @@ func (r *running) close() {
 	if now := r.now.Load(); now != nil {
 		now.close()
 	}
+	r.closeLogs()
 }
 
 // stats are those of all sites together.
@@ -151,6 +157,7 @@ func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 	if early {
 		return
 	}
+	r.reopenLogs(log)
 	fresh, err := parseReading(args, io.Discard, regular.Read) // a FIFO would hold up every later reload
 	var addrs *relisten
 	if err == nil {

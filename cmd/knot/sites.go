@@ -27,6 +27,7 @@ type built struct {
 	limits  []*limit.Rule          // of all sites
 	proxies []*proxy.Proxy
 	caches  []*cache.Cache
+	logs    []*siteLog
 
 	retired atomic.Bool // they serve no request any more; tunnels may go on; atomic
 }
@@ -86,7 +87,10 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 		note("listing-max", errors.New("there are no listings; want listing = true too"))
 	}
 	set.addClientCerts(s, c, &wrong)
+	b.addLog(s, c, &wrong)
+	set.limitBodies(s, c, &wrong)
 	b.addLimits(s, c, &wrong)
+	addMaintenance(s, c, log, &wrong)
 	addCORS(s, c, &wrong)
 	if len(c.Redirects) > 0 {
 		s.Steps = append(s.Steps, redirects(c, &wrong).Handle)
@@ -99,6 +103,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 		hosts = []string{"*"}
 	}
 	note("hosts", set.addTo(b.hosts, s, c, hosts))
+	checkIntercepts(c, &wrong)
 	b.addProxies(s, c.Proxies, b.addCaches(c, log, &wrong), rules, log, &wrong)
 	needsRoot := len(c.ErrorPages) > 0 || len(c.Index) > 0 || c.Listing || c.Fallback != "" || c.Try != nil || c.MaxRanges != 0
 	if c.Root == "" && len(c.Proxies)+len(c.Redirects) > 0 && !needsRoot { // no files

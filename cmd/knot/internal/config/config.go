@@ -19,12 +19,14 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/access"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/bodies"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/clientcert"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/compression"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/forwardauth"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/headers"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/maintenance"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/rewrite"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
@@ -63,6 +65,8 @@ type Site struct {
 	Burst             float64              `toml:"burst"`
 	MaxClients        int                  `toml:"max-clients"`
 	ErrorPages        map[string]string    `toml:"error-pages"`
+	MaxBody           string               `toml:"max-body"`
+	Bodies            []bodies.Config      `toml:"body"`
 	Redirects         []redirect.Config    `toml:"redirect"`
 	Rewrites          []rewrite.Config     `toml:"rewrite"`
 	Limits            []limit.Config       `toml:"limit"`
@@ -77,6 +81,10 @@ type Site struct {
 	Passwords         []Password           `toml:"password"`
 	Proxies           []Proxy              `toml:"proxy"`
 	Caches            []cache.Config       `toml:"cache"`
+
+	Maintenance *maintenance.Config `toml:"maintenance"`
+	Log         string              `toml:"log"`        // file of the access log of this site; "": that of all
+	LogFormat   string              `toml:"log-format"` // combined, common or json; "": combined
 }
 
 // A Proxy is a table [[site.proxy]]. Durations are texts.
@@ -109,6 +117,8 @@ type Proxy struct {
 	Balancing
 
 	Compress *compression.Config `toml:"compress"`
+	// Intercept are statuses of responses, "404" or "5xx", that the error pages of the site take the place of; none: no status.
+	Intercept []string `toml:"intercept"`
 }
 
 // A TLS is a table site.proxy.tls.

@@ -150,7 +150,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 			t.Errorf("knot-addresses.md: %q is not documented", name)
 		}
 	}
-	tables := map[string]bool{"access": true, "client-certificate": true, "forward-auth": true, "cache": true, "limit": true, "redirect": true, "rewrite": true, "header": true, "cors": true, "password": true, "proxy": true, "sticky": true, "canary": true, "mirror": true} // have sections of their own
+	tables := map[string]bool{"maintenance": true, "body": true, "access": true, "client-certificate": true, "forward-auth": true, "cache": true, "limit": true, "redirect": true, "rewrite": true, "header": true, "cors": true, "password": true, "proxy": true, "sticky": true, "canary": true, "mirror": true} // have sections of their own
 	site, balancing := reflect.TypeFor[Site](), reflect.TypeFor[Balancing]()
 	elsewhere := keysOf(balancing, nil) // of the keys of a proxy
 	for _, section := range []struct {
@@ -161,7 +161,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		{"knot-limits.md", "## [[site.limit]]", "limit", site}, {"knot-rewrites.md", "## [[site.rewrite]]", "rewrite", site}, {"knot-cache.md", "## Keys", "cache", site},
 		{"knot-access.md", "## [[site.access]]", "access", site}, {"knot-access.md", "## [[site.forward-auth]]", "forward-auth", site},
 		{"knot-access.md", "## [site.client-certificate]", "client-certificate", site},
-		{"knot-access.md", "## [[site.password]]", "password", site}, {"knot-proxy.md", "## Keys", "proxy", site},
+		{"knot-access.md", "## [[site.password]]", "password", site}, {"knot-sites.md", "## [[site.body]]", "body", site}, {"knot-sites.md", "## [site.maintenance]", "maintenance", site}, {"knot-proxy.md", "## Keys", "proxy", site},
 		{"knot-balancing.md", "## Keys of [[site.proxy]]", "", balancing}, {"knot-balancing.md", "## By cookie: [site.proxy.sticky]", "sticky", balancing},
 		{"knot-balancing.md", "## A second group: [site.proxy.canary]", "canary", balancing}, {"knot-balancing.md", "## Copies: [site.proxy.mirror]", "mirror", balancing},
 	} {

@@ -34,7 +34,7 @@ func (s *Site) guard(x *knot.Ctx) error {
 	if err := s.guardPath(x, x.PathBytes()); err != nil {
 		return err
 	}
-	other := otherPath(x)
+	other := OtherPath(x)
 	if other == nil {
 		return nil
 	}

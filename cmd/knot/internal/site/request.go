@@ -30,11 +30,11 @@ func ClientNetwork(addr netip.Addr, bits4, bits6 int) netip.Addr {
 
 // Matches reports whether the path of a request matches: the clean one, or the one that a backend may see.
 func Matches(x *knot.Ctx, p Pattern) bool {
-	return p.MatchBytes(x.PathBytes()) || p.MatchBytes(otherPath(x))
+	return p.MatchBytes(x.PathBytes()) || p.MatchBytes(OtherPath(x))
 }
 
-// otherPath is the path that a backend may see, in which escaped slashes and empty segments count; nil: it is the clean one.
-func otherPath(x *knot.Ctx) []byte {
+// OtherPath is the path that a backend may see, in which escaped slashes and empty segments count; nil: it is the clean one.
+func OtherPath(x *knot.Ctx) []byte {
 	raw := x.RawPath()
 	if !bytes.Contains(raw, []byte("//")) && !bytes.Contains(bytes.ToUpper(raw), []byte("%2F")) {
 		return nil
