@@ -59,7 +59,7 @@ func TestFromHTTP(t *testing.T) {
 	testenv.Equal(t, s.HeadTimeout, -1, "for heads")
 	testenv.Equal(t, s.H2C, false, "HTTP/2 without TLS, with an empty TLSNextProto")
 	std := &http.Server{}
-	testenv.Must(t, http2.ConfigureServer(std, nil))
+	testenv.Must(t, http2.ConfigureServer(std, nil)) //lint:ignore SA1019 programs use it
 	s = testenv.Need(knot.FromHTTP(std))(t)
 	testenv.Equal(t, s.H2C, true, "HTTP/2 without TLS, configured by x/net")
 

@@ -2,6 +2,8 @@
 
 package netpoll_test
 
+//lint:file-ignore SA1019 programs use the HTTP/2 of x/net
+
 import (
 	"context"
 	"crypto/tls"

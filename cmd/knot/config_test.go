@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -430,42 +429,6 @@ func TestChangedValues(t *testing.T) {
 	before := values("addr", ":80", "user", "www", "cache", "8MB", "grace", "5s", "log", "x", "root", "a")
 	after := values("addr", ":80", "loops", "2", "cache", "9MB", "grace", "6s", "listing", "true", "max-conns", "7", "open-files", "10", "root", "b")
 	testenv.EqualSlices(t, changedValues(before, after), []string{"user", "loops"})
-}
-
-// TestReloadAtTheStart: a SIGHUP that comes before anything is served brings what the file says then, and not in between
-// what it said before.
-func TestReloadAtTheStart(t *testing.T) {
-	const text = "root = '" + sampleSite + "'\ncache = "
-	file := configFile(t, text+"'8MB'\n")
-	set, args := settingsOf(t, file), []string{"-config", file}
-	served := running{parts: &parts{set.server, newTLS(&secured{from: set.tls}), new(accessLog), new(adminNow)}}
-	defer served.close()
-	write(t, file, text+"'2MB'\n")
-	served.reload(set, args, discard)
-	testenv.Equal(t, served.now.Load(), nil, "something is served before the start is over")
-	testenv.Must(t, served.load(set, discard))
-	served.catchUp(set, args, discard)
-	testenv.AtMost(t, served.stats().MaxBytes, 2<<20, "bytes of the cache")
-	testenv.AtLeast(t, served.stats().MaxBytes, 1<<20, "bytes of the cache")
-	now := served.now.Load()
-	served.catchUp(set, args, discard)
-	testenv.Equal(t, served.now.Load(), now, "it was read again twice")
-}
-
-// TestReloadOfAFIFO: a configuration file that has become one is not waited for.
-func TestReloadOfAFIFO(t *testing.T) {
-	file := configFile(t, "root = '%s'\n", sampleSite)
-	set, args := settingsOf(t, file), []string{"-config", file}
-	var log bytes.Buffer
-	var served running
-	defer served.close()
-	testenv.Must(t, served.load(set, discard))
-	now := served.now.Load()
-	testenv.Must(t, os.Remove(file))
-	testenv.Must(t, syscall.Mkfifo(file, 0o600))
-	served.reload(set, args, slog.New(slog.NewTextHandler(&log, nil)))
-	testenv.Contains(t, log.String(), "knot.toml is not a regular file")
-	testenv.Equal(t, served.now.Load(), now, "something else is served")
 }
 
 // TestOpenFilesAreDivided among the sites, those of the default too.

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 	"unicode"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/buckets"
-	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // RandomGraph has nodes in a chain with self loops, shortcuts and ways back, as programs
@@ -52,15 +50,6 @@ func RandomGraph(r *rand.Rand, nodes, edges int) *bgraph.Snapshot {
 // TimesOfMean is n durations that are all equal to mean.
 func TimesOfMean(n uint64, mean bgraph.Nanos) bgraph.Times {
 	return bgraph.Times{Count: n, Sum: mean * bgraph.Nanos(n), Max: mean, Hist: bgraph.Histogram{n}}
-}
-
-// CPUTime is the processor time that the tests have used so far. Other programs that take
-// the processor away do not count.
-func CPUTime(t *testing.T) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	testenv.Must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // hostileNames are such that each spoils the syntax of some output.
