@@ -93,7 +93,9 @@ func plain(v reflect.Value, name string) any {
 	case reflect.Map:
 		table := make(map[string]any)
 		for _, key := range v.MapKeys() {
-			table[key.String()] = plain(v.MapIndex(key), key.String())
+			if table[key.String()] = plain(v.MapIndex(key), key.String()); name == "headers" || name == "cookies" {
+				table[key.String()] = masked // what a request shows to get in
+			}
 		}
 		return table
 	case reflect.String:
