@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,10 +20,14 @@ func filesOf(t *testing.T, folder string) []string {
 	return append(testenv.Need(filepath.Glob(filepath.Join(folder, "*", "*")))(t), testenv.Need(filepath.Glob(filepath.Join(folder, "*.new")))(t)...)
 }
 
-// onDisk waits until there are so many files.
+// onDisk waits until there are so many files, all of them whole.
 func (r *rig) onDisk(want int) {
 	r.t.Helper()
-	testenv.Until(r.t, fmt.Sprint(want, " files"), func() bool { return len(filesOf(r.t, r.cache.Folder())) == want && r.cache.Stats().Disk > 0 })
+	testenv.Until(r.t, fmt.Sprint(want, " files"), func() bool {
+		files := filesOf(r.t, r.cache.Folder())
+		written := !slices.ContainsFunc(files, func(name string) bool { return strings.HasSuffix(name, unfinished) })
+		return written && len(files) == want && r.cache.Stats().Disk > 0
+	})
 }
 
 // TestRestart: what is on disk is there after a restart, with its age; what was changed there is dropped.
