@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"reflect"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -214,25 +214,21 @@ func (s *Server) acceptForeign(ln net.Listener, on entry) (err error) {
 			break
 		}
 		adopting := make(chan struct{}, maxAdopting)
-		done := func() { <-adopting }
-		over, end := context.WithCancel(context.Background())
+		var busy task.WaitGroup // with accepting, and with each adoption
+		busy.Add(1)
 		go func() { // not on a loop, as Accept blocks
-			defer end()
+			defer busy.Done()
 			err = s.acceptLoop(ln, func(nc net.Conn) {
-				select {
-				case adopting <- struct{}{}:
-				case <-ctx.Done():
-					nc.Close()
-					return
-				}
+				adopting <- struct{}{}
+				busy.Add(1)
+				done := func() { <-adopting; busy.Done() }
 				rt.Spawn(engine.Options{Context: context.Background(), Dropped: func() { nc.Close(); done() }}, func() {
 					defer done()
 					s.adopt(nc, on)
 				})
 			})
 		}()
-		task.Await(over)
-		<-over.Done() // ctx has ended, and ln is being closed
+		busy.Wait()
 		return cmp.Or(ctx.Err(), err)
 	}
 	err = s.acceptLoop(ln, func(nc net.Conn) { s.takeForeign(nc, on) })
@@ -245,13 +241,8 @@ const maxAdopting = 128
 
 // adopt serves the socket of nc, a connection of package net, as one of netpoll of the caller's loop.
 func (s *Server) adopt(nc net.Conn, on entry) {
-	f, err := nc.(interface{ File() (*os.File, error) }).File()
+	own, err := netpoll.FileConn(nc.(syscall.Conn))
 	nc.Close()
-	var own net.Conn
-	if err == nil {
-		own, err = netpoll.FileConn(f)
-		f.Close()
-	}
 	if err != nil {
 		s.errorLog().Error("knot: a connection can't be served", "client", nc.RemoteAddr().String(), "error", err)
 		return

@@ -242,10 +242,10 @@ func (x *dialing) race(ctx context.Context, first, second []sockaddr.Addr) (net.
 	}
 }
 
-// FileConn makes a connection of a socket that f holds, as net.FileConn does, with a duplicate of its
-// descriptor: f remains the caller's. The result is a *Conn, or a *PacketConn for datagrams, and
-// belongs to the caller's loop. Other sockets fail with EPROTONOSUPPORT. It never parks.
-func FileConn(f *os.File) (net.Conn, error) {
+// FileConn makes a connection of the socket that f holds, as net.FileConn does: f is an *os.File or a connection of
+// package net, say. It takes a duplicate of the descriptor, and f remains the caller's. The result is a *Conn, or a
+// *PacketConn for datagrams, and belongs to the caller's loop. Other sockets fail with EPROTONOSUPPORT. It never parks.
+func FileConn(f syscall.Conn) (net.Conn, error) {
 	c, err := fileConn(f)
 	if err != nil {
 		return nil, opError("file", "file+net", nil, nil, err)
@@ -253,7 +253,7 @@ func FileConn(f *os.File) (net.Conn, error) {
 	return c, nil
 }
 
-func fileConn(f *os.File) (net.Conn, error) {
+func fileConn(f syscall.Conn) (net.Conn, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return nil, err

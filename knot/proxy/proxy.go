@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -46,33 +45,6 @@ func elapsed() int64 { return int64(time.Since(loaded)) }
 
 // now is the time for deadlines: one reading of the clock, where time.Now takes two.
 func now() time.Time { return loaded.Add(time.Since(loaded)) }
-
-// A failure is why a request could not be passed on, or its response not be passed back.
-type failure struct {
-	status  knot.Status
-	cause   Cause
-	backend string
-	err     error
-	unsent  bool // the backend can't have acted upon the request
-	silent  bool // nothing has come back
-}
-
-func (f *failure) Error() string {
-	if f.backend == "" {
-		return fmt.Sprintf("proxy: %v", f.err)
-	}
-	return fmt.Sprintf("proxy: backend %s: %s: %v", f.backend, f.cause, f.err)
-}
-
-// Unwrap lets the server find the status.
-func (f *failure) Unwrap() []error { return []error{f.status, f.err} }
-
-var (
-	errNoBackend = errors.New("no backend is well")
-	errQueueFull = errors.New("as many requests wait as may")
-	errQueued    = errors.New("waited too long for a connection")
-	errGone      = errors.New("the client has gone")
-)
 
 // statusGone is what the access log has for a client that has not waited for the answer; nothing is sent.
 const statusGone knot.Status = 499

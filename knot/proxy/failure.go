@@ -1,0 +1,78 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/capriccio-go/capriccio/knot"
+)
+
+// A failure is why a request could not be passed on, or its response not be passed back.
+type failure struct {
+	status  knot.Status
+	cause   Cause
+	backend string
+	err     error
+	unsent  bool // the backend can't have acted upon the request
+	silent  bool // nothing has come back
+}
+
+func (f *failure) Error() string {
+	if f.backend == "" {
+		return fmt.Sprintf("proxy: %v", f.err)
+	}
+	return fmt.Sprintf("proxy: backend %s: %s: %v", f.backend, f.cause, f.err)
+}
+
+// Unwrap lets the server find the status.
+func (f *failure) Unwrap() []error { return []error{f.status, f.err} }
+
+var (
+	errNoBackend = errors.New("no backend is well")
+	errQueueFull = errors.New("as many requests wait as may")
+	errQueued    = errors.New("waited too long for a connection")
+	errGone      = errors.New("the client has gone")
+)
+
+// errOver stops the task that sends a body to a backend that has answered.
+var errOver = errors.New("the backend has answered")
+
+var errTooLong = errors.New("a head or a line of framing is too long")
+
+// broken reports what an error of the connection means.
+func (e *exchange) broken(err error, unsent, silent bool) error {
+	e.stop.mu.Lock()
+	why := e.stop.why
+	e.stop.mu.Unlock()
+	var client *clientError
+	var already *failure
+	switch {
+	case errors.As(why, &client):
+		return client.err
+	case why != nil:
+		return &failure{status: statusGone, cause: CauseGone, backend: e.b.name, err: errGone}
+	case errors.As(err, &already):
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &failure{status: 504, cause: CauseTimeout, backend: e.b.name, err: err}
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	}
+	return &failure{status: 502, cause: CauseBroken, backend: e.b.name, err: err, unsent: unsent, silent: silent}
+}
+
+// unreached is the failure of making a connection.
+func (e *exchange) unreached(err error) error {
+	status := knot.Status(502)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		status = 504
+	}
+	return &failure{status: status, cause: CauseConnect, backend: e.b.name, err: err, unsent: true}
+}
+
+// malformed is the failure for what is no response.
+func (e *exchange) malformed(err error) error {
+	return &failure{status: 502, cause: CauseMalformed, backend: e.b.name, err: err}
+}
