@@ -249,9 +249,10 @@ func (c *conn) finish() {
 
 // idleUntil is when the connection has been idle for too long.
 func (c *conn) idleUntil() int64 {
-	limit := c.srv.settings().idle
-	if head := c.srv.settings().headTime; c.opens == opensByProxy && head > 0 {
-		limit = head
+	set := c.srv.settings()
+	limit := set.idle
+	if c.opens == opensByProxy && set.headTime > 0 {
+		limit = set.headTime
 	}
 	if limit <= 0 {
 		return 0

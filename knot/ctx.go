@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"net"
@@ -103,6 +104,24 @@ func (x *Ctx) headBytes() []byte {
 		return x.headCopy
 	}
 	return x.in[x.headAt:]
+}
+
+// keepHead keeps a copy of the head.
+func (x *Ctx) keepHead() {
+	if x.headCopy == nil {
+		x.headCopy = bytes.Clone(x.in[x.headAt:x.bodyAt])
+	}
+}
+
+// anew forgets what is known of the request before, and what handlers have said of it.
+func (x *Ctx) anew() {
+	r := &x.resp
+	clear(r.filters)
+	r.kept, r.filters = r.kept[:0], r.filters[:0]
+	x.path, x.headCopy, x.rewritten, x.passed = nil, nil, nil, nil
+	x.pace, x.user, x.log, x.began, x.client = pace.Pace{}, "", nil, 0, clientaddr.Client{}
+	x.slowOut.Reset()
+	x.slowIn.Reset()
 }
 
 // Method is the request method as it came: those of RFC 9110 and PATCH, and any other token.
@@ -254,16 +273,13 @@ func (x *Ctx) shed() {
 // recycle drops what a pooled Ctx must not hold.
 func (x *Ctx) recycle() {
 	x.unfilter()
-	x.headCopy = nil
+	x.anew()
 	x.c, x.srv, x.writeErr = nil, nil, nil
 	x.head.Reset()
 	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0
 	x.body = body{}
 	x.resp.forget()
-	x.path, x.closing, x.torn, x.gone, x.finished, x.duplex = nil, false, false, false, false, false
-	x.pace, x.user, x.log, x.began, x.client, x.rewritten, x.passed = pace.Pace{}, "", nil, 0, clientaddr.Client{}, nil, nil
-	x.slowOut.Reset()
-	x.slowIn.Reset()
+	x.closing, x.torn, x.gone, x.finished, x.duplex = false, false, false, false, false
 	x.out = x.out[:0]
 	if len(x.in) > keepSize || len(x.in) < inSize {
 		x.in = make([]byte, inSize)

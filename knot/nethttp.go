@@ -1,7 +1,6 @@
 package knot
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -96,7 +95,7 @@ func adaptHTTP(handler *http.Handler) Handler {
 		}
 		x.adapted = e
 		if len(x.resp.filters) > 0 {
-			x.headCopy = bytes.Clone(x.in[x.headAt:x.bodyAt])
+			x.keepHead()
 		}
 		if std := x.srv.std.Std; std != nil {
 			e.limitStd(std)

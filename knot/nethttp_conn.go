@@ -152,7 +152,7 @@ func (e *exchange) Filter(f Filter) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if x := e.x; x != nil {
-		x.headCopy = bytes.Clone(x.in[x.headAt:x.bodyAt])
+		x.keepHead()
 		x.Filter(f)
 	}
 }

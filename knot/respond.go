@@ -78,8 +78,6 @@ func (r *response) begin() {
 }
 
 func (r *response) forget() {
-	clear(r.filters)
-	r.filters = r.filters[:0]
 	r.ctype, r.trailer, r.kept = "", nil, nil
 	if cap(r.fields) > 4096 {
 		r.fields = nil

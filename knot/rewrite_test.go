@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -51,4 +52,20 @@ func TestRewrite(t *testing.T) {
 		testenv.Must(t, s.AccessLog.Flush())
 		testenv.Equal(t, strings.Count(log.String(), `"GET /old%20x?q=1 HTTP/1.1"`), 9, "what was asked for in the log:\n%s", &log)
 	})
+}
+
+// TestRefusedKnowsNothing: the page of an error about what can't be parsed knows nothing of the request before it.
+func TestRefusedKnowsNothing(t *testing.T) {
+	page := func(x *Ctx, status int) (string, []byte) {
+		return "text/plain", fmt.Appendf(nil, "%q %q %q %d", x.Path(), x.RawPath(), x.Query(), len((*inner)(x).Passed()))
+	}
+	s := startServer(t, &Server{ErrorPage: page, Handler: func(x *Ctx) error {
+		(*inner)(x).PassHeader("X-User", "joe")
+		return errors.Join(x.Rewrite("/secret?token=1"), x.SendString(200, "text/plain", "done"))
+	}}, 1)
+	p := s.dial()
+	p.send(req("GET /") + "GET\r\n\r\n")
+	p.wantStatus("200")
+	_, body := p.response("GET")
+	testenv.Equal(t, body, `"" "" "" 0`, "what the page knows")
 }

@@ -11,10 +11,8 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
-	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/neterr"
-	"github.com/capriccio-go/capriccio/knot/internal/pace"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
@@ -175,12 +173,9 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 // first byte after its body.
 func (x *Ctx) serveRequest() {
 	x.finished, x.duplex = false, false
-	x.resp.kept, x.resp.filters, x.headCopy = x.resp.kept[:0], x.resp.filters[:0], nil
+	x.anew()
 	x.resp.begin()
 	x.beginBody()
-	x.pace, x.user, x.log, x.began, x.client, x.rewritten, x.passed = pace.Pace{}, "", nil, 0, clientaddr.Client{}, nil, nil
-	x.slowOut.Reset()
-	x.slowIn.Reset()
 	x.c.answering.Store(false)
 	if x.srv.settings().timed {
 		x.began = x.srv.clock.Elapsed()
@@ -189,9 +184,7 @@ func (x *Ctx) serveRequest() {
 	x.countForClient()
 	h := &x.head
 	var f *h1.Fault
-	if x.isTunnel() {
-		x.path = nil
-	} else {
+	if !x.isTunnel() {
 		x.path, x.scratch, f = h1.CleanPath(h.Path.Of(x.headBytes()), x.scratch)
 	}
 	var err error
@@ -343,7 +336,7 @@ func (x *Ctx) replace(status int) {
 // refuse answers a request that can't be parsed. The connection ends with it.
 func (x *Ctx) refuse(f *h1.Fault) {
 	x.headAt = x.r
-	x.user, x.log, x.began, x.client = "", nil, 0, clientaddr.Client{}
+	x.anew()
 	method := x.head.Method // an answer to HEAD has no body, whatever it says
 	x.head.Reset()
 	x.head.Method = method
@@ -351,7 +344,6 @@ func (x *Ctx) refuse(f *h1.Fault) {
 	x.head.Minor = 1
 	x.body = body{}
 	x.closing = true
-	x.resp.kept, x.resp.filters, x.headCopy = x.resp.kept[:0], x.resp.filters[:0], nil
 	x.replace(f.Status)
 	x.conclude()
 }

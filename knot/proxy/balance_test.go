@@ -171,8 +171,7 @@ func TestRetryBudget(t *testing.T) {
 	for _, perSecond := range []int{0, 5, 100, 5000} {
 		var b retryBudget
 		b.init(0.1)
-		choices, now, first := uint32(math.MaxUint32-1000), int64(0), 0
-		b.served = choices
+		choices, now, first := uint64(0), int64(0), 0
 		for second := range 60 {
 			granted := 0
 			for range perSecond + 1 { // each fails, and asks for a retry
@@ -194,7 +193,7 @@ func TestRetryBudget(t *testing.T) {
 		testenv.AtMost(t, first, 100+int(0.1*float64(perSecond))+retryFloor+2, "retries of the first second")
 		// After a calm hour at that rate a backend breaks: what it had is mended, up to ten seconds' worth.
 		now += int64(time.Hour)
-		choices += uint32(3600 * perSecond)
+		choices += uint64(3600 * perSecond)
 		granted := 0
 		for range 10_000 {
 			choices++
@@ -207,6 +206,17 @@ func TestRetryBudget(t *testing.T) {
 			t.Errorf("%d requests a second: %d retries at once, want %.0f", perSecond, granted, want)
 		}
 	}
+	var late retryBudget // two loops choose, and then ask in either order
+	late.init(0.1)
+	granted := 0
+	for choices := uint64(2); choices < 2000; choices += 2 {
+		for _, one := range [...]uint64{choices, choices - 1} {
+			if late.take(0, one) {
+				granted++
+			}
+		}
+	}
+	testenv.Equal(t, granted, 100, "retries of requests that all fail at once, on two loops")
 	none := retryBudget{share: -1}
 	for range 1000 {
 		testenv.True(t, none.take(0, 0), "no bound")

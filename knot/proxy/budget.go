@@ -21,14 +21,14 @@ type retryBudget struct {
 	mu     sync.Mutex
 	saved  float64 // retries that there may be at once; guarded by mu
 	at     int64   // of the last call, in nanoseconds since the beginning; guarded by mu
-	served uint32  // choices of backends by then; guarded by mu
+	served uint64  // choices of backends by then; guarded by mu
 }
 
 func (r *retryBudget) init(share float64) { r.share, r.saved = share, retryFloor*retrySaved.Seconds() }
 
 // take reports whether there may be a retry now. choices counts how often backends were chosen, once for each request and
-// each call of take; it may wrap.
-func (r *retryBudget) take(now int64, choices uint32) bool {
+// each call of take. Calls from several loops may come in another order than their counts.
+func (r *retryBudget) take(now int64, choices uint64) bool {
 	if r.share < 0 {
 		return true
 	}
@@ -36,7 +36,7 @@ func (r *retryBudget) take(now int64, choices uint32) bool {
 	defer r.mu.Unlock()
 	// What is saved wears off, so that it comes to what the budget has been in the last retrySaved.
 	seconds := max(0, float64(now-r.at)/float64(time.Second))
-	gained := r.share*float64(choices-r.served-1) + retryFloor*seconds
+	gained := r.share*float64(int64(choices-r.served)-1) + retryFloor*seconds
 	if left := math.Exp(-seconds / retrySaved.Seconds()); seconds > 0 {
 		r.saved = r.saved*left + gained*(1-left)*retrySaved.Seconds()/seconds
 	} else {

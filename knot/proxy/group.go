@@ -9,7 +9,7 @@ import (
 // A group is backends among which a request is balanced.
 type group struct {
 	backends []*backend
-	turn     atomic.Uint32 // choices that were made
+	turn     atomic.Uint64 // choices that were made
 }
 
 // addGroup adds the backends of a group. field is what their fields of Config begin with.
@@ -108,7 +108,7 @@ func (p *Proxy) isOnly(b *backend) bool {
 // the first group. If all of that are out for their failures, they count as well: it might be the network. nil: none is left.
 func (e *exchange) pick(tried uint64) *backend {
 	p := e.p
-	turn := e.group.turn.Add(1)
+	turn := uint32(e.group.turn.Add(1))
 	if b := e.home; b != nil && tried&b.bit == 0 && b.isWell(false) {
 		return b
 	}

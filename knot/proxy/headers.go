@@ -61,13 +61,16 @@ func (p *Proxy) linesOf(x *knot.Ctx, passed []knot.Header) []knot.Header {
 		return passed
 	}
 	own := p.Header(x)
-	passed = slices.DeleteFunc(slices.Clone(passed), func(l knot.Header) bool { return hasName(own, []byte(l.Name)) })
+	if len(passed) == 0 {
+		return own
+	}
+	passed = slices.DeleteFunc(slices.Clone(passed), func(l knot.Header) bool { return hasName(own, h1.Bytes(l.Name)) })
 	return append(passed, own...)
 }
 
 // hasName reports whether one of the lines has this name.
 func hasName(lines []knot.Header, name []byte) bool {
-	return slices.ContainsFunc(lines, func(l knot.Header) bool { return h1.TextIs(name, strings.ToLower(l.Name)) })
+	return slices.ContainsFunc(lines, func(l knot.Header) bool { return strings.EqualFold(l.Name, h1.Text(name)) })
 }
 
 // clientNames are headers in which proxies name the client and what the client has asked for. Headers that begin with

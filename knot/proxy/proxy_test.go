@@ -233,7 +233,7 @@ func TestFailures(t *testing.T) {
 			c.IdleTimeout = 100 * time.Millisecond
 		}
 		f := serve(t, c, 1)
-		f.p.stable.turn.Store(^uint32(0)) // the first one first
+		f.p.stable.turn.Store(^uint64(0)) // the first one first
 		status, body := f.ask(strings.Replace(aRequest, "GET", test.method, 1))
 		if got := status + " " + body; !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)

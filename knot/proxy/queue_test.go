@@ -149,7 +149,7 @@ func TestRetries(t *testing.T) {
 	good, bad := says(t, okResponse), refusing(t)
 	for want, backends := range [][]string{{bad}, {bad, good}} {
 		f := serve(t, Config{Backends: backends}, 1)
-		f.p.stable.turn.Store(^uint32(0)) // the first one first
+		f.p.stable.turn.Store(^uint64(0)) // the first one first
 		f.raw(aRequest)
 		if s := f.stats(); s.Retries != uint64(want) || s.Failures["connect"] != 1 {
 			t.Errorf("of %d backends the first: %+v", len(backends), s)
