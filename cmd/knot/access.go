@@ -77,19 +77,16 @@ func (set *settings) addClientCerts(s *site.Site, c *config.Site, wrong *mistake
 		return
 	}
 	certs, faults := clientcert.New(*c.ClientCerts)
-	var of mistakes
-	for _, f := range faults {
-		of.note(f.Key, f.Err)
-	}
+	note := func(err error) { faults = append(faults, site.Fault{Key: "ca", Err: err}) }
 	if set.tls.clientCA != "" {
-		of.note("ca", errors.New("it does not go with -tls-client-ca, which is for all sites"))
+		note(errors.New("it does not go with -tls-client-ca, which is for all sites"))
 	}
 	for _, p := range set.points {
 		if !p.TLS && serves(p, c) {
-			of.note("ca", fmt.Errorf("%s serves the site without TLS; want a [[listen]] with sites for that, without this one", p.Addr))
+			note(fmt.Errorf("%s serves the site without TLS; want a [[listen]] with sites for that, without this one", p.Addr))
 		}
 	}
-	wrong.within("client-certificate", of)
+	wrong.faults("client-certificate", faults)
 	s.Handshake = certs.Prepare
 	s.Steps = append(s.Steps, certs.Check)
 }

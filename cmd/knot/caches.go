@@ -10,25 +10,23 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 )
 
 // addCaches makes the caches of a site.
 func (b *built) addCaches(c *config.Site, log *slog.Logger, wrong *mistakes) (all cache.Set) {
 	for i, table := range c.Caches {
 		one, faults := cache.New(table, strings.Join(c.Hosts, " "), size, time.Now, log)
-		var of mistakes
-		for _, f := range faults {
-			of.note(f.Key, f.Err)
-		}
+		note := func(key string, err error) { faults = append(faults, site.Fault{Key: key, Err: err}) }
 		if len(c.Proxies) == 0 {
-			of.note("match", errors.New("the site has no proxy whose responses could be kept; want [[site.proxy]] too"))
+			note("match", errors.New("the site has no proxy whose responses could be kept; want [[site.proxy]] too"))
 		}
 		for _, other := range b.caches {
 			if table.Folder != "" && other.Folder() == table.Folder {
-				of.note("folder", fmt.Errorf("another cache has %s; want one folder for each", table.Folder))
+				note("folder", fmt.Errorf("another cache has %s; want one folder for each", table.Folder))
 			}
 		}
-		wrong.within(fmt.Sprint("cache.", i+1), of)
+		wrong.faults(fmt.Sprint("cache.", i+1), faults)
 		all = append(all, one)
 		b.caches = append(b.caches, one)
 	}

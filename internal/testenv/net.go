@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -74,6 +75,22 @@ func Get(t testing.TB, client *http.Client, url string) (*http.Response, string)
 	body, err := io.ReadAll(resp.Body)
 	Must(t, err)
 	return resp, string(body)
+}
+
+// Ask sends a request: method, path and lines of the header, separated by bars, as in "GET /|X-A: 1".
+// The body of the response is dropped.
+func Ask(t testing.TB, url, line string) *http.Response {
+	t.Helper()
+	parts := strings.Split(line, "|")
+	method, path, _ := strings.Cut(parts[0], " ")
+	r := Need(http.NewRequest(method, url+path, nil))(t)
+	for _, line := range parts[1:] {
+		name, value, _ := strings.Cut(line, ":")
+		r.Header[name] = append(r.Header[name], strings.TrimSpace(value))
+	}
+	resp := Need(http.DefaultTransport.RoundTrip(r))(t)
+	resp.Body.Close()
+	return resp
 }
 
 // PlainHTTP2 speaks HTTP/2 without TLS, with prior knowledge, until the end of the test.

@@ -2,7 +2,6 @@ package access
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -46,7 +45,7 @@ func TestAccess(t *testing.T) {
 		{"GET /beta/", 403}, {"GET /beta/|Cookie: a=b; beta=1", 200}, {"GET /beta/|Cookie: beta=12", 403}, {"GET /beta/|Cookie: beta=3; beta=1", 403},
 		{"GET /beta/|Cookie: Beta=1", 403},
 	} {
-		testenv.Equal(t, ask(t, url, c.line).StatusCode, c.status, c.line)
+		testenv.Equal(t, testenv.Ask(t, url, c.line).StatusCode, c.status, c.line)
 	}
 }
 
@@ -78,7 +77,7 @@ func TestSatisfy(t *testing.T) {
 				if want == 0 { // the first one says no
 					want = map[bool]int{true: 403, false: 401}[order == "access first"]
 				}
-				a := ask(t, url, c.line)
+				a := testenv.Ask(t, url, c.line)
 				testenv.Equal(t, a.StatusCode, want, "any %v, %s: %s", any, order, c.line)
 				testenv.Equal(t, a.Header.Get("WWW-Authenticate") != "", want == 401, "any %v, %s: %s: WWW-Authenticate", any, order, c.line)
 			}
@@ -120,19 +119,4 @@ func serve(t *testing.T, s *site.Site, tables []Config, last ...site.Guard) (url
 	s.Guards = append(append(s.Guards, rs), last...)
 	s.Routes = []site.Route{{Match: testenv.Need(site.OptionalPattern(""))(t), Handler: func(x *knot.Ctx) error { return x.Send(200, "", nil) }}}
 	return knottest.Serve(t, &knot.Server{Handler: s.Handle, Trust: testenv.Need(knot.ParseTrust("127.0.0.1"))(t)})
-}
-
-// ask sends a request: method, path and lines of the header, separated by bars.
-func ask(t *testing.T, url, line string) *http.Response {
-	t.Helper()
-	parts := strings.Split(line, "|")
-	method, path, _ := strings.Cut(parts[0], " ")
-	r := testenv.Need(http.NewRequest(method, url+path, nil))(t)
-	for _, line := range parts[1:] {
-		name, value, _ := strings.Cut(line, ":")
-		r.Header[name] = append(r.Header[name], strings.TrimSpace(value))
-	}
-	resp := testenv.Need(http.DefaultTransport.RoundTrip(r))(t)
-	resp.Body.Close()
-	return resp
 }

@@ -2,10 +2,8 @@ package cache
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/knot/knottest"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -121,24 +118,10 @@ func newRig(t *testing.T, c Config) *rig {
 	return r
 }
 
-func serve(t *testing.T, h knot.Handler, change ...func(*knot.Server)) string {
+// serve runs a server for h, and returns its address.
+func serve(t *testing.T, h knot.Handler) string {
 	t.Helper()
-	rt := testenv.Need(capriccio.New(capriccio.WithLoops(2), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
-	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
-	s := &knot.Server{Handler: h, ErrorLog: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	for _, fn := range change {
-		fn(s)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ln) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		s.Shutdown(ctx)
-		<-ended
-		rt.Close()
-	})
-	return ln.Addr().String()
+	return strings.TrimPrefix(knottest.Serve(t, &knot.Server{Handler: h, ErrorLog: testenv.Quiet()}), "http://")
 }
 
 type answer struct {

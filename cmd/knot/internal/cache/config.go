@@ -61,12 +61,6 @@ const (
 	mostIgnored = 100
 )
 
-// A Fault is what is wrong with a key of a table.
-type Fault struct {
-	Key string
-	Err error
-}
-
 // A Cache answers requests by what it keeps. Safe from anywhere.
 type Cache struct {
 	*state // of an earlier configuration too, see Adopt
@@ -83,10 +77,10 @@ type Cache struct {
 
 // New reads a table. scope tells its site from others. size reads sizes, as "64MB". now is the time. Nothing is opened
 // before Start.
-func New(c Config, scope string, size func(string) (int64, error), now func() time.Time, log *slog.Logger) (made *Cache, wrong []Fault) {
+func New(c Config, scope string, size func(string) (int64, error), now func() time.Time, log *slog.Logger) (made *Cache, wrong []site.Fault) {
 	note := func(key string, err error) {
 		if err != nil {
-			wrong = append(wrong, Fault{key, err})
+			wrong = append(wrong, site.Fault{Key: key, Err: err})
 		}
 	}
 	bytes := func(key, text string, otherwise int64) int64 {

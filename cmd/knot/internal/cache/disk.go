@@ -142,24 +142,11 @@ func (f *files) write(e *entry, body []byte) (name string, err error) {
 
 // load reads the body of e from its file. It blocks.
 func (f *files) load(name string, e *entry) ([]byte, error) {
-	file, err := os.Open(f.path(name))
-	if err != nil {
-		return nil, err
+	found, body, err := f.read(f.path(name), true)
+	if err == nil && (found.key != e.key || found.size != e.size) {
+		err = errFile
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	found, sum, err := decode(file, info.Size(), f.s.rules)
-	if err != nil || found.key != e.key || found.size != e.size {
-		return nil, errFile
-	}
-	body := make([]byte, e.size)
-	if _, err := io.ReadFull(file, body); err != nil || crc32.Checksum(body, castagnoli) != sum {
-		return nil, errFile
-	}
-	return body, nil
+	return body, err
 }
 
 // remove deletes files. f may be nil. It may park.
@@ -222,7 +209,7 @@ func (f *files) take(path string, d fs.DirEntry, err error) error {
 	if !strings.HasSuffix(name, suffix) || !d.Type().IsRegular() {
 		return nil
 	}
-	e, err := f.read(path)
+	e, _, err := f.read(path, false)
 	if err == nil && !strings.HasPrefix(name, nameOf(e)) {
 		err = errFile
 	}
@@ -235,18 +222,26 @@ func (f *files) take(path string, d fs.DirEntry, err error) error {
 	return nil
 }
 
-func (f *files) read(path string) (*entry, error) {
+// read reads what a file says of its entry, and the body if that is wanted; else body is nil. It blocks.
+func (f *files) read(path string, wanted bool) (e *entry, body []byte, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	e, _, err := decode(file, info.Size(), f.s.rules)
-	return e, err
+	e, sum, err := decode(file, info.Size(), f.s.rules)
+	if err != nil || !wanted {
+		return e, nil, err
+	}
+	body = make([]byte, e.size)
+	if _, err := io.ReadFull(file, body); err != nil || crc32.Checksum(body, castagnoli) != sum {
+		return nil, nil, errFile
+	}
+	return e, body, nil
 }
 
 // adopt keeps e, which is in a file, unless there is a response in its place that is later, or that was just written there.

@@ -3,7 +3,6 @@ package limit
 import (
 	"encoding/binary"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -104,7 +103,7 @@ func TestKeys(t *testing.T) {
 		testenv.MustEqual(t, len(wrong), 0, "%v", wrong)
 		url := serve(t, rs)
 		for i, r := range c.requests {
-			testenv.Equal(t, ask(t, url, r.line).StatusCode, r.status, "key %q, request %d: %s", c.key, i, r.line)
+			testenv.Equal(t, testenv.Ask(t, url, r.line).StatusCode, r.status, "key %q, request %d: %s", c.key, i, r.line)
 		}
 	}
 }
@@ -124,13 +123,13 @@ func TestWhatCounts(t *testing.T) {
 	url := serve(t, rs)
 	said := func(line string, status int, retry string, limits ...string) {
 		t.Helper()
-		r := ask(t, url, line)
+		r := testenv.Ask(t, url, line)
 		testenv.Equal(t, r.StatusCode, status, line)
 		testenv.Equal(t, r.Header.Get("Retry-After"), retry, "%s: Retry-After", line)
 		testenv.Equal(t, strings.Join(r.Header.Values("RateLimit"), ", "), strings.Join(limits, ", "), "%s: RateLimit", line)
 		testenv.Equal(t, len(r.Header.Values("RateLimit-Policy")), len(limits), "%s: RateLimit-Policy", line)
 	}
-	testenv.Equal(t, strings.Join(ask(t, url, "POST /login").Header.Values("RateLimit-Policy"), ", "), `"logins";q=2;w=60, "limit-3";q=5;w=10`, "RateLimit-Policy")
+	testenv.Equal(t, strings.Join(testenv.Ask(t, url, "POST /login").Header.Values("RateLimit-Policy"), ", "), `"logins";q=2;w=60, "limit-3";q=5;w=10`, "RateLimit-Policy")
 	said("GET /login", 200, "", `"limit-3";r=3;t=4`)
 	said("POST /login", 200, "", `"logins";r=0;t=60`, `"limit-3";r=2;t=6`)
 	said("POST /login", 429, "30", `"logins";r=0;t=30`) // what one refuses does not count for the next
@@ -150,11 +149,11 @@ func TestPerClient(t *testing.T) {
 	for _, client := range []string{"192.0.2.1", "192.0.2.2"} { // each has its own limit
 		line := "GET /|X-Forwarded-For: " + client
 		for range 2 {
-			a := ask(t, url, line)
+			a := testenv.Ask(t, url, line)
 			testenv.Equal(t, a.StatusCode, 200, "status")
 			testenv.Equal(t, a.Header.Get("RateLimit"), "", "RateLimit")
 		}
-		a := ask(t, url, line)
+		a := testenv.Ask(t, url, line)
 		testenv.Equal(t, a.StatusCode, 429, "status")
 		testenv.Equal(t, a.Header.Get("Retry-After"), "10", "Retry-After")
 	}
@@ -201,19 +200,4 @@ func serve(t *testing.T, rs Rules) (url string) {
 		}
 		return x.Send(200, "", nil)
 	}})
-}
-
-// ask sends a request: method, path and lines of the header, separated by bars.
-func ask(t *testing.T, url, line string) *http.Response {
-	t.Helper()
-	parts := strings.Split(line, "|")
-	method, path, _ := strings.Cut(parts[0], " ")
-	r := testenv.Need(http.NewRequest(method, url+path, nil))(t)
-	for _, line := range parts[1:] {
-		name, value, _ := strings.Cut(line, ":")
-		r.Header[name] = append(r.Header[name], strings.TrimSpace(value))
-	}
-	resp := testenv.Need(http.DefaultTransport.RoundTrip(r))(t)
-	resp.Body.Close()
-	return resp
 }

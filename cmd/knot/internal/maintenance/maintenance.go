@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -29,7 +28,7 @@ const (
 type Config struct {
 	// File is what takes the site out of service while it exists; required.
 	File string `toml:"file"`
-	// Allow are addresses and networks of clients that are served nevertheless, as "10.0.0.0/8".
+	// Allow are clients that are served nevertheless: addresses, networks as "10.0.0.0/8", and "unix:" for clients on a Unix socket.
 	Allow []string `toml:"allow"`
 	// RetryAfter is when others may come again, as "5m"; "": 5 minutes.
 	RetryAfter string `toml:"retry-after"`
@@ -38,7 +37,7 @@ type Config struct {
 // A Switch answers the requests to a site with 503 while its file exists. Safe from anywhere.
 type Switch struct {
 	file  string
-	allow []netip.Prefix
+	allow knot.Trust
 	retry string // seconds
 	log   *slog.Logger
 	now   func() time.Time // for tests to change
@@ -61,19 +60,11 @@ func New(c *Config, log *slog.Logger) (s *Switch, wrong []site.Fault) {
 	} else if _, err := os.Stat(filepath.Dir(c.File)); err != nil {
 		note("file", fmt.Errorf("its folder: %w", err))
 	}
-	for _, text := range c.Allow {
-		network, err := netip.ParsePrefix(text)
-		if addr, no := netip.ParseAddr(text); no == nil && addr.Zone() == "" {
-			network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
-		}
-		if err != nil {
-			note("allow", fmt.Errorf("%q is neither an address nor a network like 10.0.0.0/8", text))
-		}
-		s.allow = append(s.allow, network)
-	}
+	var err error
+	s.allow, err = knot.ParseTrust(c.Allow...)
+	note("allow", err)
 	retry := defaultRetryAfter
 	if c.RetryAfter != "" {
-		var err error
 		if retry, err = time.ParseDuration(c.RetryAfter); err != nil || retry < time.Second {
 			note("retry-after", fmt.Errorf("%q is not a time of a second or more; want one like \"5m\"", c.RetryAfter))
 		}
@@ -85,22 +76,12 @@ func New(c *Config, log *slog.Logger) (s *Switch, wrong []site.Fault) {
 // Handle answers a request while the site is out of service. It may park.
 func (s *Switch) Handle(x *knot.Ctx) (answered bool, err error) {
 	s.look()
-	if !s.on.Load() || s.admits(x.ClientAddr()) {
+	if !s.on.Load() || s.allow.Names(x.ClientAddr()) {
 		return false, nil
 	}
 	x.AddHeader("Retry-After", s.retry)
 	x.AddHeader("Cache-Control", "no-store")
 	return true, x.SendError(503)
-}
-
-func (s *Switch) admits(client netip.Addr) bool {
-	client = client.WithZone("").Unmap()
-	for _, network := range s.allow {
-		if network.Contains(client) {
-			return true
-		}
-	}
-	return false
 }
 
 // look looks for the file, if that was not done within the last second. It may park.

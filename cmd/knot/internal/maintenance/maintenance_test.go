@@ -81,7 +81,7 @@ func TestFaults(t *testing.T) {
 	}{
 		{Config{}, "file", "say which file"},
 		{Config{File: "/none/x/off"}, "file", "/none/x: no such file"},
-		{Config{File: "/off", Allow: []string{"10.0.0.0/8", "::1", "office"}}, "allow", `"office" is neither an address nor a network`},
+		{Config{File: "/off", Allow: []string{"10.0.0.0/8", "::1", "office"}}, "allow", `"office" is neither unix: nor an address`},
 		{Config{File: "/off", RetryAfter: "500ms"}, "retry-after", `"500ms" is not a time of a second or more`},
 		{Config{File: "/off", RetryAfter: "soon"}, "retry-after", `"soon" is not a time`},
 	} {

@@ -1,7 +1,6 @@
 package site
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,11 +16,10 @@ import (
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/sys/unix"
 
-	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
-	"github.com/capriccio-go/capriccio/netpoll"
+	"github.com/capriccio-go/capriccio/knot/knottest"
 )
 
 // lay writes files below a new folder.
@@ -49,27 +47,16 @@ func pattern(t *testing.T, text string) Pattern {
 	return p
 }
 
-// serve runs s on a loop, and returns its address.
+// serve runs a server for h, and returns its address.
 func serve(t *testing.T, h *Hosts, change ...func(*knot.Server)) string {
 	t.Helper()
-	rt := testenv.Need(capriccio.New(capriccio.WithLoops(1), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)
-	ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
 	var sw Switch
 	sw.Set(h)
-	s := &knot.Server{Handler: sw.Handle, ErrorPage: sw.ErrorPage, ErrorLog: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	s := &knot.Server{Handler: sw.Handle, ErrorPage: sw.ErrorPage, ErrorLog: testenv.Quiet()}
 	for _, fn := range change {
 		fn(s)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ln) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		s.Shutdown(ctx)
-		<-ended
-		rt.Close()
-	})
-	return ln.Addr().String()
+	return strings.TrimPrefix(knottest.Serve(t, s), "http://")
 }
 
 // only makes hosts of one site.
