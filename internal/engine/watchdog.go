@@ -281,7 +281,7 @@ func (l *Loop) reportOverrun() {
 		return
 	}
 	l.rt.log.Warn("task: a task held its loop too long; blocking calls belong in task.Offload, long computations need task.Yield",
-		"task", l.cur.String(), "loop", l.index, "held", lasted.Round(time.Millisecond/10), "limit", l.rt.cfg.HoldLimit, "until", cmp.Or(userFrame(stack), "no function of the program any more"),
+		"task", l.cur.String(), "loop", l.index, "held", lasted.Round(time.Millisecond/10), "limit", l.rt.cfg.HoldLimit, "until", cmp.Or(userFrame(stack), "the functions of the program had returned"),
 		"overruns", w.overruns.Load(), "reports_left_out", w.muted.Swap(0), "stack", l.logStack(stack))
 }
 

@@ -58,7 +58,7 @@ func TestHeldToTheEnd(t *testing.T) {
 	for rt.watch.overruns.Load() == 0 {
 		run(t, rt, func() { overrun(rt) })
 	}
-	log.Next(t, "held its loop too long", "no function of the program any more")
+	log.Next(t, "held its loop too long", "the functions of the program had returned")
 }
 
 func TestHoldsAreCountedButReportsAreLimited(t *testing.T) {

@@ -24,7 +24,7 @@ func (s *Feed) reportRefusals(now time.Duration) {
 		n := s.refusedFor(cause)
 		if more := n - s.refusals.said[cause]; more > 0 {
 			s.cfg.Log.Warn("capriccio: work is refused; CAPRICCIO_OVERLOAD=wait lets it wait",
-				"because", cause.String(), "refused", more, "seconds", (now - s.refusals.at).Seconds())
+				"because", cause.String(), "refused", more, "seconds", (now - s.refusals.at).Round(time.Second/10).Seconds())
 			s.refusals.said[cause] = n
 		}
 	}

@@ -143,7 +143,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	late := &admit.QueueState{Waiting: 1, Oldest: time.Hour}
 	lines := func() int { return strings.Count(out.String(), "work is refused") }
 	for i, want := range []int{0, 1, 1, 2} { // a second has to pass between two
-		now := time.Duration(i+1) * 600 * time.Millisecond
+		now := time.Duration(i+1) * 600_000_032
 		testenv.MustEqual(t, a.Next(now, 0, late), admit.Refuse, "verdict")
 		s.reportRefusals(now)
 		if got := lines(); got != want {
@@ -154,4 +154,5 @@ func TestRefusalsAreLogged(t *testing.T) {
 		t.Errorf("a line although nothing was refused:\n%s", out.String())
 	}
 	testenv.Contains(t, out.String(), "waited too long", "the cause is not named")
+	testenv.Contains(t, out.String(), "seconds=1.2\n", "the time is not rounded")
 }
