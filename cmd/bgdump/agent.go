@@ -61,10 +61,7 @@ func newAgent(ctx context.Context, set *settings, sur *surroundings) (*agent, er
 	r.finder.follow()
 	a := &agent{set: set, sur: sur, life: ctx, roster: r, slots: make(chan struct{}, mostScrapes), round: make(chan struct{}, 1),
 		known: map[*member]latest{}, captures: map[captureKey]*capture{}}
-	bad, err := r.begin(ctx)
-	for _, err := range bad {
-		fmt.Fprintln(sur.stderr, "bgdump:", explain(err))
-	}
+	err = r.begin(ctx)
 	a.all = r.all
 	return a, err
 }
@@ -196,7 +193,7 @@ func (a *agent) ask(ctx context.Context) {
 		m.snap = nil
 		m.asked.Unlock()
 	}
-	news(free, func(format string, args ...any) { fmt.Fprintf(a.sur.stderr, "bgdump: "+format+"\n", args...) })
+	news(free, a.sur.say)
 	var targets []metrics.Target
 	a.mu.Lock()
 	for _, m := range all {
@@ -212,11 +209,7 @@ func (a *agent) ask(ctx context.Context) {
 
 // refresh reads the lists of targets again if that is due, and returns the programs.
 func (a *agent) refresh() []*member {
-	if a.sur.clock.Now().Sub(a.roster.read) >= refreshEvery {
-		for _, err := range a.roster.refresh(a.life) {
-			fmt.Fprintln(a.sur.stderr, "bgdump:", explain(err))
-		}
-	}
+	a.roster.refresh(a.life)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all = a.roster.all

@@ -47,10 +47,7 @@ func members(ctx context.Context, set *settings, sur *surroundings) ([]*member, 
 	if err != nil {
 		return nil, err
 	}
-	bad, err := r.begin(ctx)
-	for _, err := range bad {
-		fmt.Fprintln(sur.stderr, "bgdump:", explain(err))
-	}
+	err = r.begin(ctx)
 	return r.all, err
 }
 
@@ -77,7 +74,7 @@ func fleet(ctx context.Context, set *settings, sur *surroundings) (int, error) {
 			}
 		}
 	}
-	news(all, func(format string, args ...any) { fmt.Fprintf(sur.stderr, "bgdump: "+format+"\n", args...) })
+	news(all, sur.say)
 	if err != nil {
 		return exitFailed, err
 	}
@@ -139,7 +136,7 @@ func announce(sur *surroundings, all []*member) {
 		}
 	}
 	if urls > 0 {
-		fmt.Fprintf(sur.stderr, "bgdump: asking %s, at most %d at a time; to take an execution trace costs a program 1 to 15 %% of its throughput meanwhile\n", plural(urls, "program"), atOnce)
+		sur.say("asking %s, at most %d at a time; to take an execution trace costs a program 1 to 15 %% of its throughput meanwhile", plural(urls, "program"), atOnce)
 	}
 }
 

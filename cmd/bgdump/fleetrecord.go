@@ -18,7 +18,6 @@ type fleetRecorder struct {
 	recorder // of the folder, without a source
 	set      *settings
 	roster   *roster
-	wrong    []string // about the lists of targets, as last told
 
 	mu      sync.Mutex
 	grown   int64             // guarded by mu: bytes written since the last pruning
@@ -35,6 +34,7 @@ func recordFleet(ctx context.Context, set *settings, sur *surroundings) error {
 	}
 	r := &fleetRecorder{set: set, roster: roster, folders: map[string]string{},
 		recorder: recorder{dir: set.record, interval: set.interval, keep: set.keep, sur: sur}}
+	roster.say = r.say
 	roster.finder.follow()
 	defer roster.finder.wait()
 	defer cancel()
@@ -47,9 +47,7 @@ func (r *fleetRecorder) run(ctx context.Context) error {
 		return err
 	}
 	next := r.sur.clock.Now()
-	bad, err := r.roster.begin(ctx)
-	r.tell(bad)
-	if err != nil {
+	if err := r.roster.begin(ctx); err != nil {
 		return err
 	}
 	announce(r.sur, r.roster.all)
@@ -69,9 +67,7 @@ func (r *fleetRecorder) run(ctx context.Context) error {
 		if wait(ctx, r.sur.clock, next.Sub(now)) != nil {
 			return r.stopped("")
 		}
-		if r.sur.clock.Now().Sub(r.roster.read) >= refreshEvery {
-			r.refresh(ctx)
-		}
+		r.refresh(ctx)
 		r.round(ctx)
 		if ctx.Err() != nil {
 			return r.stopped("")
@@ -82,32 +78,15 @@ func (r *fleetRecorder) run(ctx context.Context) error {
 	}
 }
 
-// tell says what is wrong with the lists of targets, once.
-func (r *fleetRecorder) tell(bad []error) {
-	var wrong []string
-	for _, err := range bad {
-		text := explain(err)
-		if wrong = append(wrong, text); !slices.Contains(r.wrong, text) {
-			r.say("%s", text)
-		}
-	}
-	if len(wrong) == 0 && len(r.wrong) > 0 {
-		r.say("the lists of targets can be read again")
-	}
-	r.wrong = wrong
-}
-
-// refresh reads the lists of targets again, and says who has come and gone.
+// refresh reads the lists of targets again, and says which targets have come and gone.
 func (r *fleetRecorder) refresh(ctx context.Context) {
 	before := r.roster.all
-	bad := r.roster.refresh(ctx)
-	if ctx.Err() != nil {
+	if r.roster.refresh(ctx); ctx.Err() != nil {
 		return
 	}
-	r.tell(bad)
 	missing := func(from, in []*member) (names []string) {
 		for _, m := range from {
-			if !slices.Contains(in, m) {
+			if !slices.ContainsFunc(in, func(o *member) bool { return o.name == m.name }) {
 				names = append(names, m.name)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -167,17 +168,31 @@ func TestRecordingPods(t *testing.T) {
 	u := recordingFleet(t, &surroundings{clock: clk, account: account}, "-targets", "k8s:shop/app=shop:"+server.Port()+"/7/debug/bgraph/")
 	u.rounds(1)
 	testenv.Equal(t, u.counts(), "shop-1=2")
-	events <- `{"type":"DELETED","object":` + podJSON("shop-1", "127.0.0.1", "True") + "}"
-	events <- `{"type":"ADDED","object":` + podJSON("shop-2", "127.0.0.1", "True") + "}"
-	testenv.Until(t, "the new pod is recorded", func() bool {
-		u.rounds(1)
-		return strings.Contains(u.counts(), "shop-2=1")
-	})
+	change := func(kind, pod string) { events <- `{"type":"` + kind + `","object":` + pod + "}" }
+	// In each step another pod has the address, so that it is recorded when all changes are known.
+	step := func(gone, kind, pod, next string) {
+		change("DELETED", podJSON(gone, "127.0.0.1", "True"))
+		change(kind, pod)
+		change("MODIFIED", podJSON(next, "127.0.0.1", "True"))
+		testenv.Until(t, next+" is recorded", func() bool {
+			u.rounds(1)
+			return strings.Contains(u.counts(), next+"=1")
+		})
+	}
+	first := podJSON("shop-2", "127.0.0.2", "False")
+	second := strings.ReplaceAll(first, "Containers", "Sidecars")
+	step("shop-1", "ADDED", first, "shop-3")
+	step("shop-3", "MODIFIED", second, "shop-4")
+	step("shop-4", "MODIFIED", second, "shop-2")
 	u.stop()
 	r := <-u.done
 	testenv.Equal(t, r.code, exitOK, r.errOut)
-	testenv.Contains(t, r.errOut, "1 new element in the lists of targets: shop-2")
-	testenv.Contains(t, r.errOut, "1 element not in the lists of targets any more: shop-1")
+	for want, times := range map[string]int{
+		"new elements? .*: .*shop-2": 1, "not in the lists .*: .*shop-1": 1, "not in the lists .*: .*shop-2": 0, // it is ready now
+		`shop-2: the pod is not ready \(Containers\?NotReady\)\n`: 1, `shop-2: the pod is not ready \(Sidecars\?NotReady\)\n`: 1,
+	} {
+		testenv.Equal(t, len(regexp.MustCompile(want).FindAllString(r.errOut, -1)), times, "it said %q N times:\n%s", want, r.errOut)
+	}
 }
 
 func TestRetention(t *testing.T) {

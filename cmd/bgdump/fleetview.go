@@ -47,11 +47,7 @@ func serveLive(ctx context.Context, set *settings, sur *surroundings) error {
 	r.finder.follow()
 	defer r.finder.wait()
 	defer cancel()
-	bad, err := r.begin(ctx)
-	for _, err := range bad {
-		fmt.Fprintln(sur.stderr, "bgdump:", explain(err))
-	}
-	if err != nil {
+	if err := r.begin(ctx); err != nil {
 		return err
 	}
 	f := &liveFleet{set: set, sur: sur, life: ctx, roster: r}
@@ -78,11 +74,7 @@ func (f *liveFleet) Sum(ctx context.Context) (*bgraph.Snapshot, error) {
 	if f.last != nil && f.sur.clock.Now().Before(f.next) {
 		return f.last, nil
 	}
-	if f.sur.clock.Now().Sub(f.roster.read) >= refreshEvery {
-		for _, err := range f.roster.refresh(f.life) {
-			fmt.Fprintln(f.sur.stderr, "bgdump:", explain(err))
-		}
-	}
+	f.roster.refresh(f.life)
 	s, err := sum(ctx, f.set, f.sur, f.roster.all)
 	if err != nil {
 		return nil, err

@@ -42,6 +42,11 @@ type surroundings struct {
 	account        kube.Account // of the pod that this is
 }
 
+// say tells the user of the command something beside its result.
+func (sur *surroundings) say(format string, args ...any) {
+	fmt.Fprintf(sur.stderr, "bgdump: "+format+"\n", args...)
+}
+
 // Exit codes.
 const (
 	exitOK     = 0

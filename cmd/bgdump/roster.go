@@ -17,11 +17,13 @@ type roster struct {
 	given  []*member // of the command line
 	all    []*member // these, and the targets in the lists
 	read   time.Time // when the lists were read
+	wrong  []string  // about the lists, as last told
+	say    func(format string, args ...any)
 }
 
 // newRoster opens the sources of the command line.
 func newRoster(ctx context.Context, set *settings, sur *surroundings) (*roster, error) {
-	r := &roster{finder: finder{lists: set.targets, sur: sur, set: set}}
+	r := &roster{finder: finder{lists: set.targets, sur: sur, set: set}, say: sur.say}
 	for _, arg := range set.sources {
 		src, err := openSource(ctx, arg, sur, set)
 		if err != nil {
@@ -40,21 +42,47 @@ func newRoster(ctx context.Context, set *settings, sur *surroundings) (*roster, 
 }
 
 // begin reads the lists for the first time. It is an error if there is no target at all.
-func (r *roster) begin(ctx context.Context) (bad []error, err error) {
-	bad = r.refresh(ctx)
-	switch n := len(r.all); {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case n == 0 && len(bad) == 1:
-		return nil, bad[0]
-	case n == 0:
-		return bad, errors.New("there is no target to ask")
+func (r *roster) begin(ctx context.Context) error {
+	bad := r.readLists(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return bad, nil
+	if len(r.all) == 0 && len(bad) == 1 {
+		return bad[0]
+	}
+	if r.tell(bad); len(r.all) == 0 {
+		return errors.New("there is no target to ask")
+	}
+	return nil
 }
 
-// refresh reads the lists again, and returns what is wrong with them. A member that is still there stays the same.
-func (r *roster) refresh(ctx context.Context) (bad []error) {
+// refresh reads the lists again if the last time was long ago, and says what is wrong with them.
+func (r *roster) refresh(ctx context.Context) {
+	if r.finder.sur.clock.Now().Sub(r.read) < refreshEvery {
+		return
+	}
+	if bad := r.readLists(ctx); ctx.Err() == nil {
+		r.tell(bad)
+	}
+}
+
+// tell says what is wrong with the lists, once.
+func (r *roster) tell(bad []error) {
+	var wrong []string
+	for _, err := range bad {
+		text := explain(err)
+		if wrong = append(wrong, text); !slices.Contains(r.wrong, text) {
+			r.say("%s", text)
+		}
+	}
+	if len(wrong) == 0 && len(r.wrong) > 0 {
+		r.say("the lists of targets can be read again")
+	}
+	r.wrong = wrong
+}
+
+// readLists reads the lists, and returns what is wrong with them. A member that is still in a list stays the same.
+func (r *roster) readLists(ctx context.Context) (bad []error) {
 	if r.read = r.finder.sur.clock.Now(); len(r.finder.lists) == 0 {
 		r.all = r.given
 		return nil
@@ -77,11 +105,9 @@ func (r *roster) refresh(ctx context.Context) (bad []error) {
 			continue // an argument, too
 		}
 		m := known[t.name+" "+at]
-		if m == nil {
+		if m == nil || t.absent != "" && m.source != source(absentSource{t.name, t.absent}) { // the reason may be another one
 			m = &member{source: t.source(r.finder.sur, r.finder.set), name: t.name,
 				reopen: func(_ context.Context, set *settings) (source, error) { return t.source(r.finder.sur, set), nil }}
-		} else if t.absent != "" {
-			m.source = absentSource{t.name, t.absent} // the reason may be another one
 		}
 		all = append(all, m)
 	}

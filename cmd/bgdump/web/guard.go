@@ -49,8 +49,8 @@ func guard(loopback bool, next http.Handler) http.Handler {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")
 			fail(w, http.StatusMethodNotAllowed, "Nothing can be changed here: only GET and HEAD are answered.")
-		case (site == "cross-site" || site == "same-site") && strings.HasPrefix(r.URL.Path, "/api/"):
-			fail(w, http.StatusForbidden, "Only the page itself may ask for its figures.")
+		case (site == "cross-site" || site == "same-site") && (strings.HasPrefix(r.URL.Path, "/api/") || r.Header.Get("Sec-Fetch-Dest") != "document"):
+			fail(w, http.StatusForbidden, "Only the page itself may ask for its figures.") // which may take a trace
 		default:
 			next.ServeHTTP(w, r)
 		}

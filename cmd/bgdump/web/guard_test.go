@@ -66,7 +66,10 @@ func TestOtherSitesMayNotAskForFigures(t *testing.T) {
 	}
 	r := request("GET", "localhost", "/")
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	testenv.Equal(t, answerTo(p, r).Code, 200, "following a link to the page: status")
+	for dest, want := range map[string]int{"document": 200, "image": 403, "iframe": 403} {
+		r.Header.Set("Sec-Fetch-Dest", dest)
+		testenv.Equal(t, answerTo(p, r).Code, want, "the page as %s of another site: status", dest)
+	}
 }
 
 func TestEveryAnswerCarriesThePolicy(t *testing.T) {
