@@ -67,7 +67,7 @@ func hidesDots(l *location) bool {
 
 // onlyRedirects reports whether a location needs no pattern, but an expression.
 func onlyRedirects(l *location) bool {
-	status, _ := statusAndURL(&Directive{})
+	status := ""
 	for _, d := range l.block {
 		if status, _ = statusAndURL(d); status == "" {
 			return false

@@ -190,7 +190,7 @@ func (t *translation) proxyPass(s *server, l *location, d *Directive, except []s
 			common.note("nginx does not verify the certificate of this backend; Knot does. See the key tls")
 		}
 	}
-	t.timeouts(l, &common)
+	t.timeouts(l, "proxy", &common)
 	t.compressed(l, &common)
 	if v := l.one(nil, "proxy_http_version"); v != nil {
 		t.use(v)
@@ -326,9 +326,10 @@ func (t *translation) backendHeaders(l *location, out *tables) {
 	}
 }
 
-func (t *translation) timeouts(l *location, out *table) {
-	for _, k := range []struct{ name, key string }{{"proxy_connect_timeout", "connect-timeout"}, {"proxy_read_timeout", "response-timeout"}, {"fastcgi_read_timeout", "response-timeout"}} {
-		d := l.one(nil, k.name)
+// timeouts translates those of proxy_pass or fastcgi_pass, whose names begin with module.
+func (t *translation) timeouts(l *location, module string, out *table) {
+	for _, k := range []struct{ name, key string }{{"_connect_timeout", "connect-timeout"}, {"_read_timeout", "response-timeout"}} {
+		d := l.one(nil, module+k.name)
 		if d == nil {
 			continue
 		}
@@ -383,7 +384,7 @@ func (t *translation) fastcgiPass(s *server, l *location, d *Directive, root str
 		keys = append(keys, "set = "+inline(set))
 	}
 	common.set("fastcgi", "{ "+strings.Join(keys, ", ")+" }")
-	t.timeouts(l, &common)
+	t.timeouts(l, "fastcgi", &common)
 	t.compressed(l, &common)
 	out.addProxies(common, l.patterns, t.except(s, l), false)
 }

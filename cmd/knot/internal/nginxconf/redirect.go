@@ -65,7 +65,7 @@ func (s *server) targetOf(url string, groups int) (to target, why string) {
 // inPattern writes groups as Knot does where a digit follows.
 var inPattern = regexp.MustCompile(`\$(\d)(\d)`)
 
-// returns translates a return of a location, or of the server, and reports whether it is a redirect.
+// returns translates a return of a location, or of the server.
 func (t *translation) returns(s *server, l *location, d *Directive, out *tables) {
 	status, url := statusAndURL(d)
 	if url == "" || status[0] != '3' {
@@ -146,16 +146,16 @@ func firstOther(s *server, l *location) *location {
 	return nil
 }
 
-// hostRedirect translates if ($host = name) { return 301 URL; }, and reports whether it is that.
-func (t *translation) hostRedirect(s *server, d *Directive, out *tables) bool {
+// hostRedirect translates if ($host = name) { return 301 URL; }.
+func (t *translation) hostRedirect(s *server, d *Directive, out *tables) {
 	if len(d.Args) != 3 || d.arg(0) != "($host" && d.arg(0) != "($http_host" || d.arg(1) != "=" || len(d.Block) != 1 {
-		return false
+		return
 	}
 	host := strings.ToLower(strings.TrimSuffix(d.arg(2), ")"))
 	status, url := statusAndURL(d.Block[0])
 	to, why := s.targetOf(url, 0)
 	if why != "" || !to.wholeURI || !strings.Contains(to.text, "://") || !slices.Contains([]string{"301", "302", "307", "308"}, status) {
-		return false
+		return
 	}
 	t.use(d, d.Block[0])
 	r := table{name: "[[site.redirect]]"}
@@ -166,7 +166,6 @@ func (t *translation) hostRedirect(s *server, d *Directive, out *tables) bool {
 	r.set("to", quote(to.text))
 	r.set("status", status)
 	out.redirects = append(out.redirects, r)
-	return true
 }
 
 // rewrite translates a directive of that name.

@@ -156,7 +156,7 @@ func (t *translation) chooseAddresses() {
 		toHTTPS := func(s *server) bool { return s.toHTTPS }
 		switch {
 		case len(left) == 0:
-			continue // nobody is served there
+			continue // no server is left there
 		case slices.ContainsFunc(left, toHTTPS) && !slices.ContainsFunc(left, func(s *server) bool { return !s.toHTTPS }):
 			redirecting = append(redirecting, addr)
 			for _, s := range left {

@@ -9,7 +9,7 @@ import (
 
 // tables are those of a site, in the order in which they are written.
 type tables struct {
-	redirects, rewrites, limits, access, passwords, headers, proxies []table
+	redirects, rewrites, bodies, limits, access, passwords, headers, proxies []table
 }
 
 // site makes the tables of a server.
@@ -26,6 +26,7 @@ func (t *translation) site(s *server) {
 	if len(s.names) > 0 {
 		st.set("hosts", list(s.names))
 	}
+	t.largestBody(s.one(s.outer, "client_max_body_size"), "max-body", &st)
 	around := &location{level: level{&s.level, nil}, kind: prefix, text: "/", patterns: []string{"/**"}}
 	home := s.home()
 	if home == nil { // the server stands for all paths that have no location
@@ -71,7 +72,7 @@ func (t *translation) site(s *server) {
 		return
 	}
 	t.sites = append(t.sites, st)
-	for _, some := range [][]table{out.redirects, out.rewrites, out.limits, out.access, out.passwords, out.headers, out.proxies} {
+	for _, some := range [][]table{out.redirects, out.rewrites, out.bodies, out.limits, out.access, out.passwords, out.headers, out.proxies} {
 		t.sites = append(t.sites, some...)
 	}
 }
@@ -226,6 +227,13 @@ func (t *translation) location(s *server, l *location, root string, out *tables)
 		t.fastcgiPass(s, l, d, root, out)
 	}
 	if l.d != nil {
+		for _, p := range l.patterns {
+			b := table{name: "[[site.body]]"}
+			b.set("match", quote(p))
+			if t.largestBody(l.one(&s.level, "client_max_body_size"), "max", &b) {
+				out.bodies = append(out.bodies, b)
+			}
+		}
 		t.rules(s, &l.level, &s.level, l, t.passes(l), out)
 		for _, d := range l.own("internal") {
 			t.use(d)

@@ -15,7 +15,12 @@ type table struct {
 	keys  []string // as key = value
 }
 
-func (t *table) set(key, value string) { t.keys = append(t.keys, key+" = "+value) }
+// set adds a key, unless it is there already.
+func (t *table) set(key, value string) {
+	if !slices.ContainsFunc(t.keys, func(k string) bool { return strings.HasPrefix(k, key+" = ") }) {
+		t.keys = append(t.keys, key+" = "+value)
+	}
+}
 
 func (t *table) note(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(t.notes, text) {

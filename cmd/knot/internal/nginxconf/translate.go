@@ -185,10 +185,12 @@ func (t *translation) http(s *level) {
 				t.use(d.Block...)
 			}
 		case "keepalive_timeout":
-			if n, ok := seconds(d.arg(0)); ok && n > 0 && len(t.top.keys) == 0 {
+			if n, ok := seconds(d.arg(0)); ok && n > 0 {
 				t.use(d)
 				t.top.set("idle-timeout", quote(fmt.Sprintf("%ds", n)))
 			}
+		case "client_max_body_size":
+			t.largestBody(d, "max-body", &t.top)
 		case "server":
 			if d.HasBlock {
 				t.servers = append(t.servers, t.newServer(d, s))
@@ -202,7 +204,6 @@ func (t *translation) write() {
 	t.dropEmpty()
 	t.chooseAddresses()
 	t.certificates()
-	t.largestBody()
 	for _, s := range t.kept() {
 		t.site(s)
 	}
@@ -239,50 +240,15 @@ func (t *translation) certificates() {
 	}
 }
 
-// largestBody is max-body, which Knot has for all sites.
-func (t *translation) largestBody() {
-	most, bytes, several := "", int64(-1), false
-	var visit func(block []*Directive)
-	visit = func(block []*Directive) {
-		for _, d := range block {
-			visit(d.Block)
-			if d.Name != "client_max_body_size" {
-				continue
-			}
-			text, ok := size(d.arg(0))
-			if !ok {
-				continue
-			}
-			t.use(d)
-			n := sizeBytes(text)
-			if several = several || most != "" && most != text; n > bytes {
-				most, bytes = text, n
-			}
-		}
+// largestBody sets a key to what a client_max_body_size says, if there is one, and reports whether it did.
+func (t *translation) largestBody(d *Directive, key string, to *table) bool {
+	if d == nil {
+		return false
 	}
-	for at := range t.servers {
-		visit(t.servers[at].block)
-		if at == 0 {
-			for outer := t.servers[at].outer; outer != nil; outer = outer.outer {
-				visit(slices.DeleteFunc(slices.Clone(outer.block), func(d *Directive) bool { return d.HasBlock }))
-			}
-		}
+	text, ok := size(d.arg(0))
+	if ok {
+		t.use(d)
+		to.set(key, quote(text))
 	}
-	if most == "" {
-		return
-	}
-	if several {
-		t.top.note("max-body holds for all sites and paths: it is the largest client_max_body_size")
-	}
-	t.top.set("max-body", quote(most))
-}
-
-// sizeBytes compares sizes of Knot's; 0 is no limit.
-func sizeBytes(text string) (n int64) {
-	if text == "0" {
-		return 1 << 62
-	}
-	unit := ""
-	fmt.Sscanf(text, "%d%s", &n, &unit)
-	return n << map[string]int{"B": 0, "KB": 10, "MB": 20, "GB": 30}[unit] // below 1<<60: it has 9 digits
+	return ok
 }
