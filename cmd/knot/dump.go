@@ -4,17 +4,16 @@ import (
 	"flag"
 	"io"
 	"reflect"
-	"regexp"
 	"slices"
 
 	"github.com/pelletier/go-toml/v2"
 )
 
-// masked stands for a secret. Knot refuses it where a secret is wanted: it is too short.
+// masked stands for a secret. Knot refuses it as the key secret: it is too short.
 const masked = "(masked)"
 
-// secretName are keys, and names of header lines and variables, whose values may be secrets.
-var secretName = regexp.MustCompile(`(?i)authorization|cookie$|secret|token|passw|api[-_]?key`)
+// secrets are keys whose values may be secrets, by their tables: what requests show to get in, and what backends are sent.
+var secrets = []string{"site.access.headers", "site.access.cookies", "site.header.backend-set", "site.proxy.fastcgi.set", "site.proxy.sticky.secret"}
 
 // effective are the values of the flags, by name and with the type that the configuration file has them in.
 func (set *settings) effective(flags *flag.FlagSet) map[string]any {
@@ -64,22 +63,22 @@ func (set *settings) writeDump(w io.Writer) error {
 	}
 	tables := make(map[string]any)
 	if len(set.listens) > 0 {
-		tables["listen"] = plain(reflect.ValueOf(set.listens), "")
+		tables["listen"] = plain(reflect.ValueOf(set.listens), "listen")
 	}
 	if set.hasSites {
-		tables["site"] = plain(reflect.ValueOf(set.sites), "")
+		tables["site"] = plain(reflect.ValueOf(set.sites), "site")
 	}
 	return e.Encode(tables)
 }
 
-// plain is v without Go's types, zero fields and secrets. name is the key whose value v is.
-func plain(v reflect.Value, name string) any {
+// plain is v without Go's types, zero fields and secrets. path is the key whose value v is, behind those of the tables around it.
+func plain(v reflect.Value, path string) any {
 	switch v.Kind() {
 	case reflect.Pointer:
-		return plain(v.Elem(), name)
+		return plain(v.Elem(), path)
 	case reflect.Struct:
 		table := make(map[string]any)
-		addFields(table, v)
+		addFields(table, v, path)
 		return table
 	case reflect.Slice:
 		if v.Type().Elem().Kind() != reflect.Struct {
@@ -87,38 +86,31 @@ func plain(v reflect.Value, name string) any {
 		}
 		all := make([]any, v.Len())
 		for i := range all {
-			all[i] = plain(v.Index(i), name)
+			all[i] = plain(v.Index(i), path)
 		}
 		return all
 	case reflect.Map:
 		table := make(map[string]any)
 		for _, key := range v.MapKeys() {
-			if table[key.String()] = plain(v.MapIndex(key), key.String()); name == "headers" || name == "cookies" {
-				table[key.String()] = masked // what a request shows to get in
-			}
+			table[key.String()] = plain(v.MapIndex(key), path)
 		}
 		return table
-	case reflect.String:
-		if secretName.MatchString(name) {
-			return masked
-		}
+	}
+	if slices.Contains(secrets, path) {
+		return masked
 	}
 	return v.Interface()
 }
 
-func addFields(table map[string]any, v reflect.Value) {
+func addFields(table map[string]any, v reflect.Value, path string) {
 	for i := range v.NumField() {
 		field, of := v.Type().Field(i), v.Field(i)
 		name := field.Tag.Get("toml")
 		switch {
 		case field.Anonymous:
-			addFields(table, of)
+			addFields(table, of, path)
 		case name != "" && name != "-" && !of.IsZero():
-			key := name
-			if of.Kind() == reflect.String && name != "secret" {
-				key = "" // a cookie's name is none
-			}
-			table[name] = plain(of, key)
+			table[name] = plain(of, path+"."+name)
 		}
 	}
 }

@@ -54,11 +54,31 @@ tls = { insecure = true }
 // TestDumpHasNoSecrets: they are masked by something that is no secret that Knot takes.
 func TestDumpHasNoSecrets(t *testing.T) {
 	const secret = "hush-hush-hush-hush"
-	file := configFile(t, "[[site]]\n[[site.header]]\nmatch = '/**'\nalways = true\nset = { Set-Cookie = %[1]q, X-Api-Key = %[1]q, X-Plain = 'plain' }\n[[site.proxy]]\nto = ['http://127.0.0.1:1']\nsticky = { cookie = 'back', secret = %[1]q }\n", secret)
+	file := configFile(t, `[[site]]
+[[site.access]]
+match = '/**'
+action = 'allow'
+headers = { X-Key = %[1]q }
+cookies = { seen = %[1]q }
+[[site.header]]
+match = '/**'
+always = true
+set = { X-Plain = 'plain' }
+[[site.header]]
+match = '/**'
+backend-set = { X-Auth = %[1]q }
+[[site.proxy]]
+match = '*.php'
+to = ['unix:/run/php.sock']
+fastcgi = { root = '/srv', set = { DATABASE_URL = %[1]q } }
+[[site.proxy]]
+to = ['http://127.0.0.1:1']
+sticky = { cookie = 'back', secret = %[1]q }
+`, secret)
 	var out, errs, again bytes.Buffer
 	testenv.Equal(t, checkCommand([]string{"-dump", file}, nil, &out, &errs), exitOK, "%s", &errs)
 	testenv.True(t, !strings.Contains(out.String(), "hush"), "%s", &out)
-	testenv.Equal(t, strings.Count(out.String(), masked), 3, "secrets that are masked")
+	testenv.Equal(t, strings.Count(out.String(), masked), 5, "secrets that are masked")
 	testenv.Contains(t, out.String(), "plain")
 	testenv.Contains(t, out.String(), "cookie = 'back'")
 	testenv.Equal(t, checkCommand([]string{configFile(t, "%s", out.String())}, nil, &again, &errs), exitFailed, "a masked secret")
