@@ -231,7 +231,7 @@ func (set *settings) options(log *slog.Logger) []capriccio.Option {
 // announce writes what is served where. admin may be nil.
 func (set *settings) announce(stdout io.Writer, admin *adminServer, urls []string) {
 	root := set.config
-	if len(set.sites) == 1 {
+	if len(set.sites) == 1 && set.sites[0].Root != "" {
 		root = set.sites[0].Root
 	}
 	if abs, err := filepath.Abs(root); err == nil {

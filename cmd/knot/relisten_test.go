@@ -61,6 +61,7 @@ func TestAddressesChange(t *testing.T) {
 		_, body := testenv.Get(t, client, url)
 		testenv.Equal(t, body, want, url)
 	}
+	testenv.Contains(t, p.printed[0], "serving "+file+" on ")
 	expect("http://"+first, "127.0.0.1 http")
 	// One more, and the first changes to TLS: on the same socket.
 	p.reads(file, head+listen(first, "")+listen(second, "tls = false")+listen("unix:"+path, "tls = false")+site, "was read again")
@@ -118,19 +119,23 @@ func TestAddressOfTheStartChanges(t *testing.T) {
 	file := configFile(t, text, first)
 	p := startRun(t, "-config", file)
 	client := clientOf(t, "")
-	status := func(addr string, want int) {
+	status := func(url string, want int) {
 		t.Helper()
-		resp, _ := testenv.Get(t, client, "http://"+addr+"/notes.txt")
-		testenv.Equal(t, resp.StatusCode, want, addr)
+		resp, _ := testenv.Get(t, client, url+"/notes.txt")
+		testenv.Equal(t, resp.StatusCode, want, url)
 	}
-	status(first, 200)
+	status("http://"+first, 200)
 	p.reads(file, fmt.Sprintf(text, second), "was read again")
-	status(second, 200)
+	status("http://"+second, 200)
 	resp, _ := testenv.Get(t, client, "http://"+first+"/notes.txt") // on a connection that was there
 	testenv.Equal(t, fmt.Sprint(resp.StatusCode, resp.Close), "421 true", "at the address that is gone")
 	testenv.True(t, refused("tcp", first), "somebody listens at an address that is gone")
 	p.reads(file, "tls-cert = 'none'\ntls-key = 'none'\n"+fmt.Sprintf(text, second), "none: no such file")
-	status(second, 200)
+	status("http://"+second, 200)
+	client.CloseIdleConnections()
+	crt, key := pair(t, t.TempDir(), "a.example", 1)
+	p.reads(file, fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", crt, key)+fmt.Sprintf(text, second), "was read again")
+	status("https://"+second, 200) // the first certificate that it has
 	go io.Copy(io.Discard, p.out)
 	client.CloseIdleConnections()
 	p.end()

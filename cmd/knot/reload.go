@@ -53,8 +53,6 @@ type tlsNow struct {
 	now    atomic.Pointer[secured]
 }
 
-var errNoTLS = errors.New("knot: there is no certificate any more")
-
 // openTLS opens what t says.
 func openTLS(t *tlsSettings, errorLog *slog.Logger) (*tlsNow, error) {
 	s, err := t.open(errorLog)
@@ -69,10 +67,7 @@ func newTLS(s *secured) *tlsNow {
 	n.now.Store(s)
 	// Session tickets have keys of this Config, and outlive a reload.
 	n.config = &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		config := n.now.Load().config
-		if config == nil {
-			return nil, errNoTLS
-		}
+		config := n.now.Load().config // not nil: addresses speak TLS only where there are certificates
 		if config.GetConfigForClient == nil {
 			return config, nil
 		}

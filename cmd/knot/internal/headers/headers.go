@@ -59,7 +59,7 @@ type rule struct {
 
 // FilterHead implements knot.Filter.
 func (r *rule) FilterHead(x *knot.Ctx, h knot.ResponseHead) {
-	if status := strconv.Itoa(x.Status()); len(r.statuses) > 0 && !slices.Contains(r.statuses, status) && !slices.Contains(r.statuses, status[:1]+"xx") {
+	if len(r.statuses) > 0 && !site.HasStatus(r.statuses, x.Status()) {
 		return
 	}
 	for _, name := range r.remove {
@@ -123,9 +123,7 @@ func (rs *Rules) read(c *Config) (wrong []site.Fault) {
 	match, err := site.NewPattern(c.Match)
 	note("match", err)
 	for _, m := range c.Methods {
-		if m == "" || strings.ToUpper(m) != m || strings.ContainsAny(m, " ,") {
-			note("methods", fmt.Errorf("%q is not a method; want one like GET, in capitals", m))
-		}
+		note("methods", site.CheckMethod(m))
 	}
 	for _, status := range c.Statuses {
 		if n, err := strconv.Atoi(strings.Replace(status, "xx", "00", 1)); err != nil || n < 200 || n > 599 || len(status) != 3 {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strconv"
 
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -54,8 +52,7 @@ func CheckIntercept(statuses []string, pages map[string]string) error {
 
 // FilterHead implements knot.Filter.
 func (i *interception) FilterHead(x *knot.Ctx, h knot.ResponseHead) {
-	status := strconv.Itoa(x.Status())
-	if i.site.Errors == nil || !slices.Contains(i.statuses, status) && !slices.Contains(i.statuses, status[:1]+"xx") {
+	if i.site.Errors == nil || !HasStatus(i.statuses, x.Status()) {
 		return
 	}
 	ctype, page := i.site.Errors.page(x.Status())

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/knot"
@@ -74,6 +76,12 @@ func CookieValues(x *knot.Ctx, name string) iter.Seq[[]byte] {
 			}
 		}
 	}
+}
+
+// HasStatus reports whether a status is among those of a list, as "404" or "4xx".
+func HasStatus(list []string, status int) bool {
+	text := strconv.Itoa(status)
+	return slices.Contains(list, text) || slices.Contains(list, text[:1]+"xx")
 }
 
 // CheckMethod reports what is wrong with the name of a method in the configuration.
