@@ -58,7 +58,7 @@ var layers = map[string]string{
 	"internal/graphview/tables":      "bgraph internal/graphview/lint internal/funcname internal/words",
 	"internal/graphview/draw":        "bgraph internal/graphview/lint internal/graphlayout internal/words",
 	"internal/graphview/export":      "bgraph internal/funcname internal/words",
-	"internal/gotrace":               "bgraph internal/funcname golang.org/x/exp/trace internal/graphlimits",
+	"internal/gotrace":               "bgraph internal/funcname internal/words golang.org/x/exp/trace internal/graphlimits",
 	"bgraph/graphhttp":               "internal/engine task bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/words",
 	"internal/flow":                  "internal/engine task ressched",
 	"internal/flow/flownet":          "task ressched netpoll aio internal/flow internal/ownconn",

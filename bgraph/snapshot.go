@@ -276,7 +276,7 @@ type Sched struct {
 	Deferred  uint64          `json:"deferred"`           // tasks that had to wait before they were let in
 	Refused   uint64          `json:"refused"`            // tasks that were not let in
 	Refusals  []SchedRefusal  `json:"refusals,omitempty"` // the refused by cause, each once
-	Resources []SchedResource `json:"resources"`          // those that the policy watches
+	Resources []SchedResource `json:"resources"`          // that the policy watches
 	Nodes     []SchedNode     `json:"nodes"`              // by Key, then Loop
 	Knee      SchedKnee       `json:"knee,omitzero"`      // where more open descriptors slow answers down
 }
@@ -379,7 +379,7 @@ func (t *Times) Quantile(q float64) Nanos {
 	return t.Max
 }
 
-// Sort brings all lists into the order that Validate wants, and those of a trace within their limits.
+// Sort brings all lists into the order that Validate wants, and the lists of a trace within their limits.
 func (s *Snapshot) Sort() {
 	slices.SortFunc(s.Nodes, func(a, b Node) int { return cmp.Compare(a.Key, b.Key) })
 	slices.SortFunc(s.Edges, func(a, b Edge) int {

@@ -53,7 +53,7 @@ type Span struct {
 
 	// Timeline has each wait of a single one by itself, in the order of time, with what the goroutine did after it; Depth tells
 	// the goroutines apart: 0 is its own, the others ended waits, in the order in which they are met. A part at KeyOverflow
-	// stands for those that found no room.
+	// stands for the waits that found no room.
 	Timeline []PathPart `json:"timeline,omitempty"`
 }
 

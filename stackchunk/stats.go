@@ -25,7 +25,7 @@ type Stats struct {
 	InternalWaste Bytes `json:"internalWaste"`
 	ExternalWaste Bytes `json:"externalWaste"`
 
-	Sites []SiteStats `json:"sites"` // by name; those ever passed
+	Sites []SiteStats `json:"sites"` // by name; only Sites that were ever passed
 }
 
 // SiteStats are the counts of one Site.

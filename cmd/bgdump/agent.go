@@ -33,17 +33,17 @@ type agent struct {
 	life context.Context // of the command: a profile is finished though its client has gone
 
 	slots chan struct{} // has room for mostScrapes
-	round chan struct{} // has room for one who asks all programs for metrics
+	round chan struct{} // has room for one scrape, which asks all programs for metrics
 
-	roster *roster   // of the one in round
-	text   []byte    // of the one in round: the latest metrics
-	next   time.Time // of the one in round: not before then the programs are asked again
+	roster *roster   // of the scrape in round
+	text   []byte    // of the scrape in round: the latest metrics
+	next   time.Time // of the scrape in round: not before then the programs are asked again
 
 	mu       sync.Mutex
 	all      []*member               // guarded by mu: the programs
-	known    map[*member]latest      // guarded by mu: what those that were asked have answered
+	known    map[*member]latest      // guarded by mu: the answers of the programs that were asked
 	captures map[captureKey]*capture // guarded by mu: under way
-	running  sync.WaitGroup          // these
+	running  sync.WaitGroup          // the captures
 }
 
 // A latest is what is known of a program.
@@ -91,7 +91,7 @@ func serveAgent(ctx context.Context, set *settings, sur *surroundings) error {
 func listen(flag, given string) (net.Listener, error) {
 	addr := given
 	if strings.HasPrefix(addr, ":") {
-		addr = "127.0.0.1" + addr // what is shown tells how the program works: other machines get it only if asked for
+		addr = "127.0.0.1" + addr // the answers tell how the program works: other machines get it only if asked for
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, fmt.Errorf("-%s %q; want an address like :8000 or 192.0.2.1:8000", flag, given)
@@ -177,8 +177,8 @@ func scrapeContext(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(r.Context(), time.Duration(0.9*seconds*float64(time.Second)), errors.New("no answer in the time of the scrape"))
 }
 
-// ask takes the graphs of all programs and writes the metrics. A program of which a trace is taken for a profile just now has the
-// metrics that it had before.
+// ask takes the graphs of all programs and writes the metrics. A program that is being traced for a profile keeps its
+// earlier metrics.
 func (a *agent) ask(ctx context.Context) {
 	all := a.refresh()
 	var free []*member
@@ -187,7 +187,7 @@ func (a *agent) ask(ctx context.Context) {
 			free = append(free, m)
 		}
 	}
-	askAll(ctx, a.set, a.sur, free, func(*member) {}) // those that have not answered in time have an error
+	askAll(ctx, a.set, a.sur, free, func(*member) {}) // a program that has not answered in time has an error
 	for _, m := range free {
 		a.note(m, m.snap, m.err)
 		m.snap = nil

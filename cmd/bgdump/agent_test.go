@@ -25,7 +25,7 @@ func scraped(t *testing.T, text string) *profile.Profile {
 	return testenv.Need(profile.Parse(strings.NewReader(text)))(t)
 }
 
-// A program on the runtime, one that is traced and one that gives no graph: each has its metrics, and profiles of those seconds that
+// A program on the runtime, one that is traced and one that gives no graph: each has its metrics, and profiles of as many seconds as
 // were asked for.
 func TestAgent(t *testing.T) {
 	clk := newFakeClock()
@@ -96,8 +96,8 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// Those who scrape ask for waits and CPU time as profiles of their own at about the same time, though there can be one trace at a time:
-// one that is under way is for both, and the metrics don't wait for it.
+// Scrapes ask for waits and CPU time as profiles of their own at about the same time, though there can be one trace at a time: a trace
+// that is under way is for both, and the metrics don't wait for it.
 func TestProfilesOfOneTrace(t *testing.T) {
 	traced := newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace")
 	begun, goOn := make(chan bool), make(chan bool)

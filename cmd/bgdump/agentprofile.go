@@ -32,7 +32,7 @@ type captureKey struct {
 }
 
 // A capture is the graph of some seconds. Several profiles may be made of it: there can be one trace of a program at a time, and
-// those who scrape want its waits, CPU time and more, each as a profile of its own, and begin at about the same time.
+// Pyroscope and its like want its waits, CPU time and more, each as a profile of its own, and ask for them at about the same time.
 type capture struct {
 	done chan struct{} // closed when snap or err is there
 	snap *bgraph.Snapshot

@@ -228,8 +228,8 @@ func naming(names []string) string {
 	return strings.Join(names, ", ") + more
 }
 
-// news says which programs give no graph though they did when last asked, those with the same reason together, which do
-// again, and whose clocks differ.
+// news says which programs give no graph though they did when last asked, programs with the same reason together, which programs
+// give one again, and which clocks differ.
 func news(all []*member, say func(format string, args ...any)) {
 	failed := map[string][]string{}
 	var again []string

@@ -271,7 +271,7 @@ func TestListsOfTargets(t *testing.T) {
 		sd.URL + "/html":                                          "want a list of targets, application/json",
 		sd.URL + "/broken":                                        "this is no list of targets",
 		sd.URL + "/none":                                          "404",
-		"http://127.0.0.1:1/":                                     "nobody listens there",
+		"http://127.0.0.1:1/":                                     "no program listens there",
 		strings.Replace(sd.URL, "http://", "http://u:secret@", 1): "404",
 	} {
 		_, err := find(list)

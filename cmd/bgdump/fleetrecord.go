@@ -137,7 +137,8 @@ func (r *fleetRecorder) write(m *member) {
 	}
 }
 
-// folder is the name of the folder of a member. Those whose names differ only in what names of files cannot have get different ones.
+// folder is the name of the folder of a member. Members whose names differ only in
+// characters that a name of a file cannot have get different folders.
 func (r *fleetRecorder) folder(m *member) string {
 	if m.folder != "" {
 		return m.folder

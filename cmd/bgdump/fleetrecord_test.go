@@ -204,7 +204,7 @@ func TestRetention(t *testing.T) {
 		{retention{}, "a/0 a/1 a/2 a/3 a/notes.txt b/1 b/2 c/3"},
 		{retention{number: 2}, "a/0 a/1 a/notes.txt b/1 b/2 c/3"},
 		{retention{age: 90 * time.Minute}, "a/0 a/1 a/notes.txt b/1"},
-		{retention{size: 400}, "a/0 a/1 a/notes.txt b/1 b/2"}, // of those of one hour, that of the first folder goes first
+		{retention{size: 400}, "a/0 a/1 a/notes.txt b/1 b/2"}, // of two recordings of one hour, that in the first folder goes first
 		{retention{size: 1}, "a/0 a/notes.txt"},
 	} {
 		dir := t.TempDir()

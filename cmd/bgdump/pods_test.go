@@ -60,7 +60,7 @@ func TestFleetOfPods(t *testing.T) {
 	r := bgdump("-targets", "k8s:shop/app=shop"+at)
 	testenv.Equal(t, r.code, exitOK, r.errOut)
 	for _, want := range []string{
-		"bgdump: shop-3: the pod is not ready (Containers?NotReady)\n", "bgdump: shop-4: the pod has no address (Running)\n", "bgdump: shop-2: nobody listens there",
+		"bgdump: shop-3: the pod is not ready (Containers?NotReady)\n", "bgdump: shop-4: the pod has no address (Running)\n", "bgdump: shop-2: no program listens there",
 	} {
 		testenv.Contains(t, r.errOut, want)
 	}

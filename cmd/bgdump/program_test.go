@@ -107,7 +107,7 @@ func TestAProgramOnTheRuntime(t *testing.T) {
 	testenv.Must(t, closeIn())
 	testenv.Must(t, cmd.Wait())
 	commandIn(t, context.Background(), realSurroundings(), pid).fails(t, "there is no process "+pid)
-	commandIn(t, context.Background(), realSurroundings(), url).fails(t, "nobody listens there")
+	commandIn(t, context.Background(), realSurroundings(), url).fails(t, "no program listens there")
 }
 
 func TestAProgramWithTwoRuntimes(t *testing.T) {

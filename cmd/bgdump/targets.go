@@ -71,12 +71,12 @@ type finder struct {
 	sur   *surroundings
 	set   *settings
 
-	// Of one that is asked again and again:
+	// Of a finder that is asked again and again:
 	last    map[string][]target    // what was in a list when it could be had; nil: it is asked once
 	watches map[string]*kube.Watch // of the pods
 }
 
-// follow makes the finder one that is asked again and again.
+// follow prepares the finder for being asked again and again.
 func (f *finder) follow() { f.last, f.watches = map[string][]target{}, map[string]*kube.Watch{} }
 
 // wait waits for the watches, whose context must have ended.
@@ -156,7 +156,7 @@ func (f *finder) pods(ctx context.Context, list string) (found []target, bad []e
 	}
 	for _, pod := range all {
 		t := target{name: printable(pod.Name), absent: printable(pod.Absent)}
-		if pod.Absent == "" { // one that is absent has no address to be known by
+		if pod.Absent == "" { // an absent pod has no address to be known by
 			t.at = &url.URL{Scheme: "http", Host: net.JoinHostPort(pod.Host, query.Port), Path: query.Path}
 		}
 		found = append(found, t)

@@ -53,7 +53,7 @@ type place struct {
 const (
 	mostTrace    = 512 << 20
 	usualTracing = 5 * time.Second
-	// A reader that looks all the time gets one second of every nine, and one that looks every ten seconds a new one each time.
+	// A reader that looks all the time gets one second of every nine, and a reader that looks every ten seconds a new trace each time.
 	liveTracing = time.Second
 	livePause   = 9 * time.Second
 )

@@ -169,7 +169,7 @@ func TestNobodyListens(t *testing.T) {
 	ln := testenv.Listen(t)
 	addr := ln.Addr().String()
 	ln.Close()
-	command(t, "http://"+addr).fails(t, "http://"+addr, "nobody listens there")
+	command(t, "http://"+addr).fails(t, "http://"+addr, "no program listens there")
 	command(t, "http://name.invalid/x").fails(t, "http://name.invalid/x")
 }
 
@@ -187,7 +187,7 @@ func TestPasswordsAreSentAndNotShown(t *testing.T) {
 		}
 	}
 	ln := testenv.Listen(t)
-	ln.Close() // nobody listens there
+	ln.Close() // no program listens there
 	for _, arg := range []string{"http://u:secret@" + ln.Addr().String(), "http://u:secret@h:port", "ftp://u:secret@h", "http://u:secret@"} {
 		if r := command(t, arg); r.code != exitFailed || strings.Contains(r.errOut, "secret") {
 			t.Errorf("got %s", r.errOut)

@@ -115,8 +115,8 @@ func TestServersThatGiveNoTrace(t *testing.T) {
 		"certificate":  {secure.URL, "SSL_CERT_FILE"},
 		"TLS":          {strings.Replace(secure.URL, "https:", "http:", 1), "this server speaks TLS: write https://"},
 		"no TLS":       {strings.Replace(serving(t, page), "http:", "https:", 1), "this server does not speak TLS: write http://"},
-		"nobody":       {closed.URL, "nobody listens there"},
-		"no port":      {strings.TrimPrefix(closed.URL, "http://"), "nobody listens there"},
+		"nobody":       {closed.URL, "no program listens there"},
+		"no port":      {strings.TrimPrefix(closed.URL, "http://"), "no program listens there"},
 		"named itself": {serving(t, page) + "/debug/pprof/trace", "the answer at /debug/pprof/trace is a web page"},
 		"elsewhere":    {serving(t, http.NotFoundHandler()) + "/ops/trace", "the answer at /ops/trace is 404"},
 	} {
@@ -208,7 +208,7 @@ func TestTraceOfAUnixSocket(t *testing.T) {
 	}
 	server.Close()
 	testenv.Must(t, keepSocket(file))
-	commandIn(t, context.Background(), &surroundings{clock: systemClock{}}, file).fails(t, file, "nobody listens there")
+	commandIn(t, context.Background(), &surroundings{clock: systemClock{}}, file).fails(t, file, "no program listens there")
 }
 
 // keepSocket leaves a socket behind as a program does that was killed.

@@ -45,9 +45,7 @@ func main() {
 	case *url != "" && *rate <= 0:
 		err = errors.New("-url needs -rate, the number of requests a second: twice as many as the server can answer, say")
 	case *url != "":
-		l := load{url: *url, phase: *phase, rates: []float64{*rate}}
-		o := l.run()
-		fmt.Print(o.perSecond(*rate))
+		err = loadServer(*url, *rate, *phase)
 	default:
 		err = draw(*out, *phase)
 	}
@@ -103,6 +101,22 @@ func beServer(name string, rounds int) error {
 }
 
 // draw runs both servers, one after the other, under the same load.
+// loadServer says what becomes of the requests to a server that can answer one by itself.
+func loadServer(url string, rate float64, phase time.Duration) error {
+	response, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: the answer is %s; want 200 OK", url, response.Status)
+	}
+	l := load{url: url, phase: phase, rates: []float64{rate}}
+	o := l.run()
+	fmt.Print(o.perSecond(rate))
+	return nil
+}
+
 func draw(file string, phase time.Duration) error {
 	rounds := roundsPerMillisecond()
 	var capacity float64

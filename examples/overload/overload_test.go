@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,17 @@ func TestThePictureHasALineForEachServer(t *testing.T) {
 	}
 	if got := perPhase(p.lines[1]); got != "80, 100, 80" {
 		t.Errorf("rates %s", got)
+	}
+}
+
+// A server that does not answer 200 is told before the load, which could not tell why nothing is answered.
+func TestLoadOfAServerThatDoesNotAnswer(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	for _, want := range []string{"the answer is 404 Not Found; want 200 OK", "connection refused"} {
+		if err := loadServer(server.URL, 1, time.Second); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		server.Close()
 	}
 }
 

@@ -1,6 +1,7 @@
 package gotrace
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/funcname"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // A stack is what has been found out about one of a generation, so that its frames are
@@ -179,12 +181,7 @@ func (m *model) placeOf(n *node) *place {
 	if n.place == nil {
 		n.place = &scheduler
 		if f := n.Place(); f != nil && !funcname.OfStandardLibrary(f.Function) {
-			for i := range slices.Backward(n.Stack) {
-				if funcname.OfProgram(n.Stack[i].Function, n.Stack[i].File) {
-					f = &n.Stack[i]
-					break
-				}
-			}
+			f = cmp.Or(words.Outermost(n.Stack), f)
 			n.place = m.intern(place{f.Function, f.File, f.Line})
 		}
 	}

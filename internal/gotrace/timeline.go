@@ -62,7 +62,7 @@ func (t *timeline) add(p *piece) {
 	}
 }
 
-// longest are the visits in the order of time; if there are too many, the longest ones, and behind these one that stands for the others.
+// longest are the visits in the order of time; if there are too many, the longest visits, and behind them a visit that stands for the others.
 func (t *timeline) longest() []bgraph.PathPart {
 	all, most := t.visits, graphlimits.Timeline
 	var rest []bgraph.PathPart

@@ -52,6 +52,16 @@ func Frames(n *bgraph.Node, most int) (path []bgraph.Frame, callee string) {
 	return path, callee
 }
 
+// Outermost is the outermost frame of the program on a stack, nil if there is none.
+func Outermost(stack []bgraph.Frame) *bgraph.Frame {
+	for i := range slices.Backward(stack) {
+		if funcname.OfProgram(stack[i].Function, stack[i].File) {
+			return &stack[i]
+		}
+	}
+	return nil
+}
+
 // nameAfter is the name of a function without its package, if that before it is of the same.
 func nameAfter(f *bgraph.Frame, before string) string {
 	name := funcname.Short(f.Function)

@@ -64,7 +64,7 @@ type fleetPage struct {
 	mu      sync.Mutex
 	ctx     context.Context // guarded by mu: of the pages; nil: not yet
 	running sync.WaitGroup  // the pages
-	open    []*openPage     // guarded by mu: the one that was asked last is last
+	open    []*openPage     // guarded by mu: the page that was asked last is last
 }
 
 // An openPage is the page of a source.
@@ -132,7 +132,7 @@ func (f *fleetPage) serveSource(w http.ResponseWriter, r *http.Request, path str
 	p.ServeHTTP(w, inner)
 }
 
-// page returns the page of a source, which is opened if it is not. The one that was not asked for longest makes room.
+// page returns the page of a source, which is opened if it is not. The page that was not asked for longest makes room.
 func (f *fleetPage) page(name string) (*Page, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -246,7 +246,7 @@ func (f *fleetPage) serveCompare(w http.ResponseWriter, r *http.Request) {
 	earlier, err2 := time.ParseDuration(v.Earlier)
 	status := http.StatusOK
 	if err != nil || err2 != nil || length <= 0 || earlier < length {
-		v.Error = "want two durations like 1h and 24h, of which the second is not less than the first"
+		v.Error = "want two durations like 1h and 24h, the second not less than the first"
 		status = http.StatusBadRequest
 	} else if v.Text, err = recorded.Compare(r.Context(), v.Source, length, earlier); err != nil {
 		v.Error = err.Error()

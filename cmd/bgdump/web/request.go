@@ -113,10 +113,8 @@ func timelineOf(s *bgraph.Snapshot, r *bgraph.Span) *requestJSON {
 
 // outermost is the outermost function of the program on a stack, or else of all.
 func outermost(stack []bgraph.Frame) string {
-	for i := range slices.Backward(stack) {
-		if funcname.OfProgram(stack[i].Function, stack[i].File) {
-			return stack[i].Function
-		}
+	if f := words.Outermost(stack); f != nil {
+		return f.Function
 	}
 	if len(stack) == 0 {
 		return ""

@@ -22,7 +22,7 @@ func ownPlace(n *bgraph.Node) *bgraph.Frame {
 	return nil
 }
 
-// foreign reports whether only goroutines of the standard library wait at n, such as those of the connections of net/http. A program
+// foreign reports whether only goroutines of the standard library wait at n, such as the goroutines of net/http's connections. A program
 // can't change what these do.
 func (l *linter) foreign(n *bgraph.Node) bool {
 	return l.s.Kind == bgraph.KindGoroutines && n != nil && len(n.Stack) > 0 && ownPlace(n) == nil

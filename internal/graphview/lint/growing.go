@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -37,7 +38,7 @@ func (l *linter) growing(st *bgraph.Start) {
 	}
 	begins := &bgraph.Frame{Function: st.Function, File: st.File, Line: st.Line}
 	if funcname.OfStandardLibrary(st.Function) && at != nil && ownPlace(at) != nil { // which only calls what the program gave it
-		begins = outermostOwn(at)
+		begins = cmp.Or(words.Outermost(at.Stack), at.Place())
 	}
 	if funcname.OfStandardLibrary(begins.Function) {
 		if st.Function == "net/http.(*conn).serve" && grown >= 2*leastGrown {
@@ -81,17 +82,7 @@ func (l *linter) growing(st *bgraph.Start) {
 
 const clientsAdvice = "A server whose clients have just connected looks like this. If their number does not come to rest, they leak: give where they wait an end, such as a deadline."
 
-// outermostOwn is the outermost frame of the program at n, which has one.
-func outermostOwn(n *bgraph.Node) *bgraph.Frame {
-	for i := range slices.Backward(n.Stack) {
-		if funcname.OfProgram(n.Stack[i].Function, n.Stack[i].File) {
-			return &n.Stack[i]
-		}
-	}
-	return n.Place()
-}
-
-// leftOpen speaks of connections of net/http's client, each of which has such a goroutine: they wait until a response is read to its end.
+// leftOpen speaks of connections of net/http's client. Each has a goroutine of st, which waits until a response is read to its end.
 func (l *linter) leftOpen(st *bgraph.Start) {
 	var calls *bgraph.Node // where most requests are made
 	for i := range l.s.Nodes {

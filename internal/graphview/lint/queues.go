@@ -144,8 +144,9 @@ func (l *linter) perHold(h holding, slot bgraph.Nanos) bgraph.Nanos {
 	return words.Nanos(h.in * float64(slot))
 }
 
-// longestHolder is the one of those that end waits for the lock at n that waits for most of the time with it: who holds a lock for a moment
-// may end most of the waits, and what they were for was another. Readers of an RWMutex often wait for a writer that waits for a reader.
+// longestHolder is the function that has the lock at n for most of the time while it waits, of all functions that end waits for the lock:
+// a function that has it for a moment may end most of the waits, though another one caused them. Readers of an RWMutex often wait for a
+// writer that waits for a reader.
 func (l *linter) longestHolder(n *bgraph.Node, by bgraph.Waker) bgraph.Waker {
 	longest := 0.0
 	for i := range l.s.Nodes {

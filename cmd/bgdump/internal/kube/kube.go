@@ -59,7 +59,7 @@ func Parse(text string) (q Query, err error) {
 	return Query{m[1], m[2], m[3], m[4]}, nil
 }
 
-// A Pod is one that the selector chooses.
+// A Pod is a pod that the selector chooses.
 type Pod struct {
 	Name   string
 	Host   string // its address

@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -146,7 +145,7 @@ func (w *Watch) watch(ctx context.Context, version *string) error {
 		case err == nil:
 		case limited.N == 0:
 			return fmt.Errorf("the API server tells of a change in more than %d bytes", mostEvent)
-		case strings.HasPrefix(err.Error(), "invalid character"):
+		case errors.As(err, new(*json.SyntaxError)):
 			return fmt.Errorf("the API server's watch cannot be read: %w", err)
 		default:
 			return nil // the connection has ended, as it does now and then

@@ -18,7 +18,7 @@ import (
 // Of each target, so that a list of 500 targets gives some 60,000 series at most.
 const (
 	mostFindings = 10  // the worst
-	mostPlaces   = 10  // those with most tasks; and as many again with most CPU time
+	mostPlaces   = 10  // with most tasks; and as many again with most CPU time
 	mostRunes    = 200 // of the value of a label
 )
 
@@ -148,7 +148,7 @@ type place struct {
 	waiting, cpu float64
 }
 
-// places adds those with most tasks, with most CPU time, and those that findings name.
+// places adds the places with most tasks, with most CPU time, and with a finding.
 func (p *page) places(source string, s *bgraph.Snapshot, names map[bgraph.Key]string, found []lint.Finding) {
 	used := map[bgraph.Key]float64{}
 	for i := range s.Edges {
@@ -183,7 +183,7 @@ func (p *page) places(source string, s *bgraph.Snapshot, names map[bgraph.Key]st
 		})
 		for _, x := range all[:min(len(all), mostPlaces)] {
 			if weight(x) > 0 {
-				write(x) // one that is there already is not written again
+				write(x) // a place is written once, see sample
 			}
 		}
 	}

@@ -31,7 +31,7 @@ export class Requests {
         h('small', {}, `${kind}, from ${duration(begun)} of the trace on${begun ? '' : '; it began before'}${open ? '; it had not ended then' : ''}`)), h('span', {}, duration(took)));
   }
 
-  // choose shows a request. One that somebody has chosen stays when the next trace comes.
+  // choose shows a request. A request that the user has chosen stays when the next trace comes.
   async choose(n, byHand) {
     const { app } = this, { state } = app.graph, row = state.slowest?.[n - 1];
     if (!row) return;
@@ -72,7 +72,7 @@ export class Requests {
       e.style.width = part(total(v));
       return e;
     });
-    // A click beside what is too narrow to be hit counts, too.
+    // A click beside a visit that is too narrow to be hit counts, too.
     const nearest = e => {
       const at = (e.clientX - track.getBoundingClientRect().left) / track.clientWidth * data.took;
       return visits.reduce((a, b) => (away(b, at) < away(a, at) ? b : a));
@@ -81,7 +81,7 @@ export class Requests {
     return { visits, buttons, lane: h('div', { class: 'lane' }, named(who, 'who'), track) };
   }
 
-  // wakes are lines from those that ended waits to those that waited.
+  // wakes are lines from the goroutines that ended waits to the goroutines that waited.
   wakes() {
     const { data } = this;
     return data.visits.filter(v => v.byRow).map(v => {
