@@ -68,7 +68,8 @@ func (h ResponseHead) Set(name, value string) {
 	h.Add(name, value)
 }
 
-// Del removes all lines with that name. Those that the server sets itself stay, but for Server and Content-Type.
+// Del removes all lines with that name. Of the lines that the server sets itself only Server and
+// Content-Type can be removed.
 func (h ResponseHead) Del(name string) {
 	r := &h.x.resp
 	switch {
@@ -84,7 +85,8 @@ func (h ResponseHead) Del(name string) {
 func (h ResponseHead) Length() int64 { return h.length }
 
 // Encode has the body coded by what start returns, which writes to out, and reports whether it will be: not if the
-// response has no body, or is a part of one (206), or is coded by another filter. Who codes sets Content-Encoding and what depends on it.
+// response has no body, or is a part of one (206), or is coded by another filter. The filter that calls Encode sets
+// Content-Encoding, and the lines that depend on it.
 // The answer to HEAD is only sent without its length. start is called at most once, by Encode; it may return nil, and the body is not coded then.
 func (h ResponseHead) Encode(start func(out io.Writer) Encoder) bool {
 	x := h.x
@@ -114,8 +116,8 @@ func (h ResponseHead) NotModified() {
 	}
 }
 
-// seal has the filters see the head, once. length is that of the body, -1 if it is not known. Whoever commits calls it before,
-// if there are filters.
+// seal has the filters see the head, once. length is that of the body, -1 if it is not known. It is called before commit, if
+// there are filters.
 func (x *Ctx) seal(length int64) {
 	r := &x.resp
 	if r.sealed {

@@ -74,8 +74,8 @@ func (i *inner) CopyHeader(name, value []byte) {
 }
 
 // PassHeader has a proxy that the request goes to send a line with this value in place of all lines with the name, in any case,
-// that the client has sent; "": none. Those are gone from the header of the request at once, so that nobody takes them for the
-// server's word, and a proxy passes none on from the trailer. The client's Connection has no power over the line. Control bytes of
+// that the client has sent; "": none. The client's lines are gone from the header of the request at once, so that no handler
+// takes them for the server's word, and a proxy passes none on from the trailer. The client's Connection has no power over the line. Control bytes of
 // the value become spaces. The name is one that proxy.CheckHeader has no error for.
 func (i *inner) PassHeader(name, value string) {
 	x := (*Ctx)(i)

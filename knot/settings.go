@@ -30,10 +30,10 @@ type settings struct {
 	log   *AccessLog
 }
 
-// settings are those from now on. It must not be called before ready.
+// settings returns the settings that hold from now on. It must not be called before ready.
 func (s *Server) settings() *settings { return s.set.Load() }
 
-// settingsOf are those that the fields of from make. HTTP2 and the default of MaxConns are those of s.
+// settingsOf returns the settings that the fields of from make, with HTTP2 and the default of MaxConns of s.
 func (s *Server) settingsOf(from *Server) *settings {
 	s.counting.Do(func() { s.defaultConns = fdlimit.Conns(DefaultMaxConns, s.Outgoing) })
 	set := &settings{

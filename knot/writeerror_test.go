@@ -425,6 +425,8 @@ func TestNothingGoesOnAfterAWriteError(t *testing.T) {
 // breakAts are the bytes after which a connection is to break that had been written to as c was: about the ends of all writes,
 // all at the beginning, and some more.
 func breakAts(random *rand.Rand, c *breakingConn) (at []int) {
+	c.mu.Lock() // a connection of HTTP/2 writes its goodbye after the response
+	defer c.mu.Unlock()
 	some := testenv.Rounds(25, 60)
 	for i := range min(c.total, some) {
 		at = append(at, i)

@@ -26,7 +26,7 @@ type Options struct {
 	// Types are the media types that are compressed: "application/json", or "text/*" for all that begin so. Default: text,
 	// JSON, XML, scripts, and other types that get smaller. Event streams (text/event-stream) only if they are named as that.
 	Types []string
-	// Codings are those that clients are offered, best first. Default: zstd, br, gzip.
+	// Codings are the codings that clients are offered, best first. Default: zstd, br, gzip.
 	Codings []string
 	// Min is the least length of a body that is compressed, in bytes, if the length is known before the response begins.
 	// Default: DefaultMin. Negative: any.

@@ -10,7 +10,7 @@ type load struct {
 	seed   uint64  // hash of its name
 }
 
-// A choice is made among the backends that may have a request, of which there is at least one. It has no clock, keeps
+// choose returns the index of the backend for a request, of the backends that may have it, one at least. It has no clock, keeps
 // nothing and never waits: what it goes by is in the arguments. turn is one more with each choice of a group, and
 // spreads requests over backends that are equally good; key stands for what a request sticks by, if keyed.
 //

@@ -34,7 +34,7 @@ func hopByHop(name []byte) bool {
 }
 
 // CheckHeader reports what is wrong with a line that Config.Header is to return: names that are about one connection, that say
-// where a body ends, and those that the proxy writes itself.
+// where a body ends, and that the proxy writes itself.
 func CheckHeader(name, value string) error {
 	text := []byte(strings.ToLower(name))
 	switch lower := string(text); {
@@ -54,7 +54,7 @@ func CheckHeader(name, value string) error {
 	return nil
 }
 
-// linesOf are the lines that a request has for backends: those that handlers before the proxy have passed, and those of
+// linesOf are the lines that a request has for backends: lines that handlers before the proxy have passed, and lines of
 // Config.Header, which take the place of others.
 func (p *Proxy) linesOf(x *knot.Ctx, passed []knot.Header) []knot.Header {
 	if p.Header == nil {

@@ -44,7 +44,7 @@ type BackendStats struct {
 	OverBudget uint64
 	// Ejected counts how often it was taken out, for its failures or by checks.
 	Ejected uint64
-	// Mirrored are the copies of requests that were sent to it, Dropped those that were not made: too many were under way, or
+	// Mirrored are the copies of requests that were sent to it, Dropped the copies that were not made: too many were under way, or
 	// requests waited, or no backend of the Mirror was well. They are with its first backend.
 	Mirrored, Dropped uint64
 	// Weight is what it counts for in the balance now; less than what was set while it starts slowly.
