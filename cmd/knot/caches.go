@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,8 +23,8 @@ func (b *built) addCaches(c *config.Site, log *slog.Logger, wrong *mistakes) (al
 			note("match", errors.New("the site has no proxy whose responses could be kept; want [[site.proxy]] too"))
 		}
 		for _, other := range b.caches {
-			if table.Folder != "" && other.Folder() == table.Folder {
-				note("folder", fmt.Errorf("another cache has %s; want one folder for each", table.Folder))
+			if overlap(table.Folder, other.Folder()) {
+				note("folder", fmt.Errorf("another cache has %s; want one folder for each, none within another", other.Folder()))
 			}
 		}
 		wrong.faults(fmt.Sprint("cache.", i+1), faults)
@@ -33,7 +34,13 @@ func (b *built) addCaches(c *config.Site, log *slog.Logger, wrong *mistakes) (al
 	return all
 }
 
-// startCaches starts the caches. Those that before, which may be nil, has with the same table go on with what they keep.
+// overlap reports whether two folders are the same, or one is within the other; "" is none.
+func overlap(a, b string) bool {
+	inner, outer := filepath.Clean(a)+"/", filepath.Clean(b)+"/"
+	return a != "" && b != "" && (strings.HasPrefix(inner, outer) || strings.HasPrefix(outer, inner))
+}
+
+// startCaches starts the caches. A cache whose table is in before too, which may be nil, goes on with the responses of that one.
 func (b *built) startCaches(before *built) error {
 	for _, c := range b.caches {
 		if before != nil {

@@ -21,8 +21,8 @@ func TestCache(t *testing.T) {
 		fmt.Fprint(w, asked.Add(1), r.URL.Path, r.Header.Get("X-Forwarded-Host"), r.Host)
 	}))
 	defer backend.Close()
-	folder := t.TempDir()
-	config := configFile(t, "[[site]]\n[[site.cache]]\nmatch = '/kept/**'\nfolder = '%s'\n[[site.proxy]]\nto = ['%s']\n", folder, backend.URL)
+	text := fmt.Sprintf("[[site]]\n[[site.cache]]\nmatch = '/kept/**'\nfolder = '%s'\n[[site.cache]]\nmatch = '/memory/**'\n[[site.proxy]]\nto = ['%s']\n", t.TempDir(), backend.URL)
+	config := configFile(t, "%s", text)
 	p := start(t, "-config", config, "-admin", ":0")
 	defer p.end()
 	admin := "http://" + strings.TrimSuffix(strings.SplitAfter(p.printed[1], "http://")[1], "\n")
@@ -53,15 +53,18 @@ func TestCache(t *testing.T) {
 		testenv.Equal(t, status, 400, query)
 		testenv.Contains(t, text, "https://example.org/path", query)
 	}
-	_, text := testenv.Get(t, client, admin+"/metrics")
+	_, metrics := testenv.Get(t, client, admin+"/metrics")
 	for _, want := range []string{`knot_cache_requests_total{how="hit"} 1`, `knot_cache_requests_total{how="miss"} 1`, `knot_cache_entries 1`} {
-		testenv.Contains(t, text, want)
+		testenv.Contains(t, metrics, want)
 	}
-	status, text := drop("prefix=" + p.url)
+	status, dropped := drop("prefix=" + p.url)
 	testenv.Equal(t, status, 200)
-	testenv.Contains(t, text, "\n1\n")
+	testenv.Contains(t, dropped, "\n1\n")
 	testenv.Equal(t, get("/kept/a")[:1], "4")
 	resp := testenv.Need(client.Do(testenv.Need(http.NewRequest("DELETE", p.url+"/cache?prefix="+p.url, nil))(t)))(t)
 	resp.Body.Close()
 	testenv.Equal(t, get("/kept/a")[:1], "4", "after what a client of the site has asked for")
+	inMemory := get("/memory/a")
+	p.reads(config, "server-name = 'x'\n"+text, "was read again")
+	testenv.Equal(t, get("/memory/a"), inMemory, "after SIGHUP")
 }

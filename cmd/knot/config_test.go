@@ -264,7 +264,7 @@ func TestCheckCommand(t *testing.T) {
 		{"[[listen]]\naddr = ':80'\nproxy-protocol = ['x']\n" + site, ":3: listen 1: proxy-protocol: \"x\" is neither unix: nor an address", exitFailed},
 		{"[[listen]]\naddr = ':80'\nproxy-protocol = []\n" + site, ":3: listen 1: proxy-protocol: say which proxies", exitFailed},
 		{site + "[[site.redirect]]\npath = '/b'\nto = '/b'", ":5: site 1: redirect.1.to: clients would be sent in a circle", exitFailed},
-		{site + "[[site.proxy]]\nto = ['http://h:1']\n[[site.cache]]\nmemory = 'x'\n[[site.cache]]\nfolder = '/x'\nlifetimes = { 206 = '1m' }\n[[site.cache]]\nfolder = '/x'", "cache.1.memory: want a size\ncache.2.lifetimes.206: \"206\" is not a status\ncache.3.folder: another cache has /x", exitFailed},
+		{site + "[[site.proxy]]\nto = ['http://h:1']\n[[site.cache]]\nmemory = 'x'\n[[site.cache]]\nfolder = '/x'\nlifetimes = { 206 = '1m' }\n[[site.cache]]\nfolder = '/x/'\n[[site.cache]]\nfolder = '/x/y'\n[[site.cache]]\nfolder = '/xy'", "cache.1.memory: want a size\ncache.2.lifetimes.206: \"206\" is not a status\ncache.3.folder: another cache has /x; want one\ncache.4.folder: another cache has /x; want one\ncache.4.folder: another cache has /x/; want one", exitFailed},
 		{site + "[[site.cache]]", ":3: site 1: cache.1.match: the site has no proxy", exitFailed},
 		{site + "hsts = 'preload'\ncsp = 'scirpt-src'\n[[site.cors]]\norigins = ['*']\ncredentials = true\n[[site.header]]\nmatch = '/**'\nbackend-set = { Host = 'a' }",
 			":3: site 1: hsts: \"preload\" has no max-age; want seconds, as \"max-age=63072000\"\n", exitFailed},

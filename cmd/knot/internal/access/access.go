@@ -176,8 +176,8 @@ func (r *rule) holds(x *knot.Ctx, path []byte) bool {
 	return true
 }
 
-// holds reports whether one of several values fits, or, unless any is enough, all of them: nobody knows which of them counts
-// behind Knot.
+// holds reports whether one of several values fits, or, unless any is enough, all of them: backends differ in which one they
+// take.
 func (c *condition) holds(x *knot.Ctx, any bool) bool {
 	fits, others := 0, 0
 	for value := range c.of(x, c.name) {

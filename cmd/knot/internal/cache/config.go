@@ -23,7 +23,7 @@ type Config struct {
 	Match string `toml:"match"`
 	// Memory is how much of it responses may take; "": 64MB.
 	Memory string `toml:"memory"`
-	// Folder is where responses are kept that memory has no room for, and those that are to survive a restart; "": nowhere.
+	// Folder has the responses in files too: for more than Memory has room for, and after a restart; "": there are no files.
 	Folder string `toml:"folder"`
 	// Disk is how much files in Folder may take; "": 1GB.
 	Disk string `toml:"disk"`
@@ -168,11 +168,11 @@ func (c *Cache) Adopt(old *Cache) bool {
 	return true
 }
 
-// Set are the caches of a site, the first of which that matches a path counts.
+// A Set has the caches of a site. The first cache whose pattern matches a path counts.
 type Set []*Cache
 
-// Before returns a handler that answers by what is kept, and asks next for the rest. trust names the proxies whose word next
-// takes, besides those that the server trusts.
+// Before returns a handler that answers by what is kept, and asks next for the rest. trust names proxies whose word next
+// takes, besides the proxies that the server trusts.
 func (s Set) Before(next knot.Handler, trust knot.Trust) knot.Handler {
 	return func(x *knot.Ctx) error {
 		for _, c := range s {

@@ -38,7 +38,7 @@ const (
 	maxSaid    = 256 << 10 // of what is said: four times the largest head of a response
 	suffix     = ".entry"
 	unfinished = ".new"
-	// abandonedAfter is how old a file is that nobody finishes any more.
+	// abandonedAfter is the age at which an unfinished file counts as left by a process that has ended.
 	abandonedAfter = time.Hour
 )
 

@@ -15,7 +15,7 @@ import (
 
 // A phase is how far a flight has come.
 //
-//	asking ─→ shared ─→ ended   the response can be kept: all who wait may have it
+//	asking ─→ shared ─→ ended   the response can be kept: every waiter gets it
 //	  │ │        ↓        ↑
 //	  │ └─────→ sole ─────┤     it can't: only the client that began the flight gets it
 //	  └───────────────────┘     it is that an entry is still right, or there is none
@@ -31,7 +31,7 @@ const (
 // window is how much of the body of a sole response is held, in bytes: as much as knot writes at once.
 const window = 256 << 10
 
-// A flight is a request to the backend, and those who wait for it. It is a knot.Receiver.
+// A flight is a request to the backend, and the requests of clients that wait for its response. It is a knot.Receiver.
 type flight struct {
 	s     *state
 	id    string // in state.flights
@@ -39,7 +39,7 @@ type flight struct {
 	req   rfc.Request
 	old   *entry // that is being validated; nil: none
 	stale bool   // old may be used if that fails
-	kept  bool   // it refreshes old, and goes on though nobody waits
+	kept  bool   // it refreshes old, and goes on without waiters
 	// blames: that the response can't be kept is not for the sake of the request.
 	blames bool
 	began  time.Time
@@ -87,7 +87,7 @@ var (
 	errNobody   = errors.New("cache: no client waits for the response")
 )
 
-// leave ends the wait of w. A flight that nobody waits for any more is stopped, unless its response will be kept.
+// leave ends the wait of w. A flight without waiters is stopped, unless its response will be kept.
 func (f *flight) leave(w *waiter) {
 	w.watch.Stop()
 	f.mu.Lock()
@@ -104,7 +104,7 @@ func (f *flight) leave(w *waiter) {
 	}
 }
 
-// tellLocked wakes all who wait.
+// tellLocked wakes the waiters.
 func (f *flight) tellLocked() {
 	for _, w := range f.waiters {
 		w.wake.ring()
@@ -146,7 +146,7 @@ func (f *flight) Head(status int, length int64, each func(func(name, value []byt
 	return nil
 }
 
-// isStream reports whether a response is one that never ends: those who wait for its end would wait for ever.
+// isStream reports whether a response is one that never ends: requests that wait for its end would wait for ever.
 func isStream(h rfc.Header) bool {
 	ctype, _ := h.Get("Content-Type")
 	return len(ctype) >= len("text/event-stream") && is([]byte(ctype[:len("text/event-stream")]), "text/event-stream")
@@ -267,7 +267,7 @@ func (f *flight) separate() {
 	}
 }
 
-// land takes the flight out of those that requests may wait for.
+// land has no other request begin to wait for f.
 func (s *state) land(f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

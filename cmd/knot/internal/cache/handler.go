@@ -214,7 +214,7 @@ func (a *ask) begin(f *flight) {
 	f.mu.Unlock()
 }
 
-// refresh has e revalidated, for which nobody waits.
+// refresh revalidates e in the background.
 func (a *ask) refresh(e *entry) {
 	s, id := a.c.state, a.id()
 	s.mu.Lock()

@@ -237,8 +237,8 @@ func (c *Cache) appendQuery(b []byte, query string) []byte {
 	return b
 }
 
-// goesOn reports whether a line of a client's request is in the request to the backend. Lines are not by which a client
-// would say what URL, method or host the backend should take the request for, and those that are the cache's.
+// goesOn reports whether a line of a client's request is in the request to the backend. Left out are lines
+// by which a client would choose the URL, method or host that the backend takes the request for, and lines that the cache writes.
 func goesOn(name []byte) bool {
 	lower := strings.ToLower(string(name))
 	switch lower {

@@ -3,7 +3,6 @@ package cache
 import (
 	"container/list"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -213,10 +212,10 @@ func (s *state) put(e, old *entry, outdated *atomic.Bool) (garbage []string) {
 	return append(garbage, s.makeRoomLocked()...)
 }
 
-// variantsLocked is what is kept for key, the last stored first; not to be changed.
+// variantsLocked are the responses for key, the last stored first. The slice is fixed: put and dropLocked make another one.
 func (s *state) variantsLocked(key string) []*entry {
 	if r := s.resources[key]; r != nil {
-		return slices.Clone(r.variants)
+		return r.variants
 	}
 	return nil
 }

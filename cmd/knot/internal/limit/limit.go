@@ -124,7 +124,7 @@ func (r *Rule) network(addr netip.Addr) key {
 	return site.ClientNetwork(addr, r.bits4, r.bits6).As16()
 }
 
-// only is the value if there is one. Of several nobody knows which one counts behind Knot.
+// only is the value if there is one: of several, backends differ in which one they take.
 func only(values iter.Seq[[]byte]) (value []byte) {
 	n := 0
 	for v := range values {

@@ -56,6 +56,10 @@ func TestSwitch(t *testing.T) {
 	for client, status := range map[string]int{"203.0.113.1": 503, "192.0.2.7": 200, "::ffff:192.0.2.7": 200, "2001:db8::1": 200, "2001:db8::2": 503} {
 		expect(trusting, client, status)
 	}
+	again, _ := New(&Config{File: file}, testenv.Quiet())
+	again.now = func() time.Time { return time.Unix(0, 0) } // another request looks
+	begun := knottest.Serve(t, &knot.Server{Handler: func(x *knot.Ctx) error { return testenv.Err(again.Handle(x)) }})
+	testenv.Equal(t, testenv.Ask(t, begun, "GET /").StatusCode, 503, "after a start or SIGHUP")
 	testenv.Must(t, os.Remove(file))
 	later()
 	expect(open, "203.0.113.1", 200)

@@ -38,7 +38,7 @@ func Matches(x *knot.Ctx, p Pattern) bool {
 // OtherPath is the path that a backend may see, in which escaped slashes and empty segments count; nil: it is the clean one.
 func OtherPath(x *knot.Ctx) []byte {
 	raw := x.RawPath()
-	if !bytes.Contains(raw, []byte("//")) && !bytes.Contains(bytes.ToUpper(raw), []byte("%2F")) {
+	if !bytes.Contains(raw, []byte("//")) && !bytes.Contains(raw, []byte("%2F")) && !bytes.Contains(raw, []byte("%2f")) {
 		return nil
 	}
 	segments, err := url.PathUnescape(strings.NewReplacer("%2F", "%252F", "%2f", "%252F").Replace(string(raw)))
