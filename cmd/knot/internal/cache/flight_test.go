@@ -122,6 +122,21 @@ func TestUncacheable(t *testing.T) {
 	}
 }
 
+// TestCredentials: requests with credentials don't wait for each other.
+func TestCredentials(t *testing.T) {
+	r := newRig(t, Config{Wait: "1h"})
+	release := task.NewChan[struct{}](0)
+	r.says(func(x *knot.Ctx) error {
+		release.Recv()
+		x.AddHeader("Cache-Control", "max-age=60")
+		return x.SendString(200, "", x.Header("Authorization"))
+	})
+	a, b := r.goGet(1, "/", "Authorization: Basic a"), r.goGet(1, "/", "Authorization: Basic b")
+	testenv.Until(t, "both are at the backend", func() bool { return r.asked.Load() == 2 })
+	release.Close()
+	testenv.Equal(t, (<-a).body+(<-b).body, "Basic aBasic b")
+}
+
 // TestVariants: those who wait for another variant make one request for each.
 func TestVariants(t *testing.T) {
 	r := newRig(t, Config{})

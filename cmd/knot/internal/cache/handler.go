@@ -149,7 +149,7 @@ func (a *ask) id() string {
 	return string(id)
 }
 
-// join waits with others for the response, or begins a flight for it.
+// join waits with others for the response, or begins a flight for it. A request with credentials waits for no other.
 func (a *ask) join(old *entry) (*flight, *waiter) {
 	s, id, now := a.c.state, a.id(), a.c.now()
 	w := newWaiter(a.x)
@@ -259,7 +259,7 @@ func (a *ask) follow(f *flight, w *waiter, old *entry) (again bool, err error) {
 					a.vary = append(a.vary, f.Name)
 				}
 				return true, nil // another variant
-			case a.authorized && !view.ForAll() || view.Use(&a.control, a.c.now()) != rfc.Fresh:
+			case view.Use(&a.control, a.c.now()) != rfc.Fresh:
 				return a.alone(old)
 			case length >= 0 && !a.partly && !a.head:
 				a.c.counts.joined.Add(1)
@@ -306,7 +306,7 @@ func (a *ask) broken(w *waiter, err error) error {
 // arrived answers with the entry that a flight has led to.
 func (a *ask) arrived(w *waiter, e *entry, failed, valid bool, old *entry) (again bool, err error) {
 	s := a.c.state
-	if !w.first && (!e.Matches(a.forBackend) || a.authorized && !e.ForAll()) {
+	if !w.first && !e.Matches(a.forBackend) {
 		return true, nil
 	}
 	if !w.first && !failed && e.Use(&a.control, s.now()) != rfc.Fresh {

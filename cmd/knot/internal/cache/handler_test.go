@@ -99,6 +99,7 @@ func TestRequests(t *testing.T) {
 		{"no-cache in a second line", "GET", []string{"Cache-Control: x", "Cache-Control: no-cache"}, 200, "0123456789", 1, true},
 		{"cookies", "GET", []string{"Cookie: a=b"}, 200, "0123456789", 0, true},
 		{"upgrade", "GET", []string{"Connection: upgrade", "Upgrade: websocket"}, 200, "0123456789", 1, false},
+		{"a line of the connection", "GET", []string{"Connection: x-hop", "X-Hop: a"}, 200, "0123456789", 1, false},
 		{"POST", "POST", []string{"Content-Length: 0"}, 200, "0123456789", 1, false},
 		{"OPTIONS", "OPTIONS", nil, 200, "0123456789", 1, false},
 		{"unknown method", "get", nil, 200, "0123456789", 1, false},
@@ -215,6 +216,17 @@ func TestKeys(t *testing.T) {
 		asked := r.asked.Load()
 		testenv.Equal(t, r.get(c.target, "Host: "+c.host).status, 200)
 		testenv.Equal(t, r.asked.Load() == asked, c.same, "%+v", c)
+	}
+	for _, trusted := range []bool{false, true} { // is the word of the peer about scheme and host
+		if trusted {
+			r.addr = serve(t, Set{r.cache}.Before(r.handle, testenv.Need(knot.ParseTrust("127.0.0.1"))(t)))
+		}
+		for _, line := range []string{"X-Forwarded-Proto: https", "X-Forwarded-Host: shop.test"} {
+			asked := r.asked.Load()
+			r.get("/a", "Host: site.test", line)
+			testenv.Equal(t, r.asked.Load() > asked, trusted, "%s, trusted: %v", line, trusted)
+			testenv.Equal(t, strings.Contains(r.request(), strings.ToLower(line)), trusted, "%s reaches the backend, trusted: %v", line, trusted)
+		}
 	}
 }
 
