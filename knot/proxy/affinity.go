@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/capriccio-go/capriccio/internal/balance"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
@@ -155,13 +156,13 @@ func parseBalance(text string) (k key, err error) {
 func (k key) of(x *knot.Ctx) (hash uint64, has bool) {
 	first := func(name, value []byte) bool {
 		if len(value) > 0 && (k.kind == "header" && h1.TextIs(name, k.name) || k.kind == "cookie" && string(name) == k.name) {
-			hash, has = hashOf(value), true
+			hash, has = balance.Hash(value), true
 		}
 		return !has
 	}
 	switch k.kind {
 	case "path":
-		return hashOf(x.PathBytes()), true
+		return balance.Hash(x.PathBytes()), true
 	case "client":
 		addr := x.ClientAddr()
 		if !addr.IsValid() { // on a Unix socket
@@ -172,7 +173,7 @@ func (k key) of(x *knot.Ctx) (hash uint64, has bool) {
 			addr = prefix.Addr()
 		}
 		text := addr.As16()
-		return hashOf(text[:]), true
+		return balance.Hash(text[:]), true
 	case "header":
 		x.EachHeader(first)
 	case "cookie":
@@ -199,7 +200,7 @@ func (e *exchange) aim() {
 		e.group = &p.canary
 	case e.home != nil:
 		e.group = e.home.group
-	case e.keyed && fraction(mix(e.key+1)) < p.Canary.Share, !e.keyed && spread(p.newcomers.Add(1)) < p.Canary.Share:
+	case e.keyed && balance.Fraction(balance.Mix(e.key+1)) < p.Canary.Share, !e.keyed && balance.Spread(p.newcomers.Add(1)) < p.Canary.Share:
 		e.group = &p.canary
 	}
 	if e.home != nil && e.home.group != e.group {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/balance"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -195,7 +196,7 @@ func newProxy(c Config, copies bool) (*Proxy, error) {
 		p.wire = f
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.budget.init(c.RetryShare)
+	p.budget = balance.NewBudget(c.RetryShare)
 	errs = append(errs, p.addGroup(&p.stable, "", c.Backends, c.Weights)...)
 	errs = append(errs, p.addBalance()...)
 	if n := len(p.backends); n > MaxBackends {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/aio"
+	"github.com/capriccio-go/capriccio/internal/balance"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/internal/peerwatch"
@@ -72,7 +73,7 @@ type exchange struct {
 	home    *backend // which the client sticks to; nil: none
 	key     uint64   // hash of what it is led by, if keyed
 	keyed   bool
-	loads   []load // room for what a choice goes by
+	loads   []balance.Load // room for what a choice goes by
 	method  string
 	trusted bool      // the peer is a proxy whose word about the client counts
 	row     int64     // failures of b that its answer has ended, see backend.worked

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/capriccio-go/capriccio/internal/balance"
 )
 
 // A group is backends among which a request is balanced.
@@ -47,7 +49,7 @@ func (p *Proxy) addGroup(g *group, field string, backends []string, weights []in
 			errs = append(errs, &FieldError{field + "Weights", fmt.Errorf("%d is not from 0 to %d", weight, MaxWeight)})
 		}
 		sum += weight
-		b.group, b.weight, b.seed, b.bit = g, float64(weight), hashOf([]byte(b.network+" "+b.address)), 1<<(len(p.backends)%MaxBackends)
+		b.group, b.weight, b.seed, b.bit = g, float64(weight), balance.Hash([]byte(b.network+" "+b.address)), 1<<(len(p.backends)%MaxBackends)
 		p.backends, g.backends = append(p.backends, b), append(g.backends, b)
 	}
 	if sum == 0 && len(g.backends) > 0 {
@@ -128,14 +130,25 @@ func (p *Proxy) among(g *group, turn uint32, tried uint64, desperate bool, e *ex
 	all := e.loads[:0]
 	for i, b := range g.backends {
 		if tried&b.bit == 0 && b.weight > 0 && b.isWell(desperate) {
-			all = append(all, load{of: i, out: b.outstanding.Load(), weight: b.currentWeight(), seed: b.seed})
+			all = append(all, balance.Load{Of: i, Out: b.outstanding.Load(), Weight: b.currentWeight(), Seed: b.seed})
 		}
 	}
 	e.loads = all
 	if len(all) == 0 {
 		return nil
 	}
-	return g.backends[all[p.choose(all, turn, e.key, e.keyed)].of]
+	return g.backends[all[p.choose(all, turn, e)].Of]
+}
+
+// choose returns the index in all of the backend for e.
+func (p *Proxy) choose(all []balance.Load, turn uint32, e *exchange) int {
+	switch {
+	case len(all) == 1:
+		return 0
+	case e.keyed:
+		return balance.ByKey(all, e.key, p.Bound)
+	}
+	return balance.LeastLoaded(all, turn)
 }
 
 // isWell reports whether b gets requests; desperate: in spite of failures.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/balance"
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
@@ -75,7 +76,7 @@ func (m *mirror) copy(e *exchange) error {
 	if e.ready {
 		size = int64(len(e.content))
 	}
-	if !e.repeatable || size < 0 || size > int64(m.MaxBody) || x.HeaderBytes("Upgrade") != nil || spread(m.turn.Add(1)) >= m.Share {
+	if !e.repeatable || size < 0 || size > int64(m.MaxBody) || x.HeaderBytes("Upgrade") != nil || balance.Spread(m.turn.Add(1)) >= m.Share {
 		return nil
 	}
 	if loop := engine.CurrentLoop(); loop != nil && loop.AnyWaitsToEnter() {

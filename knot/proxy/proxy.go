@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/balance"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -18,7 +19,7 @@ type Proxy struct {
 	backends []*backend // of both groups
 	stable   group
 	canary   group // empty: there is none
-	budget   retryBudget
+	budget   *balance.Budget
 	mirror   *mirror // nil: there is none
 	copies   bool    // requests are copies, of a Mirror
 	aims     bool    // there is more to know of a request than which backend has the least to do, see aim
@@ -145,7 +146,7 @@ func (e *exchange) serve() error {
 		if other == nil {
 			return f
 		}
-		if !stale && !p.budget.take(p.clock(), p.stable.turn.Load()+p.canary.turn.Load()) {
+		if !stale && !p.budget.Take(p.clock(), p.stable.turn.Load()+p.canary.turn.Load()) {
 			b.counts.overBudget.Add(1)
 			return f
 		}

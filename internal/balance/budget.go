@@ -1,4 +1,4 @@
-package proxy
+package balance
 
 import (
 	"math"
@@ -7,15 +7,16 @@ import (
 )
 
 const (
-	// retryFloor is how many retries a second there may be in any case: with few requests a share of them is none.
-	retryFloor = 10
+	// RetryFloor is how many retries a second a Budget allows in any case: with few requests a share of them is none.
+	RetryFloor = 10
 	// retrySaved is how long what is not used can be saved up for. With half of it the requests that a backend had when it
 	// broke find less; with twice as much a backend that goes on breaking requests costs more before the share holds.
 	retrySaved = 10 * time.Second
 )
 
-// A retryBudget bounds retries to a share of the requests, and retryFloor a second. It has no clock of its own.
-type retryBudget struct {
+// A Budget bounds retries to a share of the requests, and RetryFloor a second. It has no clock of its own. Its methods may be
+// called from any goroutine.
+type Budget struct {
 	share float64 // below 0: no bound
 
 	mu     sync.Mutex
@@ -24,11 +25,14 @@ type retryBudget struct {
 	served uint64  // choices of backends by then; guarded by mu
 }
 
-func (r *retryBudget) init(share float64) { r.share, r.saved = share, retryFloor*retrySaved.Seconds() }
+// NewBudget returns the Budget of that share, from 0 to 1; below 0 it allows every retry.
+func NewBudget(share float64) *Budget {
+	return &Budget{share: share, saved: RetryFloor * retrySaved.Seconds()}
+}
 
-// take reports whether there may be a retry now. choices counts how often backends were chosen, once for each request and
-// each call of take. Calls from several loops may come in another order than their counts.
-func (r *retryBudget) take(now int64, choices uint64) bool {
+// Take reports whether there may be a retry now. choices counts how often backends were chosen, once for each request and
+// each call of Take. Calls from several loops may come in another order than their counts.
+func (r *Budget) Take(now int64, choices uint64) bool {
 	if r.share < 0 {
 		return true
 	}
@@ -36,7 +40,7 @@ func (r *retryBudget) take(now int64, choices uint64) bool {
 	defer r.mu.Unlock()
 	// What is saved wears off, so that it comes to what the budget has been in the last retrySaved.
 	seconds := max(0, float64(now-r.at)/float64(time.Second))
-	gained := r.share*float64(int64(choices-r.served)-1) + retryFloor*seconds
+	gained := r.share*float64(int64(choices-r.served)-1) + RetryFloor*seconds
 	if left := math.Exp(-seconds / retrySaved.Seconds()); seconds > 0 {
 		r.saved = r.saved*left + gained*(1-left)*retrySaved.Seconds()/seconds
 	} else {
