@@ -189,7 +189,7 @@ func (e *exchange) aim() {
 	if p.Sticky != nil {
 		eachCookie(x, func(name, value []byte) bool {
 			if string(name) == p.Sticky.Cookie {
-				e.home = p.byToken[string(value)]
+				e.home = (*p.byToken.Load())[string(value)]
 			}
 			return e.home == nil
 		})

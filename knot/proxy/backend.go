@@ -22,10 +22,10 @@ import (
 type backend struct {
 	p                *Proxy
 	group            *group
-	name             string  // for logs and metrics: the address
-	weight           float64 // 0: only for clients that stick to it
-	seed             uint64  // hash of the name
-	token            string  // the value of the cookie that leads here
+	name             string       // for logs and metrics: the address
+	weight           atomic.Int64 // 0: only for clients that stick to it; atomic
+	seed             uint64       // hash of the name
+	token            string       // the value of the cookie that leads here
 	network, address string
 	tls              *tls.Config // nil: without
 	bit              uint64      // in masks of backends
@@ -35,6 +35,9 @@ type backend struct {
 
 	// outstanding are the requests that are here or wait for a connection; atomic.
 	outstanding atomic.Int64
+	// removed: requests that enter go to another backend; atomic. The last of those before ends the pool.
+	removed atomic.Bool
+	uncheck context.CancelFunc // ends the checks; nil: there are none; guarded by Proxy.mu
 	// sick: checks say so; atomic.
 	sick atomic.Bool
 	// downUntil is when it may be tried again, by Proxy.clock; 0: it may; atomic.
@@ -196,14 +199,22 @@ func (b *backend) dial(ctx context.Context) (net.Conn, error) {
 	return u, nil
 }
 
-// enter takes up a request, and reports whether there is room for it.
-func (b *backend) enter() bool {
+// enter takes up a request, and reports whether there is room for it; gone: b was removed meanwhile.
+func (b *backend) enter() (room, gone bool) {
 	n := b.outstanding.Add(1)
-	if most := b.p.MaxConns; most > 0 && n > int64(most)+int64(b.p.Queue) {
-		b.outstanding.Add(-1)
-		return false
+	gone = b.removed.Load()
+	if most := b.p.MaxConns; gone || most > 0 && n > int64(most)+int64(b.p.Queue) {
+		b.exit()
+		return false, gone
 	}
-	return true
+	return true, false
+}
+
+// exit ends what enter has begun.
+func (b *backend) exit() {
+	if b.outstanding.Add(-1) == 0 && b.removed.Load() {
+		b.close()
+	}
 }
 
 // get returns a connection: one that rests and from which nothing has come since, or a new one, by until at the latest; zero:
@@ -233,7 +244,7 @@ func (b *backend) leave(u *upstream, keep bool) {
 	if b.units != nil {
 		b.units.Release(1)
 	}
-	b.outstanding.Add(-1)
+	b.exit()
 }
 
 // worked notes that it has answered. That ends a row of failures, whose number it returns for failed: the answer may

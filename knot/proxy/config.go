@@ -43,6 +43,11 @@ type Config struct {
 	// Backends are "http://host:port", "https://host:port" or "unix:/path"; for FastCGI "host:port" too. All of them
 	// must answer alike: requests are spread over them, the next to the one with the fewest under way for its weight.
 	Backends []string
+	// Discover, if not nil, is called by Start on a goroutine. It says with set which backends take the place of Backends, which
+	// may be empty then: without any, requests get 503. A backend that set has named before stays as it is, but for its weight; one
+	// that it does not name gets no further requests. An error of set is about all of a list, which is not taken then. Discover
+	// must return when ctx ends, which Close does.
+	Discover func(ctx context.Context, set func(backends []string, weights []int) error)
 	// Weights are those of Backends, in their order, from 0 to MaxWeight; nil: all are 1. A backend of weight 0 gets only
 	// the requests of clients that stick to it.
 	Weights []int
@@ -199,9 +204,7 @@ func newProxy(c Config, copies bool) (*Proxy, error) {
 	p.budget = balance.NewBudget(c.RetryShare)
 	errs = append(errs, p.addGroup(&p.stable, "", c.Backends, c.Weights)...)
 	errs = append(errs, p.addBalance()...)
-	if n := len(p.backends); n > MaxBackends {
-		errs = append(errs, fmt.Errorf("there are %d backends; want %d at most", n, MaxBackends))
-	}
+	errs = append(errs, assignBits(p.all(), nil))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

@@ -266,7 +266,7 @@ func (e *exchange) admit(b *backend) error {
 func (e *exchange) try(b *backend) error {
 	e.b, e.u, e.used, e.row = b, nil, false, 0
 	if err := e.admit(b); err != nil {
-		b.outstanding.Add(-1)
+		b.exit()
 		return err
 	}
 	if b.http2 != nil {

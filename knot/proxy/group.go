@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/capriccio-go/capriccio/internal/balance"
@@ -10,52 +11,102 @@ import (
 
 // A group is backends among which a request is balanced.
 type group struct {
-	backends []*backend
-	turn     atomic.Uint64 // choices that were made
+	list atomic.Pointer[[]*backend] // replaced as a whole, by one goroutine at a time
+	turn atomic.Uint64              // choices that were made
 }
 
-// addGroup adds the backends of a group. field is what their fields of Config begin with.
+// backends are those of now; not to be changed.
+func (g *group) backends() []*backend {
+	if list := g.list.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// all are the backends of both groups.
+func (p *Proxy) all() []*backend { return slices.Concat(p.stable.backends(), p.canary.backends()) }
+
+// addGroup makes the backends of a group. field is what their fields of Config begin with.
 func (p *Proxy) addGroup(g *group, field string, backends []string, weights []int) (errs []error) {
-	wrong := func(err error) {
+	if len(backends) == 0 && field == "" && p.Discover != nil {
+		return nil // they come later
+	}
+	if len(backends) == 0 {
+		err := errors.New("say which backends requests go to, as http://127.0.0.1:3000 or unix:/run/app.sock")
 		if field != "" {
 			err = &FieldError{field + "Backends", err}
 		}
+		return []error{err}
+	}
+	list, weights, errs := p.listOf(g, field, backends, weights)
+	g.set(list, weights)
+	return errs
+}
+
+// set replaces the backends.
+func (g *group) set(list []*backend, weights []int) {
+	for i, b := range list {
+		b.weight.Store(int64(weights[i]))
+	}
+	g.list.Store(&list)
+}
+
+// listOf are the backends of a list for a group, and their weights. What the group has of them it keeps; others are made.
+func (p *Proxy) listOf(g *group, field string, backends []string, weights []int) (list []*backend, each []int, errs []error) {
+	wrong := func(name string, err error) {
+		if field != "" || name == "Weights" {
+			err = &FieldError{field + name, err}
+		}
 		errs = append(errs, err)
 	}
-	if len(backends) == 0 {
-		wrong(errors.New("say which backends requests go to, as http://127.0.0.1:3000 or unix:/run/app.sock"))
-		return errs
-	}
 	if weights != nil && len(weights) != len(backends) {
-		errs = append(errs, &FieldError{field + "Weights", fmt.Errorf("there are %d; want one for each of %d backends", len(weights), len(backends))})
+		wrong("Weights", fmt.Errorf("there are %d; want one for each of %d backends", len(weights), len(backends)))
 	}
 	sum := 0
 	for i, text := range backends {
 		b, err := p.newBackend(text)
 		if err != nil {
-			wrong(err)
+			wrong("Backends", err)
 			continue
 		}
-		for _, other := range p.backends {
-			if other.name == b.name {
-				wrong(fmt.Errorf("the backend %s is there twice", text))
-			}
+		named := func(o *backend) bool { return o.name == b.name }
+		if slices.ContainsFunc(list, named) || g != &p.stable && slices.ContainsFunc(p.stable.backends(), named) ||
+			g != &p.canary && slices.ContainsFunc(p.canary.backends(), named) {
+			wrong("Backends", fmt.Errorf("the backend %s is there twice", text))
 		}
 		weight := 1
 		if i < len(weights) {
 			weight = weights[i]
 		}
 		if weight < 0 || weight > MaxWeight {
-			errs = append(errs, &FieldError{field + "Weights", fmt.Errorf("%d is not from 0 to %d", weight, MaxWeight)})
+			wrong("Weights", fmt.Errorf("%d is not from 0 to %d", weight, MaxWeight))
 		}
 		sum += weight
-		b.group, b.weight, b.seed, b.bit = g, float64(weight), balance.Hash([]byte(b.network+" "+b.address)), 1<<(len(p.backends)%MaxBackends)
-		p.backends, g.backends = append(p.backends, b), append(g.backends, b)
+		b.group, b.seed = g, balance.Hash([]byte(b.network+" "+b.address))
+		if was := slices.IndexFunc(g.backends(), named); was >= 0 && (g.backends()[was].tls == nil) == (b.tls == nil) {
+			b = g.backends()[was]
+		}
+		list, each = append(list, b), append(each, weight)
 	}
-	if sum == 0 && len(g.backends) > 0 {
-		errs = append(errs, &FieldError{field + "Weights", errors.New("all are 0; want one above that")})
+	if sum == 0 && len(list) > 0 {
+		wrong("Weights", errors.New("all are 0; want one above that"))
 	}
-	return errs
+	return list, each, errs
+}
+
+// setTokens notes which backends the cookies of Sticky lead to.
+func (p *Proxy) setTokens() {
+	if p.Sticky == nil {
+		return
+	}
+	tokens := make(map[string]*backend)
+	for _, b := range p.all() {
+		if b.token == "" {
+			b.token = p.Sticky.token(b)
+		}
+		tokens[b.token] = b
+	}
+	p.byToken.Store(&tokens)
 }
 
 // addBalance adds what is needed for other fields about the choice of backends.
@@ -86,11 +137,7 @@ func (p *Proxy) addBalance() (errs []error) {
 		s := new(*p.Sticky)
 		p.Sticky = s
 		errs = append(errs, s.faults()...)
-		p.byToken = make(map[string]*backend)
-		for _, b := range p.backends {
-			b.token = s.token(b)
-			p.byToken[b.token] = b
-		}
+		p.setTokens()
 	}
 	if p.Mirror != nil {
 		var of []error
@@ -103,7 +150,7 @@ func (p *Proxy) addBalance() (errs []error) {
 
 // isOnly reports whether b must stay, whatever its failures are: it is all that the first group has.
 func (p *Proxy) isOnly(b *backend) bool {
-	return !p.copies && b.group == &p.stable && len(p.stable.backends) == 1
+	return !p.copies && b.group == &p.stable && len(p.stable.backends()) == 1
 }
 
 // pick returns the backend for the next try, none of tried: that which the client sticks to, or one of its group, or one of
@@ -111,7 +158,7 @@ func (p *Proxy) isOnly(b *backend) bool {
 func (e *exchange) pick(tried uint64) *backend {
 	p := e.p
 	turn := uint32(e.group.turn.Add(1))
-	if b := e.home; b != nil && tried&b.bit == 0 && b.isWell(false) {
+	if b := e.home; b != nil && tried&b.bit == 0 && b.isWell(false) && !b.removed.Load() {
 		return b
 	}
 	if e.group == &p.canary {
@@ -127,9 +174,9 @@ func (e *exchange) pick(tried uint64) *backend {
 
 // among chooses one of a group, none of tried; nil: none is left. desperate: in spite of failures.
 func (p *Proxy) among(g *group, turn uint32, tried uint64, desperate bool, e *exchange) *backend {
-	all := e.loads[:0]
-	for i, b := range g.backends {
-		if tried&b.bit == 0 && b.weight > 0 && b.isWell(desperate) {
+	all, backends := e.loads[:0], g.backends()
+	for i, b := range backends {
+		if tried&b.bit == 0 && b.weight.Load() > 0 && b.isWell(desperate) {
 			all = append(all, balance.Load{Of: i, Out: b.outstanding.Load(), Weight: b.currentWeight(), Seed: b.seed})
 		}
 	}
@@ -137,7 +184,7 @@ func (p *Proxy) among(g *group, turn uint32, tried uint64, desperate bool, e *ex
 	if len(all) == 0 {
 		return nil
 	}
-	return g.backends[all[p.choose(all, turn, e)].Of]
+	return backends[all[p.choose(all, turn, e)].Of]
 }
 
 // choose returns the index in all of the backend for e.
@@ -165,16 +212,16 @@ const newest = 0.1
 
 // currentWeight is the weight of b, less while it starts slowly.
 func (b *backend) currentWeight() float64 {
-	since := b.backAt.Load()
+	since, weight := b.backAt.Load(), float64(b.weight.Load())
 	if since == 0 {
-		return b.weight
+		return weight
 	}
 	part := float64(b.p.clock()-since) / float64(b.p.SlowStart)
 	if part >= 1 {
 		b.backAt.CompareAndSwap(since, 0)
-		return b.weight
+		return weight
 	}
-	return b.weight * max(newest, part)
+	return weight * max(newest, part)
 }
 
 // back notes that b gets requests again from that time on.

@@ -85,7 +85,7 @@ func TestSticky(t *testing.T) {
 				}
 			}
 		}
-		f.p.byToken[seen["1"]].sick.Store(true)
+		(*f.p.byToken.Load())[seen["1"]].sick.Store(true)
 		body, cookie := f.asks("/", "Cookie: knot-to="+seen["1"])
 		if body == "1" || cookie == nil || cookie.Value != seen[body] {
 			t.Errorf("of a backend that is out: %s, %v", body, cookie)
@@ -197,13 +197,13 @@ func TestCanary(t *testing.T) {
 		testenv.True(t, used["1"] && used["2"] && len(used) == 2, "%s: %v", line, used)
 	}
 	// With nobody well there the requests go to the first group; the other way round they don't.
-	f.p.backends[1].sick.Store(true)
-	f.p.backends[2].sick.Store(true)
+	f.p.all()[1].sick.Store(true)
+	f.p.all()[2].sick.Store(true)
 	body, _ := f.asks("/", "X-Canary: yes")
 	testenv.Equal(t, body, "0", "while the canaries are out")
 	c.Canary = &Canary{Backends: backends[1:], Header: "X-Canary"}
 	f = serve(t, c, 1)
-	f.p.backends[0].sick.Store(true)
+	f.p.all()[0].sick.Store(true)
 	if status, _ := f.get("/"); status != 503 {
 		t.Errorf("while the first group is out: %d", status)
 	}
@@ -274,7 +274,7 @@ func TestSlowStart(t *testing.T) {
 		}
 		return n
 	}
-	b := f.p.backends[1]
+	b := f.p.all()[1]
 	for by, out := range map[string]func(){
 		"failures": func() { b.failed(0); now.Add(10) },
 		"checks": func() {

@@ -22,34 +22,46 @@ func (k *Check) defaults() {
 	k.Fall, k.Rise = max(k.Fall, 1), max(k.Rise, 1)
 }
 
-// Start begins to check the backends, if Config.Check says so, on goroutines that Close ends.
+// Start begins to check the backends, if Config.Check says so, and to look for backends, if Config.Discover does, on goroutines
+// that Close ends.
 func (p *Proxy) Start() {
 	if p.mirror != nil {
 		p.mirror.to.Start()
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.started = true
+	for _, b := range p.all() {
+		p.beginChecks(b)
+	}
+	if p.Discover != nil {
+		p.checks.Go(func() { p.Discover(p.ctx, p.setBackends) })
+	}
+}
+
+// beginChecks has b checked until it is removed, or Close is called. Caller holds mu.
+func (p *Proxy) beginChecks(b *backend) {
 	if p.Check == nil {
 		return
 	}
-	for _, b := range p.backends {
-		p.checks.Add(1)
-		go func() {
-			defer p.checks.Done()
-			tick := time.NewTicker(p.Check.Every)
-			defer tick.Stop()
-			for {
-				err := b.check(p.ctx)
-				if p.ctx.Err() != nil {
-					return
-				}
-				b.checked(err)
-				select {
-				case <-tick.C:
-				case <-p.ctx.Done():
-					return
-				}
+	var ctx context.Context
+	ctx, b.uncheck = context.WithCancel(p.ctx)
+	p.checks.Go(func() {
+		tick := time.NewTicker(p.Check.Every)
+		defer tick.Stop()
+		for {
+			err := b.check(ctx)
+			if ctx.Err() != nil {
+				return
 			}
-		}()
-	}
+			b.checked(err)
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
 }
 
 // Close ends checks, and connections at rest. Requests under way go on.
@@ -59,11 +71,10 @@ func (p *Proxy) Close() {
 	if p.mirror != nil {
 		p.mirror.to.Close()
 	}
-	for _, b := range p.backends {
-		b.pool.Close()
-		if b.http2 != nil {
-			b.http2.CloseIdleConnections()
-		}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, b := range append(p.all(), p.leaving...) {
+		b.close()
 	}
 }
 

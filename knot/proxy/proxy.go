@@ -14,25 +14,29 @@ import (
 
 // A Proxy passes requests on to backends. Made by New. Serve may be called by any number of tasks and goroutines.
 type Proxy struct {
-	Config   // with the defaults; not to be changed
-	wire     wire
-	backends []*backend // of both groups
-	stable   group
-	canary   group // empty: there is none
-	budget   *balance.Budget
-	mirror   *mirror // nil: there is none
-	copies   bool    // requests are copies, of a Mirror
-	aims     bool    // there is more to know of a request than which backend has the least to do, see aim
+	Config // with the defaults; not to be changed
+	wire   wire
+	stable group
+	canary group // empty: there is none
+	budget *balance.Budget
+	mirror *mirror // nil: there is none
+	copies bool    // requests are copies, of a Mirror
+	aims   bool    // there is more to know of a request than which backend has the least to do, see aim
 
 	key                        key
 	canaryHeader, canaryCookie named
-	newcomers                  atomic.Uint32       // requests that a canary may have by its share
-	byToken                    map[string]*backend // by the values of the cookie of Sticky
+	newcomers                  atomic.Uint32                       // requests that a canary may have by its share
+	byToken                    atomic.Pointer[map[string]*backend] // by the values of the cookie of Sticky; nil: without Sticky
+	noBackend                  atomic.Uint64                       // requests that no backend was there for
 
 	began  time.Time // by Config.now
 	ctx    context.Context
 	cancel context.CancelFunc
-	checks sync.WaitGroup
+	checks sync.WaitGroup // goroutines that Start begins
+
+	mu      sync.Mutex // held while backends are replaced
+	started bool       // guarded by mu
+	leaving []*backend // those removed that may have requests; guarded by mu
 }
 
 // clock is Config.now as nanoseconds since the beginning: the system's clock may be set.
@@ -109,11 +113,18 @@ func (e *exchange) serve() error {
 	var tried uint64
 	b := e.pick(tried)
 	if b == nil {
-		p.backends[0].counts.failures[CauseNoBackend].Add(1)
+		p.noBackend.Add(1)
 		return &failure{status: 503, cause: CauseNoBackend, err: errNoBackend}
 	}
 	for try := 1; ; try++ {
-		if !b.enter() {
+		if room, gone := b.enter(); gone {
+			if b = e.pick(tried); b == nil {
+				p.noBackend.Add(1)
+				return &failure{status: 503, cause: CauseNoBackend, err: errNoBackend}
+			}
+			try--
+			continue
+		} else if !room {
 			b.counts.failures[CauseQueue].Add(1)
 			return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueueFull}
 		}

@@ -24,8 +24,8 @@ func noAnswer(http.ResponseWriter, *http.Request) {}
 func occupied(t *testing.T, c Config) (*front, *backend) {
 	c.Backends, c.MaxConns = []string{behind(t, noAnswer)}, 1
 	f := serve(t, c, 1)
-	b := f.p.backends[0]
-	if !b.enter() || !b.units.TryAcquire(1) {
+	b := f.p.all()[0]
+	if room, _ := b.enter(); !room || !b.units.TryAcquire(1) {
 		t.Fatal("there is no room for one")
 	}
 	return f, b
@@ -85,7 +85,7 @@ func TestStaleAndQueued(t *testing.T) {
 // TestQueueTimeIsOver: a request that has waited for as long as it may does not wait for another backend.
 func TestQueueTimeIsOver(t *testing.T) {
 	f := serve(t, Config{Backends: []string{behind(t, noAnswer), behind(t, noAnswer)}, MaxConns: 1, QueueTimeout: time.Millisecond}, 1)
-	for _, b := range f.p.backends {
+	for _, b := range f.p.all() {
 		b.enter()
 		b.units.TryAcquire(1)
 		defer b.leave(nil, false)

@@ -1,6 +1,9 @@
 package proxy
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // A Cause is why a request could not be passed on.
 type Cause uint8
@@ -35,7 +38,7 @@ type BackendStats struct {
 	Name string // address of the backend, as in Config.Backends
 	// Responses by class of their status; [1] counts tunnels.
 	Responses [6]uint64
-	// Failures by Cause.String; failures that another try has mended count too. CauseNoBackend is with the first backend.
+	// Failures by Cause.String; failures that another try has mended count too. CauseNoBackend is with the first backend, if there is one.
 	Failures map[string]uint64
 	// Dials are connections made or tried, Queued requests that had to wait for one, Retries requests that came
 	// from another try.
@@ -55,15 +58,22 @@ type BackendStats struct {
 	Up bool
 }
 
-// Stats returns the counters of each backend, those of Canary and Mirror too. Safe from anywhere; it never parks.
+// isIdle reports whether no request is here.
+func (b *backend) isIdle() bool { return b.outstanding.Load() == 0 }
+
+// Stats returns the counters of each backend, those of Canary and Mirror too, and of those removed that have requests yet. Safe from anywhere; it never parks.
 func (p *Proxy) Stats() []BackendStats {
 	now := p.clock()
-	all := make([]BackendStats, 0, len(p.backends))
-	for _, b := range p.backends {
+	p.mu.Lock()
+	p.leaving = slices.DeleteFunc(p.leaving, (*backend).isIdle)
+	backends := append(p.all(), p.leaving...)
+	p.mu.Unlock()
+	all := make([]BackendStats, 0, len(backends))
+	for i, b := range backends {
 		c := &b.counts
 		s := BackendStats{
 			Name: b.name, Failures: make(map[string]uint64), Dials: c.dials.Load(), Queued: c.queued.Load(), Retries: c.retries.Load(),
-			Outstanding: b.outstanding.Load(), Tunnels: c.openTunnels.Load(), Up: !b.sick.Load() && b.downUntil.Load() <= now,
+			Outstanding: b.outstanding.Load(), Tunnels: c.openTunnels.Load(), Up: !b.sick.Load() && b.downUntil.Load() <= now && !b.removed.Load(),
 			OverBudget: c.overBudget.Load(), Ejected: c.ejected.Load(), Mirrored: c.mirrored.Load(), Weight: b.currentWeight(),
 		}
 		for i := range c.status {
@@ -71,6 +81,9 @@ func (p *Proxy) Stats() []BackendStats {
 		}
 		for cause := range causes {
 			s.Failures[cause.String()] = c.failures[cause].Load()
+		}
+		if i == 0 {
+			s.Failures[CauseNoBackend.String()] = p.noBackend.Load()
 		}
 		all = append(all, s)
 	}

@@ -60,7 +60,7 @@ func TestBackendTLS(t *testing.T) {
 		})
 	}
 	f := serve(t, Config{Backends: []string{backend.URL}, TLS: &tls.Config{RootCAs: roots}, Check: &Check{Rise: 1}}, 1)
-	testenv.Check(t, f.p.backends[0].check(t.Context()), "check")
+	testenv.Check(t, f.p.all()[0].check(t.Context()), "check")
 	long := strings.Repeat("x", 300_000)
 	_, got := f.ask("POST /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 300000\r\n\r\n" + long)
 	testenv.Equal(t, got, long+"HTTP/1.1 over TLS: yes", "there and back")
@@ -132,7 +132,7 @@ func TestDeadlinesOfSecureBackends(t *testing.T) {
 	})
 	p := testenv.Need(New(Config{Backends: []string{"https://" + addr}, TLS: &tls.Config{InsecureSkipVerify: true}, Dial: net.DialTimeout}))(t)
 	defer p.Close()
-	b := p.backends[0]
+	b := p.all()[0]
 	for what, late := range map[string]func(c net.Conn) error{
 		"SetWriteDeadline": func(c net.Conn) error { return c.SetWriteDeadline(time.Unix(1, 0)) },
 		"SetDeadline":      func(c net.Conn) error { return c.SetDeadline(time.Unix(1, 0)) },

@@ -324,7 +324,7 @@ func TestChecks(t *testing.T) {
 		if answer == "wait" {
 			p.Check.Timeout = 50 * time.Millisecond
 		}
-		switch err := p.backends[0].check(p.ctx); want {
+		switch err := p.all()[0].check(p.ctx); want {
 		case "":
 			testenv.Check(t, err, answer)
 		case "deadline":

@@ -1,0 +1,135 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// discovering is a front whose backends come from the function that is returned.
+func discovering(t *testing.T, c Config) (*front, func(backends []string, weights []int) error) {
+	set := make(chan func([]string, []int) error, 1)
+	c.Discover = func(ctx context.Context, fn func([]string, []int) error) {
+		set <- fn
+		<-ctx.Done()
+	}
+	f := serve(t, c, 2)
+	f.p.Start()
+	return f, <-set
+}
+
+// TestDiscover: requests go to the backends of the last list, and what is under way at one that is not in it ends there.
+func TestDiscover(t *testing.T) {
+	f, set := discovering(t, Config{Sticky: &Sticky{Cookie: "to"}, Check: &Check{}})
+	if status, _ := f.get("/"); status != 503 {
+		t.Errorf("status %d without backends", status)
+	}
+	arrived, answer := make(chan bool), make(chan bool)
+	slow := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			arrived <- true
+			<-answer
+		}
+		w.Write([]byte("slow"))
+	})
+	others := behinds(t, 2)
+	testenv.Must(t, set([]string{slow}, nil))
+	testenv.Equal(t, f.stats().Failures["no backend"], 1, "requests without a backend")
+	ended := make(chan string)
+	go func() {
+		body, _ := f.asks("/slow")
+		ended <- body
+	}()
+	<-arrived
+	testenv.Must(t, set(others[:1], nil))
+	for range 4 {
+		body, _ := f.asks("/")
+		testenv.Equal(t, body, "0", "the backend that is left")
+	}
+	all := f.p.Stats()
+	testenv.Equal(t, len(all), 2, "backends, with the one that ends")
+	testenv.Equal(t, all[1].Outstanding, 1, "requests at the one that ends")
+	testenv.Equal(t, all[1].Up, false, "that it gets requests")
+	old := f.p.leaving[0]
+	close(answer)
+	testenv.Equal(t, <-ended, "slow", "the request under way")
+	testenv.Until(t, "the backend that was removed has ended", func() bool { return len(f.p.Stats()) == 1 })
+	if _, err := old.pool.Get(context.Background()); err == nil {
+		t.Error("the pool of a backend that was removed is open")
+	}
+
+	// One that stays is the same: its cookie, its counts; its weight is the new one.
+	_, cookie := f.asks("/")
+	stays := f.p.all()[0]
+	testenv.Must(t, set([]string{others[1], others[0]}, []int{1, 5}))
+	testenv.Equal(t, f.p.all()[1], stays, "the backend that stays")
+	testenv.Equal(t, f.p.Stats()[1].Weight, 5.0, "its weight")
+	for range 4 {
+		body, _ := f.asks("/", "Cookie: "+cookie.String())
+		testenv.Equal(t, body, "0", "the backend of the cookie")
+	}
+	testenv.Must(t, set(others[1:], nil))
+	body, again := f.asks("/", "Cookie: "+cookie.String())
+	testenv.Equal(t, body, "1", "the backend once that of the cookie is gone")
+	testenv.Equal(t, again != nil, true, "another cookie")
+
+	// A list with a mistake is not taken.
+	testenv.ErrorSays(t, set([]string{"http://nowhere"}, nil), "want http://host:port")
+	testenv.ErrorSays(t, set([]string{others[0], others[0]}, nil), "is there twice")
+	testenv.ErrorSays(t, set(make([]string, 0), []int{1}), "want one for each")
+	many := strings.Split(strings.Repeat("http://127.0.0.1:1 ", MaxBackends+1), " ")[:MaxBackends+1]
+	for i := range many {
+		many[i] += strings.Repeat("0", i%3) + string(rune('0'+i/3%10)) + string(rune('0'+i/30))
+	}
+	testenv.ErrorSays(t, set(many, nil), "65 backends; want 64 at most")
+	testenv.Equal(t, len(f.p.all()), 1, "backends after lists with mistakes")
+	testenv.Must(t, set(nil, nil))
+	if status, _ := f.get("/"); status != 503 {
+		t.Errorf("status %d after an empty list", status)
+	}
+	f.p.Close()
+	testenv.ErrorIs(t, set(others, nil), context.Canceled)
+}
+
+// TestDiscoverLosesNoRequest: each request is answered while lists take turns, with one try.
+func TestDiscoverLosesNoRequest(t *testing.T) {
+	f, set := discovering(t, Config{Tries: 1})
+	backends := behinds(t, 3)
+	testenv.Must(t, set(backends[:2], nil))
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		for i := range 200 {
+			testenv.Must(t, set([]string{backends[i%3], backends[(i+1)%3]}, nil))
+		}
+	}()
+	for over := false; !over; {
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+		f.asks("/")
+	}
+	// A request that has chosen a backend just before its removal goes to another one.
+	b := f.p.all()[0]
+	testenv.Must(t, set(nil, nil))
+	if room, gone := b.enter(); room || !gone {
+		t.Error("a backend that was removed takes a request up")
+	}
+}
+
+// TestDiscoverStartsSlowly: a backend that comes later begins with a part of its weight.
+func TestDiscoverStartsSlowly(t *testing.T) {
+	f, set := discovering(t, Config{SlowStart: 1 << 40})
+	backends := behinds(t, 2)
+	testenv.Must(t, set(backends[:1], nil))
+	testenv.Must(t, set(backends, nil))
+	testenv.Equal(t, f.p.Stats()[0].Weight, 1.0, "weight of the first list")
+	if w := f.p.Stats()[1].Weight; w > 0.2 {
+		t.Errorf("weight %v", w)
+	}
+}
