@@ -33,6 +33,7 @@ var layers = map[string]string{
 	"internal/enginetest":            "internal/engine internal/sim internal/testenv",
 	"internal/sim/programs":          "internal/sim task stackchunk internal/engine",
 	"internal/simserver":             "internal/admit task internal/engine bgraph internal/poller internal/recorder netpoll knot aio internal/probe internal/feed internal/kernel internal/coro golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix",
+	"internal/simfleet":              "internal/admit internal/balance",
 	"stackchunk":                     "internal/coro internal/chunk",
 	"task":                           "internal/engine internal/wheel",
 	"aio":                            "task internal/engine internal/kernel internal/uring golang.org/x/sys/unix",

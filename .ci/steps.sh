@@ -123,7 +123,7 @@ install_tools() {
 export ALL="./... ./bench/..."
 # Packages that try more with CAPRICCIO_TEST=full: each poller, more loops, large programs.
 # With the default they run under the race detector.
-export FULL="./internal/engine ./netpoll ./aio ./internal/admit ./internal/sched ./knot ./bgraph ./internal/recorder ./bench/... ./internal/feed ./cmd/stackplan/..."
+export FULL="./internal/engine ./netpoll ./aio ./internal/admit ./internal/sched ./knot ./bgraph ./internal/recorder ./bench/... ./internal/feed ./internal/simfleet ./cmd/stackplan/..."
 
 # without PACKAGES… lists all but these.
 without() { go list $ALL | grep -vxFf <(go list "$@"); }
