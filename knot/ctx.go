@@ -56,6 +56,7 @@ type Ctx struct {
 	scratch  []byte            // backing of path when it differs from the target
 	pathText string            // path as a string, kept for the next equal path
 	user     string            // name of the client, for the access log
+	id       string            // of the request, for logs and backends; "": none
 	log      *AccessLog        // in place of the server's; nil: that
 	client   clientaddr.Client // where the request is from
 	passed   []Header          // lines for backends, see inner.PassHeader
@@ -119,7 +120,7 @@ func (x *Ctx) anew() {
 	clear(r.filters)
 	r.kept, r.filters = r.kept[:0], r.filters[:0]
 	x.path, x.headCopy, x.rewritten, x.passed = nil, nil, nil, nil
-	x.pace, x.user, x.log, x.began, x.client = pace.Pace{}, "", nil, 0, clientaddr.Client{}
+	x.pace, x.user, x.id, x.log, x.began, x.client = pace.Pace{}, "", "", nil, 0, clientaddr.Client{}
 	x.slowOut.Reset()
 	x.slowIn.Reset()
 }

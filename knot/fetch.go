@@ -33,6 +33,7 @@ type Fetch struct {
 	conn     fetchConn
 	parsed   h1.ResponseHead
 	body     h1.ResponseBody
+	id       string // of the request that it is made for
 	begun    bool   // the head of the response has come
 	unparsed []byte // what has come of the head, or of the framing of the body
 }
@@ -46,7 +47,7 @@ var errStopped = errors.New("knot: the fetch was stopped")
 func (x *Ctx) Fetch(head []byte, h Handler, to Receiver) *Fetch {
 	remote, secure := x.c.facts()
 	host := x.c.remoteHost()
-	f := &Fetch{srv: x.srv, head: head, handler: h, to: to}
+	f := &Fetch{srv: x.srv, head: head, handler: h, to: to, id: x.id}
 	f.conn = fetchConn{f: f, remote: x.RemoteAddr(), local: x.LocalAddr()}
 	f.conn.c.nc, f.conn.c.srv, f.conn.c.remote = &f.conn, x.srv, &host
 	f.conn.c.known = &connFacts{remote: remote, tls: secure}
@@ -92,7 +93,7 @@ func (f *Fetch) serve() error {
 		return fmt.Errorf("knot: the head of a fetch: %w", (*fault)(bad))
 	}
 	x.r, x.bodyAt = x.head.Size, x.head.Size
-	x.closing = true
+	x.closing, x.id = true, f.id
 	x.resp.kept = x.resp.kept[:0]
 	x.resp.begin()
 	x.beginBody()

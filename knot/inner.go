@@ -106,6 +106,12 @@ func spaceControl(ch rune) rune {
 // Passed returns what PassHeader was called with last, by name. It is good until the handler returns.
 func (i *inner) Passed() []Header { return i.passed }
 
+// SetRequestID gives the request an id: lines of access logs and error logs have it, and Fetches for the request.
+func (i *inner) SetRequestID(id string) { i.id = id }
+
+// RequestID returns what SetRequestID was called with; "": it was not.
+func (i *inner) RequestID() string { return i.id }
+
 // WriteRoom returns how many bytes of the body the client takes now without a wait, about. A handler that reads them from
 // elsewhere asks before it reads into a large buffer, which it would hold while the client takes nothing. It is math.MaxInt
 // where that can't be told. It never parks.

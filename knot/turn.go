@@ -391,5 +391,8 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 // logRequest writes a line about the current request to the error log.
 func (x *Ctx) logRequest(message string, args ...any) {
 	args = append(args, "client", x.clientText(), "method", x.Method(), "target", x.Target())
+	if x.id != "" {
+		args = append(args, "request_id", x.id)
+	}
 	x.srv.errorLog().Error("knot: "+message, args...)
 }

@@ -12,12 +12,14 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/clientcert"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/forwardauth"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/requestid"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
+	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
 // addGuards adds what decides who may come to a site. What costs most is asked last.
-func (b *built) addGuards(s *site.Site, c *config.Site, log *slog.Logger, wrong *mistakes) {
+func (b *built) addGuards(s *site.Site, c *config.Site, ids *requestid.IDs, log *slog.Logger, wrong *mistakes) {
 	rules, faults := access.New(c.Access)
 	wrong.tables("access", faults)
 	if len(rules) > 0 {
@@ -27,7 +29,7 @@ func (b *built) addGuards(s *site.Site, c *config.Site, log *slog.Logger, wrong 
 		s.Guards = append(s.Guards, realms)
 	}
 	asking, faults := forwardauth.New(c.ForwardAuths, func(i int, timeout time.Duration) (*proxy.Proxy, []site.Fault) {
-		return b.openForwardAuth(&c.ForwardAuths[i], timeout, log)
+		return b.openForwardAuth(&c.ForwardAuths[i], timeout, linesForBackends(nil, ids), log)
 	})
 	wrong.tables("forward-auth", faults)
 	if len(c.ForwardAuths) > 0 {
@@ -47,13 +49,13 @@ func (b *built) addGuards(s *site.Site, c *config.Site, log *slog.Logger, wrong 
 }
 
 // openForwardAuth makes what asks the backends of a table.
-func (b *built) openForwardAuth(c *forwardauth.Config, timeout time.Duration, log *slog.Logger) (p *proxy.Proxy, faults []site.Fault) {
+func (b *built) openForwardAuth(c *forwardauth.Config, timeout time.Duration, lines func(x *knot.Ctx) []knot.Header, log *slog.Logger) (p *proxy.Proxy, faults []site.Fault) {
 	of := config.Proxy{To: c.To, Host: cmp.Or(c.Host, "backend")}
 	if c.CA != "" || c.ServerName != "" {
 		of.TLS = &config.TLS{CA: c.CA, ServerName: c.ServerName}
 	}
 	settings, wrong := proxyConfig(&of, log)
-	settings.TotalTimeout = timeout
+	settings.TotalTimeout, settings.Header = timeout, lines
 	for _, m := range wrong {
 		key := strings.TrimPrefix(m.key, "tls.")
 		if key == "tls" {

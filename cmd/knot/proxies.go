@@ -13,7 +13,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
-	"github.com/capriccio-go/capriccio/cmd/knot/internal/headers"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
@@ -26,7 +25,7 @@ var forwardedNames = map[string]proxy.Forwarded{
 }
 
 // addProxies makes the routes of a site that lead to other servers.
-func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set, rules *headers.Rules, log *slog.Logger, wrong *mistakes) {
+func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set, lines func(x *knot.Ctx) []knot.Header, log *slog.Logger, wrong *mistakes) {
 	for i := range given {
 		c, key := &given[i], fmt.Sprint("proxy.", i+1)
 		match, err := site.NewPattern(cmp.Or(c.Match, "/**"))
@@ -37,7 +36,7 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 			except[e], err = site.NewPattern(c.Except[e])
 			of.note("except", err)
 		}
-		settings.Header = rules.Backend()
+		settings.Header = lines
 		wrong.within(key, of)
 		p, err := proxy.New(settings)
 		if err != nil {

@@ -86,6 +86,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	} else if c.ListingMax > 0 && !c.Listing {
 		note("listing-max", errors.New("there are no listings; want listing = true too"))
 	}
+	ids := addRequestIDs(s, c, &wrong)
 	set.addClientCerts(s, c, &wrong)
 	b.addLog(s, c, &wrong)
 	set.limitBodies(s, c, &wrong)
@@ -97,14 +98,14 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	}
 	b.addRewrites(s, c, &wrong)
 	rules := addHeaders(s, c, &wrong)
-	b.addGuards(s, c, log, &wrong)
+	b.addGuards(s, c, ids, log, &wrong)
 	hosts := c.Hosts
 	if len(hosts) == 0 {
 		hosts = []string{"*"}
 	}
 	note("hosts", set.addTo(b.hosts, s, c, hosts))
 	checkIntercepts(c, &wrong)
-	b.addProxies(s, c.Proxies, b.addCaches(c, log, &wrong), rules, log, &wrong)
+	b.addProxies(s, c.Proxies, b.addCaches(c, log, &wrong), linesForBackends(rules, ids), log, &wrong)
 	needsRoot := len(c.ErrorPages) > 0 || len(c.Index) > 0 || c.Listing || c.Fallback != "" || c.Try != nil || c.MaxRanges != 0
 	if c.Root == "" && len(c.Proxies)+len(c.Redirects) > 0 && !needsRoot { // no files
 		if slices.ContainsFunc(s.Headers, func(h site.HeaderRule) bool { return !h.Always }) {

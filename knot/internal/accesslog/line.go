@@ -21,6 +21,7 @@ const maxText = 1024
 type Entry struct {
 	Client string // its address, or clientaddr.NoHost
 	User   string // "": not known
+	ID     string // of the request; "": none
 	Line   []byte // the first line of the request as it came, however wrong; empty: nothing came
 	Framed bool   // the request is one of HTTP/2
 
@@ -32,7 +33,8 @@ type Entry struct {
 	Took   time.Duration // below 0: not known
 }
 
-// AppendCombined appends the line in the Combined Log Format, or, without Referer and User-Agent, in the Common Log Format.
+// AppendCombined appends the line in the Combined Log Format, or, without Referer and User-Agent, in the Common Log Format. An
+// ID is a further field at its end.
 func (e *Entry) AppendCombined(b []byte, now *clock.Stamp, common bool) []byte {
 	b = append(append(b, e.Client...), " - "...)
 	if e.User == "" {
@@ -56,6 +58,9 @@ func (e *Entry) AppendCombined(b []byte, now *clock.Stamp, common bool) []byte {
 			}
 			b = append(appendText(append(b, ` "`...), value), '"')
 		}
+	}
+	if e.ID != "" {
+		b = append(appendText(append(b, ` "`...), h1.Bytes(e.ID)), '"')
 	}
 	return append(b, '\n')
 }
@@ -110,6 +115,9 @@ func (e *Entry) AppendJSON(b []byte, now *clock.Stamp) []byte {
 		if value, ok := e.Head.Find(e.Text, name[0]); ok {
 			b = appendField(b, name[1], value)
 		}
+	}
+	if e.ID != "" {
+		b = appendField(b, "request_id", h1.Bytes(e.ID))
 	}
 	if e.Took >= 0 {
 		b = append(b, `,"duration_ms":`...)

@@ -87,3 +87,17 @@ func TestJSONLines(t *testing.T) {
 		testenv.Equal(t, strings.Contains(line, name), false, "%s is said to be %s", name, line)
 	}
 }
+
+// TestID: the id of a request is the last field of a line, and a member of an object.
+func TestID(t *testing.T) {
+	var k clock.Clock
+	e := entryOf("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+	e.ID = "0af7"
+	for want, line := range map[string][]byte{
+		`"GET /a HTTP/1.1" 200 8 "0af7"` + "\n":         e.AppendCombined(nil, k.Stamp(), true),
+		`"GET /a HTTP/1.1" 200 8 "-" "-" "0af7"` + "\n": e.AppendCombined(nil, k.Stamp(), false),
+		`"bytes":8,"request_id":"0af7"}` + "\n":         e.AppendJSON(nil, k.Stamp()),
+	} {
+		testenv.True(t, strings.HasSuffix(string(line), want), "%s does not end in %s", line, want)
+	}
+}

@@ -85,6 +85,7 @@ type Site struct {
 	Maintenance *maintenance.Config `toml:"maintenance"`
 	Log         string              `toml:"log"`        // file of the access log of this site; "": that of all
 	LogFormat   string              `toml:"log-format"` // combined, common or json; "": combined
+	RequestID   string              `toml:"request-id"` // header line with the id of a request; "": there are no ids
 }
 
 // A Proxy is a table [[site.proxy]]. Durations are texts.
