@@ -15,6 +15,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
 	"github.com/capriccio-go/capriccio/internal/probe"
+	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -250,7 +251,7 @@ func (set *settings) readConfig(flags *flag.FlagSet, read func(name string) ([]b
 		}
 	})
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	file, err := config.Read(set.config, text, names)
+	file, err := config.Read(set.config, text, names, regular.Read)
 	if file == nil {
 		return err
 	}
@@ -261,7 +262,7 @@ func (set *settings) readConfig(flags *flag.FlagSet, read func(name string) ([]b
 			continue
 		}
 		if err := flags.Set(v.Name, v.Text); err != nil {
-			errs = append(errs, fmt.Errorf("%s:%d: %s = %q: %s", set.config, v.Line, v.Name, v.Text, flaghelp.Wanted(flags.Lookup(v.Name), err)))
+			errs = append(errs, fmt.Errorf("%s: %s = %q: %s", v.Place, v.Name, v.Text, flaghelp.Wanted(flags.Lookup(v.Name), err)))
 		}
 	}
 	set.values, set.sites, set.listens, set.lines = file.Values, file.Sites, file.Listens, file.Lines
@@ -362,7 +363,7 @@ func (set *settings) placed(err error) error {
 	for i, one := range all {
 		for _, v := range set.values {
 			if text, ok := strings.CutPrefix(strings.TrimPrefix(one.Error(), "-"), v.Name); ok && text != "" && (text[0] == ' ' || text[0] == ':') {
-				all[i] = fmt.Errorf("%s:%d: %w", set.config, v.Line, one)
+				all[i] = fmt.Errorf("%s: %w", v.Place, one)
 				break
 			}
 		}

@@ -32,7 +32,7 @@ var inFolder = regexp.MustCompile(`"(/srv|/etc|/run)/`)
 func settle(t *testing.T, dir, toml string) (file string) {
 	t.Helper()
 	toml = inFolder.ReplaceAllString(toml, `"`+dir+"$1/")
-	read := testenv.Need(config.Read("f", []byte(toml), []string{"addr", "max-body", "idle-timeout", "redirect-http", "tls-cert", "tls-key"}))(t)
+	read := testenv.Need(config.Read("f", []byte(toml), []string{"addr", "max-body", "idle-timeout", "redirect-http", "tls-cert", "tls-key", "trust"}, nil))(t)
 	need := func(path, text string) {
 		testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		if _, err := os.Stat(path); err != nil {
@@ -205,7 +205,7 @@ func compareToNginx(t *testing.T, program, backend, name string, files []string,
 	file := filepath.Join(dir, "site.conf")
 	write(t, file, conf)
 	toml, _, _ := imported(t, file)
-	read := testenv.Need(config.Read("f", []byte(toml), []string{"addr", "max-body"}))(t)
+	read := testenv.Need(config.Read("f", []byte(toml), []string{"addr", "max-body"}, nil))(t)
 	for _, f := range files {
 		path := filepath.Join(read.Sites[0].Root, f)
 		testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))

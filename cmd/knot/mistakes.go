@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 )
 
@@ -68,12 +70,9 @@ func (set *settings) ofTable(table string, i int, m mistake) error {
 		return m.err
 	}
 	path := m.key
-	if set.lines.Of(table) != 0 || set.lines.Of(table+".1") != 0 {
+	if set.lines.Of(table+".1") != (config.Place{}) {
 		path = fmt.Sprintf("%s.%d.%s", table, i+1, m.key)
 	}
-	place := set.config
-	if line := set.lines.Of(path); line != 0 {
-		place = fmt.Sprintf("%s:%d", place, line)
-	}
+	place := cmp.Or(set.lines.Of(path), config.Place{File: set.config})
 	return fmt.Errorf("%s: %s %d: %w", place, table, i+1, m.err)
 }

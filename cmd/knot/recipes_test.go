@@ -65,7 +65,7 @@ func tryRecipe(t *testing.T, dir, toml string, requests [][2]string) {
 		toml = `addr = "unix:` + dir + `/knot"` + "\n" + toml
 	}
 	file := settle(t, t.TempDir(), toml)
-	set := testenv.Need(config.Read("f", testenv.Need(os.ReadFile(file))(t), []string{"addr", "max-body", "redirect-http", "tls-cert", "tls-key"}))(t)
+	set := testenv.Need(config.Read("f", testenv.Need(os.ReadFile(file))(t), []string{"addr", "max-body", "redirect-http", "tls-cert", "tls-key"}, nil))(t)
 	for _, s := range set.Sites {
 		for _, name := range []string{"index.html", "assets/a.css", "a.css"} {
 			if s.Root != "" {

@@ -144,3 +144,39 @@ func TestReloadOfAFIFO(t *testing.T) {
 	testenv.Contains(t, log.String(), "knot.toml is not a regular file")
 	testenv.Equal(t, served.now.Load(), now, "something else is served")
 }
+
+// TestIncludedFilesAreReadAgain: a SIGHUP takes up files that are new in a folder, and a fault in one of them changes nothing. knot
+// check shows all of them.
+func TestIncludedFilesAreReadAgain(t *testing.T) {
+	a, b := twoSites(t)
+	file := configFile(t, "include = ['sites/*.toml']\n")
+	dir := filepath.Join(filepath.Dir(file), "sites")
+	testenv.Must(t, os.Mkdir(dir, 0o755))
+	write(t, filepath.Join(dir, "a.toml"), fmt.Sprintf("[[site]]\nhosts = ['a']\nroot = %q\n", a))
+	p := start(t, "-config", file)
+	expect := func(host string, status int) {
+		t.Helper()
+		resp, _ := p.ask(host, "/")
+		testenv.Equal(t, resp.StatusCode, status, host)
+	}
+	expect("a", 200)
+	expect("b", 421)
+	write(t, filepath.Join(dir, "b.toml"), fmt.Sprintf("[[site]]\nhosts = ['b']\nroot = %q\n", b))
+	hangUp()
+	p.stderr.await(t, "was read again", "sites=2")
+	expect("b", 200)
+	write(t, filepath.Join(dir, "c.toml"), "[[site]]\nhosts = ['c']\nroot = '/none/x'\n")
+	hangUp()
+	p.stderr.await(t, "can't be used", "sites/c.toml:3: site 3: there is no folder /none/x")
+	expect("b", 200)
+	p.end()
+	var out, errs bytes.Buffer
+	testenv.Equal(t, checkCommand([]string{file}, nil, &out, &errs), exitFailed)
+	testenv.Contains(t, errs.String(), filepath.Join(dir, "c.toml")+":3: ")
+	testenv.Must(t, os.Remove(filepath.Join(dir, "c.toml")))
+	testenv.Equal(t, checkCommand([]string{"-dump", file}, nil, &out, &errs), exitOK)
+	for _, want := range []string{a, b} {
+		testenv.Contains(t, out.String(), want)
+	}
+	testenv.True(t, !strings.Contains(out.String(), "include"), "the dump is one file: %s", &out)
+}

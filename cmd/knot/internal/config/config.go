@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -44,7 +45,7 @@ type File struct {
 // A Value is that of a flag.
 type Value struct {
 	Name, Text string
-	Line       int
+	Place      Place
 }
 
 // A Site is a table [[site]].
@@ -157,13 +158,33 @@ type Password struct {
 
 // document is what the decoder fills in; the rest of the top level is for flags.
 type document struct {
+	Include []string           `toml:"include"`
 	Listens []addresses.Listen `toml:"listen"`
 	Sites   []Site             `toml:"site"`
 }
 
-// Read reads the text of the file called name. flags are the names that its top level may have
-// besides site. The error has a line for each thing that is wrong.
-func Read(name string, text []byte, flags []string) (*File, error) {
+// Read reads the text of the file called name, and the files that it includes, by include. flags are the names that the top level
+// may have besides site, listen and include. The error has a line for each thing that is wrong. The File is nil if the grammar of
+// the text is.
+func Read(name string, text []byte, flags []string, include func(name string) ([]byte, error)) (*File, error) {
+	r := &reader{file: &File{Lines: make(Lines)}, flags: flags, include: include, read: make(map[string]Place)}
+	if err := r.take(name, text, 0); err != nil {
+		return nil, err
+	}
+	return r.file, errors.Join(r.errs...)
+}
+
+// A reader reads a configuration of several files.
+type reader struct {
+	file    *File
+	flags   []string
+	include func(name string) ([]byte, error)
+	read    map[string]Place // where each file was included, by absolute path
+	errs    []error
+}
+
+// take takes up the text of a file that is that deep among those that include it. The error is about its grammar.
+func (r *reader) take(name string, text []byte, depth int) error {
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors put that there
 	var doc document
 	d := toml.NewDecoder(bytes.NewReader(text))
@@ -171,31 +192,51 @@ func Read(name string, text []byte, flags []string) (*File, error) {
 	err := d.Decode(&doc)
 	var unknown *toml.StrictMissingError
 	if err != nil && !errors.As(err, &unknown) {
-		return nil, wrong(name, err)
+		return wrong(name, err)
 	}
 	var all map[string]any
 	if err := toml.Unmarshal(text, &all); err != nil {
-		return nil, wrong(name, err)
+		return wrong(name, err)
 	}
-	file := &File{Listens: doc.Listens, Sites: doc.Sites, Lines: linesOf(text)}
-	var errs []error
 	if unknown != nil {
 		for i := range unknown.Errors {
-			one := &unknown.Errors[i]
-			line, _ := one.Position()
-			key := one.Key()
-			if len(key) == 1 && slices.Contains(flags, key[0]) {
-				value, err := textOf(all[key[0]])
-				if err != nil {
-					errs = append(errs, fmt.Errorf("%s:%d: %s: %w", name, line, key[0], err))
-				}
-				file.Values = append(file.Values, Value{key[0], value, line})
-				continue
-			}
-			errs = append(errs, fmt.Errorf("%s:%d: %s", name, line, unknownKey(key, flags)))
+			line, _ := unknown.Errors[i].Position()
+			r.unknown(unknown.Errors[i].Key(), Place{name, line}, all)
 		}
 	}
-	return file, errors.Join(errs...)
+	f := r.file
+	lines := make(Lines)
+	lines.add(name, text, map[string]int{"site": len(f.Sites), "listen": len(f.Listens)})
+	f.Sites, f.Listens = append(f.Sites, doc.Sites...), append(f.Listens, doc.Listens...)
+	place := func(table string, before, all int) { // of an array in one line the tables have no places
+		for i := before + 1; i <= all; i++ {
+			key := fmt.Sprint(table, ".", i)
+			lines[key] = lines.Of(key)
+		}
+	}
+	place("site", len(f.Sites)-len(doc.Sites), len(f.Sites))
+	place("listen", len(f.Listens)-len(doc.Listens), len(f.Listens))
+	maps.Copy(f.Lines, lines)
+	r.includes(name, doc.Include, lines["include"], depth+1)
+	return nil
+}
+
+// unknown takes up a key of the top level that is a flag's, or notes that there is no such key.
+func (r *reader) unknown(key []string, at Place, all map[string]any) {
+	note := func(err any) { r.errs = append(r.errs, fmt.Errorf("%s: %v", at, err)) }
+	if len(key) != 1 || !slices.Contains(r.flags, key[0]) {
+		note(unknownKey(key, r.flags))
+		return
+	}
+	value, err := textOf(all[key[0]])
+	if err != nil {
+		note(fmt.Sprintf("%s: %v", key[0], err))
+	}
+	if i := slices.IndexFunc(r.file.Values, func(v Value) bool { return v.Name == key[0] }); i >= 0 {
+		note(fmt.Sprintf("%s is set already, by %s", key[0], r.file.Values[i].Place))
+		return
+	}
+	r.file.Values = append(r.file.Values, Value{key[0], value, at})
 }
 
 // textOf is a value as it would stand behind a flag.
@@ -249,7 +290,7 @@ func wrong(name string, err error) error {
 
 // unknownKey is the error that there is no such key, and what may have been meant.
 func unknownKey(key, flags []string) string {
-	known := append([]string{"site", "listen"}, flags...)
+	known := append(keysOf(reflect.TypeFor[document](), nil), flags...)
 	place := "here"
 	if len(key) > 1 {
 		known, place = keysOf(reflect.TypeFor[document](), key[:len(key)-1]), "in "+strings.Join(key[:len(key)-1], ".")

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,9 +45,9 @@ match = "/private/**"
 users = "htpasswd"
 [[site]]
 root = "/srv/b"
-`), flags)
+`), flags, nil)
 	testenv.Must(t, err)
-	want := []Value{{"addr", ":80", 2}, {"idle-timeout", "75s", 3}, {"quiet", "true", 4}, {"loops", "2", 5}, {"ratio", "0.25", 6}, {"hosts", "a,b", 7}}
+	want := []Value{{"addr", ":80", Place{"f", 2}}, {"idle-timeout", "75s", Place{"f", 3}}, {"quiet", "true", Place{"f", 4}}, {"loops", "2", Place{"f", 5}}, {"ratio", "0.25", Place{"f", 6}}, {"hosts", "a,b", Place{"f", 7}}}
 	if !reflect.DeepEqual(file.Values, want) {
 		t.Errorf("%+v, want %+v", file.Values, want)
 	}
@@ -64,7 +65,7 @@ root = "/srv/b"
 		"addr": 2, "site.1": 8, "site.1.root": 10, "site.1.rate": 8, "site.1.error-pages.404": 15, "site.1.header.1.set.Cache-Control": 18,
 		"site.1.header.2": 19, "site.1.header.2.set": 22, "site.1.header.2.set.X-Frame-Options": 23, "site.1.password.1.realm": 24, "site.2.root": 28, "none": 0,
 	} {
-		testenv.Equal(t, file.Lines.Of(path), line, path)
+		testenv.Equal(t, file.Lines.Of(path).Line, line, path)
 	}
 	if len(file.Sites) != 2 || !reflect.DeepEqual(file.Sites[0], a) || file.Sites[1].Root != "/srv/b" {
 		t.Errorf("%+v", file.Sites)
@@ -93,7 +94,7 @@ func TestWhatIsWrong(t *testing.T) {
 		{"[site]\nroot = 'a'", "f:1:2: this table may be there several times: write its name in two brackets"},
 		{"site = 1", "f:1:"},
 	} {
-		_, err := Read("f", []byte(test.text), flags)
+		_, err := Read("f", []byte(test.text), flags, nil)
 		testenv.ErrorSays(t, err, test.want, "%q", test.text)
 		if err != nil && strings.Contains(err.Error(), "config.") {
 			t.Errorf("%q: the error has names of Go: %v", test.text, err)
@@ -105,15 +106,17 @@ func TestWhatIsWrong(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("addr = ':80'\n[[site]]\nroot = 'x'\n[[site.header]]\nset = {A = 'b'}")
 	f.Add("[[site]]\n[site.error-pages]\n404 = 'x'")
+	none := func(string) ([]byte, error) { return nil, errors.New("there is none") }
+	f.Add("include = ['a', 'b/*', '*/x', '[']")
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := Read("f", []byte(text), flags); err != nil && !strings.HasPrefix(err.Error(), "f:") {
+		if _, err := Read("f", []byte(text), flags, none); err != nil && !strings.HasPrefix(err.Error(), "f:") {
 			t.Errorf("%q: %v", text, err)
 		}
 	})
 }
 
 func Example() {
-	file, err := Read("knot.toml", []byte("admin = ':9090'\n[[site]]\nroot = '/srv'"), []string{"admin"})
+	file, err := Read("knot.toml", []byte("admin = ':9090'\n[[site]]\nroot = '/srv'"), []string{"admin"}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

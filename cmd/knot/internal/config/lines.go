@@ -2,27 +2,42 @@ package config
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Lines maps the paths of keys and tables to their lines. In a path each table of an array has its number, as in
-// site.1.proxy.2.tls.ca.
-type Lines map[string]int
+// A Place is where something stands in a configuration.
+type Place struct {
+	File string // "": nowhere
+	Line int    // 0: not known
+}
 
-// Of returns the line of the key at path, or that of the innermost table around it that has one; 0: there is none.
-func (l Lines) Of(path string) int {
-	for path != "" && l[path] == 0 {
+// String is the file, with the line if that is known.
+func (p Place) String() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d", p.File, p.Line)
+}
+
+// Lines maps the paths of keys and tables to their places. In a path each table of an array has its number, as in
+// site.1.proxy.2.tls.ca.
+type Lines map[string]Place
+
+// Of returns the place of the key at path, or that of the innermost table around it that has one; the zero Place: there is none.
+func (l Lines) Of(path string) Place {
+	for path != "" && l[path] == (Place{}) {
 		path = path[:max(strings.LastIndexByte(path, '.'), 0)]
 	}
 	return l[path]
 }
 
-// linesOf finds the lines of text, which has no mistake in its grammar.
-func linesOf(text []byte) Lines {
-	lines, tables := make(Lines), make(map[string]int)
+// add takes up the places in text, the file with that name, which has no mistake in its grammar. tables are how many tables
+// there are already, by their names.
+func (l Lines) add(name string, text []byte, tables map[string]int) {
 	table := "" // the path of the table that keys belong to
 	var p unstable.Parser
 	p.Reset(text)
@@ -41,14 +56,13 @@ func linesOf(text []byte) Lines {
 			if e.Kind == unstable.ArrayTable && key.IsLast() {
 				tables[path]++
 			}
-			if n := tables[path]; n > 0 {
+			if n := tables[path]; n > 0 && (e.Kind != unstable.KeyValue || table != "") {
 				path += "." + strconv.Itoa(n)
 			}
 		}
 		if e.Kind != unstable.KeyValue {
 			table = path
 		}
-		lines[path] = 1 + bytes.Count(text[:offset], []byte("\n"))
+		l[path] = Place{name, 1 + bytes.Count(text[:offset], []byte("\n"))}
 	}
-	return lines
 }
