@@ -113,7 +113,7 @@ var experiments = []experiment{
 	diskDirectExperiment, diskCachedExperiment, bigStackExperiment, deepHandlerExperiment, stackCostExperiment,
 	webExperiment, webSurgeExperiment, webSupportExperiment, modelsExperiment, lingeringExperiment,
 	relayExperiment, flowAdaptExperiment, flowOverheadExperiment, vodExperiment, goTraceExperiment,
-	truthExperiment, realServersExperiment, soakExperiment, conformanceExperiment, suitesExperiment,
+	truthExperiment, realServersExperiment, soakExperiment, sitesSoakExperiment, conformanceExperiment, suitesExperiment,
 	slowClientsExperiment, proxyExperiment, filesExperiment, tlsExperiment, http2Experiment,
 	nativeExperiment, helloExperiment, overloadWebExperiment, overloadMemoryExperiment, overloadCgroupExperiment,
 	overloadFDsExperiment, admissionExperiment, priorityExperiment, plantedExperiment,

@@ -52,7 +52,7 @@ const usageText = `usage: bench list
        bench run NAME [-quick] [-rounds N] [-systems A,B] [-out DIR]
        bench run admission [-quick] [-rows A,B] [-systems A,B] [-out DIR]
        bench run suites [-quick] [-rows A,B] [-out DIR]
-       bench run soak [-quick] [-for 4h] [-out DIR]
+       bench run soak|sites-soak [-quick] [-for 4h] [-out DIR]
        bench run NAME NAME... [-quick] [-rounds N] [-out RESULTS]
        bench run all [-quick] [-rounds N] [-out RESULTS]
        bench report

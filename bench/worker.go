@@ -56,6 +56,7 @@ var workers = map[string]func(args []string, out io.Writer){
 	"tls-load":        runTLSLoad,
 	"fcgi":            runResponder,
 	"players":         runPlayers,
+	"soak-backend":    runSoakBackend,
 	"models":          runModelServer,
 	"models-load":     runModelLoad,
 	"visits":          runVisits,

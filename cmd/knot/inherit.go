@@ -107,6 +107,7 @@ type handover struct {
 	program string   // path
 	args    []string // without the program
 	sockets func() ([]*os.File, []addresses.Socket, error)
+	alone   func(replace func() error) error // calls replace while addresses do not change
 	admin   *adminNow
 	log     *slog.Logger
 	notify  func(state string) error
@@ -129,7 +130,7 @@ func (h *handover) onUpgrade(signals chan os.Signal, listening <-chan struct{}) 
 			return
 		}
 		for range signals {
-			switch err := h.replace(successorPatience); {
+			switch err := h.alone(func() error { return h.replace(successorPatience) }); {
 			case err == nil:
 			case h.ctx.Err() != nil:
 				h.log.Warn("knot: it is not handed over", "error", err)

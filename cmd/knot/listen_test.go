@@ -160,6 +160,41 @@ func TestHandOverOfSeveralAddresses(t *testing.T) {
 	testenv.Equal(t, strings.Contains(string(log), "level=ERROR"), false, "the log says %s", log)
 }
 
+// TestHandOverWhileAddressesChange: a reload and a hand-over at the same time open an address once, and a process that has handed
+// over opens none any more.
+func TestHandOverWhileAddressesChange(t *testing.T) {
+	first, second := freePort(t), freePort(t)
+	text := func(addrs ...string) (all string) {
+		for _, addr := range addrs {
+			all += fmt.Sprintf("[[listen]]\naddr = %q\n", addr)
+		}
+		return all + fmt.Sprintf("[[site]]\nroot = %q\n", sampleSite)
+	}
+	file := configFile(t, "%s", text(first))
+	p := startProcess(t, knotCommand(t, "-config", file, "-loops", "1", "-quiet", "-grace", "0")).serves(t)
+	for i := range 6 {
+		addrs := []string{first, second}[:1+i%2]
+		write(t, file, text(addrs...))
+		p.signal(t, syscall.SIGHUP)
+		p.handOver(t)
+		for _, addr := range addrs {
+			resp, _ := testenv.Get(t, clientOf(t, ""), "http://"+addr)
+			testenv.MustEqual(t, resp.StatusCode, 200, addr)
+		}
+	}
+	p.signal(t, syscall.SIGTERM)
+	log, _ := io.ReadAll(p.log)
+	testenv.Equal(t, strings.Contains(string(log), "level=ERROR"), false, "the log says %s", log)
+
+	var r running
+	r.parts = new(parts)
+	r.now.Store(new(built))
+	testenv.Must(t, r.handOver(func() error { return nil }))
+	var said strings.Builder
+	r.reload(new(settings), []string{"-config", "/none"}, slog.New(slog.NewTextHandler(&said, nil)))
+	testenv.Equal(t, said.String(), "", "after a hand-over")
+}
+
 // TestNamedSockets: sockets of systemd's are found by name, kept through a hand-over, and missed by name.
 func TestNamedSockets(t *testing.T) {
 	var plain net.ListenConfig

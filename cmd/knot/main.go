@@ -191,7 +191,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		})
 	}
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
-	upgrade := &handover{pid: os.Getpid(), sockets: served.on.Load().sockets, program: ownProgram(os.Args[0]), args: args, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
+	upgrade := &handover{pid: os.Getpid(), sockets: served.on.Load().sockets, alone: served.handOver, program: ownProgram(os.Args[0]), args: args, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
 	defer upgrade.onUpgrade(caught.upgrades, listening)()
 	defer systemd.whenDone(ctx, out, set.quiet, server.Conns)()
 	err = capriccio.Run(context.Background(), func(context.Context) error {

@@ -28,7 +28,18 @@ type running struct {
 	logs   map[string]*logFile     // access logs of sites, by name; guarded by mu
 	again  bool                    // a reload was asked for before the first load; guarded by mu
 
-	reloads sync.Mutex // held by reload
+	reloads    sync.Mutex // held by reload and handOver
+	handedOver bool       // guarded by reloads
+}
+
+// handOver calls replace, while nothing is read again: the successor gets the sockets that there are, and opens those that the
+// file has besides. Once it serves, addresses are its own affair.
+func (r *running) handOver(replace func() error) error {
+	r.reloads.Lock()
+	defer r.reloads.Unlock()
+	err := replace()
+	r.handedOver = err == nil
+	return err
 }
 
 // load serves what set says from now on. What was served before is closed after its last request.
@@ -146,7 +157,7 @@ func (r *running) change(fresh *settings, log *slog.Logger) (addrs *relisten, er
 
 // reload reads the configuration file again and serves what it says now. If something is wrong with it, everything stays as it
 // was. Of keys that can't change while knot runs it says which ones would. set is what knot was started with, from args. Before
-// anything is served, when root's rights may not be given up yet, it only notes for catchUp that it was called.
+// anything is served, when root's rights may not be given up yet, it only notes for catchUp that it was called. After handOver it only opens logs anew.
 func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 	r.reloads.Lock()
 	defer r.reloads.Unlock()
@@ -158,6 +169,9 @@ func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 		return
 	}
 	r.reopenLogs(log)
+	if r.handedOver {
+		return
+	}
 	fresh, err := parseReading(args, io.Discard, regular.Read) // a FIFO would hold up every later reload
 	var addrs *relisten
 	if err == nil {

@@ -144,7 +144,7 @@ func (rs *Rules) read(c *Config) (wrong []site.Fault) {
 		return all
 	}
 	aboutAll := c.aboutAll()
-	late := aboutAll || c.Always && len(rs.filters) > 0
+	late := aboutAll || c.Always && len(rs.filters) > 0 || len(c.Set) > 0 && len(c.BackendSet)+len(c.BackendRemove) > 0
 	set := lines("set", c.Set, late || !c.Always, checkLine)
 	if !late {
 		if len(set) > 0 || len(c.BackendSet)+len(c.BackendRemove) == 0 {

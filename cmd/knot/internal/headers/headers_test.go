@@ -154,13 +154,14 @@ func TestBackends(t *testing.T) {
 	rs := needRules(t,
 		Config{Match: "/api/**", BackendSet: table{"X-Tenant": "a", "X-Env": "x"}, BackendRemove: []string{"authorization", "cookie"}},
 		Config{Match: "/api/**", Methods: []string{"GET"}, BackendSet: table{"x-env": "test"}},
-		Config{Match: "/api/other/**", BackendSet: table{"X-Tenant": "b"}},
+		Config{Match: "/api/other/**", BackendSet: table{"X-Tenant": "b"}, Set: table{"X-Both": "yes"}},
 	)
 	for _, http2 := range []bool{false, true} {
 		url := start(t, rs, nil, proxy.Config{Backends: []string{backend(t, http2)}, HTTP2: http2})
 		for path, tenant := range map[string]string{"/api/a": "a", "/api/other/a": "b"} {
 			resp := ask(t, "GET", url+path, "X-Tenant", "evil", "x-TENANT", "evil", "X_Tenant", "evil", "Connection", "X-Tenant, X-Env",
 				"Authorization", "Basic eDp5", "AUTHORIZATION", "Basic eDp5", "Cookie", "a=b", "X-Kept", "yes")
+			testenv.Equal(t, resp.Header.Get("X-Both") != "", tenant == "b", path, http2, "a table about requests is about every response too")
 			var got http.Header
 			testenv.Must(t, json.NewDecoder(resp.Body).Decode(&got))
 			for name, want := range (table{"X-Tenant": tenant, "X-Env": "test", "X_tenant": "", "Authorization": "", "Cookie": "", "X-Kept": "yes"}) {
