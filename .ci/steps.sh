@@ -176,7 +176,7 @@ build_and_vet() {
 
 build_modules() {
 	local module
-	for module in bench/peers bench/apps bench/libs bench/suites cmd/bgdump/web/browsertest cmd/knot/acmetest; do
+	for module in bench/peers bench/apps bench/libs bench/suites cmd/bgdump/web/browsertest cmd/knot/acmetest cmd/knot/orcatest; do
 		(cd "$module" && export GOWORK=off && go build -o /dev/null ./... && go vet ./...) # a module with one command would leave its binary
 	done
 }
@@ -190,6 +190,9 @@ test_acme() {
 	fi
 	GOWORK=off tests ./...
 }
+
+# Load reports with the types of xds and the balancer of gRPC.
+test_orca() { cd cmd/knot/orcatest && GOWORK=off tests ./...; }
 
 # Routers, frameworks and WebSocket libraries on Knot.
 test_apps() { cd bench/apps && GOWORK=off tests ./...; }

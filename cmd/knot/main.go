@@ -151,6 +151,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	// Deferred before what uses the log, so that it is the last to end. Its errors are those of the program.
 	defer func() { err = errors.Join(err, log.close()) }()
 	state := newHealth(server.Stats)
+	served.loads = newReporter(ctx, server.Stats)
 	admin := &adminNow{listen: func(addr string, socket *os.File) (*adminServer, error) {
 		return listenAdmin(addr, socket, errorLog, served.stats, state.register, metricsPage(server, &served, state, log.dropped), served.purgePage)
 	}}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/loadreport"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/internal/regular"
@@ -19,6 +20,7 @@ import (
 // A running is what is served at the moment. Safe from anywhere.
 type running struct {
 	parts *parts                    // set at the start
+	loads *loadreport.Reporter      // set at the start
 	now   atomic.Pointer[built]     // changed with mu held
 	on    atomic.Pointer[listening] // nil: not known yet
 
@@ -67,6 +69,9 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 	}
 	for _, p := range b.proxies {
 		p.Start()
+	}
+	for _, s := range b.reports {
+		s.Begin(r.loads)
 	}
 	r.mu.Lock()
 	r.before = slices.DeleteFunc(r.before, (*built).over)

@@ -13,6 +13,7 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/loadreport"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/compress"
@@ -28,6 +29,7 @@ type built struct {
 	proxies []*proxy.Proxy
 	caches  []*cache.Cache
 	logs    []*siteLog
+	reports []*loadreport.Site
 
 	retired atomic.Bool // they serve no request any more; tunnels may go on; atomic
 }
@@ -89,6 +91,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	ids := addRequestIDs(s, c, &wrong)
 	set.addClientCerts(s, c, &wrong)
 	b.addLog(s, c, &wrong)
+	b.addLoadReport(s, c, &wrong)
 	set.limitBodies(s, c, &wrong)
 	b.addLimits(s, c, &wrong)
 	addMaintenance(s, c, log, &wrong)

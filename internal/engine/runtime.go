@@ -39,6 +39,8 @@ type Config struct {
 	// NewAdmission makes the Admission of one loop, which decides what work the entrances of the
 	// program admit; nil: all.
 	NewAdmission func(l *Loop) Admission
+	// Resources returns how it is with each resource that NewAdmission goes by; nil: there is none.
+	Resources func() []admit.ResourceReport
 	// Clock is the source of time; nil: the system's monotonic clock.
 	Clock Clock
 	// Random is the source of randomness; nil: math/rand/v2. Loops call it at the same time.
@@ -351,3 +353,11 @@ func (c crashReport) Error() string {
 
 // Bodies is what has large bodies read in an order while memory is short.
 func (rt *Runtime) Bodies() *admit.BodyBudget { return &rt.bodies }
+
+// Resources returns how it is with each resource that the admission of tasks goes by. It never parks.
+func (rt *Runtime) Resources() []admit.ResourceReport {
+	if rt.cfg.Resources == nil {
+		return nil
+	}
+	return rt.cfg.Resources()
+}

@@ -153,6 +153,11 @@ func (s *Feed) Plug(cfg *engine.Config) {
 	cfg.NewPolicy = func(l *engine.Loop) engine.Policy { return s.side(l).policy }
 	if s.ledger != nil {
 		cfg.NewAdmission = func(l *engine.Loop) engine.Admission { return s.side(l).admission }
+		cfg.Resources = func() []admit.ResourceReport {
+			var r admit.Report
+			s.ledger.Report(&r)
+			return r.Resources
+		}
 	}
 	if s.cfg.Graph != nil {
 		s.cfg.Graph.ExplainSched(s.Explain)

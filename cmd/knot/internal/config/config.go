@@ -87,6 +87,8 @@ type Site struct {
 	Log         string              `toml:"log"`        // file of the access log of this site; "": that of all
 	LogFormat   string              `toml:"log-format"` // combined, common or json; "": combined
 	RequestID   string              `toml:"request-id"` // header line with the id of a request; "": there are no ids
+	// LoadReport is on-request, always or off, which "" is too: whether responses say how loaded the server is.
+	LoadReport string `toml:"load-report"`
 }
 
 // A Proxy is a table [[site.proxy]]. Durations are texts.

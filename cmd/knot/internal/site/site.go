@@ -16,6 +16,8 @@ type Site struct {
 	// Prepare are called first for each request, for one that is refused before it gets here by ErrorPage, and may be called
 	// twice. They must not park.
 	Prepare []func(x *knot.Ctx)
+	// Around is called with each request and the rest of the handling, which it is to call; nil: that is called at once.
+	Around func(x *knot.Ctx, rest knot.Handler) error
 	// Handshake says what clients that ask for one of its hosts have to show; nil: nothing of its own. A request that comes by
 	// a connection whose client has asked for another site gets 421.
 	Handshake func(*tls.Config)
@@ -82,6 +84,13 @@ func (s *Site) route(x *knot.Ctx, missing bool) (routed bool, err error) {
 
 // Handle is the handler. It may park.
 func (s *Site) Handle(x *knot.Ctx) error {
+	if s.Around != nil {
+		return s.Around(x, s.handle)
+	}
+	return s.handle(x)
+}
+
+func (s *Site) handle(x *knot.Ctx) error {
 	s.prepare(x)
 	addAlways(x, s.Headers)
 	err := s.serve(x)
