@@ -129,6 +129,18 @@ func TestHeadlinesAreMeasured(t *testing.T) {
 	testenv.Equal(t, len(headlines), 10)
 }
 
+// The README has the figures of the results that are kept.
+func TestFiguresOfTheReadme(t *testing.T) {
+	readme := testenv.Need(os.ReadFile(filepath.Join("..", "README.md")))(t)
+	made := filepath.Join(t.TempDir(), "README.md")
+	testenv.Must(t, os.WriteFile(made, readme, 0o600))
+	testenv.Must(t, reportFigures(filepath.Join("..", "docs", "results", "data"), made))
+	testenv.Equal(t, string(readme), string(testenv.Need(os.ReadFile(made))(t)), "README.md; want what go run ./bench report writes")
+	unmeasured := []report.Figure{{What: "unmeasured", Experiment: "hello", Metric: "no-metric"}}
+	_, err := report.FiguresTable([]*report.Report{{Name: "hello"}}, unmeasured)
+	testenv.Fails(t, err, "a figure that was not measured")
+}
+
 func TestReportsOfEachProcessorCount(t *testing.T) {
 	one := func(cpu, time string, quick bool) *report.Report {
 		return &report.Report{Name: "pipes", Env: report.Env{CPU: cpu, Time: time, Quick: quick}}

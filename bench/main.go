@@ -94,7 +94,11 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	case "list":
 		return listExperiments(ctx, out)
 	case "report":
-		return reportCommand(keptFolder, filepath.Join("docs", "results.md"), out)
+		document := filepath.Join("docs", "results.md")
+		if err := reportCommand(keptFolder, document, out); err != nil {
+			return err
+		}
+		return reportFigures(shownFolder(document), "README.md")
 	case "help":
 		return flag.ErrHelp
 	}

@@ -20,6 +20,7 @@ const (
 	tablesName    = "tables"
 	lossesName    = "losses"
 	missedName    = "missed"
+	figuresName   = "figures"
 )
 
 var headlines = []report.Headline{
@@ -35,12 +36,26 @@ var headlines = []report.Headline{
 	{What: "hand-off by channel, 1,000 tasks", Experiment: "primitives", Metric: "chan", X: 1000},
 }
 
+// figures are the table of the README.
+var figures = []report.Figure{
+	{Fit: "**good fit**", What: "answers in time at twice the capacity, requests/s", Experiment: "overload-web", Metric: "goodput", X: 2, Our: "capriccio", Peers: []string{"nginx", "net-http"}},
+	{What: "4,096 clients that hold 1 MiB each in 512 MiB, requests/s", Experiment: "overload-memory", Metric: "goodput", X: 4096, Our: "capriccio", Peers: []string{"net-http"}},
+	{What: "memory of an idle connection, bytes", Experiment: "idle-conns", Metric: "bytes-per-conn", X: idleConns, Our: "knot", Peers: []string{"nginx", "gnet", "fasthttp", "net-http"}},
+	{What: "the same, taken over as for a WebSocket", Experiment: "idle-conns", Metric: "bytes-per-conn", X: idleConns, Our: "knot-upgraded"},
+	{What: "the same, with a waiting task, as for an event stream", Experiment: "idle-conns", Metric: "bytes-per-conn", X: idleConns, Our: "capriccio-task"},
+	{What: "CPU of a small request, µs", Experiment: "hello", Metric: "cpu-per-request", X: 1, Our: "knot", Peers: []string{"nginx", "gnet", "fasthttp", "net-http"}, Scale: 1e-3},
+	{What: "the same with a handler of net/http", Experiment: "hello", Metric: "cpu-per-request", X: 1, Our: "knot-http", Scale: 1e-3},
+	{Fit: "**neutral**", What: "CPU of a TLS handshake and a small file, µs", Experiment: "tls", Metric: "cpu-per-request", X: tlsHandshakes, Our: "knot", Peers: []string{"net-http", "nginx"}},
+	{What: "CPU of a proxied request, µs", Experiment: "proxy", Metric: "cpu-per-request", X: 1, Our: "knot", Peers: []string{"nginx", "net-http"}, Scale: 1e-3},
+	{What: "CPU of a file of 16 KB, µs", Experiment: "files", Metric: "cpu-per-request", X: 16, Our: "knot", Peers: []string{"lighttpd", "nginx"}},
+}
+
 // reportCommand writes the first page of results, and beside it a folder with a page and plots for each experiment, from
 // kept results and from the results that the pages were made from before, which are in that folder, too. The newest full
 // run of each experiment on each kind of processor counts. Quick runs count where there is no full one on any.
 func reportCommand(from, document string, out io.Writer) error {
-	folder := strings.TrimSuffix(document, filepath.Ext(document))
-	shown := filepath.Join(folder, "data")
+	shown := shownFolder(document)
+	folder := filepath.Dir(shown)
 	if err := os.MkdirAll(shown, 0o777); err != nil {
 		return err
 	}
@@ -78,6 +93,28 @@ func reportCommand(from, document string, out io.Writer) error {
 		replaceIn(document, "# Results", headlinesName, report.Headlines(first, headlines, ours...)),
 		replaceIn(document, "", worstName, report.WorstLosses(first, ours...)),
 		replaceIn(document, "", tablesName, strings.Join(tables, ",\n")+"\n"))
+}
+
+// reportFigures writes the README's table from the results that the pages show.
+func reportFigures(shown, readme string) error {
+	reports, err := keptReports(shown)
+	if err != nil {
+		return err
+	}
+	var first []*report.Report
+	for _, e := range experiments {
+		first = append(first, newest(e.name, reports)...)
+	}
+	table, err := report.FiguresTable(first, figures)
+	if err != nil {
+		return err
+	}
+	return replaceIn(readme, "", figuresName, table)
+}
+
+// shownFolder is where the results are from which the pages of a document were made.
+func shownFolder(document string) string {
+	return filepath.Join(strings.TrimSuffix(document, filepath.Ext(document)), "data")
 }
 
 // replaceIn puts text into a block of a page, which is made with a heading if it is not there.
