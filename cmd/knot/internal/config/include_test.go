@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -21,7 +20,7 @@ func readFiles(t *testing.T, files map[string]string) (*File, error) {
 		testenv.Must(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		testenv.Must(t, os.WriteFile(name, []byte(text), 0o644))
 	}
-	file, err := Read(filepath.Join(dir, "knot.toml"), []byte(files["knot.toml"]), flags, regular.Read)
+	file, err := Read(filepath.Join(dir, "knot.toml"), []byte(files["knot.toml"]), flags, os.ReadFile)
 	if err != nil {
 		err = fmt.Errorf("%s", strings.ReplaceAll(err.Error(), dir+"/", ""))
 	}
@@ -76,7 +75,7 @@ func TestIncludeFaults(t *testing.T) {
 		{map[string]string{"knot.toml": "include = ['none/*.toml']"}, "knot.toml:1: include: open none: no such file"},
 		{map[string]string{"knot.toml": "include = ['*/a.toml']"}, `knot.toml:1: include: "*/a.toml"; want a file, or those of a folder`},
 		{map[string]string{"knot.toml": "include = ['sites/']", "sites/a": ""}, `include: "sites/"; want a file`},
-		{map[string]string{"knot.toml": "include = ['sites']", "sites/a": ""}, `include: sites is not a regular file`},
+		{map[string]string{"knot.toml": "include = ['sites']", "sites/a": ""}, `include: read sites: is a directory`},
 		{map[string]string{"knot.toml": "include = ['[']"}, `include: "[": syntax error in pattern`},
 		{map[string]string{"knot.toml": "include = 'a'"}, "knot.toml:1:11: this is of type string; want a list of texts"},
 		{map[string]string{"knot.toml": "include = ['knot.toml']"}, "knot.toml:1: include: knot.toml is read already, by knot.toml"},
