@@ -21,6 +21,7 @@ var commands = map[string]func(args []string, stdin io.Reader, stdout, stderr io
 	"check":  checkCommand,
 	"hash":   hashCommand,
 	"import": importCommand,
+	"schema": schemaCommand,
 }
 
 // checkCommand reports what is wrong with a configuration file, without serving.

@@ -21,26 +21,29 @@ import (
 
 // settings is what the command line says.
 type settings struct {
-	root     string
-	log      string
-	format   knot.LogFormat
-	loops    int
-	poller   string
-	admin    string
-	dump     string
-	quiet    bool
-	server   *knot.Server
-	files    knot.FilesConfig
-	tls      tlsSettings
-	user     string         // to run as; "": as it was started
-	trust    list           // proxies in front of knot
-	config   string         // file; "": there is none
-	read     bool           // ... is TOML, with values of the right types
-	values   []config.Value // what it says for flags
-	lines    config.Lines
-	sites    []config.Site  // at least one
-	hasSites bool           // sites are tables of the configuration
-	given    map[string]any // see effective
+	root       string
+	log        string
+	formatName string
+	format     knot.LogFormat
+	version    bool        // is asked for
+	one        config.Site // of a server of one site
+	loops      int
+	poller     string
+	admin      string
+	dump       string
+	quiet      bool
+	server     *knot.Server
+	files      knot.FilesConfig
+	tls        tlsSettings
+	user       string         // to run as; "": as it was started
+	trust      list           // proxies in front of knot
+	config     string         // file; "": there is none
+	read       bool           // ... is TOML, with values of the right types
+	values     []config.Value // what it says for flags
+	lines      config.Lines
+	sites      []config.Site  // at least one
+	hasSites   bool           // sites are tables of the configuration
+	given      map[string]any // see effective
 
 	maxBody int64 // of sites that do not say otherwise, in bytes; 0: no limit
 
@@ -60,6 +63,7 @@ Usage:
                      writes what it comes to, with defaults, without secrets
   knot hash NAME     makes a line of a file of users, from a password on the standard input
   knot import FILE   writes the configuration that does what this one of nginx does
+  knot schema        writes the JSON schema of configuration files, for editors
   knot help          the most important; knot help all is this text
   knot version
 
@@ -157,15 +161,48 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 // parseReading is parse with how to read the configuration file.
 func parseReading(args []string, stdout io.Writer, read func(name string) ([]byte, error)) (*settings, error) {
 	set := &settings{server: new(knot.Server)}
+	flags := set.flags()
+	args = flaghelp.Flagged(args)
+	others, err := flaghelp.Parse(flags, args)
+	switch {
+	case errors.Is(err, flag.ErrHelp) && !flaghelp.WantsAll(args):
+		fmt.Fprint(stdout, shortUsage)
+		return nil, err
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, usage)
+		flags.VisitAll(func(f *flag.Flag) { flaghelp.Write(stdout, flags, f.Name) })
+		return nil, err
+	case err != nil:
+		return nil, err
+	case set.version:
+		fmt.Fprintln(stdout, flaghelp.Version("knot"))
+		return nil, errVersion
+	case len(others) == 1 && set.root == "" && set.config == "":
+		set.root, others = others[0], nil
+	}
+	wrong := set.readConfig(flags, read)
+	if wrong != nil && !set.read {
+		return nil, wrong
+	}
+	set.given, set.hasSites = set.effective(flags), len(set.sites) > 0
+	if len(set.sites) == 0 {
+		set.one.Root = set.root
+		set.sites = []config.Site{set.one}
+	}
+	return set, errors.Join(wrong, set.check(others))
+}
+
+// flags are all flags, which set the settings.
+func (set *settings) flags() (flags *flag.FlagSet) {
 	s := set.server
-	flags := flag.NewFlagSet("knot", flag.ContinueOnError)
+	flags = flag.NewFlagSet("knot", flag.ContinueOnError)
 	flags.StringVar(&set.root, "root", "", "`folder` to serve; the same as knot FOLDER")
 	flags.StringVar(&s.Addr, "addr", knot.DefaultAddr, "`host:port` to listen on, or unix:/path for a Unix socket; no host means every address of this machine, port 0 a free port")
 	flags.Var(&set.redirectHTTP, "redirect-http", "`addresses`, separated by commas, where clients that speak HTTP are sent to HTTPS; with -acme certificates are proved there too; none: nowhere (default: port 80 with -acme on port 443)")
 	flags.StringVar(&set.log, "log", "", "access log: a line per request is added to this `file`; - is the standard output; none by default")
-	format := flags.String("log-format", "combined", "`form` of the access log: combined, common or json")
+	flags.StringVar(&set.formatName, "log-format", "combined", "`form` of the access log: combined, common or json")
 	flags.StringVar(&set.config, "config", "", "configuration `file`; flags on the command line override it")
-	one := set.siteFlags(flags)
+	set.siteFlags(flags)
 	flags.IntVar(&set.loops, "loops", 0, "`number` of event loops; 0 means one per processor core")
 	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network, a `poller`: epoll or uring (default: epoll)")
 	flags.StringVar(&set.admin, "admin", "", "`host:port` where operators can see what knot is doing: blocking graph and profiles; no host means only this machine; off by default")
@@ -188,44 +225,17 @@ func parseReading(args []string, stdout io.Writer, read func(name string) ([]byt
 	set.tls.flags(flags)
 	flags.BoolVar(&s.H2C, "h2c", false, "serve HTTP/2 without TLS to clients that begin with it, as a proxy in front of knot may")
 	flags.BoolVar(&set.quiet, "quiet", false, "print nothing but the address and errors")
-	version := flags.Bool("version", false, "print the version and stop")
-	args = flaghelp.Flagged(args)
-	others, err := flaghelp.Parse(flags, args)
-	switch {
-	case errors.Is(err, flag.ErrHelp) && !flaghelp.WantsAll(args):
-		fmt.Fprint(stdout, shortUsage)
-		return nil, err
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usage)
-		flags.VisitAll(func(f *flag.Flag) { flaghelp.Write(stdout, flags, f.Name) })
-		return nil, err
-	case err != nil:
-		return nil, err
-	case *version:
-		fmt.Fprintln(stdout, flaghelp.Version("knot"))
-		return nil, errVersion
-	case len(others) == 1 && set.root == "" && set.config == "":
-		set.root, others = others[0], nil
-	}
-	wrong := set.readConfig(flags, read)
-	if wrong != nil && !set.read {
-		return nil, wrong
-	}
-	set.given, set.hasSites = set.effective(flags), len(set.sites) > 0
-	if len(set.sites) == 0 {
-		one.Root = set.root
-		set.sites = []config.Site{*one}
-	}
-	return set, errors.Join(wrong, set.check(others, *format))
+	flags.BoolVar(&set.version, "version", false, "print the version and stop")
+	return flags
 }
 
 // siteFlags are those of a server of one site.
-func (set *settings) siteFlags(flags *flag.FlagSet) *config.Site {
-	one := &config.Site{Compress: new(bool)}
+func (set *settings) siteFlags(flags *flag.FlagSet) {
+	one := &set.one
+	one.Compress = new(bool)
 	flags.BoolVar(one.Compress, "compress", true, "send text compressed to clients that accept it")
 	flags.BoolVar(&one.Listing, "listing", false, "show what is in folders that have no index.html")
 	flags.StringVar(&one.Fallback, "fallback", "", "`path` of the page, such as /index.html, that is sent for paths that do not exist: for single-page applications")
-	return one
 }
 
 // notInConfig are flags that make no sense in a configuration file.
@@ -317,7 +327,7 @@ func (set *settings) checkFiles() error {
 
 var logFormats = map[string]knot.LogFormat{"combined": knot.LogCombined, "common": knot.LogCommon, "json": knot.LogJSON}
 
-func (set *settings) check(others []string, format string) error {
+func (set *settings) check(others []string) error {
 	switch {
 	case len(others) > 0 && set.config != "":
 		return fmt.Errorf("unexpected argument %q; folders are in %s", others[0], set.config)
@@ -331,8 +341,8 @@ func (set *settings) check(others []string, format string) error {
 	errs := faults{set.checkFiles(), set.tls.check(), set.checkLimits()}
 	errs.note(set.loops < 0 || set.loops > engine.MaxLoops, "-loops %d; want 1 to %d, or 0 for one per processor core", set.loops, engine.MaxLoops)
 	known := false
-	set.format, known = logFormats[format]
-	errs.note(!known, "-log-format %q; want combined, common or json", format)
+	set.format, known = logFormats[set.formatName]
+	errs.note(!known, "-log-format %q; want combined, common or json", set.formatName)
 	errs.note(!slices.Contains([]string{"", "epoll", "uring"}, set.poller), "-poller %q; want epoll or uring", set.poller)
 	s := set.server
 	s.Timed = set.admin != ""
