@@ -107,16 +107,7 @@ func (t *translation) locate(s *server, in *level) {
 		case l.kind == exact:
 			l.patterns = []string{l.text}
 		case l.kind == expression:
-			folded := false
-			l.patterns, folded, l.err = patternsOf(l.text, l.ignoreCase)
-			if inner := protects(d.Block); folded && l.err == nil && inner != nil {
-				const why = "the expression ignores case, and patterns of Knot's do not"
-				if strings.HasSuffix(inner.Name, "_pass") { // the source of a script would be sent
-					l.err = errors.New(why)
-				} else {
-					t.leave(d, "%s: paths in other letters are open", why)
-				}
-			}
+			l.patterns, l.err = patternsOf(l.text, l.ignoreCase)
 		default:
 			l.patterns = []string{l.text + "**"}
 		}

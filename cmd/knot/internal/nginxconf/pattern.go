@@ -8,8 +8,12 @@ import (
 	"strings"
 )
 
-// mostPatterns is how many patterns of Knot's may stand for one expression.
-const mostPatterns = 64
+const (
+	// mostPatterns is how many patterns of Knot's may stand for one expression.
+	mostPatterns = 64
+	// mostExpression is how long an expression may be, in bytes.
+	mostExpression = 1000
+)
 
 // Ends of the path within what expand returns.
 const (
@@ -19,32 +23,44 @@ const (
 
 var errExpression = errors.New("patterns of Knot's can't say what this expression says; they have *, ** and ?")
 
-// patternsOf are the patterns that match what a regular expression matches. folded: it ignores case, which patterns do not.
-func patternsOf(expression string, ignoreCase bool) (all []string, folded bool, err error) {
-	flags := syntax.Perl
+// patternsOf are the patterns that match what a regular expression matches.
+func patternsOf(expression string, ignoreCase bool) (all []string, err error) {
+	if rest, folds := strings.CutPrefix(expression, "(?i)"); folds {
+		expression, ignoreCase = rest, true
+	}
+	flags, begin := syntax.Perl, ""
 	if ignoreCase {
-		flags |= syntax.FoldCase
+		flags, begin = flags|syntax.FoldCase, "(?i)"
+	}
+	if len(expression) > mostExpression || strings.Contains(expression, "(?i") {
+		return nil, errExpression
 	}
 	re, err := syntax.Parse(expression, flags)
 	if err != nil {
-		return nil, false, fmt.Errorf("an expression that Go does not have: %w", err)
+		return nil, fmt.Errorf("an expression that Go does not have: %w", err)
 	}
 	parts, err := expand(re)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	for _, text := range parts {
+		if ignoreCase {
+			text = strings.ToLower(text)
+		}
 		some, err := whole(text)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		all = append(all, some...)
+		for _, pattern := range some {
+			if !slices.Contains(all, begin+pattern) {
+				all = append(all, begin+pattern)
+			}
+		}
 	}
-	all = slices.Compact(all)
 	if len(all) > mostPatterns {
-		return nil, false, errExpression
+		return nil, errExpression
 	}
-	return all, ignoreCase || strings.Contains(expression, "(?i"), nil
+	return all, nil
 }
 
 // expand is what an expression matches, as patterns with marks for the ends of the path.
@@ -54,9 +70,6 @@ func expand(re *syntax.Regexp) (all []string, err error) {
 		return []string{""}, nil
 	case syntax.OpLiteral:
 		text := string(re.Rune)
-		if re.Flags&syntax.FoldCase != 0 {
-			text = strings.ToLower(text)
-		}
 		if strings.ContainsAny(text, "*?"+beginning+end) {
 			return nil, errExpression
 		}

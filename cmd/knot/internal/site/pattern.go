@@ -9,14 +9,18 @@ import (
 // A Pattern matches paths of URLs. In it * stands for any text without a slash, ** for any text,
 // and ? for one character that is no slash. A pattern that begins with a slash matches the whole
 // path, any other one its last name: *.js matches every script, /assets/** all that is below
-// that folder. A path matches as it is after its escapes are decoded. The zero Pattern matches
-// nothing.
+// that folder. A path matches as it is after its escapes are decoded, letter by letter, or in any case if (?i) is at the
+// beginning of the pattern. The zero Pattern matches nothing.
 type Pattern struct {
 	re *regexp.Regexp
 }
 
 // NewPattern reads a pattern.
 func NewPattern(text string) (Pattern, error) {
+	flags := "s"
+	if rest, folds := strings.CutPrefix(text, "(?i)"); folds {
+		text, flags = rest, "si"
+	}
 	if text == "" {
 		return Pattern{}, fmt.Errorf("the pattern is empty; /** matches every path")
 	}
@@ -24,7 +28,7 @@ func NewPattern(text string) (Pattern, error) {
 		return Pattern{}, fmt.Errorf("pattern %q has a slash and does not begin with one; want /%s", text, text)
 	}
 	var re strings.Builder
-	re.WriteString(`\A(?s:`)
+	re.WriteString(`\A(?` + flags + `:`)
 	if text[0] != '/' {
 		re.WriteString(".*/")
 	}

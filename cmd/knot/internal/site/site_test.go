@@ -118,6 +118,8 @@ func TestPatterns(t *testing.T) {
 		{"/**.js", "/a.js /x/a.js", "/a.css"},
 		{"/a?c", "/abc", "/ac /a/c"},
 		{"/a.b+(c)[d]", "/a.b+(c)[d]", "/axb+(c)[d]"},
+		{"(?i)*.PHP", "/a.php /A.PhP", "/a.php/b"},
+		{"(?i)/intern/**", "/Intern/a", "/x/intern/a"},
 		{"robots.txt", "/robots.txt /x/robots.txt", "/xrobots.txt"},
 	} {
 		p := pattern(t, test.pattern)
@@ -131,7 +133,7 @@ func TestPatterns(t *testing.T) {
 	if !pattern(t, "/a*c**").Match("/a\nc\n/") {
 		t.Error("a line break ends a match")
 	}
-	for _, bad := range []string{"", "a/b"} {
+	for _, bad := range []string{"", "a/b", "(?i)", "(?i)a/b"} {
 		testenv.Fails(t, testenv.Err(NewPattern(bad)), "%q is taken", bad)
 	}
 	if (Pattern{}).Match("/") {
