@@ -67,6 +67,7 @@ var layers = map[string]string{
 	"internal/flow/flownet":          "task ressched netpoll aio internal/flow internal/ownconn",
 	"examples/convoy":                "",
 	"examples/cookbook":              "task netpoll knot",
+	"examples/fleet":                 "internal/simfleet",
 	"examples/flowweb":               ". task netpoll aio internal/flow internal/flow/flownet",
 	"examples/memcache":              ". task netpoll",
 	"examples/overload":              ". netpoll knot",

@@ -17,12 +17,12 @@ type Cause struct {
 func Causes() []Cause {
 	return []Cause{
 		{Name: "third-lost", What: "a third of the servers is away for 20 s", Lasts: 20 * time.Second, begin: loseThird, end: returnThird},
-		{Name: "deploy", What: "all servers are started anew, a quarter at a time, each slow at first", Lasts: 4 * batchTakes, begin: deploy},
+		{Name: "deploy", What: "all servers restart, a quarter at a time, slow at first", Lasts: 4 * batchTakes, begin: deploy},
 		{Name: "slow-dependency", What: "the database takes ten times as long for 20 s", Lasts: 20 * time.Second, cached: true,
 			begin: func(f *Fleet) { f.store.slow = 10 }, end: func(f *Fleet) { f.store.slow = 1 }},
 		{Name: "retry-storm", What: "no answer reaches its user for 3 s", Lasts: 3 * time.Second,
 			begin: func(f *Fleet) { f.muted = true }, end: func(f *Fleet) { f.muted = false }},
-		{Name: "hot-key", What: "a third of all requests is for one key for 20 s, which has a server of its own", Lasts: 20 * time.Second, keyed: true,
+		{Name: "hot-key", What: "a third of all requests is for one key, for 20 s", Lasts: 20 * time.Second, keyed: true,
 			begin: func(f *Fleet) { f.hot = 1.0 / 3 }, end: func(f *Fleet) { f.hot = 0 }},
 		{Name: "cold-cache", What: "the cache is empty at once", cached: true, begin: func(f *Fleet) { f.store.flush() }},
 	}

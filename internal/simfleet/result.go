@@ -78,9 +78,13 @@ func (r *Result) Goodput() (all []int) {
 }
 
 func (r *Result) String() string {
+	back := fmt.Sprintf("back after %d s", r.Recovered)
+	if r.Recovered < 0 {
+		back = "does not come back"
+	}
 	end := len(r.Series.seconds)
-	return fmt.Sprintf("%.0f requests/s answered before; %.2f of that during, %.2f later; back after %d s; then %.2f attempts a request, %.0f refusals/s",
-		r.Before, r.During, r.After, r.Recovered, r.then(attempts, end)/max(r.then(requests, end), 1), r.then(refused, end))
+	return fmt.Sprintf("%.0f requests/s answered before; %.2f of that during, %.2f later; %s; then %.2f attempts a request, %.0f refusals/s",
+		r.Before, r.During, r.After, back, r.then(attempts, end)/max(r.then(requests, end), 1), r.then(refused, end))
 }
 
 // then is how many of c there were in a second from 10 s after the cause on.
