@@ -264,7 +264,7 @@ func (s *sitesSoak) upgraded(ctx context.Context, dice *rand.Rand) error {
 // slowReader takes a large file in small pieces.
 func (s *sitesSoak) slowReader(ctx context.Context, _ *rand.Rand) error {
 	s.count("slow-reader")
-	c, err := s.dial(s.plain, serverStart)
+	c, err := s.dial(s.plain, 10*serverStart) // a busy machine makes it slower yet
 	if err != nil {
 		return err
 	}
@@ -292,7 +292,7 @@ func (s *sitesSoak) slowReader(ctx context.Context, _ *rand.Rand) error {
 // slowWriter sends a body in small chunks.
 func (s *sitesSoak) slowWriter(ctx context.Context, dice *rand.Rand) error {
 	s.count("slow-writer")
-	c, err := s.dial(s.plain, serverStart)
+	c, err := s.dial(s.plain, 10*serverStart)
 	if err != nil {
 		return err
 	}

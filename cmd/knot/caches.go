@@ -16,7 +16,14 @@ import (
 
 // addCaches makes the caches of a site.
 func (b *built) addCaches(c *config.Site, log *slog.Logger, wrong *mistakes) (all cache.Set) {
+	var cookies []string
+	for _, p := range c.Proxies {
+		if p.Sticky != nil {
+			cookies = append(cookies, p.Sticky.Cookie)
+		}
+	}
 	for i, table := range c.Caches {
+		table.Cookies = cookies
 		one, faults := cache.New(table, strings.Join(c.Hosts, " "), size, time.Now, log)
 		note := func(key string, err error) { faults = append(faults, site.Fault{Key: key, Err: err}) }
 		if len(c.Proxies) == 0 {

@@ -46,6 +46,8 @@ type Config struct {
 	IgnoreClients bool `toml:"ignore-clients"`
 	// Wait is how long a request waits for one that is under way; "": 10s.
 	Wait string `toml:"wait"`
+	// Cookies are names of cookies that the proxies of the site set, which are no reason not to keep a response.
+	Cookies []string `toml:"-"`
 }
 
 const (
@@ -128,7 +130,7 @@ func New(c Config, scope string, size func(string) (int64, error), now func() ti
 	}
 	made.rules = rfc.Rules{
 		Heuristic: span("heuristic", c.Heuristic, 0), Revalidate: span("stale-while-revalidate", c.Revalidate, 0),
-		IfError: span("stale-if-error", c.IfError, 0), StaleMax: span("stale-max", c.StaleMax, defaultStaleMax),
+		IfError: span("stale-if-error", c.IfError, 0), StaleMax: span("stale-max", c.StaleMax, defaultStaleMax), Cookies: c.Cookies,
 	}
 	if c.StaleMax != "" && made.rules.StaleMax == 0 {
 		made.rules.StaleMax = 1 // ns: none is used stale

@@ -107,7 +107,7 @@ func (a *ask) serve() error {
 		if a.control.OnlyIfCached {
 			return a.x.SendError(504) // RFC 9111, 5.2.1.7
 		}
-		if e == nil && (a.head || a.partly) {
+		if e == nil && (a.head || a.partly && a.isAlone()) {
 			a.c.counts.passed.Add(1)
 			return a.next(a.x)
 		}
@@ -154,7 +154,7 @@ func (a *ask) join(old *entry) (*flight, *waiter) {
 	s, id, now := a.c.state, a.id(), a.c.now()
 	w := newWaiter(a.x)
 	s.mu.Lock()
-	if a.authorized || a.control.NoStore || a.apart || s.alone[string(a.key)].After(now) {
+	if a.aloneLocked() {
 		s.apart++
 		id = "\n" + strconv.FormatUint(s.apart, 10) // no other request finds it
 	} else if f := s.flights[id]; f != nil {
@@ -170,6 +170,18 @@ func (a *ask) join(old *entry) (*flight, *waiter) {
 	s.mu.Unlock()
 	a.begin(f)
 	return f, w
+}
+
+// isAlone reports whether the request would fetch a response for itself only.
+func (a *ask) isAlone() bool {
+	s := a.c.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return a.aloneLocked()
+}
+
+func (a *ask) aloneLocked() bool {
+	return a.authorized || a.control.NoStore || a.apart || a.c.alone[string(a.key)].After(a.c.now())
 }
 
 // admit has w wait for f, unless that is of no use.
@@ -234,11 +246,14 @@ func (a *ask) follow(f *flight, w *waiter, old *entry) (again bool, err error) {
 	by := time.Now().Add(a.c.wait)
 	for {
 		f.mu.Lock()
-		phase, view, length := f.phase, f.view, f.length
+		phase, view, length, own := f.phase, f.view, f.length, f.sole
 		e, failed, valid, ferr := f.entry, f.failed, f.valid, f.err
 		f.mu.Unlock()
 		switch {
-		case w.first && view != nil && !a.partly && !a.head, w.first && phase == sole:
+		case w.first && own && a.partly: // the backend may send the part alone
+			a.c.counts.misses.Add(1)
+			return false, a.next(a.x)
+		case w.first && view != nil && !a.partly && !a.head, w.first && own:
 			a.c.counts.misses.Add(1)
 			return false, a.stream(f, w, view, length)
 		case phase == ended && e != nil:
@@ -366,10 +381,10 @@ func (a *ask) stream(f *flight, w *waiter, view *rfc.Stored, length int64) error
 	}
 	modified := !view.NotModified(a.list("if-none-match"), a.list("if-modified-since"))
 	if !modified {
-		a.start(304, from, view.Age(now), status)
+		a.start(304, from, view.Age(now), status, !w.first)
 		return innerOf(x).SendHead()
 	}
-	a.start(view.Status, from, view.Age(now), status)
+	a.start(view.Status, from, view.Age(now), status, !w.first)
 	if length >= 0 {
 		x.SetContentLength(length)
 	}
@@ -410,21 +425,21 @@ func (a *ask) stream(f *flight, w *waiter, view *rfc.Stored, length int64) error
 	}
 }
 
-// start sets the head of a response that was forwarded.
-func (a *ask) start(status int, header rfc.Header, age time.Duration, how string) {
+// start sets the head of a response that was forwarded, for this request or, if joined, for another one.
+func (a *ask) start(status int, header rfc.Header, age time.Duration, how string, joined bool) {
 	a.x.SetStatus(status)
 	for _, f := range header {
 		if name := []byte(f.Name); !is(name, "age") && !(status == 304 && describesBody(name)) {
 			innerOf(a.x).CopyHeader(name, []byte(f.Value))
 		}
 	}
-	a.end(age, how)
+	a.end(age, how, joined)
 }
 
-// end adds the lines that the cache writes.
-func (a *ask) end(age time.Duration, how string) {
+// end adds the lines that the cache writes. A response that was not asked for by this request has an Age, even of 0 (RFC 9111, 4).
+func (a *ask) end(age time.Duration, how string, kept bool) {
 	var room [96]byte
-	if age >= time.Second {
+	if kept || age >= time.Second {
 		innerOf(a.x).CopyHeader([]byte("Age"), strconv.AppendInt(room[:0], int64(age/time.Second), 10))
 	}
 	innerOf(a.x).CopyHeader([]byte("Cache-Status"), append(append(room[:0], "knot; "...), how...))
@@ -460,7 +475,7 @@ func (a *ask) send(e *entry, body []byte, how string) error {
 			innerOf(x).CopyHeader(l.name, l.value)
 		}
 	}
-	a.end(e.Age(now), how+"; ttl="+strconv.FormatInt(int64(e.Left(now)/time.Second), 10))
+	a.end(e.Age(now), how+"; ttl="+strconv.FormatInt(int64(e.Left(now)/time.Second), 10), true)
 	size := strconv.Itoa(len(body))
 	switch {
 	case status == 206:

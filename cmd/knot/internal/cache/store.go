@@ -153,16 +153,19 @@ func (s *state) find(key []byte, get func(name string) string) *entry {
 	if r == nil {
 		return nil
 	}
+	var found *entry // of several the most recent one (RFC 9111, 4)
 	for _, e := range r.variants {
-		if e.Matches(get) {
-			s.all.MoveToFront(e.all)
-			if e.recent != nil {
-				s.recent.MoveToFront(e.recent)
-			}
-			return e
+		if (found == nil || e.Date().After(found.Date())) && e.Matches(get) {
+			found = e
 		}
 	}
-	return nil
+	if found != nil {
+		s.all.MoveToFront(found.all)
+		if found.recent != nil {
+			s.recent.MoveToFront(found.recent)
+		}
+	}
+	return found
 }
 
 // put keeps e in place of old, which may be nil, and of what it would be chosen before, unless what it was made of is

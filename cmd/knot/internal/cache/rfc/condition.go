@@ -23,8 +23,11 @@ func (s *Stored) Validators() (lines []Field) {
 // Freshen is s with what a 304 to a request with its Validators says (RFC 9111, 3.2 and 4.3.4); nil if that response
 // is about something else.
 func (s *Stored) Freshen(res Response, rules *Rules) *Stored {
-	if etag, ok := res.Header.Get("ETag"); ok && (weak(etag) != weak(s.etag) || s.etag == "") {
-		return nil
+	if etag, ok := res.Header.Get("ETag"); ok {
+		strong := !strings.HasPrefix(strings.TrimSpace(etag), "W/")
+		if s.etag == "" || weak(etag) != weak(s.etag) || strong && strings.HasPrefix(strings.TrimSpace(s.etag), "W/") {
+			return nil // a strong validator is of the response that has it, letter by letter
+		}
 	}
 	if s.etag == "" {
 		if at, ok := res.Header.Get("Last-Modified"); ok && at != s.modified {

@@ -39,7 +39,7 @@ func store(req string, status int, res string, rules *Rules) (*Stored, string) {
 
 // TestStore has a case for each requirement of RFC 9111 on what may be stored: the sections are its own.
 func TestStore(t *testing.T) {
-	rules := &Rules{Lifetimes: map[int]time.Duration{404: time.Minute, 500: time.Second}}
+	rules := &Rules{Lifetimes: map[int]time.Duration{404: time.Minute, 500: time.Second}, Cookies: []string{"own"}}
 	for _, c := range []struct {
 		section, req string
 		status       int
@@ -74,6 +74,8 @@ func TestStore(t *testing.T) {
 		{"7.3: cookies of a response", "", 200, "Cache-Control: max-age=9|Set-Cookie: a=b", "set-cookie"},
 		{"7.3: ... and public", "", 200, "Cache-Control: max-age=9, public|Set-Cookie: a=b", ""},
 		{"7.3: ... and named by no-cache", "", 200, `Cache-Control: max-age=9, no-cache="set-cookie"|Set-Cookie: a=b`, ""},
+		{"7.3: ... that the server sets itself", "", 200, "Cache-Control: max-age=9|Set-Cookie: own=b; Path=/", ""},
+		{"7.3: ... and another one", "", 200, "Cache-Control: max-age=9|Set-Cookie: own=b|Set-Cookie: owned=b", "set-cookie"},
 		{"lifetime of the operator", "", 404, "", ""},
 		{"... for a status that is not heuristic", "", 500, "", ""},
 		{"... not for cookies", "Cookie: a=b", 404, "", "stale"},
@@ -220,7 +222,9 @@ func TestFreshen(t *testing.T) {
 		{`ETag: "a"|X: 1|Cache-Control: max-age=1|Age: 5`, `ETag: "a"|X: 2|Cache-Control: max-age=50|Date: @60`, `ETag: "a"|X: 2|Cache-Control: max-age=50|Date: @60`},
 		{`ETag: "a"|Content-Type: t|Content-Encoding: e`, `ETag: "a"|Content-Type: u|Content-Encoding: f|Content-Length: 3|Date: @60`, `Content-Type: t|Content-Encoding: e|ETag: "a"|Date: @60`},
 		{`ETag: "a"`, `ETag: "b"|Date: @60`, "none"},
-		{`ETag: W/"a"`, `ETag: "a"|Date: @60`, `ETag: "a"|Date: @60`},
+		{`ETag: "a"`, `ETag: W/"a"|Date: @60`, `ETag: W/"a"|Date: @60`},
+		{`ETag: W/"a"`, `ETag: W/"a"|Date: @60`, `ETag: W/"a"|Date: @60`},
+		{`ETag: W/"a"`, `ETag: "a"|Date: @60`, "none"}, // 4.3.4: of the stored ones none has that strong validator
 		{`Last-Modified: @-9`, `Last-Modified: @-8|Date: @60`, "none"},
 		{`Last-Modified: @-9`, `Date: @60`, "Last-Modified: @-9|Date: @60"},
 		{`Last-Modified: @-9`, `ETag: "b"|Date: @60`, "none"},

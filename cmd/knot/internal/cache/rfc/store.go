@@ -19,6 +19,17 @@ type Rules struct {
 	Revalidate, IfError time.Duration
 	// StaleMax bounds both, and what responses say of them; 0: no bound.
 	StaleMax time.Duration
+	// Cookies are names of cookies that this server sets itself, so that a response that has them is for all clients. They are not
+	// stored.
+	Cookies []string
+}
+
+// foreignCookie reports whether a response sets a cookie that is not one of Cookies.
+func (r *Rules) foreignCookie(h Header) bool {
+	return slices.ContainsFunc(h, func(f Field) bool {
+		name, _, _ := strings.Cut(f.Value, "=")
+		return strings.EqualFold(f.Name, "Set-Cookie") && !slices.Contains(r.Cookies, strings.TrimSpace(name))
+	})
 }
 
 // A Request is one that was, or would be, sent to the backend.
@@ -44,6 +55,7 @@ type Stored struct {
 	Defaults bool
 
 	control    Control
+	date       time.Time // of Date, or when it was received
 	etag       string
 	modified   string
 	lifetime   time.Duration
@@ -81,7 +93,7 @@ func Store(req Request, res Response, rules *Rules) (s *Stored, why string) {
 		return nil, "authorization"
 	case slices.Contains(vary, "*"):
 		return nil, "vary"
-	case res.Header.Has("Set-Cookie") && !cc.Public && !slices.ContainsFunc(cc.Fields, func(name string) bool { return strings.EqualFold(name, "Set-Cookie") }):
+	case rules.foreignCookie(res.Header) && !cc.Public && !slices.ContainsFunc(cc.Fields, func(name string) bool { return strings.EqualFold(name, "Set-Cookie") }):
 		return nil, "set-cookie"
 	}
 	s = &Stored{Response: res, control: cc, Defaults: !authorized && !req.Header.Has("Cookie")}
@@ -115,6 +127,9 @@ func (c *Control) forAll() bool { return c.Public || c.MustRevalidate || c.SMaxA
 // ForAll reports whether a request with credentials may be answered with s, or s be the answer to one.
 func (s *Stored) ForAll() bool { return s.control.forAll() }
 
+// Date is when the backend has made s.
+func (s *Stored) Date() time.Time { return s.date }
+
 // controlOf reads Cache-Control of a response.
 func controlOf(h Header) Control {
 	value, _ := h.Get("Cache-Control")
@@ -129,6 +144,7 @@ func (s *Stored) derive(rules *Rules) {
 	if !dated {
 		date = s.Received // RFC 9110, 6.6.1
 	}
+	s.date = date
 	// RFC 9111, 4.2.3
 	text, _ := s.Header.Get("Age")
 	text, _, _ = strings.Cut(text, ",")
