@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/filesd"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -77,11 +78,11 @@ func TestFleet(t *testing.T) {
 		return s
 	}
 	server := serving(t, podFleet(t, func(i int) *bgraph.Snapshot { return graph(i) }))
-	var groups []targetGroup
+	var groups []filesd.Group
 	for i := range 8 {
-		groups = append(groups, targetGroup{Targets: []string{fmt.Sprintf("%s/%d/debug/bgraph/", server, i)}, Labels: map[string]string{"pod": fmt.Sprintf("pod-%d", i)}})
+		groups = append(groups, filesd.Group{Targets: []string{fmt.Sprintf("%s/%d/debug/bgraph/", server, i)}, Labels: map[string]string{"pod": fmt.Sprintf("pod-%d", i)}})
 	}
-	groups = append(groups, targetGroup{Targets: []string{"no port"}})
+	groups = append(groups, filesd.Group{Targets: []string{"no port"}})
 	text := testenv.Need(json.Marshal(groups))(t)
 	list := writeFile(t, "targets.json", string(text))
 	r := commandIn(t, context.Background(), &surroundings{clock: clk}, "-targets", list)

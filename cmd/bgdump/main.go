@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/cmd/bgdump/internal/kube"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
+	"github.com/capriccio-go/capriccio/internal/kube"
 )
 
 func main() {

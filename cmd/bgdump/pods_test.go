@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/cmd/bgdump/internal/kube"
+	"github.com/capriccio-go/capriccio/internal/kube"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 

@@ -3,25 +3,17 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v2"
-
 	"github.com/capriccio-go/capriccio/bgraph"
-	"github.com/capriccio-go/capriccio/cmd/bgdump/internal/kube"
+	"github.com/capriccio-go/capriccio/internal/filesd"
+	"github.com/capriccio-go/capriccio/internal/kube"
 )
-
-// mostTargets is how many bytes a list of targets may have.
-const mostTargets = 16 << 20
 
 // A target is a program to ask, by the name that the list of targets gives it.
 type target struct {
@@ -55,12 +47,6 @@ func (a absentSource) Snapshot(context.Context) (*bgraph.Snapshot, error) {
 	return nil, fmt.Errorf("%s: %s", a.name, a.why)
 }
 
-// A targetGroup is an element of a list of targets, as Prometheus has them for file_sd and http_sd.
-type targetGroup struct {
-	Targets []string          `json:"targets" yaml:"targets"`
-	Labels  map[string]string `json:"labels" yaml:"labels"`
-}
-
 // nameLabels are the labels that name a target, the best first.
 var nameLabels = []string{"pod", "__meta_kubernetes_pod_name", "instance"}
 
@@ -72,12 +58,14 @@ type finder struct {
 	set   *settings
 
 	// Of a finder that is asked again and again:
-	last    map[string][]target    // what was in a list when it could be had; nil: it is asked once
-	watches map[string]*kube.Watch // of the pods
+	last    map[string][]target              // what was in a list when it could be had; nil: it is asked once
+	watches map[string]*kube.Watch[kube.Pod] // of the pods
 }
 
 // follow prepares the finder for being asked again and again.
-func (f *finder) follow() { f.last, f.watches = map[string][]target{}, map[string]*kube.Watch{} }
+func (f *finder) follow() {
+	f.last, f.watches = map[string][]target{}, map[string]*kube.Watch[kube.Pod]{}
+}
 
 // wait waits for the watches, whose context must have ended.
 func (f *finder) wait() {
@@ -108,7 +96,7 @@ func (f *finder) find(ctx context.Context) (found []target, bad []error) {
 
 // read returns the targets in a list.
 func (f *finder) read(ctx context.Context, list string) (found []target, bad []error) {
-	var groups []targetGroup
+	var groups []filesd.Group
 	var err error
 	switch {
 	case strings.HasPrefix(list, kube.Prefix):
@@ -118,14 +106,17 @@ func (f *finder) read(ctx context.Context, list string) (found []target, bad []e
 	case strings.HasPrefix(list, "http://"), strings.HasPrefix(list, "https://"):
 		groups, err = fetchTargets(ctx, list, f.sur, f.set)
 	default:
-		groups, err = readTargets(list)
+		groups, err = filesd.Read(list)
+		if err != nil {
+			err = errors.New(printable(err.Error())) // with words of the file
+		}
 	}
 	if err != nil {
 		return f.last[list], []error{err}
 	}
 	for _, g := range groups {
 		for _, address := range g.Targets {
-			if t, err := g.target(address); err != nil {
+			if t, err := targetAt(&g, address); err != nil {
 				bad = append(bad, err)
 			} else {
 				found = append(found, t)
@@ -190,8 +181,8 @@ func redacted(list string) string {
 	return list
 }
 
-// target is the program at an address, HOST:PORT or a URL.
-func (g *targetGroup) target(address string) (t target, err error) {
+// targetAt is the program at an address of g, HOST:PORT or a URL.
+func targetAt(g *filesd.Group, address string) (t target, err error) {
 	full := address
 	if !strings.Contains(address, "://") {
 		full = cmp.Or(g.Labels["__scheme__"], "http") + "://" + address
@@ -213,45 +204,8 @@ func (g *targetGroup) target(address string) (t target, err error) {
 	return t, nil
 }
 
-// readTargets reads a file of file_sd: JSON if its name ends so, else YAML.
-func readTargets(file string) ([]targetGroup, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, errors.Unwrap(err)
-	}
-	defer f.Close()
-	text, err := readAtMost(f)
-	if err != nil {
-		return nil, err
-	}
-	if filepath.Ext(file) == ".json" {
-		return decodeTargets(text)
-	}
-	var groups []targetGroup
-	if err := yaml.UnmarshalStrict(text, &groups); err != nil {
-		return nil, fmt.Errorf("this is no list of targets as Prometheus has them for file_sd: %s", printable(strings.Join(strings.Fields(err.Error()), " ")))
-	}
-	return groups, nil
-}
-
-func readAtMost(r io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, mostTargets+1))
-	if err == nil && len(text) > mostTargets {
-		err = fmt.Errorf("the list has more than %d bytes", mostTargets)
-	}
-	return text, err
-}
-
-func decodeTargets(text []byte) ([]targetGroup, error) {
-	var groups []targetGroup
-	if err := json.Unmarshal(text, &groups); err != nil {
-		return nil, fmt.Errorf(`this is no list of targets as Prometheus has them, [{"targets": ["HOST:PORT"], "labels": {}}]: %w`, err)
-	}
-	return groups, nil
-}
-
 // fetchTargets asks a server of http_sd.
-func fetchTargets(ctx context.Context, list string, sur *surroundings, set *settings) ([]targetGroup, error) {
+func fetchTargets(ctx context.Context, list string, sur *surroundings, set *settings) ([]filesd.Group, error) {
 	at, _, err := asURL(list)
 	if err != nil {
 		return nil, err
@@ -268,15 +222,15 @@ func fetchTargets(ctx context.Context, list string, sur *surroundings, set *sett
 	if kind := mediaType(resp); kind != "application/json" {
 		return nil, fmt.Errorf("the answer is %q; want a list of targets, application/json", printable(kind))
 	}
-	text, err := readAtMost(resp.Body)
+	text, err := filesd.ReadAll(resp.Body)
 	if err != nil {
 		return nil, asked.requestError(ctx, err)
 	}
-	return decodeTargets(text)
+	return filesd.DecodeJSON(text)
 }
 
 // lookUp makes a target of each address of a host.
-func lookUp(ctx context.Context, list string, sur *surroundings, set *settings) ([]targetGroup, error) {
+func lookUp(ctx context.Context, list string, sur *surroundings, set *settings) ([]filesd.Group, error) {
 	u, err := url.Parse(list)
 	if err != nil || u.Port() == "" || u.Hostname() == "" {
 		return nil, errors.New("want dns://HOST:PORT")
@@ -290,9 +244,9 @@ func lookUp(ctx context.Context, list string, sur *surroundings, set *settings) 
 	if err != nil {
 		return nil, err
 	}
-	var g targetGroup
+	var g filesd.Group
 	for _, address := range addresses {
 		g.Targets = append(g.Targets, "http://"+net.JoinHostPort(address, u.Port())+u.Path)
 	}
-	return []targetGroup{g}, nil
+	return []filesd.Group{g}, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/discovery"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
@@ -29,7 +30,7 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 	for i := range given {
 		c, key := &given[i], fmt.Sprint("proxy.", i+1)
 		match, err := site.NewPattern(cmp.Or(c.Match, "/**"))
-		settings, of := proxyConfig(c, log)
+		settings, found, of := proxyConfig(c, log)
 		of.note("match", err)
 		except := make([]site.Pattern, len(c.Except))
 		for e := range c.Except {
@@ -43,7 +44,7 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 			noteFields(key, err, wrong)
 			continue
 		}
-		b.proxies = append(b.proxies, p)
+		b.keep(p, found)
 		handler := p.Handle
 		if len(caches) > 0 {
 			handler = caches.Before(handler, settings.Trust)
@@ -62,9 +63,9 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 }
 
 // proxyConfig is what a table says, and all that is wrong with its values.
-func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, wrong mistakes) {
+func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, found *discovery.Finder, wrong mistakes) {
 	p = proxy.Config{
-		Backends: c.To, HTTP2: c.HTTP2, Strip: c.Strip, Host: c.Host, Log: log,
+		HTTP2: c.HTTP2, Strip: c.Strip, Host: c.Host, Log: log,
 		MaxConns: c.MaxConns, Queue: c.Queue, KeepConns: c.KeepConns, Tries: c.Tries, MaxFails: c.MaxFails,
 	}
 	take := func(key, text string, into *time.Duration) {
@@ -90,6 +91,7 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, wrong mista
 	take("keep-timeout", c.KeepTimeout, &p.KeepTimeout)
 	take("fail-time", c.FailTime, &p.FailTime)
 	balancing(&c.Balancing, &p, take, &wrong)
+	found = discover(c, &p, take, &wrong)
 	var known bool
 	if p.Forwarded, known = forwardedNames[c.Forwarded]; !known {
 		wrong.note("forwarded", fmt.Errorf("%q is unknown; want x-forwarded, forwarded, both or none", c.Forwarded))
@@ -107,10 +109,11 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, wrong mista
 			}
 			wrong.note("tls.ca", err)
 		}
-		if !slices.ContainsFunc(c.To, func(to string) bool { return strings.HasPrefix(to, "https://") }) {
+		if !slices.ContainsFunc(c.To, func(to string) bool { return strings.Contains(to, "https://") || strings.HasPrefix(to, "file:") }) {
 			wrong.note("tls", errors.New("no backend begins with https://"))
 		}
 	}
+	nameCertificates(c, &p, found, &wrong)
 	if k := c.Check; k != nil {
 		p.Check = &proxy.Check{Path: k.Path, Host: k.Host, Fall: k.Fall, Rise: k.Rise}
 		take("check.every", k.Every, &p.Check.Every)
@@ -122,7 +125,7 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, wrong mista
 	if f := c.FastCGI; f != nil {
 		p.FastCGI = &proxy.FastCGI{Root: f.Root, Index: f.Index, Split: f.Split, Set: f.Set, AnyScript: f.AnyScript}
 	}
-	return p, wrong
+	return p, found, wrong
 }
 
 // connsHTTP2 is about how many connections to a backend its requests in HTTP/2 share.

@@ -67,9 +67,7 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 			}
 		})
 	}
-	for _, p := range b.proxies {
-		p.Start()
-	}
+	b.startProxies(r.now.Load())
 	for _, s := range b.reports {
 		s.Begin(r.loads)
 	}

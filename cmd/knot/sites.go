@@ -12,6 +12,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/discovery"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/loadreport"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
@@ -27,6 +28,7 @@ type built struct {
 	files   []*knot.Files          // of each site
 	limits  []*limit.Rule          // of all sites
 	proxies []*proxy.Proxy
+	finders []*discovery.Finder // of their backends
 	caches  []*cache.Cache
 	logs    []*siteLog
 	reports []*loadreport.Site

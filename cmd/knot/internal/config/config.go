@@ -115,6 +115,7 @@ type Proxy struct {
 	Tries           int      `toml:"tries"`
 	MaxFails        int      `toml:"max-fails"`
 	HTTP2           bool     `toml:"http2"`
+	Refresh         string   `toml:"refresh"`
 	TLS             *TLS     `toml:"tls"`
 	Check           *Check   `toml:"check"`
 	FastCGI         *FastCGI `toml:"fastcgi"`

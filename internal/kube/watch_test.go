@@ -13,7 +13,7 @@ func change(kind, object string) string { return `{"type":"` + kind + `","object
 // A watching is a watch under way.
 type watching struct {
 	*apiServer
-	watch *Watch
+	watch *Watch[Pod]
 	stop  context.CancelFunc
 }
 
@@ -22,7 +22,7 @@ func newWatching(t *testing.T) *watching {
 	a := newAPIServer(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watching{a, a.pods(hurriedClock{}).Watch(ctx), cancel}
-	a.next("first", "").end(200, page("5", "", ready("web-1", "10.0.0.1")))
+	a.next("first", "").end(200, podPage("5", "", ready("web-1", "10.0.0.1")))
 	return w
 }
 
@@ -68,10 +68,10 @@ func TestWatchWhoseVersionIsForgotten(t *testing.T) {
 	c := w.next("first", "watch=1&resourceVersion=5")
 	c.write(change("ERROR", failure(410, "too old resource version: 5 (99)")))
 	close(c.ended)
-	w.next("first", "").end(200, page("99", "", ready("web-4", "10.0.0.4")))
+	w.next("first", "").end(200, podPage("99", "", ready("web-4", "10.0.0.4")))
 	w.next("first", "watch=1&resourceVersion=99").end(410, failure(410, "Expired"))
 	w.knows("web-4=10.0.0.4", "")
-	w.next("first", "").end(200, page("101", "", ready("web-5", "10.0.0.5")))
+	w.next("first", "").end(200, podPage("101", "", ready("web-5", "10.0.0.5")))
 	c = w.next("first", "watch=1&resourceVersion=101")
 	w.knows("web-5=10.0.0.5", "")
 	w.stop()
@@ -90,7 +90,7 @@ func TestWatchThatIsRefused(t *testing.T) {
 	w.knows("web-1=10.0.0.1", "401 Unauthorized")
 	w.file("token", "second")
 	c.end(401, "")
-	w.next("second", "").end(200, page("6", "", ready("web-1", "10.0.0.1"), ready("web-6", "10.0.0.6")))
+	w.next("second", "").end(200, podPage("6", "", ready("web-1", "10.0.0.1"), ready("web-6", "10.0.0.6")))
 	c = w.next("second", "watch=1&resourceVersion=6")
 	w.knows("web-1=10.0.0.1 web-6=10.0.0.6", "")
 	c.write("<html>\n")

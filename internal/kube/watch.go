@@ -25,54 +25,70 @@ const (
 	again = 5 * time.Second
 )
 
-// List returns the pods as they are now, sorted by name.
-func (p *Pods) List(ctx context.Context) ([]Pod, error) {
+// List returns the objects as they are now, sorted by name.
+func (p *Objects[T]) List(ctx context.Context) ([]T, error) {
 	all, _, err := p.list(ctx)
 	return sorted(all), err
 }
 
-func sorted(all map[string]Pod) []Pod {
-	return slices.SortedFunc(maps.Values(all), func(a, b Pod) int { return cmp.Compare(a.Name, b.Name) })
+// sorted are the values, by their keys.
+func sorted[T any](all map[string]T) (values []T) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		values = append(values, all[name])
+	}
+	return values
 }
 
-// A Watch knows pods as they come and go.
-type Watch struct {
-	pods  *Pods
-	ended chan bool // closed after the last use of pods
+// A Watch knows objects as they come and go.
+type Watch[T any] struct {
+	objects *Objects[T]
+	ended   chan bool     // closed after the last use of objects
+	changes chan struct{} // has room for one
 
-	mu      sync.Mutex
-	changed *sync.Cond
-	all     map[string]Pod // guarded by mu; nil: no list has come yet
-	err     error          // guarded by mu: of the latest attempt; nil: it works
+	mu   sync.Mutex
+	came *sync.Cond   // note was called
+	all  map[string]T // guarded by mu; nil: no list has come yet
+	err  error        // guarded by mu: of the latest attempt; nil: it works
 }
 
-// Watch lists the pods and then follows their changes until ctx ends. The Pods must not be used otherwise.
-func (p *Pods) Watch(ctx context.Context) *Watch {
-	w := &Watch{pods: p, ended: make(chan bool)}
-	w.changed = sync.NewCond(&w.mu)
+// Watch lists the objects and then follows their changes until ctx ends. The Objects must not be used otherwise.
+func (p *Objects[T]) Watch(ctx context.Context) *Watch[T] {
+	w := &Watch[T]{objects: p, ended: make(chan bool), changes: make(chan struct{}, 1)}
+	w.came = sync.NewCond(&w.mu)
 	go w.run(ctx)
 	return w
 }
 
-// Now returns the pods that are known, sorted by name, and why they may be out of date, nil if they are not. The first call
+// Now returns the objects that are known, sorted by name, and why they may be out of date, nil if they are not. The first call
 // waits for the first list or its failure.
-func (w *Watch) Now() ([]Pod, error) {
+func (w *Watch[T]) Now() ([]T, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.all == nil && w.err == nil {
-		w.changed.Wait()
+		w.came.Wait()
 	}
 	return sorted(w.all), w.err
 }
 
-// Wait waits for the end of the watch, after that of its context.
-func (w *Watch) Wait() { <-w.ended }
+// Changes receives after the objects that are known, or what Now says of them, may have changed.
+func (w *Watch[T]) Changes() <-chan struct{} { return w.changes }
 
-func (w *Watch) run(ctx context.Context) {
+func (w *Watch[T]) changed() {
+	w.came.Broadcast()
+	select {
+	case w.changes <- struct{}{}:
+	default:
+	}
+}
+
+// Wait waits for the end of the watch, after that of its context.
+func (w *Watch[T]) Wait() { <-w.ended }
+
+func (w *Watch[T]) run(ctx context.Context) {
 	defer close(w.ended)
-	defer w.pods.Close()
+	defer w.objects.Close()
 	for {
-		all, version, err := w.pods.list(ctx)
+		all, version, err := w.objects.list(ctx)
 		if err == nil {
 			w.note(all, nil)
 			err = w.follow(ctx, version)
@@ -86,21 +102,21 @@ func (w *Watch) run(ctx context.Context) {
 	}
 }
 
-// note records what is known: all pods, unless they are nil, and an error.
-func (w *Watch) note(all map[string]Pod, err error) {
+// note records what is known: all objects, unless they are nil, and an error.
+func (w *Watch[T]) note(all map[string]T, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if all != nil {
 		w.all = all
 	}
 	w.err = err
-	w.changed.Broadcast()
+	w.changed()
 }
 
 // pause reports whether the watch goes on after a while.
-func (w *Watch) pause(ctx context.Context) bool {
+func (w *Watch[T]) pause(ctx context.Context) bool {
 	select {
-	case <-w.pods.clock.After(again):
+	case <-w.objects.clock.After(again):
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		w.note(nil, context.Cause(ctx))
@@ -108,8 +124,8 @@ func (w *Watch) pause(ctx context.Context) bool {
 	}
 }
 
-// follow watches from a version on, one watch after the other. It returns errGone if the pods must be listed again.
-func (w *Watch) follow(ctx context.Context, version string) error {
+// follow watches from a version on, one watch after the other. It returns errGone if the objects must be listed again.
+func (w *Watch[T]) follow(ctx context.Context, version string) error {
 	for {
 		err := w.watch(ctx, &version)
 		if err != nil {
@@ -128,10 +144,10 @@ type event struct {
 }
 
 // watch reads the events of one watch. It returns nil if that has ended and can go on at the version.
-func (w *Watch) watch(ctx context.Context, version *string) error {
-	within, cancel := w.pods.within(ctx, watchFor+w.pods.timeout)
+func (w *Watch[T]) watch(ctx context.Context, version *string) error {
+	within, cancel := w.objects.within(ctx, watchFor+w.objects.timeout)
 	defer cancel()
-	resp, err := w.pods.get(within, "watch", url.Values{
+	resp, err := w.objects.get(within, "watch", url.Values{
 		"watch": {"1"}, "allowWatchBookmarks": {"1"}, "resourceVersion": {*version}, "timeoutSeconds": {strconv.Itoa(int(watchFor.Seconds()))}})
 	if err != nil {
 		return err
@@ -157,7 +173,7 @@ func (w *Watch) watch(ctx context.Context, version *string) error {
 }
 
 // apply changes what is known by an event.
-func (w *Watch) apply(e *event, version *string) error {
+func (w *Watch[T]) apply(e *event, version *string) error {
 	if e.Type == "ERROR" {
 		var s status
 		if err := json.Unmarshal(e.Object, &s); err == nil && s.Code == http.StatusGone {
@@ -165,8 +181,14 @@ func (w *Watch) apply(e *event, version *string) error {
 		}
 		return fmt.Errorf("the API server ends the watch: %d %s", s.Code, s.Message)
 	}
-	var o podObject
-	if err := json.Unmarshal(e.Object, &o); err != nil {
+	var o struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	err := json.Unmarshal(e.Object, &o)
+	name, v, fault := w.objects.kind.read(e.Object)
+	if err = cmp.Or(err, fault); err != nil {
 		return fmt.Errorf("the API server's watch cannot be read: %w", err)
 	}
 	if o.Metadata.ResourceVersion != "" {
@@ -176,13 +198,13 @@ func (w *Watch) apply(e *event, version *string) error {
 	defer w.mu.Unlock()
 	switch e.Type {
 	case "ADDED", "MODIFIED":
-		pod := o.pod()
-		if w.all[pod.Name] = pod; len(w.all) > graphlimits.Sources {
-			return w.pods.tooMany()
+		if w.all[name] = v; len(w.all) > graphlimits.Sources {
+			return w.objects.tooMany()
 		}
 	case "DELETED":
-		delete(w.all, o.Metadata.Name)
+		delete(w.all, name)
 	}
 	w.err = nil
+	w.changed()
 	return nil
 }

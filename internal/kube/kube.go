@@ -1,5 +1,5 @@
-// Package kube finds the pods of a Kubernetes cluster that a label selector chooses. It asks the API server as the service
-// account of the pod in which it runs, reads only, and needs to be allowed to list and watch pods of one namespace.
+// Package kube finds pods of a Kubernetes cluster that a label selector chooses, and endpoints of a service. It asks the API server as
+// the service account of the pod in which it runs, reads only, and needs to be allowed to list and watch them in one namespace.
 package kube
 
 import (
@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -33,67 +32,46 @@ type Account struct {
 	Dir        string // has the files token, ca.crt and namespace
 }
 
-// A Query chooses pods, and says where each of them listens.
-type Query struct {
-	Namespace string // empty: that of the account
-	Selector  string // of labels
-	Port      string
-	Path      string // empty, or begins with a slash
-}
-
-// Prefix is what a query begins with.
-const Prefix = "k8s:"
-
-// A selector has no colon, so the last one is in front of the port.
-var form = regexp.MustCompile(`^k8s:([a-z0-9-]*)/([^:]+):([0-9]+)(/.*)?$`)
-
-// Parse reads a query: k8s:NAMESPACE/SELECTOR:PORT, with a path behind it or none.
-func Parse(text string) (q Query, err error) {
-	m := form.FindStringSubmatch(text)
-	if m == nil {
-		return q, errors.New("want k8s:NAMESPACE/SELECTOR:PORT, like k8s:shop/app=web:6060; without a name before the slash the namespace is that of this pod")
-	}
-	if port, err := strconv.ParseUint(m[3], 10, 16); err != nil || port == 0 {
-		return q, fmt.Errorf("%s is no port; want 1 to 65535", m[3])
-	}
-	return Query{m[1], m[2], m[3], m[4]}, nil
-}
-
-// A Pod is a pod that the selector chooses.
-type Pod struct {
-	Name   string
-	Host   string // its address
-	Absent string // why it cannot be asked; empty: it can
-}
-
 // A Clock is where the time comes from.
 type Clock interface {
 	// After sends the time once d is over.
 	After(d time.Duration) <-chan time.Time
 }
 
-// Pods are the pods that a query chooses. Its methods may be called from one goroutine at a time.
-type Pods struct {
-	query   Query
-	account Account
-	clock   Clock
-	timeout time.Duration // for an answer
-	client  *http.Client  // nil: connect makes one
+// A kind is a kind of objects.
+type kind[T any] struct {
+	group, resource, list string // as discovery.k8s.io, endpointslices and EndpointSliceList
+	one                   string // in errors: the name of several
+	help                  string // what else the error about a missing Role says
+	agent                 string // name of the program
+	// read makes a T of an object's JSON.
+	read func(text []byte) (name string, v T, err error)
 }
 
-// New makes Pods of the query. It asks nothing yet.
-func New(q Query, a Account, clock Clock, timeout time.Duration) (*Pods, error) {
+// Objects are those of a kind that a selector chooses. Their methods may be called from one goroutine at a time.
+type Objects[T any] struct {
+	kind      kind[T]
+	namespace string
+	selector  string
+	account   Account
+	clock     Clock
+	timeout   time.Duration // for an answer
+	client    *http.Client  // nil: connect makes one
+}
+
+// newObjects makes Objects. namespace "": that of the account.
+func newObjects[T any](k kind[T], namespace, selector string, a Account, clock Clock, timeout time.Duration) (*Objects[T], error) {
 	if a.Host == "" || a.Port == "" {
-		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, so this is no pod of Kubernetes: run bgdump in one, or write the addresses of the pods into a file")
+		return nil, fmt.Errorf("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, so this is no pod of Kubernetes: run %s in one, or write the addresses into a file", k.agent)
 	}
-	if q.Namespace == "" {
+	if namespace == "" {
 		text, err := readFile(a.Dir, "namespace")
 		if err != nil {
 			return nil, err
 		}
-		q.Namespace = text
+		namespace = text
 	}
-	return &Pods{query: q, account: a, clock: clock, timeout: timeout}, nil
+	return &Objects[T]{kind: k, namespace: namespace, selector: selector, account: a, clock: clock, timeout: timeout}, nil
 }
 
 // readFile reads a file of the service account. The kubelet replaces the token before it expires, so it is read for each request.
@@ -112,7 +90,7 @@ func readFile(dir, name string) (string, error) {
 }
 
 // connect makes a client that trusts the cluster's certificates as they are now.
-func (p *Pods) connect() error {
+func (p *Objects[T]) connect() error {
 	text, err := readFile(p.account.Dir, "ca.crt")
 	if err != nil {
 		return err
@@ -131,7 +109,7 @@ func (p *Pods) connect() error {
 }
 
 // Close closes the connections to the API server.
-func (p *Pods) Close() {
+func (p *Objects[T]) Close() {
 	if p.client != nil {
 		p.client.CloseIdleConnections()
 	}
@@ -139,7 +117,7 @@ func (p *Pods) Close() {
 
 // How much the API server may answer. An object in etcd has at most 1.5 MB.
 const (
-	pageLength = 500 // pods in a page of a list
+	pageLength = 500 // objects in a page of a list
 	mostPage   = 256 << 20
 	mostEvent  = 4 << 20
 	mostStatus = 64 << 10
@@ -148,21 +126,21 @@ const (
 // errGone means that the API server does not remember that version or page any more.
 var errGone = errors.New("410 Gone")
 
-// get asks for pods. The answer has status 200, and its body must be closed.
-func (p *Pods) get(ctx context.Context, verb string, params url.Values) (*http.Response, error) {
+// get asks for objects. The answer has status 200, and its body must be closed.
+func (p *Objects[T]) get(ctx context.Context, verb string, params url.Values) (*http.Response, error) {
 	token, err := readFile(p.account.Dir, "token")
 	if err != nil {
 		return nil, err
 	}
-	params.Set("labelSelector", p.query.Selector)
-	at := url.URL{Scheme: "https", Host: net.JoinHostPort(p.account.Host, p.account.Port), Path: "/api/v1/namespaces/" + p.query.Namespace + "/pods", RawQuery: params.Encode()}
+	params.Set("labelSelector", p.selector)
+	at := url.URL{Scheme: "https", Host: net.JoinHostPort(p.account.Host, p.account.Port), Path: p.path(), RawQuery: params.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "bgdump")
+	req.Header.Set("User-Agent", p.kind.agent)
 	resp, err := p.client.Do(req)
 	if err != nil {
 		return nil, p.failed(ctx, err)
@@ -174,8 +152,17 @@ func (p *Pods) get(ctx context.Context, verb string, params url.Values) (*http.R
 	return nil, p.refused(verb, resp)
 }
 
+// path is that of the objects in the API.
+func (p *Objects[T]) path() string {
+	api := "/api/v1"
+	if p.kind.group != "" {
+		api = "/apis/" + p.kind.group + "/v1"
+	}
+	return api + "/namespaces/" + p.namespace + "/" + p.kind.resource
+}
+
 // failed is why there was no answer, without the address, which is named before.
-func (p *Pods) failed(ctx context.Context, err error) error {
+func (p *Objects[T]) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("the API server %s: %w", p.account.Host, context.Cause(ctx))
 	}
@@ -197,7 +184,7 @@ type status struct {
 }
 
 // refused is the error of an answer with another status than 200.
-func (p *Pods) refused(verb string, resp *http.Response) error {
+func (p *Objects[T]) refused(verb string, resp *http.Response) error {
 	var s status
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, mostStatus))
 	if json.Unmarshal(text, &s) != nil {
@@ -213,74 +200,26 @@ func (p *Pods) refused(verb string, resp *http.Response) error {
 	case http.StatusUnauthorized:
 		return fmt.Errorf("the API server does not accept the token in %s (401 Unauthorized%s); it has expired, or is of another cluster. The kubelet renews the file", filepath.Join(p.account.Dir, "token"), told)
 	case http.StatusForbidden:
-		return fmt.Errorf(`the service account may not %s pods in the namespace %s (403 Forbidden%s). It needs a Role there with apiGroups: [""], resources: ["pods"], verbs: ["list", "watch"], and a RoleBinding; docs/bgdump-fleet.md has both`, verb, p.query.Namespace, told)
+		return fmt.Errorf(`the service account may not %s %s in the namespace %s (403 Forbidden%s). It needs a Role there with apiGroups: [%q], resources: [%q], verbs: ["list", "watch"], and a RoleBinding; %s has both`, verb, p.kind.one, p.namespace, told, p.kind.group, p.kind.resource, p.kind.help)
 	}
 	return fmt.Errorf("the API server answers %s%s", cmp.Or(resp.Status, strconv.Itoa(resp.StatusCode)), told)
 }
 
-// A podList is a page of a list.
-type podList struct {
+// A page is a page of a list.
+type page struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
 		ResourceVersion string `json:"resourceVersion"`
 		Continue        string `json:"continue"`
 	} `json:"metadata"`
-	Items []podObject `json:"items"`
-}
-
-// A podObject is what matters of a pod.
-type podObject struct {
-	Metadata struct {
-		Name              string  `json:"name"`
-		ResourceVersion   string  `json:"resourceVersion"`
-		DeletionTimestamp *string `json:"deletionTimestamp"`
-	} `json:"metadata"`
-	Status struct {
-		Phase      string `json:"phase"`
-		Reason     string `json:"reason"`
-		PodIP      string `json:"podIP"`
-		Conditions []struct {
-			Type   string `json:"type"`
-			Status string `json:"status"`
-			Reason string `json:"reason"`
-		} `json:"conditions"`
-	} `json:"status"`
-}
-
-// pod says whether the object can be asked, and where.
-func (o *podObject) pod() Pod {
-	because := func(text, reason string) string {
-		if reason != "" {
-			text += " (" + reason + ")"
-		}
-		return text
-	}
-	out := Pod{Name: o.Metadata.Name, Host: o.Status.PodIP}
-	switch s := &o.Status; {
-	case s.Phase == "Succeeded" || s.Phase == "Failed":
-		out.Absent = because("the pod has ended", cmp.Or(s.Reason, s.Phase))
-	case o.Metadata.DeletionTimestamp != nil:
-		out.Absent = "the pod is being deleted"
-	case net.ParseIP(s.PodIP) == nil:
-		out.Absent = because("the pod has no address", cmp.Or(s.Reason, s.Phase))
-	default:
-		out.Absent = "the pod is not ready"
-		for _, c := range s.Conditions {
-			if c.Type == "Ready" && c.Status == "True" {
-				out.Absent = ""
-			} else if c.Type == "Ready" {
-				out.Absent = because(out.Absent, c.Reason)
-			}
-		}
-	}
-	return out
+	Items []json.RawMessage `json:"items"`
 }
 
 // mostRestarts is how often a list begins anew, if the API server forgets its later pages meanwhile.
 const mostRestarts = 3
 
-// list asks for all pods, and for the version to watch from.
-func (p *Pods) list(ctx context.Context) (all map[string]Pod, version string, err error) {
+// list asks for all objects, and for the version to watch from.
+func (p *Objects[T]) list(ctx context.Context) (all map[string]T, version string, err error) {
 	if err := p.connect(); err != nil {
 		return nil, "", err
 	}
@@ -292,8 +231,8 @@ func (p *Pods) list(ctx context.Context) (all map[string]Pod, version string, er
 	return nil, "", fmt.Errorf("the API server forgets pages of its list before they are read (410 Gone), %d times", mostRestarts)
 }
 
-func (p *Pods) listOnce(ctx context.Context) (all map[string]Pod, version string, err error) {
-	all = map[string]Pod{}
+func (p *Objects[T]) listOnce(ctx context.Context) (all map[string]T, version string, err error) {
+	all = map[string]T{}
 	for next := ""; ; {
 		params := url.Values{"limit": {strconv.Itoa(pageLength)}}
 		if next != "" {
@@ -303,9 +242,12 @@ func (p *Pods) listOnce(ctx context.Context) (all map[string]Pod, version string
 		if err != nil {
 			return nil, "", err
 		}
-		for i := range page.Items {
-			pod := page.Items[i].pod()
-			all[pod.Name] = pod
+		for _, text := range page.Items {
+			name, v, err := p.kind.read(text)
+			if err != nil {
+				return nil, "", p.unreadable(err)
+			}
+			all[name] = v
 		}
 		if len(all) > graphlimits.Sources {
 			return nil, "", p.tooMany()
@@ -321,12 +263,16 @@ func (p *Pods) listOnce(ctx context.Context) (all map[string]Pod, version string
 	}
 }
 
-func (p *Pods) tooMany() error {
-	return fmt.Errorf("%q chooses more than %d pods; want a narrower selector", p.query.Selector, graphlimits.Sources)
+func (p *Objects[T]) tooMany() error {
+	return fmt.Errorf("%q chooses more than %d %s; want a narrower selector", p.selector, graphlimits.Sources, p.kind.one)
+}
+
+func (p *Objects[T]) unreadable(err error) error {
+	return fmt.Errorf("the API server %s: the list of %s cannot be read: %w", p.account.Host, p.kind.one, err)
 }
 
 // page reads a page of a list.
-func (p *Pods) page(ctx context.Context, params url.Values) (*podList, error) {
+func (p *Objects[T]) page(ctx context.Context, params url.Values) (*page, error) {
 	ctx, cancel := p.within(ctx, p.timeout)
 	defer cancel()
 	resp, err := p.get(ctx, "list", params)
@@ -334,21 +280,21 @@ func (p *Pods) page(ctx context.Context, params url.Values) (*podList, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	out := new(podList)
+	out := new(page)
 	if err := json.NewDecoder(io.LimitReader(resp.Body, mostPage)).Decode(out); err != nil {
 		if ctx.Err() != nil {
 			return nil, p.failed(ctx, err)
 		}
-		return nil, fmt.Errorf("the API server %s: the list of pods cannot be read: %w", p.account.Host, err)
+		return nil, p.unreadable(err)
 	}
-	if out.Kind != "PodList" {
-		return nil, fmt.Errorf("the API server %s answers with a %q; want a PodList", p.account.Host, out.Kind)
+	if out.Kind != p.kind.list {
+		return nil, fmt.Errorf("the API server %s answers with a %q; want %s", p.account.Host, out.Kind, p.kind.list)
 	}
 	return out, nil
 }
 
 // within ends the context after d.
-func (p *Pods) within(ctx context.Context, d time.Duration) (context.Context, func()) {
+func (p *Objects[T]) within(ctx context.Context, d time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	over := p.clock.After(d)
 	go func() {

@@ -74,7 +74,7 @@ func (a *apiServer) file(name, text string) {
 	testenv.Must(a.t, os.WriteFile(filepath.Join(a.account.Dir, name), []byte(text), 0o600))
 }
 
-func (a *apiServer) pods(clock Clock) *Pods {
+func (a *apiServer) pods(clock Clock) *Objects[Pod] {
 	p := testenv.Need(New(Query{Selector: "app=web,tier in (a,b)", Port: "6060"}, a.account, clock, timeout))(a.t)
 	a.t.Cleanup(p.Close)
 	return p
@@ -118,7 +118,7 @@ func podText(name, ip, phase, readiness, more string) string {
 		name, more, phase, ip, readiness)
 }
 
-func page(version, next string, pods ...string) string {
+func podPage(version, next string, pods ...string) string {
 	return fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q},"items":[%s]}`, version, next, strings.Join(pods, ","))
 }
 
@@ -157,12 +157,12 @@ func (a *apiServer) listing(clock Clock) func() (string, error) {
 func TestListOfSeveralPages(t *testing.T) {
 	a := newAPIServer(t)
 	list := a.listing(hurriedClock{})
-	a.next("first", "").end(200, page("9", "b c", ready("web-2", "10.0.0.2"), ready("web-1", "10.0.0.1")))
-	a.next("first", "continue=b+c").end(200, page("9", "d",
+	a.next("first", "").end(200, podPage("9", "b c", ready("web-2", "10.0.0.2"), ready("web-1", "10.0.0.1")))
+	a.next("first", "continue=b+c").end(200, podPage("9", "d",
 		podText("web-3", "10.0.0.3", "Running", "False", ""),
 		podText("web-4", "", "Pending", "False", ""),
 		podText("web-5", "10.0.0.5", "Running", "True", `,"deletionTimestamp":"2026-03-14T03:12:45Z"`)))
-	a.next("first", "continue=d").end(200, page("9", "",
+	a.next("first", "continue=d").end(200, podPage("9", "",
 		podText("web-6", "10.0.0.6", "Failed", "False", ""),
 		`{"metadata":{"name":"web-7"},"status":{"phase":"Running","podIP":"10.0.0.7"}}`,
 		podText("web-8", "evil.example/x", "Running", "True", ""),
@@ -185,9 +185,9 @@ func TestListOfSeveralPages(t *testing.T) {
 func TestListWhosePagesAreForgotten(t *testing.T) {
 	a := newAPIServer(t)
 	list := a.listing(hurriedClock{})
-	a.next("first", "").end(200, page("9", "b", ready("old", "10.0.0.1")))
+	a.next("first", "").end(200, podPage("9", "b", ready("old", "10.0.0.1")))
 	a.next("first", "continue=b").end(410, failure(410, "The provided continue parameter is too old"))
-	a.next("first", "").end(200, page("12", "", ready("new", "10.0.0.2")))
+	a.next("first", "").end(200, podPage("12", "", ready("new", "10.0.0.2")))
 	got, err := list()
 	testenv.Must(t, err)
 	testenv.Equal(t, got, "new=10.0.0.2")
@@ -216,8 +216,8 @@ func TestAnswersThatAreNoList(t *testing.T) {
 		{302, "", "answers 302 Found"},
 		{200, "<html>", "the list of pods cannot be read"},
 		{200, `{"kind":"PodList","items":[`, "the list of pods cannot be read"},
-		{200, `{"kind":"ServiceList"}`, `answers with a "ServiceList"; want a PodList`},
-		{200, page("1", "x", many...), "chooses more than 1024 pods"},
+		{200, `{"kind":"ServiceList"}`, `answers with a "ServiceList"; want PodList`},
+		{200, podPage("1", "x", many...), "chooses more than 1024 pods"},
 	} {
 		list := a.listing(hurriedClock{})
 		answer := a.next("first", "")
@@ -236,7 +236,7 @@ func TestTokenIsReadForEachRequest(t *testing.T) {
 	list := func(code int, token string) error {
 		done := make(chan error, 1)
 		go func() { done <- testenv.Err(p.List(context.Background())) }()
-		a.next(token, "").end(code, page("1", ""))
+		a.next(token, "").end(code, podPage("1", ""))
 		return <-done
 	}
 	testenv.ErrorSays(t, list(401, "first"), "it has expired")
