@@ -129,6 +129,7 @@ var changes = []struct {
 		s.Crossings = []Crossing{{To: KeyStart, FromLoop: -1, Count: 1 << 62}, {To: KeyStart, Count: 1 << 62}}
 	}},
 	{"chunks.links is", func(s *Snapshot) { s.Chunks.Links = 1<<62 + 1 }},
+	{"sampled.foreign is", func(s *Snapshot) { s.Sampled.Foreign = 1<<62 + 1 }},
 	{"chunks.in_use is -1", func(s *Snapshot) { s.Chunks.InUse = -1 }},
 	{"overflow.wakes is 18446744073709551615", func(s *Snapshot) { s.Overflow.Wakes = math.MaxUint64 }},
 	{"sched.nodes[0]: cohorts is", func(s *Snapshot) { s.Sched.Nodes[0].Cohorts = 1<<62 + 1 }},

@@ -21,7 +21,7 @@ const several = "several"
 // the greatest, Period is set if it is in one, Taken is the latest, Started the earliest. Moments are weighted by the
 // steps that they were taken from. Loops are numbered anew, in the order of the
 // arguments. Resources are the same if name and unit are, and are sorted by them; the
-// limit of one is the sum, 0 if one of them is not known. Name, Host, Go and Policy are
+// limit of one is the sum, 0 if one of them is not known, and so is ProcessCPU. Name, Host, Go and Policy are
 // kept if they are the same everywhere and are "several" otherwise. PID is 0. Sources are those of all, in the order of the arguments. A watched
 // resource is shown as it is where its utilisation is greatest. The latest graphlimits.Overruns
 // reports are kept. Where processes do not agree about the stack behind a key, as after
@@ -58,6 +58,9 @@ func Merge(all ...*Snapshot) (*Snapshot, error) {
 		m.add(s, i == 0)
 	}
 	out := m.finish()
+	if slices.ContainsFunc(all, func(s *Snapshot) bool { return s.ProcessCPU == 0 }) {
+		out.ProcessCPU = 0 // a part of it would be taken for the whole
+	}
 	if err := out.check(); err != nil {
 		return nil, fmt.Errorf("bgraph: the snapshots are too much together: %w", err)
 	}

@@ -362,3 +362,15 @@ func TestMergeKeepsTheSlowest(t *testing.T) {
 		}
 	}
 }
+
+// TestMergedCPU: what a process used is added up if it is known of all, and samples always.
+func TestMergedCPU(t *testing.T) {
+	known := &Snapshot{Kind: KindGoroutines, Program: Program{Name: "a"}, Sampling: 1, ProcessCPU: 5, Sampled: CPUSamples{1, 2, 3, 4, 5, 6}}
+	unknown := &Snapshot{Kind: KindGoroutines, Program: Program{Name: "b"}, Sampling: 1}
+	if m := mustMerge(t, known, known); m.ProcessCPU != 10 || m.Sampled != (CPUSamples{2, 4, 6, 8, 10, 12}) {
+		t.Errorf("%v, %+v", m.ProcessCPU, m.Sampled)
+	}
+	if m := mustMerge(t, known, unknown); m.ProcessCPU != 0 || m.Sampled != known.Sampled {
+		t.Errorf("%v, %+v; the CPU of one is not known", m.ProcessCPU, m.Sampled)
+	}
+}

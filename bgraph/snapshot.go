@@ -31,11 +31,12 @@ type Snapshot struct {
 	Overruns  []Overrun  `json:"overruns"`            // the watchdog's reports, the latest last; at most graphlimits.Overruns
 	Sched     *Sched     `json:"sched,omitempty"`     // what the scheduler says of itself, if it can
 
-	// ProcessCPU is what the whole process used in Span, as the kernel counts it, and
-	// CollectorCPU what the garbage collector used of it, as far as the runtime tells: what
+	// ProcessCPU is what the whole process used in Span, as the kernel counts it (of a trace by its URL, as a CPU
+	// profile beside it does), and CollectorCPU what the garbage collector used of it, as far as the runtime tells: what
 	// the sum of all edges has to be judged by. 0: not known.
-	ProcessCPU   Nanos `json:"process_cpu_ns,omitempty"`
-	CollectorCPU Nanos `json:"collector_cpu_ns,omitempty"`
+	ProcessCPU   Nanos      `json:"process_cpu_ns,omitempty"`
+	CollectorCPU Nanos      `json:"collector_cpu_ns,omitempty"`
+	Sampled      CPUSamples `json:"sampled,omitzero"` // only graphs of goroutines have it
 
 	Sources []Source `json:"sources,omitempty"` // whose graphs were added up, if that was kept
 

@@ -133,6 +133,27 @@ func mergePaths(a, b []PathPart) []PathPart {
 	return a[:min(len(a), graphlimits.Path)]
 }
 
+// CPUSamples counts the samples of a CPU profile that ran beside a trace, by what the process did then. All of its threads
+// are in them.
+type CPUSamples struct {
+	Steps     uint64 `json:"steps"`     // of goroutines, between two waits
+	Calls     uint64 `json:"calls"`     // in system calls of goroutines
+	Collector uint64 `json:"collector"` // in goroutines of the collector
+	Tracer    uint64 `json:"tracer"`    // writing the trace and the profile
+	Scheduler uint64 `json:"scheduler"` // in the Go scheduler, and in other goroutines of the Go runtime
+	Foreign   uint64 `json:"foreign"`   // in threads that Go has not started
+}
+
+// each calls fn for every count of c and the one of b that belongs to it.
+func (c *CPUSamples) each(b *CPUSamples, fn func(what string, to, from *uint64)) {
+	fn("sampled.steps", &c.Steps, &b.Steps)
+	fn("sampled.calls", &c.Calls, &b.Calls)
+	fn("sampled.collector", &c.Collector, &b.Collector)
+	fn("sampled.tracer", &c.Tracer, &b.Tracer)
+	fn("sampled.scheduler", &c.Scheduler, &b.Scheduler)
+	fn("sampled.foreign", &c.Foreign, &b.Foreign)
+}
+
 // Parts says what the time of an edge consisted of besides running, in all its steps. Only
 // graphs of goroutines have it.
 type Parts struct {
@@ -173,6 +194,7 @@ func (s *Snapshot) checkTrace() error {
 		checkWakers("assists", s.Assists),
 		checkLength("slowest", len(s.Slowest), graphlimits.Slowest),
 	)
+	s.Sampled.each(&s.Sampled, func(what string, n, _ *uint64) { err = first(err, checkCount(what, *n)) })
 	for i := range s.Starts {
 		st := &s.Starts[i]
 		err = first(err, nameRule.check("function", st.Function), nameRule.check("file", st.File), checkLine(st.Line),
@@ -227,6 +249,7 @@ func addNanos(a, b Nanos) Nanos { return min(a, graphlimits.Number-b) + b }
 func (s *Snapshot) mergeTrace(b *Snapshot) {
 	s.ProcessCPU = addNanos(s.ProcessCPU, b.ProcessCPU)
 	s.CollectorCPU = addNanos(s.CollectorCPU, b.CollectorCPU)
+	s.Sampled.each(&b.Sampled, func(_ string, to, from *uint64) { addCount(to, *from) })
 	s.Stopped.merge(&b.Stopped)
 	s.Stalled.merge(&b.Stalled)
 	s.Collections.merge(&b.Collections)

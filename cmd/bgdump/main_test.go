@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 		lookupProgram()
 	case "coffee":
 		coffeeProgram()
+	case "burner":
+		burnerProgram()
 	case "silent":
 		silentProgram()
 	}

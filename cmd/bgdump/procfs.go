@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -111,6 +112,24 @@ type status struct {
 
 func (k *kernel) path(pid int, rest string) string {
 	return filepath.Join(k.proc, strconv.Itoa(pid), rest)
+}
+
+// cpu is the time that the process has used, in user mode and in the kernel, with that of threads that have ended. proc(5) has the
+// format.
+func (k *kernel) cpu(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(k.path(pid, "stat"))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name may have blanks
+	const user, system = 11, 12                                               // behind the name
+	if len(fields) <= system {
+		return 0, fmt.Errorf("%s has %d fields", k.path(pid, "stat"), len(fields))
+	}
+	u, err := strconv.ParseInt(fields[user], 10, 40)
+	s, err2 := strconv.ParseInt(fields[system], 10, 40)
+	const tick = 10 * time.Millisecond // USER_HZ is 100 wherever Go runs
+	return time.Duration(u+s) * tick, errors.Join(err, err2)
 }
 
 func (k *kernel) status(pid int) (status, error) {

@@ -65,12 +65,12 @@ func openSource(ctx context.Context, arg string, sur *surroundings, set *setting
 			if err != nil {
 				return nil, err
 			}
-			return newURLSource(u, sur, set), nil
+			return newProcessURL(u, int(pid), sur, set), nil
 		}
 		p := &processSource{pid: int(pid), kernel: sur.kernel, clock: sur.clock, timeout: timeout}
 		if p.isPlainGo() {
 			if u, err := probe(ctx, int(pid), true, sur); err == nil {
-				return newURLSource(u, sur, set), nil
+				return newProcessURL(u, int(pid), sur, set), nil
 			}
 		}
 		return p, nil

@@ -22,6 +22,8 @@ func (*kernel) listening(int, bool) ([]string, error) {
 	return nil, errors.New("that is known on Linux only")
 }
 
+func (*kernel) cpu(int) (time.Duration, error) { return 0, errors.New("that is known on Linux only") }
+
 type processSource struct {
 	pid     int
 	kernel  *kernel

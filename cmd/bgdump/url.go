@@ -39,6 +39,8 @@ type urlSource struct {
 	pause     time.Duration // at least so long between the beginnings of two traces
 	traces    bool          // it is known that it gives traces
 	answered  atomic.Bool   // it speaks HTTP
+	pid       int           // of the process that answers; 0: not known
+	kernel    *kernel       // of that process
 	last      *bgraph.Snapshot
 	next      time.Time // not before then another one is taken
 }
@@ -93,6 +95,13 @@ func newURLSource(u *url.URL, sur *surroundings, set *settings) *urlSource {
 		profiles.Path = strings.TrimSuffix(u.Path, "/") + profilePath
 		out.places = []place{{given, false}, {&profiles, true}}
 	}
+	return out
+}
+
+// newProcessURL makes a source of a process that answers at u.
+func newProcessURL(u *url.URL, pid int, sur *surroundings, set *settings) *urlSource {
+	out := newURLSource(u, sur, set)
+	out.pid, out.kernel = pid, sur.kernel
 	return out
 }
 

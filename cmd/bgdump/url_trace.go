@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/gotrace"
@@ -31,18 +32,21 @@ func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snaps
 			u.Name(), seconds)
 	}
 	within, began := u.timeout+2*u.tracing, u.clock.Now()
-	profiled := make(chan error, 1)
+	profiled := make(chan cpuProfile, 1)
 	if u.cpu { // its samples come with the trace
 		ctx, cancel := withTimeout(ctx, u.clock, within)
 		defer cancel()
-		go func() { profiled <- u.discard(ctx, withQuery(profiles.JoinPath("profile"), "seconds", seconds)) }()
+		go func() { profiled <- u.profile(ctx, withQuery(profiles.JoinPath("profile"), "seconds", seconds)) }()
 	} else {
 		close(profiled)
 	}
+	used := u.processCPU()
 	s, err := u.get(ctx, withQuery(profiles.JoinPath("trace"), "seconds", seconds), within)
 	if err != nil {
 		return nil, err
 	}
+	used = u.processCPU() - used
+	took := u.clock.Now().Sub(began)
 	note := func(what string, err error) {
 		if err != nil && len(s.Notes) < graphlimits.Notes {
 			s.Notes = append(s.Notes, what+graphlimits.Name.Clean(explain(err)))
@@ -52,7 +56,12 @@ func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snaps
 		s.Taken = u.clock.Now()
 		s.Program.Started = s.Taken.Add(-s.Span.Duration())
 	}
-	note("there is no CPU profile: ", <-profiled)
+	profile := <-profiled
+	note("there is no CPU profile: ", profile.err)
+	profile.explain(s)
+	if used > 0 && took > 0 { // the kernel counts all, a profile what it meets
+		s.ProcessCPU = min(bgraph.Nanos(float64(used)*float64(s.Span)/float64(took)), graphlimits.Number)
+	}
 	if u.pause == 0 {
 		note("how long goroutines have waited before the trace is not known: ", u.ages(ctx, profiles, s))
 	} else {
@@ -61,14 +70,13 @@ func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snaps
 	return s, nil
 }
 
-func (u *urlSource) discard(ctx context.Context, at *url.URL) error {
-	resp, err := u.ask(ctx, at)
-	if err != nil {
-		return err
+// processCPU is what the process has used so far, as the kernel counts it; 0: not known.
+func (u *urlSource) processCPU() time.Duration {
+	if u.pid == 0 {
+		return 0
 	}
-	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, mostTrace))
-	return err
+	used, _ := u.kernel.cpu(u.pid)
+	return used
 }
 
 // findTraces asks for a trace of a millisecond: only that tells if there are any.

@@ -47,6 +47,7 @@ type model struct {
 	collections bgraph.Times
 	collector   time.Duration // by workers of the collector
 	assists     []waker       // where goroutines began to help it
+	profiled    bgraph.CPUSamples
 	open        map[string]trace.Time
 	notes       []string
 }
@@ -162,7 +163,9 @@ func (m *model) event(e *trace.Event) {
 	case trace.EventRangeBegin, trace.EventRangeActive, trace.EventRangeEnd:
 		m.rangeEvent(e)
 	case trace.EventStackSample:
-		if g := m.all.get(e.Goroutine()); g != nil {
+		g := m.all.get(e.Goroutine())
+		m.countSample(g)
+		if g != nil {
 			m.sample(g, e.Stack())
 		}
 	case trace.EventTaskBegin:
@@ -293,6 +296,27 @@ func (m *model) sample(g *goroutine, of trace.Stack) {
 	}
 }
 
+// countSample counts a sample of a CPU profile by what the process did; g is nil if no goroutine was at work.
+func (m *model) countSample(g *goroutine) {
+	c := &m.profiled
+	switch {
+	case g == nil:
+		c.Scheduler++
+	case g.start.gc || g.start.sweeps:
+		c.Collector++
+	case g.start.traces || g.at.tracing():
+		c.Tracer++
+	case g.start.system:
+		c.Scheduler++
+	case g.state == stateRunning:
+		c.Steps++
+	case g.state == stateCalling:
+		c.Calls++
+	default: // it has just parked
+		c.Scheduler++
+	}
+}
+
 // step counts a step and what its time went into.
 func (m *model) step(g *goroutine, to *node, p trace.ProcID) {
 	from := g.at
@@ -406,7 +430,7 @@ func (m *model) snapshot() *bgraph.Snapshot {
 			s.Loops = append(s.Loops, bgraph.LoopStat{Index: i, Steps: p.steps})
 		}
 	}
-	s.CollectorCPU, s.Assists = bgraph.Nanos(m.collector), counts(m.assists)
+	s.CollectorCPU, s.Assists, s.Sampled = bgraph.Nanos(m.collector), counts(m.assists), m.profiled
 	linked := map[*node]bool{}
 	for k := range m.edges {
 		linked[k[0]], linked[k[1]] = true, true

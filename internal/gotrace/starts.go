@@ -18,6 +18,8 @@ type start struct {
 	bgraph.Start
 	system  bool  // of the Go runtime itself
 	gc      bool  // a worker of the collector
+	sweeps  bool  // the sweeper or the scavenger of the collector
+	traces  bool  // writes the trace, or a profile
 	running *node // nil: not needed yet
 }
 
@@ -55,8 +57,9 @@ func (m *model) startOf(f bgraph.Frame) *start {
 		}
 		s = &start{Start: bgraph.Start{Function: f.Function, File: f.File, Line: f.Line}}
 		s.gc = strings.HasPrefix(f.Function, "runtime.gcBgMarkWorker")
-		s.system = f.Function == systemStart || strings.HasPrefix(f.Function, "runtime.") && f.Function != "runtime.main" ||
-			strings.HasPrefix(f.Function, "runtime/trace.") || f.Function == "runtime/pprof.profileWriter"
+		s.sweeps = f.Function == "runtime.bgsweep" || f.Function == "runtime.bgscavenge"
+		s.traces = strings.HasPrefix(f.Function, "runtime/trace.") || f.Function == "runtime/pprof.profileWriter" || strings.HasPrefix(f.Function, "runtime.(*traceAdvancerState)")
+		s.system = f.Function == systemStart || strings.HasPrefix(f.Function, "runtime.") && f.Function != "runtime.main" || s.traces
 		m.starts[k] = s
 	}
 	return s

@@ -24,9 +24,10 @@ func Head(s *bgraph.Snapshot) []string {
 		busy = fmt.Sprintf(" (%s of %s)", Percent(cpu/float64(s.Span)/float64(working)), Loops(s))
 	}
 	if s.ProcessCPU > 0 {
-		busy += fmt.Sprintf("; the process used %s", Duration(s.ProcessCPU))
+		used := float64(s.ProcessCPU)
+		busy += fmt.Sprintf("; the process used %s: %s in steps", Duration(s.ProcessCPU), Percent(min(cpu/used, 1)))
 		if s.CollectorCPU > 0 {
-			busy += fmt.Sprintf(", %s of it for the collector", Duration(s.CollectorCPU))
+			busy += fmt.Sprintf(", %s in the collector", Percent(min(float64(s.CollectorCPU)/used, 1)))
 		}
 	}
 	if s.Kind == bgraph.KindGoroutines {
@@ -86,7 +87,7 @@ func traceHead(s *bgraph.Snapshot, steps uint64, cpu float64) []string {
 	}
 	third := fmt.Sprintf("collections %s, %s of CPU by their workers; the world stopped %s, %s at most",
 		Count(s.Collections.Count), Duration(s.CollectorCPU), Plural(int(s.Stopped.Count), "time"), Duration(s.Stopped.Max))
-	lines := []string{first, second, third}
+	lines := []string{first, second, explained(s), third}
 	if Stalled(s) {
 		lines = append(lines, fmt.Sprintf("%s of the CPU time may be the kernel's: %s a goroutine had a P for 30 ms or more", Duration(s.Stalled.Sum), Plural(int(s.Stalled.Count), "time")))
 	}
@@ -96,6 +97,45 @@ func traceHead(s *bgraph.Snapshot, steps uint64, cpu float64) []string {
 			Count(o.Nodes), Count(o.MaxNodes), Count(o.Edges), Count(o.MaxEdges)))
 	}
 	return lines
+}
+
+// enoughSamples is how many samples of a CPU profile tell shares to about a tenth.
+const enoughSamples = 25
+
+// explained says how much CPU the process used, and how much of that the graph of its goroutines explains.
+func explained(s *bgraph.Snapshot) string {
+	c := &s.Sampled
+	steps, calls, collector, rest := float64(c.Steps), float64(c.Calls), float64(c.Collector), []struct {
+		n  float64
+		of string
+	}{{float64(c.Scheduler), "the Go scheduler's"}, {float64(c.Tracer), "the tracer's"}, {float64(c.Foreign), "of threads that Go has not started"}}
+	all := steps + calls + collector
+	for _, r := range rest {
+		all += r.n
+	}
+	used, in := "", "it"
+	if s.ProcessCPU > 0 && s.Span > 0 {
+		used = fmt.Sprintf("the process used about %s processors; ", Rate(float64(s.ProcessCPU)/float64(s.Span)))
+	}
+	switch {
+	case all == 0 && used == "":
+		return "how much CPU the process used is not known: no CPU profile ran beside the trace"
+	case all == 0:
+		return used + "in what is not known: no CPU profile ran beside the trace"
+	case all < enoughSamples:
+		return used + fmt.Sprintf("the CPU profile beside the trace has too few samples to tell in what: %.0f", all)
+	case used == "":
+		used, in = fmt.Sprintf("a CPU profile beside the trace has %.0f samples; ", all), "them"
+	}
+	share := func(n float64) string { return Percent(n / all) }
+	text := used + fmt.Sprintf("the graph explains %s of %s: %s in steps, %s in system calls, %s in the collector",
+		share(steps+calls+collector), in, share(steps), share(calls), share(collector))
+	for _, r := range rest {
+		if r.n > 0 {
+			text += fmt.Sprintf("; %s is %s", share(r.n), r.of)
+		}
+	}
+	return text
 }
 
 // Clock is a moment in its own time zone.
