@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/acme"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/staple"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/certs"
 	"github.com/capriccio-go/capriccio/task"
@@ -26,6 +27,7 @@ type tlsSettings struct {
 	reload         time.Duration
 	acme           acme.Config
 	http2          bool
+	ocsp           bool
 }
 
 // A list is a flag that may be given several times, or with commas.
@@ -49,6 +51,7 @@ func (t *tlsSettings) flags(flags *flag.FlagSet) {
 	flags.StringVar(&t.clientCA, "tls-client-ca", "", "have clients show a certificate that an authority in this PEM `file` has signed")
 	flags.BoolVar(&t.clientOptional, "tls-client-optional", false, "let clients in that show no certificate, with -tls-client-ca")
 	flags.BoolVar(&t.http2, "http2", true, "offer HTTP/2 to clients over HTTPS")
+	flags.BoolVar(&t.ocsp, "ocsp", false, "send the answer of the OCSP responder that a certificate from a file names with it; certificates that are good for nothing without (Must-Staple) have it in any case")
 	flags.StringVar(&t.min, "tls-min", "1.2", "oldest `version` of TLS: 1.2 or 1.3")
 	flags.DurationVar(&t.reload, "tls-reload", time.Minute, "how often to look whether certificates have changed; 0 means only on SIGHUP")
 	flags.Var((*list)(&t.acme.Hosts), "acme", "serve HTTPS with certificates for these `hosts`, separated by commas, from an authority by ACME, such as Let's Encrypt, whose terms you accept with this flag; it must reach -addr as port 443 of each host, unless -acme-dns proves the names")
@@ -88,15 +91,17 @@ func (t *tlsSettings) version() uint16 {
 type secured struct {
 	from    tlsSettings
 	config  *tls.Config
-	reload  func()         // reads the files again; nil: there is none
-	stop    func()         // ends what open has begun; nil: nothing
-	keyring *certs.Keyring // of certificates from files; nil: there are none
-	acme    *acme.Manager  // nil: no authority gives certificates
+	reload  func()          // reads the files again; nil: there is none
+	stop    func()          // ends what open has begun; nil: nothing
+	keyring *certs.Keyring  // of certificates from files; nil: there are none
+	staples *staple.Staples // of them
+	acme    *acme.Manager   // nil: no authority gives certificates
 }
 
 func (s *secured) close() {
 	if s.stop != nil {
 		s.stop()
+		s.staples.Close()
 	}
 	if s.acme != nil {
 		s.acme.Close()
@@ -122,6 +127,7 @@ func (t *tlsSettings) open(errorLog *slog.Logger) (s secured, err error) {
 			return secured{}, err
 		}
 		s.config = s.keyring.Config()
+		s.addStaples(t.ocsp, errorLog)
 		s.reload, s.stop = t.keepFresh(s.keyring, errorLog)
 	}
 	if t.acme.IsOn() {
@@ -171,13 +177,29 @@ func (t *tlsSettings) keepFresh(keyring *certs.Keyring, errorLog *slog.Logger) (
 	}
 }
 
+// addStaples adds what responders say to the certificates from files.
+func (s *secured) addStaples(all bool, errorLog *slog.Logger) {
+	s.staples = staple.New(all, errorLog)
+	s.config.GetCertificate = s.staples.Before(s.keyring.GetCertificate)
+	if special := s.config.GetConfigForClient; special != nil { // for clients that have to show certificates
+		s.config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			config, err := special(hello)
+			if config != nil {
+				config = config.Clone()
+				config.GetCertificate = s.staples.Before(config.GetCertificate)
+			}
+			return config, err
+		}
+	}
+}
+
 // addACME adds certificates that an authority gives. Those of files go before.
 func (s *secured) addACME() {
-	manager, keyring := s.acme, s.keyring
+	manager, keyring, get := s.acme, s.keyring, s.config.GetCertificate
 	s.config.NextProtos = append(knot.Protocols(), acme.Protocol)
 	s.config.GetCertificate = func(hello *tls.ClientHelloInfo) (cert *tls.Certificate, err error) {
 		if keyring != nil && !slices.Equal(hello.SupportedProtos, []string{acme.Protocol}) && keyring.Knows(hello.ServerName) {
-			return keyring.GetCertificate(hello)
+			return get(hello)
 		}
 		// It reads files, and asks the authority if it has to.
 		task.Offload(func() { cert, err = manager.GetCertificate(hello) })
