@@ -7,6 +7,8 @@
 // the outcome says not only which statuses came, but where the server thinks that the case ended. The server has
 // to answer what it takes by Handler, or to send the header line Seen as that does.
 //
+// Backend takes only requests that are right by the letter, for tests of proxies.
+//
 // The package never starts a server; its functions may be called from any goroutine, and block.
 package httpcases
 
