@@ -13,6 +13,7 @@ import (
 // balancing is what a table says of the choice among backends. proxy.New checks it, but for texts that take reads.
 func balancing(c *config.Balancing, p *proxy.Config, take func(key, text string, into *time.Duration), wrong *mistakes) {
 	p.Weights, p.Balance, p.Bound, p.RetryShare = c.Weights, c.Balance, c.Bound, c.RetryShare
+	p.PanicThreshold, p.Zone, p.Zones = c.PanicThreshold, c.Zone, c.Zones
 	take("slow-start", c.SlowStart, &p.SlowStart)
 	if s := c.Sticky; s != nil {
 		p.Sticky = &proxy.Sticky{Cookie: s.Cookie, Secret: s.Secret}
@@ -31,7 +32,7 @@ func balancing(c *config.Balancing, p *proxy.Config, take func(key, text string,
 }
 
 // fieldKeys are the keys of fields whose names are not those of the keys.
-var fieldKeys = strings.NewReplacer("MaxInFlight", "in-flight", "Backends", "to", "SlowStart", "slow-start", "RetryShare", "retry-share")
+var fieldKeys = strings.NewReplacer("MaxInFlight", "in-flight", "Backends", "to", "SlowStart", "slow-start", "RetryShare", "retry-share", "PanicThreshold", "panic-threshold")
 
 // noteFields notes the errors of proxy.New about the table at key, those about a field at the key for that.
 func noteFields(key string, err error, wrong *mistakes) {

@@ -313,7 +313,7 @@ func TestCheckCommand(t *testing.T) {
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { pat = '/' }", `there is no key "pat" in site.proxy.check; did you mean path?`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nweights = [1, 2]", "knot.toml:5: site 1: proxy.1.weights: there are 2; want one for each of 1", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nweights = ['a']", "want a list of whole numbers", exitFailed},
-		{site + "[[site.proxy]]\nto = ['unix:/s']\nbalance = 'hash ip'", `:5: site 1: proxy.1.balance: "hash ip" is unknown; want least, hash client`, exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\nbalance = 'hash ip'", `:5: site 1: proxy.1.balance: "hash ip" is unknown; want least, prequal, hash client`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nslow-start = 'x'", `proxy.1.slow-start: "x" is not a time`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nretry-share = 2.0", "proxy.1.retry-share: 2 is not from 0 to 1", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nretry-shar = 2.0", `there is no key "retry-shar" in site.proxy; did you mean retry-share?`, exitFailed},

@@ -2,7 +2,10 @@
 // no clock, opens no connection and does not park, so that the same code runs in a proxy, in a client and in a simulated fleet.
 package balance
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // A Load is what is known of a backend that may have a request.
 type Load struct {
@@ -10,6 +13,11 @@ type Load struct {
 	Out    int64   // requests at it or on their way there
 	Weight float64 // its part of the requests beside those of the others; above 0
 	Seed   uint64  // Hash of its name
+
+	// What it says of itself, for HotCold: requests that it has, from all balancers, and how long one takes.
+	Known    bool
+	InFlight float64
+	Latency  time.Duration
 }
 
 // LeastLoaded is the index of a backend with the fewest requests for its weight, of one backend at least. turn is one more with

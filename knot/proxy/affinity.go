@@ -138,7 +138,7 @@ type key struct{ kind, name string }
 func parseBalance(text string) (k key, err error) {
 	words := strings.Fields(text)
 	switch {
-	case text == "" || text == "least":
+	case text == "" || text == "least" || text == "prequal":
 		return k, nil
 	case len(words) == 2 && words[0] == "hash" && (words[1] == "client" || words[1] == "path"):
 		return key{kind: words[1]}, nil
@@ -149,7 +149,7 @@ func parseBalance(text string) (k key, err error) {
 		}
 		return k, nil
 	}
-	return k, fmt.Errorf("%q is unknown; want least, hash client, hash path, hash header NAME or hash cookie NAME", text)
+	return k, fmt.Errorf("%q is unknown; want least, prequal, hash client, hash path, hash header NAME or hash cookie NAME", text)
 }
 
 // of is the hash of what x has for k, and whether it has it. Of several lines or cookies of a name the first counts.

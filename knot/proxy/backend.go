@@ -48,6 +48,9 @@ type backend struct {
 	// fails are failures in a row; atomic, changed with mu held.
 	fails atomic.Int64
 
+	heard *listener // what it says of its load; nil: the balance does not go by that
+	zone  string    // where it is; "": unknown
+
 	mu    sync.Mutex
 	falls int // checks in a row that failed, or, below 0, succeeded; guarded by mu
 
@@ -60,6 +63,9 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 		return nil, err
 	}
 	b := &backend{p: p, name: addr, network: network, address: addr}
+	if p.byReports {
+		b.heard = newListener()
+	}
 	if secure {
 		b.tls = &tls.Config{}
 		if p.TLS != nil {

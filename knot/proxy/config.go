@@ -53,6 +53,8 @@ type Config struct {
 	Weights []int
 	// Balance is "least", or has requests led by what they have in common: "hash client" (the address, of IPv6 64 bits of it),
 	// "hash path", "hash header NAME" or "hash cookie NAME". Requests without that are spread as with "least", which "" is too.
+	// "prequal" goes by what the backends say of their load, in responses and to probes (a load report, ORCA): where several servers
+	// send requests to the same backends, each sees only its own. Backends that say nothing count by what was sent there.
 	Balance string
 	// Bound, with a hash, is how many times its part of the requests under way a backend may have, 1 or more; what is beyond
 	// goes to the next backend of its key. 0: no limit.
@@ -115,6 +117,13 @@ type Config struct {
 	FailTime time.Duration
 	// SlowStart is how long the weight of a backend that was out takes to grow from a tenth to all of it. 0: no time.
 	SlowStart time.Duration
+	// PanicThreshold is the part of the backends of a group, from 0 to 1, that must be well for failures and checks to count. If
+	// fewer are, requests go to all: the few that are left would not stand them. 0: all are used only if each is out, by failures.
+	PanicThreshold float64
+	// Zone is where this server is, and Zones where each of Backends is. Backends of the own zone go before, as long as the part of
+	// them that PanicThreshold says is well, one at least. "" and nil: there are no zones.
+	Zone  string
+	Zones []string
 	// Check, if not nil, asks each backend now and then.
 	Check *Check
 
@@ -202,6 +211,8 @@ func newProxy(c Config, copies bool) (*Proxy, error) {
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.budget = balance.NewBudget(c.RetryShare)
+	p.byReports = c.Balance == "prequal" && c.FastCGI == nil
+	errs = append(errs, c.zoneFaults()...)
 	errs = append(errs, p.addGroup(&p.stable, "", c.Backends, c.Weights)...)
 	errs = append(errs, p.addBalance()...)
 	errs = append(errs, assignBits(p.all(), nil))

@@ -74,6 +74,8 @@ type exchange struct {
 	key     uint64   // hash of what it is led by, if keyed
 	keyed   bool
 	loads   []balance.Load // room for what a choice goes by
+	room    []float64      // more of it
+	told    bool           // the response has a load report
 	method  string
 	trusted bool      // the peer is a proxy whose word about the client counts
 	row     int64     // failures of b that its answer has ended, see backend.worked
@@ -264,7 +266,7 @@ func (e *exchange) admit(b *backend) error {
 
 // try sends the request to b and the response back.
 func (e *exchange) try(b *backend) error {
-	e.b, e.u, e.used, e.row = b, nil, false, 0
+	e.b, e.u, e.used, e.row, e.told = b, nil, false, 0, false
 	if err := e.admit(b); err != nil {
 		b.exit()
 		return err

@@ -86,7 +86,7 @@ func behind(t *testing.T, h http.HandlerFunc) string {
 	s.Config.Protocols = new(http.Protocols)
 	s.Config.Protocols.SetHTTP1(true)
 	s.Config.Protocols.SetUnencryptedHTTP2(true)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.ErrorLog, s.Config.DisableGeneralOptionsHandler = log.New(io.Discard, "", 0), true
 	s.Start()
 	t.Cleanup(s.Close)
 	return s.URL

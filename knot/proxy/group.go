@@ -82,6 +82,9 @@ func (p *Proxy) listOf(g *group, field string, backends []string, weights []int)
 			wrong("Weights", fmt.Errorf("%d is not from 0 to %d", weight, MaxWeight))
 		}
 		sum += weight
+		if g == &p.stable && i < len(p.Zones) {
+			b.zone = p.Zones[i]
+		}
 		b.group, b.seed = g, balance.Hash([]byte(b.network+" "+b.address))
 		if was := slices.IndexFunc(g.backends(), named); was >= 0 && (g.backends()[was].tls == nil) == (b.tls == nil) {
 			b = g.backends()[was]
@@ -175,16 +178,38 @@ func (e *exchange) pick(tried uint64) *backend {
 // among chooses one of a group, none of tried; nil: none is left. desperate: in spite of failures.
 func (p *Proxy) among(g *group, turn uint32, tried uint64, desperate bool, e *exchange) *backend {
 	all, backends := e.loads[:0], g.backends()
+	panics := p.PanicThreshold > 0 && p.fewAreWell(backends, "")
+	near := p.Zone != "" && tried == 0 && !panics && !desperate && !p.fewAreWell(backends, p.Zone)
 	for i, b := range backends {
-		if tried&b.bit == 0 && b.weight.Load() > 0 && b.isWell(desperate) {
+		if near && b.zone != p.Zone {
+			continue
+		}
+		if tried&b.bit == 0 && b.weight.Load() > 0 && (panics || b.isWell(desperate)) {
 			all = append(all, balance.Load{Of: i, Out: b.outstanding.Load(), Weight: b.currentWeight(), Seed: b.seed})
 		}
 	}
 	e.loads = all
-	if len(all) == 0 {
+	switch {
+	case len(all) == 0:
 		return nil
+	case p.byReports:
+		return backends[all[e.byLoad(all, backends, turn)].Of]
 	}
 	return backends[all[p.choose(all, turn, e)].Of]
+}
+
+// fewAreWell reports whether of the backends in a zone, all with "", fewer are well than PanicThreshold says, or none is.
+func (p *Proxy) fewAreWell(backends []*backend, zone string) bool {
+	well, all := 0, 0
+	for _, b := range backends {
+		if (zone == "" || b.zone == zone) && b.weight.Load() > 0 {
+			all++
+			if b.isWell(false) {
+				well++
+			}
+		}
+	}
+	return well == 0 || float64(well) < p.PanicThreshold*float64(all)
 }
 
 // choose returns the index in all of the backend for e.

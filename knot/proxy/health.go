@@ -39,13 +39,19 @@ func (p *Proxy) Start() {
 	}
 }
 
-// beginChecks has b checked until it is removed, or Close is called. Caller holds mu.
+// beginChecks has b checked, and probed, until it is removed, or Close is called. Caller holds mu.
 func (p *Proxy) beginChecks(b *backend) {
-	if p.Check == nil {
+	if p.Check == nil && b.heard == nil {
 		return
 	}
 	var ctx context.Context
 	ctx, b.uncheck = context.WithCancel(p.ctx)
+	if b.heard != nil {
+		p.checks.Go(func() { b.probeOn(ctx) })
+	}
+	if p.Check == nil {
+		return
+	}
 	p.checks.Go(func() {
 		tick := time.NewTicker(p.Check.Every)
 		defer tick.Stop()

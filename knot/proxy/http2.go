@@ -189,6 +189,7 @@ func (e *exchange) tryHTTP2(b *backend) error {
 	}
 	var resp *http.Response
 	patient.wait(b.p.ResponseTimeout)
+	e.asked = elapsed()
 	outside(func() { resp, err = b.http2.RoundTrip(req) })
 	if err != nil {
 		return e.failedHTTP2(ctx, err)
@@ -271,6 +272,7 @@ func tooLate(ctx context.Context) error {
 func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patient *patience) error {
 	x := e.x
 	x.SetStatus(resp.StatusCode)
+	took := time.Duration(elapsed() - e.asked)
 	named := connectionNames(func(fn func(name, value []byte) bool) {
 		for _, value := range resp.Header["Connection"] {
 			fn([]byte("connection"), []byte(value))
@@ -279,9 +281,15 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
 		if text := []byte(name); !hopByHop(text) && !contains(named, text) {
 			for _, value := range resp.Header[name] {
+				if e.p.byReports && e.takeReport(text, []byte(value)) {
+					continue
+				}
 				e.inner.CopyHeader(text, []byte(value))
 			}
 		}
+	}
+	if e.p.byReports {
+		e.b.measured(took, e.told)
 	}
 	if upgrade := resp.Header.Get("Upgrade"); upgrade != "" && resp.StatusCode == 426 { // it speaks HTTP/1.1
 		x.AddHeader("Upgrade", upgrade)

@@ -14,14 +14,15 @@ import (
 
 // A Proxy passes requests on to backends. Made by New. Serve may be called by any number of tasks and goroutines.
 type Proxy struct {
-	Config // with the defaults; not to be changed
-	wire   wire
-	stable group
-	canary group // empty: there is none
-	budget *balance.Budget
-	mirror *mirror // nil: there is none
-	copies bool    // requests are copies, of a Mirror
-	aims   bool    // there is more to know of a request than which backend has the least to do, see aim
+	Config    // with the defaults; not to be changed
+	wire      wire
+	stable    group
+	canary    group // empty: there is none
+	budget    *balance.Budget
+	mirror    *mirror // nil: there is none
+	copies    bool    // requests are copies, of a Mirror
+	byReports bool    // backends are chosen by what they say of their load, see listener
+	aims      bool    // there is more to know of a request than which backend has the least to do, see aim
 
 	key                        key
 	canaryHeader, canaryCookie named

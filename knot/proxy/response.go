@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
@@ -58,12 +59,19 @@ func (e *exchange) passBack() error {
 	x, res := e.x, &e.res
 	named := e.connectionNames()
 	x.SetStatus(res.Status)
+	took := time.Duration(elapsed() - e.asked)
 	res.Each(e.head, func(name, value []byte) bool {
+		if e.p.byReports && e.takeReport(name, value) {
+			return true
+		}
 		if !hopByHop(name) && !contains(named, name) && !(e.p.FastCGI != nil && h1.TextIs(name, "status")) {
 			e.inner.CopyHeader(name, value)
 		}
 		return true
 	})
+	if e.p.byReports {
+		e.b.measured(took, e.told)
+	}
 	if upgrade := res.Find(e.head, "upgrade"); upgrade != nil && res.Status == 426 {
 		x.AddHeader("Upgrade", string(upgrade)) // RFC 9110, 15.5.22
 	}

@@ -3,13 +3,17 @@ package config
 // Balancing are the keys of a table [[site.proxy]] that say which backend gets a request.
 type Balancing struct {
 	Weights    []int   `toml:"weights"`     // of the backends in to, in their order, 0 to 1000; none: all are 1
-	Balance    string  `toml:"balance"`     // least, hash client, hash path, hash header NAME, hash cookie NAME; "" is least
+	Balance    string  `toml:"balance"`     // least, prequal, hash client, hash path, hash header NAME, hash cookie NAME; "" is least
 	Bound      float64 `toml:"bound"`       // with a hash: times its part of the requests that a backend may have, 1 or more; 0: any number
 	SlowStart  string  `toml:"slow-start"`  // how long the weight of a backend that was out grows; "": no time
 	RetryShare float64 `toml:"retry-share"` // part of the requests that may be tried again, 0 to 1; 0: a tenth; below 0: all
-	Sticky     *Sticky `toml:"sticky"`
-	Canary     *Canary `toml:"canary"`
-	Mirror     *Mirror `toml:"mirror"`
+	// PanicThreshold is the part of the backends, 0 to 1, that must be well for failures to count; if fewer are, all get requests.
+	PanicThreshold float64  `toml:"panic-threshold"`
+	Zone           string   `toml:"zone"`  // of this server; "": there are no zones
+	Zones          []string `toml:"zones"` // of the backends in to, in their order
+	Sticky         *Sticky  `toml:"sticky"`
+	Canary         *Canary  `toml:"canary"`
+	Mirror         *Mirror  `toml:"mirror"`
 }
 
 // A Sticky is a table site.proxy.sticky.

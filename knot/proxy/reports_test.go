@@ -1,0 +1,159 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/orca"
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// A reporter is a backend that says what a test has it say.
+type reporter struct {
+	says   atomic.Pointer[string]
+	asked  atomic.Int64 // requests
+	probed chan string  // the Host of each probe
+}
+
+func newReporter(t *testing.T, says string) (*reporter, string) {
+	r := &reporter{probed: make(chan string, 1000)}
+	r.says.Store(&says)
+	return r, behind(t, func(w http.ResponseWriter, req *http.Request) {
+		testenv.Equal(t, req.Header.Get(orca.FormatHeader) != "", true, "asked for a report")
+		if says := *r.says.Load(); says != "" {
+			w.Header().Set(orca.Header, says)
+		}
+		if req.Method == "OPTIONS" {
+			r.probed <- req.RequestURI + " " + req.Host
+			w.WriteHeader(204)
+			return
+		}
+		r.asked.Add(1)
+	})
+}
+
+func load(inFlight, seconds float64) string {
+	return fmt.Sprintf("TEXT named_metrics.in_flight=%g,named_metrics.latency_seconds=%g", inFlight, seconds)
+}
+
+// TestByReports: requests go to the backend that answers fastest and is not fuller than others; a backend that lies, or says
+// nothing, counts by what was sent there, with one line in the log; clients see only reports that they ask for.
+func TestByReports(t *testing.T) {
+	slow, a := newReporter(t, load(3, 0.5))
+	fast, b := newReporter(t, load(3, 0.1))
+	full, c := newReporter(t, load(90, 0.001))
+	config := to(a, b, c)
+	config.Balance = "prequal"
+	f := serve(t, config, 1)
+	backends := f.p.stable.backends()
+	know := func() { // what probes would bring
+		for i, r := range []*reporter{slow, fast, full} {
+			if says := *r.says.Load(); says != "" {
+				backends[i].hear(says, false)
+			}
+		}
+	}
+	for range 10 {
+		know()
+		f.asks("/")
+	}
+	testenv.Equal(t, fast.asked.Load(), 10, "requests at the backend that is fast and not full")
+	resp, _ := f.do(f.request("GET", "/", ""))
+	testenv.Equal(t, resp.Header.Get(orca.Header), "", "report to a client that did not ask")
+	know()
+	resp, _ = f.do(f.request("GET", "/", "", orca.FormatHeader+": JSON"))
+	testenv.True(t, strings.HasPrefix(resp.Header.Get(orca.Header), "TEXT "), "report to a client that asked: %q", resp.Header)
+	for _, lie := range []string{"TEXT cpu_utilization=NaN", "TEXT named_metrics.in_flight=-1", "TEXT application_utilization=1e9", "nonsense"} {
+		fast.says.Store(&lie)
+		for range 3 {
+			resp, _ := f.do(f.request("GET", "/", ""))
+			testenv.Equal(t, resp.StatusCode, 200, "status")
+		}
+	}
+	testenv.AtMost(t, strings.Count(f.log.String(), "can't be true"), 1, "lines in the log: %s", f.log.String())
+	none := ""
+	for _, r := range []*reporter{slow, fast, full} {
+		r.says.Store(&none)
+		r.asked.Store(0)
+	}
+	for range 60 {
+		f.asks("/")
+	}
+	testenv.True(t, slow.asked.Load()+fast.asked.Load()+full.asked.Load() == 60, "without reports")
+}
+
+// TestProbes: a backend that gets no requests is asked how it is, for the host of the request that another one got.
+func TestProbes(t *testing.T) {
+	_, a := newReporter(t, load(1, 0.1))
+	other, b := newReporter(t, load(500, 0.1))
+	config := to(a, b)
+	config.Balance = "prequal"
+	f := serve(t, config, 1)
+	f.p.Start()
+	for range 10_000 {
+		f.asks("/")
+		select {
+		case host := <-other.probed:
+			testenv.Equal(t, host, "* "+f.addr, "target and host of a probe")
+			return
+		default:
+		}
+	}
+	t.Error("no probe has come")
+}
+
+// TestPanicThreshold: when fewer backends are well than it says, all get requests.
+func TestPanicThreshold(t *testing.T) {
+	config := to(behinds(t, 4)...)
+	config.PanicThreshold, config.Check = 0.5, &Check{}
+	f := serve(t, config, 1)
+	all := f.p.stable.backends()
+	used := func() int {
+		seen := make(map[string]bool)
+		for range 40 {
+			body, _ := f.asks("/")
+			seen[body] = true
+		}
+		return len(seen)
+	}
+	for sick, want := range []int{4, 3, 2, 4, 4} {
+		if sick > 0 {
+			for range f.p.Check.Fall {
+				all[sick-1].checked(errors.New("of the test"))
+			}
+		}
+		testenv.Equal(t, used(), want, "backends that get requests when %d of 4 are not well", sick)
+	}
+}
+
+// TestOwnZone: backends elsewhere get requests only when too few of the own zone are well.
+func TestOwnZone(t *testing.T) {
+	config := to(behinds(t, 4)...)
+	config.Zone, config.Zones, config.PanicThreshold = "a", []string{"a", "b", "a", "b"}, 0.6
+	f := serve(t, config, 1)
+	all := f.p.stable.backends()
+	used := func() (seen string) {
+		for i := range 4 {
+			for range 20 {
+				if body, _ := f.asks("/"); body == fmt.Sprint(i) {
+					seen += body
+					break
+				}
+			}
+		}
+		return seen
+	}
+	testenv.Equal(t, used(), "02", "backends that get requests")
+	all[0].sick.Store(true)
+	testenv.Equal(t, used(), "123", "when half of the own zone is out")
+	for _, wrong := range []Config{{Zone: "a"}, {Zones: []string{"a"}}, {Zone: "a", Zones: []string{"a", "b"}}, {PanicThreshold: 2}} {
+		wrong.Backends = []string{"http://127.0.0.1:1"}
+		_, err := New(wrong)
+		var field *FieldError
+		testenv.True(t, errors.As(err, &field), "%+v: %v", wrong, err)
+	}
+}
