@@ -50,6 +50,10 @@ var aims = map[string][]report.Aim{
 	),
 	"http2": ratio("rps", "knot-http", "net-http", 1.3, 1, 16),
 	"proxy": ratio("cpu-per-request", "knot", "nginx", 0.9, 1),
+	"fleet": slices.Concat(
+		ratio("p99", "knot-prequal-32", "knot-least-32", 0.5, 0.8), ratio("p99", "knot-prequal-1", "knot-least-1", 1, 0.8),
+		limit("goodput-share", "knot-prequal-32", 90, 3), limit("goodput-share", "knot-prequal-1", 90, 3), limit("goodput-share", "knot-least-32", 90, 3),
+	),
 	"native": slices.Concat(
 		limit("p99-channel", "knot", 10, 1), limit("p99-sleep", "knot", 10, 1),
 		limit("p99-cond", "knot", 10, 1), limit("p99-mutex", "knot", 10, 1),

@@ -116,7 +116,7 @@ var experiments = []experiment{
 	truthExperiment, realServersExperiment, soakExperiment, sitesSoakExperiment, conformanceExperiment, suitesExperiment,
 	slowClientsExperiment, proxyExperiment, filesExperiment, tlsExperiment, http2Experiment,
 	nativeExperiment, helloExperiment, overloadWebExperiment, overloadMemoryExperiment, overloadCgroupExperiment,
-	overloadFDsExperiment, admissionExperiment, priorityExperiment, plantedExperiment,
+	overloadFDsExperiment, admissionExperiment, priorityExperiment, plantedExperiment, fleetExperiment,
 }
 
 func experimentNames() []string {

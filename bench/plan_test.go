@@ -33,7 +33,7 @@ func TestFullRunsAreNotTooLong(t *testing.T) {
 		testenv.AtMost(t, quick, d+10*time.Second, "%s: quick, for %v full", e.name, d)
 		total += d
 	}
-	testenv.AtMost(t, total, 4*time.Hour, "in all, with all tools")
+	testenv.AtMost(t, total, 270*time.Minute, "in all, with all tools")
 }
 
 // What each experiment measures, on which systems, with which charts and aims. Results that are kept compare with later

@@ -60,6 +60,9 @@ var workers = map[string]func(args []string, out io.Writer){
 	"models":          runModelServer,
 	"models-load":     runModelLoad,
 	"visits":          runVisits,
+	"fleet-server":    runFleetServer,
+	"fleet-balancers": runFleetBalancers,
+	"fleet-users":     runFleetUsers,
 }
 
 func init() {
