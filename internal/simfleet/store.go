@@ -21,6 +21,7 @@ const (
 	serversPerWorker = 10          // of the database
 	keeps            = time.Minute // the cache, a key
 	databaseRoom     = 3           // times what usually misses the cache that the database can do
+	databaseQueue    = 50_000      // queries that wait; it drops others
 )
 
 // init makes the cache as it is after hours at that many requests a second.
@@ -59,8 +60,10 @@ func (s *store) flush() { clear(s.expires) }
 
 // reached is called when the query of a has come.
 func (s *store) reached(a *attempt) {
-	s.queue.push(a)
-	s.work()
+	if s.queue.len() < databaseQueue {
+		s.queue.push(a)
+		s.work()
+	}
 }
 
 // work has workers that are free take queries.
