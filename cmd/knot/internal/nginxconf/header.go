@@ -8,7 +8,14 @@ import (
 
 // headerLines translates add_header, expires and proxy_hide_header.
 func (t *translation) headerLines(s *server, in, until *level, patterns []string, proxied bool) (tables []table) {
-	lines, always := t.addedHeaders(in.all(until, "add_header"))
+	added := in.all(until, "add_header")
+	lines, always := t.addedHeaders(added)
+	if len(added)*len(patterns) > mostRules {
+		for _, d := range added {
+			t.leave(d, "the lines and the patterns of their paths make more than %d tables", mostRules)
+		}
+		lines, always = nil, nil
+	}
 	if d := in.one(until, "expires"); d != nil {
 		if value, ok := cacheControl(d); ok {
 			t.use(d)
@@ -24,40 +31,29 @@ func (t *translation) headerLines(s *server, in, until *level, patterns []string
 		t.use(d)
 		hidden = append(hidden, d.arg(0))
 	}
+	both := until != nil && len(added) > 0 && len(s.all(nil, "add_header")) > 0
+	sent, sentAlways := byOccurrence(lines), byOccurrence(always)
 	for _, p := range patterns {
-		for _, some := range []struct {
-			lines  [][2]string
-			always bool
-		}{{lines, false}, {always, true}} {
-			for rest := some.lines; len(rest) > 0; {
-				var now, later [][2]string
-				for _, line := range rest { // a name twice needs another table
-					if slices.ContainsFunc(now, func(l [2]string) bool { return strings.EqualFold(l[0], line[0]) }) {
-						later = append(later, line)
-					} else {
-						now = append(now, line)
-					}
-				}
-				h := table{name: "[[site.header]]"}
-				if until != nil && len(in.all(until, "add_header")) > 0 && len(s.all(nil, "add_header")) > 0 {
-					h.note("nginx does not send the add_header lines of the server here; Knot sends both")
-				}
-				h.set("match", quote(p))
-				switch {
-				case proxied || len(rest) < len(some.lines):
-					if !some.always {
-						h.set("statuses", list([]string{"2xx", "3xx"}))
-					}
-					h.set("add", inline(now))
-				case some.always:
-					h.set("set", inline(now))
-					h.set("always", "true")
-				default:
-					h.set("set", inline(now))
-				}
-				tables = append(tables, h)
-				rest = later
+		for i, some := range slices.Concat(sent, sentAlways) {
+			h := table{name: "[[site.header]]"}
+			if both {
+				h.note("nginx does not send the add_header lines of the server here; Knot sends both")
 			}
+			h.set("match", quote(p))
+			isAlways := i >= len(sent)
+			switch {
+			case proxied || i > 0 && i != len(sent):
+				if !isAlways {
+					h.set("statuses", list([]string{"2xx", "3xx"}))
+				}
+				h.set("add", inline(some))
+			case isAlways:
+				h.set("set", inline(some))
+				h.set("always", "true")
+			default:
+				h.set("set", inline(some))
+			}
+			tables = append(tables, h)
 		}
 		if len(hidden) > 0 {
 			h := table{name: "[[site.header]]"}
@@ -67,6 +63,20 @@ func (t *translation) headerLines(s *server, in, until *level, patterns []string
 		}
 	}
 	return tables
+}
+
+// byOccurrence has the first lines of all names, then the second ones, and so on: a name twice needs another table.
+func byOccurrence(lines [][2]string) (groups [][][2]string) {
+	count := make(map[string]int)
+	for _, line := range lines {
+		n := count[strings.ToLower(line[0])]
+		count[strings.ToLower(line[0])]++
+		if n == len(groups) {
+			groups = append(groups, nil)
+		}
+		groups[n] = append(groups[n], line)
+	}
+	return groups
 }
 
 // ownLines are those that a server writes itself.

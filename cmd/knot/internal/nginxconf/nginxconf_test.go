@@ -144,6 +144,20 @@ func TestTimesAndSizes(t *testing.T) {
 	}
 }
 
+// TestManyRules: what would become more tables than Knot takes is left out, and a site with it that would be open.
+func TestManyRules(t *testing.T) {
+	const paths = "location ~ ^/(a|b)(c|d)(e|f)(g|h)(i|j)(k|l)$ "
+	for rules, want := range map[string]string{
+		strings.Repeat("deny 192.0.2.1; allow 192.0.2.2;\n", 1000): "the site is left out",
+		strings.Repeat("add_header A b;\n", 1000):                  "make more than 1000 tables",
+	} {
+		conf := testenv.Need(Parse("f", []byte("server { root /srv; "+paths+"{\n"+rules+"} }")))(t)
+		out, left := Translate(conf)
+		testenv.AtMost(t, len(out), 1000, "bytes for %.20q", rules)
+		testenv.True(t, slices.ContainsFunc(left, func(l Leftover) bool { return strings.Contains(l.Text, want) }), "%.20q: nothing says %q", rules, want)
+	}
+}
+
 // FuzzTranslate: whatever a configuration says, what is made of it is TOML.
 func FuzzTranslate(f *testing.F) {
 	for _, file := range testenv.Need(filepath.Glob("testdata/*.conf"))(f) {

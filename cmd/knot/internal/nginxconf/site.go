@@ -256,7 +256,12 @@ func (t *translation) serverRules(s *server, out *tables) {
 // rules translates who may come, header lines and limits, of the levels from s up to until.
 func (t *translation) rules(s *server, in, until *level, l *location, proxied bool, out *tables) {
 	patterns := l.patterns
-	ordered := t.accessRules(in.all(until, "allow", "deny"), patterns, until != nil)
+	networks := in.all(until, "allow", "deny")
+	if len(networks)*len(patterns) > mostRules {
+		s.unsafe(networks[0], "its networks and the patterns of its paths make more than %d tables", mostRules)
+		networks = nil
+	}
+	ordered := t.accessRules(networks, patterns, until != nil)
 	out.access = append(out.access, ordered...)
 	out.limits = append(out.limits, t.limits(in.all(until, "limit_req"), patterns)...)
 	out.passwords = append(out.passwords, t.passwords(s, in, until, patterns)...)
