@@ -32,7 +32,7 @@ var inFolder = regexp.MustCompile(`"(/srv|/etc|/run)/`)
 func settle(t *testing.T, dir, toml string) (file string) {
 	t.Helper()
 	toml = inFolder.ReplaceAllString(toml, `"`+dir+"$1/")
-	read := testenv.Need(config.Read("f", []byte(toml), []string{"addr", "max-body", "idle-timeout", "redirect-http", "tls-cert", "tls-key", "trust"}, nil))(t)
+	read := testenv.Need(config.Read("f", []byte(toml), []string{"addr", "max-body", "idle-timeout", "redirect-http", "tls-cert", "tls-key", "trust", "log-format"}, nil))(t)
 	need := func(path, text string) {
 		testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		if _, err := os.Stat(path); err != nil {
@@ -45,6 +45,13 @@ func settle(t *testing.T, dir, toml string) (file string) {
 		}
 		for _, page := range s.ErrorPages {
 			need(s.Root+page, "error page")
+		}
+		if s.Maintenance != nil {
+			need(s.Maintenance.File, "")
+		}
+		if s.ClientCerts != nil {
+			authority, _ := selfSigned(t, "authority", 2)
+			need(s.ClientCerts.CA, authority)
 		}
 		for _, p := range s.Passwords {
 			need(p.Users, "ann:$2a$04$HSAxvRkgzYxJKLkjHWe8buktNG9LmIo3c3gpSDpvpn9V3vnEPMc3a\n")

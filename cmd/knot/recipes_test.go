@@ -25,12 +25,17 @@ var recipeRequests = map[string][][2]string{
 	"A cache for a storm":                   {{"GET /x", "200  backend /x"}, {"GET /x", "knot; hit"}},
 	"Several hosts with HTTPS":              nil,
 	"Files for a network alone":             {{"GET /assets/", "200"}, {"GET /intern/x", "403"}},
+	"Out of service while a file exists":    {{"GET /", "503 no-store error page"}, {"GET /\nX-Forwarded-For: 10.1.2.3", "503"}},
+	"Another server knows the users":        {{"GET /a.css", "200  page"}, {"GET /app/x", "401"}, {"GET /app/x\nCookie: a=b", "200  backend /app/x"}},
+	"Server-Sent Events":                    {{"GET /events", "200  backend /events"}, {"GET /x", "200  backend /x"}},
+	"An id for each request":                {{"GET /x", "200  backend /x"}},
+	"Machines with certificates":            nil,
 	"Few tries to log in":                   {{"POST /login", "200"}, {"POST /login", "200"}, {"POST /login", "429"}, {"GET /login", "200"}},
 }
 
 // TestRecipes: every recipe of the documents is right, and answers as it says.
 func TestRecipes(t *testing.T) {
-	text := string(testenv.Need(os.ReadFile("../../docs/knot-recipes.md"))(t))
+	text := string(testenv.Need(os.ReadFile("../../docs/knot-recipes.md"))(t)) + string(testenv.Need(os.ReadFile("../../docs/knot-recipes-more.md"))(t))
 	dir := shortDir(t)
 	for _, name := range []string{"backend", "canary"} {
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,6 +43,10 @@ func TestRecipes(t *testing.T) {
 				w.Header().Set("Upgrade", "websocket")
 				w.Header().Set("Connection", "Upgrade")
 				w.WriteHeader(101)
+				return
+			}
+			if r.URL.Path == "/verify" && r.Header.Get("Cookie") == "" {
+				w.WriteHeader(401)
 				return
 			}
 			fmt.Fprint(w, name, " ", r.RequestURI)
@@ -65,7 +74,7 @@ func tryRecipe(t *testing.T, dir, toml string, requests [][2]string) {
 		toml = `addr = "unix:` + dir + `/knot"` + "\n" + toml
 	}
 	file := settle(t, t.TempDir(), toml)
-	set := testenv.Need(config.Read("f", testenv.Need(os.ReadFile(file))(t), []string{"addr", "max-body", "redirect-http", "tls-cert", "tls-key"}, nil))(t)
+	set := testenv.Need(config.Read("f", testenv.Need(os.ReadFile(file))(t), []string{"addr", "max-body", "redirect-http", "tls-cert", "tls-key", "trust", "log-format"}, nil))(t)
 	for _, s := range set.Sites {
 		for _, name := range []string{"index.html", "assets/a.css", "a.css"} {
 			if s.Root != "" {
