@@ -51,7 +51,7 @@ var needs = []struct{ need, tests string }{
 	{"HTTP/3", ""},
 	{"certificates by ACME for several hosts", "TestACMECertificates acmetest:TestByHTTP acmetest:TestByTLS"},
 	{"... for `*.example.org`, by DNS", "acmetest:TestStarByDNS"},
-	{"OCSP stapling", ""},
+	{"OCSP stapling", "TestStaplesAnswers internal/staple:TestStaple"},
 	{"certificates of clients by site", "TestWhoMayCome internal/clientcert:TestHosts"},
 	{"access by header, method, cookie", "internal/access:TestAccess TestWhoMayCome"},
 	{"limits on bodies by site and path", "TestBodiesBySite TestLargeUpload"},
