@@ -20,6 +20,8 @@ require (
 	github.com/pelletier/go-toml/v2 v2.3.0
 	github.com/prometheus/client_golang v1.23.2
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2
+	github.com/quic-go/qpack v0.6.0
+	github.com/quic-go/quic-go v0.65.0
 	go.uber.org/zap v1.28.0
 	go.yaml.in/yaml/v2 v2.4.2
 	golang.org/x/crypto v0.57.0

@@ -77,7 +77,7 @@ func (l *AccessLog) record(x *Ctx) {
 	}
 	now := x.srv.clock.Stamp()
 	e := accesslog.Entry{
-		Client: x.clientText(), User: x.user, ID: x.id, Line: x.requestLine(), Framed: x.c.stream != nil,
+		Client: x.clientText(), User: x.user, ID: x.id, Line: x.requestLine(), Framed: x.c.framed(),
 		Head: &x.head, Text: x.headBytes(), Status: x.resp.status, Bytes: x.resp.written, Took: -1,
 	}
 	if x.began != 0 {

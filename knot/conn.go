@@ -79,11 +79,11 @@ const (
 type conn struct {
 	nc     net.Conn
 	srv    *Server
-	again  func()        // serveClient, made once
-	stream *http2Request // nc, if that is one: then the server has not admitted it
-	h2     *http2Conn    // that speaks HTTP/2 on it; guarded by srv.mu
-	next   *conn         // guarded by srv.mu
-	prev   *conn         // guarded by srv.mu
+	again  func()     // serveClient, made once
+	stream *stream    // nc, if that is one: then the server has not admitted it
+	h2     *http2Conn // that speaks HTTP/2 on it; guarded by srv.mu
+	next   *conn      // guarded by srv.mu
+	prev   *conn      // guarded by srv.mu
 
 	remote *string    // client's host for the access log, made when first needed
 	known  *connFacts // for handlers of net/http, made when first needed

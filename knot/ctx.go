@@ -165,11 +165,11 @@ func (x *Ctx) Host() string { return string(x.head.Host.Of(x.headBytes())) }
 // HostBytes is Host as a view, without a copy.
 func (x *Ctx) HostBytes() []byte { return x.head.Host.Of(x.headBytes()) }
 
-// Proto is the version of HTTP that the request came by: "HTTP/1.0", "HTTP/1.1" or "HTTP/2.0".
+// Proto is the version of HTTP that the request came by: "HTTP/1.0", "HTTP/1.1", "HTTP/2.0" or "HTTP/3.0".
 func (x *Ctx) Proto() string {
 	switch {
 	case x.c.stream != nil:
-		return "HTTP/2.0"
+		return h1.FramedProto(x.c.framed())
 	case x.head.Minor == 0:
 		return "HTTP/1.0"
 	}

@@ -57,7 +57,11 @@ func (s *Server) handOver(ctx context.Context) error {
 			if ln, ok := ln.(interface{ SetUnlinkOnClose(bool) }); ok {
 				ln.SetUnlinkOnClose(false) // the file is the other process's now
 			}
-			ln.Close()
+			if own, ok := ln.(requestListener); ok {
+				own.Drain(ctx)
+			} else {
+				ln.Close()
+			}
 		}
 		s.awaitDrained(ctx)
 	})

@@ -45,8 +45,41 @@ type http2Conn struct {
 // An http2Request is a request of HTTP/2: to the rest of the package a connection of HTTP/1.1 on which one request comes.
 type http2Request struct {
 	h2.Stream
-	on   *http2Conn
-	conn conn // of the request's task
+	framing stream
+	conn    conn // of the request's task
+}
+
+// A stream is what a request of HTTP/2 or HTTP/3 has of its own in place of a connection.
+type stream struct {
+	streaming
+	on *http2Conn // nil: it is one of HTTP/3
+}
+
+// streaming is an *h2.Stream or an *h3.Stream.
+type streaming interface {
+	// End is called once, when the handler has returned, or its goroutine ends.
+	End()
+	// Trailer returns the lines behind the body, each with its CR LF, and reports whether all of the request has come.
+	Trailer() (lines []byte, received bool)
+	// Room is how many of n bytes of a body may be sent at once. It never parks.
+	Room(n int) int
+	// AwaitRoom waits until the client takes more of the body, and returns how many of n bytes there is room for.
+	AwaitRoom(n int64) (int64, error)
+	// WriteSome is Write for as much of p, a part of a body, as there is room for.
+	WriteSome(p []byte) (int, error)
+	// Gather is Write of what more of the same response follows at once.
+	Gather(p []byte) (int, error)
+}
+
+// framed is the major version of a request of HTTP/2 or HTTP/3, and 0 for others.
+func (c *conn) framed() int {
+	switch {
+	case c.stream == nil:
+		return 0
+	case c.stream.on == nil:
+		return 3
+	}
+	return 2
 }
 
 // beginsHTTP2 reports whether the client speaks HTTP/2 without TLS, and may.
@@ -90,13 +123,14 @@ func (s *Server) serveHTTP2(c *conn, prefix []byte) {
 
 // NewRequest implements h2.Host.
 func (h *http2Conn) NewRequest() h2.Request {
-	r, c := &http2Request{on: h}, h.c
+	r, c := new(http2Request), h.c
+	r.framing = stream{&r.Stream, h}
 	if c.srv.settings().log != nil {
 		c.remoteHost()
 		r.conn.remote = c.remote
 	}
 	c.facts()
-	r.conn.nc, r.conn.srv, r.conn.stream, r.conn.known, r.conn.endpoint = r, c.srv, r, c.known, c.endpoint
+	r.conn.nc, r.conn.srv, r.conn.stream, r.conn.known, r.conn.endpoint = r, c.srv, &r.framing, c.known, c.endpoint
 	return r
 }
 
@@ -144,7 +178,7 @@ func (r *http2Request) Serve() {
 	if s.Priority == nil {
 		c.enter() // before anything else: it was started through the entrance
 	}
-	r.on.Changed()
+	r.framing.on.Changed()
 	if !r.Begin() {
 		c.leave()
 		r.End()
@@ -164,10 +198,10 @@ func (r *http2Request) Serve() {
 }
 
 // Client is that of the connection.
-func (r *http2Request) Client() uint32 { return r.on.c.client() }
+func (r *http2Request) Client() uint32 { return r.framing.on.c.client() }
 
 // SetClient is that of the connection.
-func (r *http2Request) SetClient(addr netip.Addr) { r.on.c.setClient(addr) }
+func (r *http2Request) SetClient(addr netip.Addr) { r.framing.on.c.setClient(addr) }
 
 // farewell tells all clients of HTTP/2 to send no further requests. It may block for a moment.
 func (s *Server) farewell() {

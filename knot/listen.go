@@ -180,9 +180,12 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 	if s.Listening != nil {
 		s.Listening(ln.Addr())
 	}
-	if native, ok := ln.(*netpoll.Listener); ok {
-		err = netpoll.ServeInline(native, func(nc *netpoll.Conn) { s.take(nc, on) })
-	} else {
+	switch ln := ln.(type) {
+	case *netpoll.Listener:
+		err = netpoll.ServeInline(ln, func(nc *netpoll.Conn) { s.take(nc, on) })
+	case requestListener:
+		err = s.serveRequests(ln, on)
+	default:
 		err = s.acceptForeign(ln, on)
 	}
 	if s.stopping.Load() {

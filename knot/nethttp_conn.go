@@ -160,7 +160,7 @@ func (e *exchange) Filter(f Filter) {
 // CloseNotify implements http.CloseNotifier.
 func (e *exchange) CloseNotify() <-chan bool { return e.ctx.CloseNotify() }
 
-// A framedWriter is what of an exchange a handler of net/http gets for a request of HTTP/2, which has
+// A framedWriter is what of an exchange a handler of net/http gets for a request of HTTP/2 or HTTP/3, which has
 // no connection to take over.
 type framedWriter struct{ responseWriter }
 
@@ -179,7 +179,7 @@ type responseWriter interface {
 
 // writer is what the handler gets. It is called before that.
 func (e *exchange) writer() http.ResponseWriter {
-	if e.r.ProtoMajor == 2 {
+	if e.r.ProtoMajor >= 2 {
 		return framedWriter{e}
 	}
 	return e

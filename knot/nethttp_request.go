@@ -16,7 +16,7 @@ import (
 // request makes the http.Request, which keeps nothing of the Ctx. It is called in the task.
 func (e *exchange) request() error {
 	x, r := e.x, &e.r
-	of := nethttp.Source{Head: &x.head, Text: x.headBytes(), Framed: x.c.stream != nil, Trails: x.body.trails}
+	of := nethttp.Source{Head: &x.head, Text: x.headBytes(), Framed: x.c.framed(), Trails: x.body.trails}
 	if x.rewritten != nil {
 		of.Target = x.rewritten.target
 	}

@@ -61,8 +61,8 @@ func (s *Server) stdContext(c *conn) context.Context {
 	if !s.std.HasContext() {
 		return nil
 	}
-	if c.stream != nil {
-		c = c.stream.on.c
+	if st := c.stream; st != nil && st.on != nil {
+		c = st.on.c
 	}
 	return s.std.Context(&c.known.std, c.nc)
 }

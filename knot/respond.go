@@ -108,11 +108,11 @@ func (x *Ctx) SetContentLength(n int64) { x.resp.length = n }
 func (x *Ctx) Status() int { return x.resp.status }
 
 // CloseAfter makes this response the last one of the connection. Over HTTP/2 the client is told to send no further
-// requests on it, which may park; requests that it has sent are served.
+// requests on it, which may park; requests that it has sent are served. Over HTTP/3 it has no effect.
 func (x *Ctx) CloseAfter() {
 	x.closing = true
-	if st := x.c.stream; st != nil {
-		st.Conn().Leave()
+	if st := x.c.stream; st != nil && st.on != nil {
+		st.on.Leave()
 	}
 }
 

@@ -138,9 +138,9 @@ func (c *conn) moved() {
 	}
 }
 
-// writeToStream sends what is gathered and then parts, all of one response, over HTTP/2. While the client takes nothing no
+// writeToStream sends what is gathered and then parts, all of one response, over HTTP/2 or HTTP/3. While the client takes nothing no
 // buffer is held.
-func (x *Ctx) writeToStream(st *http2Request, parts ...[]byte) error {
+func (x *Ctx) writeToStream(st *stream, parts ...[]byte) error {
 	if x.writeErr != nil {
 		return x.writeErr
 	}
@@ -195,7 +195,7 @@ func (x *Ctx) writeOut() (int, error) {
 
 // awaitRoom waits until the client takes more of the body, and returns how many of n bytes; 0 after an error. Nothing is
 // gathered.
-func (x *Ctx) awaitRoom(st *http2Request, n int64) int64 {
+func (x *Ctx) awaitRoom(st *stream, n int64) int64 {
 	if room := st.Room(int(n)); room > 0 {
 		return int64(room)
 	}
@@ -210,7 +210,7 @@ func (x *Ctx) awaitRoom(st *http2Request, n int64) int64 {
 }
 
 // writeSome writes as much of a part of the body as there is room for, and returns how much.
-func (x *Ctx) writeSome(st *http2Request, p []byte) (n int) {
+func (x *Ctx) writeSome(st *stream, p []byte) (n int) {
 	if x.writeErr != nil {
 		return 0
 	}
@@ -222,9 +222,9 @@ func (x *Ctx) writeSome(st *http2Request, p []byte) (n int) {
 	return n
 }
 
-// sendFromPages is sendCopied over HTTP/2. What the client takes is read when there is room for it, and read again if that
+// sendFromPages is sendCopied over HTTP/2 or HTTP/3. What the client takes is read when there is room for it, and read again if that
 // has gone meanwhile: the page cache has it.
-func (x *Ctx) sendFromPages(st *http2Request, e *store.Entry, from, length int64) (sent int64, err error) {
+func (x *Ctx) sendFromPages(st *stream, e *store.Entry, from, length int64) (sent int64, err error) {
 	x.writeToStream(st)
 	defer x.widenOut()
 	for sent < length && x.writeErr == nil {

@@ -159,8 +159,13 @@ func (c *conn) mayShake() (in, may bool) {
 	if in = err == nil; refused(err) {
 		return in, false
 	}
-	at := c.srv.refusedAt.Load()
-	return in, at == 0 || c.srv.clock.Now()-at >= int64(shedFor)
+	return in, !c.srv.shedsHandshakes()
+}
+
+// shedsHandshakes reports whether requests were refused a moment ago.
+func (s *Server) shedsHandshakes() bool {
+	at := s.refusedAt.Load()
+	return at != 0 && s.clock.Now()-at < int64(shedFor)
 }
 
 // refuseShake closes c as cheaply as can be. The hello is taken first, as closing with unread

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 	"github.com/capriccio-go/capriccio/ressched"
 )
@@ -70,7 +70,7 @@ func (c *inner) Ended() bool { return c.d.ended }
 func (c *inner) Client() uint32 { return c.d.client.Load() }
 
 // SetClient has Client stand for the host with this address: the peer is a proxy that forwards for it.
-func (c *inner) SetClient(addr netip.Addr) { c.d.client.Store(sockaddr.ClientOf(addr)) }
+func (c *inner) SetClient(addr netip.Addr) { c.d.client.Store(ownconn.ClientOf(addr)) }
 
 // peek returns what a read of one byte would that takes nothing; an error of the socket it takes.
 func (d *desc) peek() (n int, e syscall.Errno) {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
@@ -280,7 +281,7 @@ func (ln *Listener) accept(owner func() *engine.Loop) (*Conn, error) {
 		}
 	}
 	c.addrs.Store(&ln.addrs)
-	c.d.client.Store(sockaddr.ClientOf(c.remote.IP))
+	c.d.client.Store(ownconn.ClientOf(c.remote.IP))
 	c.d.fresh = true
 	ln.d.pace(own, 0) // not before fd belongs to c: while others run, the task may be ended
 	return c, nil

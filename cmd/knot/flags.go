@@ -47,7 +47,9 @@ type settings struct {
 
 	maxBody int64 // of sites that do not say otherwise, in bytes; 0: no limit
 
-	redirectHTTP list               // addresses that send clients to HTTPS
+	redirectHTTP list // addresses that send clients to HTTPS
+	http3        bool // serve HTTP/3 where HTTPS is
+	http3Conns   int
 	listens      []addresses.Listen // tables of the configuration; none: -addr is the address
 	points       []*addresses.Point // where to listen, by these; at least one
 }
@@ -223,6 +225,7 @@ func (set *settings) flags() (flags *flag.FlagSet) {
 	flags.StringVar(&set.user, "user", "", "run as this `user`, or user:group, once the port, the access log and certificates are open")
 	set.fileFlags(flags)
 	set.tls.flags(flags)
+	set.http3Flags(flags)
 	flags.BoolVar(&s.H2C, "h2c", false, "serve HTTP/2 without TLS to clients that begin with it, as a proxy in front of knot may")
 	flags.BoolVar(&set.quiet, "quiet", false, "print nothing but the address and errors")
 	flags.BoolVar(&set.version, "version", false, "print the version and stop")

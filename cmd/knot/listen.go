@@ -36,8 +36,9 @@ func (set *settings) placePoints() (errs []error) {
 	}
 	if len(set.points) == 0 {
 		set.points = []*addresses.Point{{Addr: set.server.Addr, Key: "-addr", TLS: set.tls.isOn(), TakesAll: true}}
+		set.points[0].HTTP3 = set.http3
 	}
-	return slices.Concat(errs, set.checkNames(), set.placeRedirects())
+	return slices.Concat(errs, set.checkHTTP3(), set.checkNames(), set.placeRedirects())
 }
 
 // pointOf is the point of the table with that index, and what is wrong with it.
@@ -65,6 +66,12 @@ func (set *settings) pointOf(i int) (p *addresses.Point, wrong mistakes) {
 		wrong.note("proxy-protocol", err)
 	} else if l.ProxyProtocol != nil && len(l.ProxyProtocol) == 0 {
 		wrong.note("proxy-protocol", errors.New(`say which proxies send it, as ["10.0.0.0/8"]; their word counts for who the client is`))
+	}
+	p.HTTP3 = set.http3 && lacksForHTTP3(p) == nil
+	if l.HTTP3 != nil {
+		if p.HTTP3 = *l.HTTP3; p.HTTP3 {
+			wrong.note("http3", lacksForHTTP3(p))
+		}
 	}
 	if l.Sites != nil && len(l.Sites) == 0 {
 		wrong.note("sites", errors.New("the list is empty; without it all sites are served"))

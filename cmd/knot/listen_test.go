@@ -260,7 +260,7 @@ func TestRedirectByDefaultIsNoCondition(t *testing.T) {
 	set.points[0].Addr, set.points[1].Addr = "127.0.0.1:0", taken
 	var log testenv.Buffer
 	var served running
-	set.serveOn(&served, newTLS(&secured{config: new(tls.Config)}), slog.New(slog.NewTextHandler(&log, nil)))
+	set.serveOn(&served, newTLS(&secured{config: new(tls.Config)}), nil, slog.New(slog.NewTextHandler(&log, nil)))
 	err := capriccio.Run(t.Context(), func(context.Context) error {
 		all, err := set.server.Listeners()
 		testenv.Equal(t, len(all), 1, "listeners")

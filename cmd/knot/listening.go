@@ -20,10 +20,13 @@ import (
 
 // A listening is what is listened on at the moment, and how a reload changes that. Safe from anywhere.
 type listening struct {
-	server *knot.Server
-	secure *tlsNow
-	served *running
-	log    *slog.Logger
+	server      *knot.Server
+	secure      *tlsNow
+	served      *running
+	log         *slog.Logger
+	http3Conns  int             // most connections of HTTP/3 at an address
+	predecessor <-chan struct{} // closed when sockets of UDP may be read; nil: they may
+
 	opened chan struct{} // closed when the points of the start are open
 	ended  chan struct{} // closed by stop
 	stop   func()        // is called when nothing is served any more, any number of times
@@ -37,12 +40,12 @@ type listening struct {
 const drainPatience = 5 * time.Second
 
 // serveOn has the server listen on the points, and serve what belongs to each.
-func (set *settings) serveOn(served *running, secure *tlsNow, log *slog.Logger) {
+func (set *settings) serveOn(served *running, secure *tlsNow, predecessor <-chan struct{}, log *slog.Logger) {
 	server := set.server
-	l := &listening{server: server, secure: secure, served: served, log: log, opened: make(chan struct{}), ended: make(chan struct{}), points: set.points}
+	l := &listening{server: server, secure: secure, served: served, log: log, http3Conns: set.http3Conns, predecessor: predecessor, opened: make(chan struct{}), ended: make(chan struct{}), points: set.points}
 	l.stop = sync.OnceFunc(func() { close(l.ended) })
 	served.on.Store(l)
-	one := len(set.points) == 1 && set.points[0].Proxies == nil // which costs its connections nothing
+	one := len(set.points) == 1 && set.points[0].Proxies == nil && !set.points[0].HTTP3 // which costs its connections nothing
 	if one {
 		p := set.points[0]
 		sites := served.at(p.Addr)
@@ -83,8 +86,16 @@ func (l *listening) open(points []*addresses.Point) (all []*knot.Endpoint, err e
 		if err != nil {
 			return nil, &addressError{p.Addr, p.Key, err}
 		}
+		first := len(all)
 		for _, ln := range listeners {
 			all = append(all, l.endpoint(p, ln))
+		}
+		quic, err := l.openQUIC(p, all[first:])
+		if err != nil {
+			return nil, &addressError{p.Addr, p.Key, fmt.Errorf("HTTP/3: %w", err)}
+		}
+		if quic != nil {
+			all = append(all, quic)
 		}
 	}
 	return all, nil
@@ -184,7 +195,7 @@ func (l *listening) urls() (all []string) {
 func (l *listening) sockets() (files []*os.File, sockets []addresses.Socket, err error) {
 	points := l.now()
 	for _, p := range points {
-		some, of, err := p.Files()
+		some, of, err := p.AllFiles()
 		if err != nil {
 			for _, f := range files {
 				f.Close()

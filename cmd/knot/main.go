@@ -176,7 +176,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		return err
 	}
 	served.catchUp(set, args, errorLog)
-	set.serveOn(&served, secure, errorLog)
+	set.serveOn(&served, secure, predecessorEnd(&from), errorLog)
 	systemd := notifier{os.Getenv("NOTIFY_SOCKET")}
 	var once sync.Once
 	listening := make(chan struct{})

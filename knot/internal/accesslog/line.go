@@ -23,7 +23,7 @@ type Entry struct {
 	User   string // "": not known
 	ID     string // of the request; "": none
 	Line   []byte // the first line of the request as it came, however wrong; empty: nothing came
-	Framed bool   // the request is one of HTTP/2
+	Framed int    // 2 or 3: the request is one of HTTP/2 or HTTP/3; 0: neither
 
 	Head *h1.Head // Size 0: it could not be parsed
 	Text []byte   // what the spans of Head count from
@@ -43,8 +43,8 @@ func (e *Entry) AppendCombined(b []byte, now *clock.Stamp, common bool) []byte {
 		b = appendText(b, h1.Bytes(strings.ReplaceAll(e.User, " ", "_"))) // a space would end it
 	}
 	b = append(append(append(b, ' '), now.Log...), ` "`...)
-	if before, ok := bytes.CutSuffix(e.line(), []byte("HTTP/1.1")); ok && e.Framed {
-		b = append(appendText(b, before), "HTTP/2.0"...)
+	if before, ok := bytes.CutSuffix(e.line(), []byte("HTTP/1.1")); ok && e.Framed > 0 {
+		b = append(appendText(b, before), h1.FramedProto(e.Framed)...)
 	} else {
 		b = appendText(b, e.line())
 	}

@@ -29,16 +29,18 @@ func TestCombinedLines(t *testing.T) {
 	for _, test := range []struct {
 		name, request, line string
 		user, want          string
-		common, framed      bool
+		common              bool
+		framed              int
 	}{
-		{"combined", "GET /a?b HTTP/1.1\r\nHost: h\r\nReferer: http://r/\r\nUser-Agent: u 1\r\n\r\n", `"GET /a?b HTTP/1.1" 200 8 "http://r/" "u 1"`, "", "-", false, false},
-		{"common, a user", "GET /a HTTP/1.0\r\n\r\n", `"GET /a HTTP/1.0" 200 8`, "al\"i ce\n", `al\"i_ce\x0a`, true, false},
-		{"HTTP/2", "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", `"GET /a HTTP/2.0" 200 8`, "", "-", true, true},
-		{"nothing came", "", `"-" 400 8`, "", "-", true, false},
-		{"escapes", "GET /\"\\\x80 HTTP/1.1\r\nHost: h\r\nUser-Agent: \x1b\"\t\xff\r\n\r\n", `"GET /\"\\\x80 HTTP/1.1" 400 8 "-" "-"`, "", "-", false, false},
-		{"more escapes", "GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: \"\t\\\xff\r\n\r\n", `"GET / HTTP/1.1" 200 8 "-" "\"\x09\\\xff"`, "", "-", false, false},
-		{"garbage", "\x16\x03\x01\"\r\n", `"\x16\x03\x01\"" 400 8`, "", "-", true, false},
-		{"long line", "GET /" + strings.Repeat("a", 3000) + " HTTP/1.1\r\nHost: h\r\n\r\n", `"GET /` + strings.Repeat("a", 1019) + `" 200 8`, "", "-", true, false},
+		{"combined", "GET /a?b HTTP/1.1\r\nHost: h\r\nReferer: http://r/\r\nUser-Agent: u 1\r\n\r\n", `"GET /a?b HTTP/1.1" 200 8 "http://r/" "u 1"`, "", "-", false, 0},
+		{"common, a user", "GET /a HTTP/1.0\r\n\r\n", `"GET /a HTTP/1.0" 200 8`, "al\"i ce\n", `al\"i_ce\x0a`, true, 0},
+		{"HTTP/2", "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", `"GET /a HTTP/2.0" 200 8`, "", "-", true, 2},
+		{"HTTP/3", "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", `"GET /a HTTP/3.0" 200 8`, "", "-", true, 3},
+		{"nothing came", "", `"-" 400 8`, "", "-", true, 0},
+		{"escapes", "GET /\"\\\x80 HTTP/1.1\r\nHost: h\r\nUser-Agent: \x1b\"\t\xff\r\n\r\n", `"GET /\"\\\x80 HTTP/1.1" 400 8 "-" "-"`, "", "-", false, 0},
+		{"more escapes", "GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: \"\t\\\xff\r\n\r\n", `"GET / HTTP/1.1" 200 8 "-" "\"\x09\\\xff"`, "", "-", false, 0},
+		{"garbage", "\x16\x03\x01\"\r\n", `"\x16\x03\x01\"" 400 8`, "", "-", true, 0},
+		{"long line", "GET /" + strings.Repeat("a", 3000) + " HTTP/1.1\r\nHost: h\r\n\r\n", `"GET /` + strings.Repeat("a", 1019) + `" 200 8`, "", "-", true, 0},
 	} {
 		var k clock.Clock
 		e := entryOf(test.request)

@@ -11,16 +11,24 @@ func (h *Head) MethodText(b []byte) []byte {
 }
 
 // ProtoText is the name of the version, as in "HTTP/1.1"; framed: that is HTTP/2.
-func (h *Head) ProtoText(framed bool) string {
+func (h *Head) ProtoText(framed int) string {
 	switch {
-	case framed:
-		return "HTTP/2.0"
+	case framed > 0:
+		return FramedProto(framed)
 	case h.Minor == 1:
 		return "HTTP/1.1"
 	case h.Minor == 0:
 		return "HTTP/1.0"
 	}
 	return "HTTP/1." + strconv.Itoa(int(h.Minor))
+}
+
+// FramedProto is the version of a request of HTTP/2 or HTTP/3.
+func FramedProto(framed int) string {
+	if framed == 3 {
+		return "HTTP/3.0"
+	}
+	return "HTTP/2.0"
 }
 
 // Kind is two numbers for the requests that are likely to be handled alike: those of a route, which is the

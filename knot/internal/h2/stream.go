@@ -71,9 +71,6 @@ func newStream(h *Conn, text []byte) *Stream {
 // Self is st, of what embeds it too.
 func (st *Stream) Self() *Stream { return st }
 
-// Conn is the connection that the request has come on.
-func (st *Stream) Conn() *Conn { return st.h }
-
 // Begin is called once, when the task of the request begins. It returns false if the request has been dropped while that
 // waited.
 func (st *Stream) Begin() bool {

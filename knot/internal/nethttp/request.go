@@ -14,7 +14,7 @@ import (
 type Source struct {
 	Head   *h1.Head
 	Text   []byte // what the spans of Head count from; nothing is kept of it
-	Framed bool   // it is one of HTTP/2
+	Framed int    // 2 or 3: it is one of HTTP/2 or HTTP/3; 0: neither
 	Trails bool   // a trailer may come behind a body whose length is known
 	Target string // that the URL is made of; "": as it came
 }
@@ -43,8 +43,8 @@ func (s Source) Fill(r *http.Request, ctx context.Context, simple *url.URL) bool
 		r.ContentLength = -1
 	}
 	r.Header = headerOf(h, text)
-	if s.Framed {
-		r.ProtoMajor, r.ProtoMinor = 2, 0
+	if s.Framed > 0 {
+		r.ProtoMajor, r.ProtoMinor = s.Framed, 0
 	} else {
 		r.Close = !h.Persistent()
 		if h.HasCoding {

@@ -32,6 +32,8 @@ type Listen struct {
 	Addr  string   `toml:"addr"`
 	TLS   *bool    `toml:"tls"`
 	Sites []string `toml:"sites"`
+	// HTTP3 has HTTP/3 served too, on the port of UDP that has the same number. nil: as -http3 says.
+	HTTP3 *bool `toml:"http3"`
 	// ProxyProtocol are the addresses and networks of proxies whose connections begin with a header of the PROXY protocol,
 	// and "unix:" for every peer on a Unix socket. nil: none.
 	ProxyProtocol []string `toml:"proxy-protocol"`
@@ -47,10 +49,13 @@ type Point struct {
 	Optional  bool     // it is there by default, and need not be possible
 	TakesAll  bool     // it has the sockets that belong to no other Point
 	Proxies   []string // Listen.ProxyProtocol
+	HTTP3     bool     // HTTP/3 is served too
 
-	sockets []Socket
-	opened  []*netpoll.Listener
-	copied  bool // another Point, which is served, has the same sockets
+	sockets  []Socket
+	datagram *Socket // of UDP; nil: none was handed over, or it is in use
+	opened   []*netpoll.Listener
+	copied   bool  // another Point, which is served, has the same sockets
+	quic     *QUIC // nil: none is served
 }
 
 // A Socket listens already.
@@ -128,10 +133,13 @@ func Assign(points []*Point, sockets []Socket) (unused []Socket, err error) {
 		if s.Name != "" && !slices.Contains(names, s.Name) {
 			names = append(names, s.Name)
 		}
-		if p := ownerOf(points, s); p != nil {
-			p.sockets = append(p.sockets, s)
-		} else {
+		switch p := ownerOf(points, s); {
+		case p == nil, isDatagram(s.FD) && (!p.HTTP3 || p.datagram != nil):
 			unused = append(unused, s)
+		case isDatagram(s.FD):
+			p.datagram = &s
+		default:
+			p.sockets = append(p.sockets, s)
 		}
 	}
 	passed := "it has passed none: knot must be started by a socket unit"
@@ -234,6 +242,7 @@ func (p *Point) Close() {
 		ln.Close()
 	}
 	p.opened = nil
+	p.endQUIC()
 }
 
 // Listening are the addresses that are listened on.
@@ -261,6 +270,22 @@ func (p *Point) Files() (files []*os.File, sockets []Socket, err error) {
 		}
 	}
 	return files, sockets, nil
+}
+
+// AllFiles is Files with the socket of UDP, if there is one.
+func (p *Point) AllFiles() (files []*os.File, sockets []Socket, err error) {
+	files, sockets, err = p.Files()
+	if err != nil || p.quic == nil {
+		return files, sockets, err
+	}
+	f, err := p.quic.socket.File()
+	if err != nil {
+		for _, f := range files {
+			f.Close()
+		}
+		return nil, nil, err
+	}
+	return append(files, f), append(sockets, Socket{Addr: p.Addr}), nil
 }
 
 func networkOf(addr string) (network, rest string) {

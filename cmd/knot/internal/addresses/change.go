@@ -32,8 +32,8 @@ func Plan(before, after []*Point) (c Change, err error) {
 			continue
 		}
 		p.Addr = old.Addr
-		if p.TLS == old.TLS && p.Redirects == old.Redirects && slices.Equal(p.Proxies, old.Proxies) {
-			p.sockets, p.opened = old.sockets, old.opened
+		if p.TLS == old.TLS && p.Redirects == old.Redirects && p.HTTP3 == old.HTTP3 && slices.Equal(p.Proxies, old.Proxies) {
+			p.sockets, p.opened, p.quic = old.sockets, old.opened, old.quic
 			continue
 		}
 		c.Added, c.Moved = append(c.Added, p), append(c.Moved, old)
@@ -108,5 +108,6 @@ func (c *Change) Finish(ctx context.Context) {
 			ln.Drain(ctx)
 		}
 		p.opened = nil
+		p.endQUIC()
 	}
 }

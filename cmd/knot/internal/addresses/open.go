@@ -14,13 +14,16 @@ import (
 // Open opens a socket without a runtime, unless there is one. The file of a Unix socket belongs to the user and group then.
 func (p *Point) Open(uid, gid int) error {
 	if len(p.sockets) > 0 {
-		return nil
+		return p.openDatagram()
 	}
 	fd, err := openSocket(p.Addr)
 	if err != nil {
 		return err
 	}
 	p.sockets = []Socket{{FD: fd}}
+	if err := p.openDatagram(); err != nil {
+		return err
+	}
 	if path, ok := strings.CutPrefix(p.Addr, ofUnix); ok && !strings.HasPrefix(path, "@") {
 		return os.Chown(path, uid, gid)
 	}
