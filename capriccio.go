@@ -19,7 +19,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/feed"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
@@ -34,7 +33,8 @@ const (
 	EnvLoops = "CAPRICCIO_LOOPS"
 	// EnvPoller chooses how loops wait for descriptors: epoll or uring; see Poller.
 	EnvPoller = "CAPRICCIO_POLLER"
-	// EnvAIO chooses how tasks wait for files: uring or threads; see WithFileThreads.
+	// EnvAIO chooses how tasks wait for files: uring, the default where the kernel allows it, or threads, a bounded
+	// number of them.
 	EnvAIO = "CAPRICCIO_AIO"
 	// EnvSched chooses the scheduling policy: fifo, cohort or resource; see Scheduler.
 	EnvSched = "CAPRICCIO_SCHED"
@@ -50,7 +50,7 @@ type options struct {
 	cfg     engine.Config
 	poller  string
 	aio     string
-	graph   bgraph.Config
+	graph   recorder.Config
 	noGraph bool
 	sched   feed.Config
 	dump    string // as given, see dumpPath
@@ -81,12 +81,6 @@ func WithPoller(p Poller) Option {
 		o.poller = string(p)
 		return nil
 	}
-}
-
-// WithFileThreads has package aio wait for files in a bounded number of threads. Otherwise it uses
-// io_uring where the kernel allows that.
-func WithFileThreads() Option {
-	return func(o *options) error { o.aio = aioThreads; return nil }
 }
 
 // WithHoldLimit sets how long a task may keep its loop before it is reported: 10 ms by

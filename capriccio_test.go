@@ -110,6 +110,7 @@ func TestBadOptionsAreErrors(t *testing.T) {
 		"offload": WithOffloadLimit(0),
 		"detach":  WithDetaching(0, -1),
 		"dump":    WithDumpPath(""),
+		"graph":   WithGraphLimits(0, -1),
 	} {
 		if rt, err := New(opt); err == nil {
 			rt.Close()

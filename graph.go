@@ -22,14 +22,20 @@ const (
 
 const maxSampling = 1_000_000
 
-// WithGraph sets how much the blocking graph learns; it is on in any case, see
-// WithoutGraph.
-func WithGraph(cfg bgraph.Config) Option {
-	return func(o *options) error { o.graph, o.noGraph = cfg, false; return nil }
+// WithGraphLimits sets how many nodes the blocking graph has at most, and how many edges, and crossings, on each loop.
+// What finds no room is counted, see bgraph.Overflow. 0: 4096 and 16384.
+func WithGraphLimits(nodes, edges int) Option {
+	return func(o *options) error {
+		if nodes < 0 || edges < 0 {
+			return fmt.Errorf("capriccio: WithGraphLimits(%d, %d); want two numbers of at least 1, or 0 for the default", nodes, edges)
+		}
+		o.graph.MaxNodes, o.graph.MaxEdges = nodes, edges
+		return nil
+	}
 }
 
-// WithoutGraph leaves out the blocking graph, which saves a few nanoseconds at every
-// wait.
+// WithoutGraph leaves out the blocking graph, which is learned otherwise unless EnvGraph says off. That saves a few
+// nanoseconds at every wait.
 func WithoutGraph() Option {
 	return func(o *options) error { o.noGraph = true; return nil }
 }

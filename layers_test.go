@@ -47,6 +47,7 @@ var layers = map[string]string{
 	"internal/funcname":              "",
 	"internal/recorder":              "internal/admit internal/coro internal/breathe internal/funcname bgraph stackchunk internal/graphlimits internal/buckets internal/chunk",
 	"bgraph":                         "internal/breathe internal/funcname internal/graphlimits internal/buckets",
+	"internal/contenttype":           "",
 	"internal/scc":                   "",
 	"internal/flaghelp":              "",
 	"internal/buckets":               "",
@@ -89,7 +90,7 @@ var layers = map[string]string{
 	"knot/internal/fdlimit":          "internal/engine golang.org/x/sys/unix",
 	"knot/internal/neterr":           "golang.org/x/sys/unix",
 	"knot/internal/pace":             "",
-	"knot/internal/store":            "knot/internal/clock knot/internal/h1 knot/internal/tasks aio ressched task golang.org/x/sys/unix",
+	"knot/internal/store":            "knot/internal/clock knot/internal/h1 knot/internal/tasks aio ressched task golang.org/x/sys/unix internal/contenttype",
 	"knot/internal/tasks":            "ressched task",
 	"knot/internal/h2":               "internal/ownconn knot/internal/clock knot/internal/h1 knot/internal/tasks internal/engine ressched task golang.org/x/net/http2 golang.org/x/net/http2/hpack",
 	"knot/internal/h3":               "internal/engine internal/ownconn knot/internal/h1",
@@ -98,6 +99,8 @@ var layers = map[string]string{
 	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd knot/internal/h1 knot/internal/store",
 	"knot/proxy":                     "internal/orca internal/balance internal/ownconn knot knot/internal/h1 knot/internal/tlsout internal/engine internal/logwriter task netpoll aio internal/ownctx internal/peerwatch",
 	"cmd/knot/internal/site":         "knot task internal/regular internal/logwriter golang.org/x/crypto/bcrypt internal/ownctx internal/peerwatch",
+	"knot/proxy":                     "internal/ownconn knot knot/internal/h1 knot/internal/tlsout internal/engine internal/logwriter task netpoll aio internal/ownctx internal/peerwatch",
+	"cmd/knot/internal/site":         "knot task internal/regular internal/logwriter golang.org/x/crypto/bcrypt internal/ownctx internal/peerwatch internal/contenttype",
 	"cmd/knot/internal/acme":         "internal/logwriter github.com/caddyserver/certmagic github.com/libdns/cloudflare github.com/libdns/rfc2136 github.com/mholt/acmez/v3 go.uber.org/zap go.uber.org/zap/zapcore golang.org/x/net/idna",
 	"cmd/knot/internal/addresses":    "netpoll golang.org/x/sys/unix",
 	"cmd/knot/internal/http3":        "github.com/quic-go/quic-go github.com/quic-go/quic-go/http3",
@@ -145,6 +148,7 @@ var layers = map[string]string{
 const testOnly = "internal/chunk internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages internal/flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix github.com/prometheus/client_golang/prometheus/testutil/promlint github.com/caddyserver/certmagic github.com/santhosh-tekuri/jsonschema/v6 golang.org/x/crypto/ocsp"
 const testOnly = "internal/chunk internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages internal/flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix github.com/prometheus/client_golang/prometheus/testutil/promlint github.com/caddyserver/certmagic github.com/santhosh-tekuri/jsonschema/v6"
 const testOnly = "internal/chunk internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages internal/flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix github.com/prometheus/client_golang/prometheus/testutil/promlint github.com/caddyserver/certmagic github.com/quic-go/qpack github.com/quic-go/quic-go github.com/quic-go/quic-go/http3 github.com/quic-go/quic-go/quicvarint"
+const testOnly = "internal/ownctx internal/chunk internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages internal/flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix github.com/prometheus/client_golang/prometheus/testutil/promlint github.com/caddyserver/certmagic"
 
 // module is the path of this module.
 const module = "github.com/capriccio-go/capriccio"

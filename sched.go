@@ -53,15 +53,6 @@ func WithCohortSize(n int) Option {
 	}
 }
 
-// WithOldestFirst has the tasks that wait at one node run in the order in which they became
-// ready. Otherwise, with the schedulers Cohort and Resource, tasks that a task of the same loop has
-// made ready run first, the newest at the head, as their data may still be in the processor's
-// cache: that is faster, but waits are less even, up to twice as long. The option makes no
-// difference to tasks that wait for the network or another event from outside.
-func WithOldestFirst() Option {
-	return func(o *options) error { o.sched.OldestFirst = true; return nil }
-}
-
 // WithoutRefusals lets work that can't be admitted wait, however long it takes; with the
 // scheduler Resource it is refused otherwise once it has waited too long (ressched.ErrRefused,
 // which Knot answers with 503).

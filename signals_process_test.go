@@ -21,6 +21,7 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/chunk"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -337,6 +338,7 @@ func stacksProgram() error {
 type stacksFile struct {
 	PID int `json:"pid"`
 	stackchunk.Stats
+	Sites   []chunk.SiteStats `json:"sites"`
 	Classes []struct {
 		Unlinks uint64 `json:"unlinks"`
 	} `json:"classes"`

@@ -28,14 +28,12 @@ func TestGraphIsOnByDefault(t *testing.T) {
 		opts     []Option
 		sampling int // 0: no graph
 	}{
-		{"", nil, recorder.New(bgraph.Config{}).Snapshot().Sampling},
-		{"on", nil, recorder.New(bgraph.Config{}).Snapshot().Sampling},
+		{"", nil, recorder.New(recorder.Config{}).Snapshot().Sampling},
+		{"on", nil, recorder.New(recorder.Config{}).Snapshot().Sampling},
 		{"off", nil, 0},
 		{"7", nil, 7},
 		{"1000000", nil, 1_000_000},
 		{"", []Option{WithoutGraph()}, 0},
-		{"off", []Option{WithGraph(bgraph.Config{Sampling: 3})}, 3},
-		{"7", []Option{WithGraph(bgraph.Config{Sampling: 3})}, 3},
 		{"7", []Option{WithoutGraph()}, 0},
 	} {
 		t.Setenv(EnvGraph, c.env)
@@ -131,7 +129,7 @@ func newMembership(t *testing.T, stderr io.Writer, m *member) *membership {
 func TestNoSummaryForBgdump(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.bgraph")
 	var stderr bytes.Buffer
-	m := &member{graph: recorder.New(bgraph.Config{}), path: path, answers: true}
+	m := &member{graph: recorder.New(recorder.Config{}), path: path, answers: true}
 	ms := newMembership(t, &stderr, m)
 	lock := testenv.Need(os.Open(fmt.Sprintf("/proc/self/fd/%d", m.announce.Fd())))(t)
 	defer lock.Close()
@@ -152,7 +150,7 @@ func TestNoSummaryForBgdump(t *testing.T) {
 
 func TestDumpThatFailsIsReported(t *testing.T) {
 	var stderr bytes.Buffer
-	m := &member{graph: recorder.New(bgraph.Config{}), path: filepath.Join(t.TempDir(), "none", "x.bgraph"), answers: true}
+	m := &member{graph: recorder.New(recorder.Config{}), path: filepath.Join(t.TempDir(), "none", "x.bgraph"), answers: true}
 	newMembership(t, &stderr, m).dumpAll()
 	if got := stderr.String(); !strings.Contains(got, "capriccio: SIGUSR2: bgraph: writing the dump") || strings.Contains(got, "The whole graph") {
 		t.Errorf("standard error: %q", got)
@@ -162,7 +160,7 @@ func TestDumpThatFailsIsReported(t *testing.T) {
 func TestFaultInADumpDoesNotEndTheProgram(t *testing.T) {
 	var out bytes.Buffer
 	var broken *recorder.Graph
-	m := &member{graph: recorder.New(bgraph.Config{}), path: filepath.Join(t.TempDir(), "x.bgraph")}
+	m := &member{graph: recorder.New(recorder.Config{}), path: filepath.Join(t.TempDir(), "x.bgraph")}
 	m.graph.ExplainSched(func() *bgraph.Sched { panic(broken.Snapshot()) })
 	m.dump(&out)
 	if got := out.String(); !strings.Contains(got, "capriccio: SIGUSR2: panic: ") || !strings.Contains(got, "signals_test.go") {

@@ -23,6 +23,7 @@ type stackStats struct {
 	PID     int       `json:"pid"`
 	Taken   time.Time `json:"taken"`
 	stackchunk.Stats
+	Sites   []chunk.SiteStats  `json:"sites"`   // by name; only sites that were ever passed
 	Classes []chunk.ClassStats `json:"classes"` // by size
 }
 
@@ -55,7 +56,7 @@ func writeStacks(path string) (err error) {
 	}
 	counts := chunk.ReadCounts()
 	text, err := json.MarshalIndent(stackStats{
-		Program: exe, PID: os.Getpid(), Taken: time.Now().Round(0), Stats: stackchunk.ReadStats(), Classes: counts.Classes(),
+		Program: exe, PID: os.Getpid(), Taken: time.Now().Round(0), Stats: stackchunk.ReadStats(), Sites: chunk.Sites(), Classes: counts.Classes(),
 	}, "", "\t")
 	if err != nil {
 		return err

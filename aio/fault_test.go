@@ -28,9 +28,7 @@ func TestErrorsOfTheDisk(t *testing.T) {
 			opRead:     func() error { _, err := f.ReadAt(b, 0); return err },
 			opWrite:    func() error { _, err := f.WriteAt(b, 0); return err },
 			opSync:     f.Sync,
-			opDatasync: f.Datasync,
 			opTruncate: func() error { return f.Truncate(3) },
-			opAllocate: func() error { return f.Allocate(0, 10) },
 		} {
 			var calls atomic.Int32
 			withFault(t, func(o opcode, where via, _ int32, n int) (int, syscall.Errno) {
@@ -92,7 +90,6 @@ func TestAFullFileSystem(t *testing.T) {
 		f := need(Create(name))(t)
 		n, err := f.Write(make([]byte, 2*size))
 		testenv.True(t, n <= size && errors.Is(err, unix.ENOSPC), "wrote %d bytes where there is room for %d: %v; want ENOSPC", n, size, err)
-		testenv.ErrorIs(t, f.Allocate(0, 2*size), unix.ENOSPC, "Allocate")
 		must(t, f.Close())
 		must(t, os.WriteFile(name, []byte("old"), 0o600))
 		testenv.ErrorIs(t, WriteFile(name, make([]byte, 2*size), 0o600), unix.ENOSPC, "WriteFile")

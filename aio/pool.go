@@ -11,44 +11,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PoolLimits bounds the threads that wait for the disk where io_uring can't: because
-// there is none, or for what it can't do, like reading folders.
-type PoolLimits struct {
-	// Threads is how many there may be, at most 4096; 0: 4 per processor, at least 16 and at most 64.
-	Threads int
-	// PerDevice is how many of them may work for one file system at a time, so that one
-	// that is slow or gone leaves some to the others; 0: three in four. Which one a path leads
-	// to shows only when it has been followed: all paths below a folder that is open (OpenAt)
-	// count as one more file system, and so do all others together.
-	PerDevice int
-}
-
-// maxPoolThreads bounds PoolLimits.Threads.
+// maxPoolThreads is the most threads that SetPoolLimits takes.
 const maxPoolThreads = 4096
 
-// SetPoolLimits changes the limits for the whole process. What is under way goes on. It
+// SetPoolLimits bounds the threads of the process that wait for the disk where io_uring can't: because
+// there is none, or for what it can't do, like reading folders. Requests under way go on. It
 // never parks. There is no limit on what waits for a thread: each is a parked task.
-func SetPoolLimits(l PoolLimits) error {
-	if l.Threads < 0 || l.Threads > maxPoolThreads {
-		return fmt.Errorf("aio: PoolLimits.Threads is %d; want 1 to %d, or 0 for the default", l.Threads, maxPoolThreads)
+//
+// all is how many threads there may be, at most 4096; 0: 4 per processor, at least 16 and at most 64.
+// perDevice is how many of them may work for one file system at a time, so that one
+// that is slow or gone leaves some to the others; 0: three in four. Which one a path leads
+// to shows only when it has been followed: all paths below a folder that is open (OpenAt)
+// count as one more file system, and so do all others together.
+func SetPoolLimits(all, perDevice int) error {
+	if all < 0 || all > maxPoolThreads {
+		return fmt.Errorf("aio: SetPoolLimits of %d threads; want 1 to %d, or 0 for the default", all, maxPoolThreads)
 	}
-	if l.Threads == 0 {
-		l.Threads = min(max(4*runtime.GOMAXPROCS(0), 16), 64)
+	if all == 0 {
+		all = min(max(4*runtime.GOMAXPROCS(0), 16), 64)
 	}
-	if l.PerDevice < 0 || l.PerDevice > l.Threads {
-		return fmt.Errorf("aio: PoolLimits.PerDevice is %d; want 1 to %d, the number of threads, or 0 for three in four", l.PerDevice, l.Threads)
+	if perDevice < 0 || perDevice > all {
+		return fmt.Errorf("aio: SetPoolLimits of %d threads for a device; want 1 to %d, the number of threads, or 0 for three in four", perDevice, all)
 	}
-	if l.PerDevice == 0 {
-		l.PerDevice = max(l.Threads*3/4, 1)
+	if perDevice == 0 {
+		perDevice = max(all*3/4, 1)
 	}
 	threads.mu.Lock()
 	defer threads.mu.Unlock()
-	threads.limits = l
+	threads.most, threads.perDevice = all, perDevice
 	return nil
 }
 
 func init() {
-	if err := SetPoolLimits(PoolLimits{}); err != nil {
+	if err := SetPoolLimits(0, 0); err != nil {
 		panic(err)
 	}
 }
@@ -62,10 +57,12 @@ var threads = pool{devices: make(map[uint64]*device)}
 // devices in turn.
 type pool struct {
 	mu      sync.Mutex
-	limits  PoolLimits         // guarded by mu
+	most    int                // guarded by mu: threads, at most
 	running int                // guarded by mu: threads
 	devices map[uint64]*device // guarded by mu: devices with requests, and some more
 	waiting []*device          // guarded by mu: devices with queued requests, the next first
+
+	perDevice int // guarded by mu: threads that work for a device, at most
 }
 
 // A device is a file system, as far as the pool goes.
@@ -94,7 +91,7 @@ func (p *pool) submit(r *request) {
 		p.waiting = append(p.waiting, d)
 	}
 	d.push(r)
-	start := p.running < p.limits.Threads && d.running < p.limits.PerDevice
+	start := p.running < p.most && d.running < p.perDevice
 	if start {
 		p.running++
 	}
@@ -124,9 +121,9 @@ func (p *pool) next(d *device) (*request, *device) {
 		d.running--
 		p.forget(d)
 	}
-	if p.running <= p.limits.Threads {
+	if p.running <= p.most {
 		for i, d := range p.waiting {
-			if d.running >= p.limits.PerDevice {
+			if d.running >= p.perDevice {
 				continue
 			}
 			r := d.head

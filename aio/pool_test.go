@@ -19,17 +19,17 @@ import (
 )
 
 func TestPoolLimitsAreChecked(t *testing.T) {
-	defer SetPoolLimits(PoolLimits{})
-	for _, l := range []PoolLimits{{Threads: -1}, {Threads: maxPoolThreads + 1}, {Threads: 4, PerDevice: 5}, {PerDevice: -1}} {
-		testenv.ErrorSays(t, SetPoolLimits(l), "want", "%+v", l) // what would be right
+	defer SetPoolLimits(0, 0)
+	for _, l := range [][2]int{{-1, 0}, {maxPoolThreads + 1, 0}, {4, 5}, {0, -1}} {
+		testenv.ErrorSays(t, SetPoolLimits(l[0], l[1]), "want", "%v", l) // what would be right
 	}
 }
 
 // One file system that hangs takes its share of the threads and no more; the others'
 // requests pass.
 func TestASlowFileSystemLeavesThreadsToOthers(t *testing.T) {
-	must(t, SetPoolLimits(PoolLimits{Threads: 4, PerDevice: 3}))
-	defer SetPoolLimits(PoolLimits{})
+	must(t, SetPoolLimits(4, 3))
+	defer SetPoolLimits(0, 0)
 	rt := setting{"threads", openThreads, 2, false}.start(t)
 	slow, fast := scratchFile(t, content(10), os.O_RDONLY), scratchFile(t, content(10), os.O_RDONLY)
 	for i, f := range []*File{slow, fast} {
@@ -82,13 +82,13 @@ func TestASlowFileSystemLeavesThreadsToOthers(t *testing.T) {
 
 // The devices take turns.
 func TestThePoolServesDevicesInTurn(t *testing.T) {
-	p := pool{devices: make(map[uint64]*device), limits: PoolLimits{Threads: 0, PerDevice: 10}}
+	p := pool{devices: make(map[uint64]*device), most: 0, perDevice: 10}
 	for i := range 9 {
 		f := &File{}
 		f.device.Store(uint64(1 + i/3))
 		p.submit(&request{op: opFunc, file: f, n: i})
 	}
-	p.limits.Threads = 10
+	p.most = 10
 	p.running = 1
 	var order string
 	for r, d := p.next(nil); r != nil; r, d = p.next(d) {
@@ -101,8 +101,8 @@ func TestThePoolServesDevicesInTurn(t *testing.T) {
 // threads for other folders.
 func TestOpensThatHangLeaveOthersAlone(t *testing.T) {
 	hanging := 4*runtime.NumCPU() + 2 // more than a ring has workers
-	must(t, SetPoolLimits(PoolLimits{Threads: hanging + 1, PerDevice: hanging - maxWorking}))
-	defer SetPoolLimits(PoolLimits{})
+	must(t, SetPoolLimits(hanging+1, hanging-maxWorking))
+	defer SetPoolLimits(0, 0)
 	for _, s := range settings() {
 		if s.loops == 0 {
 			continue

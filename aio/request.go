@@ -24,9 +24,7 @@ const (
 	opWrite
 	opFetch // n bytes into the page cache, the last of them to p
 	opSync
-	opDatasync
 	opTruncate
-	opAllocate
 	opStat   // of the path p below fd, or of fd itself
 	opOpen   // with the unix.OpenHow in q
 	opClose  // off: the device
@@ -39,7 +37,7 @@ const (
 	opcodes
 )
 
-var opNames = [opcodes]string{"read", "write", "read", "sync", "sync", "truncate", "allocate", "stat",
+var opNames = [opcodes]string{"read", "write", "read", "sync", "truncate", "stat",
 	"open", "close", "remove", "rename", "link", "mkdir", "poll", "call"}
 
 func (o opcode) String() string { return opNames[o] }
@@ -360,12 +358,8 @@ func (r *request) system(n int) (int, syscall.Errno) {
 		v, _, e = syscall.Syscall6(unix.SYS_PREAD64, fd, p, 1, uintptr(r.off)+uintptr(n)-1, 0, 0)
 	case opSync:
 		_, _, e = syscall.Syscall(unix.SYS_FSYNC, fd, 0, 0)
-	case opDatasync:
-		_, _, e = syscall.Syscall(unix.SYS_FDATASYNC, fd, 0, 0)
 	case opTruncate:
 		_, _, e = syscall.Syscall(unix.SYS_FTRUNCATE, fd, uintptr(r.off), 0)
-	case opAllocate:
-		_, _, e = syscall.Syscall6(unix.SYS_FALLOCATE, fd, uintptr(r.mode), uintptr(r.off), uintptr(r.n), 0, 0)
 	case opStat:
 		_, _, e = syscall.Syscall6(unix.SYS_STATX, fd, p, uintptr(r.flags), uintptr(r.mode), q, 0)
 	case opOpen:

@@ -185,12 +185,8 @@ func (r *request) fill(e *uring.SubmissionQueueEntry) {
 		e.OpCode, e.Addr, e.Len, e.Off = uring.OpRead, p, 1, uint64(r.off)+uint64(n)-1
 	case opSync:
 		e.OpCode = uring.OpFsync
-	case opDatasync:
-		e.OpCode, e.OpcodeFlags = uring.OpFsync, fsyncDatasync
 	case opTruncate:
 		e.OpCode, e.Off = opFtruncate, uint64(r.off)
-	case opAllocate:
-		e.OpCode, e.Off, e.Addr, e.Len = uring.OpFallocate, uint64(r.off), uint64(r.n), r.mode
 	case opStat:
 		e.OpCode, e.Addr, e.Off, e.Len, e.OpcodeFlags = uring.OpStatx, p, q, r.mode, r.flags
 	case opOpen:
@@ -211,9 +207,8 @@ func (r *request) fill(e *uring.SubmissionQueueEntry) {
 }
 
 const (
-	fsyncDatasync = 1  // IORING_FSYNC_DATASYNC
-	opLinkat      = 39 // IORING_OP_LINKAT, Linux 5.15
-	opFtruncate   = 55 // IORING_OP_FTRUNCATE, Linux 6.9; before, EINVAL sends it to the pool
+	opLinkat    = 39 // IORING_OP_LINKAT, Linux 5.15
+	opFtruncate = 55 // IORING_OP_FTRUNCATE, Linux 6.9; before, EINVAL sends it to the pool
 )
 
 // Limits of one merged read. Beyond a mebibyte the kernel splits it anyway.

@@ -112,8 +112,8 @@ func TestAReadThatEndsInTheMiddleLetsGo(t *testing.T) {
 
 // Closes of files of one file system, which may wait for it, leave threads to others.
 func TestClosesThatHangLeaveThreadsToOthers(t *testing.T) {
-	must(t, SetPoolLimits(PoolLimits{Threads: 3, PerDevice: 2}))
-	defer SetPoolLimits(PoolLimits{})
+	must(t, SetPoolLimits(3, 2))
+	defer SetPoolLimits(0, 0)
 	rt := setting{"threads", openThreads, 1, false}.start(t)
 	gate := make(chan struct{})
 	release := sync.OnceFunc(func() { close(gate) })
@@ -300,8 +300,8 @@ func TestCloseWaitsForAThread(t *testing.T) {
 }
 
 func TestAReadQueuedForAThreadIsCancelled(t *testing.T) {
-	must(t, SetPoolLimits(PoolLimits{Threads: 1, PerDevice: 1}))
-	defer SetPoolLimits(PoolLimits{})
+	must(t, SetPoolLimits(1, 1))
+	defer SetPoolLimits(0, 0)
 	onLoops(t, func(t *testing.T, rt *engine.Runtime) {
 		f := scratchFile(t, content(100), os.O_RDONLY)
 		n, release := blocked(t, f)
@@ -348,8 +348,8 @@ func TestAfterClose(t *testing.T) {
 		raw := need(f.SyscallConn())(t)
 		must(t, f.Close())
 		for what, do := range map[string]func() error{
-			"Datasync": f.Datasync,
-			"Allocate": func() error { return f.Allocate(0, 1) },
+			"Sync":     f.Sync,
+			"Truncate": func() error { return f.Truncate(1) },
 			"ReadDir":  func() error { _, err := f.ReadDir(-1); return err },
 			"Prefetch": func() error { return f.Prefetch(0, 1) },
 			"WriteTo":  func() error { _, err := f.WriteTo(io.Discard); return err },

@@ -146,23 +146,11 @@ func (f *File) lseek(offset int64, whence int) (int64, syscall.Errno) {
 // Sync writes the file's content and attributes to the disk (fsync(2)). It parks.
 func (f *File) Sync() error { return f.change("sync", newRequest(opSync, f.fd)) }
 
-// Datasync is Sync without those attributes that are not needed to read the content
-// (fdatasync(2)). It parks.
-func (f *File) Datasync() error { return f.change("sync", newRequest(opDatasync, f.fd)) }
-
 // Truncate sets the file's length in bytes (ftruncate(2)). It parks.
 func (f *File) Truncate(size int64) error {
 	r := newRequest(opTruncate, f.fd)
 	r.off = size
 	return f.change("truncate", r)
-}
-
-// Allocate makes sure that writing n bytes from offset off on finds room on the disk,
-// and the file at least that long (fallocate(2)). It parks.
-func (f *File) Allocate(off, n int64) error {
-	r := newRequest(opAllocate, f.fd)
-	r.off, r.n = off, int(n)
-	return f.change("allocate", r)
 }
 
 // change performs r on f.

@@ -49,7 +49,7 @@ location / { return 200 "seen\n"; }`
 // runCases is one of our servers, or net/http's, with all as it comes.
 func runCases(args []string, out io.Writer) {
 	kind, root := args[0], args[1]
-	files := must(knot.OpenFiles(root))
+	files := must(knot.OpenFiles(root, knot.FilesConfig{}))
 	mux := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case httpcases.FilePath, largeFile, "/none":

@@ -118,7 +118,7 @@ func knotChores(f *chores.Flags, host *chores.Host) knot.Handler {
 	var files *knot.Files
 	if f.Root != "" {
 		// Files has the paths of the request, not those below FilesPath: so has the folder.
-		files = must(knot.OpenFiles(f.Root))
+		files = must(knot.OpenFiles(f.Root, knot.FilesConfig{}))
 	}
 	return func(x *knot.Ctx) error {
 		path := x.Path()

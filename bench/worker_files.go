@@ -79,7 +79,7 @@ func atMost(n int, handler http.Handler) http.Handler {
 }
 
 func filesByKnot(root, pages, pem string, cache int64) *knot.Server {
-	files := must(knot.OpenFilesWith(root, knot.FilesConfig{CacheBytes: cache}))
+	files := must(knot.OpenFiles(root, knot.FilesConfig{CacheBytes: cache}))
 	server := &knot.Server{Handler: files.Handle}
 	if pem != "" {
 		server.TLS = must(certs.Load(certs.Files{Pairs: []certs.Pair{{Cert: pem, Key: pem}}})).Config()

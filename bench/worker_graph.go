@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/bench/internal/report"
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/recorder"
@@ -21,7 +20,7 @@ import (
 )
 
 // graphs are the graphs that graph-overhead compares, by system.
-var graphs = map[string]bgraph.Config{
+var graphs = map[string]recorder.Config{
 	"capriccio-counted": {Sampling: math.MaxInt32, HeapEvery: -1},
 	"capriccio-sampled": {},
 	"capriccio-traced":  {Sampling: 1},
@@ -87,7 +86,7 @@ func newSizedGraph(n, degree int) *sizedGraph {
 		names[i] = "node " + strconv.Itoa(i)
 	}
 	before := liveBytes()
-	g := recorder.New(bgraph.Config{})
+	g := recorder.New(recorder.Config{})
 	rt := must(loopObservedBy(g))
 	check(rt.Go(func() {
 		for step := 1; step <= degree; step++ {

@@ -41,7 +41,7 @@ func runKnot(args []string, out io.Writer) {
 		start = func() (*task.Runtime, error) { return oneLoopWith(capriccio.WithoutRefusals()) }
 	}
 	if *graph {
-		learned := recorder.New(bgraph.Config{})
+		learned := recorder.New(recorder.Config{})
 		start = func() (*task.Runtime, error) { return loopObservedBy(learned) }
 		reportStep(learned, out)
 	}

@@ -220,22 +220,22 @@ func TestDiffOfCohorts(t *testing.T) {
 func TestDiffBoundsTheLongestTime(t *testing.T) {
 	for _, c := range []struct{ before, after, want Times }{
 		{Times{}, Times{}, Times{}},
-		{Times{Count: 1, Sum: 900, Max: 900, Hist: Histogram{5: 1}}, Times{Count: 1, Sum: 900, Max: 900, Hist: Histogram{5: 1}}, Times{}},
+		{Times{Count: 1, Sum: 900, Max: 900, Hist: []uint64{5: 1}}, Times{Count: 1, Sum: 900, Max: 900, Hist: []uint64{5: 1}}, Times{}},
 		{ // a short one came: at most 63
-			Times{Count: 1, Sum: 900, Max: 900, Hist: Histogram{5: 1}}, Times{Count: 2, Sum: 940, Max: 900, Hist: Histogram{1: 1, 5: 1}},
-			Times{Count: 1, Sum: 40, Max: 63, Hist: Histogram{1: 1}},
+			Times{Count: 1, Sum: 900, Max: 900, Hist: []uint64{5: 1}}, Times{Count: 2, Sum: 940, Max: 900, Hist: []uint64{1: 1, 5: 1}},
+			Times{Count: 1, Sum: 40, Max: 63, Hist: []uint64{1: 1}},
 		},
 		{ // one in the same bucket: no longer than the longest
-			Times{Count: 1, Sum: 900, Max: 900, Hist: Histogram{5: 1}}, Times{Count: 2, Sum: 1500, Max: 900, Hist: Histogram{5: 2}},
-			Times{Count: 1, Sum: 600, Max: 900, Hist: Histogram{5: 1}},
+			Times{Count: 1, Sum: 900, Max: 900, Hist: []uint64{5: 1}}, Times{Count: 2, Sum: 1500, Max: 900, Hist: []uint64{5: 2}},
+			Times{Count: 1, Sum: 600, Max: 900, Hist: []uint64{5: 1}},
 		},
 		{ // a longer one: exactly
-			Times{Count: 1, Sum: 900, Max: 900, Hist: Histogram{5: 1}}, Times{Count: 2, Sum: 1850, Max: 950, Hist: Histogram{5: 2}},
-			Times{Count: 1, Sum: 950, Max: 950, Hist: Histogram{5: 1}},
+			Times{Count: 1, Sum: 900, Max: 900, Hist: []uint64{5: 1}}, Times{Count: 2, Sum: 1850, Max: 950, Hist: []uint64{5: 2}},
+			Times{Count: 1, Sum: 950, Max: 950, Hist: []uint64{5: 1}},
 		},
 		{ // the last bucket has no end
-			Times{Count: 1, Sum: 1 << 50, Max: 1 << 50, Hist: Histogram{31: 1}}, Times{Count: 2, Sum: 1<<50 + 1<<40, Max: 1 << 50, Hist: Histogram{31: 2}},
-			Times{Count: 1, Sum: 1 << 40, Max: 1 << 50, Hist: Histogram{31: 1}},
+			Times{Count: 1, Sum: 1 << 50, Max: 1 << 50, Hist: []uint64{31: 1}}, Times{Count: 2, Sum: 1<<50 + 1<<40, Max: 1 << 50, Hist: []uint64{31: 2}},
+			Times{Count: 1, Sum: 1 << 40, Max: 1 << 50, Hist: []uint64{31: 1}},
 		},
 	} {
 		before := &Snapshot{Nodes: []Node{{Key: KeyStart, Wait: c.before}}}
@@ -324,7 +324,7 @@ func TestDiffRefuses(t *testing.T) {
 		{"wait.count is less", func(b, _ *Snapshot) { b.Nodes[1].Wait.Count++ }},
 		{"wait.sum is less", func(b, _ *Snapshot) { b.Nodes[1].Wait.Sum++ }},
 		{"wait.hist is less", func(b, _ *Snapshot) { b.Nodes[1].Wait.Hist[20]++ }},
-		{"ready.hist is less", func(b, _ *Snapshot) { b.Nodes[1].Ready.Hist = Histogram{31: 1} }},
+		{"ready.hist is less", func(b, _ *Snapshot) { b.Nodes[1].Ready.Hist = []uint64{31: 1} }},
 		{"arrivals on a loop is less", func(b, _ *Snapshot) { b.Nodes[1].Loops[0].Arrivals++ }},
 		{"departures on a loop is less", func(b, _ *Snapshot) { b.Nodes[1].Loops[0].Departures++ }},
 		{"the number of loops that have met 2b992ddfa23249d6 is less", func(_, a *Snapshot) { a.Nodes[1].Loops = nil }},

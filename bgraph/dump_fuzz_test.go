@@ -229,12 +229,12 @@ func docExample() *Snapshot {
 	s := smallSnapshot()
 	read := s.Nodes[1]
 	read.Stack = read.Stack[1:]
-	read.Wait.Hist, read.Ready.Hist = Histogram{0, 48, 2}, Histogram{50}
+	read.Wait.Hist, read.Ready.Hist = []uint64{0, 48, 2}, []uint64{50}
 	read.Wait.Sum, read.Wait.Max, read.Ready.Sum, read.Ready.Max = 2400, 100, 1000, 30
 	start := s.Nodes[0]
 	edge := s.Edges[1]
 	edge.From, edge.To, edge.Overruns = read.Key, read.Key, 0
-	edge.CPU.Hist, edge.CPU.Sum, edge.CPU.Max = Histogram{0, 0, 50}, 4000, 96
+	edge.CPU.Hist, edge.CPU.Sum, edge.CPU.Max = []uint64{0, 0, 50}, 4000, 96
 	s.Nodes, s.Edges = []Node{start, read}, []Edge{edge}
 	s.Overruns, s.Sched, s.Overflow = nil, nil, Overflow{MaxNodes: 4096, MaxEdges: 16384}
 	return s

@@ -38,8 +38,8 @@ func smallSnapshot() *Snapshot {
 					{Function: "github.com/capriccio-go/capriccio/netpoll.(*Conn).Read", File: "/src/netpoll/conn.go", Line: 88, Offset: 12},
 					{Function: "example.com/shop.(*session).serve", File: "/src/shop/session.go", Line: 41, Offset: 7},
 				},
-				Wait:  Times{Count: 50, Sum: 5e9, Max: 4e8, Hist: Histogram{20: 49, 24: 1}},
-				Ready: Times{Count: 50, Sum: 50_000, Max: 9000, Hist: Histogram{5: 50}}, Oldest: 3e8,
+				Wait:  Times{Count: 50, Sum: 5e9, Max: 4e8, Hist: []uint64{20: 49, 24: 1}},
+				Ready: Times{Count: 50, Sum: 50_000, Max: 9000, Hist: []uint64{5: 50}}, Oldest: 3e8,
 				Loops: []NodeLoop{{Loop: 0, Now: 12, Peak: 40, Arrivals: 1012, Departures: 1000}},
 			},
 			{Key: lock, Reason: "mutex", Label: "check out", Arrivals: 1000, Departures: 1000},
@@ -47,7 +47,7 @@ func smallSnapshot() *Snapshot {
 		Edges: []Edge{
 			{From: KeyStart, To: read, Count: 100},
 			{
-				From: read, To: lock, Count: 1000, CPU: Times{Count: 50, Sum: 600_000, Max: 90_000, Hist: Histogram{9: 49, 12: 1}},
+				From: read, To: lock, Count: 1000, CPU: Times{Count: 50, Sum: 600_000, Max: 90_000, Hist: []uint64{9: 49, 12: 1}},
 				Recent: Moments{Mean: 12_100.5, Variance: 4e6}, Heap: Change{Steps: 3, Sum: 900, Recent: Moments{Mean: 300, Variance: 2}},
 				Changes: []Change{change}, Overruns: 1,
 			},

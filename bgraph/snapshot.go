@@ -171,11 +171,15 @@ type NodeLoop struct {
 
 // Times are measured durations.
 type Times struct {
-	Count uint64    `json:"count"`          // measured; see Snapshot.Sampling
-	Sum   Nanos     `json:"sum"`            // of the measured ones
-	Max   Nanos     `json:"max"`            // the longest measured one
-	Hist  Histogram `json:"hist"`           // the measured ones by length
-	Fine  []uint64  `json:"fine,omitempty"` // each bucket of Hist in four parts of equal width; nil: not known
+	Count uint64 `json:"count"` // measured; see Snapshot.Sampling
+	Sum   Nanos  `json:"sum"`   // of the measured ones
+	Max   Nanos  `json:"max"`   // the longest measured one
+
+	// Hist counts the measured durations by length. Bucket 0 holds durations below 32 ns, bucket i, from 1 to 30, those from
+	// 2^(i+4) ns to below 2^(i+5) ns, and bucket 31 durations from 2^35 ns (34 s) on. Empty buckets at the end may be missing.
+	Hist []uint64 `json:"hist"`
+	// Fine has each bucket of Hist in four parts of equal width; nil: not known.
+	Fine []uint64 `json:"fine,omitempty"`
 
 	// First and FirstSum are the part of Count and Sum that was measured before sampling set
 	// in: every duration at first, then a sample. See Estimate.
@@ -317,11 +321,6 @@ type SchedNode struct {
 	Cohorts  uint64  `json:"cohorts,omitempty"` // how often its tasks were run in one go
 	Ran      uint64  `json:"ran,omitempty"`     // steps in those
 }
-
-// A Histogram counts durations on a logarithmic scale. Bucket 0 holds those below
-// 32 ns, bucket i from 2^(i+4) ns to below 2^(i+5) ns, the last all from 2^35 ns (34 s)
-// on. Empty buckets at the end may be missing.
-type Histogram []uint64
 
 // Add counts a duration.
 func (t *Times) Add(d Nanos) {

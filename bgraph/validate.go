@@ -20,7 +20,7 @@ var errNoSnapshot = errors.New("the Snapshot is nil")
 //   - has edges between its own nodes only, and refers to its own loops only (Overrun
 //     and SchedNode may refer to nodes that Filter has left out);
 //   - has no negative count, time or variance, no number that is not finite, no
-//     Histogram longer than 32 buckets, and no Edge.Changes longer than Resources;
+//     Times.Hist longer than 32 buckets, and no Edge.Changes longer than Resources;
 //   - keeps the largest number, 2^62, with the totals over all nodes and edges of counts, tasks, CPU
 //     time, heap and changes, as far as they were measured. The times waited are an
 //     exception: a hundred thousand tasks wait for 146 years in 13 hours;

@@ -219,7 +219,7 @@ func TestFilesConfigErrors(t *testing.T) {
 		{Index: []string{"../x"}},
 		{Index: []string{"a/b"}},
 	} {
-		if f, err := OpenFilesWith(root, config); err == nil {
+		if f, err := OpenFiles(root, config); err == nil {
 			f.Close()
 			t.Errorf("%+v is taken", config)
 		}

@@ -225,9 +225,6 @@ func (x *Ctx) TLS() *tls.ConnectionState {
 	return state
 }
 
-// RemoteHost is RemoteAddr without its port, "-" if it has none.
-func (x *Ctx) RemoteHost() string { return x.c.remoteHost() }
-
 // User names the client, as SetUser said; "" if SetUser was not called.
 func (x *Ctx) User() string { return x.user }
 

@@ -14,7 +14,7 @@ func ExampleAdaptHTTP() {
 	mux.HandleFunc("GET /hello/{name}", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "Hello, %s!\n", r.PathValue("name"))
 	})
-	mux.Handle("/debug/bgraph/", graphhttp.Handler())
+	mux.Handle("/debug/bgraph/", graphhttp.Handler(nil))
 	server := &knot.Server{Handler: knot.AdaptHTTP(mux)}
 	fmt.Println(server.Close())
 	// Output: <nil>

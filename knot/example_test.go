@@ -43,7 +43,7 @@ func client(addr net.Addr, stop func()) {
 
 // Serving a folder.
 func ExampleOpenFiles() {
-	files, err := knot.OpenFiles("testdata/site")
+	files, err := knot.OpenFiles("testdata/site", knot.FilesConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -8,28 +8,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
-// A Receiver takes the response to a Fetch. Its methods are called one after another by the task of the Fetch, and may park;
-// bytes that they get are views. An error of Head or Body ends the Fetch.
-type Receiver interface {
-	// Head takes the head of the response, once; each calls a function for its lines, without those that frame the body, until
-	// that returns false. length is that of the body in bytes, -1: not known. Informational responses (1xx) are left out.
-	Head(status int, length int64, each func(func(name, value []byte) bool)) error
-	// Body takes a piece of the body.
-	Body(piece []byte) error
-	// End is the last call: nil, or why the response is not whole, or there is none: what the handler has returned, too.
-	End(err error)
-}
-
-// A Fetch is a request that a handler makes in place of its client, see Ctx.Fetch.
-type Fetch struct {
+// A fetch is a request that a handler makes in place of its client, see inner.Fetch.
+type fetch struct {
 	srv      *Server
 	head     []byte
 	handler  Handler
-	to       Receiver
+	to       ownctx.Receiver
 	conn     fetchConn
 	parsed   h1.ResponseHead
 	body     h1.ResponseBody
@@ -38,27 +27,27 @@ type Fetch struct {
 	unparsed []byte // what has come of the head, or of the framing of the body
 }
 
-// errStopped ends a Fetch whose Stop was called.
+// errStopped ends a fetch that was stopped.
 var errStopped = errors.New("knot: the fetch was stopped")
 
 // Fetch begins a request without a body that h answers, in a task of its own. It is from the client of x, by the same
 // connection, and goes on when x has ended: it is for what the response is worth to others. head is its text in HTTP/1.1, with
-// the blank line, and is not to be changed. It is neither admitted, counted nor logged as a request of a client.
-func (x *Ctx) Fetch(head []byte, h Handler, to Receiver) *Fetch {
+// the blank line, and is not to be changed. It is neither admitted, counted nor logged as a request of a client. stop tells h
+// that the response is not wanted any more, as if the client had gone. It never parks, and may be called from anywhere.
+func (i *inner) Fetch(head []byte, h Handler, to ownctx.Receiver) (stop func()) {
+	x := (*Ctx)(i)
 	remote, secure := x.c.facts()
 	host := x.c.remoteHost()
-	f := &Fetch{srv: x.srv, head: head, handler: h, to: to, id: x.id}
+	f := &fetch{srv: x.srv, head: head, handler: h, to: to, id: x.id}
 	f.conn = fetchConn{f: f, remote: x.RemoteAddr(), local: x.LocalAddr()}
 	f.conn.c.nc, f.conn.c.srv, f.conn.c.remote = &f.conn, x.srv, &host
 	f.conn.c.known = &connFacts{remote: remote, tls: secure}
 	f.conn.c.endpoint = x.c.endpoint
 	tasks.SpawnApart(f.run)
-	return f
+	return f.stop
 }
 
-// Stop tells h that nobody waits for the response any more, as if a client had gone. It never parks, and may be called from
-// anywhere.
-func (f *Fetch) Stop() {
+func (f *fetch) stop() {
 	f.conn.mu.Lock()
 	f.conn.stopped = true
 	fn := f.conn.hangup
@@ -69,7 +58,7 @@ func (f *Fetch) Stop() {
 	}
 }
 
-func (f *Fetch) run() {
+func (f *fetch) run() {
 	err := errors.New("knot: the handler of a fetch has panicked, or left by runtime.Goexit")
 	defer func() {
 		if p := recover(); p != nil {
@@ -81,7 +70,7 @@ func (f *Fetch) run() {
 }
 
 // serve has the handler answer.
-func (f *Fetch) serve() error {
+func (f *fetch) serve() error {
 	x := f.srv.borrow(&f.conn.c)
 	defer giveBack(x)
 	x.spoiled = true // until the handler has returned
@@ -122,7 +111,7 @@ func (f *Fetch) serve() error {
 }
 
 // take takes what the Ctx has written.
-func (f *Fetch) take(p []byte) error {
+func (f *fetch) take(p []byte) error {
 	data := p
 	if len(f.unparsed) > 0 {
 		f.unparsed = append(f.unparsed, p...)
@@ -167,10 +156,10 @@ func (f *Fetch) take(p []byte) error {
 }
 
 // keep keeps what is not whole.
-func (f *Fetch) keep(data []byte) { f.unparsed = append(f.unparsed[:0], data...) }
+func (f *fetch) keep(data []byte) { f.unparsed = append(f.unparsed[:0], data...) }
 
 // lines are those of the head in b.
-func (f *Fetch) lines(b []byte) func(func(name, value []byte) bool) {
+func (f *fetch) lines(b []byte) func(func(name, value []byte) bool) {
 	return func(fn func(name, value []byte) bool) {
 		f.parsed.Each(b, func(name, value []byte) bool {
 			return h1.TokenIs(name, "connection") || h1.TokenIs(name, "transfer-encoding") || h1.TokenIs(name, "content-length") ||
@@ -179,9 +168,9 @@ func (f *Fetch) lines(b []byte) func(func(name, value []byte) bool) {
 	}
 }
 
-// A fetchConn is the connection of a Fetch, as its Ctx sees it.
+// A fetchConn is the connection of a fetch, as its Ctx sees it.
 type fetchConn struct {
-	f             *Fetch
+	f             *fetch
 	c             conn
 	remote, local net.Addr
 	method        string
@@ -191,7 +180,7 @@ type fetchConn struct {
 	stopped bool    // guarded by mu
 }
 
-// OnHangup is that of a *netpoll.Conn: Stop hangs up.
+// OnHangup is that of a *netpoll.Conn: stop hangs up.
 func (n *fetchConn) OnHangup(fn *func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

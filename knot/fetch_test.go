@@ -97,13 +97,13 @@ func TestFetch(t *testing.T) {
 		{"no request", "GET / HTTP/1.1\r\n\r\n", 0, func(x *Ctx) error { return nil }, " 0 bytes, knot: the head of a fetch: "},
 		{"where it is from", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n", 0, func(x *Ctx) error {
 			trust, _ := ParseTrust("127.0.0.1")
-			return x.SendString(200, "", fmt.Sprint(x.RemoteHost(), x.TrustPeers(trust), x.ClientAddr(), x.TLS() == nil))
+			return x.SendString(200, "", fmt.Sprint((*inner)(x).RemoteHost(), x.TrustPeers(trust), x.ClientAddr(), x.TLS() == nil))
 		}, `200 28 "127.0.0.1true 192.0.2.1 true" 28 bytes, <nil>`},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			r := &noteTaker{most: c.most, over: task.NewChan[string](1)}
 			sv := startServer(t, &Server{Handler: func(x *Ctx) error {
-				x.Fetch([]byte(c.head), c.answer, r)
+				(*inner)(x).Fetch([]byte(c.head), c.answer, r)
 				return x.SendString(200, "", "the client's")
 			}}, 1)
 			nc := testenv.Dial(t, sv.addr)
@@ -118,12 +118,12 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// TestFetchStop: Stop is to the handler what a client is that goes, also if it comes first.
+// TestFetchStop: stop is to the handler what a client is that goes, also if it comes first.
 func TestFetchStop(t *testing.T) {
 	r := &noteTaker{over: task.NewChan[string](1)}
 	asked := task.NewChan[struct{}](0)
 	sv := startServer(t, &Server{Handler: func(x *Ctx) error {
-		f := x.Fetch([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), func(x *Ctx) error {
+		stop := (*inner)(x).Fetch([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), func(x *Ctx) error {
 			for range 2 { // the second time it has been stopped before
 				gone := task.NewChan[struct{}](1)
 				var w peerwatch.Watch
@@ -135,8 +135,8 @@ func TestFetchStop(t *testing.T) {
 			return x.SendString(200, "", "x")
 		}, r)
 		asked.Recv()
-		f.Stop()
-		f.Stop()
+		stop()
+		stop()
 		return nil
 	}}, 1)
 	nc := testenv.Dial(t, sv.addr)

@@ -125,7 +125,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	const files = 60
 	root := layFiles(t, files, sized(70_000))
 	before := countFDs()
-	f := testenv.Need(OpenFilesWith(root, FilesConfig{CacheFileMax: 1000, OpenFiles: 8}))(t)
+	f := testenv.Need(OpenFiles(root, FilesConfig{CacheFileMax: 1000, OpenFiles: 8}))(t)
 	open := ressched.Descriptors.InUse()
 	for range 3 {
 		for i := range files {
@@ -305,7 +305,7 @@ func TestMemoryOfTheCacheStaysWithinTheBudget(t *testing.T) {
 // TestMemoryGoesWithItsLastUser: closing the cache does not take the memory from a response that is
 // being sent out of it.
 func TestMemoryGoesWithItsLastUser(t *testing.T) {
-	f := testenv.Need(OpenFiles(layFiles(t, 1, sized(30_000))))(t)
+	f := testenv.Need(OpenFiles(layFiles(t, 1, sized(30_000)), FilesConfig{}))(t)
 	e := inUse(t, f, "/f0")
 	testenv.Must(t, f.Close())
 	testenv.Equal(t, string(bytes.Join(e.Parts, nil)), string(contentOf(0, 30_000)), "the content has changed")
@@ -324,7 +324,7 @@ func TestMemoryGoesWithItsLastUser(t *testing.T) {
 // TestNoAddressSpace: an error says so, and nothing is left open.
 func TestNoAddressSpace(t *testing.T) {
 	before := countFDs()
-	_, err := OpenFilesWith(t.TempDir(), FilesConfig{CacheBytes: 1 << 60})
+	_, err := OpenFiles(t.TempDir(), FilesConfig{CacheBytes: 1 << 60})
 	testenv.ErrorSays(t, err, "no address space")
 	testenv.AtMost(t, countFDs(), before, "descriptors, before %d", before)
 }

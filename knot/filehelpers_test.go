@@ -112,7 +112,7 @@ func filesTickLike(t *testing.T, coarse time.Duration) {
 
 func openWith(t testing.TB, root string, c FilesConfig) *Files {
 	t.Helper()
-	f := testenv.Need(OpenFilesWith(root, c))(t)
+	f := testenv.Need(OpenFiles(root, c))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }

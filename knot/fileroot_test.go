@@ -120,7 +120,7 @@ func TestRootThatCannotBeUsed(t *testing.T) {
 	} {
 		asNobody(func() {
 			fds := countFDs()
-			f, err := OpenFiles(name)
+			f, err := OpenFiles(name, FilesConfig{})
 			if path := (*os.PathError)(nil); !errors.Is(err, want) || !errors.As(err, &path) || path.Path != name {
 				t.Errorf("%s: %v, want %v", name, err, want)
 			}

@@ -23,7 +23,7 @@ const (
 
 // FilesConfig says what a Files keeps in memory. A zero field means its default.
 type FilesConfig struct {
-	// CacheBytes is how much memory contents of files may take, with what is noted about
+	// CacheBytes is how many bytes of memory contents of files may take, with what is noted about
 	// them. Default: DefaultCacheBytes. Negative: none is kept. They are not on the Go heap, and take memory as they
 	// come in; the address space is reserved at once.
 	CacheBytes int64
@@ -66,7 +66,10 @@ type FilesConfig struct {
 }
 
 // Header is a line of a header.
-type Header struct{ Name, Value string }
+type Header struct {
+	Name  string // in any case
+	Value string // without spaces at its ends
+}
 
 // CheckHeader reports what is wrong with a header line that AddHeader or FilesConfig.Header are to
 // add: the name is not a token, or one that the server sets itself, or the value has control bytes.
@@ -104,15 +107,12 @@ type Files struct {
 	maxRanges int // fixed
 }
 
-// OpenFiles opens the root with the defaults of FilesConfig. It fails if root is
+// OpenFiles opens the root, with caches as config says. It fails if root is
 // not a directory, or one in which nothing can be opened. The name is looked up again,
 // as often as files are compared with what is on disk: if it is a link that was switched,
 // or another directory has taken its place, that is served from then on; if it leads
 // nowhere, the directory that it was, and the error log of the server says so.
-func OpenFiles(root string) (*Files, error) { return OpenFilesWith(root, FilesConfig{}) }
-
-// OpenFilesWith is OpenFiles with caches as config says.
-func OpenFilesWith(root string, config FilesConfig) (*Files, error) {
+func OpenFiles(root string, config FilesConfig) (*Files, error) {
 	f := &Files{maxRanges: orDefault(config.MaxRanges, defaultMaxRanges, 1)}
 	if err := f.store.Open(root, config.resolved()); err != nil {
 		return nil, err

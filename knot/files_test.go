@@ -72,7 +72,7 @@ func makeSite(t *testing.T) string {
 
 func openTestFiles(t *testing.T, root string, walks bool) *Files {
 	t.Helper()
-	f := testenv.Need(OpenFiles(root))(t)
+	f := testenv.Need(OpenFiles(root, FilesConfig{}))(t)
 	if f.store.Walks {
 		t.Log("this kernel has no openat2")
 	}
@@ -257,7 +257,7 @@ func TestConditionalRequests(t *testing.T) {
 func TestFilesKeepNoDescriptor(t *testing.T) {
 	root := makeSite(t)
 	before := countFDs()
-	files := testenv.Need(OpenFiles(root))(t)
+	files := testenv.Need(OpenFiles(root, FilesConfig{}))(t)
 	s := &Server{Handler: files.Handle}
 	defer s.Close()
 	for range 3 {

@@ -3,7 +3,6 @@ package knot
 import (
 	"time"
 
-	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
 
@@ -38,10 +37,6 @@ type Listed struct {
 	Size     int64     // in bytes; 0 for a folder
 	Modified time.Time // when the contents last changed
 }
-
-// ContentType is the type with which Files serves a file of this name, by its ending;
-// "application/octet-stream" if that says nothing.
-func ContentType(name string) string { return store.ContentType(h1.Bytes(name)) }
 
 // FilesStats says what the caches of a Files hold and have done since it was opened.
 type FilesStats struct {

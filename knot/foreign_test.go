@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -73,7 +74,7 @@ func TestListenersOfNet(t *testing.T) {
 						resp := testenv.Need(client.Post(url, "text/plain", strings.NewReader("in a task: ")))(t)
 						body := testenv.Need(io.ReadAll(resp.Body))(t)
 						resp.Body.Close()
-						testenv.Equal(t, string(body), fmt.Sprint("in a task: ", rt.Detaches()), "the response")
+						testenv.Equal(t, string(body), fmt.Sprint("in a task: ", (*engine.Runtime)(rt).Detaches()), "the response")
 						transport.CloseIdleConnections() // the next one is a new connection
 					}
 					c.end(s, ln, cancel)

@@ -176,7 +176,7 @@ func TestHTTP2StreamsBothWays(t *testing.T) {
 				t.Errorf("the rest is %q, %v", rest, err)
 			}
 			resp.Body.Close()
-			testenv.Equal(t, sv.Conns(), 1, "connections")
+			testenv.Equal(t, sv.Stats().Conns, 1, "connections")
 			if name == "net/http" {
 				ctx, cancel := context.WithCancel(context.Background())
 				r, _ := http.NewRequestWithContext(ctx, "GET", url+"/cancel", nil)
@@ -278,7 +278,7 @@ func TestHTTP2Shutdown(t *testing.T) {
 			t.Error(got)
 		}
 		testenv.Check(t, <-ended)
-		testenv.Equal(t, sv.Conns(), 0, "connections")
+		testenv.Equal(t, sv.Stats().Conns, 0, "connections")
 	})
 }
 

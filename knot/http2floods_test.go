@@ -230,7 +230,7 @@ func TestHTTP2HeadsWait(t *testing.T) {
 		}
 	}
 	near.Close()
-	testenv.Until(t, "the end of the connection", func() bool { return s.Conns() == 0 })
+	testenv.Until(t, "the end of the connection", func() bool { return s.Stats().Conns == 0 })
 	s.Close()
 }
 

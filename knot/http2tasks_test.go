@@ -124,7 +124,7 @@ func TestHTTP2Silence(t *testing.T) {
 			}
 			p.nc.Close()
 		}
-		testenv.Until(t, "the connection ends of which nothing is read", func() bool { return unread.Conns() == 0 })
+		testenv.Until(t, "the connection ends of which nothing is read", func() bool { return unread.Stats().Conns == 0 })
 	})
 }
 
@@ -150,7 +150,7 @@ func FuzzHTTP2(f *testing.F) {
 		nc := newScriptConn(wholePre, string(b), max(1, step))
 		nc.discard = true
 		s.ServeConn(nc)
-		for s.Conns() > 0 {
+		for s.Stats().Conns > 0 {
 			runtime.Gosched()
 		}
 		s.Close()

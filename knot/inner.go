@@ -73,6 +73,17 @@ func (i *inner) CopyHeader(name, value []byte) {
 	x.resp.fields = h1.AppendField(x.resp.fields, h1.Text(name), h1.Text(value))
 }
 
+// RemoteHost is RemoteAddr without its port, "-" if it has none.
+func (i *inner) RemoteHost() string { return i.c.remoteHost() }
+
+// KeepHeader is AddHeader for a line that is on the response whatever becomes of that: on the page of an error that takes
+// its place too, and in place of lines of that name that CopyHeader passes on.
+func (i *inner) KeepHeader(name, value string) {
+	from := len(i.resp.fields)
+	(*Ctx)(i).AddHeader(name, value)
+	i.resp.kept = append(i.resp.kept, i.resp.fields[from:]...)
+}
+
 // PassHeader has a proxy that the request goes to send a line with this value in place of all lines with the name, in any case,
 // that the client has sent; "": none. The client's lines are gone from the header of the request at once, so that no handler
 // takes them for the server's word, and a proxy passes none on from the trailer. The client's Connection has no power over the line. Control bytes of

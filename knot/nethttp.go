@@ -51,7 +51,7 @@ const (
 // across a wait, http.Client and with it httputil.ReverseProxy), its loop goes on without it after a
 // millisecond, and later requests of the same route (method and path, without parts that have digits)
 // run on goroutines, as under net/http, until enough of them have been short. Where loops can't be taken
-// from tasks (task.Runtime.Detaches), under the race detector for instance, all requests run on goroutines.
+// from tasks, under the race detector for instance, all requests run on goroutines.
 // Bodies are streamed both ways, at the same time if the handler does so.
 //
 // The request has what a server of net/http gives it, http.ServerContextKey and
@@ -209,7 +209,7 @@ func (e *exchange) unwind(v any, goexit bool) {
 		if offloaded, ok := v.(*task.PanicError); ok {
 			value, stack = offloaded.Value, offloaded.Stack
 		} else {
-			stack = task.PanicStack(v)
+			stack = engine.PanicStack(v)
 		}
 		e.log("handler panicked", "panic", logwriter.OneLine(fmt.Sprint(value)), "stack", logwriter.OneLine(string(stack)))
 	}

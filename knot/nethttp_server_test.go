@@ -419,7 +419,7 @@ func TestFromHTTPConnStatePanics(t *testing.T) {
 	addr, _ := onALoop(t, s)
 	testenv.Fails(t, testenv.Err(http.Get("http://"+addr)))
 	lines.Next(t, "ConnState panicked", "words")
-	testenv.Until(t, "the connection is gone", func() bool { return s.Conns() == 0 })
+	testenv.Until(t, "the connection is gone", func() bool { return s.Stats().Conns == 0 })
 }
 
 // As an http.Server with a certificate: Serve speaks HTTP, ServeTLS HTTPS, of one server at the same time.

@@ -239,7 +239,7 @@ func TestAdaptedReverseProxy(t *testing.T) {
 func TestAdaptedPprofAndGraph(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.Handle("/debug/bgraph/", graphhttp.Handler())
+	mux.Handle("/debug/bgraph/", graphhttp.Handler(nil))
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {
 		sv := start(&Server{Handler: AdaptHTTP(mux)})
 		p := sv.dial()

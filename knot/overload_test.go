@@ -83,7 +83,7 @@ func servingOn(t *testing.T, s *Server, cfg engine.Config) *served {
 // A connection needs no task before its first request: one that only said so to the
 // poller would be in line before the request's own, which would wait twice.
 func TestConnectionsStartNoTask(t *testing.T) {
-	g := recorder.New(bgraph.Config{})
+	g := recorder.New(recorder.Config{})
 	s := &Server{Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "done") }}
 	sv := servingOn(t, s, engine.Config{Graph: g})
 	t.Cleanup(sv.stop)
@@ -92,8 +92,8 @@ func TestConnectionsStartNoTask(t *testing.T) {
 		sv.dial()
 	}
 	sv.dial().ask(req("GET /")) // they are accepted in turn: when this one is served, all have been
-	if ended := g.Snapshot().Node(bgraph.KeyEnd).Arrivals; s.Conns() < n || ended > 2 {
-		t.Errorf("%d connections, and %d tasks have ended; want at least %d and at most 2", s.Conns(), ended, n)
+	if ended := g.Snapshot().Node(bgraph.KeyEnd).Arrivals; s.Stats().Conns < n || ended > 2 {
+		t.Errorf("%d connections, and %d tasks have ended; want at least %d and at most 2", s.Stats().Conns, ended, n)
 	}
 }
 

@@ -143,14 +143,6 @@ func (x *Ctx) AddHeader(name, value string) {
 	x.resp.fields = h1.AppendField(fields, name, value)
 }
 
-// KeepHeader is AddHeader for a line that is on the response whatever becomes of that: on the page of an error that takes
-// its place too, and in place of lines of that name that CopyHeader passes on.
-func (x *Ctx) KeepHeader(name, value string) {
-	from := len(x.resp.fields)
-	x.AddHeader(name, value)
-	x.resp.kept = append(x.resp.kept, x.resp.fields[from:]...)
-}
-
 // keeps reports whether KeepHeader has set a line of that name.
 func (r *response) keeps(name []byte) bool { return h1.HasLine(r.kept, name) }
 

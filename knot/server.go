@@ -323,10 +323,3 @@ func (s *Server) checkDrained() {
 		close(s.drained)
 	}
 }
-
-// Conns is the number of open connections, without hijacked ones. Safe from anywhere.
-func (s *Server) Conns() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.count
-}

@@ -39,7 +39,7 @@ func startDown(sv *served) (down chan error) {
 
 // awaitConns waits until the server has accepted n connections.
 func (sv *served) awaitConns(n int) {
-	for sv.Conns() < n {
+	for sv.Stats().Conns < n {
 		runtime.Gosched()
 	}
 }
@@ -281,8 +281,8 @@ func TestShutdownClosesNewConnectionsOfOthers(t *testing.T) {
 	testenv.Must(t, s.Shutdown(context.Background()))
 	nc := script(req("GET /"))
 	s.ServeConn(nc)
-	if len(nc.output) > 0 || s.Conns() != 0 {
-		t.Errorf("served %q, %d connections", nc.output, s.Conns())
+	if len(nc.output) > 0 || s.Stats().Conns != 0 {
+		t.Errorf("served %q, %d connections", nc.output, s.Stats().Conns)
 	}
 }
 

@@ -37,7 +37,7 @@ func (s *Server) Handshakes() (done, failed, refused uint64) {
 
 // serverTLS is what the server uses of given, which may be nil.
 func (s *Server) serverTLS(given *tls.Config) *tls.Config {
-	return tlsin.Config(nethttp.Protocols(s.std.Std, given, Protocols()), Protocols())
+	return tlsin.Config(nethttp.Protocols(s.std.Std, given, protocols()), protocols())
 }
 
 // defaultTLS is for Serve, ListenAndServe and ServeConn. It is nil for a Server made by FromHTTP: http.Server speaks TLS only
@@ -196,6 +196,5 @@ func (c *conn) unread() bool {
 	return unread(c.nc)
 }
 
-// Protocols returns what a server with TLS offers to clients unless its configuration says
-// otherwise (tls.Config.NextProtos), the best first.
-func Protocols() []string { return []string{protoHTTP2, protoHTTP1, protoHTTP10} }
+// protocols are offered to clients over TLS unless NextProtos of the tls.Config has others, the best first.
+func protocols() []string { return []string{protoHTTP2, protoHTTP1, protoHTTP10} }

@@ -156,7 +156,7 @@ func TestTLSConnectionsRestWithoutTask(t *testing.T) {
 		sv.dial()
 		served()
 	}
-	testenv.Until(t, "there are no more tasks than before, and all connections", func() bool { return tasks() <= before && s.Conns() == 41 })
+	testenv.Until(t, "there are no more tasks than before, and all connections", func() bool { return tasks() <= before && s.Stats().Conns == 41 })
 	s.Close()
 	<-ended
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/neterr"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 	"github.com/capriccio-go/capriccio/ressched"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // run is one turn of the connection, guarded against panics of the handler.
@@ -363,7 +362,7 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	if goexit && errors.Is(engine.Err(), engine.ErrShutdown) {
 		x.logRequest("the runtime ended before the handler")
 	} else {
-		x.logRequest(what, "panic", logwriter.OneLine(fmt.Sprint(p)), "stack", logwriter.OneLine(string(task.PanicStack(p))))
+		x.logRequest(what, "panic", logwriter.OneLine(fmt.Sprint(p)), "stack", logwriter.OneLine(string(engine.PanicStack(p))))
 	}
 	if !x.finished {
 		x.takeBack()

@@ -386,7 +386,7 @@ func (b *breaking) breakAt(left int) *breakingConn {
 	h := <-b.ended
 	<-served
 	asked.Wait()
-	testenv.Until(b.t, "the connection is forgotten", func() bool { return b.s.Conns() == 0 })
+	testenv.Until(b.t, "the connection is forgotten", func() bool { return b.s.Stats().Conns == 0 })
 	if !b.tls && !b.framed {
 		testenv.Equal(b.t, c.after, 0, "%s: writes after one that has failed", strings.Join(h.did, "; "))
 	}

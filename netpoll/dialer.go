@@ -20,8 +20,6 @@ import (
 type Dialer struct {
 	// Timeout is the limit for all of it, the look-up of names included; 0 or less: none.
 	Timeout time.Duration
-	// Deadline is when it fails at the latest; the zero time: never.
-	Deadline time.Time
 	// LocalAddr is the address to connect from, a *net.TCPAddr, *net.UDPAddr or *net.UnixAddr as the
 	// network demands, whose port may be 0; nil: the kernel chooses. A file of a unix socket goes with
 	// a connection of the network unixgram, and is left by one of the network unix.
@@ -50,14 +48,10 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 // parks.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	deadline, _ := ctx.Deadline()
-	earlier := func(t time.Time) {
-		if !t.IsZero() && (deadline.IsZero() || t.Before(deadline)) {
-			deadline = t
-		}
-	}
-	earlier(d.Deadline)
 	if d.Timeout > 0 {
-		earlier(time.Now().Add(d.Timeout))
+		if end := time.Now().Add(d.Timeout); deadline.IsZero() || end.Before(deadline) {
+			deadline = end
+		}
 	}
 	return d.dial(ctx, network, address, deadline)
 }

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/recorder"
@@ -266,7 +265,7 @@ func TestWakeOfADetachedTask(t *testing.T) {
 	var waiter atomic.Pointer[engine.Task]
 	var loop atomic.Pointer[engine.Loop]
 	var woken, looked chan bool
-	g := recorder.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
+	g := recorder.New(recorder.Config{Sampling: 1, HeapEvery: 1})
 	g.Allocated = func() uint64 { // called when the stand-in runs
 		if w := waiter.Load(); w != nil && loop.Load().Running() == w && waiter.CompareAndSwap(w, nil) {
 			close(woken)

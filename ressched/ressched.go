@@ -111,10 +111,6 @@ func Progress(n int) { engine.Progress(n) }
 // On a plain goroutine it does nothing. It never parks.
 func SetPriority(p int) { engine.SetPriority(p) }
 
-// WithPriority calls fn with the priority of the calling task set to p, see
-// task.Options; when fn has returned, or panicked, it is what it was. It never parks itself.
-func WithPriority(p int, fn func()) { engine.WithPriority(p, fn) }
-
 // YieldAt is task.Yield at a place that has a name: a stage boundary, which the blocking graph
 // shows under that name, apart from other names at the same place. Names are meant to be
 // few, constants of the program.

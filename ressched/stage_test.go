@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/enginetest"
 	"github.com/capriccio-go/capriccio/internal/recorder"
@@ -51,7 +50,7 @@ func newStage(t *testing.T) *Stage {
 // Figure 3 of the paper: an operation starts two others, and goes on when both are done.
 func TestACallerWithTwoChildrenResumesOnce(t *testing.T) {
 	s := newStage(t)
-	g := recorder.New(bgraph.Config{})
+	g := recorder.New(recorder.Config{})
 	rt := enginetest.NewRuntime(t, 1, func(c *engine.Config) { c.Graph = g })
 	caller := testenv.Need(rt.Spawn(engine.Options{Name: "caller"}, func() {
 		var c Children

@@ -1,7 +1,6 @@
 package stackchunk_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -286,22 +285,20 @@ func TestSitesCount(t *testing.T) {
 	testenv.Equal(t, without.Links, 5, "links without room")
 	testenv.Equal(t, without.Outside+without.Direct, outside.Outside+outside.Direct, "direct calls and those outside, without room")
 	testenv.AtLeast(t, without.InternalWaste, 1, "internal waste")
-	testenv.Equal(t, without.ExternalWaste/5, stackchunk.Bytes(class(64<<10).Room-40<<10), "external waste of a call")
+	testenv.Equal(t, without.ExternalWaste/5, uint64(class(64<<10).Room-40<<10), "external waste of a call")
 	testenv.Equal(t, siteStats(t, name(3)).InPlace, 1, "in place at the limit")
 	testenv.AtLeast(t, stackchunk.ReadStats().Direct, 5, "direct calls in all")
 }
 
-func siteStats(t *testing.T, name string) (found stackchunk.SiteStats) {
+func siteStats(t *testing.T, name string) (found chunk.SiteStats) {
 	t.Helper()
-	b := testenv.Need(json.Marshal(stackchunk.ReadStats()))(t)
-	var s stackchunk.Stats
-	testenv.Must(t, json.Unmarshal(b, &s))
-	for _, site := range s.Sites {
+	all := chunk.Sites()
+	for _, site := range all {
 		if site.Name == name {
 			return site
 		}
 	}
-	t.Fatalf("no site %s in %s", name, b)
+	t.Fatalf("no site %s in %+v", name, all)
 	return found
 }
 
@@ -331,5 +328,5 @@ func TestSitesInExcessWork(t *testing.T) {
 		stackchunk.NewSite("excess:"+strconv.Itoa(i), 16).Call(func() { called = true })
 		testenv.MustEqual(t, called, true, "called")
 	}
-	testenv.Equal(t, len(stackchunk.ReadStats().Sites), stackchunk.MaxSites, "sites are in the statistics")
+	testenv.Equal(t, len(chunk.Sites()), stackchunk.MaxSites, "sites are in the statistics")
 }

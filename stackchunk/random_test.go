@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/recorder"
@@ -256,7 +255,7 @@ func randomTrees(t *testing.T, seed uint64) {
 	rt := programs.Simulated(t, loops, seed, func(c *engine.Config) {
 		c.LockThreads = rnd.IntN(8) == 0
 		if rnd.IntN(2) == 0 {
-			c.Graph = recorder.New(bgraph.Config{})
+			c.Graph = recorder.New(recorder.Config{})
 		}
 	})
 	type run struct {

@@ -88,12 +88,22 @@ func allSites() []*Site {
 	})
 }
 
-func (s *Site) read() SiteStats {
-	return SiteStats{
-		Name: s.name, Need: s.need,
-		Direct: s.direct.Load(), Links: s.links.Load(),
-		InPlace: s.inPlace.Load(), Outside: s.outside.Load(),
-		InternalWaste: Bytes(s.internal.Load()), ExternalWaste: Bytes(s.external.Load()),
-		Nested: s.nested.Load(), NestedRoom: Bytes(s.nestedRoom.Load()),
+func init() { chunk.Sites = readSites }
+
+// readSites returns the counts of all sites that were ever passed, by name.
+func readSites() []chunk.SiteStats {
+	stats := []chunk.SiteStats{}
+	for _, s := range allSites() {
+		n := chunk.SiteStats{
+			Name: s.name, Need: uint64(s.need),
+			Direct: s.direct.Load(), Links: s.links.Load(),
+			InPlace: s.inPlace.Load(), Outside: s.outside.Load(),
+			InternalWaste: s.internal.Load(), ExternalWaste: s.external.Load(),
+			Nested: s.nested.Load(), NestedRoom: s.nestedRoom.Load(),
+		}
+		if n.Direct+n.Links+n.InPlace+n.Outside > 0 {
+			stats = append(stats, n)
+		}
 	}
+	return stats
 }

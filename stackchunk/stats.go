@@ -24,27 +24,6 @@ type Stats struct {
 	// below the chunk; ExternalWaste, of the room of the chunk beyond what was needed.
 	InternalWaste Bytes `json:"internalWaste"`
 	ExternalWaste Bytes `json:"externalWaste"`
-
-	Sites []SiteStats `json:"sites"` // by name; only Sites that were ever passed
-}
-
-// SiteStats are the counts of one Site.
-type SiteStats struct {
-	Name string `json:"name"` // that of the Site
-	Need Bytes  `json:"need"` // stack that a call at the Site is given, in bytes
-
-	Direct  uint64 `json:"direct"`  // calls that had room
-	Links   uint64 `json:"links"`   // calls that a chunk was linked for
-	InPlace uint64 `json:"inPlace"` // calls of tasks without room that ran on their own stack
-	Outside uint64 `json:"outside"` // calls without room on goroutines that are no tasks
-
-	InternalWaste Bytes `json:"internalWaste"` // room left below the chunks, over all links, in bytes
-	ExternalWaste Bytes `json:"externalWaste"` // room of the chunks beyond what was needed, in bytes
-
-	// Nested counts the links that were made on a chunk, NestedRoom is the sum of the room
-	// that was left there: a larger MinChunk would have spared some of them.
-	Nested     uint64 `json:"nested"`
-	NestedRoom Bytes  `json:"nestedRoom"`
 }
 
 // Limits bound the memory of chunks. What would need more runs in place.
@@ -82,7 +61,7 @@ func ReadStats() Stats {
 	c := chunk.ReadCounts()
 	s := Stats{
 		InPlace: c.InPlace, Outside: chunk.Outside.Load(),
-		InUse: Bytes(c.InUse), Peak: Bytes(c.Peak), Sites: []SiteStats{},
+		InUse: Bytes(c.InUse), Peak: Bytes(c.Peak),
 	}
 	for _, n := range c.Classes() {
 		s.Links += n.Links
@@ -91,10 +70,7 @@ func ReadStats() Stats {
 		s.ExternalWaste += Bytes(n.ExternalWaste)
 	}
 	for _, site := range allSites() {
-		if n := site.read(); n.Direct+n.Links+n.InPlace+n.Outside > 0 {
-			s.Sites = append(s.Sites, n)
-			s.Direct += n.Direct
-		}
+		s.Direct += site.direct.Load()
 	}
 	return s
 }

@@ -48,20 +48,6 @@ func (g *Group) Go(fn func() error) {
 			return
 		}
 	}
-	g.start(fn)
-}
-
-// TryGo is Go if that is possible without waiting, and reports whether it was. It never parks.
-func (g *Group) TryGo(fn func() error) bool {
-	if g.limit != nil && !g.limit.TryAcquire(1) {
-		return false
-	}
-	g.start(fn)
-	return true
-}
-
-// start spawns the task for fn. If it can't, or the task is dropped by a shutdown, it fails the group.
-func (g *Group) start(fn func() error) {
 	g.wg.Add(1)
 	err := errGroupTaskLost
 	dropped := func() {

@@ -9,12 +9,6 @@ import (
 // A Runtime is a set of loops and the tasks on them. It is made by capriccio.New and capriccio.Run.
 type Runtime engine.Runtime
 
-// Detaches reports whether loops are taken from tasks that wait natively, after a millisecond
-// (docs/native-waits.md). That takes membarrier(2), a Go release whose goroutines can be looked at,
-// and loops that are not locked to threads; it is not done under the race detector. It never
-// parks.
-func (rt *Runtime) Detaches() bool { return (*engine.Runtime)(rt).Detaches() }
-
 // Close is Shutdown without waiting for the tasks to end by themselves: it takes twice the grace
 // time at most.
 func (rt *Runtime) Close() error { return (*engine.Runtime)(rt).Close() }
@@ -59,7 +53,7 @@ func (rt *Runtime) Run(ctx context.Context, main func(ctx context.Context) error
 	return (*engine.Runtime)(rt).Run(ctx, main)
 }
 
-// Detached is how many times a task that waited natively was detached from its loop, see Detaches. It
+// Detached is how many times a task that waited natively was detached from its loop (docs/native-waits.md). It
 // never parks.
 func (rt *Runtime) Detached() uint64 { return (*engine.Runtime)(rt).Detached() }
 

@@ -141,8 +141,3 @@ func Shield(ctx context.Context, fn func() error) error { return engine.Shield(c
 // Err returns nil as long as the calling task is not cancelled, then the error that
 // every wait that can fail returns at once. It is nil on a plain goroutine. It never parks.
 func Err() error { return engine.Err() }
-
-// PanicStack is debug.Stack for a deferred function that has recovered v on the calling
-// task: with the parts of the stack that v has crossed on stack chunks before it, which are
-// gone by then (package stackchunk). It never parks.
-func PanicStack(v any) []byte { return engine.PanicStack(v) }

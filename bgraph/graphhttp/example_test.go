@@ -15,7 +15,7 @@ import (
 func Example() {
 	err := capriccio.Run(context.Background(), func(context.Context) error {
 		w := httptest.NewRecorder()
-		graphhttp.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/debug/bgraph/?format=json", nil))
+		graphhttp.Handler(nil).ServeHTTP(w, httptest.NewRequest("GET", "/debug/bgraph/?format=json", nil))
 		body, err := io.ReadAll(w.Body)
 		fmt.Println(w.Code, strings.Contains(string(body), "nodes"))
 		return err

@@ -29,10 +29,10 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// Handler serves the graph of the program, see Default, over HTTP, for people and for
-// bgdump. It may be mounted anywhere, and needs no more of the path than that:
+// Handler serves the graph of rt over HTTP, for people and for bgdump. With rt nil it is the runtime that task.Default
+// returns at the time of the request. It may be mounted anywhere, and needs no more of the path than that:
 //
-//	mux.Handle("/debug/bgraph/", graphhttp.Handler())
+//	mux.Handle("/debug/bgraph/", graphhttp.Handler(nil))
 //
 // Without a query it answers with a page of links and a table. The query says more:
 //
@@ -51,20 +51,17 @@ import (
 // Its clients learn how the program works and what it is doing: mount it
 // where only operators have access. It stops no loop, and may be called from a goroutine or a
 // task; a task parks.
-func Handler() http.Handler {
-	return handlerFor(func() *bgraph.Snapshot { return snapshot(engine.Default()) })
-}
-
-// HandlerOf is like Handler, for rt only.
-func HandlerOf(rt *task.Runtime) http.Handler {
-	return handlerFor(func() *bgraph.Snapshot { return snapshot((*engine.Runtime)(rt)) })
-}
-
-func snapshot(rt *engine.Runtime) *bgraph.Snapshot {
-	if g := rt.Graph(); g != nil {
-		return g.Snapshot()
-	}
-	return nil
+func Handler(rt *task.Runtime) http.Handler {
+	return handlerFor(func() *bgraph.Snapshot {
+		from := rt
+		if from == nil {
+			from = task.Default()
+		}
+		if g := (*engine.Runtime)(from).Graph(); g != nil {
+			return g.Snapshot()
+		}
+		return nil
+	})
 }
 
 // handlerFor serves what snapshot returns; nil means that there is no graph.

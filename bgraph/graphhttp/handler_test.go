@@ -358,11 +358,11 @@ func TestHandlerOfARuntime(t *testing.T) {
 		t.Cleanup(func() { rt.Close() })
 		return (*task.Runtime)(rt)
 	}
-	with, without := rt(engine.Config{Graph: recorder.New(bgraph.Config{})}), rt(engine.Config{})
+	with, without := rt(engine.Config{Graph: recorder.New(recorder.Config{})}), rt(engine.Config{})
 	for _, c := range []struct {
 		h    http.Handler
 		want int
-	}{{HandlerOf(with), 200}, {HandlerOf(without), 503}, {Handler(), 503}} { // the default is the one made last
+	}{{Handler(with), 200}, {Handler(without), 503}, {Handler(nil), 503}} { // the default is the one made last
 		w := httptest.NewRecorder()
 		c.h.ServeHTTP(w, httptest.NewRequest("GET", "/?format=json", nil))
 		if err := json.Unmarshal(w.Body.Bytes(), new(bgraph.Snapshot)); w.Code != c.want || (err == nil) != (w.Code == 200) {

@@ -52,7 +52,7 @@ func coffeeProgram() {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
 	mux := http.NewServeMux()
-	mux.Handle(handlerPath, graphhttp.Handler())
+	mux.Handle(handlerPath, graphhttp.Handler(nil))
 	go http.Serve(ln, mux)
 	brewing.Wait()
 	fmt.Printf("ready\nhttp://%s\n", ln.Addr())

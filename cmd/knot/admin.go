@@ -200,7 +200,7 @@ func adminPages(stats func() knot.FilesStats) *http.ServeMux {
 		w.Header().Set("Cache-Control", "no-store")
 		json.NewEncoder(w).Encode(stats())
 	})
-	mux.Handle("/debug/bgraph/", graphhttp.Handler())
+	mux.Handle("/debug/bgraph/", graphhttp.Handler(nil))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -433,7 +433,7 @@ func TestChangedValues(t *testing.T) {
 
 // TestOpenFilesAreDivided among the sites, those of the default too.
 func TestOpenFilesAreDivided(t *testing.T) {
-	one := testenv.Need(knot.OpenFiles(sampleSite))(t)
+	one := testenv.Need(knot.OpenFiles(sampleSite, knot.FilesConfig{}))(t)
 	defer one.Close()
 	text := ""
 	for _, host := range []string{"a", "b", "c", "d"} {

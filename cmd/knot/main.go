@@ -194,7 +194,10 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	defer systemd.watchdog(os.Getenv("WATCHDOG_USEC"), state.alive)()
 	upgrade := &handover{pid: os.Getpid(), sockets: served.on.Load().sockets, alone: served.handOver, program: ownProgram(os.Args[0]), args: args, admin: admin, log: errorLog, notify: systemd.notify, ctx: ctx, done: end}
 	defer upgrade.onUpgrade(caught.upgrades, listening)()
-	defer systemd.whenDone(ctx, out, set.quiet, server.Conns)()
+	defer systemd.whenDone(ctx, out, set.quiet, func() int {
+		n := server.Stats()
+		return n.Conns - n.Hijacked
+	})()
 	err = capriccio.Run(context.Background(), func(context.Context) error {
 		return server.Run(ctx)
 	}, set.options(errorLog)...)

@@ -152,7 +152,7 @@ func openFiles(set *settings, c *config.Site, rules []site.HeaderRule, wrong *mi
 		wrong.note("root", errors.New("say which folder to serve"))
 		return nil
 	}
-	f, err := knot.OpenFilesWith(c.Root, fc)
+	f, err := knot.OpenFiles(c.Root, fc)
 	for _, one := range each(err) {
 		m := mistake{"index", one}
 		if path := (*os.PathError)(nil); errors.As(one, &path) {

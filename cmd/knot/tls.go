@@ -13,7 +13,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/acme"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/staple"
-	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/certs"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -141,7 +140,7 @@ func (t *tlsSettings) open(errorLog *slog.Logger) (s secured, err error) {
 		s.addACME()
 	}
 	if s.config != nil && !t.http2 {
-		s.config.NextProtos = slices.DeleteFunc(append(knot.Protocols(), s.config.NextProtos...), func(p string) bool { return p == "h2" })
+		s.config.NextProtos = slices.DeleteFunc(append(protocols(), s.config.NextProtos...), func(p string) bool { return p == "h2" })
 	}
 	return s, nil
 }
@@ -193,10 +192,13 @@ func (s *secured) addStaples(all bool, errorLog *slog.Logger) {
 	}
 }
 
+// protocols are the versions of HTTP that Knot speaks over TLS, the best first.
+func protocols() []string { return []string{"h2", "http/1.1", "http/1.0"} }
+
 // addACME adds certificates that an authority gives. Those of files go before.
 func (s *secured) addACME() {
 	manager, keyring, get := s.acme, s.keyring, s.config.GetCertificate
-	s.config.NextProtos = append(knot.Protocols(), acme.Protocol)
+	s.config.NextProtos = append(protocols(), acme.Protocol)
 	s.config.GetCertificate = func(hello *tls.ClientHelloInfo) (cert *tls.Certificate, err error) {
 		if keyring != nil && !slices.Equal(hello.SupportedProtos, []string{acme.Protocol}) && keyring.Knows(hello.ServerName) {
 			return get(hello)

@@ -1,11 +1,11 @@
-// Package buckets has the positions of durations in the histograms of blocking graphs, bgraph.Histogram and Times.Fine.
+// Package buckets has the positions of durations in the histograms of blocking graphs, Hist and Fine of bgraph.Times.
 // All durations are in nanoseconds.
 package buckets
 
 import "math/bits"
 
 const (
-	// Count is the length of a full Histogram.
+	// Count is the length of a full Times.Hist.
 	Count = 32
 	// Parts is how many parts each bucket has in Times.Fine.
 	Parts = 4

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -175,7 +174,7 @@ func waitOverrun(t *testing.T, g *recorder.Graph) (stack string) {
 
 // TestStackOfALongStepIsKeptForTheDump: then the log has one short line about it.
 func TestStackOfALongStepIsKeptForTheDump(t *testing.T) {
-	log, g := make(testenv.Records, 100), recorder.New(bgraph.Config{})
+	log, g := make(testenv.Records, 100), recorder.New(recorder.Config{})
 	rt := newRuntime(t, 1, logTo(log), holdLimit(time.Millisecond), func(c *Config) { c.Graph = g })
 	stop := holdOften(rt, Options{}, func(f func()) { f() })
 	line := log.Next(t, "held its loop too long")

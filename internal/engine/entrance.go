@@ -108,18 +108,6 @@ func SetPriority(p int) {
 	}
 }
 
-// WithPriority calls fn with the priority of the calling task set to p, see
-// Options.Priority; when fn has returned, or panicked, it is what it was. It never parks itself.
-func WithPriority(p int, fn func()) {
-	if l := reattach(); l != nil && l.cur != nil {
-		x := l.cur.extend()
-		was := x.priority
-		x.priority = clampPriority(p)
-		defer func() { x.priority = was }()
-	}
-	Outside(CallPlain, fn)
-}
-
 func clampPriority(p int) int8 { return int8(min(max(p, admit.MinPriority), admit.MaxPriority)) }
 
 // An entryQueue is where tasks of a loop wait to be admitted.

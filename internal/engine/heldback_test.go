@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -306,7 +305,7 @@ func TestResetTask(t *testing.T) {
 	used.extend().work.Kind = 7
 	used.awaited.Store(1)
 	var note recorder.Note
-	g := recorder.New(bgraph.Config{HeapEvery: -1})
+	g := recorder.New(recorder.Config{HeapEvery: -1})
 	l := g.Observe(recorder.Loop{Account: new(admit.Account)})
 	defer l.Close()
 	if l.Meet(&used.rec, &note, ReasonRead, 1, "", nil); used.Node() == recorder.NodeStart {

@@ -123,7 +123,7 @@ const sameReason = 100
 
 // byReason has c learn a graph, and the policies that newPolicy makes see reasons.
 func byReason(c *Config, newPolicy func(*Loop) Policy) {
-	c.Graph = recorder.New(bgraph.Config{})
+	c.Graph = recorder.New(recorder.Config{})
 	c.NewPolicy = func(l *Loop) Policy {
 		start := map[recorder.NodeID]recorder.NodeID{recorder.NodeStart: recorder.NodeStart}
 		return &reasonPolicy{Policy: newPolicy(l), g: c.Graph, number: start, node: maps.Clone(start)}

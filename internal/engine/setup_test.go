@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/sim"
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -194,7 +193,7 @@ func noHandOver(c *Config) { c.NoHandOver = true }
 // learn has the runtime record its blocking graph in g.
 func learn(g *recorder.Graph) func(*Config) { return func(c *Config) { c.Graph = g } }
 
-func newGraph() *recorder.Graph { return recorder.New(bgraph.Config{}) }
+func newGraph() *recorder.Graph { return recorder.New(recorder.Config{}) }
 
 // admission has each loop ask a.
 func admission(a Admission) func(*Config) {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/sim/programs"
@@ -38,7 +37,7 @@ func TestRandomPrograms(t *testing.T) {
 func underPolicy(make func(p *randomPolicy) engine.Policy) programs.NewRuntime {
 	return func(t testing.TB, loops int, seed uint64) *engine.Runtime {
 		return simulated(func(c *engine.Config) {
-			c.Graph = recorder.New(bgraph.Config{})
+			c.Graph = recorder.New(recorder.Config{})
 			c.NewPolicy = func(l *engine.Loop) engine.Policy {
 				return make(&randomPolicy{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(l.Index()))), ready: map[recorder.NodeID]int{}})
 			}

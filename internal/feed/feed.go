@@ -34,11 +34,8 @@ type Config struct {
 	Policy     string          // Cohort or Resource
 	Graph      *recorder.Graph // of the runtime; may be nil with Cohort
 	CohortSize int             // tasks; 0: the policy's default
-	// OldestFirst has tasks of a node run in the order in which they became ready, see
-	// engine.Policy.
-	OldestFirst bool
-	NoRefusals  bool // tasks that can't be admitted wait, however long it takes
-	Log         *slog.Logger
+	NoRefusals bool            // tasks that can't be admitted wait, however long it takes
+	Log        *slog.Logger
 	// Probe says where what is known of memory is read. The zero value: of this process
 	// and this machine.
 	Probe probe.Config
@@ -132,14 +129,14 @@ func (s *Feed) side(l *engine.Loop) *loopSide {
 	side := &loopSide{loop: l}
 	switch s.cfg.Policy {
 	case Cohort:
-		c := sched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst}
+		c := sched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize}
 		if s.cfg.Graph != nil {
 			c.Edges, c.Stage = s.edges(), s.stage
 		}
 		side.policy = sched.NewCohort(c)
 	case Resource:
 		side.policy = sched.NewResource(sched.ResourceConfig{
-			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize, OldestFirst: s.cfg.OldestFirst,
+			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize,
 			Ledger: s.ledger, Predictions: s.predicted, Stage: s.stage,
 		})
 		side.admission = admit.NewAdmission(l.Index(), !s.cfg.NoRefusals, s.limitAt)

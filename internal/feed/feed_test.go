@@ -26,7 +26,7 @@ import (
 func fed(t testing.TB, loops int, seed uint64, cfg Config) (*engine.Runtime, *Feed) {
 	t.Helper()
 	if cfg.Graph == nil {
-		cfg.Graph = recorder.New(bgraph.Config{Sampling: 1, HeapEvery: 1})
+		cfg.Graph = recorder.New(recorder.Config{Sampling: 1, HeapEvery: 1})
 	}
 	s := testenv.Need(New(cfg))(t)
 	return programs.Simulated(t, loops, seed, func(c *engine.Config) {
@@ -42,7 +42,7 @@ func heap(*engine.Runtime) []probe.Reading {
 
 // The programs that every way of running tasks must run right, under both policies.
 func TestRandomPrograms(t *testing.T) {
-	for _, cfg := range []Config{{Policy: Cohort}, {Policy: Cohort, CohortSize: 3, OldestFirst: true}, {Policy: Cohort, CohortSize: 3}, {Policy: Resource}, {Policy: Resource, NoRefusals: true}} {
+	for _, cfg := range []Config{{Policy: Cohort}, {Policy: Cohort, CohortSize: 3}, {Policy: Resource}, {Policy: Resource, NoRefusals: true}} {
 		t.Run(cfg.Policy, func(t *testing.T) {
 			programs.Run(t, testenv.Rounds(6, 40), func(t testing.TB, loops int, seed uint64) *engine.Runtime {
 				rt, s := fed(t, loops, seed, cfg)

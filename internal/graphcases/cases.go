@@ -49,7 +49,7 @@ func RandomGraph(r *rand.Rand, nodes, edges int) *bgraph.Snapshot {
 
 // TimesOfMean is n durations that are all equal to mean.
 func TimesOfMean(n uint64, mean bgraph.Nanos) bgraph.Times {
-	return bgraph.Times{Count: n, Sum: mean * bgraph.Nanos(n), Max: mean, Hist: bgraph.Histogram{n}}
+	return bgraph.Times{Count: n, Sum: mean * bgraph.Nanos(n), Max: mean, Hist: []uint64{n}}
 }
 
 // hostileNames are such that each spoils the syntax of some output.
@@ -96,7 +96,7 @@ func Hostile() *bgraph.Snapshot {
 
 // extremeSnapshot has the largest figures that there are.
 func extremeSnapshot() *bgraph.Snapshot {
-	huge := bgraph.Times{Count: 1, Sum: math.MaxInt64, Max: math.MaxInt64, Hist: make(bgraph.Histogram, buckets.Count)}
+	huge := bgraph.Times{Count: 1, Sum: math.MaxInt64, Max: math.MaxInt64, Hist: make([]uint64, buckets.Count)}
 	huge.Hist[buckets.Count-1] = math.MaxUint64
 	s := &bgraph.Snapshot{
 		Program: bgraph.Program{PID: math.MaxInt}, Span: 1, Sampling: math.MaxInt, HeapEvery: math.MaxInt, Taken: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),

@@ -50,7 +50,7 @@ func Sample() *bgraph.Snapshot {
 // SampleTimes makes count durations: three quarters in the bucket of typical, the others fewer and
 // fewer towards worst, which is the longest.
 func SampleTimes(count uint64, typical, worst bgraph.Nanos) bgraph.Times {
-	t := bgraph.Times{Count: count, Max: worst, Hist: make(bgraph.Histogram, buckets.Of(worst)+1)}
+	t := bgraph.Times{Count: count, Max: worst, Hist: make([]uint64, buckets.Of(worst)+1)}
 	at, left := buckets.Of(typical), count
 	for b := at; b < len(t.Hist) && left > 0; b++ {
 		n := max(left*3/4, 1)

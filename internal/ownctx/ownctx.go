@@ -27,3 +27,16 @@ type Body interface {
 	// park.
 	End()
 }
+
+// A Receiver takes the response to a request that the method Fetch has begun. Its methods are called one after another by the task of
+// that request, and may park;
+// bytes that they get are views. An error of Head or Body ends the request.
+type Receiver interface {
+	// Head takes the head of the response, once; each calls a function for its lines, without those that frame the body, until
+	// that returns false. length is that of the body in bytes, -1: not known. Informational responses (1xx) are left out.
+	Head(status int, length int64, each func(func(name, value []byte) bool)) error
+	// Body takes a piece of the body.
+	Body(piece []byte) error
+	// End is the last call: nil, or why the response is not whole, or there is none: what the handler has returned, too.
+	End(err error)
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/funcname"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/stackchunk"
 )
@@ -38,7 +39,7 @@ func TestAWaitOnAStackChunkShowsTheWholePath(t *testing.T) {
 	if !coro.Exact {
 		t.Skip("with the portable stubs chunks are never linked")
 	}
-	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
+	s := observed(t, 1, recorder.Config{}, func(*engine.Runtime) {
 		for range 5 {
 			for need := stackchunk.Bytes(16 << 10); need < 1<<20; need *= 4 { // chunks of different sizes
 				onOneWay(need)
@@ -86,7 +87,7 @@ func TestStackChunksAreAResource(t *testing.T) {
 	}
 	const need, size = 40 << 10, 64 << 10
 	before := int64(0)
-	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
+	s := observed(t, 1, recorder.Config{}, func(*engine.Runtime) {
 		index := -1
 		for i, r := range admit.Resources() {
 			if r.Name() == "stack chunks" {

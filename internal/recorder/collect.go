@@ -290,7 +290,7 @@ func (s *Shard) addTimes(to *bgraph.Times, t *timesStats) {
 	}
 	if more := last - len(to.Fine); more > 0 {
 		to.Fine = append(to.Fine, make([]uint64, more)...)
-		to.Hist = append(to.Hist, make(bgraph.Histogram, (last+buckets.Parts-1)/buckets.Parts-len(to.Hist))...)
+		to.Hist = append(to.Hist, make([]uint64, (last+buckets.Parts-1)/buckets.Parts-len(to.Hist))...)
 	}
 	for i, n := range fine[:last] {
 		to.Fine[i] += n

@@ -86,7 +86,7 @@ func TestCrossingsOfAKnownProgram(t *testing.T) {
 			c.Clock, c.NewPoller = nil, func(int) (engine.Poller, error) { return poller.Epoll() }
 		},
 	} {
-		g := recorder.New(bgraph.Config{})
+		g := recorder.New(recorder.Config{})
 		earlier := start(t, 1, g) // a runtime before has loop 0 of the graph
 		testenv.Must(t, earlier.Run(context.Background(), func(context.Context) error { return nil }))
 		rt := start(t, 2, g, change)
@@ -120,7 +120,7 @@ func TestCrossingsOfAKnownProgram(t *testing.T) {
 }
 
 func TestLimitOfCrossings(t *testing.T) {
-	s := observed(t, 2, bgraph.Config{MaxEdges: 1}, func(rt *engine.Runtime) { handOver(rt, 50) })
+	s := observed(t, 2, recorder.Config{MaxEdges: 1}, func(rt *engine.Runtime) { handOver(rt, 50) })
 	if len(s.Crossings) > 2 || s.Overflow.Wakes < 49 {
 		t.Errorf("%d crossings and %d beyond the limit of 1 a loop; want at most 2, and 49 or more", len(s.Crossings), s.Overflow.Wakes)
 	}

@@ -16,7 +16,7 @@ import (
 func TestFlowsAgreeWithTheSnapshot(t *testing.T) {
 	res := testenv.Need(admit.NewResource("flow tokens", ""))(t)
 	e := testenv.Need(engine.NewEntrance("flow"))(t)
-	g := recorder.New(bgraph.Config{Sampling: 1})
+	g := recorder.New(recorder.Config{Sampling: 1})
 	rt := start(t, 2, g, func(c *engine.Config) {
 		c.NewAdmission = func(*engine.Loop) engine.Admission { return admit.Open{} }
 	})

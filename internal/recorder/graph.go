@@ -31,7 +31,7 @@ type Graph struct {
 	// is observed.
 	Allocated func() uint64
 
-	cfg     bgraph.Config
+	cfg     Config
 	started time.Time
 	scale   uint64 // nanoseconds per cycle, times 1<<scaleBits
 	heapGap uint64 // cycles between two tasks that are metered
@@ -78,7 +78,7 @@ const (
 )
 
 // New makes a Graph that observes nothing yet.
-func New(cfg bgraph.Config) *Graph {
+func New(cfg Config) *Graph {
 	orDefault := func(v *int, d int) {
 		if *v == 0 {
 			*v = d

@@ -18,7 +18,7 @@ import (
 
 // observed runs main as a task of a runtime on a simulated clock, and returns what its
 // graph has learned when all tasks have ended.
-func observed(t *testing.T, loops int, cfg bgraph.Config, main func(rt *engine.Runtime)) *bgraph.Snapshot {
+func observed(t *testing.T, loops int, cfg recorder.Config, main func(rt *engine.Runtime)) *bgraph.Snapshot {
 	t.Helper()
 	g := recorder.New(cfg)
 	rt := start(t, loops, g)
@@ -151,7 +151,7 @@ func TestCountsOfAKnownProgram(t *testing.T) {
 	const tasks, rounds = 50, 20
 	for _, loops := range []int{1, 2, 8} {
 		for _, sampling := range []int{1, 20} {
-			s := observed(t, loops, bgraph.Config{Sampling: sampling}, func(rt *engine.Runtime) {
+			s := observed(t, loops, recorder.Config{Sampling: sampling}, func(rt *engine.Runtime) {
 				onLoops(rt, tasks, func() {
 					for range rounds {
 						engine.YieldAt("in")
@@ -188,7 +188,7 @@ func TestCountsOfAKnownProgram(t *testing.T) {
 
 func TestSamplingTimesOneInN(t *testing.T) {
 	const waits = 100_000
-	s := observed(t, 1, bgraph.Config{Sampling: 50}, func(*engine.Runtime) {
+	s := observed(t, 1, recorder.Config{Sampling: 50}, func(*engine.Runtime) {
 		for range waits {
 			engine.YieldAt("loop")
 		}
@@ -211,7 +211,7 @@ func TestCPUOfProgrammedSteps(t *testing.T) {
 	var spun, seen map[string]float64
 	for range 50 { // the machine may take the processor away between spinning and waiting
 		spun, seen = map[string]float64{}, map[string]float64{}
-		s := observed(t, 1, bgraph.Config{Sampling: 1}, func(*engine.Runtime) {
+		s := observed(t, 1, recorder.Config{Sampling: 1}, func(*engine.Runtime) {
 			for range 20 {
 				engine.YieldAt("a")
 				spun["ab"] += float64(spin(200 * time.Microsecond))
@@ -235,7 +235,7 @@ func TestCPUOfProgrammedSteps(t *testing.T) {
 func TestResourcesAlongEdges(t *testing.T) {
 	res := testenv.Need(admit.NewResource("test tokens", ""))(t)
 	const rounds = 100
-	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
+	s := observed(t, 1, recorder.Config{}, func(*engine.Runtime) {
 		for range rounds {
 			engine.YieldAt("take")
 			engine.Acquire(res, 3)
@@ -280,7 +280,7 @@ func TestResourcesAlongEdges(t *testing.T) {
 func TestTasksCountFromTheLimitOn(t *testing.T) {
 	res := testenv.Need(admit.NewResource("test moves", ""))(t)
 	defer engine.Tasks.SetLimit(engine.Tasks.Limit())
-	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
+	s := observed(t, 1, recorder.Config{}, func(*engine.Runtime) {
 		engine.Tasks.SetLimit(0)
 		over := false
 		for range 5 {
@@ -308,7 +308,7 @@ func TestTasksCountFromTheLimitOn(t *testing.T) {
 
 func TestHeapOfASteppedAllocation(t *testing.T) {
 	var sink []byte
-	s := observed(t, 1, bgraph.Config{Sampling: 1, HeapEvery: 1}, func(*engine.Runtime) {
+	s := observed(t, 1, recorder.Config{Sampling: 1, HeapEvery: 1}, func(*engine.Runtime) {
 		for range 200 {
 			engine.YieldAt("small")
 			engine.YieldAt("large")
@@ -331,7 +331,7 @@ func TestHeapOfASteppedAllocation(t *testing.T) {
 }
 
 func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
-	g := recorder.New(bgraph.Config{})
+	g := recorder.New(recorder.Config{})
 	rt := start(t, 1, g, func(c *engine.Config) { c.HoldLimit = 2 * time.Millisecond; c.Clock = nil })
 	defer rt.Close()
 	// Time taken by other processes does not count, and one report a second is made, which may be of
@@ -358,7 +358,7 @@ func TestWatchdogReportsAttachToTheEdge(t *testing.T) {
 }
 
 func TestOneGraphForTwoRuntimes(t *testing.T) {
-	g := recorder.New(bgraph.Config{})
+	g := recorder.New(recorder.Config{})
 	for range 2 {
 		rt := start(t, 3, g)
 		onLoops(rt, 3, func() { engine.YieldAt("here") })
@@ -372,7 +372,7 @@ func TestOneGraphForTwoRuntimes(t *testing.T) {
 }
 
 func TestGoexitAndPanicEndATask(t *testing.T) {
-	g := recorder.New(bgraph.Config{})
+	g := recorder.New(recorder.Config{})
 	rt := start(t, 1, g, func(c *engine.Config) { c.OnPanic = func(*engine.PanicError) {} })
 	for range 100 {
 		k := rt.Go(func() {
@@ -392,7 +392,7 @@ func TestGoexitAndPanicEndATask(t *testing.T) {
 
 // TestLoopsAtRest: it shows which loops get new tasks.
 func TestLoopsAtRest(t *testing.T) {
-	g := recorder.New(bgraph.Config{})
+	g := recorder.New(recorder.Config{})
 	start(t, 0, g, func(c *engine.Config) { c.Spare, c.Procs = 3, func() int { return 2 } })
 	var rest []bool
 	for _, l := range g.Snapshot().Loops {

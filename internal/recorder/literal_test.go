@@ -3,8 +3,8 @@ package recorder_test
 import (
 	"testing"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -12,7 +12,7 @@ import (
 // The keys of places in function literals are written down here: they must be the same
 // with every compiler, optimised or not. Moving lines of this file changes them.
 func TestKeysOfLiterals(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
+	s := observed(t, 1, recorder.Config{}, func(*engine.Runtime) {
 		for range oneRound {
 			task.Go(func() {
 				func() { func() { ressched.YieldAt("nested") }() }()

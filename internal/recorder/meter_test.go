@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -22,7 +21,7 @@ func TestWhatThoseInsideHold(t *testing.T) {
 	e := testenv.Need(engine.NewEntrance("meter"))(t)
 	for _, c := range []struct {
 		name   string
-		cfg    bgraph.Config
+		cfg    recorder.Config
 		tasks  int
 		steps  int    // that allocate 100 bytes each, with a wait after each
 		expect uint64 // bytes
@@ -37,7 +36,7 @@ func TestWhatThoseInsideHold(t *testing.T) {
 		{name: "less is", tasks: 10, steps: 2, expect: 150, seen: 10, bytes: 2000, most: 200},
 		{name: "many at once", tasks: 1000, steps: 1, seen: 257, bytes: 25_700, most: 100},
 		{name: "many steps", tasks: 1, steps: 100, seen: 1, bytes: 3200, most: 3200},
-		{name: "the heap is not to be measured", cfg: bgraph.Config{HeapEvery: -1}, tasks: 10, steps: 1},
+		{name: "the heap is not to be measured", cfg: recorder.Config{HeapEvery: -1}, tasks: 10, steps: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var cycles atomic.Uint64
@@ -106,7 +105,7 @@ func TestWhoIsNotMeasuredIsNotKnown(t *testing.T) {
 	const tasks, size = 20, 128 << 10
 	unknown := 0
 	for depth := range 24 { // one of them leaves little
-		g := recorder.New(bgraph.Config{})
+		g := recorder.New(recorder.Config{})
 		rt := start(t, 1, g, func(cfg *engine.Config) {
 			cfg.NewAdmission = func(*engine.Loop) engine.Admission { return admit.Open{} }
 		})

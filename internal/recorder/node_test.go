@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -24,7 +23,7 @@ func TestReasonsHaveNames(t *testing.T) {
 // place, and what is measured are seen.
 func TestKnownStepsAreOnlyCounted(t *testing.T) {
 	const here, there = 7, 8
-	g := New(bgraph.Config{Sampling: 1 << 30, HeapEvery: -1})
+	g := New(Config{Sampling: 1 << 30, HeapEvery: -1})
 	var a admit.Account
 	s := g.Observe(Loop{Runtime: &Runtime{Tasks: new(admit.Resource)}, Account: &a})
 	defer s.Close()

@@ -45,7 +45,7 @@ func (*waiter) pointer() { waitHere() }
 type waits interface{ value() }
 
 func TestTwoPathsToOneWaitAreTwoNodes(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) {
+	s := observed(t, 1, recorder.Config{}, func(*engine.Runtime) {
 		for range 10 {
 			firstWay()
 			secondWay()
@@ -80,7 +80,7 @@ func TestOnePlaceIsOneNode(t *testing.T) {
 		"deep stack": func() { waitDeep(50) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := observed(t, 2, bgraph.Config{}, func(rt *engine.Runtime) {
+			s := observed(t, 2, recorder.Config{}, func(rt *engine.Runtime) {
 				onLoops(rt, 10, func() {
 					for range 5 {
 						call()
@@ -100,7 +100,7 @@ func TestOnePlaceIsOneNode(t *testing.T) {
 // run, so it is written down here for one place. Moving the lines of atAKnownPlace
 // against each other, or renaming it, changes it.
 func TestKeysAreStable(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{}, func(*engine.Runtime) { task.Go(atAKnownPlace).Join() })
+	s := observed(t, 1, recorder.Config{}, func(*engine.Runtime) { task.Go(atAKnownPlace).Join() })
 	n := one(t, s, "known place")
 	const want = "1b047edf91da60c9"
 	if n.Key.String() != want {
@@ -121,7 +121,7 @@ func TestLimitsOfNodesAndEdges(t *testing.T) {
 			recur(n - 1)
 		}
 	}
-	s := observed(t, 2, bgraph.Config{MaxNodes: 20, MaxEdges: 30}, func(rt *engine.Runtime) {
+	s := observed(t, 2, recorder.Config{MaxNodes: 20, MaxEdges: 30}, func(rt *engine.Runtime) {
 		onLoops(rt, 4, func() {
 			recur(30) // deeper paths look alike
 			for j := range depth {
@@ -144,7 +144,7 @@ func TestLimitsOfNodesAndEdges(t *testing.T) {
 	if n := s.Node(bgraph.KeyOverflow); n == nil || n.Arrivals != s.Overflow.Nodes || n.Arrivals < 4*250 {
 		t.Errorf("overflow %+v; want the node and the counter to have what found no room", s.Overflow)
 	}
-	s = observed(t, 1, bgraph.Config{MaxEdges: 5}, func(*engine.Runtime) {
+	s = observed(t, 1, recorder.Config{MaxEdges: 5}, func(*engine.Runtime) {
 		for j := range 20 {
 			ressched.YieldAt(fmt.Sprint("n", j))
 		}
@@ -164,7 +164,7 @@ func TestMemoryOfNodesAndEdges(t *testing.T) {
 // A task that waits has a gauge only if that wait is measured, and none once it has ended.
 func TestGaugesAreForWhatIsMeasured(t *testing.T) {
 	const tasks, rounds, sampling = 1000, 20, 50
-	g := recorder.New(bgraph.Config{Sampling: sampling, HeapEvery: 5})
+	g := recorder.New(recorder.Config{Sampling: sampling, HeapEvery: 5})
 	rt := start(t, 1, g)
 	testenv.Must(t, rt.Run(context.Background(), func(context.Context) error {
 		var all task.WaitGroup
@@ -188,7 +188,7 @@ func TestGaugesAreForWhatIsMeasured(t *testing.T) {
 
 // Snapshots are taken while the loops write; under the race detector too.
 func TestSnapshotsOfARunningProgram(t *testing.T) {
-	g := recorder.New(bgraph.Config{Sampling: 2})
+	g := recorder.New(recorder.Config{Sampling: 2})
 	rt := start(t, 2, g)
 	var readers sync.WaitGroup
 	var steps, taken atomic.Int64
@@ -235,7 +235,7 @@ func TestSnapshotsOfARunningProgram(t *testing.T) {
 }
 
 func TestRuntimesHaveGraphs(t *testing.T) {
-	a, b := recorder.New(bgraph.Config{}), recorder.New(bgraph.Config{})
+	a, b := recorder.New(recorder.Config{}), recorder.New(recorder.Config{})
 	ra, rb := start(t, 1, a), start(t, 1, b)
 	if ra.Graph() != a || rb.Graph() != b {
 		t.Error("it is another graph")

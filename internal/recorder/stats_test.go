@@ -49,7 +49,7 @@ func TestTinyStepsAreTimedMoreSeldom(t *testing.T) {
 		{400, 400, 20},
 		{0, 100, 20}, // Config.Sampling was given
 	} {
-		s := Shard{g: &Graph{cfg: bgraph.Config{Sampling: 20}, tinyStep: c.tiny}, random: 1, samples: 1}
+		s := Shard{g: &Graph{cfg: Config{Sampling: 20}, tinyStep: c.tiny}, random: 1, samples: 1}
 		now := new(atomic.Uint64)
 		coro.SimulateCycles(now)
 		var stats timesStats

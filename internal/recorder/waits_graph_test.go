@@ -14,7 +14,7 @@ import (
 )
 
 func TestTimesOfAWait(t *testing.T) {
-	s := observed(t, 1, bgraph.Config{Sampling: 1}, func(*engine.Runtime) {
+	s := observed(t, 1, recorder.Config{Sampling: 1}, func(*engine.Runtime) {
 		sem := task.NewSemaphore(1)
 		sem.Acquire(1)
 		var wg task.WaitGroup
@@ -38,7 +38,7 @@ func TestTimesOfAWait(t *testing.T) {
 }
 
 func TestNowPeakAndOldest(t *testing.T) {
-	g := recorder.New(bgraph.Config{})
+	g := recorder.New(recorder.Config{})
 	rt := start(t, 2, g)
 	defer rt.Close()
 	const tasks = 40
@@ -77,7 +77,7 @@ func TestNowPeakAndOldest(t *testing.T) {
 }
 
 func TestASnapshotSeesALoopThatIsStuck(t *testing.T) {
-	g := recorder.New(bgraph.Config{})
+	g := recorder.New(recorder.Config{})
 	rt := start(t, 1, g)
 	defer rt.Close()
 	stuck, free := make(chan struct{}), make(chan struct{})
@@ -96,7 +96,7 @@ func TestASnapshotSeesALoopThatIsStuck(t *testing.T) {
 
 // A task that runs, or only yields, is not shown as one that waits, also where the loop notes its waits by itself.
 func TestOldestIsOfThoseThatWait(t *testing.T) {
-	g := recorder.New(bgraph.Config{})
+	g := recorder.New(recorder.Config{})
 	rt := start(t, 1, g)
 	oldest := func(of string) (max bgraph.Nanos) {
 		for _, n := range g.Snapshot().Nodes {

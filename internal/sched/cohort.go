@@ -17,9 +17,6 @@ type CohortConfig struct {
 	// Size is how many tasks of a node run in one go at most; 0: all that were there
 	// when the cohort began.
 	Size int
-	// OldestFirst has the tasks of a node run in the order in which they became ready, see
-	// Policy.NewestFirst.
-	OldestFirst bool
 	// Edges lists the edges of the graph, from which the order of the nodes is drawn
 	// once in cohortRefresh; nil: nodes come in the order of their numbers.
 	Edges iter.Seq2[Node, Node]
@@ -151,7 +148,7 @@ func (c *Cohort) Ran(n Node, tasks int, cycles uint64, o engine.Outcome) {
 }
 
 // NewestFirst is part of Policy.
-func (c *Cohort) NewestFirst() bool { return !c.cfg.OldestFirst }
+func (c *Cohort) NewestFirst() bool { return true }
 
 // AnyOrder is part of Policy: the order is what Cohort is for.
 func (c *Cohort) AnyOrder() bool { return false }

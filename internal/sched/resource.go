@@ -21,9 +21,6 @@ type ResourceConfig struct {
 
 	// Size bounds a cohort, the tasks of one node that run in one go, besides cohortTime. 64.
 	Size int
-	// OldestFirst has the tasks of a node run in the order in which they became ready, see
-	// Policy.NewestFirst.
-	OldestFirst bool
 	// Stage returns what is particular about a node: if it is exclusive. It is asked once for each.
 	// nil: nothing.
 	Stage func(Node) Stage
@@ -163,7 +160,7 @@ func (p *Resource) Ran(n Node, tasks int, cycles uint64, o engine.Outcome) {
 }
 
 // NewestFirst is part of Policy.
-func (p *Resource) NewestFirst() bool { return !p.cfg.OldestFirst }
+func (p *Resource) NewestFirst() bool { return true }
 
 // AnyOrder is part of Policy. It is true as long as nothing that tasks take is scarce or will soon
 // be. What tickets there are then make little difference where all that is ready runs soon.

@@ -73,7 +73,7 @@ func newMix(w *World, folder string, workers int) (*Mix, error) {
 		}
 	}
 	var err error
-	m.static, err = knot.OpenFilesWith(folder, knot.FilesConfig{CacheBytes: 1 << 20, CacheFileMax: smallSize, OpenFiles: 4, Revalidate: 20 * time.Millisecond})
+	m.static, err = knot.OpenFiles(folder, knot.FilesConfig{CacheBytes: 1 << 20, CacheFileMax: smallSize, OpenFiles: 4, Revalidate: 20 * time.Millisecond})
 	return m, err
 }
 

@@ -18,7 +18,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/feed"
@@ -188,7 +187,7 @@ func (s *Server) start() error {
 		out = io.Discard
 	}
 	log := slog.New(slog.NewTextHandler(out, nil))
-	graph := recorder.New(bgraph.Config{})
+	graph := recorder.New(recorder.Config{})
 	graph.Allocated = s.Memory.allocated
 	cfg := engine.Config{
 		Loops: s.cfg.Loops, Clock: s, HoldLimit: -1, Log: log, Grace: 10 * time.Second,

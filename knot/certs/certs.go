@@ -37,7 +37,10 @@ type Files struct {
 
 // A Pair names two PEM files: a certificate, followed by the certificates that lead to its
 // authority, and its private key.
-type Pair struct{ Cert, Key string }
+type Pair struct {
+	Cert string // path of the file of the certificate
+	Key  string // path of the file of the private key; may be the same file
+}
 
 // A Keyring holds what Files names, and can read it anew while the server goes on.
 // Connections that have had their handshake keep what they had. Its methods may be called

@@ -10,7 +10,7 @@ import (
 
 // Files are compressed as their clients ask for it, and kept so.
 func Example() {
-	files, err := knot.OpenFilesWith("../testdata/site", knot.FilesConfig{Codings: compress.Codings()})
+	files, err := knot.OpenFiles("../testdata/site", knot.FilesConfig{Codings: compress.Codings()})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/knottest"
@@ -29,7 +30,9 @@ func TestFetch(t *testing.T) {
 	url := knottest.Serve(t, &knot.Server{ErrorLog: testenv.Quiet(), Handler: func(x *knot.Ctx) error {
 		for range 3 {
 			end := ending{task.NewChan[error](1)}
-			x.Fetch([]byte("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br\r\n\r\n"), func(y *knot.Ctx) error {
+			ownctx.Of(x).(interface {
+				Fetch(head []byte, h knot.Handler, to ownctx.Receiver) (stop func())
+			}).Fetch([]byte("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br\r\n\r\n"), func(y *knot.Ctx) error {
 				y.Filter(lookFor(func(h knot.ResponseHead) {
 					if h.Get("Content-Encoding") == "br" {
 						coded++

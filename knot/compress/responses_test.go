@@ -78,7 +78,7 @@ func handlers(t *testing.T, text string) map[string]knot.Handler {
 	t.Helper()
 	root := t.TempDir()
 	testenv.Must(t, os.WriteFile(filepath.Join(root, "a.json"), []byte(text), 0o644))
-	files := testenv.Need(knot.OpenFiles(root))(t)
+	files := testenv.Need(knot.OpenFiles(root, knot.FilesConfig{}))(t)
 	t.Cleanup(func() { files.Close() })
 	asHTTP := func(h http.HandlerFunc) knot.Handler { return knot.AdaptHTTP(h) }
 	typed := func(w http.ResponseWriter) { w.Header().Set("Content-Type", "application/json") }

@@ -60,6 +60,7 @@ type innerCtx interface {
 	SendHead() error
 	WriteRoom() int
 	Passed() []knot.Header
+	RemoteHost() string
 }
 
 // An exchange is a request on its way. Fields without a word are of the task that serves it.
@@ -259,7 +260,7 @@ func (e *exchange) admit(b *backend) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueued}
+		return &failure{status: 503, cause: causeQueue, backend: b.name, err: errQueued}
 	}
 	return e.broken(err, true, true)
 }
@@ -278,7 +279,7 @@ func (e *exchange) try(b *backend) error {
 	if err != nil {
 		b.leave(nil, false)
 		if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*net.OpError)) {
-			return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueued}
+			return &failure{status: 503, cause: causeQueue, backend: b.name, err: errQueued}
 		}
 		return e.unreached(err)
 	}

@@ -12,7 +12,7 @@ import (
 // A failure is why a request could not be passed on, or its response not be passed back.
 type failure struct {
 	status  knot.Status
-	cause   Cause
+	cause   cause
 	backend string
 	err     error
 	unsent  bool // the backend can't have acted upon the request
@@ -52,15 +52,15 @@ func (e *exchange) broken(err error, unsent, silent bool) error {
 	case errors.As(why, &client):
 		return client.err
 	case why != nil:
-		return &failure{status: statusGone, cause: CauseGone, backend: e.b.name, err: errGone}
+		return &failure{status: statusGone, cause: causeGone, backend: e.b.name, err: errGone}
 	case errors.As(err, &already):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &failure{status: 504, cause: CauseTimeout, backend: e.b.name, err: err}
+		return &failure{status: 504, cause: causeTimeout, backend: e.b.name, err: err}
 	case err == io.EOF:
 		err = io.ErrUnexpectedEOF
 	}
-	return &failure{status: 502, cause: CauseBroken, backend: e.b.name, err: err, unsent: unsent, silent: silent}
+	return &failure{status: 502, cause: causeBroken, backend: e.b.name, err: err, unsent: unsent, silent: silent}
 }
 
 // unreached is the failure of making a connection.
@@ -69,10 +69,10 @@ func (e *exchange) unreached(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		status = 504
 	}
-	return &failure{status: status, cause: CauseConnect, backend: e.b.name, err: err, unsent: true}
+	return &failure{status: status, cause: causeConnect, backend: e.b.name, err: err, unsent: true}
 }
 
 // malformed is the failure for what is no response.
 func (e *exchange) malformed(err error) error {
-	return &failure{status: 502, cause: CauseMalformed, backend: e.b.name, err: err}
+	return &failure{status: 502, cause: causeMalformed, backend: e.b.name, err: err}
 }

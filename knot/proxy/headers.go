@@ -163,8 +163,8 @@ func (p *Proxy) rewritten(name []byte) bool {
 }
 
 // peer is the address at the other end of the client's connection; "" if it has none.
-func peer(x *knot.Ctx) string {
-	host, _, _ := strings.Cut(x.RemoteHost(), "%") // the zone means nothing elsewhere
+func (e *exchange) peer() string {
+	host, _, _ := strings.Cut(e.inner.RemoteHost(), "%") // the zone means nothing elsewhere
 	if _, err := netip.ParseAddr(host); err != nil {
 		return ""
 	}
@@ -195,7 +195,7 @@ func (e *exchange) appendForwarded(out []byte) []byte {
 	if x.TLS() != nil {
 		proto = "https"
 	}
-	client := peer(x)
+	client := e.peer()
 	before := func(name string) []byte { // what a proxy has said
 		if !e.trusted {
 			return nil

@@ -74,10 +74,10 @@ func TestHTTP2Failures(t *testing.T) {
 	for _, test := range []struct {
 		f                  *front
 		path, status, body string
-		cause              Cause
+		cause              cause
 	}{
-		{late, "/late", "504", "", CauseTimeout}, {f, "/broken", "502", "", CauseBroken}, {f, "/600", "502", "", CauseMalformed},
-		{f, "/cut", "200", "!", causes}, {nobody, "/", "502", "", CauseConnect},
+		{late, "/late", "504", "", causeTimeout}, {f, "/broken", "502", "", causeBroken}, {f, "/600", "502", "", causeMalformed},
+		{f, "/cut", "200", "!", causes}, {nobody, "/", "502", "", causeConnect},
 	} {
 		status, body := test.f.ask(strings.Replace(aRequest, "/", test.path, 1))
 		testenv.Equal(t, status, test.status, test.path)

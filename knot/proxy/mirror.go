@@ -140,11 +140,11 @@ func (b *backend) take(r *http.Request) {
 	case b.p.ctx.Err() != nil:
 		return // Close has ended it
 	case err != nil:
-		cause := CauseBroken
+		cause := causeBroken
 		if errors.As(err, new(dialError)) {
-			cause = CauseConnect
+			cause = causeConnect
 		} else if r.Context().Err() != nil {
-			cause = CauseTimeout
+			cause = causeTimeout
 		}
 		b.counts.failures[cause].Add(1)
 		b.failed(0)

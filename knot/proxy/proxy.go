@@ -115,19 +115,19 @@ func (e *exchange) serve() error {
 	b := e.pick(tried)
 	if b == nil {
 		p.noBackend.Add(1)
-		return &failure{status: 503, cause: CauseNoBackend, err: errNoBackend}
+		return &failure{status: 503, cause: causeNoBackend, err: errNoBackend}
 	}
 	for try := 1; ; try++ {
 		if room, gone := b.enter(); gone {
 			if b = e.pick(tried); b == nil {
 				p.noBackend.Add(1)
-				return &failure{status: 503, cause: CauseNoBackend, err: errNoBackend}
+				return &failure{status: 503, cause: causeNoBackend, err: errNoBackend}
 			}
 			try--
 			continue
 		} else if !room {
-			b.counts.failures[CauseQueue].Add(1)
-			return &failure{status: 503, cause: CauseQueue, backend: b.name, err: errQueueFull}
+			b.counts.failures[causeQueue].Add(1)
+			return &failure{status: 503, cause: causeQueue, backend: b.name, err: errQueueFull}
 		}
 		err := e.try(b)
 		if err == nil {
@@ -139,9 +139,9 @@ func (e *exchange) serve() error {
 		}
 		b.counts.failures[f.cause].Add(1)
 		switch f.cause {
-		case CauseGone:
+		case causeGone:
 			return f.status
-		case CauseQueue: // it has waited for as long as it may
+		case causeQueue: // it has waited for as long as it may
 			return f
 		}
 		stale := f.silent && e.used

@@ -205,31 +205,31 @@ func TestFailures(t *testing.T) {
 		backends []string
 		want     string // status, and what the body begins with
 		log      string
-		cause    Cause
+		cause    cause
 	}{
 		{"well", "GET", []string{good}, "200 ok", "", causes},
-		{"nobody listens", "GET", []string{closed}, "502 ", "connect", CauseConnect},
-		{"the other one", "POST", []string{closed, good}, "200 ok", "", CauseConnect},
-		{"breaks off", "GET", []string{breaks}, "502 ", "broken", CauseBroken},
-		{"breaks off, and the other one", "GET", []string{breaks, good}, "200 ok", "", CauseBroken},
-		{"breaks off, and must not be repeated", "POST", []string{breaks, says(t, "")}, "502 ", "broken", CauseBroken},
-		{"breaks off in the head", "GET", []string{says(t, "HTTP/1.1 20"), good}, "502 ", "broken", CauseBroken},
-		{"breaks off in the body", "GET", []string{response("Content-Length: 3\r\n", "ok")}, "200 !", "broken", CauseBroken},
-		{"breaks off in a chunk", "GET", []string{response(chunked, "5\r\nab")}, "200 !", "broken", CauseBroken},
-		{"garbage", "GET", []string{says(t, "garbage\r\n\r\n")}, "502 ", "malformed", CauseMalformed},
-		{"a protocol that nobody asked for", "GET", []string{says(t, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n")}, "502 ", "malformed", CauseMalformed},
-		{"late", "GET", []string{late}, "504 ", "timeout", CauseTimeout},
-		{"late is not tried again", "GET", []string{late, silent(t, "")}, "504 ", "timeout", CauseTimeout},
-		{"late in the body", "GET", []string{silent(t, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok")}, "200 !", "timeout", CauseTimeout},
+		{"nobody listens", "GET", []string{closed}, "502 ", "connect", causeConnect},
+		{"the other one", "POST", []string{closed, good}, "200 ok", "", causeConnect},
+		{"breaks off", "GET", []string{breaks}, "502 ", "broken", causeBroken},
+		{"breaks off, and the other one", "GET", []string{breaks, good}, "200 ok", "", causeBroken},
+		{"breaks off, and must not be repeated", "POST", []string{breaks, says(t, "")}, "502 ", "broken", causeBroken},
+		{"breaks off in the head", "GET", []string{says(t, "HTTP/1.1 20"), good}, "502 ", "broken", causeBroken},
+		{"breaks off in the body", "GET", []string{response("Content-Length: 3\r\n", "ok")}, "200 !", "broken", causeBroken},
+		{"breaks off in a chunk", "GET", []string{response(chunked, "5\r\nab")}, "200 !", "broken", causeBroken},
+		{"garbage", "GET", []string{says(t, "garbage\r\n\r\n")}, "502 ", "malformed", causeMalformed},
+		{"a protocol that nobody asked for", "GET", []string{says(t, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n")}, "502 ", "malformed", causeMalformed},
+		{"late", "GET", []string{late}, "504 ", "timeout", causeTimeout},
+		{"late is not tried again", "GET", []string{late, silent(t, "")}, "504 ", "timeout", causeTimeout},
+		{"late in the body", "GET", []string{silent(t, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok")}, "200 !", "timeout", causeTimeout},
 		{"many lines", "GET", []string{response(strings.Repeat("A: b\r\n", 1000)+"Content-Length: 2\r\n", "ok")}, "200 ok", "", causes},
-		{"a large head", "GET", []string{response("A: "+strings.Repeat("b", 64<<10)+"\r\n", "")}, "502 ", "larger than 64 KB", CauseMalformed},
+		{"a large head", "GET", []string{response("A: "+strings.Repeat("b", 64<<10)+"\r\n", "")}, "502 ", "larger than 64 KB", causeMalformed},
 		{"until close", "GET", []string{says(t, "HTTP/1.0 200 OK\r\n\r\nok")}, "200 ok", "", causes},
 	} {
 		c := Config{Backends: test.backends, ResponseTimeout: time.Minute, IdleTimeout: time.Minute}
 		switch { // the others are not late on a slow machine either
 		case test.want == "504 ":
 			c.ResponseTimeout = 100 * time.Millisecond
-		case test.cause == CauseTimeout:
+		case test.cause == causeTimeout:
 			c.IdleTimeout = 100 * time.Millisecond
 		}
 		f := serve(t, c, 1)

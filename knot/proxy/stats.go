@@ -5,24 +5,24 @@ import (
 	"sync/atomic"
 )
 
-// A Cause is why a request could not be passed on.
-type Cause uint8
+// A cause is why a request could not be passed on.
+type cause uint8
 
 const (
-	CauseNoBackend Cause = iota // none is well
-	CauseQueue                  // too many wait, or it has waited too long
-	CauseConnect                // it can't be reached
-	CauseTimeout                // it does not answer in time
-	CauseBroken                 // the connection has broken
-	CauseMalformed              // what it says is not the protocol
-	CauseGone                   // the client has gone
+	causeNoBackend cause = iota // none is well
+	causeQueue                  // too many wait, or it has waited too long
+	causeConnect                // it can't be reached
+	causeTimeout                // it does not answer in time
+	causeBroken                 // the connection has broken
+	causeMalformed              // what it says is not the protocol
+	causeGone                   // the client has gone
 	causes
 )
 
 var causeNames = [causes]string{"no backend", "queue", "connect", "timeout", "broken", "malformed", "client gone"}
 
 // String is what metrics call it.
-func (c Cause) String() string { return causeNames[c] }
+func (c cause) String() string { return causeNames[c] }
 
 // counts are those of a backend; all atomic.
 type counts struct {
@@ -38,7 +38,8 @@ type BackendStats struct {
 	Name string // address of the backend, as in Config.Backends
 	// Responses by class of their status; [1] counts tunnels.
 	Responses [6]uint64
-	// Failures by Cause.String; failures that another try has mended count too. CauseNoBackend is with the first backend, if there is one.
+	// Failures by cause: "no backend", "queue", "connect", "timeout", "broken", "malformed" and "client gone". Failures that another
+	// try has mended count too. "no backend" is with the first backend, if there is one.
 	Failures map[string]uint64
 	// Dials are connections made or tried, Queued requests that had to wait for one, Retries requests that came
 	// from another try.
@@ -83,7 +84,7 @@ func (p *Proxy) Stats() []BackendStats {
 			s.Failures[cause.String()] = c.failures[cause].Load()
 		}
 		if i == 0 {
-			s.Failures[CauseNoBackend.String()] = p.noBackend.Load()
+			s.Failures[causeNoBackend.String()] = p.noBackend.Load()
 		}
 		all = append(all, s)
 	}

@@ -82,8 +82,8 @@
 //	           held]
 //
 // Measured durations are n, sum, mean (estimated for all durations, measured or
-// not), max, p50, p99 and hist, the counts of a
-// bgraph.Histogram without the zeros at its end.
+// not), max, p50, p99 and hist, the counts of
+// bgraph.Times.Hist without the zeros at its end.
 //
 // GET /api/layout?n=N answers where to draw the N busiest nodes, 3 to 500, what findings
 // name among them, and one that stands for all others, as graphlayout.Layout does: width, height, hidden (edges left out),

@@ -73,13 +73,13 @@ type hiddenJSON struct {
 }
 
 type timesJSON struct {
-	N    uint64           `json:"n,omitempty"`
-	Sum  bgraph.Nanos     `json:"sum,omitempty"`
-	Mean bgraph.Nanos     `json:"mean,omitempty"`
-	Max  bgraph.Nanos     `json:"max,omitempty"`
-	P50  bgraph.Nanos     `json:"p50,omitempty"`
-	P99  bgraph.Nanos     `json:"p99,omitempty"`
-	Hist bgraph.Histogram `json:"hist,omitempty"`
+	N    uint64       `json:"n,omitempty"`
+	Sum  bgraph.Nanos `json:"sum,omitempty"`
+	Mean bgraph.Nanos `json:"mean,omitempty"`
+	Max  bgraph.Nanos `json:"max,omitempty"`
+	P50  bgraph.Nanos `json:"p50,omitempty"`
+	P99  bgraph.Nanos `json:"p99,omitempty"`
+	Hist []uint64     `json:"hist,omitempty"`
 }
 
 type nodeJSON struct {

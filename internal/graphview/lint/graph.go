@@ -149,7 +149,7 @@ func (l *linter) trust() {
 			Severity: SeverityWarning, Check: CheckOverflow,
 			Message: fmt.Sprintf("The graph is full: %s of %s waits found no room as a node (limit %s), %s of %s steps none as an edge, and %s wakes from elsewhere none as a crossing (limit %s for each {loop}).",
 				words.Count(o.Nodes), words.Count(arrivals), words.Count(o.MaxNodes), words.Count(o.Edges), words.Count(steps), words.Count(o.Wakes), words.Count(o.MaxEdges)),
-			Advice: "Raise the limits (bgraph.Config). If recursion or generated code makes a place of its own for each depth, give the place a label with ressched.YieldAt.",
+			Advice: "Raise the limits (capriccio.WithGraphLimits). If recursion or generated code makes a place of its own for each depth, give the place a label with ressched.YieldAt.",
 		})
 	}
 	var counted, timed uint64

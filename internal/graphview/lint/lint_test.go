@@ -111,7 +111,7 @@ func TestLintSteps(t *testing.T) {
 		}, "warning long-step", kRead, []string{"in a hundred"}},
 		{"tail, of few that were timed", func(sc scene) {
 			e := sc.step(kRead, kWrite)
-			e.CPU = bgraph.Times{Hist: make(bgraph.Histogram, buckets.Count)}
+			e.CPU = bgraph.Times{Hist: make([]uint64, buckets.Count)}
 			for i := range 120 {
 				e.CPU.Add(bgraph.Nanos(100*time.Microsecond + bgraph.Nanos(i/118).Duration()*20*ms))
 			}

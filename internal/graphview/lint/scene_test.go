@@ -132,7 +132,7 @@ func (sc scene) edge(from, to bgraph.Key, count uint64, cpu time.Duration, chang
 // timesOf is what 1 in 20 of count durations around mean look like: the longest is
 // eight times the mean.
 func timesOf(count uint64, mean time.Duration) bgraph.Times {
-	t := bgraph.Times{Hist: make(bgraph.Histogram, buckets.Count)}
+	t := bgraph.Times{Hist: make([]uint64, buckets.Count)}
 	for i := range 100 {
 		one := bgraph.Nanos(mean) / 2
 		switch {

@@ -127,7 +127,7 @@ func lintOf(t *testing.T, o limits, program ...func()) []Finding {
 // graphOf runs a program, its functions on the loops in turn.
 func graphOf(t *testing.T, loops int, program ...func()) *bgraph.Snapshot {
 	t.Helper()
-	g := recorder.New(bgraph.Config{Sampling: 1})
+	g := recorder.New(recorder.Config{Sampling: 1})
 	rt, err := engine.New(engine.Config{
 		Loops:     loops,
 		NewPoller: func(int) (engine.Poller, error) { return poller.Epoll() },

@@ -111,12 +111,12 @@ func TestEveryColumnSorts(t *testing.T) {
 		n := &s.Nodes[i]
 		n.Key += 50 // not the first keys, which nobody waits at
 		n.Peak, n.Oldest, n.Ready = r.Int64N(1000), bgraph.Nanos(r.IntN(1e9)), graphcases.TimesOfMean(9, bgraph.Nanos(r.IntN(1e6)))
-		n.Ready.Hist, n.Wait.Hist = bgraph.Histogram{0, 0, uint64(r.IntN(10)), 1}, bgraph.Histogram{0, uint64(r.IntN(10)), 1}
+		n.Ready.Hist, n.Wait.Hist = []uint64{0, 0, uint64(r.IntN(10)), 1}, []uint64{0, uint64(r.IntN(10)), 1}
 	}
 	for i := range s.Edges {
 		e := &s.Edges[i]
 		e.From, e.To = e.From+50, e.To+50
-		e.Heap, e.Recent, e.CPU.Hist = bgraph.Change{Steps: 1, Sum: r.Int64N(1e6)}, bgraph.Moments{Mean: r.Float64()}, bgraph.Histogram{0, uint64(r.IntN(10)), 1}
+		e.Heap, e.Recent, e.CPU.Hist = bgraph.Change{Steps: 1, Sum: r.Int64N(1e6)}, bgraph.Moments{Mean: r.Float64()}, []uint64{0, uint64(r.IntN(10)), 1}
 	}
 	names := words.Names(s)
 	for _, name := range Columns() {
@@ -211,7 +211,7 @@ func TestColumnsAreAligned(t *testing.T) {
 
 func TestLongRuns(t *testing.T) {
 	usual := func(k bgraph.Key, longest bgraph.Nanos) bgraph.Edge {
-		e := bgraph.Edge{From: k, To: k, Count: 1000, CPU: bgraph.Times{Count: 1000, Sum: 5e6, Max: longest, Hist: make(bgraph.Histogram, buckets.Count)}}
+		e := bgraph.Edge{From: k, To: k, Count: 1000, CPU: bgraph.Times{Count: 1000, Sum: 5e6, Max: longest, Hist: make([]uint64, buckets.Count)}}
 		e.CPU.Hist[buckets.Of(bgraph.Nanos(5000))], e.CPU.Hist[buckets.Of(longest)] = 999, 1
 		return e
 	}

@@ -102,7 +102,7 @@ func (o *offloaded) run(c call) {
 				o.panicked = task.ErrGoexit
 			case o.panicked == http.ErrAbortHandler:
 			default:
-				o.panicked = &task.PanicError{Task: "a handler of net/http", Value: o.panicked, Stack: task.PanicStack(o.panicked)}
+				o.panicked = &task.PanicError{Task: "a handler of net/http", Value: o.panicked, Stack: engine.PanicStack(o.panicked)}
 			}
 		}
 		o.w.Wake()

@@ -178,7 +178,7 @@ func callConnState(s stateOf) struct{} {
 	returned := false
 	defer func() {
 		if v := recover(); !returned && v != nil {
-			s.log.Error("knot: ConnState panicked", "panic", logwriter.OneLine(fmt.Sprint(v)), "stack", logwriter.OneLine(string(task.PanicStack(v))))
+			s.log.Error("knot: ConnState panicked", "panic", logwriter.OneLine(fmt.Sprint(v)), "stack", logwriter.OneLine(string(engine.PanicStack(v))))
 			if s.state != http.StateClosed && s.state != http.StateHijacked {
 				s.nc.Close()
 			}

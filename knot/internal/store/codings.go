@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/contenttype"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -122,7 +123,7 @@ func (f *Store) mayCompress(e *Entry) bool {
 // besides finds out which files compressed beforehand stand beside the one called name, an Entry.name,
 // that q asks for. It may park.
 func (f *Store) besides(q *Request, name string, plain *identity, ctype string) (set uint32) {
-	if !f.codings.suffixes || !Compressible(ctype) && ctype != unknownType {
+	if !f.codings.suffixes || !Compressible(ctype) && ctype != contenttype.Unknown {
 		return 0
 	}
 	for i := range f.codings.list {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/internal/contenttype"
 	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
@@ -280,7 +281,7 @@ func (f *Store) describe(q *Request, e *Entry, w want) {
 		return
 	}
 	name := "/" + string(q.name[:len(q.name)-1])
-	ctype := ContentType(h1.Bytes(name))
+	ctype := contenttype.Of(name)
 	f.eachLine(name, func(name, value string) {
 		if h1.TextIs(h1.Bytes(name), "content-type") {
 			ctype = value

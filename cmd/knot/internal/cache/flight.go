@@ -31,7 +31,7 @@ const (
 // window is how much of the body of a sole response is held, in bytes: as much as knot writes at once.
 const window = 256 << 10
 
-// A flight is a request to the backend, and the requests of clients that wait for its response. It is a knot.Receiver.
+// A flight is a request to the backend, and the requests of clients that wait for its response. It is an ownctx.Receiver.
 type flight struct {
 	s     *state
 	id    string // in state.flights
@@ -62,7 +62,7 @@ type flight struct {
 	lonely  bool        // the client that began it has gone; guarded by mu
 	sole    bool        // the response is, or was, in that phase; guarded by mu
 	futile  bool        // it is being stopped; guarded by mu
-	fetch   *knot.Fetch // nil: it is about to begin; guarded by mu
+	stop    func()      // ends its request; nil: that is about to begin; guarded by mu
 }
 
 // A waiter is a request that waits for a flight.
@@ -95,11 +95,11 @@ func (f *flight) leave(w *waiter) {
 	f.lonely = f.lonely || w.first
 	futile := len(f.waiters) == 0 && !f.kept && f.phase == asking || f.phase == sole && f.lonely
 	f.futile = f.futile || futile
-	fetch := f.fetch
+	stop := f.stop
 	f.mu.Unlock()
 	if futile {
 		f.s.land(f)
-		fetch.Stop()
+		stop()
 		f.room.ring()
 	}
 }
@@ -111,7 +111,7 @@ func (f *flight) tellLocked() {
 	}
 }
 
-// Head implements knot.Receiver.
+// Head implements ownctx.Receiver.
 func (f *flight) Head(status int, length int64, each func(func(name, value []byte) bool)) error {
 	f.res = rfc.Response{Status: status, Requested: f.began, Received: f.s.now()}
 	each(func(name, value []byte) bool {
@@ -176,7 +176,7 @@ func (f *flight) keepOld(status int) error {
 	return errNobody // the body of an error is of no use
 }
 
-// Body implements knot.Receiver.
+// Body implements ownctx.Receiver.
 func (f *flight) Body(piece []byte) error {
 	f.mu.Lock()
 	if f.phase == shared && int64(len(f.body)+len(piece)) > f.s.limits.entry {
@@ -201,7 +201,7 @@ func (f *flight) Body(piece []byte) error {
 	return nil
 }
 
-// End implements knot.Receiver.
+// End implements ownctx.Receiver.
 func (f *flight) End(err error) {
 	f.mu.Lock()
 	over, view, body, whole := f.phase == ended, f.view, f.body, f.phase == shared && err == nil

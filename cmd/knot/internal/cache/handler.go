@@ -220,9 +220,9 @@ func (a *ask) begin(f *flight) {
 			return next(x)
 		}
 	}
-	fetch := a.x.Fetch(head, handler, f)
+	stop := innerOf(a.x).Fetch(head, handler, f)
 	f.mu.Lock()
-	f.fetch = fetch
+	f.stop = stop
 	f.mu.Unlock()
 }
 

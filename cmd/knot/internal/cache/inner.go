@@ -11,6 +11,7 @@ type inner interface {
 	WhenGone(w *peerwatch.Watch, fn func())
 	CopyHeader(name, value []byte)
 	SendHead() error
+	Fetch(head []byte, h knot.Handler, to ownctx.Receiver) (stop func())
 	Passed() []knot.Header
 }
 

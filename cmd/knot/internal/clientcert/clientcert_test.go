@@ -28,7 +28,7 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	s := &stage{t: t, cas: map[string]*testenv.CA{"server": testenv.NewCA(t), "A": testenv.NewCA(t), "B": testenv.NewCA(t)}}
 	s.set("A")
-	config := &tls.Config{NextProtos: append(knot.Protocols(), "acme-tls/1")}
+	config := &tls.Config{NextProtos: []string{"h2", "http/1.1", "acme-tls/1"}}
 	cert, key := s.cas["server"].PEM(t, "a.test", "b.test", "maybe.test", "open.test")
 	config.Certificates = []tls.Certificate{testenv.Need(tls.X509KeyPair(cert, key))(t)}
 	server := &knot.Server{Handler: s.on.Handle, TLS: s.on.Handshakes(config), ErrorLog: testenv.Quiet()}

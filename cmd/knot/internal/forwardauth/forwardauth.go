@@ -185,16 +185,16 @@ func (r *rule) ask(x *knot.Ctx) (*answer, error) {
 	})
 	method, target := x.Method(), targetOf(x)
 	a := &answer{over: task.NewChan[struct{}](1)}
-	fetch := x.Fetch(append(head, "\r\n"...), func(y *knot.Ctx) error {
+	stop := innerOf(x).Fetch(append(head, "\r\n"...), func(y *knot.Ctx) error {
 		innerOf(y).PassHeader("X-Forwarded-Method", method)
 		innerOf(y).PassHeader("X-Forwarded-Uri", target)
 		return r.backend.Handle(y)
 	}, a)
 	var watch peerwatch.Watch
-	innerOf(x).WhenGone(&watch, fetch.Stop)
+	innerOf(x).WhenGone(&watch, stop)
 	defer watch.Stop()
 	if _, err := a.over.Recv(); err != nil {
-		fetch.Stop()
+		stop()
 		return nil, err
 	}
 	return a, a.err
@@ -213,7 +213,7 @@ func targetOf(x *knot.Ctx) string {
 	return path
 }
 
-// An answer is what the backend has said. It is a knot.Receiver.
+// An answer is what the backend has said. It is an ownctx.Receiver.
 type answer struct {
 	status int
 	header []knot.Header
@@ -224,7 +224,7 @@ type answer struct {
 
 var errTooLong = fmt.Errorf("the answer of forward-auth has more than %d bytes: %w", mostBody, knot.Status(502))
 
-// Head implements knot.Receiver.
+// Head implements ownctx.Receiver.
 func (a *answer) Head(status int, _ int64, each func(func(name, value []byte) bool)) error {
 	a.status = status
 	each(func(name, value []byte) bool {
@@ -234,7 +234,7 @@ func (a *answer) Head(status int, _ int64, each func(func(name, value []byte) bo
 	return nil
 }
 
-// Body implements knot.Receiver.
+// Body implements ownctx.Receiver.
 func (a *answer) Body(piece []byte) error {
 	if len(a.body)+len(piece) > mostBody {
 		return errTooLong
@@ -243,7 +243,7 @@ func (a *answer) Body(piece []byte) error {
 	return nil
 }
 
-// End implements knot.Receiver.
+// End implements ownctx.Receiver.
 func (a *answer) End(err error) {
 	a.err = err
 	a.over.TrySend(struct{}{})
@@ -278,6 +278,7 @@ type inner interface {
 	WhenGone(w *peerwatch.Watch, fn func())
 	CopyHeader(name, value []byte)
 	PassHeader(name, value string)
+	Fetch(head []byte, h knot.Handler, to ownctx.Receiver) (stop func())
 }
 
 func innerOf(x *knot.Ctx) inner { return ownctx.Of(x).(inner) }

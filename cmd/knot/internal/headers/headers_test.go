@@ -49,7 +49,7 @@ func start(t *testing.T, rs *Rules, cors CrossOrigin, config proxy.Config, chang
 	t.Helper()
 	root := t.TempDir()
 	testenv.Must(t, os.WriteFile(filepath.Join(root, "a.txt"), []byte("text"), 0o644))
-	files := testenv.Need(knot.OpenFilesWith(root, knot.FilesConfig{Header: site.FileHeaders(rs.Prepared)}))(t)
+	files := testenv.Need(knot.OpenFiles(root, knot.FilesConfig{Header: site.FileHeaders(rs.Prepared)}))(t)
 	t.Cleanup(func() { files.Close() })
 	config.Header, config.Log = rs.Backend(), testenv.Quiet()
 	p := testenv.Need(proxy.New(config))(t)

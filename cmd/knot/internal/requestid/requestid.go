@@ -59,7 +59,7 @@ func (ids *IDs) Prepare(x *knot.Ctx) {
 		id = newID()
 	}
 	in.SetRequestID(id)
-	x.KeepHeader(ids.header, id)
+	in.KeepHeader(ids.header, id)
 	if parent, alone := line(x, "traceparent"); parent != nil && !(alone && validParent(parent)) {
 		in.PassHeader("traceparent", "")
 		in.PassHeader("tracestate", "") // it means nothing without the other (W3C Trace Context, 3.3)
@@ -142,6 +142,7 @@ func validParent(text []byte) bool {
 
 // inner has the methods of a *knot.Ctx that programs do not need, see internal/ownctx.
 type inner interface {
+	KeepHeader(name, value string)
 	PassHeader(name, value string)
 	RequestID() string
 	SetRequestID(id string)

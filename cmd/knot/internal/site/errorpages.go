@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/contenttype"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/internal/regular"
-	"github.com/capriccio-go/capriccio/knot"
 )
 
 const (
@@ -58,7 +58,7 @@ func OpenErrorPages(root string, files map[string]string, log *slog.Logger) (*Er
 			errs = append(errs, fmt.Errorf("%q is not the status of an error; want 400 to 599, 4xx, 5xx or default", status))
 			continue
 		}
-		page := &errorPage{name: strings.TrimPrefix(path, "/"), ctype: knot.ContentType(path)}
+		page := &errorPage{name: strings.TrimPrefix(path, "/"), ctype: contenttype.Of(path)}
 		page.read.Store(time.Now().UnixNano())
 		if err := page.load(root); err != nil {
 			errs = append(errs, fmt.Errorf("error page for %s: %w", status, err))

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -68,7 +69,7 @@ func always(x *knot.Ctx, rules []HeaderRule) (all []knot.Header) {
 func addAlways(x *knot.Ctx, rules []HeaderRule) {
 	for _, h := range always(x, rules) {
 		if knot.CheckHeader(h.Name, h.Value) == nil {
-			x.KeepHeader(h.Name, h.Value)
+			ownctx.Of(x).(interface{ KeepHeader(name, value string) }).KeepHeader(h.Name, h.Value)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/capriccio-go/capriccio/internal/contenttype"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -172,7 +173,7 @@ func namesAsset(path string) bool {
 	if !strings.Contains(name, ".") {
 		return false
 	}
-	ctype, _, _ := strings.Cut(knot.ContentType(name), ";")
+	ctype, _, _ := strings.Cut(contenttype.Of(name), ";")
 	switch ctype {
 	case "application/octet-stream", "text/html", "application/xhtml+xml":
 		return false

@@ -36,7 +36,7 @@ func lay(t *testing.T, files map[string]string) string {
 
 func open(t *testing.T, root string, rules ...HeaderRule) *knot.Files {
 	t.Helper()
-	f := testenv.Need(knot.OpenFilesWith(root, knot.FilesConfig{Header: FileHeaders(rules)}))(t)
+	f := testenv.Need(knot.OpenFiles(root, knot.FilesConfig{Header: FileHeaders(rules)}))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }

@@ -25,7 +25,7 @@ func TestTry(t *testing.T) {
 		testenv.Must(t, os.WriteFile(root+name, []byte(text), 0o644))
 	}
 	testenv.Must(t, os.Symlink("/etc", root+"/out"))
-	files := testenv.Need(knot.OpenFilesWith(root, knot.FilesConfig{Index: []string{"index.php", "index.html"}}))(t)
+	files := testenv.Need(knot.OpenFiles(root, knot.FilesConfig{Index: []string{"index.php", "index.html"}}))(t)
 	defer files.Close()
 	scripts := Route{Match: testenv.Need(NewPattern("*.php"))(t), Handler: func(x *knot.Ctx) error {
 		return x.SendString(200, "text/plain", fmt.Sprintf("%s %s?%s", x.Method(), x.Path(), x.Query()))
@@ -118,7 +118,7 @@ func (g pathGuard) Admit(*knot.Ctx, int) error { return knot.Status(403) }
 
 // TestGuardsOfRewrittenPaths: what guards one path is asked for the path that a client asks for, and for the one that is served.
 func TestGuardsOfRewrittenPaths(t *testing.T) {
-	files := testenv.Need(knot.OpenFiles(t.TempDir()))(t)
+	files := testenv.Need(knot.OpenFiles(t.TempDir(), knot.FilesConfig{}))(t)
 	defer files.Close()
 	for name, c := range map[string]struct {
 		guard, path string

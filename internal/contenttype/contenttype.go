@@ -1,17 +1,18 @@
-package store
+// Package contenttype has the content types of files by the endings of their names. Its function may be called from any goroutine.
+package contenttype
 
 import (
-	"bytes"
 	"mime"
-
-	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"path"
+	"strings"
 )
 
-const unknownType = "application/octet-stream"
+// Unknown is the type of files whose name says nothing.
+const Unknown = "application/octet-stream"
 
-// contentTypes is what the web uses, so that what is served does not depend on
+// known is what the web uses, so that what is served does not depend on
 // the machine. Text is UTF-8.
-var contentTypes = map[string]string{
+var known = map[string]string{
 	".aac":         "audio/aac",
 	".atom":        "application/atom+xml",
 	".avif":        "image/avif",
@@ -69,24 +70,15 @@ var contentTypes = map[string]string{
 	".zst":         "application/zstd",
 }
 
-// ContentType goes by the extension, in any case; for one that the table does
-// not have it asks package mime.
-func ContentType(name []byte) string {
-	name = name[bytes.LastIndexByte(name, '/')+1:]
-	dot := bytes.LastIndexByte(name, '.')
-	if dot < 0 || len(name)-dot > 16 {
-		return unknownType
-	}
-	var lower [16]byte
-	ext := lower[:copy(lower[:], name[dot:])]
-	for i, ch := range ext {
-		ext[i] = h1.LowerByte(ch)
-	}
-	if ctype, ok := contentTypes[string(ext)]; ok {
+// Of returns the content type of a file with this name, or path, by its ending, in any case; Unknown if that
+// says nothing. Package mime is asked about endings that the table does not have.
+func Of(name string) string {
+	ending := strings.ToLower(path.Ext(name))
+	if ctype, ok := known[ending]; ok {
 		return ctype
 	}
-	if ctype := mime.TypeByExtension(string(ext)); ctype != "" {
+	if ctype := mime.TypeByExtension(ending); ctype != "" {
 		return ctype
 	}
-	return unknownType
+	return Unknown
 }

@@ -1,6 +1,6 @@
-package bgraph
+package recorder
 
-// A Config says how much of the blocking graph a runtime learns; see capriccio.WithGraph. Every zero field has a default.
+// A Config says how much of the blocking graph a runtime learns. Every zero field has a default.
 type Config struct {
 	// Sampling is N to time one wait in N, and the step after it; counts are always
 	// exact. 1: all waits. 0: 20, the ratio of the paper (section 5.2); where steps take less than
@@ -11,7 +11,7 @@ type Config struct {
 	// while tasks do what they came in for at an entrance, of up to 2,000 tasks a second.
 	HeapEvery int
 	// MaxNodes bounds the nodes, MaxEdges the edges of each loop, and its crossings. What does
-	// not find room is counted, see Overflow. 0: 4096 and 16384.
+	// not find room is counted, see bgraph.Overflow. 0: 4096 and 16384.
 	MaxNodes int
 	MaxEdges int
 }
