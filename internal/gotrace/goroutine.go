@@ -311,7 +311,7 @@ func (m *model) endCall(g *goroutine, to trace.GoState, e *trace.Event) {
 	g.parts.Calls++
 	if m.o.Raw || d >= m.o.LongCall {
 		began := g.since
-		m.arrive(g, m.node(g.at, "system call", "", g.callStack), e.Proc(), began)
+		m.arrive(g, m.node(g.at, callReason, "", g.callStack), e.Proc(), began)
 		m.trail(g, pieceWait, m.now, 0, nil)
 		if !g.start.system {
 			g.at.Wait.Add(bgraph.Nanos(m.now.Sub(began)))
@@ -377,6 +377,9 @@ func (m *model) reply(g *goroutine, e *trace.Event, stack trace.Stack) {
 }
 
 const responseReason = "response"
+
+// callReason is that of system calls that are waits of their own.
+const callReason = "system call"
 
 const replyFunction = "net/http.(*response).finishRequest"
 

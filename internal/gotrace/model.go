@@ -350,7 +350,7 @@ func (m *model) unfinished() {
 	for _, id := range slices.Sorted(maps.Keys(m.all.byID)) {
 		g := m.all.byID[id]
 		if g.state == stateCalling && !g.start.system && (m.o.Raw || m.now.Sub(g.since) >= m.o.LongCall) {
-			m.arrive(g, m.node(g.at, "system call", "", g.callStack), g.proc, g.since)
+			m.arrive(g, m.node(g.at, callReason, "", g.callStack), g.proc, g.since)
 			g.state = stateWaiting
 		}
 		if m.account(g); g.start.system || g.waits() || g.ran < longStep {
@@ -440,6 +440,9 @@ func (m *model) snapshot() *bgraph.Snapshot {
 			continue
 		}
 		n.Wakers = counts(n.wakers)
+		if n.Reason == callReason && s.Span > 0 { // goroutines come there when their calls have ended; so many were there at least
+			n.Peak = max(n.Peak, int64(n.Wait.Sum/s.Span))
+		}
 		s.Nodes = append(s.Nodes, n.Node)
 	}
 	for k, e := range m.edges {

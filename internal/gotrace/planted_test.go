@@ -66,6 +66,29 @@ func TestCallsUnderWayAreThere(t *testing.T) {
 	}
 }
 
+// TestPeakOfCalls: of callers that are in one call after the other, most are in a call at a time, and so they are in the graph.
+func TestPeakOfCalls(t *testing.T) {
+	const callers, rounds = 5, 8
+	var all sync.WaitGroup
+	s := traced(t, func() {
+		for range callers {
+			all.Go(func() {
+				for range rounds {
+					sleepInCall()
+				}
+			})
+		}
+		all.Wait()
+	})
+	n := at(t, s, "system call", "gotrace.sleepInCall")
+	if mean := int64(n.Wait.Sum / s.Span); mean < callers/2 || n.Peak < mean || n.Peak > callers {
+		t.Errorf("%d at most, %d on average, of %d", n.Peak, mean, callers)
+	}
+}
+
+//go:noinline
+func sleepInCall() { syscall.Nanosleep(&syscall.Timespec{Nsec: 20e6}, nil) }
+
 //go:noinline
 func longCall(fd int) { syscall.Read(fd, make([]byte, 1)) }
 

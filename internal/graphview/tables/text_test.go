@@ -394,6 +394,16 @@ func TestMostThatWait(t *testing.T) {
 	testenv.Contains(t, text, "waiting: 32 goroutines at request")
 }
 
+// Places are ranked by how many wait there on average, of system calls too, which have ended when the trace does.
+func TestMostThatWaitOnAverage(t *testing.T) {
+	s := graphcases.Traced(func(s *bgraph.Snapshot) {
+		s.Nodes[0].Now = 12
+		s.Nodes = append(s.Nodes, bgraph.Node{Key: 101, Reason: "system call", Departures: 1000, Now: 1, Stack: []bgraph.Frame{{Function: "main.slowCall"}},
+			Wait: graphcases.TimesOfMean(1000, s.Span/50)})
+	})
+	testenv.Contains(t, writeText(t, s, Options{}), "waiting: 20.0 goroutines on average at system call main.slowCall, for ")
+}
+
 // One in a hundred is said of a hundred and more.
 func TestLateAmongFew(t *testing.T) {
 	for times, want := range map[int]bool{22: false, 200: true} {
