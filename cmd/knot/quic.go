@@ -13,6 +13,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/http3"
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -73,7 +74,7 @@ func (l *listening) openQUIC(p *addresses.Point, beside []*knot.Endpoint) (*knot
 	line := fmt.Sprintf(`h3=":%d"; ma=86400`, socket.LocalAddr().(*net.UDPAddr).Port)
 	for _, e := range beside {
 		e.Handler = func(x *knot.Ctx) error {
-			x.KeepHeader("Alt-Svc", line)
+			ownctx.Of(x).(interface{ KeepHeader(name, value string) }).KeepHeader("Alt-Svc", line)
 			return handle(x)
 		}
 	}
