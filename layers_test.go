@@ -97,6 +97,7 @@ var layers = map[string]string{
 	"knot/internal/tlsin":            "internal/ownconn knot/internal/tasks knot/internal/tlsout internal/engine ressched stackchunk golang.org/x/sys/unix",
 	"knot/internal/tlsout":           "internal/ownconn task",
 	"knot/compress":                  "knot github.com/andybalholm/brotli github.com/klauspost/compress/gzip github.com/klauspost/compress/zstd knot/internal/h1 knot/internal/store",
+	"knot/upstream":                  "internal/balance internal/orca",
 	"knot/proxy":                     "internal/orca internal/balance internal/ownconn knot knot/internal/h1 knot/internal/tlsout internal/engine internal/logwriter task netpoll aio internal/ownctx internal/peerwatch",
 	"cmd/knot/internal/site":         "knot task internal/regular internal/logwriter golang.org/x/crypto/bcrypt internal/ownctx internal/peerwatch internal/contenttype",
 	"cmd/knot/internal/acme":         "internal/logwriter github.com/caddyserver/certmagic github.com/libdns/cloudflare github.com/libdns/rfc2136 github.com/mholt/acmez/v3 go.uber.org/zap go.uber.org/zap/zapcore golang.org/x/net/idna",

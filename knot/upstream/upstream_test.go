@@ -1,0 +1,135 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/orca"
+)
+
+// A base answers each try with the next of its statuses, the last one again and again; 0 is an error.
+type base struct {
+	statuses []int
+	lines    map[string]string
+	sent     []*http.Request
+	bodies   []string
+}
+
+func (b *base) RoundTrip(r *http.Request) (*http.Response, error) {
+	status := b.statuses[min(len(b.sent), len(b.statuses)-1)]
+	b.sent = append(b.sent, r)
+	if r.Body != nil {
+		body, _ := io.ReadAll(r.Body)
+		b.bodies = append(b.bodies, string(body))
+	}
+	if status == 0 {
+		return nil, errors.New("broken")
+	}
+	h := make(http.Header)
+	for name, value := range b.lines {
+		h.Set(name, value)
+	}
+	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader("x"))}, nil
+}
+
+// TestTries: which requests are sent again, and how often.
+func TestTries(t *testing.T) {
+	for _, c := range []struct {
+		method   string
+		statuses []int
+		lines    map[string]string
+		sent     int
+		status   int // 0: an error
+	}{
+		{"GET", []int{200}, nil, 1, 200},
+		{"GET", []int{503, 200}, nil, 2, 200},
+		{"PUT", []int{0, 502, 200}, nil, 3, 200},
+		{"GET", []int{0}, nil, 3, 0},
+		{"GET", []int{504}, nil, 3, 504},
+		{"GET", []int{500}, nil, 1, 500},
+		{"POST", []int{503, 200}, nil, 1, 503},
+		{"GET", []int{503, 200}, map[string]string{"Retry-After": "1"}, 1, 503},
+		{"GET", []int{503, 200}, map[string]string{orca.Header: "TEXT application_utilization=1"}, 1, 503},
+		{"GET", []int{503, 200}, map[string]string{orca.Header: "TEXT application_utilization=0.9"}, 2, 200},
+		{"GET", []int{503, 200}, map[string]string{orca.Header: "TEXT application_utilization=NaN"}, 2, 200},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &base{statuses: c.statuses, lines: c.lines}
+			var body io.Reader
+			if c.method == "PUT" {
+				body = strings.NewReader("content")
+			}
+			r, err := http.NewRequest(c.method, "http://h/", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := (&Transport{Base: b}).RoundTrip(r)
+			status := 0
+			if err == nil {
+				status = resp.StatusCode
+			}
+			if len(b.sent) != c.sent || status != c.status {
+				t.Errorf("%s, %v, %v: %d tries and %d, %v; want %d and %d", c.method, c.statuses, c.lines, len(b.sent), status, err, c.sent, c.status)
+			}
+			for _, body := range b.bodies {
+				if body != "content" {
+					t.Errorf("a try has the body %q", body)
+				}
+			}
+		})
+	}
+}
+
+// TestBudget: when all fail, further tries are a tenth of the requests, and ten a second.
+func TestBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &base{statuses: []int{503}}
+		tr := &Transport{Base: b}
+		const requests = 20_000
+		began := time.Now()
+		for range requests {
+			r, _ := http.NewRequest("GET", "http://h/", nil)
+			tr.RoundTrip(r)
+			time.Sleep(time.Millisecond)
+		}
+		most := 0.1*requests*1.1 + 10*time.Since(began).Seconds() + 100
+		if again := len(b.sent) - requests; float64(again) > most || again < requests/20 {
+			t.Errorf("%d further tries for %d requests; want %.0f at most", again, requests, most)
+		}
+		none := &base{statuses: []int{503}}
+		r, _ := http.NewRequest("GET", "http://h/", nil)
+		(&Transport{Base: none, RetryShare: -1}).RoundTrip(r)
+		if len(none.sent) != 1 {
+			t.Errorf("%d tries without a budget", len(none.sent))
+		}
+	})
+}
+
+// TestDeadlines: each try says what is left of the time; without any left nothing is sent, and no try begins that can't end.
+func TestDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		r, _ := http.NewRequestWithContext(ctx, "GET", "http://h/", nil)
+		b := &base{statuses: []int{503, 200}}
+		if resp, err := (&Transport{Base: b}).RoundTrip(r); err != nil || resp.StatusCode != 200 {
+			t.Fatal(resp, err)
+		}
+		first, _ := strconv.Atoi(b.sent[0].Header.Get(DefaultTimeoutHeader))
+		second, _ := strconv.Atoi(b.sent[1].Header.Get(DefaultTimeoutHeader))
+		if first != 10_000 || second > first || second < first-50 || r.Header.Get(DefaultTimeoutHeader) != "" {
+			t.Errorf("%d and %d ms are left; header of the caller: %v", first, second, r.Header)
+		}
+		time.Sleep(11 * time.Second)
+		if _, err := (&Transport{Base: b}).RoundTrip(r); !errors.Is(err, context.DeadlineExceeded) || len(b.sent) != 2 {
+			t.Errorf("after the deadline: %v, %d tries", err, len(b.sent))
+		}
+	})
+}
