@@ -35,9 +35,9 @@ type agent struct {
 	slots chan struct{} // has room for mostScrapes
 	round chan struct{} // has room for one scrape, which asks all programs for metrics
 
-	roster *roster   // of the scrape in round
-	text   []byte    // of the scrape in round: the latest metrics
-	next   time.Time // of the scrape in round: not before then the programs are asked again
+	roster *roster          // of the scrape in round
+	latest []metrics.Family // of the scrape in round: the metrics
+	next   time.Time        // of the scrape in round: not before then the programs are asked again
 
 	mu       sync.Mutex
 	all      []*member               // guarded by mu: the programs
@@ -78,10 +78,19 @@ func serveAgent(ctx context.Context, set *settings, sur *surroundings) error {
 	if err != nil {
 		return err
 	}
+	push := func() {}
+	if set.otlp != "" {
+		r, err := sur.openOTLP(set.otlp)
+		if err != nil {
+			return fmt.Errorf("-otlp %s: %w", printable(set.otlp), err)
+		}
+		push = func() { a.push(ctx, r) }
+	}
 	ln, err := listen("serve", set.serve)
 	if err != nil {
 		return err
 	}
+	a.running.Go(push)
 	fmt.Fprintf(sur.stdout, "metrics of %s are on http://%s/metrics, profiles on http://%[2]s%s\nstop with Ctrl-C\n", plural(len(a.all), "source"), ln.Addr(), profileOfAgent)
 	announce(sur, a.all)
 	return web.ServeHandler(ctx, ln, a)
@@ -149,22 +158,31 @@ func (m *member) label(all []*member) string {
 func (a *agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := scrapeContext(r)
 	defer cancel()
+	all, err := a.metrics(ctx)
+	switch {
+	case r.Context().Err() != nil:
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	metrics.Write(w, all)
+}
+
+// metrics are those of all programs, which are asked unless that was done just now.
+func (a *agent) metrics(ctx context.Context) ([]metrics.Family, error) {
 	select {
 	case a.round <- struct{}{}:
 		defer func() { <-a.round }()
 	case <-ctx.Done():
-		http.Error(w, "the programs are being asked for another scrape, which takes long", http.StatusServiceUnavailable)
-		return
+		return nil, errors.New("the programs are being asked for another scrape, which takes long")
 	}
-	if a.text == nil || !a.sur.clock.Now().Before(a.next) {
+	if a.latest == nil || !a.sur.clock.Now().Before(a.next) {
 		a.ask(ctx)
-		if r.Context().Err() != nil {
-			return
-		}
 		a.next = a.sur.clock.Now().Add(sumEvery)
 	}
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	w.Write(a.text)
+	return a.latest, nil
 }
 
 // scrapeContext ends before Prometheus, which says in a header how long it waits, gives the scrape up: one program that does not
@@ -177,7 +195,7 @@ func scrapeContext(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(r.Context(), time.Duration(0.9*seconds*float64(time.Second)), errors.New("no answer in the time of the scrape"))
 }
 
-// ask takes the graphs of all programs and writes the metrics. A program that is being traced for a profile keeps its
+// ask takes the graphs of all programs and makes metrics of them. A program that is being traced for a profile keeps its
 // earlier metrics.
 func (a *agent) ask(ctx context.Context) {
 	all := a.refresh()
@@ -202,9 +220,7 @@ func (a *agent) ask(ctx context.Context) {
 		}
 	}
 	a.mu.Unlock()
-	var out bytes.Buffer
-	metrics.Write(&out, targets)
-	a.text = out.Bytes()
+	a.latest = metrics.Of(targets)
 }
 
 // refresh reads the lists of targets again if that is due, and returns the programs.

@@ -171,7 +171,7 @@ func TestAgentNeedsPrograms(t *testing.T) {
 		{"-serve needs a running program", shopFile},
 		{"-serve needs a running program", recordedTwoDays(t) + "/shop-2"},
 		{`-serve "x"; want an address like :8000`, "http://127.0.0.1:1"},
-		{"-interval has no meaning with -serve", "-interval=1s http://127.0.0.1:1"},
+		{"-interval with -serve says how often to send metrics", "-interval=1s http://127.0.0.1:1"},
 		{"-focus has no meaning with -serve", "-focus=x http://127.0.0.1:1"},
 		{"-serve and -svg exclude each other", "-svg http://127.0.0.1:1"},
 		{"there is no target to ask", "-targets=" + writeFile(t, "t.yml", "- targets: [':']\n- targets: ['::']")},

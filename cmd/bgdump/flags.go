@@ -62,6 +62,7 @@ type settings struct {
 	record   string
 	http     string
 	serve    string
+	otlp     string // a receiver of OpenTelemetry, for what serve tells; empty: none
 	version  bool
 	raw      bool // of traces: short system calls are waits, too
 	cpu      bool // a CPU profile beside a trace
@@ -97,7 +98,8 @@ var fits = func() map[string][]mode {
 		"color":     drawn,
 		"seconds":   written,
 		"o":         written,
-		"interval":  {modeRecord, modeHTTP},
+		"interval":  {modeRecord, modeHTTP, modeServe},
+		"otlp":      {modeServe},
 		"keep":      {modeRecord},
 		"keep-age":  {modeRecord},
 		"keep-size": {modeRecord},
@@ -131,6 +133,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags.StringVar(&set.record, string(modeRecord), "", "write a dump into this `folder` every -interval, until Ctrl-C; goes on when the program is away for a while")
 	flags.StringVar(&set.http, string(modeHTTP), "", "serve a page with the live graph on this `address`, HOST:PORT; no host means for this machine only, port 0 a free port")
 	flags.StringVar(&set.serve, string(modeServe), "", "serve metrics for Prometheus and profiles for Pyroscope, Parca and Grafana Alloy on this `address`, HOST:PORT; no host means for this machine only, port 0 a free port")
+	flags.StringVar(&set.otlp, "otlp", "", "send the metrics of -serve every -interval to the receiver of OpenTelemetry at this `URL`, like http://localhost:4318")
 	flags.IntVar(&set.slowest, string(modeSlowest), 0, "show this `number` of the slowest requests of net/http and tasks of runtime/trace, 1 to 100: where each waited, for how long, and what ended that; of a trace")
 	flags.StringVar(&set.sort, "sort", "", "sort by this `column`, like now, wait, ready or cpu; a minus in front reverses the order; for a name that is unknown, all are listed")
 	flags.IntVar(&set.limit, "limit", 0, "show at most this `number` of rows of each table, or draw that many nodes; 0 means all rows, or as many nodes as one can look at")
@@ -140,7 +143,7 @@ func (set *settings) flags() (*flag.FlagSet, map[mode]*bool) {
 	flags.StringVar(&set.metric, "metric", "cpu", "what -folded counts, a `metric`: cpu, wait, ready, count or heap")
 	flags.StringVar(&set.color, "color", "cpu", "what the `colours` of a drawing mean: cpu or wait")
 	flags.Func("seconds", "take two snapshots this `number` of seconds apart and show what happened between them", setSeconds(&set.seconds))
-	flags.DurationVar(&set.interval, "interval", 0, "how often to ask, a `duration` like 500ms or 1m; 0 means 1s with -http, and 10s with -record")
+	flags.DurationVar(&set.interval, "interval", 0, "how often to ask, a `duration` like 500ms or 1m; 0 means 1s with -http, 10s with -record, and 1m with -otlp")
 	flags.DurationVar(&set.timeout, "timeout", 5*time.Second, "how long to wait for an answer of the program, a `duration`")
 	flags.IntVar(&set.keep.number, "keep", 1000, "how many dumps of a program -record keeps, the latest: a `number`; 0 means all")
 	flags.DurationVar(&set.keep.age, "keep-age", 0, "for how long -record keeps dumps, a `duration` like 168h; 0 means for ever")
@@ -330,6 +333,8 @@ func (set *settings) checkValues() error {
 		return fmt.Errorf("-keep-age %s; want a duration, or 0 for ever", set.keep.age)
 	case set.timeout <= 0:
 		return fmt.Errorf("-timeout %s; want more than 0", set.timeout)
+	case set.interval != 0 && set.mode == modeServe && set.otlp == "":
+		return errors.New("-interval with -serve says how often to send metrics, and so needs -otlp; without it programs are asked when they are scraped")
 	case set.interval != 0 && set.interval < minInterval:
 		return fmt.Errorf("-interval %s; want at least %s", set.interval, minInterval)
 	case !slices.Contains([]string{"cpu", "wait", "ready", "count", "heap"}, set.metric):
@@ -340,10 +345,8 @@ func (set *settings) checkValues() error {
 		return errors.New("-record needs the name of a folder")
 	}
 	if set.interval == 0 {
-		set.interval = time.Second
-		if set.mode == modeRecord {
-			set.interval = 10 * time.Second
-		}
+		set.interval = map[mode]time.Duration{modeRecord: 10 * time.Second, modeServe: time.Minute}[set.mode]
+		set.interval = max(set.interval, time.Second)
 	}
 	return set.checkSort()
 }

@@ -124,7 +124,7 @@ var helpGroups = []struct {
 }{
 	{"What to do instead of showing tables", "http lint stages md svg dot folded pprof json slowest requests tasks regions dump record serve"},
 	{"What to show", "focus ignore sort limit stacks seconds metric color prune raw"},
-	{"How to do it", "o merge targets probe interval keep keep-age keep-size timeout cpu version"},
+	{"How to do it", "o merge targets probe otlp interval keep keep-age keep-size timeout cpu version"},
 }
 
 // writeHelp prints all of the help.

@@ -27,7 +27,7 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], &surroundings{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		clock: systemClock{}, kernel: systemKernel(),
+		clock: systemClock{}, kernel: systemKernel(), openOTLP: openOTLP,
 		account: kube.Account{Host: os.Getenv("KUBERNETES_SERVICE_HOST"), Port: os.Getenv("KUBERNETES_SERVICE_PORT"), Dir: kube.AccountDir},
 	}))
 }
@@ -40,6 +40,7 @@ type surroundings struct {
 	resolver       *net.Resolver // nil: the system's
 	kernel         *kernel
 	account        kube.Account // of the pod that this is
+	openOTLP       func(url string) (receiver, error)
 }
 
 // say tells the user of the command something beside its result.

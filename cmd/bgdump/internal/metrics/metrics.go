@@ -1,4 +1,4 @@
-// Package metrics writes what is most important in blocking graphs as metrics for Prometheus. It starts no goroutine, never parks,
+// Package metrics tells what is most important in blocking graphs as metrics, for Prometheus and for OpenTelemetry. It starts no goroutine, never parks,
 // and may be used from any goroutine.
 package metrics
 
@@ -28,23 +28,55 @@ type Target struct {
 	Graph *bgraph.Snapshot // of the latest period; nil: there is none
 }
 
-// Write writes the metrics of all targets in the text format of Prometheus.
-func Write(w io.Writer, targets []Target) error {
+// A Family is a metric, a gauge, with its values.
+type Family struct {
+	Name, Help string
+	Samples    []Sample
+}
+
+// A Sample is a value with pairs of names and values of labels. No other sample of its Family has the same labels.
+type Sample struct {
+	Labels []string
+	Value  float64
+}
+
+// Of returns the metrics of all targets. Families without a sample are left out.
+func Of(targets []Target) []Family {
 	var p page
 	for _, t := range targets {
 		p.add(t)
 	}
-	var out bytes.Buffer
+	var out []Family
 	for i := range p.families {
-		f := &p.families[i]
-		if f.samples.Len() == 0 {
-			continue
+		if f := &p.families[i]; len(f.samples) > 0 {
+			out = append(out, Family{"bgraph_" + families[i].name, families[i].help, f.samples})
 		}
-		out.WriteString("# HELP bgraph_" + families[i].name + " " + families[i].help + "\n# TYPE bgraph_" + families[i].name + " gauge\n")
-		out.Write(f.samples.Bytes())
+	}
+	return out
+}
+
+// Write writes metrics in the text format of Prometheus.
+func Write(w io.Writer, all []Family) error {
+	var out bytes.Buffer
+	for _, f := range all {
+		out.WriteString("# HELP " + f.Name + " " + f.Help + "\n# TYPE " + f.Name + " gauge\n")
+		for _, s := range f.Samples {
+			out.WriteString(f.Name + "{" + labelText(s.Labels) + "} " + strconv.FormatFloat(s.Value, 'g', 6, 64) + "\n")
+		}
 	}
 	_, err := w.Write(out.Bytes())
 	return err
+}
+
+func labelText(labels []string) string {
+	var text strings.Builder
+	for at := 0; at < len(labels); at += 2 {
+		if at > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(labels[at] + `="` + escapes.Replace(labels[at+1]) + `"`)
+	}
+	return text.String()
 }
 
 // The families of metrics, in the order in which they are written. All are gauges: of a trace, only its own seconds are known.
@@ -84,28 +116,24 @@ type page struct {
 
 // A family has the samples of one metric. A scrape in which two have the same labels is refused as a whole.
 type family struct {
-	samples bytes.Buffer
+	samples []Sample
 	known   map[string]bool // the labels of samples
 }
 
 // sample adds a value, with pairs of names and values of labels.
 func (p *page) sample(i int, v float64, labels ...string) {
-	var text strings.Builder
-	for at := 0; at < len(labels); at += 2 {
-		if at > 0 {
-			text.WriteByte(',')
-		}
-		text.WriteString(labels[at] + `="` + escapes.Replace(words.Shorten(words.Clean(labels[at+1]), mostRunes)) + `"`)
+	labels = slices.Clone(labels)
+	for at := 1; at < len(labels); at += 2 {
+		labels[at] = words.Shorten(words.Clean(labels[at]), mostRunes)
 	}
 	f := &p.families[i]
 	if f.known == nil {
 		f.known = map[string]bool{}
 	}
-	if f.known[text.String()] {
-		return
+	if text := labelText(labels); !f.known[text] {
+		f.known[text] = true
+		f.samples = append(f.samples, Sample{labels, v})
 	}
-	f.known[text.String()] = true
-	f.samples.WriteString("bgraph_" + families[i].name + "{" + text.String() + "} " + strconv.FormatFloat(v, 'g', 6, 64) + "\n")
 }
 
 var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)

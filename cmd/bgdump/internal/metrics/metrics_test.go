@@ -17,7 +17,7 @@ import (
 func written(t *testing.T, targets ...Target) string {
 	t.Helper()
 	var out bytes.Buffer
-	testenv.Must(t, Write(&out, targets))
+	testenv.Must(t, Write(&out, Of(targets)))
 	problems := testenv.Need(promlint.New(bytes.NewReader(out.Bytes())).Lint())(t)
 	testenv.Equal(t, len(problems), 0, "%v in\n%s", problems, out.String())
 	series := map[string]bool{}
