@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"io"
+	"net/url"
 	"reflect"
 	"slices"
 
@@ -35,6 +36,12 @@ func (set *settings) effective(flags *flag.FlagSet) map[string]any {
 			case bool, int, float64:
 				all[f.Name] = v
 				return
+			}
+		}
+		if f.Name == "limits-redis" && text != "" { // it may have a password
+			u, err := url.Parse(text)
+			if text = masked; err == nil {
+				text = u.Redacted()
 			}
 		}
 		if text != "" {

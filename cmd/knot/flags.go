@@ -222,6 +222,7 @@ func (set *settings) flags() (flags *flag.FlagSet) {
 	flags.Var((*byteSize)(&set.maxBody), "max-body", "largest request body, a `size` such as 64MB; for a larger one the answer is 413; 0 means no limit")
 	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
 	flags.Var(&set.trust, "trust", "proxies in front of knot whose word about the client counts, for the access log, limits and backends: `addresses` and networks like 10.0.0.0/8, separated by commas; unix: is every peer on a Unix socket")
+	flags.StringVar(&set.limitsRedis, "limits-redis", "", "`URL` of a Redis, such as redis://:PASSWORD@10.0.0.7:6379, by which several servers count requests for limits together (default: each counts for itself)")
 	flags.StringVar(&set.user, "user", "", "run as this `user`, or user:group, once the port, the access log and certificates are open")
 	set.fileFlags(flags)
 	set.tls.flags(flags)

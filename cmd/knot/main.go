@@ -172,6 +172,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		return err
 	}
 	secure.now.Load().load()
+	defer set.tls.shareTickets(secure, errorLog)()
 	if err := served.load(set, errorLog); err != nil {
 		return err
 	}

@@ -68,6 +68,9 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 		})
 	}
 	b.startProxies(r.now.Load())
+	if b.fleet != nil {
+		b.fleet.Start()
+	}
 	for _, s := range b.reports {
 		s.Begin(r.loads)
 	}
@@ -224,7 +227,7 @@ func (r *running) reloading(set *settings, args []string, log *slog.Logger, secu
 }
 
 // atStartOnly are flags that only the start of knot goes by: those of the runtime and the process.
-var atStartOnly = []string{"user", "loops", "poller", "dump", "quiet"}
+var atStartOnly = []string{"user", "loops", "poller", "dump", "quiet", "tls-tickets"}
 
 // changedValues are the names among atStartOnly whose values differ.
 func changedValues(before, after []config.Value) (names []string) {

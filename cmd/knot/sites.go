@@ -15,6 +15,7 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/discovery"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/loadreport"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/sharedlimit"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/compress"
@@ -27,6 +28,7 @@ type built struct {
 	serving atomic.Int32           // how many of hosts are not retired; atomic
 	files   []*knot.Files          // of each site
 	limits  []*limit.Rule          // of all sites
+	fleet   *sharedlimit.Fleet     // of servers that count for limits together; nil: this one counts for itself
 	proxies []*proxy.Proxy
 	finders []*discovery.Finder // of their backends
 	caches  []*cache.Cache
@@ -46,6 +48,9 @@ func (b *built) close() {
 	for _, c := range b.caches {
 		c.Close()
 	}
+	if b.fleet != nil {
+		b.fleet.Close()
+	}
 }
 
 // build opens the sites. The error is about all that is wrong with them.
@@ -57,6 +62,12 @@ func build(set *settings, log *slog.Logger) (*built, error) {
 		}
 	}
 	var errs []error
+	if set.limitsRedis != "" {
+		var err error
+		if b.fleet, err = sharedlimit.New(set.limitsRedis, log); err != nil {
+			errs = append(errs, fmt.Errorf("-limits-redis: %w", err))
+		}
+	}
 	for i := range set.sites {
 		one := &set.sites[i]
 		for _, m := range b.add(set, one, log) {

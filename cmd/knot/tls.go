@@ -13,6 +13,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/acme"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/staple"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/tickets"
 	"github.com/capriccio-go/capriccio/knot/certs"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -27,6 +28,7 @@ type tlsSettings struct {
 	acme           acme.Config
 	http2          bool
 	ocsp           bool
+	tickets        string // folder of the keys of session tickets; "": each process has its own
 }
 
 // A list is a flag that may be given several times, or with commas.
@@ -51,6 +53,7 @@ func (t *tlsSettings) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&t.clientOptional, "tls-client-optional", false, "let clients in that show no certificate, with -tls-client-ca")
 	flags.BoolVar(&t.http2, "http2", true, "offer HTTP/2 to clients over HTTPS")
 	flags.BoolVar(&t.ocsp, "ocsp", false, "send the answer of the OCSP responder that a certificate from a file names with it; certificates that are good for nothing without (Must-Staple) have it in any case")
+	flags.StringVar(&t.tickets, "tls-tickets", "", "`folder` that several servers share, for keys of session tickets with which a client resumes at any of them (default: keys of its own)")
 	flags.StringVar(&t.min, "tls-min", "1.2", "oldest `version` of TLS: 1.2 or 1.3")
 	flags.DurationVar(&t.reload, "tls-reload", time.Minute, "how often to look whether certificates have changed; 0 means only on SIGHUP")
 	flags.Var((*list)(&t.acme.Hosts), "acme", "serve HTTPS with certificates for these `hosts`, separated by commas, from an authority by ACME, such as Let's Encrypt, whose terms you accept with this flag; it must reach -addr as port 443 of each host, unless -acme-dns proves the names")
@@ -72,8 +75,23 @@ func (t *tlsSettings) check() error {
 	f.note(t.clientCA != "" && len(t.certs) == 0, "-tls-client-ca needs -tls-cert and -tls-key")
 	// The authority, which looks by TLS, has no such certificate.
 	f.note(t.clientCA != "" && t.acme.IsOn(), "-tls-client-ca does not go with -acme")
+	f.note(t.tickets != "" && !t.isOn(), "-tls-tickets needs -tls-cert and -tls-key, or -acme")
 	f.note(t.clientOptional && t.clientCA == "", "-tls-client-optional needs -tls-client-ca")
 	return errors.Join(append(f, t.acme.Faults()...)...)
+}
+
+// shareTickets has the tickets of n made with the keys of the folder, until stop is called.
+func (t *tlsSettings) shareTickets(n *tlsNow, errorLog *slog.Logger) (stop func()) {
+	if t.tickets == "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { tickets.New(t.tickets, errorLog).Run(ctx, n.config) })
+	return func() {
+		cancel()
+		all.Wait()
+	}
 }
 
 // isOn reports whether there is anything that HTTPS could be served with.

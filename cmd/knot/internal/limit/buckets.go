@@ -21,12 +21,18 @@ type buckets struct {
 	of      map[key]*list.Element // of *bucket; guarded by mu
 	recent  list.List             // the last one that was used is first; guarded by mu
 	refused uint64                // guarded by mu
+	used    []*bucket             // since the last call of uses; guarded by mu; without onUse there are none
+
+	// onUse is called with mu held when a bucket is used that was not since the last call of uses; it must not wait. nil: other
+	// servers have no part in the buckets; fixed.
+	onUse func()
 }
 
 type bucket struct {
 	key  key
 	left float64   // requests
 	at   time.Time // when left was right
+	used int       // requests since the last call of uses, with onUse
 }
 
 func newBuckets(perSecond, burst float64, most int) *buckets {
@@ -45,7 +51,7 @@ func (b *buckets) take(k key) (left float64, wait time.Duration) {
 			delete(b.of, last.Value.(*bucket).key)
 			b.recent.Remove(last)
 		}
-		e = b.recent.PushFront(&bucket{k, b.burst, now})
+		e = b.recent.PushFront(&bucket{key: k, left: b.burst, at: now})
 		b.of[k] = e
 	}
 	b.recent.MoveToFront(e)
@@ -56,6 +62,9 @@ func (b *buckets) take(k key) (left float64, wait time.Duration) {
 	}
 	if one.left >= 1 {
 		one.left--
+		if b.onUse != nil {
+			b.noteUse(one)
+		}
 		return one.left, 0
 	}
 	b.refused++

@@ -75,7 +75,7 @@ func (r *Rule) take(x *knot.Ctx) (wait time.Duration) {
 			reset = time.Duration((r.buckets.burst - left) / r.buckets.perSecond * float64(time.Second))
 		}
 		x.AddHeader("RateLimit-Policy", r.policy)
-		x.AddHeader("RateLimit", r.name+";r="+strconv.Itoa(int(left))+";t="+seconds(reset))
+		x.AddHeader("RateLimit", r.name+";r="+strconv.Itoa(int(max(0, left)))+";t="+seconds(reset))
 	}
 	return wait
 }

@@ -201,3 +201,35 @@ func serve(t *testing.T, rs Rules) (url string) {
 		return x.Send(200, "", nil)
 	}})
 }
+
+// TestSharedBuckets: what was used is told once, and what other servers leave is taken over, less what was used meanwhile.
+func TestSharedBuckets(t *testing.T) {
+	rs, _ := New([]Config{{Rate: "1/s", Burst: 10}})
+	now := time.Unix(1, 0)
+	b := rs[0].buckets
+	b.now = func() time.Time { return now }
+	calls := 0
+	rs[0].Share(func() { calls++ })
+	for range 3 {
+		b.take(key{1})
+	}
+	b.take(key{2})
+	testenv.Equal(t, calls, 1, "calls of onUse")
+	var lists [][]Use
+	for uses := range rs[0].Uses(1) {
+		lists = append(lists, uses)
+	}
+	testenv.Equal(t, fmt.Sprint(lists), fmt.Sprint([][]Use{{{key{1}, 3}}, {{key{2}, 1}}}), "what was used")
+	b.take(key{1})
+	testenv.Equal(t, calls, 2, "calls of onUse")
+	rs[0].Settle([]Use{{key{1}, 3}, {key{9}, 1}}, []float64{1.5, 0})
+	left, wait := b.take(key{1})
+	testenv.Equal(t, wait, time.Second/2, "the wait with %v left", left)
+	rs[0].Settle([]Use{{key{1}, 1}}, []float64{-3}) // the servers together have let in too many
+	now = now.Add(time.Second)
+	_, wait = b.take(key{1})
+	testenv.Equal(t, wait, 4*time.Second, "the wait of a key that owes three, and one that was let in meanwhile")
+	for uses := range rs[0].Uses(9) {
+		testenv.Equal(t, fmt.Sprint(uses), fmt.Sprint([]Use{{key{1}, 1}}), "what was used meanwhile")
+	}
+}

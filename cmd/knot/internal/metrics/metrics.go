@@ -62,6 +62,7 @@ var (
 	inUse       = desc("resource_in_use", "What is taken of a resource, in its unit.", "resource", "unit")
 	limit       = desc("resource_limit", "What there is of a resource, as far as it is known.", "resource", "unit")
 	utilisation = desc("resource_utilisation", "What is taken of a resource, in parts of what may be.", "resource")
+	scarcest    = desc("utilisation", "What is taken of the scarcest resource, in parts of what may be. 1: no more can be done.")
 	state       = desc("resource_state", "1 for the state that a resource is in.", "resource", "state")
 	ready       = desc("ready", "1: new requests are welcome, as /readyz says.")
 	loops       = desc("loops", "Event loops: those that work get new tasks, as many as GOMAXPROCS says.", "state")
@@ -266,10 +267,13 @@ func collectGraph(g *bgraph.Snapshot, count func(*prometheus.Desc, uint64, ...st
 	for _, r := range g.Sched.Refusals {
 		count(refused, r.Count, r.Why)
 	}
+	most := 0.0
 	for _, r := range g.Sched.Resources {
+		most = max(most, r.Utilisation)
 		gauge(utilisation, r.Utilisation, r.Name)
 		for _, s := range States {
 			gauge(state, oneIf(s == r.State), r.Name, s)
 		}
 	}
+	gauge(scarcest, most)
 }

@@ -63,7 +63,7 @@ func TestMetrics(t *testing.T) {
 		`knot_request_duration_seconds_bucket{le="+Inf"} 14`, `knot_request_duration_seconds_sum 3`, `knot_request_duration_seconds_count 14`,
 		`knot_resource_in_use{resource="memory",unit="bytes"} 5`, `knot_resource_limit{resource="memory",unit="bytes"} 10`,
 		`knot_resource_state{resource="memory",state="at limit"} 1`, `knot_resource_state{resource="memory",state="low"} 0`,
-		`knot_resource_utilisation{resource="memory"} 0.5`, `knot_tasks{loop="0"} 12`, `knot_loops{state="working"} 1`, `knot_loops{state="resting"} 2`, `knot_ready 0`,
+		`knot_resource_utilisation{resource="memory"} 0.5`, `knot_utilisation 0.5`, `knot_tasks{loop="0"} 12`, `knot_loops{state="working"} 1`, `knot_loops{state="resting"} 2`, `knot_ready 0`,
 		`knot_file_requests_total{from="memory"} 7`, `knot_file_cache_bytes 4096`, `knot_access_log_lost_lines_total 8`,
 		`knot_backend_responses_total{backend="127.0.0.1:3000",class="2xx"} 14`, `knot_backend_failures_total{backend="127.0.0.1:3000",cause="connect"} 3`,
 		`knot_backend_requests{backend="127.0.0.1:3000"} 6`, `knot_backend_up{backend="127.0.0.1:3000"} 0`,

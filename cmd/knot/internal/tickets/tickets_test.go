@@ -1,0 +1,146 @@
+package tickets
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// A server is one of several that share a folder.
+type server struct {
+	*Keys
+	config *tls.Config
+	addr   string
+	log    testenv.Buffer
+	time   time.Time
+}
+
+func newServer(t *testing.T, folder string) *server {
+	s := &server{time: time.Unix(1_800_000_000, 0)}
+	s.Keys = New(folder, slog.New(slog.NewTextHandler(&s.log, nil)))
+	s.now = func() time.Time { return s.time }
+	s.config = testenv.NewCA(t).Server(t)
+	ln := testenv.Need(tls.Listen("tcp", "127.0.0.1:0", s.config))(t)
+	t.Cleanup(func() { ln.Close() })
+	s.addr = ln.Addr().String()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				io.WriteString(c, "x") // behind the ticket
+				io.Copy(io.Discard, c)
+			}()
+		}
+	}()
+	return s
+}
+
+func (s *server) refreshed(at time.Duration) {
+	s.time = time.Unix(1_800_000_000, 0).Add(at)
+	s.refresh(context.Background(), s.config)
+}
+
+// resumes connects, and reports whether the session of before goes on.
+func resumes(t *testing.T, s *server, cache tls.ClientSessionCache) bool {
+	t.Helper()
+	raw := testenv.Need(net.Dial("tcp", s.addr))(t)
+	c := tls.Client(raw, &tls.Config{ServerName: "knot.test", InsecureSkipVerify: true, ClientSessionCache: cache})
+	defer c.Close()
+	testenv.Must(t, testenv.Err(io.ReadFull(c, make([]byte, 1))))
+	return c.ConnectionState().DidResume
+}
+
+// TestSharedKeys: a session goes on at another server, over rotations too, and no key is used before the others can have it.
+func TestSharedKeys(t *testing.T) {
+	folder := t.TempDir()
+	a, b := newServer(t, folder), newServer(t, folder)
+	a.refreshed(0)
+	b.refreshed(0)
+	cache := tls.NewLRUClientSessionCache(0)
+	testenv.Equal(t, resumes(t, a, cache), false, "the first session")
+	testenv.Equal(t, resumes(t, b, cache), true, "the session at the other server")
+	testenv.Equal(t, len(a.all), 1, "keys")
+
+	a.refreshed(Period - ahead) // makes the next key
+	testenv.Equal(t, len(a.all), 2, "keys")
+	testenv.Equal(t, resumes(t, a, cache), true, "the session while the next key is not in use")
+	testenv.Equal(t, resumes(t, b, cache), true, "the session at a server that does not know the next key")
+	b.refreshed(Period - ahead + every)
+	testenv.Equal(t, b.all[1], a.all[1], "the next key of the other server")
+	a.refreshed(Period)
+	testenv.Equal(t, resumes(t, a, cache), true, "the session with a new key")
+	testenv.Equal(t, resumes(t, b, cache), true, "that at a server whose clock is behind")
+	first := a.all[0]
+	for i := range keep + 2 {
+		a.refreshed(time.Duration(i+2) * Period)
+	}
+	testenv.Equal(t, len(a.all), keep+2, "keys")
+	for _, k := range a.all {
+		testenv.True(t, k != first, "an old key is there")
+	}
+	a.refreshed(100 * Period) // none was there meanwhile
+	testenv.Equal(t, a.all[len(a.all)-1].From, a.time, "the beginning of the newest key")
+	mode := testenv.Need(os.Stat(filepath.Join(folder, name)))(t).Mode().Perm()
+	testenv.Equal(t, mode&0o077, 0, "rights of others to the file")
+}
+
+// TestFolderThatFails: the server goes on with keys of its own, rotates them, and says so once.
+func TestFolderThatFails(t *testing.T) {
+	folder := t.TempDir()
+	a, b := newServer(t, folder), newServer(t, folder)
+	a.refreshed(0)
+	b.refreshed(0)
+	file := filepath.Join(folder, name)
+	was := testenv.Need(os.ReadFile(file))(t)
+	testenv.Must(t, os.WriteFile(file, []byte("{"), 0o600))
+	cache := tls.NewLRUClientSessionCache(0)
+	resumes(t, a, cache)
+	for i := range 3 {
+		a.refreshed(time.Duration(i) * Period)
+	}
+	testenv.Equal(t, resumes(t, a, cache), true, "a session with keys of the server's own")
+	testenv.Equal(t, strings.Count(a.log.String(), "can't be shared"), 1, "lines in %s", a.log.String())
+	testenv.Must(t, os.WriteFile(file, was, 0o600))
+	a.refreshed(every)
+	b.refreshed(every)
+	resumes(t, a, cache)
+	testenv.Equal(t, resumes(t, b, cache), true, "the session at the other server")
+	testenv.Contains(t, a.log.String(), "are shared again")
+
+	fresh := newServer(t, filepath.Join(file, "no folder"))
+	fresh.refreshed(0)
+	cache = tls.NewLRUClientSessionCache(0)
+	resumes(t, fresh, cache)
+	testenv.Equal(t, resumes(t, fresh, cache), true, "a session of a server that has never had the folder")
+}
+
+// TestRun: keys are there once Run has begun, and it ends.
+func TestRun(t *testing.T) {
+	folder := t.TempDir()
+	s := newServer(t, folder)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan bool)
+	go func() {
+		s.Run(ctx, s.config)
+		close(ended)
+	}()
+	testenv.Until(t, "the file is there", func() bool {
+		_, err := os.Stat(filepath.Join(folder, name))
+		return err == nil
+	})
+	cancel()
+	<-ended
+}
