@@ -47,8 +47,9 @@ type settings struct {
 
 	maxBody int64 // of sites that do not say otherwise, in bytes; 0: no limit
 
-	redirectHTTP list // addresses that send clients to HTTPS
-	http3        bool // serve HTTP/3 where HTTPS is
+	redirectHTTP list   // addresses that send clients to HTTPS
+	limitsRedis  string // by which servers count requests for limits together; empty: each for itself
+	http3        bool   // serve HTTP/3 where HTTPS is
 	http3Conns   int
 	listens      []addresses.Listen // tables of the configuration; none: -addr is the address
 	points       []*addresses.Point // where to listen, by these; at least one

@@ -96,7 +96,7 @@ func TestKubernetes(t *testing.T) {
 	equal("where the Service leads", kinds["Service"].at("spec", "ports", 0, "targetPort"), "http")
 	pause := time.Duration(container.at("lifecycle", "preStop", "sleep", "seconds").(int)) * time.Second
 	most := time.Duration(pod.at("terminationGracePeriodSeconds").(int)) * time.Second
-	testenv.True(t, pause+set.server.Grace < most, "the pause before the end, %v, and grace = %v, take longer than %v", pause, set.server.Grace, most)
+	testenv.True(t, pause+set.server.ShutdownTimeout < most, "the pause before the end, %v, and grace = %v, take longer than %v", pause, set.server.ShutdownTimeout, most)
 
 	// The pages and the metric are there.
 	admin := freePort(t)
