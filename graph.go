@@ -23,7 +23,7 @@ const (
 const maxSampling = 1_000_000
 
 // WithGraphLimits sets how many nodes the blocking graph has at most, and how many edges, and crossings, on each loop.
-// What finds no room is counted, see bgraph.Overflow. 0: 4096 and 16384.
+// Nodes and edges that find no room are counted, see bgraph.Overflow. 0: 4096 and 16384.
 func WithGraphLimits(nodes, edges int) Option {
 	return func(o *options) error {
 		if nodes < 0 || edges < 0 {

@@ -60,7 +60,7 @@ func WithoutRefusals() Option {
 	return func(o *options) error { o.sched.NoRefusals = true; return nil }
 }
 
-// schedule plugs the chosen scheduler into cfg. What it returns must be started with the runtime; nil
+// schedule plugs the chosen scheduler into cfg. The returned Feed must be started with the runtime; nil
 // for fifo, which needs nothing.
 func (o *options) schedule(cfg *engine.Config, graph *recorder.Graph) (*feed.Feed, error) {
 	limitDescriptors()

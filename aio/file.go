@@ -251,7 +251,7 @@ var noPath byte
 
 var statBuffers = sync.Pool{New: func() any { return new(unix.Statx_t) }}
 
-// Close closes the file. What others do with it at this moment ends with fs.ErrClosed,
+// Close closes the file. Calls of other tasks that use it at this moment end with fs.ErrClosed,
 // or, if the kernel can't give it up any more, as usual; Close parks until then, unless
 // the calling task's context has ended. It parks too if f was open for writing, because
 // some file systems write at that moment.

@@ -385,7 +385,7 @@ func (r *request) system(n int) (int, syscall.Errno) {
 	return int(v), e
 }
 
-// willNeed has the kernel begin to read n bytes from off on. What can't be is no error: it is advice.
+// willNeed has the kernel begin to read n bytes from off on. A failure is no error: it is advice.
 func willNeed(fd uintptr, off int64, n int) {
 	syscall.Syscall6(unix.SYS_FADVISE64, fd, uintptr(off), uintptr(n), unix.FADV_WILLNEED, 0, 0)
 }

@@ -14,7 +14,7 @@ import (
 
 // WriteFile replaces the content of a file, or makes it, in one step: any reader that opens name,
 // even after a crash of the process or of the machine, finds either what was there before
-// or all of data, and when WriteFile has returned without an error it is the latter. It
+// or all of data, and when WriteFile has returned without an error it is all of data. It
 // writes a file without a name in the same folder (O_TMPFILE), waits until the disk has it
 // (fsync), gives it the name, and waits until the disk has the folder.
 //

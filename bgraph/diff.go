@@ -21,7 +21,7 @@ import (
 //
 // It is an error if one of them is not valid, if they are not of the same run (PID, Host
 // and Started), if one is a difference itself, and if after was taken earlier or has counted less. A clock that was set back in
-// between does no harm. What it returns shares nothing with its arguments.
+// between does no harm. The result shares nothing with its arguments.
 func Diff(before, after *Snapshot) (*Snapshot, error) {
 	if err := before.check(); err != nil {
 		return nil, fmt.Errorf("bgraph: no difference: the earlier snapshot is not valid: %w", err)

@@ -7,7 +7,7 @@
 // what it knows, at any moment, as a Snapshot. Package gotrace makes one of an execution
 // trace of any Go program.
 //
-// What is done with a Snapshot does not need a runtime: it is written and read (Encode,
+// A Snapshot needs no runtime: it is written and read (Encode,
 // Decode), compared (Diff) and added up (Merge), on any system. The packages in graphview show it and
 // search it for what looks wrong; package graphhttp serves it. So a program that only learns
 // its graph carries neither of them.

@@ -28,7 +28,7 @@ const several = "several"
 // a change of source that does not concern its functions, it is one of them, whatever
 // the order of the arguments.
 //
-// One Snapshot alone is returned as it is. What is returned shares nothing with the
+// One Snapshot alone is returned as it is. The result shares nothing with the
 // arguments. It is an error if there is none, if one is not valid, if they are of different
 // kinds (Snapshot.Kind), if two are of the same run, as what they both cover would count
 // twice (see Diff), and if together they exceed a limit.

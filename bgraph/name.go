@@ -21,7 +21,7 @@ func (n *Node) Name() string {
 }
 
 // Place is the innermost frame that belongs to the program: neither to the runtime nor to the standard library nor, if
-// another does, to a module that the program uses. What the program adds below a library that it calls, such as a driver
+// another does, to a module that the program uses. A module that the program adds below a library that it calls, such as a driver
 // of package database/sql, does not count. If there is only the standard library, or only the runtime, it is the innermost
 // function that programs call. It is nil if the node has no stack.
 func (n *Node) Place() *Frame {

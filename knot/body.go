@@ -142,7 +142,7 @@ func (x *Ctx) armRead() error {
 	return nil
 }
 
-// bodyTimeout is for how long the client may stop in the middle of the body. What comes through a tunnel is none.
+// bodyTimeout is for how long the client may stop in the middle of the body. Bytes of a tunnel are no body.
 func (x *Ctx) bodyTimeout() time.Duration {
 	if x.isTunnel() && !x.finished {
 		return 0

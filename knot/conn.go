@@ -38,7 +38,7 @@ func (c *conn) at() (at readableAt, ok bool) {
 	return at, ok
 }
 
-// States of a connection. What moves it out of connIdle owns what follows.
+// States of a connection. The goroutine that moves it out of connIdle owns the connection.
 //
 //	connFresh ←─→ connActive   the connection's own task
 //	connIdle ←──→ connActive   the connection's own task
@@ -90,7 +90,7 @@ type conn struct {
 	// since is when the connection became idle, on the server's clock: stored by the connection's
 	// task, read by makeRoom. While a response is being written it is below 0, see endStalled. atomic
 	since atomic.Int64
-	// What the deadlines are set to, on that clock; 0: none.
+	// The deadlines that are set, on that clock; 0: none.
 	readBy, writeBy int64
 	room            int32         // bytes that the client is known to take without a wait; 0: not asked
 	endpoint        uint16        // that it came to, see Server.endpointOf

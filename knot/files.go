@@ -82,7 +82,7 @@ const defaultMaxRanges = 16
 
 // Files serves the files below one directory.
 //
-// What it never serves: anything outside the root, whatever the path or the
+// It never serves anything outside the root, whatever the path or the
 // links say; names that begin with a dot (404; .well-known is the exception);
 // anything but regular files (403). Directories are served by their
 // index.html and redirected to their trailing slash; there is no listing.

@@ -37,7 +37,7 @@ func Serve(ln net.Listener, h http.Handler) error {
 	return cmp.Or(s.serveUntil(ctx, []net.Listener{ln}, nil), ctx.Err())
 }
 
-// What callers of Serve don't say.
+// Settings that callers of Serve don't give.
 const (
 	serveOutgoing = 512
 	serveFields   = 10_000 // their offsets take 160 KB

@@ -15,7 +15,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 )
 
-// What a handler of net/http can do with its connection.
+// Methods by which a handler of net/http uses its connection.
 
 // A connControl holds what must not wait for the goroutines that read and write: it is how they are
 // interrupted. While there is one, it guards the deadlines of the conn.

@@ -15,9 +15,9 @@ import (
 //
 //   - Addr (if empty port 80, or 443 with TLS), ReadHeaderTimeout, IdleTimeout, MaxHeaderBytes, HTTP2 and
 //     DisableGeneralOptionsHandler mean what they do there. Timeouts that std does not have are the defaults of Server.
-//   - Protocols and TLSNextProto say whether HTTP/2 is spoken; functions in the latter are not called. With neither it is
+//   - Protocols and TLSNextProto say whether HTTP/2 is spoken; functions in TLSNextProto are not called. With neither it is
 //     spoken without TLS too, to clients that begin with it (Server.H2C).
-//   - ReadTimeout and WriteTimeout begin when the head of the request has been read; in place of the latter
+//   - ReadTimeout and WriteTimeout begin when the head of the request has been read; in place of WriteTimeout
 //     http.ResponseController can set other deadlines, as there.
 //   - BaseContext is called with the first listener that is served, ConnContext for the first request of a connection.
 //   - ConnState is called in tasks; requests that have come together are one for StateActive and StateIdle. The connection, and

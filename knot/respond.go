@@ -68,7 +68,7 @@ type response struct {
 	typeLineOf string
 }
 
-// begin makes a new response. What KeepHeader has said stays, until forget.
+// begin makes a new response. Lines of KeepHeader stay, until forget.
 func (r *response) begin() {
 	r.ctype, r.fields, r.held, r.trailer = "", append(r.fields[:0], r.kept...), r.held[:0], nil
 	r.dated, r.named, r.lasts = false, r.keeps([]byte("server")), false

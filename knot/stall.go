@@ -12,7 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
-// What a request holds while its client takes nothing of the response, and for how long a client may be slow.
+// Memory that a request holds while its client takes nothing of the response, and the time that a client may be slow.
 
 // outBuffers are those of Ctx.out that have been given back by slim.
 var outBuffers = sync.Pool{New: func() any { return new([outSize]byte) }}
@@ -222,7 +222,7 @@ func (x *Ctx) writeSome(st *stream, p []byte) (n int) {
 	return n
 }
 
-// sendFromPages is sendCopied over HTTP/2 or HTTP/3. What the client takes is read when there is room for it, and read again if that
+// sendFromPages is sendCopied over HTTP/2 or HTTP/3. Each piece is read when the client has room for it, and read again if that
 // has gone meanwhile: the page cache has it.
 func (x *Ctx) sendFromPages(st *stream, e *store.Entry, from, length int64) (sent int64, err error) {
 	x.writeToStream(st)

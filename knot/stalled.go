@@ -9,7 +9,7 @@ import (
 )
 
 // Which responses are ended so that newcomers need not be refused. While a response is being written, since of its conn is
-// minus the time from which on the client has kept it waiting. What the client takes moves that on at LeastRate.
+// minus the time from which on the client has kept it waiting. Bytes that the client takes move that on at LeastRate.
 
 const (
 	// stallLeast is for how long a client must have kept a response waiting. A phone that changes its cell takes some
@@ -19,7 +19,7 @@ const (
 	// longer than a client at 20 KB/s takes for what the kernel sends at a time.
 	hogLeast = 2 * time.Second
 	// stallsEvery is how often stalled responses are looked for at most, as there may be a million connections and very
-	// many newcomers. What the responses hold is given back meanwhile.
+	// many newcomers. The buffers of the responses are given back meanwhile.
 	stallsEvery = 50 * time.Millisecond
 	// stallsSeen is how many stalled responses are compared, a few KB for the comparison.
 	stallsSeen = 256

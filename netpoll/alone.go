@@ -95,7 +95,7 @@ func (p *epoll) Alone(now time.Duration, clock engine.Clock) bool {
 		took, again := after-now, c.slow
 		c.slow = took > lookMost
 		if c.slow && again { // once it may have been another thread that had the processor
-			// What was seen now may long be otherwise at the next look.
+			// The state of the descriptor may be another at the next look.
 			c.alone, c.pause = false, max(c.pause, min(took*lookShare, rarestLook))
 		}
 		c.until = after + c.pause

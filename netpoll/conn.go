@@ -159,7 +159,7 @@ func (c *Conn) addresses() *connAddrs {
 		c.d.unuse()
 	}
 	if local.Family == 0 && bound != nil {
-		local = *bound // closed before anybody asked; the interface is not known any more
+		local = *bound // closed before the first call; the interface is not known any more
 	}
 	a := &connAddrs{local: local.NetAddr(c.network()), remote: c.remote.NetAddr(c.network())}
 	if !c.addrs.CompareAndSwap(old, a) {

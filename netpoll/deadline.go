@@ -135,7 +135,7 @@ func (d *desc) arm(dl *deadlines, at int64) {
 	dl.alarm.Set(d.loop, later(d.loop.Now(), left), d)
 }
 
-// rearmDeadline is called when d has got loose or has been bound. What was set before may
+// rearmDeadline is called when d has got loose or has been bound. A deadline that was set before may
 // still ring, too early. Caller holds mu.
 func (d *desc) rearmDeadline() {
 	dl := d.deadlines

@@ -8,7 +8,7 @@
 // is made just to be told EAGAIN, and none to change what is polled for.
 //
 // With the poller uring, TCP connections and listeners work by completion instead: the kernel
-// receives into buffers that belong to the loop, and accepts, before anybody asks, and a
+// receives into buffers that belong to the loop, and accepts, before a task asks, and a
 // Read or an Accept takes what is there without a system call. A connection that waits
 // owns no buffer. One that is not read from gets up to 32 KiB ahead, then the kernel's own
 // buffer fills, and the peer is held up as always. Two things differ: RawConn.Read on a
@@ -20,7 +20,7 @@
 // loop: the loop of the task that accepted or dialled it. One reader and one writer
 // run side by side; further ones queue up, first in, first out.
 //
-// What does not have to wait lets other tasks have a turn all the same, after 256 KiB, 64
+// A call that does not have to wait lets other tasks run all the same, after 256 KiB, 64
 // operations or 200 µs of them in a row, so a peer that is always ready, or a flood of
 // datagrams or connections, does not keep a loop from its other tasks. So any call that
 // may park may also yield.

@@ -98,7 +98,7 @@ func (s *socket) control(op, call string, f func(fd int) error) error {
 
 // File returns an os.File of a duplicate of the descriptor, as those of package net: closing
 // one does not close the other. The file blocks its reader natively: it is for other programs and
-// libraries. What a uring poller has received already is not in it. It never parks.
+// libraries. Data that a uring poller has received already is not in it. It never parks.
 func (s *socket) File() (*os.File, error) { return s.d.file() }
 
 // file duplicates the descriptor.

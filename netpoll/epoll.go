@@ -77,7 +77,7 @@ func (p *epoll) Poll(timeout time.Duration) error { return p.poll(timeout, block
 // Rest implements engine.Rester.
 func (p *epoll) Rest(timeout time.Duration) error { return p.poll(timeout, rests) }
 
-// Hold implements engine.Rester. What stops the world ends it, by a signal.
+// Hold implements engine.Rester. A stop of the world ends it, by a signal.
 func (p *epoll) Hold(timeout time.Duration) error { return p.poll(timeout, holds) }
 
 // A way is how to wait.

@@ -274,7 +274,7 @@ func (ln *Listener) accept(owner func() *engine.Loop) (*Conn, error) {
 		sys.CloseSocket(fd)
 		return nil, err
 	}
-	if salen == 0 { // it was reset before anybody asked, see desc.accept
+	if salen == 0 { // it was reset before its address was asked for, see desc.accept
 		c.remote = sockaddr.Addr{IP: netip.IPv4Unspecified(), Family: ln.local.Family}
 		if ln.family == unix.AF_INET6 {
 			c.remote.IP = netip.IPv6Unspecified()

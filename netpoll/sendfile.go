@@ -41,7 +41,7 @@ type movingPages interface {
 }
 
 // SendFile sends head and then n bytes of the file fd from offset off on (sendfile(2)),
-// and returns how many bytes of the file it sent. What is not in memory is waited for
+// and returns how many bytes of the file it sent. A piece that is not in memory is waited for
 // by parking, not by stopping the loop, and read a little ahead of what is sent. With
 // nil pages the file is taken to be in memory, and the loop waits where it is not. The
 // file's own offset is neither used nor moved. If the file is shorter than it should be
@@ -114,7 +114,7 @@ func (s *fileSend) run() error {
 
 // send sends n bytes, or less if what is known of them may not be true any more.
 func (s *fileSend) send(n int64) error {
-	// What had to be read a moment ago may still be being read in places.
+	// Pages that had to be read a moment ago may still be being read in places.
 	hot, most := s.pages != nil && s.asked == 0, int64(sendfileMax) // most: between two turns of others; a call may send less than asked for
 	if hot {
 		most = sendfileRaw
@@ -240,7 +240,7 @@ const (
 )
 
 // spare is called before n bytes are sent, and looks at a connection once: a window only gets larger.
-// What waits in the send buffer is cut into segments of half of the receiver's window at most, and a client may have
+// Data that waits in the send buffer is cut into segments of half of the receiver's window at most, and a client may have
 // one of 512 bytes: then 2 MB of a file cost over a millisecond of processor time at once, and as much memory again
 // (TCP_NOTSENT_LOWAT, tcp(7)).
 func (d *desc) spare(n int64) {

@@ -100,7 +100,7 @@ func setKeepAlive(fd int, c net.KeepAliveConfig) error {
 	return nil
 }
 
-// seconds rounds up, away from zero. What an option has no room for is MaxInt32, which the
+// seconds rounds up, away from zero. A duration that an option has no room for is MaxInt32, which the
 // kernel refuses or cuts down.
 func seconds(d time.Duration) int {
 	if d < 0 {

@@ -269,7 +269,7 @@ func (p *uringPoller) later(r *requests) {
 	p.mu.Unlock()
 }
 
-// takePosted does what was posted. What the ring has no room for is posted again.
+// takePosted carries out posted requests. A request that the ring has no room for is posted again.
 func (p *uringPoller) takePosted() {
 	p.mu.Lock()
 	p.taken, p.posted = p.posted, p.taken[:0]

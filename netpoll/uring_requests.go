@@ -242,7 +242,7 @@ func (r *requests) surrendered() bool {
 }
 
 // surrender makes the descriptor one that works by readiness, for good: from now on
-// others than this package may read from it. What has been received already stays in the
+// others than this package may read from it. Data that has been received already stays in the
 // queue, and is refused to be skipped with errUnread. It parks until the kernel has let
 // go.
 func (d *desc) surrender() error {

@@ -26,7 +26,7 @@ type Stats struct {
 	ExternalWaste Bytes `json:"externalWaste"`
 }
 
-// Limits bound the memory of chunks. What would need more runs in place.
+// Limits bound the memory of chunks. A call that would need more runs in place.
 type Limits struct {
 	Process Bytes `json:"process"` // all chunks of all loops
 	Loop    Bytes `json:"loop"`    // all chunks of one loop
@@ -38,7 +38,7 @@ var DefaultLimits = Limits{Process: 1 << 30, Loop: 1 << 30, Idle: 16 << 20}
 
 func init() { SetLimits(DefaultLimits) }
 
-// SetLimits replaces the limits. What exceeds them already stays until it ends.
+// SetLimits replaces the limits. Chunks that exceed them already stay until their calls end.
 func SetLimits(l Limits) {
 	chunk.Settings.Process.Store(uint64(min(l.Process, maxLimit)))
 	chunk.Settings.Loop.Store(uint64(min(l.Loop, maxLimit)))

@@ -48,7 +48,7 @@ const selectionCancelled = 1 << 30
 // Select waits until one of the cases can go on, does it, and returns its index. If
 // several can, one of them is chosen at random. It parks. The error is ErrChanClosed
 // if the channel of the case is closed (and empty, for a receive), or, with index -1,
-// that of the calling task's context. Without cases it waits for the latter.
+// that of the calling task's context. Without cases it waits for the end of that context.
 func Select(cases ...Case) (int, error) {
 	i, err := selectAmong(cases, true)
 	return i, err

@@ -77,7 +77,7 @@ func (p pidfd) Close() error {
 	return unix.Close(p.fd)
 }
 
-// openRegular opens a file for reading without waiting for anybody, and nothing but
+// openRegular opens a file for reading without waiting for a writer, and nothing but
 // a file.
 func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)

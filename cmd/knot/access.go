@@ -18,7 +18,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
-// addGuards adds what decides who may come to a site. What costs most is asked last.
+// addGuards adds what decides who may come to a site. The most expensive check comes last.
 func (b *built) addGuards(s *site.Site, c *config.Site, ids *requestid.IDs, log *slog.Logger, wrong *mistakes) {
 	rules, faults := access.New(c.Access)
 	wrong.tables("access", faults)

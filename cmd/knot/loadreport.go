@@ -39,7 +39,7 @@ func newReporter(ctx context.Context, stats func() knot.Stats) *loadreport.Repor
 	})
 }
 
-// utilisations are those that admission goes by.
+// utilisations are the figures that admission goes by.
 func utilisations() (all []orca.Value) {
 	if rt := task.Default(); rt != nil {
 		for _, r := range (*engine.Runtime)(rt).Resources() {

@@ -64,7 +64,7 @@ func (l *logFile) close() error {
 	return err
 }
 
-// retire writes what is left, when hardly anybody writes to it any more. Late lines go nowhere.
+// retire writes what is left, when hardly a line is written to it any more. Late lines go nowhere.
 func (l *logFile) retire() error {
 	if l == nil || l.file == nil {
 		return nil

@@ -44,7 +44,7 @@ func (r *running) handOver(replace func() error) error {
 	return err
 }
 
-// load serves what set says from now on. What was served before is closed after its last request.
+// load serves as set says from now on. The sites served before are closed after their last requests.
 func (r *running) load(set *settings, log *slog.Logger) error {
 	b, err := build(set, log)
 	if err != nil {

@@ -35,7 +35,7 @@ func main() {
 }
 
 // leaveLinks goes to the working directory by the way without symbolic links, see
-// plan.RealDir. What goes wrong here shows when the go command is called.
+// plan.RealDir. A failure here shows when the go command is called.
 func leaveLinks() {
 	if dir, err := plan.RealDir(""); err == nil && os.Chdir(dir) == nil {
 		os.Setenv("PWD", dir)

@@ -32,7 +32,7 @@ type Holder interface {
 // WaitEnd is what can end a wait, or the lack of one.
 type WaitEnd uint8
 
-// What ends waits.
+// Sources of wakes.
 const (
 	EndsByItself  WaitEnd = iota // the task runs, or time or something under way ends its wait
 	EndsByClients                // it listens: what comes begins new work, and ends no wait for a lock

@@ -4,7 +4,7 @@
 // Waiter, Loop.Start, Alarm.
 //
 // It knows no socket, no file and no policy but fifo. It declares the small interfaces
-// that it needs of others: Poller, Policy, Admission, Clock. What the loops do is recorded by package recorder.
+// that it needs of others: Poller, Policy, Admission, Clock. Package recorder records the work of the loops.
 //
 // Start reading at Loop.run, Waiter.Wait and Loop.handOver; docs/scheduler.md goes through it all.
 package engine

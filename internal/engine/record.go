@@ -7,7 +7,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
-// What a loop tells its recorder: where its tasks start, wait, go on and end.
+// A loop tells its recorder where its tasks start, wait, go on and end.
 
 // Graph returns the graph that learns what the tasks of rt do, also when rt is closed; nil if rt is nil or has none.
 func (rt *Runtime) Graph() *recorder.Graph {

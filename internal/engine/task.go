@@ -52,7 +52,7 @@ var stateNames = [...]string{"ready", "running", "parked", "finished"}
 // Fields without a remark are loop-private: only the goroutines of the task's loop
 // touch them, and only one of these runs at a time.
 type Task struct {
-	// What a step touches, in one line of the processor's cache.
+	// The fields that a step touches, in one line of the processor's cache.
 
 	wait      Waiter  // its one wait at a time
 	worker    *worker // nil before the start and after the end

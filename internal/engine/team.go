@@ -8,7 +8,7 @@ import (
 )
 
 // A team says which loops of a runtime get new tasks and connections: those of the lowest index, as many
-// as there are processors. What is there stays with its loop, as tasks can't move; the rest of the loops
+// as there are processors. Tasks that are there stay with their loop, as tasks can't move; the rest of the loops
 // wait in their pollers.
 type team struct {
 	procs   func() int   // nil: all loops work, always; fixed

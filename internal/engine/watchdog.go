@@ -46,7 +46,7 @@ type watchdog struct {
 	native   nativePlaces
 }
 
-// What a watchdog does.
+// Actions of a watchdog.
 const (
 	watching = iota // it looks at each interval
 	light           // it waits for an alarm of a loop

@@ -133,7 +133,7 @@ func (s *Feed) Start(rt *engine.Runtime) {
 	}
 	p := probe.New(cfg)
 	limit := newHeapLimit(s.cfg.Log, &ofProcess, limitGiven())
-	// What there is of memory is known before any task is admitted.
+	// The size of memory is known before any task is admitted.
 	s.tick(rt.Now(), 0, p.Read(rt.Now()))
 	limit.follow(p.ContainerLimit())
 	go s.run(rt, p, limit)

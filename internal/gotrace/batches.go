@@ -9,7 +9,7 @@ import (
 // of its size. It looks for an end behind it, and doubles the buffer for that. So here each batch
 // ends with io.EOF, and the next Read goes on behind it.
 //
-// What does not look like batches, as traces of Go 1.21 and older do not, is handed on as it is.
+// Input that does not look like batches, as traces of Go 1.21 and older do not, is handed on as it is.
 type batches struct {
 	in    *bufio.Reader
 	head  []byte // of buf; not handed on yet: the header of the trace, or of a batch

@@ -3,7 +3,7 @@
 // goroutines wait, what they do between two waits, and what wakes them.
 //
 // It reads a trace as a stream: its memory follows the graph and the largest generation of
-// the trace, not its length. Traces may come from anybody; one that is cut off or broken is
+// the trace, not its length. Traces may come from anywhere; one that is cut off or broken is
 // read as far as it goes, and the graph says so in its Notes. The runtime of this module
 // never imports this package.
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
-// What ends waits, and how often.
+// Events that end waits, and how often.
 
 // wokenBy counts a wake.
 func (n *node) wokenBy(p *place) {

@@ -160,7 +160,7 @@ func (j *judge) keyIn(i int, k bgraph.Key) bgraph.Key {
 	return k
 }
 
-// A series is a figure in each capture. What was not there is NaN.
+// A series is a figure in each capture. A capture without the figure has NaN.
 type series []float64
 
 // newSeries returns a series with no value for any capture.

@@ -212,7 +212,7 @@ func (g *drawGraph) addSlots() {
 		for i := range len(e.chain) - 1 {
 			a, b := e.chain[i], e.chain[i+1]
 			weight := 1 + 3*words.Ratio(float64(e.Count), mostCount)
-			if e.From == bgraph.KeyStart || e.To == bgraph.KeyEnd { // they are no neighbours of anybody
+			if e.From == bgraph.KeyStart || e.To == bgraph.KeyEnd { // they are no neighbours of other nodes
 				weight *= 0.15
 			}
 			if a.node == nil {

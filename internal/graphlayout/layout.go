@@ -24,7 +24,7 @@ type Mark struct {
 	Color    string // of its severity
 }
 
-// What Options.Color may be.
+// Values of Options.Color.
 const (
 	ColorCPU  = "cpu"
 	ColorWait = "wait"

@@ -54,7 +54,7 @@ func pickDrawn(s *bgraph.Snapshot, o Options) *drawGraph {
 }
 
 // prune leaves out rare edges, see Options.Prune, and the nodes that no other joins: where
-// goroutines only wait, there would be a crowd of boxes beside the graph. What is marked stays, and of each node that is
+// goroutines only wait, there would be a crowd of boxes beside the graph. Marked nodes stay, and of each node that is
 // drawn the busiest edge in and out. It returns what edges are left.
 func (g *drawGraph) prune() []*bgraph.Edge {
 	edges, linked := words.BusyEdges(g.s, g.o.Prune)

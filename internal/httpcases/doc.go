@@ -53,7 +53,7 @@ func Seen(method, path, body string) string {
 	return fmt.Sprintf("%s %+q %+q", method, path, body[:min(len(body), 80)])
 }
 
-// Handler answers the cases with net/http. What it can't read is 400. It is no proxy.
+// Handler answers the cases with net/http. A request that it can't read gets 400. It is no proxy.
 func Handler(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
 		http.Error(w, "no tunnels", http.StatusMethodNotAllowed)

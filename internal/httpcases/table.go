@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// What is allowed, in the words of Case.Want.
+// Answers that are allowed, in the words of Case.Want.
 const (
 	taken    = "200 keep"
 	bad      = "400 close|refused"                            // MUST or SHOULD be refused

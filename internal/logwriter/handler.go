@@ -79,7 +79,7 @@ func (q *recordQueue) put(r slog.Record, to func() slog.Handler) {
 	}
 }
 
-// sizeOf is about how many bytes a record takes. What stands behind pointers is not counted: Knot and the runtime log
+// sizeOf is about how many bytes a record takes. Memory behind pointers is not counted: Knot and the runtime log
 // texts, numbers and errors.
 func sizeOf(r slog.Record) int {
 	const record, attr = 300, 60 // the structs and the first attributes; each further attribute

@@ -1,6 +1,6 @@
 // Package logwriter writes logs beside the loops. A Writer takes bytes, and Default takes the records of a slog.Logger;
 // a goroutine writes them, which exists only while there is something to write. So a task that logs never waits for the
-// reader of a pipe, for a terminal or for a disk. What waits to be written is bounded; lines beyond are dropped and
+// reader of a pipe, for a terminal or for a disk. The queue of lines to be written is bounded; lines beyond are dropped and
 // counted. All functions are safe from anywhere; a function that blocks says so.
 package logwriter
 

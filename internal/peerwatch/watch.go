@@ -2,7 +2,7 @@
 
 // Package peerwatch tells when the other side of a connection has closed it, or its sending side, while nothing is read from
 // the connection: the client of a request whose handler is at work. A connection that can tells at once; any other is looked
-// at now and then. What the client has sent is left alone.
+// at now and then. Bytes that the client has sent are left unread.
 package peerwatch
 
 import (

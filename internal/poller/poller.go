@@ -28,7 +28,7 @@ var (
 var errNoRing = errors.New("netpoll: the poller was made without a ring (NoRing)")
 
 // NoRing makes of a constructor of pollers one whose pollers refuse Driver, so that
-// package aio serves files with threads. What the poller itself uses does not change.
+// package aio serves files with threads. The poller itself goes on as before.
 func NoRing(newPoller func() (engine.Poller, error)) func() (engine.Poller, error) {
 	return func() (engine.Poller, error) {
 		p, err := newPoller()

@@ -116,7 +116,7 @@ func New(cfg Config) *Graph {
 	return g
 }
 
-// Observe returns the recorder of a loop, to be closed when the loop has ended. What the loop did stays in g then.
+// Observe returns the recorder of a loop, to be closed when the loop has ended. Its counts stay in g then.
 func (g *Graph) Observe(l Loop) *Shard {
 	s := newShard(g, l)
 	g.mu.Lock()

@@ -22,7 +22,7 @@ type Shard struct {
 	loop   Loop
 	number int // in Graph.shards
 
-	// What each wait needs.
+	// Fields that each wait needs.
 	left  int     // waits until one is timed
 	moves uint64  // Account.Moves when it was last looked at
 	turn  uint64  // cycles when the loop's iteration began

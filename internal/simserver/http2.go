@@ -59,13 +59,13 @@ type http2Wire struct {
 	settings answers
 	pings    answers
 
-	// What the server allows.
+	// Limits that the server has set.
 	settled bool // it has said so
 	limit   int  // of streams
 	window  int64
 	first   int64 // of a stream
 
-	// What the client allows. Of windows only what the server knows for sure is taken back.
+	// Limits that the client has set. Of windows only room that the server knows of for sure is taken back.
 	mine    int64    // of the connection
 	unread  int64    // ... which has come
 	target  int64    // for each stream

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// What a client of HTTP/2 does with the frames that the server sends.
+// A client of HTTP/2 takes the frames that the server sends.
 
 const frameHead = 9 // bytes
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What these find wrong fails the test and lets it go on, as Check does. What they say begins with what: nothing, or a
+// These checks fail the test and let it go on, as Check does. Their messages begin with what: nothing, or a
 // format and its arguments.
 
 // Equal wants got to be want.

@@ -28,7 +28,7 @@ func Rounds(few, all int) int {
 }
 
 // Must ends the test if err is not nil. Like t.Fatal it is for the goroutine of the test.
-// What is said begins with what, as it does with Equal.
+// The message begins with what, as it does with Equal.
 func Must(t testing.TB, err error, what ...any) {
 	if err != nil {
 		t.Helper()

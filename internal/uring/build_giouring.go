@@ -12,7 +12,7 @@ import (
 // Implementation names the package that Ring comes from.
 const Implementation = "giouring"
 
-// What this package has of its own is giouring's in this build.
+// In this build giouring has the declarations that this package has of its own otherwise.
 type (
 	Ring                 = giouring.Ring
 	Params               = giouring.Params

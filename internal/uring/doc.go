@@ -15,7 +15,7 @@
 //
 // # Memory
 //
-// What a request points to is read and written by the kernel until its last completion.
+// The kernel reads and writes the memory that a request points to until its last completion.
 // It must lie on the heap, not on a stack, which moves, and it must be referenced: by the
 // Completer, for example, which the Driver keeps until then. A []byte that is stored in a
 // Completer fulfils both. An address put into an entry as a number does neither.

@@ -49,7 +49,7 @@ func Serve(t testing.TB, server *knot.Server) (url string) {
 }
 
 // Do has h answer request, which may come from httptest.NewRequest, and returns the response with its whole body in
-// memory. What h returns as an error is a response, as under any server.
+// memory. An error that h returns becomes a response, as under any server.
 func Do(t testing.TB, h knot.Handler, request *http.Request) *http.Response {
 	t.Helper()
 	url := Serve(t, &knot.Server{Handler: h})

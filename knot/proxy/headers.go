@@ -12,7 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
-// hopByHop reports whether a line is about one connection (RFC 9110, 7.6.1). What Connection names is so too.
+// hopByHop reports whether a line is about one connection (RFC 9110, 7.6.1). Lines that Connection names are so too.
 func hopByHop(name []byte) bool {
 	switch len(name) {
 	case 2:

@@ -66,7 +66,7 @@ func decoded(path []byte) (ch byte, n int) {
 	return path[0], 1
 }
 
-// strip takes Strip off the beginning of path, if the clean path begins with it. What is left begins with a slash.
+// strip takes Strip off the beginning of path, if the clean path begins with it. The rest begins with a slash.
 func (e *exchange) strip(path []byte) []byte {
 	s, clean := e.p.Strip, h1.Text(e.x.PathBytes())
 	if s == "" || clean != s && !(strings.HasPrefix(clean, s) && clean[len(s)] == '/') {

@@ -228,7 +228,7 @@ func (f *fleetPage) serveHistory(w http.ResponseWriter, r *http.Request) {
 	f.reply(w, http.StatusOK, &fleetView{Source: name, History: past, Length: usualLength, Earlier: usualEarlier})
 }
 
-// What is compared, unless the page says otherwise: the last hour with the same hour of yesterday.
+// Periods that are compared, unless the page says otherwise: the last hour and the same hour of yesterday.
 const (
 	usualLength  = "1h"
 	usualEarlier = "24h"

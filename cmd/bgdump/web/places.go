@@ -98,7 +98,7 @@ func (n *numbering) id(k bgraph.Key) int {
 
 // clean makes a text fit to be shown in a line: what would hide or reorder what stands
 // beside it, like a change of the direction of writing, becomes U+FFFD. Names come from
-// dumps, which anybody may have written.
+// dumps, which may have been forged.
 func clean(text string, most int) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

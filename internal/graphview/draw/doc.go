@@ -29,7 +29,7 @@ type Options struct {
 	// of all CPU time too, and nodes to which no other edge leads. 0: none. Each node that is drawn keeps an edge that leads
 	// there, and one that leads away, if it has any.
 	Prune float64
-	// Findings are what package lint has found. What they name is always drawn, with their number, from 1, in
+	// Findings are those of package lint. The nodes that they name are always drawn, with their number, from 1, in
 	// the colour of their severity.
 	Findings []lint.Finding
 }

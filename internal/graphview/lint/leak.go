@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// What a task may hold for good reason, and what is too little to speak of.
+	// The amount that a task may hold for good reason, and the amount below which nothing is reported.
 	heldPerTask, heldBytesPerTask = 4, 256 << 10
 	leastLeak, leastLeakBytes     = 100, 1 << 20
 	// A cycle counts if tasks went round that many times, and if it explains that share

@@ -14,7 +14,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 
-// What to look at first: what looks wrong, and where most time goes.
+// The nodes to look at first: findings, and the places where most time goes.
 
 const (
 	firstLines   = 20 // lines before the tables, with the description of the program

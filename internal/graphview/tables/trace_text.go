@@ -12,7 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 
-// What only graphs of goroutines have, as text.
+// Tables that only graphs of goroutines have, as text.
 
 func startTable(s *bgraph.Snapshot) *textTable[[]string] {
 	t := &textTable[[]string]{title: "GOROUTINES by where they began", columns: plainColumns("function", " now", " created/s", " ended/s", " CPU", " life", " oldest", " leaked")}

@@ -110,7 +110,7 @@ func (a *actor) checkErr(op string, err error) {
 	if err == nil || errors.Is(err, task.ErrChanClosed) || err == errBusy {
 		return
 	}
-	if engine.Err() == nil && engine.Context().Err() == nil { // the latter is seen a little earlier
+	if engine.Err() == nil && engine.Context().Err() == nil { // the error of Context is seen a little earlier
 		a.w.failf("%s: %s returned %q but the task is not cancelled", a.name, op, err)
 	} else if !errors.Is(err, context.Canceled) {
 		a.w.failf("%s: %s returned %q, which is no cancellation", a.name, op, err)

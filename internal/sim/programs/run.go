@@ -13,7 +13,7 @@ import (
 )
 
 // A NewRuntime makes a runtime with that many loops for a round of programs. Its
-// Config.OnPanic must let panics pass. What is random about it depends on seed.
+// Config.OnPanic must let panics pass. All random choices depend on seed.
 type NewRuntime func(t testing.TB, loops int, seed uint64) *engine.Runtime
 
 // stuckAfter is how long a round may take; a thousand times what it does where the machine has time for it.

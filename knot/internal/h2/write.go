@@ -17,7 +17,7 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// What a connection of HTTP/2 sends. Frames are gathered, and the task that has made one writes what there is.
+// A connection of HTTP/2 sends frames. They are gathered, and the task that has made one writes what there is.
 
 const (
 	// outMost is how many bytes are gathered before requests wait with more.

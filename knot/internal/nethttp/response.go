@@ -60,7 +60,7 @@ func (h *Head) take(header http.Header, name string) {
 		}
 	case key == "Connection":
 		h.connection(values, header.Get("Upgrade") != "")
-	case key == "Transfer-Encoding", !h1.IsToken(name): // the latter with http.TrailerPrefix, too
+	case key == "Transfer-Encoding", !h1.IsToken(name): // a name that is no token with http.TrailerPrefix, too
 	case key == "Trailer":
 		h.announce(values)
 		h.add("Trailer", values)

@@ -156,7 +156,7 @@ func (f *Store) fresh(q *Request, e *Entry, now int64, w want) bool {
 	if w.coding != nil && !w.beside {
 		return e.id == w.plain.id // which is fresh
 	}
-	// What was opened after the request came is new enough.
+	// A file that was opened after the request came is new enough.
 	checked := e.checked.Load()
 	return (now-checked < f.revalidate || now < checked) && checked > f.Root.switched.Load() || f.stillThere(q, e, now, w)
 }

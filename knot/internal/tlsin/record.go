@@ -12,7 +12,7 @@ import (
 // A recordConn is the net.Conn below a tls.Conn. It reads as much as there is, but hands over
 // at most one TLS record at a time, so that crypto/tls never has the beginning of the next one:
 // what has come and has not been asked for is here, or in the kernel, and can be told. Its
-// buffer is borrowed, and given back when it is empty. What crypto/tls writes stays in out, at most until more
+// buffer is borrowed, and given back when it is empty. Data that crypto/tls writes stays in out, at most until more
 // is read.
 //
 // Only the reader touches it, but for out and what net.Conn lets others do.

@@ -41,7 +41,7 @@ type Manager struct {
 	ctx    context.Context // ends with Close
 	end    context.CancelFunc
 
-	hosts map[string]bool // those that are managed; does not change after Load
+	hosts map[string]bool // hosts with a certificate of the manager; does not change after Load
 
 	begun   sync.Once   // Start
 	started atomic.Bool // the authority may be asked: fields of issuers do not change any more

@@ -12,7 +12,7 @@ import (
 type Change struct {
 	Added []*Point // of the points from now on: those to be opened and served
 	Moved []*Point // of the points before: their sockets go on in another way, as Points in Added
-	Gone  []*Point // of the points before: nobody listens there any more
+	Gone  []*Point // of the points before: the server does not listen there any more
 }
 
 // Plan gives the points from now on what is listened on already, and returns the rest. A point that stays with its sockets has

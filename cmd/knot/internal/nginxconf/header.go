@@ -79,7 +79,7 @@ func byOccurrence(lines [][2]string) (groups [][][2]string) {
 	return groups
 }
 
-// ownLines are those that a server writes itself.
+// ownLines are the header lines that a server writes itself.
 var ownLines = []string{"content-length", "transfer-encoding", "connection", "date", "upgrade", "te", "trailer", "keep-alive", "content-type"}
 
 // addedHeaders are the lines of add_header: those of responses that are right, and of all.

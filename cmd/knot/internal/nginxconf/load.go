@@ -11,7 +11,7 @@ import (
 // known are files that come with nginx, and say what Knot knows itself: types of files, and the variables of FastCGI.
 var known = []string{"mime.types", "fastcgi_params", "fastcgi.conf"}
 
-// A loader reads a file and those that it includes.
+// A loader reads a file and the files that it includes.
 type loader struct {
 	dir   string // of the first file; paths of others begin there
 	files int

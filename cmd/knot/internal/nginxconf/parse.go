@@ -1,5 +1,5 @@
 // Package nginxconf reads configurations of nginx and translates them to that of command knot. It serves nothing, and looks
-// at no file besides those that the configuration includes.
+// at no file besides the files that the configuration includes.
 package nginxconf
 
 import (

@@ -209,7 +209,7 @@ func (t *translation) listenTables() {
 	}
 }
 
-// kept are the servers of which sites are made.
+// kept are the servers that become sites.
 func (t *translation) kept() []*server {
 	return slices.DeleteFunc(slices.Clone(t.servers), func(s *server) bool { return s.dropped })
 }

@@ -6,7 +6,7 @@
 // Two graphs are laid over each other. The machine code says exactly which function
 // calls which directly, what was inlined and how large the frames are; the source, as
 // SSA with the targets of indirect calls from a variable type analysis, says where
-// function values and interfaces lead. What neither knows is listed in the report.
+// function values and interfaces lead. Calls that neither knows are listed in the report.
 //
 // In the order of the work: load.go loads sources and binary. source.go matches functions
 // of both and finds the targets of indirect calls; relay.go and trace.go tell apart what

@@ -209,7 +209,7 @@ func (r *relays) values(f *ssa.Function, v ssa.Value, w wish, x *relay) []*ssa.F
 				ok = false
 				continue
 			}
-			// What lacks a method fails the assertion that comes before the call.
+			// A value that lacks a method fails the assertion that comes before the call.
 			if sel := f.Prog.MethodSets.MethodSet(v.X.Type()).Lookup(w.method.Pkg(), w.method.Name()); sel != nil {
 				all = append(all, f.Prog.MethodValue(sel))
 			}

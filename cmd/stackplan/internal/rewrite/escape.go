@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// What runs on another stack must not point into this one, as a stack can move. So what
+// A function that runs on another stack must not point into this one, as a stack can move. So what
 // is handed over at a checkpoint goes to the heap, and the compiler puts variables
 // there whose address is among it, whether the stack has room or not. A checkpoint that
 // has this effect costs more than the stack it saves. Which ones do is found out by
