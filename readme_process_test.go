@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -33,7 +34,12 @@ func TestReadmeCommands(t *testing.T) {
 		},
 		"go test ./...": nil, // this is part of it
 		"go run ./examples/overload -url http://127.0.0.1:8080/ -rate 2000": func(t *testing.T, command string) {
-			server := httptest.NewServer(http.NotFoundHandler())
+			var asked atomic.Bool // the first request is the command's look whether the server answers
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if asked.Swap(true) {
+					http.NotFound(w, r)
+				}
+			}))
 			t.Cleanup(server.Close)
 			command = strings.Replace(command, "http://127.0.0.1:8080/ -rate 2000", server.URL+" -rate 20 -phase 1s", 1)
 			testenv.Contains(t, testenv.Run(t, "", nil, "sh", "-c", command), "second 1: 0 answered within 100 ms, 0 refused with 503, 20 later or not at all")

@@ -18,19 +18,19 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// A scriptedReceiver gives what it is sent to a test, and answers with what the test says; hangs makes it wait for the end of ctx.
+// A scriptedReceiver gives what it is sent to a test, and answers with what the test says; errHangs makes it wait for the end of ctx.
 type scriptedReceiver struct {
 	got     chan []metrics.Family
 	answers chan error
 	closed  bool
 }
 
-var hangs = errors.New("hangs")
+var errHangs = errors.New("hangs")
 
 func (r *scriptedReceiver) Send(ctx context.Context, all []metrics.Family, _ time.Time) error {
 	r.got <- all
 	err := <-r.answers
-	if err == hangs {
+	if err == errHangs {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -74,20 +74,20 @@ func TestMetricsArePushed(t *testing.T) {
 	get := getter(t, regexp.MustCompile(`http://127\.0\.0\.1:[1-9][0-9]*`).FindString(line))
 
 	refused := errors.New("503 Service Unavailable")
-	for i, answer := range []error{nil, refused, refused, nil, hangs, hangs, nil, refused} {
+	for i, answer := range []error{nil, refused, refused, nil, errHangs, errHangs, nil, refused} {
 		var page strings.Builder
 		testenv.Must(t, metrics.Write(&page, <-to.got))
 		testenv.Contains(t, page.String(), "bgraph_place_waiting{source=", "what is sent")
 		testenv.Equal(t, get("/metrics", 200), page.String(), "what is served while the receiver has not answered, time %d", i)
 		to.answers <- answer
-		if answer == hangs {
+		if answer == errHangs {
 			clk.pass(7 * time.Second)
 		}
 		clk.pass(time.Minute)
 	}
 	<-to.got
 	cancel() // while the receiver hangs
-	to.answers <- hangs
+	to.answers <- errHangs
 	got := <-ended
 	testenv.Equal(t, got.code, exitOK, "%s", got.errOut)
 	testenv.True(t, to.closed, "the receiver is not closed")

@@ -32,7 +32,7 @@ const pauseUnit = 50 * time.Millisecond
 const maxDrained = 4 << 10
 
 // A Transport sends requests by Base. It tells the server how long the client will wait, and sends a request again that failed, if its
-// method may be repeated (RFC 9110, 9.2.2) and its body can be read again (Request.GetBody). The zero value is ready to use. Fields
+// method may be repeated (RFC 9110, 9.2.2) and its body can be read again (http.Request.GetBody). The zero value is ready to use. Fields
 // must not be changed once it is used; RoundTrip may be called from any goroutine.
 type Transport struct {
 	Base http.RoundTripper // nil: http.DefaultTransport

@@ -163,7 +163,7 @@ func (f *Fleet) batch(name string, r *limit.Rule, uses []limit.Use) error {
 	defer cancel()
 	left, err := debit.Run(ctx, f.client, keys, args...).Float64Slice()
 	if err == nil && len(left) != len(uses) {
-		err = fmt.Errorf("Redis answers with %d numbers; want %d", len(left), len(uses))
+		err = fmt.Errorf("the Redis answers with %d numbers; want %d", len(left), len(uses))
 	}
 	if err == nil {
 		r.Settle(uses, left)
