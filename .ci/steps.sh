@@ -99,6 +99,9 @@ install_tools() {
 	command -v chromium >/dev/null || missing+=(chromium)
 	[[ -e /usr/include/st.h ]] || missing+=(libst-dev)
 	command -v strace >/dev/null || missing+=(strace)
+	command -v debootstrap >/dev/null || missing+=(debootstrap)
+	command -v buildah >/dev/null || missing+=(buildah crun)
+	command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)
 	command -v curl >/dev/null || missing+=(curl)
 	if ((${#missing[@]} > 0)) && ((EUID == 0)) && command -v apt-get >/dev/null; then
 		export DEBIAN_FRONTEND=noninteractive
@@ -467,4 +470,87 @@ finish() {
 		exit 1
 	fi
 	echo "all steps succeeded"
+}
+
+# The files of a release, each installed and run in a root folder that has nothing else. Skipped, with the reason, where
+# a Debian system or an image can't be made.
+test_release() {
+	local tool missing="" out=$scratch/release
+	for tool in debootstrap buildah dpkg-deb; do command -v "$tool" >/dev/null || missing+=" $tool"; done
+	if [[ -n $missing ]] || ((EUID != 0)); then
+		echo "skipped: it needs root and$missing"
+		return
+	fi
+	bash .ci/release v0.1.0 "$out"
+	(cd "$out" && sha256sum --quiet -c SHA256SUMS)
+	grep -q '"bomFormat": "CycloneDX"' "$out/knot_0.1.0_linux_amd64.cdx.json"
+	grep -q 'pkg:golang/golang.org/x/sys@' "$out/knot_0.1.0_linux_amd64.cdx.json"
+	release_package "$out"
+	release_archive "$out"
+	release_image "$out"
+}
+
+# says_version COMMAND… runs a program of a release; all of them say the same version and commit.
+says_version() {
+	"$@" -version | tee "$scratch/version"
+	grep -qE " v0\.1\.0 \(commit $(git rev-parse --short=12 HEAD)\), go" "$scratch/version" || { echo "want v0.1.0 and the commit"; return 1; }
+}
+
+# serves URL PAGE reports whether a server answers with a page that says PAGE; it may be starting.
+serves() {
+	curl -sS --retry 50 --retry-delay 0 --retry-connrefused --max-time 5 "$1" -o "$scratch/page" && grep -q "$2" "$scratch/page"
+}
+
+# release_package FOLDER installs the Debian package in a new Debian system, serves from there, and removes it.
+release_package() {
+	local root=$scratch/root knot
+	debootstrap --variant=minbase bookworm "$root" >"$scratch/debootstrap.log" || { tail -n 5 "$scratch/debootstrap.log"; return 1; }
+	cp "$1/capriccio_0.1.0_$(go env GOARCH).deb" "$root/package.deb"
+	chroot "$root" dpkg -i /package.deb
+	for program in knot bgdump stackplan; do says_version chroot "$root" $program; done
+	mkdir -p "$root/var/log/knot" # systemd makes it, by LogsDirectory
+	chroot "$root" knot check /etc/knot/knot.toml
+	sed -i 's/^addr = .*/addr = "127.0.0.1:18473"/' "$root/etc/knot/knot.toml"
+	chroot "$root" knot -quiet -config /etc/knot/knot.toml &
+	knot=$!
+	serves http://127.0.0.1:18473/ 'Knot is running'
+	kill -TERM $knot
+	wait $knot
+	grep -q 'GET / HTTP/1.1' "$root/var/log/knot/access.log"
+	chroot "$root" dpkg -r capriccio
+	[[ -e $root/etc/knot/knot.toml && ! -e $root/usr/bin/knot ]] || { echo "removing the package keeps its configuration only"; return 1; }
+	chroot "$root" dpkg -P capriccio
+	[[ ! -e $root/etc/knot ]] || { echo "purging the package leaves /etc/knot"; return 1; }
+}
+
+# release_archive FOLDER runs the programs of the archives in a root without any library, and for arm64 by QEMU where it
+# is there.
+release_archive() {
+	local root=$scratch/bare
+	mkdir "$root"
+	tar -C "$root" -xzf "$1/capriccio_0.1.0_linux_$(go env GOARCH).tar.gz" --strip-components=1
+	for program in knot bgdump stackplan; do says_version chroot "$root" /$program; done
+	chroot "$root" /knot -root / -addr 127.0.0.1:18474 -quiet &
+	serves http://127.0.0.1:18474/README.md 'Capriccio for Go'
+	kill -TERM $!
+	wait $!
+	if command -v qemu-aarch64-static >/dev/null; then
+		mkdir "$root/arm64"
+		tar -C "$root/arm64" -xzf "$1/capriccio_0.1.0_linux_arm64.tar.gz" --strip-components=1
+		says_version qemu-aarch64-static "$root/arm64/bgdump"
+	fi
+}
+
+# release_image FOLDER runs the image as its user, with its own command.
+release_image() {
+	local container
+	container=$(buildah --storage-driver vfs from --pull-never "oci-archive:$1/knot_0.1.0_image_$(go env GOARCH).tar")
+	says_version buildah --storage-driver vfs run --isolation chroot "$container" -- /knot
+	buildah --storage-driver vfs run --isolation chroot "$container" -- /knot -root /public -addr 127.0.0.1:18475 -quiet &
+	local status=0
+	serves http://127.0.0.1:18475/ 'Knot is running' || status=1
+	pkill -TERM -f '^/knot -root /public -addr 127.0.0.1:18475' || status=1
+	wait $! || status=1
+	buildah --storage-driver vfs rm "$container" >/dev/null
+	return $status
 }

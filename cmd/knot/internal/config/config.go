@@ -330,7 +330,9 @@ func keysOf(t reflect.Type, path []string) (names []string) {
 		if len(path) > 0 && tag == path[0] {
 			return keysOf(t.Field(f).Type, path[1:])
 		}
-		names = append(names, tag)
+		if tag != "-" {
+			names = append(names, tag)
+		}
 	}
 	if len(path) > 0 {
 		return nil
