@@ -289,7 +289,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 		}
 	}
 	if e.p.byReports {
-		e.b.measured(took, e.told)
+		e.b.measured(took, e.told, resp.StatusCode)
 	}
 	if upgrade := resp.Header.Get("Upgrade"); upgrade != "" && resp.StatusCode == 426 { // it speaks HTTP/1.1
 		x.AddHeader("Upgrade", upgrade)

@@ -121,9 +121,14 @@ func (b *backend) hear(value string, binary bool) {
 	s.reported.Store(false)
 }
 
-// measured notes how long it took to the head of a response. told: it had a report.
-func (b *backend) measured(took time.Duration, told bool) {
+// measured notes how long it took to the head of a response with that status. told: it had a report.
+func (b *backend) measured(took time.Duration, told bool, status int) {
 	s := b.heard
+	if !told && status == http.StatusServiceUnavailable {
+		// A server refuses at once, and often without a report: by the time it took it would look idle.
+		s.signal.Report(b.p.clock(), math.MaxInt32, took)
+		return
+	}
 	if !told {
 		s.reports.Store(false)
 	}

@@ -15,6 +15,7 @@ import (
 // A reporter is a backend that says what a test has it say.
 type reporter struct {
 	says   atomic.Pointer[string]
+	full   atomic.Bool  // requests are refused, without a report
 	asked  atomic.Int64 // requests
 	probed chan string  // the Host of each probe
 }
@@ -24,6 +25,11 @@ func newReporter(t *testing.T, says string) (*reporter, string) {
 	r.says.Store(&says)
 	return r, behind(t, func(w http.ResponseWriter, req *http.Request) {
 		testenv.Equal(t, req.Header.Get(orca.FormatHeader) != "", true, "asked for a report")
+		if r.full.Load() && req.Method != "OPTIONS" {
+			r.asked.Add(1)
+			w.WriteHeader(503)
+			return
+		}
 		if says := *r.says.Load(); says != "" {
 			w.Header().Set(orca.Header, says)
 		}
@@ -84,6 +90,24 @@ func TestByReports(t *testing.T) {
 		f.asks("/")
 	}
 	testenv.True(t, slow.asked.Load()+fast.asked.Load()+full.asked.Load() == 60, "without reports")
+}
+
+// TestRefusalsAreNoIdleness: a backend that refuses at once, without a report, does not draw the requests of those that work.
+func TestRefusalsAreNoIdleness(t *testing.T) {
+	works, a := newReporter(t, load(30, 0.5))
+	refuses, b := newReporter(t, load(3, 0.1))
+	config := to(a, b)
+	config.Balance = "prequal"
+	f := serve(t, config, 1)
+	backends := f.p.stable.backends()
+	backends[1].hear(load(3, 0.1), false)
+	refuses.full.Store(true)
+	for range 10 {
+		backends[0].hear(load(30, 0.5), false)
+		f.do(f.request("GET", "/", ""))
+	}
+	testenv.AtMost(t, refuses.asked.Load(), 1, "requests at the backend that refuses")
+	testenv.AtLeast(t, works.asked.Load(), 9, "requests at the backend that works")
 }
 
 // TestProbes: a backend that gets no requests is asked how it is, for the host of the request that another one got.
