@@ -48,7 +48,7 @@ var needs = []struct{ need, tests string }{
 	{"sockets of systemd", "TestSystemd TestNamedSockets"},
 	{"a file system that is read-only, another user than root", "TestNothingToWrite TestUser"},
 	{"IPv6", "TestIPv6"},
-	{"HTTP/3", ""},
+	{"HTTP/3", "TestHTTP3 TestHTTP3Attacks TestHTTP3Reloads TestHTTP3HandOver"},
 	{"certificates by ACME for several hosts", "TestACMECertificates acmetest:TestByHTTP acmetest:TestByTLS"},
 	{"... for `*.example.org`, by DNS", "acmetest:TestStarByDNS"},
 	{"OCSP stapling", "TestStaplesAnswers internal/staple:TestStaple"},

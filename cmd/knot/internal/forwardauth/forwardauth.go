@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
@@ -191,14 +192,24 @@ func (r *rule) ask(x *knot.Ctx) (*answer, error) {
 		return r.backend.Handle(y)
 	}, a)
 	var watch peerwatch.Watch
-	innerOf(x).WhenGone(&watch, stop)
+	var gone atomic.Bool
+	innerOf(x).WhenGone(&watch, func() {
+		gone.Store(true)
+		stop()
+	})
 	defer watch.Stop()
 	if _, err := a.over.Recv(); err != nil {
 		stop()
 		return nil, err
 	}
+	if a.err != nil && gone.Load() {
+		return nil, statusGone // no failure of the server
+	}
 	return a, a.err
 }
+
+// statusGone is what the access log has for a client that did not wait for the answer; nothing is sent.
+const statusGone knot.Status = 499
 
 // targetOf is the path and query as a backend gets them: without segments of dots, by which this server does not go either.
 func targetOf(x *knot.Ctx) string {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -80,6 +81,11 @@ func judge(asked *questions) http.HandlerFunc {
 // serve serves a site of one application, which tells what it gets, behind a judge.
 func serve(t *testing.T, asked *questions, c Config) (addr string) {
 	t.Helper()
+	return serveLogging(t, asked, c, testenv.Quiet())
+}
+
+func serveLogging(t *testing.T, asked *questions, c Config, log *slog.Logger) (addr string) {
+	t.Helper()
 	auth := httptest.NewServer(judge(asked))
 	t.Cleanup(auth.Close)
 	auth.Config.ErrorLog = nil
@@ -99,7 +105,7 @@ func serve(t *testing.T, asked *questions, c Config) (addr string) {
 	testenv.MustEqual(t, len(wrong), 0, "%v", wrong)
 	s := &site.Site{Steps: []site.Step{rs.Strip}, Guards: []site.Guard{rs}}
 	s.Routes = []site.Route{{Match: testenv.Need(site.OptionalPattern(""))(t), Handler: open(t, app.URL, proxy.Config{}).Handle}}
-	return strings.TrimPrefix(knottest.Serve(t, &knot.Server{Handler: s.Handle, ErrorLog: testenv.Quiet()}), "http://")
+	return strings.TrimPrefix(knottest.Serve(t, &knot.Server{Handler: s.Handle, ErrorLog: log}), "http://")
 }
 
 func open(t *testing.T, url string, c proxy.Config) *proxy.Proxy {
@@ -226,6 +232,26 @@ func TestConnectionsAreKept(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	testenv.Equal(t, len(asked.get()), 4*loops, "questions")
 	testenv.Equal(t, int(conns.Load()) <= loops, true, "%d connections for them", conns.Load())
+}
+
+// TestLeavers: clients that leave while they are asked about are no failures of the server.
+func TestLeavers(t *testing.T) {
+	var asked questions
+	var log testenv.Buffer
+	addr := serveLogging(t, &asked, copying, slog.New(slog.NewTextHandler(&log, nil)))
+	for i := range 400 {
+		nc := testenv.Dial(t, addr).(*net.TCPConn)
+		io.WriteString(nc, "GET /in/ HTTP/1.1\r\nHost: h\r\nCookie: as=alice\r\n\r\n")
+		for range i % 40 * 50 {
+			runtime.Gosched()
+		}
+		nc.SetLinger(0)
+		nc.Close()
+	}
+	resp := testenv.Need(http.Get("http://" + addr + "/out"))(t)
+	resp.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	testenv.Equal(t, strings.Contains(log.String(), "handler failed"), false, "the log says %.500s", log.String())
 }
 
 func TestFaults(t *testing.T) {
