@@ -12,7 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// fleetExperiment loads eight servers of which three are not as they should be, by way of balancers of several makes.
+// fleetExperiment loads eight servers through balancers: one server is slow, one has a noisy neighbour, one stalls.
 var fleetExperiment = experiment{
 	name: "fleet",
 	doc:  "eight servers, one slow, one with a noisy neighbour, one that stalls, behind 1 and 32 balancers",
@@ -33,14 +33,14 @@ var fleetExperiment = experiment{
 		fmt.Sprintf("eight Knot servers, each a process; a request keeps one of %d workers of a server for %v on average, above the capacity for %v, exponentially distributed, without processor time: so eight servers and what is asked of them fit on two cores", fleetWorkers, fleetService(1), fleetService(3)),
 		fmt.Sprintf("server 1 takes twice as long; server 2 has a noisy neighbour: half of the time, in pieces of %v to %v, it takes %d times as long; server 3 is stopped (SIGSTOP) for 2 s every 20 s, in a quick run for 0.5 s every 5 s", noiseLeast, noiseMost, noiseSlows),
 		fmt.Sprintf("x: users a second, in parts of what all workers together can serve in a second, %.0f, above the capacity %.0f; users come by chance, wait %v, and ask up to %d times more, after %v and twice as long each time, half as much more or less", fleetCapacity(1), fleetCapacity(3), fleetPatience, fleetRetries, fleetPause),
-		"NAME-32: 32 balancers that know nothing of each other, of which each attempt takes one by chance: proxies of one process, each with its own listener and its own state; NAME-1: one",
+		"NAME-32: 32 balancers that know nothing of each other; each attempt takes a random one: proxies of one process, each with its own listener and its own state; NAME-1: one",
 		"goodput: answers of servers that reached a user who still waited; goodput-share: in parts of what is asked for or of the capacity, whichever is less; p50, p99: of these, from when the user came until the answer, with all attempts and pauses; attempts: of a user; refused: attempts with 503",
 		"nginx: least_conn; haproxy: leastconn; both as they come otherwise, with connections kept alive",
 		fmt.Sprintf("servers and balancers on core %d, users on core %d", serverCore, clientCore),
 	},
 	charts: []report.Chart{
 		{Title: "99th percentile", Metric: "p99", XLabel: "× capacity", LogY: true},
-		{Title: "Users answered, of those that could be", Metric: "goodput-share", XLabel: "× capacity"},
+		{Title: "Users answered, in parts of the capacity", Metric: "goodput-share", XLabel: "× capacity"},
 		{Title: "Median", Metric: "p50", XLabel: "× capacity", LogY: true},
 	},
 }

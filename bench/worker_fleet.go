@@ -109,7 +109,7 @@ const (
 	noiseSlows = 3
 )
 
-// runFleetBalancers is a number of Knot proxies to the same servers, each of which knows only its own requests.
+// runFleetBalancers runs a number of Knot proxies to the same servers. Each proxy knows only its own requests.
 func runFleetBalancers(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("fleet-balancers", flag.ExitOnError)
 	n := flags.Int("n", 1, "how many")
@@ -198,7 +198,7 @@ func runFleetUsers(args []string, out io.Writer) {
 	emit("refused", "req/s", float64(u.refused)/span.Seconds())
 }
 
-// ask is what the user does who comes at a time.
+// ask sends the requests of one user: the first one, and those after a failure.
 func (u *fleetUsers) ask(due time.Time) {
 	late := time.Since(due)
 	for try := 0; ; try++ {

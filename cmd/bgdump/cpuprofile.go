@@ -116,7 +116,7 @@ func eachField(message []byte, fn func(field protowire.Number, v uint64, bytes [
 	return true
 }
 
-// explain tells s what the process used, and how much of that was in threads of which a trace knows nothing.
+// explain tells s what the process used, and how much of that threads used that Go has not started: a trace does not show them.
 func (p *cpuProfile) explain(s *bgraph.Snapshot) {
 	s.ProcessCPU = p.cpu
 	c := &s.Sampled

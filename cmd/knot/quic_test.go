@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/quic-go/qpack"
 	"github.com/quic-go/quic-go"
@@ -278,6 +279,22 @@ func TestHTTP3Stops(t *testing.T) {
 	testenv.Until(t, "the stop has begun", func() bool { return refused("tcp", addr) })
 	close(goOn)
 	testenv.Equal(t, <-got, 1<<20, "bytes of the response")
+	p.end()
+}
+
+// TestHTTP3Waits: idle-timeout does not end a connection whose request waits for its response.
+func TestHTTP3Waits(t *testing.T) {
+	testenv.NeedsFull(t, "it waits for three seconds, by the clock of quic-go")
+	ln := testenv.Listen(t)
+	go http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-time.After(3 * time.Second)
+		io.WriteString(w, "late")
+	}))
+	addr := freePort(t)
+	p := quicRun(t, configFile(t, quicSite(t, addr)+"[[site]]\n[[site.proxy]]\nto = ['http://%s']\n", "idle-timeout = '1s'\n", ln.Addr()))
+	_, body := send(t, over3(t), "GET", "https://"+addr+"/", nil)
+	testenv.Equal(t, body, "late")
+	p.stop()
 	p.end()
 }
 

@@ -52,7 +52,7 @@ func (t *tlsSettings) flags(flags *flag.FlagSet) {
 	flags.StringVar(&t.clientCA, "tls-client-ca", "", "have clients show a certificate that an authority in this PEM `file` has signed")
 	flags.BoolVar(&t.clientOptional, "tls-client-optional", false, "let clients in that show no certificate, with -tls-client-ca")
 	flags.BoolVar(&t.http2, "http2", true, "offer HTTP/2 to clients over HTTPS")
-	flags.BoolVar(&t.ocsp, "ocsp", false, "send the answer of the OCSP responder that a certificate from a file names with it; certificates that are good for nothing without (Must-Staple) have it in any case")
+	flags.BoolVar(&t.ocsp, "ocsp", false, "send the answer of the OCSP responder that a certificate from a file names with it; certificates that clients accept only with it (Must-Staple) have it in any case")
 	flags.StringVar(&t.tickets, "tls-tickets", "", "`folder` that several servers share, for keys of session tickets with which a client resumes at any of them (default: keys of its own)")
 	flags.StringVar(&t.min, "tls-min", "1.2", "oldest `version` of TLS: 1.2 or 1.3")
 	flags.DurationVar(&t.reload, "tls-reload", time.Minute, "how often to look whether certificates have changed; 0 means only on SIGHUP")

@@ -73,6 +73,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	for try := 1; ; try++ {
 		sent, err := t.prepare(r, try)
 		if err != nil {
+			if r.Body != nil && try == 1 {
+				r.Body.Close() // Base, which would close it, does not get it
+			}
 			return nil, err
 		}
 		resp, err := base.RoundTrip(sent)

@@ -128,8 +128,13 @@ func TestDeadlines(t *testing.T) {
 			t.Errorf("%d and %d ms are left; header of the caller: %v", first, second, r.Header)
 		}
 		time.Sleep(11 * time.Second)
+		body, end := io.Pipe()
+		r.Body = body
 		if _, err := (&Transport{Base: b}).RoundTrip(r); !errors.Is(err, context.DeadlineExceeded) || len(b.sent) != 2 {
 			t.Errorf("after the deadline: %v, %d tries", err, len(b.sent))
+		}
+		if _, err := end.Write([]byte("x")); err != io.ErrClosedPipe {
+			t.Errorf("the body of a request that is not sent is open: %v", err)
 		}
 	})
 }

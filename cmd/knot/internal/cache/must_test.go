@@ -181,7 +181,7 @@ func TestRangeStorm(t *testing.T) {
 	testenv.Equal(t, r.asked.Load(), 1)
 }
 
-// TestRangeOfWhatIsNotKept: the backend is asked for the part, and, for a while, for nothing else.
+// TestRangeOfWhatIsNotKept: the backend gets the request for the range; for a while no request for the whole response goes there.
 func TestRangeOfWhatIsNotKept(t *testing.T) {
 	for about, lines := range map[string][]string{"too large": {fresh, "Content-Length: 1000"}, "too large, without a length": {fresh}, "private": {"Cache-Control: private"}} {
 		r := newRig(t, Config{MaxEntry: "100"})

@@ -186,7 +186,7 @@ type reader struct {
 	errs    []error
 }
 
-// take takes up the text of a file that is that deep among those that include it. The error is about its grammar.
+// take adds the text of a file. depth is the number of files that include it in a chain. The error is about its grammar.
 func (r *reader) take(name string, text []byte, depth int) error {
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors put that there
 	var doc document

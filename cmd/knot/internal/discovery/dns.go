@@ -142,7 +142,7 @@ func (r *resolver) search(ctx context.Context, name string, types ...uint16) (fo
 	return nil, fmt.Errorf("DNS: %s: %w", name, err)
 }
 
-// ask asks one server after the other for the records of a full name, none of which is no error.
+// ask asks the servers in turn for the records of a full name. A name without records is no error.
 func (r *resolver) ask(ctx context.Context, full string, t uint16) (records []dns.RR, err error) {
 	m := new(dns.Msg)
 	m.SetQuestion(full, t)

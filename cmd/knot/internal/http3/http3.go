@@ -29,6 +29,9 @@ const (
 	streamWindow, connWindow = 1 << 20, 4 << 20
 	// fieldOverhead is what HTTP/3 adds to the length of each line of a head (RFC 9114, 4.2.2), and fields how many there may be.
 	fieldOverhead, fields = 32, 100
+	// keepAlive is how often a silent connection is asked whether it is there: a request may wait longer than MaxIdleTimeout for its
+	// response. Routers forget silent paths of UDP after 30 s. A connection without a request is closed by IdleTimeout.
+	keepAlive = 15 * time.Second
 	// farewell is how long a client may take to know that it should send no further requests.
 	farewell = time.Second
 	// lingerMost is how long a client that has its last answer may take to close the connection. An answer that has not arrived
@@ -135,7 +138,7 @@ func (l *Listener) ServeRequests(answer http.Handler, overloaded func() bool) er
 	}}
 	defer transport.Close()
 	ln, err := transport.Listen(l.tls(), &quic.Config{
-		HandshakeIdleTimeout: l.config.HeadTimeout, MaxIdleTimeout: l.config.IdleTimeout,
+		HandshakeIdleTimeout: l.config.HeadTimeout, MaxIdleTimeout: l.config.IdleTimeout, KeepAlivePeriod: keepAlive,
 		MaxIncomingStreams: streams, MaxIncomingUniStreams: 8, // of which HTTP/3 has three
 		InitialStreamReceiveWindow: 256 << 10, MaxStreamReceiveWindow: streamWindow, MaxConnectionReceiveWindow: connWindow,
 	})
@@ -173,7 +176,7 @@ func forQUIC(c *tls.Config, used func()) *tls.Config {
 			if special == nil || err != nil {
 				return nil, err
 			}
-			return forQUIC(special, nil), nil
+			return forQUIC(special, used), nil
 		}
 	}
 	return c

@@ -1,6 +1,6 @@
 // Package staple has answers about certificates from files (OCSP, RFC 6960) sent with them in handshakes, as the key ocsp of
 // command knot says. It asks the responder that a certificate names in the background, so that no client waits, but those of
-// certificates that are good for nothing without an answer (Must-Staple, RFC 7633).
+// certificates that clients accept only with an answer (Must-Staple, RFC 7633).
 package staple
 
 import (
