@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -134,14 +135,21 @@ func TestCPUOfAProcess(t *testing.T) {
 	}
 }
 
-// TestCPUProfilesAreAddedUp: their samples may be packed, or not.
+// profileOf is a CPU profile as net/http/pprof sends it, with samples of these values.
+func profileOf(values ...[]int64) *bytes.Buffer {
+	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}}
+	for _, v := range values {
+		p.SampleType = p.SampleType[:len(v)]
+		p.Sample = append(p.Sample, &profile.Sample{Value: v})
+	}
+	var b bytes.Buffer
+	p.Write(&b)
+	return &b
+}
+
+// TestCPUProfilesAreAddedUp: the first value of a sample is a count, the second one a time.
 func TestCPUProfilesAreAddedUp(t *testing.T) {
-	var gotten bytes.Buffer
-	z := gzip.NewWriter(&gotten)
-	z.Write([]byte{2<<3 | 2, 4, 2 << 3, 7, 2 << 3, 9}) // a sample of 7 that took 9 ns
-	z.Write([]byte{2<<3 | 2, 4, 2<<3 | 2, 2, 3, 1})    // of 3, 1 ns, packed
-	testenv.Must(t, z.Close())
-	p := readCPUProfile(&gotten)
+	p := readCPUProfile(profileOf([]int64{7, 9}, []int64{3, 1}))
 	if p.err != nil || p.samples != 10 || p.cpu != 10 {
 		t.Errorf("got %+v; want 10 samples of 10 ns", p)
 	}
@@ -164,7 +172,8 @@ func TestBadCPUProfiles(t *testing.T) {
 		"nothing":        {nil, "the answer is no profile"},
 		"cut off":        {packed(make([]byte, 1000))[:20], "it broke off"},
 		"another format": {packed([]byte("{}")), "the answer is no CPU profile"},
-		"of one value":   {packed([]byte{2<<3 | 2, 2, 2 << 3, 7}), "the answer is no CPU profile"},
+		"of one value":   {profileOf([]int64{7}).Bytes(), "the answer is no CPU profile"},
+		"of less than 0": {profileOf([]int64{1, -1}).Bytes(), "the answer is no CPU profile"},
 		"of a bad size":  {packed([]byte{2<<3 | 2, 100, 1}), "the answer is no CPU profile"},
 		"too long":       {packed(make([]byte, mostProfile+1)), "it is longer than 67108864 bytes"},
 	} {
