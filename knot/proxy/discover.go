@@ -50,8 +50,8 @@ func (p *Proxy) setBackends(backends []string, weights []int) error {
 			p.beginChecks(b)
 		}
 	}
+	p.setTokens(slices.Concat(list, p.canary.backends()))
 	p.stable.set(list, each)
-	p.setTokens()
 	p.leaving = slices.DeleteFunc(p.leaving, (*backend).isIdle)
 	for _, b := range before {
 		if !slices.Contains(list, b) {

@@ -97,13 +97,14 @@ func (p *Proxy) listOf(g *group, field string, backends []string, weights []int)
 	return list, each, errs
 }
 
-// setTokens notes which backends the cookies of Sticky lead to.
-func (p *Proxy) setTokens() {
+// setTokens notes which of all backends the cookies of Sticky lead to. Backends of the list that no request can reach yet get
+// their token here; requests read it without a lock afterwards.
+func (p *Proxy) setTokens(all []*backend) {
 	if p.Sticky == nil {
 		return
 	}
 	tokens := make(map[string]*backend)
-	for _, b := range p.all() {
+	for _, b := range all {
 		if b.token == "" {
 			b.token = p.Sticky.token(b)
 		}
@@ -140,7 +141,7 @@ func (p *Proxy) addBalance() (errs []error) {
 		s := new(*p.Sticky)
 		p.Sticky = s
 		errs = append(errs, s.faults()...)
-		p.setTokens()
+		p.setTokens(p.all())
 	}
 	if p.Mirror != nil {
 		var of []error

@@ -76,8 +76,9 @@ func (f *finding) run(to ...string) {
 			for i, b := range backends {
 				text += fmt.Sprint(b, "*", weights[i], " ")
 			}
+			fail := f.fail // the test may change it once it has the list
 			f.sets <- text
-			return f.fail
+			return fail
 		})
 	}()
 	f.t.Cleanup(func() { cancel(); <-ended })
@@ -100,9 +101,10 @@ func (f *finding) again(d time.Duration, before ...func()) {
 	w.over <- time.Time{}
 }
 
-// lines is how many log lines have text.
+// lines waits until as many log lines as wanted have text, and fails if more have it.
 func (f *finding) lines(text string, want int) {
 	f.t.Helper()
+	testenv.Soon(func() bool { return strings.Count(f.log.String(), text) >= want })
 	testenv.Equal(f.t, strings.Count(f.log.String(), text), want, "lines with %q in %s", text, f.log.String())
 }
 
