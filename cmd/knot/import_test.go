@@ -218,20 +218,7 @@ func compareToNginx(t *testing.T, program, backend, name string, files []string,
 		testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		testenv.Must(t, os.WriteFile(path, []byte("page "+f), 0o644))
 	}
-	write(t, dir+"/nginx.conf", fmt.Sprintf("daemon off; master_process off; pid %[1]s/pid; error_log %[1]s/log; events { worker_connections 64; }\nhttp { access_log off; client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s; include site.conf; }\n", dir))
-	nginx := exec.Command(program, "-p", dir, "-c", dir+"/nginx.conf")
-	testenv.Must(t, nginx.Start())
-	defer func() {
-		nginx.Process.Kill()
-		nginx.Wait()
-	}()
-	testenv.Until(t, "nginx serves", func() bool {
-		nc, err := net.Dial("unix", dir+"/nginx")
-		if err == nil {
-			nc.Close()
-		}
-		return err == nil
-	})
+	startNginx(t, program, dir, "include site.conf;")
 	p := startRun(t, "-config", configFile(t, "%s", strings.Replace(toml, dir+"/nginx", dir+"/knot", 1)))
 	go io.Copy(&p.rest, p.out)
 	theirs, ours := overUnix(t, "nginx", dir+"/nginx"), overUnix(t, "knot", dir+"/knot")
