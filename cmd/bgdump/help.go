@@ -69,9 +69,10 @@ For example:
   bgdump -serve :9120 4711             for Prometheus, Pyroscope and the like
 
 How to read it: a node is a place where tasks wait, like the read of the next
-request; "now" is how many tasks are there, "wait" how long they wait there, and
-"ready" how long they then wait for their turn to run. An edge is a step from
-one wait to the next; "CPU" is what these steps cost.
+request; "now" is how many tasks are there, "waiting" how many were there on
+average (or now, if that are more), "wait" how long they wait there, and "ready"
+how long they then wait for their turn to run. An edge is a step from one wait
+to the next; "CPU" is what these steps cost.
 
 If both sources are of the same run of a program, what happened between the two
 moments is shown, in any format. If not, or if one is a dump that -seconds made,

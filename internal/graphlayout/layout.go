@@ -191,6 +191,7 @@ type drawNode struct {
 	out, in []*drawEdge // self loops are in neither
 	loop    *drawEdge   // the self loop, if there is one
 	cpu     float64     // of the steps that begin here
+	there   float64     // see words.Occupancy
 	stands  int         // number of nodes that it stands for
 	oldest  bgraph.Nanos
 	waits   bgraph.Times

@@ -24,7 +24,7 @@ func pickDrawn(s *bgraph.Snapshot, o Options) *drawGraph {
 		d := &drawNode{stands: 1, waits: n.Wait, left: n.Departures, readies: n.Ready, oldest: n.Oldest}
 		d.Key, d.Name, d.Reason, d.Now = n.Key, g.names[n.Key], words.Clean(n.Reason), n.Now
 		d.Arrivals = words.PerSecond(s, n.Arrivals)
-		d.wakers = words.Wakers(n)
+		d.wakers, d.there = words.Wakers(n), words.Occupancy(s, n)
 		byKey[n.Key] = d
 		g.nodes = append(g.nodes, d)
 	}
@@ -130,15 +130,15 @@ func (g *drawGraph) foldNodes(byKey map[bgraph.Key]*drawNode) {
 	if len(g.nodes) <= g.o.MaxNodes {
 		return
 	}
-	var now, arrivals, cpu float64
+	var there, arrivals, cpu float64
 	for _, n := range g.nodes {
-		now, arrivals, cpu = max(now, float64(n.Now)), max(arrivals, n.Arrivals), max(cpu, n.cpu)
+		there, arrivals, cpu = max(there, n.there), max(arrivals, n.Arrivals), max(cpu, n.cpu)
 	}
 	busy := func(n *drawNode) float64 {
 		if n.Key == bgraph.KeyStart || n.Key == bgraph.KeyEnd || n.named {
 			return math.MaxFloat64
 		}
-		return words.Ratio(float64(n.Now), now) + words.Ratio(n.Arrivals, arrivals) + words.Ratio(n.cpu, cpu)
+		return words.Ratio(n.there, there) + words.Ratio(n.Arrivals, arrivals) + words.Ratio(n.cpu, cpu)
 	}
 	slices.SortFunc(g.nodes, func(a, b *drawNode) int {
 		return cmp.Or(cmp.Compare(busy(b), busy(a)), cmp.Compare(a.Key, b.Key))

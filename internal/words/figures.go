@@ -28,6 +28,12 @@ func Waiting(s *bgraph.Snapshot, n *bgraph.Node) float64 {
 	return n.Wait.Estimate(n.Departures) / float64(s.Span)
 }
 
+// Occupancy is how many tasks or goroutines are at n: on average, or at the end if that are more, as waits that have not
+// ended are in no average. Places where tasks wait are ranked by it.
+func Occupancy(s *bgraph.Snapshot, n *bgraph.Node) float64 {
+	return max(Waiting(s, n), float64(n.Now))
+}
+
 // EdgeCPU estimates the CPU time of all steps of an edge in nanoseconds. Unlike Edge.TotalCPU it does not saturate.
 func EdgeCPU(e *bgraph.Edge) float64 {
 	return max(e.CPU.Estimate(e.Count), 0)

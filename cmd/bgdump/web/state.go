@@ -371,7 +371,7 @@ func (v *view) rankedNodes(most int) []*bgraph.Node {
 		nodes[i] = &v.shown.Nodes[i]
 	}
 	return ranked(nodes, most, func(a, b *bgraph.Node) int { return cmp.Compare(a.Key, b.Key) },
-		func(n *bgraph.Node) float64 { return float64(n.Now) },
+		func(n *bgraph.Node) float64 { return words.Occupancy(v.shown, n) },
 		func(n *bgraph.Node) float64 { return float64(n.Arrivals) },
 		func(n *bgraph.Node) float64 { return float64(v.cpu[n.Key]) },
 		func(n *bgraph.Node) float64 { return float64(n.Wait.Sum) },

@@ -16,6 +16,7 @@ type nodeRow struct {
 	*bgraph.Node
 	name   string
 	perSec float64 // arrivals
+	there  float64 // see words.Occupancy
 }
 
 // An edgeRow is an edge as the tables show it.
@@ -30,6 +31,8 @@ var nodeColumns = []column[nodeRow]{
 	{name: "node", head: "node", left: true, text: func(r *nodeRow) string { return r.name }},
 	{name: "now", head: "now", text: func(r *nodeRow) string { return words.Count(r.Now) },
 		rank: func(r *nodeRow) float64 { return float64(r.Now) }},
+	{name: "waiting", head: "waiting", text: func(r *nodeRow) string { return words.Rate(r.there) },
+		rank: func(r *nodeRow) float64 { return r.there }},
 	{name: "peak", head: "peak", text: func(r *nodeRow) string { return words.Count(r.Peak) },
 		rank: func(r *nodeRow) float64 { return float64(r.Peak) }},
 	{name: "arrivals", head: "arrivals/s", text: func(r *nodeRow) string { return words.Rate(r.perSec) },
@@ -107,7 +110,7 @@ func Columns() []string {
 	return names
 }
 
-// nodeTable has a row for every node, the nodes with the most tasks first. The nodes of reserved keys are left out
+// nodeTable has a row for every node, the nodes with the most tasks on average first. The nodes of reserved keys are left out
 // if no task has been there.
 func nodeTable(s *bgraph.Snapshot, names map[bgraph.Key]string) *textTable[nodeRow] {
 	t := &textTable[nodeRow]{columns: nodeColumns}
@@ -116,10 +119,10 @@ func nodeTable(s *bgraph.Snapshot, names map[bgraph.Key]string) *textTable[nodeR
 		if n.Key <= bgraph.KeyOverflow && n.Arrivals == 0 && n.Departures == 0 && n.Now == 0 {
 			continue
 		}
-		t.rows = append(t.rows, nodeRow{Node: n, name: names[n.Key], perSec: words.PerSecond(s, n.Arrivals)})
+		t.rows = append(t.rows, nodeRow{Node: n, name: names[n.Key], perSec: words.PerSecond(s, n.Arrivals), there: words.Occupancy(s, n)})
 	}
 	slices.SortStableFunc(t.rows, func(a, b nodeRow) int {
-		return cmp.Or(cmp.Compare(b.Now, a.Now), cmp.Compare(b.Arrivals, a.Arrivals), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.there, a.there), cmp.Compare(b.Arrivals, a.Arrivals), cmp.Compare(a.Key, b.Key))
 	})
 	return t
 }
@@ -144,7 +147,7 @@ func edgeTable(s *bgraph.Snapshot, names map[bgraph.Key]string) *textTable[edgeR
 
 // sortTables sorts the table that has the column; the others keep their order.
 func sortTables(order string, nodes *textTable[nodeRow], edges *textTable[edgeRow]) (ofNodes, ofEdges string, err error) {
-	ofNodes, ofEdges = "now", "cpu"
+	ofNodes, ofEdges = "waiting", "cpu"
 	if order == "" {
 		return ofNodes, ofEdges, nil
 	}

@@ -53,9 +53,9 @@ func ExampleWriteText() {
 	//   waiting: 32 tasks at session lock, for 3.00ms on average
 	//
 	// NODES: 2, sorted by now
-	//   node                      now  peak  arrivals/s    wait  wait p99  wait max  ready  ready p99  oldest
-	//   session lock               32    33       9,999  3.00ms    3.14ms    9.00ms      0          0       0
-	//   read server.(*conn).next    9    50      10,000  1.00ms    1.05ms     1.00s      0          0       0
+	//   node                      now  waiting  peak  arrivals/s    wait  wait p99  wait max  ready  ready p99  oldest
+	//   session lock               32     32.0    33       9,999  3.00ms    3.14ms    9.00ms      0          0       0
+	//   read server.(*conn).next    9     10.0    50      10,000  1.00ms    1.05ms     1.00s      0          0       0
 	//
 	// EDGES: 2, sorted by cpu
 	//   from                      → to                         count  per s    CPU    mean  recent ± sd     p99     max

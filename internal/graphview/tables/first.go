@@ -88,11 +88,6 @@ func sampledIn(e *bgraph.Edge) string {
 	return fmt.Sprintf("; %s in %s", words.Percent(share), words.At(most.Function, most.File, most.Line))
 }
 
-// waiting is how many tasks waited at n: on average, or in the end if that are more, as waits that have not ended are in no average.
-func waiting(s *bgraph.Snapshot, n *bgraph.Node) float64 {
-	return max(words.Waiting(s, n), float64(n.Now))
-}
-
 // factsOf are sentences about where CPU time and waiting go.
 func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 	var facts []string
@@ -125,7 +120,7 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 		// Those that have been there all the time say nothing: listeners, workers with nothing to do; nor does
 		// a single one, which waits for its next turn, nor one of net/http beside each request that is served.
 		beside := slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http.(*connReader).backgroundRead" })
-		if !beside && (n.Departures > 0 && waiting(s, n) > 1 || n.Now >= firstIdle) && (crowded == nil || waiting(s, n) > waiting(s, crowded)) {
+		if !beside && (n.Departures > 0 && words.Occupancy(s, n) > 1 || n.Now >= firstIdle) && (crowded == nil || words.Occupancy(s, n) > words.Occupancy(s, crowded)) {
 			crowded = n
 		}
 		if n.Ready.Count >= firstEnough && n.Ready.Quantile(0.99) >= firstReady && (latest == nil || n.Ready.Quantile(0.99) > latest.Ready.Quantile(0.99)) {

@@ -38,7 +38,7 @@ func WriteSummary(w io.Writer, s *bgraph.Snapshot) error {
 	}
 	nodes := nodeTable(s, names)
 	nodes.title = "Most tasks wait at"
-	nodes.columns = pick(nodes.columns, "node", "now", "arrivals", "wait", "wait-p99", "oldest", "ready-p99")
+	nodes.columns = pick(nodes.columns, "node", "now", "waiting", "arrivals", "wait", "wait-p99", "oldest", "ready-p99")
 	nodes.width, nodes.limit = summaryWidth, summaryNodes
 	nodes.write(&b)
 

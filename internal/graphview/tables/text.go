@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// Sort names the column that the tables of nodes or edges are sorted by, see Columns:
 	// the highest figure first, names from A to Z; with a minus in front the other way
-	// round. "": nodes by the tasks there now, edges by their CPU time.
+	// round. "": nodes by the tasks there on average, edges by their CPU time.
 	Sort string
 	// Limit is how many rows of a table are written. 0: all.
 	Limit int

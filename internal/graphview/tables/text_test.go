@@ -160,8 +160,41 @@ func TestDefaultOrder(t *testing.T) {
 	if e := edges.rows[0]; e.From != graphcases.SampleRender || e.To != graphcases.SampleRead {
 		t.Errorf("first edge %s → %s; want the one with most CPU", e.from, e.to)
 	}
-	if !inOrder(nodes, "now", false) || !inOrder(edges, "cpu", false) {
+	if !inOrder(nodes, "waiting", false) || !inOrder(edges, "cpu", false) {
 		t.Errorf("tables are not in their default order")
+	}
+}
+
+// A place where many wait on average comes before one where some are at the moment, also where a call into the kernel is
+// the wait and none happens to be there at the end.
+func TestPlacesAreRankedByHowManyAreThereOnAverage(t *testing.T) {
+	const call, lock bgraph.Key = 100, 200
+	var slow bgraph.Times
+	for range 2000 {
+		slow.Add(bgraph.Nanos(30 * time.Millisecond))
+	}
+	s := &bgraph.Snapshot{
+		Kind: bgraph.KindGoroutines, Span: bgraph.Nanos(3 * time.Second),
+		Nodes: []bgraph.Node{
+			{Key: lock, Reason: "mutex", Now: 5, Arrivals: 10_000, Departures: 9_995},
+			{Key: call, Reason: "system call", Arrivals: 2000, Departures: 2000, Wait: slow},
+		},
+		Edges: []bgraph.Edge{{From: lock, To: lock, Count: 9_995}, {From: call, To: call, Count: 2}},
+	}
+	testenv.Equal(t, nodeTable(s, words.Names(s)).rows[0].Key, call, "first node")
+	var summary strings.Builder
+	if err := WriteSummary(&summary, s); err != nil {
+		t.Fatal(err)
+	}
+	var markdown strings.Builder
+	if err := WriteMarkdown(&markdown, s, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"text": writeText(t, s, Options{Prune: 0.02}), "summary": summary.String(), "Markdown": markdown.String()} {
+		rows := regexp.MustCompile(`(?m)^[| ]+(system call|mutex).*`).FindAllString(text, 2)
+		if len(rows) < 2 || !strings.Contains(rows[0], "system call") || !strings.Contains(rows[0], "20.0") {
+			t.Errorf("%s: rows %q; want the system call first, in which 20 are:\n%s", what, rows, text)
+		}
 	}
 }
 

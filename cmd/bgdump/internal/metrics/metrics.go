@@ -197,7 +197,7 @@ func (p *page) places(source string, s *bgraph.Snapshot, names map[bgraph.Key]st
 		p.sample(placeArrivals, words.PerSecond(s, x.node.Arrivals), labels...)
 	}
 	for _, weight := range []func(place) float64{
-		func(x place) float64 { return max(x.waiting, float64(x.node.Now)) },
+		func(x place) float64 { return words.Occupancy(s, x.node) },
 		func(x place) float64 { return x.cpu },
 		func(x place) float64 {
 			if slices.ContainsFunc(found, func(f lint.Finding) bool { return f.Node == x.node.Key }) {

@@ -22,7 +22,7 @@ export function restore(app, tabs) {
   }
 }
 
-const usual = { tab: 'graph', color: 'cpu', metric: 'cpu', base: 'last:60', 'show-graph': '40', 'show-nodes': '50', 'show-edges': '50', 'sort-nodes': '-now', 'sort-edges': '-total' };
+const usual = { tab: 'graph', color: 'cpu', metric: 'cpu', base: 'last:60', 'show-graph': '40', 'show-nodes': '50', 'show-edges': '50', 'sort-nodes': '-waiting', 'sort-edges': '-total' };
 
 export function save(app) {
   const q = new URLSearchParams();

@@ -24,7 +24,7 @@ class App {
     Object.assign(this, {
       params: { at: 0, base: 'last:60', focus: '', ignore: '' }, tab: 'graph', color: 'cpu', metric: 'cpu', wakes: false, sel: null,
       show: { graph: 40, nodes: 50, edges: 50 },
-      sort: { nodes: { column: 'now', down: true }, edges: { column: 'total', down: true } },
+      sort: { nodes: { column: 'waiting', down: true }, edges: { column: 'total', down: true } },
     });
     restore(this, tabs);
     this.graph = digest({ source: {}, moments: { id: [], taken: [], tasks: [], steps: [] } }, new Map());

@@ -11,6 +11,7 @@ export function fold(layout, graph) {
     if (drawn.has(n.id)) continue;
     left++;
     others.now += n.now;
+    others.waiting += n.waiting;
     others.inRate += n.inRate;
   }
   const nodes = layout.nodes.map(n => ({ ...n, node: n.id ? graph.byId.get(n.id) || idle(n.id, graph) : others }));
@@ -38,7 +39,7 @@ export function fold(layout, graph) {
 }
 
 const none = { n: 0, sum: 0, max: 0, p50: 0, p99: 0, mean: 0, hist: [] };
-const empty = { now: 0, was: 0, peak: 0, in: 0, out: 0, inRate: 0, outRate: 0, wait: none, ready: none, oldest: 0, cpu: 0, waitTotal: 0 };
+const empty = { now: 0, waiting: 0, was: 0, peak: 0, in: 0, out: 0, inRate: 0, outRate: 0, wait: none, ready: none, oldest: 0, cpu: 0, waitTotal: 0 };
 
 // idle stands for a node where nothing happened in the period.
 function idle(id, graph) {

@@ -84,6 +84,7 @@ export function digest(state, places) {
     node.inRate = seconds ? node.in / seconds : 0;
     node.outRate = seconds ? node.out / seconds : 0;
     node.waitTotal = node.wait.mean * node.out;
+    node.waiting = Math.max(span ? node.waitTotal / span : 0, node.now); // waits that have not ended are in no average
     nodes.set(n.id, node);
   }
   const edges = [];

@@ -50,7 +50,7 @@ export class Panel {
         h('button', { type: 'button', 'data-ref': `finding ${idOf(f)}`, onClick: () => this.app.showFinding(f) }, named(`${f.check}: ${f.name}`), h('small', {}, f.message)))),
       findings.length > foundFirst ? h('li', {}, h('button', { type: 'button', 'data-ref': 'more findings', onClick: () => this.app.showTab('findings') }, `All ${findings.length} findings`)) : null)) : null,
       this.slowest(),
-      list(`Most ${words(graph).tasks} waiting`, best(n => n.now), n => count(n.now)),
+      list(`Most ${words(graph).tasks} waiting`, best(n => n.waiting), n => rate(n.waiting)),
       list('Most CPU', best(n => n.cpu), n => percent(share(n.cpu, graph.cpuTotal))),
       list('Longest from ready to running', best(n => n.ready.p99), n => `p99 ${duration(n.ready.p99)}`),
       steps.length ? h('section', {}, h('h3', {}, 'Longest steps'), h('ul', { class: 'links' }, ...steps.map(e => h('li', {}, this.edgeLink(e, 'long'), h('span', {}, duration(e.cpu.max)))))) : null,
@@ -82,7 +82,7 @@ export class Panel {
     return [
       h('p', { class: 'where' }, h('span', { class: 'chip' }, n.place.reason), n.place.label ? h('span', { class: 'chip label' }, n.place.label) : null, h('code', {}, n.place.path || n.place.where || ''), h('code', { class: 'muted', title: 'the key of the node' }, n.key)),
       this.figures([
-        ['Waiting now', count(n.now) + delta, `${words(graph).tasks} there now`], ['Peak', count(n.peak), 'most at a time, at most'],
+        ['Waiting now', count(n.now) + delta, `${words(graph).tasks} there now`], ['On average', rate(n.waiting), `${words(graph).tasks} there on average; now, if that are more`], ['Peak', count(n.peak), 'most at a time, at most'],
         ['Arrivals', `${rate(n.inRate)}/s`, count(n.in)], ['Departures', `${rate(n.outRate)}/s`, count(n.out)],
         ['CPU of steps from here', `${percent(share(n.cpu, graph.cpuTotal))}`, duration(n.cpu)],
         ['Oldest', n.oldest ? duration(n.oldest) : '–', 'how long the one that has been there longest has waited'],

@@ -53,7 +53,8 @@ export function nodeColumns(graph) {
   const delta = number('delta', '±', 'change in the number of tasks waiting since the moment compared with', n => n.now - n.was, v => signed(v, count));
   return inWords([
     { id: 'name', title: 'Node', hint: 'where tasks wait', value: n => n.name, heading: true, class: 'names', cell: nameCell(n => n.name, n => below(n.place)) },
-    number('now', 'Waiting', 'tasks there now', n => n.now, count),
+    number('now', 'Now', 'tasks there now', n => n.now, count),
+    number('waiting', 'Waiting', 'tasks there on average; now, if that are more', n => n.waiting, rate),
     ...(graph.compared ? [delta] : []),
     number('peak', 'Peak', 'most tasks there at a time, at most', n => n.peak, count),
     number('rate', 'Per s', 'arrivals per second', n => n.inRate, rate),
