@@ -19,7 +19,7 @@ import (
 const apiFile = "docs/api.txt"
 
 // apiLimits are the most names of each kind.
-var apiLimits = map[string]int{"type": 100, "func": 117, "method": 242, "field": 394}
+var apiLimits = map[string]int{"type": 98, "func": 115, "method": 238, "field": 394}
 
 // TestTheAPIIsWrittenDown compares the API with apiFile, or writes it, with the flag -update.
 func TestTheAPIIsWrittenDown(t *testing.T) {

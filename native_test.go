@@ -135,16 +135,10 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 		<-c
 	}
 	for name, do := range map[string]func() error{
-		"an operation of a stage": func() error {
+		"a stage": func() error {
 			s, err := ressched.NewStage("native")
-			if err != nil {
-				return err
-			}
-			var all ressched.Children
-			r, err := ressched.Invoke(&all, s, func() bool { meet(); return true })
 			if err == nil {
-				all.Wait()
-				_, err = r.Get()
+				s.Do(meet)
 			}
 			return err
 		},

@@ -23,7 +23,6 @@ func newLibrary(t *testing.T, name string) library {
 	in := testenv.Need(ressched.NewEntrance(name))(t)
 	slots := testenv.Need(ressched.NewResource(name, ""))(t)
 	log := testenv.Need(ressched.NewStage(name))(t)
-	testenv.Must(t, ressched.OrderStages(log))
 	return library{in, slots, log}
 }
 

@@ -17,7 +17,7 @@
 // may be called from any goroutine unless its comment says otherwise.
 //
 // To wait for other tasks use a Group, which returns their first error and, made by NewGroup, cancels the others; a WaitGroup if they have no
-// error; Join for one task that is at hand. Children of package ressched are for operations in its stages only.
+// error; Join for one task that is at hand.
 //
 // A runtime is made by package capriccio in the root of the module. Connections are in package
 // netpoll, files in package aio, and what a program tells the scheduler in package ressched.

@@ -92,34 +92,24 @@ const (
 	GaveWay
 )
 
-// A Stage is the place of a name, see YieldAt, that has settings for a Policy (package ressched).
-type Stage interface {
-	// Thresholds are how many tasks may wait there, and how long one, before it is put in between; 0: as the
-	// Policy has it.
-	Thresholds() (waiting int, longest time.Duration)
-	// Rank is the place in the order in which stages are to be visited, from 1; 0: none.
-	Rank() int
-}
-
-// stages are the stages that tasks of a runtime have reached.
+// stages are the names of the stages (package ressched) that tasks of a runtime have reached.
 type stages struct {
-	named sync.Map    // name to Stage: the first of that name, as all take turns as one in the eyes of a Policy
+	named sync.Map    // by name
 	any   atomic.Bool // there is one
 }
 
-// NoteStage has StageNamed find s, unless another of that name was there first.
-func (rt *Runtime) NoteStage(name string, s Stage) {
-	if _, known := rt.stages.named.Load(name); !known {
-		rt.stages.named.LoadOrStore(name, s)
+// NoteStage records that a task has come to the stage of that name.
+func (rt *Runtime) NoteStage(name string) {
+	if !rt.HasStage(name) {
+		rt.stages.named.Store(name, nil)
 		rt.stages.any.Store(true)
 	}
 }
 
-// StageNamed is the stage of that name that tasks of rt have come to, nil if there is none.
-func (rt *Runtime) StageNamed(name string) Stage {
-	s, _ := rt.stages.named.Load(name)
-	stage, _ := s.(Stage)
-	return stage
+// HasStage reports whether a task of rt has come to the stage of that name.
+func (rt *Runtime) HasStage(name string) bool {
+	_, known := rt.stages.named.Load(name)
+	return known
 }
 
 // An Admission decides, on one loop, what is admitted at the entrances of the program, see

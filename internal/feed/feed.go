@@ -131,13 +131,13 @@ func (s *Feed) side(l *engine.Loop) *loopSide {
 	case Cohort:
 		c := sched.CohortConfig{Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize}
 		if s.cfg.Graph != nil {
-			c.Edges, c.Stage = s.edges(), s.stage
+			c.Edges, c.Claim = s.edges(), s.claim
 		}
 		side.policy = sched.NewCohort(c)
 	case Resource:
 		side.policy = sched.NewResource(sched.ResourceConfig{
 			Loop: l.Index(), Cycles: coro.CyclesPerSecond(), Size: s.cfg.CohortSize,
-			Ledger: s.ledger, Predictions: s.predicted, Stage: s.stage,
+			Ledger: s.ledger, Predictions: s.predicted, Claim: s.claim,
 		})
 		side.admission = admit.NewAdmission(l.Index(), !s.cfg.NoRefusals, s.limitAt)
 	}
@@ -179,15 +179,12 @@ func (s *Feed) edges() iter.Seq2[sched.Node, sched.Node] {
 	}
 }
 
-// stage is what is particular about a node: whether it is a ressched.Stage.
-func (s *Feed) stage(n sched.Node) (of sched.Stage) {
+// claim is the Claim of the stage (package ressched) that n is, nil if it is none.
+func (s *Feed) claim(n sched.Node) *sched.Claim {
 	name := s.cfg.Graph.Label(n)
-	stage := s.rt.StageNamed(name)
-	if stage == nil {
-		return of
+	if !s.rt.HasStage(name) {
+		return nil
 	}
-	of.Rank = stage.Rank()
-	of.Waiting, of.Longest = stage.Thresholds()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.claims[name] == nil {
@@ -196,8 +193,7 @@ func (s *Feed) stage(n sched.Node) (of sched.Stage) {
 		}
 		s.claims[name] = sched.NewClaim(s.wake)
 	}
-	of.Claim = s.claims[name]
-	return of
+	return s.claims[name]
 }
 
 // wake makes a loop ask its policy again.

@@ -47,7 +47,6 @@ func TestBatchesKeepToTheThresholds(t *testing.T) {
 		"size":                    {NewCohort(CohortConfig{Size: 2}), []Node{1, 1, 1, 2}, 10, 1, 20e6 - 10},
 		"another is soon overdue": {impatient(100, CohortConfig{}), []Node{1, 1, 2}, 10, 1, 90},
 		"another is overdue now":  {impatient(100, CohortConfig{}), []Node{1, 1, 1, 2}, 100, 1, 1},
-		"a crowd is to be seen":   {NewCohort(CohortConfig{Stage: func(Node) Stage { return Stage{Waiting: 5} }}), []Node{1, 1, 1, 2}, 10, 1, 20e6 - 10},
 		"alone":                   {NewCohort(CohortConfig{}), []Node{1, 1}, 10, 1, noKey - 10},
 		"resource":                {NewResource(ResourceConfig{}), []Node{1, 1, 1, 2}, 10, 2, 200e3 - 10},
 		"resource, size":          {NewResource(ResourceConfig{Size: 2}), []Node{1, 1, 1, 2}, 10, 1, 200e3 - 10},

@@ -3,7 +3,6 @@ package sched
 import (
 	"math/bits"
 	"sync/atomic"
-	"time"
 )
 
 // A Claim makes a node exclusive: at most one loop at a time runs a cohort of its
@@ -23,17 +22,6 @@ type Claim struct {
 // number of a loop that waits for it: that loop should call Policy.Tick and Next soon.
 // Loops from number 64 on are not woken; they ask again after their next Tick.
 func NewClaim(wake func(loop int)) *Claim { return &Claim{wake: wake} }
-
-// A Stage is what is particular about a node that is a ressched.Stage.
-type Stage struct {
-	Claim   *Claim        // nil: several loops may work at it
-	Waiting int           // ready tasks above which Cohort puts it in between; 0: any number
-	Longest time.Duration // for which it waits for its turn in Cohort; 0: cohortOverdue
-	// Rank is the place that the program has given to the node among those to which it has given one,
-	// from 1; 0: none. Cohort keeps to that between them, in the places that the order of the graph gives
-	// to them all.
-	Rank int
-}
 
 // take claims the node for loop, and reports whether it could. If not, loop is woken when the claim is released, see
 // NewClaim.

@@ -3,7 +3,6 @@ package sched
 import (
 	"iter"
 	"math/bits"
-	"slices"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -20,18 +19,17 @@ type CohortConfig struct {
 	// Edges lists the edges of the graph, from which the order of the nodes is drawn
 	// once in cohortRefresh; nil: nodes come in the order of their numbers.
 	Edges iter.Seq2[Node, Node]
-	// Stage returns what is particular about a node. It is asked once for each. nil: nothing.
-	Stage func(Node) Stage
+	// Claim returns the Claim of an exclusive node, nil for others. It is asked once for each node. nil: no node is exclusive.
+	Claim func(Node) *Claim
 }
 
 // Cohort runs all tasks that wait at one node before it turns to another, so that what
 // they share is in the caches (Cohort Scheduling, sections 2 and 4.1). It goes through
 // the nodes in the order of the graph, forwards and backwards in turn. A node that
-// waits too long, or where too many wait, is put in between, once and without being
-// interrupted itself.
+// waits too long is put in between, once and without being interrupted itself.
 type Cohort struct {
 	cfg     CohortConfig
-	overdue uint64 // cycles
+	overdue uint64 // cycles that a node may wait for its turn
 
 	nodes   []cohortNode
 	order   []Node   // by place
@@ -41,9 +39,6 @@ type Cohort struct {
 	current   run
 	suspended run  // goes on after current, which was put in between
 	inBetween bool // current was
-	crowded   Node
-	crowd     bool // crowded is to be put in between
-	crowds    bool // some node may be
 	claims    bool // some node is exclusive
 
 	clock     uint64 // cycles charged
@@ -63,9 +58,6 @@ type cohortNode struct {
 	node
 	place   int
 	due     uint64 // clock when the node has waited too long for its turn
-	overdue uint64 // cycles: how long that is
-	crowd   int    // ready tasks above which it is put in between; 0: none
-	rank    int    // see Stage
 	prev    int32  // in the list of waiting nodes, ordered by due
 	next    int32
 	waiting bool // is in that list
@@ -97,14 +89,11 @@ func (c *Cohort) Count(n Node, k int) {
 	if !nd.waiting && !(c.current.on && c.current.node == n) {
 		c.wait(n)
 	}
-	if nd.crowd > 0 && nd.ready > nd.crowd && !c.crowd {
-		c.crowded, c.crowd = n, true
-	}
 }
 
 // Choose is part of Policy.
 func (c *Cohort) Choose() (n Node, steps int, cycles uint64) {
-	if !c.inBetween && (c.crowd || c.clock > c.due()) {
+	if !c.inBetween && c.clock > c.due() {
 		c.interrupt()
 	}
 	r := &c.current
@@ -119,7 +108,7 @@ func (c *Cohort) Choose() (n Node, steps int, cycles uint64) {
 	if !c.inBetween {
 		until = c.due()
 	}
-	if c.crowds || until <= c.clock { // a crowd, or a node that is overdue, is to be seen after each step
+	if until <= c.clock { // the node that is overdue comes after the next step
 		steps = 1
 	}
 	return r.node, steps, max(until, c.clock+1) - c.clock
@@ -176,13 +165,9 @@ func (c *Cohort) Tick(now time.Duration) {
 	}
 }
 
-// interrupt suspends the current cohort for one at a node that is crowded or overdue.
+// interrupt suspends the current cohort for one at the node that is overdue.
 func (c *Cohort) interrupt() {
-	n := c.crowded
-	if !c.crowd {
-		n = Node(c.first)
-	}
-	c.crowd = false
+	n := Node(c.first)
 	if nd := &c.nodes[n]; nd.ready == 0 || c.current.on && c.current.node == n {
 		return
 	}
@@ -299,15 +284,11 @@ func (c *Cohort) vacate(n Node) {
 	c.unwait(n)
 }
 
-// wait puts n into the list of nodes that wait for their turn: at its end, unless n is more
-// impatient than others.
+// wait puts n at the end of the list of nodes that wait for their turn.
 func (c *Cohort) wait(n Node) {
 	nd := &c.nodes[n]
-	nd.waiting, nd.due = true, c.clock+nd.overdue
+	nd.waiting, nd.due = true, c.clock+c.overdue
 	nd.prev, nd.next = c.last, noNode
-	for nd.prev != noNode && c.nodes[nd.prev].due > nd.due {
-		nd.prev, nd.next = c.nodes[nd.prev].prev, nd.prev
-	}
 	c.link(nd, int32(n), int32(n))
 }
 
@@ -361,15 +342,9 @@ func (c *Cohort) node(n Node) *cohortNode {
 	nd := &c.nodes[n]
 	if !nd.known {
 		nd.known = true
-		nd.overdue = c.overdue
-		if c.cfg.Stage != nil {
-			s := c.cfg.Stage(n)
-			nd.claim, nd.rank, nd.crowd = s.Claim, s.Rank, s.Waiting
-			c.crowds = c.crowds || s.Waiting > 0
-			c.claims = c.claims || s.Claim != nil
-			if s.Longest > 0 {
-				nd.overdue = cyclesIn(s.Longest, c.cfg.Cycles)
-			}
+		if c.cfg.Claim != nil {
+			nd.claim = c.cfg.Claim(n)
+			c.claims = c.claims || nd.claim != nil
 		}
 	}
 	return nd
@@ -393,27 +368,11 @@ func (c *Cohort) reorder(order []Node) {
 	for n := range c.nodes {
 		place(Node(n))
 	}
-	c.keepRanks()
 	clear(c.present)
 	for place, n := range c.order {
 		if nd := &c.nodes[n]; nd.ready > 0 {
 			c.present[place>>6] |= 1 << (place & 63)
 		}
-	}
-}
-
-// keepRanks puts the nodes that have a rank into the order of that, each into a place of one of them.
-func (c *Cohort) keepRanks() {
-	var places []int
-	var ranked []Node
-	for place, n := range c.order {
-		if c.nodes[n].rank > 0 {
-			places, ranked = append(places, place), append(ranked, n)
-		}
-	}
-	slices.SortStableFunc(ranked, func(a, b Node) int { return c.nodes[a].rank - c.nodes[b].rank })
-	for i, n := range ranked {
-		c.order[places[i]], c.nodes[n].place = n, places[i]
 	}
 }
 

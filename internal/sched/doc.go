@@ -36,7 +36,7 @@ func mustBeNode(n Node) {
 // A node is what each policy knows of one. Loop-private.
 type node struct {
 	ready int  // tasks
-	known bool // Stage has been asked
+	known bool // the configuration has been asked for its Claim
 	mine  bool // holds claim
 	claim *Claim
 	herd  herd

@@ -26,9 +26,9 @@ func policies(rng *rand.Rand) map[string]Policy {
 	claim := func(n Node) *Claim { return exclusive[n] }
 	return map[string]Policy{
 		"cohort":       NewCohort(CohortConfig{}),
-		"cohort small": impatient(100_000, CohortConfig{Size: 1 + rng.IntN(4), Stage: func(n Node) Stage { return Stage{Waiting: 5, Claim: claim(n)} }}),
+		"cohort small": impatient(100_000, CohortConfig{Size: 1 + rng.IntN(4), Claim: claim}),
 		"cohort edges": NewCohort(CohortConfig{Edges: seq([2]Node{7, 3}, [2]Node{3, 9}, [2]Node{9, 0}, [2]Node{200, 1})}),
-		"resource":     NewResource(ResourceConfig{Stage: func(n Node) Stage { return Stage{Claim: claim(n)} }}),
+		"resource":     NewResource(ResourceConfig{Claim: claim}),
 		"resource 1":   NewResource(ResourceConfig{Size: 1}),
 	}
 }
@@ -166,12 +166,12 @@ func eachExclusive(t *testing.T, test func(t *testing.T, a, b Policy, woken *[]i
 		t.Run(name, func(t *testing.T) {
 			var woken []int
 			claims := map[Node]*Claim{1: NewClaim(func(loop int) { woken = append(woken, loop) })}
-			stage := func(n Node) Stage { return Stage{Claim: claims[n]} }
+			claim := func(n Node) *Claim { return claims[n] }
 			policy := func(loop int) Policy {
 				if name == "cohort" {
-					return NewCohort(CohortConfig{Loop: loop, Stage: stage})
+					return NewCohort(CohortConfig{Loop: loop, Claim: claim})
 				}
-				return NewResource(ResourceConfig{Loop: loop, Stage: stage})
+				return NewResource(ResourceConfig{Loop: loop, Claim: claim})
 			}
 			test(t, policy(0), policy(1), &woken)
 		})
@@ -240,11 +240,11 @@ func TestExclusiveNodeIsGivenUpWithItsLastStep(t *testing.T) {
 // An overdue node that another loop works at is left out, and asked for later.
 func TestOverdueExclusiveNode(t *testing.T) {
 	claim := NewClaim(nil)
-	c := impatient(25, CohortConfig{Stage: func(n Node) Stage {
+	c := impatient(25, CohortConfig{Claim: func(n Node) *Claim {
 		if n == 2 {
-			return Stage{Claim: claim}
+			return claim
 		}
-		return Stage{}
+		return nil
 	}})
 	claim.take(1)
 	ready(c, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)
@@ -283,7 +283,7 @@ func TestClaimUnderContention(t *testing.T) {
 	var wg sync.WaitGroup
 	for loop := range loops {
 		wg.Go(func() {
-			c := NewCohort(CohortConfig{Loop: loop, Stage: func(Node) Stage { return Stage{Claim: claim} }})
+			c := NewCohort(CohortConfig{Loop: loop, Claim: func(Node) *Claim { return claim }})
 			for range 2000 {
 				ready(c, 1, 1)
 				for run := 0; run < 2; {

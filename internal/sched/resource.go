@@ -21,9 +21,8 @@ type ResourceConfig struct {
 
 	// Size bounds a cohort, the tasks of one node that run in one go, besides cohortTime. 64.
 	Size int
-	// Stage returns what is particular about a node: if it is exclusive. It is asked once for each.
-	// nil: nothing.
-	Stage func(Node) Stage
+	// Claim returns the Claim of an exclusive node, nil for others. It is asked once for each node. nil: no node is exclusive.
+	Claim func(Node) *Claim
 }
 
 // Resource is the resource-aware policy (Capriccio, section 4.2): stride scheduling
@@ -361,8 +360,8 @@ func (p *Resource) node(n Node) *resourceNode {
 	nd := &p.nodes[n]
 	if !nd.known {
 		nd.known = true
-		if p.cfg.Stage != nil {
-			nd.claim = p.cfg.Stage(n).Claim
+		if p.cfg.Claim != nil {
+			nd.claim = p.cfg.Claim(n)
 			nd.gated = nd.claim != nil
 		}
 	}

@@ -140,7 +140,7 @@ func TestAnyOrderUnlessSomethingIsScarce(t *testing.T) {
 		memory := mustAdd(t, ledger, admit.Spec{Name: "memory", Limit: 1e6})
 		p := NewResource(ResourceConfig{
 			Ledger: ledger, Predictions: func() []Prediction { return []Prediction{{}, c.node} },
-			Stage: func(n Node) Stage { return Stage{Claim: map[Node]*Claim{2: c.claim}[n]} },
+			Claim: func(n Node) *Claim { return map[Node]*Claim{2: c.claim}[n] },
 		})
 		p.Count(2, 1) // a loop that has not met node 1 yet
 		for now := range time.Duration(20) {
