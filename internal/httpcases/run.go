@@ -2,11 +2,14 @@ package httpcases
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -116,6 +119,51 @@ func (c *Client) send(nc net.Conn, k *Case, answered <-chan bool) {
 	if half, ok := nc.(interface{ CloseWrite() error }); ok && k.End {
 		half.CloseWrite()
 	}
+}
+
+var statuses = regexp.MustCompile(`\b[1-5]\d\d\b`)
+
+// Over has do answer the request of a case as one of HTTP/2 or HTTP/3, and returns what is wrong with the response, "" if nothing
+// is. applies is false for cases about how HTTP/1.1 is written, which no such request can say.
+func (c *Client) Over(k *Case, do func(*http.Request) (*http.Response, error)) (fault string, applies bool) {
+	text := bufio.NewReader(strings.NewReader(strings.NewReplacer("{etag}", c.Tag, "{modified}", c.Modified, "{pause}", "", "{100}", "").Replace(k.Send)))
+	r, err := http.ReadRequest(text)
+	allowed := statuses.FindAllString(k.Want, -1)
+	if err != nil || r.ProtoMinor == 0 || r.Host != "h" || strings.HasPrefix(r.Header.Get("Expect"), "100") || len(allowed) == 0 || allowed[0] >= "400" && allowed[0] != "412" && allowed[0] != "416" {
+		return "", false
+	}
+	body, err := io.ReadAll(r.Body)
+	if _, more := text.Peek(1); err != nil || more == nil {
+		return "", false
+	}
+	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Upgrade", "Te", "Trailer"} {
+		if len(r.Header[name]) > 0 {
+			return "", false
+		}
+	}
+	again, err := http.NewRequest(r.Method, "https://"+r.Host+"/", bytes.NewReader(body))
+	if err != nil || !strings.HasPrefix(r.RequestURI, "/") {
+		return "", false
+	}
+	again.URL.Opaque, again.Header = "//"+r.Host+r.RequestURI, r.Header
+	if len(body) == 0 {
+		again.Body, again.ContentLength = nil, 0
+	}
+	resp, err := do(again)
+	if err != nil {
+		return err.Error(), true
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return err.Error(), true
+	case !slices.Contains(allowed, strconv.Itoa(resp.StatusCode)):
+		return fmt.Sprintf("status %d, want one of %v", resp.StatusCode, allowed), true
+	case resp.StatusCode >= 400 || strconv.Itoa(resp.StatusCode) != allowed[0]:
+		return "", true
+	}
+	return k.wrong(resp, resp.Header.Get("Seen"), string(got)), true
 }
 
 // ending reports why there is no further response.

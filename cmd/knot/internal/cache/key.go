@@ -220,7 +220,7 @@ func unhex(ch byte) byte {
 
 // appendQuery appends the query without the parameters that are ignored.
 func (c *Cache) appendQuery(b []byte, query string) []byte {
-	mark := byte('?')
+	mark, from := byte('?'), len(b)
 	for one := range strings.SplitSeq(query, "&") {
 		name, _, _ := strings.Cut(one, "=")
 		ignored := false
@@ -233,6 +233,9 @@ func (c *Cache) appendQuery(b []byte, query string) []byte {
 			b = append(append(b, mark), one...)
 			mark = '&'
 		}
+	}
+	if len(b) == from+1 { // of "utm_x&" an empty parameter is left, which is no query
+		b = b[:from]
 	}
 	return b
 }

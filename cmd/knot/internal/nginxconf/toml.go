@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // A table is one of the TOML that is written: "" for the top level, "[[site]]", "[[site.proxy]]".
@@ -59,7 +60,7 @@ var bare = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // quote is a text of TOML.
 func quote(text string) string {
-	if strings.Contains(text, `\`) && !strings.ContainsFunc(text, func(r rune) bool { return r == '\'' || r < ' ' || r == 0x7f }) {
+	if strings.Contains(text, `\`) && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r == '\'' || r < ' ' || r == 0x7f }) {
 		return "'" + text + "'"
 	}
 	var out strings.Builder

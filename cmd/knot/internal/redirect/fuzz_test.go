@@ -28,7 +28,8 @@ func FuzzTarget(f *testing.F) {
 		i, groups := rs.Find("any.test", path)
 		to, host := rs.all[i].Target(path, groups, query), hosts[i]
 		u, err := url.Parse(to)
-		if strings.ContainsFunc(to, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '\\' }) {
+		before, _, _ := strings.Cut(to, "?") // browsers take a backslash there for a slash, and not behind it
+		if strings.ContainsFunc(to, func(c rune) bool { return c <= ' ' || c >= 0x7f }) || strings.Contains(before, `\`) {
 			t.Errorf("%q has characters that a URL has not", to)
 		}
 		if err == nil && u.Host != host || strings.HasPrefix(to, "//") || host == "" && !strings.HasPrefix(to, "/") {
