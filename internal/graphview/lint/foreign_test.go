@@ -38,6 +38,9 @@ func TestNothingIsSaidOfForeignGoroutines(t *testing.T) {
 					}
 					s.Nodes = append(s.Nodes, wild(random, bgraph.Key(100+i), reasons[random.IntN(len(reasons))], stack))
 					s.Edges = append(s.Edges, wildStep(random, bgraph.Key(100+i), bgraph.Key(100+random.IntN(len(foreignStacks)))))
+					if random.IntN(2) == 0 { // goroutines that begin and end within the trace
+						s.Edges = append(s.Edges, wildStep(random, bgraph.KeyStart, bgraph.Key(100+i)), wildStep(random, bgraph.Key(100+i), bgraph.KeyEnd))
+					}
 					s.Starts = append(s.Starts, bgraph.Start{Function: stack[len(stack)-1], File: "net/http/server.go", Line: 9,
 						Created: 30_000, Ended: uint64(random.IntN(30_001)), Now: 20_000, Leaked: uint64(random.IntN(2)), CPU: s.Span / 2})
 				}

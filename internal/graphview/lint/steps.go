@@ -83,12 +83,19 @@ func (l *linter) steps() {
 		if f.Stack = stack; stack == "" {
 			f.Stack = l.stackOf(e.To)
 		}
-		if l.foreign(l.s.Node(e.From)) && l.foreign(l.s.Node(e.To)) && !l.nameHandler(&f, e) {
+		if l.foreignStep(e) && !l.nameHandler(&f, e) {
 			continue
 		}
 		l.add(float64(e.TotalCPU()), f)
 	}
 	l.unfinished()
+}
+
+// foreignStep reports whether an end of the step is a wait of the standard library's own goroutines, and the other end is one, too, or
+// where goroutines begin or end.
+func (l *linter) foreignStep(e *bgraph.Edge) bool {
+	from, to := l.foreign(l.s.Node(e.From)), l.foreign(l.s.Node(e.To))
+	return from && (to || !isPlace(e.To)) || to && !isPlace(e.From)
 }
 
 // nameHandler gives a finding about a step between two waits of net/http the name of the function of the program that a CPU profile found
@@ -102,7 +109,11 @@ func (l *linter) nameHandler(f *Finding, e *bgraph.Edge) bool {
 		}
 	}
 	f.Name, f.Node, f.To, f.Stack = "handlers of net/http that do not wait", 0, 0, ""
-	return slices.Contains(servers, startOf(l.s.Node(e.From)))
+	n := l.s.Node(e.From)
+	if !l.foreign(n) {
+		n = l.s.Node(e.To) // the goroutine began with this step
+	}
+	return slices.Contains(servers, startOf(n))
 }
 
 // servers are the functions that call handlers of net/http.
