@@ -25,6 +25,9 @@ var programs = map[string]program{
 	"broadcast-storm": broadcastStorm, "long-reader": longReader, "slow-dns": slowDNS,
 	"slow-backend": slowBackend, "slow-shard": slowShard, "http2-slots": http2Slots, "log-lock": logLock,
 	"cpu-quota": cpuQuota, "hog": hog, "hog-leaf": hogLeaf,
+	"assist-json": assistJSON, "sync-rwlock": syncRWLock, "timer-each": timerEach, "spin-flag": spinFlag,
+	"broadcast-workers": broadcastWorkers, "reader-rpc": readerRPC, "dns-dial": dnsDial, "file-lock": fileLock,
+	"conns-per-host": connsPerHost, "slog-lock": slogLock,
 
 	"hello": hello, "counter": counter, "idle-pool": idlePool, "pipeline": pipeline, "cond-queue": condQueue,
 	"cron": cron, "proxy": proxy, "files": files, "cache": cache, "long-poll": longPoll,

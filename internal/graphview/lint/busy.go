@@ -12,9 +12,10 @@ import (
 const CheckBusy = "busy"
 
 const (
-	busyOne  = 0.6 // of a P for each of the goroutines, or of all Ps
+	busyOne  = 0.5 // of a P for each of the goroutines, or of all Ps
 	busyStep = bgraph.Nanos(1e6)
 
+	yieldMoves  = 10                  // to another P, for each 10 ms: a goroutine moves so often only if it yields
 	endlessStep = bgraph.Nanos(200e6) // on average: beyond doubt, also if the kernel had taken processors
 )
 
@@ -40,10 +41,14 @@ func (l *linter) busyStarts() {
 		if st.Now <= 0 || l.blamed[st.Function] || !unknown && funcname.OfStandardLibrary(st.Function) {
 			continue
 		}
-		in, steps, cpu := l.sampledIn(st.Function)
+		in, steps, cpu, parts := l.sampledIn(st.Function)
+		yields := parts.Moves > yieldMoves*uint64((cpu+parts.Preempted)/10e6) // the runtime preempts every 10 ms
 		least := busyOne * min(float64(st.Now), ps)
 		if steps > 0 && cpu/bgraph.Nanos(steps) >= endlessStep { // whatever the kernel took
 			used = float64(st.CPU) / float64(l.s.Span)
+		}
+		if yields {
+			used += float64(parts.Preempted) * kept / float64(l.s.Span) // it does not wait then
 		}
 		if used < least || steps > 0 && cpu/bgraph.Nanos(steps) < busyStep { // it waits often
 			continue
@@ -55,7 +60,11 @@ func (l *linter) busyStarts() {
 			f.Name, where = "goroutines whose function is not known", "A function that the trace does not name, as it has no stack frame,"
 		}
 		f.Message = fmt.Sprintf("%s computes nearly all the time without waiting: %s of it %s %s of the %.0f Ps", where, words.Plural(int(st.Now), "goroutine"), useUses(st.Now), words.Rate(used), ps)
-		if in.Function != "" {
+		if yields {
+			f.Message = fmt.Sprintf("%s never waits, though it gives its P away again and again (runtime.Gosched): %s of it ran for %v, and the scheduler had to do with them all the time",
+				where, words.Plural(int(st.Now), "goroutine"), cpu)
+		}
+		if in.Function != "" && !(yields && funcname.OfStandardLibrary(in.Function)) {
 			f.Message += ", mostly in " + words.At(in.Function, in.File, in.Line)
 			if !funcname.OfStandardLibrary(in.Function) {
 				f.At = fmt.Sprintf("%s:%d", in.File, in.Line)
@@ -78,8 +87,8 @@ func useUses(n int64) string {
 }
 
 // sampledIn is where goroutines that began with a function mostly were when they were looked at, how many steps they made, and
-// the CPU time of these.
-func (l *linter) sampledIn(start string) (in bgraph.Waker, steps uint64, cpu bgraph.Nanos) {
+// the CPU time of these and what they took besides.
+func (l *linter) sampledIn(start string) (in bgraph.Waker, steps uint64, cpu bgraph.Nanos, parts bgraph.Parts) {
 	for i := range l.s.Edges {
 		e := &l.s.Edges[i]
 		from := l.s.Node(e.From)
@@ -88,13 +97,14 @@ func (l *linter) sampledIn(start string) (in bgraph.Waker, steps uint64, cpu bgr
 		}
 		steps += e.Count
 		cpu += e.TotalCPU()
+		parts.Preempted, parts.Moves = parts.Preempted+e.Parts.Preempted, parts.Moves+e.Parts.Moves
 		for _, w := range e.Functions {
 			if w.Count > in.Count && w.Line > 0 {
 				in = w
 			}
 		}
 	}
-	return in, steps, cpu
+	return in, steps, cpu, parts
 }
 
 // latest is the node after which goroutines wait longest for a P, nil if none does for long.

@@ -2,7 +2,6 @@ package lint
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -148,16 +147,20 @@ func (l *linter) place(from, to bgraph.Key) string {
 	return l.name(from) + " → " + l.name(to)
 }
 
-// at is the file and line of the first of the nodes that has one.
-func (l *linter) at(nodes ...bgraph.Key) string {
+// at is the file and line of the first of the nodes that has one, in the program rather than in the standard library.
+func (l *linter) at(nodes ...bgraph.Key) (line string) {
 	for _, k := range nodes {
-		if n := l.s.Node(k); n != nil {
-			if f := n.Place(); f != nil && f.File != "" && f.Line > 0 {
-				return fmt.Sprintf("%s:%d", f.File, f.Line)
-			}
+		n := l.s.Node(k)
+		if n == nil || n.Place() == nil {
+			continue
 		}
+		at := fileLine(n.Place())
+		if at != "" && ownPlace(n) != nil {
+			return at
+		}
+		line = cmp.Or(line, at)
 	}
-	return ""
+	return line
 }
 
 // causes are checks that find why others have found something, the surest first.

@@ -55,9 +55,44 @@ func (l *linter) poolQueue(n *bgraph.Node, waiting float64) {
 		return
 	}
 	l.convoys[n.Key] = true
+	if l.dialled(n, waiting) {
+		return
+	}
 	l.addTimed(waiting, n.Wait.Sum, Finding{Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key, Advice: poolAdvice,
 		Message: fmt.Sprintf("All connections of the pool are in use at %s: %s goroutines wait for one, each for %v. %s get one in a second.",
 			atFrame(n.Place()), words.Rate(waiting), n.MeanWait(), words.Rate(words.PerSecond(l.s, n.Departures)))})
+}
+
+// dialled reports whether requests of net/http's client wait at n for connections that are being made, rather than for some in use, and
+// says so: each request makes a connection of its own.
+func (l *linter) dialled(n *bgraph.Node, waiting float64) bool {
+	if !slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http.(*Transport).getConn" }) {
+		return false
+	}
+	in := 0.0
+	var most *bgraph.Node // where those that make connections mostly wait
+	for i := range l.s.Nodes {
+		if m := &l.s.Nodes[i]; strings.HasPrefix(startOf(m), "net/http.(*Transport).") && strings.Contains(startOf(m), "ialConn") {
+			if in += l.occupancy(m); most == nil || l.occupancy(m) > l.occupancy(most) {
+				most = m
+			}
+		}
+	}
+	if in < waiting/2 {
+		return false
+	}
+	f := Finding{Severity: SeverityInfo, Check: CheckDependency, Node: n.Key, At: fileLine(n.Place()),
+		Message: fmt.Sprintf("Requests of %s wait for new connections: %s a second are made, and %s requests wait for one, each for %v",
+			atFrame(n.Place()), words.Rate(words.PerSecond(l.s, n.Departures)), words.Rate(waiting), n.MeanWait()),
+		Advice: "Keep connections: let all requests share one http.Client, read the body of each response to its end and close it, and raise MaxIdleConnsPerHost."}
+	if lookup(most) {
+		f.Severity = SeverityWarning
+		f.Message += fmt.Sprintf(", of which %v are for looking up the name (DNS)", most.MeanWait())
+		f.Advice += " Use a resolver that is near and caches."
+	}
+	f.Message += "."
+	l.add(waiting, f)
+	return true
 }
 
 // A holding is a wait in a function that holds something.

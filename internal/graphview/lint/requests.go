@@ -23,6 +23,7 @@ const (
 	repeatedShare = 0.3 // of the time of requests
 	slowShare     = 0.8 // of the time of requests
 	slowFactor    = 4   // times the next
+	usualWait     = 0.2 // of the times that calls wait most often, to be a wait of each call
 )
 
 // A dependency is a call of the program that waits for the outside world.
@@ -31,7 +32,7 @@ type dependency struct {
 	frame *bgraph.Frame
 	count uint64       // calls
 	wait  bgraph.Nanos // in all
-	kinds int          // waits in it
+	ended []uint64     // waits, of each of its kinds
 }
 
 // requests looks at where those of net/http spend their time.
@@ -126,17 +127,29 @@ func (l *linter) dependencies() (all []dependency) {
 		}
 		d := &all[at]
 		d.wait += n.Wait.Sum
-		d.kinds++
+		d.ended = append(d.ended, n.Departures)
 		if n.Wait.Sum >= d.n.Wait.Sum {
 			d.n = n
 		}
-		d.count = max(d.count, 1)
-		if d.kinds == 1 || n.Departures < d.count {
-			d.count = n.Departures
-		}
+	}
+	for i := range all {
+		all[i].count = callsOf(all[i].ended)
 	}
 	slices.SortStableFunc(all, func(a, b dependency) int { return cmp.Compare(b.wait, a.wait) })
 	return all
+}
+
+// callsOf is how many calls there were that waited so often in several ways: a call waits at least once in each way, but for ways that few
+// calls come to.
+func callsOf(ended []uint64) uint64 {
+	most := slices.Max(ended)
+	calls := most
+	for _, n := range ended {
+		if float64(n) >= usualWait*float64(most) {
+			calls = min(calls, n)
+		}
+	}
+	return calls
 }
 
 // slowDependency finds the call that takes nearly all of the time of requests.
